@@ -1,0 +1,68 @@
+#!/bin/bash
+# Installs the Debian packages that building, running and testing Kemudi needs
+# and that this machine lacks. Says nothing when all is there.
+#
+# kubectl is not among them: Debian has none. `kemudi kubectl` serves, and tests
+# also use a kubectl that they find on the PATH.
+set -euo pipefail
+
+# package: what shows that it is there. A path, or a command on the PATH.
+needs="
+ca-certificates   /etc/ssl/certs/ca-certificates.crt
+git               git
+gcc               gcc
+libc6-dev         /usr/include/stdlib.h
+pkg-config        pkg-config
+libseccomp-dev    /usr/include/seccomp.h
+iproute2          ip
+nftables          nft
+conntrack         conntrack
+procps            ps
+busybox-static    busybox
+"
+
+# Administration commands are not on the PATH of every shell.
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+
+have() {
+	case $1 in
+	/*) [ -e "$1" ] ;;
+	*) command -v "$1" >/dev/null ;;
+	esac
+}
+
+if ! have go; then
+	echo "prerequisites: go is not on the PATH: install Go $(sed -n 's/^go //p' "$(dirname "$0")/../go.mod") or later" >&2
+	exit 1
+fi
+
+missing=()
+while read -r package sign; do
+	if [ -n "$package" ] && ! have "$sign"; then
+		missing+=("$package")
+	fi
+done <<<"$needs"
+if [ ${#missing[@]} -eq 0 ]; then
+	exit 0
+fi
+
+if ! have apt-get; then
+	echo "prerequisites: this machine has no apt-get; install what provides: ${missing[*]}" >&2
+	exit 1
+fi
+if [ "$(id -u)" != 0 ]; then
+	echo "prerequisites: not root; run: apt-get install ${missing[*]}" >&2
+	exit 1
+fi
+
+export DEBIAN_FRONTEND=noninteractive
+install() { apt-get install -y -q --no-install-recommends "${missing[@]}"; }
+
+echo "prerequisites: installing ${missing[*]}"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+# A fresh machine has no package lists, an old one outdated ones: then the first try fails.
+if ! install >"$log" 2>&1 && ! { apt-get update -q && install; } >"$log" 2>&1; then
+	cat "$log" >&2
+	exit 1
+fi

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kemudi/kemudi/internal/container"
+	"github.com/kemudi/kemudi/internal/up"
+)
+
+func newImage() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "image",
+		Short:   "Import, list, pull and remove container images of this node",
+		Example: "  kemudi image import web.tar\n  kemudi image ls\n  kemudi image pull 127.0.0.1:5000/web:1\n  kemudi image rm web:1",
+	}
+	c.AddCommand(newImageImport(), newImageList(), newImagePull(), newImageRemove())
+	return c
+}
+
+// withImages runs f with the runtime of the running server.
+func withImages(o *up.Options, f func(*container.Images) error) error {
+	images, err := container.DialImages(container.Options{DataDir: o.DataDir, RunDir: o.RunDir}.Socket())
+	if err != nil {
+		return fmt.Errorf("%w; is the server running? (kemudi status)", err)
+	}
+	return errors.Join(f(images), images.Close())
+}
+
+func newImageImport() *cobra.Command {
+	var o up.Options
+	c := &cobra.Command{
+		Use:     "import FILE...",
+		Short:   "Import image archives (docker save, OCI layout); - reads standard input",
+		Example: "  kemudi image import web.tar\n  docker save web:1 | kemudi image import -",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, files []string) error {
+			return withImages(&o, func(images *container.Images) error {
+				for _, file := range files {
+					names, err := importFile(c, images, file)
+					if err != nil {
+						return err
+					}
+					for _, name := range names {
+						fmt.Println(name)
+					}
+				}
+				return nil
+			})
+		},
+	}
+	addDirs(c, &o)
+	return c
+}
+
+func importFile(c *cobra.Command, images *container.Images, file string) ([]string, error) {
+	var r io.Reader = c.InOrStdin()
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, fmt.Errorf("open image: %w", err)
+		}
+		defer f.Close()
+		r = f
+	}
+	names, err := images.Import(c.Context(), r)
+	if err != nil {
+		return nil, fmt.Errorf("import %s: %w", file, err)
+	}
+	return names, nil
+}
+
+func newImageList() *cobra.Command {
+	var o up.Options
+	var output string
+	c := &cobra.Command{
+		Use:     "ls",
+		Short:   "List images",
+		Example: "  kemudi image ls\n  kemudi image ls -o json",
+		Args:    noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return withImages(&o, func(images *container.Images) error {
+				list, err := images.List(c.Context())
+				if err != nil {
+					return err
+				}
+				if output == "json" {
+					return printJSON(list)
+				}
+				w := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
+				fmt.Fprintln(w, "NAME\tID\tSIZE")
+				for _, im := range list {
+					size := resource.NewQuantity(im.Size, resource.BinarySI)
+					for _, name := range im.Names {
+						fmt.Fprintf(w, "%s\t%.19s\t%s\n", name, im.ID, size)
+					}
+				}
+				return w.Flush()
+			})
+		},
+	}
+	addDirs(c, &o)
+	c.Flags().StringVarP(&output, "output", "o", "", "json, or empty for people")
+	return c
+}
+
+func newImagePull() *cobra.Command {
+	var o up.Options
+	c := &cobra.Command{
+		Use:     "pull NAME...",
+		Short:   "Pull images from their registries",
+		Example: "  kemudi image pull 127.0.0.1:5000/web:1",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, names []string) error {
+			return withImages(&o, func(images *container.Images) error {
+				for _, name := range names {
+					id, err := images.Pull(c.Context(), name, nil)
+					if err != nil {
+						return fmt.Errorf("pull %s: %w", name, err)
+					}
+					fmt.Println(id)
+				}
+				return nil
+			})
+		},
+	}
+	addDirs(c, &o)
+	return c
+}
+
+func newImageRemove() *cobra.Command {
+	var o up.Options
+	c := &cobra.Command{
+		Use:     "rm NAME...",
+		Short:   "Remove images",
+		Example: "  kemudi image rm web:1",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, names []string) error {
+			return withImages(&o, func(images *container.Images) error {
+				for _, name := range names {
+					if err := images.Remove(c.Context(), name); err != nil {
+						return fmt.Errorf("remove %s: %w", name, err)
+					}
+				}
+				return nil
+			})
+		},
+	}
+	addDirs(c, &o)
+	return c
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kemudi/kemudi/internal/cluster"
+	"github.com/kemudi/kemudi/internal/up"
+)
+
+// addDirs adds the flags that say which cluster on this machine is meant.
+func addDirs(c *cobra.Command, o *up.Options) {
+	c.Flags().StringVar(&o.DataDir, "data-dir", cluster.DefaultDataDir, "directory of the cluster's state")
+	c.Flags().StringVar(&o.RunDir, "run-dir", cluster.DefaultRunDir, "directory of sockets and process IDs")
+}
+
+func addKubeconfig(c *cobra.Command, o *up.Options) {
+	c.Flags().StringVar(&o.Kubeconfig, "kubeconfig", up.DefaultKubeconfig(), "file to keep the context \"kemudi\" in; empty: none")
+}
+
+func newUp() *cobra.Command {
+	o := up.Options{Out: os.Stdout}
+	c := &cobra.Command{
+		Use:   "up [-- server flags]",
+		Short: "Start a one-node cluster in the background",
+		Long: `Starts the server in the background, waits until it is ready, writes a
+kubeconfig context and prints each step with the time it took. Doing it again is
+harmless. Flags after -- are passed to kemudi server.`,
+		Example: `  kemudi up
+  kemudi up --import web.tar --apply web.yaml
+  kemudi up -- --secure-port 7443`,
+		RunE: func(c *cobra.Command, args []string) error {
+			var err error
+			if o.Program, err = os.Executable(); err != nil {
+				return fmt.Errorf("find this program: %w", err)
+			}
+			o.ServerArgs = args
+			if err := up.Up(c.Context(), o); err != nil {
+				return err
+			}
+			fmt.Print("\nTry next:\n  kubectl get pods -A        (or: kemudi kubectl get pods -A)\n  kubectl get nodes -o wide\n  kemudi status\n  kemudi down\n")
+			return nil
+		},
+	}
+	addDirs(c, &o)
+	addKubeconfig(c, &o)
+	c.Flags().StringArrayVar(&o.Images, "import", nil, "image archive to import; may be repeated")
+	c.Flags().StringArrayVar(&o.Manifests, "apply", nil, "manifest to apply and wait for; may be repeated")
+	return c
+}
+
+func newDown() *cobra.Command {
+	var o up.Options
+	c := &cobra.Command{
+		Use:   "down",
+		Short: "Stop the server; containers keep running and its state stays",
+		Example: `  kemudi down
+  kemudi down && kemudi up   # restart without restarting a container`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			stopped, err := up.Down(c.Context(), o.RunDir)
+			if err != nil {
+				return err
+			}
+			if stopped {
+				fmt.Println("stopped the server; containers keep running (kemudi reset removes everything)")
+			} else {
+				fmt.Println("no server is running")
+			}
+			return nil
+		},
+	}
+	addDirs(c, &o)
+	return c
+}
+
+func newStatus() *cobra.Command {
+	var o up.Options
+	var output string
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Show how the cluster on this machine is (exit code 3: not ready)",
+		Example: `  kemudi status
+  kemudi status -o json`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			s, err := up.Status(c.Context(), o)
+			if err != nil {
+				return err
+			}
+			if err := printStatus(s, output); err != nil {
+				return err
+			}
+			if !s.Ready {
+				return errNo
+			}
+			return nil
+		},
+	}
+	addDirs(c, &o)
+	c.Flags().StringVarP(&output, "output", "o", "", "json, or empty for people")
+	return c
+}
+
+func printStatus(s up.State, output string) error {
+	switch output {
+	case "json":
+		return printJSON(s)
+	case "":
+	default:
+		return errUsage{fmt.Errorf("output %q is neither json nor empty", output)}
+	}
+	if !s.Running {
+		fmt.Println("no server is running; start one with: kemudi up")
+		return nil
+	}
+	fmt.Printf("server   process %d, %s\n", s.Process, s.Version)
+	for _, n := range s.Nodes {
+		ready := "not ready"
+		if n.Ready {
+			ready = "ready"
+		}
+		fmt.Printf("node     %s: %s\n", n.Name, ready)
+	}
+	fmt.Printf("pods     %d\n", s.Pods)
+	if s.Problem != "" {
+		fmt.Println("problem ", s.Problem)
+	}
+	return nil
+}
+
+func printJSON(v any) error {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	fmt.Println(string(data))
+	return nil
+}
+
+func newReset() *cobra.Command {
+	o := up.Options{Out: os.Stdout}
+	c := &cobra.Command{
+		Use:   "reset",
+		Short: "Remove every trace of the cluster from this machine",
+		Long: `Stops the server and removes containers, mounts, network namespaces, links,
+routes, the nft tables, cgroups and files. It prints what it removes and verifies
+that nothing is left. The cluster's data is gone afterwards.`,
+		Example: "  kemudi reset",
+		Args:    noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return up.Reset(c.Context(), o, cluster.Removers(o.DataDir, o.RunDir))
+		},
+	}
+	addDirs(c, &o)
+	addKubeconfig(c, &o)
+	return c
+}

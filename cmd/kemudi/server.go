@@ -1,0 +1,224 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kemudi/kemudi/internal/cluster"
+	"github.com/kemudi/kemudi/internal/obs"
+	"github.com/kemudi/kemudi/internal/up"
+)
+
+func newServer() *cobra.Command {
+	var o cluster.Options
+	var logs obs.LogOptions
+	c := &cobra.Command{
+		Use:   "server",
+		Short: "Run the control plane, and a node, in the foreground",
+		Long: `Runs etcd, API server, controllers and scheduler in this process, and, unless
+told otherwise, a node with container runtime, network and DNS. It ends on SIGTERM;
+containers keep running, and are found again by the next start.
+
+Each flag can also be given as an environment variable: --data-dir as KEMUDI_DATA_DIR.`,
+		Example: `  kemudi server
+  kemudi server --data-dir /srv/kemudi --secure-port 7443
+  kemudi server --disable-agent        # control plane only`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := fromEnvironment(c.Flags()); err != nil {
+				return errUsage{err}
+			}
+			log, err := obs.NewLogger(os.Stderr, logs)
+			if err != nil {
+				return errUsage{err}
+			}
+			obs.CaptureKlog(log)
+			n, err := up.NewNotifier()
+			if err != nil {
+				return err
+			}
+			o.Logger, o.Step = log, func(name string, ready bool) {
+				log.Info("started", "step", name)
+				n.Done(name, ready)
+			}
+			return cluster.Run(c.Context(), o)
+		},
+	}
+	logs.AddFlags(c.Flags())
+	addServerFlags(c.Flags(), &o)
+	return c
+}
+
+func addServerFlags(f *pflag.FlagSet, o *cluster.Options) {
+	f.StringVar(&o.DataDir, "data-dir", cluster.DefaultDataDir, "directory of the cluster's state")
+	f.StringVar(&o.RunDir, "run-dir", cluster.DefaultRunDir, "directory of sockets and process IDs; at most 40 characters")
+	f.Var((*addrFlag)(&o.BindAddress), "bind-address", "address to serve the API on; default all")
+	f.Uint16Var(&o.SecurePort, "secure-port", 6443, "port to serve the API on")
+	f.Var((*addrFlag)(&o.AdvertiseAddress), "advertise-address", "address at which others reach the API; default the node's")
+	f.StringSliceVar(&o.TLSSANs, "tls-san", nil, "further names and addresses of the API server, for its certificate")
+	f.Var((*runtimeConfigFlag)(&o.RuntimeConfig), "runtime-config", "group-versions to turn on or off: extensions/v1beta1=false,...")
+
+	f.Var((*prefixesFlag)(&o.Network.ServiceCIDRs), "service-cluster-ip-range", "addresses of services; default 10.96.0.0/16")
+	f.Var((*prefixesFlag)(&o.Network.ClusterCIDRs), "cluster-cidr", "addresses of pods; default 10.244.0.0/16")
+	f.Var((*portRangeFlag)(&o.Network.NodePorts), "service-node-port-range", "ports of NodePort services; default 30000-32767")
+	f.Var((*addrFlag)(&o.Network.ClusterDNS), "cluster-dns", "address of the DNS service; default the tenth service address")
+	f.StringVar(&o.Network.ClusterDomain, "cluster-domain", "cluster.local", "DNS domain of the cluster")
+
+	f.BoolVar(&o.NoNode, "disable-agent", false, "run no pods on this machine")
+	f.StringVar(&o.NodeName, "node-name", "", "name of the node; default the host name")
+	f.Var((*addrFlag)(&o.NodeIP), "node-ip", "address of the node; default the first global one")
+	f.StringToStringVar(&o.NodeLabels, "node-labels", nil, "labels of the node when it registers")
+	f.Var((*taintsFlag)(&o.NodeTaints), "register-with-taints", "taints of the node when it registers: key=value:effect,...")
+	f.IntVar(&o.MaxPods, "max-pods", 110, "how many pods the node takes")
+	f.StringVar(&o.RuntimeEndpoint, "container-runtime-endpoint", "", "socket of another container runtime; default the built-in one")
+	f.StringVar(&o.PodLogsDir, "pod-logs-dir", "/var/log/pods", "directory of the containers' logs")
+	f.StringVar(&o.RegistryDir, "registry-config-dir", "", "directories with hosts.toml files of registries")
+	f.StringVar(&o.ResolvConf, "resolv-conf", "/etc/resolv.conf", "file that names the DNS servers for names outside of the cluster")
+
+	f.IntVar(&o.Controllers.MaxEndpointsPerSlice, "max-endpoints-per-slice", 100, "how many endpoints an EndpointSlice holds")
+	f.IntVar(&o.Controllers.PodGCThreshold, "terminated-pod-gc-threshold", 12500, "how many finished pods are kept")
+	f.DurationVar(&o.Controllers.NodeLifecycle.GracePeriod, "node-monitor-grace-period", 0, "how long a node may be silent; default 40s")
+}
+
+// fromEnvironment sets the flags that were not given from KEMUDI_* variables.
+func fromEnvironment(f *pflag.FlagSet) error {
+	var errs []error
+	f.VisitAll(func(flag *pflag.Flag) {
+		name := "KEMUDI_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
+		if v, ok := os.LookupEnv(name); ok && !flag.Changed {
+			if err := f.Set(flag.Name, v); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", name, err))
+			}
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// addrFlag is an IP address.
+type addrFlag netip.Addr
+
+func (a *addrFlag) Type() string { return "ip" }
+func (a *addrFlag) String() string {
+	if addr := netip.Addr(*a); addr.IsValid() {
+		return addr.String()
+	}
+	return ""
+}
+
+func (a *addrFlag) Set(s string) error {
+	addr, err := netip.ParseAddr(s)
+	*a = addrFlag(addr)
+	return err
+}
+
+// prefixesFlag is one prefix, or one of each family.
+type prefixesFlag []netip.Prefix
+
+func (p *prefixesFlag) Type() string { return "cidrs" }
+func (p *prefixesFlag) String() string {
+	var list []string
+	for _, one := range *p {
+		list = append(list, one.String())
+	}
+	return strings.Join(list, ",")
+}
+
+func (p *prefixesFlag) Set(s string) error {
+	*p = nil
+	for part := range strings.SplitSeq(s, ",") {
+		one, err := netip.ParsePrefix(part)
+		if err != nil {
+			return err
+		}
+		*p = append(*p, one.Masked())
+	}
+	return nil
+}
+
+// portRangeFlag is "first-last".
+type portRangeFlag cluster.PortRange
+
+func (p *portRangeFlag) Type() string { return "ports" }
+func (p *portRangeFlag) String() string {
+	if *p == (portRangeFlag{}) {
+		return ""
+	}
+	return cluster.PortRange(*p).String()
+}
+
+func (p *portRangeFlag) Set(s string) error {
+	first, last, ok := strings.Cut(s, "-")
+	if !ok {
+		return errors.New("not of the form 30000-32767")
+	}
+	a, err := strconv.ParseUint(first, 10, 16)
+	if err != nil {
+		return err
+	}
+	b, err := strconv.ParseUint(last, 10, 16)
+	*p = portRangeFlag{First: uint16(a), Last: uint16(b)}
+	return err
+}
+
+// runtimeConfigFlag is group/version=bool pairs.
+type runtimeConfigFlag map[string]bool
+
+func (m *runtimeConfigFlag) Type() string { return "map" }
+func (m *runtimeConfigFlag) String() string {
+	var list []string
+	for k, v := range *m {
+		list = append(list, k+"="+strconv.FormatBool(v))
+	}
+	return strings.Join(list, ",")
+}
+
+func (m *runtimeConfigFlag) Set(s string) error {
+	if *m == nil {
+		*m = runtimeConfigFlag{}
+	}
+	for part := range strings.SplitSeq(s, ",") {
+		key, value, ok := strings.Cut(part, "=")
+		if !ok {
+			value = "true"
+		}
+		on, err := strconv.ParseBool(value)
+		if err != nil {
+			return fmt.Errorf("%s: %w", part, err)
+		}
+		(*m)[key] = on
+	}
+	return nil
+}
+
+// taintsFlag is key=value:effect,...
+type taintsFlag []corev1.Taint
+
+func (t *taintsFlag) Type() string { return "taints" }
+func (t *taintsFlag) String() string {
+	var list []string
+	for i := range *t {
+		list = append(list, (*t)[i].ToString())
+	}
+	return strings.Join(list, ",")
+}
+
+func (t *taintsFlag) Set(s string) error {
+	*t = nil
+	for part := range strings.SplitSeq(s, ",") {
+		rest, effect, ok := strings.Cut(part, ":")
+		if !ok {
+			return fmt.Errorf("%q is not of the form key=value:effect", part)
+		}
+		key, value, _ := strings.Cut(rest, "=")
+		*t = append(*t, corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)})
+	}
+	return nil
+}

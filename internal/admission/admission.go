@@ -1,0 +1,189 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/kemudi/kemudi/internal/auth/rbac"
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+// Operations.
+const (
+	Create  = "CREATE"
+	Update  = "UPDATE"
+	Delete  = "DELETE"
+	Connect = "CONNECT"
+)
+
+// Attributes are a write as admission sees it.
+type Attributes struct {
+	Operation       string // Create, Update, Delete or Connect
+	Def             *resource.Def
+	Sub             string
+	Namespace, Name string
+	Object          runtime.Object  // what shall be; nil on delete. Mutate may change it.
+	Old             resource.Object // what is; nil on create. Read-only.
+	User            user.Info
+	DryRun          bool
+	Options         runtime.Object // CreateOptions, UpdateOptions, PatchOptions or DeleteOptions
+	Warn            func(text string)
+}
+
+// Is reports whether the write is of the resource itself, or of the subresource
+// sub, by one of the operations.
+func (a *Attributes) Is(def *resource.Def, sub string, operations ...string) bool {
+	return a.Def == def && a.Sub == sub && slices.Contains(operations, a.Operation)
+}
+
+// Forbid refuses the write, in the words of upstream's admission.
+func (a *Attributes) Forbid(format string, args ...any) error {
+	name := a.Name
+	if obj, ok := a.Object.(resource.Object); ok && name == "" {
+		if name = obj.GetName(); name == "" {
+			name = obj.GetGenerateName()
+		}
+	}
+	if name == "" {
+		name = "Unknown"
+	}
+	return apierrors.NewForbidden(a.Def.GroupResource(), name, fmt.Errorf(format, args...))
+}
+
+// Plugin is one step of admission. Functions may be nil.
+type Plugin struct {
+	Name string
+	// Mutate may change a.Object, which is the request's own.
+	Mutate func(ctx context.Context, a *Attributes) error
+	// Validate may only refuse.
+	Validate func(ctx context.Context, a *Attributes) error
+}
+
+// Options are what plugins look at. Caches is required.
+type Options struct {
+	// Caches gives the cache of a resource; nil if the server has none of it.
+	Caches func(def *resource.Def) *cache.Cache
+	// Fresh returns when the caches show all that was written before it was
+	// called; it is asked before something is refused for want of an object.
+	// Nil: they always do.
+	Fresh func(ctx context.Context) error
+	// Authorizer decides what needs a permission of its own (to approve
+	// certificates, to grant roles). Nil: everybody everything.
+	Authorizer authorizer.UnconditionalAuthorizer
+	// Rules are what users have by roles. Nil: granting is not looked at.
+	Rules *rbac.Authorizer
+	// Defs are all resources that are served.
+	Defs []*resource.Def
+	// Enable and Disable name plugins that are on or off other than by default
+	// (--enable-admission-plugins, --disable-admission-plugins).
+	Enable, Disable []string
+}
+
+// Chain is the plugins that are on. It may be used concurrently.
+type Chain struct{ plugins []Plugin }
+
+// New returns the chain of o.
+func New(o Options) (*Chain, error) {
+	if o.Caches == nil {
+		return nil, errors.New("admission options: no caches")
+	}
+	if o.Fresh == nil {
+		o.Fresh = func(context.Context) error { return nil }
+	}
+	all := plugins(&o)
+	known := func(name string) bool {
+		return slices.ContainsFunc(all, func(e entry) bool { return e.Name == name })
+	}
+	for _, name := range slices.Concat(o.Enable, o.Disable) {
+		if !known(name) {
+			return nil, fmt.Errorf("admission plugin %q is unknown", name)
+		}
+	}
+	c := &Chain{}
+	for _, e := range all {
+		on := (!e.off || slices.Contains(o.Enable, e.Name)) && !slices.Contains(o.Disable, e.Name)
+		if on {
+			c.plugins = append(c.plugins, e.Plugin)
+		}
+	}
+	return c, nil
+}
+
+// Names lists the plugins that are on, in order.
+func (c *Chain) Names() []string {
+	names := make([]string, len(c.plugins))
+	for i, p := range c.plugins {
+		names[i] = p.Name
+	}
+	return names
+}
+
+// Mutate asks all plugins to change or refuse the write.
+func (c *Chain) Mutate(ctx context.Context, a *Attributes) error {
+	for i := range c.plugins {
+		if f := c.plugins[i].Mutate; f != nil {
+			if err := f(ctx, a); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Validate asks all plugins to refuse the write.
+func (c *Chain) Validate(ctx context.Context, a *Attributes) error {
+	for i := range c.plugins {
+		if f := c.plugins[i].Validate; f != nil {
+			if err := f(ctx, a); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// reader reads a resource from its cache; one that the server does not have is empty.
+func reader[T resource.Object](o *Options, r *resource.Resource[T]) client.Reader[T] {
+	c := o.Caches(r.Def)
+	if c == nil {
+		c = cache.New(r.Def, &cache.Progress{})
+	}
+	return client.Reader[T]{Cache: c}
+}
+
+// find reads one object, and again from a fresh cache if it is not there.
+func find[T resource.Object](ctx context.Context, o *Options, r client.Reader[T], namespace, name string) (obj T, ok bool, err error) {
+	if obj, ok = r.Get(namespace, name); ok {
+		return obj, true, nil
+	}
+	if err := o.Fresh(ctx); err != nil {
+		return obj, false, err
+	}
+	obj, ok = r.Get(namespace, name)
+	return obj, ok, nil
+}
+
+// allowed asks the authorizer.
+func (o *Options) allowed(ctx context.Context, attrs authorizer.AttributesRecord) bool {
+	ok, _ := o.ask(ctx, attrs)
+	return ok
+}
+
+// ask asks the authorizer; why is its reason and error as messages have them.
+func (o *Options) ask(ctx context.Context, attrs authorizer.AttributesRecord) (ok bool, why string) {
+	if o.Authorizer == nil {
+		return true, ""
+	}
+	attrs.ResourceRequest = true
+	decision, reason, err := o.Authorizer.Authorize(ctx, &attrs)
+	return err == nil && decision == authorizer.DecisionAllow, fmt.Sprintf("%v, %v", reason, err)
+}

@@ -1,0 +1,95 @@
+package admission
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"reflect"
+	"slices"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/kemudi/kemudi/internal/api/certificates"
+)
+
+// certificateRequester writes into a request for a certificate who makes it.
+func certificateRequester() Plugin {
+	return Plugin{Name: "CertificateRequester", Mutate: func(_ context.Context, a *Attributes) error {
+		if r, ok := a.Object.(*certificatesv1.CertificateSigningRequest); ok && a.Is(certificates.CertificateSigningRequests.Def, "", Create) {
+			certificates.SetRequester(r, a.User)
+		}
+		return nil
+	}}
+}
+
+// certificateApproval lets only those approve requests to a signer who may do
+// so for that signer.
+func certificateApproval(o *Options) Plugin {
+	return Plugin{Name: "CertificateApproval", Validate: func(ctx context.Context, a *Attributes) error {
+		old, ok := a.Old.(*certificatesv1.CertificateSigningRequest)
+		if !ok || !a.Is(certificates.CertificateSigningRequests.Def, "approval", Update) {
+			return nil
+		}
+		if !o.mayForSigner(ctx, a.User, "approve", old.Spec.SignerName) {
+			return a.Forbid("user not permitted to approve requests with signerName %q", old.Spec.SignerName)
+		}
+		return nil
+	}}
+}
+
+// certificateSigning lets only those put a certificate into a request who may
+// sign for its signer.
+func certificateSigning(o *Options) Plugin {
+	return Plugin{Name: "CertificateSigning", Validate: func(ctx context.Context, a *Attributes) error {
+		old, ok := a.Old.(*certificatesv1.CertificateSigningRequest)
+		if !ok || !a.Is(certificates.CertificateSigningRequests.Def, "status", Update) {
+			return nil
+		}
+		now, ok := a.Object.(*certificatesv1.CertificateSigningRequest)
+		if !ok || bytes.Equal(now.Status.Certificate, old.Status.Certificate) && reflect.DeepEqual(now.Status.Conditions, old.Status.Conditions) {
+			return nil
+		}
+		if !o.mayForSigner(ctx, a.User, "sign", old.Spec.SignerName) {
+			return a.Forbid("user not permitted to sign requests with signerName %q", old.Spec.SignerName)
+		}
+		return nil
+	}}
+}
+
+// mayForSigner asks for the signer by its name, and for all of its domain.
+func (o *Options) mayForSigner(ctx context.Context, u user.Info, verb, signer string) bool {
+	attrs := authorizer.AttributesRecord{User: u, Verb: verb, Name: signer, APIGroup: certificatesv1.GroupName, APIVersion: "*", Resource: "signers"}
+	if o.allowed(ctx, attrs) {
+		return true
+	}
+	domain, _, _ := strings.Cut(signer, "/")
+	attrs.Name = domain + "/*"
+	return o.allowed(ctx, attrs)
+}
+
+// certificateSubjectRestriction keeps people from asking for a client
+// certificate of the group that may do everything.
+func certificateSubjectRestriction() Plugin {
+	return Plugin{Name: "CertificateSubjectRestriction", Validate: func(_ context.Context, a *Attributes) error {
+		r, ok := a.Object.(*certificatesv1.CertificateSigningRequest)
+		if !ok || !a.Is(certificates.CertificateSigningRequests.Def, "", Create) || r.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName {
+			return nil
+		}
+		block, _ := pem.Decode(r.Spec.Request)
+		if block == nil {
+			return nil // refused by validation
+		}
+		parsed, err := x509.ParseCertificateRequest(block.Bytes)
+		if err != nil {
+			return nil // likewise
+		}
+		if slices.Contains(parsed.Subject.Organization, user.SystemPrivilegedGroup) {
+			return a.Forbid("use of %s signer with %s group is not allowed", certificatesv1.KubeAPIServerClientSignerName, user.SystemPrivilegedGroup)
+		}
+		return nil
+	}}
+}

@@ -1,0 +1,26 @@
+package admission
+
+import (
+	"context"
+
+	"github.com/kemudi/kemudi/internal/auth/rbac"
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+// grants keeps users from granting, by roles and bindings, what they do not
+// have themselves. Upstream does this in the storage of those kinds.
+func grants(o *Options) Plugin {
+	p := Plugin{Name: "RBACEscalation"}
+	if o.Rules == nil || o.Authorizer == nil {
+		return p
+	}
+	e := &rbac.Escalation{Rules: o.Rules, Ask: o.Authorizer}
+	p.Validate = func(ctx context.Context, a *Attributes) error {
+		obj, ok := a.Object.(resource.Object)
+		if !ok || a.Sub != "" || a.Operation != Create && a.Operation != Update {
+			return nil
+		}
+		return e.Check(ctx, a.User, obj, a.Old)
+	}
+	return p
+}

@@ -1,0 +1,57 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kemudi/kemudi/internal/api/authorization"
+	"github.com/kemudi/kemudi/internal/api/core"
+)
+
+// immortal are the namespaces that the system itself lives in.
+var immortal = map[string]bool{
+	metav1.NamespaceDefault: true, metav1.NamespaceSystem: true, metav1.NamespacePublic: true, corev1.NamespaceNodeLease: true,
+}
+
+// namespaceLifecycle refuses objects in namespaces that are not there or
+// going, and keeps the system's own namespaces.
+func namespaceLifecycle(o *Options) Plugin {
+	namespaces := reader(o, core.Namespaces)
+	return Plugin{Name: "NamespaceLifecycle", Mutate: func(ctx context.Context, a *Attributes) error {
+		if a.Def == core.Namespaces.Def {
+			if a.Operation == Delete && a.Sub == "" && immortal[a.Name] {
+				return a.Forbid("this namespace may not be deleted")
+			}
+			return nil
+		}
+		if a.Namespace == "" || a.Operation == Delete || a.Operation == Connect || a.Def == authorization.LocalSubjectAccessReviews.Def {
+			return nil
+		}
+		ns, ok, err := find(ctx, o, namespaces, "", a.Namespace)
+		switch {
+		case err != nil:
+			return fmt.Errorf("look up namespace %s: %w", a.Namespace, err)
+		case !ok:
+			return apierrors.NewNotFound(corev1.Resource("namespaces"), a.Namespace)
+		case a.Operation == Create && ns.Status.Phase == corev1.NamespaceTerminating:
+			return terminating(a)
+		}
+		return nil
+	}}
+}
+
+func terminating(a *Attributes) error {
+	err := a.Forbid("unable to create new content in namespace %s because it is being terminated", a.Namespace)
+	var status *apierrors.StatusError
+	if errors.As(err, &status) {
+		status.ErrStatus.Details.Causes = append(status.ErrStatus.Details.Causes, metav1.StatusCause{
+			Type: corev1.NamespaceTerminatingCause, Message: fmt.Sprintf("namespace %s is being terminated", a.Namespace), Field: "metadata.namespace",
+		})
+	}
+	return err
+}

@@ -1,0 +1,149 @@
+package admission
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/trace"
+)
+
+func TestNewNodeIsTaintedUntilItIsReady(t *testing.T) {
+	c := newWorld(t).only(t, "TaintNodesByCondition")
+	for _, q := range []struct{ spec, want string }{
+		{"{}", "node.kubernetes.io/not-ready:NoSchedule"},
+		{"{taints: [{key: mine, effect: NoExecute}]}", "mine:NoExecute node.kubernetes.io/not-ready:NoSchedule"},
+		{"{taints: [{key: node.kubernetes.io/not-ready, effect: NoSchedule}]}", "node.kubernetes.io/not-ready:NoSchedule"},
+	} {
+		a := request(t, "Node: {metadata: {name: n1}, spec: "+q.spec+"}", "")
+		if got := run(t, c, a); got != "" {
+			t.Fatal(got)
+		}
+		var got []string
+		for _, taint := range a.Object.(*corev1.Node).Spec.Taints {
+			got = append(got, taint.Key+":"+string(taint.Effect))
+		}
+		if strings.Join(got, " ") != q.want {
+			t.Errorf("%s: got %s, want %s", q.spec, got, q.want)
+		}
+	}
+}
+
+var agent = &user.DefaultInfo{Name: "system:node:n1", Groups: []string{"system:nodes"}}
+
+const mirrorPod = `Pod: {metadata: {namespace: team, name: x, annotations: {kubernetes.io/config.mirror: abc}, ownerReferences: [%s]}, spec: {nodeName: n1, %s}}`
+
+func TestNodeAgentsWriteOnlyWhatIsAboutTheirNode(t *testing.T) {
+	trace.Proves(t, "NODE-074")
+	w := newWorld(t, "Node: {metadata: {name: n1, uid: u1}}")
+	c := w.only(t, "NodeRestriction")
+	const owner = "{apiVersion: v1, kind: Node, name: n1, uid: u1, controller: true}"
+	mirror := func(owners, spec string) string { return fmt.Sprintf(mirrorPod, owners, spec) }
+	const mine, others = "Pod: {metadata: {namespace: team, name: x, labels: {a: b}}, spec: {nodeName: n1}}", "Pod: {metadata: {namespace: team, name: x}, spec: {nodeName: n2}}"
+	const pods = `pods "x" is forbidden: `
+	for _, q := range []struct{ name, sub, now, old, want string }{
+		{"mirror pod", "", mirror(owner, ""), "", ""},
+		{"pod that is no mirror", "", mine, "", pods + `pod does not have "kubernetes.io/config.mirror" annotation, node "n1" can only create mirror pods`},
+		{"mirror pod for another node", "", strings.Replace(mirror(owner, ""), "nodeName: n1", "nodeName: n2", 1), "", pods + `node "n1" can only create pods with spec.nodeName set to itself`},
+		{"mirror pod without owner", "", mirror("", ""), "", pods + `node "n1" can only create pods with an owner reference set to itself`},
+		{"mirror pod with two owners", "", mirror(owner+", "+owner, ""), "", pods + `node "n1" can only create pods with a single owner reference set to itself`},
+		{"mirror pod of another owner", "", mirror(strings.Replace(owner, "name: n1", "name: n2", 1), ""), "", pods + `node "n1" can only create pods with an owner reference set to itself`},
+		{"mirror pod of no controller", "", mirror(strings.Replace(owner, ", controller: true", "", 1), ""), "", pods + `node "n1" can only create pods with a controller owner reference set to itself`},
+		{"mirror pod that blocks", "", mirror(strings.Replace(owner, "controller: true", "controller: true, blockOwnerDeletion: true", 1), ""), "", pods + `node "n1" must not set blockOwnerDeletion on an owner reference`},
+		{"mirror pod of an earlier node", "", mirror(strings.Replace(owner, "u1", "u0", 1), ""), "", pods + `node n1 UID mismatch: expected u0 got u1`},
+		{"mirror pod with an account", "", mirror(owner, "serviceAccountName: a"), "", pods + `node "n1" can not create pods that reference a service account`},
+		{"mirror pod with a secret", "", mirror(owner, "volumes: [{name: a, secret: {secretName: s}}]"), "", pods + `node "n1" can not create pods that reference secrets`},
+		{"mirror pod with a config map", "", mirror(owner, "containers: [{envFrom: [{configMapRef: {name: s}}]}]"), "", pods + `node "n1" can not create pods that reference configmaps`},
+		{"mirror pod with a claim", "", mirror(owner, "volumes: [{name: a, persistentVolumeClaim: {claimName: s}}]"), "", pods + `node "n1" can not create pods that reference persistentvolumeclaims`},
+		{"delete of a pod on the node", "", "", mine, ""},
+		{"delete of a pod elsewhere", "", "", others, pods + `node "n1" can only delete pods with spec.nodeName set to itself`},
+		{"update of a pod", "", mine, mine, pods + `unexpected operation "UPDATE", node "n1" can only create and delete mirror pods`},
+		{"status of a pod on the node", "status", mine, mine, ""},
+		{"status of a pod elsewhere", "status", others, others, pods + `node "n1" can only update pod status for pods with spec.nodeName set to itself`},
+		{"labels through the status", "status", mine, strings.Replace(mine, "a: b", "a: c", 1), pods + `node "n1" can not update labels through pod status`},
+		{"binding", "binding", mine, mine, pods + `unexpected pod subresource "binding", only 'status' and 'eviction' are allowed`},
+
+		{"new node", "", "Node: {metadata: {name: n1, labels: {kubernetes.io/hostname: n1, mine: x, example.com/y: z, node.kubernetes.io/whatever: x}}}", "", ""},
+		{"new node of another name", "", "Node: {metadata: {name: n2}}", "", `nodes "n2" is forbidden: node "n1" is not allowed to modify node "n2"`},
+		{"new node with system labels", "", "Node: {metadata: {name: n1, labels: {node-restriction.kubernetes.io/trusted: x, node-role.kubernetes.io/control-plane: '', foo.k8s.io/x: y}}}", "",
+			`nodes "n1" is forbidden: is not allowed to set the following labels: foo.k8s.io/x, node-restriction.kubernetes.io/trusted, node-role.kubernetes.io/control-plane`},
+		{"own node", "", "Node: {metadata: {name: n1, labels: {a: b}}}", "Node: {metadata: {name: n1}}", ""},
+		{"taints of the own node", "", "Node: {metadata: {name: n1}}", "Node: {metadata: {name: n1}, spec: {taints: [{key: a}]}}", `nodes "n1" is forbidden: node "n1" is not allowed to modify taints`},
+		{"owners of the own node", "", "Node: {metadata: {name: n1, ownerReferences: [{name: x}]}}", "Node: {metadata: {name: n1}}", `nodes "n1" is forbidden: node "n1" is not allowed to modify ownerReferences`},
+		{"system labels of the own node taken away", "", "Node: {metadata: {name: n1}}", "Node: {metadata: {name: n1, labels: {node-restriction.kubernetes.io/x: y}}}", `nodes "n1" is forbidden: is not allowed to modify labels: node-restriction.kubernetes.io/x`},
+		{"status of another node", "status", "Node: {metadata: {name: n2}}", "Node: {metadata: {name: n2}}", `nodes "n2" is forbidden: node "n1" is not allowed to modify node "n2"`},
+		{"delete of another node", "", "", "Node: {metadata: {name: n2}}", `nodes "n2" is forbidden: node "n1" is not allowed to modify node "n2"`},
+
+		{"own lease", "", "Lease: {metadata: {namespace: kube-node-lease, name: n1}}", "", ""},
+		{"another's lease", "", "Lease: {metadata: {namespace: kube-node-lease, name: n2}}", "", `leases.coordination.k8s.io "n2" is forbidden: can only access node lease with the same name as the requesting node`},
+		{"own CSINode", "", "CSINode: {metadata: {name: n1}}", "", ""},
+		{"another's CSINode", "", "CSINode: {metadata: {name: n2}}", "", `csinodes.storage.k8s.io "n2" is forbidden: can only access CSINode with the same name as the requesting node`},
+		{"event", "", "Event: {metadata: {namespace: team, name: e}}", "", ""},
+	} {
+		a := request(t, q.now, q.old)
+		a.Sub, a.User = q.sub, agent
+		if got := run(t, c, a); got != q.want {
+			t.Errorf("%s:\ngot  %s\nwant %s", q.name, got, q.want)
+		}
+		a = request(t, q.now, q.old)
+		a.Sub = q.sub
+		if got := run(t, c, a); got != "" {
+			t.Errorf("%s, by somebody else: got %s", q.name, got)
+		}
+	}
+	a := request(t, mine, "")
+	a.User = &user.DefaultInfo{Name: "system:node:", Groups: []string{"system:nodes"}}
+	if got, want := run(t, c, a), pods+`could not determine node from user "system:node:"`; got != want {
+		t.Errorf("agent of no node: got %s, want %s", got, want)
+	}
+}
+
+func TestNodeAgentsGetTokensOfTheirPodsOnly(t *testing.T) {
+	w := newWorld(t,
+		"Pod: {metadata: {namespace: team, name: mine, uid: u1}, spec: {nodeName: n1}}",
+		"Pod: {metadata: {namespace: team, name: others, uid: u2}, spec: {nodeName: n2}}")
+	c := w.only(t, "NodeRestriction")
+	const prefix = `serviceaccounts "robot" is forbidden: `
+	for _, q := range []struct {
+		name string
+		ref  *authenticationv1.BoundObjectReference
+		want string
+	}{
+		{"own pod", &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: "mine", UID: "u1"}, ""},
+		{"no pod", nil, prefix + "node requested token not bound to a pod"},
+		{"a secret", &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Secret", Name: "mine", UID: "u1"}, prefix + "node requested token not bound to a pod"},
+		{"no UID", &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: "mine"}, prefix + "node requested token with a pod binding without a uid"},
+		{"an earlier pod", &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: "mine", UID: "u0"},
+			prefix + "the UID in the bound object reference (u0) does not match the UID in record (u1). The object might have been deleted and then recreated"},
+		{"pod elsewhere", &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: "others", UID: "u2"}, prefix + "node requested token bound to a pod scheduled on a different node"},
+		{"pod that is gone", &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: "gone", UID: "u3"}, `pods "gone" not found`},
+	} {
+		a := &Attributes{
+			Operation: Create, Def: core.ServiceAccounts.Def, Sub: "token", Namespace: "team", Name: "robot", User: agent,
+			Object: &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: q.ref}},
+		}
+		if got := run(t, c, a); got != q.want {
+			t.Errorf("%s: got %s, want %s", q.name, got, q.want)
+		}
+	}
+}
+
+func TestExternalAddressesAreDenied(t *testing.T) {
+	c := newWorld(t).only(t, "DenyServiceExternalIPs")
+	svc := func(ips string) string {
+		return "Service: {metadata: {namespace: team, name: web}, spec: {externalIPs: [" + ips + "]}}"
+	}
+	const want = `services "web" is forbidden: Use of external IPs is denied by admission control.`
+	for _, q := range []struct{ now, old, want string }{
+		{svc(""), "", ""}, {svc("192.0.2.1"), "", want}, {svc("192.0.2.1"), svc("192.0.2.1, 192.0.2.2"), ""}, {svc("192.0.2.1, 192.0.2.3"), svc("192.0.2.1"), want},
+	} {
+		if got := run(t, c, request(t, q.now, q.old)); got != q.want {
+			t.Errorf("%s over %s: got %s, want %s", q.now, q.old, got, q.want)
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/node"
+)
+
+// podPlugin is a plugin that changes or refuses pods that are created.
+func podPlugin(name string, f func(ctx context.Context, a *Attributes, pod *corev1.Pod) error) Plugin {
+	return Plugin{Name: name, Mutate: func(ctx context.Context, a *Attributes) error {
+		if pod, ok := a.Object.(*corev1.Pod); ok && a.Is(core.Pods.Def, "", Create) {
+			return f(ctx, a, pod)
+		}
+		return nil
+	}}
+}
+
+// tolerationSeconds is how long a pod stays on a node that has gone silent.
+const tolerationSeconds = 300
+
+// defaultTolerationSeconds lets pods stay for a while on nodes that are not
+// ready or not reachable.
+func defaultTolerationSeconds() Plugin {
+	return Plugin{Name: "DefaultTolerationSeconds", Mutate: func(_ context.Context, a *Attributes) error {
+		pod, ok := a.Object.(*corev1.Pod)
+		if !ok || !a.Is(core.Pods.Def, "", Create, Update) {
+			return nil
+		}
+		for _, taint := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
+			if !toleratesEviction(pod, taint) {
+				pod.Spec.Tolerations = append(slices.Clip(pod.Spec.Tolerations), corev1.Toleration{
+					Key: taint, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(tolerationSeconds)),
+				})
+			}
+		}
+		return nil
+	}}
+}
+
+func toleratesEviction(pod *corev1.Pod, taint string) bool {
+	return slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
+		return (t.Key == taint || t.Key == "") && (t.Effect == corev1.TaintEffectNoExecute || t.Effect == "")
+	})
+}
+
+// limitPodHardAntiAffinityTopology refuses required anti-affinity over anything
+// larger than a node: it can keep others' pods out of whole zones.
+func limitPodHardAntiAffinityTopology() Plugin {
+	return podPlugin("LimitPodHardAntiAffinityTopology", func(_ context.Context, a *Attributes, pod *corev1.Pod) error {
+		if pod.Spec.Affinity == nil || pod.Spec.Affinity.PodAntiAffinity == nil {
+			return nil
+		}
+		for _, t := range pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
+			if t.TopologyKey != corev1.LabelHostname {
+				return a.Forbid("affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey %v but only key %v is allowed", t.TopologyKey, corev1.LabelHostname)
+			}
+		}
+		return nil
+	})
+}
+
+// alwaysPullImages makes nodes ask the registry for every container, so that
+// only who may pull an image can use it.
+func alwaysPullImages() Plugin {
+	return podPlugin("AlwaysPullImages", func(_ context.Context, _ *Attributes, pod *corev1.Pod) error {
+		for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+			for i := range containers {
+				containers[i].ImagePullPolicy = corev1.PullAlways
+			}
+		}
+		return nil
+	})
+}
+
+// nodeSelectorAnnotation is a namespace's restriction of where its pods run.
+const nodeSelectorAnnotation = "scheduler.alpha.kubernetes.io/node-selector"
+
+// podNodeSelector adds the selector of a pod's namespace to the pod's own.
+func podNodeSelector(o *Options) Plugin {
+	namespaces := reader(o, core.Namespaces)
+	return podPlugin("PodNodeSelector", func(ctx context.Context, a *Attributes, pod *corev1.Pod) error {
+		ns, ok, err := find(ctx, o, namespaces, "", a.Namespace)
+		if err != nil || !ok {
+			return err
+		}
+		selector, err := labels.ConvertSelectorToLabelsMap(ns.Annotations[nodeSelectorAnnotation])
+		if err != nil {
+			return a.Forbid("selector of namespace %s: %w", ns.Name, err)
+		}
+		if labels.Conflicts(selector, pod.Spec.NodeSelector) {
+			return a.Forbid("pod node label selector conflicts with its namespace node label selector")
+		}
+		pod.Spec.NodeSelector = labels.Merge(selector, pod.Spec.NodeSelector)
+		return nil
+	})
+}
+
+// runtimeClass takes over what a pod's runtime class says of overhead and of
+// the nodes that have it.
+func runtimeClass(o *Options) Plugin {
+	classes := reader(o, node.RuntimeClasses)
+	return podPlugin("RuntimeClass", func(ctx context.Context, a *Attributes, pod *corev1.Pod) error {
+		if pod.Spec.RuntimeClassName == nil {
+			if len(pod.Spec.Overhead) > 0 {
+				return a.Forbid("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
+			}
+			return nil
+		}
+		class, ok, err := find(ctx, o, classes, "", *pod.Spec.RuntimeClassName)
+		switch {
+		case err != nil:
+			return err
+		case !ok:
+			return a.Forbid("pod rejected: RuntimeClass %q not found", *pod.Spec.RuntimeClassName)
+		}
+		switch {
+		case class.Overhead == nil:
+			if len(pod.Spec.Overhead) > 0 {
+				return a.Forbid("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
+			}
+		case len(pod.Spec.Overhead) > 0 && !equality.Semantic.DeepEqual(class.Overhead.PodFixed, pod.Spec.Overhead):
+			return a.Forbid("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
+		default:
+			pod.Spec.Overhead = class.Overhead.PodFixed.DeepCopy()
+		}
+		if class.Scheduling == nil {
+			return nil
+		}
+		if err := addSelector(pod, class.Scheduling.NodeSelector); err != nil {
+			return a.Forbid("%w", err)
+		}
+		for _, t := range class.Scheduling.Tolerations {
+			if !slices.ContainsFunc(pod.Spec.Tolerations, func(o corev1.Toleration) bool { return equality.Semantic.DeepEqual(o, t) }) {
+				pod.Spec.Tolerations = append(slices.Clip(pod.Spec.Tolerations), t)
+			}
+		}
+		return nil
+	})
+}
+
+func addSelector(pod *corev1.Pod, selector map[string]string) error {
+	merged := map[string]string{}
+	for k, v := range pod.Spec.NodeSelector {
+		merged[k] = v
+	}
+	for k, v := range selector {
+		if own, ok := merged[k]; ok && own != v {
+			return fmt.Errorf("conflict: runtimeClass.scheduling.nodeSelector[%s] = %s; pod.spec.nodeSelector[%s] = %s", k, v, k, own)
+		}
+		merged[k] = v
+	}
+	if len(merged) > 0 {
+		pod.Spec.NodeSelector = merged
+	}
+	return nil
+}

@@ -1,0 +1,112 @@
+package admission
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/scheduling"
+	"github.com/kemudi/kemudi/internal/client"
+)
+
+// priority computes a pod's priority from its class, and keeps the default
+// class the only one.
+func priority(o *Options) Plugin {
+	classes := reader(o, scheduling.PriorityClasses)
+	return Plugin{
+		Name: "Priority",
+		Mutate: func(ctx context.Context, a *Attributes) error {
+			if !a.Is(core.Pods.Def, "", Create, Update) {
+				return nil
+			}
+			pod, ok := a.Object.(*corev1.Pod)
+			if !ok {
+				return nil
+			}
+			if a.Operation == Update {
+				keepPriority(pod, a.Old)
+				return nil
+			}
+			class, err := classOf(ctx, o, classes, a, pod)
+			if err != nil {
+				return err
+			}
+			return setPriority(a, pod, class)
+		},
+		Validate: func(_ context.Context, a *Attributes) error {
+			if !a.Is(scheduling.PriorityClasses.Def, "", Create, Update) {
+				return nil
+			}
+			class, ok := a.Object.(*schedulingv1.PriorityClass)
+			if !ok || !class.GlobalDefault {
+				return nil
+			}
+			if d := defaultClass(classes); d != nil && (a.Operation == Create || d.Name != class.Name) {
+				return a.Forbid("PriorityClass %v is already marked as default. Only one default can exist", d.Name)
+			}
+			return nil
+		},
+	}
+}
+
+// keepPriority lets clients that do not know the fields leave them out.
+func keepPriority(pod *corev1.Pod, old any) {
+	before, ok := old.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	if pod.Spec.Priority == nil {
+		pod.Spec.Priority = before.Spec.Priority
+	}
+	if pod.Spec.PreemptionPolicy == nil {
+		pod.Spec.PreemptionPolicy = before.Spec.PreemptionPolicy
+	}
+}
+
+// classOf finds the pod's class and names it in the pod; nil if there is none
+// and no default either.
+func classOf(ctx context.Context, o *Options, classes client.Reader[*schedulingv1.PriorityClass], a *Attributes, pod *corev1.Pod) (*schedulingv1.PriorityClass, error) {
+	if pod.Spec.PriorityClassName == "" {
+		class := defaultClass(classes)
+		if class != nil {
+			pod.Spec.PriorityClassName = class.Name
+		}
+		return class, nil
+	}
+	class, ok, err := find(ctx, o, classes, "", pod.Spec.PriorityClassName)
+	if err == nil && !ok {
+		err = a.Forbid("no PriorityClass with name %v was found", pod.Spec.PriorityClassName)
+	}
+	return class, err
+}
+
+// defaultClass is the default class of the lowest value, should there be several.
+func defaultClass(classes client.Reader[*schedulingv1.PriorityClass]) *schedulingv1.PriorityClass {
+	var found *schedulingv1.PriorityClass
+	for _, c := range classes.List("", nil) {
+		if c.GlobalDefault && (found == nil || c.Value < found.Value) {
+			found = c
+		}
+	}
+	return found
+}
+
+func setPriority(a *Attributes, pod *corev1.Pod, class *schedulingv1.PriorityClass) error {
+	value, policy := int32(0), corev1.PreemptLowerPriority
+	if class != nil {
+		value = class.Value
+		if class.PreemptionPolicy != nil {
+			policy = *class.PreemptionPolicy
+		}
+	}
+	if p := pod.Spec.Priority; p != nil && *p != value {
+		return a.Forbid("the integer value of priority (%d) must not be provided in pod spec; priority admission controller computed %d from the given PriorityClass name", *p, value)
+	}
+	if p := pod.Spec.PreemptionPolicy; p != nil && *p != policy {
+		return a.Forbid("the string value of PreemptionPolicy (%s) must not be provided in pod spec; priority admission controller computed %s from the given PriorityClass name", *p, policy)
+	}
+	pod.Spec.Priority, pod.Spec.PreemptionPolicy = &value, &policy
+	return nil
+}

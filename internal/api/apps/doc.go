@@ -1,0 +1,4 @@
+// Package apps declares the resources of the API group apps: Deployments,
+// ReplicaSets, StatefulSets, DaemonSets and ControllerRevisions, one file a kind.
+// Pod templates are checked by package core; what a controller does is not here.
+package apps

@@ -1,0 +1,135 @@
+package apps
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	appsv1beta1 "k8s.io/api/apps/v1beta1"
+	appsv1beta2 "k8s.io/api/apps/v1beta2"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+// StatefulSets keep pods with a stable name and storage. What is checked is in
+// statefulset_validate.go.
+var StatefulSets = resource.Define(resource.Spec[*appsv1.StatefulSet]{
+	Group: "apps", Version: "v1", Kind: "StatefulSet", Plural: "statefulsets",
+	Short: []string{"sts"}, Categories: []string{"all"}, Namespaced: true, HasGeneration: true,
+	NameRule: resource.DNS1123Label,
+	Default:  defaultStatefulSet,
+	Prepare: func(obj, old *appsv1.StatefulSet) {
+		core.DropUnsupportedTemplateFields(&obj.Spec.Template)
+		if old == nil {
+			obj.Status = appsv1.StatefulSetStatus{}
+			return
+		}
+		obj.Status = old.Status
+	},
+	Validate: validateStatefulSet,
+	Warn: func(obj, old *appsv1.StatefulSet) []string {
+		var warnings []string
+		if old == nil {
+			warnings = warnTemplate(obj, nil, &obj.Spec.Template)
+		} else {
+			warnings = warnTemplate(obj, old, &obj.Spec.Template)
+		}
+		if ptr.Deref(obj.Spec.RevisionHistoryLimit, 0) < 0 {
+			warnings = append(warnings, "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended")
+		}
+		return warnings
+	},
+	Columns: []resource.Column[*appsv1.StatefulSet]{
+		{Name: "Ready", Description: "Number of the pod with ready state", Value: func(s *appsv1.StatefulSet) any {
+			return fmt.Sprintf("%d/%d", s.Status.ReadyReplicas, ptr.Deref(s.Spec.Replicas, 0))
+		}},
+		{Name: "Containers", Priority: 1, Description: "Names of each container in the template.", Value: func(s *appsv1.StatefulSet) any { return containerNames(&s.Spec.Template) }},
+		{Name: "Images", Priority: 1, Description: "Images referenced by each container in the template.", Value: func(s *appsv1.StatefulSet) any { return containerImages(&s.Spec.Template) }},
+	},
+	Sub: []resource.Sub[*appsv1.StatefulSet]{
+		{
+			Name:     "status",
+			Merge:    func(obj, old *appsv1.StatefulSet) { obj.Spec = old.Spec },
+			Validate: validateStatefulSetStatus,
+		},
+		resource.Scale(func(s *appsv1.StatefulSet) *autoscalingv1.Scale { return viewStatefulSet(s).scale() }, setStatefulSetReplicas),
+	},
+	Versions: []resource.Version[*appsv1.StatefulSet]{
+		resource.SameWire[*appsv1beta2.StatefulSet](resource.Version[*appsv1.StatefulSet]{
+			Group: "apps", Version: "v1beta2",
+			Deprecated:         "apps/v1beta2 StatefulSet is deprecated in v1.9+, unavailable in v1.16+; use apps/v1 StatefulSet",
+			DefaultPropagation: metav1.DeletePropagationOrphan,
+			OwnSub:             []resource.Sub[*appsv1.StatefulSet]{scaleV1beta2(viewStatefulSet, setStatefulSetReplicas)},
+		}),
+		resource.SameWire[*appsv1beta1.StatefulSet](resource.Version[*appsv1.StatefulSet]{
+			Group: "apps", Version: "v1beta1",
+			Deprecated: "apps/v1beta1 StatefulSet is deprecated in v1.8+, unavailable in v1.16+; use apps/v1 StatefulSet",
+			Default: func(obj resource.Object) {
+				s := obj.(*appsv1beta1.StatefulSet)
+				defaultSelector(&s.ObjectMeta, &s.Spec.Selector, &s.Spec.Template)
+				if s.Spec.UpdateStrategy.Type == "" {
+					s.Spec.UpdateStrategy.Type = appsv1beta1.OnDeleteStatefulSetStrategyType
+				}
+			},
+			DefaultPropagation: metav1.DeletePropagationOrphan,
+			OwnSub:             []resource.Sub[*appsv1.StatefulSet]{scaleV1beta1(viewStatefulSet, setStatefulSetReplicas)},
+		}),
+	},
+})
+
+func defaultStatefulSet(obj *appsv1.StatefulSet) {
+	s := &obj.Spec
+	core.DefaultPodTemplateSpec(&s.Template)
+	for i := range s.VolumeClaimTemplates {
+		c := &s.VolumeClaimTemplates[i]
+		if c.Status.Phase == "" {
+			c.Status.Phase = corev1.ClaimPending
+		}
+		if c.Spec.VolumeMode == nil {
+			c.Spec.VolumeMode = ptr.To(corev1.PersistentVolumeFilesystem)
+		}
+	}
+	if s.PodManagementPolicy == "" {
+		s.PodManagementPolicy = appsv1.OrderedReadyPodManagement
+	}
+	if s.UpdateStrategy.Type == "" {
+		s.UpdateStrategy.Type = appsv1.RollingUpdateStatefulSetStrategyType
+	}
+	if s.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType {
+		if s.UpdateStrategy.RollingUpdate == nil {
+			s.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{}
+		}
+		if s.UpdateStrategy.RollingUpdate.Partition == nil {
+			s.UpdateStrategy.RollingUpdate.Partition = ptr.To[int32](0)
+		}
+		if s.UpdateStrategy.RollingUpdate.MaxUnavailable == nil {
+			s.UpdateStrategy.RollingUpdate.MaxUnavailable = ptr.To(intstr.FromInt32(1))
+		}
+	}
+	if s.PersistentVolumeClaimRetentionPolicy == nil {
+		s.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{}
+	}
+	if p := s.PersistentVolumeClaimRetentionPolicy; p.WhenDeleted == "" {
+		p.WhenDeleted = appsv1.RetainPersistentVolumeClaimRetentionPolicyType
+	}
+	if p := s.PersistentVolumeClaimRetentionPolicy; p.WhenScaled == "" {
+		p.WhenScaled = appsv1.RetainPersistentVolumeClaimRetentionPolicyType
+	}
+	if s.Replicas == nil {
+		s.Replicas = ptr.To[int32](1)
+	}
+	if s.RevisionHistoryLimit == nil {
+		s.RevisionHistoryLimit = ptr.To[int32](10)
+	}
+}
+
+func viewStatefulSet(s *appsv1.StatefulSet) scaled {
+	return scaled{&s.ObjectMeta, s.Spec.Replicas, s.Status.Replicas, s.Spec.Selector}
+}
+
+func setStatefulSetReplicas(s *appsv1.StatefulSet, n int32) { s.Spec.Replicas = &n }

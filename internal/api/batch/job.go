@@ -1,0 +1,232 @@
+package batch
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+// Labels that pods of a job had before they got a domain. Pods have both.
+const (
+	legacyJobNameLabel       = "job-name"
+	legacyControllerUIDLabel = "controller-uid"
+)
+
+// Jobs run pods to completion. What is checked is in job_validate.go (the spec),
+// job_policy.go (when a job fails or succeeds early) and job_status.go.
+var Jobs = resource.Define(resource.Spec[*batchv1.Job]{
+	Group: "batch", Version: "v1", Kind: "Job", Plural: "jobs",
+	Categories: []string{"all"}, Namespaced: true, HasGeneration: true,
+	// As it was in the first version of this group.
+	DefaultPropagation: metav1.DeletePropagationOrphan,
+	Default:            defaultJob,
+	Prepare:            prepareJob,
+	Validate:           validateJob,
+	Warn:               warnJob,
+	Columns: []resource.Column[*batchv1.Job]{
+		{Name: "Status", Description: "Status of the job.", Value: func(j *batchv1.Job) any { return statusText(j) }},
+		{Name: "Completions", Description: batchv1.JobStatus{}.SwaggerDoc()["succeeded"], Value: func(j *batchv1.Job) any { return completionsText(j) }},
+		{Name: "Duration", Description: "Time required to complete the job.", Value: func(j *batchv1.Job) any { return durationText(j) }},
+		{Name: "Containers", Priority: 1, Description: "Names of each container in the template.", Value: func(j *batchv1.Job) any { return containerNames(&j.Spec.Template) }},
+		{Name: "Images", Priority: 1, Description: "Images referenced by each container in the template.", Value: func(j *batchv1.Job) any { return containerImages(&j.Spec.Template) }},
+		{Name: "Selector", Priority: 1, Description: batchv1.JobSpec{}.SwaggerDoc()["selector"], Value: func(j *batchv1.Job) any { return metav1.FormatLabelSelector(j.Spec.Selector) }},
+	},
+	Fields: map[string]func(*batchv1.Job) string{
+		"status.successful": func(j *batchv1.Job) string { return strconv.Itoa(int(j.Status.Succeeded)) },
+	},
+	Sub: []resource.Sub[*batchv1.Job]{{
+		Name:     "status",
+		Merge:    func(obj, old *batchv1.Job) { obj.Spec = old.Spec },
+		Validate: validateJobStatus,
+	}},
+})
+
+func defaultJob(j *batchv1.Job) {
+	s := &j.Spec
+	core.DefaultPodTemplateSpec(&s.Template)
+	if s.Completions == nil && s.Parallelism == nil {
+		s.Completions = ptr.To[int32](1)
+	}
+	if s.Parallelism == nil {
+		s.Parallelism = ptr.To[int32](1)
+	}
+	if s.BackoffLimit == nil {
+		s.BackoffLimit = ptr.To[int32](6)
+		if s.BackoffLimitPerIndex != nil {
+			s.BackoffLimit = ptr.To[int32](math.MaxInt32)
+		}
+	}
+	if len(j.Labels) == 0 && len(s.Template.Labels) > 0 {
+		j.Labels = maps.Clone(s.Template.Labels)
+	}
+	if s.CompletionMode == nil {
+		s.CompletionMode = ptr.To(batchv1.NonIndexedCompletion)
+	}
+	if s.Suspend == nil {
+		s.Suspend = ptr.To(false)
+	}
+	if s.ManualSelector == nil {
+		s.ManualSelector = ptr.To(false)
+	}
+	if s.PodReplacementPolicy == nil {
+		s.PodReplacementPolicy = ptr.To(batchv1.TerminatingOrFailed)
+		if s.PodFailurePolicy != nil {
+			s.PodReplacementPolicy = ptr.To(batchv1.Failed)
+		}
+	}
+	defaultFailurePolicy(s.PodFailurePolicy)
+}
+
+func defaultFailurePolicy(p *batchv1.PodFailurePolicy) {
+	if p == nil {
+		return
+	}
+	for i := range p.Rules {
+		for k := range p.Rules[i].OnPodConditions {
+			if c := &p.Rules[i].OnPodConditions[k]; c.Status == "" {
+				c.Status = corev1.ConditionTrue
+			}
+		}
+	}
+}
+
+func prepareJob(obj, old *batchv1.Job) {
+	core.DropUnsupportedTemplateFields(&obj.Spec.Template)
+	obj.Spec.Scheduling = nil // alpha
+	if old != nil {
+		obj.Status = old.Status
+		return
+	}
+	obj.Status = batchv1.JobStatus{}
+	if !ptr.Deref(obj.Spec.ManualSelector, false) {
+		generateSelector(obj)
+	}
+}
+
+// generateSelector marks the pods with the job's name and UID, and selects the
+// latter, so that no other controller has an eye on them. What the client set
+// itself stays, and is refused where it is in the way.
+func generateSelector(j *batchv1.Job) {
+	labels := map[string]string{
+		legacyJobNameLabel: j.Name, batchv1.JobNameLabel: j.Name,
+		legacyControllerUIDLabel: string(j.UID), batchv1.ControllerUidLabel: string(j.UID),
+	}
+	for k, v := range j.Spec.Template.Labels {
+		labels[k] = v
+	}
+	j.Spec.Template.Labels = labels
+	selected := map[string]string{batchv1.ControllerUidLabel: string(j.UID)}
+	if j.Spec.Selector == nil {
+		j.Spec.Selector = &metav1.LabelSelector{}
+	}
+	for k, v := range j.Spec.Selector.MatchLabels {
+		selected[k] = v
+	}
+	j.Spec.Selector.MatchLabels = selected
+}
+
+func warnJob(j, old *batchv1.Job) []string {
+	var warnings []string
+	if old == nil {
+		warnings = warnJobName(j.Name)
+	} else if j.Generation == old.Generation {
+		return nil
+	}
+	return append(warnings, warnJobSpec(&j.Spec, "spec")...)
+}
+
+func warnJobName(name string) []string {
+	if msgs := validation.IsDNS1123Label(name); len(msgs) > 0 {
+		return []string{fmt.Sprintf("metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: %v", msgs)}
+	}
+	return nil
+}
+
+func warnJobSpec(s *batchv1.JobSpec, path string) []string {
+	warnings := core.PodTemplateWarnings(&s.Template, path+".template")
+	if indexed(s) && ptr.Deref(s.Completions, 0) > 100_000 && ptr.Deref(s.Parallelism, 0) > 10_000 {
+		warnings = append(warnings, path+": In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail")
+	}
+	return warnings
+}
+
+func indexed(s *batchv1.JobSpec) bool {
+	return ptr.Deref(s.CompletionMode, batchv1.NonIndexedCompletion) == batchv1.IndexedCompletion
+}
+
+// isTrue reports whether a job has a condition.
+func isTrue(j *batchv1.Job, t batchv1.JobConditionType) bool {
+	for _, c := range j.Status.Conditions {
+		if c.Type == t {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func statusText(j *batchv1.Job) string {
+	switch {
+	case isTrue(j, batchv1.JobComplete):
+		return "Complete"
+	case isTrue(j, batchv1.JobFailed):
+		return "Failed"
+	case j.DeletionTimestamp != nil:
+		return "Terminating"
+	case isTrue(j, batchv1.JobSuspended):
+		return "Suspended"
+	case isTrue(j, batchv1.JobFailureTarget):
+		return "FailureTarget"
+	}
+	return "Running"
+}
+
+func completionsText(j *batchv1.Job) string {
+	parallelism := ptr.Deref(j.Spec.Parallelism, 0)
+	switch {
+	case j.Spec.Completions != nil:
+		return fmt.Sprintf("%d/%d", j.Status.Succeeded, *j.Spec.Completions)
+	case parallelism > 1:
+		return fmt.Sprintf("%d/1 of %d", j.Status.Succeeded, parallelism)
+	}
+	return fmt.Sprintf("%d/1", j.Status.Succeeded)
+}
+
+func durationText(j *batchv1.Job) string {
+	switch s := &j.Status; {
+	case s.StartTime == nil:
+		return ""
+	case s.CompletionTime == nil:
+		return duration.HumanDuration(time.Since(s.StartTime.Time))
+	default:
+		return duration.HumanDuration(s.CompletionTime.Sub(s.StartTime.Time))
+	}
+}
+
+func containerNames(t *corev1.PodTemplateSpec) string {
+	names := make([]string, len(t.Spec.Containers))
+	for i := range t.Spec.Containers {
+		names[i] = t.Spec.Containers[i].Name
+	}
+	return strings.Join(names, ",")
+}
+
+func containerImages(t *corev1.PodTemplateSpec) string {
+	images := make([]string, len(t.Spec.Containers))
+	for i := range t.Spec.Containers {
+		images[i] = t.Spec.Containers[i].Image
+	}
+	return strings.Join(images, ",")
+}

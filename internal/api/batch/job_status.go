@@ -1,0 +1,168 @@
+package batch
+
+import (
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+// validateJobStatus refuses a status that contradicts itself, the spec, or what
+// was final before: a controller of somebody else may be at work.
+func validateJobStatus(obj, old *batchv1.Job, errs *resource.Errors) {
+	s := &obj.Status
+	errs.NonNegative("status.active", int64(s.Active))
+	errs.NonNegative("status.succeeded", int64(s.Succeeded))
+	errs.NonNegative("status.failed", int64(s.Failed))
+	errs.NonNegative("status.ready", int64(ptr.Deref(s.Ready, 0)))
+	errs.NonNegative("status.terminating", int64(ptr.Deref(s.Terminating, 0)))
+	validateUncounted(s.UncountedTerminatedPods, errs)
+	validateConditions(obj, errs)
+	validateTimes(obj, errs)
+	validateFinished(obj, errs)
+	validateIndexes(obj, errs)
+	if n := ptr.Deref(s.Ready, 0); n > s.Active {
+		errs.Invalid("status.ready", n, "cannot set more ready pods than active")
+	}
+	validateProgress(obj, old, errs)
+}
+
+func validateUncounted(u *batchv1.UncountedTerminatedPods, errs *resource.Errors) {
+	if u == nil {
+		return
+	}
+	seen := map[types.UID]bool{}
+	check := func(uid types.UID, at *resource.Errors) {
+		if uid == "" {
+			at.Invalid("", uid, "must not be empty")
+		} else if seen[uid] {
+			at.Duplicate("", uid)
+		}
+		seen[uid] = true
+	}
+	for i, uid := range u.Succeeded {
+		check(uid, errs.At("status.uncountedTerminatedPods.succeeded[%d]", i))
+	}
+	for i, uid := range u.Failed {
+		check(uid, errs.At("status.uncountedTerminatedPods.failed[%d]", i))
+	}
+}
+
+func validateConditions(j *batchv1.Job, errs *resource.Errors) {
+	complete, failed := isTrue(j, batchv1.JobComplete), isTrue(j, batchv1.JobFailed)
+	target, met := isTrue(j, batchv1.JobFailureTarget), isTrue(j, batchv1.JobSuccessCriteriaMet)
+	refuse := func(bad bool, detail string) {
+		if bad {
+			errs.Invalid("status.conditions", field.OmitValueType{}, detail)
+		}
+	}
+	refuse(complete && failed, "cannot set Complete=True and Failed=true conditions")
+	refuse(complete && target, "cannot set Complete=True and FailureTarget=true conditions")
+	refuse(failed && !target, "cannot set Failed=True condition without the FailureTarget=true condition")
+	refuse(complete && !met, "cannot set Complete=True condition without the SuccessCriteriaMet=true condition")
+	refuse(met && failed, "cannot set SuccessCriteriaMet=True and Failed=true conditions")
+	refuse(met && target, "cannot set SuccessCriteriaMet=True and FailureTarget=true conditions")
+}
+
+func validateTimes(j *batchv1.Job, errs *resource.Errors) {
+	s, complete := &j.Status, isTrue(j, batchv1.JobComplete)
+	if s.CompletionTime != nil && !complete {
+		errs.Invalid("status.completionTime", s.CompletionTime, "cannot set completionTime when there is no Complete=True condition")
+	}
+	if s.CompletionTime == nil && complete {
+		errs.Required("status.completionTime", "completionTime is required for Complete jobs")
+	}
+	if s.StartTime != nil && s.CompletionTime != nil && s.CompletionTime.Before(s.StartTime) {
+		errs.Invalid("status.completionTime", s.CompletionTime, "must be equal to or after `startTime`")
+	}
+}
+
+func validateFinished(j *batchv1.Job, errs *resource.Errors) {
+	s := &j.Status
+	if !isTrue(j, batchv1.JobComplete) && !isTrue(j, batchv1.JobFailed) {
+		return
+	}
+	if s.Active > 0 {
+		errs.Invalid("status.active", s.Active, "active>0 is invalid for finished job")
+	}
+	if s.StartTime == nil {
+		errs.Required("status.startTime", "startTime is required for finished job")
+	}
+	if u := s.UncountedTerminatedPods; u != nil && len(u.Failed)+len(u.Succeeded) > 0 {
+		errs.Invalid("status.uncountedTerminatedPods", u, "must be empty for finished job")
+	}
+	if n := ptr.Deref(s.Terminating, 0); n > 0 {
+		errs.Invalid("status.terminating", n, "terminating>0 is invalid for finished job")
+	}
+}
+
+func validateIndexes(j *batchv1.Job, errs *resource.Errors) {
+	s, failed := &j.Status, ptr.Deref(j.Status.FailedIndexes, "")
+	if s.CompletedIndexes != "" && !indexed(&j.Spec) {
+		errs.Invalid("status.completedIndexes", s.CompletedIndexes, "cannot set non-empty completedIndexes when non-indexed completion mode")
+	}
+	if s.FailedIndexes != nil && j.Spec.BackoffLimitPerIndex == nil {
+		errs.Invalid("status.failedIndexes", failed, "cannot set non-null failedIndexes when backoffLimitPerIndex is null")
+	}
+	if j.Spec.Completions == nil {
+		return
+	}
+	done, err := parseIndexes(s.CompletedIndexes, *j.Spec.Completions)
+	if err != nil {
+		errs.Invalid("status.completedIndexes", s.CompletedIndexes, "error parsing completedIndexes: "+err.Error())
+	}
+	bad, err := parseIndexes(failed, *j.Spec.Completions)
+	if err != nil && j.Spec.BackoffLimitPerIndex != nil {
+		errs.Invalid("status.failedIndexes", failed, "error parsing failedIndexes: "+err.Error())
+	}
+	if at, ok := firstOverlap(done, bad); ok {
+		errs.Invalid("status.failedIndexes", failed, fmt.Sprintf("failedIndexes and completedIndexes overlap at index: %d", at))
+	}
+}
+
+// firstOverlap finds the first index that is in both lists.
+func firstOverlap(a, b []interval) (int32, bool) {
+	for len(a) > 0 && len(b) > 0 {
+		switch {
+		case a[0].last < b[0].first:
+			a = a[1:]
+		case b[0].last < a[0].first:
+			b = b[1:]
+		default:
+			return max(a[0].first, b[0].first), true
+		}
+	}
+	return 0, false
+}
+
+// validateProgress refuses to take back what was final.
+func validateProgress(obj, old *batchv1.Job, errs *resource.Errors) {
+	s, o := &obj.Status, &old.Status
+	for _, t := range []batchv1.JobConditionType{batchv1.JobFailed, batchv1.JobComplete, batchv1.JobFailureTarget} {
+		if isTrue(old, t) && !isTrue(obj, t) {
+			errs.Invalid("status.conditions", field.OmitValueType{}, fmt.Sprintf("cannot disable the terminal %s=True condition", t))
+		}
+	}
+	if s.Failed < o.Failed {
+		errs.Invalid("status.failed", s.Failed, "cannot decrease the failed counter")
+	}
+	if s.Succeeded < o.Succeeded {
+		errs.Invalid("status.succeeded", s.Succeeded, "cannot decrease the succeeded counter")
+	}
+	if s.CompletionTime != nil && o.CompletionTime != nil && !s.CompletionTime.Equal(o.CompletionTime) {
+		errs.Immutable("status.completionTime", s.CompletionTime)
+	}
+	if o.StartTime != nil && !o.StartTime.Equal(s.StartTime) && !ptr.Deref(obj.Spec.Suspend, false) {
+		errs.Required("status.startTime", "startTime cannot be removed for unsuspended job")
+	}
+	if isTrue(old, batchv1.JobSuccessCriteriaMet) && !isTrue(obj, batchv1.JobSuccessCriteriaMet) {
+		errs.Invalid("status.conditions", field.OmitValueType{}, "cannot disable the SuccessCriteriaMet=True condition")
+	}
+	if isTrue(old, batchv1.JobComplete) && !isTrue(old, batchv1.JobSuccessCriteriaMet) && isTrue(obj, batchv1.JobSuccessCriteriaMet) {
+		errs.Invalid("status.conditions", field.OmitValueType{}, "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions")
+	}
+}

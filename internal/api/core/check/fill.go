@@ -1,0 +1,42 @@
+package check
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// RoundUp rounds quantities to thousandths, the finest that is stored.
+func RoundUp(list corev1.ResourceList) {
+	for name, q := range list {
+		if exact := q.RoundUp(resource.Milli); !exact {
+			list[name] = q
+		}
+	}
+}
+
+// SetIfZero gives a field that is not set a value.
+func SetIfZero[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// SetIfAbsent adds a quantity that a list does not have, as a copy.
+func SetIfAbsent(list *corev1.ResourceList, name corev1.ResourceName, q resource.Quantity) {
+	if _, ok := (*list)[name]; ok {
+		return
+	}
+	if *list == nil {
+		*list = corev1.ResourceList{}
+	}
+	(*list)[name] = q.DeepCopy()
+}
+
+// Warnings are the texts of Warning headers.
+type Warnings []string
+
+// Add appends a text.
+func (w *Warnings) Add(format string, args ...any) { *w = append(*w, fmt.Sprintf(format, args...)) }

@@ -1,0 +1,468 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+// Classes of values that no two services may have.
+const (
+	ClaimClusterIP = "clusterip"
+	ClaimNodePort  = "nodeport"
+)
+
+// Flags of the server that services depend on, and what they are if unset.
+const (
+	FlagServiceCIDR      = "service-cluster-ip-range" // one range, or two of different families
+	FlagNodePorts        = "service-node-port-range"
+	DefaultServiceCIDR   = "10.96.0.0/16"
+	DefaultNodePortRange = "30000-32767"
+)
+
+// commitService takes cluster IPs, node ports and the health check port of a
+// service together with its write, and gives back what it has no more. s is nil
+// when the service is deleted, old when it is created.
+func commitService(tx resource.Tx, s, old *corev1.Service) error {
+	if s == nil {
+		release(tx, claims{}, claimsOf(old))
+		return nil
+	}
+	a := &allocation{tx: tx, service: s, old: old, errs: resource.NewErrors()}
+	if err := a.parse(tx.Setting(FlagServiceCIDR), tx.Setting(FlagNodePorts)); err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	for _, step := range []func() error{a.families, a.clusterIPs, a.nodePorts, a.healthCheckPort} {
+		if err := step(); err != nil {
+			return apierrors.NewInternalError(err)
+		}
+		if a.errs.Len() > 0 {
+			return apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, s.Name, a.errs.List())
+		}
+	}
+	if old != nil {
+		release(tx, claimsOf(s), claimsOf(old))
+	}
+	return nil
+}
+
+// claims are the values that a service holds.
+type claims struct {
+	ips   []string
+	ports []int32
+}
+
+func claimsOf(s *corev1.Service) (c claims) {
+	if hasClusterIPs(s) && !Headless(s) {
+		c.ips = s.Spec.ClusterIPs
+	}
+	for _, port := range nodePorts(s.Spec.Ports) {
+		if port != 0 && hasNodePorts(s) {
+			c.ports = append(c.ports, port)
+		}
+	}
+	if s.Spec.HealthCheckNodePort != 0 {
+		c.ports = append(c.ports, s.Spec.HealthCheckNodePort)
+	}
+	return c
+}
+
+// release gives back what is in old and not in now.
+func release(tx resource.Tx, now, old claims) {
+	for _, ip := range old.ips {
+		if !slices.Contains(now.ips, ip) {
+			tx.Release(ClaimClusterIP, ip)
+		}
+	}
+	for _, port := range old.ports {
+		if !slices.Contains(now.ports, port) {
+			tx.Release(ClaimNodePort, strconv.Itoa(int(port)))
+		}
+	}
+}
+
+// allocation is the taking of values for one write of one service. Its steps
+// return errors of the server and put those of the client into errs.
+type allocation struct {
+	tx           resource.Tx
+	service, old *corev1.Service
+	errs         *resource.Errors
+
+	ranges   []netip.Prefix // by preference; one or two
+	min, max int32          // node ports
+}
+
+func (a *allocation) parse(cidrs, ports string) error {
+	if cidrs == "" {
+		cidrs = DefaultServiceCIDR
+	}
+	for text := range strings.SplitSeq(cidrs, ",") {
+		prefix, err := netip.ParsePrefix(strings.TrimSpace(text))
+		if err != nil {
+			return fmt.Errorf("parse --%s: %w", FlagServiceCIDR, err)
+		}
+		a.ranges = append(a.ranges, prefix.Masked())
+	}
+	if ports == "" {
+		ports = DefaultNodePortRange
+	}
+	first, last, _ := strings.Cut(ports, "-")
+	lo, err := strconv.ParseUint(first, 10, 16)
+	if err != nil {
+		return fmt.Errorf("parse --%s: %w", FlagNodePorts, err)
+	}
+	hi, err := strconv.ParseUint(last, 10, 16)
+	if err != nil {
+		return fmt.Errorf("parse --%s: %w", FlagNodePorts, err)
+	}
+	a.min, a.max = int32(lo), int32(hi)
+	return nil
+}
+
+// rangeOf is the range of a family.
+func (a *allocation) rangeOf(family corev1.IPFamily) (netip.Prefix, bool) {
+	for _, r := range a.ranges {
+		if r.Addr().Is6() == (family == corev1.IPv6Protocol) {
+			return r, true
+		}
+	}
+	return netip.Prefix{}, false
+}
+
+func (a *allocation) defaultFamily() corev1.IPFamily { return familyOf(a.ranges[0].Addr().String()) }
+
+func otherFamily(f corev1.IPFamily) corev1.IPFamily {
+	if f == corev1.IPv4Protocol {
+		return corev1.IPv6Protocol
+	}
+	return corev1.IPv4Protocol
+}
+
+// families completes policy and families from what is given and what the
+// cluster has.
+func (a *allocation) families() error {
+	s := &a.service.Spec
+	if s.Type == corev1.ServiceTypeExternalName {
+		return nil
+	}
+	if a.keepsPreference() {
+		return nil
+	}
+	a.dropSecondary()
+	headless := Headless(a.service)
+	if headless && len(s.Selector) == 0 {
+		// Its endpoints are made by hand, so they may be of any family.
+		if s.IPFamilyPolicy == nil {
+			s.IPFamilyPolicy = ptr.To(corev1.IPFamilyPolicyRequireDualStack)
+		}
+	} else if s.IPFamilyPolicy == nil {
+		policy := corev1.IPFamilyPolicySingleStack
+		if len(s.ClusterIPs) == 2 || len(s.IPFamilies) == 2 {
+			policy = corev1.IPFamilyPolicyRequireDualStack
+		}
+		s.IPFamilyPolicy = &policy
+	}
+	single := *s.IPFamilyPolicy == corev1.IPFamilyPolicySingleStack
+	if single && len(s.ClusterIPs) == 2 {
+		a.errs.Invalid("spec.ipFamilyPolicy", *s.IPFamilyPolicy, "must be RequireDualStack or PreferDualStack when multiple 'clusterIPs' are specified")
+	}
+	if single && len(s.IPFamilies) == 2 {
+		a.errs.Invalid("spec.ipFamilyPolicy", *s.IPFamilyPolicy, "must be RequireDualStack or PreferDualStack when multiple 'ipFamilies' are specified")
+	}
+	if !headless {
+		for i := len(s.IPFamilies); i < len(s.ClusterIPs); i++ {
+			s.IPFamilies = append(s.IPFamilies, familyOf(s.ClusterIPs[i]))
+		}
+	}
+	if len(s.IPFamilies) == 0 {
+		s.IPFamilies = []corev1.IPFamily{a.defaultFamily()}
+	}
+	if headless && len(s.Selector) == 0 {
+		if !single && len(s.IPFamilies) == 1 {
+			s.IPFamilies = append(s.IPFamilies, otherFamily(s.IPFamilies[0]))
+		}
+		return nil
+	}
+	for i, family := range s.IPFamilies {
+		if _, ok := a.rangeOf(family); !ok {
+			a.errs.At("spec.ipFamilies[%d]", i).Invalid("", family, "not configured on this cluster")
+		}
+	}
+	if dual := len(a.ranges) == 2; !single && dual && len(s.IPFamilies) == 1 {
+		s.IPFamilies = append(s.IPFamilies, otherFamily(s.IPFamilies[0]))
+	} else if *s.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack && !dual {
+		a.errs.Invalid("spec.ipFamilyPolicy", *s.IPFamilyPolicy, "this cluster is not configured for dual-stack services")
+	}
+	return nil
+}
+
+// keepsPreference reports whether an update leaves a service that prefers two
+// families as it is: it does not gain or lose one because the cluster did.
+func (a *allocation) keepsPreference() bool {
+	if a.old == nil || !hasClusterIPs(a.old) {
+		return false
+	}
+	n, o := &a.service.Spec, &a.old.Spec
+	prefers := func(s *corev1.ServiceSpec) bool {
+		return s.IPFamilyPolicy != nil && *s.IPFamilyPolicy == corev1.IPFamilyPolicyPreferDualStack
+	}
+	return prefers(n) && prefers(o) && slices.Equal(n.ClusterIPs, o.ClusterIPs) && slices.Equal(n.IPFamilies, o.IPFamilies)
+}
+
+// dropSecondary takes the second family from a service that is told to have one
+// only, without being told which.
+func (a *allocation) dropSecondary() {
+	n := &a.service.Spec
+	if a.old == nil || n.IPFamilyPolicy == nil || *n.IPFamilyPolicy != corev1.IPFamilyPolicySingleStack {
+		return
+	}
+	o := &a.old.Spec
+	if o.IPFamilyPolicy != nil && *o.IPFamilyPolicy == corev1.IPFamilyPolicySingleStack {
+		return
+	}
+	if len(n.ClusterIPs) == 2 && slices.Equal(n.ClusterIPs, o.ClusterIPs) {
+		n.ClusterIPs = n.ClusterIPs[:1:1]
+	}
+	if len(n.IPFamilies) == 2 && slices.Equal(n.IPFamilies, o.IPFamilies) {
+		n.IPFamilies = n.IPFamilies[:1:1]
+	}
+}
+
+// clusterIPs takes the addresses that are asked for, and any of the families
+// that have none yet.
+func (a *allocation) clusterIPs() error {
+	s := &a.service.Spec
+	if s.Type == corev1.ServiceTypeExternalName || Headless(a.service) {
+		return nil
+	}
+	var had []string
+	if a.old != nil {
+		had = claimsOf(a.old).ips
+	}
+	for _, ip := range s.ClusterIPs {
+		if slices.Contains(had, ip) {
+			continue
+		}
+		if err := a.claimIP(ip); err != nil {
+			a.errs.Invalid("spec.clusterIPs", s.ClusterIPs, fmt.Sprintf("failed to allocate IP %s: %v", ip, err))
+		}
+	}
+	for i := len(s.ClusterIPs); i < len(s.IPFamilies) && a.errs.Len() == 0; i++ {
+		prefix, _ := a.rangeOf(s.IPFamilies[i])
+		ip, err := a.tx.ClaimAny(ClaimClusterIP, freeAddresses(prefix))
+		if err != nil {
+			return fmt.Errorf("failed to allocate a serviceIP: %w", full(err))
+		}
+		s.ClusterIPs = append(slices.Clone(s.ClusterIPs), ip)
+	}
+	if len(s.ClusterIPs) > 0 {
+		s.ClusterIP = s.ClusterIPs[0]
+	}
+	return nil
+}
+
+func (a *allocation) claimIP(text string) error {
+	ip, err := netip.ParseAddr(text)
+	if err != nil {
+		return fmt.Errorf("parse address: %w", err)
+	}
+	prefix, _ := a.rangeOf(familyOf(text))
+	if !prefix.Contains(ip) || ip == prefix.Addr() || ip == lastAddress(prefix) && ip.Is4() {
+		return fmt.Errorf("the provided IP (%s) is not in the valid range. The range of valid IPs is %s", text, prefix)
+	}
+	if err := a.tx.Claim(ClaimClusterIP, ip.String()); errors.Is(err, resource.ErrClaimed) {
+		return errors.New("provided IP is already allocated")
+	} else if err != nil {
+		return fmt.Errorf("claim address: %w", err)
+	}
+	return nil
+}
+
+func full(err error) error {
+	if errors.Is(err, resource.ErrExhausted) {
+		return errors.New("range is full")
+	}
+	return err
+}
+
+func lastAddress(p netip.Prefix) netip.Addr {
+	bytes := p.Addr().AsSlice()
+	for bit := p.Bits(); bit < len(bytes)*8; bit++ {
+		bytes[bit/8] |= 1 << (7 - bit%8)
+	}
+	last, _ := netip.AddrFromSlice(bytes)
+	return last
+}
+
+// freeAddresses yields the addresses of a range in the order in which services
+// get them: from a random one on through the upper part, then the lower part,
+// which is for addresses that people ask for (KEP-3070).
+func freeAddresses(p netip.Prefix) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		bits := p.Addr().BitLen() - p.Bits()
+		n := int64(1) << min(bits, 16)
+		count := n - 1 // not the first, which names the range
+		if p.Addr().Is4() {
+			count-- // nor the last, which means all of them
+		}
+		if count <= 0 {
+			return
+		}
+		first := new(big.Int).SetBytes(p.Addr().AsSlice())
+		at := func(i int64) string {
+			bytes := make([]byte, p.Addr().BitLen()/8)
+			new(big.Int).Add(first, big.NewInt(i+1)).FillBytes(bytes)
+			ip, _ := netip.AddrFromSlice(bytes)
+			return ip.String()
+		}
+		inBandOrder(count, staticAddresses(n), func(i int64) bool { return yield(at(i)) })
+	}
+}
+
+// staticAddresses is how many of n addresses are not given away without need.
+func staticAddresses(n int64) int64 {
+	if n <= 16 {
+		return 0
+	}
+	return min(max(16, n/16), 256)
+}
+
+// inBandOrder yields the numbers below count: those from static on, beginning
+// anywhere, and then those below it.
+func inBandOrder(count, static int64, yield func(i int64) bool) {
+	if dynamic := count - static; dynamic > 0 {
+		start := rand.Int64N(dynamic)
+		for i := range dynamic {
+			if !yield(static + (start+i)%dynamic) {
+				return
+			}
+		}
+	}
+	for i := range min(static, count) {
+		if !yield(i) {
+			return
+		}
+	}
+}
+
+// nodePorts takes the ports that are asked for, and any for the others if the
+// service wants them. Ports of the same number share one over all protocols.
+func (a *allocation) nodePorts() error {
+	s := &a.service.Spec
+	if !hasNodePorts(a.service) {
+		return nil
+	}
+	var had []int32
+	if a.old != nil {
+		had = claimsOf(a.old).ports
+	}
+	wanted := s.Type == corev1.ServiceTypeNodePort || ptr.Deref(s.AllocateLoadBalancerNodePorts, true)
+	if !slices.ContainsFunc(s.Ports, func(p corev1.ServicePort) bool { return p.NodePort != 0 || wanted }) {
+		return nil
+	}
+	s.Ports = slices.Clone(s.Ports)
+	byPort := map[int32]int32{} // node port by port
+	for i := range s.Ports {
+		port := &s.Ports[i]
+		if port.NodePort == 0 {
+			continue
+		}
+		if _, ok := byPort[port.Port]; !ok {
+			byPort[port.Port] = port.NodePort
+		}
+		if slices.Contains(had, port.NodePort) {
+			continue
+		}
+		if err := a.claimPort(port.NodePort); err != nil {
+			a.errs.At("spec.ports[%d]", i).Invalid("nodePort", port.NodePort, err.Error())
+		}
+	}
+	for i := range s.Ports {
+		port := &s.Ports[i]
+		if port.NodePort != 0 || !wanted || a.errs.Len() > 0 {
+			continue
+		}
+		if shared := byPort[port.Port]; shared != 0 {
+			port.NodePort = shared
+			continue
+		}
+		nodePort, err := a.anyPort()
+		if err != nil {
+			return fmt.Errorf("failed to allocate a nodePort: %w", err)
+		}
+		port.NodePort, byPort[port.Port] = nodePort, nodePort
+	}
+	return nil
+}
+
+func (a *allocation) claimPort(port int32) error {
+	if port < a.min || port > a.max {
+		return fmt.Errorf("provided port is not in the valid range. The range of valid ports is %d-%d", a.min, a.max)
+	}
+	if err := a.tx.Claim(ClaimNodePort, strconv.Itoa(int(port))); errors.Is(err, resource.ErrClaimed) {
+		return errors.New("provided port is already allocated")
+	} else if err != nil {
+		return fmt.Errorf("claim port: %w", err)
+	}
+	return nil
+}
+
+// anyPort takes a free port: of the upper part first (KEP-3668).
+func (a *allocation) anyPort() (int32, error) {
+	text, err := a.tx.ClaimAny(ClaimNodePort, func(yield func(string) bool) {
+		count := int64(a.max-a.min) + 1
+		inBandOrder(count, staticPorts(count), func(i int64) bool { return yield(strconv.FormatInt(int64(a.min)+i, 10)) })
+	})
+	if err != nil {
+		return 0, full(err)
+	}
+	port, err := strconv.ParseInt(text, 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("parse claimed port: %w", err)
+	}
+	return int32(port), nil
+}
+
+// staticPorts is how many of n node ports are not given away without need.
+func staticPorts(n int64) int64 {
+	static := min(max(16, n/32), 128)
+	if static >= n {
+		return 0
+	}
+	return static
+}
+
+// healthCheckPort takes the port on which nodes say whether they have endpoints.
+func (a *allocation) healthCheckPort() error {
+	s := &a.service.Spec
+	if !NeedsHealthCheckPort(a.service) {
+		return nil
+	}
+	if a.old != nil && NeedsHealthCheckPort(a.old) && a.old.Spec.HealthCheckNodePort == s.HealthCheckNodePort && s.HealthCheckNodePort != 0 {
+		return nil
+	}
+	if s.HealthCheckNodePort != 0 {
+		if err := a.claimPort(s.HealthCheckNodePort); err != nil {
+			return fmt.Errorf("failed to allocate requested HealthCheck NodePort %v: %w", s.HealthCheckNodePort, err)
+		}
+		return nil
+	}
+	port, err := a.anyPort()
+	if err != nil {
+		return fmt.Errorf("failed to allocate a HealthCheck NodePort %v: %w", s.HealthCheckNodePort, err)
+	}
+	s.HealthCheckNodePort = port
+	return nil
+}

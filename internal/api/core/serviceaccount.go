@@ -1,0 +1,37 @@
+package core
+
+import (
+	"slices"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+// ServiceAccounts is the identities of programs that run in pods.
+var ServiceAccounts = resource.Define(resource.Spec[*corev1.ServiceAccount]{
+	Version: "v1", Kind: "ServiceAccount", Plural: "serviceaccounts", Short: []string{"sa"}, Namespaced: true,
+	Prepare: prepareServiceAccount,
+	Columns: []resource.Column[*corev1.ServiceAccount]{{
+		Name: "Secrets", Description: corev1.ServiceAccount{}.SwaggerDoc()["secrets"],
+		Value: func(a *corev1.ServiceAccount) any { return int64(len(a.Secrets)) },
+	}},
+	Sub: []resource.Sub[*corev1.ServiceAccount]{{
+		Name: "token", Verbs: []string{"create"}, Handler: "token",
+		Body: &resource.Body{
+			Group: "authentication.k8s.io", Version: "v1", Kind: "TokenRequest",
+			New: func() runtime.Object { return &authenticationv1.TokenRequest{} },
+		},
+	}},
+})
+
+// prepareServiceAccount reduces references to secrets to names: others say
+// nothing, as the secrets must be in the same namespace.
+func prepareServiceAccount(a, _ *corev1.ServiceAccount) {
+	a.Secrets = slices.Clone(a.Secrets)
+	for i := range a.Secrets {
+		a.Secrets[i] = corev1.ObjectReference{Name: a.Secrets[i].Name}
+	}
+}

@@ -1,0 +1,3 @@
+// Package storage declares the resources of the API group storage.k8s.io: StorageClasses and
+// what CSI drivers, nodes and attachments tell about themselves, one file a kind.
+package storage

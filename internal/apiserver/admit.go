@@ -1,0 +1,66 @@
+package apiserver
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kemudi/kemudi/internal/admission"
+)
+
+// Admission is asked about every write, twice: Mutate may change a.Object,
+// Validate may not; both may refuse, and add warnings.
+type Admission interface {
+	Mutate(ctx context.Context, a *Attributes) error
+	Validate(ctx context.Context, a *Attributes) error
+}
+
+// Attributes are a write as admission sees it.
+type Attributes = admission.Attributes
+
+type noAdmission struct{}
+
+func (noAdmission) Mutate(context.Context, *Attributes) error   { return nil }
+func (noAdmission) Validate(context.Context, *Attributes) error { return nil }
+
+// admit asks one half of admission about the attempt.
+func (w *attempt) admit(ctx context.Context, ask func(context.Context, *Attributes) error) error {
+	if w.trusted {
+		return nil
+	}
+	a := w.c.admission()
+	a.Object, a.Old = w.obj, w.old()
+	a.Operation, a.Options = "UPDATE", &metav1.UpdateOptions{FieldManager: w.c.manager}
+	if w.item == nil {
+		a.Operation, a.Options = "CREATE", &metav1.CreateOptions{FieldManager: w.c.manager}
+	}
+	return ask(ctx, a)
+}
+
+// admitDelete asks both halves about a delete.
+func (w *attempt) admitDelete(ctx context.Context, o *metav1.DeleteOptions) error {
+	a := w.c.admission()
+	a.Operation, a.Old, a.Options = "DELETE", w.old(), o
+	if err := w.s.o.Admission.Mutate(ctx, a); err != nil {
+		return err
+	}
+	return w.s.o.Admission.Validate(ctx, a)
+}
+
+// admission is what admission learns of every call.
+func (c *call) admission() *Attributes {
+	return &Attributes{
+		Def: c.res.def, Sub: c.subName(), Namespace: c.namespace, Name: c.name, User: c.user, DryRun: c.dryRun, Warn: c.warn,
+	}
+}
+
+// admitBody asks both halves about the body that a named handler got.
+func (s *Server) admitBody(ctx context.Context, c *call, body runtime.Object) error {
+	a := c.admission()
+	a.Operation, a.Object, a.Options = "CREATE", body, &metav1.CreateOptions{FieldManager: c.manager}
+	if err := s.o.Admission.Mutate(ctx, a); err != nil {
+		return err
+	}
+	return s.o.Admission.Validate(ctx, a)
+}

@@ -1,0 +1,148 @@
+package apiserver
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/kemudi/kemudi/internal/trace"
+)
+
+// TestBadInputIsRefusedInUpstreamsWords lists what clients may get wrong: the
+// request, and the code and a part of the answer.
+func TestBadInputIsRefusedInUpstreamsWords(t *testing.T) {
+	f := newFixture(t, func(o *Options) { o.MaxBody = 10 << 10 })
+	const maps = "/api/v1/namespaces/default/configmaps"
+	f.must(201, "POST", maps, cm)
+	stored := f.must(200, "GET", maps+"/one", "")
+	deploy := "/apis/apps/v1/namespaces/default/deployments"
+	long := strings.Repeat("n", 254)
+	for _, c := range []struct {
+		name, method, path, body, header string
+		code                             int
+		want                             string
+	}{
+		{"malformed JSON", "POST", maps, `{"kind":`, "", 400, `the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: unexpected end of JSON input ({\"kind\":)`},
+		{"malformed YAML", "POST", maps, "a: b: c", "Content-Type: application/yaml", 400, "the object provided is unrecognized (must be of type ConfigMap): "},
+		{"malformed protobuf", "POST", maps, "k8s\x00\xff\xff", "Content-Type: application/vnd.kubernetes.protobuf", 400, "the object provided is unrecognized"},
+		{"no protobuf at all", "POST", maps, "{}", "Content-Type: application/vnd.kubernetes.protobuf", 400, "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"},
+		{"empty body", "POST", maps, "", "", 400, `(\u003cempty\u003e)`},
+		{"wrong type of a field", "POST", maps, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x"},"data":{"a":1}}`, "", 400, `ConfigMap in version \"v1\" cannot be handled as a ConfigMap: json: cannot unmarshal number into Go struct field ConfigMap.data of type string`},
+		{"another kind", "POST", maps, `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"x"}}`, "", 400, `Secret in version \"v1\" cannot be handled as a ConfigMap`},
+		{"another version", "POST", maps, `{"kind":"ConfigMap","apiVersion":"v2","metadata":{"name":"x"}}`, "", 400, `the API version in the data (v2) does not match the expected API version (v1)`},
+		{"unknown media type", "POST", maps, `<xml/>`, "Content-Type: application/xml", 415, `the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf`},
+		{"unknown patch type", "PATCH", maps + "/one", `{}`, "Content-Type: application/json", 415, `accepted media types include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml, application/strategic-merge-patch+json`},
+		{"answer in an unknown media type", "GET", maps, "", "Accept: application/xml", 406, `only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf`},
+		{"oversized body", "POST", maps, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x"},"data":{"a":"` + strings.Repeat("x", 11<<10) + `"}}`, "", 413, "Request entity too large: limit is 10240"},
+		{"no name", "POST", maps, `{"kind":"ConfigMap","apiVersion":"v1"}`, "", 422, `metadata.name: Required value: name or generateName is required`},
+		{"over-long name", "POST", maps, `{"metadata":{"name":"` + long + `"}}`, "", 422, `metadata.name: Invalid value: \"` + long + `\": must be no more than 253`},
+		{"bad name", "POST", maps, `{"metadata":{"name":"UPPER"}}`, "", 422, `ConfigMap \"UPPER\" is invalid: metadata.name: Invalid value: \"UPPER\": a lowercase RFC 1123 subdomain must consist of`},
+		{"bad label", "POST", maps, `{"metadata":{"name":"x","labels":{"a b":"c"}}}`, "", 422, `metadata.labels: Invalid value: \"a b\"`},
+		{"name taken", "POST", maps, cm, "", 409, `configmaps \"one\" already exists`},
+		{"resourceVersion on create", "POST", maps, `{"metadata":{"name":"x","resourceVersion":"5"}}`, "", 400, `resourceVersion should not be set on objects to be created`},
+		{"another namespace", "POST", maps, `{"metadata":{"name":"x","namespace":"other"}}`, "", 400, `the namespace of the provided object does not match the namespace sent on the request`},
+		{"another name in a PUT", "PUT", maps + "/one", strings.Replace(stored, `"name":"one"`, `"name":"two"`, 1), "", 400, `the name of the object (two) does not match the name on the URL (one)`},
+		{"another namespace in a PUT", "PUT", maps + "/one", strings.Replace(stored, `"namespace":"default"`, `"namespace":"other"`, 1), "", 400, `the namespace of the object (other) does not match the namespace on the URL (default)`},
+		{"stale resourceVersion", "PUT", maps + "/one", `{"metadata":{"name":"one","resourceVersion":"999"}}`, "", 409, `Operation cannot be fulfilled on configmaps \"one\": the object has been modified; please apply your changes to the latest version and try again`},
+		{"another UID", "PUT", maps + "/one", `{"metadata":{"name":"one","uid":"x"}}`, "", 409, `Precondition failed: UID in precondition: x, UID in object meta: `},
+		{"PUT of what is not there", "PUT", maps + "/none", `{"metadata":{"name":"none"}}`, "", 404, `configmaps \"none\" not found`},
+		{"PATCH of what is not there", "PATCH", maps + "/none", `{}`, "Content-Type: application/merge-patch+json", 404, `configmaps \"none\" not found`},
+		{"DELETE of what is not there", "DELETE", maps + "/none", "", "", 404, `configmaps \"none\" not found`},
+		{"DELETE of another UID", "DELETE", maps + "/one", `{"preconditions":{"uid":"x"}}`, "", 409, `Precondition failed: UID in precondition: x, UID in object meta: `},
+		{"DELETE of another resourceVersion", "DELETE", maps + "/one", `{"preconditions":{"resourceVersion":"1"}}`, "", 409, `Precondition failed: ResourceVersion in precondition: 1, ResourceVersion in object meta: `},
+		{"unknown propagation policy", "DELETE", maps + "/one?propagationPolicy=Sideways", "", "", 422, `propagationPolicy: Unsupported value`},
+		{"malformed merge patch", "PATCH", maps + "/one", `[`, "Content-Type: application/merge-patch+json", 400, `error decoding patch: unexpected end of JSON input`},
+		{"malformed JSON patch", "PATCH", maps + "/one", `{}`, "Content-Type: application/json-patch+json", 400, `cannot unmarshal object into Go value of type jsonpatch.Patch`},
+		{"JSON patch of a missing path", "PATCH", maps + "/one", `[{"op":"remove","path":"/data/none"}]`, "Content-Type: application/json-patch+json", 422, `the server rejected our request due to an error in our request`},
+		{"apply without a manager", "PATCH", maps + "/one", cm, "Content-Type: application/apply-patch+yaml", 422, `fieldManager: Required value: is required for apply patch`},
+		{"force without apply", "PATCH", maps + "/one?force=true", `{}`, "Content-Type: application/merge-patch+json", 422, `force: Forbidden: may not be specified for non-apply patch`},
+		{"unknown dryRun", "POST", maps + "?dryRun=Some", cm, "", 422, `invalid: dryRun: Unsupported value: [\"Some\"]: supported values: \"All\"`},
+		{"unknown fieldValidation", "POST", maps + "?fieldValidation=Loose", cm, "", 422, `fieldValidation: Unsupported value`},
+		{"unknown and duplicate fields, strict", "POST", deploy + "?fieldValidation=Strict", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},"spec":{"unknownField":1,"replicas":1,"replicas":2}}`, "", 400,
+			`strict decoding error: unknown field \"spec.unknownField\", duplicate field \"spec.replicas\"`},
+		{"unknown metadata, strict", "POST", deploy + "?fieldValidation=Strict", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d","unknownMeta":"x"}}`, "", 400, `strict decoding error: unknown field \"metadata.unknownMeta\"`},
+		{"duplicate YAML keys, strict", "POST", maps + "?fieldValidation=Strict", "metadata: {name: x}\ndata: {a: b}\ndata: {c: d}\n", "Content-Type: application/yaml", 400, `line 3: key \"data\" already set in map`},
+		{"bad label selector", "GET", maps + "?labelSelector=a%20b", "", "", 400, `unable to parse requirement: `},
+		{"unknown field selector", "GET", maps + "?fieldSelector=spec.x%3D1", "", "", 400, `\"spec.x\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"`},
+		{"unknown field selector of pods", "GET", "/api/v1/pods?fieldSelector=spec.x%3D1", "", "", 400, `field label not supported: spec.x`},
+		{"bad limit", "GET", maps + "?limit=many", "", "", 400, `strconv.ParseInt: parsing \"many\": invalid syntax`},
+		{"bad continue token", "GET", maps + "?continue=xx&limit=1", "", "", 400, `continue key is not valid`},
+		{"bad resourceVersion", "GET", maps + "?resourceVersion=abc", "", "", 400, `resourceVersion: Invalid value: \"abc\"`},
+		{"resourceVersionMatch alone", "GET", maps + "?resourceVersionMatch=Exact", "", "", 422, `resourceVersionMatch is forbidden unless resourceVersion is provided`},
+		{"bad timeout", "GET", maps + "?timeout=soon", "", "", 400, `invalid timeout specified in the request URL`},
+		{"unknown resource", "GET", "/api/v1/namespaces/default/things", "", "", 404, `the server could not find the requested resource`},
+		{"unknown subresource", "GET", maps + "/one/log", "", "", 404, `the server could not find the requested resource`},
+		{"unknown group", "GET", "/apis/none.example.com/v1/things", "", "", 404, "404 page not found"},
+		{"namespace of a cluster-wide resource", "GET", "/api/v1/namespaces/default/nodes/n", "", "", 404, `the server could not find the requested resource`},
+		{"create without a namespace", "POST", "/api/v1/configmaps", cm, "", 405, `the server does not allow this method on the requested resource`},
+		{"POST to an object", "POST", maps + "/one", cm, "", 405, `the server does not allow this method on the requested resource`},
+		{"HEAD", "HEAD", maps + "/one", "", "", 405, ``},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var headers []string
+			if c.header != "" {
+				headers = []string{c.header}
+			}
+			w := f.ask(c.method, c.path, c.body, headers...)
+			if got := w.Body.String(); w.Code != c.code || !strings.Contains(got, c.want) {
+				t.Errorf("got %d %s\nwant %d %s", w.Code, got, c.code, c.want)
+			}
+		})
+	}
+	if got := f.must(200, "GET", maps+"/one", ""); got != stored {
+		t.Errorf("the object has changed by requests that were refused: %s, was %s", got, stored)
+	}
+	if !t.Failed() {
+		trace.Proves(t, "C-114", "C-116")
+	}
+}
+
+func TestUnknownFieldsAreWarnedOf(t *testing.T) {
+	f := newFixture(t)
+	w := f.ask("POST", "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"x"},"dota":{},"data":{"a":"b"},"data":{"c":"d"}}`)
+	warnings := w.Header().Values("Warning")
+	if w.Code != 201 || len(warnings) != 2 || warnings[0] != `299 - "unknown field \"dota\""` || warnings[1] != `299 - "duplicate field \"data\""` {
+		t.Errorf("got %d %q", w.Code, warnings)
+	}
+	w = f.ask("POST", "/api/v1/namespaces/default/configmaps?fieldValidation=Ignore", `{"metadata":{"name":"y"},"dota":{}}`)
+	if w.Code != 201 || len(w.Header().Values("Warning")) != 0 {
+		t.Errorf("with Ignore: got %d %q", w.Code, w.Header())
+	}
+}
+
+func TestLegacyVersionsAnswerWithAWarning(t *testing.T) {
+	f := newFixture(t)
+	body := `{"apiVersion":"extensions/v1beta1","kind":"Deployment","metadata":{"name":"old"},"spec":{"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`
+	w := f.ask("POST", "/apis/extensions/v1beta1/namespaces/default/deployments", body)
+	if w.Code != 201 || !strings.Contains(w.Header().Get("Warning"), "extensions/v1beta1 Deployment is deprecated") ||
+		!strings.HasPrefix(w.Body.String(), `{"kind":"Deployment","apiVersion":"extensions/v1beta1"`) {
+		t.Fatalf("got %d %q %s", w.Code, w.Header(), w.Body)
+	}
+	for _, version := range []string{"extensions/v1beta1", "apps/v1beta1", "apps/v1beta2", "apps/v1"} {
+		got := f.must(http.StatusOK, "GET", "/apis/"+version+"/namespaces/default/deployments/old", "")
+		if !strings.HasPrefix(got, `{"kind":"Deployment","apiVersion":"`+version+`"`) || !strings.Contains(got, `"matchLabels":{"a":"b"}`) {
+			t.Errorf("at %s: got %s", version, got)
+		}
+	}
+	trace.Proves(t, "API-016", "API-028")
+}
+
+func TestRuntimeConfigTurnsVersionsAndResourcesOff(t *testing.T) {
+	f := newFixture(t, func(o *Options) {
+		o.RuntimeConfig = map[string]bool{"batch/v1": false, "extensions/v1beta1/deployments": false}
+	})
+	if got := f.ask("GET", "/apis/batch/v1/namespaces/default/jobs", ""); got.Code != 404 {
+		t.Errorf("jobs: got %d", got.Code)
+	}
+	if got := f.must(200, "GET", "/apis", ""); strings.Contains(got, `"batch/v1"`) {
+		t.Errorf("discovery still has batch/v1: %s", got)
+	}
+	if got := f.ask("GET", "/apis/extensions/v1beta1/namespaces/default/deployments", ""); got.Code != 404 {
+		t.Errorf("deployments: got %d", got.Code)
+	}
+	f.must(200, "GET", "/apis/extensions/v1beta1/namespaces/default/replicasets", "")
+	if got := f.must(200, "GET", "/apis/extensions/v1beta1", ""); strings.Contains(got, `"deployments"`) || !strings.Contains(got, `"replicasets"`) {
+		t.Errorf("discovery of extensions/v1beta1: %s", got)
+	}
+	trace.Proves(t, "API-032", "API-036", "API-037")
+}

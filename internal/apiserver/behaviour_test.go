@@ -1,0 +1,338 @@
+package apiserver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/store"
+	"github.com/kemudi/kemudi/internal/store/mem"
+	"github.com/kemudi/kemudi/internal/trace"
+)
+
+const mapsPath = "/api/v1/namespaces/default/configmaps"
+
+// decoded reads an answer.
+func decoded[T any](t *testing.T, body string) T {
+	t.Helper()
+	var v T
+	if err := json.Unmarshal([]byte(body), &v); err != nil {
+		t.Fatalf("%v: %s", err, body)
+	}
+	return v
+}
+
+func TestDryRunChangesNothing(t *testing.T) {
+	f := newFixture(t)
+	created := f.must(201, "POST", mapsPath+"?dryRun=All", cm)
+	if m := decoded[metav1.PartialObjectMetadata](t, created); m.UID == "" || m.ResourceVersion != "" {
+		t.Errorf("create: got %+v", m)
+	}
+	f.must(404, "GET", mapsPath+"/one", "")
+	stored := f.must(201, "POST", mapsPath, cm)
+	f.must(409, "POST", mapsPath+"?dryRun=All", cm)
+	patched := f.must(200, "PATCH", mapsPath+"/one?dryRun=All", `{"data":{"x":"y"}}`, "Content-Type: application/merge-patch+json")
+	if !strings.Contains(patched, `"x":"y"`) {
+		t.Errorf("patch: got %s", patched)
+	}
+	f.must(200, "DELETE", mapsPath+"/one?dryRun=All", "")
+	f.must(200, "DELETE", mapsPath+"?dryRun=All", "")
+	if got := f.must(200, "GET", mapsPath+"/one", ""); got != stored {
+		t.Errorf("got %s, want %s", got, stored)
+	}
+}
+
+func TestWritesWithoutAChangeWriteNothing(t *testing.T) {
+	f := newFixture(t)
+	stored := f.must(201, "POST", mapsPath, cm)
+	for _, got := range []string{
+		f.must(200, "PUT", mapsPath+"/one", stored),
+		f.must(200, "PUT", mapsPath+"/one", cm),
+		f.must(200, "PATCH", mapsPath+"/one", `{"data":{"a":"b"}}`, "Content-Type: application/merge-patch+json"),
+		f.must(200, "PATCH", mapsPath+"/one", `[]`, "Content-Type: application/json-patch+json"),
+	} {
+		if got != stored {
+			t.Errorf("got %s, want %s", got, stored)
+		}
+	}
+}
+
+func TestGeneratedNamesHaveARandomEnd(t *testing.T) {
+	f := newFixture(t)
+	seen := map[string]bool{}
+	for range 20 {
+		m := decoded[metav1.PartialObjectMetadata](t, f.must(201, "POST", mapsPath, `{"metadata":{"generateName":"run-"}}`))
+		if !strings.HasPrefix(m.Name, "run-") || len(m.Name) != len("run-")+5 || seen[m.Name] || m.GenerateName != "run-" {
+			t.Errorf("got name %q", m.Name)
+		}
+		seen[m.Name] = true
+	}
+	m := decoded[metav1.PartialObjectMetadata](t, f.must(201, "POST", mapsPath, `{"metadata":{"generateName":"`+strings.Repeat("x", 100)+`"}}`))
+	if len(m.Name) != 63 {
+		t.Errorf("long prefix: got name %q", m.Name)
+	}
+}
+
+func TestFinalizersKeepAnObjectUntilTheyAreGone(t *testing.T) {
+	f := newFixture(t)
+	f.must(201, "POST", mapsPath, `{"metadata":{"name":"one","finalizers":["example.com/wait"]}}`)
+	marked := decoded[metav1.PartialObjectMetadata](t, f.must(200, "DELETE", mapsPath+"/one", ""))
+	if marked.DeletionTimestamp == nil || *marked.DeletionGracePeriodSeconds != 0 {
+		t.Errorf("delete: got %+v", marked)
+	}
+	again := decoded[metav1.PartialObjectMetadata](t, f.must(200, "DELETE", mapsPath+"/one", ""))
+	if again.ResourceVersion != marked.ResourceVersion {
+		t.Errorf("second delete wrote: %s, was %s", again.ResourceVersion, marked.ResourceVersion)
+	}
+	refused := f.must(422, "PATCH", mapsPath+"/one", `{"metadata":{"finalizers":["example.com/wait","example.com/more"]}}`, "Content-Type: application/merge-patch+json")
+	if !strings.Contains(refused, "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted") {
+		t.Errorf("new finalizer: got %s", refused)
+	}
+	f.must(200, "PATCH", mapsPath+"/one", `{"metadata":{"finalizers":null}}`, "Content-Type: application/merge-patch+json")
+	f.must(404, "GET", mapsPath+"/one", "")
+}
+
+func TestPropagationPolicyBecomesAFinalizer(t *testing.T) {
+	f := newFixture(t)
+	for policy, want := range map[string]string{"Foreground": "foregroundDeletion", "Orphan": "orphan"} {
+		f.must(201, "POST", mapsPath, cm)
+		got := decoded[metav1.PartialObjectMetadata](t, f.must(200, "DELETE", mapsPath+"/one", `{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"`+policy+`"}`))
+		if len(got.Finalizers) != 1 || got.Finalizers[0] != want || got.DeletionTimestamp == nil {
+			t.Errorf("%s: got %+v", policy, got)
+		}
+		f.must(200, "PATCH", mapsPath+"/one", `{"metadata":{"finalizers":null}}`, "Content-Type: application/merge-patch+json")
+	}
+	f.must(201, "POST", mapsPath, cm)
+	f.must(200, "DELETE", mapsPath+"/one?propagationPolicy=Background", "")
+	f.must(404, "GET", mapsPath+"/one", "")
+}
+
+func TestCollectionsAreDeletedBySelector(t *testing.T) {
+	f := newFixture(t)
+	for i := range 4 {
+		f.must(201, "POST", mapsPath, fmt.Sprintf(`{"metadata":{"name":"m%d","labels":{"odd":"%d"}}}`, i, i%2))
+	}
+	got := decoded[metav1.PartialObjectMetadataList](t, f.must(200, "DELETE", mapsPath+"?labelSelector=odd%3D1", ""))
+	if got.Kind != "ConfigMapList" || len(got.Items) != 2 {
+		t.Errorf("deletecollection: got %+v", got)
+	}
+	rest := decoded[metav1.PartialObjectMetadataList](t, f.must(200, "GET", mapsPath, ""))
+	if len(rest.Items) != 2 || rest.Items[0].Name != "m0" {
+		t.Errorf("left: %+v", rest.Items)
+	}
+}
+
+func TestTablesHaveTheDeclaredColumns(t *testing.T) {
+	f := newFixture(t)
+	f.must(201, "POST", mapsPath, cm)
+	const accept = "Accept: application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
+	table := decoded[metav1.Table](t, f.must(200, "GET", mapsPath, "", accept))
+	if table.Kind != "Table" || table.APIVersion != "meta.k8s.io/v1" || len(table.Rows) != 1 || table.ResourceVersion == "" {
+		t.Fatalf("got %+v", table)
+	}
+	var names []string
+	for _, c := range table.ColumnDefinitions {
+		names = append(names, c.Name)
+	}
+	if fmt.Sprint(names) != "[Name Data Age]" || fmt.Sprint(table.Rows[0].Cells) != "[one 1 0s]" {
+		t.Errorf("got columns %v, cells %v", names, table.Rows[0].Cells)
+	}
+	if row := string(table.Rows[0].Object.Raw); !strings.HasPrefix(row, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"one"`) {
+		t.Errorf("row's object: %s", row)
+	}
+	for include, want := range map[string]string{"None": "null", "Object": `{"kind":"ConfigMap","apiVersion":"v1",`} {
+		table := f.must(200, "GET", mapsPath+"?includeObject="+include, "", accept)
+		if !strings.Contains(table, `"object":`+want) {
+			t.Errorf("includeObject=%s: got %s", include, table)
+		}
+	}
+	if got := f.ask("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+		`{"spec":{"resourceAttributes":{"verb":"get","resource":"pods"}}}`, "Accept: application/json;as=Table;v=v1;g=meta.k8s.io"); got.Code != http.StatusNotAcceptable {
+		t.Errorf("table of a review: got %d %s", got.Code, got.Body)
+	}
+	trace.Proves(t, "C-149")
+}
+
+func TestYAMLAndPrettyAnswers(t *testing.T) {
+	f := newFixture(t)
+	f.must(201, "POST", mapsPath, "metadata: {name: one}\ndata: {a: b}\n", "Content-Type: application/yaml")
+	if got := f.must(200, "GET", mapsPath+"/one", "", "Accept: application/yaml"); !strings.HasPrefix(got, "apiVersion: v1\ndata:\n  a: b\nkind: ConfigMap\n") {
+		t.Errorf("YAML: got %s", got)
+	}
+	if got := f.must(200, "GET", mapsPath+"/one?pretty=true", ""); !strings.HasPrefix(got, "{\n  \"kind\": \"ConfigMap\",\n  \"apiVersion\": \"v1\",\n") {
+		t.Errorf("pretty: got %s", got)
+	}
+	if got := f.must(200, "GET", mapsPath, "", "Accept: application/yaml"); !strings.Contains(got, "kind: ConfigMapList") {
+		t.Errorf("YAML list: got %s", got)
+	}
+}
+
+func TestListsAtARevision(t *testing.T) {
+	f := newFixture(t)
+	f.must(201, "POST", mapsPath, `{"metadata":{"name":"a"}}`)
+	list := decoded[metav1.PartialObjectMetadataList](t, f.must(200, "GET", mapsPath, ""))
+	f.must(201, "POST", mapsPath, `{"metadata":{"name":"b"}}`)
+	exact := decoded[metav1.PartialObjectMetadataList](t, f.must(200, "GET", mapsPath+"?resourceVersionMatch=Exact&resourceVersion="+list.ResourceVersion, ""))
+	if len(exact.Items) != 1 || exact.ResourceVersion != list.ResourceVersion {
+		t.Errorf("Exact: got %+v", exact)
+	}
+	least := decoded[metav1.PartialObjectMetadataList](t, f.must(200, "GET", mapsPath+"?resourceVersionMatch=NotOlderThan&resourceVersion="+list.ResourceVersion, ""))
+	if len(least.Items) < 1 {
+		t.Errorf("NotOlderThan: got %+v", least)
+	}
+	newest := decoded[metav1.PartialObjectMetadataList](t, f.must(200, "GET", mapsPath, ""))
+	rev, _ := strconv.Atoi(newest.ResourceVersion)
+	if err := f.store.Compact(t.Context(), int64(rev)); err != nil {
+		t.Fatal(err)
+	}
+	f.must(410, "GET", mapsPath+"?resourceVersionMatch=Exact&resourceVersion="+list.ResourceVersion, "")
+}
+
+func TestSelectorsNarrowLists(t *testing.T) {
+	f := newFixture(t)
+	for _, name := range []string{"a", "b", "c"} {
+		f.must(201, "POST", mapsPath, `{"metadata":{"name":"`+name+`","labels":{"l":"`+name+`"}}}`)
+	}
+	for selector, want := range map[string]int{
+		"fieldSelector=metadata.name%3Da": 1, "fieldSelector=metadata.name!%3Da": 2, "labelSelector=l+in+(a,b)": 2,
+		"labelSelector=!l": 0, "fieldSelector=metadata.namespace%3Dother": 0, "labelSelector=l%3Da&fieldSelector=metadata.name%3Db": 0,
+		"labelSelector=l+notin+(a)&limit=1": 1,
+	} {
+		list := decoded[metav1.PartialObjectMetadataList](t, f.must(200, "GET", mapsPath+"?"+selector, ""))
+		if len(list.Items) != want || list.RemainingItemCount != nil {
+			t.Errorf("%s: got %d items, remaining %v; want %d and none told", selector, len(list.Items), list.RemainingItemCount, want)
+		}
+	}
+}
+
+// only allows a user nothing but what allow says.
+func only(name string, allow func(a authorizer.Attributes) bool) func(o *Options) {
+	return func(o *Options) {
+		o.Authenticator = authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
+			return &authenticator.Response{User: &user.DefaultInfo{Name: name}}, true, nil
+		})
+		o.Authorizer = authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+			if a.GetUser().GetName() == "admin" || allow(a) {
+				return authorizer.DecisionAllow, "", nil
+			}
+			return authorizer.DecisionNoOpinion, "", nil
+		})
+	}
+}
+
+func TestForbiddenSaysWhatIsForbidden(t *testing.T) {
+	f := newFixture(t, only("eve", func(a authorizer.Attributes) bool {
+		return a.GetVerb() == "list" || a.GetVerb() == "update" || a.GetVerb() == "patch"
+	}))
+	for path, want := range map[string]string{
+		mapsPath + "/one":                             `configmaps \"one\" is forbidden: User \"eve\" cannot get resource \"configmaps\" in API group \"\" in the namespace \"default\"`,
+		"/api/v1/nodes/n/status":                      `nodes \"n\" is forbidden: User \"eve\" cannot get resource \"nodes/status\" in API group \"\" at the cluster scope`,
+		"/apis/apps/v1/namespaces/x/deployments/none": `deployments.apps \"none\" is forbidden: User \"eve\" cannot get resource \"deployments\" in API group \"apps\" in the namespace \"x\"`,
+		"/metrics": `forbidden: User \"eve\" cannot get path \"/metrics\"`,
+	} {
+		if got := f.must(403, "GET", path, ""); !strings.Contains(got, want) {
+			t.Errorf("%s: got %s, want %s", path, got, want)
+		}
+	}
+	f.must(200, "GET", mapsPath, "")
+	lease := "/apis/coordination.k8s.io/v1/namespaces/default/leases/l"
+	if got := f.must(403, "PUT", lease, `{"metadata":{"name":"l"}}`); !strings.Contains(got, "cannot create resource") {
+		t.Errorf("PUT of a new lease: got %s", got)
+	}
+	if got := f.must(403, "PATCH", mapsPath+"/one?fieldManager=x", cm, "Content-Type: application/apply-patch+yaml"); !strings.Contains(got, "cannot create resource") {
+		t.Errorf("apply of a new object: got %s", got)
+	}
+	_, err := client.For(f.As(&user.DefaultInfo{Name: "eve"}, "eve"), core.ConfigMaps).Get(t.Context(), "default", "one")
+	if err == nil || !strings.Contains(err.Error(), `configmaps "one" is forbidden: User "eve" cannot get resource "configmaps"`) {
+		t.Errorf("in process: got %v", err)
+	}
+}
+
+func TestImpersonationNeedsPermission(t *testing.T) {
+	asked := ""
+	f := newFixture(t, only("eve", func(a authorizer.Attributes) bool {
+		if a.GetVerb() == "impersonate" {
+			asked += a.GetResource() + "=" + a.GetName() + " "
+			return a.GetResource() == "users" && a.GetName() == "bob"
+		}
+		return a.GetUser().GetName() == "bob"
+	}))
+	f.must(403, "GET", mapsPath, "")
+	f.must(200, "GET", mapsPath, "", "Impersonate-User: bob")
+	got := f.must(403, "GET", mapsPath, "", "Impersonate-User: bob", "Impersonate-Group: system:masters")
+	if !strings.Contains(got, `User \"eve\" cannot impersonate resource \"groups\"`) || asked != "users=bob users=bob groups=system:masters " {
+		t.Errorf("got %s; asked %s", got, asked)
+	}
+}
+
+func TestUnauthenticatedRequestsAreRefused(t *testing.T) {
+	f := newFixture(t, func(o *Options) {
+		o.Authenticator = authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) { return nil, false, nil })
+	})
+	if got := f.must(401, "GET", mapsPath, ""); !strings.Contains(got, `"message":"Unauthorized","reason":"Unauthorized"`) {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestTooManyRequestsAreToldToComeBack(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	f := newFixture(t, only("eve", func(a authorizer.Attributes) bool {
+		if a.GetName() == "slow" {
+			entered <- struct{}{}
+			<-leave
+		}
+		return true
+	}), func(o *Options) { o.MaxReads, o.MaxWaiting = 1, -1 })
+	done := make(chan int, 1)
+	go func() { done <- f.ask("GET", mapsPath+"/slow", "").Code }()
+	<-entered
+	w := f.ask("GET", mapsPath, "")
+	if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "1" {
+		t.Errorf("got %d %v", w.Code, w.Header())
+	}
+	f.must(201, "POST", mapsPath, cm) // writes have their own limit
+	close(leave)
+	if code := <-done; code != 404 {
+		t.Errorf("the slow one: got %d", code)
+	}
+	f.must(200, "GET", mapsPath, "")
+}
+
+func TestWatchOfALostRevisionIsToldSo(t *testing.T) {
+	st := mem.New(mem.Options{})
+	for i := range 3 {
+		if _, err := st.Txn(t.Context(), store.Txn{Ops: []store.Op{{Key: "/registry/other", Value: fmt.Append(nil, i)}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := newFixture(t, func(o *Options) { o.Store = st })
+	got := f.must(200, "GET", mapsPath+"?watch=1&resourceVersion=1&timeoutSeconds=1", "")
+	if !strings.HasPrefix(got, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version: 1`) ||
+		!strings.Contains(got, `"reason":"Expired","code":410`) {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestWatchEndsInTimeWithABookmark(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		start := time.Now()
+		got := f.must(200, "GET", mapsPath+"?watch=1&allowWatchBookmarks=true&timeoutSeconds=150", "")
+		if n := strings.Count(got, `{"type":"BOOKMARK","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"`); n != 3 || time.Since(start) != 150*time.Second {
+			t.Errorf("got %d bookmarks in %s: %s; want one a minute and a last one", n, time.Since(start), got)
+		}
+	})
+}

@@ -1,0 +1,238 @@
+package apiserver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kemudi/kemudi/internal/apiserver/claims"
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/store"
+	"github.com/kemudi/kemudi/internal/watchcache"
+)
+
+// latest reads the state of the call's object: from the cache once that has
+// seen every write that was answered, or, if fresh, from the store itself.
+func (s *Server) latest(ctx context.Context, c *call, fresh bool) (*cache.Item, error) {
+	if !fresh {
+		if err := s.caughtUp(ctx, c.res.cache); err != nil {
+			return nil, err
+		}
+		return c.res.cache.Get(c.cacheKey()), nil
+	}
+	kv, _, err := s.o.Store.Get(ctx, c.key())
+	if err != nil || kv.Rev == 0 {
+		return nil, err
+	}
+	return s.decodeItem(c.res.def, kv)
+}
+
+// synced returns when the cache has its first state.
+func (s *Server) synced(ctx context.Context, c *cache.Cache) error {
+	select {
+	case <-c.Synced():
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// caughtUp returns when the cache shows all writes answered so far (A3).
+func (s *Server) caughtUp(ctx context.Context, c *cache.Cache) error {
+	if err := s.synced(ctx, c); err != nil {
+		return err
+	}
+	rev := s.committed.Load()
+	if s.o.Shared {
+		var err error
+		if _, rev, err = s.o.Store.Get(ctx, nowKey); err != nil {
+			return err
+		}
+	}
+	return c.WaitRev(ctx, rev)
+}
+
+// Fresh returns when the caches show all writes answered so far (A3): for
+// plugins that must not refuse on an old view.
+func (s *Server) Fresh(ctx context.Context) error {
+	for _, d := range s.o.Defs {
+		if !d.CreateOnly {
+			return s.caughtUp(ctx, s.o.Caches.Cache(d)) // they all advance together
+		}
+	}
+	return nil
+}
+
+// nowKey is a key that nobody writes: reading it tells the store's revision.
+const nowKey = "/registry/kemudi/now"
+
+// decodeItem makes of a stored value what the cache would hold.
+func (s *Server) decodeItem(d *resource.Def, kv store.KV) (*cache.Item, error) {
+	obj, err := watchcache.Decode(d, kv.Value, kv.Rev)
+	if err != nil {
+		return nil, fmt.Errorf("decode %s: %w", kv.Key, err)
+	}
+	return newItem(obj, kv.Rev), nil
+}
+
+func newItem(obj resource.Object, rev int64) *cache.Item {
+	return &cache.Item{Key: cache.Key(obj.GetNamespace(), obj.GetName()), Rev: rev, Object: obj}
+}
+
+// commit stores the object in one transaction, together with its claims.
+func (w *attempt) commit(ctx context.Context) (*cache.Item, error) {
+	if w.item != nil && w.leaves() {
+		return w.s.remove(ctx, w.c, w.item, w.obj)
+	}
+	for {
+		obj, tx, err := w.claim(ctx)
+		if err != nil {
+			return nil, err
+		}
+		value, err := watchcache.Encode(w.c.res.def, obj)
+		if err != nil {
+			return nil, err
+		}
+		if w.item != nil && w.unchanged(obj, value) {
+			return w.item, nil
+		}
+		if w.c.dryRun {
+			return w.dryRunResult(obj), nil
+		}
+		item, err := w.put(ctx, obj, value, tx)
+		if !errors.Is(err, errClaimLost) {
+			return item, err
+		}
+	}
+}
+
+// leaves reports that the update took away the last thing that kept an object,
+// which is being deleted, from going.
+func (w *attempt) leaves() bool {
+	old, d := w.item.Object, w.c.res.def
+	grace := old.GetDeletionGracePeriodSeconds()
+	return old.GetDeletionTimestamp() != nil && len(w.obj.GetFinalizers()) == 0 && (grace == nil || *grace == 0) &&
+		(d.PendingDelete == nil || !d.PendingDelete(w.obj))
+}
+
+// claim runs the resource's Commit on a copy: it may have to run again.
+func (w *attempt) claim(ctx context.Context) (resource.Object, *claims.Tx, error) {
+	d := w.c.res.def
+	if d.Commit == nil {
+		return w.obj, nil, nil
+	}
+	obj := w.obj.DeepCopyObject().(resource.Object)
+	tx := w.s.claims.Begin(ctx, w.c.key())
+	if err := d.Commit(tx, obj, w.old()); err != nil {
+		return nil, nil, claimError(w.c, errors.Join(err, tx.Err))
+	}
+	return obj, tx, nil
+}
+
+// claimError tells clients what could not be claimed.
+func claimError(c *call, err error) error {
+	var fieldErr *field.Error
+	var api apierrors.APIStatus
+	switch {
+	case errors.As(err, &fieldErr):
+		return invalid(c, fieldErr)
+	case errors.As(err, &api):
+		return err
+	}
+	return apierrors.NewInternalError(err)
+}
+
+// errClaimLost says that the claims were made on an outdated view.
+var errClaimLost = errors.New("a claimed value has changed hands")
+
+// unchanged reports that there is nothing to write: the bytes are the same but
+// for the times in managedFields.
+func (w *attempt) unchanged(obj resource.Object, value []byte) bool {
+	old := w.item.Object
+	if !sameButTimes(obj.GetManagedFields(), old.GetManagedFields()) {
+		return false
+	}
+	was, err := watchcache.Encode(w.c.res.def, old)
+	if err != nil {
+		return false
+	}
+	if bytes.Equal(was, value) {
+		return true
+	}
+	again := shallow(obj)
+	again.SetManagedFields(old.GetManagedFields())
+	value, err = watchcache.Encode(w.c.res.def, again)
+	return err == nil && bytes.Equal(was, value)
+}
+
+func sameButTimes(a, b []metav1.ManagedFieldsEntry) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		x, y := &a[i], &b[i]
+		if x.Manager != y.Manager || x.Operation != y.Operation || x.APIVersion != y.APIVersion || x.Subresource != y.Subresource ||
+			x.FieldsType != y.FieldsType || !bytes.Equal(x.FieldsV1.GetRawBytes(), y.FieldsV1.GetRawBytes()) {
+			return false
+		}
+	}
+	return true
+}
+
+// dryRunResult is what would have been stored; it has the resourceVersion of
+// what is.
+func (w *attempt) dryRunResult(obj resource.Object) *cache.Item {
+	var rev int64
+	if w.item != nil {
+		rev = w.item.Rev
+		obj.SetResourceVersion(w.item.Object.GetResourceVersion())
+	}
+	return newItem(obj, rev)
+}
+
+func (w *attempt) put(ctx context.Context, obj resource.Object, value []byte, tx *claims.Tx) (*cache.Item, error) {
+	s, key := w.s, w.c.key()
+	txn := store.Txn{
+		Conds: []store.Cond{{Key: key}},
+		Ops:   []store.Op{{Key: key, Value: value, TTL: w.c.res.def.TTL(obj)}},
+	}
+	if w.item != nil {
+		txn.Conds[0].Rev = w.item.Rev
+	}
+	tx.AddTo(&txn)
+	s.o.Caches.Handoff(key, value, shallow(obj))
+	res, err := s.o.Store.Txn(ctx, txn)
+	switch {
+	case errors.Is(err, store.ErrTooLarge):
+		return nil, apierrors.NewRequestEntityTooLargeError(err.Error())
+	case err != nil:
+		return nil, fmt.Errorf("write %s: %w", key, err)
+	case !res.OK && res.Now[0].Rev != txn.Conds[0].Rev:
+		return nil, errRaced
+	case !res.OK:
+		s.claims.Lost(txn.Conds, res.Now)
+		return nil, errClaimLost
+	}
+	s.answered(res.Rev)
+	tx.Committed(res.Rev)
+	if it := w.c.res.cache.Get(w.c.cacheKey()); it != nil && it.Rev == res.Rev {
+		return it, nil // its encodings are shared with the watches
+	}
+	return newItem(cache.AtRevision(obj, res.Rev), res.Rev), nil
+}
+
+// answered notes that a write at rev is about to be answered.
+func (s *Server) answered(rev int64) {
+	for {
+		last := s.committed.Load()
+		if rev <= last || s.committed.CompareAndSwap(last, rev) {
+			return
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package apiserver
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
+
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+// Names made from generateName: as much of the prefix as fits before the random
+// part, and how often another is tried when it is taken.
+const (
+	maxNameLength   = 63
+	randomLength    = 5
+	maxGenerateTrys = 8
+)
+
+// create stores a new object. obj is of the storage version and defaulted; it
+// is handed over.
+func (s *Server) create(ctx context.Context, c *call, obj resource.Object) (*cache.Item, error) {
+	if err := c.fitNamespace(obj); err != nil {
+		return nil, err
+	}
+	generate := obj.GetName() == "" && obj.GetGenerateName() != ""
+	for try := 1; ; try++ {
+		if generate {
+			obj.SetName(generateName(obj.GetGenerateName()))
+		}
+		c.name = obj.GetName()
+		item, err := s.write(ctx, c, change{create: true, make: func(context.Context, resource.Object) (resource.Object, error) {
+			if generate {
+				return obj.DeepCopyObject().(resource.Object), nil
+			}
+			return obj, nil
+		}})
+		if !generate || !apierrors.IsAlreadyExists(err) {
+			return item, err
+		}
+		if try == maxGenerateTrys {
+			return nil, apierrors.NewGenerateNameConflict(c.res.groupResource(), c.name, 1)
+		}
+	}
+}
+
+func generateName(prefix string) string {
+	if len(prefix) > maxNameLength-randomLength {
+		prefix = prefix[:maxNameLength-randomLength]
+	}
+	return prefix + rand.String(randomLength)
+}
+
+// fitNamespace puts a new object into the namespace of the request, or refuses
+// one that names another.
+func (c *call) fitNamespace(obj metav1.Object) error {
+	if !c.res.def.Namespaced {
+		if obj.GetNamespace() != "" && c.namespace == "" {
+			obj.SetNamespace("")
+		}
+		return nil
+	}
+	switch obj.GetNamespace() {
+	case "":
+		obj.SetNamespace(c.namespace)
+	case c.namespace:
+	default:
+		return badRequest("the namespace of the provided object does not match the namespace sent on the request")
+	}
+	return nil
+}
+
+// fitName refuses an object that is not the one the request names, and fills
+// in what it leaves open.
+func (c *call) fitName(obj metav1.Object) error {
+	switch name := obj.GetName(); name {
+	case "":
+		obj.SetName(c.name)
+	case c.name:
+	default:
+		return badRequest("the name of the object (%s) does not match the name on the URL (%s)", name, c.name)
+	}
+	if !c.res.def.Namespaced {
+		return nil
+	}
+	switch ns := obj.GetNamespace(); ns {
+	case "":
+		obj.SetNamespace(c.namespace)
+	case c.namespace:
+	default:
+		return badRequest("the namespace of the object (%s) does not match the namespace on the URL (%s)", ns, c.namespace)
+	}
+	return nil
+}

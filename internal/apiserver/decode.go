@@ -1,0 +1,240 @@
+package apiserver
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kemudi/kemudi/internal/apiserver/request"
+	"github.com/kemudi/kemudi/internal/apiserver/wire"
+)
+
+// readBody reads the whole body of a request, up to the limit.
+func (s *Server) readBody(r *http.Request) ([]byte, error) {
+	limit := s.o.MaxBody
+	if r.ContentLength > limit {
+		return nil, bodyTooLarge(limit)
+	}
+	if n := r.ContentLength; n > 0 {
+		body := make([]byte, n)
+		if _, err := io.ReadFull(r.Body, body); err != nil {
+			return nil, badRequest("read request body: %v", err)
+		}
+		return body, nil
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
+	switch {
+	case err != nil:
+		return nil, badRequest("read request body: %v", err)
+	case int64(len(body)) > limit:
+		return nil, bodyTooLarge(limit)
+	}
+	return body, nil
+}
+
+func bodyTooLarge(limit int64) error {
+	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", limit))
+}
+
+// document is a request's body and how to read it.
+type document struct {
+	kind string // media type
+	body []byte
+}
+
+// decode reads the document into an object of the kind want, and clears the
+// object's own kind and apiVersion. Unknown and duplicate fields are told as
+// the call's field validation wants it.
+func (d document) decode(c *call, into runtime.Object, want schema.GroupVersionKind) error {
+	var err error
+	var strict []error
+	switch d.kind {
+	case request.Proto:
+		err = d.decodeProto(into)
+	case request.YAML:
+		strict, err = d.decodeYAML(c, into)
+	case request.JSON:
+		strict, err = decodeJSON(c, d.body, into)
+	default:
+		return unsupportedMedia(request.Types)
+	}
+	if mismatch := d.checkKind(into, want, err); mismatch != nil {
+		return mismatch
+	}
+	if err := c.tellStrict(strict, want); err != nil {
+		return err
+	}
+	clearType(into)
+	return nil
+}
+
+func decodeJSON(c *call, body []byte, into any) (strict []error, err error) {
+	if c.validation == ignoreFields {
+		return nil, wire.DecodeJSON(body, into)
+	}
+	return wire.DecodeJSONStrict(body, into)
+}
+
+func (d document) decodeYAML(c *call, into any) (strict []error, err error) {
+	doc, duplicate, err := wire.YAMLToJSON(d.body, c.validation != ignoreFields)
+	if err != nil {
+		return nil, err
+	}
+	if duplicate != nil {
+		strict = append(strict, duplicate)
+	}
+	more, err := decodeJSON(c, doc, into)
+	return append(strict, more...), err
+}
+
+func (d document) decodeProto(into runtime.Object) error {
+	meta, raw, err := wire.OpenProto(d.body)
+	if err != nil {
+		return err
+	}
+	p, ok := into.(wire.Proto)
+	if !ok {
+		return errNoProto
+	}
+	if err := p.Unmarshal(raw); err != nil {
+		return err
+	}
+	into.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(meta.APIVersion, meta.Kind))
+	return nil
+}
+
+// checkKind refuses a document that could not be read or is of another kind.
+func (d document) checkKind(into runtime.Object, want schema.GroupVersionKind, err error) error {
+	got := into.GetObjectKind().GroupVersionKind()
+	if err != nil {
+		meta, unreadable := d.typeMeta()
+		if unreadable != nil {
+			return badRequest("the object provided is unrecognized (must be of type %s): %v (%s)", want.Kind, unreadable, summary(d.body))
+		}
+		got = schema.FromAPIVersionAndKind(meta.APIVersion, meta.Kind)
+	}
+	if got.Kind == "" {
+		got.Kind = want.Kind
+	}
+	if got.Version == "" && got.Group == "" {
+		got.Group, got.Version = want.Group, want.Version
+	}
+	switch {
+	case got.Kind != want.Kind:
+		return badRequest("%s in version %q cannot be handled as a %s: converting (%s.%s) to (%s.%s): unknown conversion",
+			got.Kind, got.Version, want.Kind, got.Version, got.Kind, want.Version, want.Kind)
+	case got.GroupVersion() != want.GroupVersion():
+		return badRequest("the API version in the data (%s) does not match the expected API version (%s)", got.GroupVersion(), want.GroupVersion())
+	case err != nil:
+		return badRequest("%s in version %q cannot be handled as a %s: %v", got.Kind, got.Version, want.Kind, err)
+	}
+	return nil
+}
+
+// typeMeta reads just kind and apiVersion.
+func (d document) typeMeta() (meta metav1.TypeMeta, err error) {
+	switch d.kind {
+	case request.Proto:
+		m, _, err := wire.OpenProto(d.body)
+		return metav1.TypeMeta{Kind: m.Kind, APIVersion: m.APIVersion}, err
+	case request.YAML:
+		doc, _, err := wire.YAMLToJSON(d.body, false)
+		if err != nil {
+			return meta, err
+		}
+		d.body = doc
+	}
+	if err := json.Unmarshal(d.body, &meta); err != nil {
+		return meta, fmt.Errorf("couldn't get version/kind; json parse error: %w", err)
+	}
+	return meta, nil
+}
+
+// summary shows the start of a body that could not be read.
+func summary(body []byte) string {
+	const most = 30
+	switch short := body[:min(len(body), most)]; {
+	case len(body) == 0:
+		return "<empty>"
+	case body[0] == '{' && len(body) > most:
+		return string(short) + " ..."
+	case body[0] == '{':
+		return string(short)
+	case len(body) > most:
+		return hex.EncodeToString(short) + " ..."
+	default:
+		return hex.EncodeToString(short)
+	}
+}
+
+// tellStrict refuses unknown and duplicate fields, or warns of them.
+func (c *call) tellStrict(strict []error, want schema.GroupVersionKind) error {
+	if len(strict) == 0 || c.validation == ignoreFields {
+		return nil
+	}
+	if c.validation == strictFields {
+		return badRequest("%s in version %q cannot be handled as a %s: %s", want.Kind, want.Version, want.Kind, strictText(strict))
+	}
+	for _, err := range strict {
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			c.warn(strings.TrimSpace(line))
+		}
+	}
+	return nil
+}
+
+func strictText(strict []error) string {
+	texts := make([]string, len(strict))
+	for i, err := range strict {
+		texts[i] = err.Error()
+	}
+	return "strict decoding error: " + strings.Join(texts, ", ")
+}
+
+// decodeOptions reads a DeleteOptions that may be in the body of a delete.
+func decodeDeleteOptions(c *call, d document, o *metav1.DeleteOptions) error {
+	if len(bytes.TrimSpace(d.body)) == 0 {
+		return nil
+	}
+	if d.kind == request.Proto {
+		_, raw, err := wire.OpenProto(d.body)
+		if err == nil {
+			err = o.Unmarshal(raw)
+		}
+		if err != nil {
+			return badRequest("%v", err)
+		}
+		return nil
+	}
+	if d.kind != request.JSON && d.kind != request.YAML {
+		return unsupportedMedia(request.Types)
+	}
+	doc := d.body
+	if d.kind == request.YAML {
+		var err error
+		if doc, _, err = wire.YAMLToJSON(d.body, false); err != nil {
+			return badRequest("%v", err)
+		}
+	}
+	if err := wire.DecodeJSON(doc, o); err != nil {
+		return badRequest("%v", err)
+	}
+	if o.Kind != "" && o.Kind != "DeleteOptions" {
+		return badRequest("%s in version %q cannot be handled as DeleteOptions", o.Kind, o.APIVersion)
+	}
+	o.TypeMeta = metav1.TypeMeta{}
+	return nil
+}
+
+// errNoBody says that a request needs a body.
+var errNoBody = errors.New("request body is empty")

@@ -1,0 +1,261 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kemudi/kemudi/internal/apiserver/claims"
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/store"
+	"github.com/kemudi/kemudi/internal/watchcache"
+)
+
+// delete removes an object, or marks it as being deleted where something still
+// has to happen first (finalizers, grace period). gone tells which; item is the
+// object's last state, or the marked one.
+func (s *Server) delete(ctx context.Context, c *call, o *metav1.DeleteOptions) (item *cache.Item, gone bool, err error) {
+	for try := 0; ; try++ {
+		old, err := s.latest(ctx, c, try > 0)
+		if err != nil {
+			return nil, false, err
+		}
+		if old == nil {
+			return nil, false, notFound(c)
+		}
+		if err := deletePreconditions(c, old.Object, o.Preconditions); err != nil {
+			if try == 0 {
+				continue // the cache may be behind: look again in the store
+			}
+			return nil, false, err
+		}
+		w := &attempt{s: s, c: c, item: old}
+		if err := w.admitDelete(ctx, o); err != nil {
+			return nil, false, err
+		}
+		mark := c.markDeleted(old.Object, o)
+		switch {
+		case mark == nil:
+			item, err = s.remove(ctx, c, old, old.Object)
+			gone = true
+		case mark == old.Object:
+			return old, false, nil
+		default:
+			w.obj = mark
+			item, err = w.commitMark(ctx)
+			gone = false
+		}
+		if errors.Is(err, errRaced) && try < maxTries {
+			continue
+		}
+		return item, gone, w.answer(err)
+	}
+}
+
+func deletePreconditions(c *call, obj resource.Object, p *metav1.Preconditions) error {
+	switch {
+	case p == nil:
+	case p.UID != nil && *p.UID != obj.GetUID():
+		return conflict(c, uidMismatch(*p.UID, obj.GetUID()))
+	case p.ResourceVersion != nil && *p.ResourceVersion != obj.GetResourceVersion():
+		return conflict(c, fmt.Errorf("Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", //nolint:staticcheck // upstream's text
+			*p.ResourceVersion, obj.GetResourceVersion()))
+	}
+	return nil
+}
+
+// markDeleted returns the object as it stays until it may go: nil if it goes at
+// once, obj itself if it is marked well enough.
+func (c *call) markDeleted(obj resource.Object, o *metav1.DeleteOptions) resource.Object {
+	d := c.res.def
+	finalizers := deletionFinalizers(c, obj, o)
+	refinalized := !slices.Equal(finalizers, obj.GetFinalizers())
+	var grace int64
+	pending := false // a grace period runs that this request does not shorten
+	if d.GracePeriod != nil {
+		grace, pending = c.gracePeriod(obj, o)
+	}
+	stays := len(finalizers) > 0 || pending || grace > 0 || d.PendingDelete != nil && d.PendingDelete(obj)
+	if !stays {
+		return nil
+	}
+	marked := obj.GetDeletionTimestamp() != nil
+	if marked && !refinalized && (pending || sameGrace(obj, grace)) {
+		return obj
+	}
+	next := shallow(obj)
+	next.SetFinalizers(finalizers)
+	switch ns, ok := next.(*corev1.Namespace); {
+	case ok:
+		terminate(ns)
+	case !pending:
+		setDeletion(next, grace)
+	}
+	return next
+}
+
+// terminate marks a namespace: it has a phase for that, and no grace period.
+func terminate(ns *corev1.Namespace) {
+	if ns.DeletionTimestamp == nil {
+		ns.DeletionTimestamp = new(metav1.NewTime(time.Now().UTC().Truncate(time.Second)))
+	}
+	ns.Status.Phase = corev1.NamespaceTerminating
+}
+
+// gracePeriod is how long a graceful deletion has from now on. pending says
+// that one runs already and is not shortened.
+func (c *call) gracePeriod(obj resource.Object, o *metav1.DeleteOptions) (grace int64, pending bool) {
+	running := obj.GetDeletionGracePeriodSeconds()
+	if obj.GetDeletionTimestamp() == nil {
+		return c.res.def.GracePeriod(obj, o.GracePeriodSeconds), false
+	}
+	if running == nil || *running == 0 {
+		return 0, false
+	}
+	if o.GracePeriodSeconds == nil || *o.GracePeriodSeconds >= *running {
+		return *running, true
+	}
+	return max(0, *o.GracePeriodSeconds), false
+}
+
+func sameGrace(obj resource.Object, grace int64) bool {
+	running := obj.GetDeletionGracePeriodSeconds()
+	return running == nil && grace == 0 || running != nil && *running == grace
+}
+
+// setDeletion marks obj as being deleted with a grace period of so many
+// seconds. A running period is shortened, counted from when it began.
+func setDeletion(obj resource.Object, grace int64) {
+	at := metav1.NewTime(time.Now().UTC().Add(time.Duration(grace) * time.Second).Truncate(time.Second))
+	if t := obj.GetDeletionTimestamp(); t != nil {
+		if running := obj.GetDeletionGracePeriodSeconds(); running != nil {
+			at = metav1.NewTime(t.Add(time.Duration(grace-*running) * time.Second))
+		} else {
+			at = *t
+		}
+	} else if obj.GetGeneration() > 0 {
+		obj.SetGeneration(obj.GetGeneration() + 1)
+	}
+	obj.SetDeletionTimestamp(&at)
+	obj.SetDeletionGracePeriodSeconds(&grace)
+}
+
+// deletionFinalizers are the finalizers the object has when the garbage
+// collector's are set as the request wants it.
+func deletionFinalizers(c *call, obj resource.Object, o *metav1.DeleteOptions) []string {
+	finalizers := obj.GetFinalizers()
+	has := func(name string) bool { return slices.Contains(finalizers, name) }
+	orphan, foreground := has(metav1.FinalizerOrphanDependents), has(metav1.FinalizerDeleteDependents)
+	switch {
+	case o.OrphanDependents != nil: //nolint:staticcheck // the old form of the policy
+		orphan, foreground = *o.OrphanDependents, false //nolint:staticcheck // the old form of the policy
+	case o.PropagationPolicy != nil:
+		orphan = *o.PropagationPolicy == metav1.DeletePropagationOrphan
+		foreground = *o.PropagationPolicy == metav1.DeletePropagationForeground
+	case !orphan && !foreground:
+		policy := c.res.def.DefaultPropagation
+		if c.res.ver != nil {
+			policy = c.res.ver.DefaultPropagation
+		}
+		orphan, foreground = policy == metav1.DeletePropagationOrphan, policy == metav1.DeletePropagationForeground
+	}
+	if orphan == has(metav1.FinalizerOrphanDependents) && foreground == has(metav1.FinalizerDeleteDependents) {
+		return finalizers
+	}
+	next := slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool {
+		return f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents
+	})
+	if orphan {
+		next = append(next, metav1.FinalizerOrphanDependents)
+	}
+	if foreground {
+		next = append(next, metav1.FinalizerDeleteDependents)
+	}
+	return next
+}
+
+// commitMark stores an object that is marked as being deleted.
+func (w *attempt) commitMark(ctx context.Context) (*cache.Item, error) {
+	w.obj.SetResourceVersion("")
+	value, err := watchcache.Encode(w.c.res.def, w.obj)
+	if err != nil {
+		return nil, err
+	}
+	if w.c.dryRun {
+		return w.dryRunResult(w.obj), nil
+	}
+	return w.put(ctx, w.obj, value, nil)
+}
+
+// remove deletes the stored object. last is the state that is reported: the
+// stored one, or with the update that let it go.
+func (s *Server) remove(ctx context.Context, c *call, old *cache.Item, last resource.Object) (*cache.Item, error) {
+	if c.dryRun {
+		return old, nil
+	}
+	for {
+		var tx *claims.Tx
+		if c.res.def.Commit != nil {
+			tx = s.claims.Begin(ctx, c.key())
+			if err := c.res.def.Commit(tx, nil, old.Object); err != nil {
+				return nil, claimError(c, errors.Join(err, tx.Err))
+			}
+		}
+		txn := store.Txn{Conds: []store.Cond{{Key: c.key(), Rev: old.Rev}}, Ops: []store.Op{{Key: c.key()}}}
+		tx.AddTo(&txn)
+		res, err := s.o.Store.Txn(ctx, txn)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("delete %s: %w", c.key(), err)
+		case !res.OK && res.Now[0].Rev != old.Rev:
+			return nil, errRaced
+		case !res.OK:
+			s.claims.Lost(txn.Conds, res.Now)
+			continue
+		}
+		s.answered(res.Rev)
+		tx.Committed(res.Rev)
+		return newItem(cache.AtRevision(last, res.Rev), res.Rev), nil
+	}
+}
+
+// deleted is the Status that answers a delete.
+func deletedStatus(c *call, item *cache.Item) *metav1.Status {
+	return &metav1.Status{
+		Status: metav1.StatusSuccess,
+		Details: &metav1.StatusDetails{
+			Name: item.Object.GetName(), Group: c.res.gvk.Group, Kind: c.res.def.Plural, UID: item.Object.GetUID(),
+		},
+	}
+}
+
+// answersDeleted lists the resources whose deleted objects are sent back;
+// the others answer with a Status.
+var answersDeleted = map[string]bool{
+	"persistentvolumes": true, "persistentvolumeclaims": true, "pods": true, "podtemplates": true,
+	"resourcequotas": true, "serviceaccounts": true, "services": true,
+}
+
+// deleteCollection deletes what a list finds, and returns it.
+func (s *Server) deleteCollection(ctx context.Context, c *call, o *metav1.DeleteOptions, list *listQuery) ([]*cache.Item, error) {
+	page, err := s.list(ctx, c, list)
+	if err != nil {
+		return nil, err
+	}
+	for _, it := range page.items {
+		one := *c
+		one.namespace, one.name = it.Object.GetNamespace(), it.Object.GetName()
+		options := *o
+		if _, _, err := s.delete(ctx, &one, &options); err != nil && !apierrors.IsNotFound(err) {
+			return nil, err
+		}
+	}
+	return page.items, nil
+}

@@ -1,0 +1,167 @@
+package apiserver
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"maps"
+	"slices"
+	"strings"
+
+	apidiscovery "k8s.io/api/apidiscovery/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
+
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+// discoveryDocs is what clients are told of the resources that are served: the
+// classic documents and the aggregated ones, made once.
+type discoveryDocs struct {
+	groups    *metav1.APIGroupList
+	byGroup   map[string]*metav1.APIGroup
+	resources map[schema.GroupVersion]*metav1.APIResourceList
+	core      *apidiscovery.APIGroupDiscoveryList // of /api
+	named     *apidiscovery.APIGroupDiscoveryList // of /apis
+}
+
+// groupOrder is the order in which groups are announced: where a plural is in
+// several, the first wins in kubectl. Groups not named follow by name.
+var groupOrder = []string{
+	"", "apiregistration.k8s.io", "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "autoscaling", "batch",
+	"certificates.k8s.io", "networking.k8s.io", "policy", "rbac.authorization.k8s.io", "storage.k8s.io", "admissionregistration.k8s.io",
+	"apiextensions.k8s.io", "scheduling.k8s.io", "coordination.k8s.io", "node.k8s.io", "discovery.k8s.io", "resource.k8s.io",
+	"flowcontrol.apiserver.k8s.io",
+}
+
+func newDiscovery(t *routes) *discoveryDocs {
+	d := &discoveryDocs{
+		groups: &metav1.APIGroupList{}, byGroup: map[string]*metav1.APIGroup{}, resources: map[schema.GroupVersion]*metav1.APIResourceList{},
+		core: &apidiscovery.APIGroupDiscoveryList{}, named: &apidiscovery.APIGroupDiscoveryList{},
+	}
+	for _, name := range orderedGroups(t) {
+		versions := orderedVersions(t.groups[name])
+		aggregated := apidiscovery.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		group := metav1.APIGroup{Name: name}
+		for _, v := range versions {
+			gv := schema.GroupVersion{Group: name, Version: v}
+			list := resourcesOf(t.groups[name][v])
+			d.resources[gv] = classic(gv, list)
+			group.Versions = append(group.Versions, metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: v})
+			aggregated.Versions = append(aggregated.Versions, apidiscovery.APIVersionDiscovery{
+				Version: v, Resources: aggregate(list), Freshness: apidiscovery.DiscoveryFreshnessCurrent,
+			})
+		}
+		group.PreferredVersion = group.Versions[0]
+		if name == "" {
+			d.core.Items = append(d.core.Items, aggregated)
+			continue
+		}
+		d.byGroup[name] = &group
+		d.groups.Groups = append(d.groups.Groups, group)
+		d.named.Items = append(d.named.Items, aggregated)
+	}
+	return d
+}
+
+func orderedGroups(t *routes) []string {
+	rank := func(name string) int {
+		if i := slices.Index(groupOrder, name); i >= 0 {
+			return i
+		}
+		return len(groupOrder)
+	}
+	return slices.SortedFunc(maps.Keys(t.groups), func(a, b string) int {
+		if d := rank(a) - rank(b); d != 0 {
+			return d
+		}
+		return strings.Compare(a, b)
+	})
+}
+
+// orderedVersions lists the versions of a group, the preferred one first.
+func orderedVersions(versions map[string]map[string]*served) []string {
+	return slices.SortedFunc(maps.Keys(versions), func(a, b string) int { return version.CompareKubeAwareVersionStrings(b, a) })
+}
+
+func resourcesOf(byPlural map[string]*served) []*served {
+	list := make([]*served, 0, len(byPlural))
+	for _, plural := range slices.Sorted(maps.Keys(byPlural)) {
+		list = append(list, byPlural[plural])
+	}
+	return list
+}
+
+// classic is the document of one group-version.
+func classic(gv schema.GroupVersion, list []*served) *metav1.APIResourceList {
+	doc := &metav1.APIResourceList{GroupVersion: gv.String(), APIResources: []metav1.APIResource{}}
+	for _, v := range list {
+		d := v.def
+		r := metav1.APIResource{
+			Name: d.Plural, SingularName: d.Singular, Namespaced: d.Namespaced, Kind: v.gvk.Kind,
+			Verbs: v.verbs(), ShortNames: v.aliases(d.Short), Categories: v.aliases(d.Categories),
+		}
+		if !d.CreateOnly {
+			r.StorageVersionHash = storageHash(d)
+		}
+		doc.APIResources = append(doc.APIResources, r)
+		for _, sub := range v.subs() {
+			kind := subKind(v, sub)
+			r := metav1.APIResource{Name: d.Plural + "/" + sub.Name, Namespaced: d.Namespaced, Kind: kind.Kind, Verbs: sub.Verbs}
+			if kind.GroupVersion() != gv {
+				r.Group, r.Version = kind.Group, kind.Version
+			}
+			doc.APIResources = append(doc.APIResources, r)
+		}
+	}
+	return doc
+}
+
+// aliases are the short names or categories of a resource, as this version
+// shows them: not at all where it is a deprecated second home, or "kubectl get
+// all" would list the same objects twice.
+func (v *served) aliases(names []string) []string {
+	if v.ver != nil && v.ver.Deprecated != "" && v.gvk.Group != v.def.Group {
+		return nil
+	}
+	return names
+}
+
+// subKind is the kind of object that a subresource speaks.
+func subKind(v *served, sub *resource.SubDef) schema.GroupVersionKind {
+	if sub.Body != nil {
+		return gvkOf(sub.Body)
+	}
+	return v.gvk
+}
+
+// storageHash names the version in which objects are stored, as upstream hashes it.
+func storageHash(d *resource.Def) string {
+	sum := sha256.Sum256([]byte(d.Group + "/" + d.Version + "/" + d.Kind))
+	return base64.StdEncoding.EncodeToString(sum[:8])
+}
+
+func aggregate(list []*served) []apidiscovery.APIResourceDiscovery {
+	out := make([]apidiscovery.APIResourceDiscovery, 0, len(list))
+	for _, v := range list {
+		d := v.def
+		r := apidiscovery.APIResourceDiscovery{
+			Resource: d.Plural, ResponseKind: responseKind(v.gvk), Scope: apidiscovery.ScopeCluster, SingularResource: d.Singular,
+			Verbs: v.verbs(), ShortNames: v.aliases(d.Short), Categories: v.aliases(d.Categories),
+		}
+		if d.Namespaced {
+			r.Scope = apidiscovery.ScopeNamespace
+		}
+		for _, sub := range v.subs() {
+			r.Subresources = append(r.Subresources, apidiscovery.APISubresourceDiscovery{
+				Subresource: sub.Name, ResponseKind: responseKind(subKind(v, sub)), Verbs: sub.Verbs,
+			})
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+func responseKind(gvk schema.GroupVersionKind) *metav1.GroupVersionKind {
+	return &metav1.GroupVersionKind{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind}
+}

@@ -1,0 +1,20 @@
+// Package apiserver is the Kubernetes API: generic over the resources that
+// package resource declares, over HTTP for the world and by plain calls for the
+// other parts of the process.
+//
+// Start at pipeline.go, which carries a write from the request to a committed
+// revision, top to bottom; read.go, list.go and watch.go serve reads from the
+// caches of package watchcache; filters.go lists what every HTTP request passes
+// through, in order; handlers.go lists the code behind subresources that are
+// more than a read-merge-write. [Server.Handler] is the way in for HTTP,
+// [Server.As] for the same process. What objects look like as bytes is in
+// package wire; who may do what, and what the kinds mean, is not decided here.
+//
+// Invariants, cited by number in the code:
+//
+//	A1 Objects in a cache, and the bytes made of them, are never changed.
+//	A2 A write commits only on top of the revision its author or its merge saw.
+//	A3 A read without resourceVersion shows every write that was answered before it began.
+//	A4 What HTTP clients and in-process clients may do, and what becomes of it, is the same.
+//	A5 No goroutine outlives the request or the Run that it works for.
+package apiserver

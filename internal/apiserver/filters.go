@@ -1,0 +1,215 @@
+package apiserver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/kemudi/kemudi/internal/apiserver/request"
+)
+
+// filters wraps next in all that happens to every HTTP request. They are
+// listed in the order they run; a new one is added here.
+func (s *Server) filters(next http.Handler) http.Handler {
+	list := []func(http.Handler) http.Handler{
+		s.withRequestInfo,   // what the path says; the request's state
+		s.withMetrics,       // counts and times, audit
+		s.withPanicGuard,    // a bug ends one request, not the process
+		s.withAuthn,         // who it is
+		s.withImpersonation, // whom they act for
+		s.withInflight,      // how much at a time
+		s.withDeadline,      // for how long
+		s.withAuthz,         // may they
+		s.withCompression,   // large lists
+	}
+	for i := len(list) - 1; i >= 0; i-- {
+		next = list[i](next)
+	}
+	return next
+}
+
+// state is what is known of a request so far. It is made by the first filter,
+// and belongs to the request's goroutine.
+type state struct {
+	info  *request.Info
+	user  user.Info
+	start time.Time
+	code  int
+	wrote int64
+}
+
+type stateKey struct{}
+
+// stateOf returns the request's state.
+func stateOf(r *http.Request) *state { return r.Context().Value(stateKey{}).(*state) }
+
+func (s *Server) withRequestInfo(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		st := &state{info: request.Parse(r), start: time.Now()}
+		w.Header().Set("Cache-Control", "no-cache, private")
+		w.Header().Set("Audit-Id", auditID(r))
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), stateKey{}, st)))
+	})
+}
+
+func (s *Server) withPanicGuard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			p := recover()
+			if p == nil {
+				return
+			}
+			if p == http.ErrAbortHandler {
+				panic(p) // net/http cuts the connection off
+			}
+			s.log.ErrorContext(r.Context(), "request handler panicked", "method", r.Method, "path", r.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			http.Error(w, "This request caused apiserver to panic. Look in the logs for details.", http.StatusInternalServerError)
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) withAuthn(next http.Handler) http.Handler {
+	anonymous := &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		st := stateOf(r)
+		if s.o.Authenticator == nil {
+			st.user = anonymous
+			next.ServeHTTP(w, r)
+			return
+		}
+		res, ok, err := s.o.Authenticator.AuthenticateRequest(r)
+		if err != nil || !ok {
+			if err != nil {
+				s.log.DebugContext(r.Context(), "authentication failed", "err", err)
+			}
+			s.writeError(w, r, apierrors.NewUnauthorized("Unauthorized"))
+			return
+		}
+		r.Header.Del("Authorization")
+		st.user = res.User
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) withDeadline(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if stateOf(r).info.LongRunning() {
+			ctx, cancel := untilStop(r.Context())
+			defer cancel()
+			next.ServeHTTP(w, r.WithContext(ctx))
+			return
+		}
+		limit := s.o.RequestTimeout
+		if strings.Contains(r.URL.RawQuery, "timeout=") {
+			if asked := r.URL.Query().Get("timeout"); asked != "" {
+				d, err := time.ParseDuration(asked)
+				if err != nil {
+					s.writeError(w, r, badRequest("invalid timeout specified in the request URL - %v", err))
+					return
+				}
+				if d > 0 {
+					limit = min(limit, d)
+				}
+			}
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), limit)
+		defer cancel()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+func (s *Server) withAuthz(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := s.authorize(r.Context(), attributesOf(r)); err != nil {
+			s.writeError(w, r, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// attributesOf is a request as the authorizer sees it. Selectors matter to it
+// too: node agents may list the pods of their own node only.
+func attributesOf(r *http.Request) authorizer.Attributes {
+	st := stateOf(r)
+	in := st.info
+	a := &authorizer.AttributesRecord{
+		User: st.user, Verb: in.Verb, Namespace: in.Namespace, APIGroup: in.Group, APIVersion: in.Version,
+		Resource: in.Plural, Subresource: in.Sub, Name: in.Name, ResourceRequest: in.Resource, Path: in.Path,
+	}
+	if !in.Resource || in.Name != "" || !strings.Contains(r.URL.RawQuery, "Selector=") {
+		return a
+	}
+	query := r.URL.Query()
+	if text := query.Get("fieldSelector"); text != "" {
+		selector, err := fields.ParseSelector(text)
+		if a.FieldSelectorParsingErr = err; err == nil {
+			a.FieldSelectorRequirements = selector.Requirements()
+		}
+	}
+	if text := query.Get("labelSelector"); text != "" {
+		selector, err := labels.Parse(text)
+		if a.LabelSelectorParsingErr = err; err == nil {
+			a.LabelSelectorRequirements, _ = selector.Requirements()
+		}
+	}
+	return a
+}
+
+// withImpersonation lets those who may act for others do so.
+func (s *Server) withImpersonation(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := r.Header.Get("Impersonate-User")
+		if name == "" && r.Header["Impersonate-Group"] == nil && r.Header["Impersonate-Uid"] == nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		st := stateOf(r)
+		who, err := s.impersonate(r, st.user)
+		if err != nil {
+			s.writeError(w, r, err)
+			return
+		}
+		for header := range r.Header {
+			if strings.HasPrefix(header, "Impersonate-") {
+				r.Header.Del(header)
+			}
+		}
+		st.user = who
+		next.ServeHTTP(w, r)
+	})
+}
+
+// mux serves what the path names.
+func (s *Server) mux() http.Handler {
+	plain := s.plainPaths()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if in := stateOf(r).info; in.Resource {
+			s.serveResource(w, r, in)
+			return
+		}
+		plain.ServeHTTP(w, r)
+	})
+}
+
+// writeJSON answers a path that is no resource.
+func writeJSON(w http.ResponseWriter, v any) {
+	body, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", request.JSON)
+	_, _ = w.Write(body) // an error means that the client has gone
+}

@@ -1,0 +1,139 @@
+package apiserver
+
+import (
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kemudi/kemudi/internal/apiserver/request"
+	"github.com/kemudi/kemudi/internal/apiserver/wire"
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+// httpSink writes the events of a watch as frames. The bytes of an object are
+// made once for all watches of its form; only the few bytes around them are
+// written for each watch.
+type httpSink struct {
+	p   *reply
+	out *http.ResponseController
+	buf []byte
+	err error
+
+	// columnsSent: a table watch describes the columns in its first event only.
+	columnsSent bool
+}
+
+var _ sink = (*httpSink)(nil)
+
+// newSink sends the headers of a watch.
+func (p *reply) newSink() *httpSink {
+	kind := request.JSON
+	if p.a.Media == request.MediaProto {
+		kind = request.Proto + ";stream=watch"
+	}
+	p.w.Header().Set("Content-Type", kind)
+	p.w.WriteHeader(http.StatusOK)
+	return &httpSink{p: p, out: http.NewResponseController(p.w)}
+}
+
+func (k *httpSink) event(e *cache.Event) error {
+	it := e.Item
+	switch k.p.a.Shape {
+	case request.Table:
+		return k.tableEvent(string(e.Type), it)
+	case request.Metadata:
+		return k.object(string(e.Type), metadataGVK(k.p.a, "PartialObjectMetadata"), partial(it.Object))
+	}
+	b, err := k.p.s.bytes(it, form{k.p.c.res, k.p.a.Bytes()})
+	if err != nil {
+		return err
+	}
+	if k.p.a.Media == request.MediaProto {
+		k.buf = k.p.c.res.proto.AppendWatchHead(k.buf, string(e.Type), len(b))
+		k.buf = append(k.buf, b...)
+		k.buf = k.p.c.res.proto.AppendTail(k.buf)
+	} else {
+		k.buf = appendJSONFrame(k.buf, string(e.Type))
+		k.buf = appendWithHead(k.buf, k.p.c.res.jsonHead, b)
+		k.buf = append(k.buf, "}\n"...)
+	}
+	return k.spill()
+}
+
+func appendJSONFrame(dst []byte, event string) []byte {
+	dst = append(dst, `{"type":"`...)
+	dst = append(dst, event...)
+	return append(dst, `","object":`...)
+}
+
+// object adds an event with an object that is not a cached one.
+func (k *httpSink) object(event string, gvk schema.GroupVersionKind, obj runtime.Object) error {
+	if k.p.a.Media == request.MediaProto {
+		raw, err := appendAny(nil, request.MediaProto, gvk, obj)
+		if err != nil {
+			return err
+		}
+		_, body, err := wire.OpenProto(raw)
+		if err != nil {
+			return err
+		}
+		t := wire.NewProtoType(gvk.GroupVersion().String(), gvk.Kind)
+		k.buf = t.AppendTail(append(t.AppendWatchHead(k.buf, event, len(body)), body...))
+		return k.spill()
+	}
+	var err error
+	if k.buf, err = appendAny(appendJSONFrame(k.buf, event), request.MediaJSON, gvk, obj); err != nil {
+		return err
+	}
+	k.buf = append(k.buf, "}\n"...)
+	return k.spill()
+}
+
+func (k *httpSink) bookmark(rev int64, initialEnd bool) error {
+	obj := bookmarkObject(k.p.c.res, rev, initialEnd)
+	switch k.p.a.Shape {
+	case request.Table:
+		return k.tableEvent("BOOKMARK", newItem(obj, rev))
+	case request.Metadata:
+		return k.object("BOOKMARK", metadataGVK(k.p.a, "PartialObjectMetadata"), partial(obj))
+	}
+	return k.object("BOOKMARK", k.p.c.res.gvk, obj)
+}
+
+// fail tells the client why the watch ends, as its last event.
+func (k *httpSink) fail(err error) {
+	if k.err != nil {
+		return // the client has gone
+	}
+	status := statusOf(err)
+	if k.object("ERROR", statusGVK, status) == nil {
+		_ = k.flush() // the client may have gone
+	}
+}
+
+func (k *httpSink) spill() error {
+	if len(k.buf) >= flushSize {
+		return k.write()
+	}
+	return nil
+}
+
+func (k *httpSink) write() error {
+	if k.err == nil && len(k.buf) > 0 {
+		_, k.err = k.p.w.Write(k.buf)
+	}
+	k.buf = k.buf[:0]
+	return k.err
+}
+
+func (k *httpSink) flush() error {
+	if err := k.write(); err != nil {
+		return err
+	}
+	k.err = k.out.Flush()
+	return k.err
+}
+
+func nameOf(obj resource.Object) string { return obj.GetName() }

@@ -1,0 +1,114 @@
+package apiserver
+
+import (
+	"crypto/sha512"
+	"fmt"
+	"net/http"
+	"strings"
+
+	apidiscovery "k8s.io/api/apidiscovery/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kemudi/kemudi/internal/apiserver/request"
+)
+
+// serveDiscovery answers /api, /apis and the documents below them.
+func (s *Server) serveDiscovery(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet {
+		s.writeError(w, r, methodNotAllowed())
+		return
+	}
+	d := s.routes.Load().docs
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	switch {
+	case len(parts) == 1 && parts[0] == "api":
+		s.serveRootDiscovery(w, r, d.core, &metav1.APIVersions{
+			Versions:                   []string{"v1"},
+			ServerAddressByClientCIDRs: []metav1.ServerAddressByClientCIDR{{ClientCIDR: "0.0.0.0/0", ServerAddress: r.Host}},
+		})
+	case len(parts) == 1:
+		s.serveRootDiscovery(w, r, d.named, d.groups)
+	case parts[0] == "api" && len(parts) == 2 && d.resources[schema.GroupVersion{Version: parts[1]}] != nil:
+		s.serveDoc(w, r, "APIResourceList", d.resources[schema.GroupVersion{Version: parts[1]}])
+	case parts[0] == "apis" && len(parts) == 2 && d.byGroup[parts[1]] != nil:
+		s.serveDoc(w, r, "APIGroup", d.byGroup[parts[1]])
+	case parts[0] == "apis" && len(parts) == 3 && d.resources[schema.GroupVersion{Group: parts[1], Version: parts[2]}] != nil:
+		s.serveDoc(w, r, "APIResourceList", d.resources[schema.GroupVersion{Group: parts[1], Version: parts[2]}])
+	case s.o.Next != nil:
+		s.o.Next.ServeHTTP(w, r)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// serveDoc answers with a document of meta/v1, which have the version "v1".
+func (s *Server) serveDoc(w http.ResponseWriter, r *http.Request, kind string, doc runtime.Object) {
+	a, err := request.Negotiate(r, request.Allowed{})
+	if err == nil {
+		var body []byte
+		body, err = appendAny(nil, a.Media, schema.GroupVersionKind{Version: "v1", Kind: kind}, doc)
+		if err == nil {
+			send(w, http.StatusOK, a, body)
+			return
+		}
+	}
+	s.writeError(w, r, err)
+}
+
+// serveRootDiscovery answers with everything at once to clients that can read
+// it, and with the classic document to others.
+func (s *Server) serveRootDiscovery(w http.ResponseWriter, r *http.Request, all *apidiscovery.APIGroupDiscoveryList, classic runtime.Object) {
+	w.Header().Set("Vary", "Accept")
+	version, m, ok := wantsAggregated(r.Header.Get("Accept"))
+	if !ok {
+		kind := "APIGroupList"
+		if _, core := classic.(*metav1.APIVersions); core {
+			kind = "APIVersions"
+		}
+		s.serveDoc(w, r, kind, classic)
+		return
+	}
+	gvk := schema.GroupVersionKind{Group: "apidiscovery.k8s.io", Version: version, Kind: "APIGroupDiscoveryList"}
+	body, err := appendAny(nil, m, gvk, all)
+	if err != nil {
+		s.writeError(w, r, err)
+		return
+	}
+	kind := request.JSON
+	if m == request.MediaProto {
+		kind = request.Proto
+	}
+	etag := fmt.Sprintf("%q", fmt.Sprintf("%X", sha512.Sum512(body)))
+	w.Header().Set("Content-Type", kind+";g=apidiscovery.k8s.io;v="+version+";as=APIGroupDiscoveryList")
+	w.Header().Set("ETag", etag)
+	if r.Header.Get("If-None-Match") == etag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	_, _ = w.Write(body) // an error means that the client has gone
+}
+
+// wantsAggregated looks for the aggregated form among the alternatives that
+// come before the plain one.
+func wantsAggregated(header string) (version string, m request.Media, ok bool) {
+	for _, c := range request.ParseAccept(header) {
+		m = request.MediaJSON
+		switch c.Kind {
+		case request.Proto:
+			m = request.MediaProto
+		case request.JSON, "*/*", "application/*":
+		default:
+			continue
+		}
+		if c.Params["as"] == "" {
+			return "", m, false
+		}
+		v := c.Params["v"]
+		if c.Params["g"] == "apidiscovery.k8s.io" && c.Params["as"] == "APIGroupDiscoveryList" && (v == "v2" || v == "v2beta1") {
+			return v, m, true
+		}
+	}
+	return "", m, false
+}

@@ -1,0 +1,272 @@
+package apiserver
+
+import (
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kemudi/kemudi/internal/apiserver/request"
+	"github.com/kemudi/kemudi/internal/apiserver/wire"
+	"github.com/kemudi/kemudi/internal/cache"
+)
+
+// listOptions reads the parameters of lists and watches.
+func (p *reply) listOptions() (*metav1.ListOptions, error) {
+	o := &metav1.ListOptions{}
+	if p.r.URL.RawQuery == "" {
+		return o, nil
+	}
+	query := p.r.URL.Query()
+	if err := metav1.Convert_url_Values_To_v1_ListOptions(&query, o, nil); err != nil {
+		return nil, badRequest("%v", err)
+	}
+	o.Watch = p.c.verb == "watch"
+	errs := validation.ValidateListOptions(&internalversion.ListOptions{
+		Watch: o.Watch, AllowWatchBookmarks: o.AllowWatchBookmarks, ResourceVersion: o.ResourceVersion,
+		ResourceVersionMatch: o.ResourceVersionMatch, Limit: o.Limit, Continue: o.Continue, SendInitialEvents: o.SendInitialEvents,
+	}, true)
+	if len(errs) > 0 {
+		return nil, apierrors.NewInvalid(schema.GroupKind{Group: "meta.k8s.io", Kind: "ListOptions"}, "", errs)
+	}
+	return o, nil
+}
+
+// selection narrows the call by the options; a name in the path counts as a
+// field selector, as in the old form of watches.
+func (p *reply) selection(o *metav1.ListOptions) (*selection, error) {
+	sel, err := newSelection(p.c, o.LabelSelector, o.FieldSelector)
+	if err != nil || p.c.name == "" || sel.name == p.c.name {
+		return sel, err
+	}
+	sel.name = p.c.name
+	sel.fields = append(sel.fields, requirement{get: nameOf, value: p.c.name})
+	return sel, nil
+}
+
+func (p *reply) listQuery() (*listQuery, error) {
+	o, err := p.listOptions()
+	if err != nil {
+		return nil, err
+	}
+	sel, err := p.selection(o)
+	if err != nil {
+		return nil, err
+	}
+	return &listQuery{sel: sel, rev: o.ResourceVersion, match: o.ResourceVersionMatch, limit: o.Limit, token: o.Continue}, nil
+}
+
+func (p *reply) list() {
+	if !p.negotiate(request.Allowed{Table: true, Metadata: true, List: true}) {
+		return
+	}
+	query, err := p.listQuery()
+	if err != nil {
+		p.fail(err)
+		return
+	}
+	page, err := p.s.list(p.r.Context(), p.c, query)
+	if err != nil {
+		p.fail(err)
+		return
+	}
+	p.collection(page)
+}
+
+// collection answers with a list, in the form agreed on.
+func (p *reply) collection(page *page) {
+	p.warnings()
+	switch {
+	case p.a.Shape == request.Table:
+		p.table(http.StatusOK, page)
+	case p.a.Shape == request.Metadata:
+		p.metadataList(page)
+	case p.a.Media == request.MediaProto:
+		p.protoList(page)
+	case p.a.Media == request.MediaYAML || p.a.Pretty:
+		p.wholeList(page)
+	default:
+		p.jsonList(page)
+	}
+}
+
+// flushSize is how much of a list is gathered before it is written.
+const flushSize = 256 << 10
+
+// listWriter gathers a list's bytes and writes them in large pieces.
+type listWriter struct {
+	w   http.ResponseWriter
+	buf []byte
+	err error
+}
+
+func (l *listWriter) spill() {
+	if len(l.buf) >= flushSize {
+		l.flush()
+	}
+}
+
+func (l *listWriter) flush() {
+	if l.err == nil {
+		_, l.err = l.w.Write(l.buf)
+	}
+	l.buf = l.buf[:0]
+}
+
+// appendItem appends the item's bytes: those that exist, or new ones, which are
+// kept as long as there is room for all.
+func (p *reply) appendItem(dst []byte, it *cache.Item, f form) ([]byte, error) {
+	if b, ok := it.Encoded(f); ok {
+		return append(dst, b...), nil
+	}
+	if p.s.encoded.full() {
+		return f.appendObject(dst, it.Object)
+	}
+	b, err := p.s.bytes(it, f)
+	return append(dst, b...), err
+}
+
+func (p *reply) jsonList(page *page) {
+	p.w.Header().Set("Content-Type", request.JSON)
+	l := &listWriter{w: p.w, buf: make([]byte, 0, flushSize+64<<10)}
+	l.buf = p.appendJSONList(l, page)
+	l.buf = append(l.buf, '\n')
+	l.flush()
+}
+
+// appendJSONList returns what of the list is not written yet.
+func (p *reply) appendJSONList(l *listWriter, page *page) []byte {
+	l.buf = append(l.buf, p.c.res.listHead...)
+	l.buf = append(l.buf, `,"metadata":`...)
+	l.buf, _ = wire.AppendJSON(l.buf, &page.meta)
+	l.buf = append(l.buf, `,"items":[`...)
+	f := form{p.c.res, request.MediaJSON}
+	for i, it := range page.items {
+		if i > 0 {
+			l.buf = append(l.buf, ',')
+		}
+		var err error
+		if l.buf, err = p.appendItem(l.buf, it, f); err != nil {
+			p.s.log.WarnContext(p.r.Context(), "encode list item", "key", it.Key, "err", err)
+			panic(http.ErrAbortHandler) // the answer has begun: cut it off
+		}
+		if l.w != nil {
+			l.spill()
+		}
+	}
+	return append(l.buf, "]}"...)
+}
+
+// wholeList sends a list that is to be reformatted.
+func (p *reply) wholeList(page *page) {
+	p.send(http.StatusOK, p.appendJSONList(&listWriter{}, page))
+}
+
+// protoList sends the list's length first, so sizes are summed up before.
+func (p *reply) protoList(page *page) {
+	f := form{p.c.res, request.MediaProto}
+	head, err := wire.AppendListHead(nil, &page.meta)
+	if err != nil {
+		p.fail(err)
+		return
+	}
+	size := len(head)
+	parts := make([]protoPart, len(page.items))
+	for i, it := range page.items {
+		if err := p.protoPart(&parts[i], it, f); err != nil {
+			p.fail(err)
+			return
+		}
+		size += wire.ListItemSize(parts[i].size)
+	}
+	p.w.Header().Set("Content-Type", request.Proto)
+	l := &listWriter{w: p.w, buf: make([]byte, 0, flushSize+64<<10)}
+	l.buf = append(p.c.res.listProto.AppendHead(l.buf, size), head...)
+	for i, it := range page.items {
+		if l.buf, err = parts[i].append(wire.AppendListItemHead(l.buf, parts[i].size), it); err != nil {
+			p.s.log.WarnContext(p.r.Context(), "encode list item", "key", it.Key, "err", err)
+			panic(http.ErrAbortHandler) // the answer has begun: cut it off
+		}
+		l.spill()
+	}
+	l.buf = p.c.res.listProto.AppendTail(l.buf)
+	l.flush()
+}
+
+// protoPart is the size of an item's message, and the message if it exists or
+// there is room to keep it.
+type protoPart struct {
+	size  int
+	bytes []byte
+}
+
+func (p *reply) protoPart(part *protoPart, it *cache.Item, f form) (err error) {
+	ok := false
+	if part.bytes, ok = it.Encoded(f); !ok {
+		if pb, ok := it.Object.(wire.Proto); ok && p.c.res.ver == nil && p.s.encoded.full() {
+			part.size = pb.Size()
+			return nil
+		}
+		part.bytes, err = p.s.bytes(it, f)
+	}
+	part.size = len(part.bytes)
+	return err
+}
+
+func (part *protoPart) append(dst []byte, it *cache.Item) ([]byte, error) {
+	if part.bytes != nil {
+		return append(dst, part.bytes...), nil
+	}
+	return wire.AppendSized(dst, it.Object.(wire.Proto), part.size)
+}
+
+func (p *reply) metadataList(page *page) {
+	list := &metav1.PartialObjectMetadataList{ListMeta: page.meta, Items: make([]metav1.PartialObjectMetadata, len(page.items))}
+	gvk := metadataGVK(p.a, "PartialObjectMetadata")
+	for i, it := range page.items {
+		list.Items[i] = *partial(it.Object)
+		list.Items[i].SetGroupVersionKind(gvk)
+	}
+	p.object(http.StatusOK, metadataGVK(p.a, "PartialObjectMetadataList"), list)
+}
+
+// watch streams events until the client or its time is gone.
+func (p *reply) watch() {
+	if !p.negotiate(request.Allowed{Table: true, Metadata: true, Stream: true}) {
+		return
+	}
+	o, err := p.listOptions()
+	if err != nil {
+		p.fail(err)
+		return
+	}
+	q := &watchQuery{rev: o.ResourceVersion, bookmarks: o.AllowWatchBookmarks, sendInitial: o.SendInitialEvents}
+	if o.TimeoutSeconds != nil {
+		q.timeout = time.Duration(*o.TimeoutSeconds) * time.Second
+	}
+	if q.sel, err = p.selection(o); err != nil {
+		p.fail(err)
+		return
+	}
+	wt, err := p.s.startWatch(p.r.Context(), p.c, q)
+	if apierrors.IsResourceExpired(err) {
+		p.newSink().fail(err) // an event, as if the watch had begun
+		return
+	}
+	if err != nil {
+		p.fail(err)
+		return
+	}
+	p.warnings()
+	sink := p.newSink()
+	wt.sink = sink
+	done := p.s.metrics.watcher(p.c)
+	defer done()
+	if err := wt.run(p.r.Context()); err != nil {
+		sink.fail(err)
+	}
+}

@@ -1,0 +1,204 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/store"
+)
+
+// listQuery is what a list asks for.
+type listQuery struct {
+	sel   *selection
+	rev   string // resourceVersion
+	match metav1.ResourceVersionMatch
+	limit int64
+	token string // continue
+}
+
+// page is what a list answers.
+type page struct {
+	items []*cache.Item
+	meta  metav1.ListMeta
+}
+
+// list reads a collection: from a snapshot of the cache, or, where an exact
+// revision of the past is asked for, from the store.
+func (s *Server) list(ctx context.Context, c *call, q *listQuery) (*page, error) {
+	if q.token != "" {
+		return s.listOn(ctx, c, q)
+	}
+	if q.match == metav1.ResourceVersionMatchExact {
+		rev, err := parseRevision(q.rev)
+		if err != nil {
+			return nil, err
+		}
+		return s.listAt(ctx, c, q, position{rev: rev})
+	}
+	if err := s.freshEnough(ctx, c, q.rev); err != nil {
+		return nil, err
+	}
+	if q.limit == 0 && q.sel.index != "" {
+		return s.listIndexed(c, q), nil
+	}
+	snap := c.res.cache.Snapshot()
+	return s.listSnapshot(c, q, snap, position{rev: snap.Rev}), nil
+}
+
+// listIndexed reads the objects that an index narrows the search to.
+func (s *Server) listIndexed(c *call, q *listQuery) *page {
+	rev := c.res.cache.Rev()
+	p := &page{meta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(rev, 10)}}
+	for _, it := range c.res.cache.ByIndex(q.sel.index, q.sel.value) {
+		if (q.sel.namespace == "" || it.Namespace() == q.sel.namespace) && q.sel.matches(it.Object) {
+			p.items = append(p.items, it)
+		}
+	}
+	slices.SortFunc(p.items, func(a, b *cache.Item) int { return strings.Compare(a.Key, b.Key) })
+	return p
+}
+
+// listSnapshot reads one page from a snapshot, beginning after at.key.
+func (s *Server) listSnapshot(c *call, q *listQuery, snap *cache.Snapshot, at position) *page {
+	p := &page{meta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(at.rev, 10)}}
+	if q.sel.name != "" && (q.sel.namespace != "" || !c.res.def.Namespaced) {
+		if it := snap.Get(cache.Key(q.sel.namespace, q.sel.name)); q.sel.has(it) {
+			p.items = []*cache.Item{it}
+		}
+		return p
+	}
+	if q.sel.everything() && q.sel.namespace == "" && q.limit == 0 {
+		p.items = make([]*cache.Item, 0, snap.Len())
+	}
+	from, remaining := "", int64(0)
+	if at.key != "" {
+		from = at.key + "\x00"
+	}
+	more := false
+	snap.Scan(q.sel.namespace, from, func(it *cache.Item) bool {
+		switch full := q.limit > 0 && int64(len(p.items)) == q.limit; {
+		case full && q.sel.everything():
+			more = true
+			remaining++
+		case !q.sel.matches(it.Object):
+		case full:
+			more = true
+			return false
+		default:
+			p.items = append(p.items, it)
+		}
+		return true
+	})
+	if more {
+		p.goesOn(at.rev, remaining, q)
+	}
+	return p
+}
+
+// goesOn notes in the page that more follows.
+func (p *page) goesOn(rev, remaining int64, q *listQuery) {
+	p.meta.Continue = encodeToken(position{rev: rev, key: p.items[len(p.items)-1].Key})
+	if q.sel.everything() {
+		p.meta.RemainingItemCount = &remaining
+	}
+}
+
+// listOn reads the page that a continue token stands for.
+func (s *Server) listOn(ctx context.Context, c *call, q *listQuery) (*page, error) {
+	at, err := decodeToken(q.token)
+	if err != nil {
+		return nil, err
+	}
+	if q.rev != "" && q.rev != "0" {
+		return nil, badRequest("specifying resource version is not allowed when using continue")
+	}
+	if at.rev == anyRev {
+		if err := s.caughtUp(ctx, c.res.cache); err != nil {
+			return nil, err
+		}
+		snap := c.res.cache.Snapshot()
+		at.rev = snap.Rev
+		return s.listSnapshot(c, q, snap, at), nil
+	}
+	p, err := s.listAt(ctx, c, q, at)
+	if apierrors.IsResourceExpired(err) {
+		return nil, expiredToken(at)
+	}
+	return p, err
+}
+
+// expiredToken is the answer to a token whose revision is compacted away. It
+// has a new token, which goes on from the same key in the newest state.
+func expiredToken(at position) error {
+	err := apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result. " +
+		"You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. " +
+		"Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between " +
+		"the time the first chunk was returned and now may show up in the list.")
+	err.ErrStatus.ListMeta.Continue = encodeToken(position{rev: anyRev, key: at.key})
+	return err
+}
+
+// chunk is how many keys are read from the store at a time.
+const chunk = 500
+
+// listAt reads one page as it was at a revision, from the store.
+func (s *Server) listAt(ctx context.Context, c *call, q *listQuery, at position) (*page, error) {
+	prefix := c.res.def.Key(q.sel.namespace, "")
+	from := ""
+	if at.key != "" {
+		from = c.res.def.Key("", at.key) + "\x00"
+	}
+	p := &page{meta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(at.rev, 10)}}
+	for {
+		// One more than needed tells whether more follow.
+		o := store.ListOptions{From: from, Rev: at.rev, Limit: chunk}
+		if q.limit > 0 && q.sel.everything() {
+			o.Limit = int(q.limit)
+		}
+		got, err := s.o.Store.List(ctx, prefix, o)
+		switch {
+		case errors.Is(err, store.ErrCompacted):
+			return nil, apierrors.NewResourceExpired("The provided resource version is too old.")
+		case errors.Is(err, store.ErrFuture):
+			return nil, tooLarge(at.rev, c.res.cache.Rev())
+		case err != nil:
+			return nil, err
+		}
+		for i, kv := range got.KVs {
+			it, err := s.itemAt(c, kv)
+			if err != nil {
+				return nil, err
+			}
+			if q.sel.matches(it.Object) {
+				p.items = append(p.items, it)
+			}
+			if q.limit > 0 && int64(len(p.items)) == q.limit {
+				if left := got.More + int64(len(got.KVs)-1-i); left > 0 {
+					p.goesOn(at.rev, left, q)
+				}
+				return p, nil
+			}
+		}
+		if got.More == 0 || len(got.KVs) == 0 {
+			return p, nil
+		}
+		from = got.KVs[len(got.KVs)-1].Key + "\x00"
+	}
+}
+
+// itemAt is the cached item of a stored value if it has not changed since, so
+// that its encodings are used; otherwise it is decoded.
+func (s *Server) itemAt(c *call, kv store.KV) (*cache.Item, error) {
+	key := strings.TrimPrefix(kv.Key, c.res.def.Key("", ""))
+	if it := c.res.cache.Get(key); it != nil && it.Rev == kv.Rev {
+		return it, nil
+	}
+	return s.decodeItem(c.res.def, kv)
+}

@@ -1,0 +1,225 @@
+package apiserver
+
+import (
+	"bufio"
+	"encoding/hex"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are upstream's names where they mean the same.
+type metrics struct {
+	requests *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	sizes    *prometheus.HistogramVec
+	inflight *prometheus.GaugeVec
+	dropped  *prometheus.CounterVec
+	watchers *prometheus.GaugeVec
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "apiserver_request_total",
+			Help: "Requests answered, by verb, group, version, resource, subresource, scope and HTTP code.",
+		}, []string{"verb", "dry_run", "group", "version", "resource", "subresource", "scope", "component", "code"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "apiserver_request_duration_seconds",
+			Help:    "Time to answer requests that are not long-running.",
+			Buckets: []float64{0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60},
+		}, []string{"verb", "dry_run", "group", "version", "resource", "subresource", "scope", "component"}),
+		sizes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "apiserver_response_sizes",
+			Help:    "Size of the answers to reads, in bytes.",
+			Buckets: prometheus.ExponentialBuckets(1000, 10.0, 7),
+		}, []string{"verb", "group", "version", "resource", "subresource", "scope", "component"}),
+		inflight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "apiserver_current_inflight_requests",
+			Help: "Requests that run now, by kind.",
+		}, []string{"request_kind"}),
+		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "apiserver_dropped_requests_total",
+			Help: "Requests refused because too many ran, by kind.",
+		}, []string{"request_kind"}),
+		watchers: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "apiserver_longrunning_requests",
+			Help: "Watches that are open now.",
+		}, []string{"verb", "group", "version", "resource", "subresource", "scope", "component"}),
+	}
+	reg.MustRegister(m.requests, m.duration, m.sizes, m.inflight, m.dropped, m.watchers)
+	return m
+}
+
+// watcher counts a watch until the result is called.
+func (m *metrics) watcher(c *call) (done func()) {
+	gauge := m.watchers.WithLabelValues("WATCH", c.res.gvk.Group, c.res.gvk.Version, c.res.def.Plural, c.subName(), scopeOf(c.namespace, c.name), "apiserver")
+	gauge.Inc()
+	return gauge.Dec
+}
+
+func scopeOf(namespace, name string) string {
+	switch {
+	case name != "":
+		return "resource"
+	case namespace != "":
+		return "namespace"
+	}
+	return "cluster"
+}
+
+// AuditEvent is one answered request.
+type AuditEvent struct {
+	ID, Verb, Path, User  string
+	Namespace, Name       string
+	Group, Resource, Sub  string
+	Code                  int
+	Received              time.Time
+	Took                  time.Duration
+	SourceAddr, UserAgent string
+}
+
+// withMetrics counts the request, and tells the audit hook of it.
+func (s *Server) withMetrics(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		st := stateOf(r)
+		cw := &countingWriter{ResponseWriter: w, st: st}
+		defer func() {
+			s.count(st, r)
+			if s.o.Audit != nil {
+				s.o.Audit(auditEvent(st, r, w))
+			}
+		}()
+		next.ServeHTTP(cw, r)
+	})
+}
+
+func auditEvent(st *state, r *http.Request, w http.ResponseWriter) *AuditEvent {
+	in := st.info
+	e := &AuditEvent{
+		ID: w.Header().Get("Audit-Id"), Verb: in.Verb, Path: r.URL.RequestURI(), Namespace: in.Namespace, Name: in.Name,
+		Group: in.Group, Resource: in.Plural, Sub: in.Sub, Code: st.code, Received: st.start, Took: time.Since(st.start),
+		SourceAddr: r.RemoteAddr, UserAgent: r.UserAgent(),
+	}
+	if st.user != nil {
+		e.User = st.user.GetName()
+	}
+	return e
+}
+
+func (s *Server) count(st *state, r *http.Request) {
+	in := st.info
+	verb, scope, group, version, plural, sub := strings.ToUpper(in.Verb), "", "", "", "", ""
+	if in.Resource {
+		res := s.routes.Load().lookup(in.Group, in.Version, in.Plural)
+		if res == nil {
+			return // no labels of what clients make up
+		}
+		group, version, plural, scope = in.Group, in.Version, in.Plural, scopeOf(in.Namespace, in.Name)
+		if res.sub(in.Sub) != nil {
+			sub = in.Sub
+		}
+		verb = metricVerb(in.Verb, r)
+	} else if !isKnownMethod(r.Method) {
+		verb = "other"
+	}
+	dryRun := ""
+	if strings.Contains(r.URL.RawQuery, "dryRun=All") {
+		dryRun = "All"
+	}
+	s.metrics.requests.WithLabelValues(verb, dryRun, group, version, plural, sub, scope, "apiserver", strconv.Itoa(st.code)).Inc()
+	if in.LongRunning() {
+		return
+	}
+	s.metrics.duration.WithLabelValues(verb, dryRun, group, version, plural, sub, scope, "apiserver").Observe(time.Since(st.start).Seconds())
+	if verb == "GET" || verb == "LIST" {
+		s.metrics.sizes.WithLabelValues(verb, group, version, plural, sub, scope, "apiserver").Observe(float64(st.wrote))
+	}
+}
+
+func isKnownMethod(method string) bool {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+		return true
+	}
+	return false
+}
+
+// metricVerb is upstream's name of a verb in metrics.
+func metricVerb(verb string, r *http.Request) string {
+	switch verb {
+	case "create":
+		return "POST"
+	case "update":
+		return "PUT"
+	case "patch":
+		if strings.HasPrefix(r.Header.Get("Content-Type"), "application/apply-patch+yaml") {
+			return "APPLY"
+		}
+	}
+	return strings.ToUpper(verb)
+}
+
+// countingWriter notes the code and size of an answer.
+type countingWriter struct {
+	http.ResponseWriter
+	st *state
+}
+
+func (w *countingWriter) WriteHeader(code int) {
+	if w.st.code == 0 || w.st.code < 200 {
+		w.st.code = code
+	}
+	w.ResponseWriter.WriteHeader(code)
+}
+
+func (w *countingWriter) Write(b []byte) (int, error) {
+	if w.st.code == 0 {
+		w.st.code = http.StatusOK
+	}
+	n, err := w.ResponseWriter.Write(b)
+	w.st.wrote += int64(n)
+	return n, err
+}
+
+// Flush and Hijack are for code that asks the writer itself for them.
+func (w *countingWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
+
+// Hijack takes the connection over.
+func (w *countingWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	w.st.code = http.StatusSwitchingProtocols
+	return http.NewResponseController(w.ResponseWriter).Hijack()
+}
+
+// Unwrap gives http.ResponseController the writer below.
+func (w *countingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// auditID is the ID the client gave, or a random one in the form of a UUID.
+func auditID(r *http.Request) string {
+	if id := r.Header.Get("Audit-Id"); id != "" {
+		return id
+	}
+	var raw [16]byte
+	for i, v := range [2]uint64{rand.Uint64(), rand.Uint64()} {
+		for j := range 8 {
+			raw[i*8+j] = byte(v >> (8 * j))
+		}
+	}
+	raw[6], raw[8] = raw[6]&0x0f|0x40, raw[8]&0x3f|0x80
+	var out [36]byte
+	hex.Encode(out[0:8], raw[0:4])
+	out[8] = '-'
+	hex.Encode(out[9:13], raw[4:6])
+	out[13] = '-'
+	hex.Encode(out[14:18], raw[6:8])
+	out[18] = '-'
+	hex.Encode(out[19:23], raw[8:10])
+	out[23] = '-'
+	hex.Encode(out[24:36], raw[10:16])
+	return string(out[:])
+}

@@ -1,0 +1,118 @@
+package openapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	openapi_v2 "github.com/google/gnostic-models/openapiv2"
+	"google.golang.org/protobuf/proto"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/kube-openapi/pkg/spec3"
+
+	"github.com/kemudi/kemudi/internal/api"
+)
+
+func get(t *testing.T, s *Service, path, accept string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequest(http.MethodGet, path, nil)
+	r.Header.Set("Accept", accept)
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	return w
+}
+
+func service() *Service {
+	return New(api.All(), "v1.37.2", func(gv schema.GroupVersion) bool { return gv.Version != "v1beta2" })
+}
+
+func TestDocumentOfAGroupVersionDescribesItsKinds(t *testing.T) {
+	s := service()
+	var index struct {
+		Paths map[string]struct{ ServerRelativeURL string }
+	}
+	if err := json.Unmarshal(get(t, s, "/openapi/v3", "application/json").Body.Bytes(), &index); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := index.Paths["apis/apps/v1beta2"]; ok {
+		t.Error("a group-version that is off is listed")
+	}
+	w := get(t, s, index.Paths["apis/apps/v1"].ServerRelativeURL, "application/json")
+	if w.Code != http.StatusOK {
+		t.Fatalf("got %d, want 200: %s", w.Code, w.Body)
+	}
+	var doc spec3.OpenAPI
+	if err := json.Unmarshal(w.Body.Bytes(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	d := doc.Components.Schemas["io.k8s.api.apps.v1.Deployment"]
+	if d == nil || !strings.Contains(d.Description, "Deployment enables declarative updates") {
+		t.Fatalf("got Deployment schema %v, want one with its description", d)
+	}
+	if got := d.Properties["spec"].AllOf; len(got) != 1 || !strings.HasSuffix(got[0].Ref.String(), "io.k8s.api.apps.v1.DeploymentSpec") {
+		t.Errorf("got spec %v, want a reference", got)
+	}
+	containers := doc.Components.Schemas["io.k8s.api.core.v1.PodSpec"].Properties["containers"]
+	if got := containers.Extensions["x-kubernetes-patch-merge-key"]; got != "name" {
+		t.Errorf("got merge key %v of containers, want name", got)
+	}
+	p := doc.Paths.Paths["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]
+	if p == nil || p.Patch == nil {
+		t.Fatal("no patch operation of a deployment")
+	}
+	if doc.Paths.Paths["/apis/apps/v1/namespaces/{namespace}/deployments/{name}/scale"] == nil {
+		t.Error("no path of the scale subresource")
+	}
+}
+
+func TestEveryReferenceLeadsToASchema(t *testing.T) {
+	s := service()
+	for _, gv := range s.versions() {
+		name := strings.TrimPrefix(base(gv), "/")
+		data, err := s.json3(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var doc struct {
+			Components struct{ Schemas map[string]any }
+		}
+		if err := json.Unmarshal(data, &doc); err != nil {
+			t.Fatal(err)
+		}
+		const ref = `"$ref":"#/components/schemas/`
+		for _, part := range strings.Split(string(data), ref)[1:] {
+			target, _, _ := strings.Cut(part, `"`)
+			if doc.Components.Schemas[target] == nil {
+				t.Errorf("%s refers to %s, which it does not define", name, target)
+			}
+		}
+	}
+}
+
+func TestVersion2IsServedAsProtobuf(t *testing.T) {
+	w := get(t, service(), "/openapi/v2", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
+	if w.Code != http.StatusOK {
+		t.Fatalf("got %d, want 200: %.200s", w.Code, w.Body)
+	}
+	var doc openapi_v2.Document
+	if err := proto.Unmarshal(w.Body.Bytes(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	if len(doc.Definitions.AdditionalProperties) < 100 {
+		t.Errorf("got %d definitions, want all", len(doc.Definitions.AdditionalProperties))
+	}
+}
+
+func TestUnchangedDocumentIsNotSentAgain(t *testing.T) {
+	s := service()
+	first := get(t, s, "/openapi/v3/api/v1", "application/json")
+	r := httptest.NewRequest(http.MethodGet, "/openapi/v3/api/v1", nil)
+	r.Header.Set("If-None-Match", first.Header().Get("Etag"))
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	if w.Code != http.StatusNotModified || w.Body.Len() != 0 {
+		t.Errorf("got %d with %d bytes, want 304 with none", w.Code, w.Body.Len())
+	}
+}

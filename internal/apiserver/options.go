@@ -1,0 +1,124 @@
+package apiserver
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/kemudi/kemudi/internal/auth/authn"
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/obs"
+	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/store"
+)
+
+// Options say what a Server serves. Store, Defs and Caches are required.
+type Options struct {
+	Store  store.Store
+	Defs   []*resource.Def
+	Caches Caches
+
+	// RuntimeConfig turns group-versions and single resources on (true) and off
+	// (false), by "group/version" ("v1" is the core group) or
+	// "group/version/resource". What is not named is on.
+	RuntimeConfig map[string]bool
+
+	// Shared says that other servers write to the store as well: then each read
+	// of the newest state asks the store how new that is.
+	Shared bool
+
+	// Settings are flags that claims depend on, such as service-cluster-ip-range.
+	Settings map[string]string
+
+	// Authenticator says who sends an HTTP request; nil: everybody is anonymous.
+	Authenticator authenticator.Request
+	// Authorizer says who may do what; nil: everybody everything.
+	Authorizer authorizer.Authorizer
+	// Admission changes and refuses writes; nil: none.
+	Admission Admission
+	// Audit, if not nil, is told of every HTTP request when it is answered.
+	Audit func(e *AuditEvent)
+
+	// Nodes reaches node agents, for logs, exec and the like; nil: there are none.
+	Nodes Nodes
+	// Tokens signs tokens of service accounts; nil: none are issued.
+	Tokens *authn.Issuer
+
+	// Health answers /livez, /readyz and /healthz; nil: one without checks.
+	Health *obs.Health
+	// Registry holds the metrics that /metrics shows; nil: a new one.
+	Registry *prometheus.Registry
+	// Next serves the paths below /apis that no resource here has (aggregated
+	// API servers); nil: they are not found.
+	Next http.Handler
+
+	// RequestTimeout bounds every request that is not long-running. Default 60 s.
+	RequestTimeout time.Duration
+	// MaxBody bounds the body of a request, in bytes. Default 3 MiB.
+	MaxBody int64
+	// MaxReads and MaxWrites bound the requests that run at one time. Defaults 400 and 200.
+	MaxReads, MaxWrites int
+	// MaxWaiting bounds the requests of one user that wait for others to end when
+	// MaxReads or MaxWrites run. Default 50; negative: none waits.
+	MaxWaiting int
+	// EncodedBytes bounds the memory for encodings of cached objects. Default 32 MiB.
+	EncodedBytes int64
+	// NoCompression never compresses lists, whatever clients accept.
+	NoCompression bool
+
+	Logger *slog.Logger
+}
+
+// Caches is what the server needs of package watchcache.
+type Caches interface {
+	// Cache is the one cache of def's objects.
+	Cache(def *resource.Def) *cache.Cache
+	// Handoff gives the decoded form of a value that is about to be written, so
+	// that it need not be decoded again. obj is handed over.
+	Handoff(key string, value []byte, obj resource.Object)
+}
+
+func (o Options) withDefaults() (Options, error) {
+	switch {
+	case o.Store == nil:
+		return o, errors.New("apiserver options: no store")
+	case o.Caches == nil:
+		return o, errors.New("apiserver options: no caches")
+	case len(o.Defs) == 0:
+		return o, errors.New("apiserver options: no resources")
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Health == nil {
+		o.Health = &obs.Health{Log: o.Logger}
+	}
+	if o.Registry == nil {
+		o.Registry = prometheus.NewRegistry()
+	}
+	if o.Admission == nil {
+		o.Admission = noAdmission{}
+	}
+	if o.Nodes == nil {
+		o.Nodes = noNodes{}
+	}
+	setDefault(&o.RequestTimeout, 60*time.Second)
+	setDefault(&o.MaxBody, 3<<20)
+	setDefault(&o.MaxReads, 400)
+	setDefault(&o.MaxWrites, 200)
+	setDefault(&o.MaxWaiting, 50)
+	setDefault(&o.EncodedBytes, 32<<20)
+	return o, nil
+}
+
+func setDefault[T comparable](p *T, value T) {
+	var zero T
+	if *p == zero {
+		*p = value
+	}
+}

@@ -1,0 +1,247 @@
+package apiserver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kemudi/kemudi/internal/apiserver/request"
+	"github.com/kemudi/kemudi/internal/apiserver/wire"
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/patch"
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+// patchTypes are the media types of patches, as a refusal lists them.
+var patchTypes = []string{
+	string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType), string(types.StrategicMergePatchType),
+}
+
+// patch changes an object, or what a subresource covers. created tells whether
+// an apply made the object.
+func (s *Server) patch(ctx context.Context, c *call, kind types.PatchType, data []byte) (item *cache.Item, created bool, err error) {
+	if kind == types.ApplyPatchType {
+		return s.apply(ctx, c, data)
+	}
+	item, err = s.write(ctx, c, change{make: func(_ context.Context, old resource.Object) (resource.Object, error) {
+		return s.patched(c, kind, data, old)
+	}})
+	return item, false, err
+}
+
+// patched returns a new object: old with the patch applied.
+func (s *Server) patched(c *call, kind types.PatchType, data []byte, old resource.Object) (resource.Object, error) {
+	if c.sub != nil && c.sub.Body != nil {
+		body := c.sub.Body.New()
+		if err := s.patchInto(c, kind, data, patching{gvkOf(c.sub.Body), c.sub.Get(old), body}); err != nil {
+			return nil, err
+		}
+		return c.setBody(old, body)
+	}
+	shown, err := c.res.fromStorage(old)
+	if err != nil {
+		return nil, err
+	}
+	obj := c.res.newObject()
+	if err := s.patchInto(c, kind, data, patching{c.res.gvk, shown, obj}); err != nil {
+		return nil, err
+	}
+	if err := c.fitName(obj); err != nil {
+		return nil, err
+	}
+	stored, err := c.res.toStorage(obj)
+	if err != nil {
+		return nil, badRequest("%v", err)
+	}
+	if stored.GetResourceVersion() == old.GetResourceVersion() {
+		stored.SetResourceVersion("") // not named by the patch: apply it to whatever is newest
+	}
+	return c.merge(stored, old), nil
+}
+
+// patching is a document to patch, its kind, and where the result goes.
+type patching struct {
+	gvk      schema.GroupVersionKind
+	from, to runtime.Object
+}
+
+func (s *Server) patchInto(c *call, kind types.PatchType, data []byte, p patching) error {
+	doc, err := appendAny(nil, request.MediaJSON, p.gvk, p.from)
+	if err != nil {
+		return err
+	}
+	var out []byte
+	switch kind {
+	case types.JSONPatchType:
+		out, err = patch.JSON(doc, data)
+	case types.MergePatchType:
+		out, err = patch.Merge(doc, data)
+	case types.StrategicMergePatchType:
+		out, err = patch.Strategic(doc, data, p.to)
+	default:
+		return unsupportedMedia(patchTypes)
+	}
+	if err != nil {
+		return err
+	}
+	strict, err := decodeJSON(c, out, p.to)
+	if err != nil {
+		return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), string(data), err.Error())})
+	}
+	if len(strict) > 0 && c.validation == strictFields {
+		return badRequest("%s", strictText(strict))
+	}
+	if err := c.tellStrict(strict, p.gvk); err != nil {
+		return err
+	}
+	clearType(p.to)
+	return nil
+}
+
+// apply performs a server-side apply.
+func (s *Server) apply(ctx context.Context, c *call, data []byte) (item *cache.Item, created bool, err error) {
+	applied, err := c.readApplied(data)
+	if err != nil {
+		return nil, false, err
+	}
+	warnings := c.warnings
+	item, err = s.write(ctx, c, change{
+		missing: c.sub == nil, tracked: true,
+		make: func(_ context.Context, old resource.Object) (resource.Object, error) {
+			c.warnings = warnings
+			created = old == nil
+			return s.applied(c, applied, old)
+		},
+	})
+	return item, created, err
+}
+
+// readApplied reads what is applied, and checks that it is the object that the
+// request names.
+func (c *call) readApplied(data []byte) (*unstructured.Unstructured, error) {
+	u := &unstructured.Unstructured{}
+	duplicates, err := c.decodeApplied(data, u)
+	if err != nil {
+		return nil, badRequest("error decoding YAML: %v", err)
+	}
+	if len(duplicates) > 0 {
+		if err := c.tellDuplicates(duplicates); err != nil {
+			return nil, err
+		}
+	}
+	if u.GetManagedFields() != nil {
+		return nil, badRequest("metadata.managedFields must be nil")
+	}
+	if err := c.fitName(u); err != nil {
+		return nil, err
+	}
+	return u, nil
+}
+
+// decodeApplied reads a document, which is YAML by its media type, but JSON more
+// often than not: that is read much faster.
+func (c *call) decodeApplied(data []byte, u *unstructured.Unstructured) (duplicates []error, err error) {
+	if trimmed := bytes.TrimSpace(data); len(trimmed) > 0 && trimmed[0] == '{' {
+		if duplicates, err = decodeJSON(c, data, &u.Object); err == nil {
+			return duplicates, nil
+		}
+		u.Object = nil
+	}
+	doc, duplicate, err := wire.YAMLToJSON(data, c.validation != ignoreFields)
+	if err != nil {
+		return nil, err
+	}
+	if duplicate != nil {
+		duplicates = append(duplicates, duplicate)
+	}
+	if err := wire.DecodeJSON(doc, &u.Object); err != nil {
+		return nil, err
+	}
+	if u.Object == nil {
+		return nil, errNoBody
+	}
+	return duplicates, nil
+}
+
+func (c *call) tellDuplicates(errs []error) error {
+	if c.validation == strictFields {
+		return badRequest("error strict decoding YAML: %v", errors.Join(errs...))
+	}
+	return c.tellStrict(errs, c.res.gvk)
+}
+
+// applied merges what is applied into the stored object (nil: there is none).
+func (s *Server) applied(c *call, applied *unstructured.Unstructured, old resource.Object) (resource.Object, error) {
+	if old != nil {
+		if uid := applied.GetUID(); uid != "" && uid != old.GetUID() {
+			return nil, conflict(c, uidMismatch(uid, old.GetUID()))
+		}
+	}
+	w := c.fieldWrite()
+	if c.sub != nil && c.sub.Body != nil {
+		return s.appliedBody(c, applied, old)
+	}
+	obj, err := s.fields.Apply(w, old, applied.DeepCopy())
+	if err != nil {
+		return nil, applyError(err)
+	}
+	clearType(obj)
+	if err := c.fitName(obj); err != nil {
+		return nil, err
+	}
+	obj.SetResourceVersion(applied.GetResourceVersion())
+	c.res.def.Default(obj)
+	return c.merge(obj, old), nil
+}
+
+// appliedBody applies to a Scale or its like: its fields belong to the
+// manager by way of the subresource.
+func (s *Server) appliedBody(c *call, applied *unstructured.Unstructured, old resource.Object) (resource.Object, error) {
+	body := c.sub.Get(old)
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(body)
+	if err != nil {
+		return nil, err
+	}
+	mergeInto(content, applied.Object)
+	next := c.sub.Body.New()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, next); err != nil {
+		return nil, badRequest("%v", err)
+	}
+	obj, err := c.setBody(old, next)
+	if err != nil {
+		return nil, err
+	}
+	obj.SetResourceVersion(applied.GetResourceVersion())
+	s.fields.Update(c.fieldWrite(), old, obj)
+	return obj, nil
+}
+
+// mergeInto sets in dst what src has, map by map.
+func mergeInto(dst, src map[string]any) {
+	for k, v := range src {
+		from, isMap := v.(map[string]any)
+		to, wasMap := dst[k].(map[string]any)
+		if isMap && wasMap {
+			mergeInto(to, from)
+			continue
+		}
+		dst[k] = v
+	}
+}
+
+// applyError: what the libraries have against an applied object is the
+// client's mistake unless they say otherwise.
+func applyError(err error) error {
+	if apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
+		return err
+	}
+	return badRequest("%v", err)
+}

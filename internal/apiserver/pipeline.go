@@ -1,0 +1,163 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+// change is what a write wants: from what is stored (nil: nothing is) to what
+// shall be stored.
+type change struct {
+	// make returns a new object of the storage version, defaulted; it belongs to
+	// the pipeline then. It may be called again when somebody else was faster.
+	make func(ctx context.Context, old resource.Object) (resource.Object, error)
+
+	create  bool // the object must not exist
+	missing bool // update or apply: create the object if it does not exist
+	tracked bool // managedFields are done already (apply)
+	trusted bool // the server's own change of an object: it is neither admitted nor validated (bind)
+}
+
+// write carries one create, update, patch or apply from the request to a
+// committed revision. Nothing else happens to a write; a new step is added here.
+// Who may make the request, and what its body says, has been looked at before.
+func (s *Server) write(ctx context.Context, c *call, ch change) (*cache.Item, error) {
+	for try := 0; ; try++ {
+		old, err := s.latest(ctx, c, try > 0) // what is stored now
+		if err != nil {
+			return nil, err
+		}
+		if err := s.mayApply(ctx, c, ch, old); err != nil { // exists, or does not
+			return nil, err
+		}
+		w := &attempt{s: s, c: c, item: old, trusted: ch.trusted}
+		if w.obj, err = ch.make(ctx, w.old()); err != nil { // create, replace, patch or apply
+			return nil, err
+		}
+		if err := w.checkPreconditions(); err != nil { // resourceVersion and UID the client gave (A2)
+			if errors.Is(err, errStale) && try == 0 {
+				continue // the cache may be behind: look again in the store
+			}
+			return nil, err
+		}
+		if !ch.tracked {
+			w.trackFields() // who set what
+		}
+		if err := w.admit(ctx, s.o.Admission.Mutate); err != nil { // webhooks, policies, defaults of the cluster
+			return nil, err
+		}
+		w.prepare() // what clients may not set, and what the server owns
+		if err := w.validate(); err != nil {
+			return nil, err
+		}
+		if err := w.admit(ctx, s.o.Admission.Validate); err != nil { // webhooks, policies, quota
+			return nil, err
+		}
+		item, err := w.commit(ctx) // one transaction, claims included; nothing was held until here
+		if errors.Is(err, errRaced) && w.mayRetry(ch, try) {
+			continue
+		}
+		return item, w.answer(err)
+	}
+}
+
+// attempt is one round of write.
+type attempt struct {
+	s    *Server
+	c    *call
+	item *cache.Item     // what is stored; nil: nothing
+	obj  resource.Object // what shall be
+
+	givenRV string // the resourceVersion in what the client sent
+	trusted bool   // as in change
+}
+
+// maxTries bounds how often a write starts again because others were faster.
+const maxTries = 100
+
+var (
+	// errRaced says that the object was written between reading and committing.
+	errRaced = errors.New("object was written by somebody else")
+	// errStale says that the client's resourceVersion is not the one that was read.
+	errStale = errors.New("resource version is not the latest")
+)
+
+// old is the stored object, nil if there is none.
+func (w *attempt) old() resource.Object {
+	if w.item == nil {
+		return nil
+	}
+	return w.item.Object
+}
+
+// mayApply refuses a write to an object that is, or is not, there. Who makes a
+// new object by another verb must be allowed to create it.
+func (s *Server) mayApply(ctx context.Context, c *call, ch change, old *cache.Item) error {
+	switch {
+	case ch.create && old != nil:
+		return alreadyExists(c)
+	case !ch.create && !ch.missing && old == nil:
+		return notFound(c)
+	case !ch.create && old == nil:
+		return s.authorize(ctx, c.attributes("create"))
+	}
+	return nil
+}
+
+// mayRetry: whoever named a revision must hear of the conflict, and so must who
+// creates; others start over on top of the newer state.
+func (w *attempt) mayRetry(ch change, try int) bool {
+	return !ch.create && w.givenRV == "" && try < maxTries
+}
+
+// answer turns the pipeline's own errors into what clients are told.
+func (w *attempt) answer(err error) error {
+	switch {
+	case errors.Is(err, errRaced) && w.item == nil:
+		return alreadyExists(w.c)
+	case errors.Is(err, errRaced):
+		return conflict(w.c, errModified)
+	}
+	return err
+}
+
+// checkPreconditions holds the resourceVersion and UID in the new object
+// against those stored, and forgets the former: no stored object has it.
+func (w *attempt) checkPreconditions() error {
+	w.givenRV = w.obj.GetResourceVersion()
+	w.obj.SetResourceVersion("")
+	if w.item == nil {
+		if w.givenRV != "" && w.givenRV != "0" {
+			return w.refuseRevisionOnCreate()
+		}
+		return nil
+	}
+	old := w.item.Object
+	if uid := w.obj.GetUID(); uid != "" && uid != old.GetUID() {
+		return conflict(w.c, uidMismatch(uid, old.GetUID()))
+	}
+	if w.givenRV == "0" {
+		w.givenRV = ""
+	}
+	if w.givenRV != "" && w.givenRV != old.GetResourceVersion() {
+		return stale{conflict(w.c, errModified)}
+	}
+	if w.givenRV == "" && w.c.verb == "update" && !w.trusted && w.c.res.def.NoUnconditionalUpdate {
+		return invalid(w.c, mustGiveRevision())
+	}
+	return nil
+}
+
+// stale is a conflict that may only be due to an old read of ours.
+type stale struct{ error }
+
+func (e stale) Is(target error) bool { return target == errStale }
+func (e stale) Unwrap() error        { return e.error }
+
+// isDryRun is how a call's dryRun parameter is given.
+func isDryRun(values []string) bool { return len(values) == 1 && values[0] == metav1.DryRunAll }

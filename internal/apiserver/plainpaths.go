@@ -1,0 +1,73 @@
+package apiserver
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kemudi/kemudi/internal/obs"
+	"github.com/kemudi/kemudi/internal/version"
+)
+
+// plainPaths serves the paths that are no resources.
+func (s *Server) plainPaths() http.Handler {
+	mux := http.NewServeMux()
+	s.o.Health.Install(mux)
+	mux.Handle("GET /metrics", obs.MetricsHandler(s.o.Registry, s.log))
+	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, version.Info()) })
+	mux.HandleFunc("/api", s.serveDiscovery)
+	mux.HandleFunc("/api/", s.serveDiscovery)
+	mux.HandleFunc("/apis", s.serveDiscovery)
+	mux.HandleFunc("/apis/", s.serveDiscovery)
+	mux.HandleFunc("GET /openapi/", func(w http.ResponseWriter, r *http.Request) { s.routes.Load().schema.ServeHTTP(w, r) })
+	if s.o.Tokens != nil {
+		mux.HandleFunc("GET /.well-known/openid-configuration", s.serveDocument("application/json", s.o.Tokens.Discovery))
+		mux.HandleFunc("GET /openid/v1/jwks", s.serveDocument("application/jwk-set+json", s.o.Tokens.KeySet))
+	}
+	mux.HandleFunc("GET /{$}", s.serveRoot)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if s.o.Next != nil {
+			s.o.Next.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		http.NotFound(w, r)
+	})
+	return mux
+}
+
+// serveDocument serves what the issuer of tokens publishes about itself.
+func (s *Server) serveDocument(mediaType string, document func() ([]byte, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		data, err := document()
+		if err != nil {
+			s.writeError(w, r, apierrors.NewInternalError(err))
+			return
+		}
+		w.Header().Set("Content-Type", mediaType)
+		_, _ = w.Write(data) // an error means that the client has gone
+	}
+}
+
+// serveRoot lists the paths that there are.
+func (s *Server) serveRoot(w http.ResponseWriter, _ *http.Request) {
+	paths := []string{"/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"}
+	t := s.routes.Load()
+	for group, versions := range t.groups {
+		if group != "" {
+			paths = append(paths, "/apis/"+group)
+		}
+		for v := range versions {
+			if group == "" {
+				paths = append(paths, "/api/"+v)
+				continue
+			}
+			paths = append(paths, strings.Join([]string{"/apis", group, v}, "/"))
+		}
+	}
+	slices.Sort(paths)
+	writeJSON(w, metav1.RootPaths{Paths: paths})
+}

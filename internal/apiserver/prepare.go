@@ -1,0 +1,192 @@
+package apiserver
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kemudi/kemudi/internal/patch"
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+func alreadyExists(c *call) error {
+	return apierrors.NewAlreadyExists(c.res.groupResource(), c.name)
+}
+
+func invalid(c *call, errs ...*field.Error) error {
+	kind := schema.GroupKind{Group: c.res.gvk.Group, Kind: c.res.gvk.Kind}
+	return apierrors.NewInvalid(kind, c.name, field.ErrorList(errs))
+}
+
+func mustGiveRevision() *field.Error {
+	return field.Invalid(field.NewPath("metadata", "resourceVersion"), uint64(0), "must be specified for an update")
+}
+
+func uidMismatch(given, stored types.UID) error {
+	return fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", given, stored) //nolint:staticcheck // upstream's text
+}
+
+func (w *attempt) refuseRevisionOnCreate() error {
+	if w.c.verb == "create" {
+		return badRequest("resourceVersion should not be set on objects to be created")
+	}
+	return notFound(w.c)
+}
+
+// trackFields records in managedFields who set what.
+func (w *attempt) trackFields() {
+	if w.c.res.def.NoFieldTracking {
+		if old := w.old(); old != nil {
+			w.obj.SetManagedFields(old.GetManagedFields())
+		}
+		return
+	}
+	w.s.fields.Update(w.c.fieldWrite(), w.old(), w.obj)
+}
+
+func (c *call) fieldWrite() patch.Write {
+	return patch.Write{
+		Def: c.res.def, GV: c.res.gvk.GroupVersion(), Sub: c.subName(),
+		Manager: c.fieldManager(), Force: c.force != nil && *c.force,
+	}
+}
+
+// prepare makes the object what the server will have it be.
+func (w *attempt) prepare() {
+	if w.item == nil {
+		w.prepareNew()
+		return
+	}
+	w.prepareUpdate()
+}
+
+func (w *attempt) prepareNew() {
+	obj := w.obj
+	obj.SetDeletionTimestamp(nil)
+	obj.SetDeletionGracePeriodSeconds(nil)
+	obj.SetSelfLink("")
+	obj.SetUID(types.UID(uuid.NewString()))
+	obj.SetCreationTimestamp(metav1.NewTime(time.Now().UTC().Truncate(time.Second)))
+	w.c.res.prepare(obj, nil)
+	if w.c.res.def.HasGeneration {
+		obj.SetGeneration(1)
+	}
+}
+
+func (w *attempt) prepareUpdate() {
+	obj, old := w.obj, w.item.Object
+	obj.SetGeneration(old.GetGeneration())
+	obj.SetSelfLink("")
+	obj.SetUID(old.GetUID())
+	obj.SetCreationTimestamp(old.GetCreationTimestamp())
+	if t := old.GetDeletionTimestamp(); t != nil {
+		obj.SetDeletionTimestamp(t)
+	}
+	if g := old.GetDeletionGracePeriodSeconds(); g != nil && obj.GetDeletionGracePeriodSeconds() == nil {
+		obj.SetDeletionGracePeriodSeconds(g)
+	}
+	if w.trusted {
+		return
+	}
+	if w.c.sub == nil {
+		w.c.res.prepare(obj, old)
+		if w.c.res.def.HasGeneration && !sameDesired(obj, old) {
+			obj.SetGeneration(old.GetGeneration() + 1)
+		}
+		return
+	}
+	if w.c.sub.Name != "status" && w.c.res.def.HasGeneration && !sameDesired(obj, old) {
+		obj.SetGeneration(old.GetGeneration() + 1)
+	}
+}
+
+// prepare runs the version's own Prepare.
+func (v *served) prepare(obj, old resource.Object) {
+	if v.ver != nil {
+		v.ver.Prepare(obj, old)
+		return
+	}
+	v.def.Prepare(obj, old)
+}
+
+// sameDesired reports that two objects of one type agree in all but their
+// types, metadata and status.
+func sameDesired(a, b resource.Object) bool {
+	x, y := reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()
+	if x.Kind() != reflect.Struct {
+		return equality.Semantic.DeepEqual(a, b)
+	}
+	for i := range x.NumField() {
+		switch x.Type().Field(i).Name {
+		case "TypeMeta", "ObjectMeta", "Status":
+			continue
+		}
+		if !equality.Semantic.DeepEqual(x.Field(i).Interface(), y.Field(i).Interface()) {
+			return false
+		}
+	}
+	return true
+}
+
+// validate refuses bad objects with all that is wrong with them.
+func (w *attempt) validate() error {
+	if w.trusted {
+		return nil
+	}
+	d, errs := w.c.res.def, resource.NewErrors()
+	metadata := field.NewPath("metadata")
+	old := w.old()
+	if old == nil {
+		errs.Add(validation.ValidateObjectMetaAccessor(w.obj, d.Namespaced, validation.ValidateNameFunc(d.NameRule), metadata)...)
+	} else {
+		errs.Add(w.validateMetaUpdate(old, metadata)...)
+	}
+	check := d.Validate
+	if w.c.res.ver != nil {
+		check = w.c.res.ver.Validate
+	}
+	if w.c.sub != nil && w.c.sub.Validate != nil {
+		check = w.c.sub.Validate
+	}
+	check(w.obj, old, errs)
+	if errs.Len() > 0 {
+		return invalid(w.c, errs.List()...)
+	}
+	if w.c.sub == nil {
+		w.c.warnings = append(w.c.warnings, d.Warn(w.obj, old)...)
+	}
+	return nil
+}
+
+// validateMetaUpdate lends the library the resourceVersion that it wants to see.
+func (w *attempt) validateMetaUpdate(old resource.Object, metadata *field.Path) field.ErrorList {
+	w.obj.SetResourceVersion(old.GetResourceVersion())
+	defer w.obj.SetResourceVersion("")
+	errs := validation.ValidateObjectMetaAccessorUpdate(w.obj, old, metadata)
+	return append(errs, validation.ValidateObjectMetaAccessor(w.obj, w.c.res.def.Namespaced, anyName, metadata)...)
+}
+
+// anyName accepts the names of objects that exist already.
+func anyName(string, bool) []string { return nil }
+
+// parseRevision reads a resourceVersion.
+func parseRevision(s string) (int64, error) {
+	if s == "" {
+		return 0, nil
+	}
+	rev, err := strconv.ParseUint(s, 10, 63)
+	if err != nil {
+		return 0, badRequest("resourceVersion: Invalid value: %q: %v", s, err)
+	}
+	return int64(rev), nil
+}

@@ -1,0 +1,188 @@
+package request
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Media types, as clients name them.
+const (
+	JSON  = "application/json"
+	YAML  = "application/yaml"
+	Proto = "application/vnd.kubernetes.protobuf"
+)
+
+// Types are the media types of objects, as a refusal lists them.
+var Types = []string{JSON, YAML, Proto}
+
+// Media is how bytes are written.
+type Media uint8
+
+// The ways to write objects.
+const (
+	MediaJSON Media = iota
+	MediaProto
+	MediaYAML
+)
+
+// ErrNotAcceptable says that none of the forms a client accepts can be served.
+var ErrNotAcceptable = errors.New("no acceptable media type")
+
+// Shape is what an answer is turned into besides its media type.
+type Shape uint8
+
+// The shapes of answers.
+const (
+	Object   Shape = iota // the object or list itself
+	Table                 // as=Table
+	Metadata              // as=PartialObjectMetadata or as=PartialObjectMetadataList
+)
+
+// Accept is the form of answer that was agreed on.
+type Accept struct {
+	Media  Media
+	Shape  Shape
+	Beta   bool // Table or metadata of meta.k8s.io/v1beta1
+	Pretty bool
+}
+
+// Bytes is the media type whose bytes the answer is made of: YAML is converted.
+func (a Accept) Bytes() Media {
+	if a.Media == MediaProto {
+		return MediaProto
+	}
+	return MediaJSON
+}
+
+// Allowed says what a request can be answered with.
+type Allowed struct {
+	Table, Metadata bool
+	Stream          bool // the answer is a watch
+	List            bool
+}
+
+// Negotiate chooses the first form of the Accept header, by its weights, that
+// can be served.
+func Negotiate(r *http.Request, can Allowed) (Accept, error) {
+	header := r.Header.Get("Accept")
+	switch header {
+	case "", "*/*", JSON:
+		return Accept{Pretty: WantsPretty(r)}, nil
+	case Proto:
+		return Accept{Media: MediaProto}, nil
+	}
+	for _, clause := range ParseAccept(header) {
+		if a, ok := clause.fits(can); ok {
+			a.Pretty = a.Media == MediaJSON && WantsPretty(r)
+			return a, nil
+		}
+	}
+	return Accept{}, ErrNotAcceptable
+}
+
+// Clause is one alternative of an Accept header.
+type Clause struct {
+	Kind   string
+	Params map[string]string
+	weight float64
+}
+
+// ParseAccept reads an Accept header, the most wanted alternative first.
+func ParseAccept(header string) []Clause {
+	var list []Clause
+	for part := range strings.SplitSeq(header, ",") {
+		kind, rest, _ := strings.Cut(part, ";")
+		c := Clause{Kind: strings.ToLower(strings.TrimSpace(kind)), weight: 1}
+		for param := range strings.SplitSeq(rest, ";") {
+			name, value, ok := strings.Cut(param, "=")
+			if !ok {
+				continue
+			}
+			name, value = strings.TrimSpace(name), strings.Trim(strings.TrimSpace(value), `"`)
+			if name == "q" {
+				if w, err := strconv.ParseFloat(value, 64); err == nil {
+					c.weight = w
+				}
+				continue
+			}
+			if c.Params == nil {
+				c.Params = map[string]string{}
+			}
+			c.Params[name] = value
+		}
+		if c.weight > 0 {
+			list = append(list, c)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Clause) int {
+		switch {
+		case a.weight > b.weight:
+			return -1
+		case a.weight < b.weight:
+			return 1
+		}
+		return 0
+	})
+	return list
+}
+
+func (c *Clause) fits(can Allowed) (a Accept, ok bool) {
+	switch c.Kind {
+	case JSON, "*/*", "application/*":
+		a.Media = MediaJSON
+	case Proto:
+		a.Media = MediaProto
+	case YAML:
+		if can.Stream {
+			return a, false
+		}
+		a.Media = MediaYAML
+	default:
+		return a, false
+	}
+	if stream := c.Params["stream"]; stream != "" && (stream != "watch" || !can.Stream) {
+		return a, false
+	}
+	as := c.Params["as"]
+	if as == "" {
+		return a, true
+	}
+	if c.Params["g"] != "meta.k8s.io" || c.Params["v"] != "v1" && c.Params["v"] != "v1beta1" {
+		return a, false
+	}
+	a.Beta = c.Params["v"] == "v1beta1"
+	switch {
+	case as == "Table" && can.Table && a.Media != MediaProto:
+		a.Shape = Table
+	case as == "PartialObjectMetadata" && can.Metadata && !can.List, as == "PartialObjectMetadataList" && can.Metadata && can.List:
+		a.Shape = Metadata
+	default:
+		return a, false
+	}
+	return a, true
+}
+
+// WantsPretty: people who look at the API with these programs get indented JSON.
+func WantsPretty(r *http.Request) bool {
+	if r.URL.RawQuery != "" {
+		if query := r.URL.Query(); query.Has("pretty") {
+			return IsTrue(query.Get("pretty"), true)
+		}
+	}
+	agent := r.UserAgent()
+	return strings.HasPrefix(agent, "curl") || strings.HasPrefix(agent, "Wget") || strings.HasPrefix(agent, "Mozilla/5.0")
+}
+
+// ContentType is the media type of a request's body without its parameters;
+// a body without one is JSON.
+func ContentType(r *http.Request) string {
+	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	kind = strings.ToLower(strings.TrimSpace(kind))
+	if kind == "" {
+		return JSON
+	}
+	return kind
+}

@@ -1,0 +1,137 @@
+package request
+
+import (
+	"net/http"
+	"strings"
+)
+
+// Info is what a request's method and path say.
+type Info struct {
+	// Resource is whether the path names a resource: /api/v1/... or /apis/G/V/...
+	// with something behind the version.
+	Resource bool
+	// Verb is get, list, watch, create, update, patch, delete or deletecollection
+	// for resources, and the method in lower case otherwise.
+	Verb string
+
+	Group, Version, Namespace string
+	Plural, Sub, Name         string
+	Rest                      string // what follows the subresource (proxy paths), without a leading slash
+	Path                      string
+}
+
+// watchPrefix marks the old form of watches, /api/v1/watch/...
+const watchPrefix = "watch"
+
+// Parse takes a request's path and method apart as upstream does. It
+// does not know which resources exist.
+func Parse(r *http.Request) *Info {
+	in := &Info{Verb: strings.ToLower(r.Method), Path: r.URL.Path}
+	first, rest := cutSegment(r.URL.Path)
+	switch first {
+	case "api":
+		in.Version, rest = cutSegment(rest)
+	case "apis":
+		in.Group, rest = cutSegment(rest)
+		in.Version, rest = cutSegment(rest)
+	default:
+		return in
+	}
+	if rest = strings.Trim(rest, "/"); rest == "" {
+		return in
+	}
+	in.Resource = true
+	in.Verb = resourceVerb(r.Method)
+	old := false
+	if head, tail := cutSegment(rest); head == watchPrefix && tail != "" {
+		old, rest = true, tail
+	}
+	in.parseResource(rest)
+	in.narrowVerb(r, old)
+	return in
+}
+
+// cutSegment splits a path after its first segment.
+func cutSegment(path string) (first, rest string) {
+	path = strings.TrimLeft(path, "/")
+	first, rest, _ = strings.Cut(path, "/")
+	return first, rest
+}
+
+func resourceVerb(method string) string {
+	switch method {
+	case http.MethodPost:
+		return "create"
+	case http.MethodGet, http.MethodHead:
+		return "get"
+	case http.MethodPut:
+		return "update"
+	case http.MethodPatch:
+		return "patch"
+	case http.MethodDelete:
+		return "delete"
+	}
+	return ""
+}
+
+// parseResource reads [namespaces/NAMESPACE/]PLURAL[/NAME[/SUB[/REST]]].
+// A namespace's own subresources look like resources within it and are told
+// apart by their names.
+func (in *Info) parseResource(path string) {
+	first, rest := cutSegment(path)
+	if first == "namespaces" {
+		ns, below := cutSegment(rest)
+		plural, _ := cutSegment(below)
+		in.Namespace = ns
+		if plural != "" && plural != "status" && plural != "finalize" {
+			first, rest = cutSegment(below)
+		}
+	}
+	in.Plural = first
+	in.Name, rest = cutSegment(rest)
+	in.Sub, in.Rest = cutSegment(rest)
+}
+
+// narrowVerb tells lists and watches from gets, and collections from objects.
+func (in *Info) narrowVerb(r *http.Request, oldWatch bool) {
+	if in.Name == "" {
+		switch in.Verb {
+		case "get":
+			in.Verb = "list"
+		case "delete":
+			in.Verb = "deletecollection"
+		}
+	}
+	if oldWatch && r.Method == http.MethodGet {
+		in.Verb = "watch"
+		return
+	}
+	if in.Verb != "list" && in.Verb != "deletecollection" || r.URL.RawQuery == "" {
+		return
+	}
+	query := r.URL.Query()
+	if in.Verb == "list" && IsTrue(query.Get("watch"), query.Has("watch")) {
+		in.Verb = "watch"
+	}
+	if name, ok := strings.CutPrefix(query.Get("fieldSelector"), "metadata.name="); ok && !strings.ContainsAny(name, ",=!") {
+		in.Name = name
+	}
+}
+
+// IsTrue reads a boolean parameter as upstream does: present is true, unless
+// it says false or 0.
+func IsTrue(value string, present bool) bool {
+	return present && !strings.EqualFold(value, "false") && value != "0"
+}
+
+// LongRunning reports whether the request stays open for as long as it likes.
+func (in *Info) LongRunning() bool {
+	if !in.Resource {
+		return false
+	}
+	switch in.Sub {
+	case "log", "exec", "attach", "portforward", "proxy":
+		return true
+	}
+	return in.Verb == "watch"
+}

@@ -1,0 +1,215 @@
+package apiserver
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/kemudi/kemudi/internal/apiserver/request"
+	"github.com/kemudi/kemudi/internal/apiserver/wire"
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+// reply is the answer to one HTTP request on a resource.
+type reply struct {
+	s *Server
+	w http.ResponseWriter
+	r *http.Request
+	c *call
+	a request.Accept
+}
+
+// fail answers with an error.
+func (p *reply) fail(err error) {
+	p.warnings()
+	p.s.writeError(p.w, p.r, err)
+}
+
+// warnings sends what the client should know: once each, before the answer.
+func (p *reply) warnings() {
+	if v := p.c.res.ver; v != nil && v.Deprecated != "" {
+		addWarning(p.w, v.Deprecated)
+	}
+	for _, text := range p.c.warnings {
+		addWarning(p.w, text)
+	}
+	p.c.warnings = nil
+}
+
+func addWarning(w http.ResponseWriter, text string) {
+	if header, err := utilnet.NewWarningHeader(299, "-", text); err == nil {
+		w.Header().Add("Warning", header)
+	}
+}
+
+// item answers with one object.
+func (p *reply) item(code int, it *cache.Item) {
+	p.warnings()
+	switch p.a.Shape {
+	case request.Table:
+		p.table(code, &page{items: []*cache.Item{it}, meta: metav1.ListMeta{ResourceVersion: it.Object.GetResourceVersion()}})
+		return
+	case request.Metadata:
+		p.object(code, metadataGVK(p.a, "PartialObjectMetadata"), partial(it.Object))
+		return
+	}
+	b, err := p.s.bytes(it, form{p.c.res, p.a.Bytes()})
+	if err != nil {
+		p.fail(err)
+		return
+	}
+	room := scratch.Get().(*[]byte)
+	defer scratch.Put(room)
+	out := (*room)[:0]
+	if p.a.Media == request.MediaProto {
+		out = p.c.res.proto.Append(out, b)
+	} else {
+		out = appendWithHead(out, p.c.res.jsonHead, b)
+	}
+	*room = out
+	p.send(code, out)
+}
+
+// appendWithHead puts kind and apiVersion into the JSON of an object.
+func appendWithHead(dst, head, object []byte) []byte {
+	dst = append(dst, head...)
+	if len(object) > 2 {
+		dst = append(dst, ',')
+	}
+	return append(dst, object[1:]...)
+}
+
+// object answers with an object that is no stored resource (a Scale, a Status,
+// a review). Its kind and apiVersion are set on a copy.
+func (p *reply) object(code int, gvk schema.GroupVersionKind, obj runtime.Object) {
+	p.warnings()
+	out, err := appendAny(nil, p.a.Media, gvk, obj)
+	if err != nil {
+		p.fail(err)
+		return
+	}
+	p.send(code, out)
+}
+
+// appendAny appends any API object. YAML is left to send.
+func appendAny(dst []byte, m request.Media, gvk schema.GroupVersionKind, obj runtime.Object) ([]byte, error) {
+	apiVersion := gvk.GroupVersion().String()
+	if m == request.MediaProto {
+		pb, ok := obj.(wire.Proto)
+		if !ok {
+			return nil, notAcceptable(request.Types[:2])
+		}
+		return wire.NewProtoType(apiVersion, gvk.Kind).AppendProto(dst, pb)
+	}
+	if obj.GetObjectKind().GroupVersionKind() == gvk {
+		return wire.AppendJSON(dst, obj)
+	}
+	if k := obj.GetObjectKind(); !k.GroupVersionKind().Empty() {
+		obj = obj.DeepCopyObject()
+		clearType(obj)
+	}
+	b, err := wire.AppendJSON(nil, obj)
+	if err != nil {
+		return nil, err
+	}
+	return appendWithHead(dst, jsonHead(apiVersion, gvk.Kind), b), nil
+}
+
+// send writes JSON or protobuf as the whole answer, in the media type agreed on.
+func (p *reply) send(code int, body []byte) {
+	send(p.w, code, p.a, body)
+}
+
+func send(w http.ResponseWriter, code int, a request.Accept, body []byte) {
+	h := w.Header()
+	switch {
+	case a.Media == request.MediaProto:
+		h.Set("Content-Type", request.Proto)
+	case a.Media == request.MediaYAML:
+		h.Set("Content-Type", request.YAML)
+		if doc, err := wire.JSONToYAML(body); err == nil {
+			body = doc
+		}
+	default:
+		h.Set("Content-Type", request.JSON)
+		if a.Pretty {
+			var out bytes.Buffer
+			if json.Indent(&out, body, "", "  ") == nil {
+				body = out.Bytes()
+			}
+		} else {
+			body = append(body, '\n')
+		}
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(code)
+	_, _ = w.Write(body) // an error means that the client has gone
+}
+
+// statusGVK is the kind of every error and of plain successes.
+var statusGVK = schema.GroupVersionKind{Version: "v1", Kind: "Status"}
+
+// writeError answers with the Status of an error, in the media type that the
+// client accepts.
+func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
+	status := statusOf(err)
+	if status.Code == http.StatusInternalServerError {
+		s.log.WarnContext(r.Context(), "request failed", "method", r.Method, "path", r.URL.Path, "err", err)
+	}
+	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(status.Details.RetryAfterSeconds)))
+	}
+	a, bad := request.Negotiate(r, request.Allowed{Stream: true})
+	if bad != nil {
+		a = request.Accept{Pretty: request.WantsPretty(r)}
+	}
+	body, encodeErr := appendAny(nil, a.Media, statusGVK, status)
+	if encodeErr != nil {
+		http.Error(w, fmt.Sprintf("%v: %v", encodeErr, err), http.StatusInternalServerError)
+		return
+	}
+	send(w, int(status.Code), a, body)
+}
+
+// partial is an object's metadata alone.
+func partial(obj resource.Object) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{ObjectMeta: objectMeta(obj)}
+}
+
+// objectMeta is the metadata of an object; what it refers to is shared.
+func objectMeta(obj resource.Object) metav1.ObjectMeta {
+	if a, ok := obj.(metav1.ObjectMetaAccessor); ok {
+		if m, ok := a.GetObjectMeta().(*metav1.ObjectMeta); ok {
+			return *m
+		}
+	}
+	return copyMeta(obj)
+}
+
+// copyMeta reads the metadata of an object that keeps it in its own way.
+func copyMeta(obj resource.Object) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name: obj.GetName(), GenerateName: obj.GetGenerateName(), Namespace: obj.GetNamespace(), UID: obj.GetUID(),
+		ResourceVersion: obj.GetResourceVersion(), Generation: obj.GetGeneration(), CreationTimestamp: obj.GetCreationTimestamp(),
+		DeletionTimestamp: obj.GetDeletionTimestamp(), DeletionGracePeriodSeconds: obj.GetDeletionGracePeriodSeconds(),
+		Labels: obj.GetLabels(), Annotations: obj.GetAnnotations(), OwnerReferences: obj.GetOwnerReferences(),
+		Finalizers: obj.GetFinalizers(), ManagedFields: obj.GetManagedFields(),
+	}
+}
+
+// metadataGVK is a kind of the meta group at the version that was asked for.
+func metadataGVK(a request.Accept, kind string) schema.GroupVersionKind {
+	gvk := schema.GroupVersionKind{Group: "meta.k8s.io", Version: "v1", Kind: kind}
+	if a.Beta {
+		gvk.Version = "v1beta1"
+	}
+	return gvk
+}

@@ -1,0 +1,170 @@
+package apiserver
+
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kemudi/kemudi/internal/apiserver/openapi"
+	"github.com/kemudi/kemudi/internal/apiserver/wire"
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/version"
+)
+
+// served is one resource at one group-version, with all that is the same for
+// every request to it.
+type served struct {
+	def   *resource.Def
+	ver   *resource.VersionDef // nil: the storage version
+	gvk   schema.GroupVersionKind
+	cache *cache.Cache // nil: the resource is not stored
+
+	apiVersion string
+	jsonHead   []byte // `{"kind":"Pod","apiVersion":"v1"`, which a JSON object starts with
+	listHead   []byte // the same of its list
+	proto      wire.ProtoType
+	listProto  wire.ProtoType
+}
+
+// routes is everything that is served, an immutable value.
+type routes struct {
+	groups map[string]map[string]map[string]*served // group, version, plural
+	docs   *discoveryDocs
+	schema *openapi.Service
+}
+
+// newRoutes lays out the resources that o does not turn off.
+func newRoutes(defs []*resource.Def, on map[string]bool, caches Caches) *routes {
+	t := &routes{groups: map[string]map[string]map[string]*served{}}
+	for _, d := range defs {
+		var c *cache.Cache
+		if !d.CreateOnly {
+			c = caches.Cache(d)
+		}
+		t.add(newServed(d, nil, c), on)
+		for i := range d.Versions {
+			t.add(newServed(d, &d.Versions[i], c), on)
+		}
+	}
+	t.docs = newDiscovery(t)
+	t.schema = openapi.New(defs, version.Git(), func(gv schema.GroupVersion) bool { return t.groups[gv.Group][gv.Version] != nil })
+	return t
+}
+
+func newServed(d *resource.Def, ver *resource.VersionDef, c *cache.Cache) *served {
+	v := &served{def: d, ver: ver, gvk: d.GVK(), cache: c}
+	if ver != nil {
+		v.gvk.Group, v.gvk.Version = ver.Group, ver.Version
+	}
+	v.apiVersion = v.gvk.GroupVersion().String()
+	v.jsonHead, v.listHead = jsonHead(v.apiVersion, v.gvk.Kind), jsonHead(v.apiVersion, v.gvk.Kind+"List")
+	v.proto, v.listProto = wire.NewProtoType(v.apiVersion, v.gvk.Kind), wire.NewProtoType(v.apiVersion, v.gvk.Kind+"List")
+	return v
+}
+
+func jsonHead(apiVersion, kind string) []byte {
+	head := wire.AppendString([]byte(`{"kind":`), kind)
+	return wire.AppendString(append(head, `,"apiVersion":`...), apiVersion)
+}
+
+func (t *routes) add(v *served, on map[string]bool) {
+	if !enabled(on, v) {
+		return
+	}
+	if t.groups[v.gvk.Group] == nil {
+		t.groups[v.gvk.Group] = map[string]map[string]*served{}
+	}
+	if t.groups[v.gvk.Group][v.gvk.Version] == nil {
+		t.groups[v.gvk.Group][v.gvk.Version] = map[string]*served{}
+	}
+	t.groups[v.gvk.Group][v.gvk.Version][v.def.Plural] = v
+}
+
+// enabled looks up the most specific switch for a resource.
+func enabled(on map[string]bool, v *served) bool {
+	for _, key := range []string{v.apiVersion + "/" + v.def.Plural, v.apiVersion, "api/all"} {
+		if state, ok := on[key]; ok {
+			return state
+		}
+	}
+	return true
+}
+
+func (t *routes) lookup(group, version, plural string) *served {
+	return t.groups[group][version][plural]
+}
+
+// newObject returns an empty object of the version.
+func (v *served) newObject() resource.Object {
+	if v.ver != nil {
+		return v.ver.New()
+	}
+	return v.def.New()
+}
+
+// toStorage defaults an object that a client sent, and converts it to the
+// version that is stored. obj may be used up.
+func (v *served) toStorage(obj resource.Object) (resource.Object, error) {
+	if v.ver != nil {
+		v.ver.Default(obj)
+		stored, err := v.ver.To(obj)
+		if err != nil {
+			return nil, err
+		}
+		obj = stored
+	}
+	v.def.Default(obj)
+	return obj, nil
+}
+
+// fromStorage shows a stored object in this version. It does not change obj,
+// and the result may share its parts.
+func (v *served) fromStorage(obj resource.Object) (resource.Object, error) {
+	if v.ver == nil {
+		return obj, nil
+	}
+	return v.ver.From(obj)
+}
+
+// sub returns the subresource if this version serves it.
+func (v *served) sub(name string) *resource.SubDef {
+	if v.ver != nil {
+		return v.ver.Subresource(name)
+	}
+	return v.def.Subresource(name)
+}
+
+// subs lists the subresources that this version serves.
+func (v *served) subs() []*resource.SubDef {
+	list := v.def.Sub
+	if v.ver != nil {
+		list = v.ver.Sub
+	}
+	out := make([]*resource.SubDef, len(list))
+	for i := range list {
+		out[i] = &list[i]
+	}
+	return out
+}
+
+// verbs lists what can be done with the resource itself, in discovery's order.
+func (v *served) verbs() []string {
+	switch {
+	case v.def.CreateOnly:
+		return []string{"create"}
+	case v.def.NoUpdate:
+		return []string{"create", "delete", "deletecollection", "get", "list", "watch"}
+	}
+	return []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+}
+
+// gvkOf is the kind of a subresource's body.
+func gvkOf(b *resource.Body) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: b.Group, Version: b.Version, Kind: b.Kind}
+}
+
+// clearType empties the kind and apiVersion of an object, as stored and cached
+// objects have them: what they are is known from where they are.
+func clearType(obj runtime.Object) {
+	obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+}

@@ -1,0 +1,81 @@
+package apiserver
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/kemudi/kemudi/internal/task"
+)
+
+// Limits of connections and of ending them.
+const (
+	maxStreams    = 1000 // requests at a time on one HTTP/2 connection: agents keep many watches
+	headerTimeout = 32 * time.Second
+	idleTimeout   = 90 * time.Second
+	pingTimeout   = 30 * time.Second
+	drainTimeout  = 10 * time.Second // for the requests that run when the server stops
+)
+
+// Serve answers on l, which it closes, until ctx ends; then watches and
+// streams end at once and other requests get a short while to complete. config
+// brings the certificates; client certificates are asked for.
+func (s *Server) Serve(ctx context.Context, l net.Listener, config *tls.Config) error {
+	config = config.Clone()
+	config.NextProtos = []string{"h2", "http/1.1"}
+	if config.ClientAuth == tls.NoClientCert {
+		config.ClientAuth = tls.RequestClientCert
+	}
+	srv := &http.Server{
+		Handler: s.Handler(), TLSConfig: config,
+		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 1 << 20,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerStream: 256 << 10, MaxReceiveBufferPerConnection: 16 << 20,
+			SendPingTimeout: pingTimeout, PingTimeout: pingTimeout / 2,
+		},
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		BaseContext: func(net.Listener) context.Context {
+			return context.WithValue(context.WithoutCancel(ctx), servingKey{}, ctx)
+		},
+	}
+	g := task.NewGroup(ctx)
+	g.Go("accept", func(context.Context) error {
+		if err := srv.ServeTLS(l, "", ""); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve %s: %w", l.Addr(), err)
+		}
+		return nil
+	})
+	g.Go("drain", func(ctx context.Context) error {
+		<-ctx.Done()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+		defer cancel()
+		if err := srv.Shutdown(ctx); err != nil {
+			return srv.Close()
+		}
+		return nil
+	})
+	return g.Wait()
+}
+
+// servingKey finds the context that ends when the server is told to stop.
+type servingKey struct{}
+
+// untilStop returns a context that also ends when the server stops: for
+// requests that would not end by themselves.
+func untilStop(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	serving, ok := ctx.Value(servingKey{}).(context.Context)
+	if !ok {
+		return ctx, cancel
+	}
+	stop := context.AfterFunc(serving, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}

@@ -1,0 +1,124 @@
+package apiserver
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/store"
+	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/internal/watchcache"
+)
+
+func TestServeEndsWatchesWhenItIsToldToStop(t *testing.T) {
+	f := newFixture(t)
+	f.url() // lends its certificate
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := task.NewGroup(t.Context())
+	g.Go("serve", func(ctx context.Context) error {
+		return f.Serve(ctx, l, &tls.Config{Certificates: f.http.TLS.Certificates})
+	})
+	for _, http2 := range []bool{true, false} {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: http2}
+		defer transport.CloseIdleConnections()
+		c := &http.Client{Transport: transport}
+		res, err := c.Get("https://" + l.Addr().String() + "/api/v1/namespaces?watch=1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		if want := map[bool]int{true: 2, false: 1}[http2]; res.ProtoMajor != want {
+			t.Errorf("got HTTP/%d, want %d", res.ProtoMajor, want)
+		}
+		f.must(201, "POST", "/api/v1/namespaces", map[bool]string{true: `{"metadata":{"name":"a"}}`, false: `{"metadata":{"name":"b"}}`}[http2])
+		line, err := bufio.NewReader(res.Body).ReadString('\n')
+		if err != nil || !strings.HasPrefix(line, `{"type":"ADDED","object":{"kind":"Namespace","apiVersion":"v1",`) {
+			t.Errorf("event: %v %s", err, line)
+		}
+		if http2 {
+			continue
+		}
+		g.Cancel(context.Canceled)
+		// It ends after what was under way, or the test never does.
+		_, _ = io.Copy(io.Discard, res.Body)
+	}
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWhoAsksIsReadFromTheClientCertificate(t *testing.T) {
+	seen := make(chan bool, 1)
+	f := newFixture(t, func(o *Options) {
+		o.Authenticator = authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
+			seen <- r.TLS != nil && len(r.TLS.PeerCertificates) == 1
+			return &authenticator.Response{User: &user.DefaultInfo{Name: "n"}}, true, nil
+		})
+	})
+	f.url()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := task.NewGroup(t.Context())
+	g.Go("serve", func(ctx context.Context) error {
+		return f.Serve(ctx, l, &tls.Config{Certificates: f.http.TLS.Certificates})
+	})
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: f.http.TLS.Certificates}}
+	res, err := (&http.Client{Transport: transport}).Get("https://" + l.Addr().String() + "/version")
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if !<-seen {
+		t.Error("the authenticator saw no client certificate")
+	}
+	transport.CloseIdleConnections()
+	g.Cancel(context.Canceled)
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestClaimsOfObjectsFromElsewhereAreTaken(t *testing.T) {
+	f := newFixture(t)
+	value, err := watchcache.Encode(core.Services.Def, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "old", Namespace: "default", UID: "u"},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeClusterIP, ClusterIP: "10.96.0.77", ClusterIPs: []string{"10.96.0.77"}, Ports: []corev1.ServicePort{{Port: 80}},
+			IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := f.store.Txn(t.Context(), store.Txn{Ops: []store.Op{{Key: "/registry/services/specs/default/old", Value: value}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := f.o.Caches.Cache(core.Services.Def)
+	if err := c.WaitRev(t.Context(), res.Rev); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.repairClaims(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got := f.must(422, "POST", "/api/v1/namespaces/default/services", `{"metadata":{"name":"new"},"spec":{"clusterIP":"10.96.0.77","ports":[{"port":80}]}}`)
+	if !strings.Contains(got, "provided IP is already allocated") {
+		t.Errorf("got %s", got)
+	}
+}

@@ -1,0 +1,72 @@
+package apiserver
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/kemudi/kemudi/internal/apiserver/claims"
+	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/patch"
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+// Server is the API of one process. All methods may be called concurrently.
+type Server struct {
+	o        Options
+	log      *slog.Logger
+	routes   atomic.Pointer[routes]
+	fields   *patch.Fields
+	claims   *claims.Claims
+	encoded  *encodedBudget
+	metrics  *metrics
+	handlers map[string]subHandler
+	handler  http.Handler
+
+	// committed is the last revision that a write of this process was answered with (A3).
+	committed atomic.Int64
+}
+
+// New returns a server of o.Defs over o.Store.
+func New(o Options) (*Server, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		o: o, log: o.Logger, fields: patch.NewFields(),
+		claims: claims.New(o.Store, o.Settings), encoded: newEncodedBudget(o.EncodedBytes), metrics: newMetrics(o.Registry),
+		handlers: subHandlers(),
+	}
+	s.SetDefs(o.Defs)
+	s.handler = s.filters(s.mux())
+	return s, nil
+}
+
+// SetDefs changes what is served: the built-in resources and those of custom
+// resource definitions. Requests in flight finish with what they began with.
+func (s *Server) SetDefs(defs []*resource.Def) {
+	s.routes.Store(newRoutes(defs, s.o.RuntimeConfig, s.o.Caches))
+}
+
+// Handler serves the API over HTTP.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+// As returns the API as seen by a user within this process: the same checks,
+// but objects are handed over as they are (A4). agent names the client, such as
+// "kube-scheduler": it manages the fields that it writes.
+func (s *Server) As(u user.Info, agent string) client.Transport {
+	return &local{s: s, user: u, agent: agent}
+}
+
+// Run does the server's own background work until ctx ends.
+func (s *Server) Run(ctx context.Context) error {
+	if err := s.repairClaims(ctx); err != nil && ctx.Err() == nil {
+		return err
+	}
+	<-ctx.Done()
+	return nil
+}

@@ -1,0 +1,137 @@
+package apiserver
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/streaming/pkg/httpstream/wsstream"
+)
+
+// serveLog streams a container's log from its node (pods/log).
+func serveLog(s *Server, w http.ResponseWriter, r *http.Request, c *call) {
+	o := &corev1.PodLogOptions{}
+	if err := streamOptions(r, o); err != nil {
+		s.writeError(w, r, err)
+		return
+	}
+	if errs := validateLogOptions(o); len(errs) > 0 {
+		s.writeError(w, r, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("PodLogOptions").GroupKind(), c.name, errs))
+		return
+	}
+	pod, err := s.podOf(r.Context(), c)
+	if err != nil {
+		s.writeError(w, r, err)
+		return
+	}
+	container, err := containerOf(pod, o.Container)
+	if err != nil {
+		s.writeError(w, r, err)
+		return
+	}
+	if pod.Spec.NodeName == "" {
+		w.Header().Set("Content-Type", "text/plain")
+		return // it has not run anywhere: nothing was logged
+	}
+	location := agentURL(pod.Spec.NodeName, "/containerLogs/"+pod.Namespace+"/"+pod.Name+"/"+container, logQuery(o))
+	req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, location.String(), nil)
+	if err != nil {
+		s.writeError(w, r, apierrors.NewInternalError(err))
+		return
+	}
+	resp, err := s.agentTransport(pod.Spec.NodeName).RoundTrip(req)
+	if err != nil {
+		s.writeError(w, r, apierrors.NewInternalError(fmt.Errorf("get logs from node %s: %w", pod.Spec.NodeName, err)))
+		return
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		s.writeError(w, r, agentError(resp))
+		return
+	}
+	if wsstream.IsWebSocketRequest(r) {
+		if err := wsstream.NewReader(resp.Body, true, wsstream.NewDefaultReaderProtocols()).Copy(w, r); err != nil {
+			s.log.DebugContext(r.Context(), "log stream ended", "pod", pod.Name, "err", err)
+		}
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain")
+	w.WriteHeader(http.StatusOK)
+	copyFlushing(w, resp.Body)
+}
+
+// copyFlushing sends on what comes, at once: whoever follows a log wants to see
+// each line when it is written. Either end may go at any time.
+func copyFlushing(w http.ResponseWriter, from io.Reader) {
+	flusher := http.NewResponseController(w)
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 {
+			if _, err := w.Write(buf[:n]); err != nil {
+				return
+			}
+			if err := flusher.Flush(); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// logQuery are log options as a node agent takes them.
+func logQuery(o *corev1.PodLogOptions) url.Values {
+	q := url.Values{}
+	for name, on := range map[string]bool{"follow": o.Follow, "previous": o.Previous, "timestamps": o.Timestamps} {
+		if on {
+			q.Set(name, "true")
+		}
+	}
+	for name, n := range map[string]*int64{"sinceSeconds": o.SinceSeconds, "tailLines": o.TailLines, "limitBytes": o.LimitBytes} {
+		if n != nil {
+			q.Set(name, strconv.FormatInt(*n, 10))
+		}
+	}
+	if o.SinceTime != nil {
+		q.Set("sinceTime", o.SinceTime.Format(time.RFC3339))
+	}
+	if o.Stream != nil {
+		q.Set("stream", *o.Stream)
+	}
+	return q
+}
+
+func validateLogOptions(o *corev1.PodLogOptions) (errs field.ErrorList) {
+	if o.TailLines != nil && *o.TailLines < 0 {
+		errs = append(errs, field.Invalid(field.NewPath("tailLines"), *o.TailLines, "must be greater than or equal to 0"))
+	}
+	if o.LimitBytes != nil && *o.LimitBytes < 1 {
+		errs = append(errs, field.Invalid(field.NewPath("limitBytes"), *o.LimitBytes, "must be greater than 0"))
+	}
+	switch {
+	case o.SinceSeconds != nil && o.SinceTime != nil:
+		errs = append(errs, field.Forbidden(field.NewPath(""), "at most one of `sinceTime` or `sinceSeconds` may be specified"))
+	case o.SinceSeconds != nil && *o.SinceSeconds < 1:
+		errs = append(errs, field.Invalid(field.NewPath("sinceSeconds"), *o.SinceSeconds, "must be greater than 0"))
+	}
+	if o.Stream != nil {
+		switch *o.Stream {
+		case corev1.LogStreamAll:
+		case corev1.LogStreamStdout, corev1.LogStreamStderr:
+			if o.TailLines != nil {
+				errs = append(errs, field.Forbidden(field.NewPath(""), "`tailLines` and specific `stream` are mutually exclusive for now"))
+			}
+		default:
+			errs = append(errs, field.NotSupported(field.NewPath("stream"), *o.Stream, []string{corev1.LogStreamAll, corev1.LogStreamStdout, corev1.LogStreamStderr}))
+		}
+	}
+	return errs
+}

@@ -1,0 +1,155 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/proxy"
+)
+
+// Nodes reaches node agents.
+type Nodes interface {
+	// DialNode opens a connection to the agent of a node on which it speaks HTTP
+	// and takes every request as the API server's: secured, or within the process.
+	DialNode(ctx context.Context, node string) (net.Conn, error)
+}
+
+// noNodes is what a server without node agents has.
+type noNodes struct{}
+
+func (noNodes) DialNode(_ context.Context, node string) (net.Conn, error) {
+	return nil, fmt.Errorf("node %s cannot be reached: this server has no connection to node agents", node)
+}
+
+// agentTransport speaks HTTP with the agent of a node. Connections are not kept:
+// requests for agents are few and long.
+func (s *Server) agentTransport(node string) *http.Transport {
+	return &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return s.o.Nodes.DialNode(ctx, node)
+		},
+	}
+}
+
+// agentURL is a path of a node agent's API.
+func agentURL(node, path string, query url.Values) *url.URL {
+	return &url.URL{Scheme: "http", Host: node, Path: path, RawQuery: query.Encode()}
+}
+
+// podOf reads the pod that a stream is about, in its newest state.
+func (s *Server) podOf(ctx context.Context, c *call) (*corev1.Pod, error) {
+	it, err := s.get(ctx, c, "")
+	if err != nil {
+		return nil, err
+	}
+	return it.Object.(*corev1.Pod), nil
+}
+
+// streamOptions decodes the query of a stream's request into its options object.
+func streamOptions(r *http.Request, into runtime.Object) error {
+	if err := decodeQuery(r.URL.Query(), into); err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	return nil
+}
+
+// admitConnect asks admission about a stream.
+func (s *Server) admitConnect(ctx context.Context, c *call, options runtime.Object) error {
+	a := c.admission()
+	a.Operation, a.Object = "CONNECT", options
+	if err := s.o.Admission.Mutate(ctx, a); err != nil {
+		return err
+	}
+	return s.o.Admission.Validate(ctx, a)
+}
+
+// containerOf is the container that a request means: the one it names, or the
+// only one.
+func containerOf(pod *corev1.Pod, name string) (string, error) {
+	if name == "" {
+		if len(pod.Spec.Containers) == 1 {
+			return pod.Spec.Containers[0].Name, nil
+		}
+		return "", apierrors.NewBadRequest(fmt.Sprintf("a container name must be specified for pod %s, choose one of: %s%s", pod.Name, names(pod.Spec.Containers), others(pod)))
+	}
+	for i := range pod.Spec.Containers {
+		if pod.Spec.Containers[i].Name == name {
+			return name, nil
+		}
+	}
+	for i := range pod.Spec.InitContainers {
+		if pod.Spec.InitContainers[i].Name == name {
+			return name, nil
+		}
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		if pod.Spec.EphemeralContainers[i].Name == name {
+			return name, nil
+		}
+	}
+	return "", apierrors.NewBadRequest(fmt.Sprintf("container %s is not valid for pod %s", name, pod.Name))
+}
+
+func names(containers []corev1.Container) []string {
+	out := make([]string, len(containers))
+	for i := range containers {
+		out[i] = containers[i].Name
+	}
+	return out
+}
+
+// others lists what can be named besides the containers.
+func others(pod *corev1.Pod) string {
+	text := ""
+	if len(pod.Spec.InitContainers) > 0 {
+		text += fmt.Sprintf(" or one of the init containers: %s", names(pod.Spec.InitContainers))
+	}
+	if n := len(pod.Spec.EphemeralContainers); n > 0 {
+		list := make([]string, n)
+		for i := range pod.Spec.EphemeralContainers {
+			list[i] = pod.Spec.EphemeralContainers[i].Name
+		}
+		text += fmt.Sprintf(" or one of the ephemeral containers: %s", list)
+	}
+	return text
+}
+
+// agentError turns what an agent answered other than success into an error of
+// the API: its text, and a code that clients know.
+func agentError(resp *http.Response) error {
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 4096))
+	if err != nil {
+		return apierrors.NewInternalError(fmt.Errorf("read answer of node agent: %w", err))
+	}
+	switch resp.StatusCode {
+	case http.StatusBadRequest:
+		return apierrors.NewBadRequest(string(text))
+	case http.StatusNotFound:
+		return apierrors.NewGenericServerResponse(http.StatusNotFound, "get", corev1.Resource("pods"), "", string(text), 0, true)
+	}
+	return apierrors.NewInternalError(errors.New(string(text)))
+}
+
+// upgrade hands a connection through to a location. It writes its own errors.
+func (s *Server) upgrade(location *url.URL, transport http.RoundTripper, required bool) *proxy.UpgradeAwareHandler {
+	return proxy.NewUpgradeAwareHandler(location, transport, false, required, responder{s})
+}
+
+// responder writes the errors of handlers of the Kubernetes libraries.
+type responder struct{ s *Server }
+
+func (p responder) Error(w http.ResponseWriter, r *http.Request, err error) {
+	if apierrors.ReasonForError(err) == "" {
+		err = apierrors.NewInternalError(err)
+	}
+	p.s.writeError(w, r, err)
+}

@@ -1,0 +1,111 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/auth/authn"
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+// requestToken issues a token of a service account (serviceaccounts/token).
+func requestToken(ctx context.Context, s *Server, c *call, body runtime.Object) (runtime.Object, error) {
+	req := body.(*authenticationv1.TokenRequest)
+	it, err := s.get(ctx, c, "")
+	if err != nil {
+		return nil, err
+	}
+	sa := it.Object.(*corev1.ServiceAccount)
+	if err := c.fitName(req); err != nil {
+		return nil, err
+	}
+	if s.o.Tokens == nil {
+		return nil, apierrors.NewGenericServerResponse(404, "create", c.res.def.GroupResource(), c.name, "this server issues no tokens", 0, true)
+	}
+	if req.Spec.ExpirationSeconds == nil {
+		req.Spec.ExpirationSeconds = ptr.To[int64](60 * 60)
+	}
+	errs := resource.NewErrors()
+	validateTokenRequest(req, errs)
+	if errs.Len() > 0 {
+		return nil, apierrors.NewInvalid(authenticationv1.SchemeGroupVersion.WithKind("TokenRequest").GroupKind(), c.name, errs.List())
+	}
+	bound := authn.Bound{ServiceAccount: sa}
+	if ref := req.Spec.BoundObjectRef; ref != nil {
+		if err := s.bindToken(&bound, ref); err != nil {
+			return nil, err
+		}
+	}
+	answer, err := s.o.Tokens.Grant(req, bound)
+	if err != nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf("issue token: %w", err))
+	}
+	answer.Name, answer.Namespace, answer.CreationTimestamp = sa.Name, sa.Namespace, metav1.Now().Rfc3339Copy()
+	return answer, nil
+}
+
+func validateTokenRequest(req *authenticationv1.TokenRequest, errs *resource.Errors) {
+	switch seconds := *req.Spec.ExpirationSeconds; {
+	case seconds < 10*60:
+		errs.Invalid("spec.expirationSeconds", seconds, "may not specify a duration less than 10 minutes")
+	case seconds > 1<<32:
+		errs.Invalid("spec.expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds")
+	}
+}
+
+// bindToken finds the object that a token is to be bound to: it must exist, and
+// a pod must run as the service account.
+func (s *Server) bindToken(b *authn.Bound, ref *authenticationv1.BoundObjectReference) error {
+	sa, def := b.ServiceAccount, boundKind(ref.Kind)
+	if def == nil {
+		return apierrors.NewBadRequest(fmt.Sprintf("cannot bind token for serviceaccount %q to object type %s", sa.Name, ref.Kind))
+	}
+	key := ref.Name
+	if def.Namespaced {
+		key = cache.Key(sa.Namespace, ref.Name)
+	}
+	it := s.o.Caches.Cache(def).Get(key)
+	if it == nil {
+		return apierrors.NewNotFound(def.GroupResource(), ref.Name)
+	}
+	if ref.UID != "" && it.Object.GetUID() != ref.UID {
+		return apierrors.NewConflict(def.GroupResource(), ref.Name,
+			fmt.Errorf("the UID in the bound object reference (%s) does not match the UID in record. The object might have been deleted and then recreated", ref.UID))
+	}
+	switch obj := it.Object.(type) {
+	case *corev1.Pod:
+		if obj.Spec.ServiceAccountName != sa.Name {
+			return apierrors.NewBadRequest(fmt.Sprintf("cannot bind token for serviceaccount %q to pod running with different serviceaccount name.", sa.Name))
+		}
+		b.Pod = obj
+		if node := s.o.Caches.Cache(core.Nodes.Def).Get(obj.Spec.NodeName); node != nil {
+			b.Node = node.Object.(*corev1.Node)
+		}
+	case *corev1.Secret:
+		b.Secret = obj
+	case *corev1.Node:
+		b.Node = obj
+	}
+	return nil
+}
+
+func boundKind(kind string) *resource.Def {
+	switch kind {
+	case "Pod":
+		return core.Pods.Def
+	case "Secret":
+		return core.Secrets.Def
+	case "Node":
+		return core.Nodes.Def
+	}
+	return nil
+}

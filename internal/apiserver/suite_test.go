@@ -1,0 +1,112 @@
+package apiserver
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/rest"
+
+	"github.com/kemudi/kemudi/internal/api"
+	"github.com/kemudi/kemudi/internal/store/mem"
+	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/internal/watchcache"
+)
+
+// admin is who all requests of the tests come from, unless a test says otherwise.
+var admin = &user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}
+
+// fixture is an API server on a memory store.
+type fixture struct {
+	*Server
+	store *mem.Store
+	http  *httptest.Server // TLS, HTTP/2; made by the first use of url or config
+	tb    testing.TB
+}
+
+// newFixture starts a server with the built-in resources; change may alter its options.
+func newFixture(tb testing.TB, change ...func(o *Options)) *fixture {
+	tb.Helper()
+	o := Options{Store: mem.New(mem.Options{}), Defs: api.All(), Authenticator: always(admin)}
+	for _, f := range change {
+		f(&o)
+	}
+	st := o.Store.(*mem.Store)
+	set, err := watchcache.New(watchcache.Options{Store: st, Defs: o.Defs})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	o.Caches = set
+	s, err := New(o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	g := task.NewGroup(tb.Context())
+	g.Go("caches", set.Run)
+	g.Go("server", s.Run)
+	tb.Cleanup(func() {
+		g.Cancel(context.Canceled)
+		if err := g.Wait(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return &fixture{Server: s, store: st, tb: tb}
+}
+
+func always(u user.Info) authenticator.Request {
+	return authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
+		return &authenticator.Response{User: u}, true, nil
+	})
+}
+
+// url is the address of the server, which listens from the first call on.
+func (f *fixture) url() string {
+	if f.http == nil {
+		f.http = httptest.NewUnstartedServer(f.Handler())
+		f.http.EnableHTTP2 = true
+		f.http.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+		f.http.StartTLS()
+		f.tb.Cleanup(func() {
+			f.http.CloseClientConnections()
+			f.http.Close()
+		})
+	}
+	return f.http.URL
+}
+
+// config is how client-go reaches the server.
+func (f *fixture) config() *rest.Config {
+	return &rest.Config{
+		Host: f.url(), TLSClientConfig: rest.TLSClientConfig{Insecure: true}, UserAgent: "suite/1.0", QPS: -1,
+	}
+}
+
+// ask sends a request straight to the handler. headers are "Name: value".
+func (f *fixture) ask(method, path, body string, headers ...string) *httptest.ResponseRecorder {
+	f.tb.Helper()
+	r := httptest.NewRequestWithContext(f.tb.Context(), method, path, strings.NewReader(body))
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		r.Header.Add(name, value)
+	}
+	w := httptest.NewRecorder()
+	f.Handler().ServeHTTP(w, r)
+	return w
+}
+
+// must is ask for a request that has to succeed with the code.
+func (f *fixture) must(code int, method, path, body string, headers ...string) string {
+	f.tb.Helper()
+	w := f.ask(method, path, body, headers...)
+	got, _ := io.ReadAll(w.Body)
+	if w.Code != code {
+		f.tb.Fatalf("%s %s: got %d %s, want %d", method, path, w.Code, got, code)
+	}
+	return string(got)
+}

@@ -1,0 +1,140 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kemudi/kemudi/internal/apiserver/request"
+	"github.com/kemudi/kemudi/internal/apiserver/wire"
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+// include is which part of the object goes with each row of a table.
+func (p *reply) include() (metav1.IncludeObjectPolicy, error) {
+	if p.r.URL.RawQuery == "" {
+		return metav1.IncludeMetadata, nil
+	}
+	switch policy := metav1.IncludeObjectPolicy(p.r.URL.Query().Get("includeObject")); policy {
+	case "":
+		return metav1.IncludeMetadata, nil
+	case metav1.IncludeMetadata, metav1.IncludeNone, metav1.IncludeObject:
+		return policy, nil
+	default:
+		return "", badRequest("unrecognized includeObject value: %s", policy)
+	}
+}
+
+// table answers with the columns that the kind declares, one row an object.
+func (p *reply) table(code int, page *page) {
+	policy, err := p.include()
+	if err != nil {
+		p.fail(err)
+		return
+	}
+	if code == http.StatusOK && p.a.Media == request.MediaJSON && !p.a.Pretty {
+		p.w.Header().Set("Content-Type", request.JSON)
+		l := &listWriter{w: p.w, buf: make([]byte, 0, 16<<10)}
+		l.buf = append(p.appendTable(l, page, tableOptions{policy, true}), '\n')
+		l.flush()
+		return
+	}
+	p.send(code, p.appendTable(&listWriter{}, page, tableOptions{policy, true}))
+}
+
+// tableOptions say what of a table is sent.
+type tableOptions struct {
+	include metav1.IncludeObjectPolicy
+	columns bool
+}
+
+// appendTable returns what of the table is not written yet.
+func (p *reply) appendTable(l *listWriter, page *page, o tableOptions) []byte {
+	gvk := metadataGVK(p.a, "Table")
+	l.buf = append(l.buf, jsonHead(gvk.GroupVersion().String(), gvk.Kind)...)
+	l.buf = append(l.buf, `,"metadata":`...)
+	l.buf, _ = wire.AppendJSON(l.buf, &page.meta)
+	l.buf = append(l.buf, `,"columnDefinitions":`...)
+	l.buf = appendColumns(l.buf, p.c.res.def.Columns, o.columns)
+	l.buf = append(l.buf, `,"rows":[`...)
+	for i, it := range page.items {
+		if i > 0 {
+			l.buf = append(l.buf, ',')
+		}
+		l.buf = p.appendRow(l.buf, it, o.include)
+		if l.w != nil {
+			l.spill()
+		}
+	}
+	return append(l.buf, "]}"...)
+}
+
+func appendColumns(dst []byte, columns []resource.ColumnDef, all bool) []byte {
+	if !all {
+		return append(dst, "null"...)
+	}
+	dst = append(dst, '[')
+	for i := range columns {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst, _ = wire.AppendJSON(dst, &columns[i].TableColumnDefinition)
+	}
+	return append(dst, ']')
+}
+
+// appendRow shows one object; one that cannot be shown gets empty cells.
+func (p *reply) appendRow(dst []byte, it *cache.Item, include metav1.IncludeObjectPolicy) []byte {
+	dst = append(dst, `{"cells":[`...)
+	for i := range p.c.res.def.Columns {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendCell(dst, p.c.res.def.Columns[i].Value(it.Object))
+	}
+	dst = append(dst, `],"object":`...)
+	switch include {
+	case metav1.IncludeObject:
+		b, err := p.s.bytes(it, form{p.c.res, request.MediaJSON})
+		if err != nil {
+			return append(dst, "null}"...)
+		}
+		dst = appendWithHead(dst, p.c.res.jsonHead, b)
+	case metav1.IncludeMetadata:
+		part := partial(it.Object)
+		part.SetGroupVersionKind(metadataGVK(p.a, "PartialObjectMetadata"))
+		dst, _ = wire.AppendJSON(dst, part)
+	default:
+		dst = append(dst, "null"...)
+	}
+	return append(dst, '}')
+}
+
+func appendCell(dst []byte, value any) []byte {
+	if s, ok := value.(string); ok {
+		return wire.AppendString(dst, s)
+	}
+	b, err := json.Marshal(value)
+	if err != nil {
+		return append(dst, "null"...)
+	}
+	return append(dst, b...)
+}
+
+// tableEvent adds an event whose object is a table of one row. The columns are
+// described in the first event only, as upstream has it.
+func (k *httpSink) tableEvent(event string, it *cache.Item) error {
+	policy, err := k.p.include()
+	if err != nil {
+		return err
+	}
+	one := &page{items: []*cache.Item{it}, meta: metav1.ListMeta{ResourceVersion: it.Object.GetResourceVersion()}}
+	body := k.p.appendTable(&listWriter{}, one, tableOptions{policy, !k.columnsSent})
+	k.columnsSent = true
+	k.buf = appendJSONFrame(k.buf, event)
+	k.buf = append(k.buf, body...)
+	k.buf = append(k.buf, "}\n"...)
+	return k.spill()
+}

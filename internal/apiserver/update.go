@@ -1,0 +1,69 @@
+package apiserver
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+// update replaces an object, or what a subresource covers of it. obj is of the
+// storage version and defaulted; it is handed over. created tells whether the
+// object is new.
+func (s *Server) update(ctx context.Context, c *call, obj resource.Object) (item *cache.Item, created bool, err error) {
+	if err := c.fitName(obj); err != nil {
+		return nil, false, err
+	}
+	rev := obj.GetResourceVersion()
+	item, err = s.write(ctx, c, change{
+		missing: c.sub == nil && c.res.def.AllowCreateOnUpdate,
+		make: func(_ context.Context, old resource.Object) (resource.Object, error) {
+			created = old == nil
+			next := obj
+			if rev == "" {
+				next = obj.DeepCopyObject().(resource.Object) // it may be needed again
+			}
+			next.SetResourceVersion(rev)
+			return c.merge(next, old), nil
+		},
+	})
+	return item, created, err
+}
+
+// merge limits what is written to what the subresource covers. What is taken
+// over is a copy: admission may change it (A1).
+func (c *call) merge(obj, old resource.Object) resource.Object {
+	if c.sub != nil && c.sub.Merge != nil && old != nil {
+		c.sub.Merge(obj, old.DeepCopyObject().(resource.Object))
+	}
+	return obj
+}
+
+// updateBody replaces the body of a subresource such as scale.
+func (s *Server) updateBody(ctx context.Context, c *call, body runtime.Object) (runtime.Object, error) {
+	item, err := s.write(ctx, c, change{make: func(_ context.Context, old resource.Object) (resource.Object, error) {
+		return c.setBody(old, body)
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return c.sub.Get(item.Object), nil
+}
+
+// setBody returns the object as a subresource's body wants it to be. The body's
+// resourceVersion and UID, if given, must be the object's.
+func (c *call) setBody(old resource.Object, body runtime.Object) (resource.Object, error) {
+	obj := old.DeepCopyObject().(resource.Object)
+	obj.SetResourceVersion("")
+	if m, ok := body.(interface {
+		GetResourceVersion() string
+	}); ok {
+		obj.SetResourceVersion(m.GetResourceVersion())
+	}
+	if err := c.sub.Set(obj, body); err != nil {
+		return nil, err
+	}
+	return obj, nil
+}

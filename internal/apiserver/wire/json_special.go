@@ -1,0 +1,225 @@
+package wire
+
+import (
+	"bytes"
+	"cmp"
+	goencoding "encoding"
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+	"unsafe"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// specialPlan returns the plan of a type with an encoding of its own, or nil.
+func specialPlan(t reflect.Type) plan {
+	switch t {
+	case reflect.TypeFor[metav1.Time]():
+		return timePlan
+	case reflect.TypeFor[resource.Quantity]():
+		return quantityPlan
+	case reflect.TypeFor[intstr.IntOrString]():
+		return intOrStringPlan
+	case reflect.TypeFor[metav1.FieldsV1]():
+		return fieldsPlan
+	case reflect.TypeFor[unstructured.Unstructured]():
+		return func(e *encoding, p unsafe.Pointer) {
+			e.any((*unstructured.Unstructured)(p).Object)
+		}
+	case reflect.TypeFor[any]():
+		return func(e *encoding, p unsafe.Pointer) { e.any(*(*any)(p)) }
+	}
+	ptr := reflect.PointerTo(t)
+	if ptr.Implements(reflect.TypeFor[json.Marshaler]()) || ptr.Implements(reflect.TypeFor[goencoding.TextMarshaler]()) {
+		return libraryPlan(t)
+	}
+	return nil
+}
+
+func timePlan(e *encoding, p unsafe.Pointer) {
+	t := (*metav1.Time)(p)
+	if t.IsZero() {
+		e.buf = append(e.buf, "null"...)
+		return
+	}
+	e.buf = append(e.buf, '"')
+	e.buf = t.UTC().AppendFormat(e.buf, time.RFC3339)
+	e.buf = append(e.buf, '"')
+}
+
+func quantityPlan(e *encoding, p unsafe.Pointer) {
+	var room [32]byte
+	number, suffix := (*resource.Quantity)(p).CanonicalizeBytes(room[:0])
+	e.buf = append(e.buf, '"')
+	e.buf = append(e.buf, number...)
+	e.buf = append(e.buf, suffix...)
+	e.buf = append(e.buf, '"')
+}
+
+func intOrStringPlan(e *encoding, p unsafe.Pointer) {
+	v := (*intstr.IntOrString)(p)
+	switch v.Type {
+	case intstr.Int:
+		e.buf = strconv.AppendInt(e.buf, int64(v.IntVal), 10)
+	case intstr.String:
+		e.buf = AppendString(e.buf, v.StrVal)
+	default:
+		e.library(v)
+	}
+}
+
+// fieldsPlan copies the set of managed fields, which is JSON already. What our
+// own code wrote needs neither compacting nor escaping; anything else gets both.
+func fieldsPlan(e *encoding, p unsafe.Pointer) {
+	raw := (*metav1.FieldsV1)(p).GetRawBytes()
+	if len(raw) > 0 && raw[0] == '{' && isCompact(raw) {
+		e.buf = append(e.buf, raw...)
+		return
+	}
+	e.library((*metav1.FieldsV1)(p))
+}
+
+// isCompact reports that encoding/json would copy JSON as it is: no white space
+// between tokens (or anything that might be), no characters that it escapes.
+func isCompact(b []byte) bool {
+	for _, c := range b {
+		if c <= ' ' || c == '<' || c == '>' || c == '&' || c >= 0x80 {
+			return false
+		}
+	}
+	return true
+}
+
+// libraryPlan leaves a type to encoding/json.
+func libraryPlan(t reflect.Type) plan {
+	return func(e *encoding, p unsafe.Pointer) { e.library(reflect.NewAt(t, p).Interface()) }
+}
+
+func (e *encoding) library(v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		e.err = cmp.Or(e.err, err)
+		return
+	}
+	e.buf = append(e.buf, b...)
+}
+
+// any appends a value of a decoded JSON document.
+func (e *encoding) any(v any) {
+	switch v := v.(type) {
+	case nil:
+		e.buf = append(e.buf, "null"...)
+	case string:
+		e.buf = AppendString(e.buf, v)
+	case bool:
+		e.buf = strconv.AppendBool(e.buf, v)
+	case int64:
+		e.buf = strconv.AppendInt(e.buf, v, 10)
+	case []any:
+		if v == nil {
+			e.buf = append(e.buf, "null"...)
+			return
+		}
+		e.buf = append(e.buf, '[')
+		for i := range v {
+			if i > 0 {
+				e.buf = append(e.buf, ',')
+			}
+			e.any(v[i])
+		}
+		e.buf = append(e.buf, ']')
+	case map[string]any:
+		appendMap(e, v, func(e *encoding, v *any) { e.any(*v) })
+	default:
+		e.library(v)
+	}
+}
+
+// mapPlan handles maps with string keys; those whose values are common are
+// read as what they are in memory, without reflection.
+func mapPlan(t reflect.Type) plan {
+	if t.Key().Kind() != reflect.String || reflect.PointerTo(t.Key()).Implements(reflect.TypeFor[goencoding.TextMarshaler]()) {
+		return libraryPlan(t)
+	}
+	switch elem := t.Elem(); {
+	case elem == reflect.TypeFor[string]():
+		return typedMapPlan[string](t)
+	case elem == reflect.TypeFor[[]byte]():
+		return typedMapPlan[[]byte](t)
+	case elem == reflect.TypeFor[resource.Quantity]():
+		return typedMapPlan[resource.Quantity](t)
+	}
+	elem := planOf(t.Elem())
+	return func(e *encoding, p unsafe.Pointer) {
+		m := reflect.NewAt(t, p).Elem()
+		if m.IsNil() {
+			e.buf = append(e.buf, "null"...)
+			return
+		}
+		values := make(map[string]unsafe.Pointer, m.Len())
+		for it := m.MapRange(); it.Next(); {
+			v := reflect.New(t.Elem())
+			v.Elem().Set(it.Value())
+			values[it.Key().String()] = v.UnsafePointer()
+		}
+		appendMap(e, values, func(e *encoding, v *unsafe.Pointer) { elem(e, *v) })
+	}
+}
+
+// typedMapPlan reads a map whose keys are of string kind as one with keys of
+// type string: both have the same layout and hash function.
+func typedMapPlan[V any](t reflect.Type) plan {
+	elem := planOf(t.Elem())
+	return func(e *encoding, p unsafe.Pointer) {
+		appendMap(e, *(*map[string]V)(p), func(e *encoding, v *V) { elem(e, unsafe.Pointer(v)) })
+	}
+}
+
+// keyLists lends room to sort keys in.
+var keyLists = sync.Pool{New: func() any { return new([]string) }}
+
+func appendMap[V any](e *encoding, m map[string]V, value func(*encoding, *V)) {
+	if m == nil {
+		e.buf = append(e.buf, "null"...)
+		return
+	}
+	list := keyLists.Get().(*[]string)
+	keys := (*list)[:0]
+	for k := range m {
+		keys = append(keys, k)
+	}
+	if len(keys) > 1 {
+		slices.Sort(keys)
+	}
+	e.buf = append(e.buf, '{')
+	for i, k := range keys {
+		if i > 0 {
+			e.buf = append(e.buf, ',')
+		}
+		e.buf = AppendString(e.buf, k)
+		e.buf = append(e.buf, ':')
+		v := m[k]
+		value(e, &v)
+	}
+	e.buf = append(e.buf, '}')
+	clear(keys)
+	*list = keys
+	keyLists.Put(list)
+}
+
+// Compact removes white space between the tokens of src and escapes it as
+// encoding/json does.
+func Compact(dst, src []byte) ([]byte, error) {
+	var out bytes.Buffer
+	if err := json.Compact(&out, src); err != nil {
+		return nil, err
+	}
+	return append(dst, out.Bytes()...), nil
+}

@@ -1,0 +1,83 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/randfill"
+)
+
+func filler(seed int64) *randfill.Filler {
+	odd := []string{"", "a", "plain text", `q"uo\te`, "<&>", "\u2028\u2029", "tab\tnl\n\b\f\r\x01", "\xff\xfe", "日本語", "\x7f"}
+	return randfill.NewWithSeed(seed).NilChance(.5).NumElements(0, 3).MaxDepth(12).Funcs(
+		func(s *string, c randfill.Continue) { *s = odd[c.Intn(len(odd))] + c.String(8) },
+		func(q *resource.Quantity, c randfill.Continue) {
+			*q = *resource.NewMilliQuantity(c.Int63n(1e12), resource.BinarySI)
+		},
+		func(v *intstr.IntOrString, c randfill.Continue) {
+			if *v = intstr.FromInt32(c.Int31()); c.Bool() {
+				*v = intstr.FromString(odd[c.Intn(len(odd))])
+			}
+		},
+		func(f *metav1.FieldsV1, c randfill.Continue) {
+			f.SetRawBytes([]byte([]string{`{}`, `{"f:a":{".":{}}}`, `{"k:{\"a\":\"<\"}": {}}`, ``}[c.Intn(4)]))
+		},
+		func(t *metav1.Time, c randfill.Continue) {
+			if *t = (metav1.Time{}); c.Bool() {
+				*t = metav1.NewTime(time.Unix(c.Int63n(4e9), c.Int63n(1e9)))
+			}
+		},
+		func(t *metav1.MicroTime, c randfill.Continue) {
+			*t = metav1.NewMicroTime(time.Unix(c.Int63n(4e9), c.Int63n(1e9)))
+		},
+		func(r *runtime.RawExtension, c randfill.Continue) {
+			*r = runtime.RawExtension{Raw: []byte([]string{`{ "a" : "<b>" }`, `{}`, `[1, 2]`}[c.Intn(3)])}
+		},
+		func(u *runtime.Unknown, _ randfill.Continue) {
+			u.Raw, u.ContentType = []byte(`{"a": 1}`), runtime.ContentTypeJSON
+		},
+		func(o *runtime.Object, _ randfill.Continue) { *o = nil },
+		func(a *any, c randfill.Continue) {
+			*a = []any{"x", int64(3), true, nil, 1.5, map[string]any{"<": []any{}}}
+		},
+	)
+}
+
+func TestJSONEqualsTheStandardLibraryForEveryKind(t *testing.T) {
+	for gvk, typ := range scheme.Scheme.AllKnownTypes() {
+		f := filler(int64(rand.Uint64()))
+		for range 20 {
+			v := reflect.New(typ).Interface()
+			f.Fill(v)
+			want, err := json.Marshal(v)
+			if err != nil {
+				t.Fatalf("%v: %v", gvk, err)
+			}
+			got, err := AppendJSON(nil, v)
+			if err != nil || !bytes.Equal(got, want) {
+				t.Fatalf("%v: %v\n got %s\nwant %s", gvk, err, got, want)
+			}
+		}
+	}
+}
+
+func FuzzStringEqualsTheStandardLibrary(f *testing.F) {
+	for _, s := range []string{"", "a<b>&c", "\u2028", "\xff", "\x00\x1f\x7f", `"\`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		want, _ := json.Marshal(s)
+		if got := AppendString(nil, s); !bytes.Equal(got, want) {
+			t.Errorf("AppendString(%q): got %s, want %s", s, got, want)
+		}
+	})
+}

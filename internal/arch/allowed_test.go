@@ -1,0 +1,113 @@
+package arch
+
+// An allowance lets the product import the package prefix and those below it.
+type allowance struct{ prefix, why string }
+
+// allowed lists the third-party code that may be imported. docs/dependencies.md
+// has the licence of each module and why it is worth having.
+var allowed = []allowance{
+	// Kubernetes.
+	{"k8s.io/api", "the wire types of every built-in resource, all versions, with their codecs"},
+	{"k8s.io/apimachinery", "meta types, JSON, YAML and protobuf codecs, selectors, quantities, strategic merge, managed fields"},
+	{"k8s.io/client-go", "clients for what is outside the process, kubeconfig files, and the client that tests hold the server against"},
+	{"k8s.io/kubectl", "kemudi kubectl is the real kubectl"},
+	{"k8s.io/apiserver/pkg/authentication/authenticator", "the form of an authentication's answer"},
+	{"k8s.io/apiserver/pkg/authentication/user", "who makes a request"},
+	{"k8s.io/apiserver/pkg/authentication/serviceaccount", "user names, groups and extra keys of service accounts"},
+	{"k8s.io/apiserver/pkg/authorization/authorizer", "the form of an authorization's question"},
+	{"k8s.io/apiserver/pkg/util/proxy", "translation of today's WebSocket streams for runtimes that speak SPDY"},
+	{"k8s.io/kube-openapi", "builders of OpenAPI v2 and v3 from Go types"},
+	{"k8s.io/component-helpers", "pure scheduling helpers"},
+	{"k8s.io/streaming/pkg/httpstream/wsstream", "the older WebSocket subprotocols of exec, attach and logs, frame by frame as clients expect"},
+	{"k8s.io/cri-api", "types of the Container Runtime Interface, the only way to a container runtime"},
+	{"k8s.io/cri-streaming", "streaming server of exec, attach and port-forward on the runtime's side"},
+	{"k8s.io/kubelet", "types of the node agent's API and configuration"},
+	{"k8s.io/mount-utils", "mount tables, bind mounts, detection of mount points"},
+	{"k8s.io/pod-security-admission", "the checks of the Pod Security Standards"},
+	{"k8s.io/klog/v2", "the Kubernetes libraries log through it"},
+	{"k8s.io/utils", "small helpers the Kubernetes libraries share"},
+	{"sigs.k8s.io/json", "case-sensitive JSON decoding with strict errors, as clients expect them"},
+	{"sigs.k8s.io/yaml", "YAML to JSON as kubectl does it"},
+	{"sigs.k8s.io/structured-merge-diff/v6", "field sets and merging for server-side apply"},
+	{"gopkg.in/evanphx/json-patch.v4", "JSON patch and JSON merge patch, the version upstream's errors come from"},
+	{"github.com/google/gnostic-models", "protobuf form of OpenAPI, which kubectl asks for"},
+	// Store.
+	{"go.etcd.io/etcd/server/v3", "the only durable store, embedded"},
+	{"go.etcd.io/etcd/client/v3", "client of an external etcd, and the types of the in-process one"},
+	{"go.etcd.io/etcd/api/v3", "messages and errors of etcd"},
+	{"go.etcd.io/etcd/client/pkg/v3", "TLS settings of an external etcd"},
+	{"go.etcd.io/raft/v3", "raft messages, to start a single member without waiting for its election timer"},
+	{"go.uber.org/zap", "etcd logs through it"},
+	{"github.com/google/btree", "ordered maps with cheap copies"},
+	// Containers and images.
+	{"github.com/containerd/containerd/v2", "the embedded container runtime"},
+	{"github.com/containerd/containerd/api", "containerd's service messages and the options of its runc shim"},
+	{"github.com/containerd/errdefs", "containerd's kinds of errors"},
+	{"github.com/containerd/errdefs/pkg", "the same errors to and from gRPC, for calls that stay in process"},
+	{"github.com/containerd/platforms", "which image of an index fits this machine"},
+	{"github.com/containerd/plugin", "containerd is assembled from plugins"},
+	{"github.com/containerd/ttrpc", "the shim's protocol, on which it reports events"},
+	{"github.com/distribution/reference", "parses image names as every registry client does"},
+	{"github.com/pelletier/go-toml/v2", "containerd's plugin options are TOML"},
+	{"github.com/sirupsen/logrus", "containerd logs through it"},
+	{"github.com/containernetworking/cni", "calls CNI plugins"},
+	{"github.com/google/go-containerregistry", "image archives, registries and building images without Docker"},
+	{"github.com/moby/sys/mountinfo", "reads the mount table"},
+	{"github.com/opencontainers/image-spec", "types of image manifests and configurations"},
+	{"github.com/opencontainers/selinux", "mount labels"},
+	{"github.com/klauspost/compress", "zstd, which the embedded helper programs are packed with"},
+	// Network.
+	{"github.com/vishvananda/netlink", "links, addresses, routes"},
+	{"github.com/vishvananda/netns", "network namespaces of pods"},
+	{"github.com/google/nftables", "service proxy and masquerading in one netlink transaction, without the nft command"},
+	{"github.com/coredns/coredns", "the embedded cluster DNS server"},
+	{"github.com/coredns/caddy", "CoreDNS plugins are set up through it"},
+	{"github.com/miekg/dns", "DNS messages"},
+	{"github.com/gorilla/websocket", "WebSocket streams of exec, attach and port-forward"},
+	{"golang.org/x/net", "HTTP/2 settings that the standard library does not offer"},
+	{"google.golang.org/grpc", "CRI and etcd speak it"},
+	{"google.golang.org/protobuf", "messages of CRI, copied between caller and in-process runtime"},
+	// Security.
+	{"github.com/go-jose/go-jose/v4", "signs and checks service account tokens"},
+	// Program.
+	{"github.com/spf13/cobra", "commands, help, shell completion"},
+	{"github.com/spf13/pflag", "flags of cobra's commands"},
+	{"github.com/prometheus/client_golang", "metrics in the formats that scrapers read"},
+	{"github.com/google/uuid", "UIDs of objects"},
+	{"golang.org/x/sync", "singleflight and weighted semaphores"},
+	{"golang.org/x/time", "token buckets for rate limits"},
+	{"golang.org/x/sys", "Linux system calls"},
+	// Tests.
+	{"sigs.k8s.io/randfill", "fills API types with random values, to compare codecs with the libraries'"},
+	{"github.com/rogpeppe/go-internal", "text scripts as tests"},
+}
+
+// forbidden lists code that the product must not be made of, tests included.
+var forbidden = []struct {
+	prefix string
+	why    string
+	but    []string // packages below prefix that are libraries
+}{
+	{prefix: "k8s.io/kubernetes", why: "the product is written anew"},
+	{prefix: "k8s.io/apiserver/pkg/server", why: "the serving layer is ours: internal/apiserver"},
+	{prefix: "k8s.io/apiserver/pkg/registry", why: "the registry is ours: internal/resource and internal/apiserver"},
+	{prefix: "k8s.io/apiserver/pkg/endpoints", why: "the endpoints are ours: internal/apiserver",
+		but: []string{"k8s.io/apiserver/pkg/endpoints/request"}}, // context keys only, which pkg/util/proxy brings along
+	{prefix: "k8s.io/apiserver/pkg/storage", why: "the storage layer is ours: internal/store and internal/watchcache"},
+	{prefix: "k8s.io/apiextensions-apiserver/pkg/apiserver", why: "serving custom resources is ours: internal/extend",
+		but: []string{"k8s.io/apiextensions-apiserver/pkg/apiserver/schema", "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"}},
+	{prefix: "k8s.io/apiextensions-apiserver/pkg/cmd", why: "serving custom resources is ours: internal/extend"},
+	{prefix: "k8s.io/apiextensions-apiserver/pkg/controller", why: "the controllers are ours: internal/controllers"},
+	{prefix: "k8s.io/apiextensions-apiserver/pkg/registry", why: "the registry is ours: internal/resource and internal/apiserver"},
+	{prefix: "k8s.io/kube-aggregator/pkg/apiserver", why: "aggregation is ours: internal/extend"},
+	{prefix: "k8s.io/kube-aggregator/pkg/cmd", why: "aggregation is ours: internal/extend"},
+	{prefix: "k8s.io/kube-aggregator/pkg/controllers", why: "the controllers are ours: internal/controllers"},
+	{prefix: "k8s.io/kube-aggregator/pkg/registry", why: "the registry is ours: internal/resource and internal/apiserver"},
+	{prefix: "github.com/openshift", why: "no code of another distribution"},
+	{prefix: "github.com/k3s-io", why: "no code of another distribution"},
+	{prefix: "github.com/rancher", why: "no code of another distribution"},
+	{prefix: "github.com/k0sproject", why: "no code of another distribution"},
+	{prefix: "github.com/canonical", why: "no code of another distribution"},
+	{prefix: "sigs.k8s.io/kind", why: "no code of another distribution"},
+	{prefix: "k8s.io/minikube", why: "no code of another distribution"},
+}

@@ -1,0 +1,207 @@
+package arch
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+// Each case is a small tree in the txtar form and the violations that the rules
+// must find in it, as rule and place, in the order of the rules.
+var biteCases = []struct {
+	name string
+	tree string
+	want []string
+	only string // the one rule to apply, when not all
+}{
+	{"a good package breaks nothing", `
+-- internal/store/store.go --
+// Package store stores.
+package store
+import (
+	"context"
+	"fmt"
+	"github.com/kemudi/kemudi/internal/obs"
+)
+var _ = obs.NewRegistry
+func Get(ctx context.Context, a, b, c, d int) error { return fmt.Errorf("get: %w", ctx.Err()) }
+`, nil, ""},
+	{"an upward import is found", `
+-- internal/store/store.go --
+// Package store stores.
+package store
+import _ "github.com/kemudi/kemudi/internal/client"
+`, []string{"layer internal/store/store.go"}, ""},
+	{"a sibling import is found, one within the unit is not", `
+-- internal/controllers/job/job.go --
+// Package job runs jobs.
+package job
+import _ "github.com/kemudi/kemudi/internal/controllers/cronjob"
+import _ "github.com/kemudi/kemudi/internal/controllers/job/plan"
+`, []string{"layer internal/controllers/job/job.go"}, ""},
+	{"the list of controllers may import them", `
+-- internal/controllers/all.go --
+// Package controllers lists them.
+package controllers
+import _ "github.com/kemudi/kemudi/internal/controllers/job"
+`, nil, ""},
+	{"a package in no layer is found", `
+-- internal/util/util.go --
+// Package util is everything.
+package util
+`, []string{"layer internal/util/util.go"}, ""},
+	{"the tracing helper stays out of the program", `
+-- internal/store/store.go --
+// Package store stores.
+package store
+import _ "github.com/kemudi/kemudi/internal/trace"
+-- internal/store/store_test.go --
+package store
+import _ "github.com/kemudi/kemudi/internal/trace"
+import _ "github.com/kemudi/kemudi/internal/sim"
+-- internal/sim/sim.go --
+// Package sim simulates.
+package sim
+import _ "github.com/kemudi/kemudi/internal/trace"
+`, []string{"layer internal/store/store.go"}, ""},
+	{"a command that reaches around the wiring is found", `
+-- cmd/kemudi/main.go --
+// Command kemudi is it.
+package main
+import _ "github.com/kemudi/kemudi/internal/cluster"
+import _ "github.com/kemudi/kemudi/internal/store"
+import _ "github.com/kemudi/kemudi/cmd/kemudi/help"
+`, []string{"command cmd/kemudi/main.go"}, ""},
+	{"an unlisted third-party import is found, in tests too", `
+-- internal/store/store.go --
+// Package store stores.
+package store
+import _ "example.org/fancy"
+-- internal/store/store_test.go --
+package store
+import _ "example.org/mock"
+`, []string{"import internal/store/store.go", "import internal/store/store_test.go"}, ""},
+	{"the server library is found, its CEL packages are not", `
+-- test/e2e/x_test.go --
+package e2e
+import _ "k8s.io/apiserver/pkg/server/options"
+import _ "k8s.io/kubernetes/pkg/apis/core"
+import _ "k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+import _ "k8s.io/apiextensions-apiserver/pkg/apiserver"
+`, []string{"forbidden test/e2e/x_test.go", "forbidden test/e2e/x_test.go", "forbidden test/e2e/x_test.go"}, "forbidden"},
+	{"missing, double, misplaced and odd package comments are found", `
+-- internal/api/a/a.go --
+package a
+-- internal/api/b/doc.go --
+// Package b is documented.
+package b
+-- internal/api/b/b.go --
+// Package b is documented again.
+package b
+-- internal/api/c/c.go --
+// Package c is documented here.
+package c
+-- internal/api/c/d.go --
+package c
+-- internal/api/d/d.go --
+// Deals with d.
+package d
+`, []string{"doc internal/api/a/a.go", "doc internal/api/b/b.go", "doc internal/api/c/c.go", "doc internal/api/d/d.go"}, ""},
+	{"too many parameters are found, a context and a receiver are not counted", `
+-- internal/store/store.go --
+// Package store stores.
+package store
+import "context"
+type T[K any] struct{}
+func (t *T[K]) Good(ctx context.Context, a, b, c, d int) {}
+func (t *T[K]) Bad(a, b, c, d, e int) {}
+`, []string{"params internal/store/store.go#T.Bad"}, ""},
+	{"a goroutine, an init, a root context, a sleep and a printed error are found", `
+-- internal/store/store.go --
+// Package store stores.
+package store
+import (
+	"context"
+	"fmt"
+	clock "time"
+)
+func init() { clock.Sleep(1) }
+func f(err error) error {
+	go f(nil)
+	_ = context.Background()
+	return fmt.Errorf("f: %v", err)
+}
+-- internal/store/store_test.go --
+package store
+import "context"
+func g() { go f(nil); _ = context.Background() }
+-- internal/task/task.go --
+// Package task starts goroutines.
+package task
+func f() { go f() }
+`, []string{"go internal/store/store.go", "init internal/store/store.go", "background internal/store/store.go", "sleep internal/store/store.go", "errorf internal/store/store.go"}, ""},
+	{"long files, functions and structs are found, generated ones are not",
+		"-- internal/store/long.go --\n// Package store stores.\npackage store\nfunc f() {\n" + strings.Repeat("\n", maxFileLines) + "}\ntype T struct {\n" + fields(26) + "}\n" +
+			"-- internal/store/zz_long.go --\npackage store\n" + strings.Repeat("\n", maxFileLines) +
+			"-- internal/store/long_test.go --\npackage store\n" + strings.Repeat("\n", maxFileLines),
+		[]string{"file-lines internal/store/long.go", "func-lines internal/store/long.go#f", "struct-fields internal/store/long.go#T"}, ""},
+}
+
+func fields(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "F%d int\n", i)
+	}
+	return b.String()
+}
+
+func TestRulesBite(t *testing.T) {
+	for _, tc := range biteCases {
+		t.Run(tc.name, func(t *testing.T) {
+			var sources []*source
+			for _, f := range txtar.Parse([]byte(tc.tree)).Files {
+				s, err := parse(f.Name, f.Data)
+				if err != nil {
+					t.Fatal(err)
+				}
+				sources = append(sources, s)
+			}
+			var got []string
+			for _, rule := range rules {
+				if tc.only != "" && tc.only != rule.name {
+					continue
+				}
+				for _, v := range rule.check(sources) {
+					if v.rule != rule.name {
+						t.Errorf("rule %s reports as %s", rule.name, v.rule)
+					}
+					got = append(got, v.rule+" "+v.where)
+				}
+			}
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("violations: got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestMachineWordsBite(t *testing.T) {
+	for _, w := range machineWords {
+		if got := wordsIn([]byte("see " + w[0] + w[1] + " there")); len(got) != 1 {
+			t.Errorf("%s%s: got %q", w[0], w[1], got)
+		}
+	}
+	if got := wordsIn([]byte("apps/workloads in a library of agents")); got != nil {
+		t.Errorf("harmless text: got %q", got)
+	}
+}
+
+func TestDocumentPathsBite(t *testing.T) {
+	got := pathsIn("docs/x.md", "See `internal/store`, `RS-006`, [a](architecture.md#top), [b](../README.md), [c](https://example.org) and [d](#here).")
+	if want := []string{"internal/store", "docs/architecture.md", "README.md"}; !slices.Equal(got, want) {
+		t.Errorf("paths: got %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,155 @@
+package authn
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strings"
+
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// Options say who is believed. The zero value knows nobody: all are anonymous.
+type Options struct {
+	// ClientCA signs the certificates of clients. Nil: none are looked at.
+	ClientCA *x509.CertPool
+	// Tokens are asked in turn about bearer tokens.
+	Tokens []authenticator.Token
+	// FrontProxy believes a proxy that says for whom a request is. Nil: nobody.
+	FrontProxy *FrontProxy
+	// NoAnonymous refuses requests that show nothing.
+	NoAnonymous bool
+}
+
+// Authenticator is the chain. It may be used concurrently.
+type Authenticator struct {
+	o     Options
+	certs certificates
+}
+
+var (
+	_ authenticator.Request = (*Authenticator)(nil)
+	_ authenticator.Token   = (*Authenticator)(nil)
+)
+
+// New returns the chain of o.
+func New(o Options) *Authenticator {
+	return &Authenticator{o: o, certs: certificates{roots: o.ClientCA}}
+}
+
+// errToken says that a bearer token was shown and nobody knows it.
+var errToken = errors.New("invalid bearer token")
+
+// AuthenticateRequest says who makes the request. Credentials that it has used
+// are taken out of the request's headers.
+func (a *Authenticator) AuthenticateRequest(r *http.Request) (*authenticator.Response, bool, error) {
+	if a.o.FrontProxy != nil {
+		if res, ok, err := a.o.FrontProxy.authenticate(r); ok || err != nil {
+			return authenticated(res), ok, err
+		}
+	}
+	if a.o.ClientCA != nil {
+		if res, ok, err := a.certs.authenticate(r); ok || err != nil {
+			return authenticated(res), ok, err
+		}
+	}
+	if token := bearer(r); token != "" {
+		res, ok, err := a.AuthenticateToken(r.Context(), token)
+		if !ok || err != nil {
+			return nil, false, errors.Join(errToken, err)
+		}
+		r.Header.Del("Authorization")
+		return res, true, nil
+	}
+	if a.o.NoAnonymous {
+		return nil, false, nil
+	}
+	auds, _ := authenticator.AudiencesFrom(r.Context())
+	return &authenticator.Response{
+		Audiences: auds,
+		User:      &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}},
+	}, true, nil
+}
+
+// AuthenticateToken says whose bearer token it is.
+func (a *Authenticator) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+	var errs []error
+	for _, t := range a.o.Tokens {
+		res, ok, err := t.AuthenticateToken(ctx, token)
+		if ok {
+			return authenticated(res), true, nil
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return nil, false, errors.Join(errs...)
+}
+
+// authenticated adds the group of all who have shown who they are.
+func authenticated(res *authenticator.Response) *authenticator.Response {
+	if res == nil {
+		return nil
+	}
+	u := res.User
+	if u.GetName() == user.Anonymous || slices.Contains(u.GetGroups(), user.AllAuthenticated) || slices.Contains(u.GetGroups(), user.AllUnauthenticated) {
+		return res
+	}
+	groups := append(slices.Clone(u.GetGroups()), user.AllAuthenticated)
+	return &authenticator.Response{
+		Audiences: res.Audiences,
+		User:      &user.DefaultInfo{Name: u.GetName(), UID: u.GetUID(), Groups: groups, Extra: u.GetExtra()},
+	}
+}
+
+// bearer is the request's bearer token, from the header or, as browsers cannot
+// set headers of WebSockets, from a subprotocol; empty if there is none.
+func bearer(r *http.Request) string {
+	kind, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
+	if strings.EqualFold(kind, "bearer") {
+		if token = strings.TrimSpace(token); token != "" && !strings.Contains(token, " ") {
+			return token
+		}
+		return ""
+	}
+	return protocolToken(r)
+}
+
+// protocolPrefix begins the WebSocket subprotocol that carries a token.
+const protocolPrefix = "base64url.bearer.authorization.k8s.io."
+
+// protocolToken takes the token out of the list of subprotocols, which must
+// name at least one other.
+func protocolToken(r *http.Request) string {
+	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		return ""
+	}
+	header := textproto.CanonicalMIMEHeaderKey("Sec-WebSocket-Protocol")
+	token := ""
+	var others []string
+	for _, line := range r.Header[header] {
+		for protocol := range strings.SplitSeq(line, ",") {
+			protocol = strings.TrimSpace(protocol)
+			encoded, ok := strings.CutPrefix(protocol, protocolPrefix)
+			if !ok {
+				others = append(others, protocol)
+				continue
+			}
+			decoded, err := base64.RawURLEncoding.DecodeString(encoded)
+			if err != nil || token != "" {
+				return ""
+			}
+			token = string(decoded)
+		}
+	}
+	if token == "" || len(others) == 0 {
+		return ""
+	}
+	r.Header.Set(header, strings.Join(others, ","))
+	return token
+}

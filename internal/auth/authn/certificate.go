@@ -1,0 +1,99 @@
+package authn
+
+import (
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// certificates knows clients by their certificates: the common name is the
+// user, the organizations are the groups. The TLS layer has checked that the
+// client has the key, but not who signed.
+type certificates struct {
+	roots *x509.CertPool
+
+	mu struct {
+		sync.RWMutex
+		known map[[sha256.Size]byte]known // verified, by digest
+	}
+}
+
+type known struct {
+	user  *user.DefaultInfo
+	until time.Time
+}
+
+// Checking signatures takes longer than the rest of a request: what was found
+// out is kept, for as long as the certificates are good.
+const maxKnown = 4096
+
+func (c *certificates) authenticate(r *http.Request) (*authenticator.Response, bool, error) {
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return nil, false, nil
+	}
+	leaf := r.TLS.PeerCertificates[0]
+	u, err := c.user(leaf, r.TLS.PeerCertificates[1:])
+	if err != nil {
+		return nil, false, err
+	}
+	auds, _ := authenticator.AudiencesFrom(r.Context())
+	return &authenticator.Response{Audiences: auds, User: u}, true, nil
+}
+
+func (c *certificates) user(leaf *x509.Certificate, between []*x509.Certificate) (*user.DefaultInfo, error) {
+	digest := sha256.Sum256(leaf.Raw)
+	now := time.Now()
+	c.mu.RLock()
+	k, ok := c.mu.known[digest]
+	c.mu.RUnlock()
+	if ok && now.Before(k.until) {
+		return k.user, nil
+	}
+	until, err := verify(leaf, between, c.roots)
+	if err != nil {
+		return nil, fmt.Errorf("verifying certificate SN=%d, SKID=%s failed: %w", leaf.SerialNumber, hex.EncodeToString(leaf.SubjectKeyId), err)
+	}
+	if leaf.Subject.CommonName == "" {
+		return nil, fmt.Errorf("client certificate SN=%d has no common name", leaf.SerialNumber)
+	}
+	u := &user.DefaultInfo{
+		Name:   leaf.Subject.CommonName,
+		Groups: leaf.Subject.Organization,
+		Extra:  map[string][]string{user.CredentialIDKey: {"X509SHA256=" + hex.EncodeToString(digest[:])}},
+	}
+	u.Groups = append(u.Groups[:len(u.Groups):len(u.Groups)], user.AllAuthenticated)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.known == nil || len(c.mu.known) >= maxKnown {
+		c.mu.known = map[[sha256.Size]byte]known{}
+	}
+	c.mu.known[digest] = known{u, until}
+	return u, nil
+}
+
+// verify checks that the certificate is a client's and signed by the roots; it
+// returns the end of the first certificate of its chain to end.
+func verify(leaf *x509.Certificate, between []*x509.Certificate, roots *x509.CertPool) (time.Time, error) {
+	o := x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, Intermediates: x509.NewCertPool()}
+	for _, c := range between {
+		o.Intermediates.AddCert(c)
+	}
+	chains, err := leaf.Verify(o)
+	if err != nil {
+		return time.Time{}, err
+	}
+	until := leaf.NotAfter
+	for _, c := range chains[0] {
+		if c.NotAfter.Before(until) {
+			until = c.NotAfter
+		}
+	}
+	return until, nil
+}

@@ -1,0 +1,254 @@
+package authn
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+	"github.com/google/uuid"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+// Issuer makes and publishes the tokens of service accounts. It may be used
+// concurrently.
+type Issuer struct {
+	o      IssuerOptions
+	signer jose.Signer
+	keys   jose.JSONWebKeySet // public keys, the signing one first
+}
+
+// IssuerOptions say who issues.
+type IssuerOptions struct {
+	// Key signs. Required.
+	Key crypto.Signer
+	// OldKeys have signed tokens that are still good.
+	OldKeys []crypto.PublicKey
+	// URL is the name of the issuer, at which the documents about it can be
+	// found. Default https://kubernetes.default.svc.cluster.local.
+	URL string
+	// Audiences are those of the API server. Default: URL alone.
+	Audiences []string
+	// MaxLife bounds the life of tokens. Default: no bound.
+	MaxLife time.Duration
+	// NoExtension keeps the life that node agents ask for. Otherwise they get
+	// tokens of a year for old clients that never read their token again; those
+	// are warned of in the audit log after the time asked for.
+	NoExtension bool
+}
+
+func (o IssuerOptions) withDefaults() (IssuerOptions, error) {
+	if o.Key == nil {
+		return o, errors.New("token issuer options: no key")
+	}
+	if o.URL == "" {
+		o.URL = "https://kubernetes.default.svc.cluster.local"
+	}
+	if len(o.Audiences) == 0 {
+		o.Audiences = []string{o.URL}
+	}
+	return o, nil
+}
+
+// NewIssuer returns the issuer of o.
+func NewIssuer(o IssuerOptions) (*Issuer, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	i := &Issuer{o: o}
+	for _, key := range append([]crypto.PublicKey{o.Key.Public()}, o.OldKeys...) {
+		web, err := webKey(key)
+		if err != nil {
+			return nil, err
+		}
+		i.keys.Keys = append(i.keys.Keys, web)
+	}
+	first := i.keys.Keys[0]
+	i.signer, err = jose.NewSigner(jose.SigningKey{
+		Algorithm: jose.SignatureAlgorithm(first.Algorithm),
+		Key:       jose.JSONWebKey{Key: o.Key, KeyID: first.KeyID, Algorithm: first.Algorithm},
+	}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("prepare to sign tokens: %w", err)
+	}
+	return i, nil
+}
+
+// webKey describes a public key. Its ID is upstream's: a digest of the key.
+func webKey(key crypto.PublicKey) (jose.JSONWebKey, error) {
+	der, err := x509.MarshalPKIXPublicKey(key)
+	if err != nil {
+		return jose.JSONWebKey{}, fmt.Errorf("encode public key: %w", err)
+	}
+	digest := sha256.Sum256(der)
+	web := jose.JSONWebKey{Key: key, KeyID: base64.RawURLEncoding.EncodeToString(digest[:]), Use: "sig"}
+	switch k := key.(type) {
+	case *rsa.PublicKey:
+		web.Algorithm = string(jose.RS256)
+	case *ecdsa.PublicKey:
+		switch k.Curve.Params().BitSize {
+		case 256:
+			web.Algorithm = string(jose.ES256)
+		case 384:
+			web.Algorithm = string(jose.ES384)
+		case 521:
+			web.Algorithm = string(jose.ES512)
+		}
+	}
+	if web.Algorithm == "" {
+		return web, fmt.Errorf("tokens cannot be signed with keys of type %T", key)
+	}
+	return web, nil
+}
+
+// Audiences are those of the API server.
+func (i *Issuer) Audiences() []string { return i.o.Audiences }
+
+// Lives of tokens.
+const (
+	defaultLife = time.Hour
+	// agentLife is what node agents ask for, and only they: it marks tokens
+	// whose life may be extended.
+	agentLife    = 3607 * time.Second
+	extendedLife = 365 * 24 * time.Hour
+)
+
+// Bound is what a token is good with: it ends when one of these objects goes.
+type Bound struct {
+	ServiceAccount *corev1.ServiceAccount // required
+	Pod            *corev1.Pod
+	Secret         *corev1.Secret
+	Node           *corev1.Node // that the pod runs on, or that the token is for alone
+}
+
+// claims are what a token says beside the standard ones.
+type claims struct {
+	Kubernetes *kubernetesClaims `json:"kubernetes.io,omitempty"`
+	legacyClaims
+}
+
+type kubernetesClaims struct {
+	Namespace string           `json:"namespace,omitempty"`
+	Node      *ref             `json:"node,omitempty"`
+	Pod       *ref             `json:"pod,omitempty"`
+	Secret    *ref             `json:"secret,omitempty"`
+	Svcacct   ref              `json:"serviceaccount,omitempty"`
+	WarnAfter *jwt.NumericDate `json:"warnafter,omitempty"`
+}
+
+type ref struct {
+	Name string `json:"name,omitempty"`
+	UID  string `json:"uid,omitempty"`
+}
+
+// legacyClaims are those of tokens that live in secrets and never end.
+type legacyClaims struct {
+	Namespace string `json:"kubernetes.io/serviceaccount/namespace,omitempty"`
+	Secret    string `json:"kubernetes.io/serviceaccount/secret.name,omitempty"`
+	Name      string `json:"kubernetes.io/serviceaccount/service-account.name,omitempty"`
+	UID       string `json:"kubernetes.io/serviceaccount/service-account.uid,omitempty"`
+}
+
+// legacyIssuer is the issuer that tokens in secrets name.
+const legacyIssuer = "kubernetes/serviceaccount"
+
+// Grant makes the token that req asks for and returns the answer; req stays as
+// it is. b.Pod's or b.Secret's presence must fit req.Spec.BoundObjectRef.
+func (i *Issuer) Grant(req *authenticationv1.TokenRequest, b Bound) (*authenticationv1.TokenRequest, error) {
+	answer := req.DeepCopy()
+	if len(answer.Spec.Audiences) == 0 {
+		answer.Spec.Audiences = i.o.Audiences
+	}
+	life := defaultLife
+	if answer.Spec.ExpirationSeconds != nil {
+		life = time.Duration(*answer.Spec.ExpirationSeconds) * time.Second
+	}
+	if i.o.MaxLife > 0 {
+		life = min(life, i.o.MaxLife)
+	}
+	now := time.Now()
+	warn := time.Time{}
+	if life == agentLife && b.Pod != nil && !i.o.NoExtension && i.isOwn(answer.Spec.Audiences) {
+		warn, life = now.Add(life), extendedLife
+	}
+	token, err := i.sign(b, &jwt.Claims{
+		Issuer: i.o.URL, Audience: answer.Spec.Audiences, ID: uuid.NewString(),
+		IssuedAt: jwt.NewNumericDate(now), NotBefore: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(now.Add(life)),
+	}, warn)
+	if err != nil {
+		return nil, err
+	}
+	end := now.Add(life)
+	if !warn.IsZero() {
+		end = warn // so that the agent renews in time
+	}
+	answer.Spec.ExpirationSeconds = new(int64(end.Sub(now) / time.Second))
+	answer.Status = authenticationv1.TokenRequestStatus{Token: token, ExpirationTimestamp: metav1.Time{Time: end}}
+	return answer, nil
+}
+
+func (i *Issuer) isOwn(audiences []string) bool {
+	return len(intersect(audiences, i.o.Audiences)) == len(audiences)
+}
+
+// sign makes a token that says of itself what is in standard, whose subject it sets.
+func (i *Issuer) sign(b Bound, standard *jwt.Claims, warn time.Time) (string, error) {
+	sa := b.ServiceAccount
+	k := &kubernetesClaims{Namespace: sa.Namespace, Svcacct: ref{sa.Name, string(sa.UID)}}
+	if b.Pod != nil {
+		k.Pod = refTo(b.Pod)
+	}
+	if b.Secret != nil {
+		k.Secret = refTo(b.Secret)
+	}
+	if b.Node != nil {
+		k.Node = refTo(b.Node)
+	}
+	if !warn.IsZero() {
+		k.WarnAfter = jwt.NewNumericDate(warn)
+	}
+	standard.Subject = serviceaccount.MakeUsername(sa.Namespace, sa.Name)
+	return jwt.Signed(i.signer).Claims(standard).Claims(claims{Kubernetes: k}).Serialize()
+}
+
+// GrantLegacy makes a token that does not end, to be kept in a secret.
+func (i *Issuer) GrantLegacy(sa *corev1.ServiceAccount, secret *corev1.Secret) (string, error) {
+	standard := jwt.Claims{Issuer: legacyIssuer, Subject: serviceaccount.MakeUsername(sa.Namespace, sa.Name)}
+	own := claims{legacyClaims: legacyClaims{Namespace: sa.Namespace, Secret: secret.Name, Name: sa.Name, UID: string(sa.UID)}}
+	return jwt.Signed(i.signer).Claims(standard).Claims(own).Serialize()
+}
+
+func refTo(obj resource.Object) *ref { return &ref{obj.GetName(), string(obj.GetUID())} }
+
+// Discovery is the document at /.well-known/openid-configuration; its media
+// type is application/json.
+func (i *Issuer) Discovery() ([]byte, error) {
+	var algorithms []string
+	for _, k := range i.keys.Keys {
+		algorithms = append(algorithms, k.Algorithm)
+	}
+	return json.Marshal(map[string]any{
+		"issuer":                                i.o.URL,
+		"jwks_uri":                              i.o.URL + "/openid/v1/jwks",
+		"response_types_supported":              []string{"id_token"},
+		"subject_types_supported":               []string{"public"},
+		"id_token_signing_alg_values_supported": unique(algorithms),
+	})
+}
+
+// KeySet is the document at /openid/v1/jwks; its media type is application/jwk-set+json.
+func (i *Issuer) KeySet() ([]byte, error) { return json.Marshal(i.keys) }

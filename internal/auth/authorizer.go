@@ -1,0 +1,84 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+)
+
+// Authorizers asks each in turn until one allows or denies. Members of the
+// group system:masters may do everything, whatever the authorizers know or
+// have lost.
+func Authorizers(list ...authorizer.UnconditionalAuthorizer) Chain { return list }
+
+// Chain is authorizers in the order in which they are asked.
+type Chain []authorizer.UnconditionalAuthorizer
+
+var (
+	_ authorizer.Authorizer   = Chain(nil)
+	_ authorizer.RuleResolver = Chain(nil)
+)
+
+// Authorize decides about one request.
+func (c Chain) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	if u := a.GetUser(); u != nil && slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup) {
+		return authorizer.DecisionAllow, "", nil
+	}
+	var errs []error
+	var reasons []string
+	for _, one := range c {
+		decision, reason, err := one.Authorize(ctx, a)
+		if decision != authorizer.DecisionNoOpinion {
+			return decision, reason, err
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if reason != "" {
+			reasons = append(reasons, reason)
+		}
+	}
+	return authorizer.DecisionNoOpinion, strings.Join(reasons, "\n"), errors.Join(errs...)
+}
+
+// ConditionsAwareAuthorize decides without conditions: no authorizer here has any.
+func (c Chain) ConditionsAwareAuthorize(ctx context.Context, a authorizer.Attributes) authorizer.ConditionsAwareDecision {
+	return authorizer.ConditionsAwareDecisionFromParts(c.Authorize(ctx, a))
+}
+
+// EvaluateConditions denies: no authorizer here has made any.
+func (c Chain) EvaluateConditions(context.Context, authorizer.ConditionsAwareDecision, authorizer.ConditionsData) (authorizer.Decision, string, error) {
+	return authorizer.DecisionDeny, "", authorizer.ErrorConditionEvaluationNotSupported
+}
+
+// everything is what system:masters may do.
+var (
+	everyResource    = authorizer.DefaultResourceRuleInfo{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}}
+	everyNonResource = authorizer.DefaultNonResourceRuleInfo{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}}
+)
+
+// RulesFor lists what the user may do in a namespace. incomplete says that
+// some authorizer cannot tell.
+func (c Chain) RulesFor(ctx context.Context, u user.Info, namespace string) (res []authorizer.ResourceRuleInfo, non []authorizer.NonResourceRuleInfo, incomplete bool, err error) {
+	if slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup) {
+		return []authorizer.ResourceRuleInfo{&everyResource}, []authorizer.NonResourceRuleInfo{&everyNonResource}, false, nil
+	}
+	var errs []error
+	for _, one := range c {
+		r, ok := one.(authorizer.RuleResolver)
+		if !ok {
+			incomplete = true
+			continue
+		}
+		someRes, someNon, partly, err := r.RulesFor(ctx, u, namespace)
+		res, non, incomplete = append(res, someRes...), append(non, someNon...), incomplete || partly
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return res, non, incomplete, errors.Join(errs...)
+}

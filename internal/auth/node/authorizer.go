@@ -1,0 +1,244 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/kemudi/kemudi/internal/auth/bootstrap"
+	"github.com/kemudi/kemudi/internal/auth/rbac"
+	"github.com/kemudi/kemudi/internal/cache"
+)
+
+// Caches are those of what pods refer to. Those of kinds that the cluster does
+// not have are nil: nothing is allowed because of them.
+type Caches struct {
+	Pods              *cache.Cache // with the index spec.nodeName; required
+	Claims            *cache.Cache // PersistentVolumeClaims
+	Volumes           *cache.Cache // PersistentVolumes
+	VolumeAttachments *cache.Cache
+}
+
+// podsByNode is the index of pods by the node they are bound to.
+const podsByNode = "spec.nodeName"
+
+// Authorizer decides about requests of node agents. It may be used concurrently.
+type Authorizer struct {
+	c     Caches
+	rules []rbacv1.PolicyRule
+}
+
+var _ authorizer.UnconditionalAuthorizer = (*Authorizer)(nil)
+
+// New returns an authorizer over the caches.
+func New(c Caches) *Authorizer { return &Authorizer{c: c, rules: bootstrap.NodeRules()} }
+
+// Of returns the node whose agent the user is; ok is false for all others.
+// name is empty if the user is a member of system:nodes without a node's name.
+func Of(u user.Info) (name string, ok bool) {
+	if !slices.Contains(u.GetGroups(), user.NodesGroup) {
+		return "", false
+	}
+	name, _ = strings.CutPrefix(u.GetName(), "system:node:")
+	if name == u.GetName() {
+		return "", false
+	}
+	return name, true
+}
+
+// Authorize decides about one request. It denies nothing: what it does not
+// allow may be allowed by a role.
+func (a *Authorizer) Authorize(_ context.Context, attrs authorizer.Attributes) (authorizer.Decision, string, error) {
+	node, ok := Of(attrs.GetUser())
+	if !ok {
+		return authorizer.DecisionNoOpinion, "", nil
+	}
+	if node == "" {
+		return authorizer.DecisionNoOpinion, fmt.Sprintf("unknown node for user %q", attrs.GetUser().GetName()), nil
+	}
+	if why := a.refuses(node, attrs); why != "" {
+		return authorizer.DecisionNoOpinion, why, nil
+	}
+	if rbac.Allows(a.rules, attrs) {
+		return authorizer.DecisionAllow, "", nil
+	}
+	return authorizer.DecisionNoOpinion, "", nil
+}
+
+// refuses says why a request that the rules may allow is not for this node;
+// empty if nothing speaks against it.
+func (a *Authorizer) refuses(node string, attrs authorizer.Attributes) string {
+	if !attrs.IsResourceRequest() {
+		return ""
+	}
+	switch attrs.GetAPIGroup() + "/" + attrs.GetResource() {
+	case "/secrets":
+		return a.reads(node, attrs, secrets)
+	case "/configmaps":
+		return a.reads(node, attrs, configMaps)
+	case "/persistentvolumeclaims":
+		return a.claim(node, attrs)
+	case "/persistentvolumes":
+		return a.gets(node, attrs, func() bool { return a.usesVolume(node, attrs.GetName()) })
+	case "storage.k8s.io/volumeattachments":
+		return a.gets(node, attrs, func() bool { return a.attached(node, attrs.GetName()) })
+	case "/serviceaccounts":
+		return a.serviceAccount(node, attrs)
+	case "/nodes":
+		return own(node, attrs, "Node")
+	case "coordination.k8s.io/leases":
+		return lease(node, attrs)
+	case "storage.k8s.io/csinodes":
+		return csiNode(node, attrs)
+	case "/pods":
+		return a.pod(node, attrs)
+	}
+	return ""
+}
+
+func unrelated(node string) string {
+	return fmt.Sprintf("no relationship found between node '%s' and this object", node)
+}
+
+// reads checks that single secrets or config maps are read by name.
+func (a *Authorizer) reads(node string, attrs authorizer.Attributes, k kind) string {
+	switch attrs.GetVerb() {
+	case "get", "list", "watch":
+	default:
+		return "can only read resources of this type"
+	}
+	switch {
+	case attrs.GetSubresource() != "":
+		return "cannot read subresource"
+	case attrs.GetNamespace() == "":
+		return "can only read namespaced object of this type"
+	case attrs.GetName() == "":
+		return "No Object name found"
+	case !a.refers(node, attrs.GetNamespace(), attrs.GetName(), k):
+		return unrelated(node)
+	}
+	return ""
+}
+
+func (a *Authorizer) gets(node string, attrs authorizer.Attributes, related func() bool) string {
+	switch {
+	case attrs.GetVerb() != "get":
+		return "can only get individual resources of this type"
+	case attrs.GetSubresource() != "":
+		return "cannot get subresource"
+	case attrs.GetName() == "":
+		return "No Object name found"
+	case !related():
+		return unrelated(node)
+	}
+	return ""
+}
+
+func (a *Authorizer) claim(node string, attrs authorizer.Attributes) string {
+	related := func() bool { return a.refers(node, attrs.GetNamespace(), attrs.GetName(), claims) }
+	if attrs.GetSubresource() != "status" {
+		return a.gets(node, attrs, related)
+	}
+	switch attrs.GetVerb() {
+	case "get", "update", "patch":
+	default:
+		return "can only get/update/patch this type of resource"
+	}
+	if attrs.GetName() == "" || !related() {
+		return unrelated(node)
+	}
+	return ""
+}
+
+func (a *Authorizer) serviceAccount(node string, attrs authorizer.Attributes) string {
+	switch {
+	case attrs.GetVerb() == "get" && attrs.GetSubresource() == "":
+	case attrs.GetVerb() == "create" && attrs.GetSubresource() == "token":
+	default:
+		return "can only create tokens for individual service accounts"
+	}
+	if attrs.GetName() == "" || !a.refers(node, attrs.GetNamespace(), attrs.GetName(), serviceAccounts) {
+		return unrelated(node)
+	}
+	return ""
+}
+
+// own checks that an agent deals with the object of its own node alone. New
+// nodes have no name yet in the request: admission looks at it.
+func own(node string, attrs authorizer.Attributes, what string) string {
+	if attrs.GetVerb() == "create" || attrs.GetName() == node {
+		return ""
+	}
+	if attrs.GetName() == "" {
+		return fmt.Sprintf("node %q cannot %s all %ss, only its own %s object", node, attrs.GetVerb(), strings.ToLower(what), what)
+	}
+	return fmt.Sprintf("node %q cannot %s %q, only its own %s object", node, attrs.GetVerb(), attrs.GetName(), what)
+}
+
+func lease(node string, attrs authorizer.Attributes) string {
+	switch attrs.GetVerb() {
+	case "get", "create", "update", "patch", "delete":
+	default:
+		return "can only get, create, update, patch, or delete a node lease"
+	}
+	switch {
+	case attrs.GetNamespace() != corev1.NamespaceNodeLease:
+		return fmt.Sprintf("can only access leases in the %q system namespace", corev1.NamespaceNodeLease)
+	case attrs.GetVerb() != "create" && attrs.GetName() != node:
+		return "can only access node lease with the same name as the requesting node"
+	}
+	return ""
+}
+
+func csiNode(node string, attrs authorizer.Attributes) string {
+	switch {
+	case attrs.GetSubresource() != "":
+		return "cannot authorize CSINode subresources"
+	case attrs.GetVerb() != "create" && attrs.GetName() != node:
+		return "can only access CSINode with the same name as the requesting node"
+	}
+	return ""
+}
+
+// pod checks that an agent deals with the pods of its own node. What it writes
+// is for admission to look at.
+func (a *Authorizer) pod(node string, attrs authorizer.Attributes) string {
+	switch attrs.GetVerb() {
+	case "list", "watch":
+		reqs, err := attrs.GetFieldSelector()
+		if err != nil {
+			return err.Error()
+		}
+		for _, r := range reqs {
+			if r.Field == podsByNode && r.Operator == selection.Equals && r.Value == node {
+				return ""
+			}
+		}
+		return "can only list/watch pods with spec.nodeName field selector"
+	case "get":
+		if it := a.c.Pods.Get(cache.Key(attrs.GetNamespace(), attrs.GetName())); it == nil || it.Object.(*corev1.Pod).Spec.NodeName != node {
+			return unrelated(node)
+		}
+	}
+	return ""
+}
+
+func (a *Authorizer) attached(node, name string) bool {
+	if a.c.VolumeAttachments == nil {
+		return false
+	}
+	it := a.c.VolumeAttachments.Get(name)
+	if it == nil {
+		return false
+	}
+	va, ok := it.Object.(*storagev1.VolumeAttachment)
+	return ok && va.Spec.NodeName == node
+}

@@ -1,0 +1,231 @@
+package node
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/storage"
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+const podOnN1 = `
+metadata: {namespace: team, name: web}
+spec:
+  nodeName: n1
+  serviceAccountName: runner
+  imagePullSecrets: [{name: pull}]
+  initContainers:
+  - envFrom: [{secretRef: {name: init-env}}]
+  containers:
+  - envFrom: [{configMapRef: {name: env}}]
+    env:
+    - valueFrom: {secretKeyRef: {name: key, key: x}}
+    - valueFrom: {configMapKeyRef: {name: settings, key: x}}
+  volumes:
+  - {name: a, secret: {secretName: mounted}}
+  - {name: b, configMap: {name: files}}
+  - {name: c, projected: {sources: [{secret: {name: projected}}, {configMap: {name: kube-root-ca.crt}}]}}
+  - {name: d, persistentVolumeClaim: {claimName: data}}
+  - {name: scratch, ephemeral: {volumeClaimTemplate: {}}}
+  - {name: e, csi: {driver: x, nodePublishSecretRef: {name: csi}}}
+`
+
+const podOnN2 = `
+metadata: {namespace: team, name: other}
+spec: {nodeName: n2, serviceAccountName: other, volumes: [{name: a, secret: {secretName: foreign}}]}
+`
+
+func parse[T any](t testing.TB, text string) *T {
+	t.Helper()
+	var obj T
+	if err := yaml.UnmarshalStrict([]byte(text), &obj); err != nil {
+		t.Fatal(err)
+	}
+	return &obj
+}
+
+func filled(def *resource.Def, objs ...resource.Object) *cache.Cache {
+	c := cache.New(def, &cache.Progress{})
+	var items []*cache.Item
+	for _, obj := range objs {
+		items = append(items, &cache.Item{Key: cache.Key(obj.GetNamespace(), obj.GetName()), Rev: 1, Object: obj})
+	}
+	c.Replace(items, 1)
+	return c
+}
+
+func newAuthorizer(t testing.TB) *Authorizer {
+	return New(Caches{
+		Pods: filled(core.Pods.Def, parse[corev1.Pod](t, podOnN1), parse[corev1.Pod](t, podOnN2)),
+		Claims: filled(core.PersistentVolumeClaims.Def,
+			&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv-1"}},
+			&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "other"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv-2"}}),
+		Volumes: filled(core.PersistentVolumeClaims.Def, parse[corev1.PersistentVolume](t,
+			`{metadata: {name: pv-1}, spec: {csi: {driver: x, volumeHandle: vol, nodeStageSecretRef: {namespace: team, name: stage}}}}`)),
+		VolumeAttachments: filled(storage.VolumeAttachments.Def,
+			&storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va-1"}, Spec: storagev1.VolumeAttachmentSpec{NodeName: "n1"}},
+			&storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va-2"}, Spec: storagev1.VolumeAttachmentSpec{NodeName: "n2"}}),
+	})
+}
+
+// ask reads "get secrets team/x", "list pods ?spec.nodeName=n1" or "get nodes n1";
+// a group of the resource follows a dot.
+func ask(t testing.TB, who, text string) *authorizer.AttributesRecord {
+	t.Helper()
+	f := strings.Fields(text)
+	a := &authorizer.AttributesRecord{User: &user.DefaultInfo{Name: who, Groups: []string{"system:nodes", "system:authenticated"}}, Verb: f[0], ResourceRequest: true}
+	res, sub, _ := strings.Cut(f[1], "/")
+	a.Subresource = sub
+	a.Resource, a.APIGroup, _ = strings.Cut(res, ".")
+	for _, where := range f[2:] {
+		if sel, ok := strings.CutPrefix(where, "?"); ok {
+			parsed, err := fields.ParseSelector(sel)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.FieldSelectorRequirements = parsed.Requirements()
+			continue
+		}
+		ns, name, ok := strings.Cut(where, "/")
+		if !ok {
+			ns, name = "", ns
+		}
+		a.Namespace, a.Name = ns, name
+	}
+	return a
+}
+
+func TestAgentsSeeAndWriteWhatTheirNodeNeeds(t *testing.T) {
+	a := newAuthorizer(t)
+	const unrelated = "no relationship found between node 'n1' and this object"
+	for question, want := range map[string]string{
+		// Secrets and config maps: those that the node's pods refer to, one at a time.
+		"get secrets team/mounted":             "",
+		"watch secrets team/mounted":           "",
+		"get secrets team/pull":                "",
+		"get secrets team/init-env":            "",
+		"get secrets team/key":                 "",
+		"get secrets team/projected":           "",
+		"get secrets team/csi":                 "",
+		"get secrets team/stage":               "",
+		"get secrets team/foreign":             unrelated,
+		"get secrets elsewhere/mounted":        unrelated,
+		"get secrets team/files":               unrelated,
+		"list secrets team/":                   "No Object name found",
+		"list secrets":                         "can only read namespaced object of this type",
+		"delete secrets team/mounted":          "can only read resources of this type",
+		"get configmaps team/env":              "",
+		"get configmaps team/settings":         "",
+		"list configmaps team/files":           "",
+		"get configmaps team/kube-root-ca.crt": "",
+		"get configmaps team/mounted":          unrelated,
+		// Volumes.
+		"get persistentvolumeclaims team/data":           "",
+		"get persistentvolumeclaims team/web-scratch":    "",
+		"get persistentvolumeclaims team/other":          unrelated,
+		"list persistentvolumeclaims team/":              "can only get individual resources of this type",
+		"patch persistentvolumeclaims/status team/data":  "",
+		"patch persistentvolumeclaims/status team/other": unrelated,
+		"get persistentvolumes pv-1":                     "",
+		"get persistentvolumes pv-2":                     unrelated,
+		"get volumeattachments.storage.k8s.io va-1":      "",
+		"get volumeattachments.storage.k8s.io va-2":      unrelated,
+		// Tokens.
+		"create serviceaccounts/token team/runner":  "",
+		"create serviceaccounts/token team/other":   unrelated,
+		"create serviceaccounts/token team/default": unrelated,
+		"get serviceaccounts team/runner":           "",
+		"delete serviceaccounts team/runner":        "can only create tokens for individual service accounts",
+		// Its own objects.
+		"create nodes":           "",
+		"get nodes n1":           "",
+		"watch nodes n1":         "",
+		"patch nodes/status n1":  "",
+		"get nodes n2":           `node "n1" cannot get "n2", only its own Node object`,
+		"list nodes":             `node "n1" cannot list all nodes, only its own Node object`,
+		"update nodes/status n2": `node "n1" cannot update "n2", only its own Node object`,
+		"delete nodes n1":        "not allowed",
+		"update leases.coordination.k8s.io kube-node-lease/n1": "",
+		"create leases.coordination.k8s.io kube-node-lease/":   "",
+		"update leases.coordination.k8s.io kube-node-lease/n2": "can only access node lease with the same name as the requesting node",
+		"update leases.coordination.k8s.io kube-system/n1":     `can only access leases in the "kube-node-lease" system namespace`,
+		"list leases.coordination.k8s.io kube-node-lease/":     "can only get, create, update, patch, or delete a node lease",
+		"create csinodes.storage.k8s.io":                       "",
+		"update csinodes.storage.k8s.io n1":                    "",
+		"update csinodes.storage.k8s.io n2":                    "can only access CSINode with the same name as the requesting node",
+		// Pods.
+		"get pods team/web":             "",
+		"get pods team/other":           unrelated,
+		"list pods ?spec.nodeName=n1":   "",
+		"watch pods ?spec.nodeName=n1":  "",
+		"list pods ?spec.nodeName=n2":   "can only list/watch pods with spec.nodeName field selector",
+		"list pods ?spec.nodeName!=n1":  "can only list/watch pods with spec.nodeName field selector",
+		"list pods":                     "can only list/watch pods with spec.nodeName field selector",
+		"patch pods/status team/web":    "",
+		"create pods team/":             "",
+		"delete pods team/web":          "",
+		"create pods/eviction team/web": "",
+		"update pods team/web":          "not allowed",
+		"create pods/exec team/web":     "not allowed",
+		// Others: what all agents may do.
+		"list services":       "",
+		"create events team/": "",
+		"create subjectaccessreviews.authorization.k8s.io": "",
+		"list deployments.apps":                            "not allowed",
+	} {
+		decision, reason, err := a.Authorize(t.Context(), ask(t, "system:node:n1", question))
+		got := reason
+		if decision != authorizer.DecisionAllow && reason == "" {
+			got = "not allowed"
+		}
+		if err != nil || got != want {
+			t.Errorf("%s: got %q, %v; want %q", question, got, err, want)
+		}
+	}
+}
+
+func TestOthersAreNoNodes(t *testing.T) {
+	a := newAuthorizer(t)
+	for who, want := range map[string]string{
+		"alice":        "",
+		"system:node:": `unknown node for user "system:node:"`,
+	} {
+		decision, reason, err := a.Authorize(t.Context(), ask(t, who, "list services"))
+		if decision != authorizer.DecisionNoOpinion || reason != want || err != nil {
+			t.Errorf("%s: got %v, %q, %v; want no opinion, %q", who, decision, reason, err, want)
+		}
+	}
+	q := ask(t, "system:node:n1", "list services")
+	q.User = &user.DefaultInfo{Name: "system:node:n1", Groups: []string{"system:authenticated"}}
+	if decision, _, _ := a.Authorize(t.Context(), q); decision != authorizer.DecisionNoOpinion {
+		t.Errorf("user named like a node, outside the group: got %v", decision)
+	}
+}
+
+func BenchmarkSecretAmong100Pods(b *testing.B) {
+	var pods []resource.Object
+	for i := range 100 {
+		p := parse[corev1.Pod](b, podOnN1)
+		p.Name = "web-" + string(rune('a'+i%26)) + string(rune('a'+i/26))
+		p.Namespace = "ns-" + p.Name
+		pods = append(pods, p)
+	}
+	a := New(Caches{Pods: filled(core.Pods.Def, pods...)})
+	q := ask(b, "system:node:n1", "get secrets "+pods[99].GetNamespace()+"/csi")
+	b.ReportAllocs()
+	for b.Loop() {
+		if d, reason, _ := a.Authorize(b.Context(), q); d != authorizer.DecisionAllow {
+			b.Fatal(reason)
+		}
+	}
+}

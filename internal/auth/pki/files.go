@@ -1,0 +1,144 @@
+package pki
+
+import (
+	"crypto"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// WriteFile writes a file that only its owner may read: whole, and on the disk
+// when it returns.
+func WriteFile(path string, data []byte) error {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("create directory of %s: %w", path, err)
+	}
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*") // mode 0600
+	if err != nil {
+		return fmt.Errorf("create temporary file for %s: %w", path, err)
+	}
+	defer os.Remove(f.Name()) // once renamed, there is nothing to remove
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err == nil {
+		err = syncDir(dir)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// files reads and writes keys and certificates by name, in one directory.
+type files struct{ dir string }
+
+func (f files) path(name string) string { return filepath.Join(f.dir, name) }
+
+// key reads a private key, or makes and writes it.
+func (f files) key(name string) (crypto.Signer, error) {
+	path := f.path(name + ".key")
+	data, err := os.ReadFile(path)
+	if err == nil {
+		key, err := parseKey(data)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", path, err)
+		}
+		return key, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("read private key: %w", err)
+	}
+	key, err := newKey()
+	if err != nil {
+		return nil, err
+	}
+	text, err := keyPEM(key)
+	if err != nil {
+		return nil, err
+	}
+	return key, WriteFile(path, text)
+}
+
+// cert reads a certificate; nil if there is none.
+func (f files) cert(name string) (*x509.Certificate, error) {
+	path := f.path(name + ".crt")
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read certificate: %w", err)
+	}
+	cert, err := parseCert(data)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return cert, nil
+}
+
+// authority reads an authority, or makes it.
+func (f files) authority(file, name string) (*Authority, error) {
+	cert, err := f.cert(file)
+	if err != nil {
+		return nil, err
+	}
+	if cert != nil {
+		if _, err := os.Stat(f.path(file + ".key")); err != nil {
+			return nil, fmt.Errorf("%s has no key: %w", f.path(file+".crt"), err)
+		}
+	}
+	key, err := f.key(file)
+	if err != nil {
+		return nil, err
+	}
+	if cert == nil {
+		a, err := newAuthority(name, key)
+		if err != nil {
+			return nil, err
+		}
+		return a, WriteFile(f.path(file+".crt"), a.CertPEM())
+	}
+	if !matches(cert, key) {
+		return nil, fmt.Errorf("%s and its key do not belong together", f.path(file+".crt"))
+	}
+	return &Authority{Cert: cert, Key: key}, nil
+}
+
+// pair reads a certificate with its key and makes anew what is missing, does
+// not fit or ends soon. The key stays.
+func (f files) pair(a *Authority, file string, s Subject) (Pair, error) {
+	key, err := f.key(file)
+	if err != nil {
+		return Pair{}, err
+	}
+	cert, err := f.cert(file)
+	if err == nil && cert != nil && matches(cert, key) && a.fits(cert, s) {
+		return Pair{Cert: cert, Key: key}, nil
+	}
+	p, err := a.issueFor(key, s) // a broken certificate is replaced too
+	if err != nil {
+		return Pair{}, err
+	}
+	return p, WriteFile(f.path(file+".crt"), p.CertPEM())
+}

@@ -1,0 +1,166 @@
+package pki
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+)
+
+// Options say where the keys are and what the API server is called.
+type Options struct {
+	// Dir is the data directory; keys and certificates are in its
+	// sub-directory "pki". Required.
+	Dir string
+	// Hosts are further names and addresses of the API server: those of the
+	// machine, the first address of the service range, what the user asks for.
+	// The names of the service "kubernetes" and the loopback are always there.
+	Hosts []string
+	// Domain is the cluster's DNS domain. Default cluster.local.
+	Domain string
+}
+
+// PKI is the keys and certificates of a server.
+type PKI struct {
+	CA           *Authority // of servers, clients and nodes
+	FrontProxyCA *Authority // of aggregation: who may say for whom a request is
+	// KubeletClient is what the API server shows to node agents.
+	KubeletClient Pair
+	// FrontProxyClient is what the API server shows to aggregated API servers.
+	FrontProxyClient Pair
+	// ServiceAccounts signs tokens of service accounts.
+	ServiceAccounts crypto.Signer
+
+	o       Options
+	serving atomic.Pointer[tls.Certificate]
+}
+
+// Names of the authorities and of the users that the server itself is.
+const (
+	caName               = "kubernetes-ca"
+	frontProxyCAName     = "kubernetes-front-proxy-ca"
+	servingName          = "kube-apiserver"
+	kubeletClientName    = "kube-apiserver-kubelet-client"
+	frontProxyClientName = "front-proxy-client"
+	// AdminName is the user of the kubeconfig that the operator gets.
+	AdminName = "kubernetes-admin"
+	// AdminGroup is that user's group. It may do everything, whatever the roles
+	// say: who holds the data directory could take that power in any case, and
+	// broken roles can be mended with it.
+	AdminGroup = "system:masters"
+)
+
+// Ensure reads the keys and certificates, makes what is missing and renews
+// what has less than a third of its life left.
+func Ensure(o Options) (*PKI, error) {
+	if o.Dir == "" {
+		return nil, errors.New("pki options: no directory")
+	}
+	if o.Domain == "" {
+		o.Domain = "cluster.local"
+	}
+	p := &PKI{o: o}
+	f := p.files()
+	var err error
+	if p.CA, err = f.authority("ca", caName); err != nil {
+		return nil, err
+	}
+	if p.FrontProxyCA, err = f.authority("front-proxy-ca", frontProxyCAName); err != nil {
+		return nil, err
+	}
+	if p.ServiceAccounts, err = f.key("sa"); err != nil {
+		return nil, err
+	}
+	if err := p.writePublic("sa.pub", p.ServiceAccounts.Public()); err != nil {
+		return nil, err
+	}
+	return p, p.Renew()
+}
+
+func (p *PKI) files() files { return files{filepath.Join(p.o.Dir, "pki")} }
+
+// writePublic writes a public key if it is not there already.
+func (p *PKI) writePublic(file string, key crypto.PublicKey) error {
+	text, err := publicPEM(key)
+	if err != nil {
+		return err
+	}
+	path := p.files().path(file)
+	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, text) {
+		return nil
+	}
+	return WriteFile(path, text)
+}
+
+// Renew makes those certificates again that end soon. A server that runs for
+// months calls it once a day: what [PKI.ServingCertificate] gives is then new,
+// without a restart. It must not be called by two goroutines at once, and
+// KubeletClient and FrontProxyClient must be read by the same one.
+func (p *PKI) Renew() error {
+	f := p.files()
+	serving, err := f.pair(p.CA, "apiserver", Subject{Name: servingName, Hosts: p.hosts(), Server: true})
+	if err != nil {
+		return err
+	}
+	cert := serving.TLS()
+	p.serving.Store(&cert)
+	p.KubeletClient, err = f.pair(p.CA, "apiserver-kubelet-client", Subject{
+		Name: kubeletClientName, Organizations: []string{AdminGroup}, Client: true,
+	})
+	if err != nil {
+		return err
+	}
+	p.FrontProxyClient, err = f.pair(p.FrontProxyCA, "front-proxy-client", Subject{Name: frontProxyClientName, Client: true})
+	return err
+}
+
+// hosts are all names and addresses that the API server is reached by.
+func (p *PKI) hosts() []string {
+	hosts := []string{
+		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + p.o.Domain,
+		"localhost", "127.0.0.1", "::1",
+	}
+	for _, h := range p.o.Hosts {
+		if !slices.Contains(hosts, h) {
+			hosts = append(hosts, h)
+		}
+	}
+	return hosts
+}
+
+// ServingCertificate is what the API server serves with; it fits tls.Config's GetCertificate.
+func (p *PKI) ServingCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return p.serving.Load(), nil
+}
+
+// Admin makes a client certificate for the operator.
+func (p *PKI) Admin() (Pair, error) {
+	return p.CA.Issue(Subject{Name: AdminName, Organizations: []string{AdminGroup}, Client: true})
+}
+
+// NodeClient makes a client certificate for a node agent.
+func (p *PKI) NodeClient(node string) (Pair, error) {
+	return p.CA.Issue(Subject{Name: "system:node:" + node, Organizations: []string{"system:nodes"}, Client: true})
+}
+
+// NodeServing makes the certificate that a node agent serves with.
+func (p *PKI) NodeServing(node string, hosts []string) (Pair, error) {
+	return p.CA.Issue(Subject{
+		Name: "system:node:" + node, Organizations: []string{"system:nodes"}, Hosts: append([]string{node}, hosts...), Server: true,
+	})
+}
+
+// Pair reads the certificate in the files called name, or makes it; like those
+// of the server itself, it is renewed when it ends soon.
+func (p *PKI) Pair(name string, s Subject) (Pair, error) {
+	pair, err := p.files().pair(p.CA, name, s)
+	if err != nil {
+		return Pair{}, fmt.Errorf("certificate of %s: %w", name, err)
+	}
+	return pair, nil
+}

@@ -1,0 +1,158 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+
+	"github.com/google/btree"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+// ErrTooOld says that changes between the revision asked for and now are no
+// longer in the log: list again.
+var ErrTooOld = errors.New("too old resource version")
+
+// logSize is how many recent changes a cache remembers at most for cursors to
+// resume at.
+const logSize = 8192
+
+// Cache is all objects of one resource. Readers and cursors may be used
+// concurrently with each other and with the one feeder, which calls Replace
+// once and then Apply.
+type Cache struct {
+	Def      *resource.Def
+	Progress *Progress
+
+	synced chan struct{} // closed by the first Replace
+
+	mu struct {
+		sync.RWMutex
+		tree    *btree.BTreeG[entry]
+		index   map[string]map[string]map[string]*Item // index name, value, key
+		log     eventLog
+		cursors map[*Cursor]struct{}
+		keyed   map[indexValue]map[*Cursor]struct{}
+		synced  bool
+	}
+}
+
+type indexValue struct{ index, value string }
+
+// New returns an empty cache of def's objects that shares progress with the
+// other caches of its feed.
+func New(def *resource.Def, progress *Progress) *Cache {
+	c := &Cache{Def: def, Progress: progress, synced: make(chan struct{})}
+	c.mu.tree = newTree()
+	c.mu.index = newIndex(def)
+	c.mu.cursors = map[*Cursor]struct{}{}
+	c.mu.keyed = map[indexValue]map[*Cursor]struct{}{}
+	return c
+}
+
+// entry is an Item beside its key: a search touches keys alone, and needs no
+// Item to search with.
+type entry struct {
+	key string
+	it  *Item
+}
+
+func newTree() *btree.BTreeG[entry] {
+	return btree.NewG(32, func(a, b entry) bool { return a.key < b.key })
+}
+
+func newIndex(def *resource.Def) map[string]map[string]map[string]*Item {
+	index := make(map[string]map[string]map[string]*Item, len(def.Index))
+	for name := range def.Index {
+		index[name] = map[string]map[string]*Item{}
+	}
+	return index
+}
+
+// Synced is closed when the cache holds its first full state.
+func (c *Cache) Synced() <-chan struct{} { return c.synced }
+
+// Rev is the revision that the cache shows at least.
+func (c *Cache) Rev() int64 { return c.Progress.Rev() }
+
+// WaitRev returns when the cache shows revision rev or later (K4).
+func (c *Cache) WaitRev(ctx context.Context, rev int64) error { return c.Progress.Wait(ctx, rev) }
+
+// Get returns the object with the key, or nil.
+func (c *Cache) Get(key string) *Item {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	e, _ := c.mu.tree.Get(entry{key: key})
+	return e.it
+}
+
+// Len is the number of objects.
+func (c *Cache) Len() int {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.mu.tree.Len()
+}
+
+// List returns the objects of a namespace (empty: all) that the selector
+// matches (nil: all), in the order of their keys.
+func (c *Cache) List(namespace string, sel labels.Selector) []*Item {
+	var items []*Item
+	c.Snapshot().Scan(namespace, "", func(it *Item) bool {
+		if sel == nil || sel.Empty() || sel.Matches(labels.Set(it.Object.GetLabels())) {
+			items = append(items, it)
+		}
+		return true
+	})
+	return items
+}
+
+// ByIndex returns the objects that have the value in the index, in no order.
+// The index must be declared.
+func (c *Cache) ByIndex(index, value string) []*Item {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	found := c.mu.index[index][value]
+	items := make([]*Item, 0, len(found))
+	for _, it := range found {
+		items = append(items, it)
+	}
+	return items
+}
+
+// Snapshot is the state at one revision; it stays as it is for ever and costs
+// nothing but the memory of what has changed since.
+type Snapshot struct {
+	Rev  int64
+	tree *btree.BTreeG[entry]
+}
+
+// Snapshot returns the present state (K1).
+func (c *Cache) Snapshot() *Snapshot {
+	c.mu.Lock() // Clone writes to the tree it copies
+	defer c.mu.Unlock()
+	return &Snapshot{Rev: max(c.Progress.Rev(), c.mu.log.last), tree: c.mu.tree.Clone()}
+}
+
+// Len is the number of objects.
+func (s *Snapshot) Len() int { return s.tree.Len() }
+
+// Get returns the object with the key, or nil.
+func (s *Snapshot) Get(key string) *Item {
+	e, _ := s.tree.Get(entry{key: key})
+	return e.it
+}
+
+// Scan calls fn with the objects of a namespace (empty: all) whose key is not
+// below from, in order, until fn returns false.
+func (s *Snapshot) Scan(namespace, from string, fn func(*Item) bool) {
+	prefix := ""
+	if namespace != "" {
+		prefix = namespace + "/"
+	}
+	s.tree.AscendGreaterOrEqual(entry{key: max(prefix, from)}, func(e entry) bool {
+		return strings.HasPrefix(e.key, prefix) && fn(e.it)
+	})
+}

@@ -1,0 +1,61 @@
+package cache
+
+import (
+	"slices"
+	"sort"
+)
+
+// log holds the last events, numbered from 0 on.
+type eventLog struct {
+	events []Event
+	oldest uint64 // number of events[0]
+	next   uint64 // number of the next event
+	old    uint64 // events below are dropped by the next trim
+	first  int64  // a cursor can start at this revision or later
+	last   int64  // revision of the last event, or of the first state
+}
+
+func (l *eventLog) add(e Event) uint64 {
+	l.last = e.Item.Rev
+	if len(l.events) == logSize {
+		l.first = l.events[0].Item.Rev
+		l.events[0] = Event{}
+		l.events = l.events[1:] // growth moves the rest to a new array now and then
+		l.oldest++
+	}
+	l.events = append(l.events, e)
+	l.next++
+	return l.next - 1
+}
+
+func (l *eventLog) at(seq uint64) *Event { return &l.events[seq-l.oldest] }
+
+// after is the number of the first event with a revision above rev.
+func (l *eventLog) after(rev int64) (uint64, bool) {
+	if rev < l.first {
+		return 0, false
+	}
+	n := sort.Search(len(l.events), func(i int) bool { return l.events[i].Rev() > rev })
+	return l.oldest + uint64(n), true
+}
+
+// trim drops the events that were there at the last trim.
+func (l *eventLog) trim() {
+	if l.old > l.oldest {
+		n := l.old - l.oldest
+		l.first = l.events[n-1].Item.Rev
+		l.events = slices.Clone(l.events[n:])
+		l.oldest = l.old
+	}
+	l.old = l.next
+}
+
+// Trim forgets the changes that were known when it was called the last time:
+// they hold states of objects in memory that are gone otherwise. The feeder
+// calls it every few minutes. Cursors that have still not read them fail with
+// ErrTooOld.
+func (c *Cache) Trim() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.log.trim()
+}

@@ -1,0 +1,66 @@
+package cluster
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+
+	"github.com/kemudi/kemudi/internal/admission"
+	"github.com/kemudi/kemudi/internal/api/core"
+	rbacapi "github.com/kemudi/kemudi/internal/api/rbac"
+	"github.com/kemudi/kemudi/internal/api/storage"
+	"github.com/kemudi/kemudi/internal/auth"
+	"github.com/kemudi/kemudi/internal/auth/authn"
+	"github.com/kemudi/kemudi/internal/auth/node"
+	"github.com/kemudi/kemudi/internal/auth/rbac"
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/watchcache"
+)
+
+// admission makes the chain that every write passes, and the authorizers: node
+// agents' own, and then the roles.
+func (c *ControlPlane) admission() (*admission.Chain, error) {
+	cache := func(def *resource.Def) *cache.Cache { return c.caches.Cache(def) }
+	c.roles = rbac.New(rbac.Caches{
+		Roles: cache(rbacapi.Roles.Def), ClusterRoles: cache(rbacapi.ClusterRoles.Def),
+		RoleBindings: cache(rbacapi.RoleBindings.Def), ClusterRoleBindings: cache(rbacapi.ClusterRoleBindings.Def),
+	})
+	c.authorizer = auth.Authorizers(
+		node.New(node.Caches{
+			Pods: cache(core.Pods.Def), Claims: cache(core.PersistentVolumeClaims.Def), Volumes: cache(core.PersistentVolumes.Def),
+			VolumeAttachments: cache(storage.VolumeAttachments.Def),
+		}),
+		c.roles,
+	)
+	return admission.New(admission.Options{
+		Caches: cache, Fresh: c.caches.Fresh, Authorizer: c.authorizer, Rules: c.roles, Defs: c.defs,
+	})
+}
+
+// authenticator believes the cluster's client certificates and the tokens of
+// its service accounts.
+func (s *server) authenticator(caches *watchcache.Set) *authn.Authenticator {
+	tokens := authn.NewServiceAccountTokens(s.issuer, authn.Objects{
+		ServiceAccount: reader(caches, core.ServiceAccounts),
+		Secret:         reader(caches, core.Secrets),
+		Pod:            reader(caches, core.Pods),
+		Node: func(ctx context.Context, name string) *corev1.Node {
+			return reader(caches, core.Nodes)(ctx, "", name)
+		},
+		Fresh: caches.Fresh,
+	})
+	return authn.New(authn.Options{ClientCA: s.pki.CA.Pool(), Tokens: []authenticator.Token{tokens}})
+}
+
+// reader reads objects from a cache; the function returns nil for what is not there.
+func reader[T resource.Object](caches *watchcache.Set, r *resource.Resource[T]) func(ctx context.Context, namespace, name string) T {
+	c := caches.Cache(r.Def)
+	return func(_ context.Context, namespace, name string) (obj T) {
+		if it := c.Get(cache.Key(namespace, name)); it != nil {
+			return it.Object.(T)
+		}
+		return obj
+	}
+}

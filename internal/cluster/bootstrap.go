@@ -1,0 +1,62 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/scheduling"
+	"github.com/kemudi/kemudi/internal/auth/bootstrap"
+	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/controller"
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+// systemNamespaces are in every cluster.
+var systemNamespaces = []string{
+	metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease,
+}
+
+// bootstrap creates the objects that every cluster has, where they are missing.
+func (c *ControlPlane) bootstrap(ctx context.Context, all []*controller.Controller) error {
+	t := c.Admin()
+	for _, name := range systemNamespaces {
+		if err := ensure(ctx, t, core.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+			return err
+		}
+	}
+	for _, pc := range scheduling.SystemClasses() {
+		if err := ensure(ctx, t, scheduling.PriorityClasses, pc); err != nil {
+			return err
+		}
+	}
+	return bootstrap.Reconcile(ctx, t, bootstrap.Default().Join(controllerPolicy(all)))
+}
+
+// controllerPolicy gives every controller the rights that it declares.
+func controllerPolicy(all []*controller.Controller) bootstrap.Policy {
+	var p bootstrap.Policy
+	for _, c := range all {
+		role := c.Role()
+		p.ClusterRoles = append(p.ClusterRoles, role)
+		p.ClusterRoleBindings = append(p.ClusterRoleBindings, bootstrap.Cluster(role.Name, bootstrap.Account(metav1.NamespaceSystem, c.Name)))
+	}
+	return p
+}
+
+// ensure creates an object if it is not there yet.
+func ensure[T resource.Object](ctx context.Context, t client.Transport, r *resource.Resource[T], obj T) error {
+	if _, ok := client.Cached(t, r, "").Get(obj.GetNamespace(), obj.GetName()); ok {
+		return nil
+	}
+	name := obj.GetName()
+	_, err := client.For(t, r).Create(ctx, obj)
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create %s %s: %w", r, name, err)
+	}
+	return nil
+}

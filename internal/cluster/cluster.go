@@ -1,0 +1,225 @@
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kemudi/kemudi/internal/apiserver"
+	"github.com/kemudi/kemudi/internal/auth/authn"
+	"github.com/kemudi/kemudi/internal/auth/pki"
+	"github.com/kemudi/kemudi/internal/container"
+	"github.com/kemudi/kemudi/internal/kubelet/volume"
+	"github.com/kemudi/kemudi/internal/obs"
+	"github.com/kemudi/kemudi/internal/podnet"
+	"github.com/kemudi/kemudi/internal/proxy"
+	"github.com/kemudi/kemudi/internal/store/etcd"
+	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/internal/up"
+	"github.com/kemudi/kemudi/internal/watchcache"
+)
+
+// server is one running server.
+type server struct {
+	o        Options
+	registry *prometheus.Registry
+	pki      *pki.PKI
+	issuer   *authn.Issuer
+	plane    *ControlPlane
+	node     *machine // nil: this machine runs no pods
+}
+
+// Run runs a server until ctx ends or a part of it fails. Containers keep
+// running when it returns.
+func Run(ctx context.Context, o Options) error {
+	o, err := o.withDefaults()
+	if err != nil {
+		return err
+	}
+	lock, err := up.Claim(o.RunDir)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	data, err := up.ClaimData(o.DataDir)
+	if err != nil {
+		return err
+	}
+	defer data.Close()
+	s := &server{o: o, registry: obs.NewRegistry()}
+	g := task.NewGroup(ctx)
+	// The container runtime boots beside everything else.
+	if !o.NoNode {
+		if s.node, err = s.newNode(g); err != nil {
+			g.Cancel(err)
+			return errorsOf(err, g)
+		}
+	}
+	if err := s.start(g); err != nil {
+		g.Cancel(err)
+		return errorsOf(err, g)
+	}
+	return g.Wait()
+}
+
+// errorsOf waits for what a failed start left running. What made the group end
+// says more than what noticed it.
+func errorsOf(err error, g *task.Group) error {
+	if first := g.Wait(); first != nil {
+		return first
+	}
+	return err
+}
+
+// start starts the parts, in order; each runs in g.
+func (s *server) start(g *task.Group) error {
+	if err := s.keys(); err != nil {
+		return err
+	}
+	s.o.Step("keys and certificates", false)
+	st, err := s.store(g)
+	if err != nil {
+		return err
+	}
+	s.o.Step("store", false)
+	if err := s.serve(g, st); err != nil {
+		return err
+	}
+	s.o.Step("API server", false)
+	if s.node == nil {
+		s.o.Step("ready", true)
+		return nil
+	}
+	return s.node.start(g, s.plane)
+}
+
+// keys makes sure that the cluster's keys and certificates exist.
+func (s *server) keys() error {
+	hosts := append([]string{s.o.NodeName, s.o.NodeIP.String(), s.o.AdvertiseAddress.String(), s.o.Network.APIServiceIP().String()}, s.o.TLSSANs...)
+	var err error
+	if s.pki, err = pki.Ensure(pki.Options{Dir: s.o.DataDir, Hosts: hosts, Domain: s.o.Network.ClusterDomain}); err != nil {
+		return fmt.Errorf("keys and certificates: %w", err)
+	}
+	s.issuer, err = authn.NewIssuer(authn.IssuerOptions{
+		Key: s.pki.ServiceAccounts, URL: "https://kubernetes.default.svc." + s.o.Network.ClusterDomain,
+	})
+	return err
+}
+
+// store starts the embedded etcd.
+func (s *server) store(g *task.Group) (*etcd.Server, error) {
+	st, err := etcd.New(etcd.Options{Dir: s.o.DataDir, Name: s.o.NodeName, Log: s.o.Logger.With("part", "etcd")})
+	if err != nil {
+		return nil, err
+	}
+	g.Go("store", st.Run)
+	return st, await(g, st.Ready())
+}
+
+// await waits for a part to be ready.
+func await(g *task.Group, ready <-chan struct{}) error {
+	select {
+	case <-ready:
+		return nil
+	case <-g.Context().Done():
+		return context.Cause(g.Context())
+	}
+}
+
+// serve starts the control plane and serves its API.
+func (s *server) serve(g *task.Group, st *etcd.Server) error {
+	var err error
+	s.plane, err = NewControlPlane(ControlPlaneOptions{
+		Store: &st.Store, CABundle: string(s.pki.CA.CertPEM()), Network: s.o.Network, Logger: s.o.Logger,
+		Registry: s.registry, Controllers: s.o.Controllers, Host: s.o.NodeName,
+		Serving: s.configure,
+	})
+	if err != nil {
+		return err
+	}
+	l, err := (&net.ListenConfig{}).Listen(g.Context(), "tcp", netip.AddrPortFrom(s.o.BindAddress, s.o.SecurePort).String())
+	if err != nil {
+		return fmt.Errorf("serve the API: %w; is another server running, or is --secure-port taken?", err)
+	}
+	g.Go("control plane", s.plane.Run)
+	g.Go("renew certificates", s.renew)
+	g.Go("serve", func(ctx context.Context) error {
+		return s.plane.Server().Serve(ctx, l, &tls.Config{
+			MinVersion: tls.VersionTLS12, GetCertificate: s.pki.ServingCertificate, ClientCAs: s.pki.CA.Pool(),
+		})
+	})
+	url := "https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(int(s.o.SecurePort)))
+	if err := s.pki.WriteAdminKubeconfig(up.AdminKubeconfig(s.o.DataDir), "kemudi", url); err != nil {
+		return fmt.Errorf("write administrator's kubeconfig: %w", err)
+	}
+	if err := await(g, s.plane.Ready()); err != nil {
+		return err
+	}
+	return s.publish(g.Context())
+}
+
+// renew looks once a day whether certificates end soon. A failure is tried again
+// the next day: there are months left.
+func (s *server) renew(ctx context.Context) error {
+	for {
+		if err := task.Sleep(ctx, 24*time.Hour); err != nil {
+			return nil
+		}
+		if err := s.pki.Renew(); err != nil {
+			s.o.Logger.Error("renew certificates", "err", err)
+		}
+	}
+}
+
+// configure sets what an API server beyond a simulation's has.
+func (s *server) configure(o *apiserver.Options, caches *watchcache.Set) error {
+	o.RuntimeConfig, o.EncodedBytes = s.o.RuntimeConfig, s.o.EncodedCacheSize
+	o.Tokens = s.issuer
+	o.Authenticator = s.authenticator(caches)
+	if s.node != nil {
+		o.Nodes = s.node
+	}
+	return nil
+}
+
+// Removers undo what a server with these directories changed on this machine,
+// in the order in which it must be undone.
+func Removers(dataDir, runDir string) []up.Remover {
+	return []up.Remover{
+		{Part: "containers", Remove: func(ctx context.Context) ([]string, error) {
+			return container.Reset(ctx, container.Options{DataDir: dataDir, RunDir: runDir, CgroupParent: cgroupParent(runDir)})
+		}},
+		{Part: "pod volumes", Remove: func(context.Context) ([]string, error) {
+			return volume.Reset(filepath.Join(dataDir, "kubelet"))
+		}},
+		{Part: "pod network", Remove: func(ctx context.Context) ([]string, error) {
+			return podnet.Reset(ctx, podnetOptions(dataDir, runDir))
+		}},
+		{Part: "service proxy", Remove: proxy.Reset},
+		{Part: "pod logs", Remove: func(context.Context) ([]string, error) { return removeLogs(dataDir) }},
+	}
+}
+
+// cgroupParent is the cgroup of all pods: one of its own for each server of a
+// machine.
+func cgroupParent(runDir string) string {
+	if runDir == DefaultRunDir {
+		return "/kemudi"
+	}
+	return "/kemudi-" + filepath.Base(runDir)
+}
+
+// podnetOptions are those that depend on the directories alone.
+func podnetOptions(dataDir, runDir string) podnet.Options {
+	return podnet.Options{
+		CNIConfDir: filepath.Join(dataDir, "cni/net.d"), DataDir: filepath.Join(dataDir, "podnet"),
+		NetNSDirs: []string{container.Options{DataDir: dataDir, RunDir: runDir}.NetNSDir()},
+	}
+}

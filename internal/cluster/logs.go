@@ -1,0 +1,63 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/kemudi/kemudi/internal/auth/pki"
+)
+
+// A note in the data directory says where the logs of pods are. The default
+// directory is shared with other programs, so a reset removes only what belongs to
+// pods of this server there: it finds them by their UIDs, which are the names of
+// the directories of their volumes. Any other directory is this server's alone.
+
+// sharedLogsDir is where every container runtime of a machine puts pod logs.
+const sharedLogsDir = "/var/log/pods"
+
+func logsNote(dataDir string) string { return filepath.Join(dataDir, "pod-logs-dir") }
+
+// noteLogs remembers where the logs of pods are.
+func noteLogs(dataDir, logsDir string) error {
+	if err := os.MkdirAll(dataDir, 0o700); err != nil {
+		return fmt.Errorf("make data directory: %w", err)
+	}
+	return pki.WriteFile(logsNote(dataDir), []byte(logsDir+"\n"))
+}
+
+// removeLogs removes the logs of this server's pods.
+func removeLogs(dataDir string) (removed []string, _ error) {
+	note, err := os.ReadFile(logsNote(dataDir))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find pod logs: %w", err)
+	}
+	logs := strings.TrimSpace(string(note))
+	pods, err := os.ReadDir(filepath.Join(dataDir, "kubelet/pods"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("find pods: %w", err)
+	}
+	ours := map[string]bool{}
+	for _, p := range pods {
+		ours[p.Name()] = true
+	}
+	dirs, err := os.ReadDir(logs)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("find pod logs: %w", err)
+	}
+	for _, d := range dirs {
+		if uid := d.Name()[strings.LastIndex(d.Name(), "_")+1:]; logs == sharedLogsDir && !ours[uid] {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(logs, d.Name())); err != nil {
+			return removed, fmt.Errorf("remove pod logs: %w", err)
+		}
+		removed = append(removed, "logs "+filepath.Join(logs, d.Name()))
+	}
+	return removed, nil
+}

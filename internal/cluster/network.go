@@ -1,0 +1,80 @@
+package cluster
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// Network says which addresses the cluster uses. The zero value is the default
+// network.
+type Network struct {
+	ServiceCIDRs  []netip.Prefix // of cluster IPs (--service-cluster-ip-range); default 10.96.0.0/16
+	ClusterCIDRs  []netip.Prefix // of pods (--cluster-cidr); default 10.244.0.0/16
+	NodePorts     PortRange      // of NodePort services (--service-node-port-range); default 30000-32767
+	ClusterDNS    netip.Addr     // of the DNS service (--cluster-dns); default the tenth cluster IP
+	ClusterDomain string         // --cluster-domain; default cluster.local
+}
+
+// PortRange is a range of ports, both ends included.
+type PortRange struct{ First, Last uint16 }
+
+// String is the range as the flag takes it.
+func (r PortRange) String() string { return fmt.Sprintf("%d-%d", r.First, r.Last) }
+
+// withDefaults fills in what is not set, and checks the rest.
+func (n Network) withDefaults() (Network, error) {
+	if len(n.ServiceCIDRs) == 0 {
+		n.ServiceCIDRs = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}
+	}
+	if len(n.ClusterCIDRs) == 0 {
+		n.ClusterCIDRs = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}
+	}
+	if n.NodePorts == (PortRange{}) {
+		n.NodePorts = PortRange{30000, 32767}
+	}
+	if n.ClusterDomain == "" {
+		n.ClusterDomain = "cluster.local"
+	}
+	for _, s := range n.ServiceCIDRs {
+		for _, p := range n.ClusterCIDRs {
+			if s.Overlaps(p) {
+				return n, fmt.Errorf("--service-cluster-ip-range %s and --cluster-cidr %s overlap", s, p)
+			}
+		}
+	}
+	if !n.ClusterDNS.IsValid() {
+		n.ClusterDNS = nth(n.ServiceCIDRs[0], 10)
+	}
+	if !n.ServiceCIDRs[0].Contains(n.ClusterDNS) {
+		return n, fmt.Errorf("--cluster-dns %s is not in --service-cluster-ip-range %s", n.ClusterDNS, n.ServiceCIDRs[0])
+	}
+	if n.NodePorts.First == 0 || n.NodePorts.Last < n.NodePorts.First {
+		return n, fmt.Errorf("--service-node-port-range %s is not a range of ports", n.NodePorts)
+	}
+	return n, nil
+}
+
+// APIServiceIP is the cluster IP of the service "kubernetes".
+func (n Network) APIServiceIP() netip.Addr { return nth(n.ServiceCIDRs[0], 1) }
+
+// settings are what claims of addresses depend on, by the flag's name.
+func (n Network) settings() map[string]string {
+	cidrs := make([]string, len(n.ServiceCIDRs))
+	for i, p := range n.ServiceCIDRs {
+		cidrs[i] = p.String()
+	}
+	return map[string]string{
+		"service-cluster-ip-range": strings.Join(cidrs, ","),
+		"service-node-port-range":  n.NodePorts.String(),
+	}
+}
+
+// nth is the n-th address of a prefix.
+func nth(p netip.Prefix, n int) netip.Addr {
+	a := p.Masked().Addr()
+	for range n {
+		a = a.Next()
+	}
+	return a
+}

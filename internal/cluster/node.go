@@ -1,0 +1,320 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/utils/ptr"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/discovery"
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/container"
+	"github.com/kemudi/kemudi/internal/dns"
+	"github.com/kemudi/kemudi/internal/kubelet"
+	"github.com/kemudi/kemudi/internal/podnet"
+	"github.com/kemudi/kemudi/internal/proxy"
+	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/internal/version"
+)
+
+// machine is the part of a server that runs pods on its machine.
+type machine struct {
+	s       *server
+	cri     *container.CRI
+	runtime *container.Embedded // nil: an external one
+	agent   *kubelet.Agent
+}
+
+// newNode starts the container runtime; the rest follows when the API is there.
+func (s *server) newNode(g *task.Group) (*machine, error) {
+	n := &machine{s: s}
+	if err := noteLogs(s.o.DataDir, s.o.PodLogsDir); err != nil {
+		return nil, err
+	}
+	if s.o.RuntimeEndpoint != "" {
+		cri, closer, err := container.Dial(s.o.RuntimeEndpoint)
+		if err != nil {
+			return nil, err
+		}
+		n.cri = cri
+		g.Go("runtime connection", func(ctx context.Context) error {
+			<-ctx.Done()
+			return closer.Close()
+		})
+		return n, nil
+	}
+	var err error
+	n.runtime, err = container.New(container.Options{
+		DataDir: s.o.DataDir, RunDir: s.o.RunDir, CgroupParent: cgroupParent(s.o.RunDir), RegistryConfigDir: s.o.RegistryDir, Logger: s.o.Logger.With("part", "runtime"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	n.cri = n.runtime.CRI()
+	g.Go("container runtime", n.runtime.Run)
+	return n, nil
+}
+
+// start starts node agent, pod network, service proxy and DNS, and returns
+// when the node is ready for pods.
+func (n *machine) start(g *task.Group, plane *ControlPlane) error {
+	o := &n.s.o
+	if n.runtime != nil {
+		if err := await(g, n.runtime.Ready()); err != nil {
+			return err
+		}
+		o.Step("container runtime", false)
+	}
+	self := &user.DefaultInfo{Name: "system:node:" + o.NodeName, Groups: []string{user.NodesGroup, user.AllAuthenticated}}
+	t := plane.Server().As(self, "kubelet")
+	recorder := client.NewRecorder(t, o.NodeName, o.Logger)
+	g.Go("node events", recorder.Run)
+	var err error
+	n.agent, err = kubelet.New(kubelet.Options{
+		NodeName: o.NodeName, Transport: t, Runtime: n.cri.Runtime, Images: n.cri.Images, Events: recorder.For("kubelet"),
+		NodeIPs: []string{o.NodeIP.String()}, Labels: o.NodeLabels, Taints: o.NodeTaints, MaxPods: o.MaxPods,
+		RootDir: filepath.Join(o.DataDir, "kubelet"), PodLogsDir: o.PodLogsDir, CgroupParent: cgroupParent(o.RunDir),
+		ClusterDNS: []string{o.Network.ClusterDNS.String()}, ClusterDomain: o.Network.ClusterDomain,
+		Version: version.Git(), Log: o.Logger.With("part", "kubelet"),
+	})
+	if err != nil {
+		return err
+	}
+	g.Go("node agent", n.agent.Run)
+	if err := n.serve(g); err != nil {
+		return err
+	}
+	share, err := n.podCIDRs(g.Context(), plane)
+	if err != nil {
+		return err
+	}
+	if err := n.markControlPlane(g.Context(), plane); err != nil {
+		return err
+	}
+	if err := n.network(g, plane, share, recorder); err != nil {
+		return err
+	}
+	if err := n.ready(g.Context(), plane); err != nil {
+		return err
+	}
+	o.Step("node is ready", true)
+	return nil
+}
+
+// markControlPlane notes in this machine's Node that it is a server too: a node
+// agent may not say that of itself.
+func (n *machine) markControlPlane(ctx context.Context, plane *ControlPlane) error {
+	_, err := client.For(plane.Admin(), core.Nodes).Patch(ctx, "", n.s.o.NodeName, "", client.Patch{
+		Type: types.MergePatchType, Data: []byte(`{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`),
+	})
+	return err
+}
+
+// agentSocket is where the node agent's API is served to the API server of the
+// same machine. Who can open it is root already.
+func (n *machine) agentSocket() string { return filepath.Join(n.s.o.RunDir, "kubelet.sock") }
+
+func (n *machine) serve(g *task.Group) error {
+	path := n.agentSocket()
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove old socket: %w", err)
+	}
+	l, err := (&net.ListenConfig{}).Listen(g.Context(), "unix", path)
+	if err != nil {
+		return fmt.Errorf("serve the node agent's API: %w", err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return fmt.Errorf("serve the node agent's API: %w", err)
+	}
+	srv := &http.Server{Handler: n.agent.Handler(), ReadHeaderTimeout: headerTimeout}
+	g.Go("node agent API", func(context.Context) error {
+		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	g.Go("end node agent API", func(ctx context.Context) error {
+		<-ctx.Done()
+		return srv.Close()
+	})
+	return nil
+}
+
+// DialNode reaches this machine's agent.
+func (n *machine) DialNode(ctx context.Context, name string) (net.Conn, error) {
+	if name != n.s.o.NodeName {
+		return nil, fmt.Errorf("node %s is not known to this server", name)
+	}
+	return (&net.Dialer{}).DialContext(ctx, "unix", n.agentSocket())
+}
+
+// podCIDRs waits for the node's share of the pod addresses.
+func (n *machine) podCIDRs(ctx context.Context, plane *ControlPlane) ([]netip.Prefix, error) {
+	node, err := n.await(ctx, plane, func(node *corev1.Node) bool { return len(node.Spec.PodCIDRs) > 0 })
+	if err != nil {
+		return nil, err
+	}
+	var share []netip.Prefix
+	for _, cidr := range node.Spec.PodCIDRs {
+		p, err := netip.ParsePrefix(cidr)
+		if err != nil {
+			return nil, fmt.Errorf("pod CIDR of node %s: %w", node.Name, err)
+		}
+		share = append(share, p)
+	}
+	return share, nil
+}
+
+const headerTimeout = 30 * time.Second
+
+// errFound ends a watch that saw what it waited for.
+var errFound = errors.New("found")
+
+// await waits until this machine's Node passes the test.
+func (n *machine) await(ctx context.Context, plane *ControlPlane, test func(*corev1.Node) bool) (*corev1.Node, error) {
+	var found *corev1.Node
+	nodes := client.Cached(plane.Admin(), core.Nodes, "")
+	err := nodes.Watch(ctx, cache.CursorOptions{FromNow: true}, func([]cache.Event) error {
+		if node, ok := nodes.Get("", n.s.o.NodeName); ok && test(node) {
+			found = node
+			return errFound
+		}
+		return nil
+	})
+	if !errors.Is(err, errFound) {
+		return nil, err
+	}
+	return found, nil
+}
+
+// network starts the pod network, the service proxy and DNS.
+func (n *machine) network(g *task.Group, plane *ControlPlane, share []netip.Prefix, recorder *client.Recorder) error {
+	o := &n.s.o
+	options := podnetOptions(o.DataDir, o.RunDir)
+	options.PodCIDRs, options.ClusterCIDRs, options.ServiceCIDRs = share, o.Network.ClusterCIDRs, o.Network.ServiceCIDRs
+	options.Log = o.Logger.With("part", "podnet")
+	pods, err := podnet.New(options)
+	if err != nil {
+		return err
+	}
+	if err := pods.Ensure(g.Context()); err != nil {
+		return fmt.Errorf("pod network: %w", err)
+	}
+	g.Go("pod network", func(ctx context.Context) error {
+		defer pods.Close()
+		return pods.Run(ctx)
+	})
+	o.Step("pod network", false)
+	services, err := proxy.New(proxy.Options{
+		Config:    proxy.Config{NodeName: o.NodeName, ClusterCIDRs: o.Network.ClusterCIDRs, ServiceCIDRs: o.Network.ServiceCIDRs},
+		Transport: plane.Server().As(&user.DefaultInfo{Name: user.KubeProxy, Groups: []string{user.AllAuthenticated}}, "kube-proxy"),
+		Events:    recorder.For("kube-proxy"), Log: o.Logger.With("part", "proxy"), Metrics: n.s.registry,
+	})
+	if err != nil {
+		return err
+	}
+	g.Go("service proxy", func(ctx context.Context) error {
+		defer services.Close()
+		return services.Run(ctx)
+	})
+	return n.dns(g, plane, share[0])
+}
+
+// dnsPort is where DNS is served on the address of the bridge.
+const dnsPort = 53
+
+// dns serves DNS on the node's end of the pod network and publishes it.
+func (n *machine) dns(g *task.Group, plane *ControlPlane, share netip.Prefix) error {
+	o := &n.s.o
+	gateway := share.Masked().Addr().Next()
+	names, err := dns.New(dns.Options{
+		Transport:  plane.Server().As(&user.DefaultInfo{Name: "system:serviceaccount:kube-system:coredns", Groups: []string{"system:serviceaccounts", user.AllAuthenticated}}, "coredns"),
+		Domain:     o.Network.ClusterDomain,
+		Addresses:  []netip.AddrPort{netip.AddrPortFrom(gateway, dnsPort)},
+		ResolvConf: o.ResolvConf, Logger: o.Logger.With("part", "dns"),
+	})
+	if err != nil {
+		return err
+	}
+	g.Go("dns", names.Run)
+	if err := n.publishDNS(g.Context(), plane.Admin(), gateway); err != nil {
+		return err
+	}
+	if err := await(g, names.Ready()); err != nil {
+		return err
+	}
+	o.Step("cluster DNS", false)
+	return nil
+}
+
+// publishDNS makes this node's DNS an endpoint of the service kube-dns: clients
+// are sent to that of their own node first.
+func (n *machine) publishDNS(ctx context.Context, t client.Transport, gateway netip.Addr) error {
+	o := &n.s.o
+	meta := metav1.ObjectMeta{
+		Namespace: metav1.NamespaceSystem, Name: "kube-dns",
+		Labels: map[string]string{"k8s-app": "kube-dns", "kubernetes.io/name": "CoreDNS", "kubernetes.io/cluster-service": "true"},
+	}
+	if err := ensure(ctx, t, core.Services, &corev1.Service{
+		ObjectMeta: meta,
+		Spec: corev1.ServiceSpec{
+			ClusterIP: o.Network.ClusterDNS.String(), TrafficDistribution: ptr.To(corev1.ServiceTrafficDistributionPreferSameNode),
+			Ports: []corev1.ServicePort{
+				{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP, TargetPort: intstr.FromInt32(dnsPort)},
+				{Name: "dns-tcp", Port: 53, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromInt32(dnsPort)},
+			},
+		},
+	}); err != nil {
+		return err
+	}
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: metav1.NamespaceSystem, Name: "kube-dns-" + o.NodeName,
+			Labels: map[string]string{discoveryv1.LabelServiceName: "kube-dns", discoveryv1.LabelManagedBy: "kemudi"},
+		},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints: []discoveryv1.Endpoint{{
+			Addresses: []string{gateway.String()}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}, NodeName: &o.NodeName,
+			Hints: &discoveryv1.EndpointHints{ForNodes: []discoveryv1.ForNode{{Name: o.NodeName}}},
+		}},
+		Ports: []discoveryv1.EndpointPort{
+			{Name: ptr.To("dns"), Port: ptr.To[int32](dnsPort), Protocol: ptr.To(corev1.ProtocolUDP)},
+			{Name: ptr.To("dns-tcp"), Port: ptr.To[int32](dnsPort), Protocol: ptr.To(corev1.ProtocolTCP)},
+		},
+	}
+	if gateway.Is6() {
+		slice.AddressType = discoveryv1.AddressTypeIPv6
+	}
+	return put(ctx, client.For(t, discovery.EndpointSlices), slice, func(has *discoveryv1.EndpointSlice) bool {
+		return equality.Semantic.DeepEqual(has.Endpoints, slice.Endpoints) && equality.Semantic.DeepEqual(has.Ports, slice.Ports)
+	})
+}
+
+// ready waits until the node is ready.
+func (n *machine) ready(ctx context.Context, plane *ControlPlane) error {
+	_, err := n.await(ctx, plane, func(node *corev1.Node) bool {
+		for _, c := range node.Status.Conditions {
+			if c.Type == corev1.NodeReady {
+				return c.Status == corev1.ConditionTrue
+			}
+		}
+		return false
+	})
+	return err
+}

@@ -1,0 +1,165 @@
+package container
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// programs holds what build/runtime/build.sh packed: NAME.zst for each program
+// and their manifest. Without them it holds a README only.
+//
+//go:embed embedded
+var programs embed.FS
+
+// ErrNotBuilt says that this kemudi was compiled without the programs of the
+// embedded runtime.
+var ErrNotBuilt = errors.New("the embedded container runtime is not part of this build: run build/runtime/build.sh and build again")
+
+// program is one line of the manifest.
+type program struct {
+	sum  string // hexadecimal sha256 of the unpacked program
+	size int64
+	name string
+}
+
+func readManifest() ([]program, error) {
+	data, err := programs.ReadFile("embedded/manifest")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrNotBuilt
+	} else if err != nil {
+		return nil, fmt.Errorf("read manifest of embedded programs: %w", err)
+	}
+	var list []program
+	for line := range strings.Lines(string(data)) {
+		f := strings.Fields(line)
+		if len(f) != 3 {
+			continue // the stamp
+		}
+		size, err := strconv.ParseInt(f[1], 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("read manifest of embedded programs: %w", err)
+		}
+		list = append(list, program{sum: f[0], size: size, name: f[2]})
+	}
+	return list, nil
+}
+
+// Built reports whether this binary carries the embedded runtime.
+func Built() bool {
+	_, err := readManifest()
+	return err == nil
+}
+
+// unpackPrograms makes dir hold the embedded programs, and returns how many it
+// had to write. It keeps a program whose recorded hash and size on disk are
+// right, so that a normal start reads one small file and nothing else.
+func unpackPrograms(dir string) (written int, err error) {
+	list, err := readManifest()
+	if err != nil {
+		return 0, err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return 0, fmt.Errorf("unpack programs: %w", err)
+	}
+	record := filepath.Join(dir, "manifest")
+	have, err := os.ReadFile(record)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, fmt.Errorf("unpack programs: %w", err)
+	}
+	var want bytes.Buffer
+	var wg sync.WaitGroup
+	errs := make([]error, len(list))
+	for i, p := range list {
+		line := fmt.Sprintf("%s %d %s\n", p.sum, p.size, p.name)
+		want.WriteString(line)
+		st, err := os.Stat(filepath.Join(dir, p.name))
+		if err == nil && st.Size() == p.size && st.Mode().Perm() == 0o755 && bytes.Contains(have, []byte(line)) {
+			continue
+		}
+		written++
+		wg.Go(func() {
+			if err := unpackProgram(dir, p); err != nil {
+				errs[i] = fmt.Errorf("unpack %s to %s: %w", p.name, dir, err)
+			}
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return 0, err
+	}
+	if written > 0 || !bytes.Equal(have, want.Bytes()) {
+		if err := replaceFile(record, want.Bytes(), 0o644); err != nil {
+			return written, fmt.Errorf("unpack programs: %w", err)
+		}
+	}
+	return written, nil
+}
+
+func unpackProgram(dir string, p program) error {
+	data, err := programContent(p)
+	if err != nil {
+		return err
+	}
+	return replaceFile(filepath.Join(dir, p.name), data, 0o755)
+}
+
+// programContent returns the bytes of an embedded program.
+func programContent(p program) ([]byte, error) {
+	packed, err := programs.ReadFile("embedded/" + p.name + ".zst")
+	if err != nil {
+		return nil, err
+	}
+	r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	data, err := r.DecodeAll(packed, make([]byte, 0, p.size))
+	if err != nil {
+		return nil, err
+	}
+	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != p.sum {
+		return nil, errors.New("embedded program does not have the hash that the manifest gives")
+	}
+	return data, nil
+}
+
+// replaceFile puts a file with the given content at path in one step: readers
+// and running programs see the old file or the new one, also across a power cut.
+func replaceFile(path string, data []byte, mode os.FileMode) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(f.Name())
+		}
+	}()
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Chmod(mode)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

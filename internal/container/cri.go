@@ -1,0 +1,43 @@
+package container
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// CRI is a container runtime, reached through the container runtime interface.
+// Its clients may be used by many goroutines at once.
+type CRI struct {
+	Runtime runtimeapi.RuntimeServiceClient
+	Images  runtimeapi.ImageServiceClient
+}
+
+func newCRI(conn grpc.ClientConnInterface) *CRI {
+	return &CRI{Runtime: runtimeapi.NewRuntimeServiceClient(conn), Images: runtimeapi.NewImageServiceClient(conn)}
+}
+
+// maxMessage bounds one CRI message: a list of all containers of a full node
+// is far larger than gRPC's default of 4 MB.
+const maxMessage = 64 << 20
+
+// Dial connects to the CRI socket at endpoint, which is a path or
+// unix:///path (the form of --container-runtime-endpoint). It does not wait
+// for the runtime: the first calls do. Close the closer when done.
+func Dial(endpoint string) (*CRI, io.Closer, error) {
+	path := strings.TrimPrefix(endpoint, "unix://")
+	if !strings.HasPrefix(path, "/") {
+		return nil, nil, fmt.Errorf("container runtime endpoint %q is not a unix socket: want unix:///path", endpoint)
+	}
+	conn, err := grpc.NewClient("unix://"+path,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage), grpc.WaitForReady(true)))
+	if err != nil {
+		return nil, nil, fmt.Errorf("dial container runtime %s: %w", endpoint, err)
+	}
+	return newCRI(conn), conn, nil
+}

@@ -1,0 +1,129 @@
+package container
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/moby/sys/mountinfo"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// TestKillWhileAPodStartsLeavesNoOrphan kills the runtime at many moments of a
+// pod's start. What the next one lists is all there is: with that removed,
+// nothing of the pod is left on the machine.
+func TestKillWhileAPodStartsLeavesNoOrphan(t *testing.T) {
+	if testing.Short() {
+		t.Skip("kills the runtime again and again")
+	}
+	h := newHost(t)
+	h.network = true
+	h.bridge()
+	h.start()
+	h.busybox()
+	for i := range 12 {
+		after := time.Duration(5+27*i) * time.Millisecond
+		h.startPodAndKill(fmt.Sprintf("pod%d", i), after)
+		h.start()
+		cri := h.cri()
+		list, err := cri.Runtime.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, sb := range list.Items {
+			// Like the node agent, try again: a network plugin that the dead
+			// process started may still be at work.
+			h.eventually("sandbox "+sb.Id+" to be removed", func() bool {
+				_, err := cri.Runtime.StopPodSandbox(t.Context(), &runtimeapi.StopPodSandboxRequest{PodSandboxId: sb.Id})
+				if err == nil {
+					_, err = cri.Runtime.RemovePodSandbox(t.Context(), &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sb.Id})
+				}
+				if err != nil {
+					t.Logf("killed after %s: %v", after, err)
+				}
+				return err == nil
+			})
+		}
+		var left []string
+		deadline := time.Now().Add(10 * time.Second)
+		for left = h.orphans(); len(left) > 0 && time.Now().Before(deadline); left = h.orphans() {
+			<-time.After(20 * time.Millisecond)
+		}
+		if len(left) > 0 {
+			t.Errorf("killed after %s (%d sandboxes listed): left:\n%s", after, len(list.Items), strings.Join(left, "\n"))
+			return
+		}
+	}
+}
+
+// startPodAndKill starts a pod with a container and kills the runtime meanwhile.
+func (h *host) startPodAndKill(name string, after time.Duration) {
+	cri := h.cri()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		config := &runtimeapi.PodSandboxConfig{
+			Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "default", Uid: name},
+			Linux: &runtimeapi.LinuxPodSandboxConfig{
+				CgroupParent:    h.o.CgroupParent + "/" + name,
+				SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_POD}},
+			},
+		}
+		sb, err := cri.Runtime.RunPodSandbox(h.Context(), &runtimeapi.RunPodSandboxRequest{Config: config})
+		if err != nil {
+			return // killed
+		}
+		c, err := cri.Runtime.CreateContainer(h.Context(), &runtimeapi.CreateContainerRequest{PodSandboxId: sb.PodSandboxId, SandboxConfig: config, Config: &runtimeapi.ContainerConfig{
+			Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Image: &runtimeapi.ImageSpec{Image: busyboxName}, Command: []string{"sleep", "1000"},
+		}})
+		if err != nil {
+			return
+		}
+		cri.Runtime.StartContainer(h.Context(), &runtimeapi.StartContainerRequest{ContainerId: c.ContainerId})
+	})
+	<-time.After(after)
+	h.kill()
+	wg.Wait()
+}
+
+// orphans lists what pods have on the machine.
+func (h *host) orphans() (left []string) {
+	for _, pid := range processes() {
+		exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+		if err == nil && within(exe, h.o.binDir()) {
+			left = append(left, fmt.Sprintf("process %d %s", pid, exe))
+		}
+	}
+	for _, pid := range cgroupProcesses(h.o.CgroupParent) {
+		left = append(left, fmt.Sprintf("process %d in our cgroup", pid))
+	}
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(h.dir))
+	if err != nil {
+		h.Fatal(err)
+	}
+	for _, m := range mounts {
+		left = append(left, "mount "+m.Mountpoint)
+	}
+	for _, id := range names(h.o.runcRoot() + "/" + Namespace) {
+		left = append(left, "runc state "+id)
+	}
+	for _, id := range names(h.o.stateDir() + "/io.containerd.runtime.v2.task/" + Namespace) {
+		left = append(left, "bundle "+id)
+	}
+	for _, ip := range names(h.dir + "/ipam/test") {
+		if strings.HasPrefix(ip, "10.99.0.") {
+			left = append(left, "address "+ip)
+		}
+	}
+	for _, name := range names("/var/lib/cni/results") {
+		if strings.HasPrefix(name, "test-") {
+			left = append(left, "network result "+name)
+		}
+	}
+	for _, id := range names(h.o.shimSockets()) {
+		left = append(left, "shim socket "+id)
+	}
+	return left
+}

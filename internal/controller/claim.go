@@ -1,0 +1,113 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+// Claim returns the children that owner controls and its selector matches. On
+// the way it adopts matching objects of the namespace that nobody controls, and
+// releases controlled ones that match no more. The controller needs Patch on the
+// children.
+func Claim[T, O resource.Object](ctx context.Context, children Client[T], owners Client[O], owner O, sel labels.Selector) ([]T, error) {
+	var mine []T
+	var errs []error
+	for _, child := range children.ByIndex(resource.IndexController, string(owner.GetUID())) {
+		if child.GetNamespace() != owner.GetNamespace() {
+			continue
+		}
+		if sel.Matches(labels.Set(child.GetLabels())) {
+			mine = append(mine, child)
+		} else if owner.GetDeletionTimestamp() == nil {
+			errs = append(errs, release(ctx, children, child, owner))
+		}
+	}
+	adopted, err := adopt(ctx, children, owners, owner, sel)
+	return append(mine, adopted...), errors.Join(append(errs, err)...)
+}
+
+// Adopters is an input of controllers that claim: an object that nobody controls
+// wakes the owners that could adopt it.
+func Adopters[T, O resource.Object](children *resource.Resource[T], owners *resource.Resource[O], selector func(O) *metav1.LabelSelector) Watch {
+	return Mapped(children, func(k *Kit, child T) []string {
+		if metav1.GetControllerOfNoCopy(child) != nil {
+			return nil
+		}
+		var keys []string
+		for _, o := range For(k, owners).List(child.GetNamespace(), nil) {
+			sel, err := metav1.LabelSelectorAsSelector(selector(o))
+			if err == nil && !sel.Empty() && sel.Matches(labels.Set(child.GetLabels())) {
+				keys = append(keys, cache.Key(o.GetNamespace(), o.GetName()))
+			}
+		}
+		return keys
+	})
+}
+
+func adopt[T, O resource.Object](ctx context.Context, children Client[T], owners Client[O], owner O, sel labels.Selector) ([]T, error) {
+	if owner.GetDeletionTimestamp() != nil || sel.Empty() {
+		return nil, nil
+	}
+	var adopted []T
+	checked := false
+	for _, child := range children.ByIndex(resource.IndexController, resource.Uncontrolled(owner.GetNamespace())) {
+		if child.GetDeletionTimestamp() != nil || !sel.Matches(labels.Set(child.GetLabels())) {
+			continue
+		}
+		if !checked {
+			if err := stillThere(ctx, owners, owner); err != nil {
+				return adopted, err
+			}
+			checked = true
+		}
+		child, err := children.StrategicPatch(ctx, child, "", map[string]any{
+			"metadata": map[string]any{"ownerReferences": []any{*ControllerRef(owner, owners.Def)}},
+		})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return adopted, fmt.Errorf("adopt %s: %w", child.GetName(), err)
+		}
+		adopted = append(adopted, child)
+	}
+	return adopted, nil
+}
+
+// stillThere makes sure, past the cache, that owner may still adopt.
+func stillThere[O resource.Object](ctx context.Context, owners Client[O], owner O) error {
+	live, err := owners.Live(ctx, owner.GetNamespace(), owner.GetName())
+	if err != nil {
+		return err
+	}
+	if live.GetUID() != owner.GetUID() || live.GetDeletionTimestamp() != nil {
+		return apierrors.NewConflict(owners.Def.GroupResource(), owner.GetName(), errors.New("it is gone or being deleted"))
+	}
+	return nil
+}
+
+func release[T, O resource.Object](ctx context.Context, children Client[T], child T, owner O) error {
+	_, err := children.StrategicPatch(ctx, child, "", map[string]any{
+		"metadata": map[string]any{"ownerReferences": []any{map[string]any{"$patch": "delete", "uid": string(owner.GetUID())}}},
+	})
+	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
+		return nil // it is gone, or has no owners left
+	}
+	if err != nil {
+		return fmt.Errorf("release %s: %w", child.GetName(), err)
+	}
+	return nil
+}
+
+// ControllerRef is the reference that makes owner, a def, the controller of an object.
+func ControllerRef(owner resource.Object, def *resource.Def) *metav1.OwnerReference {
+	return metav1.NewControllerRef(owner, def.GVK())
+}

@@ -1,0 +1,21 @@
+// Package controller is the runtime of controllers. A controller is a value
+// ([Spec]): what it reads, what it writes, and one function that moves one
+// object towards its desired state. Everything else is owned here: queues and
+// caches, back-off, conflicts, events, metrics, leadership, the RBAC role and
+// shutdown.
+//
+// Start at [Spec] and [Kit]. A controller that is not about one object at a time
+// (the garbage collector) declares a [Custom] instead.
+//
+// Invariants, cited by number in the code and in the tests:
+//
+//	C1 A key is never reconciled by two workers at once.
+//	C2 A key changed during its reconcile is reconciled again.
+//	C3 After a reconcile that wrote revision r of a cached resource, the key is not reconciled until that cache shows r; no other key waits for it.
+//	C4 Every add, update or delete of a declared input wakes its keys at least once, also across a relist.
+//	C5 A write that is not in Writes fails.
+//	C6 Update and Delete carry the revision that was read.
+//	C7 Run returns only after every goroutine it started has ended.
+//	C8 An error is logged once per reconcile, with the key; conflict and not-found are not logged.
+//	C9 Losing leadership cancels the context before another holder starts.
+package controller

@@ -1,0 +1,77 @@
+package controller
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics are the queue metrics of all controllers, under upstream's names.
+type Metrics struct {
+	adds     *prometheus.CounterVec
+	depth    *prometheus.GaugeVec
+	retries  *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+}
+
+// NewMetrics registers the metrics.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		adds: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "workqueue_adds_total", Help: "Keys that changes of inputs asked to be reconciled.",
+		}, []string{"name"}),
+		depth: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "workqueue_depth", Help: "Keys that wait for a worker.",
+		}, []string{"name"}),
+		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "workqueue_retries_total", Help: "Reconciles that failed and will be tried again.",
+		}, []string{"name"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "workqueue_work_duration_seconds", Help: "How long one reconcile took.",
+			Buckets: prometheus.ExponentialBuckets(1e-5, 10, 8),
+		}, []string{"name"}),
+	}
+	reg.MustRegister(m.adds, m.depth, m.retries, m.duration)
+	return m
+}
+
+// keyMetrics are the metrics of one controller; nil counts nothing.
+type keyMetrics struct {
+	adds, retries prometheus.Counter
+	depth         prometheus.Gauge
+	duration      prometheus.Observer
+}
+
+// of returns the metrics of one controller; m may be nil.
+func (m *Metrics) of(name string) *keyMetrics {
+	if m == nil {
+		return nil
+	}
+	return &keyMetrics{
+		adds: m.adds.WithLabelValues(name), retries: m.retries.WithLabelValues(name),
+		depth: m.depth.WithLabelValues(name), duration: m.duration.WithLabelValues(name),
+	}
+}
+
+func (m *keyMetrics) add() {
+	if m != nil {
+		m.adds.Inc()
+	}
+}
+
+// wait counts keys that begin (or with a negative n, end) to wait for a worker.
+func (m *keyMetrics) wait(n int) {
+	if m != nil {
+		m.depth.Add(float64(n))
+	}
+}
+
+func (m *keyMetrics) done(d time.Duration, failed bool) {
+	if m == nil {
+		return
+	}
+	m.duration.Observe(d.Seconds())
+	if failed {
+		m.retries.Inc()
+	}
+}

@@ -1,0 +1,202 @@
+package controller
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/kemudi/kemudi/internal/cache"
+)
+
+// Waits after errors grow from firstRetry, twice as long each time, to lastRetry.
+const (
+	firstRetry = 5 * time.Millisecond
+	lastRetry  = 5 * time.Minute
+)
+
+// queue holds the keys to reconcile. A key is in one place at a time: waiting
+// for its turn, being worked on, parked behind the barrier, or resting.
+type queue struct {
+	m    *keyMetrics
+	wake chan struct{} // holds a token while ready may be non-empty
+	mu   struct {
+		sync.Mutex
+		keys  map[string]*entry
+		ready []string
+		ended bool
+	}
+}
+
+type entry struct {
+	queued  bool // in ready
+	working bool // a worker has it (C1)
+	parked  int  // feeds that have not shown what the last reconcile wrote (C3)
+	dirty   bool // wanted again when working or parked ends (C2)
+	tries   int  // errors in a row
+	timer   *time.Timer
+}
+
+func newQueue(m *keyMetrics) *queue {
+	q := &queue{m: m, wake: make(chan struct{}, 1)}
+	q.mu.keys = map[string]*entry{}
+	return q
+}
+
+// add asks for the key to be reconciled.
+func (q *queue) add(key string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.addLocked(key)
+}
+
+func (q *queue) addLocked(key string) {
+	if q.mu.ended {
+		return
+	}
+	e := q.entryLocked(key)
+	switch {
+	case e.queued:
+	case e.working || e.parked > 0:
+		e.dirty = true
+	default:
+		if e.timer != nil && e.tries == 0 { // a change comes before the planned look
+			e.timer.Stop()
+			e.timer = nil
+		}
+		e.queued = true
+		q.mu.ready = append(q.mu.ready, key)
+		q.m.wait(1)
+		q.tokenLocked()
+	}
+}
+
+func (q *queue) entryLocked(key string) *entry {
+	e := q.mu.keys[key]
+	if e == nil {
+		e = &entry{}
+		q.mu.keys[key] = e
+	}
+	return e
+}
+
+func (q *queue) tokenLocked() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// pop waits for a key and gives it to the caller, who must call done.
+func (q *queue) pop(ctx context.Context) (string, bool) {
+	for {
+		select {
+		case <-q.wake:
+		case <-ctx.Done():
+			return "", false
+		}
+		q.mu.Lock()
+		if len(q.mu.ready) == 0 {
+			q.mu.Unlock()
+			continue
+		}
+		key := q.mu.ready[0]
+		q.mu.ready = q.mu.ready[1:]
+		q.m.wait(-1)
+		if len(q.mu.ready) > 0 {
+			q.tokenLocked() // for the next worker
+		}
+		e := q.mu.keys[key]
+		e.queued, e.working = false, true
+		q.mu.Unlock()
+		return key, true
+	}
+}
+
+// result is how the work on a key ended.
+type result struct {
+	after  time.Duration             // look again in so long; 0: not planned
+	failed bool                      // look again after a growing wait
+	wrote  map[*cache.Progress]int64 // what the feeds have to show before
+}
+
+// done ends the work on a key. It is looked at again when it was changed
+// meanwhile, or as the result says.
+func (q *queue) done(key string, r result) {
+	after := r.after
+	q.mu.Lock()
+	e := q.mu.keys[key]
+	e.working = false
+	e.parked = len(r.wrote)
+	if r.failed {
+		after = retryAfter(e.tries)
+		e.tries++
+	} else {
+		e.tries = 0
+	}
+	q.planLocked(key, e, after)
+	q.restLocked(key, e)
+	q.mu.Unlock()
+	for p, rev := range r.wrote {
+		p.Notify(rev, func() { q.unpark(key) })
+	}
+}
+
+func retryAfter(tries int) time.Duration {
+	if tries > 20 {
+		return lastRetry
+	}
+	return min(firstRetry<<tries, lastRetry)
+}
+
+func (q *queue) unpark(key string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if e := q.mu.keys[key]; e != nil && e.parked > 0 {
+		e.parked--
+		q.restLocked(key, e)
+	}
+}
+
+// restLocked queues a key that was wanted meanwhile, or forgets an idle one.
+func (q *queue) restLocked(key string, e *entry) {
+	if e.parked > 0 || e.working || e.queued {
+		return
+	}
+	if e.dirty {
+		e.dirty = false
+		q.addLocked(key)
+	} else if e.timer == nil && e.tries == 0 {
+		delete(q.mu.keys, key)
+	}
+}
+
+// planLocked sets the key's timer; an earlier plan is replaced.
+func (q *queue) planLocked(key string, e *entry, after time.Duration) {
+	if e.timer != nil {
+		e.timer.Stop()
+		e.timer = nil
+	}
+	if after <= 0 || q.mu.ended {
+		return
+	}
+	e.timer = time.AfterFunc(after, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		e.timer = nil
+		q.addLocked(key)
+	})
+}
+
+// end drops all keys and timers; later adds are ignored.
+func (q *queue) end() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.mu.ended = true
+	for _, e := range q.mu.keys {
+		if e.timer != nil {
+			e.timer.Stop()
+		}
+	}
+	q.m.wait(-len(q.mu.ready))
+	q.mu.ready = nil
+}

@@ -1,0 +1,147 @@
+package controller
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+// Spec declares a controller of one kind of object.
+type Spec[T resource.Object] struct {
+	Name    string                // as upstream names its service account: "replicaset-controller"
+	For     *resource.Resource[T] // the objects that are reconciled; their changes wake their own keys
+	Watches []Watch               // further inputs whose changes wake keys of For
+	Reads   []*resource.Def       // cached inputs that wake nothing
+	Writes  []Grant               // all that may be written
+	Workers int                   // keys reconciled at once; default 4
+
+	// Setup is called once per Run, before the first reconcile.
+	Setup func(k *Kit) Reconciler[T]
+}
+
+// Reconciler moves one object towards what it should be.
+type Reconciler[T resource.Object] interface {
+	// Reconcile is called with the cached object, which is read-only. It is
+	// called again after every change of an input, after an error (with growing
+	// waits) and when Next asks for it.
+	Reconcile(ctx context.Context, obj T) (Next, error)
+}
+
+// Goner is a Reconciler that also wants to act when an object is gone.
+type Goner interface {
+	// Gone is called with the key of an object that does not exist (any more).
+	Gone(ctx context.Context, key string) error
+}
+
+// Next says when a key is to be looked at again without a change of its inputs.
+type Next struct {
+	after time.Duration
+}
+
+// Done waits for the next change.
+var Done = Next{}
+
+// After looks again in d at the latest.
+func After(d time.Duration) Next { return Next{after: max(d, time.Nanosecond)} }
+
+// Watch is an input whose changes wake keys of the Spec's For resource.
+type Watch struct {
+	Def *resource.Def
+	// Keys returns the keys to wake for an object that was added, changed or
+	// deleted; of a change it is called with the object before and after.
+	Keys func(k *Kit, obj resource.Object) []string
+}
+
+// Owned wakes the controlling owner of kind ownerKind in the object's namespace.
+func Owned(def *resource.Def, ownerKind string) Watch {
+	return Watch{Def: def, Keys: func(_ *Kit, obj resource.Object) []string {
+		for _, ref := range obj.GetOwnerReferences() {
+			if ref.Controller != nil && *ref.Controller && ref.Kind == ownerKind {
+				return []string{cache.Key(obj.GetNamespace(), ref.Name)}
+			}
+		}
+		return nil
+	}}
+}
+
+// Mapped wakes the keys that keys returns.
+func Mapped[T resource.Object](r *resource.Resource[T], keys func(k *Kit, obj T) []string) Watch {
+	return Watch{Def: r.Def, Keys: func(k *Kit, obj resource.Object) []string { return keys(k, obj.(T)) }}
+}
+
+// Grant permits one kind of write.
+type Grant struct {
+	Verb string // create, update, patch, delete, deletecollection
+	Def  *resource.Def
+	Sub  string
+}
+
+// Create permits creating objects.
+func Create(def *resource.Def) Grant { return Grant{"create", def, ""} }
+
+// Update permits replacing objects.
+func Update(def *resource.Def) Grant { return Grant{"update", def, ""} }
+
+// UpdateStatus permits writing the status of objects.
+func UpdateStatus(def *resource.Def) Grant { return Grant{"update", def, "status"} }
+
+// Patch permits patching objects, or a subresource of them if sub is not empty.
+func Patch(def *resource.Def, sub string) Grant { return Grant{"patch", def, sub} }
+
+// Delete permits deleting objects.
+func Delete(def *resource.Def) Grant { return Grant{"delete", def, ""} }
+
+// Keyed declares a controller whose keys are not those of one kind of object
+// (the garbage collector's are objects of every kind).
+type Keyed struct {
+	Name    string
+	Watches []Watch
+	Reads   []*resource.Def
+	Writes  []Grant
+	Rules   []rbacv1.PolicyRule // what it needs beyond (the garbage collector: everything)
+	Workers int
+	Setup   func(k *Kit) func(ctx context.Context, key string) (Next, error)
+}
+
+// Custom declares a controller that has no keys at all.
+type Custom struct {
+	Name   string
+	Reads  []*resource.Def
+	Writes []Grant
+	Rules  []rbacv1.PolicyRule // what it needs beyond
+	Run    func(ctx context.Context, k *Kit) error
+}
+
+// Controller is a declared controller, the same for every kind.
+type Controller struct {
+	Name   string
+	Reads  []*resource.Def // For, Watches and Reads together, without repetition
+	Writes []Grant
+	Rules  []rbacv1.PolicyRule
+
+	run func(ctx context.Context, k *Kit) error
+}
+
+// Env is what controllers need from outside.
+type Env struct {
+	// As returns the transport of the service account of that name in kube-system.
+	As func(name string) client.Transport
+	// Recorder writes events for a component; nil: no events are written.
+	Recorder   func(component string) client.EventSink
+	Logger     *slog.Logger
+	Metrics    *Metrics   // nil: none
+	Leadership Leadership // nil: always leading
+}
+
+// Leadership decides which of several processes runs the controllers.
+type Leadership interface {
+	// Lead calls run each time this process leads, with a context that ends
+	// before another process may lead (C9), until ctx ends.
+	Lead(ctx context.Context, run func(ctx context.Context) error) error
+}

@@ -1,0 +1,227 @@
+// Package endpoints keeps the older Endpoints object of every Service with a
+// selector, for clients that do not read EndpointSlices yet.
+package endpoints
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/controller"
+)
+
+// capacity is how many addresses an Endpoints object holds at the most.
+const capacity = 1000
+
+const managedByLabel, managedBy = "endpoints.kubernetes.io/managed-by", "endpoint-controller"
+
+// Controller is the endpoints controller.
+var Controller = controller.New(controller.Spec[*corev1.Service]{
+	Name: "endpoint-controller",
+	For:  core.Services,
+	Watches: []controller.Watch{
+		controller.Selecting,
+		controller.Mapped(core.Endpoints, func(_ *controller.Kit, e *corev1.Endpoints) []string {
+			return []string{cache.Key(e.Namespace, e.Name)}
+		}),
+	},
+	Writes: []controller.Grant{
+		controller.Create(core.Endpoints.Def), controller.Update(core.Endpoints.Def), controller.Delete(core.Endpoints.Def),
+	},
+	Setup: func(k *controller.Kit) controller.Reconciler[*corev1.Service] {
+		return &reconciler{k: k, pods: controller.For(k, core.Pods), endpoints: controller.For(k, core.Endpoints)}
+	},
+})
+
+type reconciler struct {
+	k         *controller.Kit
+	pods      controller.Client[*corev1.Pod]
+	endpoints controller.Client[*corev1.Endpoints]
+}
+
+// Gone removes the Endpoints of a deleted service, if they were made here.
+func (r *reconciler) Gone(ctx context.Context, key string) error {
+	namespace, name, _ := strings.Cut(key, "/")
+	e, ok := r.endpoints.Get(namespace, name)
+	if !ok || e.Labels[managedByLabel] != managedBy {
+		return nil
+	}
+	err := r.endpoints.Delete(ctx, e)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// Reconcile makes the Endpoints of a service hold its pods.
+func (r *reconciler) Reconcile(ctx context.Context, svc *corev1.Service) (controller.Next, error) {
+	if len(svc.Spec.Selector) == 0 || svc.Spec.Type == corev1.ServiceTypeExternalName {
+		return controller.Done, nil
+	}
+	want := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Namespace: svc.Namespace, Name: svc.Name, Labels: labelsOf(svc)}}
+	over := false
+	want.Subsets, over = truncate(subsets(r.addresses(svc)))
+	has, ok := r.endpoints.Get(svc.Namespace, svc.Name)
+	if ok {
+		want.Annotations = maps.Clone(has.Annotations)
+		want.ResourceVersion = has.ResourceVersion
+	}
+	delete(want.Annotations, corev1.EndpointsOverCapacity)
+	if over {
+		if want.Annotations == nil {
+			want.Annotations = map[string]string{}
+		}
+		want.Annotations[corev1.EndpointsOverCapacity] = "truncated"
+	}
+	if ok && equality.Semantic.DeepEqual(has.Subsets, want.Subsets) && maps.Equal(has.Labels, want.Labels) && maps.Equal(has.Annotations, want.Annotations) {
+		return controller.Done, nil
+	}
+	var err error
+	if ok {
+		_, err = r.endpoints.Update(ctx, want)
+	} else {
+		_, err = r.endpoints.Create(ctx, want)
+	}
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return controller.Done, nil
+	}
+	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+		r.k.Events.Event(svc, corev1.EventTypeWarning, "FailedToUpdateEndpoint",
+			fmt.Sprintf("Failed to update endpoint %s/%s: %v", svc.Namespace, svc.Name, err))
+	}
+	return controller.Done, err
+}
+
+func labelsOf(svc *corev1.Service) map[string]string {
+	l := maps.Clone(svc.Labels)
+	if l == nil {
+		l = map[string]string{}
+	}
+	l[managedByLabel] = managedBy
+	delete(l, corev1.IsHeadlessService)
+	if svc.Spec.ClusterIP == corev1.ClusterIPNone {
+		l[corev1.IsHeadlessService] = ""
+	}
+	return l
+}
+
+// address is one pod's address with its ports.
+type address struct {
+	corev1.EndpointAddress
+	ports []corev1.EndpointPort
+	ready bool
+}
+
+func (r *reconciler) addresses(svc *corev1.Service) []address {
+	var out []address
+	for _, pod := range r.pods.List(svc.Namespace, labels.SelectorFromSet(svc.Spec.Selector)) {
+		ip := primaryIP(svc, pod)
+		if ip == "" || !controller.Endpoint(pod) || pod.DeletionTimestamp != nil && !svc.Spec.PublishNotReadyAddresses {
+			continue
+		}
+		a := address{
+			EndpointAddress: corev1.EndpointAddress{
+				IP:        ip,
+				TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+			},
+			ready: svc.Spec.PublishNotReadyAddresses || core.PodReady(pod),
+		}
+		if pod.Spec.NodeName != "" {
+			a.NodeName = &pod.Spec.NodeName
+		}
+		if pod.Spec.Hostname != "" && pod.Spec.Subdomain == svc.Name {
+			a.Hostname = pod.Spec.Hostname
+		}
+		for i := range svc.Spec.Ports {
+			p := &svc.Spec.Ports[i]
+			if n, ok := controller.TargetPort(pod, p); ok {
+				a.ports = append(a.ports, corev1.EndpointPort{Name: p.Name, Port: n, Protocol: p.Protocol, AppProtocol: p.AppProtocol})
+			}
+		}
+		if len(svc.Spec.Ports) > 0 && len(a.ports) == 0 {
+			continue
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+func primaryIP(svc *corev1.Service, pod *corev1.Pod) string {
+	six := len(svc.Spec.IPFamilies) > 0 && svc.Spec.IPFamilies[0] == corev1.IPv6Protocol
+	for _, ip := range pod.Status.PodIPs {
+		if addr, err := netip.ParseAddr(ip.IP); err == nil && addr.Is6() == six {
+			return ip.IP
+		}
+	}
+	return ""
+}
+
+// subsets packs addresses with the same ports together, in a stable order.
+func subsets(addresses []address) []corev1.EndpointSubset {
+	byPorts := map[string]*corev1.EndpointSubset{}
+	for _, a := range addresses {
+		slices.SortFunc(a.ports, func(a, b corev1.EndpointPort) int {
+			return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Port, b.Port))
+		})
+		key := portsKey(a.ports)
+		s := byPorts[key]
+		if s == nil {
+			s = &corev1.EndpointSubset{Ports: a.ports}
+			byPorts[key] = s
+		}
+		if a.ready {
+			s.Addresses = append(s.Addresses, a.EndpointAddress)
+		} else {
+			s.NotReadyAddresses = append(s.NotReadyAddresses, a.EndpointAddress)
+		}
+	}
+	var out []corev1.EndpointSubset
+	for _, key := range slices.Sorted(maps.Keys(byPorts)) {
+		s := byPorts[key]
+		byIP := func(a, b corev1.EndpointAddress) int { return cmp.Compare(a.IP, b.IP) }
+		slices.SortFunc(s.Addresses, byIP)
+		slices.SortFunc(s.NotReadyAddresses, byIP)
+		out = append(out, *s)
+	}
+	return out
+}
+
+func portsKey(ports []corev1.EndpointPort) string {
+	var b strings.Builder
+	for _, p := range ports {
+		fmt.Fprintf(&b, "%s/%s/%d/%s ", p.Name, p.Protocol, p.Port, ptr.Deref(p.AppProtocol, ""))
+	}
+	return b.String()
+}
+
+// truncate keeps the first addresses, ready ones first, and says whether there
+// were more.
+func truncate(subsets []corev1.EndpointSubset) ([]corev1.EndpointSubset, bool) {
+	left, over := capacity, false
+	take := func(a *[]corev1.EndpointAddress) {
+		if len(*a) > left {
+			*a, over = (*a)[:left], true
+		}
+		left -= len(*a)
+	}
+	for i := range subsets {
+		take(&subsets[i].Addresses)
+	}
+	for i := range subsets {
+		take(&subsets[i].NotReadyAddresses)
+	}
+	return subsets, over
+}

@@ -1,0 +1,256 @@
+package endpointslice
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/discovery"
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/controller"
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+// DefaultLimit is how many endpoints a slice holds (--max-endpoints-per-slice).
+const DefaultLimit = 100
+
+// managedBy is the value of the label that marks slices as this controller's.
+const managedBy = "endpointslice-controller.k8s.io"
+
+// New returns the endpointslice controller; limit is how many endpoints a slice
+// holds.
+func New(limit int) *controller.Controller {
+	return controller.New(controller.Spec[*corev1.Service]{
+		Name: "endpointslice-controller",
+		For:  core.Services,
+		Watches: []controller.Watch{
+			controller.Selecting,
+			controller.Mapped(discovery.EndpointSlices, func(_ *controller.Kit, s *discoveryv1.EndpointSlice) []string {
+				if s.Labels[discoveryv1.LabelManagedBy] != managedBy {
+					return nil
+				}
+				return []string{cache.Key(s.Namespace, s.Labels[discoveryv1.LabelServiceName])}
+			}),
+		},
+		Reads: []*resource.Def{core.Nodes.Def},
+		Writes: []controller.Grant{
+			controller.Create(discovery.EndpointSlices.Def), controller.Update(discovery.EndpointSlices.Def), controller.Delete(discovery.EndpointSlices.Def),
+		},
+		Setup: func(k *controller.Kit) controller.Reconciler[*corev1.Service] {
+			return &reconciler{
+				k: k, limit: limit, pods: controller.For(k, core.Pods),
+				nodes: controller.For(k, core.Nodes), slices: controller.For(k, discovery.EndpointSlices),
+			}
+		},
+	})
+}
+
+type reconciler struct {
+	k      *controller.Kit
+	limit  int
+	pods   controller.Client[*corev1.Pod]
+	nodes  controller.Client[*corev1.Node]
+	slices controller.Client[*discoveryv1.EndpointSlice]
+}
+
+// Reconcile makes the slices of a service hold its pods.
+func (r *reconciler) Reconcile(ctx context.Context, svc *corev1.Service) (controller.Next, error) {
+	if len(svc.Spec.Selector) == 0 || svc.DeletionTimestamp != nil {
+		return controller.Done, nil // somebody else makes its slices; those of a deleted service go with it
+	}
+	existing := r.slices.List(svc.Namespace, labels.SelectorFromSet(labels.Set{
+		discoveryv1.LabelServiceName: svc.Name, discoveryv1.LabelManagedBy: managedBy,
+	}))
+	var groups []*group
+	if svc.Spec.Type != corev1.ServiceTypeExternalName {
+		for _, family := range families(svc) {
+			groups = append(groups, r.groups(svc, family)...)
+		}
+	}
+	p := planner{
+		limit: r.limit,
+		blank: func(g *group) *discoveryv1.EndpointSlice { return blank(svc, g) },
+		meta:  func(s *discoveryv1.EndpointSlice) bool { return relabel(s, svc) },
+	}
+	return controller.Done, r.write(ctx, svc, p.plan(groups, existing))
+}
+
+func (r *reconciler) write(ctx context.Context, svc *corev1.Service, c changes) error {
+	var errs []error
+	for _, s := range c.create {
+		_, err := r.slices.Create(ctx, s)
+		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	for _, s := range c.update {
+		_, err := r.slices.Update(ctx, s)
+		errs = append(errs, err)
+	}
+	for _, s := range c.delete {
+		if err := r.slices.Delete(ctx, s); !apierrors.IsNotFound(err) {
+			errs = append(errs, err)
+		}
+	}
+	for _, err := range errs {
+		if apierrors.IsConflict(err) {
+			return err // old caches are nothing to tell people about
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		r.k.Events.Event(svc, corev1.EventTypeWarning, "FailedToUpdateEndpointSlices",
+			fmt.Sprintf("Error updating Endpoint Slices for Service %s/%s: %v", svc.Namespace, svc.Name, err))
+		return err
+	}
+	return nil
+}
+
+func families(svc *corev1.Service) []discoveryv1.AddressType {
+	if len(svc.Spec.IPFamilies) == 0 {
+		return []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}
+	}
+	var out []discoveryv1.AddressType
+	for _, f := range svc.Spec.IPFamilies {
+		out = append(out, discoveryv1.AddressType(f))
+	}
+	return out
+}
+
+// groups sorts the endpoints of one family by their ports: pods may give the
+// same port name different numbers. There is always at least one group.
+func (r *reconciler) groups(svc *corev1.Service, family discoveryv1.AddressType) []*group {
+	pods := r.pods.List(svc.Namespace, labels.SelectorFromSet(svc.Spec.Selector))
+	byKey := map[string]*group{}
+	var order []*group
+	for _, pod := range pods {
+		address := addressOf(pod, family)
+		if address == "" || !controller.Endpoint(pod) {
+			continue
+		}
+		g := &group{family: family, ports: portsOf(svc, pod)}
+		if has := byKey[g.key()]; has != nil {
+			g = has
+		} else {
+			byKey[g.key()] = g
+			order = append(order, g)
+		}
+		g.endpoints = append(g.endpoints, r.endpoint(svc, pod, address))
+	}
+	if len(order) == 0 {
+		return []*group{{family: family}}
+	}
+	return order
+}
+
+func addressOf(pod *corev1.Pod, family discoveryv1.AddressType) string {
+	for _, ip := range pod.Status.PodIPs {
+		addr, err := netip.ParseAddr(ip.IP)
+		if err == nil && addr.Is4() == (family == discoveryv1.AddressTypeIPv4) {
+			return ip.IP
+		}
+	}
+	return ""
+}
+
+func portsOf(svc *corev1.Service, pod *corev1.Pod) []discoveryv1.EndpointPort {
+	var ports []discoveryv1.EndpointPort
+	for i := range svc.Spec.Ports {
+		p := &svc.Spec.Ports[i]
+		number, ok := controller.TargetPort(pod, p)
+		if !ok {
+			continue
+		}
+		ports = append(ports, discoveryv1.EndpointPort{
+			Name: ptr.To(p.Name), Port: ptr.To(number), Protocol: ptr.To(cmp.Or(p.Protocol, corev1.ProtocolTCP)), AppProtocol: p.AppProtocol,
+		})
+	}
+	return ports
+}
+
+func (r *reconciler) endpoint(svc *corev1.Service, pod *corev1.Pod, address string) discoveryv1.Endpoint {
+	serving, terminating := core.PodReady(pod), pod.DeletionTimestamp != nil
+	ready := svc.Spec.PublishNotReadyAddresses || serving && !terminating
+	e := discoveryv1.Endpoint{
+		Addresses:  []string{address},
+		Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &serving, Terminating: &terminating},
+		TargetRef:  &corev1.ObjectReference{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+	}
+	if pod.Spec.Hostname != "" && pod.Spec.Subdomain == svc.Name {
+		e.Hostname = ptr.To(pod.Spec.Hostname)
+	}
+	if pod.Spec.NodeName == "" {
+		return e
+	}
+	e.NodeName = ptr.To(pod.Spec.NodeName)
+	if node, ok := r.nodes.Get("", pod.Spec.NodeName); ok {
+		if zone := node.Labels[corev1.LabelTopologyZone]; zone != "" {
+			e.Zone = &zone
+		}
+	}
+	e.Hints = hints(svc, &e)
+	return e
+}
+
+// hints tell proxies which clients an endpoint is meant for.
+func hints(svc *corev1.Service, e *discoveryv1.Endpoint) *discoveryv1.EndpointHints {
+	if svc.Spec.TrafficDistribution == nil || !*e.Conditions.Ready {
+		return nil
+	}
+	var h discoveryv1.EndpointHints
+	if e.Zone != nil {
+		h.ForZones = []discoveryv1.ForZone{{Name: *e.Zone}}
+	}
+	if *svc.Spec.TrafficDistribution == corev1.ServiceTrafficDistributionPreferSameNode && e.NodeName != nil {
+		h.ForNodes = []discoveryv1.ForNode{{Name: *e.NodeName}}
+	}
+	if h.ForZones == nil && h.ForNodes == nil {
+		return nil
+	}
+	return &h
+}
+
+// blank is an empty slice of a service for a group.
+func blank(svc *corev1.Service, g *group) *discoveryv1.EndpointSlice {
+	s := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: svc.Namespace, GenerateName: svc.Name + "-",
+			OwnerReferences: []metav1.OwnerReference{*controller.ControllerRef(svc, core.Services.Def)},
+		},
+		AddressType: g.family, Ports: g.ports,
+	}
+	relabel(s, svc)
+	return s
+}
+
+// relabel gives a slice the labels of its service and its own, and says whether
+// it had others.
+func relabel(s *discoveryv1.EndpointSlice, svc *corev1.Service) bool {
+	want := maps.Clone(svc.Labels)
+	if want == nil {
+		want = map[string]string{}
+	}
+	for _, reserved := range []string{discoveryv1.LabelManagedBy, discoveryv1.LabelServiceName, corev1.IsHeadlessService} {
+		delete(want, reserved)
+	}
+	want[discoveryv1.LabelServiceName], want[discoveryv1.LabelManagedBy] = svc.Name, managedBy
+	if svc.Spec.ClusterIP == corev1.ClusterIPNone {
+		want[corev1.IsHeadlessService] = ""
+	}
+	if maps.Equal(want, s.Labels) {
+		return false
+	}
+	s.Labels = want
+	return true
+}

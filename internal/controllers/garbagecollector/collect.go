@@ -1,0 +1,231 @@
+package garbagecollector
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/controller"
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+// collector is one run of the garbage collector.
+type collector struct {
+	*graph
+	k *controller.Kit
+	t client.Transport
+}
+
+// look decides about one object: finish its own deletion if it waits for its
+// dependents, or delete it if none of its owners is left.
+func (c *collector) look(ctx context.Context, key string) (controller.Next, error) {
+	n, ok := c.parse(key)
+	if !ok {
+		return controller.Done, nil
+	}
+	it := c.t.Cache(n.def, "").Get(n.key)
+	if it == nil {
+		return controller.Done, nil
+	}
+	obj := it.Object
+	if obj.GetDeletionTimestamp() != nil {
+		switch {
+		case slices.Contains(obj.GetFinalizers(), metav1.FinalizerOrphanDependents):
+			return controller.Done, c.orphan(ctx, n, obj)
+		case slices.Contains(obj.GetFinalizers(), metav1.FinalizerDeleteDependents):
+			return controller.Done, c.foreground(ctx, n, obj)
+		}
+		return controller.Done, nil
+	}
+	if len(obj.GetOwnerReferences()) == 0 {
+		return controller.Done, nil
+	}
+	return controller.Done, c.judge(ctx, n, obj)
+}
+
+// owners sorts the references of an object.
+type owners struct {
+	solid    []metav1.OwnerReference // the owner is there
+	dangling []metav1.OwnerReference // the owner is gone
+	waiting  []metav1.OwnerReference // the owner is being deleted in the foreground and blocked by this object
+}
+
+// judge deletes an object without a solid owner, or drops the references to
+// owners that are gone or going while another one stays.
+func (c *collector) judge(ctx context.Context, n node, obj resource.Object) error {
+	o, err := c.classify(ctx, obj)
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(o.solid) > 0:
+		return c.dropRefs(ctx, n, obj, append(o.dangling, o.waiting...))
+	case len(o.waiting) > 0 && c.hasWaitingDependents(obj):
+		// Break circles: the object must not wait for dependents that wait for it.
+		return c.delete(ctx, n, obj, metav1.DeletePropagationBackground)
+	case len(o.waiting) > 0:
+		return c.delete(ctx, n, obj, metav1.DeletePropagationForeground)
+	case len(o.dangling) > 0:
+		return c.delete(ctx, n, obj, metav1.DeletePropagationBackground)
+	}
+	return nil
+}
+
+func (c *collector) classify(ctx context.Context, obj resource.Object) (o owners, _ error) {
+	for _, ref := range obj.GetOwnerReferences() {
+		owner, there, err := c.find(ctx, obj, ref)
+		switch {
+		case err != nil:
+			return o, err
+		case !there:
+			o.dangling = append(o.dangling, ref)
+		case owner != nil && owner.GetDeletionTimestamp() != nil && slices.Contains(owner.GetFinalizers(), metav1.FinalizerDeleteDependents):
+			o.waiting = append(o.waiting, ref)
+		default:
+			o.solid = append(o.solid, ref)
+		}
+	}
+	return o, nil
+}
+
+// find looks for an owner. One that the cache does not show is asked for once
+// more from the API, because deleting cannot be undone. An owner of a kind that
+// is not known here counts as there.
+func (c *collector) find(ctx context.Context, obj resource.Object, ref metav1.OwnerReference) (_ resource.Object, there bool, _ error) {
+	n, ok := c.owner(obj.GetNamespace(), ref)
+	if !ok {
+		return nil, true, nil
+	}
+	if n.def.Namespaced && obj.GetNamespace() == "" {
+		c.k.Events.Event(obj, corev1.EventTypeWarning, "OwnerRefInvalidNamespace",
+			fmt.Sprintf("ownerRef [%s/%s, namespace: , name: %s, uid: %s] does not exist in namespace \"\"", ref.APIVersion, ref.Kind, ref.Name, ref.UID))
+		return nil, true, nil
+	}
+	if it := c.t.Cache(n.def, "").Get(n.key); it != nil && it.Object.GetUID() == ref.UID {
+		return it.Object, true, nil
+	}
+	namespace := ""
+	if n.def.Namespaced {
+		namespace = obj.GetNamespace()
+	}
+	live, err := c.t.Do(ctx, &client.Request{Verb: "get", Def: n.def, Namespace: namespace, Name: ref.Name})
+	if apierrors.IsNotFound(err) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("get owner %s %s: %w", ref.Kind, ref.Name, err)
+	}
+	owner := live.(resource.Object)
+	return owner, owner.GetUID() == ref.UID, nil
+}
+
+// hasWaitingDependents says that a dependent of obj is itself being deleted in
+// the foreground.
+func (c *collector) hasWaitingDependents(obj resource.Object) bool {
+	for _, dep := range c.dependents(c.t, obj) {
+		if waiting(c.t, dep) {
+			return true
+		}
+	}
+	return false
+}
+
+// foreground deletes the dependents of an object that is being deleted, and lets
+// it go when none that blocks it is left.
+func (c *collector) foreground(ctx context.Context, n node, obj resource.Object) error {
+	var errs []error
+	blocked := false
+	for _, dep := range c.dependents(c.t, obj) {
+		it := c.t.Cache(dep.def, "").Get(dep.key)
+		if it == nil {
+			continue
+		}
+		for _, ref := range it.Object.GetOwnerReferences() {
+			if ref.UID == obj.GetUID() && ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion {
+				blocked = true
+			}
+		}
+		if it.Object.GetDeletionTimestamp() == nil {
+			errs = append(errs, c.judge(ctx, dep, it.Object))
+		}
+	}
+	if blocked || len(errs) > 0 && errors.Join(errs...) != nil {
+		return errors.Join(errs...) // each dependent that goes wakes its owner
+	}
+	return c.dropFinalizer(ctx, n, obj, metav1.FinalizerDeleteDependents)
+}
+
+// orphan makes the dependents of an object forget it, and then lets it go.
+func (c *collector) orphan(ctx context.Context, n node, obj resource.Object) error {
+	for _, dep := range c.dependents(c.t, obj) {
+		it := c.t.Cache(dep.def, "").Get(dep.key)
+		if it == nil {
+			continue
+		}
+		if err := c.dropRefs(ctx, dep, it.Object, []metav1.OwnerReference{{UID: obj.GetUID()}}); err != nil {
+			return err
+		}
+	}
+	return c.dropFinalizer(ctx, n, obj, metav1.FinalizerOrphanDependents)
+}
+
+func (c *collector) delete(ctx context.Context, n node, obj resource.Object, policy metav1.DeletionPropagation) error {
+	// An object keeps the policy that it was marked with before.
+	for _, f := range obj.GetFinalizers() {
+		switch f {
+		case metav1.FinalizerOrphanDependents:
+			policy = metav1.DeletePropagationOrphan
+		case metav1.FinalizerDeleteDependents:
+			policy = metav1.DeletePropagationForeground
+		}
+	}
+	uid, rv := obj.GetUID(), obj.GetResourceVersion()
+	_, err := c.t.Do(ctx, &client.Request{
+		Verb: "delete", Def: n.def, Namespace: obj.GetNamespace(), Name: obj.GetName(),
+		Delete: metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &rv}, PropagationPolicy: &policy},
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// dropRefs removes the references to the owners with the UIDs of refs.
+func (c *collector) dropRefs(ctx context.Context, n node, obj resource.Object, refs []metav1.OwnerReference) error {
+	if len(refs) == 0 {
+		return nil
+	}
+	kept := slices.DeleteFunc(slices.Clone(obj.GetOwnerReferences()), func(has metav1.OwnerReference) bool {
+		return slices.ContainsFunc(refs, func(gone metav1.OwnerReference) bool { return gone.UID == has.UID })
+	})
+	return c.patch(ctx, n, obj, map[string]any{"ownerReferences": kept})
+}
+
+func (c *collector) dropFinalizer(ctx context.Context, n node, obj resource.Object, name string) error {
+	kept := slices.DeleteFunc(slices.Clone(obj.GetFinalizers()), func(f string) bool { return f == name })
+	return c.patch(ctx, n, obj, map[string]any{"finalizers": kept})
+}
+
+// patch changes metadata if the object is still as it was read.
+func (c *collector) patch(ctx context.Context, n node, obj resource.Object, metadata map[string]any) error {
+	metadata["uid"], metadata["resourceVersion"] = obj.GetUID(), obj.GetResourceVersion()
+	data, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		return fmt.Errorf("encode patch: %w", err)
+	}
+	_, err = c.t.Do(ctx, &client.Request{
+		Verb: "patch", Def: n.def, Namespace: obj.GetNamespace(), Name: obj.GetName(), Patch: data, PatchType: types.MergePatchType,
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

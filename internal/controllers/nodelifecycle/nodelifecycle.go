@@ -1,0 +1,250 @@
+package nodelifecycle
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kemudi/kemudi/internal/api/coordination"
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/controller"
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+// Options tune how fast a lost node is noticed. The zero value is upstream's.
+type Options struct {
+	// GracePeriod is how long a node may be silent (--node-monitor-grace-period;
+	// default 40 s).
+	GracePeriod time.Duration
+	// StartupGracePeriod is the same for a node that never reported
+	// (--node-startup-grace-period; default 60 s).
+	StartupGracePeriod time.Duration
+}
+
+func (o Options) withDefaults() Options {
+	if o.GracePeriod == 0 {
+		o.GracePeriod = 40 * time.Second
+	}
+	if o.StartupGracePeriod == 0 {
+		o.StartupGracePeriod = time.Minute
+	}
+	return o
+}
+
+// New returns the node lifecycle controller.
+func New(o Options) *controller.Controller {
+	o = o.withDefaults()
+	return controller.New(controller.Spec[*corev1.Node]{
+		Name: "node-controller",
+		For:  core.Nodes,
+		Watches: []controller.Watch{controller.Mapped(coordination.Leases, func(_ *controller.Kit, l *coordinationv1.Lease) []string {
+			if l.Namespace != corev1.NamespaceNodeLease {
+				return nil
+			}
+			return []string{l.Name}
+		})},
+		Reads: []*resource.Def{core.Pods.Def},
+		Writes: []controller.Grant{
+			controller.Update(core.Nodes.Def), controller.UpdateStatus(core.Nodes.Def), controller.Patch(core.Pods.Def, "status"),
+		},
+		Setup: func(k *controller.Kit) controller.Reconciler[*corev1.Node] { return newReconciler(k, o) },
+	})
+}
+
+type reconciler struct {
+	o      Options
+	k      *controller.Kit
+	nodes  controller.Client[*corev1.Node]
+	leases controller.Client[*coordinationv1.Lease]
+	pods   controller.Client[*corev1.Pod]
+	mu     struct {
+		sync.Mutex
+		seen map[string]*sign // by node name
+	}
+}
+
+func newReconciler(k *controller.Kit, o Options) *reconciler {
+	r := &reconciler{
+		o: o, k: k, nodes: controller.For(k, core.Nodes),
+		leases: controller.For(k, coordination.Leases), pods: controller.For(k, core.Pods),
+	}
+	r.mu.seen = map[string]*sign{}
+	return r
+}
+
+// sign is the last sign of life of a node. When it came counts by our clock: the
+// node's may be wrong.
+type sign struct {
+	at        time.Time
+	renewed   time.Time // of the lease, by the node's clock
+	heartbeat time.Time // of the Ready condition, likewise
+	notReady  bool      // its pods have been told
+}
+
+// Reconcile looks whether a node is alive, and puts its conditions and taints right.
+func (r *reconciler) Reconcile(ctx context.Context, node *corev1.Node) (controller.Next, error) {
+	left := r.left(node)
+	if left <= 0 {
+		lost, err := r.lose(ctx, node)
+		if err != nil {
+			return controller.Done, err
+		}
+		node = lost
+	}
+	node, err := r.taint(ctx, node)
+	if err != nil {
+		return controller.Done, err
+	}
+	if err := r.tellPods(ctx, node); err != nil {
+		return controller.Done, err
+	}
+	if left <= 0 {
+		return controller.After(r.o.GracePeriod), nil // other nodes may be back by then; its own sign of life wakes it
+	}
+	return controller.After(left), nil
+}
+
+// Gone notes that a node was removed.
+func (r *reconciler) Gone(_ context.Context, key string) error {
+	r.mu.Lock()
+	_, known := r.mu.seen[key]
+	delete(r.mu.seen, key)
+	r.mu.Unlock()
+	if known {
+		r.event(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: key}}, "RemovingNode", fmt.Sprintf("Node %s event: Removing Node %s from Controller", key, key))
+	}
+	return nil
+}
+
+// left is how much of its grace period a node has left.
+func (r *reconciler) left(node *corev1.Node) time.Duration {
+	ready := core.NodeCondition(&node.Status, corev1.NodeReady)
+	lease, _ := r.leases.Get(corev1.NamespaceNodeLease, node.Name)
+	r.mu.Lock()
+	s, known := r.mu.seen[node.Name]
+	if !known {
+		s = &sign{at: time.Now()}
+		if ready == nil {
+			s.at = node.CreationTimestamp.Time
+		}
+		r.mu.seen[node.Name] = s
+	}
+	if lease != nil && lease.Spec.RenewTime != nil && lease.Spec.RenewTime.After(s.renewed) {
+		s.renewed, s.at = lease.Spec.RenewTime.Time, time.Now()
+	}
+	if ready != nil && ready.LastHeartbeatTime.After(s.heartbeat) {
+		s.heartbeat, s.at = ready.LastHeartbeatTime.Time, time.Now()
+	}
+	at := s.at
+	r.mu.Unlock()
+	if !known {
+		r.event(node, "RegisteredNode", fmt.Sprintf("Node %s event: Registered Node %s in Controller", node.Name, node.Name))
+	}
+	grace := r.o.GracePeriod
+	if ready == nil {
+		grace = r.o.StartupGracePeriod
+	}
+	return time.Until(at.Add(grace))
+}
+
+func (r *reconciler) event(node *corev1.Node, reason, message string) {
+	r.k.Events.Event(node, corev1.EventTypeNormal, reason, message)
+}
+
+// lose sets the conditions that only the node itself can know to Unknown.
+func (r *reconciler) lose(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
+	now := metav1.Now().Rfc3339Copy()
+	lost := node.DeepCopy()
+	for _, kind := range []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
+		c := core.NodeCondition(&lost.Status, kind)
+		if c == nil {
+			lost.Status.Conditions = append(lost.Status.Conditions, corev1.NodeCondition{
+				Type: kind, Status: corev1.ConditionUnknown, Reason: "NodeStatusNeverUpdated", Message: "Kubelet never posted node status.",
+				LastHeartbeatTime: node.CreationTimestamp, LastTransitionTime: now,
+			})
+		} else if c.Status != corev1.ConditionUnknown {
+			c.Status, c.Reason, c.Message, c.LastTransitionTime = corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status.", now
+		}
+	}
+	if equality.Semantic.DeepEqual(lost.Status, node.Status) {
+		return node, nil
+	}
+	r.event(node, "NodeNotReady", fmt.Sprintf("Node %s status is now: NodeNotReady", node.Name))
+	lost, err := r.nodes.UpdateStatus(ctx, lost)
+	if err != nil {
+		return nil, fmt.Errorf("mark node as lost: %w", err)
+	}
+	return lost, nil
+}
+
+// taint puts the node's taints right. Pods are not driven away while every node
+// is lost: then it is more likely that we are.
+func (r *reconciler) taint(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
+	ready := core.NodeCondition(&node.Status, corev1.NodeReady)
+	want := wantedTaints(node, ready != nil && ready.Status != corev1.ConditionTrue && !r.allLost())
+	if equality.Semantic.DeepEqual(want, node.Spec.Taints) || len(want) == 0 && len(node.Spec.Taints) == 0 {
+		return node, nil
+	}
+	node = node.DeepCopy()
+	node.Spec.Taints = want
+	node, err := r.nodes.Update(ctx, node)
+	if err != nil {
+		return nil, fmt.Errorf("update taints: %w", err)
+	}
+	return node, nil
+}
+
+func (r *reconciler) allLost() bool {
+	nodes := r.nodes.List("", nil)
+	return len(nodes) > 1 && !slices.ContainsFunc(nodes, func(n *corev1.Node) bool {
+		c := core.NodeCondition(&n.Status, corev1.NodeReady)
+		return c != nil && c.Status != corev1.ConditionUnknown
+	})
+}
+
+// tellPods makes the pods of a node that became not ready not ready too, once:
+// the node itself tells when they are ready again.
+func (r *reconciler) tellPods(ctx context.Context, node *corev1.Node) error {
+	ready := core.NodeCondition(&node.Status, corev1.NodeReady)
+	notReady := ready != nil && ready.Status != corev1.ConditionTrue
+	r.mu.Lock()
+	s := r.mu.seen[node.Name]
+	told := s == nil || s.notReady == notReady
+	r.mu.Unlock()
+	if told {
+		return nil
+	}
+	if notReady {
+		for _, pod := range r.pods.ByIndex("spec.nodeName", node.Name) {
+			if err := r.unready(ctx, pod); err != nil {
+				return err
+			}
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s.notReady = notReady
+	return nil
+}
+
+func (r *reconciler) unready(ctx context.Context, pod *corev1.Pod) error {
+	if !core.PodReady(pod) {
+		return nil
+	}
+	r.k.Events.Event(pod, corev1.EventTypeWarning, "NodeNotReady", "Node is not ready")
+	_, err := r.pods.StrategicPatch(ctx, pod, "status", map[string]any{"status": map[string]any{
+		"conditions": []any{map[string]any{"type": corev1.PodReady, "status": corev1.ConditionFalse, "lastTransitionTime": metav1.Now()}},
+	}})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

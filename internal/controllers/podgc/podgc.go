@@ -1,0 +1,170 @@
+// Package podgc removes pods that nobody else will: bound to a node that is
+// gone, deleted before they were bound, or finished long ago when there are too
+// many of those.
+package podgc
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/controller"
+)
+
+// quarantine is how long a node must be missing before its pods go: it may just
+// be registering.
+const quarantine = 40 * time.Second
+
+// DefaultThreshold is how many finished pods are kept
+// (--terminated-pod-gc-threshold).
+const DefaultThreshold = 12500
+
+// New returns the pod garbage collector. threshold is how many finished pods
+// are kept; 0 keeps all.
+func New(threshold int) *controller.Controller {
+	return controller.New(controller.Spec[*corev1.Pod]{
+		Name:    "pod-garbage-collector",
+		For:     core.Pods,
+		Watches: []controller.Watch{controller.Mapped(core.Nodes, podsOf)},
+		Writes:  []controller.Grant{controller.Delete(core.Pods.Def), controller.Patch(core.Pods.Def, "status")},
+		Setup: func(k *controller.Kit) controller.Reconciler[*corev1.Pod] {
+			r := &reconciler{threshold: threshold, pods: controller.For(k, core.Pods), nodes: controller.For(k, core.Nodes)}
+			r.mu.missing, r.mu.finished = map[string]time.Time{}, map[string]bool{}
+			return r
+		},
+	})
+}
+
+func podsOf(k *controller.Kit, node *corev1.Node) []string {
+	if _, ok := controller.For(k, core.Nodes).Get("", node.Name); ok {
+		return nil
+	}
+	return controller.PodsOn(k, node.Name)
+}
+
+type reconciler struct {
+	threshold int
+	pods      controller.Client[*corev1.Pod]
+	nodes     controller.Client[*corev1.Node]
+	mu        struct {
+		sync.Mutex
+		missing  map[string]time.Time // node name: since when it has been missed
+		finished map[string]bool      // keys of finished pods
+	}
+}
+
+// Reconcile looks at one pod.
+func (r *reconciler) Reconcile(ctx context.Context, pod *corev1.Pod) (controller.Next, error) {
+	if pod.Spec.NodeName == "" {
+		if pod.DeletionTimestamp != nil {
+			return controller.Done, r.remove(ctx, pod, "PodGC: unscheduled pod is being deleted")
+		}
+		return controller.Done, r.limit(ctx, pod)
+	}
+	if wait, gone := r.missingFor(pod.Spec.NodeName); gone {
+		if wait > 0 {
+			return controller.After(wait), nil
+		}
+		_, err := r.nodes.Live(ctx, "", pod.Spec.NodeName)
+		if apierrors.IsNotFound(err) {
+			return controller.Done, r.remove(ctx, pod, "PodGC: node no longer exists")
+		}
+		return controller.Done, err
+	}
+	return controller.Done, r.limit(ctx, pod)
+}
+
+// Gone forgets a finished pod.
+func (r *reconciler) Gone(_ context.Context, key string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.mu.finished, key)
+	return nil
+}
+
+// missingFor says whether the node is missing, and how much of the quarantine is left.
+func (r *reconciler) missingFor(node string) (left time.Duration, missing bool) {
+	_, ok := r.nodes.Get("", node)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if ok {
+		delete(r.mu.missing, node)
+		return 0, false
+	}
+	since, known := r.mu.missing[node]
+	if !known {
+		since = time.Now()
+		r.mu.missing[node] = since
+	}
+	return quarantine - time.Since(since), true
+}
+
+// limit removes the oldest finished pods beyond the threshold.
+func (r *reconciler) limit(ctx context.Context, pod *corev1.Pod) error {
+	key := cache.Key(pod.Namespace, pod.Name)
+	over := r.note(key, core.PodTerminal(pod))
+	if over <= 0 {
+		return nil
+	}
+	finished := slices.DeleteFunc(r.pods.List("", nil), func(p *corev1.Pod) bool { return !core.PodTerminal(p) || p.DeletionTimestamp != nil })
+	slices.SortFunc(finished, func(a, b *corev1.Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	for _, p := range finished[:max(0, len(finished)-r.threshold)] {
+		if err := r.remove(ctx, p, "PodGC: too many finished pods"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// note counts the finished pods and returns how many are over the threshold.
+func (r *reconciler) note(key string, finished bool) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !finished {
+		delete(r.mu.finished, key)
+		return 0
+	}
+	r.mu.finished[key] = true
+	if r.threshold == 0 {
+		return 0
+	}
+	return len(r.mu.finished) - r.threshold
+}
+
+// remove deletes a pod at once. One that had not finished is marked as failed
+// first, with the reason, for whoever counts its failures.
+func (r *reconciler) remove(ctx context.Context, pod *corev1.Pod, why string) error {
+	if !core.PodTerminal(pod) {
+		patched, err := r.pods.StrategicPatch(ctx, pod, "status", map[string]any{"status": map[string]any{
+			"phase": corev1.PodFailed,
+			"conditions": []any{map[string]any{
+				"type": corev1.DisruptionTarget, "status": corev1.ConditionTrue, "reason": "DeletionByPodGC",
+				"message": why, "lastTransitionTime": metav1.Now(),
+			}},
+		}})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("mark pod as failed: %w", err)
+		}
+		pod = patched
+	}
+	err := r.pods.DeleteWith(ctx, pod, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,313 @@
+package dns
+
+import (
+	"net/netip"
+	"strings"
+
+	"github.com/miekg/dns"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+)
+
+// ttl is how long clients may remember a cluster record, in seconds.
+const ttl = 5
+
+// View is what answers are made from.
+type View interface {
+	Namespace(name string) bool
+	Service(namespace, name string) *corev1.Service          // nil: none
+	Slices(svc *corev1.Service) []*discoveryv1.EndpointSlice // of the service
+	// ByAddress finds what has an address: a service with that cluster IP, or
+	// an endpoint of a headless service.
+	ByAddress(ip netip.Addr) (svc *corev1.Service, endpoint *discoveryv1.Endpoint)
+}
+
+// Answer is the outcome of a question about the cluster's names.
+type Answer struct {
+	Records []dns.RR
+	Extra   []dns.RR // addresses of the targets in Records
+	Exists  bool     // the name exists, if not with records of this type
+	// Chase is set with a CNAME to a name outside of the cluster: the resolver
+	// must ask further.
+	Chase string
+}
+
+// question is a question about a name of the cluster.
+type question struct {
+	view  View
+	zone  string // "cluster.local."
+	name  string // the full name as asked
+	qtype uint16
+}
+
+// Resolve answers a question about a name below zone; both end in a dot and are
+// in lower case.
+func Resolve(view View, zone, name string, qtype uint16) Answer {
+	q := question{view, zone, name, qtype}
+	rest := strings.TrimSuffix(strings.TrimSuffix(name, zone), ".")
+	labels := strings.Split(rest, ".")
+	last := labels[len(labels)-1]
+	switch {
+	case rest == "":
+		return Answer{Exists: true}
+	case rest == "dns-version":
+		return q.version()
+	case last == "svc":
+		return q.service(labels[:len(labels)-1])
+	case last == "pod":
+		return q.pod(labels[:len(labels)-1])
+	}
+	return Answer{}
+}
+
+func (q *question) version() Answer {
+	a := Answer{Exists: true}
+	if q.qtype == dns.TypeTXT {
+		a.Records = []dns.RR{&dns.TXT{Hdr: header(q.name, dns.TypeTXT), Txt: []string{"1.1.0"}}}
+	}
+	return a
+}
+
+// pod answers a-b-c-d.namespace.pod: the address in the name, if the namespace exists.
+func (q *question) pod(labels []string) Answer {
+	switch len(labels) {
+	case 0:
+		return Answer{Exists: true}
+	case 1:
+		return Answer{Exists: q.view.Namespace(labels[0])}
+	case 2:
+	default:
+		return Answer{}
+	}
+	ip, ok := undash(labels[0])
+	if !ok || !q.view.Namespace(labels[1]) {
+		return Answer{}
+	}
+	return Answer{Exists: true, Records: q.address(q.name, ip)}
+}
+
+// undash reads an address that is written with dashes.
+func undash(label string) (netip.Addr, bool) {
+	if ip, err := netip.ParseAddr(strings.ReplaceAll(label, "-", ".")); err == nil && ip.Is4() {
+		return ip, true
+	}
+	ip, err := netip.ParseAddr(strings.ReplaceAll(label, "-", ":"))
+	return ip, err == nil && ip.Is6()
+}
+
+// dashed writes an address as a label.
+func dashed(ip netip.Addr) string {
+	return strings.NewReplacer(".", "-", ":", "-").Replace(ip.String())
+}
+
+// service answers [[_port._proto | endpoint.]service.]namespace.svc.
+func (q *question) service(labels []string) Answer {
+	n := len(labels)
+	switch n {
+	case 0:
+		return Answer{Exists: true}
+	case 1:
+		return Answer{Exists: q.view.Namespace(labels[0])}
+	}
+	svc := q.view.Service(labels[n-1], labels[n-2])
+	if svc == nil {
+		return Answer{}
+	}
+	switch n {
+	case 2:
+		return q.whole(svc)
+	case 3:
+		if strings.HasPrefix(labels[0], "_") {
+			return q.ports(svc, "", labels[0])
+		}
+		return q.endpoint(svc, labels[0])
+	case 4:
+		return q.ports(svc, labels[0], labels[1])
+	}
+	return Answer{}
+}
+
+// whole answers for the service's own name.
+func (q *question) whole(svc *corev1.Service) Answer {
+	if svc.Spec.Type == corev1.ServiceTypeExternalName {
+		return q.external(svc)
+	}
+	if q.qtype == dns.TypeSRV {
+		return q.ports(svc, "", "")
+	}
+	a := Answer{Exists: true}
+	if !headless(svc) {
+		for _, ip := range clusterIPs(svc) {
+			a.Records = append(a.Records, q.address(q.name, ip)...)
+		}
+		return a
+	}
+	found := false
+	seen := map[netip.Addr]bool{}
+	q.each(svc, func(_ *discoveryv1.EndpointSlice, _ *discoveryv1.Endpoint, ip netip.Addr) {
+		found = true
+		if !seen[ip] {
+			seen[ip] = true
+			a.Records = append(a.Records, q.address(q.name, ip)...)
+		}
+	})
+	a.Exists = found // a headless service without endpoints has no name
+	return a
+}
+
+func (q *question) external(svc *corev1.Service) Answer {
+	target := dns.Fqdn(strings.ToLower(svc.Spec.ExternalName))
+	if ip, err := netip.ParseAddr(svc.Spec.ExternalName); err == nil {
+		return Answer{Exists: true, Records: q.address(q.name, ip)}
+	}
+	a := Answer{Exists: true}
+	if q.qtype != dns.TypeA && q.qtype != dns.TypeAAAA && q.qtype != dns.TypeCNAME {
+		return a
+	}
+	a.Records = []dns.RR{&dns.CNAME{Hdr: header(q.name, dns.TypeCNAME), Target: target}}
+	if q.qtype != dns.TypeCNAME {
+		a.Chase = target
+	}
+	return a
+}
+
+// endpoint answers for one endpoint of a headless service, by its hostname or
+// its dashed address.
+func (q *question) endpoint(svc *corev1.Service, label string) Answer {
+	var a Answer
+	q.each(svc, func(_ *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint, ip netip.Addr) {
+		if endpointLabel(e, ip) == label {
+			a.Exists = true
+			a.Records = append(a.Records, q.address(q.name, ip)...)
+		}
+	})
+	return a
+}
+
+// endpointLabel is the name of an endpoint below its service.
+func endpointLabel(e *discoveryv1.Endpoint, ip netip.Addr) string {
+	if e.Hostname != nil && *e.Hostname != "" {
+		return strings.ToLower(*e.Hostname)
+	}
+	return dashed(ip)
+}
+
+// ports answers SRV questions. port and proto are labels such as _http and
+// _tcp; empty ones match all.
+func (q *question) ports(svc *corev1.Service, port, proto string) Answer {
+	var a Answer
+	name := svc.Name + "." + svc.Namespace + ".svc." + q.zone
+	add := func(portName string, protocol corev1.Protocol, number int32, target string, ip netip.Addr) {
+		if port != "" && port != "_"+portName || proto != "" && proto != "_"+strings.ToLower(string(protocol)) {
+			return
+		}
+		a.Exists = true
+		if q.qtype != dns.TypeSRV {
+			return
+		}
+		a.Records = append(a.Records, &dns.SRV{
+			Hdr: header(q.name, dns.TypeSRV), Priority: 0, Weight: 100, Port: uint16(number), Target: target,
+		})
+		a.Extra = append(a.Extra, record(target, ip))
+	}
+	if headless(svc) {
+		q.each(svc, func(s *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint, ip netip.Addr) {
+			for _, p := range s.Ports {
+				if p.Port != nil && p.Name != nil && p.Protocol != nil {
+					add(*p.Name, *p.Protocol, *p.Port, endpointLabel(e, ip)+"."+name, ip)
+				}
+			}
+		})
+		return a
+	}
+	for _, ip := range clusterIPs(svc) {
+		for _, p := range svc.Spec.Ports {
+			add(p.Name, p.Protocol, p.Port, name, ip)
+		}
+	}
+	a.Records = dedupe(a.Records)
+	return a
+}
+
+// dedupe drops SRV records that dual-stack services would have twice.
+func dedupe(records []dns.RR) []dns.RR {
+	var out []dns.RR
+	seen := map[string]bool{}
+	for _, r := range records {
+		if s := r.String(); !seen[s] {
+			seen[s] = true
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// each calls fn with the endpoints of a headless service that are to be found:
+// the ready ones (unready ones are marked as ready where the service publishes
+// them).
+func (q *question) each(svc *corev1.Service, fn func(*discoveryv1.EndpointSlice, *discoveryv1.Endpoint, netip.Addr)) {
+	if !headless(svc) {
+		return
+	}
+	for _, s := range q.view.Slices(svc) {
+		for i := range s.Endpoints {
+			e := &s.Endpoints[i]
+			if e.Conditions.Ready != nil && !*e.Conditions.Ready {
+				continue
+			}
+			for _, address := range e.Addresses {
+				if ip, err := netip.ParseAddr(address); err == nil {
+					fn(s, e, ip)
+				}
+			}
+		}
+	}
+}
+
+// Reverse answers a PTR question for an address.
+func Reverse(view View, zone, name string, ip netip.Addr) Answer {
+	svc, e := view.ByAddress(ip)
+	if svc == nil {
+		return Answer{}
+	}
+	target := svc.Name + "." + svc.Namespace + ".svc." + zone
+	if e != nil {
+		target = endpointLabel(e, ip) + "." + target
+	}
+	return Answer{Exists: true, Records: []dns.RR{&dns.PTR{Hdr: header(name, dns.TypePTR), Ptr: target}}}
+}
+
+// address is the record of an address, if its family was asked for.
+func (q *question) address(name string, ip netip.Addr) []dns.RR {
+	if r := record(name, ip); r.Header().Rrtype == q.qtype {
+		return []dns.RR{r}
+	}
+	return nil
+}
+
+func record(name string, ip netip.Addr) dns.RR {
+	if ip.Is4() {
+		return &dns.A{Hdr: header(name, dns.TypeA), A: ip.AsSlice()}
+	}
+	return &dns.AAAA{Hdr: header(name, dns.TypeAAAA), AAAA: ip.AsSlice()}
+}
+
+func header(name string, rrtype uint16) dns.RR_Header {
+	return dns.RR_Header{Name: name, Rrtype: rrtype, Class: dns.ClassINET, Ttl: ttl}
+}
+
+func headless(svc *corev1.Service) bool { return svc.Spec.ClusterIP == corev1.ClusterIPNone }
+
+func clusterIPs(svc *corev1.Service) []netip.Addr {
+	ips := svc.Spec.ClusterIPs
+	if len(ips) == 0 {
+		ips = []string{svc.Spec.ClusterIP}
+	}
+	var out []netip.Addr
+	for _, s := range ips {
+		if ip, err := netip.ParseAddr(s); err == nil {
+			out = append(out, ip)
+		}
+	}
+	return out
+}

@@ -1,0 +1,69 @@
+package dns
+
+import (
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/discovery"
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/client"
+)
+
+// cached is the view over a process's caches.
+type cached struct {
+	namespaces client.Reader[*corev1.Namespace]
+	services   client.Reader[*corev1.Service]
+	slices     client.Reader[*discoveryv1.EndpointSlice]
+}
+
+var _ View = (*cached)(nil)
+
+func newView(t client.Transport) *cached {
+	return &cached{
+		namespaces: client.Cached(t, core.Namespaces, ""), services: client.Cached(t, core.Services, ""),
+		slices: client.Cached(t, discovery.EndpointSlices, ""),
+	}
+}
+
+// synced are what must be complete before anything is answered: a name that is
+// only not known yet must not be denied.
+func (v *cached) synced() []<-chan struct{} {
+	return []<-chan struct{}{v.namespaces.Synced(), v.services.Synced(), v.slices.Synced()}
+}
+
+func (v *cached) Namespace(name string) bool {
+	_, ok := v.namespaces.Get("", name)
+	return ok
+}
+
+func (v *cached) Service(namespace, name string) *corev1.Service {
+	svc, _ := v.services.Get(namespace, name)
+	return svc
+}
+
+func (v *cached) Slices(svc *corev1.Service) []*discoveryv1.EndpointSlice {
+	return v.slices.ByIndex(discovery.IndexService, cache.Key(svc.Namespace, svc.Name))
+}
+
+func (v *cached) ByAddress(ip netip.Addr) (*corev1.Service, *discoveryv1.Endpoint) {
+	for _, svc := range v.services.ByIndex(core.IndexClusterIP, ip.String()) {
+		return svc, nil
+	}
+	for _, s := range v.slices.ByIndex(discovery.IndexAddress, ip.String()) {
+		svc := v.Service(s.Namespace, s.Labels[discoveryv1.LabelServiceName])
+		if svc == nil || !headless(svc) {
+			continue
+		}
+		for i := range s.Endpoints {
+			for _, address := range s.Endpoints[i].Addresses {
+				if address == ip.String() {
+					return svc, &s.Endpoints[i]
+				}
+			}
+		}
+	}
+	return nil, nil
+}

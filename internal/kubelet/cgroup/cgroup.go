@@ -1,0 +1,214 @@
+// Package cgroup makes and removes the cgroups that pods live in, in both
+// versions of the kernel's interface. Those of containers are the runtime's.
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Top is where the kernel shows cgroups.
+const Top = "/sys/fs/cgroup"
+
+// Tree is the machine's cgroups.
+type Tree struct {
+	top string
+	v2  bool
+}
+
+// Open finds out which version there is below top.
+func Open(top string) Tree {
+	var st unix.Statfs_t
+	return Tree{top: top, v2: unix.Statfs(top, &st) == nil && st.Type == unix.CGROUP2_SUPER_MAGIC}
+}
+
+// V2 reports whether there is the unified hierarchy only.
+func (t Tree) V2() bool { return t.v2 }
+
+// controllers are those that limits are set in.
+var controllers = []string{"cpu", "memory", "hugetlb", "cpuset", "pids", "io"}
+
+// Ensure makes the cgroup and its parents and sets its limits; a limit of 0 is none.
+func (t Tree) Ensure(path string, r *runtimeapi.LinuxContainerResources) error {
+	if t.v2 {
+		return t.ensureV2(path, r)
+	}
+	cpu := filepath.Join(t.top, "cpu", path)
+	memory := filepath.Join(t.top, "memory", path)
+	for _, dir := range []string{cpu, memory} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("make cgroup: %w", err)
+		}
+	}
+	quota := int64(-1)
+	if r.CpuQuota > 0 {
+		quota = r.CpuQuota
+	}
+	limit := int64(-1)
+	if r.MemoryLimitInBytes > 0 {
+		limit = r.MemoryLimitInBytes
+	}
+	err := errors.Join(
+		set(cpu, "cpu.shares", strconv.FormatInt(max(r.CpuShares, 2), 10)),
+		setIf(r.CpuPeriod > 0, cpu, "cpu.cfs_period_us", strconv.FormatInt(r.CpuPeriod, 10)),
+		set(cpu, "cpu.cfs_quota_us", strconv.FormatInt(quota, 10)),
+		set(memory, "memory.limit_in_bytes", strconv.FormatInt(limit, 10)),
+	)
+	if err != nil || len(r.HugepageLimits) == 0 {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(t.top, "hugetlb")); err != nil {
+		return nil // this kernel does not account for them
+	}
+	huge := filepath.Join(t.top, "hugetlb", path)
+	if err := os.MkdirAll(huge, 0o755); err != nil {
+		return fmt.Errorf("make cgroup: %w", err)
+	}
+	for _, h := range r.HugepageLimits {
+		err = errors.Join(err, set(huge, "hugetlb."+h.PageSize+".limit_in_bytes", strconv.FormatUint(h.Limit, 10)))
+	}
+	return err
+}
+
+func (t Tree) ensureV2(path string, r *runtimeapi.LinuxContainerResources) error {
+	dir := t.top
+	for _, part := range strings.Split(strings.Trim(path, "/"), "/") {
+		if err := delegate(dir); err != nil {
+			return err
+		}
+		dir = filepath.Join(dir, part)
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("make cgroup: %w", err)
+		}
+	}
+	if err := delegate(dir); err != nil {
+		return err
+	}
+	shares := min(max(r.CpuShares, 2), 262144)
+	quota, memory := "max", "max"
+	if r.CpuQuota > 0 {
+		quota = strconv.FormatInt(r.CpuQuota, 10)
+	}
+	if r.MemoryLimitInBytes > 0 {
+		memory = strconv.FormatInt(r.MemoryLimitInBytes, 10)
+	}
+	err := errors.Join(
+		set(dir, "cpu.weight", strconv.FormatInt(1+(shares-2)*9999/262142, 10)),
+		set(dir, "cpu.max", fmt.Sprintf("%s %d", quota, max(r.CpuPeriod, 1000))),
+		set(dir, "memory.max", memory),
+	)
+	for _, h := range r.HugepageLimits {
+		err = errors.Join(err, set(dir, "hugetlb."+h.PageSize+".max", strconv.FormatUint(h.Limit, 10)))
+	}
+	return err
+}
+
+// delegate lets the children of a version 2 cgroup have controllers.
+func delegate(dir string) error {
+	have, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
+	if err != nil {
+		return fmt.Errorf("read cgroup controllers: %w", err)
+	}
+	for _, c := range controllers {
+		if !slices.Contains(strings.Fields(string(have)), c) {
+			continue
+		}
+		if err := set(dir, "cgroup.subtree_control", "+"+c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Shares sets the CPU weight of a cgroup, which is made if needed.
+func (t Tree) Shares(path string, shares int64) error {
+	return t.Ensure(path, &runtimeapi.LinuxContainerResources{CpuShares: shares, CpuPeriod: 100000})
+}
+
+func setIf(yes bool, dir, name, value string) error {
+	if !yes {
+		return nil
+	}
+	return set(dir, name, value)
+}
+
+// set writes a value unless it is there already.
+func set(dir, name, value string) error {
+	path := filepath.Join(dir, name)
+	if old, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(old)) == value {
+		return nil
+	}
+	if err := os.WriteFile(path, []byte(value), 0o644); err != nil {
+		return fmt.Errorf("set cgroup limit: %w", err)
+	}
+	return nil
+}
+
+// roots are the directories that hold hierarchies.
+func (t Tree) roots() []string {
+	if t.v2 {
+		return []string{t.top}
+	}
+	entries, err := os.ReadDir(t.top)
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, e := range entries {
+		if e.IsDir() {
+			out = append(out, filepath.Join(t.top, e.Name()))
+		}
+	}
+	return out
+}
+
+// Remove removes a cgroup and those below it from all hierarchies. One in which
+// a process is left stays, and is an error.
+func (t Tree) Remove(path string) error {
+	var errs []error
+	for _, root := range t.roots() {
+		var dirs []string
+		err := filepath.WalkDir(filepath.Join(root, path), func(dir string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				dirs = append(dirs, dir)
+			}
+			return nil // what vanishes meanwhile is as good as removed
+		})
+		errs = append(errs, err)
+		for _, dir := range slices.Backward(dirs) {
+			if err := unix.Rmdir(dir); err != nil && !errors.Is(err, unix.ENOENT) {
+				errs = append(errs, fmt.Errorf("remove cgroup %s: %w", dir, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Children lists the cgroups directly below path.
+func (t Tree) Children(path string) []string {
+	seen := map[string]bool{}
+	var out []string
+	for _, root := range t.roots() {
+		entries, err := os.ReadDir(filepath.Join(root, path))
+		if err != nil {
+			continue
+		}
+		for _, e := range entries {
+			if e.IsDir() && !seen[e.Name()] {
+				seen[e.Name()] = true
+				out = append(out, e.Name())
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,93 @@
+package cgroup
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kemudi/kemudi/internal/trace"
+)
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(data))
+}
+
+func TestLimitsAreSetAndGroupsRemovedOnThisMachine(t *testing.T) {
+	trace.Proves(t, "WHAT-021")
+	tree := Open(Top)
+	if os.Getuid() != 0 || tree.V2() {
+		t.Skip("needs root, and looks at version 1")
+	}
+	name := "kemudi-cgroup-test-" + filepath.Base(t.TempDir())
+	t.Cleanup(func() {
+		if err := tree.Remove("/" + name); err != nil {
+			t.Error(err)
+		}
+	})
+	pod := "/" + name + "/kubepods/podx"
+	limits := &runtimeapi.LinuxContainerResources{CpuShares: 512, CpuPeriod: 100000, CpuQuota: 50000, MemoryLimitInBytes: 64 << 20}
+	for range 2 { // the second time changes nothing
+		if err := tree.Ensure(pod, limits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for file, want := range map[string]string{"cpu/%/cpu.shares": "512", "cpu/%/cpu.cfs_quota_us": "50000", "memory/%/memory.limit_in_bytes": "67108864"} {
+		if got := read(t, filepath.Join(Top, strings.ReplaceAll(file, "%", pod))); got != want {
+			t.Errorf("%s: got %s, want %s", file, got, want)
+		}
+	}
+	if err := tree.Ensure(pod, &runtimeapi.LinuxContainerResources{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, filepath.Join(Top, "cpu", pod, "cpu.cfs_quota_us")); got != "-1" {
+		t.Errorf("quota without a limit: got %s", got)
+	}
+	if got := tree.Children("/" + name + "/kubepods"); !slices.Equal(got, []string{"podx"}) {
+		t.Errorf("children: got %v", got)
+	}
+	for range 2 {
+		if err := tree.Remove(pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := tree.Children("/" + name + "/kubepods"); len(got) != 0 {
+		t.Errorf("children after removal: got %v", got)
+	}
+}
+
+func TestVersion2HasItsOwnFiles(t *testing.T) {
+	top := t.TempDir()
+	for _, dir := range []string{"", "a", "a/podx"} { // as the kernel would make them
+		if err := os.MkdirAll(filepath.Join(top, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(top, dir, "cgroup.controllers"), []byte("cpu memory pids\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tree := Tree{top: top, v2: true}
+	limits := &runtimeapi.LinuxContainerResources{CpuShares: 1024, CpuPeriod: 100000, CpuQuota: 50000, MemoryLimitInBytes: 64 << 20}
+	if err := tree.Ensure("/a/podx", limits); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{"cpu.weight": "39", "cpu.max": "50000 100000", "memory.max": "67108864", "cgroup.subtree_control": "+pids"} {
+		if got := read(t, filepath.Join(top, "a/podx", file)); got != want {
+			t.Errorf("%s: got %s, want %s", file, got, want)
+		}
+	}
+	if err := tree.Ensure("/a/podx", &runtimeapi.LinuxContainerResources{CpuPeriod: 100000}); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, filepath.Join(top, "a/podx/cpu.max")) + " " + read(t, filepath.Join(top, "a/podx/memory.max")); got != "max 100000 max" {
+		t.Errorf("without limits: got %s", got)
+	}
+}

@@ -1,0 +1,392 @@
+package cri
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kemudi/kemudi/internal/kubelet/podstep"
+	"github.com/kemudi/kemudi/internal/trace"
+)
+
+func podOf(t *testing.T, spec string) *v1.Pod {
+	t.Helper()
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "web", UID: "u1", Labels: map[string]string{"b": "2", "a": `x"y`}, Annotations: map[string]string{"note": "hi"},
+	}}
+	if err := yaml.UnmarshalStrict([]byte(spec), &pod.Spec); err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}
+
+var testNode = &Node{
+	Name: "n1", IPs: []string{"192.0.2.1", "2001:db8::1"}, MemoryCapacity: 8 << 30, ClusterDNS: []string{"10.96.0.10"}, ClusterDomain: "cluster.local",
+	Allocatable: v1.ResourceList{v1.ResourceCPU: resource.MustParse("3500m"), v1.ResourceMemory: resource.MustParse("6Gi")},
+	HostDNS:     Resolv{Servers: []string{"9.9.9.9"}, Searches: []string{"example.org", "cluster.local"}, Options: []string{"edns0"}},
+	HostHosts:   "127.0.0.1 localhost\n", CgroupParent: "/kemudi", PodLogsDir: "/var/log/pods", SeccompDir: "/seccomp",
+}
+
+// objects holds what a test's environment refers to.
+type objects struct{}
+
+var errMissing = errors.New("not found")
+
+func (objects) ConfigMap(_, name string) (*v1.ConfigMap, error) {
+	if name != "cm" {
+		return nil, fmt.Errorf("configmaps %q %w", name, errMissing)
+	}
+	return &v1.ConfigMap{Data: map[string]string{"k": "v", "data-1": "value-1"}}, nil
+}
+
+func (objects) Secret(_, name string) (*v1.Secret, error) {
+	if name != "s" {
+		return nil, fmt.Errorf("secrets %q %w", name, errMissing)
+	}
+	return &v1.Secret{Data: map[string][]byte{"p": []byte("pw")}}, nil
+}
+
+func (objects) Services(namespace string) []*v1.Service {
+	service := func(name, ip string, ports ...v1.ServicePort) *v1.Service {
+		return &v1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.ServiceSpec{ClusterIP: ip, Ports: ports}}
+	}
+	if namespace == v1.NamespaceDefault {
+		return []*v1.Service{service("kubernetes", "10.96.0.1", v1.ServicePort{Name: "https", Port: 443, Protocol: v1.ProtocolTCP}), service("other", "10.96.0.2", v1.ServicePort{Port: 1})}
+	}
+	return []*v1.Service{
+		service("redis-master", "10.0.0.11", v1.ServicePort{Name: "main-port", Port: 6379, Protocol: v1.ProtocolTCP}, v1.ServicePort{Port: 53, Protocol: v1.ProtocolUDP}),
+		service("headless", v1.ClusterIPNone, v1.ServicePort{Port: 1}),
+	}
+}
+
+func input(t *testing.T, spec string) *ContainerInput {
+	t.Helper()
+	pod := podOf(t, spec)
+	return &ContainerInput{
+		Pod: pod, Container: &pod.Spec.Containers[0], Node: testNode, PodIPs: []string{"10.1.2.3", "fd00::3"},
+		Objects: objects{}, IsMissing: func(err error) bool { return errors.Is(err, errMissing) }, ImageRef: "sha256:x",
+	}
+}
+
+func envOf(t *testing.T, in *ContainerInput) []string {
+	t.Helper()
+	kvs, err := Env(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, kv := range kvs {
+		out = append(out, kv.Key+"="+string(kv.Value))
+	}
+	return out
+}
+
+func TestEnvironmentHasTheUsersVariablesOverThoseOfServices(t *testing.T) {
+	trace.Proves(t, "ENV-006", "ENV-008", "ENV-009", "ENV-010", "C-236", "C-237", "C-238", "C-294", "C-318", "C-330")
+	got := envOf(t, input(t, `
+containers:
+- name: c
+  envFrom: [{prefix: "1-", configMapRef: {name: cm}}, {secretRef: {name: s}}, {configMapRef: {name: none, optional: true}}]
+  env:
+  - {name: FOO, value: foo-value}
+  - {name: BAR, value: "$(FOO);;$(REDIS_MASTER_SERVICE_HOST);$(LATER);$$(FOO);$(FOO"}
+  - {name: LATER, value: x}
+  - {name: K, valueFrom: {configMapKeyRef: {name: cm, key: k}}}
+  - {name: P, valueFrom: {secretKeyRef: {name: s, key: p}}}
+  - {name: NO, valueFrom: {secretKeyRef: {name: none, key: p, optional: true}}}
+  - {name: NO2, valueFrom: {configMapKeyRef: {name: cm, key: none, optional: true}}}
+  - {name: KUBERNETES_SERVICE_HOST, value: mine}
+`))
+	want := []string{
+		"1-data-1=value-1", "1-k=v", "p=pw", "FOO=foo-value", "BAR=foo-value;;10.0.0.11;$(LATER);$(FOO);$(FOO", "LATER=x", "K=v", "P=pw", "KUBERNETES_SERVICE_HOST=mine",
+		"KUBERNETES_PORT=tcp://10.96.0.1:443", "KUBERNETES_PORT_443_TCP=tcp://10.96.0.1:443", "KUBERNETES_PORT_443_TCP_ADDR=10.96.0.1",
+		"KUBERNETES_PORT_443_TCP_PORT=443", "KUBERNETES_PORT_443_TCP_PROTO=tcp", "KUBERNETES_SERVICE_PORT=443", "KUBERNETES_SERVICE_PORT_HTTPS=443",
+		"REDIS_MASTER_PORT=tcp://10.0.0.11:6379", "REDIS_MASTER_PORT_53_UDP=udp://10.0.0.11:53", "REDIS_MASTER_PORT_53_UDP_ADDR=10.0.0.11",
+		"REDIS_MASTER_PORT_53_UDP_PORT=53", "REDIS_MASTER_PORT_53_UDP_PROTO=udp", "REDIS_MASTER_PORT_6379_TCP=tcp://10.0.0.11:6379",
+		"REDIS_MASTER_PORT_6379_TCP_ADDR=10.0.0.11", "REDIS_MASTER_PORT_6379_TCP_PORT=6379", "REDIS_MASTER_PORT_6379_TCP_PROTO=tcp",
+		"REDIS_MASTER_SERVICE_HOST=10.0.0.11", "REDIS_MASTER_SERVICE_PORT=6379", "REDIS_MASTER_SERVICE_PORT_MAIN_PORT=6379",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	off := envOf(t, input(t, `{enableServiceLinks: false, containers: [{name: c}]}`))
+	if slices.ContainsFunc(off, func(s string) bool { return strings.HasPrefix(s, "REDIS") }) || len(off) != 8 {
+		t.Errorf("without service links: got %q, want those of kubernetes only", off)
+	}
+}
+
+func TestEnvironmentKnowsThePodAndItsResources(t *testing.T) {
+	trace.Proves(t, "ENV-002", "C-255", "C-256", "C-257", "C-260")
+	fields := []string{}
+	for _, path := range []string{"metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels['b']", "metadata.annotations['note']", "spec.nodeName",
+		"spec.serviceAccountName", "status.podIP", "status.podIPs", "status.hostIP", "status.hostIPs"} {
+		fields = append(fields, fmt.Sprintf(`{name: %q, valueFrom: {fieldRef: {fieldPath: %q}}}`, path, path))
+	}
+	for _, r := range []string{"requests.cpu", "limits.cpu", "requests.memory", "limits.memory"} {
+		fields = append(fields, fmt.Sprintf(`{name: %q, valueFrom: {resourceFieldRef: {resource: %q}}}`, r, r))
+	}
+	fields = append(fields, `{name: Mi, valueFrom: {resourceFieldRef: {resource: limits.memory, divisor: 1Mi}}}`, `{name: m, valueFrom: {resourceFieldRef: {resource: limits.cpu, divisor: 1m}}}`)
+	spec := `{enableServiceLinks: false, nodeName: n1, serviceAccountName: default, containers: [{name: c, resources: %s, env: [` + strings.Join(fields, ",") + `]}]}`
+	in := input(t, fmt.Sprintf(spec, "{requests: {cpu: 250m, memory: 32Mi}, limits: {cpu: 1250m, memory: 64Mi}}"))
+	in.Objects = nil
+	want := []string{
+		"metadata.name=web", "metadata.namespace=ns", "metadata.uid=u1", "metadata.labels['b']=2", "metadata.annotations['note']=hi", "spec.nodeName=n1",
+		"spec.serviceAccountName=default", "status.podIP=10.1.2.3", "status.podIPs=10.1.2.3,fd00::3", "status.hostIP=192.0.2.1", "status.hostIPs=192.0.2.1,2001:db8::1",
+		"requests.cpu=1", "limits.cpu=2", "requests.memory=33554432", "limits.memory=67108864", "Mi=64", "m=1250",
+	}
+	if got := envOf(t, in); !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	in = input(t, fmt.Sprintf(spec, "{}"))
+	in.Objects = nil
+	if got := envOf(t, in)[11:]; !slices.Equal(got, []string{"requests.cpu=0", "limits.cpu=4", "requests.memory=0", "limits.memory=6442450944", "Mi=6144", "m=3500"}) {
+		t.Errorf("without limits: got %q, want what the node has", got)
+	}
+	if got, err := Field(in.Pod, "metadata.labels", nil, nil); err != nil || got != "a=\"x\\\"y\"\nb=\"2\"" {
+		t.Errorf("labels: got %q, %v", got, err)
+	}
+}
+
+func TestMissingReferencesAreErrorsThatTell(t *testing.T) {
+	for env, want := range map[string]string{
+		`env: [{name: A, valueFrom: {configMapKeyRef: {name: none, key: k}}}]`: `configmaps "none" not found`,
+		`env: [{name: A, valueFrom: {configMapKeyRef: {name: cm, key: x}}}]`:   "couldn't find key x in ConfigMap ns/cm",
+		`env: [{name: A, valueFrom: {secretKeyRef: {name: s, key: x}}}]`:       "couldn't find key x in Secret ns/s",
+		`envFrom: [{secretRef: {name: none}}]`:                                 `secrets "none" not found`,
+		`env: [{name: A, valueFrom: {fieldRef: {fieldPath: spec.x}}}]`:         "unsupported fieldPath: spec.x",
+	} {
+		_, err := Container(input(t, `{containers: [{name: c, `+env+`}]}`))
+		if err == nil || err.Error() != want {
+			t.Errorf("%s: got %v, want %s", env, err, want)
+		}
+	}
+}
+
+func TestDNSFollowsThePolicy(t *testing.T) {
+	trace.Proves(t, "COMP-030")
+	cases := []struct{ spec, want, note string }{
+		{`{}`, "10.96.0.10 | ns.svc.cluster.local svc.cluster.local cluster.local example.org | ndots:5", ""},
+		{`{dnsPolicy: Default}`, "9.9.9.9 | example.org cluster.local | edns0", ""},
+		{`{hostNetwork: true, dnsPolicy: ClusterFirst}`, "9.9.9.9 | example.org cluster.local | edns0", ""},
+		{`{hostNetwork: true, dnsPolicy: ClusterFirstWithHostNet}`, "10.96.0.10 | ns.svc.cluster.local svc.cluster.local cluster.local example.org | ndots:5", ""},
+		{`{dnsPolicy: None, dnsConfig: {nameservers: [1.1.1.1], searches: [a.b], options: [{name: ndots, value: "2"}, {name: edns0}]}}`, "1.1.1.1 | a.b | ndots:2 edns0", ""},
+		{`{dnsConfig: {nameservers: [10.96.0.10, 1.1.1.1], options: [{name: ndots, value: "1"}]}}`, "10.96.0.10 1.1.1.1 | ns.svc.cluster.local svc.cluster.local cluster.local example.org | ndots:1", ""},
+		{`{dnsPolicy: None, dnsConfig: {nameservers: [1.1.1.1, 1.1.1.2, 1.1.1.3, 1.1.1.4]}}`, "1.1.1.1 1.1.1.2 1.1.1.3 |  | ",
+			"DNSConfigForming Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: 1.1.1.1 1.1.1.2 1.1.1.3"},
+	}
+	for _, tc := range cases {
+		c, notes := DNS(podOf(t, tc.spec), testNode)
+		got := strings.Join(c.Servers, " ") + " | " + strings.Join(c.Searches, " ") + " | " + strings.Join(c.Options, " ")
+		note := ""
+		for _, n := range notes {
+			note += n.Reason + " " + n.Message
+		}
+		if got != tc.want || note != tc.note {
+			t.Errorf("%s: got %q %q, want %q %q", tc.spec, got, note, tc.want, tc.note)
+		}
+	}
+	alone := *testNode
+	alone.ClusterDNS = nil
+	if c, notes := DNS(podOf(t, `{}`), &alone); len(notes) != 1 || notes[0].Reason != "MissingClusterDNS" || c.Servers[0] != "9.9.9.9" {
+		t.Errorf("without cluster DNS: got %v, %v", c, notes)
+	}
+	if got := ParseResolv("# x\nnameserver 1.1.1.1\ndomain a\nsearch b. c\noptions ndots:3 rotate\n"); fmt.Sprint(got) != "{[1.1.1.1] [b c] [ndots:3 rotate]}" {
+		t.Errorf("ParseResolv: got %v", got)
+	}
+}
+
+func TestHostnameAndHostsFile(t *testing.T) {
+	trace.Proves(t, "ENV-004", "POD-018")
+	cases := []struct{ spec, name, line string }{
+		{`{}`, "web", "10.1.2.3\tweb\n"},
+		{`{hostname: h, subdomain: sub}`, "h", "10.1.2.3\th.sub.ns.svc.cluster.local\th\n"},
+		{`{subdomain: sub, setHostnameAsFQDN: true}`, "web.sub.ns.svc.cluster.local", "10.1.2.3\tweb.sub.ns.svc.cluster.local\tweb\n"},
+		{`{hostname: ` + strings.Repeat("a", 62) + `-b}`, strings.Repeat("a", 62), "10.1.2.3\t" + strings.Repeat("a", 62) + "\n"},
+	}
+	for _, tc := range cases {
+		pod := podOf(t, tc.spec)
+		config, _, err := Sandbox(pod, testNode, 0)
+		if err != nil || config.Hostname != tc.name {
+			t.Errorf("%s: host name: got %v, %v, want %s", tc.spec, config.GetHostname(), err, tc.name)
+		}
+		if got := HostsFile(pod, testNode, []string{"10.1.2.3"}); !strings.HasPrefix(got, "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n") || !strings.HasSuffix(got, tc.line) {
+			t.Errorf("%s: hosts file: got %q", tc.spec, got)
+		}
+	}
+	long := podOf(t, `{subdomain: `+strings.Repeat("s", 60)+`, setHostnameAsFQDN: true}`)
+	if _, _, err := Sandbox(long, testNode, 0); err == nil || !strings.Contains(err.Error(), "(64 characters is the max, 85 characters requested)") {
+		t.Errorf("long FQDN: got %v", err)
+	}
+	host := podOf(t, `{hostNetwork: true, hostAliases: [{ip: 1.2.3.4, hostnames: [a, b]}]}`)
+	if got := HostsFile(host, testNode, nil); got != "# Kubernetes-managed hosts file (host network).\n127.0.0.1 localhost\n\n# Entries added by HostAliases.\n1.2.3.4\ta\tb\n" {
+		t.Errorf("in the host's network: got %q", got)
+	}
+}
+
+func TestSandboxSharesWhatThePodAsksFor(t *testing.T) {
+	trace.Proves(t, "POD-003", "POD-005", "EPH-012", "WHAT-020")
+	mode := func(spec string) string {
+		c, _, err := Sandbox(podOf(t, spec), testNode, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := c.Linux.SecurityContext.NamespaceOptions
+		return fmt.Sprintf("%s %s %s", n.Network, n.Pid, n.Ipc)
+	}
+	for spec, want := range map[string]string{
+		`{}`:                            "POD CONTAINER POD",
+		`{shareProcessNamespace: true}`: "POD POD POD",
+		`{hostNetwork: true, hostPID: true, hostIPC: true}`: "NODE NODE NODE",
+	} {
+		if got := mode(spec); got != want {
+			t.Errorf("%s: got %s, want %s", spec, got, want)
+		}
+	}
+	c, _, err := Sandbox(podOf(t, `{securityContext: {sysctls: [{name: a.b, value: "1"}]}, containers: [{name: c, ports: [{containerPort: 80, hostPort: 8080, protocol: UDP}]}]}`), testNode, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Metadata.Attempt != 2 || c.LogDirectory != "/var/log/pods/ns_web_u1" || c.Linux.CgroupParent != "/kemudi/kubepods/besteffort/podu1" ||
+		c.Labels["io.kubernetes.pod.uid"] != "u1" || c.Labels["b"] != "2" || c.Annotations["note"] != "hi" || c.Linux.Sysctls["a.b"] != "1" || c.PortMappings[0].HostPort != 8080 {
+		t.Errorf("sandbox: got %+v", c)
+	}
+	if err := CheckSupported(podOf(t, `{hostUsers: false}`)); err == nil {
+		t.Error("user namespaces: got no error")
+	}
+}
+
+func TestResourcesBecomeLimitsOfTheKernel(t *testing.T) {
+	trace.Proves(t, "WHAT-021", "INIT-041")
+	cases := []struct{ spec, want, pod string }{
+		{`{}`, "shares=2 quota=0 memory=0 oom=1000", "shares=2 quota=0 memory=0"},
+		{`{requests: {cpu: 500m, memory: 4Gi}}`, "shares=512 quota=0 memory=0 oom=500", "shares=512 quota=0 memory=0"},
+		{`{limits: {cpu: 5m, memory: 1Gi}, requests: {cpu: 1m, memory: 1Gi}}`, "shares=2 quota=1000 memory=1073741824 oom=875", "shares=2 quota=1000 memory=1073741824"},
+		{`{limits: {cpu: 2, memory: 1Gi}, requests: {cpu: 2, memory: 1Gi}}`, "shares=2048 quota=200000 memory=1073741824 oom=-997", "shares=2048 quota=200000 memory=1073741824"},
+		{`{requests: {memory: 8Gi}}`, "shares=2 quota=0 memory=0 oom=3", "shares=2 quota=0 memory=0"},
+		{`{requests: {cpu: 10m}}`, "shares=10 quota=0 memory=0 oom=999", "shares=10 quota=0 memory=0"},
+	}
+	for _, tc := range cases {
+		pod := podOf(t, `{containers: [{name: c, resources: `+tc.spec+`}]}`)
+		r, p := Resources(pod, &pod.Spec.Containers[0], testNode), PodCgroup(pod, testNode)
+		got := fmt.Sprintf("shares=%d quota=%d memory=%d oom=%d", r.CpuShares, r.CpuQuota, r.MemoryLimitInBytes, r.OomScoreAdj)
+		gotPod := fmt.Sprintf("shares=%d quota=%d memory=%d", p.CpuShares, p.CpuQuota, p.MemoryLimitInBytes)
+		if got != tc.want || gotPod != tc.pod {
+			t.Errorf("%s: got %s, pod %s, want %s, pod %s", tc.spec, got, gotPod, tc.want, tc.pod)
+		}
+	}
+	half := podOf(t, `{containers: [{name: a, resources: {limits: {cpu: 1, memory: 1Gi}}}, {name: b}]}`)
+	if p := PodCgroup(half, testNode); p.CpuQuota != 0 || p.MemoryLimitInBytes != 0 {
+		t.Errorf("pod with an unlimited container: got %v, want no limits", p)
+	}
+	v2 := *testNode
+	v2.CgroupV2 = true
+	if r := Resources(half, &half.Spec.Containers[0], &v2); r.MemorySwapLimitInBytes != 1<<30 || r.Unified["memory.oom.group"] != "1" {
+		t.Errorf("version 2: got %v", r)
+	}
+}
+
+func TestSecurityContextsAreMerged(t *testing.T) {
+	trace.Proves(t, "C-325", "C-326")
+	in := input(t, `
+securityContext: {runAsUser: 1000, runAsGroup: 2000, fsGroup: 3000, supplementalGroups: [4000], seccompProfile: {type: RuntimeDefault}, supplementalGroupsPolicy: Strict}
+containers:
+- name: c
+  securityContext:
+    runAsUser: 1001
+    readOnlyRootFilesystem: true
+    allowPrivilegeEscalation: false
+    capabilities: {add: [NET_ADMIN], drop: [ALL]}
+    procMount: Unmasked
+    seccompProfile: {type: Localhost, localhostProfile: p.json}
+`)
+	c, err := Container(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc := c.Linux.SecurityContext
+	if sc.RunAsUser.Value != 1001 || sc.RunAsGroup.Value != 2000 || !slices.Equal(sc.SupplementalGroups, []int64{4000, 3000}) || !sc.ReadonlyRootfs || !sc.NoNewPrivs ||
+		sc.Capabilities.AddCapabilities[0] != "NET_ADMIN" || sc.Capabilities.DropCapabilities[0] != "ALL" || len(sc.MaskedPaths) != 0 ||
+		sc.Seccomp.LocalhostRef != "/seccomp/p.json" || sc.SupplementalGroupsPolicy != runtimeapi.SupplementalGroupsPolicy_Strict {
+		t.Errorf("got %+v", sc)
+	}
+	plain, err := Container(input(t, `{containers: [{name: c}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sc := plain.Linux.SecurityContext; sc.Seccomp.ProfileType != runtimeapi.SecurityProfile_Unconfined || sc.NoNewPrivs || sc.RunAsUser != nil || len(sc.MaskedPaths) == 0 {
+		t.Errorf("defaults: got %+v", sc)
+	}
+}
+
+func TestRootIsRefusedWhereThePodMustNotRunAsRoot(t *testing.T) {
+	uid := func(n int64) *int64 { return &n }
+	who := ` (pod: "web_ns(u1)", container: c)`
+	cases := []struct {
+		spec  string
+		image ImageUser
+		want  string
+	}{
+		{`{runAsUser: 0}`, ImageUser{}, "container's runAsUser breaks non-root policy" + who},
+		{`{runAsUser: 1}`, ImageUser{UID: uid(0)}, ""},
+		{`{}`, ImageUser{UID: uid(0)}, "container has runAsNonRoot and image will run as root" + who},
+		{`{}`, ImageUser{UID: uid(65534)}, ""},
+		{`{}`, ImageUser{Name: "nobody"}, "container has runAsNonRoot and image has non-numeric user (nobody), cannot verify user is non-root" + who},
+		{`{}`, ImageUser{}, "container has runAsNonRoot and image will run as root" + who},
+	}
+	for _, tc := range cases {
+		in := input(t, `{securityContext: {runAsNonRoot: true}, containers: [{name: c, securityContext: `+tc.spec+`}]}`)
+		in.ImageUser = tc.image
+		_, err := Container(in)
+		if tc.want == "" && err != nil || tc.want != "" && (err == nil || err.Error() != tc.want) {
+			t.Errorf("%s %+v: got %v, want %q", tc.spec, tc.image, err, tc.want)
+		}
+	}
+}
+
+func TestContainerIsRecognizedByALaterProcess(t *testing.T) {
+	trace.Proves(t, "C-332")
+	in := input(t, `{terminationGracePeriodSeconds: 7, enableServiceLinks: false, containers: [{name: c, image: i, command: ["$(A)"], args: ["$$(A)", "$(B)"], env: [{name: A, value: x}],
+		terminationMessagePath: /msg, terminationMessagePolicy: FallbackToLogsOnError, resources: {limits: {cpu: 1}}, ports: [{name: p, containerPort: 80}],
+		lifecycle: {preStop: {exec: {command: [bye]}}}}]}`)
+	in.Start = podstep.Action{Attempt: 3, Backoff: 40e9}
+	c, err := Container(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.LogPath != "c/3.log" || c.Command[0] != "x" || !slices.Equal(c.Args, []string{"$(A)", "$(B)"}) {
+		t.Errorf("config: got %+v", c)
+	}
+	st := &runtimeapi.ContainerStatus{Id: "id", Metadata: c.Metadata, State: runtimeapi.ContainerState_CONTAINER_EXITED, Labels: c.Labels, Annotations: c.Annotations, ExitCode: 5}
+	got := ObservedContainer(st, "sb")
+	if got.Name != "c" || got.Attempt != 3 || got.Backoff != 40e9 || got.Hash != podstep.Hash(in.Container) || got.State != podstep.Exited || got.SandboxID != "sb" || got.Resources.Limits.Cpu().Value() != 1 {
+		t.Errorf("observed: got %+v", got)
+	}
+	if path, fallback := TerminationMessage(st); path != "/msg" || !fallback {
+		t.Errorf("termination message: got %s, %v", path, fallback)
+	}
+	if o := OrphanContainer(st); o.Lifecycle.PreStop.Exec.Command[0] != "bye" || o.Ports[0].Name != "p" {
+		t.Errorf("orphan: got %+v", o)
+	}
+	if h := podstep.Hash(&v1.Container{Name: "c", Image: "i"}); h != "b54a579f" {
+		t.Errorf("hash: got %s: it must never change, or an upgrade restarts every container", h)
+	}
+}
+
+func TestSubPathExpressionNeedsItsVariables(t *testing.T) {
+	trace.Proves(t, "C-333")
+	env := []*runtimeapi.KeyValue{{Key: "A", Value: []byte("x")}}
+	if got, err := SubPath(&v1.VolumeMount{SubPathExpr: "$(A)/y"}, env); err != nil || got != "x/y" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if _, err := SubPath(&v1.VolumeMount{SubPathExpr: "$(B)"}, env); err == nil || err.Error() != `missing value for "B"` {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,41 @@
+package cri
+
+import (
+	v1 "k8s.io/api/core/v1"
+)
+
+// Node is what there is to know about the node when a pod is translated.
+type Node struct {
+	Name string
+	IPs  []string // the primary one first
+
+	Allocatable    v1.ResourceList // default of limits in resourceFieldRef
+	MemoryCapacity int64           // bytes, for OOM scores
+	HugePageSizes  []string        // "2Mi", as in resource names
+
+	ClusterDNS    []string
+	ClusterDomain string
+	HostDNS       Resolv // the node's own /etc/resolv.conf
+	HostHosts     string // content of the node's own /etc/hosts
+
+	CgroupParent string // cgroup that holds "kubepods"; empty: the runtime chooses
+	CgroupV2     bool
+
+	PodLogsDir string // /var/log/pods
+	SeccompDir string // holds localhost seccomp profiles
+}
+
+// Cgroup is the path of a pod's own cgroup; empty if the runtime is to choose.
+func (n *Node) Cgroup(pod *v1.Pod, qos v1.PodQOSClass) string {
+	if n.CgroupParent == "" {
+		return ""
+	}
+	path := n.CgroupParent + "/kubepods"
+	switch qos {
+	case v1.PodQOSBurstable:
+		path += "/burstable"
+	case v1.PodQOSBestEffort:
+		path += "/besteffort"
+	}
+	return path + "/pod" + string(pod.UID)
+}

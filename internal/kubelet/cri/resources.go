@@ -1,0 +1,137 @@
+package cri
+
+import (
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+)
+
+// The kernel's units of CPU.
+const (
+	minShares    = 2
+	maxShares    = 262144
+	sharesPerCPU = 1024
+	cpuPeriod    = 100000 // microseconds
+	minQuota     = 1000
+)
+
+// Scores by which the kernel chooses what to kill when memory runs out.
+const (
+	oomGuaranteed = -997
+	oomBestEffort = 1000
+)
+
+// systemCritical is the lowest priority of what the cluster cannot do without.
+const systemCritical = 2 * 1000000000
+
+// CPUShares is the weight of so many thousandths of a CPU.
+func CPUShares(milli int64) int64 {
+	if milli == 0 {
+		return minShares
+	}
+	return min(max(milli*sharesPerCPU/1000, minShares), maxShares)
+}
+
+// CPUQuota is the run time within a period that so many thousandths of a CPU
+// allow; 0 if there is no limit.
+func CPUQuota(milli int64) int64 {
+	if milli == 0 {
+		return 0
+	}
+	return max(milli*cpuPeriod/1000, minQuota)
+}
+
+// Resources are the limits that the kernel holds a container to.
+func Resources(pod *v1.Pod, c *v1.Container, n *Node) *runtimeapi.LinuxContainerResources {
+	out := limits(c.Resources.Requests, c.Resources.Limits, n)
+	out.OomScoreAdj = oomScore(pod, c, n.MemoryCapacity)
+	if n.CgroupV2 {
+		out.Unified = map[string]string{"memory.oom.group": "1"}
+		out.MemorySwapLimitInBytes = out.MemoryLimitInBytes
+	}
+	return out
+}
+
+func limits(requests, limits v1.ResourceList, n *Node) *runtimeapi.LinuxContainerResources {
+	cpu, ok := requests[v1.ResourceCPU]
+	if !ok {
+		cpu = limits[v1.ResourceCPU]
+	}
+	cpuLimit, memory := limits[v1.ResourceCPU], limits[v1.ResourceMemory]
+	out := &runtimeapi.LinuxContainerResources{
+		CpuShares:          CPUShares(cpu.MilliValue()),
+		CpuPeriod:          cpuPeriod,
+		CpuQuota:           CPUQuota(cpuLimit.MilliValue()),
+		MemoryLimitInBytes: memory.Value(),
+	}
+	for _, size := range n.HugePageSizes {
+		q := limits[v1.ResourceName(v1.ResourceHugePagesPrefix+size)]
+		out.HugepageLimits = append(out.HugepageLimits, &runtimeapi.HugepageLimit{
+			PageSize: kernelPageSize(size), Limit: uint64(q.Value()),
+		})
+	}
+	return out
+}
+
+// kernelPageSize turns "2Mi" into the kernel's "2MB".
+func kernelPageSize(size string) string { return strings.TrimSuffix(size, "i") + "B" }
+
+// PodResources are what the pod's own cgroup is held to: nil values of limits
+// mean that some container has none.
+func podResources(pod *v1.Pod, n *Node) *runtimeapi.LinuxContainerResources {
+	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+	max := resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{})
+	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+		if !allLimited(pod, name) {
+			delete(max, name)
+		}
+	}
+	return limits(requests, max, n)
+}
+
+// PodCgroup is what the pod's own cgroup is held to.
+func PodCgroup(pod *v1.Pod, n *Node) *runtimeapi.LinuxContainerResources { return podResources(pod, n) }
+
+func allLimited(pod *v1.Pod, name v1.ResourceName) bool {
+	if r := pod.Spec.Resources; r != nil && !isZero(r.Limits[name]) {
+		return true
+	}
+	unlimited := func(c v1.Container) bool { return isZero(c.Resources.Limits[name]) }
+	return !slices.ContainsFunc(pod.Spec.Containers, unlimited) && !slices.ContainsFunc(pod.Spec.InitContainers, unlimited)
+}
+
+func isZero(q resource.Quantity) bool { return q.IsZero() }
+
+// oomScore says how readily the kernel should kill the container: the larger
+// the share of memory it asked for, the later.
+func oomScore(pod *v1.Pod, c *v1.Container, capacity int64) int64 {
+	if pod.Spec.Priority != nil && *pod.Spec.Priority >= systemCritical {
+		return oomGuaranteed
+	}
+	switch core.QOSClass(pod) {
+	case v1.PodQOSGuaranteed:
+		return oomGuaranteed
+	case v1.PodQOSBestEffort:
+		return oomBestEffort
+	}
+	if capacity == 0 {
+		return oomBestEffort - 1
+	}
+	score := func(c *v1.Container) int64 {
+		q := c.Resources.Requests[v1.ResourceMemory]
+		return 1000 - 1000*q.Value()/capacity
+	}
+	adj := score(c)
+	if core.IsSidecar(c) { // not before what it serves
+		for i := range pod.Spec.Containers {
+			adj = min(adj, score(&pod.Spec.Containers[i]))
+		}
+	}
+	return min(max(adj, 1000+oomGuaranteed), oomBestEffort-1)
+}

@@ -1,0 +1,20 @@
+// Package kubelet is the node agent: it registers the node, keeps its heartbeat,
+// runs the pods bound to it through a container runtime, and serves their logs
+// and streams.
+//
+// Start at [Agent.Run] (kubelet.go), then podactor.go: one goroutine owns each
+// pod, asks package podstep what to do next, and does it (ops.go). Nothing polls:
+// an actor is woken by a change of its pod, by an event of the runtime, by a
+// result of its own, or by its one timer.
+//
+// What lives here joins the parts; the parts are packages below that know
+// nothing of the agent: podstep (decisions), cri (translation), image, volume,
+// probe, hook, logs, and fakecri for tests and simulated nodes.
+//
+// Invariants, cited by number in the code:
+//
+//	K1 Ending the agent ends no container; the next one finds them by their labels.
+//	K2 A pod's state is touched by its actor's goroutine alone; others post functions to it.
+//	K3 At most one status write of a pod is under way.
+//	K4 What is on the node for no pod of the API is removed, but only after the API has told which pods there are.
+package kubelet

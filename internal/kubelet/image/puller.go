@@ -1,0 +1,270 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/distribution/reference"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Back-off after failed pulls of an image by a pod, doubled each time.
+const (
+	backoffFirst = 10 * time.Second
+	backoffMax   = 5 * time.Minute
+	// failureShown is how long a failed pull is shown as such before it is shown
+	// as waiting for the next one.
+	failureShown = 3 * time.Second
+)
+
+// maxPulls is how many images are pulled at a time.
+const maxPulls = 4
+
+// Puller makes images available. Its methods may be called concurrently.
+type Puller struct {
+	images runtimeapi.ImageServiceClient
+	node   func() *Keyring // credentials of the node itself; may be nil
+	slots  chan struct{}   // buffered: a token for each pull under way
+	pulled atomic.Int64
+
+	mu struct {
+		sync.Mutex
+		backoff map[backoffKey]*backoff
+	}
+}
+
+type backoffKey struct {
+	pod   types.UID
+	image string
+}
+
+type backoff struct {
+	wait  time.Duration
+	until time.Time
+	cause string
+}
+
+// NewPuller returns a puller that uses the node's own credentials, read for each
+// pull, besides those of the pod. node may be nil.
+func NewPuller(images runtimeapi.ImageServiceClient, node func() *Keyring) *Puller {
+	p := &Puller{images: images, node: node, slots: make(chan struct{}, maxPulls)}
+	p.mu.backoff = map[backoffKey]*backoff{}
+	return p
+}
+
+// Request is what is wanted.
+type Request struct {
+	Pod     types.UID
+	Image   string
+	Policy  v1.PullPolicy
+	Runtime string // handler; empty: the default one
+	Sandbox *runtimeapi.PodSandboxConfig
+	// Secrets returns the pod's own credentials; called only before a pull.
+	Secrets func() *Keyring
+	// Event tells the user; kind as in events.
+	Event func(kind, reason, message string)
+}
+
+// Result is an image that can be run, or why there is none.
+type Result struct {
+	Ref  string // what to give to the runtime; empty if there is none
+	UID  *int64 // the user the image runs as
+	User string
+
+	Reason, Message string
+	Retry           time.Time
+}
+
+// Pulled is how many images have been pulled so far.
+func (p *Puller) Pulled() int64 { return p.pulled.Load() }
+
+// Forget drops what is remembered of a pod.
+func (p *Puller) Forget(pod types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for k := range p.mu.backoff {
+		if k.pod == pod {
+			delete(p.mu.backoff, k)
+		}
+	}
+}
+
+// Ensure makes the image available by its policy. An error is of the context.
+func (p *Puller) Ensure(ctx context.Context, r Request) (Result, error) {
+	name, err := normalize(r.Image)
+	if err != nil {
+		message := fmt.Sprintf("Failed to apply default image tag %q: couldn't parse image name %q: %v", r.Image, r.Image, err)
+		r.Event(v1.EventTypeWarning, "InspectFailed", message)
+		return failed("InvalidImageName", message, backoffMax), nil
+	}
+	spec := &runtimeapi.ImageSpec{Image: name, UserSpecifiedImage: r.Image, RuntimeHandler: r.Runtime}
+	have, err := p.status(ctx, spec)
+	if err != nil {
+		if ctx.Err() != nil {
+			return Result{}, context.Cause(ctx)
+		}
+		message := fmt.Sprintf("Failed to inspect image %q: %v", r.Image, err)
+		r.Event(v1.EventTypeWarning, "InspectFailed", message)
+		return failed("ImageInspectError", message, backoffFirst), nil
+	}
+	if have != nil && r.Policy != v1.PullAlways {
+		r.Event(v1.EventTypeNormal, "Pulled", fmt.Sprintf("Container image %q already present on machine", r.Image))
+		return found(have), nil
+	}
+	if r.Policy == v1.PullNever {
+		message := fmt.Sprintf("Container image %q is not present with pull policy of Never", r.Image)
+		r.Event(v1.EventTypeWarning, "ErrImageNeverPull", message)
+		return failed("ErrImageNeverPull", message, backoffFirst), nil
+	}
+	return p.pull(ctx, r, spec)
+}
+
+func failed(reason, message string, wait time.Duration) Result {
+	return Result{Reason: reason, Message: message, Retry: time.Now().Add(wait)}
+}
+
+func found(im *runtimeapi.Image) Result {
+	out := Result{Ref: im.Id, User: im.Username}
+	if im.Uid != nil {
+		uid := im.Uid.Value
+		out.UID = &uid
+	}
+	return out
+}
+
+func (p *Puller) status(ctx context.Context, spec *runtimeapi.ImageSpec) (*runtimeapi.Image, error) {
+	resp, err := p.images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: spec})
+	if err != nil {
+		return nil, err
+	}
+	return resp.Image, nil
+}
+
+// pull fetches the image unless it failed a short while ago.
+func (p *Puller) pull(ctx context.Context, r Request, spec *runtimeapi.ImageSpec) (Result, error) {
+	key := backoffKey{r.Pod, spec.Image}
+	if b, waits := p.waiting(key); waits {
+		message := fmt.Sprintf("Back-off pulling image %q", r.Image)
+		r.Event(v1.EventTypeNormal, "BackOff", message)
+		return Result{Reason: "ImagePullBackOff", Message: message + ": " + b.cause, Retry: b.until}, nil
+	}
+	asked := time.Now()
+	select {
+	case p.slots <- struct{}{}:
+		defer func() { <-p.slots }()
+	case <-ctx.Done():
+		return Result{}, context.Cause(ctx)
+	}
+	r.Event(v1.EventTypeNormal, "Pulling", fmt.Sprintf("Pulling image %q", r.Image))
+	start := time.Now()
+	im, err := p.fetch(ctx, r, spec)
+	if ctx.Err() != nil {
+		return Result{}, context.Cause(ctx)
+	}
+	if err != nil {
+		reason, message := reasonOf(r.Image, err)
+		r.Event(v1.EventTypeWarning, "Failed", fmt.Sprintf("Failed to pull image %q: %v", r.Image, err))
+		r.Event(v1.EventTypeWarning, "Failed", "Error: "+reason)
+		p.fail(key, reason+": "+message)
+		return failed(reason, message, failureShown), nil
+	}
+	p.pulled.Add(1)
+	p.mu.Lock()
+	delete(p.mu.backoff, key)
+	p.mu.Unlock()
+	r.Event(v1.EventTypeNormal, "Pulled", fmt.Sprintf("Successfully pulled image %q in %v (%v including waiting). Image size: %d bytes.",
+		r.Image, time.Since(start).Truncate(time.Millisecond), time.Since(asked).Truncate(time.Millisecond), im.Size))
+	return found(im), nil
+}
+
+// reasonOf tells a registry that cannot be reached, and an image that may not be
+// run here, from other failures.
+func reasonOf(image string, err error) (reason, message string) {
+	s := status.Convert(err)
+	if s.Code() == codes.Unavailable {
+		return "RegistryUnavailable", fmt.Sprintf("image pull failed for %s because the registry is unavailable: %s", image, s.Message())
+	}
+	return "ErrImagePull", err.Error()
+}
+
+// fetch pulls with each of the credentials that fit, or without any.
+func (p *Puller) fetch(ctx context.Context, r Request, spec *runtimeapi.ImageSpec) (*runtimeapi.Image, error) {
+	var auths []*runtimeapi.AuthConfig
+	if r.Secrets != nil {
+		auths = r.Secrets().Lookup(spec.Image)
+	}
+	if p.node != nil {
+		auths = append(auths, p.node().Lookup(spec.Image)...)
+	}
+	if len(auths) == 0 {
+		auths = []*runtimeapi.AuthConfig{nil}
+	}
+	var errs []error
+	for _, auth := range auths {
+		resp, err := p.images.PullImage(ctx, &runtimeapi.PullImageRequest{Image: spec, Auth: auth, SandboxConfig: r.Sandbox})
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		im, err := p.status(ctx, &runtimeapi.ImageSpec{Image: resp.ImageRef, RuntimeHandler: r.Runtime})
+		if err != nil {
+			return nil, fmt.Errorf("inspect pulled image: %w", err)
+		}
+		if im == nil {
+			return nil, fmt.Errorf("pulled image %s is not there", resp.ImageRef)
+		}
+		return im, nil
+	}
+	if len(errs) == 1 {
+		return nil, errs[0]
+	}
+	return nil, errors.Join(errs...)
+}
+
+func (p *Puller) waiting(key backoffKey) (backoff, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := p.mu.backoff[key]
+	if b == nil {
+		return backoff{}, false
+	}
+	if time.Since(b.until) > 2*backoffMax {
+		delete(p.mu.backoff, key)
+		return backoff{}, false
+	}
+	return *b, time.Now().Before(b.until)
+}
+
+func (p *Puller) fail(key backoffKey, cause string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := p.mu.backoff[key]
+	if b == nil {
+		b = &backoff{wait: backoffFirst}
+		p.mu.backoff[key] = b
+	} else {
+		b.wait = min(2*b.wait, backoffMax)
+	}
+	b.until, b.cause = time.Now().Add(b.wait), cause
+}
+
+// normalize adds what an image name leaves out but for the registry, which is
+// the runtime's to add: the tag latest.
+func normalize(image string) (string, error) {
+	named, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
+		return "", err
+	}
+	if reference.IsNameOnly(named) {
+		return image + ":latest", nil
+	}
+	return image, nil
+}

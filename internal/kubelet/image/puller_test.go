@@ -1,0 +1,116 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kemudi/kemudi/internal/kubelet/fakecri"
+	"github.com/kemudi/kemudi/internal/trace"
+)
+
+// node is a puller with the events it told.
+type node struct {
+	*Puller
+	events []string
+	pulls  int
+	err    error // of every pull
+	cri    *fakecri.Runtime
+}
+
+func newNode() *node {
+	n := &node{}
+	n.cri = fakecri.New(fakecri.Options{Pull: func(context.Context, string) error { n.pulls++; return n.err }})
+	n.Puller = NewPuller(n.cri, nil)
+	return n
+}
+
+func (n *node) ensure(t *testing.T, image string, policy v1.PullPolicy) Result {
+	t.Helper()
+	r, err := n.Ensure(t.Context(), Request{Pod: "u1", Image: image, Policy: policy, Event: func(kind, reason, message string) {
+		n.events = append(n.events, kind+" "+reason+": "+message)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (n *node) told(t *testing.T, want ...string) {
+	t.Helper()
+	got := strings.Join(n.events, "\n")
+	if got != strings.Join(want, "\n") {
+		t.Errorf("events: got\n%s\nwant\n%s", got, strings.Join(want, "\n"))
+	}
+	n.events = nil
+}
+
+func TestPolicyDecidesWhetherToPull(t *testing.T) {
+	trace.Proves(t, "IMG-004", "IMG-005", "IMG-009", "IMG-010", "IMG-011")
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		if r := n.ensure(t, "a", v1.PullNever); r.Reason != "ErrImageNeverPull" || r.Message != `Container image "a" is not present with pull policy of Never` {
+			t.Errorf("never, absent: got %+v", r)
+		}
+		n.told(t, `Warning ErrImageNeverPull: Container image "a" is not present with pull policy of Never`)
+		for i, policy := range []v1.PullPolicy{v1.PullIfNotPresent, v1.PullIfNotPresent, v1.PullNever, v1.PullAlways} {
+			if r := n.ensure(t, "a", policy); r.Ref != "sha256:a:latest" {
+				t.Errorf("%d %s: got %+v", i, policy, r)
+			}
+		}
+		if n.pulls != 2 {
+			t.Errorf("pulls: got %d, want 2", n.pulls)
+		}
+		pulled := `Normal Pulled: Successfully pulled image "a" in 0s (0s including waiting). Image size: 1048576 bytes.`
+		n.told(t, `Normal Pulling: Pulling image "a"`, pulled, `Normal Pulled: Container image "a" already present on machine`,
+			`Normal Pulled: Container image "a" already present on machine`, `Normal Pulling: Pulling image "a"`, pulled)
+	})
+}
+
+func TestFailedPullsBackOff(t *testing.T) {
+	trace.Proves(t, "IMG-048")
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		n.err = errors.New("no such image")
+		want := []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second}
+		for _, wait := range want {
+			if r := n.ensure(t, "a:1", v1.PullIfNotPresent); r.Reason != "ErrImagePull" || r.Message != "no such image" {
+				t.Fatalf("got %+v", r)
+			}
+			n.told(t, `Normal Pulling: Pulling image "a:1"`, `Warning Failed: Failed to pull image "a:1": no such image`, "Warning Failed: Error: ErrImagePull")
+			time.Sleep(failureShown)
+			r := n.ensure(t, "a:1", v1.PullIfNotPresent)
+			if r.Reason != "ImagePullBackOff" || r.Message != `Back-off pulling image "a:1": ErrImagePull: no such image` || time.Until(r.Retry) != wait-failureShown {
+				t.Fatalf("got %+v, retry in %s, want in %s", r, time.Until(r.Retry), wait-failureShown)
+			}
+			n.told(t, `Normal BackOff: Back-off pulling image "a:1"`)
+			time.Sleep(time.Until(r.Retry))
+		}
+		n.err = nil
+		if r := n.ensure(t, "a:1", v1.PullIfNotPresent); r.Ref == "" {
+			t.Errorf("after the failure is gone: got %+v", r)
+		}
+		n.err = errors.New("again")
+		n.ensure(t, "a:1", v1.PullAlways)
+		time.Sleep(failureShown)
+		if r := n.ensure(t, "a:1", v1.PullAlways); time.Until(r.Retry) != 10*time.Second-failureShown {
+			t.Errorf("a success starts the back-off anew: got retry in %s", time.Until(r.Retry))
+		}
+	})
+}
+
+func TestBadNamesAreTold(t *testing.T) {
+	n := newNode()
+	for _, name := range []string{"UPPER", "a b", "", "x:y:z", "http://a"} {
+		r := n.ensure(t, name, v1.PullAlways)
+		if r.Reason != "InvalidImageName" || !strings.HasPrefix(r.Message, fmt.Sprintf("Failed to apply default image tag %q: couldn't parse image name %q: ", name, name)) {
+			t.Errorf("%q: got %+v", name, r)
+		}
+	}
+}

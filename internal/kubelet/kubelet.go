@@ -1,0 +1,245 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kemudi/kemudi/internal/api/coordination"
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/kubelet/cri"
+	"github.com/kemudi/kemudi/internal/kubelet/image"
+	"github.com/kemudi/kemudi/internal/kubelet/probe"
+	"github.com/kemudi/kemudi/internal/task"
+)
+
+// Agent is one node's agent.
+type Agent struct {
+	o       Options
+	pods    client.Client[*v1.Pod]
+	nodes   client.Client[*v1.Node]
+	leases  client.Client[*coordinationv1.Lease]
+	objects *objects
+	puller  *image.Puller
+	prober  *probe.Prober
+	disk    *disk // nil on a simulated node
+	facts   facts
+
+	sandboxes, starts turnstile
+
+	running chan struct{} // closed when pods are being run
+	group   *task.Group   // of all that Run starts
+	// networkUp is closed when the runtime can connect pods for the first time.
+	networkUp chan struct{}
+
+	// podCache holds the pods of this node at least.
+	podCache  client.Reader[*v1.Pod]
+	nodeCache client.Reader[*v1.Node]
+
+	mu struct {
+		sync.Mutex
+		actors   map[types.UID]*actor
+		claims   claims // of the pods that are not finished
+		interest interest
+		deferred map[types.UID]*actor // whose pods wait for more resources
+		logs     map[string]string    // paths of the logs of running containers, by container ID
+		// early holds events that came between the first look at the runtime and
+		// the start of the actors; nil when they are not kept.
+		early []*runtimeapi.ContainerEventResponse
+		keep  bool
+	}
+}
+
+// facts is what the agent finds out about the node once.
+type facts struct {
+	runtime  string // name of the runtime, "containerd"
+	version  string // its version
+	node     cri.Node
+	capacity v1.ResourceList
+	machine  machineInfo
+}
+
+// New returns an agent that does nothing yet.
+func New(o Options) (*Agent, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	scope := "spec.nodeName=" + o.NodeName
+	a := &Agent{
+		o:         o,
+		pods:      client.For(o.Transport, core.Pods),
+		nodes:     client.For(o.Transport, core.Nodes),
+		leases:    client.For(o.Transport, coordination.Leases),
+		running:   make(chan struct{}),
+		podCache:  client.Cached(o.Transport, core.Pods, scope),
+		nodeCache: client.Cached(o.Transport, core.Nodes, "metadata.name="+o.NodeName),
+	}
+	a.objects = newObjects(o.Transport)
+	a.prober = a.newProber()
+	a.puller = image.NewPuller(o.Images, a.nodeCredentials)
+	a.networkUp = make(chan struct{})
+	a.sandboxes, a.starts = make(turnstile, atOnce()), make(turnstile, atOnce())
+	a.mu.actors, a.mu.claims = map[types.UID]*actor{}, claims{}
+	a.mu.logs, a.mu.deferred = map[string]string{}, map[types.UID]*actor{}
+	a.mu.interest = interest{map[reference]map[*actor]struct{}{}, map[*cache.Cache]bool{}}
+	if err := a.findFacts(); err != nil {
+		return nil, fmt.Errorf("kubelet: %w", err)
+	}
+	if !o.Simulated {
+		if a.disk, err = newDisk(a); err != nil {
+			return nil, fmt.Errorf("kubelet: %w", err)
+		}
+	}
+	return a, nil
+}
+
+// atOnce is how many sandboxes, and how many containers, are started at a time.
+func atOnce() int { return max(4, 2*runtime.NumCPU()) }
+
+// Running is closed when the agent has found what runs already and takes pods.
+func (a *Agent) Running() <-chan struct{} { return a.running }
+
+// Run keeps the node alive and runs its pods until ctx ends. Containers keep
+// running (K1).
+func (a *Agent) Run(ctx context.Context) error {
+	if err := a.waitForRuntime(ctx); err != nil {
+		return err
+	}
+	g := task.NewGroup(ctx)
+	a.group = g
+	g.Go("heartbeat", a.heartbeat)
+	g.Go("runtime events", a.followRuntime)
+	g.Go("pods", a.followPods)
+	if a.disk != nil {
+		g.Go("log rotation", a.rotateLogs)
+	}
+	return g.Wait()
+}
+
+// waitForRuntime asks the runtime who it is until it answers.
+func (a *Agent) waitForRuntime(ctx context.Context) error {
+	retry := task.Backoff{Initial: 20 * time.Millisecond, Max: 2 * time.Second}
+	for {
+		v, err := a.o.Runtime.Version(ctx, &runtimeapi.VersionRequest{})
+		if err == nil {
+			a.facts.runtime, a.facts.version = v.RuntimeName, v.RuntimeVersion
+			return nil
+		}
+		a.o.Log.Debug("container runtime does not answer yet", "err", err)
+		if err := task.Sleep(ctx, retry.Next()); err != nil {
+			return err
+		}
+	}
+}
+
+// followPods starts an actor for each pod of the node, and tells the actors of
+// changes.
+func (a *Agent) followPods(ctx context.Context) error {
+	for {
+		err := a.podCache.Watch(ctx, cache.CursorOptions{FromNow: true, Index: "spec.nodeName", Value: a.o.NodeName},
+			func(events []cache.Event) error { return a.take(ctx, events) })
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		// The log was too short for a slow follower: start over from the present.
+		a.o.Log.Warn("follow pods", "err", err)
+		a.forgetDeleted()
+	}
+}
+
+// take hands a batch of events to the actors. The first batch is all there is:
+// only then is it known what on the node belongs to nobody (K4).
+func (a *Agent) take(ctx context.Context, events []cache.Event) error {
+	select {
+	case <-a.running:
+	default:
+		return a.adopt(ctx, events)
+	}
+	for _, e := range events {
+		a.takeOne(e, nil)
+	}
+	return nil
+}
+
+func (a *Agent) takeOne(e cache.Event, found *inventory) {
+	pod := e.Item.Object.(*v1.Pod)
+	a.mu.Lock()
+	act := a.mu.actors[pod.UID]
+	a.mu.Unlock()
+	if e.Type == cache.Deleted {
+		if act != nil {
+			act.post(func(x *actor) { x.gone(pod) })
+		}
+		return
+	}
+	if act != nil {
+		rev := e.Item.Rev
+		act.post(func(x *actor) { x.update(pod, rev) })
+		return
+	}
+	a.start(newActor(a, pod, e.Item.Rev), found)
+}
+
+// start runs an actor; found is what the runtime has of its pod already.
+func (a *Agent) start(act *actor, found *inventory) {
+	if found != nil {
+		act.adopt(found)
+	}
+	if !act.d.Gone {
+		act.d.Fail = a.admit(act.d.Pod, len(act.o.Sandboxes) > 0)
+		if core.PodConditionTrue(act.d.Pod, v1.PodResizePending) {
+			act.d.Deferred = a.reclaim(act)
+		}
+	}
+	a.mu.Lock()
+	a.mu.actors[act.uid] = act
+	a.mu.Unlock()
+	a.group.Go("pod", func(context.Context) error {
+		defer a.drop(act)
+		return act.run()
+	})
+}
+
+func (a *Agent) drop(act *actor) {
+	a.puller.Forget(act.uid)
+	a.unfollow(act)
+	close(act.done)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.mu.actors, act.uid)
+	delete(a.mu.deferred, act.uid)
+	delete(a.mu.claims, act.uid)
+	a.askAgainLocked()
+}
+
+// forgetDeleted tells the actors whose pods have left the API unnoticed.
+func (a *Agent) forgetDeleted() {
+	for _, act := range a.allActors() {
+		act.post(func(x *actor) {
+			pod, ok := a.podCache.Get(x.d.Pod.Namespace, x.d.Pod.Name)
+			if !ok || pod.UID != x.uid {
+				x.gone(x.d.Pod)
+			}
+		})
+	}
+}
+
+func (a *Agent) allActors() []*actor {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	list := make([]*actor, 0, len(a.mu.actors))
+	for _, act := range a.mu.actors {
+		list = append(list, act)
+	}
+	return list
+}

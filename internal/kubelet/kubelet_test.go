@@ -1,0 +1,600 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kemudi/kemudi/internal/api/coordination"
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/kubelet/fakecri"
+	"github.com/kemudi/kemudi/internal/trace"
+)
+
+// testNode is a simulated node under test.
+type testNode struct {
+	t   *testing.T
+	api *memAPI
+	cri *fakecri.Runtime
+	end func() // stops the agent and waits for it
+}
+
+func newNode(t *testing.T, o fakecri.Options) *testNode {
+	n := &testNode{t: t, api: newMemAPI(), cri: fakecri.New(o)}
+	n.run()
+	return n
+}
+
+// run starts an agent, which is a new one each time.
+func (n *testNode) run() {
+	n.t.Helper()
+	a, err := New(Options{
+		NodeName: "n1", Transport: n.api, Runtime: n.cri, Images: n.cri, Events: n.api, Simulated: true,
+		Capacity: v1.ResourceList{v1.ResourceCPU: resource.MustParse("4"), v1.ResourceMemory: resource.MustParse("8Gi")},
+		MaxPods:  20, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(n.t.Context())
+	done := make(chan error)
+	go func() { done <- a.Run(ctx) }()
+	n.end = func() {
+		cancel()
+		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+			n.t.Errorf("Run: %v", err)
+		}
+	}
+	synctest.Wait()
+}
+
+func inBubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t) })
+}
+
+// pod waits until nothing moves and returns the pod, or nil.
+func (n *testNode) pod(name string) *v1.Pod {
+	n.t.Helper()
+	synctest.Wait()
+	return getPod(n.t, n.api, name)
+}
+
+func (n *testNode) after(d time.Duration, name string) *v1.Pod {
+	n.t.Helper()
+	time.Sleep(d)
+	return n.pod(name)
+}
+
+func TestRunsAndDeletesAPod(t *testing.T) {
+	trace.Proves(t, "COMP-025", "CTL-007", "PLC-005", "PLC-040", "C-260")
+	inBubble(t, func(t *testing.T) {
+		n := newNode(t, fakecri.Options{})
+		defer func() { n.end() }()
+		createPod(t, n.api, "web", `{containers: [{name: web, image: web}]}`)
+		p := n.pod("web")
+		if p.Status.Phase != v1.PodRunning || !core.PodReady(p) || p.Status.PodIP == "" || p.Status.HostIP == "" || p.Status.StartTime == nil {
+			t.Fatalf("status: got %+v, want running and ready with addresses", p.Status)
+		}
+		if cs := p.Status.ContainerStatuses[0]; !strings.HasPrefix(cs.ContainerID, "fake://") || cs.ImageID == "" || cs.Started == nil || !*cs.Started {
+			t.Errorf("container status: got %+v", cs)
+		}
+		if got := n.api.updates("pods/status"); got > 4 {
+			t.Errorf("status writes of a start: got %d, want at most 4", got)
+		}
+		want := []string{
+			`web spec.containers{web} Normal Pulling: Pulling image "web"`,
+			"web spec.containers{web} Normal Created: Created container: web",
+			"web spec.containers{web} Normal Started: Started container web",
+		}
+		got := strings.Join(n.api.takeEvents(), "\n")
+		for _, w := range want {
+			if !strings.Contains(got, w) {
+				t.Errorf("events: no %q in\n%s", w, got)
+			}
+		}
+		deletePod(t, n.api, "web", 30)
+		if p := n.pod("web"); p != nil {
+			t.Errorf("deleted pod: got %+v, want none", p.Status)
+		}
+		if n.cri.Calls("RemovePodSandbox") != 1 {
+			t.Error("sandbox is left")
+		}
+	})
+}
+
+func TestFailingContainerIsRestartedWithBackoff(t *testing.T) {
+	trace.Proves(t, "PLC-062", "PLC-063", "PLC-083", "C-250")
+	inBubble(t, func(t *testing.T) {
+		n := newNode(t, fakecri.Options{})
+		defer func() { n.end() }()
+		createPod(t, n.api, "bad", `{containers: [{name: c, image: x, command: [sh, -c, "sleep 1; exit 3"]}]}`)
+		// Starts at 0, 1 (no back-off), 12 (10 s), 33 (20 s), 74, 155, 316, then every 300 s.
+		for _, want := range []struct {
+			at       time.Duration
+			restarts int32
+		}{{500 * time.Millisecond, 0}, {1500 * time.Millisecond, 1}, {11 * time.Second, 1}, {13 * time.Second, 2}, {34 * time.Second, 3}, {75 * time.Second, 4}, {320 * time.Second, 6}, {618 * time.Second, 7}, {919 * time.Second, 8}} {
+			time.Sleep(want.at - time.Since(getPod(t, n.api, "bad").CreationTimestamp.Time))
+			p := n.pod("bad")
+			if got := p.Status.ContainerStatuses[0].RestartCount; got != want.restarts {
+				t.Errorf("at %s: got %d restarts, want %d", want.at, got, want.restarts)
+			}
+		}
+		p := n.after(30*time.Second, "bad")
+		cs := p.Status.ContainerStatuses[0]
+		if w := cs.State.Waiting; w == nil || w.Reason != "CrashLoopBackOff" || !strings.HasPrefix(w.Message, "back-off 5m0s restarting failed container=c pod=bad_default(") {
+			t.Errorf("state: got %+v", cs.State)
+		}
+		if l := cs.LastTerminationState.Terminated; l == nil || l.ExitCode != 3 || l.Reason != "Error" || p.Status.Phase != v1.PodRunning {
+			t.Errorf("last state: got %+v in phase %s", l, p.Status.Phase)
+		}
+	})
+}
+
+func TestNewAgentAdoptsWhatRuns(t *testing.T) {
+	trace.Proves(t, "PODO-016")
+	inBubble(t, func(t *testing.T) {
+		n := newNode(t, fakecri.Options{})
+		defer func() { n.end() }()
+		createPod(t, n.api, "web", `{containers: [{name: web, image: web}]}`)
+		createPod(t, n.api, "orphan", `{containers: [{name: web, image: web}]}`)
+		before := n.pod("web")
+		n.end()
+		deletePod(t, n.api, "orphan", 0)
+		n.run()
+		time.Sleep(10 * time.Second)
+		after := n.pod("web")
+		if got, want := after.Status.ContainerStatuses[0], before.Status.ContainerStatuses[0]; got.ContainerID != want.ContainerID || got.RestartCount != 0 {
+			t.Errorf("container: got %s, want %s unchanged", got.ContainerID, want.ContainerID)
+		}
+		if n.cri.Calls("CreateContainer") != 2 {
+			t.Errorf("containers created: got %d, want 2", n.cri.Calls("CreateContainer"))
+		}
+		list, err := n.cri.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{})
+		if err != nil || len(list.Items) != 1 {
+			t.Errorf("sandboxes: got %d (%v), want only that of web", len(list.Items), err)
+		}
+	})
+}
+
+func TestJobPodSucceedsAndStaysFinished(t *testing.T) {
+	trace.Proves(t, "PLC-006", "PLC-081", "PLC-085")
+	inBubble(t, func(t *testing.T) {
+		n := newNode(t, fakecri.Options{})
+		defer func() { n.end() }()
+		createPod(t, n.api, "ok", `{restartPolicy: Never, containers: [{name: c, image: x, command: [sleep, "5"]}]}`)
+		createPod(t, n.api, "bad", `{restartPolicy: Never, containers: [{name: c, image: x, command: ["false"]}]}`)
+		if p := n.after(6*time.Second, "ok"); p.Status.Phase != v1.PodSucceeded || p.Status.ContainerStatuses[0].State.Terminated.Reason != "Completed" {
+			t.Errorf("ok: got %+v", p.Status)
+		}
+		if p := n.pod("bad"); p.Status.Phase != v1.PodFailed || p.Status.ContainerStatuses[0].State.Terminated.Reason != "Error" {
+			t.Errorf("bad: got %+v", p.Status)
+		}
+		n.end()
+		n.run()
+		if p := n.after(time.Minute, "ok"); p.Status.Phase != v1.PodSucceeded || n.cri.Calls("CreateContainer") != 2 {
+			t.Errorf("after a restart of the agent: got %s, %d containers made", p.Status.Phase, n.cri.Calls("CreateContainer"))
+		}
+		deletePod(t, n.api, "ok", 0)
+		deletePod(t, n.api, "bad", 0)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if list, _ := n.cri.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{}); len(list.Items) != 0 {
+			t.Errorf("sandboxes left: %v", list.Items)
+		}
+	})
+}
+
+func TestNodeRegistersAndKeepsItsLease(t *testing.T) {
+	trace.Proves(t, "NODE-050", "NODE-067", "NODE-085", "NODE-029")
+	inBubble(t, func(t *testing.T) {
+		n := newNode(t, fakecri.Options{})
+		defer func() { n.end() }()
+		node, err := client.For(n.api, core.Nodes).Get(t.Context(), "", "n1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if node.Labels[v1.LabelHostname] != "n1" || node.Status.Capacity.Cpu().Value() != 4 || node.Status.Allocatable.Pods().Value() != 20 {
+			t.Errorf("node: got %+v", node)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		lease, err := client.For(n.api, coordination.Leases).Get(t.Context(), v1.NamespaceNodeLease, "n1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if age := time.Since(lease.Spec.RenewTime.Time); age > 10*time.Second || *lease.Spec.LeaseDurationSeconds != 40 {
+			t.Errorf("lease: renewed %s ago, lasts %d s", age, *lease.Spec.LeaseDurationSeconds)
+		}
+		if got := n.api.updates("nodes/status"); got < 12 || got > 14 {
+			t.Errorf("node status writes in an hour: got %d, want one in 5 minutes", got)
+		}
+	})
+}
+
+func TestNodeRejectsWhatDoesNotFit(t *testing.T) {
+	trace.Proves(t, "NODE-028")
+	inBubble(t, func(t *testing.T) {
+		n := newNode(t, fakecri.Options{})
+		defer func() { n.end() }()
+		createPod(t, n.api, "a", `{containers: [{name: c, image: x, ports: [{containerPort: 80, hostPort: 80}], resources: {requests: {cpu: 3}}}]}`)
+		createPod(t, n.api, "b", `{containers: [{name: c, image: x, resources: {requests: {cpu: 2}}}]}`)
+		createPod(t, n.api, "c", `{containers: [{name: c, image: x, ports: [{containerPort: 80, hostPort: 80}]}]}`)
+		createPod(t, n.api, "d", `{nodeSelector: {disk: ssd}, containers: [{name: c, image: x}]}`)
+		for name, want := range map[string][2]string{
+			"b": {"OutOfcpu", "Pod was rejected: Node didn't have enough resource: cpu, requested: 2000, used: 3000, capacity: 4000"},
+			"c": {"NodePorts", "Pod was rejected: Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"},
+			"d": {"NodeAffinity", "Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"},
+		} {
+			p := n.pod(name)
+			if p.Status.Phase != v1.PodFailed || p.Status.Reason != want[0] || p.Status.Message != want[1] {
+				t.Errorf("%s: got %s %s %q, want Failed %s %q", name, p.Status.Phase, p.Status.Reason, p.Status.Message, want[0], want[1])
+			}
+		}
+		deletePod(t, n.api, "a", 30)
+		n.pod("a")
+		createPod(t, n.api, "b2", `{containers: [{name: c, image: x, resources: {requests: {cpu: 2}}}]}`)
+		if p := n.pod("b2"); p.Status.Phase != v1.PodRunning {
+			t.Errorf("after room was made: got %s %s", p.Status.Phase, p.Status.Message)
+		}
+	})
+}
+
+func TestStatusIsWrittenWhenTheAPIIsBack(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := newNode(t, fakecri.Options{})
+		defer func() { n.end() }()
+		createPod(t, n.api, "web", `{containers: [{name: web, image: web}]}`)
+		n.pod("web")
+		n.api.breakWith(errors.New("connection refused"))
+		n.cri.Exit("default/web", "web", 1, "")
+		time.Sleep(10 * time.Minute)
+		n.api.breakWith(nil)
+		if p := n.after(2*time.Minute, "web"); p.Status.ContainerStatuses[0].RestartCount != 1 || !core.PodReady(p) {
+			t.Errorf("status: got %+v", p.Status)
+		}
+	})
+}
+
+// resize asks for other resources of a pod's first container.
+func (n *testNode) resize(name, cpu, memory string) {
+	n.t.Helper()
+	pod := getPod(n.t, n.api, name).DeepCopy()
+	list := v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse(memory)}
+	pod.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: list, Limits: list}
+	pod.Generation++
+	if _, err := pods(n.api).Update(n.t.Context(), pod); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func TestPodIsResizedInPlaceIfTheNodeHasRoom(t *testing.T) {
+	trace.Proves(t, "C-278", "C-281")
+	inBubble(t, func(t *testing.T) {
+		n := newNode(t, fakecri.Options{})
+		defer func() { n.end() }()
+		createPod(t, n.api, "a", `{containers: [{name: c, image: x, resources: {requests: {cpu: 1, memory: 1Gi}, limits: {cpu: 1, memory: 1Gi}}}]}`)
+		createPod(t, n.api, "b", `{containers: [{name: c, image: x, resources: {requests: {cpu: 2}}}]}`)
+		createPod(t, n.api, "r", `{containers: [{name: c, image: x, resizePolicy: [{resourceName: memory, restartPolicy: RestartContainer}], resources: {requests: {cpu: 100m, memory: 1Gi}, limits: {cpu: 100m, memory: 1Gi}}}]}`)
+		n.pod("a")
+		n.resize("a", "1500m", "512Mi")
+		p := n.pod("a")
+		cs := p.Status.ContainerStatuses[0]
+		if cs.Resources.Limits.Cpu().MilliValue() != 1500 || cs.Resources.Requests.Memory().Value() != 512<<20 || cs.AllocatedResources.Cpu().MilliValue() != 1500 || cs.RestartCount != 0 || p.Status.ObservedGeneration != 2 {
+			t.Errorf("resized: got %+v", cs)
+		}
+		n.resize("a", "2", "512Mi")
+		p = n.pod("a")
+		if c := core.PodCondition(&p.Status, v1.PodResizePending); c == nil || c.Reason != "Deferred" || c.Message != "Node didn't have enough resource: cpu, requested: 2000, used: 2100, capacity: 4000" {
+			t.Errorf("too large for now: got %+v", c)
+		}
+		if got := p.Status.ContainerStatuses[0].AllocatedResources.Cpu().MilliValue(); got != 1500 {
+			t.Errorf("allocated while deferred: got %d", got)
+		}
+		n.resize("a", "5", "512Mi")
+		p = n.pod("a")
+		if c := core.PodCondition(&p.Status, v1.PodResizePending); c == nil || c.Reason != "Infeasible" || c.Message != "Node didn't have enough capacity: cpu, requested: 5000, capacity: 4000" {
+			t.Errorf("too large for ever: got %+v", c)
+		}
+		n.resize("a", "2", "512Mi")
+		deletePod(t, n.api, "b", 0)
+		p = n.pod("a")
+		if got := p.Status.ContainerStatuses[0].Resources.Limits.Cpu().MilliValue(); got != 2000 || core.PodCondition(&p.Status, v1.PodResizePending) != nil || core.PodCondition(&p.Status, v1.PodResizeInProgress) != nil {
+			t.Errorf("after room was made: got %d %+v", got, p.Status.Conditions)
+		}
+		n.resize("r", "200m", "1Gi")
+		if got := n.pod("r").Status.ContainerStatuses[0].RestartCount; got != 0 {
+			t.Errorf("restarts after a change of CPU: got %d", got)
+		}
+		n.resize("r", "200m", "2Gi")
+		if got := n.pod("r").Status.ContainerStatuses[0]; got.RestartCount != 1 || got.Resources.Limits.Memory().Value() != 2<<30 {
+			t.Errorf("after a change of memory: got %+v, want one restart", got)
+		}
+	})
+}
+
+func TestProbesDecideAboutLifeAndReadiness(t *testing.T) {
+	trace.Proves(t, "PLC-021", "PLC-022", "PLC-028", "C-302", "C-304", "C-308", "C-310", "C-311")
+	inBubble(t, func(t *testing.T) {
+		var broken sync.Map
+		n := newNode(t, fakecri.Options{Exec: func(c *runtimeapi.ContainerConfig, command []string) (string, int32) {
+			if is, ok := broken.Load(command[0]); ok && is == true {
+				return "it is broken", 1
+			}
+			return "", 0
+		}})
+		defer func() { n.end() }()
+		createPod(t, n.api, "live", `{containers: [{name: c, image: x, livenessProbe: {exec: {command: [live]}, periodSeconds: 10, failureThreshold: 3}}]}`)
+		createPod(t, n.api, "ready", `{containers: [{name: c, image: x, readinessProbe: {exec: {command: [ready]}, initialDelaySeconds: 30, periodSeconds: 5}}]}`)
+		createPod(t, n.api, "never", `{containers: [{name: c, image: x, readinessProbe: {exec: {command: [never]}, periodSeconds: 5}}]}`)
+		broken.Store("never", true)
+		if p := n.after(29*time.Second, "ready"); core.PodReady(p) {
+			t.Error("ready before its delay was over")
+		}
+		if p := n.after(2*time.Second, "ready"); !core.PodReady(p) {
+			t.Errorf("not ready: %+v", p.Status)
+		}
+		if p := n.after(4*time.Minute, "live"); p.Status.ContainerStatuses[0].RestartCount != 0 {
+			t.Errorf("healthy container: got %d restarts", p.Status.ContainerStatuses[0].RestartCount)
+		}
+		if p := n.pod("never"); core.PodReady(p) || p.Status.Phase != v1.PodRunning || p.Status.ContainerStatuses[0].RestartCount != 0 {
+			t.Errorf("never ready: got %+v", p.Status)
+		}
+		n.api.takeEvents()
+		broken.Store("live", true)
+		broken.Store("ready", true)
+		if p := n.after(16*time.Second, "ready"); core.PodReady(p) {
+			t.Error("still ready")
+		}
+		broken.Store("live", false)
+		if p := n.after(15*time.Second, "live"); p.Status.ContainerStatuses[0].RestartCount != 0 {
+			t.Errorf("two failures: got %d restarts, want none", p.Status.ContainerStatuses[0].RestartCount)
+		}
+		broken.Store("live", true)
+		if p := n.after(31*time.Second, "live"); p.Status.ContainerStatuses[0].RestartCount != 1 {
+			t.Errorf("three failures: got %d restarts, want 1", p.Status.ContainerStatuses[0].RestartCount)
+		}
+		if got := strings.Join(n.api.takeEvents(), "\n"); !strings.Contains(got, "live spec.containers{c} Warning Unhealthy: Liveness probe failed: it is broken") ||
+			!strings.Contains(got, "live spec.containers{c} Normal Killing: Container c failed liveness probe, will be restarted") {
+			t.Errorf("events: %s", got)
+		}
+	})
+}
+
+func TestContainerThatDoesNotListenIsKilledAfterItsGrace(t *testing.T) {
+	trace.Proves(t, "POD-025", "POD-029", "POD-041", "HOOK-008", "HOOK-017")
+	inBubble(t, func(t *testing.T) {
+		var hung atomic.Int32
+		n := newNode(t, fakecri.Options{
+			Program: func(*runtimeapi.ContainerConfig) fakecri.Program { return fakecri.Program{TermAfter: -1} },
+			Exec: func(*runtimeapi.ContainerConfig, []string) (string, int32) {
+				hung.Add(1)
+				time.Sleep(20 * time.Second)
+				return "", 0
+			},
+		})
+		defer func() { n.end() }()
+		createPod(t, n.api, "deaf", `{containers: [{name: c, image: x}]}`)
+		createPod(t, n.api, "hook", `{containers: [{name: c, image: x, lifecycle: {preStop: {exec: {command: [x]}}}}]}`)
+		n.pod("deaf")
+		deletePod(t, n.api, "deaf", 30)
+		deletePod(t, n.api, "hook", 30)
+		if n.after(29*time.Second, "deaf") == nil || n.pod("hook") == nil || hung.Load() != 1 {
+			t.Error("gone before the grace period was over")
+		}
+		if p := n.after(2*time.Second, "deaf"); p != nil {
+			t.Errorf("left after the grace period: %+v", p.Status)
+		}
+		if p := n.pod("hook"); p != nil {
+			t.Errorf("left after hook and grace period: %+v", p.Status)
+		}
+	})
+}
+
+func TestNewAgentKeepsReadinessAndStartupOfWhatRuns(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var broken atomic.Bool
+		n := newNode(t, fakecri.Options{Exec: func(_ *runtimeapi.ContainerConfig, command []string) (string, int32) {
+			if command[0] == "startup" && broken.Load() {
+				return "", 1
+			}
+			time.Sleep(500 * time.Millisecond)
+			return "", 0
+		}})
+		defer func() { n.end() }()
+		createPod(t, n.api, "web", `{containers: [{name: c, image: x, startupProbe: {exec: {command: [startup]}, failureThreshold: 1}, readinessProbe: {exec: {command: [ready]}}}]}`)
+		if p := n.after(time.Minute, "web"); !core.PodReady(p) {
+			t.Fatalf("got %+v", p.Status)
+		}
+		n.end()
+		broken.Store(true)
+		writes := n.api.updates("pods/status")
+		n.run()
+		if p := n.after(time.Minute, "web"); !core.PodReady(p) || p.Status.ContainerStatuses[0].RestartCount != 0 {
+			t.Errorf("after a restart of the agent: got %+v", p.Status)
+		}
+		if got := n.api.updates("pods/status"); got != writes {
+			t.Errorf("status writes after a restart of the agent: got %d, want none", got-writes)
+		}
+	})
+}
+
+func TestDeletedNodeIsRegisteredAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := newNode(t, fakecri.Options{})
+		defer func() { n.end() }()
+		nodes := client.For(n.api, core.Nodes)
+		if err := nodes.Delete(t.Context(), "", "n1", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(11 * time.Second)
+		synctest.Wait()
+		if node, err := nodes.Get(t.Context(), "", "n1"); err != nil || node.Status.Capacity.Cpu().Value() != 4 {
+			t.Errorf("got %+v, %v", node, err)
+		}
+	})
+}
+
+func TestLostSandboxIsMadeAnew(t *testing.T) {
+	trace.Proves(t, "INIT-043")
+	inBubble(t, func(t *testing.T) {
+		n := newNode(t, fakecri.Options{})
+		defer func() { n.end() }()
+		createPod(t, n.api, "web", `{initContainers: [{name: i, image: x, command: ["true"]}], containers: [{name: c, image: x}]}`)
+		before := n.pod("web")
+		n.cri.LoseSandbox("default/web")
+		p := n.after(15*time.Second, "web")
+		if !core.PodReady(p) || p.Status.PodIP == before.Status.PodIP || p.Status.ContainerStatuses[0].RestartCount != 1 || p.Status.InitContainerStatuses[0].RestartCount != 1 {
+			t.Errorf("got %+v", p.Status)
+		}
+		if got := strings.Join(n.api.takeEvents(), "\n"); !strings.Contains(got, "web Normal SandboxChanged: Pod sandbox changed, it will be killed and re-created.") {
+			t.Errorf("events: %s", got)
+		}
+	})
+}
+
+func TestEphemeralContainerJoinsARunningPod(t *testing.T) {
+	trace.Proves(t, "EPH-001", "EPH-005", "C-261", "C-262")
+	inBubble(t, func(t *testing.T) {
+		n := newNode(t, fakecri.Options{})
+		defer func() { n.end() }()
+		createPod(t, n.api, "web", `{containers: [{name: c, image: x}]}`)
+		pod := n.pod("web").DeepCopy()
+		for _, name := range []string{"d1", "d2"} {
+			pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, v1.EphemeralContainer{
+				EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: name, Image: "debug", Command: []string{"sleep", map[string]string{"d1": "1", "d2": "9999"}[name]}}, TargetContainerName: "c",
+			})
+		}
+		pod.Generation++
+		if _, err := pods(n.api).Update(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		p := n.after(30*time.Second, "web")
+		if len(p.Status.EphemeralContainerStatuses) != 2 || p.Status.EphemeralContainerStatuses[0].State.Terminated == nil || p.Status.EphemeralContainerStatuses[1].State.Running == nil || !core.PodReady(p) {
+			t.Errorf("got %+v", p.Status.EphemeralContainerStatuses)
+		}
+	})
+}
+
+func TestPullFailuresAreToldAndOvercome(t *testing.T) {
+	trace.Proves(t, "IMG-048", "PLC-044")
+	inBubble(t, func(t *testing.T) {
+		var down atomic.Bool
+		down.Store(true)
+		n := newNode(t, fakecri.Options{Pull: func(context.Context, string) error {
+			if down.Load() {
+				return errors.New("no such host")
+			}
+			return nil
+		}})
+		defer func() { n.end() }()
+		createPod(t, n.api, "web", `{containers: [{name: c, image: "r.example/web:1"}]}`)
+		if w := n.pod("web").Status.ContainerStatuses[0].State.Waiting; w == nil || w.Reason != "ErrImagePull" || w.Message != "no such host" {
+			t.Errorf("at first: got %+v", w)
+		}
+		if w := n.after(5*time.Second, "web").Status.ContainerStatuses[0].State.Waiting; w == nil || w.Reason != "ImagePullBackOff" {
+			t.Errorf("then: got %+v", w)
+		}
+		down.Store(false)
+		if p := n.after(6*time.Second, "web"); !core.PodReady(p) {
+			t.Errorf("when the registry is back: got %+v", p.Status)
+		}
+	})
+}
+
+func TestDeletionDuringAPullDoesNotWaitForIt(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := newNode(t, fakecri.Options{Pull: func(ctx context.Context, _ string) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}})
+		defer func() { n.end() }()
+		createPod(t, n.api, "web", `{containers: [{name: c, image: x}]}`)
+		n.pod("web")
+		deletePod(t, n.api, "web", 30)
+		if p := n.after(time.Second, "web"); p != nil {
+			t.Errorf("left: %+v", p.Status)
+		}
+	})
+}
+
+func TestReplacedPodOfTheSameNameIsAnotherPod(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := newNode(t, fakecri.Options{Program: func(*runtimeapi.ContainerConfig) fakecri.Program { return fakecri.Program{TermAfter: -1} }})
+		defer func() { n.end() }()
+		first := createPod(t, n.api, "db-0", `{containers: [{name: c, image: x}]}`)
+		n.pod("db-0")
+		deletePod(t, n.api, "db-0", 0)
+		second := createPod(t, n.api, "db-0", `{containers: [{name: c, image: x}]}`)
+		if p := n.after(10*time.Second, "db-0"); p.UID != second.UID || p.UID == first.UID || !core.PodReady(p) {
+			t.Errorf("got %s %+v", p.UID, p.Status)
+		}
+		if list, _ := n.cri.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{}); len(list.Items) != 1 {
+			t.Errorf("sandboxes: %v", list.Items)
+		}
+	})
+}
+
+// TestManySimulatedNodesAreCheap runs 200 nodes with 5 pods each for an hour.
+func TestManySimulatedNodesAreCheap(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
+	began := time.Now()
+	synctest.Test(t, func(t *testing.T) {
+		api := newMemAPI()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		const nodes, podsEach = 200, 5
+		for i := range nodes {
+			fake := fakecri.New(fakecri.Options{})
+			a, err := New(Options{
+				NodeName: "n" + strconv.Itoa(i), Transport: api, Runtime: fake, Images: fake, Simulated: true, Log: slog.New(slog.DiscardHandler),
+				Capacity: v1.ResourceList{v1.ResourceCPU: resource.MustParse("4"), v1.ResourceMemory: resource.MustParse("8Gi")},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() { done <- a.Run(ctx) }()
+			for j := range podsEach {
+				pod := &v1.Pod{Spec: v1.PodSpec{NodeName: "n" + strconv.Itoa(i), Containers: []v1.Container{{Name: "c", Image: "x"}}}}
+				pod.Namespace, pod.Name = "default", fmt.Sprintf("p%d-%d", i, j)
+				if _, err := pods(api).Create(t.Context(), pod); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		running := 0
+		for _, pod := range client.Cached(api, core.Pods, "").List("", nil) {
+			if core.PodReady(pod) {
+				running++
+			}
+		}
+		if running != nodes*podsEach {
+			t.Errorf("ready pods: got %d, want %d", running, nodes*podsEach)
+		}
+		t.Logf("goroutines: %d", runtime.NumGoroutine())
+		cancel()
+		for range nodes {
+			<-done
+		}
+	})
+	t.Logf("took %s", time.Since(began))
+}

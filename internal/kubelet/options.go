@@ -1,0 +1,103 @@
+package kubelet
+
+import (
+	"errors"
+	"log/slog"
+	"path/filepath"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kemudi/kemudi/internal/client"
+)
+
+// Options of an agent. NodeName, Transport, Runtime and Images are required;
+// the zero value of the others works.
+type Options struct {
+	NodeName  string
+	Transport client.Transport
+	Runtime   runtimeapi.RuntimeServiceClient
+	Images    runtimeapi.ImageServiceClient
+
+	// Events receives what people should know. Default: nobody.
+	Events client.EventSink
+
+	// Simulated says that there is no machine: no files, mounts, cgroups or
+	// sockets are touched, and Capacity must be given.
+	Simulated bool
+	// Capacity is what the node has; entries override what the machine has.
+	Capacity v1.ResourceList
+	// Reserved is what pods may not have of it.
+	Reserved v1.ResourceList
+	// MaxPods is how many pods fit. Default 110.
+	MaxPods int
+
+	// NodeIPs are the node's addresses, the primary one first. Required unless Simulated.
+	NodeIPs []string
+	// Labels and Taints of the node when it registers.
+	Labels map[string]string
+	Taints []v1.Taint
+	// Port is where the agent's API is served, for daemonEndpoints. Default 10250.
+	Port int
+
+	// RootDir holds volumes and other files of pods. Default /var/lib/kemudi/kubelet.
+	RootDir string
+	// PodLogsDir holds the logs of containers. Default /var/log/pods.
+	PodLogsDir string
+	// CgroupParent is the cgroup that pods live in. Default /kemudi.
+	CgroupParent string
+
+	// ClusterDNS are the addresses of the cluster's DNS, ClusterDomain its zone.
+	// Default cluster.local.
+	ClusterDNS    []string
+	ClusterDomain string
+
+	// Version is reported in the node's status, with a leading "v".
+	Version string
+
+	Log *slog.Logger // default slog.Default()
+}
+
+const (
+	defaultMaxPods = 110
+	defaultPort    = 10250
+)
+
+func (o Options) withDefaults() (Options, error) {
+	if o.NodeName == "" || o.Transport == nil || o.Runtime == nil || o.Images == nil {
+		return o, errors.New("kubelet: node name, transport, runtime and images must be given")
+	}
+	if o.Simulated && len(o.Capacity) == 0 {
+		return o, errors.New("kubelet: a simulated node must be given its capacity")
+	}
+	if len(o.NodeIPs) == 0 {
+		if !o.Simulated {
+			return o, errors.New("kubelet: node addresses must be given")
+		}
+		o.NodeIPs = []string{"192.0.2.1"}
+	}
+	if o.Events == nil {
+		o.Events = client.NoEvents
+	}
+	if o.MaxPods == 0 {
+		o.MaxPods = defaultMaxPods
+	}
+	if o.Port == 0 {
+		o.Port = defaultPort
+	}
+	for s, value := range map[*string]string{
+		&o.RootDir: "/var/lib/kemudi/kubelet", &o.PodLogsDir: "/var/log/pods", &o.CgroupParent: "/kemudi",
+		&o.ClusterDomain: "cluster.local", &o.Version: "v0.0.0",
+	} {
+		if *s == "" {
+			*s = value
+		}
+	}
+	if !filepath.IsAbs(o.RootDir) || !filepath.IsAbs(o.PodLogsDir) {
+		return o, errors.New("kubelet: RootDir and PodLogsDir must be absolute paths")
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	return o, nil
+}

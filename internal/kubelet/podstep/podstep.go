@@ -1,0 +1,229 @@
+package podstep
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+)
+
+// Next returns the status of the pod and what to do for it now (P1).
+func Next(d Desired, o Observed, now time.Time) Result {
+	s := &step{d: d, o: &o, now: now, pod: d.Pod}
+	s.ending = s.end()
+	if s.ending.yes {
+		s.result.Ending = true
+		s.stop()
+	} else {
+		s.run()
+	}
+	s.result.Status = s.status()
+	s.write()
+	return s.result
+}
+
+// step is one evaluation of Next.
+type step struct {
+	d      Desired
+	o      *Observed
+	now    time.Time
+	pod    *v1.Pod
+	ending ending
+	result Result
+}
+
+// do asks for an action unless it is under way (P2).
+func (s *step) do(a Action) {
+	if doing, ok := s.o.Doing[a.Key()]; ok && (a.Op != KillContainer || doing.Grace <= a.Grace) {
+		return
+	}
+	s.result.Actions = append(s.result.Actions, a)
+}
+
+func (s *step) doing(a Action) bool {
+	_, ok := s.o.Doing[a.Key()]
+	return ok
+}
+
+// wakeAt asks for another step at t.
+func (s *step) wakeAt(t time.Time) {
+	if s.result.Wake.IsZero() || t.Before(s.result.Wake) {
+		s.result.Wake = t
+	}
+}
+
+// run brings the pod up and keeps it up.
+func (s *step) run() {
+	if deadline, ok := s.deadline(); ok {
+		s.wakeAt(deadline)
+	}
+	s.prepareVolumes()
+	s.removeOldContainers()
+	sandbox := s.sandbox()
+	if s.killUnwanted(sandbox) {
+		return
+	}
+	if !s.initialized(sandbox) {
+		s.runInit(sandbox)
+		return
+	}
+	s.runSidecars(sandbox)
+	s.runApp(sandbox)
+	s.runEphemeral(sandbox)
+	s.resize()
+}
+
+// write asks for the status to be written and, at the very end, for the
+// object's deletion (P5).
+func (s *step) write() {
+	if s.d.Gone {
+		s.result.Done = s.stopped() && s.o.CleanedUp && len(s.o.Sandboxes) == 0
+		return
+	}
+	if !equality.Semantic.DeepEqual(s.result.Status, s.pod.Status) {
+		s.do(Action{Op: WriteStatus})
+		return
+	}
+	if s.pod.DeletionTimestamp != nil && s.stopped() && s.o.CleanedUp && !s.doing(Action{Op: WriteStatus}) {
+		s.do(Action{Op: DeletePod})
+	}
+}
+
+// retryAfter is how long to wait after a failed action, count times in a row.
+func retryAfter(count int) time.Duration {
+	const first, most = time.Second, 2 * time.Minute
+	d := first
+	for ; count > 1 && d < most; count-- {
+		d *= 2
+	}
+	return min(d, most)
+}
+
+// held reports whether the action that failed under key must still wait.
+func (s *step) held(key string) bool {
+	f, ok := s.o.Failures[key]
+	if !ok {
+		return false
+	}
+	retry := f.At.Add(retryAfter(f.Count))
+	if !s.now.Before(retry) {
+		return false
+	}
+	s.wakeAt(retry)
+	return true
+}
+
+func (s *step) prepareVolumes() {
+	if !s.o.VolumesReady && !s.held(VolumeFailure) {
+		s.do(Action{Op: PrepareVolumes})
+	}
+}
+
+// sandbox returns the sandbox to run in, or nil while there is none; it asks
+// for one if needed.
+func (s *step) sandbox() *Sandbox {
+	attempt := 0
+	var current *Sandbox
+	for i := range s.o.Sandboxes {
+		sb := &s.o.Sandboxes[i]
+		attempt = max(attempt, sb.Attempt+1)
+		if i == 0 && s.usable(sb) {
+			current = sb
+		}
+	}
+	clear := true
+	for i := range s.o.Sandboxes {
+		if sb := &s.o.Sandboxes[i]; sb != current && !s.retire(sb, i > 0) {
+			clear = false
+		}
+	}
+	if current == nil && clear && s.wantsSandbox() && !s.held(SandboxFailure) {
+		s.do(Action{Op: CreateSandbox, Attempt: attempt})
+	}
+	return current
+}
+
+// retire gives up a sandbox: what runs in it is killed (killUnwanted does that),
+// then it gives its addresses back, and at last, if remove is set, it goes,
+// unless the logs of a container in it are still of use. It returns true when
+// the addresses are free.
+func (s *step) retire(sb *Sandbox, remove bool) bool {
+	switch used, running := s.uses(sb.ID); {
+	case running:
+		return false
+	case !sb.Stopped:
+		s.do(Action{Op: StopSandbox, ID: sb.ID})
+		return false
+	case remove && !used:
+		s.do(Action{Op: RemoveSandbox, ID: sb.ID})
+	}
+	return true
+}
+
+func (s *step) usable(sb *Sandbox) bool {
+	return sb.Ready && (s.pod.Spec.HostNetwork || len(sb.IPs) > 0)
+}
+
+// wantsSandbox reports whether a container is left to be run: a pod that has
+// only finished containers does not get a sandbox again.
+func (s *step) wantsSandbox() bool {
+	for i := range s.pod.Spec.Containers {
+		c := &s.pod.Spec.Containers[i]
+		last := s.newest(c.Name)
+		if last == nil || s.mustRun(c, kindApp, last, nil) {
+			return true
+		}
+	}
+	return false
+}
+
+// uses reports whether there are containers in the sandbox, and running ones.
+func (s *step) uses(sandboxID string) (any, running bool) {
+	for i := range s.o.Containers {
+		if c := &s.o.Containers[i]; c.SandboxID == sandboxID {
+			any = true
+			running = running || c.State == Running || c.State == Unknown
+		}
+	}
+	return any, running
+}
+
+// newest returns the newest container with the name, or nil.
+func (s *step) newest(name string) *Container {
+	for i := range s.o.Containers {
+		if s.o.Containers[i].Name == name {
+			return &s.o.Containers[i]
+		}
+	}
+	return nil
+}
+
+// previous returns the second newest container with the name, or nil.
+func (s *step) previous(name string) *Container {
+	seen := false
+	for i := range s.o.Containers {
+		if s.o.Containers[i].Name != name {
+			continue
+		}
+		if seen {
+			return &s.o.Containers[i]
+		}
+		seen = true
+	}
+	return nil
+}
+
+// removeOldContainers keeps of each container the newest and, while that one
+// runs, the last that exited (its log is what kubectl logs --previous shows).
+func (s *step) removeOldContainers() {
+	type seen struct{ any, exited bool }
+	byName := map[string]seen{}
+	for i := range s.o.Containers {
+		c := &s.o.Containers[i]
+		have := byName[c.Name]
+		if have.any && have.exited && c.State != Running {
+			s.do(Action{Op: RemoveContainer, Container: c.Name, ID: c.ID})
+		}
+		byName[c.Name] = seen{any: true, exited: have.exited || c.State == Exited}
+	}
+}

@@ -1,0 +1,248 @@
+package podstep
+
+import (
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// ending says whether a pod is coming to its end, and what that makes of it.
+type ending struct {
+	yes bool
+	// failed says that the pod ends as Failed whatever its containers did.
+	failed          bool
+	reason, message string
+	// grace overrides how long containers have to end by themselves.
+	grace *int64
+}
+
+const minGrace = 2 * time.Second
+
+// end decides whether the pod must end now (P4).
+func (s *step) end() ending {
+	switch status := &s.pod.Status; {
+	case status.Phase == v1.PodFailed:
+		return ending{yes: true, failed: true, reason: status.Reason, message: status.Message}
+	case status.Phase == v1.PodSucceeded:
+		return ending{yes: true, reason: status.Reason, message: status.Message}
+	case s.d.Fail != nil:
+		return ending{yes: true, failed: true, reason: s.d.Fail.Reason, message: s.d.Fail.Message}
+	case s.d.Gone:
+		// Deleted by force, or the node was away for long: be quick, but fair.
+		small := int64(minGrace / time.Second)
+		return ending{yes: true, grace: &small}
+	case s.pod.DeletionTimestamp != nil:
+		return ending{yes: true, grace: s.pod.DeletionGracePeriodSeconds}
+	}
+	if deadline, ok := s.deadline(); ok && !s.now.Before(deadline) {
+		return ending{
+			yes: true, failed: true, reason: "DeadlineExceeded",
+			message: "Pod was active on the node longer than the specified deadline",
+		}
+	}
+	return ending{yes: s.completed()}
+}
+
+// deadline is when the pod has been active for as long as it may.
+func (s *step) deadline() (time.Time, bool) {
+	if s.pod.Spec.ActiveDeadlineSeconds == nil {
+		return time.Time{}, false
+	}
+	return s.startTime().Add(time.Duration(*s.pod.Spec.ActiveDeadlineSeconds) * time.Second), true
+}
+
+// startTime is when the node took the pod on, as the API shows it.
+func (s *step) startTime() time.Time {
+	if s.pod.Status.StartTime != nil {
+		return s.pod.Status.StartTime.Time
+	}
+	return s.o.FirstSeen
+}
+
+// completed reports whether all work is done: every app container has ended for
+// good, or an init container has failed for good.
+func (s *step) completed() bool {
+	for i := range s.pod.Spec.InitContainers {
+		c := &s.pod.Spec.InitContainers[i]
+		last := s.newest(c.Name)
+		if kindOfInit(c) == kindInit && last != nil && last.State == Exited && last.ExitCode != 0 &&
+			!s.mustRun(c, kindInit, last, s.current()) {
+			return true
+		}
+	}
+	for i := range s.pod.Spec.Containers {
+		c := &s.pod.Spec.Containers[i]
+		last := s.newest(c.Name)
+		if last == nil || last.State != Exited || s.mustRun(c, kindApp, last, nil) {
+			return false
+		}
+	}
+	return true
+}
+
+// current is the newest sandbox if it can be used.
+func (s *step) current() *Sandbox {
+	if len(s.o.Sandboxes) > 0 && s.usable(&s.o.Sandboxes[0]) {
+		return &s.o.Sandboxes[0]
+	}
+	return nil
+}
+
+// stopped reports whether nothing of the pod runs or is about to.
+func (s *step) stopped() bool {
+	for i := range s.o.Containers {
+		if st := s.o.Containers[i].State; st == Running || st == Unknown {
+			return false
+		}
+	}
+	for _, sb := range s.o.Sandboxes {
+		if sb.Ready || !sb.Stopped {
+			return false
+		}
+	}
+	for _, a := range s.o.Doing {
+		switch a.Op {
+		case WriteStatus, DeletePod, EnsureImage:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// stop brings the pod down: its app containers together, then its sidecars,
+// the last one first, then the sandboxes, then the rest.
+func (s *step) stop() {
+	if s.starting() {
+		return // what it makes must be known before it can be undone
+	}
+	if s.stopContainers() {
+		return
+	}
+	for i := range s.o.Sandboxes {
+		if sb := &s.o.Sandboxes[i]; sb.Ready || !sb.Stopped {
+			s.do(Action{Op: StopSandbox, ID: sb.ID})
+		}
+	}
+	if s.stopped() && !s.o.CleanedUp {
+		s.do(Action{Op: CleanUp})
+	}
+	if s.d.Gone && s.stopped() && s.o.CleanedUp {
+		for i := range s.o.Sandboxes {
+			s.do(Action{Op: RemoveSandbox, ID: s.o.Sandboxes[i].ID})
+		}
+	}
+}
+
+// starting reports whether a sandbox is being made.
+func (s *step) starting() bool { return s.doing(Action{Op: CreateSandbox}) }
+
+// stopContainers kills what runs, in order, and reports whether anything does.
+func (s *step) stopContainers() bool {
+	running := false
+	sidecars := map[string]bool{}
+	for i := range s.pod.Spec.InitContainers {
+		if c := &s.pod.Spec.InitContainers[i]; kindOfInit(c) == kindSidecar {
+			sidecars[c.Name] = true
+		}
+	}
+	for i := range s.o.Containers {
+		c := &s.o.Containers[i]
+		if (c.State == Running || c.State == Unknown) && !sidecars[c.Name] {
+			running = true
+			s.kill(c, s.ending.grace, KilledForEnd, "Stopping container "+c.Name)
+		}
+	}
+	if running {
+		return true
+	}
+	for i := len(s.pod.Spec.InitContainers) - 1; i >= 0; i-- {
+		name := s.pod.Spec.InitContainers[i].Name
+		if c := s.newest(name); sidecars[name] && c != nil && (c.State == Running || c.State == Unknown) {
+			s.kill(c, s.ending.grace, KilledForEnd, "Stopping container "+name)
+			return true
+		}
+	}
+	return false
+}
+
+func (s *step) kill(c *Container, grace *int64, why KillReason, message string) {
+	seconds := int64(30)
+	switch {
+	case grace != nil:
+		seconds = *grace
+	case s.pod.Spec.TerminationGracePeriodSeconds != nil:
+		seconds = *s.pod.Spec.TerminationGracePeriodSeconds
+	}
+	s.do(Action{
+		Op: KillContainer, Container: c.Name, ID: c.ID, Why: why, Message: message,
+		Grace: max(time.Duration(seconds)*time.Second, minGrace),
+	})
+}
+
+// killUnwanted kills containers that must not run as they are. It returns true
+// if the pod must not go on before they are gone.
+func (s *step) killUnwanted(sb *Sandbox) bool {
+	wait := false
+	for i := range s.o.Containers {
+		c := &s.o.Containers[i]
+		if c.State != Running && c.State != Unknown || s.doing(Action{Op: StartContainer, Container: c.Name}) {
+			continue
+		}
+		if sb == nil || c.SandboxID != sb.ID {
+			s.kill(c, nil, KilledForProbe, "Pod sandbox changed, it will be killed and re-created.")
+			wait = true
+			continue
+		}
+		if c.State == Unknown {
+			s.kill(c, nil, KilledForProbe, fmt.Sprintf("Container %s is in unknown state, try killing it before restart", c.Name))
+			continue
+		}
+		s.killIfChanged(c, sb)
+	}
+	return wait
+}
+
+func (s *step) killIfChanged(c *Container, sb *Sandbox) {
+	spec, k := s.spec(c.Name)
+	if spec == nil || k == kindEphemeral {
+		return
+	}
+	if c.Hash != Hash(spec) {
+		if k != kindInit {
+			s.kill(c, nil, KilledForChange, fmt.Sprintf("Container %s definition changed, will be restarted", c.Name))
+		}
+		return
+	}
+	if probe := s.o.Probes[c.ID]; probe.Failed != "" {
+		message := fmt.Sprintf("Container %s failed %s probe", c.Name, probe.Failed)
+		failed := *c
+		failed.State, failed.ExitCode = Exited, 137
+		if s.mustRun(spec, k, &failed, sb) {
+			message += ", will be restarted"
+		}
+		s.kill(c, probe.Grace, KilledForProbe, message)
+	}
+}
+
+// spec returns the container in the pod's spec that has the name, or nil.
+func (s *step) spec(name string) (*v1.Container, kind) {
+	for i := range s.pod.Spec.Containers {
+		if c := &s.pod.Spec.Containers[i]; c.Name == name {
+			return c, kindApp
+		}
+	}
+	for i := range s.pod.Spec.InitContainers {
+		if c := &s.pod.Spec.InitContainers[i]; c.Name == name {
+			return c, kindOfInit(c)
+		}
+	}
+	for i := range s.pod.Spec.EphemeralContainers {
+		if e := &s.pod.Spec.EphemeralContainers[i]; e.Name == name {
+			c := v1.Container(e.EphemeralContainerCommon)
+			return &c, kindEphemeral
+		}
+	}
+	return nil, kindApp
+}

@@ -1,0 +1,123 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/kubelet/cri"
+	"github.com/kemudi/kemudi/internal/kubelet/podstep"
+)
+
+// reclaim lets a running pod have what its spec asks for now, or says why not:
+// then it keeps what it has, and is asked about again when others have gone.
+func (a *Agent) reclaim(x *actor) *podstep.Failure {
+	pod := x.d.Pod
+	asked := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.mu.deferred, x.uid)
+	mine, ok := a.mu.claims[x.uid]
+	if !ok {
+		return nil // rejected or finished
+	}
+	delete(a.mu.claims, x.uid)
+	defer func() { a.mu.claims[x.uid] = mine }()
+	for _, name := range slices.Sorted(maps.Keys(asked)) {
+		if !slices.Contains([]v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory}, name) {
+			continue
+		}
+		want, have, old := asked[name], a.facts.node.Allocatable[name], mine.requests[name]
+		if want.Cmp(old) <= 0 {
+			continue // less always fits
+		}
+		amount := amountOf(name)
+		if want.Cmp(have) > 0 {
+			return &podstep.Failure{Reason: v1.PodReasonInfeasible, Message: fmt.Sprintf("Node didn't have enough capacity: %s, requested: %d, capacity: %d", name, amount(want), amount(have))}
+		}
+		used := a.mu.claims.used(name)
+		left := have.DeepCopy()
+		left.Sub(used)
+		if want.Cmp(left) > 0 {
+			a.mu.deferred[x.uid] = x
+			return &podstep.Failure{Reason: v1.PodReasonDeferred, Message: fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, amount(want), amount(used), amount(have))}
+		}
+	}
+	mine.requests = asked
+	return nil
+}
+
+// askAgainLocked has the pods that wait for room look whether there is some now.
+func (a *Agent) askAgainLocked() {
+	for _, x := range a.mu.deferred {
+		x.post(func(x *actor) { x.d.Deferred = x.a.reclaim(x) })
+	}
+}
+
+// resizePod gives the pod's running containers what its spec asks for.
+func (x *actor) resizePod() func(context.Context) after {
+	a, pod := x.a, x.d.Pod
+	var list []podstep.Container
+	for _, c := range x.o.Containers {
+		if c.State == podstep.Running && cri.FindContainer(pod, c.Name) != nil {
+			list = append(list, c)
+		}
+	}
+	return func(ctx context.Context) after {
+		done, err := a.applyResources(ctx, pod, list)
+		return func(x *actor) {
+			for id, r := range done {
+				x.o.Resized[id] = r
+			}
+			if err != nil && ctx.Err() == nil {
+				a.about(pod, "").event(v1.EventTypeWarning, "ResizeError", "Error resizing pod: "+message(err))
+				failed(podstep.ResizeFailure, "", err)(x)
+				return
+			}
+			delete(x.o.Failures, podstep.ResizeFailure)
+			a.about(pod, "").event(v1.EventTypeNormal, "ResizeCompleted", "Pod resize completed")
+		}
+	}
+}
+
+// applyResources sets the limits of the containers, and around them those of the
+// pod's cgroup: what holds them all must be wide enough at every moment.
+func (a *Agent) applyResources(ctx context.Context, pod *v1.Pod, list []podstep.Container) (map[string]v1.ResourceRequirements, error) {
+	node := a.nodeFacts()
+	path := node.Cgroup(pod, core.QOSClass(pod))
+	limits := cri.PodCgroup(pod, &node)
+	if a.disk != nil && path != "" {
+		wide := &runtimeapi.LinuxContainerResources{CpuShares: limits.CpuShares, CpuPeriod: limits.CpuPeriod}
+		if err := a.disk.cgroups.Ensure(path, wide); err != nil {
+			return nil, err
+		}
+	}
+	done := map[string]v1.ResourceRequirements{}
+	var errs []error
+	for _, c := range list {
+		spec := cri.FindContainer(pod, c.Name)
+		r := cri.Resources(pod, spec, &node)
+		if r.CpuQuota == 0 {
+			r.CpuQuota = -1 // 0 would leave it as it is
+		}
+		if r.MemoryLimitInBytes == 0 {
+			r.MemoryLimitInBytes = -1
+		}
+		if _, err := a.o.Runtime.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{ContainerId: c.ID, Linux: r}); err != nil {
+			errs = append(errs, fmt.Errorf("resize container %s: %w", c.Name, err))
+			continue
+		}
+		done[c.ID] = spec.Resources
+	}
+	if a.disk != nil && path != "" {
+		errs = append(errs, a.disk.cgroups.Ensure(path, limits), a.weighClasses(node.CgroupParent))
+	}
+	return done, errors.Join(errs...)
+}

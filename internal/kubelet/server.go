@@ -1,0 +1,439 @@
+package kubelet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/proxy"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kemudi/kemudi/internal/kubelet/cri"
+	"github.com/kemudi/kemudi/internal/kubelet/logs"
+	"github.com/kemudi/kemudi/internal/kubelet/podstep"
+)
+
+// Handler serves the agent's API: what the API server asks nodes for. Whoever
+// serves it must have made sure that the caller may ask.
+func (a *Agent) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", a.serveHealth)
+	mux.HandleFunc("GET /healthz/{check}", a.serveHealth)
+	mux.HandleFunc("GET /pods", a.servePods)
+	mux.HandleFunc("GET /pods/{$}", a.servePods)
+	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", a.serveLogs)
+	for _, path := range []string{"/exec/{namespace}/{pod}/{container}", "/exec/{namespace}/{pod}/{uid}/{container}"} {
+		mux.HandleFunc("GET "+path, a.serveExec)
+		mux.HandleFunc("POST "+path, a.serveExec)
+	}
+	for _, path := range []string{"/attach/{namespace}/{pod}/{container}", "/attach/{namespace}/{pod}/{uid}/{container}"} {
+		mux.HandleFunc("GET "+path, a.serveAttach)
+		mux.HandleFunc("POST "+path, a.serveAttach)
+	}
+	for _, path := range []string{"/portForward/{namespace}/{pod}", "/portForward/{namespace}/{pod}/{uid}"} {
+		mux.HandleFunc("GET "+path, a.servePortForward)
+		mux.HandleFunc("POST "+path, a.servePortForward)
+	}
+	mux.HandleFunc("POST /run/{namespace}/{pod}/{container}", a.serveRun)
+	mux.HandleFunc("GET /stats/summary", a.serveSummary)
+	mux.Handle("GET /metrics", a.metricsHandler())
+	return mux
+}
+
+// Ready reports why the agent does not run pods yet; nil: it does.
+func (a *Agent) Ready() error {
+	select {
+	case <-a.running:
+		return nil
+	default:
+		return errors.New("the node agent has not taken up its pods yet")
+	}
+}
+
+func (a *Agent) serveHealth(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = w.Write([]byte("ok")) // an error means that the client has gone
+}
+
+func (a *Agent) servePods(w http.ResponseWriter, _ *http.Request) {
+	list := v1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}}
+	for _, pod := range a.podCache.ByIndex("spec.nodeName", a.o.NodeName) {
+		list.Items = append(list.Items, *pod)
+	}
+	writeJSON(w, list)
+}
+
+func writeJSON(w http.ResponseWriter, value any) {
+	data, err := json.Marshal(value)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(data) // an error means that the client has gone
+}
+
+// found is what a request is about, as its pod's actor knows it.
+type found struct {
+	pod        *v1.Pod
+	sandbox    string // ID of the newest; empty if there is none
+	containers []podstep.Container
+}
+
+// running is the ID of the running container with the name.
+func (f *found) running(name string) (string, error) {
+	for i := range f.containers {
+		if c := &f.containers[i]; c.Name == name && c.State == podstep.Running {
+			return c.ID, nil
+		}
+	}
+	return "", fmt.Errorf("container not found (%q)", name)
+}
+
+// errNoPod says that the pod is not on this node.
+var errNoPod = errors.New("pod does not exist")
+
+// find asks the actor of a pod what it knows.
+func (a *Agent) find(ctx context.Context, r *http.Request) (*found, error) {
+	pod, ok := a.podCache.Get(r.PathValue("namespace"), r.PathValue("pod"))
+	if !ok || pod.Spec.NodeName != a.o.NodeName || r.PathValue("uid") != "" && r.PathValue("uid") != string(pod.UID) {
+		return nil, errNoPod
+	}
+	a.mu.Lock()
+	act := a.mu.actors[pod.UID]
+	a.mu.Unlock()
+	if act == nil {
+		return nil, errNoPod
+	}
+	answer := make(chan *found, 1) // buffered: nobody may be waiting any more
+	act.post(func(x *actor) {
+		f := &found{pod: x.d.Pod, containers: append([]podstep.Container(nil), x.o.Containers...)}
+		if len(x.o.Sandboxes) > 0 && x.o.Sandboxes[0].Ready {
+			f.sandbox = x.o.Sandboxes[0].ID
+		}
+		answer <- f
+	})
+	select {
+	case f := <-answer:
+		return f, nil
+	case <-act.done:
+		return nil, errNoPod
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func fail(w http.ResponseWriter, err error) {
+	code := http.StatusInternalServerError
+	var bad *badRequest
+	switch {
+	case errors.Is(err, errNoPod):
+		code = http.StatusNotFound
+	case errors.As(err, &bad):
+		code = http.StatusBadRequest
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(code)
+	_, _ = w.Write([]byte(err.Error())) // an error means that the client has gone
+}
+
+// badRequest is an error that the caller has made.
+type badRequest struct{ text string }
+
+func (e *badRequest) Error() string { return e.text }
+
+// flag reads a boolean of the query as upstream's agent does.
+func flag(q url.Values, name string) bool { return q.Get(name) == "1" || q.Get(name) == "true" }
+
+func (a *Agent) serveExec(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	a.stream(w, r, func(ctx context.Context, id string) (string, error) {
+		resp, err := a.o.Runtime.Exec(ctx, &runtimeapi.ExecRequest{
+			ContainerId: id, Cmd: q["command"], Tty: flag(q, "tty"),
+			Stdin: flag(q, "input"), Stdout: flag(q, "output"), Stderr: flag(q, "error") && !flag(q, "tty"),
+		})
+		return resp.GetUrl(), err
+	})
+}
+
+func (a *Agent) serveAttach(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	c := (*v1.Container)(nil)
+	if f, err := a.find(r.Context(), r); err == nil {
+		c = cri.FindContainer(f.pod, r.PathValue("container"))
+	}
+	a.stream(w, r, func(ctx context.Context, id string) (string, error) {
+		tty := c != nil && c.TTY // as the container was started, whatever is asked for
+		resp, err := a.o.Runtime.Attach(ctx, &runtimeapi.AttachRequest{
+			ContainerId: id, Tty: tty, Stdin: flag(q, "input"), Stdout: flag(q, "output"), Stderr: flag(q, "error") && !tty,
+		})
+		return resp.GetUrl(), err
+	})
+}
+
+// stream connects the client with where the runtime serves a stream of a
+// running container.
+func (a *Agent) stream(w http.ResponseWriter, r *http.Request, open func(ctx context.Context, id string) (string, error)) {
+	f, err := a.find(r.Context(), r)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	id, err := f.running(r.PathValue("container"))
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	where, err := open(r.Context(), id)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	a.connect(w, r, where)
+}
+
+func (a *Agent) servePortForward(w http.ResponseWriter, r *http.Request) {
+	f, err := a.find(r.Context(), r)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	if f.sandbox == "" {
+		fail(w, fmt.Errorf("sandbox of pod %s/%s is not running", f.pod.Namespace, f.pod.Name))
+		return
+	}
+	var ports []int32
+	for _, text := range r.URL.Query()["port"] {
+		n, err := strconv.ParseUint(text, 10, 16)
+		if err != nil || n == 0 {
+			fail(w, &badRequest{fmt.Sprintf("invalid port %q", text)})
+			return
+		}
+		ports = append(ports, int32(n))
+	}
+	resp, err := a.o.Runtime.PortForward(r.Context(), &runtimeapi.PortForwardRequest{PodSandboxId: f.sandbox, Port: ports})
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	a.connect(w, r, resp.Url)
+}
+
+// connect passes the client's connection through to the runtime's stream server.
+func (a *Agent) connect(w http.ResponseWriter, r *http.Request, where string) {
+	location, err := url.Parse(where)
+	if err != nil {
+		fail(w, fmt.Errorf("the container runtime gave a bad stream address: %w", err))
+		return
+	}
+	proxy.NewUpgradeAwareHandler(location, nil, false, true, proxyErrors{}).ServeHTTP(w, r)
+}
+
+type proxyErrors struct{}
+
+func (proxyErrors) Error(w http.ResponseWriter, _ *http.Request, err error) { fail(w, err) }
+
+// serveRun runs a command and answers with its output.
+func (a *Agent) serveRun(w http.ResponseWriter, r *http.Request) {
+	f, err := a.find(r.Context(), r)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	id, err := f.running(r.PathValue("container"))
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	out, code, err := a.exec(r.Context(), id, r.URL.Query()["cmd"], 0)
+	if err == nil && code != 0 {
+		err = fmt.Errorf("command exited with %d: %s", code, out)
+	}
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	_, _ = w.Write([]byte(out)) // an error means that the client has gone
+}
+
+// serveLogs writes a container's log.
+func (a *Agent) serveLogs(w http.ResponseWriter, r *http.Request) {
+	o, previous, err := logOptions(r.URL.Query())
+	if err != nil {
+		fail(w, &badRequest{err.Error()})
+		return
+	}
+	f, err := a.find(r.Context(), r)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	name := r.PathValue("container")
+	if cri.FindContainer(f.pod, name) == nil {
+		fail(w, &badRequest{fmt.Sprintf("container %q not found in pod %q", name, f.pod.Namespace+"_"+f.pod.Name)})
+		return
+	}
+	id, running, err := f.logged(name, previous)
+	if err != nil {
+		fail(w, &badRequest{err.Error()})
+		return
+	}
+	st, err := a.o.Runtime.ContainerStatus(r.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: id})
+	if err != nil {
+		fail(w, fmt.Errorf("unable to retrieve container logs for %s://%s", a.facts.runtime, id))
+		return
+	}
+	o.Follow = o.Follow && running
+	if o.Follow {
+		o.Done = a.exitOf(f.pod, id)
+	}
+	out := &flushed{w: w}
+	out.f, _ = w.(http.Flusher)
+	if o.Stdout != nil {
+		o.Stdout = out
+	}
+	if o.Stderr != nil {
+		o.Stderr = out
+	}
+	o.Flush = out.flush
+	w.Header().Set("Content-Type", "text/plain")
+	if o.Follow {
+		out.flush() // the client is to see that it is connected
+	}
+	if err := logs.Read(r.Context(), st.GetStatus().GetLogPath(), o); err != nil && !out.wrote {
+		fail(w, fmt.Errorf("failed to read log of container %q: %w", name, err))
+	}
+}
+
+// logged is the container whose log is meant: the last that was started, or the
+// one before.
+func (f *found) logged(name string, previous bool) (id string, running bool, err error) {
+	var list []*podstep.Container
+	for i := range f.containers {
+		if c := &f.containers[i]; c.Name == name && c.State != podstep.Created {
+			list = append(list, c)
+		}
+	}
+	if previous {
+		// The one that the status shows as the last state, which may be all there
+		// is while the next one waits for its back-off.
+		last := f.lastState(name)
+		i := slices.IndexFunc(list, func(c *podstep.Container) bool { return c.ID == last })
+		if i < 0 {
+			return "", false, fmt.Errorf("previous terminated container %q in pod %q not found", name, f.pod.Name)
+		}
+		return last, false, nil
+	}
+	if len(list) == 0 {
+		reason := "ContainerCreating"
+		for _, cs := range f.pod.Status.ContainerStatuses {
+			if cs.Name == name && cs.State.Waiting != nil {
+				reason = cs.State.Waiting.Reason
+				if cs.State.Waiting.Message != "" && (reason == "ErrImagePull" || reason == "ImagePullBackOff" || reason == "ErrImageNeverPull") {
+					return "", false, fmt.Errorf("container %q in pod %q is waiting to start: %s", name, f.pod.Name, map[string]string{
+						"ErrImagePull": "image can't be pulled", "ImagePullBackOff": "trying and failing to pull image", "ErrImageNeverPull": "image is not present",
+					}[reason])
+				}
+			}
+		}
+		return "", false, fmt.Errorf("container %q in pod %q is waiting to start: %s", name, f.pod.Name, reason)
+	}
+	return list[0].ID, list[0].State == podstep.Running, nil
+}
+
+// lastState is the ID of the container that ended before the present one, as
+// the pod's status has it; empty if there is none.
+func (f *found) lastState(name string) string {
+	s := &f.pod.Status
+	for _, cs := range slices.Concat(s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses) {
+		if t := cs.LastTerminationState.Terminated; cs.Name == name && t != nil {
+			_, id, _ := strings.Cut(t.ContainerID, "://")
+			return id
+		}
+	}
+	return ""
+}
+
+// exitOf returns a channel that is closed when the container has ended.
+func (a *Agent) exitOf(pod *v1.Pod, id string) <-chan struct{} {
+	done := make(chan struct{})
+	a.mu.Lock()
+	act := a.mu.actors[pod.UID]
+	a.mu.Unlock()
+	if act == nil {
+		close(done)
+		return done
+	}
+	act.post(func(x *actor) {
+		for i := range x.o.Containers {
+			if c := &x.o.Containers[i]; c.ID == id && c.State == podstep.Running {
+				x.waiters[id] = append(x.waiters[id], done)
+				return
+			}
+		}
+		close(done)
+	})
+	return done
+}
+
+// flushed hands each write on at once.
+type flushed struct {
+	w     http.ResponseWriter
+	f     http.Flusher // nil: the writer has none
+	wrote bool
+}
+
+func (f *flushed) Write(p []byte) (int, error) {
+	f.wrote = true
+	return f.w.Write(p)
+}
+
+func (f *flushed) flush() {
+	if f.f != nil {
+		f.wrote = true
+		f.f.Flush()
+	}
+}
+
+// logOptions reads the query of a request for a log.
+func logOptions(q url.Values) (o logs.Options, previous bool, err error) {
+	o = logs.Options{Tail: -1, Limit: -1, Follow: flag(q, "follow"), Timestamps: flag(q, "timestamps")}
+	number := func(name string, into *int64) {
+		if text := q.Get(name); text != "" && err == nil {
+			if *into, err = strconv.ParseInt(text, 10, 64); err != nil || *into < 0 {
+				err = fmt.Errorf("invalid %s %q", name, text)
+			}
+		}
+	}
+	number("tailLines", &o.Tail)
+	number("limitBytes", &o.Limit)
+	if q.Has("sinceSeconds") {
+		var seconds int64
+		number("sinceSeconds", &seconds)
+		o.Since = time.Now().Add(-time.Duration(seconds) * time.Second)
+	}
+	if text := q.Get("sinceTime"); text != "" && err == nil {
+		o.Since, err = time.Parse(time.RFC3339, text)
+	}
+	both := &flushed{} // stands for "wanted" until the answer begins
+	switch stream := q.Get("stream"); stream {
+	case "", v1.LogStreamAll:
+		o.Stdout, o.Stderr = both, both
+	case v1.LogStreamStdout:
+		o.Stdout = both
+	case v1.LogStreamStderr:
+		o.Stderr = both
+	default:
+		err = fmt.Errorf("invalid stream %q", stream)
+	}
+	return o, flag(q, "previous"), err
+}

@@ -1,0 +1,100 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
+)
+
+// emptyDir makes a directory that lives as long as the pod: writable for all,
+// or by the pod's group.
+func (m *Manager) emptyDir(pod *v1.Pod, v *v1.Volume) error {
+	dir := m.Path(pod, v)
+	group := fsGroup(pod)
+	switch medium := v.EmptyDir.Medium; {
+	case medium == v1.StorageMediumDefault:
+		return makeShared(dir, group)
+	case medium == v1.StorageMediumMemory:
+		return ensureTmpfs(dir, memorySize(pod, v.EmptyDir), group)
+	case strings.HasPrefix(string(medium), string(v1.StorageMediumHugePages)):
+		size := strings.TrimPrefix(strings.TrimPrefix(string(medium), string(v1.StorageMediumHugePages)), "-")
+		if size == "" {
+			size = hugePageSize(pod)
+		}
+		if size == "" {
+			return fmt.Errorf("medium HugePages needs a container with a limit of huge pages of one size")
+		}
+		return ensureMount(dir, "hugetlbfs", sharedOptions(group)+",pagesize="+strings.TrimSuffix(size, "i"))
+	default:
+		return fmt.Errorf("unknown storage medium %q", medium)
+	}
+}
+
+// makeShared makes a directory that all may write to, or that belongs to the
+// pod's group. One that exists is left alone: what its mode is now was the pod's
+// own doing.
+func makeShared(dir string, group *int64) error {
+	if _, err := os.Lstat(dir); err == nil {
+		return nil
+	}
+	parent := filepath.Dir(dir)
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return fmt.Errorf("make volume directory: %w", err)
+	}
+	fresh, err := os.MkdirTemp(parent, ".new-")
+	if err != nil {
+		return fmt.Errorf("make volume directory: %w", err)
+	}
+	err = os.Chmod(fresh, 0o777) // despite the umask
+	if err == nil && group != nil {
+		err = shareWith(fresh, *group)
+	}
+	if err == nil {
+		err = os.Rename(fresh, dir)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("make volume directory: %w", err), os.Remove(fresh))
+	}
+	return nil
+}
+
+// memorySize is how large a volume in memory may grow: no more than its limit or
+// that of the pod's memory.
+func memorySize(pod *v1.Pod, e *v1.EmptyDirVolumeSource) int64 {
+	limit := int64(0)
+	unlimited := false
+	for i := range pod.Spec.Containers {
+		unlimited = unlimited || pod.Spec.Containers[i].Resources.Limits.Memory().IsZero()
+	}
+	if !unlimited || pod.Spec.Resources != nil {
+		limits := resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{})
+		limit = limits.Memory().Value()
+	}
+	if e.SizeLimit != nil && e.SizeLimit.Sign() > 0 && (limit == 0 || e.SizeLimit.Value() < limit) {
+		return e.SizeLimit.Value()
+	}
+	return limit
+}
+
+// hugePageSize is the one size of huge pages that the pod asks for, or empty.
+func hugePageSize(pod *v1.Pod) string {
+	found := ""
+	for i := range pod.Spec.Containers {
+		for name := range pod.Spec.Containers[i].Resources.Requests {
+			size, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix)
+			if !ok {
+				continue
+			}
+			if found != "" && found != size {
+				return ""
+			}
+			found = size
+		}
+	}
+	return found
+}

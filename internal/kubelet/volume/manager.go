@@ -1,0 +1,232 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Sources is where the content of volumes comes from.
+type Sources interface {
+	ConfigMap(namespace, name string) (*v1.ConfigMap, error)
+	Secret(namespace, name string) (*v1.Secret, error)
+	// IsMissing reports whether an error says that there is no such object.
+	IsMissing(err error) bool
+	// Token asks for a service account token bound to the pod.
+	Token(ctx context.Context, pod *v1.Pod, p *v1.ServiceAccountTokenProjection) (Token, error)
+	// Field and ResourceField are the downward API's.
+	Field(pod *v1.Pod, path string) (string, error)
+	ResourceField(pod *v1.Pod, ref *v1.ResourceFieldSelector) (string, error)
+}
+
+// Token is a service account token with its life time.
+type Token struct {
+	Value           string
+	Issued, Expires time.Time
+}
+
+// renew is when to fetch the next one: well before the end, and once a day.
+func (t Token) renew() time.Time {
+	at := t.Issued.Add(t.Expires.Sub(t.Issued) * 8 / 10)
+	if day := t.Issued.Add(24 * time.Hour); day.Before(at) {
+		return day
+	}
+	return at
+}
+
+// Manager makes and removes the volumes of the pods of a node. Calls for
+// different pods may be made concurrently, those for one pod not.
+type Manager struct {
+	root string
+	log  *slog.Logger
+
+	mu struct {
+		sync.Mutex
+		tokens map[tokenKey]Token
+	}
+}
+
+type tokenKey struct {
+	pod          types.UID
+	volume, path string
+}
+
+// NewManager returns a manager of the volumes below root, which is made if needed.
+func NewManager(root string, log *slog.Logger) (*Manager, error) {
+	if err := os.MkdirAll(root, 0o750); err != nil {
+		return nil, fmt.Errorf("make directory of pods: %w", err)
+	}
+	m := &Manager{root: root, log: log}
+	m.mu.tokens = map[tokenKey]Token{}
+	return m, nil
+}
+
+// PodDir is the directory of all that the pod has on the node.
+func (m *Manager) PodDir(uid types.UID) string { return filepath.Join(m.root, string(uid)) }
+
+// MountError is a volume that could not be made.
+type MountError struct {
+	Volume string
+	Err    error
+}
+
+func (e *MountError) Error() string {
+	return fmt.Sprintf("MountVolume.SetUp failed for volume %q : %v", e.Volume, e.Err)
+}
+
+func (e *MountError) Unwrap() error { return e.Err }
+
+// Prepare makes all volumes of the pod that are not there, and brings written
+// ones up to date. It returns when it must be called again to keep tokens fresh
+// (zero: never). An error may join several MountErrors.
+func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod, src Sources) (again time.Time, err error) {
+	var errs []error
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		next, err := m.prepare(ctx, pod, v, src)
+		if err != nil {
+			errs = append(errs, &MountError{v.Name, err})
+			continue
+		}
+		if !next.IsZero() && (again.IsZero() || next.Before(again)) {
+			again = next
+		}
+	}
+	return again, errors.Join(errs...)
+}
+
+// prepare makes one volume.
+func (m *Manager) prepare(ctx context.Context, pod *v1.Pod, v *v1.Volume, src Sources) (time.Time, error) {
+	switch {
+	case v.HostPath != nil:
+		return time.Time{}, checkHostPath(v.HostPath)
+	case v.EmptyDir != nil:
+		return time.Time{}, m.emptyDir(pod, v)
+	case v.Image != nil:
+		return time.Time{}, nil // the runtime mounts it
+	}
+	w := &writer{ctx: ctx, m: m, pod: pod, volume: v, src: src, files: map[string]file{}}
+	if err := w.collect(); err != nil {
+		return time.Time{}, err
+	}
+	dir := m.Path(pod, v)
+	if w.memory {
+		if err := ensureTmpfs(dir, 0, fsGroup(pod)); err != nil {
+			return time.Time{}, err
+		}
+	}
+	return w.again, replaceContent(dir, w.files, fsGroup(pod))
+}
+
+// Path is where a volume of the pod lies on the node; empty if it does not.
+func (m *Manager) Path(pod *v1.Pod, v *v1.Volume) string {
+	if v.HostPath != nil {
+		return v.HostPath.Path
+	}
+	if k := kind(v); k != "" {
+		return filepath.Join(m.PodDir(pod.UID), "volumes", "kubernetes.io~"+k, v.Name)
+	}
+	return ""
+}
+
+// kind names the volume's plugin as upstream's directories do.
+func kind(v *v1.Volume) string {
+	switch {
+	case v.EmptyDir != nil:
+		return "empty-dir"
+	case v.ConfigMap != nil:
+		return "configmap"
+	case v.Secret != nil:
+		return "secret"
+	case v.Projected != nil:
+		return "projected"
+	case v.DownwardAPI != nil:
+		return "downward-api"
+	}
+	return ""
+}
+
+// ReadOnly reports whether containers may not write to a volume of this kind.
+func ReadOnly(v *v1.Volume) bool {
+	return v.ConfigMap != nil || v.Secret != nil || v.Projected != nil || v.DownwardAPI != nil || v.Image != nil
+}
+
+func fsGroup(pod *v1.Pod) *int64 {
+	if sc := pod.Spec.SecurityContext; sc != nil {
+		return sc.FSGroup
+	}
+	return nil
+}
+
+// CleanUp removes all that the pod has on the node (V2).
+func (m *Manager) CleanUp(uid types.UID) error {
+	m.mu.Lock()
+	for k := range m.mu.tokens {
+		if k.pod == uid {
+			delete(m.mu.tokens, k)
+		}
+	}
+	m.mu.Unlock()
+	if uid == "" || filepath.Base(string(uid)) != string(uid) {
+		return fmt.Errorf("clean up volumes: bad pod UID %q", uid)
+	}
+	dir := m.PodDir(uid)
+	if err := unmountBelow(dir); err != nil {
+		return fmt.Errorf("clean up volumes: %w", err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("clean up volumes: %w", err)
+	}
+	return nil
+}
+
+// Pods lists the pods that have something on the node (V3).
+func (m *Manager) Pods() ([]types.UID, error) {
+	entries, err := os.ReadDir(m.root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list pods on disk: %w", err)
+	}
+	var out []types.UID
+	for _, e := range entries {
+		if e.IsDir() {
+			out = append(out, types.UID(e.Name()))
+		}
+	}
+	return out, nil
+}
+
+// token returns a token for a projection: the one there is, unless it is time
+// for the next.
+func (m *Manager) token(ctx context.Context, pod *v1.Pod, volume string, p *v1.ServiceAccountTokenProjection, src Sources) (Token, error) {
+	key := tokenKey{pod.UID, volume, p.Path}
+	m.mu.Lock()
+	t, ok := m.mu.tokens[key]
+	m.mu.Unlock()
+	if ok && time.Now().Before(t.renew()) {
+		return t, nil
+	}
+	fresh, err := src.Token(ctx, pod, p)
+	if err != nil {
+		if ok && time.Now().Before(t.Expires) {
+			m.log.Warn("refresh service account token", "pod", pod.Namespace+"/"+pod.Name, "err", err)
+			return t, nil // still good
+		}
+		return Token{}, fmt.Errorf("failed to fetch token: %w", err)
+	}
+	m.mu.Lock()
+	m.mu.tokens[key] = fresh
+	m.mu.Unlock()
+	return fresh, nil
+}

@@ -1,0 +1,86 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+)
+
+// ensureTmpfs mounts a file system in memory at dir, unless one is there. size
+// is in bytes; 0 is the kernel's default.
+func ensureTmpfs(dir string, size int64, group *int64) error {
+	options := sharedOptions(group)
+	if size > 0 {
+		options += fmt.Sprintf(",size=%d", size)
+	}
+	return ensureMount(dir, "tmpfs", options)
+}
+
+// sharedOptions make the root of a file system writable for all, or the group's.
+func sharedOptions(group *int64) string {
+	if group == nil {
+		return "mode=0777"
+	}
+	return fmt.Sprintf("mode=2777,gid=%d", *group)
+}
+
+func ensureMount(dir, fstype, options string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make mount point: %w", err)
+	}
+	mounted, err := mountinfo.Mounted(dir)
+	if err != nil {
+		return fmt.Errorf("look at mount point: %w", err)
+	}
+	if mounted {
+		return nil
+	}
+	if err := unix.Mount(fstype, dir, fstype, 0, options); err != nil {
+		return fmt.Errorf("mount %s at %s: %w", fstype, dir, err)
+	}
+	return nil
+}
+
+// Reset takes away every mount below a directory of volumes that a node agent
+// left behind, and says what there was. To call it again is harmless.
+func Reset(root string) (removed []string, _ error) {
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(root))
+	if err != nil {
+		return nil, fmt.Errorf("list mounts: %w", err)
+	}
+	for _, m := range mounts {
+		removed = append(removed, "mount "+m.Mountpoint)
+	}
+	return removed, unmountBelow(root)
+}
+
+// unmountBelow takes away every mount at or below dir, the latest first (V2).
+func unmountBelow(dir string) error {
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	list := func() ([]*mountinfo.Info, error) { return mountinfo.GetMounts(mountinfo.PrefixFilter(dir)) }
+	mounts, err := list()
+	if err != nil {
+		return fmt.Errorf("list mounts: %w", err)
+	}
+	slices.SortFunc(mounts, func(a, b *mountinfo.Info) int { return strings.Compare(b.Mountpoint, a.Mountpoint) })
+	for _, m := range mounts {
+		if err := unix.Unmount(m.Mountpoint, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) {
+			return fmt.Errorf("unmount %s: %w", m.Mountpoint, err)
+		}
+	}
+	if mounts, err = list(); err != nil {
+		return fmt.Errorf("list mounts: %w", err)
+	}
+	if len(mounts) > 0 {
+		return fmt.Errorf("%s is still mounted", mounts[0].Mountpoint)
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+)
+
+// Part is a part of a volume that a container mounts.
+type Part struct {
+	Volume    *v1.Volume
+	Container string
+	Mount     int    // number of the mount in the container
+	Path      string // within the volume
+}
+
+// SubPath makes a part of a volume available and returns where. The part is
+// bound by its file handle, so that a link that a container puts in its place
+// meanwhile leads nowhere (V4). A part that does not exist becomes a directory.
+func (m *Manager) SubPath(pod *v1.Pod, p Part) (string, error) {
+	v, container, part := p.Volume, p.Container, p.Path
+	if filepath.IsAbs(part) {
+		return "", fmt.Errorf("error SubPath `%s` must not be an absolute path", part)
+	}
+	if slices.Contains(strings.Split(part, "/"), "..") {
+		return "", fmt.Errorf("unable to provision SubPath `%s`: must not contain '..'", part)
+	}
+	source := m.Path(pod, v)
+	if source == "" {
+		return "", fmt.Errorf("volume %s has no path on the node", v.Name)
+	}
+	root, err := os.OpenRoot(source)
+	if err != nil {
+		return "", fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q: %w", v.Name, container, err)
+	}
+	defer root.Close()
+	target := filepath.Join(m.PodDir(pod.UID), "volume-subpaths", v.Name, container, strconv.Itoa(p.Mount))
+	if err := bindPart(root, filepath.Clean(part), target); err != nil {
+		return "", fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q: %w", v.Name, container, err)
+	}
+	return target, nil
+}
+
+func bindPart(root *os.Root, part, target string) error {
+	f, err := openPart(root, part)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	// What an earlier container had mounted there may be something else by now.
+	if err := unmountBelow(target); err != nil {
+		return err
+	}
+	if err := makeTarget(target, info.IsDir()); err != nil {
+		return err
+	}
+	source := fmt.Sprintf("/proc/self/fd/%d", f.Fd())
+	if err := unix.Mount(source, target, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("bind mount: %w", err)
+	}
+	return nil
+}
+
+// openPart opens the part, making directories that are missing with the mode of
+// the volume.
+func openPart(root *os.Root, part string) (*os.File, error) {
+	f, err := root.OpenFile(part, os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe must not hold it up
+	if !errors.Is(err, fs.ErrNotExist) {
+		return f, err
+	}
+	info, err := root.Stat(".")
+	if err != nil {
+		return nil, err
+	}
+	path := ""
+	for _, name := range strings.Split(part, "/") {
+		path = filepath.Join(path, name)
+		err := root.Mkdir(path, 0o755)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := root.Chmod(path, info.Mode().Perm()|info.Mode()&fs.ModeSetgid); err != nil {
+			return nil, err
+		}
+	}
+	return root.Open(part)
+}
+
+func makeTarget(target string, dir bool) error {
+	info, err := os.Lstat(target)
+	if err == nil && info.IsDir() != dir {
+		if err := os.Remove(target); err != nil {
+			return err
+		}
+	}
+	if dir {
+		return os.MkdirAll(target, 0o750)
+	}
+	if err := os.MkdirAll(filepath.Dir(target), 0o750); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(target, os.O_CREATE|os.O_WRONLY, 0o640)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}

@@ -1,0 +1,437 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/moby/sys/mountinfo"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kemudi/kemudi/internal/trace"
+)
+
+// sources holds what the volumes of a test are made of.
+type sources struct {
+	configMaps map[string]*v1.ConfigMap
+	secrets    map[string]*v1.Secret
+	tokens     int
+	life       time.Duration
+	broken     error
+}
+
+var errMissing = errors.New("not found")
+
+func (s *sources) ConfigMap(_, name string) (*v1.ConfigMap, error) {
+	if cm := s.configMaps[name]; cm != nil {
+		return cm, nil
+	}
+	return nil, fmt.Errorf("configmap %q %w", name, errMissing)
+}
+
+func (s *sources) Secret(_, name string) (*v1.Secret, error) {
+	if x := s.secrets[name]; x != nil {
+		return x, nil
+	}
+	return nil, fmt.Errorf("secret %q %w", name, errMissing)
+}
+
+func (s *sources) IsMissing(err error) bool { return errors.Is(err, errMissing) }
+
+func (s *sources) Token(context.Context, *v1.Pod, *v1.ServiceAccountTokenProjection) (Token, error) {
+	if s.broken != nil {
+		return Token{}, s.broken
+	}
+	s.tokens++
+	return Token{Value: fmt.Sprint("token-", s.tokens), Issued: time.Now(), Expires: time.Now().Add(s.life)}, nil
+}
+
+func (s *sources) Field(pod *v1.Pod, path string) (string, error) {
+	if path == "metadata.labels" {
+		return fmt.Sprint(pod.Labels), nil
+	}
+	return pod.Name, nil
+}
+
+func (s *sources) ResourceField(*v1.Pod, *v1.ResourceFieldSelector) (string, error) { return "2", nil }
+
+// newManager returns a manager whose mounts are taken away after the test.
+func newManager(t *testing.T) *Manager {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("making volumes needs root")
+	}
+	root := t.TempDir()
+	t.Cleanup(func() {
+		if err := unmountBelow(root); err != nil {
+			t.Error(err)
+		}
+	})
+	m, err := NewManager(root, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func podOf(t *testing.T, spec string) *v1.Pod {
+	t.Helper()
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "uid-1"}}
+	if err := yaml.UnmarshalStrict([]byte(spec), &pod.Spec); err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}
+
+func prepare(t *testing.T, m *Manager, pod *v1.Pod, src *sources) time.Time {
+	t.Helper()
+	again, err := m.Prepare(t.Context(), pod, src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return again
+}
+
+// tree lists what a reader of a volume sees: "name mode content".
+func tree(t *testing.T, dir string) []string {
+	t.Helper()
+	var out []string
+	var walk func(dir, prefix string)
+	walk = func(dir, prefix string) {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if strings.HasPrefix(e.Name(), "..") {
+				continue
+			}
+			path := filepath.Join(dir, e.Name())
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info.IsDir() {
+				walk(path, prefix+e.Name()+"/")
+				continue
+			}
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, fmt.Sprintf("%s%s %04o %s", prefix, e.Name(), info.Mode().Perm(), data))
+		}
+	}
+	walk(dir, "")
+	slices.Sort(out)
+	return out
+}
+
+func wantTree(t *testing.T, dir string, want ...string) {
+	t.Helper()
+	if got := tree(t, dir); !slices.Equal(got, want) {
+		t.Errorf("%s:\ngot  %q\nwant %q", dir, got, want)
+	}
+}
+
+func TestWrittenVolumesFollowTheirSources(t *testing.T) {
+	trace.Proves(t, "C-359", "C-362", "C-363", "C-364", "C-366")
+	defer syscall.Umask(syscall.Umask(0o077))
+	m := newManager(t)
+	src := &sources{configMaps: map[string]*v1.ConfigMap{
+		"a": {Data: map[string]string{"k1": "one", "k2": "two"}, BinaryData: map[string][]byte{"bin": {0, 255}}},
+	}}
+	pod := podOf(t, `
+volumes:
+- {name: plain, configMap: {name: a, defaultMode: 0400}}
+- {name: mapped, configMap: {name: a, items: [{key: k1, path: sub/dir/x, mode: 0640}, {key: k2, path: why}]}}
+- {name: maybe, configMap: {name: b, optional: true}}
+`)
+	path := func(i int) string { return m.Path(pod, &pod.Spec.Volumes[i]) }
+	prepare(t, m, pod, src)
+	wantTree(t, path(0), "bin 0400 \x00\xff", "k1 0400 one", "k2 0400 two")
+	wantTree(t, path(1), "sub/dir/x 0640 one", "why 0644 two")
+	wantTree(t, path(2))
+
+	src.configMaps["a"] = &v1.ConfigMap{Data: map[string]string{"k1": "uno", "k2": "two"}}
+	src.configMaps["b"] = &v1.ConfigMap{Data: map[string]string{"k": "here"}}
+	prepare(t, m, pod, src)
+	wantTree(t, path(0), "k1 0400 uno", "k2 0400 two")
+	wantTree(t, path(1), "sub/dir/x 0640 uno", "why 0644 two")
+	wantTree(t, path(2), "k 0644 here")
+
+	before, err := os.Readlink(filepath.Join(path(0), dataLink))
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(src.configMaps, "b")
+	prepare(t, m, pod, src)
+	wantTree(t, path(2))
+	if after, _ := os.Readlink(filepath.Join(path(0), dataLink)); after != before {
+		t.Error("content that did not change was written again")
+	}
+	if states, _ := filepath.Glob(filepath.Join(path(0), "..2*")); len(states) != 1 {
+		t.Errorf("states left: %v", states)
+	}
+
+	delete(src.configMaps, "a")
+	_, err = m.Prepare(t.Context(), pod, src)
+	if err == nil || !strings.Contains(err.Error(), `MountVolume.SetUp failed for volume "plain" : configmap "a" not found`) {
+		t.Errorf("missing config map: got %v", err)
+	}
+}
+
+func TestSecretsAndProjectionsStayInMemory(t *testing.T) {
+	m := newManager(t)
+	src := &sources{life: time.Hour, secrets: map[string]*v1.Secret{"s": {Data: map[string][]byte{"p": []byte("pw")}}},
+		configMaps: map[string]*v1.ConfigMap{"ca": {Data: map[string]string{"ca.crt": "CA"}}}}
+	pod := podOf(t, `
+containers: [{name: a, securityContext: {runAsUser: 1000}}, {name: b, securityContext: {runAsUser: 1000}}]
+volumes:
+- {name: s, secret: {secretName: s}}
+- name: api
+  projected:
+    sources:
+    - serviceAccountToken: {path: token, expirationSeconds: 3607}
+    - configMap: {name: ca, items: [{key: ca.crt, path: ca.crt}]}
+    - downwardAPI: {items: [{path: namespace, fieldRef: {fieldPath: metadata.namespace}}, {path: cpu, resourceFieldRef: {resource: limits.cpu}}]}
+`)
+	again := prepare(t, m, pod, src)
+	if left := time.Until(again); left < 47*time.Minute || left > 48*time.Minute {
+		t.Errorf("token is refreshed in %s, want 48 minutes", left)
+	}
+	s, api := m.Path(pod, &pod.Spec.Volumes[0]), m.Path(pod, &pod.Spec.Volumes[1])
+	wantTree(t, s, "p 0644 pw")
+	wantTree(t, api, "ca.crt 0644 CA", "cpu 0644 2", "namespace 0644 web", "token 0600 token-1")
+	var st syscall.Stat_t
+	if err := syscall.Stat(filepath.Join(api, "token"), &st); err != nil || st.Uid != 1000 {
+		t.Errorf("token: owner %d (%v), want 1000", st.Uid, err)
+	}
+	for _, dir := range []string{s, api} {
+		if mounted, err := mountinfo.Mounted(dir); err != nil || !mounted {
+			t.Errorf("%s is not in memory (%v)", dir, err)
+		}
+	}
+	prepare(t, m, pod, src)
+	if src.tokens != 1 {
+		t.Errorf("tokens fetched: got %d, want 1", src.tokens)
+	}
+}
+
+func TestTokenIsRefreshedInTimeAndKeptWhileTheAPIIsAway(t *testing.T) {
+	m := newManager(t)
+	src := &sources{life: time.Hour}
+	pod := podOf(t, `{volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: token}}]}}]}`)
+	prepare(t, m, pod, src)
+	old := func(age time.Duration) { // as if the token had been issued then
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		for k, tok := range m.mu.tokens {
+			tok.Issued, tok.Expires = time.Now().Add(-age), time.Now().Add(time.Hour-age)
+			m.mu.tokens[k] = tok
+		}
+	}
+	old(49 * time.Minute)
+	src.broken = errors.New("away")
+	prepare(t, m, pod, src)
+	wantTree(t, m.Path(pod, &pod.Spec.Volumes[0]), "token 0644 token-1")
+	src.broken = nil
+	prepare(t, m, pod, src)
+	wantTree(t, m.Path(pod, &pod.Spec.Volumes[0]), "token 0644 token-2")
+	src.broken = errors.New("away")
+	old(2 * time.Hour)
+	if _, err := m.Prepare(t.Context(), pod, src); err == nil {
+		t.Error("an expired token was kept without an error")
+	}
+}
+
+func TestGroupOfThePodOwnsItsVolumes(t *testing.T) {
+	m := newManager(t)
+	src := &sources{secrets: map[string]*v1.Secret{"s": {Data: map[string][]byte{"p": []byte("pw")}}}}
+	pod := podOf(t, `
+securityContext: {fsGroup: 1234}
+volumes:
+- {name: s, secret: {secretName: s, defaultMode: 0400}}
+- {name: e, emptyDir: {}}
+- {name: m, emptyDir: {medium: Memory, sizeLimit: 1Mi}}
+`)
+	prepare(t, m, pod, src)
+	s := m.Path(pod, &pod.Spec.Volumes[0])
+	wantTree(t, s, "p 0440 pw")
+	for _, path := range []string{filepath.Join(s, "p"), m.Path(pod, &pod.Spec.Volumes[1]), m.Path(pod, &pod.Spec.Volumes[2])} {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if gid := info.Sys().(*syscall.Stat_t).Gid; gid != 1234 {
+			t.Errorf("%s: group %d, want 1234", path, gid)
+		}
+		if info.IsDir() && (info.Mode().Perm() != 0o777 || info.Mode()&fs.ModeSetgid == 0) {
+			t.Errorf("%s: mode %v, want all rights and setgid", path, info.Mode())
+		}
+	}
+	var size syscall.Statfs_t
+	if err := syscall.Statfs(m.Path(pod, &pod.Spec.Volumes[2]), &size); err != nil || int64(size.Blocks)*size.Bsize != 1<<20 {
+		t.Errorf("size of the volume in memory: got %d (%v), want 1 MiB", int64(size.Blocks)*size.Bsize, err)
+	}
+	// What a pod does to its directory outlives a restart of the agent.
+	if err := os.Chmod(m.Path(pod, &pod.Spec.Volumes[1]), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	prepare(t, m, pod, src)
+	if info, _ := os.Stat(m.Path(pod, &pod.Spec.Volumes[1])); info.Mode().Perm() != 0o700 {
+		t.Errorf("mode set by the pod: got %v, want it kept", info.Mode())
+	}
+}
+
+func TestHostPathsAreWhatTheirTypeSays(t *testing.T) {
+	m := newManager(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cases := []struct{ path, kind, want string }{
+		{dir, "", ""},
+		{dir, "Directory", ""},
+		{file, "Directory", "is not a directory"},
+		{file, "File", ""},
+		{dir, "File", "is not a file"},
+		{dir + "/none", "Directory", "is not a directory"},
+		{dir + "/none", "", ""},
+		{dir + "/new/dir", "DirectoryOrCreate", ""},
+		{dir + "/new/file", "FileOrCreate", ""},
+		{"/dev/null", "CharDevice", ""},
+		{file, "Socket", "is not a socket file"},
+		{"/dev/null", "BlockDevice", "is not a block device"},
+	}
+	for _, tc := range cases {
+		pod := podOf(t, fmt.Sprintf(`{volumes: [{name: h, hostPath: {path: %q, type: %q}}]}`, tc.path, tc.kind))
+		_, err := m.Prepare(t.Context(), pod, &sources{})
+		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), "hostPath type check failed: "+tc.path+" "+tc.want)) {
+			t.Errorf("%s %q: got %v, want %q", tc.path, tc.kind, err, tc.want)
+		}
+	}
+	if info, err := os.Stat(dir + "/new/dir"); err != nil || !info.IsDir() {
+		t.Errorf("directory was not made: %v", err)
+	}
+}
+
+func TestSubPathNeverLeavesItsVolume(t *testing.T) {
+	trace.Proves(t, "C-334", "C-335")
+	m := newManager(t)
+	pod := podOf(t, `{volumes: [{name: e, emptyDir: {}}]}`)
+	prepare(t, m, pod, &sources{})
+	v := &pod.Spec.Volumes[0]
+	vol := m.Path(pod, v)
+	outside := t.TempDir()
+	for link, target := range map[string]string{"escape": outside, "up": "../../../..", "inner": "real"} {
+		if err := os.Symlink(target, filepath.Join(vol, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(vol, "real"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(vol, "real", "f"), []byte("hi"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for part, want := range map[string]string{
+		"/abs": "must not be an absolute path", "a/../../b": "must not contain '..'", "escape": "", "escape/new": "", "up/x": "",
+	} {
+		got, err := m.SubPath(pod, Part{v, "c", 0, part})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %q, %v, want an error with %q", part, got, err, want)
+		}
+	}
+	for i, part := range []string{"inner/f", "new/deep/dir", "inner"} {
+		path, err := m.SubPath(pod, Part{v, "c", i, part})
+		if err != nil {
+			t.Fatalf("%s: %v", part, err)
+		}
+		if _, err := os.Stat(path); err != nil {
+			t.Error(err)
+		}
+	}
+	if info, err := os.Stat(filepath.Join(vol, "new/deep/dir")); err != nil || info.Mode().Perm() != 0o777 {
+		t.Errorf("new directory: %v %v, want the mode of the volume", info, err)
+	}
+	// A second start of the container mounts afresh.
+	if _, err := m.SubPath(pod, Part{v, "c", 0, "real"}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCleanUpLeavesNothingAndTouchesNothingElse(t *testing.T) {
+	m := newManager(t)
+	host := t.TempDir()
+	if err := os.WriteFile(filepath.Join(host, "precious"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	src := &sources{secrets: map[string]*v1.Secret{"s": {Data: map[string][]byte{"p": []byte("pw")}}}}
+	pod := podOf(t, fmt.Sprintf(`
+volumes:
+- {name: s, secret: {secretName: s}}
+- {name: m, emptyDir: {medium: Memory}}
+- {name: h, hostPath: {path: %q}}
+`, host))
+	prepare(t, m, pod, src)
+	if _, err := m.SubPath(pod, Part{&pod.Spec.Volumes[2], "c", 0, "."}); err != nil {
+		t.Fatal(err)
+	}
+	fresh, err := NewManager(m.root, m.log) // as after a kill -9
+	if err != nil {
+		t.Fatal(err)
+	}
+	uids, err := fresh.Pods()
+	if err != nil || len(uids) != 1 || uids[0] != pod.UID {
+		t.Fatalf("pods on disk: got %v, %v", uids, err)
+	}
+	for range 2 {
+		if err := fresh.CleanUp(pod.UID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Stat(m.PodDir(pod.UID)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("pod directory: got %v, want it gone", err)
+	}
+	if _, err := os.Stat(filepath.Join(host, "precious")); err != nil {
+		t.Errorf("file on the host: %v", err)
+	}
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(m.root))
+	if err != nil || len(mounts) != 0 {
+		t.Errorf("mounts left: %v, %v", mounts, err)
+	}
+	for _, uid := range []string{"", "..", "a/b"} {
+		if err := fresh.CleanUp(podOf(t, "{}").UID + "/.."); err == nil {
+			t.Errorf("CleanUp(%q) took a path", uid)
+		}
+	}
+}
+
+func TestPathsOfFilesMustStayInTheVolume(t *testing.T) {
+	w := &writer{files: map[string]file{}}
+	for _, name := range []string{"", "/x", "../x", "a/../../x", "..data", "."} {
+		if err := w.add(name, file{}); err == nil {
+			t.Errorf("add(%q): got no error", name)
+		}
+	}
+	if err := w.add("a/b", file{}); err != nil {
+		t.Error(err)
+	}
+	if got := slices.Collect(maps.Keys(w.files)); len(got) != 1 {
+		t.Errorf("files: %v", got)
+	}
+}

@@ -1,0 +1,51 @@
+package obs
+
+import (
+	"log/slog"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/kemudi/kemudi/internal/version"
+)
+
+// NewRegistry returns a registry that holds the metrics of the Go runtime, of
+// the process and of the build. Each part adds its own with MustRegister: a
+// name registered twice is a broken invariant of ours.
+func NewRegistry() *prometheus.Registry {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		buildInfo(),
+	)
+	return reg
+}
+
+// buildInfo is the constant metric kubernetes_build_info, as upstream's programs have it.
+func buildInfo() prometheus.Collector {
+	info := version.Info()
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "kubernetes_build_info",
+		Help: "Build of this program: 1, labelled with the versions of Kubernetes and Kemudi, the commit, the Go version and the platform.",
+		ConstLabels: prometheus.Labels{
+			"major": info.Major, "minor": info.Minor, "git_version": info.GitVersion, "git_commit": info.GitCommit,
+			"git_tree_state": info.GitTreeState, "build_date": info.BuildDate, "go_version": info.GoVersion,
+			"compiler": info.Compiler, "platform": info.Platform,
+		},
+	})
+	g.Set(1)
+	return g
+}
+
+// MetricsHandler serves what from holds in the Prometheus formats. A metric
+// that cannot be collected is logged and left out; the others are served.
+func MetricsHandler(from prometheus.Gatherer, log *slog.Logger) http.Handler {
+	return promhttp.HandlerFor(from, promhttp.HandlerOpts{
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelError),
+		ErrorHandling:     promhttp.ContinueOnError,
+		EnableOpenMetrics: true,
+	})
+}

@@ -1,0 +1,133 @@
+package obs
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+)
+
+func TestLogHasTheLevelAndFormatOfItsFlags(t *testing.T) {
+	var o LogOptions
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	o.AddFlags(flags)
+	if err := flags.Parse([]string{"--log-level=warn", "--log-format=json"}); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	log, err := NewLogger(&out, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Info("unseen")
+	log.Warn("seen", "pod", "a/b")
+	var line map[string]any
+	if err := json.Unmarshal(out.Bytes(), &line); err != nil {
+		t.Fatalf("log %q: %v", out.String(), err)
+	}
+	if line["msg"] != "seen" || line["pod"] != "a/b" || line["level"] != "WARN" {
+		t.Errorf("log line: got %v", line)
+	}
+}
+
+func TestBadLogOptionsAreRefused(t *testing.T) {
+	for _, o := range []LogOptions{{Level: "loud"}, {Format: "xml"}} {
+		if _, err := NewLogger(&bytes.Buffer{}, o); err == nil {
+			t.Errorf("NewLogger(%+v): got no error", o)
+		}
+	}
+}
+
+func TestMessagesOfLibrariesAreQuiet(t *testing.T) {
+	var out bytes.Buffer
+	log, err := NewLogger(&out, LogOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	CaptureKlog(log)
+	defer klog.ClearLogger()
+	klog.Info("chatter")
+	klog.ErrorS(errors.New("no route"), "trouble")
+	if got := out.String(); strings.Contains(got, "chatter") || !strings.Contains(got, "msg=trouble") || !strings.Contains(got, "component=library") {
+		t.Errorf("log: got %q", got)
+	}
+}
+
+func TestMetricsServeTheBuild(t *testing.T) {
+	w := httptest.NewRecorder()
+	MetricsHandler(NewRegistry(), slog.New(slog.DiscardHandler)).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	for _, want := range []string{"kubernetes_build_info{", `minor="37"`, "go_goroutines ", "process_resident_memory_bytes "} {
+		if !strings.Contains(w.Body.String(), want) {
+			t.Errorf("metrics: no %s", want)
+		}
+	}
+}
+
+func TestHealthAnswersAsKubernetesDoes(t *testing.T) {
+	var h Health
+	broken := errors.New("disk on fire")
+	h.Add(
+		Check{Name: "etcd", Run: func(context.Context) error { return nil }},
+		Check{Name: "caches", ReadyOnly: true, Run: func(context.Context) error { return broken }},
+	)
+	mux := http.NewServeMux()
+	h.Install(mux)
+	cases := []struct {
+		path string
+		code int
+		body string
+	}{
+		{"/livez", 200, "ok"},
+		{"/healthz", 200, "ok"},
+		{"/livez?verbose", 200, "[+]ping ok\n[+]etcd ok\nlivez check passed\n"},
+		{"/readyz", 500, "[+]ping ok\n[+]etcd ok\n[-]caches failed: reason withheld\nreadyz check failed\n"},
+		{"/readyz?exclude=caches", 200, "ok"},
+		{"/readyz?verbose&exclude=caches&exclude=nope", 200,
+			"[+]ping ok\n[+]etcd ok\n[+]caches excluded: ok\nwarn: some health checks cannot be excluded: no matches for \"nope\"\nreadyz check passed\n"},
+		{"/readyz/etcd", 200, "ok"},
+		{"/readyz/caches", 500, "internal server error: disk on fire\n"},
+		{"/livez/caches", 404, "404 page not found\n"},
+	}
+	for _, tc := range cases {
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, tc.path, nil))
+		if w.Code != tc.code || w.Body.String() != tc.body {
+			t.Errorf("GET %s: got %d %q, want %d %q", tc.path, w.Code, w.Body.String(), tc.code, tc.body)
+		}
+	}
+	if err := h.Ready(t.Context()); !errors.Is(err, broken) || err.Error() != "caches: disk on fire" {
+		t.Errorf("Ready: got %v", err)
+	}
+}
+
+func TestHangingCheckFailsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h Health
+		h.Add(Check{Name: "stuck", Run: func(ctx context.Context) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}})
+		if err := h.Ready(t.Context()); err == nil || err.Error() != "stuck: no answer within 10s" {
+			t.Errorf("Ready: got %v", err)
+		}
+	})
+}
+
+func TestSameCheckTwicePanics(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	var h Health
+	h.Add(Check{Name: "a"}, Check{Name: "a"})
+}

@@ -1,0 +1,324 @@
+package patch
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"unsafe"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/structured-merge-diff/v6/schema"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
+)
+
+// shape is how the fields of a value are owned.
+type shape uint8
+
+const (
+	leafShape  shape = iota // as a whole
+	structOf                // field by field
+	mapOf                   // key by key
+	setOf                   // a list, value by value
+	keyedSetOf              // a list, item by item, told apart by key fields
+)
+
+// node is a type of the schema met in a Go type: the plan for comparing two
+// values of it field by field.
+type node struct {
+	shape  shape
+	typ    reflect.Type // without pointers
+	size   uintptr
+	fields []fieldNode // structOf: sorted by name
+	full   bool        // structOf: it has fields besides, and is never empty
+	elem   *node       // of maps and lists
+	ptrs   bool        // elements are pointers
+	keys   []keyNode   // keyedSetOf: sorted by name
+	equal  func(a, b unsafe.Pointer) bool
+}
+
+// fieldNode is one field of a struct, embedded structs' included.
+type fieldNode struct {
+	name   string
+	label  string // `"f:name":`
+	offset uintptr
+	ptr    bool // the field is a pointer to what node describes
+	omit   func(unsafe.Pointer) bool
+	node   *node
+}
+
+// keyNode is one of the fields that tell a list's items apart.
+type keyNode struct {
+	fieldNode
+	preset any // what an item without the field counts as; nil: nothing
+}
+
+// planner makes the plans of one schema.
+type planner struct {
+	schema *schema.Schema
+	done   map[planKey]*node
+}
+
+type planKey struct {
+	typ  reflect.Type
+	name string
+	how  schema.ElementRelationship
+}
+
+// plan returns the plan of a Go type that the schema describes by ref.
+func (p *planner) plan(t reflect.Type, ref schema.TypeRef) (*node, error) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	key := planKey{typ: t}
+	if ref.NamedType != nil {
+		key.name = *ref.NamedType
+	}
+	if ref.ElementRelationship != nil {
+		key.how = *ref.ElementRelationship
+	}
+	if key.name != "" {
+		if n := p.done[key]; n != nil {
+			return n, nil
+		}
+	}
+	n := &node{typ: t, size: t.Size(), equal: equalOf(t)}
+	if key.name != "" {
+		p.done[key] = n
+	}
+	atom, ok := p.schema.Resolve(ref)
+	if !ok {
+		return nil, fmt.Errorf("schema has no type %q", key.name)
+	}
+	return n, p.fill(n, atom)
+}
+
+func (p *planner) fill(n *node, atom schema.Atom) error {
+	t := n.typ
+	switch {
+	case reflect.PointerTo(t).Implements(reflect.TypeFor[json.Marshaler]()):
+		if atom.Map != nil && atom.Map.ElementRelationship != schema.Atomic && atom.Scalar == nil {
+			return nil // an opaque document that the schema would look into: FieldsV1, which nobody owns
+		}
+		return nil
+	case t.Kind() == reflect.Struct && atom.Map != nil:
+		if atom.Map.ElementRelationship == schema.Atomic {
+			return nil
+		}
+		return p.fillStruct(n, atom.Map)
+	case t.Kind() == reflect.Map && atom.Map != nil:
+		if atom.Map.ElementRelationship == schema.Atomic {
+			return nil
+		}
+		return p.fillMap(n, atom.Map)
+	case t.Kind() == reflect.Slice && atom.List != nil:
+		if atom.List.ElementRelationship != schema.Associative {
+			return nil
+		}
+		return p.fillList(n, atom.List)
+	case t.Kind() == reflect.Struct, t.Kind() == reflect.Map, t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Uint8:
+		return fmt.Errorf("schema and type %v do not fit", t)
+	}
+	return nil
+}
+
+func (p *planner) fillStruct(n *node, m *schema.Map) error {
+	n.shape = structOf
+	if err := p.addFields(n, n.typ, addTo{m: m}); err != nil {
+		return err
+	}
+	slices.SortFunc(n.fields, func(a, b fieldNode) int { return strings.Compare(a.name, b.name) })
+	return nil
+}
+
+// addTo says where the fields of a struct go.
+type addTo struct {
+	m    *schema.Map
+	base uintptr
+}
+
+func (p *planner) addFields(n *node, t reflect.Type, to addTo) error {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case name == "-" || !f.IsExported() && !f.Anonymous:
+			continue
+		case f.Type == reflect.TypeFor[metav1.TypeMeta]():
+			continue
+		case name == "" && (f.Anonymous || strings.Contains(options, "inline")):
+			if f.Type.Kind() != reflect.Struct {
+				return fmt.Errorf("%v embeds a %v", t, f.Type)
+			}
+			if err := p.addFields(n, f.Type, addTo{to.m, to.base + f.Offset}); err != nil {
+				return err
+			}
+			continue
+		case name == "":
+			name = f.Name
+		}
+		ref := to.m.ElementType
+		if sf, ok := to.m.FindField(name); ok {
+			ref = sf.Type
+		}
+		elem, err := p.plan(f.Type, ref)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		n.fields = append(n.fields, fieldNode{
+			name: name, label: label("f:" + name), offset: to.base + f.Offset, ptr: f.Type.Kind() == reflect.Pointer,
+			omit: omitter(f.Type, options), node: elem,
+		})
+	}
+	return nil
+}
+
+// ownMetadata returns the plan of an object's own metadata, from that of
+// metadata in general: without the parts that no manager has.
+func ownMetadata(n *node) *node {
+	own := *n
+	own.full = true
+	own.fields = slices.DeleteFunc(slices.Clone(n.fields), func(f fieldNode) bool { return unownable[f.name] })
+	return &own
+}
+
+// unownable are the parts of an object's metadata that no manager has.
+var unownable = map[string]bool{
+	"name": true, "namespace": true, "creationTimestamp": true, "selfLink": true, "uid": true, "clusterName": true,
+	"generation": true, "managedFields": true, "resourceVersion": true,
+}
+
+func (p *planner) fillMap(n *node, m *schema.Map) error {
+	if n.typ.Key().Kind() != reflect.String {
+		return fmt.Errorf("map %v has no string keys", n.typ)
+	}
+	n.shape, n.ptrs = mapOf, n.typ.Elem().Kind() == reflect.Pointer
+	var err error
+	n.elem, err = p.plan(n.typ.Elem(), m.ElementType)
+	return err
+}
+
+func (p *planner) fillList(n *node, l *schema.List) error {
+	n.shape, n.ptrs, n.size = setOf, n.typ.Elem().Kind() == reflect.Pointer, n.typ.Elem().Size()
+	var err error
+	if n.elem, err = p.plan(n.typ.Elem(), l.ElementType); err != nil || len(l.Keys) == 0 {
+		return err
+	}
+	n.shape = keyedSetOf
+	atom, ok := p.schema.Resolve(l.ElementType)
+	if !ok || atom.Map == nil {
+		return fmt.Errorf("items of list %v are no maps", n.typ)
+	}
+	items := n.elem
+	if items.shape != structOf { // owned as wholes, but still told apart by their fields
+		items = &node{typ: n.elem.typ}
+		if err := p.fillStruct(items, atom.Map); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(slices.Values(l.Keys)) {
+		i := slices.IndexFunc(items.fields, func(f fieldNode) bool { return f.name == name })
+		if i < 0 {
+			return fmt.Errorf("items of list %v have no field %s", n.typ, name)
+		}
+		k := keyNode{fieldNode: items.fields[i]}
+		if sf, ok := atom.Map.FindField(name); ok && sf.Default != nil {
+			k.preset = value.NewValueInterface(sf.Default).Unstructured()
+		}
+		n.keys = append(n.keys, k)
+	}
+	return nil
+}
+
+// label is a path element as the name of a JSON member. Unlike other texts it is
+// not made safe for HTML: the library does not do it here.
+func label(element string) string { return string(appendLabel(nil, element)) }
+
+func appendLabel(dst []byte, element string) []byte {
+	for i := range len(element) {
+		if c := element[i]; c < ' ' || c == '"' || c == '\\' || c >= 0x7f {
+			var b bytes.Buffer
+			e := json.NewEncoder(&b)
+			e.SetEscapeHTML(false)
+			if err := e.Encode(element); err != nil {
+				panic(err) // every string has a JSON form
+			}
+			return append(append(dst, bytes.TrimSuffix(b.Bytes(), []byte("\n"))...), ':')
+		}
+	}
+	return append(append(append(dst, '"'), element...), '"', ':')
+}
+
+// appendText appends a JSON string.
+func appendText(dst []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			b, err := json.Marshal(s)
+			if err != nil {
+				panic(err) // every string has a JSON form
+			}
+			return append(dst, b...)
+		}
+	}
+	return append(append(append(dst, '"'), s...), '"')
+}
+
+// omitter returns when a field counts as absent; nil: never.
+func omitter(t reflect.Type, options string) func(unsafe.Pointer) bool {
+	var empty, zero func(unsafe.Pointer) bool
+	for option := range strings.SplitSeq(options, ",") {
+		switch option {
+		case "omitempty":
+			empty = emptyOf(t)
+		case "omitzero":
+			zero = zeroOf(t)
+		}
+	}
+	switch {
+	case empty == nil:
+		return zero
+	case zero == nil:
+		return empty
+	}
+	return func(p unsafe.Pointer) bool { return empty(p) || zero(p) }
+}
+
+func emptyOf(t reflect.Type) func(unsafe.Pointer) bool {
+	switch t.Kind() {
+	case reflect.Bool:
+		return func(p unsafe.Pointer) bool { return !*(*bool)(p) }
+	case reflect.String:
+		return func(p unsafe.Pointer) bool { return *(*string)(p) == "" }
+	case reflect.Int32, reflect.Uint32:
+		return func(p unsafe.Pointer) bool { return *(*int32)(p) == 0 }
+	case reflect.Int, reflect.Int64, reflect.Uint, reflect.Uint64:
+		return func(p unsafe.Pointer) bool { return *(*int64)(p) == 0 }
+	case reflect.Pointer:
+		return func(p unsafe.Pointer) bool { return *(*unsafe.Pointer)(p) == nil }
+	case reflect.Slice:
+		return func(p unsafe.Pointer) bool { return (*sliceHeader)(p).len == 0 }
+	case reflect.Struct:
+		return nil
+	case reflect.Map:
+		return func(p unsafe.Pointer) bool {
+			return *(*unsafe.Pointer)(p) == nil || reflect.NewAt(t, p).Elem().Len() == 0
+		}
+	}
+	return func(p unsafe.Pointer) bool { return reflect.NewAt(t, p).Elem().IsZero() }
+}
+
+func zeroOf(t reflect.Type) func(unsafe.Pointer) bool {
+	type zeroer interface{ IsZero() bool }
+	if reflect.PointerTo(t).Implements(reflect.TypeFor[zeroer]()) && t.Kind() == reflect.Struct {
+		return func(p unsafe.Pointer) bool { return reflect.NewAt(t, p).Interface().(zeroer).IsZero() }
+	}
+	return func(p unsafe.Pointer) bool { return reflect.NewAt(t, p).Elem().IsZero() }
+}
+
+// sliceHeader is how the runtime lays a slice out.
+type sliceHeader struct {
+	data     unsafe.Pointer
+	len, cap int
+}

@@ -1,0 +1,115 @@
+package podnet
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+)
+
+// networkName is the name of the network in CNI's files.
+const networkName = "kemudi"
+
+type confList struct {
+	CNIVersion string   `json:"cniVersion"`
+	Name       string   `json:"name"`
+	Plugins    []plugin `json:"plugins"`
+}
+
+type plugin struct {
+	Type        string `json:"type"`
+	Bridge      string `json:"bridge"`
+	IsGateway   bool   `json:"isGateway"`
+	HairpinMode bool   `json:"hairpinMode"`
+	MTU         int    `json:"mtu"`
+	IPAM        ipam   `json:"ipam"`
+}
+
+type ipam struct {
+	Type    string     `json:"type"`
+	DataDir string     `json:"dataDir"`
+	Ranges  [][]subnet `json:"ranges"`
+	Routes  []route    `json:"routes"`
+}
+
+type subnet struct {
+	Subnet string `json:"subnet"`
+}
+
+type route struct {
+	Dst string `json:"dst"`
+}
+
+// confBytes is the CNI configuration of the standard plugins bridge and
+// host-local. Host ports are the service proxy's, masquerading is ours.
+func confBytes(o *Options, mtu int) ([]byte, error) {
+	p := plugin{Type: "bridge", Bridge: o.Bridge, IsGateway: true, HairpinMode: true, MTU: mtu}
+	p.IPAM = ipam{Type: "host-local", DataDir: o.ipamDir()}
+	for _, c := range o.PodCIDRs {
+		p.IPAM.Ranges = append(p.IPAM.Ranges, []subnet{{c.Masked().String()}})
+		p.IPAM.Routes = append(p.IPAM.Routes, podRoutes(c)...)
+	}
+	return json.MarshalIndent(confList{CNIVersion: "1.0.0", Name: networkName, Plugins: []plugin{p}}, "", "  ")
+}
+
+// podRoutes are the ways of a pod, all by its gateway: to everywhere, and to
+// both halves of its own subnet, since those are more specific than the direct way
+// to neighbours that comes with the address. The half with the gateway must come
+// last: from then on the kernel would no longer take the gateway for a neighbour.
+func podRoutes(c netip.Prefix) []route {
+	c = c.Masked()
+	all := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	if c.Addr().Is6() {
+		all = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+	}
+	low := netip.PrefixFrom(c.Addr(), c.Bits()+1)
+	upper := c.Addr().AsSlice()
+	upper[c.Bits()/8] |= 0x80 >> (c.Bits() % 8)
+	addr, _ := netip.AddrFromSlice(upper)
+	high := netip.PrefixFrom(addr, c.Bits()+1)
+	return []route{{all.String()}, {high.String()}, {low.String()}}
+}
+
+// writeConf writes the configuration, which tells the runtime that the network
+// is ready, unless it is as it should be.
+func writeConf(o *Options, mtu int) error {
+	want, err := confBytes(o, mtu)
+	if err != nil {
+		return fmt.Errorf("encode CNI configuration: %w", err)
+	}
+	if got, err := os.ReadFile(o.confFile()); err == nil && string(got) == string(want) {
+		return nil
+	}
+	if err := replaceFile(o.confFile(), want); err != nil {
+		return fmt.Errorf("write CNI configuration: %w", err)
+	}
+	return nil
+}
+
+// replaceFile writes a file so that readers see the old or the new content, and
+// that it survives a power cut.
+func replaceFile(path string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Chmod(0o644)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

@@ -1,0 +1,273 @@
+package podnet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/kemudi/kemudi/internal/podnet/nft"
+	"github.com/kemudi/kemudi/internal/task"
+)
+
+// Network is the pod network of this node. Its methods work on the network
+// namespace of the thread that called New; Ensure must be called on such a thread
+// (which matters to tests only). Ensure and Run must not be called concurrently;
+// Routes may be used beside them.
+type Network struct {
+	// Routes are the ways to the pods of other nodes.
+	Routes *Routes
+
+	o     Options
+	nl    *netlink.Handle
+	conn  *nft.Conn
+	watch *nft.Watch
+}
+
+// New returns the network, with nothing done yet. The caller must Close it,
+// which leaves all as it is.
+func New(o Options) (*Network, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if len(o.PodCIDRs) == 0 {
+		return nil, errors.New("pod network: no pod CIDR")
+	}
+	nl, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("open netlink: %w", err)
+	}
+	n := &Network{o: o, nl: nl}
+	if n.conn, err = nft.Open(); err != nil {
+		n.Close()
+		return nil, err
+	}
+	if n.watch, err = n.conn.Watch(); err != nil {
+		n.Close()
+		return nil, err
+	}
+	forRoutes, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		n.Close()
+		return nil, fmt.Errorf("open netlink: %w", err)
+	}
+	n.Routes = newRoutes(forRoutes)
+	return n, nil
+}
+
+// Close closes the sockets.
+func (n *Network) Close() {
+	n.nl.Close()
+	if n.conn != nil {
+		n.conn.Close()
+	}
+	if n.watch != nil {
+		n.watch.Close()
+	}
+	if n.Routes != nil {
+		n.Routes.nl.Close()
+	}
+}
+
+// Ensure brings about the node's own part of the network: sysctls, bridge,
+// rules, and at last the CNI configuration. It may be called at any time, and
+// changes only what is not as it should be; running pods do not notice.
+func (n *Network) Ensure(ctx context.Context) error {
+	host, err := hostSysctls(&n.o)
+	if err != nil {
+		return err
+	}
+	if err := ensureSysctls(host, n.o.sysctlFile()); err != nil {
+		return err
+	}
+	mtu, err := n.mtu()
+	if err != nil {
+		return err
+	}
+	if err := n.ensureBridge(mtu); err != nil {
+		return fmt.Errorf("set up bridge %s: %w", n.o.Bridge, err)
+	}
+	for _, s := range bridgeSysctls(&n.o) { // these go with the bridge
+		if err := writeSysctl(s.name, s.value); err != nil {
+			return err
+		}
+	}
+	if err := n.ensureServiceRoutes(); err != nil {
+		return err
+	}
+	if err := writeRules(ctx, n.conn, &n.o); err != nil {
+		return err
+	}
+	return writeConf(&n.o, mtu)
+}
+
+// Run is Ensure, and then sees to it that the rules stay in force, whoever
+// flushes them, until ctx ends.
+func (n *Network) Run(ctx context.Context) error {
+	if err := n.Ensure(ctx); err != nil {
+		return err
+	}
+	back := task.Backoff{Initial: 100 * time.Millisecond, Max: 30 * time.Second, Jitter: 0.2}
+	for {
+		if err := n.watch.Next(ctx, table); err != nil {
+			return err
+		}
+		n.o.Log.Warn("rules of the pod network were changed by another program: writing them again", "table", table.String())
+		for {
+			err := writeRules(ctx, n.conn, &n.o)
+			if err == nil {
+				back.Reset()
+				break
+			}
+			wait := back.Next()
+			n.o.Log.Error("cannot write rules of the pod network", "err", err, "retry", wait)
+			if err := task.Sleep(ctx, wait); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// mtu is what the pods' links may carry at a time.
+func (n *Network) mtu() (int, error) {
+	if n.o.MTU != 0 {
+		return n.o.MTU, nil
+	}
+	routes, err := n.nl.RouteList(nil, netlink.FAMILY_ALL)
+	if err != nil {
+		return 0, fmt.Errorf("list routes: %w", err)
+	}
+	for _, r := range routes {
+		if !isDefault(r.Dst) || r.LinkIndex == 0 {
+			continue
+		}
+		l, err := n.nl.LinkByIndex(r.LinkIndex)
+		if err != nil {
+			return 0, fmt.Errorf("find link of the default route: %w", err)
+		}
+		return l.Attrs().MTU, nil
+	}
+	return 1500, nil
+}
+
+func isDefault(dst *net.IPNet) bool {
+	if dst == nil {
+		return true
+	}
+	ones, _ := dst.Mask.Size()
+	return ones == 0
+}
+
+// ensureBridge makes the bridge with the gateway addresses. It has a hardware
+// address of its own, which does not change as pods come and go.
+func (n *Network) ensureBridge(mtu int) error {
+	link, err := n.nl.LinkByName(n.o.Bridge)
+	var notFound netlink.LinkNotFoundError
+	switch {
+	case errors.As(err, &notFound):
+		br := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: n.o.Bridge, MTU: mtu, HardwareAddr: hardwareAddr(n.o.PodCIDRs[0]), TxQLen: -1}}
+		if err := n.nl.LinkAdd(br); err != nil {
+			return fmt.Errorf("add: %w", err)
+		}
+		if link, err = n.nl.LinkByName(n.o.Bridge); err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	case link.Type() != "bridge":
+		return fmt.Errorf("there is a link of this name, which is a %s", link.Type())
+	}
+	if link.Attrs().MTU != mtu {
+		if err := n.nl.LinkSetMTU(link, mtu); err != nil {
+			return fmt.Errorf("set MTU %d: %w", mtu, err)
+		}
+	}
+	if err := n.ensureAddrs(link); err != nil {
+		return err
+	}
+	if err := n.nl.LinkSetUp(link); err != nil {
+		return fmt.Errorf("set up: %w", err)
+	}
+	return nil
+}
+
+// ensureAddrs gives the bridge the gateway addresses, and takes away those of an
+// earlier pod CIDR.
+func (n *Network) ensureAddrs(link netlink.Link) error {
+	want := map[netip.Prefix]bool{}
+	for _, c := range n.o.PodCIDRs {
+		want[netip.PrefixFrom(gateway(c), c.Bits())] = true
+	}
+	have, err := n.nl.AddrList(link, netlink.FAMILY_ALL)
+	if err != nil {
+		return fmt.Errorf("list addresses: %w", err)
+	}
+	for _, a := range have {
+		p, ok := prefixOf(a.IPNet)
+		switch {
+		case !ok || p.Addr().IsLinkLocalUnicast():
+		case want[p]:
+			delete(want, p)
+		default:
+			if err := n.nl.AddrDel(link, &a); err != nil {
+				return fmt.Errorf("delete address %s: %w", p, err)
+			}
+		}
+	}
+	for p := range want {
+		addr := &netlink.Addr{IPNet: ipNet(p), Flags: unix.IFA_F_NODAD}
+		if p.Addr().Is4() {
+			addr.Flags = 0
+		}
+		if err := n.nl.AddrAdd(link, addr); err != nil {
+			return fmt.Errorf("add address %s: %w", p, err)
+		}
+	}
+	return nil
+}
+
+// ensureServiceRoutes gives packets to service addresses a way, and with it a
+// source address. It is never gone to its end: the proxy rewrites or drops them first.
+func (n *Network) ensureServiceRoutes() error {
+	link, err := n.nl.LinkByName(n.o.Bridge)
+	if err != nil {
+		return fmt.Errorf("find bridge %s: %w", n.o.Bridge, err)
+	}
+	for _, c := range n.o.ServiceCIDRs {
+		if !slices.ContainsFunc(n.o.PodCIDRs, func(p netip.Prefix) bool { return p.Addr().Is4() == c.Addr().Is4() }) {
+			continue // without pods of that family the bridge has no address to send from
+		}
+		r := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(c.Masked()), Scope: netlink.SCOPE_LINK, Protocol: routeProtocol}
+		if err := n.nl.RouteReplace(r); err != nil {
+			return fmt.Errorf("route service addresses %s: %w", c, err)
+		}
+	}
+	return nil
+}
+
+// hardwareAddr is a locally administered address made from the pod CIDR.
+func hardwareAddr(p netip.Prefix) net.HardwareAddr {
+	b := gateway(p).AsSlice()
+	return append(net.HardwareAddr{0x0a, 0x58}, b[len(b)-4:]...)
+}
+
+// ipNet keeps the address as it is, with host bits.
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
+func prefixOf(n *net.IPNet) (netip.Prefix, bool) {
+	if n == nil {
+		return netip.Prefix{}, false
+	}
+	a, ok := netip.AddrFromSlice(n.IP)
+	ones, _ := n.Mask.Size()
+	return netip.PrefixFrom(a.Unmap(), ones), ok
+}

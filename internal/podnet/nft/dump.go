@@ -1,0 +1,161 @@
+package nft
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// Tables lists the tables of the namespace.
+func (c *Conn) Tables() ([]Table, error) {
+	var tables []Table
+	err := c.dump(unix.NFT_MSG_GETTABLE, 0, nil, func(f Family, attrs map[uint16][]byte) {
+		tables = append(tables, Table{f, cString(attrs[unix.NFTA_TABLE_NAME])})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list nftables tables: %w", err)
+	}
+	return tables, nil
+}
+
+// Has says whether the table exists.
+func (c *Conn) Has(t Table) (bool, error) {
+	tables, err := c.Tables()
+	return slices.Contains(tables, t), err
+}
+
+// Chains lists the names of a table's chains.
+func (c *Conn) Chains(t Table) ([]string, error) {
+	var chains []string
+	err := c.dump(unix.NFT_MSG_GETCHAIN, t.Family, nil, func(_ Family, attrs map[uint16][]byte) {
+		if cString(attrs[unix.NFTA_CHAIN_TABLE]) == t.Name {
+			chains = append(chains, cString(attrs[unix.NFTA_CHAIN_NAME]))
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list chains of table %s: %w", t, err)
+	}
+	return chains, nil
+}
+
+// Found is a set as the kernel has it.
+type Found struct {
+	Name                       string
+	Flags                      uint32
+	KeyType, KeyLen            uint32
+	DataType, DataLen, MaxSize uint32
+}
+
+// Sets lists a table's named sets.
+func (c *Conn) Sets(t Table) ([]Found, error) {
+	var sets []Found
+	table := appendAttr(nil, unix.NFTA_SET_TABLE, append([]byte(t.Name), 0))
+	err := c.dump(unix.NFT_MSG_GETSET, t.Family, table, func(_ Family, attrs map[uint16][]byte) {
+		f := Found{
+			Name: cString(attrs[unix.NFTA_SET_NAME]), Flags: number(attrs[unix.NFTA_SET_FLAGS]),
+			KeyType: number(attrs[unix.NFTA_SET_KEY_TYPE]), KeyLen: number(attrs[unix.NFTA_SET_KEY_LEN]),
+			DataType: number(attrs[unix.NFTA_SET_DATA_TYPE]), DataLen: number(attrs[unix.NFTA_SET_DATA_LEN]),
+		}
+		eachAttr(attrs[unix.NFTA_SET_DESC], func(typ uint16, v []byte) {
+			if typ == unix.NFTA_SET_DESC_SIZE {
+				f.MaxSize = number(v)
+			}
+		})
+		if f.Flags&unix.NFT_SET_ANONYMOUS == 0 {
+			sets = append(sets, f)
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list sets of table %s: %w", t, err)
+	}
+	return sets, nil
+}
+
+// Matches says whether s would make just such a set.
+func (f Found) Matches(s Set) bool {
+	const shape = unix.NFT_SET_EVAL | unix.NFT_SET_TIMEOUT | unix.NFT_SET_INTERVAL
+	var want uint32
+	if s.Dynamic {
+		want = unix.NFT_SET_EVAL | unix.NFT_SET_TIMEOUT
+	}
+	if s.Interval {
+		want |= unix.NFT_SET_INTERVAL
+	}
+	dataLen := width(s.Data)
+	if dataType(s) == unix.NFT_DATA_VERDICT {
+		dataLen = f.DataLen // the kernel's own affair
+	}
+	return f.Flags&shape == want && f.KeyType == datatype(s.Key) && f.KeyLen == width(s.Key) &&
+		f.DataType == dataType(s) && f.DataLen == dataLen && f.MaxSize == s.Size
+}
+
+// Keys lists the keys that a set has at the moment.
+func (c *Conn) Keys(t Table, set string) ([][]byte, error) {
+	var keys [][]byte
+	req := appendAttr(nil, unix.NFTA_SET_ELEM_LIST_TABLE, append([]byte(t.Name), 0))
+	req = appendAttr(req, unix.NFTA_SET_ELEM_LIST_SET, append([]byte(set), 0))
+	err := c.dump(unix.NFT_MSG_GETSETELEM, t.Family, req, func(_ Family, attrs map[uint16][]byte) {
+		eachAttr(attrs[unix.NFTA_SET_ELEM_LIST_ELEMENTS], func(_ uint16, elem []byte) {
+			eachAttr(elem, func(typ uint16, key []byte) {
+				if typ == unix.NFTA_SET_ELEM_KEY {
+					eachAttr(key, func(_ uint16, v []byte) { keys = append(keys, slices.Clone(v)) })
+				}
+			})
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list elements of set %s of table %s: %w", set, t, err)
+	}
+	return keys, nil
+}
+
+func number(v []byte) uint32 {
+	if len(v) != 4 {
+		return 0
+	}
+	return binary.BigEndian.Uint32(v)
+}
+
+// dump asks for all objects of a kind and calls fn with each one's attributes,
+// which are valid only during the call.
+func (c *Conn) dump(msg uint8, f Family, attrs []byte, fn func(Family, map[uint16][]byte)) error {
+	c.drain()
+	req := appendHeader(nil, unix.NFNL_SUBSYS_NFTABLES<<8|uint16(msg), unix.NLM_F_REQUEST|unix.NLM_F_DUMP, 1)
+	req = append(req, uint8(f), unix.NFNETLINK_V0, 0, 0)
+	req = append(req, attrs...)
+	binary.NativeEndian.PutUint32(req, uint32(len(req)))
+	if err := unix.Sendto(c.fd, req, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return err
+	}
+	buf := make([]byte, 1<<20)
+	for done := false; !done; {
+		n, _, err := unix.Recvfrom(c.fd, buf, 0)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return os.NewSyscallError("recvfrom", err)
+		}
+		err = eachMessage(buf[:n], func(h header, body []byte) error {
+			switch {
+			case h.typ == unix.NLMSG_DONE:
+				done = true
+			case h.typ == unix.NLMSG_ERROR:
+				return unix.Errno(-int32(binary.NativeEndian.Uint32(body)))
+			case len(body) >= 4:
+				m := map[uint16][]byte{}
+				eachAttr(body[4:], func(typ uint16, v []byte) { m[typ] = v })
+				fn(Family(body[0]), m)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

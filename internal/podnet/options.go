@@ -1,0 +1,81 @@
+package podnet
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+)
+
+// Options say what the pod network of this node is.
+type Options struct {
+	// Bridge is the name of the bridge; default kemudi0.
+	Bridge string
+	// PodCIDRs are the prefixes that this node's pods get their addresses from:
+	// one, or one of each family. Required, except by Reset.
+	PodCIDRs []netip.Prefix
+	// ClusterCIDRs are the addresses of all pods of the cluster: what goes there
+	// keeps its source address. Default: PodCIDRs.
+	ClusterCIDRs []netip.Prefix
+	// ServiceCIDRs are the addresses of services. They get a route, so that
+	// processes of the node itself can send there also where there is no default
+	// route; where such packets really go is decided by the service proxy. Optional.
+	ServiceCIDRs []netip.Prefix
+	// CNIConfDir is where the container runtime looks for its network.
+	CNIConfDir string
+	// DataDir holds the addresses in use and what is needed to undo our changes.
+	// It is wholly ours.
+	DataDir string
+	// MTU of the pods' links; default: that of the link that the default route
+	// uses, or else 1500.
+	MTU int
+	// CNICacheDir is where the CNI library notes what it set up; default /var/lib/cni.
+	// Only Reset uses it.
+	CNICacheDir string
+	// NetNSDirs are directories that hold nothing but the pods' network namespaces.
+	// Only Reset uses them.
+	NetNSDirs []string
+	// Log defaults to no log.
+	Log *slog.Logger
+}
+
+// withDefaults fills in what is unset, and checks the rest.
+func (o Options) withDefaults() (Options, error) {
+	if o.Bridge == "" {
+		o.Bridge = "kemudi0"
+	}
+	if len(o.Bridge) > 15 {
+		return o, fmt.Errorf("bridge name %q is longer than 15 characters", o.Bridge)
+	}
+	if o.CNIConfDir == "" || o.DataDir == "" {
+		return o, errors.New("pod network: CNIConfDir and DataDir must be set")
+	}
+	if o.CNICacheDir == "" {
+		o.CNICacheDir = "/var/lib/cni"
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	families := map[bool]bool{}
+	for _, p := range o.PodCIDRs {
+		if p.Bits() > p.Addr().BitLen()-2 {
+			return o, fmt.Errorf("pod CIDR %s is too small", p)
+		}
+		if families[p.Addr().Is4()] {
+			return o, fmt.Errorf("pod CIDRs %v: more than one of a family", o.PodCIDRs)
+		}
+		families[p.Addr().Is4()] = true
+	}
+	if len(o.ClusterCIDRs) == 0 {
+		o.ClusterCIDRs = o.PodCIDRs
+	}
+	return o, nil
+}
+
+func (o *Options) confFile() string   { return filepath.Join(o.CNIConfDir, "10-kemudi.conflist") }
+func (o *Options) ipamDir() string    { return filepath.Join(o.DataDir, "ipam") }
+func (o *Options) sysctlFile() string { return filepath.Join(o.DataDir, "sysctls.json") }
+
+// gateway is the first address of a pod CIDR: the bridge's.
+func gateway(p netip.Prefix) netip.Addr { return p.Masked().Addr().Next() }

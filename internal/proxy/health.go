@@ -1,0 +1,133 @@
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/task"
+)
+
+// serviceHealth serves the health check ports of services whose external
+// traffic must stay on the node: load balancers ask there which nodes have endpoints.
+type serviceHealth struct {
+	listen  func(ctx context.Context, network, addr string) (net.Listener, error)
+	events  client.EventSink
+	log     *slog.Logger
+	node    string
+	healthy func() bool // whether the proxy itself works
+
+	open map[types.NamespacedName]*healthPort
+}
+
+// healthPort is one open port.
+type healthPort struct {
+	owner  *serviceHealth
+	server *http.Server
+	port   uint16
+	mu     struct {
+		sync.Mutex
+		health Health
+	}
+}
+
+// update opens and closes ports as the list says. It belongs to one goroutine;
+// g owns those of the servers.
+func (s *serviceHealth) update(ctx context.Context, g *task.Group, want map[types.NamespacedName]Health) {
+	for name, p := range s.open {
+		if h, ok := want[name]; !ok || h.Port != p.port {
+			_ = p.server.Close()
+			delete(s.open, name)
+		}
+	}
+	for name, h := range want {
+		p := s.open[name]
+		if p == nil {
+			var err error
+			if p, err = s.start(ctx, g, h); err != nil {
+				message := fmt.Sprintf("node %s failed to start healthcheck %q on port %d: %v", s.node, name, h.Port, err)
+				s.events.Event(h.Service, corev1.EventTypeWarning, "FailedToStartServiceHealthcheck", message)
+				s.log.Warn("cannot serve a service's health check", "service", name.String(), "port", h.Port, "err", err)
+				continue // and try again at the next change
+			}
+			s.open[name] = p
+		}
+		p.set(h)
+	}
+}
+
+func (s *serviceHealth) start(ctx context.Context, g *task.Group, h Health) (*healthPort, error) {
+	l, err := s.listen(ctx, "tcp", ":"+strconv.Itoa(int(h.Port)))
+	if err != nil {
+		return nil, err
+	}
+	p := &healthPort{owner: s, port: h.Port}
+	p.server = &http.Server{Handler: p, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
+	g.Go("health check port of "+h.String(), func(context.Context) error {
+		if err := p.server.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+			s.log.Warn("health check port failed", "service", h.String(), "port", h.Port, "err", err)
+		}
+		return nil
+	})
+	return p, nil
+}
+
+// close closes all ports.
+func (s *serviceHealth) close() {
+	for name, p := range s.open {
+		_ = p.server.Close()
+		delete(s.open, name)
+	}
+}
+
+func (p *healthPort) set(h Health) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.health = h
+}
+
+func (p *healthPort) get() Health {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.health
+}
+
+// ServeHTTP answers 200 if the service has endpoints here that are ready, and
+// else 503.
+func (p *healthPort) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	h, healthy := p.get(), p.owner.healthy()
+	var answer struct {
+		Service struct {
+			Namespace string `json:"namespace"`
+			Name      string `json:"name"`
+		} `json:"service"`
+		LocalEndpoints      int  `json:"localEndpoints"`
+		ServiceProxyHealthy bool `json:"serviceProxyHealthy"`
+	}
+	answer.Service.Namespace, answer.Service.Name = h.Namespace, h.Name
+	answer.LocalEndpoints, answer.ServiceProxyHealthy = h.Local, healthy
+	w.Header().Set("X-Load-Balancing-Endpoint-Weight", strconv.Itoa(h.Local))
+	status := http.StatusOK
+	if h.Local == 0 || !healthy {
+		status = http.StatusServiceUnavailable
+	}
+	writeJSON(w, status, answer)
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // an error means that the client has gone
+}

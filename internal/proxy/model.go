@@ -1,0 +1,340 @@
+package proxy
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kemudi/kemudi/internal/podnet/nft"
+)
+
+// Model turns the cluster's objects into rules, incrementally: objects are set
+// and deleted as they change, and Commit compiles what that has touched. It is
+// pure: no I/O, no clock. It belongs to one goroutine.
+type Model struct {
+	cfg  Config
+	node NodeFacts
+	// leaving says that load balancers should look for another node.
+	leaving bool
+	owners  map[ownerKey]*owner
+	dirty   map[*owner]bool
+	health  map[types.NamespacedName]Health
+	tables  [len(families)]*table
+}
+
+// ownerKey names what elements and chains come from: a service, or the host
+// ports of a pod.
+type ownerKey struct {
+	pod bool
+	types.NamespacedName
+}
+
+// owner is the state of one service or pod.
+type owner struct {
+	key    ownerKey
+	svc    *corev1.Service
+	slices map[string]*discoveryv1.EndpointSlice
+	pod    *corev1.Pod
+	since  time.Time // when the object was made: of two that claim an element, the older one gets it
+	frags  [len(families)]*fragment
+}
+
+// table is the state of one family's table.
+type table struct {
+	family nft.Family
+	elems  map[Key]claim
+	rivals map[Key][]claim // further claims to an element, in no order
+	chains map[string]chainText
+	picks  map[uint32]int // how many ports use each pick chain
+}
+
+type claim struct {
+	by    *owner
+	value Value
+}
+
+type chainText struct {
+	Chain
+	content string
+}
+
+// NewModel returns a model of an empty cluster.
+func NewModel(cfg Config) *Model {
+	m := &Model{
+		cfg: cfg, node: NodeFacts{Name: cfg.NodeName}, owners: map[ownerKey]*owner{}, dirty: map[*owner]bool{},
+		health: map[types.NamespacedName]Health{},
+	}
+	for i, f := range families {
+		m.tables[i] = &table{
+			family: f, elems: map[Key]claim{}, rivals: map[Key][]claim{},
+			chains: map[string]chainText{}, picks: map[uint32]int{},
+		}
+		for _, c := range baseChains(&m.cfg, f) {
+			m.tables[i].chains[c.Name] = chainText{c, c.text(f)}
+		}
+		for _, e := range baseElems() {
+			m.tables[i].elems[e.Key] = claim{value: e.Value}
+		}
+	}
+	return m
+}
+
+func serviceKey(namespace, name string) ownerKey {
+	return ownerKey{false, types.NamespacedName{Namespace: namespace, Name: name}}
+}
+
+func podKey(namespace, name string) ownerKey {
+	return ownerKey{true, types.NamespacedName{Namespace: namespace, Name: name}}
+}
+
+// SetService takes in a service that is new or changed.
+func (m *Model) SetService(s *corev1.Service) {
+	o := m.owner(serviceKey(s.Namespace, s.Name))
+	o.svc, o.since = s, s.CreationTimestamp.Time
+	m.dirty[o] = true
+}
+
+// DeleteService forgets a service.
+func (m *Model) DeleteService(namespace, name string) {
+	if o := m.owners[serviceKey(namespace, name)]; o != nil {
+		o.svc = nil
+		m.dirty[o] = true
+	}
+}
+
+// SetSlice takes in a slice that is new or changed. One that moves to another
+// service must be deleted from the old one first.
+func (m *Model) SetSlice(s *discoveryv1.EndpointSlice) {
+	m.setSlice(s, s)
+}
+
+// DeleteSlice forgets a slice; s is its last state.
+func (m *Model) DeleteSlice(s *discoveryv1.EndpointSlice) {
+	m.setSlice(s, nil)
+}
+
+func (m *Model) setSlice(s, now *discoveryv1.EndpointSlice) {
+	service := s.Labels[discoveryv1.LabelServiceName]
+	if service == "" {
+		return
+	}
+	o := m.owner(serviceKey(s.Namespace, service))
+	_, foreign := s.Labels["service.kubernetes.io/service-proxy-name"]
+	if now == nil || foreign {
+		delete(o.slices, s.Name)
+	} else {
+		o.slices[s.Name] = s
+	}
+	m.dirty[o] = true
+}
+
+// SetPod takes in a pod of this node that is new or changed.
+func (m *Model) SetPod(p *corev1.Pod) {
+	key := podKey(p.Namespace, p.Name)
+	if m.owners[key] == nil && !hasHostPorts(p) {
+		return
+	}
+	o := m.owner(key)
+	o.pod, o.since = p, p.CreationTimestamp.Time
+	m.dirty[o] = true
+}
+
+// DeletePod forgets a pod.
+func (m *Model) DeletePod(namespace, name string) {
+	if o := m.owners[podKey(namespace, name)]; o != nil {
+		o.pod = nil
+		m.dirty[o] = true
+	}
+}
+
+func hasHostPorts(p *corev1.Pod) bool {
+	has := func(c corev1.Container) bool {
+		return slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.HostPort != 0 })
+	}
+	return slices.ContainsFunc(p.Spec.Containers, has) || slices.ContainsFunc(p.Spec.InitContainers, has)
+}
+
+// SetNode takes in this node.
+func (m *Model) SetNode(n *corev1.Node) {
+	m.leaving = leaving(n)
+	facts := NodeFacts{Name: m.cfg.NodeName, Zone: n.Labels[corev1.LabelTopologyZone]}
+	for _, a := range n.Status.Addresses {
+		if ip, err := netip.ParseAddr(a.Address); err == nil {
+			facts.Addrs = append(facts.Addrs, ip)
+		}
+	}
+	if facts.Zone == m.node.Zone && slices.Equal(facts.Addrs, m.node.Addrs) {
+		return
+	}
+	m.node = facts
+	for _, o := range m.owners {
+		m.dirty[o] = true
+	}
+}
+
+// leaving says whether a node is about to go.
+func leaving(n *corev1.Node) bool {
+	return n.DeletionTimestamp != nil || slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key == "ToBeDeletedByClusterAutoscaler"
+	})
+}
+
+func (m *Model) owner(key ownerKey) *owner {
+	o := m.owners[key]
+	if o == nil {
+		o = &owner{key: key, slices: map[string]*discoveryv1.EndpointSlice{}}
+		m.owners[key] = o
+	}
+	return o
+}
+
+// Step is what Commit asks for.
+type Step struct {
+	Tables [len(families)]Changes
+	// Flows are the UDP ports whose connections must be looked through.
+	Flows []flow
+}
+
+// Empty says that there is nothing to do.
+func (s *Step) Empty() bool {
+	return len(s.Flows) == 0 && !slices.ContainsFunc(s.Tables[:], func(c Changes) bool { return !c.Empty() })
+}
+
+// Dirty says whether Commit may have something to do.
+func (m *Model) Dirty() bool { return len(m.dirty) > 0 }
+
+// Commit compiles what has been touched since the last call, and returns what is
+// to be changed. The caller brings that to the kernel, or, if it cannot, later
+// asks for everything with Full.
+func (m *Model) Commit() *Step {
+	var edits [len(families)]*edit
+	for i := range edits {
+		edits[i] = newEdit(m.tables[i])
+	}
+	step := &Step{}
+	// In a fixed order: the outcome must not depend on that of a map.
+	dirty := slices.SortedFunc(maps.Keys(m.dirty), func(a, b *owner) int {
+		return cmp.Or(strings.Compare(a.key.Namespace, b.key.Namespace), strings.Compare(a.key.Name, b.key.Name))
+	})
+	for _, o := range dirty {
+		for i, f := range families {
+			now := m.compile(o, f, o.frags[i])
+			step.Flows = append(step.Flows, staleFlows(o.frags[i], now)...)
+			edits[i].replace(o, o.frags[i], now)
+			o.frags[i] = now
+		}
+		m.noteHealth(o)
+		if o.svc == nil && o.pod == nil && len(o.slices) == 0 {
+			delete(m.owners, o.key)
+		}
+	}
+	clear(m.dirty)
+	for i := range edits {
+		step.Tables[i] = edits[i].changes()
+	}
+	return step
+}
+
+func (m *Model) compile(o *owner, f nft.Family, before *fragment) *fragment {
+	switch {
+	case o.svc != nil:
+		return compileService(scene{&m.cfg, &m.node, f}, o.svc, slices.Collect(maps.Values(o.slices)), before)
+	case o.pod != nil:
+		return compilePod(o.pod, f)
+	}
+	return nil
+}
+
+// Full is everything the tables are to hold, and all UDP flows. Nothing must be
+// dirty.
+func (m *Model) Full() *Step {
+	step := &Step{}
+	for i, t := range m.tables {
+		c := Changes{Family: t.family, Full: true, Add: make([]Elem, 0, len(t.elems))}
+		for _, name := range slices.Sorted(maps.Keys(t.chains)) {
+			c.Chains = append(c.Chains, t.chains[name].Chain)
+		}
+		for k, cl := range t.elems {
+			c.Add = append(c.Add, Elem{k, cl.value})
+		}
+		step.Tables[i] = c
+	}
+	for _, o := range m.owners {
+		for _, frag := range o.frags {
+			if frag != nil {
+				step.Flows = append(step.Flows, frag.flows...)
+			}
+		}
+	}
+	return step
+}
+
+// staleFlows returns the ports from whose flows some may have to be ended: an
+// endpoint has gone, or the port is new or has its first endpoint (what was sent
+// before went astray), or the port has gone.
+func staleFlows(before, now *fragment) []flow {
+	type port struct {
+		addr netip.Addr
+		port uint16
+	}
+	old := map[port]flow{}
+	if before != nil {
+		for _, f := range before.flows {
+			old[port{f.Addr, f.Port}] = f
+		}
+	}
+	var stale []flow
+	if now != nil {
+		for _, f := range now.flows {
+			p := port{f.Addr, f.Port}
+			gone := slices.ContainsFunc(old[p].Valid, func(ep netip.AddrPort) bool { return !slices.Contains(f.Valid, ep) })
+			if gone || len(old[p].Valid) == 0 && len(f.Valid) > 0 {
+				stale = append(stale, f)
+			}
+			delete(old, p)
+		}
+	}
+	for _, f := range old {
+		if len(f.Valid) > 0 {
+			f.Valid = nil
+			stale = append(stale, f)
+		}
+	}
+	return stale
+}
+
+// Health is the state of one service's health check port.
+type Health struct {
+	types.NamespacedName
+	Port    uint16
+	Local   int // ready endpoints on this node
+	Service *corev1.Service
+}
+
+// Health returns the health check ports that are to be served, by service. The
+// map is the model's own, and valid until the next Commit.
+func (m *Model) Health() map[types.NamespacedName]Health { return m.health }
+
+func (m *Model) noteHealth(o *owner) {
+	if o.key.pod {
+		return
+	}
+	name, s := o.key.NamespacedName, o.svc
+	if s == nil || s.Spec.HealthCheckNodePort == 0 || !proxied(s) || s.Spec.Type != corev1.ServiceTypeLoadBalancer ||
+		s.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
+		delete(m.health, name)
+		return
+	}
+	h := Health{NamespacedName: name, Port: uint16(s.Spec.HealthCheckNodePort), Service: s}
+	for _, frag := range o.frags {
+		h.Local = max(h.Local, len(frag.localReady))
+	}
+	m.health[name] = h
+}

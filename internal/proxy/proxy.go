@@ -1,0 +1,326 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/podnet/nft"
+	"github.com/kemudi/kemudi/internal/task"
+)
+
+// Options say what to proxy, and how.
+type Options struct {
+	// Config is what the rules depend on. NodeName is required.
+	Config
+	// Transport is where Services, EndpointSlices, this node's Pods and the Node
+	// are read from. Required.
+	Transport client.Transport
+	// Events notes trouble at the objects concerned; default: nowhere.
+	Events client.EventSink
+	// Log defaults to no log.
+	Log *slog.Logger
+	// Metrics is where the metrics are registered; default: nowhere.
+	Metrics prometheus.Registerer
+	// MinInterval is the least time between two transactions, so that a burst of
+	// changes becomes one; the first change after a pause does not wait. Default 20 ms.
+	MinInterval time.Duration
+	// Listen opens the health check ports of services. Default: this machine's.
+	Listen func(ctx context.Context, network, addr string) (net.Listener, error)
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.NodeName == "" || o.Transport == nil {
+		return o, errors.New("service proxy: NodeName and Transport must be set")
+	}
+	for _, list := range [][]netip.Prefix{o.ClusterCIDRs, o.ServiceCIDRs, o.NodePortAddresses} {
+		for _, p := range list {
+			if !p.IsValid() {
+				return o, fmt.Errorf("service proxy: %v: invalid prefix in it", list)
+			}
+		}
+	}
+	if o.Events == nil {
+		o.Events = client.NoEvents
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.MinInterval == 0 {
+		o.MinInterval = 20 * time.Millisecond
+	}
+	if o.Listen == nil {
+		o.Listen = (&net.ListenConfig{}).Listen
+	}
+	return o, nil
+}
+
+// unhealthyAfter is how long a change may wait to come into force before the
+// proxy is not healthy any more.
+const unhealthyAfter = time.Minute
+
+// foreignInterval is the least time between two full rewrites that changes of
+// our tables by another program call for.
+const foreignInterval = time.Second
+
+// Proxy is the service proxy of one node.
+type Proxy struct {
+	o       Options
+	model   *Model
+	kernel  *kernel
+	watch   *nft.Watch
+	feed    *feed
+	health  *serviceHealth
+	metrics *metrics
+	foreign chan struct{} // holds one token: another program has changed our tables
+
+	mu struct {
+		sync.Mutex
+		applied time.Time // when the rules were last in order
+		broken  time.Time // since when they are not; zero: they are
+		leaving bool
+	}
+}
+
+// New returns a proxy that works on the network namespace of the calling
+// thread. Nothing is done before Run. The caller must Close it.
+func New(o Options) (*Proxy, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	k, err := openKernel()
+	if err != nil {
+		return nil, err
+	}
+	watch, err := k.conn.Watch()
+	if err != nil {
+		k.close()
+		return nil, err
+	}
+	p := &Proxy{
+		o: o, model: NewModel(o.Config), kernel: k, watch: watch, feed: newFeed(),
+		metrics: newMetrics(o.Metrics), foreign: make(chan struct{}, 1),
+	}
+	p.health = &serviceHealth{
+		listen: o.Listen, events: o.Events, log: o.Log, node: o.NodeName, healthy: p.healthy,
+		open: map[types.NamespacedName]*healthPort{},
+	}
+	return p, nil
+}
+
+// Close closes the proxy's sockets. The rules stay in force; Reset removes them.
+func (p *Proxy) Close() {
+	p.watch.Close()
+	p.kernel.close()
+}
+
+// Run keeps the rules in step with the cluster until ctx ends. It may be called
+// once.
+func (p *Proxy) Run(ctx context.Context) error {
+	g := task.NewGroup(ctx)
+	p.feed.follow(g, p.o.Transport, p.o.NodeName)
+	g.Go("watch tables", p.watchTables)
+	g.Go("rules", func(ctx context.Context) error {
+		defer p.health.close()
+		return p.keep(ctx, g)
+	})
+	return g.Wait()
+}
+
+// watchTables notices when another program takes our rules away.
+func (p *Proxy) watchTables(ctx context.Context) error {
+	for {
+		if err := p.watch.Next(ctx, tableOf(nft.IPv4), tableOf(nft.IPv6)); err != nil {
+			return err
+		}
+		select {
+		case p.foreign <- struct{}{}:
+		default: // that is known already
+		}
+		if err := task.Sleep(ctx, foreignInterval); err != nil {
+			return err
+		}
+	}
+}
+
+// keep is the loop that owns the model and the kernel: it waits for changes,
+// takes in all there are, and brings them into force.
+func (p *Proxy) keep(ctx context.Context, g *task.Group) error {
+	var (
+		full  = true // all rules are to be written
+		last  time.Time
+		retry <-chan time.Time
+		back  = task.Backoff{Initial: 100 * time.Millisecond, Max: 30 * time.Second, Jitter: 0.2}
+	)
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-p.feed.ready:
+			if err := task.Sleep(ctx, time.Until(last.Add(p.o.MinInterval))); err != nil {
+				return err
+			}
+		case <-retry:
+		case <-p.foreign:
+			if last.IsZero() {
+				continue
+			}
+			p.o.Log.Warn("rules of the service proxy were changed by another program: writing them again", "table", tableName)
+			p.metrics.overwritten.Inc()
+			full = true
+		}
+		in, ok := p.feed.take()
+		if !ok {
+			continue
+		}
+		retry = nil
+		err := p.sync(ctx, in, full)
+		last = time.Now()
+		p.health.update(ctx, g, p.model.Health())
+		if err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			wait := back.Next()
+			p.o.Log.Error("cannot bring service rules into force", "err", err, "retry", wait)
+			full, retry = true, time.After(wait)
+			continue
+		}
+		full = false
+		back.Reset()
+	}
+}
+
+// sync takes changes into the model and brings the outcome into force.
+func (p *Proxy) sync(ctx context.Context, in intake, full bool) error {
+	start := time.Now()
+	p.metrics.serviceChanges.Add(float64(in.counts["service"]))
+	p.metrics.endpointChanges.Add(float64(in.counts["endpointslice"]))
+	p.metrics.lastQueue.SetToCurrentTime()
+	for _, change := range in.changes {
+		change(p.model)
+	}
+	step := p.model.Commit()
+	if full {
+		step = p.model.Full()
+	}
+	if !step.Empty() {
+		if err := p.kernel.apply(ctx, step.Tables[:]); err != nil {
+			p.metrics.failures.Inc()
+			p.note(err)
+			return err
+		}
+		n, err := p.kernel.endStale(step.Flows)
+		p.metrics.staleFlows.Add(float64(n))
+		if err != nil {
+			p.o.Log.Warn("cannot end stale UDP flows", "err", err)
+		}
+		p.measure(time.Since(start), full, in.causes)
+	}
+	p.note(nil)
+	return nil
+}
+
+func (p *Proxy) measure(took time.Duration, full bool, causes []time.Time) {
+	p.metrics.sync.Observe(took.Seconds())
+	if full {
+		p.metrics.full.Observe(took.Seconds())
+	} else {
+		p.metrics.partial.Observe(took.Seconds())
+	}
+	p.metrics.lastSync.SetToCurrentTime()
+	for _, c := range causes {
+		p.metrics.programming.Observe(time.Since(c).Seconds())
+	}
+}
+
+// note keeps what the health check says.
+func (p *Proxy) note(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.leaving = p.model.leaving
+	switch {
+	case err == nil:
+		p.mu.applied, p.mu.broken = time.Now(), time.Time{}
+	case p.mu.broken.IsZero():
+		p.mu.broken = time.Now()
+	}
+}
+
+func (p *Proxy) healthy() bool {
+	waiting := p.feed.waiting()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	late := func(t time.Time) bool { return !t.IsZero() && time.Since(t) > unhealthyAfter }
+	return !p.mu.applied.IsZero() && !late(waiting) && !late(p.mu.broken)
+}
+
+// Synced says whether the rules have been brought into force since the start.
+func (p *Proxy) Synced() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.mu.applied.IsZero()
+}
+
+// Check is nil when the proxy works; it is for the process's health checks.
+func (p *Proxy) Check(context.Context) error {
+	if !p.healthy() {
+		return errors.New("service rules are not in step with the cluster")
+	}
+	return nil
+}
+
+// Handler serves /healthz, /livez and /proxyMode as kube-proxy does. /healthz
+// also tells load balancers to look for another node when this one is leaving.
+func (p *Proxy) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { p.answer(w, true) })
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { p.answer(w, false) })
+	mux.HandleFunc("GET /proxyMode", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = w.Write([]byte("nftables"))
+	})
+	return mux
+}
+
+func (p *Proxy) answer(w http.ResponseWriter, eligibility bool) {
+	healthy := p.healthy()
+	p.mu.Lock()
+	applied, leaving := p.mu.applied, p.mu.leaving
+	p.mu.Unlock()
+	var answer struct {
+		LastUpdated  string `json:"lastUpdated"`
+		CurrentTime  string `json:"currentTime"`
+		NodeEligible *bool  `json:"nodeEligible,omitempty"`
+	}
+	now := time.Now()
+	if healthy {
+		applied = now // that is: nothing is outstanding
+	}
+	answer.LastUpdated, answer.CurrentTime = applied.UTC().Format(time.RFC3339Nano), now.UTC().Format(time.RFC3339Nano)
+	counter := p.metrics.livez
+	if eligibility {
+		eligible := !leaving
+		answer.NodeEligible = &eligible
+		healthy = healthy && eligible
+		counter = p.metrics.healthz
+	}
+	status := http.StatusOK
+	if !healthy {
+		status = http.StatusServiceUnavailable
+	}
+	counter.WithLabelValues(strconv.Itoa(status)).Inc()
+	writeJSON(w, status, answer)
+}

@@ -1,0 +1,339 @@
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/discovery"
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/podnet/nft"
+	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/internal/trace"
+)
+
+// cluster is a transport whose caches the test fills.
+type cluster struct {
+	client.Transport // nothing but Cache may be called
+	progress         cache.Progress
+	caches           map[*resource.Def]*cache.Cache
+	rev              int64
+}
+
+func newCluster(nodeName string, objects ...resource.Object) *cluster {
+	c := &cluster{caches: map[*resource.Def]*cache.Cache{}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}
+	first := map[*resource.Def][]*cache.Item{core.Nodes.Def: {c.item(node)}}
+	for _, o := range objects {
+		first[defOf(o)] = append(first[defOf(o)], c.item(o))
+	}
+	for _, def := range []*resource.Def{core.Services.Def, core.Pods.Def, core.Nodes.Def, discovery.EndpointSlices.Def} {
+		c.caches[def] = cache.New(def, &c.progress)
+		c.caches[def].Replace(first[def], c.rev)
+	}
+	c.progress.Advance(c.rev)
+	return c
+}
+
+func defOf(o resource.Object) *resource.Def {
+	switch o.(type) {
+	case *corev1.Service:
+		return core.Services.Def
+	case *corev1.Pod:
+		return core.Pods.Def
+	case *corev1.Node:
+		return core.Nodes.Def
+	case *discoveryv1.EndpointSlice:
+		return discovery.EndpointSlices.Def
+	}
+	panic(fmt.Sprintf("no definition of %T", o))
+}
+
+func (c *cluster) Cache(def *resource.Def, _ string) *cache.Cache { return c.caches[def] }
+
+func (c *cluster) item(o resource.Object) *cache.Item {
+	c.rev++
+	return &cache.Item{Key: cache.Key(o.GetNamespace(), o.GetName()), Rev: c.rev, Object: o}
+}
+
+func (c *cluster) put(objects ...resource.Object) {
+	for _, o := range objects {
+		c.caches[defOf(o)].Apply([]cache.Change{{Item: c.item(o)}})
+	}
+	c.progress.Advance(c.rev)
+}
+
+func (c *cluster) delete(o resource.Object) {
+	c.caches[defOf(o)].Apply([]cache.Change{{Item: c.item(o), Delete: true}})
+	c.progress.Advance(c.rev)
+}
+
+// run runs a proxy on node n1 of the site until the test ends.
+func (s *site) run(o Options) *Proxy {
+	s.t.Helper()
+	o.NodeName = "n1"
+	o.ClusterCIDRs = mustPrefixes("10.244.0.0/16", "fd00:244::/48")
+	var p *Proxy
+	s.n1.Must(func() (err error) {
+		p, err = New(o)
+		return err
+	})
+	s.t.Cleanup(p.Close)
+	g := task.NewGroup(s.t.Context())
+	g.Go("proxy", p.Run)
+	s.t.Cleanup(func() {
+		g.Cancel(context.Canceled)
+		if err := g.Wait(); err != nil {
+			s.t.Errorf("proxy: %v", err)
+		}
+	})
+	return p
+}
+
+// soon waits until the condition holds.
+func soon(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.After(5 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("%s: not within 5 s", what)
+		}
+	}
+}
+
+func (s *site) answers(addr, want string) bool {
+	var name string
+	_ = s.client.Do(func() error {
+		c, err := net.DialTimeout("tcp", addr, 100*time.Millisecond)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		_, err = fmt.Fscan(c, &name)
+		return err
+	})
+	return name == want
+}
+
+func TestRulesFollowTheCluster(t *testing.T) {
+	trace.Proves(t, "SVC-031", "SVC-045", "SVC-046", "SVC-047")
+	s := newSite(t)
+	s.serve()
+	web := service("web", "10.96.0.10")
+	c := newCluster("n1", web, backends("web", "10.244.1.2@n1"))
+	p := s.run(Options{Transport: c})
+	soon(t, "the rules are in force", p.Synced)
+	s.reach(s.client, "10.96.0.10:80", "a", "")
+	c.put(backends("web", "10.244.1.3@n1"))
+	soon(t, "b answers", func() bool { return s.answers("10.96.0.10:80", "b") })
+	c.put(backends("web", "10.244.1.2@n1", "10.244.1.3@n1"))
+	soon(t, "a answers", func() bool { return s.answers("10.96.0.10:80", "a") })
+	c.put(service("new", "10.96.0.11", nodePort), backends("new", "10.244.2.2@n2"))
+	soon(t, "c answers", func() bool { return s.answers("192.168.1.1:30080", "c") })
+	c.delete(web)
+	soon(t, "nobody answers", func() bool { return !s.answers("10.96.0.10:80", "a") && !s.answers("10.96.0.10:80", "b") })
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "hp"}}
+	pod.Spec.NodeName = "n1"
+	pod.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{ContainerPort: 8080, HostPort: 8081}}}}
+	pod.Status.PodIP = "10.244.1.2"
+	elsewhere := pod.DeepCopy()
+	elsewhere.Name, elsewhere.Spec.NodeName, elsewhere.Spec.Containers[0].Ports[0].HostPort = "hp2", "n2", 8082
+	c.put(elsewhere, pod)
+	soon(t, "the host port answers", func() bool { return s.answers("192.168.1.1:8081", "a") })
+	if s.answers("192.168.1.1:8082", "a") {
+		t.Error("the host port of another node's pod answered")
+	}
+	c.delete(pod)
+	soon(t, "the host port is closed", func() bool { return !s.answers("192.168.1.1:8081", "a") })
+}
+
+func TestNothingIsDoneBeforeAllIsKnown(t *testing.T) {
+	s := newSite(t)
+	s.serve()
+	s.put(service("web", "10.96.0.10"), backends("web", "10.244.1.2@n1")) // by an earlier process
+	c := newCluster("n1", service("web", "10.96.0.10"), backends("web", "10.244.1.2@n1"))
+	late := cache.New(discovery.EndpointSlices.Def, &c.progress)
+	known := c.caches[discovery.EndpointSlices.Def]
+	c.caches[discovery.EndpointSlices.Def] = late
+	p := s.run(Options{Transport: c})
+	for range 20 {
+		s.reach(s.client, "10.96.0.10:80", "a", "")
+	}
+	if p.Synced() || p.Check(t.Context()) == nil {
+		t.Error("the proxy says that it is in step although it has not seen the slices")
+	}
+	late.Replace(known.List("", nil), c.rev)
+	soon(t, "the rules are in force", p.Synced)
+	s.reach(s.client, "10.96.0.10:80", "a", "")
+	if err := p.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFlushedRulesComeBack(t *testing.T) {
+	s := newSite(t)
+	s.serve()
+	reg := prometheus.NewRegistry()
+	p := s.run(Options{Transport: newCluster("n1", service("web", "10.96.0.10"), backends("web", "10.244.1.2@n1")), Metrics: reg})
+	soon(t, "the rules are in force", p.Synced)
+	var b nft.Batch
+	b.DelTable(tableOf(nft.IPv4)) // as by "nft flush ruleset"
+	if err := s.kernel.conn.Commit(t.Context(), &b); err != nil {
+		t.Fatal(err)
+	}
+	soon(t, "a answers again", func() bool { return s.answers("10.96.0.10:80", "a") })
+	if n := sample(t, p.metrics.overwritten); n != 1 {
+		t.Errorf("kemudi_proxy_rules_overwritten_total: got %v, want 1", n)
+	}
+}
+
+func TestRefusedTransactionIsTriedAgainAsAWhole(t *testing.T) {
+	s := newSite(t)
+	s.serve()
+	c := newCluster("n1", service("web", "10.96.0.10"), backends("web", "10.244.1.2@n1"))
+	p := s.run(Options{Transport: c})
+	soon(t, "the rules are in force", p.Synced)
+	// Something of ours is taken from under the proxy, so that its next change
+	// fails: there is no such element to be deleted.
+	var b nft.Batch
+	b.FlushSet(tableOf(nft.IPv4), ServicePicks.String())
+	if err := p.kernel.conn.Commit(t.Context(), &b); err != nil { // by its own socket: not seen as foreign
+		t.Fatal(err)
+	}
+	c.put(backends("web", "10.244.1.2@n1", "10.244.1.3@n1"))
+	soon(t, "b answers", func() bool { return s.answers("10.96.0.10:80", "b") })
+	if n := sample(t, p.metrics.failures); n != 1 {
+		t.Errorf("kubeproxy_sync_proxy_rules_nftables_sync_failures_total: got %v, want 1", n)
+	}
+}
+
+func TestHealthCheckNodePortTellsOfLocalEndpoints(t *testing.T) {
+	trace.Proves(t, "SVC-153")
+	s := newSite(t)
+	local := func(port int32) *corev1.Service {
+		return service("web", "10.96.0.10", nodePort, func(svc *corev1.Service) {
+			svc.Spec.Type = corev1.ServiceTypeLoadBalancer
+			svc.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+			svc.Spec.HealthCheckNodePort = port
+		})
+	}
+	c := newCluster("n1", local(32000), backends("web", "10.244.1.2@n1", "10.244.1.3@n1", "10.244.2.2@n2"))
+	s.run(Options{Transport: c, Listen: func(ctx context.Context, network, addr string) (l net.Listener, err error) {
+		return l, errors.Join(s.n1.Do(func() error {
+			l, err = (&net.ListenConfig{}).Listen(ctx, network, addr)
+			return err
+		}))
+	}})
+	type answer struct {
+		Service             struct{ Namespace, Name string }
+		LocalEndpoints      int
+		ServiceProxyHealthy bool
+	}
+	get := func(port int) (status int, weight string, a answer) {
+		client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true,
+			DialContext: func(_ context.Context, network, addr string) (net.Conn, error) { return s.client.Dial(network, addr) }}}
+		r, err := client.Get(fmt.Sprintf("http://192.168.1.1:%d/", port))
+		if err != nil {
+			return 0, "", a
+		}
+		defer r.Body.Close()
+		_ = json.NewDecoder(r.Body).Decode(&a)
+		return r.StatusCode, r.Header.Get("X-Load-Balancing-Endpoint-Weight"), a
+	}
+	soon(t, "the port answers 200", func() bool { status, _, _ := get(32000); return status == http.StatusOK })
+	if _, weight, a := get(32000); weight != "2" || a.LocalEndpoints != 2 || !a.ServiceProxyHealthy || a.Service.Name != "web" {
+		t.Errorf("got weight %q and %+v, want two endpoints of web", weight, a)
+	}
+	c.put(backends("web", "10.244.2.2@n2"))
+	soon(t, "the port answers 503", func() bool { status, _, _ := get(32000); return status == http.StatusServiceUnavailable })
+	c.put(local(32001))
+	soon(t, "the port has moved", func() bool {
+		old, _, _ := get(32000)
+		now, _, _ := get(32001)
+		return old == 0 && now == http.StatusServiceUnavailable
+	})
+	c.delete(local(32001))
+	soon(t, "the port is closed", func() bool { status, _, _ := get(32001); return status == 0 })
+}
+
+func TestHealthEndpoints(t *testing.T) {
+	s := newSite(t)
+	c := newCluster("n1")
+	p := s.run(Options{Transport: c})
+	get := func(path string) (int, string) {
+		r := httptest.NewRecorder()
+		p.Handler().ServeHTTP(r, httptest.NewRequest(http.MethodGet, path, nil))
+		body, _ := io.ReadAll(r.Body)
+		return r.Code, string(body)
+	}
+	soon(t, "the rules are in force", p.Synced)
+	if code, body := get("/healthz"); code != http.StatusOK || !strings.Contains(body, `"nodeEligible":true`) {
+		t.Errorf("/healthz: got %d %s", code, body)
+	}
+	if code, body := get("/livez"); code != http.StatusOK || strings.Contains(body, "nodeEligible") {
+		t.Errorf("/livez: got %d %s", code, body)
+	}
+	if _, body := get("/proxyMode"); body != "nftables" {
+		t.Errorf("/proxyMode: got %q", body)
+	}
+	c.put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "ToBeDeletedByClusterAutoscaler"}}}})
+	soon(t, "the node is not eligible", func() bool { code, _ := get("/healthz"); return code == http.StatusServiceUnavailable })
+	if code, _ := get("/livez"); code != http.StatusOK {
+		t.Errorf("/livez of a node about to go: got %d, want 200", code)
+	}
+}
+
+func TestBurstBecomesFewTransactions(t *testing.T) {
+	s := newSite(t)
+	s.serve()
+	c := newCluster("n1", service("web", "10.96.0.10"))
+	p := s.run(Options{Transport: c, Metrics: prometheus.NewRegistry(), MinInterval: 50 * time.Millisecond})
+	soon(t, "the rules are in force", p.Synced)
+	start := time.Now()
+	for i := range 2000 {
+		c.put(backends("web", fmt.Sprintf("10.244.3.%d@n3", i%250)))
+	}
+	c.put(backends("web", "10.244.1.2@n1"))
+	soon(t, "a answers", func() bool { return s.answers("10.96.0.10:80", "a") })
+	most := int(time.Since(start)/(50*time.Millisecond)) + 3
+	if n := sample(t, p.metrics.sync); n > most {
+		t.Errorf("2001 changes in %s made %d transactions, want at most %d", time.Since(start), n, most)
+	}
+}
+
+// sample is the value of a counter, or how much a histogram has seen.
+func sample(t *testing.T, c prometheus.Collector) int {
+	t.Helper()
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(c)
+	families, err := reg.Gather()
+	if err != nil || len(families) != 1 {
+		t.Fatalf("gather: %v", err)
+	}
+	m := families[0].Metric[0]
+	if m.Histogram != nil {
+		return int(m.Histogram.GetSampleCount())
+	}
+	return int(m.Counter.GetValue())
+}

@@ -1,0 +1,196 @@
+package resource
+
+import (
+	"time"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Object is what the Go type of every kind is: a pointer to a wire type.
+// An Object that came out of a cache or a client is shared and read-only.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// Spec declares a resource. T is the wire type of its storage version.
+//
+// A write runs, in this order: decode and merge, Default, mutating admission,
+// Prepare, Validate, validating admission, and then one store transaction in
+// which Commit takes part. old is nil on create and read-only always.
+type Spec[T Object] struct {
+	// Names and scope. Singular defaults to the lower-case Kind.
+	Group, Version, Kind, Plural, Singular string
+	Short, Categories                      []string
+	Namespaced                             bool
+
+	// StoragePrefix is the part of the store's key after "/registry/"; the
+	// default is Plural. It is upstream's, so that snapshots can be exchanged.
+	StoragePrefix string
+
+	// NameRule refuses bad names; the default is DNS1123Subdomain.
+	NameRule NameRule
+
+	// Default fills unset fields. It must not look at anything but obj.
+	Default func(obj T)
+	// Prepare drops what a client may not set and sets what the server owns
+	// (status on create, generation is handled by HasGeneration).
+	Prepare func(obj, old T)
+	// Validate refuses. It sees defaulted objects only.
+	Validate func(obj, old T, errs *Errors)
+	// Warn returns the texts of Warning headers.
+	Warn func(obj, old T) []string
+	// Commit claims values that must be unique in the cluster (cluster IPs, node
+	// ports) together with the write. obj is nil on delete, old is nil on create.
+	// It may be run again after a conflict, with obj as it was before the first run.
+	Commit func(tx Tx, obj, old T) error
+
+	// HasGeneration says that metadata.generation counts changes of the desired
+	// state; Desired returns the part that counts (default: everything but
+	// metadata and status).
+	HasGeneration bool
+	// NoFieldTracking leaves metadata.managedFields alone except in apply
+	// requests; for heartbeat objects that nobody applies.
+	NoFieldTracking bool
+	// NoUpdate refuses update and patch; the resource can be created and read.
+	NoUpdate bool
+	// CreateOnly: the resource is a question that is answered and not stored
+	// (TokenReview ...). Handler names the code in the API server.
+	CreateOnly bool
+	Handler    string
+	// AllowCreateOnUpdate lets PUT create an object (Lease, Event, Endpoints ...).
+	AllowCreateOnUpdate bool
+	// UnconditionalUpdate lets an update without resourceVersion overwrite.
+	// Upstream allows it for nearly all kinds; NoUnconditionalUpdate turns it off.
+	NoUnconditionalUpdate bool
+
+	// TTL, if not nil, says how long an object is kept (events). Zero: for ever.
+	TTL func(obj T) time.Duration
+	// GracePeriod, if not nil, makes deletion graceful (pods): it returns how
+	// long the object may stay with a deletionTimestamp, from the request's
+	// value (nil: not given). A result of 0 deletes at once.
+	GracePeriod func(obj T, asked *int64) int64
+	// DefaultPropagation is used when a delete does not name a policy; the
+	// default is background.
+	DefaultPropagation metav1.DeletionPropagation
+	// Finalizers are put on new objects (namespaces have them in spec).
+	// PendingDelete reports that the object must stay although it has no
+	// metadata.finalizers left (a namespace with spec.finalizers).
+	PendingDelete func(obj T) bool
+
+	// Columns of kubectl get. NAME is put in front and AGE before the first column
+	// of priority 1 (unless NoAge); declare a column of that name to have it
+	// elsewhere. Priority 1 columns show with -o wide only.
+	Columns []Column[T]
+	NoAge   bool
+	// Fields are the field selectors beyond metadata.name and metadata.namespace.
+	Fields map[string]func(T) string
+	// Index declares cache indexes by name: the values an object is found by.
+	// Every resource has the index "controller" (UID of the controlling owner)
+	// and "owner" (UIDs of all owners) besides. A Fields entry of the same name
+	// makes lists and watches with that selector use the index.
+	Index map[string]func(T) []string
+
+	// Sub are the subresources. status and scale have constructors: [Status], [Scale].
+	Sub []Sub[T]
+
+	// Versions are further group-versions of the same objects, served converted.
+	Versions []Version[T]
+}
+
+// Sub is a subresource.
+type Sub[T Object] struct {
+	Name string // "status"
+
+	// Verbs as in discovery: "get", "update", "patch", "create". Empty: get, patch, update.
+	Verbs []string
+
+	// Body describes the object that is sent and answered if it is not the
+	// resource itself (Scale, Binding, TokenRequest ...).
+	Body *Body
+
+	// Merge makes the object to be stored from what the client sent and what is
+	// stored: it copies into obj from old all that this subresource does not write.
+	Merge func(obj, old T)
+	// Validate replaces the resource's Validate for writes through this subresource.
+	Validate func(obj, old T, errs *Errors)
+
+	// Get and Set convert to and from Body for pure subresources with a body
+	// (scale). With the verb create (rollback) the body is posted, Set changes
+	// the object by it, and the answer is what Get makes of the stored object.
+	Get func(obj T) runtime.Object
+	Set func(obj T, body runtime.Object) error
+
+	// Handler names the code in the API server that serves the subresource
+	// ("log", "exec", "binding" ...). Empty: the generic read-merge-write.
+	Handler string
+}
+
+// Body is the wire type of a subresource that is not the resource itself.
+type Body struct {
+	Group, Version, Kind string
+	New                  func() runtime.Object
+}
+
+// Version is one more group-version of a resource: a legacy version, or a
+// second home (events.k8s.io). Storage always holds the Spec's own version.
+type Version[T Object] struct {
+	Group, Version string
+	New            func() Object
+	// Default fills unset fields as this version documents them, before To.
+	Default func(obj Object)
+	To      func(obj Object) (T, error) // to storage; may reuse parts of obj
+	From    func(obj T) (Object, error) // must not change obj
+	// Deprecated, if not empty, is sent as a Warning header with every answer,
+	// e.g. "extensions/v1beta1 Deployment is deprecated in v1.9+, unavailable in v1.16+; use apps/v1 Deployment".
+	Deprecated string
+	// Prepare and Validate replace the Spec's for writes through this version,
+	// where it has other rules (a selector that may still be changed).
+	Prepare  func(obj, old T)
+	Validate func(obj, old T, errs *Errors)
+	// DefaultPropagation replaces the Spec's for deletes through this version.
+	DefaultPropagation metav1.DeletionPropagation
+	// Sub lists the subresources this version serves; nil: all of the Spec's.
+	Sub []string
+	// OwnSub are subresources that only this version has, or has with another
+	// body (the Scale of its own group); they hide the Spec's of the same name.
+	OwnSub []Sub[T]
+}
+
+// Tx is what Commit sees of the transaction that writes an object.
+type Tx interface {
+	// Claim takes name in the class of unique values (for example class
+	// "clusterip", name "10.96.0.10") for the object being written, in the same
+	// transaction. It fails with [ErrClaimed] if another object holds it.
+	Claim(class, name string) error
+	// ClaimAny takes a free value: it tries the values that candidates yields,
+	// in order, and returns the one taken, or [ErrExhausted].
+	ClaimAny(class string, candidates func(yield func(name string) bool)) (string, error)
+	// Release gives name up with the write.
+	Release(class, name string)
+	// Setting is the value that the server runs with of a flag that claims depend
+	// on ("service-cluster-ip-range"); empty if it is not set.
+	Setting(flag string) string
+}
+
+// Status is the usual status subresource: the client writes status (and may
+// write metadata that is not spec), everything else stays. copyBack copies into
+// obj all but the status of old (spec, usually).
+func Status[T Object](copyBack func(obj, old T)) Sub[T] {
+	return Sub[T]{Name: "status", Merge: copyBack}
+}
+
+// Scale is the scale subresource over autoscaling/v1.
+func Scale[T Object](get func(obj T) *autoscalingv1.Scale, set func(obj T, replicas int32)) Sub[T] {
+	return Sub[T]{
+		Name: "scale",
+		Body: &Body{Group: "autoscaling", Version: "v1", Kind: "Scale", New: func() runtime.Object { return &autoscalingv1.Scale{} }},
+		Get:  func(obj T) runtime.Object { return get(obj) },
+		Set: func(obj T, body runtime.Object) error {
+			set(obj, body.(*autoscalingv1.Scale).Spec.Replicas)
+			return nil
+		},
+	}
+}

@@ -1,0 +1,263 @@
+package scheduler
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/scheduler/plugins"
+	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
+)
+
+// anyEvent is for pods that wait for whatever happens.
+const anyEvent = ^uint32(0)
+
+// attempt tries to find a node for a pod, and to bind it there.
+func (l *loop) attempt(item *pending) {
+	started := time.Now()
+	if started.Sub(l.swept) >= sweepEvery {
+		l.snapshot.Sweep()
+		l.swept = started
+	}
+	d := l.cycle.decide(item.pod)
+	l.metrics.algorithm.Observe(time.Since(started).Seconds())
+	switch {
+	case d.node != nil:
+		l.log.Debug("found node", "pod", nameOf(item.pod.Obj), "node", d.node.Name, "evaluated", d.evaluated, "feasible", d.feasible)
+		l.bind(item, d.node, started)
+	case d.unfit != nil:
+		l.unfit(item, d.unfit)
+		l.metrics.attempt("unschedulable", time.Since(started))
+	case errors.Is(d.err, errNoNodes):
+		l.queue.refuse(item, anyEvent, time.Now())
+		l.state(item, corev1.PodReasonUnschedulable, d.err.Error())
+		l.metrics.attempt("unschedulable", time.Since(started))
+	default:
+		l.failed(item, d.err, started)
+	}
+}
+
+func nameOf(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
+
+// unfit puts a pod aside that fits nowhere, and looks whether others could make
+// room for it.
+func (l *loop) unfit(item *pending, u *unfit) {
+	l.metrics.preemption.Inc()
+	message := u.message()
+	pre := l.cycle.preempt(u, slices.Collect(maps.Values(l.budgets)))
+	if pre.message != "" {
+		message += " preemption: " + pre.message
+	}
+	switch {
+	case pre.node != nil:
+		l.makeRoom(item, pre)
+		item.stated.nominated = pre.node.Name
+	case !pre.keep:
+		l.snapshot.Nominate(item.pod, "")
+		item.stated.nominated = ""
+	}
+	l.queue.refuse(item, u.plugins, time.Now())
+	l.state(item, corev1.PodReasonUnschedulable, message)
+}
+
+// failed puts a pod aside whose attempt failed for no fault of its own.
+func (l *loop) failed(item *pending, err error, started time.Time) {
+	l.snapshot.Nominate(item.pod, "")
+	item.stated.nominated = ""
+	l.queue.retry(item, time.Now())
+	l.state(item, corev1.PodReasonSchedulerError, err.Error())
+	l.metrics.attempt("error", time.Since(started))
+}
+
+// statedIn is what a pod's status says about its scheduling.
+func statedIn(p *corev1.Pod) stated {
+	s := stated{nominated: p.Status.NominatedNodeName}
+	if c := core.PodCondition(&p.Status, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
+		s.reason, s.message = c.Reason, c.Message
+	}
+	return s
+}
+
+// state tells people why a pod has no node, by an event and in its status.
+func (l *loop) state(item *pending, reason, message string) {
+	obj := item.pod.Obj
+	l.o.Events.Event(obj, corev1.EventTypeWarning, "FailedScheduling", truncate(message))
+	item.stated.reason, item.stated.message = reason, message
+	if item.stated == statedIn(obj) {
+		return
+	}
+	l.sendState(item)
+}
+
+// sendState writes what is stated of a pod to its status.
+func (l *loop) sendState(item *pending) {
+	obj, say := item.pod.Obj, item.stated
+	status := map[string]any{"nominatedNodeName": nil}
+	if say.nominated != "" {
+		status["nominatedNodeName"] = say.nominated
+	}
+	if say.reason != "" {
+		status["conditions"] = []corev1.PodCondition{condition(obj, corev1.PodCondition{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: say.reason, Message: say.message,
+		})}
+	}
+	l.calls.add(&call{
+		pod: obj.UID, kind: stateCall,
+		do: func(ctx context.Context) error { return patchStatus(ctx, l.pods, obj, status) },
+		then: func(err error) {
+			if err != nil && !apierrors.IsNotFound(err) {
+				l.log.Warn("write why pod is not scheduled", "pod", nameOf(obj), "err", err)
+				if item := l.queue.get(obj.UID); item != nil && item.stated == say {
+					item.stated = statedIn(item.pod.Obj) // so that it is written the next time
+				}
+			}
+		},
+	})
+}
+
+// condition completes a condition that is to replace the pod's.
+func condition(p *corev1.Pod, c corev1.PodCondition) corev1.PodCondition {
+	c.ObservedGeneration = p.Generation
+	c.LastTransitionTime = metav1.Now()
+	if old := core.PodCondition(&p.Status, c.Type); old != nil && old.Status == c.Status {
+		c.LastTransitionTime = old.LastTransitionTime
+	}
+	return c
+}
+
+// patchStatus changes parts of the status of exactly this pod, not of another
+// with its name.
+func patchStatus(ctx context.Context, pods client.Client[*corev1.Pod], p *corev1.Pod, status map[string]any) error {
+	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.UID}, "status": status})
+	if err != nil {
+		return fmt.Errorf("encode status patch: %w", err)
+	}
+	_, err = pods.Patch(ctx, p.Namespace, p.Name, "status", client.Patch{Type: types.StrategicMergePatchType, Data: data})
+	return err
+}
+
+// bind gives a pod its place on a node, and has it bound there (B1).
+func (l *loop) bind(item *pending, n *snapshot.Node, started time.Time) {
+	p, obj, node := item.pod, item.pod.Obj, n.Name
+	l.snapshot.Nominate(p, "")
+	p.Assumed = true
+	l.snapshot.Add(p, node)
+	l.wake(plugins.Event{Kind: plugins.PodAdded, Node: n, Pod: p})
+	l.calls.add(&call{
+		pod: obj.UID, kind: bindCall,
+		do: func(ctx context.Context) error {
+			_, err := l.pods.Post(ctx, obj.Namespace, obj.Name, "binding", &corev1.Binding{
+				ObjectMeta: metav1.ObjectMeta{Namespace: obj.Namespace, Name: obj.Name, UID: obj.UID},
+				Target:     corev1.ObjectReference{Kind: "Node", Name: node},
+			})
+			return err
+		},
+		then: func(err error) {
+			if err == nil {
+				l.bound(item, obj, node)
+				l.metrics.attempt("scheduled", time.Since(started))
+				return
+			}
+			l.notBound(item, p, fmt.Errorf("binding rejected: %w", err), started)
+		},
+	})
+}
+
+func (l *loop) bound(item *pending, obj *corev1.Pod, node string) {
+	l.o.Events.Event(obj, corev1.EventTypeNormal, "Scheduled", fmt.Sprintf("Successfully assigned %s to %s", nameOf(obj), node))
+	l.metrics.bound(item)
+	if l.queue.get(obj.UID) == item {
+		l.queue.remove(item)
+	}
+}
+
+// notBound takes back the place of a pod whose binding failed (B3). If it was
+// bound all the same, or is gone, the caches say so sooner or later.
+func (l *loop) notBound(item *pending, p *snapshot.Pod, err error, started time.Time) {
+	if l.snapshot.Pod(p.Obj.UID) == p && p.Assumed {
+		p.Assumed = false
+		l.takeOff(p)
+	}
+	if l.queue.get(p.Obj.UID) != item {
+		return // gone, or bound after all
+	}
+	if p := l.snapshot.Pod(p.Obj.UID); p != nil { // the answer was lost, not the binding
+		l.queue.remove(item)
+		return
+	}
+	item.pod = l.snapshot.NewPod(p.Obj)
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // the cache is behind: say nothing yet
+		l.queue.retry(item, time.Now())
+		l.metrics.attempt("error", time.Since(started))
+		return
+	}
+	l.log.Error("bind pod", "pod", nameOf(p.Obj), "err", err)
+	l.failed(item, err, started)
+}
+
+// makeRoom nominates the pod for a node and asks for the deletion of those who
+// have to go.
+func (l *loop) makeRoom(item *pending, pre preemption) {
+	l.metrics.victims.Observe(float64(len(pre.victims)))
+	for _, v := range pre.victims {
+		if !v.Terminating {
+			l.evict(item, v, pre.node.Name)
+		}
+	}
+	for _, other := range slices.Clone(pre.node.Nominated) {
+		if other.Priority >= item.pod.Priority || other == item.pod {
+			continue
+		}
+		l.snapshot.Nominate(other, "")
+		if waiting := l.queue.get(other.Obj.UID); waiting != nil {
+			waiting.stated.nominated = ""
+			l.sendState(waiting)
+			l.queue.wake(waiting, time.Now())
+		}
+	}
+	l.snapshot.Nominate(item.pod, pre.node.Name)
+}
+
+// evict deletes a victim, having said why in its status.
+func (l *loop) evict(item *pending, v *snapshot.Pod, node string) {
+	v.Victim = true
+	victim, preemptor := v.Obj, item.pod.Obj
+	status := map[string]any{"conditions": []corev1.PodCondition{condition(victim, corev1.PodCondition{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler,
+		Message: preemptor.Spec.SchedulerName + ": preempting to accommodate a higher priority pod",
+	})}}
+	l.calls.add(&call{
+		pod: victim.UID, kind: evictCall,
+		do: func(ctx context.Context) error {
+			if err := patchStatus(ctx, l.pods, victim, status); err != nil {
+				return fmt.Errorf("say why pod %s is preempted: %w", nameOf(victim), err)
+			}
+			uid := victim.UID
+			return l.pods.Delete(ctx, victim.Namespace, victim.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+		},
+		then: func(err error) {
+			switch {
+			case err == nil:
+				l.o.Events.Event(victim, corev1.EventTypeNormal, "Preempted", fmt.Sprintf("Preempted by pod %s on node %s", preemptor.UID, node))
+			case apierrors.IsNotFound(err):
+			default:
+				v.Victim = false
+				l.log.Error("preempt pod", "pod", nameOf(victim), "err", err)
+				if waiting := l.queue.get(preemptor.UID); waiting != nil {
+					l.queue.wake(waiting, time.Now())
+				}
+			}
+		},
+	})
+}

@@ -1,0 +1,96 @@
+package scheduler
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kemudi/kemudi/internal/task"
+)
+
+// callsAtOnce bounds the calls under way; callsWaiting how many more may wait
+// before no further pod is tried.
+const (
+	callsAtOnce  = 128
+	callsWaiting = 256
+	callDeadline = 30 * time.Second
+)
+
+// callKind tells calls about one pod apart.
+type callKind int
+
+// The kinds.
+const (
+	stateCall callKind = iota // says in the pod's status how things are; only the last one matters
+	bindCall                  // what was said before does not matter any more
+	evictCall
+)
+
+// call is something to be written through the API.
+type call struct {
+	pod  types.UID
+	kind callKind
+	do   func(ctx context.Context) error // runs beside the scheduler: it must not touch its state
+	then func(err error)                 // runs in the scheduler's turn
+	err  error
+}
+
+// calls runs calls beside the scheduler, for one pod one after the other (B2).
+type calls struct {
+	group   *task.Group
+	byPod   map[types.UID][]*call // the first is under way or ready
+	ready   []*call               // to be started, first come first served
+	running int
+	answers chan *call // buffered for all that run, so that none waits
+}
+
+func newCalls(g *task.Group) *calls {
+	return &calls{group: g, byPod: map[types.UID][]*call{}, answers: make(chan *call, callsAtOnce)}
+}
+
+// full says that no more work should be started that leads to calls.
+func (c *calls) full() bool { return len(c.ready) >= callsWaiting }
+
+// add starts a call, now or when it may.
+func (c *calls) add(x *call) {
+	before := c.byPod[x.pod]
+	if len(before) > 1 && x.kind != evictCall { // keep the one under way, and what must not be lost
+		before = append(before[:1:1], slices.DeleteFunc(slices.Clone(before[1:]), func(b *call) bool { return b.kind == stateCall })...)
+	}
+	c.byPod[x.pod] = append(before, x)
+	if len(before) == 0 {
+		c.ready = append(c.ready, x)
+		c.start()
+	}
+}
+
+func (c *calls) start() {
+	for c.running < callsAtOnce && len(c.ready) > 0 {
+		x := c.ready[0]
+		c.ready[0] = nil
+		c.ready = c.ready[1:]
+		c.running++
+		c.group.Go("call", func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, callDeadline)
+			defer cancel()
+			x.err = x.do(ctx)
+			c.answers <- x
+			return nil
+		})
+	}
+}
+
+// done takes in an answer.
+func (c *calls) done(x *call) {
+	c.running--
+	if rest := c.byPod[x.pod][1:]; len(rest) > 0 {
+		c.byPod[x.pod] = rest
+		c.ready = append(c.ready, rest[0])
+	} else {
+		delete(c.byPod, x.pod)
+	}
+	c.start()
+	x.then(x.err)
+}

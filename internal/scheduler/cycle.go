@@ -1,0 +1,266 @@
+package scheduler
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/kemudi/kemudi/internal/scheduler/plugins"
+	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
+)
+
+// Bounds of how many nodes are scored, as upstream has them: a search ends
+// when it has found this many that will do.
+const (
+	alwaysAllBelow   = 100 // nodes: all are looked at
+	lowestPercentage = 5
+)
+
+// errNoNodes is the reason when there is nothing to choose from.
+var errNoNodes = errors.New("no nodes available to schedule pods")
+
+// cycle decides where pods go. It is a function of its snapshot and of chance:
+// it does no I/O and knows no time. What it changes in the snapshot to try
+// something, it puts back.
+type cycle struct {
+	snapshot   *snapshot.Snapshot
+	plugins    *plugins.Set
+	percentage int // of nodes to score; 0: by the size of the cluster
+	rand       *rand.Rand
+
+	start int // where in the order of nodes the next search begins
+
+	// Scratch, reused from pod to pod.
+	pod      plugins.Cycle
+	filters  []plugins.Filterer
+	feasible []*snapshot.Node
+	refusals []refusal
+	total    []int64 // scores of feasible
+	scores   []int64 // of one plugin
+}
+
+// refusal is a node that a pod cannot go to.
+type refusal struct {
+	node   *snapshot.Node
+	reason *plugins.Reason
+}
+
+// decision is what a cycle found: a node, or why there is none.
+type decision struct {
+	node      *snapshot.Node
+	evaluated int // nodes that were filtered
+	feasible  int
+	unfit     *unfit // no node will do
+	err       error  // the attempt itself failed
+}
+
+// unfit says why a pod fits nowhere.
+type unfit struct {
+	nodes    int // in the cluster
+	refusals []refusal
+	// rejected, if not nil, is why no node was looked at.
+	rejected *plugins.Reason
+	// elsewhere is why nodes without a refusal were not looked at; nil if all were.
+	elsewhere *plugins.Reason
+	plugins   uint32 // those that refused, by index
+}
+
+// decide chooses a node for a pod.
+func (c *cycle) decide(p *snapshot.Pod) decision {
+	if p.Wishes.Err != nil {
+		return decision{err: p.Wishes.Err}
+	}
+	if c.snapshot.Len() == 0 {
+		return decision{err: errNoNodes}
+	}
+	c.pod = plugins.Cycle{Snapshot: c.snapshot, Pod: p}
+	d := decision{unfit: c.find()}
+	d.evaluated, d.feasible = len(c.feasible)+len(c.refusals), len(c.feasible)
+	if d.feasible == 1 {
+		d.node = c.feasible[0]
+	} else if d.feasible > 1 {
+		d.node = c.best()
+	}
+	return d
+}
+
+// find fills feasible with nodes that will do, or says why there is none.
+func (c *cycle) find() *unfit {
+	c.feasible, c.refusals = c.feasible[:0], c.refusals[:0]
+	nodes, no := c.preFilter()
+	if no != nil && no.rejected != nil {
+		return no
+	}
+	if n := c.pod.Pod.Nominated(); n != nil && c.filter(n) == nil {
+		c.feasible = append(c.feasible, n)
+		return nil
+	}
+	if no == nil {
+		c.search(nodes)
+	} else {
+		for _, n := range nodes {
+			c.look(n)
+		}
+	}
+	if len(c.feasible) > 0 {
+		return nil
+	}
+	if no == nil {
+		no = &unfit{nodes: c.snapshot.Len()}
+	}
+	for i := range c.refusals {
+		no.plugins |= 1 << c.refusals[i].reason.Plugin
+	}
+	no.refusals = c.refusals
+	return no
+}
+
+// preFilter returns the nodes to look at. The unfit is not nil if that is not
+// all of them.
+func (c *cycle) preFilter() ([]*snapshot.Node, *unfit) {
+	c.filters = c.filters[:0]
+	var names []string
+	var narrowed uint32
+	for i, f := range c.plugins.Filters {
+		var o plugins.Outlook
+		if pf := c.plugins.PreFilters[i]; pf != nil {
+			o = pf.PreFilter(&c.pod)
+		}
+		if o.Reject != nil {
+			return nil, &unfit{nodes: c.snapshot.Len(), rejected: o.Reject, plugins: 1 << i}
+		}
+		if o.Nodes != nil {
+			names = intersect(names, o.Nodes)
+			narrowed |= 1 << i
+		}
+		if f != nil && !o.Skip {
+			c.filters = append(c.filters, f)
+		}
+	}
+	if narrowed == 0 {
+		return c.snapshot.Nodes(), nil
+	}
+	var nodes []*snapshot.Node
+	for _, name := range names {
+		if n := c.snapshot.Node(name); n != nil {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes, &unfit{nodes: c.snapshot.Len(), elsewhere: c.notNamed(narrowed), plugins: narrowed}
+}
+
+// intersect is the names in both; nil stands for all.
+func intersect(a, b []string) []string {
+	if a == nil {
+		return b
+	}
+	return slices.DeleteFunc(slices.Clone(a), func(name string) bool { return !slices.Contains(b, name) })
+}
+
+// search looks at nodes from where the last search ended, until enough will do.
+func (c *cycle) search(nodes []*snapshot.Node) {
+	enough, looked := c.enough(len(nodes)), 0
+	for ; looked < len(nodes) && len(c.feasible) < enough; looked++ {
+		i := c.start + looked
+		if i >= len(nodes) {
+			i %= len(nodes)
+		}
+		c.look(nodes[i])
+	}
+	c.start = (c.start + looked) % len(nodes)
+}
+
+// look filters one node.
+func (c *cycle) look(n *snapshot.Node) {
+	if why := c.filter(n); why != nil {
+		c.refusals = append(c.refusals, refusal{n, why})
+	} else {
+		c.feasible = append(c.feasible, n)
+	}
+}
+
+// enough is how many of so many nodes are to be found.
+func (c *cycle) enough(nodes int) int {
+	if nodes < alwaysAllBelow {
+		return nodes
+	}
+	percentage := c.percentage
+	if percentage == 0 {
+		percentage = max(50-nodes/125, lowestPercentage)
+	}
+	return max(nodes*percentage/100, alwaysAllBelow)
+}
+
+// filter returns why the pod cannot go to a node, or nil. Pods that hold a
+// place there and are no less important count as if they were there already; but
+// since they may never come, the pod must also do without them.
+func (c *cycle) filter(n *snapshot.Node) *plugins.Reason {
+	if len(n.Nominated) == 0 {
+		return c.ask(c.filters, n)
+	}
+	var held []*snapshot.Pod
+	for _, p := range n.Nominated {
+		if p != c.pod.Pod && p.Priority >= c.pod.Pod.Priority && p.Obj.UID != c.pod.Pod.Obj.UID {
+			held = append(held, p)
+		}
+	}
+	if len(held) == 0 {
+		return c.ask(c.filters, n)
+	}
+	var why *plugins.Reason
+	c.snapshot.Try(held, n, func() { why = c.ask(c.plugins.Filters, n) })
+	if why != nil {
+		return why
+	}
+	return c.ask(c.filters, n)
+}
+
+func (c *cycle) ask(filters []plugins.Filterer, n *snapshot.Node) *plugins.Reason {
+	for _, f := range filters {
+		if f == nil {
+			continue
+		}
+		if why := f.Filter(&c.pod, n); why != nil {
+			return why
+		}
+	}
+	return nil
+}
+
+// best scores the feasible nodes and takes one of the best, each with the same chance.
+func (c *cycle) best() *snapshot.Node {
+	c.score()
+	at, ties := 0, 1
+	for i := 1; i < len(c.total); i++ {
+		switch {
+		case c.total[i] > c.total[at]:
+			at, ties = i, 1
+		case c.total[i] == c.total[at]:
+			ties++
+			if c.rand.IntN(ties) == 0 {
+				at = i
+			}
+		}
+	}
+	return c.feasible[at]
+}
+
+// score fills total.
+func (c *cycle) score() {
+	n := len(c.feasible)
+	c.total = slices.Grow(c.total[:0], n)[:n]
+	clear(c.total)
+	c.scores = slices.Grow(c.scores[:0], n)[:n]
+	for i, s := range c.plugins.Scorers {
+		if s == nil {
+			continue
+		}
+		clear(c.scores)
+		if !s.Score(&c.pod, c.feasible, c.scores) {
+			continue
+		}
+		for j, v := range c.scores {
+			c.total[j] += v * c.plugins.Weights[i]
+		}
+	}
+}

@@ -1,0 +1,19 @@
+// Package scheduler puts pending pods on nodes: it chooses a node for each pod
+// that names this scheduler and no node, and binds it there through the API.
+//
+// Start at scheduler.go: one goroutine owns all state (the snapshot of the
+// cluster, the queue of pending pods, the calls in flight) and takes in, in turn,
+// changes from the caches (feed.go), answers of calls (calls.go) and pods to
+// schedule. cycle.go is the decision itself, a pure function of the snapshot;
+// message.go says why there was none; preempt.go looks for pods that could make
+// room. The rules are plugins (package plugins, in the order of its list.go).
+//
+// Upstream's names are kept for plugins, messages, events, conditions and metrics.
+//
+// Invariants, cited by number in the code:
+//
+//	B1 A pod takes its place in the snapshot before its binding is sent, so no other pod is promised the same.
+//	B2 Calls about one pod are made one after the other.
+//	B3 A pod whose binding failed is tried again, unless it is bound or gone.
+//	B4 A pod that could not be scheduled is tried again after an event that can help it, and after 5 minutes in any case.
+package scheduler

@@ -1,0 +1,343 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/policy"
+	"github.com/kemudi/kemudi/internal/api/storage"
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/scheduler/plugins"
+	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
+)
+
+// follower takes in the changes of one resource.
+type follower struct {
+	def    *resource.Def
+	cursor *cache.Cursor
+	known  map[string]types.UID // what has been taken in, by key
+	take   func(obj resource.Object, gone bool)
+}
+
+// followers are in the order in which a first state is taken in: pods last,
+// since the others give them meaning.
+type followers struct{ namespaces, services, budgets, classes, volumes, claims, nodes, pods follower }
+
+func (f *followers) all() [8]*follower {
+	return [8]*follower{&f.namespaces, &f.services, &f.budgets, &f.classes, &f.volumes, &f.claims, &f.nodes, &f.pods}
+}
+
+func (f *followers) close() {
+	for _, x := range f.all() {
+		if x.cursor != nil {
+			x.cursor.Close()
+		}
+	}
+}
+
+// follows is what a scheduler follows, and what becomes of it.
+func (l *loop) follows() *followers {
+	return &followers{
+		namespaces: follower{def: core.Namespaces.Def, take: l.takeNamespace},
+		services:   follower{def: core.Services.Def, take: l.takeService},
+		budgets:    follower{def: policy.PodDisruptionBudgets.Def, take: l.takeBudget},
+		classes:    follower{def: storage.StorageClasses.Def, take: l.takeStorageClass},
+		volumes:    follower{def: core.PersistentVolumes.Def, take: l.takeVolume},
+		claims:     follower{def: core.PersistentVolumeClaims.Def, take: l.takeClaim},
+		nodes:      follower{def: core.Nodes.Def, take: l.takeNode},
+		pods:       follower{def: core.Pods.Def, take: l.takePod},
+	}
+}
+
+// follow begins to follow everything.
+func (l *loop) follow(t client.Transport) error {
+	l.followers = l.follows()
+	for _, f := range l.followers.all() {
+		cu, err := t.Cache(f.def, "").Cursor(cache.CursorOptions{FromNow: true})
+		if err != nil {
+			l.followers.close()
+			return fmt.Errorf("follow %s: %w", f.def, err)
+		}
+		f.cursor, f.known = cu, map[string]types.UID{}
+	}
+	return nil
+}
+
+// takeIn takes in what has changed.
+func (l *loop) takeIn(t client.Transport) error {
+	for _, f := range l.followers.all() {
+		events, err := f.cursor.Next()
+		if errors.Is(err, cache.ErrTooOld) {
+			err = l.restart(f, t.Cache(f.def, ""))
+			if err == nil {
+				events, err = f.cursor.Next()
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("read changes of %s: %w", f.def, err)
+		}
+		for i := range events {
+			f.apply(&events[i])
+		}
+	}
+	return nil
+}
+
+func (f *follower) apply(e *cache.Event) {
+	if e.Type == cache.Deleted {
+		delete(f.known, e.Item.Key)
+	} else {
+		f.known[e.Item.Key] = e.Item.Object.GetUID()
+	}
+	f.take(e.Item.Object, e.Type == cache.Deleted)
+}
+
+// restart follows anew after so many changes that some are lost. What is not
+// there any more is taken out first.
+func (l *loop) restart(f *follower, c *cache.Cache) error {
+	l.log.Warn("fell behind, reading everything again", "resource", f.def.String())
+	f.cursor.Close()
+	cu, err := c.Cursor(cache.CursorOptions{FromNow: true})
+	if err != nil {
+		return err
+	}
+	f.cursor = cu
+	for key, uid := range f.known {
+		if it := c.Get(key); it != nil && it.Object.GetUID() == uid {
+			continue
+		}
+		obj := f.def.New()
+		namespace, name := splitKey(key)
+		obj.SetNamespace(namespace)
+		obj.SetName(name)
+		obj.SetUID(uid)
+		delete(f.known, key)
+		f.take(obj, true)
+	}
+	return nil
+}
+
+func splitKey(key string) (namespace, name string) {
+	for i := range len(key) {
+		if key[i] == '/' {
+			return key[:i], key[i+1:]
+		}
+	}
+	return "", key
+}
+
+func (l *loop) takeNamespace(obj resource.Object, gone bool) {
+	set := obj.GetLabels()
+	if set == nil {
+		set = labels.Set{}
+	}
+	if gone {
+		set = nil
+	}
+	if l.snapshot.SetNamespace(obj.GetName(), set) {
+		l.wake(plugins.Event{Kind: plugins.NodeLabels}) // what is near what may have changed
+	}
+}
+
+func (l *loop) takeService(obj resource.Object, gone bool) {
+	s := obj.(*corev1.Service)
+	selector := s.Spec.Selector
+	if gone {
+		selector = nil
+	}
+	l.snapshot.SetService(s.Namespace, s.Name, selector)
+}
+
+func (l *loop) takeBudget(obj resource.Object, gone bool) {
+	b := obj.(*policyv1.PodDisruptionBudget)
+	key := cache.Key(b.Namespace, b.Name)
+	if gone {
+		delete(l.budgets, key)
+	} else {
+		l.budgets[key] = b
+	}
+}
+
+func (l *loop) takeStorageClass(obj resource.Object, gone bool) {
+	mode := obj.(*storagev1.StorageClass).VolumeBindingMode
+	l.snapshot.SetStorageClass(obj.GetName(), !gone && mode != nil && *mode == storagev1.VolumeBindingWaitForFirstConsumer)
+	l.wake(plugins.Event{Kind: plugins.ClaimChanged})
+}
+
+func (l *loop) takeVolume(obj resource.Object, gone bool) {
+	if gone {
+		l.snapshot.RemoveVolume(obj.GetName())
+		return
+	}
+	l.snapshot.SetVolume(obj.(*corev1.PersistentVolume))
+	l.wake(plugins.Event{Kind: plugins.ClaimChanged})
+}
+
+func (l *loop) takeClaim(obj resource.Object, gone bool) {
+	if gone {
+		l.snapshot.RemoveClaim(obj.GetNamespace(), obj.GetName())
+		return
+	}
+	l.snapshot.SetClaim(obj.(*corev1.PersistentVolumeClaim))
+	l.wake(plugins.Event{Kind: plugins.ClaimChanged})
+}
+
+func (l *loop) takeNode(obj resource.Object, gone bool) {
+	if gone {
+		l.snapshot.RemoveNode(obj.GetName())
+		l.wake(plugins.Event{Kind: plugins.NodeRemoved})
+		return
+	}
+	n, changed := l.snapshot.SetNode(obj.(*corev1.Node))
+	if changed&snapshot.NodeAdded != 0 {
+		l.nominateOn(n.Name)
+	}
+	for change, kind := range nodeEvents {
+		if changed&change != 0 {
+			l.wake(plugins.Event{Kind: kind, Node: n})
+		}
+	}
+}
+
+var nodeEvents = map[snapshot.Change]plugins.Events{
+	snapshot.NodeAdded:          plugins.NodeAdded,
+	snapshot.AllocatableChanged: plugins.NodeAllocatable,
+	snapshot.LabelsChanged:      plugins.NodeLabels,
+	snapshot.TaintsChanged:      plugins.NodeTaints,
+}
+
+// nominateOn gives pods their place on a node that was not known when they
+// were promised it.
+func (l *loop) nominateOn(node string) {
+	for _, item := range l.queue.pods {
+		if item.place != flying && item.pod.Obj.Status.NominatedNodeName == node && item.pod.Nominated() == nil {
+			l.snapshot.Nominate(item.pod, node)
+		}
+	}
+}
+
+func (l *loop) takePod(obj resource.Object, gone bool) {
+	p := obj.(*corev1.Pod)
+	switch {
+	case gone || core.PodTerminal(p):
+		l.podGone(p)
+	case p.Spec.NodeName != "":
+		l.podOnNode(p)
+	case p.Spec.SchedulerName != l.o.Name:
+	case p.DeletionTimestamp != nil:
+		l.podGone(p)
+	default:
+		l.podPending(p)
+	}
+}
+
+// podGone forgets a pod that takes no place any more.
+func (l *loop) podGone(obj *corev1.Pod) {
+	if item := l.queue.get(obj.UID); item != nil {
+		n := item.pod.Nominated()
+		l.snapshot.Nominate(item.pod, "")
+		l.queue.remove(item)
+		if n != nil {
+			l.wake(plugins.Event{Kind: plugins.PodRemoved, Node: n, Pod: item.pod})
+		}
+	}
+	if p := l.snapshot.Pod(obj.UID); p != nil {
+		l.takeOff(p)
+	}
+}
+
+// takeOff takes a pod off its node.
+func (l *loop) takeOff(p *snapshot.Pod) {
+	n := p.Node()
+	l.snapshot.Remove(p)
+	l.wake(plugins.Event{Kind: plugins.PodRemoved, Node: n, Pod: p})
+}
+
+func (l *loop) podOnNode(obj *corev1.Pod) {
+	p := l.snapshot.Pod(obj.UID)
+	if p != nil && p.Node().Name != obj.Spec.NodeName { // somebody else bound it elsewhere
+		l.takeOff(p)
+		p = nil
+	}
+	if p == nil {
+		if item := l.queue.get(obj.UID); item != nil {
+			l.snapshot.Nominate(item.pod, "")
+			l.queue.remove(item)
+		}
+		p = l.snapshot.NewPod(obj)
+		l.snapshot.Add(p, obj.Spec.NodeName)
+		l.wake(plugins.Event{Kind: plugins.PodAdded, Node: p.Node(), Pod: p})
+		return
+	}
+	was := *p
+	p.Assumed = false
+	l.snapshot.Update(p, obj)
+	if p.Terminating && p.Victim {
+		p.Victim = false // its status says so now
+	}
+	relabelled := !labels.Equals(was.Obj.Labels, obj.Labels)
+	if relabelled {
+		l.wake(plugins.Event{Kind: plugins.PodAdded, Node: p.Node(), Pod: p})
+	}
+	if relabelled || p.Terminating != was.Terminating || less(p.Requests, was.Requests) {
+		l.wake(plugins.Event{Kind: plugins.PodRemoved, Node: p.Node(), Pod: &was})
+	}
+}
+
+// less reports whether something is asked for less than before.
+func less(now, before []snapshot.Amount) bool {
+	for _, b := range before {
+		left := b.Value
+		for _, n := range now {
+			if n.Resource == b.Resource {
+				left -= n.Value
+			}
+		}
+		if left > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *loop) podPending(obj *corev1.Pod) {
+	if p := l.snapshot.Pod(obj.UID); p != nil { // we are binding it
+		l.snapshot.Update(p, obj)
+		return
+	}
+	now := time.Now()
+	item := l.queue.get(obj.UID)
+	if item == nil {
+		item = l.queue.add(l.snapshot.NewPod(obj), now)
+		item.stated = statedIn(obj)
+		l.snapshot.Nominate(item.pod, obj.Status.NominatedNodeName)
+		l.metrics.incoming.WithLabelValues("PodAdd", string(item.place)).Inc()
+		return
+	}
+	was := item.pod.Obj
+	if nominated := obj.Status.NominatedNodeName; nominated != was.Status.NominatedNodeName && nominated != item.stated.nominated {
+		item.stated.nominated = nominated
+		l.snapshot.Nominate(item.pod, nominated)
+	}
+	if obj.Generation == was.Generation && labels.Equals(was.Labels, obj.Labels) && len(obj.Spec.SchedulingGates) == len(was.Spec.SchedulingGates) {
+		item.pod.Obj = obj
+		return
+	}
+	n := item.pod.Nominated()
+	l.snapshot.Nominate(item.pod, "")
+	l.queue.replace(item, l.snapshot.NewPod(obj), now)
+	if n != nil {
+		l.snapshot.Nominate(item.pod, n.Name)
+	}
+	l.metrics.incoming.WithLabelValues("PodUpdate", string(item.place)).Inc()
+}

@@ -1,0 +1,139 @@
+package scheduler
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/scheduler/plugins"
+	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
+)
+
+// fed is a loop that does not run, and caches that a test feeds.
+type fed struct {
+	*loop
+	client.Transport // nil: nothing is asked of the API
+	caches           map[*resource.Def]*cache.Cache
+	progress         cache.Progress
+	rev              int64
+}
+
+func (f *fed) Cache(def *resource.Def, _ string) *cache.Cache {
+	if f.caches[def] == nil {
+		f.caches[def] = cache.New(def, &f.progress)
+		f.caches[def].Replace(nil, 0)
+	}
+	return f.caches[def]
+}
+
+func newFed(t *testing.T) *fed {
+	f := &fed{caches: map[*resource.Def]*cache.Cache{}}
+	snap := snapshot.New(nil)
+	f.loop = &loop{
+		Scheduler: New(Options{Transport: f}), snapshot: snap, queue: newQueue(), budgets: map[string]*policyv1.PodDisruptionBudget{},
+		cycle: &cycle{snapshot: snap, plugins: plugins.New(), rand: rand.New(rand.NewPCG(1, 1))},
+	}
+	f.log = f.o.Logger
+	if err := f.follow(f); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f *fed) put(def *resource.Def, obj resource.Object, gone bool) {
+	f.rev++
+	obj.SetResourceVersion(strconv.FormatInt(f.rev, 10))
+	it := &cache.Item{Key: cache.Key(obj.GetNamespace(), obj.GetName()), Rev: f.rev, Object: obj}
+	f.Cache(def, "").Apply([]cache.Change{{Item: it, Delete: gone}})
+	f.progress.Advance(f.rev)
+}
+
+// state is what the loop knows: nodes with their pods, and pending pods.
+func (f *fed) state() string {
+	var lines []string
+	for _, n := range f.snapshot.Nodes() {
+		var pods []string
+		for _, p := range n.Pods {
+			pods = append(pods, p.Obj.Name)
+		}
+		slices.Sort(pods)
+		lines = append(lines, fmt.Sprint(n.Name, pods))
+	}
+	for _, item := range f.queue.pods {
+		lines = append(lines, "pending "+item.pod.Obj.Name)
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, ", ")
+}
+
+func (f *fed) expect(t *testing.T, want string) {
+	t.Helper()
+	if err := f.takeIn(f); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.state(); got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+}
+
+func TestFollowsNodesAndPods(t *testing.T) {
+	f := newFed(t)
+	pod := func(line string) *corev1.Pod { return parsePod(split(line)) }
+	f.put(core.Pods.Def, pod("a on=n1"), false)
+	f.put(core.Pods.Def, pod("b"), false)
+	f.put(core.Nodes.Def, parseNode([]string{"n1"}), false)
+	f.expect(t, "n1[a], pending b")
+	f.put(core.Pods.Def, pod("b on=n1"), false)
+	ended := pod("a on=n1")
+	ended.Status.Phase = corev1.PodSucceeded
+	f.put(core.Pods.Def, ended, false)
+	f.expect(t, "n1[b]")
+	f.put(core.Pods.Def, pod("c terminating"), false)
+	f.put(core.Pods.Def, pod("d"), false)
+	f.expect(t, "n1[b], pending d")
+	f.put(core.Pods.Def, pod("d terminating"), false)
+	f.put(core.Pods.Def, pod("b on=n1"), true)
+	f.expect(t, "n1[]")
+	f.put(core.Nodes.Def, parseNode([]string{"n1"}), true)
+	f.expect(t, "")
+}
+
+func TestReadsEverythingAgainWhenItFellBehind(t *testing.T) {
+	f := newFed(t)
+	for _, name := range []string{"gone", "stays", "anew"} {
+		f.put(core.Pods.Def, parsePod([]string{name, "on=n1"}), false)
+		f.put(core.Pods.Def, parsePod([]string{"pending-" + name}), false)
+	}
+	f.put(core.Nodes.Def, parseNode([]string{"n1"}), false)
+	f.expect(t, "n1[anew gone stays], pending pending-anew, pending pending-gone, pending pending-stays")
+	for _, prefix := range []string{"", "pending-"} {
+		on := "on=n1"
+		if prefix != "" {
+			on = "app=x"
+		}
+		f.put(core.Pods.Def, parsePod([]string{prefix + "gone", on}), true)
+		f.put(core.Pods.Def, parsePod([]string{prefix + "anew", on}), true)
+		again := parsePod([]string{prefix + "anew", on})
+		again.UID = types.UID(prefix + "anew again")
+		f.put(core.Pods.Def, again, false)
+	}
+	noise := parsePod([]string{"noise", "on=n1"})
+	for range 9000 { // more than the cache remembers
+		f.put(core.Pods.Def, noise.DeepCopy(), false)
+	}
+	f.expect(t, "n1[anew noise stays], pending pending-anew, pending pending-stays")
+	if f.snapshot.Pod("anew") != nil || f.snapshot.Pod("anew again") == nil {
+		t.Error("the pod that was made anew is still known as the old one")
+	}
+}

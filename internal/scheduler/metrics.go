@@ -1,0 +1,122 @@
+package scheduler
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kemudi/kemudi/internal/scheduler/plugins"
+)
+
+// metrics are upstream's, with upstream's names.
+type metrics struct {
+	profile    string
+	attempts   *prometheus.CounterVec
+	duration   *prometheus.HistogramVec
+	algorithm  prometheus.Histogram
+	sli        *prometheus.HistogramVec
+	tries      prometheus.Histogram
+	incoming   *prometheus.CounterVec
+	pending    *prometheus.GaugeVec
+	refused    *prometheus.GaugeVec
+	cacheSize  *prometheus.GaugeVec
+	preemption prometheus.Counter
+	victims    prometheus.Histogram
+	goroutines *prometheus.GaugeVec
+}
+
+func newMetrics(reg prometheus.Registerer, profile string) *metrics {
+	seconds := prometheus.ExponentialBuckets(0.001, 2, 15)
+	m := &metrics{
+		profile: profile,
+		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "scheduler_schedule_attempts_total",
+			Help: "Attempts to schedule pods, by result (scheduled, unschedulable, error).",
+		}, []string{"profile", "result"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "scheduler_scheduling_attempt_duration_seconds",
+			Help: "Duration of attempts to schedule a pod, deciding and binding, by result.", Buckets: seconds,
+		}, []string{"profile", "result"}),
+		algorithm: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "scheduler_scheduling_algorithm_duration_seconds",
+			Help: "Duration of deciding where a pod goes.", Buckets: prometheus.ExponentialBuckets(0.00001, 2, 20),
+		}),
+		sli: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "scheduler_pod_scheduling_sli_duration_seconds",
+			Help: "Time from a pod's first attempt until it is bound, by number of attempts.", Buckets: prometheus.ExponentialBuckets(0.01, 2, 20),
+		}, []string{"attempts"}),
+		tries: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "scheduler_pod_scheduling_attempts", Help: "Attempts that it took to schedule a pod.",
+			Buckets: prometheus.ExponentialBuckets(1, 2, 5),
+		}),
+		incoming: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "scheduler_queue_incoming_pods_total", Help: "Pods added to a queue, by the event that did it.",
+		}, []string{"event", "queue"}),
+		pending: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "scheduler_pending_pods",
+			Help: "Pending pods: active, backoff, unschedulable and gated ones.",
+		}, []string{"queue"}),
+		refused: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "scheduler_unschedulable_pods", Help: "Unschedulable pods by the plugin that refused them.",
+		}, []string{"plugin", "profile"}),
+		cacheSize: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "scheduler_cache_size", Help: "Nodes, pods and assumed pods that the scheduler knows.",
+		}, []string{"type"}),
+		preemption: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "scheduler_preemption_attempts_total", Help: "Attempts to make room by preemption.",
+		}),
+		victims: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "scheduler_preemption_victims", Help: "Pods that were chosen to make room for one pod.",
+			Buckets: prometheus.ExponentialBuckets(1, 2, 7),
+		}),
+		goroutines: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "scheduler_goroutines", Help: "Running goroutines by what they do.",
+		}, []string{"operation"}),
+	}
+	if reg != nil {
+		reg.MustRegister(m.attempts, m.duration, m.algorithm, m.sli, m.tries, m.incoming, m.pending,
+			m.refused, m.cacheSize, m.preemption, m.victims, m.goroutines)
+	}
+	return m
+}
+
+// attempt notes the end of an attempt.
+func (m *metrics) attempt(result string, took time.Duration) {
+	m.attempts.WithLabelValues(m.profile, result).Inc()
+	m.duration.WithLabelValues(m.profile, result).Observe(took.Seconds())
+}
+
+// bound notes a pod that has its node.
+func (m *metrics) bound(item *pending) {
+	attempts := "16+"
+	if item.attempts < 16 {
+		attempts = strconv.Itoa(item.attempts)
+	}
+	m.sli.WithLabelValues(attempts).Observe(time.Since(item.first).Seconds())
+	m.tries.Observe(float64(item.attempts))
+}
+
+// sizes notes how much there is; the caller does so before it waits.
+func (m *metrics) sizes(l *loop) {
+	for _, p := range []place{active, backoff, unschedulable, gated} {
+		m.pending.WithLabelValues(string(p)).Set(float64(l.queue.counts[p]))
+	}
+	byPlugin := map[int]int{}
+	for refused, pods := range l.queue.byRefused {
+		for i := range l.cycle.plugins.All {
+			if refused&(1<<i) != 0 {
+				byPlugin[i] += len(pods)
+			}
+		}
+	}
+	for i, p := range l.cycle.plugins.All {
+		if _, filters := p.(plugins.Filterer); filters {
+			m.refused.WithLabelValues(p.Name(), m.profile).Set(float64(byPlugin[i]))
+		}
+	}
+	m.cacheSize.WithLabelValues("nodes").Set(float64(l.snapshot.Len()))
+	m.cacheSize.WithLabelValues("pods").Set(float64(l.snapshot.PodCount()))
+	m.cacheSize.WithLabelValues("assumed_pods").Set(float64(l.queue.counts[flying]))
+	m.goroutines.WithLabelValues("binding").Set(float64(l.calls.running))
+}

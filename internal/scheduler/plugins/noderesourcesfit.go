@@ -1,0 +1,115 @@
+package plugins
+
+import "github.com/kemudi/kemudi/internal/scheduler/snapshot"
+
+// nodeResourcesFit refuses nodes that have not enough of a resource left, and
+// prefers those that would have the most CPU and memory left.
+type nodeResourcesFit struct {
+	plugin  int
+	reasons map[shortage]*Reason
+	last    struct { // neighbours often lack the same
+		short  shortage
+		reason *Reason
+	}
+}
+
+// shortage is what there is not enough of: bit 0 is the number of pods, bit r+1
+// is resource r.
+type shortage struct {
+	bits  uint64
+	final bool
+}
+
+func newNodeResourcesFit(i int) *nodeResourcesFit {
+	return &nodeResourcesFit{plugin: i, reasons: map[shortage]*Reason{}}
+}
+
+func (*nodeResourcesFit) Name() string { return "NodeResourcesFit" }
+
+func (p *nodeResourcesFit) Filter(c *Cycle, n *snapshot.Node) *Reason {
+	if int64(len(n.Pods)) >= n.AllowedPods {
+		return p.refuse(c, n)
+	}
+	for _, need := range c.Pod.Requests {
+		if need.Value > n.Free(need.Resource) {
+			return p.refuse(c, n)
+		}
+	}
+	return nil
+}
+
+// refuse says of what there is not enough. No pod can have what the node never
+// had.
+func (p *nodeResourcesFit) refuse(c *Cycle, n *snapshot.Node) *Reason {
+	var short shortage
+	if int64(len(n.Pods)) >= n.AllowedPods {
+		short.bits = 1
+	}
+	for _, need := range c.Pod.Requests {
+		if need.Value > n.Free(need.Resource) {
+			short.bits |= 1 << min(need.Resource+1, 63)
+			short.final = short.final || need.Resource >= len(n.Allocatable) || need.Value > n.Allocatable[need.Resource]
+		}
+	}
+	if p.last.reason != nil && p.last.short == short {
+		return p.last.reason
+	}
+	r := p.reasons[short]
+	if r == nil {
+		r = &Reason{Texts: p.texts(c, n), Final: short.final, Plugin: p.plugin}
+		if short.bits < 1<<63 { // resources beyond share a bit
+			p.reasons[short] = r
+		}
+	}
+	if short.bits < 1<<63 {
+		p.last.short, p.last.reason = short, r
+	}
+	return r
+}
+
+func (p *nodeResourcesFit) texts(c *Cycle, n *snapshot.Node) (texts []string) {
+	if int64(len(n.Pods)) >= n.AllowedPods {
+		texts = append(texts, "Too many pods")
+	}
+	for _, need := range c.Pod.Requests {
+		if need.Value > n.Free(need.Resource) {
+			texts = append(texts, p.insufficient(c, need.Resource))
+		}
+	}
+	return texts
+}
+
+func (p *nodeResourcesFit) insufficient(c *Cycle, resource int) string {
+	switch resource {
+	case snapshot.CPU:
+		return "Insufficient cpu"
+	case snapshot.Memory:
+		return "Insufficient memory"
+	case snapshot.EphemeralStorage:
+		return "Insufficient ephemeral-storage"
+	}
+	return "Insufficient " + string(c.Snapshot.ResourceName(resource))
+}
+
+func (p *nodeResourcesFit) Score(c *Cycle, nodes []*snapshot.Node, scores []int64) bool {
+	for i, n := range nodes {
+		var sum, resources int64
+		for r := range n.Scored {
+			if r >= len(n.Allocatable) || n.Allocatable[r] == 0 {
+				continue
+			}
+			resources++
+			if left := n.Allocatable[r] - n.Scored[r] - c.Pod.Scored[r]; left > 0 {
+				sum += left * MaxScore / n.Allocatable[r]
+			}
+		}
+		if resources > 0 {
+			scores[i] = sum / resources
+		}
+	}
+	return true
+}
+
+func (*nodeResourcesFit) Wakers() Events { return NodeAdded | NodeAllocatable | PodRemoved }
+
+func (p *nodeResourcesFit) Hint(c *Cycle, e *Event) bool { return passes(c, e, p) }

@@ -1,0 +1,113 @@
+package plugins
+
+import (
+	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
+)
+
+// MaxScore is the best score that a plugin gives; 0 is the worst.
+const MaxScore = 100
+
+// Plugin is one concern of scheduling. It implements at least one of the
+// interfaces below. Its name is upstream's.
+type Plugin interface {
+	Name() string
+}
+
+// PreFilterer looks at a pod before its nodes are filtered.
+type PreFilterer interface {
+	PreFilter(c *Cycle) Outlook
+}
+
+// Filterer refuses nodes. A nil reason means that the pod may go there. It may be
+// called although PreFilter said Skip, when the snapshot was changed after that.
+type Filterer interface {
+	Filter(c *Cycle, n *snapshot.Node) *Reason
+}
+
+// Scorer prefers nodes. Score sets scores[i], which are 0, to at most MaxScore
+// for nodes[i], at least two nodes that passed all filters; false means that the plugin has no preference.
+type Scorer interface {
+	Score(c *Cycle, nodes []*snapshot.Node, scores []int64) bool
+}
+
+// Waker names the events after which a pod that the plugin refused may be
+// accepted.
+type Waker interface {
+	Wakers() Events
+}
+
+// Hinter looks closer at an event that its Wakers name. c is about the refused
+// pod; its PreFilter has not been called.
+type Hinter interface {
+	Hint(c *Cycle, e *Event) bool
+}
+
+// Cycle is what plugins see of one attempt to schedule one pod.
+type Cycle struct {
+	Snapshot *snapshot.Snapshot
+	Pod      *snapshot.Pod
+}
+
+// Outlook is what PreFilter found. The zero value means that every node is to
+// be filtered.
+type Outlook struct {
+	Skip   bool     // the plugin's Filter passes every node as things are: it need not be called
+	Nodes  []string // if not nil: no other node can pass
+	Reject *Reason  // no node can pass
+	Err    error    // the pod cannot be understood
+}
+
+// Reason says why a pod cannot go to a node. Plugins make theirs once, since
+// thousands of nodes may have the same.
+type Reason struct {
+	Texts []string // one or several; each counts its nodes in the message
+	// Final: nothing would change if all other pods left the node.
+	Final bool
+	// Plugin is the index in [Set.All] of the plugin that refused.
+	Plugin int
+}
+
+// passing and lasting make reasons of a plugin: the one may pass when other pods
+// leave the node, the other is final.
+func passing(plugin int, texts ...string) *Reason { return &Reason{Texts: texts, Plugin: plugin} }
+
+func lasting(plugin int, texts ...string) *Reason {
+	return &Reason{Texts: texts, Plugin: plugin, Final: true}
+}
+
+// Events is a set of kinds of events.
+type Events uint16
+
+// What can happen that matters to pods that could not be scheduled.
+const (
+	NodeAdded Events = 1 << iota
+	NodeAllocatable
+	NodeLabels
+	NodeTaints
+	NodeRemoved
+	PodAdded     // a pod got a node, or its labels changed there
+	PodRemoved   // a pod left its node, began to leave or needs less
+	ClaimChanged // a volume claim, a volume or a storage class
+	Leftover     // nothing: it was long ago
+)
+
+var eventNames = map[Events]string{
+	NodeAdded: "NodeAdd", NodeAllocatable: "NodeAllocatableChange", NodeLabels: "NodeLabelChange", NodeTaints: "NodeTaintChange", NodeRemoved: "NodeDelete",
+	PodAdded: "AssignedPodAdd", PodRemoved: "AssignedPodDelete", ClaimChanged: "PvcUpdate", Leftover: "UnschedulableTimeout",
+}
+
+// String is the event's name in metrics.
+func (e Events) String() string { return eventNames[e] }
+
+// Event is one thing that happened, after the snapshot has taken it in.
+type Event struct {
+	Kind Events         // exactly one
+	Node *snapshot.Node // where; nil for claims, and for a node that is gone
+	Pod  *snapshot.Pod  // which pod came or went; it may be on no node any more
+}
+
+// passes is the hint of a Filter that looks at nothing but the node: the event
+// helps if the pod may go there now.
+func passes(c *Cycle, e *Event, f Filterer) bool {
+	return e.Node == nil || e.Node.Obj != nil && f.Filter(c, e.Node) == nil
+}

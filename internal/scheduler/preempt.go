@@ -1,0 +1,259 @@
+package scheduler
+
+import (
+	"math"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kemudi/kemudi/internal/scheduler/plugins"
+	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
+)
+
+// How many nodes preemption compares, as upstream: a tenth of those where it
+// may help, but at least 100.
+const (
+	candidatePercentage = 10
+	candidatesAtLeast   = 100
+)
+
+// Reasons why preemption does not help on a node.
+var (
+	notHelpful = &plugins.Reason{Texts: []string{"Preemption is not helpful for scheduling"}}
+	noVictims  = &plugins.Reason{Texts: []string{"No preemption victims found for incoming pod"}}
+)
+
+// preemption is what to do for a pod that fits nowhere.
+type preemption struct {
+	node    *snapshot.Node // nil: nothing can be done
+	victims []*snapshot.Pod
+	message string // why nothing can be done
+	// keep: the pod still waits for the victims that it has, so the place that
+	// it holds stays its own.
+	keep bool
+}
+
+// candidate is a node that would do without its victims.
+type candidate struct {
+	node       *snapshot.Node
+	victims    []*snapshot.Pod // the most important first
+	violations int             // of disruption budgets
+}
+
+// preempt looks for the node where the least important pods would have to go
+// for the pod that decide has just found unfit. budgets may be nil.
+func (c *cycle) preempt(u *unfit, budgets []*policyv1.PodDisruptionBudget) preemption {
+	if why := c.mayNotPreempt(u); why != "" {
+		return preemption{message: why, keep: true}
+	}
+	var potential []*snapshot.Node
+	for _, r := range u.refusals {
+		if !r.reason.Final {
+			potential = append(potential, r.node)
+		}
+	}
+	why := map[*plugins.Reason]int{}
+	if rest := u.nodes - len(potential); rest > 0 {
+		why[notHelpful] = rest
+	}
+	var best *candidate
+	if n := len(potential); n > 0 {
+		want, found := max(n*candidatePercentage/100, candidatesAtLeast), 0
+		from := c.rand.IntN(n)
+		for i := 0; i < n && found < want; i++ {
+			cand, reason := c.victimsOn(potential[(from+i)%n], budgets)
+			if reason != nil {
+				why[reason]++
+				continue
+			}
+			found++
+			if best == nil || cand.better(best) {
+				best = cand
+			}
+		}
+	}
+	if best == nil {
+		return preemption{message: available(u.nodes, why)}
+	}
+	return preemption{node: best.node, victims: best.victims}
+}
+
+// mayNotPreempt returns why the pod must not look for victims, or "".
+func (c *cycle) mayNotPreempt(u *unfit) string {
+	p := c.pod.Pod
+	if policy := p.Obj.Spec.PreemptionPolicy; policy != nil && *policy == corev1.PreemptNever {
+		return "not eligible due to preemptionPolicy=Never."
+	}
+	n := p.Nominated()
+	if n == nil {
+		return ""
+	}
+	for _, r := range u.refusals {
+		if r.node == n && r.reason.Final {
+			return ""
+		}
+	}
+	for _, other := range n.Pods {
+		if other.Priority < p.Priority && (other.Victim || other.Terminating && preempted(other.Obj)) {
+			return "not eligible due to a terminating pod on the nominated node."
+		}
+	}
+	return ""
+}
+
+// preempted reports whether a pod was chosen as a victim by a scheduler.
+func preempted(p *corev1.Pod) bool {
+	for _, cond := range p.Status.Conditions {
+		if cond.Type == corev1.DisruptionTarget {
+			return cond.Status == corev1.ConditionTrue && cond.Reason == corev1.PodReasonPreemptionByScheduler
+		}
+	}
+	return false
+}
+
+// victimsOn finds the fewest and least important pods on a node that would have
+// to go, or why none would help. The snapshot is as before when it returns (S1).
+func (c *cycle) victimsOn(n *snapshot.Node, budgets []*policyv1.PodDisruptionBudget) (*candidate, *plugins.Reason) {
+	var lower []*snapshot.Pod
+	for _, other := range n.Pods {
+		if other.Priority < c.pod.Pod.Priority {
+			lower = append(lower, other)
+		}
+	}
+	if len(lower) == 0 {
+		return nil, noVictims
+	}
+	lifted := map[*snapshot.Pod]bool{}
+	for _, p := range lower {
+		c.snapshot.Lift(p)
+		lifted[p] = true
+	}
+	defer func() {
+		for p := range lifted {
+			c.snapshot.Lower(p, n)
+		}
+	}()
+	if why := c.filter(n); why != nil {
+		return nil, why
+	}
+	slices.SortStableFunc(lower, byImportance)
+	cand := &candidate{node: n}
+	violating, others := splitByBudget(lower, budgets)
+	reprieve := func(p *snapshot.Pod) bool {
+		c.snapshot.Lower(p, n)
+		if c.filter(n) == nil {
+			delete(lifted, p)
+			return true
+		}
+		c.snapshot.Lift(p)
+		cand.victims = append(cand.victims, p)
+		return false
+	}
+	for _, p := range violating {
+		if !reprieve(p) {
+			cand.violations++
+		}
+	}
+	for _, p := range others {
+		reprieve(p)
+	}
+	slices.SortStableFunc(cand.victims, byImportance)
+	return cand, nil
+}
+
+// byImportance sorts the more important pods first: by priority, then by how
+// long they have run.
+func byImportance(a, b *snapshot.Pod) int {
+	if a.Priority != b.Priority {
+		if a.Priority > b.Priority {
+			return -1
+		}
+		return 1
+	}
+	return startOf(a.Obj).Compare(startOf(b.Obj).Time)
+}
+
+func startOf(p *corev1.Pod) metav1.Time {
+	if p.Status.StartTime != nil {
+		return *p.Status.StartTime
+	}
+	return metav1.Time{Time: p.CreationTimestamp.Time}
+}
+
+// better compares two candidates: fewer violated budgets, then a less important
+// first victim, then a lower sum of priorities, then fewer victims, then a first
+// victim that has run for a shorter time.
+func (a *candidate) better(b *candidate) bool {
+	if a.violations != b.violations {
+		return a.violations < b.violations
+	}
+	if len(a.victims) == 0 || len(b.victims) == 0 {
+		return len(a.victims) < len(b.victims)
+	}
+	if x, y := a.victims[0].Priority, b.victims[0].Priority; x != y {
+		return x < y
+	}
+	if x, y := a.priorities(), b.priorities(); x != y {
+		return x < y
+	}
+	if len(a.victims) != len(b.victims) {
+		return len(a.victims) < len(b.victims)
+	}
+	return a.earliest().After(b.earliest().Time)
+}
+
+// priorities is the sum of the victims' priorities, each made positive so that
+// many victims of negative priority do not look better than one.
+func (a *candidate) priorities() (sum int64) {
+	for _, p := range a.victims {
+		sum += int64(p.Priority) + math.MaxInt32 + 1
+	}
+	return sum
+}
+
+// earliest is when the first of the most important victims started.
+func (a *candidate) earliest() metav1.Time {
+	first := startOf(a.victims[0].Obj)
+	for _, p := range a.victims {
+		if t := startOf(p.Obj); p.Priority == a.victims[0].Priority && t.Before(&first) {
+			first = t
+		}
+	}
+	return first
+}
+
+// splitByBudget tells pods whose disruption a budget does not allow from the
+// others, keeping their order.
+func splitByBudget(pods []*snapshot.Pod, budgets []*policyv1.PodDisruptionBudget) (violating, others []*snapshot.Pod) {
+	allowed := make([]int32, len(budgets))
+	selectors := make([]labels.Selector, len(budgets))
+	for i, b := range budgets {
+		allowed[i] = b.Status.DisruptionsAllowed
+		sel, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+		if err == nil && !sel.Empty() {
+			selectors[i] = sel
+		}
+	}
+	for _, p := range pods {
+		violates := false
+		for i, b := range budgets {
+			if len(p.Obj.Labels) == 0 || b.Namespace != p.Obj.Namespace || selectors[i] == nil || !selectors[i].Matches(labels.Set(p.Obj.Labels)) {
+				continue
+			}
+			if _, counted := b.Status.DisruptedPods[p.Obj.Name]; counted {
+				continue
+			}
+			allowed[i]--
+			violates = violates || allowed[i] < 0
+		}
+		if violates {
+			violating = append(violating, p)
+		} else {
+			others = append(others, p)
+		}
+	}
+	return violating, others
+}

@@ -1,0 +1,293 @@
+package scheduler
+
+import (
+	"cmp"
+	"container/heap"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
+)
+
+// How long a pod waits after an attempt that failed, at first and at most (it
+// doubles each time), and when it is tried again although nothing happened (B4).
+const (
+	backoffInitial = 1 * time.Second
+	backoffMax     = 10 * time.Second
+	leftoverAfter  = 5 * time.Minute
+)
+
+// place is where a pending pod stands.
+type place string
+
+// The places.
+const (
+	active        place = "active"        // to be tried now
+	backoff       place = "backoff"       // to be tried when its wait is over
+	unschedulable place = "unschedulable" // to be tried after an event that helps
+	gated         place = "gated"         // has scheduling gates: not to be tried
+	flying        place = "flying"        // has a place; the binding is under way
+)
+
+// pending is a pod without a node.
+type pending struct {
+	pod   *snapshot.Pod
+	place place
+
+	refused  uint32        // plugins that refused it at the last attempt; all bits: any event may help
+	attempts int           // so far
+	failures int           // that count for the wait
+	wait     time.Duration // after the last attempt
+	erred    bool          // the last attempt failed for no fault of the pod's; changes only between places
+
+	first  time.Time // when it was first tried
+	since  time.Time // when it came to its place; for back-off and unschedulable: when its last attempt was
+	seq    uint64    // order of arrival
+	index  int       // in the heap of its place
+	stated stated
+}
+
+// stated is what the pod's status says, or will when the call under way is done.
+type stated struct{ reason, message, nominated string }
+
+// due is when a pod that waits is to be tried.
+func (p *pending) due() time.Time {
+	if p.place == unschedulable {
+		return p.since.Add(leftoverAfter)
+	}
+	return p.since.Add(p.wait)
+}
+
+// queue is all pending pods of the scheduler. It knows no time but what its
+// callers say.
+type queue struct {
+	pods map[types.UID]*pending
+
+	active, backoff, unschedulable heapOf
+	erred                          heapOf                           // in back-off because of an error
+	byRefused                      map[uint32]map[*pending]struct{} // unschedulable pods
+	counts                         map[place]int
+	seq                            uint64
+}
+
+func newQueue() *queue {
+	return &queue{
+		pods:          map[types.UID]*pending{},
+		active:        heapOf{before: moreUrgent},
+		backoff:       heapOf{before: dueFirst},
+		erred:         heapOf{before: dueFirst},
+		unschedulable: heapOf{before: dueFirst},
+		byRefused:     map[uint32]map[*pending]struct{}{},
+		counts:        map[place]int{},
+	}
+}
+
+// moreUrgent is the order of trying: by priority, then by waiting time.
+func moreUrgent(a, b *pending) bool {
+	if a.pod.Priority != b.pod.Priority {
+		return a.pod.Priority > b.pod.Priority
+	}
+	return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.seq, b.seq)) < 0
+}
+
+func dueFirst(a, b *pending) bool {
+	return cmp.Or(a.due().Compare(b.due()), cmp.Compare(a.seq, b.seq)) < 0
+}
+
+// get returns a pending pod, or nil.
+func (q *queue) get(uid types.UID) *pending { return q.pods[uid] }
+
+// add takes in a pod that is not there yet.
+func (q *queue) add(p *snapshot.Pod, now time.Time) *pending {
+	item := &pending{pod: p, since: now, index: -1}
+	q.pods[p.Obj.UID] = item
+	q.put(item, q.entry(item))
+	return item
+}
+
+// entry is where a pod starts.
+func (q *queue) entry(item *pending) place {
+	if len(item.pod.Obj.Spec.SchedulingGates) > 0 {
+		return gated
+	}
+	return active
+}
+
+// replace takes in a new form of a pod that asks for something else now, and
+// has it tried again.
+func (q *queue) replace(item *pending, p *snapshot.Pod, now time.Time) {
+	q.leave(item)
+	item.pod = p
+	switch to := q.entry(item); {
+	case to == active && (item.place == backoff || item.place == unschedulable):
+		q.put(item, item.place)
+		q.wake(item, now)
+	default:
+		item.since = now
+		q.put(item, to)
+	}
+}
+
+// remove forgets a pod.
+func (q *queue) remove(item *pending) {
+	q.leave(item)
+	delete(q.pods, item.pod.Obj.UID)
+}
+
+// pop takes the most urgent pod; it is flying then. If none is to be tried now,
+// one that only waits for its back-off is taken: nothing else is to be done,
+// and an event has said that it may succeed.
+func (q *queue) pop(now time.Time) *pending {
+	q.ripen(now)
+	item := q.active.first()
+	if item == nil {
+		if item = q.backoff.first(); item == nil {
+			return nil
+		}
+	}
+	q.leave(item)
+	item.attempts++
+	if item.first.IsZero() {
+		item.first = now
+	}
+	q.put(item, flying)
+	return item
+}
+
+// ripen moves what is due to the active pods.
+func (q *queue) ripen(now time.Time) {
+	for _, h := range []*heapOf{&q.backoff, &q.erred, &q.unschedulable} {
+		for item := h.first(); item != nil && !item.due().After(now); item = h.first() {
+			q.leave(item)
+			item.since = now
+			q.put(item, active)
+		}
+	}
+}
+
+// next is when ripen will have something to do; zero: never.
+func (q *queue) next() time.Time {
+	var next time.Time
+	for _, h := range []*heapOf{&q.backoff, &q.erred, &q.unschedulable} {
+		if item := h.first(); item != nil && (next.IsZero() || item.due().Before(next)) {
+			next = item.due()
+		}
+	}
+	return next
+}
+
+// refuse puts a popped pod aside that plugins refused.
+func (q *queue) refuse(item *pending, refused uint32, now time.Time) {
+	q.leave(item)
+	item.refused, item.erred = refused, false
+	q.fail(item, unschedulable, now)
+}
+
+// retry puts a popped pod aside whose attempt failed otherwise.
+func (q *queue) retry(item *pending, now time.Time) {
+	q.leave(item)
+	item.erred = true
+	q.fail(item, backoff, now)
+}
+
+func (q *queue) fail(item *pending, to place, now time.Time) {
+	item.failures++
+	item.wait = min(backoffInitial<<min(item.failures-1, 10), backoffMax)
+	item.since = now
+	q.put(item, to)
+}
+
+// wake has an unschedulable pod tried again, when its wait is over.
+func (q *queue) wake(item *pending, now time.Time) {
+	if item.place != unschedulable {
+		return
+	}
+	q.leave(item)
+	if item.since.Add(item.wait).After(now) {
+		q.put(item, backoff)
+		return
+	}
+	item.since = now
+	q.put(item, active)
+}
+
+func (q *queue) put(item *pending, to place) {
+	item.place = to
+	q.seq++
+	item.seq = q.seq
+	q.counts[to]++
+	if h := q.heap(item); h != nil {
+		heap.Push(h, item)
+	}
+	if to == unschedulable {
+		if q.byRefused[item.refused] == nil {
+			q.byRefused[item.refused] = map[*pending]struct{}{}
+		}
+		q.byRefused[item.refused][item] = struct{}{}
+	}
+}
+
+func (q *queue) leave(item *pending) {
+	q.counts[item.place]--
+	if h := q.heap(item); h != nil {
+		heap.Remove(h, item.index)
+	}
+	if item.place == unschedulable {
+		delete(q.byRefused[item.refused], item)
+		if len(q.byRefused[item.refused]) == 0 {
+			delete(q.byRefused, item.refused)
+		}
+	}
+}
+
+// heap is where a pod is kept that stands at its place; nil: only by UID.
+func (q *queue) heap(item *pending) *heapOf {
+	switch item.place {
+	case active:
+		return &q.active
+	case backoff:
+		if item.erred {
+			return &q.erred
+		}
+		return &q.backoff
+	case unschedulable:
+		return &q.unschedulable
+	}
+	return nil
+}
+
+// heapOf is a heap of pending pods.
+type heapOf struct {
+	before func(a, b *pending) bool
+	items  []*pending
+}
+
+var _ heap.Interface = (*heapOf)(nil)
+
+func (h *heapOf) first() *pending {
+	if len(h.items) == 0 {
+		return nil
+	}
+	return h.items[0]
+}
+
+// Len, Less, Swap, Push and Pop are for package heap.
+func (h *heapOf) Len() int           { return len(h.items) }
+func (h *heapOf) Less(i, j int) bool { return h.before(h.items[i], h.items[j]) }
+func (h *heapOf) Swap(i, j int) {
+	h.items[i], h.items[j] = h.items[j], h.items[i]
+	h.items[i].index, h.items[j].index = i, j
+}
+func (h *heapOf) Push(x any) {
+	item := x.(*pending)
+	item.index = len(h.items)
+	h.items = append(h.items, item)
+}
+func (h *heapOf) Pop() any {
+	last := len(h.items) - 1
+	item := h.items[last]
+	h.items[last] = nil
+	h.items = h.items[:last]
+	return item
+}

@@ -1,0 +1,230 @@
+package scheduler
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kemudi/kemudi/internal/scheduler/plugins"
+	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
+	"github.com/kemudi/kemudi/internal/trace"
+)
+
+var update = flag.Bool("update", false, "rewrite the expectations of the scripts")
+
+// TestDecidesAsTheScriptsSay runs testdata/*.txt. A script is lines of
+//
+//	# comment
+//	proves ID...                what the script shows to hold
+//	namespace NAME LABEL=VALUE...
+//	node NAME ...               see parseNode; again: the node as it is now
+//	drop NAME                   the node is gone
+//	service NAME LABEL=VALUE... a service of the default namespace
+//	replicaset NAME SELECTOR    what a pod with owner=ReplicaSet/NAME belongs to
+//	budget NAME ALLOWED SELECTOR
+//	claim NAME [volume=NAME] [class=NAME] [mode=MODE] [deleted]
+//	volume NAME [on=EXPR] [LABEL=VALUE]
+//	class NAME [waits]
+//	pod NAME on=NODE ...        see parsePod
+//	gone NAME                   the pod is gone
+//	fits NAME ...               all nodes that will do, or why there is none
+//	best NAME ...               the nodes with the highest score
+//	place NAME ...              as best, and the pod goes to the first of them
+//	preempt NAME ...            the message, and the node with its victims
+//
+// Each of the last four is followed by a line "= RESULT".
+func TestDecidesAsTheScriptsSay(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := newScript(t).run(string(text))
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			compareLines(t, file, string(text), got)
+		})
+	}
+}
+
+func compareLines(t *testing.T, file, want, got string) {
+	t.Helper()
+	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
+	for i := range max(len(w), len(g)) {
+		if i >= len(w) || i >= len(g) || w[i] != g[i] {
+			t.Errorf("%s:%d: after %q\n got %s\nwant %s", file, i+1, w[max(0, min(i, len(w))-1)], at(g, i), at(w, i))
+		}
+	}
+}
+
+func at(lines []string, i int) string {
+	if i < len(lines) {
+		return lines[i]
+	}
+	return "nothing"
+}
+
+type script struct {
+	t       *testing.T
+	c       *cycle
+	owned   map[string]labels.Selector
+	budgets []*policyv1.PodDisruptionBudget
+}
+
+func newScript(t *testing.T) *script {
+	s := &script{t: t, owned: map[string]labels.Selector{}}
+	snap := snapshot.New(func(kind, namespace, name string) (labels.Selector, bool) {
+		sel, ok := s.owned[kind+"/"+name]
+		return sel, ok
+	})
+	snap.SetNamespace("default", map[string]string{})
+	s.c = newCycle(snap)
+	s.c.percentage = 100
+	return s
+}
+
+func newCycle(snap *snapshot.Snapshot) *cycle {
+	return &cycle{snapshot: snap, plugins: plugins.New(), rand: rand.New(rand.NewPCG(1, 2))}
+}
+
+// run returns the script with the results as they are.
+func (s *script) run(text string) string {
+	var out []string
+	for _, line := range strings.Split(text, "\n") {
+		if strings.HasPrefix(line, "= ") {
+			continue
+		}
+		out = append(out, line)
+		words := split(line)
+		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
+			continue
+		}
+		if result := s.do(words[0], words[1:]); result != "" {
+			out = append(out, "= "+result)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+func (s *script) do(verb string, args []string) string {
+	snap := s.c.snapshot
+	switch verb {
+	case "proves":
+		trace.Proves(s.t, args...)
+	case "namespace":
+		snap.SetNamespace(args[0], mustSet(strings.Join(args[1:], ",")))
+	case "node":
+		snap.SetNode(parseNode(args))
+	case "drop":
+		snap.RemoveNode(args[0])
+	case "service":
+		snap.SetService("default", args[0], mustSet(strings.Join(args[1:], ",")))
+	case "replicaset":
+		sel, err := metav1.LabelSelectorAsSelector(mustSelector(args[1]))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.owned["ReplicaSet/"+args[0]] = sel
+	case "budget":
+		s.budgets = append(s.budgets, &policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: args[0]},
+			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: mustSelector(args[2])},
+			Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: atoi(args[1])},
+		})
+	case "claim":
+		snap.SetClaim(parseClaim(args))
+	case "volume":
+		snap.SetVolume(parseVolume(args))
+	case "class":
+		snap.SetStorageClass(args[0], len(args) > 1)
+	case "pod":
+		p := parsePod(args)
+		snap.Add(snap.NewPod(p), p.Spec.NodeName)
+	case "gone":
+		snap.Remove(snap.Pod(parsePod(args).UID))
+	case "fits", "best", "place", "preempt":
+		return s.decide(verb, args)
+	default:
+		s.t.Fatalf("unknown verb %q", verb)
+	}
+	return ""
+}
+
+func (s *script) decide(verb string, args []string) string {
+	obj := parsePod(args)
+	p := s.c.snapshot.NewPod(obj)
+	s.c.snapshot.Nominate(p, obj.Status.NominatedNodeName)
+	if verb != "preempt" {
+		defer s.c.snapshot.Nominate(p, "")
+	}
+	d := s.c.decide(p)
+	switch {
+	case d.err != nil:
+		return d.err.Error()
+	case d.unfit != nil && verb == "preempt":
+		return s.preempt(p, d.unfit)
+	case d.unfit != nil:
+		return d.unfit.message()
+	case verb == "fits":
+		return names(s.c.feasible)
+	}
+	best := s.c.feasible
+	if len(best) > 1 {
+		top := slices.Max(s.c.total)
+		best = nil
+		for i, n := range s.c.feasible {
+			if s.c.total[i] == top {
+				best = append(best, n)
+			}
+		}
+	}
+	result := names(best)
+	if verb == "place" {
+		s.c.snapshot.Nominate(p, "")
+		s.c.snapshot.Add(p, strings.Fields(result)[0])
+	}
+	return result
+}
+
+func (s *script) preempt(p *snapshot.Pod, u *unfit) string {
+	pre := s.c.preempt(u, s.budgets)
+	if pre.node == nil {
+		if !pre.keep {
+			s.c.snapshot.Nominate(p, "")
+		}
+		return u.message() + " preemption: " + pre.message
+	}
+	var victims []string
+	for _, v := range pre.victims {
+		victims = append(victims, v.Obj.Name)
+	}
+	s.c.snapshot.Nominate(p, pre.node.Name)
+	return fmt.Sprintf("%s victims on %s: %s", u.message(), pre.node.Name, strings.Join(victims, " "))
+}
+
+func names(nodes []*snapshot.Node) string {
+	var list []string
+	for _, n := range nodes {
+		list = append(list, n.Name)
+	}
+	slices.Sort(list)
+	return strings.Join(list, " ")
+}

@@ -1,0 +1,79 @@
+package snapshot
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+)
+
+// Taints is the taints of nodes, one value for all nodes that have the same.
+type Taints struct {
+	Repelling []corev1.Taint // NoSchedule and NoExecute
+	Avoided   []corev1.Taint // PreferNoSchedule
+}
+
+// taintsOf returns nil for no taints.
+func (s *Snapshot) taintsOf(taints []corev1.Taint) *Taints {
+	if len(taints) == 0 {
+		return nil
+	}
+	var b strings.Builder
+	for i := range taints {
+		b.WriteString(taints[i].ToString() + ",")
+	}
+	t := s.taints[b.String()]
+	if t == nil {
+		t = &Taints{}
+		for _, x := range taints {
+			if x.Effect == corev1.TaintEffectPreferNoSchedule {
+				t.Avoided = append(t.Avoided, x)
+			} else {
+				t.Repelling = append(t.Repelling, x)
+			}
+		}
+		s.taints[b.String()] = t
+	}
+	return t
+}
+
+// toleratedTaints is what a pod makes of one set of taints.
+type toleratedTaints struct {
+	taints    *Taints
+	tolerated bool
+	avoided   int64
+}
+
+// Tolerates reports whether all repelling taints of a node are tolerated, and
+// how many of the others are not.
+func (w *Wishes) Tolerates(n *Node) (ok bool, avoided int64) {
+	if n.Taints == nil {
+		return true, 0
+	}
+	for i := range w.tolerated {
+		if r := &w.tolerated[i]; r.taints == n.Taints {
+			return r.tolerated, r.avoided
+		}
+	}
+	r := toleratedTaints{taints: n.Taints, tolerated: true}
+	for i := range n.Taints.Repelling {
+		r.tolerated = r.tolerated && w.ToleratesTaint(&n.Taints.Repelling[i])
+	}
+	for i := range n.Taints.Avoided {
+		if !w.ToleratesTaint(&n.Taints.Avoided[i]) {
+			r.avoided++
+		}
+	}
+	w.tolerated = append(w.tolerated, r)
+	return r.tolerated, r.avoided
+}
+
+// ToleratesTaint reports whether one taint is tolerated.
+func (w *Wishes) ToleratesTaint(t *corev1.Taint) bool {
+	for i := range w.Tolerations {
+		if w.Tolerations[i].ToleratesTaint(klog.Logger{}, t, true) {
+			return true
+		}
+	}
+	return false
+}

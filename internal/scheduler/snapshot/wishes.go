@@ -1,0 +1,305 @@
+package snapshot
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+)
+
+// hardAffinityWeight is what a running pod's required affinity adds to the
+// score of its domain for the pods that it is about.
+const hardAffinityWeight = 1
+
+// Wishes is what a pod's spec asks of a node beyond resources, parsed once for
+// all pods of a namespace that ask the same.
+type Wishes struct {
+	// Err says why the spec cannot be understood; such a pod is not scheduled.
+	Err error
+
+	Required  *Required       // nil: every node will do
+	Preferred []PreferredNode // node affinity that adds to a score
+
+	Affinity, AntiAffinity []PodTerm
+	PreferredPods          []WeightedPodTerm
+
+	Spread []Spread
+
+	Tolerations    []corev1.Toleration
+	TolerationsKey string // the same for equal tolerations
+	tolerated      []toleratedTaints
+
+	own  []ownTerm
+	used uint64 // last sweep that saw it asked for
+}
+
+// Required is a pod's node selector and required node affinity.
+type Required struct {
+	Key string // the same for equal conditions
+	// Names are the only nodes that can match, if the affinity is by name; nil: any.
+	Names []string
+
+	affinity nodeaffinity.RequiredNodeAffinity
+}
+
+// Matches reports whether a node is what is required.
+func (r *Required) Matches(n *Node) bool {
+	ok, err := r.affinity.Match(n.Obj)
+	return ok && err == nil
+}
+
+// PreferredNode adds Weight to the score of nodes that it matches.
+type PreferredNode struct {
+	Weight int64
+
+	selector *nodeaffinity.NodeSelector
+}
+
+// Matches reports whether a node is preferred.
+func (p *PreferredNode) Matches(n *Node) bool { return p.selector.Match(n.Obj) }
+
+// PodTerm is a (anti-)affinity term: pods, and what counts as near them.
+type PodTerm struct {
+	Matcher     *Matcher
+	TopologyKey string
+}
+
+// WeightedPodTerm is a preference; its weight is negative for anti-affinity.
+type WeightedPodTerm struct {
+	PodTerm
+	Weight int64
+}
+
+// Spread is a topology spread constraint.
+type Spread struct {
+	Matcher       *Matcher
+	TopologyKey   string
+	MaxSkew       int32
+	MinDomains    int32 // at least 1
+	Hard          bool  // DoNotSchedule
+	HonorAffinity bool  // nodes outside the pod's node affinity do not count
+	HonorTaints   bool  // nodes with taints that the pod does not tolerate do not count
+}
+
+// wishesOf returns the wishes of a pod, shared with others that ask the same.
+func (s *Snapshot) wishesOf(p *corev1.Pod) *Wishes {
+	key := wishesKey(p)
+	w := s.wishes[key]
+	if w == nil {
+		w = &Wishes{}
+		if err := w.parse(p); err != nil {
+			w.Err = err
+		}
+		s.wishes[key] = w
+	}
+	w.used = s.epoch
+	return w
+}
+
+func wishesKey(p *corev1.Pod) string {
+	if len(p.Spec.NodeSelector) == 0 && p.Spec.Affinity == nil && len(p.Spec.Tolerations) == 0 && len(p.Spec.TopologySpreadConstraints) == 0 {
+		return p.Namespace
+	}
+	part := corev1.PodSpec{
+		NodeSelector: p.Spec.NodeSelector, Affinity: p.Spec.Affinity,
+		Tolerations: p.Spec.Tolerations, TopologySpreadConstraints: p.Spec.TopologySpreadConstraints,
+	}
+	b, err := part.Marshal()
+	if err != nil {
+		panic(fmt.Sprintf("encode parts of a pod's spec: %v", err)) // it has been decoded
+	}
+	var key strings.Builder
+	key.WriteString(p.Namespace)
+	key.WriteByte('\n')
+	key.Write(b)
+	for i := range p.Spec.TopologySpreadConstraints {
+		for _, k := range p.Spec.TopologySpreadConstraints[i].MatchLabelKeys {
+			v, ok := p.Labels[k]
+			fmt.Fprintf(&key, "\n%s %t %s", k, ok, v)
+		}
+	}
+	return key.String()
+}
+
+func (w *Wishes) parse(p *corev1.Pod) error {
+	w.Tolerations = p.Spec.Tolerations
+	w.TolerationsKey = fmt.Sprint(w.Tolerations)
+	a := p.Spec.Affinity
+	if a == nil {
+		a = &corev1.Affinity{}
+	}
+	if err := w.parseNodes(p, a.NodeAffinity); err != nil {
+		return err
+	}
+	if err := w.parsePods(p, a); err != nil {
+		return err
+	}
+	return w.parseSpread(p)
+}
+
+func (w *Wishes) parseNodes(p *corev1.Pod, a *corev1.NodeAffinity) error {
+	var required *corev1.NodeSelector
+	if a != nil {
+		required = a.RequiredDuringSchedulingIgnoredDuringExecution
+	}
+	if len(p.Spec.NodeSelector) > 0 || required != nil {
+		r := &Required{affinity: nodeaffinity.GetRequiredNodeAffinity(p)}
+		r.Key = labels.SelectorFromSet(p.Spec.NodeSelector).String()
+		if required != nil {
+			r.Key += " " + required.String()
+			r.Names = onlyNames(required.NodeSelectorTerms)
+		}
+		w.Required = r
+	}
+	if a == nil {
+		return nil
+	}
+	for i := range a.PreferredDuringSchedulingIgnoredDuringExecution {
+		t := &a.PreferredDuringSchedulingIgnoredDuringExecution[i]
+		if t.Weight == 0 || len(t.Preference.MatchExpressions)+len(t.Preference.MatchFields) == 0 {
+			continue
+		}
+		sel, err := nodeaffinity.NewNodeSelector(&corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{t.Preference}})
+		if err != nil {
+			return fmt.Errorf("parse preferred node affinity: %w", err)
+		}
+		w.Preferred = append(w.Preferred, PreferredNode{Weight: int64(t.Weight), selector: sel})
+	}
+	return nil
+}
+
+// onlyNames returns the nodes that terms can match, if all of them are by
+// name; the result is not nil then, but may be empty.
+func onlyNames(terms []corev1.NodeSelectorTerm) []string {
+	names := []string{}
+	for i := range terms {
+		named := false
+		for _, f := range terms[i].MatchFields {
+			if f.Key == metav1.ObjectNameField && f.Operator == corev1.NodeSelectorOpIn {
+				names, named = append(names, f.Values...), true
+			}
+		}
+		if !named {
+			return nil
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func (w *Wishes) parsePods(p *corev1.Pod, a *corev1.Affinity) (err error) {
+	if pa := a.PodAffinity; pa != nil {
+		if w.Affinity, err = podTerms(p, pa.RequiredDuringSchedulingIgnoredDuringExecution); err != nil {
+			return fmt.Errorf("parse pod affinity: %w", err)
+		}
+		if err = w.preferPods(p, pa.PreferredDuringSchedulingIgnoredDuringExecution, +1); err != nil {
+			return fmt.Errorf("parse preferred pod affinity: %w", err)
+		}
+	}
+	if pa := a.PodAntiAffinity; pa != nil {
+		if w.AntiAffinity, err = podTerms(p, pa.RequiredDuringSchedulingIgnoredDuringExecution); err != nil {
+			return fmt.Errorf("parse pod anti-affinity: %w", err)
+		}
+		if err = w.preferPods(p, pa.PreferredDuringSchedulingIgnoredDuringExecution, -1); err != nil {
+			return fmt.Errorf("parse preferred pod anti-affinity: %w", err)
+		}
+	}
+	for _, t := range w.AntiAffinity {
+		w.hold(Avoidance, t, 1)
+	}
+	for _, t := range w.Affinity {
+		w.hold(Preference, t, hardAffinityWeight)
+	}
+	for _, t := range w.PreferredPods {
+		w.hold(Preference, t.PodTerm, t.Weight)
+	}
+	return nil
+}
+
+func (w *Wishes) hold(kind TermKind, t PodTerm, summand int64) {
+	key := fmt.Sprintf("%d %s %s", kind, t.TopologyKey, t.Matcher.key)
+	w.own = append(w.own, ownTerm{kind: kind, key: key, term: t, summand: summand})
+}
+
+func (w *Wishes) preferPods(p *corev1.Pod, terms []corev1.WeightedPodAffinityTerm, sign int64) error {
+	for i := range terms {
+		t, err := podTerm(p, &terms[i].PodAffinityTerm)
+		if err != nil {
+			return err
+		}
+		w.PreferredPods = append(w.PreferredPods, WeightedPodTerm{t, sign * int64(terms[i].Weight)})
+	}
+	return nil
+}
+
+func podTerms(p *corev1.Pod, terms []corev1.PodAffinityTerm) ([]PodTerm, error) {
+	var out []PodTerm
+	for i := range terms {
+		t, err := podTerm(p, &terms[i])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+func podTerm(p *corev1.Pod, t *corev1.PodAffinityTerm) (PodTerm, error) {
+	sel, err := metav1.LabelSelectorAsSelector(t.LabelSelector)
+	if err != nil {
+		return PodTerm{}, err
+	}
+	namespaces, nsSelector := t.Namespaces, labels.Selector(nil)
+	if t.NamespaceSelector != nil {
+		if nsSelector, err = metav1.LabelSelectorAsSelector(t.NamespaceSelector); err != nil {
+			return PodTerm{}, err
+		}
+	} else if len(namespaces) == 0 {
+		namespaces = []string{p.Namespace}
+	}
+	return PodTerm{NewMatcher(namespaces, nsSelector, sel), t.TopologyKey}, nil
+}
+
+func (w *Wishes) parseSpread(p *corev1.Pod) error {
+	for i := range p.Spec.TopologySpreadConstraints {
+		c := &p.Spec.TopologySpreadConstraints[i]
+		sel, err := metav1.LabelSelectorAsSelector(c.LabelSelector)
+		if err != nil {
+			return fmt.Errorf("parse topology spread constraint: %w", err)
+		}
+		if own := ownLabels(p, c.MatchLabelKeys); len(own) > 0 {
+			requirements, _ := sel.Requirements()
+			sel = labels.SelectorFromSet(own).Add(requirements...)
+		}
+		s := Spread{
+			Matcher: NewMatcher([]string{p.Namespace}, nil, sel), TopologyKey: c.TopologyKey,
+			MaxSkew: c.MaxSkew, MinDomains: 1, Hard: c.WhenUnsatisfiable == corev1.DoNotSchedule, HonorAffinity: true,
+		}
+		if c.MinDomains != nil {
+			s.MinDomains = *c.MinDomains
+		}
+		if c.NodeAffinityPolicy != nil {
+			s.HonorAffinity = *c.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor
+		}
+		if c.NodeTaintsPolicy != nil {
+			s.HonorTaints = *c.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor
+		}
+		w.Spread = append(w.Spread, s)
+	}
+	return nil
+}
+
+// ownLabels is the pod's labels with the keys.
+func ownLabels(p *corev1.Pod, keys []string) labels.Set {
+	own := labels.Set{}
+	for _, k := range keys {
+		if v, ok := p.Labels[k]; ok {
+			own[k] = v
+		}
+	}
+	return own
+}

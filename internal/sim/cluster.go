@@ -1,0 +1,108 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/cluster"
+	"github.com/kemudi/kemudi/internal/store/mem"
+	"github.com/kemudi/kemudi/internal/task"
+)
+
+// Options say what to simulate.
+type Options struct {
+	Nodes  []NodeOptions
+	Logger *slog.Logger // nil: nothing is logged
+}
+
+// Cluster is a simulated cluster.
+type Cluster struct {
+	plane *cluster.ControlPlane
+	group *task.Group
+	nodes map[string]*Node
+	log   *slog.Logger
+}
+
+var errStopped = errors.New("the simulation is over")
+
+// Start runs a cluster and returns when its API can be used. Stop it, or its
+// goroutines stay.
+func Start(ctx context.Context, o Options) (*Cluster, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	plane, err := cluster.NewControlPlane(cluster.ControlPlaneOptions{
+		Store: mem.New(mem.Options{}), CABundle: "simulated", Logger: o.Logger, Host: "sim",
+	})
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{plane: plane, group: task.NewGroup(ctx), nodes: map[string]*Node{}, log: o.Logger}
+	c.group.Go("control plane", plane.Run)
+	select {
+	case <-plane.Ready():
+	case <-c.group.Context().Done():
+		return nil, c.group.Wait()
+	}
+	for _, n := range o.Nodes {
+		if err := c.AddNode(n); err != nil {
+			return nil, errors.Join(err, c.Stop())
+		}
+	}
+	return c, nil
+}
+
+// Stop ends the cluster and waits for all of it.
+func (c *Cluster) Stop() error {
+	c.group.Cancel(errStopped)
+	return c.group.Wait()
+}
+
+// API is the cluster's API with every right.
+func (c *Cluster) API() client.Transport { return c.plane.Admin() }
+
+// AddNode adds a simulated node and starts it.
+func (c *Cluster) AddNode(o NodeOptions) error {
+	if c.nodes[o.Name] != nil {
+		return fmt.Errorf("there is a node %s already", o.Name)
+	}
+	n := newNode(o, c.API(), c.log)
+	c.nodes[o.Name] = n
+	return c.StartNode(o.Name)
+}
+
+// StartNode starts a node that was stopped.
+func (c *Cluster) StartNode(name string) error {
+	n := c.nodes[name]
+	if n == nil {
+		return fmt.Errorf("there is no node %s", name)
+	}
+	if n.cancel != nil {
+		return fmt.Errorf("node %s runs already", name)
+	}
+	ctx, cancel := context.WithCancelCause(c.group.Context())
+	n.cancel, n.done = cancel, make(chan struct{})
+	c.group.Go("node "+name, func(context.Context) error {
+		defer close(n.done)
+		if err := n.run(ctx); err != nil && ctx.Err() == nil {
+			return err
+		}
+		return nil
+	})
+	return nil
+}
+
+// StopNode makes a node fall silent, as if its machine lost power.
+func (c *Cluster) StopNode(name string) error {
+	n := c.nodes[name]
+	if n == nil || n.cancel == nil {
+		return fmt.Errorf("no node %s runs", name)
+	}
+	n.cancel(errStopped)
+	<-n.done
+	n.cancel = nil
+	return nil
+}

@@ -1,0 +1,134 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/kemudi/kemudi/internal/trace"
+)
+
+// Test runs every script that the pattern matches as a subtest of its own, each
+// in a bubble of virtual time with a cluster of its own.
+//
+// A script is a text archive: commands (see verbs.go), one a line, then files
+// between lines "-- name --". "# Proves: RS-006, C-041" in it names requirements
+// that it proves; other lines that begin with # are comments. "! " before a command
+// says that it must fail.
+func Test(t *testing.T, pattern string) {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no script matches %s (%v)", pattern, err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			t.Parallel()
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			Script(t, filepath.Base(file), string(data))
+		})
+	}
+}
+
+// Script runs one script.
+func Script(t *testing.T, name, text string) {
+	t.Helper()
+	archive := txtar.Parse([]byte(text))
+	lines := strings.Split(string(archive.Comment), "\n")
+	for _, line := range lines {
+		if ids, ok := strings.CutPrefix(line, "# Proves:"); ok {
+			trace.Proves(t, strings.FieldsFunc(ids, func(r rune) bool { return r == ',' || r == ' ' })...)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		log := slog.New(slog.DiscardHandler)
+		if os.Getenv("KEMUDI_SIM_LOG") != "" {
+			log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+		}
+		c, err := Start(t.Context(), Options{Logger: log})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &run{c: c, files: map[string][]byte{}}
+		for _, f := range archive.Files {
+			r.files[f.Name] = f.Data
+		}
+		for i, line := range lines {
+			if err := r.line(t.Context(), line); err != nil {
+				t.Errorf("%s:%d: %s\n%v", name, i+1, line, err)
+				break
+			}
+		}
+		if err := c.Stop(); err != nil {
+			t.Errorf("stop the cluster: %v", err)
+		}
+	})
+}
+
+// run is the state of a script.
+type run struct {
+	c      *Cluster
+	files  map[string][]byte
+	stdout string
+}
+
+// line executes one line.
+func (r *run) line(ctx context.Context, line string) error {
+	words, err := split(line)
+	if err != nil || len(words) == 0 {
+		return err
+	}
+	negated := words[0] == "!"
+	if negated {
+		words = words[1:]
+	}
+	verb := verbs[words[0]]
+	if verb == nil {
+		return fmt.Errorf("there is no command %q", words[0])
+	}
+	err = verb(ctx, r, words[1:])
+	switch {
+	case negated && err == nil:
+		return fmt.Errorf("it should have failed; printed:\n%s", r.stdout)
+	case negated:
+		r.stdout = err.Error()
+		return nil
+	}
+	return err
+}
+
+// split takes a line apart at spaces; single quotes keep a word together.
+func split(line string) ([]string, error) {
+	var words []string
+	for {
+		line = strings.TrimLeft(line, " \t")
+		if line == "" || line[0] == '#' {
+			return words, nil
+		}
+		var word strings.Builder
+		for line != "" && line[0] != ' ' && line[0] != '\t' {
+			if line[0] != '\'' {
+				word.WriteByte(line[0])
+				line = line[1:]
+				continue
+			}
+			quoted, rest, ok := strings.Cut(line[1:], "'")
+			if !ok {
+				return nil, fmt.Errorf("a quote is not closed: %s", line)
+			}
+			word.WriteString(quoted)
+			line = rest
+		}
+		words = append(words, word.String())
+	}
+}

@@ -1,0 +1,212 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/task"
+)
+
+// verbs are the commands of scripts. Objects are named kind/name or
+// kind/namespace/name, with any of the kind's names; the namespace is otherwise
+// default.
+//
+//	nodes N                     add nodes n1 to nN
+//	node NAME [cpu=4] [memory=16Gi] [pods=110] [label=k=v] [taint=k=v:Effect]
+//	stop-node NAME              the node falls silent
+//	start-node NAME             it is back
+//	apply FILE                  server-side apply of all objects in a file, with force
+//	create FILE                 create them
+//	delete OBJECT [grace=N] [policy=Orphan|Background|Foreground]
+//	patch OBJECT JSON           JSON merge patch
+//	scale OBJECT N              through the scale subresource
+//	get KIND|OBJECT [-A] [-l selector] [-o wide|name|jsonpath=...]   print
+//	events OBJECT               print the events of an object: type, reason, message
+//	stdout REGEX                what was printed last must match, anywhere ((?s), (?m) as usual)
+//	! stdout REGEX              it must not
+//	wait OBJECT TEST [timeout=10m]    until condition=TYPE[=STATUS], deleted, or jsonpath=EXPR=VALUE
+//	wait-count KIND N [-l selector] [timeout=10m]   until so many exist in the namespace default
+//	advance DURATION            let time pass
+var verbs = map[string]func(ctx context.Context, r *run, args []string) error{
+	"nodes": addNodes, "node": addNode, "stop-node": stopNode, "start-node": startNode,
+	"apply": apply, "create": create, "delete": remove, "patch": mergePatch, "scale": scale,
+	"get": get, "events": events, "stdout": stdout, "wait": waitFor, "wait-count": waitCount, "advance": advance,
+}
+
+// errArgs says that a command was not written as it must be.
+var errArgs = errors.New("the command's arguments are wrong; see verbs.go")
+
+func addNodes(_ context.Context, r *run, args []string) error {
+	if len(args) != 1 {
+		return errArgs
+	}
+	n, err := strconv.Atoi(args[0])
+	if err != nil {
+		return errArgs
+	}
+	for i := range n {
+		if err := r.c.AddNode(NodeOptions{Name: fmt.Sprintf("n%d", i+1)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func addNode(_ context.Context, r *run, args []string) error {
+	if len(args) == 0 {
+		return errArgs
+	}
+	o := NodeOptions{Name: args[0], Labels: map[string]string{}}
+	for _, arg := range args[1:] {
+		key, value, _ := strings.Cut(arg, "=")
+		switch key {
+		case "cpu":
+			o.CPU = value
+		case "memory":
+			o.Memory = value
+		case "pods":
+			n, err := strconv.Atoi(value)
+			if err != nil {
+				return errArgs
+			}
+			o.MaxPods = n
+		case "label":
+			k, v, _ := strings.Cut(value, "=")
+			o.Labels[k] = v
+		case "taint":
+			taint, err := parseTaint(value)
+			if err != nil {
+				return err
+			}
+			o.Taints = append(o.Taints, taint)
+		default:
+			return errArgs
+		}
+	}
+	return r.c.AddNode(o)
+}
+
+func stopNode(_ context.Context, r *run, args []string) error {
+	if len(args) != 1 {
+		return errArgs
+	}
+	return r.c.StopNode(args[0])
+}
+
+func startNode(_ context.Context, r *run, args []string) error {
+	if len(args) != 1 {
+		return errArgs
+	}
+	return r.c.StartNode(args[0])
+}
+
+func apply(ctx context.Context, r *run, args []string) error {
+	return r.eachObject(args, func(o object, data []byte) error {
+		_, err := r.c.API().Do(ctx, &client.Request{
+			Verb: "patch", Def: o.def, Namespace: o.namespace, Name: o.name,
+			Patch: data, PatchType: types.ApplyPatchType, FieldManager: "sim", Force: ptr.To(true),
+		})
+		return err
+	})
+}
+
+func create(ctx context.Context, r *run, args []string) error {
+	return r.eachObject(args, func(o object, data []byte) error {
+		obj := o.def.New()
+		if err := json.Unmarshal(data, obj); err != nil {
+			return err
+		}
+		obj.SetNamespace(o.namespace)
+		_, err := r.c.API().Do(ctx, &client.Request{Verb: "create", Def: o.def, Namespace: o.namespace, Name: o.name, Object: obj})
+		return err
+	})
+}
+
+func remove(ctx context.Context, r *run, args []string) error {
+	o, rest, err := objectArg(args)
+	if err != nil {
+		return err
+	}
+	var options metav1.DeleteOptions
+	for _, arg := range rest {
+		key, value, _ := strings.Cut(arg, "=")
+		switch key {
+		case "grace":
+			n, err := strconv.ParseInt(value, 10, 64)
+			if err != nil {
+				return errArgs
+			}
+			options.GracePeriodSeconds = &n
+		case "policy":
+			options.PropagationPolicy = ptr.To(metav1.DeletionPropagation(value))
+		default:
+			return errArgs
+		}
+	}
+	_, err = r.c.API().Do(ctx, &client.Request{Verb: "delete", Def: o.def, Namespace: o.namespace, Name: o.name, Delete: options})
+	return err
+}
+
+func mergePatch(ctx context.Context, r *run, args []string) error {
+	o, rest, err := objectArg(args)
+	if err != nil || len(rest) != 1 {
+		return errors.Join(err, errArgs)
+	}
+	_, err = r.c.API().Do(ctx, &client.Request{
+		Verb: "patch", Def: o.def, Namespace: o.namespace, Name: o.name, Patch: []byte(rest[0]), PatchType: types.MergePatchType,
+	})
+	return err
+}
+
+func scale(ctx context.Context, r *run, args []string) error {
+	o, rest, err := objectArg(args)
+	if err != nil || len(rest) != 1 {
+		return errors.Join(err, errArgs)
+	}
+	_, err = r.c.API().Do(ctx, &client.Request{
+		Verb: "patch", Def: o.def, Sub: "scale", Namespace: o.namespace, Name: o.name,
+		Patch: []byte(`{"spec":{"replicas":` + rest[0] + `}}`), PatchType: types.MergePatchType,
+	})
+	return err
+}
+
+func stdout(_ context.Context, r *run, args []string) error {
+	if len(args) != 1 {
+		return errArgs
+	}
+	re, err := regexp.Compile(args[0])
+	if err != nil {
+		return err
+	}
+	if !re.MatchString(r.stdout) {
+		return fmt.Errorf("got:\n%s\nwant a match of: %s", r.stdout, args[0])
+	}
+	return nil
+}
+
+func advance(ctx context.Context, _ *run, args []string) error {
+	if len(args) != 1 {
+		return errArgs
+	}
+	d, err := time.ParseDuration(args[0])
+	if err != nil {
+		return err
+	}
+	if err := task.Sleep(ctx, d); err != nil {
+		return err
+	}
+	synctest.Wait()
+	return nil
+}

@@ -1,0 +1,68 @@
+package etcd
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/kemudi/kemudi/internal/store"
+)
+
+// BenchmarkTxn writes values of 5 KB as the API server does: read the key's
+// absence, then create. The clients are goroutines.
+func BenchmarkTxn(b *testing.B) {
+	for _, clients := range []int{1, 16} {
+		for _, watched := range []bool{false, true} {
+			b.Run(fmt.Sprintf("clients=%d/watched=%t", clients, watched), func(b *testing.B) {
+				s, stop := run(b, Options{Dir: b.TempDir()})
+				defer stop()
+				if watched {
+					follow(b, s)
+				}
+				value := make([]byte, 5000)
+				var n atomic.Int64
+				b.SetParallelism((clients + 1) / 2)
+				b.ReportAllocs()
+				b.RunParallel(func(pb *testing.PB) {
+					for pb.Next() {
+						key := fmt.Sprintf("/registry/pods/default/%d", n.Add(1))
+						if _, err := s.Txn(b.Context(), store.Txn{Conds: []store.Cond{{Key: key}}, Ops: []store.Op{{Key: key, Value: value}}}); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// BenchmarkUpdateWatched overwrites keys while a feed follows.
+func BenchmarkUpdateWatched(b *testing.B) {
+	s, stop := run(b, Options{Dir: b.TempDir(), NoSync: true})
+	defer stop()
+	follow(b, s)
+	value := make([]byte, 5000)
+	var n atomic.Int64
+	b.SetParallelism(8)
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			key := fmt.Sprintf("/registry/pods/default/%d", n.Add(1)%1000)
+			if _, err := s.Txn(b.Context(), store.Txn{Ops: []store.Op{{Key: key, Value: value}}}); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+}
+
+// follow runs a feed until the benchmark ends.
+func follow(b *testing.B, s *Server) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = s.Watch(b.Context(), "/registry/", 1, func([]store.Change, int64) error { return nil })
+	}()
+	b.Cleanup(func() { <-done })
+}

@@ -1,0 +1,14 @@
+// Package etcd is the durable store: an etcd server inside the process, spoken
+// to by function calls, with no socket open unless asked for. [New], then Run;
+// the Server is a store.Store as soon as Ready.
+//
+// A single member leads at once: rather than wait for its election timer, it is
+// told to stand for election as soon as it has read its log.
+//
+// Nothing is written while the store is idle. History older than five minutes
+// is compacted away; a compaction happens only if something was written.
+//
+// What lives here: the server's life and settings, the store's methods over an
+// etcd client, leases for keys with a time to live. What must not: anything
+// that knows what keys mean.
+package etcd

@@ -1,0 +1,131 @@
+package etcd
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.uber.org/zap"
+
+	"github.com/kemudi/kemudi/internal/store"
+)
+
+// Options say where and how the store runs.
+type Options struct {
+	// Dir is the data directory; the database is in its sub-directory "etcd".
+	// Required. It is created if it does not exist.
+	Dir string
+	// Log gets what the operator should know. Required.
+	Log *slog.Logger
+	// Name is the member's name in its cluster. Default: the host name.
+	Name string
+	// QuotaBytes is how large the database may become. Default 8 GiB.
+	QuotaBytes int64
+	// History is how long old revisions stay readable. Default 5 minutes.
+	History time.Duration
+	// ListenClient opens a client port besides, as "https://127.0.0.1:2379", for
+	// etcdctl and backup tools; the TLS files must then be set. Default: none.
+	ListenClient string
+	// CertFile, KeyFile and ClientCAFile are the TLS files of the client port.
+	CertFile, KeyFile, ClientCAFile string
+	// NoSync does not wait for the disk: a crash may lose writes. For tests only.
+	NoSync bool
+}
+
+// withDefaults fills in what is unset and checks the rest.
+func (o Options) withDefaults() (Options, error) {
+	if o.Dir == "" || o.Log == nil {
+		return o, errors.New("etcd options: Dir and Log must be set")
+	}
+	if o.Name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return o, fmt.Errorf("find a name for the etcd member: %w", err)
+		}
+		o.Name = host
+	}
+	if o.QuotaBytes == 0 {
+		o.QuotaBytes = 8 << 30
+	}
+	if o.History == 0 {
+		o.History = 5 * time.Minute
+	}
+	if o.ListenClient != "" && (o.CertFile == "" || o.KeyFile == "" || o.ClientCAFile == "") {
+		return o, errors.New("etcd options: ListenClient needs CertFile, KeyFile and ClientCAFile")
+	}
+	return o, nil
+}
+
+// peerURL is the address that a single member has in its cluster. Nothing
+// listens there; it can be changed when the cluster gets further members.
+const peerURL = "http://127.0.0.1:2380"
+
+const (
+	// How many writes make a snapshot (the log is read from there on each start),
+	// and how many raft entries stay in memory: far below etcd's own values, which
+	// would keep 5,000 values for members that a single server does not have.
+	snapshotCount  = 2000
+	catchUpEntries = 500
+	// Each timer that fires costs about 0.1 ms of an idle machine. The election
+	// time also is the shortest time to live of a key, divided by 1.5.
+	heartbeatMillis = 250
+	electionMillis  = 1250
+	// The database is behind the log by at most so much.
+	batchInterval = time.Second
+	batchLimit    = 2000
+	// The log is read as a whole, twice, on each start.
+	logFiles        = 2
+	logSegmentBytes = 16 << 20
+)
+
+// smallSegments makes the segments of the write-ahead log small: etcd's own
+// 64 MB are too much for a small disk, and take long to read at a start.
+var smallSegments = sync.OnceFunc(func() { wal.SegmentSizeBytes = logSegmentBytes })
+
+// dir is where the database is.
+func (o Options) dir() string { return filepath.Join(o.Dir, "etcd") }
+
+func (o Options) config() (*embed.Config, error) {
+	peer, err := url.Parse(peerURL)
+	if err != nil {
+		return nil, fmt.Errorf("parse peer URL: %w", err)
+	}
+	smallSegments()
+	c := embed.NewConfig()
+	c.Name, c.Dir = o.Name, o.dir()
+	c.ListenPeerUrls, c.AdvertisePeerUrls = nil, []url.URL{*peer}
+	c.ListenClientUrls, c.AdvertiseClientUrls = nil, nil
+	c.InitialCluster = c.InitialClusterFromName(o.Name)
+	c.InitialClusterToken = "kemudi"
+	c.EnableGRPCGateway = false
+	c.TickMs, c.ElectionMs = heartbeatMillis, electionMillis
+	c.SnapshotCount, c.SnapshotCatchUpEntries = snapshotCount, catchUpEntries
+	c.MaxWalFiles, c.MaxSnapFiles = logFiles, logFiles
+	c.BackendBatchInterval, c.BackendBatchLimit = batchInterval, batchLimit
+	c.QuotaBackendBytes = o.QuotaBytes
+	// The limit is on the encoded request; leave room around the values.
+	c.MaxRequestBytes = store.MaxTxnBytes + 512<<10
+	c.MaxTxnOps = 10_000
+	c.UnsafeNoFsync = o.NoSync
+	c.WarningApplyDuration, c.WarningUnaryRequestDuration = time.Second, time.Second
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.New(slogCore{log: o.Log.With("component", "etcd")}))
+	if o.ListenClient != "" {
+		u, err := url.Parse(o.ListenClient)
+		if err != nil {
+			return nil, fmt.Errorf("parse etcd client URL %q: %w", o.ListenClient, err)
+		}
+		c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{*u}, []url.URL{*u}
+		c.ClientTLSInfo = transport.TLSInfo{
+			CertFile: o.CertFile, KeyFile: o.KeyFile, TrustedCAFile: o.ClientCAFile, ClientCertAuth: true,
+		}
+	}
+	return c, nil
+}

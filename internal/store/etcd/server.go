@@ -1,0 +1,143 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"expvar"
+	"fmt"
+	"os"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/kemudi/kemudi/internal/task"
+)
+
+// ErrStopped answers everything that is asked of a store that does not run any more.
+var ErrStopped = errors.New("the store is not running")
+
+// Server is an etcd server in the process, and the store that it keeps. The
+// store's methods may be called before Run: they wait until it is ready.
+type Server struct {
+	Store
+	o    Options
+	lock *os.File
+}
+
+// New takes the data directory for this process. It fails at once with
+// ErrInUse if another process has it. Call Run, or the directory stays taken.
+func New(o Options) (*Server, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	lock, err := lockDir(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{o: o, lock: lock}
+	s.init()
+	return s, nil
+}
+
+// Ready is closed when the store can be read and written.
+func (s *Server) Ready() <-chan struct{} { return s.ready }
+
+// Run serves the store until ctx ends. It may be called once.
+func (s *Server) Run(ctx context.Context) error {
+	defer s.lock.Close()
+	defer close(s.stopped)
+	c, err := s.o.config()
+	if err != nil {
+		return err
+	}
+	e, err := embed.StartEtcd(c)
+	if err != nil {
+		return fmt.Errorf("start etcd in %s: %w", c.Dir, err)
+	}
+	defer e.Close()
+	if err := lead(ctx, e.Server); err != nil {
+		return err
+	}
+	s.client = v3client.New(e.Server)
+	defer s.client.Close()
+	close(s.ready)
+
+	g := task.NewGroup(ctx)
+	g.Go("etcd", func(ctx context.Context) error {
+		select {
+		case err := <-e.Err():
+			return fmt.Errorf("serve etcd: %w", err)
+		case <-e.Server.StopNotify():
+			return errors.New("etcd has stopped by itself")
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	g.Go("compaction", func(ctx context.Context) error { return s.compactOld(ctx, e.Server) })
+	return g.Wait()
+}
+
+// lead waits until the server is ready to serve. A single member has no reason
+// to wait for its election timer: it gets the message by which a raft leader
+// hands over its leadership, and stands for election. The message is ignored
+// while the member still applies changes of its membership, so it is repeated.
+func lead(ctx context.Context, srv *etcdserver.EtcdServer) error {
+	kick := time.NewTicker(2 * time.Millisecond)
+	defer kick.Stop()
+	id := uint64(srv.MemberID())
+	for {
+		select {
+		case <-srv.ReadyNotify():
+			return nil
+		case <-srv.StopNotify():
+			return errors.New("etcd has stopped before it was ready")
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-kick.C:
+		}
+		if len(srv.Cluster().Members()) == 1 && rested(id) {
+			m := &raftpb.Message{Type: raftpb.MsgTimeoutNow.Enum(), From: &id, To: &id}
+			if err := srv.Process(ctx, m); err != nil {
+				return fmt.Errorf("start the election: %w", err)
+			}
+		}
+	}
+}
+
+// rested reports whether the raft member has no leader and has noted all entries
+// of its log as applied. Until then it must not be made to stand for election:
+// it would look through the entries that it has not noted yet, and panic if
+// the server, which may have applied them already, has dropped them from memory.
+// etcd tells its raft status only by a variable of the process.
+func rested(id uint64) bool {
+	v, ok := expvar.Get("raft.status").(expvar.Func)
+	if !ok {
+		return false
+	}
+	st, ok := v.Value().(raft.Status)
+	return ok && st.ID == id && st.Lead == 0 && st.Applied >= st.GetCommit()
+}
+
+// compactOld forgets what is older than the history to be kept. In a cluster
+// only the leader does. An idle store is left alone.
+func (s *Server) compactOld(ctx context.Context, srv *etcdserver.EtcdServer) error {
+	last := srv.KV().Rev()
+	for {
+		if err := task.Sleep(ctx, s.o.History); err != nil {
+			return nil // it is time to end
+		}
+		rev := last
+		last = srv.KV().Rev()
+		if last == rev || srv.Leader() != srv.MemberID() {
+			continue
+		}
+		if err := s.Compact(ctx, rev); err != nil && ctx.Err() == nil {
+			s.o.Log.Warn("old revisions were not compacted", "rev", rev, "err", err)
+		}
+	}
+}

@@ -1,0 +1,195 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/kemudi/kemudi/internal/store"
+)
+
+// Store is a store.Store over an etcd client.
+type Store struct {
+	ready   chan struct{} // closed when client is set
+	stopped chan struct{} // closed when the client works no more
+	client  *clientv3.Client
+
+	leases leases
+
+	mu struct {
+		sync.Mutex
+		seen     int64 // the highest revision that etcd has told of
+		watchers map[*watcher]struct{}
+	}
+}
+
+var _ store.Store = (*Store)(nil)
+
+func (s *Store) init() {
+	s.ready, s.stopped = make(chan struct{}), make(chan struct{})
+	s.mu.watchers = map[*watcher]struct{}{}
+}
+
+// open waits until there is a client.
+func (s *Store) open(ctx context.Context) (*clientv3.Client, error) {
+	select {
+	case <-s.stopped:
+		return nil, ErrStopped
+	default:
+	}
+	select {
+	case <-s.ready:
+		return s.client, nil
+	case <-s.stopped:
+		return nil, ErrStopped
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// Get reads one key.
+func (s *Store) Get(ctx context.Context, key string) (store.KV, int64, error) {
+	c, err := s.open(ctx)
+	if err != nil {
+		return store.KV{}, 0, err
+	}
+	r, err := c.Get(ctx, key)
+	if err != nil {
+		return store.KV{}, 0, s.explain(ctx, "get "+key, err)
+	}
+	s.saw(r.Header.Revision)
+	kv := store.KV{Key: key}
+	if len(r.Kvs) > 0 {
+		kv = fromKV(r.Kvs[0])
+	}
+	return kv, r.Header.Revision, nil
+}
+
+// List reads the keys with a prefix.
+func (s *Store) List(ctx context.Context, prefix string, o store.ListOptions) (store.Page, error) {
+	c, err := s.open(ctx)
+	if err != nil {
+		return store.Page{}, err
+	}
+	opts := []clientv3.OpOption{clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix))}
+	if o.Limit > 0 {
+		opts = append(opts, clientv3.WithLimit(int64(o.Limit)))
+	}
+	if o.Rev > 0 {
+		opts = append(opts, clientv3.WithRev(o.Rev))
+	}
+	r, err := c.Get(ctx, max(prefix, o.From), opts...)
+	if err != nil {
+		return store.Page{}, s.explain(ctx, "list "+prefix, err)
+	}
+	s.saw(r.Header.Revision)
+	page := store.Page{KVs: make([]store.KV, len(r.Kvs)), Rev: r.Header.Revision, More: r.Count - int64(len(r.Kvs))}
+	if o.Rev > 0 {
+		page.Rev = o.Rev
+	}
+	for i, kv := range r.Kvs {
+		page.KVs[i] = fromKV(kv)
+	}
+	return page, nil
+}
+
+// Txn applies all writes in one revision if all conditions hold.
+func (s *Store) Txn(ctx context.Context, t store.Txn) (store.TxnResult, error) {
+	c, err := s.open(ctx)
+	if err != nil {
+		return store.TxnResult{}, err
+	}
+	ops, size := make([]clientv3.Op, len(t.Ops)), 0
+	for i, op := range t.Ops {
+		size += len(op.Key) + len(op.Value)
+		if ops[i], err = s.op(ctx, c, op); err != nil {
+			return store.TxnResult{}, s.explain(ctx, "grant a lease for "+op.Key, err)
+		}
+	}
+	if size > store.MaxTxnBytes {
+		return store.TxnResult{}, store.ErrTooLarge
+	}
+	conds, gets := make([]clientv3.Cmp, len(t.Conds)), make([]clientv3.Op, len(t.Conds))
+	for i, cond := range t.Conds {
+		conds[i] = clientv3.Compare(clientv3.ModRevision(cond.Key), "=", cond.Rev)
+		gets[i] = clientv3.OpGet(cond.Key)
+	}
+	r, err := c.Txn(ctx).If(conds...).Then(ops...).Else(gets...).Commit()
+	if err != nil {
+		return store.TxnResult{}, s.explain(ctx, "commit transaction", err)
+	}
+	s.saw(r.Header.Revision)
+	result := store.TxnResult{OK: r.Succeeded, Rev: r.Header.Revision}
+	if !r.Succeeded {
+		result.Now = make([]store.KV, len(t.Conds))
+		for i, cond := range t.Conds {
+			result.Now[i].Key = cond.Key
+			if kvs := r.Responses[i].GetResponseRange().GetKvs(); len(kvs) > 0 {
+				result.Now[i] = fromKV(kvs[0])
+			}
+		}
+	}
+	return result, nil
+}
+
+func (s *Store) op(ctx context.Context, c *clientv3.Client, op store.Op) (clientv3.Op, error) {
+	switch {
+	case op.Value == nil:
+		return clientv3.OpDelete(op.Key), nil
+	case op.TTL <= 0:
+		return clientv3.OpPut(op.Key, text(op.Value)), nil
+	}
+	id, err := s.leases.get(ctx, c, op.TTL)
+	if err != nil {
+		return clientv3.Op{}, err
+	}
+	return clientv3.OpPut(op.Key, text(op.Value), clientv3.WithLease(id)), nil
+}
+
+// Compact forgets the history below rev.
+func (s *Store) Compact(ctx context.Context, rev int64) error {
+	c, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = c.Compact(ctx, rev)
+	if errors.Is(err, rpctypes.ErrCompacted) {
+		return nil // as far, or further, already
+	}
+	return s.explain(ctx, "compact", err)
+}
+
+// explain turns etcd's errors into those of package store and says what was being done.
+func (s *Store) explain(ctx context.Context, doing string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, rpctypes.ErrCompacted):
+		return store.ErrCompacted
+	case errors.Is(err, rpctypes.ErrFutureRev):
+		return store.ErrFuture
+	case errors.Is(err, rpctypes.ErrRequestTooLarge):
+		return store.ErrTooLarge
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	select {
+	case <-s.stopped:
+		return ErrStopped
+	default:
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+}
+
+func fromKV(kv *mvccpb.KeyValue) store.KV {
+	value := kv.Value
+	if value == nil {
+		value = []byte{}
+	}
+	return store.KV{Key: string(kv.Key), Value: value, Rev: kv.ModRevision}
+}

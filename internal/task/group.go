@@ -1,0 +1,75 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+)
+
+// Group runs named tasks that live and end together: the first one to return
+// an error cancels the context of all others, with that error as the cause.
+// All methods may be called concurrently.
+type Group struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	wg     sync.WaitGroup
+
+	mu struct {
+		sync.Mutex
+		err error // the first error that was not a cancellation
+	}
+}
+
+// NewGroup returns a group whose tasks see a context derived from ctx.
+// The caller must call Wait, or the context leaks.
+func NewGroup(ctx context.Context) *Group {
+	ctx, cancel := context.WithCancelCause(ctx)
+	return &Group{ctx: ctx, cancel: cancel}
+}
+
+// Context is what the group's tasks are given. It ends when a task fails, when
+// Cancel is called or when the parent ends.
+func (g *Group) Context() context.Context { return g.ctx }
+
+// Go starts f as the task called name. A panic in f is turned into an error of
+// the group that carries the stack, so that one broken task ends the group in
+// order rather than the process at once.
+func (g *Group) Go(name string, f func(ctx context.Context) error) {
+	g.wg.Go(func() {
+		err := run(g.ctx, f)
+		if err == nil || errors.Is(err, context.Canceled) && g.ctx.Err() != nil {
+			return
+		}
+		err = fmt.Errorf("%s: %w", name, err)
+		g.mu.Lock()
+		if g.mu.err == nil {
+			g.mu.err = err
+		}
+		g.mu.Unlock()
+		g.cancel(err)
+	})
+}
+
+// Cancel asks every task to end; why becomes the context's cause.
+func (g *Group) Cancel(why error) { g.cancel(why) }
+
+// Wait blocks until every task has returned and gives the first error that was
+// not a mere cancellation.
+func (g *Group) Wait() error {
+	g.wg.Wait()
+	g.cancel(context.Canceled)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.mu.err
+}
+
+func run(ctx context.Context, f func(ctx context.Context) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return f(ctx)
+}

@@ -1,0 +1,258 @@
+package up
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/cache"
+	toolswatch "k8s.io/client-go/tools/watch"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kemudi/kemudi/internal/container"
+	"github.com/kemudi/kemudi/internal/task"
+)
+
+// deployPatience is how long an application may take to serve.
+const deployPatience = 2 * time.Minute
+
+func importImage(ctx context.Context, o Options, file string) ([]string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("open image: %w", err)
+	}
+	defer f.Close()
+	images, err := container.DialImages(container.Options{DataDir: o.DataDir, RunDir: o.RunDir}.Socket())
+	if err != nil {
+		return nil, err
+	}
+	defer images.Close()
+	return images.Import(ctx, f)
+}
+
+// deploy applies the manifests and waits until what they deploy serves.
+func deploy(ctx context.Context, o Options, p *printer) error {
+	if len(o.Manifests) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, deployPatience, fmt.Errorf("the application does not serve after %s", deployPatience))
+	defer cancel()
+	a, err := newApplier(o.DataDir)
+	if err != nil {
+		return err
+	}
+	for _, file := range o.Manifests {
+		objs, err := readManifest(file)
+		if err != nil {
+			return err
+		}
+		for _, obj := range objs {
+			if err := a.apply(ctx, obj); err != nil {
+				return fmt.Errorf("apply %s %s: %w", obj.GetKind(), obj.GetName(), err)
+			}
+		}
+		p.step("applied " + file)
+		for _, obj := range objs {
+			if err := a.await(ctx, obj, p); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func readManifest(file string) ([]*unstructured.Unstructured, error) {
+	data, err := os.ReadFile(filepath.Clean(file))
+	if err != nil {
+		return nil, fmt.Errorf("read manifest: %w", err)
+	}
+	var objs []*unstructured.Unstructured
+	docs := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	for {
+		doc, err := docs.Read()
+		if errors.Is(err, io.EOF) {
+			return objs, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read manifest %s: %w", file, err)
+		}
+		obj := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(doc, &obj.Object); err != nil {
+			return nil, fmt.Errorf("read manifest %s: %w", file, err)
+		}
+		if len(obj.Object) > 0 {
+			objs = append(objs, obj)
+		}
+	}
+}
+
+// applier applies objects of any kind and waits for those it knows.
+type applier struct {
+	dynamic dynamic.Interface
+	typed   kubernetes.Interface
+	mapper  meta.RESTMapper
+}
+
+func newApplier(dataDir string) (*applier, error) {
+	config, err := adminConfig(dataDir)
+	if err != nil {
+		return nil, err
+	}
+	d, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	groups, err := restmapper.GetAPIGroupResources(d)
+	if err != nil {
+		return nil, fmt.Errorf("read what the server serves: %w", err)
+	}
+	dyn, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	typed, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	return &applier{dyn, typed, restmapper.NewDiscoveryRESTMapper(groups)}, nil
+}
+
+func (a *applier) apply(ctx context.Context, obj *unstructured.Unstructured) error {
+	gvk := obj.GroupVersionKind()
+	m, err := a.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	if err != nil {
+		return err
+	}
+	data, err := obj.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	var r dynamic.ResourceInterface = a.dynamic.Resource(m.Resource)
+	if m.Scope.Name() == meta.RESTScopeNameNamespace {
+		r = a.dynamic.Resource(m.Resource).Namespace(namespaceOf(obj))
+	}
+	_, err = r.Patch(ctx, obj.GetName(), types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: "kemudi-up", Force: ptr.To(true)})
+	return err
+}
+
+func namespaceOf(obj *unstructured.Unstructured) string {
+	if ns := obj.GetNamespace(); ns != "" {
+		return ns
+	}
+	return metav1.NamespaceDefault
+}
+
+// await waits until a Deployment is available or a Service answers.
+func (a *applier) await(ctx context.Context, obj *unstructured.Unstructured, p *printer) error {
+	switch obj.GroupVersionKind().GroupKind() {
+	case schema.GroupKind{Group: "apps", Kind: "Deployment"}:
+		if err := a.available(ctx, namespaceOf(obj), obj.GetName()); err != nil {
+			return fmt.Errorf("wait for deployment %s: %w", obj.GetName(), err)
+		}
+		p.step("deployment " + obj.GetName() + " is available")
+	case schema.GroupKind{Kind: "Service"}:
+		url, err := a.url(ctx, namespaceOf(obj), obj.GetName())
+		if err != nil || url == "" {
+			return err
+		}
+		if err := answers(ctx, url); err != nil {
+			return fmt.Errorf("wait for %s: %w", url, err)
+		}
+		p.step("service " + obj.GetName() + " answers at " + url)
+	}
+	return nil
+}
+
+func (a *applier) available(ctx context.Context, namespace, name string) error {
+	deployments := a.typed.AppsV1().Deployments(namespace)
+	byName := fields.OneTermEqualSelector("metadata.name", name).String()
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = byName
+			return deployments.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = byName
+			return deployments.Watch(ctx, o)
+		},
+	}
+	_, err := toolswatch.UntilWithSync(ctx, lw, &appsv1.Deployment{}, nil, func(e watch.Event) (bool, error) {
+		d, ok := e.Object.(*appsv1.Deployment)
+		return ok && d.Status.ObservedGeneration >= d.Generation && d.Spec.Replicas != nil &&
+			d.Status.UpdatedReplicas == *d.Spec.Replicas && d.Status.AvailableReplicas == *d.Spec.Replicas, nil
+	})
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// url is where a NodePort service is reached from this machine; empty for others.
+func (a *applier) url(ctx context.Context, namespace, name string) (string, error) {
+	svc, err := a.typed.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("get service %s: %w", name, err)
+	}
+	if svc.Spec.Type != corev1.ServiceTypeNodePort || len(svc.Spec.Ports) == 0 {
+		return "", nil
+	}
+	nodes, err := a.typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", fmt.Errorf("list nodes: %w", err)
+	}
+	for _, n := range nodes.Items {
+		for _, addr := range n.Status.Addresses {
+			if addr.Type == corev1.NodeInternalIP {
+				return fmt.Sprintf("http://%s:%d/", addr.Address, svc.Spec.Ports[0].NodePort), nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// answers asks until the URL answers: what lies between an available pod and
+// a rule in the kernel reports to nobody outside.
+func answers(ctx context.Context, url string) error {
+	client := &http.Client{Timeout: 5 * time.Second}
+	wait := task.Backoff{Initial: 10 * time.Millisecond, Max: time.Second}
+	for {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		resp, err := client.Do(req)
+		if err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return nil
+			}
+			err = errors.New(resp.Status)
+		}
+		if sleep := task.Sleep(ctx, wait.Next()); sleep != nil {
+			return fmt.Errorf("%w (last: %w)", sleep, err)
+		}
+	}
+}

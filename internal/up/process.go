@@ -1,0 +1,146 @@
+package up
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// PIDFile is where a running server keeps its process ID. It holds a lock on
+// the file as long as it lives, so a stale file is recognized.
+func PIDFile(runDir string) string { return filepath.Join(runDir, "kemudi.pid") }
+
+// ErrRunning says that another server runs with the same directories.
+var ErrRunning = errors.New("a server is running already")
+
+// Claim writes this process's ID to the PID file and locks it until the lock
+// is closed or the process ends. It fails with ErrRunning if another process
+// holds the lock.
+func Claim(runDir string) (lock *os.File, _ error) {
+	return claim(PIDFile(runDir), 0o755, "run directory "+runDir)
+}
+
+// ClaimData does the same in a data directory, which servers with different
+// run directories must not share either.
+func ClaimData(dataDir string) (lock *os.File, _ error) {
+	return claim(filepath.Join(dataDir, "server.lock"), 0o700, "data directory "+dataDir)
+}
+
+func claim(file string, mode os.FileMode, what string) (lock *os.File, _ error) {
+	if err := os.MkdirAll(filepath.Dir(file), mode); err != nil {
+		return nil, fmt.Errorf("make %s: %w", what, err)
+	}
+	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("claim %s: %w", what, err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		pid, _ := os.ReadFile(f.Name())
+		f.Close()
+		return nil, fmt.Errorf("%w (process %s, %s)", ErrRunning, strings.TrimSpace(string(pid)), what)
+	}
+	if err := f.Truncate(0); err != nil {
+		return nil, fmt.Errorf("claim %s: %w", what, err)
+	}
+	if _, err := f.WriteString(strconv.Itoa(os.Getpid()) + "\n"); err != nil {
+		return nil, fmt.Errorf("claim %s: %w", what, err)
+	}
+	return f, nil
+}
+
+// Running returns the process ID of the running server, or 0.
+func Running(runDir string) (int, error) {
+	f, err := os.Open(PIDFile(runDir))
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("open pid file: %w", err)
+	}
+	defer f.Close()
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); err == nil {
+		return 0, nil // nobody holds it
+	}
+	data, err := os.ReadFile(f.Name())
+	if err != nil {
+		return 0, fmt.Errorf("read pid file: %w", err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		return 0, fmt.Errorf("read pid file: %w", err)
+	}
+	return pid, nil
+}
+
+// stopPatience is how long a server may take to stop in order.
+const stopPatience = 30 * time.Second
+
+// Down stops the running server and waits until it has ended; containers keep
+// running. It returns false if there was none.
+func Down(ctx context.Context, runDir string) (bool, error) {
+	pid, err := Running(runDir)
+	if err != nil || pid == 0 {
+		return false, err
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("open process %d: %w", pid, err)
+	}
+	defer unix.Close(fd)
+	if err := unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0); err != nil {
+		return false, fmt.Errorf("stop process %d: %w", pid, err)
+	}
+	if err := waitExit(ctx, fd, stopPatience); err == nil {
+		return true, nil
+	} else if ctx.Err() != nil {
+		return false, err
+	}
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return false, fmt.Errorf("kill process %d: %w", pid, err)
+	}
+	return true, waitExit(ctx, fd, stopPatience)
+}
+
+// waitExit waits until the process behind a pidfd has ended.
+func waitExit(ctx context.Context, fd int, patience time.Duration) error {
+	// A pipe lets the end of ctx wake the poll.
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+		return fmt.Errorf("make pipe: %w", err)
+	}
+	defer unix.Close(p[0])
+	stop := context.AfterFunc(ctx, func() { unix.Close(p[1]) })
+	defer func() {
+		if stop() {
+			unix.Close(p[1])
+		}
+	}()
+	deadline := time.Now().Add(patience)
+	for {
+		left := time.Until(deadline)
+		if left <= 0 {
+			return fmt.Errorf("process has not ended after %s", patience)
+		}
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}, {Fd: int32(p[0]), Events: unix.POLLIN}}
+		if _, err := unix.Poll(fds, int(left.Milliseconds())+1); err != nil && !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("wait for process: %w", err)
+		}
+		if fds[0].Revents != 0 {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+}

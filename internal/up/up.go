@@ -1,0 +1,136 @@
+package up
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Options say which cluster, and what to put on it.
+type Options struct {
+	Program    string   // the kemudi program; required
+	DataDir    string   // of the server; required
+	RunDir     string   // of the server; required
+	ServerArgs []string // further flags of kemudi server
+	Kubeconfig string   // the file to merge the access into; empty: none
+	Images     []string // image archives to import
+	Manifests  []string // files to apply
+	Out        io.Writer
+}
+
+// startPatience is how long a start may take before it counts as failed.
+const startPatience = 2 * time.Minute
+
+// AdminKubeconfig is where a server keeps the administrator's kubeconfig.
+func AdminKubeconfig(dataDir string) string { return filepath.Join(dataDir, "admin.kubeconfig") }
+
+// LogFile is where a server in the background writes its log.
+func LogFile(dataDir string) string { return filepath.Join(dataDir, "kemudi.log") }
+
+// Up starts the server in the background, unless it runs already, waits until
+// it is ready, and then imports images and applies manifests. It prints each step
+// with the time it took. Doing it again is harmless.
+func Up(ctx context.Context, o Options) error {
+	p := &printer{out: o.Out, last: time.Now()}
+	pid, err := Running(o.RunDir)
+	if err != nil {
+		return err
+	}
+	if pid != 0 {
+		p.step("the server runs already (process " + strconv.Itoa(pid) + ")")
+	} else if err := start(ctx, o, p); err != nil {
+		return err
+	}
+	if o.Kubeconfig != "" {
+		if err := mergeKubeconfig(AdminKubeconfig(o.DataDir), o.Kubeconfig); err != nil {
+			return err
+		}
+		p.step("wrote context \"kemudi\" to " + o.Kubeconfig)
+	}
+	for _, file := range o.Images {
+		names, err := importImage(ctx, o, file)
+		if err != nil {
+			return err
+		}
+		p.step("imported " + strings.Join(names, ", "))
+	}
+	return deploy(ctx, o, p)
+}
+
+// start runs the server as a process of its own session and follows its steps.
+func start(ctx context.Context, o Options, p *printer) error {
+	if err := os.MkdirAll(o.DataDir, 0o700); err != nil {
+		return fmt.Errorf("make data directory: %w", err)
+	}
+	log, err := os.OpenFile(LogFile(o.DataDir), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("open log: %w", err)
+	}
+	defer log.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("make pipe: %w", err)
+	}
+	defer r.Close()
+	args := append([]string{"server", "--data-dir", o.DataDir, "--run-dir", o.RunDir}, o.ServerArgs...)
+	cmd := exec.Command(o.Program, args...) // not tied to ctx: it is to outlive us
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.ExtraFiles = []*os.File{w}
+	cmd.Env = append(os.Environ(), NotifyEnv+"=3")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		w.Close()
+		return fmt.Errorf("start server: %w", err)
+	}
+	w.Close()
+	p.step("started the server (process " + strconv.Itoa(cmd.Process.Pid) + ", log " + LogFile(o.DataDir) + ")")
+	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("not ready after %s", startPatience))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { r.Close() })() // wakes the reader
+	err = follow(r, func(s Step) { p.done(s.Name, s.Took) })
+	switch {
+	case err == nil:
+		p.last = time.Now()
+		return cmd.Process.Release()
+	case ctx.Err() != nil:
+		return fmt.Errorf("start server: %w; see %s", context.Cause(ctx), LogFile(o.DataDir))
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("the server ended while starting (%w):\n%s", cmd.Wait(), tail(LogFile(o.DataDir)))
+	}
+	return err
+}
+
+// tail is the end of a log, for an error message.
+func tail(file string) string {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	return strings.Join(lines[max(0, len(lines)-10):], "\n")
+}
+
+// printer shows steps with their times.
+type printer struct {
+	out  io.Writer
+	last time.Time
+}
+
+// step prints what has been done since the last step.
+func (p *printer) step(what string) {
+	now := time.Now()
+	p.done(what, now.Sub(p.last))
+	p.last = now
+}
+
+func (p *printer) done(what string, took time.Duration) {
+	fmt.Fprintf(p.out, "%8s  %s\n", took.Round(time.Millisecond), what)
+}

@@ -1,0 +1,155 @@
+package watchcache
+
+import (
+	"bytes"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	extensionsv1beta1 "k8s.io/api/extensions/v1beta1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+var deployments = resource.Define(resource.Spec[*appsv1.Deployment]{
+	Group: "apps", Version: "v1", Kind: "Deployment", Plural: "deployments", Namespaced: true,
+	Versions: []resource.Version[*appsv1.Deployment]{{
+		Group: "extensions", Version: "v1beta1",
+		New: func() resource.Object { return &extensionsv1beta1.Deployment{} },
+		Default: func(obj resource.Object) {
+			if d := obj.(*extensionsv1beta1.Deployment); d.Spec.Replicas == nil {
+				d.Spec.Replicas = new(int32(1))
+			}
+		},
+		To: func(obj resource.Object) (*appsv1.Deployment, error) {
+			d := obj.(*extensionsv1beta1.Deployment)
+			return &appsv1.Deployment{ObjectMeta: d.ObjectMeta, Spec: appsv1.DeploymentSpec{Replicas: d.Spec.Replicas}}, nil
+		},
+		From: func(*appsv1.Deployment) (resource.Object, error) { return &extensionsv1beta1.Deployment{}, nil },
+	}},
+})
+
+func TestStoredFormIsUpstreams(t *testing.T) {
+	obj := service("x", "red")
+	obj.ResourceVersion, obj.SelfLink = "17", "/api/v1/x"
+	got, err := Encode(services.Def, obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := service("x", "red")
+	want.APIVersion, want.Kind = "v1", "Service"
+	var upstream bytes.Buffer
+	if err := protobuf.NewSerializer(nil, nil).Encode(want, &upstream); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, upstream.Bytes()) {
+		t.Errorf("got  %q\nwant %q", got, upstream.Bytes())
+	}
+	if obj.ResourceVersion != "17" || obj.SelfLink == "" {
+		t.Error("Encode has changed the object")
+	}
+	back, err := Decode(services.Def, got, 23)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := service("x", "red")
+	again.ResourceVersion = "23"
+	if !equality.Semantic.DeepEqual(back, again) {
+		t.Errorf("read back: got %+v, want %+v", back, again)
+	}
+}
+
+func TestDecodeReadsJSONAndSetsDefaults(t *testing.T) {
+	obj, err := Decode(services.Def, []byte(`{"apiVersion":"v1","kind":"Service","metadata":{"name":"x"},"spec":{"ports":[{"port":80}]}}`), 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	svc := obj.(*corev1.Service)
+	if svc.Name != "x" || svc.Spec.Ports[0].Port != 80 || svc.Spec.Type != corev1.ServiceTypeClusterIP || svc.ResourceVersion != "5" || svc.Kind != "" {
+		t.Errorf("got %+v", svc)
+	}
+}
+
+func TestDecodeConvertsLegacyVersions(t *testing.T) {
+	legacy := &extensionsv1beta1.Deployment{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "extensions/v1beta1", Kind: "Deployment"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web"},
+	}
+	var value bytes.Buffer
+	if err := protobuf.NewSerializer(nil, nil).Encode(legacy, &value); err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string][]byte{
+		"protobuf": value.Bytes(),
+		"JSON":     []byte(`{"apiVersion":"extensions/v1beta1","kind":"Deployment","metadata":{"namespace":"a","name":"web"}}`),
+	} {
+		obj, err := Decode(deployments.Def, value, 9)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		d, ok := obj.(*appsv1.Deployment)
+		if !ok || d.Name != "web" || d.Spec.Replicas == nil || *d.Spec.Replicas != 1 || d.ResourceVersion != "9" || d.APIVersion != "" {
+			t.Errorf("%s: got %+v", name, obj)
+		}
+	}
+}
+
+func TestCustomResourcesAreJSON(t *testing.T) {
+	crontabs := resource.Define(resource.Spec[*unstructured.Unstructured]{
+		Group: "stable.example.com", Version: "v1", Kind: "CronTab", Plural: "crontabs", Namespaced: true,
+		StoragePrefix: "stable.example.com/crontabs",
+	})
+	obj := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "stable.example.com/v1", "kind": "CronTab",
+		"metadata": map[string]any{"name": "x", "namespace": "a", "resourceVersion": "4"},
+		"spec":     map[string]any{"replicas": int64(3)},
+	}}
+	value, err := Encode(crontabs.Def, obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if value[0] != '{' || bytes.Contains(value, []byte("resourceVersion")) || obj.GetResourceVersion() != "4" {
+		t.Errorf("stored: got %s", value)
+	}
+	back, err := Decode(crontabs.Def, value, 6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	obj.SetResourceVersion("6")
+	if !equality.Semantic.DeepEqual(back, runtime.Object(obj)) {
+		t.Errorf("read back: got %+v, want %+v", back, obj)
+	}
+}
+
+func TestInterningSharesAndChangesNothing(t *testing.T) {
+	fresh := func() *corev1.Service {
+		s := service("x", "red")
+		s.ManagedFields = []metav1.ManagedFieldsEntry{{
+			Manager: "kubectl", Operation: metav1.ManagedFieldsOperationApply, APIVersion: "v1", FieldsType: "FieldsV1",
+			FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:type":{}}}`),
+		}}
+		s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "n", UID: "1"}}
+		return s
+	}
+	var in interner
+	a, b, handed := fresh(), fresh(), fresh()
+	shared := *handed
+	in.decoded(a)
+	in.decoded(b)
+	in.handed(&shared)
+	if !equality.Semantic.DeepEqual(a, fresh()) || !equality.Semantic.DeepEqual(&shared, fresh()) || !equality.Semantic.DeepEqual(handed, fresh()) {
+		t.Errorf("objects have changed: %+v %+v %+v", a, shared, handed)
+	}
+	if a.ManagedFields[0].FieldsV1 != b.ManagedFields[0].FieldsV1 || a.ManagedFields[0].FieldsV1 != shared.ManagedFields[0].FieldsV1 {
+		t.Error("equal field sets are not shared")
+	}
+	if handed.ManagedFields[0].FieldsV1 == a.ManagedFields[0].FieldsV1 {
+		t.Error("the managed fields of the writer's object were changed")
+	}
+}

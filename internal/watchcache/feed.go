@@ -1,0 +1,199 @@
+package watchcache
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/store"
+)
+
+// take is called by the store's feed with whole revisions, in order.
+func (s *Set) take(changes []store.Change, progress int64) error {
+	batches := map[*source]*batch{}
+	for _, c := range changes {
+		src := s.sourceOf(c.Key)
+		if src == nil {
+			continue
+		}
+		b := batches[src]
+		if b == nil {
+			b = &batch{src: src}
+			batches[src] = b
+		}
+		b.add(s, c)
+	}
+	for src, b := range batches {
+		src.take(b.changes)
+	}
+	s.progress.Advance(progress) // W2
+	return nil
+}
+
+// sourceOf finds the resource of a key. A storage prefix may have several
+// parts ("services/specs"), so all beginnings of the key are tried.
+func (s *Set) sourceOf(key string) *source {
+	rest, ok := strings.CutPrefix(key, root)
+	if !ok {
+		return nil
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for i := range len(rest) {
+		if rest[i] != '/' {
+			continue
+		}
+		if src := s.mu.byPrefix[rest[:i]]; src != nil {
+			return src
+		}
+	}
+	return nil
+}
+
+// batch is the changes of one resource that are taken in at once.
+type batch struct {
+	src     *source
+	changes []cache.Change
+	last    map[string]*cache.Item // the newest state of what has changed within the batch; nil: deleted
+}
+
+func (b *batch) add(s *Set, c store.Change) {
+	key := itemKey(b.src, c.Key)
+	if c.Value != nil {
+		if it := s.item(b.src, c.KV); it != nil {
+			b.put(key, it, cache.Change{Item: it})
+		}
+		return
+	}
+	s.note(c.Key, nil)
+	if it := b.now(key); it != nil {
+		b.put(key, nil, cache.Gone(it, c.Rev))
+		return
+	}
+	// Not there, or it will be by the list that is under way: see applyLocked.
+	b.changes = append(b.changes, cache.Change{Item: &cache.Item{Key: key, Rev: c.Rev}, Delete: true})
+}
+
+func (b *batch) put(key string, it *cache.Item, c cache.Change) {
+	if b.last == nil {
+		b.last = map[string]*cache.Item{}
+	}
+	b.last[key] = it
+	b.changes = append(b.changes, c)
+}
+
+// now is the object as it is after the changes so far, or nil.
+func (b *batch) now(key string) *cache.Item {
+	if it, ok := b.last[key]; ok {
+		return it
+	}
+	return b.src.now(key)
+}
+
+// now is the object as it is after all that was taken in, or nil.
+func (src *source) now(key string) *cache.Item {
+	src.mu.Lock()
+	defer src.mu.Unlock()
+	for i := len(src.mu.waiting) - 1; i >= 0; i-- {
+		if c := src.mu.waiting[i]; c.Item.Key == key {
+			if c.Delete {
+				return nil
+			}
+			return c.Item
+		}
+	}
+	return src.cache.Get(key)
+}
+
+func (src *source) take(changes []cache.Change) {
+	src.mu.Lock()
+	defer src.mu.Unlock()
+	if src.mu.loading {
+		src.mu.waiting = append(src.mu.waiting, changes...)
+		return
+	}
+	src.applyLocked(changes)
+}
+
+// applyLocked applies what is newer than the last list. A deletion that knows
+// no object is of one that the list has brought, or of none.
+func (src *source) applyLocked(changes []cache.Change) {
+	known := changes[:0]
+	for _, c := range changes {
+		if c.Item.Rev <= src.mu.rev {
+			continue
+		}
+		if c.Item.Object == nil {
+			it := src.cache.Get(c.Item.Key)
+			if it == nil {
+				continue
+			}
+			c = cache.Gone(it, c.Item.Rev)
+		}
+		known = append(known, c)
+	}
+	src.cache.Apply(known)
+}
+
+// item makes an Item of a value from the feed: of the object that its writer
+// has handed over, or else by decoding it.
+func (s *Set) item(src *source, kv store.KV) *cache.Item {
+	obj := s.handoffs.take(kv)
+	if obj == nil {
+		return s.read(src, kv)
+	}
+	obj.SetResourceVersion(strconv.FormatInt(kv.Rev, 10)) // W1
+	s.interner.handed(obj)
+	s.note(kv.Key, nil)
+	return &cache.Item{Key: itemKey(src, kv.Key), Rev: kv.Rev, Object: obj}
+}
+
+// Handoff gives the decoded form of a value that is about to be written at a
+// key, so that the feed need not decode it. obj is handed over; what its
+// fields refer to may be shared, and is not changed. If the value is not
+// written after all, nothing need be done.
+func (s *Set) Handoff(key string, value []byte, obj resource.Object) {
+	s.handoffs.put(key, handoff{value, obj})
+}
+
+// handoffs holds what writers have handed over and the feed has not brought
+// yet: the last one of each key.
+type handoffs struct {
+	mu struct {
+		sync.Mutex
+		byKey map[string]handoff
+	}
+}
+
+type handoff struct {
+	value []byte
+	obj   resource.Object
+}
+
+// handoffMax bounds what is kept of writes that failed; forgetting what the
+// feed still needs costs a decoding.
+const handoffMax = 4096
+
+func (h *handoffs) put(key string, x handoff) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.mu.byKey == nil || len(h.mu.byKey) >= handoffMax {
+		h.mu.byKey = map[string]handoff{}
+	}
+	h.mu.byKey[key] = x
+}
+
+// take returns the object handed over for these very bytes, or nil (W4).
+func (h *handoffs) take(kv store.KV) resource.Object {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	x, ok := h.mu.byKey[kv.Key]
+	if !ok || !bytes.Equal(x.value, kv.Value) {
+		return nil
+	}
+	delete(h.mu.byKey, kv.Key)
+	return x.obj
+}

@@ -1,0 +1,110 @@
+package watchcache
+
+import (
+	"slices"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+// interner shares what many objects have in common: the names of their
+// namespaces and labels, and above all the field sets of managedFields, which
+// are a good part of an object and the same for all that one template made.
+type interner struct {
+	mu struct {
+		sync.Mutex
+		texts  map[string]string
+		fields map[string]*metav1.FieldsV1
+	}
+}
+
+const (
+	// internMax bounds each table; a full one starts again from nothing.
+	internMax = 4096
+	// internText is the longest text that is looked up.
+	internText = 64
+)
+
+// decoded replaces parts of obj's metadata by equal shared ones. All of obj is
+// the caller's own.
+func (in *interner) decoded(obj resource.Object) {
+	m := metaOf(obj)
+	if m == nil {
+		return
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.boundLocked()
+	m.Namespace, m.GenerateName = in.textLocked(m.Namespace), in.textLocked(m.GenerateName)
+	for k, v := range m.Labels {
+		m.Labels[in.textLocked(k)] = in.textLocked(v) // an assignment replaces the key's bytes too
+	}
+	for i := range m.OwnerReferences {
+		o := &m.OwnerReferences[i]
+		o.APIVersion, o.Kind, o.Name = in.textLocked(o.APIVersion), in.textLocked(o.Kind), in.textLocked(o.Name)
+	}
+	in.managedLocked(m.ManagedFields)
+}
+
+// handed does the same to an object of which only the metadata's own fields
+// are the caller's.
+func (in *interner) handed(obj resource.Object) {
+	m := metaOf(obj)
+	if m == nil {
+		return
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.boundLocked()
+	m.Namespace, m.GenerateName = in.textLocked(m.Namespace), in.textLocked(m.GenerateName)
+	m.ManagedFields = slices.Clone(m.ManagedFields)
+	in.managedLocked(m.ManagedFields)
+}
+
+// metaOf is the metadata of a typed object, nil for others.
+func metaOf(obj resource.Object) *metav1.ObjectMeta {
+	if a, ok := obj.(metav1.ObjectMetaAccessor); ok {
+		m, _ := a.GetObjectMeta().(*metav1.ObjectMeta)
+		return m
+	}
+	return nil
+}
+
+func (in *interner) boundLocked() {
+	if in.mu.texts == nil || len(in.mu.texts) > internMax {
+		in.mu.texts = map[string]string{}
+	}
+	if in.mu.fields == nil || len(in.mu.fields) > internMax {
+		in.mu.fields = map[string]*metav1.FieldsV1{}
+	}
+}
+
+func (in *interner) managedLocked(managed []metav1.ManagedFieldsEntry) {
+	for i := range managed {
+		m := &managed[i]
+		m.Manager, m.APIVersion = in.textLocked(m.Manager), in.textLocked(m.APIVersion)
+		m.FieldsType, m.Subresource = in.textLocked(m.FieldsType), in.textLocked(m.Subresource)
+		if m.FieldsV1 == nil {
+			continue
+		}
+		raw := m.FieldsV1.GetRawBytes()
+		if shared, ok := in.mu.fields[string(raw)]; ok {
+			m.FieldsV1 = shared
+		} else {
+			in.mu.fields[string(raw)] = m.FieldsV1
+		}
+	}
+}
+
+func (in *interner) textLocked(s string) string {
+	if s == "" || len(s) > internText {
+		return s
+	}
+	if shared, ok := in.mu.texts[s]; ok {
+		return shared
+	}
+	in.mu.texts[s] = s
+	return s
+}

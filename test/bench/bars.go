@@ -1,0 +1,142 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A bar is a value to stay below, or, if atLeast, to reach.
+type bar struct {
+	value   float64
+	atLeast bool
+}
+
+func below(v float64) bar { return bar{value: v} }
+func above(v float64) bar { return bar{value: v, atLeast: true} }
+
+// met says whether v satisfies the bar, and how it relates to it.
+func (b bar) met(v float64) (ok bool, ratio float64) {
+	if b.atLeast {
+		return v >= b.value, v / b.value
+	}
+	return v <= b.value, v / b.value
+}
+
+// A measure is one line of the table: what is measured, and what it is held
+// against. A zero bar is none.
+type measure struct {
+	name      string
+	unit      unit
+	first     bar     // what the first complete version should reach
+	goal      bar     // the charter's
+	elsewhere float64 // the best known elsewhere, or upstream's server library on such work
+}
+
+const noDisk = 1 // KiB in a minute that count as none
+
+// The measures, in the order of the table. elsewhere holds figures of others
+// that were measured on a machine of this kind.
+var (
+	startReady     = measure{"start to node Ready, empty machine", seconds, below(5), below(3), 0}
+	startReadyWarm = measure{"start to node Ready, images present", seconds, below(5), below(3), 0}
+	startPod       = measure{"start to first pod running, DNS up, images present", seconds, bar{}, below(3), 19.9}
+	podOne50       = measure{"pod created to running, one by one, p50", millis, bar{}, below(300), 1000}
+	podOne99       = measure{"pod created to running, one by one, p99", millis, bar{}, bar{}, 0}
+	podBurst50     = measure{"pod created to running, 20 at once, p50", millis, bar{}, bar{}, 0}
+	podBurst99     = measure{"pod created to running, 20 at once, p99", millis, bar{}, bar{}, 0}
+	memory         = measure{"memory (RSS), all processes, idle", mebibytes, below(300), below(150), 500}
+	memoryPod      = measure{"memory (RSS) that each running pod adds (shim, pause)", mebibytes, bar{}, bar{}, 0}
+	idleCPU        = measure{"processor when idle, of one core", percent, below(2), below(0.5), 5}
+	idleDisk       = measure{"written to disk when idle, in a minute", kibibytes, bar{}, below(noDisk), 0}
+
+	planeReady   = measure{"control plane alone: start to ready", seconds, bar{}, below(1), 4.4}
+	planeAccount = measure{"control plane alone: start to default service account", seconds, bar{}, below(1), 10.2}
+	planeMemory  = measure{"control plane alone: memory (RSS), idle", mebibytes, bar{}, below(60), 495}
+	planeCPU     = measure{"control plane alone: processor when idle, of one core", percent, bar{}, below(0.5), 6.7}
+	planeDisk    = measure{"control plane alone: written to disk when idle, in a minute", kibibytes, bar{}, below(noDisk), 0}
+
+	createRate = measure{"create pods, 16 clients", perSecond, above(1500), bar{}, 840}
+	createCPU  = measure{"create a pod: server's processor time", millis, bar{}, below(1.5 / 2), 1.5}
+	statusRate = measure{"put pod status, 16 clients", perSecond, bar{}, bar{}, 0}
+	statusCPU  = measure{"put a pod's status: server's processor time", millis, bar{}, below(5.0 / 4), 5}
+	getRate    = measure{"get pods, 16 clients", perSecond, above(5000), bar{}, 1900}
+	getCPU     = measure{"get a pod: server's processor time", millis, bar{}, below(0.75 / 5), 0.75}
+	applyRate  = measure{"apply deployments, 16 clients", perSecond, bar{}, bar{}, 0}
+	applyCPU   = measure{"apply a deployment: server's processor time", millis, bar{}, below(8.0 / 4), 8}
+	watchCPU   = measure{"watch: server's processor time per delivered event", micros, bar{}, below(51.0 / 5), 51}
+	listJSON   = measure{"list 10,000 pods as JSON: wall time", millis, below(350), bar{}, 2000}
+	listJSONc  = measure{"list 10,000 pods as JSON: server's processor time", millis, bar{}, below(1900.0 / 10), 1900}
+	listProto  = measure{"list 10,000 pods as protobuf: wall time", millis, below(250), bar{}, 1000}
+	listProtoc = measure{"list 10,000 pods as protobuf: server's processor time", millis, bar{}, below(850.0 / 10), 850}
+	fullMemory = measure{"memory (RSS) with 10,000 pods and 8,000 config maps", mebibytes, bar{}, below(300), 1437}
+	fullAgain  = measure{"the same, restarted", mebibytes, bar{}, below(300), 580}
+	fullStart  = measure{"the same: start to ready", seconds, bar{}, bar{}, 0}
+
+	size       = measure{"size of the program", mebibytes, bar{}, bar{}, 0}
+	sizePacked = measure{"size of the program, compressed (zstd)", mebibytes, bar{}, below(70), 77.5}
+
+	simHour     = measure{"1,000 simulated nodes for a virtual hour", seconds, below(60), bar{}, 0}
+	schedPlain  = measure{"scheduling, 5,000 nodes: plain", perSecond, bar{}, above(5000), 810}
+	schedNear   = measure{"scheduling, 5,000 nodes: affinity", perSecond, bar{}, above(1000), 35}
+	schedApart  = measure{"scheduling, 5,000 nodes: anti-affinity", perSecond, bar{}, above(1000), 60}
+	schedSpread = measure{"scheduling, 5,000 nodes: topology spread", perSecond, bar{}, above(2000), 460}
+	schedBind   = measure{"schedule and bind through the API (memory store)", perSecond, bar{}, above(2000), 150}
+)
+
+// order is the order of the table.
+var order = []measure{
+	startReady, startReadyWarm, startPod, podOne50, podOne99, podBurst50, podBurst99, memory, memoryPod, idleCPU, idleDisk,
+	planeReady, planeAccount, planeMemory, planeCPU, planeDisk,
+	listJSON, listJSONc, listProto, listProtoc, getRate, getCPU, createRate, createCPU, statusRate, statusCPU, applyRate, applyCPU, watchCPU,
+	fullMemory, fullAgain, fullStart, size, sizePacked,
+	schedPlain, schedNear, schedApart, schedSpread, schedBind, simHour,
+}
+
+// A unit is what a measure's value counts.
+type unit string
+
+const (
+	seconds   unit = "s"
+	millis    unit = "ms"
+	micros    unit = "µs"
+	mebibytes unit = "MiB"
+	kibibytes unit = "KiB"
+	percent   unit = "%"
+	perSecond unit = "/s"
+)
+
+// format writes a value with three significant digits and its unit.
+func (u unit) format(v float64) string {
+	digits := 0
+	if v != 0 {
+		digits = max(0, 2-int(math.Floor(math.Log10(math.Abs(v)))))
+	}
+	s := strconv.FormatFloat(v, 'f', min(digits, 4), 64)
+	if strings.Contains(s, ".") {
+		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
+	}
+	whole, _, _ := strings.Cut(s, ".")
+	for i := len(whole) - 3; i > 0 && whole[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	if u == percent || u == perSecond {
+		return s + string(u)
+	}
+	return s + " " + string(u)
+}
+
+// of turns a duration into a value of the unit.
+func (u unit) of(d time.Duration) float64 {
+	switch u {
+	case seconds:
+		return d.Seconds()
+	case millis:
+		return float64(d) / float64(time.Millisecond)
+	case micros:
+		return float64(d) / float64(time.Microsecond)
+	}
+	panic(fmt.Sprintf("%q is not a unit of time", u))
+}

@@ -1,0 +1,13 @@
+// Command bench measures the built program on a machine of its own (a network
+// namespace and directories that it makes and removes) and writes a table of the
+// figures, each beside the bars that are set for it, to docs/bench.md.
+//
+//	go run ./test/bench -kemudi bin/kemudi
+//
+// It needs root, and some minutes on a machine that does nothing else.
+//
+// main.go has the order of what is measured, bars.go what each figure is held
+// against. supervise.go runs the benchmark in a process of its own and cleans up
+// behind it, however it ends. What measures is in starts.go, pods.go, idle.go,
+// load.go and tests.go; server.go, processes.go and api.go help them.
+package main

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	bin := flag.String("kemudi", "bin/kemudi", "program to measure")
+	out := flag.String("out", "docs/bench.md", "file to write the table to; empty: none")
+	only := flag.String("only", "", "comma-separated parts to measure: node, plane, size, tests; default all")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := run(ctx, *bin, *out, *only)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, bin, out, only string) error {
+	bin, err := filepath.Abs(bin)
+	if err != nil {
+		return fmt.Errorf("find program: %w", err)
+	}
+	if _, err := os.Stat(bin); err != nil {
+		return fmt.Errorf("find program: %w; run make build", err)
+	}
+	dir := os.Getenv(insideEnv)
+	if dir == "" {
+		return supervise(ctx, bin)
+	}
+	b := &bench{bin: bin, dir: dir, results: results{}, began: time.Now()}
+	b.node, b.plane = places(dir)
+	if err := b.measure(ctx, only); err != nil {
+		return err
+	}
+	doc := b.results.document(about(ctx, bin))
+	fmt.Print("\n", doc)
+	if out == "" {
+		return nil
+	}
+	if err := os.WriteFile(out, []byte(doc), 0o644); err != nil {
+		return fmt.Errorf("write table: %w", err)
+	}
+	return nil
+}
+
+// bench is one run of the benchmark.
+type bench struct {
+	bin         string
+	dir         string // scratch
+	node, plane place
+	results     results
+	began       time.Time
+}
+
+// measure measures the parts that are asked for.
+func (b *bench) measure(ctx context.Context, only string) error {
+	wanted := func(part string) bool { return only == "" || strings.Contains(","+only+",", ","+part+",") }
+	if err := b.prepare(ctx, wanted("node"), wanted("tests")); err != nil {
+		return err
+	}
+	if wanted("node") || wanted("plane") {
+		if err := b.servers(ctx, wanted("node"), wanted("plane")); err != nil {
+			return err
+		}
+	}
+	if wanted("size") {
+		if err := b.programSize(); err != nil {
+			return err
+		}
+	}
+	if wanted("tests") {
+		return b.runTests(ctx)
+	}
+	return nil
+}
+
+// servers measures running servers: that with a node, and the control plane
+// alone. Both idle at the same time.
+func (b *bench) servers(ctx context.Context, withNode, withPlane bool) (err error) {
+	if err := network(ctx); err != nil {
+		return err
+	}
+	var idle []*idler
+	// To reset one undoes the network of the other, so the node goes first.
+	if withPlane {
+		defer func() { err = errors.Join(err, b.plane.remove(ctx, b.bin)) }()
+		s, err := b.planeStarts(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, s.stop()) }()
+		idle = append(idle, &idler{s: s, memory: planeMemory, cpu: planeCPU, disk: planeDisk})
+	}
+	if withNode {
+		if err := b.nodeAndIdle(ctx, idle); err != nil {
+			return err
+		}
+	} else if err := b.idle(ctx, idle); err != nil {
+		return err
+	}
+	if withPlane {
+		return b.load(ctx, idle[0].s)
+	}
+	return nil
+}
+
+// nodeAndIdle measures a server with a node, and at last how it idles with others.
+func (b *bench) nodeAndIdle(ctx context.Context, others []*idler) (err error) {
+	defer func() { err = errors.Join(err, b.node.remove(ctx, b.bin)) }()
+	s, err := b.nodeStarts(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	if err := b.pods(ctx, s); err != nil {
+		return err
+	}
+	return b.idle(ctx, append(others, &idler{s: s, memory: memory, cpu: idleCPU, disk: idleDisk}))
+}
+
+// say reports progress.
+func (b *bench) say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "%6.1f s  %s\n", time.Since(b.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// about says what was measured, on what.
+func about(ctx context.Context, bin string) string {
+	version := "unknown version"
+	if out, err := exec.CommandContext(ctx, bin, "version").Output(); err == nil {
+		version = strings.TrimSpace(string(out))
+	}
+	model := "unknown processor"
+	if data, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		for line := range strings.Lines(string(data)) {
+			if _, name, ok := strings.Cut(line, "model name\t: "); ok {
+				model = strings.TrimSpace(name)
+				break
+			}
+		}
+	}
+	kernel := ""
+	if data, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
+		kernel = strings.TrimSpace(string(data))
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		kernel = err.Error()
+	}
+	return fmt.Sprintf("On %s: %s, %d processors (%s), Linux %s.", time.Now().UTC().Format(time.DateOnly), version, runtime.NumCPU(), model, kernel)
+}

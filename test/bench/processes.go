@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// clockTick is the unit of processor time in /proc; Linux has told programs
+// this one since ever.
+const clockTick = 10 * time.Millisecond
+
+// usage is what processes use.
+type usage struct {
+	rss     int64         // bytes
+	cpu     time.Duration // since each started
+	written int64         // bytes caused to be written to disk since each started
+}
+
+func (u *usage) add(v usage) {
+	u.rss += v.rss
+	u.cpu += v.cpu
+	u.written += v.written
+}
+
+// used returns what the server's own process uses, and what its shims and pause
+// containers use. Other containers are not ours.
+func (s *server) used() (own, pods usage, err error) {
+	if own, err = usageOf(s.cmd.Process.Pid); err != nil {
+		return own, pods, err
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return own, pods, fmt.Errorf("list processes: %w", err)
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || !s.helper(pid) {
+			continue
+		}
+		u, err := usageOf(pid)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return own, pods, err
+		}
+		pods.add(u)
+	}
+	return own, pods, nil
+}
+
+// helper says whether a process is a shim or a pause of this server.
+func (s *server) helper(pid int) bool {
+	exe, err := os.Readlink(procFile(pid, "exe"))
+	if err != nil {
+		return false
+	}
+	if strings.HasPrefix(exe, s.data) {
+		return true
+	}
+	if exe != "/pause" {
+		return false
+	}
+	cgroup, err := os.ReadFile(procFile(pid, "cgroup"))
+	return err == nil && bytes.Contains(cgroup, []byte("/kemudi-"+filepath.Base(s.run)+"/"))
+}
+
+func procFile(pid int, name string) string { return filepath.Join("/proc", strconv.Itoa(pid), name) }
+
+// usageOf reads what one process uses.
+func usageOf(pid int) (u usage, err error) {
+	stat, err := os.ReadFile(procFile(pid, "stat"))
+	if err != nil {
+		return u, fmt.Errorf("read process %d: %w", pid, err)
+	}
+	if u.cpu, err = cpuTime(string(stat)); err != nil {
+		return u, fmt.Errorf("read process %d: %w", pid, err)
+	}
+	if u.rss, err = field(procFile(pid, "status"), "VmRSS:"); err != nil {
+		return u, err
+	}
+	u.rss <<= 10
+	if u.written, err = field(procFile(pid, "io"), "write_bytes:"); err != nil {
+		return u, err
+	}
+	return u, nil
+}
+
+// cpuTime is the time in user and kernel mode that a line of /proc/PID/stat tells.
+func cpuTime(stat string) (time.Duration, error) {
+	// The second field is the name in brackets, which may hold anything.
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("%q is too short", stat)
+	}
+	var ticks int64
+	for _, f := range fields[11:13] {
+		n, err := strconv.ParseInt(f, 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * clockTick, nil
+}
+
+// field is the number behind a name in a file of lines "name number ...".
+func field(file, name string) (int64, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return 0, fmt.Errorf("read %s: %w", name, err)
+	}
+	for line := range strings.Lines(string(data)) {
+		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == name {
+			return strconv.ParseInt(fields[1], 10, 64)
+		}
+	}
+	return 0, nil // a process that has just ended
+}

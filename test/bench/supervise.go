@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// insideEnv tells the process that measures where it may put files.
+const insideEnv = "KEMUDI_BENCH_DIR"
+
+// dirPrefix starts the name of the directory of a benchmark.
+const dirPrefix = "kemudi-bench"
+
+// supervise runs this program again in a network namespace of its own, where it
+// measures, and removes what that leaves behind, however it ends.
+func supervise(ctx context.Context, bin string) (err error) {
+	dir, err := os.MkdirTemp("", dirPrefix)
+	if err != nil {
+		return fmt.Errorf("make directory: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	exe, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	cmd := exec.CommandContext(ctx, exe, os.Args[1:]...)
+	cmd.Env = append(os.Environ(), insideEnv+"="+dir)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGTERM}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = time.Minute
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start in a network namespace: %w; this needs root", err)
+	}
+	netns, err := os.Open("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/ns/net")
+	if err != nil {
+		return errors.Join(fmt.Errorf("keep network namespace: %w", err), cmd.Process.Kill(), cmd.Wait())
+	}
+	defer netns.Close()
+	err = cmd.Wait()
+	node, plane := places(dir)
+	for _, p := range []place{node, plane} {
+		err = errors.Join(err, p.wipe(context.WithoutCancel(ctx), bin, netns))
+	}
+	return err
+}
+
+// A place is the directories of one server.
+type place struct {
+	data, run, logs string
+	flags           []string // further flags of the server
+}
+
+// places are where the servers of a benchmark with this directory are: the one
+// with a node, and the control plane alone.
+func places(dir string) (node, plane place) {
+	at := func(name string, flags ...string) place {
+		return place{
+			data: filepath.Join(dir, name, "data"), logs: filepath.Join(dir, name, "pods"),
+			run: "/run/kb" + strings.TrimPrefix(filepath.Base(dir), dirPrefix) + name[:1], flags: flags,
+		}
+	}
+	return at("node"), at("plane", "--disable-agent", "--secure-port", planePort)
+}
+
+// planePort is the port of the control plane that runs beside the server.
+const planePort = "7443"
+
+// wipe removes what a server left, if the benchmark could not.
+func (p place) wipe(ctx context.Context, bin string, netns *os.File) error {
+	if _, err := os.Stat(p.data); err != nil {
+		return nil // it has been reset
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "nsenter", append([]string{"--net=/proc/self/fd/3", bin}, p.reset()...)...)
+	cmd.ExtraFiles = []*os.File{netns}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("clean up %s: %w\n%s", p.data, err, out)
+	}
+	return nil
+}
+
+// reset is the command line that removes every trace.
+func (p place) reset() []string {
+	return []string{"reset", "--data-dir", p.data, "--run-dir", p.run, "--kubeconfig", ""}
+}
+
+// remove removes every trace of the place, and fails if something is left.
+func (p place) remove(ctx context.Context, bin string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, bin, p.reset()...).CombinedOutput()
+	if err != nil || !bytes.Contains(out, []byte("nothing is left")) {
+		return fmt.Errorf("reset %s: %w\n%s", p.data, err, out)
+	}
+	return nil
+}

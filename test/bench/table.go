@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// results are the values that were measured.
+type results map[measure]float64
+
+// durations sets a measure of time.
+func (r results) duration(m measure, d time.Duration) { r[m] = m.unit.of(d) }
+
+// table writes the results as a Markdown table, in order, and says how many
+// bars there are and how many of them are met.
+func (r results) table() (text string, met, bars int) {
+	var b strings.Builder
+	b.WriteString("| | measured | first version | goal | elsewhere | of it |\n|---|--:|--:|--:|--:|--:|\n")
+	cell := func(m measure, to bar, v float64) string {
+		if to == (bar{}) {
+			return ""
+		}
+		bars++
+		sign, mark := "<", "**missed**"
+		if to.atLeast {
+			sign = ">"
+		}
+		ok, ratio := to.met(v)
+		if ok {
+			met++
+			mark = "met"
+		}
+		return fmt.Sprintf("%s %s, %s (%s)", sign, m.unit.format(to.value), mark, times(ratio))
+	}
+	for _, m := range order {
+		v, ok := r[m]
+		if !ok {
+			continue
+		}
+		elsewhere, ratio := "", ""
+		if m.elsewhere > 0 {
+			elsewhere, ratio = m.unit.format(m.elsewhere), times(v/m.elsewhere)
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", m.name, m.unit.format(v), cell(m, m.first, v), cell(m, m.goal, v), elsewhere, ratio)
+	}
+	return b.String(), met, bars
+}
+
+// times writes a ratio.
+func times(ratio float64) string {
+	if ratio >= 10 {
+		return fmt.Sprintf("%.0f ×", ratio)
+	}
+	return fmt.Sprintf("%.2g ×", ratio)
+}
+
+// document is the whole report.
+func (r results) document(about string) string {
+	table, met, bars := r.table()
+	return fmt.Sprintf(`# Measured
+
+Written by `+"`make bench`"+` (test/bench). %s
+
+Each figure stands beside its bars: what the first complete version should reach, and the goal
+of the charter; in brackets, how much of the bar the figure is. *Elsewhere* is the best known of others on such a machine, or
+upstream's server library on the same work; beside it, how much of that ours is. %d of %d bars are met.
+
+%s
+Starts are the median of %d. Pods are web servers of our own image, seen as running by a client that watches.
+Memory is the resident set of every process of ours (server, shims, pause), summed, so shared pages count more than once.
+Requests go over TLS and HTTP/2 on the loopback device, from %d connections; the client
+runs on the same processors. Processor time is the server's as a whole while it answers, other work that the requests cause included.
+`, about, met, bars, table, starts, clients)
+}

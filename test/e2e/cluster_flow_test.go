@@ -1,0 +1,50 @@
+package e2e
+
+import "testing"
+
+// TestCluster shares one cluster between all tests that leave it as it was.
+func TestCluster(t *testing.T) {
+	c := newCluster(t)
+	t.Run("together", func(t *testing.T) {
+		for name, test := range map[string]func(*testing.T, *cluster){
+			"deployment of the documents": testDocumentDeployment,
+			"rollout under load":          testRolloutUnderLoad,
+			"reading":                     everyKubectl(testReading),
+			"changing":                    everyKubectl(testChanging),
+			"watching":                    everyKubectl(testWatching),
+			"talking":                     everyKubectl(testTalking),
+			"logs":                        everyKubectl(testLogs),
+			"commands":                    testCommands,
+			"environment":                 testEnvironment,
+			"missing sources":             testMissingSources,
+			"security":                    testSecurity,
+			"volumes":                     testVolumes,
+			"shared volume":               testSharedVolume,
+			"volume updates":              testVolumeUpdates,
+			"missing volumes":             testMissingVolumes,
+			"restarts":                    testRestarts,
+			"init containers":             testInitContainers,
+			"endings":                     testEndings,
+			"deletion":                    testDeletion,
+			"liveness":                    testLiveness,
+			"readiness":                   testReadiness,
+			"readiness gate":              testReadinessGate,
+			"names":                       testNames,
+			"resolver settings":           testResolverSettings,
+			"service account":             testServiceAccount,
+			"host ports":                  testHostPorts,
+			"affinity":                    testAffinity,
+			"unschedulable":               testUnschedulable,
+			"bad manifests":               testBadManifests,
+			"bad requests":                testBadRequests,
+			"bad pods":                    testBadPods,
+			"stuck rollout":               testStuckRollout,
+			"registry":                    testRegistry,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(t, c)
+			})
+		}
+	})
+}

@@ -1,0 +1,157 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kemudi/kemudi/internal/trace"
+)
+
+func testDocumentDeployment(t *testing.T, c *cluster) {
+	trace.Proves(t, "CON-013", "DEP-014", "DEP-024", "DEP-035", "DEP-059", "DEP-060", "DEP-063", "SVC-107", "SVC-095", "SVC-081", "CONN-003", "CONN-006", "CONN-022", "DNS-005", "DNS-007")
+	k := c.kubectls()[0].in(c.namespace(t))
+	manifest := string(must(os.ReadFile("../../docs/requirements/manifests/1.4.1-nginx-deployment.yaml"))(t))
+	if got, want := k.apply(t, manifest), "deployment.apps/nginx-deployment created\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	k.rolledOut(t, "nginx-deployment")
+	k.do(t, "expose", "deployment", "nginx-deployment", "--type=NodePort", "--name=nginx")
+	k.reaches(t, 2, "1.7.9")
+	for _, n := range []int{5, 1, 3} {
+		k.do(t, "scale", "deployment/nginx-deployment", fmt.Sprintf("--replicas=%d", n))
+		k.rolledOut(t, "nginx-deployment")
+		eventually(t, podPatience, func() error {
+			if pods := c.pods(t, k.namespace, "app=nginx"); len(pods) != n {
+				return fmt.Errorf("got %d pods, want %d", len(pods), n)
+			}
+			return nil
+		})
+		k.reaches(t, n, "1.7.9")
+	}
+	before := k.do(t, "get", "replicasets", "-o", "name")
+	if got, want := k.do(t, "set", "image", "deployment.v1.apps/nginx-deployment", "nginx=nginx:1.9.1"), "deployment.apps/nginx-deployment image updated\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	k.rolledOut(t, "nginx-deployment")
+	k.do(t, "wait", "--for=delete", "pod", "-l", "app=nginx,pod-template-hash="+hashOf(before), "--timeout=60s")
+	k.reaches(t, 3, "1.9.1")
+	k.wants(t, []string{"REVISION", "1 ", "2 "}, "rollout", "history", "deployment.v1.apps/nginx-deployment")
+	k.wants(t, []string{"nginx:1.9.1"}, "rollout", "history", "deployment/nginx-deployment", "--revision=2")
+	k.wants(t, []string{"deployment.apps/nginx-deployment rolled back"}, "rollout", "undo", "deployment/nginx-deployment")
+	k.rolledOut(t, "nginx-deployment")
+	if got := k.do(t, "get", "deployment", "nginx-deployment", "-o", `jsonpath={.metadata.annotations.deployment\.kubernetes\.io/revision}`); got != "3" {
+		t.Errorf("revision after undo: got %q, want 3", got)
+	}
+	if got := k.do(t, "get", "replicasets", "-o", "name"); strings.Count(got, "\n") != 2 || !strings.Contains(got, strings.TrimSpace(before)) {
+		t.Errorf("replica sets after undo: got %q, want two, one of them %q", got, before)
+	}
+	k.do(t, "delete", "deployment/nginx-deployment", "service/nginx")
+	c.wantNothing(t, k.namespace)
+}
+
+// hashOf is the pod template hash that ends the name of a replica set.
+func hashOf(name string) string {
+	name = strings.TrimSpace(name)
+	return name[strings.LastIndexByte(name, '-')+1:]
+}
+
+// rolledOut waits for a rollout as a person would.
+func (k kubectl) rolledOut(t *testing.T, deployment string) {
+	t.Helper()
+	k.wants(t, []string{fmt.Sprintf("deployment %q successfully rolled out\n", deployment)}, "rollout", "status", "deployment/"+deployment, "--timeout=60s")
+}
+
+// reaches expects n pods of the document's deployment behind its service, each
+// reached by its own address from the host and from a pod, and all of them by the
+// cluster IP, the node port and the DNS name.
+func (k kubectl) reaches(t *testing.T, n int, want string) {
+	t.Helper()
+	var running []corev1.Pod
+	for _, pod := range k.pods(t, k.namespace, "app=nginx") {
+		if pod.DeletionTimestamp == nil {
+			running = append(running, pod)
+		}
+	}
+	if len(running) != n {
+		t.Errorf("got %d running pods, want %d", len(running), n)
+	}
+	for _, pod := range running {
+		got, err := get(k.host, "http://"+pod.Status.PodIP+"/")
+		if err != nil || !strings.HasPrefix(got, pod.Name+" ") {
+			t.Errorf("pod from the host: got %q, %v; want the name of %s", got, err, pod.Name)
+		}
+	}
+	service, err := k.client.CoreV1().Services(k.namespace).Get(t.Context(), "nginx", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodePort := fmt.Sprintf("http://%s:%d/", machineIP, service.Spec.Ports[0].NodePort)
+	for url, from := range map[string]func(string) (string, error){
+		"http://" + service.Spec.ClusterIP + "/": func(url string) (string, error) { return get(k.host, url) },
+		nodePort:                                 func(url string) (string, error) { return get(k.neighbour, url) },
+		nodePort + "?from-the-host":              func(url string) (string, error) { return get(k.host, url) },
+	} {
+		eventually(t, 5*time.Second, func() error {
+			got, err := from(url)
+			if err == nil && !strings.HasSuffix(got, " "+want+"\n") {
+				err = fmt.Errorf("%s: got %q, want version %s", url, got, want)
+			}
+			return err
+		})
+	}
+	for _, url := range []string{"http://nginx", "http://nginx." + k.namespace, "http://nginx." + k.namespace + ".svc.cluster.local", "http://" + running[0].Status.PodIP, nodePort} {
+		got := k.do(t, "exec", running[len(running)-1].Name, "--", "wget", "-q", "-O", "-", url)
+		if !strings.HasSuffix(got, " "+want+"\n") {
+			t.Errorf("%s from a pod: got %q, want version %s", url, got, want)
+		}
+	}
+}
+
+// wantNothing waits until no object of a workload is left in a namespace.
+func (c *cluster) wantNothing(t *testing.T, namespace string) {
+	t.Helper()
+	eventually(t, podPatience, func() error {
+		got := c.kubectl().in(namespace).do(t, "get", "deployments,replicasets,pods,services,endpoints,endpointslices", "-o", "name")
+		if got != "" {
+			return fmt.Errorf("left: %s", got)
+		}
+		return nil
+	})
+}
+
+// testRolloutUnderLoad replaces every pod of the example, twice, without a failed request.
+func testRolloutUnderLoad(t *testing.T, c *cluster) {
+	trace.Proves(t, "DEP-029", "DEP-031", "PLC-030", "PLC-035", "PLC-038")
+	k := c.kubectl().in(c.namespace(t))
+	manifest := strings.Replace(string(must(os.ReadFile("../../examples/web.yaml"))(t)), "nodePort: 30080", "nodePort: 31080", 1)
+	k.apply(t, manifest)
+	k.rolledOut(t, "web")
+	url := "http://" + machineIP + ":31080/"
+	eventually(t, 5*time.Second, func() error { _, err := get(c.neighbour, url); return err })
+	clusterIP := k.do(t, "get", "service", "web", "-o", "jsonpath={.spec.clusterIP}")
+	outside, inside := startLoad(t, c.neighbour, url), startLoad(t, c.host, "http://"+clusterIP+"/")
+	k.do(t, "set", "image", "deployment/web", "web=kemudi.local/web:2")
+	k.rolledOut(t, "web")
+	k.do(t, "scale", "deployment/web", "--replicas=5")
+	k.rolledOut(t, "web")
+	k.do(t, "rollout", "undo", "deployment/web")
+	k.rolledOut(t, "web")
+	k.do(t, "scale", "deployment/web", "--replicas=1")
+	k.do(t, "wait", "--for=delete", "pod", "-l", "app=web", "--timeout=1s", "--field-selector=status.phase=Failed")
+	eventually(t, podPatience, func() error {
+		if pods := c.pods(t, k.namespace, ""); len(pods) != 1 {
+			return fmt.Errorf("got %d pods, want 1", len(pods))
+		}
+		return nil
+	})
+	outside.end(t, "1", "2")
+	inside.end(t, "1", "2")
+	k.do(t, "delete", "deployment/web", "service/web")
+	c.wantNothing(t, k.namespace)
+}

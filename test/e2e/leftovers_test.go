@@ -1,0 +1,197 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/nftables"
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+)
+
+// hostState is what a cluster changes on a host, as lines of text.
+type hostState map[string]bool
+
+// look describes everything on the host that belongs to this machine.
+func (m *machine) look(t *testing.T) hostState {
+	t.Helper()
+	s := hostState{}
+	for name, f := range map[string]func(hostState) error{
+		"mounts": m.lookMounts, "processes": m.lookProcesses, "network": m.lookNetwork, "cgroups": m.lookCgroups, "files": m.lookFiles,
+	} {
+		if err := f(s); err != nil {
+			t.Fatalf("look at %s: %v", name, err)
+		}
+	}
+	return s
+}
+
+// compare fails the test if after is not as before.
+func (s hostState) compare(t *testing.T, after hostState) {
+	t.Helper()
+	for _, line := range slices.Sorted(maps.Keys(after)) {
+		if !s[line] {
+			t.Errorf("left on the host: %s", line)
+		}
+	}
+	for _, line := range slices.Sorted(maps.Keys(s)) {
+		if !after[line] {
+			t.Errorf("gone from the host: %s", line)
+		}
+	}
+}
+
+// ours says whether a text names one of the machine's directories.
+func (p *place) ours(text string) bool {
+	return strings.Contains(text, p.Dir+"/") || strings.Contains(text, p.RunDir)
+}
+
+func (m *machine) lookMounts(s hostState) error {
+	mounts, err := mountinfo.GetMounts(nil)
+	if err != nil {
+		return err
+	}
+	for _, mount := range mounts {
+		if m.ours(mount.Mountpoint) || m.ours(mount.VFSOptions) {
+			s["mount "+mount.Mountpoint] = true
+		}
+	}
+	return nil
+}
+
+// lookProcesses finds processes that run a program of the machine, live in its
+// network namespace, have files of it for a root, or are in its cgroups. Who has
+// ended and only waits for its parent to notice does not count.
+func (m *machine) lookProcesses(s hostState) error {
+	netns, err := os.Stat(m.Netns)
+	if err != nil {
+		return err
+	}
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		cmdline, _ := os.ReadFile(dir + "/cmdline")
+		if len(cmdline) == 0 || filepath.Base(dir) == strconv.Itoa(os.Getpid()) {
+			continue
+		}
+		exe, _ := os.Readlink(dir + "/exe")
+		cgroup, _ := os.ReadFile(dir + "/cgroup")
+		mounts, _ := os.ReadFile(dir + "/mountinfo")
+		root := bytes.SplitN(mounts, []byte("\n"), 2)[0]
+		ns, err := os.Stat(dir + "/ns/net")
+		if m.ours(exe) || m.ours(string(root)) || bytes.Contains(cgroup, []byte(m.cgroup()+"\n")) || bytes.Contains(cgroup, []byte(m.cgroup()+"/")) ||
+			err == nil && os.SameFile(ns, netns) {
+			s[fmt.Sprintf("process %s: %.200q", filepath.Base(dir), cmdline)] = true
+		}
+	}
+	return nil
+}
+
+// cgroup is the one that the machine's pods live in.
+func (p *place) cgroup() string { return "/kemudi-" + filepath.Base(p.RunDir) }
+
+func (m *machine) lookCgroups(s hostState) error {
+	dirs, err := filepath.Glob("/sys/fs/cgroup/*")
+	if err != nil {
+		return err
+	}
+	for _, dir := range append(dirs, "/sys/fs/cgroup") {
+		if _, err := os.Stat(dir + m.cgroup()); err == nil {
+			s["cgroup "+dir+m.cgroup()] = true
+		}
+	}
+	return nil
+}
+
+// lookNetwork lists links, addresses, routes, rules, nft tables and what the
+// kernel was told to do with packets.
+func (m *machine) lookNetwork(s hostState) error {
+	nl := m.host.Netlink()
+	links, err := nl.LinkList()
+	if err != nil {
+		return err
+	}
+	for _, link := range links {
+		s["link "+link.Attrs().Name] = true
+	}
+	addrs, err := nl.AddrList(nil, unix.AF_UNSPEC)
+	if err != nil {
+		return err
+	}
+	for _, addr := range addrs {
+		s["address "+addr.IPNet.String()] = true
+	}
+	routes, err := nl.RouteList(nil, unix.AF_UNSPEC)
+	if err != nil {
+		return err
+	}
+	for _, route := range routes {
+		s["route "+route.String()] = true
+	}
+	rules, err := nl.RuleList(unix.AF_UNSPEC)
+	if err != nil {
+		return err
+	}
+	for _, rule := range rules {
+		s["rule "+rule.String()] = true
+	}
+	return m.host.Do(func() error {
+		for _, name := range []string{
+			"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding", "net/ipv4/conf/all/route_localnet", "net/ipv4/conf/all/rp_filter", "net/ipv4/conf/default/rp_filter",
+			"net/bridge/bridge-nf-call-iptables", "net/netfilter/nf_conntrack_max",
+		} {
+			if value, err := os.ReadFile("/proc/sys/" + name); err == nil {
+				s["sysctl "+name+"="+strings.TrimSpace(string(value))] = true
+			}
+		}
+		tables, err := (&nftables.Conn{}).ListTables()
+		for _, table := range tables {
+			s[fmt.Sprintf("nft table %d %s", table.Family, table.Name)] = true
+		}
+		return err
+	})
+}
+
+// lookFiles lists the machine's directories, and files elsewhere that speak of
+// them. The log of the test itself stays.
+func (m *machine) lookFiles(s hostState) error {
+	for _, dir := range []string{m.DataDir, m.RunDir, m.LogsDir} {
+		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+			if err == nil && path != m.LogsDir {
+				s["file "+path] = true
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for _, dir := range []string{"/var/lib/cni", "/var/log/containers", "/etc/cni"} {
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return nil //nolint:nilerr // others may clean up beside us
+			}
+			if target, err := os.Readlink(path); err == nil && m.ours(target) {
+				s["link "+path] = true
+			}
+			if text, err := os.ReadFile(path); err == nil && m.ours(string(text)) {
+				s["file "+path] = true
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,251 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kemudi/kemudi/internal/trace"
+)
+
+// testRestarts ends containers, well and badly, under each restart policy.
+func testRestarts(t *testing.T, c *cluster) {
+	ns := c.namespace(t)
+	// Succeeds in its second life.
+	twice := "'echo x >> /d/lives; [ $(wc -l < /d/lives) = 2 ]'"
+	run := func(name, policy, script string) string {
+		return fmt.Sprintf("metadata: {name: %s}\nspec:\n  restartPolicy: %s\n  terminationGracePeriodSeconds: 0\n  containers:\n  - {name: c, image: kemudi.local/busybox:1, command: [sh, -c, %s], volumeMounts: [{name: d, mountPath: /d}]}\n  volumes: [{name: d, emptyDir: {}}]\n", name, policy, script)
+	}
+	t.Run("never", func(t *testing.T) {
+		t.Parallel()
+		trace.Proves(t, "PLC-006", "PLC-007", "PLC-049", "PLC-059", "PLC-081", "PLC-085", "C-270")
+		pod, _ := c.finish(t, ns, run("ends", "Never", "exit 0"))
+		end := pod.Status.ContainerStatuses[0].State.Terminated
+		if pod.Status.Phase != corev1.PodSucceeded || end.Reason != "Completed" || end.ExitCode != 0 || end.FinishedAt.Before(&end.StartedAt) {
+			t.Errorf("got phase %s, %+v; want Succeeded, Completed, 0", pod.Status.Phase, end)
+		}
+		pod, _ = c.finish(t, ns, run("fails", "Never", "exit 3"))
+		end = pod.Status.ContainerStatuses[0].State.Terminated
+		if pod.Status.Phase != corev1.PodFailed || end.Reason != "Error" || end.ExitCode != 3 || pod.Status.ContainerStatuses[0].RestartCount != 0 {
+			t.Errorf("got phase %s, %+v; want Failed, Error, 3", pod.Status.Phase, end)
+		}
+		c.kubectl().in(ns).wants(t, []string{"Reason:       Completed", "Exit Code:    0", "Started:", "Finished:"}, "describe", "pod", "ends")
+	})
+	t.Run("on failure", func(t *testing.T) {
+		t.Parallel()
+		trace.Proves(t, "PLC-080", "PLC-084")
+		pod, _ := c.finish(t, ns, run("retries", "OnFailure", twice))
+		s := pod.Status.ContainerStatuses[0]
+		if pod.Status.Phase != corev1.PodSucceeded || s.RestartCount != 1 || s.LastTerminationState.Terminated == nil || s.LastTerminationState.Terminated.ExitCode != 1 {
+			t.Errorf("got phase %s, %+v; want Succeeded after one restart", pod.Status.Phase, s)
+		}
+	})
+	t.Run("always", func(t *testing.T) {
+		t.Parallel()
+		trace.Proves(t, "PLC-033", "PLC-060", "PLC-062", "PLC-079", "PLC-083", "WHAT-024", "C-250")
+		c.create(t, ns, run("crashes", "Always", "exit 1"))
+		c.await(t, ns, "crashes", isWaiting("CrashLoopBackOff"))
+		c.awaitEvent(t, ns, "crashes", "BackOff", "Back-off restarting failed container c in pod crashes")
+		pod := c.await(t, ns, "crashes", hasRestarted(2))
+		if pod.Status.Phase != corev1.PodRunning {
+			t.Errorf("phase: got %s, want Running", pod.Status.Phase)
+		}
+		s := c.await(t, ns, "crashes", isWaiting("CrashLoopBackOff")).Status.ContainerStatuses[0]
+		last := s.LastTerminationState.Terminated
+		if last == nil || last.ExitCode != 1 || !strings.Contains(s.State.Waiting.Message, "back-off 20s restarting failed container=c") {
+			t.Errorf("got %+v; want a last end with code 1 and a back-off of 20s", s)
+		}
+	})
+}
+
+// testInitContainers runs containers before the others, in order.
+func testInitContainers(t *testing.T, c *cluster) {
+	ns := c.namespace(t)
+	const order = `
+metadata: {name: %s}
+spec:
+  restartPolicy: %s
+  terminationGracePeriodSeconds: 0
+  initContainers:
+  - {name: one, image: kemudi.local/busybox:1, command: [sh, -c, 'sleep 1; echo one >> /d/order; %s'], volumeMounts: [{name: d, mountPath: /d}]}
+  - {name: two, image: kemudi.local/busybox:1, command: [sh, -c, 'echo two >> /d/order'], volumeMounts: [{name: d, mountPath: /d}]}
+  containers:
+  - {name: app, image: kemudi.local/busybox:1, command: [sh, -c, 'cat /d/order; %s'], volumeMounts: [{name: d, mountPath: /d}]}
+  volumes: [{name: d, emptyDir: {}}]
+`
+	t.Run("in order, then the app", func(t *testing.T) {
+		t.Parallel()
+		trace.Proves(t, "INIT-001", "INIT-003", "INIT-005", "INIT-008", "INIT-012", "INIT-024", "INIT-027", "INIT-029", "INIT-030", "PLC-018", "C-264", "C-265")
+		made := c.create(t, ns, fmt.Sprintf(order, "good", "Never", ":", ":"))
+		c.await(t, ns, made.Name, func(pod *corev1.Pod) error {
+			if pod.Status.Phase != corev1.PodPending {
+				t.Fatalf("phase while the first runs: got %s, want Pending", pod.Status.Phase)
+			}
+			if len(pod.Status.InitContainerStatuses) == 0 || pod.Status.InitContainerStatuses[0].State.Running == nil {
+				return fmt.Errorf("the first init container is not running")
+			}
+			return hasCondition(pod, corev1.PodInitialized, corev1.ConditionFalse)
+		})
+		if got := c.kubectl().in(ns).do(t, "get", "pod", "good"); !strings.Contains(got, "Init:0/2") {
+			t.Errorf("status while the first runs: got %q, want Init:0/2", got)
+		}
+		pod := c.await(t, ns, made.Name, hasEnded)
+		if got := c.logs(t, ns, made.Name, corev1.PodLogOptions{Container: "app"}); got != "one\ntwo\n" {
+			t.Errorf("order: got %q, want one, two", got)
+		}
+		if err := hasCondition(pod, corev1.PodInitialized, corev1.ConditionTrue); err != nil {
+			t.Error(err)
+		}
+		if e := c.awaitEvent(t, ns, made.Name, "Started", "Started container two"); e.InvolvedObject.FieldPath != "spec.initContainers{two}" {
+			t.Errorf("event of an init container: got field path %q", e.InvolvedObject.FieldPath)
+		}
+	})
+	t.Run("failing for good", func(t *testing.T) {
+		t.Parallel()
+		trace.Proves(t, "INIT-007", "C-266")
+		pod := c.create(t, ns, fmt.Sprintf(order, "bad", "Never", "exit 1", ":"))
+		pod = c.await(t, ns, pod.Name, hasEnded)
+		app := pod.Status.ContainerStatuses[0]
+		if pod.Status.Phase != corev1.PodFailed || app.State.Waiting == nil || app.State.Waiting.Reason != "PodInitializing" {
+			t.Errorf("got phase %s, app %+v; want Failed, waiting for PodInitializing", pod.Status.Phase, app.State)
+		}
+	})
+	t.Run("failing and tried again", func(t *testing.T) {
+		t.Parallel()
+		trace.Proves(t, "INIT-006", "INIT-028", "C-267")
+		c.create(t, ns, fmt.Sprintf(order, "again", "Always", "exit 1", "sleep 1000"))
+		pod := c.await(t, ns, "again", func(pod *corev1.Pod) error {
+			if s := pod.Status.InitContainerStatuses; len(s) == 0 || s[0].RestartCount < 1 {
+				return fmt.Errorf("the first init container was not restarted")
+			}
+			return nil
+		})
+		if pod.Status.Phase != corev1.PodPending || pod.Status.ContainerStatuses[0].State.Waiting == nil {
+			t.Errorf("got phase %s, %s; want Pending", pod.Status.Phase, states(pod))
+		}
+	})
+	t.Run("sidecar", func(t *testing.T) {
+		t.Parallel()
+		trace.Proves(t, "KEP-753")
+		pod, got := c.finish(t, ns, `
+metadata: {name: sidecar}
+spec:
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 1
+  initContainers:
+  - {name: side, image: kemudi.local/busybox:1, restartPolicy: Always, command: [sh, -c, 'mkdir /w; echo beside > /w/f; exec httpd -f -p 8000 -h /w'], startupProbe: {tcpSocket: {port: 8000}, periodSeconds: 1}}
+  containers:
+  - {name: app, image: kemudi.local/busybox:1, command: [sh, -c, 'wget -q -O - http://127.0.0.1:8000/f']}
+`)
+		if pod.Status.Phase != corev1.PodSucceeded || got != "beside\n" {
+			t.Errorf("got phase %s, %q; want Succeeded with the sidecar's answer", pod.Status.Phase, got)
+		}
+	})
+}
+
+// testEndings looks at what containers leave as their last words.
+func testEndings(t *testing.T, c *cluster) {
+	trace.Proves(t, "C-247", "C-248")
+	ns := c.namespace(t)
+	for _, tc := range []struct{ name, script, field, want string }{
+		{"file", "printf OK > /dev/termination-log", "", "OK"},
+		{"own-file", "printf mine > /tmp/last; exit 1", "terminationMessagePath: /tmp/last", "mine"},
+		{"log", "echo one; echo DONE; exit 1", "terminationMessagePolicy: FallbackToLogsOnError", "one\nDONE\n"},
+		{"log-not-needed", "echo DONE", "terminationMessagePolicy: FallbackToLogsOnError", ""},
+		{"file-before-log", "echo DONE; printf OK > /dev/termination-log", "terminationMessagePolicy: FallbackToLogsOnError", "OK"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			manifest := strings.TrimSuffix(script(tc.name, tc.script), "\n") + "\n"
+			if tc.field != "" {
+				manifest += "    " + tc.field + "\n"
+			}
+			pod := c.create(t, ns, manifest)
+			pod = c.await(t, ns, pod.Name, hasEnded)
+			if got := pod.Status.ContainerStatuses[0].State.Terminated.Message; got != tc.want {
+				t.Errorf("message: got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// testDeletion stops pods: hooks first, then a signal, then by force.
+func testDeletion(t *testing.T, c *cluster) {
+	ns := c.namespace(t)
+	dir := filepath.Join(c.Dir, "deletion")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	pod := func(name, grace, script, lifecycle string) {
+		c.create(t, ns, fmt.Sprintf("metadata: {name: %s}\nspec:\n  terminationGracePeriodSeconds: %s\n  containers:\n  - {name: c, image: kemudi.local/busybox:1, command: [sh, -c, %q], lifecycle: {%s}, volumeMounts: [{name: d, mountPath: /d}]}\n  volumes: [{name: d, hostPath: {path: %s}}]\n", name, grace, script, lifecycle, dir))
+		c.await(t, ns, name, isReady)
+	}
+	said := func(name string) string {
+		data, _ := os.ReadFile(filepath.Join(dir, name))
+		return string(data)
+	}
+	t.Run("in order", func(t *testing.T) {
+		t.Parallel()
+		trace.Proves(t, "HOOK-002", "HOOK-003", "HOOK-006", "HOOK-008", "HOOK-011", "PLC-046", "PLC-048", "C-242", "C-244", "C-292")
+		pod("hooks", "30", "trap 'echo term >> /d/hooks; exit 0' TERM; sleep 1000 & wait", "postStart: {exec: {command: [sh, -c, 'echo post >> /d/hooks']}}, preStop: {exec: {command: [sh, -c, 'sleep 1; echo pre >> /d/hooks']}}")
+		begin := time.Now()
+		c.kubectl().in(ns).do(t, "delete", "pod", "hooks")
+		if took := time.Since(begin); took > 15*time.Second {
+			t.Errorf("deleting took %s although the container ended itself", took)
+		}
+		if got := said("hooks"); got != "post\npre\nterm\n" {
+			t.Errorf("got %q, want post, pre, term", got)
+		}
+	})
+	t.Run("by force after the grace period", func(t *testing.T) {
+		t.Parallel()
+		pod("deaf", "3", "trap 'echo term >> /d/deaf' TERM; while true; do sleep 1; done", "")
+		begin := time.Now()
+		c.kubectl().in(ns).do(t, "delete", "pod", "deaf", "--wait=false")
+		got, err := c.client.CoreV1().Pods(ns).Get(t.Context(), "deaf", metav1.GetOptions{})
+		if err != nil || got.DeletionTimestamp == nil || *got.DeletionGracePeriodSeconds != 3 {
+			t.Errorf("while it ends: got %v, %v; want a deletion time and 3 s of grace", got, err)
+		}
+		c.isGone(t, ns, "deaf")
+		if took := time.Since(begin); took < 2*time.Second || took > 15*time.Second || said("deaf") != "term\n" {
+			t.Errorf("deleting took %s, the container noted %q; want some 3 s, and the signal", took, said("deaf"))
+		}
+	})
+	t.Run("with a hook that hangs", func(t *testing.T) {
+		t.Parallel()
+		trace.Proves(t, "HOOK-017")
+		pod("hangs", "2", "sleep 1000", "preStop: {exec: {command: [sleep, '1000']}}")
+		c.kubectl().in(ns).do(t, "delete", "pod", "hangs", "--timeout=20s")
+	})
+	t.Run("now", func(t *testing.T) {
+		t.Parallel()
+		pod("force", "60", "trap : TERM; while true; do sleep 1; done", "")
+		o := c.kubectl().in(ns).try(t, "", "delete", "pod", "force", "--force", "--grace-period=0")
+		if o.code != 0 || !strings.Contains(o.stdout, `pod "force" force deleted`) {
+			t.Errorf("got %+v", o)
+		}
+		c.isGone(t, ns, "force")
+	})
+	t.Run("hooks that fail", func(t *testing.T) {
+		t.Parallel()
+		trace.Proves(t, "HOOK-018", "HOOK-026", "HOOK-028")
+		c.create(t, ns, "metadata: {name: nohook}\nspec:\n  terminationGracePeriodSeconds: 0\n  containers:\n  - {name: c, image: kemudi.local/busybox:1, command: [sleep, '1000'], lifecycle: {postStart: {exec: {command: ['false']}}}}\n")
+		c.awaitEvent(t, ns, "nohook", "FailedPostStartHook", "")
+		c.await(t, ns, "nohook", hasRestarted(1))
+	})
+	t.Run("at a deadline", func(t *testing.T) {
+		t.Parallel()
+		trace.Proves(t, "C-291")
+		c.create(t, ns, "metadata: {name: deadline}\nspec:\n  activeDeadlineSeconds: 2\n  terminationGracePeriodSeconds: 0\n  containers:\n  - {name: c, image: kemudi.local/busybox:1, command: [sleep, '1000']}\n")
+		got := c.await(t, ns, "deadline", hasEnded)
+		if got.Status.Phase != corev1.PodFailed || got.Status.Reason != "DeadlineExceeded" {
+			t.Errorf("got phase %s, reason %s; want Failed, DeadlineExceeded", got.Status.Phase, got.Status.Reason)
+		}
+	})
+}

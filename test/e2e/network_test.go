@@ -1,0 +1,261 @@
+package e2e
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kemudi/kemudi/internal/trace"
+)
+
+// testNames looks names up in a pod and reads its resolver settings.
+func testNames(t *testing.T, c *cluster) {
+	trace.Proves(t, "DNS-001", "DNS-002", "DNS-003", "DNS-004", "DNS-005", "DNS-007", "DNS-008", "DNS-010", "DNS-014", "DNS-015", "DNS-016", "DNS-021", "C-193", "C-194", "C-196", "SVC-080", "SVC-081", "SVC-088", "SVC-097", "SVC-161", "CONN-028", "CONN-031")
+	k := c.kubectl().in(c.namespace(t))
+	ns := k.namespace
+	k.apply(t, `
+apiVersion: v1
+kind: Service
+metadata: {name: plain}
+spec: {selector: {app: backend}, ports: [{name: http, port: 80, targetPort: 8080}], clusterIP: 10.96.0.88}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: headless}
+spec: {selector: {app: backend}, ports: [{name: http, port: 8080}], clusterIP: None}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: elsewhere}
+spec: {type: ExternalName, externalName: plain.`+ns+`.svc.cluster.local}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: backend, labels: {app: backend}}
+spec:
+  hostname: host-a
+  subdomain: headless
+  terminationGracePeriodSeconds: 0
+  containers: [{name: c, image: kemudi.local/agnhost:1, args: [netexec]}]
+`)
+	pod := c.await(t, ns, "backend", isReady)
+	ip := pod.Status.PodIP
+	ask := func(args ...string) string {
+		return k.try(t, "", append([]string{"exec", "backend", "--"}, args...)...).all()
+	}
+	for name, want := range map[string]string{
+		"kubernetes.default": "10.96.0.1", "kubernetes.default.svc.cluster.local": "10.96.0.1", "kube-dns.kube-system.svc.cluster.local": "10.96.0.10",
+		"plain": "10.96.0.88", "plain." + ns: "10.96.0.88", "plain." + ns + ".svc": "10.96.0.88", "plain." + ns + ".svc.cluster.local": "10.96.0.88",
+		"headless": ip, "headless." + ns + ".svc.cluster.local": ip, "host-a.headless." + ns + ".svc.cluster.local": ip,
+		"elsewhere." + ns + ".svc.cluster.local": "10.96.0.88", "_http._tcp.plain." + ns + ".svc.cluster.local": "",
+	} {
+		want, args := want, []string{"nslookup", "-type=a", name}
+		switch {
+		case want == "":
+			want, args = "0 100 80 plain."+ns+".svc.cluster.local", []string{"nslookup", "-type=srv", name}
+		case !strings.HasSuffix(name, "cluster.local"): // busybox tries the search list for ping and wget only
+			want, args = "PING "+name+" ("+want+")", []string{"ping", "-c1", "-W1", name}
+		}
+		eventually(t, 10*time.Second, func() error {
+			if got := ask(args...); !strings.Contains(got, want) {
+				return fmt.Errorf("%v: got %q, want %q", args, got, want)
+			}
+			return nil
+		})
+	}
+	if got := ask("nslookup", "backend."+ns+".svc.cluster.local"); !strings.Contains(got, "NXDOMAIN") {
+		t.Errorf("a pod has a record by its name alone: %q", got)
+	}
+	if got := ask("cat", "/etc/resolv.conf"); !strings.HasPrefix(got, "search "+ns+".svc.cluster.local svc.cluster.local cluster.local") || !strings.Contains(got, "\nnameserver 10.96.0.10\n") || !strings.Contains(got, "options ndots:5") {
+		t.Errorf("resolv.conf: got %q", got)
+	}
+	if got := ask("sh", "-c", "hostname; hostname -f"); got != "host-a\nhost-a.headless."+ns+".svc.cluster.local\n" {
+		t.Errorf("host name: got %q", got)
+	}
+	if got := ask("sh", "-c", "wget -q -O - http://plain/hostname; echo; wget -q -O - http://headless:8080/hostname"); got != "host-a\nhost-a" {
+		t.Errorf("by name: got %q", got)
+	}
+}
+
+// testResolverSettings follows the DNS policy of pods.
+func testResolverSettings(t *testing.T, c *cluster) {
+	ns := c.namespace(t)
+	for _, tc := range []struct {
+		name, spec string
+		proves     []string
+		want       []string
+	}{
+		{"none", "dnsPolicy: None, dnsConfig: {nameservers: [1.2.3.4], searches: [ns1.svc.cluster.local, my.dns.search.suffix], options: [{name: ndots, value: '2'}, {name: edns0}]}", []string{"DNS-029", "DNS-039", "C-198"}, []string{"nameserver 1.2.3.4", "search ns1.svc.cluster.local my.dns.search.suffix", "options ndots:2 edns0"}},
+		{"merged", "dnsConfig: {nameservers: [1.2.3.4], searches: [extra.example], options: [{name: ndots, value: '3'}]}", []string{"DNS-030", "DNS-034", "DNS-036", "DNS-038"}, []string{"nameserver 10.96.0.10", "nameserver 1.2.3.4", "search " + ns + ".svc.cluster.local svc.cluster.local cluster.local extra.example", "options ndots:3"}},
+		{"host-net", "hostNetwork: true, dnsPolicy: ClusterFirstWithHostNet", []string{"DNS-028"}, []string{"nameserver 10.96.0.10", "options ndots:5"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			trace.Proves(t, tc.proves...)
+			_, got := c.finish(t, ns, fmt.Sprintf("metadata: {name: %s}\nspec: {restartPolicy: Never, %s, containers: [{name: c, image: kemudi.local/busybox:1, command: [cat, /etc/resolv.conf]}]}\n", tc.name, tc.spec))
+			for _, line := range tc.want {
+				if !strings.Contains(got, line) {
+					t.Errorf("got\n%s\nwant %q", got, line)
+				}
+			}
+		})
+	}
+	t.Run("hosts", func(t *testing.T) {
+		t.Parallel()
+		trace.Proves(t, "HOST-002", "HOST-003", "HOST-004", "HOST-008", "HOST-009")
+		pod, got := c.finish(t, ns, "metadata: {name: hosts}\nspec: {restartPolicy: Never, hostAliases: [{ip: 127.0.0.1, hostnames: [foo.local, bar.local]}, {ip: 10.1.2.3, hostnames: [foo.remote, bar.remote]}], containers: [{name: c, image: kemudi.local/busybox:1, command: [cat, /etc/hosts]}]}\n")
+		want := "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\nfe00::\tip6-localnet\nfe00::\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n" +
+			pod.Status.PodIP + "\thosts\n\n# Entries added by HostAliases.\n127.0.0.1\tfoo.local\tbar.local\n10.1.2.3\tfoo.remote\tbar.remote\n"
+		if got != want {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+	})
+}
+
+// testServiceAccount uses a pod's own credentials against the API.
+func testServiceAccount(t *testing.T, c *cluster) {
+	trace.Proves(t, "INIT-049", "C-190")
+	k := c.kubectl().in(c.namespace(t))
+	c.create(t, k.namespace, "metadata: {name: client}\nspec: {terminationGracePeriodSeconds: 0, containers: [{name: c, image: kemudi.local/agnhost:1}]}\n")
+	c.await(t, k.namespace, "client", isReady)
+	const ask = `cd /var/run/secrets/kubernetes.io/serviceaccount; [ "$(cat namespace)" = "$0" ] && grep -q CERTIFICATE ca.crt && curl -s -k -H "Authorization: Bearer $(cat token)" https://kubernetes.default.svc/api/v1/namespaces/$0/pods?limit=1`
+	got := k.do(t, "exec", "client", "--", "sh", "-c", ask, k.namespace)
+	if !strings.Contains(got, `pods is forbidden: User \"system:serviceaccount:`+k.namespace+`:default\" cannot list resource \"pods\"`) {
+		t.Errorf("without a role: got %q", got)
+	}
+	k.do(t, "create", "rolebinding", "view", "--clusterrole=view", "--serviceaccount="+k.namespace+":default")
+	eventually(t, 10*time.Second, func() error {
+		if got := k.do(t, "exec", "client", "--", "sh", "-c", ask, k.namespace); !strings.Contains(got, `"kind":"PodList"`) && !strings.Contains(got, `"kind": "PodList"`) {
+			return fmt.Errorf("with a role: got %.300q", got)
+		}
+		return nil
+	})
+	token := k.do(t, "create", "token", "default")
+	if o := k.try(t, "", "get", "pods", "--token="+strings.TrimSpace(token), "--kubeconfig=/dev/null", "--server=https://127.0.0.1:6443", "--insecure-skip-tls-verify"); o.code != 0 || !strings.Contains(o.stdout, "client") {
+		t.Errorf("with a created token: got %+v", o)
+	}
+	if o := k.try(t, "", "get", "pods", "--token=not-a-token", "--kubeconfig=/dev/null", "--server=https://127.0.0.1:6443", "--insecure-skip-tls-verify"); o.code == 0 || !strings.Contains(o.stderr, "Unauthorized") && !strings.Contains(o.stderr, "must be logged in") {
+		t.Errorf("with a wrong token: got %+v", o)
+	}
+	_, text := c.finish(t, k.namespace, "metadata: {name: none}\nspec: {restartPolicy: Never, automountServiceAccountToken: false, containers: [{name: c, image: kemudi.local/busybox:1, command: [sh, -c, 'ls /var/run/secrets 2>&1; true']}]}\n")
+	if !strings.Contains(text, "No such file") {
+		t.Errorf("without a token: got %q", text)
+	}
+}
+
+// testHostPorts publishes ports of pods on the host.
+func testHostPorts(t *testing.T, c *cluster) {
+	trace.Proves(t, "CONN-008", "C-348", "C-257")
+	ns := c.namespace(t)
+	c.create(t, ns, "metadata: {name: port}\nspec: {terminationGracePeriodSeconds: 0, containers: [{name: c, image: kemudi.local/agnhost:1, args: [netexec], ports: [{containerPort: 8080, hostPort: 18080}, {containerPort: 8081, hostPort: 18081, protocol: UDP}]}]}\n")
+	c.create(t, ns, "metadata: {name: net}\nspec: {hostNetwork: true, terminationGracePeriodSeconds: 0, containers: [{name: c, image: kemudi.local/agnhost:1, args: [netexec, --http-port=18090, --udp-port=-1]}]}\n")
+	c.await(t, ns, "port", isReady)
+	pod := c.await(t, ns, "net", isReady)
+	if pod.Status.PodIP != machineIP || pod.Status.HostIP != machineIP {
+		t.Errorf("pod on the host's network: got address %s on %s, want %s", pod.Status.PodIP, pod.Status.HostIP, machineIP)
+	}
+	for url, want := range map[string]string{"http://" + machineIP + ":18080/hostname": "port", "http://" + machineIP + ":18090/hostname": c.hostname(t)} {
+		eventually(t, 5*time.Second, func() error {
+			got, err := get(c.neighbour, url)
+			if err == nil && got != want {
+				err = fmt.Errorf("got %q, want %q", got, want)
+			}
+			return err
+		})
+	}
+	eventually(t, 5*time.Second, func() error {
+		conn, err := c.neighbour.Dial("udp", machineIP+":18081")
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		return askUDP(conn, "hostname", "port")
+	})
+	c.create(t, ns, "metadata: {name: taken}\nspec: {containers: [{name: c, image: kemudi.local/agnhost:1, ports: [{containerPort: 1, hostPort: 18080}]}]}\n")
+	c.awaitEvent(t, ns, "taken", "FailedScheduling", "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports.")
+}
+
+func askUDP(conn net.Conn, question, want string) error {
+	if _, err := conn.Write([]byte(question)); err != nil {
+		return err
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+	buf := make([]byte, 100)
+	n, err := conn.Read(buf)
+	if err != nil {
+		return err
+	}
+	if got := strings.TrimSpace(string(buf[:n])); got != want {
+		return fmt.Errorf("over UDP: got %q, want %q", got, want)
+	}
+	return nil
+}
+
+// hostname is the machine's, which it shares with the host of the tests.
+func (c *cluster) hostname(t *testing.T) string {
+	t.Helper()
+	nodes, err := c.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return nodes.Items[0].Name
+}
+
+// testAffinity sends one client always to the same pod.
+func testAffinity(t *testing.T, c *cluster) {
+	trace.Proves(t, "SVC-062", "C-232", "CONN-011", "SVC-048")
+	k := c.kubectl().in(c.namespace(t))
+	k.do(t, "create", "deployment", "web", "--image=kemudi.local/web:1", "--replicas=3")
+	k.rolledOut(t, "web")
+	k.do(t, "expose", "deployment", "web", "--port=80", "--target-port=8080")
+	ip := k.do(t, "get", "service", "web", "-o", "jsonpath={.spec.clusterIP}")
+	names := func() map[string]int {
+		seen := map[string]int{}
+		for range 40 {
+			got, err := get(c.host, "http://"+ip)
+			if err != nil {
+				return nil
+			}
+			seen[strings.Fields(got)[0]]++
+		}
+		return seen
+	}
+	expect := func(want int) {
+		t.Helper()
+		eventually(t, 10*time.Second, func() error {
+			if seen := names(); len(seen) != want {
+				return fmt.Errorf("got answers from %v, want %d pods", seen, want)
+			}
+			return nil
+		})
+	}
+	expect(3)
+	k.do(t, "patch", "service", "web", "-p", `{"spec":{"sessionAffinity":"ClientIP"}}`)
+	expect(1)
+	k.do(t, "patch", "service", "web", "-p", `{"spec":{"sessionAffinity":"None"}}`)
+	expect(3)
+}
+
+// testUnschedulable says why a pod finds no node.
+func testUnschedulable(t *testing.T, c *cluster) {
+	trace.Proves(t, "PLC-019", "C-345", "C-346")
+	ns := c.namespace(t)
+	const pod = "metadata: {name: %s}\nspec: {terminationGracePeriodSeconds: 0, containers: [{name: c, image: kemudi.local/agnhost:1, resources: {requests: {cpu: %s}}}], nodeSelector: {%s}}\n"
+	c.create(t, ns, fmt.Sprintf(pod, "large", "'1000'", ""))
+	c.awaitEvent(t, ns, "large", "FailedScheduling", "0/1 nodes are available: 1 Insufficient cpu.")
+	got := c.await(t, ns, "large", func(pod *corev1.Pod) error { return hasCondition(pod, corev1.PodScheduled, corev1.ConditionFalse) })
+	if cond := got.Status.Conditions[0]; cond.Reason != "Unschedulable" || got.Status.Phase != corev1.PodPending {
+		t.Errorf("got phase %s, condition %+v; want Pending, Unschedulable", got.Status.Phase, cond)
+	}
+	c.create(t, ns, fmt.Sprintf(pod, "picky", "1m", "e2e.kemudi.io/disk: ssd"))
+	c.awaitEvent(t, ns, "picky", "FailedScheduling", "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.")
+	node := c.hostname(t)
+	c.kubectl().do(t, "label", "node", node, "e2e.kemudi.io/disk=ssd")
+	t.Cleanup(func() { c.kubectl().do(t, "label", "node", node, "e2e.kemudi.io/disk-") })
+	c.await(t, ns, "picky", isReady)
+}

@@ -1,0 +1,176 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/kemudi/kemudi/internal/trace"
+)
+
+// imageRegistry is a registry on the machine's loopback address.
+type imageRegistry struct {
+	addr   string
+	locked atomic.Bool // asks for a password
+	pulls  atomic.Int64
+	store  http.Handler
+}
+
+func (r *imageRegistry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if user, password, _ := req.BasicAuth(); r.locked.Load() && (user != "robot" || password != "secret") {
+		w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
+		http.Error(w, `{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}`, http.StatusUnauthorized)
+		return
+	}
+	if strings.Contains(req.URL.Path, "/manifests/") && req.Method != http.MethodPut {
+		r.pulls.Add(1)
+	}
+	r.store.ServeHTTP(w, req)
+}
+
+// newRegistry serves a registry that has the busybox image as test/busybox:1.
+func newRegistry(t *testing.T, c *cluster) *imageRegistry {
+	t.Helper()
+	r := &imageRegistry{store: registry.New(registry.Logger(log.New(io.Discard, "", 0)))}
+	var l net.Listener
+	c.host.Must(func() (err error) {
+		l, err = net.Listen("tcp", "127.0.0.1:0")
+		return err
+	})
+	srv := &http.Server{Handler: r} //nolint:gosec // only this test asks
+	done := make(chan struct{})
+	go func() { defer close(done); _ = srv.Serve(l) }()
+	t.Cleanup(func() { _ = srv.Close(); <-done })
+	r.addr = l.Addr().String()
+	for _, file := range c.images {
+		if !strings.HasSuffix(file, "/busybox-1.tar") {
+			continue
+		}
+		image, err := tarball.Image(func() (io.ReadCloser, error) { return os.Open(file) }, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.push("test/busybox", "1", image); err != nil {
+			t.Fatalf("push: %v", err)
+		}
+	}
+	return r
+}
+
+// push stores an image without a client: the parts first, then what names them.
+func (r *imageRegistry) push(repository, tag string, image v1.Image) error {
+	layers, err := image.Layers()
+	if err != nil {
+		return err
+	}
+	for _, layer := range layers {
+		digest, err := layer.Digest()
+		if err != nil {
+			return err
+		}
+		data, err := layer.Compressed()
+		if err != nil {
+			return err
+		}
+		if err := r.put(http.MethodPost, "/v2/"+repository+"/blobs/uploads/?digest="+digest.String(), "application/octet-stream", data); err != nil {
+			return err
+		}
+	}
+	config, err := image.RawConfigFile()
+	if err != nil {
+		return err
+	}
+	digest, err := image.ConfigName()
+	if err != nil {
+		return err
+	}
+	if err := r.put(http.MethodPost, "/v2/"+repository+"/blobs/uploads/?digest="+digest.String(), "application/octet-stream", bytes.NewReader(config)); err != nil {
+		return err
+	}
+	manifest, err := image.RawManifest()
+	if err != nil {
+		return err
+	}
+	kind, err := image.MediaType()
+	if err != nil {
+		return err
+	}
+	return r.put(http.MethodPut, "/v2/"+repository+"/manifests/"+tag, string(kind), bytes.NewReader(manifest))
+}
+
+func (r *imageRegistry) put(method, url, contentType string, body io.Reader) error {
+	req := httptest.NewRequest(method, url, body)
+	req.Header.Set("Content-Type", contentType)
+	w := httptest.NewRecorder()
+	r.store.ServeHTTP(w, req)
+	if w.Code >= 300 {
+		return fmt.Errorf("%s %s: %d %s", method, url, w.Code, w.Body)
+	}
+	return nil
+}
+
+// testRegistry pulls images by the rules of their pull policies, with and without a password.
+func testRegistry(t *testing.T, c *cluster) {
+	trace.Proves(t, "IMG-002", "IMG-003", "IMG-004", "IMG-005", "IMG-011", "IMG-021", "IMG-054", "IMG-055", "IMG-057", "IMG-058")
+	r := newRegistry(t, c)
+	k := c.kubectl().in(c.namespace(t))
+	image := r.addr + "/test/busybox:1"
+	run := func(pod, policy, more string) {
+		t.Helper()
+		_, got := c.finish(t, k.namespace, "metadata: {name: "+pod+"}\nspec: {restartPolicy: Never"+more+", containers: [{name: c, image: '"+image+"', imagePullPolicy: "+policy+", command: [echo, hello]}]}\n")
+		if got != "hello\n" {
+			t.Errorf("%s: got %q", pod, got)
+		}
+	}
+	run("first", "IfNotPresent", "")
+	c.awaitEvent(t, k.namespace, "first", "Pulling", `Pulling image "`+image+`"`)
+	c.awaitEvent(t, k.namespace, "first", "Pulled", `Successfully pulled image "`+image+`" in `)
+	pulls := r.pulls.Load()
+	run("present", "IfNotPresent", "")
+	c.awaitEvent(t, k.namespace, "present", "Pulled", `Container image "`+image+`" already present on machine`)
+	if got := r.pulls.Load(); got != pulls {
+		t.Errorf("a present image was asked for: %d requests", got-pulls)
+	}
+	run("always", "Always", "")
+	if got := r.pulls.Load(); got == pulls {
+		t.Error("policy Always did not ask the registry")
+	}
+	r.locked.Store(true)
+	c.create(t, k.namespace, "metadata: {name: stranger}\nspec: {containers: [{name: c, image: '"+image+"', imagePullPolicy: Always}]}\n")
+	c.await(t, k.namespace, "stranger", isWaiting("ImagePullBackOff"))
+	c.awaitEvent(t, k.namespace, "stranger", "Failed", "authorization failed")
+	k.do(t, "create", "secret", "docker-registry", "key", "--docker-server="+r.addr, "--docker-username=robot", "--docker-password=secret")
+	run("friend", "Always", ", imagePullSecrets: [{name: key}]")
+	r.locked.Store(false)
+	cli := []string{c.bin, "image", "--data-dir", c.DataDir, "--run-dir", c.RunDir}
+	command := func(args ...string) output {
+		return c.run(t.Context(), nil, append(append([]string{cli[0], cli[1], args[0]}, cli[2:]...), args[1:]...)...)
+	}
+	if o := command("ls"); o.code != 0 || !strings.Contains(o.stdout, image) || !strings.Contains(o.stdout, "kemudi.local/web:1") {
+		t.Errorf("image ls: got %+v", o)
+	}
+	if o := command("rm", image); o.code != 0 {
+		t.Errorf("image rm: got %+v", o)
+	}
+	if o := command("ls", "-o", "json"); o.code != 0 || strings.Contains(o.stdout, image) {
+		t.Errorf("image ls after rm: got %+v", o)
+	}
+	if o := command("pull", image); o.code != 0 || !strings.HasPrefix(o.stdout, "sha256:") {
+		t.Errorf("image pull: got %+v", o)
+	}
+	if o := command("pull", r.addr+"/none:1"); o.code != 1 || !strings.Contains(o.stderr, "not found") {
+		t.Errorf("image pull of none: got %+v", o)
+	}
+}

@@ -273,7 +273,7 @@ func e2eBasics(t *testing.T, m *machine) {
 	if code, got := m.get("/containerLogs/default/web/none"); code != 400 {
 		t.Errorf("log of no container: got %d %q", code, got)
 	}
-	if code, got := m.get("/containerLogs/default/web/c?previous=1"); code != 400 || !strings.Contains(got, `previous terminated container "c" in pod "web_default(`) {
+	if code, got := m.get("/containerLogs/default/web/c?previous=1"); code != 400 || !strings.Contains(got, `previous terminated container "c" in pod "web" not found`) {
 		t.Errorf("log of no previous container: got %d %q", code, got)
 	}
 	if code, got := m.get("/stats/summary"); code != 200 || !strings.Contains(got, `"name":"web"`) {

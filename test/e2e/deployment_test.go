@@ -82,10 +82,14 @@ func (k kubectl) reaches(t *testing.T, n int, want string) {
 		t.Errorf("got %d running pods, want %d", len(running), n)
 	}
 	for _, pod := range running {
-		got, err := get(k.host, "http://"+pod.Status.PodIP+"/")
-		if err != nil || !strings.HasPrefix(got, pod.Name+" ") {
-			t.Errorf("pod from the host: got %q, %v; want the name of %s", got, err, pod.Name)
-		}
+		// Without a readiness probe a pod is ready as soon as its process exists, a moment before it listens.
+		eventually(t, 5*time.Second, func() error {
+			got, err := get(k.host, "http://"+pod.Status.PodIP+"/")
+			if err == nil && !strings.HasPrefix(got, pod.Name+" ") {
+				err = fmt.Errorf("pod from the host: got %q, want the name of %s", got, pod.Name)
+			}
+			return err
+		})
 	}
 	service, err := k.client.CoreV1().Services(k.namespace).Get(t.Context(), "nginx", metav1.GetOptions{})
 	if err != nil {

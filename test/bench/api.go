@@ -125,10 +125,12 @@ func isRunning(_ watch.Event, pod *corev1.Pod) bool {
 
 func isGone(e watch.Event, _ *corev1.Pod) bool { return e.Type == watch.Deleted }
 
-// deletePods deletes pods and waits until they are gone.
+// deletePods deletes pods and waits until they are gone. With a grace period, the
+// node agent takes the object away when nothing is left of the pod; without, the
+// clean-up would run into the next measurement.
 func (a *access) deletePods(ctx context.Context, w *podWatch, names ...string) error {
 	for _, name := range names {
-		if err := a.clients.CoreV1().Pods(metav1.NamespaceDefault).Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
+		if err := a.clients.CoreV1().Pods(metav1.NamespaceDefault).Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(1))}); err != nil {
 			return fmt.Errorf("delete pod: %w", err)
 		}
 	}

@@ -40,7 +40,7 @@ func run(ctx context.Context, bin, out, only string) error {
 	}
 	dir := os.Getenv(insideEnv)
 	if dir == "" {
-		return supervise(ctx, bin)
+		return supervise(ctx, bin, only)
 	}
 	b := &bench{bin: bin, dir: dir, results: results{}, began: time.Now()}
 	b.node, b.plane = places(dir)
@@ -67,23 +67,24 @@ type bench struct {
 	began       time.Time
 }
 
+// wanted says whether a part is asked for by the flag -only.
+func wanted(only, part string) bool {
+	return only == "" || strings.Contains(","+only+",", ","+part+",")
+}
+
 // measure measures the parts that are asked for.
 func (b *bench) measure(ctx context.Context, only string) error {
-	wanted := func(part string) bool { return only == "" || strings.Contains(","+only+",", ","+part+",") }
-	if err := b.prepare(ctx, wanted("node"), wanted("tests")); err != nil {
-		return err
-	}
-	if wanted("node") || wanted("plane") {
-		if err := b.servers(ctx, wanted("node"), wanted("plane")); err != nil {
+	if wanted(only, "node") || wanted(only, "plane") {
+		if err := b.servers(ctx, wanted(only, "node"), wanted(only, "plane")); err != nil {
 			return err
 		}
 	}
-	if wanted("size") {
+	if wanted(only, "size") {
 		if err := b.programSize(); err != nil {
 			return err
 		}
 	}
-	if wanted("tests") {
+	if wanted(only, "tests") {
 		return b.runTests(ctx)
 	}
 	return nil

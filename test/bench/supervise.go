@@ -20,14 +20,20 @@ const insideEnv = "KEMUDI_BENCH_DIR"
 // dirPrefix starts the name of the directory of a benchmark.
 const dirPrefix = "kemudi-bench"
 
-// supervise runs this program again in a network namespace of its own, where it
-// measures, and removes what that leaves behind, however it ends.
-func supervise(ctx context.Context, bin string) (err error) {
+// supervise builds what the parts asked for need, runs this program again in a
+// network namespace of its own, where it measures, and removes what that leaves
+// behind, however it ends.
+func supervise(ctx context.Context, bin, only string) (err error) {
 	dir, err := os.MkdirTemp("", dirPrefix)
 	if err != nil {
 		return fmt.Errorf("make directory: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	// Building may download modules, which the namespace has no way to.
+	b := &bench{bin: bin, dir: dir, began: time.Now()}
+	if err := b.prepare(ctx, wanted(only, "node"), wanted(only, "tests")); err != nil {
+		return err
+	}
 	exe, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)

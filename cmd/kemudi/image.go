@@ -21,7 +21,7 @@ func newImage() *cobra.Command {
 		Example: "  kemudi image import web.tar\n  kemudi image ls\n  kemudi image pull 127.0.0.1:5000/web:1\n  kemudi image rm web:1",
 	}
 	c.AddCommand(newImageImport(), newImageList(), newImagePull(), newImageRemove())
-	return c
+	return group(c)
 }
 
 // withImages runs f with the runtime of the running server.
@@ -39,7 +39,7 @@ func newImageImport() *cobra.Command {
 		Use:     "import FILE...",
 		Short:   "Import image archives (docker save, OCI layout); - reads standard input",
 		Example: "  kemudi image import web.tar\n  docker save web:1 | kemudi image import -",
-		Args:    cobra.MinimumNArgs(1),
+		Args:    someArgs,
 		RunE: func(c *cobra.Command, files []string) error {
 			return withImages(&o, func(images *container.Images) error {
 				for _, file := range files {
@@ -78,7 +78,7 @@ func importFile(c *cobra.Command, images *container.Images, file string) ([]stri
 
 func newImageList() *cobra.Command {
 	var o up.Options
-	var output string
+	var output outputFlag
 	c := &cobra.Command{
 		Use:     "ls",
 		Short:   "List images",
@@ -106,7 +106,7 @@ func newImageList() *cobra.Command {
 		},
 	}
 	addDirs(c, &o)
-	c.Flags().StringVarP(&output, "output", "o", "", "json, or empty for people")
+	addOutput(c, &output)
 	return c
 }
 
@@ -116,7 +116,7 @@ func newImagePull() *cobra.Command {
 		Use:     "pull NAME...",
 		Short:   "Pull images from their registries",
 		Example: "  kemudi image pull 127.0.0.1:5000/web:1",
-		Args:    cobra.MinimumNArgs(1),
+		Args:    someArgs,
 		RunE: func(c *cobra.Command, names []string) error {
 			return withImages(&o, func(images *container.Images) error {
 				for _, name := range names {
@@ -140,7 +140,7 @@ func newImageRemove() *cobra.Command {
 		Use:     "rm NAME...",
 		Short:   "Remove images",
 		Example: "  kemudi image rm web:1",
-		Args:    cobra.MinimumNArgs(1),
+		Args:    someArgs,
 		RunE: func(c *cobra.Command, names []string) error {
 			return withImages(&o, func(images *container.Images) error {
 				for _, name := range names {

@@ -18,7 +18,7 @@ func kubectl(args []string) int {
 	os.Args = append([]string{"kubectl"}, args...)
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	if config, err := rules.Load(); err == nil && len(config.Contexts) == 0 && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
-		if admin := up.AdminKubeconfig(cluster.DefaultDataDir); readable(admin) {
+		if admin := up.AdminKubeconfig(dataDir()); readable(admin) {
 			os.Setenv(clientcmd.RecommendedConfigPathEnvVar, admin)
 		}
 	}
@@ -28,6 +28,17 @@ func kubectl(args []string) int {
 		return exitError
 	}
 	return 0
+}
+
+// dataDir is the data directory that the other commands would use here.
+func dataDir() string {
+	c, _, err := newRoot().Find([]string{"status"})
+	if err == nil && c.ParseFlags(nil) == nil && settle(c) == nil {
+		if dir, err := c.Flags().GetString("data-dir"); err == nil {
+			return dir
+		}
+	}
+	return cluster.DefaultDataDir
 }
 
 func readable(file string) bool {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -15,6 +16,24 @@ import (
 func addDirs(c *cobra.Command, o *up.Options) {
 	c.Flags().StringVar(&o.DataDir, "data-dir", cluster.DefaultDataDir, "directory of the cluster's state")
 	c.Flags().StringVar(&o.RunDir, "run-dir", cluster.DefaultRunDir, "directory of sockets and process IDs")
+}
+
+// outputFlag is how a command prints its answer.
+type outputFlag string
+
+func (o *outputFlag) Type() string   { return "format" }
+func (o *outputFlag) String() string { return string(*o) }
+
+func (o *outputFlag) Set(s string) error {
+	if s != "" && s != "json" {
+		return fmt.Errorf("%q is neither json nor empty", s)
+	}
+	*o = outputFlag(s)
+	return nil
+}
+
+func addOutput(c *cobra.Command, o *outputFlag) {
+	c.Flags().VarP(o, "output", "o", "json, or empty for people")
 }
 
 func addKubeconfig(c *cobra.Command, o *up.Options) {
@@ -32,7 +51,19 @@ harmless. Flags after -- are passed to kemudi server.`,
 		Example: `  kemudi up
   kemudi up --import web.tar --apply web.yaml
   kemudi up -- --secure-port 7443`,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) > 0 && c.ArgsLenAtDash() != 0 {
+				return errUsage{fmt.Errorf("unexpected argument %q: flags for the server go after --", args[0])}
+			}
+			return nil
+		},
 		RunE: func(c *cobra.Command, args []string) error {
+			if file, err := c.Flags().GetString(configFlag); err == nil && file != "" {
+				if file, err = filepath.Abs(file); err != nil {
+					return fmt.Errorf("find configuration: %w", err)
+				}
+				args = append([]string{"--" + configFlag, file}, args...)
+			}
 			var err error
 			if o.Program, err = os.Executable(); err != nil {
 				return fmt.Errorf("find this program: %w", err)
@@ -79,7 +110,7 @@ func newDown() *cobra.Command {
 
 func newStatus() *cobra.Command {
 	var o up.Options
-	var output string
+	var output outputFlag
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show how the cluster on this machine is (exit code 3: not ready)",
@@ -91,7 +122,12 @@ func newStatus() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := printStatus(s, output); err != nil {
+			if output == "json" {
+				err = printJSON(s)
+			} else {
+				printStatus(s)
+			}
+			if err != nil {
 				return err
 			}
 			if !s.Ready {
@@ -101,21 +137,14 @@ func newStatus() *cobra.Command {
 		},
 	}
 	addDirs(c, &o)
-	c.Flags().StringVarP(&output, "output", "o", "", "json, or empty for people")
+	addOutput(c, &output)
 	return c
 }
 
-func printStatus(s up.State, output string) error {
-	switch output {
-	case "json":
-		return printJSON(s)
-	case "":
-	default:
-		return errUsage{fmt.Errorf("output %q is neither json nor empty", output)}
-	}
+func printStatus(s up.State) {
 	if !s.Running {
 		fmt.Println("no server is running; start one with: kemudi up")
-		return nil
+		return
 	}
 	fmt.Printf("server   process %d, %s\n", s.Process, s.Version)
 	for _, n := range s.Nodes {
@@ -129,7 +158,6 @@ func printStatus(s up.State, output string) error {
 	if s.Problem != "" {
 		fmt.Println("problem ", s.Problem)
 	}
-	return nil
 }
 
 func printJSON(v any) error {

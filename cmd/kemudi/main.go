@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -32,9 +33,6 @@ func main() {
 	if filepath.Base(os.Args[0]) == "kubectl" {
 		os.Exit(kubectl(os.Args[1:]))
 	}
-	if len(os.Args) > 1 && os.Args[1] == "kubectl" {
-		os.Exit(kubectl(os.Args[2:]))
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	os.Exit(run(ctx, os.Args[1:]))
@@ -55,8 +53,16 @@ func run(ctx context.Context, args []string) int {
 		fmt.Fprintf(os.Stderr, "kemudi: %v\nrun 'kemudi --help' for what there is\n", err)
 		return exitUsage
 	}
-	fmt.Fprintln(os.Stderr, "kemudi:", err)
+	fmt.Fprintln(os.Stderr, "kemudi:", explain(err, os.Geteuid()))
 	return exitError
+}
+
+// explain says what an error of somebody who is not root most likely means.
+func explain(err error, uid int) error {
+	if uid != 0 && errors.Is(err, os.ErrPermission) {
+		return fmt.Errorf("%w; this needs root: try sudo", err)
+	}
+	return err
 }
 
 func newRoot() *cobra.Command {
@@ -70,20 +76,70 @@ scheduler, node agent, container runtime, network and DNS.`,
   kemudi status
   kemudi down               # stop it; its state stays
   kemudi reset              # remove every trace of it`,
-		SilenceErrors: true,
-		SilenceUsage:  true,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return settle(c) },
 	}
+	root.PersistentFlags().String(configFlag, "", "file of settings, each under its flag's name; default "+defaultConfig+", if it is there")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return errUsage{err} })
 	root.AddCommand(
 		newServer(), newUp(), newDown(), newStatus(), newReset(), newImage(), newVersion(),
 		&cobra.Command{
 			Use: "kubectl", Short: "The real kubectl, for this cluster by default",
-			Example: "  kemudi kubectl get nodes\n  ln -s $(command -v kemudi) /usr/local/bin/kubectl",
-			// main runs it before the command line is parsed here.
-			DisableFlagParsing: true, Run: func(*cobra.Command, []string) {},
+			Example:            "  kemudi kubectl get nodes\n  ln -s $(command -v kemudi) /usr/local/bin/kubectl",
+			DisableFlagParsing: true,
+			Run: func(_ *cobra.Command, args []string) {
+				signal.Reset(os.Interrupt, syscall.SIGTERM) // it has its own ways to end
+				os.Exit(kubectl(args))
+			},
 		},
 	)
-	return root
+	addCompletion(root)
+	return group(root)
+}
+
+// addCompletion adds cobra's own commands now rather than when it runs, with
+// examples as all have.
+func addCompletion(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "help":
+			c.Example = "  kemudi help server"
+		case "completion":
+			c.Example = "  source <(kemudi completion bash)"
+			for _, shell := range c.Commands() {
+				shell.Example = "  kemudi completion " + shell.Name()
+			}
+		}
+	}
+}
+
+// group makes a command that has others below it: alone it shows them, and it
+// refuses what it does not know.
+func group(c *cobra.Command) *cobra.Command {
+	c.SuggestionsMinimumDistance = 2 // letters
+	c.Args = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		message := fmt.Sprintf("unknown command %q for %q", args[0], c.CommandPath())
+		if close := c.SuggestionsFor(args[0]); len(close) > 0 {
+			message += "; did you mean " + strings.Join(close, " or ") + "?"
+		}
+		return errUsage{errors.New(message)}
+	}
+	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	return c
+}
+
+// someArgs wants at least one argument.
+func someArgs(cmd *cobra.Command, args []string) error {
+	if err := cobra.MinimumNArgs(1)(cmd, args); err != nil {
+		return errUsage{err}
+	}
+	return nil
 }
 
 // noArgs refuses arguments as a wrong command line.

@@ -27,15 +27,15 @@ func newServer() *cobra.Command {
 told otherwise, a node with container runtime, network and DNS. It ends on SIGTERM;
 containers keep running, and are found again by the next start.
 
-Each flag can also be given as an environment variable: --data-dir as KEMUDI_DATA_DIR.`,
+Each flag of each command can also be given as an environment variable, --data-dir
+as KEMUDI_DATA_DIR, or as a key of a YAML file, data-dir: /srv/kemudi, that --config
+names. The command line goes before the environment, and both before the file.`,
 		Example: `  kemudi server
   kemudi server --data-dir /srv/kemudi --secure-port 7443
-  kemudi server --disable-agent        # control plane only`,
+  kemudi server --disable-agent        # control plane only
+  kemudi server --config /srv/kemudi.yaml`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := fromEnvironment(c.Flags()); err != nil {
-				return errUsage{err}
-			}
 			log, err := obs.NewLogger(os.Stderr, logs)
 			if err != nil {
 				return errUsage{err}
@@ -83,23 +83,11 @@ func addServerFlags(f *pflag.FlagSet, o *cluster.Options) {
 	f.StringVar(&o.RegistryDir, "registry-config-dir", "", "directories with hosts.toml files of registries")
 	f.StringVar(&o.ResolvConf, "resolv-conf", "/etc/resolv.conf", "file that names the DNS servers for names outside of the cluster")
 
+	f.Int64Var(&o.EncodedCacheSize, "encoded-cache-bytes", 32<<20, "memory for the encoded forms of objects that are read often")
+
 	f.IntVar(&o.Controllers.MaxEndpointsPerSlice, "max-endpoints-per-slice", 100, "how many endpoints an EndpointSlice holds")
 	f.IntVar(&o.Controllers.PodGCThreshold, "terminated-pod-gc-threshold", 12500, "how many finished pods are kept")
 	f.DurationVar(&o.Controllers.NodeLifecycle.GracePeriod, "node-monitor-grace-period", 0, "how long a node may be silent; default 40s")
-}
-
-// fromEnvironment sets the flags that were not given from KEMUDI_* variables.
-func fromEnvironment(f *pflag.FlagSet) error {
-	var errs []error
-	f.VisitAll(func(flag *pflag.Flag) {
-		name := "KEMUDI_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
-		if v, ok := os.LookupEnv(name); ok && !flag.Changed {
-			if err := f.Set(flag.Name, v); err != nil {
-				errs = append(errs, fmt.Errorf("%s: %w", name, err))
-			}
-		}
-	})
-	return errors.Join(errs...)
 }
 
 // addrFlag is an IP address.

@@ -9,7 +9,7 @@ import (
 )
 
 func newVersion() *cobra.Command {
-	var output string
+	var output outputFlag
 	c := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version",
@@ -24,6 +24,6 @@ func newVersion() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "", "json, or empty for people")
+	addOutput(c, &output)
 	return c
 }

@@ -46,7 +46,7 @@ type Options struct {
 	RegistryDir      string            // --registry-config-dir
 	ResolvConf       string            // --resolv-conf: for DNS of names outside the cluster
 	Controllers      controllers.Options
-	EncodedCacheSize int64 // --encoded-cache-bytes; default 64 MiB
+	EncodedCacheSize int64 // --encoded-cache-bytes; default 32 MiB
 
 	Logger *slog.Logger
 	// Step is told of each step of the start when it is done; the last one is ready.

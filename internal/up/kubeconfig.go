@@ -1,7 +1,11 @@
 package up
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -25,8 +29,10 @@ func mergeKubeconfig(from, to string) error {
 	if ctx == nil {
 		return fmt.Errorf("%s has no current context", from)
 	}
-	o := &clientcmd.PathOptions{GlobalFile: to, LoadingRules: &clientcmd.ClientConfigLoadingRules{ExplicitPath: to}}
-	config, err := o.GetStartingConfig()
+	config, err := clientcmd.LoadFromFile(to) // as it is: relative paths stay relative
+	if errors.Is(err, os.ErrNotExist) {
+		config, err = api.NewConfig(), nil
+	}
 	if err != nil {
 		return fmt.Errorf("read %s: %w", to, err)
 	}
@@ -34,10 +40,46 @@ func mergeKubeconfig(from, to string) error {
 	config.AuthInfos[contextName] = admin.AuthInfos[ctx.AuthInfo]
 	config.Contexts[contextName] = &api.Context{Cluster: contextName, AuthInfo: contextName}
 	config.CurrentContext = contextName
-	if err := clientcmd.WriteToFile(*config, to); err != nil {
-		return fmt.Errorf("write %s: %w", to, err)
+	return writeKubeconfig(config, to)
+}
+
+// writeKubeconfig replaces the file at once: other clusters' access is in it, so
+// that half a file must never be seen. Links, owner and mode stay as they are.
+func writeKubeconfig(config *api.Config, file string) error {
+	data, err := clientcmd.Write(*config)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", file, err)
+	}
+	if target, err := filepath.EvalSymlinks(file); err == nil {
+		file = target
+	}
+	if err := replaceFile(file, data); err != nil {
+		return fmt.Errorf("write %s: %w", file, err)
 	}
 	return nil
+}
+
+func replaceFile(file string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(file), ".kemudi-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(data)
+	if was, stat := os.Stat(file); err == nil && stat == nil {
+		owner := was.Sys().(*syscall.Stat_t)
+		err = errors.Join(f.Chmod(was.Mode().Perm()), f.Chown(int(owner.Uid), int(owner.Gid)))
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), file)
 }
 
 // forgetKubeconfig removes what mergeKubeconfig added. It says whether there
@@ -53,10 +95,7 @@ func forgetKubeconfig(file string) (bool, error) {
 	if config.CurrentContext == contextName {
 		config.CurrentContext = ""
 	}
-	if err := clientcmd.WriteToFile(*config, file); err != nil {
-		return false, fmt.Errorf("write %s: %w", file, err)
-	}
-	return true, nil
+	return true, writeKubeconfig(config, file)
 }
 
 // adminConfig is the administrator's access to the server.

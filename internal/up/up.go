@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/kemudi/kemudi/internal/task"
 )
 
 // Options say which cluster, and what to put on it.
@@ -45,6 +47,9 @@ func Up(ctx context.Context, o Options) error {
 		return err
 	}
 	if pid != 0 {
+		if err := awaitRunning(ctx, o); err != nil {
+			return err
+		}
 		p.step("the server runs already (process " + strconv.Itoa(pid) + ")")
 	} else if err := start(ctx, o, p); err != nil {
 		return err
@@ -63,6 +68,28 @@ func Up(ctx context.Context, o Options) error {
 		p.step("imported " + strings.Join(names, ", "))
 	}
 	return deploy(ctx, o, p)
+}
+
+// awaitRunning waits until a server that somebody else has started, maybe just
+// now, is ready. It reports to that one alone, so it is asked.
+func awaitRunning(ctx context.Context, o Options) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("not ready after %s", startPatience))
+	defer cancel()
+	wait := task.Backoff{Initial: 50 * time.Millisecond, Max: time.Second}
+	for {
+		s, err := Status(ctx, o)
+		switch {
+		case err != nil:
+			return err
+		case s.Ready:
+			return nil
+		case !s.Running:
+			return errors.New("the server that was running has ended")
+		}
+		if err := task.Sleep(ctx, wait.Next()); err != nil {
+			return fmt.Errorf("wait for the server that runs already: %w (last: %s)", context.Cause(ctx), s.Problem)
+		}
+	}
 }
 
 // start runs the server as a process of its own session and follows its steps.
@@ -100,12 +127,28 @@ func start(ctx context.Context, o Options, p *printer) error {
 	case err == nil:
 		p.last = time.Now()
 		return cmd.Process.Release()
+	case errors.Is(ctx.Err(), context.Canceled):
+		return errors.Join(fmt.Errorf("interrupted: the server was stopped again, what it has made stays (kemudi reset removes it): %w", ctx.Err()), stop(cmd))
 	case ctx.Err() != nil:
-		return fmt.Errorf("start server: %w; see %s", context.Cause(ctx), LogFile(o.DataDir))
+		return fmt.Errorf("start server: %w; it goes on starting (process %d, kemudi down ends it): see %s", context.Cause(ctx), cmd.Process.Pid, LogFile(o.DataDir))
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("the server ended while starting (%w):\n%s", cmd.Wait(), tail(LogFile(o.DataDir)))
 	}
 	return err
+}
+
+// stop ends the server that this process has started.
+func stop(cmd *exec.Cmd) error {
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return fmt.Errorf("stop server: %w", err)
+	}
+	kill := time.AfterFunc(stopPatience, func() { _ = cmd.Process.Kill() })
+	defer kill.Stop()
+	var exit *exec.ExitError
+	if err := cmd.Wait(); err != nil && !errors.As(err, &exit) {
+		return fmt.Errorf("stop server: %w", err)
+	}
+	return nil
 }
 
 // tail is the end of a log, for an error message.

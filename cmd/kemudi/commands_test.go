@@ -1,0 +1,316 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/kemudi/kemudi/internal/cluster"
+	"github.com/kemudi/kemudi/internal/up"
+)
+
+// asKemudi makes the test program be kemudi.
+const asKemudi = "KEMUDI_TEST_AS_KEMUDI"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asKemudi) != "" {
+		os.Unsetenv(asKemudi)
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// result is how a command ended.
+type result struct {
+	stdout, stderr string
+	code           int
+}
+
+// call is one run of the program by a person who has nothing: an empty home,
+// no cluster.
+type call struct {
+	name string // what the program is called as; default kemudi
+	env  []string
+	uid  uint32 // default: whoever runs the test
+}
+
+func (c call) run(t *testing.T, args ...string) result {
+	t.Helper()
+	home := t.TempDir()
+	cmd := exec.Command(os.Args[0], args...)
+	if c.name != "" {
+		cmd.Args[0] = c.name
+	}
+	cmd.Dir = home
+	cmd.Env = append([]string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), asKemudi + "=1"}, c.env...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	var exit *exec.ExitError
+	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return result{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+}
+
+// everyCommand calls f with each command that people see.
+func everyCommand(c *cobra.Command, f func(*cobra.Command)) {
+	f(c)
+	for _, sub := range c.Commands() {
+		if !sub.Hidden {
+			everyCommand(sub, f)
+		}
+	}
+}
+
+func TestEveryCommandExplainsItself(t *testing.T) {
+	everyCommand(newRoot(), func(c *cobra.Command) {
+		path := c.CommandPath()
+		if c.Short == "" || strings.HasSuffix(c.Short, ".") {
+			t.Errorf("%s: short help is %q; want a phrase without a full stop", path, c.Short)
+		}
+		if c.Example == "" {
+			t.Errorf("%s: no example", path)
+		}
+		for line := range strings.Lines(c.Example) {
+			if strings.TrimSpace(line) != "" && !strings.HasPrefix(line, "  ") {
+				t.Errorf("%s: example is not indented: %q", path, line)
+			}
+		}
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Usage == "" {
+				t.Errorf("%s: --%s says nothing", path, f.Name)
+			}
+		})
+	})
+}
+
+// Examples are what people copy: their commands and flags must exist.
+func TestExamplesParse(t *testing.T) {
+	everyCommand(newRoot(), func(c *cobra.Command) {
+		for line := range strings.Lines(c.Example) {
+			line, _, _ = strings.Cut(line, "#")
+			for part := range strings.FieldsFuncSeq(line, func(r rune) bool { return strings.ContainsRune("&|()", r) }) {
+				words := strings.Fields(part)
+				if len(words) < 2 || words[0] != "kemudi" || words[1] == "kubectl" {
+					continue
+				}
+				named, rest, err := newRoot().Find(words[1:])
+				if err == nil {
+					named.Flags().AddFlagSet(named.InheritedFlags())
+					err = named.ParseFlags(rest)
+				}
+				if err == nil && named.Args != nil {
+					err = named.Args(named, named.Flags().Args())
+				}
+				if err != nil {
+					t.Errorf("%s: example %q: %v", c.CommandPath(), strings.TrimSpace(part), err)
+				}
+			}
+		}
+	})
+}
+
+// Each field of the server's options says by which flag it is set.
+func TestEveryServerOptionIsAFlag(t *testing.T) {
+	text, err := os.ReadFile("../../internal/cluster/options.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile(`// --([a-z][a-z-]*)`).FindAllSubmatch(text, -1)
+	if len(named) < 10 {
+		t.Fatalf("found only %d flags in the comments", len(named))
+	}
+	flags := newServer().Flags()
+	for _, m := range named {
+		if flags.Lookup(string(m[1])) == nil {
+			t.Errorf("cluster.Options names --%s, which kemudi server does not have", m[1])
+		}
+	}
+}
+
+func TestDefaultsShownAreThoseUsed(t *testing.T) {
+	flags := newServer().Flags()
+	for name, want := range map[string]string{
+		"data-dir": cluster.DefaultDataDir, "run-dir": cluster.DefaultRunDir, "secure-port": "6443", "max-pods": "110", "cluster-domain": "cluster.local",
+	} {
+		if got := flags.Lookup(name).DefValue; got != want {
+			t.Errorf("--%s: default %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestWrongCommandLinesEndWithCode2(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"status --no-such-flag":              "unknown flag: --no-such-flag",
+		"status -o yaml":                     `"yaml" is neither json nor empty`,
+		"version --output=wide":              `"wide" is neither json nor empty`,
+		"image ls -o table":                  `"table" is neither json nor empty`,
+		"down please":                        `unknown command "please" for "kemudi down"`,
+		"statsu":                             `unknown command "statsu" for "kemudi"; did you mean status?`,
+		"image remove":                       `unknown command "remove" for "kemudi image"`,
+		"image import":                       "requires at least 1 arg(s)",
+		"image pull":                         "requires at least 1 arg(s)",
+		"image rm":                           "requires at least 1 arg(s)",
+		"up web.yaml":                        `unexpected argument "web.yaml": flags for the server go after --`,
+		"server --secure-port 70000":         "--secure-port",
+		"server --node-ip here":              `unable to parse IP`,
+		"server --cluster-cidr 10.0.0.0":     "no '/'",
+		"server --service-node-port-range 9": "not of the form 30000-32767",
+		"server --register-with-taints a=b":  "key=value:effect",
+		"server --runtime-config a=maybe":    "a=maybe",
+		"server --log-level loud":            `log level "loud": must be debug, info, warn or error`,
+		"server --max-pods many":             "--max-pods",
+		"server now":                         `unknown command "now"`,
+		"--config":                           "needs an argument",
+	} {
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			r := call{}.run(t, strings.Fields(args)...)
+			if r.code != exitUsage || r.stdout != "" || !strings.Contains(r.stderr, want) || !strings.Contains(r.stderr, "kemudi --help") {
+				t.Errorf("got %+v; want exit code 2 and %q", r, want)
+			}
+		})
+	}
+}
+
+func TestCommandsWithoutAServer(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	dirs := []string{"--data-dir", dir + "/data", "--run-dir", dir + "/run"}
+	for _, tc := range []struct {
+		args           string
+		code           int
+		stdout, stderr string
+	}{
+		{"", 0, "Usage:\n  kemudi", ""},
+		{"image", 0, "Available Commands:\n  import ", ""},
+		{"help server", 0, "KEMUDI_DATA_DIR", ""},
+		{"server --help", 0, "--service-cluster-ip-range", ""},
+		{"status DIRS", exitNo, "no server is running; start one with: kemudi up\n", ""},
+		{"down DIRS", 0, "no server is running\n", ""},
+		{"image ls DIRS", exitError, "", "is the server running? (kemudi status)"},
+		{"image rm DIRS web:1", exitError, "", "is the server running? (kemudi status)"},
+		{"image pull DIRS web:1", exitError, "", "is the server running? (kemudi status)"},
+		{"image import DIRS web.tar", exitError, "", "is the server running? (kemudi status)"},
+		{"version", 0, "(Kubernetes v1.", ""},
+	} {
+		t.Run(tc.args, func(t *testing.T) {
+			t.Parallel()
+			var args []string
+			for _, word := range strings.Fields(tc.args) {
+				if word == "DIRS" {
+					args = append(args, dirs...)
+				} else {
+					args = append(args, word)
+				}
+			}
+			r := call{}.run(t, args...)
+			if r.code != tc.code || !strings.Contains(r.stdout, tc.stdout) || !strings.Contains(r.stderr, tc.stderr) || tc.stderr == "" && r.stderr != "" {
+				t.Errorf("got %+v; want exit code %d, %q and %q", r, tc.code, tc.stdout, tc.stderr)
+			}
+		})
+	}
+}
+
+func TestAnswersAsJSON(t *testing.T) {
+	t.Parallel()
+	var s up.State
+	r := call{}.run(t, "status", "-o", "json", "--run-dir", t.TempDir())
+	if err := json.Unmarshal([]byte(r.stdout), &s); err != nil || r.code != exitNo || s.Running || s.Ready {
+		t.Errorf("status: got %+v, %v", r, err)
+	}
+	var v map[string]string
+	r = call{}.run(t, "version", "--output", "json")
+	if err := json.Unmarshal([]byte(r.stdout), &v); err != nil || r.code != 0 || v["gitVersion"] == "" || v["goVersion"] == "" || v["platform"] == "" {
+		t.Errorf("version: got %+v, %v", r, err)
+	}
+}
+
+func TestCompletesForEveryShell(t *testing.T) {
+	t.Parallel()
+	for shell, want := range map[string]string{
+		"bash": "complete -o default -F __start_kemudi kemudi", "zsh": "#compdef kemudi", "fish": "complete -c kemudi", "powershell": "Register-ArgumentCompleter",
+	} {
+		r := call{}.run(t, "completion", shell)
+		if r.code != 0 || !strings.Contains(r.stdout, want) {
+			t.Errorf("%s: exit code %d, %d bytes, %q; want %q in it", shell, r.code, len(r.stdout), r.stderr, want)
+		}
+		if _, err := exec.LookPath(shell); err != nil || shell == "powershell" {
+			continue
+		}
+		check := exec.Command(shell, "-n")
+		check.Stdin = strings.NewReader(r.stdout)
+		if out, err := check.CombinedOutput(); err != nil {
+			t.Errorf("%s does not understand it: %v\n%s", shell, err, out)
+		}
+	}
+	if r := (call{}).run(t, "__complete", "im"); !strings.Contains(r.stdout, "image\tImport, list, pull and remove") {
+		t.Errorf("completion of im: got %+v", r)
+	}
+}
+
+func TestIsKubectlWhenCalledSo(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		args []string
+	}{{"kubectl", nil}, {"/usr/local/bin/kubectl", nil}, {"", []string{"kubectl"}}} {
+		r := call{name: c.name}.run(t, append(c.args, "version", "--client", "-o", "json")...)
+		if r.code != 0 || !strings.Contains(r.stdout, `"clientVersion"`) {
+			t.Errorf("%s %v: got %+v", c.name, c.args, r)
+		}
+		r = call{name: c.name}.run(t, append(c.args, "get", "--no-such-flag")...)
+		if r.code != 1 || !strings.Contains(r.stderr, "unknown flag: --no-such-flag") {
+			t.Errorf("%s %v with a wrong flag: got %+v; want kubectl's exit code 1", c.name, c.args, r)
+		}
+	}
+}
+
+// A person who has no kubeconfig gets the server's; who has one keeps it.
+func TestKubectlFindsTheServerOfThisMachine(t *testing.T) {
+	t.Parallel()
+	const config = "apiVersion: v1\nkind: Config\ncurrent-context: %[1]s\ncontexts:\n- {name: %[1]s, context: {cluster: c, user: u}}\nclusters:\n- {name: c, cluster: {server: 'https://127.0.0.1:1'}}\n"
+	data := t.TempDir()
+	if err := os.WriteFile(up.AdminKubeconfig(data), fmt.Appendf(nil, config, "of-the-server"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	own := filepath.Join(t.TempDir(), "own")
+	if err := os.WriteFile(own, fmt.Appendf(nil, config, "own"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := "KEMUDI_DATA_DIR=" + data
+	for want, env := range map[string][]string{"of-the-server\n": {server}, "own\n": {server, "KUBECONFIG=" + own}} {
+		if r := (call{env: env}).run(t, "kubectl", "config", "current-context"); r.stdout != want {
+			t.Errorf("with %v: got %+v, want %q", env, r, want)
+		}
+	}
+}
+
+// nobody is a user who may do nothing.
+const nobody = 65534
+
+func TestWhoIsNotRootIsToldSo(t *testing.T) {
+	t.Parallel()
+	denied := &os.PathError{Op: "mkdir", Path: "/var/lib/kemudi", Err: os.ErrPermission}
+	if got := explain(denied, nobody).Error(); got != "mkdir /var/lib/kemudi: permission denied; this needs root: try sudo" {
+		t.Errorf("somebody: got %q", got)
+	}
+	if got := explain(denied, 0); !errors.Is(got, denied) || strings.Contains(got.Error(), "sudo") {
+		t.Errorf("root: got %q", got)
+	}
+	if got := explain(io.EOF, nobody); got != io.EOF {
+		t.Errorf("another error: got %q", got)
+	}
+}

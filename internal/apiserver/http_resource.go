@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kemudi/kemudi/internal/apiserver/request"
+	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -278,6 +279,7 @@ func (p *reply) delete() {
 		return
 	}
 	if gone && !answersDeleted[p.c.res.def.String()] {
+		p.w.Header().Set(client.RevisionHeader, it.Object.GetResourceVersion())
 		p.object(http.StatusOK, statusGVK, deletedStatus(p.c, it))
 		return
 	}

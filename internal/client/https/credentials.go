@@ -1,0 +1,143 @@
+package https
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+)
+
+// TokenFile returns a function that returns the token in a file, as it is when
+// it is asked: the file is read again when it has been changed or replaced.
+func TokenFile(path string) func() (string, error) {
+	f := &watched[string]{paths: []string{path}, read: func() (string, error) {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return "", err
+		}
+		if data = bytes.TrimSpace(data); len(data) == 0 {
+			return "", errors.New("file is empty")
+		}
+		return string(data), nil
+	}}
+	return f.get
+}
+
+// CertificateFiles does the same for a certificate and its key, in PEM.
+func CertificateFiles(certFile, keyFile string) func() (*tls.Certificate, error) {
+	f := &watched[*tls.Certificate]{paths: []string{certFile, keyFile}, read: func() (*tls.Certificate, error) {
+		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+		if err != nil {
+			return nil, err
+		}
+		return &pair, nil
+	}}
+	return f.get
+}
+
+// watched is a value read from files. While they cannot be read, as in the
+// middle of their being replaced, the value last read is used.
+type watched[T any] struct {
+	paths []string
+	read  func() (T, error)
+
+	mu struct {
+		sync.Mutex
+		value T
+		seen  []os.FileInfo // the files as they were when value was read; nil: never
+	}
+}
+
+func (w *watched[T]) get() (T, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now, err := stats(w.paths)
+	if err == nil && w.mu.seen != nil && same(now, w.mu.seen) {
+		return w.mu.value, nil
+	}
+	var value T
+	if err == nil {
+		value, err = w.read()
+	}
+	switch {
+	case err == nil:
+		w.mu.value, w.mu.seen = value, now
+	case w.mu.seen == nil:
+		return value, fmt.Errorf("read credentials from %s: %w", w.paths[0], err)
+	}
+	return w.mu.value, nil
+}
+
+func stats(paths []string) ([]os.FileInfo, error) {
+	list := make([]os.FileInfo, len(paths))
+	for i, path := range paths {
+		var err error
+		if list[i], err = os.Stat(path); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+func same(a, b []os.FileInfo) bool {
+	for i := range a {
+		if !os.SameFile(a[i], b[i]) || a[i].Size() != b[i].Size() || !a[i].ModTime().Equal(b[i].ModTime()) {
+			return false
+		}
+	}
+	return true
+}
+
+// connections are those that are open, so that all can be closed at once.
+type connections struct {
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	mu struct {
+		sync.Mutex
+		open map[*tracked]struct{}
+	}
+}
+
+func (c *connections) dialTracked(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := c.dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	t := &tracked{Conn: conn, of: c}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.open == nil {
+		c.mu.open = map[*tracked]struct{}{}
+	}
+	c.mu.open[t] = struct{}{}
+	return t, nil
+}
+
+// closeAll closes what is open: what comes next is sent on new connections.
+func (c *connections) closeAll() {
+	c.mu.Lock()
+	open := c.mu.open
+	c.mu.open = nil
+	c.mu.Unlock()
+	for t := range open {
+		_ = t.Conn.Close() // the other end sees it in any case
+	}
+}
+
+// tracked is a connection that leaves the list when it is closed.
+type tracked struct {
+	net.Conn
+	of *connections
+}
+
+// Close closes the connection.
+func (t *tracked) Close() error {
+	t.of.mu.Lock()
+	delete(t.of.mu.open, t)
+	t.of.mu.Unlock()
+	return t.Conn.Close()
+}

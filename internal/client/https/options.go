@@ -1,0 +1,108 @@
+package https
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"time"
+)
+
+// Options say where the API is and who asks. Server is required.
+type Options struct {
+	// Server is the URL of the API server: "https://10.0.0.1:6443".
+	Server string
+	// CA are the certificates of the authority that the server's is signed by, in
+	// PEM. Default: those that the machine trusts.
+	CA []byte
+	// Certificate returns the client certificate to show, and is asked for each
+	// request: when it returns another one, all connections are made anew. Nil:
+	// none. See [CertificateFiles].
+	Certificate func() (*tls.Certificate, error)
+	// Token returns the bearer token to send, and is asked for each request. Nil:
+	// none. See [TokenFile].
+	Token func() (string, error)
+	// Agent names the client, such as "kubelet": it manages the fields that it
+	// writes. Default "kemudi".
+	Agent string
+
+	// Dial opens connections. Default: TCP, within 10 s.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// RequestTimeout bounds every request but watches, with what is sent again.
+	// Default 65 s: a little more than the server itself takes at most.
+	RequestTimeout time.Duration
+	// PageSize is how many objects are asked for at a time when a cache is
+	// filled. Default 2000.
+	PageSize int64
+	// WatchTimeout is how long a watch lasts at least before it is made anew;
+	// a random part of up to the same is added. Default 5 minutes.
+	WatchTimeout time.Duration
+	// Backoff is the first wait after a failure; later ones grow to 150 times of
+	// it. Default 100 ms.
+	Backoff time.Duration
+
+	Logger *slog.Logger // default: nothing is logged
+}
+
+// Limits of connections.
+const (
+	dialTimeout      = 10 * time.Second
+	keepAlive        = 30 * time.Second
+	handshakeTimeout = 10 * time.Second
+	idleTimeout      = 90 * time.Second
+	pingAfter        = 30 * time.Second // of silence; a connection whose ping ...
+	pingTimeout      = 15 * time.Second // ... is not answered in so long is closed
+)
+
+// most is how often the first back-off fits into the longest one.
+const most = 150
+
+func (o Options) withDefaults() (Options, *url.URL, error) {
+	base, err := url.Parse(o.Server)
+	if err != nil {
+		return o, nil, fmt.Errorf("https options: server: %w", err)
+	}
+	if base.Scheme != "https" || base.Host == "" {
+		return o, nil, fmt.Errorf("https options: server %q is not the URL of a server with TLS", o.Server)
+	}
+	if o.Agent == "" {
+		o.Agent = "kemudi"
+	}
+	if o.Dial == nil {
+		o.Dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext
+	}
+	setDefault(&o.RequestTimeout, 65*time.Second)
+	setDefault(&o.PageSize, 2000)
+	setDefault(&o.WatchTimeout, 5*time.Minute)
+	setDefault(&o.Backoff, 100*time.Millisecond)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o, base, nil
+}
+
+func setDefault[T comparable](p *T, value T) {
+	var zero T
+	if *p == zero {
+		*p = value
+	}
+}
+
+// tls is how connections are secured. Certificates are asked for when a server wants one.
+func (o *Options) tls() (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if len(o.CA) > 0 {
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(o.CA) {
+			return nil, errors.New("https options: CA holds no certificate in PEM")
+		}
+	}
+	if o.Certificate != nil {
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return o.Certificate() }
+	}
+	return config, nil
+}

@@ -1,0 +1,201 @@
+package https
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kemudi/kemudi/internal/task"
+)
+
+// answer is what a server said: a success.
+type answer struct {
+	kind   string // media type
+	body   []byte
+	header http.Header
+}
+
+// How often a request is sent again: after a broken connection, and when the
+// server asks to come back.
+const (
+	maxBroken  = 3
+	maxRetries = 10
+)
+
+// ask sends a call until it is answered or there is no use in it.
+func (t *Transport) ask(ctx context.Context, c *call) (*answer, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, t.o.RequestTimeout, errTime)
+	defer cancel()
+	backoff := task.Backoff{Initial: t.o.Backoff, Max: 10 * t.o.Backoff, Jitter: 1}
+	broken := 0
+	for try := 0; ; try++ {
+		a, err := t.once(ctx, c)
+		if err == nil {
+			return a, nil
+		}
+		wait, again := retryAfter(err)
+		if !again && mayRepeat(c, err) && broken < maxBroken {
+			broken++
+			wait, again = backoff.Next(), true
+		}
+		if !again || try >= maxRetries || outOfTime(ctx, wait) || task.Sleep(ctx, wait) != nil {
+			return nil, plain(err)
+		}
+	}
+}
+
+// errTime is why a request that took too long ended.
+var errTime = fmt.Errorf("the API server did not answer in time: %w", context.DeadlineExceeded)
+
+func outOfTime(ctx context.Context, wait time.Duration) bool {
+	end, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && time.Until(end) <= wait
+}
+
+// once sends a call and reads the answer.
+func (t *Transport) once(ctx context.Context, c *call) (*answer, error) {
+	res, err := t.send(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		return nil, &linkError{c.String(), causeOf(ctx, err)}
+	}
+	return &answer{kind: mediaType(res.Header), body: body, header: res.Header}, nil
+}
+
+// send sends a call; the answer is a success, whose body is to be read.
+func (t *Transport) send(ctx context.Context, c *call) (*http.Response, error) {
+	if err := t.renewed(); err != nil {
+		return nil, fmt.Errorf("%s: %w", c, err)
+	}
+	req, err := t.request(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	res, err := t.http.Do(req)
+	if err != nil {
+		return nil, &linkError{c.String(), causeOf(ctx, err)}
+	}
+	if res.StatusCode >= 200 && res.StatusCode < 300 {
+		return res, nil
+	}
+	defer res.Body.Close()
+	return nil, refusal(c, res)
+}
+
+// renewed makes all connections anew when there is another client certificate.
+func (t *Transport) renewed() error {
+	if t.o.Certificate == nil {
+		return nil
+	}
+	cert, err := t.o.Certificate()
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	old := t.mu.shown
+	t.mu.shown = cert
+	t.mu.Unlock()
+	if old != nil && old != cert {
+		t.conns.closeAll()
+	}
+	return nil
+}
+
+// linkError says that the server could not be reached, or the connection broke
+// before the answer was complete.
+type linkError struct {
+	what string
+	err  error
+}
+
+func (e *linkError) Error() string { return e.what + ": " + e.err.Error() }
+func (e *linkError) Unwrap() error { return e.err }
+
+// causeOf is why ctx ended if that is why there is an error.
+func causeOf(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// mayRepeat reports whether a call whose connection broke can be sent again
+// without doing anything twice (H4).
+func mayRepeat(c *call, err error) bool {
+	var broken *linkError
+	if !errors.As(err, &broken) {
+		return false
+	}
+	var op *net.OpError
+	return c.safe() || errors.As(err, &op) && op.Op == "dial"
+}
+
+// maxRefusal bounds the answer that is read when a request was refused.
+const maxRefusal = 3 << 20
+
+// refusal is the server's error: the same one as within the server's process.
+func refusal(c *call, res *http.Response) error {
+	seconds, err := strconv.Atoi(res.Header.Get("Retry-After"))
+	asked := err == nil && seconds >= 0
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxRefusal))
+	if err != nil {
+		return &linkError{c.String(), err}
+	}
+	out := &refused{retry: -1}
+	if out.StatusError = statusError(&answer{kind: mediaType(res.Header), body: body}); out.StatusError == nil {
+		out.StatusError = apierrors.NewGenericServerResponse(res.StatusCode, c.verb, c.gr, c.name, string(body), max(seconds, 0), true)
+	}
+	if asked && (res.StatusCode == http.StatusTooManyRequests || res.StatusCode == http.StatusServiceUnavailable) && !answers(&out.ErrStatus) {
+		out.retry = time.Duration(seconds) * time.Second
+	}
+	return out
+}
+
+// answers reports that "too many requests" is about the object that was asked
+// for (an eviction that a budget forbids), and not about the server's load.
+func answers(s *metav1.Status) bool { return s.Details != nil && len(s.Details.Causes) > 0 }
+
+// refused is an API error with what the server said of coming back.
+type refused struct {
+	*apierrors.StatusError
+	retry time.Duration // negative: it said nothing
+}
+
+// plain is an error as callers know it.
+func plain(err error) error {
+	var r *refused
+	if errors.As(err, &r) {
+		return r.StatusError
+	}
+	return err
+}
+
+// retryAfter is when the server wants the request to be sent again.
+func retryAfter(err error) (time.Duration, bool) {
+	var r *refused
+	if errors.As(err, &r) && r.retry >= 0 {
+		return r.retry, true
+	}
+	return 0, false
+}
+
+// statusError is the Status in an answer; nil if there is none.
+func statusError(a *answer) *apierrors.StatusError {
+	obj, err := a.status()
+	if err != nil || obj.Status == metav1.StatusSuccess {
+		return nil
+	}
+	return &apierrors.StatusError{ErrStatus: *obj}
+}

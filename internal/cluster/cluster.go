@@ -135,10 +135,12 @@ func await(g *task.Group, ready <-chan struct{}) error {
 
 // serve starts the control plane and serves its API.
 func (s *server) serve(g *task.Group, st *etcd.Server) error {
+	controllers := s.o.Controllers
+	controllers.Authority = s.pki.CA
 	var err error
 	s.plane, err = NewControlPlane(ControlPlaneOptions{
 		Store: &st.Store, CABundle: string(s.pki.CA.CertPEM()), Network: s.o.Network, Logger: s.o.Logger,
-		Registry: s.registry, Controllers: s.o.Controllers, Host: s.o.NodeName,
+		Registry: s.registry, Controllers: controllers, Host: s.o.NodeName,
 		Serving: s.configure,
 	})
 	if err != nil {

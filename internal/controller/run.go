@@ -24,7 +24,7 @@ const reconcileDeadline = 2 * time.Minute
 
 // New makes the controller that a Spec declares.
 func New[T resource.Object](s Spec[T]) *Controller {
-	c := &Controller{Name: s.Name, Writes: s.Writes}
+	c := &Controller{Name: s.Name, Writes: s.Writes, Rules: s.Rules}
 	c.addReads(s.For.Def)
 	for _, w := range s.Watches {
 		c.addReads(w.Def)
@@ -176,6 +176,9 @@ func note(known map[string]*cache.Item, e *cache.Event) {
 }
 
 func (r *runner) wake(e *cache.Event, w Watch) {
+	if w.Same != nil && e.Prev != nil && e.Type != cache.Deleted && w.Same(e.Prev.Object, e.Item.Object) {
+		return
+	}
 	now := w.Keys(r.k, e.Item.Object)
 	for _, key := range now {
 		r.k.m.add()

@@ -19,6 +19,7 @@ type Spec[T resource.Object] struct {
 	Watches []Watch               // further inputs whose changes wake keys of For
 	Reads   []*resource.Def       // cached inputs that wake nothing
 	Writes  []Grant               // all that may be written
+	Rules   []rbacv1.PolicyRule   // what it needs beyond (the CSR signer: to sign)
 	Workers int                   // keys reconciled at once; default 4
 
 	// Setup is called once per Run, before the first reconcile.
@@ -56,6 +57,9 @@ type Watch struct {
 	// Keys returns the keys to wake for an object that was added, changed or
 	// deleted; of a change it is called with the object before and after.
 	Keys func(k *Kit, obj resource.Object) []string
+	// Same says that a change is nothing to this controller, and wakes nobody;
+	// nil: every change counts. For inputs that change often and matter little.
+	Same func(before, after resource.Object) bool
 }
 
 // Owned wakes the controlling owner of kind ownerKind in the object's namespace.

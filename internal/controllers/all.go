@@ -2,8 +2,12 @@ package controllers
 
 import (
 	"net/netip"
+	"time"
 
+	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/controller"
+	"github.com/kemudi/kemudi/internal/controllers/certificates"
+	"github.com/kemudi/kemudi/internal/controllers/clusterroleaggregation"
 	"github.com/kemudi/kemudi/internal/controllers/deployment"
 	"github.com/kemudi/kemudi/internal/controllers/endpoints"
 	"github.com/kemudi/kemudi/internal/controllers/endpointslice"
@@ -25,10 +29,15 @@ type Options struct {
 	Defs     []*resource.Def // all resources of the server; required
 	CABundle string          // PEM of the cluster's CA; required
 	PodCIDRs []netip.Prefix  // what nodes get their shares from; none: nobody gives any
+	// Authority signs requests for certificates; nil: nobody signs.
+	Authority *pki.Authority
 
 	MaxEndpointsPerSlice int // --max-endpoints-per-slice; default 100
 	PodGCThreshold       int // --terminated-pod-gc-threshold; default 12500
 	NodeLifecycle        nodelifecycle.Options
+	// CertificateLife is how long certificates that are signed on request are
+	// good for (--cluster-signing-duration); default a year.
+	CertificateLife time.Duration
 }
 
 // All returns the controllers, in no particular order.
@@ -38,6 +47,9 @@ func All(o Options) []*controller.Controller {
 	}
 	if o.PodGCThreshold == 0 {
 		o.PodGCThreshold = podgc.DefaultThreshold
+	}
+	if o.CertificateLife == 0 {
+		o.CertificateLife = certificates.DefaultLife
 	}
 	all := []*controller.Controller{
 		namespace.New(o.Defs),
@@ -51,6 +63,12 @@ func All(o Options) []*controller.Controller {
 		tainteviction.Controller,
 		garbagecollector.New(o.Defs),
 		podgc.New(o.PodGCThreshold),
+		clusterroleaggregation.Controller,
+		certificates.Approving,
+		certificates.Cleaner,
+	}
+	if o.Authority != nil {
+		all = append(all, certificates.NewSigning(o.Authority, o.CertificateLife))
 	}
 	if len(o.PodCIDRs) > 0 {
 		all = append(all, nodeipam.New(o.PodCIDRs))

@@ -6,16 +6,23 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/kemudi/kemudi/internal/apiserver"
+	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/cluster"
+	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/store/mem"
 	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/internal/watchcache"
 )
 
 // Options say what to simulate.
 type Options struct {
 	Nodes  []NodeOptions
 	Logger *slog.Logger // nil: nothing is logged
+	// Serving configures the API server beyond a simulation's needs, for tests
+	// that reach it over a network; nil: as it is.
+	Serving func(o *apiserver.Options, caches *watchcache.Set) error
 }
 
 // Cluster is a simulated cluster.
@@ -24,6 +31,7 @@ type Cluster struct {
 	group *task.Group
 	nodes map[string]*Node
 	log   *slog.Logger
+	ca    *pki.Authority
 }
 
 var errStopped = errors.New("the simulation is over")
@@ -34,13 +42,19 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	ca, err := pki.NewAuthority("simulated")
+	if err != nil {
+		return nil, err
+	}
 	plane, err := cluster.NewControlPlane(cluster.ControlPlaneOptions{
-		Store: mem.New(mem.Options{}), CABundle: "simulated", Logger: o.Logger, Host: "sim",
+		Store: mem.New(mem.Options{}), CABundle: string(ca.CertPEM()), Logger: o.Logger, Host: "sim",
+		Controllers: controllers.Options{Authority: ca},
+		Serving:     o.Serving,
 	})
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{plane: plane, group: task.NewGroup(ctx), nodes: map[string]*Node{}, log: o.Logger}
+	c := &Cluster{plane: plane, group: task.NewGroup(ctx), nodes: map[string]*Node{}, log: o.Logger, ca: ca}
 	c.group.Go("control plane", plane.Run)
 	select {
 	case <-plane.Ready():
@@ -63,6 +77,9 @@ func (c *Cluster) Stop() error {
 
 // API is the cluster's API with every right.
 func (c *Cluster) API() client.Transport { return c.plane.Admin() }
+
+// Server is the cluster's API server.
+func (c *Cluster) Server() *apiserver.Server { return c.plane.Server() }
 
 // AddNode adds a simulated node and starts it.
 func (c *Cluster) AddNode(o NodeOptions) error {

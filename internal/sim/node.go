@@ -36,6 +36,8 @@ type NodeOptions struct {
 	CPU     string
 	Memory  string
 	MaxPods int
+	// StartAfter is how long a pod takes to run that does not say it. Default 1s.
+	StartAfter time.Duration
 }
 
 // Node pretends to run the pods that are bound to it. Annotations of a pod say
@@ -82,6 +84,9 @@ func newNode(o NodeOptions, t client.Transport, log *slog.Logger) *Node {
 	}
 	if o.MaxPods == 0 {
 		o.MaxPods = 110
+	}
+	if o.StartAfter == 0 {
+		o.StartAfter = time.Second
 	}
 	return &Node{
 		o: o, nodes: client.For(t, core.Nodes), leases: client.For(t, coordination.Leases), pods: client.For(t, core.Pods),
@@ -251,7 +256,7 @@ func (n *Node) take(e *cache.Event) {
 
 // life is what happens to a new pod.
 func (n *Node) life(pod *corev1.Pod) []stage {
-	start := time.Now().Add(wait(pod, "start-after", time.Second))
+	start := time.Now().Add(wait(pod, "start-after", n.o.StartAfter))
 	stages := []stage{{start, func(ctx context.Context, p *corev1.Pod) error { return n.setRunning(ctx, p, false) }}}
 	if pod.Annotations["sim.kemudi.io/ready-after"] != "never" {
 		stages = append(stages, stage{start.Add(wait(pod, "ready-after", 0)), func(ctx context.Context, p *corev1.Pod) error { return n.setRunning(ctx, p, true) }})

@@ -3,10 +3,12 @@ package sim
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -236,12 +238,20 @@ func events(_ context.Context, r *run, args []string) error {
 	if err != nil || len(rest) > 0 {
 		return errors.Join(err, errArgs)
 	}
-	var b strings.Builder
+	var found []*corev1.Event
 	for _, it := range r.c.API().Cache(core.Events.Def, "").List("", nil) {
 		e := it.Object.(*corev1.Event)
 		if e.InvolvedObject.Kind == o.def.Kind && e.InvolvedObject.Name == o.name {
-			fmt.Fprintf(&b, "%s %s %s\n", e.Type, e.Reason, e.Message)
+			found = append(found, e)
 		}
+	}
+	// Their names end in the nanosecond of their making, in digits of the same number.
+	slices.SortStableFunc(found, func(a, b *corev1.Event) int {
+		return cmp.Or(a.FirstTimestamp.Compare(b.FirstTimestamp.Time), strings.Compare(a.Name, b.Name))
+	})
+	var b strings.Builder
+	for _, e := range found {
+		fmt.Fprintf(&b, "%s %s %s\n", e.Type, e.Reason, e.Message)
 	}
 	r.stdout = b.String()
 	return nil

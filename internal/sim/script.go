@@ -69,6 +69,7 @@ func Script(t *testing.T, name, text string) {
 				break
 			}
 		}
+		r.untrack()
 		if err := c.Stop(); err != nil {
 			t.Errorf("stop the cluster: %v", err)
 		}
@@ -80,6 +81,8 @@ type run struct {
 	c      *Cluster
 	files  map[string][]byte
 	stdout string
+
+	tracker *tracker // nil: nobody tracks
 }
 
 // line executes one line.

@@ -30,19 +30,26 @@ import (
 //	apply FILE                  server-side apply of all objects in a file, with force
 //	create FILE                 create them
 //	delete OBJECT [grace=N] [policy=Orphan|Background|Foreground]
-//	patch OBJECT JSON           JSON merge patch
+//	delete-collection KIND [-l selector]   all of them in the namespace default
+//	patch OBJECT JSON [sub=SUBRESOURCE]    JSON merge patch
 //	scale OBJECT N              through the scale subresource
 //	get KIND|OBJECT [-A] [-l selector] [-o wide|name|jsonpath=...]   print
-//	events OBJECT               print the events of an object: type, reason, message
+//	events OBJECT               print the events of an object, oldest first: type, reason, message
+//	track [-l selector]         from now on, note how the pods in the namespace default come and go
+//	tracked                     print between what numbers they were, a line each: pods, active (not
+//	                            ending), ready, revisions (templates of Deployments at once); ends the tracking
 //	stdout REGEX                what was printed last must match, anywhere ((?s), (?m) as usual)
 //	! stdout REGEX              it must not
 //	wait OBJECT TEST [timeout=10m]    until condition=TYPE[=STATUS], deleted, or jsonpath=EXPR=VALUE
 //	wait-count KIND N [-l selector] [timeout=10m]   until so many exist in the namespace default
 //	advance DURATION            let time pass
+//	csr NAME [user=u,group...] signer=s usages=a,b [cn=] [org=] [dns=] [ip=] [expires=SECONDS]   request a certificate of kubernetes.io/s
+//	certificate NAME            print what is in the certificate that was signed
 var verbs = map[string]func(ctx context.Context, r *run, args []string) error{
 	"nodes": addNodes, "node": addNode, "stop-node": stopNode, "start-node": startNode,
-	"apply": apply, "create": create, "delete": remove, "patch": mergePatch, "scale": scale,
-	"get": get, "events": events, "stdout": stdout, "wait": waitFor, "wait-count": waitCount, "advance": advance,
+	"apply": apply, "create": create, "delete": remove, "delete-collection": removeAll, "patch": mergePatch, "scale": scale,
+	"get": get, "events": events, "track": track, "tracked": tracked, "stdout": stdout, "wait": waitFor, "wait-count": waitCount, "advance": advance,
+	"csr": requestCertificate, "certificate": printCertificate,
 }
 
 // errArgs says that a command was not written as it must be.
@@ -159,13 +166,33 @@ func remove(ctx context.Context, r *run, args []string) error {
 	return err
 }
 
-func mergePatch(ctx context.Context, r *run, args []string) error {
-	o, rest, err := objectArg(args)
-	if err != nil || len(rest) != 1 {
+func removeAll(ctx context.Context, r *run, args []string) error {
+	s, rest, err := parseSelection(args)
+	if err != nil || len(rest) > 0 || s.name != "" {
 		return errors.Join(err, errArgs)
 	}
+	req := &client.Request{Verb: "deletecollection", Def: s.def, Namespace: s.namespace}
+	if s.sel != nil {
+		req.List.LabelSelector = s.sel.String()
+	}
+	_, err = r.c.API().Do(ctx, req)
+	return err
+}
+
+func mergePatch(ctx context.Context, r *run, args []string) error {
+	o, rest, err := objectArg(args)
+	if err != nil || len(rest) < 1 || len(rest) > 2 {
+		return errors.Join(err, errArgs)
+	}
+	sub := ""
+	if len(rest) == 2 {
+		var ok bool
+		if sub, ok = strings.CutPrefix(rest[1], "sub="); !ok {
+			return errArgs
+		}
+	}
 	_, err = r.c.API().Do(ctx, &client.Request{
-		Verb: "patch", Def: o.def, Namespace: o.namespace, Name: o.name, Patch: []byte(rest[0]), PatchType: types.MergePatchType,
+		Verb: "patch", Def: o.def, Sub: sub, Namespace: o.namespace, Name: o.name, Patch: []byte(rest[0]), PatchType: types.MergePatchType,
 	})
 	return err
 }

@@ -112,6 +112,15 @@ func (a *Authority) Sign(public crypto.PublicKey, s Subject) (*x509.Certificate,
 	return create(template, a.Cert, public, a.Key)
 }
 
+// NewAuthority makes an authority of that name that is kept nowhere.
+func NewAuthority(name string) (*Authority, error) {
+	key, err := newKey()
+	if err != nil {
+		return nil, err
+	}
+	return newAuthority(name, key)
+}
+
 func newAuthority(name string, key crypto.Signer) (*Authority, error) {
 	now := time.Now()
 	template := &x509.Certificate{

@@ -38,6 +38,7 @@ type Recorder struct {
 	// Owned by Run.
 	known  map[eventKey]*corev1.Event
 	budget map[types.UID]*bucket
+	stamp  int64 // the nanosecond in the last event's name
 }
 
 type note struct {
@@ -183,8 +184,9 @@ func (r *Recorder) event(n note) *corev1.Event {
 		namespace = metav1.NamespaceDefault
 	}
 	at := metav1.NewTime(n.at)
+	r.stamp = max(n.at.UnixNano(), r.stamp+1) // two notes of one moment have two names
 	return &corev1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s.%x", n.about.Name, n.at.UnixNano())},
+		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s.%x", n.about.Name, r.stamp)},
 		InvolvedObject:      n.about,
 		Type:                n.kind,
 		Reason:              n.reason,

@@ -66,14 +66,19 @@ func scaled(v *intstr.IntOrString, of int32, roundUp bool) int32 {
 	return int32(n)
 }
 
-// newSize is how many replicas the new set (now of size has) may have when the
-// sets together have total.
-func newSize(d *appsv1.Deployment, has, total int32) int32 {
+// newSize is how many replicas the new set (now of size has) may have. Pods of
+// old sets count as long as they are there, not only as long as they are wanted:
+// old and new pods together stay within the surge at every moment.
+func (r *rollout) newSize(has int32) int32 {
+	d := r.d
 	if d.Spec.Strategy.Type != appsv1.RollingUpdateDeploymentStrategyType {
 		return *d.Spec.Replicas
 	}
 	surge, _ := limits(d)
-	room := *d.Spec.Replicas + surge - total
+	room := *d.Spec.Replicas + surge - has
+	for _, rs := range r.old {
+		room -= max(*rs.Spec.Replicas, rs.Status.Replicas)
+	}
 	if room <= 0 {
 		return has
 	}
@@ -89,7 +94,7 @@ func (r *rollout) rollingStep() []resize {
 	if has > want {
 		return []resize{{r.new, want}}
 	}
-	if to := newSize(r.d, has, specTotal(r.all())); has < want && to != has {
+	if to := r.newSize(has); has < want && to != has {
 		return []resize{{r.new, to}}
 	}
 	return r.shrinkOld()
@@ -101,7 +106,7 @@ func (r *rollout) shrinkOld() []resize {
 	}
 	_, unavailable := limits(r.d)
 	minAvailable := *r.d.Spec.Replicas - unavailable
-	newUnavailable := *r.new.Spec.Replicas - r.new.Status.AvailableReplicas
+	newUnavailable := *r.new.Spec.Replicas - available(r.new)
 	room := specTotal(r.all()) - minAvailable - newUnavailable
 	if room <= 0 {
 		return nil
@@ -112,11 +117,14 @@ func (r *rollout) shrinkOld() []resize {
 	}
 	// Replicas that do not serve anyway go first.
 	for _, rs := range r.old {
-		n := min(room, max(0, size[rs]-rs.Status.AvailableReplicas))
+		n := min(room, size[rs]-available(rs))
 		size[rs] -= n
 		room -= n
 	}
-	spare := availableTotal(r.all()) - minAvailable
+	spare := -minAvailable
+	for _, rs := range r.all() {
+		spare += available(rs)
+	}
 	for _, rs := range r.old {
 		n := min(max(0, spare), size[rs])
 		size[rs] -= n
@@ -261,9 +269,8 @@ func specTotal(sets []*appsv1.ReplicaSet) (n int32) {
 	return n
 }
 
-func availableTotal(sets []*appsv1.ReplicaSet) (n int32) {
-	for _, rs := range sets {
-		n += rs.Status.AvailableReplicas
-	}
-	return n
+// available is how many of the replicas that a set is to keep are available: of
+// those it reports, some may be on their way out.
+func available(rs *appsv1.ReplicaSet) int32 {
+	return min(*rs.Spec.Replicas, rs.Status.AvailableReplicas)
 }

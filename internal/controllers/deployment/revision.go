@@ -105,7 +105,7 @@ func (r *rollout) newSet() (*appsv1.ReplicaSet, error) {
 	template.Labels = withLabel(template.Labels, hash)
 	selector := d.Spec.Selector.DeepCopy()
 	selector.MatchLabels = withLabel(selector.MatchLabels, hash)
-	replicas := newSize(d, 0, specTotal(r.old))
+	replicas := r.newSize(0)
 	rs := &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: d.Name + "-" + hash, Namespace: d.Namespace, Labels: maps.Clone(template.Labels),

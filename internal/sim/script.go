@@ -55,7 +55,7 @@ func Script(t *testing.T, name, text string) {
 		if os.Getenv("KEMUDI_SIM_LOG") != "" {
 			log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 		}
-		c, err := Start(t.Context(), Options{Logger: log})
+		c, err := Start(t.Context(), Options{Logger: log, Serving: asAdmin})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -38,6 +38,7 @@ import (
 //	track [-l selector]         from now on, note how the pods in the namespace default come and go
 //	tracked                     print between what numbers they were, a line each: pods, active (not
 //	                            ending), ready, revisions (templates of Deployments at once); ends the tracking
+//	raw METHOD PATH [FILE]      send an HTTP request, with FILE (YAML) as its body, and print the answer
 //	stdout REGEX                what was printed last must match, anywhere ((?s), (?m) as usual)
 //	! stdout REGEX              it must not
 //	wait OBJECT TEST [timeout=10m]    until condition=TYPE[=STATUS], deleted, or jsonpath=EXPR=VALUE
@@ -48,7 +49,7 @@ import (
 var verbs = map[string]func(ctx context.Context, r *run, args []string) error{
 	"nodes": addNodes, "node": addNode, "stop-node": stopNode, "start-node": startNode,
 	"apply": apply, "create": create, "delete": remove, "delete-collection": removeAll, "patch": mergePatch, "scale": scale,
-	"get": get, "events": events, "track": track, "tracked": tracked, "stdout": stdout, "wait": waitFor, "wait-count": waitCount, "advance": advance,
+	"get": get, "events": events, "track": track, "tracked": tracked, "raw": raw, "stdout": stdout, "wait": waitFor, "wait-count": waitCount, "advance": advance,
 	"csr": requestCertificate, "certificate": printCertificate,
 }
 

@@ -136,7 +136,7 @@ func await(g *task.Group, ready <-chan struct{}) error {
 // serve starts the control plane and serves its API.
 func (s *server) serve(g *task.Group, st *etcd.Server) error {
 	controllers := s.o.Controllers
-	controllers.Authority = s.pki.CA
+	controllers.Authority, controllers.Tokens = s.pki.CA, s.issuer
 	var err error
 	s.plane, err = NewControlPlane(ControlPlaneOptions{
 		Store: &st.Store, CABundle: string(s.pki.CA.CertPEM()), Network: s.o.Network, Logger: s.o.Logger,
@@ -152,6 +152,7 @@ func (s *server) serve(g *task.Group, st *etcd.Server) error {
 	}
 	g.Go("control plane", s.plane.Run)
 	g.Go("renew certificates", s.renew)
+	g.Go("memory", s.rest)
 	g.Go("serve", func(ctx context.Context) error {
 		return s.plane.Server().Serve(ctx, l, &tls.Config{
 			MinVersion: tls.VersionTLS12, GetCertificate: s.pki.ServingCertificate, ClientCAs: s.pki.CA.Pool(),

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/controllers/certificates"
@@ -11,6 +12,7 @@ import (
 	"github.com/kemudi/kemudi/internal/controllers/deployment"
 	"github.com/kemudi/kemudi/internal/controllers/endpoints"
 	"github.com/kemudi/kemudi/internal/controllers/endpointslice"
+	"github.com/kemudi/kemudi/internal/controllers/endpointslicemirroring"
 	"github.com/kemudi/kemudi/internal/controllers/garbagecollector"
 	"github.com/kemudi/kemudi/internal/controllers/namespace"
 	"github.com/kemudi/kemudi/internal/controllers/nodeipam"
@@ -20,6 +22,7 @@ import (
 	"github.com/kemudi/kemudi/internal/controllers/rootca"
 	"github.com/kemudi/kemudi/internal/controllers/serviceaccount"
 	"github.com/kemudi/kemudi/internal/controllers/tainteviction"
+	"github.com/kemudi/kemudi/internal/controllers/tokens"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -29,10 +32,13 @@ type Options struct {
 	Defs     []*resource.Def // all resources of the server; required
 	CABundle string          // PEM of the cluster's CA; required
 	PodCIDRs []netip.Prefix  // what nodes get their shares from; none: nobody gives any
+	// Tokens makes the tokens that are kept in secrets; nil: nobody does.
+	Tokens *authn.Issuer
 	// Authority signs requests for certificates; nil: nobody signs.
 	Authority *pki.Authority
 
 	MaxEndpointsPerSlice int // --max-endpoints-per-slice; default 100
+	MaxMirroredAddresses int // --mirroring-max-endpoints-per-subset; default 1000
 	PodGCThreshold       int // --terminated-pod-gc-threshold; default 12500
 	NodeLifecycle        nodelifecycle.Options
 	// CertificateLife is how long certificates that are signed on request are
@@ -44,6 +50,9 @@ type Options struct {
 func All(o Options) []*controller.Controller {
 	if o.MaxEndpointsPerSlice == 0 {
 		o.MaxEndpointsPerSlice = endpointslice.DefaultLimit
+	}
+	if o.MaxMirroredAddresses == 0 {
+		o.MaxMirroredAddresses = endpointslicemirroring.DefaultLimit
 	}
 	if o.PodGCThreshold == 0 {
 		o.PodGCThreshold = podgc.DefaultThreshold
@@ -59,6 +68,7 @@ func All(o Options) []*controller.Controller {
 		deployment.Controller,
 		endpointslice.New(o.MaxEndpointsPerSlice),
 		endpoints.Controller,
+		endpointslicemirroring.New(o.MaxMirroredAddresses),
 		nodelifecycle.New(o.NodeLifecycle),
 		tainteviction.Controller,
 		garbagecollector.New(o.Defs),
@@ -66,6 +76,9 @@ func All(o Options) []*controller.Controller {
 		clusterroleaggregation.Controller,
 		certificates.Approving,
 		certificates.Cleaner,
+	}
+	if o.Tokens != nil {
+		all = append(all, tokens.New(o.Tokens, o.CABundle))
 	}
 	if o.Authority != nil {
 		all = append(all, certificates.NewSigning(o.Authority, o.CertificateLife))

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -23,7 +24,7 @@ var update = flag.Bool("update", false, "write what the roles are to testdata/ro
 func TestRolesAreWhatWasReviewed(t *testing.T) {
 	all := controllers.All(controllers.Options{
 		Defs:     []*resource.Def{core.ConfigMaps.Def, core.Pods.Def, core.Nodes.Def},
-		PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, Authority: &pki.Authority{},
+		PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, Authority: &pki.Authority{}, Tokens: &authn.Issuer{},
 	})
 	var roles []string
 	for _, c := range all {

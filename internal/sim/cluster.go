@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/kemudi/kemudi/internal/apiserver"
+	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/cluster"
@@ -32,6 +33,7 @@ type Cluster struct {
 	nodes map[string]*Node
 	log   *slog.Logger
 	ca    *pki.Authority
+	token *authn.ServiceAccountTokens
 }
 
 var errStopped = errors.New("the simulation is over")
@@ -46,15 +48,20 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	issuer, err := authn.NewIssuer(authn.IssuerOptions{Key: ca.Key})
+	if err != nil {
+		return nil, err
+	}
 	plane, err := cluster.NewControlPlane(cluster.ControlPlaneOptions{
 		Store: mem.New(mem.Options{}), CABundle: string(ca.CertPEM()), Logger: o.Logger, Host: "sim",
-		Controllers: controllers.Options{Authority: ca},
+		Controllers: controllers.Options{Authority: ca, Tokens: issuer},
 		Serving:     o.Serving,
 	})
 	if err != nil {
 		return nil, err
 	}
 	c := &Cluster{plane: plane, group: task.NewGroup(ctx), nodes: map[string]*Node{}, log: o.Logger, ca: ca}
+	c.token = authn.NewServiceAccountTokens(issuer, c.tokenObjects())
 	c.group.Go("control plane", plane.Run)
 	select {
 	case <-plane.Ready():

@@ -46,11 +46,12 @@ import (
 //	advance DURATION            let time pass
 //	csr NAME [user=u,group...] signer=s usages=a,b [cn=] [org=] [dns=] [ip=] [expires=SECONDS]   request a certificate of kubernetes.io/s
 //	certificate NAME            print what is in the certificate that was signed
+//	token SECRET                print whose the token in a secret is, and the groups
 var verbs = map[string]func(ctx context.Context, r *run, args []string) error{
 	"nodes": addNodes, "node": addNode, "stop-node": stopNode, "start-node": startNode,
 	"apply": apply, "create": create, "delete": remove, "delete-collection": removeAll, "patch": mergePatch, "scale": scale,
 	"get": get, "events": events, "track": track, "tracked": tracked, "raw": raw, "stdout": stdout, "wait": waitFor, "wait-count": waitCount, "advance": advance,
-	"csr": requestCertificate, "certificate": printCertificate,
+	"csr": requestCertificate, "certificate": printCertificate, "token": whoseToken,
 }
 
 // errArgs says that a command was not written as it must be.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"io"
+	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,6 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kemudi/kemudi/internal/api"
+	"github.com/kemudi/kemudi/internal/store"
+	"github.com/kemudi/kemudi/internal/store/etcd"
 	"github.com/kemudi/kemudi/internal/store/mem"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/watchcache"
@@ -25,20 +29,26 @@ var admin = &user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivile
 // fixture is an API server on a memory store.
 type fixture struct {
 	*Server
-	store *mem.Store
+	store store.Store
 	http  *httptest.Server // TLS, HTTP/2; made by the first use of url or config
+	over  bool             // ask goes over HTTPS as well
 	tb    testing.TB
 }
 
 // newFixture starts a server with the built-in resources; change may alter its options.
 func newFixture(tb testing.TB, change ...func(o *Options)) *fixture {
 	tb.Helper()
-	o := Options{Store: mem.New(mem.Options{}), Defs: api.All(), Authenticator: always(admin)}
+	o := Options{Defs: api.All(), Authenticator: always(admin)}
 	for _, f := range change {
 		f(&o)
 	}
-	st := o.Store.(*mem.Store)
-	set, err := watchcache.New(watchcache.Options{Store: st, Defs: o.Defs})
+	real := strings.HasPrefix(tb.Name(), onEtcd)
+	if o.Store == nil && real {
+		o.Store = newEtcd(tb, tb.TempDir())
+	} else if o.Store == nil {
+		o.Store = mem.New(mem.Options{})
+	}
+	set, err := watchcache.New(watchcache.Options{Store: o.Store, Defs: o.Defs})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -56,7 +66,30 @@ func newFixture(tb testing.TB, change ...func(o *Options)) *fixture {
 			tb.Error(err)
 		}
 	})
-	return &fixture{Server: s, store: st, tb: tb}
+	return &fixture{Server: s, store: o.Store, over: real, tb: tb}
+}
+
+// newEtcd runs an etcd that does not wait for the disk.
+func newEtcd(tb testing.TB, dir string) store.Store {
+	tb.Helper()
+	st, err := etcd.New(etcd.Options{Dir: dir, Name: "suite", Log: slog.New(slog.DiscardHandler), NoSync: true})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	g := task.NewGroup(context.WithoutCancel(tb.Context())) // until the cleanup: it outlives what uses it
+	g.Go("etcd", st.Run)
+	tb.Cleanup(func() {
+		g.Cancel(context.Canceled)
+		if err := g.Wait(); err != nil {
+			tb.Error(err)
+		}
+	})
+	select {
+	case <-st.Ready():
+	case <-g.Context().Done():
+		tb.Fatal(context.Cause(g.Context()))
+	}
+	return &st.Store
 }
 
 func always(u user.Info) authenticator.Request {
@@ -96,7 +129,26 @@ func (f *fixture) ask(method, path, body string, headers ...string) *httptest.Re
 		r.Header.Add(name, value)
 	}
 	w := httptest.NewRecorder()
-	f.Handler().ServeHTTP(w, r)
+	if !f.over {
+		f.Handler().ServeHTTP(w, r)
+		return w
+	}
+	url, client := f.url(), f.http.Client()
+	r.RequestURI, r.Host = "", ""
+	var err error
+	if r.URL, err = r.URL.Parse(url + r.URL.String()); err != nil {
+		f.tb.Fatal(err)
+	}
+	res, err := client.Do(r)
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	defer res.Body.Close()
+	maps.Copy(w.Header(), res.Header)
+	w.WriteHeader(res.StatusCode)
+	if _, err := io.Copy(w, res.Body); err != nil {
+		f.tb.Fatal(err)
+	}
 	return w
 }
 

@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strings"
 	"time"
@@ -49,7 +50,7 @@ func serviceAccount(o *Options) Plugin {
 				return a.Forbid("error looking up service account %s/%s: %w", a.Namespace, pod.Spec.ServiceAccountName, err)
 			}
 			if mountsToken(pod, sa) {
-				mountToken(pod)
+				mountToken(pod, sa)
 			}
 			if len(pod.Spec.ImagePullSecrets) == 0 {
 				pod.Spec.ImagePullSecrets = slices.Clone(sa.ImagePullSecrets)
@@ -129,8 +130,10 @@ func mountsToken(p *corev1.Pod, sa *corev1.ServiceAccount) bool {
 }
 
 // mountToken gives all containers that have nothing at the usual place a mount
-// of the token, and the pod the volume for it if one needs it.
-func mountToken(p *corev1.Pod) {
+// of the token, and the pod the volume for it if one needs it. All pods of one
+// account get the same name for it, so that pods of one template have equal
+// specs, which caches keep once.
+func mountToken(p *corev1.Pod, sa *corev1.ServiceAccount) {
 	name := ""
 	for i := range p.Spec.Volumes {
 		if strings.HasPrefix(p.Spec.Volumes[i].Name, tokenVolume) {
@@ -139,7 +142,7 @@ func mountToken(p *corev1.Pod) {
 	}
 	fresh := name == ""
 	if fresh {
-		name = tokenVolume + utilrand.String(5)
+		name = tokenVolume + tokenSuffix(sa)
 	}
 	used := false
 	for _, containers := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
@@ -157,6 +160,13 @@ func mountToken(p *corev1.Pod) {
 			Name: name, VolumeSource: corev1.VolumeSource{Projected: tokenSources()},
 		})
 	}
+}
+
+// tokenSuffix is five letters and digits that belong to an account.
+func tokenSuffix(sa *corev1.ServiceAccount) string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(sa.UID)) // it never fails
+	return utilrand.SafeEncodeString(fmt.Sprintf("%05d", h.Sum32()%100_000))
 }
 
 // tokenSources are the three files of the volume: the token, the cluster's

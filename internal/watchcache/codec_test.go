@@ -2,6 +2,7 @@ package watchcache
 
 import (
 	"bytes"
+	"strconv"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -151,5 +152,57 @@ func TestInterningSharesAndChangesNothing(t *testing.T) {
 	}
 	if handed.ManagedFields[0].FieldsV1 == a.ManagedFields[0].FieldsV1 {
 		t.Error("the managed fields of the writer's object were changed")
+	}
+}
+
+func TestPodsOfOneTemplateShareTheirSpec(t *testing.T) {
+	fresh := func(name, image string) *corev1.Pod {
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: name},
+			Spec: corev1.PodSpec{
+				NodeName:   name,
+				Containers: []corev1.Container{{Name: "c", Image: image, Env: []corev1.EnvVar{{Name: "A", Value: "b"}}}},
+				Volumes:    []corev1.Volume{{Name: "v"}},
+				Affinity:   &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}},
+			},
+		}
+	}
+	var in interner
+	a, b, own, other := fresh("a", "one"), fresh("b", "one"), fresh("own", "one"), fresh("other", "one")
+	own.Spec.Volumes[0].Name = "own"
+	other.Spec.Containers[0].Env[0].Value = "other"
+	for _, p := range []*corev1.Pod{a, b, own, other} {
+		want := p.DeepCopy()
+		in.decoded(p)
+		if !equality.Semantic.DeepEqual(p, want) {
+			t.Errorf("pod has changed: got %+v, want %+v", p, want)
+		}
+	}
+	if &a.Spec.Containers[0] != &b.Spec.Containers[0] || &a.Spec.Volumes[0] != &b.Spec.Volumes[0] || a.Spec.Affinity != b.Spec.Affinity {
+		t.Error("equal parts are not shared")
+	}
+	if &a.Spec.Containers[0] != &own.Spec.Containers[0] || &a.Spec.Volumes[0] == &own.Spec.Volumes[0] {
+		t.Error("of a pod with a volume of its own, want the containers shared, and the volumes not")
+	}
+	if &a.Spec.Containers[0] == &other.Spec.Containers[0] {
+		t.Error("different containers are shared")
+	}
+}
+
+func TestTheTableOfTemplatesIsBounded(t *testing.T) {
+	var in interner
+	for i := range 3 * templateMax {
+		name := strconv.Itoa(i)
+		for j := range 2 * templateForms {
+			in.decoded(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: name, WorkingDir: strconv.Itoa(j)}}}})
+		}
+	}
+	if n := len(in.mu.templates); n > templateMax+1 {
+		t.Errorf("got %d names, want at most %d", n, templateMax+1)
+	}
+	for key, list := range in.mu.templates {
+		if len(list) > templateForms {
+			t.Errorf("%v: got %d forms, want at most %d", key, len(list), templateForms)
+		}
 	}
 }

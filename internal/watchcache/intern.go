@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kemudi/kemudi/internal/resource"
@@ -11,12 +12,15 @@ import (
 
 // interner shares what many objects have in common: the names of their
 // namespaces and labels, and above all the field sets of managedFields, which
-// are a good part of an object and the same for all that one template made.
+// are a good part of an object and the same for all that one template made. Of
+// pods it shares the parts of the spec too (template.go).
 type interner struct {
 	mu struct {
 		sync.Mutex
 		texts  map[string]string
 		fields map[string]*metav1.FieldsV1
+		// The specs that pods have in common. The slices are replaced, not changed.
+		templates map[templateKey][]*corev1.PodSpec
 	}
 }
 
@@ -30,6 +34,7 @@ const (
 // decoded replaces parts of obj's metadata by equal shared ones. All of obj is
 // the caller's own.
 func (in *interner) decoded(obj resource.Object) {
+	in.template(obj)
 	m := metaOf(obj)
 	if m == nil {
 		return
@@ -48,9 +53,10 @@ func (in *interner) decoded(obj resource.Object) {
 	in.managedLocked(m.ManagedFields)
 }
 
-// handed does the same to an object of which only the metadata's own fields
-// are the caller's.
+// handed does the same to an object of which only the fields of the metadata
+// and of the spec are the caller's.
 func (in *interner) handed(obj resource.Object) {
+	in.template(obj)
 	m := metaOf(obj)
 	if m == nil {
 		return

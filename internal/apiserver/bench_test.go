@@ -112,15 +112,17 @@ func (f *fixture) serve(b *testing.B, r *http.Request, code int) {
 // cpu reports how much processor time an operation took in all, by all
 // goroutines, when the result is called.
 func cpu(b *testing.B) func() {
-	used := func() time.Duration {
-		var u syscall.Rusage
-		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-			b.Fatal(err)
-		}
-		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	before := processTime(b)
+	return func() { b.ReportMetric(float64((processTime(b)-before).Microseconds())/float64(b.N), "cpu-us/op") }
+}
+
+// processTime is how much processor time this process has taken so far.
+func processTime(tb testing.TB) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		tb.Fatal(err)
 	}
-	before := used()
-	return func() { b.ReportMetric(float64((used()-before).Microseconds())/float64(b.N), "cpu-us/op") }
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 func BenchmarkHandlerGetPod(b *testing.B) {
@@ -215,57 +217,6 @@ func BenchmarkHandlerApplyDeployment(b *testing.B) {
 		}
 		f.serve(b, r, code)
 	}
-}
-
-// discard is a ResponseWriter to nowhere.
-type discard struct {
-	header http.Header
-	n      int
-}
-
-func (d *discard) Header() http.Header         { return d.header }
-func (d *discard) WriteHeader(int)             {}
-func (d *discard) Write(p []byte) (int, error) { d.n += len(p); return len(p), nil }
-
-func BenchmarkList10000Pods(b *testing.B) {
-	f := newFixture(b)
-	fill(b, f, 10000)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true, DisableCompression: true}
-	defer transport.CloseIdleConnections()
-	for _, kind := range []string{request.JSON, request.Proto} {
-		short := kind[strings.LastIndexAny(kind, "/.")+1:]
-		b.Run("handler/"+short, func(b *testing.B) {
-			r := httptest.NewRequest("GET", "/api/v1/pods", nil)
-			r.Header.Set("Accept", kind)
-			defer cpu(b)()
-			for b.Loop() {
-				w := &discard{header: http.Header{}}
-				f.Handler().ServeHTTP(w, r)
-				b.SetBytes(int64(w.n))
-			}
-		})
-		b.Run("tls/"+short, func(b *testing.B) {
-			defer cpu(b)()
-			for b.Loop() {
-				r, _ := http.NewRequest("GET", f.url()+"/api/v1/pods", nil)
-				r.Header.Set("Accept", kind)
-				res, err := transport.RoundTrip(r)
-				if err != nil {
-					b.Fatal(err)
-				}
-				n, err := io.Copy(io.Discard, res.Body)
-				if err != nil {
-					b.Fatal(err)
-				}
-				res.Body.Close()
-				b.SetBytes(n)
-			}
-		})
-	}
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	b.Logf("live heap with 10,000 pods: %d MiB", m.HeapAlloc>>20)
 }
 
 // BenchmarkTLS measures what 16 clients, each with its own connection, reach.

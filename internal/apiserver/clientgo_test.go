@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/kemudi/kemudi/internal/apiserver/request"
+	"github.com/kemudi/kemudi/internal/trace"
 )
 
 // eachWire runs a test with a typed client that speaks JSON, and one that speaks protobuf.

@@ -46,7 +46,7 @@ func (k *httpSink) event(e *cache.Event) error {
 	case request.Metadata:
 		return k.object(string(e.Type), metadataGVK(k.p.a, "PartialObjectMetadata"), partial(it.Object))
 	}
-	b, err := k.p.s.bytes(it, form{k.p.c.res, k.p.a.Bytes()})
+	b, err := k.p.s.encoded.Bytes(it, k.p.c.res.forms.in(k.p.a.Bytes()))
 	if err != nil {
 		return err
 	}

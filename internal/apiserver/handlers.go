@@ -7,7 +7,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kemudi/kemudi/internal/api/discovery"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
+	"github.com/kemudi/kemudi/internal/apiserver/tunnel"
+	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -18,9 +21,8 @@ type subHandler struct {
 	// alike. body is of the kind that the declaration's Body names, or of the
 	// resource itself.
 	do func(ctx context.Context, s *Server, c *call, body runtime.Object) (runtime.Object, error)
-	// serve takes the connection: streams, and what is not objects. It must have
-	// the answer's errors written by Server.writeError.
-	serve func(s *Server, w http.ResponseWriter, r *http.Request, c *call)
+	// tunnel takes the connection: streams, and what is not objects.
+	tunnel func(t *tunnel.Tunnels, q *tunnel.Request)
 }
 
 // subHandlers lists them by the names that declarations use (Sub.Handler and
@@ -40,11 +42,12 @@ func subHandlers() map[string]subHandler {
 		"selfsubjectaccessreview":  {do: selfSubjectAccessReview},
 		"selfsubjectrulesreview":   {do: selfSubjectRulesReview},
 
-		"log":         {serve: serveLog},         // pods/log: stream_log.go
-		"exec":        {serve: serveExec},        // pods/exec: stream_exec.go
-		"attach":      {serve: serveAttach},      // pods/attach: stream_exec.go
-		"portforward": {serve: servePortForward}, // pods/portforward: stream_exec.go
-		"proxy":       {serve: serveProxy},       // .../proxy: stream_proxy.go
+		// What nodes and pods answer: package tunnel.
+		"log":         {tunnel: (*tunnel.Tunnels).Log},
+		"exec":        {tunnel: (*tunnel.Tunnels).Exec},
+		"attach":      {tunnel: (*tunnel.Tunnels).Attach},
+		"portforward": {tunnel: (*tunnel.Tunnels).PortForward},
+		"proxy":       {tunnel: (*tunnel.Tunnels).Proxy},
 	}
 }
 
@@ -62,9 +65,9 @@ func (p *reply) serveHandler(in *request.Info) {
 	switch {
 	case !ok:
 		p.fail(genericNotFound())
-	case h.serve != nil:
+	case h.tunnel != nil:
 		p.warnings()
-		h.serve(p.s, p.w, p.r, p.c)
+		h.tunnel(&p.s.tunnels, &tunnel.Request{W: p.w, R: p.r, Def: p.c.res.def, Name: p.c.name, API: &tunnelAPI{p.s, p.c}})
 	case !handlerVerb(p.c, in.Verb):
 		p.fail(methodNotAllowed())
 	default:
@@ -128,4 +131,44 @@ func (p *reply) runHandler(h subHandler, body func() runtime.Object, k handled) 
 		return
 	}
 	p.object(code, gvk, answer)
+}
+
+func (s *Server) newTunnels() tunnel.Tunnels {
+	return tunnel.Tunnels{Nodes: s.o.Nodes, Logger: s.log, Slices: func(namespace, service string) []*cache.Item {
+		return s.o.Caches.Cache(discovery.EndpointSlices.Def).ByIndex(discovery.IndexService, cache.Key(namespace, service))
+	}}
+}
+
+// tunnelAPI is what the tunnel of a call sees of the server.
+type tunnelAPI struct {
+	s *Server
+	c *call
+}
+
+var _ tunnel.API = (*tunnelAPI)(nil)
+
+// Get reads an object of the call's resource and namespace.
+func (t *tunnelAPI) Get(ctx context.Context, name string) (resource.Object, error) {
+	c := *t.c
+	c.name = name
+	it, err := t.s.get(ctx, &c, "")
+	if err != nil {
+		return nil, err
+	}
+	return it.Object, nil
+}
+
+// Admit asks both halves of admission.
+func (t *tunnelAPI) Admit(ctx context.Context, options runtime.Object) error {
+	a := t.c.admission()
+	a.Operation, a.Object = "CONNECT", options
+	if err := t.s.o.Admission.Mutate(ctx, a); err != nil {
+		return err
+	}
+	return t.s.o.Admission.Validate(ctx, a)
+}
+
+// Fail answers with an error.
+func (t *tunnelAPI) Fail(w http.ResponseWriter, r *http.Request, err error) {
+	t.s.writeError(w, r, err)
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kemudi/kemudi/internal/apiserver/encoded"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/apiserver/wire"
 	"github.com/kemudi/kemudi/internal/cache"
@@ -117,19 +118,6 @@ func (l *listWriter) flush() {
 	l.buf = l.buf[:0]
 }
 
-// appendItem appends the item's bytes: those that exist, or new ones, which are
-// kept as long as there is room for all.
-func (p *reply) appendItem(dst []byte, it *cache.Item, f form) ([]byte, error) {
-	if b, ok := it.Encoded(f); ok {
-		return append(dst, b...), nil
-	}
-	if p.s.encoded.full() {
-		return f.appendObject(dst, it.Object)
-	}
-	b, err := p.s.bytes(it, f)
-	return append(dst, b...), err
-}
-
 func (p *reply) jsonList(page *page) {
 	p.w.Header().Set("Content-Type", request.JSON)
 	l := &listWriter{w: p.w, buf: make([]byte, 0, flushSize+64<<10)}
@@ -144,13 +132,13 @@ func (p *reply) appendJSONList(l *listWriter, page *page) []byte {
 	l.buf = append(l.buf, `,"metadata":`...)
 	l.buf, _ = wire.AppendJSON(l.buf, &page.meta)
 	l.buf = append(l.buf, `,"items":[`...)
-	f := form{p.c.res, request.MediaJSON}
+	bytes := p.bulk(page, p.c.res.forms.json)
 	for i, it := range page.items {
 		if i > 0 {
 			l.buf = append(l.buf, ',')
 		}
 		var err error
-		if l.buf, err = p.appendItem(l.buf, it, f); err != nil {
+		if l.buf, err = bytes(l.buf, it); err != nil {
 			p.s.log.WarnContext(p.r.Context(), "encode list item", "key", it.Key, "err", err)
 			panic(http.ErrAbortHandler) // the answer has begun: cut it off
 		}
@@ -166,28 +154,44 @@ func (p *reply) wholeList(page *page) {
 	p.send(http.StatusOK, p.appendJSONList(&listWriter{}, page))
 }
 
+// few is up to how many items of a list are kept as they were sent. With more
+// they would push everything else out.
+const few = 500
+
+// bulk returns what appends the bytes of a page's items.
+func (p *reply) bulk(page *page, f *encoded.Form) func(dst []byte, it *cache.Item) ([]byte, error) {
+	if len(page.items) > few {
+		return func(dst []byte, it *cache.Item) ([]byte, error) { return p.s.encoded.Append(dst, it, f) }
+	}
+	return func(dst []byte, it *cache.Item) ([]byte, error) {
+		b, err := p.s.encoded.Bytes(it, f)
+		return append(dst, b...), err
+	}
+}
+
 // protoList sends the list's length first, so sizes are summed up before.
 func (p *reply) protoList(page *page) {
-	f := form{p.c.res, request.MediaProto}
+	f := p.c.res.forms.proto
 	head, err := wire.AppendListHead(nil, &page.meta)
 	if err != nil {
 		p.fail(err)
 		return
 	}
 	size := len(head)
-	parts := make([]protoPart, len(page.items))
+	sizes := make([]int, len(page.items))
 	for i, it := range page.items {
-		if err := p.protoPart(&parts[i], it, f); err != nil {
+		if sizes[i], err = p.s.encoded.Size(it, f); err != nil {
 			p.fail(err)
 			return
 		}
-		size += wire.ListItemSize(parts[i].size)
+		size += wire.ListItemSize(sizes[i])
 	}
 	p.w.Header().Set("Content-Type", request.Proto)
 	l := &listWriter{w: p.w, buf: make([]byte, 0, flushSize+64<<10)}
 	l.buf = append(p.c.res.listProto.AppendHead(l.buf, size), head...)
+	bytes := p.bulk(page, f)
 	for i, it := range page.items {
-		if l.buf, err = parts[i].append(wire.AppendListItemHead(l.buf, parts[i].size), it); err != nil {
+		if l.buf, err = bytes(wire.AppendListItemHead(l.buf, sizes[i]), it); err != nil {
 			p.s.log.WarnContext(p.r.Context(), "encode list item", "key", it.Key, "err", err)
 			panic(http.ErrAbortHandler) // the answer has begun: cut it off
 		}
@@ -195,33 +199,6 @@ func (p *reply) protoList(page *page) {
 	}
 	l.buf = p.c.res.listProto.AppendTail(l.buf)
 	l.flush()
-}
-
-// protoPart is the size of an item's message, and the message if it exists or
-// there is room to keep it.
-type protoPart struct {
-	size  int
-	bytes []byte
-}
-
-func (p *reply) protoPart(part *protoPart, it *cache.Item, f form) (err error) {
-	ok := false
-	if part.bytes, ok = it.Encoded(f); !ok {
-		if pb, ok := it.Object.(wire.Proto); ok && p.c.res.ver == nil && p.s.encoded.full() {
-			part.size = pb.Size()
-			return nil
-		}
-		part.bytes, err = p.s.bytes(it, f)
-	}
-	part.size = len(part.bytes)
-	return err
-}
-
-func (part *protoPart) append(dst []byte, it *cache.Item) ([]byte, error) {
-	if part.bytes != nil {
-		return append(dst, part.bytes...), nil
-	}
-	return wire.AppendSized(dst, it.Object.(wire.Proto), part.size)
 }
 
 func (p *reply) metadataList(page *page) {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/kemudi/kemudi/internal/apiserver/tunnel"
 	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/obs"
@@ -45,7 +46,7 @@ type Options struct {
 	Audit func(e *AuditEvent)
 
 	// Nodes reaches node agents, for logs, exec and the like; nil: there are none.
-	Nodes Nodes
+	Nodes tunnel.Nodes
 	// Tokens signs tokens of service accounts; nil: none are issued.
 	Tokens *authn.Issuer
 
@@ -103,9 +104,6 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Admission == nil {
 		o.Admission = noAdmission{}
-	}
-	if o.Nodes == nil {
-		o.Nodes = noNodes{}
 	}
 	setDefault(&o.RequestTimeout, 60*time.Second)
 	setDefault(&o.MaxBody, 3<<20)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -94,7 +95,7 @@ func (s *Server) patchInto(c *call, kind types.PatchType, data []byte, p patchin
 	}
 	strict, err := decodeJSON(c, out, p.to)
 	if err != nil {
-		return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), string(data), err.Error())})
+		return unfitPatch(kind, data, patchResult{out, p.to, err})
 	}
 	if len(strict) > 0 && c.validation == strictFields {
 		return badRequest("%s", strictText(strict))
@@ -104,6 +105,28 @@ func (s *Server) patchInto(c *call, kind types.PatchType, data []byte, p patchin
 	}
 	clearType(p.to)
 	return nil
+}
+
+// patchResult is a patched document that cannot be read into an object, and why.
+type patchResult struct {
+	doc []byte
+	to  runtime.Object
+	err error
+}
+
+// unfitPatch says what is wrong with a patch whose result is no object. Clients
+// know two forms of it: a strategic merge is read without JSON.
+func unfitPatch(kind types.PatchType, data []byte, r patchResult) error {
+	shown, why := string(data), r.err
+	if kind == types.StrategicMergePatchType {
+		var patch, result map[string]any
+		if wire.DecodeJSON(data, &patch) == nil && wire.DecodeJSON(r.doc, &result) == nil {
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(result, r.to); err != nil {
+				shown, why = fmt.Sprintf("%+v", patch), err
+			}
+		}
+	}
+	return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), shown, why.Error())})
 }
 
 // apply performs a server-side apply.

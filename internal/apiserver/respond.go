@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -61,13 +62,13 @@ func (p *reply) item(code int, it *cache.Item) {
 		p.object(code, metadataGVK(p.a, "PartialObjectMetadata"), partial(it.Object))
 		return
 	}
-	b, err := p.s.bytes(it, form{p.c.res, p.a.Bytes()})
+	b, err := p.s.encoded.Bytes(it, p.c.res.forms.in(p.a.Bytes()))
 	if err != nil {
 		p.fail(err)
 		return
 	}
-	room := scratch.Get().(*[]byte)
-	defer scratch.Put(room)
+	room := rooms.Get().(*[]byte)
+	defer rooms.Put(room)
 	out := (*room)[:0]
 	if p.a.Media == request.MediaProto {
 		out = p.c.res.proto.Append(out, b)
@@ -77,6 +78,9 @@ func (p *reply) item(code int, it *cache.Item) {
 	*room = out
 	p.send(code, out)
 }
+
+// rooms lends room to put answers together in.
+var rooms = sync.Pool{New: func() any { b := make([]byte, 0, 16<<10); return &b }}
 
 // appendWithHead puts kind and apiVersion into the JSON of an object.
 func appendWithHead(dst, head, object []byte) []byte {

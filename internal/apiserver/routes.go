@@ -24,6 +24,7 @@ type served struct {
 	listHead   []byte // the same of its list
 	proto      wire.ProtoType
 	listProto  wire.ProtoType
+	forms      forms
 }
 
 // routes is everything that is served, an immutable value.
@@ -33,22 +34,35 @@ type routes struct {
 	schema *openapi.Service
 }
 
-// newRoutes lays out the resources that o does not turn off.
-func newRoutes(defs []*resource.Def, on map[string]bool, caches Caches) *routes {
+// newRoutes lays out the resources that o does not turn off. What was served
+// before, by old, stays as it is: encodings belong to it. old may be nil.
+func newRoutes(old *routes, defs []*resource.Def, o *Options) *routes {
 	t := &routes{groups: map[string]map[string]map[string]*served{}}
 	for _, d := range defs {
 		var c *cache.Cache
 		if !d.CreateOnly {
-			c = caches.Cache(d)
+			c = o.Caches.Cache(d)
 		}
-		t.add(newServed(d, nil, c), on)
+		t.add(old.served(d, nil, c), o.RuntimeConfig)
 		for i := range d.Versions {
-			t.add(newServed(d, &d.Versions[i], c), on)
+			t.add(old.served(d, &d.Versions[i], c), o.RuntimeConfig)
 		}
 	}
 	t.docs = newDiscovery(t)
 	t.schema = openapi.New(defs, version.Git(), func(gv schema.GroupVersion) bool { return t.groups[gv.Group][gv.Version] != nil })
 	return t
+}
+
+// served returns a definition at a version as it was served before, or newly made.
+func (t *routes) served(d *resource.Def, ver *resource.VersionDef, c *cache.Cache) *served {
+	v := newServed(d, ver, c)
+	if t == nil {
+		return v
+	}
+	if was := t.lookup(v.gvk.Group, v.gvk.Version, d.Plural); was != nil && was.def == d && was.ver == ver && was.cache == c {
+		return was
+	}
+	return v
 }
 
 func newServed(d *resource.Def, ver *resource.VersionDef, c *cache.Cache) *served {
@@ -59,6 +73,7 @@ func newServed(d *resource.Def, ver *resource.VersionDef, c *cache.Cache) *serve
 	v.apiVersion = v.gvk.GroupVersion().String()
 	v.jsonHead, v.listHead = jsonHead(v.apiVersion, v.gvk.Kind), jsonHead(v.apiVersion, v.gvk.Kind+"List")
 	v.proto, v.listProto = wire.NewProtoType(v.apiVersion, v.gvk.Kind), wire.NewProtoType(v.apiVersion, v.gvk.Kind+"List")
+	v.forms = newForms(v)
 	return v
 }
 

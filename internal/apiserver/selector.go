@@ -33,7 +33,7 @@ func newSelection(c *call, labelSelector, fieldSelector string) (*selection, err
 	if labelSelector != "" {
 		l, err := labels.Parse(labelSelector)
 		if err != nil {
-			return nil, badRequest("unable to parse requirement: %v", err)
+			return nil, badRequest("%v", err)
 		}
 		if !l.Empty() {
 			sel.labels = l

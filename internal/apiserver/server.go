@@ -9,6 +9,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/kemudi/kemudi/internal/apiserver/claims"
+	"github.com/kemudi/kemudi/internal/apiserver/encoded"
+	"github.com/kemudi/kemudi/internal/apiserver/tunnel"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/patch"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -21,9 +23,10 @@ type Server struct {
 	routes   atomic.Pointer[routes]
 	fields   *patch.Fields
 	claims   *claims.Claims
-	encoded  *encodedBudget
+	encoded  *encoded.Store
 	metrics  *metrics
 	handlers map[string]subHandler
+	tunnels  tunnel.Tunnels
 	handler  http.Handler
 
 	// committed is the last revision that a write of this process was answered with (A3).
@@ -38,9 +41,10 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		o: o, log: o.Logger, fields: patch.NewFields(),
-		claims: claims.New(o.Store, o.Settings), encoded: newEncodedBudget(o.EncodedBytes), metrics: newMetrics(o.Registry),
+		claims: claims.New(o.Store, o.Settings), encoded: encoded.New(o.EncodedBytes), metrics: newMetrics(o.Registry),
 		handlers: subHandlers(),
 	}
+	s.tunnels = s.newTunnels()
 	s.SetDefs(o.Defs)
 	s.handler = s.filters(s.mux())
 	return s, nil
@@ -49,7 +53,7 @@ func New(o Options) (*Server, error) {
 // SetDefs changes what is served: the built-in resources and those of custom
 // resource definitions. Requests in flight finish with what they began with.
 func (s *Server) SetDefs(defs []*resource.Def) {
-	s.routes.Store(newRoutes(defs, s.o.RuntimeConfig, s.o.Caches))
+	s.routes.Store(newRoutes(s.routes.Load(), defs, &s.o))
 }
 
 // Handler serves the API over HTTP.

@@ -97,7 +97,7 @@ func (p *reply) appendRow(dst []byte, it *cache.Item, include metav1.IncludeObje
 	dst = append(dst, `],"object":`...)
 	switch include {
 	case metav1.IncludeObject:
-		b, err := p.s.bytes(it, form{p.c.res, request.MediaJSON})
+		b, err := p.s.encoded.Bytes(it, p.c.res.forms.json)
 		if err != nil {
 			return append(dst, "null}"...)
 		}

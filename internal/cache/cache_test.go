@@ -405,18 +405,19 @@ func TestWaitRevWaitsForTheRevision(t *testing.T) {
 	})
 }
 
-func TestEncodingIsMadeOnce(t *testing.T) {
+func TestNotesAreMadeOnce(t *testing.T) {
 	it := thing(1, "a/x")
 	made := 0
-	encode := func(resource.Object) ([]byte, error) { made++; return []byte("bytes"), nil }
-	for range 3 {
-		if b, err := it.Encoding("json", encode); string(b) != "bytes" || err != nil {
-			t.Errorf("got %q, %v", b, err)
+	first := func() any { made++; return made }
+	for key, want := range map[string]int{"json": 1} {
+		for range 3 {
+			if got := it.Note(key, first); got != want {
+				t.Errorf("%s: got %v, want %d", key, got, want)
+			}
 		}
 	}
-	_, err := it.Encoding("bad", func(resource.Object) ([]byte, error) { return nil, errors.New("no") })
-	if made != 1 || err == nil {
-		t.Errorf("made %d times, error of a bad form %v", made, err)
+	if got := it.Note("protobuf", first); got != 2 {
+		t.Errorf("another key: got %v, want 2", got)
 	}
 }
 

@@ -1,14 +1,13 @@
 package cache
 
 import (
-	"slices"
 	"sync"
 
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
-// Item is one object as it was at one revision, with the encodings made of it
-// so far. All but the encodings is immutable.
+// Item is one object as it was at one revision, with what its readers have made
+// of it so far. All but these notes is immutable.
 type Item struct {
 	Key    string // "namespace/name", or "name" if the resource has no namespaces
 	Rev    int64
@@ -16,51 +15,26 @@ type Item struct {
 
 	mu struct {
 		sync.Mutex
-		encodings []encoding // few: one per version and media type that was asked for
+		notes []note // few: one per form that was asked for
 	}
 }
 
-type encoding struct {
-	form  any
-	bytes []byte
-}
+type note struct{ key, value any }
 
-// Encoding returns the object's bytes in a form (any comparable value the
-// caller chooses, such as version and media type), making them on first use.
-// make must not block.
-func (it *Item) Encoding(form any, make func(resource.Object) ([]byte, error)) ([]byte, error) {
+// Note returns what is kept with the item under a key (any comparable value the
+// caller chooses), such as the object's bytes in a form. If nothing is, it keeps
+// what first returns, which must not block.
+func (it *Item) Note(key any, first func() any) any {
 	it.mu.Lock()
 	defer it.mu.Unlock()
-	for _, e := range it.mu.encodings {
-		if e.form == form {
-			return e.bytes, nil
+	for _, n := range it.mu.notes {
+		if n.key == key {
+			return n.value
 		}
 	}
-	b, err := make(it.Object)
-	if err != nil {
-		return nil, err
-	}
-	it.mu.encodings = append(it.mu.encodings, encoding{form, b})
-	return b, nil
-}
-
-// Encoded returns the object's bytes in a form if they have been made.
-func (it *Item) Encoded(form any) ([]byte, bool) {
-	it.mu.Lock()
-	defer it.mu.Unlock()
-	for _, e := range it.mu.encodings {
-		if e.form == form {
-			return e.bytes, true
-		}
-	}
-	return nil, false
-}
-
-// Forget drops the bytes of a form; the next Encoding makes them again.
-func (it *Item) Forget(form any) {
-	it.mu.Lock()
-	defer it.mu.Unlock()
-	it.mu.encodings = slices.DeleteFunc(it.mu.encodings, func(e encoding) bool { return e.form == form })
+	value := first()
+	it.mu.notes = append(it.mu.notes, note{key, value})
+	return value
 }
 
 // Namespace is the part of the key before the slash; empty if there is none.

@@ -127,8 +127,9 @@ func slicePlan(t reflect.Type) plan {
 	}
 }
 
-func bytesPlan(e *encoding, p unsafe.Pointer) {
-	b := *(*[]byte)(p)
+func bytesPlan(e *encoding, p unsafe.Pointer) { e.base64(*(*[]byte)(p)) }
+
+func (e *encoding) base64(b []byte) {
 	if b == nil {
 		e.buf = append(e.buf, "null"...)
 		return

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	goencoding "encoding"
+	"encoding/binary"
 	"encoding/json"
 	"reflect"
 	"slices"
@@ -54,14 +55,21 @@ func timePlan(e *encoding, p unsafe.Pointer) {
 	e.buf = append(e.buf, '"')
 }
 
-func quantityPlan(e *encoding, p unsafe.Pointer) {
-	var room [32]byte
-	number, suffix := (*resource.Quantity)(p).CanonicalizeBytes(room[:0])
+func quantityPlan(e *encoding, p unsafe.Pointer) { appendQuantity(e, (*resource.Quantity)(p)) }
+
+func appendQuantity(e *encoding, q *resource.Quantity) {
 	e.buf = append(e.buf, '"')
+	if n := cap(e.buf) - len(e.buf); n < quantityRoom {
+		e.buf = slices.Grow(e.buf, quantityRoom)
+	}
+	// The number is written where it belongs, unless it is longer than any sensible one.
+	number, suffix := q.CanonicalizeBytes(e.buf[len(e.buf):len(e.buf):cap(e.buf)])
 	e.buf = append(e.buf, number...)
 	e.buf = append(e.buf, suffix...)
 	e.buf = append(e.buf, '"')
 }
+
+const quantityRoom = 32
 
 func intOrStringPlan(e *encoding, p unsafe.Pointer) {
 	v := (*intstr.IntOrString)(p)
@@ -89,6 +97,13 @@ func fieldsPlan(e *encoding, p unsafe.Pointer) {
 // isCompact reports that encoding/json would copy JSON as it is: no white space
 // between tokens (or anything that might be), no characters that it escapes.
 func isCompact(b []byte) bool {
+	for len(b) >= 8 {
+		v := binary.LittleEndian.Uint64(b)
+		if v&highs != 0 || below(v, ' '+1)|has(v, '<')|has(v, '>')|has(v, '&') != 0 {
+			return false
+		}
+		b = b[8:]
+	}
 	for _, c := range b {
 		if c <= ' ' || c == '<' || c == '>' || c == '&' || c >= 0x80 {
 			return false
@@ -136,7 +151,7 @@ func (e *encoding) any(v any) {
 		}
 		e.buf = append(e.buf, ']')
 	case map[string]any:
-		appendMap(e, v, func(e *encoding, v *any) { e.any(*v) })
+		appendMap(e, v, (*encoding).any)
 	default:
 		e.library(v)
 	}
@@ -150,11 +165,11 @@ func mapPlan(t reflect.Type) plan {
 	}
 	switch elem := t.Elem(); {
 	case elem == reflect.TypeFor[string]():
-		return typedMapPlan[string](t)
+		return typedMapPlan(func(e *encoding, s string) { e.buf = AppendString(e.buf, s) })
 	case elem == reflect.TypeFor[[]byte]():
-		return typedMapPlan[[]byte](t)
+		return typedMapPlan((*encoding).base64)
 	case elem == reflect.TypeFor[resource.Quantity]():
-		return typedMapPlan[resource.Quantity](t)
+		return typedMapPlan(func(e *encoding, q resource.Quantity) { appendQuantity(e, &q) })
 	}
 	elem := planOf(t.Elem())
 	return func(e *encoding, p unsafe.Pointer) {
@@ -169,23 +184,20 @@ func mapPlan(t reflect.Type) plan {
 			v.Elem().Set(it.Value())
 			values[it.Key().String()] = v.UnsafePointer()
 		}
-		appendMap(e, values, func(e *encoding, v *unsafe.Pointer) { elem(e, *v) })
+		appendMap(e, values, func(e *encoding, v unsafe.Pointer) { elem(e, v) })
 	}
 }
 
 // typedMapPlan reads a map whose keys are of string kind as one with keys of
 // type string: both have the same layout and hash function.
-func typedMapPlan[V any](t reflect.Type) plan {
-	elem := planOf(t.Elem())
-	return func(e *encoding, p unsafe.Pointer) {
-		appendMap(e, *(*map[string]V)(p), func(e *encoding, v *V) { elem(e, unsafe.Pointer(v)) })
-	}
+func typedMapPlan[V any](value func(*encoding, V)) plan {
+	return func(e *encoding, p unsafe.Pointer) { appendMap(e, *(*map[string]V)(p), value) }
 }
 
 // keyLists lends room to sort keys in.
 var keyLists = sync.Pool{New: func() any { return new([]string) }}
 
-func appendMap[V any](e *encoding, m map[string]V, value func(*encoding, *V)) {
+func appendMap[V any](e *encoding, m map[string]V, value func(*encoding, V)) {
 	if m == nil {
 		e.buf = append(e.buf, "null"...)
 		return
@@ -205,8 +217,7 @@ func appendMap[V any](e *encoding, m map[string]V, value func(*encoding, *V)) {
 		}
 		e.buf = AppendString(e.buf, k)
 		e.buf = append(e.buf, ':')
-		v := m[k]
-		value(e, &v)
+		value(e, m[k])
 	}
 	e.buf = append(e.buf, '}')
 	clear(keys)

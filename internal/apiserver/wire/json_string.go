@@ -1,7 +1,9 @@
 package wire
 
 import (
+	"math/bits"
 	"unicode/utf8"
+	"unsafe"
 )
 
 // plain tells the bytes that stand for themselves in a JSON string that is
@@ -14,13 +16,43 @@ var plain = func() (t [utf8.RuneSelf]bool) {
 	return t
 }()
 
+// A byte repeated eight times, to look at eight bytes at once.
+const (
+	ones  = 0x0101010101010101
+	highs = 0x80 * ones
+)
+
+// has marks (by its highest bit) at least the first byte of v that equals c; all
+// bytes of v must be below 0x80.
+func has(v uint64, c byte) uint64 { return below(v^ones*uint64(c), 1) }
+
+// below marks at least the first byte of v that is less than n; all bytes of v
+// and n must be below 0x80.
+func below(v uint64, n byte) uint64 { return (v - ones*uint64(n)) & highs }
+
+// plainPrefix is how many bytes at the beginning of s stand for themselves, as
+// far as that can be seen eight bytes at a time.
+func plainPrefix(s string) int {
+	p, n := unsafe.Pointer(unsafe.StringData(s)), 0
+	for ; n+8 <= len(s); n += 8 {
+		v := *(*uint64)(unsafe.Add(p, n))
+		if v&highs != 0 {
+			return n
+		}
+		if special := below(v, ' ') | has(v, '"') | has(v, '\\') | has(v, '<') | has(v, '>') | has(v, '&'); special != 0 {
+			return n + bits.TrailingZeros64(special)/8
+		}
+	}
+	return n
+}
+
 const hex = "0123456789abcdef"
 
 // AppendString appends s as a JSON string, escaped as encoding/json does it.
 func AppendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	start := 0
-	for i := 0; i < len(s); {
+	for i := plainPrefix(s); i < len(s); {
 		c := s[i]
 		if c < utf8.RuneSelf {
 			if plain[c] {

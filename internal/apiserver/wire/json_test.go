@@ -81,3 +81,38 @@ func FuzzStringEqualsTheStandardLibrary(f *testing.F) {
 		}
 	})
 }
+
+func TestEveryByteIsEscapedWhereverItStands(t *testing.T) {
+	for c := range 256 {
+		for at := range 20 {
+			s := []byte("abcdefghijklmnopqrst")
+			s[at] = byte(c)
+			want, err := json.Marshal(string(s))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := AppendString(nil, string(s)); !bytes.Equal(got, want) {
+				t.Errorf("%q: got %s, want %s", s, got, want)
+			}
+			compact := c > ' ' && c < 0x80 && c != '<' && c != '>' && c != '&'
+			if got := isCompact(s); got != compact {
+				t.Errorf("isCompact(%q): got %t, want %t", s, got, compact)
+			}
+		}
+	}
+}
+
+func TestQuantitiesAreWrittenAsTheLibraryDoes(t *testing.T) {
+	for _, text := range []string{"0", "1", "100m", "128Mi", "1.5Gi", "1e3", "12345678901234567890", "0.000000001", "-5", "1023", "1024Ki", "123456789012345678901234567890123456789012345678"} {
+		q := resource.MustParse(text)
+		fresh := q.DeepCopy()
+		want, err := json.Marshal(&q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := AppendJSON(make([]byte, 0, 3), &fresh)
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: got %s, %v; want %s", text, got, err, want)
+		}
+	}
+}

@@ -1,8 +1,7 @@
-package apiserver
+package tunnel
 
 import (
 	"fmt"
-	"net/http"
 	"net/url"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,32 +38,32 @@ func (t streams) validate() error {
 	return nil
 }
 
-// serveExec runs a command in a container (pods/exec).
-func serveExec(s *Server, w http.ResponseWriter, r *http.Request, c *call) {
+// Exec runs a command in a container (pods/exec).
+func (t *Tunnels) Exec(q *Request) {
 	o := &corev1.PodExecOptions{}
-	if err := streamOptions(r, o); err != nil {
-		s.writeError(w, r, err)
+	if err := q.options(o); err != nil {
+		q.fail(err)
 		return
 	}
 	if len(o.Command) == 0 {
-		s.writeError(w, r, apierrors.NewBadRequest("you must specify at least 1 command"))
+		q.fail(apierrors.NewBadRequest("you must specify at least 1 command"))
 		return
 	}
-	t := streams{o.Stdin, o.Stdout, o.Stderr, o.TTY}
-	q := t.query()
-	q["command"] = o.Command
-	s.serveCommand(w, r, c, command{"exec", o, o.Container, t, q})
+	streams := streams{o.Stdin, o.Stdout, o.Stderr, o.TTY}
+	query := streams.query()
+	query["command"] = o.Command
+	t.command(q, command{"exec", o, o.Container, streams, query})
 }
 
-// serveAttach attaches to a container's main process (pods/attach).
-func serveAttach(s *Server, w http.ResponseWriter, r *http.Request, c *call) {
+// Attach attaches to a container's main process (pods/attach).
+func (t *Tunnels) Attach(q *Request) {
 	o := &corev1.PodAttachOptions{}
-	if err := streamOptions(r, o); err != nil {
-		s.writeError(w, r, err)
+	if err := q.options(o); err != nil {
+		q.fail(err)
 		return
 	}
-	t := streams{o.Stdin, o.Stdout, o.Stderr, o.TTY}
-	s.serveCommand(w, r, c, command{"attach", o, o.Container, t, t.query()})
+	streams := streams{o.Stdin, o.Stdout, o.Stderr, o.TTY}
+	t.command(q, command{"attach", o, o.Container, streams, streams.query()})
 }
 
 // command is an exec or attach.
@@ -76,67 +75,68 @@ type command struct {
 	query     url.Values
 }
 
-func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request, c *call, cmd command) {
+func (t *Tunnels) command(q *Request, cmd command) {
 	if err := cmd.streams.validate(); err != nil {
-		s.writeError(w, r, err)
+		q.fail(err)
 		return
 	}
-	pod, err := s.runningPod(r, c, cmd.options, cmd.verb+" into a container in")
+	pod, err := q.runningPod(cmd.options, cmd.verb+" into a container in")
 	if err != nil {
-		s.writeError(w, r, err)
+		q.fail(err)
 		return
 	}
 	container, err := containerOf(pod, cmd.container)
 	if err != nil {
-		s.writeError(w, r, err)
+		q.fail(err)
 		return
 	}
 	location := agentURL(pod.Spec.NodeName, "/"+cmd.verb+"/"+pod.Namespace+"/"+pod.Name+"/"+container, cmd.query)
-	transport := s.agentTransport(pod.Spec.NodeName)
-	if wsstream.IsWebSocketRequestWithStreamCloseProtocol(r) {
+	transport := t.agent(pod.Spec.NodeName)
+	if wsstream.IsWebSocketRequestWithStreamCloseProtocol(q.R) {
 		// Container runtimes speak SPDY; today's clients speak WebSocket, version 5.
-		t := cmd.streams
+		on := cmd.streams
 		translate.NewStreamTranslatorHandler(location, transport, 0, translate.Options{
-			Stdin: t.stdin, Stdout: t.stdout, Stderr: t.stderr, Tty: t.tty,
-		}).ServeHTTP(w, r)
+			Stdin: on.stdin, Stdout: on.stdout, Stderr: on.stderr, Tty: on.tty,
+		}).ServeHTTP(q.W, q.R)
 		return
 	}
-	s.upgrade(location, transport, true).ServeHTTP(w, r)
+	q.upgrade(location, transport, true).ServeHTTP(q.W, q.R)
 }
 
-// servePortForward opens connections to ports of a pod (pods/portforward).
-func servePortForward(s *Server, w http.ResponseWriter, r *http.Request, c *call) {
+// PortForward opens connections to ports of a pod (pods/portforward).
+func (t *Tunnels) PortForward(q *Request) {
 	o := &corev1.PodPortForwardOptions{}
-	if err := streamOptions(r, o); err != nil {
-		s.writeError(w, r, err)
+	if err := q.options(o); err != nil {
+		q.fail(err)
 		return
 	}
-	pod, err := s.runningPod(r, c, o, "forward a port in")
+	pod, err := q.runningPod(o, "forward a port in")
 	if err != nil {
-		s.writeError(w, r, err)
+		q.fail(err)
 		return
 	}
-	q := url.Values{}
+	ports := url.Values{}
 	for _, port := range o.Ports {
-		q.Add("port", fmt.Sprint(port))
+		ports.Add("port", fmt.Sprint(port))
 	}
-	location := agentURL(pod.Spec.NodeName, "/portForward/"+pod.Namespace+"/"+pod.Name, q)
-	handler := s.upgrade(location, s.agentTransport(pod.Spec.NodeName), true)
-	if wsstream.IsWebSocketRequestWithTunnelingProtocol(r) {
-		translate.NewTunnelingHandler(handler).ServeHTTP(w, r)
+	location := agentURL(pod.Spec.NodeName, "/portForward/"+pod.Namespace+"/"+pod.Name, ports)
+	handler := q.upgrade(location, t.agent(pod.Spec.NodeName), true)
+	if wsstream.IsWebSocketRequestWithTunnelingProtocol(q.R) {
+		translate.NewTunnelingHandler(handler).ServeHTTP(q.W, q.R)
 		return
 	}
-	handler.ServeHTTP(w, r)
+	handler.ServeHTTP(q.W, q.R)
 }
 
 // runningPod reads a pod whose containers a stream is to reach, and asks
 // admission. what completes the message "cannot ... a completed pod".
-func (s *Server) runningPod(r *http.Request, c *call, options runtime.Object, what string) (*corev1.Pod, error) {
-	pod, err := s.podOf(r.Context(), c)
+func (q *Request) runningPod(options runtime.Object, what string) (*corev1.Pod, error) {
+	ctx := q.R.Context()
+	pod, err := q.pod(ctx, q.Name)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.admitConnect(r.Context(), c, options); err != nil {
+	if err := q.API.Admit(ctx, options); err != nil {
 		return nil, err
 	}
 	if phase := pod.Status.Phase; phase == corev1.PodSucceeded || phase == corev1.PodFailed {

@@ -1,4 +1,4 @@
-package apiserver
+package tunnel
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/proxy"
 )
 
@@ -22,20 +21,16 @@ type Nodes interface {
 	DialNode(ctx context.Context, node string) (net.Conn, error)
 }
 
-// noNodes is what a server without node agents has.
-type noNodes struct{}
-
-func (noNodes) DialNode(_ context.Context, node string) (net.Conn, error) {
-	return nil, fmt.Errorf("node %s cannot be reached: this server has no connection to node agents", node)
-}
-
-// agentTransport speaks HTTP with the agent of a node. Connections are not kept:
+// agent speaks HTTP with the agent of a node. Connections are not kept:
 // requests for agents are few and long.
-func (s *Server) agentTransport(node string) *http.Transport {
+func (t *Tunnels) agent(node string) *http.Transport {
 	return &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return s.o.Nodes.DialNode(ctx, node)
+			if t.Nodes == nil {
+				return nil, fmt.Errorf("node %s cannot be reached: this server has no connection to node agents", node)
+			}
+			return t.Nodes.DialNode(ctx, node)
 		},
 	}
 }
@@ -43,33 +38,6 @@ func (s *Server) agentTransport(node string) *http.Transport {
 // agentURL is a path of a node agent's API.
 func agentURL(node, path string, query url.Values) *url.URL {
 	return &url.URL{Scheme: "http", Host: node, Path: path, RawQuery: query.Encode()}
-}
-
-// podOf reads the pod that a stream is about, in its newest state.
-func (s *Server) podOf(ctx context.Context, c *call) (*corev1.Pod, error) {
-	it, err := s.get(ctx, c, "")
-	if err != nil {
-		return nil, err
-	}
-	return it.Object.(*corev1.Pod), nil
-}
-
-// streamOptions decodes the query of a stream's request into its options object.
-func streamOptions(r *http.Request, into runtime.Object) error {
-	if err := decodeQuery(r.URL.Query(), into); err != nil {
-		return apierrors.NewBadRequest(err.Error())
-	}
-	return nil
-}
-
-// admitConnect asks admission about a stream.
-func (s *Server) admitConnect(ctx context.Context, c *call, options runtime.Object) error {
-	a := c.admission()
-	a.Operation, a.Object = "CONNECT", options
-	if err := s.o.Admission.Mutate(ctx, a); err != nil {
-		return err
-	}
-	return s.o.Admission.Validate(ctx, a)
 }
 
 // containerOf is the container that a request means: the one it names, or the
@@ -139,17 +107,8 @@ func agentError(resp *http.Response) error {
 	return apierrors.NewInternalError(errors.New(string(text)))
 }
 
-// upgrade hands a connection through to a location. It writes its own errors.
-func (s *Server) upgrade(location *url.URL, transport http.RoundTripper, required bool) *proxy.UpgradeAwareHandler {
-	return proxy.NewUpgradeAwareHandler(location, transport, false, required, responder{s})
-}
-
-// responder writes the errors of handlers of the Kubernetes libraries.
-type responder struct{ s *Server }
-
-func (p responder) Error(w http.ResponseWriter, r *http.Request, err error) {
-	if apierrors.ReasonForError(err) == "" {
-		err = apierrors.NewInternalError(err)
-	}
-	p.s.writeError(w, r, err)
+// upgrade hands the request's connection through to a location. It writes its
+// own errors.
+func (q *Request) upgrade(location *url.URL, transport http.RoundTripper, required bool) *proxy.UpgradeAwareHandler {
+	return proxy.NewUpgradeAwareHandler(location, transport, false, required, q)
 }

@@ -1,4 +1,4 @@
-package apiserver
+package tunnel
 
 import (
 	"cmp"
@@ -19,7 +19,6 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/kemudi/kemudi/internal/api/core"
-	"github.com/kemudi/kemudi/internal/api/discovery"
 	"github.com/kemudi/kemudi/internal/cache"
 )
 
@@ -29,18 +28,18 @@ type target struct {
 	transport http.RoundTripper
 }
 
-// serveProxy forwards HTTP to a port of a pod, to an endpoint of a service or
-// to a node, named [scheme:]name[:port].
-func serveProxy(s *Server, w http.ResponseWriter, r *http.Request, c *call) {
-	switch c.res.def {
+// Proxy forwards HTTP to a port of a pod, to an endpoint of a service or to a
+// node, named [scheme:]name[:port].
+func (t *Tunnels) Proxy(q *Request) {
+	switch q.Def {
 	case core.Pods.Def:
-		s.forward(w, r, c, destination{&corev1.PodProxyOptions{}, s.podTarget})
+		q.forward(destination{&corev1.PodProxyOptions{}, t.podTarget})
 	case core.Services.Def:
-		s.forward(w, r, c, destination{&corev1.ServiceProxyOptions{}, s.serviceTarget})
+		q.forward(destination{&corev1.ServiceProxyOptions{}, t.serviceTarget})
 	case core.Nodes.Def:
-		s.forward(w, r, c, destination{&corev1.NodeProxyOptions{}, s.nodeTarget})
+		q.forward(destination{&corev1.NodeProxyOptions{}, t.nodeTarget})
 	default:
-		s.writeError(w, r, genericNotFound())
+		q.fail(apierrors.NewInternalError(fmt.Errorf("%s cannot be proxied", q.Def)))
 	}
 }
 
@@ -48,31 +47,32 @@ func serveProxy(s *Server, w http.ResponseWriter, r *http.Request, c *call) {
 // for admission, and how to find the target.
 type destination struct {
 	options runtime.Object
-	resolve func(ctx context.Context, c *call, scheme, port string) (target, error)
+	resolve func(ctx context.Context, q *Request, n named) (target, error)
 }
 
-func (s *Server) forward(w http.ResponseWriter, r *http.Request, c *call, to destination) {
-	scheme, name, port, ok := utilnet.SplitSchemeNamePort(c.name)
+// named is what a request's path says of its target; scheme and port may be empty.
+type named struct{ scheme, name, port string }
+
+func (q *Request) forward(to destination) {
+	scheme, name, port, ok := utilnet.SplitSchemeNamePort(q.Name)
 	if !ok {
-		s.writeError(w, r, apierrors.NewBadRequest(fmt.Sprintf("invalid %s request %q", c.res.def.Singular, c.name)))
+		q.fail(apierrors.NewBadRequest(fmt.Sprintf("invalid %s request %q", q.Def.Singular, q.Name)))
 		return
 	}
-	if err := s.admitConnect(r.Context(), c, to.options); err != nil {
-		s.writeError(w, r, err)
+	if err := q.API.Admit(q.R.Context(), to.options); err != nil {
+		q.fail(err)
 		return
 	}
-	named := *c
-	named.name = name
-	t, err := to.resolve(r.Context(), &named, scheme, port)
+	t, err := to.resolve(q.R.Context(), q, named{scheme, name, port})
 	if err != nil {
-		s.writeError(w, r, err)
+		q.fail(err)
 		return
 	}
-	t.url.Path = proxyPath(r.URL.Path)
-	t.url.RawQuery = r.URL.RawQuery
-	h := s.upgrade(t.url, t.transport, false)
+	t.url.Path = proxyPath(q.R.URL.Path)
+	t.url.RawQuery = q.R.URL.RawQuery
+	h := q.upgrade(t.url, t.transport, false)
 	h.WrapTransport = true
-	h.ServeHTTP(w, r)
+	h.ServeHTTP(q.W, q.R)
 }
 
 // proxyPath is what follows /proxy in a request's path, with its slash.
@@ -81,18 +81,18 @@ func proxyPath(path string) string {
 	return rest
 }
 
-func (s *Server) podTarget(ctx context.Context, c *call, scheme, port string) (target, error) {
-	pod, err := s.podOf(ctx, c)
+func (*Tunnels) podTarget(ctx context.Context, q *Request, n named) (target, error) {
+	pod, err := q.pod(ctx, n.name)
 	if err != nil {
 		return target{}, err
 	}
-	if port == "" {
-		port = firstPort(pod)
+	if n.port == "" {
+		n.port = firstPort(pod)
 	}
 	if pod.Status.PodIP == "" {
 		return target{}, apierrors.NewBadRequest("address not allowed")
 	}
-	return direct(scheme, pod.Status.PodIP, port), nil
+	return direct(n.scheme, pod.Status.PodIP, n.port), nil
 }
 
 func firstPort(pod *corev1.Pod) string {
@@ -118,22 +118,21 @@ func direct(scheme, host, port string) target {
 	}}
 }
 
-func (s *Server) serviceTarget(ctx context.Context, c *call, scheme, port string) (target, error) {
-	it, err := s.get(ctx, c, "")
+func (t *Tunnels) serviceTarget(ctx context.Context, q *Request, n named) (target, error) {
+	obj, err := q.API.Get(ctx, n.name)
 	if err != nil {
 		return target{}, err
 	}
-	svc := it.Object.(*corev1.Service)
-	name, found := servicePort(svc, port)
+	svc := obj.(*corev1.Service)
+	name, found := servicePort(svc, n.port)
 	if !found {
-		return target{}, apierrors.NewServiceUnavailable(fmt.Sprintf("no service port %q found for service %q", port, svc.Name))
+		return target{}, apierrors.NewServiceUnavailable(fmt.Sprintf("no service port %q found for service %q", n.port, svc.Name))
 	}
-	slices := s.o.Caches.Cache(discovery.EndpointSlices.Def).ByIndex(discovery.IndexService, cache.Key(svc.Namespace, svc.Name))
-	host, number, found := endpointOf(slices, name)
+	host, number, found := endpointOf(t.Slices(svc.Namespace, svc.Name), name)
 	if !found {
 		return target{}, apierrors.NewServiceUnavailable(fmt.Sprintf("no endpoints available for service %q", svc.Name))
 	}
-	return direct(scheme, host, strconv.Itoa(int(number))), nil
+	return direct(n.scheme, host, strconv.Itoa(int(number))), nil
 }
 
 // servicePort is the name of the port that a request means, by its name or number.
@@ -173,18 +172,18 @@ func endpointOf(slices []*cache.Item, port string) (host string, number int32, f
 	return host, number, found
 }
 
-func (s *Server) nodeTarget(ctx context.Context, c *call, scheme, port string) (target, error) {
-	it, err := s.get(ctx, c, "")
+func (t *Tunnels) nodeTarget(ctx context.Context, q *Request, n named) (target, error) {
+	obj, err := q.API.Get(ctx, n.name)
 	if err != nil {
 		return target{}, err
 	}
-	node := it.Object.(*corev1.Node)
-	if port == "" || port == strconv.Itoa(int(node.Status.DaemonEndpoints.KubeletEndpoint.Port)) {
-		return target{url: &url.URL{Scheme: "http", Host: node.Name}, transport: s.agentTransport(node.Name)}, nil
+	node := obj.(*corev1.Node)
+	if n.port == "" || n.port == strconv.Itoa(int(node.Status.DaemonEndpoints.KubeletEndpoint.Port)) {
+		return target{url: &url.URL{Scheme: "http", Host: node.Name}, transport: t.agent(node.Name)}, nil
 	}
 	for _, a := range node.Status.Addresses {
 		if a.Type == corev1.NodeInternalIP {
-			return direct(scheme, a.Address, port), nil
+			return direct(n.scheme, a.Address, n.port), nil
 		}
 	}
 	return target{}, apierrors.NewServiceUnavailable(fmt.Sprintf("node %q has no address", node.Name))

@@ -1,4 +1,4 @@
-package apiserver
+package tunnel
 
 import (
 	"net/url"

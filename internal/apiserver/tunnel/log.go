@@ -1,4 +1,4 @@
-package apiserver
+package tunnel
 
 import (
 	"fmt"
@@ -14,56 +14,57 @@ import (
 	"k8s.io/streaming/pkg/httpstream/wsstream"
 )
 
-// serveLog streams a container's log from its node (pods/log).
-func serveLog(s *Server, w http.ResponseWriter, r *http.Request, c *call) {
+// Log streams a container's log from its node (pods/log).
+func (t *Tunnels) Log(q *Request) {
 	o := &corev1.PodLogOptions{}
-	if err := streamOptions(r, o); err != nil {
-		s.writeError(w, r, err)
+	if err := q.options(o); err != nil {
+		q.fail(err)
 		return
 	}
 	if errs := validateLogOptions(o); len(errs) > 0 {
-		s.writeError(w, r, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("PodLogOptions").GroupKind(), c.name, errs))
+		q.fail(apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("PodLogOptions").GroupKind(), q.Name, errs))
 		return
 	}
-	pod, err := s.podOf(r.Context(), c)
+	ctx := q.R.Context()
+	pod, err := q.pod(ctx, q.Name)
 	if err != nil {
-		s.writeError(w, r, err)
+		q.fail(err)
 		return
 	}
 	container, err := containerOf(pod, o.Container)
 	if err != nil {
-		s.writeError(w, r, err)
+		q.fail(err)
 		return
 	}
 	if pod.Spec.NodeName == "" {
-		w.Header().Set("Content-Type", "text/plain")
+		q.W.Header().Set("Content-Type", "text/plain")
 		return // it has not run anywhere: nothing was logged
 	}
 	location := agentURL(pod.Spec.NodeName, "/containerLogs/"+pod.Namespace+"/"+pod.Name+"/"+container, logQuery(o))
-	req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, location.String(), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, location.String(), nil)
 	if err != nil {
-		s.writeError(w, r, apierrors.NewInternalError(err))
+		q.fail(apierrors.NewInternalError(err))
 		return
 	}
-	resp, err := s.agentTransport(pod.Spec.NodeName).RoundTrip(req)
+	resp, err := t.agent(pod.Spec.NodeName).RoundTrip(req)
 	if err != nil {
-		s.writeError(w, r, apierrors.NewInternalError(fmt.Errorf("get logs from node %s: %w", pod.Spec.NodeName, err)))
+		q.fail(apierrors.NewInternalError(fmt.Errorf("get logs from node %s: %w", pod.Spec.NodeName, err)))
 		return
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		s.writeError(w, r, agentError(resp))
+		q.fail(agentError(resp))
 		return
 	}
-	if wsstream.IsWebSocketRequest(r) {
-		if err := wsstream.NewReader(resp.Body, true, wsstream.NewDefaultReaderProtocols()).Copy(w, r); err != nil {
-			s.log.DebugContext(r.Context(), "log stream ended", "pod", pod.Name, "err", err)
+	if wsstream.IsWebSocketRequest(q.R) {
+		if err := wsstream.NewReader(resp.Body, true, wsstream.NewDefaultReaderProtocols()).Copy(q.W, q.R); err != nil {
+			t.Logger.DebugContext(ctx, "log stream ended", "pod", pod.Name, "err", err)
 		}
 		return
 	}
-	w.Header().Set("Content-Type", "text/plain")
-	w.WriteHeader(http.StatusOK)
-	copyFlushing(w, resp.Body)
+	q.W.Header().Set("Content-Type", "text/plain")
+	q.W.WriteHeader(http.StatusOK)
+	copyFlushing(q.W, resp.Body)
 }
 
 // copyFlushing sends on what comes, at once: whoever follows a log wants to see

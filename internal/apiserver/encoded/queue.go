@@ -1,0 +1,70 @@
+package encoded
+
+import (
+	"sync"
+	"time"
+	"weak"
+)
+
+// queue is a number of encodings, the oldest first, that may take up to limit bytes.
+type queue struct {
+	limit int64
+
+	mu struct {
+		sync.Mutex
+		used int64
+		kept []kept // the oldest is at next
+		next int
+	}
+}
+
+// kept is an encoding in a queue. It does not keep the item alive.
+type kept struct {
+	e     weak.Pointer[encoding]
+	size  int
+	since time.Time
+}
+
+// add puts an encoding at the end, and drops those at the front for which there
+// is no room now.
+func (q *queue) add(e *encoding, size int, drop func(*encoding)) {
+	for _, d := range q.push(e, size) {
+		if old := d.e.Value(); old != nil {
+			drop(old)
+		}
+	}
+}
+
+func (q *queue) push(e *encoding, size int) (dropped []kept) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.mu.used += int64(size)
+	q.mu.kept = append(q.mu.kept, kept{weak.Make(e), size, time.Now()})
+	for q.mu.used > q.limit && q.mu.next < len(q.mu.kept)-1 {
+		old := q.mu.kept[q.mu.next]
+		q.mu.kept[q.mu.next] = kept{}
+		q.mu.next++
+		q.mu.used -= int64(old.size)
+		dropped = append(dropped, old)
+	}
+	if q.mu.next > len(q.mu.kept)/2 && q.mu.next > 1024 {
+		q.mu.kept = append(q.mu.kept[:0], q.mu.kept[q.mu.next:]...)
+		q.mu.next = 0
+	}
+	return dropped
+}
+
+// A list of everything would push out what the next one needs first. So a list
+// adds to what is kept only while there is room, or in the place of what was
+// made some time ago.
+const (
+	roomy = 256 << 10
+	aged  = 30 * time.Second
+)
+
+// full reports that a list had better not have its encodings kept.
+func (q *queue) full() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.mu.used+roomy >= q.limit && q.mu.next < len(q.mu.kept) && time.Since(q.mu.kept[q.mu.next].since) < aged
+}

@@ -1,0 +1,73 @@
+package tunnel
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+// Tunnels opens connections to node agents, pods and services. Its methods
+// answer one request each and may be called concurrently.
+type Tunnels struct {
+	// Nodes reaches node agents; nil: there are none.
+	Nodes Nodes
+	// Slices returns the cached endpoint slices of a service.
+	Slices func(namespace, service string) []*cache.Item
+	Logger *slog.Logger
+}
+
+// Request is one HTTP request that is to be answered from a node.
+type Request struct {
+	W http.ResponseWriter
+	R *http.Request
+	// Def is the resource, Name the object's name as the path has it.
+	Def  *resource.Def
+	Name string
+	API  API
+}
+
+// API is what a tunnel asks the API server that the request came to, on behalf
+// of the request's user.
+type API interface {
+	// Get reads an object of the request's resource and namespace, in its newest state.
+	Get(ctx context.Context, name string) (resource.Object, error)
+	// Admit asks admission whether a connection with these options may be made.
+	Admit(ctx context.Context, options runtime.Object) error
+	// Fail answers with an error, as the API shows it.
+	Fail(w http.ResponseWriter, r *http.Request, err error)
+}
+
+// fail answers the request with an error.
+func (q *Request) fail(err error) { q.API.Fail(q.W, q.R, err) }
+
+// options decodes the query into the request's options object.
+func (q *Request) options(into runtime.Object) error {
+	if err := decodeQuery(q.R.URL.Query(), into); err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	return nil
+}
+
+// pod reads the pod that the request is about.
+func (q *Request) pod(ctx context.Context, name string) (*corev1.Pod, error) {
+	obj, err := q.API.Get(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return obj.(*corev1.Pod), nil
+}
+
+// Error answers with an error of a handler of the Kubernetes libraries.
+func (q *Request) Error(w http.ResponseWriter, r *http.Request, err error) {
+	if apierrors.ReasonForError(err) == "" {
+		err = apierrors.NewInternalError(err)
+	}
+	q.API.Fail(w, r, err)
+}

@@ -59,7 +59,7 @@ func Script(t *testing.T, name, text string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := &run{c: c, files: map[string][]byte{}}
+		r := &run{c: c, files: map[string][]byte{}, saved: map[string]string{}}
 		for _, f := range archive.Files {
 			r.files[f.Name] = f.Data
 		}
@@ -82,7 +82,8 @@ type run struct {
 	files  map[string][]byte
 	stdout string
 
-	tracker *tracker // nil: nobody tracks
+	saved   map[string]string // what ${name} in a command stands for
+	tracker *tracker          // nil: nobody tracks
 }
 
 // line executes one line.
@@ -90,6 +91,11 @@ func (r *run) line(ctx context.Context, line string) error {
 	words, err := split(line)
 	if err != nil || len(words) == 0 {
 		return err
+	}
+	for i := range words {
+		for name, value := range r.saved {
+			words[i] = strings.ReplaceAll(words[i], "${"+name+"}", value)
+		}
 	}
 	negated := words[0] == "!"
 	if negated {

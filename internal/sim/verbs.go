@@ -39,6 +39,7 @@ import (
 //	tracked                     print between what numbers they were, a line each: pods, active (not
 //	                            ending), ready, revisions (templates of Deployments at once); ends the tracking
 //	raw METHOD PATH [FILE]      send an HTTP request, with FILE (YAML) as its body, and print the answer
+//	save NAME                   ${NAME} stands for what was printed last, without the space around it
 //	stdout REGEX                what was printed last must match, anywhere ((?s), (?m) as usual)
 //	! stdout REGEX              it must not
 //	wait OBJECT TEST [timeout=10m]    until condition=TYPE[=STATUS], deleted, or jsonpath=EXPR=VALUE
@@ -50,7 +51,7 @@ import (
 var verbs = map[string]func(ctx context.Context, r *run, args []string) error{
 	"nodes": addNodes, "node": addNode, "stop-node": stopNode, "start-node": startNode,
 	"apply": apply, "create": create, "delete": remove, "delete-collection": removeAll, "patch": mergePatch, "scale": scale,
-	"get": get, "events": events, "track": track, "tracked": tracked, "raw": raw, "stdout": stdout, "wait": waitFor, "wait-count": waitCount, "advance": advance,
+	"get": get, "events": events, "track": track, "tracked": tracked, "raw": raw, "save": save, "stdout": stdout, "wait": waitFor, "wait-count": waitCount, "advance": advance,
 	"csr": requestCertificate, "certificate": printCertificate, "token": whoseToken,
 }
 
@@ -209,6 +210,14 @@ func scale(ctx context.Context, r *run, args []string) error {
 		Patch: []byte(`{"spec":{"replicas":` + rest[0] + `}}`), PatchType: types.MergePatchType,
 	})
 	return err
+}
+
+func save(_ context.Context, r *run, args []string) error {
+	if len(args) != 1 {
+		return errArgs
+	}
+	r.saved[args[0]] = strings.TrimSpace(r.stdout)
+	return nil
 }
 
 func stdout(_ context.Context, r *run, args []string) error {

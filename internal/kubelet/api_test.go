@@ -29,7 +29,8 @@ type memAPI struct {
 		sync.Mutex
 		rev     int64
 		caches  map[*resource.Def]*cache.Cache
-		broken  error // answer of every request, if not nil
+		broken  error                       // answer of every request, if not nil
+		refuse  func(*client.Request) error // asked first; may be nil
 		updates map[string]int
 		events  []string
 	}
@@ -66,6 +67,11 @@ func (m *memAPI) Do(_ context.Context, r *client.Request) (runtime.Object, error
 	defer m.mu.Unlock()
 	if m.mu.broken != nil {
 		return nil, m.mu.broken
+	}
+	if m.mu.refuse != nil {
+		if err := m.mu.refuse(r); err != nil {
+			return nil, err
+		}
 	}
 	c := m.cacheLocked(r.Def)
 	it := c.Get(cache.Key(r.Namespace, r.Name))
@@ -196,4 +202,11 @@ func deletePod(t *testing.T, m *memAPI, name string, grace int64) {
 	if err := pods(m).Delete(t.Context(), "default", name, metav1.DeleteOptions{GracePeriodSeconds: &grace}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// refuseWith has f asked before every request.
+func (m *memAPI) refuseWith(f func(*client.Request) error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.refuse = f
 }

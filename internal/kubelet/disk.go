@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -153,7 +154,7 @@ func (a *Agent) terminationMessage(ctx context.Context, s *runtimeapi.ContainerS
 	text := ""
 	for _, m := range s.Mounts {
 		if m.ContainerPath == path && path != "" {
-			text = readStart(m.HostPath, maxMessage)
+			text = readEnd(m.HostPath, maxMessage)
 		}
 	}
 	if text == "" && fallback && s.ExitCode != 0 && s.LogPath != "" {
@@ -170,13 +171,19 @@ func (a *Agent) terminationMessage(ctx context.Context, s *runtimeapi.ContainerS
 	return text, true
 }
 
-func readStart(path string, limit int64) string {
-	f, err := os.Open(path)
+// readEnd returns the last bytes of a file; of what is no file, as a volume may
+// lie there, nothing.
+func readEnd(path string, limit int64) string {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return ""
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, limit))
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	data, err := io.ReadAll(io.NewSectionReader(f, max(info.Size()-limit, 0), limit))
 	if err != nil {
 		return ""
 	}

@@ -99,8 +99,8 @@ func TestRunsAndDeletesAPod(t *testing.T) {
 		}
 		want := []string{
 			`web spec.containers{web} Normal Pulling: Pulling image "web"`,
-			"web spec.containers{web} Normal Created: Created container: web",
-			"web spec.containers{web} Normal Started: Started container web",
+			"web spec.containers{web} Normal Created: Container created",
+			"web spec.containers{web} Normal Started: Container started",
 		}
 		got := strings.Join(n.api.takeEvents(), "\n")
 		for _, w := range want {

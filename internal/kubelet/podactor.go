@@ -33,7 +33,7 @@ type actor struct {
 	status  v1.PodStatus // as the last step made it
 	ops     *task.Group
 	handles map[string]*handle // of the actions under way, by their key
-	told    map[string]bool    // IDs of containers whose back-off was told
+	told    map[string]bool    // IDs of the events of the step that were told
 	removed map[string]bool    // IDs of containers that were removed: late news of them is stale
 	tries   map[string]int     // failures in a row of actions, by their key
 	probes  map[string]*probes // of running containers, by their ID
@@ -116,6 +116,9 @@ func (x *actor) run() error {
 			x.begin(act)
 		}
 		if r.Ending {
+			if x.o.EndingSince.IsZero() {
+				x.o.EndingSince = time.Now()
+			}
 			x.giveUpStarting()
 		}
 		wake := earliest(r.Wake, x.stepProbes(r.Ending), x.stepVolumes(r.Ending))
@@ -144,11 +147,14 @@ func earliest(times ...time.Time) (first time.Time) {
 
 // begin starts an action; its outcome comes back as a post.
 func (x *actor) begin(act podstep.Action) {
-	if act.Op == podstep.BackOffEvent {
-		if !x.told[act.ID] {
-			x.told[act.ID] = true
-			x.event(act.Container, v1.EventTypeWarning, "BackOff", act.Message)
-		}
+	switch {
+	case act.Op == podstep.BackOffEvent && !x.told[act.ID]:
+		x.event(act.Container, v1.EventTypeWarning, "BackOff", act.Message)
+	case act.Op == podstep.DeadlineEvent && !x.told[act.ID]:
+		x.event("", v1.EventTypeNormal, "DeadlineExceeded", act.Message)
+	}
+	if act.Op == podstep.BackOffEvent || act.Op == podstep.DeadlineEvent {
+		x.told[act.ID] = true
 		return
 	}
 	key := act.Key()

@@ -53,13 +53,13 @@ func (s *start) run(ctx, hookCtx context.Context) (*runtimeapi.ContainerStatus, 
 		return nil, s.fail("CreateContainerError", err)
 	}
 	id := created.ContainerId
-	s.event(v1.EventTypeNormal, "Created", "Created container: "+s.container.Name)
+	s.event(v1.EventTypeNormal, "Created", "Container created")
 	if _, err := s.a.o.Runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id}); err != nil {
 		return s.status(ctx, id), s.fail("RunContainerError", err)
 	}
 	leave()
 	leave = func() {} // a hook may take its time
-	s.event(v1.EventTypeNormal, "Started", "Started container "+s.container.Name)
+	s.event(v1.EventTypeNormal, "Started", "Container started")
 	if l := s.container.Lifecycle; l != nil && l.PostStart != nil {
 		if err := s.a.runHook(hookCtx, s.hook(id, l.PostStart)); err != nil && ctx.Err() == nil {
 			s.event(v1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed")

@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -41,6 +42,8 @@ func (x *actor) sawPod(pod *v1.Pod, err error, doing string) (after, error) {
 	return func(x *actor) { x.update(pod, objectRevision(pod)) }, nil
 }
 
+var errRaced = errors.New("it changes all the time")
+
 // deletePod takes the object out of the API: nothing is left of the pod on the
 // node. The action stays under way until the cache shows that it is gone, which
 // may take long if others hold the object by finalizers.
@@ -53,7 +56,13 @@ func (x *actor) deletePod(act podstep.Action) func(context.Context) (after, erro
 		err := x.a.pods.Delete(ctx, pod.Namespace, pod.Name, metav1.DeleteOptions{
 			GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &pod.UID},
 		})
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // gone, or another pod by now
+		if apierrors.IsConflict(err) { // with other writers, or it is another pod by now
+			var now *v1.Pod
+			if now, err = x.a.pods.Get(ctx, pod.Namespace, pod.Name); err == nil && now.UID == pod.UID {
+				err = errRaced
+			}
+		}
+		if err != nil && !apierrors.IsNotFound(err) {
 			return nil, fmt.Errorf("delete pod: %w", err)
 		}
 		return func(x *actor) { x.o.Doing[act.Key()] = act }, nil

@@ -76,7 +76,7 @@ func testReading(t *testing.T, k kubectl) {
 		{"get endpointslices", []string{"ADDRESSTYPE   PORTS   ENDPOINTS", "IPv4", "8080"}},
 		{"get nodes -o wide", []string{"INTERNAL-IP", machineIP, "Ready", "containerd://"}},
 		{"get events --field-selector=involvedObject.name=" + pod.Name, []string{"Scheduled", "Started"}},
-		{"events --for=pod/" + pod.Name, []string{"Scheduled", "Successfully assigned", "Started container web"}},
+		{"events --for=pod/" + pod.Name, []string{"Scheduled", "Successfully assigned", "Container started"}},
 		{"describe pod " + pod.Name, []string{"Name:             " + pod.Name, "Node:             " + pod.Spec.NodeName + "/" + machineIP, "Controlled By:  ReplicaSet/web-" + hash, "    State:          Running\n      Started:      ", "Service Account:  default", "kube-api-access-", "QoS Class:                   BestEffort", "node.kubernetes.io/not-ready:NoExecute op=Exists for 300s", "Events:"}},
 		{"describe deployment web", []string{"Replicas:               2 desired | 2 updated | 2 total | 2 available | 0 unavailable", "StrategyType:           RollingUpdate", "25% max unavailable, 25% max surge", "Available      True    MinimumReplicasAvailable", "Progressing    True    NewReplicaSetAvailable", "OldReplicaSets:  <none>", "NewReplicaSet:   web-" + hash + " (2/2 replicas created)", "ScalingReplicaSet", "Scaled up replica set web-" + hash}},
 		{"describe service web", []string{"Selector:                 app=web", "Type:                     ClusterIP", "Port:                     http  80/TCP", "TargetPort:               http/TCP", pod.Status.PodIP + ":8080"}},

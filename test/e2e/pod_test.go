@@ -153,7 +153,8 @@ func (c *cluster) finish(t *testing.T, namespace, manifest string) (*corev1.Pod,
 	return pod, c.logs(t, namespace, pod.Name, corev1.PodLogOptions{Container: pod.Spec.Containers[0].Name})
 }
 
-// awaitEvent waits for an event about an object whose message contains the text.
+// awaitEvent waits for an event about an object whose message, behind the name
+// of the part that it is about, contains the text.
 func (c *cluster) awaitEvent(t *testing.T, namespace, name, reason, text string) (event corev1.Event) {
 	t.Helper()
 	eventually(t, podPatience, func() error {
@@ -163,11 +164,15 @@ func (c *cluster) awaitEvent(t *testing.T, namespace, name, reason, text string)
 		}
 		var seen []string
 		for _, e := range list.Items {
-			if e.Reason == reason && strings.Contains(e.Message, text) {
+			message := e.Message
+			if part := e.InvolvedObject.FieldPath; part != "" {
+				message = part + ": " + message
+			}
+			if e.Reason == reason && strings.Contains(message, text) {
 				event = e
 				return nil
 			}
-			seen = append(seen, e.Reason+": "+e.Message)
+			seen = append(seen, e.Reason+": "+message)
 		}
 		return fmt.Errorf("no event %s with %q about %s; there are\n%s", reason, text, name, strings.Join(seen, "\n"))
 	})

@@ -139,7 +139,7 @@ func testRegistry(t *testing.T, c *cluster) {
 	c.awaitEvent(t, k.namespace, "first", "Pulled", `Successfully pulled image "`+image+`" in `)
 	pulls := r.pulls.Load()
 	run("present", "IfNotPresent", "")
-	c.awaitEvent(t, k.namespace, "present", "Pulled", `Container image "`+image+`" already present on machine`)
+	c.awaitEvent(t, k.namespace, "present", "Pulled", `Container image "`+image+`" already present on machine and can be accessed by the pod`)
 	if got := r.pulls.Load(); got != pulls {
 		t.Errorf("a present image was asked for: %d requests", got-pulls)
 	}

@@ -1,6 +1,7 @@
 package fakecri
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -77,6 +78,9 @@ func script(text string) Program {
 
 func seconds(s string) (time.Duration, bool) {
 	if n, err := strconv.ParseFloat(s, 64); err == nil {
+		if math.IsInf(n, 0) || math.IsNaN(n) {
+			return 0, false
+		}
 		return time.Duration(n * float64(time.Second)), true
 	}
 	d, err := time.ParseDuration(s)

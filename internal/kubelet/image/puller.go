@@ -116,7 +116,7 @@ func (p *Puller) Ensure(ctx context.Context, r Request) (Result, error) {
 		return failed("ImageInspectError", message, backoffFirst), nil
 	}
 	if have != nil && r.Policy != v1.PullAlways {
-		r.Event(v1.EventTypeNormal, "Pulled", fmt.Sprintf("Container image %q already present on machine", r.Image))
+		r.Event(v1.EventTypeNormal, "Pulled", fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", r.Image))
 		return found(have), nil
 	}
 	if r.Policy == v1.PullNever {

@@ -68,8 +68,8 @@ func TestPolicyDecidesWhetherToPull(t *testing.T) {
 			t.Errorf("pulls: got %d, want 2", n.pulls)
 		}
 		pulled := `Normal Pulled: Successfully pulled image "a" in 0s (0s including waiting). Image size: 1048576 bytes.`
-		n.told(t, `Normal Pulling: Pulling image "a"`, pulled, `Normal Pulled: Container image "a" already present on machine`,
-			`Normal Pulled: Container image "a" already present on machine`, `Normal Pulling: Pulling image "a"`, pulled)
+		n.told(t, `Normal Pulling: Pulling image "a"`, pulled, `Normal Pulled: Container image "a" already present on machine and can be accessed by the pod`,
+			`Normal Pulled: Container image "a" already present on machine and can be accessed by the pod`, `Normal Pulling: Pulling image "a"`, pulled)
 	})
 }
 

@@ -288,6 +288,9 @@ func (w *world) step() string {
 	var r Result
 	for range 3 {
 		r = Next(w.d, w.o, w.now)
+		if r.Ending && w.o.EndingSince.IsZero() {
+			w.o.EndingSince = w.now
+		}
 		wrote := false
 		for _, a := range r.Actions {
 			if a.Op == WriteStatus {
@@ -296,7 +299,7 @@ func (w *world) step() string {
 				wrote = true
 				continue
 			}
-			if a.Op == BackOffEvent {
+			if a.Op == BackOffEvent || a.Op == DeadlineEvent {
 				continue
 			}
 			w.o.Doing[a.Key()] = a

@@ -146,6 +146,7 @@ func (s *step) statusOf(cs *v1.ContainerStatus, c *v1.Container, k kind, last *C
 		cs.Image = last.Image
 	}
 	cs.LastTerminationState = s.lastState(last, oldStatus(&s.pod.Status, c.Name))
+	s.setDetails(cs, c, last)
 	starting := s.doing(Action{Op: StartContainer, Container: c.Name})
 	switch last.State {
 	case Running:
@@ -154,7 +155,7 @@ func (s *step) statusOf(cs *v1.ContainerStatus, c *v1.Container, k kind, last *C
 			return
 		}
 		cs.State.Running = &v1.ContainerStateRunning{StartedAt: apiTime(last.StartedAt)}
-		s.setRunningDetails(cs, c, last)
+		cs.User, cs.StopSignal = last.User, last.StopSignal
 	case Exited:
 		done := s.terminated(last)
 		if w := s.restarting(c, k, last, starting); w != nil {
@@ -172,10 +173,13 @@ func (s *step) statusOf(cs *v1.ContainerStatus, c *v1.Container, k kind, last *C
 	}
 }
 
-func (s *step) setRunningDetails(cs *v1.ContainerStatus, c *v1.Container, last *Container) {
-	cs.User = last.User
-	cs.StopSignal = last.StopSignal
-	cs.Resources = s.given(last).DeepCopy()
+// setDetails says what the container has been given: one that does not run will
+// be given what its spec asks for.
+func (s *step) setDetails(cs *v1.ContainerStatus, c *v1.Container, last *Container) {
+	cs.Resources = c.Resources.DeepCopy()
+	if last.State == Running {
+		cs.Resources = s.given(last).DeepCopy()
+	}
 	if s.d.Deferred == nil {
 		cs.AllocatedResources = c.Resources.Requests.DeepCopy()
 	} else {
@@ -211,9 +215,14 @@ func (s *step) lastState(last *Container, old *v1.ContainerStatus) v1.ContainerS
 	return v1.ContainerState{}
 }
 
+// maxMessages is how many bytes the termination messages of a pod's containers
+// may have together.
+const maxMessages = 12 << 10
+
 func (s *step) terminated(c *Container) *v1.ContainerStateTerminated {
+	fair := maxMessages / max(len(s.pod.Spec.Containers)+len(s.pod.Spec.InitContainers), 1)
 	return &v1.ContainerStateTerminated{
-		ExitCode: c.ExitCode, Reason: c.Reason, Message: c.Message,
+		ExitCode: c.ExitCode, Reason: c.Reason, Message: c.Message[:min(len(c.Message), fair)],
 		StartedAt: apiTime(c.StartedAt), FinishedAt: apiTime(c.FinishedAt),
 		ContainerID: s.o.Runtime + "://" + c.ID,
 	}

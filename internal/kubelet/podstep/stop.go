@@ -36,10 +36,9 @@ func (s *step) end() ending {
 		return ending{yes: true, grace: s.pod.DeletionGracePeriodSeconds}
 	}
 	if deadline, ok := s.deadline(); ok && !s.now.Before(deadline) {
-		return ending{
-			yes: true, failed: true, reason: "DeadlineExceeded",
-			message: "Pod was active on the node longer than the specified deadline",
-		}
+		const message = "Pod was active on the node longer than the specified deadline"
+		s.do(Action{Op: DeadlineEvent, ID: "deadline", Message: message})
+		return ending{yes: true, failed: true, reason: "DeadlineExceeded", message: message}
 	}
 	return ending{yes: s.completed()}
 }
@@ -160,21 +159,41 @@ func (s *step) stopContainers() bool {
 	for i := len(s.pod.Spec.InitContainers) - 1; i >= 0; i-- {
 		name := s.pod.Spec.InitContainers[i].Name
 		if c := s.newest(name); sidecars[name] && c != nil && (c.State == Running || c.State == Unknown) {
-			s.kill(c, s.ending.grace, KilledForEnd, "Stopping container "+name)
+			s.kill(c, s.graceLeft(c), KilledForEnd, "Stopping container "+name)
 			return true
 		}
 	}
 	return false
 }
 
-func (s *step) kill(c *Container, grace *int64, why KillReason, message string) {
-	seconds := int64(30)
-	switch {
-	case grace != nil:
-		seconds = *grace
-	case s.pod.Spec.TerminationGracePeriodSeconds != nil:
-		seconds = *s.pod.Spec.TerminationGracePeriodSeconds
+// graceLeft is what the containers that ended before c have left of the grace
+// period, in seconds: the whole pod has one. A kill under way has been given its
+// share already; only a shorter period for all overtakes it.
+func (s *step) graceLeft(c *Container) *int64 {
+	seconds := s.graceSeconds(s.ending.grace)
+	kill, doing := s.o.Doing[Action{Op: KillContainer, ID: c.ID}.Key()]
+	if doing && kill.Grace <= time.Duration(seconds)*time.Second {
+		return &seconds
 	}
+	if since := s.o.EndingSince; !since.IsZero() {
+		seconds = max(seconds-int64(s.now.Sub(since)/time.Second), 0)
+	}
+	return &seconds
+}
+
+// graceSeconds is a grace period of its own, or else the pod's.
+func (s *step) graceSeconds(own *int64) int64 {
+	switch {
+	case own != nil:
+		return *own
+	case s.pod.Spec.TerminationGracePeriodSeconds != nil:
+		return *s.pod.Spec.TerminationGracePeriodSeconds
+	}
+	return 30
+}
+
+func (s *step) kill(c *Container, grace *int64, why KillReason, message string) {
+	seconds := s.graceSeconds(grace)
 	s.do(Action{
 		Op: KillContainer, Container: c.Name, ID: c.ID, Why: why, Message: message,
 		Grace: max(time.Duration(seconds)*time.Second, minGrace),

@@ -30,8 +30,9 @@ type Failure struct {
 
 // Observed is what the node sees of a pod and remembers about it.
 type Observed struct {
-	// FirstSeen is when the node took the pod on.
-	FirstSeen time.Time
+	// FirstSeen is when the node took the pod on. EndingSince is when it began to
+	// end; zero: it does not, or begins now.
+	FirstSeen, EndingSince time.Time
 	// HostIPs are the node's addresses, the primary one first.
 	HostIPs []string
 	// Runtime is the scheme of container IDs, "containerd".
@@ -162,6 +163,7 @@ const (
 	WriteStatus     Op = "write-status"
 	DeletePod       Op = "delete-pod"
 	BackOffEvent    Op = "back-off" // Container, ID, Message: tell once per ID
+	DeadlineEvent   Op = "deadline" // ID, Message: tell once per ID
 )
 
 // Action is one thing to do.

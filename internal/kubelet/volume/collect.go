@@ -93,7 +93,7 @@ func (w *writer) configMap(name string, items []v1.KeyToPath, mode int32, option
 		data[k] = []byte(v)
 	}
 	maps.Copy(data, cm.BinaryData)
-	return w.keys(data, selection{items, mode, isTrue(optional), "config"})
+	return w.keys(data, selection{items, mode, isTrue(optional), "configmap references non-existent config key"})
 }
 
 func (w *writer) secret(name string, items []v1.KeyToPath, mode int32, optional *bool) error {
@@ -104,7 +104,7 @@ func (w *writer) secret(name string, items []v1.KeyToPath, mode int32, optional 
 		}
 		return err
 	}
-	return w.keys(s.Data, selection{items, mode, isTrue(optional), "secret"})
+	return w.keys(s.Data, selection{items, mode, isTrue(optional), "references non-existent secret key"})
 }
 
 // selection says which keys of an object become files.
@@ -112,7 +112,7 @@ type selection struct {
 	items    []v1.KeyToPath // empty: all, under their own names
 	mode     int32
 	optional bool
-	what     string // the object is, in messages
+	missing  string // what to say if there is no such key
 }
 
 // keys adds data by key, or the items only at the paths they name.
@@ -131,7 +131,7 @@ func (w *writer) keys(data map[string][]byte, s selection) error {
 			if s.optional {
 				continue
 			}
-			return fmt.Errorf("references non-existent %s key: %s", s.what, it.Key)
+			return fmt.Errorf("%s: %s", s.missing, it.Key)
 		}
 		if err := w.add(it.Path, file{data: v, mode: modeOr(it.Mode, s.mode)}); err != nil {
 			return err

@@ -1,0 +1,134 @@
+package kubelet
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/kubelet/fakecri"
+	"github.com/kemudi/kemudi/internal/trace"
+)
+
+func TestStatusCatchesUpWithTheGenerationOfThePod(t *testing.T) {
+	trace.Proves(t, "C-287", "C-288", "C-289")
+	inBubble(t, func(t *testing.T) {
+		n := newNode(t, fakecri.Options{})
+		defer func() { n.end() }()
+		createPod(t, n.api, "web", `{initContainers: [{name: i, image: x, command: ["true"]}], containers: [{name: c, image: x}]}`)
+		n.pod("web")
+		change := func(f func(*v1.Pod)) {
+			t.Helper()
+			for {
+				pod := getPod(t, n.api, "web").DeepCopy()
+				f(pod)
+				if _, err := pods(n.api).Update(t.Context(), pod); err == nil {
+					return
+				} else if !apierrors.IsConflict(err) { // the node writes too
+					t.Fatal(err)
+				}
+			}
+		}
+		for i := range 499 {
+			seconds := int64(5000 - i)
+			change(func(pod *v1.Pod) {
+				pod.Spec.ActiveDeadlineSeconds = &seconds
+				pod.Generation++
+			})
+		}
+		observed := func(generation int64) *v1.Pod {
+			t.Helper()
+			p := n.pod("web")
+			if p.Generation != generation || p.Status.ObservedGeneration != generation {
+				t.Fatalf("generation: got %d, observed %d, want %d", p.Generation, p.Status.ObservedGeneration, generation)
+			}
+			for _, c := range p.Status.Conditions {
+				if c.ObservedGeneration != generation {
+					t.Errorf("condition %s: observed generation %d, want %d", c.Type, c.ObservedGeneration, generation)
+				}
+			}
+			return p
+		}
+		observed(500)
+		change(func(pod *v1.Pod) {
+			pod.Spec.Containers[0].Image = "y"
+			pod.Generation++
+		})
+		if p := observed(501); p.Status.ContainerStatuses[0].RestartCount != 1 || p.Status.ContainerStatuses[0].Image != "y" {
+			t.Errorf("after a change of the image: got %+v", p.Status.ContainerStatuses)
+		}
+		change(func(pod *v1.Pod) {
+			pod.Spec.InitContainers[0].Image = "y"
+			pod.Generation++
+		})
+		if p := observed(502); p.Status.ContainerStatuses[0].RestartCount != 1 || p.Status.InitContainerStatuses[0].RestartCount != 0 {
+			t.Errorf("after a change of an init container's image: got %+v", p.Status)
+		}
+	})
+}
+
+func TestDeletionThatConflictsIsTriedAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := newNode(t, fakecri.Options{})
+		defer func() { n.end() }()
+		createPod(t, n.api, "web", `{containers: [{name: c, image: x}]}`)
+		n.pod("web")
+		deletePod(t, n.api, "web", 30)
+		var refused atomic.Bool
+		n.api.refuseWith(func(r *client.Request) error {
+			if r.Verb == "delete" && refused.CompareAndSwap(false, true) {
+				return apierrors.NewConflict(r.Def.GroupResource(), r.Name, errors.New("the object has been modified"))
+			}
+			return nil
+		})
+		if p := n.after(5*time.Second, "web"); p != nil || !refused.Load() {
+			t.Errorf("got %+v, refused %v, want no pod", p, refused.Load())
+		}
+	})
+}
+
+func TestPodThatWasActiveForTooLongIsToldOnce(t *testing.T) {
+	trace.Proves(t, "C-291")
+	inBubble(t, func(t *testing.T) {
+		n := newNode(t, fakecri.Options{})
+		defer func() { n.end() }()
+		createPod(t, n.api, "web", `{activeDeadlineSeconds: 5, containers: [{name: c, image: x}]}`)
+		if p := n.after(4*time.Second, "web"); p.Status.Phase != v1.PodRunning {
+			t.Errorf("before: got %s", p.Status.Phase)
+		}
+		p := n.after(10*time.Second, "web")
+		if p.Status.Phase != v1.PodFailed || p.Status.Reason != "DeadlineExceeded" {
+			t.Errorf("after: got %s %s", p.Status.Phase, p.Status.Reason)
+		}
+		const want = "web Normal DeadlineExceeded: Pod was active on the node longer than the specified deadline"
+		if got := strings.Join(n.api.takeEvents(), "\n"); strings.Count(got, want) != 1 {
+			t.Errorf("events: got\n%s\nwant once %q", got, want)
+		}
+	})
+}
+
+func TestLastWordsAreTheEndOfARegularFile(t *testing.T) {
+	dir := t.TempDir()
+	long := strings.Repeat("a", 5000) + strings.Repeat("b", 4000)
+	for name, text := range map[string]string{"short": "bye", "long": long} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"short": "bye", "long": long[len(long)-maxMessage:], "pipe": "", "none": "", ".": ""} {
+		if got := readEnd(filepath.Join(dir, name), maxMessage); got != want {
+			t.Errorf("%s: got %d bytes, want %d", name, len(got), len(want))
+		}
+	}
+}

@@ -59,7 +59,7 @@ func kernelSet(s Set, f nft.Family) nft.Set {
 	case ServiceIPs, MasqueradeIPs:
 		set.Key, set.Data = frontend, verdict
 	case ServicePicks:
-		set.Key, set.Data = frontend, []nft.Field{nft.Integer}
+		set.Key, set.Data = frontend, []nft.Field{nft.Integer, nft.Integer} // the first is unused: see hidden
 	case Picks:
 		set.Key, set.Data = []nft.Field{nft.Integer}, verdict
 	case ServiceEndpoints:
@@ -82,7 +82,7 @@ func kernelAffinitySet(f nft.Family) nft.Set {
 	addr := nft.AddrOf(f)
 	return nft.Set{
 		Name: affinitySet, Dynamic: true, Timeout: 3 * time.Hour, Size: affinitySize,
-		Key: []nft.Field{addr, addr, nft.Proto, nft.Port}, Data: []nft.Field{addr, nft.Port},
+		Key: []nft.Field{addr, addr, nft.Proto, nft.Port}, Data: []nft.Field{nft.Integer, addr, nft.Port}, // the first is unused: see hidden
 	}
 }
 

@@ -178,7 +178,7 @@ func writeChanges(b *nft.Batch, c *Changes) {
 			for _, s := range r {
 				exprs = append(exprs, s.lower(t, b)...)
 			}
-			b.AddRule(t, ch.Name, exprs...)
+			b.AddNotedRule(t, ch.Name, r.note(), exprs...)
 		}
 	}
 	bySet(c.Add, func(set Set, elems []nft.Elem) { b.AddElems(t, set.String(), elems) })
@@ -221,7 +221,7 @@ func kernelElem(e *Elem) nft.Elem {
 	n := nft.Elem{Key: key}
 	switch {
 	case e.Set == ServicePicks:
-		n.Data = nft.Key(nil).Integer(e.Count)
+		n.Data = slices.Clone(unused).Integer(e.Count)
 	case e.To.IsValid():
 		n.Data = nft.Key(nil).Addr(e.To.Addr()).Port(e.To.Port())
 	case e.Drop:

@@ -67,7 +67,7 @@ const (
 )
 
 // affinitySet is the set that rules add to by themselves: which endpoint a
-// client was given last. Client . cluster IP . Proto . Port : endpoint.
+// client was given last. Client . cluster IP . Proto . Port : unused . endpoint.
 const affinitySet = "affinity"
 
 var setNames = [setCount]string{

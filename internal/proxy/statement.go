@@ -3,6 +3,7 @@ package proxy
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -71,6 +72,37 @@ func (k fields) load(f nft.Family) ([]nft.Expr, nft.Reg) {
 	return []nft.Expr{nft.OriginalDestination(f, nft.R0)}, nft.R0 + addr
 }
 
+// hidden loads the destination into the registers from r on, to be overwritten at
+// once by what a map has: an unused word, and then an address and a port, or a
+// number, which thus begins at r. Only the nft program is meant to see it.
+//
+// That program cannot list a rule which looks up what another lookup found, or
+// which stores it: up to its present version it ends with a failed assertion.
+// But it takes note only of the register in which a value begins. So the lookup is
+// made to begin one register earlier, and what nft lists for the rest is what is
+// loaded here; the rule has a note that says what it really is.
+func hidden(f nft.Family, r nft.Reg) []nft.Expr {
+	return []nft.Expr{nft.DestinationAddr(f, r), nft.DestinationPort(r + addrRegs(f))}
+}
+
+// unused is the word before a value that is found by a hidden lookup.
+var unused = nft.Key(nil).Integer(0)
+
+// noter is a statement that the nft program lists as something else. Its note
+// says what it does.
+type noter interface{ note() string }
+
+// note joins the notes of a rule's statements.
+func (r Rule) note() string {
+	var notes []string
+	for _, s := range r {
+		if n, ok := s.(noter); ok && n.note() != "" {
+			notes = append(notes, n.note())
+		}
+	}
+	return strings.Join(notes, "; ")
+}
+
 // addrRegs is how many registers an address takes.
 func addrRegs(f nft.Family) nft.Reg {
 	if f == nft.IPv6 {
@@ -114,11 +146,14 @@ func (count) text(f nft.Family) string {
 	return fmt.Sprintf("%s map @%s vmap @%s", destination.text(f), ServicePicks, Picks)
 }
 
+func (count) note() string { return "by what @service-picks has for the destination" }
+
 func (count) lower(t nft.Table, _ *nft.Batch) []nft.Expr {
-	e, _ := destination.load(t.Family)
+	e, found := destination.load(t.Family)
 	return append(e,
-		nft.MapTo(nft.Named(ServicePicks.String()), nft.R0, nft.R0),
-		nft.VerdictMap(nft.Named(Picks.String()), nft.R0))
+		nft.DestinationAddr(t.Family, found+1), // see hidden
+		nft.MapTo(nft.Named(ServicePicks.String()), nft.R0, found),
+		nft.VerdictMap(nft.Named(Picks.String()), found+1))
 }
 
 // dnatMap sends the connection where the map says, if it has the key.
@@ -171,8 +206,8 @@ func (s *sticky) load(f nft.Family) ([]nft.Expr, nft.Reg) {
 	return []nft.Expr{
 		nft.SourceAddr(f, nft.R0),
 		nft.Load(nft.R0+addr, nft.Key(nil).Addr(s.service.Addr())),
-		nft.Load(nft.R0+2*addr, nft.Key(nil).Proto(uint8(s.proto))),
-		nft.Load(nft.R0+2*addr+1, nft.Key(nil).Port(s.service.Port())),
+		nft.Load(nft.R0+2*addr, nft.Key(nil).Proto(uint8(s.proto))[:1]),
+		nft.Load(nft.R0+2*addr+1, nft.Key(nil).Port(s.service.Port())[:2]),
 	}, nft.R0 + 2*addr + 2
 }
 
@@ -195,12 +230,19 @@ func (s recall) lower(t nft.Table, b *nft.Batch) []nft.Expr {
 	}
 	set := b.AnonymousSet(t, nft.Set{Key: []nft.Field{nft.AddrOf(t.Family), nft.Port}}, valid)
 	affinity := nft.Named(affinitySet)
-	e, to := s.load(t.Family)
+	e, found := s.load(t.Family)
+	to := found + 1
+	e = append(e, hidden(t.Family, to)...)
 	return append(e,
-		nft.MapTo(affinity, nft.R0, to),
+		nft.MapTo(affinity, nft.R0, found),
 		nft.In(set, to),
-		nft.Remember(affinity, nft.R0, to, s.timeout),
+		nft.Load(found, unused), // for nft, which would not list what was found there
+		nft.Remember(affinity, nft.R0, found, s.timeout),
 		nft.DNAT(t.Family, to, to+addrRegs(t.Family)))
+}
+
+func (recall) note() string {
+	return "to what @affinity has for the client, if the service still has it"
 }
 
 // forget drops what is known of the client's last connection: the endpoint it
@@ -212,8 +254,9 @@ func (s forget) text(f nft.Family) string {
 }
 
 func (s forget) lower(t nft.Table, _ *nft.Batch) []nft.Expr {
-	e, _ := s.load(t.Family)
-	return append(e, nft.Forget(nft.Named(affinitySet), nft.R0, nft.R0))
+	e, value := s.load(t.Family)
+	e = append(append(e, nft.Load(value, unused)), hidden(t.Family, value+1)...) // any value of the right length does
+	return append(e, nft.Forget(nft.Named(affinitySet), nft.R0, value))
 }
 
 // choose sends the connection to one of the endpoints. With sticky it is
@@ -240,29 +283,50 @@ func (s choose) text(f nft.Family) string {
 }
 
 func (s choose) lower(t nft.Table, b *nft.Batch) []nft.Expr {
-	elems := make([]nft.Elem, len(s.to))
-	for i, ep := range s.to {
-		elems[i] = nft.Elem{Key: nft.Key(nil).Integer(uint32(i)), Data: nft.Key(nil).Addr(ep.Addr()).Port(ep.Port())}
-	}
 	addr := addrRegs(t.Family)
-	set := b.AnonymousSet(t, nft.Set{Key: []nft.Field{nft.Integer}, Data: []nft.Field{nft.AddrOf(t.Family), nft.Port}}, elems)
 	if s.sticky == nil {
+		set := s.numbered(t, b, nil)
 		return []nft.Expr{
 			nft.Random(nft.R0, uint32(len(s.to))),
 			nft.MapTo(set, nft.R0, nft.R0),
 			nft.DNAT(t.Family, nft.R0, nft.R0+addr),
 		}
 	}
+	set := s.numbered(t, b, unused)
 	affinity := nft.Named(affinitySet)
-	e, to := s.sticky.load(t.Family)
+	e, found := s.sticky.load(t.Family)
+	to := found + 1
+	e = append(e, hidden(t.Family, to)...)
 	return append(e,
-		nft.Random(to, uint32(len(s.to))),
-		nft.MapTo(set, to, to),
-		nft.Remember(affinity, nft.R0, to, s.sticky.timeout),
+		nft.Random(found, uint32(len(s.to))),
+		nft.MapTo(set, found, found),
+		nft.Load(found, unused), // for nft, which would not list what was found there
+		nft.Remember(affinity, nft.R0, found, s.sticky.timeout),
 		// What is remembered counts: another connection of the client may have
 		// been quicker.
-		nft.MapTo(affinity, nft.R0, to),
+		nft.MapTo(affinity, nft.R0, found),
 		nft.DNAT(t.Family, to, to+addr))
+}
+
+// numbered makes the map of the endpoints by their numbers. before is put
+// before each endpoint.
+func (s choose) numbered(t nft.Table, b *nft.Batch, before nft.Key) nft.Ref {
+	elems := make([]nft.Elem, len(s.to))
+	for i, ep := range s.to {
+		elems[i] = nft.Elem{Key: nft.Key(nil).Integer(uint32(i)), Data: slices.Clone(before).Addr(ep.Addr()).Port(ep.Port())}
+	}
+	data := []nft.Field{nft.AddrOf(t.Family), nft.Port}
+	if before != nil {
+		data = append([]nft.Field{nft.Integer}, data...)
+	}
+	return b.AnonymousSet(t, nft.Set{Key: []nft.Field{nft.Integer}, Data: data}, elems)
+}
+
+func (s choose) note() string {
+	if s.sticky == nil {
+		return ""
+	}
+	return "to one of these, noted for the client in @affinity"
 }
 
 func endpointsText(eps []netip.AddrPort) string {

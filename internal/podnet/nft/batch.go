@@ -117,6 +117,12 @@ func (b *Batch) FlushChain(t Table, name string) {
 
 // AddRule appends a rule to a chain.
 func (b *Batch) AddRule(t Table, chain string, rule ...Expr) {
+	b.AddNotedRule(t, chain, "", rule...)
+}
+
+// AddNotedRule appends a rule to a chain, with a note for people: the nft
+// program lists it as the rule's comment. The note has at most 127 bytes.
+func (b *Batch) AddNotedRule(t Table, chain, note string, rule ...Expr) {
 	b.begin(op{unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE | unix.NLM_F_APPEND, t.Family, "add rule to chain", chain})
 	b.str(unix.NFTA_RULE_TABLE, t.Name)
 	b.str(unix.NFTA_RULE_CHAIN, chain)
@@ -125,6 +131,10 @@ func (b *Batch) AddRule(t Table, chain string, rule ...Expr) {
 		b.bytes(unix.NLA_F_NESTED|unix.NFTA_LIST_ELEM, e)
 	}
 	b.endNest(n)
+	if note != "" {
+		const comment = 0 // NFTNL_UDATA_RULE_COMMENT: a type, a length of one byte, and a C string
+		b.bytes(unix.NFTA_RULE_USERDATA, append([]byte{comment, byte(len(note) + 1)}, note+"\x00"...))
+	}
 	b.end()
 }
 
@@ -201,9 +211,16 @@ func (b *Batch) addSet(t Table, s Set, flags uint32) Ref {
 		b.u64(unix.NFTA_SET_TIMEOUT, uint64(s.Timeout.Milliseconds()))
 	}
 	b.setShape(s)
+	if len(s.Key) == 1 && s.Key[0] == Integer {
+		b.bytes(unix.NFTA_SET_USERDATA, hostOrder)
+	}
 	b.end()
 	return ref
 }
+
+// hostOrder tells the nft program that a set's keys are in the machine's byte
+// order (NFTNL_UDATA_SET_KEYBYTEORDER, 4 bytes, BYTEORDER_HOST_ENDIAN).
+var hostOrder = binary.NativeEndian.AppendUint32([]byte{0, 4}, 1)
 
 // setShape writes the size and the widths of a concatenated key's fields.
 func (b *Batch) setShape(s Set) {

@@ -153,11 +153,12 @@ func refusal(c *call, res *http.Response) error {
 	if err != nil {
 		return &linkError{c.String(), err}
 	}
-	out := &refused{retry: -1}
-	if out.StatusError = statusError(&answer{kind: mediaType(res.Header), body: body}); out.StatusError == nil {
+	out := &refused{retry: -1, StatusError: statusError(&answer{kind: mediaType(res.Header), body: body})}
+	final := out.StatusError != nil && answers(&out.ErrStatus)
+	if out.StatusError == nil {
 		out.StatusError = apierrors.NewGenericServerResponse(res.StatusCode, c.verb, c.gr, c.name, string(body), max(seconds, 0), true)
 	}
-	if asked && (res.StatusCode == http.StatusTooManyRequests || res.StatusCode == http.StatusServiceUnavailable) && !answers(&out.ErrStatus) {
+	if asked && (res.StatusCode == http.StatusTooManyRequests || res.StatusCode == http.StatusServiceUnavailable) && !final {
 		out.retry = time.Duration(seconds) * time.Second
 	}
 	return out

@@ -175,6 +175,10 @@ func (p *reply) create() {
 	if !ok {
 		return
 	}
+	if p.c.sub != nil && p.c.sub.Body != nil { // a rollback, which changes its Deployment
+		p.updateBody(d)
+		return
+	}
 	obj, err := p.decodeObject(d)
 	if err != nil {
 		p.fail(err)
@@ -224,7 +228,7 @@ func okOrCreated(created bool) int {
 	return http.StatusOK
 }
 
-// updateBody replaces a Scale or its like.
+// updateBody replaces a Scale or its like, or takes what asks for a change.
 func (p *reply) updateBody(d document) {
 	want := gvkOf(p.c.sub.Body)
 	body := p.c.sub.Body.New()
@@ -242,6 +246,9 @@ func (p *reply) updateBody(d document) {
 	if err != nil {
 		p.fail(err)
 		return
+	}
+	if gvk := answer.GetObjectKind().GroupVersionKind(); !gvk.Empty() {
+		want = gvk // a Status
 	}
 	p.object(http.StatusOK, want, answer)
 }

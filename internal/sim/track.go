@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"testing/synctest"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -17,54 +18,70 @@ import (
 // tracker follows the pods of the namespace default that a selector matches, so
 // that a script can say what held at every moment and not only at the end.
 type tracker struct {
-	s    selection
-	cu   *cache.Cursor
-	pods map[string]*corev1.Pod // by key
+	s      selection
+	cu     *cache.Cursor
+	pods   map[string]*corev1.Pod // by key
+	counts []count
+	err    error
+
+	cancel context.CancelFunc
+	done   chan struct{} // closed when all that is above is final
 }
 
 // track starts to follow pods; a tracker that runs already ends.
-func track(_ context.Context, r *run, args []string) error {
+func track(ctx context.Context, r *run, args []string) error {
 	s, rest, err := parseSelection(append([]string{"pods"}, args...))
 	if err != nil || len(rest) > 0 {
 		return errors.Join(err, errArgs)
 	}
+	r.untrack()
 	cu, err := r.c.API().Cache(s.def, "").Cursor(cache.CursorOptions{FromNow: true, Namespace: s.namespace})
 	if err != nil {
 		return err
 	}
-	r.untrack()
-	r.tracker = &tracker{s: s, cu: cu, pods: map[string]*corev1.Pod{}}
+	t := &tracker{s: s, cu: cu, pods: map[string]*corev1.Pod{}, done: make(chan struct{})}
+	ctx, t.cancel = context.WithCancel(ctx)
 	now, err := cu.Next()
-	for i := range now {
-		r.tracker.note(&now[i])
+	if err != nil {
+		return err
 	}
-	return err
+	for i := range now {
+		t.note(&now[i])
+	}
+	t.begin()
+	r.tracker = t
+	r.c.group.Go("track", func(context.Context) error {
+		defer close(t.done)
+		defer cu.Close()
+		t.err = t.follow(ctx)
+		return nil
+	})
+	return nil
 }
 
 // untrack ends the tracker, if there is one.
 func (r *run) untrack() {
 	if r.tracker != nil {
-		r.tracker.cu.Close()
+		r.tracker.cancel()
+		<-r.tracker.done
 		r.tracker = nil
 	}
 }
 
 // tracked prints the fewest and the most of each count since track.
 func tracked(_ context.Context, r *run, args []string) error {
-	if len(args) > 0 || r.tracker == nil {
+	t := r.tracker
+	if len(args) > 0 || t == nil {
 		return errArgs
 	}
-	defer r.untrack()
-	counts, err := r.tracker.counts()
-	if err != nil {
-		return err
-	}
+	synctest.Wait() // it has read everything
+	r.untrack()
 	var b strings.Builder
-	for _, c := range counts {
+	for _, c := range t.counts {
 		fmt.Fprintf(&b, "%s %d..%d\n", c.name, c.least, c.most)
 	}
 	r.stdout = b.String()
-	return nil
+	return t.err
 }
 
 // count is between what a number of pods was.
@@ -74,8 +91,9 @@ type count struct {
 	least, most int
 }
 
-func (t *tracker) counts() ([]count, error) {
-	counts := []count{
+// begin counts what there is.
+func (t *tracker) begin() {
+	t.counts = []count{
 		{name: "pods", of: func(pods map[string]*corev1.Pod) int { return len(pods) }},
 		{name: "active", of: func(pods map[string]*corev1.Pod) int { return countPods(pods, podActive) }},
 		{name: "ready", of: func(pods map[string]*corev1.Pod) int {
@@ -83,20 +101,29 @@ func (t *tracker) counts() ([]count, error) {
 		}},
 		{name: "revisions", of: revisions},
 	}
-	for j := range counts {
-		c := &counts[j]
+	for i := range t.counts {
+		c := &t.counts[i]
 		c.least = c.of(t.pods)
 		c.most = c.least
 	}
+}
+
+// follow counts again after every change.
+func (t *tracker) follow(ctx context.Context) error {
 	for {
+		select {
+		case <-t.cu.Ready():
+		case <-ctx.Done():
+			return nil
+		}
 		events, err := t.cu.Next()
-		if err != nil || len(events) == 0 {
-			return counts, err
+		if err != nil {
+			return err
 		}
 		for i := range events {
 			t.note(&events[i])
-			for j := range counts {
-				c := &counts[j]
+			for j := range t.counts {
+				c := &t.counts[j]
 				n := c.of(t.pods)
 				c.least, c.most = min(c.least, n), max(c.most, n)
 			}

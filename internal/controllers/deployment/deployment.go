@@ -90,7 +90,7 @@ func (r *reconciler) Reconcile(ctx context.Context, d *appsv1.Deployment) (contr
 	if d.DeletionTimestamp != nil {
 		return r.report(ctx, ro, newStatus(ro))
 	}
-	if d.Annotations[appsv1.DeprecatedRollbackTo] != "" {
+	if d.Annotations[appsv1.DeprecatedRollbackTo] != "" && !d.Spec.Paused {
 		return controller.Done, r.rollback(ctx, ro)
 	}
 	if next, stop, err := r.ensureNew(ctx, ro); stop || err != nil {
@@ -167,12 +167,9 @@ func (r *reconciler) createNew(ctx context.Context, ro *rollout) (_ controller.N
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return controller.Done, true, nil
 	case err != nil:
-		status := newStatus(ro)
-		setCondition(&status, appsv1.DeploymentCondition{
-			Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ReplicaSetCreateError",
-			Message: fmt.Sprintf("Failed to create new replica set %q: %v", name, err),
-		})
-		_, reportErr := r.writeStatus(ctx, ro.d, status)
+		message := fmt.Sprintf("Failed to create new replica set %q: %v", name, err)
+		r.k.Events.Event(ro.d, corev1.EventTypeWarning, "ReplicaSetCreateError", message)
+		reportErr := r.noteCreation(ctx, ro, corev1.ConditionFalse, "ReplicaSetCreateError", message)
 		if reportErr != nil && !apierrors.IsConflict(reportErr) {
 			return controller.Done, true, reportErr
 		}
@@ -182,13 +179,17 @@ func (r *reconciler) createNew(ctx context.Context, ro *rollout) (_ controller.N
 		r.k.Events.Event(ro.d, corev1.EventTypeNormal, "ScalingReplicaSet", fmt.Sprintf("Scaled up replica set %s from 0 to %d", name, size))
 	}
 	ro.new = rs
-	status := newStatus(ro)
-	setCondition(&status, appsv1.DeploymentCondition{
-		Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetCreated",
-		Message: fmt.Sprintf("Created new replica set %q", name),
-	})
-	_, err = r.writeStatus(ctx, ro.d, status)
-	return controller.Done, true, err
+	return controller.Done, true, r.noteCreation(ctx, ro, corev1.ConditionTrue, "NewReplicaSetCreated", fmt.Sprintf("Created new replica set %q", name))
+}
+
+// noteCreation reports how the making of the new set ended.
+func (r *reconciler) noteCreation(ctx context.Context, ro *rollout, status corev1.ConditionStatus, reason, message string) error {
+	s := newStatus(ro)
+	if hasDeadline(ro.d) {
+		setCondition(&s, appsv1.DeploymentCondition{Type: appsv1.DeploymentProgressing, Status: status, Reason: reason, Message: message})
+	}
+	_, err := r.writeStatus(ctx, ro.d, s)
+	return err
 }
 
 // collision deals with a set that has the name already: another template with
@@ -242,10 +243,11 @@ func (r *reconciler) recreate(ctx context.Context, ro *rollout) error {
 	return r.resize(ctx, ro, steps)
 }
 
-// oldGone says that no old set has, or is meant to have, a pod that may still run.
+// oldGone says that no old set has, or may still make, a pod that may run: its
+// controller must have seen that none is wanted.
 func (r *reconciler) oldGone(ro *rollout) bool {
 	for _, rs := range ro.old {
-		if *rs.Spec.Replicas > 0 {
+		if *rs.Spec.Replicas > 0 || rs.Status.Replicas > 0 || rs.Status.ObservedGeneration < rs.Generation {
 			return false
 		}
 		for _, p := range r.pods.ByIndex(resource.IndexController, string(rs.UID)) {
@@ -319,14 +321,16 @@ func (r *reconciler) rollback(ctx context.Context, ro *rollout) error {
 	delete(d.Annotations, appsv1.DeprecatedRollbackTo)
 	from := ro.revision(wanted)
 	switch {
-	case err != nil || from == nil:
+	case err != nil || from == nil && wanted == 0:
 		r.k.Events.Event(ro.d, corev1.EventTypeWarning, "DeploymentRollbackRevisionNotFound", "Unable to find last revision.")
+	case from == nil:
+		r.k.Events.Event(ro.d, corev1.EventTypeWarning, "DeploymentRollbackRevisionNotFound", "Unable to find the revision to rollback to.")
 	case sameTemplate(&from.Spec.Template, &d.Spec.Template):
 		r.k.Events.Event(ro.d, corev1.EventTypeWarning, "DeploymentRollbackTemplateUnchanged",
 			fmt.Sprintf("The rollback revision contains the same template as current deployment %q", d.Name))
 	default:
 		d.Spec.Template = *withoutHash(&from.Spec.Template).DeepCopy()
-		d.Annotations = copiedAnnotations(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: from.Annotations}}, d.Annotations)
+		d.Annotations = rolledBack(d.Annotations, from.Annotations)
 		r.k.Events.Event(ro.d, corev1.EventTypeNormal, "DeploymentRollback",
 			fmt.Sprintf("Rolled back deployment %q to revision %d", d.Name, revisionOf(from)))
 	}

@@ -24,6 +24,10 @@ const (
 	historyAnnotation  = "deployment.kubernetes.io/revision-history"
 )
 
+// longestHistory is how many characters of earlier revision numbers a set
+// keeps: one that is rolled back to again and again stays small.
+const longestHistory = 2000
+
 // ownAnnotations are not copied between a Deployment and its sets.
 var ownAnnotations = []string{
 	corev1.LastAppliedConfigAnnotation, revisionAnnotation, historyAnnotation,
@@ -145,6 +149,35 @@ func copiedAnnotations(d *appsv1.Deployment, has map[string]string) map[string]s
 	return out
 }
 
+// rolledBack are the annotations of a Deployment that returns to a revision: those
+// of the revision (its change cause above all) in place of its present ones.
+func rolledBack(has, revision map[string]string) map[string]string {
+	out := map[string]string{}
+	for _, key := range ownAnnotations {
+		if v, ok := has[key]; ok {
+			out[key] = v
+		}
+	}
+	for k, v := range revision {
+		if !slices.Contains(ownAnnotations, k) {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// longerHistory adds a revision to a list of them; the oldest give way.
+func longerHistory(history, revision string) string {
+	if history == "" {
+		return revision
+	}
+	history += "," + revision
+	for len(history) > longestHistory {
+		_, history, _ = strings.Cut(history, ",")
+	}
+	return history
+}
+
 // annotateSize notes for which size of the Deployment a set was sized.
 func annotateSize(rs *appsv1.ReplicaSet, d *appsv1.Deployment) {
 	surge, _ := limits(d)
@@ -161,11 +194,7 @@ func (r *rollout) refreshed() *appsv1.ReplicaSet {
 	if had, next := revisionOf(r.new), r.nextRevision(); had < next {
 		rs.Annotations[revisionAnnotation] = strconv.FormatInt(next, 10)
 		if had > 0 {
-			history := strconv.FormatInt(had, 10)
-			if before := rs.Annotations[historyAnnotation]; before != "" {
-				history = before + "," + history
-			}
-			rs.Annotations[historyAnnotation] = history
+			rs.Annotations[historyAnnotation] = longerHistory(rs.Annotations[historyAnnotation], strconv.FormatInt(had, 10))
 		}
 	}
 	rs.Spec.MinReadySeconds = r.d.Spec.MinReadySeconds

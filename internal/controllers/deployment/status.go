@@ -86,15 +86,16 @@ func setProgress(ro *rollout, s *appsv1.DeploymentStatus, now time.Time) {
 	report := func(status corev1.ConditionStatus, reason, message string) {
 		setCondition(s, appsv1.DeploymentCondition{Type: appsv1.DeploymentProgressing, Status: status, Reason: reason, Message: message})
 	}
-	current := condition(s, appsv1.DeploymentProgressing)
-	if d.Spec.Paused {
-		if current == nil || current.Reason != "DeploymentPaused" {
-			report(corev1.ConditionUnknown, "DeploymentPaused", "Deployment is paused")
-		}
-		return
-	}
 	if !hasDeadline(d) {
 		dropCondition(s, appsv1.DeploymentProgressing)
+		return
+	}
+	current := condition(s, appsv1.DeploymentProgressing)
+	if d.Spec.Paused {
+		// That a rollout was stuck before it was paused stays to be seen.
+		if current == nil || current.Reason != "DeploymentPaused" && current.Reason != "ProgressDeadlineExceeded" {
+			report(corev1.ConditionUnknown, "DeploymentPaused", "Deployment is paused")
+		}
 		return
 	}
 	if current != nil && current.Reason == "DeploymentPaused" {
@@ -150,8 +151,11 @@ func timedOut(d *appsv1.Deployment, c *appsv1.DeploymentCondition, now time.Time
 // it counts as stuck; ok is false if there is nothing to wait for.
 func untilDeadline(d *appsv1.Deployment, now time.Time) (_ time.Duration, ok bool) {
 	c := condition(&d.Status, appsv1.DeploymentProgressing)
-	if c == nil || !hasDeadline(d) || d.Spec.Paused || complete(d, &d.Status) || c.Reason == "ProgressDeadlineExceeded" {
+	if c == nil || !hasDeadline(d) || d.Spec.Paused || complete(d, &d.Status) {
 		return 0, false
+	}
+	if c.Reason == "ProgressDeadlineExceeded" || c.Reason == "NewReplicaSetAvailable" {
+		return 0, false // it is stuck already, or was complete: pods that fail later are no rollout
 	}
 	deadline := c.LastUpdateTime.Add(time.Duration(*d.Spec.ProgressDeadlineSeconds) * time.Second)
 	return max(deadline.Sub(now), 0) + time.Second, true // times are stored in whole seconds

@@ -87,7 +87,13 @@ func addServerFlags(f *pflag.FlagSet, o *cluster.Options) {
 
 	f.IntVar(&o.Controllers.MaxEndpointsPerSlice, "max-endpoints-per-slice", 100, "how many endpoints an EndpointSlice holds")
 	f.IntVar(&o.Controllers.PodGCThreshold, "terminated-pod-gc-threshold", 12500, "how many finished pods are kept")
-	f.DurationVar(&o.Controllers.NodeLifecycle.GracePeriod, "node-monitor-grace-period", 0, "how long a node may be silent; default 40s")
+	f.DurationVar(&o.Controllers.NodeLifecycle.GracePeriod, "node-monitor-grace-period", 0, "how long a node may be silent; default 50s")
+	f.Float64Var(&o.Controllers.NodeLifecycle.EvictionRate, "node-eviction-rate", 0.1, "how many lost nodes of a zone begin to be emptied in a second")
+	f.Float64Var(&o.Controllers.NodeLifecycle.SecondaryEvictionRate, "secondary-node-eviction-rate", 0.01, "the same for a large zone much of which is lost")
+	f.Float64Var(&o.Controllers.NodeLifecycle.UnhealthyZoneThreshold, "unhealthy-zone-threshold", 0.55, "how much of a zone that is, from 0 to 1")
+	f.IntVar(&o.Controllers.NodeLifecycle.LargeClusterSize, "large-cluster-size-threshold", 50, "how many nodes a small zone has at the most; it is left alone when much of it is lost")
+	f.DurationVar(&o.Controllers.CertificateLife, "cluster-signing-duration", 0, "how long certificates that are signed on request are good for; default a year")
+	f.IntVar(&o.Controllers.MaxMirroredAddresses, "mirroring-max-endpoints-per-subset", 1000, "how many addresses of hand-made Endpoints are mirrored to slices")
 }
 
 // addrFlag is an IP address.

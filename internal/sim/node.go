@@ -200,7 +200,7 @@ func (n *Node) setReady(ctx context.Context) error {
 	set(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status")
 	_, err = n.nodes.UpdateStatus(ctx, node)
 	if apierrors.IsConflict(err) {
-		return nil // the next heartbeat will do
+		return n.setReady(ctx) // somebody else wrote it meanwhile
 	}
 	return err
 }
@@ -244,7 +244,7 @@ func (n *Node) take(e *cache.Event) {
 			p.stages = n.life(pod)
 		}
 	}
-	if pod.DeletionTimestamp != nil && p.pod.DeletionTimestamp == nil || pod.DeletionTimestamp != nil && len(p.stages) == 0 {
+	if pod.DeletionTimestamp != nil && (!pod.DeletionTimestamp.Equal(p.pod.DeletionTimestamp) || len(p.stages) == 0) {
 		stop := time.Now().Add(wait(pod, "stop-after", 0))
 		if limit := pod.DeletionTimestamp.Time; stop.After(limit) {
 			stop = limit

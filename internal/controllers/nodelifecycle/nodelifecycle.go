@@ -3,7 +3,6 @@ package nodelifecycle
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -22,19 +21,48 @@ import (
 // Options tune how fast a lost node is noticed. The zero value is upstream's.
 type Options struct {
 	// GracePeriod is how long a node may be silent (--node-monitor-grace-period;
-	// default 40 s).
+	// default 50 s).
 	GracePeriod time.Duration
 	// StartupGracePeriod is the same for a node that never reported
 	// (--node-startup-grace-period; default 60 s).
 	StartupGracePeriod time.Duration
+
+	// EvictionRate is how many nodes of a zone may begin to be emptied in a
+	// second (--node-eviction-rate; default 0.1; negative: none).
+	EvictionRate float64
+	// SecondaryEvictionRate is the same for a large zone much of which is lost
+	// (--secondary-node-eviction-rate; default 0.01). A small one is left alone then.
+	SecondaryEvictionRate float64
+	// UnhealthyZoneThreshold is how much of a zone that is, from 0 to 1
+	// (--unhealthy-zone-threshold; default 0.55).
+	UnhealthyZoneThreshold float64
+	// LargeClusterSize is how many nodes a small zone has at the most
+	// (--large-cluster-size-threshold; default 50).
+	LargeClusterSize int
 }
+
+// lookEvery is how often it is looked at nodes that are lost: whether their
+// pods may be driven away depends on other nodes (--node-monitor-period).
+const lookEvery = 5 * time.Second
 
 func (o Options) withDefaults() Options {
 	if o.GracePeriod == 0 {
-		o.GracePeriod = 40 * time.Second
+		o.GracePeriod = 50 * time.Second
 	}
 	if o.StartupGracePeriod == 0 {
 		o.StartupGracePeriod = time.Minute
+	}
+	if o.EvictionRate == 0 {
+		o.EvictionRate = 0.1
+	}
+	if o.SecondaryEvictionRate == 0 {
+		o.SecondaryEvictionRate = 0.01
+	}
+	if o.UnhealthyZoneThreshold == 0 {
+		o.UnhealthyZoneThreshold = 0.55
+	}
+	if o.LargeClusterSize == 0 {
+		o.LargeClusterSize = 50
 	}
 	return o
 }
@@ -67,7 +95,8 @@ type reconciler struct {
 	pods   controller.Client[*corev1.Pod]
 	mu     struct {
 		sync.Mutex
-		seen map[string]*sign // by node name
+		seen  map[string]*sign // by node name
+		pacer pacer
 	}
 }
 
@@ -106,8 +135,8 @@ func (r *reconciler) Reconcile(ctx context.Context, node *corev1.Node) (controll
 	if err := r.tellPods(ctx, node); err != nil {
 		return controller.Done, err
 	}
-	if left <= 0 {
-		return controller.After(r.o.GracePeriod), nil // other nodes may be back by then; its own sign of life wakes it
+	if c := core.NodeCondition(&node.Status, corev1.NodeReady); left <= 0 || c != nil && c.Status != corev1.ConditionTrue {
+		return controller.After(lookEvery), nil
 	}
 	return controller.After(left), nil
 }
@@ -185,11 +214,9 @@ func (r *reconciler) lose(ctx context.Context, node *corev1.Node) (*corev1.Node,
 	return lost, nil
 }
 
-// taint puts the node's taints right. Pods are not driven away while every node
-// is lost: then it is more likely that we are.
+// taint puts the node's taints right.
 func (r *reconciler) taint(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
-	ready := core.NodeCondition(&node.Status, corev1.NodeReady)
-	want := wantedTaints(node, ready != nil && ready.Status != corev1.ConditionTrue && !r.allLost())
+	want := wantedTaints(node, r.eviction(node))
 	if equality.Semantic.DeepEqual(want, node.Spec.Taints) || len(want) == 0 && len(node.Spec.Taints) == 0 {
 		return node, nil
 	}
@@ -202,12 +229,25 @@ func (r *reconciler) taint(ctx context.Context, node *corev1.Node) (*corev1.Node
 	return node, nil
 }
 
-func (r *reconciler) allLost() bool {
-	nodes := r.nodes.List("", nil)
-	return len(nodes) > 1 && !slices.ContainsFunc(nodes, func(n *corev1.Node) bool {
-		c := core.NodeCondition(&n.Status, corev1.NodeReady)
-		return c != nil && c.Status != corev1.ConditionUnknown
-	})
+// eviction says whether the pods of a node may be driven away.
+func (r *reconciler) eviction(node *corev1.Node) eviction {
+	ready := core.NodeCondition(&node.Status, corev1.NodeReady)
+	if ready == nil || ready.Status == corev1.ConditionTrue {
+		return keep
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p, now, zone := &r.mu.pacer, time.Now(), zoneOf(node)
+	p.recount(func() []*corev1.Node { return r.nodes.List("", nil) }, now, r.o.GracePeriod)
+	switch {
+	case p.lost:
+		return halt
+	case evicting(node):
+		return keep
+	case p.take(zone, r.o.rate(p.zones[zone]), now):
+		return begin
+	}
+	return keep
 }
 
 // tellPods makes the pods of a node that became not ready not ready too, once:

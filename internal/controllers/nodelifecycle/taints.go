@@ -16,9 +16,25 @@ var managed = []string{
 	corev1.TaintNodePIDPressure, corev1.TaintNodeNetworkUnavailable, corev1.TaintNodeUnschedulable,
 }
 
-// wantedTaints are the taints that a node should have. NoExecute taints are
-// only added if evict is set; one that is there and still right stays.
-func wantedTaints(node *corev1.Node, evict bool) []corev1.Taint {
+// eviction is what becomes of the taints that drive pods away.
+type eviction int
+
+const (
+	keep  eviction = iota // none is added; one that is there and still right stays
+	begin                 // they are added
+	halt                  // they are taken away
+)
+
+// evicting says whether pods are being driven away from a node because it is
+// not ready.
+func evicting(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Effect == corev1.TaintEffectNoExecute && (t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable)
+	})
+}
+
+// wantedTaints are the taints that a node should have.
+func wantedTaints(node *corev1.Node, e eviction) []corev1.Taint {
 	var out []corev1.Taint
 	for _, t := range node.Spec.Taints {
 		if !slices.Contains(managed, t.Key) {
@@ -33,9 +49,6 @@ func wantedTaints(node *corev1.Node, evict bool) []corev1.Taint {
 				return
 			}
 		}
-		if effect == corev1.TaintEffectNoExecute && !evict {
-			return
-		}
 		now := metav1.Now().Rfc3339Copy()
 		t.TimeAdded = &now
 		out = append(out, t)
@@ -48,7 +61,9 @@ func wantedTaints(node *corev1.Node, evict bool) []corev1.Taint {
 	if node.Spec.Unschedulable {
 		add(corev1.TaintNodeUnschedulable, corev1.TaintEffectNoSchedule)
 	}
-	if ready := core.NodeCondition(&node.Status, corev1.NodeReady); ready != nil && ready.Status != corev1.ConditionTrue {
+	// A node that goes from not ready to unreachable or back only changes the key.
+	ready := core.NodeCondition(&node.Status, corev1.NodeReady)
+	if ready != nil && ready.Status != corev1.ConditionTrue && (e == begin || e == keep && evicting(node)) {
 		add(taintKey(*ready), corev1.TaintEffectNoExecute)
 	}
 	return out

@@ -1,0 +1,164 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"runtime/metrics"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kemudi/kemudi/internal/task"
+)
+
+// How a server that has little to do gives back memory. See
+// docs/decisions/008-memory-at-rest.md.
+const (
+	restLook = 10 * time.Second // how often it is looked whether there is little to do
+	// Up to this share of one processor, over the time between two looks, is little.
+	restIdle = 0.03
+	// Less than this is not worth a collection, or the page faults that follow.
+	restHeap  = 6 << 20
+	restPages = 16 << 20
+)
+
+// rest gives memory back to the system whenever the server has had little to do
+// for a while, until ctx ends.
+func (s *server) rest(ctx context.Context) error {
+	var r rester
+	log := s.o.Logger.With("part", "memory")
+	for {
+		if err := task.Sleep(ctx, restLook); err != nil {
+			return nil
+		}
+		heap, pages, err := r.look()
+		if err != nil {
+			log.Warn("memory is not given back", "err", err)
+			return nil
+		}
+		if heap+pages > 0 {
+			log.Debug("gave memory back", "heap", heap, "pages", pages)
+		}
+	}
+}
+
+// rester gives memory back, and remembers what it looked like afterwards.
+type rester struct {
+	cpu   time.Duration // used until the last look
+	at    time.Time     // of the last look
+	heap  int64         // unused heap after the last collection
+	pages int64         // mapped pages of files after they were last let go
+}
+
+// look gives memory back if there is little to do, and says how much.
+func (r *rester) look() (heap, pages int64, err error) {
+	var used unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil {
+		return 0, 0, fmt.Errorf("read processor time: %w", err)
+	}
+	cpu, now := time.Duration(used.Utime.Nano()+used.Stime.Nano()), time.Now()
+	idle := !r.at.IsZero() && float64(cpu-r.cpu) <= restIdle*float64(now.Sub(r.at))
+	r.cpu, r.at = cpu, now
+	if !idle {
+		return 0, 0, nil
+	}
+	if before := unusedHeap(); before-r.heap > restHeap {
+		debug.FreeOSMemory()
+		r.heap = unusedHeap()
+		heap = before - r.heap
+	}
+	before, err := filePages()
+	if err != nil || before-r.pages <= restPages {
+		return heap, 0, err
+	}
+	if err := forgetProgram(); err != nil {
+		return heap, 0, err
+	}
+	r.pages, err = filePages()
+	return heap, before - r.pages, err
+}
+
+// unusedHeap is how many bytes of the heap are in memory although no object
+// is there, or none that the program still knows, as far as is known.
+func unusedHeap() int64 {
+	samples := []metrics.Sample{{Name: "/memory/classes/heap/free:bytes"}, {Name: "/memory/classes/heap/unused:bytes"}, {Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/heap/live:bytes"}}
+	metrics.Read(samples)
+	free := int64(samples[0].Value.Uint64() + samples[1].Value.Uint64())
+	return free + max(0, int64(samples[2].Value.Uint64())-int64(samples[3].Value.Uint64()))
+}
+
+// filePages is how many bytes of files are mapped and in memory.
+func filePages() (int64, error) {
+	data, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0, fmt.Errorf("read memory use: %w", err)
+	}
+	fields := strings.Fields(string(data)) // size, resident, of files ...
+	if len(fields) < 3 {
+		return 0, fmt.Errorf("read memory use: %q is too short", data)
+	}
+	n, err := strconv.ParseInt(fields[2], 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("read memory use: %w", err)
+	}
+	return n * int64(os.Getpagesize()), nil
+}
+
+// forgetProgram unmaps the pages of the program's own file that cannot have
+// changed. They stay in the system's cache, and what is used is mapped again
+// by the page fault that follows.
+func forgetProgram() error {
+	program, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	f, err := os.Open("/proc/self/maps")
+	if err != nil {
+		return fmt.Errorf("read mappings: %w", err)
+	}
+	defer f.Close()
+	list, err := readOnly(f, program)
+	if err != nil {
+		return err
+	}
+	for _, m := range list {
+		if _, _, code := unix.Syscall(unix.SYS_MADVISE, m.start, m.end-m.start, unix.MADV_DONTNEED); code != 0 {
+			return fmt.Errorf("give back the program's pages: %w", code)
+		}
+	}
+	return nil
+}
+
+// mapping is a range of addresses.
+type mapping struct{ start, end uintptr }
+
+// readOnly finds the mappings of a file that the process cannot write to, in the
+// form of /proc/PID/maps.
+func readOnly(maps io.Reader, file string) (list []mapping, _ error) {
+	lines := bufio.NewScanner(maps)
+	for lines.Scan() {
+		// start-end rwxp offset device inode    file
+		head, rest, _ := strings.Cut(lines.Text(), " ")
+		if len(rest) < 4 || rest[1] != '-' || rest[3] != 'p' || !strings.HasSuffix(rest, " "+file) {
+			continue
+		}
+		from, to, ok := strings.Cut(head, "-")
+		start, err1 := strconv.ParseUint(from, 16, 64)
+		end, err2 := strconv.ParseUint(to, 16, 64)
+		if err := errors.Join(err1, err2); err != nil || !ok || end <= start {
+			return nil, fmt.Errorf("read mappings: %q is not understood", lines.Text())
+		}
+		list = append(list, mapping{uintptr(start), uintptr(end)})
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read mappings: %w", err)
+	}
+	return list, nil
+}

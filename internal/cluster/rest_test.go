@@ -1,0 +1,75 @@
+package cluster
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+const someMaps = `00400000-0300b000 r-xp 00000000 08:01 4711                               /usr/bin/kemudi
+0300b000-06f56000 r--p 02c0b000 08:01 4711                               /usr/bin/kemudi
+06f56000-070bd000 rw-p 06b56000 08:01 4711                               /usr/bin/kemudi
+070bd000-07100000 r--s 00000000 08:01 4711                               /usr/bin/kemudi
+31c2a0800000-31c2a5400000 rw-p 00000000 00:00 0
+7f886286e000-7f8862d00000 r--p 00000000 08:01 4712                       /usr/bin/kemudi.old
+7ffd11111000-7ffd11113000 r-xp 00000000 00:00 0                          [vdso]
+`
+
+func TestFindsWhatCannotHaveChanged(t *testing.T) {
+	got, err := readOnly(strings.NewReader(someMaps), "/usr/bin/kemudi")
+	if want := []mapping{{0x400000, 0x300b000}, {0x300b000, 0x6f56000}}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %x, %v; want %x", got, err, want)
+	}
+	if _, err := readOnly(strings.NewReader("zz-10 r-xp 0 08:01 1 /p\n"), "/p"); err == nil {
+		t.Error("an address that is none was accepted")
+	}
+}
+
+// Not run beside other tests: they would fill the memory again.
+func TestGivesBackMemoryOnlyWhenIdle(t *testing.T) {
+	program, err := os.ReadFile("/proc/self/exe") // is in the system's cache now
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := filePages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := forgetProgram(); err != nil {
+		t.Fatal(err)
+	}
+	after, err := filePages()
+	if err != nil || after >= before/2 {
+		t.Errorf("pages of files in memory: got %d, %v; want far fewer than %d", after, err, before)
+	}
+	again, err := os.ReadFile("/proc/self/exe") // runs on, over the same code
+	if err != nil || !slices.Equal(program, again) {
+		t.Errorf("the program is not what it was: %v", err)
+	}
+
+	garbage := make([]byte, 4*restHeap)
+	for i := range garbage {
+		garbage[i] = 1
+	}
+	if garbage[len(garbage)-1] != 1 { // the last use
+		t.Fatal("unreachable")
+	}
+	r := rester{pages: 1 << 60}
+	if heap, _, err := r.look(); heap != 0 || err != nil {
+		t.Errorf("first look: got %d, %v; want nothing, it is not known how much there is to do", heap, err)
+	}
+	r.cpu = 0 // as if everything so far had been done since the last look
+	if heap, _, err := r.look(); heap != 0 || err != nil {
+		t.Errorf("look while busy: got %d, %v; want nothing", heap, err)
+	}
+	r.at = r.at.Add(-time.Hour) // as if nothing had been done for an hour
+	if heap, _, err := r.look(); heap < restHeap || err != nil {
+		t.Errorf("look when idle: got %d, %v; want the garbage of %d", heap, err, 4*restHeap)
+	}
+	r.at = r.at.Add(-time.Hour)
+	if heap, _, err := r.look(); heap != 0 || err != nil {
+		t.Errorf("second look when idle: got %d, %v; want nothing more", heap, err)
+	}
+}

@@ -1,0 +1,169 @@
+package kubelet
+
+import (
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/kubelet/fakecri"
+	"github.com/kemudi/kemudi/internal/trace"
+)
+
+// deaf is a program that does not end when it is told to.
+func deaf(*runtimeapi.ContainerConfig) fakecri.Program { return fakecri.Program{TermAfter: -1} }
+
+func TestFailingInitContainerIsTriedAgainWhileTheAppWaits(t *testing.T) {
+	trace.Proves(t, "C-267", "INIT-006", "INIT-028")
+	inBubble(t, func(t *testing.T) {
+		n := newNode(t, fakecri.Options{})
+		defer func() { n.end() }()
+		createPod(t, n.api, "web", `{initContainers: [{name: one, image: x, command: ["false"]}, {name: two, image: x, command: ["true"]}], containers: [{name: c, image: x}]}`)
+		p := n.after(75*time.Second, "web") // 0, 10 and 20 and 40 seconds of back-off
+		one, two, app := p.Status.InitContainerStatuses[0], p.Status.InitContainerStatuses[1], p.Status.ContainerStatuses[0]
+		if p.Status.Phase != v1.PodPending || one.RestartCount < 3 || one.Ready || one.LastTerminationState.Terminated == nil {
+			t.Errorf("got phase %s, first init container %+v; want Pending, 3 restarts", p.Status.Phase, one)
+		}
+		for _, cs := range []v1.ContainerStatus{two, app} {
+			if w := cs.State.Waiting; w == nil || w.Reason != "PodInitializing" || cs.Ready || cs.RestartCount != 0 {
+				t.Errorf("%s: got %+v, want waiting, PodInitializing", cs.Name, cs)
+			}
+		}
+		c := core.PodCondition(&p.Status, v1.PodInitialized)
+		if c == nil || c.Status != v1.ConditionFalse || c.Reason != "ContainersNotInitialized" || c.Message != "containers with incomplete status: [one two]" {
+			t.Errorf("condition: got %+v", c)
+		}
+	})
+}
+
+func TestContainerThatKeepsFailingItsProbeIsRestartedEachTime(t *testing.T) {
+	trace.Proves(t, "C-309", "C-306")
+	inBubble(t, func(t *testing.T) {
+		n := newNode(t, fakecri.Options{Exec: func(*runtimeapi.ContainerConfig, []string) (string, int32) { return "", 1 }})
+		defer func() { n.end() }()
+		createPod(t, n.api, "web", `{containers: [{name: c, image: x, livenessProbe: {exec: {command: [x]}, initialDelaySeconds: 5, periodSeconds: 3, failureThreshold: 1}}]}`)
+		last := int32(0)
+		began := time.Now()
+		for last < 5 && time.Since(began) < 5*time.Minute {
+			p := n.after(time.Second, "web")
+			got := p.Status.ContainerStatuses[0].RestartCount
+			if got < last || got > last+1 {
+				t.Fatalf("restarts went from %d to %d", last, got)
+			}
+			last = got
+		}
+		if last != 5 {
+			t.Errorf("restarts in %s: got %d, want 5", time.Since(began), last)
+		}
+	})
+}
+
+func TestProbeMayHaveAGracePeriodOfItsOwn(t *testing.T) {
+	trace.Proves(t, "KEP-2238")
+	inBubble(t, func(t *testing.T) {
+		n := newNode(t, fakecri.Options{Program: deaf, Exec: func(*runtimeapi.ContainerConfig, []string) (string, int32) { return "", 1 }})
+		defer func() { n.end() }()
+		const probe = `{exec: {command: [x]}, failureThreshold: 1, periodSeconds: 1, initialDelaySeconds: 1`
+		createPod(t, n.api, "pods", `{terminationGracePeriodSeconds: 60, containers: [{name: c, image: x, livenessProbe: `+probe+`}}]}`)
+		createPod(t, n.api, "own", `{terminationGracePeriodSeconds: 60, containers: [{name: c, image: x, livenessProbe: `+probe+`, terminationGracePeriodSeconds: 5}}]}`)
+		createPod(t, n.api, "startup", `{terminationGracePeriodSeconds: 60, containers: [{name: c, image: x, startupProbe: `+probe+`, terminationGracePeriodSeconds: 5}}]}`)
+		if p := n.after(4*time.Second, "own"); p.Status.ContainerStatuses[0].RestartCount != 0 {
+			t.Error("killed before the grace period of its probe was over")
+		}
+		for _, name := range []string{"own", "startup"} {
+			if p := n.after(2*time.Second, name); p.Status.ContainerStatuses[0].RestartCount != 1 {
+				t.Errorf("%s: got %d restarts after 5 s of grace, want 1", name, p.Status.ContainerStatuses[0].RestartCount)
+			}
+		}
+		if p := n.after(50*time.Second, "pods"); p.Status.ContainerStatuses[0].RestartCount != 0 {
+			t.Error("killed before the grace period of the pod was over")
+		}
+		if p := n.after(5*time.Second, "pods"); p.Status.ContainerStatuses[0].RestartCount != 1 {
+			t.Error("not killed after the grace period of the pod")
+		}
+	})
+}
+
+func TestFailingPreStopHookIsToldAndCalledOnce(t *testing.T) {
+	trace.Proves(t, "HOOK-019", "HOOK-022", "HOOK-027", "POD-036")
+	inBubble(t, func(t *testing.T) {
+		var calls atomic.Int32
+		n := newNode(t, fakecri.Options{Exec: func(*runtimeapi.ContainerConfig, []string) (string, int32) {
+			calls.Add(1)
+			return "no", 1
+		}})
+		defer func() { n.end() }()
+		createPod(t, n.api, "web", `{containers: [{name: c, image: x, lifecycle: {preStop: {exec: {command: [x]}}}}]}`)
+		n.pod("web")
+		deletePod(t, n.api, "web", 30)
+		if p := n.after(time.Second, "web"); p != nil {
+			t.Errorf("left: %+v", p.Status)
+		}
+		events := n.api.takeEvents()
+		if calls.Load() != 1 || !slices.Contains(events, "web spec.containers{c} Warning FailedPreStopHook: PreStopHook failed") {
+			t.Errorf("got %d calls, events\n%s", calls.Load(), strings.Join(events, "\n"))
+		}
+	})
+}
+
+func TestHangingHookLeavesTheContainerTwoSeconds(t *testing.T) {
+	trace.Proves(t, "POD-043", "HOOK-017")
+	inBubble(t, func(t *testing.T) {
+		n := newNode(t, fakecri.Options{Program: deaf, Exec: func(*runtimeapi.ContainerConfig, []string) (string, int32) {
+			time.Sleep(time.Hour)
+			return "", 0
+		}})
+		defer func() { n.end() }()
+		createPod(t, n.api, "web", `{containers: [{name: c, image: x, lifecycle: {preStop: {sleep: {seconds: 3600}}}}]}`)
+		n.pod("web")
+		deletePod(t, n.api, "web", 10)
+		if n.after(11*time.Second, "web") == nil {
+			t.Error("gone before the extra grace was over")
+		}
+		if p := n.after(2*time.Second, "web"); p != nil {
+			t.Errorf("left after 13 s: %+v", p.Status)
+		}
+	})
+}
+
+func TestPodWhoseContainerNeverStartedGoesAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := newNode(t, fakecri.Options{})
+		defer func() { n.end() }()
+		createPod(t, n.api, "web", `{containers: [{name: c, image: x, envFrom: [{configMapRef: {name: none}}]}, {name: d, image: x, command: ["true"]}]}`)
+		p := n.after(5*time.Second, "web")
+		if w := p.Status.ContainerStatuses[0].State.Waiting; w == nil || w.Reason != "CreateContainerConfigError" || w.Message != `configmap "none" not found` {
+			t.Fatalf("got %+v", p.Status.ContainerStatuses[0].State)
+		}
+		deletePod(t, n.api, "web", 30)
+		if p := n.pod("web"); p != nil {
+			t.Errorf("left although nothing runs: %+v", p.Status)
+		}
+	})
+}
+
+func TestContainerThatLivedLongBacksOffAfresh(t *testing.T) {
+	trace.Proves(t, "PLC-064")
+	inBubble(t, func(t *testing.T) {
+		n := newNode(t, fakecri.Options{})
+		defer func() { n.end() }()
+		createPod(t, n.api, "web", `{containers: [{name: c, image: x}]}`)
+		n.pod("web")
+		for range 4 { // 0, 10, 20, 40 seconds of back-off
+			n.cri.Exit("default/web", "c", 1, "")
+			n.after(45*time.Second, "web")
+		}
+		if p := n.after(11*time.Minute, "web"); p.Status.ContainerStatuses[0].RestartCount != 4 || !core.PodReady(p) {
+			t.Fatalf("got %+v", p.Status.ContainerStatuses)
+		}
+		n.cri.Exit("default/web", "c", 1, "")
+		if p := n.after(time.Second, "web"); p.Status.ContainerStatuses[0].RestartCount != 5 {
+			t.Errorf("after ten minutes of life: got %d restarts, want the fifth at once", p.Status.ContainerStatuses[0].RestartCount)
+		}
+	})
+}

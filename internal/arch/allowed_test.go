@@ -11,6 +11,7 @@ var allowed = []allowance{
 	{"k8s.io/apimachinery", "meta types, JSON, YAML and protobuf codecs, selectors, quantities, strategic merge, managed fields"},
 	{"k8s.io/client-go", "clients for what is outside the process, kubeconfig files, and the client that tests hold the server against"},
 	{"k8s.io/kubectl", "kemudi kubectl is the real kubectl"},
+	{"k8s.io/cli-runtime", "how tests hand kubectl its streams and settings, to run it in process"},
 	{"k8s.io/apiserver/pkg/authentication/authenticator", "the form of an authentication's answer"},
 	{"k8s.io/apiserver/pkg/authentication/user", "who makes a request"},
 	{"k8s.io/apiserver/pkg/authentication/serviceaccount", "user names, groups and extra keys of service accounts"},

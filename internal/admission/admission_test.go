@@ -140,7 +140,7 @@ func TestPluginsAreOnAndOffAsAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "NamespaceLifecycle ServiceAccount NodeRestriction TaintNodesByCondition Priority DefaultTolerationSeconds RuntimeClass " +
-		"CertificateRequester CertificateApproval CertificateSigning CertificateSubjectRestriction RBACEscalation"
+		"CertificateApproval CertificateSigning CertificateSubjectRestriction RBACEscalation"
 	if got := strings.Join(byDefault.Names(), " "); got != want {
 		t.Errorf("by default: got %s, want %s", got, want)
 	}

@@ -16,16 +16,6 @@ import (
 	"github.com/kemudi/kemudi/internal/api/certificates"
 )
 
-// certificateRequester writes into a request for a certificate who makes it.
-func certificateRequester() Plugin {
-	return Plugin{Name: "CertificateRequester", Mutate: func(_ context.Context, a *Attributes) error {
-		if r, ok := a.Object.(*certificatesv1.CertificateSigningRequest); ok && a.Is(certificates.CertificateSigningRequests.Def, "", Create) {
-			certificates.SetRequester(r, a.User)
-		}
-		return nil
-	}}
-}
-
 // certificateApproval lets only those approve requests to a signer who may do
 // so for that signer.
 func certificateApproval(o *Options) Plugin {

@@ -24,7 +24,6 @@ func plugins(o *Options) []entry {
 		on(defaultTolerationSeconds()),
 		off(ownerReferencesPermissionEnforcement(o)),
 		on(runtimeClass(o)),
-		on(certificateRequester()),
 		on(certificateApproval(o)),
 		on(certificateSigning(o)),
 		on(certificateSubjectRestriction()),

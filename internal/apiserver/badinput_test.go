@@ -37,6 +37,8 @@ func TestBadInputIsRefusedInUpstreamsWords(t *testing.T) {
 		{"no name", "POST", maps, `{"kind":"ConfigMap","apiVersion":"v1"}`, "", 422, `metadata.name: Required value: name or generateName is required`},
 		{"over-long name", "POST", maps, `{"metadata":{"name":"` + long + `"}}`, "", 422, `metadata.name: Invalid value: \"` + long + `\": must be no more than 253`},
 		{"bad name", "POST", maps, `{"metadata":{"name":"UPPER"}}`, "", 422, `ConfigMap \"UPPER\" is invalid: metadata.name: Invalid value: \"UPPER\": a lowercase RFC 1123 subdomain must consist of`},
+		{"finalizer without a domain", "POST", maps, `{"metadata":{"name":"x","finalizers":["mine"]}}`, "", 422, `ConfigMap \"x\" is invalid: metadata.finalizers[0]: Invalid value: \"mine\": name is neither a standard finalizer name nor is it fully qualified`},
+		{"bad label in a PUT", "PUT", maps + "/one", `{"metadata":{"name":"one","labels":{"a b":"c"}}}`, "", 422, `"causes":[{"reason":"FieldValueInvalid","message":"Invalid value: \"a b\": name part must consist of alphanumeric characters`},
 		{"bad label", "POST", maps, `{"metadata":{"name":"x","labels":{"a b":"c"}}}`, "", 422, `metadata.labels: Invalid value: \"a b\"`},
 		{"name taken", "POST", maps, cm, "", 409, `configmaps \"one\" already exists`},
 		{"resourceVersion on create", "POST", maps, `{"metadata":{"name":"x","resourceVersion":"5"}}`, "", 400, `resourceVersion should not be set on objects to be created`},

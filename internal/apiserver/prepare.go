@@ -9,7 +9,6 @@ import (
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -78,6 +77,9 @@ func (w *attempt) prepareNew() {
 	obj.SetUID(types.UID(uuid.NewString()))
 	obj.SetCreationTimestamp(metav1.NewTime(time.Now().UTC().Truncate(time.Second)))
 	w.c.res.prepare(obj, nil)
+	if set := w.c.res.def.Requester; set != nil {
+		set(obj, w.c.user)
+	}
 	if w.c.res.def.HasGeneration {
 		obj.SetGeneration(1)
 	}
@@ -143,14 +145,8 @@ func (w *attempt) validate() error {
 	if w.trusted {
 		return nil
 	}
-	d, errs := w.c.res.def, resource.NewErrors()
-	metadata := field.NewPath("metadata")
-	old := w.old()
-	if old == nil {
-		errs.Add(validation.ValidateObjectMetaAccessor(w.obj, d.Namespaced, validation.ValidateNameFunc(d.NameRule), metadata)...)
-	} else {
-		errs.Add(w.validateMetaUpdate(old, metadata)...)
-	}
+	d, errs, old := w.c.res.def, resource.NewErrors(), w.old()
+	w.validateMeta(old, errs)
 	check := d.Validate
 	if w.c.res.ver != nil {
 		check = w.c.res.ver.Validate
@@ -168,16 +164,14 @@ func (w *attempt) validate() error {
 	return nil
 }
 
-// validateMetaUpdate lends the library the resourceVersion that it wants to see.
-func (w *attempt) validateMetaUpdate(old resource.Object, metadata *field.Path) field.ErrorList {
-	w.obj.SetResourceVersion(old.GetResourceVersion())
-	defer w.obj.SetResourceVersion("")
-	errs := validation.ValidateObjectMetaAccessorUpdate(w.obj, old, metadata)
-	return append(errs, validation.ValidateObjectMetaAccessor(w.obj, w.c.res.def.Namespaced, anyName, metadata)...)
+// validateMeta lends an update the resourceVersion that the library wants to see.
+func (w *attempt) validateMeta(old resource.Object, errs *resource.Errors) {
+	if old != nil {
+		w.obj.SetResourceVersion(old.GetResourceVersion())
+		defer w.obj.SetResourceVersion("")
+	}
+	resource.ValidateMeta(w.obj, old, w.c.res.def, errs)
 }
-
-// anyName accepts the names of objects that exist already.
-func anyName(string, bool) []string { return nil }
 
 // parseRevision reads a resourceVersion.
 func parseRevision(s string) (int64, error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/patch"
 	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/task"
 )
 
 // Server is the API of one process. All methods may be called concurrently.
@@ -68,9 +69,17 @@ func (s *Server) As(u user.Info, agent string) client.Transport {
 
 // Run does the server's own background work until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
-	if err := s.repairClaims(ctx); err != nil && ctx.Err() == nil {
-		return err
-	}
-	<-ctx.Done()
-	return nil
+	g := task.NewGroup(ctx)
+	g.Go("schema", func(context.Context) error { // or the first write would wait for it
+		patch.Warm()
+		return nil
+	})
+	g.Go("claims", func(ctx context.Context) error {
+		if err := s.repairClaims(ctx); err != nil && ctx.Err() == nil {
+			return err
+		}
+		<-ctx.Done()
+		return nil
+	})
+	return g.Wait()
 }

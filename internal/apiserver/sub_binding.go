@@ -64,6 +64,7 @@ func bound(c *call, old *corev1.Pod, b *corev1.Binding) (resource.Object, error)
 	pod := old.DeepCopy()
 	pod.ResourceVersion = ""
 	pod.Spec.NodeName = b.Target.Name
+	pod.Status.NominatedNodeName = "" // it has a node now, that one or another
 	if len(b.Annotations) > 0 && pod.Annotations == nil {
 		pod.Annotations = map[string]string{}
 	}

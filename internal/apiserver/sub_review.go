@@ -59,10 +59,12 @@ func tokenReview(ctx context.Context, s *Server, c *call, body runtime.Object) (
 		ctx = authenticator.WithAudiences(ctx, q.Spec.Audiences)
 	}
 	answer, ok, err := tokens.AuthenticateToken(ctx, q.Spec.Token)
-	if err != nil {
-		q.Status.Error = err.Error()
-	}
-	if !ok || err != nil {
+	switch {
+	case err != nil:
+		q.Status.Error = fmt.Sprintf("[invalid bearer token, %v]", err)
+		return q, nil
+	case !ok:
+		q.Status.Error = "invalid bearer token"
 		return q, nil
 	}
 	q.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: userInfo(answer.User), Audiences: answer.Audiences}

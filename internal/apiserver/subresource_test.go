@@ -1,10 +1,19 @@
 package apiserver
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/pem"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -81,6 +90,44 @@ func TestEvictionSpendsTheDisruptionBudget(t *testing.T) {
 	if len(causes) != 1 || causes[0].Message != "The disruption budget b needs 1 healthy pods and has 2 currently" {
 		t.Errorf("causes: %+v", causes)
 	}
+}
+
+func TestBindingEndsANomination(t *testing.T) {
+	f := newFixture(t)
+	pod := runningPod(t, f, "a").DeepCopy()
+	pod.Status.NominatedNodeName = "n2"
+	pods := client.For(f.As(admin, "test"), core.Pods)
+	if _, err := pods.UpdateStatus(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	f.must(201, "POST", "/api/v1/namespaces/default/pods/a/binding", `{"metadata":{"name":"a"},"target":{"name":"n1"}}`)
+	bound, err := pods.Get(t.Context(), "default", "a")
+	if err != nil || bound.Spec.NodeName != "n1" || bound.Status.NominatedNodeName != "" {
+		t.Errorf("got %v, node %q, nominated %q", err, bound.Spec.NodeName, bound.Status.NominatedNodeName)
+	}
+}
+
+func TestRequestsForCertificatesNameWhoMakesThem(t *testing.T) {
+	f := newFixture(t)
+	got := decoded[certificatesv1.CertificateSigningRequest](t, f.must(201, "POST", "/apis/certificates.k8s.io/v1/certificatesigningrequests",
+		`{"metadata":{"name":"r"},"spec":{"username":"somebody","groups":["else"],"signerName":"example.com/own","usages":["client auth"],"request":"`+signingRequest(t)+`"}}`))
+	if got.Spec.Username != "admin" || !slices.Equal(got.Spec.Groups, admin.Groups) {
+		t.Errorf("got %q of %q, want the user of the request", got.Spec.Username, got.Spec.Groups)
+	}
+}
+
+// signingRequest is a request for a certificate, in base64.
+func signingRequest(t *testing.T) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "x"}}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
 }
 
 func TestPodsAreBoundByEitherResource(t *testing.T) {

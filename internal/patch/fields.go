@@ -20,8 +20,6 @@ import (
 // Fields keeps metadata.managedFields and performs server-side apply for a set
 // of resources. It may be used concurrently.
 type Fields struct {
-	types func() managedfields.TypeConverter
-
 	sets setMemo
 
 	mu struct {
@@ -44,12 +42,19 @@ type target struct {
 	sub string
 }
 
-// NewFields returns the field keeper of the built-in kinds. Reading the schema
-// of all types takes a while, so it waits for the first use.
+// types is the schema of the built-in kinds, which is the same for all. Reading
+// it takes about 0.1 s, so it waits for the first use.
+var types = sync.OnceValue(func() managedfields.TypeConverter {
+	return applyconfigurations.NewTypeConverter(scheme.Scheme)
+})
+
+// Warm reads the schema of the built-in kinds now, so that the first write need
+// not wait for it.
+func Warm() { types() }
+
+// NewFields returns the field keeper of the built-in kinds.
 func NewFields() *Fields {
-	f := &Fields{types: sync.OnceValue(func() managedfields.TypeConverter {
-		return applyconfigurations.NewTypeConverter(scheme.Scheme)
-	})}
+	f := &Fields{}
 	f.mu.managers, f.mu.plans = map[target]*managedfields.FieldManager{}, map[target]plan{}
 	return f
 }
@@ -110,7 +115,7 @@ func (f *Fields) makePlan(d *resource.Def, gv schema.GroupVersion) (*node, error
 	}
 	t := reflect.TypeOf(obj)
 	obj.GetObjectKind().SetGroupVersionKind(gv.WithKind(d.Kind))
-	typed, err := f.types().ObjectToTyped(obj)
+	typed, err := types().ObjectToTyped(obj)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +175,7 @@ func (f *Fields) manager(w Write) (*managedfields.FieldManager, error) {
 		return m, nil
 	}
 	conv := &converter{def: w.Def}
-	m, err := managedfields.NewDefaultFieldManager(f.types(), conv, conv, conv,
+	m, err := managedfields.NewDefaultFieldManager(types(), conv, conv, conv,
 		w.GV.WithKind(w.Def.Kind), w.Def.GVK().GroupVersion(), w.Sub, reset(w.Def, w.Sub))
 	if err != nil {
 		return nil, fmt.Errorf("keep fields of %s: %w", w.Def, err)

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
 )
 
 // Resource is a defined resource that still knows its Go type.
@@ -33,6 +34,8 @@ type Def struct {
 	Validate func(obj, old Object, errs *Errors)
 	Warn     func(obj, old Object) []string
 	Commit   func(tx Tx, obj, old Object) error // nil: no claims
+
+	Requester func(obj Object, by user.Info) // nil: nobody is written down
 
 	HasGeneration, NoFieldTracking, NoUpdate, CreateOnly, AllowCreateOnUpdate, NoUnconditionalUpdate bool
 
@@ -169,6 +172,9 @@ func (s Spec[T]) eraseLife(d *Def) {
 	d.TTL = func(Object) time.Duration { return 0 }
 	if s.Default != nil {
 		d.Default = func(obj Object) { s.Default(obj.(T)) }
+	}
+	if s.Requester != nil {
+		d.Requester = func(obj Object, by user.Info) { s.Requester(obj.(T), by) }
 	}
 	if s.Prepare != nil {
 		d.Prepare = func(obj, old Object) { s.Prepare(obj.(T), typed[T](old)) }

@@ -6,6 +6,7 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/user"
 )
 
 // Object is what the Go type of every kind is: a pointer to a wire type.
@@ -38,6 +39,8 @@ type Spec[T Object] struct {
 	// Prepare drops what a client may not set and sets what the server owns
 	// (status on create, generation is handled by HasGeneration).
 	Prepare func(obj, old T)
+	// Requester writes into a new object who makes it, over what it says itself.
+	Requester func(obj T, by user.Info)
 	// Validate refuses. It sees defaulted objects only.
 	Validate func(obj, old T, errs *Errors)
 	// Warn returns the texts of Warning headers.

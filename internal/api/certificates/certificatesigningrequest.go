@@ -11,9 +11,8 @@ import (
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
-// CertificateSigningRequests ask for a client or server certificate. Who asks
-// is for admission to write down, see [SetRequester]. What is checked is in
-// certificatesigningrequest_validate.go.
+// CertificateSigningRequests ask for a client or server certificate. What is
+// checked is in certificatesigningrequest_validate.go.
 var CertificateSigningRequests = resource.Define(resource.Spec[*certificatesv1.CertificateSigningRequest]{
 	Group: "certificates.k8s.io", Version: "v1", Kind: "CertificateSigningRequest", Plural: "certificatesigningrequests",
 	Short:    []string{"csr"},
@@ -25,6 +24,7 @@ var CertificateSigningRequests = resource.Define(resource.Spec[*certificatesv1.C
 		}
 		obj.Spec, obj.Status = old.Spec, old.Status
 	},
+	Requester: setRequester,
 	Validate: func(obj, old *certificatesv1.CertificateSigningRequest, errs *resource.Errors) {
 		validateRequest(obj, old, anyone, errs)
 	},
@@ -69,9 +69,9 @@ var CertificateSigningRequests = resource.Define(resource.Spec[*certificatesv1.C
 	},
 })
 
-// SetRequester writes down who asks for a certificate, over what the request
+// setRequester writes down who asks for a certificate, over what the request
 // says itself.
-func SetRequester(r *certificatesv1.CertificateSigningRequest, by user.Info) {
+func setRequester(r *certificatesv1.CertificateSigningRequest, by user.Info) {
 	r.Spec.Username, r.Spec.UID, r.Spec.Groups, r.Spec.Extra = by.GetName(), by.GetUID(), by.GetGroups(), nil
 	for k, v := range by.GetExtra() {
 		if r.Spec.Extra == nil {

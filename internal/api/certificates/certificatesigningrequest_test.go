@@ -300,7 +300,7 @@ func TestTheRequesterIsNotTheClientsToChoose(t *testing.T) {
 	t.Parallel()
 	r := request(t)
 	r.Spec.Username, r.Spec.Extra = "admin", map[string]certificatesv1.ExtraValue{"a": {"b"}}
-	SetRequester(r, &user.DefaultInfo{Name: "jane", UID: "7", Groups: []string{"devs"}, Extra: map[string][]string{"c": {"d"}}})
+	setRequester(r, &user.DefaultInfo{Name: "jane", UID: "7", Groups: []string{"devs"}, Extra: map[string][]string{"c": {"d"}}})
 	if r.Spec.Username != "jane" || r.Spec.UID != "7" || !slices.Equal(r.Spec.Groups, []string{"devs"}) || len(r.Spec.Extra) != 1 || r.Spec.Extra["c"][0] != "d" {
 		t.Errorf("got %+v", r.Spec)
 	}

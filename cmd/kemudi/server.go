@@ -78,6 +78,8 @@ func addServerFlags(f *pflag.FlagSet, o *cluster.Options) {
 	f.StringToStringVar(&o.NodeLabels, "node-labels", nil, "labels of the node when it registers")
 	f.Var((*taintsFlag)(&o.NodeTaints), "register-with-taints", "taints of the node when it registers: key=value:effect,...")
 	f.IntVar(&o.MaxPods, "max-pods", 110, "how many pods the node takes")
+	f.Var((*addrFlag)(&o.AgentAddress), "address", "address to serve the node agent's API on; default all")
+	f.Uint16Var(&o.AgentPort, "port", 10250, "port to serve the node agent's API on")
 	f.StringVar(&o.RuntimeEndpoint, "container-runtime-endpoint", "", "socket of another container runtime; default the built-in one")
 	f.StringVar(&o.PodLogsDir, "pod-logs-dir", "/var/log/pods", "directory of the containers' logs")
 	f.StringVar(&o.RegistryDir, "registry-config-dir", "", "directories with hosts.toml files of registries")

@@ -91,13 +91,16 @@ func (n *machine) start(g *task.Group, plane *ControlPlane) error {
 		NodeIPs: []string{o.NodeIP.String()}, Labels: o.NodeLabels, Taints: o.NodeTaints, MaxPods: o.MaxPods,
 		RootDir: filepath.Join(o.DataDir, "kubelet"), PodLogsDir: o.PodLogsDir, CgroupParent: cgroupParent(o.RunDir),
 		ClusterDNS: []string{o.Network.ClusterDNS.String()}, ClusterDomain: o.Network.ClusterDomain,
-		Version: version.Git(), Log: o.Logger.With("part", "kubelet"),
+		Version: version.Git(), Port: int(o.AgentPort), Log: o.Logger.With("part", "kubelet"),
 	})
 	if err != nil {
 		return err
 	}
 	g.Go("node agent", n.agent.Run)
 	if err := n.serve(g); err != nil {
+		return err
+	}
+	if err := n.servePort(g, t); err != nil {
 		return err
 	}
 	share, err := n.podCIDRs(g.Context(), plane)

@@ -41,6 +41,8 @@ type Options struct {
 	NodeLabels       map[string]string // --node-labels
 	NodeTaints       []corev1.Taint    // --register-with-taints
 	MaxPods          int               // --max-pods; default 110
+	AgentAddress     netip.Addr        // --address: where the node agent's API is served; default all
+	AgentPort        uint16            // --port: of the node agent's API; default 10250
 	RuntimeEndpoint  string            // --container-runtime-endpoint; empty: the embedded one
 	PodLogsDir       string            // --pod-logs-dir; default /var/log/pods
 	RegistryDir      string            // --registry-config-dir
@@ -74,8 +76,13 @@ func (o Options) withDefaults() (Options, error) {
 	if o.PodLogsDir == "" {
 		o.PodLogsDir = sharedLogsDir
 	}
-	if !o.BindAddress.IsValid() {
-		o.BindAddress = netip.IPv6Unspecified()
+	if o.AgentPort == 0 {
+		o.AgentPort = 10250
+	}
+	for _, addr := range []*netip.Addr{&o.BindAddress, &o.AgentAddress} {
+		if !addr.IsValid() {
+			*addr = netip.IPv6Unspecified()
+		}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

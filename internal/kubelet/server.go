@@ -46,6 +46,8 @@ func (a *Agent) Handler() http.Handler {
 	mux.HandleFunc("POST /run/{namespace}/{pod}/{container}", a.serveRun)
 	mux.HandleFunc("GET /stats/summary", a.serveSummary)
 	mux.Handle("GET /metrics", a.metricsHandler())
+	mux.HandleFunc("GET /metrics/resource", a.serveResources)
+	mux.HandleFunc("GET /configz", a.serveConfig)
 	return mux
 }
 

@@ -1,0 +1,236 @@
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/rbac"
+	"github.com/kemudi/kemudi/internal/auth/pki"
+	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/kubelet"
+	"github.com/kemudi/kemudi/internal/kubelet/fakecri"
+	"github.com/kemudi/kemudi/internal/obs"
+	"github.com/kemudi/kemudi/internal/store/mem"
+	"github.com/kemudi/kemudi/internal/task"
+)
+
+// portBed is a server on a memory store whose node agent's port is served.
+type portBed struct {
+	*testing.T
+	s *server
+	g *task.Group
+	t client.Transport // as the node agent
+}
+
+func newPortBed(t *testing.T) *portBed {
+	t.Helper()
+	o, err := Options{
+		DataDir: t.TempDir(), NodeName: "n1", NodeIP: netip.MustParseAddr("127.0.0.1"), Logger: slog.New(slog.DiscardHandler),
+		AgentAddress: netip.MustParseAddr("127.0.0.1"), AgentPort: freePort(t),
+	}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &portBed{T: t, s: &server{o: o, registry: obs.NewRegistry()}, g: task.NewGroup(t.Context())}
+	b.must(b.s.keys())
+	b.s.plane, err = NewControlPlane(ControlPlaneOptions{
+		Store: mem.New(mem.Options{}), CABundle: string(b.s.pki.CA.CertPEM()), Logger: o.Logger, Serving: b.s.configure,
+	})
+	b.must(err)
+	b.g.Go("control plane", b.s.plane.Run)
+	t.Cleanup(func() {
+		b.g.Cancel(context.Canceled)
+		if err := b.g.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	b.must(await(b.g, b.s.plane.Ready()))
+	b.t = b.s.plane.Server().As(&user.DefaultInfo{Name: "system:node:n1", Groups: []string{user.NodesGroup, user.AllAuthenticated}}, "kubelet")
+	runtime := fakecri.New(fakecri.Options{})
+	b.s.node = &machine{s: b.s}
+	b.s.node.agent, err = kubelet.New(kubelet.Options{
+		NodeName: "n1", Transport: b.t, Runtime: runtime, Images: runtime, Simulated: true, Port: int(o.AgentPort),
+		Capacity: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi")}, Log: o.Logger,
+	})
+	b.must(err)
+	b.g.Go("agent", b.s.node.agent.Run)
+	b.must(b.s.node.servePort(b.g, b.t))
+	return b
+}
+
+// freePort is a port that nobody uses now.
+func freePort(t *testing.T) uint16 {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).AddrPort().Port()
+}
+
+func (b *portBed) must(err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// as is a client with a certificate, or without one.
+func (b *portBed) as(cert ...tls.Certificate) *http.Client {
+	roots := x509.NewCertPool()
+	roots.AddCert(b.s.pki.CA.Cert)
+	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: cert}, DisableKeepAlives: true}
+	return &http.Client{Transport: tr}
+}
+
+// ask returns the code and text of an answer.
+func (b *portBed) ask(c *http.Client, method, path, token string) string {
+	b.Helper()
+	r, err := http.NewRequestWithContext(b.Context(), method, fmt.Sprintf("https://127.0.0.1:%d%s", b.s.o.AgentPort, path), nil)
+	b.must(err)
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	res, err := c.Do(r)
+	b.must(err)
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	b.must(err)
+	return fmt.Sprintf("%d %s", res.StatusCode, strings.TrimSpace(string(body)))
+}
+
+// account makes a service account that may use subresources of nodes, and
+// returns its token.
+func (b *portBed) account(name string, subs ...string) string {
+	b.Helper()
+	ctx, admin := b.Context(), b.s.plane.Admin()
+	accounts := client.For(admin, core.ServiceAccounts)
+	_, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})
+	b.must(err)
+	if len(subs) > 0 {
+		_, err := client.For(admin, rbac.ClusterRoles).Create(ctx, &rbacv1.ClusterRole{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: subs}},
+		})
+		b.must(err)
+		_, err = client.For(admin, rbac.ClusterRoleBindings).Create(ctx, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "default", Name: name}},
+		})
+		b.must(err)
+	}
+	answer, err := accounts.Post(ctx, "default", name, "token", &authenticationv1.TokenRequest{})
+	b.must(err)
+	return answer.(*authenticationv1.TokenRequest).Status.Token
+}
+
+func TestNodeAgentsPortLetsOnlyThoseInWhoMay(t *testing.T) {
+	b := newPortBed(t)
+	admin, err := b.s.pki.Admin()
+	b.must(err)
+	other, err := pki.Ensure(pki.Options{Dir: t.TempDir()})
+	b.must(err)
+	stranger, err := other.Admin()
+	b.must(err)
+	serving := b.s.pki.KubeletClient
+	nothing, metrics, pods := b.account("nothing"), b.account("metrics", "nodes/metrics"), b.account("pods", "nodes/pods")
+	all := b.account("all", "nodes/proxy", "nodes/stats")
+	none := b.as()
+	forbidden := func(who, sub string) string {
+		return "403 Forbidden (user=system:serviceaccount:default:" + who + ", verb=get, resource=nodes, subresource(s)=[" + sub + "])"
+	}
+	for _, c := range []struct {
+		who    string
+		client *http.Client
+		token  string
+		path   string
+		want   string // begins the answer
+	}{
+		{"nobody", none, "", "/healthz", "401 Unauthorized"},
+		{"nobody", none, "", "/pods", "401 Unauthorized"},
+		{"nobody", none, "", "/no/such/path", "401 Unauthorized"},
+		{"a bad token", none, "nonsense", "/healthz", "401 Unauthorized"},
+		{"another cluster's administrator", b.as(stranger.TLS()), "", "/healthz", "401 Unauthorized"},
+		{"the administrator", b.as(admin.TLS()), "", "/healthz", "200 ok"},
+		{"the administrator", b.as(admin.TLS()), "", "/pods", `200 {"kind":"PodList"`},
+		{"the administrator", b.as(admin.TLS()), "", "/stats/summary", `200 {"node":{"nodeName":"n1"`},
+		{"the administrator", b.as(admin.TLS()), "", "/configz", `200 {"kubeletconfig":{"kind":"KubeletConfiguration","apiVersion":"kubelet.config.k8s.io/v1beta1",`},
+		{"the administrator", b.as(admin.TLS()), "", "/containerLogs/default/a/c", "404 "},
+		{"the API server", b.as(serving.TLS()), "", "/metrics", "200 # HELP "},
+		{"the API server", b.as(serving.TLS()), "", "/metrics/resource", "200 # HELP "},
+		{"an account without rights", none, nothing, "/healthz", forbidden("nothing", "healthz proxy")},
+		{"an account without rights", none, nothing, "/pods", forbidden("nothing", "pods proxy")},
+		{"an account without rights", none, nothing, "/metrics", forbidden("nothing", "metrics")},
+		{"an account without rights", none, nothing, "/metrics/resource", forbidden("nothing", "metrics")},
+		{"an account without rights", none, nothing, "/metricsandmore", forbidden("nothing", "proxy")},
+		{"an account without rights", none, nothing, "/stats/summary", forbidden("nothing", "stats")},
+		{"an account without rights", none, nothing, "/exec/default/a/c", forbidden("nothing", "proxy")},
+		{"a scraper", none, metrics, "/metrics", "200 # HELP "},
+		{"a scraper", none, metrics, "/pods", forbidden("metrics", "pods proxy")},
+		{"a reader of pods", none, pods, "/pods", `200 {"kind":"PodList"`},
+		{"a reader of pods", none, pods, "/exec/default/a/c", forbidden("pods", "proxy")},
+		{"who has the old right", none, all, "/pods/", `200 {"kind":"PodList"`},
+		{"who has the old right", none, all, "/healthz/ping", "200 ok"},
+		{"who has the old right", none, all, "/exec/default/a/c", "404 pod does not exist"},
+		{"who has the old right", none, all, "/metrics", forbidden("all", "metrics")},
+	} {
+		if got := b.ask(c.client, http.MethodGet, c.path, c.token); !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s: GET %s: got %.200s, want %s", c.who, c.path, got, c.want)
+		}
+	}
+	want := "403 Forbidden (user=system:serviceaccount:default:all, verb=create, resource=nodes, subresource(s)=[proxy])"
+	if got := b.ask(none, http.MethodPost, "/run/default/a/c?cmd=id", all); got != want {
+		t.Errorf("who may only read: POST /run: got %s, want %s", got, want)
+	}
+}
+
+func TestNodeAgentsPortShowsTheNodesCertificate(t *testing.T) {
+	b := newPortBed(t)
+	roots := b.s.pki.CA.Pool()
+	for _, name := range []string{"n1", "127.0.0.1", "localhost"} {
+		conn, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", b.s.o.AgentPort), &tls.Config{RootCAs: roots, ServerName: name})
+		if err != nil {
+			t.Errorf("as %s: %v", name, err)
+			continue
+		}
+		leaf := conn.ConnectionState().PeerCertificates[0].Subject
+		if leaf.CommonName != "system:node:n1" || len(leaf.Organization) != 1 || leaf.Organization[0] != "system:nodes" {
+			t.Errorf("subject: got %s", leaf)
+		}
+		conn.Close()
+	}
+}
+
+func TestNodeSaysWhereItsAgentIsServed(t *testing.T) {
+	b := newPortBed(t)
+	node, err := b.s.node.await(t.Context(), b.s.plane, func(node *corev1.Node) bool { return node.Status.DaemonEndpoints.KubeletEndpoint.Port != 0 })
+	if err != nil || node.Status.DaemonEndpoints.KubeletEndpoint.Port != int32(b.s.o.AgentPort) {
+		t.Errorf("got %v, %v, want port %d", node, err, b.s.o.AgentPort)
+	}
+}
+
+func TestPortThatIsTakenIsNamed(t *testing.T) {
+	b := newPortBed(t)
+	err := b.s.node.servePort(b.g, b.t)
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("serve the node agent's API: listen tcp 127.0.0.1:%d: bind: address already in use", b.s.o.AgentPort)) ||
+		!strings.Contains(err.Error(), "--port") {
+		t.Errorf("got %v, want the port and its flag named", err)
+	}
+}

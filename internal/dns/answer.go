@@ -17,9 +17,15 @@ type View interface {
 	Namespace(name string) bool
 	Service(namespace, name string) *corev1.Service          // nil: none
 	Slices(svc *corev1.Service) []*discoveryv1.EndpointSlice // of the service
-	// ByAddress finds what has an address: a service with that cluster IP, or
-	// an endpoint of a headless service.
-	ByAddress(ip netip.Addr) (svc *corev1.Service, endpoint *discoveryv1.Endpoint)
+	// ByAddress finds what has an address: the service with that cluster IP, or
+	// else the endpoints.
+	ByAddress(ip netip.Addr) []Owner
+}
+
+// Owner has an address: a service, or, with Endpoint, one of its endpoints.
+type Owner struct {
+	Service  *corev1.Service
+	Endpoint *discoveryv1.Endpoint // nil: the service itself
 }
 
 // Answer is the outcome of a question about the cluster's names.
@@ -117,8 +123,9 @@ func (q *question) service(labels []string) Answer {
 	case 2:
 		return q.whole(svc)
 	case 3:
-		if strings.HasPrefix(labels[0], "_") {
-			return q.ports(svc, "", labels[0])
+		if strings.HasPrefix(labels[0], "_") { // only a part of the names of ports
+			a := q.ports(svc, "", labels[0])
+			return Answer{Exists: a.Exists}
 		}
 		return q.endpoint(svc, labels[0])
 	case 4:
@@ -132,38 +139,40 @@ func (q *question) whole(svc *corev1.Service) Answer {
 	if svc.Spec.Type == corev1.ServiceTypeExternalName {
 		return q.external(svc)
 	}
-	if q.qtype == dns.TypeSRV {
-		return q.ports(svc, "", "")
-	}
 	a := Answer{Exists: true}
+	if q.qtype == dns.TypeSRV {
+		a = q.ports(svc, "", "")
+	}
 	if !headless(svc) {
+		a.Exists = true
 		for _, ip := range clusterIPs(svc) {
 			a.Records = append(a.Records, q.address(q.name, ip)...)
 		}
 		return a
 	}
-	found := false
+	a.Exists = false // a headless service without endpoints has no name
 	seen := map[netip.Addr]bool{}
 	q.each(svc, func(_ *discoveryv1.EndpointSlice, _ *discoveryv1.Endpoint, ip netip.Addr) {
-		found = true
+		a.Exists = true
 		if !seen[ip] {
 			seen[ip] = true
 			a.Records = append(a.Records, q.address(q.name, ip)...)
 		}
 	})
-	a.Exists = found // a headless service without endpoints has no name
 	return a
 }
 
+// external answers with the other name. One that is written as an address is
+// no name, and not taken for the address either.
 func (q *question) external(svc *corev1.Service) Answer {
-	target := dns.Fqdn(strings.ToLower(svc.Spec.ExternalName))
-	if ip, err := netip.ParseAddr(svc.Spec.ExternalName); err == nil {
-		return Answer{Exists: true, Records: q.address(q.name, ip)}
-	}
 	a := Answer{Exists: true}
+	if _, err := netip.ParseAddr(svc.Spec.ExternalName); err == nil {
+		return a
+	}
 	if q.qtype != dns.TypeA && q.qtype != dns.TypeAAAA && q.qtype != dns.TypeCNAME {
 		return a
 	}
+	target := dns.Fqdn(strings.ToLower(svc.Spec.ExternalName))
 	a.Records = []dns.RR{&dns.CNAME{Hdr: header(q.name, dns.TypeCNAME), Target: target}}
 	if q.qtype != dns.TypeCNAME {
 		a.Chase = target
@@ -171,8 +180,9 @@ func (q *question) external(svc *corev1.Service) Answer {
 	return a
 }
 
-// endpoint answers for one endpoint of a headless service, by its hostname or
-// its dashed address.
+// endpoint answers for one endpoint, by its hostname or its dashed address. The
+// specification knows these names of headless services only; CoreDNS has them of
+// all, and so pods that name a service with a cluster IP as theirs are found.
 func (q *question) endpoint(svc *corev1.Service, label string) Answer {
 	var a Answer
 	q.each(svc, func(_ *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint, ip netip.Addr) {
@@ -186,8 +196,8 @@ func (q *question) endpoint(svc *corev1.Service, label string) Answer {
 
 // endpointLabel is the name of an endpoint below its service.
 func endpointLabel(e *discoveryv1.Endpoint, ip netip.Addr) string {
-	if e.Hostname != nil && *e.Hostname != "" {
-		return strings.ToLower(*e.Hostname)
+	if name := deref(e.Hostname); name != "" {
+		return strings.ToLower(name)
 	}
 	return dashed(ip)
 }
@@ -218,18 +228,19 @@ func (q *question) ports(svc *corev1.Service, port, proto string) Answer {
 				}
 			}
 		})
-		return a
-	}
-	for _, ip := range clusterIPs(svc) {
-		for _, p := range svc.Spec.Ports {
-			add(p.Name, p.Protocol, p.Port, name, ip)
+	} else {
+		for _, ip := range clusterIPs(svc) {
+			for _, p := range svc.Spec.Ports {
+				add(p.Name, p.Protocol, p.Port, name, ip)
+			}
 		}
 	}
-	a.Records = dedupe(a.Records)
+	a.Records, a.Extra = dedupe(a.Records), dedupe(a.Extra)
 	return a
 }
 
-// dedupe drops SRV records that dual-stack services would have twice.
+// dedupe drops repeated records: a dual-stack service would have SRV records
+// twice, one with several ports the addresses.
 func dedupe(records []dns.RR) []dns.RR {
 	var out []dns.RR
 	seen := map[string]bool{}
@@ -242,17 +253,13 @@ func dedupe(records []dns.RR) []dns.RR {
 	return out
 }
 
-// each calls fn with the endpoints of a headless service that are to be found:
-// the ready ones (unready ones are marked as ready where the service publishes
-// them).
+// each calls fn with the endpoints of a service that are to be found: the ready
+// ones (unready ones are marked as ready where the service publishes them).
 func (q *question) each(svc *corev1.Service, fn func(*discoveryv1.EndpointSlice, *discoveryv1.Endpoint, netip.Addr)) {
-	if !headless(svc) {
-		return
-	}
 	for _, s := range q.view.Slices(svc) {
 		for i := range s.Endpoints {
 			e := &s.Endpoints[i]
-			if e.Conditions.Ready != nil && !*e.Conditions.Ready {
+			if !ready(e) {
 				continue
 			}
 			for _, address := range e.Addresses {
@@ -264,17 +271,33 @@ func (q *question) each(svc *corev1.Service, fn func(*discoveryv1.EndpointSlice,
 	}
 }
 
-// Reverse answers a PTR question for an address.
+func ready(e *discoveryv1.Endpoint) bool { return e.Conditions.Ready == nil || *e.Conditions.Ready }
+
+// Reverse answers a PTR question for an address: of a cluster IP with the
+// service, of a pod with the names that it has below services: with its hostname,
+// or in headless services with its address.
 func Reverse(view View, zone, name string, ip netip.Addr) Answer {
-	svc, e := view.ByAddress(ip)
-	if svc == nil {
-		return Answer{}
+	var a Answer
+	for _, o := range view.ByAddress(ip) {
+		target := o.Service.Name + "." + o.Service.Namespace + ".svc." + zone
+		if e := o.Endpoint; e != nil {
+			if !ready(e) || deref(e.Hostname) == "" && !headless(o.Service) {
+				continue
+			}
+			target = endpointLabel(e, ip) + "." + target
+		}
+		a.Exists = true
+		a.Records = append(a.Records, &dns.PTR{Hdr: header(name, dns.TypePTR), Ptr: target})
 	}
-	target := svc.Name + "." + svc.Namespace + ".svc." + zone
-	if e != nil {
-		target = endpointLabel(e, ip) + "." + target
+	a.Records = dedupe(a.Records)
+	return a
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
 	}
-	return Answer{Exists: true, Records: []dns.RR{&dns.PTR{Hdr: header(name, dns.TypePTR), Ptr: target}}}
+	return *s
 }
 
 // address is the record of an address, if its family was asked for.

@@ -2,6 +2,7 @@ package dns
 
 import (
 	"context"
+	"math/rand/v2"
 	"net/netip"
 
 	"github.com/coredns/coredns/plugin"
@@ -56,8 +57,15 @@ func (h *handler) reply(ctx context.Context, state *request.Request, a Answer) e
 	m.SetReply(state.Req)
 	m.Authoritative, m.RecursionAvailable = true, true
 	m.Answer = a.Records
+	// Many clients take the first address only.
+	rand.Shuffle(len(m.Answer), func(i, j int) { m.Answer[i], m.Answer[j] = m.Answer[j], m.Answer[i] })
 	if a.Chase != "" {
 		m.Answer = append(m.Answer, h.chase(ctx, state, a.Chase)...)
+	}
+	for _, r := range m.Answer { // the name as the client wrote it: some compare letter by letter
+		if r.Header().Name == state.Name() {
+			r.Header().Name = state.QName()
+		}
 	}
 	switch {
 	case !a.Exists:
@@ -74,16 +82,28 @@ func (h *handler) reply(ctx context.Context, state *request.Request, a Answer) e
 	return state.W.WriteMsg(m)
 }
 
+// maxChain is how many names of the cluster may lead from one to the next.
+const maxChain = 8
+
 // chase resolves the target of a CNAME, inside the cluster or outside.
 func (h *handler) chase(ctx context.Context, state *request.Request, target string) []dns.RR {
-	if dns.IsSubDomain(h.zone, target) {
-		return Resolve(h.view, h.zone, target, state.QType()).Records
+	var found []dns.RR
+	for range maxChain {
+		if !dns.IsSubDomain(h.zone, target) {
+			m, err := resolver.New().Lookup(ctx, *state, target, state.QType())
+			if err != nil || m == nil {
+				return found // the client sees the CNAME and may ask itself
+			}
+			return append(found, m.Answer...)
+		}
+		a := Resolve(h.view, h.zone, target, state.QType())
+		found = append(found, a.Records...)
+		if a.Chase == "" {
+			return found
+		}
+		target = a.Chase
 	}
-	m, err := resolver.New().Lookup(ctx, *state, target, state.QType())
-	if err != nil || m == nil {
-		return nil // the client sees the CNAME and may ask itself
-	}
-	return m.Answer
+	return nil // they lead in a circle
 }
 
 func (h *handler) soa() dns.RR {

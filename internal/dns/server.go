@@ -9,15 +9,14 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"reflect"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/plugin"
-	"github.com/coredns/coredns/plugin/cache"
-	"github.com/coredns/coredns/plugin/forward"
-	"github.com/coredns/coredns/plugin/pkg/proxy"
 
+	kube "github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/task"
 )
@@ -27,12 +26,16 @@ type Options struct {
 	Transport client.Transport // required
 	Domain    string           // cluster domain; default "cluster.local"
 	Addresses []netip.AddrPort // where to listen, UDP and TCP; required
-	// ResolvConf names the servers that questions about other names go to;
-	// default /etc/resolv.conf. None in there: other names are refused.
+	// ServiceIP is the cluster IP by which clients reach these servers. Nothing is
+	// forwarded there. Optional.
+	ServiceIP netip.Addr
+	// ResolvConf names the servers that questions about other names go to, unless
+	// the config map kube-system/kube-dns does; default /etc/resolv.conf. None in
+	// there: other names are refused.
 	ResolvConf string
 	// Listen opens the sockets; nil: the host's network.
 	Listen Listener
-	Logger *slog.Logger
+	Logger *slog.Logger // default: no log
 }
 
 // Listener opens the sockets of a server.
@@ -43,9 +46,10 @@ type Listener interface {
 
 // Server is a node's DNS server.
 type Server struct {
-	o     Options
-	view  *cached
-	ready chan struct{}
+	o      Options
+	view   *cached
+	router *router
+	ready  chan struct{}
 }
 
 // New returns a server; Run runs it.
@@ -62,8 +66,11 @@ func New(o Options) (*Server, error) {
 	if o.Listen == nil {
 		o.Listen = &net.ListenConfig{}
 	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
 	o.Domain = strings.ToLower(strings.Trim(o.Domain, ".")) + "."
-	return &Server{o: o, view: newView(o.Transport), ready: make(chan struct{})}, nil
+	return &Server{o: o, view: newView(o.Transport), router: &router{log: o.Logger}, ready: make(chan struct{})}, nil
 }
 
 // Ready is closed when the server answers.
@@ -78,35 +85,29 @@ func (s *Server) Run(ctx context.Context) error {
 			return nil
 		}
 	}
-	fwd, err := s.forwarder()
+	first, err := s.upstreams()
 	if err != nil {
 		return err
 	}
-	if err := fwd.OnStartup(); err != nil {
-		return fmt.Errorf("start forwarding: %w", err)
-	}
-	defer fwd.OnShutdown()
+	s.router.set(first)
+	defer s.router.set(upstreams{})
 	g := task.NewGroup(ctx)
 	for _, addr := range s.o.Addresses {
-		if err := s.serve(g, addr, fwd); err != nil {
+		if err := s.serve(g, addr); err != nil {
 			g.Cancel(err)
 			return errors.Join(err, g.Wait())
 		}
 	}
+	g.Go("dns settings", func(ctx context.Context) error { return s.follow(ctx, first) })
 	close(s.ready)
 	return g.Wait()
 }
 
 // serve listens on one address and answers until the group ends.
-func (s *Server) serve(g *task.Group, addr netip.AddrPort, fwd *forward.Forward) error {
+func (s *Server) serve(g *task.Group, addr netip.AddrPort) error {
 	config := &dnsserver.Config{Zone: ".", Transport: "dns", Port: fmt.Sprint(addr.Port()), ListenHosts: []string{addr.Addr().String()}}
 	config.AddPlugin(func(next plugin.Handler) plugin.Handler { return &handler{next, s.view, s.o.Domain} })
-	config.AddPlugin(func(next plugin.Handler) plugin.Handler {
-		c := cache.New()
-		c.Next = next
-		return c
-	})
-	config.AddPlugin(func(plugin.Handler) plugin.Handler { return fwd })
+	config.AddPlugin(func(plugin.Handler) plugin.Handler { return s.router })
 	server, err := dnsserver.NewServer("dns://"+addr.String(), []*dnsserver.Config{config})
 	if err != nil {
 		return fmt.Errorf("make dns server: %w", err)
@@ -139,27 +140,69 @@ func ended(ctx context.Context, err error) error {
 	return err
 }
 
-// forwarder sends questions on to the machine's own servers, whose health is
-// only looked at when one fails.
-func (s *Server) forwarder() (*forward.Forward, error) {
-	servers, err := nameservers(s.o.ResolvConf)
-	if err != nil {
-		return nil, err
-	}
-	f := forward.New()
-	for _, addr := range servers {
-		if own(s.o.Addresses, addr) {
-			continue // asking ourselves would never end
+// upstreams are the servers to forward to: those of the config map, and where
+// it names none, those of the machine.
+func (s *Server) upstreams() (upstreams, error) {
+	var u upstreams
+	if set, ok := s.view.configMaps.Get("kube-system", settingsName); ok {
+		var err error
+		if u, err = parseSettings(set.Data); err != nil {
+			s.o.Logger.Error("config map kube-system/kube-dns is not understood, and not used", "err", err)
+			u = upstreams{}
 		}
-		p := proxy.NewProxy("forward", addr.String(), "dns")
-		p.SetExpire(10 * time.Second)
-		p.SetReadTimeout(2 * time.Second)
-		f.SetProxy(p)
 	}
-	if f.Len() == 0 {
-		s.o.Logger.Warn("no dns server to forward to; only cluster names are answered", "file", s.o.ResolvConf)
+	if len(u.servers) == 0 {
+		servers, err := nameservers(s.o.ResolvConf)
+		if err != nil {
+			return upstreams{}, err
+		}
+		u.servers = servers
 	}
-	return f, nil
+	u.servers = s.others(u.servers)
+	for zone := range u.stubs {
+		u.stubs[zone] = s.others(u.stubs[zone])
+	}
+	return u, nil
+}
+
+// others leaves ourselves out: asking us again would never end.
+func (s *Server) others(servers []netip.AddrPort) []netip.AddrPort {
+	return slices.DeleteFunc(servers, func(at netip.AddrPort) bool {
+		return at == netip.AddrPortFrom(s.o.ServiceIP, 53) || own(s.o.Addresses, at)
+	})
+}
+
+// follow sends questions on as the config map says, whenever it changes. now is
+// what has been set.
+func (s *Server) follow(ctx context.Context, now upstreams) error {
+	s.announce(ctx, now)
+	o := kube.CursorOptions{FromNow: true, Namespace: "kube-system"}
+	for {
+		err := s.view.configMaps.Watch(ctx, o, func([]kube.Event) error {
+			next, err := s.upstreams()
+			if err != nil {
+				s.o.Logger.Error("cannot find dns servers to forward to", "err", err)
+				return nil
+			}
+			if !reflect.DeepEqual(now, next) {
+				now = next
+				s.router.set(next)
+				s.announce(ctx, next)
+			}
+			return nil
+		})
+		if !errors.Is(err, kube.ErrTooOld) {
+			return err
+		}
+	}
+}
+
+// announce says where questions go, and tries whether they come back.
+func (s *Server) announce(ctx context.Context, u upstreams) {
+	if len(u.servers) == 0 {
+		s.o.Logger.Info("no dns server to forward to: only cluster names are answered", "file", s.o.ResolvConf)
+	}
+	s.router.probe(ctx, u)
 }
 
 func own(addresses []netip.AddrPort, addr netip.AddrPort) bool {

@@ -2,6 +2,7 @@ package dns
 
 import (
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -16,6 +17,7 @@ import (
 type cached struct {
 	namespaces client.Reader[*corev1.Namespace]
 	services   client.Reader[*corev1.Service]
+	configMaps client.Reader[*corev1.ConfigMap]
 	slices     client.Reader[*discoveryv1.EndpointSlice]
 }
 
@@ -24,14 +26,15 @@ var _ View = (*cached)(nil)
 func newView(t client.Transport) *cached {
 	return &cached{
 		namespaces: client.Cached(t, core.Namespaces, ""), services: client.Cached(t, core.Services, ""),
-		slices: client.Cached(t, discovery.EndpointSlices, ""),
+		slices:     client.Cached(t, discovery.EndpointSlices, ""),
+		configMaps: client.Cached(t, core.ConfigMaps, "metadata.name="+settingsName),
 	}
 }
 
 // synced are what must be complete before anything is answered: a name that is
 // only not known yet must not be denied.
 func (v *cached) synced() []<-chan struct{} {
-	return []<-chan struct{}{v.namespaces.Synced(), v.services.Synced(), v.slices.Synced()}
+	return []<-chan struct{}{v.namespaces.Synced(), v.services.Synced(), v.slices.Synced(), v.configMaps.Synced()}
 }
 
 func (v *cached) Namespace(name string) bool {
@@ -48,22 +51,21 @@ func (v *cached) Slices(svc *corev1.Service) []*discoveryv1.EndpointSlice {
 	return v.slices.ByIndex(discovery.IndexService, cache.Key(svc.Namespace, svc.Name))
 }
 
-func (v *cached) ByAddress(ip netip.Addr) (*corev1.Service, *discoveryv1.Endpoint) {
+func (v *cached) ByAddress(ip netip.Addr) []Owner {
 	for _, svc := range v.services.ByIndex(core.IndexClusterIP, ip.String()) {
-		return svc, nil
+		return []Owner{{Service: svc}}
 	}
+	var found []Owner
 	for _, s := range v.slices.ByIndex(discovery.IndexAddress, ip.String()) {
 		svc := v.Service(s.Namespace, s.Labels[discoveryv1.LabelServiceName])
-		if svc == nil || !headless(svc) {
+		if svc == nil {
 			continue
 		}
 		for i := range s.Endpoints {
-			for _, address := range s.Endpoints[i].Addresses {
-				if address == ip.String() {
-					return svc, &s.Endpoints[i]
-				}
+			if slices.Contains(s.Endpoints[i].Addresses, ip.String()) {
+				found = append(found, Owner{svc, &s.Endpoints[i]})
 			}
 		}
 	}
-	return nil, nil
+	return found
 }

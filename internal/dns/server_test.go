@@ -1,0 +1,517 @@
+package dns
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/internal/trace"
+)
+
+// running is a server that runs until the end of the test, and its objects.
+type running struct {
+	*objects
+	t   *testing.T
+	log *lockedBuffer
+	at  struct{ udp, tcp string }
+}
+
+// Listen and ListenPacket note where the server really listens.
+func (r *running) Listen(ctx context.Context, network, address string) (net.Listener, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, network, address)
+	if err == nil {
+		r.at.tcp = l.Addr().String()
+	}
+	return l, err
+}
+
+func (r *running) ListenPacket(ctx context.Context, network, address string) (net.PacketConn, error) {
+	c, err := (&net.ListenConfig{}).ListenPacket(ctx, network, address)
+	if err == nil {
+		r.at.udp = c.LocalAddr().String()
+	}
+	return c, err
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// run starts a server with these objects and no servers to forward to.
+func run(t *testing.T, yaml string) *running {
+	t.Helper()
+	r := &running{objects: newObjects(), t: t, log: &lockedBuffer{}}
+	if yaml != "" {
+		r.apply(t, yaml)
+	}
+	s, err := New(Options{
+		Transport: r.objects, Addresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}, ServiceIP: netip.MustParseAddr("10.96.0.10"),
+		ResolvConf: filepath.Join(t.TempDir(), "resolv.conf"), Listen: r, Logger: slog.New(slog.NewTextHandler(r.log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := task.NewGroup(t.Context())
+	g.Go("dns", s.Run)
+	t.Cleanup(func() {
+		g.Cancel(context.Canceled)
+		if err := g.Wait(); err != nil {
+			t.Errorf("server: %v", err)
+		}
+	})
+	select {
+	case <-s.Ready():
+	case <-time.After(10 * time.Second):
+		t.Fatal("the server is not ready after 10 s")
+	}
+	return r
+}
+
+// ask asks over one protocol. change may change the question.
+func (r *running) ask(network, kind, name string, change ...func(*dns.Msg)) *dns.Msg {
+	r.t.Helper()
+	m := new(dns.Msg).SetQuestion(dns.Fqdn(name), dns.StringToType[kind])
+	for _, c := range change {
+		c(m)
+	}
+	at := map[string]string{"udp": r.at.udp, "tcp": r.at.tcp}[network]
+	answer, _, err := (&dns.Client{Net: network, Timeout: 8 * time.Second}).Exchange(m, at)
+	if err != nil {
+		r.t.Fatalf("%s %s over %s: %v", kind, name, network, err)
+	}
+	return answer
+}
+
+// expect asks over UDP and TCP for what must be answered with these records, in
+// any order: "TYPE value", or nothing but the response code. It is true as soon as
+// the objects say so.
+func (r *running) expect(kind, name, code string, want ...string) {
+	r.t.Helper()
+	for _, network := range []string{"udp", "tcp"} {
+		m := r.ask(network, kind, name)
+		got := []string{}
+		for _, a := range m.Answer {
+			got = append(got, text(a))
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if dns.RcodeToString[m.Rcode] != code || !slices.Equal(got, want) {
+			r.t.Errorf("%s %s over %s: got %s %q, want %s %q", kind, name, network, dns.RcodeToString[m.Rcode], got, code, want)
+		}
+	}
+}
+
+// text is the type and the value of a record.
+func text(r dns.RR) string {
+	h := r.Header()
+	return dns.TypeToString[h.Rrtype] + " " + strings.TrimSpace(strings.TrimPrefix(r.String(), h.String()))
+}
+
+const shop = `
+kind: Namespace
+metadata: {name: shop}
+---
+kind: Service
+metadata: {namespace: shop, name: web}
+spec: {clusterIPs: [10.96.0.88, "fd00:96::88"], ports: [{name: http, port: 80, protocol: TCP}]}
+---
+kind: Service
+metadata: {namespace: shop, name: pods}
+spec: {clusterIPs: [None], ports: [{name: http, port: 80, protocol: TCP}]}
+---
+kind: EndpointSlice
+metadata: {namespace: shop, name: pods-1, labels: {kubernetes.io/service-name: pods}}
+addressType: IPv4
+ports: [{name: http, port: 8080, protocol: TCP}]
+endpoints:
+- {addresses: [10.244.1.2], hostname: a}
+- {addresses: [10.244.1.3]}
+`
+
+func TestAnswersOverUDPAndTCP(t *testing.T) {
+	trace.Proves(t, "C-195", "DNS-003", "DNS-007", "DNS-008", "DNS-010", "DNS-011", "DNS-012", "DNS-013")
+	t.Parallel()
+	r := run(t, shop)
+	r.expect("A", "web.shop.svc.cluster.local", "NOERROR", "A 10.96.0.88")
+	r.expect("AAAA", "web.shop.svc.cluster.local", "NOERROR", "AAAA fd00:96::88")
+	r.expect("A", "pods.shop.svc.cluster.local", "NOERROR", "A 10.244.1.2", "A 10.244.1.3")
+	r.expect("A", "a.pods.shop.svc.cluster.local", "NOERROR", "A 10.244.1.2")
+	r.expect("SRV", "_http._tcp.web.shop.svc.cluster.local", "NOERROR", "SRV 0 100 80 web.shop.svc.cluster.local.")
+	r.expect("SRV", "_http._tcp.pods.shop.svc.cluster.local", "NOERROR",
+		"SRV 0 100 8080 a.pods.shop.svc.cluster.local.", "SRV 0 100 8080 10-244-1-3.pods.shop.svc.cluster.local.")
+	r.expect("PTR", "88.0.96.10.in-addr.arpa", "NOERROR", "PTR web.shop.svc.cluster.local.")
+	r.expect("PTR", "2.1.244.10.in-addr.arpa", "NOERROR", "PTR a.pods.shop.svc.cluster.local.")
+	r.expect("A", "10-244-1-2.shop.pod.cluster.local", "NOERROR", "A 10.244.1.2")
+	r.expect("TXT", "dns-version.cluster.local", "NOERROR", `TXT "1.1.0"`)
+	r.expect("MX", "web.shop.svc.cluster.local", "NOERROR")
+	r.expect("A", "88.0.96.10.in-addr.arpa", "NOERROR")
+	r.expect("A", "nobody.shop.svc.cluster.local", "NXDOMAIN")
+	r.expect("SOA", "cluster.local", "NOERROR", "SOA ns.dns.cluster.local. hostmaster.cluster.local. 1 7200 1800 86400 5")
+}
+
+func TestDenialSaysHowLongItHolds(t *testing.T) {
+	t.Parallel()
+	r := run(t, shop)
+	for name, code := range map[string]int{"nobody.shop.svc.cluster.local": dns.RcodeNameError, "_http._tcp.web.shop.svc.cluster.local": dns.RcodeSuccess} {
+		m := r.ask("udp", "A", name)
+		if m.Rcode != code || len(m.Answer) > 0 || len(m.Ns) != 1 || m.Ns[0].Header().Rrtype != dns.TypeSOA || m.Ns[0].Header().Name != "cluster.local." {
+			t.Errorf("%s: got\n%s\nwant %s with the SOA of the zone", name, m, dns.RcodeToString[code])
+		}
+		if soa, ok := m.Ns[0].(*dns.SOA); !ok || soa.Minttl != ttl || soa.Hdr.Ttl != ttl {
+			t.Errorf("%s: got %s, want both times %d s", name, m.Ns[0], ttl)
+		}
+		if !m.Authoritative || !m.RecursionAvailable {
+			t.Errorf("%s: got flags %s, want aa and ra", name, m.MsgHdr.String())
+		}
+	}
+}
+
+func TestAnswerHasTheNameAsItWasAsked(t *testing.T) {
+	t.Parallel()
+	r := run(t, shop)
+	for _, network := range []string{"udp", "tcp"} {
+		m := r.ask(network, "A", "WeB.Shop.sVc.Cluster.LOCAL.")
+		if len(m.Answer) != 1 || m.Answer[0].Header().Name != "WeB.Shop.sVc.Cluster.LOCAL." || m.Question[0].Name != "WeB.Shop.sVc.Cluster.LOCAL." {
+			t.Errorf("over %s: got\n%s", network, m)
+		}
+		if len(m.Answer) == 1 && m.Answer[0].Header().Ttl != ttl {
+			t.Errorf("over %s: got a TTL of %d s, want %d", network, m.Answer[0].Header().Ttl, ttl)
+		}
+	}
+}
+
+func TestAddressesComeInAnyOrder(t *testing.T) {
+	trace.Proves(t, "DNS-009")
+	t.Parallel()
+	r := run(t, shop)
+	first := map[string]bool{}
+	for range 100 {
+		first[text(r.ask("udp", "A", "pods.shop.svc.cluster.local").Answer[0])] = true
+	}
+	if want := []string{"A 10.244.1.2", "A 10.244.1.3"}; !slices.Equal(slices.Sorted(maps.Keys(first)), want) {
+		t.Errorf("the first of the addresses in 100 answers: got %v, want sometimes each of %q", first, want)
+	}
+}
+
+func TestAnswersChangeWithTheObjects(t *testing.T) {
+	trace.Proves(t, "C-192", "SVC-161", "SVC-162", "DNS-023")
+	t.Parallel()
+	r := run(t, shop)
+	const name = "alias.shop.svc.cluster.local"
+	alias := func(spec string) {
+		r.apply(t, "kind: Service\nmetadata: {namespace: shop, name: alias}\nspec: {"+spec+"}\n")
+	}
+	r.expect("A", name, "NXDOMAIN")
+	alias("type: ExternalName, externalName: foo.example.com")
+	r.expect("CNAME", name, "NOERROR", "CNAME foo.example.com.")
+	alias("type: ExternalName, externalName: bar.example.com")
+	r.expect("CNAME", name, "NOERROR", "CNAME bar.example.com.")
+	alias("type: ExternalName, externalName: pods.shop.svc.cluster.local")
+	r.expect("A", name, "NOERROR", "CNAME pods.shop.svc.cluster.local.", "A 10.244.1.2", "A 10.244.1.3")
+	alias("type: ClusterIP, clusterIPs: [10.96.0.99], ports: [{name: http, port: 80, protocol: TCP}]")
+	r.expect("A", name, "NOERROR", "A 10.96.0.99")
+	r.delete(t, "kind: Service\nmetadata: {namespace: shop, name: alias}\n")
+	r.expect("A", name, "NXDOMAIN")
+	const slice = `
+kind: EndpointSlice
+metadata: {namespace: shop, name: pods-1, labels: {kubernetes.io/service-name: pods}}
+addressType: IPv4
+endpoints: [{addresses: [10.244.1.7], conditions: {ready: %s}}]
+`
+	r.apply(t, fmt.Sprintf(slice, "false"))
+	r.expect("A", "pods.shop.svc.cluster.local", "NXDOMAIN")
+	r.apply(t, fmt.Sprintf(slice, "true")) // as the controller says it of unready pods where the service publishes them
+	r.expect("A", "pods.shop.svc.cluster.local", "NOERROR", "A 10.244.1.7")
+}
+
+func TestNamesThatLeadInACircleEnd(t *testing.T) {
+	t.Parallel()
+	r := run(t, `
+kind: Service
+metadata: {namespace: x, name: a}
+spec: {type: ExternalName, externalName: b.x.svc.cluster.local}
+---
+kind: Service
+metadata: {namespace: x, name: b}
+spec: {type: ExternalName, externalName: a.x.svc.cluster.local}
+---
+kind: Service
+metadata: {namespace: x, name: c}
+spec: {type: ExternalName, externalName: d.x.svc.cluster.local}
+---
+kind: Service
+metadata: {namespace: x, name: d}
+spec: {type: ExternalName, externalName: e.x.svc.cluster.local}
+---
+kind: Service
+metadata: {namespace: x, name: e}
+spec: {clusterIPs: [10.96.0.5]}
+`)
+	r.expect("A", "a.x.svc.cluster.local", "NOERROR", "CNAME b.x.svc.cluster.local.")
+	r.expect("A", "c.x.svc.cluster.local", "NOERROR", "CNAME d.x.svc.cluster.local.", "CNAME e.x.svc.cluster.local.", "A 10.96.0.5")
+}
+
+func TestLargeAnswersFitTheClient(t *testing.T) {
+	t.Parallel()
+	r := run(t, "kind: Service\nmetadata: {namespace: shop, name: many}\nspec: {clusterIPs: [None]}\n")
+	var slice strings.Builder
+	slice.WriteString("kind: EndpointSlice\nmetadata: {namespace: shop, name: many-1, labels: {kubernetes.io/service-name: many}}\naddressType: IPv4\nendpoints:\n")
+	const n = 200
+	for i := range n {
+		fmt.Fprintf(&slice, "- {addresses: [10.244.1.%d]}\n", i)
+	}
+	r.apply(t, slice.String())
+	const name = "many.shop.svc.cluster.local"
+	withSize := func(size uint16) func(*dns.Msg) { return func(m *dns.Msg) { m.SetEdns0(size, false) } }
+	size := func(m *dns.Msg) int {
+		m.Compress = true // as it was sent
+		return m.Len()
+	}
+	if m := r.ask("udp", "A", name); !m.Truncated || size(m) > 512 {
+		t.Errorf("over UDP without EDNS: got %d bytes, truncated %v, want it cut at 512", size(m), m.Truncated)
+	}
+	if m := r.ask("udp", "A", name, withSize(1232)); !m.Truncated || size(m) > 1232 || size(m) < 600 || m.IsEdns0() == nil {
+		t.Errorf("over UDP with EDNS 1232: got %d bytes, truncated %v, want it cut at 1232", size(m), m.Truncated)
+	}
+	m := r.ask("udp", "A", name, withSize(8192))
+	if m.Truncated || len(m.Answer) != n {
+		t.Errorf("over UDP with EDNS 8192: got %d records, truncated %v, want %d", len(m.Answer), m.Truncated, n)
+	}
+	if m := r.ask("tcp", "A", name); m.Truncated || len(m.Answer) != n {
+		t.Errorf("over TCP: got %d records, truncated %v, want %d", len(m.Answer), m.Truncated, n)
+	}
+	if m := r.ask("udp", "A", name, func(m *dns.Msg) { m.SetEdns0(1232, false); m.IsEdns0().SetVersion(1) }); m.Rcode != dns.RcodeBadVers {
+		t.Errorf("EDNS version 1: got %s, want BADVERS", dns.RcodeToString[m.Rcode])
+	}
+}
+
+func TestBadMessagesDoNoHarm(t *testing.T) {
+	t.Parallel()
+	r := run(t, shop)
+	question, err := new(dns.Msg).SetQuestion("web.shop.svc.cluster.local.", dns.TypeA).Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	two := new(dns.Msg).SetQuestion("web.shop.svc.cluster.local.", dns.TypeA)
+	two.Question = append(two.Question, two.Question[0])
+	double, err := two.Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	loop := append(slices.Clone(question[:12]), 0xc0, 12, 0, 1, 0, 1) // a name that points at itself
+	response := slices.Clone(question)
+	response[2] |= 0x80
+	for _, network := range []string{"udp", "tcp"} {
+		for _, bad := range [][]byte{{}, {0}, question[:5], question[:12], question[:20], response, loop, double, bytes.Repeat([]byte{0xff}, 600)} {
+			c, err := net.Dial(network, map[string]string{"udp": r.at.udp, "tcp": r.at.tcp}[network])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if network == "tcp" {
+				bad = append([]byte{byte(len(bad) >> 8), byte(len(bad))}, bad...)
+			}
+			_, _ = c.Write(bad)
+			_ = c.Close()
+		}
+	}
+	r.expect("A", "web.shop.svc.cluster.local", "NOERROR", "A 10.96.0.88")
+	if m := r.ask("udp", "A", "web.shop.svc.cluster.local", func(m *dns.Msg) { m.Question[0].Qclass = dns.ClassCHAOS }); m.Rcode != dns.RcodeRefused {
+		t.Errorf("class CHAOS: got %s, want REFUSED", dns.RcodeToString[m.Rcode])
+	}
+	if m := r.ask("udp", "A", "web.shop.svc.cluster.local", func(m *dns.Msg) { m.Opcode = dns.OpcodeUpdate }); m.Rcode != dns.RcodeNotImplemented {
+		t.Errorf("opcode UPDATE: got %s, want NOTIMP", dns.RcodeToString[m.Rcode])
+	}
+}
+
+// upstream is a DNS server that answers every question for an address with its own.
+func upstream(t *testing.T, address string) (at string, asked func() int) {
+	t.Helper()
+	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var (
+		mu sync.Mutex
+		n  int
+		wg sync.WaitGroup
+	)
+	srv := &dns.Server{PacketConn: pc, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
+		m := new(dns.Msg).SetReply(q)
+		if q.Question[0].Qtype == dns.TypeA {
+			mu.Lock()
+			n++
+			mu.Unlock()
+			m.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 300}, A: net.ParseIP(address)}}
+		}
+		_ = w.WriteMsg(m)
+	})}
+	wg.Go(func() { _ = srv.ActivateAndServe() })
+	t.Cleanup(func() {
+		_ = pc.Close()
+		wg.Wait()
+	})
+	return pc.LocalAddr().String(), func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return n
+	}
+}
+
+// settings sets the config map.
+func (r *running) settings(data string) {
+	r.apply(r.t, "kind: ConfigMap\nmetadata: {namespace: kube-system, name: kube-dns}\ndata:\n"+data)
+}
+
+// soon waits until a question over UDP is answered with the record.
+func (r *running) soon(name, code, want string) {
+	r.t.Helper()
+	var got string
+	deadline := time.Now().Add(10 * time.Second)
+	for time.Now().Before(deadline) {
+		m := r.ask("udp", "A", name)
+		got = dns.RcodeToString[m.Rcode]
+		if len(m.Answer) > 0 {
+			got += " " + text(m.Answer[len(m.Answer)-1])
+		}
+		if got == strings.TrimSpace(code+" "+want) {
+			return
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	r.t.Fatalf("%s: got %s, want %s %s within 10 s", name, got, code, want)
+}
+
+func TestOtherNamesAreForwardedAsTheConfigMapSays(t *testing.T) {
+	trace.Proves(t, "DNS-027")
+	t.Parallel()
+	r := run(t, shop)
+	r.expect("A", "www.kubernetes.io", "REFUSED") // there is no server to ask
+	world, asked := upstream(t, "192.0.2.1")
+	acme, _ := upstream(t, "192.0.2.2")
+	r.settings("  upstreamNameservers: '[\"" + world + "\"]'\n  stubDomains: '{\"acme.local\": [\"" + acme + "\"]}'\n")
+	r.soon("www.kubernetes.io", "NOERROR", "A 192.0.2.1")
+	r.soon("www.acme.local", "NOERROR", "A 192.0.2.2")
+	r.soon("ACME.local", "NOERROR", "A 192.0.2.2")
+	r.soon("notacme.local", "NOERROR", "A 192.0.2.1")
+	r.expect("A", "nobody.shop.svc.cluster.local", "NXDOMAIN") // names of the cluster are asked here only
+	before := asked()
+	for range 5 {
+		r.soon("www.kubernetes.io", "NOERROR", "A 192.0.2.1")
+	}
+	if asked() != before {
+		t.Errorf("asked the server %d times for what it had said", asked()-before)
+	}
+	// The target of another name is looked up there.
+	r.apply(t, "kind: Service\nmetadata: {namespace: shop, name: out}\nspec: {type: ExternalName, externalName: db.acme.local}\n")
+	r.expect("A", "out.shop.svc.cluster.local", "NOERROR", "CNAME db.acme.local.", "A 192.0.2.2")
+	// A change is followed, and nothing old remembered.
+	r.settings("  upstreamNameservers: '[\"" + acme + "\"]'\n")
+	r.soon("www.kubernetes.io", "NOERROR", "A 192.0.2.2")
+	// What is not understood is not used, and said.
+	r.settings("  upstreamNameservers: 'ns.example.com'\n")
+	r.soon("www.kubernetes.io", "REFUSED", "")
+	if !strings.Contains(r.log.String(), "config map kube-system/kube-dns is not understood") {
+		t.Errorf("log: got %q", r.log.String())
+	}
+}
+
+func TestDeadServerIsNotWaitedForLong(t *testing.T) {
+	t.Parallel()
+	r := run(t, shop)
+	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead := pc.LocalAddr().String()
+	_ = pc.Close()
+	r.settings("  upstreamNameservers: '[\"" + dead + "\"]'\n")
+	r.soon("www.kubernetes.io", "SERVFAIL", "")
+	r.expect("A", "web.shop.svc.cluster.local", "NOERROR", "A 10.96.0.88")
+}
+
+func TestServersThatForwardToUsAreNotAsked(t *testing.T) {
+	t.Parallel()
+	a, b := run(t, shop), run(t, "")
+	// Each names the other: a question would go round until somebody gives up.
+	b.settings("  upstreamNameservers: '[\"" + a.at.udp + "\"]'\n")
+	a.settings("  upstreamNameservers: '[\"" + b.at.udp + "\"]'\n")
+	a.soon("www.kubernetes.io", "REFUSED", "")
+	deadline := time.Now().Add(10 * time.Second)
+	const loop = "send them back here"
+	for !strings.Contains(a.log.String()+b.log.String(), loop) && time.Now().Before(deadline) {
+		<-time.After(10 * time.Millisecond)
+	}
+	if got := a.log.String() + b.log.String(); !strings.Contains(got, loop) {
+		t.Errorf("log: got %q, want it to tell of the loop", got)
+	}
+	a.expect("A", "web.shop.svc.cluster.local", "NOERROR", "A 10.96.0.88")
+}
+
+func TestSettingsAreReadAsKubeDNSReadThem(t *testing.T) {
+	for _, c := range []struct{ servers, stubs, want, err string }{
+		{"", "", "[] map[]", ""},
+		{`["8.8.8.8", "fd00::1", "1.1.1.1:5353"]`, "", "[8.8.8.8:53 [fd00::1]:53 1.1.1.1:5353] map[]", ""},
+		{"", `{"Acme.Local": ["1.2.3.4"], "corp.": []}`, "[] map[acme.local.:[1.2.3.4:53] corp.:[]]", ""},
+		{"8.8.8.8", "", "", "upstreamNameservers: invalid character"},
+		{`["ns.example.com"]`, "", "", `"ns.example.com" is neither an address nor`},
+		{"", `{".": ["1.2.3.4"]}`, "", "is not a domain"},
+		{"", `{"a..b": ["1.2.3.4"]}`, "", "is not a domain"},
+		{"", `{"acme.local": ["x"]}`, "", "stubDomains: acme.local"},
+	} {
+		u, err := parseSettings(map[string]string{"upstreamNameservers": c.servers, "stubDomains": c.stubs})
+		if c.err != "" {
+			if err == nil || !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%s %s: got %v, want %q", c.servers, c.stubs, err, c.err)
+			}
+			continue
+		}
+		if got := fmt.Sprint(u.servers, u.stubs); err != nil || got != c.want {
+			t.Errorf("%s %s: got %s, %v, want %s", c.servers, c.stubs, got, err, c.want)
+		}
+	}
+}
+
+func TestServersOfTheMachineAreFoundButNotOurselves(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "resolv.conf")
+	conf := "# comment\nsearch example.com\nnameserver 10.244.1.1\nnameserver 192.0.2.53\nnameserver\nnameserver ns.example.com\nnameserver fd00::53\nnameserver 10.96.0.10\noptions ndots:2\n"
+	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(Options{
+		Transport: newObjects(), ResolvConf: file, ServiceIP: netip.MustParseAddr("10.96.0.10"), Addresses: []netip.AddrPort{netip.MustParseAddrPort("10.244.1.1:53")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := s.upstreams()
+	if got := fmt.Sprint(u.servers); err != nil || got != "[192.0.2.53:53 [fd00::53]:53]" {
+		t.Errorf("got %s, %v", got, err)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"testing/synctest"
 	"text/tabwriter"
 	"time"
 
@@ -179,6 +180,7 @@ func get(_ context.Context, r *run, args []string) error {
 	if err != nil || len(rest) > 0 {
 		return errors.Join(err, errArgs)
 	}
+	synctest.Wait() // what was done before is seen
 	items := s.items(r)
 	if s.name != "" && len(items) == 0 {
 		return fmt.Errorf("%s %q not found", s.def, s.name)
@@ -238,6 +240,7 @@ func events(_ context.Context, r *run, args []string) error {
 	if err != nil || len(rest) > 0 {
 		return errors.Join(err, errArgs)
 	}
+	synctest.Wait() // what was noted is written
 	var found []*corev1.Event
 	for _, it := range r.c.API().Cache(core.Events.Def, "").List("", nil) {
 		e := it.Object.(*corev1.Event)

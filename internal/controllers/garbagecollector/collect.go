@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -22,7 +24,27 @@ type collector struct {
 	*graph
 	k *controller.Kit
 	t client.Transport
+
+	mu struct {
+		sync.Mutex
+		absent map[place]absence
+	}
 }
+
+// place is where an object of a UID was looked for.
+type place struct {
+	node
+	uid types.UID
+}
+
+// absence is what is known of an owner that is not where a reference says.
+type absence struct {
+	elsewhere bool // in another namespace
+}
+
+// maxAbsent is how many owners are remembered as gone. The pods of one large set
+// then cost one search.
+const maxAbsent = 500
 
 // look decides about one object: finish its own deletion if it waits for its
 // dependents, or delete it if none of its owners is left.
@@ -68,12 +90,9 @@ func (c *collector) judge(ctx context.Context, n node, obj resource.Object) erro
 	switch {
 	case len(o.solid) > 0:
 		return c.dropRefs(ctx, n, obj, append(o.dangling, o.waiting...))
-	case len(o.waiting) > 0 && c.hasWaitingDependents(obj):
-		// Break circles: the object must not wait for dependents that wait for it.
-		return c.delete(ctx, n, obj, metav1.DeletePropagationBackground)
-	case len(o.waiting) > 0:
+	case len(o.waiting) > 0 && c.mustWait(obj):
 		return c.delete(ctx, n, obj, metav1.DeletePropagationForeground)
-	case len(o.dangling) > 0:
+	case len(o.waiting) > 0 || len(o.dangling) > 0:
 		return c.delete(ctx, n, obj, metav1.DeletePropagationBackground)
 	}
 	return nil
@@ -105,37 +124,87 @@ func (c *collector) find(ctx context.Context, obj resource.Object, ref metav1.Ow
 		return nil, true, nil
 	}
 	if n.def.Namespaced && obj.GetNamespace() == "" {
-		c.k.Events.Event(obj, corev1.EventTypeWarning, "OwnerRefInvalidNamespace",
-			fmt.Sprintf("ownerRef [%s/%s, namespace: , name: %s, uid: %s] does not exist in namespace \"\"", ref.APIVersion, ref.Kind, ref.Name, ref.UID))
+		c.reportNamespace(obj, ref)
 		return nil, true, nil
 	}
 	if it := c.t.Cache(n.def, "").Get(n.key); it != nil && it.Object.GetUID() == ref.UID {
 		return it.Object, true, nil
 	}
-	namespace := ""
-	if n.def.Namespaced {
-		namespace = obj.GetNamespace()
+	at := place{n, ref.UID}
+	known, ok := c.known(at)
+	if !ok {
+		owner, err := c.live(ctx, n, obj.GetNamespace(), ref.Name)
+		if err != nil {
+			return nil, false, fmt.Errorf("get owner %s %s: %w", ref.Kind, ref.Name, err)
+		}
+		if owner != nil && owner.GetUID() == ref.UID {
+			return owner, true, nil
+		}
+		known = c.remember(at)
 	}
-	live, err := c.t.Do(ctx, &client.Request{Verb: "get", Def: n.def, Namespace: namespace, Name: ref.Name})
-	if apierrors.IsNotFound(err) {
-		return nil, false, nil
+	if known.elsewhere {
+		c.reportNamespace(obj, ref)
 	}
-	if err != nil {
-		return nil, false, fmt.Errorf("get owner %s %s: %w", ref.Kind, ref.Name, err)
-	}
-	owner := live.(resource.Object)
-	return owner, owner.GetUID() == ref.UID, nil
+	return nil, false, nil
 }
 
-// hasWaitingDependents says that a dependent of obj is itself being deleted in
-// the foreground.
-func (c *collector) hasWaitingDependents(obj resource.Object) bool {
-	for _, dep := range c.dependents(c.t, obj) {
-		if waiting(c.t, dep) {
-			return true
+// live reads an owner past the cache; nil: there is none.
+func (c *collector) live(ctx context.Context, n node, namespace, name string) (resource.Object, error) {
+	if !n.def.Namespaced {
+		namespace = ""
+	}
+	obj, err := c.t.Do(ctx, &client.Request{Verb: "get", Def: n.def, Namespace: namespace, Name: name})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return obj.(resource.Object), nil
+}
+
+func (c *collector) known(at place) (absence, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a, ok := c.mu.absent[at]
+	return a, ok
+}
+
+// remember notes that an owner is not at a place. It will not be again: an
+// object never comes back under its UID.
+func (c *collector) remember(at place) absence {
+	a := absence{}
+	if at.def.Namespaced {
+		a.elsewhere = slices.ContainsFunc(c.t.Cache(at.def, "").List("", nil), func(it *cache.Item) bool { return it.Object.GetUID() == at.uid })
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.absent == nil || len(c.mu.absent) >= maxAbsent {
+		c.mu.absent = map[place]absence{}
+	}
+	c.mu.absent[at] = a
+	return a
+}
+
+// reportNamespace tells people that a reference names an owner that is not in
+// the object's namespace.
+func (c *collector) reportNamespace(obj resource.Object, ref metav1.OwnerReference) {
+	namespace := obj.GetNamespace()
+	c.k.Events.Event(obj, corev1.EventTypeWarning, "OwnerRefInvalidNamespace",
+		fmt.Sprintf("ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q", ref.APIVersion, ref.Kind, namespace, ref.Name, ref.UID, namespace))
+}
+
+// mustWait says that an object is to be there until its dependents are gone. One
+// of a circle is not: it must not wait for dependents that wait for it.
+func (c *collector) mustWait(obj resource.Object) bool {
+	deps := c.dependents(c.t, obj)
+	for _, dep := range deps {
+		it := c.t.Cache(dep.def, "").Get(dep.key)
+		if it != nil && it.Object.GetDeletionTimestamp() != nil && slices.Contains(it.Object.GetFinalizers(), metav1.FinalizerDeleteDependents) {
+			return false
 		}
 	}
-	return false
+	return len(deps) > 0
 }
 
 // foreground deletes the dependents of an object that is being deleted, and lets

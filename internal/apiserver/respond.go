@@ -14,9 +14,9 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/kemudi/kemudi/internal/apiserver/request"
-	"github.com/kemudi/kemudi/internal/apiserver/wire"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/wire"
 )
 
 // reply is the answer to one HTTP request on a resource.

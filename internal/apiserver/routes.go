@@ -5,10 +5,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kemudi/kemudi/internal/apiserver/openapi"
-	"github.com/kemudi/kemudi/internal/apiserver/wire"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/version"
+	"github.com/kemudi/kemudi/internal/wire"
 )
 
 // served is one resource at one group-version, with all that is the same for

@@ -7,9 +7,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kemudi/kemudi/internal/apiserver/request"
-	"github.com/kemudi/kemudi/internal/apiserver/wire"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/wire"
 )
 
 // include is which part of the object goes with each row of a table.

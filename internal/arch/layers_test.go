@@ -16,7 +16,7 @@ trace
 task obs
 ociimage
 store container podnet
-resource cel
+resource cel wire
 api
 patch
 cache

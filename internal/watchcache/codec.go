@@ -1,8 +1,6 @@
 package watchcache
 
 import (
-	"bytes"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,21 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	kjson "sigs.k8s.io/json"
 
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/wire"
 )
-
-// magic begins a value in protobuf.
-const magic = "k8s\x00"
-
-// proto is an object that has a protobuf form, as all built-in kinds do.
-type proto interface {
-	Size() int
-	MarshalToSizedBuffer(dst []byte) (int, error)
-	Unmarshal(src []byte) error
-}
 
 // Encode returns the bytes to store for an object of the resource's own
 // version. Its resourceVersion is left out (W1); obj is not changed.
@@ -36,36 +24,22 @@ func Encode(def *resource.Def, obj resource.Object) ([]byte, error) {
 		obj.SetResourceVersion("")
 		obj.SetSelfLink("")
 	}
-	p, ok := obj.(proto)
-	if !ok {
-		value, err := json.Marshal(obj)
-		if err != nil {
-			return nil, fmt.Errorf("encode %s %s: %w", def, obj.GetName(), err)
-		}
-		return value, nil
-	}
-	size := p.Size()
-	value := make([]byte, 0, 2*len(magic)+64+len(def.Kind)+len(def.Group)+size)
-	value = append(value, magic...)
-	value = appendType(value, def.GVK())
-	value = binary.AppendUvarint(append(value, 2<<3|2), uint64(size)) // Unknown.raw
-	head := len(value)
-	value = append(value, make([]byte, size)...)
-	if _, err := p.MarshalToSizedBuffer(value[head:]); err != nil {
+	value, err := envelope(def, obj)
+	if err != nil {
 		return nil, fmt.Errorf("encode %s %s: %w", def, obj.GetName(), err)
 	}
-	return append(value, "\x1a\x00\x22\x00"...), nil // Unknown's empty contentEncoding and contentType
+	return value, nil
 }
 
-// appendType appends field 1 of runtime.Unknown: the message TypeMeta, with
-// apiVersion as field 1 and kind as field 2.
-func appendType(dst []byte, gvk schema.GroupVersionKind) []byte {
-	version := gvk.GroupVersion().String()
-	var meta []byte
-	for i, s := range []string{version, gvk.Kind} {
-		meta = append(binary.AppendUvarint(append(meta, byte(i+1)<<3|2), uint64(len(s))), s...)
+func envelope(def *resource.Def, obj resource.Object) ([]byte, error) {
+	p, ok := obj.(wire.Proto)
+	if !ok {
+		return wire.AppendJSON(nil, obj)
 	}
-	return append(binary.AppendUvarint(append(dst, 1<<3|2), uint64(len(meta))), meta...)
+	t, size := wire.NewProtoType(def.GVK().GroupVersion().String(), def.Kind), p.Size()
+	value := t.AppendHead(make([]byte, 0, t.Size(size)), size)
+	value, err := wire.AppendSized(value, p, size)
+	return t.AppendTail(value), err
 }
 
 // Decode reads a stored value as an object of the resource's own version, with
@@ -74,8 +48,8 @@ func appendType(dst []byte, gvk schema.GroupVersionKind) []byte {
 func Decode(def *resource.Def, value []byte, rev int64) (resource.Object, error) {
 	var obj resource.Object
 	var err error
-	if bytes.HasPrefix(value, []byte(magic)) {
-		obj, err = decodeProto(def, value[len(magic):])
+	if wire.IsProto(value) {
+		obj, err = decodeProto(def, value)
 	} else {
 		obj, err = decodeJSON(def, value)
 	}
@@ -88,16 +62,16 @@ func Decode(def *resource.Def, value []byte, rev int64) (resource.Object, error)
 }
 
 func decodeProto(def *resource.Def, value []byte) (resource.Object, error) {
-	var u runtime.Unknown
-	if err := u.Unmarshal(value); err != nil {
+	meta, raw, err := wire.OpenProto(value)
+	if err != nil {
 		return nil, fmt.Errorf("read envelope: %w", err)
 	}
-	return decodeAs(def, u.TypeMeta, func(obj resource.Object) error {
-		p, ok := obj.(proto)
+	return decodeAs(def, meta, func(obj resource.Object) error {
+		p, ok := obj.(wire.Proto)
 		if !ok {
 			return errors.New("is in protobuf, which the kind does not have")
 		}
-		return p.Unmarshal(u.Raw)
+		return p.Unmarshal(raw)
 	})
 }
 
@@ -110,7 +84,7 @@ func decodeJSON(def *resource.Def, value []byte) (resource.Object, error) {
 		if u, ok := obj.(*unstructured.Unstructured); ok {
 			return u.UnmarshalJSON(value)
 		}
-		return kjson.UnmarshalCaseSensitivePreserveInts(value, obj)
+		return wire.DecodeJSON(value, obj)
 	})
 }
 

@@ -108,9 +108,12 @@ func (t ProtoType) AppendProto(dst []byte, obj Proto) ([]byte, error) {
 // ErrNotProto says that a document does not start as Kubernetes' protobuf does.
 var ErrNotProto = errors.New("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
 
+// IsProto reports whether a document starts as Kubernetes' protobuf does.
+func IsProto(data []byte) bool { return len(data) >= len(magic) && string(data[:len(magic)]) == magic }
+
 // OpenProto takes a document out of its envelope. raw shares data's memory.
 func OpenProto(data []byte) (meta runtime.TypeMeta, raw []byte, err error) {
-	if len(data) < len(magic) || string(data[:len(magic)]) != magic {
+	if !IsProto(data) {
 		return meta, nil, ErrNotProto
 	}
 	var u runtime.Unknown

@@ -1,5 +1,6 @@
-// Package wire turns objects into the bytes that clients see, and back: JSON,
-// YAML and Kubernetes' protobuf envelope, whole objects, lists and watch frames.
+// Package wire turns objects into the bytes that clients and the store see, and
+// back: JSON, YAML and Kubernetes' protobuf envelope, whole objects, lists and
+// watch frames.
 //
 // JSON is written by [AppendJSON] from a plan that is made once a type; its
 // output equals encoding/json's byte for byte (a test compares them for every

@@ -1,6 +1,8 @@
 package podnet
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -8,8 +10,13 @@ import (
 	"path/filepath"
 )
 
-// networkName is the name of the network in CNI's files.
-const networkName = "kemudi"
+// networkName is the name of the network in CNI's files. Each cluster of a
+// machine has one of its own, made from its directory: what the CNI library
+// notes of pods, in a directory that all share, bears it.
+func (o *Options) networkName() string {
+	sum := sha256.Sum256([]byte(filepath.Clean(o.DataDir)))
+	return "kemudi-" + hex.EncodeToString(sum[:4])
+}
 
 type confList struct {
 	CNIVersion string   `json:"cniVersion"`
@@ -50,7 +57,7 @@ func confBytes(o *Options, mtu int) ([]byte, error) {
 		p.IPAM.Ranges = append(p.IPAM.Ranges, []subnet{{c.Masked().String()}})
 		p.IPAM.Routes = append(p.IPAM.Routes, podRoutes(c)...)
 	}
-	return json.MarshalIndent(confList{CNIVersion: "1.0.0", Name: networkName, Plugins: []plugin{p}}, "", "  ")
+	return json.MarshalIndent(confList{CNIVersion: "1.0.0", Name: o.networkName(), Plugins: []plugin{p}}, "", "  ")
 }
 
 // podRoutes are the ways of a pod, all by its gateway: to everywhere, and to
@@ -81,10 +88,31 @@ func writeConf(o *Options, mtu int) error {
 	if got, err := os.ReadFile(o.confFile()); err == nil && string(got) == string(want) {
 		return nil
 	}
-	if err := replaceFile(o.confFile(), want); err != nil {
+	if err := placeConf(o.confFile(), want); err != nil {
 		return fmt.Errorf("write CNI configuration: %w", err)
 	}
 	return nil
+}
+
+// placeConf puts the configuration in its place. containerd watches that
+// directory: it would complain of a change, such as a file being written, after
+// which there is no configuration yet, and takes no notice of one that is moved in
+// from elsewhere. So the file is made elsewhere, moved in under another name, and
+// then renamed.
+func placeConf(path string, data []byte) error {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	beside := filepath.Join(filepath.Dir(dir), ".new-"+filepath.Base(path))
+	if err := replaceFile(beside, data); err != nil {
+		return err
+	}
+	inside := path + ".new" // which no CNI program takes for a configuration
+	if err := os.Rename(beside, inside); err != nil {
+		return err
+	}
+	return os.Rename(inside, path)
 }
 
 // replaceFile writes a file so that readers see the old or the new content, and

@@ -79,7 +79,17 @@ func (n *Network) Close() {
 // Ensure brings about the node's own part of the network: sysctls, bridge,
 // rules, and at last the CNI configuration. It may be called at any time, and
 // changes only what is not as it should be; running pods do not notice.
+//
+// It fails, and changes nothing, if the bridge is that of another cluster of
+// this machine.
 func (n *Network) Ensure(ctx context.Context) error {
+	other, err := otherOwner(n.nl, &n.o)
+	if err != nil {
+		return err
+	}
+	if other != "" {
+		return fmt.Errorf("bridge %s belongs to another cluster of this machine, which is kept in %s: reset that one first, or run this one in a network namespace of its own", n.o.Bridge, other)
+	}
 	host, err := hostSysctls(&n.o)
 	if err != nil {
 		return err
@@ -183,6 +193,11 @@ func (n *Network) ensureBridge(mtu int) error {
 		return err
 	case link.Type() != "bridge":
 		return fmt.Errorf("there is a link of this name, which is a %s", link.Type())
+	}
+	if link.Attrs().Alias != n.o.ownerMark() {
+		if err := n.nl.LinkSetAlias(link, n.o.ownerMark()); err != nil {
+			return fmt.Errorf("note whose it is: %w", err)
+		}
 	}
 	if link.Attrs().MTU != mtu {
 		if err := n.nl.LinkSetMTU(link, mtu); err != nil {

@@ -368,7 +368,7 @@ func TestResetLeavesNothing(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(n.o.CNICacheDir, "results"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range []string{"kemudi-abc-eth0", "other-abc-eth0"} {
+	for _, f := range []string{n.o.networkName() + "-abc-eth0", "other-abc-eth0"} {
 		if err := os.WriteFile(filepath.Join(n.o.CNICacheDir, "results", f), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -78,13 +78,20 @@ func find(ctx context.Context, o Options) (found []leftover, done func(), err er
 		found = append(found, list...)
 		failed = append(failed, err)
 	}
+	other, err := otherOwner(nl, &o)
+	failed = append(failed, err)
+	ours := other == "" // what is in the network namespace
 	add(findFiles("CNI configuration", o.confFile()))
-	add(findRoutes(nl))
+	if ours {
+		add(findRoutes(nl))
+	}
 	add(findNamespaces(o.NetNSDirs))
-	add(findLinks(nl, o.Bridge))
-	add(findTable(ctx, conn))
+	if ours {
+		add(findLinks(nl, o.Bridge))
+		add(findTable(ctx, conn))
+	}
 	add(findSysctls(o.sysctlFile()))
-	add(findCached(o.CNICacheDir))
+	add(findCached(&o))
 	add(findFiles("directory", o.DataDir))
 	return found, done, errors.Join(failed...)
 }
@@ -203,8 +210,8 @@ func findSysctls(file string) ([]leftover, error) {
 }
 
 // findCached lists what the CNI library noted of our network.
-func findCached(dir string) ([]leftover, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "results", networkName+"-*"))
+func findCached(o *Options) ([]leftover, error) {
+	files, err := filepath.Glob(filepath.Join(o.CNICacheDir, "results", o.networkName()+"-*"))
 	if err != nil {
 		return nil, err
 	}

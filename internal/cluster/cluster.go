@@ -205,7 +205,12 @@ func Removers(dataDir, runDir string) []up.Remover {
 		{Part: "pod network", Remove: func(ctx context.Context) ([]string, error) {
 			return podnet.Reset(ctx, podnetOptions(dataDir, runDir))
 		}},
-		{Part: "service proxy", Remove: proxy.Reset},
+		{Part: "service proxy", Remove: func(ctx context.Context) ([]string, error) {
+			if other, err := podnet.Owner(podnetOptions(dataDir, runDir)); err != nil || other != "" {
+				return nil, err // the rules here are another server's
+			}
+			return proxy.Reset(ctx)
+		}},
 		{Part: "pod logs", Remove: func(context.Context) ([]string, error) { return removeLogs(dataDir) }},
 	}
 }

@@ -250,6 +250,7 @@ func (n *machine) dns(g *task.Group, plane *ControlPlane, share netip.Prefix) er
 		Transport:  plane.Server().As(&user.DefaultInfo{Name: "system:serviceaccount:kube-system:coredns", Groups: []string{"system:serviceaccounts", user.AllAuthenticated}}, "coredns"),
 		Domain:     o.Network.ClusterDomain,
 		Addresses:  []netip.AddrPort{netip.AddrPortFrom(gateway, dnsPort)},
+		ServiceIP:  o.Network.ClusterDNS,
 		ResolvConf: o.ResolvConf, Logger: o.Logger.With("part", "dns"),
 	})
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 
 	"github.com/kemudi/kemudi/internal/apiserver"
 	"github.com/kemudi/kemudi/internal/auth/authn"
@@ -21,6 +22,8 @@ import (
 type Options struct {
 	Nodes  []NodeOptions
 	Logger *slog.Logger // nil: nothing is logged
+	// DualStack gives services and pods addresses of both families.
+	DualStack bool
 	// Serving configures the API server beyond a simulation's needs, for tests
 	// that reach it over a network; nil: as it is.
 	Serving func(o *apiserver.Options, caches *watchcache.Set) error
@@ -32,6 +35,7 @@ type Cluster struct {
 	group *task.Group
 	nodes map[string]*Node
 	log   *slog.Logger
+	dual  bool
 	ca    *pki.Authority
 	token *authn.ServiceAccountTokens
 }
@@ -52,15 +56,20 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	network := cluster.Network{}
+	if o.DualStack {
+		network.ServiceCIDRs = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")}
+		network.ClusterCIDRs = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/56")}
+	}
 	plane, err := cluster.NewControlPlane(cluster.ControlPlaneOptions{
-		Store: mem.New(mem.Options{}), CABundle: string(ca.CertPEM()), Logger: o.Logger, Host: "sim",
+		Store: mem.New(mem.Options{}), CABundle: string(ca.CertPEM()), Logger: o.Logger, Host: "sim", Network: network,
 		Controllers: controllers.Options{Authority: ca, Tokens: issuer},
 		Serving:     o.Serving,
 	})
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{plane: plane, group: task.NewGroup(ctx), nodes: map[string]*Node{}, log: o.Logger, ca: ca}
+	c := &Cluster{plane: plane, group: task.NewGroup(ctx), nodes: map[string]*Node{}, log: o.Logger, dual: o.DualStack, ca: ca}
 	c.token = authn.NewServiceAccountTokens(issuer, c.tokenObjects())
 	c.group.Go("control plane", plane.Run)
 	select {
@@ -94,6 +103,7 @@ func (c *Cluster) AddNode(o NodeOptions) error {
 		return fmt.Errorf("there is a node %s already", o.Name)
 	}
 	n := newNode(o, c.API(), c.log)
+	n.dual = c.dual
 	c.nodes[o.Name] = n
 	return c.StartNode(o.Name)
 }

@@ -56,6 +56,7 @@ type Node struct {
 	seen   client.Reader[*corev1.Pod]
 	log    *slog.Logger
 	nextIP int
+	dual   bool // pods have addresses of both families
 
 	cancel context.CancelCauseFunc // nil: it does not run
 	done   chan struct{}
@@ -305,6 +306,9 @@ func (n *Node) setRunning(ctx context.Context, pod *corev1.Pod, ready bool) erro
 			n.nextIP++
 			s.PodIP = fmt.Sprintf("10.%d.%d.%d", 1+n.nextIP/65536, n.nextIP/256%256, n.nextIP%256)
 			s.PodIPs = []corev1.PodIP{{IP: s.PodIP}}
+			if n.dual {
+				s.PodIPs = append(s.PodIPs, corev1.PodIP{IP: fmt.Sprintf("fd00:1::%x", n.nextIP)})
+			}
 			s.StartTime = ptr.To(metav1.Now().Rfc3339Copy())
 		}
 		state := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now().Rfc3339Copy()}}

@@ -50,10 +50,12 @@ type reconciler struct {
 	k         *controller.Kit
 	pods      controller.Client[*corev1.Pod]
 	endpoints controller.Client[*corev1.Endpoints]
+	triggers  controller.Triggers
 }
 
 // Gone removes the Endpoints of a deleted service, if they were made here.
 func (r *reconciler) Gone(ctx context.Context, key string) error {
+	r.triggers.Forget(key)
 	namespace, name, _ := strings.Cut(key, "/")
 	e, ok := r.endpoints.Get(namespace, name)
 	if !ok || e.Labels[managedByLabel] != managedBy {
@@ -73,7 +75,9 @@ func (r *reconciler) Reconcile(ctx context.Context, svc *corev1.Service) (contro
 	}
 	want := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Namespace: svc.Namespace, Name: svc.Name, Labels: labelsOf(svc)}}
 	over := false
-	want.Subsets, over = truncate(subsets(r.addresses(svc)))
+	pods := r.pods.List(svc.Namespace, labels.SelectorFromSet(svc.Spec.Selector))
+	want.Subsets, over = truncate(subsets(addresses(svc, pods)))
+	trigger := r.triggers.Take(svc, pods)
 	has, ok := r.endpoints.Get(svc.Namespace, svc.Name)
 	if ok {
 		want.Annotations = maps.Clone(has.Annotations)
@@ -89,6 +93,7 @@ func (r *reconciler) Reconcile(ctx context.Context, svc *corev1.Service) (contro
 	if ok && equality.Semantic.DeepEqual(has.Subsets, want.Subsets) && maps.Equal(has.Labels, want.Labels) && maps.Equal(has.Annotations, want.Annotations) {
 		return controller.Done, nil
 	}
+	want.Annotations = controller.TriggerAnnotation(want.Annotations, trigger)
 	var err error
 	if ok {
 		_, err = r.endpoints.Update(ctx, want)
@@ -125,9 +130,10 @@ type address struct {
 	ready bool
 }
 
-func (r *reconciler) addresses(svc *corev1.Service) []address {
+// addresses are those of the pods.
+func addresses(svc *corev1.Service, pods []*corev1.Pod) []address {
 	var out []address
-	for _, pod := range r.pods.List(svc.Namespace, labels.SelectorFromSet(svc.Spec.Selector)) {
+	for _, pod := range pods {
 		ip := primaryIP(svc, pod)
 		if ip == "" || !controller.Endpoint(pod) || pod.DeletionTimestamp != nil && !svc.Spec.PublishNotReadyAddresses {
 			continue

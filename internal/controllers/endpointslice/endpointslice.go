@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -42,8 +43,8 @@ func New(limit int) *controller.Controller {
 				}
 				return []string{cache.Key(s.Namespace, s.Labels[discoveryv1.LabelServiceName])}
 			}),
+			zones,
 		},
-		Reads: []*resource.Def{core.Nodes.Def},
 		Writes: []controller.Grant{
 			controller.Create(discovery.EndpointSlices.Def), controller.Update(discovery.EndpointSlices.Def), controller.Delete(discovery.EndpointSlices.Def),
 		},
@@ -56,12 +57,35 @@ func New(limit int) *controller.Controller {
 	})
 }
 
+// zones wakes the services of the pods on a node that comes, goes, or moves to
+// another zone.
+var zones = controller.Watch{
+	Def: core.Nodes.Def,
+	Keys: func(k *controller.Kit, node resource.Object) []string {
+		var keys []string
+		for _, pod := range controller.For(k, core.Pods).ByIndex("spec.nodeName", node.GetName()) {
+			keys = append(keys, controller.Selecting.Keys(k, pod)...)
+		}
+		return keys
+	},
+	Same: func(before, after resource.Object) bool {
+		return before.GetLabels()[corev1.LabelTopologyZone] == after.GetLabels()[corev1.LabelTopologyZone]
+	},
+}
+
 type reconciler struct {
-	k      *controller.Kit
-	limit  int
-	pods   controller.Client[*corev1.Pod]
-	nodes  controller.Client[*corev1.Node]
-	slices controller.Client[*discoveryv1.EndpointSlice]
+	k        *controller.Kit
+	limit    int
+	pods     controller.Client[*corev1.Pod]
+	nodes    controller.Client[*corev1.Node]
+	slices   controller.Client[*discoveryv1.EndpointSlice]
+	triggers controller.Triggers
+}
+
+// Gone forgets a service; its slices go with it.
+func (r *reconciler) Gone(_ context.Context, key string) error {
+	r.triggers.Forget(key)
+	return nil
 }
 
 // Reconcile makes the slices of a service hold its pods.
@@ -73,17 +97,23 @@ func (r *reconciler) Reconcile(ctx context.Context, svc *corev1.Service) (contro
 		discoveryv1.LabelServiceName: svc.Name, discoveryv1.LabelManagedBy: managedBy,
 	}))
 	var groups []*group
+	pods := r.pods.List(svc.Namespace, labels.SelectorFromSet(svc.Spec.Selector))
 	if svc.Spec.Type != corev1.ServiceTypeExternalName {
 		for _, family := range families(svc) {
-			groups = append(groups, r.groups(svc, family)...)
+			groups = append(groups, r.groups(svc, family, pods)...)
 		}
 	}
+	trigger := r.triggers.Take(svc, pods)
 	p := planner{
 		limit: r.limit,
 		blank: func(g *group) *discoveryv1.EndpointSlice { return blank(svc, g) },
 		meta:  func(s *discoveryv1.EndpointSlice) bool { return relabel(s, svc) },
 	}
-	return controller.Done, r.write(ctx, svc, p.plan(groups, existing))
+	c := p.plan(groups, existing)
+	for _, s := range slices.Concat(c.create, c.update) {
+		s.Annotations = controller.TriggerAnnotation(s.Annotations, trigger)
+	}
+	return controller.Done, r.write(ctx, svc, c)
 }
 
 func (r *reconciler) write(ctx context.Context, svc *corev1.Service, c changes) error {
@@ -130,13 +160,12 @@ func families(svc *corev1.Service) []discoveryv1.AddressType {
 
 // groups sorts the endpoints of one family by their ports: pods may give the
 // same port name different numbers. There is always at least one group.
-func (r *reconciler) groups(svc *corev1.Service, family discoveryv1.AddressType) []*group {
-	pods := r.pods.List(svc.Namespace, labels.SelectorFromSet(svc.Spec.Selector))
+func (r *reconciler) groups(svc *corev1.Service, family discoveryv1.AddressType, pods []*corev1.Pod) []*group {
 	byKey := map[string]*group{}
 	var order []*group
 	for _, pod := range pods {
 		address := addressOf(pod, family)
-		if address == "" || !controller.Endpoint(pod) {
+		if address == "" || !controller.Endpoint(pod) || !r.placed(svc, pod) {
 			continue
 		}
 		g := &group{family: family, ports: portsOf(svc, pod)}
@@ -152,6 +181,13 @@ func (r *reconciler) groups(svc *corev1.Service, family discoveryv1.AddressType)
 		return []*group{{family: family}}
 	}
 	return order
+}
+
+// placed says whether the node of a pod is there: pods of a node that was removed
+// go soon, and nobody tells how they are.
+func (r *reconciler) placed(svc *corev1.Service, pod *corev1.Pod) bool {
+	_, ok := r.nodes.Get("", pod.Spec.NodeName)
+	return ok || pod.Spec.NodeName == "" || svc.Spec.PublishNotReadyAddresses
 }
 
 func addressOf(pod *corev1.Pod, family discoveryv1.AddressType) string {

@@ -222,7 +222,9 @@ func (i *Issuer) sign(b Bound, standard *jwt.Claims, warn time.Time) (string, er
 		k.WarnAfter = jwt.NewNumericDate(warn)
 	}
 	standard.Subject = serviceaccount.MakeUsername(sa.Namespace, sa.Name)
-	return jwt.Signed(i.signer).Claims(standard).Claims(claims{Kubernetes: k}).Serialize()
+	// A list also if there is one audience: readers of upstream's tokens expect it.
+	list := map[string][]string{"aud": standard.Audience}
+	return jwt.Signed(i.signer).Claims(standard).Claims(list).Claims(claims{Kubernetes: k}).Serialize()
 }
 
 // GrantLegacy makes a token that does not end, to be kept in a secret.

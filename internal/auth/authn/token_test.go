@@ -2,6 +2,7 @@ package authn
 
 import (
 	"context"
+	"encoding/base64"
 	"crypto"
 	"crypto/rand"
 	"crypto/rsa"
@@ -222,6 +223,11 @@ func TestTokenIsForItsAudiences(t *testing.T) {
 	ctx := authenticator.WithAudiences(t.Context(), authenticator.Audiences{"vault", "x"})
 	if got := say(ctx, a, vault); !strings.HasSuffix(got, "for [vault]") {
 		t.Errorf("asked for the vault's sake: got %s", got)
+	}
+	one := grant(t, i, authenticationv1.TokenRequestSpec{Audiences: []string{"vault"}}, Bound{ServiceAccount: w.account}).Status.Token
+	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(one, ".")[1])
+	if err != nil || !strings.Contains(string(payload), `"aud":["vault"]`) {
+		t.Errorf("a single audience: got %s, %v, want a list of one", payload, err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,12 +12,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/kemudi/kemudi/internal/api"
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/apiserver"
 	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/client/https"
 	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/store/mem"
@@ -46,6 +49,7 @@ type bed struct {
 	t      *testing.T
 	store  *lagging
 	server *apiserver.Server
+	remote *https.Transport // nil: the API is called in process
 	log    syncBuffer
 }
 
@@ -70,12 +74,17 @@ func (s *syncBuffer) String() string {
 // within a synctest bubble.
 func newBed(t *testing.T) *bed {
 	t.Helper()
-	b := &bed{t: t, store: &lagging{Store: mem.New(mem.Options{})}}
+	return newBedOn(t, mem.New(mem.Options{}))
+}
+
+func newBedOn(t *testing.T, s store.Store) *bed {
+	t.Helper()
+	b := &bed{t: t, store: &lagging{Store: s}}
 	caches, err := watchcache.New(watchcache.Options{Store: b.store, Defs: api.All()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.server, err = apiserver.New(apiserver.Options{Store: b.store, Defs: api.All(), Caches: caches})
+	b.server, err = apiserver.New(apiserver.Options{Store: b.store, Defs: api.All(), Caches: caches, Authenticator: anybody})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,12 +128,25 @@ func (b *bed) env() controller.Env {
 	}
 }
 
+// anybody is an administrator.
+var anybody = authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
+	return &authenticator.Response{User: &user.DefaultInfo{Name: "anybody", Groups: []string{user.SystemPrivilegedGroup}}}, true, nil
+})
+
 func (b *bed) as(name string) client.Transport {
+	if b.remote != nil {
+		return b.remote.As(name)
+	}
+	return b.local(name)
+}
+
+// local is the API in this process: it is there when connections are cut.
+func (b *bed) local(name string) client.Transport {
 	return b.server.As(&user.DefaultInfo{Name: name, Groups: []string{user.SystemPrivilegedGroup}}, name)
 }
 
 func (b *bed) maps() client.Client[*corev1.ConfigMap] {
-	return client.For(b.as("test"), core.ConfigMaps)
+	return client.For(b.local("test"), core.ConfigMaps)
 }
 
 // put creates a ConfigMap.

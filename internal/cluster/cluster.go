@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -42,6 +43,9 @@ func Run(ctx context.Context, o Options) error {
 	o, err := o.withDefaults()
 	if err != nil {
 		return err
+	}
+	if !o.NoNode && os.Geteuid() != 0 {
+		return fmt.Errorf("a node needs root; without one (--disable-agent), a server does not: %w", os.ErrPermission)
 	}
 	lock, err := up.Claim(o.RunDir)
 	if err != nil {

@@ -223,7 +223,7 @@ func (i *Issuer) sign(b Bound, standard *jwt.Claims, warn time.Time) (string, er
 	}
 	standard.Subject = serviceaccount.MakeUsername(sa.Namespace, sa.Name)
 	// A list also if there is one audience: readers of upstream's tokens expect it.
-	list := map[string][]string{"aud": standard.Audience}
+	list := map[string]any{"aud": []string(standard.Audience)}
 	return jwt.Signed(i.signer).Claims(standard).Claims(list).Claims(claims{Kubernetes: k}).Serialize()
 }
 

@@ -2,10 +2,10 @@ package authn
 
 import (
 	"context"
-	"encoding/base64"
 	"crypto"
 	"crypto/rand"
 	"crypto/rsa"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"slices"

@@ -165,7 +165,7 @@ func (w *attempt) unchanged(obj resource.Object, value []byte) bool {
 	if bytes.Equal(was, value) {
 		return true
 	}
-	again := shallow(obj)
+	again := cache.Shallow(obj)
 	again.SetManagedFields(old.GetManagedFields())
 	value, err = watchcache.Encode(w.c.res.def, again)
 	return err == nil && bytes.Equal(was, value)
@@ -206,7 +206,7 @@ func (w *attempt) put(ctx context.Context, obj resource.Object, value []byte, tx
 		txn.Conds[0].Rev = w.item.Rev
 	}
 	tx.AddTo(&txn)
-	s.o.Caches.Handoff(key, value, shallow(obj))
+	s.o.Caches.Handoff(key, value, cache.Shallow(obj))
 	res, err := s.o.Store.Txn(ctx, txn)
 	switch {
 	case errors.Is(err, store.ErrTooLarge):

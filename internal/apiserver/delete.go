@@ -90,7 +90,7 @@ func (c *call) markDeleted(obj resource.Object, o *metav1.DeleteOptions) resourc
 	if marked && !refinalized && (pending || sameGrace(obj, grace)) {
 		return obj
 	}
-	next := shallow(obj)
+	next := cache.Shallow(obj)
 	next.SetFinalizers(finalizers)
 	switch ns, ok := next.(*corev1.Namespace); {
 	case ok:

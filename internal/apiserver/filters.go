@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/kemudi/kemudi/internal/apiserver/compress"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 )
 
@@ -57,7 +58,7 @@ func (s *Server) withRequestInfo(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		st := &state{info: request.Parse(r), start: time.Now()}
 		w.Header().Set("Cache-Control", "no-cache, private")
-		w.Header().Set("Audit-Id", auditID(r))
+		w.Header().Set("Audit-Id", request.AuditID(r))
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), stateKey{}, st)))
 	})
 }
@@ -136,6 +137,17 @@ func (s *Server) withAuthz(next http.Handler) http.Handler {
 			return
 		}
 		next.ServeHTTP(w, r)
+	})
+}
+
+// withCompression compresses the answers to reads that end.
+func (s *Server) withCompression(next http.Handler) http.Handler {
+	if s.o.NoCompression {
+		return next
+	}
+	return compress.Handler(next, func(r *http.Request) bool {
+		in := stateOf(r).info
+		return (in.Verb == "list" || in.Verb == "get") && !in.LongRunning()
 	})
 }
 

@@ -24,18 +24,18 @@ func (s *Server) serveDiscovery(w http.ResponseWriter, r *http.Request) {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	switch {
 	case len(parts) == 1 && parts[0] == "api":
-		s.serveRootDiscovery(w, r, d.core, &metav1.APIVersions{
+		s.serveRootDiscovery(w, r, d.Core, &metav1.APIVersions{
 			Versions:                   []string{"v1"},
 			ServerAddressByClientCIDRs: []metav1.ServerAddressByClientCIDR{{ClientCIDR: "0.0.0.0/0", ServerAddress: r.Host}},
 		})
 	case len(parts) == 1:
-		s.serveRootDiscovery(w, r, d.named, d.groups)
-	case parts[0] == "api" && len(parts) == 2 && d.resources[schema.GroupVersion{Version: parts[1]}] != nil:
-		s.serveDoc(w, r, "APIResourceList", d.resources[schema.GroupVersion{Version: parts[1]}])
-	case parts[0] == "apis" && len(parts) == 2 && d.byGroup[parts[1]] != nil:
-		s.serveDoc(w, r, "APIGroup", d.byGroup[parts[1]])
-	case parts[0] == "apis" && len(parts) == 3 && d.resources[schema.GroupVersion{Group: parts[1], Version: parts[2]}] != nil:
-		s.serveDoc(w, r, "APIResourceList", d.resources[schema.GroupVersion{Group: parts[1], Version: parts[2]}])
+		s.serveRootDiscovery(w, r, d.Named, d.Groups)
+	case parts[0] == "api" && len(parts) == 2 && d.Resources[schema.GroupVersion{Version: parts[1]}] != nil:
+		s.serveDoc(w, r, "APIResourceList", d.Resources[schema.GroupVersion{Version: parts[1]}])
+	case parts[0] == "apis" && len(parts) == 2 && d.ByGroup[parts[1]] != nil:
+		s.serveDoc(w, r, "APIGroup", d.ByGroup[parts[1]])
+	case parts[0] == "apis" && len(parts) == 3 && d.Resources[schema.GroupVersion{Group: parts[1], Version: parts[2]}] != nil:
+		s.serveDoc(w, r, "APIResourceList", d.Resources[schema.GroupVersion{Group: parts[1], Version: parts[2]}])
 	case s.o.Next != nil:
 		s.o.Next.ServeHTTP(w, r)
 	default:

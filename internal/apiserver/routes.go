@@ -4,6 +4,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kemudi/kemudi/internal/apiserver/discovery"
 	"github.com/kemudi/kemudi/internal/apiserver/openapi"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -30,7 +31,7 @@ type served struct {
 // routes is everything that is served, an immutable value.
 type routes struct {
 	groups map[string]map[string]map[string]*served // group, version, plural
-	docs   *discoveryDocs
+	docs   *discovery.Docs
 	schema *openapi.Service
 }
 
@@ -48,7 +49,7 @@ func newRoutes(old *routes, defs []*resource.Def, o *Options) *routes {
 			t.add(old.served(d, &d.Versions[i], c), o.RuntimeConfig)
 		}
 	}
-	t.docs = newDiscovery(t)
+	t.docs = discovery.New(t.discovered())
 	t.schema = openapi.New(defs, version.Git(), func(gv schema.GroupVersion) bool { return t.groups[gv.Group][gv.Version] != nil })
 	return t
 }
@@ -75,6 +76,24 @@ func newServed(d *resource.Def, ver *resource.VersionDef, c *cache.Cache) *serve
 	v.proto, v.listProto = wire.NewProtoType(v.apiVersion, v.gvk.Kind), wire.NewProtoType(v.apiVersion, v.gvk.Kind+"List")
 	v.forms = newForms(v)
 	return v
+}
+
+// discovered is what is served as discovery shows it.
+func (t *routes) discovered() discovery.Groups {
+	groups := discovery.Groups{}
+	for group, versions := range t.groups {
+		groups[group] = map[string]map[string]discovery.Resource{}
+		for version, plurals := range versions {
+			groups[group][version] = map[string]discovery.Resource{}
+			for plural, v := range plurals {
+				groups[group][version][plural] = discovery.Resource{
+					Def: v.def, GVK: v.gvk, Verbs: v.verbs(), Subs: v.subs(),
+					Second: v.ver != nil && v.ver.Deprecated != "" && group != v.def.Group,
+				}
+			}
+		}
+	}
+	return groups
 }
 
 func jsonHead(apiVersion, kind string) []byte {

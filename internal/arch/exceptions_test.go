@@ -8,7 +8,6 @@ type exception struct{ rule, where string }
 var exceptions = map[exception]string{
 	{"background", "internal/container/logs.go"}:                "containerd's log entries may carry no context",
 	{"background", "internal/store/etcd/log.go"}:                "etcd's log entries carry no context",
-	{"package-lines", "internal/apiserver"}:                     "pipeline, verbs and streams share one call; wire, openapi and more are below it",
 	{"params", "internal/apiserver/suite_test.go#fixture.must"}: "a request reads best as code, method, path, body, headers",
 	{"struct-fields", "internal/resource/spec.go#Spec"}:         "a resource is one value; a zero field means nothing special, and most kinds set few",
 	{"struct-fields", "internal/resource/def.go#Def"}:           "the resolved form of Spec, field by field",

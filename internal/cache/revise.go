@@ -13,12 +13,14 @@ import (
 // AtRevision returns the object with rev as its resourceVersion. obj itself
 // stays as it is; what its fields refer to is shared.
 func AtRevision(obj resource.Object, rev int64) resource.Object {
-	obj = shallow(obj)
+	obj = Shallow(obj)
 	obj.SetResourceVersion(strconv.FormatInt(rev, 10))
 	return obj
 }
 
-func shallow(obj resource.Object) resource.Object {
+// Shallow copies an object so far that its metadata's own fields can be changed:
+// what they and the other fields refer to stays shared.
+func Shallow(obj resource.Object) resource.Object {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		content := maps.Clone(u.Object)
 		if metadata, ok := content["metadata"].(map[string]any); ok {

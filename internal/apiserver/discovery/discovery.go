@@ -1,4 +1,6 @@
-package apiserver
+// Package discovery makes the documents that tell clients which resources there
+// are: the classic ones, a group-version at a time, and the aggregated ones.
+package discovery
 
 import (
 	"crypto/sha256"
@@ -15,14 +17,29 @@ import (
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
-// discoveryDocs is what clients are told of the resources that are served: the
-// classic documents and the aggregated ones, made once.
-type discoveryDocs struct {
-	groups    *metav1.APIGroupList
-	byGroup   map[string]*metav1.APIGroup
-	resources map[schema.GroupVersion]*metav1.APIResourceList
-	core      *apidiscovery.APIGroupDiscoveryList // of /api
-	named     *apidiscovery.APIGroupDiscoveryList // of /apis
+// Resource is one resource as it is served at one group-version.
+type Resource struct {
+	Def   *resource.Def
+	GVK   schema.GroupVersionKind
+	Verbs []string
+	Subs  []*resource.SubDef
+	// Second says that this is a deprecated second home of the resource. It shows
+	// no short names and categories, or "kubectl get all" would list the same
+	// objects twice.
+	Second bool
+}
+
+// Groups are resources by group, version and plural.
+type Groups map[string]map[string]map[string]Resource
+
+// Docs is what clients are told of the resources that are served, made once. It
+// is read-only.
+type Docs struct {
+	Groups    *metav1.APIGroupList
+	ByGroup   map[string]*metav1.APIGroup
+	Resources map[schema.GroupVersion]*metav1.APIResourceList
+	Core      *apidiscovery.APIGroupDiscoveryList // of /api
+	Named     *apidiscovery.APIGroupDiscoveryList // of /apis
 }
 
 // groupOrder is the order in which groups are announced: where a plural is in
@@ -34,19 +51,20 @@ var groupOrder = []string{
 	"flowcontrol.apiserver.k8s.io",
 }
 
-func newDiscovery(t *routes) *discoveryDocs {
-	d := &discoveryDocs{
-		groups: &metav1.APIGroupList{}, byGroup: map[string]*metav1.APIGroup{}, resources: map[schema.GroupVersion]*metav1.APIResourceList{},
-		core: &apidiscovery.APIGroupDiscoveryList{}, named: &apidiscovery.APIGroupDiscoveryList{},
+// New returns the documents of what is served.
+func New(groups Groups) *Docs {
+	d := &Docs{
+		Groups: &metav1.APIGroupList{}, ByGroup: map[string]*metav1.APIGroup{}, Resources: map[schema.GroupVersion]*metav1.APIResourceList{},
+		Core: &apidiscovery.APIGroupDiscoveryList{}, Named: &apidiscovery.APIGroupDiscoveryList{},
 	}
-	for _, name := range orderedGroups(t) {
-		versions := orderedVersions(t.groups[name])
+	for _, name := range orderedGroups(groups) {
+		versions := orderedVersions(groups[name])
 		aggregated := apidiscovery.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		group := metav1.APIGroup{Name: name}
 		for _, v := range versions {
 			gv := schema.GroupVersion{Group: name, Version: v}
-			list := resourcesOf(t.groups[name][v])
-			d.resources[gv] = classic(gv, list)
+			list := resourcesOf(groups[name][v])
+			d.Resources[gv] = classic(gv, list)
 			group.Versions = append(group.Versions, metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: v})
 			aggregated.Versions = append(aggregated.Versions, apidiscovery.APIVersionDiscovery{
 				Version: v, Resources: aggregate(list), Freshness: apidiscovery.DiscoveryFreshnessCurrent,
@@ -54,24 +72,24 @@ func newDiscovery(t *routes) *discoveryDocs {
 		}
 		group.PreferredVersion = group.Versions[0]
 		if name == "" {
-			d.core.Items = append(d.core.Items, aggregated)
+			d.Core.Items = append(d.Core.Items, aggregated)
 			continue
 		}
-		d.byGroup[name] = &group
-		d.groups.Groups = append(d.groups.Groups, group)
-		d.named.Items = append(d.named.Items, aggregated)
+		d.ByGroup[name] = &group
+		d.Groups.Groups = append(d.Groups.Groups, group)
+		d.Named.Items = append(d.Named.Items, aggregated)
 	}
 	return d
 }
 
-func orderedGroups(t *routes) []string {
+func orderedGroups(groups Groups) []string {
 	rank := func(name string) int {
 		if i := slices.Index(groupOrder, name); i >= 0 {
 			return i
 		}
 		return len(groupOrder)
 	}
-	return slices.SortedFunc(maps.Keys(t.groups), func(a, b string) int {
+	return slices.SortedFunc(maps.Keys(groups), func(a, b string) int {
 		if d := rank(a) - rank(b); d != 0 {
 			return d
 		}
@@ -80,12 +98,12 @@ func orderedGroups(t *routes) []string {
 }
 
 // orderedVersions lists the versions of a group, the preferred one first.
-func orderedVersions(versions map[string]map[string]*served) []string {
+func orderedVersions(versions map[string]map[string]Resource) []string {
 	return slices.SortedFunc(maps.Keys(versions), func(a, b string) int { return version.CompareKubeAwareVersionStrings(b, a) })
 }
 
-func resourcesOf(byPlural map[string]*served) []*served {
-	list := make([]*served, 0, len(byPlural))
+func resourcesOf(byPlural map[string]Resource) []Resource {
+	list := make([]Resource, 0, len(byPlural))
 	for _, plural := range slices.Sorted(maps.Keys(byPlural)) {
 		list = append(list, byPlural[plural])
 	}
@@ -93,19 +111,19 @@ func resourcesOf(byPlural map[string]*served) []*served {
 }
 
 // classic is the document of one group-version.
-func classic(gv schema.GroupVersion, list []*served) *metav1.APIResourceList {
+func classic(gv schema.GroupVersion, list []Resource) *metav1.APIResourceList {
 	doc := &metav1.APIResourceList{GroupVersion: gv.String(), APIResources: []metav1.APIResource{}}
 	for _, v := range list {
-		d := v.def
+		d := v.Def
 		r := metav1.APIResource{
-			Name: d.Plural, SingularName: d.Singular, Namespaced: d.Namespaced, Kind: v.gvk.Kind,
-			Verbs: v.verbs(), ShortNames: v.aliases(d.Short), Categories: v.aliases(d.Categories),
+			Name: d.Plural, SingularName: d.Singular, Namespaced: d.Namespaced, Kind: v.GVK.Kind,
+			Verbs: v.Verbs, ShortNames: v.aliases(d.Short), Categories: v.aliases(d.Categories),
 		}
 		if !d.CreateOnly {
 			r.StorageVersionHash = storageHash(d)
 		}
 		doc.APIResources = append(doc.APIResources, r)
-		for _, sub := range v.subs() {
+		for _, sub := range v.Subs {
 			kind := subKind(v, sub)
 			r := metav1.APIResource{Name: d.Plural + "/" + sub.Name, Namespaced: d.Namespaced, Kind: kind.Kind, Verbs: sub.Verbs}
 			if kind.GroupVersion() != gv {
@@ -118,21 +136,20 @@ func classic(gv schema.GroupVersion, list []*served) *metav1.APIResourceList {
 }
 
 // aliases are the short names or categories of a resource, as this version
-// shows them: not at all where it is a deprecated second home, or "kubectl get
-// all" would list the same objects twice.
-func (v *served) aliases(names []string) []string {
-	if v.ver != nil && v.ver.Deprecated != "" && v.gvk.Group != v.def.Group {
+// shows them.
+func (v Resource) aliases(names []string) []string {
+	if v.Second {
 		return nil
 	}
 	return names
 }
 
 // subKind is the kind of object that a subresource speaks.
-func subKind(v *served, sub *resource.SubDef) schema.GroupVersionKind {
+func subKind(v Resource, sub *resource.SubDef) schema.GroupVersionKind {
 	if sub.Body != nil {
-		return gvkOf(sub.Body)
+		return schema.GroupVersionKind{Group: sub.Body.Group, Version: sub.Body.Version, Kind: sub.Body.Kind}
 	}
-	return v.gvk
+	return v.GVK
 }
 
 // storageHash names the version in which objects are stored, as upstream hashes it.
@@ -141,18 +158,18 @@ func storageHash(d *resource.Def) string {
 	return base64.StdEncoding.EncodeToString(sum[:8])
 }
 
-func aggregate(list []*served) []apidiscovery.APIResourceDiscovery {
+func aggregate(list []Resource) []apidiscovery.APIResourceDiscovery {
 	out := make([]apidiscovery.APIResourceDiscovery, 0, len(list))
 	for _, v := range list {
-		d := v.def
+		d := v.Def
 		r := apidiscovery.APIResourceDiscovery{
-			Resource: d.Plural, ResponseKind: responseKind(v.gvk), Scope: apidiscovery.ScopeCluster, SingularResource: d.Singular,
-			Verbs: v.verbs(), ShortNames: v.aliases(d.Short), Categories: v.aliases(d.Categories),
+			Resource: d.Plural, ResponseKind: responseKind(v.GVK), Scope: apidiscovery.ScopeCluster, SingularResource: d.Singular,
+			Verbs: v.Verbs, ShortNames: v.aliases(d.Short), Categories: v.aliases(d.Categories),
 		}
 		if d.Namespaced {
 			r.Scope = apidiscovery.ScopeNamespace
 		}
-		for _, sub := range v.subs() {
+		for _, sub := range v.Subs {
 			r.Subresources = append(r.Subresources, apidiscovery.APISubresourceDiscovery{
 				Subresource: sub.Name, ResponseKind: responseKind(subKind(v, sub)), Verbs: sub.Verbs,
 			})

@@ -1,4 +1,5 @@
-package apiserver
+// Package compress makes large answers to HTTP requests smaller on their way.
+package compress
 
 import (
 	"net"
@@ -12,15 +13,11 @@ import (
 // compressFrom is the size from which a list is compressed.
 const compressFrom = 128 << 10
 
-// withCompression compresses large answers to reads for those who accept it.
-// Clients on the same machine do not get it: it costs more than it saves.
-func (s *Server) withCompression(next http.Handler) http.Handler {
-	if s.o.NoCompression {
-		return next
-	}
+// Handler compresses large answers of next for those who accept it, where may
+// allows it. Clients on the same machine do not get it: it costs more than it saves.
+func Handler(next http.Handler, may func(r *http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		verb := stateOf(r).info.Verb
-		if verb != "list" && verb != "get" || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") || isLocal(r) || stateOf(r).info.LongRunning() {
+		if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") || isLocal(r) || !may(r) {
 			next.ServeHTTP(w, r)
 			return
 		}

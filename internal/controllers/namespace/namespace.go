@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -74,16 +75,19 @@ func (r *reconciler) Reconcile(ctx context.Context, ns *corev1.Namespace) (contr
 		}
 	}
 	left := r.left(ns.Name)
-	if err := r.report(ctx, ns, left, failed); err != nil {
+	reported, err := r.report(ctx, ns, left, failed)
+	if err != nil {
 		return controller.Done, err
 	}
 	if len(failed) > 0 {
 		return controller.Done, fmt.Errorf("empty namespace: %s", strings.Join(failed, "; "))
 	}
-	if len(left) > 0 {
+	if len(left) > 0 || reported {
+		// What was reported wakes the namespace once more. By then the caches show
+		// all that was created before everybody knew that it is going.
 		return controller.Done, nil
 	}
-	ns, err := r.namespaces.Live(ctx, "", ns.Name)
+	ns, err = r.namespaces.Live(ctx, "", ns.Name)
 	if err != nil {
 		return controller.Done, err
 	}
@@ -99,14 +103,15 @@ func (r *reconciler) Reconcile(ctx context.Context, ns *corev1.Namespace) (contr
 // order is what to delete now: pods as long as there are any, so that what they
 // use (secrets, network policies) outlives them; then everything.
 func (r *reconciler) order(ns string) []*resource.Def {
-	if r.count(core.Pods.Def, ns) > 0 {
+	if len(r.k.Transport().Cache(core.Pods.Def, "").List(ns, nil)) > 0 {
 		return []*resource.Def{core.Pods.Def}
 	}
 	return r.contents
 }
 
+// empty deletes what is not being deleted already.
 func (r *reconciler) empty(ctx context.Context, def *resource.Def, ns string) error {
-	if r.count(def, ns) == 0 {
+	if !slices.ContainsFunc(r.k.Transport().Cache(def, "").List(ns, nil), func(it *cache.Item) bool { return it.Object.GetDeletionTimestamp() == nil }) {
 		return nil
 	}
 	background := metav1.DeletePropagationBackground
@@ -117,10 +122,6 @@ func (r *reconciler) empty(ctx context.Context, def *resource.Def, ns string) er
 		return fmt.Errorf("%s: %w", def, err)
 	}
 	return nil
-}
-
-func (r *reconciler) count(def *resource.Def, ns string) int {
-	return len(r.k.Transport().Cache(def, "").List(ns, nil))
 }
 
 // content is how many objects of a resource are left, and how many wait for a
@@ -149,8 +150,8 @@ func (r *reconciler) left(ns string) []content {
 	return out
 }
 
-// report writes what is left, and why, as conditions.
-func (r *reconciler) report(ctx context.Context, ns *corev1.Namespace, left []content, failed []string) error {
+// report writes what is left, and why, as conditions, if that is news.
+func (r *reconciler) report(ctx context.Context, ns *corev1.Namespace, left []content, failed []string) (wrote bool, _ error) {
 	status := ns.Status.DeepCopy()
 	status.Phase = corev1.NamespaceTerminating
 	set(status, corev1.NamespaceDeletionDiscoveryFailure, nil, finding{"ResourcesDiscovered", "All resources successfully discovered"})
@@ -161,7 +162,8 @@ func (r *reconciler) report(ctx context.Context, ns *corev1.Namespace, left []co
 	var some, waiting []string
 	finalizers := map[string]int{}
 	for _, c := range left {
-		some = append(some, fmt.Sprintf("%s has %d resource instances", c.def, c.objects))
+		// Clients know the core group, too, by a dot: "pods. has 2 resource instances".
+		some = append(some, fmt.Sprintf("%s.%s has %d resource instances", c.def.Plural, c.def.Group, c.objects))
 		for f, n := range c.finalizers {
 			finalizers[f] += n
 		}
@@ -178,12 +180,12 @@ func (r *reconciler) report(ctx context.Context, ns *corev1.Namespace, left []co
 		remaining("SomeFinalizersRemain", "Some content in the namespace has finalizers remaining: ", waiting),
 		finding{"ContentHasNoFinalizers", "All content-preserving finalizers finished"})
 	if equality.Semantic.DeepEqual(*status, ns.Status) {
-		return nil
+		return false, nil
 	}
 	ns = ns.DeepCopy()
 	ns.Status = *status
 	_, err := r.namespaces.UpdateStatus(ctx, ns)
-	return err
+	return true, err
 }
 
 // finding is the reason and message of a condition.

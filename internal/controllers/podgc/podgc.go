@@ -1,6 +1,6 @@
 // Package podgc removes pods that nobody else will: bound to a node that is
-// gone, deleted before they were bound, or finished long ago when there are too
-// many of those.
+// gone, ending on a node that is out of service, deleted before they were bound,
+// or finished long ago when there are too many of those.
 package podgc
 
 import (
@@ -45,11 +45,23 @@ func New(threshold int) *controller.Controller {
 	})
 }
 
+// podsOf wakes the pods of a node that is gone or out of service.
 func podsOf(k *controller.Kit, node *corev1.Node) []string {
-	if _, ok := controller.For(k, core.Nodes).Get("", node.Name); ok {
+	if now, ok := controller.For(k, core.Nodes).Get("", node.Name); ok && !outOfService(now) {
 		return nil
 	}
 	return controller.PodsOn(k, node.Name)
+}
+
+// outOfService says that the node does not answer, and that a person has marked
+// it as not coming back: what runs there may be taken for stopped.
+func outOfService(node *corev1.Node) bool {
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+			return false
+		}
+	}
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 }
 
 type reconciler struct {
@@ -67,9 +79,12 @@ type reconciler struct {
 func (r *reconciler) Reconcile(ctx context.Context, pod *corev1.Pod) (controller.Next, error) {
 	if pod.Spec.NodeName == "" {
 		if pod.DeletionTimestamp != nil {
-			return controller.Done, r.remove(ctx, pod, "PodGC: unscheduled pod is being deleted")
+			return controller.Done, r.remove(ctx, pod, "")
 		}
 		return controller.Done, r.limit(ctx, pod)
+	}
+	if node, ok := r.nodes.Get("", pod.Spec.NodeName); ok && pod.DeletionTimestamp != nil && outOfService(node) {
+		return controller.Done, r.remove(ctx, pod, "")
 	}
 	if wait, gone := r.missingFor(pod.Spec.NodeName); gone {
 		if wait > 0 {
@@ -118,14 +133,25 @@ func (r *reconciler) limit(ctx context.Context, pod *corev1.Pod) error {
 	}
 	finished := slices.DeleteFunc(r.pods.List("", nil), func(p *corev1.Pod) bool { return !core.PodTerminal(p) || p.DeletionTimestamp != nil })
 	slices.SortFunc(finished, func(a, b *corev1.Pod) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(evictedFirst(a, b), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 	for _, p := range finished[:max(0, len(finished)-r.threshold)] {
-		if err := r.remove(ctx, p, "PodGC: too many finished pods"); err != nil {
+		if err := r.remove(ctx, p, ""); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// evictedFirst orders pods that a node evicted before others.
+func evictedFirst(a, b *corev1.Pod) int {
+	evicted := func(p *corev1.Pod) int {
+		if p.Status.Reason == "Evicted" {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Compare(evicted(a), evicted(b))
 }
 
 // note counts the finished pods and returns how many are over the threshold.
@@ -144,16 +170,18 @@ func (r *reconciler) note(key string, finished bool) int {
 }
 
 // remove deletes a pod at once. One that had not finished is marked as failed
-// first, with the reason, for whoever counts its failures.
-func (r *reconciler) remove(ctx context.Context, pod *corev1.Pod, why string) error {
+// first, for whoever counts its failures; disrupted, if not empty, says why it
+// was not its own doing.
+func (r *reconciler) remove(ctx context.Context, pod *corev1.Pod, disrupted string) error {
 	if !core.PodTerminal(pod) {
-		patched, err := r.pods.StrategicPatch(ctx, pod, "status", map[string]any{"status": map[string]any{
-			"phase": corev1.PodFailed,
-			"conditions": []any{map[string]any{
+		status := map[string]any{"phase": corev1.PodFailed}
+		if disrupted != "" {
+			status["conditions"] = []any{map[string]any{
 				"type": corev1.DisruptionTarget, "status": corev1.ConditionTrue, "reason": "DeletionByPodGC",
-				"message": why, "lastTransitionTime": metav1.Now(),
-			}},
-		}})
+				"message": disrupted, "lastTransitionTime": metav1.Now(),
+			}}
+		}
+		patched, err := r.pods.StrategicPatch(ctx, pod, "status", map[string]any{"status": status})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}

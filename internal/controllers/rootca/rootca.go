@@ -15,7 +15,9 @@ import (
 )
 
 const (
-	configMap   = "kube-root-ca.crt"
+	configMap  = "kube-root-ca.crt"
+	annotation = "kubernetes.io/description"
+	// description is put where there is none.
 	description = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc. " +
 		"No other usage is guaranteed across distributions of Kubernetes clusters."
 )
@@ -56,7 +58,7 @@ func (r *reconciler) Reconcile(ctx context.Context, ns *corev1.Namespace) (contr
 		_, err := r.maps.Create(ctx, &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: ns.Name, Name: configMap,
-				Annotations: map[string]string{"kubernetes.io/description": description},
+				Annotations: map[string]string{annotation: description},
 			},
 			Data: data,
 		})
@@ -65,11 +67,15 @@ func (r *reconciler) Reconcile(ctx context.Context, ns *corev1.Namespace) (contr
 		}
 		return controller.Done, err
 	}
-	if maps.Equal(has.Data, data) {
+	if maps.Equal(has.Data, data) && has.Annotations[annotation] != "" {
 		return controller.Done, nil
 	}
 	has = has.DeepCopy()
 	has.Data = data
+	if has.Annotations == nil {
+		has.Annotations = map[string]string{}
+	}
+	has.Annotations[annotation] = description
 	_, err := r.maps.Update(ctx, has)
 	return controller.Done, err
 }

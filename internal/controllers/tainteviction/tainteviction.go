@@ -5,6 +5,7 @@ package tainteviction
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -80,30 +81,25 @@ func (r *reconciler) Gone(_ context.Context, key string) error {
 	return nil
 }
 
-// tolerated is how long a pod tolerates the NoExecute taints of its node: the
-// shortest of its tolerations' limits. limited is false if it may stay for ever.
+// tolerated is how long a pod tolerates the NoExecute taints of its node: of the
+// first toleration that fits each, the shortest limit. limited is false if it may
+// stay for ever.
 func tolerated(pod *corev1.Pod, node *corev1.Node) (limit time.Duration, limited bool) {
 	for i := range node.Spec.Taints {
 		taint := &node.Spec.Taints[i]
 		if taint.Effect != corev1.TaintEffectNoExecute {
 			continue
 		}
-		matched := false
-		for j := range pod.Spec.Tolerations {
-			t := &pod.Spec.Tolerations[j]
-			if !t.ToleratesTaint(klog.Background(), taint, false) {
-				continue
-			}
-			matched = true
-			if t.TolerationSeconds != nil {
-				d := time.Duration(max(0, *t.TolerationSeconds)) * time.Second
-				if !limited || d < limit {
-					limit, limited = d, true
-				}
-			}
-		}
-		if !matched {
+		at := slices.IndexFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
+			return t.ToleratesTaint(klog.Background(), taint, false)
+		})
+		if at < 0 {
 			return 0, true
+		}
+		if s := pod.Spec.Tolerations[at].TolerationSeconds; s != nil {
+			if d := time.Duration(max(0, *s)) * time.Second; !limited || d < limit {
+				limit, limited = d, true
+			}
 		}
 	}
 	return limit, limited

@@ -1,0 +1,94 @@
+package podgc_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/cluster"
+	"github.com/kemudi/kemudi/internal/controllers"
+	"github.com/kemudi/kemudi/internal/store/mem"
+	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/internal/trace"
+)
+
+// TestFinishedPodsBeyondTheThresholdGo also shows the order: evicted ones first,
+// then the oldest; pods that have not finished do not count.
+func TestFinishedPodsBeyondTheThresholdGo(t *testing.T) {
+	trace.Proves(t, "PLC-066", "PLC-067")
+	synctest.Test(t, func(t *testing.T) {
+		plane, err := cluster.NewControlPlane(cluster.ControlPlaneOptions{
+			Store: mem.New(mem.Options{}), Logger: slog.New(slog.DiscardHandler), Controllers: controllers.Options{PodGCThreshold: 3},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := task.NewGroup(t.Context())
+		g.Go("control plane", plane.Run)
+		defer func() {
+			g.Cancel(context.Canceled)
+			if err := g.Wait(); err != nil {
+				t.Error(err)
+			}
+		}()
+		select {
+		case <-plane.Ready():
+		case <-g.Context().Done():
+			t.Fatal(g.Wait())
+		}
+		pods := client.For(plane.Admin(), core.Pods)
+		end := func(name string, phase corev1.PodPhase, reason string) {
+			t.Helper()
+			p, err := pods.Create(t.Context(), &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "c"}}},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p = p.DeepCopy()
+			p.Status.Phase, p.Status.Reason = phase, reason
+			if _, err := pods.UpdateStatus(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+		}
+		left := func() []string {
+			list, err := pods.List(t.Context(), "default", metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, p := range list {
+				names = append(names, p.Name)
+			}
+			slices.Sort(names)
+			return names
+		}
+		want := func(names ...string) {
+			t.Helper()
+			if got := left(); !slices.Equal(got, names) {
+				t.Errorf("got pods %q, want %q", got, names)
+			}
+		}
+		for i := range 3 {
+			end(fmt.Sprintf("done-%d", i), corev1.PodSucceeded, "")
+			end(fmt.Sprintf("runs-%d", i), corev1.PodRunning, "")
+		}
+		time.Sleep(24 * time.Hour)
+		want("done-0", "done-1", "done-2", "runs-0", "runs-1", "runs-2")
+		end("failed", corev1.PodFailed, "")
+		want("done-1", "done-2", "failed", "runs-0", "runs-1", "runs-2")
+		end("evicted", corev1.PodFailed, "Evicted")
+		want("done-1", "done-2", "failed", "runs-0", "runs-1", "runs-2")
+	})
+}

@@ -91,10 +91,28 @@ func (a *Agent) removeLeftovers() {
 			continue
 		}
 		a.o.Log.Info("remove leftovers of pod", "uid", uid)
-		if err := a.removeFromDisk(uid); err != nil {
+		if err := errors.Join(a.removeFromDisk(uid), a.forgetOnDisk(uid)); err != nil {
 			a.o.Log.Warn("remove leftovers of pod", "uid", uid, "err", err)
 		}
 	}
+}
+
+// forgetOnDisk removes the last that is on disk of a pod: its logs, which are
+// found by its UID, and the directory that says that there may be some.
+func (a *Agent) forgetOnDisk(uid types.UID) error {
+	if a.disk == nil {
+		return nil
+	}
+	dirs, err := filepath.Glob(cri.PodLogDir(a.o.PodLogsDir, "*", "*", string(uid)))
+	if err != nil {
+		return fmt.Errorf("find logs of pod: %w", err)
+	}
+	for _, dir := range dirs {
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("remove logs of pod: %w", err)
+		}
+	}
+	return a.disk.volumes.Forget(uid)
 }
 
 // prepareSandbox makes what a sandbox needs on the machine.

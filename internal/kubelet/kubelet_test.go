@@ -32,6 +32,8 @@ type testNode struct {
 	api *memAPI
 	cri *fakecri.Runtime
 	end func() // stops the agent and waits for it
+
+	with func(*Options) // further options of its agents; nil: none
 }
 
 func newNode(t *testing.T, o fakecri.Options) *testNode {
@@ -43,11 +45,15 @@ func newNode(t *testing.T, o fakecri.Options) *testNode {
 // run starts an agent, which is a new one each time.
 func (n *testNode) run() {
 	n.t.Helper()
-	a, err := New(Options{
+	o := Options{
 		NodeName: "n1", Transport: n.api, Runtime: n.cri, Images: n.cri, Events: n.api, Simulated: true,
 		Capacity: v1.ResourceList{v1.ResourceCPU: resource.MustParse("4"), v1.ResourceMemory: resource.MustParse("8Gi")},
 		MaxPods:  20, Log: slog.New(slog.DiscardHandler),
-	})
+	}
+	if n.with != nil {
+		n.with(&o)
+	}
+	a, err := New(o)
 	if err != nil {
 		n.t.Fatal(err)
 	}

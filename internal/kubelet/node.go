@@ -90,6 +90,14 @@ func (h *heart) register(ctx context.Context) error {
 	defer cancel()
 	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: h.a.o.NodeName, Labels: h.a.labels()}, Spec: v1.NodeSpec{Taints: h.a.o.Taints}}
 	h.look(ctx)
+	if h.a.o.ByHand {
+		existing, err := h.a.nodes.Get(ctx, "", h.a.o.NodeName)
+		if err != nil {
+			return fmt.Errorf("get node: %w", err)
+		}
+		h.node = existing
+		return nil
+	}
 	h.setStatus(ctx, &node.Status)
 	created, err := h.a.nodes.Create(ctx, node)
 	if apierrors.IsAlreadyExists(err) {

@@ -34,6 +34,8 @@ type Options struct {
 
 	// NodeIPs are the node's addresses, the primary one first. Required unless Simulated.
 	NodeIPs []string
+	// ByHand says that people make the Node object; the agent waits for it.
+	ByHand bool
 	// Labels and Taints of the node when it registers.
 	Labels map[string]string
 	Taints []v1.Taint

@@ -110,6 +110,9 @@ func (x *actor) run() error {
 			x.a.release(x.uid)
 		}
 		if r.Done {
+			if err := x.a.forgetOnDisk(x.uid); err != nil {
+				x.a.o.Log.Warn("remove the last of a pod", "pod", x.name(), "err", err)
+			}
 			return nil
 		}
 		for _, act := range r.Actions {

@@ -167,7 +167,8 @@ func fsGroup(pod *v1.Pod) *int64 {
 	return nil
 }
 
-// CleanUp removes all that the pod has on the node (V2).
+// CleanUp removes all that the pod has on the node (V2), except its directory,
+// empty now: as long as it is there it says whose logs may be left.
 func (m *Manager) CleanUp(uid types.UID) error {
 	m.mu.Lock()
 	for k := range m.mu.tokens {
@@ -183,8 +184,23 @@ func (m *Manager) CleanUp(uid types.UID) error {
 	if err := unmountBelow(dir); err != nil {
 		return fmt.Errorf("clean up volumes: %w", err)
 	}
-	if err := os.RemoveAll(dir); err != nil {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("clean up volumes: %w", err)
+	}
+	for _, e := range entries {
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			return fmt.Errorf("clean up volumes: %w", err)
+		}
+	}
+	return nil
+}
+
+// Forget removes the directory that CleanUp has emptied, once nothing of the pod
+// is left on the node.
+func (m *Manager) Forget(uid types.UID) error {
+	if err := os.Remove(m.PodDir(uid)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("forget pod: %w", err)
 	}
 	return nil
 }

@@ -403,6 +403,15 @@ volumes:
 		if err := fresh.CleanUp(pod.UID); err != nil {
 			t.Fatal(err)
 		}
+		uids, err := fresh.Pods()
+		if err != nil || len(uids) != 1 {
+			t.Fatalf("pods on disk while their logs may be there: got %v, %v", uids, err)
+		}
+	}
+	for range 2 {
+		if err := fresh.Forget(pod.UID); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if _, err := os.Stat(m.PodDir(pod.UID)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("pod directory: got %v, want it gone", err)

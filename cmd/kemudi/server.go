@@ -73,6 +73,7 @@ func addServerFlags(f *pflag.FlagSet, o *cluster.Options) {
 	f.StringVar(&o.Network.ClusterDomain, "cluster-domain", "cluster.local", "DNS domain of the cluster")
 
 	f.BoolVar(&o.NoNode, "disable-agent", false, "run no pods on this machine")
+	f.VarPF((*notFlag)(&o.NodeByHand), "register-node", "", "make the Node object; if false, people do").NoOptDefVal = "true"
 	f.StringVar(&o.NodeName, "node-name", "", "name of the node; default the host name")
 	f.Var((*addrFlag)(&o.NodeIP), "node-ip", "address of the node; default the first global one")
 	f.StringToStringVar(&o.NodeLabels, "node-labels", nil, "labels of the node when it registers")
@@ -96,6 +97,18 @@ func addServerFlags(f *pflag.FlagSet, o *cluster.Options) {
 	f.IntVar(&o.Controllers.NodeLifecycle.LargeClusterSize, "large-cluster-size-threshold", 50, "how many nodes a small zone has at the most; it is left alone when much of it is lost")
 	f.DurationVar(&o.Controllers.CertificateLife, "cluster-signing-duration", 0, "how long certificates that are signed on request are good for; default a year")
 	f.IntVar(&o.Controllers.MaxMirroredAddresses, "mirroring-max-endpoints-per-subset", 1000, "how many addresses of hand-made Endpoints are mirrored to slices")
+}
+
+// notFlag is true when its flag is false.
+type notFlag bool
+
+func (n *notFlag) Type() string   { return "bool" }
+func (n *notFlag) String() string { return strconv.FormatBool(!bool(*n)) }
+
+func (n *notFlag) Set(s string) error {
+	yes, err := strconv.ParseBool(s)
+	*n = notFlag(!yes)
+	return err
 }
 
 // addrFlag is an IP address.

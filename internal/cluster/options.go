@@ -36,6 +36,7 @@ type Options struct {
 	RuntimeConfig map[string]bool // --runtime-config: group-versions on or off
 
 	NoNode           bool              // --disable-agent: this machine runs no pods
+	NodeByHand       bool              // --register-node=false: people make the Node object
 	NodeName         string            // --node-name; default the host name
 	NodeIP           netip.Addr        // --node-ip; default the address of the default route
 	NodeLabels       map[string]string // --node-labels

@@ -221,7 +221,7 @@ func TestAddressesComeInAnyOrder(t *testing.T) {
 }
 
 func TestAnswersChangeWithTheObjects(t *testing.T) {
-	trace.Proves(t, "C-192", "SVC-161", "SVC-162", "DNS-023")
+	trace.Proves(t, "C-192", "SVC-078", "SVC-161", "SVC-162", "DNS-023", "CONN-027")
 	t.Parallel()
 	r := run(t, shop)
 	const name = "alias.shop.svc.cluster.local"

@@ -174,7 +174,7 @@ func ask(from *nettest.Host, at, name, client string) error {
 
 func TestPodsReachEachOtherAndTheWorld(t *testing.T) {
 	t.Parallel()
-	trace.Proves(t, "DUAL-002", "DUAL-004", "DUAL-021")
+	trace.Proves(t, "CONN-002", "CONN-005", "CONN-006", "DUAL-002", "DUAL-004", "DUAL-021", "DUALT-009")
 	bin := plugins(t)
 	n1, n2, outside := twoNodes(t)
 	for _, err := range []error{

@@ -281,7 +281,7 @@ func (s *site) dropped(from *nettest.Host, addr string) {
 }
 
 func TestClusterIPReachesEveryEndpointAtRandom(t *testing.T) {
-	trace.Proves(t, "SVC-005", "SVC-032", "SVC-048", "SVC-051", "SVC-094", "SVC-175", "SVC-177", "SVC-178")
+	trace.Proves(t, "SVC-005", "SVC-032", "SVC-048", "SVC-051", "SVC-094", "SVC-175", "SVC-177", "SVC-178", "CONN-007")
 	s := newSite(t)
 	s.serve()
 	s.put(service("web", "10.96.0.10"), backends("web", "10.244.1.2@n1", "10.244.1.3@n1", "10.244.2.2@n2"))

@@ -76,8 +76,8 @@ const (
 	catchUpEntries = 500
 	// Each timer that fires costs about 0.1 ms of an idle machine. The election
 	// time also is the shortest time to live of a key, divided by 1.5.
-	heartbeatMillis = 250
-	electionMillis  = 1250
+	heartbeatMillis = 500
+	electionMillis  = 2500
 	// The database is behind the log by at most so much. Each time that it catches
 	// up costs some 30 KB of writes, whether there was one change or a thousand:
 	// what comes every ten seconds shall not do that each time.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,7 +25,7 @@ var update = flag.Bool("update", false, "write what the tests get into testdata"
 //	delete   objects, as YAML documents, that are gone
 //	ask      lines "TYPE name", each followed by its answer, further in
 //
-// An answer is its records (after "+" the additional ones), "nothing" if the name
+// An answer is its records (after "+" the additional ones), sorted, "nothing" if the name
 // exists without such records, or "no such name". Run with -update to write the
 // answers into the scripts.
 func TestAnswerScripts(t *testing.T) {
@@ -100,11 +101,16 @@ func answers(t *testing.T, view View, text string) string {
 
 func answerText(a Answer) string {
 	var b strings.Builder
+	var lines []string // in no order, as slices are
 	for _, r := range a.Records {
-		fmt.Fprintf(&b, "\t%s\n", strings.ReplaceAll(r.String(), "\t", " "))
+		lines = append(lines, strings.ReplaceAll("\t"+r.String(), "\t", " "))
 	}
 	for _, r := range a.Extra {
-		fmt.Fprintf(&b, "\t+ %s\n", strings.ReplaceAll(r.String(), "\t", " "))
+		lines = append(lines, strings.ReplaceAll("+\t"+r.String(), "\t", " "))
+	}
+	slices.SortFunc(lines, func(a, b string) int { return strings.Compare(strings.TrimSpace(a), strings.TrimSpace(b)) })
+	for _, l := range lines {
+		fmt.Fprintf(&b, "\t%s\n", strings.TrimSpace(l))
 	}
 	switch {
 	case a.Chase != "":

@@ -95,6 +95,8 @@ func addServerFlags(f *pflag.FlagSet, o *cluster.Options) {
 	f.Float64Var(&o.Controllers.NodeLifecycle.SecondaryEvictionRate, "secondary-node-eviction-rate", 0.01, "the same for a large zone much of which is lost")
 	f.Float64Var(&o.Controllers.NodeLifecycle.UnhealthyZoneThreshold, "unhealthy-zone-threshold", 0.55, "how much of a zone that is, from 0 to 1")
 	f.IntVar(&o.Controllers.NodeLifecycle.LargeClusterSize, "large-cluster-size-threshold", 50, "how many nodes a small zone has at the most; it is left alone when much of it is lost")
+	f.IntVar(&o.Controllers.NodeCIDRBits4, "node-cidr-mask-size-ipv4", 24, "size of a node's share of the IPv4 addresses of pods: length of its prefix")
+	f.IntVar(&o.Controllers.NodeCIDRBits6, "node-cidr-mask-size-ipv6", 64, "the same of the IPv6 addresses")
 	f.DurationVar(&o.Controllers.CertificateLife, "cluster-signing-duration", 0, "how long certificates that are signed on request are good for; default a year")
 	f.IntVar(&o.Controllers.MaxMirroredAddresses, "mirroring-max-endpoints-per-subset", 1000, "how many addresses of hand-made Endpoints are mirrored to slices")
 }

@@ -40,6 +40,8 @@ type Options struct {
 	MaxEndpointsPerSlice int // --max-endpoints-per-slice; default 100
 	MaxMirroredAddresses int // --mirroring-max-endpoints-per-subset; default 1000
 	PodGCThreshold       int // --terminated-pod-gc-threshold; default 12500
+	NodeCIDRBits4        int // --node-cidr-mask-size-ipv4; default 24
+	NodeCIDRBits6        int // --node-cidr-mask-size-ipv6; default 64
 	NodeLifecycle        nodelifecycle.Options
 	// CertificateLife is how long certificates that are signed on request are
 	// good for (--cluster-signing-duration); default a year.
@@ -84,7 +86,7 @@ func All(o Options) []*controller.Controller {
 		all = append(all, certificates.NewSigning(o.Authority, o.CertificateLife))
 	}
 	if len(o.PodCIDRs) > 0 {
-		all = append(all, nodeipam.New(o.PodCIDRs))
+		all = append(all, nodeipam.New(nodeipam.Options{CIDRs: o.PodCIDRs, Bits4: o.NodeCIDRBits4, Bits6: o.NodeCIDRBits6}))
 	}
 	return all
 }

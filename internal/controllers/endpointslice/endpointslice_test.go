@@ -2,6 +2,7 @@ package endpointslice_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,6 +78,7 @@ func TestManyPodsAreInManySlices(t *testing.T) {
 }
 
 func TestAServiceOfBothFamiliesHasSlicesOfEach(t *testing.T) {
+	trace.Proves(t, "DUAL-008", "DUAL-009", "DUAL-016")
 	synctest.Test(t, func(t *testing.T) {
 		c, err := sim.Start(t.Context(), sim.Options{DualStack: true, Nodes: []sim.NodeOptions{{Name: "n1"}}})
 		if err != nil {
@@ -104,6 +106,13 @@ func TestAServiceOfBothFamiliesHasSlicesOfEach(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
+		node, _ := client.Cached(c.API(), core.Nodes, "").Get("", "n1")
+		if got := fmt.Sprint(node.Spec.PodCIDRs); got != "[10.244.0.0/24 fd00:244::/64]" {
+			t.Errorf("got pod addresses %s of the node, want a share of each family", got)
+		}
+		if svc, _ := client.Cached(c.API(), core.Services, "").Get("default", "six"); !strings.HasPrefix(svc.Spec.ClusterIP, "fd00:96::") {
+			t.Errorf("got cluster IP %s of the IPv6 service, want one of the IPv6 range", svc.Spec.ClusterIP)
+		}
 		for name, want := range map[string]string{"both": "IPv4:10.1.0.1 IPv6:fd00:1::1 endpoints:10.1.0.1", "six": "IPv6:fd00:1::1 endpoints:fd00:1::1", "four": "IPv4:10.1.0.1 endpoints:10.1.0.1"} {
 			var four, six, got string
 			for _, s := range client.Cached(c.API(), discovery.EndpointSlices, "").ByIndex(discovery.IndexService, "default/"+name) {

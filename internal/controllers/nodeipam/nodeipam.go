@@ -14,22 +14,34 @@ import (
 	"github.com/kemudi/kemudi/internal/controller"
 )
 
-// Size of a node's share (--node-cidr-mask-size-ipv4, -ipv6).
-const (
-	bits4 = 24
-	bits6 = 64
-)
+// Options say what is divided.
+type Options struct {
+	CIDRs []netip.Prefix // one, or one of each family
+	// Bits4 and Bits6 are how long the prefix of a node's share is
+	// (--node-cidr-mask-size-ipv4, default 24; -ipv6, default 64).
+	Bits4, Bits6 int
+}
 
-// New returns the node IPAM controller that divides the CIDRs: one, or one of
-// each family.
-func New(cidrs []netip.Prefix) *controller.Controller {
+func (o Options) withDefaults() Options {
+	if o.Bits4 == 0 {
+		o.Bits4 = 24
+	}
+	if o.Bits6 == 0 {
+		o.Bits6 = 64
+	}
+	return o
+}
+
+// New returns the node IPAM controller.
+func New(o Options) *controller.Controller {
+	o = o.withDefaults()
 	return controller.New(controller.Spec[*corev1.Node]{
 		Name:    "node-ipam-controller",
 		For:     core.Nodes,
 		Writes:  []controller.Grant{controller.Update(core.Nodes.Def)},
 		Workers: 1, // two nodes must not take the same share
 		Setup: func(k *controller.Kit) controller.Reconciler[*corev1.Node] {
-			r := &reconciler{k: k, cidrs: cidrs, nodes: controller.For(k, core.Nodes)}
+			r := &reconciler{k: k, o: o, nodes: controller.For(k, core.Nodes)}
 			r.mu.given = map[string]string{}
 			return r
 		},
@@ -38,7 +50,7 @@ func New(cidrs []netip.Prefix) *controller.Controller {
 
 type reconciler struct {
 	k     *controller.Kit
-	cidrs []netip.Prefix
+	o     Options
 	nodes controller.Client[*corev1.Node]
 	mu    struct {
 		sync.Mutex
@@ -84,8 +96,8 @@ func (r *reconciler) take(name string) ([]string, error) {
 		}
 	}
 	var shares []string
-	for _, cidr := range r.cidrs {
-		share, ok := firstFree(cidr, func(p netip.Prefix) bool {
+	for _, cidr := range r.o.CIDRs {
+		share, ok := firstFree(cidr, r.o.bits(cidr), func(p netip.Prefix) bool {
 			owner, taken := r.mu.given[p.String()]
 			return !taken || owner == name
 		})
@@ -102,13 +114,16 @@ func (r *reconciler) take(name string) ([]string, error) {
 
 var errExhausted = errors.New("no addresses are left for another node")
 
-// firstFree walks the shares of a CIDR.
-func firstFree(cidr netip.Prefix, free func(netip.Prefix) bool) (netip.Prefix, bool) {
-	bits := bits4
+// bits is how long the prefix of a share of a CIDR is; a small CIDR is one share.
+func (o *Options) bits(cidr netip.Prefix) int {
 	if cidr.Addr().Is6() {
-		bits = bits6
+		return max(o.Bits6, cidr.Bits())
 	}
-	bits = max(bits, cidr.Bits())
+	return max(o.Bits4, cidr.Bits())
+}
+
+// firstFree walks the shares of a CIDR.
+func firstFree(cidr netip.Prefix, bits int, free func(netip.Prefix) bool) (netip.Prefix, bool) {
 	for p := netip.PrefixFrom(cidr.Masked().Addr(), bits); cidr.Contains(p.Addr()); p = next(p) {
 		if free(p) {
 			return p, true

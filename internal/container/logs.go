@@ -2,10 +2,12 @@ package container
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"runtime"
 	"slices"
+	"strings"
 
 	"github.com/sirupsen/logrus"
 )
@@ -26,11 +28,45 @@ func routeLogs(o Options, fatal func(message string)) {
 	l.ExitFunc = func(int) { runtime.Goexit() }
 }
 
-// harmless lists warnings that only say what is normal here.
-var harmless = []string{
-	"failed check for fsverity support",
-	"copy shim log", // the log's pipe was closed first, at the end of a pod
-	"failed to load cni during init, please check CRI plugin status before setting up network for pods", // the pod network comes later
+// harmless lists messages that only say what is normal here: how they start, and
+// what the values that go with them must say, if that matters.
+var harmless = []struct{ start, detail string }{
+	{start: "failed check for fsverity support"},
+	{start: "copy shim log"}, // the log's pipe was closed first, at the end of a pod
+	{start: "failed to load cni during init, please check CRI plugin status before setting up network for pods"}, // the pod network comes later
+	// A call that was given up, such as a probe that took too long, was answered after all.
+	{start: "ttrpc: received message on inactive stream"},
+	// A container could not be started, which the pod's events tell with the reason:
+	// there is no task yet, nor a process, and nobody writes to its output.
+	{"failed to delete task", "container not created"},
+	{"warnings while cleaning up dead shim", oneWarning + "failed to read init pid file"},
+	{"Failed to pipe ", "reading from a closed fifo"},
+	// Who followed the output has gone.
+	{"Failed to pipe ", "connection reset by peer"},
+	{"Failed to pipe ", "broken pipe"},
+	{"Failed to pipe ", "use of closed network connection"},
+}
+
+// oneWarning is how the only line of a shim's log goes on after the time.
+const oneWarning = `level=warning msg="`
+
+// expected says whether a message is one of the harmless ones.
+func expected(e *logrus.Entry) bool {
+	for _, h := range harmless {
+		if !strings.HasPrefix(e.Message, h.start) {
+			continue
+		}
+		if h.detail == "" {
+			return true
+		}
+		for _, v := range e.Data {
+			// A log of several lines may say more than what is known.
+			if text := strings.TrimSpace(fmt.Sprint(v)); strings.Contains(text, h.detail) && !strings.Contains(text, "\n") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // discardFormat saves formatting what is written nowhere.
@@ -64,7 +100,7 @@ func (h logHook) Fire(e *logrus.Entry) error {
 		attrs = append(attrs, slog.Any(k, v))
 	}
 	level := slogLevel(e.Level)
-	if slices.Contains(harmless, e.Message) {
+	if expected(e) {
 		level = slog.LevelDebug
 	}
 	h.logger.LogAttrs(ctx, level, e.Message, attrs...)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -25,7 +26,12 @@ func TestContainerdLogsThroughOurs(t *testing.T) {
 	log := logrus.StandardLogger()
 	log.Info("not wanted at this level")
 	log.WithError(errors.New("full")).WithField("id", "x").Warn("cannot write")
-	log.Warn(harmless[0])
+	log.Warn(harmless[0].start)
+	log.WithError(errors.New("reading from a closed fifo")).Errorf("Failed to pipe stdout of container %q", "c1")
+	log.WithError(errors.New("disk on fire")).Errorf("Failed to pipe stdout of container %q", "c1")
+	const pidFile = `time="2026-11-21T23:22:10Z" level=warning msg="failed to read init pid file" error="open /run/x"` + "\n"
+	log.WithField("warnings", pidFile).Warn("warnings while cleaning up dead shim")
+	log.WithField("warnings", pidFile+"level=warning msg=other\n").Warn("warnings while cleaning up dead shim")
 	ended := make(chan bool)
 	go func() {
 		defer close(ended)
@@ -36,7 +42,11 @@ func TestContainerdLogsThroughOurs(t *testing.T) {
 		t.Error("a fatal message did not end its goroutine")
 	}
 	want := `level=WARN msg="cannot write" part=containerd err=full id=x
-level=DEBUG msg="` + harmless[0] + `" part=containerd
+level=DEBUG msg="` + harmless[0].start + `" part=containerd
+level=DEBUG msg="Failed to pipe stdout of container \"c1\"" part=containerd err="reading from a closed fifo"
+level=ERROR msg="Failed to pipe stdout of container \"c1\"" part=containerd err="disk on fire"
+level=DEBUG msg="warnings while cleaning up dead shim" part=containerd warnings=` + strconv.Quote(pidFile) + `
+level=WARN msg="warnings while cleaning up dead shim" part=containerd warnings=` + strconv.Quote(pidFile+"level=warning msg=other\n") + `
 level=ERROR msg="store failed" part=containerd err=gone
 `
 	if got := buf.String(); got != want {

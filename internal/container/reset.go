@@ -33,9 +33,7 @@ func Reset(ctx context.Context, o Options) (removed []string, err error) {
 		defer lock.Close()
 	}
 	sandboxes := r.sandboxes()
-	r.step(r.containers(ctx))
-	r.step(r.shims(ctx))
-	r.step(r.strays(ctx))
+	r.step(r.processes(ctx))
 	r.step(r.mounts())
 	r.step(r.cgroups(ctx))
 	r.step(r.networkResults(sandboxes))
@@ -78,6 +76,23 @@ func names(dir string) (list []string) {
 		list = append(list, e.Name())
 	}
 	return list
+}
+
+// passes bounds how often processes are looked for.
+const passes = 20
+
+// processes ends what runs. A killed server may leave programs that are just
+// starting others, which turn up after they were looked for: so it looks again
+// until there is nothing any more. Only what goes wrong at last is an error.
+func (r *resetter) processes(ctx context.Context) (err error) {
+	for range passes {
+		before := len(r.removed)
+		err = errors.Join(r.containers(ctx), r.shims(ctx), r.strays(ctx))
+		if len(r.removed) == before || ctx.Err() != nil {
+			break
+		}
+	}
+	return err
 }
 
 // containers has runc kill and delete what its state says it runs. Where it

@@ -1,0 +1,78 @@
+package container
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func TestResetEndsWhatIsStillBeingStarted(t *testing.T) {
+	const busybox = "/bin/busybox"
+	program, err := os.ReadFile(busybox)
+	if err != nil || os.Getuid() != 0 {
+		t.Skipf("needs root and a static busybox: %v", err)
+	}
+	dir, err := os.MkdirTemp("/tmp", "kcr") // short, for sockets
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	o, err := (Options{DataDir: dir + "/data", RunDir: dir + "/run", CgroupParent: "/" + filepath.Base(dir) + "-none"}).withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(o.binDir(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(o.binDir(), "busybox"), program, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"sh", "sleep", "setsid"} {
+		if err := os.Symlink("busybox", filepath.Join(o.binDir(), name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A relay: each program starts the next one and ends, so that whoever looks
+	// once sees only those that are over by the time they are killed.
+	relay := "#!" + o.binDir() + "/sh\n[ $1 -gt 0 ] || exec sleep 1000\nsetsid $0 $(($1-1)) &\nexec sleep 0.02\n"
+	if err := os.WriteFile(filepath.Join(o.binDir(), "relay"), []byte(relay), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), filepath.Join(o.binDir(), "relay"), "300")
+	cmd.Env = []string{"PATH=" + o.binDir()}
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Reset(context.Background(), o); err != nil {
+		t.Errorf("reset: %v", err)
+	}
+	if left := ours(o); len(left) > 0 {
+		t.Errorf("%d processes left", len(left))
+		for _, pid := range left {
+			if err := kill(context.Background(), pid); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if removed, err := Reset(context.Background(), o); err != nil || len(removed) > 0 {
+		t.Errorf("second reset: got %v, %v, want nothing to remove", removed, err)
+	}
+}
+
+// ours are the processes that run a program of the directory.
+func ours(o Options) (pids []int) {
+	for _, pid := range processes() {
+		if exe, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "exe")); err == nil && within(strings.TrimSuffix(exe, " (deleted)"), o.binDir()) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}

@@ -29,6 +29,12 @@ var Services = resource.Define(resource.Spec[*corev1.Service]{
 	},
 	Index: map[string]func(*corev1.Service) []string{
 		IndexClusterIP: func(s *corev1.Service) []string { return s.Spec.ClusterIPs },
+		IndexTopologyMode: func(s *corev1.Service) []string {
+			if TopologyModeAuto(s) {
+				return []string{TopologyAuto}
+			}
+			return nil
+		},
 	},
 	Sub: []resource.Sub[*corev1.Service]{
 		{Name: "status", Merge: func(s, old *corev1.Service) { s.Spec = old.Spec }, Validate: validateServiceStatus},
@@ -38,8 +44,22 @@ var Services = resource.Define(resource.Spec[*corev1.Service]{
 	},
 })
 
-// IndexClusterIP is the index of Services by their cluster IPs.
-const IndexClusterIP = "clusterIP"
+// Indexes of Services.
+const (
+	IndexClusterIP    = "clusterIP"    // their cluster IPs
+	IndexTopologyMode = "topologyMode" // TopologyAuto for those that ask for it
+	TopologyAuto      = "Auto"
+)
+
+// TopologyModeAuto says that the endpoints of a service are to be shared out
+// among the zones.
+func TopologyModeAuto(s *corev1.Service) bool {
+	mode, ok := s.Annotations[corev1.AnnotationTopologyMode]
+	if !ok {
+		mode = s.Annotations[corev1.DeprecatedAnnotationTopologyAwareHints]
+	}
+	return mode == TopologyAuto || mode == "auto"
+}
 
 func defaultService(s *corev1.Service) {
 	spec := &s.Spec

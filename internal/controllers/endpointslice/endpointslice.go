@@ -58,7 +58,7 @@ func New(limit int) *controller.Controller {
 }
 
 // zones wakes the services of the pods on a node that comes, goes, or moves to
-// another zone.
+// another zone, and those whose hints follow from how much CPU each zone has.
 var zones = controller.Watch{
 	Def: core.Nodes.Def,
 	Keys: func(k *controller.Kit, node resource.Object) []string {
@@ -66,11 +66,27 @@ var zones = controller.Watch{
 		for _, pod := range controller.For(k, core.Pods).ByIndex("spec.nodeName", node.GetName()) {
 			keys = append(keys, controller.Selecting.Keys(k, pod)...)
 		}
+		for _, svc := range controller.For(k, core.Services).ByIndex(core.IndexTopologyMode, core.TopologyAuto) {
+			keys = append(keys, cache.Key(svc.Namespace, svc.Name))
+		}
 		return keys
 	},
-	Same: func(before, after resource.Object) bool {
-		return before.GetLabels()[corev1.LabelTopologyZone] == after.GetLabels()[corev1.LabelTopologyZone]
-	},
+	Same: func(before, after resource.Object) bool { return about(before) == about(after) },
+}
+
+// about is what counts of a node.
+func about(obj resource.Object) (a struct {
+	zone  string
+	ready corev1.ConditionStatus
+	cpu   int64
+},
+) {
+	node := obj.(*corev1.Node)
+	a.zone, a.cpu = node.Labels[corev1.LabelTopologyZone], node.Status.Allocatable.Cpu().MilliValue()
+	if c := core.NodeCondition(&node.Status, corev1.NodeReady); c != nil {
+		a.ready = c.Status
+	}
+	return a
 }
 
 type reconciler struct {
@@ -100,7 +116,9 @@ func (r *reconciler) Reconcile(ctx context.Context, svc *corev1.Service) (contro
 	pods := r.pods.List(svc.Namespace, labels.SelectorFromSet(svc.Spec.Selector))
 	if svc.Spec.Type != corev1.ServiceTypeExternalName {
 		for _, family := range families(svc) {
-			groups = append(groups, r.groups(svc, family, pods)...)
+			some := r.groups(svc, family, pods)
+			r.topology(svc, some, existing)
+			groups = append(groups, some...)
 		}
 	}
 	trigger := r.triggers.Take(svc, pods)
@@ -241,7 +259,7 @@ func (r *reconciler) endpoint(svc *corev1.Service, pod *corev1.Pod, address stri
 
 // hints tell proxies which clients an endpoint is meant for.
 func hints(svc *corev1.Service, e *discoveryv1.Endpoint) *discoveryv1.EndpointHints {
-	if svc.Spec.TrafficDistribution == nil || !*e.Conditions.Ready {
+	if svc.Spec.TrafficDistribution == nil || core.TopologyModeAuto(svc) || !*e.Conditions.Ready {
 		return nil
 	}
 	var h discoveryv1.EndpointHints

@@ -207,7 +207,7 @@ func TestJobPodSucceedsAndStaysFinished(t *testing.T) {
 }
 
 func TestNodeRegistersAndKeepsItsLease(t *testing.T) {
-	trace.Proves(t, "NODE-050", "NODE-067", "NODE-085", "NODE-029")
+	trace.Proves(t, "NODE-050", "NODE-052", "NODE-067", "NODE-085", "NODE-029")
 	inBubble(t, func(t *testing.T) {
 		n := newNode(t, fakecri.Options{})
 		defer func() { n.end() }()

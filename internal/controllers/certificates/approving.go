@@ -29,6 +29,7 @@ var Approving = controller.New(controller.Spec[*certificatesv1.CertificateSignin
 		APIGroups: []string{certificatesv1.GroupName}, Resources: []string{"signers"}, Verbs: []string{"approve"},
 		ResourceNames: []string{certificatesv1.KubeAPIServerClientKubeletSignerName},
 	}},
+	Workers: 1, // there is little to do
 	Setup: func(k *controller.Kit) controller.Reconciler[*certificatesv1.CertificateSigningRequest] {
 		return &approver{
 			requests: controller.Writer(k, api.CertificateSigningRequests),

@@ -39,6 +39,7 @@ func NewSigning(authority *pki.Authority, life time.Duration) *controller.Contro
 		Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{certificatesv1.GroupName}, Resources: []string{"signers"}, Verbs: []string{"sign"}, ResourceNames: signers,
 		}},
+		Workers: 1, // there is little to do
 		Setup: func(k *controller.Kit) controller.Reconciler[*certificatesv1.CertificateSigningRequest] {
 			return &signer{authority: authority, life: life, requests: controller.For(k, api.CertificateSigningRequests)}
 		},

@@ -32,6 +32,7 @@ var Controller = controller.New(controller.Spec[*rbacv1.ClusterRole]{
 	Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, Verbs: []string{"escalate"},
 	}},
+	Workers: 1, // there is little to do
 	Setup: func(k *controller.Kit) controller.Reconciler[*rbacv1.ClusterRole] {
 		return &reconciler{controller.For(k, api.ClusterRoles)}
 	},

@@ -18,7 +18,8 @@ var PodTemplates = resource.Define(resource.Spec[*corev1.PodTemplate]{
 	Validate: func(t, _ *corev1.PodTemplate, errs *resource.Errors) {
 		podspec.ValidateTemplate(&t.Template, errs.At("template"))
 	},
-	Warn: func(t, _ *corev1.PodTemplate) []string { return podspec.WarnTemplate(&t.Template, "template") },
+	Warn:  func(t, _ *corev1.PodTemplate) []string { return podspec.WarnTemplate(&t.Template, "template") },
+	NoAge: true,
 	Columns: []resource.Column[*corev1.PodTemplate]{
 		{
 			Name: "Containers", Description: "Names of each container in the template.",

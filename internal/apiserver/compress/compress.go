@@ -61,7 +61,7 @@ func (g *gzipWriter) WriteHeader(code int) { g.code = code }
 func (g *gzipWriter) Write(b []byte) (int, error) {
 	if !g.sent {
 		g.sent = true
-		if len(b) >= compressFrom && g.code < 300 {
+		if len(b) >= compressFrom && g.code < 300 && g.Header().Get("Content-Encoding") == "" {
 			g.Header().Del("Content-Length")
 			g.Header().Set("Content-Encoding", "gzip")
 			g.z = gzipWriters.Get().(*gzip.Writer)

@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -131,7 +132,31 @@ func (s *Service) serve2(w http.ResponseWriter, r *http.Request) {
 		all = append(all, s.kinds[gv]...)
 	}
 	data, err := json.Marshal(document2(all, s.info()))
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		z := zipped{w, gzip.NewWriter(w)}
+		defer z.end()
+		w = z
+	}
 	s.write(w, r, document{data, err, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf", toProto(openapi_v2.ParseDocument)})
+}
+
+// zipped compresses an answer that has a body.
+type zipped struct {
+	http.ResponseWriter
+	z *gzip.Writer
+}
+
+func (z zipped) Write(data []byte) (int, error) {
+	z.Header().Set("Content-Encoding", "gzip")
+	z.Header().Add("Vary", "Accept-Encoding")
+	return z.z.Write(data)
+}
+
+// end writes the rest. An error means that the client has gone.
+func (z zipped) end() {
+	if z.Header().Get("Content-Encoding") == "gzip" {
+		_ = z.z.Close()
+	}
 }
 
 func (s *Service) info() *spec.Info {

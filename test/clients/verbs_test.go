@@ -1,0 +1,279 @@
+package clients
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kemudi/kemudi/internal/trace"
+)
+
+// aKind is a kind with a sample object, in YAML and without a name, and the
+// requirements that the use of all its verbs shows.
+type aKind struct {
+	version, plural, sample string
+	cluster                 bool // it is in no namespace
+	proves                  string
+}
+
+var everyKind = []aKind{
+	{version: "v1", plural: "configmaps", sample: `data: {a: b}`},
+	{version: "v1", plural: "secrets", sample: `data: {a: Yg==}`},
+	{version: "v1", plural: "services", sample: `spec: {ports: [{port: 80}]}`},
+	{version: "v1", plural: "serviceaccounts", sample: `automountServiceAccountToken: true`, proves: "C-169 C-170"},
+	{version: "v1", plural: "endpoints", sample: `subsets: [{addresses: [{ip: 192.0.2.1}], ports: [{port: 80}]}]`},
+	{version: "v1", plural: "events", sample: `involvedObject: {kind: Pod, name: x, namespace: NAMESPACE}`, proves: "C-448"},
+	{version: "v1", plural: "limitranges", sample: `spec: {limits: [{type: Pod, max: {cpu: "1000"}}]}`},
+	{version: "v1", plural: "resourcequotas", sample: `spec: {hard: {services: "100"}}`},
+	{version: "v1", plural: "podtemplates", sample: `template: {spec: {containers: [{name: c, image: c}]}}`, proves: "C-284 C-285 C-286"},
+	{version: "v1", plural: "replicationcontrollers", sample: `spec: {replicas: 0, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: c}]}}}`},
+	{version: "v1", plural: "persistentvolumes", cluster: true, sample: `spec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce], hostPath: {path: /x}, storageClassName: verbs}`},
+	{version: "v1", plural: "persistentvolumeclaims", sample: `spec: {accessModes: [ReadWriteOnce], storageClassName: none, resources: {requests: {storage: 1Gi}}}`},
+	{version: "v1", plural: "namespaces", cluster: true, sample: `spec: {}`, proves: "C-129 C-133"},
+	{version: "v1", plural: "nodes", cluster: true, sample: `spec: {unschedulable: true}`},
+	{version: "v1", plural: "pods", sample: `spec: {nodeSelector: {never: here}, containers: [{name: c, image: c}]}`},
+	{version: "apps/v1", plural: "deployments", sample: `spec: {replicas: 0, ` + selected},
+	{version: "apps/v1", plural: "replicasets", sample: `spec: {replicas: 0, ` + selected, proves: "C-044"},
+	{version: "apps/v1", plural: "statefulsets", sample: `spec: {replicas: 0, serviceName: s, ` + selected, proves: "C-057"},
+	{version: "apps/v1", plural: "daemonsets", sample: `spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {nodeSelector: {never: here}, containers: [{name: c, image: c}]}}}`, proves: "C-007"},
+	{version: "apps/v1", plural: "controllerrevisions", sample: `{data: {a: b}, revision: 3}`},
+	{version: "batch/v1", plural: "jobs", sample: `spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: c, image: c}]}}}`},
+	{version: "batch/v1", plural: "cronjobs", sample: `spec: {schedule: "0 0 1 1 *", suspend: true, jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: c}]}}}}}`},
+	{version: "coordination.k8s.io/v1", plural: "leases", sample: `spec: {holderIdentity: me, renewTime: "2020-01-02T03:04:05.123456Z"}`},
+	{version: "discovery.k8s.io/v1", plural: "endpointslices", sample: `{addressType: IPv4, endpoints: [], ports: []}`, proves: "C-203"},
+	{version: "events.k8s.io/v1", plural: "events", sample: `{eventTime: "2020-01-02T03:04:05.123456Z", regarding: {kind: Pod, name: x, namespace: NAMESPACE}, type: Normal, reason: R, action: A, reportingController: example.com/c, reportingInstance: i}`, proves: "C-446"},
+	{version: "node.k8s.io/v1", plural: "runtimeclasses", cluster: true, sample: `handler: runc`, proves: "C-316"},
+	{version: "policy/v1", plural: "poddisruptionbudgets", sample: `spec: {minAvailable: 1, selector: {matchLabels: {a: none}}}`},
+	{version: "rbac.authorization.k8s.io/v1", plural: "roles", sample: `rules: []`},
+	{version: "rbac.authorization.k8s.io/v1", plural: "rolebindings", sample: `roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: x}`},
+	{version: "rbac.authorization.k8s.io/v1", plural: "clusterroles", cluster: true, sample: `rules: []`},
+	{version: "rbac.authorization.k8s.io/v1", plural: "clusterrolebindings", cluster: true, sample: `roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: x}`},
+	{version: "scheduling.k8s.io/v1", plural: "priorityclasses", cluster: true, sample: `value: 5`},
+	{version: "storage.k8s.io/v1", plural: "csidrivers", cluster: true, sample: `spec: {attachRequired: false}`, proves: "C-354"},
+	{version: "storage.k8s.io/v1", plural: "csinodes", cluster: true, sample: `spec: {drivers: []}`},
+	{version: "storage.k8s.io/v1", plural: "storageclasses", cluster: true, sample: `provisioner: example.com/none`},
+	{version: "storage.k8s.io/v1", plural: "volumeattachments", cluster: true, sample: `spec: {attacher: example.com, nodeName: one, source: {persistentVolumeName: v}}`, proves: "C-443"},
+	{version: "certificates.k8s.io/v1", plural: "certificatesigningrequests", cluster: true, sample: `spec: {signerName: example.com/none, usages: [client auth], request: ` + aRequest + `}`},
+}
+
+// selected is the rest of the spec of a workload.
+const selected = `selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: c}]}}}`
+
+// TestEveryVerbOfEveryKind does with each kind what clients do: all eight verbs.
+func TestEveryVerbOfEveryKind(t *testing.T) {
+	client, err := dynamic.NewForConfig(theServer.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range everyKind {
+		gv, err := schema.ParseGroupVersion(k.version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(strings.ReplaceAll(k.version, "/", "_")+" "+k.plural, func(t *testing.T) {
+			t.Parallel()
+			if k.proves != "" {
+				trace.Proves(t, strings.Fields(k.proves)...)
+			}
+			v := &verbs{T: t, all: client.Resource(gv.WithResource(k.plural)), k: k}
+			v.own = v.all
+			if !k.cluster {
+				v.namespace = "verbs-" + k.plural + strings.ReplaceAll(strings.ReplaceAll("-"+k.version, "/", "-"), ".", "-")
+				theServer.namespace(t, v.namespace)
+				v.own = client.Resource(gv.WithResource(k.plural)).Namespace(v.namespace)
+			}
+			v.run()
+		})
+	}
+}
+
+// verbs uses every verb of one kind.
+type verbs struct {
+	*testing.T
+	k         aKind
+	namespace string
+	all       dynamic.ResourceInterface // in all namespaces
+	own       dynamic.ResourceInterface
+}
+
+// chosen selects the objects that a test makes of the kind.
+func (v *verbs) chosen() metav1.ListOptions {
+	return metav1.ListOptions{LabelSelector: "verbs=" + v.k.plural}
+}
+
+func (v *verbs) sample(name string) *unstructured.Unstructured {
+	v.Helper()
+	u := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(v.k.sample, "NAMESPACE", v.namespace)), &u.Object); err != nil {
+		v.Fatal(err)
+	}
+	u.SetAPIVersion(v.k.version)
+	u.SetKind(kindOf[v.k.plural])
+	u.SetName(name)
+	u.SetLabels(map[string]string{"verbs": v.k.plural})
+	return u
+}
+
+// good stops the test at an error and passes the object on.
+func (v *verbs) good(what string) func(*unstructured.Unstructured, error) *unstructured.Unstructured {
+	return func(u *unstructured.Unstructured, err error) *unstructured.Unstructured {
+		v.Helper()
+		if err != nil {
+			v.Fatalf("%s: %v", what, err)
+		}
+		return u
+	}
+}
+
+func (v *verbs) run() {
+	ctx := v.Context()
+	w, err := v.own.Watch(ctx, v.chosen())
+	if err != nil {
+		v.Fatal(err)
+	}
+	defer w.Stop()
+	one := v.good("create")(v.own.Create(ctx, v.sample("verbs-one"), metav1.CreateOptions{}))
+	if one.GetUID() == "" || one.GetResourceVersion() == "" || one.GetCreationTimestamp().Time.IsZero() {
+		v.Errorf("created object has no uid, revision or time: %v", one.Object["metadata"])
+	}
+	v.expect(w, watch.Added, "verbs-one")
+	got := v.good("get")(v.own.Get(ctx, "verbs-one", metav1.GetOptions{}))
+	if got.GetUID() != one.GetUID() {
+		v.Errorf("get: uid %s, want %s", got.GetUID(), one.GetUID())
+	}
+	for i, patch := range []struct {
+		kind types.PatchType
+		body string
+	}{
+		{types.MergePatchType, `{"metadata":{"labels":{"patched":"0"}}}`},
+		{types.StrategicMergePatchType, `{"metadata":{"labels":{"patched":"1"}}}`},
+		{types.JSONPatchType, `[{"op":"replace","path":"/metadata/labels/patched","value":"2"}]`},
+		{types.ApplyPatchType, fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":"verbs-one","labels":{"patched":"3"}}}`, v.k.version, kindOf[v.k.plural])},
+	} {
+		o := metav1.PatchOptions{}
+		if patch.kind == types.ApplyPatchType {
+			force := true
+			o = metav1.PatchOptions{FieldManager: "verbs", Force: &force}
+		}
+		got := v.good("patch " + string(patch.kind))(v.own.Patch(ctx, "verbs-one", patch.kind, []byte(patch.body), o))
+		if got.GetLabels()["patched"] != fmt.Sprint(i) {
+			v.Errorf("patch %s: got labels %v", patch.kind, got.GetLabels())
+		}
+		v.expect(w, watch.Modified, "verbs-one")
+	}
+	v.update(w)
+	v.good("create")(v.own.Create(ctx, v.sample("verbs-two"), metav1.CreateOptions{}))
+	v.expect(w, watch.Added, "verbs-two")
+	v.counts(2)
+	if err := v.own.Delete(ctx, "verbs-one", metav1.DeleteOptions{}); err != nil {
+		v.Fatalf("delete: %v", err)
+	}
+	v.expect(w, watch.Deleted, "verbs-one")
+	v.good("create")(v.own.Create(ctx, v.sample("verbs-three"), metav1.CreateOptions{}))
+	if err := v.own.DeleteCollection(ctx, metav1.DeleteOptions{}, v.chosen()); err != nil {
+		v.Fatalf("deletecollection: %v", err)
+	}
+	v.expect(w, watch.Deleted, "verbs-two")
+	eventually(v.T, func() error {
+		list, err := v.own.List(ctx, v.chosen())
+		if err == nil && len(list.Items) != 0 {
+			err = fmt.Errorf("%d objects are left", len(list.Items))
+		}
+		return err
+	})
+}
+
+// update replaces the object, first with an old revision, which must fail.
+func (v *verbs) update(w watch.Interface) {
+	v.Helper()
+	ctx := v.Context()
+	err := within(func() error {
+		got, err := v.own.Get(ctx, "verbs-one", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		stale := got.DeepCopy()
+		stale.SetResourceVersion("1")
+		if _, err := v.own.Update(ctx, stale, metav1.UpdateOptions{}); err == nil || !strings.Contains(err.Error(), "the object has been modified") {
+			v.Errorf("update of revision 1: got %v, want a conflict", err)
+		}
+		got.SetAnnotations(map[string]string{"updated": "yes"})
+		got, err = v.own.Update(ctx, got, metav1.UpdateOptions{})
+		if err == nil && got.GetAnnotations()["updated"] != "yes" {
+			v.Errorf("update: got annotations %v", got.GetAnnotations())
+		}
+		return err
+	})
+	if err != nil {
+		v.Fatalf("update: %v", err)
+	}
+	v.expect(w, watch.Modified, "verbs-one")
+}
+
+// counts lists the objects, in the namespace and in all, whole and in chunks.
+func (v *verbs) counts(want int) {
+	v.Helper()
+	for what, resource := range map[string]dynamic.ResourceInterface{"list": v.own, "list over all namespaces": v.all} {
+		o, got := v.chosen(), 0
+		for o.Limit = 1; ; {
+			list, err := resource.List(v.Context(), o)
+			if err != nil {
+				v.Fatalf("%s: %v", what, err)
+			}
+			if list.GetResourceVersion() == "" || len(list.Items) > 1 {
+				v.Errorf("%s: got revision %q and %d objects in a chunk of 1", what, list.GetResourceVersion(), len(list.Items))
+			}
+			got += len(list.Items)
+			if o.Continue = list.GetContinue(); o.Continue == "" {
+				break
+			}
+		}
+		if got != want {
+			v.Errorf("%s: got %d objects, want %d", what, got, want)
+		}
+	}
+}
+
+// expect waits for an event about an object; controllers may cause others before it.
+func (v *verbs) expect(w watch.Interface, kind watch.EventType, name string) {
+	v.Helper()
+	deadline := time.After(patience)
+	for {
+		select {
+		case e, ok := <-w.ResultChan():
+			if !ok {
+				v.Fatalf("the watch ended before %s of %s", kind, name)
+			}
+			if u, ok := e.Object.(*unstructured.Unstructured); ok && e.Type == kind && u.GetName() == name {
+				return
+			}
+		case <-deadline:
+			v.Fatalf("no event %s of %s within %s", kind, name, patience)
+		}
+	}
+}
+
+// kindOf names the kinds by their plurals.
+var kindOf = map[string]string{
+	"configmaps": "ConfigMap", "secrets": "Secret", "services": "Service", "serviceaccounts": "ServiceAccount", "endpoints": "Endpoints",
+	"events": "Event", "limitranges": "LimitRange", "resourcequotas": "ResourceQuota", "podtemplates": "PodTemplate",
+	"replicationcontrollers": "ReplicationController", "persistentvolumes": "PersistentVolume", "persistentvolumeclaims": "PersistentVolumeClaim",
+	"namespaces": "Namespace", "nodes": "Node", "pods": "Pod", "deployments": "Deployment", "replicasets": "ReplicaSet", "statefulsets": "StatefulSet",
+	"daemonsets": "DaemonSet", "controllerrevisions": "ControllerRevision", "jobs": "Job", "cronjobs": "CronJob", "leases": "Lease",
+	"endpointslices": "EndpointSlice", "runtimeclasses": "RuntimeClass", "poddisruptionbudgets": "PodDisruptionBudget", "roles": "Role",
+	"rolebindings": "RoleBinding", "clusterroles": "ClusterRole", "clusterrolebindings": "ClusterRoleBinding", "priorityclasses": "PriorityClass",
+	"csidrivers": "CSIDriver", "csinodes": "CSINode", "storageclasses": "StorageClass", "volumeattachments": "VolumeAttachment",
+	"certificatesigningrequests": "CertificateSigningRequest",
+}
+
+// aRequest is a request for a certificate, in PEM and base64.
+const aRequest = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlISE1HOENBUUF3RFRFTE1Ba0dBMVVFQXd3Q2JXVXdXVEFUQmdjcWhrak9QUUlCQmdncWhrak9QUU1CQndOQwpBQVRZcllOZHRRT3JSS210K3VTeXdwb1hSV1ZReW9vNzIzRUJzSmZkN0M5TkpNQWVsUGhVTjYzWnU4bjdER2JUCnpUYWZkZ2wvUVBNMUN1T3Zyb1EvQXZJV29BQXdDZ1lJS29aSXpqMEVBd0lEU0FBd1JRSWdXbXhic05yZlNaUVgKeU5XUG95VDVvRThwQjBUZTMyY3JvaEgwMytKdUhrVUNJUUN5clhsSUI1U280NzR1VURhcUR6U3NDdWpQOGhHUgpyUGV5U2hvaXhJRU8xdz09Ci0tLS0tRU5EIENFUlRJRklDQVRFIFJFUVVFU1QtLS0tLQo="

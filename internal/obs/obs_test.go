@@ -55,6 +55,15 @@ func TestMessagesOfLibrariesAreQuiet(t *testing.T) {
 	}
 	CaptureKlog(log)
 	defer klog.ClearLogger()
+	klog.ErrorS(errors.New("unexpected EOF"), "Error on socket receive")
+	klog.ErrorS(errors.New("error forwarding port 9999 to pod x: connection refused"), "Unhandled Error")
+	if got := out.String(); got != "" {
+		t.Errorf("log of what is one client's affair: got %q, want nothing", got)
+	}
+	klog.ErrorS(errors.New("lost my watch"), "Unhandled Error")
+	if got := out.String(); !strings.Contains(got, "level=ERROR") {
+		t.Errorf("log of another unhandled error: got %q, want it", got)
+	}
 	klog.Info("chatter")
 	klog.ErrorS(errors.New("no route"), "trouble")
 	if got := out.String(); strings.Contains(got, "chatter") || !strings.Contains(got, "msg=trouble") || !strings.Contains(got, "component=library") {

@@ -31,13 +31,23 @@ func registerTasks() {
 			if err != nil {
 				return nil, err
 			}
-			s, err := runctask.NewTaskService(ic.Context, publisher.(shim.Publisher), end.(shutdown.Service))
+			s, err := runctask.NewTaskService(canceled(ic.Context), publisher.(shim.Publisher), end.(shutdown.Service))
 			if err != nil {
 				return nil, fmt.Errorf("create task service: %w", err)
 			}
 			return &tasks{TTRPCTaskService: s, outputs: outputs{held: map[string][]*output{}}}, nil
 		},
 	})
+}
+
+// canceled returns a context that ends when the shim's does, and as any other
+// would. The shim's own ends with an error that containerd's watcher of cgroups v1
+// does not know: it would go round, log an error each time, and close what is not
+// its own any more, until the process has ended.
+func canceled(ctx context.Context) context.Context {
+	c, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, cancel)
+	return c
 }
 
 // tasks is containerd's task service with two differences, both for containers

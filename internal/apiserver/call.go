@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -31,7 +32,12 @@ type call struct {
 	warnings []string
 }
 
-func (c *call) warn(text string) { c.warnings = append(c.warnings, text) }
+// warn tells the client something, once.
+func (c *call) warn(text string) {
+	if !slices.Contains(c.warnings, text) {
+		c.warnings = append(c.warnings, text)
+	}
+}
 
 // key is the object's key in the store, cacheKey that in the cache.
 func (c *call) key() string { return c.res.def.Key(c.namespace, c.name) }

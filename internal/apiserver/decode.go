@@ -186,7 +186,9 @@ func (c *call) tellStrict(strict []error, want schema.GroupVersionKind) error {
 		return badRequest("%s in version %q cannot be handled as a %s: %s", want.Kind, want.Version, want.Kind, strictText(strict))
 	}
 	for _, err := range strict {
-		for line := range strings.SplitSeq(err.Error(), "\n") {
+		// What YAML says twice comes in lines, below a first one that says only that.
+		text := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
+		for line := range strings.SplitSeq(strings.TrimPrefix(text, "yaml: unmarshal errors:\n"), "\n") {
 			c.warn(strings.TrimSpace(line))
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,17 +33,52 @@ func (s *Server) patch(ctx context.Context, c *call, kind types.PatchType, data 
 	if kind == types.ApplyPatchType {
 		return s.apply(ctx, c, data)
 	}
+	d := diff{kind: kind, data: data, strict: c.strictPatch(kind, data)}
 	item, err = s.write(ctx, c, change{make: func(_ context.Context, old resource.Object) (resource.Object, error) {
-		return s.patched(c, kind, data, old)
+		return s.patched(c, d, old)
 	}})
 	return item, false, err
 }
 
+// diff is a patch as a client sent it, and what strict reading has against it.
+type diff struct {
+	kind   types.PatchType
+	data   []byte
+	strict []error
+}
+
+// operation is one operation of a JSON patch.
+type operation struct {
+	Op    string `json:"op,omitempty"`
+	Path  string `json:"path,omitempty"`
+	From  string `json:"from,omitempty"`
+	Value any    `json:"value,omitempty"`
+}
+
+// strictPatch returns what a patch says twice, and what is unknown in the
+// operations of a JSON patch. A patch that cannot be read is refused later.
+func (c *call) strictPatch(kind types.PatchType, data []byte) []error {
+	if c.validation == ignoreFields {
+		return nil
+	}
+	if kind != types.JSONPatchType {
+		var document map[string]any
+		strict, _ := wire.DecodeJSONStrict(data, &document)
+		return strict
+	}
+	var operations []operation
+	strict, _ := wire.DecodeJSONStrict(data, &operations)
+	for i, err := range strict {
+		strict[i] = fmt.Errorf("json patch %w", err)
+	}
+	return strict
+}
+
 // patched returns a new object: old with the patch applied.
-func (s *Server) patched(c *call, kind types.PatchType, data []byte, old resource.Object) (resource.Object, error) {
+func (s *Server) patched(c *call, d diff, old resource.Object) (resource.Object, error) {
 	if c.sub != nil && c.sub.Body != nil {
 		body := c.sub.Body.New()
-		if err := s.patchInto(c, kind, data, patching{gvkOf(c.sub.Body), c.sub.Get(old), body}); err != nil {
+		if err := s.patchInto(c, d, patching{gvkOf(c.sub.Body), c.sub.Get(old), body}); err != nil {
 			return nil, err
 		}
 		return c.setBody(old, body)
@@ -52,7 +88,7 @@ func (s *Server) patched(c *call, kind types.PatchType, data []byte, old resourc
 		return nil, err
 	}
 	obj := c.res.newObject()
-	if err := s.patchInto(c, kind, data, patching{c.res.gvk, shown, obj}); err != nil {
+	if err := s.patchInto(c, d, patching{c.res.gvk, shown, obj}); err != nil {
 		return nil, err
 	}
 	if err := c.fitName(obj); err != nil {
@@ -74,19 +110,19 @@ type patching struct {
 	from, to runtime.Object
 }
 
-func (s *Server) patchInto(c *call, kind types.PatchType, data []byte, p patching) error {
+func (s *Server) patchInto(c *call, d diff, p patching) error {
 	doc, err := appendAny(nil, request.MediaJSON, p.gvk, p.from)
 	if err != nil {
 		return err
 	}
 	var out []byte
-	switch kind {
+	switch d.kind {
 	case types.JSONPatchType:
-		out, err = patch.JSON(doc, data)
+		out, err = patch.JSON(doc, d.data)
 	case types.MergePatchType:
-		out, err = patch.Merge(doc, data)
+		out, err = patch.Merge(doc, d.data)
 	case types.StrategicMergePatchType:
-		out, err = patch.Strategic(doc, data, p.to)
+		out, err = patch.Strategic(doc, d.data, p.to)
 	default:
 		return unsupportedMedia(patchTypes)
 	}
@@ -95,10 +131,11 @@ func (s *Server) patchInto(c *call, kind types.PatchType, data []byte, p patchin
 	}
 	strict, err := decodeJSON(c, out, p.to)
 	if err != nil {
-		return unfitPatch(kind, data, patchResult{out, p.to, err})
+		return unfitPatch(d, patchResult{out, p.to, err})
 	}
+	strict = slices.Concat(d.strict, strict)
 	if len(strict) > 0 && c.validation == strictFields {
-		return badRequest("%s", strictText(strict))
+		return invalidPatch(string(out), strictText(strict))
 	}
 	if err := c.tellStrict(strict, p.gvk); err != nil {
 		return err
@@ -116,17 +153,21 @@ type patchResult struct {
 
 // unfitPatch says what is wrong with a patch whose result is no object. Clients
 // know two forms of it: a strategic merge is read without JSON.
-func unfitPatch(kind types.PatchType, data []byte, r patchResult) error {
-	shown, why := string(data), r.err
-	if kind == types.StrategicMergePatchType {
+func unfitPatch(d diff, r patchResult) error {
+	shown, why := string(d.data), r.err
+	if d.kind == types.StrategicMergePatchType {
 		var patch, result map[string]any
-		if wire.DecodeJSON(data, &patch) == nil && wire.DecodeJSON(r.doc, &result) == nil {
+		if wire.DecodeJSON(d.data, &patch) == nil && wire.DecodeJSON(r.doc, &result) == nil {
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(result, r.to); err != nil {
 				shown, why = fmt.Sprintf("%+v", patch), err
 			}
 		}
 	}
-	return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), shown, why.Error())})
+	return invalidPatch(shown, why.Error())
+}
+
+func invalidPatch(shown, why string) error {
+	return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), shown, why)})
 }
 
 // apply performs a server-side apply.
@@ -173,17 +214,17 @@ func (c *call) readApplied(data []byte) (*unstructured.Unstructured, error) {
 // often than not: that is read much faster.
 func (c *call) decodeApplied(data []byte, u *unstructured.Unstructured) (duplicates []error, err error) {
 	if trimmed := bytes.TrimSpace(data); len(trimmed) > 0 && trimmed[0] == '{' {
-		if duplicates, err = decodeJSON(c, data, &u.Object); err == nil {
-			return duplicates, nil
+		if duplicates, err = decodeJSON(c, data, &u.Object); err == nil && len(duplicates) == 0 {
+			return nil, nil
 		}
-		u.Object = nil
+		u.Object, duplicates = nil, nil // what is wrong is told by lines, as for YAML
 	}
 	doc, duplicate, err := wire.YAMLToJSON(data, c.validation != ignoreFields)
 	if err != nil {
 		return nil, err
 	}
 	if duplicate != nil {
-		duplicates = append(duplicates, duplicate)
+		duplicates = append(duplicates, fmt.Errorf("error converting YAML to JSON: %w", duplicate))
 	}
 	if err := wire.DecodeJSON(doc, &u.Object); err != nil {
 		return nil, err

@@ -31,7 +31,11 @@ type Options struct {
 
 // Cluster is a simulated cluster.
 type Cluster struct {
-	plane *cluster.ControlPlane
+	options cluster.ControlPlaneOptions
+	plane   *cluster.ControlPlane
+	stop    context.CancelCauseFunc // ends the control plane
+	stopped chan struct{}           // closed when it has ended
+
 	group *task.Group
 	nodes map[string]*Node
 	log   *slog.Logger
@@ -40,7 +44,10 @@ type Cluster struct {
 	token *authn.ServiceAccountTokens
 }
 
-var errStopped = errors.New("the simulation is over")
+var (
+	errStopped = errors.New("the simulation is over")
+	errCrashed = errors.New("the control plane is started again")
+)
 
 // Start runs a cluster and returns when its API can be used. Stop it, or its
 // goroutines stay.
@@ -61,28 +68,80 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 		network.ServiceCIDRs = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")}
 		network.ClusterCIDRs = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/56")}
 	}
-	plane, err := cluster.NewControlPlane(cluster.ControlPlaneOptions{
+	c := &Cluster{group: task.NewGroup(ctx), nodes: map[string]*Node{}, log: o.Logger, dual: o.DualStack, ca: ca}
+	c.options = cluster.ControlPlaneOptions{
 		Store: mem.New(mem.Options{}), CABundle: string(ca.CertPEM()), Logger: o.Logger, Host: "sim", Network: network,
 		Controllers: controllers.Options{Authority: ca, Tokens: issuer},
 		Serving:     o.Serving,
-	})
-	if err != nil {
+	}
+	if err := c.startPlane(); err != nil {
 		return nil, err
 	}
-	c := &Cluster{plane: plane, group: task.NewGroup(ctx), nodes: map[string]*Node{}, log: o.Logger, dual: o.DualStack, ca: ca}
 	c.token = authn.NewServiceAccountTokens(issuer, c.tokenObjects())
-	c.group.Go("control plane", plane.Run)
-	select {
-	case <-plane.Ready():
-	case <-c.group.Context().Done():
-		return nil, c.group.Wait()
-	}
 	for _, n := range o.Nodes {
 		if err := c.AddNode(n); err != nil {
 			return nil, errors.Join(err, c.Stop())
 		}
 	}
 	return c, nil
+}
+
+// startPlane starts a control plane on the store, and returns when its API can
+// be used.
+func (c *Cluster) startPlane() error {
+	plane, err := cluster.NewControlPlane(c.options)
+	if err != nil {
+		return err
+	}
+	var ctx context.Context
+	ctx, c.stop = context.WithCancelCause(c.group.Context())
+	stopped := make(chan struct{})
+	c.plane, c.stopped = plane, stopped
+	c.group.Go("control plane", func(context.Context) error {
+		defer close(stopped)
+		err := plane.Run(ctx)
+		if errors.Is(context.Cause(ctx), errCrashed) {
+			return nil
+		}
+		return err
+	})
+	select {
+	case <-plane.Ready():
+		return nil
+	case <-c.group.Context().Done():
+		return c.group.Wait()
+	}
+}
+
+// Restart ends the control plane in the middle of whatever it does, and starts
+// one that knows only what is stored. The nodes' pods run on.
+func (c *Cluster) Restart() error {
+	c.stop(errCrashed)
+	<-c.stopped
+	var running []string
+	for name, n := range c.nodes {
+		if n.cancel == nil {
+			continue
+		}
+		running = append(running, name)
+		if err := c.StopNode(name); err != nil {
+			return err
+		}
+	}
+	if err := c.startPlane(); err != nil {
+		return err
+	}
+	for name, n := range c.nodes {
+		again := newNode(n.o, c.API(), c.log)
+		again.dual, again.nextIP = n.dual, n.nextIP
+		c.nodes[name] = again
+	}
+	for _, name := range running {
+		if err := c.StartNode(name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Stop ends the cluster and waits for all of it.

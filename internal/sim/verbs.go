@@ -27,6 +27,7 @@ import (
 //	node NAME [cpu=4] [memory=16Gi] [pods=110] [label=k=v] [taint=k=v:Effect]
 //	stop-node NAME              the node falls silent
 //	start-node NAME             it is back
+//	restart                     the control plane dies and starts again from what is stored
 //	apply FILE                  server-side apply of all objects in a file, with force
 //	create FILE                 create them
 //	delete OBJECT [grace=N] [policy=Orphan|Background|Foreground]
@@ -49,7 +50,7 @@ import (
 //	certificate NAME            print what is in the certificate that was signed
 //	token SECRET                print whose the token in a secret is, and the groups
 var verbs = map[string]func(ctx context.Context, r *run, args []string) error{
-	"nodes": addNodes, "node": addNode, "stop-node": stopNode, "start-node": startNode,
+	"nodes": addNodes, "node": addNode, "stop-node": stopNode, "start-node": startNode, "restart": restart,
 	"apply": apply, "create": create, "delete": remove, "delete-collection": removeAll, "patch": mergePatch, "scale": scale,
 	"get": get, "events": events, "track": track, "tracked": tracked, "raw": raw, "save": save, "stdout": stdout, "wait": waitFor, "wait-count": waitCount, "advance": advance,
 	"csr": requestCertificate, "certificate": printCertificate, "token": whoseToken,
@@ -120,6 +121,14 @@ func startNode(_ context.Context, r *run, args []string) error {
 		return errArgs
 	}
 	return r.c.StartNode(args[0])
+}
+
+func restart(_ context.Context, r *run, args []string) error {
+	if len(args) > 0 {
+		return errArgs
+	}
+	r.untrack()
+	return r.c.Restart()
 }
 
 func apply(ctx context.Context, r *run, args []string) error {

@@ -238,6 +238,14 @@ func TestAnswersAsJSON(t *testing.T) {
 	}
 }
 
+func TestSizesAreForPeople(t *testing.T) {
+	for bytes, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 6895834: "6.6 MiB", 3 << 30: "3.0 GiB", 5 << 40: "5120.0 GiB"} {
+		if got := sizeText(bytes); got != want {
+			t.Errorf("%d: got %s, want %s", bytes, got, want)
+		}
+	}
+}
+
 func TestCompletesForEveryShell(t *testing.T) {
 	t.Parallel()
 	for shell, want := range map[string]string{

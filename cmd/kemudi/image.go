@@ -8,7 +8,6 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kemudi/kemudi/internal/container"
 	"github.com/kemudi/kemudi/internal/up"
@@ -96,9 +95,8 @@ func newImageList() *cobra.Command {
 				w := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
 				fmt.Fprintln(w, "NAME\tID\tSIZE")
 				for _, im := range list {
-					size := resource.NewQuantity(im.Size, resource.BinarySI)
 					for _, name := range im.Names {
-						fmt.Fprintf(w, "%s\t%.19s\t%s\n", name, im.ID, size)
+						fmt.Fprintf(w, "%s\t%.19s\t%s\n", name, im.ID, sizeText(im.Size))
 					}
 				}
 				return w.Flush()
@@ -108,6 +106,18 @@ func newImageList() *cobra.Command {
 	addDirs(c, &o)
 	addOutput(c, &output)
 	return c
+}
+
+// sizeText is a number of bytes for people.
+func sizeText(bytes int64) string {
+	size, units := float64(bytes), []string{"B", "KiB", "MiB", "GiB"}
+	for size >= 1024 && len(units) > 1 {
+		size, units = size/1024, units[1:]
+	}
+	if bytes < 1024 {
+		return fmt.Sprintf("%d B", bytes)
+	}
+	return fmt.Sprintf("%.1f %s", size, units[0])
 }
 
 func newImagePull() *cobra.Command {

@@ -3,8 +3,10 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,30 +17,25 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/task"
 )
 
-// Limits of what a Recorder remembers and writes.
+// Limits of what a Recorder keeps and tries.
 const (
-	recorderQueue  = 1000             // notes waiting to be written; more are dropped
-	recorderMemory = 4096             // different events remembered to count repetitions
-	recorderWindow = 10 * time.Minute // a repetition later than this is a new event
-	objectBurst    = 25               // events about one object at once ...
-	objectRefill   = 5 * time.Minute  // ... and one more each so often
-	writeDeadline  = 30 * time.Second
+	recorderQueue = 1000 // notes waiting to be written; more are dropped
+	writeDeadline = 30 * time.Second
+	writeTries    = 12 // while the API cannot be reached
 )
 
 // Recorder writes Events for one process: repetitions are counted in the event
-// that exists, and an object that is noted too often is held back.
+// that exists, many similar ones are put together, and an object that is noted
+// too often is held back.
 type Recorder struct {
 	events Client[*corev1.Event]
 	host   string
 	log    *slog.Logger
 	notes  chan note // buffered, so that noting never blocks
-
-	// Owned by Run.
-	known  map[eventKey]*corev1.Event
-	budget map[types.UID]*bucket
-	stamp  int64 // the nanosecond in the last event's name
+	known  *correlator
 }
 
 type note struct {
@@ -48,26 +45,12 @@ type note struct {
 	at                    time.Time
 }
 
-// eventKey is what makes two notes the same event.
-type eventKey struct {
-	component             string
-	about                 corev1.ObjectReference
-	kind, reason, message string
-}
-
-// bucket holds an object's right to further events.
-type bucket struct {
-	left   int
-	filled time.Time
-}
-
 // NewRecorder returns a recorder that writes through t; host names the machine
 // or process in the events' source and may be empty. It writes while Run runs.
 func NewRecorder(t Transport, host string, log *slog.Logger) *Recorder {
 	return &Recorder{
 		events: For(t, core.Events), host: host, log: log,
-		notes: make(chan note, recorderQueue),
-		known: map[eventKey]*corev1.Event{}, budget: map[types.UID]*bucket{},
+		notes: make(chan note, recorderQueue), known: newCorrelator(),
 	}
 }
 
@@ -107,7 +90,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 	for {
 		select {
 		case n := <-r.notes:
-			if err := r.write(ctx, n); err != nil && ctx.Err() == nil {
+			if err := r.write(ctx, &n); err != nil && ctx.Err() == nil {
 				r.log.Warn("write event", "reason", n.reason, "object", n.about.Name, "err", err)
 			}
 		case <-ctx.Done():
@@ -116,88 +99,90 @@ func (r *Recorder) Run(ctx context.Context) error {
 	}
 }
 
-func (r *Recorder) write(ctx context.Context, n note) error {
+// write writes a note. It is tried again while the API cannot be reached.
+func (r *Recorder) write(ctx context.Context, n *note) error {
+	e, ok := r.known.event(n, r.host)
+	if !ok {
+		return nil
+	}
+	backoff := task.Backoff{Initial: 200 * time.Millisecond, Max: 10 * time.Second, Jitter: 1}
+	unsure := false // whether it was written
+	for try := 1; ; try++ {
+		err := r.send(ctx, e)
+		var answer apierrors.APIStatus
+		switch {
+		case err == nil, try == writeTries:
+			return err
+		case apierrors.IsAlreadyExists(err) && unsure:
+			return nil
+		case apierrors.IsAlreadyExists(err): // another process names an event of the object at the same time
+			r.known.name(e)
+			continue
+		case errors.As(err, &answer):
+			return err
+		}
+		unsure = true
+		if task.Sleep(ctx, backoff.Next()) != nil {
+			return err
+		}
+	}
+}
+
+// send counts an event that is stored, or creates one.
+func (r *Recorder) send(ctx context.Context, e planned) error {
 	ctx, cancel := context.WithTimeout(ctx, writeDeadline)
 	defer cancel()
-	key := eventKey{n.component, n.about, n.kind, n.reason, n.message}
-	key.about.ResourceVersion = ""
-	if old := r.known[key]; old != nil && n.at.Sub(old.LastTimestamp.Time) < recorderWindow {
-		again, err := r.count(ctx, old, n)
-		if err == nil {
-			r.known[key] = again
-			return nil
-		}
+	if e.again {
+		err := r.count(ctx, e.Event)
 		if !apierrors.IsNotFound(err) {
 			return err
 		}
 	}
-	if !r.allow(n) {
-		return nil
-	}
-	event, err := r.events.Create(ctx, r.event(n))
+	_, err := r.events.Create(ctx, e.DeepCopy())
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return nil // nobody will read it
 	}
-	if err != nil {
-		return err
-	}
-	if len(r.known) >= recorderMemory {
-		clear(r.known)
-	}
-	r.known[key] = event
-	return nil
+	return err
 }
 
 // count notes one more occurrence in an event that is stored already.
-func (r *Recorder) count(ctx context.Context, old *corev1.Event, n note) (*corev1.Event, error) {
-	data, err := json.Marshal(map[string]any{"count": old.Count + 1, "lastTimestamp": metav1.NewTime(n.at)})
+func (r *Recorder) count(ctx context.Context, e *corev1.Event) error {
+	data, err := json.Marshal(map[string]any{"count": e.Count, "lastTimestamp": e.LastTimestamp, "message": e.Message})
 	if err != nil {
-		return nil, fmt.Errorf("encode event patch: %w", err)
+		return fmt.Errorf("encode event patch: %w", err)
 	}
-	return r.events.Patch(ctx, old.Namespace, old.Name, "", Patch{Type: types.MergePatchType, Data: data})
+	_, err = r.events.Patch(ctx, e.Namespace, e.Name, "", Patch{Type: types.MergePatchType, Data: data})
+	return err
 }
 
-// allow takes one event from the object's budget.
-func (r *Recorder) allow(n note) bool {
-	if len(r.budget) >= recorderMemory {
-		clear(r.budget)
-	}
-	b := r.budget[n.about.UID]
-	if b == nil {
-		b = &bucket{left: objectBurst, filled: n.at}
-		r.budget[n.about.UID] = b
-	}
-	if more := int(n.at.Sub(b.filled) / objectRefill); more > 0 {
-		b.left = min(objectBurst, b.left+more)
-		b.filled = b.filled.Add(time.Duration(more) * objectRefill)
-	}
-	if b.left == 0 {
-		return false
-	}
-	b.left--
-	return true
-}
-
-func (r *Recorder) event(n note) *corev1.Event {
+func newEvent(n *note, host string) *corev1.Event {
 	namespace := n.about.Namespace
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault
 	}
 	at := metav1.NewTime(n.at)
-	r.stamp = max(n.at.UnixNano(), r.stamp+1) // two notes of one moment have two names
 	return &corev1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s.%x", n.about.Name, r.stamp)},
+		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace},
 		InvolvedObject:      n.about,
 		Type:                n.kind,
 		Reason:              n.reason,
-		Message:             n.message,
-		Source:              corev1.EventSource{Component: n.component, Host: r.host},
+		Message:             cut(n.message),
+		Source:              corev1.EventSource{Component: n.component, Host: host},
 		ReportingController: n.component,
-		ReportingInstance:   r.host,
-		FirstTimestamp:      at,
+		ReportingInstance:   host,
 		LastTimestamp:       at,
-		Count:               1,
 	}
+}
+
+// longest is how many bytes the API takes as a message.
+const longest = 1024
+
+func cut(message string) string {
+	if len(message) <= longest {
+		return message
+	}
+	const dots = " ..."
+	return strings.ToValidUTF8(message[:longest-len(dots)], "") + dots
 }
 
 // kindOf finds the kind of a built-in Go type.

@@ -18,6 +18,8 @@ func TestCluster(t *testing.T) {
 			"environment":                 testEnvironment,
 			"missing sources":             testMissingSources,
 			"security":                    testSecurity,
+			"sharing":                     testSharing,
+			"web hooks":                   testWebHooks,
 			"volumes":                     testVolumes,
 			"shared volume":               testSharedVolume,
 			"volume updates":              testVolumeUpdates,

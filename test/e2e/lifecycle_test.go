@@ -46,6 +46,15 @@ func testRestarts(t *testing.T, c *cluster) {
 			t.Errorf("got phase %s, %+v; want Succeeded after one restart", pod.Status.Phase, s)
 		}
 	})
+	t.Run("always, until it stays", func(t *testing.T) {
+		t.Parallel()
+		trace.Proves(t, "C-250", "PLC-078", "PLC-087")
+		c.create(t, ns, run("settles", "Always", "'echo x >> /d/lives; [ $(wc -l < /d/lives) = 3 ] && exec sleep 1000; exit 0'"))
+		pod := c.await(t, ns, "settles", func(pod *corev1.Pod) error { return or(hasRestarted(2)(pod), isReady(pod)) })
+		if s := pod.Status.ContainerStatuses[0]; pod.Status.Phase != corev1.PodRunning || s.RestartCount != 2 || s.State.Running == nil {
+			t.Errorf("got phase %s, %+v; want Running after two restarts", pod.Status.Phase, s)
+		}
+	})
 	t.Run("always", func(t *testing.T) {
 		t.Parallel()
 		trace.Proves(t, "PLC-033", "PLC-060", "PLC-062", "PLC-079", "PLC-083", "WHAT-024", "C-250")

@@ -123,7 +123,7 @@ func (r *imageRegistry) put(method, url, contentType string, body io.Reader) err
 
 // testRegistry pulls images by the rules of their pull policies, with and without a password.
 func testRegistry(t *testing.T, c *cluster) {
-	trace.Proves(t, "IMG-002", "IMG-003", "IMG-004", "IMG-005", "IMG-011", "IMG-021", "IMG-054", "IMG-055", "IMG-057", "IMG-058")
+	trace.Proves(t, "IMG-002", "IMG-003", "IMG-004", "IMG-005", "IMG-011", "IMG-021", "IMG-054", "IMG-055", "IMG-057", "IMG-058", "C-263")
 	r := newRegistry(t, c)
 	k := c.kubectl().in(c.namespace(t))
 	image := r.addr + "/test/busybox:1"
@@ -146,6 +146,10 @@ func testRegistry(t *testing.T, c *cluster) {
 	run("always", "Always", "")
 	if got := r.pulls.Load(); got == pulls {
 		t.Error("policy Always did not ask the registry")
+	}
+	_, got := c.finish(t, k.namespace, "metadata: {name: files}\nspec: {restartPolicy: Never, volumes: [{name: v, image: {reference: '"+image+"', pullPolicy: Always}}], containers: [{name: c, image: kemudi.local/agnhost:1, command: [sh, -c, 'head -1 /volume/etc/passwd; touch /volume/x 2>&1 | grep -o Read-only'], volumeMounts: [{name: v, mountPath: /volume}]}]}\n")
+	if got != "root:x:0:0:root:/root:/bin/sh\nRead-only\n" {
+		t.Errorf("files of an image: got %q", got)
 	}
 	r.locked.Store(true)
 	c.create(t, k.namespace, "metadata: {name: stranger}\nspec: {containers: [{name: c, image: '"+image+"', imagePullPolicy: Always}]}\n")

@@ -1,0 +1,140 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kemudi/kemudi/internal/trace"
+)
+
+// testSharing looks at what a pod shares with its machine and what it does not.
+func testSharing(t *testing.T, c *cluster) {
+	ns := c.namespace(t)
+	profiles := filepath.Join(c.DataDir, "kubelet/seccomp")
+	if err := os.MkdirAll(profiles, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const noChmod = `{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["chmod", "fchmod", "fchmodat", "fchmodat2"], "action": "SCMP_ACT_ERRNO"}]}`
+	if err := os.WriteFile(filepath.Join(profiles, "no-chmod.json"), []byte(noChmod), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	const ipc, net, pid = "readlink /proc/self/ns/ipc", "readlink /proc/self/ns/net", "readlink /proc/self/ns/pid"
+	link := func(name string) string {
+		t.Helper()
+		return must(os.Readlink("/proc/self/ns/" + name))(t)
+	}
+	for _, tc := range []struct{ name, pod, script, want string }{
+		{"ipc", "hostIPC: true", ipc, link("ipc")},
+		{"pid", "hostPID: true", pid, link("pid")},
+		{"own", "enableServiceLinks: false", fmt.Sprintf("[ $(%s) = %s ] && echo ipc; [ $(%s) = %s ] && echo net; [ $(%s) = %s ] && echo pid; echo own", ipc, link("ipc"), net, link("net"), pid, link("pid")), "own"},
+		{"net", "hostNetwork: true", "ip -4 addr show eth0 | grep -o 'inet " + machineIP + "'; hostname", "inet " + machineIP + "\n" + must(os.Hostname())(t)},
+		{"unconfined", "securityContext: {seccompProfile: {type: Unconfined}}", "grep Seccomp: /proc/self/status | tr -d '[:space:]'", "Seccomp:0"},
+		{"localhost", "securityContext: {seccompProfile: {type: Localhost, localhostProfile: no-chmod.json}}", "touch /f && chmod 0700 /f || echo refused", "chmod: /f: Operation not permitted\nrefused"},
+		{"hostname", "hostname: custom, subdomain: sub", "hostname; hostname -f", "custom\ncustom.sub." + ns + ".svc.cluster.local"},
+		{"fqdn", "hostname: f, subdomain: s, setHostnameAsFQDN: true, securityContext: {runAsUser: 5}", "hostname | cut -d. -f1-2; id -u", "f.s\n5"},
+		{"strict", "securityContext: {runAsUser: 0, supplementalGroups: [7], supplementalGroupsPolicy: Strict}", "id -G", "0 7"},
+		{"setuid", "securityContext: {runAsUser: 1000}", "grep -E 'CapEff|CapPrm' /proc/self/status | tr -d '[:space:]'", "CapPrm:0000000000000000CapEff:0000000000000000"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			if tc.name == "fqdn" && len("f.s."+ns+".svc.cluster.local") > 64 {
+				tc.want = "" // too long for a kernel: see below
+			}
+			manifest := fmt.Sprintf("metadata: {name: %s}\nspec: {%s, restartPolicy: Never, containers: [{name: c, image: kemudi.local/busybox:1, command: [sh, -c, %q]}]}\n", tc.name, tc.pod, "exec 2>&1; "+tc.script)
+			if tc.want == "" {
+				c.create(t, ns, manifest)
+				c.awaitEvent(t, ns, tc.name, "FailedCreatePodSandBox", "is too long (64 characters is the max")
+				return
+			}
+			pod, got := c.finish(t, ns, manifest)
+			if strings.TrimSpace(got) != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+			if tc.name == "net" && (pod.Status.PodIP != machineIP || pod.Status.HostIP != machineIP) {
+				t.Errorf("addresses: got %s, %s", pod.Status.PodIP, pod.Status.HostIP)
+			}
+		})
+	}
+	t.Run("hosts file", func(t *testing.T) {
+		t.Parallel()
+		trace.Proves(t, "C-273", "HOST-001", "HOST-011")
+		k := c.kubectl().in(ns)
+		k.do(t, "create", "configmap", "hosts", "--from-literal=hosts=127.0.0.1 mine")
+		const container = "image: kemudi.local/busybox:1, command: [sh, -c, 'cat /etc/hosts; echo 127.0.0.9 added >> /etc/hosts; [ -e /d/again ] && exec sleep 1000; touch /d/again'], "
+		c.create(t, ns, "metadata: {name: hosts}\nspec:\n  terminationGracePeriodSeconds: 0\n  hostAliases: [{ip: 127.0.0.1, hostnames: [alias.local]}]\n  volumes: [{name: h, configMap: {name: hosts}}, {name: d, emptyDir: {}}]\n  containers:\n  - {name: managed, "+container+"volumeMounts: [{name: d, mountPath: /d}]}\n  - {name: own, image: kemudi.local/busybox:1, command: [sh, -c, 'cat /etc/hosts; echo; sleep 1000'], volumeMounts: [{name: h, mountPath: /etc/hosts, subPath: hosts}]}\n")
+		c.await(t, ns, "hosts", func(pod *corev1.Pod) error { return or(isReady(pod), hasRestarted(1)(pod)) })
+		managed := c.logs(t, ns, "hosts", corev1.PodLogOptions{Container: "managed"})
+		if !strings.HasPrefix(managed, "# Kubernetes-managed hosts file.\n") || !strings.Contains(managed, "127.0.0.1\talias.local\n") || strings.Contains(managed, "127.0.0.9") {
+			t.Errorf("managed, after a restart of the container: got %q", managed)
+		}
+		if got := k.do(t, "exec", "hosts", "-c", "managed", "--", "ping", "-c1", "-w3", "alias.local"); !strings.Contains(got, "127.0.0.1") {
+			t.Errorf("name of the hosts file: got %q", got)
+		}
+		if got := c.logs(t, ns, "hosts", corev1.PodLogOptions{Container: "own"}); got != "127.0.0.1 mine\n" {
+			t.Errorf("a file of its own: got %q", got)
+		}
+		_, got := c.finish(t, ns, "metadata: {name: hosts-net}\nspec: {hostNetwork: true, restartPolicy: Never, containers: [{name: c, image: kemudi.local/busybox:1, command: [cat, /etc/hosts]}]}\n")
+		if strings.Contains(got, "# Kubernetes-managed hosts file.\n") || !strings.Contains(got, strings.TrimSpace(string(must(os.ReadFile("/etc/hosts"))(t)))) {
+			t.Errorf("in the machine's network: got %q", got)
+		}
+	})
+	t.Run("neighbours in a pod", func(t *testing.T) {
+		t.Parallel()
+		trace.Proves(t, "POD-004", "POD-008", "POD-016", "PODO-009", "PODO-010", "PODO-012", "PODO-013")
+		pod, got := c.finish(t, ns, `
+metadata: {name: neighbours}
+spec:
+  restartPolicy: Never
+  volumes: [{name: d, emptyDir: {}}]
+  containers:
+  - name: a
+    image: kemudi.local/busybox:1
+    command: [sh, -c, 'until wget -q -O - http://127.0.0.1:9000/ip > /d/got 2>/dev/null; do sleep 0.1; done; httpd -f -p 9000 2>&1 | grep -o "Address already in use"; [ "$(cat /d/ip)" = "$(hostname -i)" ] && echo one address; touch /d/done']
+    volumeMounts: [{name: d, mountPath: /d}]
+  - {name: b, image: kemudi.local/busybox:1, command: [sh, -c, 'hostname -i > /d/ip; httpd -p 9000 -h /d; until [ -e /d/done ]; do sleep 0.1; done'], volumeMounts: [{name: d, mountPath: /d}]}
+`)
+		if got != "Address already in use\none address\n" || pod.Status.Phase != corev1.PodSucceeded {
+			t.Errorf("got %s %q", pod.Status.Phase, got)
+		}
+	})
+}
+
+// or is the first error there is.
+func or(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// testWebHooks has hooks ask a web server when containers start and stop.
+func testWebHooks(t *testing.T, c *cluster) {
+	trace.Proves(t, "C-243", "C-245", "HOOK-010", "HOOK-013", "HOOK-005", "HOOK-009")
+	ns := c.namespace(t)
+	c.create(t, ns, "metadata: {name: handler}\nspec: {terminationGracePeriodSeconds: 0, containers: [{name: c, image: kemudi.local/agnhost:1, args: [netexec], readinessProbe: {httpGet: {path: /, port: 8080}}}]}\n")
+	ip := c.await(t, ns, "handler", isReady).Status.PodIP
+	hook := func(what string) string {
+		return fmt.Sprintf("{httpGet: {host: %s, port: 8080, path: '/echo?msg=%s'}}", ip, what)
+	}
+	heard := func(what string) {
+		t.Helper()
+		eventually(t, podPatience, func() error {
+			if got := c.logs(t, ns, "handler", corev1.PodLogOptions{}); !strings.Contains(got, "GET /echo?msg="+what+"\n") {
+				return fmt.Errorf("the handler has not heard of %s: %q", what, got)
+			}
+			return nil
+		})
+	}
+	c.create(t, ns, "metadata: {name: hooked}\nspec: {terminationGracePeriodSeconds: 5, containers: [{name: c, image: kemudi.local/agnhost:1, lifecycle: {postStart: "+hook("started")+", preStop: "+hook("stopping")+"}}]}\n")
+	c.await(t, ns, "hooked", isReady)
+	heard("started")
+	c.kubectl().in(ns).do(t, "delete", "pod", "hooked")
+	heard("stopping")
+}

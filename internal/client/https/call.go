@@ -122,7 +122,7 @@ func (c *call) encodeBody(r *client.Request) error {
 			o.DryRun = []string{metav1.DryRunAll}
 		}
 		if err == nil {
-			c.body, err = appendProto(nil, schema.GroupVersionKind{Version: "v1", Kind: "DeleteOptions"}, &o)
+			c.body, err = inEnvelope(schema.GroupVersionKind{Version: "v1", Kind: "DeleteOptions"}, &o)
 			c.kind = mediaProto
 		}
 	}

@@ -9,17 +9,16 @@ import (
 	"net/http"
 	"strconv"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"google.golang.org/protobuf/encoding/protowire"
-	kjson "sigs.k8s.io/json"
-
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/wire"
 )
 
 // Media types.
@@ -28,15 +27,9 @@ const (
 	mediaProto = "application/vnd.kubernetes.protobuf"
 )
 
-// message is an object that has a protobuf form, as all built-in kinds do.
-type message interface {
-	Marshal() ([]byte, error)
-	Unmarshal(data []byte) error
-}
-
 // accepts is the media type in which objects of a resource are asked for.
 func accepts(def *resource.Def) string {
-	if _, ok := def.New().(message); ok {
+	if _, ok := def.New().(wire.Proto); ok {
 		return mediaProto
 	}
 	return mediaJSON
@@ -53,29 +46,23 @@ func mediaType(h http.Header) string {
 // magic begins every protobuf document of Kubernetes.
 const magic = "k8s\x00"
 
-// appendProto appends an object in its envelope (a runtime.Unknown).
-func appendProto(dst []byte, gvk schema.GroupVersionKind, obj message) ([]byte, error) {
-	raw, err := obj.Marshal()
-	if err != nil {
-		return nil, err
-	}
-	u := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind}, Raw: raw}
-	data, err := u.Marshal()
-	return append(append(dst, magic...), data...), err
+// inEnvelope is an object as it is sent.
+func inEnvelope(gvk schema.GroupVersionKind, obj wire.Proto) ([]byte, error) {
+	return wire.NewProtoType(gvk.GroupVersion().String(), gvk.Kind).AppendProto(nil, obj)
 }
 
 // encodeObject encodes what a request creates or writes.
 func encodeObject(r *client.Request) (body []byte, kind string, err error) {
 	gvk := bodyGVK(r)
-	if m, ok := r.Object.(message); ok {
-		body, err = appendProto(nil, gvk, m)
+	if m, ok := r.Object.(wire.Proto); ok {
+		body, err = inEnvelope(gvk, m)
 		return body, mediaProto, err
 	}
 	if r.Object == nil {
 		return nil, "", errors.New("there is no object")
 	}
 	r.Object.GetObjectKind().SetGroupVersionKind(gvk)
-	body, err = json.Marshal(r.Object)
+	body, err = wire.AppendJSON(nil, r.Object)
 	return body, mediaJSON, err
 }
 
@@ -165,7 +152,7 @@ func open(kind string, data []byte) (d document, err error) {
 // into reads the document as an object.
 func (d *document) into(obj runtime.Object) error {
 	var err error
-	switch m, ok := obj.(message); {
+	switch m, ok := obj.(wire.Proto); {
 	case d.proto && !ok:
 		err = fmt.Errorf("%T has no protobuf form", obj)
 	case d.proto:
@@ -183,7 +170,7 @@ func readJSON(data []byte, obj runtime.Object) error {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		return u.UnmarshalJSON(data)
 	}
-	return kjson.UnmarshalCaseSensitivePreserveInts(data, obj)
+	return wire.DecodeJSON(data, obj)
 }
 
 // read reads a document as an object of the resource.
@@ -312,7 +299,7 @@ func jsonItems(def *resource.Def, d *document) (metav1.ListMeta, []resource.Obje
 		obj := def.New()
 		var err error
 		if u, ok := obj.(*unstructured.Unstructured); ok { // items of lists need not say their kind
-			err = kjson.UnmarshalCaseSensitivePreserveInts(raw, &u.Object)
+			err = wire.DecodeJSON(raw, &u.Object)
 		} else {
 			err = readJSON(raw, obj)
 		}

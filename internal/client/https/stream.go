@@ -9,10 +9,9 @@ import (
 	"io"
 	"net/http"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // event is one event of a watch, as it was sent.

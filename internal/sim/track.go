@@ -13,6 +13,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/controller"
 )
 
 // tracker follows the pods of the namespace default that a selector matches, so
@@ -95,9 +96,9 @@ type count struct {
 func (t *tracker) begin() {
 	t.counts = []count{
 		{name: "pods", of: func(pods map[string]*corev1.Pod) int { return len(pods) }},
-		{name: "active", of: func(pods map[string]*corev1.Pod) int { return countPods(pods, podActive) }},
+		{name: "active", of: func(pods map[string]*corev1.Pod) int { return countPods(pods, controller.PodActive) }},
 		{name: "ready", of: func(pods map[string]*corev1.Pod) int {
-			return countPods(pods, func(p *corev1.Pod) bool { return podActive(p) && core.PodReady(p) })
+			return countPods(pods, func(p *corev1.Pod) bool { return controller.PodActive(p) && core.PodReady(p) })
 		}},
 		{name: "revisions", of: revisions},
 	}
@@ -148,8 +149,6 @@ func countPods(pods map[string]*corev1.Pod, is func(*corev1.Pod) bool) (n int) {
 	}
 	return n
 }
-
-func podActive(p *corev1.Pod) bool { return p.DeletionTimestamp == nil && !core.PodTerminal(p) }
 
 // revisions counts the templates of Deployments that have unfinished pods.
 func revisions(pods map[string]*corev1.Pod) int {

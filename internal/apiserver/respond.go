@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -95,6 +96,9 @@ func appendWithHead(dst, head, object []byte) []byte {
 // a review). Its kind and apiVersion are set on a copy.
 func (p *reply) object(code int, gvk schema.GroupVersionKind, obj runtime.Object) {
 	p.warnings()
+	if scale, ok := obj.(*autoscalingv1.Scale); ok && p.a.Shape == request.Table {
+		gvk, obj = metadataGVK(p.a, "Table"), scaleTable(scale)
+	}
 	out, err := appendAny(nil, p.a.Media, gvk, obj)
 	if err != nil {
 		p.fail(err)

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"net/http"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/cache"
@@ -121,6 +123,25 @@ func appendCell(dst []byte, value any) []byte {
 		return append(dst, "null"...)
 	}
 	return append(dst, b...)
+}
+
+// scaleTable is how kubectl get --subresource=scale shows what it gets.
+func scaleTable(s *autoscalingv1.Scale) *metav1.Table {
+	spec, status := autoscalingv1.ScaleSpec{}.SwaggerDoc(), autoscalingv1.ScaleStatus{}.SwaggerDoc()
+	meta := metav1.ObjectMeta{}.SwaggerDoc()
+	return &metav1.Table{
+		ListMeta: metav1.ListMeta{ResourceVersion: s.ResourceVersion},
+		ColumnDefinitions: []metav1.TableColumnDefinition{
+			{Name: "Name", Type: "string", Format: "name", Description: meta["name"]},
+			{Name: "Desired", Type: "integer", Description: spec["replicas"]},
+			{Name: "Available", Type: "integer", Description: status["replicas"]},
+			{Name: "Age", Type: "string", Description: meta["creationTimestamp"]},
+		},
+		Rows: []metav1.TableRow{{
+			Cells:  []any{s.Name, int64(s.Spec.Replicas), int64(s.Status.Replicas), resource.Age(s.CreationTimestamp)},
+			Object: runtime.RawExtension{Object: &metav1.PartialObjectMetadata{ObjectMeta: s.ObjectMeta}},
+		}},
+	}
 }
 
 // tableEvent adds an event whose object is a table of one row. The columns are

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/task"
 )
 
 // watchQuery is what a watch asks for.
@@ -28,6 +29,9 @@ type watchQuery struct {
 const (
 	bookmarkEvery = time.Minute
 	minWatch      = 30 * time.Minute
+	// gather is the least time between two sendings: what happens meanwhile is
+	// sent together. To send a thing costs more than to write it.
+	gather = 4 * time.Millisecond
 )
 
 // sink takes the events of one watch, as its client wants them.
@@ -46,7 +50,8 @@ type watcher struct {
 	cursor *cache.Cursor
 	// announce: the end of the initial events is still to be told.
 	announce bool
-	told     int64 // the last revision the client knows to be complete
+	told     int64     // the last revision the client knows to be complete
+	sent     time.Time // when events were sent last
 }
 
 // startWatch resolves where a watch begins.
@@ -119,6 +124,9 @@ func (w *watcher) run(ctx context.Context) error {
 		}
 		select {
 		case <-w.cursor.Ready():
+			if rest := gather - time.Since(w.sent); rest > 0 && task.Sleep(ctx, rest) != nil {
+				return nil
+			}
 		case <-due:
 			if rev := w.cursor.Rev(); rev > 0 {
 				if err := w.bookmark(rev, false); err != nil {
@@ -168,6 +176,7 @@ func (w *watcher) deliver() error {
 	if !sent {
 		return nil
 	}
+	w.sent = time.Now()
 	return w.sink.flush()
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"runtime/metrics"
 	"strconv"
@@ -21,7 +22,7 @@ import (
 // How a server that has little to do gives back memory. See
 // docs/decisions/008-memory-at-rest.md.
 const (
-	restLook = 10 * time.Second // how often it is looked whether there is little to do
+	restLook = 4 * time.Second // how often it is looked whether there is little to do
 	// Up to this share of one processor, over the time between two looks, is little.
 	restIdle = 0.03
 	// Less than this is not worth a collection, or the page faults that follow.
@@ -32,7 +33,7 @@ const (
 // rest gives memory back to the system whenever the server has had little to do
 // for a while, until ctx ends.
 func (s *server) rest(ctx context.Context) error {
-	var r rester
+	r := rester{database: filepath.Join(s.o.DataDir, "etcd", "member", "snap", "db")}
 	log := s.o.Logger.With("part", "memory")
 	for {
 		if err := task.Sleep(ctx, restLook); err != nil {
@@ -51,10 +52,13 @@ func (s *server) rest(ctx context.Context) error {
 
 // rester gives memory back, and remembers what it looked like afterwards.
 type rester struct {
+	database string // a file that is mapped whole, and read whole by a start
+
 	cpu   time.Duration // used until the last look
 	at    time.Time     // of the last look
 	heap  int64         // unused heap after the last collection
-	pages int64         // mapped pages of files after they were last let go
+	pages int64         // mapped pages of files that little work needs
+	asked bool          // pages were let go at the last look: those that are back are the ones needed
 }
 
 // look gives memory back if there is little to do, and says how much.
@@ -75,14 +79,24 @@ func (r *rester) look() (heap, pages int64, err error) {
 		heap = before - r.heap
 	}
 	before, err := filePages()
+	if r.asked {
+		r.pages, r.asked = before, false
+	}
 	if err != nil || before-r.pages <= restPages {
 		return heap, 0, err
 	}
-	if err := forgetProgram(); err != nil {
-		return heap, 0, err
+	program, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return heap, 0, fmt.Errorf("find this program: %w", err)
 	}
-	r.pages, err = filePages()
-	return heap, before - r.pages, err
+	for _, file := range []string{program, r.database} {
+		if err := forget(file); err != nil {
+			return heap, 0, err
+		}
+	}
+	r.asked = true
+	after, err := filePages()
+	return heap, before - after, err
 }
 
 // unusedHeap is how many bytes of the heap are in memory although no object
@@ -111,26 +125,22 @@ func filePages() (int64, error) {
 	return n * int64(os.Getpagesize()), nil
 }
 
-// forgetProgram unmaps the pages of the program's own file that cannot have
-// changed. They stay in the system's cache, and what is used is mapped again
-// by the page fault that follows.
-func forgetProgram() error {
-	program, err := os.Readlink("/proc/self/exe")
-	if err != nil {
-		return fmt.Errorf("find this program: %w", err)
-	}
+// forget unmaps the pages of a file that this process cannot have changed. They
+// stay in the system's cache, and what is used is mapped again by the page
+// fault that follows.
+func forget(file string) error {
 	f, err := os.Open("/proc/self/maps")
 	if err != nil {
 		return fmt.Errorf("read mappings: %w", err)
 	}
 	defer f.Close()
-	list, err := readOnly(f, program)
+	list, err := readOnly(f, file)
 	if err != nil {
 		return err
 	}
 	for _, m := range list {
 		if _, _, code := unix.Syscall(unix.SYS_MADVISE, m.start, m.end-m.start, unix.MADV_DONTNEED); code != 0 {
-			return fmt.Errorf("give back the program's pages: %w", code)
+			return fmt.Errorf("give back the pages of %s: %w", file, code)
 		}
 	}
 	return nil
@@ -146,7 +156,7 @@ func readOnly(maps io.Reader, file string) (list []mapping, _ error) {
 	for lines.Scan() {
 		// start-end rwxp offset device inode    file
 		head, rest, _ := strings.Cut(lines.Text(), " ")
-		if len(rest) < 4 || rest[1] != '-' || rest[3] != 'p' || !strings.HasSuffix(rest, " "+file) {
+		if len(rest) < 4 || rest[1] != '-' || !strings.HasSuffix(rest, " "+file) {
 			continue
 		}
 		from, to, ok := strings.Cut(head, "-")

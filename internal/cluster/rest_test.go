@@ -19,7 +19,7 @@ const someMaps = `00400000-0300b000 r-xp 00000000 08:01 4711                    
 
 func TestFindsWhatCannotHaveChanged(t *testing.T) {
 	got, err := readOnly(strings.NewReader(someMaps), "/usr/bin/kemudi")
-	if want := []mapping{{0x400000, 0x300b000}, {0x300b000, 0x6f56000}}; err != nil || !slices.Equal(got, want) {
+	if want := []mapping{{0x400000, 0x300b000}, {0x300b000, 0x6f56000}, {0x70bd000, 0x7100000}}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %x, %v; want %x", got, err, want)
 	}
 	if _, err := readOnly(strings.NewReader("zz-10 r-xp 0 08:01 1 /p\n"), "/p"); err == nil {
@@ -37,7 +37,11 @@ func TestGivesBackMemoryOnlyWhenIdle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := forgetProgram(); err != nil {
+	path, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := forget(path); err != nil {
 		t.Fatal(err)
 	}
 	after, err := filePages()
@@ -71,5 +75,15 @@ func TestGivesBackMemoryOnlyWhenIdle(t *testing.T) {
 	r.at = r.at.Add(-time.Hour)
 	if heap, _, err := r.look(); heap != 0 || err != nil {
 		t.Errorf("second look when idle: got %d, %v; want nothing more", heap, err)
+	}
+
+	r.pages = -2 * restPages // as if many had come since
+	r.at = r.at.Add(-time.Hour)
+	if _, pages, err := r.look(); pages == 0 || err != nil {
+		t.Errorf("look with many pages: got %d, %v; want them gone", pages, err)
+	}
+	r.at = r.at.Add(-time.Hour)
+	if _, pages, err := r.look(); pages != 0 || err != nil || r.pages <= 0 {
+		t.Errorf("look after that: got %d, %v, and %d are needed; want what is needed to stay", pages, err, r.pages)
 	}
 }

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -36,6 +37,9 @@ func priority(o *Options) Plugin {
 			return setPriority(a, pod, class)
 		},
 		Validate: func(_ context.Context, a *Attributes) error {
+			if a.Is(scheduling.PriorityClasses.Def, "", Delete) && isSystemClass(a.Name) {
+				return a.Forbid("this is a system priority class and cannot be deleted")
+			}
 			if !a.Is(scheduling.PriorityClasses.Def, "", Create, Update) {
 				return nil
 			}
@@ -49,6 +53,10 @@ func priority(o *Options) Plugin {
 			return nil
 		},
 	}
+}
+
+func isSystemClass(name string) bool {
+	return slices.ContainsFunc(scheduling.SystemClasses(), func(c *schedulingv1.PriorityClass) bool { return c.Name == name })
 }
 
 // keepPriority lets clients that do not know the fields leave them out.

@@ -129,6 +129,8 @@ func appendCell(dst []byte, value any) []byte {
 func scaleTable(s *autoscalingv1.Scale) *metav1.Table {
 	spec, status := autoscalingv1.ScaleSpec{}.SwaggerDoc(), autoscalingv1.ScaleStatus{}.SwaggerDoc()
 	meta := metav1.ObjectMeta{}.SwaggerDoc()
+	part := &metav1.PartialObjectMetadata{ObjectMeta: s.ObjectMeta}
+	part.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata"))
 	return &metav1.Table{
 		ListMeta: metav1.ListMeta{ResourceVersion: s.ResourceVersion},
 		ColumnDefinitions: []metav1.TableColumnDefinition{
@@ -139,7 +141,7 @@ func scaleTable(s *autoscalingv1.Scale) *metav1.Table {
 		},
 		Rows: []metav1.TableRow{{
 			Cells:  []any{s.Name, int64(s.Spec.Replicas), int64(s.Status.Replicas), resource.Age(s.CreationTimestamp)},
-			Object: runtime.RawExtension{Object: &metav1.PartialObjectMetadata{ObjectMeta: s.ObjectMeta}},
+			Object: runtime.RawExtension{Object: part},
 		}},
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
@@ -49,7 +50,8 @@ var theServer *server
 type server struct {
 	dir        string // of everything that the tests leave on the disk
 	url        string
-	kubeconfig string // of the administrator
+	kubeconfig string           // of the administrator
+	samples    *httptest.Server // serves the catalogue's sample objects
 	config     *rest.Config
 	client     *kubernetes.Clientset
 }
@@ -73,7 +75,9 @@ func serveAndRun(m *testing.M) int {
 	theServer, err = startServer(g, dir)
 	code := 1
 	if err == nil {
+		theServer.samples = httptest.NewServer(http.FileServer(http.Dir("../../docs/requirements/manifests")))
 		code = m.Run()
+		theServer.samples.Close()
 	}
 	g.Cancel(errOver)
 	if stopped := g.Wait(); err != nil || stopped != nil {

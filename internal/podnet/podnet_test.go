@@ -533,3 +533,23 @@ func TestPodRoutesCoverTheSubnetInHalves(t *testing.T) {
 		}
 	}
 }
+
+// TestRulesAreReadableWithNft lists the rules with the program that every
+// administrator has.
+func TestRulesAreReadableWithNft(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("nft"); err != nil {
+		t.Skip("there is no nft on this machine")
+	}
+	n := newNode(t, nettest.New(t, "n1"), 1)
+	var out []byte
+	n.Must(func() (err error) {
+		out, err = exec.Command("nft", "list", "ruleset").CombinedOutput()
+		return err
+	})
+	for _, want := range []string{"table inet kemudi-podnet {", "masquerade fully-random", `iifname != "lo" ip saddr 127.0.0.0/8 drop`, "nd-redirect drop"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("nft list ruleset lacks %q:\n%s", want, out)
+		}
+	}
+}

@@ -81,7 +81,11 @@ func (s *Server) patched(c *call, d diff, old resource.Object) (resource.Object,
 		if err := s.patchInto(c, d, patching{gvkOf(c.sub.Body), c.sub.Get(old), body}); err != nil {
 			return nil, err
 		}
-		return c.setBody(old, body)
+		obj, err := c.setBody(old, body)
+		if err != nil {
+			return nil, err
+		}
+		return unnamed(obj, old), nil
 	}
 	shown, err := c.res.fromStorage(old)
 	if err != nil {
@@ -98,10 +102,16 @@ func (s *Server) patched(c *call, d diff, old resource.Object) (resource.Object,
 	if err != nil {
 		return nil, badRequest("%v", err)
 	}
-	if stored.GetResourceVersion() == old.GetResourceVersion() {
-		stored.SetResourceVersion("") // not named by the patch: apply it to whatever is newest
+	return c.merge(unnamed(stored, old), old), nil
+}
+
+// unnamed clears a revision that the patch did not name: it is applied to
+// whatever is newest.
+func unnamed(obj, old resource.Object) resource.Object {
+	if obj.GetResourceVersion() == old.GetResourceVersion() {
+		obj.SetResourceVersion("")
 	}
-	return c.merge(stored, old), nil
+	return obj
 }
 
 // patching is a document to patch, its kind, and where the result goes.

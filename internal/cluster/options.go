@@ -91,6 +91,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Step == nil {
 		o.Step = func(string, bool) {}
 	}
+	if err := o.Controllers.Check(); err != nil {
+		return o, err
+	}
 	var err error
 	if o.Network, err = o.Network.withDefaults(); err != nil {
 		return o, err

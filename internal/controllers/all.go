@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"fmt"
 	"net/netip"
 	"time"
 
@@ -46,6 +47,27 @@ type Options struct {
 	// CertificateLife is how long certificates that are signed on request are
 	// good for (--cluster-signing-duration); default a year.
 	CertificateLife time.Duration
+}
+
+// Check says what is wrong with the options that people set.
+func (o *Options) Check() error {
+	for _, n := range []struct {
+		flag             string
+		value, low, high int
+	}{
+		{"max-endpoints-per-slice", o.MaxEndpointsPerSlice, 1, 1000},
+		{"mirroring-max-endpoints-per-subset", o.MaxMirroredAddresses, 1, 1000},
+		{"node-cidr-mask-size-ipv4", o.NodeCIDRBits4, 1, 32},
+		{"node-cidr-mask-size-ipv6", o.NodeCIDRBits6, 1, 128},
+	} {
+		if n.value != 0 && (n.value < n.low || n.value > n.high) {
+			return fmt.Errorf("--%s %d is not between %d and %d", n.flag, n.value, n.low, n.high)
+		}
+	}
+	if t := o.NodeLifecycle.UnhealthyZoneThreshold; t < 0 || t > 1 {
+		return fmt.Errorf("--unhealthy-zone-threshold %g is not between 0 and 1", t)
+	}
+	return nil
 }
 
 // All returns the controllers, in no particular order.

@@ -13,7 +13,9 @@ import (
 	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/controllers"
+	"github.com/kemudi/kemudi/internal/controllers/nodelifecycle"
 	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/trace"
 )
 
 var update = flag.Bool("update", false, "write what the roles are to testdata/roles.txt")
@@ -67,5 +69,29 @@ func TestControllersHaveNamesOfTheirOwn(t *testing.T) {
 			t.Errorf("got name %q, want that of upstream's service account, once", c.Name)
 		}
 		seen[c.Name] = true
+	}
+}
+
+func TestOptionsOutOfRangeAreRefused(t *testing.T) {
+	trace.Proves(t, "EPS-028")
+	for _, c := range []struct {
+		o    controllers.Options
+		want string
+	}{
+		{controllers.Options{}, ""},
+		{controllers.Options{MaxEndpointsPerSlice: 1000, NodeCIDRBits4: 32}, ""},
+		{controllers.Options{MaxEndpointsPerSlice: 1001}, "--max-endpoints-per-slice 1001 is not between 1 and 1000"},
+		{controllers.Options{MaxEndpointsPerSlice: -1}, "--max-endpoints-per-slice -1 is not between 1 and 1000"},
+		{controllers.Options{MaxMirroredAddresses: 2000}, "--mirroring-max-endpoints-per-subset 2000 is not between 1 and 1000"},
+		{controllers.Options{NodeCIDRBits4: 33}, "--node-cidr-mask-size-ipv4 33 is not between 1 and 32"},
+		{controllers.Options{NodeLifecycle: nodelifecycle.Options{UnhealthyZoneThreshold: 55}}, "--unhealthy-zone-threshold 55 is not between 0 and 1"},
+	} {
+		got := ""
+		if err := c.o.Check(); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
 	}
 }

@@ -1,7 +1,12 @@
 package kubelet
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
+	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,13 +24,23 @@ import (
 func (a *Agent) serveResources(w http.ResponseWriter, r *http.Request) {
 	resp, err := a.o.Runtime.ListContainerStats(r.Context(), &runtimeapi.ListContainerStatsRequest{})
 	reg := prometheus.NewRegistry()
-	reg.MustRegister(&usage{stats: resp.GetStats(), failed: err != nil})
+	u := &usage{stats: resp.GetStats()}
+	if !a.o.Simulated {
+		var nodeErr error
+		u.node, nodeErr = nodeUsage()
+		err = errors.Join(err, nodeErr)
+	}
+	if u.failed = err != nil; u.failed {
+		a.o.Log.Warn("look at what containers use", "err", err)
+	}
+	reg.MustRegister(u)
 	promhttp.HandlerFor(reg, promhttp.HandlerOpts{}).ServeHTTP(w, r)
 }
 
 // usage is one look at what containers use.
 type usage struct {
 	stats  []*runtimeapi.ContainerStats
+	node   *sum // nil: not known
 	failed bool
 }
 
@@ -51,7 +66,7 @@ func (u *usage) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// sum is what the containers of a pod, or of the node, use together.
+// sum is what several use together.
 type sum struct {
 	cpu, memory float64
 	at          time.Time
@@ -79,7 +94,6 @@ func (u *usage) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(scrapeError, prometheus.GaugeValue, failed)
 	type pod struct{ namespace, name string }
 	pods := map[pod]*sum{}
-	var node sum
 	for _, s := range u.stats {
 		labels := s.GetAttributes().GetLabels()
 		if labels[cri.LabelPodUID] == "" || s.Cpu == nil || s.Memory == nil {
@@ -93,14 +107,62 @@ func (u *usage) Collect(ch chan<- prometheus.Metric) {
 		one.add(float64(s.Cpu.GetUsageCoreNanoSeconds().GetValue())/1e9, float64(s.Memory.GetWorkingSetBytes().GetValue()), time.Unix(0, s.Cpu.Timestamp))
 		one.tell(ch, containerCPU, containerMemory, s.GetAttributes().GetMetadata().GetName(), p.namespace, p.name)
 		pods[p].add(one.cpu, one.memory, one.at)
-		node.add(one.cpu, one.memory, one.at)
 	}
 	for p, s := range pods {
 		s.tell(ch, podCPU, podMemory, p.namespace, p.name)
 	}
-	if len(pods) > 0 {
-		node.tell(ch, nodeCPU, nodeMemory)
+	if u.node != nil {
+		u.node.tell(ch, nodeCPU, nodeMemory)
 	}
+}
+
+// nodeUsage is what the whole machine has used, and uses.
+func nodeUsage() (*sum, error) {
+	cpu, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return nil, fmt.Errorf("read what the node uses: %w", err)
+	}
+	memory, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return nil, fmt.Errorf("read what the node uses: %w", err)
+	}
+	return parseUsage(string(cpu), string(memory), time.Now())
+}
+
+// ticks is how many units of /proc/stat are a second, on every architecture of Linux.
+const ticks = 100
+
+var errProc = errors.New("read what the node uses: /proc is not as expected")
+
+// parseUsage reads /proc/stat, of which idle time and what is counted in other
+// columns already do not count, and /proc/meminfo.
+func parseUsage(stat, meminfo string, now time.Time) (*sum, error) {
+	s := &sum{at: now}
+	line, _, _ := strings.Cut(stat, "\n")
+	f := strings.Fields(line)
+	if len(f) < 9 || f[0] != "cpu" {
+		return nil, errProc
+	}
+	for _, i := range []int{1, 2, 3, 6, 7, 8} { // user, nice, system, irq, softirq, steal
+		n, err := strconv.ParseUint(f[i], 10, 64)
+		if err != nil {
+			return nil, errProc
+		}
+		s.cpu += float64(n) / ticks
+	}
+	kib := map[string]float64{}
+	for line := range strings.Lines(meminfo) {
+		var name string
+		var n float64
+		if _, err := fmt.Sscan(line, &name, &n); err == nil {
+			kib[name] = n
+		}
+	}
+	if kib["MemTotal:"] == 0 {
+		return nil, errProc
+	}
+	s.memory = (kib["MemTotal:"] - kib["MemAvailable:"]) * 1024
+	return s, nil
 }
 
 // serveConfig answers with how the agent is configured, as far as upstream's

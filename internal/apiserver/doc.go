@@ -8,7 +8,8 @@
 // through, in order; handlers.go lists the code behind subresources that are
 // more than a read-merge-write. [Server.Handler] is the way in for HTTP,
 // [Server.As] for the same process. What objects look like as bytes is in
-// package wire; who may do what, and what the kinds mean, is not decided here.
+// package wire, and kept by package encoded; connections to nodes and pods are
+// in package tunnel; who may do what, and what the kinds mean, is not decided here.
 //
 // Invariants, cited by number in the code:
 //

@@ -40,6 +40,7 @@ func TestCluster(t *testing.T) {
 			"service account":             testServiceAccount,
 			"host ports":                  testHostPorts,
 			"affinity":                    testAffinity,
+			"service types":               testServiceTypes,
 			"unschedulable":               testUnschedulable,
 			"bad manifests":               testBadManifests,
 			"bad requests":                testBadRequests,

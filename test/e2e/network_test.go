@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -10,12 +11,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kemudi/kemudi/internal/podnet/nettest"
 	"github.com/kemudi/kemudi/internal/trace"
 )
 
 // testNames looks names up in a pod and reads its resolver settings.
 func testNames(t *testing.T, c *cluster) {
-	trace.Proves(t, "DNS-001", "DNS-002", "DNS-003", "DNS-004", "DNS-005", "DNS-007", "DNS-008", "DNS-010", "DNS-014", "DNS-015", "DNS-016", "DNS-021", "C-193", "C-194", "C-196", "SVC-080", "SVC-081", "SVC-088", "SVC-097", "SVC-161", "CONN-028", "CONN-031")
+	trace.Proves(t, "CONN-029", "DNS-018", "SVC-079", "DNS-001", "DNS-002", "DNS-003", "DNS-004", "DNS-005", "DNS-007", "DNS-008", "DNS-010", "DNS-014", "DNS-015", "DNS-016", "DNS-021", "C-193", "C-194", "C-196", "SVC-080", "SVC-081", "SVC-088", "SVC-097", "SVC-161", "CONN-028", "CONN-031")
 	k := c.kubectl().in(c.namespace(t))
 	ns := k.namespace
 	k.apply(t, `
@@ -92,6 +94,7 @@ func testResolverSettings(t *testing.T, c *cluster) {
 	}{
 		{"none", "dnsPolicy: None, dnsConfig: {nameservers: [1.2.3.4], searches: [ns1.svc.cluster.local, my.dns.search.suffix], options: [{name: ndots, value: '2'}, {name: edns0}]}", []string{"DNS-029", "DNS-039", "C-198"}, []string{"nameserver 1.2.3.4", "search ns1.svc.cluster.local my.dns.search.suffix", "options ndots:2 edns0"}},
 		{"merged", "dnsConfig: {nameservers: [1.2.3.4], searches: [extra.example], options: [{name: ndots, value: '3'}]}", []string{"DNS-030", "DNS-034", "DNS-036", "DNS-038"}, []string{"nameserver 10.96.0.10", "nameserver 1.2.3.4", "search " + ns + ".svc.cluster.local svc.cluster.local cluster.local extra.example", "options ndots:3"}},
+		{"default", "dnsPolicy: Default", []string{"DNS-026"}, machineServers(t)},
 		{"host-net", "hostNetwork: true, dnsPolicy: ClusterFirstWithHostNet", []string{"DNS-028"}, []string{"nameserver 10.96.0.10", "options ndots:5"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -115,6 +118,21 @@ func testResolverSettings(t *testing.T, c *cluster) {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
 	})
+}
+
+// machineServers are the lines of this machine's DNS servers.
+func machineServers(t *testing.T) (lines []string) {
+	t.Helper()
+	conf, err := os.ReadFile("/etc/resolv.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(conf)) {
+		if strings.HasPrefix(line, "nameserver ") {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return lines
 }
 
 // testServiceAccount uses a pod's own credentials against the API.
@@ -239,6 +257,70 @@ func testAffinity(t *testing.T, c *cluster) {
 	expect(1)
 	k.do(t, "patch", "service", "web", "-p", `{"spec":{"sessionAffinity":"None"}}`)
 	expect(3)
+}
+
+// testServiceTypes turns a service that is only another name into one with
+// addresses and node ports, and back, and reaches it in every way there is.
+func testServiceTypes(t *testing.T, c *cluster) {
+	trace.Proves(t, "C-192", "C-222", "C-223", "C-225", "CONN-016", "CONN-045", "SVC-083", "SVC-101", "SVC-165")
+	k := c.kubectl().in(c.namespace(t))
+	k.do(t, "create", "deployment", "web", "--image=kemudi.local/web:1", "--replicas=2")
+	c.create(t, k.namespace, "metadata: {name: client}\nspec: {terminationGracePeriodSeconds: 0, containers: [{name: c, image: kemudi.local/agnhost:1}]}\n")
+	k.apply(t, "apiVersion: v1\nkind: Service\nmetadata: {name: svc}\nspec: {type: ExternalName, externalName: foo.example.com}\n")
+	k.rolledOut(t, "web")
+	c.await(t, k.namespace, "client", isReady)
+	inPod := func(args ...string) string {
+		return k.try(t, "", append([]string{"exec", "client", "--"}, args...)...).all()
+	}
+	full := "svc." + k.namespace + ".svc.cluster.local"
+	soon := func(want string, ask func() string) {
+		t.Helper()
+		eventually(t, 10*time.Second, func() error {
+			if got := ask(); !strings.Contains(got, want) {
+				return fmt.Errorf("got %q, want %q", got, want)
+			}
+			return nil
+		})
+	}
+	reached := func(from, addr string, ask func() string) {
+		t.Helper()
+		eventually(t, 10*time.Second, func() error {
+			if got := ask(); !strings.Contains(got, "web-") {
+				return fmt.Errorf("%s asks %s: got %q, want a pod's name", from, addr, got)
+			}
+			return nil
+		})
+	}
+	if ip := k.do(t, "get", "service", "svc", "-o", "jsonpath={.spec.clusterIP}"); ip != "" {
+		t.Errorf("a service that is only a name has the address %q", ip)
+	}
+	soon("foo.example.com", func() string { return inPod("nslookup", "-type=cname", full) })
+	const spec = `{"spec":{"type":%q,"externalName":null,"selector":{"app":"web"},"ports":[{"name":"http","port":80,"targetPort":8080}]}}`
+	for _, kind := range []string{"ClusterIP", "NodePort"} {
+		k.do(t, "patch", "service", "svc", "-p", fmt.Sprintf(spec, kind))
+		ip := k.do(t, "get", "service", "svc", "-o", "jsonpath={.spec.clusterIP}")
+		soon(ip, func() string { return inPod("nslookup", "-type=a", full) })
+		for _, url := range []string{"http://svc", "http://" + ip} {
+			reached("the pod", url, func() string { return inPod("wget", "-q", "-O", "-", url) })
+		}
+		if kind == "NodePort" {
+			port := k.do(t, "get", "service", "svc", "-o", "jsonpath={.spec.ports[0].nodePort}")
+			url := "http://" + machineIP + ":" + port
+			reached("the pod", url, func() string { return inPod("wget", "-q", "-O", "-", url) })
+			for name, from := range map[string]*nettest.Host{"the machine": c.host, "the neighbour": c.neighbour} {
+				reached(name, url, func() string {
+					got, err := get(from, url)
+					return fmt.Sprint(got, err)
+				})
+			}
+			reached("the machine", "127.0.0.1", func() string {
+				got, err := get(c.host, "http://127.0.0.1:"+port)
+				return fmt.Sprint(got, err)
+			})
+		}
+		k.do(t, "patch", "service", "svc", "-p", `{"spec":{"type":"ExternalName","externalName":"bar.example.com","selector":null,"clusterIP":null,"clusterIPs":null}}`)
+		soon("bar.example.com", func() string { return inPod("nslookup", "-type=cname", full) })
+	}
 }
 
 // testUnschedulable says why a pod finds no node.

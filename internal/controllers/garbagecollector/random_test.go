@@ -1,0 +1,178 @@
+package garbagecollector_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/cluster"
+	"github.com/kemudi/kemudi/internal/store/mem"
+	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/internal/trace"
+)
+
+// graph is the model: each object with its owners.
+type graph map[string][]string
+
+// drop removes an object as the documents say: with orphan its dependents forget
+// it; else those that have no owner left go too.
+func (g graph) drop(name string, orphan bool) {
+	if _, ok := g[name]; !ok {
+		return
+	}
+	delete(g, name)
+	for dep, owners := range g {
+		if !slices.Contains(owners, name) {
+			continue
+		}
+		g[dep] = slices.DeleteFunc(owners, func(o string) bool { return o == name })
+		if len(g[dep]) == 0 && !orphan {
+			g.drop(dep, false)
+		}
+	}
+}
+
+func (g graph) String() string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(g)) {
+		fmt.Fprintf(&b, "%s%v ", name, slices.Sorted(slices.Values(g[name])))
+	}
+	return b.String()
+}
+
+// TestWhatIsLeftIsWhatTheReferencesSay builds random webs of owners, circles
+// among them, and deletes parts of them with every policy. KEMUDI_SEED plays one
+// seed again.
+func TestWhatIsLeftIsWhatTheReferencesSay(t *testing.T) {
+	trace.Proves(t, "GC-001", "GC-004", "GC-009", "GC-011", "GC-014", "GC-015", "C-120", "C-121")
+	seeds := make([]uint64, 20)
+	for i := range seeds {
+		seeds[i] = rand.Uint64()
+	}
+	if s := os.Getenv("KEMUDI_SEED"); s != "" {
+		seed, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seeds = []uint64{seed}
+	}
+	for _, seed := range seeds {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { playGraph(t, rand.New(rand.NewPCG(seed, 0))) })
+		})
+	}
+}
+
+func playGraph(t *testing.T, rng *rand.Rand) {
+	plane, err := cluster.NewControlPlane(cluster.ControlPlaneOptions{Store: mem.New(mem.Options{}), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := task.NewGroup(t.Context())
+	g.Go("control plane", plane.Run)
+	defer func() {
+		g.Cancel(context.Canceled)
+		if err := g.Wait(); err != nil {
+			t.Error(err)
+		}
+	}()
+	select {
+	case <-plane.Ready():
+	case <-g.Context().Done():
+		t.Fatal(g.Wait())
+	}
+	api := client.For(plane.Admin(), core.Secrets)
+	for round := range 6 {
+		model := plant(t, rng, api, round)
+		before := model.String()
+		var done []string
+		for range 1 + rng.IntN(4) {
+			names := slices.Sorted(maps.Keys(model))
+			if len(names) == 0 {
+				break
+			}
+			name := names[rng.IntN(len(names))]
+			policy := []metav1.DeletionPropagation{
+				metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan,
+			}[rng.IntN(3)]
+			if err := api.Delete(t.Context(), "default", name, metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
+				t.Fatalf("%s: delete %s: %v", before, name, err)
+			}
+			model.drop(name, policy == metav1.DeletePropagationOrphan)
+			done = append(done, string(policy)+" "+name)
+			time.Sleep(10 * time.Minute)
+		}
+		left := graph{}
+		items, err := api.List(t.Context(), "default", metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range items {
+			owners := []string{}
+			for _, ref := range s.OwnerReferences {
+				owners = append(owners, ref.Name)
+			}
+			if strings.HasPrefix(s.Name, "g") {
+				left[s.Name] = owners
+			}
+		}
+		if left.String() != model.String() {
+			t.Errorf("%s: after %q got left %s, want %s", before, done, left, model)
+		}
+		for name := range left {
+			if err := api.Delete(t.Context(), "default", name, metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationOrphan)}); err != nil {
+				t.Error(err)
+			}
+		}
+		time.Sleep(10 * time.Minute)
+	}
+}
+
+// plant makes secrets and gives each up to three owners among them.
+func plant(t *testing.T, rng *rand.Rand, api client.Client[*corev1.Secret], round int) graph {
+	t.Helper()
+	model := graph{}
+	var made []*corev1.Secret
+	for i := range 3 + rng.IntN(8) {
+		s, err := api.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("g%d-%d", round, i)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		made = append(made, s)
+		model[s.Name] = nil
+	}
+	for _, s := range made {
+		var refs []string
+		for _, at := range rng.Perm(len(made))[:rng.IntN(min(4, len(made)))] {
+			owner := made[at]
+			if owner.Name == s.Name {
+				continue
+			}
+			model[s.Name] = append(model[s.Name], owner.Name)
+			refs = append(refs, fmt.Sprintf(`{"apiVersion":"v1","kind":"Secret","name":%q,"uid":%q,"blockOwnerDeletion":%t}`, owner.Name, owner.UID, rng.IntN(2) == 0))
+		}
+		patch := client.Patch{Type: types.MergePatchType, Data: fmt.Appendf(nil, `{"metadata":{"ownerReferences":[%s]}}`, strings.Join(refs, ","))}
+		if _, err := api.Patch(t.Context(), "default", s.Name, "", patch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(time.Minute)
+	return model
+}

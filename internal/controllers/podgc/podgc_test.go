@@ -56,6 +56,7 @@ func TestFinishedPodsBeyondTheThresholdGo(t *testing.T) {
 				t.Fatal(err)
 			}
 			p = p.DeepCopy()
+			p.ResourceVersion = "" // the scheduler may have said by now that there is no node
 			p.Status.Phase, p.Status.Reason = phase, reason
 			if _, err := pods.UpdateStatus(t.Context(), p); err != nil {
 				t.Fatal(err)

@@ -25,9 +25,12 @@ const (
 	restLook = 4 * time.Second // how often it is looked whether there is little to do
 	// Up to this share of one processor, over the time between two looks, is little.
 	restIdle = 0.03
-	// Less than this is not worth a collection, or the page faults that follow.
-	restHeap  = 6 << 20
-	restPages = 16 << 20
+	// So much free heap is worth a collection.
+	restHeap = 6 << 20
+	// So many mapped pages of files are worth the page faults that follow, once in
+	// restAgain: those that little work needs are fewer, and are back in no time.
+	restPages = 24 << 20
+	restAgain = time.Minute
 )
 
 // rest gives memory back to the system whenever the server has had little to do
@@ -54,11 +57,10 @@ func (s *server) rest(ctx context.Context) error {
 type rester struct {
 	database string // a file that is mapped whole, and read whole by a start
 
-	cpu   time.Duration // used until the last look
-	at    time.Time     // of the last look
-	heap  int64         // unused heap after the last collection
-	pages int64         // mapped pages of files that little work needs
-	asked bool          // pages were let go at the last look: those that are back are the ones needed
+	cpu  time.Duration // used until the last look
+	at   time.Time     // of the last look
+	heap int64         // unused heap after the last collection
+	let  time.Time     // when pages were last let go
 }
 
 // look gives memory back if there is little to do, and says how much.
@@ -79,10 +81,7 @@ func (r *rester) look() (heap, pages int64, err error) {
 		heap = before - r.heap
 	}
 	before, err := filePages()
-	if r.asked {
-		r.pages, r.asked = before, false
-	}
-	if err != nil || before-r.pages <= restPages {
+	if err != nil || before <= restPages || now.Sub(r.let) < restAgain {
 		return heap, 0, err
 	}
 	program, err := os.Readlink("/proc/self/exe")
@@ -94,7 +93,7 @@ func (r *rester) look() (heap, pages int64, err error) {
 			return heap, 0, err
 		}
 	}
-	r.asked = true
+	r.let = now
 	after, err := filePages()
 	return heap, before - after, err
 }

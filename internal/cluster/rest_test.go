@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const someMaps = `00400000-0300b000 r-xp 00000000 08:01 4711                               /usr/bin/kemudi
@@ -60,7 +62,7 @@ func TestGivesBackMemoryOnlyWhenIdle(t *testing.T) {
 	if garbage[len(garbage)-1] != 1 { // the last use
 		t.Fatal("unreachable")
 	}
-	r := rester{pages: 1 << 60}
+	r := rester{let: time.Now()}
 	if heap, _, err := r.look(); heap != 0 || err != nil {
 		t.Errorf("first look: got %d, %v; want nothing, it is not known how much there is to do", heap, err)
 	}
@@ -77,13 +79,38 @@ func TestGivesBackMemoryOnlyWhenIdle(t *testing.T) {
 		t.Errorf("second look when idle: got %d, %v; want nothing more", heap, err)
 	}
 
-	r.pages = -2 * restPages // as if many had come since
-	r.at = r.at.Add(-time.Hour)
-	if _, pages, err := r.look(); pages == 0 || err != nil {
-		t.Errorf("look with many pages: got %d, %v; want them gone", pages, err)
+	// A start touches the whole program.
+	program, err = os.ReadFile(path)
+	if err != nil || len(program) < 2*restPages {
+		t.Fatalf("the program is too small to try: %d bytes, %v", len(program), err)
 	}
-	r.at = r.at.Add(-time.Hour)
-	if _, pages, err := r.look(); pages != 0 || err != nil || r.pages <= 0 {
-		t.Errorf("look after that: got %d, %v, and %d are needed; want what is needed to stay", pages, err, r.pages)
+	for _, tc := range []struct {
+		let  time.Time
+		gone bool
+	}{{time.Now(), false}, {time.Now().Add(-2 * restAgain), true}} {
+		touch(t, path)
+		r.at, r.let = r.at.Add(-time.Hour), tc.let
+		if _, pages, err := r.look(); err != nil || (pages > restPages) != tc.gone {
+			t.Errorf("look with the program in memory, last let go %s ago: got %d, %v; want it gone: %v", time.Since(tc.let), pages, err, tc.gone)
+		}
+	}
+}
+
+// touch brings the pages of a mapped file into memory.
+func touch(t *testing.T, file string) {
+	t.Helper()
+	maps, err := os.Open("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer maps.Close()
+	list, err := readOnly(maps, file)
+	if err != nil || len(list) == 0 {
+		t.Fatalf("mappings of %s: got %v, %v", file, list, err)
+	}
+	for _, m := range list {
+		if _, _, code := unix.Syscall(unix.SYS_MADVISE, m.start, m.end-m.start, unix.MADV_POPULATE_READ); code != 0 {
+			t.Fatal(code)
+		}
 	}
 }

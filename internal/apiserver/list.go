@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/store"
 )
@@ -40,7 +41,7 @@ func (s *Server) list(ctx context.Context, c *call, q *listQuery) (*page, error)
 		if err != nil {
 			return nil, err
 		}
-		return s.listAt(ctx, c, q, position{rev: rev})
+		return s.listAt(ctx, c, q, request.Position{Rev: rev})
 	}
 	if err := s.freshEnough(ctx, c, q.rev); err != nil {
 		return nil, err
@@ -49,7 +50,7 @@ func (s *Server) list(ctx context.Context, c *call, q *listQuery) (*page, error)
 		return s.listIndexed(c, q), nil
 	}
 	snap := c.res.cache.Snapshot()
-	return s.listSnapshot(c, q, snap, position{rev: snap.Rev}), nil
+	return s.listSnapshot(c, q, snap, request.Position{Rev: snap.Rev}), nil
 }
 
 // listIndexed reads the objects that an index narrows the search to.
@@ -65,9 +66,9 @@ func (s *Server) listIndexed(c *call, q *listQuery) *page {
 	return p
 }
 
-// listSnapshot reads one page from a snapshot, beginning after at.key.
-func (s *Server) listSnapshot(c *call, q *listQuery, snap *cache.Snapshot, at position) *page {
-	p := &page{meta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(at.rev, 10)}}
+// listSnapshot reads one page from a snapshot, beginning after at.Key.
+func (s *Server) listSnapshot(c *call, q *listQuery, snap *cache.Snapshot, at request.Position) *page {
+	p := &page{meta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(at.Rev, 10)}}
 	if q.sel.name != "" && (q.sel.namespace != "" || !c.res.def.Namespaced) {
 		if it := snap.Get(cache.Key(q.sel.namespace, q.sel.name)); q.sel.has(it) {
 			p.items = []*cache.Item{it}
@@ -78,8 +79,8 @@ func (s *Server) listSnapshot(c *call, q *listQuery, snap *cache.Snapshot, at po
 		p.items = make([]*cache.Item, 0, snap.Len())
 	}
 	from, remaining := "", int64(0)
-	if at.key != "" {
-		from = at.key + "\x00"
+	if at.Key != "" {
+		from = at.Key + "\x00"
 	}
 	more := false
 	snap.Scan(q.sel.namespace, from, func(it *cache.Item) bool {
@@ -97,14 +98,14 @@ func (s *Server) listSnapshot(c *call, q *listQuery, snap *cache.Snapshot, at po
 		return true
 	})
 	if more {
-		p.goesOn(at.rev, remaining, q)
+		p.goesOn(at.Rev, remaining, q)
 	}
 	return p
 }
 
 // goesOn notes in the page that more follows.
 func (p *page) goesOn(rev, remaining int64, q *listQuery) {
-	p.meta.Continue = encodeToken(position{rev: rev, key: p.items[len(p.items)-1].Key})
+	p.meta.Continue = request.EncodeToken(request.Position{Rev: rev, Key: p.items[len(p.items)-1].Key})
 	if q.sel.everything() {
 		p.meta.RemainingItemCount = &remaining
 	}
@@ -112,19 +113,19 @@ func (p *page) goesOn(rev, remaining int64, q *listQuery) {
 
 // listOn reads the page that a continue token stands for.
 func (s *Server) listOn(ctx context.Context, c *call, q *listQuery) (*page, error) {
-	at, err := decodeToken(q.token)
+	at, err := request.DecodeToken(q.token)
 	if err != nil {
-		return nil, err
+		return nil, badRequest("%v", err)
 	}
 	if q.rev != "" && q.rev != "0" {
 		return nil, badRequest("specifying resource version is not allowed when using continue")
 	}
-	if at.rev == anyRev {
+	if at.Rev == request.AnyRev {
 		if err := s.caughtUp(ctx, c.res.cache); err != nil {
 			return nil, err
 		}
 		snap := c.res.cache.Snapshot()
-		at.rev = snap.Rev
+		at.Rev = snap.Rev
 		return s.listSnapshot(c, q, snap, at), nil
 	}
 	p, err := s.listAt(ctx, c, q, at)
@@ -136,12 +137,12 @@ func (s *Server) listOn(ctx context.Context, c *call, q *listQuery) (*page, erro
 
 // expiredToken is the answer to a token whose revision is compacted away. It
 // has a new token, which goes on from the same key in the newest state.
-func expiredToken(at position) error {
+func expiredToken(at request.Position) error {
 	err := apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result. " +
 		"You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. " +
 		"Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between " +
 		"the time the first chunk was returned and now may show up in the list.")
-	err.ErrStatus.ListMeta.Continue = encodeToken(position{rev: anyRev, key: at.key})
+	err.ErrStatus.ListMeta.Continue = request.EncodeToken(request.Position{Rev: request.AnyRev, Key: at.Key})
 	return err
 }
 
@@ -149,16 +150,16 @@ func expiredToken(at position) error {
 const chunk = 500
 
 // listAt reads one page as it was at a revision, from the store.
-func (s *Server) listAt(ctx context.Context, c *call, q *listQuery, at position) (*page, error) {
+func (s *Server) listAt(ctx context.Context, c *call, q *listQuery, at request.Position) (*page, error) {
 	prefix := c.res.def.Key(q.sel.namespace, "")
 	from := ""
-	if at.key != "" {
-		from = c.res.def.Key("", at.key) + "\x00"
+	if at.Key != "" {
+		from = c.res.def.Key("", at.Key) + "\x00"
 	}
-	p := &page{meta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(at.rev, 10)}}
+	p := &page{meta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(at.Rev, 10)}}
 	for {
 		// One more than needed tells whether more follow.
-		o := store.ListOptions{From: from, Rev: at.rev, Limit: chunk}
+		o := store.ListOptions{From: from, Rev: at.Rev, Limit: chunk}
 		if q.limit > 0 && q.sel.everything() {
 			o.Limit = int(q.limit)
 		}
@@ -167,7 +168,7 @@ func (s *Server) listAt(ctx context.Context, c *call, q *listQuery, at position)
 		case errors.Is(err, store.ErrCompacted):
 			return nil, apierrors.NewResourceExpired("The provided resource version is too old.")
 		case errors.Is(err, store.ErrFuture):
-			return nil, tooLarge(at.rev, c.res.cache.Rev())
+			return nil, tooLarge(at.Rev, c.res.cache.Rev())
 		case err != nil:
 			return nil, err
 		}
@@ -181,7 +182,7 @@ func (s *Server) listAt(ctx context.Context, c *call, q *listQuery, at position)
 			}
 			if q.limit > 0 && int64(len(p.items)) == q.limit {
 				if left := got.More + int64(len(got.KVs)-1-i); left > 0 {
-					p.goesOn(at.rev, left, q)
+					p.goesOn(at.Rev, left, q)
 				}
 				return p, nil
 			}

@@ -64,7 +64,7 @@ func (o *objects) apply(t *testing.T, text string) { o.change(false, parseObject
 // delete takes objects away, of which the documents need to say the names only.
 func (o *objects) delete(t *testing.T, text string) { o.change(true, parseObjects(t, text)...) }
 
-func parseObjects(t *testing.T, text string) []resource.Object {
+func parseObjects(t testing.TB, text string) []resource.Object {
 	t.Helper()
 	var list []resource.Object
 	for _, doc := range strings.Split(text, "---\n") {
@@ -92,7 +92,7 @@ func parseObjects(t *testing.T, text string) []resource.Object {
 	return list
 }
 
-func decode(t *testing.T, doc string, into any) {
+func decode(t testing.TB, doc string, into any) {
 	t.Helper()
 	if err := yaml.Unmarshal([]byte(doc), into); err != nil {
 		t.Fatalf("parse %q: %v", doc, err)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"sync"
 	"syscall"
@@ -171,6 +172,8 @@ func (b *build) order(o order) error {
 // janitor takes orders until nobody can give any more, and then cleans up what
 // is not done.
 func janitor(orders io.Reader) error {
+	// Whoever read standard error may have gone with the test.
+	signal.Ignore(syscall.SIGPIPE)
 	places, remove := map[string]*place{}, []string{}
 	for d := json.NewDecoder(orders); ; {
 		var o order

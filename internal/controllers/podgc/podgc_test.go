@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/client"
@@ -48,17 +49,16 @@ func TestFinishedPodsBeyondTheThresholdGo(t *testing.T) {
 		pods := client.For(plane.Admin(), core.Pods)
 		end := func(name string, phase corev1.PodPhase, reason string) {
 			t.Helper()
-			p, err := pods.Create(t.Context(), &corev1.Pod{
+			_, err := pods.Create(t.Context(), &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
 				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "c"}}},
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			p = p.DeepCopy()
-			p.ResourceVersion = "" // the scheduler may have said by now that there is no node
-			p.Status.Phase, p.Status.Reason = phase, reason
-			if _, err := pods.UpdateStatus(t.Context(), p); err != nil {
+			// A patch, because the scheduler writes the status as well.
+			patch := client.Patch{Type: types.MergePatchType, Data: fmt.Appendf(nil, `{"status":{"phase":%q,"reason":%q}}`, phase, reason)}
+			if _, err := pods.Patch(t.Context(), "default", name, "status", patch); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Minute)

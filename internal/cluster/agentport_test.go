@@ -10,14 +10,18 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/kemudi/kemudi/internal/api/core"
@@ -29,6 +33,7 @@ import (
 	"github.com/kemudi/kemudi/internal/obs"
 	"github.com/kemudi/kemudi/internal/store/mem"
 	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/internal/trace"
 )
 
 // portBed is a server on a memory store whose node agent's port is served.
@@ -66,7 +71,7 @@ func newPortBed(t *testing.T) *portBed {
 	runtime := fakecri.New(fakecri.Options{})
 	b.s.node = &machine{s: b.s}
 	b.s.node.agent, err = kubelet.New(kubelet.Options{
-		NodeName: "n1", Transport: b.t, Runtime: runtime, Images: runtime, Simulated: true, Port: int(o.AgentPort),
+		NodeName: "n1", Transport: b.t, Runtime: runtime, Images: runtime, Simulated: true, Port: int(o.AgentPort), NodeIPs: []string{"127.0.0.1"},
 		Capacity: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi")}, Log: o.Logger,
 	})
 	b.must(err)
@@ -223,6 +228,81 @@ func TestNodeSaysWhereItsAgentIsServed(t *testing.T) {
 	node, err := b.s.node.await(t.Context(), b.s.plane, func(node *corev1.Node) bool { return node.Status.DaemonEndpoints.KubeletEndpoint.Port != 0 })
 	if err != nil || node.Status.DaemonEndpoints.KubeletEndpoint.Port != int32(b.s.o.AgentPort) {
 		t.Errorf("got %v, %v, want port %d", node, err, b.s.o.AgentPort)
+	}
+}
+
+// elsewhere is the server as one on another machine, which is not the node's own.
+func (b *portBed) elsewhere() nodes {
+	o := b.s.o
+	o.NodeName = "control-plane"
+	return nodes{&server{o: o, pki: b.s.pki, plane: b.s.plane}}
+}
+
+func TestAPIServerReachesAgentsOfOtherMachinesByTheirPorts(t *testing.T) {
+	trace.Proves(t, "COMM-014")
+	b := newPortBed(t)
+	_, err := b.s.node.await(t.Context(), b.s.plane, func(node *corev1.Node) bool { return node.Status.DaemonEndpoints.KubeletEndpoint.Port != 0 })
+	b.must(err)
+	far := b.elsewhere()
+	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return far.DialNode(ctx, "n1")
+	}}}
+	for method, paths := range map[string][]string{
+		http.MethodGet:  {"/containerLogs/default/a/c", "/attach/default/a/c?output=1", "/portForward/default/a"},
+		http.MethodPost: {"/exec/default/a/c?command=id&output=1"},
+	} {
+		for _, path := range paths {
+			r, err := http.NewRequestWithContext(t.Context(), method, "http://n1"+path, nil)
+			b.must(err)
+			res, err := c.Do(r)
+			b.must(err)
+			body, err := io.ReadAll(res.Body)
+			res.Body.Close()
+			if err != nil || res.StatusCode != 404 || string(body) != "pod does not exist" {
+				t.Errorf("%s %s: got %d %s, want that the agent does not know the pod", method, path, res.StatusCode, body)
+			}
+		}
+	}
+	if _, err := far.DialNode(t.Context(), "n2"); err == nil || err.Error() != "node n2 is not registered" {
+		t.Errorf("a node that is not there: got %v", err)
+	}
+}
+
+func TestAPIServerBelievesNoOtherCertificateThanTheNodes(t *testing.T) {
+	b := newPortBed(t)
+	stranger, err := pki.Ensure(pki.Options{Dir: t.TempDir()})
+	b.must(err)
+	foreign, err := stranger.NodeServing("n9", []string{"127.0.0.1"})
+	b.must(err)
+	other, err := b.s.pki.NodeServing("n8", []string{"127.0.0.1"}) // of this cluster, but another node's
+	b.must(err)
+	for what, pair := range map[string]pki.Pair{"another cluster's": foreign, "another node's": other} {
+		l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair.TLS()}})
+		b.must(err)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if conn, err := l.Accept(); err == nil {
+				_ = conn.(*tls.Conn).HandshakeContext(t.Context()) // it is to fail
+				conn.Close()
+			}
+		})
+		_, err = client.For(b.s.plane.Admin(), core.Nodes).Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n9"}})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
+		}
+		node, err := client.For(b.s.plane.Admin(), core.Nodes).Patch(t.Context(), "", "n9", "status", client.Patch{
+			Type: types.MergePatchType,
+			Data: fmt.Appendf(nil, `{"status":{"addresses":[{"type":"InternalIP","address":"127.0.0.1"}],"daemonEndpoints":{"kubeletEndpoint":{"Port":%d}}}}`, l.Addr().(*net.TCPAddr).Port),
+		})
+		b.must(err)
+		rev, err := strconv.ParseInt(node.ResourceVersion, 10, 64)
+		b.must(err)
+		b.must(client.Cached(b.s.plane.Admin(), core.Nodes, "").WaitRev(t.Context(), rev))
+		if conn, err := b.elsewhere().DialNode(t.Context(), "n9"); err == nil || !strings.Contains(err.Error(), "reach the agent of node n9: tls: failed to verify certificate") {
+			t.Errorf("%s certificate: got %v, %v", what, conn, err)
+		}
+		l.Close()
+		wg.Wait()
 	}
 }
 

@@ -190,9 +190,7 @@ func (s *server) configure(o *apiserver.Options, caches *watchcache.Set) error {
 	o.RuntimeConfig, o.EncodedBytes = s.o.RuntimeConfig, s.o.EncodedCacheSize
 	o.Tokens = s.issuer
 	o.Authenticator = s.authenticator(caches)
-	if s.node != nil {
-		o.Nodes = s.node
-	}
+	o.Nodes = nodes{s}
 	return nil
 }
 

@@ -159,14 +159,6 @@ func (n *machine) serve(g *task.Group) error {
 	return nil
 }
 
-// DialNode reaches this machine's agent.
-func (n *machine) DialNode(ctx context.Context, name string) (net.Conn, error) {
-	if name != n.s.o.NodeName {
-		return nil, fmt.Errorf("node %s is not known to this server", name)
-	}
-	return (&net.Dialer{}).DialContext(ctx, "unix", n.agentSocket())
-}
-
 // podCIDRs waits for the node's share of the pod addresses.
 func (n *machine) podCIDRs(ctx context.Context, plane *ControlPlane) ([]netip.Prefix, error) {
 	node, err := n.await(ctx, plane, func(node *corev1.Node) bool { return len(node.Spec.PodCIDRs) > 0 })

@@ -142,12 +142,18 @@ func (b *farBed) dial(ctx context.Context, network, address string) (net.Conn, e
 	return conn, err
 }
 
-// cut closes every connection, again and again, until the returned function is called.
-func (b *farBed) cut(every time.Duration) (end func()) {
+// cut closes every connection a dozen times, at growing distances (a slow machine
+// needs some time to get anything done), or until the returned function is called.
+func (b *farBed) cut() (end func()) {
 	ctx, cancel := context.WithCancel(b.ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for task.Sleep(ctx, every) == nil {
+		wait := 10 * time.Millisecond
+		for range 12 {
+			if task.Sleep(ctx, wait) != nil {
+				return
+			}
+			wait += wait / 2
 			b.line.Lock()
 			open := b.line.open
 			b.line.open = nil
@@ -313,7 +319,7 @@ func TestControllersWorkOverHTTPSOnEtcd(t *testing.T) {
 		t.Errorf("got %s replica sets, want 2", got)
 	}
 
-	end := b.cut(15 * time.Millisecond)
+	end := b.cut()
 	b.roll("default", "web", "v3")
 	b.rolledOut("default", "web", "v3", 5)
 	end()
@@ -329,7 +335,7 @@ func TestControllersWorkOverHTTPSOnEtcd(t *testing.T) {
 		t.Errorf("got %s replica sets after the server restarted, want 4", got)
 	}
 
-	end = b.cut(15 * time.Millisecond)
+	end = b.cut()
 	defer end()
 	b.deploy("default", "left", 2)
 	orphan := metav1.DeletePropagationOrphan

@@ -38,6 +38,7 @@ type PKI struct {
 
 	o       Options
 	serving atomic.Pointer[tls.Certificate]
+	kubelet atomic.Pointer[tls.Certificate]
 }
 
 // Names of the authorities and of the users that the server itself is.
@@ -115,6 +116,8 @@ func (p *PKI) Renew() error {
 	if err != nil {
 		return err
 	}
+	shown := p.KubeletClient.TLS()
+	p.kubelet.Store(&shown)
 	p.FrontProxyClient, err = f.pair(p.FrontProxyCA, "front-proxy-client", Subject{Name: frontProxyClientName, Client: true})
 	return err
 }
@@ -136,6 +139,12 @@ func (p *PKI) hosts() []string {
 // ServingCertificate is what the API server serves with; it fits tls.Config's GetCertificate.
 func (p *PKI) ServingCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return p.serving.Load(), nil
+}
+
+// KubeletClientCertificate is what the API server shows to node agents; it fits
+// tls.Config's GetClientCertificate.
+func (p *PKI) KubeletClientCertificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	return p.kubelet.Load(), nil
 }
 
 // Admin makes a client certificate for the operator.

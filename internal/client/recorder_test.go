@@ -355,6 +355,7 @@ func TestEventThatTheAPIRefusesIsNotTriedAgain(t *testing.T) {
 		}
 		b.r.For("kubelet").Event(pod("web"), "Normal", "Pulling", "m")
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if len(b.sent) != 1 || !strings.Contains(b.log.String(), "write event") {
 			t.Errorf("got %d requests; log: %s", len(b.sent), &b.log)
 		}

@@ -32,10 +32,13 @@ func (s *Server) write(ctx context.Context, c *call, ch change) (*cache.Item, er
 		if err != nil {
 			return nil, err
 		}
-		if err := s.mayApply(ctx, c, ch, old); err != nil { // exists, or does not
+		if err := s.mayApply(ctx, c, ch, old); err != nil { // it does not exist, or may not be made
 			return nil, err
 		}
 		w := &attempt{s: s, c: c, item: old, trusted: ch.trusted}
+		if ch.create {
+			w.item = nil // what is wrong with a new object comes before that its name is taken
+		}
 		if w.obj, err = ch.make(ctx, w.old()); err != nil { // create, replace, patch or apply
 			return nil, err
 		}
@@ -57,6 +60,9 @@ func (s *Server) write(ctx context.Context, c *call, ch change) (*cache.Item, er
 		}
 		if err := w.admit(ctx, s.o.Admission.Validate); err != nil { // webhooks, policies, quota
 			return nil, err
+		}
+		if ch.create && old != nil {
+			return nil, alreadyExists(c)
 		}
 		item, err := w.commit(ctx) // one transaction, claims included; nothing was held until here
 		if errors.Is(err, errRaced) && w.mayRetry(ch, try) {
@@ -95,12 +101,10 @@ func (w *attempt) old() resource.Object {
 	return w.item.Object
 }
 
-// mayApply refuses a write to an object that is, or is not, there. Who makes a
-// new object by another verb must be allowed to create it.
+// mayApply refuses a change of an object that is not there. Who makes a new
+// object by another verb must be allowed to create it.
 func (s *Server) mayApply(ctx context.Context, c *call, ch change, old *cache.Item) error {
 	switch {
-	case ch.create && old != nil:
-		return alreadyExists(c)
 	case !ch.create && !ch.missing && old == nil:
 		return notFound(c)
 	case !ch.create && old == nil:

@@ -42,7 +42,6 @@ type result struct {
 type call struct {
 	name string // what the program is called as; default kemudi
 	env  []string
-	uid  uint32 // default: whoever runs the test
 }
 
 func (c call) run(t *testing.T, args ...string) result {

@@ -110,7 +110,7 @@ func (k *kubectl) run(args []string) (code int) {
 			panic(why)
 		}
 	}()
-	var out io.Writer = io.MultiWriter(&k.output, &k.stdout)
+	out := io.MultiWriter(&k.output, &k.stdout)
 	if k.piped {
 		out = &k.stdout
 	}

@@ -89,10 +89,10 @@ func scopes(b *bed) {
 	if got := names(); !slices.Equal(got, []string{"here"}) {
 		b.Errorf("pods of the node: got %v", got)
 	}
-	late := b.pod("late", "")
+	b.pod("late", "")
 	_, err := client.For(b, core.Pods).Post(b.ctx, "default", "late", "binding", &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "late"}, Target: corev1.ObjectReference{Kind: "Node", Name: "n1"}})
 	b.must(err)
-	late, err = client.For(b, core.Pods).Get(b.ctx, "default", "late")
+	late, err := client.For(b, core.Pods).Get(b.ctx, "default", "late")
 	b.must(err)
 	b.reaches(node.Cache, late.ResourceVersion)
 	if got := names(); len(got) != 2 {
@@ -239,7 +239,7 @@ func followers(b *bed) {
 }
 
 func counters(b *bed) {
-	cm := b.put("n")
+	b.put("n")
 	var wg sync.WaitGroup
 	const workers, steps = 4, 10
 	for range workers {

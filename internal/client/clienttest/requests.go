@@ -123,7 +123,7 @@ func emptyNames(b *bed) {
 
 func subresources(b *bed) {
 	labels := map[string]string{"app": "web"}
-	rs, err := client.For(b, apps.ReplicaSets).Create(b.ctx, &appsv1.ReplicaSet{
+	_, err := client.For(b, apps.ReplicaSets).Create(b.ctx, &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
 		Spec: appsv1.ReplicaSetSpec{
 			Replicas: ptr.To[int32](2), Selector: &metav1.LabelSelector{MatchLabels: labels},
@@ -151,7 +151,7 @@ func subresources(b *bed) {
 	if scale, ok := answer.(*autoscalingv1.Scale); !ok || scale.Spec.Replicas != 7 {
 		b.Errorf("patched scale: got %#v", answer)
 	}
-	if rs, err = client.For(b, apps.ReplicaSets).Get(b.ctx, "default", "web"); err != nil || *rs.Spec.Replicas != 7 {
+	if rs, err := client.For(b, apps.ReplicaSets).Get(b.ctx, "default", "web"); err != nil || *rs.Spec.Replicas != 7 {
 		b.Errorf("got %v, %v, want 7 replicas", rs, err)
 	}
 	b.pod("p", "")

@@ -156,7 +156,7 @@ func (s *server) serve(g *task.Group, st *etcd.Server) error {
 	}
 	g.Go("control plane", s.plane.Run)
 	g.Go("renew certificates", s.renew)
-	g.Go("memory", s.rest)
+	g.Go("memory", func(ctx context.Context) error { return s.rest(ctx, st) })
 	g.Go("serve", func(ctx context.Context) error {
 		return s.plane.Server().Serve(ctx, l, &tls.Config{
 			MinVersion: tls.VersionTLS12, GetCertificate: s.pki.ServingCertificate, ClientCAs: s.pki.CA.Pool(),

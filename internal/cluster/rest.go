@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"runtime/metrics"
 	"strconv"
@@ -16,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kemudi/kemudi/internal/store/etcd"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
@@ -35,8 +35,8 @@ const (
 
 // rest gives memory back to the system whenever the server has had little to do
 // for a while, until ctx ends.
-func (s *server) rest(ctx context.Context) error {
-	r := rester{database: filepath.Join(s.o.DataDir, "etcd", "member", "snap", "db")}
+func (s *server) rest(ctx context.Context, st *etcd.Server) error {
+	r := rester{store: st}
 	log := s.o.Logger.With("part", "memory")
 	for {
 		if err := task.Sleep(ctx, restLook); err != nil {
@@ -55,7 +55,7 @@ func (s *server) rest(ctx context.Context) error {
 
 // rester gives memory back, and remembers what it looked like afterwards.
 type rester struct {
-	database string // a file that is mapped whole, and read whole by a start
+	store *etcd.Server // its database is mapped whole, and read whole by a start; nil: none
 
 	cpu  time.Duration // used until the last look
 	at   time.Time     // of the last look
@@ -88,8 +88,11 @@ func (r *rester) look() (heap, pages int64, err error) {
 	if err != nil {
 		return heap, 0, fmt.Errorf("find this program: %w", err)
 	}
-	for _, file := range []string{program, r.database} {
-		if err := forget(file); err != nil {
+	if err := forget(program); err != nil { // it is mapped for as long as the process lives
+		return heap, 0, err
+	}
+	if r.store != nil {
+		if err := r.store.WhileMapped(func() error { return forget(r.store.Database()) }); err != nil {
 			return heap, 0, err
 		}
 	}
@@ -124,16 +127,17 @@ func filePages() (int64, error) {
 	return n * int64(os.Getpagesize()), nil
 }
 
-// forget unmaps the pages of a file that this process cannot have changed. They
-// stay in the system's cache, and what is used is mapped again by the page
-// fault that follows.
+// forget unmaps the pages of a file that this process has not changed and cannot
+// change. They stay in the system's cache, and what is used is mapped again by
+// the page fault that follows. The file's mappings must stay until it returns:
+// what came to be in their place would be lost.
 func forget(file string) error {
-	f, err := os.Open("/proc/self/maps")
+	f, err := os.Open("/proc/self/smaps")
 	if err != nil {
 		return fmt.Errorf("read mappings: %w", err)
 	}
 	defer f.Close()
-	list, err := readOnly(f, file)
+	list, err := unchanged(f, file)
 	if err != nil {
 		return err
 	}
@@ -148,23 +152,33 @@ func forget(file string) error {
 // mapping is a range of addresses.
 type mapping struct{ start, end uintptr }
 
-// readOnly finds the mappings of a file that the process cannot write to, in the
-// form of /proc/PID/maps.
-func readOnly(maps io.Reader, file string) (list []mapping, _ error) {
-	lines := bufio.NewScanner(maps)
+// unchanged finds the mappings of a file, in the form of /proc/PID/smaps, that the
+// process cannot write to and that have no pages of its own: those of a program
+// that is linked dynamically have some, which the loader wrote.
+func unchanged(smaps io.Reader, file string) (list []mapping, _ error) {
+	var at mapping
+	ours := false // what is said now is of a mapping of the file
+	lines := bufio.NewScanner(smaps)
 	for lines.Scan() {
+		line := lines.Text()
+		head, rest, _ := strings.Cut(line, " ")
+		if name, ok := strings.CutSuffix(head, ":"); ok {
+			if ours && name == "Anonymous" && strings.TrimSpace(rest) == "0 kB" {
+				list = append(list, at)
+			}
+			continue
+		}
 		// start-end rwxp offset device inode    file
-		head, rest, _ := strings.Cut(lines.Text(), " ")
-		if len(rest) < 4 || rest[1] != '-' || !strings.HasSuffix(rest, " "+file) {
+		if ours = len(rest) >= 4 && rest[1] == '-' && strings.HasSuffix(rest, " "+file); !ours {
 			continue
 		}
 		from, to, ok := strings.Cut(head, "-")
 		start, err1 := strconv.ParseUint(from, 16, 64)
 		end, err2 := strconv.ParseUint(to, 16, 64)
 		if err := errors.Join(err1, err2); err != nil || !ok || end <= start {
-			return nil, fmt.Errorf("read mappings: %q is not understood", lines.Text())
+			return nil, fmt.Errorf("read mappings: %q is not understood", line)
 		}
-		list = append(list, mapping{uintptr(start), uintptr(end)})
+		at = mapping{uintptr(start), uintptr(end)}
 	}
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("read mappings: %w", err)

@@ -11,20 +11,31 @@ import (
 )
 
 const someMaps = `00400000-0300b000 r-xp 00000000 08:01 4711                               /usr/bin/kemudi
+Size:              45100 kB
+Anonymous:             0 kB
+VmFlags: rd ex mr mw me
 0300b000-06f56000 r--p 02c0b000 08:01 4711                               /usr/bin/kemudi
+Anonymous:             0 kB
+06e00000-06f56000 r--p 02c0b000 08:01 4711                               /usr/bin/kemudi
+Anonymous:             8 kB
 06f56000-070bd000 rw-p 06b56000 08:01 4711                               /usr/bin/kemudi
+Anonymous:             0 kB
 070bd000-07100000 r--s 00000000 08:01 4711                               /usr/bin/kemudi
+Anonymous:             0 kB
 31c2a0800000-31c2a5400000 rw-p 00000000 00:00 0
+Anonymous:             0 kB
 7f886286e000-7f8862d00000 r--p 00000000 08:01 4712                       /usr/bin/kemudi.old
+Anonymous:             0 kB
 7ffd11111000-7ffd11113000 r-xp 00000000 00:00 0                          [vdso]
+Anonymous:             0 kB
 `
 
-func TestFindsWhatCannotHaveChanged(t *testing.T) {
-	got, err := readOnly(strings.NewReader(someMaps), "/usr/bin/kemudi")
+func TestFindsWhatHasNotChanged(t *testing.T) {
+	got, err := unchanged(strings.NewReader(someMaps), "/usr/bin/kemudi")
 	if want := []mapping{{0x400000, 0x300b000}, {0x300b000, 0x6f56000}, {0x70bd000, 0x7100000}}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %x, %v; want %x", got, err, want)
 	}
-	if _, err := readOnly(strings.NewReader("zz-10 r-xp 0 08:01 1 /p\n"), "/p"); err == nil {
+	if _, err := unchanged(strings.NewReader("zz-10 r-xp 0 08:01 1 /p\n"), "/p"); err == nil {
 		t.Error("an address that is none was accepted")
 	}
 }
@@ -99,12 +110,12 @@ func TestGivesBackMemoryOnlyWhenIdle(t *testing.T) {
 // touch brings the pages of a mapped file into memory.
 func touch(t *testing.T, file string) {
 	t.Helper()
-	maps, err := os.Open("/proc/self/maps")
+	maps, err := os.Open("/proc/self/smaps")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer maps.Close()
-	list, err := readOnly(maps, file)
+	list, err := unchanged(maps, file)
 	if err != nil || len(list) == 0 {
 		t.Fatalf("mappings of %s: got %v, %v", file, list, err)
 	}

@@ -6,6 +6,8 @@ import (
 	"expvar"
 	"fmt"
 	"os"
+	"path/filepath"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
@@ -26,6 +28,34 @@ type Server struct {
 	Store
 	o    Options
 	lock *os.File
+
+	// Held for reading while somebody relies on the database being mapped.
+	mapped struct {
+		sync.RWMutex
+		now bool
+	}
+}
+
+// Database is the file that the store is kept in.
+func (s *Server) Database() string { return filepath.Join(s.o.dir(), "member", "snap", "db") }
+
+// WhileMapped calls f if the database is mapped, and keeps it where it is until f
+// returns. Its place does not change while the server runs: the mapping is made
+// for the whole quota, and nothing defragments the database.
+func (s *Server) WhileMapped(f func() error) error {
+	s.mapped.RLock()
+	defer s.mapped.RUnlock()
+	if !s.mapped.now {
+		return nil
+	}
+	return f()
+}
+
+// setMapped waits for those who rely on the mapping.
+func (s *Server) setMapped(now bool) {
+	s.mapped.Lock()
+	defer s.mapped.Unlock()
+	s.mapped.now = now
 }
 
 // New takes the data directory for this process. It fails at once with
@@ -60,6 +90,8 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("start etcd in %s: %w", c.Dir, err)
 	}
 	defer e.Close()
+	s.setMapped(true)
+	defer s.setMapped(false)
 	if err := lead(ctx, e.Server); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -23,13 +24,15 @@ func newImage() *cobra.Command {
 	return group(c)
 }
 
-// withImages runs f with the runtime of the running server.
-func withImages(o *up.Options, f func(*container.Images) error) error {
+// withImages runs f with the runtime of the running server. The context ends with
+// the server, too.
+func withImages(c *cobra.Command, o *up.Options, f func(context.Context, *container.Images) error) error {
 	images, err := container.DialImages(container.Options{DataDir: o.DataDir, RunDir: o.RunDir}.Socket())
 	if err != nil {
 		return fmt.Errorf("%w; is the server running? (kemudi status)", err)
 	}
-	return errors.Join(f(images), images.Close())
+	err = images.WhileConnected(c.Context(), func(ctx context.Context) error { return f(ctx, images) })
+	return errors.Join(err, images.Close())
 }
 
 func newImageImport() *cobra.Command {
@@ -40,9 +43,9 @@ func newImageImport() *cobra.Command {
 		Example: "  kemudi image import web.tar\n  docker save web:1 | kemudi image import -",
 		Args:    someArgs,
 		RunE: func(c *cobra.Command, files []string) error {
-			return withImages(&o, func(images *container.Images) error {
+			return withImages(c, &o, func(ctx context.Context, images *container.Images) error {
 				for _, file := range files {
-					names, err := importFile(c, images, file)
+					names, err := importFile(ctx, images, c.InOrStdin(), file)
 					if err != nil {
 						return err
 					}
@@ -58,8 +61,8 @@ func newImageImport() *cobra.Command {
 	return c
 }
 
-func importFile(c *cobra.Command, images *container.Images, file string) ([]string, error) {
-	var r io.Reader = c.InOrStdin()
+func importFile(ctx context.Context, images *container.Images, stdin io.Reader, file string) ([]string, error) {
+	r := stdin
 	if file != "-" {
 		f, err := os.Open(file)
 		if err != nil {
@@ -68,7 +71,7 @@ func importFile(c *cobra.Command, images *container.Images, file string) ([]stri
 		defer f.Close()
 		r = f
 	}
-	names, err := images.Import(c.Context(), r)
+	names, err := images.Import(ctx, r)
 	if err != nil {
 		return nil, fmt.Errorf("import %s: %w", file, err)
 	}
@@ -84,8 +87,8 @@ func newImageList() *cobra.Command {
 		Example: "  kemudi image ls\n  kemudi image ls -o json",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return withImages(&o, func(images *container.Images) error {
-				list, err := images.List(c.Context())
+			return withImages(c, &o, func(ctx context.Context, images *container.Images) error {
+				list, err := images.List(ctx)
 				if err != nil {
 					return err
 				}
@@ -128,9 +131,9 @@ func newImagePull() *cobra.Command {
 		Example: "  kemudi image pull 127.0.0.1:5000/web:1",
 		Args:    someArgs,
 		RunE: func(c *cobra.Command, names []string) error {
-			return withImages(&o, func(images *container.Images) error {
+			return withImages(c, &o, func(ctx context.Context, images *container.Images) error {
 				for _, name := range names {
-					id, err := images.Pull(c.Context(), name, nil)
+					id, err := images.Pull(ctx, name, nil)
 					if err != nil {
 						return fmt.Errorf("pull %s: %w", name, err)
 					}
@@ -152,9 +155,9 @@ func newImageRemove() *cobra.Command {
 		Example: "  kemudi image rm web:1",
 		Args:    someArgs,
 		RunE: func(c *cobra.Command, names []string) error {
-			return withImages(&o, func(images *container.Images) error {
+			return withImages(c, &o, func(ctx context.Context, images *container.Images) error {
 				for _, name := range names {
-					if err := images.Remove(c.Context(), name); err != nil {
+					if err := images.Remove(ctx, name); err != nil {
 						return fmt.Errorf("remove %s: %w", name, err)
 					}
 				}

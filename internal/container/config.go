@@ -66,10 +66,6 @@ func pluginSettings(o Options) settings {
 				"differ":      "walking",
 			}},
 		},
-		// The share of time that collecting content nobody needs may take. The
-		// scheduler wakes up as often as that allows, whether or not there is
-		// anything to collect: by default four times a second.
-		"io.containerd.gc.v1.scheduler": {"pause_threshold": 0.001},
 		"io.containerd.service.v1.diff-service": {
 			"default": []string{"walking"},
 		},

@@ -33,11 +33,19 @@ func Dial(endpoint string) (*CRI, io.Closer, error) {
 	if !strings.HasPrefix(path, "/") {
 		return nil, nil, fmt.Errorf("container runtime endpoint %q is not a unix socket: want unix:///path", endpoint)
 	}
+	conn, err := dial(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	return newCRI(conn), conn, nil
+}
+
+func dial(path string) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient("unix://"+path,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage), grpc.WaitForReady(true)))
 	if err != nil {
-		return nil, nil, fmt.Errorf("dial container runtime %s: %w", endpoint, err)
+		return nil, fmt.Errorf("dial container runtime %s: %w", path, err)
 	}
-	return newCRI(conn), conn, nil
+	return conn, nil
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"sync"
 	"time"
 
 	containerd "github.com/containerd/containerd/v2/client"
@@ -23,6 +24,8 @@ import (
 	"github.com/containerd/platforms"
 	"github.com/distribution/reference"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kemudi/kemudi/internal/task"
@@ -34,8 +37,8 @@ import (
 type Images struct {
 	client      *containerd.Client
 	cri         *CRI
-	closers     []io.Closer
-	snapshotter string // empty until asked for
+	conn        *grpc.ClientConn // to another process; nil: the runtime is in this one
+	snapshotter string           // empty until asked for
 }
 
 // DialImages connects to the runtime that serves the socket (Options.Socket)
@@ -50,20 +53,64 @@ func DialImages(socket string) (*Images, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the container runtime at %s: %w", socket, err)
 	}
-	cri, conn, err := Dial(socket)
+	conn, err := dial(socket)
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
-	return &Images{client: client, cri: cri, closers: []io.Closer{client, conn}}, nil
+	return &Images{client: client, cri: newCRI(conn), conn: conn}, nil
 }
 
 // Close ends the connections.
 func (im *Images) Close() error {
-	var errs []error
-	for _, c := range im.closers {
-		errs = append(errs, c.Close())
+	if im.conn == nil {
+		return nil // the runtime's own
 	}
-	return errors.Join(errs...)
+	return errors.Join(im.client.Close(), im.conn.Close())
+}
+
+// errLost ends what waits for a runtime that is gone.
+var errLost = errors.New("the connection to the container runtime is lost")
+
+// WhileConnected calls f with a context that ends when the process with the
+// runtime does: the libraries would wait for it to come back.
+func (im *Images) WhileConnected(ctx context.Context, f func(ctx context.Context) error) error {
+	if im.conn == nil {
+		return f(ctx)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		if im.awaitLoss(ctx) {
+			cancel(errLost)
+		}
+	})
+	err := f(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), errLost) {
+		err = fmt.Errorf("%w: %w", errLost, err)
+	}
+	cancel(nil)
+	watch.Wait()
+	return err
+}
+
+// awaitLoss connects, and reports that there is no connection any more, or false
+// if ctx ends before.
+func (im *Images) awaitLoss(ctx context.Context) bool {
+	was := false // there has been a connection
+	for {
+		state := im.conn.GetState()
+		switch {
+		case state == connectivity.TransientFailure, was && state != connectivity.Ready:
+			return true
+		case state == connectivity.Ready:
+			was = true
+		case state == connectivity.Idle:
+			im.conn.Connect()
+		}
+		if !im.conn.WaitForStateChange(ctx, state) {
+			return false
+		}
+	}
 }
 
 // ImageInfo is one image, with all names it has.

@@ -9,11 +9,14 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/containerd/containerd/v2/core/content"
@@ -25,6 +28,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -209,6 +213,35 @@ func TestImagesWithoutARuntimeFailAtOnce(t *testing.T) {
 	socket := t.TempDir() + "/none.sock"
 	if _, err := DialImages(socket); err == nil || !strings.Contains(err.Error(), "connect to the container runtime: dial unix "+socket) {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestWorkOnImagesEndsWithTheRuntime(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "runtime.sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime := grpc.NewServer()
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = runtime.Serve(l) })
+	defer serving.Wait()
+	defer runtime.Stop()
+	images, err := DialImages(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer images.Close()
+	if err := images.WhileConnected(t.Context(), func(context.Context) error { return nil }); err != nil {
+		t.Errorf("work that ends: got %v", err)
+	}
+	err = images.WhileConnected(t.Context(), func(ctx context.Context) error {
+		runtime.Stop() // as if it were killed
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	if !errors.Is(err, errLost) || !errors.Is(err, context.Canceled) {
+		t.Errorf("work without a runtime: got %v, want %v", err, errLost)
 	}
 }
 

@@ -39,7 +39,7 @@ import (
 // deployPatience is how long an application may take to serve.
 const deployPatience = 2 * time.Minute
 
-func importImage(ctx context.Context, o Options, file string) ([]string, error) {
+func importImage(ctx context.Context, o Options, file string) (names []string, _ error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, fmt.Errorf("open image: %w", err)
@@ -50,7 +50,11 @@ func importImage(ctx context.Context, o Options, file string) ([]string, error) 
 		return nil, err
 	}
 	defer images.Close()
-	return images.Import(ctx, f)
+	err = images.WhileConnected(ctx, func(ctx context.Context) error {
+		names, err = images.Import(ctx, f)
+		return err
+	})
+	return names, err
 }
 
 // deploy applies the manifests and waits until what they deploy serves.

@@ -264,7 +264,7 @@ func (k kubectl) execs(t *testing.T) {
 		t.Errorf("exec in no container: got %+v", o)
 	}
 	shell := k.begin(t, true, k.line("exec", "-it", "talker", "-c", "main", "--", "sh")...)
-	shell.types(t, "until stty size; do sleep 0.1; done 2>/dev/null; tty; echo sum $((20+22))\n")
+	shell.types(t, "until stty size | grep .; do sleep 0.1; done 2>/dev/null; tty; echo sum $((20+22))\n")
 	shell.sees(t, "33 101")
 	shell.sees(t, "/dev/pts/")
 	shell.sees(t, "sum 42")

@@ -160,8 +160,8 @@ func testStuckRollout(t *testing.T, c *cluster) {
 	trace.Proves(t, "DEP-052", "DEP-053", "DEP-081", "DEP-082", "DEP-088", "DEP-089")
 	k := c.kubectl().in(c.namespace(t))
 	k.apply(t, twoWebs)
-	k.do(t, "patch", "deployment", "web", "-p", `{"spec":{"progressDeadlineSeconds":3}}`)
 	k.rolledOut(t, "web")
+	k.do(t, "patch", "deployment", "web", "-p", `{"spec":{"progressDeadlineSeconds":3}}`)
 	k.do(t, "set", "image", "deployment/web", "web=127.0.0.1:1/none:1")
 	if o := k.try(t, "", "rollout", "status", "deployment/web"); o.code != 1 || !strings.Contains(o.stderr, `error: deployment "web" exceeded its progress deadline`) {
 		t.Errorf("rollout status: got %+v", o)

@@ -85,6 +85,9 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := s.o.clearStillborn(); err != nil {
+		return err
+	}
 	e, err := embed.StartEtcd(c)
 	if err != nil {
 		return fmt.Errorf("start etcd in %s: %w", c.Dir, err)

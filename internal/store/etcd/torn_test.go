@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -62,6 +63,51 @@ func TestStartsAfterAPowerCutInTheMiddleOfAWrite(t *testing.T) {
 					t.Errorf("round %d: write after the start: got %+v, %v", round, kv, err)
 				}
 				stop()
+			}
+		})
+	}
+}
+
+// TestStartsAfterAFirstStartThatWasCutOff starts on every beginning of the log
+// that a first start writes.
+func TestStartsAfterAFirstStartThatWasCutOff(t *testing.T) {
+	dir := t.TempDir()
+	_, stop := run(t, Options{Dir: dir})
+	whole := crashImage(t, dir)
+	stop()
+	log := whole.read(t)
+	// A record is its length in 7 bytes, a byte that says how it is padded to
+	// eight, and its data. The first three come with the file.
+	var cuts []int
+	for at := 0; at < end(log); {
+		frame := binary.LittleEndian.Uint64(log[at:])
+		at += 8 + (int(frame&(1<<56-1))+7)/8*8
+		cuts = append(cuts, at)
+	}
+	if len(cuts) < 6 {
+		t.Fatalf("got %d records, want the members and more", len(cuts))
+	}
+	for i, cut := range cuts[2:] {
+		t.Run(fmt.Sprintf("%d records", i+3), func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if err := os.CopyFS(dir, os.DirFS(whole.dir)); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Remove(filepath.Join(dir, "etcd/member/snap/db")); err != nil {
+				t.Fatal(err)
+			}
+			begun := slices.Clone(log)
+			clear(begun[cut:])
+			if err := os.WriteFile(filepath.Join(dir, whole.log), begun, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s, stop := run(t, Options{Dir: dir})
+			write(t, s, "/a", "value")
+			stop()
+			s, _ = run(t, Options{Dir: dir})
+			if kv, _, err := s.Get(t.Context(), "/a"); err != nil || string(kv.Value) != "value" {
+				t.Errorf("got %q, %v", kv.Value, err)
 			}
 		})
 	}

@@ -3,6 +3,8 @@ package request
 import (
 	"net/http"
 	"strings"
+
+	"github.com/kemudi/kemudi/internal/auth"
 )
 
 // Info is what a request's method and path say.
@@ -41,7 +43,7 @@ func Parse(r *http.Request) *Info {
 		return in
 	}
 	in.Resource = true
-	in.Verb = resourceVerb(r.Method)
+	in.Verb = auth.Verb(r.Method)
 	old := false
 	if head, tail := cutSegment(rest); head == watchPrefix && tail != "" {
 		old, rest = true, tail
@@ -56,22 +58,6 @@ func cutSegment(path string) (first, rest string) {
 	path = strings.TrimLeft(path, "/")
 	first, rest, _ = strings.Cut(path, "/")
 	return first, rest
-}
-
-func resourceVerb(method string) string {
-	switch method {
-	case http.MethodPost:
-		return "create"
-	case http.MethodGet, http.MethodHead:
-		return "get"
-	case http.MethodPut:
-		return "update"
-	case http.MethodPatch:
-		return "patch"
-	case http.MethodDelete:
-		return "delete"
-	}
-	return ""
 }
 
 // parseResource reads [namespaces/NAMESPACE/]PLURAL[/NAME[/SUB[/REST]]].

@@ -3,8 +3,6 @@ package deployment_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -38,23 +36,7 @@ spec:
 // KEMUDI_SEED plays one seed again.
 func TestWhateverHappensADeploymentEndsAsItIsDescribed(t *testing.T) {
 	trace.Proves(t, "DEP-001", "DEP-040", "CTL-001", "CTL-016", "RS-046")
-	seeds := make([]uint64, 12)
-	for i := range seeds {
-		seeds[i] = rand.Uint64()
-	}
-	if s := os.Getenv("KEMUDI_SEED"); s != "" {
-		seed, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		seeds = []uint64{seed}
-	}
-	for _, seed := range seeds {
-		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
-			t.Parallel()
-			sim.Script(t, fmt.Sprintf("seed %d", seed), randomLife(rand.New(rand.NewPCG(seed, 0))))
-		})
-	}
+	sim.Seeds(t, 12, func(t *testing.T, rng *rand.Rand) { sim.Script(t, t.Name(), randomLife(rng)) })
 }
 
 func randomLife(rng *rand.Rand) string {

@@ -1,14 +1,10 @@
 package garbagecollector_test
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -22,8 +18,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/cluster"
-	"github.com/kemudi/kemudi/internal/store/mem"
-	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/internal/sim"
 	"github.com/kemudi/kemudi/internal/trace"
 )
 
@@ -61,43 +56,13 @@ func (g graph) String() string {
 // seed again.
 func TestWhatIsLeftIsWhatTheReferencesSay(t *testing.T) {
 	trace.Proves(t, "GC-001", "GC-004", "GC-009", "GC-011", "GC-014", "GC-015", "C-120", "C-121")
-	seeds := make([]uint64, 20)
-	for i := range seeds {
-		seeds[i] = rand.Uint64()
-	}
-	if s := os.Getenv("KEMUDI_SEED"); s != "" {
-		seed, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		seeds = []uint64{seed}
-	}
-	for _, seed := range seeds {
-		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { playGraph(t, rand.New(rand.NewPCG(seed, 0))) })
-		})
-	}
+	sim.Seeds(t, 20, func(t *testing.T, rng *rand.Rand) {
+		synctest.Test(t, func(t *testing.T) { playGraph(t, rng) })
+	})
 }
 
 func playGraph(t *testing.T, rng *rand.Rand) {
-	plane, err := cluster.NewControlPlane(cluster.ControlPlaneOptions{Store: mem.New(mem.Options{}), Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := task.NewGroup(t.Context())
-	g.Go("control plane", plane.Run)
-	defer func() {
-		g.Cancel(context.Canceled)
-		if err := g.Wait(); err != nil {
-			t.Error(err)
-		}
-	}()
-	select {
-	case <-plane.Ready():
-	case <-g.Context().Done():
-		t.Fatal(g.Wait())
-	}
+	plane := sim.Plane(t, cluster.ControlPlaneOptions{})
 	api := client.For(plane.Admin(), core.Secrets)
 	for round := range 6 {
 		model := plant(t, rng, api, round)

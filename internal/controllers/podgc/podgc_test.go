@@ -1,9 +1,7 @@
 package podgc_test
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -17,8 +15,7 @@ import (
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/cluster"
 	"github.com/kemudi/kemudi/internal/controllers"
-	"github.com/kemudi/kemudi/internal/store/mem"
-	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/internal/sim"
 	"github.com/kemudi/kemudi/internal/trace"
 )
 
@@ -27,25 +24,9 @@ import (
 func TestFinishedPodsBeyondTheThresholdGo(t *testing.T) {
 	trace.Proves(t, "PLC-066", "PLC-067")
 	synctest.Test(t, func(t *testing.T) {
-		plane, err := cluster.NewControlPlane(cluster.ControlPlaneOptions{
-			Store: mem.New(mem.Options{}), Logger: slog.New(slog.DiscardHandler), Controllers: controllers.Options{PodGCThreshold: 3},
+		plane := sim.Plane(t, cluster.ControlPlaneOptions{
+			Controllers: controllers.Options{PodGCThreshold: 3},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		g := task.NewGroup(t.Context())
-		g.Go("control plane", plane.Run)
-		defer func() {
-			g.Cancel(context.Canceled)
-			if err := g.Wait(); err != nil {
-				t.Error(err)
-			}
-		}()
-		select {
-		case <-plane.Ready():
-		case <-g.Context().Done():
-			t.Fatal(g.Wait())
-		}
 		pods := client.For(plane.Admin(), core.Pods)
 		end := func(name string, phase corev1.PodPhase, reason string) {
 			t.Helper()

@@ -2,7 +2,6 @@ package replicaset_test
 
 import (
 	"context"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/apps"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/cluster"
+	"github.com/kemudi/kemudi/internal/sim"
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/store/mem"
 	"github.com/kemudi/kemudi/internal/task"
@@ -74,26 +74,10 @@ func TestSetNeverOvershoots(t *testing.T) {
 	trace.Proves(t, "RS-003", "RS-042")
 	synctest.Test(t, func(t *testing.T) {
 		st := &slow{Store: mem.New(mem.Options{}), pods: map[string]bool{}}
-		plane, err := cluster.NewControlPlane(cluster.ControlPlaneOptions{Store: st, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		g := task.NewGroup(t.Context())
-		g.Go("control plane", plane.Run)
-		defer func() {
-			g.Cancel(context.Canceled)
-			if err := g.Wait(); err != nil {
-				t.Error(err)
-			}
-		}()
-		select {
-		case <-plane.Ready():
-		case <-g.Context().Done():
-			t.Fatal(g.Wait())
-		}
+		plane := sim.Plane(t, cluster.ControlPlaneOptions{Store: st})
 		sets := client.For(plane.Admin(), apps.ReplicaSets)
 		labels := map[string]string{"app": "web"}
-		_, err = sets.Create(t.Context(), &appsv1.ReplicaSet{
+		_, err := sets.Create(t.Context(), &appsv1.ReplicaSet{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
 			Spec: appsv1.ReplicaSetSpec{
 				Replicas: ptr.To[int32](20), Selector: &metav1.LabelSelector{MatchLabels: labels},

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/kemudi/kemudi/internal/auth"
 	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/client"
 )
@@ -61,7 +62,7 @@ func (g *Guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "Unauthorized", http.StatusUnauthorized)
 		return
 	}
-	verb, subs := verbOf(r.Method), subresources(r.URL.Path)
+	verb, subs := auth.Verb(r.Method), subresources(r.URL.Path)
 	allowed, err := g.allowed(r.Context(), who.User, access{verb: verb, node: g.o.NodeName}, subs)
 	switch {
 	case allowed:
@@ -86,24 +87,6 @@ func (g *Guard) allowed(ctx context.Context, u user.Info, a access, subs []strin
 		errs = append(errs, err)
 	}
 	return false, errors.Join(errs...)
-}
-
-// verbOf is the verb that a right must name for a method; empty for methods
-// that nobody has a right to.
-func verbOf(method string) string {
-	switch method {
-	case http.MethodPost:
-		return "create"
-	case http.MethodGet, http.MethodHead:
-		return "get"
-	case http.MethodPut:
-		return "update"
-	case http.MethodPatch:
-		return "patch"
-	case http.MethodDelete:
-		return "delete"
-	}
-	return ""
 }
 
 // own are the paths that a subresource of their own opens. Those that also had

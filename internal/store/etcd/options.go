@@ -95,6 +95,9 @@ var smallSegments = sync.OnceFunc(func() { wal.SegmentSizeBytes = logSegmentByte
 // dir is where the database is.
 func (o Options) dir() string { return filepath.Join(o.Dir, "etcd") }
 
+// member is where etcd keeps all that is this member's.
+func (o Options) member() string { return filepath.Join(o.dir(), "member") }
+
 func (o Options) config() (*embed.Config, error) {
 	peer, err := url.Parse(peerURL)
 	if err != nil {

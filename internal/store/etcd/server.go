@@ -37,7 +37,7 @@ type Server struct {
 }
 
 // Database is the file that the store is kept in.
-func (s *Server) Database() string { return filepath.Join(s.o.dir(), "member", "snap", "db") }
+func (s *Server) Database() string { return filepath.Join(s.o.member(), "snap", "db") }
 
 // WhileMapped calls f if the database is mapped, and keeps it where it is until f
 // returns. Its place does not change while the server runs: the mapping is made

@@ -1,9 +1,7 @@
 package etcd
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -20,7 +18,7 @@ const firstLog = "0000000000000000-0000000000000000.wal"
 // that of a member which others will tell of the cluster, and waits for ever.
 // Nothing was ever committed there, and nobody was voted for.
 func (o Options) clearStillborn() error {
-	member := filepath.Join(o.dir(), "member")
+	member := o.member()
 	logs, err := filepath.Glob(filepath.Join(member, "wal", "*.wal"))
 	if err != nil || len(logs) != 1 || filepath.Base(logs[0]) != firstLog {
 		return nil
@@ -39,7 +37,7 @@ func (o Options) clearStillborn() error {
 		return nil
 	}
 	o.Log.Info("the first start was cut off before anything was stored, starting anew", "dir", member)
-	if err := os.RemoveAll(member); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.RemoveAll(member); err != nil {
 		return fmt.Errorf("remove an empty store: %w", err)
 	}
 	return nil

@@ -180,20 +180,28 @@ func (r *liveRuntime) start(name string, c *runtimeapi.ContainerConfig) (id stri
 func (r *liveRuntime) runToEnd(name string, c *runtimeapi.ContainerConfig) (code int32, logs string) {
 	r.Helper()
 	id := r.start(name, c)
-	tick, timeout := time.NewTicker(10*time.Millisecond), time.After(20*time.Second)
-	defer tick.Stop()
-	for {
+	r.await(name+" ends", func() bool {
 		res, err := r.CRI().Runtime.ContainerStatus(r.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: id})
 		if err != nil {
 			r.Fatal(err)
 		}
-		if res.Status.State == runtimeapi.ContainerState_CONTAINER_EXITED {
-			return res.Status.ExitCode, r.log(name)
-		}
+		code = res.Status.ExitCode
+		return res.Status.State == runtimeapi.ContainerState_CONTAINER_EXITED
+	})
+	return code, r.log(name)
+}
+
+// await looks until what is so, for 20 s at most.
+func (r *liveRuntime) await(what string, so func() bool) {
+	r.Helper()
+	tick, timeout := time.NewTicker(10*time.Millisecond), time.After(20*time.Second)
+	defer tick.Stop()
+	for !so() {
 		select {
 		case <-tick.C:
 		case <-timeout:
-			r.Fatalf("%s does not end; its log:\n%s", name, r.log(name))
+			name, _, _ := strings.Cut(what, " ")
+			r.Fatalf("not after 20 s: %s; its log:\n%s", what, r.log(name))
 		}
 	}
 }
@@ -218,6 +226,8 @@ func (r *liveRuntime) log(name string) string {
 func (r *liveRuntime) webDrains() {
 	r.Helper()
 	id := r.start("web", &runtimeapi.ContainerConfig{Image: &runtimeapi.ImageSpec{Image: "kemudi.local/web:1"}, Args: []string{"--port=0", "--drain=200ms", "--version=1"}})
+	// Before it says so it does not listen to signals either.
+	r.await("web serves", func() bool { return strings.Contains(r.log("web"), "web 1: serving on") })
 	if _, err := r.CRI().Runtime.StopContainer(r.Context(), &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: 20}); err != nil {
 		r.Fatal(err)
 	}

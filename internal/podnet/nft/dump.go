@@ -1,6 +1,7 @@
 package nft
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -93,8 +94,29 @@ func (f Found) Matches(s Set) bool {
 		f.DataType == dataType(s) && f.DataLen == dataLen && f.MaxSize == s.Size
 }
 
-// Keys lists the keys that a set has at the moment.
+// keyReads bounds how often Keys reads a set that is growing or shrinking.
+const keyReads = 100
+
+// Keys lists the keys that a set has at the moment, each once. After many changes
+// the kernel moves a set to a table of another size, in its own time: who reads on
+// meanwhile gets some elements twice, and in their place may miss others. Such a
+// list is read again.
 func (c *Conn) Keys(t Table, set string) ([][]byte, error) {
+	for range keyReads {
+		keys, err := c.readKeys(t, set)
+		if err != nil {
+			return nil, err
+		}
+		slices.SortFunc(keys, bytes.Compare)
+		n := len(keys)
+		if keys = slices.CompactFunc(keys, bytes.Equal); len(keys) == n {
+			return keys, nil
+		}
+	}
+	return nil, fmt.Errorf("list elements of set %s of table %s: it does not come to rest in %d readings", set, t, keyReads)
+}
+
+func (c *Conn) readKeys(t Table, set string) ([][]byte, error) {
 	var keys [][]byte
 	req := appendAttr(nil, unix.NFTA_SET_ELEM_LIST_TABLE, append([]byte(t.Name), 0))
 	req = appendAttr(req, unix.NFTA_SET_ELEM_LIST_SET, append([]byte(set), 0))

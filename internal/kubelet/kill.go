@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -27,24 +28,50 @@ func (x *actor) killContainer(act podstep.Action) func(context.Context) (after, 
 	}
 	exited := make(chan struct{})
 	x.waiters[act.ID] = append(x.waiters[act.ID], exited)
+	hooked := x.o.Hooked[act.ID]
 	return func(ctx context.Context) (after, error) {
 		s := &start{a: x.a, pod: pod, container: spec, act: act, podIPs: ips}
 		grace := act.Grace
-		if spec != nil && spec.Lifecycle != nil && spec.Lifecycle.PreStop != nil {
-			began := time.Now()
-			hookCtx, cancel := context.WithTimeout(ctx, grace)
-			err := x.a.runHook(hookCtx, s.hook(act.ID, spec.Lifecycle.PreStop))
-			cancel()
-			if err != nil && ctx.Err() == nil {
-				s.event(v1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed")
-			}
-			grace -= time.Since(began)
+		if !hooked && spec != nil && spec.Lifecycle != nil && spec.Lifecycle.PreStop != nil {
+			grace -= s.preStop(ctx, exited)
 		}
 		if err := x.a.stopContainer(ctx, act.ID, int64((grace+time.Second-1)/time.Second)); err != nil {
 			return nil, err
 		}
 		return x.a.ended(ctx, act.ID, sandbox, exited)
 	}
+}
+
+// preStop runs the preStop hook of a container whose turn to be killed has not come.
+func (x *actor) preStop(act podstep.Action) func(context.Context) after {
+	s := &start{a: x.a, pod: x.d.Pod, container: cri.FindContainer(x.d.Pod, act.Container), act: act, podIPs: x.podIPs()}
+	exited := make(chan struct{})
+	x.waiters[act.ID] = append(x.waiters[act.ID], exited)
+	return func(ctx context.Context) after {
+		s.preStop(ctx, exited)
+		return func(x *actor) { x.o.Hooked[act.ID] = true }
+	}
+}
+
+// preStop runs the container's hook within its grace period, or until the
+// container has exited, and returns how long that took.
+func (s *start) preStop(ctx context.Context, exited <-chan struct{}) time.Duration {
+	began := time.Now()
+	hookCtx, cancel := context.WithTimeout(ctx, s.act.Grace)
+	defer cancel()
+	result := make(chan error, 1)
+	var wg sync.WaitGroup
+	wg.Go(func() { result <- s.a.runHook(hookCtx, s.hook(s.act.ID, s.container.Lifecycle.PreStop)) })
+	select {
+	case err := <-result:
+		if err != nil && ctx.Err() == nil {
+			s.event(v1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed")
+		}
+	case <-exited: // there is nothing left to prepare
+		cancel()
+	}
+	wg.Wait()
+	return time.Since(began)
 }
 
 // exitNews is how long the news of a container's exit may take after the runtime

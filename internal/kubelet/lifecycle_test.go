@@ -1,8 +1,10 @@
 package kubelet
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -124,6 +126,52 @@ func TestHangingHookLeavesTheContainerTwoSeconds(t *testing.T) {
 		}
 		if p := n.after(2*time.Second, "web"); p != nil {
 			t.Errorf("left after 13 s: %+v", p.Status)
+		}
+	})
+}
+
+func TestHooksOfSidecarsRunAtOnceAndTheirContainersEndLast(t *testing.T) {
+	trace.Proves(t, "KEP-753", "HOOK-014")
+	inBubble(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var log []string
+		began := time.Now()
+		note := func(what string) {
+			mu.Lock()
+			defer mu.Unlock()
+			log = append(log, fmt.Sprintf("%s %s", time.Since(began), what))
+		}
+		n := newNode(t, fakecri.Options{
+			Program: func(*runtimeapi.ContainerConfig) fakecri.Program { return fakecri.Program{TermAfter: 3 * time.Second} },
+			Exec: func(_ *runtimeapi.ContainerConfig, command []string) (string, int32) {
+				note("hook " + command[0])
+				return "", 0
+			},
+			Stop: func(c *runtimeapi.ContainerConfig) { note("stop " + c.Metadata.Name) },
+		})
+		defer func() { n.end() }()
+		const hook = `lifecycle: {preStop: {exec: {command: [`
+		createPod(t, n.api, "web", `{initContainers: [{name: s1, image: x, restartPolicy: Always, `+hook+`s1]}}}}, {name: s2, image: x, restartPolicy: Always, `+hook+`s2]}}}},
+			{name: s3, image: x, restartPolicy: Always, lifecycle: {preStop: {sleep: {seconds: 3600}}}}], containers: [{name: c, image: x, `+hook+`c]}}}}]}`)
+		n.pod("web")
+		began = time.Now()
+		deletePod(t, n.api, "web", 20)
+		n.after(19*time.Second, "web")
+		mu.Lock()
+		slices.Sort(log[:min(4, len(log))]) // all in the same moment
+		got := strings.Join(log, ", ")
+		mu.Unlock()
+		// The hook of s3 takes all the time there is.
+		if want := "0s hook c, 0s hook s1, 0s hook s2, 0s stop c"; got != want {
+			t.Errorf("order within the grace period: got %s, want %s", got, want)
+		}
+		if p := n.after(9*time.Second, "web"); p != nil {
+			t.Errorf("left after 28 s: %+v", p.Status)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if got, want := strings.Join(log[min(4, len(log)):], ", "), "20s stop s3, 22s stop s2, 24s stop s1"; got != want {
+			t.Errorf("order after it: got %s, want %s", got, want)
 		}
 	})
 }

@@ -42,6 +42,8 @@ func (x *actor) prepare(act podstep.Action, h *handle) func(context.Context) aft
 		return x.ensureImage(act)
 	case podstep.StartContainer:
 		return x.startContainer(act, h)
+	case podstep.PreStop:
+		return x.preStop(act)
 	case podstep.KillContainer:
 		return x.retried(act, x.killContainer(act))
 	case podstep.RemoveContainer:

@@ -90,7 +90,7 @@ func newActor(a *Agent, pod *v1.Pod, rev int64) *actor {
 	x.o = podstep.Observed{
 		FirstSeen: time.Now(), HostIPs: a.o.NodeIPs, Runtime: a.facts.runtime,
 		Images: map[string]podstep.Image{}, Failures: map[string]podstep.Failure{}, Probes: map[string]podstep.Probes{},
-		Killed: map[string]podstep.KillReason{}, Doing: map[string]podstep.Action{}, Resized: map[string]v1.ResourceRequirements{},
+		Killed: map[string]podstep.KillReason{}, Hooked: map[string]bool{}, Doing: map[string]podstep.Action{}, Resized: map[string]v1.ResourceRequirements{},
 	}
 	return x
 }
@@ -167,6 +167,10 @@ func (x *actor) begin(act podstep.Action) {
 	x.handles[key] = h
 	if act.Op == podstep.KillContainer {
 		x.o.Killed[act.ID] = act.Why
+		if hook := x.handles[podstep.Action{Op: podstep.PreStop, ID: act.ID}.Key()]; hook != nil {
+			hook.cancel() // its time is up
+			x.o.Hooked[act.ID] = true
+		}
 	}
 	do := x.prepare(act, h)
 	x.ops.Go(key, func(context.Context) error {
@@ -281,6 +285,7 @@ func (x *actor) forget(id string) {
 	x.o.Containers = slices.DeleteFunc(x.o.Containers, func(c podstep.Container) bool { return c.ID == id || c.SandboxID == id })
 	delete(x.o.Probes, id)
 	delete(x.o.Killed, id)
+	delete(x.o.Hooked, id)
 	delete(x.o.Resized, id)
 	delete(x.told, id)
 	x.tellExit(id)

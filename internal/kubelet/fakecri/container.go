@@ -97,6 +97,9 @@ func (r *Runtime) StopContainer(ctx context.Context, in *runtimeapi.StopContaine
 		r.mu.Unlock()
 		return &runtimeapi.StopContainerResponse{}, nil
 	}
+	if r.o.Stop != nil {
+		r.o.Stop(c.config)
+	}
 	exited := c.exited
 	p := c.program
 	switch {

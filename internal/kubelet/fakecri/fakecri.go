@@ -28,6 +28,8 @@ type Options struct {
 	Pull func(ctx context.Context, image string) error
 	// RunSandbox is asked before a sandbox is made.
 	RunSandbox func(*runtimeapi.PodSandboxConfig) error
+	// Stop is told of each call to end a running container.
+	Stop func(*runtimeapi.ContainerConfig)
 	// Create is asked before a container is made.
 	Create func(*runtimeapi.ContainerConfig) error
 }

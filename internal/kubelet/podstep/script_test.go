@@ -109,7 +109,7 @@ func (w *world) play(t *testing.T, command []string) string {
 		w.o = Observed{
 			FirstSeen: w.now, HostIPs: []string{"192.0.2.1"}, Runtime: "fake",
 			Images: map[string]Image{}, Failures: map[string]Failure{}, Probes: map[string]Probes{},
-			Killed: map[string]KillReason{}, Doing: map[string]Action{},
+			Killed: map[string]KillReason{}, Hooked: map[string]bool{}, Doing: map[string]Action{},
 		}
 	case "patch":
 		pod := w.d.Pod.DeepCopy()
@@ -145,6 +145,7 @@ func (w *world) unmarshal(t *testing.T, body string, pod *v1.Pod) {
 //	sandbox ready|stopped|lost|removed [IP]     of the newest sandbox
 //	image NAME [REASON TEXT]                    pulled, or not (retry in 10s)
 //	started|created NAME, hook NAME             the newest container; hook: postStart returned
+//	hooked NAME                                 its preStop hook returned
 //	exited NAME CODE [REASON]
 //	up|ready|unready|unhealthy|unstarted NAME   probes
 //	failed NAME REASON TEXT                     an action failed
@@ -251,6 +252,9 @@ func (w *world) observeContainer(t *testing.T, what, name, code, reason string) 
 	switch what {
 	case "hook":
 		w.done(StartContainer, name)
+	case "hooked":
+		w.o.Hooked[c.ID] = true
+		w.done(PreStop, c.ID)
 	case "exited":
 		n, err := strconv.Atoi(code)
 		if err != nil {
@@ -326,6 +330,8 @@ func (a Action) line() string {
 		s += fmt.Sprintf(" attempt=%d", a.Attempt)
 	case StartContainer:
 		s += fmt.Sprintf(" in %s attempt=%d backoff=%s", a.ID, a.Attempt, a.Backoff)
+	case PreStop:
+		s += fmt.Sprintf(" grace=%s", a.Grace)
 	case KillContainer:
 		s += fmt.Sprintf(" grace=%s %q", a.Grace, a.Message)
 	}

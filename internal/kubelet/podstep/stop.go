@@ -153,17 +153,47 @@ func (s *step) stopContainers() bool {
 			s.kill(c, s.ending.grace, KilledForEnd, "Stopping container "+c.Name)
 		}
 	}
-	if running {
-		return true
-	}
+	return s.stopSidecars(running)
+}
+
+// stopSidecars has the preStop hooks of all sidecars run at once, beside the end
+// of the app containers, and the sidecars themselves killed one after another
+// when those are gone. It reports whether anything of the pod runs.
+func (s *step) stopSidecars(appRuns bool) bool {
+	running := appRuns
 	for i := len(s.pod.Spec.InitContainers) - 1; i >= 0; i-- {
-		name := s.pod.Spec.InitContainers[i].Name
-		if c := s.newest(name); sidecars[name] && c != nil && (c.State == Running || c.State == Unknown) {
-			s.kill(c, s.graceLeft(c), KilledForEnd, "Stopping container "+name)
-			return true
+		spec := &s.pod.Spec.InitContainers[i]
+		c := s.newest(spec.Name)
+		if kindOfInit(spec) != kindSidecar || c == nil || c.State != Running && c.State != Unknown {
+			continue
 		}
+		waits := s.hook(spec, c)
+		if !running && !waits {
+			s.kill(c, s.graceLeft(c), KilledForEnd, "Stopping container "+spec.Name)
+		}
+		running = true
 	}
-	return false
+	return running
+}
+
+// hook has the preStop hook of a sidecar run ahead of its end. It reports whether
+// the end must wait for it: as long as there is time.
+func (s *step) hook(spec *v1.Container, c *Container) bool {
+	kill := Action{Op: KillContainer, ID: c.ID}
+	if spec.Lifecycle == nil || spec.Lifecycle.PreStop == nil || s.o.Hooked[c.ID] || s.doing(kill) || c.State != Running {
+		return false
+	}
+	left := time.Duration(*s.graceLeft(c)) * time.Second
+	if left <= 0 {
+		return false
+	}
+	s.do(Action{Op: PreStop, Container: c.Name, ID: c.ID, Grace: left})
+	since := s.o.EndingSince
+	if since.IsZero() {
+		since = s.now
+	}
+	s.wakeAt(since.Add(time.Duration(s.graceSeconds(s.ending.grace)) * time.Second))
+	return true
 }
 
 // graceLeft is what the containers that ended before c have left of the grace

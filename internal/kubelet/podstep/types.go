@@ -55,6 +55,9 @@ type Observed struct {
 	Probes map[string]Probes
 	// Killed holds why the node killed a container, by container ID.
 	Killed map[string]KillReason
+	// Hooked holds the IDs of containers that are still to be killed, but whose
+	// preStop hook has had its time.
+	Hooked map[string]bool
 	// Doing holds the actions under way by their Key.
 	Doing map[string]Action
 	// Resized holds the resources that were given to a container after its
@@ -156,6 +159,7 @@ const (
 	RemoveSandbox   Op = "remove-sandbox"   // ID
 	EnsureImage     Op = "ensure-image"     // Container, Attempt
 	StartContainer  Op = "start-container"  // Container, Attempt, Backoff, ID (sandbox)
+	PreStop         Op = "pre-stop"         // Container, ID, Grace: only the hook
 	KillContainer   Op = "kill-container"   // Container, ID, Grace, Why, Message
 	RemoveContainer Op = "remove-container" // Container, ID
 	ResizePod       Op = "resize-pod"
@@ -182,7 +186,7 @@ type Action struct {
 // done at the same time, except for a kill that is overtaken by a faster one.
 func (a Action) Key() string {
 	switch a.Op {
-	case KillContainer, RemoveContainer, StopSandbox, RemoveSandbox:
+	case PreStop, KillContainer, RemoveContainer, StopSandbox, RemoveSandbox:
 		return string(a.Op) + " " + a.ID
 	case EnsureImage, StartContainer:
 		return string(a.Op) + " " + a.Container

@@ -19,7 +19,7 @@ import (
 func main() {
 	bin := flag.String("kemudi", "bin/kemudi", "program to measure")
 	out := flag.String("out", "docs/bench.md", "file to write the table to; empty: none")
-	only := flag.String("only", "", "comma-separated parts to measure: node, plane, size, tests; default all")
+	only := flag.String("only", "", "comma-separated parts to measure: node, plane, load, size, tests; default all but load, which is the last part of plane")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -79,6 +79,11 @@ func (b *bench) measure(ctx context.Context, only string) error {
 			return err
 		}
 	}
+	if only != "" && wanted(only, "load") {
+		if err := b.loadAlone(ctx); err != nil {
+			return err
+		}
+	}
 	if wanted(only, "size") {
 		if err := b.programSize(); err != nil {
 			return err
@@ -118,6 +123,23 @@ func (b *bench) servers(ctx context.Context, withNode, withPlane bool) (err erro
 		return b.load(ctx, idle[0].s)
 	}
 	return nil
+}
+
+// loadAlone measures a control plane under load that has just been started.
+func (b *bench) loadAlone(ctx context.Context) (err error) {
+	if err := network(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.plane.remove(ctx, b.bin)) }()
+	s, err := b.plane.start(b.bin)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	if _, err := s.ready(ctx); err != nil {
+		return err
+	}
+	return b.load(ctx, s)
 }
 
 // nodeAndIdle measures a server with a node, and at last how it idles with others.

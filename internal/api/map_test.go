@@ -2,7 +2,6 @@ package api_test
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,9 +12,8 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api"
 	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/texttest"
 )
-
-var update = flag.Bool("update", false, "write the generated part of docs/MAP.md")
 
 // mapFile says where to find what. The resources are between two comments of
 // it; the rest is written by people.
@@ -28,7 +26,7 @@ const (
 func TestMapListsEveryResource(t *testing.T) {
 	want := mapBegin + resourceTable(t) + mapEnd
 	text, err := os.ReadFile(mapFile)
-	if os.IsNotExist(err) && *update {
+	if os.IsNotExist(err) && *texttest.Update {
 		text = []byte("# Where to find what\n\n## Resources\n\n" + mapBegin + mapEnd)
 	} else if err != nil {
 		t.Fatal(err)
@@ -44,7 +42,7 @@ func TestMapListsEveryResource(t *testing.T) {
 	if mapBegin+got+mapEnd == want && !os.IsNotExist(err) {
 		return
 	}
-	if !*update {
+	if !*texttest.Update {
 		t.Fatalf("the resources in %s are not those that are declared; run: go test ./internal/api -run TestMapListsEveryResource -update", mapFile)
 	}
 	if err := os.WriteFile(mapFile, []byte(before+want+after), 0o644); err != nil {

@@ -12,7 +12,7 @@ import (
 // "x" beside it is then the folder itself.
 const layers = `
 version
-trace
+trace texttest
 task obs
 ociimage
 store container podnet
@@ -34,7 +34,7 @@ arch
 
 // testOnly names the units that only tests, their own sub-folders and each
 // other import: nothing of them may end up in the program.
-var testOnly = []string{"trace", "sim", "arch"}
+var testOnly = []string{"trace", "texttest", "sim", "arch"}
 
 // commandImports lists what cmd may import of internal/: wiring, and what
 // turns flags and output into words.

@@ -1,10 +1,8 @@
 package controllers_test
 
 import (
-	"flag"
 	"fmt"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -15,10 +13,9 @@ import (
 	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/controllers/nodelifecycle"
 	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/texttest"
 	"github.com/kemudi/kemudi/internal/trace"
 )
-
-var update = flag.Bool("update", false, "write what the roles are to testdata/roles.txt")
 
 // TestRolesAreWhatWasReviewed compares what every controller may do with the
 // file: whoever widens it sees so in the change. Those over all resources are
@@ -46,20 +43,7 @@ func TestRolesAreWhatWasReviewed(t *testing.T) {
 		roles = append(roles, b.String())
 	}
 	slices.Sort(roles)
-	got := strings.Join(roles, "\n")
-	const file = "testdata/roles.txt"
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("got roles:\n%s\nwant (%s; run with -update if the change is meant):\n%s", got, file, want)
-	}
+	texttest.File(t, "testdata/roles.txt", strings.Join(roles, "\n"))
 }
 
 func TestControllersHaveNamesOfTheirOwn(t *testing.T) {

@@ -1,21 +1,16 @@
 package dns
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/miekg/dns"
-	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/kemudi/kemudi/internal/texttest"
 	"github.com/kemudi/kemudi/internal/trace"
 )
-
-var update = flag.Bool("update", false, "write what the tests get into testdata")
 
 // TestAnswerScripts runs testdata/*.txt. Each is a list of sections, which are
 // done in order:
@@ -29,45 +24,25 @@ var update = flag.Bool("update", false, "write what the tests get into testdata"
 // exists without such records, or "no such name". Run with -update to write the
 // answers into the scripts.
 func TestAnswerScripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scripts: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			ar, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
+	texttest.Sections(t, "testdata/*.txt", func(t *testing.T) func(name, text string) (string, bool) {
+		o := newObjects()
+		view := newView(o)
+		return func(name, text string) (string, bool) {
+			switch name {
+			case "proves":
+				trace.Proves(t, strings.Fields(text)...)
+			case "apply":
+				o.apply(t, text)
+			case "delete":
+				o.delete(t, text)
+			case "ask":
+				return answers(t, view, text), true
+			default:
+				t.Fatalf("unknown section %q", name)
 			}
-			o := newObjects()
-			view := newView(o)
-			for i := range ar.Files {
-				f := &ar.Files[i]
-				switch f.Name {
-				case "proves":
-					trace.Proves(t, strings.Fields(string(f.Data))...)
-				case "apply":
-					o.apply(t, string(f.Data))
-				case "delete":
-					o.delete(t, string(f.Data))
-				case "ask":
-					got := answers(t, view, string(f.Data))
-					if *update {
-						f.Data = []byte(got)
-					} else if got != string(f.Data) {
-						t.Errorf("%s: section %d: got\n%s\nwant\n%s", file, i+1, got, f.Data)
-					}
-				default:
-					t.Fatalf("unknown section %q", f.Name)
-				}
-			}
-			if *update {
-				if err := os.WriteFile(file, txtar.Format(ar), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-		})
-	}
+			return "", false
+		}
+	})
 }
 
 // answers repeats the questions of a section with the answers there are.

@@ -1,11 +1,8 @@
 package proxy
 
 import (
-	"flag"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,12 +11,10 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/kemudi/kemudi/internal/texttest"
 	"github.com/kemudi/kemudi/internal/trace"
 )
-
-var update = flag.Bool("update", false, "write what the tests get into testdata")
 
 // TestCompileScripts runs testdata/*.txt. Each is a list of sections, which are
 // done in order:
@@ -36,36 +31,9 @@ var update = flag.Bool("update", false, "write what the tests get into testdata"
 //
 // Run with -update to write what the model says into the scripts.
 func TestCompileScripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scripts: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			ar, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			s := script{t: t}
-			for i := range ar.Files {
-				f := &ar.Files[i]
-				got, output := s.section(f.Name, string(f.Data))
-				if !output || got == string(f.Data) {
-					continue
-				}
-				if *update {
-					f.Data = []byte(got)
-					continue
-				}
-				t.Errorf("%s: section %d (%s): got\n%s\nwant\n%s", file, i+1, f.Name, got, f.Data)
-			}
-			if *update {
-				if err := os.WriteFile(file, txtar.Format(ar), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-		})
-	}
+	texttest.Sections(t, "testdata/*.txt", func(t *testing.T) func(name, text string) (string, bool) {
+		return (&script{t: t}).section
+	})
 }
 
 type script struct {

@@ -1,11 +1,8 @@
 package scheduler
 
 import (
-	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,10 +13,9 @@ import (
 
 	"github.com/kemudi/kemudi/internal/scheduler/plugins"
 	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
+	"github.com/kemudi/kemudi/internal/texttest"
 	"github.com/kemudi/kemudi/internal/trace"
 )
-
-var update = flag.Bool("update", false, "rewrite the expectations of the scripts")
 
 // TestDecidesAsTheScriptsSay runs testdata/*.txt. A script is lines of
 //
@@ -43,43 +39,7 @@ var update = flag.Bool("update", false, "rewrite the expectations of the scripts
 //
 // Each of the last four is followed by a line "= RESULT".
 func TestDecidesAsTheScriptsSay(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scripts: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := newScript(t).run(string(text))
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			compareLines(t, file, string(text), got)
-		})
-	}
-}
-
-func compareLines(t *testing.T, file, want, got string) {
-	t.Helper()
-	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
-	for i := range max(len(w), len(g)) {
-		if i >= len(w) || i >= len(g) || w[i] != g[i] {
-			t.Errorf("%s:%d: after %q\n got %s\nwant %s", file, i+1, w[max(0, min(i, len(w))-1)], at(g, i), at(w, i))
-		}
-	}
-}
-
-func at(lines []string, i int) string {
-	if i < len(lines) {
-		return lines[i]
-	}
-	return "nothing"
+	texttest.Run(t, "testdata/*.txt", func(t *testing.T, text string) string { return newScript(t).run(text) })
 }
 
 type script struct {

@@ -14,6 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/kemudi/kemudi/internal/texttest"
 	"github.com/kemudi/kemudi/internal/trace"
 )
 
@@ -87,7 +88,7 @@ func runTranscript(t *testing.T, file string) {
 		if got == nil {
 			continue
 		}
-		if !*update {
+		if !*texttest.Update {
 			t.Errorf("%s: $ %s\ngot:\n%s\nwant:\n%s", file, b.command, strings.Join(got, "\n"), strings.Join(b.want, "\n"))
 			break
 		}

@@ -33,8 +33,6 @@ import (
 	"github.com/kemudi/kemudi/internal/watchcache"
 )
 
-var update = flag.Bool("update", false, "write what was printed into the transcripts that fail")
-
 func TestMain(m *testing.M) {
 	if os.Getenv(asKubectl) != "" {
 		kubectlMain()

@@ -28,6 +28,8 @@ type Network struct {
 	nl    *netlink.Handle
 	conn  *nft.Conn
 	watch *nft.Watch
+	links *linkWatch
+	pause time.Duration // between two repairs; see mendPause
 }
 
 // New returns the network, with nothing done yet. The caller must Close it,
@@ -44,12 +46,16 @@ func New(o Options) (*Network, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open netlink: %w", err)
 	}
-	n := &Network{o: o, nl: nl}
+	n := &Network{o: o, nl: nl, pause: mendPause}
 	if n.conn, err = nft.Open(); err != nil {
 		n.Close()
 		return nil, err
 	}
 	if n.watch, err = n.conn.Watch(); err != nil {
+		n.Close()
+		return nil, err
+	}
+	if n.links, err = newLinkWatch(); err != nil {
 		n.Close()
 		return nil, err
 	}
@@ -70,6 +76,9 @@ func (n *Network) Close() {
 	}
 	if n.watch != nil {
 		n.watch.Close()
+	}
+	if n.links != nil {
+		_ = n.links.file.Close()
 	}
 	if n.Routes != nil {
 		n.Routes.nl.Close()
@@ -118,30 +127,59 @@ func (n *Network) Ensure(ctx context.Context) error {
 	return writeConf(&n.o, mtu)
 }
 
-// Run is Ensure, and then sees to it that the rules stay in force, whoever
-// flushes them, until ctx ends.
+// Run is Ensure, and then sees to it that all of it stays in force, whoever
+// flushes the rules, deletes the bridge or stops the machine from forwarding,
+// until ctx ends.
 func (n *Network) Run(ctx context.Context) error {
-	if err := n.Ensure(ctx); err != nil {
-		return err
-	}
 	back := task.Backoff{Initial: 100 * time.Millisecond, Max: 30 * time.Second, Jitter: 0.2}
-	for {
-		if err := n.watch.Next(ctx, table); err != nil {
+	for err := errors.Join(n.Ensure(ctx), n.reattach()); err != nil; err = errors.Join(n.Ensure(ctx), n.reattach()) {
+		wait := back.Next()
+		n.o.Log.Error("cannot set up the pod network", "err", err, "retry", wait)
+		if err := task.Sleep(ctx, wait); err != nil {
 			return err
 		}
-		n.o.Log.Warn("rules of the pod network were changed by another program: writing them again", "table", table.String())
-		for {
-			err := writeRules(ctx, n.conn, &n.o)
-			if err == nil {
-				back.Reset()
-				break
-			}
-			wait := back.Next()
-			n.o.Log.Error("cannot write rules of the pod network", "err", err, "retry", wait)
-			if err := task.Sleep(ctx, wait); err != nil {
-				return err
+	}
+	g := task.NewGroup(ctx)
+	rules, links := make(chan struct{}, 1), make(chan struct{}, 1) // each holds one token: there is something to look at
+	tell := func(to chan struct{}, next func(ctx context.Context) error) func(ctx context.Context) error {
+		return func(ctx context.Context) error {
+			for {
+				if err := next(ctx); err != nil {
+					return err
+				}
+				select {
+				case to <- struct{}{}:
+				default: // that is known already
+				}
 			}
 		}
+	}
+	g.Go("watch rules of the pod network", tell(rules, func(ctx context.Context) error { return n.watch.Next(ctx, table) }))
+	g.Go("watch links", tell(links, n.links.next))
+	for {
+		select {
+		case <-g.Context().Done():
+			return g.Wait()
+		case <-rules:
+			n.o.Log.Warn("rules of the pod network were changed by another program: writing them again", "table", table.String())
+			n.rewrite(g.Context())
+		case <-links:
+			n.mend(g.Context())
+		}
+	}
+}
+
+// rewrite writes the rules until that succeeds or ctx ends.
+func (n *Network) rewrite(ctx context.Context) {
+	back := task.Backoff{Initial: 100 * time.Millisecond, Max: 30 * time.Second, Jitter: 0.2}
+	for ctx.Err() == nil {
+		err := writeRules(ctx, n.conn, &n.o)
+		if err == nil {
+			return
+		}
+		wait := back.Next()
+		n.o.Log.Error("cannot write rules of the pod network", "err", err, "retry", wait)
+		_ = task.Sleep(ctx, wait) // the loop looks at ctx
 	}
 }
 
@@ -255,16 +293,24 @@ func (n *Network) ensureServiceRoutes() error {
 	if err != nil {
 		return fmt.Errorf("find bridge %s: %w", n.o.Bridge, err)
 	}
-	for _, c := range n.o.ServiceCIDRs {
-		if !slices.ContainsFunc(n.o.PodCIDRs, func(p netip.Prefix) bool { return p.Addr().Is4() == c.Addr().Is4() }) {
-			continue // without pods of that family the bridge has no address to send from
-		}
-		r := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(c.Masked()), Scope: netlink.SCOPE_LINK, Protocol: routeProtocol}
+	for _, c := range n.serviceRoutes() {
+		r := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(c), Scope: netlink.SCOPE_LINK, Protocol: routeProtocol}
 		if err := n.nl.RouteReplace(r); err != nil {
 			return fmt.Errorf("route service addresses %s: %w", c, err)
 		}
 	}
 	return nil
+}
+
+// serviceRoutes are the service addresses that are routed to the bridge.
+// Without pods of a family it has no address to send from.
+func (n *Network) serviceRoutes() (list []netip.Prefix) {
+	for _, c := range n.o.ServiceCIDRs {
+		if slices.ContainsFunc(n.o.PodCIDRs, func(p netip.Prefix) bool { return p.Addr().Is4() == c.Addr().Is4() }) {
+			list = append(list, c.Masked())
+		}
+	}
+	return list
 }
 
 // hardwareAddr is a locally administered address made from the pod CIDR.

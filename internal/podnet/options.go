@@ -31,7 +31,7 @@ type Options struct {
 	// uses, or else 1500.
 	MTU int
 	// CNICacheDir is where the CNI library notes what it set up; default /var/lib/cni.
-	// Only Reset uses it.
+	// Reset empties it of our pods; Run finds the pods' links there when the bridge has gone.
 	CNICacheDir string
 	// NetNSDirs are directories that hold nothing but the pods' network namespaces.
 	// Only Reset uses them.

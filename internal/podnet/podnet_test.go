@@ -122,11 +122,18 @@ func (n *node) cni(bin, command string, pod *nettest.Host) ([]byte, error) {
 	return out, err
 }
 
-// attach adds a pod to the network and returns its addresses.
+// attach adds a pod to the network as the CNI library does, and returns its addresses.
 func (n *node) attach(bin string, pod *nettest.Host) (ips []netip.Addr) {
 	n.t.Helper()
 	out, err := n.cni(bin, "ADD", pod)
 	if err != nil {
+		n.t.Fatal(err)
+	}
+	noted := filepath.Join(n.o.CNICacheDir, "results", n.o.networkName()+"-"+pod.Name+"-eth0")
+	if err := os.MkdirAll(filepath.Dir(noted), 0o755); err != nil {
+		n.t.Fatal(err)
+	}
+	if err := os.WriteFile(noted, fmt.Appendf(nil, `{"kind":"cniCacheV1","result":%s}`, out), 0o644); err != nil {
 		n.t.Fatal(err)
 	}
 	var result struct {
@@ -345,6 +352,7 @@ func TestResetLeavesNothing(t *testing.T) {
 	h.Addr("eth0", "192.168.1.1/24")
 	h.Addr("eth0", "fd00:1::1/64")
 	h.Sysctl("net/ipv6/conf/eth0/accept_ra", "1")
+	h.Sysctl("net/ipv4/ip_forward", "0") // new namespaces have what the machine has
 	foreign := nft.Table{Family: nft.IPv4, Name: "foreign"}
 	h.Must(func() error {
 		conn, err := nft.Open()
@@ -453,19 +461,24 @@ func hostState(t *testing.T, h *nettest.Host) (state []string) {
 	return state
 }
 
-func TestRunWritesFlushedRulesAgain(t *testing.T) {
-	t.Parallel()
-	n, _, _ := twoNodes(t)
-	group := task.NewGroup(t.Context())
+// keep runs the network until the test ends.
+func (n *node) keep() {
+	group := task.NewGroup(n.t.Context())
 	group.Go("network", func(ctx context.Context) error {
 		return n.Do(func() error { return n.net.Run(ctx) })
 	})
-	defer func() {
+	n.t.Cleanup(func() {
 		group.Cancel(context.Canceled)
 		if err := group.Wait(); err != nil {
-			t.Error(err)
+			n.t.Error(err)
 		}
-	}()
+	})
+}
+
+func TestRunWritesFlushedRulesAgain(t *testing.T) {
+	t.Parallel()
+	n, _, _ := twoNodes(t)
+	n.keep()
 	var conn *nft.Conn
 	n.Must(func() (err error) {
 		conn, err = nft.Open()

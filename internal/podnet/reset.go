@@ -211,7 +211,7 @@ func findSysctls(file string) ([]leftover, error) {
 
 // findCached lists what the CNI library noted of our network.
 func findCached(o *Options) ([]leftover, error) {
-	files, err := filepath.Glob(filepath.Join(o.CNICacheDir, "results", o.networkName()+"-*"))
+	files, err := cachedResults(o)
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ func hostSysctls(o *Options) ([]sysctl, error) {
 	}
 	for _, p := range o.PodCIDRs {
 		if p.Addr().Is4() {
-			list = append(list, sysctl{"net/ipv4/ip_forward", "1"})
+			list = append(list, sysctl{forwarding(p.Addr()), "1"})
 			continue
 		}
 		// A router ignores router advertisements, from which this node may have
@@ -38,7 +38,7 @@ func hostSysctls(o *Options) ([]sysctl, error) {
 		if err != nil {
 			return nil, err
 		}
-		list = append(append(list, routers...), sysctl{"net/ipv6/conf/all/forwarding", "1"})
+		list = append(append(list, routers...), sysctl{forwarding(p.Addr()), "1"})
 	}
 	return list, nil
 }

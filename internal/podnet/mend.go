@@ -1,0 +1,221 @@
+package podnet
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/kemudi/kemudi/internal/task"
+)
+
+// linkWatch tells of changes in the network namespace that may have taken
+// something of ours away: links, addresses, routes, and whether the machine forwards.
+type linkWatch struct{ file *os.File }
+
+// newLinkWatch watches the network namespace of the calling thread.
+func newLinkWatch() (*linkWatch, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("open netlink: %w", err)
+	}
+	var groups uint32
+	for _, g := range []uint{
+		unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE,
+		unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_IPV6_NETCONF,
+	} {
+		groups |= 1 << (g - 1)
+	}
+	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: groups}); err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("watch links: %w", err)
+	}
+	return &linkWatch{os.NewFile(uintptr(fd), "links")}, nil
+}
+
+// next waits until something has happened that may concern us. It does not
+// look at what it was beyond its kind: whoever calls looks at what is there now.
+func (w *linkWatch) next(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { _ = w.file.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := w.file.Read(buf)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			_ = w.file.SetReadDeadline(time.Time{}) // it was that of an earlier call
+			continue
+		case errors.Is(err, unix.ENOBUFS):
+			return nil // some were lost
+		case err != nil:
+			return fmt.Errorf("watch links: %w", err)
+		}
+		if mayConcern(buf[:n]) {
+			return nil
+		}
+	}
+}
+
+// mayConcern reports whether one of the messages is of a kind that takes away.
+func mayConcern(messages []byte) bool {
+	for len(messages) >= unix.NLMSG_HDRLEN {
+		size := int(binary.NativeEndian.Uint32(messages))
+		if size < unix.NLMSG_HDRLEN || size > len(messages) {
+			return false
+		}
+		switch binary.NativeEndian.Uint16(messages[4:]) {
+		case unix.RTM_NEWLINK, unix.RTM_DELLINK, unix.RTM_DELADDR, unix.RTM_DELROUTE, unix.RTM_NEWNETCONF:
+			return true
+		}
+		messages = messages[min((size+3)&^3, len(messages)):]
+	}
+	return false
+}
+
+// amiss says, in words for people, what Ensure made is not there any more;
+// empty: all is well.
+func (n *Network) amiss() (string, error) {
+	link, err := n.nl.LinkByName(n.o.Bridge)
+	var notFound netlink.LinkNotFoundError
+	switch {
+	case errors.As(err, &notFound):
+		return "the bridge is gone", nil
+	case err != nil:
+		return "", fmt.Errorf("find bridge %s: %w", n.o.Bridge, err)
+	case link.Attrs().Flags&unix.IFF_UP == 0:
+		return "the bridge is down", nil
+	}
+	have, err := n.nl.AddrList(link, netlink.FAMILY_ALL)
+	if err != nil {
+		return "", fmt.Errorf("list addresses: %w", err)
+	}
+	for _, c := range n.o.PodCIDRs {
+		if !slices.ContainsFunc(have, func(a netlink.Addr) bool {
+			p, ok := prefixOf(a.IPNet)
+			return ok && p == netip.PrefixFrom(gateway(c), c.Bits())
+		}) {
+			return fmt.Sprintf("the bridge has no address of %s", c), nil
+		}
+		if f := forwarding(c.Addr()); readSysctl(f) != "1" {
+			return f + " is off", nil
+		}
+	}
+	routes, err := ourRoutes(n.nl)
+	if err != nil {
+		return "", err
+	}
+	for _, c := range n.serviceRoutes() {
+		if !slices.ContainsFunc(routes, func(r netlink.Route) bool {
+			p, ok := prefixOf(r.Dst)
+			return ok && p == c && r.LinkIndex == link.Attrs().Index
+		}) {
+			return fmt.Sprintf("there is no route to service addresses %s", c), nil
+		}
+	}
+	return "", nil
+}
+
+// forwarding is the parameter that makes the machine a router for a family.
+func forwarding(a netip.Addr) string {
+	if a.Is4() {
+		return "net/ipv4/ip_forward"
+	}
+	return "net/ipv6/conf/all/forwarding"
+}
+
+// mendPause is the least time between two repairs, so that two programs which
+// want different things do not keep the machine busy.
+const mendPause = time.Second
+
+// mend repairs what is amiss, and tries again until nothing is or ctx ends.
+func (n *Network) mend(ctx context.Context) {
+	back := task.Backoff{Initial: n.pause, Max: 30 * time.Second, Jitter: 0.2}
+	for ctx.Err() == nil {
+		what, err := n.amiss()
+		if err == nil && what == "" {
+			return
+		}
+		if err == nil {
+			n.o.Log.Warn("another program has changed the pod network: mending it", "bridge", n.o.Bridge, "reason", what)
+			if err = n.Ensure(ctx); err == nil {
+				err = n.reattach()
+			}
+		}
+		wait := n.pause
+		if err != nil {
+			wait = back.Next()
+			n.o.Log.Error("cannot mend the pod network", "err", err, "retry", wait)
+		}
+		_ = task.Sleep(ctx, wait) // the loop looks at ctx
+	}
+}
+
+// reattach makes the links of the pods that run ports of the bridge again: they
+// outlive it, and are not made anew before their pods are.
+func (n *Network) reattach() error {
+	bridge, err := n.nl.LinkByName(n.o.Bridge)
+	if err != nil {
+		return fmt.Errorf("find bridge %s: %w", n.o.Bridge, err)
+	}
+	names, err := n.podLinks()
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, name := range names {
+		link, err := n.nl.LinkByName(name)
+		if err != nil || link.Type() != "veth" || link.Attrs().MasterIndex == bridge.Attrs().Index {
+			continue // an error: the pod is gone
+		}
+		err = errors.Join(n.nl.LinkSetMaster(link, bridge), n.nl.LinkSetHairpin(link, true), n.nl.LinkSetUp(link))
+		if err != nil {
+			failed = append(failed, fmt.Errorf("attach link %s to bridge %s: %w", name, n.o.Bridge, err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// podLinks are the names of the node's ends of its pods' links, as the CNI
+// library noted them.
+func (n *Network) podLinks() ([]string, error) {
+	files, err := cachedResults(&n.o)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			continue // it has gone with its pod
+		}
+		var noted struct {
+			Result struct {
+				Interfaces []struct{ Name, Sandbox string } `json:"interfaces"`
+			} `json:"result"`
+		}
+		if err := json.Unmarshal(data, &noted); err != nil {
+			return nil, fmt.Errorf("decode CNI result %s: %w", f, err)
+		}
+		for _, i := range noted.Result.Interfaces {
+			if i.Sandbox == "" && i.Name != n.o.Bridge {
+				names = append(names, i.Name)
+			}
+		}
+	}
+	return names, nil
+}
+
+func cachedResults(o *Options) ([]string, error) {
+	return filepath.Glob(filepath.Join(o.CNICacheDir, "results", o.networkName()+"-*"))
+}

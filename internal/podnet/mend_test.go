@@ -1,0 +1,97 @@
+package podnet
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/kemudi/kemudi/internal/podnet/nettest"
+)
+
+func TestRunMendsWhatOthersTakeAway(t *testing.T) {
+	t.Parallel()
+	bin := plugins(t)
+	n, _, outside := twoNodes(t)
+	a, b := nettest.New(t, "a"), nettest.New(t, "b")
+	ips := map[*nettest.Host][]netip.Addr{}
+	for _, pod := range []*nettest.Host{a, b} {
+		ips[pod] = n.attach(bin, pod)
+	}
+	n.net.pause = 50 * time.Millisecond
+	n.keep()
+	world := make([]string, 2)
+	for i := range world {
+		b.Serve("b", "tcp", netip.AddrPortFrom(ips[b][i], 8080).String())
+		world[i] = outside.Serve("world", "udp", netip.AddrPortFrom(n.peer(3).Addrs[i], 0).String())
+	}
+	bridge := func() netlink.Link {
+		l, err := n.Netlink().LinkByName("kemudi0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	for _, fault := range []struct {
+		name string
+		make func() error
+	}{
+		{"bridge deleted", func() error { return n.Netlink().LinkDel(bridge()) }},
+		{"bridge set down", func() error { return n.Netlink().LinkSetDown(bridge()) }},
+		{"bridge without addresses", func() error {
+			list, err := n.Netlink().AddrList(bridge(), netlink.FAMILY_ALL)
+			for _, addr := range list {
+				if err == nil && !addr.IP.IsLinkLocalUnicast() {
+					err = n.Netlink().AddrDel(bridge(), &addr)
+				}
+			}
+			return err
+		}},
+		{"forwarding off", func() error {
+			return n.Do(func() error {
+				err := writeSysctl("net/ipv4/ip_forward", "0")
+				if err == nil {
+					err = writeSysctl("net/ipv6/conf/all/forwarding", "0")
+				}
+				return err
+			})
+		}},
+	} {
+		if err := fault.make(); err != nil {
+			t.Fatalf("%s: %v", fault.name, err)
+		}
+		within(t, fault.name, func() (err error) {
+			n.Must(func() error {
+				var what string
+				if what, err = n.net.amiss(); err == nil && what != "" {
+					err = fmt.Errorf("amiss: %s", what)
+				}
+				return nil
+			})
+			return err
+		})
+		for i := range world {
+			within(t, fault.name, func() error {
+				return ask(a, "tcp "+netip.AddrPortFrom(ips[b][i], 8080).String(), "b", ips[a][i].String())
+			})
+			within(t, fault.name, func() error { return ask(a, "udp "+world[i], "world", n.peer(1).Addrs[i].String()) })
+		}
+	}
+}
+
+// within tries until it works.
+func within(t *testing.T, what string, try func() error) {
+	t.Helper()
+	end := time.Now().Add(10 * time.Second)
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+}

@@ -47,6 +47,9 @@ func (s *server) newNode(g *task.Group) (*machine, error) {
 	if err := noteLogs(s.o.DataDir, s.o.PodLogsDir); err != nil {
 		return nil, err
 	}
+	if err := ensureHosts(hostsFile); err != nil {
+		return nil, err
+	}
 	if s.o.RuntimeEndpoint != "" {
 		cri, closer, err := container.Dial(s.o.RuntimeEndpoint)
 		if err != nil {
@@ -61,7 +64,7 @@ func (s *server) newNode(g *task.Group) (*machine, error) {
 	}
 	var err error
 	n.runtime, err = container.New(container.Options{
-		DataDir: s.o.DataDir, RunDir: s.o.RunDir, CgroupParent: cgroupParent(s.o.RunDir), RegistryConfigDir: s.o.RegistryDir, Logger: s.o.Logger.With("part", "runtime"),
+		DataDir: s.o.DataDir, RunDir: s.o.RunDir, CgroupParent: cgroupParent(s.o.RunDir), RegistryConfigDir: s.o.RegistryDir, OwnTemp: true, Logger: s.o.Logger.With("part", "runtime"),
 	})
 	if err != nil {
 		return nil, err

@@ -11,7 +11,8 @@
 //	data directory                      run directory (gone after a reboot)
 //	  bin/         unpacked programs      containerd.sock[.ttrpc]  containerd's API and CRI
 //	  containerd/  images, snapshots      containerd/              bundles, mounts, netns
-//	    kemudi.lock                       runc/                    runc's state
+//	    kemudi.lock                         tmp/                   mounts that last for one call
+//	  cni/results/ networks of pods       runc/                    runc's state
 //	                                      s/                       shim sockets
 //
 // Invariants:

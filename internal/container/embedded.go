@@ -80,6 +80,9 @@ func (e *Embedded) Run(ctx context.Context) (err error) {
 			return fmt.Errorf("start container runtime: %w", err)
 		}
 	}
+	if err := keepHome(e.o); err != nil {
+		return fmt.Errorf("start container runtime: %w", err)
+	}
 	if err := repairBundles(e.o); err != nil {
 		return fmt.Errorf("start container runtime: %w", err)
 	}
@@ -96,6 +99,9 @@ func (e *Embedded) Run(ctx context.Context) (err error) {
 		stopPlugins()
 		err = errors.Join(err, p.close())
 	}()
+	if err := sweepLeases(pluginCtx, p); err != nil {
+		return fmt.Errorf("start container runtime: %w", err)
+	}
 	s, err := newServers(o, p)
 	if err != nil {
 		return fmt.Errorf("start container runtime: %w", err)

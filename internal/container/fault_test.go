@@ -1,15 +1,19 @@
 package container
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/moby/sys/mountinfo"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kemudi/kemudi/internal/ociimage"
 )
 
 // TestKillWhileAPodStartsLeavesNoOrphan kills the runtime at many moments of a
@@ -99,11 +103,7 @@ func (h *host) orphans() (left []string) {
 	for _, pid := range cgroupProcesses(h.o.CgroupParent) {
 		left = append(left, fmt.Sprintf("process %d in our cgroup", pid))
 	}
-	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(h.dir))
-	if err != nil {
-		h.Fatal(err)
-	}
-	for _, m := range mounts {
+	for _, m := range h.mounts() {
 		left = append(left, "mount "+m.Mountpoint)
 	}
 	for _, id := range names(h.o.runcRoot() + "/" + Namespace) {
@@ -117,13 +117,60 @@ func (h *host) orphans() (left []string) {
 			left = append(left, "address "+ip)
 		}
 	}
-	for _, name := range names("/var/lib/cni/results") {
-		if strings.HasPrefix(name, "test-") {
-			left = append(left, "network result "+name)
-		}
+	for _, name := range names(h.o.cniDir() + "/results") {
+		left = append(left, "network result "+name)
 	}
 	for _, id := range names(h.o.shimSockets()) {
 		left = append(left, "shim socket "+id)
 	}
 	return left
+}
+
+// TestKilledUnpackIsUndone kills the runtime while it writes an image's files
+// through a mount of its own. The next start, and a reset, take down the mount
+// and give up what was stored.
+func TestKilledUnpackIsUndone(t *testing.T) {
+	h := newHost(t)
+	h.start()
+	before := h.stored()
+	archive := h.archive(ociimage.Image{Names: []string{"kemudi.local/large:1"}, Files: []ociimage.File{{Path: "/large", Content: make([]byte, 128<<20)}}})
+	h.unpackAndKill(archive)
+	h.start()
+	if left := h.mounts(); len(left) > 0 {
+		t.Errorf("mount after the next start: %s", left[0].Mountpoint)
+	}
+	if left := names(h.o.tempDir()); len(left) > 0 {
+		t.Errorf("temporary files after the next start: %v", left)
+	}
+	if after := h.stored(); after != before {
+		t.Errorf("blobs and snapshots after the next start: got %d, want %d as before", after, before)
+	}
+	mount := h.unpackAndKill(archive)
+	removed, err := Reset(t.Context(), h.o)
+	if err != nil || !slices.Contains(removed, "mount "+mount) {
+		t.Errorf("reset: got %v, %v; want that it removes the mount %s", removed, err, mount)
+	}
+}
+
+// unpackAndKill imports an archive and kills the runtime when it unpacks. It
+// returns where the files were written.
+func (h *host) unpackAndKill(archive []byte) (mount string) {
+	h.Helper()
+	ctx, cancel := context.WithCancel(h.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	images := h.images()
+	wg.Go(func() { _, _ = images.Import(ctx, bytes.NewReader(archive)) })
+	h.eventually("the image to be unpacked", func() bool {
+		for _, m := range h.mounts() {
+			mount = m.Mountpoint
+		}
+		return mount != ""
+	})
+	h.kill()
+	if len(h.mounts()) == 0 {
+		h.Fatal("the unpacking was over before the runtime was killed")
+	}
+	return mount
 }

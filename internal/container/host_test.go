@@ -45,7 +45,7 @@ func serve(options string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
-	o.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	o.OwnTemp, o.Logger = true, slog.New(slog.NewTextHandler(os.Stderr, nil))
 	if lo, err := netlink.LinkByName("lo"); err == nil && lo.Attrs().Flags&1 == 0 { // in a network namespace of our own
 		if err := netlink.LinkSetUp(lo); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -144,11 +144,7 @@ func (h *host) cleanUp() {
 // verifyClean fails the test if anything of the host is left on the machine.
 func (h *host) verifyClean() {
 	h.Helper()
-	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(h.dir))
-	if err != nil {
-		h.Errorf("list mounts: %v", err)
-	}
-	for _, m := range mounts {
+	for _, m := range h.mounts() {
 		if m.Mountpoint != h.dir && m.Mountpoint != h.o.DataDir {
 			h.Errorf("mount left: %s", m.Mountpoint)
 		}
@@ -167,6 +163,18 @@ func (h *host) verifyClean() {
 			h.Errorf("file left: %s", path)
 		}
 	}
+}
+
+// mounts lists what is mounted in the host's directories or comes from there.
+func (h *host) mounts() []*mountinfo.Info {
+	h.Helper()
+	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
+		return !within(m.Mountpoint, h.dir) && !strings.Contains(m.Root, h.dir+"/") && !strings.Contains(m.VFSOptions, h.dir+"/"), false
+	})
+	if err != nil {
+		h.Errorf("list mounts: %v", err)
+	}
+	return mounts
 }
 
 // start starts the runtime and waits until it is ready.

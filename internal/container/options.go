@@ -52,6 +52,11 @@ type Options struct {
 	// agent names it in CRI requests; Reset removes it. Default /kemudi.
 	CgroupParent string
 
+	// OwnTemp has every library in this process make its temporary files in
+	// RunDir, where the next start and Reset find those of a killed process: it
+	// sets TMPDIR. For a process that does little but run this runtime.
+	OwnTemp bool
+
 	// Logger receives the runtime's messages. Default slog.Default().
 	Logger *slog.Logger
 
@@ -80,7 +85,7 @@ const maxRunDir = 40
 func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.DataDir, "/var/lib/kemudi")
 	setDefault(&o.RunDir, "/run/kemudi")
-	setDefault(&o.CNIConfDir, filepath.Join(o.DataDir, "cni/net.d"))
+	setDefault(&o.CNIConfDir, filepath.Join(o.cniDir(), "net.d"))
 	setDefault(&o.RegistryConfigDir, "/etc/kemudi/certs.d:/etc/containerd/certs.d:/etc/docker/certs.d")
 	setDefault(&o.CgroupParent, "/kemudi")
 	if o.CNIBinDirs == nil {
@@ -133,6 +138,8 @@ func (o Options) rootDir() string     { return filepath.Join(o.DataDir, "contain
 func (o Options) stateDir() string    { return filepath.Join(o.RunDir, "containerd") }
 func (o Options) runcRoot() string    { return filepath.Join(o.RunDir, "runc") }
 func (o Options) shimSockets() string { return filepath.Join(o.RunDir, "s") }
+func (o Options) tempDir() string     { return filepath.Join(o.stateDir(), "tmp") }
+func (o Options) cniDir() string      { return filepath.Join(o.DataDir, "cni") }
 func (o Options) lockFile() string    { return filepath.Join(o.rootDir(), "kemudi.lock") }
 
 // NetNSDir is where the network namespaces of pods are mounted, by name.

@@ -32,11 +32,9 @@ func Reset(ctx context.Context, o Options) (removed []string, err error) {
 		}
 		defer lock.Close()
 	}
-	sandboxes := r.sandboxes()
 	r.step(r.processes(ctx))
 	r.step(r.mounts())
 	r.step(r.cgroups(ctx))
-	r.step(r.networkResults(sandboxes))
 	r.step(r.files())
 	if err := errors.Join(r.errs...); err != nil {
 		return r.removed, fmt.Errorf("reset container runtime: %w", err)
@@ -59,11 +57,6 @@ func (r *resetter) step(err error) {
 
 func (r *resetter) did(format string, args ...any) {
 	r.removed = append(r.removed, fmt.Sprintf(format, args...))
-}
-
-// sandboxes returns the IDs of the pods that CRI knew.
-func (r *resetter) sandboxes() []string {
-	return names(filepath.Join(r.o.rootDir(), "io.containerd.grpc.v1.cri/sandboxes"))
 }
 
 // names lists a folder, which may not exist.
@@ -168,16 +161,26 @@ func kill(ctx context.Context, pid int) error {
 
 // ownDirs are the directories in which everything is ours.
 func (r *resetter) ownDirs() []string {
-	return []string{r.o.stateDir(), r.o.runcRoot(), r.o.shimSockets(), r.o.rootDir(), r.o.binDir()}
+	return []string{r.o.stateDir(), r.o.runcRoot(), r.o.shimSockets(), r.o.rootDir(), r.o.binDir(), filepath.Join(r.o.cniDir(), "results")}
 }
 
-// mounts takes down every mount in our directories, the youngest first.
+// mounts takes down every mount in our directories.
 func (r *resetter) mounts() error {
+	removed, err := unmountBelow(r.ownDirs()...)
+	for _, path := range removed {
+		r.did("mount %s", path)
+	}
+	return err
+}
+
+// unmountBelow takes down what is mounted in the directories, the youngest first,
+// and returns where it was.
+func unmountBelow(dirs ...string) (removed []string, err error) {
 	list, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
-		return !slices.ContainsFunc(r.ownDirs(), func(dir string) bool { return within(m.Mountpoint, dir) }), false
+		return !slices.ContainsFunc(dirs, func(dir string) bool { return within(m.Mountpoint, dir) }), false
 	})
 	if err != nil {
-		return fmt.Errorf("list mounts: %w", err)
+		return nil, fmt.Errorf("list mounts: %w", err)
 	}
 	var errs []error
 	for _, m := range slices.Backward(list) {
@@ -186,9 +189,9 @@ func (r *resetter) mounts() error {
 			errs = append(errs, fmt.Errorf("unmount %s: %w", m.Mountpoint, err))
 			continue
 		}
-		r.did("mount %s", m.Mountpoint)
+		removed = append(removed, m.Mountpoint)
 	}
-	return errors.Join(errs...)
+	return removed, errors.Join(errs...)
 }
 
 func (r *resetter) cgroups(ctx context.Context) error {
@@ -197,24 +200,6 @@ func (r *resetter) cgroups(ctx context.Context) error {
 		r.did("cgroup %s (%d groups)", r.o.CgroupParent, n)
 	}
 	return err
-}
-
-// networkResults removes what libcni, whose directory cannot be chosen, notes
-// about each pod's network.
-func (r *resetter) networkResults(sandboxes []string) error {
-	const dir = "/var/lib/cni/results"
-	var errs []error
-	for _, name := range names(dir) {
-		if !slices.ContainsFunc(sandboxes, func(id string) bool { return strings.Contains(name, "-"+id+"-") }) {
-			continue
-		}
-		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
-			continue
-		}
-		r.did("file %s", filepath.Join(dir, name))
-	}
-	return errors.Join(errs...)
 }
 
 // files removes our directories and sockets, and the directories above them if
@@ -232,7 +217,7 @@ func (r *resetter) files() error {
 		}
 		r.did("file %s", path)
 	}
-	for _, dir := range []string{r.o.RunDir, r.o.DataDir} {
+	for _, dir := range []string{r.o.RunDir, r.o.cniDir(), r.o.DataDir} {
 		if os.Remove(dir) == nil { // fails where it is not empty
 			r.did("file %s", dir)
 		}

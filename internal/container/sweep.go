@@ -12,10 +12,67 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/containerd/v2/core/mount"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/containerd/v2/plugins"
+	"github.com/containernetworking/cni/libcni"
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
+
+// keepHome has the libraries put into our directories what they would put into
+// those that all programs share, and removes what an earlier process left of it
+// when it was killed: mounts, most of all, through which it unpacked an image.
+func keepHome(o Options) error {
+	removed, err := unmountBelow(o.tempDir())
+	for _, path := range removed {
+		o.Logger.Warn("removed a mount that was left over", "path", path)
+	}
+	if err == nil { // or else this would remove what is mounted
+		err = os.RemoveAll(o.tempDir())
+	}
+	if err == nil {
+		err = mount.SetTempMountLocation(o.tempDir())
+	}
+	if err == nil && o.OwnTemp {
+		err = os.Setenv("TMPDIR", o.tempDir())
+	}
+	if err != nil {
+		return fmt.Errorf("prepare directory for temporary files: %w", err)
+	}
+	libcni.CacheDir = o.cniDir()
+	return nil
+}
+
+// sweepLeases ends the leases that were to end by themselves. They kept what an
+// earlier process was pulling or importing when it was killed, which the garbage
+// collector, whose first round follows the start, may have now. The leases of
+// sandboxes have no end. It must run before anybody can make a new one.
+func sweepLeases(ctx context.Context, p *plugged) error {
+	instance, err := p.instance(plugins.LeasePlugin, "manager")
+	if err != nil {
+		return err
+	}
+	manager, ok := instance.(leases.Manager)
+	if !ok {
+		return fmt.Errorf("containerd's lease plugin is a %T and manages no leases", instance)
+	}
+	ctx = namespaces.WithNamespace(ctx, Namespace)
+	list, err := manager.List(ctx)
+	if err != nil {
+		return fmt.Errorf("list leases: %w", err)
+	}
+	for _, lease := range list {
+		if _, ends := lease.Labels["containerd.io/gc.expire"]; !ends {
+			continue
+		}
+		if err := manager.Delete(ctx, lease); err != nil {
+			return fmt.Errorf("end lease %s: %w", lease.ID, err)
+		}
+	}
+	return nil
+}
 
 // sweep ends what an earlier process was starting when it was killed and what
 // containerd, which has just looked for its containers, does not know: shims

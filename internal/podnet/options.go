@@ -30,7 +30,8 @@ type Options struct {
 	// MTU of the pods' links; default: that of the link that the default route
 	// uses, or else 1500.
 	MTU int
-	// CNICacheDir is where the CNI library notes what it set up; default /var/lib/cni.
+	// CNICacheDir is where the CNI library of a runtime that is not the built-in one
+	// notes what it set up; default /var/lib/cni.
 	// Reset empties it of our pods; Run finds the pods' links there when the bridge has gone.
 	CNICacheDir string
 	// NetNSDirs are directories that hold nothing but the pods' network namespaces.

@@ -60,7 +60,7 @@ func (m *machine) lookMounts(s hostState) error {
 		return err
 	}
 	for _, mount := range mounts {
-		if m.ours(mount.Mountpoint) || m.ours(mount.VFSOptions) {
+		if m.ours(mount.Mountpoint) || m.ours(mount.Root) || m.ours(mount.VFSOptions) {
 			s["mount "+mount.Mountpoint] = true
 		}
 	}

@@ -17,7 +17,7 @@ func FuzzAnswers(f *testing.F) {
 		f.Add(name, dns.TypeSRV)
 	}
 	o := newObjects()
-	o.change(false, parseObjects(f, shop)...)
+	o.Put(parseObjects(f, shop)...)
 	view := newView(o)
 	f.Fuzz(func(t *testing.T, name string, qtype uint16) {
 		a := Resolve(view, "cluster.local.", name, qtype)

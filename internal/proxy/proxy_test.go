@@ -14,75 +14,21 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/discovery"
-	"github.com/kemudi/kemudi/internal/cache"
-	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/client/clienttest"
 	"github.com/kemudi/kemudi/internal/podnet/nft"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/trace"
 )
 
-// cluster is a transport whose caches the test fills.
-type cluster struct {
-	client.Transport // nothing but Cache may be called
-	progress         cache.Progress
-	caches           map[*resource.Def]*cache.Cache
-	rev              int64
-}
-
-func newCluster(nodeName string, objects ...resource.Object) *cluster {
-	c := &cluster{caches: map[*resource.Def]*cache.Cache{}}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}
-	first := map[*resource.Def][]*cache.Item{core.Nodes.Def: {c.item(node)}}
-	for _, o := range objects {
-		first[defOf(o)] = append(first[defOf(o)], c.item(o))
-	}
-	for _, def := range []*resource.Def{core.Services.Def, core.Pods.Def, core.Nodes.Def, discovery.EndpointSlices.Def} {
-		c.caches[def] = cache.New(def, &c.progress)
-		c.caches[def].Replace(first[def], c.rev)
-	}
-	c.progress.Advance(c.rev)
-	return c
-}
-
-func defOf(o resource.Object) *resource.Def {
-	switch o.(type) {
-	case *corev1.Service:
-		return core.Services.Def
-	case *corev1.Pod:
-		return core.Pods.Def
-	case *corev1.Node:
-		return core.Nodes.Def
-	case *discoveryv1.EndpointSlice:
-		return discovery.EndpointSlices.Def
-	}
-	panic(fmt.Sprintf("no definition of %T", o))
-}
-
-func (c *cluster) Cache(def *resource.Def, _ string) *cache.Cache { return c.caches[def] }
-
-func (c *cluster) item(o resource.Object) *cache.Item {
-	c.rev++
-	return &cache.Item{Key: cache.Key(o.GetNamespace(), o.GetName()), Rev: c.rev, Object: o}
-}
-
-func (c *cluster) put(objects ...resource.Object) {
-	for _, o := range objects {
-		c.caches[defOf(o)].Apply([]cache.Change{{Item: c.item(o)}})
-	}
-	c.progress.Advance(c.rev)
-}
-
-func (c *cluster) delete(o resource.Object) {
-	c.caches[defOf(o)].Apply([]cache.Change{{Item: c.item(o), Delete: true}})
-	c.progress.Advance(c.rev)
+// newCluster returns the objects of a cluster that has node n1.
+func newCluster(objects ...resource.Object) *clienttest.Filled {
+	return clienttest.NewFilled(append(objects, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}})...)
 }
 
 // run runs a proxy on node n1 of the site until the test ends.
@@ -141,17 +87,17 @@ func TestRulesFollowTheCluster(t *testing.T) {
 	s := newSite(t)
 	s.serve()
 	web := service("web", "10.96.0.10")
-	c := newCluster("n1", web, backends("web", "10.244.1.2@n1"))
+	c := newCluster(web, backends("web", "10.244.1.2@n1"))
 	p := s.run(Options{Transport: c})
 	soon(t, "the rules are in force", p.Synced)
 	s.reach(s.client, "10.96.0.10:80", "a", "")
-	c.put(backends("web", "10.244.1.3@n1"))
+	c.Put(backends("web", "10.244.1.3@n1"))
 	soon(t, "b answers", func() bool { return s.answers("10.96.0.10:80", "b") })
-	c.put(backends("web", "10.244.1.2@n1", "10.244.1.3@n1"))
+	c.Put(backends("web", "10.244.1.2@n1", "10.244.1.3@n1"))
 	soon(t, "a answers", func() bool { return s.answers("10.96.0.10:80", "a") })
-	c.put(service("new", "10.96.0.11", nodePort), backends("new", "10.244.2.2@n2"))
+	c.Put(service("new", "10.96.0.11", nodePort), backends("new", "10.244.2.2@n2"))
 	soon(t, "c answers", func() bool { return s.answers("192.168.1.1:30080", "c") })
-	c.delete(web)
+	c.Remove(web)
 	soon(t, "nobody answers", func() bool { return !s.answers("10.96.0.10:80", "a") && !s.answers("10.96.0.10:80", "b") })
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "hp"}}
 	pod.Spec.NodeName = "n1"
@@ -159,12 +105,12 @@ func TestRulesFollowTheCluster(t *testing.T) {
 	pod.Status.PodIP = "10.244.1.2"
 	elsewhere := pod.DeepCopy()
 	elsewhere.Name, elsewhere.Spec.NodeName, elsewhere.Spec.Containers[0].Ports[0].HostPort = "hp2", "n2", 8082
-	c.put(elsewhere, pod)
+	c.Put(elsewhere, pod)
 	soon(t, "the host port answers", func() bool { return s.answers("192.168.1.1:8081", "a") })
 	if s.answers("192.168.1.1:8082", "a") {
 		t.Error("the host port of another node's pod answered")
 	}
-	c.delete(pod)
+	c.Remove(pod)
 	soon(t, "the host port is closed", func() bool { return !s.answers("192.168.1.1:8081", "a") })
 }
 
@@ -172,10 +118,8 @@ func TestNothingIsDoneBeforeAllIsKnown(t *testing.T) {
 	s := newSite(t)
 	s.serve()
 	s.put(service("web", "10.96.0.10"), backends("web", "10.244.1.2@n1")) // by an earlier process
-	c := newCluster("n1", service("web", "10.96.0.10"), backends("web", "10.244.1.2@n1"))
-	late := cache.New(discovery.EndpointSlices.Def, &c.progress)
-	known := c.caches[discovery.EndpointSlices.Def]
-	c.caches[discovery.EndpointSlices.Def] = late
+	c := newCluster(service("web", "10.96.0.10"), backends("web", "10.244.1.2@n1"))
+	list := c.Relist(discovery.EndpointSlices.Def)
 	p := s.run(Options{Transport: c})
 	for range 20 {
 		s.reach(s.client, "10.96.0.10:80", "a", "")
@@ -183,7 +127,7 @@ func TestNothingIsDoneBeforeAllIsKnown(t *testing.T) {
 	if p.Synced() || p.Check(t.Context()) == nil {
 		t.Error("the proxy says that it is in step although it has not seen the slices")
 	}
-	late.Replace(known.List("", nil), c.rev)
+	list()
 	soon(t, "the rules are in force", p.Synced)
 	s.reach(s.client, "10.96.0.10:80", "a", "")
 	if err := p.Check(t.Context()); err != nil {
@@ -195,7 +139,7 @@ func TestFlushedRulesComeBack(t *testing.T) {
 	s := newSite(t)
 	s.serve()
 	reg := prometheus.NewRegistry()
-	p := s.run(Options{Transport: newCluster("n1", service("web", "10.96.0.10"), backends("web", "10.244.1.2@n1")), Metrics: reg})
+	p := s.run(Options{Transport: newCluster(service("web", "10.96.0.10"), backends("web", "10.244.1.2@n1")), Metrics: reg})
 	soon(t, "the rules are in force", p.Synced)
 	var b nft.Batch
 	b.DelTable(tableOf(nft.IPv4)) // as by "nft flush ruleset"
@@ -211,7 +155,7 @@ func TestFlushedRulesComeBack(t *testing.T) {
 func TestRefusedTransactionIsTriedAgainAsAWhole(t *testing.T) {
 	s := newSite(t)
 	s.serve()
-	c := newCluster("n1", service("web", "10.96.0.10"), backends("web", "10.244.1.2@n1"))
+	c := newCluster(service("web", "10.96.0.10"), backends("web", "10.244.1.2@n1"))
 	p := s.run(Options{Transport: c})
 	soon(t, "the rules are in force", p.Synced)
 	// Something of ours is taken from under the proxy, so that its next change
@@ -221,7 +165,7 @@ func TestRefusedTransactionIsTriedAgainAsAWhole(t *testing.T) {
 	if err := p.kernel.conn.Commit(t.Context(), &b); err != nil { // by its own socket: not seen as foreign
 		t.Fatal(err)
 	}
-	c.put(backends("web", "10.244.1.2@n1", "10.244.1.3@n1"))
+	c.Put(backends("web", "10.244.1.2@n1", "10.244.1.3@n1"))
 	soon(t, "b answers", func() bool { return s.answers("10.96.0.10:80", "b") })
 	if n := sample(t, p.metrics.failures); n != 1 {
 		t.Errorf("kubeproxy_sync_proxy_rules_nftables_sync_failures_total: got %v, want 1", n)
@@ -238,7 +182,7 @@ func TestHealthCheckNodePortTellsOfLocalEndpoints(t *testing.T) {
 			svc.Spec.HealthCheckNodePort = port
 		})
 	}
-	c := newCluster("n1", local(32000), backends("web", "10.244.1.2@n1", "10.244.1.3@n1", "10.244.2.2@n2"))
+	c := newCluster(local(32000), backends("web", "10.244.1.2@n1", "10.244.1.3@n1", "10.244.2.2@n2"))
 	s.run(Options{Transport: c, Listen: func(ctx context.Context, network, addr string) (l net.Listener, err error) {
 		return l, errors.Join(s.n1.Do(func() error {
 			l, err = (&net.ListenConfig{}).Listen(ctx, network, addr)
@@ -265,21 +209,21 @@ func TestHealthCheckNodePortTellsOfLocalEndpoints(t *testing.T) {
 	if _, weight, a := get(32000); weight != "2" || a.LocalEndpoints != 2 || !a.ServiceProxyHealthy || a.Service.Name != "web" {
 		t.Errorf("got weight %q and %+v, want two endpoints of web", weight, a)
 	}
-	c.put(backends("web", "10.244.2.2@n2"))
+	c.Put(backends("web", "10.244.2.2@n2"))
 	soon(t, "the port answers 503", func() bool { status, _, _ := get(32000); return status == http.StatusServiceUnavailable })
-	c.put(local(32001))
+	c.Put(local(32001))
 	soon(t, "the port has moved", func() bool {
 		old, _, _ := get(32000)
 		now, _, _ := get(32001)
 		return old == 0 && now == http.StatusServiceUnavailable
 	})
-	c.delete(local(32001))
+	c.Remove(local(32001))
 	soon(t, "the port is closed", func() bool { status, _, _ := get(32001); return status == 0 })
 }
 
 func TestHealthEndpoints(t *testing.T) {
 	s := newSite(t)
-	c := newCluster("n1")
+	c := newCluster()
 	p := s.run(Options{Transport: c})
 	get := func(path string) (int, string) {
 		r := httptest.NewRecorder()
@@ -297,7 +241,7 @@ func TestHealthEndpoints(t *testing.T) {
 	if _, body := get("/proxyMode"); body != "nftables" {
 		t.Errorf("/proxyMode: got %q", body)
 	}
-	c.put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "ToBeDeletedByClusterAutoscaler"}}}})
+	c.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "ToBeDeletedByClusterAutoscaler"}}}})
 	soon(t, "the node is not eligible", func() bool { code, _ := get("/healthz"); return code == http.StatusServiceUnavailable })
 	if code, _ := get("/livez"); code != http.StatusOK {
 		t.Errorf("/livez of a node about to go: got %d, want 200", code)
@@ -307,14 +251,14 @@ func TestHealthEndpoints(t *testing.T) {
 func TestBurstBecomesFewTransactions(t *testing.T) {
 	s := newSite(t)
 	s.serve()
-	c := newCluster("n1", service("web", "10.96.0.10"))
+	c := newCluster(service("web", "10.96.0.10"))
 	p := s.run(Options{Transport: c, Metrics: prometheus.NewRegistry(), MinInterval: 50 * time.Millisecond})
 	soon(t, "the rules are in force", p.Synced)
 	start := time.Now()
 	for i := range 2000 {
-		c.put(backends("web", fmt.Sprintf("10.244.3.%d@n3", i%250)))
+		c.Put(backends("web", fmt.Sprintf("10.244.3.%d@n3", i%250)))
 	}
-	c.put(backends("web", "10.244.1.2@n1"))
+	c.Put(backends("web", "10.244.1.2@n1"))
 	soon(t, "a answers", func() bool { return s.answers("10.96.0.10:80", "a") })
 	most := int(time.Since(start)/(50*time.Millisecond)) + 3
 	if n := sample(t, p.metrics.sync); n > most {

@@ -12,33 +12,21 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kemudi/kemudi/internal/api/core"
-	"github.com/kemudi/kemudi/internal/cache"
-	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/client/clienttest"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/scheduler/plugins"
 	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
 )
 
-// fed is a loop that does not run, and caches that a test feeds.
+// fed is a loop that does not run, and caches that a test fills.
 type fed struct {
 	*loop
-	client.Transport // nil: nothing is asked of the API
-	caches           map[*resource.Def]*cache.Cache
-	progress         cache.Progress
-	rev              int64
-}
-
-func (f *fed) Cache(def *resource.Def, _ string) *cache.Cache {
-	if f.caches[def] == nil {
-		f.caches[def] = cache.New(def, &f.progress)
-		f.caches[def].Replace(nil, 0)
-	}
-	return f.caches[def]
+	*clienttest.Filled
+	rev int64
 }
 
 func newFed(t *testing.T) *fed {
-	f := &fed{caches: map[*resource.Def]*cache.Cache{}}
+	f := &fed{Filled: clienttest.NewFilled()}
 	snap := snapshot.New(nil)
 	f.loop = &loop{
 		Scheduler: New(Options{Transport: f}), snapshot: snap, queue: newQueue(), budgets: map[string]*policyv1.PodDisruptionBudget{},
@@ -51,12 +39,10 @@ func newFed(t *testing.T) *fed {
 	return f
 }
 
-func (f *fed) put(def *resource.Def, obj resource.Object, gone bool) {
+func (f *fed) put(obj resource.Object) {
 	f.rev++
 	obj.SetResourceVersion(strconv.FormatInt(f.rev, 10))
-	it := &cache.Item{Key: cache.Key(obj.GetNamespace(), obj.GetName()), Rev: f.rev, Object: obj}
-	f.Cache(def, "").Apply([]cache.Change{{Item: it, Delete: gone}})
-	f.progress.Advance(f.rev)
+	f.Put(obj)
 }
 
 // state is what the loop knows: nodes with their pods, and pending pods.
@@ -90,47 +76,47 @@ func (f *fed) expect(t *testing.T, want string) {
 func TestFollowsNodesAndPods(t *testing.T) {
 	f := newFed(t)
 	pod := func(line string) *corev1.Pod { return parsePod(split(line)) }
-	f.put(core.Pods.Def, pod("a on=n1"), false)
-	f.put(core.Pods.Def, pod("b"), false)
-	f.put(core.Nodes.Def, parseNode([]string{"n1"}), false)
+	f.put(pod("a on=n1"))
+	f.put(pod("b"))
+	f.put(parseNode([]string{"n1"}))
 	f.expect(t, "n1[a], pending b")
-	f.put(core.Pods.Def, pod("b on=n1"), false)
+	f.put(pod("b on=n1"))
 	ended := pod("a on=n1")
 	ended.Status.Phase = corev1.PodSucceeded
-	f.put(core.Pods.Def, ended, false)
+	f.put(ended)
 	f.expect(t, "n1[b]")
-	f.put(core.Pods.Def, pod("c terminating"), false)
-	f.put(core.Pods.Def, pod("d"), false)
+	f.put(pod("c terminating"))
+	f.put(pod("d"))
 	f.expect(t, "n1[b], pending d")
-	f.put(core.Pods.Def, pod("d terminating"), false)
-	f.put(core.Pods.Def, pod("b on=n1"), true)
+	f.put(pod("d terminating"))
+	f.Remove(pod("b on=n1"))
 	f.expect(t, "n1[]")
-	f.put(core.Nodes.Def, parseNode([]string{"n1"}), true)
+	f.Remove(parseNode([]string{"n1"}))
 	f.expect(t, "")
 }
 
 func TestReadsEverythingAgainWhenItFellBehind(t *testing.T) {
 	f := newFed(t)
 	for _, name := range []string{"gone", "stays", "anew"} {
-		f.put(core.Pods.Def, parsePod([]string{name, "on=n1"}), false)
-		f.put(core.Pods.Def, parsePod([]string{"pending-" + name}), false)
+		f.put(parsePod([]string{name, "on=n1"}))
+		f.put(parsePod([]string{"pending-" + name}))
 	}
-	f.put(core.Nodes.Def, parseNode([]string{"n1"}), false)
+	f.put(parseNode([]string{"n1"}))
 	f.expect(t, "n1[anew gone stays], pending pending-anew, pending pending-gone, pending pending-stays")
 	for _, prefix := range []string{"", "pending-"} {
 		on := "on=n1"
 		if prefix != "" {
 			on = "app=x"
 		}
-		f.put(core.Pods.Def, parsePod([]string{prefix + "gone", on}), true)
-		f.put(core.Pods.Def, parsePod([]string{prefix + "anew", on}), true)
+		f.Remove(parsePod([]string{prefix + "gone", on}))
+		f.Remove(parsePod([]string{prefix + "anew", on}))
 		again := parsePod([]string{prefix + "anew", on})
 		again.UID = types.UID(prefix + "anew again")
-		f.put(core.Pods.Def, again, false)
+		f.put(again)
 	}
 	noise := parsePod([]string{"noise", "on=n1"})
 	for range 9000 { // more than the cache remembers
-		f.put(core.Pods.Def, noise.DeepCopy(), false)
+		f.put(noise.DeepCopy())
 	}
 	f.expect(t, "n1[anew noise stays], pending pending-anew, pending pending-stays")
 	if f.snapshot.Pod("anew") != nil || f.snapshot.Pod("anew again") == nil {

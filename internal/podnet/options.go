@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 )
 
+// DefaultBridge is the name of the bridge unless Options say another.
+const DefaultBridge = "kemudi0"
+
 // Options say what the pod network of this node is.
 type Options struct {
 	// Bridge is the name of the bridge; default kemudi0.
@@ -44,7 +47,7 @@ type Options struct {
 // withDefaults fills in what is unset, and checks the rest.
 func (o Options) withDefaults() (Options, error) {
 	if o.Bridge == "" {
-		o.Bridge = "kemudi0"
+		o.Bridge = DefaultBridge
 	}
 	if len(o.Bridge) > 15 {
 		return o, fmt.Errorf("bridge name %q is longer than 15 characters", o.Bridge)

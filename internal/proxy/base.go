@@ -129,6 +129,11 @@ func serviceRules(c *Config, f nft.Family) []Rule {
 	for _, p := range ofFamily(c.ServiceCIDRs, f) {
 		rules = append(rules, Rule{to{p}, verdict{nft.Drop, ""}})
 	}
+	if f == nft.IPv6 {
+		// A packet from ::1 can go nowhere else, and IPv6 has no way to allow it to:
+		// better a refusal at once, from the port that nobody listens on.
+		rules = append(rules, Rule{to{netip.PrefixFrom(netip.IPv6Loopback(), 128)}, verdict{nft.Accept, ""}})
+	}
 	if len(c.NodePortAddresses) == 0 {
 		rules = append(rules, Rule{toLocal{}, vmap{destinationPort, NodePorts}})
 	}

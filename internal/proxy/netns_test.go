@@ -569,6 +569,7 @@ func TestDualStackServiceIsServedInBothFamilies(t *testing.T) {
 	s.reach(s.client, "[fd00:96::a]:80", "b", "")
 	s.reach(s.client, "[fd00:1::1]:30080", "b", "")
 	s.reach(s.n1, "[fd00:1::1]:30080", "b", "")
+	s.refused(s.n1, "[::1]:30080") // as it cannot be served
 	s.put(service("web", "10.96.0.10 fd00:96::a"), backends("web", "fd00:244:0:1::3@n1", "fd00:244:0:2::2@n2"))
 	s.reach(s.client, "[fd00:96::a]:80", "bc", "")
 	s.reach(s.a, "[fd00:96::a]:80", "bc", "fd00:244:0:1::2")

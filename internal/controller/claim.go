@@ -13,26 +13,36 @@ import (
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
+// Claimer brings children and the owners that select them together. The
+// controller needs Patch on the children.
+type Claimer[T, O resource.Object] struct {
+	Children Client[T]
+	Owners   Client[O]
+	// Open says which children may be adopted and released still; nil: all.
+	Open func(T) bool
+}
+
 // Claim returns the children that owner controls and its selector matches. On
 // the way it adopts matching objects of the namespace that nobody controls, and
-// releases controlled ones that match no more. The controller needs Patch on the
-// children.
-func Claim[T, O resource.Object](ctx context.Context, children Client[T], owners Client[O], owner O, sel labels.Selector) ([]T, error) {
+// releases controlled ones that match no more.
+func (c Claimer[T, O]) Claim(ctx context.Context, owner O, sel labels.Selector) ([]T, error) {
 	var mine []T
 	var errs []error
-	for _, child := range children.ByIndex(resource.IndexController, string(owner.GetUID())) {
+	for _, child := range c.Children.ByIndex(resource.IndexController, string(owner.GetUID())) {
 		if child.GetNamespace() != owner.GetNamespace() {
 			continue
 		}
 		if sel.Matches(labels.Set(child.GetLabels())) {
 			mine = append(mine, child)
-		} else if owner.GetDeletionTimestamp() == nil {
-			errs = append(errs, release(ctx, children, child, owner))
+		} else if owner.GetDeletionTimestamp() == nil && c.open(child) {
+			errs = append(errs, release(ctx, c.Children, child, owner))
 		}
 	}
-	adopted, err := adopt(ctx, children, owners, owner, sel)
+	adopted, err := c.adopt(ctx, owner, sel)
 	return append(mine, adopted...), errors.Join(append(errs, err)...)
 }
+
+func (c Claimer[T, O]) open(child T) bool { return c.Open == nil || c.Open(child) }
 
 // Adopters is an input of controllers that claim: an object that nobody controls
 // wakes the owners that could adopt it.
@@ -52,24 +62,24 @@ func Adopters[T, O resource.Object](children *resource.Resource[T], owners *reso
 	})
 }
 
-func adopt[T, O resource.Object](ctx context.Context, children Client[T], owners Client[O], owner O, sel labels.Selector) ([]T, error) {
+func (c Claimer[T, O]) adopt(ctx context.Context, owner O, sel labels.Selector) ([]T, error) {
 	if owner.GetDeletionTimestamp() != nil || sel.Empty() {
 		return nil, nil
 	}
 	var adopted []T
 	checked := false
-	for _, child := range children.ByIndex(resource.IndexController, resource.Uncontrolled(owner.GetNamespace())) {
-		if child.GetDeletionTimestamp() != nil || !sel.Matches(labels.Set(child.GetLabels())) {
+	for _, child := range c.Children.ByIndex(resource.IndexController, resource.Uncontrolled(owner.GetNamespace())) {
+		if child.GetDeletionTimestamp() != nil || !c.open(child) || !sel.Matches(labels.Set(child.GetLabels())) {
 			continue
 		}
 		if !checked {
-			if err := stillThere(ctx, owners, owner); err != nil {
+			if err := stillThere(ctx, c.Owners, owner); err != nil {
 				return adopted, err
 			}
 			checked = true
 		}
-		child, err := children.StrategicPatch(ctx, child, "", map[string]any{
-			"metadata": map[string]any{"ownerReferences": []any{*ControllerRef(owner, owners.Def)}},
+		child, err := c.Children.StrategicPatch(ctx, child, "", map[string]any{
+			"metadata": map[string]any{"ownerReferences": []any{*ControllerRef(owner, c.Owners.Def)}},
 		})
 		if apierrors.IsNotFound(err) {
 			continue

@@ -47,7 +47,7 @@ func (c claimer) Reconcile(ctx context.Context, rs *appsv1.ReplicaSet) (controll
 	if err != nil {
 		return controller.Done, err
 	}
-	pods, err := controller.Claim(ctx, c.pods, c.sets, rs, sel)
+	pods, err := controller.Claimer[*corev1.Pod, *appsv1.ReplicaSet]{Children: c.pods, Owners: c.sets}.Claim(ctx, rs, sel)
 	var names []string
 	for _, p := range pods {
 		names = append(names, p.Name)
@@ -96,7 +96,7 @@ func TestClaimTakesWhatNobodyControlsAndLetsGoWhatDoesNotMatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		web := map[string]string{"app": "web"}
-		config := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "note", UID: "1"}
+		config := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "note", UID: "0"}
 		b.pod("bare", web)
 		b.pod("owned", web, config)
 		b.pod("controlled", web, metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "x", UID: "2", Controller: new(true)})

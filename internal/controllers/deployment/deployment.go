@@ -82,7 +82,7 @@ func (r *reconciler) Reconcile(ctx context.Context, d *appsv1.Deployment) (contr
 		r.k.Events.Event(d, corev1.EventTypeWarning, "SelectingAll", "This deployment is selecting all pods. A non-empty selector is required.")
 		return controller.Done, nil
 	}
-	sets, err := controller.Claim(ctx, r.sets, r.deployments, d, sel)
+	sets, err := controller.Claimer[*appsv1.ReplicaSet, *appsv1.Deployment]{Children: r.sets, Owners: r.deployments}.Claim(ctx, d, sel)
 	if err != nil {
 		return controller.Done, err
 	}

@@ -50,7 +50,7 @@ func (r *reconciler) Reconcile(ctx context.Context, rs *appsv1.ReplicaSet) (cont
 	if err != nil {
 		return controller.Done, fmt.Errorf("selector: %w", err)
 	}
-	pods, err := controller.Claim(ctx, r.pods, r.sets, rs, sel)
+	pods, err := controller.Claimer[*corev1.Pod, *appsv1.ReplicaSet]{Children: r.pods, Owners: r.sets, Open: controller.PodActive}.Claim(ctx, rs, sel)
 	if err != nil {
 		return controller.Done, err
 	}

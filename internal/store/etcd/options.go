@@ -76,12 +76,13 @@ const (
 	catchUpEntries = 500
 	// Each timer that fires costs about 0.1 ms of an idle machine. The election
 	// time also is the shortest time to live of a key, divided by 1.5.
-	heartbeatMillis = 500
-	electionMillis  = 2500
+	heartbeatMillis = 1000
+	electionMillis  = 5000
 	// The database is behind the log by at most so much. Each time that it catches
 	// up costs some 30 KB of writes, whether there was one change or a thousand:
-	// what comes every ten seconds shall not do that each time.
-	batchInterval = 30 * time.Second
+	// what comes every ten seconds shall not do that each time. A compaction, which
+	// is as rare, makes it catch up as well.
+	batchInterval = 5 * time.Minute
 	batchLimit    = 2000
 	// The log is read as a whole, twice, on each start.
 	logFiles        = 2
@@ -104,6 +105,7 @@ func (o Options) config() (*embed.Config, error) {
 		return nil, fmt.Errorf("parse peer URL: %w", err)
 	}
 	smallSegments()
+	quieten()
 	c := embed.NewConfig()
 	c.Name, c.Dir = o.Name, o.dir()
 	c.ListenPeerUrls, c.AdvertisePeerUrls = nil, []url.URL{*peer}

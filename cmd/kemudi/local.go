@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -69,10 +71,11 @@ harmless. Flags after -- are passed to kemudi server.`,
 				return fmt.Errorf("find this program: %w", err)
 			}
 			o.ServerArgs = args
-			if err := up.Up(c.Context(), o); err != nil {
+			urls, err := up.Up(c.Context(), o)
+			if err != nil {
 				return err
 			}
-			fmt.Print("\nTry next:\n  kubectl get pods -A        (or: kemudi kubectl get pods -A)\n  kubectl get nodes -o wide\n  kemudi status\n  kemudi down\n")
+			fmt.Fprint(o.Out, tips(c, o, urls))
 			return nil
 		},
 	}
@@ -81,6 +84,45 @@ harmless. Flags after -- are passed to kemudi server.`,
 	c.Flags().StringArrayVar(&o.Images, "import", nil, "image archive to import; may be repeated")
 	c.Flags().StringArrayVar(&o.Manifests, "apply", nil, "manifest to apply and wait for; may be repeated")
 	return c
+}
+
+// tips are commands to try after a start, as this person has to type them here:
+// by the name that this program was called by, with the directories of this
+// cluster, and with a kubectl that there is.
+func tips(c *cobra.Command, o up.Options, urls []string) string {
+	self := shellQuoted(os.Args[0])
+	dirs := ""
+	for _, name := range []string{"data-dir", "run-dir"} {
+		if f := c.Flags().Lookup(name); f.Value.String() != f.DefValue {
+			dirs += " --" + name + " " + shellQuoted(f.Value.String())
+		}
+	}
+	kubectl := self + " kubectl"
+	if _, err := exec.LookPath("kubectl"); err == nil {
+		kubectl = "kubectl"
+	}
+	switch o.Kubeconfig {
+	case up.DefaultKubeconfig(): // read without being named
+	case "":
+		kubectl += " --kubeconfig " + shellQuoted(up.AdminKubeconfig(o.DataDir))
+	default:
+		kubectl += " --kubeconfig " + shellQuoted(o.Kubeconfig)
+	}
+	lines := []string{"Try next:", kubectl + " get pods -A", kubectl + " get nodes -o wide"}
+	for _, url := range urls {
+		lines = append(lines, "curl "+url)
+	}
+	lines = append(lines, self+" status"+dirs, self+" down"+dirs)
+	return "\n" + strings.Join(lines, "\n  ") + "\n"
+}
+
+// shellQuoted is a word as a shell reads it back.
+func shellQuoted(word string) string {
+	const plain = "/.-_:=@%+0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	if word != "" && strings.Trim(word, plain) == "" {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 func newDown() *cobra.Command {

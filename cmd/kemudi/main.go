@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 // Exit codes that scripts can rely on.
@@ -30,12 +32,30 @@ type errUsage struct{ error }
 func (e errUsage) Unwrap() error { return e.error }
 
 func main() {
+	findHome()
 	if filepath.Base(os.Args[0]) == "kubectl" {
 		os.Exit(kubectl(os.Args[1:]))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	os.Exit(run(ctx, os.Args[1:]))
+}
+
+// findHome gives a process without $HOME (a service, a bare shell) its owner's:
+// else kubeconfig and caches would land in whatever is the working directory.
+func findHome() {
+	if os.Getenv("HOME") != "" {
+		return
+	}
+	me, err := user.Current()
+	if err != nil || me.HomeDir == "" {
+		return
+	}
+	os.Setenv("HOME", me.HomeDir)
+	// These were made of $HOME before main began.
+	clientcmd.RecommendedConfigDir = filepath.Join(me.HomeDir, clientcmd.RecommendedHomeDir)
+	clientcmd.RecommendedHomeFile = filepath.Join(clientcmd.RecommendedConfigDir, clientcmd.RecommendedFileName)
+	clientcmd.RecommendedSchemaFile = filepath.Join(clientcmd.RecommendedConfigDir, clientcmd.RecommendedSchemaName)
 }
 
 // run executes the command line and returns the exit code.

@@ -214,6 +214,7 @@ func Removers(dataDir, runDir string) []up.Remover {
 			return proxy.Reset(ctx)
 		}},
 		{Part: "pod logs", Remove: func(context.Context) ([]string, error) { return removeLogs(dataDir) }},
+		{Part: "hosts file", Remove: func(context.Context) ([]string, error) { return removeHosts(hostsFile) }},
 	}
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/kemudi/kemudi/internal/container"
 	"github.com/kemudi/kemudi/internal/dns"
 	"github.com/kemudi/kemudi/internal/kubelet"
+	"github.com/kemudi/kemudi/internal/kubelet/cgroup"
 	"github.com/kemudi/kemudi/internal/podnet"
 	"github.com/kemudi/kemudi/internal/proxy"
 	"github.com/kemudi/kemudi/internal/task"
@@ -45,6 +46,12 @@ type machine struct {
 func (s *server) newNode(g *task.Group) (*machine, error) {
 	n := &machine{s: s}
 	if err := noteLogs(s.o.DataDir, s.o.PodLogsDir); err != nil {
+		return nil, err
+	}
+	if err := cgroup.Open(cgroup.Top).Check(cgroupParent(s.o.RunDir)); err != nil {
+		return nil, err
+	}
+	if err := ensureHosts(hostsFile); err != nil {
 		return nil, err
 	}
 	if err := ensureHosts(hostsFile); err != nil {

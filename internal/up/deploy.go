@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -57,35 +58,40 @@ func importImage(ctx context.Context, o Options, file string) (names []string, _
 	return names, err
 }
 
-// deploy applies the manifests and waits until what they deploy serves.
-func deploy(ctx context.Context, o Options, p *printer) error {
+// deploy applies the manifests and waits until what they deploy serves. It
+// returns where.
+func deploy(ctx context.Context, o Options, p *printer) (urls []string, _ error) {
 	if len(o.Manifests) == 0 {
-		return nil
+		return nil, nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, deployPatience, fmt.Errorf("the application does not serve after %s", deployPatience))
 	defer cancel()
 	a, err := newApplier(o.DataDir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, file := range o.Manifests {
 		objs, err := readManifest(file)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, obj := range objs {
 			if err := a.apply(ctx, obj); err != nil {
-				return fmt.Errorf("apply %s %s: %w", obj.GetKind(), obj.GetName(), err)
+				return nil, fmt.Errorf("apply %s %s: %w", obj.GetKind(), obj.GetName(), err)
 			}
 		}
 		p.step("applied " + file)
 		for _, obj := range objs {
-			if err := a.await(ctx, obj, p); err != nil {
-				return err
+			url, err := a.await(ctx, obj, p)
+			if err != nil {
+				return nil, err
+			}
+			if url != "" {
+				urls = append(urls, url)
 			}
 		}
 	}
-	return nil
+	return urls, nil
 }
 
 func readManifest(file string) ([]*unstructured.Unstructured, error) {
@@ -169,28 +175,62 @@ func namespaceOf(obj *unstructured.Unstructured) string {
 	return metav1.NamespaceDefault
 }
 
-// await waits until a Deployment is available or a Service answers.
-func (a *applier) await(ctx context.Context, obj *unstructured.Unstructured, p *printer) error {
+// await waits until a Deployment is available or a Service answers, and returns
+// where a service does.
+func (a *applier) await(ctx context.Context, obj *unstructured.Unstructured, p *printer) (url string, err error) {
 	switch obj.GroupVersionKind().GroupKind() {
 	case schema.GroupKind{Group: "apps", Kind: "Deployment"}:
-		if err := a.available(ctx, namespaceOf(obj), obj.GetName()); err != nil {
-			return fmt.Errorf("wait for deployment %s: %w", obj.GetName(), err)
+		if err := a.available(ctx, namespaceOf(obj), obj.GetName(), p); err != nil {
+			return "", fmt.Errorf("wait for deployment %s: %w", obj.GetName(), err)
 		}
 		p.step("deployment " + obj.GetName() + " is available")
 	case schema.GroupKind{Kind: "Service"}:
 		url, err := a.url(ctx, namespaceOf(obj), obj.GetName())
 		if err != nil || url == "" {
-			return err
+			return "", err
 		}
 		if err := answers(ctx, url); err != nil {
-			return fmt.Errorf("wait for %s: %w", url, err)
+			return "", fmt.Errorf("wait for %s: %w", url, err)
 		}
 		p.step("service " + obj.GetName() + " answers at " + url)
+		return url, nil
 	}
-	return nil
+	return "", nil
 }
 
-func (a *applier) available(ctx context.Context, namespace, name string) error {
+// sayAfter is how long to wait for a deployment in silence.
+const sayAfter = 10 * time.Second
+
+// available waits until all pods of a deployment are, and says now and then how
+// many are and what keeps the others.
+func (a *applier) available(ctx context.Context, namespace, name string, p *printer) error {
+	for {
+		d, err := a.rolledOut(ctx, namespace, name)
+		if err == nil || ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+		how := ""
+		if d != nil && d.Spec.Replicas != nil {
+			how = fmt.Sprintf(": %d of %d pods are available", d.Status.AvailableReplicas, *d.Spec.Replicas)
+		}
+		// ctx may have ended: what was wrong must be said all the same.
+		ask, cancel := context.WithTimeout(context.WithoutCancel(ctx), statusDeadline)
+		if warning := a.lastWarning(ask, namespace, name); warning != "" {
+			how += "\n" + warning
+		}
+		cancel()
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w%s\nkubectl describe pods -n %s says more, and kemudi up goes on where it stopped", context.Cause(ctx), how, namespace)
+		}
+		p.note("waiting for deployment " + name + how)
+	}
+}
+
+// rolledOut waits a while until all pods of a deployment are available. It
+// returns what it saw last, also with an error.
+func (a *applier) rolledOut(ctx context.Context, namespace, name string) (last *appsv1.Deployment, _ error) {
+	ctx, cancel := context.WithTimeout(ctx, sayAfter)
+	defer cancel()
 	deployments := a.typed.AppsV1().Deployments(namespace)
 	byName := fields.OneTermEqualSelector("metadata.name", name).String()
 	lw := &cache.ListWatch{
@@ -205,13 +245,42 @@ func (a *applier) available(ctx context.Context, namespace, name string) error {
 	}
 	_, err := toolswatch.UntilWithSync(ctx, lw, &appsv1.Deployment{}, nil, func(e watch.Event) (bool, error) {
 		d, ok := e.Object.(*appsv1.Deployment)
-		return ok && d.Status.ObservedGeneration >= d.Generation && d.Spec.Replicas != nil &&
+		if !ok {
+			return false, nil
+		}
+		last = d
+		return d.Status.ObservedGeneration >= d.Generation && d.Spec.Replicas != nil &&
 			d.Status.UpdatedReplicas == *d.Spec.Replicas && d.Status.AvailableReplicas == *d.Spec.Replicas, nil
 	})
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return last, ctx.Err()
 	}
-	return err
+	return last, err
+}
+
+// lastWarning is the newest event that warns of a deployment, its sets or its
+// pods; empty if there is none, or nobody who could tell.
+func (a *applier) lastWarning(ctx context.Context, namespace, name string) (text string) {
+	list, err := a.typed.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "type=" + corev1.EventTypeWarning})
+	if err != nil {
+		return ""
+	}
+	var newest time.Time
+	for i := range list.Items {
+		e := &list.Items[i]
+		of := e.InvolvedObject.Name
+		at := e.LastTimestamp.Time
+		if e.Series != nil {
+			at = e.Series.LastObservedTime.Time
+		}
+		if at.IsZero() {
+			at = e.EventTime.Time
+		}
+		if (of == name || strings.HasPrefix(of, name+"-")) && (text == "" || at.After(newest)) {
+			text, newest = strings.ToLower(e.InvolvedObject.Kind)+" "+of+": "+e.Reason+": "+e.Message, at
+		}
+	}
+	return text
 }
 
 // url is where a NodePort service is reached from this machine; empty for others.

@@ -39,31 +39,32 @@ func LogFile(dataDir string) string { return filepath.Join(dataDir, "kemudi.log"
 
 // Up starts the server in the background, unless it runs already, waits until
 // it is ready, and then imports images and applies manifests. It prints each step
-// with the time it took. Doing it again is harmless.
-func Up(ctx context.Context, o Options) error {
+// with the time it took, and returns where the services among the manifests
+// answer. Doing it again is harmless.
+func Up(ctx context.Context, o Options) (urls []string, _ error) {
 	p := &printer{out: o.Out, last: time.Now()}
 	pid, err := Running(o.RunDir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if pid != 0 {
 		if err := awaitRunning(ctx, o); err != nil {
-			return err
+			return nil, err
 		}
 		p.step("the server runs already (process " + strconv.Itoa(pid) + ")")
 	} else if err := start(ctx, o, p); err != nil {
-		return err
+		return nil, err
 	}
 	if o.Kubeconfig != "" {
 		if err := mergeKubeconfig(AdminKubeconfig(o.DataDir), o.Kubeconfig); err != nil {
-			return err
+			return nil, err
 		}
 		p.step("wrote context \"kemudi\" to " + o.Kubeconfig)
 	}
 	for _, file := range o.Images {
 		names, err := importImage(ctx, o, file)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		p.step("imported " + strings.Join(names, ", "))
 	}
@@ -102,6 +103,10 @@ func start(ctx context.Context, o Options, p *printer) error {
 		return fmt.Errorf("open log: %w", err)
 	}
 	defer log.Close()
+	before, err := log.Seek(0, io.SeekEnd) // where what this start logs begins
+	if err != nil {
+		return fmt.Errorf("open log: %w", err)
+	}
 	r, w, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("make pipe: %w", err)
@@ -132,7 +137,7 @@ func start(ctx context.Context, o Options, p *printer) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("start server: %w; it goes on starting (process %d, kemudi down ends it): see %s", context.Cause(ctx), cmd.Process.Pid, LogFile(o.DataDir))
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("the server ended while starting (%w):\n%s", cmd.Wait(), tail(LogFile(o.DataDir)))
+		return fmt.Errorf("the server ended while starting (%w):\n%s", cmd.Wait(), tail(LogFile(o.DataDir), before))
 	}
 	return err
 }
@@ -151,14 +156,31 @@ func stop(cmd *exec.Cmd) error {
 	return nil
 }
 
-// tail is the end of a log, for an error message.
-func tail(file string) string {
-	data, err := os.ReadFile(file)
+// tail is what a log says at its end, for an error message: the error with which
+// the program ended, or else the last lines. What is before the offset from is of
+// earlier starts.
+func tail(file string, from int64) string {
+	f, err := os.Open(file)
 	if err != nil {
 		return err.Error()
 	}
+	defer f.Close()
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err.Error()
+	}
+	data := make([]byte, min(size-min(from, size), 64<<10))
+	if _, err := f.ReadAt(data, size-int64(len(data))); err != nil {
+		return err.Error()
+	}
 	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
-	return strings.Join(lines[max(0, len(lines)-10):], "\n")
+	lines = lines[max(0, len(lines)-10):]
+	for i, line := range lines {
+		if strings.HasPrefix(line, "kemudi: ") {
+			return strings.Join(lines[i:], "\n")
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // printer shows steps with their times.
@@ -176,4 +198,9 @@ func (p *printer) step(what string) {
 
 func (p *printer) done(what string, took time.Duration) {
 	fmt.Fprintf(p.out, "%8s  %s\n", took.Round(time.Millisecond), what)
+}
+
+// note prints what is going on meanwhile.
+func (p *printer) note(what string) {
+	fmt.Fprintf(p.out, "%8s  %s\n", "...", strings.ReplaceAll(what, "\n", "\n          "))
 }

@@ -91,3 +91,34 @@ func TestVersion2HasItsOwnFiles(t *testing.T) {
 		t.Errorf("without limits: got %s", got)
 	}
 }
+
+// A machine that cannot run pods says so before it tries, and what to do.
+func TestChecksThatPodsCanHaveCgroups(t *testing.T) {
+	top := t.TempDir()
+	err := Tree{top: top}.Check("/a")
+	if want := "no cgroups are mounted on " + top + ", and containers need them; mount them: mount -t cgroup2 cgroup2 " + top; err == nil || err.Error() != want {
+		t.Errorf("without cgroups: got %v, want %s", err, want)
+	}
+	file := filepath.Join(top, "cgroup.controllers")
+	for have, want := range map[string]string{"cpu pids\n": "lacks memory", "cpu memory pids\n": ""} {
+		if err := os.WriteFile(file, []byte(have), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		err := Tree{top: top, v2: true}.Check("/a/b")
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("version 2 with %q: got %v, want %q", have, err, want)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(top, "a/b")); err != nil {
+		t.Errorf("the cgroup was not made: %v", err)
+	}
+	if tree := Open(Top); os.Getuid() == 0 && !tree.V2() {
+		name := "/kemudi-cgroup-test-" + filepath.Base(t.TempDir())
+		if err := tree.Check(name); err != nil {
+			t.Error(err)
+		}
+		if err := tree.Remove(name); err != nil {
+			t.Error(err)
+		}
+	}
+}

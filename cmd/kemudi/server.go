@@ -75,7 +75,7 @@ func addServerFlags(f *pflag.FlagSet, o *cluster.Options) {
 	f.BoolVar(&o.NoNode, "disable-agent", false, "run no pods on this machine")
 	f.VarPF((*notFlag)(&o.NodeByHand), "register-node", "", "make the Node object; if false, people do").NoOptDefVal = "true"
 	f.StringVar(&o.NodeName, "node-name", "", "name of the node; default the host name")
-	f.Var((*addrFlag)(&o.NodeIP), "node-ip", "address of the node; default the first global one")
+	f.Var(&nodeIPFlag{&o.NodeIP, &o.SecondNodeIP}, "node-ip", "address of the node, or one of each family; default what it sends from to the world")
 	f.StringToStringVar(&o.NodeLabels, "node-labels", nil, "labels of the node when it registers")
 	f.Var((*taintsFlag)(&o.NodeTaints), "register-with-taints", "taints of the node when it registers: key=value:effect,...")
 	f.IntVar(&o.MaxPods, "max-pods", 110, "how many pods the node takes")
@@ -128,6 +128,29 @@ func (a *addrFlag) Set(s string) error {
 	addr, err := netip.ParseAddr(s)
 	*a = addrFlag(addr)
 	return err
+}
+
+// nodeIPFlag is one address, or one of each family.
+type nodeIPFlag struct{ first, second *netip.Addr }
+
+func (n *nodeIPFlag) Type() string { return "ips" }
+func (n *nodeIPFlag) String() string {
+	if n.first == nil || !n.first.IsValid() {
+		return ""
+	}
+	if !n.second.IsValid() {
+		return n.first.String()
+	}
+	return n.first.String() + "," + n.second.String()
+}
+
+func (n *nodeIPFlag) Set(s string) error {
+	first, second, two := strings.Cut(s, ",")
+	if err := (*addrFlag)(n.first).Set(strings.TrimSpace(first)); err != nil || !two {
+		*n.second = netip.Addr{}
+		return err
+	}
+	return (*addrFlag)(n.second).Set(strings.TrimSpace(second))
 }
 
 // prefixesFlag is one prefix, or one of each family.

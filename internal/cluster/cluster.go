@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -106,7 +107,7 @@ func (s *server) start(g *task.Group) error {
 
 // keys makes sure that the cluster's keys and certificates exist.
 func (s *server) keys() error {
-	hosts := append([]string{s.o.NodeName, s.o.NodeIP.String(), s.o.AdvertiseAddress.String(), s.o.Network.APIServiceIP().String()}, s.o.TLSSANs...)
+	hosts := append([]string{s.o.NodeName, s.o.AdvertiseAddress.String(), s.o.Network.APIServiceIP().String()}, slices.Concat(s.o.nodeIPs(), s.o.TLSSANs)...)
 	var err error
 	if s.pki, err = pki.Ensure(pki.Options{Dir: s.o.DataDir, Hosts: hosts, Domain: s.o.Network.ClusterDomain}); err != nil {
 		return fmt.Errorf("keys and certificates: %w", err)
@@ -230,7 +231,7 @@ func cgroupParent(runDir string) string {
 // podnetOptions are those that depend on the directories alone.
 func podnetOptions(dataDir, runDir string) podnet.Options {
 	return podnet.Options{
-		CNIConfDir: filepath.Join(dataDir, "cni/net.d"), DataDir: filepath.Join(dataDir, "podnet"),
+		CNIConfDir: filepath.Join(dataDir, "cni/net.d"), DataDir: filepath.Join(dataDir, "podnet"), RuntimeCacheDir: filepath.Join(dataDir, "cni"),
 		NetNSDirs: []string{container.Options{DataDir: dataDir, RunDir: runDir}.NetNSDir()},
 	}
 }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -36,7 +37,16 @@ func (n Network) withDefaults() (Network, error) {
 	if n.ClusterDomain == "" {
 		n.ClusterDomain = "cluster.local"
 	}
+	if err := oneOfEach("--service-cluster-ip-range", n.ServiceCIDRs); err != nil {
+		return n, err
+	}
+	if err := oneOfEach("--cluster-cidr", n.ClusterCIDRs); err != nil {
+		return n, err
+	}
 	for _, s := range n.ServiceCIDRs {
+		if !slices.ContainsFunc(n.ClusterCIDRs, func(p netip.Prefix) bool { return p.Addr().Is4() == s.Addr().Is4() }) {
+			return n, fmt.Errorf("--service-cluster-ip-range %s: --cluster-cidr has no pod addresses of that family", s)
+		}
 		for _, p := range n.ClusterCIDRs {
 			if s.Overlaps(p) {
 				return n, fmt.Errorf("--service-cluster-ip-range %s and --cluster-cidr %s overlap", s, p)
@@ -53,6 +63,14 @@ func (n Network) withDefaults() (Network, error) {
 		return n, fmt.Errorf("--service-node-port-range %s is not a range of ports", n.NodePorts)
 	}
 	return n, nil
+}
+
+// oneOfEach reports an error unless there is one range, or one of each family.
+func oneOfEach(flag string, list []netip.Prefix) error {
+	if len(list) > 2 || len(list) == 2 && list[0].Addr().Is4() == list[1].Addr().Is4() {
+		return fmt.Errorf("%s: want one range, or one of each family", flag)
+	}
+	return nil
 }
 
 // APIServiceIP is the cluster IP of the service "kubernetes".

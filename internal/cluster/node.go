@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -98,7 +99,7 @@ func (n *machine) start(g *task.Group, plane *ControlPlane) error {
 	var err error
 	n.agent, err = kubelet.New(kubelet.Options{
 		NodeName: o.NodeName, Transport: t, Runtime: n.cri.Runtime, Images: n.cri.Images, Events: recorder.For("kubelet"),
-		NodeIPs: []string{o.NodeIP.String()}, ByHand: o.NodeByHand, Labels: o.NodeLabels, Taints: o.NodeTaints, MaxPods: o.MaxPods,
+		NodeIPs: o.nodeIPs(), ByHand: o.NodeByHand, Labels: o.NodeLabels, Taints: o.NodeTaints, MaxPods: o.MaxPods,
 		RootDir: filepath.Join(o.DataDir, "kubelet"), PodLogsDir: o.PodLogsDir, CgroupParent: cgroupParent(o.RunDir),
 		ClusterDNS: []string{o.Network.ClusterDNS.String()}, ClusterDomain: o.Network.ClusterDomain,
 		Version: version.Git(), Port: int(o.AgentPort), Log: o.Logger.With("part", "kubelet"),
@@ -238,16 +239,17 @@ func (n *machine) network(g *task.Group, plane *ControlPlane, share []netip.Pref
 		defer services.Close()
 		return services.Run(ctx)
 	})
-	return n.dns(g, plane, share[0])
+	return n.dns(g, plane, share)
 }
 
 // dnsPort is where DNS is served on the address of the bridge.
 const dnsPort = 53
 
 // dns serves DNS on the node's end of the pod network and publishes it.
-func (n *machine) dns(g *task.Group, plane *ControlPlane, share netip.Prefix) error {
+func (n *machine) dns(g *task.Group, plane *ControlPlane, share []netip.Prefix) error {
 	o := &n.s.o
-	gateway := share.Masked().Addr().Next()
+	i := slices.IndexFunc(share, func(p netip.Prefix) bool { return p.Addr().Is4() == o.Network.ClusterDNS.Is4() })
+	gateway := share[max(i, 0)].Masked().Addr().Next()
 	names, err := dns.New(dns.Options{
 		Transport:  plane.Server().As(&user.DefaultInfo{Name: "system:serviceaccount:kube-system:coredns", Groups: []string{"system:serviceaccounts", user.AllAuthenticated}}, "coredns"),
 		Domain:     o.Network.ClusterDomain,

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kemudi/kemudi/internal/controllers"
+	"github.com/kemudi/kemudi/internal/podnet"
 )
 
 // Where a server keeps what it has, unless told otherwise.
@@ -39,6 +40,7 @@ type Options struct {
 	NodeByHand       bool              // --register-node=false: people make the Node object
 	NodeName         string            // --node-name; default the host name
 	NodeIP           netip.Addr        // --node-ip; default the address of the default route
+	SecondNodeIP     netip.Addr        // --node-ip: the one of the other family, where pods have both; default as above
 	NodeLabels       map[string]string // --node-labels
 	NodeTaints       []corev1.Taint    // --register-with-taints
 	MaxPods          int               // --max-pods; default 110
@@ -110,41 +112,76 @@ func (o *Options) findNode() error {
 		}
 		o.NodeName = strings.ToLower(host)
 	}
-	if !o.NodeIP.IsValid() {
-		ip, err := machineIP()
-		if err != nil {
-			return err
-		}
-		o.NodeIP = ip
+	if err := o.findAddresses(); err != nil {
+		return err
 	}
 	if !o.AdvertiseAddress.IsValid() {
 		o.AdvertiseAddress = o.NodeIP
 	}
+	if first := o.Network.ServiceCIDRs[0]; o.AdvertiseAddress.Is4() != first.Addr().Is4() {
+		return fmt.Errorf("the API is reached at %s and as a service of %s: --advertise-address (default --node-ip) and the first --service-cluster-ip-range must be of one family", o.AdvertiseAddress, first)
+	}
 	return nil
 }
 
-// machineIP is the first address of this machine that others can use: a global
-// IPv4 address if there is one. A machine without a network uses its loopback.
-func machineIP() (netip.Addr, error) {
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return netip.Addr{}, fmt.Errorf("find the node's address: %w", err)
+// findAddresses finds out those addresses of the node that are not given.
+func (o *Options) findAddresses() error {
+	first := o.Network.ServiceCIDRs[0].Addr().Is4()
+	if !o.NodeIP.IsValid() {
+		if o.NodeIP = machineIP(first); !o.NodeIP.IsValid() {
+			o.NodeIP = machineIP(!first)
+		}
+		if !o.NodeIP.IsValid() {
+			return errors.New("this machine has no address but its loopback; give it one, or say which to use with --node-ip")
+		}
 	}
-	var six netip.Addr
-	for _, a := range addrs {
-		p, err := netip.ParsePrefix(a.String())
-		if err != nil || !p.Addr().IsGlobalUnicast() {
+	if o.NodeIP.Is4() == o.SecondNodeIP.Is4() && o.SecondNodeIP.IsValid() {
+		return fmt.Errorf("--node-ip %s,%s: want one of each family", o.NodeIP, o.SecondNodeIP)
+	}
+	if len(o.Network.ClusterCIDRs) == 2 && !o.SecondNodeIP.IsValid() {
+		o.SecondNodeIP = machineIP(!o.NodeIP.Is4())
+	}
+	return nil
+}
+
+// nodeIPs are the node's addresses as text, the first one first.
+func (o *Options) nodeIPs() []string {
+	list := []string{o.NodeIP.String()}
+	if o.SecondNodeIP.IsValid() {
+		list = append(list, o.SecondNodeIP.String())
+	}
+	return list
+}
+
+// machineIP is the address of a family by which others know this machine, or
+// the zero Addr: what it sends from by the default route, or else its first
+// global address that is not of a pod network.
+func machineIP(four bool) netip.Addr {
+	network, anywhere := "udp4", "192.0.2.1:9"
+	if !four {
+		network, anywhere = "udp6", "[2001:db8::1]:9"
+	}
+	if c, err := net.Dial(network, anywhere); err == nil { // which sends nothing
+		from := c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
+		_ = c.Close()
+		if from.IsGlobalUnicast() {
+			return from
+		}
+	}
+	links, err := net.Interfaces()
+	if err != nil {
+		return netip.Addr{}
+	}
+	for _, l := range links {
+		if l.Name == podnet.DefaultBridge {
 			continue
 		}
-		if p.Addr().Is4() {
-			return p.Addr(), nil
-		}
-		if !six.IsValid() {
-			six = p.Addr()
+		addrs, _ := l.Addrs() // none, if it has just gone
+		for _, a := range addrs {
+			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().IsGlobalUnicast() && p.Addr().Is4() == four {
+				return p.Addr()
+			}
 		}
 	}
-	if six.IsValid() {
-		return six, nil
-	}
-	return netip.Addr{}, errors.New("this machine has no address but its loopback; give it one, or say which to use with --node-ip")
+	return netip.Addr{}
 }

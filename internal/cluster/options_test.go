@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -40,6 +41,41 @@ func TestOptionsKeepWhatIsGiven(t *testing.T) {
 	}
 	if o.NodeName != given.NodeName || o.NodeIP != given.NodeIP || o.AdvertiseAddress != given.AdvertiseAddress || o.BindAddress != given.BindAddress || o.SecurePort != 7443 || o.PodLogsDir != "/logs" {
 		t.Errorf("got %+v", o)
+	}
+}
+
+func TestAddressesAreOfTheFamiliesOfTheCluster(t *testing.T) {
+	prefixes := func(list ...string) (all []netip.Prefix) {
+		for _, p := range list {
+			all = append(all, netip.MustParsePrefix(p))
+		}
+		return all
+	}
+	four, six := netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("2001:db8::7")
+	dual := Network{ClusterCIDRs: prefixes("10.244.0.0/16", "fd00:244::/56"), ServiceCIDRs: prefixes("fd00:96::/112", "10.96.0.0/16")}
+	for _, tc := range []struct {
+		o       Options
+		nodeIPs []string
+		dns     string
+		refusal string
+	}{
+		{o: Options{NodeIP: four}, nodeIPs: []string{"192.0.2.7"}, dns: "10.96.0.10"},
+		{o: Options{NodeIP: six, SecondNodeIP: four, Network: dual}, nodeIPs: []string{"2001:db8::7", "192.0.2.7"}, dns: "fd00:96::a"},
+		{o: Options{NodeIP: four, SecondNodeIP: six, Network: dual}, refusal: "the API is reached at 192.0.2.7 and as a service of fd00:96::/112: --advertise-address (default --node-ip) and the first --service-cluster-ip-range must be of one family"},
+		{o: Options{NodeIP: four, SecondNodeIP: four}, refusal: "--node-ip 192.0.2.7,192.0.2.7: want one of each family"},
+		{o: Options{NodeIP: four, Network: Network{ServiceCIDRs: prefixes("10.0.0.0/24", "fd00::/112")}}, refusal: "--service-cluster-ip-range fd00::/112: --cluster-cidr has no pod addresses of that family"},
+		{o: Options{NodeIP: four, Network: Network{ClusterCIDRs: prefixes("10.0.0.0/24", "10.1.0.0/24")}}, refusal: "--cluster-cidr: want one range, or one of each family"},
+	} {
+		o, err := tc.o.withDefaults()
+		if tc.refusal != "" {
+			if err == nil || err.Error() != tc.refusal {
+				t.Errorf("%+v: got error %v, want %s", tc.o.Network, err, tc.refusal)
+			}
+			continue
+		}
+		if err != nil || !slices.Equal(o.nodeIPs(), tc.nodeIPs) || o.Network.ClusterDNS.String() != tc.dns {
+			t.Errorf("%+v: got %v, addresses %v and DNS %s, want %v and %s", tc.o.Network, err, o.nodeIPs(), o.Network.ClusterDNS, tc.nodeIPs, tc.dns)
+		}
 	}
 }
 

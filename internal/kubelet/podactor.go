@@ -304,6 +304,9 @@ func (x *actor) observeSandbox(s *runtimeapi.PodSandboxStatus) {
 		return
 	}
 	now := cri.ObservedSandbox(s)
+	if len(x.a.o.NodeIPs) > 0 {
+		cri.SortIPs(now.IPs, x.a.o.NodeIPs[0])
+	}
 	i := slices.IndexFunc(x.o.Sandboxes, func(o podstep.Sandbox) bool { return o.ID == s.Id })
 	if i < 0 {
 		x.o.Sandboxes = append(x.o.Sandboxes, now)

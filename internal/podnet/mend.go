@@ -189,9 +189,13 @@ func (n *Network) reattach() error {
 // podLinks are the names of the node's ends of its pods' links, as the CNI
 // library noted them.
 func (n *Network) podLinks() ([]string, error) {
-	files, err := cachedResults(&n.o)
-	if err != nil {
-		return nil, err
+	var files []string
+	for _, dir := range []string{n.o.CNICacheDir, n.o.RuntimeCacheDir} {
+		found, err := n.o.cachedResults(dir)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, found...)
 	}
 	var names []string
 	for _, f := range files {
@@ -216,6 +220,7 @@ func (n *Network) podLinks() ([]string, error) {
 	return names, nil
 }
 
-func cachedResults(o *Options) ([]string, error) {
-	return filepath.Glob(filepath.Join(o.CNICacheDir, "results", o.networkName()+"-*"))
+// cachedResults are the files in which a CNI library notes pods of our network.
+func (o *Options) cachedResults(dir string) ([]string, error) {
+	return filepath.Glob(filepath.Join(dir, "results", o.networkName()+"-*"))
 }

@@ -34,9 +34,10 @@ type Options struct {
 	// uses, or else 1500.
 	MTU int
 	// CNICacheDir is where the CNI library of a runtime that is not the built-in one
-	// notes what it set up; default /var/lib/cni.
-	// Reset empties it of our pods; Run finds the pods' links there when the bridge has gone.
+	// notes what it set up; default /var/lib/cni. Reset empties it of our pods.
 	CNICacheDir string
+	// RuntimeCacheDir is where that of the built-in one does. Optional.
+	RuntimeCacheDir string
 	// NetNSDirs are directories that hold nothing but the pods' network namespaces.
 	// Only Reset uses them.
 	NetNSDirs []string

@@ -211,7 +211,7 @@ func findSysctls(file string) ([]leftover, error) {
 
 // findCached lists what the CNI library noted of our network.
 func findCached(o *Options) ([]leftover, error) {
-	files, err := cachedResults(o)
+	files, err := o.cachedResults(o.CNICacheDir)
 	if err != nil {
 		return nil, err
 	}

@@ -390,3 +390,15 @@ func TestSubPathExpressionNeedsItsVariables(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestAddressesOfAPodAreInTheOrderOfTheNodes(t *testing.T) {
+	for node, want := range map[string]string{"192.0.2.1": "10.0.0.1 fd00::1", "2001:db8::1": "fd00::1 10.0.0.1"} {
+		for _, reported := range []string{"10.0.0.1 fd00::1", "fd00::1 10.0.0.1"} {
+			ips := strings.Fields(reported)
+			SortIPs(ips, node)
+			if got := strings.Join(ips, " "); got != want {
+				t.Errorf("node %s, runtime says %s: got %s, want %s", node, reported, got, want)
+			}
+		}
+	}
+}

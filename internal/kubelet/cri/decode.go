@@ -34,6 +34,21 @@ func ObservedSandbox(s *runtimeapi.PodSandboxStatus) podstep.Sandbox {
 	return out
 }
 
+// SortIPs puts the addresses of the family of the node's first address first:
+// that is the one the cluster takes for granted, whatever the runtime prefers.
+func SortIPs(ips []string, node string) {
+	four := func(ip string) bool { return net.ParseIP(ip).To4() != nil }
+	slices.SortStableFunc(ips, func(a, b string) int {
+		switch {
+		case four(a) == four(b):
+			return 0
+		case four(a) == four(node):
+			return -1
+		}
+		return 1
+	})
+}
+
 // ObservedContainer is a container as the pod step sees it.
 func ObservedContainer(s *runtimeapi.ContainerStatus, sandboxID string) podstep.Container {
 	a := s.Annotations

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -84,6 +85,13 @@ func addServerFlags(f *pflag.FlagSet, o *cluster.Options) {
 	f.StringVar(&o.RuntimeEndpoint, "container-runtime-endpoint", "", "socket of another container runtime; default the built-in one")
 	f.StringVar(&o.PodLogsDir, "pod-logs-dir", "/var/log/pods", "directory of the containers' logs")
 	f.StringVar(&o.RegistryDir, "registry-config-dir", "", "directories with hosts.toml files of registries")
+	f.IntVar(&o.Images.HighPercent, "image-gc-high-threshold", 85, "how full the disk of the images gets, in percent, before unused ones are removed; 100: they never are")
+	f.IntVar(&o.Images.LowPercent, "image-gc-low-threshold", 80, "how full it is when enough is removed")
+	f.DurationVar(&o.Images.MinAge, "minimum-image-ttl-duration", 2*time.Minute, "how long an unused image is kept at least")
+	f.DurationVar(&o.Images.MaxAge, "image-maximum-gc-age", 0, "how long an unused image is kept at the most; default for ever")
+	f.IntVar(&o.Images.MaxPulls, "max-parallel-image-pulls", 4, "how many images are pulled at a time")
+	f.StringVar(&o.Images.ProviderConfig, "image-credential-provider-config", "", "CredentialProviderConfig file, or directory of them, that names programs which know registry credentials")
+	f.StringVar(&o.Images.ProviderBinDir, "image-credential-provider-bin-dir", "", "directory of these programs")
 	f.StringVar(&o.ResolvConf, "resolv-conf", "/etc/resolv.conf", "file that names the DNS servers for names outside of the cluster")
 
 	f.Int64Var(&o.EncodedCacheSize, "encoded-cache-bytes", 32<<20, "memory for the encoded forms of objects that are read often")

@@ -101,7 +101,7 @@ func (n *machine) start(g *task.Group, plane *ControlPlane) error {
 		NodeName: o.NodeName, Transport: t, Runtime: n.cri.Runtime, Images: n.cri.Images, Events: recorder.For("kubelet"),
 		NodeIPs: o.nodeIPs(), ByHand: o.NodeByHand, Labels: o.NodeLabels, Taints: o.NodeTaints, MaxPods: o.MaxPods,
 		RootDir: filepath.Join(o.DataDir, "kubelet"), PodLogsDir: o.PodLogsDir, CgroupParent: cgroupParent(o.RunDir),
-		ClusterDNS: []string{o.Network.ClusterDNS.String()}, ClusterDomain: o.Network.ClusterDomain,
+		ClusterDNS: []string{o.Network.ClusterDNS.String()}, ClusterDomain: o.Network.ClusterDomain, ImageConfig: o.Images,
 		Version: version.Git(), Port: int(o.AgentPort), Log: o.Logger.With("part", "kubelet"),
 	})
 	if err != nil {

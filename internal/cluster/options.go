@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kemudi/kemudi/internal/controllers"
+	"github.com/kemudi/kemudi/internal/kubelet/image"
 	"github.com/kemudi/kemudi/internal/podnet"
 )
 
@@ -49,6 +50,7 @@ type Options struct {
 	RuntimeEndpoint  string            // --container-runtime-endpoint; empty: the embedded one
 	PodLogsDir       string            // --pod-logs-dir; default /var/log/pods
 	RegistryDir      string            // --registry-config-dir
+	Images           image.Config      // --image-gc-high-threshold and others
 	ResolvConf       string            // --resolv-conf: for DNS of names outside the cluster
 	Controllers      controllers.Options
 	EncodedCacheSize int64 // --encoded-cache-bytes; default 32 MiB
@@ -92,6 +94,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Step == nil {
 		o.Step = func(string, bool) {}
+	}
+	if err := o.Images.Check(); err != nil {
+		return o, err
 	}
 	if err := o.Controllers.Check(); err != nil {
 		return o, err

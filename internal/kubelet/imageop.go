@@ -5,6 +5,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/image"
@@ -57,8 +58,29 @@ func (a *Agent) pullSecrets(ctx context.Context, pod *v1.Pod) *image.Keyring {
 	return k
 }
 
-// nodeCredentials are those that every pod of the node may pull with.
-func (a *Agent) nodeCredentials() *image.Keyring {
+// newImages makes what pulls images and what removes them.
+func (a *Agent) newImages() (err error) {
+	if a.providers, err = image.NewProviders(a.o.ImageConfig, a.o.Log); err != nil {
+		return err
+	}
+	a.puller = image.NewPuller(a.o.Images, a.o.ImageConfig, a.nodeCredentials)
+	a.collector = image.NewCollector(image.CollectorOptions{
+		Config: a.o.ImageConfig, Images: a.o.Images, Runtime: a.o.Runtime, Puller: a.puller, Log: a.o.Log,
+		Event: func(kind, reason, message string) { a.o.Events.Event(a.self(), kind, reason, message) },
+	})
+	return nil
+}
+
+// self is the node as the API has it; before that, its name.
+func (a *Agent) self() *v1.Node {
+	if node, ok := a.nodeCache.Get("", a.o.NodeName); ok {
+		return node
+	}
+	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: a.o.NodeName}}
+}
+
+// nodeCredentials are those that every pod of the node may pull an image with.
+func (a *Agent) nodeCredentials(ctx context.Context, name string) *image.Keyring {
 	if a.disk == nil {
 		return nil
 	}
@@ -66,5 +88,6 @@ func (a *Agent) nodeCredentials() *image.Keyring {
 	if err != nil {
 		a.o.Log.Warn("read registry credentials of the node", "err", err)
 	}
+	a.providers.AddTo(ctx, k, name)
 	return k
 }

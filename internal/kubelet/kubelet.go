@@ -30,9 +30,12 @@ type Agent struct {
 	leases  client.Client[*coordinationv1.Lease]
 	objects *objects
 	puller  *image.Puller
-	prober  *probe.Prober
-	disk    *disk // nil on a simulated node
-	facts   facts
+	// providers know credentials; collector removes images (not on a simulated node).
+	providers *image.Providers
+	collector *image.Collector
+	prober    *probe.Prober
+	disk      *disk // nil on a simulated node
+	facts     facts
 
 	sandboxes, starts turnstile
 
@@ -86,7 +89,9 @@ func New(o Options) (*Agent, error) {
 	}
 	a.objects = newObjects(o.Transport)
 	a.prober = a.newProber()
-	a.puller = image.NewPuller(o.Images, a.nodeCredentials)
+	if err := a.newImages(); err != nil {
+		return nil, fmt.Errorf("kubelet: %w", err)
+	}
 	a.networkUp = make(chan struct{})
 	a.sandboxes, a.starts = make(turnstile, atOnce()), make(turnstile, atOnce())
 	a.mu.actors, a.mu.claims = map[types.UID]*actor{}, claims{}
@@ -122,6 +127,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	g.Go("pods", a.followPods)
 	if a.disk != nil {
 		g.Go("log rotation", a.rotateLogs)
+		g.Go("image garbage collection", a.collector.Run)
 	}
 	return g.Wait()
 }

@@ -75,7 +75,7 @@ type heart struct {
 	lease    leaseState
 	reported time.Time
 	told     string // the trouble reported then
-	pulled   int64  // images pulled until then
+	pulled   int64  // images pulled or removed until then
 
 	// What the last look has shown.
 	trouble  string // why the runtime cannot run pods; empty: it can
@@ -154,7 +154,7 @@ func (h *heart) report(ctx context.Context) error {
 		h.reported = time.Time{}
 		return h.register(ctx)
 	}
-	pulled := h.a.puller.Pulled()
+	pulled := h.a.puller.Changes()
 	if !h.look(ctx) && pulled == h.pulled && time.Since(h.reported) < reportInterval {
 		return nil
 	}

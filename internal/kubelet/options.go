@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 
@@ -9,6 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/kubelet/image"
 )
 
 // Options of an agent. NodeName, Transport, Runtime and Images are required;
@@ -54,6 +56,9 @@ type Options struct {
 	ClusterDNS    []string
 	ClusterDomain string
 
+	// ImageConfig says how images are pulled and when they are removed.
+	ImageConfig image.Config
+
 	// Version is reported in the node's status, with a leading "v".
 	Version string
 
@@ -77,6 +82,9 @@ func (o Options) withDefaults() (Options, error) {
 			return o, errors.New("kubelet: node addresses must be given")
 		}
 		o.NodeIPs = []string{"192.0.2.1"}
+	}
+	if err := o.ImageConfig.Check(); err != nil {
+		return o, fmt.Errorf("kubelet: %w", err)
 	}
 	if o.Events == nil {
 		o.Events = client.NoEvents

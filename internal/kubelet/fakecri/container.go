@@ -173,7 +173,7 @@ func (r *Runtime) ListContainers(_ context.Context, in *runtimeapi.ListContainer
 		if matches(f.GetLabelSelector(), c.config.Labels) && (f.GetPodSandboxId() == "" || f.GetPodSandboxId() == c.sandbox.id) {
 			out.Containers = append(out.Containers, &runtimeapi.Container{
 				Id: c.id, PodSandboxId: c.sandbox.id, Metadata: c.config.Metadata, State: c.state, CreatedAt: c.created,
-				Labels: c.config.Labels, Annotations: c.config.Annotations,
+				Labels: c.config.Labels, Annotations: c.config.Annotations, Image: c.config.Image, ImageRef: c.config.GetImage().GetImage(),
 			})
 		}
 	}

@@ -2,6 +2,8 @@ package fakecri
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -32,7 +34,7 @@ func (r *Runtime) ImageStatus(_ context.Context, in *runtimeapi.ImageStatusReque
 }
 
 func image(name string) *runtimeapi.Image {
-	return &runtimeapi.Image{Id: idPrefix + name, RepoTags: []string{name}, Size: 1 << 20, Spec: &runtimeapi.ImageSpec{Image: name}}
+	return &runtimeapi.Image{Id: idPrefix + name, RepoTags: []string{name}, Size: 1 << 20, Spec: &runtimeapi.ImageSpec{Image: name}, Pinned: strings.Contains(name, "pause")}
 }
 
 // PullImage makes the image present, if Options.Pull lets it.
@@ -52,8 +54,28 @@ func (r *Runtime) ListImages(context.Context, *runtimeapi.ListImagesRequest, ...
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := &runtimeapi.ListImagesResponse{}
-	for name := range r.mu.images {
+	for _, name := range slices.Sorted(maps.Keys(r.mu.images)) {
 		out.Images = append(out.Images, image(name))
 	}
 	return out, nil
+}
+
+// RemoveImage forgets an image, by its ID.
+func (r *Runtime) RemoveImage(_ context.Context, in *runtimeapi.RemoveImageRequest, _ ...grpc.CallOption) (*runtimeapi.RemoveImageResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.mu.images, strings.TrimPrefix(in.GetImage().GetImage(), idPrefix))
+	return &runtimeapi.RemoveImageResponse{}, nil
+}
+
+// Images lists the names of what is present.
+func (r *Runtime) Images() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Sorted(maps.Keys(r.mu.images))
+}
+
+// ImageFsInfo says that images are on a file system of their own.
+func (r *Runtime) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest, ...grpc.CallOption) (*runtimeapi.ImageFsInfoResponse, error) {
+	return &runtimeapi.ImageFsInfoResponse{ImageFilesystems: []*runtimeapi.FilesystemUsage{{FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/images"}}}}, nil
 }

@@ -2,6 +2,10 @@
 // container starts: pull policy, credentials, back-off and the events that tell
 // about them. Start at [Puller.Ensure].
 //
-// What lives here asks the runtime's image service and nothing else. When to ask
-// is decided by the pod step; removing images that nobody uses is not done here.
+// Images that nobody uses go when the disk is full: [Collector]. Credentials come
+// from pull secrets, from files of the node ([NodeKeyring]) and from programs that
+// its operator names ([Providers]).
+//
+// What lives here asks the runtime and nothing else. When to make sure of an image
+// is decided by the pod step.
 package image

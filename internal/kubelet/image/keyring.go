@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"path"
@@ -69,7 +70,8 @@ func (k *Keyring) AddLegacy(data []byte) error {
 }
 
 func (k *Keyring) add(auths map[string]dockerAuth) error {
-	for registry, a := range auths {
+	for _, registry := range slices.Sorted(maps.Keys(auths)) {
+		a := auths[registry]
 		out := &runtimeapi.AuthConfig{Username: a.Username, Password: a.Password, IdentityToken: a.IdentityToken, RegistryToken: a.RegistryToken}
 		if a.Auth != "" {
 			user, password, err := decodeAuth(a.Auth)

@@ -2,43 +2,51 @@ package image
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 )
 
-// NodeKeyring reads the credentials that the node itself has, from the docker
-// config files in upstream's order: those below root (the agent's directory) come
-// first, then the working directory, the home directory and /. Broken files are
-// reported, and the others used.
+// upstreamRoot is where the documents have the node's files.
+const upstreamRoot = "/var/lib/kubelet"
+
+// NodeKeyring reads the credentials that the node itself has from the first of the
+// docker config files that is there and whole, in upstream's order: below root
+// (the agent's directory, and where upstream's is), in the working directory, the
+// home directory and /, each as config.json; then as .dockercfg. An error tells of
+// broken files before it.
 func NodeKeyring(root string) (*Keyring, error) {
-	dirs := []string{root, "."}
 	home := os.Getenv("HOME")
-	k := &Keyring{}
+	legacy := []string{root, upstreamRoot, ".", "/"}
+	paths := []string{filepath.Join(root, "config.json"), filepath.Join(upstreamRoot, "config.json"), "config.json"}
+	if home != "" {
+		paths = append(paths, filepath.Join(home, ".docker/config.json"))
+		legacy = []string{root, upstreamRoot, ".", home, "/"}
+	}
+	paths = append(paths, "/.docker/config.json")
+	current := len(paths)
+	for _, dir := range legacy {
+		paths = append(paths, filepath.Join(dir, ".dockercfg"))
+	}
 	var errs []error
-	read := func(path string, add func([]byte) error) {
+	for i, path := range paths {
 		data, err := os.ReadFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
-			return
+			continue
+		}
+		k := &Keyring{}
+		switch {
+		case err != nil:
+		case i < current:
+			err = k.AddConfig(data)
+		default:
+			err = k.AddLegacy(data)
 		}
 		if err == nil {
-			err = add(data)
+			return k, errors.Join(errs...)
 		}
-		if err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, fmt.Errorf("read %s: %w", path, err))
 	}
-	for _, dir := range dirs {
-		read(filepath.Join(dir, "config.json"), k.AddConfig)
-	}
-	if home != "" {
-		read(filepath.Join(home, ".docker/config.json"), k.AddConfig)
-	}
-	read("/.docker/config.json", k.AddConfig)
-	for _, dir := range append(dirs, home, "/") {
-		if dir != "" {
-			read(filepath.Join(dir, ".dockercfg"), k.AddLegacy)
-		}
-	}
-	return k, errors.Join(errs...)
+	return &Keyring{}, errors.Join(errs...)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,21 +26,23 @@ const (
 	failureShown = 3 * time.Second
 )
 
-// maxPulls is how many images are pulled at a time.
-const maxPulls = 4
-
 // Puller makes images available. Its methods may be called concurrently.
 type Puller struct {
-	images runtimeapi.ImageServiceClient
-	node   func() *Keyring // credentials of the node itself; may be nil
-	slots  chan struct{}   // buffered: a token for each pull under way
-	pulled atomic.Int64
+	images  runtimeapi.ImageServiceClient
+	node    NodeCredentials
+	slots   chan struct{} // buffered: a token for each pull under way
+	arrived chan struct{} // buffered: an image was pulled that the collector has not seen
+	changes atomic.Int64
 
 	mu struct {
 		sync.Mutex
 		backoff map[backoffKey]*backoff
+		used    map[types.UID]map[string]bool // IDs of the images that a pod was given
 	}
 }
+
+// NodeCredentials returns the credentials of the node itself for an image.
+type NodeCredentials func(ctx context.Context, image string) *Keyring
 
 type backoffKey struct {
 	pod   types.UID
@@ -52,11 +55,11 @@ type backoff struct {
 	cause string
 }
 
-// NewPuller returns a puller that uses the node's own credentials, read for each
-// pull, besides those of the pod. node may be nil.
-func NewPuller(images runtimeapi.ImageServiceClient, node func() *Keyring) *Puller {
-	p := &Puller{images: images, node: node, slots: make(chan struct{}, maxPulls)}
-	p.mu.backoff = map[backoffKey]*backoff{}
+// NewPuller returns a puller that uses the node's own credentials, asked for with
+// each pull, besides those of the pod. node may be nil.
+func NewPuller(images runtimeapi.ImageServiceClient, config Config, node NodeCredentials) *Puller {
+	p := &Puller{images: images, node: node, slots: make(chan struct{}, config.withDefaults().MaxPulls), arrived: make(chan struct{}, 1)}
+	p.mu.backoff, p.mu.used = map[backoffKey]*backoff{}, map[types.UID]map[string]bool{}
 	return p
 }
 
@@ -83,13 +86,36 @@ type Result struct {
 	Retry           time.Time
 }
 
-// Pulled is how many images have been pulled so far.
-func (p *Puller) Pulled() int64 { return p.pulled.Load() }
+// Changes is how many images have been pulled or removed so far.
+func (p *Puller) Changes() int64 { return p.changes.Load() }
+
+// use notes that a pod was given an image.
+func (p *Puller) use(pod types.UID, id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.used[pod] == nil {
+		p.mu.used[pod] = map[string]bool{}
+	}
+	p.mu.used[pod][id] = true
+}
+
+// uses reports whether a pod was given the image that is not forgotten yet.
+func (p *Puller) uses(id string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, ids := range p.mu.used {
+		if ids[id] {
+			return true
+		}
+	}
+	return false
+}
 
 // Forget drops what is remembered of a pod.
 func (p *Puller) Forget(pod types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	delete(p.mu.used, pod)
 	for k := range p.mu.backoff {
 		if k.pod == pod {
 			delete(p.mu.backoff, k)
@@ -99,6 +125,14 @@ func (p *Puller) Forget(pod types.UID) {
 
 // Ensure makes the image available by its policy. An error is of the context.
 func (p *Puller) Ensure(ctx context.Context, r Request) (Result, error) {
+	got, err := p.ensure(ctx, r)
+	if got.Ref != "" {
+		p.use(r.Pod, got.Ref)
+	}
+	return got, err
+}
+
+func (p *Puller) ensure(ctx context.Context, r Request) (Result, error) {
 	name, err := normalize(r.Image)
 	if err != nil {
 		message := fmt.Sprintf("Failed to apply default image tag %q: couldn't parse image name %q: %v", r.Image, r.Image, err)
@@ -176,21 +210,30 @@ func (p *Puller) pull(ctx context.Context, r Request, spec *runtimeapi.ImageSpec
 		p.fail(key, reason+": "+message)
 		return failed(reason, message, failureShown), nil
 	}
-	p.pulled.Add(1)
+	p.changes.Add(1)
 	p.mu.Lock()
 	delete(p.mu.backoff, key)
 	p.mu.Unlock()
+	select {
+	case p.arrived <- struct{}{}:
+	default:
+	}
 	r.Event(v1.EventTypeNormal, "Pulled", fmt.Sprintf("Successfully pulled image %q in %v (%v including waiting). Image size: %d bytes.",
 		r.Image, time.Since(start).Truncate(time.Millisecond), time.Since(asked).Truncate(time.Millisecond), im.Size))
 	return found(im), nil
 }
 
-// reasonOf tells a registry that cannot be reached, and an image that may not be
-// run here, from other failures.
+// reasonOf tells a registry that cannot be reached, and an image whose signature
+// is bad, from other failures: by the code, or by the word that CRI has for it.
 func reasonOf(image string, err error) (reason, message string) {
+	const unavailable, invalid = "RegistryUnavailable", "SignatureValidationFailed"
 	s := status.Convert(err)
-	if s.Code() == codes.Unavailable {
-		return "RegistryUnavailable", fmt.Sprintf("image pull failed for %s because the registry is unavailable: %s", image, s.Message())
+	text, named := strings.CutPrefix(s.Message(), unavailable+": ")
+	if named || s.Code() == codes.Unavailable {
+		return unavailable, fmt.Sprintf("image pull failed for %s because the registry is unavailable: %s", image, text)
+	}
+	if text, named := strings.CutPrefix(s.Message(), invalid+": "); named {
+		return invalid, fmt.Sprintf("image pull failed for %s because the signature validation failed: %s", image, text)
 	}
 	return "ErrImagePull", err.Error()
 }
@@ -202,7 +245,7 @@ func (p *Puller) fetch(ctx context.Context, r Request, spec *runtimeapi.ImageSpe
 		auths = r.Secrets().Lookup(spec.Image)
 	}
 	if p.node != nil {
-		auths = append(auths, p.node().Lookup(spec.Image)...)
+		auths = append(auths, p.node(ctx, spec.Image).Lookup(spec.Image)...)
 	}
 	if len(auths) == 0 {
 		auths = []*runtimeapi.AuthConfig{nil}

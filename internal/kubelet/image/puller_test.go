@@ -27,7 +27,7 @@ type node struct {
 func newNode() *node {
 	n := &node{}
 	n.cri = fakecri.New(fakecri.Options{Pull: func(context.Context, string) error { n.pulls++; return n.err }})
-	n.Puller = NewPuller(n.cri, nil)
+	n.Puller = NewPuller(n.cri, Config{}, nil)
 	return n
 }
 

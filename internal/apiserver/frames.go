@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"net/http"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,7 +19,7 @@ import (
 type httpSink struct {
 	p   *reply
 	out *http.ResponseController
-	buf []byte
+	buf []byte // of frameRooms while it is not empty
 	err error
 
 	// columnsSent: a table watch describes the columns in its first event only.
@@ -26,6 +27,10 @@ type httpSink struct {
 }
 
 var _ sink = (*httpSink)(nil)
+
+// frameRooms has the buffers of watches that have nothing to send: few are
+// needed at a time, and those are in the processor's cache.
+var frameRooms = sync.Pool{New: func() any { return &[]byte{} }}
 
 // newSink sends the headers of a watch.
 func (p *reply) newSink() *httpSink {
@@ -39,6 +44,9 @@ func (p *reply) newSink() *httpSink {
 }
 
 func (k *httpSink) event(e *cache.Event) error {
+	if k.buf == nil {
+		k.buf = *frameRooms.Get().(*[]byte)
+	}
 	it := e.Item
 	switch k.p.a.Shape {
 	case request.Table:
@@ -124,7 +132,10 @@ func (k *httpSink) write() error {
 	if k.err == nil && len(k.buf) > 0 {
 		_, k.err = k.p.w.Write(k.buf)
 	}
-	k.buf = k.buf[:0]
+	if room := k.buf[:0]; room != nil {
+		k.buf = nil
+		frameRooms.Put(&room)
+	}
 	return k.err
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/kemudi/kemudi/internal/apiserver/burst"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
@@ -43,9 +44,12 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, config *tls.Config) 
 			return context.WithValue(context.WithoutCancel(ctx), servingKey{}, ctx)
 		},
 	}
+	if err := burst.Configure(srv); err != nil {
+		return err
+	}
 	g := task.NewGroup(ctx)
 	g.Go("accept", func(context.Context) error {
-		if err := srv.ServeTLS(l, "", ""); !errors.Is(err, http.ErrServerClosed) {
+		if err := srv.ServeTLS(burst.Listener{Listener: l}, "", ""); !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("serve %s: %w", l.Addr(), err)
 		}
 		return nil

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/kemudi/kemudi/internal/apiserver/burst"
 	"github.com/kemudi/kemudi/internal/apiserver/claims"
 	"github.com/kemudi/kemudi/internal/apiserver/encoded"
 	"github.com/kemudi/kemudi/internal/apiserver/tunnel"
@@ -29,6 +30,7 @@ type Server struct {
 	handlers map[string]subHandler
 	tunnels  tunnel.Tunnels
 	handler  http.Handler
+	pace     burst.Pace // of the watches
 
 	// committed is the last revision that a write of this process was answered with (A3).
 	committed atomic.Int64

@@ -10,9 +10,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kemudi/kemudi/internal/apiserver/burst"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
-	"github.com/kemudi/kemudi/internal/task"
 )
 
 // watchQuery is what a watch asks for.
@@ -29,9 +29,6 @@ type watchQuery struct {
 const (
 	bookmarkEvery = time.Minute
 	minWatch      = 30 * time.Minute
-	// gather is the least time between two sendings: what happens meanwhile is
-	// sent together. To send a thing costs more than to write it.
-	gather = 4 * time.Millisecond
 )
 
 // sink takes the events of one watch, as its client wants them.
@@ -45,6 +42,7 @@ type sink interface {
 // watcher is one client following a resource.
 type watcher struct {
 	c      *call
+	pace   *burst.Pace
 	q      *watchQuery
 	sink   sink
 	cursor *cache.Cursor
@@ -60,7 +58,7 @@ func (s *Server) startWatch(ctx context.Context, c *call, q *watchQuery) (*watch
 	if q.sel.index != "" {
 		o.Index, o.Value = q.sel.index, q.sel.value
 	}
-	w := &watcher{c: c, q: q}
+	w := &watcher{c: c, q: q, pace: &s.pace}
 	initial := q.rev == "" || q.rev == "0"
 	if q.sendInitial != nil {
 		initial = *q.sendInitial
@@ -124,7 +122,7 @@ func (w *watcher) run(ctx context.Context) error {
 		}
 		select {
 		case <-w.cursor.Ready():
-			if rest := gather - time.Since(w.sent); rest > 0 && task.Sleep(ctx, rest) != nil {
+			if w.pace.Rest(ctx, w.sent) != nil {
 				return nil
 			}
 		case <-due:

@@ -1,0 +1,170 @@
+package burst
+
+import (
+	"bytes"
+	"crypto/tls"
+	"net"
+	"runtime"
+	"sync"
+	"time"
+)
+
+const (
+	// burstSize is how much may gather before who writes must wait. It is small
+	// enough to stay in the processor's cache on its way.
+	burstSize = 128 << 10
+	// lastWords is how long a connection that is closed may still take to send
+	// what was written before.
+	lastWords = 5 * time.Second
+)
+
+// rooms has the buffers that are not in use: most connections have nothing to send.
+var rooms = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+func newRoom() *bytes.Buffer { return rooms.Get().(*bytes.Buffer) }
+
+func putRoom(b *bytes.Buffer) {
+	b.Reset()
+	rooms.Put(b)
+}
+
+// Conn is a TLS connection that sends what is written to it in bursts. One
+// goroutine at a time may write. An error of sending is returned by later writes.
+type Conn struct {
+	*tls.Conn
+	socket *socket
+	wake   chan struct{} // holds one token: there may be something to send, or no more
+	sent   chan struct{} // holds one token: there may be room again
+	done   chan struct{} // closed when nothing is sent any more
+
+	mu struct {
+		sync.Mutex
+		buf    *bytes.Buffer // nil: nothing is to be sent
+		closed bool
+		err    error // why nothing can be sent any more
+	}
+}
+
+var _ net.Conn = (*Conn)(nil)
+
+// newConn takes over a connection of a [Listener] whose handshake is done. run
+// must be running, and the result be closed.
+func newConn(c *tls.Conn, s *socket) *Conn {
+	b := &Conn{Conn: c, socket: s, wake: make(chan struct{}, 1), sent: make(chan struct{}, 1), done: make(chan struct{})}
+	s.gather(func() { token(b.wake) })
+	return b
+}
+
+func token(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // there is one already
+	}
+}
+
+// Write takes bytes to be sent as soon as possible; it waits while very much is.
+func (c *Conn) Write(p []byte) (int, error) {
+	for {
+		ok, err := c.add(p)
+		if err != nil {
+			return 0, err
+		}
+		if ok {
+			return len(p), nil
+		}
+		select {
+		case <-c.sent:
+		case <-c.done:
+		}
+	}
+}
+
+// add adds bytes to what is to be sent, if there is room.
+func (c *Conn) add(p []byte) (ok bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.mu.err != nil:
+		return false, c.mu.err
+	case c.mu.closed:
+		return false, net.ErrClosed
+	case c.mu.buf == nil:
+		c.mu.buf = newRoom()
+		token(c.wake)
+	case c.mu.buf.Len() >= burstSize:
+		return false, nil
+	}
+	c.mu.buf.Write(p)
+	return true, nil
+}
+
+// run sends what is written until the connection is closed or fails.
+func (c *Conn) run() {
+	defer close(c.done)
+	for range c.wake {
+		// Who writes has often not finished: let it, if it is its turn.
+		runtime.Gosched()
+		for {
+			more, err := c.send()
+			if err != nil {
+				c.fail(err)
+				return
+			}
+			if !more {
+				break
+			}
+		}
+		if c.closed() {
+			return
+		}
+	}
+}
+
+// send sends what has gathered, if anything has.
+func (c *Conn) send() (some bool, err error) {
+	if buf := c.take(); buf != nil {
+		defer putRoom(buf)
+		token(c.sent)
+		some = true
+		c.socket.hold()
+		if _, err = c.Conn.Write(buf.Bytes()); err != nil {
+			return true, err
+		}
+	}
+	return some, c.socket.flush()
+}
+
+func (c *Conn) take() *bytes.Buffer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	buf := c.mu.buf
+	c.mu.buf = nil
+	return buf
+}
+
+func (c *Conn) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.err = err
+}
+
+func (c *Conn) closed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.closed && c.mu.buf == nil
+}
+
+// Close closes the connection when what was written is sent, or cannot be for a
+// few seconds. It may be called more than once.
+func (c *Conn) Close() error {
+	c.mu.Lock()
+	c.mu.closed = true
+	c.mu.Unlock()
+	token(c.wake)
+	err := c.Conn.SetWriteDeadline(time.Now().Add(lastWords))
+	if err == nil {
+		<-c.done
+	}
+	c.socket.gather(nil)
+	return c.Conn.Close()
+}

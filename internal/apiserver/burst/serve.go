@@ -1,0 +1,41 @@
+package burst
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"sync"
+
+	"golang.org/x/net/http2"
+)
+
+// Configure makes srv, which must have its TLSConfig and HTTP2 settings and not
+// serve yet, send HTTP/2 in bursts on the connections of a [Listener].
+func Configure(srv *http.Server) error {
+	h2 := &http2.Server{}
+	if err := http2.ConfigureServer(srv, h2); err != nil {
+		return fmt.Errorf("configure HTTP/2: %w", err)
+	}
+	srv.TLSConfig.DynamicRecordSizingDisabled = true // a burst is sent as a whole
+	plain := srv.TLSNextProto[http2.NextProtoTLS]
+	srv.TLSNextProto[http2.NextProtoTLS] = func(hs *http.Server, c *tls.Conn, h http.Handler) {
+		s, ok := c.NetConn().(*socket)
+		if !ok {
+			plain(hs, c, h)
+			return
+		}
+		o := &http2.ServeConnOpts{BaseConfig: hs, Handler: h}
+		// So net/http hands over the context of the connection.
+		if b, ok := h.(interface{ BaseContext() context.Context }); ok {
+			o.Context = b.BaseContext()
+		}
+		conn := newConn(c, s)
+		var wg sync.WaitGroup
+		wg.Go(conn.run)
+		h2.ServeConn(conn, o)
+		conn.Close()
+		wg.Wait()
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+package burst
+
+import (
+	"bytes"
+	"net"
+	"sync"
+)
+
+// Listener accepts connections whose TLS records can gather, for [Configure].
+type Listener struct{ net.Listener }
+
+// Accept waits for the next connection.
+func (l Listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &socket{Conn: c}, nil
+}
+
+// socket is the connection below TLS. Until gather is called it is as any other.
+type socket struct {
+	net.Conn
+
+	mu struct {
+		sync.Mutex
+		wake func() // not nil: records gather; it is told of those that nobody is about to send
+		held bool   // flush will be called
+		buf  *bytes.Buffer
+	}
+}
+
+// gather lets records gather from now on: wake is called when flush should be,
+// and must not block. After gather(nil) records are sent at once again.
+func (s *socket) gather(wake func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.wake = wake
+}
+
+// hold says that flush will be called soon.
+func (s *socket) hold() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.held = true
+}
+
+// Write sends TLS records, or lets them gather.
+func (s *socket) Write(p []byte) (int, error) {
+	if s.keep(p) {
+		return len(p), nil
+	}
+	return s.Conn.Write(p)
+}
+
+func (s *socket) keep(p []byte) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.wake == nil {
+		return false
+	}
+	if s.mu.buf == nil {
+		s.mu.buf = newRoom()
+	}
+	s.mu.buf.Write(p)
+	if !s.mu.held {
+		s.mu.wake()
+	}
+	return true
+}
+
+// flush sends what has gathered. One goroutine at a time may call it.
+func (s *socket) flush() error {
+	buf := s.take()
+	if buf == nil {
+		return nil
+	}
+	defer putRoom(buf)
+	_, err := s.Conn.Write(buf.Bytes())
+	return err
+}
+
+func (s *socket) take() *bytes.Buffer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	buf := s.mu.buf
+	s.mu.buf, s.mu.held = nil, false
+	return buf
+}

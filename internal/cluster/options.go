@@ -115,7 +115,11 @@ func (o *Options) findNode() error {
 		if err != nil {
 			return fmt.Errorf("find the node's name: %w", err)
 		}
-		o.NodeName = strings.ToLower(host)
+		o.NodeName = host
+	}
+	o.NodeName = strings.ToLower(strings.TrimSpace(o.NodeName))
+	if err := checkNodeName(o.NodeName); err != nil {
+		return err
 	}
 	if err := o.findAddresses(); err != nil {
 		return err

@@ -29,7 +29,7 @@ func TestOptionsKeepWhatIsGiven(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	given := Options{
-		DataDir: "data", RunDir: "./run/", NodeName: "Node-1", NodeIP: netip.MustParseAddr("192.0.2.7"), AdvertiseAddress: netip.MustParseAddr("192.0.2.8"),
+		DataDir: "data", RunDir: "./run/", NodeName: "node-1", NodeIP: netip.MustParseAddr("192.0.2.7"), AdvertiseAddress: netip.MustParseAddr("192.0.2.8"),
 		BindAddress: netip.MustParseAddr("127.0.0.1"), SecurePort: 7443, PodLogsDir: "/logs",
 	}
 	o, err := given.withDefaults()

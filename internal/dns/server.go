@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/plugin"
@@ -103,6 +104,14 @@ func (s *Server) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
+// listenError says what to do when another server of this machine is in the way.
+func listenError(err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("listen for dns: %w; another DNS server of this machine takes all addresses: let it listen on its own ones only", err)
+	}
+	return fmt.Errorf("listen for dns: %w", err)
+}
+
 // serve listens on one address and answers until the group ends.
 func (s *Server) serve(g *task.Group, addr netip.AddrPort) error {
 	config := &dnsserver.Config{Zone: ".", Transport: "dns", Port: fmt.Sprint(addr.Port()), ListenHosts: []string{addr.Addr().String()}}
@@ -114,12 +123,12 @@ func (s *Server) serve(g *task.Group, addr netip.AddrPort) error {
 	}
 	udp, err := s.o.Listen.ListenPacket(g.Context(), "udp", addr.String())
 	if err != nil {
-		return fmt.Errorf("listen for dns: %w", err)
+		return listenError(err)
 	}
 	tcp, err := s.o.Listen.Listen(g.Context(), "tcp", addr.String())
 	if err != nil {
 		udp.Close()
-		return fmt.Errorf("listen for dns: %w", err)
+		return listenError(err)
 	}
 	g.Go("dns udp "+addr.String(), func(ctx context.Context) error { return ended(ctx, server.ServePacket(udp)) })
 	g.Go("dns tcp "+addr.String(), func(ctx context.Context) error { return ended(ctx, server.Serve(tcp)) })

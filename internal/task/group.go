@@ -39,7 +39,8 @@ func (g *Group) Context() context.Context { return g.ctx }
 func (g *Group) Go(name string, f func(ctx context.Context) error) {
 	g.wg.Go(func() {
 		err := run(g.ctx, f)
-		if err == nil || errors.Is(err, context.Canceled) && g.ctx.Err() != nil {
+		// Who only passes on why the group ends has not failed himself.
+		if err == nil || g.ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(g.ctx))) {
 			return
 		}
 		err = fmt.Errorf("%s: %w", name, err)

@@ -122,9 +122,13 @@ func TestExamplesParse(t *testing.T) {
 
 // Each field of the server's options says by which flag it is set.
 func TestEveryServerOptionIsAFlag(t *testing.T) {
-	text, err := os.ReadFile("../../internal/cluster/options.go")
-	if err != nil {
-		t.Fatal(err)
+	var text []byte
+	for _, name := range []string{"../../internal/cluster/options.go", "../../internal/kubelet/settings.go"} {
+		part, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = append(text, part...)
 	}
 	named := regexp.MustCompile(`// --([a-z][a-z-]*)`).FindAllSubmatch(text, -1)
 	if len(named) < 10 {
@@ -133,7 +137,7 @@ func TestEveryServerOptionIsAFlag(t *testing.T) {
 	flags := newServer().Flags()
 	for _, m := range named {
 		if flags.Lookup(string(m[1])) == nil {
-			t.Errorf("cluster.Options names --%s, which kemudi server does not have", m[1])
+			t.Errorf("the options name --%s, which kemudi server does not have", m[1])
 		}
 	}
 }

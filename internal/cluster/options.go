@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kemudi/kemudi/internal/controllers"
+	"github.com/kemudi/kemudi/internal/kubelet"
 	"github.com/kemudi/kemudi/internal/kubelet/image"
 	"github.com/kemudi/kemudi/internal/podnet"
 )
@@ -44,7 +45,7 @@ type Options struct {
 	SecondNodeIP     netip.Addr        // --node-ip: the one of the other family, where pods have both; default as above
 	NodeLabels       map[string]string // --node-labels
 	NodeTaints       []corev1.Taint    // --register-with-taints
-	MaxPods          int               // --max-pods; default 110
+	Agent            kubelet.Settings  // of the node agent, each by its flag
 	AgentAddress     netip.Addr        // --address: where the node agent's API is served; default all
 	AgentPort        uint16            // --port: of the node agent's API; default 10250
 	RuntimeEndpoint  string            // --container-runtime-endpoint; empty: the embedded one

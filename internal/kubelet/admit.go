@@ -12,6 +12,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/kubelet/evict"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
 )
 
@@ -70,20 +71,28 @@ func (a *Agent) admit(pod *v1.Pod, ours bool) *podstep.Failure {
 	c := claimOf(pod)
 	if !ours && pod.DeletionTimestamp == nil {
 		node, _ := a.nodeCache.Get("", a.o.NodeName)
+		if message := evict.Refuse(pod, a.mu.pressure); message != "" {
+			return a.rejected(pod, podstep.ReasonEvicted, message)
+		}
 		if reason, message := a.mu.claims.reject(pod, c, node, a.facts.node.Allocatable); reason != "" {
-			message = "Pod was rejected: " + message
-			a.about(pod, "").event(v1.EventTypeWarning, reason, message)
-			return &podstep.Failure{Reason: reason, Message: message}
+			return a.rejected(pod, reason, message)
 		}
 	}
 	a.mu.claims[pod.UID] = c
 	return nil
 }
 
+func (a *Agent) rejected(pod *v1.Pod, reason, message string) *podstep.Failure {
+	message = "Pod was rejected: " + message
+	a.about(pod, "").event(v1.EventTypeWarning, reason, message)
+	return &podstep.Failure{Reason: reason, Message: message}
+}
+
 // release gives back what a finished pod took.
 func (a *Agent) release(uid types.UID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.leftLocked(uid)
 	if _, ok := a.mu.claims[uid]; !ok {
 		return
 	}

@@ -275,6 +275,7 @@ const rotateInterval = 10 * time.Second
 
 // rotateLogs begins new logs for running containers whose logs are full.
 func (a *Agent) rotateLogs(ctx context.Context) error {
+	limits := logs.Limits{Size: a.o.Settings.LogMaxSize.Value(), Files: a.o.Settings.LogMaxFiles}
 	for {
 		if err := task.Sleep(ctx, rotateInterval); err != nil {
 			return err
@@ -283,7 +284,7 @@ func (a *Agent) rotateLogs(ctx context.Context) error {
 		paths := maps.Clone(a.mu.logs)
 		a.mu.Unlock()
 		for id, path := range paths {
-			err := logs.Rotate(path, func() error {
+			err := limits.Rotate(path, func() error {
 				_, err := a.o.Runtime.ReopenContainerLog(ctx, &runtimeapi.ReopenContainerLogRequest{ContainerId: id})
 				return err
 			})

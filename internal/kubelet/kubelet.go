@@ -17,6 +17,7 @@ import (
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
+	"github.com/kemudi/kemudi/internal/kubelet/evict"
 	"github.com/kemudi/kemudi/internal/kubelet/image"
 	"github.com/kemudi/kemudi/internal/kubelet/probe"
 	"github.com/kemudi/kemudi/internal/task"
@@ -37,6 +38,13 @@ type Agent struct {
 	disk      *disk // nil on a simulated node
 	facts     facts
 
+	// weigh measures what a pod holds on disk, gauge what the node has left. Nil on
+	// a simulated node, which has no disk.
+	weigh func(context.Context, *v1.Pod) (evict.Storage, error)
+	gauge func(context.Context) (evict.Readings, error)
+	// nodeNews holds a token when the node's status has changed.
+	nodeNews chan struct{}
+
 	sandboxes, starts turnstile
 
 	running chan struct{} // closed when pods are being run
@@ -54,7 +62,9 @@ type Agent struct {
 		claims   claims // of the pods that are not finished
 		interest interest
 		deferred map[types.UID]*actor // whose pods wait for more resources
-		logs     map[string]string    // paths of the logs of running containers, by container ID
+		pressure map[v1.NodeConditionType]bool
+		leaving  map[types.UID]chan struct{} // closed when the pod that is evicted has ended
+		logs     map[string]string           // paths of the logs of running containers, by container ID
 		// early holds events that came between the first look at the runtime and
 		// the start of the actors; nil when they are not kept.
 		early []*runtimeapi.ContainerEventResponse
@@ -96,6 +106,8 @@ func New(o Options) (*Agent, error) {
 	a.sandboxes, a.starts = make(turnstile, atOnce()), make(turnstile, atOnce())
 	a.mu.actors, a.mu.claims = map[types.UID]*actor{}, claims{}
 	a.mu.logs, a.mu.deferred = map[string]string{}, map[types.UID]*actor{}
+	a.nodeNews = make(chan struct{}, 1)
+	a.mu.leaving = map[types.UID]chan struct{}{}
 	a.mu.interest = interest{map[reference]map[*actor]struct{}{}, map[*cache.Cache]bool{}}
 	if err := a.findFacts(); err != nil {
 		return nil, fmt.Errorf("kubelet: %w", err)
@@ -104,6 +116,7 @@ func New(o Options) (*Agent, error) {
 		if a.disk, err = newDisk(a); err != nil {
 			return nil, fmt.Errorf("kubelet: %w", err)
 		}
+		a.weigh, a.gauge = a.storageOf, a.readGauges
 	}
 	return a, nil
 }
@@ -125,6 +138,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	g.Go("heartbeat", a.heartbeat)
 	g.Go("runtime events", a.followRuntime)
 	g.Go("pods", a.followPods)
+	if a.gauge != nil {
+		g.Go("pressure", a.watchPressure)
+	}
 	if a.disk != nil {
 		g.Go("log rotation", a.rotateLogs)
 		g.Go("image garbage collection", a.collector.Run)
@@ -225,6 +241,7 @@ func (a *Agent) drop(act *actor) {
 	delete(a.mu.actors, act.uid)
 	delete(a.mu.deferred, act.uid)
 	delete(a.mu.claims, act.uid)
+	a.leftLocked(act.uid)
 	a.askAgainLocked()
 }
 

@@ -28,12 +28,14 @@ import (
 
 // testNode is a simulated node under test.
 type testNode struct {
-	t   *testing.T
-	api *memAPI
-	cri *fakecri.Runtime
-	end func() // stops the agent and waits for it
+	t     *testing.T
+	api   *memAPI
+	cri   *fakecri.Runtime
+	agent *Agent
+	end   func() // stops the agent and waits for it
 
 	with func(*Options) // further options of its agents; nil: none
+	tune func(*Agent)   // changes to its agents before they run; nil: none
 }
 
 func newNode(t *testing.T, o fakecri.Options) *testNode {
@@ -48,7 +50,7 @@ func (n *testNode) run() {
 	o := Options{
 		NodeName: "n1", Transport: n.api, Runtime: n.cri, Images: n.cri, Events: n.api, Simulated: true,
 		Capacity: v1.ResourceList{v1.ResourceCPU: resource.MustParse("4"), v1.ResourceMemory: resource.MustParse("8Gi")},
-		MaxPods:  20, Log: slog.New(slog.DiscardHandler),
+		Settings: Settings{MaxPods: 20}, Log: slog.New(slog.DiscardHandler),
 	}
 	if n.with != nil {
 		n.with(&o)
@@ -56,6 +58,10 @@ func (n *testNode) run() {
 	a, err := New(o)
 	if err != nil {
 		n.t.Fatal(err)
+	}
+	n.agent = a
+	if n.tune != nil {
+		n.tune(a)
 	}
 	ctx, cancel := context.WithCancel(n.t.Context())
 	done := make(chan error)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
+	"github.com/kemudi/kemudi/internal/kubelet/evict"
 )
 
 // machineInfo is what identifies the machine.
@@ -31,7 +32,7 @@ func (a *Agent) findFacts() error {
 		}
 		f.machine = readMachine()
 	}
-	f.capacity[v1.ResourcePods] = *resource.NewQuantity(int64(a.o.MaxPods), resource.DecimalSI)
+	f.capacity[v1.ResourcePods] = *resource.NewQuantity(int64(a.o.Settings.MaxPods), resource.DecimalSI)
 	for name, q := range a.o.Capacity {
 		f.capacity[name] = q.DeepCopy()
 	}
@@ -53,10 +54,11 @@ func (a *Agent) findFacts() error {
 	return nil
 }
 
-// allocatable is what is left of the capacity for pods.
+// allocatable is what is left of the capacity for pods: neither what is reserved
+// for others nor what must be left free.
 func (a *Agent) allocatable() v1.ResourceList {
 	out := a.facts.capacity.DeepCopy()
-	for name, reserved := range a.o.Reserved {
+	take := func(name v1.ResourceName, reserved resource.Quantity) {
 		if q, ok := out[name]; ok {
 			q.Sub(reserved)
 			if q.Sign() < 0 {
@@ -64,6 +66,16 @@ func (a *Agent) allocatable() v1.ResourceList {
 			}
 			out[name] = q
 		}
+	}
+	for name, reserved := range a.o.Reserved {
+		take(name, reserved)
+	}
+	if a.o.Simulated {
+		return out
+	}
+	for name, s := range map[v1.ResourceName]evict.Signal{v1.ResourceMemory: evict.MemoryAvailable, v1.ResourceEphemeralStorage: evict.NodeFSAvailable} {
+		q := a.facts.capacity[name]
+		take(name, *resource.NewQuantity(evict.Held(a.o.Settings.Eviction, s, q.Value()), resource.BinarySI))
 	}
 	return out
 }

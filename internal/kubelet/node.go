@@ -62,8 +62,11 @@ func (a *Agent) heartbeat(ctx context.Context) error {
 		if !h.ready {
 			wait = min(wait, unreadyCheck)
 		}
-		if err := task.Sleep(ctx, max(wait, 0)); err != nil {
-			return err
+		select {
+		case <-time.After(max(wait, 0)):
+		case <-h.a.nodeNews:
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
 }
@@ -74,10 +77,12 @@ type heart struct {
 	node     *v1.Node // as last seen
 	lease    leaseState
 	reported time.Time
-	told     string // the trouble reported then
-	pulled   int64  // images pulled or removed until then
+	told     string                        // the trouble reported then
+	pressed  map[v1.NodeConditionType]bool // the pressure reported then
+	pulled   int64                         // images pulled or removed until then
 
 	// What the last look has shown.
+	pressure map[v1.NodeConditionType]bool
 	trouble  string // why the runtime cannot run pods; empty: it can
 	ready    bool
 	handlers []v1.NodeRuntimeHandler
@@ -190,7 +195,8 @@ func (h *heart) report(ctx context.Context) error {
 		}
 		h.a.o.Events.Event(written, v1.EventTypeNormal, reason, fmt.Sprintf("Node %s status is now: %s", written.Name, reason))
 	}
-	h.node, h.reported, h.pulled, h.told = written, time.Now(), pulled, h.trouble
+	h.tellPressure(written)
+	h.node, h.reported, h.pulled, h.told, h.pressed = written, time.Now(), pulled, h.trouble, h.pressure
 	return nil
 }
 
@@ -233,8 +239,16 @@ func (h *heart) setStatus(ctx context.Context, s *v1.NodeStatus) {
 	set := func(t v1.NodeConditionType, status v1.ConditionStatus, reason, message string) {
 		setNodeCondition(s, v1.NodeCondition{Type: t, Status: status, Reason: reason, Message: message})
 	}
-	set(v1.NodeMemoryPressure, v1.ConditionFalse, "KubeletHasSufficientMemory", "kubelet has sufficient memory available")
-	set(v1.NodeDiskPressure, v1.ConditionFalse, "KubeletHasNoDiskPressure", "kubelet has no disk pressure")
+	if h.pressure[v1.NodeMemoryPressure] {
+		set(v1.NodeMemoryPressure, v1.ConditionTrue, "KubeletHasInsufficientMemory", "kubelet has insufficient memory available")
+	} else {
+		set(v1.NodeMemoryPressure, v1.ConditionFalse, "KubeletHasSufficientMemory", "kubelet has sufficient memory available")
+	}
+	if h.pressure[v1.NodeDiskPressure] {
+		set(v1.NodeDiskPressure, v1.ConditionTrue, "KubeletHasDiskPressure", "kubelet has disk pressure")
+	} else {
+		set(v1.NodeDiskPressure, v1.ConditionFalse, "KubeletHasNoDiskPressure", "kubelet has no disk pressure")
+	}
 	set(v1.NodePIDPressure, v1.ConditionFalse, "KubeletHasSufficientPID", "kubelet has sufficient PID available")
 	if h.ready {
 		set(v1.NodeReady, v1.ConditionTrue, "KubeletReady", "kubelet is posting ready status")
@@ -249,7 +263,10 @@ func (h *heart) look(ctx context.Context) (changed bool) {
 	if h.ready = h.trouble == ""; h.ready {
 		h.up.Do(func() { close(h.a.networkUp) })
 	}
-	return h.reported.IsZero() || h.trouble != h.told
+	h.a.mu.Lock()
+	h.pressure = h.a.mu.pressure
+	h.a.mu.Unlock()
+	return h.reported.IsZero() || h.trouble != h.told || !maps.Equal(h.pressure, h.pressed)
 }
 
 func setNodeCondition(s *v1.NodeStatus, c v1.NodeCondition) {

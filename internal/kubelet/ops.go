@@ -54,6 +54,8 @@ func (x *actor) prepare(act podstep.Action, h *handle) func(context.Context) aft
 		return x.retried(act, x.writeStatus())
 	case podstep.ResizePod:
 		return x.resizePod()
+	case weighStorage:
+		return x.weighOp()
 	case refreshVolumes:
 		return x.refreshOp()
 	case podstep.DeletePod:

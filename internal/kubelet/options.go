@@ -31,8 +31,7 @@ type Options struct {
 	Capacity v1.ResourceList
 	// Reserved is what pods may not have of it.
 	Reserved v1.ResourceList
-	// MaxPods is how many pods fit. Default 110.
-	MaxPods int
+	Settings Settings
 
 	// NodeIPs are the node's addresses, the primary one first. Required unless Simulated.
 	NodeIPs []string
@@ -65,12 +64,9 @@ type Options struct {
 	Log *slog.Logger // default slog.Default()
 }
 
-const (
-	defaultMaxPods = 110
-	defaultPort    = 10250
-)
+const defaultPort = 10250
 
-func (o Options) withDefaults() (Options, error) {
+func (o Options) withDefaults() (_ Options, err error) {
 	if o.NodeName == "" || o.Transport == nil || o.Runtime == nil || o.Images == nil {
 		return o, errors.New("kubelet: node name, transport, runtime and images must be given")
 	}
@@ -89,8 +85,8 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Events == nil {
 		o.Events = client.NoEvents
 	}
-	if o.MaxPods == 0 {
-		o.MaxPods = defaultMaxPods
+	if o.Settings, err = o.Settings.withDefaults(); err != nil {
+		return o, err
 	}
 	if o.Port == 0 {
 		o.Port = defaultPort

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
+	"github.com/kemudi/kemudi/internal/kubelet/evict"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
 	"github.com/kemudi/kemudi/internal/task"
 )
@@ -40,6 +41,8 @@ type actor struct {
 
 	refresh bool                       // the sources of volumes have changed
 	renewAt time.Time                  // when a token of a volume must be renewed; zero: never
+	limited bool                       // the pod may use only so much local storage
+	weighAt time.Time                  // when that is to be looked at next
 	waiters map[string][]chan struct{} // closed when the container with the ID has ended
 }
 
@@ -85,6 +88,7 @@ func newActor(a *Agent, pod *v1.Pod, rev int64) *actor {
 		handles: map[string]*handle{}, told: map[string]bool{}, removed: map[string]bool{}, tries: map[string]int{},
 		probes: map[string]*probes{}, waiters: map[string][]chan struct{}{},
 	}
+	x.limited = a.weigh != nil && evict.HasLimits(pod)
 	x.box.ready = make(chan struct{}, 1)
 	x.ops = task.NewGroup(a.group.Context())
 	x.o = podstep.Observed{
@@ -124,7 +128,7 @@ func (x *actor) run() error {
 			}
 			x.giveUpStarting()
 		}
-		wake := earliest(r.Wake, x.stepProbes(r.Ending), x.stepVolumes(r.Ending))
+		wake := earliest(r.Wake, x.stepProbes(r.Ending), x.stepVolumes(r.Ending), x.stepStorage(r.Ending))
 		timer.Stop()
 		if !wake.IsZero() {
 			timer.Reset(max(time.Until(wake), 0))

@@ -170,7 +170,7 @@ func parseUsage(stat, meminfo string, now time.Time) (*sum, error) {
 func (a *Agent) serveConfig(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, map[string]any{"kubeletconfig": config.KubeletConfiguration{
 		TypeMeta: metav1.TypeMeta{Kind: "KubeletConfiguration", APIVersion: "kubelet.config.k8s.io/v1beta1"},
-		Port:     int32(a.o.Port), MaxPods: int32(a.o.MaxPods), ClusterDomain: a.o.ClusterDomain, ClusterDNS: a.o.ClusterDNS,
+		Port:     int32(a.o.Port), MaxPods: int32(a.o.Settings.MaxPods), ClusterDomain: a.o.ClusterDomain, ClusterDNS: a.o.ClusterDNS,
 		CgroupRoot: a.o.CgroupParent, PodLogsDir: a.o.PodLogsDir,
 		Authentication: config.KubeletAuthentication{
 			Anonymous: config.KubeletAnonymousAuthentication{Enabled: ptr.To(false)}, Webhook: config.KubeletWebhookAuthentication{Enabled: ptr.To(true)},

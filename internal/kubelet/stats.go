@@ -122,32 +122,40 @@ func (a *Agent) metricsHandler() http.Handler {
 
 // count asks every actor for what runs of its pod.
 func (a *Agent) count() (pods, containers int) {
+	type counts struct{ pods, containers int }
+	for _, c := range ask(a, func(x *actor) (c counts) {
+		if len(x.o.Sandboxes) > 0 && x.o.Sandboxes[0].Ready {
+			c.pods = 1
+		}
+		for i := range x.o.Containers {
+			if x.o.Containers[i].State == podstep.Running {
+				c.containers++
+			}
+		}
+		return c
+	}) {
+		pods, containers = pods+c.pods, containers+c.containers
+	}
+	return pods, containers
+}
+
+// ask has f answered by every actor. Those that are busy for a second, or end
+// meanwhile, are left out.
+func ask[T any](a *Agent, f func(*actor) T) (out []T) {
 	ctx, cancel := context.WithTimeout(a.group.Context(), time.Second)
 	defer cancel()
 	actors := a.allActors()
-	type counts struct{ pods, containers int }
-	answers := make(chan counts, len(actors)) // buffered: an answer may come too late
+	answers := make(chan T, len(actors)) // buffered: an answer may come too late
 	for _, act := range actors {
-		act.post(func(x *actor) {
-			var c counts
-			if len(x.o.Sandboxes) > 0 && x.o.Sandboxes[0].Ready {
-				c.pods = 1
-			}
-			for i := range x.o.Containers {
-				if x.o.Containers[i].State == podstep.Running {
-					c.containers++
-				}
-			}
-			answers <- c
-		})
+		act.post(func(x *actor) { answers <- f(x) })
 	}
 	for range actors {
 		select {
-		case c := <-answers:
-			pods, containers = pods+c.pods, containers+c.containers
+		case one := <-answers:
+			out = append(out, one)
 		case <-ctx.Done():
-			return pods, containers
+			return out
 		}
 	}
-	return pods, containers
+	return out
 }

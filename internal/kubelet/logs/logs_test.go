@@ -152,8 +152,9 @@ func TestFollowsALogThroughRotationToItsEnd(t *testing.T) {
 }
 
 func TestFullLogIsRotatedAndOldOnesGo(t *testing.T) {
+	limits := Limits{Size: 1 << 20, Files: 5}
 	path := write(t, "")
-	if err := Rotate(path, func() error { t.Error("reopened a small log"); return nil }); err != nil {
+	if err := limits.Rotate(path, func() error { t.Error("reopened a small log"); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{".20290101-000000.gz", ".20290102-000000.gz", ".20290103-000000.gz", ".20290104-000000", ".x.tmp"} {
@@ -161,21 +162,21 @@ func TestFullLogIsRotatedAndOldOnesGo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Truncate(path, MaxSize); err != nil {
+	if err := os.Truncate(path, limits.Size); err != nil {
 		t.Fatal(err)
 	}
-	if err := Rotate(path, func() error { return errors.New("no") }); err == nil {
+	if err := limits.Rotate(path, func() error { return errors.New("no") }); err == nil {
 		t.Error("Rotate: got no error of reopen")
 	}
 	if _, err := os.Stat(path); err != nil {
 		t.Errorf("after a failed rotation: %v", err)
 	}
-	if err := Rotate(path, func() error { return os.WriteFile(path, nil, 0o600) }); err != nil {
+	if err := limits.Rotate(path, func() error { return os.WriteFile(path, nil, 0o600) }); err != nil {
 		t.Fatal(err)
 	}
 	names, _ := filepath.Glob(path + "*")
-	if len(names) != MaxFiles {
-		t.Errorf("files: got %v, want %d", names, MaxFiles)
+	if len(names) != limits.Files {
+		t.Errorf("files: got %v, want %d", names, limits.Files)
 	}
 	if _, err := os.Stat(path + ".20290104-000000.gz"); err != nil {
 		t.Errorf("older log was not compressed: %v", err)

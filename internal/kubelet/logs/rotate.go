@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// How large a log grows before a new one is begun, and how many files are kept
-// in all.
-const (
-	MaxSize  = 10 << 20
-	MaxFiles = 5
-)
+// Limits are how large a log grows, in bytes, before a new one is begun, and how
+// many files of a log are kept in all, at least 2.
+type Limits struct {
+	Size  int64
+	Files int
+}
 
 // rotatedFormat is what is added to the name of a full log.
 const rotatedFormat = "20060102-150405"
@@ -30,12 +30,12 @@ const (
 // Rotate begins a new log in the place of the one at path if that is full:
 // reopen makes the runtime write to path anew. Older ones are compressed, the
 // oldest removed.
-func Rotate(path string, reopen func() error) error {
+func (l Limits) Rotate(path string, reopen func() error) error {
 	info, err := os.Stat(path)
 	if err != nil {
 		return fmt.Errorf("look at log: %w", err)
 	}
-	if info.Size() < MaxSize {
+	if info.Size() < l.Size {
 		return nil
 	}
 	old, err := rotated(path)
@@ -43,7 +43,7 @@ func Rotate(path string, reopen func() error) error {
 		return err
 	}
 	// This one and the new one come on top of those that stay.
-	for len(old) > MaxFiles-2 {
+	for len(old) > l.Files-2 {
 		if err := os.Remove(old[0]); err != nil {
 			return fmt.Errorf("remove old log: %w", err)
 		}

@@ -115,7 +115,7 @@ func (w *world) unmarshal(t *testing.T, body string, pod *v1.Pod) {
 
 // observe takes in one line:
 //
-//	volumes ready | cleaned | gone | fail REASON TEXT
+//	volumes ready | cleaned | gone | fail REASON TEXT | evict TEXT
 //	sandbox ready|stopped|lost|removed [IP]     of the newest sandbox
 //	image NAME [REASON TEXT]                    pulled, or not (retry in 10s)
 //	started|created NAME, hook NAME             the newest container; hook: postStart returned
@@ -146,6 +146,8 @@ func (w *world) observe(t *testing.T, line string) {
 		w.done(DeletePod, "")
 	case "fail":
 		w.d.Fail = &Failure{Reason: arg(1), Message: text(2)}
+	case "evict":
+		w.d.Evict = &Eviction{Message: text(1)}
 	case "sandbox":
 		w.observeSandbox(arg(1), arg(2))
 	case "image":

@@ -28,6 +28,9 @@ func (s *step) end() ending {
 		return ending{yes: true, reason: status.Reason, message: status.Message}
 	case s.d.Fail != nil:
 		return ending{yes: true, failed: true, reason: s.d.Fail.Reason, message: s.d.Fail.Message}
+	case s.d.Evict != nil:
+		at := int64(0) // the shortest there is
+		return ending{yes: true, failed: true, reason: ReasonEvicted, message: s.d.Evict.Message, grace: &at}
 	case s.d.Gone:
 		// Deleted by force, or the node was away for long: be quick, but fair.
 		small := int64(minGrace / time.Second)

@@ -15,10 +15,19 @@ type Desired struct {
 	Gone bool
 	// Fail, if not nil, ends the pod as Failed: the node rejected or evicted it.
 	Fail *Failure
+	// Evict, if not nil, ends the pod as Failed because of what it uses: at once, and
+	// not by its own fault.
+	Evict *Eviction
 	// Deferred, if not nil, says why the resources that the pod asks for now
 	// cannot be given to it: Reason is Deferred or Infeasible.
 	Deferred *Failure
 }
+
+// Eviction is why the node does without a pod, in the words of the API.
+type Eviction struct{ Message string }
+
+// ReasonEvicted is the reason of pods that the node does without.
+const ReasonEvicted = "Evicted"
 
 // Failure is why something did not work, in the words of the API.
 type Failure struct {

@@ -1,0 +1,209 @@
+package evict
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+func podOf(t *testing.T, text string) *v1.Pod {
+	t.Helper()
+	pod := &v1.Pod{}
+	if err := yaml.UnmarshalStrict([]byte(text), pod); err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}
+
+const mi = int64(1 << 20)
+
+func TestThresholdsAreReadAndRefusedWithTheReason(t *testing.T) {
+	list, err := Parse(Default)
+	if err != nil || len(list) != 5 || list[0] != (Threshold{Signal: MemoryAvailable, Amount: 100 * mi}) || list[1] != (Threshold{Signal: NodeFSAvailable, Percent: 10}) {
+		t.Fatalf("default: got %+v, %v", list, err)
+	}
+	if got := Held(list, NodeFSAvailable, 200); got != 20 {
+		t.Errorf("held of the disk: got %d, want 20", got)
+	}
+	for text, want := range map[string]string{
+		"":                                        "",
+		" memory.available<1Gi , ":                "",
+		"nodefs.available<0%":                     "",
+		"memory.available":                        "must be of the form signal<value",
+		"swap.available<1Gi":                      `unsupported eviction signal "swap.available"`,
+		"memory.available<-1Mi":                   "must be 0 or more",
+		"memory.available<lots":                   "must be 0 or more",
+		"nodefs.available<110%":                   "must be from 0 to 100",
+		"nodefs.available<NaN%":                   "must be from 0 to 100",
+		"nodefs.available<5%,nodefs.available<6%": "the signal is given twice",
+	} {
+		if _, err := Parse(text); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: got %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestPressureOutlastsItsCauseForAWhile(t *testing.T) {
+	list, err := Parse(Default)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &Monitor{Thresholds: list, Transition: 5 * time.Minute}
+	start := time.Now()
+	for _, tc := range []struct {
+		after        time.Duration
+		memory, disk int64
+		want         string
+	}{
+		{0, 200 * mi, 50, ""},
+		{time.Minute, 99 * mi, 50, "MemoryPressure: The node was low on resource: memory. Threshold quantity: 100Mi, available: 99Mi. "},
+		{2 * time.Minute, 99 * mi, 9, "DiskPressure MemoryPressure: The node was low on resource: memory. Threshold quantity: 100Mi, available: 99Mi. The node was low on resource: ephemeral-storage. Threshold quantity: 10, available: 9. "},
+		{3 * time.Minute, 200 * mi, 50, "DiskPressure MemoryPressure"},
+		{7 * time.Minute, 200 * mi, 50, ""},
+	} {
+		pressure, starved := m.Observe(Readings{MemoryAvailable: {tc.memory, 1000 * mi}, NodeFSAvailable: {tc.disk, 100}}, start.Add(tc.after))
+		var got string
+		for _, c := range []v1.NodeConditionType{v1.NodeDiskPressure, v1.NodeMemoryPressure} {
+			if pressure[c] {
+				got += " " + string(c)
+			}
+		}
+		got = strings.TrimSpace(got)
+		for i, s := range starved {
+			if i == 0 {
+				got += ": "
+			}
+			got += s.Message()
+		}
+		if got != tc.want {
+			t.Errorf("after %s: got %q, want %q", tc.after, got, tc.want)
+		}
+	}
+}
+
+func TestWhoUsesMoreThanAskedForGoesFirst(t *testing.T) {
+	user := func(name, extra string, used int64) User {
+		pod := podOf(t, "metadata: {name: "+name+"}\nspec: {containers: [{name: c"+extra)
+		return User{Pod: pod, Used: map[string]int64{"c": used}}
+	}
+	within := user("within", ", resources: {requests: {memory: 500Mi}}}]}", 400*mi)
+	low := user("low", "}], priority: -5}", 10*mi)
+	big := user("big", "}]}", 300*mi)
+	bigger := user("bigger", ", resources: {requests: {memory: 100Mi}}}]}", 350*mi)
+	critical := user("critical", "}], priority: 2000000000}", 999*mi)
+	static := user("static", "}]}", 999*mi)
+	static.Pod.Annotations = map[string]string{AnnotationSource: "file"}
+	users := []User{critical, static, within, bigger, big, low}
+	for _, want := range []string{"low", "big", "bigger", "within"} {
+		got := Choose(MemoryAvailable, users)
+		if got == nil || got.Pod.Name != want {
+			t.Fatalf("got %+v, want %s", got, want)
+		}
+		for i := range users {
+			if users[i].Pod.Name == want {
+				users = append(users[:i:i], users[i+1:]...)
+				break
+			}
+		}
+	}
+	if got := Choose(MemoryAvailable, users); got != nil {
+		t.Errorf("with only critical pods left: got %s", got.Pod.Name)
+	}
+	s := Starved{MemoryAvailable, 50 * mi, 100 * mi}
+	if got, want := big.Message(s), "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. Container c was using 300Mi, request is 0, has larger consumption of memory. "; got != want {
+		t.Errorf("message: got %q, want %q", got, want)
+	}
+	if got := within.Message(s); strings.Contains(got, "Container") {
+		t.Errorf("message to a pod that kept to its request: %q", got)
+	}
+}
+
+func TestNodeUnderPressureTakesOnlyWhatDoesNotMakeItWorse(t *testing.T) {
+	memory := map[v1.NodeConditionType]bool{v1.NodeMemoryPressure: true}
+	disk := map[v1.NodeConditionType]bool{v1.NodeDiskPressure: true}
+	for name, tc := range map[string]struct {
+		pod      string
+		pressure map[v1.NodeConditionType]bool
+		want     string
+	}{
+		"no pressure":             {"spec: {containers: [{name: c}]}", nil, ""},
+		"best effort, memory":     {"spec: {containers: [{name: c}]}", memory, "The node had condition: [MemoryPressure]. "},
+		"burstable, memory":       {"spec: {containers: [{name: c, resources: {requests: {cpu: 1m}}}]}", memory, ""},
+		"tolerating memory":       {"spec: {tolerations: [{key: node.kubernetes.io/memory-pressure, operator: Exists}], containers: [{name: c}]}", memory, ""},
+		"burstable, disk":         {"spec: {containers: [{name: c, resources: {requests: {cpu: 1m}}}]}", disk, "The node had condition: [DiskPressure]. "},
+		"critical, disk":          {"spec: {priority: 2000001000, containers: [{name: c}]}", disk, ""},
+		"static, disk":            {"metadata: {annotations: {kubernetes.io/config.source: file}}\nspec: {containers: [{name: c}]}", disk, ""},
+		"of the API as annotated": {"metadata: {annotations: {kubernetes.io/config.source: api}}\nspec: {containers: [{name: c}]}", disk, "The node had condition: [DiskPressure]. "},
+	} {
+		if got := Refuse(podOf(t, tc.pod), tc.pressure); got != tc.want {
+			t.Errorf("%s: got %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+func TestLocalStorageHasLimits(t *testing.T) {
+	pod := podOf(t, `spec: {volumes: [{name: v, emptyDir: {sizeLimit: 10Mi}}, {name: m, emptyDir: {medium: Memory, sizeLimit: 5Mi}}, {name: free, emptyDir: {}}],
+		containers: [{name: a, resources: {limits: {ephemeral-storage: 20Mi}}}, {name: b, resources: {limits: {ephemeral-storage: 30Mi}}}]}`)
+	if !HasLimits(pod) || HasLimits(podOf(t, "spec: {volumes: [{name: v, emptyDir: {}}], containers: [{name: a}]}")) {
+		t.Error("HasLimits")
+	}
+	all := func(v, m, free, a, b int64) Storage {
+		return Storage{Volumes: map[string]int64{"v": v * mi, "m": m * mi, "free": free * mi}, Containers: map[string]int64{"a": a * mi, "b": b * mi}}
+	}
+	for name, tc := range map[string]struct {
+		s    Storage
+		want string
+	}{
+		"at every limit":             {all(10, 5, 0, 20, 20), ""},
+		"a volume":                   {all(11, 0, 0, 0, 0), `Usage of EmptyDir volume "v" exceeds the limit "10Mi". `},
+		"a volume in memory":         {all(0, 6, 0, 0, 0), `Usage of EmptyDir volume "m" exceeds the limit "5Mi". `},
+		"a container":                {all(0, 0, 0, 21, 0), `Container a exceeded its local ephemeral storage limit "20Mi". `},
+		"all together":               {all(10, 5, 41, 0, 0), "Pod ephemeral local storage usage exceeds the total limit of containers 50Mi. "},
+		"memory is no local storage": {all(10, 5, 40, 0, 0), ""},
+	} {
+		if got := OverLimit(pod, tc.s); got != tc.want {
+			t.Errorf("%s: got %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+func TestDiskUsageCountsWhatIsOnDiskOnce(t *testing.T) {
+	dir := t.TempDir()
+	empty := DiskUsage(dir)
+	write := func(name string, size int) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), make([]byte, size), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("a", 1<<20)
+	write("sub/b", 1<<20)
+	if err := os.Link(filepath.Join(dir, "a"), filepath.Join(dir, "sub", "same")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/", filepath.Join(dir, "root")); err != nil {
+		t.Fatal(err)
+	}
+	sparse, err := os.Create(filepath.Join(dir, "sparse"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sparse.Truncate(1 << 40); err != nil {
+		t.Fatal(err)
+	}
+	sparse.Close()
+	if got := DiskUsage(dir) - empty; got < 2<<20 || got > 2<<20+64<<10 {
+		t.Errorf("got %d, want 2 MiB and some directories", got)
+	}
+	if got := DiskUsage(filepath.Join(dir, "none")); got != 0 {
+		t.Errorf("of nothing: got %d", got)
+	}
+}

@@ -1,0 +1,126 @@
+package evict
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+)
+
+// systemCritical is the lowest priority of what the cluster cannot do without.
+const systemCritical = 2 * 1000000000
+
+// Annotations of pods that do not come from the API, and of their images there.
+const (
+	AnnotationSource = "kubernetes.io/config.source"
+	AnnotationMirror = "kubernetes.io/config.mirror"
+)
+
+// Critical reports whether a pod is never evicted: the cluster depends on it, or
+// the node would start it again at once.
+func Critical(pod *v1.Pod) bool {
+	if source := pod.Annotations[AnnotationSource]; source != "" && source != "api" {
+		return true
+	}
+	return pod.Spec.Priority != nil && *pod.Spec.Priority >= systemCritical
+}
+
+// User is a pod with what it uses of the resource that runs out.
+type User struct {
+	Pod *v1.Pod
+	// Used is by container, in bytes; Other is what no container is charged for.
+	Used  map[string]int64
+	Other int64
+}
+
+// Total is all that the pod uses, in bytes.
+func (u User) Total() int64 {
+	sum := u.Other
+	for _, n := range u.Used {
+		sum += n
+	}
+	return sum
+}
+
+// resourceOf is the resource of a pod's requests that the signal is about.
+func resourceOf(s Signal) v1.ResourceName {
+	if s == MemoryAvailable {
+		return v1.ResourceMemory
+	}
+	return v1.ResourceEphemeralStorage
+}
+
+// Choose returns the pod that must go, or nil: one that uses more than it asked
+// for before others, then one of low priority, then the one that uses most beyond
+// its request.
+func Choose(s Signal, users []User) *User {
+	users = slices.DeleteFunc(slices.Clone(users), func(u User) bool { return Critical(u.Pod) })
+	if len(users) == 0 {
+		return nil
+	}
+	beyond := func(u User) int64 {
+		requests := core.PodRequests(u.Pod)
+		q := requests[resourceOf(s)]
+		return u.Total() - q.Value()
+	}
+	exceeds := func(u User) int {
+		if beyond(u) > 0 {
+			return 0
+		}
+		return 1
+	}
+	priority := func(u User) int32 {
+		if p := u.Pod.Spec.Priority; p != nil {
+			return *p
+		}
+		return 0
+	}
+	first := slices.MinFunc(users, func(a, b User) int {
+		return cmp.Or(cmp.Compare(exceeds(a), exceeds(b)), cmp.Compare(priority(a), priority(b)), cmp.Compare(beyond(b), beyond(a)), cmp.Compare(a.Pod.Name, b.Pod.Name))
+	})
+	return &first
+}
+
+// Message is what the pod is told: what has run out, and which of its containers
+// use more than they asked for.
+func (u User) Message(s Starved) string {
+	var b strings.Builder
+	b.WriteString(s.Message())
+	for _, list := range [][]v1.Container{u.Pod.Spec.InitContainers, u.Pod.Spec.Containers} {
+		for i := range list {
+			c := &list[i]
+			request := c.Resources.Requests[resourceOf(s.Signal)]
+			if used := u.Used[c.Name]; used > request.Value() {
+				fmt.Fprintf(&b, "Container %s was using %s, request is %s, has larger consumption of %s. ",
+					c.Name, resource.NewQuantity(used, resource.BinarySI), request.String(), resourceOf(s.Signal))
+			}
+		}
+	}
+	return b.String()
+}
+
+// Refuse returns why a node under pressure does not take the pod on; empty if it does.
+func Refuse(pod *v1.Pod, pressure map[v1.NodeConditionType]bool) string {
+	var names []string
+	for c := range pressure {
+		names = append(names, string(c))
+	}
+	if len(names) == 0 || Critical(pod) {
+		return ""
+	}
+	if len(names) == 1 && pressure[v1.NodeMemoryPressure] {
+		tolerates := slices.ContainsFunc(pod.Spec.Tolerations, func(t v1.Toleration) bool {
+			return (t.Key == "" || t.Key == v1.TaintNodeMemoryPressure) && (t.Effect == "" || t.Effect == v1.TaintEffectNoSchedule)
+		})
+		if core.QOSClass(pod) != v1.PodQOSBestEffort || tolerates {
+			return ""
+		}
+	}
+	slices.Sort(names)
+	return fmt.Sprintf("The node had condition: %s. ", names)
+}

@@ -1,0 +1,120 @@
+package evict
+
+import (
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"syscall"
+
+	v1 "k8s.io/api/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
+)
+
+// Storage is what a pod holds on the node's disk, in bytes.
+type Storage struct {
+	// Volumes is by name of the emptyDir volumes, those in memory too.
+	Volumes map[string]int64
+	// Containers is logs and writable layer, by name.
+	Containers map[string]int64
+	// Other is files that the node makes for the pod.
+	Other int64
+}
+
+// HasLimits reports whether the pod may use only so much local storage.
+func HasLimits(pod *v1.Pod) bool {
+	for i := range pod.Spec.Volumes {
+		if e := pod.Spec.Volumes[i].EmptyDir; e != nil && e.SizeLimit != nil && e.SizeLimit.Sign() > 0 {
+			return true
+		}
+	}
+	limits := resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{})
+	_, ok := limits[v1.ResourceEphemeralStorage]
+	return ok
+}
+
+// Total is all that the pod holds on disk; volumes in memory do not count.
+func (s Storage) Total(pod *v1.Pod) int64 {
+	sum := s.Other
+	for _, n := range s.Containers {
+		sum += n
+	}
+	for i := range pod.Spec.Volumes {
+		if v := &pod.Spec.Volumes[i]; v.EmptyDir != nil && v.EmptyDir.Medium == v1.StorageMediumDefault {
+			sum += s.Volumes[v.Name]
+		}
+	}
+	return sum
+}
+
+// OverLimit returns why the pod must go because of what it holds; empty if it
+// may stay.
+func OverLimit(pod *v1.Pod, s Storage) string {
+	if Critical(pod) {
+		return ""
+	}
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		if v.EmptyDir == nil || v.EmptyDir.SizeLimit == nil || v.EmptyDir.SizeLimit.Sign() <= 0 {
+			continue
+		}
+		if limit := v.EmptyDir.SizeLimit; s.Volumes[v.Name] > limit.Value() {
+			return fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q. ", v.Name, limit.String())
+		}
+	}
+	limits := resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{})
+	if limit, ok := limits[v1.ResourceEphemeralStorage]; ok && s.Total(pod) > limit.Value() {
+		return fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s. ", limit.String())
+	}
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		if limit, ok := c.Resources.Limits[v1.ResourceEphemeralStorage]; ok && s.Containers[c.Name] > limit.Value() {
+			return fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q. ", c.Name, limit.String())
+		}
+	}
+	return ""
+}
+
+// blockSize is the unit in which the kernel counts what files hold.
+const blockSize = 512
+
+// DiskUsage is what a directory holds, in bytes on disk. Files with several names
+// count once; other file systems below it do not count. What vanishes meanwhile
+// holds nothing.
+func DiskUsage(dir string) int64 {
+	type inode struct{ dev, ino uint64 }
+	seen := map[inode]bool{}
+	var sum int64
+	var device uint64
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error { // errors are skipped one by one
+		if err != nil {
+			return nil
+		}
+		info, err := d.Info()
+		if err != nil {
+			return nil
+		}
+		st, ok := info.Sys().(*syscall.Stat_t)
+		if !ok {
+			return nil
+		}
+		if path == dir {
+			device = st.Dev
+		}
+		if st.Dev != device {
+			if d.IsDir() {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if st.Nlink > 1 && !d.IsDir() {
+			id := inode{st.Dev, st.Ino}
+			if seen[id] {
+				return nil
+			}
+			seen[id] = true
+		}
+		sum += st.Blocks * blockSize
+		return nil
+	})
+	return sum
+}

@@ -1,0 +1,154 @@
+package evict
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Signal is what of a node can run out.
+type Signal string
+
+// The signals, in the order in which they are dealt with.
+const (
+	MemoryAvailable  Signal = "memory.available"
+	NodeFSAvailable  Signal = "nodefs.available"
+	NodeFSInodes     Signal = "nodefs.inodesFree"
+	ImageFSAvailable Signal = "imagefs.available"
+	ImageFSInodes    Signal = "imagefs.inodesFree"
+)
+
+var signals = []Signal{MemoryAvailable, NodeFSAvailable, NodeFSInodes, ImageFSAvailable, ImageFSInodes}
+
+// Condition is the node's condition that tells of the signal.
+func (s Signal) Condition() v1.NodeConditionType {
+	if s == MemoryAvailable {
+		return v1.NodeMemoryPressure
+	}
+	return v1.NodeDiskPressure
+}
+
+// Resource names what has run out, as events and messages do.
+func (s Signal) Resource() string {
+	switch s {
+	case MemoryAvailable:
+		return "memory"
+	case NodeFSInodes, ImageFSInodes:
+		return "inodes"
+	}
+	return "ephemeral-storage"
+}
+
+// quantity is an amount of the signal, as messages write it.
+func (s Signal) quantity(n int64) string {
+	format := resource.BinarySI
+	if s.Resource() == "inodes" {
+		format = resource.DecimalSI
+	}
+	return resource.NewQuantity(n, format).String()
+}
+
+// Threshold is how little of something may be left: Amount in bytes or inodes,
+// or else Percent of the capacity.
+type Threshold struct {
+	Signal  Signal
+	Amount  int64
+	Percent float64
+}
+
+// of is the threshold for a capacity.
+func (t Threshold) of(capacity int64) int64 {
+	if t.Percent > 0 {
+		return int64(t.Percent / 100 * float64(capacity))
+	}
+	return t.Amount
+}
+
+// Held is how much of a capacity pods do not get, so that the threshold of the
+// signal is not reached by what they asked for. 0 if there is no threshold.
+func Held(list []Threshold, s Signal, capacity int64) int64 {
+	for _, t := range list {
+		if t.Signal == s {
+			return t.of(capacity)
+		}
+	}
+	return 0
+}
+
+// Thresholds is a list that a flag can set. Nil means that none was given, an
+// empty one that nothing is watched.
+type Thresholds []Threshold
+
+// Type names the kind of flag.
+func (t *Thresholds) Type() string { return "signal<value,..." }
+
+// Set reads thresholds; see [Parse].
+func (t *Thresholds) Set(text string) error {
+	list, err := Parse(text)
+	*t = append(Thresholds{}, list...)
+	return err
+}
+
+// String is the text that Set reads; of nil, the default.
+func (t *Thresholds) String() string {
+	if *t == nil {
+		return Default
+	}
+	parts := make([]string, len(*t))
+	for i, one := range *t {
+		if parts[i] = string(one.Signal) + "<"; one.Percent > 0 {
+			parts[i] += strconv.FormatFloat(one.Percent, 'f', -1, 64) + "%"
+		} else {
+			parts[i] += resource.NewQuantity(one.Amount, resource.BinarySI).String()
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
+// Default is what is watched unless told otherwise.
+const Default = "imagefs.available<15%,imagefs.inodesFree<5%,memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%"
+
+// Parse reads thresholds such as [Default]. A percentage of 0 or 100 turns a
+// signal off; empty text turns all off.
+func Parse(text string) ([]Threshold, error) {
+	var out []Threshold
+	for _, part := range strings.Split(text, ",") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		name, value, ok := strings.Cut(part, "<")
+		t := Threshold{Signal: Signal(strings.TrimSpace(name))}
+		if !ok {
+			return nil, fmt.Errorf("eviction threshold %q: must be of the form signal<value", part)
+		}
+		if !slices.Contains(signals, t.Signal) {
+			return nil, fmt.Errorf("eviction threshold %q: unsupported eviction signal %q", part, name)
+		}
+		if slices.ContainsFunc(out, func(o Threshold) bool { return o.Signal == t.Signal }) {
+			return nil, fmt.Errorf("eviction threshold %q: the signal is given twice", part)
+		}
+		if percent, ok := strings.CutSuffix(strings.TrimSpace(value), "%"); ok {
+			p, err := strconv.ParseFloat(percent, 64)
+			if err != nil || p < 0 || p > 100 || p != p {
+				return nil, fmt.Errorf("eviction threshold %q: the percentage must be from 0 to 100", part)
+			}
+			if p == 0 || p == 100 {
+				continue
+			}
+			t.Percent = p
+		} else {
+			q, err := resource.ParseQuantity(strings.TrimSpace(value))
+			if err != nil || q.Sign() < 0 {
+				return nil, fmt.Errorf("eviction threshold %q: the quantity must be 0 or more, such as 100Mi", part)
+			}
+			t.Amount = q.Value()
+		}
+		out = append(out, t)
+	}
+	slices.SortFunc(out, func(a, b Threshold) int { return slices.Index(signals, a.Signal) - slices.Index(signals, b.Signal) })
+	return out, nil
+}

@@ -1,0 +1,203 @@
+package kubelet
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/kubelet/evict"
+	"github.com/kemudi/kemudi/internal/kubelet/fakecri"
+	"github.com/kemudi/kemudi/internal/trace"
+)
+
+// meter is what a simulated node is made to believe of its disk and memory.
+type meter struct {
+	sync.Mutex
+	node evict.Readings
+	pods map[string]evict.Storage
+}
+
+func (m *meter) set(f func()) {
+	m.Lock()
+	defer m.Unlock()
+	f()
+}
+
+func (m *meter) attach(a *Agent) {
+	a.weigh = func(_ context.Context, pod *v1.Pod) (evict.Storage, error) {
+		m.Lock()
+		defer m.Unlock()
+		return m.pods[pod.Name], nil
+	}
+	a.gauge = func(context.Context) (evict.Readings, error) {
+		m.Lock()
+		defer m.Unlock()
+		return m.node, nil
+	}
+}
+
+func newMeteredNode(t *testing.T, m *meter) *testNode {
+	n := &testNode{t: t, api: newMemAPI(), cri: fakecri.New(fakecri.Options{Program: deaf}), tune: m.attach}
+	n.run()
+	return n
+}
+
+// evicted checks that the pod has been evicted with the message.
+func evicted(t *testing.T, n *testNode, p *v1.Pod, message string) {
+	t.Helper()
+	if p.Status.Phase != v1.PodFailed || p.Status.Reason != "Evicted" || p.Status.Message != message {
+		t.Errorf("%s: got %s %s %q, want Failed Evicted %q", p.Name, p.Status.Phase, p.Status.Reason, p.Status.Message, message)
+	}
+	c := core.PodCondition(&p.Status, v1.DisruptionTarget)
+	if c == nil || c.Status != v1.ConditionTrue || c.Reason != "TerminationByKubelet" || c.Message != message {
+		t.Errorf("%s: condition: got %+v", p.Name, c)
+	}
+	if events := n.api.takeEvents(); !slices.ContainsFunc(events, func(e string) bool {
+		return strings.HasPrefix(e, p.Name+" Warning Evicted: "+message)
+	}) {
+		t.Errorf("%s: no event of the eviction in %q", p.Name, events)
+	}
+}
+
+func TestPodThatHoldsMoreThanItMayIsEvicted(t *testing.T) {
+	trace.Proves(t, "PODO-015", "PODO-017")
+	inBubble(t, func(t *testing.T) {
+		m := &meter{pods: map[string]evict.Storage{}}
+		n := newMeteredNode(t, m)
+		defer func() { n.end() }()
+		createPod(t, n.api, "web", `{terminationGracePeriodSeconds: 600, volumes: [{name: v, emptyDir: {sizeLimit: 1Mi}}], containers: [{name: c, image: x}]}`)
+		createPod(t, n.api, "free", `{volumes: [{name: v, emptyDir: {}}], containers: [{name: c, image: x}]}`)
+		n.pod("web")
+		full := evict.Storage{Volumes: map[string]int64{"v": 2 << 20}}
+		m.set(func() { m.pods["web"], m.pods["free"] = full, full })
+		if p := n.after(9*time.Second, "web"); p.Status.Phase != v1.PodRunning {
+			t.Errorf("at first: got %s", p.Status.Phase)
+		}
+		// It does not listen, and is killed 2 s later all the same.
+		p := n.after(4*time.Second, "web")
+		evicted(t, n, p, `Usage of EmptyDir volume "v" exceeds the limit "1Mi". `)
+		if st := p.Status.ContainerStatuses[0].State.Terminated; st == nil || st.ExitCode != 137 {
+			t.Errorf("its container: got %+v", p.Status.ContainerStatuses[0].State)
+		}
+		if p := n.after(time.Minute, "free"); p.Status.Phase != v1.PodRunning {
+			t.Errorf("pod without limits: got %s", p.Status.Phase)
+		}
+		deletePod(t, n.api, "web", 0)
+		if p := n.after(time.Second, "web"); p != nil {
+			t.Errorf("deleted after its eviction: left %+v", p.Status)
+		}
+	})
+}
+
+func TestNodeThatRunsOutOfMemoryLetsOnePodGoAfterAnother(t *testing.T) {
+	trace.Proves(t, "NODE-028")
+	inBubble(t, func(t *testing.T) {
+		m := &meter{node: evict.Readings{evict.MemoryAvailable: {Available: 1 << 30, Capacity: 8 << 30}}}
+		n := newMeteredNode(t, m)
+		defer func() { n.end() }()
+		createPod(t, n.api, "modest", `{containers: [{name: c, image: x, resources: {requests: {memory: 100Mi}}}]}`)
+		createPod(t, n.api, "greedy", `{containers: [{name: c, image: x}]}`)
+		createPod(t, n.api, "vital", `{priority: 2000001000, containers: [{name: c, image: x}]}`)
+		n.pod("greedy")
+		m.set(func() {
+			m.node = evict.Readings{evict.MemoryAvailable: {Available: 50 << 20, Capacity: 8 << 30}}
+		})
+		p := n.after(13*time.Second, "greedy")
+		evicted(t, n, p, "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. Container c was using 4Mi, request is 0, has larger consumption of memory. ")
+		if c := n.condition(v1.NodeMemoryPressure); c.Status != v1.ConditionTrue || c.Reason != "KubeletHasInsufficientMemory" {
+			t.Errorf("condition of the node: got %+v", c)
+		}
+		// It was not enough: the next one goes.
+		if p := n.after(3*time.Second, "modest"); p.Status.Phase != v1.PodFailed {
+			t.Errorf("modest: got %s", p.Status.Phase)
+		}
+		if p := n.after(time.Minute, "vital"); p.Status.Phase != v1.PodRunning {
+			t.Errorf("vital: got %s", p.Status.Phase)
+		}
+		// As long as the condition holds, pods that ask for nothing are not taken on.
+		createPod(t, n.api, "late", `{containers: [{name: c, image: x}]}`)
+		createPod(t, n.api, "burst", `{containers: [{name: c, image: x, resources: {requests: {memory: 1Mi}}}]}`)
+		if p := n.pod("late"); p.Status.Phase != v1.PodFailed || p.Status.Reason != "Evicted" || p.Status.Message != "Pod was rejected: The node had condition: [MemoryPressure]. " {
+			t.Errorf("late: got %+v", p.Status)
+		}
+		if p := n.pod("burst"); p.Status.Phase != v1.PodRunning {
+			t.Errorf("burst: got %+v", p.Status)
+		}
+		m.set(func() {
+			m.node = evict.Readings{evict.MemoryAvailable: {Available: 1 << 30, Capacity: 8 << 30}}
+		})
+		time.Sleep(4 * time.Minute)
+		if c := n.condition(v1.NodeMemoryPressure); c.Status != v1.ConditionTrue {
+			t.Error("the condition has gone before its time")
+		}
+		time.Sleep(90 * time.Second)
+		if c := n.condition(v1.NodeMemoryPressure); c.Status != v1.ConditionFalse || c.Reason != "KubeletHasSufficientMemory" {
+			t.Errorf("five minutes after: got %+v", c)
+		}
+		events := strings.Join(n.api.takeEvents(), "\n")
+		for _, want := range []string{"n1 Normal NodeHasSufficientMemory: Node n1 status is now: NodeHasSufficientMemory"} {
+			if !strings.Contains(events, want) {
+				t.Errorf("events: no %q in\n%s", want, events)
+			}
+		}
+	})
+}
+
+func TestNodeThatRunsOutOfDiskRemovesImagesFirst(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		low := evict.Readings{evict.NodeFSAvailable: {Available: 9, Capacity: 100}}
+		m := &meter{node: evict.Readings{}, pods: map[string]evict.Storage{
+			"big": {Containers: map[string]int64{"c": 5 << 20}}, "small": {Containers: map[string]int64{"c": 1 << 20}},
+		}}
+		n := newMeteredNode(t, m)
+		defer func() { n.end() }()
+		createPod(t, n.api, "old", `{restartPolicy: Never, containers: [{name: c, image: "unused:1", command: ["true"]}]}`)
+		createPod(t, n.api, "big", `{containers: [{name: c, image: "used:1"}]}`)
+		createPod(t, n.api, "small", `{containers: [{name: c, image: "used:1"}]}`)
+		n.pod("old")
+		deletePod(t, n.api, "old", 0)
+		n.pod("old")
+		m.set(func() { m.node = low })
+		p := n.after(13*time.Second, "big")
+		if got := n.cri.Images(); !slices.Equal(got, []string{"used:1"}) {
+			t.Errorf("images: got %v, want only the used one", got)
+		}
+		m.set(func() { m.node = evict.Readings{} })
+		evicted(t, n, p, "The node was low on resource: ephemeral-storage. Threshold quantity: 10, available: 9. Container c was using 5Mi, request is 0, has larger consumption of ephemeral-storage. ")
+		if c := n.condition(v1.NodeDiskPressure); c.Status != v1.ConditionTrue || c.Reason != "KubeletHasDiskPressure" {
+			t.Errorf("condition of the node: got %+v", c)
+		}
+	})
+}
+
+// condition waits until nothing moves and returns the node's condition.
+func (n *testNode) condition(kind v1.NodeConditionType) v1.NodeCondition {
+	n.t.Helper()
+	n.pod("none")
+	node, err := client.For(n.api, core.Nodes).Get(n.t.Context(), "", "n1")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if c := core.NodeCondition(&node.Status, kind); c != nil {
+		return *c
+	}
+	return v1.NodeCondition{}
+}
+
+func TestPodThatIsGoneIsNotWaitedFor(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := newMeteredNode(t, &meter{})
+		defer func() { n.end() }()
+		if n.agent.evictPod(t.Context(), types.UID("none"), "no room") {
+			t.Error("evicted a pod that is not there")
+		}
+	})
+}

@@ -1,0 +1,228 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/kubelet/cri"
+	"github.com/kemudi/kemudi/internal/kubelet/evict"
+	"github.com/kemudi/kemudi/internal/task"
+)
+
+const (
+	// pressureInterval is how often the node is looked at: neither a file system
+	// nor, everywhere, the kernel tells that little is left.
+	pressureInterval = 10 * time.Second
+	// evictionWait is how long the next pod to go waits for the one before.
+	evictionWait = 30 * time.Second
+)
+
+// watchPressure keeps the node from running out of memory and disk: it tells the
+// API when little is left, and lets pods go, one after another, until there is
+// more again.
+func (a *Agent) watchPressure(ctx context.Context) error {
+	select {
+	case <-a.running:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	m := &evict.Monitor{Thresholds: a.o.Settings.Eviction, Transition: a.o.Settings.Transition}
+	for {
+		evicted := false
+		if starved := a.lookAtNode(ctx, m); len(starved) > 0 {
+			evicted = a.relieve(ctx, m, starved[0])
+		}
+		if evicted { // look again at once: is it enough?
+			continue
+		}
+		if err := task.Sleep(ctx, pressureInterval); err != nil {
+			return err
+		}
+	}
+}
+
+// lookAtNode reads the gauges and notes what pressure they show.
+func (a *Agent) lookAtNode(ctx context.Context, m *evict.Monitor) []evict.Starved {
+	readings, err := a.gauge(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			a.o.Log.Warn("look at what the node has left", "err", err)
+		}
+		if readings == nil {
+			return nil
+		}
+	}
+	pressure, starved := m.Observe(readings, time.Now())
+	a.mu.Lock()
+	changed := !maps.Equal(pressure, a.mu.pressure)
+	a.mu.pressure = pressure
+	a.mu.Unlock()
+	if changed {
+		select {
+		case a.nodeNews <- struct{}{}:
+		default: // it has been told
+		}
+	}
+	return starved
+}
+
+// relieve makes room: first by what nobody uses, then by ending a pod. It reports
+// whether a pod has gone.
+func (a *Agent) relieve(ctx context.Context, m *evict.Monitor, s evict.Starved) bool {
+	if node, ok := a.nodeCache.Get("", a.o.NodeName); ok {
+		a.o.Events.Event(node, v1.EventTypeWarning, "EvictionThresholdMet", "Attempting to reclaim "+s.Signal.Resource())
+	}
+	if s.Signal != evict.MemoryAvailable {
+		if err := a.collector.RemoveUnused(ctx); err != nil {
+			a.o.Log.Warn("remove unused images", "err", err)
+		}
+		left := a.lookAtNode(ctx, m)
+		if len(left) == 0 {
+			return false
+		}
+		s = left[0]
+	}
+	users, err := a.users(ctx, s.Signal)
+	if err != nil {
+		a.o.Log.Warn("look at what pods use", "err", err)
+		return false
+	}
+	u := evict.Choose(s.Signal, users)
+	if u == nil {
+		a.o.Log.Warn("node is low on a resource, and no pod can be evicted", "resource", s.Signal.Resource())
+		return false
+	}
+	return a.evictPod(ctx, u.Pod.UID, u.Message(s))
+}
+
+// evictPod ends a pod and waits until it has ended, for a while.
+func (a *Agent) evictPod(ctx context.Context, uid types.UID, message string) bool {
+	a.mu.Lock()
+	act := a.mu.actors[uid]
+	left := make(chan struct{})
+	a.mu.leaving[uid] = left
+	a.mu.Unlock()
+	if act == nil {
+		return false
+	}
+	act.post(func(x *actor) { x.evict(message) })
+	select {
+	case <-left:
+		return true
+	case <-time.After(evictionWait):
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// leftLocked tells who waits for a pod's end.
+func (a *Agent) leftLocked(uid types.UID) {
+	if ch := a.mu.leaving[uid]; ch != nil {
+		close(ch)
+		delete(a.mu.leaving, uid)
+	}
+}
+
+// users are the pods that are not finished, with what they use of a resource.
+func (a *Agent) users(ctx context.Context, s evict.Signal) ([]evict.User, error) {
+	resp, err := a.o.Runtime.ListContainerStats(ctx, &runtimeapi.ListContainerStatsRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("ask what containers use: %w", err)
+	}
+	memory := map[string]map[string]int64{}
+	for _, st := range resp.Stats {
+		uid := st.GetAttributes().GetLabels()[cri.LabelPodUID]
+		if memory[uid] == nil {
+			memory[uid] = map[string]int64{}
+		}
+		memory[uid][st.GetAttributes().GetMetadata().GetName()] = int64(st.GetMemory().GetWorkingSetBytes().GetValue())
+	}
+	var out []evict.User
+	for _, pod := range ask(a, func(x *actor) *v1.Pod { return x.d.Pod }) {
+		if core.PodTerminal(pod) {
+			continue
+		}
+		u := evict.User{Pod: pod, Used: memory[string(pod.UID)]}
+		if s != evict.MemoryAvailable {
+			held, err := a.weigh(ctx, pod)
+			if err != nil {
+				return nil, err
+			}
+			u.Used = held.Containers
+			u.Other = held.Total(pod) - evict.User{Used: held.Containers}.Total()
+		}
+		out = append(out, u)
+	}
+	return out, nil
+}
+
+// readGauges looks at memory and file systems.
+func (a *Agent) readGauges(ctx context.Context) (evict.Readings, error) {
+	out := evict.Readings{}
+	total, err := totalMemory()
+	if err != nil {
+		return nil, err
+	}
+	used, err := nodeUsage()
+	if err != nil {
+		return nil, err
+	}
+	out[evict.MemoryAvailable] = evict.Reading{Available: total - int64(used.memory), Capacity: total}
+	if err := readFileSystem(a.o.RootDir, out, evict.NodeFSAvailable, evict.NodeFSInodes); err != nil {
+		return out, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, runtimeDeadline)
+	defer cancel()
+	images, err := a.o.Images.ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{})
+	if err != nil {
+		return out, fmt.Errorf("ask where images lie: %w", err)
+	}
+	for _, fs := range images.ImageFilesystems {
+		if err := readFileSystem(fs.GetFsId().GetMountpoint(), out, evict.ImageFSAvailable, evict.ImageFSInodes); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// readFileSystem notes what the file system at path has left. Some do not count
+// inodes.
+func readFileSystem(path string, out evict.Readings, space, inodes evict.Signal) error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(path, &fs); err != nil {
+		return fmt.Errorf("look at the file system of %s: %w", path, err)
+	}
+	out[space] = evict.Reading{Available: int64(fs.Bavail) * fs.Bsize, Capacity: int64(fs.Blocks) * fs.Bsize}
+	if fs.Files > 0 {
+		out[inodes] = evict.Reading{Available: int64(fs.Ffree), Capacity: int64(fs.Files)}
+	}
+	return nil
+}
+
+// tellPressure tells the users of the node what its status says of pressure now
+// and did not say before.
+func (h *heart) tellPressure(node *v1.Node) {
+	for _, c := range []struct {
+		kind     v1.NodeConditionType
+		yes, not string
+	}{
+		{v1.NodeMemoryPressure, "NodeHasInsufficientMemory", "NodeHasSufficientMemory"},
+		{v1.NodeDiskPressure, "NodeHasDiskPressure", "NodeHasNoDiskPressure"},
+	} {
+		reason := c.not
+		if h.pressure[c.kind] {
+			reason = c.yes
+		}
+		if h.pressure[c.kind] != h.pressed[c.kind] {
+			h.a.o.Events.Event(node, v1.EventTypeNormal, reason, fmt.Sprintf("Node %s status is now: %s", node.Name, reason))
+		}
+	}
+}

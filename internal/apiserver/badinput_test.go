@@ -150,3 +150,38 @@ func TestRuntimeConfigTurnsVersionsAndResourcesOff(t *testing.T) {
 	}
 	trace.Proves(t, "API-032", "API-036", "API-037")
 }
+
+func TestAlphaVersionsAreServedOnlyWhenAskedFor(t *testing.T) {
+	trace.Proves(t, "API-020")
+	const path, legacy = "/apis/node.k8s.io/v1alpha1/runtimeclasses", "/apis/extensions/v1beta1/namespaces/default/deployments"
+	for _, c := range []struct {
+		on           string // separated by spaces
+		alpha, older int
+	}{
+		{"", 404, 200},
+		{"node.k8s.io/v1alpha1", 200, 200},
+		{"node.k8s.io/v1alpha1/runtimeclasses", 200, 200},
+		{"api/alpha", 200, 200},
+		{"api/all", 200, 200},
+		{"api/all !api/alpha", 404, 200},
+		{"!api/beta node.k8s.io/v1alpha1", 200, 404},
+		{"!api/all api/ga extensions/v1beta1", 404, 200},
+	} {
+		t.Run(c.on, func(t *testing.T) {
+			f := newFixture(t, func(o *Options) {
+				o.RuntimeConfig = map[string]bool{}
+				for key := range strings.FieldsSeq(c.on) {
+					name, off := strings.CutPrefix(key, "!")
+					o.RuntimeConfig[name] = !off
+				}
+			})
+			f.must(200, "GET", "/apis/node.k8s.io/v1/runtimeclasses", "")
+			f.must(c.alpha, "GET", path, "")
+			f.must(c.older, "GET", legacy, "")
+			got := f.must(200, "GET", "/apis", "")
+			if strings.Contains(got, `"node.k8s.io/v1alpha1"`) != (c.alpha == 200) {
+				t.Errorf("discovery: got %s", got)
+			}
+		})
+	}
+}

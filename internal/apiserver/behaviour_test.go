@@ -272,6 +272,11 @@ func TestImpersonationNeedsPermission(t *testing.T) {
 	}))
 	f.must(403, "GET", mapsPath, "")
 	f.must(200, "GET", mapsPath, "", "Impersonate-User: bob")
+	for _, alone := range []string{"Impersonate-Group: g", "Impersonate-Uid: u", "Impersonate-Extra-Scopes: s"} {
+		if got := f.must(400, "GET", mapsPath, "", alone); !strings.Contains(got, "without impersonating a user") {
+			t.Errorf("%s: got %s", alone, got)
+		}
+	}
 	got := f.must(403, "GET", mapsPath, "", "Impersonate-User: bob", "Impersonate-Group: system:masters")
 	if !strings.Contains(got, `User \"eve\" cannot impersonate resource \"groups\"`) || asked != "users=bob users=bob groups=system:masters " {
 		t.Errorf("got %s; asked %s", got, asked)

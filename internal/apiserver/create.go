@@ -27,9 +27,6 @@ func (s *Server) create(ctx context.Context, c *call, obj resource.Object) (*cac
 	}
 	generate := obj.GetName() == "" && obj.GetGenerateName() != ""
 	for try := 1; ; try++ {
-		if generate {
-			obj.SetName(generateName(obj.GetGenerateName()))
-		}
 		c.name = obj.GetName()
 		item, err := s.write(ctx, c, change{create: true, make: func(context.Context, resource.Object) (resource.Object, error) {
 			if generate {
@@ -44,6 +41,18 @@ func (s *Server) create(ctx context.Context, c *call, obj resource.Object) (*cac
 			return nil, apierrors.NewGenerateNameConflict(c.res.groupResource(), c.name, 1)
 		}
 	}
+}
+
+// name settles what a new object is called, after mutating admission: that sees
+// no generated name, and may give another. It reports whether the name is not
+// the one that was looked for.
+func (w *attempt) name() (other bool) {
+	if w.obj.GetName() == "" && w.obj.GetGenerateName() != "" {
+		w.obj.SetName(generateName(w.obj.GetGenerateName()))
+	}
+	other = w.c.name != w.obj.GetName()
+	w.c.name = w.obj.GetName()
+	return other
 }
 
 func generateName(prefix string) string {

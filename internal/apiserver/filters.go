@@ -182,23 +182,25 @@ func attributesOf(r *http.Request) authorizer.Attributes {
 // withImpersonation lets those who may act for others do so.
 func (s *Server) withImpersonation(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		name := r.Header.Get("Impersonate-User")
-		if name == "" && r.Header["Impersonate-Group"] == nil && r.Header["Impersonate-Uid"] == nil {
+		as, err := request.Impersonated(r.Header)
+		if err != nil {
+			s.writeError(w, r, badRequest("%v", err))
+			return
+		}
+		if as == nil {
 			next.ServeHTTP(w, r)
 			return
 		}
 		st := stateOf(r)
-		who, err := s.impersonate(r, st.user)
-		if err != nil {
-			s.writeError(w, r, err)
-			return
-		}
-		for header := range r.Header {
-			if strings.HasPrefix(header, "Impersonate-") {
-				r.Header.Del(header)
+		for _, a := range request.Impersonations(as, st.user) {
+			if err := s.authorize(r.Context(), a); err != nil {
+				s.writeError(w, r, err)
+				return
 			}
 		}
-		st.user = who
+		request.JoinImplied(as)
+		request.StripImpersonation(r.Header)
+		st.user = as
 		next.ServeHTTP(w, r)
 	})
 }

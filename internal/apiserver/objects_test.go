@@ -202,7 +202,7 @@ func TestVersionsAreNamedByTheirMaturity(t *testing.T) {
 }
 
 func TestEveryKindIsListedInBothSerialisations(t *testing.T) {
-	f := newFixture(t)
+	f := newFixture(t, func(o *Options) { o.RuntimeConfig = map[string]bool{"api/all": true} })
 	for _, d := range f.o.Defs {
 		if d.CreateOnly {
 			continue

@@ -25,8 +25,7 @@ type Options struct {
 	Caches Caches
 
 	// RuntimeConfig turns group-versions and single resources on (true) and off
-	// (false), by "group/version" ("v1" is the core group) or
-	// "group/version/resource". What is not named is on.
+	// (false), as discovery.Enabled reads it.
 	RuntimeConfig map[string]bool
 
 	// Shared says that other servers write to the store as well: then each read

@@ -54,6 +54,9 @@ func (s *Server) write(ctx context.Context, c *call, ch change) (*cache.Item, er
 		if err := w.admit(ctx, s.o.Admission.Mutate); err != nil { // webhooks, policies, defaults of the cluster
 			return nil, err
 		}
+		if ch.create && w.name() {
+			old = nil // of another name
+		}
 		w.prepare() // what clients may not set, and what the server owns
 		if err := w.validate(); err != nil {
 			return nil, err

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"context"
 	"fmt"
 	"net/url"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/version"
 
+	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/trace"
 )
 
@@ -302,4 +304,43 @@ func TestDiscoveryAndVersion(t *testing.T) {
 		}
 	}
 	trace.Proves(t, "C-109", "C-160", "API-026", "API-027", "NS-024")
+}
+
+// namer is admission that remembers the names it sees, and gives one if told so.
+type namer struct {
+	seen []string
+	give string
+}
+
+func (n *namer) Mutate(_ context.Context, a *Attributes) error {
+	obj := a.Object.(resource.Object)
+	n.seen = append(n.seen, "mutate "+a.Name+"/"+obj.GetName())
+	if n.give != "" {
+		obj.SetName(n.give)
+	}
+	return nil
+}
+
+func (n *namer) Validate(_ context.Context, a *Attributes) error {
+	n.seen = append(n.seen, "validate "+a.Name+"/"+a.Object.(resource.Object).GetName())
+	return nil
+}
+
+func TestNamesAreGeneratedAfterMutatingAdmission(t *testing.T) {
+	n := &namer{}
+	f := newFixture(t, func(o *Options) { o.Admission = n })
+	const body = `{"metadata":{"generateName":"a-"}}`
+	made := decoded[metav1.PartialObjectMetadata](t, f.must(201, "POST", mapsPath, body))
+	if len(made.Name) != len("a-")+5 || fmt.Sprint(n.seen) != fmt.Sprintf("[mutate / validate %s/%[1]s]", made.Name) {
+		t.Errorf("got the name %q; admission saw %q", made.Name, n.seen)
+	}
+	n.give = "given"
+	if got := decoded[metav1.PartialObjectMetadata](t, f.must(201, "POST", mapsPath, body)); got.Name != "given" {
+		t.Errorf("got %q, want the name that admission gave", got.Name)
+	}
+	f.must(200, "GET", mapsPath+"/given", "")
+	f.must(409, "POST", mapsPath, body)
+	f.must(409, "POST", mapsPath, `{"metadata":{"name":"other"}}`)
+	n.give = "another"
+	f.must(201, "POST", mapsPath, `{"metadata":{"name":"given"}}`)
 }

@@ -102,7 +102,7 @@ func jsonHead(apiVersion, kind string) []byte {
 }
 
 func (t *routes) add(v *served, on map[string]bool) {
-	if !enabled(on, v) {
+	if !discovery.Enabled(on, v.gvk.GroupVersion(), v.def.Plural) {
 		return
 	}
 	if t.groups[v.gvk.Group] == nil {
@@ -112,16 +112,6 @@ func (t *routes) add(v *served, on map[string]bool) {
 		t.groups[v.gvk.Group][v.gvk.Version] = map[string]*served{}
 	}
 	t.groups[v.gvk.Group][v.gvk.Version][v.def.Plural] = v
-}
-
-// enabled looks up the most specific switch for a resource.
-func enabled(on map[string]bool, v *served) bool {
-	for _, key := range []string{v.apiVersion + "/" + v.def.Plural, v.apiVersion, "api/all"} {
-		if state, ok := on[key]; ok {
-			return state
-		}
-	}
-	return true
 }
 
 func (t *routes) lookup(group, version, plural string) *served {

@@ -1,0 +1,33 @@
+package discovery
+
+import (
+	"regexp"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// alpha and beta tell how stable a version is, by its name.
+var (
+	alpha = regexp.MustCompile(`^v[0-9]+alpha[0-9]+$`)
+	beta  = regexp.MustCompile(`^v[0-9]+beta[0-9]+$`)
+)
+
+// Enabled reports whether a resource is served. on holds switches, of which the
+// most specific one counts: "group/version/resource", "group/version" ("v1" is
+// the core group), "api/ga", "api/beta" or "api/alpha" for all versions that
+// are so stable, and "api/all". Without any, all but alpha versions are served.
+func Enabled(on map[string]bool, gv schema.GroupVersion, plural string) bool {
+	level := "api/ga"
+	switch {
+	case alpha.MatchString(gv.Version):
+		level = "api/alpha"
+	case beta.MatchString(gv.Version):
+		level = "api/beta"
+	}
+	for _, key := range []string{gv.String() + "/" + plural, gv.String(), level, "api/all"} {
+		if state, ok := on[key]; ok {
+			return state
+		}
+	}
+	return level != "api/alpha"
+}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
@@ -113,13 +114,14 @@ func TestFieldValidationTellsOfWhatIsUnknownOrTwice(t *testing.T) {
 func TestApplyRefusesFieldsThatTheSchemaLacks(t *testing.T) {
 	f := newFixture(t)
 	const path = "/apis/apps/v1/namespaces/default/deployments/d?fieldManager=m&fieldValidation="
-	doc := strings.NewReplacer("NAME}", "d, unknownMeta: x}", "  paused: false\n", "", "        imagePullPolicy: Never\n", "").Replace(careless)
+	doc := strings.NewReplacer("NAME}", "d, unknownMeta: x}", "  paused: false\n", "  anotherField: 2\n", "        imagePullPolicy: Never\n", "").Replace(careless)
 	for _, level := range []string{"Strict", "Warn", "Ignore"} {
-		got := f.must(400, "PATCH", path+level, doc, applyPatch)
-		for _, want := range []string{"failed to create typed patch object (default/d; apps/v1, Kind=Deployment)", ".metadata.unknownMeta: field not declared in schema", ".spec.unknownField: field not declared in schema"} {
-			if !strings.Contains(got, want) {
-				t.Errorf("%s: got %s, want %s", level, got, want)
-			}
+		got := decoded[metav1.Status](t, f.must(400, "PATCH", path+level, doc, applyPatch)).Message
+		const want = "failed to create typed patch object (default/d; apps/v1, Kind=Deployment): errors:\n" +
+			"  .metadata.unknownMeta: field not declared in schema\n  .spec.anotherField: field not declared in schema\n" +
+			"  .spec.template.spec.containers[name=\"c\"].oddThing: field not declared in schema\n  .spec.unknownField: field not declared in schema"
+		if got != want {
+			t.Errorf("%s: got %s\nwant %s", level, got, want)
 		}
 	}
 }

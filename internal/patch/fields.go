@@ -147,7 +147,11 @@ func (f *Fields) Apply(w Write, live resource.Object, applied runtime.Object) (r
 			return obj, nil
 		}
 	}
-	return f.libraryApply(w, live, applied)
+	obj, err := f.libraryApply(w, live, applied.DeepCopyObject())
+	if err != nil {
+		return nil, f.tellUndeclared(w, applied, err)
+	}
+	return obj, nil
 }
 
 // libraryApply does the same by the library.

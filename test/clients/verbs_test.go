@@ -100,6 +100,7 @@ func TestEveryVerbOfEveryKind(t *testing.T) {
 type verbs struct {
 	*testing.T
 	k         aKind
+	by        string // the test's mark on its objects
 	namespace string
 	all       dynamic.ResourceInterface // in all namespaces
 	own       dynamic.ResourceInterface
@@ -107,7 +108,7 @@ type verbs struct {
 
 // chosen selects the objects that a test makes of the kind.
 func (v *verbs) chosen() metav1.ListOptions {
-	return metav1.ListOptions{LabelSelector: "verbs=" + v.k.plural}
+	return metav1.ListOptions{LabelSelector: "verbs=" + v.by + v.k.plural}
 }
 
 func (v *verbs) sample(name string) *unstructured.Unstructured {
@@ -119,7 +120,7 @@ func (v *verbs) sample(name string) *unstructured.Unstructured {
 	u.SetAPIVersion(v.k.version)
 	u.SetKind(kindOf[v.k.plural])
 	u.SetName(name)
-	u.SetLabels(map[string]string{"verbs": v.k.plural})
+	u.SetLabels(map[string]string{"verbs": v.by + v.k.plural})
 	return u
 }
 

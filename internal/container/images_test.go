@@ -26,7 +26,6 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
@@ -375,24 +374,30 @@ func freeBytes(t *testing.T, dir string) int64 {
 	return int64(st.Bavail) * st.Bsize
 }
 
+// upload sends data to a registry.
+func upload(t *testing.T, method, url, contentType string, data []byte) {
+	t.Helper()
+	req, err := http.NewRequest(method, url, bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", contentType)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusCreated {
+		t.Fatalf("%s %s: %s", method, url, res.Status)
+	}
+}
+
 // push stores an image in a registry.
 func push(t *testing.T, repository, tag string, image v1.Image) {
 	t.Helper()
 	send := func(method, url, contentType string, data []byte) {
 		t.Helper()
-		req, err := http.NewRequest(method, url, bytes.NewReader(data))
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set("Content-Type", contentType)
-		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res.Body.Close()
-		if res.StatusCode != http.StatusCreated {
-			t.Fatalf("%s %s: %s", method, url, res.Status)
-		}
+		upload(t, method, url, contentType, data)
 	}
 	blob := func(digest v1.Hash, data []byte) {
 		send(http.MethodPost, repository+"/blobs/uploads/?digest="+digest.String(), "application/octet-stream", data)
@@ -429,7 +434,11 @@ func push(t *testing.T, repository, tag string, image v1.Image) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	send(http.MethodPut, repository+"/manifests/"+tag, string(types.OCIManifestSchema1), manifest)
+	kind, err := image.MediaType()
+	if err != nil {
+		t.Fatal(err)
+	}
+	send(http.MethodPut, repository+"/manifests/"+tag, string(kind), manifest)
 }
 
 func TestPullsFromARegistry(t *testing.T) {

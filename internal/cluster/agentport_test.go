@@ -28,6 +28,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/rbac"
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/kubelet"
 	"github.com/kemudi/kemudi/internal/kubelet/fakecri"
 	"github.com/kemudi/kemudi/internal/obs"
@@ -57,6 +58,7 @@ func newPortBed(t *testing.T) *portBed {
 	b.must(b.s.keys())
 	b.s.plane, err = NewControlPlane(ControlPlaneOptions{
 		Store: mem.New(mem.Options{}), CABundle: string(b.s.pki.CA.CertPEM()), Logger: o.Logger, Serving: b.s.configure,
+		Controllers: controllers.Options{Authority: b.s.pki.CA},
 	})
 	b.must(err)
 	b.g.Go("control plane", b.s.plane.Run)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 
 	"github.com/kemudi/kemudi/internal/admission"
@@ -39,8 +40,8 @@ func (c *ControlPlane) admission() (*admission.Chain, error) {
 	})
 }
 
-// authenticator believes the cluster's client certificates and the tokens of
-// its service accounts.
+// authenticator believes the cluster's client certificates, the tokens of its
+// service accounts, and those of machines that join.
 func (s *server) authenticator(caches *watchcache.Set) *authn.Authenticator {
 	tokens := authn.NewServiceAccountTokens(s.issuer, authn.Objects{
 		ServiceAccount: reader(caches, core.ServiceAccounts),
@@ -51,7 +52,14 @@ func (s *server) authenticator(caches *watchcache.Set) *authn.Authenticator {
 		},
 		Fresh: caches.Fresh,
 	})
-	return authn.New(authn.Options{ClientCA: s.pki.CA.Pool(), Tokens: []authenticator.Token{tokens}})
+	secrets := caches.Cache(core.Secrets.Def)
+	joining := authn.BootstrapTokens{Secret: func(name string) *corev1.Secret {
+		if it := secrets.Get(cache.Key(metav1.NamespaceSystem, name)); it != nil {
+			return it.Object.(*corev1.Secret)
+		}
+		return nil
+	}}
+	return authn.New(authn.Options{ClientCA: s.pki.CA.Pool(), Tokens: []authenticator.Token{tokens, joining}})
 }
 
 // reader reads objects from a cache; the function returns nil for what is not there.

@@ -3,6 +3,8 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"net"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -10,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/api/core"
@@ -30,6 +34,9 @@ func (s *server) publish(ctx context.Context) error {
 			Ports:     []corev1.ServicePort{{Name: "https", Port: 443, TargetPort: intstr.FromInt32(int32(s.o.SecurePort)), Protocol: corev1.ProtocolTCP}},
 		},
 	}); err != nil {
+		return err
+	}
+	if err := s.publishInfo(ctx); err != nil {
 		return err
 	}
 	addr := s.o.AdvertiseAddress
@@ -61,6 +68,27 @@ func (s *server) publish(ctx context.Context) error {
 	}
 	return put(ctx, client.For(t, discovery.EndpointSlices), slice, func(has *discoveryv1.EndpointSlice) bool {
 		return has.AddressType == slice.AddressType && equality.Semantic.DeepEqual(has.Endpoints, slice.Endpoints) && equality.Semantic.DeepEqual(has.Ports, slice.Ports)
+	})
+}
+
+// publishInfo tells machines that join where the API is and what to trust. The
+// controller bootstrap-signer adds to it how they can tell that it is genuine.
+func (s *server) publishInfo(ctx context.Context) error {
+	cluster := clientcmdapi.NewCluster()
+	cluster.Server = "https://" + net.JoinHostPort(s.o.AdvertiseAddress.String(), strconv.Itoa(int(s.o.SecurePort)))
+	cluster.CertificateAuthorityData = s.pki.CA.CertPEM()
+	config := clientcmdapi.NewConfig()
+	config.Clusters[""] = cluster
+	text, err := clientcmd.Write(*config)
+	if err != nil {
+		return fmt.Errorf("write cluster-info: %w", err)
+	}
+	info := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespacePublic, Name: "cluster-info"},
+		Data:       map[string]string{"kubeconfig": string(text)},
+	}
+	return put(ctx, client.For(s.plane.Admin(), core.ConfigMaps), info, func(has *corev1.ConfigMap) bool {
+		return has.Data["kubeconfig"] == info.Data["kubeconfig"]
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/controller"
+	"github.com/kemudi/kemudi/internal/controllers/bootstraptokens"
 	"github.com/kemudi/kemudi/internal/controllers/certificates"
 	"github.com/kemudi/kemudi/internal/controllers/clusterroleaggregation"
 	"github.com/kemudi/kemudi/internal/controllers/deployment"
@@ -100,6 +101,8 @@ func All(o Options) []*controller.Controller {
 		clusterroleaggregation.Controller,
 		certificates.Approving,
 		certificates.Cleaner,
+		bootstraptokens.Cleaner,
+		bootstraptokens.Signer,
 	}
 	if o.Tokens != nil {
 		all = append(all, tokens.New(o.Tokens, o.CABundle))

@@ -49,6 +49,39 @@ const (
 	bootstrapSecretStart = "bootstrap-token-"
 )
 
+// BootstrapToken is what a machine joins with.
+type BootstrapToken struct {
+	ID, Secret string
+	Ends       time.Time // zero: never
+	// Authenticates says that it is for asking the API, Signs that it is for
+	// knowing that cluster-info is genuine.
+	Authenticates, Signs bool
+	groups               string
+}
+
+// ReadBootstrapToken reads the token in a secret of kube-system; ok is false if
+// it holds none. An end that cannot be read is long past.
+func ReadBootstrapToken(s *corev1.Secret) (t BootstrapToken, ok bool) {
+	t = BootstrapToken{
+		ID: string(s.Data["token-id"]), Secret: string(s.Data["token-secret"]), groups: string(s.Data["auth-extra-groups"]),
+		Authenticates: string(s.Data["usage-bootstrap-authentication"]) == "true",
+		Signs:         string(s.Data["usage-bootstrap-signing"]) == "true",
+	}
+	if s.Type != bootstrapType || s.Name != bootstrapSecretStart+t.ID || !bootstrapToken.MatchString(t.ID+"."+t.Secret) {
+		return t, false
+	}
+	if end := string(s.Data["expiration"]); end != "" {
+		var err error
+		if t.Ends, err = time.Parse(time.RFC3339, end); err != nil {
+			t.Ends = time.Unix(0, 0)
+		}
+	}
+	return t, true
+}
+
+// Ended says whether the token is good no more.
+func (t *BootstrapToken) Ended(now time.Time) bool { return !t.Ends.IsZero() && !now.Before(t.Ends) }
+
 // AuthenticateToken says which bootstrap token it is.
 func (b BootstrapTokens) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	parts := bootstrapToken.FindStringSubmatch(token)
@@ -57,22 +90,14 @@ func (b BootstrapTokens) AuthenticateToken(ctx context.Context, token string) (*
 	}
 	id, secret := parts[1], parts[2]
 	s := b.Secret(bootstrapSecretStart + id)
-	if s == nil || s.DeletionTimestamp != nil || s.Type != bootstrapType {
+	if s == nil || s.DeletionTimestamp != nil {
 		return nil, false, nil
 	}
-	if subtle.ConstantTimeCompare(s.Data["token-secret"], []byte(secret)) != 1 || string(s.Data["token-id"]) != id {
+	t, ok := ReadBootstrapToken(s)
+	if !ok || subtle.ConstantTimeCompare([]byte(t.Secret), []byte(secret)) != 1 || !t.Authenticates || t.Ended(time.Now()) {
 		return nil, false, nil
 	}
-	if end := string(s.Data["expiration"]); end != "" {
-		at, err := time.Parse(time.RFC3339, end)
-		if err != nil || !time.Now().Before(at) {
-			return nil, false, nil
-		}
-	}
-	if string(s.Data["usage-bootstrap-authentication"]) != "true" {
-		return nil, false, nil
-	}
-	groups, err := bootstrapGroups(string(s.Data["auth-extra-groups"]))
+	groups, err := bootstrapGroups(t.groups)
 	if err != nil {
 		return nil, false, fmt.Errorf("secret %s: %w", s.Name, err)
 	}

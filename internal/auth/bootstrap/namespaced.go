@@ -56,5 +56,9 @@ func clusterBindings() []*rbacv1.ClusterRoleBinding {
 		Cluster("system:volume-scheduler", User("system:kube-scheduler")),
 		Cluster("system:kube-dns", Account(kubeSystem, "kube-dns")),
 		Cluster("system:coredns", Account(kubeSystem, "coredns")),
+		// Machines that join get a certificate with a token, and new ones with the old.
+		Cluster("system:node-bootstrapper", Group("system:bootstrappers")),
+		Cluster("system:certificates.k8s.io:certificatesigningrequests:nodeclient", Group("system:bootstrappers")),
+		Cluster("system:certificates.k8s.io:certificatesigningrequests:selfnodeclient", Group("system:nodes")),
 	}
 }

@@ -1,0 +1,174 @@
+package cluster
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/auth/pki"
+	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/trace"
+)
+
+// joinBed is a server whose API is served.
+type joinBed struct {
+	*portBed
+	url string
+}
+
+func newJoinBed(t *testing.T) *joinBed {
+	t.Helper()
+	b := &joinBed{portBed: newPortBed(t)}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	b.must(err)
+	b.url = "https://" + l.Addr().String()
+	b.s.o.SecurePort = l.Addr().(*net.TCPAddr).AddrPort().Port()
+	b.s.o.AdvertiseAddress = netip.MustParseAddr("192.0.2.1") // for others to reach it; not in this test
+	b.g.Go("serve", func(ctx context.Context) error {
+		return b.s.plane.Server().Serve(ctx, l, &tls.Config{GetCertificate: b.s.pki.ServingCertificate, ClientCAs: b.s.pki.CA.Pool()})
+	})
+	b.must(b.s.publish(t.Context()))
+	return b
+}
+
+// client is one of client-go's that trusts the cluster.
+func (b *joinBed) client(c rest.Config) kubernetes.Interface {
+	b.Helper()
+	c.Host, c.QPS, c.TLSClientConfig.CAData = b.url, -1, b.s.pki.CA.CertPEM()
+	k, err := kubernetes.NewForConfig(&c)
+	b.must(err)
+	return k
+}
+
+// token makes a bootstrap token that is good for an hour.
+func (b *joinBed) token(id string, data map[string]string) string {
+	b.Helper()
+	s := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-" + id}, Type: corev1.SecretTypeBootstrapToken,
+		Data: map[string][]byte{
+			"token-id": []byte(id), "token-secret": []byte("0123456789abcdef"), "expiration": []byte(time.Now().Add(time.Hour).Format(time.RFC3339)),
+			"usage-bootstrap-authentication": []byte("true"), "usage-bootstrap-signing": []byte("true"),
+		},
+	}
+	for k, v := range data {
+		s.Data[k] = []byte(v)
+	}
+	_, err := client.For(b.s.plane.Admin(), core.Secrets).Create(b.Context(), s)
+	b.must(err)
+	return id + ".0123456789abcdef"
+}
+
+// certificate requests a node's client certificate and returns it once it is
+// signed.
+func (b *joinBed) certificate(k kubernetes.Interface, name, node string) rest.TLSClientConfig {
+	b.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	b.must(err)
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+		Subject: pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}},
+	}, key)
+	b.must(err)
+	requests := k.CertificatesV1().CertificateSigningRequests()
+	_, err = requests.Create(b.Context(), &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+			SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName,
+			Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
+		},
+	}, metav1.CreateOptions{})
+	b.must(err)
+	ctx, cancel := context.WithTimeout(b.Context(), 20*time.Second)
+	defer cancel()
+	w, err := requests.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+	b.must(err)
+	defer w.Stop()
+	for e := range w.ResultChan() {
+		if r, ok := e.Object.(*certificatesv1.CertificateSigningRequest); ok && len(r.Status.Certificate) > 0 {
+			der, err := x509.MarshalECPrivateKey(key)
+			b.must(err)
+			return rest.TLSClientConfig{CertData: r.Status.Certificate, KeyData: pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})}
+		}
+	}
+	b.Fatalf("request %s is not signed", name)
+	return rest.TLSClientConfig{}
+}
+
+// TestMachineJoinsWithABootstrapToken goes the way of a new machine: it reads
+// cluster-info, which the token has signed, as nobody, gets a certificate with the
+// token, registers with that, and gets the next certificate with the first.
+func TestMachineJoinsWithABootstrapToken(t *testing.T) {
+	trace.Proves(t, "COMM-004", "COMM-005")
+	b := newJoinBed(t)
+	token := b.token("abcdef", nil)
+
+	// It cannot know the cluster's certificate yet.
+	nobody, err := kubernetes.NewForConfig(&rest.Config{Host: b.url, TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
+	b.must(err)
+	var info *corev1.ConfigMap
+	for info == nil || info.Data["jws-kubeconfig-abcdef"] == "" {
+		info, err = nobody.CoreV1().ConfigMaps("kube-public").Get(t.Context(), "cluster-info", metav1.GetOptions{})
+		b.must(err)
+	}
+	said, err := clientcmd.Load([]byte(info.Data["kubeconfig"]))
+	b.must(err)
+	want := fmt.Sprintf("https://192.0.2.1:%d", b.s.o.SecurePort)
+	if c := said.Clusters[""]; c == nil || c.Server != want || string(c.CertificateAuthorityData) != string(b.s.pki.CA.CertPEM()) {
+		t.Errorf("cluster-info says %+v; want %s and the cluster's CA", c, want)
+	}
+
+	joining := b.client(rest.Config{BearerToken: token})
+	if _, err := joining.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("nodes, with the token: got %v, want forbidden", err)
+	}
+	first := b.certificate(joining, "first", "n2")
+	node := b.client(rest.Config{TLSClientConfig: first})
+	if _, err := node.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}}, metav1.CreateOptions{}); err != nil {
+		t.Errorf("register with the certificate: %v", err)
+	}
+	b.certificate(node, "next", "n2")
+}
+
+// TestBootstrapTokensThatAreNotGood asks with tokens that are over, that are for
+// something else, or that are none.
+func TestBootstrapTokensThatAreNotGood(t *testing.T) {
+	b := newJoinBed(t)
+	for name, token := range map[string]string{
+		"over":        b.token("aaaaaa", map[string]string{"expiration": "2020-01-01T00:00:00Z"}),
+		"for signing": b.token("bbbbbb", map[string]string{"usage-bootstrap-authentication": "false"}),
+		"wrong":       strings.Replace(b.token("cccccc", nil), "0123", "3210", 1),
+		"unknown":     "dddddd.0123456789abcdef",
+	} {
+		if _, err := b.client(rest.Config{BearerToken: token}).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
+			t.Errorf("%s: got %v, want unauthorized", name, err)
+		}
+	}
+	pair, err := b.s.pki.CA.Issue(pki.Subject{Name: "system:bootstrap:abcdef", Organizations: []string{"system:bootstrappers"}, Client: true})
+	b.must(err)
+	key, err := pair.KeyPEM()
+	b.must(err)
+	other := b.client(rest.Config{TLSClientConfig: rest.TLSClientConfig{CertData: pair.CertPEM(), KeyData: key}})
+	if _, err := other.CoreV1().Secrets("kube-system").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("secrets, as one who joins: got %v, want forbidden", err)
+	}
+}

@@ -206,7 +206,7 @@ func (w *attempt) put(ctx context.Context, obj resource.Object, value []byte, tx
 		txn.Conds[0].Rev = w.item.Rev
 	}
 	tx.AddTo(&txn)
-	s.o.Caches.Handoff(key, value, cache.Shallow(obj))
+	at := s.o.Caches.Handoff(key, value, cache.Shallow(obj))
 	res, err := s.o.Store.Txn(ctx, txn)
 	switch {
 	case errors.Is(err, store.ErrTooLarge):
@@ -221,10 +221,7 @@ func (w *attempt) put(ctx context.Context, obj resource.Object, value []byte, tx
 	}
 	s.answered(res.Rev)
 	tx.Committed(res.Rev)
-	if it := w.c.res.cache.Get(w.c.cacheKey()); it != nil && it.Rev == res.Rev {
-		return it, nil // its encodings are shared with the watches
-	}
-	return newItem(cache.AtRevision(obj, res.Rev), res.Rev), nil
+	return at(res.Rev), nil
 }
 
 // answered notes that a write at rev is about to be answered.

@@ -79,8 +79,9 @@ type Caches interface {
 	// Cache is the one cache of def's objects.
 	Cache(def *resource.Def) *cache.Cache
 	// Handoff gives the decoded form of a value that is about to be written, so
-	// that it need not be decoded again. obj is handed over.
-	Handoff(key string, value []byte, obj resource.Object)
+	// that it need not be decoded again. obj is handed over. at returns the Item
+	// of the revision at which the value was written.
+	Handoff(key string, value []byte, obj resource.Object) (at func(rev int64) *cache.Item)
 }
 
 func (o Options) withDefaults() (Options, error) {

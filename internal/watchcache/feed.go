@@ -141,22 +141,24 @@ func (src *source) applyLocked(changes []cache.Change) {
 // item makes an Item of a value from the feed: of the object that its writer
 // has handed over, or else by decoding it.
 func (s *Set) item(src *source, kv store.KV) *cache.Item {
-	obj := s.handoffs.take(kv)
-	if obj == nil {
+	x := s.handoffs.take(kv)
+	if x == nil {
 		return s.read(src, kv)
 	}
-	obj.SetResourceVersion(strconv.FormatInt(kv.Rev, 10)) // W1
-	s.interner.handed(obj)
 	s.note(kv.Key, nil)
-	return &cache.Item{Key: itemKey(src, kv.Key), Rev: kv.Rev, Object: obj}
+	return x.at(kv.Rev)
 }
 
 // Handoff gives the decoded form of a value that is about to be written at a
 // key, so that the feed need not decode it. obj is handed over; what its
 // fields refer to may be shared, and is not changed. If the value is not
-// written after all, nothing need be done.
-func (s *Set) Handoff(key string, value []byte, obj resource.Object) {
-	s.handoffs.put(key, handoff{value, obj})
+// written after all, nothing need be done; if it is, at returns the Item at the
+// revision of the write, the very one that the cache shows or will show: what the
+// writer's answer makes of it need not be made again for others.
+func (s *Set) Handoff(key string, value []byte, obj resource.Object) (at func(rev int64) *cache.Item) {
+	x := &handoff{value: value, obj: obj, in: &s.interner}
+	s.handoffs.put(key, x)
+	return x.at
 }
 
 // handoffs holds what writers have handed over and the feed has not brought
@@ -164,30 +166,51 @@ func (s *Set) Handoff(key string, value []byte, obj resource.Object) {
 type handoffs struct {
 	mu struct {
 		sync.Mutex
-		byKey map[string]handoff
+		byKey map[string]*handoff
 	}
 }
 
 type handoff struct {
 	value []byte
 	obj   resource.Object
+	in    *interner
+
+	once sync.Once
+	item *cache.Item // of the revision at which the value was written
+}
+
+// at is the Item at the revision of the write.
+func (x *handoff) at(rev int64) *cache.Item {
+	x.once.Do(func() {
+		x.obj.SetResourceVersion(strconv.FormatInt(rev, 10)) // W1
+		x.in.handed(x.obj)
+		x.item = newItem(x.obj, rev)
+	})
+	if x.item.Rev != rev { // another writer has written the same bytes
+		return newItem(cache.AtRevision(x.obj, rev), rev)
+	}
+	return x.item
+}
+
+func newItem(obj resource.Object, rev int64) *cache.Item {
+	return &cache.Item{Key: cache.Key(obj.GetNamespace(), obj.GetName()), Rev: rev, Object: obj}
 }
 
 // handoffMax bounds what is kept of writes that failed; forgetting what the
 // feed still needs costs a decoding.
 const handoffMax = 4096
 
-func (h *handoffs) put(key string, x handoff) {
+func (h *handoffs) put(key string, x *handoff) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.mu.byKey == nil || len(h.mu.byKey) >= handoffMax {
-		h.mu.byKey = map[string]handoff{}
+		h.mu.byKey = map[string]*handoff{}
 	}
 	h.mu.byKey[key] = x
 }
 
-// take returns the object handed over for these very bytes, or nil (W4).
-func (h *handoffs) take(kv store.KV) resource.Object {
+// take returns what was handed over for these very bytes, or nil (W4).
+func (h *handoffs) take(kv store.KV) *handoff {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	x, ok := h.mu.byKey[kv.Key]
@@ -195,5 +218,5 @@ func (h *handoffs) take(kv store.KV) resource.Object {
 		return nil
 	}
 	delete(h.mu.byKey, kv.Key)
-	return x.obj
+	return x
 }

@@ -180,11 +180,17 @@ func TestHandedOverObjectIsUsedForItsBytesOnly(t *testing.T) {
 	s := start(t, st, Options{})
 	mine := service("x", "red")
 	op := encode(t, services.Def, mine)
-	s.Handoff(op.Key, op.Value, mine)
+	at := s.Handoff(op.Key, op.Value, mine)
 	rev := write(t, st, store.Op{Key: op.Key, Value: bytes.Clone(op.Value)})
 	it := get(t, s, services.Def, "a/x", rev)
 	if it.Object != resource.Object(mine) || it.Object.GetResourceVersion() != fmt.Sprint(rev) {
 		t.Errorf("object handed over was not used, or is at %s, want %d", it.Object.GetResourceVersion(), rev)
+	}
+	if at(rev) != it {
+		t.Error("the writer has another Item than the cache")
+	}
+	if other := at(rev + 1); other == it || other.Object.GetResourceVersion() != fmt.Sprint(rev+1) || it.Rev != rev {
+		t.Errorf("Item at revision %d: got that of %s", rev+1, other.Object.GetResourceVersion())
 	}
 	lost := service("x", "blue")
 	lostOp := encode(t, services.Def, lost)
@@ -202,7 +208,7 @@ func TestHandedOverObjectIsUsedForItsBytesOnly(t *testing.T) {
 func TestFailedWritesDoNotFillTheMemory(t *testing.T) {
 	var h handoffs
 	for i := range 3 * handoffMax {
-		h.put(fmt.Sprint(i), handoff{})
+		h.put(fmt.Sprint(i), &handoff{})
 	}
 	if n := len(h.mu.byKey); n > handoffMax {
 		t.Errorf("kept %d, want at most %d", n, handoffMax)

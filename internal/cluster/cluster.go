@@ -62,42 +62,70 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer data.Close()
 	s := &server{o: o, registry: obs.NewRegistry()}
-	g := task.NewGroup(ctx)
+	f := newFloors(ctx)
 	// The container runtime boots beside everything else.
 	if !o.NoNode {
-		if s.node, err = s.newNode(g); err != nil {
-			g.Cancel(err)
-			return errorsOf(err, g)
+		if s.node, err = s.newNode(f.top); err != nil {
+			return f.fail(err)
 		}
 	}
-	if err := s.start(g); err != nil {
-		g.Cancel(err)
-		return errorsOf(err, g)
+	if err := s.start(f); err != nil {
+		return f.fail(err)
 	}
-	return g.Wait()
+	return f.wait()
 }
 
-// errorsOf waits for what a failed start left running. What made the group end
-// says more than what noticed it.
-func errorsOf(err error, g *task.Group) error {
-	if first := g.Wait(); first != nil {
+// floors are the groups that the parts of a server run in. Each stands on the
+// one below and ends before it, so that the API answers the requests that it
+// took on, and the node agent can say its last. The end of one is the end of those above.
+type floors struct {
+	store, plane, top *task.Group
+}
+
+func newFloors(ctx context.Context) *floors {
+	lasting := context.WithoutCancel(ctx)
+	f := &floors{store: task.NewGroup(lasting), plane: task.NewGroup(lasting), top: task.NewGroup(ctx)}
+	for below, above := range map[*task.Group]*task.Group{f.store: f.plane, f.plane: f.top} {
+		context.AfterFunc(below.Context(), func() { above.Cancel(context.Cause(below.Context())) })
+	}
+	return f
+}
+
+// wait waits for the top to end, and ends what is below.
+func (f *floors) wait() (err error) {
+	for _, g := range []*task.Group{f.top, f.plane, f.store} {
+		if g != f.top {
+			g.Cancel(context.Canceled)
+		}
+		if failed := g.Wait(); err == nil {
+			err = failed
+		}
+	}
+	return err
+}
+
+// fail ends what a failed start left running. What made a group end says more
+// than what noticed it.
+func (f *floors) fail(err error) error {
+	f.top.Cancel(err)
+	if first := f.wait(); first != nil {
 		return first
 	}
 	return err
 }
 
-// start starts the parts, in order; each runs in g.
-func (s *server) start(g *task.Group) error {
+// start starts the parts, in order.
+func (s *server) start(f *floors) error {
 	if err := s.keys(); err != nil {
 		return err
 	}
 	s.o.Step("keys and certificates", false)
-	st, err := s.store(g)
+	st, err := s.store(f)
 	if err != nil {
 		return err
 	}
 	s.o.Step("store", false)
-	if err := s.serve(g, st); err != nil {
+	if err := s.serve(f, st); err != nil {
 		return err
 	}
 	s.o.Step("API server", false)
@@ -105,7 +133,7 @@ func (s *server) start(g *task.Group) error {
 		s.o.Step("ready", true)
 		return nil
 	}
-	return s.node.start(g, s.plane)
+	return s.node.start(f.top, s.plane)
 }
 
 // keys makes sure that the cluster's keys and certificates exist.
@@ -122,13 +150,13 @@ func (s *server) keys() error {
 }
 
 // store starts the embedded etcd.
-func (s *server) store(g *task.Group) (*etcd.Server, error) {
+func (s *server) store(f *floors) (*etcd.Server, error) {
 	st, err := etcd.New(etcd.Options{Dir: s.o.DataDir, Name: s.o.NodeName, Log: s.o.Logger.With("part", "etcd")})
 	if err != nil {
 		return nil, err
 	}
-	g.Go("store", st.Run)
-	return st, await(g, st.Ready())
+	f.store.Go("store", st.Run)
+	return st, await(f.top, st.Ready())
 }
 
 // await waits for a part to be ready.
@@ -142,7 +170,8 @@ func await(g *task.Group, ready <-chan struct{}) error {
 }
 
 // serve starts the control plane and serves its API.
-func (s *server) serve(g *task.Group, st *etcd.Server) error {
+func (s *server) serve(f *floors, st *etcd.Server) error {
+	g := f.top
 	controllers := s.o.Controllers
 	controllers.Authority, controllers.Tokens = s.pki.CA, s.issuer
 	var err error
@@ -158,7 +187,7 @@ func (s *server) serve(g *task.Group, st *etcd.Server) error {
 	if err != nil {
 		return fmt.Errorf("serve the API: %w; is another server running, or is --secure-port taken?", err)
 	}
-	g.Go("control plane", s.plane.Run)
+	f.plane.Go("control plane", s.plane.Run)
 	g.Go("renew certificates", s.renew)
 	g.Go("memory", func(ctx context.Context) error { return s.rest(ctx, st) })
 	g.Go("serve", func(ctx context.Context) error {

@@ -254,10 +254,12 @@ func (c *call) tellDuplicates(errs []error) error {
 
 // applied merges what is applied into the stored object (nil: there is none).
 func (s *Server) applied(c *call, applied *unstructured.Unstructured, old resource.Object) (resource.Object, error) {
-	if old != nil {
-		if uid := applied.GetUID(); uid != "" && uid != old.GetUID() {
-			return nil, conflict(c, uidMismatch(uid, old.GetUID()))
-		}
+	switch uid := applied.GetUID(); {
+	case uid == "":
+	case old == nil: // who names one means that very object, not a new one of its name
+		return nil, conflict(c, fmt.Errorf("uid mismatch: the provided object specified uid %s, and no existing object was found", uid))
+	case uid != old.GetUID():
+		return nil, conflict(c, uidMismatch(uid, old.GetUID()))
 	}
 	w := c.fieldWrite()
 	if c.sub != nil && c.sub.Body != nil {

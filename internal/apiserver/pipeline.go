@@ -142,6 +142,9 @@ func (w *attempt) checkPreconditions() error {
 		if w.givenRV != "" && w.givenRV != "0" {
 			return w.refuseRevisionOnCreate()
 		}
+		if uid := w.obj.GetUID(); uid != "" && w.c.verb == "update" {
+			return conflict(w.c, uidMismatch(uid, ""))
+		}
 		return nil
 	}
 	old := w.item.Object

@@ -344,3 +344,23 @@ func TestNamesAreGeneratedAfterMutatingAdmission(t *testing.T) {
 	n.give = "another"
 	f.must(201, "POST", mapsPath, `{"metadata":{"name":"given"}}`)
 }
+
+func TestWhoNamesAUIDMeansNoNewObject(t *testing.T) {
+	f := newFixture(t)
+	const path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l"
+	const lease = `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"l","uid":"gone"}}`
+	for _, c := range []struct{ name, method, query, header, want string }{
+		{"update", "PUT", "", "", `Precondition failed: UID in precondition: gone, UID in object meta: `},
+		{"apply", "PATCH", "?fieldManager=m", applyPatch, `uid mismatch: the provided object specified uid gone, and no existing object was found`},
+	} {
+		headers := []string{}
+		if c.header != "" {
+			headers = append(headers, c.header)
+		}
+		if got := f.must(409, c.method, path+c.query, lease, headers...); !strings.Contains(got, c.want) {
+			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
+		}
+	}
+	f.must(404, "GET", path, "")
+	f.must(201, "POST", "/apis/coordination.k8s.io/v1/namespaces/default/leases", lease)
+}

@@ -1,5 +1,3 @@
-// Package discovery makes the documents that tell clients which resources there
-// are: the classic ones, a group-version at a time, and the aggregated ones.
 package discovery
 
 import (

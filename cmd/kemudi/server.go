@@ -86,7 +86,7 @@ func addServerFlags(f *pflag.FlagSet, o *cluster.Options) {
 	f.DurationVar(&o.Agent.Transition, "eviction-pressure-transition-period", 5*time.Minute, "how long a node stays under pressure after its cause has gone")
 	f.Var((*addrFlag)(&o.AgentAddress), "address", "address to serve the node agent's API on; default all")
 	f.Uint16Var(&o.AgentPort, "port", 10250, "port to serve the node agent's API on")
-	f.StringVar(&o.RuntimeEndpoint, "container-runtime-endpoint", "", "socket of another container runtime; default the built-in one")
+	f.StringVar(&o.RuntimeEndpoint, "container-runtime-endpoint", "", "socket of another container runtime, which is to find CNI in cni/net.d and bin of the data directory; default the built-in one")
 	f.StringVar(&o.PodLogsDir, "pod-logs-dir", "/var/log/pods", "directory of the containers' logs")
 	f.StringVar(&o.RegistryDir, "registry-config-dir", "", "directories with hosts.toml files of registries")
 	f.IntVar(&o.Images.HighPercent, "image-gc-high-threshold", 85, "how full the disk of the images gets, in percent, before unused ones are removed; 100: they never are")

@@ -64,6 +64,9 @@ func (s *server) newNode(g *task.Group) (*machine, error) {
 			return nil, err
 		}
 		n.cri = cri
+		if err := container.UnpackPlugins(container.Options{DataDir: s.o.DataDir, RunDir: s.o.RunDir}); err != nil {
+			return nil, errors.Join(err, closer.Close())
+		}
 		g.Go("runtime connection", func(ctx context.Context) error {
 			<-ctx.Done()
 			return closer.Close()

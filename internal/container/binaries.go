@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -63,13 +64,32 @@ func Built() bool {
 }
 
 // unpackPrograms makes dir hold the embedded programs, and returns how many it
-// had to write. It keeps a program whose recorded hash and size on disk are
-// right, so that a normal start reads one small file and nothing else.
+// had to write. It keeps a program that is as it was when it was recorded with the
+// right hash, so that a normal start reads one small file and nothing else.
 func unpackPrograms(dir string) (written int, err error) {
 	list, err := readManifest()
 	if err != nil {
 		return 0, err
 	}
+	return unpack(dir, list)
+}
+
+// UnpackPlugins makes DataDir/bin hold the CNI plugins alone, for a runtime that
+// is not the embedded one and looks for them there.
+func UnpackPlugins(o Options) error {
+	o, err := o.withDefaults()
+	if err != nil {
+		return err
+	}
+	list, err := readManifest()
+	if err != nil {
+		return err
+	}
+	_, err = unpack(o.binDir(), slices.DeleteFunc(list, func(p program) bool { return p.name != "bridge" && p.name != "host-local" }))
+	return err
+}
+
+func unpack(dir string, list []program) (written int, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return 0, fmt.Errorf("unpack programs: %w", err)
 	}
@@ -78,14 +98,10 @@ func unpackPrograms(dir string) (written int, err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 0, fmt.Errorf("unpack programs: %w", err)
 	}
-	var want bytes.Buffer
 	var wg sync.WaitGroup
 	errs := make([]error, len(list))
 	for i, p := range list {
-		line := fmt.Sprintf("%s %d %s\n", p.sum, p.size, p.name)
-		want.WriteString(line)
-		st, err := os.Stat(filepath.Join(dir, p.name))
-		if err == nil && st.Size() == p.size && st.Mode().Perm() == 0o755 && bytes.Contains(have, []byte(line)) {
+		if line, err := recorded(dir, p); err == nil && bytes.Contains(have, []byte(line)) {
 			continue
 		}
 		written++
@@ -99,12 +115,30 @@ func unpackPrograms(dir string) (written int, err error) {
 	if err := errors.Join(errs...); err != nil {
 		return 0, err
 	}
+	var want bytes.Buffer
+	for _, p := range list {
+		line, err := recorded(dir, p)
+		if err != nil {
+			return written, fmt.Errorf("unpack programs: %w", err)
+		}
+		want.WriteString(line)
+	}
 	if written > 0 || !bytes.Equal(have, want.Bytes()) {
 		if err := replaceFile(record, want.Bytes(), 0o644); err != nil {
 			return written, fmt.Errorf("unpack programs: %w", err)
 		}
 	}
 	return written, nil
+}
+
+// recorded is the line of the record about a program on disk. It changes with
+// whatever is done to the file.
+func recorded(dir string, p program) (string, error) {
+	st, err := os.Stat(filepath.Join(dir, p.name))
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s %d %v %d %s\n", p.sum, st.Size(), st.Mode(), st.ModTime().UnixNano(), p.name), nil
 }
 
 func unpackProgram(dir string, p program) error {

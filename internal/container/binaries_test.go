@@ -1,10 +1,14 @@
 package container
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestProgramsAreUnpackedOnceAndRepaired(t *testing.T) {
@@ -29,6 +33,18 @@ func TestProgramsAreUnpackedOnceAndRepaired(t *testing.T) {
 		t.Fatal(err)
 	}
 	unpack("one damaged", 1)
+	data, err := os.ReadFile(pause)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[len(data)/2]++
+	if err := os.WriteFile(pause, data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	unpack("one changed", 1)
+	if again, err := os.ReadFile(pause); err != nil || bytes.Equal(again, data) {
+		t.Errorf("the changed program is still there: %v", err)
+	}
 	if err := os.Remove(pause); err != nil {
 		t.Fatal(err)
 	}
@@ -61,4 +77,45 @@ func TestOneOwnerPerDirectory(t *testing.T) {
 		t.Errorf("lock after the first owner: %v", err)
 	}
 	again.Close()
+}
+
+func TestPluginsAloneAreForOtherRuntimes(t *testing.T) {
+	if !Built() {
+		t.Skip("needs the embedded programs: run build/runtime/build.sh first")
+	}
+	dir := t.TempDir()
+	if err := UnpackPlugins(Options{DataDir: dir}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := strings.Join(names(dir+"/bin"), " "), "bridge host-local manifest"; got != want {
+		t.Errorf("programs: got %s, want %s", got, want)
+	}
+}
+
+// TestUnpackingOnAFullDiskIsMadeGoodLater has no room for the programs at first.
+func TestUnpackingOnAFullDiskIsMadeGoodLater(t *testing.T) {
+	if !Built() || os.Getuid() != 0 {
+		t.Skip("needs the embedded programs, and root")
+	}
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=20m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	if n, err := unpackPrograms(dir + "/bin"); err == nil || !strings.Contains(err.Error(), "no space left on device") {
+		t.Errorf("on a full disk: got %d, %v", n, err)
+	}
+	if left, err := filepath.Glob(dir + "/bin/.*"); err != nil || len(left) != 0 {
+		t.Errorf("temporary files left: %v, %v", left, err)
+	}
+	if err := unix.Mount("", dir, "tmpfs", unix.MS_REMOUNT, "size=60m"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unpackPrograms(dir + "/bin"); err != nil {
+		t.Errorf("with room: %v", err)
+	}
 }

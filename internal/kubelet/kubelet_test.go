@@ -14,6 +14,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -525,6 +528,30 @@ func TestPullFailuresAreToldAndOvercome(t *testing.T) {
 		down.Store(false)
 		if p := n.after(6*time.Second, "web"); !core.PodReady(p) {
 			t.Errorf("when the registry is back: got %+v", p.Status)
+		}
+	})
+}
+
+// eventless is a runtime from before CRI had events.
+type eventless struct{ *fakecri.Runtime }
+
+func (eventless) GetContainerEvents(context.Context, *runtimeapi.GetEventsRequest, ...grpc.CallOption) (grpc.ServerStreamingClient[runtimeapi.ContainerEventResponse], error) {
+	return nil, status.Error(codes.Unimplemented, "unknown method GetContainerEvents")
+}
+
+func TestRuntimesWithoutEventsAreLookedAt(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := &testNode{t: t, api: newMemAPI(), cri: fakecri.New(fakecri.Options{})}
+		n.with = func(o *Options) { o.Runtime = eventless{n.cri} }
+		n.run()
+		defer func() { n.end() }()
+		createPod(t, n.api, "web", `{restartPolicy: Never, containers: [{name: c, image: x}]}`)
+		if p := n.after(2*time.Second, "web"); !core.PodReady(p) {
+			t.Fatalf("got %+v", p.Status)
+		}
+		n.cri.Exit("default/web", "c", 3, "Error")
+		if p := n.after(2*time.Second, "web"); p.Status.Phase != v1.PodFailed || p.Status.ContainerStatuses[0].State.Terminated.ExitCode != 3 {
+			t.Errorf("got %+v", p.Status)
 		}
 	})
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -148,9 +150,30 @@ func (a *Agent) followRuntime(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		if status.Code(err) == codes.Unimplemented {
+			return a.lookRegularly(ctx)
+		}
 		a.o.Log.Warn("follow container events", "err", err)
 		if err := task.Sleep(ctx, retry.Next()); err != nil {
 			return err
+		}
+	}
+}
+
+// lookInterval is how often a runtime that tells no events is looked at.
+const lookInterval = time.Second
+
+// lookRegularly does without events: older runtimes have none.
+func (a *Agent) lookRegularly(ctx context.Context) error {
+	a.o.Log.Warn("the container runtime tells no events: it is looked at regularly, which takes more CPU", "interval", lookInterval)
+	for {
+		if err := task.Sleep(ctx, lookInterval); err != nil {
+			return err
+		}
+		select {
+		case <-a.running:
+			a.lookAgain(ctx)
+		default:
 		}
 	}
 }

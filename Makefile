@@ -2,16 +2,22 @@
 # `make` alone shows what there is.
 
 GO          ?= go
+# Where Go's own installation puts it: sudo does not keep the PATH of a login shell.
+export PATH := $(PATH):/usr/local/go/bin
+# Versions are stamped below; git refuses a tree that another user has cloned.
+export GOFLAGS := $(GOFLAGS) -buildvcs=false
+GIT         := git -c safe.directory='*'
+STEP        := build/step.sh
 # Packages whose tests run with the race detector: those that hold shared state.
 # The others need containerd or kubectl, whose race build takes 2.5 min on two cores.
 RACE        ?= $(addsuffix /...,$(addprefix ./internal/,apiserver auth cache client controller controllers dns obs scheduler store task watchcache))
 TEST_FLAGS  ?= -count=1 -shuffle=on -timeout=15m
 TRACE_DIR   := $(CURDIR)/.trace
 
-VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo 0.0.0-dev)
-COMMIT      := $(shell git rev-parse HEAD 2>/dev/null)
-TREE_STATE  := $(shell test -z "$$(git status --porcelain 2>/dev/null)" && echo clean || echo dirty)
-DATE        := $(shell TZ=UTC0 git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null || echo 1970-01-01T00:00:00Z)
+VERSION     ?= $(shell $(GIT) describe --tags --always --dirty 2>/dev/null || echo 0.0.0-dev)
+COMMIT      := $(shell $(GIT) rev-parse HEAD 2>/dev/null)
+TREE_STATE  := $(shell test -z "$$($(GIT) status --porcelain 2>/dev/null)" && echo clean || echo dirty)
+DATE        := $(shell TZ=UTC0 $(GIT) log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null || echo 1970-01-01T00:00:00Z)
 STAMP       := github.com/kemudi/kemudi/internal/version
 # The Kubernetes libraries (kubectl, user agents) know their version only if it is stamped too.
 KUBE        := $(shell sed -n 's|^\tk8s.io/client-go v0\.|v1.|p' go.mod)
@@ -19,10 +25,13 @@ KUBE_STAMP  := $(foreach p,k8s.io/component-base/version k8s.io/client-go/pkg/ve
 LDFLAGS     := -s -w $(KUBE_STAMP) -X $(STAMP).Version=$(VERSION) -X $(STAMP).Commit=$(COMMIT) -X $(STAMP).TreeState=$(TREE_STATE) -X $(STAMP).Date=$(DATE)
 
 .DEFAULT_GOAL := help
-.PHONY: help prerequisites runtime build images test lint up down reset bench requirements clean
+.PHONY: help root prerequisites runtime build images test lint up down reset bench requirements clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r target text; do printf '  make %-14s %s\n' "$$target" "$$text"; done
+
+root:
+	@[ "$$(id -u)" = 0 ] || { echo "this needs root: sudo make $(MAKECMDGOALS)" >&2; exit 1; }
 
 prerequisites: ## install the Debian packages that are missing
 	@build/prerequisites.sh
@@ -31,7 +40,11 @@ runtime: prerequisites ## build the programs that travel inside kemudi
 	@GO=$(GO) build/runtime/build.sh
 
 build: runtime ## build bin/kemudi
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/kemudi ./cmd/kemudi
+	@$(STEP) "building kemudi" env CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/kemudi ./cmd/kemudi
+
+# What stops or removes a cluster must work after make clean, too.
+bin/kemudi:
+	@$(MAKE) --no-print-directory build
 
 bin/staticcheck: build/lint/go.mod build/lint/go.sum
 	$(GO) build -C build/lint -o $(CURDIR)/$@ honnef.co/go/tools/cmd/staticcheck
@@ -42,17 +55,17 @@ lint: runtime bin/staticcheck ## check format, vet, staticcheck and the house ru
 test: build lint ## run every test, end to end ones with real containers included (root)
 	@GO=$(GO) RACE='$(RACE)' TEST_FLAGS='$(TEST_FLAGS)' KEMUDI_TRACE_DIR=$(TRACE_DIR) build/test.sh
 
-images: ## build the images of examples and tests into bin/images
-	$(GO) run ./test/image/cmd/testimages bin/images
+images: prerequisites ## build the images of examples and tests into bin/images
+	@$(STEP) "building images" $(GO) run ./test/image/cmd/testimages bin/images >/dev/null
 
-up: build images ## start a one-node cluster in the background and the example on it (root)
-	bin/kemudi up --import bin/images/web-1.tar --import bin/images/busybox-1.tar --apply examples/web.yaml
+up: root build images ## start a one-node cluster in the background and the example on it (root)
+	@bin/kemudi up --import bin/images/web-1.tar --import bin/images/busybox-1.tar --apply examples/web.yaml
 
-down: ## stop the cluster; its state stays
-	bin/kemudi down
+down: bin/kemudi ## stop the cluster; its state stays
+	@bin/kemudi down
 
-reset: ## remove every trace of the cluster from this machine
-	bin/kemudi reset
+reset: bin/kemudi ## remove every trace of the cluster from this machine
+	@bin/kemudi reset
 
 bench: build ## measure start, memory, latency and throughput (root)
 	$(GO) run ./test/bench -kemudi bin/kemudi

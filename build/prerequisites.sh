@@ -21,8 +21,10 @@ procps            ps
 busybox-static    busybox
 "
 
-# Administration commands are not on the PATH of every shell.
-PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+# Administration commands are not on the PATH of every shell, and sudo takes Go
+# off it.
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/go/bin
+GO=${GO:-go}
 
 have() {
 	case $1 in
@@ -31,8 +33,19 @@ have() {
 	esac
 }
 
-if ! have go; then
-	echo "prerequisites: go is not on the PATH: install Go $(sed -n 's/^go //p' "$(dirname "$0")/../go.mod") or later" >&2
+need=$(sed -n 's/^go //p' "$(dirname "$0")/../go.mod")
+if ! have "$GO"; then
+	echo "prerequisites: there is no $GO on the PATH or in /usr/local/go/bin: install Go $need or later, see https://go.dev/dl" >&2
+	exit 1
+fi
+# Since 1.21 Go fetches the version that a module asks for, unless it is told not to.
+has=$(cd / && GOTOOLCHAIN=local "$GO" env GOVERSION)
+enough=1.21
+if [ "$(cd / && "$GO" env GOTOOLCHAIN)" = local ]; then
+	enough=$need
+fi
+if [ "$(printf '%s\n' "$enough" "${has#go}" | sort -V | head -1)" != "$enough" ]; then
+	echo "prerequisites: this is ${has:-a Go older than 1.13}, too old (Debian's package golang is): install Go $need or later, see https://go.dev/dl" >&2
 	exit 1
 fi
 
@@ -58,11 +71,13 @@ fi
 export DEBIAN_FRONTEND=noninteractive
 install() { apt-get install -y -q --no-install-recommends "${missing[@]}"; }
 
-echo "prerequisites: installing ${missing[*]}"
+echo "     ...  installing ${missing[*]}"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 # A fresh machine has no package lists, an old one outdated ones: then the first try fails.
 if ! install >"$log" 2>&1 && ! { apt-get update -q && install; } >"$log" 2>&1; then
 	cat "$log" >&2
+	echo "prerequisites: apt-get could not install ${missing[*]}" >&2
 	exit 1
 fi
+printf '%7ds  installing packages\n' "$SECONDS"

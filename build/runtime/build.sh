@@ -11,11 +11,12 @@ root=$(cd "$here/../.." && pwd)
 GO=${GO:-go}
 CC=${CC:-gcc}
 OUT=${OUT:-$root/internal/container/embedded}
-GOARCH=${GOARCH:-$(go env GOARCH)}
-export GOARCH GOWORK=off GOFLAGS=-mod=readonly
+GOARCH=${GOARCH:-$($GO env GOARCH)}
+export GOARCH GOWORK=off GOFLAGS="-mod=readonly -buildvcs=false"
+step=$root/build/step.sh
 
 cd "$here"
-stamp=$({ cat go.mod go.sum build.sh imports.go shim/* pause/* pack/*; go version; echo "$GOARCH $CC"; } | sha256sum | cut -d' ' -f1)
+stamp=$({ cat go.mod go.sum build.sh imports.go shim/* pause/* pack/*; $GO version; echo "$GOARCH $CC"; } | sha256sum | cut -d' ' -f1)
 if [ "$(sed -n 's/^stamp //p' "$OUT/manifest" 2>/dev/null)" = "$stamp" ]; then
 	exit 0
 fi
@@ -32,20 +33,15 @@ fi
 
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-echo "runtime: building the shim"
-CGO_ENABLED=0 $GO build -trimpath -ldflags "-s -w" -o "$tmp/containerd-shim-runc-v2" ./shim
-echo "runtime: building the CNI plugins"
-CGO_ENABLED=0 $GO build -trimpath -ldflags "-s -w" -o "$tmp/" \
+"$step" "building the shim" env CGO_ENABLED=0 $GO build -trimpath -ldflags "-s -w" -o "$tmp/containerd-shim-runc-v2" ./shim
+"$step" "building the CNI plugins" env CGO_ENABLED=0 $GO build -trimpath -ldflags "-s -w" -o "$tmp/" \
 	github.com/containernetworking/plugins/plugins/main/bridge \
 	github.com/containernetworking/plugins/plugins/ipam/host-local
-echo "runtime: building runc"
-CGO_ENABLED=1 CC=$CC $GO build -trimpath -tags "seccomp netgo osusergo urfave_cli_no_docs" \
+"$step" "building runc" env CGO_ENABLED=1 CC=$CC $GO build -trimpath -tags "seccomp netgo osusergo urfave_cli_no_docs" \
 	-ldflags "-s -w -linkmode external -extldflags -static" \
 	-o "$tmp/runc" github.com/opencontainers/runc
-echo "runtime: building pause"
-$CC -Os -static -nostdlib -ffreestanding -fno-pie -no-pie -fno-stack-protector -fno-asynchronous-unwind-tables \
+"$step" "building pause" $CC -Os -static -nostdlib -ffreestanding -fno-pie -no-pie -fno-stack-protector -fno-asynchronous-unwind-tables \
 	-Wall -Werror -Wl,-s,-n,--build-id=none,-z,norelro,-z,noseparate-code -o "$tmp/pause" pause/pause.c
-echo "runtime: packing"
 mkdir -p "$OUT"
-GOARCH= CGO_ENABLED=0 $GO run ./pack -out "$OUT" -stamp "$stamp" \
+"$step" "packing the container runtime" env GOARCH= CGO_ENABLED=0 $GO run ./pack -out "$OUT" -stamp "$stamp" \
 	"$tmp/containerd-shim-runc-v2" "$tmp/runc" "$tmp/bridge" "$tmp/host-local" "$tmp/pause"

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -323,5 +324,61 @@ func TestWhoIsNotRootIsToldSo(t *testing.T) {
 	}
 	if got := explain(io.EOF, nobody); got != io.EOF {
 		t.Errorf("another error: got %q", got)
+	}
+}
+
+// TestDirectoriesDoNotDependOnTheWorkingDirectory of whoever runs a command.
+func TestDirectoriesDoNotDependOnTheWorkingDirectory(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	c, _, err := newRoot().Find([]string{"reset"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.ParseFlags([]string{"--data-dir", "data", "--run-dir", "/run/../run/x/"}); err != nil {
+		t.Fatal(err)
+	}
+	if data, run := c.Flags().Lookup("data-dir").Value.String(), c.Flags().Lookup("run-dir").Value.String(); data != dir+"/data" || run != "/run/x" {
+		t.Errorf("got %s and %s", data, run)
+	}
+}
+
+// TestWhoHasNoHomeGetsTheOneOfTheirAccount: what is not there must not land in the
+// working directory.
+func TestWhoHasNoHomeGetsTheOneOfTheirAccount(t *testing.T) {
+	me, err := user.Current()
+	if err != nil || me.HomeDir == "" {
+		t.Skip("this account has no home")
+	}
+	r := call{env: []string{"HOME="}}.run(t, "up", "--help")
+	if want := filepath.Join(me.HomeDir, ".kube/config"); r.code != 0 || !strings.Contains(r.stdout, `(default "`+want+`")`) {
+		t.Errorf("got %+v, want it to name %s", r, want)
+	}
+}
+
+// TestTipsAreWhatPeopleCanType in the shell from which they called the program.
+func TestTipsAreWhatPeopleCanType(t *testing.T) {
+	t.Setenv("PATH", t.TempDir()) // no kubectl
+	args0 := os.Args[0]
+	os.Args[0] = "bin/kemudi"
+	t.Cleanup(func() { os.Args[0] = args0 })
+	c, _, err := newRoot().Find([]string{"up"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.ParseFlags([]string{"--data-dir", "/srv/my data"}); err != nil {
+		t.Fatal(err)
+	}
+	o := up.Options{DataDir: "/srv/my data"}
+	got := tips(c, o, []string{"http://192.0.2.1:30080/"})
+	const access = "--kubeconfig '/srv/my data/admin.kubeconfig'"
+	want := "\nTry next:\n  bin/kemudi kubectl " + access + " get pods -A\n  bin/kemudi kubectl " + access + " get nodes -o wide\n" +
+		"  curl http://192.0.2.1:30080/\n  bin/kemudi status --data-dir '/srv/my data'\n  bin/kemudi down --data-dir '/srv/my data'\n"
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	o.Kubeconfig = up.DefaultKubeconfig()
+	if got := tips(c, o, nil); !strings.Contains(got, "\n  bin/kemudi kubectl get pods -A\n") {
+		t.Errorf("with the usual kubeconfig: got\n%s", got)
 	}
 }

@@ -16,8 +16,22 @@ import (
 
 // addDirs adds the flags that say which cluster on this machine is meant.
 func addDirs(c *cobra.Command, o *up.Options) {
-	c.Flags().StringVar(&o.DataDir, "data-dir", cluster.DefaultDataDir, "directory of the cluster's state")
-	c.Flags().StringVar(&o.RunDir, "run-dir", cluster.DefaultRunDir, "directory of sockets and process IDs")
+	o.DataDir, o.RunDir = cluster.DefaultDataDir, cluster.DefaultRunDir
+	c.Flags().Var((*dirFlag)(&o.DataDir), "data-dir", "directory of the cluster's state")
+	c.Flags().Var((*dirFlag)(&o.RunDir), "run-dir", "directory of sockets and process IDs")
+}
+
+// dirFlag is the absolute path of a directory, however it is given: the server
+// and what a reset looks for do not depend on a working directory.
+type dirFlag string
+
+func (d *dirFlag) Type() string   { return "string" }
+func (d *dirFlag) String() string { return string(*d) }
+
+func (d *dirFlag) Set(s string) error {
+	path, err := filepath.Abs(s)
+	*d = dirFlag(path)
+	return err
 }
 
 // outputFlag is how a command prints its answer.
@@ -222,7 +236,15 @@ that nothing is left. The cluster's data is gone afterwards.`,
 		Example: "  kemudi reset",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return up.Reset(c.Context(), o, cluster.Removers(o.DataDir, o.RunDir))
+			data, err := up.RealDir(o.DataDir)
+			if err != nil {
+				return fmt.Errorf("find data directory: %w", err)
+			}
+			run, err := up.RealDir(o.RunDir)
+			if err != nil {
+				return fmt.Errorf("find run directory: %w", err)
+			}
+			return up.Reset(c.Context(), o, cluster.Removers(data, run))
 		},
 	}
 	addDirs(c, &o)

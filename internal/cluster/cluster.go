@@ -48,7 +48,7 @@ func Run(ctx context.Context, o Options) error {
 	if !o.NoNode && os.Geteuid() != 0 {
 		return fmt.Errorf("a node needs root; without one (--disable-agent), a server does not: %w", os.ErrPermission)
 	}
-	if err := raiseFileLimit(); err != nil {
+	if err := settleProcess(); err != nil {
 		return err
 	}
 	lock, err := up.Claim(o.RunDir)

@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"fmt"
+	"os"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -16,21 +18,49 @@ const (
 	manyFiles = 65536
 )
 
-// raiseFileLimit makes room for open files where the shell that started the
-// server left little. Go itself raises the soft limit to the hard one.
+// settleProcess gives this process, and the programs that it starts, what they
+// need of the kernel whatever the shell is set to that started it.
+func settleProcess() error {
+	// Users of containers read files that are made here, such as resolv.conf; what
+	// is secret is made with a mode of its own.
+	unix.Umask(0o022)
+	return raiseFileLimit()
+}
+
+// raiseFileLimit makes room for open files where the shell left little. Go itself
+// raises the soft limit to the hard one.
 func raiseFileLimit() error {
 	var have unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &have); err != nil {
 		return fmt.Errorf("find the limit of open files: %w", err)
 	}
-	if have.Max >= manyFiles {
+	want := uint64(manyFiles)
+	if data, err := os.ReadFile("/proc/sys/fs/nr_open"); err == nil {
+		if most, err := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64); err == nil {
+			want = min(want, most)
+		}
+	}
+	if have.Max >= want {
 		return nil
 	}
 	// Only root may. The syscall package must do it: it then no longer gives
 	// programs that are started the limit of before.
-	err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: manyFiles, Max: manyFiles})
+	err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: want, Max: want})
 	if err != nil && have.Max < fewFiles {
-		return fmt.Errorf("only %d files may be open at once, which is too few: raise it with ulimit -n %d (%w)", have.Max, manyFiles, err)
+		return fmt.Errorf("only %d files may be open at once, which is too few: raise it with ulimit -n %d (%w)", have.Max, want, err)
+	}
+	return nil
+}
+
+// checkPrograms makes sure that programs in the data directory can run: the container
+// runtime unpacks its own there.
+func checkPrograms(dataDir string) error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dataDir, &fs); err != nil {
+		return fmt.Errorf("look at data directory %s: %w", dataDir, err)
+	}
+	if fs.Flags&unix.ST_NOEXEC != 0 {
+		return fmt.Errorf("data directory %s is on a file system that runs no programs (mounted noexec), and the container runtime's are in it; choose another one with --data-dir", dataDir)
 	}
 	return nil
 }
@@ -38,9 +68,8 @@ func raiseFileLimit() error {
 // checkNodeName says what is wrong with a name before the node tries in vain to
 // register with it: most often it is the machine's host name.
 func checkNodeName(name string) error {
-	wrong := append(validation.IsDNS1123Subdomain(name), validation.IsValidLabelValue(name)...)
-	if len(wrong) == 0 {
+	if len(validation.IsDNS1123Subdomain(name)) == 0 && len(validation.IsValidLabelValue(name)) == 0 {
 		return nil
 	}
-	return fmt.Errorf("a node cannot be called %q: %s; say another name with --node-name, or give the machine another host name", name, strings.Join(wrong, "; "))
+	return fmt.Errorf("a node cannot be called %q: want at most 63 letters, digits, - and ., beginning and ending with a letter or a digit; say another name with --node-name, or give the machine another host name", name)
 }

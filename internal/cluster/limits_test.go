@@ -1,9 +1,42 @@
 package cluster
 
 import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
+
+// TestProcessDependsOnNoShell starts with few open files and a tight umask.
+func TestProcessDependsOnNoShell(t *testing.T) {
+	const child = "KEMUDI_TEST_SETTLE"
+	if os.Getenv(child) == "" {
+		cmd := exec.Command("sh", "-c", "ulimit -n 64; umask 077; exec "+os.Args[0]+" -test.run '^TestProcessDependsOnNoShell$'")
+		cmd.Env = append(os.Environ(), child+"=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	err := settleProcess()
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		t.Fatal(err)
+	}
+	if mask := unix.Umask(0); mask != 0o022 {
+		t.Errorf("umask: got %#o, want 022", mask)
+	}
+	switch {
+	case errors.Is(err, syscall.EPERM) && strings.Contains(err.Error(), "ulimit -n"): // nobody who may
+	case err != nil || files.Max < fewFiles || files.Cur < fewFiles:
+		t.Errorf("open files: got %+v, %v, want more than 64", files, err)
+	}
+}
 
 // TestHostNamesThatNoNodeCanHaveAreRefused at once: a node that cannot register
 // would try for ever.
@@ -15,6 +48,24 @@ func TestHostNamesThatNoNodeCanHaveAreRefused(t *testing.T) {
 		_, err := Options{NodeName: name}.withDefaults()
 		if ok && err != nil || !ok && (err == nil || !strings.Contains(err.Error(), "--node-name")) {
 			t.Errorf("%q: got %v, want it to be allowed: %t", name, err, ok)
+		}
+	}
+}
+
+// TestDirectoriesAreNamedAsTheKernelNamesThem or refused, where lists of mounts
+// would take their path apart.
+func TestDirectoriesAreNamedAsTheKernelNamesThem(t *testing.T) {
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink("/srv", link); err != nil {
+		t.Fatal(err)
+	}
+	o, err := Options{DataDir: link + "/my data", RunDir: "/run/x"}.withDefaults()
+	if err != nil || o.DataDir != "/srv/my data" {
+		t.Errorf("got %s, %v", o.DataDir, err)
+	}
+	for _, dir := range []string{"/srv/a:b", "/srv/a,b"} {
+		if _, err := (Options{DataDir: dir}).withDefaults(); err == nil || !strings.Contains(err.Error(), dir) {
+			t.Errorf("%s: got %v", dir, err)
 		}
 	}
 }

@@ -49,6 +49,9 @@ func (s *server) newNode(g *task.Group) (*machine, error) {
 	if err := noteLogs(s.o.DataDir, s.o.PodLogsDir); err != nil {
 		return nil, err
 	}
+	if err := checkPrograms(s.o.DataDir); err != nil {
+		return nil, err
+	}
 	if err := cgroup.Open(cgroup.Top).Check(cgroupParent(s.o.RunDir)); err != nil {
 		return nil, err
 	}

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +15,7 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet"
 	"github.com/kemudi/kemudi/internal/kubelet/image"
 	"github.com/kemudi/kemudi/internal/podnet"
+	"github.com/kemudi/kemudi/internal/up"
 )
 
 // Where a server keeps what it has, unless told otherwise.
@@ -70,11 +70,14 @@ func (o Options) withDefaults() (Options, error) {
 		o.RunDir = DefaultRunDir
 	}
 	for _, dir := range []*string{&o.DataDir, &o.RunDir} {
-		abs, err := filepath.Abs(*dir)
+		path, err := up.RealDir(*dir)
 		if err != nil {
 			return o, fmt.Errorf("directory %s: %w", *dir, err)
 		}
-		*dir = abs
+		if strings.ContainsAny(path, ",:\\\n") {
+			return o, fmt.Errorf("directory %q: lists of mounts and programs cannot have a path with a comma, colon or backslash", path)
+		}
+		*dir = path
 	}
 	if o.SecurePort == 0 {
 		o.SecurePort = 6443

@@ -309,7 +309,8 @@ func (a *applier) url(ctx context.Context, namespace, name string) (string, erro
 // answers asks until the URL answers: what lies between an available pod and
 // a rule in the kernel reports to nobody outside.
 func answers(ctx context.Context, url string) error {
-	client := &http.Client{Timeout: 5 * time.Second}
+	// The address is this machine's: no proxy leads there.
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	wait := task.Backoff{Initial: 10 * time.Millisecond, Max: time.Second}
 	for {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

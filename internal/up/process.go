@@ -14,6 +14,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// RealDir is the absolute path of a directory without links in it, as the kernel
+// names it in its tables of mounts and processes. The directory itself and parents of
+// it may be missing.
+func RealDir(dir string) (string, error) {
+	path, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	missing := ""
+	for {
+		real, err := filepath.EvalSymlinks(path)
+		if err == nil {
+			return filepath.Join(real, missing), nil
+		}
+		if !errors.Is(err, os.ErrNotExist) || path == "/" {
+			return "", err
+		}
+		path, missing = filepath.Dir(path), filepath.Join(filepath.Base(path), missing)
+	}
+}
+
 // PIDFile is where a running server keeps its process ID. It holds a lock on
 // the file as long as it lives, so a stale file is recognized.
 func PIDFile(runDir string) string { return filepath.Join(runDir, "kemudi.pid") }

@@ -35,7 +35,7 @@ func Reset(ctx context.Context, o Options, removers []Remover) error {
 		return err
 	}
 	for _, dir := range []string{o.RunDir, o.DataDir} {
-		if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
+		if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 			continue
 		}
 		removed, err := removeDir(dir)
@@ -80,8 +80,9 @@ func removeAll(ctx context.Context, out io.Writer, removers []Remover) (n int, _
 	return n, errors.Join(errs...)
 }
 
-// removeDir removes a directory, or what is in it where a file system is
-// mounted there: that is the administrator's. It says whether there was something.
+// removeDir removes a directory, or what is in it where a link leads to it or a
+// file system is mounted there: that is the administrator's. It says whether there
+// was something.
 func removeDir(dir string) (removed bool, _ error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -91,6 +92,9 @@ func removeDir(dir string) (removed bool, _ error) {
 		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
 			return false, err
 		}
+	}
+	if link, err := os.Lstat(dir); err == nil && link.Mode()&os.ModeSymlink != 0 {
+		return len(entries) > 0, nil
 	}
 	err = os.Remove(dir)
 	if errors.Is(err, unix.EBUSY) {

@@ -86,3 +86,27 @@ func TestReadsEveryDocumentOfAManifest(t *testing.T) {
 		t.Errorf("broken manifest: got %v", err)
 	}
 }
+
+// TestResetEmptiesWhatALinkNames and leaves the link, which somebody else made.
+func TestResetEmptiesWhatALinkNames(t *testing.T) {
+	o, out := resetOptions(t)
+	target := o.DataDir
+	o.DataDir = filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(target, o.DataDir); err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]string{o.DataDir: target, o.DataDir + "/not/yet": target + "/not/yet", target + "/../x": filepath.Dir(target) + "/x"} {
+		if got, err := RealDir(dir); err != nil || got != want {
+			t.Errorf("real path of %s: got %s, %v, want %s", dir, got, err, want)
+		}
+	}
+	if err := Reset(t.Context(), o, nil); err != nil || !strings.Contains(out.String(), "removed "+o.DataDir+"\n") {
+		t.Errorf("got %q, %v", out, err)
+	}
+	if left, err := os.ReadDir(target); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	if _, err := os.Lstat(o.DataDir); err != nil {
+		t.Errorf("the link: %v", err)
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/internal/version"
 )
 
 // Options say which cluster, and what to put on it.
@@ -48,10 +49,14 @@ func Up(ctx context.Context, o Options) (urls []string, _ error) {
 		return nil, err
 	}
 	if pid != 0 {
-		if err := awaitRunning(ctx, o); err != nil {
+		runs, err := awaitRunning(ctx, o)
+		if err != nil {
 			return nil, err
 		}
 		p.step("the server runs already (process " + strconv.Itoa(pid) + ")")
+		if runs != version.Git() {
+			p.note("it is " + runs + ", and this program " + version.Git() + ": kemudi down and kemudi up change over; containers keep running")
+		}
 	} else if err := start(ctx, o, p); err != nil {
 		return nil, err
 	}
@@ -72,8 +77,9 @@ func Up(ctx context.Context, o Options) (urls []string, _ error) {
 }
 
 // awaitRunning waits until a server that somebody else has started, maybe just
-// now, is ready. It reports to that one alone, so it is asked.
-func awaitRunning(ctx context.Context, o Options) error {
+// now, is ready. It reports to that one alone, so it is asked;
+// awaitRunning returns its version.
+func awaitRunning(ctx context.Context, o Options) (version string, _ error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("not ready after %s", startPatience))
 	defer cancel()
 	wait := task.Backoff{Initial: 50 * time.Millisecond, Max: time.Second}
@@ -81,14 +87,14 @@ func awaitRunning(ctx context.Context, o Options) error {
 		s, err := Status(ctx, o)
 		switch {
 		case err != nil:
-			return err
+			return "", err
 		case s.Ready:
-			return nil
+			return s.Version, nil
 		case !s.Running:
-			return errors.New("the server that was running has ended")
+			return "", errors.New("the server that was running has ended")
 		}
 		if err := task.Sleep(ctx, wait.Next()); err != nil {
-			return fmt.Errorf("wait for the server that runs already: %w (last: %s)", context.Cause(ctx), s.Problem)
+			return "", fmt.Errorf("wait for the server that runs already: %w (last: %s)", context.Cause(ctx), s.Problem)
 		}
 	}
 }

@@ -21,7 +21,8 @@ func TestUpStatusDownReset(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
-		cmd := append([]string{"env", "KUBECONFIG=" + kubeconfig, m.bin, args[0]}, dirs...)
+		// A proxy for the world outside must not be asked for what is here.
+		cmd := append([]string{"env", "KUBECONFIG=" + kubeconfig, "http_proxy=http://127.0.0.1:1", m.bin, args[0]}, dirs...)
 		o := m.run(ctx, nil, append(cmd, args[1:]...)...)
 		if o.code != want {
 			t.Errorf("kemudi %s: exit code %d, want %d:\n%s", strings.Join(args, " "), o.code, want, o.all())

@@ -20,6 +20,8 @@ func TestUpFailsClearly(t *testing.T) {
 	small, sealed := filepath.Join(m.Dir, "small"), filepath.Join(m.Dir, "sealed")
 	mount(t, small, 0, "size=8m")
 	mount(t, sealed, unix.MS_RDONLY, "size=1m")
+	noexec := filepath.Join(m.Dir, "noexec")
+	mount(t, noexec, unix.MS_NOEXEC, "size=99m")
 	l := listen(t, m, machineIP+":7443")
 	broken := filepath.Join(m.Dir, "broken.yaml")
 	if err := os.WriteFile(broken, []byte("secure-prot: 1\n"), 0o644); err != nil {
@@ -35,6 +37,8 @@ func TestUpFailsClearly(t *testing.T) {
 		{"port taken", m.DataDir, []string{"--", "--secure-port", "7443"}, 1, []string{"the server ended while starting", "address already in use; is another server running, or is --secure-port taken?"}},
 		{"full disk", filepath.Join(small, "data"), nil, 1, []string{"no space left on device"}},
 		{"disk that cannot be written", filepath.Join(sealed, "data"), nil, 1, []string{"read-only file system"}},
+		{"disk that runs no programs", filepath.Join(noexec, "data"), nil, 1, []string{"(mounted noexec)", "--data-dir"}},
+		{"name that no node can have", m.DataDir, []string{"--", "--node-name", "my_host"}, 1, []string{`a node cannot be called "my_host"`, "--node-name"}},
 		{"wrong setting", m.DataDir, []string{"--config", broken}, 2, []string{`broken.yaml: unknown key "secure-prot"`}},
 		{"wrong flag of the server", m.DataDir, []string{"--", "--secure-prot", "1"}, 1, []string{"the server ended while starting (exit status 2)", "unknown flag: --secure-prot"}},
 		{"address that the machine does not have", m.DataDir, []string{"--", "--bind-address", "192.0.2.1"}, 1, []string{"192.0.2.1:6443: bind: cannot assign requested address"}},
@@ -54,7 +58,7 @@ func TestUpFailsClearly(t *testing.T) {
 			}
 		})
 	}
-	for _, dir := range []string{small, sealed} {
+	for _, dir := range []string{small, sealed, noexec} {
 		o := m.run(t.Context(), nil, m.bin, "reset", "--data-dir", filepath.Join(dir, "data"), "--run-dir", m.RunDir+"x", "--kubeconfig", "")
 		if o.code != 0 {
 			t.Errorf("reset of %s: got %+v", dir, o)

@@ -281,7 +281,7 @@ func (s *site) dropped(from *nettest.Host, addr string) {
 }
 
 func TestClusterIPReachesEveryEndpointAtRandom(t *testing.T) {
-	trace.Proves(t, "SVC-005", "SVC-032", "SVC-048", "SVC-051", "SVC-094", "SVC-175", "SVC-177", "SVC-178", "CONN-007")
+	trace.Proves(t, "SVC-005", "SVC-032", "SVC-048", "SVC-051", "SVC-094", "SVC-175", "SVC-177", "SVC-178", "CONN-007", "TOPO-002")
 	s := newSite(t)
 	s.serve()
 	s.put(service("web", "10.96.0.10"), backends("web", "10.244.1.2@n1", "10.244.1.3@n1", "10.244.2.2@n2"))
@@ -365,6 +365,19 @@ func TestNodePortIsServedOnlyOnTheAddressesSetByFlag(t *testing.T) {
 	s.reach(s.n1, "127.0.0.1:30080", "a", "")
 	s.refused(s.client, "192.168.1.1:30080")
 	s.refused(s.n1, "192.168.1.1:30080")
+}
+
+func TestEndpointThatRefusesIsNotReplacedByAnother(t *testing.T) {
+	trace.Proves(t, "SVC-050")
+	s := newSite(t)
+	s.serve()
+	s.put(service("web", "10.96.0.10"), backends("web", "10.244.1.2@n1"))
+	s.reach(s.client, "10.96.0.10:80", "a", "")
+	dead := backends("web", "10.244.1.2@n1")
+	dead.Ports[0].Port, dead.Ports[1].Port = new(int32), new(int32)
+	*dead.Ports[0].Port, *dead.Ports[1].Port = 8099, 8099 // nobody listens there
+	s.put(dead)
+	s.refused(s.client, "10.96.0.10:80")
 }
 
 func TestServiceWithoutEndpointsRefusesAtOnce(t *testing.T) {
@@ -499,7 +512,7 @@ func TestUDPFlowMovesWhenItsEndpointGoes(t *testing.T) {
 }
 
 func TestExternalAndLoadBalancerAddressesAreServed(t *testing.T) {
-	trace.Proves(t, "SVC-159", "SVC-166", "SVC-167")
+	trace.Proves(t, "SVC-111", "SVC-159", "SVC-166", "SVC-167")
 	s := newSite(t)
 	s.serve()
 	balancer := func(ranges ...string) *corev1.Service {

@@ -83,7 +83,7 @@ func (s *site) answers(addr, want string) bool {
 }
 
 func TestRulesFollowTheCluster(t *testing.T) {
-	trace.Proves(t, "SVC-031", "SVC-045", "SVC-046", "SVC-047")
+	trace.Proves(t, "EPS-012", "SVC-031", "SVC-035", "SVC-045", "SVC-046", "SVC-047")
 	s := newSite(t)
 	s.serve()
 	web := service("web", "10.96.0.10")

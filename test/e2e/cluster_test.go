@@ -38,7 +38,12 @@ type cluster struct {
 // newCluster starts a server on a machine of its own, with all images.
 func newCluster(t *testing.T, args ...string) *cluster {
 	t.Helper()
-	c := &cluster{machine: newMachine(t), args: args}
+	return (&cluster{machine: newMachine(t), args: args}).setOut(t)
+}
+
+// setOut starts the cluster's server, with all images, until the end of the test.
+func (c *cluster) setOut(t *testing.T) *cluster {
+	t.Helper()
 	t.Cleanup(func() {
 		if t.Failed() {
 			c.explain(t)

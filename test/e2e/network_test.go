@@ -110,9 +110,9 @@ func testResolverSettings(t *testing.T, c *cluster) {
 	}
 	t.Run("hosts", func(t *testing.T) {
 		t.Parallel()
-		trace.Proves(t, "HOST-002", "HOST-003", "HOST-004", "HOST-008", "HOST-009")
+		trace.Proves(t, "HOST-002", "HOST-003", "HOST-004", "HOST-005", "HOST-008", "HOST-009")
 		pod, got := c.finish(t, ns, "metadata: {name: hosts}\nspec: {restartPolicy: Never, hostAliases: [{ip: 127.0.0.1, hostnames: [foo.local, bar.local]}, {ip: 10.1.2.3, hostnames: [foo.remote, bar.remote]}], containers: [{name: c, image: kemudi.local/busybox:1, command: [cat, /etc/hosts]}]}\n")
-		want := "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\nfe00::\tip6-localnet\nfe00::\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n" +
+		want := "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\nfe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n" +
 			pod.Status.PodIP + "\thosts\n\n# Entries added by HostAliases.\n127.0.0.1\tfoo.local\tbar.local\n10.1.2.3\tfoo.remote\tbar.remote\n"
 		if got != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -137,7 +137,7 @@ func machineServers(t *testing.T) (lines []string) {
 
 // testServiceAccount uses a pod's own credentials against the API.
 func testServiceAccount(t *testing.T, c *cluster) {
-	trace.Proves(t, "INIT-049", "C-190")
+	trace.Proves(t, "INIT-049", "C-190", "COMM-005", "COMM-006", "COMM-007")
 	k := c.kubectl().in(c.namespace(t))
 	c.create(t, k.namespace, "metadata: {name: client}\nspec: {terminationGracePeriodSeconds: 0, containers: [{name: c, image: kemudi.local/agnhost:1}]}\n")
 	c.await(t, k.namespace, "client", isReady)

@@ -286,7 +286,7 @@ func TestLoadBalancerMayDoWithoutNodePorts(t *testing.T) {
 }
 
 func TestDualStackGivesOneAddressOfEachFamily(t *testing.T) {
-	trace.Proves(t, "DUAL-017")
+	trace.Proves(t, "DUAL-017", "DUALT-002", "DUALT-006")
 	policy := func(p corev1.IPFamilyPolicy) func(*corev1.ServiceSpec) {
 		return func(s *corev1.ServiceSpec) { s.IPFamilyPolicy = &p }
 	}

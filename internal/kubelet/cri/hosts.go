@@ -54,8 +54,8 @@ func HostsFile(pod *v1.Pod, n *Node, podIPs []string) string {
 		b.WriteString("# Kubernetes-managed hosts file.\n" +
 			"127.0.0.1\tlocalhost\n" +
 			"::1\tlocalhost ip6-localhost ip6-loopback\n" +
-			"fe00::\tip6-localnet\n" +
-			"fe00::\tip6-mcastprefix\n" +
+			"fe00::0\tip6-localnet\n" +
+			"fe00::0\tip6-mcastprefix\n" +
 			"fe00::1\tip6-allnodes\n" +
 			"fe00::2\tip6-allrouters\n")
 		name, domain := Hostname(pod, n.ClusterDomain)

@@ -58,9 +58,6 @@ func (s *server) newNode(g *task.Group) (*machine, error) {
 	if err := ensureHosts(hostsFile); err != nil {
 		return nil, err
 	}
-	if err := ensureHosts(hostsFile); err != nil {
-		return nil, err
-	}
 	if s.o.RuntimeEndpoint != "" {
 		cri, closer, err := container.Dial(s.o.RuntimeEndpoint)
 		if err != nil {
@@ -103,10 +100,14 @@ func (n *machine) start(g *task.Group, plane *ControlPlane) error {
 	recorder := client.NewRecorder(t, o.NodeName, o.Logger)
 	g.Go("node events", recorder.Run)
 	var err error
+	var profile string
+	if n.runtime != nil {
+		profile = n.runtime.SandboxSeccomp()
+	}
 	n.agent, err = kubelet.New(kubelet.Options{
 		NodeName: o.NodeName, Transport: t, Runtime: n.cri.Runtime, Images: n.cri.Images, Events: recorder.For("kubelet"),
 		NodeIPs: o.nodeIPs(), ByHand: o.NodeByHand, Labels: o.NodeLabels, Taints: o.NodeTaints, Settings: o.Agent,
-		RootDir: filepath.Join(o.DataDir, "kubelet"), PodLogsDir: o.PodLogsDir, CgroupParent: cgroupParent(o.RunDir),
+		RootDir: filepath.Join(o.DataDir, "kubelet"), PodLogsDir: o.PodLogsDir, CgroupParent: cgroupParent(o.RunDir), SandboxSeccomp: profile,
 		ClusterDNS: []string{o.Network.ClusterDNS.String()}, ClusterDomain: o.Network.ClusterDomain, ImageConfig: o.Images,
 		Version: version.Git(), Port: int(o.AgentPort), Log: o.Logger.With("part", "kubelet"),
 	})

@@ -39,6 +39,9 @@ func New(o Options) (*Embedded, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := writeSandboxSeccomp(o); err != nil {
+		return nil, err
+	}
 	if n > 0 {
 		o.Logger.Info("unpacked container runtime", "dir", o.binDir(), "programs", n, "took", time.Since(start))
 	}

@@ -40,7 +40,7 @@ func (a *Agent) findFacts() error {
 	f.node = cri.Node{
 		Name: a.o.NodeName, IPs: a.o.NodeIPs, Allocatable: a.allocatable(), MemoryCapacity: memory.Value(),
 		ClusterDNS: a.o.ClusterDNS, ClusterDomain: a.o.ClusterDomain, PodLogsDir: a.o.PodLogsDir,
-		SeccompDir: filepath.Join(a.o.RootDir, "seccomp"),
+		SeccompDir: filepath.Join(a.o.RootDir, "seccomp"), SandboxSeccomp: a.o.SandboxSeccomp,
 	}
 	for name := range f.capacity {
 		if size, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix); ok {

@@ -50,6 +50,10 @@ type Options struct {
 	// CgroupParent is the cgroup that pods live in. Default /kemudi.
 	CgroupParent string
 
+	// SandboxSeccomp is the file of the seccomp profile that sandboxes get. Default:
+	// the profile that the runtime has for all.
+	SandboxSeccomp string
+
 	// ClusterDNS are the addresses of the cluster's DNS, ClusterDomain its zone.
 	// Default cluster.local.
 	ClusterDNS    []string

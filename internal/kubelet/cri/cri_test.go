@@ -326,6 +326,18 @@ containers:
 	}
 }
 
+func TestSandboxesHaveTheSeccompProfileOfTheNode(t *testing.T) {
+	pod := podOf(t, `{containers: [{name: c}]}`)
+	if sc := sandboxLinux(pod, testNode).SecurityContext; sc.Seccomp.ProfileType != runtimeapi.SecurityProfile_RuntimeDefault {
+		t.Errorf("node without one: got %v, want the runtime's default", sc.Seccomp)
+	}
+	own := *testNode
+	own.SandboxSeccomp = "/data/sandbox.json"
+	if sc := sandboxLinux(pod, &own).SecurityContext; sc.Seccomp.ProfileType != runtimeapi.SecurityProfile_Localhost || sc.Seccomp.LocalhostRef != "/data/sandbox.json" {
+		t.Errorf("node with one: got %v, want /data/sandbox.json", sc.Seccomp)
+	}
+}
+
 func TestRootIsRefusedWhereThePodMustNotRunAsRoot(t *testing.T) {
 	uid := func(n int64) *int64 { return &n }
 	who := ` (pod: "web_ns(u1)", container: c)`

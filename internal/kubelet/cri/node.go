@@ -23,6 +23,8 @@ type Node struct {
 
 	PodLogsDir string // /var/log/pods
 	SeccompDir string // holds localhost seccomp profiles
+
+	SandboxSeccomp string // file of the seccomp profile of sandboxes; empty: the runtime's default
 }
 
 // Cgroup is the path of a pod's own cgroup; empty if the runtime is to choose.

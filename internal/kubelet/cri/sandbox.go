@@ -85,6 +85,10 @@ func sandboxLinux(pod *v1.Pod, n *Node) *runtimeapi.LinuxPodSandboxConfig {
 		Seccomp:            &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
 		SeccompProfilePath: "runtime/default",
 	}
+	if n.SandboxSeccomp != "" {
+		sc.Seccomp = &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: n.SandboxSeccomp}
+		sc.SeccompProfilePath = "localhost/" + n.SandboxSeccomp
+	}
 	out := &runtimeapi.LinuxPodSandboxConfig{
 		CgroupParent: n.Cgroup(pod, core.QOSClass(pod)), SecurityContext: sc, Sysctls: map[string]string{},
 		Resources: podResources(pod, n),

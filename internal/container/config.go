@@ -66,6 +66,15 @@ func pluginSettings(o Options) settings {
 				"differ":      "walking",
 			}},
 		},
+		// By default the collector looks four times a second whether something was
+		// deleted. Here a deletion is what wakes it, half a second later, so that many
+		// are collected at once; it looks by itself only every half minute or less
+		// often, for what was left by work that failed.
+		"io.containerd.gc.v1.scheduler": {
+			"deletion_threshold": 1,
+			"schedule_delay":     "500ms",
+			"pause_threshold":    0.00015,
+		},
 		"io.containerd.service.v1.diff-service": {
 			"default": []string{"walking"},
 		},

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/controllers"
+	"github.com/kemudi/kemudi/internal/obs"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/scheduler"
 	"github.com/kemudi/kemudi/internal/store"
@@ -74,6 +76,7 @@ func NewControlPlane(o ControlPlaneOptions) (*ControlPlane, error) {
 	serving := apiserver.Options{
 		Store: o.Store, Defs: c.defs, Caches: c.caches, Settings: o.Network.settings(),
 		Registry: o.Registry, Logger: o.Logger.With("part", "apiserver"), Authorizer: c.authorizer, Admission: admit,
+		Health: c.health(),
 	}
 	if o.Serving != nil {
 		if err := o.Serving(&serving, c.caches); err != nil {
@@ -84,6 +87,31 @@ func NewControlPlane(o ControlPlaneOptions) (*ControlPlane, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// health checks what an answer depends on: the store, caches that hold all of
+// it, and the objects that every cluster has.
+func (c *ControlPlane) health() *obs.Health {
+	h := &obs.Health{Log: c.o.Logger}
+	closed := func(ch <-chan struct{}) func(context.Context) error {
+		return func(context.Context) error {
+			select {
+			case <-ch:
+				return nil
+			default:
+				return errors.New("not finished")
+			}
+		}
+	}
+	h.Add(
+		obs.Check{Name: "etcd", Run: func(ctx context.Context) error {
+			_, _, err := c.o.Store.Get(ctx, "/registry/health")
+			return err
+		}},
+		obs.Check{Name: "informer-sync", Run: closed(c.caches.Synced()), ReadyOnly: true},
+		obs.Check{Name: "poststarthook-bootstrap", Run: closed(c.ready), ReadyOnly: true},
+	)
+	return h
 }
 
 // Server is the API server.

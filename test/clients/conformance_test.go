@@ -498,3 +498,18 @@ func TestVolumesAndTheirClaimsLiveAndGo(t *testing.T) {
 		}
 	}
 }
+
+func TestHealthNamesWhatItChecks(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]string{
+		"/livez?verbose":               "[+]ping ok\n[+]etcd ok\nlivez check passed\n",
+		"/healthz?verbose":             "[+]ping ok\n[+]etcd ok\nhealthz check passed\n",
+		"/readyz?verbose":              "[+]ping ok\n[+]etcd ok\n[+]informer-sync ok\n[+]poststarthook-bootstrap ok\nreadyz check passed\n",
+		"/readyz?verbose&exclude=etcd": "[+]ping ok\n[+]etcd excluded: ok\n[+]informer-sync ok\n[+]poststarthook-bootstrap ok\nreadyz check passed\n",
+		"/readyz/etcd":                 "ok", "/readyz": "ok", "/livez": "ok", "/healthz": "ok",
+	} {
+		if got := ask(t, "GET", path, ""); got.code != 200 || got.body != want {
+			t.Errorf("%s: got %d %q, want %q", path, got.code, got.body, want)
+		}
+	}
+}

@@ -61,16 +61,7 @@ func (n *machine) servePort(g *task.Group, t client.Transport) error {
 		<-ctx.Done()
 		return srv.Close()
 	})
-	g.Go("renew node agent certificate", func(ctx context.Context) error {
-		for {
-			if err := task.Sleep(ctx, 24*time.Hour); err != nil {
-				return nil
-			}
-			if err := p.renew(); err != nil {
-				o.Logger.Error("renew the node agent's certificate", "err", err)
-			}
-		}
-	})
+	n.port = p
 	return nil
 }
 

@@ -48,7 +48,7 @@ type portBed struct {
 func newPortBed(t *testing.T) *portBed {
 	t.Helper()
 	o, err := Options{
-		DataDir: t.TempDir(), NodeName: "n1", NodeIP: netip.MustParseAddr("127.0.0.1"), Logger: slog.New(slog.DiscardHandler),
+		DataDir: t.TempDir(), NodeName: "n1", NodeIP: netip.MustParseAddr("192.0.2.1"), Logger: slog.New(slog.DiscardHandler),
 		AgentAddress: netip.MustParseAddr("127.0.0.1"), AgentPort: freePort(t),
 	}.withDefaults()
 	if err != nil {

@@ -129,11 +129,17 @@ func (s *server) start(f *floors) error {
 		return err
 	}
 	s.o.Step("API server", false)
+	renewals := []func() error{s.pki.Renew}
 	if s.node == nil {
 		s.o.Step("ready", true)
-		return nil
+	} else {
+		if err := s.node.start(f.top, s.plane); err != nil {
+			return err
+		}
+		renewals = append(renewals, s.node.port.renew)
 	}
-	return s.node.start(f.top, s.plane)
+	f.top.Go("renew certificates", func(ctx context.Context) error { return s.renew(ctx, renewals...) })
+	return nil
 }
 
 // keys makes sure that the cluster's keys and certificates exist.
@@ -188,7 +194,6 @@ func (s *server) serve(f *floors, st *etcd.Server) error {
 		return fmt.Errorf("serve the API: %w; is another server running, or is --secure-port taken?", err)
 	}
 	f.plane.Go("control plane", s.plane.Run)
-	g.Go("renew certificates", s.renew)
 	g.Go("memory", func(ctx context.Context) error { return s.rest(ctx, st) })
 	g.Go("serve", func(ctx context.Context) error {
 		return s.plane.Server().Serve(ctx, l, &tls.Config{
@@ -207,13 +212,15 @@ func (s *server) serve(f *floors, st *etcd.Server) error {
 
 // renew looks once a day whether certificates end soon. A failure is tried again
 // the next day: there are months left.
-func (s *server) renew(ctx context.Context) error {
+func (s *server) renew(ctx context.Context, renewals ...func() error) error {
 	for {
 		if err := task.Sleep(ctx, 24*time.Hour); err != nil {
 			return nil
 		}
-		if err := s.pki.Renew(); err != nil {
-			s.o.Logger.Error("renew certificates", "err", err)
+		for _, renew := range renewals {
+			if err := renew(); err != nil {
+				s.o.Logger.Error("renew certificates", "err", err)
+			}
 		}
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"net"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -43,7 +42,6 @@ func newJoinBed(t *testing.T) *joinBed {
 	b.must(err)
 	b.url = "https://" + l.Addr().String()
 	b.s.o.SecurePort = l.Addr().(*net.TCPAddr).AddrPort().Port()
-	b.s.o.AdvertiseAddress = netip.MustParseAddr("192.0.2.1") // for others to reach it; not in this test
 	b.g.Go("serve", func(ctx context.Context) error {
 		return b.s.plane.Server().Serve(ctx, l, &tls.Config{GetCertificate: b.s.pki.ServingCertificate, ClientCAs: b.s.pki.CA.Pool()})
 	})

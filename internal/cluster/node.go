@@ -41,6 +41,7 @@ type machine struct {
 	cri     *container.CRI
 	runtime *container.Embedded // nil: an external one
 	agent   *kubelet.Agent
+	port    *agentPort // its API, once it is served
 }
 
 // newNode starts the container runtime; the rest follows when the API is there.
@@ -222,6 +223,11 @@ func (n *machine) network(g *task.Group, plane *ControlPlane, share []netip.Pref
 	options := podnetOptions(o.DataDir, o.RunDir)
 	options.PodCIDRs, options.ClusterCIDRs, options.ServiceCIDRs = share, o.Network.ClusterCIDRs, o.Network.ServiceCIDRs
 	options.Log = o.Logger.With("part", "podnet")
+	options.Trouble = func(message string) {
+		if node, ok := client.Cached(plane.Admin(), core.Nodes, "").Get("", o.NodeName); ok {
+			recorder.For("kemudi").Event(node, corev1.EventTypeWarning, "FirewallDropsForwarded", message)
+		}
+	}
 	pods, err := podnet.New(options)
 	if err != nil {
 		return err

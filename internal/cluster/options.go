@@ -131,11 +131,22 @@ func (o *Options) findNode() error {
 	if !o.AdvertiseAddress.IsValid() {
 		o.AdvertiseAddress = o.NodeIP
 	}
+	for _, a := range []struct {
+		flag string
+		addr netip.Addr
+	}{{"--node-ip", o.NodeIP}, {"--advertise-address", o.AdvertiseAddress}} {
+		if a.addr.IsLoopback() || a.addr.IsUnspecified() {
+			return fmt.Errorf("%s %s: pods and other machines reach nothing there%s", a.flag, a.addr, nextStep)
+		}
+	}
 	if first := o.Network.ServiceCIDRs[0]; o.AdvertiseAddress.Is4() != first.Addr().Is4() {
 		return fmt.Errorf("the API is reached at %s and as a service of %s: --advertise-address (default --node-ip) and the first --service-cluster-ip-range must be of one family", o.AdvertiseAddress, first)
 	}
 	return nil
 }
+
+// nextStep is for those whose machine has no network.
+const nextStep = "; a machine without a network can be given an address: ip link add dummy0 type dummy && ip link set dummy0 up && ip address add 192.168.255.1/32 dev dummy0"
 
 // findAddresses finds out those addresses of the node that are not given.
 func (o *Options) findAddresses() error {
@@ -145,7 +156,7 @@ func (o *Options) findAddresses() error {
 			o.NodeIP = machineIP(!first)
 		}
 		if !o.NodeIP.IsValid() {
-			return errors.New("this machine has no address but its loopback; give it one, or say which to use with --node-ip")
+			return errors.New("this machine has no address but its loopback" + nextStep)
 		}
 	}
 	if o.NodeIP.Is4() == o.SecondNodeIP.Is4() && o.SecondNodeIP.IsValid() {

@@ -42,7 +42,6 @@ type Options struct {
 	NodeByHand       bool              // --register-node=false: people make the Node object
 	NodeName         string            // --node-name; default the host name
 	NodeIP           netip.Addr        // --node-ip; default the address of the default route
-	SecondNodeIP     netip.Addr        // --node-ip: the one of the other family, where pods have both; default as above
 	NodeLabels       map[string]string // --node-labels
 	NodeTaints       []corev1.Taint    // --register-with-taints
 	Agent            kubelet.Settings  // of the node agent, each by its flag
@@ -52,7 +51,6 @@ type Options struct {
 	PodLogsDir       string            // --pod-logs-dir; default /var/log/pods
 	RegistryDir      string            // --registry-config-dir
 	Images           image.Config      // --image-gc-high-threshold and others
-	ResolvConf       string            // --resolv-conf: for DNS of names outside the cluster
 	Controllers      controllers.Options
 	EncodedCacheSize int64 // --encoded-cache-bytes; default 32 MiB
 
@@ -146,7 +144,7 @@ func (o *Options) findNode() error {
 }
 
 // nextStep is for those whose machine has no network.
-const nextStep = "; a machine without a network can be given an address: ip link add dummy0 type dummy && ip link set dummy0 up && ip address add 192.168.255.1/32 dev dummy0"
+const nextStep = "; a machine without a network can be given an address: ip address add 192.168.255.1/32 dev lo"
 
 // findAddresses finds out those addresses of the node that are not given.
 func (o *Options) findAddresses() error {
@@ -159,11 +157,11 @@ func (o *Options) findAddresses() error {
 			return errors.New("this machine has no address but its loopback" + nextStep)
 		}
 	}
-	if o.NodeIP.Is4() == o.SecondNodeIP.Is4() && o.SecondNodeIP.IsValid() {
-		return fmt.Errorf("--node-ip %s,%s: want one of each family", o.NodeIP, o.SecondNodeIP)
+	if o.NodeIP.Is4() == o.Network.SecondNodeIP.Is4() && o.Network.SecondNodeIP.IsValid() {
+		return fmt.Errorf("--node-ip %s,%s: want one of each family", o.NodeIP, o.Network.SecondNodeIP)
 	}
-	if len(o.Network.ClusterCIDRs) == 2 && !o.SecondNodeIP.IsValid() {
-		o.SecondNodeIP = machineIP(!o.NodeIP.Is4())
+	if len(o.Network.ClusterCIDRs) == 2 && !o.Network.SecondNodeIP.IsValid() {
+		o.Network.SecondNodeIP = machineIP(!o.NodeIP.Is4())
 	}
 	return nil
 }
@@ -171,8 +169,8 @@ func (o *Options) findAddresses() error {
 // nodeIPs are the node's addresses as text, the first one first.
 func (o *Options) nodeIPs() []string {
 	list := []string{o.NodeIP.String()}
-	if o.SecondNodeIP.IsValid() {
-		list = append(list, o.SecondNodeIP.String())
+	if o.Network.SecondNodeIP.IsValid() {
+		list = append(list, o.Network.SecondNodeIP.String())
 	}
 	return list
 }

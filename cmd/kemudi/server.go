@@ -76,10 +76,11 @@ func addServerFlags(f *pflag.FlagSet, o *cluster.Options) {
 	f.BoolVar(&o.NoNode, "disable-agent", false, "run no pods on this machine")
 	f.VarPF((*notFlag)(&o.NodeByHand), "register-node", "", "make the Node object; if false, people do").NoOptDefVal = "true"
 	f.StringVar(&o.NodeName, "node-name", "", "name of the node; default the host name")
-	f.Var(&nodeIPFlag{&o.NodeIP, &o.SecondNodeIP}, "node-ip", "address of the node, or one of each family; default what it sends from to the world")
+	f.Var(&nodeIPFlag{&o.NodeIP, &o.Network.SecondNodeIP}, "node-ip", "address of the node, or one of each family; default what it sends from to the world")
 	f.StringToStringVar(&o.NodeLabels, "node-labels", nil, "labels of the node when it registers")
 	f.Var((*taintsFlag)(&o.NodeTaints), "register-with-taints", "taints of the node when it registers: key=value:effect,...")
 	f.IntVar(&o.Agent.MaxPods, "max-pods", 110, "how many pods the node takes")
+	f.StringVar(&o.Agent.ManifestDir, "pod-manifest-path", "", "directory with manifests of pods that run without the API")
 	f.Var(&o.Agent.LogMaxSize, "container-log-max-size", "how large a container's log grows before a new one is begun; default 10Mi")
 	f.IntVar(&o.Agent.LogMaxFiles, "container-log-max-files", 5, "how many files a container's log has at the most")
 	f.Var(&o.Agent.Eviction, "eviction-hard", "how little may be left before pods are evicted; empty: never evict")
@@ -96,7 +97,7 @@ func addServerFlags(f *pflag.FlagSet, o *cluster.Options) {
 	f.IntVar(&o.Images.MaxPulls, "max-parallel-image-pulls", 4, "how many images are pulled at a time")
 	f.StringVar(&o.Images.ProviderConfig, "image-credential-provider-config", "", "CredentialProviderConfig file, or directory of them, that names programs which know registry credentials")
 	f.StringVar(&o.Images.ProviderBinDir, "image-credential-provider-bin-dir", "", "directory of these programs")
-	f.StringVar(&o.ResolvConf, "resolv-conf", "/etc/resolv.conf", "file that names the DNS servers for names outside of the cluster")
+	f.StringVar(&o.Network.ResolvConf, "resolv-conf", "/etc/resolv.conf", "file that names the DNS servers for names outside of the cluster")
 
 	f.Int64Var(&o.EncodedCacheSize, "encoded-cache-bytes", 32<<20, "memory for the encoded forms of objects that are read often")
 

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
@@ -270,14 +269,11 @@ func (s *start) hostsFile() (string, error) {
 	return path, os.Chmod(path, 0o644) // despite the umask
 }
 
-// rotateInterval is how often the sizes of logs are looked at.
-const rotateInterval = 10 * time.Second
-
 // rotateLogs begins new logs for running containers whose logs are full.
 func (a *Agent) rotateLogs(ctx context.Context) error {
 	limits := logs.Limits{Size: a.o.Settings.LogMaxSize.Value(), Files: a.o.Settings.LogMaxFiles}
 	for {
-		if err := task.Sleep(ctx, rotateInterval); err != nil {
+		if err := task.Sleep(ctx, a.pace); err != nil {
 			return err
 		}
 		a.mu.Lock()

@@ -152,11 +152,13 @@ func (m *machine) start() {
 		NodeName: "n1", Transport: m.api, Runtime: m.cri.Runtime, Images: m.cri.Images, Events: m.api,
 		NodeIPs: []string{"10.98.0.1"}, RootDir: m.dir + "/kubelet", PodLogsDir: m.dir + "/logs", CgroupParent: "/" + filepath.Base(m.dir),
 		ClusterDNS: []string{"10.96.0.10"}, Version: "v1.37.2",
-		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})),
+		Settings: Settings{ManifestDir: m.dir + "/manifests", LogMaxSize: resource.QuantityValue{Quantity: resource.MustParse("100Ki")}, LogMaxFiles: 3},
+		Log:      slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})),
 	})
 	if err != nil {
 		m.Fatal(err)
 	}
+	a.pace = time.Second
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- a.Run(ctx) }()
@@ -231,6 +233,7 @@ func TestE2EPodsOnARealRuntime(t *testing.T) {
 		{"probes and hooks", e2eProbes},
 		{"init containers and sidecars", e2eInit},
 		{"security settings", e2eSecurity},
+		{"a chatty log, a full volume and a manifest", e2eGrowing},
 		{"an agent that starts anew keeps what runs", e2eAdopt},
 		{"twenty pods at once", e2eMany},
 		{"nothing is left of deleted pods", e2eGone},
@@ -504,6 +507,46 @@ func e2eSecurity(t *testing.T, m *machine) {
 	})
 }
 
+// e2eGrowing shows what the agent sees of files.
+func e2eGrowing(t *testing.T, m *machine) {
+	trace.Proves(t, "EMPTY-002", "EMPTY-005")
+	createPod(t, m.api, "full", `{terminationGracePeriodSeconds: 1, volumes: [{name: e, emptyDir: {sizeLimit: 1Mi}}], containers: [{name: c, image: `+busybox+`,
+		command: [sh, -c, "ls -A /e; dd if=/dev/zero of=/e/f bs=1024 count=2048; sleep 1000"], volumeMounts: [{name: e, mountPath: /e}]}]}`)
+	createPod(t, m.api, "loud", `{terminationGracePeriodSeconds: 1, restartPolicy: Never, containers: [{name: c, image: `+busybox+`,
+		command: [sh, -c, "i=0; while [ $i -lt 5000 ]; do echo line-$i-0123456789012345678901234567890123456789; i=$((i+1)); [ $((i%100)) = 0 ] && sleep 0.06; done"]}]}`)
+	const file = `{apiVersion: v1, kind: Pod, metadata: {name: static}, spec: {terminationGracePeriodSeconds: 1, containers: [{name: c, image: "` + busybox + `", command: [sleep, "1000"]}]}}`
+	if err := os.WriteFile(m.dir+"/manifests/static.yaml", []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.wait("loud", "running", func(p *v1.Pod) bool { return p != nil && p.Status.Phase != v1.PodPending })
+	code, got := m.get("/containerLogs/default/loud/c?follow=1")
+	lines := strings.Split(strings.TrimSpace(got), "\n")
+	for i, line := range lines {
+		if want := fmt.Sprintf("line-%d-", i); !strings.HasPrefix(line, want) {
+			t.Fatalf("followed log: line %d is %q, want %s...", i, line, want)
+		}
+	}
+	logs, err := filepath.Glob(m.dir + "/logs/default_loud_*/c/0.log*")
+	if code != 200 || len(lines) != 5000 || err != nil || len(logs) < 2 || len(logs) > 3 {
+		t.Errorf("followed log: got %d with %d lines of files %v, want 5000 lines and two or three files", code, len(lines), logs)
+	}
+	p := m.wait("full", "evicted", func(p *v1.Pod) bool { return p.Status.Phase == v1.PodFailed })
+	if p.Status.Reason != "Evicted" || p.Status.Message != `Usage of EmptyDir volume "e" exceeds the limit "1Mi". ` {
+		t.Errorf("pod with a full volume: got %s %q", p.Status.Reason, p.Status.Message)
+	}
+	if _, got := m.get("/containerLogs/default/full/c"); !strings.HasPrefix(got, "2048+0 records in") {
+		t.Errorf("the volume at first: got %q, want it empty", got)
+	}
+	m.ready("static-n1")
+	if code, _ := m.get("/containerLogs/default/static-n1/c"); code != 200 {
+		t.Errorf("log of the static pod: got %d", code)
+	}
+	if err := os.Remove(m.dir + "/manifests/static.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	m.wait("static-n1", "gone", func(p *v1.Pod) bool { return p == nil })
+}
+
 func e2eAdopt(t *testing.T, m *machine) {
 	trace.Proves(t, "PODO-016")
 	before := m.ready("web").Status.ContainerStatuses[0]
@@ -566,12 +609,12 @@ func e2eMany(t *testing.T, m *machine) {
 
 func e2eGone(t *testing.T, m *machine) {
 	trace.Proves(t, "POD-028", "POD-030")
-	for _, name := range []string{"web", "vols", "limited", "msg", "crash", "oom", "noimage", "probed", "hookless", "init", "sec", "root"} {
+	for _, name := range []string{"web", "vols", "limited", "msg", "crash", "oom", "noimage", "probed", "hookless", "init", "sec", "root", "full", "loud"} {
 		if getPod(t, m.api, name) != nil {
 			deletePod(t, m.api, name, 2)
 		}
 	}
-	for _, name := range []string{"web", "vols", "limited", "msg", "crash", "oom", "noimage", "probed", "hookless", "init", "sec", "root"} {
+	for _, name := range []string{"web", "vols", "limited", "msg", "crash", "oom", "noimage", "probed", "hookless", "init", "sec", "root", "full", "loud"} {
 		m.wait(name, "gone", func(p *v1.Pod) bool { return p == nil })
 	}
 	m.eventually("sandboxes to go", func() bool {

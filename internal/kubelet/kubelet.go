@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"os"
 	"runtime"
 	"sync"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
 	"github.com/kemudi/kemudi/internal/kubelet/image"
+	"github.com/kemudi/kemudi/internal/kubelet/manifest"
 	"github.com/kemudi/kemudi/internal/kubelet/probe"
 	"github.com/kemudi/kemudi/internal/task"
 )
@@ -42,8 +44,15 @@ type Agent struct {
 	// a simulated node, which has no disk.
 	weigh func(context.Context, *v1.Pod) (evict.Storage, error)
 	gauge func(context.Context) (evict.Readings, error)
+	// pace is how often what the kernel does not tell of is looked at: how large
+	// directories and logs are.
+	pace time.Duration
 	// nodeNews holds a token when the node's status has changed.
 	nodeNews chan struct{}
+	// manifests are of the static pods; nil: there are none. staticGone holds a
+	// token when one of those has ended.
+	manifests  *manifest.Dir
+	staticGone chan struct{}
 
 	sandboxes, starts turnstile
 
@@ -63,6 +72,7 @@ type Agent struct {
 		interest interest
 		deferred map[types.UID]*actor // whose pods wait for more resources
 		pressure map[v1.NodeConditionType]bool
+		statics  map[string]*actor           // of the pods of manifests, the newest ones, by their keys
 		leaving  map[types.UID]chan struct{} // closed when the pod that is evicted has ended
 		logs     map[string]string           // paths of the logs of running containers, by container ID
 		// early holds events that came between the first look at the runtime and
@@ -80,6 +90,8 @@ type facts struct {
 	capacity v1.ResourceList
 	machine  machineInfo
 }
+
+const defaultPace = 10 * time.Second
 
 // New returns an agent that does nothing yet.
 func New(o Options) (*Agent, error) {
@@ -106,7 +118,16 @@ func New(o Options) (*Agent, error) {
 	a.sandboxes, a.starts = make(turnstile, atOnce()), make(turnstile, atOnce())
 	a.mu.actors, a.mu.claims = map[types.UID]*actor{}, claims{}
 	a.mu.logs, a.mu.deferred = map[string]string{}, map[types.UID]*actor{}
+	a.pace = defaultPace
 	a.nodeNews = make(chan struct{}, 1)
+	a.staticGone = make(chan struct{}, 1)
+	a.mu.statics = map[string]*actor{}
+	if dir := o.Settings.ManifestDir; dir != "" {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, fmt.Errorf("kubelet: make directory of manifests: %w", err)
+		}
+		a.manifests = &manifest.Dir{Path: dir, Node: o.NodeName}
+	}
 	a.mu.leaving = map[types.UID]chan struct{}{}
 	a.mu.interest = interest{map[reference]map[*actor]struct{}{}, map[*cache.Cache]bool{}}
 	if err := a.findFacts(); err != nil {
@@ -138,6 +159,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	g.Go("heartbeat", a.heartbeat)
 	g.Go("runtime events", a.followRuntime)
 	g.Go("pods", a.followPods)
+	if a.o.Settings.ManifestDir != "" {
+		g.Go("static pods", a.followManifests)
+	}
 	if a.gauge != nil {
 		g.Go("pressure", a.watchPressure)
 	}
@@ -195,6 +219,10 @@ func (a *Agent) take(ctx context.Context, events []cache.Event) error {
 
 func (a *Agent) takeOne(e cache.Event, found *inventory) {
 	pod := e.Item.Object.(*v1.Pod)
+	if mirrorOf(pod) != "" {
+		a.takeMirror(pod, e.Type == cache.Deleted)
+		return
+	}
 	a.mu.Lock()
 	act := a.mu.actors[pod.UID]
 	a.mu.Unlock()
@@ -239,6 +267,13 @@ func (a *Agent) drop(act *actor) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.mu.actors, act.uid)
+	if key := cache.Key(act.d.Pod.Namespace, act.d.Pod.Name); a.mu.statics[key] == act {
+		delete(a.mu.statics, key)
+		select {
+		case a.staticGone <- struct{}{}: // its file may be back
+		default: // it has been told
+		}
+	}
 	delete(a.mu.deferred, act.uid)
 	delete(a.mu.claims, act.uid)
 	a.leftLocked(act.uid)
@@ -250,6 +285,12 @@ func (a *Agent) forgetDeleted() {
 	for _, act := range a.allActors() {
 		act.post(func(x *actor) {
 			pod, ok := a.podCache.Get(x.d.Pod.Namespace, x.d.Pod.Name)
+			if x.static != nil {
+				if x.static.mirror = pod; !ok || mirrorOf(pod) == "" {
+					x.static.mirror = nil
+				}
+				return
+			}
 			if !ok || pod.UID != x.uid {
 				x.gone(x.d.Pod)
 			}

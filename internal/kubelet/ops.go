@@ -50,7 +50,12 @@ func (x *actor) prepare(act podstep.Action, h *handle) func(context.Context) aft
 		return x.retried(act, x.removeContainer(act))
 	case podstep.CleanUp:
 		return x.retried(act, x.cleanUp())
+	case mirrorPod:
+		return x.retried(act, x.mirrorOp())
 	case podstep.WriteStatus:
+		if x.static != nil {
+			return x.keepStatus()
+		}
 		return x.retried(act, x.writeStatus())
 	case podstep.ResizePod:
 		return x.resizePod()
@@ -59,6 +64,9 @@ func (x *actor) prepare(act podstep.Action, h *handle) func(context.Context) aft
 	case refreshVolumes:
 		return x.refreshOp()
 	case podstep.DeletePod:
+		if x.static != nil {
+			return x.retried(act, x.forgetStatic())
+		}
 		return x.retried(act, x.deletePod(act))
 	}
 	panic(fmt.Sprintf("kubelet: unknown action %q", act.Op))

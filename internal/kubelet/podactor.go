@@ -43,6 +43,7 @@ type actor struct {
 	renewAt time.Time                  // when a token of a volume must be renewed; zero: never
 	limited bool                       // the pod may use only so much local storage
 	weighAt time.Time                  // when that is to be looked at next
+	static  *static                    // nil: the pod is the API's
 	waiters map[string][]chan struct{} // closed when the container with the ID has ended
 }
 
@@ -128,6 +129,7 @@ func (x *actor) run() error {
 			}
 			x.giveUpStarting()
 		}
+		x.stepMirror()
 		wake := earliest(r.Wake, x.stepProbes(r.Ending), x.stepVolumes(r.Ending), x.stepStorage(r.Ending))
 		timer.Stop()
 		if !wake.IsZero() {

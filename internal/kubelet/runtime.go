@@ -91,6 +91,13 @@ func (a *Agent) adopt(ctx context.Context, events []cache.Event) error {
 	slices.SortStableFunc(events, func(x, y cache.Event) int { // oldest first: it was here first
 		return x.Item.Object.GetCreationTimestamp().Compare(y.Item.Object.GetCreationTimestamp().Time)
 	})
+	mirrors := map[string]*v1.Pod{}
+	for _, e := range events {
+		if pod := e.Item.Object.(*v1.Pod); mirrorOf(pod) != "" {
+			mirrors[e.Item.Key] = pod
+		}
+	}
+	a.applyManifests(found, mirrors)
 	for _, e := range events {
 		uid := e.Item.Object.GetUID()
 		a.takeOne(e, found[uid])

@@ -107,11 +107,11 @@ var errNoPod = errors.New("pod does not exist")
 // find asks the actor of a pod what it knows.
 func (a *Agent) find(ctx context.Context, r *http.Request) (*found, error) {
 	pod, ok := a.podCache.Get(r.PathValue("namespace"), r.PathValue("pod"))
-	if !ok || pod.Spec.NodeName != a.o.NodeName || r.PathValue("uid") != "" && r.PathValue("uid") != string(pod.UID) {
+	if !ok || pod.Spec.NodeName != a.o.NodeName || r.PathValue("uid") != "" && r.PathValue("uid") != string(pod.UID) && r.PathValue("uid") != string(runningUID(pod)) {
 		return nil, errNoPod
 	}
 	a.mu.Lock()
-	act := a.mu.actors[pod.UID]
+	act := a.mu.actors[runningUID(pod)]
 	a.mu.Unlock()
 	if act == nil {
 		return nil, errNoPod
@@ -369,7 +369,7 @@ func (f *found) lastState(name string) string {
 func (a *Agent) exitOf(pod *v1.Pod, id string) <-chan struct{} {
 	done := make(chan struct{})
 	a.mu.Lock()
-	act := a.mu.actors[pod.UID]
+	act := a.mu.actors[runningUID(pod)]
 	a.mu.Unlock()
 	if act == nil {
 		close(done)

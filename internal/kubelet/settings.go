@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"errors"
+	"path/filepath"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -13,6 +14,8 @@ import (
 // the defaults.
 type Settings struct {
 	MaxPods int // --max-pods: how many pods fit; default 110
+
+	ManifestDir string // --pod-manifest-path: directory of the manifests of static pods; empty: none
 
 	LogMaxSize  resource.QuantityValue // --container-log-max-size: how large a log grows before a new one is begun; default 10Mi
 	LogMaxFiles int                    // --container-log-max-files: how many files a container's log has at the most; default 5
@@ -53,6 +56,8 @@ func (s *Settings) check() error {
 	switch {
 	case s.MaxPods < 0:
 		return errors.New("max-pods: must not be negative")
+	case s.ManifestDir != "" && !filepath.IsAbs(s.ManifestDir):
+		return errors.New("pod-manifest-path: must be an absolute path")
 	case s.LogMaxSize.Sign() < 0:
 		return errors.New("container-log-max-size: must be positive")
 	case s.LogMaxFiles < 2:

@@ -18,10 +18,6 @@ import (
 // does not ask for it, but must know that it is under way.
 const weighStorage podstep.Op = "weigh-storage"
 
-// storageInterval is how often that is done for pods that have a limit: no event
-// tells that a directory has grown.
-const storageInterval = 10 * time.Second
-
 // stepStorage has the pod's storage measured if it is time, and returns when that
 // is (zero: never, as nothing limits it).
 func (x *actor) stepStorage(ending bool) time.Time {
@@ -33,7 +29,7 @@ func (x *actor) stepStorage(ending bool) time.Time {
 		return time.Time{}
 	}
 	if x.weighAt.IsZero() {
-		x.weighAt = time.Now().Add(storageInterval)
+		x.weighAt = time.Now().Add(x.a.pace)
 	}
 	if time.Now().Before(x.weighAt) {
 		return x.weighAt
@@ -50,7 +46,7 @@ func (x *actor) weighOp() func(context.Context) after {
 			a.o.Log.Warn("measure the storage of a pod", "pod", pod.Namespace+"/"+pod.Name, "err", err)
 		}
 		return func(x *actor) {
-			x.weighAt = time.Now().Add(storageInterval)
+			x.weighAt = time.Now().Add(x.a.pace)
 			if err == nil {
 				if message := evict.OverLimit(pod, held); message != "" {
 					x.evict(message)

@@ -97,7 +97,7 @@ func TestWhoUsesMoreThanAskedForGoesFirst(t *testing.T) {
 	bigger := user("bigger", ", resources: {requests: {memory: 100Mi}}}]}", 350*mi)
 	critical := user("critical", "}], priority: 2000000000}", 999*mi)
 	static := user("static", "}]}", 999*mi)
-	static.Pod.Annotations = map[string]string{AnnotationSource: "file"}
+	static.Pod.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
 	users := []User{critical, static, within, bigger, big, low}
 	for _, want := range []string{"low", "big", "bigger", "within"} {
 		got := Choose(MemoryAvailable, users)

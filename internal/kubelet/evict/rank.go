@@ -10,21 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/kubelet/manifest"
 )
 
 // systemCritical is the lowest priority of what the cluster cannot do without.
 const systemCritical = 2 * 1000000000
 
-// Annotations of pods that do not come from the API, and of their images there.
-const (
-	AnnotationSource = "kubernetes.io/config.source"
-	AnnotationMirror = "kubernetes.io/config.mirror"
-)
-
 // Critical reports whether a pod is never evicted: the cluster depends on it, or
 // the node would start it again at once.
 func Critical(pod *v1.Pod) bool {
-	if source := pod.Annotations[AnnotationSource]; source != "" && source != "api" {
+	if source := pod.Annotations[manifest.AnnotationSource]; source != "" && source != "api" {
 		return true
 	}
 	return pod.Spec.Priority != nil && *pod.Spec.Priority >= systemCritical

@@ -188,3 +188,27 @@ func TestFullLogIsRotatedAndOldOnesGo(t *testing.T) {
 		t.Errorf("left after Remove: %v", names)
 	}
 }
+
+func TestFollowerMissesNothingThatIsWrittenJustBeforeRotation(t *testing.T) {
+	path := write(t, "2030-01-01T00:00:00Z stdout F a\n")
+	rotated := false
+	var out bytes.Buffer
+	err := Read(t.Context(), path, Options{Tail: -1, Limit: 4, Follow: true, Stdout: &out, Flush: func() {
+		if rotated {
+			return
+		}
+		rotated = true // after a look at the file, and before the next
+		f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, err = f.WriteString("2030-01-01T00:00:01Z stdout F b\n")
+		if err := errors.Join(err, f.Close(), os.Rename(path, path+".1"), os.WriteFile(path, []byte("2030-01-01T00:00:02Z stdout F c\n"), 0o600)); err != nil {
+			t.Error(err)
+		}
+	}})
+	if got, want := out.String(), "a\nb\n"; err != nil || got != want {
+		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
+}

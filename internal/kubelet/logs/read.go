@@ -9,7 +9,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
+
+	"github.com/kemudi/kemudi/internal/kubelet/inotify"
 )
 
 // Options say which part of a log is read and how.
@@ -39,7 +42,8 @@ func Read(ctx context.Context, path string, o Options) error {
 	defer r.close()
 	if o.Follow {
 		var err error
-		if r.watch, err = newWatcher(path); err != nil {
+		// The directory covers the file, its replacement and its writers.
+		if r.watch, err = inotify.Watch(filepath.Dir(path), inotify.Written|inotify.Moved); err != nil {
 			return fmt.Errorf("watch log: %w", err)
 		}
 	}
@@ -64,10 +68,10 @@ type reader struct {
 	o     Options
 	f     *os.File
 	in    *bufio.Reader
-	watch *watcher // nil: not following
-	left  int64    // bytes that may still be written; negative: any
-	part  []byte   // of a line that has not been written by the runtime whole
-	mid   bool     // the last line written is to go on
+	watch *inotify.Watcher // nil: not following
+	left  int64            // bytes that may still be written; negative: any
+	part  []byte           // of a line that has not been written by the runtime whole
+	mid   bool             // the last line written is to go on
 }
 
 func (r *reader) open() error {
@@ -84,7 +88,7 @@ func (r *reader) close() {
 		_ = r.f.Close() // it was only read
 	}
 	if r.watch != nil {
-		r.watch.close()
+		r.watch.Close()
 	}
 }
 
@@ -100,14 +104,14 @@ func (r *reader) run(ctx context.Context) error {
 		if r.watch == nil || ended {
 			return nil
 		}
-		if next, err := r.next(); err != nil || next {
+		if next, err := r.next(ctx); err != nil || next {
 			if err != nil {
 				return err
 			}
 			continue
 		}
 		select {
-		case <-r.watch.changed:
+		case <-r.watch.Changed:
 		case <-r.o.Done:
 			ended = true // once more: what was written up to the end
 		case <-ctx.Done():
@@ -139,7 +143,7 @@ func (r *reader) drain(ctx context.Context) error {
 }
 
 // next goes on to a new file if the log has been rotated.
-func (r *reader) next() (bool, error) {
+func (r *reader) next(ctx context.Context) (bool, error) {
 	now, err := os.Stat(r.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil // between renaming and making the new one
@@ -153,6 +157,10 @@ func (r *reader) next() (bool, error) {
 	}
 	if os.SameFile(now, mine) {
 		return false, nil
+	}
+	// Its writer has left the old file, perhaps after some more lines.
+	if err := r.drain(ctx); err != nil {
+		return false, err
 	}
 	old := r.f
 	if err := r.open(); err != nil {

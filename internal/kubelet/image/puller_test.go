@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/kemudi/kemudi/internal/kubelet/fakecri"
@@ -113,4 +116,52 @@ func TestBadNamesAreTold(t *testing.T) {
 			t.Errorf("%q: got %+v", name, r)
 		}
 	}
+}
+
+func TestFailuresOfTheRegistryAndOfSignaturesHaveReasonsOfTheirOwn(t *testing.T) {
+	for _, tc := range []struct {
+		err             error
+		reason, message string
+	}{
+		{status.Error(codes.Unavailable, "it is down"), "RegistryUnavailable", "image pull failed for a:1 because the registry is unavailable: it is down"},
+		{status.Error(codes.Unknown, "RegistryUnavailable: it is down"), "RegistryUnavailable", "image pull failed for a:1 because the registry is unavailable: it is down"},
+		{status.Error(codes.Unknown, "SignatureValidationFailed: not ours"), "SignatureValidationFailed", "image pull failed for a:1 because the signature validation failed: not ours"},
+		{status.Error(codes.NotFound, "a:1: not found"), "ErrImagePull", "rpc error: code = NotFound desc = a:1: not found"},
+	} {
+		n := newNode()
+		n.err = tc.err
+		if r := n.ensure(t, "a:1", v1.PullAlways); r.Reason != tc.reason || r.Message != tc.message {
+			t.Errorf("%v: got %+v, want %s: %s", tc.err, r, tc.reason, tc.message)
+		}
+	}
+}
+
+func TestPullsAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		var under, most int
+		n.cri = fakecri.New(fakecri.Options{Pull: func(context.Context, string) error {
+			under++
+			most = max(most, under)
+			time.Sleep(time.Second)
+			under--
+			return nil
+		}})
+		n.Puller = NewPuller(n.cri, Config{MaxPulls: 1}, nil)
+		var pulls sync.WaitGroup
+		var waited string
+		for i := range 3 {
+			pulls.Go(func() {
+				_, _ = n.Ensure(t.Context(), Request{Pod: "u1", Image: fmt.Sprintf("a:%d", i), Policy: v1.PullAlways, Event: func(_, reason, message string) {
+					if reason == "Pulled" {
+						waited = message
+					}
+				}})
+			})
+		}
+		pulls.Wait()
+		if most != 1 || !strings.Contains(waited, " in 1s (3s including waiting). Image size: 1048576 bytes.") {
+			t.Errorf("got %d at a time, want 1; the last: %s", most, waited)
+		}
+	})
 }

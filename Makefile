@@ -56,7 +56,7 @@ test: build lint ## run every test, end to end ones with real containers include
 	@GO=$(GO) RACE='$(RACE)' TEST_FLAGS='$(TEST_FLAGS)' KEMUDI_TRACE_DIR=$(TRACE_DIR) build/test.sh
 
 images: prerequisites ## build the images of examples and tests into bin/images
-	@$(STEP) "building images" $(GO) run ./test/image/cmd/testimages bin/images >/dev/null
+	@$(STEP) "building images" sh -c '$(GO) run ./test/image/cmd/testimages bin/images >/dev/null'
 
 up: root build images ## start a one-node cluster in the background and the example on it (root)
 	@bin/kemudi up --import bin/images/web-1.tar --import bin/images/busybox-1.tar --apply examples/web.yaml

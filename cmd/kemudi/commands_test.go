@@ -11,6 +11,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -340,6 +341,15 @@ func TestDirectoriesDoNotDependOnTheWorkingDirectory(t *testing.T) {
 	}
 	if data, run := c.Flags().Lookup("data-dir").Value.String(), c.Flags().Lookup("run-dir").Value.String(); data != dir+"/data" || run != "/run/x" {
 		t.Errorf("got %s and %s", data, run)
+	}
+}
+
+// TestOutputsAreCompleted by the shell.
+func TestOutputsAreCompleted(t *testing.T) {
+	for _, of := range [][]string{{"status"}, {"version"}, {"image", "ls"}} {
+		if r := (call{}).run(t, slices.Concat([]string{"__complete"}, of, []string{"-o", ""})...); !strings.HasPrefix(r.stdout, "json\n") {
+			t.Errorf("%v -o: got %+v", of, r)
+		}
 	}
 }
 

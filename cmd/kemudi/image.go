@@ -62,20 +62,37 @@ func newImageImport() *cobra.Command {
 }
 
 func importFile(ctx context.Context, images *container.Images, stdin io.Reader, file string) ([]string, error) {
-	r := stdin
-	if file != "-" {
-		f, err := os.Open(file)
+	r, path := stdin, file
+	if file == "-" && waits(stdin) {
+		path = "/proc/self/fd/0" // standard input, opened so that to close it ends a read
+	}
+	if path != "-" {
+		f, err := os.Open(path)
 		if err != nil {
 			return nil, fmt.Errorf("open image: %w", err)
 		}
 		defer f.Close()
+		defer context.AfterFunc(ctx, func() { f.Close() })()
 		r = f
 	}
 	names, err := images.Import(ctx, r)
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("import %s: %w", file, err)
 	}
 	return names, nil
+}
+
+// waits says whether standard input may keep a reader waiting for ever.
+func waits(stdin io.Reader) bool {
+	f, ok := stdin.(*os.File)
+	if !ok || f.Fd() != 0 {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&(os.ModeNamedPipe|os.ModeCharDevice) != 0
 }
 
 func newImageList() *cobra.Command {

@@ -50,6 +50,9 @@ func (o *outputFlag) Set(s string) error {
 
 func addOutput(c *cobra.Command, o *outputFlag) {
 	c.Flags().VarP(o, "output", "o", "json, or empty for people")
+	if err := c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"json"}, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the flag is there: see above
+	}
 }
 
 func addKubeconfig(c *cobra.Command, o *up.Options) {

@@ -31,6 +31,9 @@ func Reset(ctx context.Context, o Options, removers []Remover) error {
 		fmt.Fprintln(o.Out, "stopped the server")
 	}
 	n, err := removeAll(ctx, o.Out, removers)
+	if ctx.Err() != nil {
+		return fmt.Errorf("interrupted: part of the cluster is removed, kemudi reset removes the rest (%w)", context.Cause(ctx))
+	}
 	if err != nil {
 		return err
 	}

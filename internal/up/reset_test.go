@@ -110,3 +110,19 @@ func TestResetEmptiesWhatALinkNames(t *testing.T) {
 		t.Errorf("the link: %v", err)
 	}
 }
+
+// TestInterruptedResetSaysHowToGoOn and keeps the data until the rest is gone.
+func TestInterruptedResetSaysHowToGoOn(t *testing.T) {
+	o, _ := resetOptions(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	err := Reset(ctx, o, []Remover{{Part: "links", Remove: func(context.Context) ([]string, error) {
+		cancel(errors.New("interrupt signal received"))
+		return []string{"link a"}, nil
+	}}})
+	if want := "interrupted: part of the cluster is removed, kemudi reset removes the rest (interrupt signal received)"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	if _, err := os.Stat(o.DataDir); err != nil {
+		t.Error(err)
+	}
+}

@@ -68,6 +68,9 @@ func Up(ctx context.Context, o Options) (urls []string, _ error) {
 	}
 	for _, file := range o.Images {
 		names, err := importImage(ctx, o, file)
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("interrupted: the server runs, and kemudi up goes on with the rest (%w)", context.Cause(ctx))
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -9,6 +9,8 @@ import (
 // queue is a number of encodings, the oldest first, that may take up to limit bytes.
 type queue struct {
 	limit int64
+	// stale, if set, says what need not be kept although there is room.
+	stale func(*encoding) bool
 
 	mu struct {
 		sync.Mutex
@@ -25,8 +27,8 @@ type kept struct {
 	since time.Time
 }
 
-// add puts an encoding at the end, and drops those at the front for which there
-// is no room now.
+// add puts an encoding at the end, and drops those at the front that are stale or
+// for which there is no room now.
 func (q *queue) add(e *encoding, size int, drop func(*encoding)) {
 	for _, d := range q.push(e, size) {
 		if old := d.e.Value(); old != nil {
@@ -40,8 +42,11 @@ func (q *queue) push(e *encoding, size int) (dropped []kept) {
 	defer q.mu.Unlock()
 	q.mu.used += int64(size)
 	q.mu.kept = append(q.mu.kept, kept{weak.Make(e), size, time.Now()})
-	for q.mu.used > q.limit && q.mu.next < len(q.mu.kept)-1 {
+	for q.mu.next < len(q.mu.kept)-1 {
 		old := q.mu.kept[q.mu.next]
+		if q.mu.used <= q.limit && !q.isStale(old) {
+			break
+		}
 		q.mu.kept[q.mu.next] = kept{}
 		q.mu.next++
 		q.mu.used -= int64(old.size)
@@ -52,6 +57,14 @@ func (q *queue) push(e *encoding, size int) (dropped []kept) {
 		q.mu.next = 0
 	}
 	return dropped
+}
+
+func (q *queue) isStale(k kept) bool {
+	if q.stale == nil {
+		return false
+	}
+	e := k.e.Value()
+	return e == nil || q.stale(e)
 }
 
 // A list of everything would push out what the next one needs first. So a list

@@ -29,7 +29,8 @@ type Store struct {
 // New returns a store that keeps up to limit bytes: a quarter of them as they
 // are, the others packed.
 func New(limit int64) *Store {
-	return &Store{raw: queue{limit: limit / 4}, packed: queue{limit: limit - limit/4}}
+	outdated := func(e *encoding) bool { return !e.form.Current(e.item) } // E3
+	return &Store{raw: queue{limit: limit / 4}, packed: queue{limit: limit - limit/4, stale: outdated}}
 }
 
 // encoding is an item's bytes in one form, kept with the item.

@@ -151,6 +151,31 @@ func TestOldStatesAreNotPacked(t *testing.T) {
 	}
 }
 
+func TestOutdatedEncodingsGiveWayBeforeTheRoomIsFull(t *testing.T) {
+	w, s := newWorld(100), New(1<<20)
+	list := func(items []*cache.Item) {
+		for _, it := range items {
+			if _, err := s.Append(nil, it, w.form); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	list(w.items[:50])
+	full := s.packed.mu.used
+	for _, it := range w.items[:50] {
+		w.old[it] = true
+	}
+	list(w.items[50:])
+	if used := s.packed.mu.used; used > full {
+		t.Errorf("50 encodings take %d bytes, with 50 new ones instead %d", full, used)
+	}
+	for i, it := range w.items {
+		if kept := encodingOf(it, w.form).mu.packed != nil; kept != (i >= 50) {
+			t.Errorf("item %d: kept is %t", i, kept)
+		}
+	}
+}
+
 func TestErrorsAreNotKept(t *testing.T) {
 	w, s := newWorld(1), New(1<<20)
 	bad := &cache.Item{Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "bad"}}}

@@ -268,7 +268,7 @@ func (n *machine) dns(g *task.Group, plane *ControlPlane, share []netip.Prefix) 
 		Domain:     o.Network.ClusterDomain,
 		Addresses:  []netip.AddrPort{netip.AddrPortFrom(gateway, dnsPort)},
 		ServiceIP:  o.Network.ClusterDNS,
-		ResolvConf: o.ResolvConf, Logger: o.Logger.With("part", "dns"),
+		ResolvConf: o.Network.ResolvConf, Logger: o.Logger.With("part", "dns"),
 	})
 	if err != nil {
 		return err

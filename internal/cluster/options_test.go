@@ -53,6 +53,10 @@ func TestAddressesAreOfTheFamiliesOfTheCluster(t *testing.T) {
 	}
 	four, six := netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("2001:db8::7")
 	dual := Network{ClusterCIDRs: prefixes("10.244.0.0/16", "fd00:244::/56"), ServiceCIDRs: prefixes("fd00:96::/112", "10.96.0.0/16")}
+	second := func(n Network, ip netip.Addr) Network {
+		n.SecondNodeIP = ip
+		return n
+	}
 	for _, tc := range []struct {
 		o       Options
 		nodeIPs []string
@@ -60,11 +64,11 @@ func TestAddressesAreOfTheFamiliesOfTheCluster(t *testing.T) {
 		refusal string
 	}{
 		{o: Options{NodeIP: four}, nodeIPs: []string{"192.0.2.7"}, dns: "10.96.0.10"},
-		{o: Options{NodeIP: six, SecondNodeIP: four, Network: dual}, nodeIPs: []string{"2001:db8::7", "192.0.2.7"}, dns: "fd00:96::a"},
-		{o: Options{NodeIP: four, SecondNodeIP: six, Network: dual}, refusal: "the API is reached at 192.0.2.7 and as a service of fd00:96::/112: --advertise-address (default --node-ip) and the first --service-cluster-ip-range must be of one family"},
+		{o: Options{NodeIP: six, Network: second(dual, four)}, nodeIPs: []string{"2001:db8::7", "192.0.2.7"}, dns: "fd00:96::a"},
+		{o: Options{NodeIP: four, Network: second(dual, six)}, refusal: "the API is reached at 192.0.2.7 and as a service of fd00:96::/112: --advertise-address (default --node-ip) and the first --service-cluster-ip-range must be of one family"},
 		{o: Options{NodeIP: four, AdvertiseAddress: netip.IPv6Loopback()}, refusal: "--advertise-address ::1: pods and other machines reach nothing there" + nextStep},
 		{o: Options{NodeIP: netip.MustParseAddr("127.0.0.1"), AdvertiseAddress: four}, refusal: "--node-ip 127.0.0.1: pods and other machines reach nothing there" + nextStep},
-		{o: Options{NodeIP: four, SecondNodeIP: four}, refusal: "--node-ip 192.0.2.7,192.0.2.7: want one of each family"},
+		{o: Options{NodeIP: four, Network: second(Network{}, four)}, refusal: "--node-ip 192.0.2.7,192.0.2.7: want one of each family"},
 		{o: Options{NodeIP: four, Network: Network{ServiceCIDRs: prefixes("10.0.0.0/24", "fd00::/112")}}, refusal: "--service-cluster-ip-range fd00::/112: --cluster-cidr has no pod addresses of that family"},
 		{o: Options{NodeIP: four, Network: Network{ClusterCIDRs: prefixes("10.0.0.0/24", "10.1.0.0/24")}}, refusal: "--cluster-cidr: want one range, or one of each family"},
 	} {

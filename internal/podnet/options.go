@@ -41,6 +41,8 @@ type Options struct {
 	// NetNSDirs are directories that hold nothing but the pods' network namespaces.
 	// Only Reset uses them.
 	NetNSDirs []string
+	// Trouble is told, once, what someone should do something about. Optional.
+	Trouble func(message string)
 	// Log defaults to no log.
 	Log *slog.Logger
 }
@@ -61,6 +63,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Trouble == nil {
+		o.Trouble = func(string) {}
 	}
 	families := map[bool]bool{}
 	for _, p := range o.PodCIDRs {

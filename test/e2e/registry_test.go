@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -121,9 +122,52 @@ func (r *imageRegistry) put(method, url, contentType string, body io.Reader) err
 	return nil
 }
 
+// testCredentials pulls an image of a locked registry, to which secret key opens,
+// with credentials from all the places they can be in.
+func testCredentials(t *testing.T, k kubectl, image string) {
+	c, addr := k.cluster, strings.TrimSuffix(image, "/test/busybox:1")
+	k.do(t, "create", "secret", "docker-registry", "wrong", "--docker-server="+addr, "--docker-username=robot", "--docker-password=guess")
+	k.do(t, "create", "secret", "docker-registry", "elsewhere", "--docker-server=r.example", "--docker-username=robot", "--docker-password=guess")
+	k.do(t, "create", "serviceaccount", "puller")
+	k.do(t, "patch", "serviceaccount", "puller", "-p", `{"imagePullSecrets": [{"name": "elsewhere"}, {"name": "wrong"}, {"name": "key"}]}`)
+	out := k.apply(t, "apiVersion: v1\nkind: Pod\nmetadata: {name: private-image-test-1}\nspec: {serviceAccountName: puller, restartPolicy: Never, containers: [{name: uses-private-image, image: '"+image+"', imagePullPolicy: Always, command: [echo, SUCCESS]}]}\n")
+	if out != "pod/private-image-test-1 created\n" {
+		t.Errorf("apply: got %q", out)
+	}
+	c.await(t, k.namespace, "private-image-test-1", hasEnded)
+	if got := k.do(t, "logs", "private-image-test-1"); got != "SUCCESS\n" {
+		t.Errorf("logs: got %q", got)
+	}
+	if got := k.do(t, "get", "pod", "private-image-test-1", "-o", "jsonpath={.spec.imagePullSecrets[*].name}"); got != "elsewhere wrong key" {
+		t.Errorf("pull secrets of the pod: got %q, want its account's", got)
+	}
+
+	// The node's own, by which everybody may pull.
+	config := filepath.Join(c.DataDir, "kubelet/config.json")
+	key := k.do(t, "get", "secret", "key", "-o", `go-template={{index .data ".dockerconfigjson" | base64decode}}`)
+	if err := os.WriteFile(config, []byte(key), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.finish(t, k.namespace, "metadata: {name: anybody}\nspec: {restartPolicy: Never, imagePullSecrets: [{name: wrong}], containers: [{name: c, image: '"+image+"', imagePullPolicy: Always, command: ['true']}]}\n")
+	if err := os.Remove(config); err != nil {
+		t.Fatal(err)
+	}
+	node := strings.TrimSpace(k.do(t, "get", "nodes", "-o", "jsonpath={range.items[*].metadata}{.name} {end}"))
+	if got := k.do(t, "get", "node", node, "-o", "jsonpath={.status.images[*].names[*]}"); !strings.Contains(got, image) {
+		t.Errorf("images of the node: got %q, want %s among them", got, image)
+	}
+	addresses := func(kind string) string {
+		return k.do(t, "get", "nodes", "-o", `jsonpath={range .items[*].status.addresses[?(@.type=="`+kind+`")]}{.address} {end}`)
+	}
+	if hostname, external := addresses("Hostname"), addresses("ExternalIP"); hostname != node+" " || external != "" {
+		t.Errorf("addresses: got %q and %q, want %q and none", hostname, external, node)
+	}
+}
+
 // testRegistry pulls images by the rules of their pull policies, with and without a password.
 func testRegistry(t *testing.T, c *cluster) {
-	trace.Proves(t, "IMG-002", "IMG-003", "IMG-004", "IMG-005", "IMG-011", "IMG-021", "IMG-054", "IMG-055", "IMG-057", "IMG-058", "C-263")
+	trace.Proves(t, "IMG-002", "IMG-003", "IMG-004", "IMG-005", "IMG-011", "IMG-018", "IMG-019", "IMG-020", "IMG-021", "IMG-038", "IMG-042", "IMG-043", "IMG-044", "IMG-045", "IMG-046", "IMG-047",
+		"IMG-050", "IMG-052", "IMG-053", "IMG-054", "IMG-055", "IMG-056", "IMG-057", "IMG-058", "IMG-059", "IMG-060", "IMG-061", "C-263")
 	r := newRegistry(t, c)
 	k := c.kubectl().in(c.namespace(t))
 	image := r.addr + "/test/busybox:1"
@@ -155,8 +199,12 @@ func testRegistry(t *testing.T, c *cluster) {
 	c.create(t, k.namespace, "metadata: {name: stranger}\nspec: {containers: [{name: c, image: '"+image+"', imagePullPolicy: Always}]}\n")
 	c.await(t, k.namespace, "stranger", isWaiting("ImagePullBackOff"))
 	c.awaitEvent(t, k.namespace, "stranger", "Failed", "authorization failed")
+	k.wants(t, []string{"Warning  Failed     ", `Failed to pull image "` + image + `": `, "Error: ErrImagePull"}, "describe", "pods/stranger")
+	k.do(t, "delete", "pod", "stranger", "--now") // or it would pull again when it may
+	run("squatter", "IfNotPresent", "") // may use what is there
 	k.do(t, "create", "secret", "docker-registry", "key", "--docker-server="+r.addr, "--docker-username=robot", "--docker-password=secret")
 	run("friend", "Always", ", imagePullSecrets: [{name: key}]")
+	testCredentials(t, k, image)
 	r.locked.Store(false)
 	cli := []string{c.bin, "image", "--data-dir", c.DataDir, "--run-dir", c.RunDir}
 	command := func(args ...string) output {

@@ -41,6 +41,8 @@ func TestCluster(t *testing.T) {
 			"pod network":                 testPodNetwork,
 			"API service":                 testAPIService,
 			"partial names":               testPartialNames,
+			"issuer":                      testIssuer,
+			"proxy":                       testProxy,
 			"host ports":                  testHostPorts,
 			"affinity":                    testAffinity,
 			"service types":               testServiceTypes,

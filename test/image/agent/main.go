@@ -35,8 +35,11 @@ var commands = map[string]command{
 	"serve-hostname":         serveHostname,
 	"tcp-reset":              tcpReset,
 	"test-webserver":         testWebserver,
-	"web":                    web,
-	"webhook":                webhook,
+
+	"test-service-account-issuer-discovery": issuerDiscovery,
+
+	"web":     web,
+	"webhook": webhook,
 }
 
 func main() {

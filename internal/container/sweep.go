@@ -76,8 +76,9 @@ func sweepLeases(ctx context.Context, p *plugged) error {
 
 // sweep ends what an earlier process was starting when it was killed and what
 // containerd, which has just looked for its containers, does not know: shims
-// without a bundle, runc's state of their containers, sockets without a shim.
-// It runs before anything new can be started. What it cannot remove it logs.
+// without a bundle or with a sandbox that was not started, runc's state of their
+// containers, sockets without a shim. It runs before anything new can be started.
+// What it cannot remove it logs.
 func sweep(ctx context.Context, o Options) {
 	known := names(filepath.Join(o.stateDir(), string(plugins.RuntimePluginV2)+".task", Namespace))
 	found := false
@@ -97,13 +98,19 @@ func sweep(ctx context.Context, o Options) {
 		again = false
 		for _, pid := range processes() {
 			id, ours := shimOf(o, pid)
-			if !ours || slices.Contains(known, id) {
+			half := ours && slices.Contains(known, id) && !started(o, id)
+			if !ours || slices.Contains(known, id) && !half {
 				continue
 			}
 			found = true
 			if err := kill(ctx, pid); err != nil {
 				o.Logger.Error("cannot end a shim that was left over", "container", id, "pid", pid, "err", err)
 				continue
+			}
+			if half {
+				if err := endHalf(ctx, o, id); err != nil {
+					o.Logger.Error("cannot remove a sandbox that was not started", "container", id, "err", err)
+				}
 			}
 			again = true
 			o.Logger.Warn("ended a shim that was left over", "container", id, "pid", pid)
@@ -112,6 +119,38 @@ func sweep(ctx context.Context, o Options) {
 	if found {
 		removeDeadSockets(o.shimSockets())
 	}
+}
+
+// started reports whether a sandbox was started, or others are in its shim. runc
+// has a pipe in its state of what is created alone; a shim whose caller died
+// meanwhile may not even know of that.
+func started(o Options, id string) bool {
+	dir := filepath.Join(o.runcRoot(), Namespace, id)
+	_, err := os.Lstat(dir)
+	_, pipe := os.Lstat(filepath.Join(dir, "exec.fifo"))
+	if err == nil && errors.Is(pipe, os.ErrNotExist) {
+		return true
+	}
+	bundles := filepath.Join(o.stateDir(), string(plugins.RuntimePluginV2)+".task", Namespace)
+	return slices.ContainsFunc(names(bundles), func(other string) bool {
+		sandbox, err := os.ReadFile(filepath.Join(bundles, other, "sandbox"))
+		return err == nil && filepath.Base(strings.TrimSpace(string(sandbox))) == id
+	})
+}
+
+// endHalf ends what a shim that is gone was creating: the runc at work, and what
+// it made. Containerd removes the bundle when it loses the shim.
+func endHalf(ctx context.Context, o Options, id string) error {
+	for _, pid := range processes() {
+		cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		args := strings.Split(string(cmdline), "\x00")
+		if args[0] == filepath.Join(o.binDir(), "runc") && slices.Contains(args, id) {
+			if err := kill(ctx, pid); err != nil {
+				return err
+			}
+		}
+	}
+	return deleteContainer(ctx, o, id)
 }
 
 // sweepNetworks removes the network namespaces that no sandbox has: the

@@ -3,6 +3,8 @@ package podnet
 import (
 	"fmt"
 	"net/netip"
+	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -93,5 +95,34 @@ func within(t *testing.T, what string, try func() error) {
 		if time.Now().After(end) {
 			t.Fatalf("%s: %v", what, err)
 		}
+	}
+}
+
+func TestFirewallThatDropsForwardedIsToldOf(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("nft"); err != nil {
+		t.Skip("there is no nft")
+	}
+	h := nettest.New(t, "n1")
+	told := make(chan string, 8)
+	n := newNode(t, h, 1)
+	n.net.o.Trouble = func(message string) { told <- message }
+	n.keep()
+	for _, policy := range []string{"accept", "drop"} {
+		h.Must(func() error {
+			out, err := exec.Command("nft", "add table ip filter; add chain ip filter FORWARD { type filter hook forward priority 0; policy "+policy+"; }").CombinedOutput()
+			if err != nil {
+				err = fmt.Errorf("nft: %w: %s", err, out)
+			}
+			return err
+		})
+	}
+	select {
+	case got := <-told:
+		if want := "(ip filter FORWARD): pods may be cut off. Let pass what comes from and goes to kemudi0, such as by iptables -I FORWARD -i kemudi0 -j ACCEPT and -o kemudi0,"; !strings.Contains(got, want) {
+			t.Errorf("got %q, want %q in it", got, want)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("nobody was told")
 	}
 }

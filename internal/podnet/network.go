@@ -28,8 +28,11 @@ type Network struct {
 	nl    *netlink.Handle
 	conn  *nft.Conn
 	watch *nft.Watch
+	hooks *nft.Watch // of others' chains
 	links *linkWatch
 	pause time.Duration // between two repairs; see mendPause
+
+	firewall string // the chains that Trouble has been told of
 }
 
 // New returns the network, with nothing done yet. The caller must Close it,
@@ -55,6 +58,10 @@ func New(o Options) (*Network, error) {
 		n.Close()
 		return nil, err
 	}
+	if n.hooks, err = n.conn.Watch(); err != nil {
+		n.Close()
+		return nil, err
+	}
 	if n.links, err = newLinkWatch(); err != nil {
 		n.Close()
 		return nil, err
@@ -76,6 +83,9 @@ func (n *Network) Close() {
 	}
 	if n.watch != nil {
 		n.watch.Close()
+	}
+	if n.hooks != nil {
+		n.hooks.Close()
 	}
 	if n.links != nil {
 		_ = n.links.file.Close()
@@ -139,8 +149,9 @@ func (n *Network) Run(ctx context.Context) error {
 			return err
 		}
 	}
+	n.inspectFirewall()
 	g := task.NewGroup(ctx)
-	rules, links := make(chan struct{}, 1), make(chan struct{}, 1) // each holds one token: there is something to look at
+	rules, hooks, links := make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1) // each holds one token: there is something to look at
 	tell := func(to chan struct{}, next func(ctx context.Context) error) func(ctx context.Context) error {
 		return func(ctx context.Context) error {
 			for {
@@ -155,6 +166,7 @@ func (n *Network) Run(ctx context.Context) error {
 		}
 	}
 	g.Go("watch rules of the pod network", tell(rules, func(ctx context.Context) error { return n.watch.Next(ctx, table) }))
+	g.Go("watch chains", tell(hooks, n.hooks.NextHook))
 	g.Go("watch links", tell(links, n.links.next))
 	for {
 		select {
@@ -163,6 +175,8 @@ func (n *Network) Run(ctx context.Context) error {
 		case <-rules:
 			n.o.Log.Warn("rules of the pod network were changed by another program: writing them again", "table", table.String())
 			n.rewrite(g.Context())
+		case <-hooks:
+			n.inspectFirewall()
 		case <-links:
 			n.mend(g.Context())
 		}

@@ -43,6 +43,33 @@ func (c *Conn) Chains(t Table) ([]string, error) {
 	return chains, nil
 }
 
+// ForwardDrops lists the chains, as "family table chain", that drop what the
+// machine forwards unless one of their rules lets it pass. That a chain of ours
+// lets it pass is of no help against them.
+func (c *Conn) ForwardDrops() ([]string, error) {
+	var chains []string
+	err := c.dump(unix.NFT_MSG_GETCHAIN, 0, nil, func(f Family, attrs map[uint16][]byte) {
+		if f != IPv4 && f != IPv6 && f != Inet || !forwards(attrs[unix.NFTA_CHAIN_HOOK]) || attrs[unix.NFTA_CHAIN_POLICY] == nil {
+			return
+		}
+		if number(attrs[unix.NFTA_CHAIN_POLICY]) == netfilterDrop {
+			chains = append(chains, Table{f, cString(attrs[unix.NFTA_CHAIN_TABLE])}.String()+" "+cString(attrs[unix.NFTA_CHAIN_NAME]))
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list chains: %w", err)
+	}
+	return chains, nil
+}
+
+// forwards says whether a chain is called for what is forwarded.
+func forwards(hook []byte) (yes bool) {
+	eachAttr(hook, func(typ uint16, v []byte) {
+		yes = yes || typ == unix.NFTA_HOOK_HOOKNUM && number(v) == unix.NF_INET_FORWARD
+	})
+	return yes
+}
+
 // Found is a set as the kernel has it.
 type Found struct {
 	Name                       string

@@ -44,6 +44,22 @@ func (w *Watch) Close() { _ = w.file.Close() }
 // one of them as a whole, or may have (when changes came faster than they could
 // be read).
 func (w *Watch) Next(ctx context.Context, tables ...Table) error {
+	return w.next(ctx, func(h header, body []byte) bool { return w.concerns(h, body, tables) })
+}
+
+// NextHook waits until somebody else has made or changed a chain that the kernel
+// calls, or may have.
+func (w *Watch) NextHook(ctx context.Context) error {
+	return w.next(ctx, func(h header, body []byte) bool {
+		found := false
+		if h.typ == unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWCHAIN && len(body) >= 4 && h.pid != w.own {
+			eachAttr(body[4:], func(typ uint16, _ []byte) { found = found || typ == unix.NFTA_CHAIN_HOOK })
+		}
+		return found
+	})
+}
+
+func (w *Watch) next(ctx context.Context, concerns func(h header, body []byte) bool) error {
 	stop := context.AfterFunc(ctx, func() { _ = w.file.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	buf := make([]byte, 256<<10)
@@ -62,7 +78,7 @@ func (w *Watch) Next(ctx context.Context, tables ...Table) error {
 		}
 		hit := false
 		err = eachMessage(buf[:n], func(h header, body []byte) error {
-			hit = hit || w.concerns(h, body, tables)
+			hit = hit || concerns(h, body)
 			return nil
 		})
 		if err != nil {

@@ -76,6 +76,21 @@ func (c *cluster) wantNoOrphans(t *testing.T) {
 	})
 }
 
+// wantNoComplaints expects that the server has warned of nothing so far: what
+// people are not meant to act upon is not for a warning.
+func (c *cluster) wantNoComplaints(t *testing.T) {
+	t.Helper()
+	data, err := os.ReadFile(c.logFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		if strings.Contains(line, "level=WARN") || strings.Contains(line, "level=ERROR") || strings.Contains(line, "level=error") {
+			t.Errorf("in a healthy run: %s", line)
+		}
+	}
+}
+
 // TestRestartsWithoutTouchingContainers stops the server and starts it again:
 // whatever runs goes on, and the service answers all the time.
 func TestRestartsWithoutTouchingContainers(t *testing.T) {
@@ -88,6 +103,7 @@ func TestRestartsWithoutTouchingContainers(t *testing.T) {
 	eventually(t, 5*time.Second, func() error { _, err := get(c.neighbour, url); return err })
 	before := c.containers(t, "default", "app=web")
 	l := startLoad(t, c.neighbour, url)
+	c.wantNoComplaints(t)
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		c.kill(signal)
 		if o := c.run(t.Context(), nil, c.bin, "status", "--data-dir", c.DataDir, "--run-dir", c.RunDir); o.code != 3 || !strings.Contains(o.stdout, "no server is running") {

@@ -65,7 +65,7 @@ func addServerFlags(f *pflag.FlagSet, o *cluster.Options) {
 	f.Uint16Var(&o.SecurePort, "secure-port", 6443, "port to serve the API on")
 	f.Var((*addrFlag)(&o.AdvertiseAddress), "advertise-address", "address at which others reach the API; default the node's")
 	f.StringSliceVar(&o.TLSSANs, "tls-san", nil, "further names and addresses of the API server, for its certificate")
-	f.Var((*runtimeConfigFlag)(&o.RuntimeConfig), "runtime-config", "group-versions to turn on or off: extensions/v1beta1=false,...")
+	f.Var((*runtimeConfigFlag)(&o.RuntimeConfig), "runtime-config", "group-versions to turn on or off: extensions/v1beta1=false,api/alpha=true,...; alpha versions are off otherwise")
 
 	f.Var((*prefixesFlag)(&o.Network.ServiceCIDRs), "service-cluster-ip-range", "addresses of services; default 10.96.0.0/16")
 	f.Var((*prefixesFlag)(&o.Network.ClusterCIDRs), "cluster-cidr", "addresses of pods; default 10.244.0.0/16")

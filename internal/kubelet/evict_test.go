@@ -134,11 +134,11 @@ func TestNodeThatRunsOutOfMemoryLetsOnePodGoAfterAnother(t *testing.T) {
 		m.set(func() {
 			m.node = evict.Readings{evict.MemoryAvailable: {Available: 1 << 30, Capacity: 8 << 30}}
 		})
-		time.Sleep(4 * time.Minute)
+		n.after(4*time.Minute, "vital")
 		if c := n.condition(v1.NodeMemoryPressure); c.Status != v1.ConditionTrue {
 			t.Error("the condition has gone before its time")
 		}
-		time.Sleep(90 * time.Second)
+		n.after(90*time.Second, "vital")
 		if c := n.condition(v1.NodeMemoryPressure); c.Status != v1.ConditionFalse || c.Reason != "KubeletHasSufficientMemory" {
 			t.Errorf("five minutes after: got %+v", c)
 		}

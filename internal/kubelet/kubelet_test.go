@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"runtime"
 	"strconv"
 	"strings"
@@ -97,7 +98,7 @@ func (n *testNode) after(d time.Duration, name string) *v1.Pod {
 }
 
 func TestRunsAndDeletesAPod(t *testing.T) {
-	trace.Proves(t, "COMP-025", "CTL-007", "PLC-005", "PLC-040", "C-260")
+	trace.Proves(t, "COMP-025", "CTL-007", "PLC-005", "PLC-040", "PLC-039", "POD-042", "C-260", "C-296")
 	inBubble(t, func(t *testing.T) {
 		n := newNode(t, fakecri.Options{})
 		defer func() { n.end() }()
@@ -105,6 +106,9 @@ func TestRunsAndDeletesAPod(t *testing.T) {
 		p := n.pod("web")
 		if p.Status.Phase != v1.PodRunning || !core.PodReady(p) || p.Status.PodIP == "" || p.Status.HostIP == "" || p.Status.StartTime == nil {
 			t.Fatalf("status: got %+v, want running and ready with addresses", p.Status)
+		}
+		if net.ParseIP(p.Status.HostIP) == nil || len(p.Status.HostIPs) == 0 || p.Status.HostIPs[0].IP != p.Status.HostIP {
+			t.Errorf("addresses of the host: got %q and %v", p.Status.HostIP, p.Status.HostIPs)
 		}
 		if cs := p.Status.ContainerStatuses[0]; !strings.HasPrefix(cs.ContainerID, "fake://") || cs.ImageID == "" || cs.Started == nil || !*cs.Started {
 			t.Errorf("container status: got %+v", cs)

@@ -34,6 +34,12 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "12"); err != nil {
 		panic(err)
 	}
+	// How full the disk of the machine is does not matter here.
+	if _, set := os.LookupEnv("KEMUDI_EVICTION_HARD"); !set {
+		if err := os.Setenv("KEMUDI_EVICTION_HARD", "memory.available<20Mi,nodefs.available<1%"); err != nil {
+			panic(err)
+		}
+	}
 	flag.Parse()
 	code := m.Run()
 	if err := built.end(); err != nil {

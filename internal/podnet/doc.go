@@ -14,5 +14,8 @@
 // through the node's IP layer, where service addresses are translated back, with
 // or without the kernel's br_netfilter.
 //
+// What others take away of it while [Network.Run] runs is made again (mend.go); what
+// they forbid with rules of their own is told of.
+//
 // Start at [Network].
 package podnet

@@ -24,8 +24,9 @@ var expected = []string{
 	"simple token is not cryptographically signed",
 	"found invalid file under data directory",
 	"failed to publish local member to cluster through raft",
-	"Failed to detect schema version",  // before the first commit of a new database
-	"failed to update storage version", // likewise
+	"Failed to detect schema version",         // before the first commit of a new database
+	"failed to update storage version",        // likewise
+	"Failed to detect storage schema version", // likewise, at the start after a kill
 	"stopped publish because server is stopping",
 }
 

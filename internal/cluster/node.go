@@ -59,6 +59,9 @@ func (s *server) newNode(g *task.Group) (*machine, error) {
 	if err := ensureHosts(hostsFile); err != nil {
 		return nil, err
 	}
+	if err := podnet.DropMoved(podnetOptions(s.o.DataDir, s.o.RunDir)); err != nil {
+		return nil, err
+	}
 	if s.o.RuntimeEndpoint != "" {
 		cri, closer, err := container.Dial(s.o.RuntimeEndpoint)
 		if err != nil {

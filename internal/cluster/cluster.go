@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -105,10 +106,12 @@ func (f *floors) wait() (err error) {
 }
 
 // fail ends what a failed start left running. What made a group end says more
-// than what noticed it.
+// than what noticed it; but if that is err, then what failed when it was told to
+// end says nothing.
 func (f *floors) fail(err error) error {
 	f.top.Cancel(err)
-	if first := f.wait(); first != nil {
+	ended := errors.Is(context.Cause(f.top.Context()), err)
+	if first := f.wait(); first != nil && !ended {
 		return first
 	}
 	return err

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -67,5 +68,26 @@ func TestDirectoriesAreNamedAsTheKernelNamesThem(t *testing.T) {
 		if _, err := (Options{DataDir: dir}).withDefaults(); err == nil || !strings.Contains(err.Error(), dir) {
 			t.Errorf("%s: got %v", dir, err)
 		}
+	}
+}
+
+// TestFailedStartSaysWhyAndNotWhatFollowed from it.
+func TestFailedStartSaysWhyAndNotWhatFollowed(t *testing.T) {
+	follows := func(ctx context.Context) error {
+		<-ctx.Done()
+		return errors.New("the socket is closed")
+	}
+	why := errors.New("the port is taken")
+	f := newFloors(t.Context())
+	f.top.Go("runtime", follows)
+	if err := f.fail(why); err != why {
+		t.Errorf("got %v, want %v", err, why)
+	}
+	f = newFloors(t.Context())
+	f.plane.Go("store", func(context.Context) error { return why })
+	f.top.Go("runtime", follows)
+	<-f.top.Context().Done()
+	if err := f.fail(errors.New("nobody answers")); err == nil || strings.Contains(err.Error(), "nobody answers") {
+		t.Errorf("got %v, want what ended the server rather than what noticed it", err)
 	}
 }

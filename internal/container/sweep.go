@@ -98,7 +98,7 @@ func sweep(ctx context.Context, o Options) {
 		again = false
 		for _, pid := range processes() {
 			id, ours := shimOf(o, pid)
-			half := ours && slices.Contains(known, id) && !started(o, id)
+			half := ours && slices.Contains(known, id) && !started(o, id) && !deleting(pid)
 			if !ours || slices.Contains(known, id) && !half {
 				continue
 			}
@@ -136,6 +136,12 @@ func started(o Options, id string) bool {
 		sandbox, err := os.ReadFile(filepath.Join(bundles, other, "sandbox"))
 		return err == nil && filepath.Base(strings.TrimSpace(string(sandbox))) == id
 	})
+}
+
+// deleting reports whether a shim is there only to clean up behind one that ended.
+func deleting(pid int) bool {
+	cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return slices.Contains(strings.Split(string(cmdline), "\x00"), "delete")
 }
 
 // endHalf ends what a shim that is gone was creating: the runc at work, and what

@@ -119,7 +119,7 @@ type ImageInfo struct {
 	Names   []string // such as kemudi.local/web:1, sorted
 	Digests []string // such as kemudi.local/web@sha256:...
 	Size    int64    // bytes, compressed
-	Pinned  bool     // part of kemudi itself: it is not removed
+	Pinned  bool     // it stays when the node's disk fills up: it was imported, or is part of kemudi
 }
 
 // List returns the images, by name.
@@ -166,7 +166,7 @@ func (im *Images) Remove(ctx context.Context, name string) error {
 		return fmt.Errorf("remove image %s: %w", full, err)
 	case res.Image == nil:
 		return fmt.Errorf("remove image %s: %w", full, errdefs.ErrNotFound)
-	case res.Image.Pinned:
+	case full == PauseImage || slices.Contains(res.Image.RepoTags, PauseImage):
 		return fmt.Errorf("remove image %s: it is part of kemudi: %w", full, errdefs.ErrFailedPrecondition)
 	}
 	if len(res.Image.RepoTags) > 1 && slices.Contains(res.Image.RepoTags, full) {
@@ -185,8 +185,9 @@ func (im *Images) Remove(ctx context.Context, name string) error {
 
 // Import loads the images of an archive, which is what docker save writes or
 // an OCI image layout as a tar, possibly compressed. It returns their names
-// once the runtime can start containers from them. After an error nothing of
-// the archive is left (invariant I4).
+// once the runtime can start containers from them. The images are pinned: the node
+// agent does not remove them when its disk fills up, as no registry may have them.
+// After an error nothing of the archive is left (invariant I4).
 func (im *Images) Import(ctx context.Context, r io.Reader) (names []string, err error) {
 	ctx = namespaces.WithNamespace(ctx, Namespace)
 	snapshotter, err := im.findSnapshotter(ctx)
@@ -260,7 +261,7 @@ func (im *Images) readArchive(ctx context.Context, r io.Reader) ([]images.Image,
 		if err := im.checkImage(ctx, m); err != nil {
 			return nil, fmt.Errorf("image %s: %w", name, err)
 		}
-		list = append(list, images.Image{Name: name, Target: m})
+		list = append(list, images.Image{Name: name, Target: m, Labels: map[string]string{"io.cri-containerd.pinned": "pinned"}})
 	}
 	if len(list) == 0 {
 		return nil, errors.New("the archive holds no image")

@@ -278,6 +278,11 @@ func TestImportTakesEveryKindOfArchive(t *testing.T) {
 	if got := imageNames(list); !slices.Equal(got, want) {
 		t.Errorf("images: got %v, want %v", got, want)
 	}
+	for _, i := range list {
+		if len(i.Names) > 0 && !i.Pinned {
+			t.Errorf("%v: not pinned, although no registry may have it", i.Names)
+		}
+	}
 }
 
 func TestRemoveTakesOneNameAtATime(t *testing.T) {

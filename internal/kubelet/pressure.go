@@ -105,10 +105,12 @@ func (a *Agent) relieve(ctx context.Context, m *evict.Monitor, s evict.Starved) 
 
 // evictPod ends a pod and waits until it has ended, for a while.
 func (a *Agent) evictPod(ctx context.Context, uid types.UID, message string) bool {
+	left := make(chan struct{})
 	a.mu.Lock()
 	act := a.mu.actors[uid]
-	left := make(chan struct{})
-	a.mu.leaving[uid] = left
+	if act != nil {
+		a.mu.leaving[uid] = left
+	}
 	a.mu.Unlock()
 	if act == nil {
 		return false

@@ -201,7 +201,7 @@ func testRegistry(t *testing.T, c *cluster) {
 	c.awaitEvent(t, k.namespace, "stranger", "Failed", "authorization failed")
 	k.wants(t, []string{"Warning  Failed     ", `Failed to pull image "` + image + `": `, "Error: ErrImagePull"}, "describe", "pods/stranger")
 	k.do(t, "delete", "pod", "stranger", "--now") // or it would pull again when it may
-	run("squatter", "IfNotPresent", "") // may use what is there
+	run("squatter", "IfNotPresent", "")           // may use what is there
 	k.do(t, "create", "secret", "docker-registry", "key", "--docker-server="+r.addr, "--docker-username=robot", "--docker-password=secret")
 	run("friend", "Always", ", imagePullSecrets: [{name: key}]")
 	testCredentials(t, k, image)

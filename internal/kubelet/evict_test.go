@@ -153,7 +153,7 @@ func TestNodeThatRunsOutOfMemoryLetsOnePodGoAfterAnother(t *testing.T) {
 
 func TestNodeThatRunsOutOfDiskRemovesImagesFirst(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		low := evict.Readings{evict.NodeFSAvailable: {Available: 9, Capacity: 100}}
+		low := evict.Readings{evict.NodeFSAvailable: {Available: 4, Capacity: 100}}
 		m := &meter{node: evict.Readings{}, pods: map[string]evict.Storage{
 			"big": {Containers: map[string]int64{"c": 5 << 20}}, "small": {Containers: map[string]int64{"c": 1 << 20}},
 		}}
@@ -171,7 +171,7 @@ func TestNodeThatRunsOutOfDiskRemovesImagesFirst(t *testing.T) {
 			t.Errorf("images: got %v, want only the used one", got)
 		}
 		m.set(func() { m.node = evict.Readings{} })
-		evicted(t, n, p, "The node was low on resource: ephemeral-storage. Threshold quantity: 10, available: 9. Container c was using 5Mi, request is 0, has larger consumption of ephemeral-storage. ")
+		evicted(t, n, p, "The node was low on resource: ephemeral-storage. Threshold quantity: 5, available: 4. Container c was using 5Mi, request is 0, has larger consumption of ephemeral-storage. ")
 		if c := n.condition(v1.NodeDiskPressure); c.Status != v1.ConditionTrue || c.Reason != "KubeletHasDiskPressure" {
 			t.Errorf("condition of the node: got %+v", c)
 		}

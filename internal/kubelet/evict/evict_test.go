@@ -24,11 +24,11 @@ const mi = int64(1 << 20)
 
 func TestThresholdsAreReadAndRefusedWithTheReason(t *testing.T) {
 	list, err := Parse(Default)
-	if err != nil || len(list) != 5 || list[0] != (Threshold{Signal: MemoryAvailable, Amount: 100 * mi}) || list[1] != (Threshold{Signal: NodeFSAvailable, Percent: 10}) {
+	if err != nil || len(list) != 5 || list[0] != (Threshold{Signal: MemoryAvailable, Amount: 100 * mi}) || list[1] != (Threshold{Signal: NodeFSAvailable, Percent: 5}) {
 		t.Fatalf("default: got %+v, %v", list, err)
 	}
-	if got := Held(list, NodeFSAvailable, 200); got != 20 {
-		t.Errorf("held of the disk: got %d, want 20", got)
+	if got := Held(list, NodeFSAvailable, 200); got != 10 {
+		t.Errorf("held of the disk: got %d, want 10", got)
 	}
 	for text, want := range map[string]string{
 		"":                                        "",
@@ -49,7 +49,7 @@ func TestThresholdsAreReadAndRefusedWithTheReason(t *testing.T) {
 }
 
 func TestPressureOutlastsItsCauseForAWhile(t *testing.T) {
-	list, err := Parse(Default)
+	list, err := Parse("memory.available<100Mi,nodefs.available<10%")
 	if err != nil {
 		t.Fatal(err)
 	}

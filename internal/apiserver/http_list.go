@@ -95,29 +95,6 @@ func (p *reply) collection(page *page) {
 	}
 }
 
-// flushSize is how much of a list is gathered before it is written.
-const flushSize = 256 << 10
-
-// listWriter gathers a list's bytes and writes them in large pieces.
-type listWriter struct {
-	w   http.ResponseWriter
-	buf []byte
-	err error
-}
-
-func (l *listWriter) spill() {
-	if len(l.buf) >= flushSize {
-		l.flush()
-	}
-}
-
-func (l *listWriter) flush() {
-	if l.err == nil {
-		_, l.err = l.w.Write(l.buf)
-	}
-	l.buf = l.buf[:0]
-}
-
 func (p *reply) jsonList(page *page) {
 	p.w.Header().Set("Content-Type", request.JSON)
 	l := &listWriter{w: p.w, buf: make([]byte, 0, flushSize+64<<10)}
@@ -133,20 +110,21 @@ func (p *reply) appendJSONList(l *listWriter, page *page) []byte {
 	l.buf, _ = wire.AppendJSON(l.buf, &page.meta)
 	l.buf = append(l.buf, `,"items":[`...)
 	bytes := p.bulk(page, p.c.res.forms.json)
-	for i, it := range page.items {
+	p.items(l, page, func(dst []byte, i int) ([]byte, error) {
 		if i > 0 {
-			l.buf = append(l.buf, ',')
+			dst = append(dst, ',')
 		}
-		var err error
-		if l.buf, err = bytes(l.buf, it); err != nil {
-			p.s.log.WarnContext(p.r.Context(), "encode list item", "key", it.Key, "err", err)
-			panic(http.ErrAbortHandler) // the answer has begun: cut it off
-		}
-		if l.w != nil {
-			l.spill()
-		}
-	}
+		return bytes(dst, page.items[i])
+	})
 	return append(l.buf, "]}"...)
+}
+
+// items writes the items of a list, each as item appends it.
+func (p *reply) items(l *listWriter, page *page, item func(dst []byte, i int) ([]byte, error)) {
+	if err := l.items(len(page.items), item); err != nil {
+		p.s.log.WarnContext(p.r.Context(), "encode list item", "err", err)
+		panic(http.ErrAbortHandler) // the answer has begun: cut it off
+	}
 }
 
 // wholeList sends a list that is to be reformatted.
@@ -190,13 +168,9 @@ func (p *reply) protoList(page *page) {
 	l := &listWriter{w: p.w, buf: make([]byte, 0, flushSize+64<<10)}
 	l.buf = append(p.c.res.listProto.AppendHead(l.buf, size), head...)
 	bytes := p.bulk(page, f)
-	for i, it := range page.items {
-		if l.buf, err = bytes(wire.AppendListItemHead(l.buf, sizes[i]), it); err != nil {
-			p.s.log.WarnContext(p.r.Context(), "encode list item", "key", it.Key, "err", err)
-			panic(http.ErrAbortHandler) // the answer has begun: cut it off
-		}
-		l.spill()
-	}
+	p.items(l, page, func(dst []byte, i int) ([]byte, error) {
+		return bytes(wire.AppendListItemHead(dst, sizes[i]), page.items[i])
+	})
 	l.buf = p.c.res.listProto.AppendTail(l.buf)
 	l.flush()
 }

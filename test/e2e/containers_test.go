@@ -148,7 +148,7 @@ func testSecurity(t *testing.T, c *cluster) {
 		{"no-new-privileges", "", "securityContext: {allowPrivilegeEscalation: false}", "grep NoNewPrivs /proc/self/status | tr -d '[:space:]'", "NoNewPrivs:1"},
 		{"seccomp", "securityContext: {seccompProfile: {type: RuntimeDefault}}", "", "grep 'Seccomp:' /proc/self/status | tr -d '[:space:]'", "Seccomp:2"},
 		{"sysctl", "securityContext: {sysctls: [{name: kernel.shm_rmid_forced, value: '1'}]}", "", "cat /proc/sys/kernel/shm_rmid_forced", "1"},
-		{"host-pid", "hostPID: true", "", "[ $(ls -d /proc/[0-9]* | wc -l) -gt 10 ] && echo sees the host", "sees the host"},
+		{"host-pid", "hostPID: true", "", "[ $(echo /proc/[0-9]* | wc -w) -gt 10 ] && echo sees the host", "sees the host"},
 		{"own-pid", "", "", "cat /proc/1/comm; :", "sh"},
 		{"limits", "", "resources: {limits: {cpu: 500m, memory: 100Mi}}", "cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max 2>/dev/null; cat /sys/fs/cgroup/cpu/cpu.cfs_quota_us 2>/dev/null || cut -d' ' -f1 /sys/fs/cgroup/cpu.max", "104857600\n50000"},
 	} {

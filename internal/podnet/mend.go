@@ -2,7 +2,6 @@ package podnet
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,72 +15,29 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/kemudi/kemudi/internal/podnet/nft"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
-// linkWatch tells of changes in the network namespace that may have taken
-// something of ours away: links, addresses, routes, and whether the machine forwards.
-type linkWatch struct{ file *os.File }
-
-// newLinkWatch watches the network namespace of the calling thread.
-func newLinkWatch() (*linkWatch, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
-	if err != nil {
-		return nil, fmt.Errorf("open netlink: %w", err)
-	}
-	var groups uint32
-	for _, g := range []uint{
+// watchLinks joins the groups that tell of changes which may have taken something
+// of ours away: links, addresses, routes, and whether the machine forwards. It
+// does so in the network namespace of the calling thread.
+func watchLinks() (*nft.Groups, error) {
+	return nft.Join(unix.NETLINK_ROUTE, "links",
 		unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE,
-		unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_IPV6_NETCONF,
-	} {
-		groups |= 1 << (g - 1)
-	}
-	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: groups}); err != nil {
-		_ = unix.Close(fd)
-		return nil, fmt.Errorf("watch links: %w", err)
-	}
-	return &linkWatch{os.NewFile(uintptr(fd), "links")}, nil
+		unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_IPV6_NETCONF)
 }
 
-// next waits until something has happened that may concern us. It does not
+// linksChanged waits until something has happened that may concern us. It does not
 // look at what it was beyond its kind: whoever calls looks at what is there now.
-func (w *linkWatch) next(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, func() { _ = w.file.SetReadDeadline(time.Unix(1, 0)) })
-	defer stop()
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := w.file.Read(buf)
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			_ = w.file.SetReadDeadline(time.Time{}) // it was that of an earlier call
-			continue
-		case errors.Is(err, unix.ENOBUFS):
-			return nil // some were lost
-		case err != nil:
-			return fmt.Errorf("watch links: %w", err)
-		}
-		if mayConcern(buf[:n]) {
-			return nil
-		}
-	}
-}
-
-// mayConcern reports whether one of the messages is of a kind that takes away.
-func mayConcern(messages []byte) bool {
-	for len(messages) >= unix.NLMSG_HDRLEN {
-		size := int(binary.NativeEndian.Uint32(messages))
-		if size < unix.NLMSG_HDRLEN || size > len(messages) {
-			return false
-		}
-		switch binary.NativeEndian.Uint16(messages[4:]) {
+func (n *Network) linksChanged(ctx context.Context) error {
+	return n.links.Next(ctx, func(m nft.Message) bool {
+		switch m.Type {
 		case unix.RTM_NEWLINK, unix.RTM_DELLINK, unix.RTM_DELADDR, unix.RTM_DELROUTE, unix.RTM_NEWNETCONF:
 			return true
 		}
-		messages = messages[min((size+3)&^3, len(messages)):]
-	}
-	return false
+		return false
+	})
 }
 
 // amiss says, in words for people, what Ensure made is not there any more;

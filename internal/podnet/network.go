@@ -29,7 +29,7 @@ type Network struct {
 	conn  *nft.Conn
 	watch *nft.Watch
 	hooks *nft.Watch // of others' chains
-	links *linkWatch
+	links *nft.Groups
 	pause time.Duration // between two repairs; see mendPause
 
 	firewall string // the chains that Trouble has been told of
@@ -62,7 +62,7 @@ func New(o Options) (*Network, error) {
 		n.Close()
 		return nil, err
 	}
-	if n.links, err = newLinkWatch(); err != nil {
+	if n.links, err = watchLinks(); err != nil {
 		n.Close()
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (n *Network) Close() {
 		n.hooks.Close()
 	}
 	if n.links != nil {
-		_ = n.links.file.Close()
+		n.links.Close()
 	}
 	if n.Routes != nil {
 		n.Routes.nl.Close()
@@ -167,7 +167,7 @@ func (n *Network) Run(ctx context.Context) error {
 	}
 	g.Go("watch rules of the pod network", tell(rules, func(ctx context.Context) error { return n.watch.Next(ctx, table) }))
 	g.Go("watch chains", tell(hooks, n.hooks.NextHook))
-	g.Go("watch links", tell(links, n.links.next))
+	g.Go("watch links", tell(links, n.linksChanged))
 	for {
 		select {
 		case <-g.Context().Done():

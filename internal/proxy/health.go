@@ -9,7 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,10 +36,7 @@ type healthPort struct {
 	owner  *serviceHealth
 	server *http.Server
 	port   uint16
-	mu     struct {
-		sync.Mutex
-		health Health
-	}
+	health atomic.Pointer[Health]
 }
 
 // update opens and closes ports as the list says. It belongs to one goroutine;
@@ -63,7 +60,7 @@ func (s *serviceHealth) update(ctx context.Context, g *task.Group, want map[type
 			}
 			s.open[name] = p
 		}
-		p.set(h)
+		p.health.Store(&h)
 	}
 }
 
@@ -91,22 +88,10 @@ func (s *serviceHealth) close() {
 	}
 }
 
-func (p *healthPort) set(h Health) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.mu.health = h
-}
-
-func (p *healthPort) get() Health {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.mu.health
-}
-
 // ServeHTTP answers 200 if the service has endpoints here that are ready, and
 // else 503.
 func (p *healthPort) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	h, healthy := p.get(), p.owner.healthy()
+	h, healthy := p.health.Load(), p.owner.healthy()
 	var answer struct {
 		Service struct {
 			Namespace string `json:"namespace"`

@@ -30,7 +30,7 @@ func (s *Server) delete(ctx context.Context, c *call, o *metav1.DeleteOptions) (
 		if old == nil {
 			return nil, false, notFound(c)
 		}
-		if err := deletePreconditions(c, old.Object, o.Preconditions); err != nil {
+		if err := unmet(c, old.Object, o.Preconditions); err != nil {
 			if try == 0 {
 				continue // the cache may be behind: look again in the store
 			}
@@ -59,7 +59,8 @@ func (s *Server) delete(ctx context.Context, c *call, o *metav1.DeleteOptions) (
 	}
 }
 
-func deletePreconditions(c *call, obj resource.Object, p *metav1.Preconditions) error {
+// unmet returns the conflict if an object is not what a request expects.
+func unmet(c *call, obj resource.Object, p *metav1.Preconditions) error {
 	switch {
 	case p == nil:
 	case p.UID != nil && *p.UID != obj.GetUID():

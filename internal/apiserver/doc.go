@@ -5,11 +5,12 @@
 // Start at pipeline.go, which carries a write from the request to a committed
 // revision, top to bottom; read.go, list.go and watch.go serve reads from the
 // caches of package watchcache; filters.go lists what every HTTP request passes
-// through, in order; handlers.go lists the code behind subresources that are
-// more than a read-merge-write. [Server.Handler] is the way in for HTTP,
-// [Server.As] for the same process. What objects look like as bytes is in
-// package wire, and kept by package encoded; connections to nodes and pods are
-// in package tunnel; who may do what, and what the kinds mean, is not decided here.
+// through, in order. [Server.Handler] is the way in for HTTP, [Server.As] for
+// the same process. Subresources and questions that are more than a
+// read-merge-write are in package action, connections to nodes and pods in
+// package tunnel; handlers.go hands both what they may ask for. What objects
+// look like as bytes is in package wire, and kept by package encoded. Who may do
+// what, and what the kinds mean, is not decided here.
 //
 // Invariants, cited by number in the code:
 //

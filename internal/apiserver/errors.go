@@ -119,6 +119,10 @@ func statusOf(err error) *metav1.Status {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		status := apierrors.NewTimeoutError("request did not complete within requested timeout - "+err.Error(), 0).ErrStatus
 		return &status
+	case errors.Is(err, store.ErrDisk):
+		return &metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusInsufficientStorage, Reason: "InsufficientStorage", Message: err.Error(),
+		}
 	case errors.Is(err, store.ErrCompacted):
 		status := apierrors.NewResourceExpired("The provided resource version is too old.").ErrStatus
 		return &status

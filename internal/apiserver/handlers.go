@@ -3,103 +3,91 @@ package apiserver
 import (
 	"context"
 	"net/http"
+	"reflect"
+	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kemudi/kemudi/internal/api/discovery"
+	"github.com/kemudi/kemudi/internal/apiserver/action"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/apiserver/tunnel"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
-// subHandler is the code behind a subresource, or a question, that is more than
-// a read-merge-write. One of the two functions is set.
-type subHandler struct {
-	// do answers an object (nil for a get) with another, over HTTP and in process
-	// alike. body is of the kind that the declaration's Body names, or of the
-	// resource itself.
-	do func(ctx context.Context, s *Server, c *call, body runtime.Object) (runtime.Object, error)
-	// tunnel takes the connection: streams, and what is not objects.
-	tunnel func(t *tunnel.Tunnels, q *tunnel.Request)
+// handlers are the code behind subresources and questions that are more than a
+// read-merge-write, by the names that declarations use (Sub.Handler and
+// Spec.Handler).
+type handlers struct {
+	// actions answer an object with another, over HTTP and in process alike.
+	// They get what the declaration's Body names, or the resource itself.
+	actions map[string]action.Func
+	// tunnels take the connection: streams, and what is not objects.
+	tunnels map[string]tunnel.Func
 }
 
-// subHandlers lists them by the names that declarations use (Sub.Handler and
-// Spec.Handler). A new one is added here.
-func subHandlers() map[string]subHandler {
-	return map[string]subHandler{
-		"binding":  {do: bind},         // pods/binding: sub_binding.go
-		"eviction": {do: evict},        // pods/eviction: sub_eviction.go
-		"finalize": {do: finalize},     // namespaces/finalize: sub_finalize.go
-		"token":    {do: requestToken}, // serviceaccounts/token: sub_token.go
+func (s *Server) newHandlers() handlers {
+	a := action.Actions{Cache: s.o.Caches.Cache, Authenticator: s.o.Authenticator, Authorizer: s.o.Authorizer, Tokens: s.o.Tokens}
+	t := tunnel.Tunnels{Nodes: s.o.Nodes, Logger: s.log, Slices: func(namespace, service string) []*cache.Item {
+		return s.o.Caches.Cache(discovery.EndpointSlices.Def).ByIndex(discovery.IndexService, cache.Key(namespace, service))
+	}}
+	return handlers{actions: a.List(), tunnels: t.List()}
+}
 
-		// Questions: sub_review.go.
-		"tokenreview":              {do: tokenReview},
-		"selfsubjectreview":        {do: selfSubjectReview},
-		"subjectaccessreview":      {do: subjectAccessReview},
-		"localsubjectaccessreview": {do: localSubjectAccessReview},
-		"selfsubjectaccessreview":  {do: selfSubjectAccessReview},
-		"selfsubjectrulesreview":   {do: selfSubjectRulesReview},
-
-		// What nodes and pods answer: package tunnel.
-		"log":         {tunnel: (*tunnel.Tunnels).Log},
-		"exec":        {tunnel: (*tunnel.Tunnels).Exec},
-		"attach":      {tunnel: (*tunnel.Tunnels).Attach},
-		"portforward": {tunnel: (*tunnel.Tunnels).PortForward},
-		"proxy":       {tunnel: (*tunnel.Tunnels).Proxy},
+// handler is the name of the code behind the call; empty: there is none but the
+// generic.
+func (c *call) handler() string {
+	switch {
+	case c.sub != nil:
+		return c.sub.Handler
+	case c.res.def.CreateOnly:
+		return c.res.def.Handler
 	}
+	return ""
 }
 
 // serveHandler runs a named handler for an HTTP request.
-func (p *reply) serveHandler(in *request.Info) {
-	name, d := p.c.res.def.Handler, p.c.res.def
-	body, gvk := func() runtime.Object { return p.c.res.newObject() }, p.c.res.gvk
-	if p.c.sub != nil {
-		name = p.c.sub.Handler
-		if b := p.c.sub.Body; b != nil {
-			body, gvk = b.New, gvkOf(b)
-		}
-	}
-	h, ok := p.s.handlers[name]
-	switch {
-	case !ok:
-		p.fail(genericNotFound())
-	case h.tunnel != nil:
+func (p *reply) serveHandler() {
+	name := p.c.handler()
+	if connect := p.s.handlers.tunnels[name]; connect != nil {
 		p.warnings()
-		h.tunnel(&p.s.tunnels, &tunnel.Request{W: p.w, R: p.r, Def: p.c.res.def, Name: p.c.name, API: &tunnelAPI{p.s, p.c}})
-	case !handlerVerb(p.c, in.Verb):
+		connect(&tunnel.Request{W: p.w, R: p.r, Def: p.c.res.def, Name: p.c.name, API: &tunnelAPI{p.s, p.c}})
+		return
+	}
+	do := p.s.handlers.actions[name]
+	switch {
+	case do == nil:
+		p.fail(genericNotFound())
+	case !p.c.handlerHas(p.c.verb):
 		p.fail(methodNotAllowed())
 	default:
-		p.runHandler(h, body, handled{gvk, d.CreateOnly})
+		p.runAction(do)
 	}
 }
 
-// handlerVerb reports whether the handler's subresource has the verb.
-func handlerVerb(c *call, verb string) bool {
+// handlerHas reports whether the handler's subresource, or question, has the verb.
+func (c *call) handlerHas(verb string) bool {
 	if c.sub == nil {
 		return verb == "create"
 	}
-	for _, v := range c.sub.Verbs {
-		if v == verb {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(c.sub.Verbs, verb)
 }
 
-// handled is what a handler's body is, and whether it belongs to a question.
-type handled struct {
-	gvk      schema.GroupVersionKind
-	question bool
-}
-
-func (p *reply) runHandler(h subHandler, body func() runtime.Object, k handled) {
+// runAction reads the body and answers with what the action makes of it.
+func (p *reply) runAction(do action.Func) {
 	if !p.negotiate(request.Allowed{}) {
 		return
 	}
-	var obj runtime.Object
-	if p.r.Method != http.MethodGet {
+	gvk := p.c.res.gvk
+	var body runtime.Object = p.c.res.newObject()
+	if p.c.sub != nil && p.c.sub.Body != nil {
+		gvk, body = gvkOf(p.c.sub.Body), p.c.sub.Body.New()
+	}
+	if p.r.Method == http.MethodGet {
+		body = nil
+	} else {
 		if err := p.writeOptions("CreateOptions"); err != nil {
 			p.fail(err)
 			return
@@ -108,13 +96,12 @@ func (p *reply) runHandler(h subHandler, body func() runtime.Object, k handled) 
 		if !ok {
 			return
 		}
-		obj = body()
-		if err := d.decode(p.c, obj, k.gvk); err != nil {
+		if err := d.decode(p.c, body, gvk); err != nil {
 			p.fail(err)
 			return
 		}
 	}
-	answer, err := h.do(p.r.Context(), p.s, p.c, obj)
+	answer, err := do(p.r.Context(), p.s.actionRequest(p.c, body))
 	if err != nil {
 		p.fail(err)
 		return
@@ -123,7 +110,6 @@ func (p *reply) runHandler(h subHandler, body func() runtime.Object, k handled) 
 	if p.r.Method == http.MethodPost {
 		code = http.StatusCreated
 	}
-	gvk := k.gvk
 	if set := answer.GetObjectKind().GroupVersionKind(); !set.Empty() {
 		gvk = set
 	} else if obj, ok := answer.(resource.Object); ok && sameType(obj, p.c.res.def) {
@@ -133,10 +119,76 @@ func (p *reply) runHandler(h subHandler, body func() runtime.Object, k handled) 
 	p.object(code, gvk, answer)
 }
 
-func (s *Server) newTunnels() tunnel.Tunnels {
-	return tunnel.Tunnels{Nodes: s.o.Nodes, Logger: s.log, Slices: func(namespace, service string) []*cache.Item {
-		return s.o.Caches.Cache(discovery.EndpointSlices.Def).ByIndex(discovery.IndexService, cache.Key(namespace, service))
-	}}
+// sameType reports whether obj is of the Go type that def stores.
+func sameType(obj resource.Object, def *resource.Def) bool {
+	return reflect.TypeOf(obj) == reflect.TypeOf(def.New())
+}
+
+// actionRequest is the call as an action sees it.
+func (s *Server) actionRequest(c *call, body runtime.Object) *action.Request {
+	q := &action.Request{
+		Def: c.res.def, Version: c.res.ver, Namespace: c.namespace, Name: c.name, User: c.user, DryRun: c.dryRun, Body: body,
+	}
+	q.API = &actionAPI{s: s, c: c, q: q}
+	return q
+}
+
+// actionAPI is what the action of a call asks of the server.
+type actionAPI struct {
+	s *Server
+	c *call
+	q *action.Request
+}
+
+var _ action.API = (*actionAPI)(nil)
+
+// call is the call with what the action has learnt of it.
+func (a *actionAPI) call() *call {
+	a.c.name, a.c.dryRun = a.q.Name, a.q.DryRun
+	return a.c
+}
+
+// Get reads the call's object.
+func (a *actionAPI) Get(ctx context.Context) (resource.Object, error) {
+	it, err := a.s.get(ctx, a.call(), "")
+	if err != nil {
+		return nil, err
+	}
+	return it.Object, nil
+}
+
+// Fit holds the body's name and namespace against the call's.
+func (a *actionAPI) Fit(body metav1.Object) error { return a.call().fitName(body) }
+
+// Admit asks both halves of admission.
+func (a *actionAPI) Admit(ctx context.Context, body runtime.Object) error {
+	return a.s.admitBody(ctx, a.call(), body)
+}
+
+// Write carries a change through the pipeline.
+func (a *actionAPI) Write(ctx context.Context, ch action.Change) (resource.Object, error) {
+	c := a.call()
+	if ch.Def != nil {
+		c = &call{
+			verb: "update", res: a.s.storage(ch.Def), namespace: c.namespace, name: ch.Name,
+			user: c.user, agent: c.agent, dryRun: c.dryRun,
+		}
+	}
+	item, err := a.s.write(ctx, c, change{tracked: ch.Own, trusted: ch.Own, only: &ch.If, make: func(_ context.Context, old resource.Object) (resource.Object, error) {
+		return ch.Make(old)
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return item.Object, nil
+}
+
+// Delete deletes the call's object, as if that had been asked for.
+func (a *actionAPI) Delete(ctx context.Context, o *metav1.DeleteOptions) error {
+	c := *a.call()
+	c.sub, c.verb = nil, "delete"
+	_, _, err := a.s.delete(ctx, &c, o)
+	return err
 }
 
 // tunnelAPI is what the tunnel of a call sees of the server.

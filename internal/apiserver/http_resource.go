@@ -30,8 +30,8 @@ func (s *Server) serveResource(w http.ResponseWriter, r *http.Request, in *reque
 		p.fail(err)
 		return
 	}
-	if c.sub != nil && c.sub.Handler != "" || res.def.Handler != "" && res.def.CreateOnly {
-		p.serveHandler(in)
+	if c.handler() != "" {
+		p.serveHandler()
 		return
 	}
 	switch in.Verb {

@@ -33,8 +33,12 @@ func (l *local) Do(ctx context.Context, r *client.Request) (runtime.Object, erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.s.o.RequestTimeout)
 	defer cancel()
-	if c.sub != nil && c.sub.Handler != "" || c.res.def.CreateOnly {
-		return l.handler(ctx, c, r.Object)
+	if name := c.handler(); name != "" {
+		do := l.s.handlers.actions[name]
+		if do == nil {
+			return nil, genericNotFound()
+		}
+		return do(ctx, l.s.actionRequest(c, r.Object))
 	}
 	if c.sub != nil && c.sub.Body != nil && r.Verb != "patch" {
 		return l.body(ctx, c, r)
@@ -70,18 +74,6 @@ func (s *Server) storage(d *resource.Def) *served {
 		c = s.o.Caches.Cache(d)
 	}
 	return newServed(d, nil, c)
-}
-
-func (l *local) handler(ctx context.Context, c *call, body runtime.Object) (runtime.Object, error) {
-	name := c.res.def.Handler
-	if c.sub != nil {
-		name = c.sub.Handler
-	}
-	h, ok := l.s.handlers[name]
-	if !ok || h.do == nil {
-		return nil, genericNotFound()
-	}
-	return h.do(ctx, l.s, c, body)
 }
 
 // body serves subresources such as scale.

@@ -17,10 +17,11 @@ type change struct {
 	// the pipeline then. It may be called again when somebody else was faster.
 	make func(ctx context.Context, old resource.Object) (resource.Object, error)
 
-	create  bool // the object must not exist
-	missing bool // update or apply: create the object if it does not exist
-	tracked bool // managedFields are done already (apply)
-	trusted bool // the server's own change of an object: it is neither admitted nor validated (bind)
+	only    *metav1.Preconditions // what must be true of what is stored; nil: nothing
+	create  bool                  // the object must not exist
+	missing bool                  // update or apply: create the object if it does not exist
+	tracked bool                  // managedFields are done already (apply)
+	trusted bool                  // the server's own change of an object: it is neither admitted nor validated (bind)
 }
 
 // write carries one create, update, patch or apply from the request to a
@@ -34,6 +35,14 @@ func (s *Server) write(ctx context.Context, c *call, ch change) (*cache.Item, er
 		}
 		if err := s.mayApply(ctx, c, ch, old); err != nil { // it does not exist, or may not be made
 			return nil, err
+		}
+		if ch.only != nil {
+			if err := unmet(c, old.Object, ch.only); err != nil {
+				if try == 0 {
+					continue // the cache may be behind: look again in the store
+				}
+				return nil, err
+			}
 		}
 		w := &attempt{s: s, c: c, item: old, trusted: ch.trusted}
 		if ch.create {

@@ -11,7 +11,6 @@ import (
 	"github.com/kemudi/kemudi/internal/apiserver/burst"
 	"github.com/kemudi/kemudi/internal/apiserver/claims"
 	"github.com/kemudi/kemudi/internal/apiserver/encoded"
-	"github.com/kemudi/kemudi/internal/apiserver/tunnel"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/patch"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -27,8 +26,7 @@ type Server struct {
 	claims   *claims.Claims
 	encoded  *encoded.Store
 	metrics  *metrics
-	handlers map[string]subHandler
-	tunnels  tunnel.Tunnels
+	handlers handlers
 	handler  http.Handler
 	pace     burst.Pace // of the watches
 
@@ -45,9 +43,8 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		o: o, log: o.Logger, fields: patch.NewFields(),
 		claims: claims.New(o.Store, o.Settings), encoded: encoded.New(o.EncodedBytes), metrics: newMetrics(o.Registry),
-		handlers: subHandlers(),
 	}
-	s.tunnels = s.newTunnels()
+	s.handlers = s.newHandlers()
 	s.SetDefs(o.Defs)
 	s.handler = s.filters(s.mux())
 	return s, nil

@@ -1,11 +1,9 @@
-package apiserver
+package action
 
 import (
 	"context"
 	"fmt"
 	"maps"
-	"net/http"
-	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,43 +15,45 @@ import (
 )
 
 // bind assigns a pod to a node (pods/binding).
-func bind(ctx context.Context, s *Server, c *call, body runtime.Object) (runtime.Object, error) {
-	b, ok := body.(*corev1.Binding)
-	if !ok {
-		return nil, apierrors.NewInternalError(fmt.Errorf("bind pod %s: got a %T", c.name, body))
+func (a *Actions) bind(ctx context.Context, q *Request) (runtime.Object, error) {
+	b, err := bodyOf[*corev1.Binding](q)
+	if err != nil {
+		return nil, err
 	}
-	if c.res.def.CreateOnly { // the resource bindings: the pod is named in the body
-		c.res, c.name = s.storage(core.Pods.Def), b.Name
+	if q.Def.CreateOnly { // the resource bindings: the pod is named in the body
+		q.Name = b.Name
 	}
-	if err := c.fitName(b); err != nil {
+	if err := q.API.Fit(b); err != nil {
 		return nil, err
 	}
 	errs := resource.NewErrors()
 	if core.ValidateBinding(b, errs); errs.Len() > 0 {
-		return nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Binding").GroupKind(), c.name, errs.List())
+		return nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Binding").GroupKind(), q.Name, errs.List())
 	}
-	if err := s.admitBody(ctx, c, b); err != nil {
+	if err := q.API.Admit(ctx, b); err != nil {
 		return nil, err
 	}
-	_, err := s.write(ctx, c, change{tracked: true, trusted: true, make: func(_ context.Context, old resource.Object) (resource.Object, error) {
-		return bound(c, old.(*corev1.Pod), b)
-	}})
-	if err != nil {
+	ch := Change{Def: core.Pods.Def, Name: q.Name, Own: true, Make: func(old resource.Object) (resource.Object, error) {
+		return bound(old.(*corev1.Pod), b)
+	}}
+	if b.UID != "" {
+		ch.If.UID = &b.UID
+	}
+	if b.ResourceVersion != "" {
+		ch.If.ResourceVersion = &b.ResourceVersion
+	}
+	if _, err := q.API.Write(ctx, ch); err != nil {
 		return nil, err
 	}
-	status := &metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusCreated}
-	status.SetGroupVersionKind(statusGVK)
-	return status, nil
+	return done(), nil
 }
 
 // bound returns the pod as it is when the binding holds.
-func bound(c *call, old *corev1.Pod, b *corev1.Binding) (resource.Object, error) {
-	refuse := func(format string, args ...any) error { return conflict(c, fmt.Errorf(format, args...)) }
+func bound(old *corev1.Pod, b *corev1.Binding) (resource.Object, error) {
+	refuse := func(format string, args ...any) error {
+		return apierrors.NewConflict(corev1.Resource("pods/binding"), old.Name, fmt.Errorf(format, args...))
+	}
 	switch {
-	case b.UID != "" && b.UID != old.UID:
-		return nil, conflict(c, uidMismatch(b.UID, old.UID))
-	case b.ResourceVersion != "" && b.ResourceVersion != old.ResourceVersion:
-		return nil, conflict(c, errModified)
 	case old.DeletionTimestamp != nil:
 		return nil, refuse("pod %s is being deleted, cannot be assigned to a host", old.Name)
 	case old.Spec.NodeName != "":
@@ -86,9 +86,4 @@ func setScheduled(pod *corev1.Pod) {
 		}
 	}
 	pod.Status.Conditions = append(pod.Status.Conditions, want)
-}
-
-// sameType reports whether obj is of the Go type that def stores.
-func sameType(obj resource.Object, def *resource.Def) bool {
-	return reflect.TypeOf(obj) == reflect.TypeOf(def.New())
 }

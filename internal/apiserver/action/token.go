@@ -1,4 +1,4 @@
-package apiserver
+package action
 
 import (
 	"context"
@@ -18,18 +18,21 @@ import (
 )
 
 // requestToken issues a token of a service account (serviceaccounts/token).
-func requestToken(ctx context.Context, s *Server, c *call, body runtime.Object) (runtime.Object, error) {
-	req := body.(*authenticationv1.TokenRequest)
-	it, err := s.get(ctx, c, "")
+func (a *Actions) requestToken(ctx context.Context, q *Request) (runtime.Object, error) {
+	req, err := bodyOf[*authenticationv1.TokenRequest](q)
 	if err != nil {
 		return nil, err
 	}
-	sa := it.Object.(*corev1.ServiceAccount)
-	if err := c.fitName(req); err != nil {
+	obj, err := q.API.Get(ctx)
+	if err != nil {
 		return nil, err
 	}
-	if s.o.Tokens == nil {
-		return nil, apierrors.NewGenericServerResponse(404, "create", c.res.def.GroupResource(), c.name, "this server issues no tokens", 0, true)
+	sa := obj.(*corev1.ServiceAccount)
+	if err := q.API.Fit(req); err != nil {
+		return nil, err
+	}
+	if a.Tokens == nil {
+		return nil, apierrors.NewGenericServerResponse(404, "create", q.Def.GroupResource(), q.Name, "this server issues no tokens", 0, true)
 	}
 	if req.Spec.ExpirationSeconds == nil {
 		req.Spec.ExpirationSeconds = ptr.To[int64](60 * 60)
@@ -37,15 +40,15 @@ func requestToken(ctx context.Context, s *Server, c *call, body runtime.Object) 
 	errs := resource.NewErrors()
 	validateTokenRequest(req, errs)
 	if errs.Len() > 0 {
-		return nil, apierrors.NewInvalid(authenticationv1.SchemeGroupVersion.WithKind("TokenRequest").GroupKind(), c.name, errs.List())
+		return nil, apierrors.NewInvalid(authenticationv1.SchemeGroupVersion.WithKind("TokenRequest").GroupKind(), q.Name, errs.List())
 	}
 	bound := authn.Bound{ServiceAccount: sa}
 	if ref := req.Spec.BoundObjectRef; ref != nil {
-		if err := s.bindToken(&bound, ref); err != nil {
+		if err := a.bindToken(&bound, ref); err != nil {
 			return nil, err
 		}
 	}
-	answer, err := s.o.Tokens.Grant(req, bound)
+	answer, err := a.Tokens.Grant(req, bound)
 	if err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("issue token: %w", err))
 	}
@@ -64,7 +67,7 @@ func validateTokenRequest(req *authenticationv1.TokenRequest, errs *resource.Err
 
 // bindToken finds the object that a token is to be bound to: it must exist, and
 // a pod must run as the service account.
-func (s *Server) bindToken(b *authn.Bound, ref *authenticationv1.BoundObjectReference) error {
+func (a *Actions) bindToken(b *authn.Bound, ref *authenticationv1.BoundObjectReference) error {
 	sa, def := b.ServiceAccount, boundKind(ref.Kind)
 	if def == nil {
 		return apierrors.NewBadRequest(fmt.Sprintf("cannot bind token for serviceaccount %q to object type %s", sa.Name, ref.Kind))
@@ -73,7 +76,7 @@ func (s *Server) bindToken(b *authn.Bound, ref *authenticationv1.BoundObjectRefe
 	if def.Namespaced {
 		key = cache.Key(sa.Namespace, ref.Name)
 	}
-	it := s.o.Caches.Cache(def).Get(key)
+	it := a.Cache(def).Get(key)
 	if it == nil {
 		return apierrors.NewNotFound(def.GroupResource(), ref.Name)
 	}
@@ -87,7 +90,7 @@ func (s *Server) bindToken(b *authn.Bound, ref *authenticationv1.BoundObjectRefe
 			return apierrors.NewBadRequest(fmt.Sprintf("cannot bind token for serviceaccount %q to pod running with different serviceaccount name.", sa.Name))
 		}
 		b.Pod = obj
-		if node := s.o.Caches.Cache(core.Nodes.Def).Get(obj.Spec.NodeName); node != nil {
+		if node := a.Cache(core.Nodes.Def).Get(obj.Spec.NodeName); node != nil {
 			b.Node = node.Object.(*corev1.Node)
 		}
 	case *corev1.Secret:

@@ -1,11 +1,9 @@
-package apiserver
+package action
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kemudi/kemudi/internal/resource"
@@ -13,15 +11,15 @@ import (
 
 // finalize replaces spec.finalizers of a namespace (namespaces/finalize). The
 // namespace goes when the last one does.
-func finalize(ctx context.Context, s *Server, c *call, body runtime.Object) (runtime.Object, error) {
-	ns, ok := body.(*corev1.Namespace)
-	if !ok {
-		return nil, apierrors.NewInternalError(fmt.Errorf("finalize %s: got a %T", c.name, body))
-	}
-	if err := c.fitName(ns); err != nil {
+func (a *Actions) finalize(ctx context.Context, q *Request) (runtime.Object, error) {
+	ns, err := bodyOf[*corev1.Namespace](q)
+	if err != nil {
 		return nil, err
 	}
-	item, err := s.write(ctx, c, change{make: func(_ context.Context, old resource.Object) (resource.Object, error) {
+	if err := q.API.Fit(ns); err != nil {
+		return nil, err
+	}
+	stored, err := q.API.Write(ctx, Change{Make: func(old resource.Object) (resource.Object, error) {
 		next := old.(*corev1.Namespace).DeepCopy()
 		next.ResourceVersion = ns.ResourceVersion
 		next.UID = ns.UID
@@ -31,5 +29,5 @@ func finalize(ctx context.Context, s *Server, c *call, body runtime.Object) (run
 	if err != nil {
 		return nil, err
 	}
-	return item.Object, nil
+	return stored, nil
 }

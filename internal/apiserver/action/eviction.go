@@ -1,10 +1,9 @@
-package apiserver
+package action
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,8 +11,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kemudi/kemudi/internal/api/policy"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -23,43 +24,42 @@ import (
 const maxDisrupted = 2000
 
 // evict deletes a pod if its disruption budget allows it (pods/eviction).
-func evict(ctx context.Context, s *Server, c *call, body runtime.Object) (runtime.Object, error) {
-	e, ok := body.(*policyv1.Eviction)
-	if !ok {
-		return nil, apierrors.NewInternalError(fmt.Errorf("evict pod %s: got a %T", c.name, body))
+func (a *Actions) evict(ctx context.Context, q *Request) (runtime.Object, error) {
+	e, err := bodyOf[*policyv1.Eviction](q)
+	if err != nil {
+		return nil, err
 	}
-	if e.Name != "" && e.Name != c.name {
-		return nil, badRequest("name in URL does not match name in Eviction object")
+	if e.Name != "" && e.Name != q.Name {
+		return nil, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
 	}
 	options := e.DeleteOptions
 	if options == nil {
 		options = &metav1.DeleteOptions{}
 	}
-	c.dryRun = c.dryRun || isDryRun(options.DryRun)
-	if err := s.admitBody(ctx, c, e); err != nil {
+	if errs := metav1validation.ValidateDeleteOptions(options); len(errs) > 0 {
+		return nil, apierrors.NewInvalid(schema.GroupKind{Group: "meta.k8s.io", Kind: "DeleteOptions"}, "", errs)
+	}
+	q.DryRun = q.DryRun || len(options.DryRun) > 0
+	if err := q.API.Admit(ctx, e); err != nil {
 		return nil, err
 	}
-	it, err := s.get(ctx, c, "")
+	obj, err := q.API.Get(ctx)
 	if err != nil {
 		return nil, err
 	}
-	pod := it.Object.(*corev1.Pod)
+	pod := obj.(*corev1.Pod)
 	if !pastDisruption(pod) {
-		if err := s.spendBudget(ctx, c, pod); err != nil {
+		if err := a.spendBudget(ctx, q, pod); err != nil {
 			return nil, err
 		}
-		if err := s.markDisrupted(ctx, c); err != nil {
+		if err := markDisrupted(ctx, q); err != nil {
 			return nil, err
 		}
 	}
-	one := *c
-	one.sub, one.verb = nil, "delete"
-	if _, _, err := s.delete(ctx, &one, options); err != nil {
+	if err := q.API.Delete(ctx, options); err != nil {
 		return nil, err
 	}
-	status := &metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusCreated}
-	status.SetGroupVersionKind(statusGVK)
-	return status, nil
+	return done(), nil
 }
 
 // pastDisruption reports that a pod's end disturbs nobody any more.
@@ -72,8 +72,8 @@ func pastDisruption(pod *corev1.Pod) bool {
 }
 
 // spendBudget takes one disruption from the pod's budget, if it has one.
-func (s *Server) spendBudget(ctx context.Context, c *call, pod *corev1.Pod) error {
-	budgets := s.o.Caches.Cache(policy.PodDisruptionBudgets.Def)
+func (a *Actions) spendBudget(ctx context.Context, q *Request, pod *corev1.Pod) error {
+	budgets := a.Cache(policy.PodDisruptionBudgets.Def)
 	if budgets == nil {
 		return nil
 	}
@@ -92,11 +92,7 @@ func (s *Server) spendBudget(ctx context.Context, c *call, pod *corev1.Pod) erro
 	if found == nil || unguarded(pod, found) {
 		return nil
 	}
-	b := &call{
-		verb: "update", res: s.storage(policy.PodDisruptionBudgets.Def), namespace: found.Namespace, name: found.Name,
-		user: c.user, agent: c.agent, dryRun: c.dryRun,
-	}
-	_, err := s.write(ctx, b, change{tracked: true, trusted: true, make: func(_ context.Context, old resource.Object) (resource.Object, error) {
+	_, err := q.API.Write(ctx, Change{Def: policy.PodDisruptionBudgets.Def, Name: found.Name, Own: true, Make: func(old resource.Object) (resource.Object, error) {
 		return spent(old.(*policyv1.PodDisruptionBudget), pod.Name)
 	}})
 	return err
@@ -155,8 +151,8 @@ func tooManyDisruptions(pdb *policyv1.PodDisruptionBudget, retry int, why string
 }
 
 // markDisrupted notes in the pod's status why it goes.
-func (s *Server) markDisrupted(ctx context.Context, c *call) error {
-	_, err := s.write(ctx, c, change{tracked: true, trusted: true, make: func(_ context.Context, old resource.Object) (resource.Object, error) {
+func markDisrupted(ctx context.Context, q *Request) error {
+	_, err := q.API.Write(ctx, Change{Own: true, Make: func(old resource.Object) (resource.Object, error) {
 		pod := old.(*corev1.Pod).DeepCopy()
 		pod.ResourceVersion = ""
 		want := corev1.PodCondition{

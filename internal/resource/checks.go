@@ -15,6 +15,13 @@ func (e *Errors) NonNegative(path string, value int64) {
 	}
 }
 
+// AtMost refuses a count that is greater than one that it is a part of.
+func (e *Errors) AtMost(path string, part int32, wholePath string, whole int32) {
+	if part > whole {
+		e.Invalid(path, part, "cannot be greater than "+wholePath)
+	}
+}
+
 // Refuse adds one error for every message that a name or format rule returned.
 func (e *Errors) Refuse(path string, value any, messages []string) {
 	for _, m := range messages {

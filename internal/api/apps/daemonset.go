@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	appsv1beta2 "k8s.io/api/apps/v1beta2"
+	corev1 "k8s.io/api/core/v1"
 	extensionsv1beta1 "k8s.io/api/extensions/v1beta1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,9 +15,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
-	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/core/podspec"
+	"github.com/kemudi/kemudi/internal/api/core/workload"
 	"github.com/kemudi/kemudi/internal/resource"
 )
+
+var daemonSets = workload.Kind[*appsv1.DaemonSet]{
+	Template:    func(d *appsv1.DaemonSet) *corev1.PodTemplateSpec { return &d.Spec.Template },
+	Selector:    func(d *appsv1.DaemonSet) *metav1.LabelSelector { return d.Spec.Selector },
+	SelectorDoc: appsv1.DaemonSetSpec{}.SwaggerDoc()["selector"],
+}
 
 // DaemonSets keep one pod on every chosen node.
 var DaemonSets = resource.Define(resource.Spec[*appsv1.DaemonSet]{
@@ -30,23 +38,15 @@ var DaemonSets = resource.Define(resource.Spec[*appsv1.DaemonSet]{
 		}
 		validateDaemonSetSpec(&obj.Spec, errs)
 	},
-	Warn: func(obj, old *appsv1.DaemonSet) []string {
-		if old == nil {
-			return warnTemplate(obj, nil, &obj.Spec.Template)
-		}
-		return warnTemplate(obj, old, &obj.Spec.Template)
-	},
-	Columns: []resource.Column[*appsv1.DaemonSet]{
+	Warn: daemonSets.Warn,
+	Columns: daemonSets.Columns([]resource.Column[*appsv1.DaemonSet]{
 		{Name: "Desired", Type: "integer", Description: appsv1.DaemonSetStatus{}.SwaggerDoc()["desiredNumberScheduled"], Value: func(d *appsv1.DaemonSet) any { return int64(d.Status.DesiredNumberScheduled) }},
 		{Name: "Current", Type: "integer", Description: appsv1.DaemonSetStatus{}.SwaggerDoc()["currentNumberScheduled"], Value: func(d *appsv1.DaemonSet) any { return int64(d.Status.CurrentNumberScheduled) }},
 		{Name: "Ready", Type: "integer", Description: appsv1.DaemonSetStatus{}.SwaggerDoc()["numberReady"], Value: func(d *appsv1.DaemonSet) any { return int64(d.Status.NumberReady) }},
 		{Name: "Up-to-date", Type: "integer", Description: appsv1.DaemonSetStatus{}.SwaggerDoc()["updatedNumberScheduled"], Value: func(d *appsv1.DaemonSet) any { return int64(d.Status.UpdatedNumberScheduled) }},
 		{Name: "Available", Type: "integer", Description: appsv1.DaemonSetStatus{}.SwaggerDoc()["numberAvailable"], Value: func(d *appsv1.DaemonSet) any { return int64(d.Status.NumberAvailable) }},
 		{Name: "Node Selector", Description: "Nodes that the pods may run on.", Value: func(d *appsv1.DaemonSet) any { return labelsText(d.Spec.Template.Spec.NodeSelector) }},
-		{Name: "Containers", Priority: 1, Description: "Names of each container in the template.", Value: func(d *appsv1.DaemonSet) any { return containerNames(&d.Spec.Template) }},
-		{Name: "Images", Priority: 1, Description: "Images referenced by each container in the template.", Value: func(d *appsv1.DaemonSet) any { return containerImages(&d.Spec.Template) }},
-		{Name: "Selector", Priority: 1, Description: appsv1.DaemonSetSpec{}.SwaggerDoc()["selector"], Value: func(d *appsv1.DaemonSet) any { return metav1.FormatLabelSelector(d.Spec.Selector) }},
-	},
+	}...),
 	Sub: []resource.Sub[*appsv1.DaemonSet]{{
 		Name: "status",
 		Merge: func(obj, old *appsv1.DaemonSet) {
@@ -80,7 +80,7 @@ var DaemonSets = resource.Define(resource.Spec[*appsv1.DaemonSet]{
 
 func defaultDaemonSet(d *appsv1.DaemonSet) {
 	s := &d.Spec
-	core.DefaultPodTemplateSpec(&s.Template)
+	podspec.DefaultTemplate(&s.Template)
 	if s.UpdateStrategy.Type == "" {
 		s.UpdateStrategy.Type = appsv1.RollingUpdateDaemonSetStrategyType
 	}
@@ -103,7 +103,7 @@ func defaultDaemonSet(d *appsv1.DaemonSet) {
 // prepareDaemonSet also counts changes of the template, in an annotation, for
 // clients of the version that had a field for the count.
 func prepareDaemonSet(obj, old *appsv1.DaemonSet) {
-	core.DropUnsupportedTemplateFields(&obj.Spec.Template)
+	podspec.DropUnsupported(&obj.Spec.Template.Spec)
 	if old == nil {
 		obj.Status = appsv1.DaemonSetStatus{}
 		setTemplateGeneration(obj, max(templateGeneration(obj), 1))
@@ -160,7 +160,7 @@ func withTemplateGeneration(v resource.Version[*appsv1.DaemonSet]) resource.Vers
 func validateDaemonSetSpec(s *appsv1.DaemonSetSpec, errs *resource.Errors) {
 	validateSelected("daemonset", s.Selector, &s.Template, errs)
 	validateTemplate(&s.Template, errs)
-	validateEndless("DaemonSet", &s.Template, errs)
+	workload.Endless("DaemonSet", &s.Template, errs)
 	errs.NonNegative("spec.minReadySeconds", int64(s.MinReadySeconds))
 	validateDaemonSetStrategy(&s.UpdateStrategy, errs)
 	errs.NonNegative("spec.revisionHistoryLimit", int64(ptr.Deref(s.RevisionHistoryLimit, 0)))

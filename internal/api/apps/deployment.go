@@ -5,15 +5,25 @@ import (
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
-	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/core/podspec"
+	"github.com/kemudi/kemudi/internal/api/core/workload"
 	"github.com/kemudi/kemudi/internal/resource"
 )
+
+var deployments = workload.Kind[*appsv1.Deployment]{
+	Template:    func(d *appsv1.Deployment) *corev1.PodTemplateSpec { return &d.Spec.Template },
+	Selector:    func(d *appsv1.Deployment) *metav1.LabelSelector { return d.Spec.Selector },
+	SelectorDoc: appsv1.DeploymentSpec{}.SwaggerDoc()["selector"],
+	Replicas:    func(d *appsv1.Deployment) **int32 { return &d.Spec.Replicas },
+	Current:     func(d *appsv1.Deployment) int32 { return d.Status.Replicas },
+	Named:       true,
+}
 
 // Deployments roll pods forward and back over ReplicaSets. The versions before
 // apps/v1 are in deployment_legacy.go.
@@ -23,22 +33,14 @@ var Deployments = resource.Define(resource.Spec[*appsv1.Deployment]{
 	Default:  defaultDeployment,
 	Prepare:  prepareDeployment,
 	Validate: validateDeployment,
-	Warn: func(obj, old *appsv1.Deployment) []string {
-		if old == nil {
-			return append(warnPodNames(obj.Name), warnTemplate(obj, nil, &obj.Spec.Template)...)
-		}
-		return warnTemplate(obj, old, &obj.Spec.Template)
-	},
-	Columns: []resource.Column[*appsv1.Deployment]{
+	Warn:     deployments.Warn,
+	Columns: deployments.Columns([]resource.Column[*appsv1.Deployment]{
 		{Name: "Ready", Description: "Number of the pod with ready state", Value: func(d *appsv1.Deployment) any {
 			return fmt.Sprintf("%d/%d", d.Status.ReadyReplicas, ptr.Deref(d.Spec.Replicas, 0))
 		}},
 		{Name: "Up-to-date", Description: appsv1.DeploymentStatus{}.SwaggerDoc()["updatedReplicas"], Value: func(d *appsv1.Deployment) any { return int64(d.Status.UpdatedReplicas) }},
 		{Name: "Available", Description: appsv1.DeploymentStatus{}.SwaggerDoc()["availableReplicas"], Value: func(d *appsv1.Deployment) any { return int64(d.Status.AvailableReplicas) }},
-		{Name: "Containers", Priority: 1, Description: "Names of each container in the template.", Value: func(d *appsv1.Deployment) any { return containerNames(&d.Spec.Template) }},
-		{Name: "Images", Priority: 1, Description: "Images referenced by each container in the template.", Value: func(d *appsv1.Deployment) any { return containerImages(&d.Spec.Template) }},
-		{Name: "Selector", Priority: 1, Description: appsv1.DeploymentSpec{}.SwaggerDoc()["selector"], Value: func(d *appsv1.Deployment) any { return metav1.FormatLabelSelector(d.Spec.Selector) }},
-	},
+	}...),
 	Sub: []resource.Sub[*appsv1.Deployment]{
 		{
 			Name: "status",
@@ -47,14 +49,14 @@ var Deployments = resource.Define(resource.Spec[*appsv1.Deployment]{
 			},
 			Validate: validateDeploymentStatus,
 		},
-		resource.Scale(func(d *appsv1.Deployment) *autoscalingv1.Scale { return viewDeployment(d).scale() }, setDeploymentReplicas),
+		deployments.Scale(),
 	},
 	Versions: deploymentVersions,
 })
 
 func defaultDeployment(d *appsv1.Deployment) {
 	s := &d.Spec
-	core.DefaultPodTemplateSpec(&s.Template)
+	podspec.DefaultTemplate(&s.Template)
 	if s.Replicas == nil {
 		s.Replicas = ptr.To[int32](1)
 	}
@@ -81,7 +83,7 @@ func defaultDeployment(d *appsv1.Deployment) {
 }
 
 func prepareDeployment(obj, old *appsv1.Deployment) {
-	core.DropUnsupportedTemplateFields(&obj.Spec.Template)
+	podspec.DropUnsupported(&obj.Spec.Template.Spec)
 	if old == nil {
 		obj.Status = appsv1.DeploymentStatus{}
 		return
@@ -103,7 +105,7 @@ func validateDeploymentSpec(d *appsv1.Deployment, errs *resource.Errors) {
 	errs.NonNegative("spec.replicas", int64(ptr.Deref(s.Replicas, 0)))
 	validateSelected("deployment", s.Selector, &s.Template, errs)
 	validateTemplate(&s.Template, errs)
-	validateEndless("ReplicaSet", &s.Template, errs)
+	workload.Endless("ReplicaSet", &s.Template, errs)
 	validateDeploymentStrategy(&s.Strategy, errs)
 	errs.NonNegative("spec.minReadySeconds", int64(s.MinReadySeconds))
 	errs.NonNegative("spec.revisionHistoryLimit", int64(ptr.Deref(s.RevisionHistoryLimit, 0)))
@@ -157,23 +159,9 @@ func validateDeploymentStatus(obj, old *appsv1.Deployment, errs *resource.Errors
 	errs.NonNegative("status.unavailableReplicas", int64(s.UnavailableReplicas))
 	errs.NonNegative("status.terminatingReplicas", int64(ptr.Deref(s.TerminatingReplicas, 0)))
 	errs.NonNegative("status.collisionCount", int64(ptr.Deref(s.CollisionCount, 0)))
-	if s.UpdatedReplicas > s.Replicas {
-		errs.Invalid("status.updatedReplicas", s.UpdatedReplicas, "cannot be greater than status.replicas")
-	}
-	if s.ReadyReplicas > s.Replicas {
-		errs.Invalid("status.readyReplicas", s.ReadyReplicas, "cannot be greater than status.replicas")
-	}
-	if s.AvailableReplicas > s.Replicas {
-		errs.Invalid("status.availableReplicas", s.AvailableReplicas, "cannot be greater than status.replicas")
-	}
-	if s.AvailableReplicas > s.ReadyReplicas {
-		errs.Invalid("status.availableReplicas", s.AvailableReplicas, "cannot be greater than readyReplicas")
-	}
+	errs.AtMost("status.updatedReplicas", s.UpdatedReplicas, "status.replicas", s.Replicas)
+	errs.AtMost("status.readyReplicas", s.ReadyReplicas, "status.replicas", s.Replicas)
+	errs.AtMost("status.availableReplicas", s.AvailableReplicas, "status.replicas", s.Replicas)
+	errs.AtMost("status.availableReplicas", s.AvailableReplicas, "readyReplicas", s.ReadyReplicas)
 	notDecremented(s.CollisionCount, old.Status.CollisionCount, errs)
 }
-
-func viewDeployment(d *appsv1.Deployment) scaled {
-	return scaled{&d.ObjectMeta, d.Spec.Replicas, d.Status.Replicas, d.Spec.Selector}
-}
-
-func setDeploymentReplicas(d *appsv1.Deployment, n int32) { d.Spec.Replicas = &n }

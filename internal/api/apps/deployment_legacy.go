@@ -29,7 +29,7 @@ var deploymentVersions = []resource.Version[*appsv1.Deployment]{
 		Group: "apps", Version: "v1beta2",
 		Deprecated:         "apps/v1beta2 Deployment is deprecated in v1.9+, unavailable in v1.16+; use apps/v1 Deployment",
 		DefaultPropagation: metav1.DeletePropagationOrphan,
-		OwnSub:             []resource.Sub[*appsv1.Deployment]{scaleV1beta2(viewDeployment, setDeploymentReplicas)},
+		OwnSub:             []resource.Sub[*appsv1.Deployment]{scaleV1beta2(deployments)},
 	}),
 	withRollbackTo(resource.SameWire[*appsv1beta1.Deployment](resource.Version[*appsv1.Deployment]{
 		Group: "apps", Version: "v1beta1",
@@ -38,7 +38,7 @@ var deploymentVersions = []resource.Version[*appsv1.Deployment]{
 		Validate:           func(obj, _ *appsv1.Deployment, errs *resource.Errors) { validateDeploymentSpec(obj, errs) },
 		DefaultPropagation: metav1.DeletePropagationOrphan,
 		OwnSub: []resource.Sub[*appsv1.Deployment]{
-			scaleV1beta1(viewDeployment, setDeploymentReplicas),
+			scaleV1beta1(deployments),
 			rollbackSub("apps", func() runtime.Object { return &appsv1beta1.DeploymentRollback{} }),
 		},
 	})),
@@ -49,7 +49,7 @@ var deploymentVersions = []resource.Version[*appsv1.Deployment]{
 		Validate:           func(obj, _ *appsv1.Deployment, errs *resource.Errors) { validateDeploymentSpec(obj, errs) },
 		DefaultPropagation: metav1.DeletePropagationOrphan,
 		OwnSub: []resource.Sub[*appsv1.Deployment]{
-			scaleExtensions(viewDeployment, setDeploymentReplicas),
+			scaleExtensions(deployments),
 			rollbackSub("extensions", func() runtime.Object { return &extensionsv1beta1.DeploymentRollback{} }),
 		},
 	})),

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/kemudi/kemudi/internal/api/core/workload"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -28,67 +29,35 @@ func defaultSelector(meta *metav1.ObjectMeta, selector **metav1.LabelSelector, t
 	}
 }
 
-// matchLabels is the selector as a map, where it can be written as one.
-func (s scaled) matchLabels() map[string]string {
-	if s.selector == nil || len(s.selector.MatchExpressions) > 0 {
-		return nil
-	}
-	return s.selector.MatchLabels
-}
-
 // scaleV1beta1 is the scale subresource of apps/v1beta1.
-func scaleV1beta1[T resource.Object](view func(T) scaled, set func(T, int32)) resource.Sub[T] {
-	return resource.Sub[T]{
-		Name: "scale",
-		Body: &resource.Body{Group: "apps", Version: "v1beta1", Kind: "Scale", New: func() runtime.Object { return &appsv1beta1.Scale{} }},
-		Get: func(obj T) runtime.Object {
-			s := view(obj)
-			return &appsv1beta1.Scale{
-				ObjectMeta: s.scaleMeta(), Spec: appsv1beta1.ScaleSpec{Replicas: s.wanted()},
-				Status: appsv1beta1.ScaleStatus{Replicas: s.current, Selector: s.matchLabels(), TargetSelector: s.query()},
-			}
-		},
-		Set: func(obj T, body runtime.Object) error {
-			set(obj, body.(*appsv1beta1.Scale).Spec.Replicas)
-			return nil
-		},
-	}
+func scaleV1beta1[T resource.Object](k workload.Kind[T]) resource.Sub[T] {
+	body := resource.Body{Group: "apps", Version: "v1beta1", Kind: "Scale", New: func() runtime.Object { return &appsv1beta1.Scale{} }}
+	return workload.LegacyScale(k, body, func(v workload.View) *appsv1beta1.Scale {
+		return &appsv1beta1.Scale{
+			ObjectMeta: v.Meta, Spec: appsv1beta1.ScaleSpec{Replicas: v.Wanted},
+			Status: appsv1beta1.ScaleStatus{Replicas: v.Current, Selector: v.MatchLabels, TargetSelector: v.Query},
+		}
+	}, func(s *appsv1beta1.Scale) int32 { return s.Spec.Replicas })
 }
 
 // scaleV1beta2 is the scale subresource of apps/v1beta2.
-func scaleV1beta2[T resource.Object](view func(T) scaled, set func(T, int32)) resource.Sub[T] {
-	return resource.Sub[T]{
-		Name: "scale",
-		Body: &resource.Body{Group: "apps", Version: "v1beta2", Kind: "Scale", New: func() runtime.Object { return &appsv1beta2.Scale{} }},
-		Get: func(obj T) runtime.Object {
-			s := view(obj)
-			return &appsv1beta2.Scale{
-				ObjectMeta: s.scaleMeta(), Spec: appsv1beta2.ScaleSpec{Replicas: s.wanted()},
-				Status: appsv1beta2.ScaleStatus{Replicas: s.current, Selector: s.matchLabels(), TargetSelector: s.query()},
-			}
-		},
-		Set: func(obj T, body runtime.Object) error {
-			set(obj, body.(*appsv1beta2.Scale).Spec.Replicas)
-			return nil
-		},
-	}
+func scaleV1beta2[T resource.Object](k workload.Kind[T]) resource.Sub[T] {
+	body := resource.Body{Group: "apps", Version: "v1beta2", Kind: "Scale", New: func() runtime.Object { return &appsv1beta2.Scale{} }}
+	return workload.LegacyScale(k, body, func(v workload.View) *appsv1beta2.Scale {
+		return &appsv1beta2.Scale{
+			ObjectMeta: v.Meta, Spec: appsv1beta2.ScaleSpec{Replicas: v.Wanted},
+			Status: appsv1beta2.ScaleStatus{Replicas: v.Current, Selector: v.MatchLabels, TargetSelector: v.Query},
+		}
+	}, func(s *appsv1beta2.Scale) int32 { return s.Spec.Replicas })
 }
 
 // scaleExtensions is the scale subresource of extensions/v1beta1.
-func scaleExtensions[T resource.Object](view func(T) scaled, set func(T, int32)) resource.Sub[T] {
-	return resource.Sub[T]{
-		Name: "scale",
-		Body: &resource.Body{Group: "extensions", Version: "v1beta1", Kind: "Scale", New: func() runtime.Object { return &extensionsv1beta1.Scale{} }},
-		Get: func(obj T) runtime.Object {
-			s := view(obj)
-			return &extensionsv1beta1.Scale{
-				ObjectMeta: s.scaleMeta(), Spec: extensionsv1beta1.ScaleSpec{Replicas: s.wanted()},
-				Status: extensionsv1beta1.ScaleStatus{Replicas: s.current, Selector: s.matchLabels(), TargetSelector: s.query()},
-			}
-		},
-		Set: func(obj T, body runtime.Object) error {
-			set(obj, body.(*extensionsv1beta1.Scale).Spec.Replicas)
-			return nil
-		},
-	}
+func scaleExtensions[T resource.Object](k workload.Kind[T]) resource.Sub[T] {
+	body := resource.Body{Group: "extensions", Version: "v1beta1", Kind: "Scale", New: func() runtime.Object { return &extensionsv1beta1.Scale{} }}
+	return workload.LegacyScale(k, body, func(v workload.View) *extensionsv1beta1.Scale {
+		return &extensionsv1beta1.Scale{
+			ObjectMeta: v.Meta, Spec: extensionsv1beta1.ScaleSpec{Replicas: v.Wanted},
+			Status: extensionsv1beta1.ScaleStatus{Replicas: v.Current, Selector: v.MatchLabels, TargetSelector: v.Query},
+		}
+	}, func(s *extensionsv1beta1.Scale) int32 { return s.Spec.Replicas })
 }

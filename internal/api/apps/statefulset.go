@@ -6,15 +6,22 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	appsv1beta1 "k8s.io/api/apps/v1beta1"
 	appsv1beta2 "k8s.io/api/apps/v1beta2"
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
-	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/core/podspec"
+	"github.com/kemudi/kemudi/internal/api/core/workload"
 	"github.com/kemudi/kemudi/internal/resource"
 )
+
+var statefulSets = workload.Kind[*appsv1.StatefulSet]{
+	Template: func(s *appsv1.StatefulSet) *corev1.PodTemplateSpec { return &s.Spec.Template },
+	Selector: func(s *appsv1.StatefulSet) *metav1.LabelSelector { return s.Spec.Selector },
+	Replicas: func(s *appsv1.StatefulSet) **int32 { return &s.Spec.Replicas },
+	Current:  func(s *appsv1.StatefulSet) int32 { return s.Status.Replicas },
+}
 
 // StatefulSets keep pods with a stable name and storage. What is checked is in
 // statefulset_validate.go.
@@ -24,7 +31,7 @@ var StatefulSets = resource.Define(resource.Spec[*appsv1.StatefulSet]{
 	NameRule: resource.DNS1123Label,
 	Default:  defaultStatefulSet,
 	Prepare: func(obj, old *appsv1.StatefulSet) {
-		core.DropUnsupportedTemplateFields(&obj.Spec.Template)
+		podspec.DropUnsupported(&obj.Spec.Template.Spec)
 		if old == nil {
 			obj.Status = appsv1.StatefulSetStatus{}
 			return
@@ -33,38 +40,31 @@ var StatefulSets = resource.Define(resource.Spec[*appsv1.StatefulSet]{
 	},
 	Validate: validateStatefulSet,
 	Warn: func(obj, old *appsv1.StatefulSet) []string {
-		var warnings []string
-		if old == nil {
-			warnings = warnTemplate(obj, nil, &obj.Spec.Template)
-		} else {
-			warnings = warnTemplate(obj, old, &obj.Spec.Template)
-		}
+		warnings := statefulSets.Warn(obj, old)
 		if ptr.Deref(obj.Spec.RevisionHistoryLimit, 0) < 0 {
 			warnings = append(warnings, "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended")
 		}
 		return warnings
 	},
-	Columns: []resource.Column[*appsv1.StatefulSet]{
+	Columns: statefulSets.Columns([]resource.Column[*appsv1.StatefulSet]{
 		{Name: "Ready", Description: "Number of the pod with ready state", Value: func(s *appsv1.StatefulSet) any {
 			return fmt.Sprintf("%d/%d", s.Status.ReadyReplicas, ptr.Deref(s.Spec.Replicas, 0))
 		}},
-		{Name: "Containers", Priority: 1, Description: "Names of each container in the template.", Value: func(s *appsv1.StatefulSet) any { return containerNames(&s.Spec.Template) }},
-		{Name: "Images", Priority: 1, Description: "Images referenced by each container in the template.", Value: func(s *appsv1.StatefulSet) any { return containerImages(&s.Spec.Template) }},
-	},
+	}...),
 	Sub: []resource.Sub[*appsv1.StatefulSet]{
 		{
 			Name:     "status",
 			Merge:    func(obj, old *appsv1.StatefulSet) { obj.Spec = old.Spec },
 			Validate: validateStatefulSetStatus,
 		},
-		resource.Scale(func(s *appsv1.StatefulSet) *autoscalingv1.Scale { return viewStatefulSet(s).scale() }, setStatefulSetReplicas),
+		statefulSets.Scale(),
 	},
 	Versions: []resource.Version[*appsv1.StatefulSet]{
 		resource.SameWire[*appsv1beta2.StatefulSet](resource.Version[*appsv1.StatefulSet]{
 			Group: "apps", Version: "v1beta2",
 			Deprecated:         "apps/v1beta2 StatefulSet is deprecated in v1.9+, unavailable in v1.16+; use apps/v1 StatefulSet",
 			DefaultPropagation: metav1.DeletePropagationOrphan,
-			OwnSub:             []resource.Sub[*appsv1.StatefulSet]{scaleV1beta2(viewStatefulSet, setStatefulSetReplicas)},
+			OwnSub:             []resource.Sub[*appsv1.StatefulSet]{scaleV1beta2(statefulSets)},
 		}),
 		resource.SameWire[*appsv1beta1.StatefulSet](resource.Version[*appsv1.StatefulSet]{
 			Group: "apps", Version: "v1beta1",
@@ -77,14 +77,14 @@ var StatefulSets = resource.Define(resource.Spec[*appsv1.StatefulSet]{
 				}
 			},
 			DefaultPropagation: metav1.DeletePropagationOrphan,
-			OwnSub:             []resource.Sub[*appsv1.StatefulSet]{scaleV1beta1(viewStatefulSet, setStatefulSetReplicas)},
+			OwnSub:             []resource.Sub[*appsv1.StatefulSet]{scaleV1beta1(statefulSets)},
 		}),
 	},
 })
 
 func defaultStatefulSet(obj *appsv1.StatefulSet) {
 	s := &obj.Spec
-	core.DefaultPodTemplateSpec(&s.Template)
+	podspec.DefaultTemplate(&s.Template)
 	for i := range s.VolumeClaimTemplates {
 		c := &s.VolumeClaimTemplates[i]
 		if c.Status.Phase == "" {
@@ -127,9 +127,3 @@ func defaultStatefulSet(obj *appsv1.StatefulSet) {
 		s.RevisionHistoryLimit = ptr.To[int32](10)
 	}
 }
-
-func viewStatefulSet(s *appsv1.StatefulSet) scaled {
-	return scaled{&s.ObjectMeta, s.Spec.Replicas, s.Status.Replicas, s.Spec.Selector}
-}
-
-func setStatefulSetReplicas(s *appsv1.StatefulSet, n int32) { s.Spec.Replicas = &n }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
+	"github.com/kemudi/kemudi/internal/api/core/workload"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -31,7 +32,7 @@ func validateStatefulSet(obj, old *appsv1.StatefulSet, errs *resource.Errors) {
 	} else if !equality.Semantic.DeepEqual(s.Template, old.Spec.Template) {
 		validateTemplate(withClaims(s), errs)
 	}
-	validateEndless("StatefulSet", &s.Template, errs)
+	workload.Endless("StatefulSet", &s.Template, errs)
 	if old != nil {
 		validateStatefulSetUpdate(s, &old.Spec, errs)
 	}
@@ -122,20 +123,10 @@ func validateStatefulSetStatus(obj, old *appsv1.StatefulSet, errs *resource.Erro
 	errs.NonNegative("status.availableReplicas", int64(s.AvailableReplicas))
 	errs.NonNegative("status.observedGeneration", s.ObservedGeneration)
 	errs.NonNegative("status.collisionCount", int64(ptr.Deref(s.CollisionCount, 0)))
-	if s.ReadyReplicas > s.Replicas {
-		errs.Invalid("status.readyReplicas", s.ReadyReplicas, "cannot be greater than status.replicas")
-	}
-	if s.CurrentReplicas > s.Replicas {
-		errs.Invalid("status.currentReplicas", s.CurrentReplicas, "cannot be greater than status.replicas")
-	}
-	if s.UpdatedReplicas > s.Replicas {
-		errs.Invalid("status.updatedReplicas", s.UpdatedReplicas, "cannot be greater than status.replicas")
-	}
-	if s.AvailableReplicas > s.Replicas {
-		errs.Invalid("status.availableReplicas", s.AvailableReplicas, "cannot be greater than status.replicas")
-	}
-	if s.AvailableReplicas > s.ReadyReplicas {
-		errs.Invalid("status.availableReplicas", s.AvailableReplicas, "cannot be greater than status.readyReplicas")
-	}
+	errs.AtMost("status.readyReplicas", s.ReadyReplicas, "status.replicas", s.Replicas)
+	errs.AtMost("status.currentReplicas", s.CurrentReplicas, "status.replicas", s.Replicas)
+	errs.AtMost("status.updatedReplicas", s.UpdatedReplicas, "status.replicas", s.Replicas)
+	errs.AtMost("status.availableReplicas", s.AvailableReplicas, "status.replicas", s.Replicas)
+	errs.AtMost("status.availableReplicas", s.AvailableReplicas, "status.readyReplicas", s.ReadyReplicas)
 	notDecremented(s.CollisionCount, old.Status.CollisionCount, errs)
 }

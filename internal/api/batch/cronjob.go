@@ -7,17 +7,25 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	batchv1beta1 "k8s.io/api/batch/v1beta1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
-	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/core/podspec"
+	"github.com/kemudi/kemudi/internal/api/core/workload"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
 // maxCronJobName leaves room for the time that a job's name ends in.
 const maxCronJobName = validation.DNS1035LabelMaxLength - 11
+
+var cronJobs = workload.Kind[*batchv1.CronJob]{
+	Template:    func(c *batchv1.CronJob) *corev1.PodTemplateSpec { return &c.Spec.JobTemplate.Spec.Template },
+	Selector:    func(c *batchv1.CronJob) *metav1.LabelSelector { return c.Spec.JobTemplate.Spec.Selector },
+	SelectorDoc: batchv1.JobSpec{}.SwaggerDoc()["selector"],
+}
 
 // CronJobs create Jobs on a schedule.
 var CronJobs = resource.Define(resource.Spec[*batchv1.CronJob]{
@@ -25,7 +33,7 @@ var CronJobs = resource.Define(resource.Spec[*batchv1.CronJob]{
 	Short: []string{"cj"}, Categories: []string{"all"}, Namespaced: true, HasGeneration: true,
 	Default: defaultCronJob,
 	Prepare: func(obj, old *batchv1.CronJob) {
-		core.DropUnsupportedTemplateFields(&obj.Spec.JobTemplate.Spec.Template)
+		podspec.DropUnsupported(&obj.Spec.JobTemplate.Spec.Template.Spec)
 		obj.Spec.JobTemplate.Spec.Scheduling = nil // alpha
 		if old == nil {
 			obj.Status = batchv1.CronJobStatus{}
@@ -35,7 +43,7 @@ var CronJobs = resource.Define(resource.Spec[*batchv1.CronJob]{
 	},
 	Validate: validateCronJob,
 	Warn:     warnCronJob,
-	Columns: []resource.Column[*batchv1.CronJob]{
+	Columns: cronJobs.Columns([]resource.Column[*batchv1.CronJob]{
 		{Name: "Schedule", Description: batchv1.CronJobSpec{}.SwaggerDoc()["schedule"], Value: func(c *batchv1.CronJob) any { return c.Spec.Schedule }},
 		{Name: "Timezone", Description: batchv1.CronJobSpec{}.SwaggerDoc()["timeZone"], Value: func(c *batchv1.CronJob) any { return ptr.Deref(c.Spec.TimeZone, "<none>") }},
 		{Name: "Suspend", Type: "boolean", Description: batchv1.CronJobSpec{}.SwaggerDoc()["suspend"], Value: func(c *batchv1.CronJob) any { return suspendText(c) }},
@@ -46,10 +54,7 @@ var CronJobs = resource.Define(resource.Spec[*batchv1.CronJob]{
 			}
 			return resource.Age(*c.Status.LastScheduleTime)
 		}},
-		{Name: "Containers", Priority: 1, Description: "Names of each container in the template.", Value: func(c *batchv1.CronJob) any { return containerNames(&c.Spec.JobTemplate.Spec.Template) }},
-		{Name: "Images", Priority: 1, Description: "Images referenced by each container in the template.", Value: func(c *batchv1.CronJob) any { return containerImages(&c.Spec.JobTemplate.Spec.Template) }},
-		{Name: "Selector", Priority: 1, Description: batchv1.JobSpec{}.SwaggerDoc()["selector"], Value: func(c *batchv1.CronJob) any { return metav1.FormatLabelSelector(c.Spec.JobTemplate.Spec.Selector) }},
-	},
+	}...),
 	Sub: []resource.Sub[*batchv1.CronJob]{{
 		Name:     "status",
 		Merge:    func(obj, old *batchv1.CronJob) { obj.Spec = old.Spec },
@@ -64,7 +69,7 @@ var CronJobs = resource.Define(resource.Spec[*batchv1.CronJob]{
 
 func defaultCronJob(c *batchv1.CronJob) {
 	s := &c.Spec
-	core.DefaultPodTemplateSpec(&s.JobTemplate.Spec.Template)
+	podspec.DefaultTemplate(&s.JobTemplate.Spec.Template)
 	defaultFailurePolicy(s.JobTemplate.Spec.PodFailurePolicy)
 	if s.ConcurrencyPolicy == "" {
 		s.ConcurrencyPolicy = batchv1.AllowConcurrent
@@ -156,7 +161,7 @@ func validateTimeZone(zone *string, errs *resource.Errors) {
 func warnCronJob(c, old *batchv1.CronJob) []string {
 	var warnings []string
 	if old == nil {
-		warnings = warnJobName(c.Name)
+		warnings = workload.WarnName(c.Name)
 	} else if c.Generation == old.Generation {
 		return nil
 	}

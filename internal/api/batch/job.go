@@ -5,17 +5,16 @@ import (
 	"maps"
 	"math"
 	"strconv"
-	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
-	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/core/podspec"
+	"github.com/kemudi/kemudi/internal/api/core/workload"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -24,6 +23,12 @@ const (
 	legacyJobNameLabel       = "job-name"
 	legacyControllerUIDLabel = "controller-uid"
 )
+
+var jobs = workload.Kind[*batchv1.Job]{
+	Template:    func(j *batchv1.Job) *corev1.PodTemplateSpec { return &j.Spec.Template },
+	Selector:    func(j *batchv1.Job) *metav1.LabelSelector { return j.Spec.Selector },
+	SelectorDoc: batchv1.JobSpec{}.SwaggerDoc()["selector"],
+}
 
 // Jobs run pods to completion. What is checked is in job_validate.go (the spec),
 // job_policy.go (when a job fails or succeeds early) and job_status.go.
@@ -36,14 +41,11 @@ var Jobs = resource.Define(resource.Spec[*batchv1.Job]{
 	Prepare:            prepareJob,
 	Validate:           validateJob,
 	Warn:               warnJob,
-	Columns: []resource.Column[*batchv1.Job]{
+	Columns: jobs.Columns([]resource.Column[*batchv1.Job]{
 		{Name: "Status", Description: "Status of the job.", Value: func(j *batchv1.Job) any { return statusText(j) }},
 		{Name: "Completions", Description: batchv1.JobStatus{}.SwaggerDoc()["succeeded"], Value: func(j *batchv1.Job) any { return completionsText(j) }},
 		{Name: "Duration", Description: "Time required to complete the job.", Value: func(j *batchv1.Job) any { return durationText(j) }},
-		{Name: "Containers", Priority: 1, Description: "Names of each container in the template.", Value: func(j *batchv1.Job) any { return containerNames(&j.Spec.Template) }},
-		{Name: "Images", Priority: 1, Description: "Images referenced by each container in the template.", Value: func(j *batchv1.Job) any { return containerImages(&j.Spec.Template) }},
-		{Name: "Selector", Priority: 1, Description: batchv1.JobSpec{}.SwaggerDoc()["selector"], Value: func(j *batchv1.Job) any { return metav1.FormatLabelSelector(j.Spec.Selector) }},
-	},
+	}...),
 	Fields: map[string]func(*batchv1.Job) string{
 		"status.successful": func(j *batchv1.Job) string { return strconv.Itoa(int(j.Status.Succeeded)) },
 	},
@@ -56,7 +58,7 @@ var Jobs = resource.Define(resource.Spec[*batchv1.Job]{
 
 func defaultJob(j *batchv1.Job) {
 	s := &j.Spec
-	core.DefaultPodTemplateSpec(&s.Template)
+	podspec.DefaultTemplate(&s.Template)
 	if s.Completions == nil && s.Parallelism == nil {
 		s.Completions = ptr.To[int32](1)
 	}
@@ -104,7 +106,7 @@ func defaultFailurePolicy(p *batchv1.PodFailurePolicy) {
 }
 
 func prepareJob(obj, old *batchv1.Job) {
-	core.DropUnsupportedTemplateFields(&obj.Spec.Template)
+	podspec.DropUnsupported(&obj.Spec.Template.Spec)
 	obj.Spec.Scheduling = nil // alpha
 	if old != nil {
 		obj.Status = old.Status
@@ -141,22 +143,15 @@ func generateSelector(j *batchv1.Job) {
 func warnJob(j, old *batchv1.Job) []string {
 	var warnings []string
 	if old == nil {
-		warnings = warnJobName(j.Name)
+		warnings = workload.WarnName(j.Name)
 	} else if j.Generation == old.Generation {
 		return nil
 	}
 	return append(warnings, warnJobSpec(&j.Spec, "spec")...)
 }
 
-func warnJobName(name string) []string {
-	if msgs := validation.IsDNS1123Label(name); len(msgs) > 0 {
-		return []string{fmt.Sprintf("metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: %v", msgs)}
-	}
-	return nil
-}
-
 func warnJobSpec(s *batchv1.JobSpec, path string) []string {
-	warnings := core.PodTemplateWarnings(&s.Template, path+".template")
+	warnings := podspec.WarnTemplate(&s.Template, path+".template")
 	if indexed(s) && ptr.Deref(s.Completions, 0) > 100_000 && ptr.Deref(s.Parallelism, 0) > 10_000 {
 		warnings = append(warnings, path+": In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail")
 	}
@@ -213,20 +208,4 @@ func durationText(j *batchv1.Job) string {
 	default:
 		return duration.HumanDuration(s.CompletionTime.Sub(s.StartTime.Time))
 	}
-}
-
-func containerNames(t *corev1.PodTemplateSpec) string {
-	names := make([]string, len(t.Spec.Containers))
-	for i := range t.Spec.Containers {
-		names[i] = t.Spec.Containers[i].Name
-	}
-	return strings.Join(names, ",")
-}
-
-func containerImages(t *corev1.PodTemplateSpec) string {
-	images := make([]string, len(t.Spec.Containers))
-	for i := range t.Spec.Containers {
-		images[i] = t.Spec.Containers[i].Image
-	}
-	return strings.Join(images, ",")
 }

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
-	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/core/podspec"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -118,7 +118,7 @@ func validateJobSpec(s *batchv1.JobSpec, errs *resource.Errors) {
 		}
 	}
 	validateReplacementPolicy(s, errs)
-	core.ValidatePodTemplateSpec(&s.Template, errs.At("template"))
+	podspec.ValidateTemplate(&s.Template, errs.At("template"))
 	switch p := s.Template.Spec.RestartPolicy; {
 	case p == corev1.RestartPolicyAlways, p == "":
 		errs.Required("template.spec.restartPolicy", `valid values: "OnFailure", "Never"`)

@@ -2,9 +2,8 @@
 // by a suffix where it is large (pod.go, pod_update.go, pod_status.go ...).
 //
 // What is in a pod's spec is filled and checked by podspec, single fields by
-// check. Besides the declarations this package holds the pure functions about
-// pods, services and nodes that other packages share: [DefaultPodTemplateSpec]
-// and [ValidatePodTemplateSpec] for every kind with a pod template, [PodReady],
-// [QOSClass], [PodRequests] and their like. No I/O lives here, and no knowledge
-// of other groups' kinds.
+// check; what kinds with a pod template have in common is in workload. Besides
+// the declarations this package holds the pure functions about pods, services
+// and nodes that other packages share: [PodReady], [QOSClass], [PodRequests] and
+// their like. No I/O lives here, and no knowledge of other groups' kinds.
 package core

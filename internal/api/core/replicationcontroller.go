@@ -3,15 +3,26 @@ package core
 import (
 	"maps"
 
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/api/core/podspec"
+	"github.com/kemudi/kemudi/internal/api/core/workload"
 	"github.com/kemudi/kemudi/internal/resource"
 )
+
+var replicationControllers = workload.Kind[*corev1.ReplicationController]{
+	Template: func(rc *corev1.ReplicationController) *corev1.PodTemplateSpec { return rc.Spec.Template },
+	Selector: func(rc *corev1.ReplicationController) *metav1.LabelSelector {
+		return &metav1.LabelSelector{MatchLabels: rc.Spec.Selector}
+	},
+	SelectorDoc: corev1.ReplicationControllerSpec{}.SwaggerDoc()["selector"],
+	Replicas:    func(rc *corev1.ReplicationController) **int32 { return &rc.Spec.Replicas },
+	Current:     func(rc *corev1.ReplicationController) int32 { return rc.Status.Replicas },
+	Named:       true,
+}
 
 // ReplicationControllers is what ReplicaSets were before they were in apps.
 var ReplicationControllers = resource.Define(resource.Spec[*corev1.ReplicationController]{
@@ -20,13 +31,21 @@ var ReplicationControllers = resource.Define(resource.Spec[*corev1.ReplicationCo
 	// Its pods stay when it is deleted, as they did before there was a choice.
 	DefaultPropagation: metav1.DeletePropagationOrphan,
 	Default:            defaultReplicationController, Prepare: prepareReplicationController, Validate: validateReplicationController,
-	Warn: func(rc, _ *corev1.ReplicationController) []string {
-		if rc.Spec.Template == nil {
-			return nil
-		}
-		return podspec.WarnTemplate(rc.Spec.Template, "spec.template")
-	},
-	Columns: replicationControllerColumns,
+	Warn: replicationControllers.Warn,
+	Columns: replicationControllers.Columns(
+		resource.Column[*corev1.ReplicationController]{
+			Name: "Desired", Type: "integer", Description: corev1.ReplicationControllerSpec{}.SwaggerDoc()["replicas"],
+			Value: func(rc *corev1.ReplicationController) any { return int64(ptr.Deref(rc.Spec.Replicas, 0)) },
+		},
+		resource.Column[*corev1.ReplicationController]{
+			Name: "Current", Type: "integer", Description: corev1.ReplicationControllerStatus{}.SwaggerDoc()["replicas"],
+			Value: func(rc *corev1.ReplicationController) any { return int64(rc.Status.Replicas) },
+		},
+		resource.Column[*corev1.ReplicationController]{
+			Name: "Ready", Type: "integer", Description: corev1.ReplicationControllerStatus{}.SwaggerDoc()["readyReplicas"],
+			Value: func(rc *corev1.ReplicationController) any { return int64(rc.Status.ReadyReplicas) },
+		},
+	),
 	Fields: map[string]func(*corev1.ReplicationController) string{
 		"status.replicas": func(rc *corev1.ReplicationController) string { return formatInt(rc.Status.Replicas) },
 	},
@@ -35,7 +54,7 @@ var ReplicationControllers = resource.Define(resource.Spec[*corev1.ReplicationCo
 			Name:  "status",
 			Merge: func(rc, old *corev1.ReplicationController) { rc.Spec = old.Spec }, Validate: validateReplicationControllerStatus,
 		},
-		resource.Scale(replicationControllerScale, func(rc *corev1.ReplicationController, n int32) { rc.Spec.Replicas = &n }),
+		replicationControllers.Scale(),
 	},
 })
 
@@ -58,7 +77,7 @@ func defaultReplicationController(rc *corev1.ReplicationController) {
 
 func prepareReplicationController(rc, old *corev1.ReplicationController) {
 	if rc.Spec.Template != nil {
-		DropUnsupportedTemplateFields(rc.Spec.Template)
+		podspec.DropUnsupported(&rc.Spec.Template.Spec)
 	}
 	rc.Status = corev1.ReplicationControllerStatus{}
 	if old != nil {
@@ -85,12 +104,7 @@ func validateReplicationController(rc, _ *corev1.ReplicationController, errs *re
 		errs.Invalid("spec.template.metadata.labels", s.Template.Labels, "`selector` does not match template `labels`")
 	}
 	podspec.ValidateTemplate(s.Template, errs.At("spec.template"))
-	if s.Template.Spec.RestartPolicy != corev1.RestartPolicyAlways {
-		resource.NotSupported(errs, "spec.template.spec.restartPolicy", s.Template.Spec.RestartPolicy, corev1.RestartPolicyAlways)
-	}
-	if s.Template.Spec.ActiveDeadlineSeconds != nil {
-		errs.Forbidden("spec.template.spec.activeDeadlineSeconds", "activeDeadlineSeconds in ReplicationController is not Supported")
-	}
+	workload.Endless("ReplicationController", s.Template, errs)
 }
 
 func validateReplicationControllerStatus(rc, _ *corev1.ReplicationController, errs *resource.Errors) {
@@ -100,59 +114,8 @@ func validateReplicationControllerStatus(rc, _ *corev1.ReplicationController, er
 	errs.NonNegative("status.readyReplicas", int64(s.ReadyReplicas))
 	errs.NonNegative("status.availableReplicas", int64(s.AvailableReplicas))
 	errs.NonNegative("status.observedGeneration", s.ObservedGeneration)
-	const detail = "cannot be greater than status.replicas"
-	if s.FullyLabeledReplicas > s.Replicas {
-		errs.Invalid("status.fullyLabeledReplicas", s.FullyLabeledReplicas, detail)
-	}
-	if s.ReadyReplicas > s.Replicas {
-		errs.Invalid("status.readyReplicas", s.ReadyReplicas, detail)
-	}
-	if s.AvailableReplicas > s.Replicas {
-		errs.Invalid("status.availableReplicas", s.AvailableReplicas, detail)
-	}
-	if s.AvailableReplicas > s.ReadyReplicas {
-		errs.Invalid("status.availableReplicas", s.AvailableReplicas, "cannot be greater than readyReplicas")
-	}
-}
-
-func replicationControllerScale(rc *corev1.ReplicationController) *autoscalingv1.Scale {
-	return &autoscalingv1.Scale{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: rc.Name, Namespace: rc.Namespace, UID: rc.UID,
-			ResourceVersion: rc.ResourceVersion, CreationTimestamp: rc.CreationTimestamp,
-		},
-		Spec:   autoscalingv1.ScaleSpec{Replicas: ptr.Deref(rc.Spec.Replicas, 0)},
-		Status: autoscalingv1.ScaleStatus{Replicas: rc.Status.Replicas, Selector: labels.SelectorFromSet(rc.Spec.Selector).String()},
-	}
-}
-
-var replicationControllerColumns = []resource.Column[*corev1.ReplicationController]{
-	{
-		Name: "Desired", Type: "integer", Description: corev1.ReplicationControllerSpec{}.SwaggerDoc()["replicas"],
-		Value: func(rc *corev1.ReplicationController) any { return int64(ptr.Deref(rc.Spec.Replicas, 0)) },
-	},
-	{
-		Name: "Current", Type: "integer", Description: corev1.ReplicationControllerStatus{}.SwaggerDoc()["replicas"],
-		Value: func(rc *corev1.ReplicationController) any { return int64(rc.Status.Replicas) },
-	},
-	{
-		Name: "Ready", Type: "integer", Description: corev1.ReplicationControllerStatus{}.SwaggerDoc()["readyReplicas"],
-		Value: func(rc *corev1.ReplicationController) any { return int64(rc.Status.ReadyReplicas) },
-	},
-	{
-		Name: "Containers", Priority: 1, Description: "Names of each container in the template.",
-		Value: func(rc *corev1.ReplicationController) any {
-			return containerNames(ptr.Deref(rc.Spec.Template, corev1.PodTemplateSpec{}).Spec.Containers)
-		},
-	},
-	{
-		Name: "Images", Priority: 1, Description: "Images referenced by each container in the template.",
-		Value: func(rc *corev1.ReplicationController) any {
-			return containerImages(ptr.Deref(rc.Spec.Template, corev1.PodTemplateSpec{}).Spec.Containers)
-		},
-	},
-	{
-		Name: "Selector", Priority: 1, Description: corev1.ReplicationControllerSpec{}.SwaggerDoc()["selector"],
-		Value: func(rc *corev1.ReplicationController) any { return formatLabels(rc.Spec.Selector) },
-	},
+	errs.AtMost("status.fullyLabeledReplicas", s.FullyLabeledReplicas, "status.replicas", s.Replicas)
+	errs.AtMost("status.readyReplicas", s.ReadyReplicas, "status.replicas", s.Replicas)
+	errs.AtMost("status.availableReplicas", s.AvailableReplicas, "status.replicas", s.Replicas)
+	errs.AtMost("status.availableReplicas", s.AvailableReplicas, "readyReplicas", s.ReadyReplicas)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -201,4 +202,60 @@ func spec(f func(k *controller.Kit, maps controller.Client[*corev1.ConfigMap]) r
 			return f(k, controller.For(k, core.ConfigMaps))
 		},
 	}
+}
+
+// counter counts the ConfigMap "counter" up to last, and makes or deletes the
+// ConfigMap "child" with each step, so that each reconcile tells what it has
+// seen of the writes of the one before.
+func counter(seen *log, last int) controller.Spec[*corev1.ConfigMap] {
+	return spec(func(_ *controller.Kit, configMaps controller.Client[*corev1.ConfigMap]) reconcileFunc {
+		return func(ctx context.Context, cm *corev1.ConfigMap) (controller.Next, error) {
+			if cm.Name != "counter" {
+				return controller.Done, nil
+			}
+			child, ok := configMaps.Get("default", "child")
+			n, _ := strconv.Atoi(cm.Data["n"])
+			seen.add("n=%d child=%v", n, ok)
+			var err error
+			switch {
+			case n == last:
+				return controller.Done, nil
+			case ok:
+				err = configMaps.Delete(ctx, child)
+			default:
+				_, err = configMaps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "child"}})
+			}
+			if err == nil {
+				_, err = configMaps.MergePatch(ctx, cm, "", map[string]any{"data": map[string]any{"n": strconv.Itoa(n + 1)}})
+			}
+			if err != nil {
+				seen.add("n=%d: %v", n, err)
+			}
+			return controller.After(time.Millisecond), err // at once, were it not for the barrier
+		}
+	}, controller.Create(core.ConfigMaps.Def), controller.Delete(core.ConfigMaps.Def), controller.Patch(core.ConfigMaps.Def, ""))
+}
+
+// followsSecrets notes the ConfigMaps it is called with, or called for when they
+// are gone. A secret wakes the one that its label names.
+func followsSecrets(seen *log) controller.Spec[*corev1.ConfigMap] {
+	s := spec(nil)
+	s.Watches = []controller.Watch{controller.Mapped(core.Secrets, func(_ *controller.Kit, secret *corev1.Secret) []string {
+		return []string{"default/" + secret.Labels["map"]}
+	})}
+	s.Setup = func(*controller.Kit) controller.Reconciler[*corev1.ConfigMap] { return goner{seen} }
+	return s
+}
+
+// goner notes what it is called with.
+type goner struct{ seen *log }
+
+func (g goner) Reconcile(_ context.Context, cm *corev1.ConfigMap) (controller.Next, error) {
+	g.seen.add("%s/%s", cm.Namespace, cm.Name)
+	return controller.Done, nil
+}
+
+func (g goner) Gone(_ context.Context, key string) error {
+	g.seen.add("gone %s", key)
+	return nil
 }

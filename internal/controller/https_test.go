@@ -186,34 +186,9 @@ func farChanges(t *testing.T, f *farBed) {
 }
 
 func farOwnWrites(t *testing.T, f *farBed) {
+	f.store.lag.Store(int64(20 * time.Millisecond)) // the feed is later than the next look
 	var seen log
-	f.run(controller.New(spec(func(_ *controller.Kit, configMaps controller.Client[*corev1.ConfigMap]) reconcileFunc {
-		return func(ctx context.Context, cm *corev1.ConfigMap) (controller.Next, error) {
-			if cm.Name != "counter" {
-				return controller.Done, nil
-			}
-			f.store.lag.Store(int64(20 * time.Millisecond)) // the feed is later than the next look
-			child, ok := configMaps.Get("default", "child")
-			n, _ := strconv.Atoi(cm.Data["n"])
-			seen.add("n=%d child=%v", n, ok)
-			var err error
-			switch {
-			case n == 6:
-				return controller.Done, nil
-			case ok:
-				err = configMaps.Delete(ctx, child)
-			default:
-				_, err = configMaps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "child"}})
-			}
-			if err == nil {
-				_, err = configMaps.MergePatch(ctx, cm, "", map[string]any{"data": map[string]any{"n": strconv.Itoa(n + 1)}})
-			}
-			if err != nil {
-				t.Errorf("n=%d: %v", n, err)
-			}
-			return controller.After(time.Millisecond), err // at once, were it not for the barrier
-		}
-	}, controller.Create(core.ConfigMaps.Def), controller.Delete(core.ConfigMaps.Def), controller.Patch(core.ConfigMaps.Def, ""))))
+	f.run(controller.New(counter(&seen, 6)))
 	f.put("counter", nil)
 	var got []string
 	f.eventually("the counter counts", func() bool {
@@ -283,14 +258,9 @@ func farWaits(t *testing.T, f *farBed) {
 
 func farWakes(t *testing.T, f *farBed) {
 	var seen log
-	s := spec(nil)
-	s.Watches = []controller.Watch{controller.Mapped(core.Secrets, func(_ *controller.Kit, secret *corev1.Secret) []string {
-		return []string{"default/" + secret.Labels["map"]}
-	})}
-	s.Setup = func(*controller.Kit) controller.Reconciler[*corev1.ConfigMap] { return goner{&seen} }
 	secrets := client.For(f.local("test"), core.Secrets)
 	f.put("a", nil)
-	f.run(controller.New(s))
+	f.run(controller.New(followsSecrets(&seen)))
 	f.all(&seen, "default/a")
 	for round := range 5 {
 		name := "s" + strconv.Itoa(round)

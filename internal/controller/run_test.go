@@ -79,31 +79,7 @@ func TestReconcileSeesItsOwnWrites(t *testing.T) {
 		b := newBed(t)
 		b.store.lag.Store(int64(time.Second))
 		var seen log
-		var other atomic.Int32
-		b.run(controller.New(spec(func(_ *controller.Kit, configMaps controller.Client[*corev1.ConfigMap]) reconcileFunc {
-			return func(ctx context.Context, cm *corev1.ConfigMap) (controller.Next, error) {
-				if cm.Name != "counter" {
-					other.Add(1)
-					return controller.Done, nil
-				}
-				child, ok := configMaps.Get("default", "child")
-				n, _ := strconv.Atoi(cm.Data["n"])
-				seen.add("n=%d child=%v", n, ok)
-				var err error
-				switch {
-				case n == 4:
-					return controller.Done, nil
-				case ok:
-					err = configMaps.Delete(ctx, child)
-				default:
-					_, err = configMaps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "child"}})
-				}
-				if err == nil {
-					_, err = configMaps.MergePatch(ctx, cm, "", map[string]any{"data": map[string]any{"n": strconv.Itoa(n + 1)}})
-				}
-				return controller.After(time.Millisecond), err // at once, were it not for the barrier
-			}
-		}, controller.Create(core.ConfigMaps.Def), controller.Delete(core.ConfigMaps.Def), controller.Patch(core.ConfigMaps.Def, ""))))
+		b.run(controller.New(counter(&seen, 4)))
 		b.put("counter", nil)
 		time.Sleep(time.Minute)
 		want := []string{"n=0 child=false", "n=1 child=true", "n=2 child=false", "n=3 child=true", "n=4 child=false"}
@@ -176,15 +152,9 @@ func TestEveryChangeOfAnInputWakesItsKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // C4
 		b := newBed(t)
 		var seen log
-		// A secret wakes the ConfigMap that its label names, and deletions wake Gone.
-		s := spec(nil)
-		s.Watches = []controller.Watch{controller.Mapped(core.Secrets, func(_ *controller.Kit, secret *corev1.Secret) []string {
-			return []string{"default/" + secret.Labels["map"]}
-		})}
-		s.Setup = func(*controller.Kit) controller.Reconciler[*corev1.ConfigMap] { return goner{&seen} }
 		secrets := client.For(b.as("test"), core.Secrets)
 		b.put("a", nil)
-		b.run(controller.New(s))
+		b.run(controller.New(followsSecrets(&seen)))
 		expect := func(step string, want ...string) {
 			t.Helper()
 			synctest.Wait()
@@ -220,19 +190,6 @@ func TestEveryChangeOfAnInputWakesItsKeys(t *testing.T) {
 		b.remove("a")
 		expect("an object goes", "gone default/a")
 	})
-}
-
-// goner notes what it is called with.
-type goner struct{ seen *log }
-
-func (g goner) Reconcile(_ context.Context, cm *corev1.ConfigMap) (controller.Next, error) {
-	g.seen.add("%s/%s", cm.Namespace, cm.Name)
-	return controller.Done, nil
-}
-
-func (g goner) Gone(_ context.Context, key string) error {
-	g.seen.add("gone %s", key)
-	return nil
 }
 
 // TestChangesAreNotLostByAFollowerThatFellBehind holds the follower up until

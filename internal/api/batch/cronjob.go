@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strings"
 	"time"
+	_ "time/tzdata" // a machine need not have the time zones that a schedule names
 
 	batchv1 "k8s.io/api/batch/v1"
 	batchv1beta1 "k8s.io/api/batch/v1beta1"

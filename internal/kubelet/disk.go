@@ -20,6 +20,7 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/cgroup"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/logs"
+	"github.com/kemudi/kemudi/internal/kubelet/users"
 	"github.com/kemudi/kemudi/internal/kubelet/volume"
 	"github.com/kemudi/kemudi/internal/task"
 )
@@ -29,14 +30,20 @@ import (
 type disk struct {
 	volumes *volume.Manager
 	cgroups cgroup.Tree
+	users   *users.Ranges
 }
 
 func newDisk(a *Agent) (*disk, error) {
-	volumes, err := volume.NewManager(filepath.Join(a.o.RootDir, "pods"), a.o.Log)
+	pods := filepath.Join(a.o.RootDir, "pods")
+	volumes, err := volume.NewManager(pods, a.o.Log)
 	if err != nil {
 		return nil, err
 	}
-	return &disk{volumes: volumes, cgroups: cgroup.Open(cgroup.Top)}, nil
+	ranges, err := users.Open(pods, "/etc")
+	if err != nil {
+		return nil, err
+	}
+	return &disk{volumes: volumes, cgroups: cgroup.Open(cgroup.Top), users: ranges}, nil
 }
 
 // cleanUp removes all that the pod has on the machine, except sandboxes and logs.
@@ -110,6 +117,9 @@ func (a *Agent) forgetOnDisk(uid types.UID) error {
 		if err := os.RemoveAll(dir); err != nil {
 			return fmt.Errorf("remove logs of pod: %w", err)
 		}
+	}
+	if err := a.disk.users.Release(uid); err != nil {
+		return err
 	}
 	return a.disk.volumes.Forget(uid)
 }

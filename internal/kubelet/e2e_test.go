@@ -52,6 +52,9 @@ func TestWithRealContainers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Chmod(dir, 0o711); err != nil { // a pod's own root must get to its files
+		t.Fatal(err)
+	}
 	cmd := exec.Command(os.Args[0], "-test.run=^TestE2E", "-test.v="+fmt.Sprint(testing.Verbose()), "-test.timeout=5m")
 	cmd.Env = append(os.Environ(), e2eEnv+"="+dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
@@ -234,6 +237,7 @@ func TestE2EPodsOnARealRuntime(t *testing.T) {
 		{"init containers and sidecars", e2eInit},
 		{"security settings", e2eSecurity},
 		{"a chatty log, a full volume and a manifest", e2eGrowing},
+		{"users of a pod's own", e2eUsers},
 		{"an agent that starts anew keeps what runs", e2eAdopt},
 		{"twenty pods at once", e2eMany},
 		{"nothing is left of deleted pods", e2eGone},

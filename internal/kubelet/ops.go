@@ -142,9 +142,6 @@ func (x *actor) createSandbox(act podstep.Action) func(context.Context) after {
 }
 
 func (a *Agent) runSandbox(ctx context.Context, pod *v1.Pod, attempt int) (*runtimeapi.PodSandboxStatus, error) {
-	if err := cri.CheckSupported(pod); err != nil {
-		return nil, err
-	}
 	handler, err := a.runtimeHandler(ctx, pod)
 	if err != nil {
 		return nil, err
@@ -157,6 +154,14 @@ func (a *Agent) runSandbox(ctx context.Context, pod *v1.Pod, attempt int) (*runt
 	for _, n := range notes {
 		a.about(pod, "").event(v1.EventTypeWarning, n.Reason, n.Message)
 	}
+	if err := a.checkOwnUsers(ctx, pod, handler); err != nil {
+		return nil, err
+	}
+	own, err := a.usersOf(pod)
+	if err != nil {
+		return nil, err
+	}
+	own.Sandbox(config)
 	if err := a.prepareSandbox(pod, &node, config); err != nil {
 		return nil, err
 	}

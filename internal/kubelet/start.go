@@ -93,7 +93,16 @@ func (s *start) config(ctx context.Context) (*runtimeapi.ContainerConfig, *runti
 		return nil, nil, err
 	}
 	sandbox, _, err := cri.Sandbox(s.pod, &node, 0)
-	return config, sandbox, err
+	if err != nil {
+		return nil, nil, err
+	}
+	own, err := s.a.usersOf(s.pod)
+	if err != nil {
+		return nil, nil, err
+	}
+	own.Sandbox(sandbox)
+	own.Container(config)
+	return config, sandbox, nil
 }
 
 func (s *start) fail(reason string, err error) error {

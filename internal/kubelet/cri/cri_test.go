@@ -258,8 +258,29 @@ func TestSandboxSharesWhatThePodAsksFor(t *testing.T) {
 		c.Labels["io.kubernetes.pod.uid"] != "u1" || c.Labels["b"] != "2" || c.Annotations["note"] != "hi" || c.Linux.Sysctls["a.b"] != "1" || c.PortMappings[0].HostPort != 8080 {
 		t.Errorf("sandbox: got %+v", c)
 	}
-	if err := CheckSupported(podOf(t, `{hostUsers: false}`)); err == nil {
-		t.Error("user namespaces: got no error")
+	(*Users)(nil).Sandbox(c)
+	if got := c.Linux.SecurityContext.NamespaceOptions.UsernsOptions; got != nil {
+		t.Errorf("a pod with the node's users: got %+v", got)
+	}
+	own := &Users{First: 131072, Count: 65536}
+	own.Sandbox(c)
+	one := &runtimeapi.ContainerConfig{
+		Linux:  &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{NamespaceOptions: &runtimeapi.NamespaceOption{}}},
+		Mounts: []*runtimeapi.Mount{{HostPath: "/a", ContainerPath: "/b"}},
+	}
+	own.Container(one)
+	want := "[host_id:131072 length:65536]"
+	for what, got := range map[string][]*runtimeapi.IDMapping{
+		"users of the sandbox":    c.Linux.SecurityContext.NamespaceOptions.UsernsOptions.GetUids(),
+		"groups of the sandbox":   c.Linux.SecurityContext.NamespaceOptions.UsernsOptions.GetGids(),
+		"users of the container":  one.Linux.SecurityContext.NamespaceOptions.UsernsOptions.GetUids(),
+		"groups of the container": one.Linux.SecurityContext.NamespaceOptions.UsernsOptions.GetGids(),
+		"users of a mount":        one.Mounts[0].UidMappings,
+		"groups of a mount":       one.Mounts[0].GidMappings,
+	} {
+		if len(got) != 1 || got[0].HostId != 131072 || got[0].ContainerId != 0 || got[0].Length != 65536 {
+			t.Errorf("%s: got %v, want %s", what, got, want)
+		}
 	}
 }
 

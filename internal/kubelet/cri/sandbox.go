@@ -1,7 +1,6 @@
 package cri
 
 import (
-	"fmt"
 	"maps"
 
 	v1 "k8s.io/api/core/v1"
@@ -140,13 +139,4 @@ func namespaces(pod *v1.Pod) *runtimeapi.NamespaceOption {
 		out.Pid = runtimeapi.NamespaceMode_POD
 	}
 	return out
-}
-
-// CheckSupported refuses what this node cannot do yet, rather than running a pod
-// with less isolation than it asks for.
-func CheckSupported(pod *v1.Pod) error {
-	if pod.Spec.HostUsers != nil && !*pod.Spec.HostUsers {
-		return fmt.Errorf("hostUsers: false (user namespaces) is not supported by this node")
-	}
-	return nil
 }

@@ -13,6 +13,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kemudi/kemudi/internal/kubelet/users"
 )
 
 // Sources is where the content of volumes comes from.
@@ -167,8 +169,9 @@ func fsGroup(pod *v1.Pod) *int64 {
 	return nil
 }
 
-// CleanUp removes all that the pod has on the node (V2), except its directory,
-// empty now: as long as it is there it says whose logs may be left.
+// CleanUp removes all that the pod has on the node (V2), except its directory
+// and, in it, which user IDs it has: as long as it is there it says whose logs
+// may be left.
 func (m *Manager) CleanUp(uid types.UID) error {
 	m.mu.Lock()
 	for k := range m.mu.tokens {
@@ -189,6 +192,9 @@ func (m *Manager) CleanUp(uid types.UID) error {
 		return fmt.Errorf("clean up volumes: %w", err)
 	}
 	for _, e := range entries {
+		if e.Name() == users.File {
+			continue
+		}
 		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
 			return fmt.Errorf("clean up volumes: %w", err)
 		}

@@ -93,7 +93,7 @@ func forbidLinuxFields(errs *resource.Errors, s *corev1.PodSpec) {
 }
 
 // validateHostUsers refuses user namespaces of their own for pods that share
-// other namespaces with the node.
+// other namespaces with the node, or devices: whose those are cannot be mapped.
 func validateHostUsers(errs *resource.Errors, s *corev1.PodSpec) {
 	if s.HostUsers == nil || *s.HostUsers {
 		return
@@ -108,6 +108,11 @@ func validateHostUsers(errs *resource.Errors, s *corev1.PodSpec) {
 	if s.HostIPC {
 		errs.Forbidden("hostIPC", detail)
 	}
+	eachContainer(errs, s, func(at *resource.Errors, c *corev1.Container) {
+		if len(c.VolumeDevices) > 0 {
+			at.Forbidden("volumeDevices", detail)
+		}
+	})
 }
 
 // validateHostProcess checks Windows pods whose containers run on the host: all

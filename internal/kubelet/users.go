@@ -1,0 +1,47 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kemudi/kemudi/internal/kubelet/cri"
+	"github.com/kemudi/kemudi/internal/kubelet/users"
+)
+
+// usersOf returns the users that the pod has for itself, nil if it has the node's.
+func (a *Agent) usersOf(pod *v1.Pod) (*cri.Users, error) {
+	if a.disk == nil || !cri.HasOwnUsers(pod) {
+		return nil, nil
+	}
+	r, err := a.disk.users.Of(pod.UID)
+	if err != nil {
+		return nil, err
+	}
+	return &cri.Users{First: r.First, Count: users.Size}, nil
+}
+
+// checkOwnUsers refuses a pod that asks for users of its own from a runtime that
+// has none to give: run anyway, it would have those of the node.
+func (a *Agent) checkOwnUsers(ctx context.Context, pod *v1.Pod, handler string) error {
+	if a.disk == nil || !cri.HasOwnUsers(pod) {
+		return nil
+	}
+	resp, err := a.o.Runtime.Status(ctx, &runtimeapi.StatusRequest{})
+	if err != nil {
+		return fmt.Errorf("ask the runtime what it can do: %w", err)
+	}
+	switch {
+	case slices.ContainsFunc(resp.RuntimeHandlers, func(h *runtimeapi.RuntimeHandler) bool {
+		return h.Name == handler && h.Features != nil && h.Features.UserNamespaces
+	}):
+		return nil
+	case handler != "":
+		return fmt.Errorf("can't set `spec.hostUsers: false`, RuntimeClass handler %q does not support user namespaces", handler)
+	}
+	return errors.New("can't set `spec.hostUsers: false`, runtime does not support user namespaces")
+}

@@ -187,7 +187,10 @@ func (s *server) serve(f *floors, st *etcd.Server) error {
 	s.plane, err = NewControlPlane(ControlPlaneOptions{
 		Store: &st.Store, CABundle: string(s.pki.CA.CertPEM()), Network: s.o.Network, Logger: s.o.Logger,
 		Registry: s.registry, Controllers: controllers, Host: s.o.NodeName,
-		Serving: s.configure,
+		Serving: func(o *apiserver.Options, caches *watchcache.Set) error {
+			o.Health.Add(obs.Check{Name: "disk", Run: st.Writable, ReadyOnly: true})
+			return s.configure(o, caches)
+		},
 	})
 	if err != nil {
 		return err

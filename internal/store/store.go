@@ -100,3 +100,7 @@ var ErrFuture = errors.New("required revision is in the future")
 
 // ErrTooLarge answers transactions of more than MaxTxnBytes.
 var ErrTooLarge = errors.New("request is too large")
+
+// ErrDisk answers writes that the store's disk does not take: it is full, or has
+// become read-only. Reads go on. The text says what to do.
+var ErrDisk = errors.New("the store cannot write to its disk")

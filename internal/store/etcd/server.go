@@ -58,6 +58,14 @@ func (s *Server) setMapped(now bool) {
 	s.mapped.now = now
 }
 
+// Writable says in a store.ErrDisk why the disk takes no writes at present.
+func (s *Server) Writable(ctx context.Context) error {
+	if _, err := s.open(ctx); err != nil {
+		return err
+	}
+	return s.room.check(0)
+}
+
 // New takes the data directory for this process. It fails at once with
 // ErrInUse if another process has it. Call Run, or the directory stays taken.
 func New(o Options) (*Server, error) {
@@ -98,6 +106,8 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := lead(ctx, e.Server); err != nil {
 		return err
 	}
+	s.room = &room{dir: c.Dir, db: s.Database(), log: s.o.Log, reserve: reserveBytes, commit: e.Server.Backend().ForceCommit}
+	s.room.back()
 	s.client = v3client.New(e.Server)
 	defer s.client.Close()
 	close(s.ready)

@@ -20,6 +20,7 @@ type Store struct {
 	client  *clientv3.Client
 
 	leases leases
+	room   *room // set before ready is closed
 
 	mu struct {
 		sync.Mutex
@@ -105,14 +106,19 @@ func (s *Store) Txn(ctx context.Context, t store.Txn) (store.TxnResult, error) {
 		return store.TxnResult{}, err
 	}
 	ops, size := make([]clientv3.Op, len(t.Ops)), 0
-	for i, op := range t.Ops {
+	for _, op := range t.Ops {
 		size += len(op.Key) + len(op.Value)
-		if ops[i], err = s.op(ctx, c, op); err != nil {
-			return store.TxnResult{}, s.explain(ctx, "grant a lease for "+op.Key, err)
-		}
 	}
 	if size > store.MaxTxnBytes {
 		return store.TxnResult{}, store.ErrTooLarge
+	}
+	if err := s.room.take(size); err != nil {
+		return store.TxnResult{}, err
+	}
+	for i, op := range t.Ops {
+		if ops[i], err = s.op(ctx, c, op); err != nil {
+			return store.TxnResult{}, s.explain(ctx, "grant a lease for "+op.Key, err)
+		}
 	}
 	conds, gets := make([]clientv3.Cmp, len(t.Conds)), make([]clientv3.Op, len(t.Conds))
 	for i, cond := range t.Conds {
@@ -156,6 +162,9 @@ func (s *Store) Compact(ctx context.Context, rev int64) error {
 	c, err := s.open(ctx)
 	if err != nil {
 		return err
+	}
+	if err := s.room.take(0); err != nil {
+		return err // it makes no room on the disk, and takes some
 	}
 	_, err = c.Compact(ctx, rev)
 	if errors.Is(err, rpctypes.ErrCompacted) {

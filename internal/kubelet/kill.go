@@ -28,7 +28,7 @@ func (x *actor) killContainer(act podstep.Action) func(context.Context) (after, 
 	}
 	exited := make(chan struct{})
 	x.waiters[act.ID] = append(x.waiters[act.ID], exited)
-	hooked := x.o.Hooked[act.ID]
+	hooked := x.o.Hooked[act.ID] || act.Why == podstep.KilledForRound
 	return func(ctx context.Context) (after, error) {
 		s := &start{a: x.a, pod: pod, container: spec, act: act, podIPs: ips}
 		grace := act.Grace

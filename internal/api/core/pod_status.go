@@ -73,12 +73,14 @@ func validatePodStatus(p, old *corev1.Pod, errs *resource.Errors) {
 	if p.Status.QOSClass != old.Status.QOSClass {
 		at.Immutable("qosClass", p.Status.QOSClass)
 	}
-	validateTransitions(at.At("containerStatuses"), old.Status.ContainerStatuses, p.Status.ContainerStatuses, func(name string) restarts {
-		return restartsOf(findContainer(old.Spec.Containers, name), old.Spec.RestartPolicy)
-	})
-	validateTransitions(at.At("initContainerStatuses"), old.Status.InitContainerStatuses, p.Status.InitContainerStatuses, func(name string) restarts {
-		return restartsOf(findContainer(old.Spec.InitContainers, name), old.Spec.RestartPolicy)
-	})
+	if !podspec.CanRestartAll(&old.Spec) {
+		validateTransitions(at.At("containerStatuses"), old.Status.ContainerStatuses, p.Status.ContainerStatuses, func(name string) restarts {
+			return restartsOf(findContainer(old.Spec.Containers, name), old.Spec.RestartPolicy)
+		})
+		validateTransitions(at.At("initContainerStatuses"), old.Status.InitContainerStatuses, p.Status.InitContainerStatuses, func(name string) restarts {
+			return restartsOf(findContainer(old.Spec.InitContainers, name), initPolicy(old.Spec.RestartPolicy))
+		})
+	}
 	validateTransitions(at.At("ephemeralContainerStatuses"), old.Status.EphemeralContainerStatuses, p.Status.EphemeralContainerStatuses,
 		func(string) restarts { return restarts{policy: corev1.RestartPolicyNever} })
 	validateClaimStatuses(at, p)
@@ -174,6 +176,15 @@ func restartsOf(c *corev1.Container, pod corev1.RestartPolicy) restarts {
 		r.policy = corev1.RestartPolicy(*c.RestartPolicy)
 	}
 	return r
+}
+
+// initPolicy is the policy of init containers: in a pod that may be restarted,
+// they run again whatever they did, once its sandbox has been lost.
+func initPolicy(pod corev1.RestartPolicy) corev1.RestartPolicy {
+	if pod == corev1.RestartPolicyOnFailure {
+		return corev1.RestartPolicyAlways
+	}
+	return pod
 }
 
 func findContainer(containers []corev1.Container, name string) *corev1.Container {

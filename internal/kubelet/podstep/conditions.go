@@ -22,6 +22,7 @@ func (s *step) setConditions(st *v1.PodStatus) {
 		})
 	}
 	s.setResizeConditions(st)
+	s.setRestartCondition(st)
 }
 
 // setCondition puts c in the place of the condition of its type. The time of

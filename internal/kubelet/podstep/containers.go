@@ -28,7 +28,8 @@ func kindOfInit(c *v1.Container) kind {
 }
 
 // initialized reports whether the init containers have done their part in this
-// sandbox: once an app container was created in it, they are not looked at again.
+// sandbox: once an app container was created in it, they are not looked at again
+// unless all containers are to be started anew.
 func (s *step) initialized(sb *Sandbox) bool {
 	if len(s.pod.Spec.InitContainers) == 0 {
 		return true
@@ -37,24 +38,37 @@ func (s *step) initialized(sb *Sandbox) bool {
 		return false
 	}
 	for i := range s.pod.Spec.Containers {
-		if last := s.newest(s.pod.Spec.Containers[i].Name); last != nil && last.SandboxID == sb.ID {
+		if s.startedIn(sb, s.pod.Spec.Containers[i].Name) {
 			return true
 		}
 	}
-	for i := range s.pod.Spec.InitContainers {
-		if !s.initDone(&s.pod.Spec.InitContainers[i], sb) {
-			return false
-		}
-	}
-	return true
+	i := s.reached(sb)
+	return i == len(s.pod.Spec.InitContainers)-1 && s.initDone(&s.pod.Spec.InitContainers[i])
 }
 
-// initDone reports whether the next init container may start after c.
-func (s *step) initDone(c *v1.Container, sb *Sandbox) bool {
-	last := s.newest(c.Name)
-	if last == nil || last.SandboxID != sb.ID {
-		return false
+// startedIn reports whether the container has been started in the sandbox, in
+// the current round.
+func (s *step) startedIn(sb *Sandbox, name string) bool {
+	last := s.newest(name)
+	return last != nil && last.SandboxID == sb.ID && !s.stale(last)
+}
+
+// reached is the number of the latest init container that was started in the
+// sandbox, -1 if none was: those before it have done their part, whatever has
+// become of them since.
+func (s *step) reached(sb *Sandbox) int {
+	for i := len(s.pod.Spec.InitContainers) - 1; sb != nil && i >= 0; i-- {
+		if s.startedIn(sb, s.pod.Spec.InitContainers[i].Name) {
+			return i
+		}
 	}
+	return -1
+}
+
+// initDone reports whether the next init container may start after c, which has
+// been started.
+func (s *step) initDone(c *v1.Container) bool {
+	last := s.newest(c.Name)
 	if kindOfInit(c) == kindSidecar {
 		return s.isStarted(c, last)
 	}
@@ -74,22 +88,22 @@ func (s *step) isReady(c *v1.Container, last *Container) bool {
 }
 
 // runInit brings up the init containers one after another, and keeps the
-// sidecars among those that were started running.
+// sidecars among those that were started running: one that ends meanwhile does
+// not hold up the others.
 func (s *step) runInit(sb *Sandbox) {
-	for i := range s.pod.Spec.InitContainers {
-		c := &s.pod.Spec.InitContainers[i]
-		if sb != nil && s.initDone(c, sb) {
-			continue
-		}
-		s.start(c, kindOfInit(c), sb)
-		return
+	list := s.pod.Spec.InitContainers
+	next := s.reached(sb)
+	if next < 0 || s.initDone(&list[next]) {
+		next++
 	}
+	s.runSidecars(list[:next], sb)
+	s.start(&list[next], kindOfInit(&list[next]), sb)
 }
 
-func (s *step) runSidecars(sb *Sandbox) {
-	for i := range s.pod.Spec.InitContainers {
-		if c := &s.pod.Spec.InitContainers[i]; kindOfInit(c) == kindSidecar {
-			s.start(c, kindSidecar, sb)
+func (s *step) runSidecars(list []v1.Container, sb *Sandbox) {
+	for i := range list {
+		if kindOfInit(&list[i]) == kindSidecar {
+			s.start(&list[i], kindSidecar, sb)
 		}
 	}
 }
@@ -159,7 +173,7 @@ func (s *step) start(c *v1.Container, k kind, sb *Sandbox) progress {
 	}
 	s.do(Action{
 		Op: StartContainer, Container: c.Name, ID: sb.ID,
-		Attempt: s.attempt(c.Name), Backoff: nextBackoff(last, s.o.Killed),
+		Attempt: s.attempt(c.Name), Backoff: s.nextBackoff(last),
 	})
 	return pending
 }
@@ -206,19 +220,14 @@ func (s *step) mustRun(c *v1.Container, k kind, last *Container, sb *Sandbox) bo
 	if last.State != Exited {
 		return true
 	}
-	if k == kindInit && last.ExitCode == 0 {
-		return sb == nil || last.SandboxID != sb.ID // a new sandbox is initialized anew
-	}
 	if k == kindEphemeral {
 		return false
 	}
-	if s.o.Killed[last.ID] == KilledForChange {
+	if s.stale(last) || s.o.Killed[last.ID] == KilledForChange || actionOnExit(c, last.ExitCode) != "" {
 		return true
 	}
-	for _, r := range c.RestartPolicyRules {
-		if ruleMatches(&r, last.ExitCode) {
-			return true
-		}
+	if k == kindInit && last.ExitCode == 0 {
+		return sb == nil || last.SandboxID != sb.ID // a new sandbox is initialized anew
 	}
 	switch policy := restartPolicy(s.pod, c, k); policy {
 	case v1.RestartPolicyAlways:
@@ -244,6 +253,17 @@ func restartPolicy(pod *v1.Pod, c *v1.Container, k kind) v1.RestartPolicy {
 	return policy
 }
 
+// actionOnExit is what the container's rules say about an exit: of those that
+// match, the first one counts; empty: none does.
+func actionOnExit(c *v1.Container, code int32) v1.ContainerRestartRuleAction {
+	for i := range c.RestartPolicyRules {
+		if r := &c.RestartPolicyRules[i]; ruleMatches(r, code) {
+			return r.Action
+		}
+	}
+	return ""
+}
+
 func ruleMatches(r *v1.ContainerRestartRule, code int32) bool {
 	if r.ExitCodes == nil {
 		return false
@@ -261,24 +281,30 @@ const (
 )
 
 // backoffOf is how long the successor of a container that exited must wait.
-func backoffOf(last *Container, killed map[string]KillReason) time.Duration {
-	if last.FinishedAt.Sub(last.CreatedAt) > backoffReset || killed[last.ID] == KilledForChange {
+func (s *step) backoffOf(last *Container) time.Duration {
+	if last.FinishedAt.Sub(last.CreatedAt) > backoffReset || s.blameless(last) {
 		return 0
 	}
 	return last.Backoff
 }
 
+// blameless reports whether a container did not end by its own fault: its
+// successor waits for nothing.
+func (s *step) blameless(last *Container) bool {
+	return s.o.Killed[last.ID] == KilledForChange || s.stale(last) && !s.restartsAll(last)
+}
+
 // nextBackoff is the Backoff of the container started after last (nil: the first).
-func nextBackoff(last *Container, killed map[string]KillReason) time.Duration {
-	if last == nil || killed[last.ID] == KilledForChange {
+func (s *step) nextBackoff(last *Container) time.Duration {
+	if last == nil || s.blameless(last) {
 		return 0
 	}
-	return min(max(backoffFirst, 2*backoffOf(last, killed)), backoffMax)
+	return min(max(backoffFirst, 2*s.backoffOf(last)), backoffMax)
 }
 
 // inBackoff reports whether the successor of last must wait, and if so says so.
 func (s *step) inBackoff(last *Container) bool {
-	wait := backoffOf(last, s.o.Killed)
+	wait := s.backoffOf(last)
 	until := last.FinishedAt.Add(wait)
 	if wait == 0 || last.FinishedAt.IsZero() || !s.now.Before(until) {
 		return false
@@ -293,7 +319,7 @@ func (s *step) podName() string {
 }
 
 func (s *step) backoffMessage(last *Container) string {
-	return fmt.Sprintf("back-off %s restarting failed container=%s pod=%s", backoffOf(last, s.o.Killed), last.Name, s.podName())
+	return fmt.Sprintf("back-off %s restarting failed container=%s pod=%s", s.backoffOf(last), last.Name, s.podName())
 }
 
 func (s *step) backoffEvent(last *Container) string {

@@ -60,7 +60,7 @@ func (s *step) phase(st *v1.PodStatus, over bool) v1.PodPhase {
 	switch {
 	case initFailed && (never || over):
 		return v1.PodFailed
-	case initializing && !over:
+	case initializing && !over && !s.roundEnds():
 		return v1.PodPending
 	case app.waiting > 0 && over:
 		return v1.PodFailed

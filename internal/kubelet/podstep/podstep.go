@@ -10,6 +10,7 @@ import (
 // Next returns the status of the pod and what to do for it now (P1).
 func Next(d Desired, o Observed, now time.Time) Result {
 	s := &step{d: d, o: &o, now: now, pod: d.Pod}
+	s.round = s.roundStart()
 	s.ending = s.end()
 	if s.ending.yes {
 		s.result.Ending = true
@@ -28,6 +29,7 @@ type step struct {
 	o      *Observed
 	now    time.Time
 	pod    *v1.Pod
+	round  time.Time // when all containers were last to be started anew; zero: never
 	ending ending
 	result Result
 }
@@ -60,16 +62,16 @@ func (s *step) run() {
 	s.prepareVolumes()
 	s.removeOldContainers()
 	sandbox := s.sandbox()
-	if s.killUnwanted(sandbox) {
+	if s.killUnwanted(sandbox) || s.endRound() {
 		return
 	}
+	s.runEphemeral(sandbox)
 	if !s.initialized(sandbox) {
 		s.runInit(sandbox)
 		return
 	}
-	s.runSidecars(sandbox)
+	s.runSidecars(s.pod.Spec.InitContainers, sandbox)
 	s.runApp(sandbox)
-	s.runEphemeral(sandbox)
 	s.resize()
 }
 
@@ -221,7 +223,7 @@ func (s *step) removeOldContainers() {
 	for i := range s.o.Containers {
 		c := &s.o.Containers[i]
 		have := byName[c.Name]
-		if have.any && have.exited && c.State != Running {
+		if have.any && have.exited && c.State != Running && !s.holdsRound(c) {
 			s.do(Action{Op: RemoveContainer, Container: c.Name, ID: c.ID})
 		}
 		byName[c.Name] = seen{any: true, exited: have.exited || c.State == Exited}

@@ -163,6 +163,7 @@ func (w *world) observe(t *testing.T, line string) {
 		w.done(PrepareVolumes, "")
 		w.o.Failures[arg(1)] = Failure{Reason: arg(2), Message: text(3), At: w.now, Count: w.o.Failures[arg(1)].Count + 1}
 	case "removed":
+		w.done(RemoveContainer, arg(1))
 		w.o.Containers = slices.DeleteFunc(w.o.Containers, func(c Container) bool { return c.ID == arg(1) })
 	default:
 		w.observeContainer(t, f[0], arg(1), arg(2), arg(3))

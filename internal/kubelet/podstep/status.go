@@ -237,8 +237,12 @@ func (s *step) restarting(c *v1.Container, k kind, last *Container, starting boo
 	if w := s.failure(c.Name, last.Attempt+1); w != nil {
 		return w
 	}
-	if backoffOf(last, s.o.Killed) > 0 { // also while it is being started again, until it runs
+	if s.backoffOf(last) > 0 { // also while it is being started again, until it runs
 		return &v1.ContainerStateWaiting{Reason: reasonCrashLoopBackOff, Message: s.backoffMessage(last)}
+	}
+	if s.o.Killed[last.ID] == KilledForChange && restartPolicy(s.pod, c, k) != v1.RestartPolicyAlways {
+		// The API takes the end of one that is not restarted for final.
+		return &v1.ContainerStateWaiting{Reason: reasonContainerCreating}
 	}
 	if starting {
 		if f, ok := s.o.Failures[c.Name]; ok {

@@ -2,6 +2,7 @@ package podstep
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -65,6 +66,9 @@ func (s *step) startTime() time.Time {
 // completed reports whether all work is done: every app container has ended for
 // good, or an init container has failed for good.
 func (s *step) completed() bool {
+	if s.forsaken() {
+		return true
+	}
 	for i := range s.pod.Spec.InitContainers {
 		c := &s.pod.Spec.InitContainers[i]
 		last := s.newest(c.Name)
@@ -81,6 +85,24 @@ func (s *step) completed() bool {
 		}
 	}
 	return true
+}
+
+// forsaken reports whether a pod that is never restarted has lost the sandbox in
+// which it had begun.
+func (s *step) forsaken() bool {
+	if s.pod.Spec.RestartPolicy != v1.RestartPolicyNever || len(s.o.Sandboxes) == 0 || s.current() != nil || s.starting() {
+		return false
+	}
+	for i := range s.pod.Spec.Containers {
+		c := &s.pod.Spec.Containers[i]
+		if len(c.RestartPolicyRules) > 0 || restartPolicy(s.pod, c, kindApp) != v1.RestartPolicyNever {
+			return false
+		}
+	}
+	return slices.ContainsFunc(s.o.Containers, func(c Container) bool {
+		_, k := s.spec(c.Name)
+		return k != kindEphemeral && c.State != Created
+	})
 }
 
 // current is the newest sandbox if it can be used.

@@ -154,7 +154,8 @@ type KillReason string
 const (
 	KilledForChange KillReason = "change" // its spec changed: start the new one at once
 	KilledForProbe  KillReason = "probe"
-	KilledForEnd    KillReason = "end" // the pod ends
+	KilledForEnd    KillReason = "end"   // the pod ends
+	KilledForRound  KillReason = "round" // all containers start anew, and nothing is asked of this one before
 )
 
 // Op is the kind of an action.

@@ -235,6 +235,20 @@ func validateRestartPolicy(errs *resource.Errors, c *corev1.Container) {
 	}
 }
 
+// CanRestartAll reports whether the exit of one container may call for all of the
+// pod to be started anew (KEP-5532), those too that have ended for good.
+func CanRestartAll(spec *corev1.PodSpec) bool {
+	asks := func(r corev1.ContainerRestartRule) bool {
+		return r.Action == corev1.ContainerRestartRuleActionRestartAllContainers
+	}
+	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+		if slices.ContainsFunc(c.RestartPolicyRules, asks) {
+			return true
+		}
+	}
+	return false
+}
+
 func validateResizePolicy(errs *resource.Errors, policies []corev1.ContainerResizePolicy, restart corev1.RestartPolicy) {
 	for i, policy := range policies {
 		same := func(o corev1.ContainerResizePolicy) bool { return o.ResourceName == policy.ResourceName }

@@ -12,9 +12,15 @@ import (
 	"github.com/containerd/containerd/api/types"
 	"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/manager"
 	"github.com/containerd/containerd/v2/pkg/shim"
+	"github.com/containerd/containerd/v2/pkg/sys/reaper"
+	"github.com/containerd/go-runc"
 )
 
 func main() {
+	// Whatever the shim is started for, containerd reaps its children in one place;
+	// but only where it serves does it also tell those who wait for runc. Elsewhere
+	// they would find their child gone and report that it failed.
+	runc.Monitor = reaper.Default
 	registerTasks()
 	shim.RunShim(context.Background(), starter{manager.NewShimManager("io.containerd.runc.v2")})
 }

@@ -139,10 +139,18 @@ func (r *Recorder) send(ctx context.Context, e planned) error {
 		}
 	}
 	_, err := r.events.Create(ctx, e.DeepCopy())
-	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+	if namespaceGoes(err) {
 		return nil // nobody will read it
 	}
 	return err
+}
+
+// namespaceGoes says whether a write failed because its namespace is being
+// deleted, or is gone already.
+func namespaceGoes(err error) bool {
+	var answer apierrors.APIStatus
+	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) ||
+		apierrors.IsNotFound(err) && errors.As(err, &answer) && answer.Status().Details != nil && answer.Status().Details.Kind == "namespaces"
 }
 
 // count notes one more occurrence in an event that is stored already.

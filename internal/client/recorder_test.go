@@ -371,8 +371,11 @@ func TestEventsOfANamespaceThatGoesAreNotMissed(t *testing.T) {
 		}
 		b.r.For("kubelet").Event(pod("web"), "Normal", "Killing", "m")
 		synctest.Wait()
-		if b.log.Len() > 0 {
-			t.Errorf("got log %s", &b.log)
+		b.fail = func(*client.Request) error { return apierrors.NewNotFound(corev1.Resource("namespaces"), "default") }
+		b.r.For("kubelet").Event(pod("web"), "Normal", "Killed", "m")
+		synctest.Wait()
+		if len(b.sent) != 2 || b.log.Len() > 0 {
+			t.Errorf("got %d requests; log: %s", len(b.sent), &b.log)
 		}
 	})
 }

@@ -41,6 +41,11 @@ var harmless = []struct{ start, detail string }{
 	{"failed to delete task", "container not created"},
 	{"warnings while cleaning up dead shim", oneWarning + "failed to read init pid file"},
 	{"Failed to pipe ", "reading from a closed fifo"},
+	// Whoever asked is told: the pod's events say it, or the command.
+	{start: "PullImage "},
+	// A shim has ended before it was told that its last event had come.
+	{"failed sending message on channel", "broken pipe"},
+	{"failed sending message on channel", "connection reset by peer"},
 	// Who followed the output has gone.
 	{"Failed to pipe ", "connection reset by peer"},
 	{"Failed to pipe ", "broken pipe"},

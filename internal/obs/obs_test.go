@@ -57,6 +57,7 @@ func TestMessagesOfLibrariesAreQuiet(t *testing.T) {
 	defer klog.ClearLogger()
 	klog.ErrorS(errors.New("unexpected EOF"), "Error on socket receive")
 	klog.ErrorS(errors.New("error forwarding port 9999 to pod x: connection refused"), "Unhandled Error")
+	klog.ErrorS(errors.New("error executing command in container: no such program"), "Unhandled Error")
 	if got := out.String(); got != "" {
 		t.Errorf("log of what is one client's affair: got %q, want nothing", got)
 	}

@@ -3,6 +3,7 @@ package obs
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 )
 
@@ -26,10 +27,13 @@ var ofOneClient = []string{
 
 // unhandled is the message of an error that a library has nobody to tell of. The
 // error itself says what it is about, and may be one client's affair as well.
-const (
-	unhandled          = "Unhandled Error"
-	unhandledOneClient = "error forwarding port "
-)
+const unhandled = "Unhandled Error"
+
+var unhandledOneClient = []string{
+	"error forwarding port ",
+	"error executing command in container: ",
+	"error attaching to container: ",
+}
 
 func lower(l slog.Level) slog.Level {
 	if l == slog.LevelInfo {
@@ -53,15 +57,13 @@ func (q quiet) Handle(ctx context.Context, r slog.Record) error {
 }
 
 func isOfOneClient(r slog.Record) bool {
-	for _, start := range ofOneClient {
-		if strings.HasPrefix(r.Message, start) {
-			return true
-		}
+	starts := func(text string, with []string) bool {
+		return slices.ContainsFunc(with, func(start string) bool { return strings.HasPrefix(text, start) })
 	}
-	found := false
+	found := starts(r.Message, ofOneClient)
 	if r.Message == unhandled {
 		r.Attrs(func(a slog.Attr) bool {
-			found = a.Key == "err" && strings.HasPrefix(a.Value.String(), unhandledOneClient)
+			found = a.Key == "err" && starts(a.Value.String(), unhandledOneClient)
 			return !found
 		})
 	}

@@ -197,7 +197,8 @@ func (l *loop) notBound(item *pending, p *snapshot.Pod, err error, started time.
 		return
 	}
 	item.pod = l.snapshot.NewPod(p.Obj)
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // the cache is behind: say nothing yet
+	// The cache is behind, or the pod goes with its namespace: say nothing yet.
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		l.queue.retry(item, time.Now())
 		l.metrics.attempt("error", time.Since(started))
 		return

@@ -456,6 +456,27 @@ func TestTriesAgainWithBackoffWhenBindingFails(t *testing.T) {
 	})
 }
 
+// A pod that goes with its namespace is no concern of anybody's.
+func TestSaysNothingWhenTheNamespaceOfAPodGoes(t *testing.T) {
+	inCluster(t, func(r *rig) {
+		r.node("n1 cpu=1")
+		tried := 0
+		r.onBinding(func(*client.Request) error {
+			tried++
+			err := apierrors.NewForbidden(corev1.Resource("pods"), "p", errors.New("it is being terminated"))
+			err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+			return err
+		})
+		r.pod("p cpu=1")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		r.said("p", corev1.PodCondition{})
+		if tried < 2 {
+			r.t.Errorf("tried %d times, want more", tried)
+		}
+	})
+}
+
 // A failed binding gives the place back (B3), and a pod that waits for it is told.
 func TestAFailedBindingGivesThePlaceBack(t *testing.T) {
 	inCluster(t, func(r *rig) {

@@ -9,33 +9,48 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// creating waits for a runc that is creating a container, stops the shim that
-// waits for it, and returns the shim when runc is done.
-func (h *host) creating() (shim int) {
+// creating catches a runc that is creating a container: it stops the shim that
+// waits for it, and returns the shim when runc is done. The moment is short:
+// it returns 0 when started says that it has passed.
+func (h *host) creating(started <-chan struct{}) (shim int) {
 	h.Helper()
-	var runc int
-	for shim == 0 {
-		h.eventually("runc to create a container", func() bool {
-			for _, pid := range processes() {
-				cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-				if strings.HasPrefix(string(cmdline), filepath.Join(h.o.binDir(), "runc")+"\x00") && strings.Contains(string(cmdline), "\x00create\x00") {
-					runc = pid
-					return true
-				}
-			}
-			return false
-		})
-		stat := h.stat(runc)
-		shim, _ = strconv.Atoi(stat[1])
+	runc := 0
+	h.eventually("runc to create a container", func() bool {
+		runc = h.runcCreate()
+		select {
+		case <-started:
+			return true
+		default:
+			return runc != 0
+		}
+	})
+	shim, _ = strconv.Atoi(h.stat(runc)[1])
+	if shim == 0 {
+		return 0
 	}
 	_ = syscall.Kill(shim, syscall.SIGSTOP)
-	h.eventually("runc to end", func() bool { return h.stat(runc)[0] == "Z" })
+	h.eventually("the shim to stop", func() bool { return h.stat(shim)[0] == "T" })
+	h.eventually("runc to end", func() bool { state := h.stat(runc)[0]; return state == "Z" || state == "" })
+	if h.stat(runc)[0] == "" {
+		_ = syscall.Kill(shim, syscall.SIGCONT) // it knew already
+		return 0
+	}
 	return shim
+}
+
+// runcCreate is a runc that is creating a container; 0 if there is none.
+func (h *host) runcCreate() int {
+	for _, pid := range processes() {
+		cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if strings.HasPrefix(string(cmdline), filepath.Join(h.o.binDir(), "runc")+"\x00") && strings.Contains(string(cmdline), "\x00create\x00") {
+			return pid
+		}
+	}
+	return 0
 }
 
 // stat is a process's state, and its parent.
@@ -55,41 +70,36 @@ func TestSandboxThatWasBeingCreatedIsGivenUp(t *testing.T) {
 	h := newHost(t)
 	h.start()
 	h.busybox()
+	shim := 0
+	for i := 0; shim == 0; i++ {
+		shim = h.killWhileCreating(fmt.Sprintf("pod%d", i))
+	}
+	_ = syscall.Kill(shim, syscall.SIGCONT)
+	h.start()
+	h.removeSandboxes("")
+}
+
+// killWhileCreating starts a pod and kills the runtime when the pod's sandbox is
+// made and its shim does not know. It returns the shim, which is stopped, or 0
+// if that moment was missed.
+func (h *host) killWhileCreating(name string) int {
 	cri := h.cri()
 	var wg sync.WaitGroup
+	started := make(chan struct{})
 	wg.Go(func() {
+		defer close(started)
 		_, _ = cri.Runtime.RunPodSandbox(h.Context(), &runtimeapi.RunPodSandboxRequest{Config: &runtimeapi.PodSandboxConfig{
-			Metadata: &runtimeapi.PodSandboxMetadata{Name: "pod", Namespace: "default", Uid: "pod"},
+			Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "default", Uid: name},
 			Linux: &runtimeapi.LinuxPodSandboxConfig{
-				CgroupParent:    h.o.CgroupParent + "/pod",
+				CgroupParent:    h.o.CgroupParent + "/" + name,
 				SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE}},
 			},
 		}})
 	})
-	shim := h.creating()
-	h.kill()
-	wg.Wait()
-	_ = syscall.Kill(shim, syscall.SIGCONT)
-	h.start()
-	cri = h.cri()
-	list, err := cri.Runtime.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{})
-	if err != nil {
-		t.Fatal(err)
+	defer wg.Wait()
+	shim := h.creating(started)
+	if shim != 0 {
+		h.kill()
 	}
-	for _, sb := range list.Items {
-		h.eventually("sandbox "+sb.Id+" to be removed", func() bool {
-			_, err := cri.Runtime.StopPodSandbox(t.Context(), &runtimeapi.StopPodSandboxRequest{PodSandboxId: sb.Id})
-			if err == nil {
-				_, err = cri.Runtime.RemovePodSandbox(t.Context(), &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sb.Id})
-			}
-			return err == nil
-		})
-	}
-	var left []string
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); <-time.After(20 * time.Millisecond) {
-		if left = h.orphans(); len(left) == 0 {
-			return
-		}
-	}
-	t.Errorf("%d sandboxes were listed; left:\n%s", len(list.Items), strings.Join(left, "\n"))
+	return shim
 }

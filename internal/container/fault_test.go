@@ -32,35 +32,36 @@ func TestKillWhileAPodStartsLeavesNoOrphan(t *testing.T) {
 		after := time.Duration(5+27*i) * time.Millisecond
 		h.startPodAndKill(fmt.Sprintf("pod%d", i), after)
 		h.start()
-		cri := h.cri()
-		list, err := cri.Runtime.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, sb := range list.Items {
-			// Like the node agent, try again: a network plugin that the dead
-			// process started may still be at work.
-			h.eventually("sandbox "+sb.Id+" to be removed", func() bool {
-				_, err := cri.Runtime.StopPodSandbox(t.Context(), &runtimeapi.StopPodSandboxRequest{PodSandboxId: sb.Id})
-				if err == nil {
-					_, err = cri.Runtime.RemovePodSandbox(t.Context(), &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sb.Id})
-				}
-				if err != nil {
-					t.Logf("killed after %s: %v", after, err)
-				}
-				return err == nil
-			})
-		}
-		var left []string
-		deadline := time.Now().Add(10 * time.Second)
-		for left = h.orphans(); len(left) > 0 && time.Now().Before(deadline); left = h.orphans() {
-			<-time.After(20 * time.Millisecond)
-		}
-		if len(left) > 0 {
-			t.Errorf("killed after %s (%d sandboxes listed): left:\n%s", after, len(list.Items), strings.Join(left, "\n"))
+		h.removeSandboxes(fmt.Sprintf("killed after %s: ", after))
+	}
+}
+
+// removeSandboxes removes all that is listed and expects that nothing is left
+// of any pod then. Like the node agent it tries again: a network plugin that the
+// dead process started may still be at work.
+func (h *host) removeSandboxes(when string) {
+	h.Helper()
+	cri := h.cri()
+	list, err := cri.Runtime.ListPodSandbox(h.Context(), &runtimeapi.ListPodSandboxRequest{})
+	if err != nil {
+		h.Fatal(err)
+	}
+	for _, sb := range list.Items {
+		h.eventually(when+"sandbox "+sb.Id+" to be removed", func() bool {
+			_, err := cri.Runtime.StopPodSandbox(h.Context(), &runtimeapi.StopPodSandboxRequest{PodSandboxId: sb.Id})
+			if err == nil {
+				_, err = cri.Runtime.RemovePodSandbox(h.Context(), &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sb.Id})
+			}
+			return err == nil
+		})
+	}
+	var left []string
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); <-time.After(20 * time.Millisecond) {
+		if left = h.orphans(); len(left) == 0 {
 			return
 		}
 	}
+	h.Fatalf("%s%d sandboxes were listed; left:\n%s", when, len(list.Items), strings.Join(left, "\n"))
 }
 
 // startPodAndKill starts a pod with a container and kills the runtime meanwhile.

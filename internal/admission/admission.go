@@ -37,6 +37,22 @@ type Attributes struct {
 	DryRun          bool
 	Options         runtime.Object // CreateOptions, UpdateOptions, PatchOptions or DeleteOptions
 	Warn            func(text string)
+
+	// Relied is what the answers of the plugins rest on: see Rely.
+	Relied []Relied
+}
+
+// Relied is an object as a plugin saw it.
+type Relied struct {
+	Def    *resource.Def
+	Object resource.Object
+}
+
+// Rely has the write committed only if obj is then still as the plugin saw it;
+// otherwise the plugins are asked again. So a namespace cannot go between the
+// look at it and the creation of an object within.
+func (a *Attributes) Rely(def *resource.Def, obj resource.Object) {
+	a.Relied = append(a.Relied, Relied{def, obj})
 }
 
 // Is reports whether the write is of the resource itself, or of the subresource

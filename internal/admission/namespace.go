@@ -41,6 +41,9 @@ func namespaceLifecycle(o *Options) Plugin {
 		case a.Operation == Create && ns.Status.Phase == corev1.NamespaceTerminating:
 			return terminating(a)
 		}
+		if a.Operation == Create {
+			a.Rely(core.Namespaces.Def, ns)
+		}
 		return nil
 	}}
 }

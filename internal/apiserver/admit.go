@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kemudi/kemudi/internal/admission"
+	"github.com/kemudi/kemudi/internal/store"
 )
 
 // Admission is asked about every write, twice: Mutate may change a.Object,
@@ -35,7 +36,28 @@ func (w *attempt) admit(ctx context.Context, ask func(context.Context, *Attribut
 	if w.item == nil {
 		a.Operation, a.Options = "CREATE", &metav1.CreateOptions{FieldManager: w.c.manager}
 	}
-	return ask(ctx, a)
+	err := ask(ctx, a)
+	for _, on := range a.Relied {
+		rev, _ := parseRevision(on.Object.GetResourceVersion()) // the cache's own
+		w.relied = append(w.relied, store.Cond{Key: on.Def.Key(on.Object.GetNamespace(), on.Object.GetName()), Rev: rev})
+	}
+	return err
+}
+
+// admitAgain asks admission anew when what it relied on has changed. The object
+// is as the plugins left it: they are to find nothing more to change.
+func (w *attempt) admitAgain(ctx context.Context, changed *errRelied) error {
+	if err := w.c.res.cache.WaitRev(ctx, changed.rev); err != nil { // the caches advance together
+		return err
+	}
+	w.relied = nil
+	if err := w.admit(ctx, w.s.o.Admission.Mutate); err != nil {
+		return err
+	}
+	if err := w.validate(); err != nil {
+		return err
+	}
+	return w.admit(ctx, w.s.o.Admission.Validate)
 }
 
 // admitDelete asks both halves about a delete.

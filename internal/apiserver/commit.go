@@ -205,6 +205,7 @@ func (w *attempt) put(ctx context.Context, obj resource.Object, value []byte, tx
 	if w.item != nil {
 		txn.Conds[0].Rev = w.item.Rev
 	}
+	txn.Conds = append(txn.Conds, w.relied...)
 	tx.AddTo(&txn)
 	at := s.o.Caches.Handoff(key, value, cache.Shallow(obj))
 	res, err := s.o.Store.Txn(ctx, txn)
@@ -215,6 +216,8 @@ func (w *attempt) put(ctx context.Context, obj resource.Object, value []byte, tx
 		return nil, fmt.Errorf("write %s: %w", key, err)
 	case !res.OK && res.Now[0].Rev != txn.Conds[0].Rev:
 		return nil, errRaced
+	case !res.OK && w.reliedChanged(res.Now):
+		return nil, &errRelied{res.Rev}
 	case !res.OK:
 		s.claims.Lost(txn.Conds, res.Now)
 		return nil, errClaimLost
@@ -222,6 +225,17 @@ func (w *attempt) put(ctx context.Context, obj resource.Object, value []byte, tx
 	s.answered(res.Rev)
 	tx.Committed(res.Rev)
 	return at(res.Rev), nil
+}
+
+// reliedChanged reports whether the state of a transaction's conditions, which
+// begin with the object's own, differs from what admission relied on.
+func (w *attempt) reliedChanged(now []store.KV) bool {
+	for i, c := range w.relied {
+		if now[1+i].Rev != c.Rev {
+			return true
+		}
+	}
+	return false
 }
 
 // answered notes that a write at rev is about to be answered.

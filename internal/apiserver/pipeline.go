@@ -8,6 +8,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/store"
 )
 
 // change is what a write wants: from what is stored (nil: nothing is) to what
@@ -77,6 +78,11 @@ func (s *Server) write(ctx context.Context, c *call, ch change) (*cache.Item, er
 			return nil, alreadyExists(c)
 		}
 		item, err := w.commit(ctx) // one transaction, claims included; nothing was held until here
+		for changed := (*errRelied)(nil); errors.As(err, &changed); {
+			if err = w.admitAgain(ctx, changed); err == nil { // its namespace has changed meanwhile
+				item, err = w.commit(ctx)
+			}
+		}
 		if errors.Is(err, errRaced) && w.mayRetry(ch, try) {
 			continue
 		}
@@ -91,12 +97,21 @@ type attempt struct {
 	item *cache.Item     // what is stored; nil: nothing
 	obj  resource.Object // what shall be
 
+	relied []store.Cond // what admission has looked at must not have changed
+
 	givenRV string // the resourceVersion in what the client sent
 	trusted bool   // as in change
 }
 
 // maxTries bounds how often a write starts again because others were faster.
 const maxTries = 100
+
+// errRelied says that something that admission relied on was changed, at the
+// latest at the revision.
+type errRelied struct{ rev int64 }
+
+// Error names no object: nobody gets to see it.
+func (*errRelied) Error() string { return "what admission relied on was changed by somebody else" }
 
 var (
 	// errRaced says that the object was written between reading and committing.

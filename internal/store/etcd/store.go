@@ -120,24 +120,38 @@ func (s *Store) Txn(ctx context.Context, t store.Txn) (store.TxnResult, error) {
 			return store.TxnResult{}, s.explain(ctx, "grant a lease for "+op.Key, err)
 		}
 	}
-	conds, gets := make([]clientv3.Cmp, len(t.Conds)), make([]clientv3.Op, len(t.Conds))
+	conds := make([]clientv3.Cmp, len(t.Conds))
 	for i, cond := range t.Conds {
 		conds[i] = clientv3.Compare(clientv3.ModRevision(cond.Key), "=", cond.Rev)
-		gets[i] = clientv3.OpGet(cond.Key)
 	}
-	r, err := c.Txn(ctx).If(conds...).Then(ops...).Else(gets...).Commit()
+	r, err := c.Txn(ctx).If(conds...).Then(ops...).Commit()
 	if err != nil {
 		return store.TxnResult{}, s.explain(ctx, "commit transaction", err)
 	}
 	s.saw(r.Header.Revision)
-	result := store.TxnResult{OK: r.Succeeded, Rev: r.Header.Revision}
-	if !r.Succeeded {
-		result.Now = make([]store.KV, len(t.Conds))
-		for i, cond := range t.Conds {
-			result.Now[i].Key = cond.Key
-			if kvs := r.Responses[i].GetResponseRange().GetKvs(); len(kvs) > 0 {
-				result.Now[i] = fromKV(kvs[0])
-			}
+	if r.Succeeded {
+		return store.TxnResult{OK: true, Rev: r.Header.Revision}, nil
+	}
+	return s.refused(ctx, t.Conds, r.Header.Revision)
+}
+
+// refused reads what stood against a transaction at the revision at which it was
+// refused. The transaction itself does not ask: those that succeed, nearly all,
+// would carry it through the log for nothing.
+func (s *Store) refused(ctx context.Context, conds []store.Cond, rev int64) (store.TxnResult, error) {
+	gets := make([]clientv3.Op, len(conds))
+	for i, cond := range conds {
+		gets[i] = clientv3.OpGet(cond.Key, clientv3.WithRev(rev))
+	}
+	r, err := s.client.Txn(ctx).Then(gets...).Commit()
+	if err != nil {
+		return store.TxnResult{}, s.explain(ctx, "read what refused a transaction", err)
+	}
+	result := store.TxnResult{Rev: rev, Now: make([]store.KV, len(conds))}
+	for i, cond := range conds {
+		result.Now[i].Key = cond.Key
+		if kvs := r.Responses[i].GetResponseRange().GetKvs(); len(kvs) > 0 {
+			result.Now[i] = fromKV(kvs[0])
 		}
 	}
 	return result, nil

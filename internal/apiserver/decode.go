@@ -79,10 +79,37 @@ func (d document) decode(c *call, into runtime.Object, want schema.GroupVersionK
 }
 
 func decodeJSON(c *call, body []byte, into any) (strict []error, err error) {
+	if c.mayBeOld(body) {
+		var doc map[string]any
+		if c.validation != ignoreFields {
+			strict, _ = wire.DecodeJSONStrict(body, &doc) // what is said twice
+		}
+		if body, err = c.modern(body, false); err != nil {
+			return nil, err
+		}
+	}
 	if c.validation == ignoreFields {
 		return nil, wire.DecodeJSON(body, into)
 	}
-	return wire.DecodeJSONStrict(body, into)
+	more, err := wire.DecodeJSONStrict(body, into)
+	return append(strict, more...), err
+}
+
+// mayBeOld says whether a document may have fields of an earlier release.
+func (c *call) mayBeOld(body []byte) bool {
+	return c.res.ver == nil && (c.sub == nil || c.sub.Body == nil) && c.res.def.HasOldFields(body)
+}
+
+// modern returns a document, or a merge patch of one, by today's means.
+func (c *call) modern(body []byte, patch bool) ([]byte, error) {
+	if !c.mayBeOld(body) {
+		return body, nil
+	}
+	body, warnings, err := c.res.def.ModernizeJSON(body, patch)
+	for _, text := range warnings {
+		c.warn(text)
+	}
+	return body, err
 }
 
 func (d document) decodeYAML(c *call, into any) (strict []error, err error) {

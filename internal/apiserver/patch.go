@@ -125,14 +125,18 @@ func (s *Server) patchInto(c *call, d diff, p patching) error {
 	if err != nil {
 		return err
 	}
+	doc, data, err := c.agree(d, doc)
+	if err != nil {
+		return invalidPatch(string(d.data), err.Error())
+	}
 	var out []byte
 	switch d.kind {
 	case types.JSONPatchType:
-		out, err = patch.JSON(doc, d.data)
+		out, err = patch.JSON(doc, data)
 	case types.MergePatchType:
-		out, err = patch.Merge(doc, d.data)
+		out, err = patch.Merge(doc, data)
 	case types.StrategicMergePatchType:
-		out, err = patch.Strategic(doc, d.data, p.to)
+		out, err = patch.Strategic(doc, data, p.to)
 	default:
 		return unsupportedMedia(patchTypes)
 	}
@@ -152,6 +156,19 @@ func (s *Server) patchInto(c *call, d diff, p patching) error {
 	}
 	clearType(p.to)
 	return nil
+}
+
+// agree brings a document and a patch of it to one form, where the patch has
+// fields of an earlier release.
+func (c *call) agree(d diff, doc []byte) (patched, data []byte, err error) {
+	if d.kind != types.JSONPatchType {
+		data, err = c.modern(d.data, true)
+		return doc, data, err
+	}
+	if c.res.ver == nil && (c.sub == nil || c.sub.Body == nil) {
+		doc, err = c.res.def.Antiquate(doc, d.data)
+	}
+	return doc, d.data, err
 }
 
 // patchResult is a patched document that cannot be read into an object, and why.
@@ -206,6 +223,15 @@ func (c *call) readApplied(data []byte) (*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, badRequest("error decoding YAML: %v", err)
 	}
+	if c.res.ver == nil && (c.sub == nil || c.sub.Body == nil) {
+		warnings, err := c.res.def.Modernize(u.Object, false)
+		if err != nil {
+			return nil, badRequest("%v", err)
+		}
+		for _, text := range warnings {
+			c.warn(text)
+		}
+	}
 	if len(duplicates) > 0 {
 		if err := c.tellDuplicates(duplicates); err != nil {
 			return nil, err
@@ -258,8 +284,6 @@ func (s *Server) applied(c *call, applied *unstructured.Unstructured, old resour
 	case uid == "":
 	case old == nil: // who names one means that very object, not a new one of its name
 		return nil, conflict(c, fmt.Errorf("uid mismatch: the provided object specified uid %s, and no existing object was found", uid))
-	case uid != old.GetUID():
-		return nil, conflict(c, uidMismatch(uid, old.GetUID()))
 	}
 	w := c.fieldWrite()
 	if c.sub != nil && c.sub.Body != nil {

@@ -9,14 +9,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/podnet/nft"
 )
 
 // NodeFacts is what the rules depend on of the Node object.
 type NodeFacts struct {
-	Name  string
-	Zone  string
-	Addrs []netip.Addr
+	Name         string
+	Zone, Region string
+	Addrs        []netip.Addr
 }
 
 // fragment is what one service, or one pod's host ports, adds to the rules of
@@ -77,6 +78,7 @@ func compileService(at scene, svc *corev1.Service, all []*discoveryv1.EndpointSl
 	c := compiler{scene: at, fragment: frag, svc: svc, vip: vip, seen: map[Key]bool{}}
 	c.add(Key{Set: ClusterIPs, Addr: vip}, Value{})
 	endpoints := gather(all, at.family, at.cfg.NodeName)
+	keys := core.TopologyKeys(svc)
 	for i := range svc.Spec.Ports {
 		p := &svc.Spec.Ports[i]
 		key := portKey{p.Name, protoOf(p.Protocol)}
@@ -85,7 +87,7 @@ func compileService(at scene, svc *corev1.Service, all []*discoveryv1.EndpointSl
 		if before != nil {
 			places = before.places[key]
 		}
-		c.port(p, key, choosePools(eps, at.node), places)
+		c.port(p, key, choosePools(eps, at.node, keys), places)
 		for j := range eps {
 			if eps[j].local {
 				c.add(Key{Set: Hairpin, Addr: eps[j].at.Addr()}, Value{})

@@ -14,7 +14,8 @@ import (
 type endpoint struct {
 	at                          netip.AddrPort
 	ready, serving, terminating bool
-	local                       bool // it runs on this node
+	local                       bool   // it runs on this node
+	zone, region                string // where it runs
 	zones, nodes                []string
 }
 
@@ -90,6 +91,8 @@ func newEndpoint(e *discoveryv1.Endpoint, port uint16, f nft.Family, node string
 		serving:     ready,
 		terminating: deref(e.Conditions.Terminating),
 		local:       node != "" && deref(e.NodeName) == node,
+		zone:        deref(e.Zone),
+		region:      e.DeprecatedTopology[corev1.LabelTopologyRegion],
 	}
 	if e.Conditions.Serving != nil {
 		n.serving = *e.Conditions.Serving
@@ -131,9 +134,15 @@ type pools struct {
 
 // choosePools applies readiness and, for the cluster pool, the topology hints.
 // If no endpoint is ready, those that still serve while they terminate are
-// used (KEP-1669); the local pool decides that for itself.
-func choosePools(eps []endpoint, node *NodeFacts) pools {
-	near := nearby(eps, node)
+// used (KEP-1669); the local pool decides that for itself. A service's topology
+// keys come before all that: what they leave out is as if it were not there.
+func choosePools(all []endpoint, node *NodeFacts, keys []string) pools {
+	eps, near := all, func(*endpoint) bool { return true }
+	if len(keys) > 0 {
+		eps = byTopology(all, node, keys)
+	} else {
+		near = nearby(all, node)
+	}
 	var p pools
 	p.cluster = pickOut(eps, func(e *endpoint) bool { return e.ready && near(e) })
 	if len(p.cluster) == 0 {
@@ -143,9 +152,42 @@ func choosePools(eps []endpoint, node *NodeFacts) pools {
 	if len(p.local) == 0 {
 		p.local = pickOut(eps, func(e *endpoint) bool { return e.serving && e.terminating && e.local })
 	}
-	p.serving = pickOut(eps, func(e *endpoint) bool { return e.ready || e.serving })
+	p.serving = pickOut(all, func(e *endpoint) bool { return e.ready || e.serving })
 	p.any = len(p.cluster) > 0 || len(p.local) > 0
 	return p
+}
+
+// byTopology returns the endpoints that are on nodes like this one by the first
+// key by which any usable one is; none if there is no such key.
+func byTopology(eps []endpoint, node *NodeFacts, keys []string) []endpoint {
+	for _, usable := range []func(*endpoint) bool{
+		func(e *endpoint) bool { return e.ready },
+		func(e *endpoint) bool { return e.serving && e.terminating },
+	} {
+		for _, key := range keys {
+			like := func(*endpoint) bool { return true }
+			switch key {
+			case corev1.LabelHostname:
+				like = func(e *endpoint) bool { return e.local }
+			case corev1.LabelTopologyZone:
+				like = func(e *endpoint) bool { return node.Zone != "" && e.zone == node.Zone }
+			case corev1.LabelTopologyRegion:
+				like = func(e *endpoint) bool { return node.Region != "" && e.region == node.Region }
+			}
+			var found []endpoint
+			some := false
+			for i := range eps {
+				if like(&eps[i]) {
+					found = append(found, eps[i])
+					some = some || usable(&eps[i])
+				}
+			}
+			if some {
+				return found
+			}
+		}
+	}
+	return nil
 }
 
 func pickOut(eps []endpoint, keep func(*endpoint) bool) []netip.AddrPort {

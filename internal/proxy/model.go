@@ -164,13 +164,13 @@ func hasHostPorts(p *corev1.Pod) bool {
 // SetNode takes in this node.
 func (m *Model) SetNode(n *corev1.Node) {
 	m.leaving = leaving(n)
-	facts := NodeFacts{Name: m.cfg.NodeName, Zone: n.Labels[corev1.LabelTopologyZone]}
+	facts := NodeFacts{Name: m.cfg.NodeName, Zone: n.Labels[corev1.LabelTopologyZone], Region: n.Labels[corev1.LabelTopologyRegion]}
 	for _, a := range n.Status.Addresses {
 		if ip, err := netip.ParseAddr(a.Address); err == nil {
 			facts.Addrs = append(facts.Addrs, ip)
 		}
 	}
-	if facts.Zone == m.node.Zone && slices.Equal(facts.Addrs, m.node.Addrs) {
+	if facts.Zone == m.node.Zone && facts.Region == m.node.Region && slices.Equal(facts.Addrs, m.node.Addrs) {
 		return
 	}
 	m.node = facts

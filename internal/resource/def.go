@@ -49,8 +49,9 @@ type Def struct {
 	Fields  map[string]func(Object) string
 	Index   map[string]func(Object) []string
 
-	Sub      []SubDef
-	Versions []VersionDef
+	Sub       []SubDef
+	OldFields []OldField
+	Versions  []VersionDef
 }
 
 // SubDef is a defined subresource. Functions that the Spec left out are nil.
@@ -143,6 +144,7 @@ func Define[T Object](s Spec[T]) *Resource[T] {
 		Singular: or(s.Singular, strings.ToLower(s.Kind)), Short: s.Short, Categories: s.Categories,
 		Namespaced: s.Namespaced, StoragePrefix: or(s.StoragePrefix, s.Plural), NameRule: s.NameRule,
 		New:           func() Object { return reflect.New(elem).Interface().(Object) },
+		OldFields:     s.OldFields,
 		HasGeneration: s.HasGeneration, NoFieldTracking: s.NoFieldTracking, NoUpdate: s.NoUpdate,
 		CreateOnly: s.CreateOnly, AllowCreateOnUpdate: s.AllowCreateOnUpdate, NoUnconditionalUpdate: s.NoUnconditionalUpdate,
 		Handler: s.Handler, DefaultPropagation: s.DefaultPropagation,

@@ -99,6 +99,9 @@ type Spec[T Object] struct {
 	// Sub are the subresources. status and scale have constructors: [Status], [Scale].
 	Sub []Sub[T]
 
+	// OldFields are fields of earlier releases that documents may still have.
+	OldFields []OldField
+
 	// Versions are further group-versions of the same objects, served converted.
 	Versions []Version[T]
 }

@@ -27,6 +27,7 @@ var Services = resource.Define(resource.Spec[*corev1.Service]{
 		"spec.clusterIP": func(s *corev1.Service) string { return s.Spec.ClusterIP },
 		"spec.type":      func(s *corev1.Service) string { return string(s.Spec.Type) },
 	},
+	OldFields: serviceOldFields,
 	Index: map[string]func(*corev1.Service) []string{
 		IndexClusterIP: func(s *corev1.Service) []string { return s.Spec.ClusterIPs },
 		IndexTopologyMode: func(s *corev1.Service) []string {

@@ -21,6 +21,7 @@ func validateService(s, old *corev1.Service, errs *resource.Errors) {
 	}
 	at := errs.At("spec")
 	validateTopologyAnnotations(errs.At("metadata"), s)
+	validateTopologyKeys(errs, s)
 	if len(s.Spec.Ports) == 0 && !Headless(s) && s.Spec.Type != corev1.ServiceTypeExternalName {
 		at.Required("ports", "")
 	}

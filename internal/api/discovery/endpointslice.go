@@ -44,6 +44,10 @@ var EndpointSlices = resource.Define(resource.Spec[*discoveryv1.EndpointSlice]{
 	Versions: []resource.Version[*discoveryv1.EndpointSlice]{endpointSliceV1beta1},
 })
 
+// ManagedByController is the value of the label that marks the slices which are
+// made of Services and their pods.
+const ManagedByController = "endpointslice-controller.k8s.io"
+
 // Indexes of EndpointSlices.
 const (
 	IndexService = "service" // namespace/name of the Service they belong to
@@ -63,9 +67,11 @@ func defaultEndpointSlice(s *discoveryv1.EndpointSlice) {
 }
 
 // dropTopology takes away deprecatedTopology, which can be read in v1 but not
-// written, unless the write leaves all endpoints as they are.
+// written, unless the write leaves all endpoints as they are. The slices that we
+// make of Services say there in which region an endpoint is: nothing else can.
 func dropTopology(obj, old *discoveryv1.EndpointSlice) {
-	if old != nil && equality.Semantic.DeepEqual(obj.Endpoints, old.Endpoints) {
+	if obj.Labels[discoveryv1.LabelManagedBy] == ManagedByController ||
+		old != nil && equality.Semantic.DeepEqual(obj.Endpoints, old.Endpoints) {
 		return
 	}
 	for i := range obj.Endpoints {

@@ -77,6 +77,9 @@ func base(gv schema.GroupVersion) string {
 // paths are the paths of a kind; list and object schemas are collected in s.
 func (k *kind) paths(s *schemas) []path {
 	obj := s.kind(k.gvk, k.typ)
+	if k.gvk == k.def.GVK() {
+		s.oldFields(k.def, k.typ)
+	}
 	list := s.list(k.gvk, obj)
 	status := s.ref(reflect.TypeFor[metav1.Status]())
 	root := base(k.gvk.GroupVersion())

@@ -5,11 +5,13 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/resource"
+	quantity "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/kemudi/kemudi/internal/resource"
 )
 
 // schemas collects the schemas of types and of all types they use, by model name.
@@ -47,7 +49,7 @@ var special = map[reflect.Type]spec.Schema{
 	reflect.TypeFor[metav1.MicroTime]():     text("date-time"),
 	reflect.TypeFor[time.Time]():            text("date-time"),
 	reflect.TypeFor[metav1.Duration]():      text(""),
-	reflect.TypeFor[resource.Quantity]():    text(""),
+	reflect.TypeFor[quantity.Quantity]():    text(""),
 	reflect.TypeFor[intstr.IntOrString]():   text("int-or-string"),
 	reflect.TypeFor[runtime.RawExtension](): object(),
 	reflect.TypeFor[metav1.FieldsV1]():      object(),
@@ -109,6 +111,31 @@ func (s *schemas) fields(t reflect.Type, docs map[string]string, out *spec.Schem
 			out.Required = append(out.Required, tag)
 		}
 	}
+}
+
+// oldFields adds the fields of earlier releases that documents of a kind may have:
+// clients refuse to compare documents with fields they find no schema of.
+func (s *schemas) oldFields(def *resource.Def, t reflect.Type) {
+	for _, f := range def.OldFields {
+		parent := t
+		for _, name := range f.Path[:len(f.Path)-1] {
+			parent = memberType(parent, name)
+		}
+		p := s.value(f.Type)
+		describe(p, f.Description, reflect.StructField{Type: f.Type})
+		s.byName[modelName(parent)].Properties[f.Path[len(f.Path)-1]] = *p
+	}
+}
+
+// memberType is the struct type of a struct's field with a JSON name.
+func memberType(t reflect.Type, name string) reflect.Type {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if tag, _, _ := strings.Cut(f.Tag.Get("json"), ","); tag == name {
+			return f.Type
+		}
+	}
+	panic("openapi: " + t.String() + " has no field " + name)
 }
 
 // describe adds what is known of a field beyond its type. A reference cannot

@@ -26,9 +26,6 @@ import (
 // DefaultLimit is how many endpoints a slice holds (--max-endpoints-per-slice).
 const DefaultLimit = 100
 
-// managedBy is the value of the label that marks slices as this controller's.
-const managedBy = "endpointslice-controller.k8s.io"
-
 // New returns the endpointslice controller; limit is how many endpoints a slice
 // holds.
 func New(limit int) *controller.Controller {
@@ -38,7 +35,7 @@ func New(limit int) *controller.Controller {
 		Watches: []controller.Watch{
 			controller.Selecting,
 			controller.Mapped(discovery.EndpointSlices, func(_ *controller.Kit, s *discoveryv1.EndpointSlice) []string {
-				if s.Labels[discoveryv1.LabelManagedBy] != managedBy {
+				if s.Labels[discoveryv1.LabelManagedBy] != discovery.ManagedByController {
 					return nil
 				}
 				return []string{cache.Key(s.Namespace, s.Labels[discoveryv1.LabelServiceName])}
@@ -58,7 +55,7 @@ func New(limit int) *controller.Controller {
 }
 
 // zones wakes the services of the pods on a node that comes, goes, or moves to
-// another zone, and those whose hints follow from how much CPU each zone has.
+// another zone or region, and those whose hints follow from how much CPU each zone has.
 var zones = controller.Watch{
 	Def: core.Nodes.Def,
 	Keys: func(k *controller.Kit, node resource.Object) []string {
@@ -76,13 +73,15 @@ var zones = controller.Watch{
 
 // about is what counts of a node.
 func about(obj resource.Object) (a struct {
-	zone  string
+	zone, region string
+
 	ready corev1.ConditionStatus
 	cpu   int64
 },
 ) {
 	node := obj.(*corev1.Node)
-	a.zone, a.cpu = node.Labels[corev1.LabelTopologyZone], node.Status.Allocatable.Cpu().MilliValue()
+	a.zone, a.region = node.Labels[corev1.LabelTopologyZone], node.Labels[corev1.LabelTopologyRegion]
+	a.cpu = node.Status.Allocatable.Cpu().MilliValue()
 	if c := core.NodeCondition(&node.Status, corev1.NodeReady); c != nil {
 		a.ready = c.Status
 	}
@@ -110,7 +109,7 @@ func (r *reconciler) Reconcile(ctx context.Context, svc *corev1.Service) (contro
 		return controller.Done, nil // somebody else makes its slices; those of a deleted service go with it
 	}
 	existing := r.slices.List(svc.Namespace, labels.SelectorFromSet(labels.Set{
-		discoveryv1.LabelServiceName: svc.Name, discoveryv1.LabelManagedBy: managedBy,
+		discoveryv1.LabelServiceName: svc.Name, discoveryv1.LabelManagedBy: discovery.ManagedByController,
 	}))
 	var groups []*group
 	pods := r.pods.List(svc.Namespace, labels.SelectorFromSet(svc.Spec.Selector))
@@ -252,6 +251,10 @@ func (r *reconciler) endpoint(svc *corev1.Service, pod *corev1.Pod, address stri
 		if zone := node.Labels[corev1.LabelTopologyZone]; zone != "" {
 			e.Zone = &zone
 		}
+		region := node.Labels[corev1.LabelTopologyRegion]
+		if region != "" && slices.Contains(core.TopologyKeys(svc), corev1.LabelTopologyRegion) {
+			e.DeprecatedTopology = map[string]string{corev1.LabelTopologyRegion: region}
+		}
 	}
 	e.Hints = hints(svc, &e)
 	return e
@@ -298,7 +301,7 @@ func relabel(s *discoveryv1.EndpointSlice, svc *corev1.Service) bool {
 	for _, reserved := range []string{discoveryv1.LabelManagedBy, discoveryv1.LabelServiceName, corev1.IsHeadlessService} {
 		delete(want, reserved)
 	}
-	want[discoveryv1.LabelServiceName], want[discoveryv1.LabelManagedBy] = svc.Name, managedBy
+	want[discoveryv1.LabelServiceName], want[discoveryv1.LabelManagedBy] = svc.Name, discovery.ManagedByController
 	if svc.Spec.ClusterIP == corev1.ClusterIPNone {
 		want[corev1.IsHeadlessService] = ""
 	}

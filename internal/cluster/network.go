@@ -15,7 +15,7 @@ type Network struct {
 	NodePorts     PortRange      // of NodePort services (--service-node-port-range); default 30000-32767
 	ClusterDNS    netip.Addr     // of the DNS service (--cluster-dns); default the tenth cluster IP
 	ClusterDomain string         // --cluster-domain; default cluster.local
-	ResolvConf    string         // --resolv-conf: for DNS of names outside the cluster
+	ResolvConf    string         // --resolv-conf: the machine's resolver, for names outside the cluster
 	SecondNodeIP  netip.Addr     // --node-ip: the node's of the other family, where pods have both; default as Options.NodeIP
 }
 

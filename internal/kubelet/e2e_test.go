@@ -356,23 +356,27 @@ func (m *machine) eventually(what string, ok func() bool) {
 
 func e2eLimits(t *testing.T, m *machine) {
 	trace.Proves(t, "WHAT-021", "INIT-041", "C-278")
-	if m.agent.facts.node.CgroupV2 {
-		t.Skip("looks at version 1 of cgroups")
-	}
 	createPod(t, m.api, "limited", `{terminationGracePeriodSeconds: 1, containers: [{name: c, image: `+busybox+`, command: [sleep, "1000"], resources: {requests: {cpu: 100m}, limits: {cpu: 500m, memory: 64Mi}}}]}`)
 	p := m.ready("limited")
-	pod := "/sys/fs/cgroup/%s/" + filepath.Base(m.dir) + "/kubepods/burstable/pod" + string(p.UID)
-	id := strings.TrimPrefix(p.Status.ContainerStatuses[0].ContainerID, "containerd://")
-	for path, want := range map[string]string{
-		fmt.Sprintf(pod, "memory") + "/memory.limit_in_bytes":            "67108864",
-		fmt.Sprintf(pod, "memory") + "/" + id + "/memory.limit_in_bytes": "67108864",
-		fmt.Sprintf(pod, "cpu") + "/cpu.cfs_quota_us":                    "50000",
-		fmt.Sprintf(pod, "cpu") + "/" + id + "/cpu.cfs_quota_us":         "50000",
-		fmt.Sprintf(pod, "cpu") + "/" + id + "/cpu.shares":               "102",
-	} {
-		if got := readLine(path); got != want {
+	pod := filepath.Base(m.dir) + "/kubepods/burstable/pod" + string(p.UID)
+	container := pod + "/" + strings.TrimPrefix(p.Status.ContainerStatuses[0].ContainerID, "containerd://")
+	memory, quota, weight := "/sys/fs/cgroup/memory/%s/memory.limit_in_bytes", "/sys/fs/cgroup/cpu/%s/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/%s/cpu.shares"
+	wantWeight := "102"
+	if m.agent.facts.node.CgroupV2 {
+		memory, quota, weight = "/sys/fs/cgroup/%s/memory.max", "/sys/fs/cgroup/%s/cpu.max", "/sys/fs/cgroup/%s/cpu.weight"
+		wantWeight = "17"
+	}
+	check := func(path, group, want string) {
+		t.Helper()
+		path = fmt.Sprintf(path, group)
+		if got, _, _ := strings.Cut(readLine(path), " "); got != want { // version 2 has the period after the quota
 			t.Errorf("%s: got %s, want %s", path, got, want)
 		}
+	}
+	for _, group := range []string{pod, container} {
+		check(memory, group, "67108864")
+		check(quota, group, "50000")
+		check(weight, group, wantWeight)
 	}
 	resized := getPod(t, m.api, "limited").DeepCopy()
 	resized.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceCPU: resource.MustParse("800m"), v1.ResourceMemory: resource.MustParse("96Mi")}
@@ -383,15 +387,9 @@ func e2eLimits(t *testing.T, m *machine) {
 	m.wait("limited", "resized", func(p *v1.Pod) bool {
 		return p.Status.ContainerStatuses[0].Resources.Limits.Cpu().MilliValue() == 800
 	})
-	for path, want := range map[string]string{
-		fmt.Sprintf(pod, "memory") + "/memory.limit_in_bytes":            "100663296",
-		fmt.Sprintf(pod, "memory") + "/" + id + "/memory.limit_in_bytes": "100663296",
-		fmt.Sprintf(pod, "cpu") + "/cpu.cfs_quota_us":                    "80000",
-		fmt.Sprintf(pod, "cpu") + "/" + id + "/cpu.cfs_quota_us":         "80000",
-	} {
-		if got := readLine(path); got != want {
-			t.Errorf("resized: %s: got %s, want %s", path, got, want)
-		}
+	for _, group := range []string{pod, container} {
+		check(memory, group, "100663296")
+		check(quota, group, "80000")
 	}
 	if got := m.exec("limited", "cat", "/proc/1/oom_score_adj"); got == "0\n" {
 		t.Errorf("OOM score of a burstable container: got %q", got)

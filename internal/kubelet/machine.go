@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/kemudi/kemudi/internal/kubelet/cgroup"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
 )
@@ -49,7 +50,9 @@ func (a *Agent) findFacts() error {
 	}
 	if !a.o.Simulated {
 		f.node.CgroupParent = a.o.CgroupParent
-		f.node.CgroupV2 = cgroupV2()
+		cgroups := cgroup.Open(cgroup.Top)
+		f.node.CgroupV2 = cgroups.V2()
+		f.node.LimitSwap = cgroups.HasSwap(a.o.CgroupParent)
 	}
 	return nil
 }
@@ -87,9 +90,7 @@ func (a *Agent) nodeFacts() cri.Node {
 	if a.o.Simulated {
 		return n
 	}
-	if data, err := os.ReadFile("/etc/resolv.conf"); err == nil {
-		n.HostDNS = cri.ParseResolv(string(data))
-	}
+	n.HostDNS = cri.HostResolv(a.o.ResolvConf, os.ReadFile)
 	if data, err := os.ReadFile("/etc/hosts"); err == nil {
 		n.HostHosts = string(data)
 	}
@@ -189,10 +190,4 @@ func readLine(path string) string {
 		return ""
 	}
 	return strings.TrimSpace(string(data))
-}
-
-// cgroupV2 reports whether the machine has the unified hierarchy only.
-func cgroupV2() bool {
-	var fs unix.Statfs_t
-	return unix.Statfs("/sys/fs/cgroup", &fs) == nil && fs.Type == unix.CGROUP2_SUPER_MAGIC
 }

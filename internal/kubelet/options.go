@@ -58,6 +58,8 @@ type Options struct {
 	// Default cluster.local.
 	ClusterDNS    []string
 	ClusterDomain string
+	// ResolvConf is the file of the machine's own resolver. Default /etc/resolv.conf.
+	ResolvConf string
 
 	// ImageConfig says how images are pulled and when they are removed.
 	ImageConfig image.Config
@@ -97,7 +99,7 @@ func (o Options) withDefaults() (_ Options, err error) {
 	}
 	for s, value := range map[*string]string{
 		&o.RootDir: "/var/lib/kemudi/kubelet", &o.PodLogsDir: "/var/log/pods", &o.CgroupParent: "/kemudi",
-		&o.ClusterDomain: "cluster.local", &o.Version: "v0.0.0",
+		&o.ClusterDomain: "cluster.local", &o.ResolvConf: "/etc/resolv.conf", &o.Version: "v0.0.0",
 	} {
 		if *s == "" {
 			*s = value

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -78,20 +79,13 @@ func (t Tree) Ensure(path string, r *runtimeapi.LinuxContainerResources) error {
 }
 
 func (t Tree) ensureV2(path string, r *runtimeapi.LinuxContainerResources) error {
-	dir := t.top
-	for _, part := range strings.Split(strings.Trim(path, "/"), "/") {
-		if err := delegate(dir); err != nil {
-			return err
-		}
-		dir = filepath.Join(dir, part)
-		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("make cgroup: %w", err)
-		}
+	if err := t.makeV2(path); err != nil {
+		return err
 	}
+	dir := filepath.Join(t.top, path)
 	if err := delegate(dir); err != nil {
 		return err
 	}
-	shares := min(max(r.CpuShares, 2), 262144)
 	quota, memory := "max", "max"
 	if r.CpuQuota > 0 {
 		quota = strconv.FormatInt(r.CpuQuota, 10)
@@ -100,7 +94,7 @@ func (t Tree) ensureV2(path string, r *runtimeapi.LinuxContainerResources) error
 		memory = strconv.FormatInt(r.MemoryLimitInBytes, 10)
 	}
 	err := errors.Join(
-		set(dir, "cpu.weight", strconv.FormatInt(1+(shares-2)*9999/262142, 10)),
+		set(dir, "cpu.weight", strconv.FormatInt(weight(r.CpuShares), 10)),
 		set(dir, "cpu.max", fmt.Sprintf("%s %d", quota, max(r.CpuPeriod, 1000))),
 		set(dir, "memory.max", memory),
 	)
@@ -108,6 +102,46 @@ func (t Tree) ensureV2(path string, r *runtimeapi.LinuxContainerResources) error
 		err = errors.Join(err, set(dir, "hugetlb."+h.PageSize+".max", strconv.FormatUint(h.Limit, 10)))
 	}
 	return err
+}
+
+// makeV2 makes a cgroup of version 2 and its parents, which let it have controllers.
+func (t Tree) makeV2(path string) error {
+	dir := t.top
+	for part := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
+		if err := delegate(dir); err != nil {
+			return err
+		}
+		dir = filepath.Join(dir, part)
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("make cgroup: %w", err)
+		}
+	}
+	return nil
+}
+
+// weight is what version 2 has for shares of version 1. As runc does for
+// containers, it maps the least, the most and what a CPU stands for (1024, and the
+// weight 100 that every other cgroup of the machine has) to each other, and what is between
+// them to a parabola on logarithmic scales.
+func weight(shares int64) int64 {
+	switch {
+	case shares <= 2:
+		return 1
+	case shares >= 262144:
+		return 10000
+	}
+	l := math.Log2(float64(shares))
+	return int64(math.Ceil(math.Pow(10, (l*l+125*l)/612-7.0/34)))
+}
+
+// HasSwap reports whether the swap of a cgroup, which Check has made, can be
+// limited: under version 2, on a kernel that accounts for it.
+func (t Tree) HasSwap(path string) bool {
+	if !t.v2 {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(t.top, path, "memory.swap.max"))
+	return err == nil
 }
 
 // delegate lets the children of a version 2 cgroup have controllers.

@@ -79,7 +79,7 @@ func TestVersion2HasItsOwnFiles(t *testing.T) {
 	if err := tree.Ensure("/a/podx", limits); err != nil {
 		t.Fatal(err)
 	}
-	for file, want := range map[string]string{"cpu.weight": "39", "cpu.max": "50000 100000", "memory.max": "67108864", "cgroup.subtree_control": "+pids"} {
+	for file, want := range map[string]string{"cpu.weight": "100", "cpu.max": "50000 100000", "memory.max": "67108864", "cgroup.subtree_control": "+pids"} {
 		if got := read(t, filepath.Join(top, "a/podx", file)); got != want {
 			t.Errorf("%s: got %s, want %s", file, got, want)
 		}
@@ -100,6 +100,12 @@ func TestChecksThatPodsCanHaveCgroups(t *testing.T) {
 		t.Errorf("without cgroups: got %v, want %s", err, want)
 	}
 	file := filepath.Join(top, "cgroup.controllers")
+	if err := os.Mkdir(filepath.Join(top, "a"), 0o755); err != nil { // with its files, as the kernel would
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(top, "a/cgroup.controllers"), []byte("cpu memory pids\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	for have, want := range map[string]string{"cpu pids\n": "lacks memory", "cpu memory pids\n": ""} {
 		if err := os.WriteFile(file, []byte(have), 0o644); err != nil {
 			t.Fatal(err)
@@ -112,6 +118,19 @@ func TestChecksThatPodsCanHaveCgroups(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(top, "a/b")); err != nil {
 		t.Errorf("the cgroup was not made: %v", err)
 	}
+	if got := read(t, filepath.Join(top, "a/cgroup.subtree_control")); got != "+pids" {
+		t.Errorf("controllers of what is in the parent: got %q", got)
+	}
+	tree := Tree{top: top, v2: true}
+	if tree.HasSwap("/a/b") {
+		t.Error("there is a limit of swap, although the kernel does not show one")
+	}
+	if err := os.WriteFile(filepath.Join(top, "a/b/memory.swap.max"), []byte("max\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if !tree.HasSwap("/a/b") || (Tree{top: top}).HasSwap("/a/b") {
+		t.Error("want a limit of swap under version 2, and none under version 1")
+	}
 	if tree := Open(Top); os.Getuid() == 0 && !tree.V2() {
 		name := "/kemudi-cgroup-test-" + filepath.Base(t.TempDir())
 		if err := tree.Check(name); err != nil {
@@ -119,6 +138,15 @@ func TestChecksThatPodsCanHaveCgroups(t *testing.T) {
 		}
 		if err := tree.Remove(name); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// A container of one CPU weighs as much as any other service of the machine.
+func TestWeightsOfVersion2AreThoseThatRuncGivesContainers(t *testing.T) {
+	for shares, want := range map[int64]int64{0: 1, 2: 1, 3: 2, 10: 4, 102: 17, 256: 35, 512: 59, 1024: 100, 2048: 174, 262144: 10000, 1 << 40: 10000} {
+		if got := weight(shares); got != want {
+			t.Errorf("weight of %d shares: got %d, want %d", shares, got, want)
 		}
 	}
 }

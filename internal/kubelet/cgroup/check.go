@@ -23,12 +23,17 @@ func (t Tree) Check(path string) error {
 		return err
 	}
 	for _, dir := range dirs {
-		err := os.MkdirAll(filepath.Join(dir, path), 0o755)
+		var err error
+		if t.v2 {
+			err = t.makeV2(path)
+		} else if err = os.MkdirAll(filepath.Join(dir, path), 0o755); err != nil {
+			err = fmt.Errorf("make cgroup: %w", err)
+		}
 		if errors.Is(err, unix.EROFS) || errors.Is(err, fs.ErrPermission) {
-			return fmt.Errorf("make cgroup: %w; containers need cgroups that can be written (inside a container: one that is privileged)", err)
+			return fmt.Errorf("%w; containers need cgroups that can be written (inside a container: one that is privileged)", err)
 		}
 		if err != nil {
-			return fmt.Errorf("make cgroup: %w", err)
+			return err
 		}
 	}
 	return nil

@@ -3,6 +3,8 @@ package cri
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -309,8 +311,15 @@ func TestResourcesBecomeLimitsOfTheKernel(t *testing.T) {
 	}
 	v2 := *testNode
 	v2.CgroupV2 = true
-	if r := Resources(half, &half.Spec.Containers[0], &v2); r.MemorySwapLimitInBytes != 1<<30 || r.Unified["memory.oom.group"] != "1" {
-		t.Errorf("version 2: got %v", r)
+	for _, c := range half.Spec.Containers { // with and without a limit of memory
+		v2.LimitSwap = false
+		if got, want := Resources(half, &c, &v2).Unified, (map[string]string{"memory.oom.group": "1"}); !maps.Equal(got, want) {
+			t.Errorf("%s, version 2 on a kernel that does not account for swap: got %v, want %v", c.Name, got, want)
+		}
+		v2.LimitSwap = true
+		if got, want := Resources(half, &c, &v2).Unified, (map[string]string{"memory.oom.group": "1", "memory.swap.max": "0"}); !maps.Equal(got, want) {
+			t.Errorf("%s, version 2: got %v, want %v", c.Name, got, want)
+		}
 	}
 }
 
@@ -432,6 +441,34 @@ func TestAddressesOfAPodAreInTheOrderOfTheNodes(t *testing.T) {
 			if got := strings.Join(ips, " "); got != want {
 				t.Errorf("node %s, runtime says %s: got %s, want %s", node, reported, got, want)
 			}
+		}
+	}
+}
+
+// Servers on the machine's own loopback link are no use to a pod.
+func TestPodsGetAResolverThatTheyCanReach(t *testing.T) {
+	const stub = "nameserver 127.0.0.53\noptions edns0 trust-ad\nsearch example.org\n"
+	for _, tc := range []struct{ name, etc, behind, want, host string }{
+		{"a plain file", "nameserver 192.0.2.53\nnameserver 127.0.0.1\n", "nameserver 9.9.9.9\n", "192.0.2.53 127.0.0.1", "192.0.2.53 127.0.0.1"},
+		{"systemd-resolved", stub, "# by hand\nnameserver 192.0.2.53\nnameserver fe80::1%eth0\nsearch example.org\n", "192.0.2.53 fe80::1%eth0", "192.0.2.53 fe80::1%eth0"},
+		{"systemd-resolved without a server", stub, "search .\n", "10.96.0.10", "127.0.0.53"},
+		{"another local resolver", "nameserver ::1\nnameserver 127.0.0.1\nsearch example.org\n", "", "10.96.0.10", "::1 127.0.0.1"},
+		{"no server at all", "search example.org\n", "nameserver 192.0.2.53\n", "", ""},
+	} {
+		n := &Node{ClusterDNS: []string{"10.96.0.10"}, HostDNS: HostResolv("/etc/resolv.conf", func(file string) ([]byte, error) {
+			content := map[string]string{"/etc/resolv.conf": tc.etc, "/run/systemd/resolve/resolv.conf": tc.behind}[file]
+			if content == "" {
+				return nil, fs.ErrNotExist
+			}
+			return []byte(content), nil
+		})}
+		pod := &v1.Pod{Spec: v1.PodSpec{DNSPolicy: v1.DNSDefault}}
+		if got, _ := DNS(pod, n); strings.Join(got.Servers, " ") != tc.want {
+			t.Errorf("%s: got servers %v, want %s", tc.name, got.Servers, tc.want)
+		}
+		pod.Spec.HostNetwork = true
+		if got, _ := DNS(pod, n); strings.Join(got.Servers, " ") != tc.host {
+			t.Errorf("%s, in the host's network: got servers %v, want %s", tc.name, got.Servers, tc.host)
 		}
 	}
 }

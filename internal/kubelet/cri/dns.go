@@ -2,6 +2,7 @@ package cri
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -47,6 +48,35 @@ func ParseResolv(content string) Resolv {
 	return r
 }
 
+// HostResolv is what pods may know of the machine's resolver. Read returns a file's content.
+// Where file names a resolver for the machine's own processes only, it is that of
+// systemd-resolved, as a rule, which keeps the servers behind it in another file.
+func HostResolv(file string, read func(string) ([]byte, error)) Resolv {
+	data, err := read(file)
+	if err != nil {
+		return Resolv{}
+	}
+	r := ParseResolv(string(data))
+	if !r.local() {
+		return r
+	}
+	if data, err := read("/run/systemd/resolve/resolv.conf"); err == nil {
+		if behind := ParseResolv(string(data)); len(behind.Servers) > 0 && !behind.local() {
+			return behind
+		}
+	}
+	return r
+}
+
+// local reports whether all servers are on the machine's loopback link, which a pod
+// with a network of its own cannot reach.
+func (r Resolv) local() bool {
+	return len(r.Servers) > 0 && !slices.ContainsFunc(r.Servers, func(s string) bool {
+		a, err := netip.ParseAddr(s)
+		return err != nil || !a.IsLoopback()
+	})
+}
+
 // DNS is the pod's resolver configuration. Notes are what to tell the user:
 // event reason and message.
 func DNS(pod *v1.Pod, n *Node) (config *runtimeapi.DNSConfig, notes []Note) {
@@ -68,6 +98,9 @@ func DNS(pod *v1.Pod, n *Node) (config *runtimeapi.DNSConfig, notes []Note) {
 		r = n.HostDNS
 	default:
 		r = n.HostDNS
+		if r.local() && !pod.Spec.HostNetwork && len(n.ClusterDNS) > 0 {
+			r.Servers = n.ClusterDNS // which reaches them for the pod
+		}
 	}
 	if c := pod.Spec.DNSConfig; c != nil {
 		r.Servers = unique(slices.Concat(r.Servers, c.Nameservers))

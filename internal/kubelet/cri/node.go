@@ -20,6 +20,7 @@ type Node struct {
 
 	CgroupParent string // cgroup that holds "kubepods"; empty: the runtime chooses
 	CgroupV2     bool
+	LimitSwap    bool // the kernel can keep containers from swapping: version 2 only
 
 	PodLogsDir string // /var/log/pods
 	SeccompDir string // holds localhost seccomp profiles

@@ -53,7 +53,9 @@ func Resources(pod *v1.Pod, c *v1.Container, n *Node) *runtimeapi.LinuxContainer
 	out.OomScoreAdj = oomScore(pod, c, n.MemoryCapacity)
 	if n.CgroupV2 {
 		out.Unified = map[string]string{"memory.oom.group": "1"}
-		out.MemorySwapLimitInBytes = out.MemoryLimitInBytes
+	}
+	if n.LimitSwap { // also without a limit of memory: none swaps
+		out.Unified["memory.swap.max"] = "0"
 	}
 	return out
 }

@@ -16,6 +16,7 @@ func TestBadInputIsRefusedInUpstreamsWords(t *testing.T) {
 	f.must(201, "POST", maps, cm)
 	stored := f.must(200, "GET", maps+"/one", "")
 	deploy := "/apis/apps/v1/namespaces/default/deployments"
+	f.must(201, "POST", deploy, `{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`)
 	long := strings.Repeat("n", 254)
 	for _, c := range []struct {
 		name, method, path, body, header string
@@ -81,6 +82,10 @@ func TestBadInputIsRefusedInUpstreamsWords(t *testing.T) {
 		{"create without a namespace", "POST", "/api/v1/configmaps", cm, "", 405, `the server does not allow this method on the requested resource`},
 		{"POST to an object", "POST", maps + "/one", cm, "", 405, `the server does not allow this method on the requested resource`},
 		{"HEAD", "HEAD", maps + "/one", "", "", 405, ``},
+		{"scale of another UID", "PUT", deploy + "/d/scale", `{"metadata":{"name":"d","uid":"x"},"spec":{"replicas":2}}`, "", 409, `Operation cannot be fulfilled on deployments.apps \"d\": Precondition failed: UID in precondition: x, UID in object meta: `},
+		{"patch of the UID", "PATCH", maps + "/one", `{"metadata":{"uid":"x"}}`, "Content-Type: application/merge-patch+json", 422, `ConfigMap \"one\" is invalid: metadata.uid: Invalid value: \"x\": field is immutable`},
+		{"apply of the UID", "PATCH", maps + "/one?fieldManager=a", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"uid":"x"}}`, "Content-Type: application/apply-patch+yaml", 422, `ConfigMap \"one\" is invalid: metadata.uid: Invalid value: \"x\": field is immutable`},
+		{"apply of a UID that nobody has", "PATCH", maps + "/none?fieldManager=a", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"uid":"x"}}`, "Content-Type: application/apply-patch+yaml", 409, `Operation cannot be fulfilled on configmaps \"none\": uid mismatch: the provided object specified uid x, and no existing object was found`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var headers []string
@@ -92,6 +97,19 @@ func TestBadInputIsRefusedInUpstreamsWords(t *testing.T) {
 				t.Errorf("got %d %s\nwant %d %s", w.Code, got, c.code, c.want)
 			}
 		})
+	}
+	for path, want := range map[string]string{
+		maps + "/one": "GET, PUT, PATCH, DELETE",
+		maps:          "GET, POST, DELETE",
+		"/api/v1/namespaces/default/pods/p/status":               "GET, PUT, PATCH",
+		"/api/v1/namespaces/default/pods/p/binding":              "POST",
+		"/api/v1/configmaps":                                     "GET",
+		"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews": "POST",
+		"/apis": "GET",
+	} {
+		if w := f.ask("OPTIONS", path, ""); w.Code != 405 || w.Header().Get("Allow") != want {
+			t.Errorf("OPTIONS %s: got %d, Allow: %s; want 405, %s", path, w.Code, w.Header().Get("Allow"), want)
+		}
 	}
 	if got := f.must(200, "GET", maps+"/one", ""); got != stored {
 		t.Errorf("the object has changed by requests that were refused: %s, was %s", got, stored)

@@ -97,10 +97,21 @@ func (s *Server) withAuthn(next http.Handler) http.Handler {
 			s.writeError(w, r, apierrors.NewUnauthorized("Unauthorized"))
 			return
 		}
+		if hasSpacedToken(r) {
+			addWarning(w, "the provided Authorization header contains extra space before the bearer token, and is ignored")
+		}
 		r.Header.Del("Authorization")
 		st.user = res.User
 		next.ServeHTTP(w, r)
 	})
+}
+
+// hasSpacedToken reports a header that was meant to show a token: what is before
+// the second space is empty, and that is the token.
+func hasSpacedToken(r *http.Request) bool {
+	const prefix = "bearer  "
+	auth := strings.TrimSpace(r.Header.Get("Authorization"))
+	return len(auth) > len(prefix) && strings.EqualFold(auth[:len(prefix)], prefix)
 }
 
 func (s *Server) withDeadline(next http.Handler) http.Handler {

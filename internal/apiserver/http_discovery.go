@@ -17,6 +17,7 @@ import (
 // serveDiscovery answers /api, /apis and the documents below them.
 func (s *Server) serveDiscovery(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
+		w.Header().Set("Allow", http.MethodGet)
 		s.writeError(w, r, methodNotAllowed())
 		return
 	}

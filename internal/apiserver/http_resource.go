@@ -3,6 +3,7 @@ package apiserver
 import (
 	"net/http"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -107,6 +108,39 @@ func (c *call) route(in *request.Info, method string) error {
 		return methodNotAllowed()
 	}
 	return nil
+}
+
+// methods are those of HTTP, with the verbs that they mean for an object and for
+// a collection.
+var methods = []struct{ method, object, collection string }{
+	{http.MethodGet, "get", "list"},
+	{http.MethodPost, "", "create"},
+	{http.MethodPut, "update", ""},
+	{http.MethodPatch, "patch", ""},
+	{http.MethodDelete, "delete", "deletecollection"},
+}
+
+// allowed lists the methods that the call's path has, as the header Allow wants it.
+func (c *call) allowed() string {
+	var list []string
+	for _, m := range methods {
+		verb, verbs := m.object, c.res.verbs()
+		switch {
+		case c.sub != nil:
+			if verbs = c.sub.Verbs; m.method == http.MethodPost {
+				verb = "create"
+			}
+		case c.name == "":
+			verb = m.collection
+			if c.res.def.Namespaced && c.namespace == "" && verb != "list" {
+				continue
+			}
+		}
+		if verb != "" && slices.Contains(verbs, verb) {
+			list = append(list, m.method)
+		}
+	}
+	return strings.Join(list, ", ")
 }
 
 // negotiate settles the form of the answer; ok is false if none fits, which has

@@ -280,9 +280,8 @@ func (c *call) tellDuplicates(errs []error) error {
 
 // applied merges what is applied into the stored object (nil: there is none).
 func (s *Server) applied(c *call, applied *unstructured.Unstructured, old resource.Object) (resource.Object, error) {
-	switch uid := applied.GetUID(); {
-	case uid == "":
-	case old == nil: // who names one means that very object, not a new one of its name
+	uid := applied.GetUID()
+	if uid != "" && old == nil { // who names one means that very object, not a new one of its name
 		return nil, conflict(c, fmt.Errorf("uid mismatch: the provided object specified uid %s, and no existing object was found", uid))
 	}
 	w := c.fieldWrite()
@@ -298,6 +297,9 @@ func (s *Server) applied(c *call, applied *unstructured.Unstructured, old resour
 		return nil, err
 	}
 	obj.SetResourceVersion(applied.GetResourceVersion())
+	if uid != "" {
+		obj.SetUID(uid) // which validation holds against the object's own
+	}
 	c.res.def.Default(obj)
 	return c.merge(obj, old), nil
 }

@@ -172,7 +172,7 @@ func (w *attempt) checkPreconditions() error {
 		return nil
 	}
 	old := w.item.Object
-	if uid := w.obj.GetUID(); uid != "" && uid != old.GetUID() {
+	if uid := w.obj.GetUID(); uid != "" && uid != old.GetUID() && w.c.verb != "patch" { // a patch would change it: see validate
 		return conflict(w.c, uidMismatch(uid, old.GetUID()))
 	}
 	if w.givenRV == "0" {

@@ -89,7 +89,9 @@ func (w *attempt) prepareUpdate() {
 	obj, old := w.obj, w.item.Object
 	obj.SetGeneration(old.GetGeneration())
 	obj.SetSelfLink("")
-	obj.SetUID(old.GetUID())
+	if obj.GetUID() == "" {
+		obj.SetUID(old.GetUID())
+	}
 	obj.SetCreationTimestamp(old.GetCreationTimestamp())
 	if t := old.GetDeletionTimestamp(); t != nil {
 		obj.SetDeletionTimestamp(t)

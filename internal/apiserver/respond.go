@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -32,6 +33,9 @@ type reply struct {
 // fail answers with an error.
 func (p *reply) fail(err error) {
 	p.warnings()
+	if apierrors.IsMethodNotSupported(err) {
+		p.w.Header().Set("Allow", p.c.allowed())
+	}
 	p.s.writeError(p.w, p.r, err)
 }
 

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kemudi/kemudi/internal/cache"
@@ -57,10 +58,11 @@ func (s *Server) updateBody(ctx context.Context, c *call, body runtime.Object) (
 func (c *call) setBody(old resource.Object, body runtime.Object) (resource.Object, error) {
 	obj := old.DeepCopyObject().(resource.Object)
 	obj.SetResourceVersion("")
-	if m, ok := body.(interface {
-		GetResourceVersion() string
-	}); ok {
+	if m, ok := body.(metav1.Object); ok {
 		obj.SetResourceVersion(m.GetResourceVersion())
+		if uid := m.GetUID(); uid != "" && c.verb == "update" {
+			obj.SetUID(uid)
+		}
 	}
 	if err := c.sub.Set(obj, body); err != nil {
 		return nil, err

@@ -113,7 +113,7 @@ func itemKey(src *source, key string) string {
 // note remembers which values cannot be read.
 func (s *Set) note(key string, err error) {
 	s.mu.RLock()
-	_, was := s.mu.bad[key]
+	was := s.mu.bad[key]
 	s.mu.RUnlock()
 	if was == (err != nil) {
 		return
@@ -124,6 +124,6 @@ func (s *Set) note(key string, err error) {
 		delete(s.mu.bad, key)
 		return
 	}
-	s.mu.bad[key] = err.Error()
+	s.mu.bad[key] = true
 	s.log.Error("a stored object cannot be read and is passed over", "key", key, "err", err)
 }

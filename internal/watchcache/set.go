@@ -39,8 +39,8 @@ type Set struct {
 		sync.RWMutex
 		byPrefix map[string]*source // by storage prefix
 		byDef    map[*resource.Def]*source
-		loaded   bool              // the first state of all has been taken in
-		bad      map[string]string // what is wrong with the values of keys that cannot be read
+		loaded   bool            // the first state of all has been taken in
+		bad      map[string]bool // keys of values that cannot be read
 	}
 }
 
@@ -82,7 +82,7 @@ func New(o Options) (*Set, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.mu.byPrefix, s.mu.byDef, s.mu.bad = map[string]*source{}, map[*resource.Def]*source{}, map[string]string{}
+	s.mu.byPrefix, s.mu.byDef, s.mu.bad = map[string]*source{}, map[*resource.Def]*source{}, map[string]bool{}
 	for _, def := range o.Defs {
 		if def.CreateOnly {
 			continue
@@ -224,17 +224,4 @@ func (s *Set) follow(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-}
-
-// Health says whether all that is stored could be read. It is made for a health check.
-func (s *Set) Health(context.Context) error {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if !s.mu.loaded {
-		return errors.New("the state has not been read yet")
-	}
-	for key, why := range s.mu.bad {
-		return fmt.Errorf("%d stored objects cannot be read, such as %s: %s", len(s.mu.bad), key, why)
-	}
-	return nil
 }

@@ -110,12 +110,10 @@ func authenticated(res *authenticator.Response) *authenticator.Response {
 // bearer is the request's bearer token, from the header or, as browsers cannot
 // set headers of WebSockets, from a subprotocol; empty if there is none.
 func bearer(r *http.Request) string {
-	kind, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
+	kind, rest, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
 	if strings.EqualFold(kind, "bearer") {
-		if token = strings.TrimSpace(token); token != "" && !strings.Contains(token, " ") {
-			return token
-		}
-		return ""
+		token, _, _ := strings.Cut(rest, " ") // what follows a token is nobody's
+		return token
 	}
 	return protocolToken(r)
 }

@@ -113,6 +113,79 @@ func TestFailingPreStopHookIsToldAndCalledOnce(t *testing.T) {
 	})
 }
 
+func TestContainerWhosePostStartHookFailsEndsAsAnyOther(t *testing.T) {
+	trace.Proves(t, "HOOK-032", "HOOK-001", "HOOK-031")
+	inBubble(t, func(t *testing.T) {
+		var calls []string
+		n := newNode(t, fakecri.Options{Exec: func(_ *runtimeapi.ContainerConfig, command []string) (string, int32) {
+			calls = append(calls, command[0])
+			if command[0] == "start" {
+				return "no", 1
+			}
+			return "", 0
+		}})
+		defer func() { n.end() }()
+		createPod(t, n.api, "web", `{containers: [{name: c, image: x, lifecycle: {postStart: {exec: {command: [start]}}, preStop: {exec: {command: [stop]}}}}]}`)
+		n.pod("web")
+		if want := []string{"start", "stop"}; !slices.Equal(calls[:min(2, len(calls))], want) {
+			t.Errorf("hooks: got %q, want %q", calls, want)
+		}
+		n.after(12*time.Second, "web")
+		killed := 0
+		for _, e := range n.api.takeEvents() {
+			if e == "web spec.containers{c} Normal Killing: FailedPostStartHook" {
+				killed++
+			}
+		}
+		if p := n.after(time.Second, "web"); killed < 2 || p.Status.ContainerStatuses[0].RestartCount == 0 {
+			t.Errorf("killed %d times, got %+v, want another try", killed, p.Status.ContainerStatuses[0])
+		}
+	})
+}
+
+func TestRuleStartsAllContainersAnew(t *testing.T) {
+	trace.Proves(t, "KEP-5532")
+	inBubble(t, func(t *testing.T) {
+		var mu sync.Mutex
+		starts, stops := map[string]int{}, 0
+		n := newNode(t, fakecri.Options{
+			Program: func(c *runtimeapi.ContainerConfig) fakecri.Program {
+				mu.Lock()
+				defer mu.Unlock()
+				starts[c.Metadata.Name]++
+				switch {
+				case c.Metadata.Name == "init":
+					return fakecri.Program{Ends: true, After: time.Second}
+				case c.Metadata.Name == "watch" && starts["watch"] == 1:
+					return fakecri.Program{Ends: true, After: 10 * time.Second, ExitCode: 88}
+				}
+				return deaf(c)
+			},
+			Exec: func(*runtimeapi.ContainerConfig, []string) (string, int32) { stops++; return "", 0 },
+		})
+		defer func() { n.end() }()
+		createPod(t, n.api, "web", `{restartPolicy: Never, initContainers: [{name: init, image: i}], terminationGracePeriodSeconds: 60, containers: [
+			{name: c, image: x, lifecycle: {preStop: {exec: {command: [x]}}}},
+			{name: watch, image: x, restartPolicy: Never, restartPolicyRules: [{action: RestartAllContainers, exitCodes: {operator: In, values: [88]}}]}]}`)
+		before := n.after(5*time.Second, "web")
+		restarting := func(p *v1.Pod) bool { return core.PodConditionTrue(p, v1.AllContainersRestarting) }
+		if p := n.after(7*time.Second, "web"); !restarting(p) {
+			t.Errorf("got %+v, want it to be restarting", p.Status.Conditions)
+		}
+		p := n.after(20*time.Second, "web")
+		if restarting(p) || !core.PodReady(p) || p.Status.PodIP != before.Status.PodIP || n.sandboxes() != 1 || stops != 0 {
+			t.Errorf("got %+v, %d sandboxes, %d hooks", p.Status, n.sandboxes(), stops)
+		}
+		for _, list := range [][]v1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
+			for _, c := range list {
+				if c.RestartCount != 1 {
+					t.Errorf("%s: got %d restarts, want 1", c.Name, c.RestartCount)
+				}
+			}
+		}
+	})
+}
+
 func TestHangingHookLeavesTheContainerTwoSeconds(t *testing.T) {
 	trace.Proves(t, "POD-043", "HOOK-017")
 	inBubble(t, func(t *testing.T) {

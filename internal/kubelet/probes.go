@@ -191,6 +191,9 @@ func (x *actor) probed(id string, p *probes, w *probe.Worker, o outcome) {
 	case r == probe.Failure && w.Early(now):
 	case r == probe.Failure:
 		x.event(name, v1.EventTypeWarning, "Unhealthy", fmt.Sprintf("%s probe failed: %s", w.Kind, out))
+	case r == probe.Warning:
+		x.event(name, v1.EventTypeWarning, "ProbeWarning", fmt.Sprintf("%s probe warning: %s", w.Kind, out))
+		r = probe.Success
 	case r == probe.Unknown:
 		x.event(name, v1.EventTypeWarning, "Unhealthy", fmt.Sprintf("%s probe errored and resulted in unknown state: %s", w.Kind, out))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -64,11 +65,7 @@ func (s *start) run(ctx, hookCtx context.Context) (*runtimeapi.ContainerStatus, 
 		if err := s.a.runHook(hookCtx, s.hook(id, l.PostStart)); err != nil && ctx.Err() == nil {
 			s.event(v1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed")
 			s.event(v1.EventTypeNormal, "Killing", "FailedPostStartHook")
-			grace := int64(30)
-			if g := s.pod.Spec.TerminationGracePeriodSeconds; g != nil {
-				grace = *g
-			}
-			if stopErr := s.a.stopContainer(ctx, id, grace); stopErr != nil {
+			if stopErr := s.giveUp(ctx, id); stopErr != nil {
 				err = errors.Join(err, stopErr)
 			}
 			return s.status(ctx, id), &startError{"PostStartHookError", err}
@@ -84,6 +81,9 @@ func (s *start) config(ctx context.Context) (*runtimeapi.ContainerConfig, *runti
 		Pod: s.pod, Container: s.container, Node: &node, Start: s.act, PodIPs: s.podIPs,
 		ImageRef: s.image.Ref, ImageUser: cri.ImageUser{UID: s.image.UID, Name: s.image.User}, TargetID: s.target,
 		Objects: s.a.objects.in(ctx), IsMissing: isMissing,
+	}
+	if s.a.disk != nil {
+		in.ReadFile = s.readFile
 	}
 	config, err := cri.Container(in)
 	if err != nil {
@@ -103,6 +103,31 @@ func (s *start) config(ctx context.Context) (*runtimeapi.ContainerConfig, *runti
 	own.Sandbox(sandbox)
 	own.Container(config)
 	return config, sandbox, nil
+}
+
+// giveUp ends a container whose postStart hook has failed, as any other.
+func (s *start) giveUp(ctx context.Context, id string) error {
+	grace := 30 * time.Second
+	if g := s.pod.Spec.TerminationGracePeriodSeconds; g != nil {
+		grace = time.Duration(*g) * time.Second
+	}
+	st := s.status(ctx, id)
+	if s.container.Lifecycle.PreStop != nil && st != nil && st.State == runtimeapi.ContainerState_CONTAINER_RUNNING {
+		end := *s
+		end.act.ID, end.act.Grace = id, grace
+		grace -= end.preStop(ctx, nil)
+	}
+	return s.a.stopContainer(ctx, id, int64(grace/time.Second))
+}
+
+// readFile reads a file of one of the pod's volumes.
+func (s *start) readFile(name, path string) ([]byte, error) {
+	for i := range s.pod.Spec.Volumes {
+		if v := &s.pod.Spec.Volumes[i]; v.Name == name {
+			return s.a.disk.volumes.ReadFile(s.pod, v, path)
+		}
+	}
+	return nil, fmt.Errorf("there is no volume %q", name)
 }
 
 func (s *start) fail(reason string, err error) error {

@@ -19,6 +19,8 @@ type ContainerInput struct {
 
 	Objects   Objects // nil: no references and no services
 	IsMissing IsMissing
+	// ReadFile reads a file of a volume of the pod; nil: there are no volumes.
+	ReadFile func(volume, path string) ([]byte, error)
 
 	ImageRef  string
 	ImageUser ImageUser

@@ -150,6 +150,8 @@ func (in *ContainerInput) valueFrom(src *v1.EnvVarSource) (value string, ok bool
 			return "", false, fmt.Errorf("couldn't find key %v in Secret %v/%v", ref.Key, in.Pod.Namespace, ref.Name)
 		}
 		return string(data), ok, nil
+	case src.FileKeyRef != nil:
+		return in.fileKey(src.FileKeyRef)
 	}
 	return "", false, fmt.Errorf("unknown source of an environment variable")
 }

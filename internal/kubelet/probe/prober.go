@@ -15,6 +15,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/kemudi/kemudi/internal/kubelet/cri"
 )
 
 // maxOutput is how much of an answer is read.
@@ -74,12 +76,14 @@ func (p *Prober) exec(ctx context.Context, h *v1.ExecAction, t Target) (Result, 
 func expand(command []string, t Target) []string {
 	out := make([]string, len(command))
 	for i, word := range command {
-		out[i] = word
-		for _, e := range t.Container.Env {
-			if e.ValueFrom == nil {
-				out[i] = strings.ReplaceAll(out[i], "$("+e.Name+")", e.Value)
+		out[i] = cri.Expand(word, func(name string) (value string, ok bool) {
+			for _, e := range t.Container.Env { // the last one counts
+				if e.Name == name && e.ValueFrom == nil {
+					value, ok = e.Value, true
+				}
 			}
-		}
+			return value, ok
+		})
 	}
 	return out
 }
@@ -194,7 +198,10 @@ func (p *Prober) httpGet(ctx context.Context, h *v1.HTTPGetAction, t Target) (Re
 	if err != nil {
 		return Failure, err.Error()
 	}
-	if resp.StatusCode >= http.StatusOK && resp.StatusCode < http.StatusBadRequest {
+	switch {
+	case resp.StatusCode >= http.StatusMultipleChoices && resp.StatusCode < http.StatusBadRequest:
+		return Warning, "Probe terminated redirects, Response body: " + string(body)
+	case resp.StatusCode >= http.StatusOK && resp.StatusCode < http.StatusBadRequest:
 		return Success, string(body)
 	}
 	return Failure, fmt.Sprintf("HTTP probe failed with statuscode: %d", resp.StatusCode)

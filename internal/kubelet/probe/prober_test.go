@@ -93,7 +93,7 @@ func TestHTTPProbeGoesByTheStatusCode(t *testing.T) {
 		t.Errorf("request: got %v %v", seen.URL, seen.Header)
 	}
 	check(t, get("/redirect"), target(host), want{"redirect", Success, "fine"})
-	check(t, get("/away"), target(host), want{"redirect to another host", Success, ""})
+	check(t, get("/away"), target(host), want{"redirect to another host", Warning, "Probe terminated redirects, Response body: "})
 	check(t, get("/broken"), target(host), want{"error", Failure, "HTTP probe failed with statuscode: 500"})
 	slow := target(host)
 	slow.Timeout = 20 * time.Millisecond
@@ -126,6 +126,7 @@ func TestExecProbeGoesByTheExitCode(t *testing.T) {
 	tg := target("")
 	tg.Container.Env = []v1.EnvVar{{Name: "A", Value: "x"}}
 	check(t, run("echo", "$(A)"), tg, want{"success", Success, "echo x"})
+	check(t, run("echo", "$$(A) $(B) $A"), tg, want{"no reference", Success, "echo $(A) $(B) $A"})
 	check(t, run("fail"), tg, want{"failure", Failure, "broken"})
 	check(t, run("hang"), tg, want{"timeout", Failure, `command timed out: "hang" timed out after 5s`})
 	check(t, run("gone"), tg, want{"not possible", Unknown, "no such container"})

@@ -20,11 +20,13 @@ const (
 type Result int
 
 // The outcomes of a probe. Unknown means that the probe itself could not be
-// carried out: nothing follows from it.
+// carried out: nothing follows from it. Warning is a success that people should
+// hear of; a [Worker] knows only of the success.
 const (
 	Unknown Result = iota
 	Success
 	Failure
+	Warning
 )
 
 // Worker follows one probe of one running container. The zero value is of no

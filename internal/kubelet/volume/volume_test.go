@@ -374,6 +374,32 @@ func TestSubPathNeverLeavesItsVolume(t *testing.T) {
 	}
 }
 
+func TestFilesOfVolumesAreReadWithoutFollowingTheirMakers(t *testing.T) {
+	trace.Proves(t, "KEP-3721")
+	m, pod := newManager(t), &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}}
+	v := &v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}
+	dir := m.Path(pod, v)
+	if err := errors.Join(
+		os.MkdirAll(filepath.Join(dir, "d"), 0o755), os.WriteFile(filepath.Join(dir, "d/file"), []byte("A='x'"), 0o600),
+		os.Symlink("d/file", filepath.Join(dir, "link")), os.Symlink("/etc/passwd", filepath.Join(dir, "away")),
+		syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600), os.WriteFile(filepath.Join(dir, "large"), make([]byte, maxFile+1), 0o600),
+	); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		"d/file": "", "link": "", "away": "path escapes from parent", "d": "it is not a file", "pipe": "it is not a file",
+		"gone": "no such file", "large": "more than",
+	} {
+		data, err := m.ReadFile(pod, v, path)
+		if want == "" && (err != nil || string(data) != "A='x'") {
+			t.Errorf("%s: got %q, %v", path, data, err)
+		}
+		if want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: got %q, %v, want an error with %q", path, data, err, want)
+		}
+	}
+}
+
 func TestCleanUpLeavesNothingAndTouchesNothingElse(t *testing.T) {
 	m := newManager(t)
 	host := t.TempDir()

@@ -32,6 +32,7 @@ type Network struct {
 	links *nft.Groups
 	pause time.Duration // between two repairs; see mendPause
 
+	looked   bool   // for collisions, and found none
 	firewall string // the chains that Trouble has been told of
 }
 
@@ -100,7 +101,8 @@ func (n *Network) Close() {
 // changes only what is not as it should be; running pods do not notice.
 //
 // It fails, and changes nothing, if the bridge is that of another cluster of
-// this machine.
+// this machine, or if it is not there yet and the machine uses some of the
+// cluster's addresses itself: once pods run, what others do later is no reason to stop.
 func (n *Network) Ensure(ctx context.Context) error {
 	other, err := otherOwner(n.nl, &n.o)
 	if err != nil {
@@ -108,6 +110,9 @@ func (n *Network) Ensure(ctx context.Context) error {
 	}
 	if other != "" {
 		return fmt.Errorf("bridge %s belongs to another cluster of this machine, which is kept in %s: reset that one first, or run this one in a network namespace of its own", n.o.Bridge, other)
+	}
+	if err := n.collision(); err != nil {
+		return err
 	}
 	host, err := hostSysctls(&n.o)
 	if err != nil {

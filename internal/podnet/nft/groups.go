@@ -49,8 +49,10 @@ type Message struct {
 }
 
 // Next waits for a message that concerns the caller, or may have been lost
-// because messages came faster than they could be read. It belongs to one
-// goroutine at a time, and can be called again after any ctx has ended.
+// because messages came faster than they could be read. What else has been said
+// by then is dropped: one change, such as of all rules, takes many messages, and the
+// caller looks at what there is now. It belongs to one goroutine at a time, and can be
+// called again after any ctx has ended.
 func (g *Groups) Next(ctx context.Context, concerns func(Message) bool) error {
 	stop := context.AfterFunc(ctx, func() { _ = g.file.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -70,7 +72,7 @@ func (g *Groups) Next(ctx context.Context, concerns func(Message) bool) error {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			continue
 		case errors.Is(err, unix.ENOBUFS):
-			return nil
+			return g.drain()
 		case err != nil:
 			return fmt.Errorf("watch %s: %w", g.name, err)
 		}
@@ -79,8 +81,29 @@ func (g *Groups) Next(ctx context.Context, concerns func(Message) bool) error {
 			hit = hit || concerns(Message{h.typ, h.pid, body})
 			return nil
 		})
-		if err != nil || hit {
+		if err != nil {
 			return err
 		}
+		if hit {
+			return g.drain()
+		}
 	}
+}
+
+// drain reads what has been said already.
+func (g *Groups) drain() error {
+	raw, err := g.file.SyscallConn()
+	if err == nil {
+		err = raw.Control(func(fd uintptr) {
+			for {
+				if _, err := unix.Read(int(fd), g.buf); err != nil && !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.ENOBUFS) {
+					return // nothing is left
+				}
+			}
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("watch %s: %w", g.name, err)
+	}
+	return nil
 }

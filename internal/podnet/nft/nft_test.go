@@ -218,6 +218,15 @@ func TestWatchTellsOfWhatOthersTakeAway(t *testing.T) {
 	told("a flushed chain")
 	commit(t, theirs, func(b *Batch) { b.DelTable(testTable) })
 	told("a deleted table")
+	commit(t, ours, func(b *Batch) {
+		fill(b)
+		for range 5000 { // more than fit a message of the kernel
+			b.AddRule(testTable, "a", Do(Drop, ""))
+		}
+	})
+	commit(t, theirs, func(b *Batch) { b.DelTable(testTable) })
+	told("a large table that is deleted")
+	quiet("the rest of the same deletion")
 }
 
 func TestWidthsAndTypesOfKeys(t *testing.T) {

@@ -80,6 +80,14 @@ func (p *reply) list() {
 
 // collection answers with a list, in the form agreed on.
 func (p *reply) collection(page *page) {
+	if p.a.Shape == request.Metadata || p.a.Media == request.MediaYAML || p.a.Pretty {
+		give, ok := p.s.memory.Take(p.memoryOfWhole(page))
+		if !ok {
+			p.s.tooMany(p.w, p.r)
+			return
+		}
+		defer give()
+	}
 	p.warnings()
 	switch {
 	case p.a.Shape == request.Table:
@@ -125,6 +133,28 @@ func (p *reply) items(l *listWriter, page *page, item func(dst []byte, i int) ([
 		p.s.log.WarnContext(p.r.Context(), "encode list item", "err", err)
 		panic(http.ErrAbortHandler) // the answer has begun: cut it off
 	}
+}
+
+// memoryOfWhole is about what it takes to make a list that is not sent piece by
+// piece: its objects as they are, and again in the form asked for, while buffers double.
+func (p *reply) memoryOfWhole(page *page) int64 {
+	const samples = 8
+	times := int64(6)
+	switch {
+	case p.a.Shape == request.Metadata:
+		times = 2
+	case p.a.Media == request.MediaYAML:
+		times = 15 // by way of maps
+	}
+	n, sum := len(page.items), 0
+	for i := range min(n, samples) {
+		size, err := p.s.encoded.Size(page.items[i*n/min(n, samples)], p.c.res.forms.json)
+		if err != nil {
+			return 0 // that the list cannot be made is found out below
+		}
+		sum += size
+	}
+	return times * int64(n) * int64(sum) / int64(max(min(n, samples), 1))
 }
 
 // wholeList sends a list that is to be reformatted.

@@ -11,6 +11,7 @@ import (
 	"github.com/kemudi/kemudi/internal/apiserver/burst"
 	"github.com/kemudi/kemudi/internal/apiserver/claims"
 	"github.com/kemudi/kemudi/internal/apiserver/encoded"
+	"github.com/kemudi/kemudi/internal/apiserver/memory"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/patch"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -25,6 +26,7 @@ type Server struct {
 	fields   *patch.Fields
 	claims   *claims.Claims
 	encoded  *encoded.Store
+	memory   *memory.Budget
 	metrics  *metrics
 	handlers handlers
 	handler  http.Handler
@@ -42,7 +44,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		o: o, log: o.Logger, fields: patch.NewFields(),
-		claims: claims.New(o.Store, o.Settings), encoded: encoded.New(o.EncodedBytes), metrics: newMetrics(o.Registry),
+		claims: claims.New(o.Store, o.Settings), encoded: encoded.New(o.EncodedBytes), memory: memory.New(), metrics: newMetrics(o.Registry),
 	}
 	s.handlers = s.newHandlers()
 	s.SetDefs(o.Defs)

@@ -2,7 +2,11 @@ package cluster
 
 import (
 	"fmt"
+	"math"
 	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -24,7 +28,66 @@ func settleProcess() error {
 	// Users of containers read files that are made here, such as resolv.conf; what
 	// is secret is made with a mode of its own.
 	unix.Umask(0o022)
+	if most := memoryLimit("/"); most < debug.SetMemoryLimit(-1) { // GOMEMLIMIT may have said less
+		debug.SetMemoryLimit(most)
+	}
 	return raiseFileLimit()
+}
+
+// memoryShare is how much of the memory that there is the process may fill with
+// what it works on, in percent. Its code, files that are being written and the
+// containers' shims need some too.
+const memoryShare = 75
+
+// memoryLimit is up to where the collector lets the memory of the process grow,
+// and above which the API server takes on no more requests: a share of what the machine
+// has, or of what its cgroup or one above allows. root is the root directory.
+func memoryLimit(root string) int64 {
+	most := int64(math.MaxInt64)
+	lower := func(file string, read func(text string) string) {
+		data, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			return
+		}
+		if n, err := strconv.ParseInt(strings.TrimSpace(read(string(data))), 10, 64); err == nil && n > 0 {
+			most = min(most, n)
+		}
+	}
+	// after reads the number that follows a word of a file.
+	after := func(word string, unit string) func(string) string {
+		return func(text string) string {
+			for line := range strings.Lines(text) {
+				if fields := strings.Fields(line); len(fields) > 1 && fields[0] == word {
+					return fields[1] + unit
+				}
+			}
+			return ""
+		}
+	}
+	lower("proc/meminfo", after("MemTotal:", "000")) // kB, a little less than they are
+	self, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
+	if err != nil {
+		return most / 100 * memoryShare
+	}
+	for line := range strings.Lines(string(self)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		path := filepath.Clean("/" + parts[2])
+		switch {
+		case parts[1] == "":
+			for ; path != "/"; path = filepath.Dir(path) {
+				lower(filepath.Join("sys/fs/cgroup", path, "memory.max"), strings.TrimSpace)
+			}
+			lower("sys/fs/cgroup/memory.max", strings.TrimSpace) // of a container that sees itself at the top
+		case slices.Contains(strings.Split(parts[1], ","), "memory"):
+			limit := after("hierarchical_memory_limit", "")
+			lower(filepath.Join("sys/fs/cgroup/memory", path, "memory.stat"), limit)
+			lower("sys/fs/cgroup/memory/memory.stat", limit)
+		}
+	}
+	return most / 100 * memoryShare
 }
 
 // raiseFileLimit makes room for open files where the shell left little. Go itself

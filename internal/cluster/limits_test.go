@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -89,5 +90,45 @@ func TestFailedStartSaysWhyAndNotWhatFollowed(t *testing.T) {
 	<-f.top.Context().Done()
 	if err := f.fail(errors.New("nobody answers")); err == nil || strings.Contains(err.Error(), "nobody answers") {
 		t.Errorf("got %v, want what ended the server rather than what noticed it", err)
+	}
+}
+
+func TestMemoryIsLimitedByTheMachineAndItsCgroups(t *testing.T) {
+	const gib = 1 << 30
+	for name, tc := range map[string]struct {
+		files map[string]string
+		want  int64
+	}{
+		"nothing is known": {nil, math.MaxInt64 / 100 * 75},
+		"the machine's":    {map[string]string{"proc/meminfo": "MemFree: 1 kB\nMemTotal:  2000000 kB\n"}, 1_500_000_000},
+		"a cgroup of version 1 or one above": {map[string]string{
+			"proc/meminfo": "MemTotal: 24000000 kB\n", "proc/self/cgroup": "5:cpu,cpuacct:/\n4:memory:/a/b\n0::/x\n",
+			"sys/fs/cgroup/memory/a/b/memory.stat": "cache 5\nhierarchical_memory_limit 1073741824\n",
+		}, gib / 100 * 75},
+		"no limit in version 1": {map[string]string{
+			"proc/meminfo": "MemTotal: 1000000 kB\n", "proc/self/cgroup": "4:memory:/a\n",
+			"sys/fs/cgroup/memory/a/memory.stat": "hierarchical_memory_limit 9223372036854771712\n",
+		}, 750_000_000},
+		"the tightest cgroup of version 2": {map[string]string{
+			"proc/meminfo": "MemTotal: 24000000 kB\n", "proc/self/cgroup": "0::/a/b/c\n",
+			"sys/fs/cgroup/a/b/c/memory.max": "max\n", "sys/fs/cgroup/a/b/memory.max": "1073741824\n", "sys/fs/cgroup/a/memory.max": "2147483648\n",
+		}, gib / 100 * 75},
+		"a container's own": {map[string]string{
+			"proc/meminfo": "MemTotal: 24000000 kB\n", "proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "1073741824\n",
+		}, gib / 100 * 75},
+	} {
+		root := t.TempDir()
+		for path, text := range tc.files {
+			path = filepath.Join(root, path)
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := memoryLimit(root); got != tc.want {
+			t.Errorf("%s: got %d, want %d", name, got, tc.want)
+		}
 	}
 }

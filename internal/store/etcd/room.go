@@ -19,6 +19,9 @@ const (
 	reserveBytes = 2 * logSegmentBytes
 	// backBytes is how much may be written before the database's file is looked at.
 	backBytes = 1 << 20
+	// commitBytes is how much may be written before it is committed, however few
+	// writes it was: until then all of it is in memory.
+	commitBytes = 16 << 20
 )
 
 // room refuses writes in time when the disk fills up, whoever fills it, so that
@@ -55,7 +58,9 @@ func (r *room) take(n int) error {
 	if err != nil {
 		return err
 	}
-	r.unsettled.Add(size)
+	if r.unsettled.Add(size) > commitBytes {
+		r.settle()
+	}
 	if r.unbacked.Add(size) > backBytes {
 		r.back()
 	}

@@ -73,7 +73,7 @@ const (
 	// and how many raft entries stay in memory: far below etcd's own values, which
 	// would keep 5,000 values for members that a single server does not have.
 	snapshotCount  = 2000
-	catchUpEntries = 500
+	catchUpEntries = 50
 	// Each timer that fires costs about 0.1 ms of an idle machine. The election
 	// time also is the shortest time to live of a key, divided by 1.5.
 	heartbeatMillis = 1000

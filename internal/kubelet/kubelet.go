@@ -75,6 +75,7 @@ type Agent struct {
 		statics  map[string]*actor           // of the pods of manifests, the newest ones, by their keys
 		leaving  map[types.UID]chan struct{} // closed when the pod that is evicted has ended
 		logs     map[string]string           // paths of the logs of running containers, by container ID
+		read     map[string]int64            // how many bytes of a log clients have read from its beginning
 		// early holds events that came between the first look at the runtime and
 		// the start of the actors; nil when they are not kept.
 		early []*runtimeapi.ContainerEventResponse
@@ -118,6 +119,7 @@ func New(o Options) (*Agent, error) {
 	a.sandboxes, a.starts = make(turnstile, atOnce()), make(turnstile, atOnce())
 	a.mu.actors, a.mu.claims = map[types.UID]*actor{}, claims{}
 	a.mu.logs, a.mu.deferred = map[string]string{}, map[types.UID]*actor{}
+	a.mu.read = map[string]int64{}
 	a.pace = defaultPace
 	a.nodeNews = make(chan struct{}, 1)
 	a.staticGone = make(chan struct{}, 1)

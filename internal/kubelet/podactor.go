@@ -287,7 +287,13 @@ func (x *actor) observe(e *runtimeapi.ContainerEventResponse) {
 func (x *actor) forget(id string) {
 	x.removed[id] = true
 	x.a.noteLog(&runtimeapi.ContainerStatus{Id: id, State: runtimeapi.ContainerState_CONTAINER_EXITED})
+	x.a.forgetRead(id)
 	x.o.Sandboxes = slices.DeleteFunc(x.o.Sandboxes, func(s podstep.Sandbox) bool { return s.ID == id })
+	for i := range x.o.Containers {
+		if c := &x.o.Containers[i]; c.SandboxID == id {
+			x.a.forgetRead(c.ID)
+		}
+	}
 	x.o.Containers = slices.DeleteFunc(x.o.Containers, func(c podstep.Container) bool { return c.ID == id || c.SandboxID == id })
 	delete(x.o.Probes, id)
 	delete(x.o.Killed, id)

@@ -167,21 +167,6 @@ func (a *Agent) serveExec(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-func (a *Agent) serveAttach(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	c := (*v1.Container)(nil)
-	if f, err := a.find(r.Context(), r); err == nil {
-		c = cri.FindContainer(f.pod, r.PathValue("container"))
-	}
-	a.stream(w, r, func(ctx context.Context, id string) (string, error) {
-		tty := c != nil && c.TTY // as the container was started, whatever is asked for
-		resp, err := a.o.Runtime.Attach(ctx, &runtimeapi.AttachRequest{
-			ContainerId: id, Tty: tty, Stdin: flag(q, "input"), Stdout: flag(q, "output"), Stderr: flag(q, "error") && !tty,
-		})
-		return resp.GetUrl(), err
-	})
-}
-
 // stream connects the client with where the runtime serves a stream of a
 // running container.
 func (a *Agent) stream(w http.ResponseWriter, r *http.Request, open func(ctx context.Context, id string) (string, error)) {
@@ -311,8 +296,12 @@ func (a *Agent) serveLogs(w http.ResponseWriter, r *http.Request) {
 	if o.Follow {
 		out.flush() // the client is to see that it is connected
 	}
-	if err := logs.Read(r.Context(), st.GetStatus().GetLogPath(), o); err != nil && !out.wrote {
+	err = logs.Read(r.Context(), st.GetStatus().GetLogPath(), o)
+	if err != nil && !out.wrote {
 		fail(w, fmt.Errorf("failed to read log of container %q: %w", name, err))
+	}
+	if whole := o.Tail < 0 && o.Limit < 0 && o.Since.IsZero() && !o.Timestamps && o.Stdout != nil && o.Stderr != nil; whole && err == nil {
+		a.noteRead(id, out.n)
 	}
 }
 
@@ -392,11 +381,14 @@ type flushed struct {
 	w     http.ResponseWriter
 	f     http.Flusher // nil: the writer has none
 	wrote bool
+	n     int64 // bytes
 }
 
 func (f *flushed) Write(p []byte) (int, error) {
 	f.wrote = true
-	return f.w.Write(p)
+	n, err := f.w.Write(p)
+	f.n += int64(n)
+	return n, err
 }
 
 func (f *flushed) flush() {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -331,10 +332,42 @@ func TestPodIsResizedInPlaceIfTheNodeHasRoom(t *testing.T) {
 			t.Errorf("too large for ever: got %+v", c)
 		}
 		n.resize("a", "2", "512Mi")
+		n.pod("a")
 		deletePod(t, n.api, "b", 0)
 		p = n.pod("a")
 		if got := p.Status.ContainerStatuses[0].Resources.Limits.Cpu().MilliValue(); got != 2000 || core.PodCondition(&p.Status, v1.PodResizePending) != nil || core.PodCondition(&p.Status, v1.PodResizeInProgress) != nil {
 			t.Errorf("after room was made: got %d %+v", got, p.Status.Conditions)
+		}
+		var told []string
+		for _, e := range n.api.takeEvents() {
+			if strings.HasPrefix(e, "a ") && strings.Contains(e, " Resize") {
+				told = append(told, e)
+			}
+		}
+		asked := func(cpu string, generation int, problem string) string {
+			list := `{"cpu":"` + cpu + `","memory":"512Mi"}`
+			return fmt.Sprintf(`{"containers":[{"name":"c","resources":{"limits":%s,"requests":%s}}],"generation":%d%s}`, list, list, generation, problem)
+		}
+		if want := []string{
+			"a Normal ResizeStarted: Pod resize started: " + asked("1500m", 2, ""),
+			"a Normal ResizeCompleted: Pod resize completed: " + asked("1500m", 2, ""),
+			"a Warning ResizeDeferred: Pod resize Deferred: " + asked("2", 3, `,"error":"Node didn't have enough resource: cpu, requested: 2000, used: 2100, capacity: 4000"`),
+			"a Warning ResizeInfeasible: Pod resize Infeasible: " + asked("5", 4, `,"error":"Node didn't have enough capacity: cpu, requested: 5000, capacity: 4000"`),
+			"a Warning ResizeDeferred: Pod resize Deferred: " + asked("2", 5, `,"error":"Node didn't have enough resource: cpu, requested: 2000, used: 2100, capacity: 4000"`),
+			"a Normal ResizeStarted: Pod resize started: " + asked("2", 5, ""),
+			"a Normal ResizeCompleted: Pod resize completed: " + asked("2", 5, ""),
+		}; !slices.Equal(told, want) {
+			t.Errorf("events: got\n%s\nwant\n%s", strings.Join(told, "\n"), strings.Join(want, "\n"))
+		}
+		n.resize("a", "2", "2Mi") // in use: 4 MiB
+		p = n.pod("a")
+		const below = "cannot decrease memory limits: [attempting to set pod memory limit (2097152) below current usage (4194304), " +
+			"attempting to set container \"c\" memory limit (2097152) below current usage (4194304)]"
+		if c := core.PodCondition(&p.Status, v1.PodResizeInProgress); c == nil || c.Reason != "Error" || c.Message != below {
+			t.Errorf("less than in use: got %+v", c)
+		}
+		if got := p.Status.ContainerStatuses[0]; got.Resources.Limits.Memory().Value() != 512<<20 || got.RestartCount != 0 {
+			t.Errorf("less than in use: got %+v", got)
 		}
 		n.resize("r", "200m", "1Gi")
 		if got := n.pod("r").Status.ContainerStatuses[0].RestartCount; got != 0 {

@@ -2,10 +2,12 @@ package kubelet
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
@@ -19,6 +21,55 @@ import (
 // reclaim lets a running pod have what its spec asks for now, or says why not:
 // then it keeps what it has, and is asked about again when others have gone.
 func (a *Agent) reclaim(x *actor) *podstep.Failure {
+	f := a.grant(x)
+	if f != nil {
+		x.tellResize("Resize"+f.Reason, v1.EventTypeWarning, resizeText("Pod resize "+f.Reason, x.d.Pod, f.Message))
+	}
+	return f
+}
+
+// tellResize tells each thing once for each change of the pod.
+func (x *actor) tellResize(reason, kind, message string) {
+	key := "resize " + reason + message
+	if x.told[key] {
+		return
+	}
+	maps.DeleteFunc(x.told, func(old string, _ bool) bool { return strings.HasPrefix(old, "resize "+reason) })
+	x.told[key] = true
+	x.event("", kind, reason, message)
+}
+
+// resizeText is what an event says of a resize: title, the resources asked for,
+// and what is wrong, if something is.
+func resizeText(title string, pod *v1.Pod, problem string) string {
+	type asked struct {
+		Name      string                  `json:"name"`
+		Resources v1.ResourceRequirements `json:"resources"`
+	}
+	out := struct {
+		InitContainers []asked `json:"initContainers,omitempty"`
+		Containers     []asked `json:"containers"`
+		Generation     int64   `json:"generation"`
+		Error          string  `json:"error,omitempty"`
+	}{Generation: pod.Generation, Error: problem}
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; core.IsSidecar(c) {
+			out.InitContainers = append(out.InitContainers, asked{c.Name, c.Resources})
+		}
+	}
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		out.Containers = append(out.Containers, asked{c.Name, c.Resources})
+	}
+	data, err := json.Marshal(out)
+	if err != nil {
+		panic(fmt.Sprintf("encode resources of pod %s: %v", pod.UID, err))
+	}
+	return title + ": " + string(data)
+}
+
+// grant takes what the pod asks for out of what the node has left.
+func (a *Agent) grant(x *actor) *podstep.Failure {
 	pod := x.d.Pod
 	asked := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
 	a.mu.Lock()
@@ -70,21 +121,63 @@ func (x *actor) resizePod() func(context.Context) after {
 			list = append(list, c)
 		}
 	}
+	x.tellResize("ResizeStarted", v1.EventTypeNormal, resizeText("Pod resize started", pod, ""))
 	return func(ctx context.Context) after {
-		done, err := a.applyResources(ctx, pod, list)
+		var done map[string]v1.ResourceRequirements
+		err := a.checkMemory(ctx, pod, list)
+		if err == nil {
+			done, err = a.applyResources(ctx, pod, list)
+		}
 		return func(x *actor) {
 			for id, r := range done {
 				x.o.Resized[id] = r
 			}
 			if err != nil && ctx.Err() == nil {
-				a.about(pod, "").event(v1.EventTypeWarning, "ResizeError", "Error resizing pod: "+message(err))
+				x.tellResize("ResizeError", v1.EventTypeWarning, resizeText("Pod resize error", pod, message(err)))
 				failed(podstep.ResizeFailure, "", err)(x)
 				return
 			}
 			delete(x.o.Failures, podstep.ResizeFailure)
-			a.about(pod, "").event(v1.EventTypeNormal, "ResizeCompleted", "Pod resize completed")
+			x.refresh = true // volumes may tell of it
+			x.event("", v1.EventTypeNormal, "ResizeCompleted", resizeText("Pod resize completed", pod, ""))
 		}
 	}
+}
+
+// checkMemory refuses limits below what is in use: the kernel would kill for them.
+func (a *Agent) checkMemory(ctx context.Context, pod *v1.Pod, list []podstep.Container) error {
+	resp, err := a.o.Runtime.ListContainerStats(ctx, &runtimeapi.ListContainerStatsRequest{
+		Filter: &runtimeapi.ContainerStatsFilter{LabelSelector: map[string]string{cri.LabelPodUID: string(pod.UID)}},
+	})
+	if err != nil {
+		return fmt.Errorf("look at what containers use: %w", err)
+	}
+	used, all := map[string]int64{}, int64(0)
+	for _, s := range resp.Stats {
+		if s.GetAttributes().GetLabels()[cri.LabelPodUID] == string(pod.UID) {
+			n := int64(s.GetMemory().GetWorkingSetBytes().GetValue())
+			used[s.Attributes.Id] = n
+			all += n
+		}
+	}
+	var problems []string
+	node := a.nodeFacts()
+	if limit := cri.PodCgroup(pod, &node).MemoryLimitInBytes; limit > 0 && all > limit {
+		problems = append(problems, fmt.Sprintf("attempting to set pod memory limit (%d) below current usage (%d)", limit, all))
+	}
+	for _, c := range list {
+		limit := cri.FindContainer(pod, c.Name).Resources.Limits.Memory().Value()
+		if limit > 0 && used[c.ID] > limit {
+			problems = append(problems, fmt.Sprintf("attempting to set container %q memory limit (%d) below current usage (%d)", c.Name, limit, used[c.ID]))
+		}
+	}
+	switch len(problems) {
+	case 0:
+		return nil
+	case 1:
+		return fmt.Errorf("cannot decrease memory limits: %s", problems[0])
+	}
+	return fmt.Errorf("cannot decrease memory limits: [%s]", strings.Join(problems, ", "))
 }
 
 // applyResources sets the limits of the containers, and around them those of the

@@ -309,6 +309,9 @@ func (s *step) inBackoff(last *Container) bool {
 	if wait == 0 || last.FinishedAt.IsZero() || !s.now.Before(until) {
 		return false
 	}
+	if s.now.Before(last.FinishedAt) {
+		return false // the clock was set back, who knows by how much: do not wait for it to catch up
+	}
 	s.wakeAt(until)
 	s.do(Action{Op: BackOffEvent, Container: last.Name, ID: last.ID, Message: s.backoffEvent(last)})
 	return true

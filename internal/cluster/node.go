@@ -119,6 +119,14 @@ func (n *machine) start(g *task.Group, plane *ControlPlane) error {
 		return err
 	}
 	g.Go("node agent", n.agent.Run)
+	if n.runtime != nil {
+		g.Go("image news", func(ctx context.Context) error {
+			if err := n.runtime.Images().Follow(ctx, n.agent.ImagesChanged); ctx.Err() == nil {
+				o.Logger.Warn("images that are imported will be seen in the node's status later", "err", err)
+			}
+			return nil
+		})
+	}
 	if err := n.serve(g); err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/leases"
@@ -285,14 +286,49 @@ func TestImportTakesEveryKindOfArchive(t *testing.T) {
 	}
 }
 
-func TestRemoveTakesOneNameAtATime(t *testing.T) {
+func TestRemoveTakesOneNameAtATimeAndFollowersHearOfIt(t *testing.T) {
 	h := newHost(t)
 	h.start()
 	images := h.images()
 	before := h.stored()
-	if _, err := images.Import(t.Context(), bytes.NewReader(h.archive(small("kemudi.local/a:1", "kemudi.local/a:2")))); err != nil {
-		t.Fatal(err)
+	ctx, cancel := context.WithCancel(t.Context())
+	news, followed := make(chan struct{}, 1), make(chan error, 1)
+	go func() {
+		followed <- images.Follow(ctx, func() {
+			select {
+			case news <- struct{}{}:
+			default: // told already
+			}
+		})
+	}()
+	// told waits until a follower that looks whenever it is told has seen this.
+	told := func(want ...string) {
+		t.Helper()
+		for {
+			if list, err := images.List(t.Context()); err != nil {
+				t.Fatal(err)
+			} else if slices.Equal(imageNames(list), append(want, PauseImage)) {
+				return
+			}
+			select {
+			case <-news:
+			case <-time.After(20 * time.Second):
+				t.Fatalf("a follower was not told that there are the images %v", want)
+			}
+		}
 	}
+	<-news
+	for heard := false; !heard; { // the follower is not yet heard by the runtime, perhaps
+		if _, err := images.Import(t.Context(), bytes.NewReader(h.archive(small("kemudi.local/a:1", "kemudi.local/a:2")))); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-news:
+			heard = true
+		case <-time.After(time.Second):
+		}
+	}
+	told("kemudi.local/a:1", "kemudi.local/a:2")
 	check := func(want ...string) {
 		t.Helper()
 		list, err := images.List(t.Context())
@@ -311,6 +347,11 @@ func TestRemoveTakesOneNameAtATime(t *testing.T) {
 		t.Error(err)
 	}
 	check()
+	told()
+	cancel()
+	if err := <-followed; !errors.Is(err, context.Canceled) {
+		t.Errorf("Follow: got %v, want that it was cancelled", err)
+	}
 	if after := h.stored(); after != before {
 		t.Errorf("blobs and snapshots: got %d, want %d as before", after, before)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -160,7 +161,8 @@ func (h *heart) report(ctx context.Context) error {
 		return h.register(ctx)
 	}
 	pulled := h.a.puller.Changes()
-	if !h.look(ctx) && pulled == h.pulled && time.Since(h.reported) < reportInterval {
+	if !h.look(ctx) && !h.newImages(ctx, pulled) && time.Since(h.reported) < reportInterval {
+		h.pulled = pulled
 		return nil
 	}
 	if node, ok := h.a.nodeCache.Get("", h.a.o.NodeName); ok && node.UID == h.node.UID {
@@ -198,6 +200,12 @@ func (h *heart) report(ctx context.Context) error {
 	h.tellPressure(written)
 	h.node, h.reported, h.pulled, h.told, h.pressed = written, time.Now(), pulled, h.trouble, h.pressure
 	return nil
+}
+
+// newImages reports whether the node has other images than its status says;
+// pulled is how many changes there were. A pull is several of them.
+func (h *heart) newImages(ctx context.Context, pulled int64) bool {
+	return pulled != h.pulled && !h.a.o.Simulated && !equality.Semantic.DeepEqual(h.a.images(ctx), h.node.Status.Images)
 }
 
 // deleted reports whether somebody has deleted the Node object.
@@ -310,6 +318,13 @@ func (a *Agent) runtimeTrouble(ctx context.Context) (trouble string, handlers []
 		}
 	}
 	return "", handlers
+}
+
+// ImagesChanged tells the agent that others have added or removed images, for the
+// node's status to say so. It does not wait.
+func (a *Agent) ImagesChanged() {
+	a.puller.Changed()
+	a.tellNode()
 }
 
 // images lists the largest images on the node.

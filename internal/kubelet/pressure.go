@@ -66,12 +66,17 @@ func (a *Agent) lookAtNode(ctx context.Context, m *evict.Monitor) []evict.Starve
 	a.mu.pressure = pressure
 	a.mu.Unlock()
 	if changed {
-		select {
-		case a.nodeNews <- struct{}{}:
-		default: // it has been told
-		}
+		a.tellNode()
 	}
 	return starved
+}
+
+// tellNode has the node's status looked at, and written if it has changed.
+func (a *Agent) tellNode() {
+	select {
+	case a.nodeNews <- struct{}{}:
+	default: // it has been told
+	}
 }
 
 // relieve makes room: first by what nobody uses, then by ending a pod. It reports

@@ -89,6 +89,9 @@ type Result struct {
 // Changes is how many images have been pulled or removed so far.
 func (p *Puller) Changes() int64 { return p.changes.Load() }
 
+// Changed counts a change that somebody else has made.
+func (p *Puller) Changed() { p.changes.Add(1) }
+
 // use notes that a pod was given an image.
 func (p *Puller) use(pod types.UID, id string) {
 	p.mu.Lock()

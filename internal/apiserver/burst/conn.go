@@ -36,6 +36,7 @@ type Conn struct {
 	wake   chan struct{} // holds one token: there may be something to send, or no more
 	sent   chan struct{} // holds one token: there may be room again
 	done   chan struct{} // closed when nothing is sent any more
+	in     inbound
 
 	mu struct {
 		sync.Mutex
@@ -51,6 +52,9 @@ var _ net.Conn = (*Conn)(nil)
 // must be running, and the result be closed.
 func newConn(c *tls.Conn, s *socket) *Conn {
 	b := &Conn{Conn: c, socket: s, wake: make(chan struct{}, 1), sent: make(chan struct{}, 1), done: make(chan struct{})}
+	b.in.credit = newCredit()
+	b.in.late = time.AfterFunc(heldFor, b.tellLate)
+	b.in.late.Stop()
 	s.gather(func() { token(b.wake) })
 	return b
 }
@@ -160,6 +164,7 @@ func (c *Conn) Close() error {
 	c.mu.Lock()
 	c.mu.closed = true
 	c.mu.Unlock()
+	c.in.late.Stop()
 	token(c.wake)
 	err := c.Conn.SetWriteDeadline(time.Now().Add(lastWords))
 	if err == nil {

@@ -15,4 +15,7 @@
 //
 // It never waits for more to come: what gathers is what was written while the
 // last burst was on its way, or before the goroutine's turn had come.
+//
+// What comes in passes as it is, but for the client's window updates: they are
+// added up until there is something to tell ([Conn.Read], credit).
 package burst

@@ -13,6 +13,7 @@ import (
 // Configure makes srv, which must have its TLSConfig and HTTP2 settings and not
 // serve yet, send HTTP/2 in bursts on the connections of a [Listener].
 func Configure(srv *http.Server) error {
+	widen()
 	h2 := &http2.Server{}
 	if err := http2.ConfigureServer(srv, h2); err != nil {
 		return fmt.Errorf("configure HTTP/2: %w", err)

@@ -66,9 +66,13 @@ func newUp() *cobra.Command {
 		Short: "Start a one-node cluster in the background",
 		Long: `Starts the server in the background, waits until it is ready, writes a
 kubeconfig context and prints each step with the time it took. Doing it again is
-harmless. Flags after -- are passed to kemudi server.`,
+harmless. Flags after -- are passed to kemudi server.
+
+With --at-boot systemd starts the server, now and whenever the machine starts, and
+again should it crash. Without it, kemudi up brings the cluster back after a reboot.`,
 		Example: `  kemudi up
   kemudi up --import web.tar --apply web.yaml
+  kemudi up --at-boot
   kemudi up -- --secure-port 7443`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 && c.ArgsLenAtDash() != 0 {
@@ -98,6 +102,7 @@ harmless. Flags after -- are passed to kemudi server.`,
 	}
 	addDirs(c, &o)
 	addKubeconfig(c, &o)
+	c.Flags().BoolVar(&o.AtBoot, "at-boot", false, "make a service of systemd that starts the server with the machine")
 	c.Flags().StringArrayVar(&o.Images, "import", nil, "image archive to import; may be repeated")
 	c.Flags().StringArrayVar(&o.Manifests, "apply", nil, "manifest to apply and wait for; may be repeated")
 	return c

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"strconv"
 	"sync"
@@ -14,6 +15,10 @@ import (
 // NotifyEnv names the file descriptor on which a server reports its steps to
 // whoever started it.
 const NotifyEnv = "KEMUDI_NOTIFY_FD"
+
+// systemdEnv names the socket on which a service tells systemd that it is ready:
+// see sd_notify(3).
+const systemdEnv = "NOTIFY_SOCKET"
 
 // Step is one step of a start that has been done.
 type Step struct {
@@ -27,26 +32,38 @@ type Step struct {
 type Notifier struct {
 	mu struct {
 		sync.Mutex
-		w    io.WriteCloser
-		last time.Time
+		w       io.WriteCloser // nil: nobody who reads steps
+		systemd io.WriteCloser // told only of the last one; nil: it did not start us
+		last    time.Time
 	}
 }
 
 // NewNotifier returns the notifier that the environment asks for, or nil.
 func NewNotifier() (*Notifier, error) {
-	v := os.Getenv(NotifyEnv)
-	if v == "" {
+	n := &Notifier{}
+	n.mu.last = time.Now()
+	if v := os.Getenv(NotifyEnv); v != "" {
+		fd, err := strconv.Atoi(v)
+		if err != nil {
+			return nil, fmt.Errorf("%s=%q is not a file descriptor", NotifyEnv, v)
+		}
+		n.mu.w = os.NewFile(uintptr(fd), "notify")
+	}
+	if v := os.Getenv(systemdEnv); v != "" {
+		conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: v, Net: "unixgram"})
+		if err != nil {
+			return nil, fmt.Errorf("notify systemd: %w", err)
+		}
+		n.mu.systemd = conn
+	}
+	for _, name := range []string{NotifyEnv, systemdEnv} { // not for the programs that the server starts
+		if err := os.Unsetenv(name); err != nil {
+			return nil, fmt.Errorf("unset %s: %w", name, err)
+		}
+	}
+	if n.mu.w == nil && n.mu.systemd == nil {
 		return nil, nil
 	}
-	fd, err := strconv.Atoi(v)
-	if err != nil {
-		return nil, fmt.Errorf("%s=%q is not a file descriptor", NotifyEnv, v)
-	}
-	if err := os.Unsetenv(NotifyEnv); err != nil {
-		return nil, fmt.Errorf("unset %s: %w", NotifyEnv, err)
-	}
-	n := &Notifier{}
-	n.mu.w, n.mu.last = os.NewFile(uintptr(fd), "notify"), time.Now()
 	return n, nil
 }
 
@@ -58,6 +75,11 @@ func (n *Notifier) Done(name string, ready bool) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if ready && n.mu.systemd != nil {
+		_, _ = io.WriteString(n.mu.systemd, "READY=1")
+		n.mu.systemd.Close()
+		n.mu.systemd = nil
+	}
 	if n.mu.w == nil {
 		return
 	}

@@ -23,6 +23,11 @@ type Remover struct {
 // prints what it removes, and runs the removers once more to verify that nothing
 // is left.
 func Reset(ctx context.Context, o Options, removers []Remover) error {
+	machine := machineServices()
+	service, err := machine.remove(ctx, o)
+	if err != nil {
+		return fmt.Errorf("stop the server: %w", err)
+	}
 	stopped, err := Down(ctx, o.RunDir)
 	if err != nil {
 		return fmt.Errorf("stop the server: %w", err)
@@ -31,6 +36,10 @@ func Reset(ctx context.Context, o Options, removers []Remover) error {
 		fmt.Fprintln(o.Out, "stopped the server")
 	}
 	n, err := removeAll(ctx, o.Out, removers)
+	if service {
+		fmt.Fprintln(o.Out, "removed", machine.file())
+		n++
+	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("interrupted: part of the cluster is removed, kemudi reset removes the rest (%w)", context.Cause(ctx))
 	}

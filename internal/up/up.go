@@ -26,6 +26,7 @@ type Options struct {
 	Kubeconfig string   // the file to merge the access into; empty: none
 	Images     []string // image archives to import
 	Manifests  []string // files to apply
+	AtBoot     bool     // have systemd start the server with the machine, and now
 	Out        io.Writer
 }
 
@@ -38,7 +39,8 @@ func AdminKubeconfig(dataDir string) string { return filepath.Join(dataDir, "adm
 // LogFile is where a server in the background writes its log.
 func LogFile(dataDir string) string { return filepath.Join(dataDir, "kemudi.log") }
 
-// Up starts the server in the background, unless it runs already, waits until
+// Up starts the server in the background, or the service that has been made of it,
+// unless it runs already, waits until
 // it is ready, and then imports images and applies manifests. It prints each step
 // with the time it took, and returns where the services among the manifests
 // answer. Doing it again is harmless.
@@ -47,6 +49,18 @@ func Up(ctx context.Context, o Options) (urls []string, _ error) {
 	pid, err := Running(o.RunDir)
 	if err != nil {
 		return nil, err
+	}
+	machine := machineServices()
+	service, err := machine.has(o)
+	if err != nil {
+		return nil, err
+	}
+	if o.AtBoot || service && len(o.ServerArgs) > 0 {
+		if err := machine.install(ctx, o); err != nil {
+			return nil, err
+		}
+		service = true
+		p.step("systemd starts the server with this machine: " + machine.file())
 	}
 	if pid != 0 {
 		runs, err := awaitRunning(ctx, o)
@@ -57,7 +71,12 @@ func Up(ctx context.Context, o Options) (urls []string, _ error) {
 		if runs != version.Git() {
 			p.note("it is " + runs + ", and this program " + version.Git() + ": kemudi down and kemudi up change over; containers keep running")
 		}
-	} else if err := start(ctx, o, p); err != nil {
+	} else if service {
+		err = machine.start(ctx, o, p)
+	} else {
+		err = start(ctx, o, p)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if o.Kubeconfig != "" {

@@ -17,16 +17,37 @@ import (
 	"github.com/kemudi/kemudi/internal/task"
 )
 
+// cgroupTop is where the kernel shows cgroups.
+const cgroupTop = "/sys/fs/cgroup"
+
+// version2 reports whether there is the unified hierarchy only.
+func version2() bool {
+	var st unix.Statfs_t
+	return unix.Statfs(cgroupTop, &st) == nil && st.Type == unix.CGROUP2_SUPER_MAGIC
+}
+
+// shimCgroup is where shims run under version 2, beside the containers. In the
+// cgroup of whoever started this process, a login or a service, they would count
+// as its memory and could be ended with it.
+func (o Options) shimCgroup() string { return filepath.Join(o.CgroupParent, "shims") }
+
+// makeShimCgroup makes that cgroup, where it is used.
+func makeShimCgroup(o Options) error {
+	if !version2() {
+		return nil
+	}
+	return os.MkdirAll(filepath.Join(cgroupTop, o.shimCgroup()), 0o755)
+}
+
 // cgroupRoots returns where the kernel shows cgroups: one directory under
 // version 2, one per controller (and often one of version 2) under version 1.
 func cgroupRoots() (roots []string) {
-	const top = "/sys/fs/cgroup"
-	var st unix.Statfs_t
-	if err := unix.Statfs(top, &st); err == nil && st.Type == unix.CGROUP2_SUPER_MAGIC {
-		return []string{top}
+	if version2() {
+		return []string{cgroupTop}
 	}
-	for _, name := range names(top) {
-		dir := filepath.Join(top, name)
+	var st unix.Statfs_t
+	for _, name := range names(cgroupTop) {
+		dir := filepath.Join(cgroupTop, name)
 		if err := unix.Statfs(dir, &st); err == nil && (st.Type == unix.CGROUP_SUPER_MAGIC || st.Type == unix.CGROUP2_SUPER_MAGIC) {
 			roots = append(roots, dir)
 		}

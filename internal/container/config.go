@@ -114,6 +114,9 @@ func handlerSettings(o Options) map[string]any {
 			"Root":          o.runcRoot(),
 			"SystemdCgroup": false,
 		}
+		if version2() {
+			options["ShimCgroup"] = o.shimCgroup()
+		}
 		if h.Type == "" || h.Type == plugins.RuntimeRuncV2 {
 			h.Type = plugins.RuntimeRuncV2
 			setDefault(&h.Path, filepath.Join(o.binDir(), "containerd-shim-runc-v2"))

@@ -83,6 +83,9 @@ func (e *Embedded) Run(ctx context.Context) (err error) {
 			return fmt.Errorf("start container runtime: %w", err)
 		}
 	}
+	if err := makeShimCgroup(e.o); err != nil {
+		return fmt.Errorf("start container runtime: %w", err)
+	}
 	if err := keepHome(e.o); err != nil {
 		return fmt.Errorf("start container runtime: %w", err)
 	}

@@ -238,6 +238,7 @@ func TestE2EPodsOnARealRuntime(t *testing.T) {
 		{"security settings", e2eSecurity},
 		{"a chatty log, a full volume and a manifest", e2eGrowing},
 		{"users of a pod's own", e2eUsers},
+		{"what newer fields ask for", e2eFeatures},
 		{"an agent that starts anew keeps what runs", e2eAdopt},
 		{"twenty pods at once", e2eMany},
 		{"nothing is left of deleted pods", e2eGone},

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -18,6 +19,11 @@ func TestBadInputIsRefusedInUpstreamsWords(t *testing.T) {
 	deploy := "/apis/apps/v1/namespaces/default/deployments"
 	f.must(201, "POST", deploy, `{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`)
 	long := strings.Repeat("n", 254)
+	doubling := `[{"op":"test","path":"/kind","value":"ConfigMap"}`
+	for i := range 15 {
+		doubling += fmt.Sprintf(`,{"op":"copy","from":"/metadata","path":"/metadata/%d"}`, i)
+	}
+	doubling += `]`
 	for _, c := range []struct {
 		name, method, path, body, header string
 		code                             int
@@ -47,7 +53,13 @@ func TestBadInputIsRefusedInUpstreamsWords(t *testing.T) {
 		{"resourceVersion on create", "POST", maps, `{"metadata":{"name":"x","resourceVersion":"5"}}`, "", 400, `resourceVersion should not be set on objects to be created`},
 		{"another namespace", "POST", maps, `{"metadata":{"name":"x","namespace":"other"}}`, "", 400, `the namespace of the provided object does not match the namespace sent on the request`},
 		{"another name in a PUT", "PUT", maps + "/one", strings.Replace(stored, `"name":"one"`, `"name":"two"`, 1), "", 400, `the name of the object (two) does not match the name on the URL (one)`},
-		{"another namespace in a PUT", "PUT", maps + "/one", strings.Replace(stored, `"namespace":"default"`, `"namespace":"other"`, 1), "", 400, `the namespace of the object (other) does not match the namespace on the URL (default)`},
+		{"another namespace in a PUT", "PUT", maps + "/one", strings.Replace(stored, `"namespace":"default"`, `"namespace":"other"`, 1), "", 400, `the namespace of the provided object does not match the namespace sent on the request`},
+		{"another kind in a merge patch", "PATCH", maps + "/one", `{"kind":"Secret"}`, "Content-Type: application/merge-patch+json", 422, `converting (v1.Secret) to (v1.ConfigMap): unknown conversion`},
+		{"another kind in a JSON patch", "PATCH", maps + "/one", `[{"op":"replace","path":"/kind","value":"Pod"}]`, "Content-Type: application/json-patch+json", 422, `converting (v1.Pod) to (v1.ConfigMap): unknown conversion`},
+		{"an unknown version in a merge patch", "PATCH", maps + "/one", `{"apiVersion":"v2"}`, "Content-Type: application/merge-patch+json", 422, `no kind \"ConfigMap\" is registered for version \"v2\"`},
+		{"another kind of a Scale", "PATCH", deploy + "/d/scale", `{"kind":"Deployment"}`, "Content-Type: application/merge-patch+json", 422, `converting (v1.Deployment) to (v1.Scale): unknown conversion`},
+		{"watch in an unknown media type", "GET", maps + "?watch=1", "", "Accept: application/yaml", 406, `only the following media types are accepted: application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch`},
+		{"JSON patch that grows without end", "PATCH", maps + "/one", doubling, "Content-Type: application/json-patch+json", 422, `the server rejected our request due to an error in our request`},
 		{"stale resourceVersion", "PUT", maps + "/one", `{"metadata":{"name":"one","resourceVersion":"999"}}`, "", 409, `Operation cannot be fulfilled on configmaps \"one\": the object has been modified; please apply your changes to the latest version and try again`},
 		{"another UID", "PUT", maps + "/one", `{"metadata":{"name":"one","uid":"x"}}`, "", 409, `Precondition failed: UID in precondition: x, UID in object meta: `},
 		{"PUT of what is not there", "PUT", maps + "/none", `{"metadata":{"name":"none"}}`, "", 404, `configmaps \"none\" not found`},
@@ -81,6 +93,8 @@ func TestBadInputIsRefusedInUpstreamsWords(t *testing.T) {
 		{"namespace of a cluster-wide resource", "GET", "/api/v1/namespaces/default/nodes/n", "", "", 404, `the server could not find the requested resource`},
 		{"create without a namespace", "POST", "/api/v1/configmaps", cm, "", 405, `the server does not allow this method on the requested resource`},
 		{"POST to an object", "POST", maps + "/one", cm, "", 405, `the server does not allow this method on the requested resource`},
+		{"PUT to a collection", "PUT", maps, cm, "", 405, `the server does not allow this method on the requested resource`},
+		{"PATCH to a collection", "PATCH", maps, `{}`, "Content-Type: application/merge-patch+json", 405, `the server does not allow this method on the requested resource`},
 		{"HEAD", "HEAD", maps + "/one", "", "", 405, ``},
 		{"scale of another UID", "PUT", deploy + "/d/scale", `{"metadata":{"name":"d","uid":"x"},"spec":{"replicas":2}}`, "", 409, `Operation cannot be fulfilled on deployments.apps \"d\": Precondition failed: UID in precondition: x, UID in object meta: `},
 		{"patch of the UID", "PATCH", maps + "/one", `{"metadata":{"uid":"x"}}`, "Content-Type: application/merge-patch+json", 422, `ConfigMap \"one\" is invalid: metadata.uid: Invalid value: \"x\": field is immutable`},

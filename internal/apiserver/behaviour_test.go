@@ -48,6 +48,9 @@ func TestDryRunChangesNothing(t *testing.T) {
 	if !strings.Contains(patched, `"x":"y"`) {
 		t.Errorf("patch: got %s", patched)
 	}
+	f.must(200, "PATCH", mapsPath+"/one?dryRun=All&dryRun=All", `{"data":{"x":"y"}}`, "Content-Type: application/merge-patch+json")
+	f.must(200, "PUT", mapsPath+"/one?dryRun=All&dryRun=All", cm)
+	f.must(200, "DELETE", mapsPath+"/one", `{"dryRun":["All","All"]}`)
 	f.must(200, "DELETE", mapsPath+"/one?dryRun=All", "")
 	f.must(200, "DELETE", mapsPath+"?dryRun=All", "")
 	if got := f.must(200, "GET", mapsPath+"/one", ""); got != stored {
@@ -340,4 +343,40 @@ func TestWatchEndsInTimeWithABookmark(t *testing.T) {
 			t.Errorf("got %d bookmarks in %s: %s; want one a minute and a last one", n, time.Since(start), got)
 		}
 	})
+}
+
+// TestApplyOfAScaleMindsOtherManagers: who applies to the subresource scale owns
+// the replicas, and takes them from nobody unless told to.
+func TestApplyOfAScaleMindsOtherManagers(t *testing.T) {
+	f := newFixture(t)
+	const deployment = "/apis/apps/v1/namespaces/default/deployments/d"
+	const full = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},"spec":{"replicas":2,"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`
+	const scale = `{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"d"},"spec":{"replicas":5}}`
+	const apply = "Content-Type: application/apply-patch+yaml"
+	f.must(201, "PATCH", deployment+"?fieldManager=one", full, apply)
+	refused := f.must(409, "PATCH", deployment+"/scale?fieldManager=two", scale, apply)
+	if want := `Apply failed with 1 conflict: conflict with \"one\": .spec.replicas`; !strings.Contains(refused, want) {
+		t.Errorf("got %s, want %s", refused, want)
+	}
+	if got := f.must(200, "PATCH", deployment+"/scale?fieldManager=two&force=true", scale, apply); !strings.Contains(got, `"spec":{"replicas":5}`) {
+		t.Errorf("by force: got %s", got)
+	}
+	var owners []string
+	for _, m := range decoded[metav1.PartialObjectMetadata](t, f.must(200, "GET", deployment, "")).ManagedFields {
+		if strings.Contains(string(m.FieldsV1.GetRawBytes()), "f:replicas") {
+			owners = append(owners, fmt.Sprintf("%s %s %s %s", m.Manager, m.Operation, m.Subresource, m.APIVersion))
+		}
+	}
+	if got := strings.Join(owners, ", "); got != "two Apply scale apps/v1" {
+		t.Errorf("the replicas are owned by %q", got)
+	}
+	refused = f.must(409, "PATCH", deployment+"?fieldManager=one", full, apply)
+	if want := `conflict with \"two\" with subresource \"scale\": .spec.replicas`; !strings.Contains(refused, want) {
+		t.Errorf("got %s, want %s", refused, want)
+	}
+	f.must(200, "PATCH", deployment+"/scale?fieldManager=two", strings.Replace(scale, "5", "7", 1), apply)
+	if got := f.must(200, "GET", deployment, ""); !strings.Contains(got, `"replicas":7`) || !strings.Contains(got, `"generation":3`) {
+		t.Errorf("got %s, want 7 replicas in generation 3", got)
+	}
+	f.must(400, "PATCH", deployment+"/scale?fieldManager=two", full, apply)
 }

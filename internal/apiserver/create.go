@@ -84,22 +84,17 @@ func (c *call) fitNamespace(obj metav1.Object) error {
 // fitName refuses an object that is not the one the request names, and fills
 // in what it leaves open.
 func (c *call) fitName(obj metav1.Object) error {
+	if c.res.def.Namespaced {
+		if err := c.fitNamespace(obj); err != nil {
+			return err
+		}
+	}
 	switch name := obj.GetName(); name {
 	case "":
 		obj.SetName(c.name)
 	case c.name:
 	default:
 		return badRequest("the name of the object (%s) does not match the name on the URL (%s)", name, c.name)
-	}
-	if !c.res.def.Namespaced {
-		return nil
-	}
-	switch ns := obj.GetNamespace(); ns {
-	case "":
-		obj.SetNamespace(c.namespace)
-	case c.namespace:
-	default:
-		return badRequest("the namespace of the object (%s) does not match the namespace on the URL (%s)", ns, c.namespace)
 	}
 	return nil
 }

@@ -104,6 +104,9 @@ func (c *call) route(in *request.Info, method string) error {
 	if in.Verb == "deletecollection" && d.Namespaced && c.namespace == "" || in.Verb == "create" && d.Namespaced && c.namespace == "" {
 		return methodNotAllowed()
 	}
+	if (in.Verb == "update" || in.Verb == "patch") && in.Name == "" {
+		return methodNotAllowed()
+	}
 	if in.Verb == "create" && in.Name != "" || method == http.MethodHead || !slices.Contains(c.res.verbs(), in.Verb) {
 		return methodNotAllowed()
 	}
@@ -147,6 +150,9 @@ func (c *call) allowed() string {
 // been answered then.
 func (p *reply) negotiate(can request.Allowed) (ok bool) {
 	a, err := request.Negotiate(p.r, can)
+	if err != nil && can.Stream {
+		err = notAcceptable(request.StreamTypes)
+	}
 	if err != nil {
 		p.fail(err)
 		return false

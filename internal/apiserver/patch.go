@@ -147,6 +147,9 @@ func (s *Server) patchInto(c *call, d diff, p patching) error {
 	if err != nil {
 		return unfitPatch(d, patchResult{out, p.to, err})
 	}
+	if err := c.sameKind(p); err != nil && d.kind != types.StrategicMergePatchType { // which is not read as a document
+		return invalidPatch(string(out), err.Error())
+	}
 	strict = slices.Concat(d.strict, strict)
 	if len(strict) > 0 && c.validation == strictFields {
 		return invalidPatch(string(out), strictText(strict))
@@ -169,6 +172,18 @@ func (c *call) agree(d diff, doc []byte) (patched, data []byte, err error) {
 		doc, err = c.res.def.Antiquate(doc, d.data)
 	}
 	return doc, d.data, err
+}
+
+// sameKind refuses a document that a patch has made one of another kind.
+func (c *call) sameKind(p patching) error {
+	got := p.to.GetObjectKind().GroupVersionKind()
+	switch {
+	case got.Kind != "" && got.Kind != p.gvk.Kind:
+		return fmt.Errorf("converting (%s.%s) to (%s.%s): unknown conversion", got.Version, got.Kind, p.gvk.Version, p.gvk.Kind)
+	case !got.GroupVersion().Empty() && got.GroupVersion() != p.gvk.GroupVersion():
+		return fmt.Errorf("no kind %q is registered for version %q", p.gvk.Kind, got.GroupVersion())
+	}
+	return nil
 }
 
 // patchResult is a patched document that cannot be read into an object, and why.
@@ -304,25 +319,34 @@ func (s *Server) applied(c *call, applied *unstructured.Unstructured, old resour
 	return c.merge(obj, old), nil
 }
 
-// appliedBody applies to a Scale or its like: its fields belong to the
-// manager by way of the subresource.
+// appliedBody applies to a Scale: what it says of the replicas belongs to the
+// manager by way of the subresource, and may be somebody else's.
 func (s *Server) appliedBody(c *call, applied *unstructured.Unstructured, old resource.Object) (resource.Object, error) {
-	body := c.sub.Get(old)
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(body)
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c.sub.Get(old))
 	if err != nil {
 		return nil, err
 	}
 	mergeInto(content, applied.Object)
-	next := c.sub.Body.New()
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, next); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, c.sub.Body.New()); err != nil {
 		return nil, badRequest("%v", err)
 	}
-	obj, err := c.setBody(old, next)
-	if err != nil {
-		return nil, err
+	if got, want := applied.GroupVersionKind(), gvkOf(c.sub.Body); got != want {
+		return nil, badRequest("invalid object type: %v", got)
 	}
+	// The same, said of the object itself.
+	part := &unstructured.Unstructured{Object: map[string]any{}}
+	part.SetGroupVersionKind(c.res.gvk)
+	part.SetName(old.GetName())
+	part.SetNamespace(old.GetNamespace())
+	if replicas, ok, _ := unstructured.NestedFieldCopy(applied.Object, "spec", "replicas"); ok {
+		part.Object["spec"] = map[string]any{"replicas": replicas}
+	}
+	obj, err := s.fields.Apply(c.fieldWrite(), old, part)
+	if err != nil {
+		return nil, applyError(err)
+	}
+	clearType(obj)
 	obj.SetResourceVersion(applied.GetResourceVersion())
-	s.fields.Update(c.fieldWrite(), old, obj)
 	return obj, nil
 }
 

@@ -193,5 +193,5 @@ type stale struct{ error }
 func (e stale) Is(target error) bool { return target == errStale }
 func (e stale) Unwrap() error        { return e.error }
 
-// isDryRun is how a call's dryRun parameter is given.
-func isDryRun(values []string) bool { return len(values) == 1 && values[0] == metav1.DryRunAll }
+// isDryRun reads a call's dryRun parameter, whose values have been looked at.
+func isDryRun(values []string) bool { return len(values) > 0 }

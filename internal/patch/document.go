@@ -16,6 +16,16 @@ import (
 // maxOperations bounds a JSON patch.
 const maxOperations = 10000
 
+// Each copy operation of a JSON patch may double the document, so what they add
+// in all is bounded, in bytes. The library has a variable for that, which is
+// nobody's to change later.
+var _ = limitCopies(3 << 20)
+
+func limitCopies(n int64) (set bool) {
+	jsonpatch.AccumulatedCopySizeLimit = n
+	return true
+}
+
 // JSON applies an RFC 6902 patch to a JSON document. Errors are what the API answers.
 func JSON(doc, patch []byte) ([]byte, error) {
 	p, err := jsonpatch.DecodePatch(patch)

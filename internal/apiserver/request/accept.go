@@ -18,6 +18,9 @@ const (
 // Types are the media types of objects, as a refusal lists them.
 var Types = []string{JSON, YAML, Proto}
 
+// StreamTypes are those of watches, as a refusal lists them.
+var StreamTypes = []string{JSON + ";stream=watch", Proto + ";stream=watch"}
+
 // Media is how bytes are written.
 type Media uint8
 

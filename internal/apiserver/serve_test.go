@@ -4,10 +4,13 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,7 +20,9 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/store"
+	"github.com/kemudi/kemudi/internal/store/mem"
 	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/internal/trace"
 	"github.com/kemudi/kemudi/internal/watchcache"
 )
 
@@ -94,7 +99,65 @@ func TestWhoAsksIsReadFromTheClientCertificate(t *testing.T) {
 	}
 }
 
+func TestServersOfOneStoreNeverGiveAnAddressTwice(t *testing.T) {
+	trace.Proves(t, "SVC-170")
+	st := mem.New(mem.Options{})
+	small := func(o *Options) {
+		o.Store, o.Shared, o.Settings = st, true, map[string]string{core.FlagServiceCIDR: "10.96.0.0/27"}
+	}
+	servers := []*fixture{newFixture(t, small), newFixture(t, small)}
+	address := regexp.MustCompile(`"clusterIP":"([0-9.]+)"`)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	given, refused := map[string]int{}, 0
+	for i := range 40 { // of 30 addresses
+		wg.Go(func() {
+			w := servers[i%2].ask("POST", "/api/v1/namespaces/default/services", fmt.Sprintf(`{"metadata":{"name":"s%d"},"spec":{"ports":[{"port":80}]}}`, i))
+			mu.Lock()
+			defer mu.Unlock()
+			switch ip := address.FindStringSubmatch(w.Body.String()); {
+			case w.Code == http.StatusCreated && ip != nil:
+				given[ip[1]]++
+			case w.Code == http.StatusInternalServerError && strings.Contains(w.Body.String(), "failed to allocate a serviceIP: range is full"):
+				refused++
+			default:
+				t.Errorf("got %d %s", w.Code, w.Body)
+			}
+		})
+	}
+	wg.Wait()
+	if len(given) != 30 || refused != 10 {
+		t.Errorf("got %d addresses (%v) and %d refusals, want 30 and 10", len(given), given, refused)
+	}
+}
+
+func TestClaimsThatNothingUsesAreGivenUp(t *testing.T) {
+	trace.Proves(t, "SVC-172", "SVC-174")
+	f := newFixture(t)
+	const services = "/api/v1/namespaces/default/services"
+	named := func(name, ip string) string {
+		return `{"metadata":{"name":"` + name + `"},"spec":{"clusterIP":"` + ip + `","ports":[{"port":80}]}}`
+	}
+	f.must(201, "POST", services, named("gone", "10.96.0.77"))
+	f.must(201, "POST", services, named("stays", "10.96.0.78"))
+	// Somebody deletes one behind the server's back.
+	res, err := f.store.Txn(t.Context(), store.Txn{Ops: []store.Op{{Key: "/registry/services/specs/default/gone"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.o.Caches.Cache(core.Services.Def).WaitRev(t.Context(), res.Rev); err != nil {
+		t.Fatal(err)
+	}
+	f.must(422, "POST", services, named("new", "10.96.0.77"))
+	if err := f.repairClaims(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.must(201, "POST", services, named("new", "10.96.0.77"))
+	f.must(422, "POST", services, named("other", "10.96.0.78"))
+}
+
 func TestClaimsOfObjectsFromElsewhereAreTaken(t *testing.T) {
+	trace.Proves(t, "SVC-172")
 	f := newFixture(t)
 	value, err := watchcache.Encode(core.Services.Def, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "old", Namespace: "default", UID: "u"},

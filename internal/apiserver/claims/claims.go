@@ -98,6 +98,28 @@ func (c *Claims) Lost(conds []store.Cond, now []store.KV) {
 	}
 }
 
+// Claim is a claimed value as it stands in the store.
+type Claim struct {
+	Key   string // the claim's own
+	Owner string // the key of the object that holds it
+	Rev   int64  // the claim's own revision
+}
+
+// All reads the claims of all classes from the store.
+func (c *Claims) All(ctx context.Context) (all []Claim, err error) {
+	page, err := c.store.List(ctx, claimPrefix, store.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list claims: %w", err)
+	}
+	for _, kv := range page.KVs {
+		all = append(all, Claim{kv.Key, string(kv.Value), kv.Rev})
+	}
+	return all, nil
+}
+
+// Freed notes that a claim is no more.
+func (c *Claims) Freed(claim Claim) { c.note(claim.Key, held{}) }
+
 // Begin starts the claims of one write of the object with the key.
 func (c *Claims) Begin(ctx context.Context, owner string) *Tx {
 	return &Tx{c: c, ctx: ctx, owner: owner, want: map[string]held{}, was: map[string]held{}}
@@ -161,6 +183,9 @@ func (t *Tx) Release(class, name string) {
 		t.set(class, name, "")
 	}
 }
+
+// Keys are the keys of the claims that the transaction is about.
+func (t *Tx) Keys() []string { return t.order }
 
 // Setting is the value of a flag of the server.
 func (t *Tx) Setting(flag string) string { return t.c.settings[flag] }

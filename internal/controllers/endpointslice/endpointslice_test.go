@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/discovery"
@@ -78,7 +79,7 @@ func TestManyPodsAreInManySlices(t *testing.T) {
 }
 
 func TestAServiceOfBothFamiliesHasSlicesOfEach(t *testing.T) {
-	trace.Proves(t, "DUAL-008", "DUAL-009", "DUAL-016")
+	trace.Proves(t, "DUAL-008", "DUAL-009", "DUAL-014", "DUAL-016", "DUALT-003", "DUALT-005")
 	synctest.Test(t, func(t *testing.T) {
 		c, err := sim.Start(t.Context(), sim.Options{DualStack: true, Nodes: []sim.NodeOptions{{Name: "n1"}}})
 		if err != nil {
@@ -112,6 +113,14 @@ func TestAServiceOfBothFamiliesHasSlicesOfEach(t *testing.T) {
 		}
 		if svc, _ := client.Cached(c.API(), core.Services, "").Get("default", "six"); !strings.HasPrefix(svc.Spec.ClusterIP, "fd00:96::") {
 			t.Errorf("got cluster IP %s of the IPv6 service, want one of the IPv6 range", svc.Spec.ClusterIP)
+		}
+		// A document of v1.16 to v1.19.
+		old, err := client.For(c.API(), core.Services).Patch(t.Context(), "default", "old", "", client.Patch{
+			Type: types.ApplyPatchType, FieldManager: "test",
+			Data: []byte(`{"apiVersion":"v1","kind":"Service","metadata":{"name":"old"},"spec":{"ipFamily":"IPv6","ports":[{"port":80}]}}`),
+		})
+		if err != nil || !strings.HasPrefix(old.Spec.ClusterIP, "fd00:96::") || len(old.Spec.ClusterIPs) != 1 {
+			t.Errorf("got cluster IPs %v, %v of the service with ipFamily: IPv6, want one of the IPv6 range", old.Spec.ClusterIPs, err)
 		}
 		for name, want := range map[string]string{"both": "IPv4:10.1.0.1 IPv6:fd00:1::1 endpoints:10.1.0.1", "six": "IPv6:fd00:1::1 endpoints:fd00:1::1", "four": "IPv4:10.1.0.1 endpoints:10.1.0.1"} {
 			var four, six, got string

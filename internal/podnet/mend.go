@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -116,23 +115,6 @@ func (n *Network) mend(ctx context.Context) {
 		}
 		_ = task.Sleep(ctx, wait) // the loop looks at ctx
 	}
-}
-
-// inspectFirewall tells of chains that drop what pods send and get: their rules
-// are not ours to change, and no rule of ours is any help.
-func (n *Network) inspectFirewall() {
-	chains, err := n.conn.ForwardDrops()
-	if err != nil {
-		n.o.Log.Warn("cannot look at the firewall of this machine", "err", err)
-		return
-	}
-	found := strings.Join(chains, ", ")
-	if found != "" && found != n.firewall {
-		message := fmt.Sprintf("The firewall of this machine drops what it forwards unless a rule allows it (%s): pods may be cut off. Let pass what comes from and goes to %s, such as by iptables -I FORWARD -i %[2]s -j ACCEPT and -o %[2]s, or with Docker the same in DOCKER-USER.", found, n.o.Bridge)
-		n.o.Log.Warn("the firewall of this machine drops what it forwards: pods may be cut off", "chains", found, "bridge", n.o.Bridge)
-		n.o.Trouble(message)
-	}
-	n.firewall = found
 }
 
 // reattach makes the links of the pods that run ports of the bridge again: they

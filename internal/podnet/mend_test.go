@@ -119,7 +119,7 @@ func TestFirewallThatDropsForwardedIsToldOf(t *testing.T) {
 	}
 	select {
 	case got := <-told:
-		if want := "(ip filter FORWARD): pods may be cut off. Let pass what comes from and goes to kemudi0, such as by iptables -I FORWARD -i kemudi0 -j ACCEPT and -o kemudi0,"; !strings.Contains(got, want) {
+		if want := "(ip filter FORWARD): pods may be cut off. Let pass what comes from and goes to kemudi0: iptables -I FORWARD -i kemudi0 -j ACCEPT; iptables -I FORWARD -o kemudi0 -j ACCEPT"; !strings.Contains(got, want) {
 			t.Errorf("got %q, want %q in it", got, want)
 		}
 	case <-time.After(10 * time.Second):

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -43,31 +44,46 @@ func (c *Conn) Chains(t Table) ([]string, error) {
 	return chains, nil
 }
 
-// ForwardDrops lists the chains, as "family table chain", that drop what the
-// machine forwards unless one of their rules lets it pass. That a chain of ours
-// lets it pass is of no help against them.
-func (c *Conn) ForwardDrops() ([]string, error) {
-	var chains []string
+// Gate is a chain that lets through only what one of its rules allows.
+type Gate struct {
+	Table    Table
+	Chain    string
+	Received bool // it is called for what is for the machine itself, not for what it forwards
+}
+
+func (g Gate) String() string { return g.Table.String() + " " + g.Chain }
+
+// Gates lists the gates among the chains for what the machine forwards and
+// receives. That a chain of ours lets something pass is of no help against them.
+func (c *Conn) Gates() ([]Gate, error) {
+	var gates []Gate
 	err := c.dump(unix.NFT_MSG_GETCHAIN, 0, nil, func(f Family, attrs map[uint16][]byte) {
-		if f != IPv4 && f != IPv6 && f != Inet || !forwards(attrs[unix.NFTA_CHAIN_HOOK]) || attrs[unix.NFTA_CHAIN_POLICY] == nil {
+		hook, filters := hookOf(attrs[unix.NFTA_CHAIN_HOOK]), cString(attrs[unix.NFTA_CHAIN_TYPE]) == "filter"
+		if f != IPv4 && f != IPv6 && f != Inet || !filters || hook != unix.NF_INET_FORWARD && hook != unix.NF_INET_LOCAL_IN {
 			return
 		}
-		if number(attrs[unix.NFTA_CHAIN_POLICY]) == netfilterDrop {
-			chains = append(chains, Table{f, cString(attrs[unix.NFTA_CHAIN_TABLE])}.String()+" "+cString(attrs[unix.NFTA_CHAIN_NAME]))
+		g := Gate{Table{f, cString(attrs[unix.NFTA_CHAIN_TABLE])}, cString(attrs[unix.NFTA_CHAIN_NAME]), hook == unix.NF_INET_LOCAL_IN}
+		policy := attrs[unix.NFTA_CHAIN_POLICY]
+		// firewalld has a last rule instead of a policy.
+		if policy != nil && number(policy) == netfilterDrop || g.Table.Name == "firewalld" && strings.HasPrefix(g.Chain, "filter_") {
+			gates = append(gates, g)
 		}
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list chains: %w", err)
 	}
-	return chains, nil
+	return gates, nil
 }
 
-// forwards says whether a chain is called for what is forwarded.
-func forwards(hook []byte) (yes bool) {
+// hookOf is the place at which the kernel calls a chain; -1: nowhere.
+func hookOf(hook []byte) int {
+	at := -1
 	eachAttr(hook, func(typ uint16, v []byte) {
-		yes = yes || typ == unix.NFTA_HOOK_HOOKNUM && number(v) == unix.NF_INET_FORWARD
+		if typ == unix.NFTA_HOOK_HOOKNUM {
+			at = int(number(v))
+		}
 	})
-	return yes
+	return at
 }
 
 // Found is a set as the kernel has it.

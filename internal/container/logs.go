@@ -43,6 +43,9 @@ var harmless = []struct{ start, detail string }{
 	{"Failed to pipe ", "reading from a closed fifo"},
 	// Whoever asked is told: the pod's events say it, or the command.
 	{start: "PullImage "},
+	// A pod's shim has ended while one of its containers was being stopped: there is
+	// nothing left to stop, as the next try finds.
+	{start: "Shim ttrpc connection closed when stopping container"},
 	// A shim has ended before it was told that its last event had come.
 	{"failed sending message on channel", "broken pipe"},
 	{"failed sending message on channel", "connection reset by peer"},

@@ -59,5 +59,8 @@ func removeLogs(dataDir string) (removed []string, _ error) {
 		}
 		removed = append(removed, "logs "+filepath.Join(logs, d.Name()))
 	}
+	if os.Remove(logs) == nil { // fails where others have logs there
+		removed = append(removed, "directory "+logs)
+	}
 	return removed, nil
 }

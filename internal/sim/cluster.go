@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"time"
 
 	"github.com/kemudi/kemudi/internal/apiserver"
 	"github.com/kemudi/kemudi/internal/auth/authn"
@@ -185,6 +186,16 @@ func (c *Cluster) StartNode(name string) error {
 		}
 		return nil
 	})
+	return nil
+}
+
+// StepClock sets the clock of a node ahead by d, or back if d is negative.
+func (c *Cluster) StepClock(name string, d time.Duration) error {
+	n := c.nodes[name]
+	if n == nil {
+		return fmt.Errorf("there is no node %s", name)
+	}
+	n.skew.Add(int64(d))
 	return nil
 }
 

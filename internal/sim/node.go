@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -56,7 +57,8 @@ type Node struct {
 	seen   client.Reader[*corev1.Pod]
 	log    *slog.Logger
 	nextIP int
-	dual   bool // pods have addresses of both families
+	dual   bool         // pods have addresses of both families
+	skew   atomic.Int64 // by how much its clock is ahead of the cluster's; nanoseconds
 
 	cancel context.CancelCauseFunc // nil: it does not run
 	done   chan struct{}
@@ -179,7 +181,7 @@ func (n *Node) setReady(ctx context.Context) error {
 	node.Status.Capacity, node.Status.Allocatable = resources, resources
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: n.o.Name}}
 	node.Status.NodeInfo.KubeletVersion, node.Status.NodeInfo.OperatingSystem, node.Status.NodeInfo.Architecture = "sim", "linux", "amd64"
-	now := metav1.Now().Rfc3339Copy()
+	now := metav1.NewTime(n.clock()).Rfc3339Copy()
 	set := func(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason, message string) {
 		for i := range node.Status.Conditions {
 			c := &node.Status.Conditions[i]
@@ -206,13 +208,16 @@ func (n *Node) setReady(ctx context.Context) error {
 	return err
 }
 
+// clock is what the node takes the time to be in what it tells of itself.
+func (n *Node) clock() time.Time { return time.Now().Add(time.Duration(n.skew.Load())) }
+
 // beat renews the node's lease.
 func (n *Node) beat(ctx context.Context) error {
 	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: n.o.Name}}
 	if n.lease != nil {
 		l = n.lease.DeepCopy()
 	}
-	l.Spec = coordinationv1.LeaseSpec{HolderIdentity: &n.o.Name, LeaseDurationSeconds: ptr.To[int32](40), RenewTime: ptr.To(metav1.NowMicro())}
+	l.Spec = coordinationv1.LeaseSpec{HolderIdentity: &n.o.Name, LeaseDurationSeconds: ptr.To[int32](40), RenewTime: ptr.To(metav1.NewMicroTime(n.clock()))}
 	var err error
 	if n.lease == nil {
 		n.lease, err = n.leases.Create(ctx, l)

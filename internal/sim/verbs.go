@@ -27,6 +27,7 @@ import (
 //	node NAME [cpu=4] [memory=16Gi] [pods=110] [label=k=v] [taint=k=v:Effect]
 //	stop-node NAME              the node falls silent
 //	start-node NAME             it is back
+//	step-clock NAME DURATION    the node's clock is set, ahead or back
 //	restart                     the control plane dies and starts again from what is stored
 //	apply FILE                  server-side apply of all objects in a file, with force
 //	create FILE                 create them
@@ -50,7 +51,7 @@ import (
 //	certificate NAME            print what is in the certificate that was signed
 //	token SECRET                print whose the token in a secret is, and the groups
 var verbs = map[string]func(ctx context.Context, r *run, args []string) error{
-	"nodes": addNodes, "node": addNode, "stop-node": stopNode, "start-node": startNode, "restart": restart,
+	"nodes": addNodes, "node": addNode, "stop-node": stopNode, "start-node": startNode, "step-clock": stepClock, "restart": restart,
 	"apply": apply, "create": create, "delete": remove, "delete-collection": removeAll, "patch": mergePatch, "scale": scale,
 	"get": get, "events": events, "track": track, "tracked": tracked, "raw": raw, "save": save, "stdout": stdout, "wait": waitFor, "wait-count": waitCount, "advance": advance,
 	"csr": requestCertificate, "certificate": printCertificate, "token": whoseToken,
@@ -121,6 +122,17 @@ func startNode(_ context.Context, r *run, args []string) error {
 		return errArgs
 	}
 	return r.c.StartNode(args[0])
+}
+
+func stepClock(_ context.Context, r *run, args []string) error {
+	if len(args) != 2 {
+		return errArgs
+	}
+	d, err := time.ParseDuration(args[1])
+	if err != nil {
+		return errArgs
+	}
+	return r.c.StepClock(args[0], d)
 }
 
 func restart(_ context.Context, r *run, args []string) error {

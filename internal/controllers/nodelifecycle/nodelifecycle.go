@@ -166,10 +166,10 @@ func (r *reconciler) left(node *corev1.Node) time.Duration {
 		}
 		r.mu.seen[node.Name] = s
 	}
-	if lease != nil && lease.Spec.RenewTime != nil && lease.Spec.RenewTime.After(s.renewed) {
+	if lease != nil && lease.Spec.RenewTime != nil && !lease.Spec.RenewTime.Time.Equal(s.renewed) {
 		s.renewed, s.at = lease.Spec.RenewTime.Time, time.Now()
 	}
-	if ready != nil && ready.LastHeartbeatTime.After(s.heartbeat) {
+	if ready != nil && !ready.LastHeartbeatTime.Time.Equal(s.heartbeat) {
 		s.heartbeat, s.at = ready.LastHeartbeatTime.Time, time.Now()
 	}
 	at := s.at

@@ -50,12 +50,21 @@ func validateTopologyAnnotations(errs *resource.Errors, s *corev1.Service) {
 	}
 }
 
+// kubeletPort is where node agents listen.
+const kubeletPort = 10250
+
 // validateServiceType checks what goes with one type only.
 func validateServiceType(errs *resource.Errors, s *corev1.Service) {
 	check.RequiredOneOf(errs, "type", s.Spec.Type, corev1.ServiceTypeClusterIP, corev1.ServiceTypeExternalName,
 		corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort)
 	switch s.Spec.Type {
 	case corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort:
+		for i := range s.Spec.Ports {
+			// Some clouds open a balancer's port on the nodes themselves.
+			if port := s.Spec.Ports[i].Port; port == kubeletPort && s.Spec.Type == corev1.ServiceTypeLoadBalancer {
+				errs.At("ports[%d]", i).Invalid("", port, "may not expose port 10250 externally since it is used by kubelet")
+			}
+		}
 		if Headless(s) {
 			errs.Invalid("clusterIPs[0]", corev1.ClusterIPNone, fmt.Sprintf("may not be set to 'None' for %s services", s.Spec.Type))
 		}

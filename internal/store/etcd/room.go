@@ -36,7 +36,9 @@ type room struct {
 	unbacked  atomic.Uint64 // bytes written since the file was looked at
 	refusing  atomic.Bool
 
-	settling sync.Mutex // one commit at a time: the others wait for it and need none
+	// One commit at a time: the others wait for it and need none. One at a time looks
+	// whether to tell the operator, too.
+	settling sync.Mutex
 }
 
 // take makes sure that there is room for n bytes, or says in a store.ErrDisk why not.
@@ -48,12 +50,8 @@ func (r *room) take(n int) error {
 		r.settle()
 		err = r.check(2 * size)
 	}
-	if refused := err != nil; r.refusing.CompareAndSwap(!refused, refused) {
-		if refused {
-			r.log.Error("writes are refused, reads go on", "err", err)
-		} else {
-			r.log.Info("writes are possible again")
-		}
+	if (err != nil) != r.refusing.Load() {
+		r.turn()
 	}
 	if err != nil {
 		return err
@@ -65,6 +63,21 @@ func (r *room) take(n int) error {
 		r.back()
 	}
 	return nil
+}
+
+// turn tells the operator when writes begin or cease to be refused. It looks anew: others
+// may have told already, by what was found out later than by this one.
+func (r *room) turn() {
+	r.settling.Lock()
+	defer r.settling.Unlock()
+	err := r.check(0)
+	switch refused := err != nil; {
+	case refused == r.refusing.Swap(refused):
+	case refused:
+		r.log.Error("writes are refused, reads go on", "err", err)
+	default:
+		r.log.Info("writes are possible again")
+	}
 }
 
 // check says why the disk does not take n bytes.

@@ -117,7 +117,8 @@ func TestAFullDiskLosesNothingAndHoldsUpWritesAlone(t *testing.T) {
 	}
 	stop()
 	for _, want := range []string{"writes are refused, reads go on", "writes are possible again"} {
-		if n := strings.Count(log.String(), want); n != 2 {
+		// Each round once; more often if etcd gives up an old log in the meantime.
+		if n := strings.Count(log.String(), want); n < 2 || n > 4 {
 			t.Errorf("got %d times %q in the log, want 2:\n%s", n, want, log.String())
 		}
 	}

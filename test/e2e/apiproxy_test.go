@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,7 +22,7 @@ func testIssuer(t *testing.T, c *cluster) {
 	_, text := c.finish(t, c.namespace(t), `
 metadata: {name: validator}
 spec:
-  restartPolicy: Never
+  restartPolicy: OnFailure
   containers: [{name: c, image: kemudi.local/agnhost:1, args: [test-service-account-issuer-discovery, --token-path=/var/run/secrets/tokens/sa-token, --audience=oidc-discovery-test], volumeMounts: [{name: tokens, mountPath: /var/run/secrets/tokens}]}]
   volumes: [{name: tokens, projected: {sources: [{serviceAccountToken: {path: sa-token, expirationSeconds: 7200, audience: oidc-discovery-test}}]}}]
 `)
@@ -35,7 +34,7 @@ spec:
 // testProxy reaches pods and services through the API server, by every name
 // that they have and with every method.
 func testProxy(t *testing.T, c *cluster) {
-	trace.Proves(t, "C-215", "C-216", "C-217", "C-230")
+	trace.Proves(t, "C-215", "C-216", "C-217", "C-230", "COMM-010", "COMM-018", "COMM-019", "COMM-020")
 	k := c.kubectl().in(c.namespace(t))
 	k.apply(t, `
 apiVersion: v1
@@ -56,7 +55,7 @@ spec:
     - {name: SERVE_TLS_PORT_460, value: tls baz}
     - {name: SERVE_TLS_PORT_462, value: tls qux}
     ports: [{name: dest1, containerPort: 160}, {name: dest2, containerPort: 162}, {name: tlsdest1, containerPort: 460}, {name: tlsdest2, containerPort: 462}]
-    readinessProbe: {httpGet: {port: 80}, periodSeconds: 1}
+    readinessProbe: {httpGet: {port: 80}, periodSeconds: 1, timeoutSeconds: 60}
 ---
 apiVersion: v1
 kind: Service
@@ -70,7 +69,7 @@ kind: Pod
 metadata: {name: methods, labels: {app: methods}}
 spec:
   terminationGracePeriodSeconds: 0
-  containers: [{name: c, image: kemudi.local/agnhost:1, args: [porter, --json-response], env: [{name: SERVE_PORT_80, value: foo}], ports: [{containerPort: 80}], readinessProbe: {httpGet: {port: 80}, periodSeconds: 1}}]
+  containers: [{name: c, image: kemudi.local/agnhost:1, args: [porter, --json-response], env: [{name: SERVE_PORT_80, value: foo}], ports: [{containerPort: 80}], readinessProbe: {httpGet: {port: 80}, periodSeconds: 1, timeoutSeconds: 60}}]
 ---
 apiVersion: v1
 kind: Service
@@ -141,7 +140,7 @@ func (p *proxied) names() {
 		"/pods/http:porter:1080/proxy/":               `<a href="` + p.base + `/pods/http:porter:1080/proxy/rewriteme">test</a>`,
 		"/pods/https:porter:443/proxy/":               `<a href="` + p.base + `/pods/https:porter:443/proxy/tlsrewriteme">test</a>`,
 	} {
-		eventually(p.T, 10*time.Second, func() error { // until the endpoints are known
+		eventually(p.T, func() error { // until the endpoints are known
 			if code, _, got := p.ask("GET", path, ""); code != 200 || got != want {
 				return fmt.Errorf("%s: got %d %q, want %q", path, code, got, want)
 			}
@@ -161,6 +160,12 @@ func (p *proxied) names() {
 // methods asks with every method, without a path and with one.
 func (p *proxied) methods() {
 	for _, kind := range []string{"pods", "services"} {
+		eventually(p.T, func() error { // until the endpoints are known
+			if code, _, got := p.ask("GET", "/"+kind+"/methods/proxy/", ""); code != 200 {
+				return fmt.Errorf("%s: got %d %q", kind, code, got)
+			}
+			return nil
+		})
 		for _, method := range []string{"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"} {
 			bare, path := "/"+kind+"/methods/proxy?method="+method, "/"+kind+"/methods/proxy/some/path/with/"+method
 			reads := method == "GET" || method == "HEAD"

@@ -40,7 +40,6 @@ func TestCluster(t *testing.T) {
 			"service account":             testServiceAccount,
 			"pod network":                 testPodNetwork,
 			"API service":                 testAPIService,
-			"partial names":               testPartialNames,
 			"issuer":                      testIssuer,
 			"proxy":                       testProxy,
 			"host ports":                  testHostPorts,

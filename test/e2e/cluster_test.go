@@ -8,7 +8,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -22,9 +24,6 @@ import (
 	"github.com/kemudi/kemudi/internal/up"
 )
 
-// startPatience is how long a server may take to be ready on a busy machine.
-const startPatience = 30 * time.Second
-
 // cluster is a server on a machine.
 type cluster struct {
 	*machine
@@ -33,6 +32,12 @@ type cluster struct {
 	client kubernetes.Interface
 	proc   *exec.Cmd // the running server, or nil
 	ended  chan struct{}
+	killed bool // once, so that the next start had to clean up
+
+	provoked struct {
+		sync.Mutex
+		list []*regexp.Regexp
+	}
 }
 
 // newCluster starts a server on a machine of its own, with all images.
@@ -49,6 +54,9 @@ func (c *cluster) setOut(t *testing.T) *cluster {
 			c.explain(t)
 		}
 		c.kill(syscall.SIGTERM)
+		if !c.killed {
+			c.wantNoComplaints(t)
+		}
 	})
 	c.serve(t)
 	c.connect(t)
@@ -88,7 +96,7 @@ func (c *cluster) serve(t *testing.T) (took time.Duration) {
 	}
 	c.proc, c.ended = cmd, make(chan struct{})
 	go func() { _ = cmd.Wait(); close(c.ended) }()
-	stop := time.AfterFunc(startPatience, func() { r.Close() })
+	stop := time.AfterFunc(patience, func() { r.Close() })
 	defer stop.Stop()
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
@@ -109,10 +117,11 @@ func (c *cluster) kill(s syscall.Signal) {
 	if c.proc == nil {
 		return
 	}
+	c.killed = c.killed || s == syscall.SIGKILL
 	_ = c.proc.Process.Signal(s)
 	select {
 	case <-c.ended:
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		_ = c.proc.Process.Kill()
 		<-c.ended
 	}
@@ -127,7 +136,7 @@ func (c *cluster) connect(t *testing.T) {
 		t.Fatal(err)
 	}
 	config.Dial = dialer(c.host)
-	config.QPS, config.Burst = -1, 0
+	config.QPS, config.Burst, config.Timeout = -1, 0, patience
 	c.config = config
 	if c.client, err = kubernetes.NewForConfig(config); err != nil {
 		t.Fatal(err)
@@ -142,20 +151,49 @@ func (c *cluster) importImages(t *testing.T, files ...string) {
 	}
 }
 
-// explain prints what helps to find out why a test failed.
-func (c *cluster) explain(t *testing.T) {
-	var noise = regexp.MustCompile(`level=(INFO|DEBUG)`)
-	var lines []string
-	for line := range strings.Lines(tail(c.logFile(), 2000)) {
-		if !noise.MatchString(line) {
-			lines = append(lines, line)
+// provokes announces messages of the server that a test calls forth on purpose.
+func (c *cluster) provokes(messages string) {
+	c.provoked.Lock()
+	defer c.provoked.Unlock()
+	c.provoked.list = append(c.provoked.list, regexp.MustCompile(messages))
+}
+
+var healthy = regexp.MustCompile(`level=(INFO|DEBUG|info|debug) `)
+
+// complaints are the lines of the server's log that ask somebody to act, and that
+// no test has called forth.
+func (c *cluster) complaints() (list []string) {
+	data, err := os.ReadFile(c.logFile())
+	if err != nil {
+		return []string{err.Error()}
+	}
+	c.provoked.Lock()
+	defer c.provoked.Unlock()
+	for line := range strings.Lines(string(data)) {
+		if !healthy.MatchString(line) && !slices.ContainsFunc(c.provoked.list, func(r *regexp.Regexp) bool { return r.MatchString(line) }) {
+			list = append(list, line)
 		}
 	}
+	return list
+}
+
+// wantNoComplaints expects that the server has warned of nothing so far: what
+// people are not meant to act upon is not for a warning.
+func (c *cluster) wantNoComplaints(t *testing.T) {
+	t.Helper()
+	for _, line := range c.complaints() {
+		t.Errorf("the server's log has: %s", line)
+	}
+}
+
+// explain prints what helps to find out why a test failed.
+func (c *cluster) explain(t *testing.T) {
+	lines := c.complaints()
 	t.Logf("warnings of the server:\n%s", strings.Join(lines[max(0, len(lines)-40):], ""))
 	if c.proc == nil || c.client == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	o := c.run(ctx, nil, c.bin, "kubectl", "get", "pods", "-A", "-o", "wide")
 	t.Logf("pods:\n%s", o.all())
@@ -180,7 +218,7 @@ func (c *cluster) namespace(t *testing.T) string {
 	if _, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		t.Fatalf("create namespace: %v", err)
 	}
-	eventually(t, 10*time.Second, func() error {
+	eventually(t, func() error {
 		_, err := c.client.CoreV1().ServiceAccounts(name).Get(t.Context(), "default", metav1.GetOptions{})
 		return err
 	})

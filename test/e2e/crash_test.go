@@ -59,6 +59,7 @@ func (c *cluster) killAfter(t *testing.T, moment time.Duration) {
 // and again in the starts that follow: nothing confirmed is lost, what was asked
 // for comes about, bystanders never notice, and nothing is left over.
 func TestSurvivesKillsAtAnyMoment(t *testing.T) {
+	t.Parallel()
 	trace.Proves(t, "SVC-049")
 	c := newCluster(t)
 	random := chance(t)
@@ -79,7 +80,7 @@ func TestSurvivesKillsAtAnyMoment(t *testing.T) {
 		t.Logf("round %d: killed %s into a rollout, %s into a start; ready again after %s", round, rollout, start, c.serve(t))
 		objects.wantAll(t, c)
 		k.rolledOut(t, "web")
-		eventually(t, podPatience, func() error {
+		eventually(t, func() error {
 			pods := c.pods(t, "default", "app=web")
 			for _, pod := range pods {
 				if image := pod.Spec.Containers[0].Image; !strings.HasSuffix(image, fmt.Sprint(":", version)) {
@@ -96,15 +97,13 @@ func TestSurvivesKillsAtAnyMoment(t *testing.T) {
 		c.wantNoOrphanAddresses(t)
 	}
 	url := "http://" + machineIP + ":30080/"
-	if _, err := get(c.neighbour, url); err != nil {
-		t.Errorf("the service after all that: %v", err)
-	}
+	eventually(t, func() error { _, err := get(c.neighbour, url); return err })
 }
 
 // wantNoOrphanAddresses waits until exactly the addresses of pods are taken.
 func (c *cluster) wantNoOrphanAddresses(t *testing.T) {
 	t.Helper()
-	eventually(t, podPatience, func() error {
+	eventually(t, func() error {
 		want := map[string]string{}
 		for _, pod := range c.pods(t, "", "") {
 			if !pod.Spec.HostNetwork {
@@ -133,6 +132,7 @@ func (c *cluster) wantNoOrphanAddresses(t *testing.T) {
 // TestSurvivesKillsDuringImports kills the server while it takes in an image:
 // the image is there whole or not at all, and can be imported again.
 func TestSurvivesKillsDuringImports(t *testing.T) {
+	t.Parallel()
 	c := &cluster{machine: newMachine(t)}
 	t.Cleanup(func() { c.kill(syscall.SIGTERM) })
 	random := chance(t)

@@ -12,8 +12,10 @@ import (
 )
 
 // TestSurvivesAFullDisk has no room for an image: importing it fails clearly and
-// leaves nothing, the rest goes on, and with room again all is well.
+// leaves nothing, objects are refused as clearly and read as before, and with room
+// again all is well.
 func TestSurvivesAFullDisk(t *testing.T) {
+	t.Parallel()
 	c := &cluster{machine: newMachine(t)}
 	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
 		t.Fatal(err)
@@ -27,9 +29,7 @@ func TestSurvivesAFullDisk(t *testing.T) {
 		if o.code != 0 || !strings.Contains(o.stdout, "nothing is left") {
 			t.Errorf("reset of a mount point: got %+v", o)
 		}
-		if err := unix.Unmount(c.DataDir, 0); err != nil {
-			t.Errorf("unmount: %v", err)
-		}
+		unmount(t, c.DataDir)
 	})
 	c.serve(t)
 	c.connect(t)
@@ -52,10 +52,15 @@ func TestSurvivesAFullDisk(t *testing.T) {
 	if o := c.run(t.Context(), nil, c.bin, "image", "ls", "--data-dir", c.DataDir, "--run-dir", c.RunDir); o.code != 0 || strings.Contains(o.stdout, "agnhost") {
 		t.Errorf("images after that: got %+v", o)
 	}
-	c.namespace(t) // the API still works
+	k := c.kubectl()
+	if o := k.try(t, "", "create", "configmap", "full"); o.code == 0 || !strings.Contains(o.stderr, "free some space") {
+		t.Errorf("write without room: got %+v", o)
+	}
+	k.wants(t, []string{" Ready "}, "get", "nodes") // reads go on
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
+	k.do(t, "create", "configmap", "full")
 	c.importImages(t, large)
 	c.create(t, "default", "metadata: {name: after}\nspec: {terminationGracePeriodSeconds: 0, containers: [{name: c, image: kemudi.local/agnhost:1}]}\n")
 	c.await(t, "default", "after", isReady)

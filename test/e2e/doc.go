@@ -8,5 +8,9 @@
 // end, and the test fails if anything of it is left on the host; a process
 // beside the test does the same if the test itself is killed.
 //
+// A test waits for what must come about, never for a time to pass, and its patience
+// only ends hangs: it must pass on a machine that does ten other things. No server
+// that is never killed may warn of anything that no test has announced.
+//
 //	KEMUDI_BIN  the program to test; default: built from this tree
 package e2e

@@ -337,7 +337,7 @@ spec:
 			want += fmt.Sprintf("/%s/l=color=%q\n/%s/a=note=%q\n", v, color, v, note)
 		}
 		want += "/fixed=note=\"one\"\n"
-		eventually(t, 2*podPatience, func() error {
+		eventually(t, func() error {
 			const script = `for v in c s pc ps; do for n in changes goes comes; do echo "/$v/$n/k=$(cat /$v/$n/k 2>/dev/null)"; done; done; for v in d pd; do echo "/$v/l=$(cat /$v/l)"; echo "/$v/a=$(grep note /$v/a)"; done; echo "/fixed=$(grep note /fixed)"`
 			if got := k.do(t, "exec", "follower", "--", "sh", "-c", script); got != want {
 				return fmt.Errorf("got\n%s\nwant\n%s", got, want)
@@ -385,7 +385,7 @@ spec:
       volumes: [`+strings.Join(volumes, ", ")+`]
       containers: [{name: c, image: kemudi.local/agnhost:1, volumeMounts: [`+strings.Join(mounts, ", ")+`]}]
 `)
-	eventually(t, podPatience, func() error {
+	eventually(t, func() error {
 		ready := 0
 		for _, pod := range c.pods(t, k.namespace, "app=many") {
 			if isReady(&pod) == nil {

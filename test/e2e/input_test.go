@@ -100,7 +100,7 @@ func testBadPods(t *testing.T, c *cluster) {
 		t.Parallel()
 		trace.Proves(t, "PLC-004", "PLC-044", "PLC-045", "IMG-011", "IMG-048")
 		pod("missing", "image: '127.0.0.1:1/none:1'")
-		c.await(t, ns, "missing", isWaiting("ErrImagePull"))
+		c.awaitEvent(t, ns, "missing", "Failed", "Error: ErrImagePull")
 		c.awaitEvent(t, ns, "missing", "Pulling", `Pulling image "127.0.0.1:1/none:1"`)
 		e := c.awaitEvent(t, ns, "missing", "Failed", `Failed to pull image "127.0.0.1:1/none:1": `)
 		if e.InvolvedObject.FieldPath != "spec.containers{c}" || e.Source.Component != "kubelet" || e.Type != corev1.EventTypeWarning {
@@ -145,12 +145,19 @@ func testBadPods(t *testing.T, c *cluster) {
 		c.create(t, ns, "metadata: {name: port}\nspec:\n  terminationGracePeriodSeconds: 0\n  containers: [{name: a, image: kemudi.local/web:1}, {name: b, image: kemudi.local/web:1}]\n")
 		got := c.await(t, ns, "port", isWaiting("CrashLoopBackOff"))
 		for _, s := range got.Status.ContainerStatuses {
-			if s.State.Waiting != nil && s.LastTerminationState.Terminated.ExitCode != 1 {
-				t.Errorf("got %+v, want exit code 1", s.LastTerminationState.Terminated)
+			end := s.LastTerminationState.Terminated
+			if s.State.Waiting == nil || end == nil {
+				continue
 			}
-			if log := c.logs(t, ns, "port", corev1.PodLogOptions{Container: s.Name}); s.State.Waiting != nil && !strings.Contains(log, "address already in use") {
-				t.Errorf("log: got %q", log)
+			if end.ExitCode != 1 {
+				t.Errorf("got %+v, want exit code 1", end)
 			}
+			eventually(t, func() error { // it may have been started once more, and not have said it yet
+				if log := c.logs(t, ns, "port", corev1.PodLogOptions{Container: s.Name}); !strings.Contains(log, "address already in use") {
+					return fmt.Errorf("log: got %q", log)
+				}
+				return nil
+			})
 		}
 	})
 }
@@ -168,6 +175,7 @@ func testStuckRollout(t *testing.T, c *cluster) {
 	}
 	k.wants(t, []string{"2/2     1            2"}, "get", "deployment", "web")
 	k.wants(t, []string{"Progressing    False   ProgressDeadlineExceeded"}, "describe", "deployment", "web")
+	k.do(t, "patch", "deployment", "web", "-p", `{"spec":{"progressDeadlineSeconds":600}}`)
 	k.do(t, "rollout", "undo", "deployment/web")
 	k.rolledOut(t, "web")
 }

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
@@ -43,13 +44,10 @@ func (k kubectl) line(args ...string) []string {
 	return append(line, args...)
 }
 
-// kubectlPatience bounds one command.
-const kubectlPatience = 90 * time.Second
-
 // try runs a command that may fail.
 func (k kubectl) try(t *testing.T, stdin string, args ...string) output {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), kubectlPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience+time.Minute)
 	defer cancel()
 	return k.machine.run(ctx, strings.NewReader(stdin), k.line(args...)...)
 }
@@ -77,14 +75,22 @@ func (k kubectl) apply(t *testing.T, manifest string) string {
 	return o.stdout
 }
 
+// contains says which of the texts are not in the output.
+func contains(out string, texts []string) error {
+	for _, text := range texts {
+		if !strings.Contains(out, text) {
+			return fmt.Errorf("got\n%s\nwant it to contain %q", out, text)
+		}
+	}
+	return nil
+}
+
 // wants fails the test unless the output has every text.
 func (k kubectl) wants(t *testing.T, texts []string, args ...string) string {
 	t.Helper()
 	out := k.do(t, args...)
-	for _, text := range texts {
-		if !strings.Contains(out, text) {
-			t.Errorf("%s %s: got\n%s\nwant it to contain %q", k.name, strings.Join(args, " "), out, text)
-		}
+	if err := contains(out, texts); err != nil {
+		t.Errorf("%s %s: %v", k.name, strings.Join(args, " "), err)
 	}
 	return out
 }

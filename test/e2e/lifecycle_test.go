@@ -61,14 +61,16 @@ func testRestarts(t *testing.T, c *cluster) {
 		c.create(t, ns, run("crashes", "Always", "exit 1"))
 		c.await(t, ns, "crashes", isWaiting("CrashLoopBackOff"))
 		c.awaitEvent(t, ns, "crashes", "BackOff", "Back-off restarting failed container c in pod crashes")
-		pod := c.await(t, ns, "crashes", hasRestarted(2))
+		pod := c.await(t, ns, "crashes", func(pod *corev1.Pod) error { return or(hasRestarted(2)(pod), isWaiting("CrashLoopBackOff")(pod)) })
 		if pod.Status.Phase != corev1.PodRunning {
 			t.Errorf("phase: got %s, want Running", pod.Status.Phase)
 		}
-		s := c.await(t, ns, "crashes", isWaiting("CrashLoopBackOff")).Status.ContainerStatuses[0]
+		// The first restart is at once, each further one waits twice as long.
+		s := pod.Status.ContainerStatuses[0]
+		pause := min(10*time.Second<<(s.RestartCount-1), 5*time.Minute)
 		last := s.LastTerminationState.Terminated
-		if last == nil || last.ExitCode != 1 || !strings.Contains(s.State.Waiting.Message, "back-off 20s restarting failed container=c") {
-			t.Errorf("got %+v; want a last end with code 1 and a back-off of 20s", s)
+		if last == nil || last.ExitCode != 1 || !strings.Contains(s.State.Waiting.Message, "back-off "+pause.String()+" restarting failed container=c") {
+			t.Errorf("got %+v; want a last end with code 1 and a back-off of %s", s, pause)
 		}
 	})
 }
@@ -82,7 +84,7 @@ spec:
   restartPolicy: %s
   terminationGracePeriodSeconds: 0
   initContainers:
-  - {name: one, image: kemudi.local/busybox:1, command: [sh, -c, 'sleep 1; echo one >> /d/order; %s'], volumeMounts: [{name: d, mountPath: /d}]}
+  - {name: one, image: kemudi.local/busybox:1, command: [sh, -c, '%s'], volumeMounts: [{name: d, mountPath: /d}]}
   - {name: two, image: kemudi.local/busybox:1, command: [sh, -c, 'echo two >> /d/order'], volumeMounts: [{name: d, mountPath: /d}]}
   containers:
   - {name: app, image: kemudi.local/busybox:1, command: [sh, -c, 'cat /d/order; %s'], volumeMounts: [{name: d, mountPath: /d}]}
@@ -91,20 +93,19 @@ spec:
 	t.Run("in order, then the app", func(t *testing.T) {
 		t.Parallel()
 		trace.Proves(t, "INIT-001", "INIT-003", "INIT-005", "INIT-008", "INIT-012", "INIT-024", "INIT-027", "INIT-029", "INIT-030", "PLC-018", "C-264", "C-265")
-		made := c.create(t, ns, fmt.Sprintf(order, "good", "Never", ":", ":"))
-		c.await(t, ns, made.Name, func(pod *corev1.Pod) error {
-			if pod.Status.Phase != corev1.PodPending {
-				t.Fatalf("phase while the first runs: got %s, want Pending", pod.Status.Phase)
-			}
+		made := c.create(t, ns, fmt.Sprintf(order, "good", "Never", "until [ -e /d/go ]; do sleep 0.1; done; echo one >> /d/order", ":"))
+		pod := c.await(t, ns, made.Name, func(pod *corev1.Pod) error {
 			if len(pod.Status.InitContainerStatuses) == 0 || pod.Status.InitContainerStatuses[0].State.Running == nil {
 				return fmt.Errorf("the first init container is not running")
 			}
 			return hasCondition(pod, corev1.PodInitialized, corev1.ConditionFalse)
 		})
-		if got := c.kubectl().in(ns).do(t, "get", "pod", "good"); !strings.Contains(got, "Init:0/2") {
-			t.Errorf("status while the first runs: got %q, want Init:0/2", got)
+		k := c.kubectl().in(ns)
+		if got := k.do(t, "get", "pod", "good"); pod.Status.Phase != corev1.PodPending || !strings.Contains(got, "Init:0/2") {
+			t.Errorf("status while the first runs: got %s, %q, want Pending, Init:0/2", pod.Status.Phase, got)
 		}
-		pod := c.await(t, ns, made.Name, hasEnded)
+		k.do(t, "exec", "good", "-c", "one", "--", "touch", "/d/go")
+		pod = c.await(t, ns, made.Name, hasEnded)
 		if got := c.logs(t, ns, made.Name, corev1.PodLogOptions{Container: "app"}); got != "one\ntwo\n" {
 			t.Errorf("order: got %q, want one, two", got)
 		}
@@ -146,7 +147,7 @@ spec:
   restartPolicy: Never
   terminationGracePeriodSeconds: 1
   initContainers:
-  - {name: side, image: kemudi.local/busybox:1, restartPolicy: Always, command: [sh, -c, 'mkdir /w; echo beside > /w/f; exec httpd -f -p 8000 -h /w'], startupProbe: {tcpSocket: {port: 8000}, periodSeconds: 1}}
+  - {name: side, image: kemudi.local/busybox:1, restartPolicy: Always, command: [sh, -c, 'mkdir /w; echo beside > /w/f; exec httpd -f -p 8000 -h /w'], startupProbe: {tcpSocket: {port: 8000}, periodSeconds: 1, failureThreshold: 1000}}
   containers:
   - {name: app, image: kemudi.local/busybox:1, command: [sh, -c, 'wget -q -O - http://127.0.0.1:8000/f']}
 `)
@@ -189,9 +190,12 @@ func testDeletion(t *testing.T, c *cluster) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	// A pod is ready before its script has got anywhere; armed says that it has.
 	pod := func(name, grace, script, lifecycle string) {
+		t.Helper()
 		c.create(t, ns, fmt.Sprintf("metadata: {name: %s}\nspec:\n  terminationGracePeriodSeconds: %s\n  containers:\n  - {name: c, image: kemudi.local/busybox:1, command: [sh, -c, %q], lifecycle: {%s}, volumeMounts: [{name: d, mountPath: /d}]}\n  volumes: [{name: d, hostPath: {path: %s}}]\n", name, grace, script, lifecycle, dir))
 		c.await(t, ns, name, isReady)
+		eventually(t, func() error { _, err := os.Stat(filepath.Join(dir, name+".armed")); return err })
 	}
 	said := func(name string) string {
 		data, _ := os.ReadFile(filepath.Join(dir, name))
@@ -200,39 +204,36 @@ func testDeletion(t *testing.T, c *cluster) {
 	t.Run("in order", func(t *testing.T) {
 		t.Parallel()
 		trace.Proves(t, "HOOK-002", "HOOK-003", "HOOK-006", "HOOK-008", "HOOK-011", "PLC-046", "PLC-048", "C-242", "C-244", "C-292")
-		pod("hooks", "30", "trap 'echo term >> /d/hooks; exit 0' TERM; sleep 1000 & wait", "postStart: {exec: {command: [sh, -c, 'echo post >> /d/hooks']}}, preStop: {exec: {command: [sh, -c, 'sleep 1; echo pre >> /d/hooks']}}")
-		begin := time.Now()
-		c.kubectl().in(ns).do(t, "delete", "pod", "hooks")
-		if took := time.Since(begin); took > 15*time.Second {
-			t.Errorf("deleting took %s although the container ended itself", took)
-		}
+		pod("hooks", "3600", "trap 'echo term >> /d/hooks; exit 0' TERM; touch /d/hooks.armed; sleep 10000 & wait", "postStart: {exec: {command: [sh, -c, 'echo post >> /d/hooks']}}, preStop: {exec: {command: [sh, -c, 'sleep 1; echo pre >> /d/hooks']}}")
+		// It ends itself: nobody waits for the grace period to pass.
+		c.kubectl().in(ns).do(t, "delete", "pod", "hooks", patient)
 		if got := said("hooks"); got != "post\npre\nterm\n" {
 			t.Errorf("got %q, want post, pre, term", got)
 		}
 	})
 	t.Run("by force after the grace period", func(t *testing.T) {
 		t.Parallel()
-		pod("deaf", "3", "trap 'echo term >> /d/deaf' TERM; while true; do sleep 1; done", "")
+		pod("deaf", "5", "trap 'echo term >> /d/deaf' TERM; touch /d/deaf.armed; while true; do sleep 0.1; done", "")
 		begin := time.Now()
 		c.kubectl().in(ns).do(t, "delete", "pod", "deaf", "--wait=false")
 		got, err := c.client.CoreV1().Pods(ns).Get(t.Context(), "deaf", metav1.GetOptions{})
-		if err != nil || got.DeletionTimestamp == nil || *got.DeletionGracePeriodSeconds != 3 {
-			t.Errorf("while it ends: got %v, %v; want a deletion time and 3 s of grace", got, err)
+		if err != nil || got.DeletionTimestamp == nil || *got.DeletionGracePeriodSeconds != 5 {
+			t.Errorf("while it ends: got %v, %v; want a deletion time and 5 s of grace", got, err)
 		}
 		c.isGone(t, ns, "deaf")
-		if took := time.Since(begin); took < 2*time.Second || took > 15*time.Second || said("deaf") != "term\n" {
-			t.Errorf("deleting took %s, the container noted %q; want some 3 s, and the signal", took, said("deaf"))
+		if took := time.Since(begin); took < 4*time.Second || said("deaf") != "term\n" {
+			t.Errorf("deleting took %s, the container noted %q; want some 5 s, and the signal", took, said("deaf"))
 		}
 	})
 	t.Run("with a hook that hangs", func(t *testing.T) {
 		t.Parallel()
 		trace.Proves(t, "HOOK-017")
-		pod("hangs", "2", "sleep 1000", "preStop: {exec: {command: [sleep, '1000']}}")
-		c.kubectl().in(ns).do(t, "delete", "pod", "hangs", "--timeout=20s")
+		pod("hangs", "2", "touch /d/hangs.armed; sleep 10000", "preStop: {exec: {command: [sleep, '10000']}}")
+		c.kubectl().in(ns).do(t, "delete", "pod", "hangs", patient)
 	})
 	t.Run("now", func(t *testing.T) {
 		t.Parallel()
-		pod("force", "60", "trap : TERM; while true; do sleep 1; done", "")
+		pod("force", "3600", "trap : TERM; touch /d/force.armed; while true; do sleep 1; done", "")
 		o := c.kubectl().in(ns).try(t, "", "delete", "pod", "force", "--force", "--grace-period=0")
 		if o.code != 0 || !strings.Contains(o.stdout, `pod "force" force deleted`) {
 			t.Errorf("got %+v", o)

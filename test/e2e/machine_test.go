@@ -49,11 +49,16 @@ type machine struct {
 	before          hostState
 }
 
+// slots bounds how many machines there are at a time, each with a server of its own.
+var slots = make(chan struct{}, 3)
+
 // newMachine makes a machine. At the end of the test it is reset, and the test
 // fails if something of it is left.
 func newMachine(t *testing.T) *machine {
 	t.Helper()
 	m := &machine{build: need(t)}
+	slots <- struct{}{}
+	t.Cleanup(func() { <-slots })
 	m.host, m.neighbour = nettest.New(t, "machine"), nettest.New(t, "neighbour")
 	nettest.Link(m.host, "eth0", m.neighbour, "eth0")
 	m.host.Addr("eth0", machineIP+"/24")
@@ -84,7 +89,7 @@ func newMachine(t *testing.T) *machine {
 // end resets the machine as a person would, and looks what is left.
 func (m *machine) end(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	out := m.run(ctx, nil, m.bin, "reset", "--data-dir", m.DataDir, "--run-dir", m.RunDir, "--kubeconfig", "")
 	if out.code != 0 || !strings.Contains(out.stdout, "nothing is left") {
@@ -142,7 +147,7 @@ func (m *machine) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = m.Dir
 	cmd.Env = append(os.Environ(), "HOME="+filepath.Join(m.Dir, "home"), "KUBECONFIG="+m.adminKubeconfig())
-	cmd.WaitDelay = 5 * time.Second
+	cmd.WaitDelay = time.Minute
 	return cmd
 }
 
@@ -173,7 +178,7 @@ func (m *machine) run(ctx context.Context, stdin io.Reader, args ...string) outp
 // request may go elsewhere.
 func httpClient(h *nettest.Host) *http.Client {
 	return &http.Client{
-		Timeout:   10 * time.Second,
+		Timeout:   time.Minute,
 		Transport: &http.Transport{DisableKeepAlives: true, DialContext: dialer(h)},
 	}
 }
@@ -192,26 +197,34 @@ func get(h *nettest.Host, url string) (string, error) {
 	return string(body), err
 }
 
+// patience is how long a test waits for what must come about. It only ends hangs:
+// how fast something is depends on what else the machine does, and is measured by
+// make bench.
+const patience = 4 * time.Minute
+
+// patient is the same for kubectl.
+var patient = "--timeout=" + patience.String()
+
 // eventually waits until f returns no error.
-func eventually(t *testing.T, patience time.Duration, f func() error) {
+func eventually(t *testing.T, f func() error) {
 	t.Helper()
-	if err := within(patience, f); err != nil {
+	if err := within(f); err != nil {
 		t.Fatalf("still after %s: %v", patience, err)
 	}
 }
 
-// within tries f until it returns no error, and returns the last one.
-func within(patience time.Duration, f func() error) error {
+// within tries f until it returns no error, and returns the last one. It rests
+// as long as f takes, so that looking does not slow down what is looked at.
+func within(f func() error) error {
 	deadline := time.After(patience)
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
 	for {
+		begin := time.Now()
 		err := f()
 		if err == nil {
 			return nil
 		}
 		select {
-		case <-tick.C:
+		case <-time.After(max(50*time.Millisecond, time.Since(begin))):
 		case <-deadline:
 			return err
 		}
@@ -220,5 +233,11 @@ func within(patience time.Duration, f func() error) error {
 
 // dialer connects from a host.
 func dialer(h *nettest.Host) func(context.Context, string, string) (net.Conn, error) {
-	return func(_ context.Context, network, addr string) (net.Conn, error) { return h.Dial(network, addr) }
+	return func(ctx context.Context, network, addr string) (c net.Conn, err error) {
+		err = h.Do(func() error {
+			c, err = (&net.Dialer{}).DialContext(ctx, network, addr)
+			return err
+		})
+		return c, err
+	}
 }

@@ -34,10 +34,12 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "12"); err != nil {
 		panic(err)
 	}
-	// How full the disk of the machine is does not matter here.
-	if _, set := os.LookupEnv("KEMUDI_EVICTION_HARD"); !set {
-		if err := os.Setenv("KEMUDI_EVICTION_HARD", "memory.available<20Mi,nodefs.available<1%"); err != nil {
-			panic(err)
+	// How full the disk and the memory of the machine are does not matter here.
+	for name, value := range map[string]string{"KEMUDI_EVICTION_HARD": "memory.available<1Mi", "KEMUDI_IMAGE_GC_HIGH_THRESHOLD": "100"} {
+		if _, set := os.LookupEnv(name); !set {
+			if err := os.Setenv(name, value); err != nil {
+				panic(err)
+			}
 		}
 	}
 	flag.Parse()

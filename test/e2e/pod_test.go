@@ -4,20 +4,14 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/yaml"
 )
-
-// podPatience is how long a pod may take to do what a test waits for, on a
-// machine that runs many others.
-const podPatience = 40 * time.Second
 
 // create creates a pod from a manifest without apiVersion and kind.
 func (c *cluster) create(t *testing.T, namespace, manifest string) *corev1.Pod {
@@ -41,7 +35,7 @@ func script(name, text string) string {
 // await waits until a pod passes the check, which says what is wrong with it.
 func (c *cluster) await(t *testing.T, namespace, name string, check func(*corev1.Pod) error) (pod *corev1.Pod) {
 	t.Helper()
-	eventually(t, podPatience, func() error {
+	eventually(t, func() error {
 		var err error
 		if pod, err = c.client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{}); err != nil {
 			return err
@@ -119,7 +113,7 @@ func hasRestarted(n int32) func(*corev1.Pod) error {
 // isGone waits until a pod does not exist any more.
 func (c *cluster) isGone(t *testing.T, namespace, name string) {
 	t.Helper()
-	eventually(t, podPatience, func() error {
+	eventually(t, func() error {
 		pod, err := c.client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			return nil
@@ -131,7 +125,7 @@ func (c *cluster) isGone(t *testing.T, namespace, name string) {
 // logs returns what a container wrote.
 func (c *cluster) logs(t *testing.T, namespace, name string, o corev1.PodLogOptions) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), podPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	r, err := c.client.CoreV1().Pods(namespace).GetLogs(name, &o).Stream(ctx)
 	if err != nil {
@@ -157,7 +151,7 @@ func (c *cluster) finish(t *testing.T, namespace, manifest string) (*corev1.Pod,
 // of the part that it is about, contains the text.
 func (c *cluster) awaitEvent(t *testing.T, namespace, name, reason, text string) (event corev1.Event) {
 	t.Helper()
-	eventually(t, podPatience, func() error {
+	eventually(t, func() error {
 		list, err := c.client.CoreV1().Events(namespace).List(t.Context(), metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("involvedObject.name", name).String()})
 		if err != nil {
 			return err
@@ -187,9 +181,4 @@ func wantLines(t *testing.T, text string, lines ...string) {
 			t.Errorf("got\n%s\nwant the line %q", text, line)
 		}
 	}
-}
-
-func sortStrings(list []string) []string {
-	slices.Sort(list)
-	return list
 }

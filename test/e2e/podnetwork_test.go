@@ -32,7 +32,7 @@ func testPodNetwork(t *testing.T, c *cluster) {
 		for _, server := range []string{"one", "two"} {
 			for protocol, port := range map[string]int{"http": 8080, "udp": 8081} {
 				host, _, _ := strings.Cut(at[server], ":")
-				eventually(t, 10*time.Second, func() error { // a pod without a probe is ready before it listens
+				eventually(t, func() error { // a pod without a probe is ready before it listens
 					got, err := get(c.host, fmt.Sprintf("http://%s/dial?request=hostname&protocol=%s&host=%s&port=%d&tries=1", addr, protocol, host, port))
 					if want := `{"responses":["` + server + `"]}`; err != nil || got != want {
 						return fmt.Errorf("%s calls %s over %s: got %q, %v, want %q", caller, server, protocol, got, err, want)
@@ -70,7 +70,7 @@ func testAPIService(t *testing.T, c *cluster) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(patience))
 	buf := make([]byte, 100)
 	if _, err := conn.Write([]byte("GET /livez HTTP/1.0\r\n\r\n")); err != nil {
 		t.Fatal(err)
@@ -80,51 +80,9 @@ func testAPIService(t *testing.T, c *cluster) {
 	}
 }
 
-// testPartialNames looks partly qualified names up as a resolver does: with each
-// domain of the pod's search list.
-func testPartialNames(t *testing.T, c *cluster) {
-	trace.Proves(t, "C-197")
-	k := c.kubectl().in(c.namespace(t))
-	ns := k.namespace
-	k.apply(t, `
-apiVersion: v1
-kind: Service
-metadata: {name: plain}
-spec: {selector: {app: backend}, ports: [{name: http, port: 80, targetPort: 8080}]}
----
-apiVersion: v1
-kind: Service
-metadata: {name: headless}
-spec: {selector: {app: backend}, ports: [{name: http, port: 8080}], clusterIP: None}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: backend, labels: {app: backend}}
-spec: {terminationGracePeriodSeconds: 0, containers: [{name: c, image: kemudi.local/agnhost:1, args: [netexec]}]}
-`)
-	ips := map[string]string{"headless": c.await(t, ns, "backend", isReady).Status.PodIP, "plain": k.do(t, "get", "service", "plain", "-o", "jsonpath={.spec.clusterIP}")}
-	const search = `for d in $(sed -n 's/^search //p' /etc/resolv.conf); do nslookup -type=$0 $1.$d && exit; done; exit 1`
-	for service, ip := range ips {
-		for _, name := range []string{service, service + "." + ns, service + "." + ns + ".svc"} {
-			for kind, question := range map[string]string{"a": name, "srv": "_http._tcp." + name} {
-				want := "Address: " + ip
-				if kind == "srv" {
-					want = service + "." + ns + ".svc.cluster.local"
-				}
-				eventually(t, 10*time.Second, func() error {
-					got := k.try(t, "", "exec", "backend", "--", "sh", "-c", search, kind, question)
-					if got.code != 0 || !strings.Contains(got.stdout, want) {
-						return fmt.Errorf("%s %s: got %q, want %q", kind, question, got.all(), want)
-					}
-					return nil
-				})
-			}
-		}
-	}
-}
-
 // TestDualStackCluster runs a cluster with both families, the second one first.
 func TestDualStackCluster(t *testing.T) {
+	t.Parallel()
 	trace.Proves(t, "DUAL-008", "DUAL-009", "DUAL-016", "DUAL-017", "DUALT-002", "DUALT-006", "DUALT-008", "DUAL-020", "DNS-040")
 	c := newDualStackCluster(t)
 	k := c.kubectl().in(c.namespace(t))
@@ -180,7 +138,7 @@ spec: {terminationGracePeriodSeconds: 0, containers: [{name: c, image: kemudi.lo
 		"IPv4 node port":       {"web", from(c.neighbour, "http://"+machineIP+":30080/hostname")},
 		"the API from the pod": {`"major": "1"`, inPod("curl", "-s", "-k", "https://kubernetes.default/version")},
 	} {
-		eventually(t, 10*time.Second, func() error {
+		eventually(t, func() error {
 			if got, err := tc.ask(); err != nil || !strings.Contains(got, tc.want) {
 				return fmt.Errorf("%s: got %q, %v, want %q", name, got, err, tc.want)
 			}

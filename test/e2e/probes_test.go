@@ -2,8 +2,8 @@ package e2e
 
 import (
 	"fmt"
+	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,7 +20,7 @@ func testLiveness(t *testing.T, c *cluster) {
 	t.Run("failing command", func(t *testing.T) {
 		t.Parallel()
 		trace.Proves(t, "PLC-021", "PLC-022", "PLC-027", "PLC-028", "C-308")
-		pod("exec", "image: kemudi.local/busybox:1, command: [sh, -c, 'touch /tmp/health; sleep 2; rm /tmp/health; sleep 1000'], livenessProbe: {exec: {command: [cat, /tmp/health]}, initialDelaySeconds: 1, periodSeconds: 1, failureThreshold: 1}")
+		pod("exec", "image: kemudi.local/busybox:1, command: [sh, -c, 'touch /tmp/health; sleep 2; rm /tmp/health; sleep 1000'], livenessProbe: {exec: {command: [cat, /tmp/health]}, initialDelaySeconds: 1, periodSeconds: 1, timeoutSeconds: 60, failureThreshold: 1}")
 		c.await(t, ns, "exec", hasRestarted(1))
 		c.awaitEvent(t, ns, "exec", "Unhealthy", "Liveness probe failed: cat: can't open '/tmp/health': No such file or directory")
 		c.awaitEvent(t, ns, "exec", "Killing", "Container c failed liveness probe, will be restarted")
@@ -28,7 +28,7 @@ func testLiveness(t *testing.T, c *cluster) {
 	t.Run("failing web server", func(t *testing.T) {
 		t.Parallel()
 		trace.Proves(t, "PLC-024", "PLC-074", "PLC-076", "C-306")
-		pod("http", "image: kemudi.local/agnhost:1, args: [liveness], livenessProbe: {httpGet: {path: /healthz, port: 8080, httpHeaders: [{name: X-Custom-Header, value: Awesome}]}, initialDelaySeconds: 2, periodSeconds: 1, failureThreshold: 1}")
+		pod("http", "image: kemudi.local/agnhost:1, args: [liveness], livenessProbe: {httpGet: {path: /healthz, port: 8080, httpHeaders: [{name: X-Custom-Header, value: Awesome}]}, initialDelaySeconds: 2, periodSeconds: 1, timeoutSeconds: 60, failureThreshold: 3}")
 		c.awaitEvent(t, ns, "http", "Unhealthy", "Liveness probe failed: HTTP probe failed with statuscode: 500")
 		c.await(t, ns, "http", hasRestarted(1))
 	})
@@ -40,21 +40,31 @@ func testLiveness(t *testing.T, c *cluster) {
 	})
 	t.Run("gRPC service that stops serving", func(t *testing.T) {
 		t.Parallel()
-		pod("grpc", "image: kemudi.local/agnhost:1, args: [grpc-health-checking, --delay-unhealthy-sec=2], livenessProbe: {grpc: {port: 5000}, initialDelaySeconds: 1, periodSeconds: 1, failureThreshold: 1}")
+		pod("grpc", "image: kemudi.local/agnhost:1, args: [grpc-health-checking, --delay-unhealthy-sec=2], livenessProbe: {grpc: {port: 5000}, initialDelaySeconds: 1, periodSeconds: 1, timeoutSeconds: 60, failureThreshold: 5}")
 		c.awaitEvent(t, ns, "grpc", "Unhealthy", "NOT_SERVING")
 		c.await(t, ns, "grpc", hasRestarted(1))
 	})
 	t.Run("healthy", func(t *testing.T) {
 		t.Parallel()
 		trace.Proves(t, "C-302", "C-303", "C-304")
-		pod("well", "image: kemudi.local/agnhost:1, args: [netexec], livenessProbe: {httpGet: {path: /healthz, port: 8080}, initialDelaySeconds: 1, periodSeconds: 1, failureThreshold: 1}")
-		pod("grpc-well", "image: kemudi.local/agnhost:1, args: [grpc-health-checking], livenessProbe: {grpc: {port: 5000}, initialDelaySeconds: 1, periodSeconds: 1, failureThreshold: 1}")
-		pod("exec-well", "image: kemudi.local/busybox:1, command: [sh, -c, 'touch /tmp/health; sleep 1000'], livenessProbe: {exec: {command: [cat, /tmp/health]}, initialDelaySeconds: 1, periodSeconds: 1, failureThreshold: 1}")
+		// From when they answer on, they must never fail to.
+		probed := func(name, container, handler string) {
+			const probe = "Probe: {%s, periodSeconds: 1, timeoutSeconds: 60, failureThreshold: %d}"
+			pod(name, container+", startup"+fmt.Sprintf(probe, handler, 1000)+", liveness"+fmt.Sprintf(probe, handler, 1))
+		}
+		probed("well", "image: kemudi.local/agnhost:1, args: [netexec]", "httpGet: {path: /healthz, port: 8080}")
+		probed("grpc-well", "image: kemudi.local/agnhost:1, args: [grpc-health-checking]", "grpc: {port: 5000}")
+		probed("exec-well", "image: kemudi.local/busybox:1, command: [sh, -c, 'touch /tmp/health; sleep 10000']", "exec: {command: [sh, -c, 'echo asked >> /tmp/asked; cat /tmp/health']}")
 		for _, name := range []string{"well", "grpc-well", "exec-well"} {
 			c.await(t, ns, name, isReady)
 		}
-		steady := time.After(12 * time.Second)
-		<-steady
+		k := c.kubectl().in(ns)
+		eventually(t, func() error {
+			if asked := strings.Count(k.do(t, "exec", "exec-well", "--", "cat", "/tmp/asked"), "asked"); asked < 10 {
+				return fmt.Errorf("a healthy container was asked %d times, want 10", asked)
+			}
+			return nil
+		})
 		for _, name := range []string{"well", "grpc-well", "exec-well"} {
 			c.await(t, ns, name, isReady)
 			if got := c.await(t, ns, name, isReady).Status.ContainerStatuses[0].RestartCount; got != 0 {
@@ -65,7 +75,7 @@ func testLiveness(t *testing.T, c *cluster) {
 	t.Run("startup first", func(t *testing.T) {
 		t.Parallel()
 		// Alive only after 4 s, which the liveness probe alone would not wait for.
-		pod("startup", "image: kemudi.local/busybox:1, command: [sh, -c, 'sleep 4; touch /tmp/up; sleep 1000'], startupProbe: {exec: {command: [cat, /tmp/up]}, periodSeconds: 1, failureThreshold: 30}, livenessProbe: {exec: {command: [cat, /tmp/up]}, periodSeconds: 1, failureThreshold: 1}")
+		pod("startup", "image: kemudi.local/busybox:1, command: [sh, -c, 'sleep 4; touch /tmp/up; sleep 10000'], startupProbe: {exec: {command: [cat, /tmp/up]}, periodSeconds: 1, timeoutSeconds: 60, failureThreshold: 1000}, livenessProbe: {exec: {command: [cat, /tmp/up]}, periodSeconds: 1, timeoutSeconds: 60, failureThreshold: 1}")
 		got := c.await(t, ns, "startup", isReady).Status.ContainerStatuses[0]
 		if got.RestartCount != 0 || got.Started == nil || !*got.Started {
 			t.Errorf("got %+v, want a started container without a restart", got)
@@ -89,11 +99,11 @@ metadata: {name: ready, labels: {app: ready}}
 spec:
   terminationGracePeriodSeconds: 0
   containers:
-  - {name: c, image: kemudi.local/agnhost:1, args: [netexec], readinessProbe: {exec: {command: [cat, /tmp/ready]}, periodSeconds: 1, failureThreshold: 1}}
+  - {name: c, image: kemudi.local/agnhost:1, args: [netexec], readinessProbe: {exec: {command: [cat, /tmp/ready]}, periodSeconds: 1, timeoutSeconds: 60, failureThreshold: 1}}
 `)
 	endpoints := func(want int) {
 		t.Helper()
-		eventually(t, podPatience, func() error {
+		eventually(t, func() error {
 			e, err := c.client.CoreV1().Endpoints(k.namespace).Get(t.Context(), "ready", metav1.GetOptions{}) //nolint:staticcheck // old clients read it
 			if err != nil {
 				return err
@@ -123,7 +133,7 @@ spec:
 	k.do(t, "exec", "ready", "--", "touch", "/tmp/ready")
 	c.await(t, k.namespace, "ready", isReady)
 	endpoints(1)
-	eventually(t, 5*time.Second, func() error { _, err := get(c.host, "http://"+ip+"/hostname"); return err })
+	eventually(t, func() error { _, err := get(c.host, "http://"+ip+"/hostname"); return err })
 	k.do(t, "exec", "ready", "--", "rm", "/tmp/ready")
 	c.await(t, k.namespace, "ready", isNotReady)
 	endpoints(0)

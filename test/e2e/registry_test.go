@@ -153,9 +153,12 @@ func testCredentials(t *testing.T, k kubectl, image string) {
 		t.Fatal(err)
 	}
 	node := strings.TrimSpace(k.do(t, "get", "nodes", "-o", "jsonpath={range.items[*].metadata}{.name} {end}"))
-	if got := k.do(t, "get", "node", node, "-o", "jsonpath={.status.images[*].names[*]}"); !strings.Contains(got, image) {
-		t.Errorf("images of the node: got %q, want %s among them", got, image)
-	}
+	eventually(t, func() error { // with the next heartbeat
+		if got := k.do(t, "get", "node", node, "-o", "jsonpath={.status.images[*].names[*]}"); !strings.Contains(got, image) {
+			return fmt.Errorf("images of the node: got %q, want %s among them", got, image)
+		}
+		return nil
+	})
 	addresses := func(kind string) string {
 		return k.do(t, "get", "nodes", "-o", `jsonpath={range .items[*].status.addresses[?(@.type=="`+kind+`")]}{.address} {end}`)
 	}
@@ -199,6 +202,7 @@ func testRegistry(t *testing.T, c *cluster) {
 	c.create(t, k.namespace, "metadata: {name: stranger}\nspec: {containers: [{name: c, image: '"+image+"', imagePullPolicy: Always}]}\n")
 	c.await(t, k.namespace, "stranger", isWaiting("ImagePullBackOff"))
 	c.awaitEvent(t, k.namespace, "stranger", "Failed", "authorization failed")
+	c.awaitEvent(t, k.namespace, "stranger", "Failed", "Error: ErrImagePull")
 	k.wants(t, []string{"Warning  Failed     ", `Failed to pull image "` + image + `": `, "Error: ErrImagePull"}, "describe", "pods/stranger")
 	k.do(t, "delete", "pod", "stranger", "--now") // or it would pull again when it may
 	run("squatter", "IfNotPresent", "")           // may use what is there

@@ -47,9 +47,10 @@ func wantSame(t *testing.T, before, after map[string]string) {
 // wantNoOrphans waits until the runtime has exactly the pods and containers of the API.
 func (c *cluster) wantNoOrphans(t *testing.T) {
 	t.Helper()
-	eventually(t, podPatience, func() error {
+	eventually(t, func() error {
 		want := map[string]string{}
-		for _, pod := range c.pods(t, "", "") {
+		pods := c.pods(t, "", "")
+		for _, pod := range pods {
 			if pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil {
 				return fmt.Errorf("pod %s is %s, deletion %v", pod.Name, pod.Status.Phase, pod.DeletionTimestamp)
 			}
@@ -57,7 +58,6 @@ func (c *cluster) wantNoOrphans(t *testing.T) {
 				want[strings.TrimPrefix(s.ContainerID, "containerd://")] = pod.Name
 			}
 		}
-		sandboxes := len(c.pods(t, "", ""))
 		tasks, err := os.ReadDir(filepath.Join(c.RunDir, "containerd/io.containerd.runtime.v2.task/k8s.io"))
 		if err != nil {
 			return err
@@ -69,38 +69,24 @@ func (c *cluster) wantNoOrphans(t *testing.T) {
 			}
 			delete(want, task.Name())
 		}
-		if len(want) > 0 || others != sandboxes {
-			return fmt.Errorf("containers of the API that do not run: %v; further tasks: %d, want %d sandboxes", want, others, sandboxes)
+		if len(want) > 0 || others != len(pods) {
+			return fmt.Errorf("containers of the API that do not run: %v; further tasks: %d, want %d sandboxes", want, others, len(pods))
 		}
 		return nil
 	})
 }
 
-// wantNoComplaints expects that the server has warned of nothing so far: what
-// people are not meant to act upon is not for a warning.
-func (c *cluster) wantNoComplaints(t *testing.T) {
-	t.Helper()
-	data, err := os.ReadFile(c.logFile())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(data)) {
-		if strings.Contains(line, "level=WARN") || strings.Contains(line, "level=ERROR") || strings.Contains(line, "level=error") {
-			t.Errorf("in a healthy run: %s", line)
-		}
-	}
-}
-
 // TestRestartsWithoutTouchingContainers stops the server and starts it again:
 // whatever runs goes on, and the service answers all the time.
 func TestRestartsWithoutTouchingContainers(t *testing.T) {
+	t.Parallel()
 	trace.Proves(t, "SVC-049")
 	c := newCluster(t)
 	k := c.kubectl()
 	k.apply(t, string(must(os.ReadFile("../../examples/web.yaml"))(t)))
 	k.rolledOut(t, "web")
 	url := "http://" + machineIP + ":30080/"
-	eventually(t, 5*time.Second, func() error { _, err := get(c.neighbour, url); return err })
+	eventually(t, func() error { _, err := get(c.neighbour, url); return err })
 	before := c.containers(t, "default", "app=web")
 	l := startLoad(t, c.neighbour, url)
 	c.wantNoComplaints(t)
@@ -138,6 +124,11 @@ func (c *cluster) writeObjects(t *testing.T, prefix string) *acknowledged {
 			name := fmt.Sprintf("%s-%d", prefix, i)
 			if _, err := c.client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err == nil {
 				a.names = append(a.names, name)
+				continue
+			}
+			select { // nobody answers; whoever is to needs the processor
+			case <-time.After(10 * time.Millisecond):
+			case <-ctx.Done():
 			}
 		}
 	})
@@ -173,6 +164,7 @@ func (a *acknowledged) wantAll(t *testing.T, c *cluster) {
 // TestSurvivesKillsDuringRollouts kills the server in the middle of rollouts
 // and of writes: the rollouts complete, and nothing is lost, left over or restarted.
 func TestSurvivesKillsDuringRollouts(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	k := c.kubectl()
 	k.do(t, "create", "deployment", "bystander", "--image=kemudi.local/web:1", "--replicas=2")
@@ -187,7 +179,7 @@ func TestSurvivesKillsDuringRollouts(t *testing.T) {
 		version := 2 - i%2
 		objects := c.writeObjects(t, fmt.Sprintf("round-%d", i))
 		k.do(t, "set", "image", "deployment/web", fmt.Sprintf("web=kemudi.local/web:%d", version))
-		eventually(t, podPatience, func() error {
+		eventually(t, func() error {
 			created := 0
 			for _, pod := range c.pods(t, "default", "app=web") {
 				if strings.HasSuffix(pod.Spec.Containers[0].Image, fmt.Sprint(version)) {
@@ -203,7 +195,7 @@ func TestSurvivesKillsDuringRollouts(t *testing.T) {
 		t.Logf("round %d: ready again after %s", i, c.serve(t))
 		objects.wantAll(t, c)
 		k.rolledOut(t, "web")
-		eventually(t, podPatience, func() error {
+		eventually(t, func() error {
 			if n := len(c.pods(t, "default", "app=web")); n != 4 {
 				return fmt.Errorf("%d pods, want 4", n)
 			}
@@ -221,6 +213,7 @@ func TestSurvivesKillsDuringRollouts(t *testing.T) {
 
 // TestRefusesASecondServer starts another server on the same directories.
 func TestRefusesASecondServer(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	for _, tc := range []struct {
 		name string
@@ -231,7 +224,7 @@ func TestRefusesASecondServer(t *testing.T) {
 		{"same data", []string{"--data-dir", c.DataDir, "--run-dir", c.RunDir + "x", "--secure-port", "7443"}, c.DataDir},
 		{"same port", []string{"--data-dir", c.DataDir + "x", "--run-dir", c.RunDir + "x", "--disable-agent"}, "address already in use; is another server running, or is --secure-port taken?"},
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		o := c.run(ctx, nil, append([]string{c.bin, "server"}, tc.args...)...)
 		cancel()
 		lines := strings.Split(strings.TrimSpace(o.stderr), "\n")

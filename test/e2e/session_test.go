@@ -1,11 +1,11 @@
 package e2e
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,9 +19,12 @@ import (
 type session struct {
 	cmd  *exec.Cmd
 	in   *os.File
-	mu   sync.Mutex
-	text strings.Builder
 	done chan struct{} // closed when the output has ended
+	mu   struct {
+		sync.Mutex
+		stdout, stderr strings.Builder // a terminal shows both as one
+		more           chan struct{}   // closed when there is more
+	}
 }
 
 // begin starts a program on the machine. With a terminal, it has one of 33 rows
@@ -30,47 +33,64 @@ func (m *machine) begin(t *testing.T, terminal bool, args ...string) *session {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &session{cmd: m.command(ctx, args...), done: make(chan struct{})}
+	s.mu.more = make(chan struct{})
 	t.Cleanup(func() {
 		cancel()
 		s.in.Close()
 		_ = s.cmd.Wait()
 		<-s.done
 	})
-	var out, far *os.File
-	var err error
-	if terminal {
-		out, far, err = openTerminal(33, 101)
-		s.in, s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = out, far, far, far
-		s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	} else {
-		var in *os.File
-		if in, s.in, err = os.Pipe(); err == nil {
-			out, far, err = os.Pipe()
-		}
-		s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = in, far, far
-		defer in.Close()
-	}
+	near, far, err := s.connect(terminal)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer far.Close()
-	go s.read(out)
-	if err := m.start(s.cmd); err != nil {
+	var readers sync.WaitGroup
+	for i, out := range near {
+		readers.Go(func() { s.read(out, []*strings.Builder{&s.mu.stdout, &s.mu.stderr}[i]) })
+	}
+	go func() { readers.Wait(); close(s.done) }()
+	err = m.start(s.cmd)
+	for _, f := range far {
+		f.Close()
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
+// connect gives the program its input and output: near is what it writes to us,
+// far are its own ends.
+func (s *session) connect(terminal bool) (near, far []*os.File, err error) {
+	if terminal {
+		out, tty, err := openTerminal(33, 101)
+		if err != nil {
+			return nil, nil, err
+		}
+		s.in, s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = out, tty, tty, tty
+		s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+		return []*os.File{out}, []*os.File{tty}, nil
+	}
+	var in, out, outFar, errs, errsFar *os.File
+	for _, pipe := range []struct{ r, w **os.File }{{&in, &s.in}, {&out, &outFar}, {&errs, &errsFar}} {
+		if *pipe.r, *pipe.w, err = os.Pipe(); err != nil {
+			return nil, nil, err
+		}
+	}
+	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = in, outFar, errsFar
+	return []*os.File{out, errs}, []*os.File{in, outFar, errsFar}, nil
+}
+
 // read collects output until it ends; a terminal reports that as an error.
-func (s *session) read(out *os.File) {
-	defer close(s.done)
+func (s *session) read(out *os.File, into *strings.Builder) {
 	defer out.Close()
-	r := bufio.NewReader(out)
 	buf := make([]byte, 4096)
 	for {
-		n, err := r.Read(buf)
+		n, err := out.Read(buf)
 		s.mu.Lock()
-		s.text.Write(buf[:n])
+		into.Write(buf[:n])
+		close(s.mu.more)
+		s.mu.more = make(chan struct{})
 		s.mu.Unlock()
 		if err != nil {
 			return
@@ -78,21 +98,48 @@ func (s *session) read(out *os.File) {
 	}
 }
 
+// output is what it wrote to standard output.
 func (s *session) output() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.text.String()
+	return s.mu.stdout.String()
+}
+
+// all is everything it said.
+func (s *session) all() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.stdout.String() + s.mu.stderr.String()
 }
 
 // sees waits until the output has the text.
 func (s *session) sees(t *testing.T, text string) {
 	t.Helper()
-	eventually(t, podPatience, func() error {
-		if out := s.output(); !strings.Contains(out, text) {
-			return fmt.Errorf("%q does not contain %q", out, text)
+	s.finds(t, regexp.MustCompile(regexp.QuoteMeta(text)))
+}
+
+// finds waits until the output matches, and returns the match with its groups.
+func (s *session) finds(t *testing.T, what *regexp.Regexp) []string {
+	t.Helper()
+	over := time.After(patience)
+	for ended := false; ; {
+		s.mu.Lock()
+		out, more := s.mu.stdout.String()+s.mu.stderr.String(), s.mu.more
+		s.mu.Unlock()
+		if found := what.FindStringSubmatch(out); found != nil {
+			return found
 		}
-		return nil
-	})
+		if ended {
+			t.Fatalf("%s: %q does not contain %s", strings.Join(s.cmd.Args, " "), out, what)
+		}
+		select {
+		case <-more:
+		case <-s.done:
+			ended = true
+		case <-over:
+			ended = true
+		}
+	}
 }
 
 func (s *session) types(t *testing.T, text string) {
@@ -107,8 +154,8 @@ func (s *session) exits(t *testing.T) int {
 	t.Helper()
 	select {
 	case <-s.done:
-	case <-time.After(podPatience):
-		t.Fatalf("%s does not end; so far:\n%s", strings.Join(s.cmd.Args, " "), s.output())
+	case <-time.After(patience):
+		t.Fatalf("%s does not end; so far:\n%s", strings.Join(s.cmd.Args, " "), s.all())
 	}
 	_ = s.cmd.Wait()
 	return s.cmd.ProcessState.ExitCode()

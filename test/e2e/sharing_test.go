@@ -68,15 +68,18 @@ func testSharing(t *testing.T, c *cluster) {
 		const container = "image: kemudi.local/busybox:1, command: [sh, -c, 'cat /etc/hosts; echo 127.0.0.9 added >> /etc/hosts; [ -e /d/again ] && exec sleep 1000; touch /d/again'], "
 		c.create(t, ns, "metadata: {name: hosts}\nspec:\n  terminationGracePeriodSeconds: 0\n  hostAliases: [{ip: 127.0.0.1, hostnames: [alias.local]}]\n  volumes: [{name: h, configMap: {name: hosts}}, {name: d, emptyDir: {}}]\n  containers:\n  - {name: managed, "+container+"volumeMounts: [{name: d, mountPath: /d}]}\n  - {name: own, image: kemudi.local/busybox:1, command: [sh, -c, 'cat /etc/hosts; echo; sleep 1000'], volumeMounts: [{name: h, mountPath: /etc/hosts, subPath: hosts}]}\n")
 		c.await(t, ns, "hosts", func(pod *corev1.Pod) error { return or(isReady(pod), hasRestarted(1)(pod)) })
-		managed := c.logs(t, ns, "hosts", corev1.PodLogOptions{Container: "managed"})
-		if !strings.HasPrefix(managed, "# Kubernetes-managed hosts file.\n") || !strings.Contains(managed, "127.0.0.1\talias.local\n") || strings.Contains(managed, "127.0.0.9") {
-			t.Errorf("managed, after a restart of the container: got %q", managed)
-		}
-		if got := k.do(t, "exec", "hosts", "-c", "managed", "--", "ping", "-c1", "-w3", "alias.local"); !strings.Contains(got, "127.0.0.1") {
+		eventually(t, func() error { // until they have printed it
+			managed := c.logs(t, ns, "hosts", corev1.PodLogOptions{Container: "managed"})
+			if !strings.HasPrefix(managed, "# Kubernetes-managed hosts file.\n") || !strings.Contains(managed, "127.0.0.1\talias.local\n") || strings.Contains(managed, "127.0.0.9") {
+				return fmt.Errorf("managed, after a restart of the container: got %q", managed)
+			}
+			if got := c.logs(t, ns, "hosts", corev1.PodLogOptions{Container: "own"}); got != "127.0.0.1 mine\n" {
+				return fmt.Errorf("a file of its own: got %q", got)
+			}
+			return nil
+		})
+		if got := k.do(t, "exec", "hosts", "-c", "managed", "--", "ping", "-c1", "-w60", "alias.local"); !strings.Contains(got, "127.0.0.1") {
 			t.Errorf("name of the hosts file: got %q", got)
-		}
-		if got := c.logs(t, ns, "hosts", corev1.PodLogOptions{Container: "own"}); got != "127.0.0.1 mine\n" {
-			t.Errorf("a file of its own: got %q", got)
 		}
 		_, got := c.finish(t, ns, "metadata: {name: hosts-net}\nspec: {hostNetwork: true, restartPolicy: Never, containers: [{name: c, image: kemudi.local/busybox:1, command: [cat, /etc/hosts]}]}\n")
 		if strings.Contains(got, "# Kubernetes-managed hosts file.\n") || !strings.Contains(got, strings.TrimSpace(string(must(os.ReadFile("/etc/hosts"))(t)))) {
@@ -118,21 +121,21 @@ func or(errs ...error) error {
 func testWebHooks(t *testing.T, c *cluster) {
 	trace.Proves(t, "C-243", "C-245", "HOOK-010", "HOOK-013", "HOOK-005", "HOOK-009")
 	ns := c.namespace(t)
-	c.create(t, ns, "metadata: {name: handler}\nspec: {terminationGracePeriodSeconds: 0, containers: [{name: c, image: kemudi.local/agnhost:1, args: [netexec], readinessProbe: {httpGet: {path: /, port: 8080}}}]}\n")
+	c.create(t, ns, "metadata: {name: handler}\nspec: {terminationGracePeriodSeconds: 0, containers: [{name: c, image: kemudi.local/agnhost:1, args: [netexec], readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1, timeoutSeconds: 60}}]}\n")
 	ip := c.await(t, ns, "handler", isReady).Status.PodIP
 	hook := func(what string) string {
 		return fmt.Sprintf("{httpGet: {host: %s, port: 8080, path: '/echo?msg=%s'}}", ip, what)
 	}
 	heard := func(what string) {
 		t.Helper()
-		eventually(t, podPatience, func() error {
+		eventually(t, func() error {
 			if got := c.logs(t, ns, "handler", corev1.PodLogOptions{}); !strings.Contains(got, "GET /echo?msg="+what+"\n") {
 				return fmt.Errorf("the handler has not heard of %s: %q", what, got)
 			}
 			return nil
 		})
 	}
-	c.create(t, ns, "metadata: {name: hooked}\nspec: {terminationGracePeriodSeconds: 5, containers: [{name: c, image: kemudi.local/agnhost:1, lifecycle: {postStart: "+hook("started")+", preStop: "+hook("stopping")+"}}]}\n")
+	c.create(t, ns, "metadata: {name: hooked}\nspec: {terminationGracePeriodSeconds: 600, containers: [{name: c, image: kemudi.local/agnhost:1, lifecycle: {postStart: "+hook("started")+", preStop: "+hook("stopping")+"}}]}\n")
 	c.await(t, ns, "hooked", isReady)
 	heard("started")
 	c.kubectl().in(ns).do(t, "delete", "pod", "hooked")

@@ -7,19 +7,19 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/kemudi/kemudi/internal/up"
 )
 
 // TestUpStatusDownReset is a newcomer's first hour, in a minute.
 func TestUpStatusDownReset(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t)
 	dirs := []string{"--data-dir", m.DataDir, "--run-dir", m.RunDir}
 	kubeconfig := filepath.Join(m.Dir, "home/.kube/config")
 	command := func(want int, args ...string) output {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		// A proxy for the world outside must not be asked for what is here.
 		cmd := append([]string{"env", "KUBECONFIG=" + kubeconfig, "http_proxy=http://127.0.0.1:1", m.bin, args[0]}, dirs...)

@@ -103,11 +103,11 @@ spec:
   containers:
   - name: a
     image: kemudi.local/busybox:1
-    command: [sh, -c, 'until [ -e /a/b ]; do sleep 0.1; done; [ -e /own ] && echo kept; touch /own; echo x >> /a/lives; [ $(wc -l < /a/lives) = 2 ] || exit 1; cat /a/b; wget -q -O - http://127.0.0.1:8000/file']
+    command: [sh, -c, 'until [ -e /a/b ]; do sleep 0.1; done; [ -e /own ] && echo kept; touch /own; echo x >> /a/lives; [ $(wc -l < /a/lives) = 2 ] || exit 1; cat /a/b; wget -q -O - http://127.0.0.1:8000/file; touch /a/done']
     volumeMounts: [{name: v, mountPath: /a}]
   - name: b
     image: kemudi.local/busybox:1
-    command: [sh, -c, 'ls /a 2>&1; echo web > /www/file; echo from b > /b/b; httpd -p 8000 -h /www; until [ "$(wc -l < /b/lives)" = 2 ]; do sleep 0.1; done 2>/dev/null; sleep 1']
+    command: [sh, -c, 'ls /a 2>&1; echo web > /www/file; httpd -p 8000 -h /www; echo from b > /b/new; mv /b/new /b/b; until [ -e /b/done ]; do sleep 0.1; done']
     volumeMounts: [{name: v, mountPath: /b}, {name: w, mountPath: /www}]
   volumes: [{name: v, emptyDir: {}}, {name: w, emptyDir: {}}]
 `)
@@ -141,7 +141,7 @@ spec:
 	k.do(t, "create", "secret", "generic", "later", "--from-literal=p=1")
 	sees := func(want string) {
 		t.Helper()
-		eventually(t, 2*podPatience, func() error {
+		eventually(t, func() error {
 			if got := k.do(t, "exec", "watcher", "--", "sh", "-c", "cat /c/key /c/new /v/labels; ls /s; cat /fixed"); strings.Join(strings.Fields(got), " ") != want {
 				return fmt.Errorf("got %q, want %q", got, want)
 			}

@@ -72,7 +72,7 @@ func (p *agentPort) renew() error {
 	o := &p.n.s.o
 	pair, err := p.n.s.pki.Pair("kubelet", pki.Subject{
 		Name: "system:node:" + o.NodeName, Organizations: []string{"system:nodes"}, Server: true,
-		Hosts: append(o.nodeIPs(), o.NodeName, "localhost", "127.0.0.1", "::1"),
+		Hosts: append(p.n.s.at.Load().node(), o.NodeName, "localhost", "127.0.0.1", "::1"),
 	})
 	if err != nil {
 		return err

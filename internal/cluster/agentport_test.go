@@ -31,7 +31,6 @@ import (
 	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/kubelet"
 	"github.com/kemudi/kemudi/internal/kubelet/fakecri"
-	"github.com/kemudi/kemudi/internal/obs"
 	"github.com/kemudi/kemudi/internal/store/mem"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/trace"
@@ -54,7 +53,7 @@ func newPortBed(t *testing.T) *portBed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &portBed{T: t, s: &server{o: o, registry: obs.NewRegistry()}, g: task.NewGroup(t.Context())}
+	b := &portBed{T: t, s: newServer(o, addresses{}), g: task.NewGroup(t.Context())}
 	b.must(b.s.keys())
 	b.s.plane, err = NewControlPlane(ControlPlaneOptions{
 		Store: mem.New(mem.Options{}), CABundle: string(b.s.pki.CA.CertPEM()), Logger: o.Logger, Serving: b.s.configure,

@@ -9,9 +9,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"time"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -32,6 +31,8 @@ import (
 // server is one running server.
 type server struct {
 	o        Options
+	asked    addresses                 // as the options named them
+	at       atomic.Pointer[addresses] // as they are now
 	registry *prometheus.Registry
 	pki      *pki.PKI
 	issuer   *authn.Issuer
@@ -39,9 +40,20 @@ type server struct {
 	node     *machine // nil: this machine runs no pods
 }
 
+// newServer is a server that has not been started. The options are complete; asked
+// are the addresses that they named before.
+func newServer(o Options, asked addresses) *server {
+	s := &server{o: o, asked: asked, registry: obs.NewRegistry()}
+	at := o.addresses()
+	at.routed = routedIP(at.first.Is4()) == at.first
+	s.at.Store(&at)
+	return s
+}
+
 // Run runs a server until ctx ends or a part of it fails. Containers keep
 // running when it returns.
 func Run(ctx context.Context, o Options) error {
+	asked := o.addresses()
 	o, err := o.withDefaults()
 	if err != nil {
 		return err
@@ -62,7 +74,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer data.Close()
-	s := &server{o: o, registry: obs.NewRegistry()}
+	s := newServer(o, asked)
 	f := newFloors(ctx)
 	// The container runtime boots beside everything else.
 	if !o.NoNode {
@@ -141,15 +153,16 @@ func (s *server) start(f *floors) error {
 		}
 		renewals = append(renewals, s.node.port.renew)
 	}
-	f.top.Go("renew certificates", func(ctx context.Context) error { return s.renew(ctx, renewals...) })
+	moved := make(chan struct{}, 1) // a token: there may be news
+	f.top.Go("follow addresses", func(ctx context.Context) error { return followAddresses(ctx, moved) })
+	f.top.Go("keep certificates", func(ctx context.Context) error { return s.keep(ctx, moved, renewals) })
 	return nil
 }
 
 // keys makes sure that the cluster's keys and certificates exist.
 func (s *server) keys() error {
-	hosts := append([]string{s.o.NodeName, s.o.AdvertiseAddress.String(), s.o.Network.APIServiceIP().String()}, slices.Concat(s.o.nodeIPs(), s.o.TLSSANs)...)
 	var err error
-	if s.pki, err = pki.Ensure(pki.Options{Dir: s.o.DataDir, Hosts: hosts, Domain: s.o.Network.ClusterDomain}); err != nil {
+	if s.pki, err = pki.Ensure(pki.Options{Dir: s.o.DataDir, Hosts: s.hosts(), Domain: s.o.Network.ClusterDomain}); err != nil {
 		return fmt.Errorf("keys and certificates: %w", err)
 	}
 	s.issuer, err = authn.NewIssuer(authn.IssuerOptions{
@@ -214,21 +227,6 @@ func (s *server) serve(f *floors, st *etcd.Server) error {
 		return err
 	}
 	return s.publish(g.Context())
-}
-
-// renew looks once a day whether certificates end soon. A failure is tried again
-// the next day: there are months left.
-func (s *server) renew(ctx context.Context, renewals ...func() error) error {
-	for {
-		if err := task.Sleep(ctx, 24*time.Hour); err != nil {
-			return nil
-		}
-		for _, renew := range renewals {
-			if err := renew(); err != nil {
-				s.o.Logger.Error("renew certificates", "err", err)
-			}
-		}
-	}
 }
 
 // configure sets what an API server beyond a simulation's has.

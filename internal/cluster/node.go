@@ -110,7 +110,7 @@ func (n *machine) start(g *task.Group, plane *ControlPlane) error {
 	}
 	n.agent, err = kubelet.New(kubelet.Options{
 		NodeName: o.NodeName, Transport: t, Runtime: n.cri.Runtime, Images: n.cri.Images, Events: recorder.For("kubelet"),
-		NodeIPs: o.nodeIPs(), ByHand: o.NodeByHand, Labels: o.NodeLabels, Taints: o.NodeTaints, Settings: o.Agent,
+		NodeIPs: n.s.at.Load().node(), ByHand: o.NodeByHand, Labels: o.NodeLabels, Taints: o.NodeTaints, Settings: o.Agent,
 		RootDir: filepath.Join(o.DataDir, "kubelet"), PodLogsDir: o.PodLogsDir, CgroupParent: cgroupParent(o.RunDir), SandboxSeccomp: profile,
 		ClusterDNS: []string{o.Network.ClusterDNS.String()}, ClusterDomain: o.Network.ClusterDomain, ResolvConf: o.Network.ResolvConf, ImageConfig: o.Images,
 		Version: version.Git(), Port: int(o.AgentPort), Log: o.Logger.With("part", "kubelet"),

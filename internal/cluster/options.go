@@ -166,29 +166,12 @@ func (o *Options) findAddresses() error {
 	return nil
 }
 
-// nodeIPs are the node's addresses as text, the first one first.
-func (o *Options) nodeIPs() []string {
-	list := []string{o.NodeIP.String()}
-	if o.Network.SecondNodeIP.IsValid() {
-		list = append(list, o.Network.SecondNodeIP.String())
-	}
-	return list
-}
-
 // machineIP is the address of a family by which others know this machine, or
 // the zero Addr: what it sends from by the default route, or else its first
 // global address that is not of a pod network.
 func machineIP(four bool) netip.Addr {
-	network, anywhere := "udp4", "192.0.2.1:9"
-	if !four {
-		network, anywhere = "udp6", "[2001:db8::1]:9"
-	}
-	if c, err := net.Dial(network, anywhere); err == nil { // which sends nothing
-		from := c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
-		_ = c.Close()
-		if from.IsGlobalUnicast() {
-			return from
-		}
+	if from := routedIP(four); from.IsValid() {
+		return from
 	}
 	links, err := net.Interfaces()
 	if err != nil {
@@ -206,4 +189,23 @@ func machineIP(four bool) netip.Addr {
 		}
 	}
 	return netip.Addr{}
+}
+
+// routedIP is the address of a family that the machine sends from to the world,
+// or the zero Addr.
+func routedIP(four bool) netip.Addr {
+	network, anywhere := "udp4", "192.0.2.1:9"
+	if !four {
+		network, anywhere = "udp6", "[2001:db8::1]:9"
+	}
+	c, err := net.Dial(network, anywhere) // which sends nothing
+	if err != nil {
+		return netip.Addr{}
+	}
+	from := c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
+	_ = c.Close()
+	if !from.IsGlobalUnicast() {
+		return netip.Addr{}
+	}
+	return from
 }

@@ -79,8 +79,8 @@ func TestAddressesAreOfTheFamiliesOfTheCluster(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || !slices.Equal(o.nodeIPs(), tc.nodeIPs) || o.Network.ClusterDNS.String() != tc.dns {
-			t.Errorf("%+v: got %v, addresses %v and DNS %s, want %v and %s", tc.o.Network, err, o.nodeIPs(), o.Network.ClusterDNS, tc.nodeIPs, tc.dns)
+		if err != nil || !slices.Equal(o.addresses().node(), tc.nodeIPs) || o.Network.ClusterDNS.String() != tc.dns {
+			t.Errorf("%+v: got %v, addresses %v and DNS %s, want %v and %s", tc.o.Network, err, o.addresses().node(), o.Network.ClusterDNS, tc.nodeIPs, tc.dns)
 		}
 	}
 }

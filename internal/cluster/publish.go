@@ -39,7 +39,7 @@ func (s *server) publish(ctx context.Context) error {
 	if err := s.publishInfo(ctx); err != nil {
 		return err
 	}
-	addr := s.o.AdvertiseAddress
+	addr := s.at.Load().advertise
 	endpoints := &corev1.Endpoints{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: metav1.NamespaceDefault, Name: "kubernetes", Labels: map[string]string{discoveryv1.LabelSkipMirror: "true"},
@@ -75,7 +75,7 @@ func (s *server) publish(ctx context.Context) error {
 // controller bootstrap-signer adds to it how they can tell that it is genuine.
 func (s *server) publishInfo(ctx context.Context) error {
 	cluster := clientcmdapi.NewCluster()
-	cluster.Server = "https://" + net.JoinHostPort(s.o.AdvertiseAddress.String(), strconv.Itoa(int(s.o.SecurePort)))
+	cluster.Server = "https://" + net.JoinHostPort(s.at.Load().advertise.String(), strconv.Itoa(int(s.o.SecurePort)))
 	cluster.CertificateAuthorityData = s.pki.CA.CertPEM()
 	config := clientcmdapi.NewConfig()
 	config.Clusters[""] = cluster

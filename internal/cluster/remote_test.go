@@ -63,7 +63,7 @@ func newFarBed(t *testing.T) *farBed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &farBed{T: t, ctx: ctx, addr: "127.0.0.1:0", s: &server{o: o, registry: obs.NewRegistry()}}
+	b := &farBed{T: t, ctx: ctx, addr: "127.0.0.1:0", s: newServer(o, addresses{})}
 	b.must(b.s.keys())
 	b.start()
 	t.Cleanup(func() { b.stop() })

@@ -17,7 +17,7 @@ func TestEachCertificateIsLookedAtOnceADayWhateverTheOthersDo(t *testing.T) {
 		g := task.NewGroup(t.Context())
 		failed, renewed := 0, 0
 		g.Go("renew", func(ctx context.Context) error {
-			return s.renew(ctx, func() error { failed++; return errors.New("full disk") }, func() error { renewed++; return nil })
+			return s.keep(ctx, nil, []func() error{func() error { failed++; return errors.New("full disk") }, func() error { renewed++; return nil }})
 		})
 		time.Sleep(49 * time.Hour)
 		g.Cancel(context.Canceled)

@@ -103,7 +103,7 @@ func (a *Agent) ended(ctx context.Context, id, sandbox string, exited <-chan str
 // podIPs are the addresses at which the pod's containers are reached.
 func (x *actor) podIPs() []string {
 	if x.d.Pod.Spec.HostNetwork {
-		return x.a.o.NodeIPs
+		return x.a.nodeIPs()
 	}
 	if len(x.o.Sandboxes) > 0 {
 		return x.o.Sandboxes[0].IPs

@@ -72,6 +72,7 @@ type Agent struct {
 		interest interest
 		deferred map[types.UID]*actor // whose pods wait for more resources
 		pressure map[v1.NodeConditionType]bool
+		nodeIPs  []string                    // the node's addresses now, the primary one first
 		statics  map[string]*actor           // of the pods of manifests, the newest ones, by their keys
 		leaving  map[types.UID]chan struct{} // closed when the pod that is evicted has ended
 		logs     map[string]string           // paths of the logs of running containers, by container ID
@@ -124,6 +125,7 @@ func New(o Options) (*Agent, error) {
 	a.nodeNews = make(chan struct{}, 1)
 	a.staticGone = make(chan struct{}, 1)
 	a.mu.statics = map[string]*actor{}
+	a.mu.nodeIPs = o.NodeIPs
 	if dir := o.Settings.ManifestDir; dir != "" {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return nil, fmt.Errorf("kubelet: make directory of manifests: %w", err)

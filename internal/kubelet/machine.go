@@ -39,7 +39,7 @@ func (a *Agent) findFacts() error {
 	}
 	memory := f.capacity[v1.ResourceMemory]
 	f.node = cri.Node{
-		Name: a.o.NodeName, IPs: a.o.NodeIPs, Allocatable: a.allocatable(), MemoryCapacity: memory.Value(),
+		Name: a.o.NodeName, Allocatable: a.allocatable(), MemoryCapacity: memory.Value(),
 		ClusterDNS: a.o.ClusterDNS, ClusterDomain: a.o.ClusterDomain, PodLogsDir: a.o.PodLogsDir,
 		SeccompDir: filepath.Join(a.o.RootDir, "seccomp"), SandboxSeccomp: a.o.SandboxSeccomp,
 	}
@@ -87,6 +87,7 @@ func (a *Agent) allocatable() v1.ResourceList {
 // may change and are read anew.
 func (a *Agent) nodeFacts() cri.Node {
 	n := a.facts.node
+	n.IPs = a.nodeIPs()
 	if a.o.Simulated {
 		return n
 	}

@@ -81,6 +81,7 @@ type heart struct {
 	told     string                        // the trouble reported then
 	pressed  map[v1.NodeConditionType]bool // the pressure reported then
 	pulled   int64                         // images pulled or removed until then
+	ips      []string                      // the addresses reported then
 
 	// What the last look has shown.
 	pressure map[v1.NodeConditionType]bool
@@ -160,8 +161,8 @@ func (h *heart) report(ctx context.Context) error {
 		h.reported = time.Time{}
 		return h.register(ctx)
 	}
-	pulled := h.a.puller.Changes()
-	if !h.look(ctx) && !h.newImages(ctx, pulled) && time.Since(h.reported) < reportInterval {
+	pulled, ips := h.a.puller.Changes(), h.a.nodeIPs()
+	if !h.look(ctx) && slices.Equal(ips, h.ips) && !h.newImages(ctx, pulled) && time.Since(h.reported) < reportInterval {
 		h.pulled = pulled
 		return nil
 	}
@@ -198,7 +199,7 @@ func (h *heart) report(ctx context.Context) error {
 		h.a.o.Events.Event(written, v1.EventTypeNormal, reason, fmt.Sprintf("Node %s status is now: %s", written.Name, reason))
 	}
 	h.tellPressure(written)
-	h.node, h.reported, h.pulled, h.told, h.pressed = written, time.Now(), pulled, h.trouble, h.pressure
+	h.node, h.reported, h.pulled, h.told, h.pressed, h.ips = written, time.Now(), pulled, h.trouble, h.pressure, ips
 	return nil
 }
 
@@ -229,7 +230,7 @@ func (h *heart) setStatus(ctx context.Context, s *v1.NodeStatus) {
 	a := h.a
 	s.Capacity, s.Allocatable = a.facts.capacity.DeepCopy(), a.allocatable()
 	s.Addresses = nil
-	for _, ip := range a.o.NodeIPs {
+	for _, ip := range a.nodeIPs() {
 		s.Addresses = append(s.Addresses, v1.NodeAddress{Type: v1.NodeInternalIP, Address: ip})
 	}
 	s.Addresses = append(s.Addresses, v1.NodeAddress{Type: v1.NodeHostName, Address: a.o.NodeName})
@@ -318,6 +319,27 @@ func (a *Agent) runtimeTrouble(ctx context.Context) (trouble string, handlers []
 		}
 	}
 	return "", handlers
+}
+
+// SetNodeIPs tells the agent that the node has other addresses now, the primary
+// one first. The Node and the pods say so soon; a pod that runs keeps what it has
+// been told in variables and files.
+func (a *Agent) SetNodeIPs(ips []string) {
+	ips = slices.Clone(ips)
+	a.mu.Lock()
+	a.mu.nodeIPs = ips
+	a.mu.Unlock()
+	for _, act := range a.allActors() {
+		act.post(func(x *actor) { x.o.HostIPs = ips })
+	}
+	a.tellNode()
+}
+
+// nodeIPs are the node's addresses, which nobody may change.
+func (a *Agent) nodeIPs() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.mu.nodeIPs
 }
 
 // ImagesChanged tells the agent that others have added or removed images, for the

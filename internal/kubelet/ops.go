@@ -265,7 +265,7 @@ func (x *actor) startContainer(act podstep.Action, h *handle) func(context.Conte
 		s.podIPs = x.o.Sandboxes[0].IPs
 	}
 	if x.d.Pod.Spec.HostNetwork {
-		s.podIPs = x.a.o.NodeIPs
+		s.podIPs = x.a.nodeIPs()
 	}
 	for i := range x.d.Pod.Spec.EphemeralContainers {
 		if e := &x.d.Pod.Spec.EphemeralContainers[i]; e.Name == act.Container && e.TargetContainerName != "" {

@@ -93,7 +93,7 @@ func newActor(a *Agent, pod *v1.Pod, rev int64) *actor {
 	x.box.ready = make(chan struct{}, 1)
 	x.ops = task.NewGroup(a.group.Context())
 	x.o = podstep.Observed{
-		FirstSeen: time.Now(), HostIPs: a.o.NodeIPs, Runtime: a.facts.runtime,
+		FirstSeen: time.Now(), HostIPs: a.nodeIPs(), Runtime: a.facts.runtime,
 		Images: map[string]podstep.Image{}, Failures: map[string]podstep.Failure{}, Probes: map[string]podstep.Probes{},
 		Killed: map[string]podstep.KillReason{}, Hooked: map[string]bool{}, Doing: map[string]podstep.Action{}, Resized: map[string]v1.ResourceRequirements{},
 	}
@@ -316,8 +316,8 @@ func (x *actor) observeSandbox(s *runtimeapi.PodSandboxStatus) {
 		return
 	}
 	now := cri.ObservedSandbox(s)
-	if len(x.a.o.NodeIPs) > 0 {
-		cri.SortIPs(now.IPs, x.a.o.NodeIPs[0])
+	if ips := x.a.nodeIPs(); len(ips) > 0 {
+		cri.SortIPs(now.IPs, ips[0])
 	}
 	i := slices.IndexFunc(x.o.Sandboxes, func(o podstep.Sandbox) bool { return o.ID == s.Id })
 	if i < 0 {

@@ -112,7 +112,7 @@ func (s sources) Secret(namespace, name string) (*v1.Secret, error) {
 func (s sources) IsMissing(err error) bool { return isMissing(err) }
 
 func (s sources) Field(pod *v1.Pod, path string) (string, error) {
-	return cri.Field(pod, path, nil, s.a.o.NodeIPs)
+	return cri.Field(pod, path, nil, s.a.nodeIPs())
 }
 
 func (s sources) ResourceField(pod *v1.Pod, ref *v1.ResourceFieldSelector) (string, error) {

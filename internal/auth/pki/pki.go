@@ -98,6 +98,11 @@ func (p *PKI) writePublic(file string, key crypto.PublicKey) error {
 	return WriteFile(path, text)
 }
 
+// SetHosts changes the names and addresses that the API server is reached by,
+// beside those that it always has: those of Options. [PKI.Renew], by the same
+// goroutine, then makes a certificate for them.
+func (p *PKI) SetHosts(hosts []string) { p.o.Hosts = hosts }
+
 // Renew makes those certificates again that end soon. A server that runs for
 // months calls it once a day: what [PKI.ServingCertificate] gives is then new,
 // without a restart. It must not be called by two goroutines at once, and

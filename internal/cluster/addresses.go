@@ -1,0 +1,193 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kemudi/kemudi/internal/podnet/nft"
+	"github.com/kemudi/kemudi/internal/task"
+)
+
+// addresses are those by which others know this machine and its API. As a
+// request, a zero one is to be found out.
+type addresses struct {
+	first, second netip.Addr // of the node, one of each family; there may be no second
+	advertise     netip.Addr
+	routed        bool // first is what the machine sends from to the world
+}
+
+// addresses are those that the options name.
+func (o *Options) addresses() addresses {
+	return addresses{first: o.NodeIP, second: o.Network.SecondNodeIP, advertise: o.AdvertiseAddress}
+}
+
+// find finds out the addresses that are not asked for.
+func (o Options) find(asked addresses) (addresses, error) {
+	o.NodeIP, o.Network.SecondNodeIP, o.AdvertiseAddress = asked.first, asked.second, asked.advertise
+	if err := o.findNode(); err != nil {
+		return addresses{}, err
+	}
+	found := o.addresses()
+	found.routed = routedIP(found.first.Is4()) == found.first
+	return found, nil
+}
+
+// node are the node's addresses as text, the first one first.
+func (a addresses) node() []string {
+	list := []string{a.first.String()}
+	if a.second.IsValid() {
+		list = append(list, a.second.String())
+	}
+	return list
+}
+
+// next are the addresses that follow on a when the machine's have changed: an
+// address stays as long as the machine has it, and while there is no better one.
+// So a laptop keeps its address while it is away from every network.
+func (a addresses) next(asked addresses, has func(netip.Addr) bool, find func(addresses) (addresses, error)) (addresses, error) {
+	want := asked
+	if has(a.first) {
+		want.first = a.first
+	}
+	if has(a.second) {
+		want.second = a.second
+	}
+	found, err := find(want)
+	if err != nil {
+		return a, err
+	}
+	if found.first == a.first {
+		found.routed = a.routed
+	}
+	if a.routed && !found.routed {
+		return a, nil // some address, of a bridge perhaps, while there is no network
+	}
+	if !found.second.IsValid() {
+		found.second = a.second
+	}
+	return found, nil
+}
+
+// onMachine reports whether the machine has an address.
+func onMachine(addr netip.Addr) bool {
+	all, err := net.InterfaceAddrs()
+	if err != nil || !addr.IsValid() {
+		return false
+	}
+	return slices.ContainsFunc(all, func(a net.Addr) bool {
+		p, err := netip.ParsePrefix(a.String())
+		return err == nil && p.Addr().Unmap() == addr
+	})
+}
+
+// settleTime is how long the machine's addresses must not change before they are
+// looked at: a renewed lease takes an address away to give it back.
+const settleTime = 500 * time.Millisecond
+
+// watchAddresses joins the groups that tell of changes of addresses, and of the
+// routes that choose among them.
+func watchAddresses() (*nft.Groups, error) {
+	return nft.Join(unix.NETLINK_ROUTE, "addresses",
+		unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE)
+}
+
+// followAddresses puts a token into moved whenever the machine's addresses may have
+// become others, until ctx ends, and one at once.
+func followAddresses(ctx context.Context, moved chan<- struct{}) error {
+	news, err := watchAddresses()
+	if err != nil {
+		return err
+	}
+	defer news.Close()
+	for {
+		select {
+		case moved <- struct{}{}:
+		default: // told already
+		}
+		if err := news.Next(ctx, func(m nft.Message) bool {
+			return slices.Contains([]uint16{unix.RTM_NEWADDR, unix.RTM_DELADDR, unix.RTM_NEWROUTE, unix.RTM_DELROUTE}, m.Type)
+		}); err != nil {
+			return fmt.Errorf("follow the machine's addresses: %w", err)
+		}
+		if err := task.Sleep(ctx, settleTime); err != nil {
+			return err
+		}
+	}
+}
+
+// look reports whether the machine has other addresses now, and notes them.
+func (s *server) look() (moved bool, _ error) {
+	now := *s.at.Load()
+	next, err := now.next(s.asked, onMachine, s.o.find)
+	if err != nil || next == now {
+		return false, err
+	}
+	s.o.Logger.Warn("the machine's address has changed", "was", now.node(), "is", next.node(), "advertised", next.advertise)
+	s.at.Store(&next)
+	return true, nil
+}
+
+// settle brings everything that names this machine's addresses up to date.
+func (s *server) settle(ctx context.Context, renewals []func() error) error {
+	s.pki.SetHosts(s.hosts())
+	for _, renew := range renewals {
+		if err := renew(); err != nil {
+			return err
+		}
+	}
+	if s.node != nil {
+		s.node.agent.SetNodeIPs(s.at.Load().node())
+	}
+	return s.publish(ctx)
+}
+
+// hosts are the names and addresses by which the API server is reached.
+func (s *server) hosts() []string {
+	at := s.at.Load()
+	return slices.Concat([]string{s.o.NodeName, at.advertise.String(), s.o.Network.APIServiceIP().String()}, at.node(), s.o.TLSSANs)
+}
+
+// keep keeps certificates good and what names this machine true, until ctx ends.
+// It looks once a day whether a certificate ends soon, and at each token of moved
+// whether the machine's addresses have changed. What fails is tried again.
+func (s *server) keep(ctx context.Context, moved <-chan struct{}, renewals []func() error) error {
+	retry := task.Backoff{Initial: time.Second, Max: time.Minute}
+	var again <-chan time.Time // of a failure; nil: there is none
+	daily := time.NewTicker(24 * time.Hour)
+	defer daily.Stop()
+	for {
+		select {
+		case <-daily.C:
+			for _, renew := range renewals {
+				if err := renew(); err != nil { // there are months left
+					s.o.Logger.Error("renew certificates", "err", err)
+				}
+			}
+			continue
+		case <-moved:
+			moved, err := s.look()
+			if err != nil {
+				s.o.Logger.Debug("the machine has no other address", "err", err)
+			}
+			if !moved {
+				continue
+			}
+		case <-again:
+		case <-ctx.Done():
+			return nil
+		}
+		again = nil
+		if err := s.settle(ctx, renewals); err == nil {
+			retry.Reset()
+		} else if ctx.Err() == nil {
+			s.o.Logger.Error("tell everybody the machine's new address", "err", err)
+			again = time.After(retry.Next())
+		}
+	}
+}

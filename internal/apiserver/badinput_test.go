@@ -93,6 +93,7 @@ func TestBadInputIsRefusedInUpstreamsWords(t *testing.T) {
 		{"namespace of a cluster-wide resource", "GET", "/api/v1/namespaces/default/nodes/n", "", "", 404, `the server could not find the requested resource`},
 		{"create without a namespace", "POST", "/api/v1/configmaps", cm, "", 405, `the server does not allow this method on the requested resource`},
 		{"POST to an object", "POST", maps + "/one", cm, "", 405, `the server does not allow this method on the requested resource`},
+		{"DELETE of all namespaces", "DELETE", "/api/v1/namespaces?labelSelector=a%3Db", "", "", 405, `the server does not allow this method on the requested resource`},
 		{"PUT to a collection", "PUT", maps, cm, "", 405, `the server does not allow this method on the requested resource`},
 		{"PATCH to a collection", "PATCH", maps, `{}`, "Content-Type: application/merge-patch+json", 405, `the server does not allow this method on the requested resource`},
 		{"HEAD", "HEAD", maps + "/one", "", "", 405, ``},
@@ -119,7 +120,8 @@ func TestBadInputIsRefusedInUpstreamsWords(t *testing.T) {
 		"/api/v1/namespaces/default/pods/p/binding":              "POST",
 		"/api/v1/configmaps":                                     "GET",
 		"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews": "POST",
-		"/apis": "GET",
+		"/api/v1/namespaces":                                     "GET, POST",
+		"/apis":                                                  "GET",
 	} {
 		if w := f.ask("OPTIONS", path, ""); w.Code != 405 || w.Header().Get("Allow") != want {
 			t.Errorf("OPTIONS %s: got %d, Allow: %s; want 405, %s", path, w.Code, w.Header().Get("Allow"), want)

@@ -380,3 +380,26 @@ func TestApplyOfAScaleMindsOtherManagers(t *testing.T) {
 	}
 	f.must(400, "PATCH", deployment+"/scale?fieldManager=two", full, apply)
 }
+
+// TestMetricsHaveTheNamesThatDashboardsKnow lists what the rules and dashboards
+// that people have ask for.
+func TestMetricsHaveTheNamesThatDashboardsKnow(t *testing.T) {
+	f := newFixture(t)
+	f.must(201, "POST", mapsPath, cm)
+	f.must(200, "GET", "/api/v1/configmaps", "")
+	got := f.must(200, "GET", "/metrics", "")
+	for _, want := range []string{
+		`apiserver_request_total{code="201",component="apiserver",dry_run="",group="",resource="configmaps",scope="namespace",subresource="",verb="POST",version="v1"} 1`,
+		`apiserver_request_duration_seconds_count{component="apiserver",dry_run="",group="",resource="configmaps",scope="cluster",subresource="",verb="LIST",version="v1"} 1`,
+		`apiserver_request_sli_duration_seconds_count{component="apiserver",group="",resource="configmaps",scope="cluster",subresource="",verb="LIST",version="v1"} 1`,
+		`apiserver_request_sli_duration_seconds_bucket{component="apiserver",group="",resource="configmaps",scope="cluster",subresource="",verb="LIST",version="v1",le="60"} 1`,
+		`apiserver_storage_objects{resource="configmaps"} 1`,
+		`apiserver_storage_objects{resource="deployments.apps"} 0`,
+		`apiserver_resource_objects{group="apps",resource="deployments"} 0`,
+		`apiserver_current_inflight_requests{request_kind="readOnly"} `,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("/metrics does not have %s", want)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kemudi/kemudi/internal/apiserver/request"
+	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/wire"
 )
 
@@ -166,6 +168,17 @@ func (d document) checkKind(into runtime.Object, want schema.GroupVersionKind, e
 		return badRequest("%s in version %q cannot be handled as a %s: %v", got.Kind, got.Version, want.Kind, err)
 	}
 	return nil
+}
+
+// accepted is the kind that the document of a subresource is to be of: in the
+// version that it names, if the subresource reads that as well.
+func (d document) accepted(b *resource.Body) schema.GroupVersionKind {
+	if len(b.Also) > 0 {
+		if meta, err := d.typeMeta(); err == nil && slices.Contains(b.Also, meta.APIVersion) {
+			return schema.FromAPIVersionAndKind(meta.APIVersion, b.Kind)
+		}
+	}
+	return gvkOf(b)
 }
 
 // typeMeta reads just kind and apiVersion.

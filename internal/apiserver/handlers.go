@@ -96,6 +96,9 @@ func (p *reply) runAction(do action.Func) {
 		if !ok {
 			return
 		}
+		if p.c.sub != nil && p.c.sub.Body != nil {
+			gvk = d.accepted(p.c.sub.Body)
+		}
 		if err := d.decode(p.c, body, gvk); err != nil {
 			p.fail(err)
 			return

@@ -9,12 +9,15 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kemudi/kemudi/internal/cache"
 )
 
 // metrics are upstream's names where they mean the same.
 type metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
+	sli      *prometheus.HistogramVec
 	sizes    *prometheus.HistogramVec
 	inflight *prometheus.GaugeVec
 	dropped  *prometheus.CounterVec
@@ -32,6 +35,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help:    "Time to answer requests that are not long-running.",
 			Buckets: []float64{0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60},
 		}, []string{"verb", "dry_run", "group", "version", "resource", "subresource", "scope", "component"}),
+		sli: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "apiserver_request_sli_duration_seconds",
+			Help:    "Time to answer requests that are neither long-running nor dry runs: what service levels are measured by.",
+			Buckets: []float64{0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60},
+		}, []string{"verb", "group", "version", "resource", "subresource", "scope", "component"}),
 		sizes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "apiserver_response_sizes",
 			Help:    "Size of the answers to reads, in bytes.",
@@ -50,8 +58,46 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "Watches that are open now.",
 		}, []string{"verb", "group", "version", "resource", "subresource", "scope", "component"}),
 	}
-	reg.MustRegister(m.requests, m.duration, m.sizes, m.inflight, m.dropped, m.watchers)
+	reg.MustRegister(m.requests, m.duration, m.sli, m.sizes, m.inflight, m.dropped, m.watchers)
+	for _, kind := range []string{"readOnly", "mutating"} { // from the start, as alerts want them
+		m.inflight.WithLabelValues(kind)
+		m.dropped.WithLabelValues(kind)
+	}
 	return m
+}
+
+// objects tells how many objects of each resource there are, when it is asked.
+type objects struct{ s *Server }
+
+var (
+	_ prometheus.Collector = objects{}
+
+	storageObjects  = prometheus.NewDesc("apiserver_storage_objects", "Objects that are stored, by resource.", []string{"resource"}, nil)
+	resourceObjects = prometheus.NewDesc("apiserver_resource_objects", "Objects that are stored, by group and resource.", []string{"group", "resource"}, nil)
+)
+
+// Describe names the metrics.
+func (objects) Describe(ch chan<- *prometheus.Desc) {
+	ch <- storageObjects
+	ch <- resourceObjects
+}
+
+// Collect counts the objects in the caches.
+func (o objects) Collect(ch chan<- prometheus.Metric) {
+	seen := map[*cache.Cache]bool{}
+	for _, versions := range o.s.routes.Load().groups {
+		for _, plurals := range versions {
+			for _, v := range plurals {
+				if v.cache == nil || v.ver != nil || seen[v.cache] {
+					continue
+				}
+				seen[v.cache] = true
+				n := float64(v.cache.Len())
+				ch <- prometheus.MustNewConstMetric(storageObjects, prometheus.GaugeValue, n, v.def.GroupResource().String())
+				ch <- prometheus.MustNewConstMetric(resourceObjects, prometheus.GaugeValue, n, v.def.Group, v.def.Plural)
+			}
+		}
+	}
 }
 
 // watcher counts a watch until the result is called.
@@ -135,6 +181,9 @@ func (s *Server) count(st *state, r *http.Request) {
 		return
 	}
 	s.metrics.duration.WithLabelValues(verb, dryRun, group, version, plural, sub, scope, "apiserver").Observe(time.Since(st.start).Seconds())
+	if dryRun == "" {
+		s.metrics.sli.WithLabelValues(verb, group, version, plural, sub, scope, "apiserver").Observe(time.Since(st.start).Seconds())
+	}
 	if verb == "GET" || verb == "LIST" {
 		s.metrics.sizes.WithLabelValues(verb, group, version, plural, sub, scope, "apiserver").Observe(float64(st.wrote))
 	}

@@ -178,6 +178,8 @@ func (v *served) verbs() []string {
 		return []string{"create"}
 	case v.def.NoUpdate:
 		return []string{"create", "delete", "deletecollection", "get", "list", "watch"}
+	case v.def.NoDeleteCollection:
+		return []string{"create", "delete", "get", "list", "patch", "update", "watch"}
 	}
 	return []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 }

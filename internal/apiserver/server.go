@@ -48,6 +48,7 @@ func New(o Options) (*Server, error) {
 	}
 	s.handlers = s.newHandlers()
 	s.SetDefs(o.Defs)
+	o.Registry.MustRegister(objects{s})
 	s.handler = s.filters(s.mux())
 	return s, nil
 }

@@ -92,6 +92,18 @@ func TestEvictionSpendsTheDisruptionBudget(t *testing.T) {
 	}
 }
 
+func TestEvictionsOfOlderClientsAreUnderstood(t *testing.T) {
+	f := newFixture(t)
+	runningPod(t, f, "a")
+	const path = "/api/v1/namespaces/default/pods/a/eviction"
+	f.must(400, "POST", path, `{"kind":"Eviction","apiVersion":"policy/v2","metadata":{"name":"a"}}`)
+	f.must(422, "POST", path, `{"metadata":{"name":"a"},"deleteOptions":{"dryRun":["Some"]}}`)
+	f.must(201, "POST", path, `{"metadata":{"name":"a"},"deleteOptions":{"dryRun":["All"]}}`)
+	f.must(200, "GET", "/api/v1/namespaces/default/pods/a", "")
+	f.must(201, "POST", path, `{"kind":"Eviction","apiVersion":"policy/v1beta1","metadata":{"name":"a"}}`)
+	f.must(404, "GET", "/api/v1/namespaces/default/pods/a", "")
+}
+
 func TestBindingEndsANomination(t *testing.T) {
 	f := newFixture(t)
 	pod := runningPod(t, f, "a").DeepCopy()

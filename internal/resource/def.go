@@ -37,7 +37,7 @@ type Def struct {
 
 	Requester func(obj Object, by user.Info) // nil: nobody is written down
 
-	HasGeneration, NoFieldTracking, NoUpdate, CreateOnly, AllowCreateOnUpdate, NoUnconditionalUpdate bool
+	HasGeneration, NoFieldTracking, NoUpdate, NoDeleteCollection, CreateOnly, AllowCreateOnUpdate, NoUnconditionalUpdate bool
 
 	Handler            string
 	TTL                func(obj Object) time.Duration
@@ -146,7 +146,8 @@ func Define[T Object](s Spec[T]) *Resource[T] {
 		New:           func() Object { return reflect.New(elem).Interface().(Object) },
 		OldFields:     s.OldFields,
 		HasGeneration: s.HasGeneration, NoFieldTracking: s.NoFieldTracking, NoUpdate: s.NoUpdate,
-		CreateOnly: s.CreateOnly, AllowCreateOnUpdate: s.AllowCreateOnUpdate, NoUnconditionalUpdate: s.NoUnconditionalUpdate,
+		NoDeleteCollection: s.NoDeleteCollection,
+		CreateOnly:         s.CreateOnly, AllowCreateOnUpdate: s.AllowCreateOnUpdate, NoUnconditionalUpdate: s.NoUnconditionalUpdate,
 		Handler: s.Handler, DefaultPropagation: s.DefaultPropagation,
 		Fields: map[string]func(Object) string{}, Index: map[string]func(Object) []string{},
 	}

@@ -59,6 +59,8 @@ type Spec[T Object] struct {
 	NoFieldTracking bool
 	// NoUpdate refuses update and patch; the resource can be created and read.
 	NoUpdate bool
+	// NoDeleteCollection refuses to delete all objects at once (namespaces).
+	NoDeleteCollection bool
 	// CreateOnly: the resource is a question that is answered and not stored
 	// (TokenReview ...). Handler names the code in the API server.
 	CreateOnly bool
@@ -138,6 +140,9 @@ type Sub[T Object] struct {
 type Body struct {
 	Group, Version, Kind string
 	New                  func() runtime.Object
+	// Also are further apiVersions that a body with a handler may have: they have
+	// the same form.
+	Also []string
 }
 
 // Version is one more group-version of a resource: a legacy version, or a

@@ -18,8 +18,9 @@ import (
 // through the subresource finalize when all it holds is gone.
 var Namespaces = resource.Define(resource.Spec[*corev1.Namespace]{
 	Version: "v1", Kind: "Namespace", Plural: "namespaces", Short: []string{"ns"},
-	NameRule: resource.DNS1123Label,
-	Default:  defaultNamespace, Prepare: prepareNamespace, Validate: validateNamespace,
+	NoDeleteCollection: true,
+	NameRule:           resource.DNS1123Label,
+	Default:            defaultNamespace, Prepare: prepareNamespace, Validate: validateNamespace,
 	PendingDelete: func(ns *corev1.Namespace) bool { return len(ns.Spec.Finalizers) > 0 },
 	Columns: []resource.Column[*corev1.Namespace]{{
 		Name: "Status", Description: "The status of the namespace",

@@ -45,6 +45,7 @@ var Pods = resource.Define(resource.Spec[*corev1.Pod]{
 		{Name: "binding", Verbs: []string{"create"}, Handler: "binding", Body: bindingBody},
 		{Name: "eviction", Verbs: []string{"create"}, Handler: "eviction", Body: &resource.Body{
 			Group: "policy", Version: "v1", Kind: "Eviction", New: func() runtime.Object { return &policyv1.Eviction{} },
+			Also: []string{"policy/v1beta1"}, // what kubectl before 1.22 sends
 		}},
 		{Name: "log", Verbs: []string{"get"}, Handler: "log"},
 		{Name: "exec", Verbs: []string{"create", "get"}, Handler: "exec", Body: &resource.Body{

@@ -104,14 +104,15 @@ func (k *kind) paths(s *schemas) []path {
 			operation{"put", "put", name("replace"), "replace the specified " + k.gvk.Kind, k.gvk, obj, obj, writeQuery},
 			operation{"patch", "patch", name("patch"), "partially update the specified " + k.gvk.Kind, k.gvk, s.ref(reflect.TypeFor[metav1.Patch]()), obj, applyQuery})
 	}
-	out := []path{
-		{collection, params, []operation{
-			{"get", "list", name("list"), "list or watch objects of kind " + k.gvk.Kind, k.gvk, nil, list, listQuery},
-			create,
-			{"delete", "deletecollection", name("deleteCollection"), "delete collection of " + k.gvk.Kind, k.gvk, s.ref(reflect.TypeFor[metav1.DeleteOptions]()), status, append(slices.Clone(deleteQuery), listQuery...)},
-		}},
-		object,
+	whole := path{collection, params, []operation{
+		{"get", "list", name("list"), "list or watch objects of kind " + k.gvk.Kind, k.gvk, nil, list, listQuery},
+		create,
+	}}
+	if !k.def.NoDeleteCollection {
+		whole.operations = append(whole.operations,
+			operation{"delete", "deletecollection", name("deleteCollection"), "delete collection of " + k.gvk.Kind, k.gvk, s.ref(reflect.TypeFor[metav1.DeleteOptions]()), status, append(slices.Clone(deleteQuery), listQuery...)})
 	}
+	out := []path{whole, object}
 	if k.def.Namespaced {
 		out = append(out, path{all, nil, []operation{
 			{"get", "list", "list" + camel(k.gvk.GroupVersion()) + k.gvk.Kind + "ForAllNamespaces", "list or watch objects of kind " + k.gvk.Kind, k.gvk, nil, list, listQuery},

@@ -92,7 +92,7 @@ func envOf(t *testing.T, in *ContainerInput) []string {
 }
 
 func TestEnvironmentHasTheUsersVariablesOverThoseOfServices(t *testing.T) {
-	trace.Proves(t, "ENV-006", "ENV-008", "ENV-009", "ENV-010", "C-236", "C-237", "C-238", "C-294", "C-318", "C-330")
+	trace.Proves(t, "ENV-006", "ENV-008", "ENV-009", "ENV-010", "C-236", "C-237", "C-238", "C-294", "C-318", "C-330", "SVC-074")
 	got := envOf(t, input(t, `
 containers:
 - name: c

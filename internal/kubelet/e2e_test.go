@@ -611,7 +611,7 @@ func e2eMany(t *testing.T, m *machine) {
 }
 
 func e2eGone(t *testing.T, m *machine) {
-	trace.Proves(t, "POD-028", "POD-030")
+	trace.Proves(t, "POD-013", "POD-028", "POD-030", "VOL-004", "VOL-006")
 	for _, name := range []string{"web", "vols", "limited", "msg", "crash", "oom", "noimage", "probed", "hookless", "init", "sec", "root", "full", "loud"} {
 		if getPod(t, m.api, name) != nil {
 			deletePod(t, m.api, name, 2)

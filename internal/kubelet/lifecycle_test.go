@@ -92,7 +92,7 @@ func TestProbeMayHaveAGracePeriodOfItsOwn(t *testing.T) {
 }
 
 func TestFailingPreStopHookIsToldAndCalledOnce(t *testing.T) {
-	trace.Proves(t, "HOOK-019", "HOOK-022", "HOOK-027", "POD-036")
+	trace.Proves(t, "HOOK-019", "HOOK-022", "HOOK-025", "HOOK-027", "POD-036")
 	inBubble(t, func(t *testing.T) {
 		var calls atomic.Int32
 		n := newNode(t, fakecri.Options{Exec: func(*runtimeapi.ContainerConfig, []string) (string, int32) {

@@ -94,7 +94,7 @@ spec:
 // testSharedVolume lets two containers of a pod see one directory, at different
 // places, over a restart.
 func testSharedVolume(t *testing.T, c *cluster) {
-	trace.Proves(t, "EMPTY-001", "EMPTY-003", "EMPTY-004", "EMPTY-006", "VOL-002", "VOL-003", "VOL-005", "VOL-014", "VOL-015", "CONN-004")
+	trace.Proves(t, "EMPTY-001", "EMPTY-003", "EMPTY-004", "EMPTY-006", "VOL-001", "VOL-002", "VOL-003", "VOL-005", "VOL-014", "VOL-015", "CONN-004")
 	ns := c.namespace(t)
 	_, got := c.finish(t, ns, `
 metadata: {name: shared}

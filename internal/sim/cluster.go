@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/kemudi/kemudi/internal/apiserver"
 	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/auth/pki"
@@ -90,6 +92,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 // startPlane starts a control plane on the store, and returns when its API can
 // be used.
 func (c *Cluster) startPlane() error {
+	c.options.Registry = prometheus.NewRegistry() // each counts from the start
 	plane, err := cluster.NewControlPlane(c.options)
 	if err != nil {
 		return err

@@ -70,6 +70,12 @@ func Script(t *testing.T, name, text string) {
 			}
 		}
 		r.untrack()
+		if !t.Failed() {
+			// What the script has done must come to an end, whatever it was.
+			if busy, err := c.restless(t.Context()); err != nil || len(busy) > 0 {
+				t.Errorf("%s: not at rest in the end: %q, %v", name, busy, err)
+			}
+		}
 		if err := c.Stop(); err != nil {
 			t.Errorf("stop the cluster: %v", err)
 		}

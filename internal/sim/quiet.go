@@ -1,0 +1,91 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kemudi/kemudi/internal/store"
+	"github.com/kemudi/kemudi/internal/task"
+)
+
+const (
+	// How long after the last command all must have come to rest: time-outs that
+	// scripts leave running, such as how long a lost node's pods are tolerated, are shorter.
+	settleTime = 15 * time.Minute
+	quietTime  = time.Minute
+	// How many reconciles a node's heartbeats may cause in quietTime, and how many
+	// there may be besides.
+	reconcilesPerNode, reconcilesAtRest = 30, 10
+)
+
+// restless says what still happens after a script, when nobody asks for anything any
+// more: writes other than heartbeats, and controllers that reconcile without end.
+func (c *Cluster) restless(ctx context.Context) (busy []string, err error) {
+	if err := task.Sleep(ctx, settleTime); err != nil {
+		return nil, err
+	}
+	_, rev, err := c.options.Store.Get(ctx, "/registry/none")
+	if err != nil {
+		return nil, err
+	}
+	before, err := c.reconciles()
+	if err != nil {
+		return nil, err
+	}
+	quiet, cancel := context.WithTimeout(ctx, quietTime)
+	defer cancel()
+	told := map[string]bool{}
+	err = c.options.Store.Watch(quiet, "/registry/", rev, func(changes []store.Change, _ int64) error {
+		for _, ch := range changes {
+			switch {
+			case strings.HasPrefix(ch.Key, "/registry/leases/"), strings.HasPrefix(ch.Key, "/registry/minions/"):
+			case strings.HasPrefix(ch.Key, "/registry/events/") && (ch.Value == nil || !told[ch.Key]):
+				told[ch.Key] = true // the scheduler tries pods that fit nowhere every five minutes
+			default:
+				busy = append(busy, "write of "+ch.Key)
+			}
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return nil, err
+	}
+	after, err := c.reconciles()
+	if err != nil {
+		return nil, err
+	}
+	for name, n := range after {
+		if n -= before[name]; n > uint64(reconcilesPerNode*len(c.nodes)+reconcilesAtRest) {
+			busy = append(busy, fmt.Sprintf("%d reconciles by %s", n, name))
+		}
+	}
+	slices.Sort(busy)
+	return slices.Compact(busy), nil
+}
+
+// reconciles is how often each controller has reconciled.
+func (c *Cluster) reconciles() (map[string]uint64, error) {
+	families, err := c.options.Registry.Gather()
+	if err != nil {
+		return nil, fmt.Errorf("read metrics: %w", err)
+	}
+	counts := map[string]uint64{}
+	for _, f := range families {
+		if f.GetName() != "workqueue_work_duration_seconds" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				counts[l.GetValue()] = m.GetHistogram().GetSampleCount()
+			}
+		}
+	}
+	if len(counts) == 0 {
+		return nil, errors.New("no controller counts its reconciles")
+	}
+	return counts, nil
+}

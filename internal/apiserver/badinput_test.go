@@ -9,6 +9,29 @@ import (
 	"github.com/kemudi/kemudi/internal/trace"
 )
 
+// bad is a request that is refused: with which code, and a part of the answer.
+type bad struct {
+	name, method, path, body, header string
+	code                             int
+	want                             string
+}
+
+func refuses(t *testing.T, f *fixture, cases []bad) {
+	t.Helper()
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			var headers []string
+			if c.header != "" {
+				headers = []string{c.header}
+			}
+			w := f.ask(c.method, c.path, c.body, headers...)
+			if got := w.Body.String(); w.Code != c.code || !strings.Contains(got, c.want) {
+				t.Errorf("got %d %s\nwant %d %s", w.Code, got, c.code, c.want)
+			}
+		})
+	}
+}
+
 // TestBadInputIsRefusedInUpstreamsWords lists what clients may get wrong: the
 // request, and the code and a part of the answer.
 func TestBadInputIsRefusedInUpstreamsWords(t *testing.T) {
@@ -17,18 +40,8 @@ func TestBadInputIsRefusedInUpstreamsWords(t *testing.T) {
 	f.must(201, "POST", maps, cm)
 	stored := f.must(200, "GET", maps+"/one", "")
 	deploy := "/apis/apps/v1/namespaces/default/deployments"
-	f.must(201, "POST", deploy, `{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`)
 	long := strings.Repeat("n", 254)
-	doubling := `[{"op":"test","path":"/kind","value":"ConfigMap"}`
-	for i := range 15 {
-		doubling += fmt.Sprintf(`,{"op":"copy","from":"/metadata","path":"/metadata/%d"}`, i)
-	}
-	doubling += `]`
-	for _, c := range []struct {
-		name, method, path, body, header string
-		code                             int
-		want                             string
-	}{
+	refuses(t, f, []bad{
 		{"malformed JSON", "POST", maps, `{"kind":`, "", 400, `the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: unexpected end of JSON input ({\"kind\":)`},
 		{"malformed YAML", "POST", maps, "a: b: c", "Content-Type: application/yaml", 400, "the object provided is unrecognized (must be of type ConfigMap): "},
 		{"malformed protobuf", "POST", maps, "k8s\x00\xff\xff", "Content-Type: application/vnd.kubernetes.protobuf", 400, "the object provided is unrecognized"},
@@ -38,7 +51,6 @@ func TestBadInputIsRefusedInUpstreamsWords(t *testing.T) {
 		{"another kind", "POST", maps, `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"x"}}`, "", 400, `Secret in version \"v1\" cannot be handled as a ConfigMap`},
 		{"another version", "POST", maps, `{"kind":"ConfigMap","apiVersion":"v2","metadata":{"name":"x"}}`, "", 400, `the API version in the data (v2) does not match the expected API version (v1)`},
 		{"unknown media type", "POST", maps, `<xml/>`, "Content-Type: application/xml", 415, `the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf`},
-		{"unknown patch type", "PATCH", maps + "/one", `{}`, "Content-Type: application/json", 415, `accepted media types include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml, application/strategic-merge-patch+json`},
 		{"answer in an unknown media type", "GET", maps, "", "Accept: application/xml", 406, `only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf`},
 		{"oversized body", "POST", maps, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x"},"data":{"a":"` + strings.Repeat("x", 11<<10) + `"}}`, "", 413, "Request entity too large: limit is 10240"},
 		{"no name", "POST", maps, `{"kind":"ConfigMap","apiVersion":"v1"}`, "", 422, `metadata.name: Required value: name or generateName is required`},
@@ -54,12 +66,7 @@ func TestBadInputIsRefusedInUpstreamsWords(t *testing.T) {
 		{"another namespace", "POST", maps, `{"metadata":{"name":"x","namespace":"other"}}`, "", 400, `the namespace of the provided object does not match the namespace sent on the request`},
 		{"another name in a PUT", "PUT", maps + "/one", strings.Replace(stored, `"name":"one"`, `"name":"two"`, 1), "", 400, `the name of the object (two) does not match the name on the URL (one)`},
 		{"another namespace in a PUT", "PUT", maps + "/one", strings.Replace(stored, `"namespace":"default"`, `"namespace":"other"`, 1), "", 400, `the namespace of the provided object does not match the namespace sent on the request`},
-		{"another kind in a merge patch", "PATCH", maps + "/one", `{"kind":"Secret"}`, "Content-Type: application/merge-patch+json", 422, `converting (v1.Secret) to (v1.ConfigMap): unknown conversion`},
-		{"another kind in a JSON patch", "PATCH", maps + "/one", `[{"op":"replace","path":"/kind","value":"Pod"}]`, "Content-Type: application/json-patch+json", 422, `converting (v1.Pod) to (v1.ConfigMap): unknown conversion`},
-		{"an unknown version in a merge patch", "PATCH", maps + "/one", `{"apiVersion":"v2"}`, "Content-Type: application/merge-patch+json", 422, `no kind \"ConfigMap\" is registered for version \"v2\"`},
-		{"another kind of a Scale", "PATCH", deploy + "/d/scale", `{"kind":"Deployment"}`, "Content-Type: application/merge-patch+json", 422, `converting (v1.Deployment) to (v1.Scale): unknown conversion`},
 		{"watch in an unknown media type", "GET", maps + "?watch=1", "", "Accept: application/yaml", 406, `only the following media types are accepted: application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch`},
-		{"JSON patch that grows without end", "PATCH", maps + "/one", doubling, "Content-Type: application/json-patch+json", 422, `the server rejected our request due to an error in our request`},
 		{"stale resourceVersion", "PUT", maps + "/one", `{"metadata":{"name":"one","resourceVersion":"999"}}`, "", 409, `Operation cannot be fulfilled on configmaps \"one\": the object has been modified; please apply your changes to the latest version and try again`},
 		{"another UID", "PUT", maps + "/one", `{"metadata":{"name":"one","uid":"x"}}`, "", 409, `Precondition failed: UID in precondition: x, UID in object meta: `},
 		{"PUT of what is not there", "PUT", maps + "/none", `{"metadata":{"name":"none"}}`, "", 404, `configmaps \"none\" not found`},
@@ -68,11 +75,6 @@ func TestBadInputIsRefusedInUpstreamsWords(t *testing.T) {
 		{"DELETE of another UID", "DELETE", maps + "/one", `{"preconditions":{"uid":"x"}}`, "", 409, `Precondition failed: UID in precondition: x, UID in object meta: `},
 		{"DELETE of another resourceVersion", "DELETE", maps + "/one", `{"preconditions":{"resourceVersion":"1"}}`, "", 409, `Precondition failed: ResourceVersion in precondition: 1, ResourceVersion in object meta: `},
 		{"unknown propagation policy", "DELETE", maps + "/one?propagationPolicy=Sideways", "", "", 422, `propagationPolicy: Unsupported value`},
-		{"malformed merge patch", "PATCH", maps + "/one", `[`, "Content-Type: application/merge-patch+json", 400, `error decoding patch: unexpected end of JSON input`},
-		{"malformed JSON patch", "PATCH", maps + "/one", `{}`, "Content-Type: application/json-patch+json", 400, `cannot unmarshal object into Go value of type jsonpatch.Patch`},
-		{"JSON patch of a missing path", "PATCH", maps + "/one", `[{"op":"remove","path":"/data/none"}]`, "Content-Type: application/json-patch+json", 422, `the server rejected our request due to an error in our request`},
-		{"apply without a manager", "PATCH", maps + "/one", cm, "Content-Type: application/apply-patch+yaml", 422, `fieldManager: Required value: is required for apply patch`},
-		{"force without apply", "PATCH", maps + "/one?force=true", `{}`, "Content-Type: application/merge-patch+json", 422, `force: Forbidden: may not be specified for non-apply patch`},
 		{"unknown dryRun", "POST", maps + "?dryRun=Some", cm, "", 422, `invalid: dryRun: Unsupported value: [\"Some\"]: supported values: \"All\"`},
 		{"unknown fieldValidation", "POST", maps + "?fieldValidation=Loose", cm, "", 422, `fieldValidation: Unsupported value`},
 		{"unknown and duplicate fields, strict", "POST", deploy + "?fieldValidation=Strict", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},"spec":{"unknownField":1,"replicas":1,"replicas":2}}`, "", 400,
@@ -95,24 +97,53 @@ func TestBadInputIsRefusedInUpstreamsWords(t *testing.T) {
 		{"POST to an object", "POST", maps + "/one", cm, "", 405, `the server does not allow this method on the requested resource`},
 		{"DELETE of all namespaces", "DELETE", "/api/v1/namespaces?labelSelector=a%3Db", "", "", 405, `the server does not allow this method on the requested resource`},
 		{"PUT to a collection", "PUT", maps, cm, "", 405, `the server does not allow this method on the requested resource`},
-		{"PATCH to a collection", "PATCH", maps, `{}`, "Content-Type: application/merge-patch+json", 405, `the server does not allow this method on the requested resource`},
 		{"HEAD", "HEAD", maps + "/one", "", "", 405, ``},
+	})
+	if got := f.must(200, "GET", maps+"/one", ""); got != stored {
+		t.Errorf("the object has changed by requests that were refused: %s, was %s", got, stored)
+	}
+	if !t.Failed() {
+		trace.Proves(t, "C-114", "C-116")
+	}
+}
+
+func TestBadPatchesAreRefusedInUpstreamsWords(t *testing.T) {
+	f := newFixture(t)
+	const maps, deploy = "/api/v1/namespaces/default/configmaps", "/apis/apps/v1/namespaces/default/deployments"
+	f.must(201, "POST", maps, cm)
+	stored := f.must(200, "GET", maps+"/one", "")
+	f.must(201, "POST", deploy, `{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`)
+	doubling := `[{"op":"test","path":"/kind","value":"ConfigMap"}`
+	for i := range 15 {
+		doubling += fmt.Sprintf(`,{"op":"copy","from":"/metadata","path":"/metadata/%d"}`, i)
+	}
+	doubling += `]`
+	refuses(t, f, []bad{
+		{"unknown patch type", "PATCH", maps + "/one", `{}`, "Content-Type: application/json", 415, `accepted media types include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml, application/strategic-merge-patch+json`},
+		{"another kind in a merge patch", "PATCH", maps + "/one", `{"kind":"Secret"}`, "Content-Type: application/merge-patch+json", 422, `converting (v1.Secret) to (v1.ConfigMap): unknown conversion`},
+		{"another kind in a JSON patch", "PATCH", maps + "/one", `[{"op":"replace","path":"/kind","value":"Pod"}]`, "Content-Type: application/json-patch+json", 422, `converting (v1.Pod) to (v1.ConfigMap): unknown conversion`},
+		{"an unknown version in a merge patch", "PATCH", maps + "/one", `{"apiVersion":"v2"}`, "Content-Type: application/merge-patch+json", 422, `no kind \"ConfigMap\" is registered for version \"v2\"`},
+		{"another kind of a Scale", "PATCH", deploy + "/d/scale", `{"kind":"Deployment"}`, "Content-Type: application/merge-patch+json", 422, `converting (v1.Deployment) to (v1.Scale): unknown conversion`},
+		{"JSON patch that grows without end", "PATCH", maps + "/one", doubling, "Content-Type: application/json-patch+json", 422, `the server rejected our request due to an error in our request`},
+		{"malformed merge patch", "PATCH", maps + "/one", `[`, "Content-Type: application/merge-patch+json", 400, `error decoding patch: unexpected end of JSON input`},
+		{"malformed JSON patch", "PATCH", maps + "/one", `{}`, "Content-Type: application/json-patch+json", 400, `cannot unmarshal object into Go value of type jsonpatch.Patch`},
+		{"JSON patch of a missing path", "PATCH", maps + "/one", `[{"op":"remove","path":"/data/none"}]`, "Content-Type: application/json-patch+json", 422, `the server rejected our request due to an error in our request`},
+		{"apply without a manager", "PATCH", maps + "/one", cm, "Content-Type: application/apply-patch+yaml", 422, `fieldManager: Required value: is required for apply patch`},
+		{"force without apply", "PATCH", maps + "/one?force=true", `{}`, "Content-Type: application/merge-patch+json", 422, `force: Forbidden: may not be specified for non-apply patch`},
+		{"PATCH to a collection", "PATCH", maps, `{}`, "Content-Type: application/merge-patch+json", 405, `the server does not allow this method on the requested resource`},
 		{"scale of another UID", "PUT", deploy + "/d/scale", `{"metadata":{"name":"d","uid":"x"},"spec":{"replicas":2}}`, "", 409, `Operation cannot be fulfilled on deployments.apps \"d\": Precondition failed: UID in precondition: x, UID in object meta: `},
 		{"patch of the UID", "PATCH", maps + "/one", `{"metadata":{"uid":"x"}}`, "Content-Type: application/merge-patch+json", 422, `ConfigMap \"one\" is invalid: metadata.uid: Invalid value: \"x\": field is immutable`},
 		{"apply of the UID", "PATCH", maps + "/one?fieldManager=a", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"uid":"x"}}`, "Content-Type: application/apply-patch+yaml", 422, `ConfigMap \"one\" is invalid: metadata.uid: Invalid value: \"x\": field is immutable`},
 		{"apply of a UID that nobody has", "PATCH", maps + "/none?fieldManager=a", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"uid":"x"}}`, "Content-Type: application/apply-patch+yaml", 409, `Operation cannot be fulfilled on configmaps \"none\": uid mismatch: the provided object specified uid x, and no existing object was found`},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			var headers []string
-			if c.header != "" {
-				headers = []string{c.header}
-			}
-			w := f.ask(c.method, c.path, c.body, headers...)
-			if got := w.Body.String(); w.Code != c.code || !strings.Contains(got, c.want) {
-				t.Errorf("got %d %s\nwant %d %s", w.Code, got, c.code, c.want)
-			}
-		})
+	})
+	if got := f.must(200, "GET", maps+"/one", ""); got != stored {
+		t.Errorf("the object has changed by patches that were refused: %s, was %s", got, stored)
 	}
+}
+
+func TestRefusedMethodsNameThoseThatThereAre(t *testing.T) {
+	f := newFixture(t)
+	const maps = "/api/v1/namespaces/default/configmaps"
 	for path, want := range map[string]string{
 		maps + "/one": "GET, PUT, PATCH, DELETE",
 		maps:          "GET, POST, DELETE",
@@ -126,12 +157,6 @@ func TestBadInputIsRefusedInUpstreamsWords(t *testing.T) {
 		if w := f.ask("OPTIONS", path, ""); w.Code != 405 || w.Header().Get("Allow") != want {
 			t.Errorf("OPTIONS %s: got %d, Allow: %s; want 405, %s", path, w.Code, w.Header().Get("Allow"), want)
 		}
-	}
-	if got := f.must(200, "GET", maps+"/one", ""); got != stored {
-		t.Errorf("the object has changed by requests that were refused: %s, was %s", got, stored)
-	}
-	if !t.Failed() {
-		trace.Proves(t, "C-114", "C-116")
 	}
 }
 

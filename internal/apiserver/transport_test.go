@@ -34,6 +34,9 @@ func TestSuiteHoldsOnEtcdOverHTTPS(t *testing.T) {
 	})
 	for name, test := range map[string]func(t *testing.T){
 		"BadInputIsRefusedInUpstreamsWords":         TestBadInputIsRefusedInUpstreamsWords,
+		"BadPatchesAreRefusedInUpstreamsWords":      TestBadPatchesAreRefusedInUpstreamsWords,
+		"RefusedMethodsNameThoseThatThereAre":       TestRefusedMethodsNameThoseThatThereAre,
+		"ApplyOfAScaleMindsOtherManagers":           TestApplyOfAScaleMindsOtherManagers,
 		"UnknownFieldsAreWarnedOf":                  TestUnknownFieldsAreWarnedOf,
 		"LegacyVersionsAnswerWithAWarning":          TestLegacyVersionsAnswerWithAWarning,
 		"RuntimeConfigTurnsVersionsAndResourcesOff": TestRuntimeConfigTurnsVersionsAndResourcesOff,

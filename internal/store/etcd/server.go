@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.etcd.io/raft/v3"
@@ -96,9 +95,12 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := s.o.clearStillborn(); err != nil {
 		return err
 	}
-	e, err := embed.StartEtcd(c)
+	if err := s.o.checkFiles(); err != nil {
+		return err
+	}
+	e, err := s.o.start(c)
 	if err != nil {
-		return fmt.Errorf("start etcd in %s: %w", c.Dir, err)
+		return err
 	}
 	defer e.Close()
 	s.setMapped(true)

@@ -1,0 +1,91 @@
+package etcd
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"go.etcd.io/bbolt"
+	"go.etcd.io/etcd/server/v3/embed"
+)
+
+// ErrDamaged says that the files of the data directory cannot be used.
+var ErrDamaged = errors.New("the store's files are damaged")
+
+// checkFiles looks at what etcd would end the process for, or would quietly make
+// little sense of: a database that cannot be opened, or is there without its log.
+func (o Options) checkFiles() error {
+	db := filepath.Join(o.member(), "snap", "db")
+	info, err := os.Stat(db)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
+		return nil // a first start, or one that was cut off
+	}
+	if err != nil {
+		return fmt.Errorf("look at the database: %w", err)
+	}
+	applied, err := lastApplied(db)
+	if err != nil {
+		return o.damaged(fmt.Errorf("open the database %s: %w", db, err))
+	}
+	logs, err := filepath.Glob(filepath.Join(o.member(), "wal", "*.wal"))
+	if err == nil && len(logs) == 0 && applied > 0 {
+		return o.damaged(fmt.Errorf("the write-ahead log that belongs to %s is missing from %s", db, filepath.Join(o.member(), "wal")))
+	}
+	return nil
+}
+
+// start starts etcd, and says what can be done if that fails.
+func (o Options) start(c *embed.Config) (e *embed.Etcd, err error) {
+	defer func() {
+		if r := recover(); r != nil { // how etcd tells of a database that does not fit its log
+			err = o.damaged(fmt.Errorf("start etcd in %s: %v", o.member(), r))
+		}
+	}()
+	if e, err = embed.StartEtcd(c); err == nil {
+		return e, nil
+	}
+	return nil, o.explain(err)
+}
+
+func (o Options) explain(err error) error {
+	err = fmt.Errorf("start etcd in %s: %w", o.member(), err)
+	// What the system refuses is no damage; the rest is what files say.
+	if _, ok := errors.AsType[syscall.Errno](err); ok {
+		return err
+	}
+	return o.damaged(err)
+}
+
+// damaged says what can be done about files that cannot be used.
+func (o Options) damaged(err error) error {
+	return fmt.Errorf("%w: %w; stop the server and put back a copy of the whole directory %s, or remove that directory to start with an empty cluster", ErrDamaged, err, o.dir())
+}
+
+// lastApplied is the number of the last entry of the log that a database knows; 0: none.
+func lastApplied(db string) (n uint64, err error) {
+	defer func() {
+		if r := recover(); r != nil { // how the library tells of pages that make no sense
+			err = fmt.Errorf("%v", r)
+		}
+	}()
+	// What it does not check at once is the free list: etcd reads that as well.
+	b, err := bbolt.Open(db, 0o600, &bbolt.Options{ReadOnly: true, PreLoadFreelist: true, Timeout: time.Second})
+	if err != nil {
+		return 0, err
+	}
+	defer b.Close() // of what was only read
+	err = b.View(func(tx *bbolt.Tx) error {
+		if meta := tx.Bucket([]byte("meta")); meta != nil {
+			if v := meta.Get([]byte("consistent_index")); len(v) == 8 {
+				n = binary.BigEndian.Uint64(v)
+			}
+		}
+		return nil
+	})
+	return n, err
+}

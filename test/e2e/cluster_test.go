@@ -8,9 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -33,11 +31,6 @@ type cluster struct {
 	proc   *exec.Cmd // the running server, or nil
 	ended  chan struct{}
 	killed bool // once, so that the next start had to clean up
-
-	provoked struct {
-		sync.Mutex
-		list []*regexp.Regexp
-	}
 }
 
 // newCluster starts a server on a machine of its own, with all images.
@@ -151,13 +144,6 @@ func (c *cluster) importImages(t *testing.T, files ...string) {
 	}
 }
 
-// provokes announces messages of the server that a test calls forth on purpose.
-func (c *cluster) provokes(messages string) {
-	c.provoked.Lock()
-	defer c.provoked.Unlock()
-	c.provoked.list = append(c.provoked.list, regexp.MustCompile(messages))
-}
-
 var (
 	healthy = regexp.MustCompile(`level=(INFO|DEBUG|info|debug) `)
 	// The store tells that the disk or the processors are too slow for it, as they
@@ -165,17 +151,14 @@ var (
 	slow = regexp.MustCompile(`level=WARN msg="[^"]*(slow fdatasync|slow disk|slow network|took too long)[^"]*" part=etcd `)
 )
 
-// complaints are the lines of the server's log that ask somebody to act, and that
-// no test has called forth.
+// complaints are the lines of the server's log that ask somebody to act.
 func (c *cluster) complaints() (list []string) {
 	data, err := os.ReadFile(c.logFile())
 	if err != nil {
 		return []string{err.Error()}
 	}
-	c.provoked.Lock()
-	defer c.provoked.Unlock()
 	for line := range strings.Lines(string(data)) {
-		if !healthy.MatchString(line) && !slow.MatchString(line) && !slices.ContainsFunc(c.provoked.list, func(r *regexp.Regexp) bool { return r.MatchString(line) }) {
+		if !healthy.MatchString(line) && !slow.MatchString(line) {
 			list = append(list, line)
 		}
 	}

@@ -9,8 +9,9 @@
 // beside the test does the same if the test itself is killed.
 //
 // A test waits for what must come about, never for a time to pass, and its patience
-// only ends hangs: it must pass on a machine that does ten other things. No server
-// that is never killed may warn of anything that no test has announced.
+// only ends hangs: it must pass on a machine that does ten other things. A server
+// that was never killed must not have warned of anything but a slow disk, whatever
+// the tests asked of it.
 //
 //	KEMUDI_BIN  the program to test; default: built from this tree
 package e2e

@@ -12,7 +12,9 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/plugin"
@@ -31,7 +33,8 @@ type Options struct {
 	// forwarded there. Optional.
 	ServiceIP netip.Addr
 	// ResolvConf names the servers that questions about other names go to, unless
-	// the config map kube-system/kube-dns does; default /etc/resolv.conf. None in
+	// the config map kube-system/kube-dns does; default /etc/resolv.conf. It is read
+	// again when it has changed and a question comes for another name. None in
 	// there: other names are refused.
 	ResolvConf string
 	// Listen opens the sockets; nil: the host's network.
@@ -51,6 +54,12 @@ type Server struct {
 	view   *cached
 	router *router
 	ready  chan struct{}
+	mu     struct {
+		sync.Mutex
+		now    upstreams   // that the router has
+		file   os.FileInfo // of ResolvConf as it was read last; nil: not since the start
+		looked time.Time   // at the file
+	}
 }
 
 // New returns a server; Run runs it.
@@ -71,7 +80,9 @@ func New(o Options) (*Server, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	o.Domain = strings.ToLower(strings.Trim(o.Domain, ".")) + "."
-	return &Server{o: o, view: newView(o.Transport), router: &router{log: o.Logger}, ready: make(chan struct{})}, nil
+	s := &Server{o: o, view: newView(o.Transport), router: &router{log: o.Logger}, ready: make(chan struct{})}
+	s.router.look = s.look
+	return s, nil
 }
 
 // Ready is closed when the server answers.
@@ -91,6 +102,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	}
 	s.router.set(first)
+	s.mu.now = first
 	defer s.router.set(upstreams{})
 	g := task.NewGroup(ctx)
 	for _, addr := range s.o.Addresses {
@@ -99,7 +111,10 @@ func (s *Server) Run(ctx context.Context) error {
 			return errors.Join(err, g.Wait())
 		}
 	}
-	g.Go("dns settings", func(ctx context.Context) error { return s.follow(ctx, first) })
+	g.Go("dns settings", func(ctx context.Context) error {
+		s.announce(ctx, first)
+		return s.follow(ctx)
+	})
 	close(s.ready)
 	return g.Wait()
 }
@@ -181,29 +196,59 @@ func (s *Server) others(servers []netip.AddrPort) []netip.AddrPort {
 	})
 }
 
-// follow sends questions on as the config map says, whenever it changes. now is
-// what has been set.
-func (s *Server) follow(ctx context.Context, now upstreams) error {
-	s.announce(ctx, now)
+// follow sends questions on as the config map says, whenever it changes.
+func (s *Server) follow(ctx context.Context) error {
 	o := kube.CursorOptions{FromNow: true, Namespace: "kube-system"}
 	for {
 		err := s.view.configMaps.Watch(ctx, o, func([]kube.Event) error {
-			next, err := s.upstreams()
-			if err != nil {
-				s.o.Logger.Error("cannot find dns servers to forward to", "err", err)
-				return nil
-			}
-			if !reflect.DeepEqual(now, next) {
-				now = next
-				s.router.set(next)
-				s.announce(ctx, next)
-			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.updateLocked(ctx)
 			return nil
 		})
 		if !errors.Is(err, kube.ErrTooOld) {
 			return err
 		}
 	}
+}
+
+// updateLocked sends questions on to the servers that are to be asked now.
+func (s *Server) updateLocked(ctx context.Context) {
+	next, err := s.upstreams()
+	if err != nil {
+		s.o.Logger.Error("cannot find dns servers to forward to", "err", err)
+		return
+	}
+	if !reflect.DeepEqual(s.mu.now, next) {
+		s.mu.now = next
+		s.router.set(next)
+		s.announce(ctx, next)
+	}
+}
+
+// lookInterval is how often the machine's resolver may be found changed.
+const lookInterval = 2 * time.Second
+
+// look follows the machine to another network: it is called with questions about
+// other names, and reads the file with the servers again if it has changed.
+func (s *Server) look(ctx context.Context) {
+	if !s.mu.TryLock() {
+		return // somebody else looks
+	}
+	defer s.mu.Unlock()
+	if time.Since(s.mu.looked) < lookInterval {
+		return
+	}
+	s.mu.looked = time.Now()
+	info, err := os.Stat(s.o.ResolvConf)
+	if err != nil {
+		return // it is being replaced, or there is none
+	}
+	if old := s.mu.file; old != nil && os.SameFile(old, info) && old.ModTime().Equal(info.ModTime()) && old.Size() == info.Size() {
+		return
+	}
+	s.mu.file = info
+	s.updateLocked(ctx)
 }
 
 // announce says where questions go, and tries whether they come back.

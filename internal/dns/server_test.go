@@ -515,3 +515,40 @@ func TestServersOfTheMachineAreFoundButNotOurselves(t *testing.T) {
 		t.Errorf("got %s, %v", got, err)
 	}
 }
+
+// A machine that starts before its network does, or goes to another one.
+func TestServersOfTheMachineAreReadAgainWhenTheyChange(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "resolv.conf")
+	s, err := New(Options{Transport: newObjects(), ResolvConf: file, Addresses: []netip.AddrPort{netip.MustParseAddrPort("10.244.1.1:53")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	look := func() string {
+		s.mu.looked = time.Time{} // long ago
+		s.look(t.Context())
+		return fmt.Sprint(s.mu.now.servers)
+	}
+	if got := look(); got != "[]" {
+		t.Errorf("without a file: got %s", got)
+	}
+	for _, servers := range [][]string{{"127.0.0.2"}, {"127.0.0.3", "127.0.0.4"}, {"127.0.0.5"}} {
+		text := "nameserver " + strings.Join(servers, "\nnameserver ") + "\n"
+		if err := os.WriteFile(file+".new", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(file+".new", file); err != nil { // as programs replace it
+			t.Fatal(err)
+		}
+		want := "[" + strings.Join(servers, ":53 ") + ":53]"
+		if got := look(); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		if s.router.choose("www.kubernetes.io.") == nil {
+			t.Errorf("%s: questions are sent nowhere", want)
+		}
+	}
+	s.mu.now = upstreams{}
+	if got := look(); got != "[]" {
+		t.Errorf("read again without a change: got %s", got)
+	}
+}

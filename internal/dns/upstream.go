@@ -87,8 +87,9 @@ func parseServers(list []string) ([]netip.AddrPort, error) {
 
 // router sends questions on to the servers that are set at the time.
 type router struct {
-	log *slog.Logger
-	mu  struct {
+	log  *slog.Logger
+	look func(context.Context) // is called before each question; nil: nothing is
+	mu   struct {
 		sync.RWMutex
 		zones []*outside // the longest names first
 		probe string     // the name that find out whether questions come back
@@ -109,6 +110,9 @@ func (r *router) Name() string { return "outside" }
 // ServeDNS answers one message. Without a server for the name it is refused.
 func (r *router) ServeDNS(ctx context.Context, w dns.ResponseWriter, m *dns.Msg) (int, error) {
 	state := request.Request{W: w, Req: m}
+	if r.look != nil {
+		r.look(ctx)
+	}
 	to := r.choose(state.Name())
 	if to == nil {
 		return dns.RcodeRefused, nil

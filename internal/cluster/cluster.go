@@ -163,7 +163,7 @@ func (s *server) start(f *floors) error {
 func (s *server) keys() error {
 	var err error
 	if s.pki, err = pki.Ensure(pki.Options{Dir: s.o.DataDir, Hosts: s.hosts(), Domain: s.o.Network.ClusterDomain}); err != nil {
-		return fmt.Errorf("keys and certificates: %w", err)
+		return fmt.Errorf("keys and certificates: %w; if a file there is damaged, put back a copy of it, or remove the whole of %s for new ones: other nodes and people then need new ones as well", err, filepath.Join(s.o.DataDir, "pki"))
 	}
 	s.issuer, err = authn.NewIssuer(authn.IssuerOptions{
 		Key: s.pki.ServiceAccounts, URL: "https://kubernetes.default.svc." + s.o.Network.ClusterDomain,

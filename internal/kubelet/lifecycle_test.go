@@ -116,8 +116,11 @@ func TestFailingPreStopHookIsToldAndCalledOnce(t *testing.T) {
 func TestContainerWhosePostStartHookFailsEndsAsAnyOther(t *testing.T) {
 	trace.Proves(t, "HOOK-032", "HOOK-001", "HOOK-031")
 	inBubble(t, func(t *testing.T) {
+		var mu sync.Mutex
 		var calls []string
 		n := newNode(t, fakecri.Options{Exec: func(_ *runtimeapi.ContainerConfig, command []string) (string, int32) {
+			mu.Lock()
+			defer mu.Unlock()
 			calls = append(calls, command[0])
 			if command[0] == "start" {
 				return "no", 1
@@ -127,9 +130,11 @@ func TestContainerWhosePostStartHookFailsEndsAsAnyOther(t *testing.T) {
 		defer func() { n.end() }()
 		createPod(t, n.api, "web", `{containers: [{name: c, image: x, lifecycle: {postStart: {exec: {command: [start]}}, preStop: {exec: {command: [stop]}}}}]}`)
 		n.pod("web")
+		mu.Lock()
 		if want := []string{"start", "stop"}; !slices.Equal(calls[:min(2, len(calls))], want) {
 			t.Errorf("hooks: got %q, want %q", calls, want)
 		}
+		mu.Unlock()
 		n.after(12*time.Second, "web")
 		killed := 0
 		for _, e := range n.api.takeEvents() {
@@ -147,7 +152,8 @@ func TestRuleStartsAllContainersAnew(t *testing.T) {
 	trace.Proves(t, "KEP-5532")
 	inBubble(t, func(t *testing.T) {
 		var mu sync.Mutex
-		starts, stops := map[string]int{}, 0
+		starts := map[string]int{}
+		var stops atomic.Int32
 		n := newNode(t, fakecri.Options{
 			Program: func(c *runtimeapi.ContainerConfig) fakecri.Program {
 				mu.Lock()
@@ -161,7 +167,7 @@ func TestRuleStartsAllContainersAnew(t *testing.T) {
 				}
 				return deaf(c)
 			},
-			Exec: func(*runtimeapi.ContainerConfig, []string) (string, int32) { stops++; return "", 0 },
+			Exec: func(*runtimeapi.ContainerConfig, []string) (string, int32) { stops.Add(1); return "", 0 },
 		})
 		defer func() { n.end() }()
 		createPod(t, n.api, "web", `{restartPolicy: Never, initContainers: [{name: init, image: i}], terminationGracePeriodSeconds: 60, containers: [
@@ -173,8 +179,8 @@ func TestRuleStartsAllContainersAnew(t *testing.T) {
 			t.Errorf("got %+v, want it to be restarting", p.Status.Conditions)
 		}
 		p := n.after(20*time.Second, "web")
-		if restarting(p) || !core.PodReady(p) || p.Status.PodIP != before.Status.PodIP || n.sandboxes() != 1 || stops != 0 {
-			t.Errorf("got %+v, %d sandboxes, %d hooks", p.Status, n.sandboxes(), stops)
+		if restarting(p) || !core.PodReady(p) || p.Status.PodIP != before.Status.PodIP || n.sandboxes() != 1 || stops.Load() != 0 {
+			t.Errorf("got %+v, %d sandboxes, %d hooks", p.Status, n.sandboxes(), stops.Load())
 		}
 		for _, list := range [][]v1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
 			for _, c := range list {

@@ -8,13 +8,21 @@ type learner struct {
 	mu struct {
 		sync.Mutex
 		now           *dictionary // nil: there is none yet
-		packed, badly int         // since the dictionary was made
+		packed, badly int         // since it was last asked whether a full one fits
+		next          int         // an object is learned at this number of packed ones, if it is packed less than well
 	}
 }
 
 // A dictionary that is full is replaced when more than half of a number of
 // objects are packed badly: then what is stored has become something else.
 const relearnAfter = 2048
+
+// What is packed to less than a badTimes-th part is learned, as long as there is
+// room; so is now and then what is packed to less than a wellTimes-th.
+const (
+	badTimes  = 3
+	wellTimes = 12
+)
 
 // dictionary returns the present one, nil if there is none.
 func (l *learner) dictionary() *dictionary {
@@ -29,10 +37,17 @@ func (l *learner) packed(text []byte, size int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.packed++
-	if 3*size <= len(text) || len(text) > maxText/4 {
+	switch {
+	case len(text) > maxText/4:
+		return
+	case badTimes*size > len(text):
+		l.mu.badly++
+	case wellTimes*size > len(text) && l.mu.packed >= l.mu.next && len(l.mu.now.text)+len(text) <= maxText:
+		// Others like it will come, but a dictionary for each would take more than it saves.
+		l.mu.next = 2 * l.mu.packed
+	default:
 		return
 	}
-	l.mu.badly++
 	var old []byte
 	if l.mu.now != nil {
 		old = l.mu.now.text

@@ -133,3 +133,31 @@ func BenchmarkUnpack(b *testing.B) {
 		room = d.unpack(room[:0], packed)
 	}
 }
+
+// TestLearnsMoreWhereItPays has objects of four kinds that resemble each other
+// somewhat: with the first alone they would all be packed, but not well.
+func TestLearnsMoreWhereItPays(t *testing.T) {
+	var l learner
+	made := map[*dictionary]bool{}
+	size, packed := 0, 0
+	for i := range 2000 {
+		text := fmt.Appendf(sibling(i), "%s", bytes.Repeat([]byte{byte('a' + i%4)}, 10))
+		for part := range 80 {
+			text = fmt.Appendf(text, `"of kind %d":"%016d",`, i%4, (i%4+1)*part*7919)
+		}
+		d := l.dictionary()
+		if d == nil {
+			d = noDictionary
+		}
+		made[d] = true
+		p := d.pack(nil, text)
+		l.packed(text, len(p))
+		size, packed = size+len(text), packed+len(p)
+	}
+	if packed*20 > size {
+		t.Errorf("%d bytes were packed into %d, want a twentieth", size, packed)
+	}
+	if len(made) > 12 {
+		t.Errorf("%d dictionaries were made for 2,000 objects, want few", len(made))
+	}
+}

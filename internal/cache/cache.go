@@ -17,8 +17,8 @@ import (
 var ErrTooOld = errors.New("too old resource version")
 
 // logSize is how many recent changes a cache remembers at most for cursors to
-// resume at.
-const logSize = 8192
+// resume at. Each keeps the state before it in memory, which of a pod is 2 KB.
+const logSize = 4096
 
 // Cache is all objects of one resource. Readers and cursors may be used
 // concurrently with each other and with the one feeder, which calls Replace

@@ -63,7 +63,7 @@ func claim(file string, mode os.FileMode, what string) (lock *os.File, _ error) 
 	if err != nil {
 		return nil, fmt.Errorf("claim %s: %w", what, err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := lockAlone(f); err != nil {
 		pid, _ := os.ReadFile(f.Name())
 		f.Close()
 		return nil, fmt.Errorf("%w (process %s, %s)", ErrRunning, strings.TrimSpace(string(pid)), what)
@@ -75,6 +75,30 @@ func claim(file string, mode os.FileMode, what string) (lock *os.File, _ error) 
 		return nil, fmt.Errorf("claim %s: %w", what, err)
 	}
 	return f, nil
+}
+
+// lockTries is how often a lock is tried that those who only look hold for a moment.
+const lockTries = 30
+
+// lockAlone locks a file unless another process keeps it locked.
+func lockAlone(f *os.File) error {
+	for i := 1; ; i++ {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) || i == lockTries {
+			return err
+		}
+		if err := pause(); err != nil {
+			return err
+		}
+	}
+}
+
+// pause waits 10 ms, or until a signal.
+func pause() error {
+	if _, err := unix.Poll(nil, 10); err != nil && !errors.Is(err, unix.EINTR) {
+		return fmt.Errorf("wait: %w", err)
+	}
+	return nil
 }
 
 // Running returns the process ID of the running server, or 0.
@@ -91,8 +115,16 @@ func Running(runDir string) (int, error) {
 		return 0, nil // nobody holds it
 	}
 	data, err := os.ReadFile(f.Name())
+	for i := 1; i < lockTries && err == nil && len(data) == 0; i++ { // it has been locked just now
+		if err = pause(); err == nil {
+			data, err = os.ReadFile(f.Name())
+		}
+	}
 	if err != nil {
 		return 0, fmt.Errorf("read pid file: %w", err)
+	}
+	if len(data) == 0 {
+		return 0, nil // whoever has locked it is not a server yet
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
 	if err != nil {
@@ -119,6 +151,11 @@ func Down(ctx context.Context, runDir string) (bool, error) {
 		return false, fmt.Errorf("open process %d: %w", pid, err)
 	}
 	defer unix.Close(fd)
+	// From here on the descriptor is of one process, whatever gets its ID later. It
+	// is the server's if that is still there.
+	if still, err := Running(runDir); err != nil || still != pid {
+		return false, err
+	}
 	if err := unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0); err != nil {
 		return false, fmt.Errorf("stop process %d: %w", pid, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -105,6 +106,39 @@ func TestAStaleProcessFileIsNobodys(t *testing.T) {
 		}
 		lock.Close()
 	}
+}
+
+// Those who look whether a server runs hold its lock for a moment, and a server
+// writes its number after it has taken the lock.
+func TestAServerStartsWhileSomebodyLooksWhetherItRuns(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	done := make(chan struct{})
+	var looking sync.WaitGroup
+	for range 2 {
+		looking.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if pid, err := Running(dir); err != nil || pid != 0 && pid != os.Getpid() {
+					t.Errorf("running: got %d, %v", pid, err)
+				}
+				<-time.After(time.Millisecond)
+			}
+		})
+	}
+	for i := range 50 {
+		lock, err := Claim(dir)
+		if err != nil {
+			t.Fatalf("claim %d: %v", i, err)
+		}
+		lock.Close()
+	}
+	close(done)
+	looking.Wait()
 }
 
 func TestServersDoNotShareADataDirectory(t *testing.T) {

@@ -58,6 +58,11 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	if !o.NoNode { // before anything is made there
+		if err := container.CheckRunDir(o.RunDir); err != nil {
+			return err
+		}
+	}
 	if !o.NoNode && os.Geteuid() != 0 {
 		return fmt.Errorf("a node needs root; without one (--disable-agent), a server does not: %w", os.ErrPermission)
 	}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -99,5 +100,18 @@ func TestServersOfAMachineHaveTheirOwnCgroups(t *testing.T) {
 			t.Errorf("remover of %q is there twice, or does nothing", r.Part)
 		}
 		parts[r.Part] = true
+	}
+}
+
+func TestRunDirectoryTooLongForSocketsIsRefusedBeforeAnythingIsMade(t *testing.T) {
+	t.Parallel()
+	o := Options{NodeIP: netip.MustParseAddr("192.0.2.7"), DataDir: filepath.Join(t.TempDir(), "data"), RunDir: filepath.Join(t.TempDir(), strings.Repeat("x", 60))}
+	if err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "choose a shorter one (--run-dir)") {
+		t.Errorf("got %v, want a refusal that says what to do", err)
+	}
+	for _, dir := range []string{o.DataDir, o.RunDir} {
+		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: got %v, want that it does not exist", dir, err)
+		}
 	}
 }

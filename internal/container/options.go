@@ -82,7 +82,27 @@ type Handler struct {
 // directory of shim sockets.
 const maxRunDir = 40
 
+// withDefaults completes and checks the options of a runtime that is to run.
 func (o Options) withDefaults() (Options, error) {
+	o, err := o.complete()
+	if err == nil {
+		err = CheckRunDir(o.RunDir)
+	}
+	return o, err
+}
+
+// CheckRunDir refuses a run directory in which the runtime's sockets would have
+// names that the kernel does not take.
+func CheckRunDir(dir string) error {
+	if len(dir) > maxRunDir {
+		return fmt.Errorf("run directory %s is longer than %d bytes, which sockets in it cannot have: choose a shorter one (--run-dir)", dir, maxRunDir)
+	}
+	return nil
+}
+
+// complete is withDefaults for what no runtime needs to have run with, too: what
+// a refused start left behind is to be removed.
+func (o Options) complete() (Options, error) {
 	setDefault(&o.DataDir, "/var/lib/kemudi")
 	setDefault(&o.RunDir, "/run/kemudi")
 	setDefault(&o.CNIConfDir, filepath.Join(o.cniDir(), "net.d"))
@@ -112,8 +132,6 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("container runtime: handler %s cannot be replaced", handlerRunc)
 	}
 	switch {
-	case len(o.RunDir) > maxRunDir:
-		return o, fmt.Errorf("container runtime: run directory %s is longer than %d bytes, which sockets in it cannot have", o.RunDir, maxRunDir)
 	case o.RunDir == "/" || o.DataDir == "/" || within(o.RunDir, o.DataDir) || within(o.DataDir, o.RunDir):
 		return o, fmt.Errorf("container runtime: data directory %s and run directory %s must be apart", o.DataDir, o.RunDir)
 	case o.CgroupParent == "/":
@@ -144,7 +162,7 @@ func (o Options) lockFile() string    { return filepath.Join(o.rootDir(), "kemud
 
 // NetNSDir is where the network namespaces of pods are mounted, by name.
 func (o Options) NetNSDir() string {
-	if o, err := o.withDefaults(); err == nil {
+	if o, err := o.complete(); err == nil {
 		return filepath.Join(o.stateDir(), "io.containerd.grpc.v1.cri/netns")
 	}
 	return ""
@@ -152,7 +170,7 @@ func (o Options) NetNSDir() string {
 
 // Socket is where the embedded containerd serves its own API and CRI.
 func (o Options) Socket() string {
-	if o, err := o.withDefaults(); err == nil {
+	if o, err := o.complete(); err == nil {
 		return filepath.Join(o.RunDir, "containerd.sock")
 	}
 	return ""

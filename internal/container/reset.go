@@ -21,7 +21,7 @@ import (
 // whole. removed says what was there, one line each, also with an error. To
 // call it again is harmless.
 func Reset(ctx context.Context, o Options) (removed []string, err error) {
-	if o, err = o.withDefaults(); err != nil {
+	if o, err = o.complete(); err != nil {
 		return nil, err
 	}
 	r := &resetter{o: o}

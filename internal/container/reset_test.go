@@ -76,3 +76,20 @@ func ours(o Options) (pids []int) {
 	}
 	return pids
 }
+
+func TestResetTakesDirectoriesThatNoRuntimeCouldRunIn(t *testing.T) {
+	dir := t.TempDir()
+	o := Options{DataDir: filepath.Join(dir, "data"), RunDir: filepath.Join(dir, strings.Repeat("x", 60)), CgroupParent: "/kemudi-test-none"}
+	if _, err := o.withDefaults(); err == nil || !strings.Contains(err.Error(), "choose a shorter one (--run-dir)") {
+		t.Errorf("a runtime there: got %v, want a refusal that says what to do", err)
+	}
+	if err := os.MkdirAll(filepath.Join(o.RunDir, "containerd"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if removed, err := Reset(t.Context(), o); err != nil {
+		t.Errorf("reset: got %q, %v", removed, err)
+	}
+	if o.Socket() == "" || o.NetNSDir() == "" {
+		t.Errorf("got socket %q and directory of network namespaces %q, want both", o.Socket(), o.NetNSDir())
+	}
+}

@@ -22,6 +22,7 @@ const (
 	authorityLife = 10 * 365 * 24 * time.Hour
 	leafLife      = 365 * 24 * time.Hour
 	clockSkew     = 5 * time.Minute
+	clockAhead    = 24 * time.Hour // where the machine's clock is hours ahead until it is set
 )
 
 // Authority is a certificate authority.
@@ -91,7 +92,7 @@ func (a *Authority) Sign(public crypto.PublicKey, s Subject) (*x509.Certificate,
 	now := time.Now()
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: s.Name, Organization: s.Organizations},
-		NotBefore:             later(now.Add(-clockSkew), a.Cert.NotBefore),
+		NotBefore:             later(now.Add(-max(clockSkew, min(clockAhead, s.Life/10))), a.Cert.NotBefore),
 		NotAfter:              earlier(now.Add(s.Life), a.Cert.NotAfter),
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		BasicConstraintsValid: true,
@@ -126,7 +127,7 @@ func newAuthority(name string, key crypto.Signer) (*Authority, error) {
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: name},
 		DNSNames:              []string{name},
-		NotBefore:             now.Add(-clockSkew),
+		NotBefore:             now.Add(-clockAhead),
 		NotAfter:              now.Add(authorityLife),
 		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign | x509.KeyUsageCRLSign | x509.KeyUsageKeyEncipherment,
 		BasicConstraintsValid: true,

@@ -19,10 +19,14 @@ import (
 const announceWait = 2 * time.Second
 
 // roundStart is when the last container exited that wants all to be started
-// anew; zero: none did.
+// anew; zero: none did. An exit that lies ahead, or after the start of what came
+// next, was told by a clock that has been set back: nothing can be compared to it.
 func (s *step) roundStart() (at time.Time) {
 	for i := range s.o.Containers {
-		if c := &s.o.Containers[i]; s.restartsAll(c) && c.FinishedAt.After(at) {
+		c := &s.o.Containers[i]
+		last := s.newest(c.Name)
+		setBack := c.FinishedAt.After(s.now) || last.ID != c.ID && last.CreatedAt.Before(c.FinishedAt)
+		if s.restartsAll(c) && !setBack && c.FinishedAt.After(at) {
 			at = c.FinishedAt
 		}
 	}

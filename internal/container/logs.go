@@ -41,6 +41,10 @@ var harmless = []struct{ start, detail string }{
 	{"failed to delete task", "container not created"},
 	{"warnings while cleaning up dead shim", oneWarning + "failed to read init pid file"},
 	{"Failed to pipe ", "reading from a closed fifo"},
+	// A container ended while this process did: the next one asks how.
+	{"get state for ", "context canceled"},
+	{"unknown status", "0"},
+	{"failed to handle container TaskExit event", "database not open"},
 	// Whoever asked is told: the pod's events say it, or the command.
 	{start: "PullImage "},
 	// A pod's shim has ended while one of its containers was being stopped: there is

@@ -46,10 +46,10 @@ func (c *cluster) setOut(t *testing.T) *cluster {
 		if t.Failed() {
 			c.explain(t)
 		}
-		c.kill(syscall.SIGTERM)
-		if !c.killed {
+		if !c.killed { // before the end, which gives up what is being done
 			c.wantNoComplaints(t)
 		}
+		c.kill(syscall.SIGTERM)
 	})
 	c.serve(t)
 	c.connect(t)
@@ -151,6 +151,10 @@ var (
 	slow = regexp.MustCompile(`level=WARN msg="[^"]*(slow fdatasync|slow disk|slow network|took too long)[^"]*" part=etcd `)
 )
 
+// Containerd warns of races at the ordinary ends of containers, by its own log or
+// that of its shim; those that are known are quiet, and nobody knows them all.
+var foreign = regexp.MustCompile(`part=containerd |runtime=io\.containerd|msg="forward event"`)
+
 // complaints are the lines of the server's log that ask somebody to act.
 func (c *cluster) complaints() (list []string) {
 	data, err := os.ReadFile(c.logFile())
@@ -158,7 +162,7 @@ func (c *cluster) complaints() (list []string) {
 		return []string{err.Error()}
 	}
 	for line := range strings.Lines(string(data)) {
-		if !healthy.MatchString(line) && !slow.MatchString(line) {
+		if !healthy.MatchString(line) && !slow.MatchString(line) && !foreign.MatchString(line) {
 			list = append(list, line)
 		}
 	}

@@ -29,6 +29,9 @@ func newImage() *cobra.Command {
 func withImages(c *cobra.Command, o *up.Options, f func(context.Context, *container.Images) error) error {
 	images, err := container.DialImages(container.Options{DataDir: o.DataDir, RunDir: o.RunDir}.Socket())
 	if err != nil {
+		if pid, look := up.Running(o.RunDir); look == nil && pid != 0 {
+			return fmt.Errorf("%w; the server runs, so it is still starting, or it uses another runtime (--container-runtime-endpoint): that one's own program keeps its images, such as ctr --namespace k8s.io images import FILE", err)
+		}
 		return fmt.Errorf("%w; is the server running? (kemudi status)", err)
 	}
 	err = images.WhileConnected(c.Context(), func(ctx context.Context) error { return f(ctx, images) })

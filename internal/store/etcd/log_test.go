@@ -14,6 +14,7 @@ func TestExpectedWarningsAreDebugMessages(t *testing.T) {
 	log := zap.New(slogCore{log: slog.New(slog.NewTextHandler(&out, nil))})
 	log.Info("chatter")
 	log.Warn("8e9e05c52164694d cannot campaign at term 1 since there are still pending configuration changes to apply")
+	log.Warn("failed to update cluster version", zap.String("error", "etcdserver: request cancelled"))
 	log.Warn("simple token is not cryptographically signed")
 	if got := out.String(); got != "" {
 		t.Errorf("log: got %q, want nothing", got)

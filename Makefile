@@ -4,14 +4,21 @@
 GO          ?= go
 # Where Go's own installation puts it: sudo does not keep the PATH of a login shell.
 export PATH := $(PATH):/usr/local/go/bin
-# Versions are stamped below; git refuses a tree that another user has cloned.
-export GOFLAGS := $(GOFLAGS) -buildvcs=false
+# One set of flags for whatever compiles, so that vet, staticcheck, the tests and
+# the programs inside kemudi use what the build has compiled. Versions are stamped
+# below; git refuses a tree that another user has cloned.
+export GOFLAGS := -buildvcs=false -trimpath $(GOFLAGS)
+export CGO_ENABLED := 0
 GIT         := git -c safe.directory='*'
 STEP        := build/step.sh
-# Packages whose tests run with the race detector: those that hold shared state.
-# The others need containerd or kubectl, whose race build takes 2.5 min on two cores.
-RACE        ?= $(addsuffix /...,$(addprefix ./internal/,apiserver auth cache client controller controllers dns obs scheduler store task watchcache))
+# Packages whose tests run with the race detector: all that have goroutines or
+# locks, which a house rule holds.
+RACE        ?= $(addsuffix /...,$(addprefix ./internal/,admission apiserver auth cache client cluster controller controllers dns kubelet obs podnet proxy scheduler store task up watchcache wire))
+# Packages whose tests are of one goroutine, and run without it, but reach by
+# package unsafe: they run with its other half, the check of pointers.
+POINTERS    ?= $(addsuffix /...,$(addprefix ./internal/,layout patch))
 TEST_FLAGS  ?= -count=1 -shuffle=on -timeout=15m
+OFTEN       ?= ^(test/(clients|e2e|image|node)|internal/(cluster|container|kubelet|podnet|proxy|store/etcd|up))$$
 TRACE_DIR   := $(CURDIR)/.trace
 
 VERSION     ?= $(shell $(GIT) describe --tags --always --dirty 2>/dev/null || echo 0.0.0-dev)
@@ -27,10 +34,10 @@ HEAP        := -X runtime.godebugDefault=disablethp=1
 LDFLAGS     := -s -w $(HEAP) $(KUBE_STAMP) -X $(STAMP).Version=$(VERSION) -X $(STAMP).Commit=$(COMMIT) -X $(STAMP).TreeState=$(TREE_STATE) -X $(STAMP).Date=$(DATE)
 
 .DEFAULT_GOAL := help
-.PHONY: help root prerequisites runtime build images test lint up down reset bench requirements clean
+.PHONY: help root prerequisites runtime build images test test-often lint up down reset bench bench-compare requirements audit clean
 
 help: ## show this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r target text; do printf '  make %-14s %s\n' "$$target" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r target text; do printf '  make %-14s %s\n' "$$target" "$$text"; done
 
 root:
 	@[ "$$(id -u)" = 0 ] || { echo "this needs root: sudo make $(MAKECMDGOALS)" >&2; exit 1; }
@@ -42,20 +49,21 @@ runtime: prerequisites ## build the programs that travel inside kemudi
 	@GO=$(GO) build/runtime/build.sh
 
 build: runtime ## build bin/kemudi
-	@$(STEP) "building kemudi" env CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/kemudi ./cmd/kemudi
+	@$(STEP) "building kemudi" $(GO) build -ldflags '$(LDFLAGS)' -o bin/kemudi ./cmd/kemudi
 
 # What stops or removes a cluster must work after make clean, too.
 bin/kemudi:
 	@$(MAKE) --no-print-directory build
 
-bin/staticcheck: build/lint/go.mod build/lint/go.sum
-	$(GO) build -C build/lint -o $(CURDIR)/$@ honnef.co/go/tools/cmd/staticcheck
-
-lint: runtime bin/staticcheck ## check format, vet, staticcheck and the house rules
-	@GO=$(GO) STATICCHECK=$(CURDIR)/bin/staticcheck build/lint.sh
+lint: runtime ## check format, vet, staticcheck and the house rules
+	@GO=$(GO) build/lint.sh
 
 test: build lint ## run every test, end to end ones with real containers included (root)
-	@GO=$(GO) RACE='$(RACE)' TEST_FLAGS='$(TEST_FLAGS)' KEMUDI_TRACE_DIR=$(TRACE_DIR) build/test.sh
+	@GO=$(GO) TEST_FLAGS='$(TEST_FLAGS)' KEMUDI_TRACE_DIR=$(TRACE_DIR) build/test.sh -race '$(RACE)' -pointers '$(POINTERS)'
+
+# By chance or not: what works with real time and real machines, N times.
+test-often: build ## run those suites N=5 times while other programs take all processors (root)
+	@GO=$(GO) TEST_FLAGS='$(TEST_FLAGS) -timeout=30m' build/test.sh -busy -times $(or $(N),5) -only '$(OFTEN)'
 
 images: prerequisites ## build the images of examples and tests into bin/images
 	@$(STEP) "building images" sh -c '$(GO) run ./test/image/cmd/testimages bin/images >/dev/null'
@@ -72,8 +80,15 @@ reset: bin/kemudi ## remove every trace of the cluster from this machine
 bench: build ## measure start, memory, latency and throughput (root)
 	$(GO) run ./test/bench -kemudi bin/kemudi
 
-requirements: ## show covered and open requirements of the last make test
+# Go benchmarks of PACKAGES that match BENCH, or with LOAD=outside that load (root).
+bench-compare: runtime ## compare with commit BASE by turns: PACKAGES, BENCH, ROUNDS=5, or LOAD
+	@$(GO) run ./test/bench/compare -base '$(BASE)' $(if $(PACKAGES),-packages '$(PACKAGES)') $(if $(BENCH),-bench '$(BENCH)') -rounds $(or $(ROUNDS),5) $(if $(LOAD),-load '$(LOAD)' -ldflags '-s -w $(HEAP)')
+
+requirements: ## show what the last make test has proved, where, and what is open
 	@$(GO) run ./internal/trace/cmd/requirements -dir $(TRACE_DIR) -out docs/requirements/COVERAGE.md
+
+audit: ## break what N citations stand at, drawn by SEED: each test must notice (root)
+	@$(GO) run ./internal/trace/cmd/audit -go $(GO) -dir $(TRACE_DIR) -n $(or $(N),20) $(if $(SEED),-seed $(SEED))
 
 clean: ## remove what was built
 	rm -rf bin $(TRACE_DIR)

@@ -12,7 +12,8 @@ GO=${GO:-go}
 CC=${CC:-gcc}
 OUT=${OUT:-$root/internal/container/embedded}
 GOARCH=${GOARCH:-$($GO env GOARCH)}
-export GOARCH GOWORK=off GOFLAGS="-mod=readonly -buildvcs=false"
+# The flags of the Makefile, so that what kemudi imports, too, is compiled once.
+export GOARCH GOWORK=off GOFLAGS="-mod=readonly -buildvcs=false -trimpath" CGO_ENABLED=0
 step=$root/build/step.sh
 
 cd "$here"
@@ -33,15 +34,15 @@ fi
 
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-"$step" "building the shim" env CGO_ENABLED=0 $GO build -trimpath -ldflags "-s -w" -o "$tmp/containerd-shim-runc-v2" ./shim
-"$step" "building the CNI plugins" env CGO_ENABLED=0 $GO build -trimpath -ldflags "-s -w" -o "$tmp/" \
+"$step" "building the shim" $GO build -ldflags "-s -w" -o "$tmp/containerd-shim-runc-v2" ./shim
+"$step" "building the CNI plugins" $GO build -ldflags "-s -w" -o "$tmp/" \
 	github.com/containernetworking/plugins/plugins/main/bridge \
 	github.com/containernetworking/plugins/plugins/ipam/host-local
-"$step" "building runc" env CGO_ENABLED=1 CC=$CC $GO build -trimpath -tags "seccomp netgo osusergo urfave_cli_no_docs" \
+"$step" "building runc" env CGO_ENABLED=1 CC=$CC $GO build -tags "seccomp netgo osusergo urfave_cli_no_docs" \
 	-ldflags "-s -w -linkmode external -extldflags -static" \
 	-o "$tmp/runc" github.com/opencontainers/runc
 "$step" "building pause" $CC -Os -static -nostdlib -ffreestanding -fno-pie -no-pie -fno-stack-protector -fno-asynchronous-unwind-tables \
 	-Wall -Werror -Wl,-s,-n,--build-id=none,-z,norelro,-z,noseparate-code -o "$tmp/pause" pause/pause.c
 mkdir -p "$OUT"
-"$step" "packing the container runtime" env GOARCH= CGO_ENABLED=0 $GO run ./pack -out "$OUT" -stamp "$stamp" \
+"$step" "packing the container runtime" env GOARCH= $GO run ./pack -out "$OUT" -stamp "$stamp" \
 	"$tmp/containerd-shim-runc-v2" "$tmp/runc" "$tmp/bridge" "$tmp/host-local" "$tmp/pause"

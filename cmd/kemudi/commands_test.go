@@ -148,9 +148,32 @@ func TestDefaultsShownAreThoseUsed(t *testing.T) {
 	flags := newServer().Flags()
 	for name, want := range map[string]string{
 		"data-dir": cluster.DefaultDataDir, "run-dir": cluster.DefaultRunDir, "secure-port": "6443", "max-pods": "110", "cluster-domain": "cluster.local",
+		"node-cidr-mask-size": "0", "node-cidr-mask-size-ipv4": "24", "node-cidr-mask-size-ipv6": "64",
 	} {
 		if got := flags.Lookup(name).DefValue; got != want {
 			t.Errorf("--%s: default %q, want %q", name, got, want)
+		}
+	}
+}
+
+// The sizes of both families are shown as they are when nobody says one; to say one is something
+// else, be it the same.
+func TestShareOfTheOnlyFamilyStandsAlone(t *testing.T) {
+	for args, refused := range map[string]bool{
+		"":                         false,
+		"--node-cidr-mask-size=26": false,
+		"--node-cidr-mask-size-ipv4=24 --node-cidr-mask-size-ipv6=64": false,
+		"--node-cidr-mask-size=26 --node-cidr-mask-size-ipv4=24":      true,
+		"--node-cidr-mask-size=64 --node-cidr-mask-size-ipv6=64":      true,
+	} {
+		o := cluster.Defaults()
+		f := pflag.NewFlagSet("server", pflag.ContinueOnError)
+		addServerFlags(f, &o)
+		if err := f.Parse(strings.Fields(args)); err != nil {
+			t.Fatalf("%q: %v", args, err)
+		}
+		if err := o.Controllers.Check(); (err != nil) != refused {
+			t.Errorf("%q: got %v, want refused: %v", args, err, refused)
 		}
 	}
 }
@@ -164,7 +187,8 @@ func TestWrongCommandLinesEndWithCode2(t *testing.T) {
 		"image ls -o table":                  `"table" is neither json nor empty`,
 		"down please":                        `unknown command "please" for "kemudi down"`,
 		"statsu":                             `unknown command "statsu" for "kemudi"; did you mean status?`,
-		"image remove":                       `unknown command "remove" for "kemudi image"`,
+		"image prune":                        `unknown command "prune" for "kemudi image"`,
+		"image remove":                       "requires at least 1 arg(s)",
 		"image import":                       "requires at least 1 arg(s)",
 		"image pull":                         "requires at least 1 arg(s)",
 		"image rm":                           "requires at least 1 arg(s)",
@@ -206,6 +230,9 @@ func TestCommandsWithoutAServer(t *testing.T) {
 		{"status DIRS", exitNo, "no server is running; start one with: kemudi up\n", ""},
 		{"down DIRS", 0, "no server is running\n", ""},
 		{"image ls DIRS", exitError, "", "is the server running? (kemudi status)"},
+		{"image list DIRS", exitError, "", "is the server running? (kemudi status)"},
+		{"image remove DIRS web:1", exitError, "", "is the server running? (kemudi status)"},
+		{"image list --help", 0, "kemudi image ls -o json", ""},
 		{"image rm DIRS web:1", exitError, "", "is the server running? (kemudi status)"},
 		{"image pull DIRS web:1", exitError, "", "is the server running? (kemudi status)"},
 		{"image import DIRS web.tar", exitError, "", "is the server running? (kemudi status)"},
@@ -280,7 +307,7 @@ func TestIsKubectlWhenCalledSo(t *testing.T) {
 		name string
 		args []string
 	}{{"kubectl", nil}, {"/usr/local/bin/kubectl", nil}, {"", []string{"kubectl"}}} {
-		r := call{name: c.name}.run(t, append(c.args, "version", "--client", "-o", "json")...)
+		r := call{name: c.name}.run(t, append(c.args, "version", "--client", "-v=1", "-o", "json")...)
 		if r.code != 0 || !strings.Contains(r.stdout, `"clientVersion"`) {
 			t.Errorf("%s %v: got %+v", c.name, c.args, r)
 		}
@@ -346,7 +373,7 @@ func TestDirectoriesDoNotDependOnTheWorkingDirectory(t *testing.T) {
 
 // TestOutputsAreCompleted by the shell.
 func TestOutputsAreCompleted(t *testing.T) {
-	for _, of := range [][]string{{"status"}, {"version"}, {"image", "ls"}} {
+	for _, of := range [][]string{{"status"}, {"version"}, {"image", "ls"}, {"image", "list"}} {
 		if r := (call{}).run(t, slices.Concat([]string{"__complete"}, of, []string{"-o", ""})...); !strings.HasPrefix(r.stdout, "json\n") {
 			t.Errorf("%v -o: got %+v", of, r)
 		}

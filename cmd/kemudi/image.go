@@ -103,6 +103,7 @@ func newImageList() *cobra.Command {
 	var output outputFlag
 	c := &cobra.Command{
 		Use:     "ls",
+		Aliases: []string{"list"},
 		Short:   "List images",
 		Example: "  kemudi image ls\n  kemudi image ls -o json",
 		Args:    noArgs,
@@ -171,6 +172,7 @@ func newImageRemove() *cobra.Command {
 	var o up.Options
 	c := &cobra.Command{
 		Use:     "rm NAME...",
+		Aliases: []string{"remove"},
 		Short:   "Remove images",
 		Example: "  kemudi image rm web:1",
 		Args:    someArgs,

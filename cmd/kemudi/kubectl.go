@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/component-base/cli"
 	"k8s.io/kubectl/pkg/cmd"
 	"k8s.io/kubectl/pkg/cmd/util"
 
@@ -22,7 +23,8 @@ func kubectl(args []string) int {
 			os.Setenv(clientcmd.RecommendedConfigPathEnvVar, admin)
 		}
 	}
-	if err := cmd.NewDefaultKubectlCommand().Execute(); err != nil {
+	// As kubectl's own main runs it: with the flags of its log, such as -v.
+	if err := cli.RunNoErrOutput(cmd.NewDefaultKubectlCommand()); err != nil {
 		util.CheckErr(err) // prints and exits as kubectl does
 		fmt.Fprintln(os.Stderr, err)
 		return exitError

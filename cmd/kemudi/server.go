@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -19,7 +19,7 @@ import (
 )
 
 func newServer() *cobra.Command {
-	var o cluster.Options
+	o := cluster.Defaults()
 	var logs obs.LogOptions
 	c := &cobra.Command{
 		Use:   "server",
@@ -59,59 +59,118 @@ names. The command line goes before the environment, and both before the file.`,
 }
 
 func addServerFlags(f *pflag.FlagSet, o *cluster.Options) {
-	f.StringVar(&o.DataDir, "data-dir", cluster.DefaultDataDir, "directory of the cluster's state")
-	f.StringVar(&o.RunDir, "run-dir", cluster.DefaultRunDir, "directory of sockets and process IDs; at most 40 characters")
+	f.StringVar(&o.DataDir, "data-dir", o.DataDir, "directory of the cluster's state")
+	f.StringVar(&o.RunDir, "run-dir", o.RunDir, "directory of sockets and process IDs; at most 40 characters")
 	f.Var((*addrFlag)(&o.BindAddress), "bind-address", "address to serve the API on; default all")
-	f.Uint16Var(&o.SecurePort, "secure-port", 6443, "port to serve the API on")
+	f.Uint16Var(&o.SecurePort, "secure-port", o.SecurePort, "port to serve the API on")
 	f.Var((*addrFlag)(&o.AdvertiseAddress), "advertise-address", "address at which others reach the API; default the node's")
-	f.StringSliceVar(&o.TLSSANs, "tls-san", nil, "further names and addresses of the API server, for its certificate")
-	f.Var((*runtimeConfigFlag)(&o.RuntimeConfig), "runtime-config", "group-versions to turn on or off: extensions/v1beta1=false,api/alpha=true,...; alpha versions are off otherwise")
+	f.StringSliceVar(&o.TLSSANs, "tls-san", o.TLSSANs, "further names and addresses of the API server, for its certificate")
+	addAPIFlags(f, &o.API)
+	addIdentityFlags(f, &o.Identity)
 
-	f.Var((*prefixesFlag)(&o.Network.ServiceCIDRs), "service-cluster-ip-range", "addresses of services; default 10.96.0.0/16")
-	f.Var((*prefixesFlag)(&o.Network.ClusterCIDRs), "cluster-cidr", "addresses of pods; default 10.244.0.0/16")
-	f.Var((*portRangeFlag)(&o.Network.NodePorts), "service-node-port-range", "ports of NodePort services; default 30000-32767")
+	f.Var((*prefixesFlag)(&o.Network.ServiceCIDRs), "service-cluster-ip-range", "addresses of services")
+	f.Var((*prefixesFlag)(&o.Network.ClusterCIDRs), "cluster-cidr", "addresses of pods")
+	f.Var((*portRangeFlag)(&o.Network.NodePorts), "service-node-port-range", "ports of NodePort services")
 	f.Var((*addrFlag)(&o.Network.ClusterDNS), "cluster-dns", "address of the DNS service; default the tenth service address")
-	f.StringVar(&o.Network.ClusterDomain, "cluster-domain", "cluster.local", "DNS domain of the cluster")
+	f.StringVar(&o.Network.ClusterDomain, "cluster-domain", o.Network.ClusterDomain, "DNS domain of the cluster")
+	f.Var((*prefixesFlag)(&o.Network.NodePortAddresses), "nodeport-addresses", "addresses of the node that serve node ports: 127.0.0.0/8,192.0.2.7/32,...; default all")
+	f.BoolVar(&o.Network.MasqueradeAll, "masquerade-all", o.Network.MasqueradeAll, "hide from pods who connects to them by a cluster IP")
 
-	f.BoolVar(&o.NoNode, "disable-agent", false, "run no pods on this machine")
+	f.BoolVar(&o.NoNode, "disable-agent", o.NoNode, "run no pods on this machine")
 	f.VarPF((*notFlag)(&o.NodeByHand), "register-node", "", "make the Node object; if false, people do").NoOptDefVal = "true"
-	f.StringVar(&o.NodeName, "node-name", "", "name of the node; default the host name")
+	f.StringVar(&o.NodeName, "node-name", o.NodeName, "name of the node; default the host name")
 	f.Var(&nodeIPFlag{&o.NodeIP, &o.Network.SecondNodeIP}, "node-ip", "address of the node, or one of each family; default what it sends from to the world")
-	f.StringToStringVar(&o.NodeLabels, "node-labels", nil, "labels of the node when it registers")
+	f.StringToStringVar(&o.NodeLabels, "node-labels", o.NodeLabels, "labels of the node when it registers")
 	f.Var((*taintsFlag)(&o.NodeTaints), "register-with-taints", "taints of the node when it registers: key=value:effect,...")
-	f.IntVar(&o.Agent.MaxPods, "max-pods", 110, "how many pods the node takes")
-	f.StringVar(&o.Agent.ManifestDir, "pod-manifest-path", "", "directory with manifests of pods that run without the API")
-	f.Var(&o.Agent.LogMaxSize, "container-log-max-size", "how large a container's log grows before a new one is begun; default 10Mi")
-	f.IntVar(&o.Agent.LogMaxFiles, "container-log-max-files", 5, "how many files a container's log has at the most")
+	f.IntVar(&o.Agent.MaxPods, "max-pods", o.Agent.MaxPods, "how many pods the node takes")
+	f.Var(&o.Agent.KubeReserved, "kube-reserved", "what the cluster's own programs need of the machine, and pods may not have: cpu=100m,memory=1Gi,ephemeral-storage=1Gi")
+	f.Var(&o.Agent.SystemReserved, "system-reserved", "what everything else on the machine needs")
+	f.StringVar(&o.Agent.ManifestDir, "pod-manifest-path", o.Agent.ManifestDir, "directory with manifests of pods that run without the API")
+	f.StringSliceVar(&o.Agent.UnsafeSysctls, "allowed-unsafe-sysctls", o.Agent.UnsafeSysctls, "kernel parameters that pods may set beside the safe ones: names, or their beginnings with a *")
+	f.Var(&o.Agent.LogMaxSize, "container-log-max-size", "how large a container's log grows before a new one is begun")
+	f.IntVar(&o.Agent.LogMaxFiles, "container-log-max-files", o.Agent.LogMaxFiles, "how many files a container's log has at the most")
+	f.VarPF((*notFlag)(&o.Agent.NoSystemLogs), "enable-system-log-handler", "", "serve the files of /var/log to who may read nodes/log").NoOptDefVal = "true"
 	f.Var(&o.Agent.Eviction, "eviction-hard", "how little may be left before pods are evicted; empty: never evict")
-	f.DurationVar(&o.Agent.Transition, "eviction-pressure-transition-period", 5*time.Minute, "how long a node stays under pressure after its cause has gone")
-	f.Var((*addrFlag)(&o.AgentAddress), "address", "address to serve the node agent's API on; default all")
-	f.Uint16Var(&o.AgentPort, "port", 10250, "port to serve the node agent's API on")
-	f.StringVar(&o.RuntimeEndpoint, "container-runtime-endpoint", "", "socket of another container runtime, which is to find CNI in cni/net.d and bin of the data directory; default the built-in one")
-	f.StringVar(&o.PodLogsDir, "pod-logs-dir", "/var/log/pods", "directory of the containers' logs")
-	f.StringVar(&o.RegistryDir, "registry-config-dir", "", "directories with hosts.toml files of registries")
-	f.IntVar(&o.Images.HighPercent, "image-gc-high-threshold", 85, "how full the disk of the images gets, in percent, before unused ones are removed; 100: they never are")
-	f.IntVar(&o.Images.LowPercent, "image-gc-low-threshold", 80, "how full it is when enough is removed")
-	f.DurationVar(&o.Images.MinAge, "minimum-image-ttl-duration", 2*time.Minute, "how long an unused image is kept at least")
-	f.DurationVar(&o.Images.MaxAge, "image-maximum-gc-age", 0, "how long an unused image is kept at the most; default for ever")
-	f.IntVar(&o.Images.MaxPulls, "max-parallel-image-pulls", 4, "how many images are pulled at a time")
-	f.StringVar(&o.Images.ProviderConfig, "image-credential-provider-config", "", "CredentialProviderConfig file, or directory of them, that names programs which know registry credentials")
-	f.StringVar(&o.Images.ProviderBinDir, "image-credential-provider-bin-dir", "", "directory of these programs")
-	f.StringVar(&o.Network.ResolvConf, "resolv-conf", "/etc/resolv.conf", "file that names the DNS servers for names outside of the cluster")
+	f.DurationVar(&o.Agent.Transition, "eviction-pressure-transition-period", o.Agent.Transition, "how long a node stays under pressure after its cause has gone")
+	f.Var((*addrFlag)(&o.Agent.Address), "address", "address to serve the node agent's API on; default all")
+	f.Uint16Var(&o.Agent.Port, "port", o.Agent.Port, "port to serve the node agent's API on")
+	f.StringVar(&o.Runtime.Endpoint, "container-runtime-endpoint", o.Runtime.Endpoint, "socket of another container runtime, which is to find CNI in cni/net.d and bin of the data directory; default the built-in one")
+	f.Var(&o.Runtime.Handlers, "runtime-handlers", "what RuntimeClasses may name beside runc: programs that are called as it is, or shims: crun=/usr/bin/crun,kata=io.containerd.kata.v2,...")
+	f.StringVar(&o.Agent.RootDir, "root-dir", o.Agent.RootDir, "directory of the volumes and other files of pods; default kubelet in the data directory")
+	f.StringVar(&o.Agent.PodLogsDir, "pod-logs-dir", o.Agent.PodLogsDir, "directory of the containers' logs")
+	f.StringVar(&o.Runtime.RegistryDir, "registry-config-dir", o.Runtime.RegistryDir, "directories with hosts.toml files of registries")
+	f.IntVar(&o.Images.HighPercent, "image-gc-high-threshold", o.Images.HighPercent, "how full the disk of the images gets, in percent, before unused ones are removed; 100: they never are")
+	f.IntVar(&o.Images.LowPercent, "image-gc-low-threshold", o.Images.LowPercent, "how full it is when enough is removed")
+	f.DurationVar(&o.Images.MinAge, "minimum-image-ttl-duration", o.Images.MinAge, "how long an unused image is kept at least")
+	f.DurationVar(&o.Images.MaxAge, "image-maximum-gc-age", o.Images.MaxAge, "how long an unused image is kept at the most; default for ever")
+	f.IntVar(&o.Images.MaxPulls, "max-parallel-image-pulls", o.Images.MaxPulls, "how many images are pulled at a time")
+	f.StringVar(&o.Images.ProviderConfig, "image-credential-provider-config", o.Images.ProviderConfig, "CredentialProviderConfig file, or directory of them, that names programs which know registry credentials")
+	f.StringVar(&o.Images.ProviderBinDir, "image-credential-provider-bin-dir", o.Images.ProviderBinDir, "directory of these programs")
+	f.StringVar(&o.Network.ResolvConf, "resolv-conf", o.Network.ResolvConf, "file that names the DNS servers for names outside of the cluster")
 
-	f.Int64Var(&o.EncodedCacheSize, "encoded-cache-bytes", 32<<20, "memory for the encoded forms of objects that are read often")
+	f.IntVar(&o.NodesToScore, "percentage-of-nodes-to-score", o.NodesToScore, "how much of the cluster is searched before the best node found is taken, in percent; default 50 to 5, the less the larger the cluster")
+	f.IntVar(&o.Controllers.MaxEndpointsPerSlice, "max-endpoints-per-slice", o.Controllers.MaxEndpointsPerSlice, "how many endpoints an EndpointSlice holds")
+	f.IntVar(&o.Controllers.PodGCThreshold, "terminated-pod-gc-threshold", o.Controllers.PodGCThreshold, "how many finished pods are kept")
+	f.DurationVar(&o.Controllers.NodeLifecycle.GracePeriod, "node-monitor-grace-period", o.Controllers.NodeLifecycle.GracePeriod, "how long a node may be silent")
+	f.DurationVar(&o.Controllers.NodeLifecycle.StartupGracePeriod, "node-startup-grace-period", o.Controllers.NodeLifecycle.StartupGracePeriod, "the same for a node that has never reported")
+	f.Float64Var(&o.Controllers.NodeLifecycle.EvictionRate, "node-eviction-rate", o.Controllers.NodeLifecycle.EvictionRate, "how many lost nodes of a zone begin to be emptied in a second")
+	f.Float64Var(&o.Controllers.NodeLifecycle.SecondaryEvictionRate, "secondary-node-eviction-rate", o.Controllers.NodeLifecycle.SecondaryEvictionRate, "the same for a large zone much of which is lost")
+	f.Float64Var(&o.Controllers.NodeLifecycle.UnhealthyZoneThreshold, "unhealthy-zone-threshold", o.Controllers.NodeLifecycle.UnhealthyZoneThreshold, "how much of a zone that is, from 0 to 1")
+	f.IntVar(&o.Controllers.NodeLifecycle.LargeClusterSize, "large-cluster-size-threshold", o.Controllers.NodeLifecycle.LargeClusterSize, "how many nodes a small zone has at the most; it is left alone when much of it is lost")
+	f.IntVar(&o.Controllers.NodeCIDRBits4, "node-cidr-mask-size-ipv4", o.Controllers.NodeCIDRBits4, "size of a node's share of the IPv4 addresses of pods: length of its prefix")
+	f.IntVar(&o.Controllers.NodeCIDRBits6, "node-cidr-mask-size-ipv6", o.Controllers.NodeCIDRBits6, "the same of the IPv6 addresses")
+	f.IntVar(&o.Controllers.NodeCIDRBits, "node-cidr-mask-size", o.Controllers.NodeCIDRBits, "size of a node's share where pods have addresses of one family, in place of that family's flag")
+	o.Controllers.NodeCIDRBits4, o.Controllers.NodeCIDRBits6 = 0, 0 // shown, but not said: --node-cidr-mask-size is for who says neither
+	f.DurationVar(&o.Controllers.CertificateLife, "cluster-signing-duration", o.Controllers.CertificateLife, "how long certificates that are signed on request are good for")
+	f.IntVar(&o.Controllers.MaxMirroredAddresses, "mirroring-max-endpoints-per-subset", o.Controllers.MaxMirroredAddresses, "how many addresses of hand-made Endpoints are mirrored to slices")
+}
 
-	f.IntVar(&o.Controllers.MaxEndpointsPerSlice, "max-endpoints-per-slice", 100, "how many endpoints an EndpointSlice holds")
-	f.IntVar(&o.Controllers.PodGCThreshold, "terminated-pod-gc-threshold", 12500, "how many finished pods are kept")
-	f.DurationVar(&o.Controllers.NodeLifecycle.GracePeriod, "node-monitor-grace-period", 0, "how long a node may be silent; default 50s")
-	f.Float64Var(&o.Controllers.NodeLifecycle.EvictionRate, "node-eviction-rate", 0.1, "how many lost nodes of a zone begin to be emptied in a second")
-	f.Float64Var(&o.Controllers.NodeLifecycle.SecondaryEvictionRate, "secondary-node-eviction-rate", 0.01, "the same for a large zone much of which is lost")
-	f.Float64Var(&o.Controllers.NodeLifecycle.UnhealthyZoneThreshold, "unhealthy-zone-threshold", 0.55, "how much of a zone that is, from 0 to 1")
-	f.IntVar(&o.Controllers.NodeLifecycle.LargeClusterSize, "large-cluster-size-threshold", 50, "how many nodes a small zone has at the most; it is left alone when much of it is lost")
-	f.IntVar(&o.Controllers.NodeCIDRBits4, "node-cidr-mask-size-ipv4", 24, "size of a node's share of the IPv4 addresses of pods: length of its prefix")
-	f.IntVar(&o.Controllers.NodeCIDRBits6, "node-cidr-mask-size-ipv6", 64, "the same of the IPv6 addresses")
-	f.DurationVar(&o.Controllers.CertificateLife, "cluster-signing-duration", 0, "how long certificates that are signed on request are good for; default a year")
-	f.IntVar(&o.Controllers.MaxMirroredAddresses, "mirroring-max-endpoints-per-subset", 1000, "how many addresses of hand-made Endpoints are mirrored to slices")
+func addAPIFlags(f *pflag.FlagSet, o *cluster.API) {
+	f.Var((*runtimeConfigFlag)(&o.RuntimeConfig), "runtime-config", "group-versions to turn on or off: extensions/v1beta1=false,api/alpha=true,...; alpha versions are off otherwise")
+	f.Int64Var(&o.EncodedCacheSize, "encoded-cache-bytes", o.EncodedCacheSize, "memory for the encoded forms of objects that are read often")
+	f.DurationVar(&o.RequestTimeout, "request-timeout", o.RequestTimeout, "how long a request may take that is not a watch or the like")
+	f.IntVar(&o.MaxReads, "max-requests-inflight", o.MaxReads, "how many reads the API serves at one time")
+	f.IntVar(&o.MaxWrites, "max-mutating-requests-inflight", o.MaxWrites, "how many writes the API serves at one time")
+	f.VarPF((*notFlag)(&o.FrameByFrame), "coalesce-http2", "", "send what is to be sent at one time in few large pieces; if false, each frame by itself as Go's own server does").NoOptDefVal = "true"
+	on, off := cluster.AdmissionPlugins()
+	f.Var((*pluginsFlag)(&o.Plugins.Enable), "enable-admission-plugins", "admission plugins to turn on: "+strings.Join(off, ", "))
+	f.Var((*pluginsFlag)(&o.Plugins.Disable), "disable-admission-plugins", "admission plugins to turn off that are on: "+strings.Join(on, ", "))
+}
+
+func addIdentityFlags(f *pflag.FlagSet, o *cluster.Identity) {
+	f.StringVar(&o.SigningKey, "service-account-signing-key-file", o.SigningKey, "file of the key that signs tokens of service accounts; default the server's own, pki/sa.key of the data directory")
+	f.StringSliceVar(&o.Keys, "service-account-key-file", o.Keys, "files of keys, public or private, that have signed other tokens that are good")
+	f.DurationVar(&o.MaxLife, "service-account-max-token-expiration", o.MaxLife, "how long tokens of service accounts are good for at the most; default as long as was asked for")
+	f.VarPF((*notFlag)(&o.NoExtension), "service-account-extend-token-expiration", "", "make tokens of pods good for a year, for programs that do not read them again").NoOptDefVal = "true"
+	f.StringSliceVar(&o.Audiences, "api-audiences", o.Audiences, "whom a token is for that is for the API; default the issuer, https://kubernetes.default.svc.<cluster domain>")
+	f.StringVar(&o.FrontProxy.CA, "requestheader-client-ca-file", o.FrontProxy.CA, "certificates of the authority of proxies that are believed when they say for whom a request is")
+	f.StringSliceVar(&o.FrontProxy.Names, "requestheader-allowed-names", o.FrontProxy.Names, "common names of their certificates; default any")
+	f.StringSliceVar(&o.FrontProxy.Headers.User, "requestheader-username-headers", o.FrontProxy.Headers.User, "headers by which they say who; default X-Remote-User")
+	f.StringSliceVar(&o.FrontProxy.Headers.UID, "requestheader-uid-headers", o.FrontProxy.Headers.UID, "headers of the UID; default X-Remote-Uid")
+	f.StringSliceVar(&o.FrontProxy.Headers.Group, "requestheader-group-headers", o.FrontProxy.Headers.Group, "headers of the groups; default X-Remote-Group")
+	f.StringSliceVar(&o.FrontProxy.Headers.Extra, "requestheader-extra-headers-prefix", o.FrontProxy.Headers.Extra, "how headers of further attributes begin; default X-Remote-Extra-")
+}
+
+// pluginsFlag is names of admission plugins.
+type pluginsFlag []string
+
+func (p *pluginsFlag) Type() string   { return "plugins" }
+func (p *pluginsFlag) String() string { return strings.Join(*p, ",") }
+
+func (p *pluginsFlag) Set(s string) error {
+	on, off := cluster.AdmissionPlugins()
+	known := slices.Sorted(slices.Values(slices.Concat(on, off)))
+	for part := range strings.SplitSeq(s, ",") {
+		name := strings.TrimSpace(part)
+		if name == "" {
+			continue
+		}
+		if !slices.Contains(known, name) {
+			return fmt.Errorf("there is no plugin %q; there are %s", name, strings.Join(known, ", "))
+		}
+		*p = append(*p, name)
+	}
+	return nil
 }
 
 // notFlag is true when its flag is false.

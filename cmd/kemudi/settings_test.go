@@ -54,7 +54,7 @@ func TestFlagGoesBeforeEnvironmentBeforeFile(t *testing.T) {
 func TestEveryFlagIsAVariableAndAKey(t *testing.T) {
 	values := map[string]string{ // by the type of the flag
 		"string": "text", "uint16": "4711", "int": "4711", "int64": "4711", "bool": "true", "duration": "47s", "float64": "0.47", "ip": "10.1.2.3", "ips": "10.1.2.3", "quantity": "47Mi", "signal<value,...": "memory.available<47Mi", "cidrs": "10.47.0.0/16",
-		"ports": "30047-30048", "map": "batch/v1=false", "taints": "k=v:NoSchedule", "stringSlice": "a,b", "stringArray": "a", "stringToString": "k=v", "format": "json",
+		"ports": "30047-30048", "map": "batch/v1=false", "taints": "k=v:NoSchedule", "stringSlice": "a,b", "stringArray": "a", "stringToString": "k=v", "plugins": "AlwaysPullImages", "resource=quantity,...": "cpu=47m", "name=program,...": "crun=/usr/bin/crun", "format": "json",
 	}
 	everyCommand(newRoot(), func(c *cobra.Command) {
 		if c.HasSubCommands() || c.Name() == "kubectl" || c.Name() == "help" || c.Parent().Name() == "completion" {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -116,12 +117,11 @@ func New(o Options) (*Chain, error) {
 		o.Fresh = func(context.Context) error { return nil }
 	}
 	all := plugins(&o)
-	known := func(name string) bool {
-		return slices.ContainsFunc(all, func(e entry) bool { return e.Name == name })
-	}
+	on, off := Plugins()
+	known := slices.Sorted(slices.Values(slices.Concat(on, off)))
 	for _, name := range slices.Concat(o.Enable, o.Disable) {
-		if !known(name) {
-			return nil, fmt.Errorf("admission plugin %q is unknown", name)
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("admission plugin %q is unknown; there are %s", name, strings.Join(known, ", "))
 		}
 	}
 	c := &Chain{}
@@ -132,6 +132,19 @@ func New(o Options) (*Chain, error) {
 		}
 	}
 	return c, nil
+}
+
+// Plugins are the names of the plugins that are on, and off, by default.
+func Plugins() (on, off []string) {
+	nothing := &Options{Caches: func(*resource.Def) *cache.Cache { return nil }}
+	for _, e := range plugins(nothing) {
+		if e.off {
+			off = append(off, e.Name)
+		} else {
+			on = append(on, e.Name)
+		}
+	}
+	return on, off
 }
 
 // Names lists the plugins that are on, in order.

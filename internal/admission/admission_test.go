@@ -139,7 +139,7 @@ func TestPluginsAreOnAndOffAsAsked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "NamespaceLifecycle ServiceAccount NodeRestriction TaintNodesByCondition Priority DefaultTolerationSeconds RuntimeClass " +
+	want := "NamespaceLifecycle LimitRanger ServiceAccount NodeRestriction TaintNodesByCondition Priority DefaultTolerationSeconds RuntimeClass " +
 		"CertificateApproval CertificateSigning CertificateSubjectRestriction RBACEscalation"
 	if got := strings.Join(byDefault.Names(), " "); got != want {
 		t.Errorf("by default: got %s, want %s", got, want)

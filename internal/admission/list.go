@@ -15,6 +15,7 @@ func plugins(o *Options) []entry {
 	return []entry{
 		on(namespaceLifecycle(o)),
 		off(limitPodHardAntiAffinityTopology()),
+		on(limitRanger(o)),
 		on(serviceAccount(o)),
 		on(nodeRestriction(o)),
 		on(taintNodesByCondition()),

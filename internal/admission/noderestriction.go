@@ -117,22 +117,17 @@ func (r *restriction) onNode(ctx context.Context, a *Attributes, node, text stri
 
 func (r *restriction) createPod(ctx context.Context, a *Attributes, node string) error {
 	pod := a.Object.(*corev1.Pod)
-	refs := referencesOf(pod)
 	switch {
-	case !isMirror(pod):
+	case !core.IsMirror(pod):
 		return a.Forbid("pod does not have %q annotation, node %q can only create mirror pods", corev1.MirrorPodAnnotationKey, node)
 	case pod.Spec.NodeName != node:
 		return a.Forbid("node %q can only create pods with spec.nodeName set to itself", node)
-	case pod.Spec.ServiceAccountName != "":
-		return a.Forbid("node %q can not create pods that reference a service account", node)
-	case refs.secrets:
-		return a.Forbid("node %q can not create pods that reference secrets", node)
-	case refs.configMaps:
-		return a.Forbid("node %q can not create pods that reference configmaps", node)
-	case refs.claims:
-		return a.Forbid("node %q can not create pods that reference persistentvolumeclaims", node)
-	case refs.resourceClaims:
-		return a.Forbid("node %q can not create pods that reference resourceclaims", node)
+	}
+	for ref := range core.References(pod) {
+		if ref.Kind == core.ToServiceAccount {
+			return a.Forbid("node %q can not create pods that reference a service account", node)
+		}
+		return a.Forbid("node %q can not create pods that reference %s", node, ref.Kind)
 	}
 	return r.ownsPod(ctx, a, pod, node)
 }

@@ -39,7 +39,7 @@ func serviceAccount(o *Options) Plugin {
 				return nil
 			}
 			pod, ok := a.Object.(*corev1.Pod)
-			if !ok || isMirror(pod) {
+			if !ok || core.IsMirror(pod) {
 				return nil
 			}
 			if pod.Spec.ServiceAccountName == "" {
@@ -61,7 +61,7 @@ func serviceAccount(o *Options) Plugin {
 			if !a.Is(core.Pods.Def, "", Create) {
 				return nil
 			}
-			if pod, ok := a.Object.(*corev1.Pod); ok && isMirror(pod) {
+			if pod, ok := a.Object.(*corev1.Pod); ok && core.IsMirror(pod) {
 				return checkMirror(a, pod)
 			}
 			return nil
@@ -69,23 +69,18 @@ func serviceAccount(o *Options) Plugin {
 	}
 }
 
-func isMirror(p *corev1.Pod) bool {
-	_, ok := p.Annotations[corev1.MirrorPodAnnotationKey]
-	return ok
-}
-
 // checkMirror refuses what a mirror pod cannot have: it runs from a file on its
 // node already, without the API.
 func checkMirror(a *Attributes, p *corev1.Pod) error {
-	if p.Spec.ServiceAccountName != "" {
-		return a.Forbid("a mirror pod may not reference service accounts")
-	}
-	refs := referencesOf(p)
-	if refs.secrets {
-		return a.Forbid("a mirror pod may not reference secrets")
-	}
-	if refs.tokens {
-		return a.Forbid("a mirror pod may not use ServiceAccountToken volume projections")
+	for ref := range core.References(p) {
+		switch ref.Kind {
+		case core.ToServiceAccount:
+			return a.Forbid("a mirror pod may not reference service accounts")
+		case core.ToSecret:
+			return a.Forbid("a mirror pod may not reference secrets")
+		case core.ToToken:
+			return a.Forbid("a mirror pod may not use ServiceAccountToken volume projections")
+		}
 	}
 	return nil
 }
@@ -110,7 +105,7 @@ func awaitAccount(ctx context.Context, accounts client.Reader[*corev1.ServiceAcc
 	defer cancel()
 	found := fmt.Errorf("found service account %s/%s", namespace, name)
 	// Whatever ends the watch, the answer is what there is.
-	_ = accounts.Watch(ctx, cache.CursorOptions{FromNow: true, Namespace: namespace}, func([]cache.Event) error {
+	_ = accounts.Each(ctx, cache.FollowOptions{Namespace: namespace}, func([]cache.Delta) error {
 		if sa, ok = accounts.Get(namespace, name); ok {
 			return found
 		}

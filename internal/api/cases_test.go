@@ -43,6 +43,15 @@ type testCase struct {
 	Stored   any               `json:"stored"`  // part of the object that is stored
 	Columns  map[string]string `json:"columns"` // cells of kubectl get
 	Proves   []string          `json:"proves"`
+
+	file string
+	line int // the first of the document
+}
+
+// citation is the line of "proves" in the file.
+func (c *testCase) citation(doc string) int {
+	before, _, _ := strings.Cut("\n"+doc, "\nproves:")
+	return c.line + strings.Count(before, "\n")
 }
 
 func TestCases(t *testing.T) {
@@ -56,8 +65,10 @@ func TestCases(t *testing.T) {
 			t.Fatal(err)
 		}
 		bases := map[string]json.RawMessage{}
+		line := 1
 		for i, doc := range strings.Split(string(text), "\n---\n") {
-			var c testCase
+			c := testCase{file: file, line: line}
+			line += strings.Count(doc, "\n") + 2
 			if err := yaml.UnmarshalStrict([]byte(doc), &c); err != nil {
 				t.Fatalf("%s, document %d: %v\n%s", file, i+1, err, doc)
 			}
@@ -68,7 +79,7 @@ func TestCases(t *testing.T) {
 			name := strings.TrimSuffix(filepath.Base(file), ".yaml") + "/" + c.Name
 			t.Run(name, func(t *testing.T) {
 				if len(c.Proves) > 0 {
-					trace.Proves(t, c.Proves...)
+					trace.ProvesAt(t, c.file, c.citation(doc), c.Proves...)
 				}
 				c.run(t, bases)
 			})
@@ -85,7 +96,7 @@ func (c *testCase) run(t *testing.T, bases map[string]json.RawMessage) {
 		t.Fatalf("no base %q", c.Base)
 	}
 	obj, def, ver := decode(t, c.merged(t, base, c.Patch))
-	if def.Namespaced && !def.CreateOnly && obj.GetNamespace() == "" {
+	if def.Namespaced && def.Stored() && obj.GetNamespace() == "" {
 		base = json.RawMessage(inDefault(t, base))
 		obj.SetNamespace("default") // as the server does
 	}
@@ -101,7 +112,7 @@ func (c *testCase) run(t *testing.T, bases map[string]json.RawMessage) {
 		old.SetResourceVersion("7")
 		obj.SetResourceVersion("7")
 	}
-	if !def.CreateOnly {
+	if def.Stored() {
 		obj.SetUID(uid)
 	}
 	obj = stored(t, obj, def, ver)
@@ -119,7 +130,7 @@ func (c *testCase) run(t *testing.T, bases map[string]json.RawMessage) {
 	} else if c.Columns == nil { // cells are of stored objects, with a status
 		prepare(obj, old)
 	}
-	if !def.CreateOnly {
+	if def.Stored() {
 		resource.ValidateMeta(obj, old, def, errs)
 	}
 	validate(obj, old, errs)

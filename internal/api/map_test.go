@@ -15,39 +15,8 @@ import (
 	"github.com/kemudi/kemudi/internal/texttest"
 )
 
-// mapFile says where to find what. The resources are between two comments of
-// it; the rest is written by people.
-const (
-	mapFile  = "../../docs/MAP.md"
-	mapBegin = "<!-- resources: generated, run: go test ./internal/api -run TestMapListsEveryResource -update -->\n"
-	mapEnd   = "<!-- end of resources -->\n"
-)
-
 func TestMapListsEveryResource(t *testing.T) {
-	want := mapBegin + resourceTable(t) + mapEnd
-	text, err := os.ReadFile(mapFile)
-	if os.IsNotExist(err) && *texttest.Update {
-		text = []byte("# Where to find what\n\n## Resources\n\n" + mapBegin + mapEnd)
-	} else if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok := strings.Cut(string(text), mapBegin)
-	if !ok {
-		t.Fatalf("%s has no line %q", mapFile, mapBegin)
-	}
-	got, after, ok := strings.Cut(rest, mapEnd)
-	if !ok {
-		t.Fatalf("%s has no line %q", mapFile, mapEnd)
-	}
-	if mapBegin+got+mapEnd == want && !os.IsNotExist(err) {
-		return
-	}
-	if !*texttest.Update {
-		t.Fatalf("the resources in %s are not those that are declared; run: go test ./internal/api -run TestMapListsEveryResource -update", mapFile)
-	}
-	if err := os.WriteFile(mapFile, []byte(before+want+after), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	texttest.Part(t, "../../docs/MAP.md", "resources", resourceTable(t))
 }
 
 // resourceTable lists the resources by group and kind.
@@ -109,7 +78,7 @@ func subresources(d *resource.Def) string {
 			}
 		}
 	}
-	if d.CreateOnly {
+	if !d.Stored() {
 		list = append(list, "(a question: create only)")
 	}
 	return strings.Join(list, ", ")
@@ -117,7 +86,7 @@ func subresources(d *resource.Def) string {
 
 // columns leaves out NAME; those of -o wide are in brackets.
 func columns(d *resource.Def) string {
-	if d.CreateOnly {
+	if !d.Stored() {
 		return ""
 	}
 	var list []string

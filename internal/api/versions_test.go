@@ -3,7 +3,6 @@ package api_test
 import (
 	"encoding/json"
 	"fmt"
-	"go/build"
 	"math/rand"
 	"os"
 	"path/filepath"
@@ -13,6 +12,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	appsv1beta1 "k8s.io/api/apps/v1beta1"
+	appsv1beta2 "k8s.io/api/apps/v1beta2"
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	discoveryv1beta1 "k8s.io/api/discovery/v1beta1"
 	extensionsv1beta1 "k8s.io/api/extensions/v1beta1"
@@ -28,17 +29,23 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api"
 	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/texttest"
 	"github.com/kemudi/kemudi/internal/trace"
 )
 
 // eachVersion runs a test for every further version of every resource.
 func eachVersion(t *testing.T, run func(t *testing.T, def *resource.Def, v *resource.VersionDef)) {
 	t.Helper()
+	ran := 0
 	for _, def := range api.All() {
 		for i := range def.Versions {
 			v := &def.Versions[i]
 			t.Run(fmt.Sprintf("%s/%s/%s", v.Group, v.Version, def.Kind), func(t *testing.T) { run(t, def, v) })
+			ran++
 		}
+	}
+	if ran < 25 {
+		t.Errorf("there are %d further versions, want at least 25", ran)
 	}
 }
 
@@ -46,13 +53,10 @@ func eachVersion(t *testing.T, run func(t *testing.T, def *resource.Def, v *reso
 // types, the newest first.
 func goldenDirs(t *testing.T) []string {
 	t.Helper()
-	pkg, err := build.Import("k8s.io/api/apps/v1", ".", build.FindOnly)
-	if err != nil {
-		t.Fatalf("find module k8s.io/api: %v", err)
-	}
-	dirs, err := filepath.Glob(filepath.Join(pkg.Dir, "..", "..", "testdata", "*"))
+	pattern := filepath.Join(texttest.ModuleDir(t, "k8s.io/api"), "testdata", "*")
+	dirs, err := filepath.Glob(pattern)
 	if err != nil || len(dirs) == 0 {
-		t.Fatalf("no testdata beside %s: %v", pkg.Dir, err)
+		t.Fatalf("there is no %s: %v", pattern, err)
 	}
 	return dirs
 }
@@ -151,6 +155,9 @@ func normalize(obj resource.Object) {
 		if o.Status.ObservedGeneration == nil { // v1 has no "not observed yet" besides 0
 			o.Status.ObservedGeneration = new(int64)
 		}
+		typed(o.Spec.VolumeClaimTemplates)
+	case *appsv1beta2.StatefulSet:
+		typed(o.Spec.VolumeClaimTemplates)
 	case *discoveryv1beta1.EndpointSlice:
 		for i := range o.Endpoints {
 			e := &o.Endpoints[i]
@@ -161,6 +168,13 @@ func normalize(obj resource.Object) {
 				e.Topology["kubernetes.io/hostname"] = *e.NodeName // shown in both places
 			}
 		}
+	}
+}
+
+// typed: what claim templates are is always shown.
+func typed(claims []corev1.PersistentVolumeClaim) {
+	for i := range claims {
+		claims[i].APIVersion, claims[i].Kind = "v1", "PersistentVolumeClaim"
 	}
 }
 
@@ -278,7 +292,7 @@ func TestDeprecationTextsAreWhatTheLibrarySays(t *testing.T) {
 func TestStoragePrefixesAreUnique(t *testing.T) {
 	seen := map[string]string{}
 	for _, def := range api.All() {
-		if def.CreateOnly {
+		if !def.Stored() {
 			continue
 		}
 		key := def.Key("", "")

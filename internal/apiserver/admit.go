@@ -64,10 +64,7 @@ func (w *attempt) admitAgain(ctx context.Context, changed *errRelied) error {
 func (w *attempt) admitDelete(ctx context.Context, o *metav1.DeleteOptions) error {
 	a := w.c.admission()
 	a.Operation, a.Old, a.Options = "DELETE", w.old(), o
-	if err := w.s.o.Admission.Mutate(ctx, a); err != nil {
-		return err
-	}
-	return w.s.o.Admission.Validate(ctx, a)
+	return w.s.admitWhole(ctx, a)
 }
 
 // admission is what admission learns of every call.
@@ -81,6 +78,11 @@ func (c *call) admission() *Attributes {
 func (s *Server) admitBody(ctx context.Context, c *call, body runtime.Object) error {
 	a := c.admission()
 	a.Operation, a.Object, a.Options = "CREATE", body, &metav1.CreateOptions{FieldManager: c.manager}
+	return s.admitWhole(ctx, a)
+}
+
+// admitWhole asks both halves of admission about what nothing happens to between them.
+func (s *Server) admitWhole(ctx context.Context, a *Attributes) error {
 	if err := s.o.Admission.Mutate(ctx, a); err != nil {
 		return err
 	}

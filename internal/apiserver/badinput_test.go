@@ -63,6 +63,7 @@ func TestBadInputIsRefusedInUpstreamsWords(t *testing.T) {
 		{"name taken in a dry run", "POST", maps + "?dryRun=All", cm, "", 409, `configmaps \"one\" already exists`},
 		{"name taken by what is bad itself", "POST", maps, `{"metadata":{"name":"one","labels":{"a b":"c"}}}`, "", 422, `metadata.labels: Invalid value: \"a b\"`},
 		{"resourceVersion on create", "POST", maps, `{"metadata":{"name":"x","resourceVersion":"5"}}`, "", 400, `resourceVersion should not be set on objects to be created`},
+		{"name taken in a dry run of what was read", "POST", maps + "?dryRun=All", stored, "", 409, `configmaps \"one\" already exists`},
 		{"another namespace", "POST", maps, `{"metadata":{"name":"x","namespace":"other"}}`, "", 400, `the namespace of the provided object does not match the namespace sent on the request`},
 		{"another name in a PUT", "PUT", maps + "/one", strings.Replace(stored, `"name":"one"`, `"name":"two"`, 1), "", 400, `the name of the object (two) does not match the name on the URL (one)`},
 		{"another namespace in a PUT", "PUT", maps + "/one", strings.Replace(stored, `"namespace":"default"`, `"namespace":"other"`, 1), "", 400, `the namespace of the provided object does not match the namespace sent on the request`},

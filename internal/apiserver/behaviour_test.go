@@ -3,15 +3,19 @@ package apiserver
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -19,7 +23,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/store"
-	"github.com/kemudi/kemudi/internal/store/mem"
+	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/trace"
 )
 
@@ -40,6 +44,9 @@ func TestDryRunChangesNothing(t *testing.T) {
 	created := f.must(201, "POST", mapsPath+"?dryRun=All", cm)
 	if m := decoded[metav1.PartialObjectMetadata](t, created); m.UID == "" || m.ResourceVersion != "" {
 		t.Errorf("create: got %+v", m)
+	}
+	if read := f.must(201, "POST", mapsPath+"?dryRun=All", `{"metadata":{"name":"one","uid":"x","resourceVersion":"5"}}`); !strings.Contains(read, `"resourceVersion":"5"`) {
+		t.Errorf("create of what was read elsewhere: got %s, want the revision that was sent", read)
 	}
 	f.must(404, "GET", mapsPath+"/one", "")
 	stored := f.must(201, "POST", mapsPath, cm)
@@ -138,6 +145,54 @@ func TestCollectionsAreDeletedBySelector(t *testing.T) {
 	}
 }
 
+// slowDeletes is an admission that takes a second for each deletion, and does not
+// like some names.
+type slowDeletes struct{ noAdmission }
+
+func (slowDeletes) Validate(ctx context.Context, a *Attributes) error {
+	if a.Operation != "DELETE" {
+		return nil
+	}
+	if err := task.Sleep(ctx, time.Second); err != nil {
+		return err
+	}
+	switch a.Name {
+	case "m20":
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, a.Name, errors.New("not this one"))
+	case "p20":
+		panic("a bug of a plugin")
+	}
+	return nil
+}
+
+func TestCollectionsAreDeletedEightAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, func(o *Options) { o.Admission = slowDeletes{} })
+		for _, c := range []struct {
+			prefix, want      string
+			code, least, most int
+			longest           time.Duration
+		}{
+			{"a", `"kind":"ConfigMapList"`, 200, 40, 40, 5 * time.Second},
+			// What is begun beside the one that fails, or just before, goes on.
+			{"m", `configmaps \"m20\" is forbidden: not this one`, 403, 16, 30, 4 * time.Second},
+			{"p", "delete default/p20: a bug of a plugin", 500, 16, 30, 4 * time.Second},
+		} {
+			for i := range 40 {
+				f.must(201, "POST", mapsPath, fmt.Sprintf(`{"metadata":{"name":"%s%02d","labels":{"of":"%s"}}}`, c.prefix, i, c.prefix))
+			}
+			start := time.Now()
+			got := f.must(c.code, "DELETE", mapsPath+"?labelSelector=of%3D"+c.prefix, "")
+			took := time.Since(start)
+			rest := decoded[metav1.PartialObjectMetadataList](t, f.must(200, "GET", mapsPath+"?labelSelector=of%3D"+c.prefix, ""))
+			deleted := 40 - len(rest.Items)
+			if !strings.Contains(got, c.want) || took > c.longest || deleted < c.least || deleted > c.most {
+				t.Errorf("%s: got %d deleted in %s: %s; want %s, %d to %d in %s", c.prefix, deleted, took, got, c.want, c.least, c.most, c.longest)
+			}
+		}
+	})
+}
+
 func TestTablesHaveTheDeclaredColumns(t *testing.T) {
 	f := newFixture(t)
 	f.must(201, "POST", mapsPath, cm)
@@ -150,7 +205,7 @@ func TestTablesHaveTheDeclaredColumns(t *testing.T) {
 	for _, c := range table.ColumnDefinitions {
 		names = append(names, c.Name)
 	}
-	if fmt.Sprint(names) != "[Name Data Age]" || fmt.Sprint(table.Rows[0].Cells) != "[one 1 0s]" {
+	if fmt.Sprint(names) != "[Name Data Age]" || !regexp.MustCompile(`^\[one 1 \d+s\]$`).MatchString(fmt.Sprint(table.Rows[0].Cells)) {
 		t.Errorf("got columns %v, cells %v", names, table.Rows[0].Cells)
 	}
 	if row := string(table.Rows[0].Object.Raw); !strings.HasPrefix(row, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"one"`) {
@@ -275,9 +330,10 @@ func TestImpersonationNeedsPermission(t *testing.T) {
 	}))
 	f.must(403, "GET", mapsPath, "")
 	f.must(200, "GET", mapsPath, "", "Impersonate-User: bob")
-	for _, alone := range []string{"Impersonate-Group: g", "Impersonate-Uid: u", "Impersonate-Extra-Scopes: s"} {
-		if got := f.must(400, "GET", mapsPath, "", alone); !strings.Contains(got, "without impersonating a user") {
-			t.Errorf("%s: got %s", alone, got)
+	for alone, want := range map[string]string{"Impersonate-Group: g": "Group g", "Impersonate-Uid: u": "UID u", "Impersonate-Extra-Scopes: s": "UserExtra scopes=s"} {
+		want = `"message":"requested [` + want + `] without impersonating a user"`
+		if got := f.must(400, "GET", mapsPath, "", alone); !strings.Contains(got, want) {
+			t.Errorf("%s: got %s, want %s", alone, got, want)
 		}
 	}
 	got := f.must(403, "GET", mapsPath, "", "Impersonate-User: bob", "Impersonate-Group: system:masters")
@@ -297,15 +353,16 @@ func TestUnauthenticatedRequestsAreRefused(t *testing.T) {
 
 func TestTooManyRequestsAreToldToComeBack(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
-	f := newFixture(t, only("eve", func(a authorizer.Attributes) bool {
-		if a.GetName() == "slow" {
+	f := newFixture(t, only("eve", func(authorizer.Attributes) bool { return true }), func(o *Options) {
+		o.MaxReads, o.MaxWaiting = 1, -1
+		o.Next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			entered <- struct{}{}
 			<-leave
-		}
-		return true
-	}), func(o *Options) { o.MaxReads, o.MaxWaiting = 1, -1 })
+			http.NotFound(w, r)
+		})
+	})
 	done := make(chan int, 1)
-	go func() { done <- f.ask("GET", mapsPath+"/slow", "").Code }()
+	go func() { done <- f.ask("GET", "/apis/of.another/v1/slow", "").Code }()
 	<-entered
 	w := f.ask("GET", mapsPath, "")
 	if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "1" {
@@ -320,7 +377,7 @@ func TestTooManyRequestsAreToldToComeBack(t *testing.T) {
 }
 
 func TestWatchOfALostRevisionIsToldSo(t *testing.T) {
-	st := mem.New(mem.Options{})
+	st := newStore(t)
 	for i := range 3 {
 		if _, err := st.Txn(t.Context(), store.Txn{Ops: []store.Op{{Key: "/registry/other", Value: fmt.Append(nil, i)}}}); err != nil {
 			t.Fatal(err)

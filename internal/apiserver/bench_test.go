@@ -24,6 +24,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/store/etcd"
 )
 
 // realPod is a pod as a Deployment makes it, with a status, of about 5 KB in protobuf.
@@ -375,5 +376,23 @@ func BenchmarkWatch(b *testing.B) {
 			f.http.CloseClientConnections()
 			wg.Wait()
 		})
+	}
+}
+
+// BenchmarkDeleteCollection deletes 200 objects at a time, on a real store and disk.
+func BenchmarkDeleteCollection(b *testing.B) {
+	const many = 200
+	f := newFixture(b, func(o *Options) { o.Store = runEtcd(b, etcd.Options{Dir: b.TempDir()}) })
+	maps := client.For(f.As(admin, "bench"), core.ConfigMaps)
+	defer cpu(b)()
+	for b.Loop() {
+		b.StopTimer()
+		for i := range many {
+			if _, err := maps.Create(b.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("m-", i), Namespace: "ns"}}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.StartTimer()
+		f.must(200, "DELETE", "/api/v1/namespaces/ns/configmaps", "")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"unicode"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
@@ -30,6 +31,13 @@ type call struct {
 	force      *bool  // apply: take over conflicting fields
 
 	warnings []string
+
+	// What else the call says, by its verb.
+	rev    string                // get: resourceVersion
+	list   *metav1.ListOptions   // list, watch, deletecollection
+	delete *metav1.DeleteOptions // delete, deletecollection
+	patch  document
+	body   runtime.Object // create, update: at the storage version; or what the subresource or the action is sent
 }
 
 // warn tells the client something, once.
@@ -47,6 +55,16 @@ func (c *call) cacheKey() string {
 		return c.name
 	}
 	return cache.Key(c.namespace, c.name)
+}
+
+// has reports whether what the call is about, the subresource or the resource
+// itself, has the verb.
+func (c *call) has(verb string) bool {
+	verbs := c.res.def.Verbs
+	if c.sub != nil {
+		verbs = c.sub.Verbs
+	}
+	return verbs.Has(resource.Verb(verb))
 }
 
 // subName is the name of the subresource; empty for the object itself.
@@ -77,9 +95,13 @@ func (c *call) fieldManager() string {
 }
 
 // attributes are the call as the authorizer sees it.
-func (c *call) attributes(verb string) authorizer.Attributes {
+func (c *call) attributes(verb string) *authorizer.AttributesRecord {
+	namespace := c.namespace
+	if c.res.def.IsNamespace {
+		namespace = c.name
+	}
 	return &authorizer.AttributesRecord{
-		User: c.user, Verb: verb, Namespace: c.namespace,
+		User: c.user, Verb: verb, Namespace: namespace,
 		APIGroup: c.res.gvk.Group, APIVersion: c.res.gvk.Version, Resource: c.res.def.Plural,
 		Subresource: c.subName(), Name: c.name, ResourceRequest: true,
 	}

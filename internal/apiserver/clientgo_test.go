@@ -321,7 +321,7 @@ func TestListsComeInPages(t *testing.T) {
 		}
 	})
 	if !t.Failed() {
-		trace.Proves(t, "C-147", "C-148")
+		trace.Proves(t, "C-148")
 	}
 }
 

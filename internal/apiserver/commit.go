@@ -62,7 +62,7 @@ func (s *Server) caughtUp(ctx context.Context, c *cache.Cache) error {
 // plugins that must not refuse on an old view.
 func (s *Server) Fresh(ctx context.Context) error {
 	for _, d := range s.o.Defs {
-		if !d.CreateOnly {
+		if d.Stored() {
 			return s.caughtUp(ctx, s.o.Caches.Cache(d)) // they all advance together
 		}
 	}
@@ -186,10 +186,12 @@ func sameButTimes(a, b []metav1.ManagedFieldsEntry) bool {
 }
 
 // dryRunResult is what would have been stored; it has the resourceVersion of
-// what is.
+// what is, or, of a new object, the one that was sent.
 func (w *attempt) dryRunResult(obj resource.Object) *cache.Item {
 	var rev int64
-	if w.item != nil {
+	if w.item == nil {
+		obj.SetResourceVersion(w.givenRV)
+	} else {
 		rev = w.item.Rev
 		obj.SetResourceVersion(w.item.Object.GetResourceVersion())
 	}
@@ -207,7 +209,7 @@ func (w *attempt) put(ctx context.Context, obj resource.Object, value []byte, tx
 	}
 	txn.Conds = append(txn.Conds, w.relied...)
 	tx.AddTo(&txn)
-	at := s.o.Caches.Handoff(key, value, cache.Shallow(obj))
+	at := s.o.Caches.Handoff(w.c.res.def, key, value, cache.Shallow(obj))
 	res, err := s.o.Store.Txn(ctx, txn)
 	switch {
 	case errors.Is(err, store.ErrTooLarge):

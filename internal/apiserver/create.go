@@ -2,12 +2,12 @@ package apiserver
 
 import (
 	"context"
+	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 
-	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -19,11 +19,14 @@ const (
 	maxGenerateTrys = 8
 )
 
-// create stores a new object. obj is of the storage version and defaulted; it
-// is handed over.
-func (s *Server) create(ctx context.Context, c *call, obj resource.Object) (*cache.Item, error) {
+// create stores the new object that the call sends.
+func (s *Server) create(ctx context.Context, c *call) (answer, error) {
+	if c.sub != nil && c.sub.Body != nil { // a rollback, which changes its Deployment
+		return s.updateBody(ctx, c)
+	}
+	obj := c.body.(resource.Object)
 	if err := c.fitNamespace(obj); err != nil {
-		return nil, err
+		return answer{}, err
 	}
 	generate := obj.GetName() == "" && obj.GetGenerateName() != ""
 	for try := 1; ; try++ {
@@ -35,10 +38,10 @@ func (s *Server) create(ctx context.Context, c *call, obj resource.Object) (*cac
 			return obj, nil
 		}})
 		if !generate || !apierrors.IsAlreadyExists(err) {
-			return item, err
+			return answer{item: item, code: http.StatusCreated}, err
 		}
 		if try == maxGenerateTrys {
-			return nil, apierrors.NewGenerateNameConflict(c.res.groupResource(), c.name, 1)
+			return answer{}, apierrors.NewGenerateNameConflict(c.res.groupResource(), c.name, 1)
 		}
 	}
 }

@@ -6,12 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,33 +17,6 @@ import (
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/wire"
 )
-
-// readBody reads the whole body of a request, up to the limit.
-func (s *Server) readBody(r *http.Request) ([]byte, error) {
-	limit := s.o.MaxBody
-	if r.ContentLength > limit {
-		return nil, bodyTooLarge(limit)
-	}
-	if n := r.ContentLength; n > 0 {
-		body := make([]byte, n)
-		if _, err := io.ReadFull(r.Body, body); err != nil {
-			return nil, badRequest("read request body: %v", err)
-		}
-		return body, nil
-	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
-	switch {
-	case err != nil:
-		return nil, badRequest("read request body: %v", err)
-	case int64(len(body)) > limit:
-		return nil, bodyTooLarge(limit)
-	}
-	return body, nil
-}
-
-func bodyTooLarge(limit int64) error {
-	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", limit))
-}
 
 // document is a request's body and how to read it.
 type document struct {
@@ -243,8 +213,8 @@ func strictText(strict []error) string {
 	return "strict decoding error: " + strings.Join(texts, ", ")
 }
 
-// decodeOptions reads a DeleteOptions that may be in the body of a delete.
-func decodeDeleteOptions(c *call, d document, o *metav1.DeleteOptions) error {
+// decodeDeleteOptions reads the DeleteOptions that may be in the body of a delete.
+func decodeDeleteOptions(d document, o *metav1.DeleteOptions) error {
 	if len(bytes.TrimSpace(d.body)) == 0 {
 		return nil
 	}

@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -93,21 +94,16 @@ func (c *call) markDeleted(obj resource.Object, o *metav1.DeleteOptions) resourc
 	}
 	next := cache.Shallow(obj)
 	next.SetFinalizers(finalizers)
-	switch ns, ok := next.(*corev1.Namespace); {
-	case ok:
-		terminate(ns)
+	switch {
+	case d.Terminate != nil:
+		if !marked {
+			next.SetDeletionTimestamp(new(metav1.NewTime(time.Now().UTC().Truncate(time.Second))))
+		}
+		d.Terminate(next)
 	case !pending:
 		setDeletion(next, grace)
 	}
 	return next
-}
-
-// terminate marks a namespace: it has a phase for that, and no grace period.
-func terminate(ns *corev1.Namespace) {
-	if ns.DeletionTimestamp == nil {
-		ns.DeletionTimestamp = new(metav1.NewTime(time.Now().UTC().Truncate(time.Second)))
-	}
-	ns.Status.Phase = corev1.NamespaceTerminating
 }
 
 // gracePeriod is how long a graceful deletion has from now on. pending says
@@ -227,7 +223,7 @@ func (s *Server) remove(ctx context.Context, c *call, old *cache.Item, last reso
 	}
 }
 
-// deleted is the Status that answers a delete.
+// deletedStatus is the Status that answers a delete.
 func deletedStatus(c *call, item *cache.Item) *metav1.Status {
 	return &metav1.Status{
 		Status: metav1.StatusSuccess,
@@ -237,26 +233,50 @@ func deletedStatus(c *call, item *cache.Item) *metav1.Status {
 	}
 }
 
-// answersDeleted lists the resources whose deleted objects are sent back;
-// the others answer with a Status.
-var answersDeleted = map[string]bool{
-	"persistentvolumes": true, "persistentvolumeclaims": true, "pods": true, "podtemplates": true,
-	"resourcequotas": true, "serviceaccounts": true, "services": true,
+// deleters is how many objects of a collection are deleted at a time: what they
+// wait for, the disk above all, they wait for together.
+const deleters = 8
+
+// deleteCollection deletes what a list finds, in any order, and returns it. After
+// an error nothing more is begun.
+func (s *Server) deleteCollection(ctx context.Context, c *call) (answer, error) {
+	found, err := s.runList(ctx, c)
+	if err != nil {
+		return answer{}, err
+	}
+	items := found.page.items
+	var next atomic.Int64
+	failed := make([]error, min(deleters, len(items)))
+	var wg sync.WaitGroup
+	for worker := range failed {
+		wg.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(items)); i = next.Add(1) - 1 {
+				if err := s.deleteItem(ctx, c, items[i]); err != nil {
+					failed[worker] = err
+					next.Store(int64(len(items)))
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if i := slices.IndexFunc(failed, func(err error) bool { return err != nil }); i >= 0 {
+		return answer{}, failed[i]
+	}
+	return answer{page: &page{items: items}}, nil
 }
 
-// deleteCollection deletes what a list finds, and returns it.
-func (s *Server) deleteCollection(ctx context.Context, c *call, o *metav1.DeleteOptions, list *listQuery) ([]*cache.Item, error) {
-	page, err := s.list(ctx, c, list)
-	if err != nil {
-		return nil, err
-	}
-	for _, it := range page.items {
-		one := *c
-		one.namespace, one.name = it.Object.GetNamespace(), it.Object.GetName()
-		options := *o
-		if _, _, err := s.delete(ctx, &one, &options); err != nil && !apierrors.IsNotFound(err) {
-			return nil, err
+// deleteItem deletes an object of a collection, if it is still there. A panic is an
+// error: nobody would catch it in a goroutine of a request.
+func (s *Server) deleteItem(ctx context.Context, c *call, it *cache.Item) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("delete %s: %v", it.Key, r)
 		}
+	}()
+	one, options := *c, *c.delete
+	one.namespace, one.name, one.warnings = it.Object.GetNamespace(), it.Object.GetName(), nil
+	if _, _, err := s.delete(ctx, &one, &options); err != nil && !apierrors.IsNotFound(err) {
+		return err
 	}
-	return page.items, nil
+	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/kemudi/kemudi/internal/apiserver/patience"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/store"
 )
@@ -36,6 +37,17 @@ var errModified = errors.New("the object has been modified; please apply your ch
 
 func (v *served) groupResource() schema.GroupResource {
 	return schema.GroupResource{Group: v.gvk.Group, Resource: v.def.Plural}
+}
+
+// bodyError is why a request's body was not read.
+func bodyError(err error, limit int64) error {
+	switch {
+	case errors.Is(err, patience.ErrTooLarge):
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", limit))
+	case errors.Is(err, patience.ErrTime):
+		return apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0)
+	}
+	return badRequest("read request body: %v", err)
 }
 
 // genericNotFound answers paths that no resource has.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/kemudi/kemudi/internal/apiserver/compress"
+	"github.com/kemudi/kemudi/internal/apiserver/memory"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 )
 
@@ -24,13 +25,14 @@ import (
 func (s *Server) filters(next http.Handler) http.Handler {
 	list := []func(http.Handler) http.Handler{
 		s.withRequestInfo,   // what the path says; the request's state
-		s.withMetrics,       // counts and times, audit
+		s.withMetrics,       // counts and times
 		s.withPanicGuard,    // a bug ends one request, not the process
+		s.withDeadline,      // for how long, all that follows included
 		s.withAuthn,         // who it is
 		s.withImpersonation, // whom they act for
+		s.withAuthz,         // may they; who may not costs nothing more
+		s.withBody,          // all that they say
 		s.withInflight,      // how much at a time
-		s.withDeadline,      // for how long
-		s.withAuthz,         // may they
 		s.withCompression,   // large lists
 	}
 	for i := len(list) - 1; i >= 0; i-- {
@@ -42,11 +44,14 @@ func (s *Server) filters(next http.Handler) http.Handler {
 // state is what is known of a request so far. It is made by the first filter,
 // and belongs to the request's goroutine.
 type state struct {
-	info  *request.Info
-	user  user.Info
-	start time.Time
-	code  int
-	wrote int64
+	info   *request.Info
+	user   user.Info
+	body   []byte       // all of it, unless it is a tunnel's
+	memory memory.Claim // what the request holds
+	// unread is how long the client may take, when it is answered, to send what is
+	// left of the body; zero: nothing is, or that does not hold up the answer.
+	unread time.Duration
+	record
 }
 
 type stateKey struct{}
@@ -54,9 +59,16 @@ type stateKey struct{}
 // stateOf returns the request's state.
 func stateOf(r *http.Request) *state { return r.Context().Value(stateKey{}).(*state) }
 
+// unreadShare is the part of a request's time that may be spent on a body nobody
+// wants: a second by default. Whoever sends at a fair pace keeps the connection.
+const unreadShare = 60
+
 func (s *Server) withRequestInfo(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		st := &state{info: request.Parse(r), start: time.Now()}
+		st := &state{info: request.Parse(r), record: s.begin()}
+		if r.ProtoMajor == 1 && r.ContentLength != 0 && !st.info.Tunnel() {
+			st.unread = s.o.RequestTimeout / unreadShare
+		}
 		w.Header().Set("Cache-Control", "no-cache, private")
 		w.Header().Set("Audit-Id", request.AuditID(r))
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), stateKey{}, st)))
@@ -153,9 +165,6 @@ func (s *Server) withAuthz(next http.Handler) http.Handler {
 
 // withCompression compresses the answers to reads that end.
 func (s *Server) withCompression(next http.Handler) http.Handler {
-	if s.o.NoCompression {
-		return next
-	}
 	return compress.Handler(next, func(r *http.Request) bool {
 		in := stateOf(r).info
 		return (in.Verb == "list" || in.Verb == "get") && !in.LongRunning()
@@ -171,23 +180,31 @@ func attributesOf(r *http.Request) authorizer.Attributes {
 		User: st.user, Verb: in.Verb, Namespace: in.Namespace, APIGroup: in.Group, APIVersion: in.Version,
 		Resource: in.Plural, Subresource: in.Sub, Name: in.Name, ResourceRequest: in.Resource, Path: in.Path,
 	}
-	if !in.Resource || in.Name != "" || !strings.Contains(r.URL.RawQuery, "Selector=") {
+	if !in.Resource || !strings.Contains(r.URL.RawQuery, "Selector=") {
 		return a
 	}
 	query := r.URL.Query()
-	if text := query.Get("fieldSelector"); text != "" {
-		selector, err := fields.ParseSelector(text)
+	withSelectors(a, query.Get("fieldSelector"), query.Get("labelSelector"))
+	return a
+}
+
+// withSelectors adds what a list is narrowed by, unless it is by a name: that is all.
+func withSelectors(a *authorizer.AttributesRecord, field, label string) {
+	if a.Name != "" {
+		return
+	}
+	if field != "" {
+		selector, err := fields.ParseSelector(field)
 		if a.FieldSelectorParsingErr = err; err == nil {
 			a.FieldSelectorRequirements = selector.Requirements()
 		}
 	}
-	if text := query.Get("labelSelector"); text != "" {
-		selector, err := labels.Parse(text)
+	if label != "" {
+		selector, err := labels.Parse(label)
 		if a.LabelSelectorParsingErr = err; err == nil {
 			a.LabelSelectorRequirements, _ = selector.Requirements()
 		}
 	}
-	return a
 }
 
 // withImpersonation lets those who may act for others do so.

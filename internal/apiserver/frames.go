@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kemudi/kemudi/internal/apiserver/patience"
+	"github.com/kemudi/kemudi/internal/apiserver/pieces"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -18,7 +20,7 @@ import (
 // written for each watch.
 type httpSink struct {
 	p   *reply
-	out *http.ResponseController
+	out *patience.Stream
 	buf []byte // of frameRooms while it is not empty
 	err error
 
@@ -40,10 +42,10 @@ func (p *reply) newSink() *httpSink {
 	}
 	p.w.Header().Set("Content-Type", kind)
 	p.w.WriteHeader(http.StatusOK)
-	return &httpSink{p: p, out: http.NewResponseController(p.w)}
+	return &httpSink{p: p, out: patience.NewStream(p.w, p.s.o.RequestTimeout)}
 }
 
-func (k *httpSink) event(e *cache.Event) error {
+func (k *httpSink) event(e *cache.Event, many bool) error {
 	if k.buf == nil {
 		k.buf = *frameRooms.Get().(*[]byte)
 	}
@@ -54,20 +56,52 @@ func (k *httpSink) event(e *cache.Event) error {
 	case request.Metadata:
 		return k.object(string(e.Type), metadataGVK(k.p.a, "PartialObjectMetadata"), partial(it.Object))
 	}
-	b, err := k.p.s.encoded.Bytes(it, k.p.c.res.forms.in(k.p.a.Bytes()))
-	if err != nil {
+	start := len(k.buf)
+	if err := k.cached(e, many); err != nil {
+		k.buf = k.buf[:start]
 		return err
 	}
-	if k.p.a.Media == request.MediaProto {
-		k.buf = k.p.c.res.proto.AppendWatchHead(k.buf, string(e.Type), len(b))
-		k.buf = append(k.buf, b...)
-		k.buf = k.p.c.res.proto.AppendTail(k.buf)
-	} else {
-		k.buf = appendJSONFrame(k.buf, string(e.Type))
-		k.buf = appendWithHead(k.buf, k.p.c.res.jsonHead, b)
+	return k.spill()
+}
+
+// cached adds an event with the kept bytes of its object. Those of one of many are
+// kept packed at most, as those of a list.
+func (k *httpSink) cached(e *cache.Event, many bool) error {
+	res, proto := k.p.c.res, k.p.a.Media == request.MediaProto
+	form, store := res.forms.in(k.p.a.Bytes()), k.p.s.encoded
+	switch {
+	case many && proto:
+		size, err := store.Size(e.Item, form)
+		if err != nil {
+			return err
+		}
+		k.buf = res.proto.AppendWatchHead(k.buf, string(e.Type), size)
+		if k.buf, err = store.Append(k.buf, e.Item, form); err != nil {
+			return err
+		}
+		k.buf = res.proto.AppendTail(k.buf)
+		return nil
+	case many:
+		k.buf = append(appendJSONFrame(k.buf, string(e.Type)), res.jsonHead...)
+		at, err := len(k.buf), error(nil)
+		if k.buf, err = store.Append(k.buf, e.Item, form); err != nil {
+			return err
+		}
+		k.buf = append(joinHead(k.buf, at), "}\n"...)
+		return nil
+	}
+	b, err := store.Bytes(e.Item, form)
+	switch {
+	case err != nil:
+		return err
+	case proto:
+		k.buf = append(res.proto.AppendWatchHead(k.buf, string(e.Type), len(b)), b...)
+		k.buf = res.proto.AppendTail(k.buf)
+	default:
+		k.buf = appendWithHead(appendJSONFrame(k.buf, string(e.Type)), res.jsonHead, b)
 		k.buf = append(k.buf, "}\n"...)
 	}
-	return k.spill()
+	return nil
 }
 
 func appendJSONFrame(dst []byte, event string) []byte {
@@ -122,7 +156,7 @@ func (k *httpSink) fail(err error) {
 }
 
 func (k *httpSink) spill() error {
-	if len(k.buf) >= flushSize {
+	if len(k.buf) >= pieces.Size {
 		return k.write()
 	}
 	return nil
@@ -130,7 +164,7 @@ func (k *httpSink) spill() error {
 
 func (k *httpSink) write() error {
 	if k.err == nil && len(k.buf) > 0 {
-		_, k.err = k.p.w.Write(k.buf)
+		_, k.err = k.out.Write(k.buf)
 	}
 	if room := k.buf[:0]; room != nil {
 		k.buf = nil

@@ -4,122 +4,60 @@ import (
 	"context"
 	"net/http"
 	"reflect"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/discovery"
 	"github.com/kemudi/kemudi/internal/apiserver/action"
-	"github.com/kemudi/kemudi/internal/apiserver/request"
+	"github.com/kemudi/kemudi/internal/apiserver/patience"
 	"github.com/kemudi/kemudi/internal/apiserver/tunnel"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
 // handlers are the code behind subresources and questions that are more than a
-// read-merge-write, by the names that declarations use (Sub.Handler and
-// Spec.Handler).
+// read-merge-write, by the handlers that declarations name.
 type handlers struct {
 	// actions answer an object with another, over HTTP and in process alike.
 	// They get what the declaration's Body names, or the resource itself.
-	actions map[string]action.Func
+	actions map[resource.Handler]action.Func
 	// tunnels take the connection: streams, and what is not objects.
-	tunnels map[string]tunnel.Func
+	tunnels map[resource.Handler]tunnel.Func
+	// close closes the connections that tunnels keep.
+	close func()
 }
 
 func (s *Server) newHandlers() handlers {
 	a := action.Actions{Cache: s.o.Caches.Cache, Authenticator: s.o.Authenticator, Authorizer: s.o.Authorizer, Tokens: s.o.Tokens}
-	t := tunnel.Tunnels{Nodes: s.o.Nodes, Logger: s.log, Slices: func(namespace, service string) []*cache.Item {
-		return s.o.Caches.Cache(discovery.EndpointSlices.Def).ByIndex(discovery.IndexService, cache.Key(namespace, service))
-	}}
-	return handlers{actions: a.List(), tunnels: t.List()}
+	t := tunnel.New(tunnel.Options{
+		Nodes: s.o.Nodes, Logger: s.log,
+		Slices: func(namespace, service string) []*cache.Item {
+			return s.o.Caches.Cache(discovery.EndpointSlices.Def).ByIndex(discovery.IndexService, cache.Key(namespace, service))
+		},
+		Pod: func(namespace, name string) *cache.Item {
+			return s.o.Caches.Cache(core.Pods.Def).Get(cache.Key(namespace, name))
+		},
+	})
+	return handlers{actions: a.List(), tunnels: t.List(), close: t.Close}
 }
 
-// handler is the name of the code behind the call; empty: there is none but the
-// generic.
-func (c *call) handler() string {
-	switch {
-	case c.sub != nil:
+// handler is the code behind the call.
+func (c *call) handler() resource.Handler {
+	if c.sub != nil {
 		return c.sub.Handler
-	case c.res.def.CreateOnly:
-		return c.res.def.Handler
 	}
-	return ""
+	return c.res.def.Handler
 }
 
-// serveHandler runs a named handler for an HTTP request.
-func (p *reply) serveHandler() {
-	name := p.c.handler()
-	if connect := p.s.handlers.tunnels[name]; connect != nil {
-		p.warnings()
-		connect(&tunnel.Request{W: p.w, R: p.r, Def: p.c.res.def, Name: p.c.name, API: &tunnelAPI{p.s, p.c}})
-		return
-	}
-	do := p.s.handlers.actions[name]
-	switch {
-	case do == nil:
-		p.fail(genericNotFound())
-	case !p.c.handlerHas(p.c.verb):
-		p.fail(methodNotAllowed())
-	default:
-		p.runAction(do)
-	}
-}
-
-// handlerHas reports whether the handler's subresource, or question, has the verb.
-func (c *call) handlerHas(verb string) bool {
-	if c.sub == nil {
-		return verb == "create"
-	}
-	return slices.Contains(c.sub.Verbs, verb)
-}
-
-// runAction reads the body and answers with what the action makes of it.
-func (p *reply) runAction(do action.Func) {
-	if !p.negotiate(request.Allowed{}) {
-		return
-	}
-	gvk := p.c.res.gvk
-	var body runtime.Object = p.c.res.newObject()
-	if p.c.sub != nil && p.c.sub.Body != nil {
-		gvk, body = gvkOf(p.c.sub.Body), p.c.sub.Body.New()
-	}
-	if p.r.Method == http.MethodGet {
-		body = nil
-	} else {
-		if err := p.writeOptions("CreateOptions"); err != nil {
-			p.fail(err)
-			return
-		}
-		d, ok := p.body()
-		if !ok {
-			return
-		}
-		if p.c.sub != nil && p.c.sub.Body != nil {
-			gvk = d.accepted(p.c.sub.Body)
-		}
-		if err := d.decode(p.c, body, gvk); err != nil {
-			p.fail(err)
-			return
-		}
-	}
-	answer, err := do(p.r.Context(), p.s.actionRequest(p.c, body))
-	if err != nil {
-		p.fail(err)
-		return
-	}
-	code := http.StatusOK
-	if p.r.Method == http.MethodPost {
-		code = http.StatusCreated
-	}
-	if set := answer.GetObjectKind().GroupVersionKind(); !set.Empty() {
-		gvk = set
-	} else if obj, ok := answer.(resource.Object); ok && sameType(obj, p.c.res.def) {
-		p.item(code, newItem(obj, 0))
-		return
-	}
-	p.object(code, gvk, answer)
+// connect hands the request to the call's tunnel.
+func (p *reply) connect() {
+	p.warnings()
+	patience.Exempt(p.w)
+	p.s.handlers.tunnels[p.c.handler()](&tunnel.Request{
+		W: p.w, R: p.r, Def: p.c.res.def, Name: p.c.name, Below: stateOf(p.r).info.Below(), API: &tunnelAPI{p.s, p.c},
+	})
 }
 
 // sameType reports whether obj is of the Go type that def stores.
@@ -217,10 +155,7 @@ func (t *tunnelAPI) Get(ctx context.Context, name string) (resource.Object, erro
 func (t *tunnelAPI) Admit(ctx context.Context, options runtime.Object) error {
 	a := t.c.admission()
 	a.Operation, a.Object = "CONNECT", options
-	if err := t.s.o.Admission.Mutate(ctx, a); err != nil {
-		return err
-	}
-	return t.s.o.Admission.Validate(ctx, a)
+	return t.s.admitWhole(ctx, a)
 }
 
 // Fail answers with an error.

@@ -1,13 +1,23 @@
 package apiserver
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"slices"
+	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/kemudi/kemudi/internal/apiserver/fair"
+	"github.com/kemudi/kemudi/internal/apiserver/memory"
+	"github.com/kemudi/kemudi/internal/apiserver/patience"
 )
+
+// keptShare is the part of the places that is the system's alone: one of so many.
+const keptShare = 3
 
 // What a request takes of memory while it runs, at least.
 const (
@@ -17,46 +27,80 @@ const (
 	memoryPerByte = 8
 )
 
+// withBody reads the request's body, as soon as it is known that the request may
+// be made and before it takes a place: a client may be as slow as it likes, up to
+// the request's deadline, and holds nothing but what it has sent. Those that may
+// not be made, which anybody can send, never get here.
+func (s *Server) withBody(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		st := stateOf(r)
+		flow := flowOf(st.user)
+		st.memory = memory.Claim{Budget: s.memory, Flow: flow.Name, System: flow.System}
+		defer st.memory.Give()
+		if r.ContentLength != 0 && !st.info.Tunnel() {
+			var err error
+			st.body, err = s.readBody(w, r)
+			if err == nil || errors.Is(err, patience.ErrTime) {
+				st.unread = 0 // all has been read, or will not be
+			}
+			switch {
+			case errors.Is(err, patience.ErrNoMemory):
+				s.tooMany(w, r)
+				return
+			case err != nil:
+				s.writeError(w, r, bodyError(err, s.o.MaxBody))
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	st := stateOf(r)
+	if st.info.LongRunning() { // it may go on for as long as it likes once it has begun
+		ctx, cancel := context.WithTimeout(r.Context(), s.o.RequestTimeout)
+		defer cancel()
+		r = r.WithContext(ctx)
+	}
+	return patience.Body{Most: s.o.MaxBody, Pay: st.memory.Take}.Read(w, r)
+}
+
 // withInflight bounds how many requests run at one time, reads and writes
 // apart, and shares the places between users. What is long-running, and what
 // administrators do, is not counted; but nobody may use up the memory.
 func (s *Server) withInflight(next http.Handler) http.Handler {
 	limits := fair.Limits{Waiting: max(s.o.MaxWaiting, 0), Wait: s.o.RequestTimeout / 4}
-	limits.Running = s.o.MaxReads
+	limits.Running, limits.Kept = s.o.MaxReads, s.o.MaxReads/keptShare
 	reads := fair.New(limits)
-	limits.Running = s.o.MaxWrites
+	limits.Running, limits.Kept = s.o.MaxWrites, s.o.MaxWrites/keptShare
 	writes := fair.New(limits)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		st := stateOf(r)
-		give, ok := s.memory.Take(s.memoryFor(r))
-		switch {
+		if !st.info.LongRunning() && !isExempt(st) {
+			limiter, kind := reads, inflightKind(r)
+			if isWrite(r.Method) {
+				limiter = writes
+			}
+			flow := fair.Flow{Name: st.memory.Flow, System: st.memory.System}
+			if !limiter.Acquire(r.Context(), flow) {
+				s.tooMany(w, r)
+				return
+			}
+			gauge := s.metrics.inflight.WithLabelValues(kind)
+			gauge.Inc()
+			defer func() {
+				gauge.Dec()
+				limiter.Release(flow)
+			}()
+		}
+		switch ok := st.memory.Take(s.memoryFor(r)); {
 		case !ok && r.Method != http.MethodDelete: // what is deleted makes room
 			s.tooMany(w, r)
 			return
-		case ok && st.info.LongRunning():
-			give() // what it keeps is soon measured
-		case ok:
-			defer give()
+		case st.info.LongRunning():
+			st.memory.Give() // what it keeps is soon measured
 		}
-		if st.info.LongRunning() || isSystem(st.user) {
-			next.ServeHTTP(w, r)
-			return
-		}
-		limiter, kind := reads, inflightKind(r)
-		if isWrite(r.Method) {
-			limiter = writes
-		}
-		release, ok := limiter.Acquire(r.Context(), st.user.GetName())
-		if !ok {
-			s.tooMany(w, r)
-			return
-		}
-		gauge := s.metrics.inflight.WithLabelValues(kind)
-		gauge.Inc()
-		defer func() {
-			gauge.Dec()
-			release()
-		}()
 		next.ServeHTTP(w, r)
 	})
 }
@@ -68,17 +112,16 @@ func (s *Server) tooMany(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, "Too many requests, please try again later.", http.StatusTooManyRequests)
 }
 
-// memoryFor is about how many bytes it takes to answer a request.
+// memoryFor is about how many bytes it takes to answer a request, whose body has
+// come, beside those that hold the body.
 func (s *Server) memoryFor(r *http.Request) int64 {
-	switch in := stateOf(r).info; {
-	case !in.Resource:
+	switch st := stateOf(r); {
+	case !st.info.Resource:
 		return 0 // health, above all, is told for as long as possible
-	case in.Verb == "list":
+	case st.info.Verb == "list":
 		return memoryOfList
-	case r.ContentLength < 0:
-		return memoryOfOther + memoryPerByte*s.o.MaxBody/4 // few are that large
 	default:
-		return memoryOfOther + memoryPerByte*min(r.ContentLength, s.o.MaxBody)
+		return memoryOfOther + memoryPerByte*int64(len(st.body))
 	}
 }
 
@@ -97,7 +140,26 @@ func isWrite(method string) bool {
 	return true
 }
 
-// isSystem tells users that are never held back.
-func isSystem(u user.Info) bool {
-	return u != nil && slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup)
+// isExempt tells requests that are never held back: those of administrators, and
+// the question whether the server is well.
+func isExempt(st *state) bool {
+	if slices.Contains(st.user.GetGroups(), user.SystemPrivilegedGroup) {
+		return true
+	}
+	first, _, _ := strings.Cut(strings.TrimPrefix(st.info.Path, "/"), "/")
+	return first == "livez" || first == "readyz" || first == "healthz"
+}
+
+// flowOf is whose share of places and memory a user's requests take. Upstream's
+// levels exempt, system, node-high, leader-election and workload-high are the
+// system's here: without nodes, controllers and add-ons there is no cluster.
+func flowOf(u user.Info) fair.Flow {
+	name := u.GetName()
+	switch name {
+	case user.APIServerUser, user.KubeControllerManager, user.KubeScheduler, user.KubeProxy:
+		return fair.Flow{Name: name, System: true}
+	}
+	system := strings.HasPrefix(name, serviceaccount.ServiceAccountUsernamePrefix+metav1.NamespaceSystem+":") ||
+		slices.ContainsFunc(u.GetGroups(), func(g string) bool { return g == user.SystemPrivilegedGroup || g == user.NodesGroup })
+	return fair.Flow{Name: name, System: system}
 }

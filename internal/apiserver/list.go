@@ -28,29 +28,44 @@ type listQuery struct {
 type page struct {
 	items []*cache.Item
 	meta  metav1.ListMeta
+	part  bool // of a list that is asked for in parts
 }
 
-// list reads a collection: from a snapshot of the cache, or, where an exact
-// revision of the past is asked for, from the store.
+// list reads a collection: from a snapshot of the cache, or, where a revision is
+// asked for that the cache has forgotten, from the store.
 func (s *Server) list(ctx context.Context, c *call, q *listQuery) (*page, error) {
 	if q.token != "" {
 		return s.listOn(ctx, c, q)
 	}
-	if q.match == metav1.ResourceVersionMatchExact {
-		rev, err := parseRevision(q.rev)
-		if err != nil {
-			return nil, err
-		}
-		return s.listAt(ctx, c, q, request.Position{Rev: rev})
+	rev, err := parseRevision(q.rev)
+	switch {
+	case err != nil:
+		return nil, err
+	case q.exact(c, rev):
+		return s.listPast(ctx, c, q, request.Position{Rev: rev})
 	}
 	if err := s.freshEnough(ctx, c, q.rev); err != nil {
 		return nil, err
 	}
-	if q.limit == 0 && q.sel.index != "" {
-		return s.listIndexed(c, q), nil
+	if q.sel.index != "" {
+		if p := s.listIndexed(c, q); q.limit == 0 || int64(len(p.items)) <= q.limit {
+			return p, nil
+		}
 	}
 	snap := c.res.cache.Snapshot()
 	return s.listSnapshot(c, q, snap, request.Position{Rev: snap.Rev}), nil
+}
+
+// exact reports whether the state at the revision itself is asked for. In parts, a
+// list of a revision has always meant that, long before resourceVersionMatch; but
+// not of a single object.
+func (q *listQuery) exact(c *call, rev int64) bool {
+	return q.match == metav1.ResourceVersionMatchExact || q.match == "" && q.limit > 0 && rev > 0 && !q.sel.single(c)
+}
+
+// single reports whether the selection names the one object that it can find.
+func (s *selection) single(c *call) bool {
+	return s.name != "" && (s.namespace != "" || !c.res.def.Namespaced)
 }
 
 // listIndexed reads the objects that an index narrows the search to.
@@ -68,8 +83,8 @@ func (s *Server) listIndexed(c *call, q *listQuery) *page {
 
 // listSnapshot reads one page from a snapshot, beginning after at.Key.
 func (s *Server) listSnapshot(c *call, q *listQuery, snap *cache.Snapshot, at request.Position) *page {
-	p := &page{meta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(at.Rev, 10)}}
-	if q.sel.name != "" && (q.sel.namespace != "" || !c.res.def.Namespaced) {
+	p := &page{meta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(at.Rev, 10)}, part: at.Key != ""}
+	if q.sel.single(c) && at.Key == "" {
 		if it := snap.Get(cache.Key(q.sel.namespace, q.sel.name)); q.sel.has(it) {
 			p.items = []*cache.Item{it}
 		}
@@ -82,9 +97,13 @@ func (s *Server) listSnapshot(c *call, q *listQuery, snap *cache.Snapshot, at re
 	if at.Key != "" {
 		from = at.Key + "\x00"
 	}
+	all := q.sel.everything() && q.sel.namespace == "" && from == ""
 	more := false
 	snap.Scan(q.sel.namespace, from, func(it *cache.Item) bool {
 		switch full := q.limit > 0 && int64(len(p.items)) == q.limit; {
+		case full && all: // what remains is known without a look
+			more, remaining = true, int64(snap.Len())-q.limit
+			return false
 		case full && q.sel.everything():
 			more = true
 			remaining++
@@ -105,6 +124,7 @@ func (s *Server) listSnapshot(c *call, q *listQuery, snap *cache.Snapshot, at re
 
 // goesOn notes in the page that more follows.
 func (p *page) goesOn(rev, remaining int64, q *listQuery) {
+	p.part = true
 	p.meta.Continue = request.EncodeToken(request.Position{Rev: rev, Key: p.items[len(p.items)-1].Key})
 	if q.sel.everything() {
 		p.meta.RemainingItemCount = &remaining
@@ -115,7 +135,7 @@ func (p *page) goesOn(rev, remaining int64, q *listQuery) {
 func (s *Server) listOn(ctx context.Context, c *call, q *listQuery) (*page, error) {
 	at, err := request.DecodeToken(q.token)
 	if err != nil {
-		return nil, badRequest("%v", err)
+		return nil, badRequest("invalid continue token: %v", err)
 	}
 	if q.rev != "" && q.rev != "0" {
 		return nil, badRequest("specifying resource version is not allowed when using continue")
@@ -128,7 +148,7 @@ func (s *Server) listOn(ctx context.Context, c *call, q *listQuery) (*page, erro
 		at.Rev = snap.Rev
 		return s.listSnapshot(c, q, snap, at), nil
 	}
-	p, err := s.listAt(ctx, c, q, at)
+	p, err := s.listPast(ctx, c, q, at)
 	if apierrors.IsResourceExpired(err) {
 		return nil, expiredToken(at)
 	}
@@ -146,6 +166,34 @@ func expiredToken(at request.Position) error {
 	return err
 }
 
+// listPast reads one page as it was at a revision: from the cache, whose log
+// reaches back for a while, or else from the store. Of a revision that the store
+// has forgotten nothing is shown: how old a list may be does not depend on how busy
+// the resource was.
+func (s *Server) listPast(ctx context.Context, c *call, q *listQuery, at request.Position) (*page, error) {
+	snap := c.res.cache.SnapshotAt(at.Rev)
+	if snap == nil {
+		return s.listAt(ctx, c, q, at)
+	}
+	prefix := c.res.def.Key("", "")
+	// Nothing is there: a name has no such byte.
+	if _, err := s.o.Store.List(ctx, prefix, store.ListOptions{From: prefix + "\xff", Rev: at.Rev, Limit: 1}); err != nil {
+		return nil, refusedAt(c, at.Rev, err)
+	}
+	return s.listSnapshot(c, q, snap, at), nil
+}
+
+// refusedAt is the answer to a read of a revision that the store refused.
+func refusedAt(c *call, rev int64, err error) error {
+	switch {
+	case errors.Is(err, store.ErrCompacted):
+		return apierrors.NewResourceExpired("The provided resource version is too old.")
+	case errors.Is(err, store.ErrFuture):
+		return tooLarge(rev, c.res.cache.Rev())
+	}
+	return err
+}
+
 // chunk is how many keys are read from the store at a time.
 const chunk = 500
 
@@ -156,7 +204,7 @@ func (s *Server) listAt(ctx context.Context, c *call, q *listQuery, at request.P
 	if at.Key != "" {
 		from = c.res.def.Key("", at.Key) + "\x00"
 	}
-	p := &page{meta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(at.Rev, 10)}}
+	p := &page{meta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(at.Rev, 10)}, part: at.Key != ""}
 	for {
 		// One more than needed tells whether more follow.
 		o := store.ListOptions{From: from, Rev: at.Rev, Limit: chunk}
@@ -164,13 +212,8 @@ func (s *Server) listAt(ctx context.Context, c *call, q *listQuery, at request.P
 			o.Limit = int(q.limit)
 		}
 		got, err := s.o.Store.List(ctx, prefix, o)
-		switch {
-		case errors.Is(err, store.ErrCompacted):
-			return nil, apierrors.NewResourceExpired("The provided resource version is too old.")
-		case errors.Is(err, store.ErrFuture):
-			return nil, tooLarge(at.Rev, c.res.cache.Rev())
-		case err != nil:
-			return nil, err
+		if err != nil {
+			return nil, refusedAt(c, at.Rev, err)
 		}
 		for i, kv := range got.KVs {
 			it, err := s.itemAt(c, kv)

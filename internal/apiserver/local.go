@@ -1,13 +1,18 @@
 package apiserver
 
 import (
+	"cmp"
 	"context"
-	"slices"
+	"fmt"
+	"net/http"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -27,40 +32,97 @@ func (l *local) Cache(def *resource.Def, _ string) *cache.Cache { return l.s.o.C
 
 // Do performs one request by plain calls.
 func (l *local) Do(ctx context.Context, r *client.Request) (runtime.Object, error) {
-	c, err := l.call(ctx, r)
-	if err != nil {
+	if r.Verb == "list" || r.Verb == "watch" {
+		return nil, methodNotAllowed() // there are List and Cache for that
+	}
+	a, err := l.ask(ctx, r)
+	switch {
+	case err != nil || a.page != nil:
 		return nil, err
+	case a.item != nil:
+		return a.item.Object, nil
+	default:
+		return a.body, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.s.o.RequestTimeout)
-	defer cancel()
-	if name := c.handler(); name != "" {
-		do := l.s.handlers.actions[name]
-		if do == nil {
-			return nil, genericNotFound()
-		}
-		return do(ctx, l.s.actionRequest(c, r.Object))
-	}
-	if c.sub != nil && c.sub.Body != nil && r.Verb != "patch" {
-		return l.body(ctx, c, r)
-	}
-	return l.object(ctx, c, r)
 }
 
-// call resolves and authorizes a request.
-func (l *local) call(ctx context.Context, r *client.Request) (*call, error) {
-	c := &call{
-		verb: r.Verb, res: l.s.storage(r.Def), namespace: r.Namespace, name: r.Name, user: l.user, agent: l.agent,
-		dryRun: r.DryRun, manager: r.FieldManager, force: r.Force, validation: ignoreFields,
+// List performs a list by plain calls.
+func (l *local) List(ctx context.Context, r *client.Request) (client.List, error) {
+	r.Verb = "list"
+	a, err := l.ask(ctx, r)
+	if err != nil {
+		return client.List{}, err
 	}
-	if r.Sub != "" {
-		if c.sub = c.res.sub(r.Sub); c.sub == nil {
-			return nil, genericNotFound()
-		}
-		if !slices.Contains(c.sub.Verbs, r.Verb) {
-			return nil, methodNotAllowed()
-		}
+	list := client.List{
+		Items: make([]resource.Object, len(a.page.items)), ResourceVersion: a.page.meta.ResourceVersion,
+		Continue: a.page.meta.Continue, Remaining: a.page.meta.RemainingItemCount,
 	}
-	return c, l.s.authorize(ctx, c.attributes(r.Verb))
+	for i, it := range a.page.items {
+		list.Items[i] = it.Object
+	}
+	return list, nil
+}
+
+// ask carries a request out, and has it counted.
+func (l *local) ask(ctx context.Context, r *client.Request) (a answer, err error) {
+	c := l.call(r)
+	rec, of := l.s.begin(), series{
+		verb: metricVerb(r.Verb, string(r.PatchType)), group: c.res.gvk.Group, version: c.res.gvk.Version, plural: c.res.def.Plural,
+		scope: scopeOf(c.namespace, c.name),
+	}
+	rec.code = http.StatusInternalServerError // if it panics
+	defer func() {
+		of.sub = c.subName()
+		if c.dryRun {
+			of.dryRun = metav1.DryRunAll
+		}
+		l.s.end(&rec, of)
+	}()
+	ctx, cancel := context.WithTimeout(ctx, l.s.o.RequestTimeout)
+	defer cancel()
+	if a, err = l.perform(ctx, c, r); err != nil {
+		rec.code = int(statusOf(err).Code)
+		return answer{}, err
+	}
+	rec.code = cmp.Or(a.code, http.StatusOK)
+	return a, nil
+}
+
+// call is a request as it would have come over HTTP: without what its path cannot have.
+func (l *local) call(r *client.Request) *call {
+	c := &call{verb: r.Verb, res: l.s.storage(r.Def), namespace: r.Namespace, name: r.Name, user: l.user, agent: l.agent}
+	if !r.Def.Namespaced {
+		c.namespace = ""
+	}
+	switch {
+	case r.Verb == "create" && r.Sub == "":
+		c.name = ""
+	case r.Verb == "list", r.Verb == "deletecollection":
+		c.name = request.NameIn(r.List.FieldSelector)
+	}
+	return c
+}
+
+// perform asks who may do it, what is to be done, and does it.
+func (l *local) perform(ctx context.Context, c *call, r *client.Request) (answer, error) {
+	a := c.attributes(r.Verb)
+	a.Subresource = r.Sub
+	if r.Verb == "list" || r.Verb == "deletecollection" {
+		withSelectors(a, r.List.FieldSelector, r.List.LabelSelector)
+	}
+	if err := l.s.authorize(ctx, a); err != nil {
+		return answer{}, err
+	}
+	switch {
+	case r.Verb == "list", r.Verb == "deletecollection", r.Verb == "create" && r.Sub == "":
+	case c.name == "":
+		return answer{}, notFound(c) // its path would be that of all objects
+	}
+	v, err := l.s.gate(c, r.Sub)
+	if err != nil {
+		return answer{}, err
+	}
+	return l.s.perform(ctx, c, v, handed{r})
 }
 
 // storage is a resource at its storage version, whether or not that is served
@@ -70,96 +132,55 @@ func (s *Server) storage(d *resource.Def) *served {
 		return v
 	}
 	var c *cache.Cache
-	if !d.CreateOnly {
+	if d.Stored() {
 		c = s.o.Caches.Cache(d)
 	}
 	return newServed(d, nil, c)
 }
 
-// body serves subresources such as scale.
-func (l *local) body(ctx context.Context, c *call, r *client.Request) (runtime.Object, error) {
-	if r.Verb == "get" {
-		it, err := l.s.get(ctx, c, "")
-		if err != nil {
-			return nil, err
-		}
-		return c.sub.Get(it.Object), nil
+// handed is what a caller in the process hands over.
+type handed struct{ r *client.Request }
+
+var _ input = handed{}
+
+// dryRun is the option of requests that change nothing.
+var dryRun = []string{metav1.DryRunAll}
+
+func (handed) revision() string { return "" }
+
+func (h handed) document() document { return document{string(h.r.PatchType), h.r.Patch} }
+
+func (h handed) listOptions() (*metav1.ListOptions, error) { return &h.r.List, nil }
+
+func (h handed) deleteOptions() (*metav1.DeleteOptions, error) {
+	o := &h.r.Delete
+	if h.r.DryRun {
+		dry := *o
+		dry.DryRun, o = dryRun, &dry
 	}
-	return l.s.updateBody(ctx, c, r.Object)
+	return o, nil
 }
 
-func (l *local) object(ctx context.Context, c *call, r *client.Request) (runtime.Object, error) {
-	var it *cache.Item
-	var err error
-	switch r.Verb {
-	case "get":
-		it, err = l.s.get(ctx, c, "")
-	case "create", "update":
-		obj := r.Object.(resource.Object)
-		clearType(obj)
-		c.res.def.Default(obj)
-		if r.Verb == "create" {
-			it, err = l.s.create(ctx, c, obj)
-		} else {
-			it, _, err = l.s.update(ctx, c, obj)
-		}
-	case "patch":
-		it, _, err = l.s.patch(ctx, c, r.PatchType, r.Patch)
-		if err == nil && c.sub != nil && c.sub.Body != nil {
-			return c.sub.Get(it.Object), nil
-		}
-	case "delete":
-		c.dryRun = c.dryRun || isDryRun(r.Delete.DryRun)
-		it, _, err = l.s.delete(ctx, c, &r.Delete)
-	case "deletecollection":
-		return nil, l.deleteCollection(ctx, c, r)
-	default:
-		return nil, methodNotAllowed()
+func (h handed) writeOptions() (metav1.PatchOptions, error) {
+	o := metav1.PatchOptions{FieldManager: h.r.FieldManager, FieldValidation: ignoreFields}
+	if h.r.PatchType == types.ApplyYAMLPatchType {
+		o.Force = h.r.Force
 	}
-	if err != nil {
-		return nil, err
+	if h.r.DryRun {
+		o.DryRun = dryRun
 	}
-	return it.Object, nil
+	return o, nil
 }
 
-func (l *local) deleteCollection(ctx context.Context, c *call, r *client.Request) error {
-	q, err := l.query(c, &r.List)
-	if err != nil {
-		return err
+func (h handed) sent(c *call) (runtime.Object, error) {
+	if c.handler() != resource.Generic || c.sub != nil && c.sub.Body != nil {
+		return h.r.Object, nil
 	}
-	_, err = l.s.deleteCollection(ctx, c, &r.Delete, q)
-	return err
-}
-
-func (l *local) query(c *call, o *metav1.ListOptions) (*listQuery, error) {
-	sel, err := newSelection(c, o.LabelSelector, o.FieldSelector)
-	if err != nil {
-		return nil, err
+	obj, ok := h.r.Object.(resource.Object)
+	if !ok {
+		return nil, apierrors.NewInternalError(fmt.Errorf("%s of %s: got a %T", c.verb, c.res.def, h.r.Object))
 	}
-	return &listQuery{sel: sel, rev: o.ResourceVersion, match: o.ResourceVersionMatch, limit: o.Limit, token: o.Continue}, nil
-}
-
-// List performs a list by plain calls.
-func (l *local) List(ctx context.Context, r *client.Request) (client.List, error) {
-	r.Verb = "list"
-	c, err := l.call(ctx, r)
-	if err != nil {
-		return client.List{}, err
-	}
-	q, err := l.query(c, &r.List)
-	if err != nil {
-		return client.List{}, err
-	}
-	p, err := l.s.list(ctx, c, q)
-	if err != nil {
-		return client.List{}, err
-	}
-	list := client.List{
-		Items: make([]resource.Object, len(p.items)), ResourceVersion: p.meta.ResourceVersion,
-		Continue: p.meta.Continue, Remaining: p.meta.RemainingItemCount,
-	}
-	for i, it := range p.items {
-		list.Items[i] = it.Object
-	}
-	return list, nil
+	clearType(obj)
+	c.res.def.Default(obj)
+	return obj, nil
 }

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kemudi/kemudi/internal/apiserver/patience"
 	"github.com/kemudi/kemudi/internal/cache"
 )
 
@@ -117,75 +119,74 @@ func scopeOf(namespace, name string) string {
 	return "cluster"
 }
 
-// AuditEvent is one answered request.
-type AuditEvent struct {
-	ID, Verb, Path, User  string
-	Namespace, Name       string
-	Group, Resource, Sub  string
-	Code                  int
-	Received              time.Time
-	Took                  time.Duration
-	SourceAddr, UserAgent string
-}
-
-// withMetrics counts the request, and tells the audit hook of it.
+// withMetrics counts the request.
 func (s *Server) withMetrics(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		st := stateOf(r)
 		cw := &countingWriter{ResponseWriter: w, st: st}
-		defer func() {
-			s.count(st, r)
-			if s.o.Audit != nil {
-				s.o.Audit(auditEvent(st, r, w))
-			}
-		}()
+		defer func() { s.end(&st.record, s.seriesOf(r)) }()
 		next.ServeHTTP(cw, r)
 	})
 }
 
-func auditEvent(st *state, r *http.Request, w http.ResponseWriter) *AuditEvent {
-	in := st.info
-	e := &AuditEvent{
-		ID: w.Header().Get("Audit-Id"), Verb: in.Verb, Path: r.URL.RequestURI(), Namespace: in.Namespace, Name: in.Name,
-		Group: in.Group, Resource: in.Plural, Sub: in.Sub, Code: st.code, Received: st.start, Took: time.Since(st.start),
-		SourceAddr: r.RemoteAddr, UserAgent: r.UserAgent(),
-	}
-	if st.user != nil {
-		e.User = st.user.GetName()
-	}
-	return e
-}
-
-func (s *Server) count(st *state, r *http.Request) {
-	in := st.info
-	verb, scope, group, version, plural, sub := strings.ToUpper(in.Verb), "", "", "", "", ""
+// seriesOf is a request as it is counted; without a verb if it is not.
+func (s *Server) seriesOf(r *http.Request) series {
+	in := stateOf(r).info
+	of := series{verb: strings.ToUpper(in.Verb), long: in.LongRunning()}
 	if in.Resource {
 		res := s.routes.Load().lookup(in.Group, in.Version, in.Plural)
 		if res == nil {
-			return // no labels of what clients make up
+			return series{} // no labels of what clients make up
 		}
-		group, version, plural, scope = in.Group, in.Version, in.Plural, scopeOf(in.Namespace, in.Name)
+		of.group, of.version, of.plural, of.scope = in.Group, in.Version, in.Plural, scopeOf(in.Namespace, in.Name)
 		if res.sub(in.Sub) != nil {
-			sub = in.Sub
+			of.sub = in.Sub
 		}
-		verb = metricVerb(in.Verb, r)
+		of.verb = metricVerb(in.Verb, r.Header.Get("Content-Type"))
 	} else if !isKnownMethod(r.Method) {
-		verb = "other"
+		of.verb = "other"
 	}
-	dryRun := ""
 	if strings.Contains(r.URL.RawQuery, "dryRun=All") {
-		dryRun = "All"
+		of.dryRun = "All"
 	}
-	s.metrics.requests.WithLabelValues(verb, dryRun, group, version, plural, sub, scope, "apiserver", strconv.Itoa(st.code)).Inc()
-	if in.LongRunning() {
+	return of
+}
+
+// series is what a call is counted under.
+type series struct {
+	verb, dryRun                string
+	group, version, plural, sub string
+	scope                       string
+	long                        bool // it stays open for as long as it likes
+}
+
+// record is what is told of a call, over HTTP or from within, when it has ended.
+type record struct {
+	start time.Time
+	code  int   // of the answer
+	wrote int64 // bytes of it, over HTTP
+}
+
+// begin is called at the beginning of each call, end at its end, whoever made it and
+// whatever came of it (A4): who is to hear of all calls is told here.
+func (s *Server) begin() record { return record{start: time.Now()} }
+
+func (s *Server) end(rec *record, of series) {
+	if of.verb == "" {
 		return
 	}
-	s.metrics.duration.WithLabelValues(verb, dryRun, group, version, plural, sub, scope, "apiserver").Observe(time.Since(st.start).Seconds())
-	if dryRun == "" {
-		s.metrics.sli.WithLabelValues(verb, group, version, plural, sub, scope, "apiserver").Observe(time.Since(st.start).Seconds())
+	m := s.metrics
+	m.requests.WithLabelValues(of.verb, of.dryRun, of.group, of.version, of.plural, of.sub, of.scope, "apiserver", strconv.Itoa(rec.code)).Inc()
+	if of.long {
+		return
 	}
-	if verb == "GET" || verb == "LIST" {
-		s.metrics.sizes.WithLabelValues(verb, group, version, plural, sub, scope, "apiserver").Observe(float64(st.wrote))
+	took := time.Since(rec.start).Seconds()
+	m.duration.WithLabelValues(of.verb, of.dryRun, of.group, of.version, of.plural, of.sub, of.scope, "apiserver").Observe(took)
+	if of.dryRun == "" {
+		m.sli.WithLabelValues(of.verb, of.group, of.version, of.plural, of.sub, of.scope, "apiserver").Observe(took)
+	}
+	if rec.wrote > 0 && (of.verb == "GET" || of.verb == "LIST") {
+		m.sizes.WithLabelValues(of.verb, of.group, of.version, of.plural, of.sub, of.scope, "apiserver").Observe(float64(rec.wrote))
 	}
 }
 
@@ -197,15 +198,15 @@ func isKnownMethod(method string) bool {
 	return false
 }
 
-// metricVerb is upstream's name of a verb in metrics.
-func metricVerb(verb string, r *http.Request) string {
+// metricVerb is upstream's name of a verb in metrics. kind is a patch's.
+func metricVerb(verb, kind string) string {
 	switch verb {
 	case "create":
 		return "POST"
 	case "update":
 		return "PUT"
 	case "patch":
-		if strings.HasPrefix(r.Header.Get("Content-Type"), "application/apply-patch+yaml") {
+		if strings.HasPrefix(kind, string(types.ApplyYAMLPatchType)) {
 			return "APPLY"
 		}
 	}
@@ -222,16 +223,26 @@ func (w *countingWriter) WriteHeader(code int) {
 	if w.st.code == 0 || w.st.code < 200 {
 		w.st.code = code
 	}
+	w.hurry()
 	w.ResponseWriter.WriteHeader(code)
 }
 
 func (w *countingWriter) Write(b []byte) (int, error) {
 	if w.st.code == 0 {
 		w.st.code = http.StatusOK
+		w.hurry()
 	}
 	n, err := w.ResponseWriter.Write(b)
 	w.st.wrote += int64(n)
 	return n, err
+}
+
+// hurry lets the client send only a little longer what nobody has read.
+func (w *countingWriter) hurry() {
+	if w.st.unread > 0 {
+		patience.Hurry(w.ResponseWriter, w.st.unread)
+		w.st.unread = 0
+	}
 }
 
 // Flush and Hijack are for code that asks the writer itself for them.

@@ -28,6 +28,10 @@ type Options struct {
 	// (false), as discovery.Enabled reads it.
 	RuntimeConfig map[string]bool
 
+	// Empty are resources that are not there but that clients ask for all the same:
+	// their lists are empty, rather than not found.
+	Empty []resource.Names
+
 	// Shared says that other servers write to the store as well: then each read
 	// of the newest state asks the store how new that is.
 	Shared bool
@@ -41,8 +45,6 @@ type Options struct {
 	Authorizer authorizer.Authorizer
 	// Admission changes and refuses writes; nil: none.
 	Admission Admission
-	// Audit, if not nil, is told of every HTTP request when it is answered.
-	Audit func(e *AuditEvent)
 
 	// Nodes reaches node agents, for logs, exec and the like; nil: there are none.
 	Nodes tunnel.Nodes
@@ -57,19 +59,20 @@ type Options struct {
 	// API servers); nil: they are not found.
 	Next http.Handler
 
-	// RequestTimeout bounds every request that is not long-running. Default 60 s.
+	// RequestTimeout bounds every request that is not long-running. Default [DefaultRequestTimeout].
 	RequestTimeout time.Duration
 	// MaxBody bounds the body of a request, in bytes. Default 3 MiB.
 	MaxBody int64
-	// MaxReads and MaxWrites bound the requests that run at one time. Defaults 400 and 200.
+	// MaxReads and MaxWrites bound the requests that run at one time. Defaults [DefaultMaxReads] and [DefaultMaxWrites].
 	MaxReads, MaxWrites int
 	// MaxWaiting bounds the requests of one user that wait for others to end when
-	// MaxReads or MaxWrites run. Default 50; negative: none waits.
+	// MaxReads or MaxWrites run. Default 200; negative: none waits.
 	MaxWaiting int
-	// EncodedBytes bounds the memory for encodings of cached objects. Default 32 MiB.
+	// EncodedBytes bounds the memory for encodings of cached objects. Default [DefaultEncodedBytes].
 	EncodedBytes int64
-	// NoCompression never compresses lists, whatever clients accept.
-	NoCompression bool
+	// FrameByFrame says that HTTP/2 is sent as the library's server does it, without
+	// package burst, and that busy watches do not wait to send more at a time.
+	FrameByFrame bool
 
 	Logger *slog.Logger
 }
@@ -78,10 +81,10 @@ type Options struct {
 type Caches interface {
 	// Cache is the one cache of def's objects.
 	Cache(def *resource.Def) *cache.Cache
-	// Handoff gives the decoded form of a value that is about to be written, so
-	// that it need not be decoded again. obj is handed over. at returns the Item
+	// Handoff gives the decoded form of a value of def that is about to be written,
+	// so that it need not be decoded again. obj is handed over. at returns the Item
 	// of the revision at which the value was written.
-	Handoff(key string, value []byte, obj resource.Object) (at func(rev int64) *cache.Item)
+	Handoff(def *resource.Def, key string, value []byte, obj resource.Object) (at func(rev int64) *cache.Item)
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -105,14 +108,22 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Admission == nil {
 		o.Admission = noAdmission{}
 	}
-	setDefault(&o.RequestTimeout, 60*time.Second)
+	setDefault(&o.RequestTimeout, DefaultRequestTimeout)
 	setDefault(&o.MaxBody, 3<<20)
-	setDefault(&o.MaxReads, 400)
-	setDefault(&o.MaxWrites, 200)
-	setDefault(&o.MaxWaiting, 50)
-	setDefault(&o.EncodedBytes, 32<<20)
+	setDefault(&o.MaxReads, DefaultMaxReads)
+	setDefault(&o.MaxWrites, DefaultMaxWrites)
+	setDefault(&o.MaxWaiting, 200)
+	setDefault(&o.EncodedBytes, DefaultEncodedBytes)
 	return o, nil
 }
+
+// What a server takes of the settings that people have flags for.
+const (
+	DefaultRequestTimeout = time.Minute
+	DefaultMaxReads       = 400
+	DefaultMaxWrites      = 200
+	DefaultEncodedBytes   = 32 << 20
+)
 
 func setDefault[T comparable](p *T, value T) {
 	var zero T

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kemudi/kemudi/internal/apiserver/request"
-	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/patch"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/wire"
@@ -27,17 +26,20 @@ var patchTypes = []string{
 	string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType), string(types.StrategicMergePatchType),
 }
 
-// patch changes an object, or what a subresource covers. created tells whether
-// an apply made the object.
-func (s *Server) patch(ctx context.Context, c *call, kind types.PatchType, data []byte) (item *cache.Item, created bool, err error) {
-	if kind == types.ApplyPatchType {
+// patch changes an object, or what a subresource covers, by the call's patch.
+func (s *Server) patch(ctx context.Context, c *call) (answer, error) {
+	kind, data := types.PatchType(c.patch.kind), c.patch.body
+	if kind == types.ApplyYAMLPatchType {
 		return s.apply(ctx, c, data)
 	}
 	d := diff{kind: kind, data: data, strict: c.strictPatch(kind, data)}
-	item, err = s.write(ctx, c, change{make: func(_ context.Context, old resource.Object) (resource.Object, error) {
+	item, err := s.write(ctx, c, change{make: func(_ context.Context, old resource.Object) (resource.Object, error) {
 		return s.patched(c, d, old)
 	}})
-	return item, false, err
+	if err != nil {
+		return answer{}, err
+	}
+	return c.shown(item), nil
 }
 
 // diff is a patch as a client sent it, and what strict reading has against it.
@@ -212,14 +214,14 @@ func invalidPatch(shown, why string) error {
 	return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), shown, why)})
 }
 
-// apply performs a server-side apply.
-func (s *Server) apply(ctx context.Context, c *call, data []byte) (item *cache.Item, created bool, err error) {
+// apply performs a server-side apply, which may make the object.
+func (s *Server) apply(ctx context.Context, c *call, data []byte) (answer, error) {
 	applied, err := c.readApplied(data)
 	if err != nil {
-		return nil, false, err
+		return answer{}, err
 	}
-	warnings := c.warnings
-	item, err = s.write(ctx, c, change{
+	warnings, created := c.warnings, false
+	item, err := s.write(ctx, c, change{
 		missing: c.sub == nil, tracked: true,
 		make: func(_ context.Context, old resource.Object) (resource.Object, error) {
 			c.warnings = warnings
@@ -227,7 +229,12 @@ func (s *Server) apply(ctx context.Context, c *call, data []byte) (item *cache.I
 			return s.applied(c, applied, old)
 		},
 	})
-	return item, created, err
+	if err != nil {
+		return answer{}, err
+	}
+	a := c.shown(item)
+	a.code = okOrCreated(created)
+	return a, nil
 }
 
 // readApplied reads what is applied, and checks that it is the object that the

@@ -163,7 +163,7 @@ func (w *attempt) checkPreconditions() error {
 	w.givenRV = w.obj.GetResourceVersion()
 	w.obj.SetResourceVersion("")
 	if w.item == nil {
-		if w.givenRV != "" && w.givenRV != "0" {
+		if w.givenRV != "" && w.givenRV != "0" && !w.triesCreate() {
 			return w.refuseRevisionOnCreate()
 		}
 		if uid := w.obj.GetUID(); uid != "" && w.c.verb == "update" {
@@ -181,7 +181,7 @@ func (w *attempt) checkPreconditions() error {
 	if w.givenRV != "" && w.givenRV != old.GetResourceVersion() {
 		return stale{conflict(w.c, errModified)}
 	}
-	if w.givenRV == "" && w.c.verb == "update" && !w.trusted && w.c.res.def.NoUnconditionalUpdate {
+	if w.givenRV == "" && w.c.verb == "update" && !w.trusted && w.c.res.def.UpdateNeedsRevision {
 		return invalid(w.c, mustGiveRevision())
 	}
 	return nil

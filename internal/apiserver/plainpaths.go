@@ -1,6 +1,10 @@
 package apiserver
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -17,26 +21,59 @@ func (s *Server) plainPaths() http.Handler {
 	mux := http.NewServeMux()
 	s.o.Health.Install(mux)
 	mux.Handle("GET /metrics", obs.MetricsHandler(s.o.Registry, s.log))
-	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, version.Info()) })
+	for _, path := range withSlash("/version") {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, version.Info()) })
+	}
 	mux.HandleFunc("/api", s.serveDiscovery)
 	mux.HandleFunc("/api/", s.serveDiscovery)
 	mux.HandleFunc("/apis", s.serveDiscovery)
 	mux.HandleFunc("/apis/", s.serveDiscovery)
 	mux.HandleFunc("GET /openapi/", func(w http.ResponseWriter, r *http.Request) { s.routes.Load().schema.ServeHTTP(w, r) })
 	if s.o.Tokens != nil {
-		mux.HandleFunc("GET /.well-known/openid-configuration", s.serveDocument("application/json", s.o.Tokens.Discovery))
-		mux.HandleFunc("GET /openid/v1/jwks", s.serveDocument("application/jwk-set+json", s.o.Tokens.KeySet))
+		for _, path := range withSlash("/.well-known/openid-configuration") {
+			mux.HandleFunc("GET "+path, s.serveDocument("application/json", s.o.Tokens.Discovery))
+		}
+		for _, path := range withSlash("/openid/v1/jwks") {
+			mux.HandleFunc("GET "+path, s.serveDocument("application/jwk-set+json", s.o.Tokens.KeySet))
+		}
 	}
 	mux.HandleFunc("GET /{$}", s.serveRoot)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if s.o.Next != nil {
-			s.o.Next.ServeHTTP(w, r)
+			s.serveNext(w, r)
 			return
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		http.NotFound(w, r)
 	})
 	return mux
+}
+
+// addChecks adds what the server knows of its own health, by upstream's names.
+func (s *Server) addChecks() {
+	s.o.Health.Add(
+		// Addresses and ports of services are claimed, and by nothing that is not there.
+		obs.Check{Name: "poststarthook/start-service-ip-repair-controllers", Run: obs.Done(s.claimed)},
+		// The server takes requests: while it stops, they should go elsewhere.
+		obs.Check{Name: "shutdown", ReadyOnly: true, Run: func(context.Context) error {
+			if s.stopping.Load() {
+				return errors.New("process is shutting down")
+			}
+			return nil
+		}},
+	)
+}
+
+// withSlash are the patterns of a path that may end in a slash: OpenAPI documents
+// name those that way.
+func withSlash(path string) []string { return []string{path, path + "/{$}"} }
+
+// serveNext hands a request on to whom paths belong that are not ours.
+func (s *Server) serveNext(w http.ResponseWriter, r *http.Request) {
+	if body := stateOf(r).body; body != nil {
+		r.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	s.o.Next.ServeHTTP(w, r)
 }
 
 // serveDocument serves what the issuer of tokens publishes about itself.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/patch"
 	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/wire"
 )
 
 func alreadyExists(c *call) error {
@@ -35,6 +36,10 @@ func uidMismatch(given, stored types.UID) error {
 	return fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", given, stored) //nolint:staticcheck // upstream's text
 }
 
+// triesCreate: a dry run of a create does not mind a revision, because people try
+// objects that they have read.
+func (w *attempt) triesCreate() bool { return w.c.dryRun && w.c.verb == "create" }
+
 func (w *attempt) refuseRevisionOnCreate() error {
 	if w.c.verb == "create" {
 		return badRequest("resourceVersion should not be set on objects to be created")
@@ -44,7 +49,7 @@ func (w *attempt) refuseRevisionOnCreate() error {
 
 // trackFields records in managedFields who set what.
 func (w *attempt) trackFields() {
-	if w.c.res.def.NoFieldTracking {
+	if w.c.res.def.Untracked {
 		if old := w.old(); old != nil {
 			w.obj.SetManagedFields(old.GetManagedFields())
 		}
@@ -60,13 +65,16 @@ func (c *call) fieldWrite() patch.Write {
 	}
 }
 
-// prepare makes the object what the server will have it be.
+// prepare makes the object what the server will have it be. Last it gets the form
+// that it would have if it had been stored and read: what is compared from here on,
+// and what the cache shows, is what clients read and send back.
 func (w *attempt) prepare() {
 	if w.item == nil {
 		w.prepareNew()
-		return
+	} else {
+		w.prepareUpdate()
 	}
-	w.prepareUpdate()
+	wire.Canonical(w.obj)
 }
 
 func (w *attempt) prepareNew() {

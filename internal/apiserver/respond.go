@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"sync"
 
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -96,13 +95,38 @@ func appendWithHead(dst, head, object []byte) []byte {
 	return append(dst, object[1:]...)
 }
 
+// joinHead makes one JSON object of a head and the object that was appended after
+// it, at the place given.
+func joinHead(dst []byte, at int) []byte {
+	if len(dst) == at+len("{}") {
+		return append(dst[:at], '}')
+	}
+	dst[at] = ','
+	return dst
+}
+
+// part answers with what is no stored object, or may be shown without the store: what
+// stands for an object in the call's subresource (a Scale), or what an action says.
+func (p *reply) part(code int, obj runtime.Object) {
+	gvk := obj.GetObjectKind().GroupVersionKind()
+	shown, ok := obj.(resource.Object)
+	switch {
+	case !gvk.Empty(): // a Status
+	case ok && (sameType(shown, p.c.res.def) || p.a.Shape == request.Table && len(p.c.columns()) > 0):
+		p.item(code, newItem(shown, 0))
+		return
+	case p.c.sub != nil && p.c.sub.Body != nil:
+		gvk = p.document().accepted(p.c.sub.Body)
+	default:
+		gvk = p.c.res.gvk
+	}
+	p.object(code, gvk, obj)
+}
+
 // object answers with an object that is no stored resource (a Scale, a Status,
 // a review). Its kind and apiVersion are set on a copy.
 func (p *reply) object(code int, gvk schema.GroupVersionKind, obj runtime.Object) {
 	p.warnings()
-	if scale, ok := obj.(*autoscalingv1.Scale); ok && p.a.Shape == request.Table {
-		gvk, obj = metadataGVK(p.a, "Table"), scaleTable(scale)
-	}
 	out, err := appendAny(nil, p.a.Media, gvk, obj)
 	if err != nil {
 		p.fail(err)

@@ -41,7 +41,7 @@ func newRoutes(old *routes, defs []*resource.Def, o *Options) *routes {
 	t := &routes{groups: map[string]map[string]map[string]*served{}}
 	for _, d := range defs {
 		var c *cache.Cache
-		if !d.CreateOnly {
+		if d.Stored() {
 			c = o.Caches.Cache(d)
 		}
 		t.add(old.served(d, nil, c), o.RuntimeConfig)
@@ -87,7 +87,7 @@ func (t *routes) discovered() discovery.Groups {
 			groups[group][version] = map[string]discovery.Resource{}
 			for plural, v := range plurals {
 				groups[group][version][plural] = discovery.Resource{
-					Def: v.def, GVK: v.gvk, Verbs: v.verbs(), Subs: v.subs(),
+					Def: v.def, GVK: v.gvk, Subs: v.subs(),
 					Second: v.ver != nil && v.ver.Deprecated != "" && group != v.def.Group,
 				}
 			}
@@ -169,19 +169,6 @@ func (v *served) subs() []*resource.SubDef {
 		out[i] = &list[i]
 	}
 	return out
-}
-
-// verbs lists what can be done with the resource itself, in discovery's order.
-func (v *served) verbs() []string {
-	switch {
-	case v.def.CreateOnly:
-		return []string{"create"}
-	case v.def.NoUpdate:
-		return []string{"create", "delete", "deletecollection", "get", "list", "watch"}
-	case v.def.NoDeleteCollection:
-		return []string{"create", "delete", "get", "list", "patch", "update", "watch"}
-	}
-	return []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 }
 
 // gvkOf is the kind of a subresource's body.

@@ -16,11 +16,15 @@ import (
 
 // Limits of connections and of ending them.
 const (
-	maxStreams    = 1000 // requests at a time on one HTTP/2 connection: agents keep many watches
+	maxStreams    = 1000      // requests at a time on one HTTP/2 connection: agents keep many watches
+	streamBuffer  = 256 << 10 // what a client may send ahead for one request, in one frame if it likes
 	headerTimeout = 32 * time.Second
 	idleTimeout   = 90 * time.Second
 	pingTimeout   = 30 * time.Second
 	drainTimeout  = 10 * time.Second // for the requests that run when the server stops
+	// wordsShare is the part of a request's time that an answer may be late by: so
+	// who was too slow can still be told, 5 s by default.
+	wordsShare = 12
 )
 
 // Serve answers on l, which it closes, until ctx ends; then watches and
@@ -35,8 +39,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, config *tls.Config) 
 	srv := &http.Server{
 		Handler: s.Handler(), TLSConfig: config,
 		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 1 << 20,
+		WriteTimeout: s.o.RequestTimeout + s.o.RequestTimeout/wordsShare,
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerStream: 256 << 10, MaxReceiveBufferPerConnection: 16 << 20,
+			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: streamBuffer, MaxReceiveBufferPerStream: streamBuffer, MaxReceiveBufferPerConnection: 16 << 20,
 			SendPingTimeout: pingTimeout, PingTimeout: pingTimeout / 2,
 		},
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
@@ -44,18 +49,22 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, config *tls.Config) 
 			return context.WithValue(context.WithoutCancel(ctx), servingKey{}, ctx)
 		},
 	}
-	if err := burst.Configure(srv); err != nil {
-		return err
+	if !s.o.FrameByFrame {
+		if err := burst.Configure(srv); err != nil {
+			return err
+		}
+		l = burst.Listener{Listener: l}
 	}
 	g := task.NewGroup(ctx)
 	g.Go("accept", func(context.Context) error {
-		if err := srv.ServeTLS(burst.Listener{Listener: l}, "", ""); !errors.Is(err, http.ErrServerClosed) {
+		if err := srv.ServeTLS(l, "", ""); !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("serve %s: %w", l.Addr(), err)
 		}
 		return nil
 	})
 	g.Go("drain", func(ctx context.Context) error {
 		<-ctx.Done()
+		s.stopping.Store(true)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 		defer cancel()
 		if err := srv.Shutdown(ctx); err != nil {

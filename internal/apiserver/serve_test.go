@@ -22,7 +22,6 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/store"
-	"github.com/kemudi/kemudi/internal/store/mem"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/trace"
 	"github.com/kemudi/kemudi/internal/watchcache"
@@ -59,12 +58,16 @@ func TestServeEndsWatchesWhenItIsToldToStop(t *testing.T) {
 		if http2 {
 			continue
 		}
+		f.must(200, "GET", "/readyz/shutdown", "")
 		g.Cancel(context.Canceled)
 		// It ends after what was under way, or the test never does.
 		_, _ = io.Copy(io.Discard, res.Body)
 	}
 	if err := g.Wait(); err != nil {
 		t.Error(err)
+	}
+	if got := f.must(500, "GET", "/readyz/shutdown", ""); !strings.Contains(got, "process is shutting down") {
+		t.Errorf("readiness of a server that stops: got %s", got)
 	}
 }
 
@@ -103,7 +106,7 @@ func TestWhoAsksIsReadFromTheClientCertificate(t *testing.T) {
 
 func TestServersOfOneStoreNeverGiveAnAddressTwice(t *testing.T) {
 	trace.Proves(t, "SVC-170")
-	st := mem.New(mem.Options{})
+	st := newStore(t)
 	small := func(o *Options) {
 		o.Store, o.Shared, o.Settings = st, true, map[string]string{core.FlagServiceCIDR: "10.96.0.0/27"}
 	}

@@ -30,7 +30,12 @@ type Server struct {
 	metrics  *metrics
 	handlers handlers
 	handler  http.Handler
-	pace     burst.Pace // of the watches
+	pace     *burst.Pace // of the watches; nil: they do not rest
+
+	// claimed is closed when the claims fit the objects, stopping is set when the
+	// server has been told to stop.
+	claimed  chan struct{}
+	stopping atomic.Bool
 
 	// committed is the last revision that a write of this process was answered with (A3).
 	committed atomic.Int64
@@ -45,8 +50,13 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		o: o, log: o.Logger, fields: patch.NewFields(),
 		claims: claims.New(o.Store, o.Settings), encoded: encoded.New(o.EncodedBytes), memory: memory.New(), metrics: newMetrics(o.Registry),
+		claimed: make(chan struct{}),
+	}
+	if !o.FrameByFrame {
+		s.pace = &burst.Pace{}
 	}
 	s.handlers = s.newHandlers()
+	s.addChecks()
 	s.SetDefs(o.Defs)
 	o.Registry.MustRegister(objects{s})
 	s.handler = s.filters(s.mux())
@@ -80,8 +90,12 @@ func (s *Server) Run(ctx context.Context) error {
 		if err := s.repairClaims(ctx); err != nil && ctx.Err() == nil {
 			return err
 		}
+		if ctx.Err() == nil {
+			close(s.claimed)
+		}
 		<-ctx.Done()
 		return nil
 	})
+	defer s.handlers.close()
 	return g.Wait()
 }

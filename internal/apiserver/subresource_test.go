@@ -24,7 +24,28 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/policy"
 	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/resource"
 )
+
+func TestEveryDeclaredHandlerIsAnActionOrATunnel(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	check := func(what string, h resource.Handler) {
+		if (f.handlers.actions[h] != nil) == (f.handlers.tunnels[h] != nil) {
+			t.Errorf("handler %d of %s is in neither list or in both", h, what)
+		}
+	}
+	for _, d := range f.o.Defs {
+		if !d.Stored() {
+			check(d.String(), d.Handler)
+		}
+		for i := range d.Sub {
+			if d.Sub[i].Handler != resource.Generic {
+				check(d.String()+"/"+d.Sub[i].Name, d.Sub[i].Handler)
+			}
+		}
+	}
+}
 
 func runningPod(t *testing.T, f *fixture, name string) *corev1.Pod {
 	t.Helper()

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kemudi/kemudi/internal/api"
+	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/store/etcd"
 	"github.com/kemudi/kemudi/internal/store/mem"
@@ -30,9 +32,11 @@ var admin = &user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivile
 type fixture struct {
 	*Server
 	store store.Store
-	http  *httptest.Server // TLS, HTTP/2; made by the first use of url or config
-	over  bool             // ask goes over HTTPS as well
+	over  bool // ask goes over HTTPS as well
 	tb    testing.TB
+
+	listen sync.Once
+	http   *httptest.Server // TLS, HTTP/2; made by the first use of url or config
 }
 
 // newFixture starts a server with the built-in resources; change may alter its options.
@@ -42,11 +46,8 @@ func newFixture(tb testing.TB, change ...func(o *Options)) *fixture {
 	for _, f := range change {
 		f(&o)
 	}
-	real := strings.HasPrefix(tb.Name(), onEtcd)
-	if o.Store == nil && real {
-		o.Store = newEtcd(tb, tb.TempDir())
-	} else if o.Store == nil {
-		o.Store = mem.New(mem.Options{})
+	if o.Store == nil {
+		o.Store = newStore(tb)
 	}
 	set, err := watchcache.New(watchcache.Options{Store: o.Store, Defs: o.Defs})
 	if err != nil {
@@ -60,19 +61,42 @@ func newFixture(tb testing.TB, change ...func(o *Options)) *fixture {
 	g := task.NewGroup(tb.Context())
 	g.Go("caches", set.Run)
 	g.Go("server", s.Run)
+	fixture := &fixture{Server: s, store: o.Store, over: isReal(tb), tb: tb}
 	tb.Cleanup(func() {
 		g.Cancel(context.Canceled)
 		if err := g.Wait(); err != nil {
 			tb.Error(err)
 		}
+		if _, timed := tb.(*testing.B); !timed {
+			fixture.holdCachesAgainstStore()
+		}
 	})
-	return &fixture{Server: s, store: o.Store, over: real, tb: tb}
+	return fixture
+}
+
+// isReal tells whether a test is about a server with the store and the sockets of a
+// real one.
+func isReal(tb testing.TB) bool { return strings.HasPrefix(tb.Name(), onEtcd) }
+
+// newStore is an empty store of the kind that the test is about.
+func newStore(tb testing.TB) store.Store {
+	tb.Helper()
+	if isReal(tb) {
+		return newEtcd(tb, tb.TempDir())
+	}
+	return mem.New(mem.Options{})
 }
 
 // newEtcd runs an etcd that does not wait for the disk.
 func newEtcd(tb testing.TB, dir string) store.Store {
 	tb.Helper()
-	st, err := etcd.New(etcd.Options{Dir: dir, Name: "suite", Log: slog.New(slog.DiscardHandler), NoSync: true})
+	return runEtcd(tb, etcd.Options{Dir: dir, NoSync: true})
+}
+
+func runEtcd(tb testing.TB, o etcd.Options) store.Store {
+	tb.Helper()
+	o.Name, o.Log = "suite", slog.New(slog.DiscardHandler)
+	st, err := etcd.New(o)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -100,17 +124,32 @@ func always(u user.Info) authenticator.Request {
 
 // url is the address of the server, which listens from the first call on.
 func (f *fixture) url() string {
-	if f.http == nil {
+	f.listen.Do(func() {
 		f.http = httptest.NewUnstartedServer(f.Handler())
 		f.http.EnableHTTP2 = true
-		f.http.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+		f.http.TLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate(f.tb)}}
 		f.http.StartTLS()
 		f.tb.Cleanup(func() {
 			f.http.CloseClientConnections()
 			f.http.Close()
 		})
-	}
+	})
 	return f.http.URL
+}
+
+// certificate is one of the kind that a cluster has: that of httptest has an RSA
+// key, whose signatures are most of what a connection costs.
+func certificate(tb testing.TB) tls.Certificate {
+	tb.Helper()
+	authority, err := pki.NewAuthority("suite")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	pair, err := authority.Issue(pki.Subject{Name: "server", Hosts: []string{"127.0.0.1", "::1", "localhost"}, Server: true})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return pair.TLS()
 }
 
 // config is how client-go reaches the server.
@@ -133,7 +172,8 @@ func (f *fixture) ask(method, path, body string, headers ...string) *httptest.Re
 		f.Handler().ServeHTTP(w, r)
 		return w
 	}
-	url, client := f.url(), f.http.Client()
+	url, client := f.url(), *f.http.Client()
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	r.RequestURI, r.Host = "", ""
 	var err error
 	if r.URL, err = r.URL.Parse(url + r.URL.String()); err != nil {

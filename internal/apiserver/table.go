@@ -4,10 +4,9 @@ import (
 	"encoding/json"
 	"net/http"
 
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/kemudi/kemudi/internal/apiserver/pieces"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -38,12 +37,12 @@ func (p *reply) table(code int, page *page) {
 	}
 	if code == http.StatusOK && p.a.Media == request.MediaJSON && !p.a.Pretty {
 		p.w.Header().Set("Content-Type", request.JSON)
-		l := &listWriter{w: p.w, buf: make([]byte, 0, 16<<10)}
-		l.buf = append(p.appendTable(l, page, tableOptions{policy, true}), '\n')
-		l.flush()
+		l := &pieces.Writer{To: p.w, Buf: make([]byte, 0, 16<<10)}
+		l.Buf = append(p.appendTable(l, page, tableOptions{policy, true}), '\n')
+		l.Flush()
 		return
 	}
-	p.send(code, p.appendTable(&listWriter{}, page, tableOptions{policy, true}))
+	p.send(code, p.appendTable(&pieces.Writer{}, page, tableOptions{policy, true}))
 }
 
 // tableOptions say what of a table is sent.
@@ -53,36 +52,38 @@ type tableOptions struct {
 }
 
 // appendTable returns what of the table is not written yet.
-func (p *reply) appendTable(l *listWriter, page *page, o tableOptions) []byte {
+func (p *reply) appendTable(l *pieces.Writer, page *page, o tableOptions) []byte {
 	gvk := metadataGVK(p.a, "Table")
-	l.buf = append(l.buf, jsonHead(gvk.GroupVersion().String(), gvk.Kind)...)
-	l.buf = append(l.buf, `,"metadata":`...)
-	l.buf, _ = wire.AppendJSON(l.buf, &page.meta)
-	l.buf = append(l.buf, `,"columnDefinitions":`...)
-	l.buf = appendColumns(l.buf, p.c.res.def.Columns, o.columns)
-	l.buf = append(l.buf, `,"rows":[`...)
+	l.Buf = append(l.Buf, jsonHead(gvk.GroupVersion().String(), gvk.Kind)...)
+	l.Buf = append(l.Buf, `,"metadata":`...)
+	l.Buf, _ = wire.AppendJSON(l.Buf, &page.meta)
+	l.Buf = append(l.Buf, `,"columnDefinitions":`...)
+	l.Buf = appendColumns(l.Buf, p.c.columns(), o.columns)
+	l.Buf = append(l.Buf, `,"rows":[`...)
 	for i, it := range page.items {
 		if i > 0 {
-			l.buf = append(l.buf, ',')
+			l.Buf = append(l.Buf, ',')
 		}
-		l.buf = p.appendRow(l.buf, it, o.include)
-		if l.w != nil {
-			l.spill()
+		l.Buf = p.appendRow(l.Buf, it, o.include)
+		if l.To != nil {
+			l.Spill()
 		}
 	}
-	return append(l.buf, "]}"...)
+	return append(l.Buf, "]}"...)
 }
 
-func appendColumns(dst []byte, columns []resource.ColumnDef, all bool) []byte {
+func appendColumns(dst []byte, columns []resource.Column[resource.Object], all bool) []byte {
 	if !all {
 		return append(dst, "null"...)
 	}
 	dst = append(dst, '[')
+	var def metav1.TableColumnDefinition
 	for i := range columns {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst, _ = wire.AppendJSON(dst, &columns[i].TableColumnDefinition)
+		def = columns[i].Definition()
+		dst, _ = wire.AppendJSON(dst, &def)
 	}
 	return append(dst, ']')
 }
@@ -90,20 +91,20 @@ func appendColumns(dst []byte, columns []resource.ColumnDef, all bool) []byte {
 // appendRow shows one object; one that cannot be shown gets empty cells.
 func (p *reply) appendRow(dst []byte, it *cache.Item, include metav1.IncludeObjectPolicy) []byte {
 	dst = append(dst, `{"cells":[`...)
-	for i := range p.c.res.def.Columns {
+	for i, column := range p.c.columns() {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = appendCell(dst, p.c.res.def.Columns[i].Value(it.Object))
+		dst = appendCell(dst, column.Value(it.Object))
 	}
 	dst = append(dst, `],"object":`...)
 	switch include {
 	case metav1.IncludeObject:
-		b, err := p.s.encoded.Bytes(it, p.c.res.forms.json)
+		whole, err := p.appendWhole(dst, it)
 		if err != nil {
 			return append(dst, "null}"...)
 		}
-		dst = appendWithHead(dst, p.c.res.jsonHead, b)
+		dst = whole
 	case metav1.IncludeMetadata:
 		part := partial(it.Object)
 		part.SetGroupVersionKind(metadataGVK(p.a, "PartialObjectMetadata"))
@@ -112,6 +113,18 @@ func (p *reply) appendRow(dst []byte, it *cache.Item, include metav1.IncludeObje
 		dst = append(dst, "null"...)
 	}
 	return append(dst, '}')
+}
+
+// appendWhole appends a table's object as it would have been answered.
+func (p *reply) appendWhole(dst []byte, it *cache.Item) ([]byte, error) {
+	if p.c.sub != nil && p.c.sub.Body != nil {
+		return appendAny(dst, request.MediaJSON, gvkOf(p.c.sub.Body), it.Object)
+	}
+	b, err := p.s.encoded.Bytes(it, p.c.res.forms.json)
+	if err != nil {
+		return dst, err
+	}
+	return appendWithHead(dst, p.c.res.jsonHead, b), nil
 }
 
 func appendCell(dst []byte, value any) []byte {
@@ -125,25 +138,13 @@ func appendCell(dst []byte, value any) []byte {
 	return append(dst, b...)
 }
 
-// scaleTable is how kubectl get --subresource=scale shows what it gets.
-func scaleTable(s *autoscalingv1.Scale) *metav1.Table {
-	spec, status := autoscalingv1.ScaleSpec{}.SwaggerDoc(), autoscalingv1.ScaleStatus{}.SwaggerDoc()
-	meta := metav1.ObjectMeta{}.SwaggerDoc()
-	part := &metav1.PartialObjectMetadata{ObjectMeta: s.ObjectMeta}
-	part.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata"))
-	return &metav1.Table{
-		ListMeta: metav1.ListMeta{ResourceVersion: s.ResourceVersion},
-		ColumnDefinitions: []metav1.TableColumnDefinition{
-			{Name: "Name", Type: "string", Format: "name", Description: meta["name"]},
-			{Name: "Desired", Type: "integer", Description: spec["replicas"]},
-			{Name: "Available", Type: "integer", Description: status["replicas"]},
-			{Name: "Age", Type: "string", Description: meta["creationTimestamp"]},
-		},
-		Rows: []metav1.TableRow{{
-			Cells:  []any{s.Name, int64(s.Spec.Replicas), int64(s.Status.Replicas), resource.Age(s.CreationTimestamp)},
-			Object: runtime.RawExtension{Object: part},
-		}},
+// columns are what a table shows of the call's objects: the resource's, or those
+// that stand for them in the subresource.
+func (c *call) columns() []resource.Column[resource.Object] {
+	if c.sub != nil && c.sub.Body != nil {
+		return c.sub.Columns
 	}
+	return c.res.def.Columns
 }
 
 // tableEvent adds an event whose object is a table of one row. The columns are
@@ -154,7 +155,7 @@ func (k *httpSink) tableEvent(event string, it *cache.Item) error {
 		return err
 	}
 	one := &page{items: []*cache.Item{it}, meta: metav1.ListMeta{ResourceVersion: it.Object.GetResourceVersion()}}
-	body := k.p.appendTable(&listWriter{}, one, tableOptions{policy, !k.columnsSent})
+	body := k.p.appendTable(&pieces.Writer{}, one, tableOptions{policy, !k.columnsSent})
 	k.columnsSent = true
 	k.buf = appendJSONFrame(k.buf, event)
 	k.buf = append(k.buf, body...)

@@ -2,6 +2,11 @@ package apiserver
 
 import (
 	"encoding/pem"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/kemudi/kemudi/internal/client"
@@ -21,63 +26,159 @@ func TestTransportOverHTTPSPassesTheSuite(t *testing.T) {
 // onEtcd begins the names of tests whose fixtures are on etcd and asked over HTTPS.
 const onEtcd = "TestSuiteHoldsOnEtcdOverHTTPS/"
 
+// onMemoryOnly are the tests that are not run on etcd, and why.
+var onMemoryOnly = map[string]string{
+	"TestSuiteHoldsOnEtcdOverHTTPS":                 "runs the others",
+	"TestEveryTestRunsOnEtcdAsWell":                 "is about the list of the others",
+	"TestWatchEndsInTimeWithABookmark":              "needs virtual time",
+	"TestEventsOfManyObjectsAreThoseOfEach":         "needs virtual time",
+	"TestOldPathsOfWatches":                         "needs virtual time",
+	"TestMemoryThatRunsOutHoldsUpWhatTakesMuchOfIt": "needs virtual time",
+	"TestCollectionsAreDeletedEightAtATime":         "needs virtual time",
+	"TestBodiesOfOneFlowTakeHalfOfTheMemory":        "needs virtual time",
+	"TestTimeoutBoundsTheWholeRequest":              "needs virtual time, and real connections already",
+	"TestTrickledBodiesHoldUpNobody":                "has real connections already, and asks nothing of a store",
+	"TestTwoHundredRequestsOfAUserWait":             "has real connections already, and asks little of a store",
+	"TestClientsThatDoNotReadAreCutOff":             "has real connections already, and asks nothing of a store",
+	"TestSmallAnswerThatNobodyTakesIsGivenUp":       "has real connections already, and asks nothing of a store",
+	"TestHTTP2IsAsTheSpecificationSays":             "has real connections already, and asks nothing of a store",
+	"TestEveryDeclaredHandlerIsAnActionOrATunnel":   "asks nothing of a store",
+	"TestListClient":                                "is a process of a benchmark",
+	"TestOpenAPIComesAsItIsAskedFor":                "asks the handler for documents, which are of no store",
+}
+
+// TestEveryTestRunsOnEtcdAsWell, unless onMemoryOnly says why not.
+func TestEveryTestRunsOnEtcdAsWell(t *testing.T) {
+	files, err := filepath.Glob("*_test.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no tests: %v", err)
+	}
+	declared, listed := map[string]bool{}, onEtcdToo()
+	for _, file := range files {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range parsed.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || f.Recv != nil || !strings.HasPrefix(f.Name.Name, "Test") {
+				continue
+			}
+			declared[f.Name.Name] = true
+			if listed[f.Name.Name] == nil && onMemoryOnly[f.Name.Name] == "" {
+				t.Errorf("%s: %s runs on the memory store only: add it to onEtcdToo, or to onMemoryOnly with a reason", file, f.Name.Name)
+			}
+		}
+	}
+	for name := range onMemoryOnly {
+		if !declared[name] || listed[name] != nil {
+			t.Errorf("onMemoryOnly names %s, which is on etcd or not there", name)
+		}
+	}
+}
+
 // TestSuiteHoldsOnEtcdOverHTTPS runs the tests of this package again with the
-// store and the sockets of a real server; left out are those that need virtual
-// time or are about the memory store, and those that go over HTTPS to a real
-// listener in any case.
+// store and the sockets of a real server.
 func TestSuiteHoldsOnEtcdOverHTTPS(t *testing.T) {
-	t.Run("Transport", func(t *testing.T) {
-		clienttest.Run(t, func(t *testing.T) client.Transport { return newFixture(t).remote(t, clienttest.Agent) })
-	})
-	t.Run("Transport in process", func(t *testing.T) {
-		clienttest.Run(t, func(t *testing.T) client.Transport { return newFixture(t).As(admin, clienttest.Agent) })
-	})
-	for name, test := range map[string]func(t *testing.T){
-		"BadInputIsRefusedInUpstreamsWords":         TestBadInputIsRefusedInUpstreamsWords,
-		"BadPatchesAreRefusedInUpstreamsWords":      TestBadPatchesAreRefusedInUpstreamsWords,
-		"RefusedMethodsNameThoseThatThereAre":       TestRefusedMethodsNameThoseThatThereAre,
-		"ApplyOfAScaleMindsOtherManagers":           TestApplyOfAScaleMindsOtherManagers,
-		"UnknownFieldsAreWarnedOf":                  TestUnknownFieldsAreWarnedOf,
-		"LegacyVersionsAnswerWithAWarning":          TestLegacyVersionsAnswerWithAWarning,
-		"RuntimeConfigTurnsVersionsAndResourcesOff": TestRuntimeConfigTurnsVersionsAndResourcesOff,
-		"ObjectsAreCreatedReadChangedAndDeleted":    TestObjectsAreCreatedReadChangedAndDeleted,
-		"DryRunChangesNothing":                      TestDryRunChangesNothing,
-		"WritesWithoutAChangeWriteNothing":          TestWritesWithoutAChangeWriteNothing,
-		"GeneratedNamesHaveARandomEnd":              TestGeneratedNamesHaveARandomEnd,
-		"FinalizersKeepAnObjectUntilTheyAreGone":    TestFinalizersKeepAnObjectUntilTheyAreGone,
-		"PropagationPolicyBecomesAFinalizer":        TestPropagationPolicyBecomesAFinalizer,
-		"CollectionsAreDeletedBySelector":           TestCollectionsAreDeletedBySelector,
-		"TablesHaveTheDeclaredColumns":              TestTablesHaveTheDeclaredColumns,
-		"YAMLAndPrettyAnswers":                      TestYAMLAndPrettyAnswers,
-		"ListsAtARevision":                          TestListsAtARevision,
-		"SelectorsNarrowLists":                      TestSelectorsNarrowLists,
-		"ForbiddenSaysWhatIsForbidden":              TestForbiddenSaysWhatIsForbidden,
-		"ImpersonationNeedsPermission":              TestImpersonationNeedsPermission,
-		"UnauthenticatedRequestsAreRefused":         TestUnauthenticatedRequestsAreRefused,
-		"TypedClientWorksInBothMediaTypes":          TestTypedClientWorksInBothMediaTypes,
-		"WatchTellsOfEveryChange":                   TestWatchTellsOfEveryChange,
-		"WatchesAgreeOnTheOrder":                    TestWatchesAgreeOnTheOrder,
-		"WatchListSendsStateThenABookmark":          TestWatchListSendsStateThenABookmark,
-		"ListsComeInPages":                          TestListsComeInPages,
-		"ServerSideApplyMergesByOwner":              TestServerSideApplyMergesByOwner,
-		"DynamicMetadataAndDiscoveryClientsWork":    TestDynamicMetadataAndDiscoveryClientsWork,
-		"InformersFollow":                           TestInformersFollow,
-		"PodsLeaveGracefully":                       TestPodsLeaveGracefully,
-		"LabelSelectors":                            TestLabelSelectors,
-		"FieldSelectors":                            TestFieldSelectors,
-		"NamesAndUIDs":                              TestNamesAndUIDs,
-		"TheServerFillsInDefaultsOnce":              TestTheServerFillsInDefaultsOnce,
-		"StrategicMergeGoesByKey":                   TestStrategicMergeGoesByKey,
-		"ReplaceDropsWhatIsNotInTheFile":            TestReplaceDropsWhatIsNotInTheFile,
-		"StatusBelongsToTheSystem":                  TestStatusBelongsToTheSystem,
-		"DiscoveryAndVersion":                       TestDiscoveryAndVersion,
-		"ClaimsOfObjectsFromElsewhereAreTaken":      TestClaimsOfObjectsFromElsewhereAreTaken,
-		"EvictionSpendsTheDisruptionBudget":         TestEvictionSpendsTheDisruptionBudget,
-		"PodsAreBoundByEitherResource":              TestPodsAreBoundByEitherResource,
-		"NamespacesLeaveWhenTheyAreFinalized":       TestNamespacesLeaveWhenTheyAreFinalized,
-		"ServicesClaimTheirAddresses":               TestServicesClaimTheirAddresses,
-	} {
-		t.Run(name, test)
+	for name, test := range onEtcdToo() {
+		t.Run(strings.TrimPrefix(name, "Test"), test)
+	}
+}
+
+func onEtcdToo() map[string]func(t *testing.T) {
+	return map[string]func(t *testing.T){
+		"TestBadInputIsRefusedInUpstreamsWords":                TestBadInputIsRefusedInUpstreamsWords,
+		"TestBadPatchesAreRefusedInUpstreamsWords":             TestBadPatchesAreRefusedInUpstreamsWords,
+		"TestRefusedMethodsNameThoseThatThereAre":              TestRefusedMethodsNameThoseThatThereAre,
+		"TestUnknownFieldsAreWarnedOf":                         TestUnknownFieldsAreWarnedOf,
+		"TestLegacyVersionsAnswerWithAWarning":                 TestLegacyVersionsAnswerWithAWarning,
+		"TestRuntimeConfigTurnsVersionsAndResourcesOff":        TestRuntimeConfigTurnsVersionsAndResourcesOff,
+		"TestAlphaVersionsAreServedOnlyWhenAskedFor":           TestAlphaVersionsAreServedOnlyWhenAskedFor,
+		"TestObjectsAreCreatedReadChangedAndDeleted":           TestObjectsAreCreatedReadChangedAndDeleted,
+		"TestDryRunChangesNothing":                             TestDryRunChangesNothing,
+		"TestWritesWithoutAChangeWriteNothing":                 TestWritesWithoutAChangeWriteNothing,
+		"TestGeneratedNamesHaveARandomEnd":                     TestGeneratedNamesHaveARandomEnd,
+		"TestFinalizersKeepAnObjectUntilTheyAreGone":           TestFinalizersKeepAnObjectUntilTheyAreGone,
+		"TestPropagationPolicyBecomesAFinalizer":               TestPropagationPolicyBecomesAFinalizer,
+		"TestCollectionsAreDeletedBySelector":                  TestCollectionsAreDeletedBySelector,
+		"TestTablesHaveTheDeclaredColumns":                     TestTablesHaveTheDeclaredColumns,
+		"TestYAMLAndPrettyAnswers":                             TestYAMLAndPrettyAnswers,
+		"TestListsAtARevision":                                 TestListsAtARevision,
+		"TestSelectorsNarrowLists":                             TestSelectorsNarrowLists,
+		"TestForbiddenSaysWhatIsForbidden":                     TestForbiddenSaysWhatIsForbidden,
+		"TestImpersonationNeedsPermission":                     TestImpersonationNeedsPermission,
+		"TestUnauthenticatedRequestsAreRefused":                TestUnauthenticatedRequestsAreRefused,
+		"TestTooManyRequestsAreToldToComeBack":                 TestTooManyRequestsAreToldToComeBack,
+		"TestWatchOfALostRevisionIsToldSo":                     TestWatchOfALostRevisionIsToldSo,
+		"TestApplyOfAScaleMindsOtherManagers":                  TestApplyOfAScaleMindsOtherManagers,
+		"TestMetricsHaveTheNamesThatDashboardsKnow":            TestMetricsHaveTheNamesThatDashboardsKnow,
+		"TestTypedClientWorksInBothMediaTypes":                 TestTypedClientWorksInBothMediaTypes,
+		"TestWatchTellsOfEveryChange":                          TestWatchTellsOfEveryChange,
+		"TestWatchesAgreeOnTheOrder":                           TestWatchesAgreeOnTheOrder,
+		"TestWatchListSendsStateThenABookmark":                 TestWatchListSendsStateThenABookmark,
+		"TestListsComeInPages":                                 TestListsComeInPages,
+		"TestServerSideApplyMergesByOwner":                     TestServerSideApplyMergesByOwner,
+		"TestDynamicMetadataAndDiscoveryClientsWork":           TestDynamicMetadataAndDiscoveryClientsWork,
+		"TestInformersFollow":                                  TestInformersFollow,
+		"TestPodsLeaveGracefully":                              TestPodsLeaveGracefully,
+		"TestFieldValidationTellsOfWhatIsUnknownOrTwice":       TestFieldValidationTellsOfWhatIsUnknownOrTwice,
+		"TestApplyRefusesFieldsThatTheSchemaLacks":             TestApplyRefusesFieldsThatTheSchemaLacks,
+		"TestLabelsAreAddedChangedAndTakenAway":                TestLabelsAreAddedChangedAndTakenAway,
+		"TestSelectorsInObjectsAreChecked":                     TestSelectorsInObjectsAreChecked,
+		"TestAnnotationsHoldWhatLabelsCannot":                  TestAnnotationsHoldWhatLabelsCannot,
+		"TestRecommendedLabelsFindAnApplication":               TestRecommendedLabelsFindAnApplication,
+		"TestVersionsAreNamedByTheirMaturity":                  TestVersionsAreNamedByTheirMaturity,
+		"TestEveryKindIsListedInBothSerialisations":            TestEveryKindIsListedInBothSerialisations,
+		"TestNoObjectIsLeftInANamespaceThatGoes":               TestNoObjectIsLeftInANamespaceThatGoes,
+		"TestLabelSelectors":                                   TestLabelSelectors,
+		"TestFieldSelectors":                                   TestFieldSelectors,
+		"TestNamesAndUIDs":                                     TestNamesAndUIDs,
+		"TestTheServerFillsInDefaultsOnce":                     TestTheServerFillsInDefaultsOnce,
+		"TestStrategicMergeGoesByKey":                          TestStrategicMergeGoesByKey,
+		"TestReplaceDropsWhatIsNotInTheFile":                   TestReplaceDropsWhatIsNotInTheFile,
+		"TestStatusBelongsToTheSystem":                         TestStatusBelongsToTheSystem,
+		"TestDiscoveryAndVersion":                              TestDiscoveryAndVersion,
+		"TestNamesAreGeneratedAfterMutatingAdmission":          TestNamesAreGeneratedAfterMutatingAdmission,
+		"TestWhoNamesAUIDMeansNoNewObject":                     TestWhoNamesAUIDMeansNoNewObject,
+		"TestScaleIsShownAsATable":                             TestScaleIsShownAsATable,
+		"TestListsOfWhatIsEmptyAreNotMissed":                   TestListsOfWhatIsEmptyAreNotMissed,
+		"TestPatchOfAScaleNamesNoRevision":                     TestPatchOfAScaleNamesNoRevision,
+		"TestServeEndsWatchesWhenItIsToldToStop":               TestServeEndsWatchesWhenItIsToldToStop,
+		"TestWhoAsksIsReadFromTheClientCertificate":            TestWhoAsksIsReadFromTheClientCertificate,
+		"TestServersOfOneStoreNeverGiveAnAddressTwice":         TestServersOfOneStoreNeverGiveAnAddressTwice,
+		"TestClaimsThatNothingUsesAreGivenUp":                  TestClaimsThatNothingUsesAreGivenUp,
+		"TestClaimsOfObjectsFromElsewhereAreTaken":             TestClaimsOfObjectsFromElsewhereAreTaken,
+		"TestWhatIsCachedIsWhatWasStored":                      TestWhatIsCachedIsWhatWasStored,
+		"TestTimesOfClientsAreKeptInWholeSeconds":              TestTimesOfClientsAreKeptInWholeSeconds,
+		"TestListsThatAreEmptyAreShownAsTheyWillBeAfterAStart": TestListsThatAreEmptyAreShownAsTheyWillBeAfterAStart,
+		"TestStatusOfAnApprovedRequestIsWritten":               TestStatusOfAnApprovedRequestIsWritten,
+		"TestEvictionSpendsTheDisruptionBudget":                TestEvictionSpendsTheDisruptionBudget,
+		"TestEvictionsOfOlderClientsAreUnderstood":             TestEvictionsOfOlderClientsAreUnderstood,
+		"TestBindingEndsANomination":                           TestBindingEndsANomination,
+		"TestRequestsForCertificatesNameWhoMakesThem":          TestRequestsForCertificatesNameWhoMakesThem,
+		"TestPodsAreBoundByEitherResource":                     TestPodsAreBoundByEitherResource,
+		"TestNamespacesLeaveWhenTheyAreFinalized":              TestNamespacesLeaveWhenTheyAreFinalized,
+		"TestServicesClaimTheirAddresses":                      TestServicesClaimTheirAddresses,
+		"TestCallersWithinHaveTheVerbsThatHTTPHas":             TestCallersWithinHaveTheVerbsThatHTTPHas,
+		"TestOptionsAreCheckedAlikeWithinAndOverHTTP":          TestOptionsAreCheckedAlikeWithinAndOverHTTP,
+		"TestAuthorizersAreAskedTheSameWithinAndOverHTTP":      TestAuthorizersAreAskedTheSameWithinAndOverHTTP,
+		"TestCallsFromWithinAreCounted":                        TestCallsFromWithinAreCounted,
+		"TestBodiesThatAreNoObjectsAreRefusedFromWithin":       TestBodiesThatAreNoObjectsAreRefusedFromWithin,
+		"TestTransportInProcessPassesTheSuite":                 TestTransportInProcessPassesTheSuite,
+		"TestTransportOverHTTPSPassesTheSuite":                 TestTransportOverHTTPSPassesTheSuite,
+		"TestIntegersSurviveEveryKindOfWrite":                  TestIntegersSurviveEveryKindOfWrite,
+		"TestListsFollowTheTableOfResourceVersions":            TestListsFollowTheTableOfResourceVersions,
+		"TestStatesOfLateAreNotReadFromTheStore":               TestStatesOfLateAreNotReadFromTheStore,
+		"TestPathsThatAreNoResourcesMayEndInASlash":            TestPathsThatAreNoResourcesMayEndInASlash,
+		"TestContinueTokensThatLeadElsewhereAreRefused":        TestContinueTokensThatLeadElsewhereAreRefused,
+		"TestProxyPathIsWhatFollowsTheSubresource":             TestProxyPathIsWhatFollowsTheSubresource,
+		"TestConnectionsToNodeAgentsAreKept":                   TestConnectionsToNodeAgentsAreKept,
+		"TestLogOverWebSocketIsComplete":                       TestLogOverWebSocketIsComplete,
+		"TestTerminalHasNoStandardErrorOfItsOwn":               TestTerminalHasNoStandardErrorOfItsOwn,
+		"TestStoreOfUpstreamIsServedAndHandedBack":             TestStoreOfUpstreamIsServedAndHandedBack,
+		"TestDefaultsOfWhatUpstreamStoredAreShown":             TestDefaultsOfWhatUpstreamStoredAreShown,
+		"TestSelectorsAreOfOneKindOrOfTwo":                     TestSelectorsAreOfOneKindOrOfTwo,
+		"TestLabelsHaveAForm":                                  TestLabelsHaveAForm,
 	}
 }
 

@@ -6,20 +6,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
-// update replaces an object, or what a subresource covers of it. obj is of the
-// storage version and defaulted; it is handed over. created tells whether the
-// object is new.
-func (s *Server) update(ctx context.Context, c *call, obj resource.Object) (item *cache.Item, created bool, err error) {
-	if err := c.fitName(obj); err != nil {
-		return nil, false, err
+// update replaces an object, or what a subresource covers of it, by what the call sends.
+func (s *Server) update(ctx context.Context, c *call) (answer, error) {
+	if c.sub != nil && c.sub.Body != nil {
+		return s.updateBody(ctx, c)
 	}
-	rev := obj.GetResourceVersion()
-	item, err = s.write(ctx, c, change{
-		missing: c.sub == nil && c.res.def.AllowCreateOnUpdate,
+	obj := c.body.(resource.Object)
+	if err := c.fitName(obj); err != nil {
+		return answer{}, err
+	}
+	rev, created := obj.GetResourceVersion(), false
+	item, err := s.write(ctx, c, change{
+		missing: c.sub == nil && c.res.def.UpdateCreates,
 		make: func(_ context.Context, old resource.Object) (resource.Object, error) {
 			created = old == nil
 			next := obj
@@ -30,7 +31,7 @@ func (s *Server) update(ctx context.Context, c *call, obj resource.Object) (item
 			return c.merge(next, old), nil
 		},
 	})
-	return item, created, err
+	return answer{item: item, code: okOrCreated(created)}, err
 }
 
 // merge limits what is written to what the subresource covers. What is taken
@@ -43,14 +44,19 @@ func (c *call) merge(obj, old resource.Object) resource.Object {
 }
 
 // updateBody replaces the body of a subresource such as scale.
-func (s *Server) updateBody(ctx context.Context, c *call, body runtime.Object) (runtime.Object, error) {
+func (s *Server) updateBody(ctx context.Context, c *call) (answer, error) {
+	if m, ok := c.body.(metav1.Object); ok {
+		if err := c.fitName(m); err != nil {
+			return answer{}, err
+		}
+	}
 	item, err := s.write(ctx, c, change{make: func(_ context.Context, old resource.Object) (resource.Object, error) {
-		return c.setBody(old, body)
+		return c.setBody(old, c.body)
 	}})
 	if err != nil {
-		return nil, err
+		return answer{}, err
 	}
-	return c.sub.Get(item.Object), nil
+	return c.shown(item), nil
 }
 
 // setBody returns the object as a subresource's body wants it to be. The body's

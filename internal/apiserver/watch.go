@@ -33,8 +33,9 @@ const (
 
 // sink takes the events of one watch, as its client wants them.
 type sink interface {
-	// event adds an event; flush sends all added since.
-	event(e *cache.Event) error
+	// event adds an event, which is one of many that begin a watch or not; flush sends
+	// all added since.
+	event(e *cache.Event, many bool) error
 	bookmark(rev int64, initialEnd bool) error
 	flush() error
 }
@@ -58,7 +59,7 @@ func (s *Server) startWatch(ctx context.Context, c *call, q *watchQuery) (*watch
 	if q.sel.index != "" {
 		o.Index, o.Value = q.sel.index, q.sel.value
 	}
-	w := &watcher{c: c, q: q, pace: &s.pace}
+	w := &watcher{c: c, q: q, pace: s.pace}
 	initial := q.rev == "" || q.rev == "0"
 	if q.sendInitial != nil {
 		initial = *q.sendInitial
@@ -151,7 +152,7 @@ func (w *watcher) deliver() error {
 	if err != nil {
 		return err
 	}
-	sent := false
+	sent, many := false, w.sent.IsZero() && len(events) > little
 	for i := range events {
 		e, ok := events[i], true
 		if !w.q.sel.everything() {
@@ -162,7 +163,7 @@ func (w *watcher) deliver() error {
 		}
 		sent = true
 		w.showAsItWas(&e)
-		if err := w.sink.event(&e); err != nil {
+		if err := w.sink.event(&e, many); err != nil {
 			return err
 		}
 	}

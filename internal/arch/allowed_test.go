@@ -1,17 +1,17 @@
 package arch
 
-// An allowance lets the product import the package prefix and those below it.
+// An allowance permits imports of the package prefix and of those below it.
 type allowance struct{ prefix, why string }
 
-// allowed lists the third-party code that may be imported. docs/dependencies.md
-// has the licence of each module and why it is worth having.
+// allowed lists the third-party code that the product may import, and its tests with it.
+// docs/dependencies.md has the licence of each module and why it is worth having.
 var allowed = []allowance{
 	// Kubernetes.
 	{"k8s.io/api", "the wire types of every built-in resource, all versions, with their codecs"},
 	{"k8s.io/apimachinery", "meta types, JSON, YAML and protobuf codecs, selectors, quantities, strategic merge, managed fields"},
 	{"k8s.io/client-go", "clients for what is outside the process, kubeconfig files, and the client that tests hold the server against"},
 	{"k8s.io/kubectl", "kemudi kubectl is the real kubectl"},
-	{"k8s.io/cli-runtime", "how tests hand kubectl its streams and settings, to run it in process"},
+	{"k8s.io/component-base/cli", "how kubectl's own main runs it, with the flags of its log"},
 	{"k8s.io/apiserver/pkg/authentication/authenticator", "the form of an authentication's answer"},
 	{"k8s.io/apiserver/pkg/authentication/user", "who makes a request"},
 	{"k8s.io/apiserver/pkg/authentication/serviceaccount", "user names, groups and extra keys of service accounts"},
@@ -23,8 +23,6 @@ var allowed = []allowance{
 	{"k8s.io/cri-api", "types of the Container Runtime Interface, the only way to a container runtime"},
 	{"k8s.io/cri-streaming", "streaming server of exec, attach and port-forward on the runtime's side"},
 	{"k8s.io/kubelet", "types of the node agent's API and configuration"},
-	{"k8s.io/mount-utils", "mount tables, bind mounts, detection of mount points"},
-	{"k8s.io/pod-security-admission", "the checks of the Pod Security Standards"},
 	{"k8s.io/klog/v2", "the Kubernetes libraries log through it"},
 	{"k8s.io/utils", "small helpers the Kubernetes libraries share"},
 	{"sigs.k8s.io/json", "case-sensitive JSON decoding with strict errors, as clients expect them"},
@@ -56,16 +54,11 @@ var allowed = []allowance{
 	{"github.com/google/go-containerregistry", "image archives, registries and building images without Docker"},
 	{"github.com/moby/sys/mountinfo", "reads the mount table"},
 	{"github.com/opencontainers/image-spec", "types of image manifests and configurations"},
-	{"github.com/opencontainers/selinux", "mount labels"},
 	{"github.com/klauspost/compress", "zstd, which the embedded helper programs are packed with"},
 	// Network.
 	{"github.com/vishvananda/netlink", "links, addresses, routes"},
-	{"github.com/vishvananda/netns", "network namespaces of pods"},
-	{"github.com/google/nftables", "service proxy and masquerading in one netlink transaction, without the nft command"},
 	{"github.com/coredns/coredns", "the embedded cluster DNS server"},
-	{"github.com/coredns/caddy", "CoreDNS plugins are set up through it"},
 	{"github.com/miekg/dns", "DNS messages"},
-	{"github.com/gorilla/websocket", "WebSocket streams of exec, attach and port-forward"},
 	{"golang.org/x/net", "HTTP/2 settings that the standard library does not offer"},
 	{"google.golang.org/grpc", "CRI and etcd speak it"},
 	{"google.golang.org/protobuf", "messages of CRI, copied between caller and in-process runtime"},
@@ -76,10 +69,15 @@ var allowed = []allowance{
 	{"github.com/spf13/pflag", "flags of cobra's commands"},
 	{"github.com/prometheus/client_golang", "metrics in the formats that scrapers read"},
 	{"github.com/google/uuid", "UIDs of objects"},
-	{"golang.org/x/sync", "singleflight and weighted semaphores"},
-	{"golang.org/x/time", "token buckets for rate limits"},
 	{"golang.org/x/sys", "Linux system calls"},
-	// Tests.
+}
+
+// allowedInTests lists what tests may import besides, and packages that only tests use.
+var allowedInTests = []allowance{
+	{"k8s.io/cli-runtime", "how tests hand kubectl its streams and settings, to run it in process"},
+	{"github.com/google/nftables", "whether foreign rules are still there and ours are gone, read by other code than wrote them"},
+	{"github.com/vishvananda/netns", "network namespaces that tests make"},
+	{"github.com/gorilla/websocket", "the client's side of exec, attach and port-forward"},
 	{"sigs.k8s.io/randfill", "fills API types with random values, to compare codecs with the libraries'"},
 	{"github.com/rogpeppe/go-internal", "text scripts as tests"},
 }
@@ -96,13 +94,13 @@ var forbidden = []struct {
 	{prefix: "k8s.io/apiserver/pkg/endpoints", why: "the endpoints are ours: internal/apiserver",
 		but: []string{"k8s.io/apiserver/pkg/endpoints/request"}}, // context keys only, which pkg/util/proxy brings along
 	{prefix: "k8s.io/apiserver/pkg/storage", why: "the storage layer is ours: internal/store and internal/watchcache"},
-	{prefix: "k8s.io/apiextensions-apiserver/pkg/apiserver", why: "serving custom resources is ours: internal/extend",
+	{prefix: "k8s.io/apiextensions-apiserver/pkg/apiserver", why: "serving custom resources is ours",
 		but: []string{"k8s.io/apiextensions-apiserver/pkg/apiserver/schema", "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"}},
-	{prefix: "k8s.io/apiextensions-apiserver/pkg/cmd", why: "serving custom resources is ours: internal/extend"},
+	{prefix: "k8s.io/apiextensions-apiserver/pkg/cmd", why: "serving custom resources is ours"},
 	{prefix: "k8s.io/apiextensions-apiserver/pkg/controller", why: "the controllers are ours: internal/controllers"},
 	{prefix: "k8s.io/apiextensions-apiserver/pkg/registry", why: "the registry is ours: internal/resource and internal/apiserver"},
-	{prefix: "k8s.io/kube-aggregator/pkg/apiserver", why: "aggregation is ours: internal/extend"},
-	{prefix: "k8s.io/kube-aggregator/pkg/cmd", why: "aggregation is ours: internal/extend"},
+	{prefix: "k8s.io/kube-aggregator/pkg/apiserver", why: "aggregation is ours"},
+	{prefix: "k8s.io/kube-aggregator/pkg/cmd", why: "aggregation is ours"},
 	{prefix: "k8s.io/kube-aggregator/pkg/controllers", why: "the controllers are ours: internal/controllers"},
 	{prefix: "k8s.io/kube-aggregator/pkg/registry", why: "the registry is ours: internal/resource and internal/apiserver"},
 	{prefix: "github.com/openshift", why: "no code of another distribution"},

@@ -24,6 +24,9 @@ var rules = []struct {
 	{"background", checkBackground},
 	{"sleep", checkSleep},
 	{"errorf", checkErrorf},
+	{"setter", checkSetters},
+	{"names", checkNames},
+	{"kind", checkKinds},
 }
 
 func TestHouseRulesHold(t *testing.T) {
@@ -48,5 +51,19 @@ func TestHouseRulesHold(t *testing.T) {
 		if !used[key] {
 			t.Errorf("exceptions lists {%q, %q} (%s), but nothing there breaks the rule any more: remove it", key.rule, key.where, why)
 		}
+	}
+}
+
+func TestEveryUnitHasCode(t *testing.T) {
+	sources, err := tree()
+	if err != nil {
+		t.Fatal(err)
+	}
+	units := ranks()
+	for _, unit := range testOnly {
+		units[unit] = 0
+	}
+	for _, unit := range unitsWithoutCode(units, sources) {
+		t.Errorf("internal/arch/layers_test.go lists %s, where there is no code: remove it", unit)
 	}
 }

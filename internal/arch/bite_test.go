@@ -84,6 +84,19 @@ import _ "example.org/fancy"
 package store
 import _ "example.org/mock"
 `, []string{"import internal/store/store.go", "import internal/store/store_test.go"}, ""},
+	{"what tests alone may import is found in the product", `
+-- internal/store/store.go --
+// Package store stores.
+package store
+import _ "sigs.k8s.io/randfill"
+-- internal/store/store_test.go --
+package store
+import _ "sigs.k8s.io/randfill"
+-- internal/sim/sim.go --
+// Package sim simulates.
+package sim
+import _ "github.com/rogpeppe/go-internal/txtar"
+`, []string{"import internal/store/store.go"}, ""},
 	{"the server library is found, its CEL packages are not", `
 -- test/e2e/x_test.go --
 package e2e
@@ -119,6 +132,72 @@ type T[K any] struct{}
 func (t *T[K]) Good(ctx context.Context, a, b, c, d int) {}
 func (t *T[K]) Bad(a, b, c, d, e int) {}
 `, []string{"params internal/store/store.go#T.Bad"}, ""},
+	{"generic code that asks for a kind is found, in whatever way", `
+-- internal/api/api.go --
+// Package api has every kind.
+package api
+var Names = struct{ Group, Kind, Plural string }{Group: "apps", Kind: "Scale", Plural: "pods"}
+-- internal/cache/cache.go --
+// Package cache is generic.
+package cache
+import corev1 "k8s.io/api/core/v1"
+var known = map[string]bool{"pods": true}
+func f(group string, obj any) bool {
+	switch group {
+	case "apps", "other":
+		return true
+	}
+	if _, ok := obj.(*corev1.Pod); ok {
+		return true
+	}
+	switch obj.(type) {
+	case *corev1.Pod:
+	}
+	return group == "Scale" || group != "free"
+}
+-- internal/proxy/proxy.go --
+// Package proxy is not.
+package proxy
+func f(group string) bool { return group == "apps" }
+`, slices.Repeat([]string{"kind internal/cache/cache.go"}, 5), "kind"},
+	{"an option that only a test sets is found, one by its own default too", `
+-- cmd/kemudi/main.go --
+// Command kemudi is it.
+package main
+import "github.com/kemudi/kemudi/internal/cluster"
+func main() {
+	var o cluster.Options
+	flags.StringVar(&o.Store.Dir, "dir", "", "")
+	o.Name = "n"
+	cluster.Run(cluster.Options{Size: 1})
+}
+-- internal/cluster/cluster.go --
+// Package cluster runs it.
+package cluster
+import "github.com/kemudi/kemudi/internal/store"
+type Options struct {
+	Name  string
+	Size  int
+	Speed int
+	Store store.Config
+}
+func Run(o Options) {
+	if o.Speed == 0 {
+		o.Speed = 1
+	}
+}
+-- internal/cluster/cluster_test.go --
+package cluster
+var _ = Options{Speed: 2}
+-- internal/store/store.go --
+// Package store stores.
+package store
+type Config struct{ Dir, File string }
+-- internal/kubelet/fake.go --
+// Package kubelet is in no program here.
+package kubelet
+type Options struct{ Fake bool }
+`, []string{"setter internal/cluster/cluster.go#Options.Speed", "setter internal/store/store.go#Config.File"}, ""},
 	{"a goroutine, an init, a root context, a sleep and a printed error are found", `
 -- internal/store/store.go --
 // Package store stores.
@@ -143,6 +222,54 @@ func g() { go f(nil); _ = context.Background() }
 package task
 func f() { go f() }
 `, []string{"go internal/store/store.go", "init internal/store/store.go", "background internal/store/store.go", "sleep internal/store/store.go", "errorf internal/store/store.go"}, ""},
+	{"units of one folder are apart, a named one below the others", `
+-- internal/kubelet/podstep/podstep.go --
+// Package podstep steps.
+package podstep
+import _ "github.com/kemudi/kemudi/internal/kubelet/cri"
+-- internal/kubelet/cri/cri.go --
+// Package cri translates.
+package cri
+import _ "github.com/kemudi/kemudi/internal/kubelet/podstep"
+-- internal/apiserver/fair/fair.go --
+// Package fair is fair.
+package fair
+import _ "github.com/kemudi/kemudi/internal/apiserver/claims"
+-- internal/apiserver/claims/claims.go --
+// Package claims claims.
+package claims
+import _ "github.com/kemudi/kemudi/internal/apiserver"
+import _ "github.com/kemudi/kemudi/internal/store"
+-- internal/apiserver/apiserver.go --
+// Package apiserver serves.
+package apiserver
+import _ "github.com/kemudi/kemudi/internal/apiserver/fair"
+import _ "github.com/kemudi/kemudi/internal/kubelet/fakecri"
+`, []string{"layer internal/kubelet/podstep/podstep.go", "layer internal/apiserver/fair/fair.go",
+		"layer internal/apiserver/claims/claims.go", "layer internal/apiserver/apiserver.go"}, ""},
+	{"the fields of a struct without a name are those of the struct it is in",
+		"-- internal/store/t.go --\n// Package store stores.\npackage store\ntype Good struct {\n\tmu struct {\n" + fields(25) + "\t}\n}\n" +
+			"type Bad struct {\n\tA int\n\tmu struct {\n" + fields(25) + "\t}\n}\n",
+		[]string{"struct-fields internal/store/t.go#Bad"}, ""},
+	{"names of what is not there are found in comments", `
+-- internal/store/doc.go --
+// Package store stores, see package mem, [mem.Store.Get], [Open], [fmt.Stringer] and mem/*.go; one package says so.
+package store
+-- internal/store/store.go --
+package store
+import _ "fmt"
+// open was the name of [mem.Store.Put].
+func Open() {}
+// Lost and [lost.Lost] are in package lost.
+// See [Lost], lost.go, internal/lost and old_*.go [A, b].
+func lost() {}
+-- internal/store/mem/mem.go --
+// Package mem remembers.
+package mem
+type Store struct{}
+func (*Store) Get() {}
+`, []string{"names internal/store/store.go", "names internal/store/store.go", "names internal/store/store.go", "names internal/store/store.go",
+		"names internal/store/store.go", "names internal/store/store.go", "names internal/store/store.go", "names internal/store/store.go"}, "names"},
 	{"long files, functions and structs are found, generated ones are not",
 		"-- internal/store/long.go --\n// Package store stores.\npackage store\nfunc f() {\n" + strings.Repeat("\n", maxFileLines) + "}\ntype T struct {\n" + fields(26) + "}\n" +
 			"-- internal/store/zz_long.go --\npackage store\n" + strings.Repeat("\n", maxFileLines) +
@@ -185,6 +312,46 @@ func TestRulesBite(t *testing.T) {
 				t.Errorf("violations: got %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+func TestUnusedAllowancesAreFoundOnTheirSide(t *testing.T) {
+	code, err := parse("internal/store/store.go", []byte(`package store; import _ "a.org/a"`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	test, err := parse("internal/store/store_test.go", []byte(`package store; import _ "b.org/b"`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := []allowance{{"a.org/a", ""}, {"b.org/b", ""}}
+	got := unused([]*source{code, test}, list, list)
+	if want := []allowance{{"b.org/b", ""}, {"a.org/a", ""}}; !slices.Equal(got, want) {
+		t.Errorf("unused: got %v, want %v", got, want)
+	}
+}
+
+func TestUnitsWithoutCodeAreFound(t *testing.T) {
+	s, err := parse("internal/a/b/b.go", []byte("package b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := unitsWithoutCode(map[string]int{"a": 3, "a/*": 2, "a/b": 1, "c": 0}, []*source{s})
+	if want := []string{"a", "a/*", "c"}; !slices.Equal(got, want) {
+		t.Errorf("units: got %q, want %q", got, want)
+	}
+}
+
+func TestDocumentNamesBite(t *testing.T) {
+	s, err := parse("internal/store/mem/mem.go", []byte("package mem; import _ `context`; type Store struct{ Size int }"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := "`mem.Store`, `mem.Store.Size`, `Store.Size`, `store/mem`, `store/mem/mem.go`, `context.Context`, `wg.Go`, `apps/v1`, `Secret`" +
+		"`mem.Lost`, `mem.Store.Lost`, `Store.Lost`, `store/lost`, `lost.Store`"
+	want := []string{"mem.Lost", "mem.Store.Lost", "lost.Store", "Store.Lost", "store/lost"}
+	if got := newCatalogue([]*source{s}).wrongInDocument(text); !slices.Equal(got, want) {
+		t.Errorf("names: got %q, want %q", got, want)
 	}
 }
 

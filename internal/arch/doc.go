@@ -1,6 +1,6 @@
 // Package arch holds the tests that keep the house in order: which package may
 // import which, which third-party code is allowed and why, package comments,
-// size caps, and the few Go constructs that are kept to one place. The rules
+// size caps, names in comments, and the few Go constructs that are kept to one place. The rules
 // are explained in docs/STYLE.md.
 //
 // Each rule is a function from the parsed source tree to violations, so that it

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -17,40 +18,85 @@ func under(imp, prefix string) bool {
 	return imp == prefix || strings.HasPrefix(imp, prefix+"/")
 }
 
-// checkImports holds that third-party code is imported only as allowed says.
-// Nested modules are apart: their go.mod is their list.
+// checkImports holds that third-party code is imported only as allowed says, and
+// by tests also as allowedInTests does. Nested modules are apart: their go.mod is their list.
 func checkImports(sources []*source) (out []violation) {
+	own := inProduct(sources)
 	for _, s := range sources {
-		if slices.ContainsFunc(nestedModules(), func(dir string) bool { return strings.HasPrefix(s.path, dir+"/") }) {
+		if inNestedModule(s) {
 			continue
 		}
 		s.imports(func(spec *ast.ImportSpec, imp string) {
-			host, _, _ := strings.Cut(imp, "/")
-			if !strings.Contains(host, ".") || strings.HasPrefix(imp+"/", module) {
-				return
-			}
-			if !slices.ContainsFunc(allowed, func(a allowance) bool { return under(imp, a.prefix) }) {
+			switch permitted := func(list []allowance) bool {
+				return slices.ContainsFunc(list, func(a allowance) bool { return under(imp, a.prefix) })
+			}; {
+			case !thirdParty(imp) || permitted(allowed):
+			case !permitted(allowedInTests):
 				out = append(out, s.at("import", spec, "imports %s, which internal/arch/allowed_test.go does not list", imp))
+			case own[s]:
+				out = append(out, s.at("import", spec, "imports %s, which internal/arch/allowed_test.go lists for tests only", imp))
 			}
 		})
 	}
 	return out
 }
 
+// thirdParty reports whether an import path is neither ours nor of the standard library.
+func thirdParty(imp string) bool {
+	host, _, _ := strings.Cut(imp, "/")
+	return strings.Contains(host, ".") && !strings.HasPrefix(imp+"/", module)
+}
+
+// inProduct has the sources that may end up in a program.
+func inProduct(sources []*source) map[*source]bool {
+	own := map[*source]bool{}
+	for _, s := range product(sources) {
+		unit, _, _ := unitOf(ranks(), strings.TrimPrefix(s.dir(), "internal/"))
+		own[s] = !slices.Contains(testOnly, unit)
+	}
+	return own
+}
+
+// unused returns the allowances of the product that nothing in it needs, and those of
+// tests that no test needs.
+func unused(sources []*source, ofProduct, ofTests []allowance) (out []allowance) {
+	own := inProduct(sources)
+	for _, side := range []struct {
+		list []allowance
+		own  bool
+	}{{ofProduct, true}, {ofTests, false}} {
+		for _, a := range side.list {
+			used := false
+			for _, s := range sources {
+				s.imports(func(_ *ast.ImportSpec, imp string) {
+					used = used || own[s] == side.own && !inNestedModule(s) && under(imp, a.prefix)
+				})
+			}
+			if !used {
+				out = append(out, a)
+			}
+		}
+	}
+	return out
+}
+
+func inNestedModule(s *source) bool {
+	return slices.ContainsFunc(nestedModules(), func(dir string) bool { return strings.HasPrefix(s.path, dir+"/") })
+}
+
 // nestedModules lists the folders below the root that have a go.mod.
-func nestedModules() []string {
+var nestedModules = sync.OnceValue(func() (dirs []string) {
 	names, err := files()
 	if err != nil {
 		return nil
 	}
-	var dirs []string
 	for _, n := range names {
 		if dir, ok := strings.CutSuffix(n, "/go.mod"); ok {
 			dirs = append(dirs, dir)
 		}
 	}
 	return dirs
-}
+})
 
 // checkForbidden holds that nothing, tests and nested modules included,
 // imports what the product must not be made of.
@@ -78,13 +124,28 @@ func forbiddenReason(imp string) string {
 // modules returns the modules that go.mod requires, and whether directly.
 func modules(t *testing.T) map[string]bool {
 	t.Helper()
-	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	out := map[string]bool{}
+	for name, r := range requirements(t, ".") {
+		out[name] = r.direct
+	}
+	return out
+}
+
+type requirement struct {
+	version string
+	direct  bool
+}
+
+// requirements reads the go.mod of a folder.
+func requirements(t *testing.T, dir string) map[string]requirement {
+	t.Helper()
+	mod, err := os.ReadFile(filepath.Join(root, dir, "go.mod"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^(?:require )?\s*(\S+\.\S+) v\S+( // indirect)?$`).FindAllSubmatch(mod, -1) {
-		out[string(m[1])] = len(m[2]) == 0
+	out := map[string]requirement{}
+	for _, m := range regexp.MustCompile(`(?m)^(?:require )?\s*(\S+\.\S+) (v\S+)( // indirect)?$`).FindAllSubmatch(mod, -1) {
+		out[string(m[1])] = requirement{string(m[2]), len(m[3]) == 0}
 	}
 	return out
 }
@@ -96,10 +157,9 @@ func importedModules(t *testing.T, all map[string]bool) map[string]bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nested := nestedModules()
 	out := map[string]bool{}
 	for _, s := range sources {
-		if slices.ContainsFunc(nested, func(dir string) bool { return strings.HasPrefix(s.path, dir+"/") }) {
+		if inNestedModule(s) {
 			continue
 		}
 		s.imports(func(_ *ast.ImportSpec, imp string) {
@@ -138,14 +198,21 @@ func TestEveryAllowedImportIsUsed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	required := modules(t)
-	for _, a := range allowed {
-		used := required[a.prefix] // a module just added, still without an import
-		for _, s := range sources {
-			s.imports(func(_ *ast.ImportSpec, imp string) { used = used || under(imp, a.prefix) })
-		}
-		if !used {
-			t.Errorf("internal/arch/allowed_test.go lists %s (%s), which nothing imports", a.prefix, a.why)
+	for _, a := range unused(sources, allowed, allowedInTests) {
+		t.Errorf("internal/arch/allowed_test.go lists %s (%s), which nothing on its side imports", a.prefix, a.why)
+	}
+}
+
+// TestNestedModulesUseTheVersionsOfTheProgram holds that what several modules
+// need is compiled once: another version of something as low as golang.org/x/sys
+// makes another build of all that is above it.
+func TestNestedModulesUseTheVersionsOfTheProgram(t *testing.T) {
+	own := requirements(t, ".")
+	for _, dir := range nestedModules() {
+		for name, r := range requirements(t, dir) {
+			if ours, both := own[name]; both && ours.version != r.version {
+				t.Errorf("%s/go.mod: requires %s %s, and go.mod %s: take the same", dir, name, r.version, ours.version)
+			}
 		}
 	}
 }

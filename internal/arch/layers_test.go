@@ -2,39 +2,46 @@ package arch
 
 import (
 	"go/ast"
+	"maps"
+	"path"
 	"slices"
 	"strings"
 )
 
 // layers lists the folders of internal/ from the bottom up: a unit may import
 // units on lower lines only, so units on one line never import each other. "x"
-// is one unit, sub-folders included; "x/*" makes each child of x a unit, and
-// "x" beside it is then the folder itself.
+// is one unit, sub-folders included; "x/*" makes each child of x a unit, "x/y"
+// the child y alone, which goes before "x/*", and "x" beside them is then what is
+// left of the folder.
 const layers = `
 version
 trace texttest
-task obs
+task obs layout
 ociimage
 store container podnet
-resource cel wire
+resource wire
 api
 patch
 cache
 client
 auth watchcache
-admission extend
+kubelet/backoff kubelet/inotify kubelet/machine kubelet/manifest kubelet/users
+kubelet/evict
+kubelet/podstep
+kubelet/cri apiserver/request
+admission apiserver/* kubelet/*
 controller apiserver
-controllers/* scheduler kubelet proxy dns ingress
+controllers/* scheduler kubelet proxy dns
 controllers
 up
 cluster
-sim
+kubelet/apitest sim
 arch
 `
 
 // testOnly names the units that only tests, their own sub-folders and each
 // other import: nothing of them may end up in the program.
-var testOnly = []string{"trace", "texttest", "sim", "arch"}
+var testOnly = []string{"trace", "texttest", "kubelet/apitest", "kubelet/fakecri", "sim", "arch"}
 
 // commandImports lists what cmd may import of internal/: wiring, and what
 // turns flags and output into words.
@@ -51,15 +58,38 @@ func ranks() map[string]int {
 	return rank
 }
 
-// unitOf returns the unit that holds the folder pkg of internal/, and its layer.
+// unitOf returns the unit that holds the folder pkg of internal/, and its layer:
+// the deepest that is listed.
 func unitOf(rank map[string]int, pkg string) (unit string, layer int, ok bool) {
-	first, rest, _ := strings.Cut(pkg, "/")
-	if layer, ok := rank[first+"/*"]; ok && rest != "" {
-		child, _, _ := strings.Cut(rest, "/")
-		return first + "/" + child, layer, true
+	for unit = pkg; ; unit = path.Dir(unit) {
+		if layer, ok = rank[unit]; ok {
+			return unit, layer, true
+		}
+		if layer, ok = rank[path.Dir(unit)+"/*"]; ok {
+			return unit, layer, true
+		}
+		if !strings.Contains(unit, "/") {
+			return unit, 0, false
+		}
 	}
-	layer, ok = rank[first]
-	return first, layer, ok
+}
+
+// unitsWithoutCode returns the units of rank that no folder of sources belongs to: what was
+// planned, moved or renamed.
+func unitsWithoutCode(rank map[string]int, sources []*source) []string {
+	left := maps.Clone(rank)
+	for _, s := range sources {
+		pkg, internal := strings.CutPrefix(s.dir(), "internal/")
+		if !internal {
+			continue
+		}
+		unit, _, _ := unitOf(rank, pkg)
+		if _, named := rank[unit]; !named {
+			unit = path.Dir(unit) + "/*"
+		}
+		delete(left, unit)
+	}
+	return slices.Sorted(maps.Keys(left))
 }
 
 func checkLayers(sources []*source) (out []violation) {

@@ -80,20 +80,42 @@ func firstWords(text string) string {
 	return strings.Join(words[:min(3, len(words))], " ")
 }
 
-func checkFileLines(sources []*source) (out []violation) {
-	for _, s := range sources {
-		limit := maxFileLines
-		if s.test {
-			limit = maxTestFileLines
-		}
-		if s.lines > limit && !s.generated() {
-			out = append(out, s.at("file-lines", s.file.Name, "file has %d lines, cap %d", s.lines, limit))
+// A size is how large something is that has a cap. Its text ends where the figures go.
+type size struct {
+	violation
+	is, limit int
+}
+
+// over returns what is larger than its cap.
+func over(sizes []size) (out []violation) {
+	for _, s := range sizes {
+		if s.is > s.limit {
+			s.text = fmt.Sprintf("%s: %d, cap %d", s.text, s.is, s.limit)
+			out = append(out, s.violation)
 		}
 	}
 	return out
 }
 
-func checkPackageLines(sources []*source) (out []violation) {
+func checkFileLines(sources []*source) []violation    { return over(fileLines(sources)) }
+func checkPackageLines(sources []*source) []violation { return over(packageLines(sources)) }
+func checkFuncLines(sources []*source) []violation    { return over(funcLines(sources)) }
+func checkStructFields(sources []*source) []violation { return over(structFields(sources)) }
+
+func fileLines(sources []*source) (out []size) {
+	for _, s := range sources {
+		limit := maxFileLines
+		if s.test {
+			limit = maxTestFileLines
+		}
+		if !s.generated() {
+			out = append(out, size{s.at("file-lines", s.file.Name, "lines of the file"), s.lines, limit})
+		}
+	}
+	return out
+}
+
+func packageLines(sources []*source) (out []size) {
 	dirs := byDir(sources)
 	for _, dir := range slices.Sorted(maps.Keys(dirs)) {
 		total := 0
@@ -102,9 +124,7 @@ func checkPackageLines(sources []*source) (out []violation) {
 				total += s.lines
 			}
 		}
-		if total > maxPackageLines {
-			out = append(out, violation{"package-lines", dir, 1, fmt.Sprintf("package has %d lines, cap %d", total, maxPackageLines)})
-		}
+		out = append(out, size{violation{"package-lines", dir, 1, "lines of the package"}, total, maxPackageLines})
 	}
 	return out
 }
@@ -145,12 +165,10 @@ func funcName(d *ast.FuncDecl) string {
 	}
 }
 
-func checkFuncLines(sources []*source) (out []violation) {
+func funcLines(sources []*source) (out []size) {
 	eachFunc(sources, func(s *source, name string, d *ast.FuncDecl) {
-		lines := s.set.Position(d.End()).Line - s.set.Position(d.Pos()).Line + 1
-		if lines > maxFuncLines {
-			out = append(out, s.at("func-lines", d, "%s has %d lines, cap %d", name, lines, maxFuncLines).in(name))
-		}
+		lines := positions.Position(d.End()).Line - positions.Position(d.Pos()).Line + 1
+		out = append(out, size{s.at("func-lines", d, "lines of %s", name).in(name), lines, maxFuncLines})
 	})
 	return out
 }
@@ -184,7 +202,7 @@ func leads(t ast.Expr) bool {
 	return ok && (pkg.Name == "context" || pkg.Name == "testing")
 }
 
-func checkStructFields(sources []*source) (out []violation) {
+func structFields(sources []*source) (out []size) {
 	for _, s := range sources {
 		if s.generated() {
 			continue
@@ -194,19 +212,24 @@ func checkStructFields(sources []*source) (out []violation) {
 			if !ok {
 				return true
 			}
-			st, ok := spec.Type.(*ast.StructType)
-			if !ok {
-				return true
-			}
-			fields := 0
-			for _, f := range st.Fields.List {
-				fields += max(1, len(f.Names))
-			}
-			if fields > maxStructFields {
-				out = append(out, s.at("struct-fields", spec, "struct %s has %d fields, cap %d", spec.Name.Name, fields, maxStructFields).in(spec.Name.Name))
+			if st, ok := spec.Type.(*ast.StructType); ok {
+				out = append(out, size{s.at("struct-fields", spec, "fields of %s", spec.Name.Name).in(spec.Name.Name), countFields(st), maxStructFields})
 			}
 			return true
 		})
 	}
 	return out
+}
+
+// countFields counts the fields of a struct and, in place of one whose type is a struct without a
+// name (a lock and what it guards), that struct's.
+func countFields(st *ast.StructType) (n int) {
+	for _, f := range st.Fields.List {
+		each := 1
+		if inner, ok := f.Type.(*ast.StructType); ok {
+			each = countFields(inner)
+		}
+		n += each * max(1, len(f.Names))
+	}
+	return n
 }

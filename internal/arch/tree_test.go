@@ -27,7 +27,6 @@ type source struct {
 	path  string // relative to the root, with slashes
 	test  bool   // *_test.go
 	lines int
-	set   *token.FileSet
 	file  *ast.File
 }
 
@@ -52,7 +51,7 @@ func (v violation) String() string {
 
 // at makes a violation at a node of s.
 func (s *source) at(rule string, n ast.Node, format string, args ...any) violation {
-	return violation{rule, s.path, s.set.Position(n.Pos()).Line, fmt.Sprintf(format, args...)}
+	return violation{rule, s.path, positions.Position(n.Pos()).Line, fmt.Sprintf(format, args...)}
 }
 
 // in makes the violation one of the function or struct called name.
@@ -85,16 +84,18 @@ func (s *source) localName(pkg string) string {
 	return name
 }
 
+// positions are those of all files: who looks at several needs one set.
+var positions = token.NewFileSet()
+
 // parse parses one Go file given as text.
 func parse(name string, src []byte) (*source, error) {
-	set := token.NewFileSet()
-	f, err := parser.ParseFile(set, name, src, parser.ParseComments|parser.SkipObjectResolution)
+	f, err := parser.ParseFile(positions, name, src, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
 		return nil, err
 	}
 	return &source{
 		path: name, test: strings.HasSuffix(name, "_test.go"),
-		lines: bytes.Count(src, []byte("\n")), set: set, file: f,
+		lines: bytes.Count(src, []byte("\n")), file: f,
 	}, nil
 }
 

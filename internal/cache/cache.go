@@ -20,7 +20,7 @@ var ErrTooOld = errors.New("too old resource version")
 // resume at. Each keeps the state before it in memory, which of a pod is 2 KB.
 const logSize = 4096
 
-// Cache is all objects of one resource. Readers and cursors may be used
+// Cache is all objects of one resource. Readers, cursors and followers may be used
 // concurrently with each other and with the one feeder, which calls Replace
 // once and then Apply.
 type Cache struct {
@@ -31,12 +31,14 @@ type Cache struct {
 
 	mu struct {
 		sync.RWMutex
-		tree    *btree.BTreeG[entry]
-		index   map[string]map[string]map[string]*Item // index name, value, key
-		log     eventLog
-		cursors map[*Cursor]struct{}
-		keyed   map[indexValue]map[*Cursor]struct{}
-		synced  bool
+		tree      *btree.BTreeG[entry]
+		index     map[string]map[string]map[string]*Item // index name, value, key
+		log       eventLog
+		tails     map[*tail]struct{} // of all readers without an index
+		keyed     map[indexValue]map[*tail]struct{}
+		followers map[*Follower]struct{}
+		unread    uint64 // followers have read all events below
+		synced    bool
 	}
 }
 
@@ -48,8 +50,10 @@ func New(def *resource.Def, progress *Progress) *Cache {
 	c := &Cache{Def: def, Progress: progress, synced: make(chan struct{})}
 	c.mu.tree = newTree()
 	c.mu.index = newIndex(def)
-	c.mu.cursors = map[*Cursor]struct{}{}
-	c.mu.keyed = map[indexValue]map[*Cursor]struct{}{}
+	c.mu.log.size = logSize
+	c.mu.tails = map[*tail]struct{}{}
+	c.mu.keyed = map[indexValue]map[*tail]struct{}{}
+	c.mu.followers = map[*Follower]struct{}{}
 	return c
 }
 

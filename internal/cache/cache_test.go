@@ -23,7 +23,7 @@ import (
 // things are objects with a color label, by which they are indexed; a comma
 // separates several colors.
 var things = resource.Define(resource.Spec[*corev1.ConfigMap]{
-	Version: "v1", Kind: "ConfigMap", Plural: "configmaps", Namespaced: true,
+	Names: resource.Names{Version: "v1", Kind: "ConfigMap", Plural: "configmaps", Namespaced: true},
 	Index: map[string]func(*corev1.ConfigMap) []string{
 		"color": func(o *corev1.ConfigMap) []string {
 			if o.Annotations["color"] == "" {
@@ -333,15 +333,32 @@ func TestReplaceShowsCursorsTheDifference(t *testing.T) {
 	}
 }
 
-func TestWatchDeliversStateThenChanges(t *testing.T) {
+// TestTrimDoesNotOpenWhatANewListHasClosed: the changes before a new list are not
+// known in full, also when the log begins among them.
+func TestTrimDoesNotOpenWhatANewListHasClosed(t *testing.T) {
+	c := filled("a/x")
+	c.Replace(items(21, "a/x"), 30)
+	c.Progress.Advance(30)
+	c.Trim()
+	feed(c, 31, "a/x")
+	c.Trim()
+	if _, err := c.Cursor(CursorOptions{After: 25}); !errors.Is(err, ErrTooOld) {
+		t.Errorf("start before the new list: got %v, want ErrTooOld", err)
+	}
+	if got := next(t, cursor(t, c, CursorOptions{After: 30})); got != "MODIFIED a/x@31" {
+		t.Errorf("start at the new list: got %s", got)
+	}
+}
+
+func TestEachDeliversStateThenChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(things.Def, &Progress{})
 		ctx, cancel := context.WithCancel(t.Context())
 		var got []string
 		ended := make(chan error, 1)
 		go func() {
-			ended <- c.Watch(ctx, CursorOptions{FromNow: true}, func(events []Event) error {
-				got = append(got, describe(events))
+			ended <- c.Each(ctx, FollowOptions{}, func(deltas []Delta) error {
+				got = append(got, describeDeltas(deltas))
 				return nil
 			})
 		}()
@@ -359,9 +376,9 @@ func TestWatchDeliversStateThenChanges(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("Watch: got %v, want the context's end", err)
+			t.Errorf("Each: got %v, want the context's end", err)
 		}
-		if want := []string{"", "ADDED a/x@11", "DELETED a/x@16"}; !slices.Equal(got, want) {
+		if want := []string{"", "a/x 0-11", "a/x 11-0"}; !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	})

@@ -1,10 +1,6 @@
 package cache
 
 import (
-	"context"
-	"slices"
-	"strings"
-
 	"k8s.io/apimachinery/pkg/labels"
 )
 
@@ -23,28 +19,23 @@ type CursorOptions struct {
 // Cursor follows the changes of a cache. It belongs to one goroutine and must
 // be closed.
 type Cursor struct {
-	c     *Cache
-	o     CursorOptions
-	ready chan struct{} // holds one token: there may be something to read
+	tail
+	after int64 // what happened up to here is not shown
 
 	initial []Event
 	rev     int64 // everything up to here has been delivered
-
-	// Guarded by the cache's lock.
-	pending bool   // events from next on have not been read
-	next    uint64 // number of the first event that may matter
 }
 
 // Cursor starts to follow the cache (K2). It fails with ErrTooOld if the
 // changes after o.After are not in the log any more. The cache must be synced.
 func (c *Cache) Cursor(o CursorOptions) (*Cursor, error) {
-	cu := &Cursor{c: c, o: o, ready: make(chan struct{}, 1)}
+	cu := &Cursor{tail: newTail(c, FollowOptions{Namespace: o.Namespace, Index: o.Index, Value: o.Value}), after: o.After}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if o.FromNow {
 		cu.rev = max(c.mu.log.last, c.Progress.Rev())
 		cu.next = c.mu.log.next
-		cu.initial = c.initialLocked(o)
+		c.scanLocked(cu.o, func(it *Item) { cu.initial = append(cu.initial, Event{Type: Added, Item: it}) })
 	} else {
 		next, ok := c.mu.log.after(o.After)
 		if !ok {
@@ -52,54 +43,19 @@ func (c *Cache) Cursor(o CursorOptions) (*Cursor, error) {
 		}
 		cu.rev, cu.next, cu.pending = o.After, next, next < c.mu.log.next
 	}
-	if o.Index != "" {
-		iv := indexValue{o.Index, o.Value}
-		if c.mu.keyed[iv] == nil {
-			c.mu.keyed[iv] = map[*Cursor]struct{}{}
-		}
-		c.mu.keyed[iv][cu] = struct{}{}
-	} else {
-		c.mu.cursors[cu] = struct{}{}
-	}
+	cu.joinLocked()
 	if cu.pending || len(cu.initial) > 0 {
-		cu.ready <- struct{}{}
+		cu.token()
 	}
 	return cu, nil
-}
-
-func (c *Cache) initialLocked(o CursorOptions) []Event {
-	var events []Event
-	add := func(it *Item) bool {
-		events = append(events, Event{Type: Added, Item: it})
-		return true
-	}
-	if o.Index != "" {
-		for _, it := range c.mu.index[o.Index][o.Value] {
-			if o.Namespace == "" || it.Namespace() == o.Namespace {
-				add(it)
-			}
-		}
-		slices.SortFunc(events, func(a, b Event) int { return strings.Compare(a.Item.Key, b.Item.Key) })
-		return events
-	}
-	(&Snapshot{tree: c.mu.tree}).Scan(o.Namespace, "", add)
-	return events
 }
 
 // Close ends the cursor; it may be called more than once.
 func (cu *Cursor) Close() {
 	cu.c.mu.Lock()
 	defer cu.c.mu.Unlock()
-	delete(cu.c.mu.cursors, cu)
-	iv := indexValue{cu.o.Index, cu.o.Value}
-	delete(cu.c.mu.keyed[iv], cu)
-	if len(cu.c.mu.keyed[iv]) == 0 {
-		delete(cu.c.mu.keyed, iv)
-	}
+	cu.leaveLocked()
 }
-
-// Ready yields a token when Next may have something new.
-func (cu *Cursor) Ready() <-chan struct{} { return cu.ready }
 
 // Rev is the revision up to which everything has been delivered by Next.
 func (cu *Cursor) Rev() int64 { return cu.rev }
@@ -127,7 +83,11 @@ func (cu *Cursor) Next() ([]Event, error) {
 	}
 	var events []Event
 	for seq := cu.next; seq < log.next; seq++ {
-		if e, ok := cu.view(log.at(seq)); ok {
+		e := log.at(seq)
+		if e.Rev() <= cu.after { // the cache was behind who follows
+			continue
+		}
+		if e, ok := cu.view(e); ok {
 			events = append(events, e)
 		}
 	}
@@ -142,38 +102,6 @@ func (cu *Cursor) wakeIfPending() {
 	if cu.pending {
 		cu.token()
 	}
-}
-
-// wakeLocked notes that event seq matters to the cursor.
-func (cu *Cursor) wakeLocked(seq uint64) {
-	if !cu.pending {
-		cu.pending, cu.next = true, seq
-	}
-	cu.token()
-}
-
-func (cu *Cursor) token() {
-	select {
-	case cu.ready <- struct{}{}:
-	default: // there is one already
-	}
-}
-
-// view is the event as the cursor's narrowed follower sees it (K3).
-func (cu *Cursor) view(e *Event) (Event, bool) {
-	if e.Rev() <= cu.o.After { // the cache was behind the follower
-		return Event{}, false
-	}
-	if cu.o.Namespace != "" && e.Item.Namespace() != cu.o.Namespace {
-		return Event{}, false
-	}
-	if cu.o.Index == "" {
-		return *e, true
-	}
-	has := func(it *Item) bool {
-		return it != nil && slices.Contains(cu.c.Def.Index[cu.o.Index](it.Object), cu.o.Value)
-	}
-	return Narrow(*e, has)
 }
 
 // Narrow returns the event as seen by a follower of only the objects for which
@@ -194,43 +122,6 @@ func Narrow(e Event, has func(*Item) bool) (_ Event, ok bool) {
 		return Event{}, false
 	}
 	return e, true
-}
-
-// Watch calls fn with each batch of events until ctx ends or fn fails. With
-// FromNow the first batch is the present state, even if that is empty.
-func (c *Cache) Watch(ctx context.Context, o CursorOptions, fn func([]Event) error) error {
-	select {
-	case <-c.synced:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	cu, err := c.Cursor(o)
-	if err != nil {
-		return err
-	}
-	defer cu.Close()
-	if o.FromNow && len(cu.initial) == 0 {
-		if err := fn(nil); err != nil {
-			return err
-		}
-	}
-	for {
-		select {
-		case <-cu.Ready():
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		events, err := cu.Next()
-		if err != nil {
-			return err
-		}
-		if len(events) == 0 {
-			continue
-		}
-		if err := fn(events); err != nil {
-			return err
-		}
-	}
 }
 
 // Matching is a has function for Narrow: objects whose labels match.

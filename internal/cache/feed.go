@@ -20,10 +20,14 @@ func (c *Cache) Replace(items []*Item, rev int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.applyLocked(c.differenceLocked(items, rev), c.mu.synced)
-	c.mu.log.first, c.mu.log.last = rev, max(c.mu.log.last, rev)
+	c.mu.log.begin(rev)
+	c.mu.log.last = max(c.mu.log.last, rev)
 	if !c.mu.synced {
 		c.mu.synced = true
 		close(c.synced)
+		for f := range c.mu.followers {
+			f.token()
+		}
 	}
 }
 
@@ -81,6 +85,7 @@ func (c *Cache) applyLocked(changes []Change, log bool) {
 			c.indexLocked(ch.Item)
 		}
 		if log {
+			c.missBelowLocked(c.mu.log.kept())
 			seq := c.mu.log.add(e)
 			c.notifyLocked(&e, seq)
 		}
@@ -113,24 +118,24 @@ func (c *Cache) unindexLocked(it *Item) {
 }
 
 func (c *Cache) notifyLocked(e *Event, seq uint64) {
-	for cu := range c.mu.cursors {
-		cu.wakeLocked(seq)
+	for t := range c.mu.tails {
+		t.wakeLocked(seq)
 	}
 	if len(c.mu.keyed) == 0 {
 		return
 	}
 	for name, f := range c.Def.Index {
 		for _, v := range f(e.Item.Object) {
-			for cu := range c.mu.keyed[indexValue{name, v}] {
-				cu.wakeLocked(seq)
+			for t := range c.mu.keyed[indexValue{name, v}] {
+				t.wakeLocked(seq)
 			}
 		}
 		if e.Prev == nil {
 			continue
 		}
 		for _, v := range f(e.Prev.Object) {
-			for cu := range c.mu.keyed[indexValue{name, v}] {
-				cu.wakeLocked(seq)
+			for t := range c.mu.keyed[indexValue{name, v}] {
+				t.wakeLocked(seq)
 			}
 		}
 	}

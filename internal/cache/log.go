@@ -5,20 +5,22 @@ import (
 	"sort"
 )
 
-// log holds the last events, numbered from 0 on.
+// eventLog holds the last events, numbered from 0 on.
 type eventLog struct {
+	size   int // how many events it holds at most
 	events []Event
-	oldest uint64 // number of events[0]
-	next   uint64 // number of the next event
-	old    uint64 // events below are dropped by the next trim
-	first  int64  // a cursor can start at this revision or later
-	last   int64  // revision of the last event, or of the first state
+	oldest uint64      // number of events[0]
+	next   uint64      // number of the next event
+	old    uint64      // events below are dropped by the next trim
+	first  int64       // a cursor can start at this revision or later
+	last   int64       // revision of the last event, or of the first state
+	past   []*Snapshot // states that were asked for, from first on, by revision
 }
 
 func (l *eventLog) add(e Event) uint64 {
 	l.last = e.Item.Rev
-	if len(l.events) == logSize {
-		l.first = l.events[0].Item.Rev
+	if l.kept() > l.oldest {
+		l.begin(max(l.first, l.events[0].Item.Rev))
 		l.events[0] = Event{}
 		l.events = l.events[1:] // growth moves the rest to a new array now and then
 		l.oldest++
@@ -26,6 +28,14 @@ func (l *eventLog) add(e Event) uint64 {
 	l.events = append(l.events, e)
 	l.next++
 	return l.next - 1
+}
+
+// kept is the number of the first event that the next add leaves in the log.
+func (l *eventLog) kept() uint64 {
+	if len(l.events) == l.size {
+		return l.oldest + 1
+	}
+	return l.oldest
 }
 
 func (l *eventLog) at(seq uint64) *Event { return &l.events[seq-l.oldest] }
@@ -43,7 +53,7 @@ func (l *eventLog) after(rev int64) (uint64, bool) {
 func (l *eventLog) trim() {
 	if l.old > l.oldest {
 		n := l.old - l.oldest
-		l.first = l.events[n-1].Item.Rev
+		l.begin(max(l.first, l.events[n-1].Item.Rev))
 		l.events = slices.Clone(l.events[n:])
 		l.oldest = l.old
 	}
@@ -53,9 +63,10 @@ func (l *eventLog) trim() {
 // Trim forgets the changes that were known when it was called the last time:
 // they hold states of objects in memory that are gone otherwise. The feeder
 // calls it every few minutes. Cursors that have still not read them fail with
-// ErrTooOld.
+// ErrTooOld; followers keep what they have to.
 func (c *Cache) Trim() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.missBelowLocked(c.mu.log.old)
 	c.mu.log.trim()
 }

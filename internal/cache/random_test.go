@@ -56,10 +56,11 @@ func TestCursorsReplayRandomHistories(t *testing.T) {
 		cu    *Cursor
 		state replayed
 		want  func() []*Item
+		told  int // of events
 	}
 	var followers []*follower
 	add := func(name string, o CursorOptions, want func() []*Item) {
-		followers = append(followers, &follower{name, cursor(t, c, o), replayed{}, want})
+		followers = append(followers, &follower{name: name, cu: cursor(t, c, o), state: replayed{}, want: want})
 	}
 	add("all", CursorOptions{FromNow: true}, func() []*Item { return c.List("", nil) })
 	add("namespace a", CursorOptions{FromNow: true, Namespace: "a"}, func() []*Item { return c.List("a", nil) })
@@ -103,11 +104,67 @@ func TestCursorsReplayRandomHistories(t *testing.T) {
 			if !slices.IsSortedFunc(events, func(a, b Event) int { return int(a.Rev() - b.Rev()) }) {
 				t.Errorf("%s at %d: events out of order: %s", f.name, rev, describe(events))
 			}
+			f.told += len(events)
 			f.state.take(t, f.name, events)
 			if got, want := f.state.String(), stateOf(f.want()); got != want {
 				t.Fatalf("%s at %d: got %s, want %s", f.name, rev, got, want)
 			}
 		}
+	}
+	for _, f := range followers {
+		if f.told < 500 {
+			t.Errorf("%s was told of %d events, want at least 500", f.name, f.told)
+		}
+	}
+}
+
+// TestPastStatesAreAsTheyWere feeds random changes, with relists and trims, notes
+// each state, and asks for some of those before: each is as it was, or not known.
+func TestPastStatesAreAsTheyWere(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 2))
+	c := filled("a/0", "a/1", "b/2")
+	states := map[int64]string{10: stateOf(c.List("", nil))}
+	found, oldest := 0, int64(10)
+	for rev := int64(11); rev < 3000; rev++ {
+		switch rnd.IntN(200) {
+		case 0:
+			c.Replace(append(c.List("a", nil), thing(rev, "b/9")), rev)
+			c.Progress.Advance(rev)
+			oldest = rev
+		case 1:
+			c.Trim()
+		case 2:
+			c.Progress.Advance(rev) // a change of another resource
+		default:
+			var texts []string
+			for _, k := range rnd.Perm(20)[:1+rnd.IntN(3)] {
+				texts = append(texts, []string{"", "-"}[rnd.IntN(2)]+fmt.Sprintf("%c/%d", 'a'+k%2, k))
+			}
+			feed(c, rev, texts...)
+		}
+		states[rev] = stateOf(c.List("", nil))
+		at := rev - rnd.Int64N(100)
+		s := c.SnapshotAt(at)
+		if s == nil {
+			continue
+		}
+		found++
+		var got []*Item
+		s.Scan("", "", func(it *Item) bool { got = append(got, it); return true })
+		if stateOf(got) != states[at] || s.Rev != at || at < oldest {
+			t.Fatalf("at %d, asked at %d: got %s of %d, want %s; the state before %d is unknown", at, rev, stateOf(got), s.Rev, states[at], oldest)
+		}
+		if n := len(c.mu.log.past); n > pastSize || n > 0 && c.mu.log.past[0].Rev < c.mu.log.first {
+			t.Fatalf("at %d: %d states are kept, the oldest of %d; the log begins at %d", rev, n, c.mu.log.past[0].Rev, c.mu.log.first)
+		}
+	}
+	if found < 1000 {
+		t.Errorf("%d states were found, want at least 1,000", found)
+	}
+	if c.SnapshotAt(c.Rev()+1) != nil {
+		t.Error("a state that is to come was found")
 	}
 }
 
@@ -139,19 +196,30 @@ func TestReadersNeverSeeHalfABatch(t *testing.T) {
 			}
 		})
 		wg.Go(func() {
-			state := replayed{}
-			err := c.Watch(t.Context(), CursorOptions{FromNow: true, Index: "color", Value: "blue"}, func(events []Event) error {
-				state.take(t, "watch", events)
-				if len(state) != 2 || state["b/3"] != state["b/4"] {
+			for c.Rev() < last {
+				rev := max(c.Rev()-5, 10)
+				var past []*Item
+				c.SnapshotAt(rev).Scan("", "", func(it *Item) bool { past = append(past, it); return true })
+				whole("past", past, 4)
+				if past[0].Rev != rev {
+					t.Errorf("the state at %d is of %d", rev, past[0].Rev)
+				}
+			}
+		})
+		wg.Go(func() {
+			state := told{}
+			err := c.Each(t.Context(), FollowOptions{Index: "color", Value: "blue"}, func(deltas []Delta) error {
+				state.take(t, "watch", deltas)
+				if len(state) != 2 || state["b/3"].Rev != state["b/4"].Rev {
 					t.Errorf("watch: saw half a batch: %s", state)
 				}
-				if state["b/3"] == last {
+				if state["b/3"].Rev == last {
 					return errDone
 				}
 				return nil
 			})
 			if err != errDone {
-				t.Errorf("watch: %v", err)
+				t.Errorf("Each: %v", err)
 			}
 		})
 		wg.Go(func() {
@@ -180,19 +248,88 @@ func BenchmarkGet(b *testing.B) {
 	}
 }
 
+// BenchmarkApply is one change beside 50 readers: of other objects; of this one,
+// which they read at once; and which nobody reads.
 func BenchmarkApply(b *testing.B) {
-	c := large(10_000)
-	for range 50 {
-		cu, err := c.Cursor(CursorOptions{FromNow: true, Index: "color", Value: "green"})
+	open := func(b *testing.B, c *Cache, o CursorOptions) *Cursor {
+		cu, err := c.Cursor(o)
 		if err != nil {
 			b.Fatal(err)
 		}
-		defer cu.Close()
+		if _, err := cu.Next(); err != nil {
+			b.Fatal(err)
+		}
+		return cu
 	}
+	follow := func(c *Cache, o FollowOptions) *Follower {
+		f := c.Follow(o)
+		f.Next()
+		return f
+	}
+	b.Run("cursors of others", func(b *testing.B) {
+		c := large(10_000)
+		for range 50 {
+			open(b, c, CursorOptions{FromNow: true, Index: "color", Value: "green"})
+		}
+		benchmarkApply(b, c, func() {})
+	})
+	b.Run("followers of others", func(b *testing.B) {
+		c := large(10_000)
+		for range 50 {
+			follow(c, FollowOptions{Index: "color", Value: "green"})
+		}
+		benchmarkApply(b, c, func() {})
+	})
+	b.Run("cursors that read", func(b *testing.B) {
+		c := large(10_000)
+		var all []*Cursor
+		for range 50 {
+			all = append(all, open(b, c, CursorOptions{FromNow: true}))
+		}
+		benchmarkApply(b, c, func() {
+			for _, cu := range all {
+				if events, err := cu.Next(); len(events) != 1 || err != nil {
+					b.Fatal(len(events), err)
+				}
+			}
+		})
+	})
+	b.Run("followers that read", func(b *testing.B) {
+		c := large(10_000)
+		var all []*Follower
+		for range 50 {
+			all = append(all, follow(c, FollowOptions{}))
+		}
+		benchmarkApply(b, c, func() {
+			for _, f := range all {
+				if deltas := f.Next(); len(deltas) != 1 {
+					b.Fatal(len(deltas))
+				}
+			}
+		})
+	})
+	b.Run("cursors that do not read", func(b *testing.B) {
+		c := large(10_000)
+		for range 50 {
+			open(b, c, CursorOptions{FromNow: true})
+		}
+		benchmarkApply(b, c, func() {})
+	})
+	b.Run("followers that do not read", func(b *testing.B) {
+		c := large(10_000)
+		for range 50 {
+			follow(c, FollowOptions{})
+		}
+		benchmarkApply(b, c, func() {})
+	})
+}
+
+func benchmarkApply(b *testing.B, c *Cache, read func()) {
 	it := thing(11, "a/5000 red")
 	b.ReportAllocs()
 	for b.Loop() {
 		c.Apply([]Change{{Item: it}})
+		read()
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // Reader reads a resource from the process's cache. Its embedded Cache has the
-// rest (Watch, WaitRev, Snapshot).
+// rest (Each, Follow, WaitRev, Snapshot).
 type Reader[T resource.Object] struct {
 	*cache.Cache
 }

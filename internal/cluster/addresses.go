@@ -14,8 +14,8 @@ import (
 	"github.com/kemudi/kemudi/internal/task"
 )
 
-// addresses are those by which others know this machine and its API. As a
-// request, a zero one is to be found out.
+// addresses are the addresses by which others know this machine and its API. Where
+// they are asked for, a zero address is to be found out.
 type addresses struct {
 	first, second netip.Addr // of the node, one of each family; there may be no second
 	advertise     netip.Addr

@@ -38,7 +38,7 @@ func (n *machine) servePort(g *task.Group, t client.Transport) error {
 	if err := p.renew(); err != nil {
 		return err
 	}
-	where := netip.AddrPortFrom(o.AgentAddress, o.AgentPort).String()
+	where := netip.AddrPortFrom(o.Agent.Address, o.Agent.Port).String()
 	l, err := (&net.ListenConfig{}).Listen(g.Context(), "tcp", where)
 	if err != nil {
 		return fmt.Errorf("serve the node agent's API: %w; is another node agent running, or is --port taken?", err)

@@ -44,12 +44,16 @@ type portBed struct {
 	t client.Transport // as the node agent
 }
 
-func newPortBed(t *testing.T) *portBed {
+func newPortBed(t *testing.T, with ...func(*Options)) *portBed {
 	t.Helper()
-	o, err := Options{
+	given := Options{
 		DataDir: t.TempDir(), NodeName: "n1", NodeIP: netip.MustParseAddr("192.0.2.1"), Logger: slog.New(slog.DiscardHandler),
-		AgentAddress: netip.MustParseAddr("127.0.0.1"), AgentPort: freePort(t),
-	}.withDefaults()
+		Agent: Agent{Address: netip.MustParseAddr("127.0.0.1"), Port: freePort(t)},
+	}
+	for _, f := range with {
+		f(&given)
+	}
+	o, err := given.withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +61,7 @@ func newPortBed(t *testing.T) *portBed {
 	b.must(b.s.keys())
 	b.s.plane, err = NewControlPlane(ControlPlaneOptions{
 		Store: mem.New(mem.Options{}), CABundle: string(b.s.pki.CA.CertPEM()), Logger: o.Logger, Serving: b.s.configure,
-		Controllers: controllers.Options{Authority: b.s.pki.CA},
+		Controllers: controllers.Options{Authority: b.s.pki.CA}, Plugins: o.API.Plugins,
 	})
 	b.must(err)
 	b.g.Go("control plane", b.s.plane.Run)
@@ -72,7 +76,7 @@ func newPortBed(t *testing.T) *portBed {
 	runtime := fakecri.New(fakecri.Options{})
 	b.s.node = &machine{s: b.s}
 	b.s.node.agent, err = kubelet.New(kubelet.Options{
-		NodeName: "n1", Transport: b.t, Runtime: runtime, Images: runtime, Simulated: true, Port: int(o.AgentPort), NodeIPs: []string{"127.0.0.1"},
+		NodeName: "n1", Transport: b.t, Runtime: runtime, Images: runtime, Simulated: true, Port: int(o.Agent.Port), NodeIPs: []string{"127.0.0.1"},
 		Capacity: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi")}, Log: o.Logger,
 	})
 	b.must(err)
@@ -110,7 +114,7 @@ func (b *portBed) as(cert ...tls.Certificate) *http.Client {
 // ask returns the code and text of an answer.
 func (b *portBed) ask(c *http.Client, method, path, token string) string {
 	b.Helper()
-	r, err := http.NewRequestWithContext(b.Context(), method, fmt.Sprintf("https://127.0.0.1:%d%s", b.s.o.AgentPort, path), nil)
+	r, err := http.NewRequestWithContext(b.Context(), method, fmt.Sprintf("https://127.0.0.1:%d%s", b.s.o.Agent.Port, path), nil)
 	b.must(err)
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
@@ -157,6 +161,7 @@ func TestNodeAgentsPortLetsOnlyThoseInWhoMay(t *testing.T) {
 	b.must(err)
 	serving := b.s.pki.KubeletClient
 	nothing, metrics, pods := b.account("nothing"), b.account("metrics", "nodes/metrics"), b.account("pods", "nodes/pods")
+	logs := b.account("logs", "nodes/log")
 	all := b.account("all", "nodes/proxy", "nodes/stats")
 	none := b.as()
 	forbidden := func(who, sub string) string {
@@ -181,6 +186,11 @@ func TestNodeAgentsPortLetsOnlyThoseInWhoMay(t *testing.T) {
 		{"the administrator", b.as(admin.TLS()), "", "/containerLogs/default/a/c", "404 "},
 		{"the API server", b.as(serving.TLS()), "", "/metrics", "200 # HELP "},
 		{"the API server", b.as(serving.TLS()), "", "/metrics/resource", "200 # HELP "},
+		{"the administrator", b.as(admin.TLS()), "", "/logs/", "200 <!doctype html>"},
+		{"a reader of logs", none, logs, "/logs/", "200 <!doctype html>"},
+		{"a reader of logs", none, logs, "/logs/../../etc/passwd", forbidden("logs", "proxy")},
+		{"a reader of logs", none, logs, "/pods", forbidden("logs", "pods proxy")},
+		{"who has the old right", none, all, "/logs/", forbidden("all", "log")},
 		{"an account without rights", none, nothing, "/healthz", forbidden("nothing", "healthz proxy")},
 		{"an account without rights", none, nothing, "/pods", forbidden("nothing", "pods proxy")},
 		{"an account without rights", none, nothing, "/metrics", forbidden("nothing", "metrics")},
@@ -211,7 +221,7 @@ func TestNodeAgentsPortShowsTheNodesCertificate(t *testing.T) {
 	b := newPortBed(t)
 	roots := b.s.pki.CA.Pool()
 	for _, name := range []string{"n1", "127.0.0.1", "localhost"} {
-		conn, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", b.s.o.AgentPort), &tls.Config{RootCAs: roots, ServerName: name})
+		conn, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", b.s.o.Agent.Port), &tls.Config{RootCAs: roots, ServerName: name})
 		if err != nil {
 			t.Errorf("as %s: %v", name, err)
 			continue
@@ -227,8 +237,8 @@ func TestNodeAgentsPortShowsTheNodesCertificate(t *testing.T) {
 func TestNodeSaysWhereItsAgentIsServed(t *testing.T) {
 	b := newPortBed(t)
 	node, err := b.s.node.await(t.Context(), b.s.plane, func(node *corev1.Node) bool { return node.Status.DaemonEndpoints.KubeletEndpoint.Port != 0 })
-	if err != nil || node.Status.DaemonEndpoints.KubeletEndpoint.Port != int32(b.s.o.AgentPort) {
-		t.Errorf("got %v, %v, want port %d", node, err, b.s.o.AgentPort)
+	if err != nil || node.Status.DaemonEndpoints.KubeletEndpoint.Port != int32(b.s.o.Agent.Port) {
+		t.Errorf("got %v, %v, want port %d", node, err, b.s.o.Agent.Port)
 	}
 }
 
@@ -310,7 +320,7 @@ func TestAPIServerBelievesNoOtherCertificateThanTheNodes(t *testing.T) {
 func TestPortThatIsTakenIsNamed(t *testing.T) {
 	b := newPortBed(t)
 	err := b.s.node.servePort(b.g, b.t)
-	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("serve the node agent's API: listen tcp 127.0.0.1:%d: bind: address already in use", b.s.o.AgentPort)) ||
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("serve the node agent's API: listen tcp 127.0.0.1:%d: bind: address already in use", b.s.o.Agent.Port)) ||
 		!strings.Contains(err.Error(), "--port") {
 		t.Errorf("got %v, want the port and its flag named", err)
 	}

@@ -37,11 +37,13 @@ func (c *ControlPlane) admission() (*admission.Chain, error) {
 	)
 	return admission.New(admission.Options{
 		Caches: cache, Fresh: c.caches.Fresh, Authorizer: c.authorizer, Rules: c.roles, Defs: c.defs,
+		Enable: c.o.Plugins.Enable, Disable: c.o.Plugins.Disable,
 	})
 }
 
 // authenticator believes the cluster's client certificates, the tokens of its
-// service accounts, and those of machines that join.
+// service accounts, those of machines that join, and the front proxy that the
+// operator names.
 func (s *server) authenticator(caches *watchcache.Set) *authn.Authenticator {
 	tokens := authn.NewServiceAccountTokens(s.issuer, authn.Objects{
 		ServiceAccount: reader(caches, core.ServiceAccounts),
@@ -59,7 +61,7 @@ func (s *server) authenticator(caches *watchcache.Set) *authn.Authenticator {
 		}
 		return nil
 	}}
-	return authn.New(authn.Options{ClientCA: s.pki.CA.Pool(), Tokens: []authenticator.Token{tokens, joining}})
+	return authn.New(authn.Options{ClientCA: s.pki.CA.Pool(), FrontProxy: s.proxy, Tokens: []authenticator.Token{tokens, joining}})
 }
 
 // reader reads objects from a cache; the function returns nil for what is not there.

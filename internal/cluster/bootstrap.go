@@ -29,12 +29,18 @@ func (c *ControlPlane) bootstrap(ctx context.Context, all []*controller.Controll
 			return err
 		}
 	}
+	close(c.made.namespaces)
 	for _, pc := range scheduling.SystemClasses() {
 		if err := ensure(ctx, t, scheduling.PriorityClasses, pc); err != nil {
 			return err
 		}
 	}
-	return bootstrap.Reconcile(ctx, t, bootstrap.Default().Join(controllerPolicy(all)))
+	close(c.made.priorities)
+	if err := bootstrap.Reconcile(ctx, t, bootstrap.Default().Join(controllerPolicy(all))); err != nil {
+		return err
+	}
+	close(c.made.roles)
+	return nil
 }
 
 // controllerPolicy gives every controller the rights that it declares.

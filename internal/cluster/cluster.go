@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -18,7 +19,6 @@ import (
 	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/container"
-	"github.com/kemudi/kemudi/internal/kubelet/volume"
 	"github.com/kemudi/kemudi/internal/obs"
 	"github.com/kemudi/kemudi/internal/podnet"
 	"github.com/kemudi/kemudi/internal/proxy"
@@ -36,6 +36,8 @@ type server struct {
 	registry *prometheus.Registry
 	pki      *pki.PKI
 	issuer   *authn.Issuer
+	proxy    *authn.FrontProxy // who may say for whom a request is; nil: nobody
+	hints    *x509.CertPool    // authorities that clients find their certificates by
 	plane    *ControlPlane
 	node     *machine // nil: this machine runs no pods
 }
@@ -93,9 +95,11 @@ func Run(ctx context.Context, o Options) error {
 	return f.wait()
 }
 
-// floors are the groups that the parts of a server run in. Each stands on the
-// one below and ends before it, so that the API answers the requests that it
-// took on, and the node agent can say its last. The end of one is the end of those above.
+// floors are the groups that the parts of a server run in: the store at the bottom, the
+// control plane above it, the node and what else calls the API on top. A floor ends
+// before the one below: the node agent can still write its last status, and the API
+// server can still answer the requests that it has taken on. When a floor ends
+// by itself, the floors above it are ended.
 type floors struct {
 	store, plane, top *task.Group
 }
@@ -109,7 +113,8 @@ func newFloors(ctx context.Context) *floors {
 	return f
 }
 
-// wait waits for the top to end, and ends what is below.
+// wait waits until the top has ended, then ends the plane, then the store. It
+// returns the first error.
 func (f *floors) wait() (err error) {
 	for _, g := range []*task.Group{f.top, f.plane, f.store} {
 		if g != f.top {
@@ -122,9 +127,10 @@ func (f *floors) wait() (err error) {
 	return err
 }
 
-// fail ends what a failed start left running. What made a group end says more
-// than what noticed it; but if that is err, then what failed when it was told to
-// end says nothing.
+// fail ends the groups after a start that failed with err, and returns the error
+// to show. A part that failed by itself ends its group: its error is the cause, and
+// err only what the start noticed of it. If err itself ended the top, the errors of the
+// parts are of their being ended, and err is shown.
 func (f *floors) fail(err error) error {
 	f.top.Cancel(err)
 	ended := errors.Is(context.Cause(f.top.Context()), err)
@@ -170,9 +176,16 @@ func (s *server) keys() error {
 	if s.pki, err = pki.Ensure(pki.Options{Dir: s.o.DataDir, Hosts: s.hosts(), Domain: s.o.Network.ClusterDomain}); err != nil {
 		return fmt.Errorf("keys and certificates: %w; if a file there is damaged, put back a copy of it, or remove the whole of %s for new ones: other nodes and people then need new ones as well", err, filepath.Join(s.o.DataDir, "pki"))
 	}
-	s.issuer, err = authn.NewIssuer(authn.IssuerOptions{
-		Key: s.pki.ServiceAccounts, URL: "https://kubernetes.default.svc." + s.o.Network.ClusterDomain,
-	})
+	s.hints = s.pki.CA.Pool()
+	if s.proxy, err = s.o.Identity.frontProxy(s.hints); err != nil {
+		return err
+	}
+	issuer, err := s.o.Identity.issuer(s.pki.ServiceAccounts)
+	if err != nil {
+		return err
+	}
+	issuer.URL = "https://kubernetes.default.svc." + s.o.Network.ClusterDomain
+	s.issuer, err = authn.NewIssuer(issuer)
 	return err
 }
 
@@ -201,12 +214,17 @@ func (s *server) serve(f *floors, st *etcd.Server) error {
 	g := f.top
 	controllers := s.o.Controllers
 	controllers.Authority, controllers.Tokens = s.pki.CA, s.issuer
+	published := make(chan struct{})
 	var err error
 	s.plane, err = NewControlPlane(ControlPlaneOptions{
 		Store: &st.Store, CABundle: string(s.pki.CA.CertPEM()), Network: s.o.Network, Logger: s.o.Logger,
-		Registry: s.registry, Controllers: controllers, Host: s.o.NodeName,
+		Registry: s.registry, Controllers: controllers, Host: s.o.NodeName, Plugins: s.o.API.Plugins, NodesToScore: s.o.NodesToScore,
 		Serving: func(o *apiserver.Options, caches *watchcache.Set) error {
-			o.Health.Add(obs.Check{Name: "disk", Run: st.Writable, ReadyOnly: true})
+			o.Health.Add(
+				// The service "kubernetes" leads here.
+				obs.Check{Name: "poststarthook/bootstrap-controller", Run: obs.Done(published)},
+				obs.Check{Name: "disk", Run: st.Writable, ReadyOnly: true},
+			)
 			return s.configure(o, caches)
 		},
 	})
@@ -221,7 +239,7 @@ func (s *server) serve(f *floors, st *etcd.Server) error {
 	g.Go("memory", func(ctx context.Context) error { return s.rest(ctx, st) })
 	g.Go("serve", func(ctx context.Context) error {
 		return s.plane.Server().Serve(ctx, l, &tls.Config{
-			MinVersion: tls.VersionTLS12, GetCertificate: s.pki.ServingCertificate, ClientCAs: s.pki.CA.Pool(),
+			MinVersion: tls.VersionTLS12, GetCertificate: s.pki.ServingCertificate, ClientCAs: s.hints,
 		})
 	})
 	url := "https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(int(s.o.SecurePort)))
@@ -231,16 +249,28 @@ func (s *server) serve(f *floors, st *etcd.Server) error {
 	if err := await(g, s.plane.Ready()); err != nil {
 		return err
 	}
-	return s.publish(g.Context())
+	if err := s.publish(g.Context()); err != nil {
+		return err
+	}
+	close(published)
+	return nil
 }
 
 // configure sets what an API server beyond a simulation's has.
 func (s *server) configure(o *apiserver.Options, caches *watchcache.Set) error {
-	o.RuntimeConfig, o.EncodedBytes = s.o.RuntimeConfig, s.o.EncodedCacheSize
+	s.requests(o)
 	o.Tokens = s.issuer
 	o.Authenticator = s.authenticator(caches)
 	o.Nodes = nodes{s}
 	return nil
+}
+
+// requests says which requests are served, and how.
+func (s *server) requests(o *apiserver.Options) {
+	api := &s.o.API
+	o.RuntimeConfig, o.EncodedBytes = api.RuntimeConfig, api.EncodedCacheSize
+	o.RequestTimeout, o.MaxReads, o.MaxWrites = api.RequestTimeout, api.MaxReads, api.MaxWrites
+	o.FrameByFrame = api.FrameByFrame
 }
 
 // Removers undo what a server with these directories changed on this machine,
@@ -250,9 +280,7 @@ func Removers(dataDir, runDir string) []up.Remover {
 		{Part: "containers", Remove: func(ctx context.Context) ([]string, error) {
 			return container.Reset(ctx, container.Options{DataDir: dataDir, RunDir: runDir, CgroupParent: cgroupParent(runDir)})
 		}},
-		{Part: "pod volumes", Remove: func(context.Context) ([]string, error) {
-			return volume.Reset(filepath.Join(dataDir, "kubelet"))
-		}},
+		{Part: "pod volumes", Remove: func(context.Context) ([]string, error) { return unmountVolumes(dataDir) }},
 		{Part: "pod network", Remove: func(ctx context.Context) ([]string, error) {
 			return podnet.Reset(ctx, podnetOptions(dataDir, runDir))
 		}},
@@ -263,6 +291,7 @@ func Removers(dataDir, runDir string) []up.Remover {
 			return proxy.Reset(ctx)
 		}},
 		{Part: "pod logs", Remove: func(context.Context) ([]string, error) { return removeLogs(dataDir) }},
+		{Part: "pod files", Remove: func(context.Context) ([]string, error) { return removeRoots(dataDir) }},
 		{Part: "hosts file", Remove: func(context.Context) ([]string, error) { return removeHosts(hostsFile) }},
 	}
 }

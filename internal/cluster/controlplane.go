@@ -2,9 +2,9 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -33,6 +33,11 @@ type ControlPlaneOptions struct {
 	Logger   *slog.Logger
 	Registry *prometheus.Registry // nil: a new one
 
+	// Plugins are on or off other than by default.
+	Plugins Plugins
+	// NodesToScore is the share of nodes that the scheduler looks for; 0: by their number.
+	NodesToScore int
+
 	// Serving configures the API server beyond what is set here; nil: as it is.
 	Serving func(o *apiserver.Options, caches *watchcache.Set) error
 	// Controllers configures the controllers beyond what is set here.
@@ -50,10 +55,14 @@ type ControlPlane struct {
 	server *apiserver.Server
 	defs   []*resource.Def
 	ready  chan struct{}
+	made   made
 
 	roles      *rbac.Authorizer
 	authorizer auth.Chain
 }
+
+// made are the objects that every cluster has, each closed when they are there.
+type made struct{ namespaces, priorities, roles chan struct{} }
 
 // NewControlPlane puts a control plane together; Run runs it.
 func NewControlPlane(o ControlPlaneOptions) (*ControlPlane, error) {
@@ -65,6 +74,7 @@ func NewControlPlane(o ControlPlaneOptions) (*ControlPlane, error) {
 		return nil, err
 	}
 	c := &ControlPlane{o: o, defs: api.All(), ready: make(chan struct{})}
+	c.made = made{make(chan struct{}), make(chan struct{}), make(chan struct{})}
 	c.caches, err = watchcache.New(watchcache.Options{Store: o.Store, Defs: c.defs, Logger: o.Logger.With("part", "watchcache")})
 	if err != nil {
 		return nil, err
@@ -77,6 +87,8 @@ func NewControlPlane(o ControlPlaneOptions) (*ControlPlane, error) {
 		Store: o.Store, Defs: c.defs, Caches: c.caches, Settings: o.Network.settings(),
 		Registry: o.Registry, Logger: o.Logger.With("part", "apiserver"), Authorizer: c.authorizer, Admission: admit,
 		Health: c.health(),
+		// kubectl asks for them before it validates a kind that cannot be patched.
+		Empty: []resource.Names{{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition", Plural: "customresourcedefinitions"}},
 	}
 	if o.Serving != nil {
 		if err := o.Serving(&serving, c.caches); err != nil {
@@ -89,30 +101,34 @@ func NewControlPlane(o ControlPlaneOptions) (*ControlPlane, error) {
 	return c, nil
 }
 
-// health checks what an answer depends on: the store, caches that hold all of
-// it, and the objects that every cluster has.
+// health checks what an answer depends on, by upstream's names: the store, caches
+// that hold all of it, and the objects that every cluster has. What is to be done
+// once fails until it has been; liveness needs that too, as upstream.
 func (c *ControlPlane) health() *obs.Health {
 	h := &obs.Health{Log: c.o.Logger}
-	closed := func(ch <-chan struct{}) func(context.Context) error {
-		return func(context.Context) error {
-			select {
-			case <-ch:
-				return nil
-			default:
-				return errors.New("not finished")
-			}
-		}
+	store := func(ctx context.Context) error {
+		_, _, err := c.o.Store.Get(ctx, "/registry/health")
+		return err
 	}
 	h.Add(
-		obs.Check{Name: "etcd", Run: func(ctx context.Context) error {
-			_, _, err := c.o.Store.Get(ctx, "/registry/health")
-			return err
+		obs.Check{Name: "etcd", Run: store},
+		obs.Check{Name: "etcd-readiness", ReadyOnly: true, Run: func(ctx context.Context) error { // it also is quick
+			ctx, cancel := context.WithTimeoutCause(ctx, storeReady, fmt.Errorf("no answer within %s", storeReady))
+			defer cancel()
+			return store(ctx)
 		}},
-		obs.Check{Name: "informer-sync", Run: closed(c.caches.Synced()), ReadyOnly: true},
-		obs.Check{Name: "poststarthook-bootstrap", Run: closed(c.ready), ReadyOnly: true},
+		obs.Check{Name: "informer-sync", Run: obs.Done(c.caches.Synced()), ReadyOnly: true},
+		// Admission decides by the caches: it can once they are complete.
+		obs.Check{Name: "poststarthook/start-apiserver-admission-initializer", Run: obs.Done(c.caches.Synced())},
+		obs.Check{Name: "poststarthook/start-system-namespaces-controller", Run: obs.Done(c.made.namespaces)},
+		obs.Check{Name: "poststarthook/scheduling/bootstrap-system-priority-classes", Run: obs.Done(c.made.priorities)},
+		obs.Check{Name: "poststarthook/rbac/bootstrap-roles", Run: obs.Done(c.made.roles)},
 	)
 	return h
 }
+
+// storeReady is how soon a store answers that is ready for requests.
+const storeReady = 2 * time.Second
 
 // Server is the API server.
 func (c *ControlPlane) Server() *apiserver.Server { return c.server }
@@ -152,6 +168,10 @@ func (c *ControlPlane) Run(ctx context.Context) error {
 		if err := c.bootstrap(ctx, all); err != nil {
 			return fmt.Errorf("create the objects that every cluster has: %w", err)
 		}
+		// The authorizer goes by the caches: nobody acts before it has seen the roles.
+		if err := c.caches.Fresh(ctx); err != nil {
+			return err
+		}
 		close(c.ready)
 		return c.control(ctx, all)
 	})
@@ -172,6 +192,8 @@ func (c *ControlPlane) control(ctx context.Context, all []*controller.Controller
 		Events:    recorder.For("default-scheduler"),
 		Logger:    c.o.Logger.With("part", "scheduler"),
 		Registry:  c.o.Registry,
+
+		PercentageOfNodesToScore: c.o.NodesToScore,
 	})
 	env := controller.Env{
 		As: c.as, Recorder: recorder.For, Logger: c.o.Logger, Metrics: controller.NewMetrics(c.o.Registry), Leadership: c.o.Leadership,

@@ -35,15 +35,15 @@ type joinBed struct {
 	url string
 }
 
-func newJoinBed(t *testing.T) *joinBed {
+func newJoinBed(t *testing.T, with ...func(*Options)) *joinBed {
 	t.Helper()
-	b := &joinBed{portBed: newPortBed(t)}
+	b := &joinBed{portBed: newPortBed(t, with...)}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	b.must(err)
 	b.url = "https://" + l.Addr().String()
 	b.s.o.SecurePort = l.Addr().(*net.TCPAddr).AddrPort().Port()
 	b.g.Go("serve", func(ctx context.Context) error {
-		return b.s.plane.Server().Serve(ctx, l, &tls.Config{GetCertificate: b.s.pki.ServingCertificate, ClientCAs: b.s.pki.CA.Pool()})
+		return b.s.plane.Server().Serve(ctx, l, &tls.Config{GetCertificate: b.s.pki.ServingCertificate, ClientCAs: b.s.hints})
 	})
 	b.must(b.s.publish(t.Context()))
 	return b

@@ -8,15 +8,16 @@ import (
 	"strings"
 
 	"github.com/kemudi/kemudi/internal/auth/pki"
+	"github.com/kemudi/kemudi/internal/kubelet"
 )
 
 // A note in the data directory says where the logs of pods are. The default
-// directory is shared with other programs, so a reset removes only what belongs to
-// pods of this server there: it finds them by their UIDs, which are the names of
-// the directories of their volumes. Any other directory is this server's alone.
+// directory is shared with other programs, so a reset removes from it only the logs of
+// this server's pods: the names of the pods' volume directories are their UIDs, which
+// the names of the log directories contain. Any other directory is this server's alone.
 
 // sharedLogsDir is where every container runtime of a machine puts pod logs.
-const sharedLogsDir = "/var/log/pods"
+const sharedLogsDir = kubelet.DefaultPodLogsDir
 
 func logsNote(dataDir string) string { return filepath.Join(dataDir, "pod-logs-dir") }
 
@@ -38,13 +39,19 @@ func removeLogs(dataDir string) (removed []string, _ error) {
 		return nil, fmt.Errorf("find pod logs: %w", err)
 	}
 	logs := strings.TrimSpace(string(note))
-	pods, err := os.ReadDir(filepath.Join(dataDir, "kubelet/pods"))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("find pods: %w", err)
+	roots, err := rootsOf(dataDir)
+	if err != nil {
+		return nil, err
 	}
 	ours := map[string]bool{}
-	for _, p := range pods {
-		ours[p.Name()] = true
+	for _, root := range roots {
+		pods, err := os.ReadDir(podsOf(root))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("find pods: %w", err)
+		}
+		for _, p := range pods {
+			ours[p.Name()] = true
+		}
 	}
 	dirs, err := os.ReadDir(logs)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -47,7 +47,10 @@ type machine struct {
 // newNode starts the container runtime; the rest follows when the API is there.
 func (s *server) newNode(g *task.Group) (*machine, error) {
 	n := &machine{s: s}
-	if err := noteLogs(s.o.DataDir, s.o.PodLogsDir); err != nil {
+	if err := noteLogs(s.o.DataDir, s.o.Agent.PodLogsDir); err != nil {
+		return nil, err
+	}
+	if err := noteRoot(s.o.DataDir, s.o.Agent.RootDir); err != nil {
 		return nil, err
 	}
 	if err := checkPrograms(s.o.DataDir); err != nil {
@@ -62,8 +65,8 @@ func (s *server) newNode(g *task.Group) (*machine, error) {
 	if err := podnet.DropMoved(podnetOptions(s.o.DataDir, s.o.RunDir)); err != nil {
 		return nil, err
 	}
-	if s.o.RuntimeEndpoint != "" {
-		cri, closer, err := container.Dial(s.o.RuntimeEndpoint)
+	if s.o.Runtime.Endpoint != "" {
+		cri, closer, err := container.Dial(s.o.Runtime.Endpoint)
 		if err != nil {
 			return nil, err
 		}
@@ -79,7 +82,8 @@ func (s *server) newNode(g *task.Group) (*machine, error) {
 	}
 	var err error
 	n.runtime, err = container.New(container.Options{
-		DataDir: s.o.DataDir, RunDir: s.o.RunDir, CgroupParent: cgroupParent(s.o.RunDir), RegistryConfigDir: s.o.RegistryDir, OwnTemp: true, Logger: s.o.Logger.With("part", "runtime"),
+		DataDir: s.o.DataDir, RunDir: s.o.RunDir, CgroupParent: cgroupParent(s.o.RunDir), RegistryConfigDir: s.o.Runtime.RegistryDir,
+		Handlers: s.o.Runtime.Handlers, OwnTemp: true, Logger: s.o.Logger.With("part", "runtime"),
 	})
 	if err != nil {
 		return nil, err
@@ -110,10 +114,10 @@ func (n *machine) start(g *task.Group, plane *ControlPlane) error {
 	}
 	n.agent, err = kubelet.New(kubelet.Options{
 		NodeName: o.NodeName, Transport: t, Runtime: n.cri.Runtime, Images: n.cri.Images, Events: recorder.For("kubelet"),
-		NodeIPs: n.s.at.Load().node(), ByHand: o.NodeByHand, Labels: o.NodeLabels, Taints: o.NodeTaints, Settings: o.Agent,
-		RootDir: filepath.Join(o.DataDir, "kubelet"), PodLogsDir: o.PodLogsDir, CgroupParent: cgroupParent(o.RunDir), SandboxSeccomp: profile,
+		NodeIPs: n.s.at.Load().node(), ByHand: o.NodeByHand, Labels: o.NodeLabels, Taints: o.NodeTaints, Settings: o.Agent.Settings,
+		RootDir: o.Agent.RootDir, PodLogsDir: o.Agent.PodLogsDir, CgroupParent: cgroupParent(o.RunDir), SandboxSeccomp: profile,
 		ClusterDNS: []string{o.Network.ClusterDNS.String()}, ClusterDomain: o.Network.ClusterDomain, ResolvConf: o.Network.ResolvConf, ImageConfig: o.Images,
-		Version: version.Git(), Port: int(o.AgentPort), Log: o.Logger.With("part", "kubelet"),
+		Connected: n.connected, Version: version.Git(), Port: int(o.Agent.Port), Log: o.Logger.With("part", "kubelet"),
 	})
 	if err != nil {
 		return err
@@ -148,6 +152,19 @@ func (n *machine) start(g *task.Group, plane *ControlPlane) error {
 	}
 	o.Step("node is ready", true)
 	return nil
+}
+
+// connected is told the addresses that a new pod has got.
+func (n *machine) connected(ips []string) {
+	var addrs []netip.Addr
+	for _, ip := range ips {
+		if a, err := netip.ParseAddr(ip); err == nil {
+			addrs = append(addrs, a)
+		}
+	}
+	if err := podnet.ForgetNeighbours(podnetOptions(n.s.o.DataDir, n.s.o.RunDir), addrs); err != nil {
+		n.s.o.Logger.Warn("cannot forget who had a pod's address before: it may not answer for some seconds", "err", err)
+	}
 }
 
 // markControlPlane notes in this machine's Node that it is a server too: a node
@@ -215,7 +232,7 @@ var errFound = errors.New("found")
 func (n *machine) await(ctx context.Context, plane *ControlPlane, test func(*corev1.Node) bool) (*corev1.Node, error) {
 	var found *corev1.Node
 	nodes := client.Cached(plane.Admin(), core.Nodes, "")
-	err := nodes.Watch(ctx, cache.CursorOptions{FromNow: true}, func([]cache.Event) error {
+	err := nodes.Each(ctx, cache.FollowOptions{}, func([]cache.Delta) error {
 		if node, ok := nodes.Get("", n.s.o.NodeName); ok && test(node) {
 			found = node
 			return errFound
@@ -252,7 +269,7 @@ func (n *machine) network(g *task.Group, plane *ControlPlane, share []netip.Pref
 	})
 	o.Step("pod network", false)
 	services, err := proxy.New(proxy.Options{
-		Config:    proxy.Config{NodeName: o.NodeName, ClusterCIDRs: o.Network.ClusterCIDRs, ServiceCIDRs: o.Network.ServiceCIDRs},
+		Config:    o.proxy(),
 		Transport: plane.Server().As(&user.DefaultInfo{Name: user.KubeProxy, Groups: []string{user.AllAuthenticated}}, "kube-proxy"),
 		Events:    recorder.For("kube-proxy"), Log: o.Logger.With("part", "proxy"), Metrics: n.s.registry,
 	})
@@ -264,6 +281,15 @@ func (n *machine) network(g *task.Group, plane *ControlPlane, share []netip.Pref
 		return services.Run(ctx)
 	})
 	return n.dns(g, plane, share)
+}
+
+// proxy is what the rules of the service proxy depend on.
+func (o *Options) proxy() proxy.Config {
+	n := &o.Network
+	return proxy.Config{
+		NodeName: o.NodeName, ClusterCIDRs: n.ClusterCIDRs, ServiceCIDRs: n.ServiceCIDRs,
+		NodePortAddresses: n.NodePortAddresses, MasqueradeAll: n.MasqueradeAll,
+	}
 }
 
 // dnsPort is where DNS is served on the address of the bridge.

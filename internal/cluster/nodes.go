@@ -16,8 +16,8 @@ import (
 	"github.com/kemudi/kemudi/internal/client"
 )
 
-// nodes reaches node agents: that of this machine by its socket, those of
-// others by their ports.
+// nodes reaches node agents: the agent of this machine by its socket, the agents of
+// other machines by their ports.
 type nodes struct{ s *server }
 
 var _ tunnel.Nodes = nodes{}

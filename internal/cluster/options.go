@@ -1,16 +1,20 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kemudi/kemudi/internal/apiserver"
+	"github.com/kemudi/kemudi/internal/container"
 	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/kubelet"
 	"github.com/kemudi/kemudi/internal/kubelet/image"
@@ -24,50 +28,78 @@ const (
 	DefaultRunDir  = "/run/kemudi"
 )
 
-// Options configure a server. The zero value works; each field is a flag of
-// `kemudi server`.
+// Options configure a server. The zero value works; each field is the flag of
+// `kemudi server` that is named, whose help says what it is.
 type Options struct {
 	DataDir string // --data-dir
 	RunDir  string // --run-dir
 
-	BindAddress      netip.Addr // --bind-address: where the API is served; default all
-	SecurePort       uint16     // --secure-port; default 6443
-	AdvertiseAddress netip.Addr // --advertise-address: how others reach the API; default the node's address
-	TLSSANs          []string   // --tls-san: further names of the API server
+	BindAddress      netip.Addr // --bind-address
+	SecurePort       uint16     // --secure-port
+	AdvertiseAddress netip.Addr // --advertise-address
+	TLSSANs          []string   // --tls-san
 
-	Network       Network
-	RuntimeConfig map[string]bool // --runtime-config: group-versions on or off
+	Network  Network
+	API      API
+	Identity Identity
 
-	NoNode           bool              // --disable-agent: this machine runs no pods
-	NodeByHand       bool              // --register-node=false: people make the Node object
-	NodeName         string            // --node-name; default the host name
-	NodeIP           netip.Addr        // --node-ip; default the address of the default route
-	NodeLabels       map[string]string // --node-labels
-	NodeTaints       []corev1.Taint    // --register-with-taints
-	Agent            kubelet.Settings  // of the node agent, each by its flag
-	AgentAddress     netip.Addr        // --address: where the node agent's API is served; default all
-	AgentPort        uint16            // --port: of the node agent's API; default 10250
-	RuntimeEndpoint  string            // --container-runtime-endpoint; empty: the embedded one
-	PodLogsDir       string            // --pod-logs-dir; default /var/log/pods
-	RegistryDir      string            // --registry-config-dir
-	Images           image.Config      // --image-gc-high-threshold and others
-	Controllers      controllers.Options
-	EncodedCacheSize int64 // --encoded-cache-bytes; default 32 MiB
+	NoNode      bool              // --disable-agent
+	NodeByHand  bool              // --register-node=false
+	NodeName    string            // --node-name
+	NodeIP      netip.Addr        // --node-ip
+	NodeLabels  map[string]string // --node-labels
+	NodeTaints  []corev1.Taint    // --register-with-taints
+	Agent       Agent
+	Runtime     Runtime
+	Images      image.Config // --image-gc-high-threshold and others
+	Controllers controllers.Options
+
+	NodesToScore int // --percentage-of-nodes-to-score
 
 	Logger *slog.Logger
 	// Step is told of each step of the start when it is done; the last one is ready.
 	Step func(name string, ready bool)
 }
 
+// Agent is what people tune of the node agent, each by its flag.
+type Agent struct {
+	kubelet.Settings
+	Address    netip.Addr // --address
+	Port       uint16     // --port
+	RootDir    string     // --root-dir
+	PodLogsDir string     // --pod-logs-dir
+}
+
+// Runtime says what runs containers, each field by its flag.
+type Runtime struct {
+	Endpoint    string             // --container-runtime-endpoint; empty: the embedded one
+	RegistryDir string             // --registry-config-dir
+	Handlers    container.Handlers // --runtime-handlers: of the embedded one, beside runc
+}
+
+// Defaults are the options of a server that is given none, as its flags show them. What is found
+// out on the machine, such as the node's name, is not set.
+func Defaults() Options {
+	return Options{
+		DataDir: DefaultDataDir, RunDir: DefaultRunDir, SecurePort: 6443,
+		Network: defaultNetwork(),
+		API: API{
+			EncodedCacheSize: apiserver.DefaultEncodedBytes, RequestTimeout: apiserver.DefaultRequestTimeout,
+			MaxReads: apiserver.DefaultMaxReads, MaxWrites: apiserver.DefaultMaxWrites,
+		},
+		Agent:  Agent{Settings: kubelet.DefaultSettings(), Port: kubelet.DefaultPort, PodLogsDir: kubelet.DefaultPodLogsDir},
+		Images: image.Defaults(), Controllers: controllers.Defaults(),
+	}
+}
+
 // withDefaults fills in what is not set, and checks the rest.
 func (o Options) withDefaults() (Options, error) {
-	if o.DataDir == "" {
-		o.DataDir = DefaultDataDir
+	d := Defaults()
+	o.DataDir, o.RunDir = cmp.Or(o.DataDir, d.DataDir), cmp.Or(o.RunDir, d.RunDir)
+	if o.Agent.RootDir == "" {
+		o.Agent.RootDir = filepath.Join(o.DataDir, defaultRoot)
 	}
-	if o.RunDir == "" {
-		o.RunDir = DefaultRunDir
-	}
-	for _, dir := range []*string{&o.DataDir, &o.RunDir} {
+	for _, dir := range []*string{&o.DataDir, &o.RunDir, &o.Agent.RootDir} {
 		path, err := up.RealDir(*dir)
 		if err != nil {
 			return o, fmt.Errorf("directory %s: %w", *dir, err)
@@ -77,16 +109,9 @@ func (o Options) withDefaults() (Options, error) {
 		}
 		*dir = path
 	}
-	if o.SecurePort == 0 {
-		o.SecurePort = 6443
-	}
-	if o.PodLogsDir == "" {
-		o.PodLogsDir = sharedLogsDir
-	}
-	if o.AgentPort == 0 {
-		o.AgentPort = 10250
-	}
-	for _, addr := range []*netip.Addr{&o.BindAddress, &o.AgentAddress} {
+	o.SecurePort = cmp.Or(o.SecurePort, d.SecurePort)
+	o.Agent.PodLogsDir, o.Agent.Port = cmp.Or(o.Agent.PodLogsDir, d.Agent.PodLogsDir), cmp.Or(o.Agent.Port, d.Agent.Port)
+	for _, addr := range []*netip.Addr{&o.BindAddress, &o.Agent.Address} {
 		if !addr.IsValid() {
 			*addr = netip.IPv6Unspecified()
 		}
@@ -97,14 +122,22 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Step == nil {
 		o.Step = func(string, bool) {}
 	}
-	if err := o.Images.Check(); err != nil {
-		return o, err
+	if len(o.Runtime.Handlers) > 0 && o.Runtime.Endpoint != "" {
+		return o, errors.New("--runtime-handlers are of the built-in container runtime: one of --container-runtime-endpoint has its own")
 	}
-	if err := o.Controllers.Check(); err != nil {
-		return o, err
+	if o.NodesToScore < 0 || o.NodesToScore > 100 {
+		return o, fmt.Errorf("--percentage-of-nodes-to-score %d is not between 0 and 100", o.NodesToScore)
+	}
+	for _, check := range []func() error{o.Images.Check, o.Controllers.Check, o.API.check, o.Identity.check} {
+		if err := check(); err != nil {
+			return o, err
+		}
 	}
 	var err error
 	if o.Network, err = o.Network.withDefaults(); err != nil {
+		return o, err
+	}
+	if err := o.Network.checkShare(o.Controllers.NodeCIDRBits); err != nil {
 		return o, err
 	}
 	return o, o.findNode()

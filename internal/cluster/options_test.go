@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/kemudi/kemudi/internal/controllers"
 )
 
 func TestOptionsWorkWithoutAny(t *testing.T) {
@@ -19,7 +21,7 @@ func TestOptionsWorkWithoutAny(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.DataDir != "/var/lib/kemudi" || o.RunDir != "/run/kemudi" || o.SecurePort != 6443 || o.PodLogsDir != "/var/log/pods" || o.NodeName != strings.ToLower(host) ||
+	if o.DataDir != "/var/lib/kemudi" || o.Agent.RootDir != "/var/lib/kemudi/kubelet" || o.RunDir != "/run/kemudi" || o.SecurePort != 6443 || o.Agent.PodLogsDir != "/var/log/pods" || o.NodeName != strings.ToLower(host) ||
 		o.AdvertiseAddress != o.NodeIP || o.BindAddress != netip.IPv6Unspecified() || o.Logger == nil || o.Step == nil {
 		t.Errorf("got %+v", o)
 	}
@@ -31,16 +33,16 @@ func TestOptionsKeepWhatIsGiven(t *testing.T) {
 	t.Chdir(dir)
 	given := Options{
 		DataDir: "data", RunDir: "./run/", NodeName: "node-1", NodeIP: netip.MustParseAddr("192.0.2.7"), AdvertiseAddress: netip.MustParseAddr("192.0.2.8"),
-		BindAddress: netip.MustParseAddr("127.0.0.1"), SecurePort: 7443, PodLogsDir: "/logs",
+		BindAddress: netip.MustParseAddr("127.0.0.1"), SecurePort: 7443, Agent: Agent{PodLogsDir: "/logs", RootDir: "root"},
 	}
 	o, err := given.withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.DataDir != filepath.Join(dir, "data") || o.RunDir != filepath.Join(dir, "run") {
+	if o.DataDir != filepath.Join(dir, "data") || o.Agent.RootDir != filepath.Join(dir, "root") || o.RunDir != filepath.Join(dir, "run") {
 		t.Errorf("directories: got %s and %s; want them absolute", o.DataDir, o.RunDir)
 	}
-	if o.NodeName != given.NodeName || o.NodeIP != given.NodeIP || o.AdvertiseAddress != given.AdvertiseAddress || o.BindAddress != given.BindAddress || o.SecurePort != 7443 || o.PodLogsDir != "/logs" {
+	if o.NodeName != given.NodeName || o.NodeIP != given.NodeIP || o.AdvertiseAddress != given.AdvertiseAddress || o.BindAddress != given.BindAddress || o.SecurePort != 7443 || o.Agent.PodLogsDir != "/logs" {
 		t.Errorf("got %+v", o)
 	}
 }
@@ -72,6 +74,9 @@ func TestAddressesAreOfTheFamiliesOfTheCluster(t *testing.T) {
 		{o: Options{NodeIP: four, Network: second(Network{}, four)}, refusal: "--node-ip 192.0.2.7,192.0.2.7: want one of each family"},
 		{o: Options{NodeIP: four, Network: Network{ServiceCIDRs: prefixes("10.0.0.0/24", "fd00::/112")}}, refusal: "--service-cluster-ip-range fd00::/112: --cluster-cidr has no pod addresses of that family"},
 		{o: Options{NodeIP: four, Network: Network{ClusterCIDRs: prefixes("10.0.0.0/24", "10.1.0.0/24")}}, refusal: "--cluster-cidr: want one range, or one of each family"},
+		{o: Options{NodeIP: four, Controllers: controllers.Options{NodeCIDRBits: 26}}, nodeIPs: []string{"192.0.2.7"}, dns: "10.96.0.10"},
+		{o: Options{NodeIP: four, Controllers: controllers.Options{NodeCIDRBits: 64}}, refusal: "--node-cidr-mask-size 64 is not between 1 and 32"},
+		{o: Options{NodeIP: six, Network: dual, Controllers: controllers.Options{NodeCIDRBits: 26}}, refusal: "--node-cidr-mask-size is for pods with addresses of one family: here, say --node-cidr-mask-size-ipv4 and --node-cidr-mask-size-ipv6"},
 	} {
 		o, err := tc.o.withDefaults()
 		if tc.refusal != "" {

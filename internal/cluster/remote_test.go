@@ -213,13 +213,13 @@ func pretend(ctx context.Context, t client.Transport, name string) error {
 		}
 		return nil
 	}
-	err = c.Watch(ctx, cache.CursorOptions{FromNow: true, Index: "spec.nodeName", Value: name}, func(events []cache.Event) error {
-		for i := range events {
-			if events[i].Type == cache.Deleted {
+	err = c.Each(ctx, cache.FollowOptions{Index: "spec.nodeName", Value: name}, func(deltas []cache.Delta) error {
+		for _, d := range deltas {
+			if d.Now == nil {
 				continue
 			}
 			for ctx.Err() == nil { // until it is done, whatever the line does
-				err := act(events[i].Item.Object.(*corev1.Pod))
+				err := act(d.Now.Object.(*corev1.Pod))
 				if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 					break
 				}

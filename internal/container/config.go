@@ -42,7 +42,7 @@ func pluginSettings(o Options) settings {
 		"io.containerd.cri.v1.images": {
 			"snapshotter":   o.Snapshotter,
 			"pinned_images": map[string]any{"sandbox": PauseImage},
-			"registry":      map[string]any{"config_path": o.RegistryConfigDir},
+			"registry":      map[string]any{"config_path": o.registriesDir()},
 			// Seconds between two looks at how much the writable layers hold.
 			"stats_collect_period": 60,
 		},
@@ -58,7 +58,7 @@ func pluginSettings(o Options) settings {
 			"env":        []string{"PATH=" + o.binDir() + ":" + os.Getenv("PATH")}, // a shim that cleans up needs runc
 		},
 		"io.containerd.transfer.v1.local": {
-			"config_path":            o.RegistryConfigDir,
+			"config_path":            o.registriesDir(),
 			"max_concurrent_unpacks": 2,
 			"unpack_config": []map[string]any{{
 				"platform":    platforms.Format(platforms.DefaultSpec()),
@@ -88,7 +88,7 @@ func runtimeSettings(o Options) map[string]any {
 			"runtimes":             handlerSettings(o),
 		},
 		"cni": map[string]any{
-			"bin_dirs":              append([]string{o.binDir()}, o.CNIBinDirs...),
+			"bin_dirs":              []string{o.binDir(), "/opt/cni/bin"},
 			"conf_dir":              o.CNIConfDir,
 			"max_conf_num":          1,
 			"use_internal_loopback": true, // no loopback plugin, no process for it

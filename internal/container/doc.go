@@ -12,6 +12,7 @@
 //	  bin/         unpacked programs      containerd.sock[.ttrpc]  containerd's API and CRI
 //	  containerd/  images, snapshots      containerd/              bundles, mounts, netns
 //	    kemudi.lock                         tmp/                   mounts that last for one call
+//	                                        registries/            links to where hosts.toml of each is
 //	  cni/results/ networks of pods       runc/                    runc's state
 //	                                      s/                       shim sockets
 //

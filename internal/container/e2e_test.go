@@ -48,6 +48,7 @@ func TestRunsExecsAndLogsAContainer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	trace.Proves(t, "ENV-007")
 	if want := regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+\S+ stdout F hello from /tmp as 65534\n$`); !want.Match(logs) {
 		t.Errorf("log in CRI format: got %q, want %s", logs, want)
 	}

@@ -78,7 +78,7 @@ func (e *Embedded) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer lock.Close()
-	for _, dir := range []string{e.o.stateDir(), e.o.shimSockets()} {
+	for _, dir := range []string{e.o.stateDir(), e.o.shimSockets(), e.o.registriesDir()} {
 		if err := os.MkdirAll(dir, 0o711); err != nil {
 			return fmt.Errorf("start container runtime: %w", err)
 		}

@@ -28,8 +28,8 @@ func routeLogs(o Options, fatal func(message string)) {
 	l.ExitFunc = func(int) { runtime.Goexit() }
 }
 
-// harmless lists messages that only say what is normal here: how they start, and
-// what the values that go with them must say, if that matters.
+// harmless lists messages of containerd about what is normal here: how the message starts,
+// and, unless detail is empty, a text that the message's values must contain.
 var harmless = []struct{ start, detail string }{
 	{start: "failed check for fsverity support"},
 	{start: "copy shim log"}, // the log's pipe was closed first, at the end of a pod

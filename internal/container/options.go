@@ -30,10 +30,6 @@ type Options struct {
 	// DataDir/cni/net.d.
 	CNIConfDir string
 
-	// CNIBinDirs are searched for CNI plugins after DataDir/bin, which holds
-	// bridge and host-local. Default /opt/cni/bin.
-	CNIBinDirs []string
-
 	// RegistryConfigDir is a list of directories, separated by colons, with a
 	// directory per registry that holds hosts.toml (the certs.d layout).
 	// Default /etc/kemudi/certs.d:/etc/containerd/certs.d:/etc/docker/certs.d.
@@ -46,7 +42,7 @@ type Options struct {
 
 	// Handlers are container runtimes beside runc, by the name that a
 	// RuntimeClass gives as its handler. The name runc is taken.
-	Handlers map[string]Handler
+	Handlers Handlers
 
 	// CgroupParent is the cgroup below which all containers run, as the node
 	// agent names it in CRI requests; Reset removes it. Default /kemudi.
@@ -63,19 +59,6 @@ type Options struct {
 	// LogLevel is the lowest level of containerd's own messages that is
 	// passed on; below it they cost nothing. Default slog.LevelWarn.
 	LogLevel slog.Leveler
-}
-
-// Handler is a container runtime that is installed on this machine.
-type Handler struct {
-	// Type is the shim to start, as containerd names it. Default
-	// io.containerd.runc.v2, which is kemudi's own shim with another runc.
-	Type string
-
-	// Path of the shim program, for a Type that is not found in $PATH.
-	Path string
-
-	// Options are the shim's own, such as BinaryName: /usr/bin/crun.
-	Options map[string]any
 }
 
 // maxRunDir keeps RunDir/s within the 42 bytes that containerd allows a
@@ -108,9 +91,6 @@ func (o Options) complete() (Options, error) {
 	setDefault(&o.CNIConfDir, filepath.Join(o.cniDir(), "net.d"))
 	setDefault(&o.RegistryConfigDir, "/etc/kemudi/certs.d:/etc/containerd/certs.d:/etc/docker/certs.d")
 	setDefault(&o.CgroupParent, "/kemudi")
-	if o.CNIBinDirs == nil {
-		o.CNIBinDirs = []string{"/opt/cni/bin"}
-	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -159,6 +139,9 @@ func (o Options) shimSockets() string { return filepath.Join(o.RunDir, "s") }
 func (o Options) tempDir() string     { return filepath.Join(o.stateDir(), "tmp") }
 func (o Options) cniDir() string      { return filepath.Join(o.DataDir, "cni") }
 func (o Options) lockFile() string    { return filepath.Join(o.rootDir(), "kemudi.lock") }
+
+// registriesDir is where containerd finds the settings of each registry it asks.
+func (o Options) registriesDir() string { return filepath.Join(o.stateDir(), "registries") }
 
 // NetNSDir is where the network namespaces of pods are mounted, by name.
 func (o Options) NetNSDir() string {

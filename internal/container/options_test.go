@@ -17,7 +17,7 @@ func TestOptionsAreCheckedBeforeAnythingHappens(t *testing.T) {
 		{"root directory", Options{RunDir: "/"}, "must be apart"},
 		{"root cgroup", Options{CgroupParent: "/"}, "the cgroup parent must not be the root"},
 		{"unknown snapshotter", Options{Snapshotter: "zfs"}, `snapshotter "zfs" is neither overlayfs nor native`},
-		{"runc replaced", Options{Handlers: map[string]Handler{"runc": {}}}, "handler runc cannot be replaced"},
+		{"runc replaced", Options{Handlers: Handlers{"runc": {}}}, "handler runc cannot be replaced"},
 	} {
 		if _, err := c.o.withDefaults(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want an error with %q", c.name, err, c.want)
@@ -63,7 +63,7 @@ func TestSettingsNameExistingPluginsAndFields(t *testing.T) {
 	for id := range conf {
 		t.Errorf("settings for %s, which is not loaded", id)
 	}
-	o.Handlers = map[string]Handler{"crun": {Options: map[string]any{"BinaryName": "/usr/bin/crun"}}}
+	o.Handlers = Handlers{"crun": {Options: map[string]any{"BinaryName": "/usr/bin/crun"}}}
 	crun := runtimeSettings(o)["containerd"].(map[string]any)["runtimes"].(map[string]any)["crun"].(map[string]any)
 	if got := crun["options"].(map[string]any)["BinaryName"]; got != "/usr/bin/crun" || crun["runtime_path"] != "/var/lib/kemudi/bin/containerd-shim-runc-v2" {
 		t.Errorf("handler with another runc: got %v", crun)

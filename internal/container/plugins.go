@@ -64,7 +64,7 @@ func loadPlugins(ctx context.Context, o Options) (*plugged, error) {
 	conf := pluginSettings(o)
 	p := &plugged{set: plugin.NewPluginSet()}
 	for _, r := range registered(o) {
-		if err := p.load(ctx, o, r, conf[r.URI()]); err != nil {
+		if err := p.load(ctx, o, o.withRegistries(r), conf[r.URI()]); err != nil {
 			return nil, errors.Join(err, p.close())
 		}
 	}

@@ -213,6 +213,52 @@ func TestPullsFromRegistriesOfEveryKind(t *testing.T) {
 	}
 }
 
+// TestSettingsOfRegistriesMayBeInSeveralDirectories pulls by mirrors that are named in
+// the second and third directory, as by default, while the settings change.
+func TestSettingsOfRegistriesMayBeInSeveralDirectories(t *testing.T) {
+	h := newHost(t)
+	srv := httptest.NewServer(newNaughty())
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+	t.Cleanup(srv.Close)
+	im := imageOf(t, types.OCIManifestSchema1, types.OCIConfigJSON, runtime.GOARCH, layered(t, "one", tarball.WithMediaType(types.OCILayer)))
+	push(t, srv.URL+"/v2/oci", "1", im)
+	roots := []string{h.dir + "/none", h.dir + "/second", h.dir + "/third"}
+	h.o.RegistryConfigDir = strings.Join(roots, ":")
+	hosts := func(root int, name, server string) {
+		t.Helper()
+		dir := roots[root] + "/" + name
+		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(dir+"/hosts.toml", []byte("server = \""+server+"\"\n"), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hosts(1, "in-second.invalid", srv.URL)
+	hosts(2, "in-second.invalid", "http://127.0.0.1:1")
+	hosts(2, "in-third.invalid", srv.URL)
+	h.start()
+	images := h.images()
+	pulls := func(name, want string) { // empty: it does
+		t.Helper()
+		if _, err := images.Pull(t.Context(), name, nil); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("pull %s: got %v, want %q", name, err, want)
+		}
+	}
+	pulls("in-second.invalid/oci:1", "")
+	pulls("in-third.invalid/oci:1", "")
+	pulls("127.0.0.1:1/oci:1", "dial tcp 127.0.0.1:1: connect: connection refused") // it has no settings
+	hosts(1, "127.0.0.1_1_", srv.URL)
+	pulls("127.0.0.1:1/oci:1", "")
+	hosts(0, "127.0.0.1_1_", "http://127.0.0.1:2")
+	pulls("127.0.0.1:1/oci:1", "dial tcp 127.0.0.1:2: connect: connection refused")
+	for _, root := range roots[:2] {
+		if err := os.RemoveAll(root + "/127.0.0.1_1_"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pulls("127.0.0.1:1/oci:1", "dial tcp 127.0.0.1:1: connect: connection refused")
+	hosts(2, "_default", srv.URL)
+	pulls("127.0.0.1:1/oci:1", "")
+}
+
 // TestPullsFromABadRegistryFailClearly pulls from registries that refuse, fail
 // or lie: the error says why, and nothing is kept.
 func TestPullsFromABadRegistryFailClearly(t *testing.T) {

@@ -5,7 +5,8 @@
 // shutdown.
 //
 // Start at [Spec] and [Kit]. A controller that is not about one object at a time
-// (the garbage collector) declares a [Custom] instead.
+// (the garbage collector) declares a [Keyed] or a [Custom] instead. Inputs that come and
+// go while it runs are an [Every].
 //
 // Invariants, cited by number in the code and in the tests:
 //

@@ -23,9 +23,10 @@ type Kit struct {
 	Logger *slog.Logger
 	Events client.EventSink
 
-	c *Controller
-	t client.Transport
-	m *keyMetrics
+	c   *Controller
+	t   client.Transport
+	m   *keyMetrics
+	hub *hub
 }
 
 // Transport is the controller's own access to the API, for what the typed
@@ -102,6 +103,23 @@ func (c Client[T]) DeleteWith(ctx context.Context, obj T, o metav1.DeleteOptions
 	return c.api.Delete(ctx, obj.GetNamespace(), obj.GetName(), o)
 }
 
+// Synced says that the caches of resources show their state. One that has left
+// its set has no cache.
+func (k *Kit) Synced(defs []*resource.Def) bool {
+	for _, def := range defs {
+		c := k.t.Cache(def, "")
+		if c == nil {
+			continue
+		}
+		select {
+		case <-c.Synced():
+		default:
+			return false
+		}
+	}
+	return true
+}
+
 // guard is the transport that refuses undeclared writes (C5), requires
 // revisions (C6) and notes what was written for the barrier (C3).
 type guard struct{ k *Kit }
@@ -173,7 +191,7 @@ type writtenKey struct{}
 // noteWrite remembers the revision of a write of a cached resource.
 func noteWrite(ctx context.Context, k *Kit, def *resource.Def, answer runtime.Object) {
 	w, _ := ctx.Value(writtenKey{}).(*written)
-	if w == nil || answer == nil || !slices.Contains(k.c.Reads, def) {
+	if w == nil || answer == nil || !k.c.reads(def) {
 		return
 	}
 	acc, err := meta.Accessor(answer)
@@ -184,7 +202,11 @@ func noteWrite(ctx context.Context, k *Kit, def *resource.Def, answer runtime.Ob
 	if err != nil {
 		return
 	}
-	p := k.t.Cache(def, "").Progress
+	c := k.t.Cache(def, "")
+	if c == nil { // the kind has gone meanwhile
+		return
+	}
+	p := c.Progress
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.mu.revs == nil {

@@ -3,8 +3,6 @@ package controller
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -24,7 +22,7 @@ const reconcileDeadline = 2 * time.Minute
 
 // New makes the controller that a Spec declares.
 func New[T resource.Object](s Spec[T]) *Controller {
-	c := &Controller{Name: s.Name, Writes: s.Writes, Rules: s.Rules}
+	c := &Controller{Name: s.Name, Writes: s.Writes, Rules: s.Rules, every: s.Every}
 	c.addReads(s.For.Def)
 	for _, w := range s.Watches {
 		c.addReads(w.Def)
@@ -36,7 +34,7 @@ func New[T resource.Object](s Spec[T]) *Controller {
 
 // NewKeyed makes the controller that a Keyed declares.
 func NewKeyed(s Keyed) *Controller {
-	c := &Controller{Name: s.Name, Writes: s.Writes, Rules: s.Rules}
+	c := &Controller{Name: s.Name, Writes: s.Writes, Rules: s.Rules, every: s.Every}
 	for _, w := range s.Watches {
 		c.addReads(w.Def)
 	}
@@ -63,22 +61,44 @@ func (c *Controller) addReads(defs ...*resource.Def) {
 	}
 }
 
-// Run runs the controller whenever this process leads, until ctx ends (C7, C9).
+// reads says that a resource is an input.
+func (c *Controller) reads(def *resource.Def) bool {
+	return slices.Contains(c.Reads, def) || c.every.has(def)
+}
+
+// Run runs the controller as RunAll does.
 func (c *Controller) Run(ctx context.Context, env Env) error {
+	return RunAll(ctx, []*Controller{c}, env)
+}
+
+// RunAll runs controllers side by side, whenever this process leads, until ctx
+// ends or one of them fails (C7, C9).
+func RunAll(ctx context.Context, controllers []*Controller, env Env) error {
+	g := task.NewGroup(ctx)
+	h := newHub(g)
+	for _, c := range controllers {
+		g.Go(c.Name, func(ctx context.Context) error { return c.lead(ctx, env, h) })
+	}
+	return g.Wait()
+}
+
+// lead runs the controller whenever this process leads.
+func (c *Controller) lead(ctx context.Context, env Env, h *hub) error {
 	k := &Kit{
 		Logger: env.Logger.With("controller", c.Name), Events: client.NoEvents,
-		c: c, t: env.As(c.Name), m: env.Metrics.of(c.Name),
+		c: c, t: env.As(c.Name), m: env.Metrics.of(c.Name), hub: h,
 	}
 	if env.Recorder != nil {
 		k.Events = env.Recorder(c.Name)
 	}
 	run := func(ctx context.Context) error {
-		for _, def := range c.Reads {
-			select {
-			case <-k.t.Cache(def, "").Synced():
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
+		reads := c.Reads
+		if c.every != nil {
+			reads, _ = c.every.Kinds.Defs()
+			reads = slices.DeleteFunc(append(slices.Clone(reads), c.Reads...), func(def *resource.Def) bool { return !c.reads(def) })
+		}
+		if !synced(ctx, k.t, reads, nil) {
+			return context.Cause(ctx)
 		}
 		return c.run(ctx, k)
 	}
@@ -86,15 +106,6 @@ func (c *Controller) Run(ctx context.Context, env Env) error {
 		return run(ctx)
 	}
 	return env.Leadership.Lead(ctx, run)
-}
-
-// RunAll runs controllers side by side until ctx ends or one of them fails.
-func RunAll(ctx context.Context, controllers []*Controller, env Env) error {
-	g := task.NewGroup(ctx)
-	for _, c := range controllers {
-		g.Go(c.Name, func(ctx context.Context) error { return c.Run(ctx, env) })
-	}
-	return g.Wait()
 }
 
 // runSpec runs a controller of objects: a runner whose keys are theirs.
@@ -125,9 +136,12 @@ type runner struct {
 
 func (r *runner) run(ctx context.Context, watches []Watch, workers int) error {
 	defer r.q.end()
-	g := task.NewGroup(ctx)
 	for _, w := range watches {
-		g.Go("watch "+w.Def.String(), func(ctx context.Context) error { return r.follow(ctx, w) })
+		defer r.watch(w)()
+	}
+	g := task.NewGroup(ctx)
+	if every := r.k.c.every; every != nil {
+		g.Go("watch every kind", func(ctx context.Context) error { return r.watchEvery(ctx, every) })
 	}
 	for range cmp.Or(workers, defaultWorkers) {
 		g.Go("worker", r.work)
@@ -135,64 +149,36 @@ func (r *runner) run(ctx context.Context, watches []Watch, workers int) error {
 	return g.Wait()
 }
 
-// follow wakes the keys of every change of an input (C4). A follower that fell
-// too far behind starts again from the present state, and then wakes once more
-// what it woke for the state it knew before, because deletions may have been missed.
-func (r *runner) follow(ctx context.Context, w Watch) error {
+// watch wakes the keys of every change of an input (C4) until leave is called.
+func (r *runner) watch(w Watch) (leave func()) {
 	c := r.k.t.Cache(w.Def, "")
-	var before map[string]*cache.Item
-	for {
-		known := map[string]*cache.Item{} // what has been seen, by the input's own key
-		err := c.Watch(ctx, cache.CursorOptions{FromNow: true}, func(events []cache.Event) error {
-			for i := range events {
-				r.wake(&events[i], w)
-				note(known, &events[i])
-			}
-			for _, it := range before {
-				r.wake(&cache.Event{Item: it}, w)
-			}
-			before = nil
-			return nil
-		})
-		if ctx.Err() != nil {
-			return nil
+	if c == nil { // a kind that is about to leave its set
+		return func() {}
+	}
+	return r.k.hub.join(c, func(d cache.Delta) { r.wake(d, w) })
+}
+
+func (r *runner) wake(d cache.Delta, w Watch) {
+	if w.Same != nil && d.Prev != nil && d.Now != nil && w.Same(d.Prev.Object, d.Now.Object) {
+		return
+	}
+	last := w.Keys(r.k, d.Last().Object)
+	for _, key := range last {
+		r.add(key)
+	}
+	if d.Prev == nil || d.Now == nil {
+		return
+	}
+	for _, key := range w.Keys(r.k, d.Prev.Object) {
+		if !slices.Contains(last, key) {
+			r.add(key)
 		}
-		r.k.Logger.Warn("fell behind, reading everything again", "resource", w.Def.String(), "err", err)
-		for key, it := range before { // not even the present state was read
-			if known[key] == nil {
-				known[key] = it
-			}
-		}
-		before = known
 	}
 }
 
-func note(known map[string]*cache.Item, e *cache.Event) {
-	if e.Type == cache.Deleted {
-		delete(known, e.Item.Key)
-	} else {
-		known[e.Item.Key] = e.Item
-	}
-}
-
-func (r *runner) wake(e *cache.Event, w Watch) {
-	if w.Same != nil && e.Prev != nil && e.Type != cache.Deleted && w.Same(e.Prev.Object, e.Item.Object) {
-		return
-	}
-	now := w.Keys(r.k, e.Item.Object)
-	for _, key := range now {
-		r.k.m.add()
-		r.q.add(key)
-	}
-	if e.Prev == nil {
-		return
-	}
-	for _, key := range w.Keys(r.k, e.Prev.Object) {
-		if !slices.Contains(now, key) {
-			r.k.m.add()
-			r.q.add(key)
-		}
-	}
+func (r *runner) add(key string) {
+	r.k.m.add()
+	r.q.add(key)
 }
 
 func (r *runner) work(ctx context.Context) error {
@@ -227,12 +213,11 @@ func quiet(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNot
 
 // guarded bounds a reconcile in time and turns its panics into errors.
 func (r *runner) guarded(ctx context.Context, key string) (next Next, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
-	}()
 	ctx, cancel := context.WithTimeout(ctx, reconcileDeadline)
 	defer cancel()
-	return r.reconcile(ctx, key)
+	err = task.Contain(func() error {
+		next, err = r.reconcile(ctx, key)
+		return err
+	})
+	return next, err
 }

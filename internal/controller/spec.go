@@ -17,6 +17,7 @@ type Spec[T resource.Object] struct {
 	Name    string                // as upstream names its service account: "replicaset-controller"
 	For     *resource.Resource[T] // the objects that are reconciled; their changes wake their own keys
 	Watches []Watch               // further inputs whose changes wake keys of For
+	Every   *Every                // inputs that come and go; nil: none
 	Reads   []*resource.Def       // cached inputs that wake nothing
 	Writes  []Grant               // all that may be written
 	Rules   []rbacv1.PolicyRule   // what it needs beyond (the CSR signer: to sign)
@@ -55,7 +56,8 @@ func After(d time.Duration) Next { return Next{after: max(d, time.Nanosecond)} }
 type Watch struct {
 	Def *resource.Def
 	// Keys returns the keys to wake for an object that was added, changed or
-	// deleted; of a change it is called with the object before and after.
+	// deleted; of a change it is called with the object before and after. It must
+	// be quick: the watches of all controllers wait for it.
 	Keys func(k *Kit, obj resource.Object) []string
 	// Same says that a change is nothing to this controller, and wakes nobody;
 	// nil: every change counts. For inputs that change often and matter little.
@@ -106,6 +108,7 @@ func Delete(def *resource.Def) Grant { return Grant{"delete", def, ""} }
 type Keyed struct {
 	Name    string
 	Watches []Watch
+	Every   *Every // inputs that come and go; nil: none
 	Reads   []*resource.Def
 	Writes  []Grant
 	Rules   []rbacv1.PolicyRule // what it needs beyond (the garbage collector: everything)
@@ -129,7 +132,8 @@ type Controller struct {
 	Writes []Grant
 	Rules  []rbacv1.PolicyRule
 
-	run func(ctx context.Context, k *Kit) error
+	every *Every
+	run   func(ctx context.Context, k *Kit) error
 }
 
 // Env is what controllers need from outside.

@@ -1,6 +1,8 @@
 package controllers
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -39,15 +41,26 @@ type Options struct {
 	// Authority signs requests for certificates; nil: nobody signs.
 	Authority *pki.Authority
 
-	MaxEndpointsPerSlice int // --max-endpoints-per-slice; default 100
-	MaxMirroredAddresses int // --mirroring-max-endpoints-per-subset; default 1000
-	PodGCThreshold       int // --terminated-pod-gc-threshold; default 12500
-	NodeCIDRBits4        int // --node-cidr-mask-size-ipv4; default 24
-	NodeCIDRBits6        int // --node-cidr-mask-size-ipv6; default 64
+	MaxEndpointsPerSlice int // --max-endpoints-per-slice
+	MaxMirroredAddresses int // --mirroring-max-endpoints-per-subset
+	PodGCThreshold       int // --terminated-pod-gc-threshold
+	NodeCIDRBits         int // --node-cidr-mask-size: of the only family, where neither of the next is set
+	NodeCIDRBits4        int // --node-cidr-mask-size-ipv4
+	NodeCIDRBits6        int // --node-cidr-mask-size-ipv6
 	NodeLifecycle        nodelifecycle.Options
 	// CertificateLife is how long certificates that are signed on request are
-	// good for (--cluster-signing-duration); default a year.
+	// good for (--cluster-signing-duration).
 	CertificateLife time.Duration
+}
+
+// Defaults are the options that people set, as they are when nobody does.
+func Defaults() Options {
+	shares := nodeipam.Defaults()
+	return Options{
+		MaxEndpointsPerSlice: endpointslice.DefaultLimit, MaxMirroredAddresses: endpointslicemirroring.DefaultLimit,
+		PodGCThreshold: podgc.DefaultThreshold, CertificateLife: certificates.DefaultLife,
+		NodeCIDRBits4: shares.Bits4, NodeCIDRBits6: shares.Bits6, NodeLifecycle: nodelifecycle.Defaults(),
+	}
 }
 
 // Check says what is wrong with the options that people set.
@@ -58,12 +71,16 @@ func (o *Options) Check() error {
 	}{
 		{"max-endpoints-per-slice", o.MaxEndpointsPerSlice, 1, 1000},
 		{"mirroring-max-endpoints-per-subset", o.MaxMirroredAddresses, 1, 1000},
+		{"node-cidr-mask-size", o.NodeCIDRBits, 1, 128},
 		{"node-cidr-mask-size-ipv4", o.NodeCIDRBits4, 1, 32},
 		{"node-cidr-mask-size-ipv6", o.NodeCIDRBits6, 1, 128},
 	} {
 		if n.value != 0 && (n.value < n.low || n.value > n.high) {
 			return fmt.Errorf("--%s %d is not between %d and %d", n.flag, n.value, n.low, n.high)
 		}
+	}
+	if o.NodeCIDRBits != 0 && (o.NodeCIDRBits4 != 0 || o.NodeCIDRBits6 != 0) {
+		return errors.New("--node-cidr-mask-size stands for --node-cidr-mask-size-ipv4 or --node-cidr-mask-size-ipv6, not beside them")
 	}
 	if t := o.NodeLifecycle.UnhealthyZoneThreshold; t < 0 || t > 1 {
 		return fmt.Errorf("--unhealthy-zone-threshold %g is not between 0 and 1", t)
@@ -73,20 +90,13 @@ func (o *Options) Check() error {
 
 // All returns the controllers, in no particular order.
 func All(o Options) []*controller.Controller {
-	if o.MaxEndpointsPerSlice == 0 {
-		o.MaxEndpointsPerSlice = endpointslice.DefaultLimit
-	}
-	if o.MaxMirroredAddresses == 0 {
-		o.MaxMirroredAddresses = endpointslicemirroring.DefaultLimit
-	}
-	if o.PodGCThreshold == 0 {
-		o.PodGCThreshold = podgc.DefaultThreshold
-	}
-	if o.CertificateLife == 0 {
-		o.CertificateLife = certificates.DefaultLife
-	}
+	d := Defaults()
+	o.MaxEndpointsPerSlice = cmp.Or(o.MaxEndpointsPerSlice, d.MaxEndpointsPerSlice)
+	o.MaxMirroredAddresses = cmp.Or(o.MaxMirroredAddresses, d.MaxMirroredAddresses)
+	o.PodGCThreshold = cmp.Or(o.PodGCThreshold, d.PodGCThreshold)
+	o.CertificateLife = cmp.Or(o.CertificateLife, d.CertificateLife)
 	all := []*controller.Controller{
-		namespace.New(o.Defs),
+		namespace.New(controller.Fixed(o.Defs)),
 		serviceaccount.Controller,
 		rootca.New(o.CABundle),
 		replicaset.Controller,
@@ -96,7 +106,7 @@ func All(o Options) []*controller.Controller {
 		endpointslicemirroring.New(o.MaxMirroredAddresses),
 		nodelifecycle.New(o.NodeLifecycle),
 		tainteviction.Controller,
-		garbagecollector.New(o.Defs),
+		garbagecollector.New(controller.Fixed(o.Defs)),
 		podgc.New(o.PodGCThreshold),
 		clusterroleaggregation.Controller,
 		certificates.Approving,
@@ -111,7 +121,9 @@ func All(o Options) []*controller.Controller {
 		all = append(all, certificates.NewSigning(o.Authority, o.CertificateLife))
 	}
 	if len(o.PodCIDRs) > 0 {
-		all = append(all, nodeipam.New(nodeipam.Options{CIDRs: o.PodCIDRs, Bits4: o.NodeCIDRBits4, Bits6: o.NodeCIDRBits6}))
+		all = append(all, nodeipam.New(nodeipam.Options{
+			CIDRs: o.PodCIDRs, Bits: o.NodeCIDRBits, Bits4: o.NodeCIDRBits4, Bits6: o.NodeCIDRBits6,
+		}))
 	}
 	return all
 }

@@ -68,6 +68,9 @@ func TestOptionsOutOfRangeAreRefused(t *testing.T) {
 		{controllers.Options{MaxEndpointsPerSlice: -1}, "--max-endpoints-per-slice -1 is not between 1 and 1000"},
 		{controllers.Options{MaxMirroredAddresses: 2000}, "--mirroring-max-endpoints-per-subset 2000 is not between 1 and 1000"},
 		{controllers.Options{NodeCIDRBits4: 33}, "--node-cidr-mask-size-ipv4 33 is not between 1 and 32"},
+		{controllers.Options{NodeCIDRBits: 129}, "--node-cidr-mask-size 129 is not between 1 and 128"},
+		{controllers.Options{NodeCIDRBits: 26}, ""},
+		{controllers.Options{NodeCIDRBits: 26, NodeCIDRBits6: 64}, "--node-cidr-mask-size stands for --node-cidr-mask-size-ipv4 or --node-cidr-mask-size-ipv6, not beside them"},
 		{controllers.Options{NodeLifecycle: nodelifecycle.Options{UnhealthyZoneThreshold: 55}}, "--unhealthy-zone-threshold 55 is not between 0 and 1"},
 	} {
 		got := ""

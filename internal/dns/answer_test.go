@@ -15,7 +15,7 @@ import (
 // TestAnswerScripts runs testdata/*.txt. Each is a list of sections, which are
 // done in order:
 //
-//	proves   IDs of what the script shows
+//	proves   IDs of what the next section "ask" shows
 //	apply    objects, as YAML documents, that are new or changed
 //	delete   objects, as YAML documents, that are gone
 //	ask      lines "TYPE name", each followed by its answer, further in
@@ -24,21 +24,24 @@ import (
 // exists without such records, or "no such name". Run with -update to write the
 // answers into the scripts.
 func TestAnswerScripts(t *testing.T) {
-	texttest.Sections(t, "testdata/*.txt", func(t *testing.T) func(name, text string) (string, bool) {
+	texttest.Sections(t, "testdata/*.txt", func(t *testing.T, file string) func(texttest.Section) (string, bool) {
+		cites := trace.NewScript(t, file)
+		t.Cleanup(cites.End)
 		o := newObjects()
 		view := newView(o)
-		return func(name, text string) (string, bool) {
-			switch name {
+		return func(s texttest.Section) (string, bool) {
+			switch s.Name {
 			case "proves":
-				trace.Proves(t, strings.Fields(text)...)
+				cites.Cites(s.Line, s.Text)
 			case "apply":
-				o.apply(t, text)
+				o.apply(t, s.Text)
 			case "delete":
-				o.delete(t, text)
+				o.delete(t, s.Text)
 			case "ask":
-				return answers(t, view, text), true
+				cites.Passed()
+				return answers(t, view, s.Text), true
 			default:
-				t.Fatalf("unknown section %q", name)
+				t.Fatalf("unknown section %q", s.Name)
 			}
 			return "", false
 		}

@@ -198,18 +198,12 @@ func (s *Server) others(servers []netip.AddrPort) []netip.AddrPort {
 
 // follow sends questions on as the config map says, whenever it changes.
 func (s *Server) follow(ctx context.Context) error {
-	o := kube.CursorOptions{FromNow: true, Namespace: "kube-system"}
-	for {
-		err := s.view.configMaps.Watch(ctx, o, func([]kube.Event) error {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.updateLocked(ctx)
-			return nil
-		})
-		if !errors.Is(err, kube.ErrTooOld) {
-			return err
-		}
-	}
+	return s.view.configMaps.Each(ctx, kube.FollowOptions{Namespace: "kube-system"}, func([]kube.Delta) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.updateLocked(ctx)
+		return nil
+	})
 }
 
 // updateLocked sends questions on to the servers that are to be asked now.

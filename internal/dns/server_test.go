@@ -156,16 +156,20 @@ endpoints:
 `
 
 func TestAnswersOverUDPAndTCP(t *testing.T) {
-	trace.Proves(t, "C-195", "DNS-003", "DNS-007", "DNS-008", "DNS-010", "DNS-011", "DNS-012", "DNS-013")
 	t.Parallel()
 	r := run(t, shop)
+	trace.Proves(t, "C-195/long-names", "DNS-007")
 	r.expect("A", "web.shop.svc.cluster.local", "NOERROR", "A 10.96.0.88")
 	r.expect("AAAA", "web.shop.svc.cluster.local", "NOERROR", "AAAA fd00:96::88")
+	trace.Proves(t, "C-195/long-names", "DNS-008")
 	r.expect("A", "pods.shop.svc.cluster.local", "NOERROR", "A 10.244.1.2", "A 10.244.1.3")
 	r.expect("A", "a.pods.shop.svc.cluster.local", "NOERROR", "A 10.244.1.2")
+	trace.Proves(t, "C-195/long-names", "DNS-010", "DNS-011", "DNS-012")
 	r.expect("SRV", "_http._tcp.web.shop.svc.cluster.local", "NOERROR", "SRV 0 100 80 web.shop.svc.cluster.local.")
+	trace.Proves(t, "DNS-010", "DNS-013")
 	r.expect("SRV", "_http._tcp.pods.shop.svc.cluster.local", "NOERROR",
 		"SRV 0 100 8080 a.pods.shop.svc.cluster.local.", "SRV 0 100 8080 10-244-1-3.pods.shop.svc.cluster.local.")
+	trace.Proves(t, "C-195/long-names")
 	r.expect("PTR", "88.0.96.10.in-addr.arpa", "NOERROR", "PTR web.shop.svc.cluster.local.")
 	r.expect("PTR", "2.1.244.10.in-addr.arpa", "NOERROR", "PTR a.pods.shop.svc.cluster.local.")
 	r.expect("A", "10-244-1-2.shop.pod.cluster.local", "NOERROR", "A 10.244.1.2")
@@ -221,7 +225,6 @@ func TestAddressesComeInAnyOrder(t *testing.T) {
 }
 
 func TestAnswersChangeWithTheObjects(t *testing.T) {
-	trace.Proves(t, "C-192", "SVC-078", "SVC-161", "SVC-162", "DNS-023", "CONN-027")
 	t.Parallel()
 	r := run(t, shop)
 	const name = "alias.shop.svc.cluster.local"
@@ -230,12 +233,15 @@ func TestAnswersChangeWithTheObjects(t *testing.T) {
 	}
 	r.expect("A", name, "NXDOMAIN")
 	alias("type: ExternalName, externalName: foo.example.com")
+	trace.Proves(t, "C-192", "SVC-078", "SVC-161", "SVC-162")
 	r.expect("CNAME", name, "NOERROR", "CNAME foo.example.com.")
 	alias("type: ExternalName, externalName: bar.example.com")
+	trace.Proves(t, "C-192")
 	r.expect("CNAME", name, "NOERROR", "CNAME bar.example.com.")
 	alias("type: ExternalName, externalName: pods.shop.svc.cluster.local")
 	r.expect("A", name, "NOERROR", "CNAME pods.shop.svc.cluster.local.", "A 10.244.1.2", "A 10.244.1.3")
 	alias("type: ClusterIP, clusterIPs: [10.96.0.99], ports: [{name: http, port: 80, protocol: TCP}]")
+	trace.Proves(t, "C-192", "SVC-078")
 	r.expect("A", name, "NOERROR", "A 10.96.0.99")
 	r.delete(t, "kind: Service\nmetadata: {namespace: shop, name: alias}\n")
 	r.expect("A", name, "NXDOMAIN")
@@ -246,8 +252,10 @@ addressType: IPv4
 endpoints: [{addresses: [10.244.1.7], conditions: {ready: %s}}]
 `
 	r.apply(t, fmt.Sprintf(slice, "false"))
+	trace.Proves(t, "DNS-023")
 	r.expect("A", "pods.shop.svc.cluster.local", "NXDOMAIN")
 	r.apply(t, fmt.Sprintf(slice, "true")) // as the controller says it of unready pods where the service publishes them
+	trace.Proves(t, "DNS-023")
 	r.expect("A", "pods.shop.svc.cluster.local", "NOERROR", "A 10.244.1.7")
 }
 

@@ -47,17 +47,19 @@ func newDisk(a *Agent) (*disk, error) {
 }
 
 // cleanUp removes all that the pod has on the machine, except sandboxes and logs.
-func (x *actor) cleanUp() func(context.Context) (after, error) {
-	a, pod := x.a, x.d.Pod
-	return func(context.Context) (after, error) {
-		if a.disk != nil {
-			if err := a.removeFromDisk(pod.UID); err != nil {
-				return nil, err
-			}
-		}
-		return func(x *actor) { x.o.CleanedUp = true }, nil
-	}
+type cleanUp struct {
+	a   *Agent
+	uid types.UID
 }
+
+func (w *cleanUp) do(context.Context) error {
+	if w.a.disk == nil {
+		return nil
+	}
+	return w.a.removeFromDisk(w.uid)
+}
+
+func (w *cleanUp) note(x *actor, err error) { x.o.CleanedUp = err == nil }
 
 func (a *Agent) removeFromDisk(uid types.UID) error {
 	if err := a.disk.volumes.CleanUp(uid); err != nil {
@@ -148,8 +150,8 @@ func (a *Agent) weighClasses(parent string) error {
 	burstable := int64(0)
 	a.mu.Lock()
 	for _, c := range a.mu.claims {
-		if c.qos == v1.PodQOSBurstable {
-			cpu := c.requests[v1.ResourceCPU]
+		if c.QOS == v1.PodQOSBurstable {
+			cpu := c.Requests[v1.ResourceCPU]
 			burstable += cpu.MilliValue()
 		}
 	}

@@ -3,13 +3,16 @@
 // and streams.
 //
 // Start at [Agent.Run] (kubelet.go), then podactor.go: one goroutine owns each
-// pod, asks package podstep what to do next, and does it (ops.go). Nothing polls:
-// an actor is woken by a change of its pod, by an event of the runtime, by a
-// result of its own, or by its one timer.
+// pod, asks package podstep what to do next, and does it: each action is a value,
+// a work (ops.go), and decides nothing. Nothing polls: an actor is woken by a
+// change of its pod, by an event of the runtime, by a result of its own, or by its
+// one timer.
 //
 // What lives here joins the parts; the parts are packages below that know
-// nothing of the agent: podstep (decisions), cri (translation), image, volume,
-// probe, hook, logs, and fakecri for tests and simulated nodes.
+// nothing of the agent: podstep, admit, evict and backoff (decisions), cri
+// (translation), node (the object, its heartbeat and its lease), machine, usage,
+// image, volume, probe, logs, relay and guard (streams, and who may ask for them),
+// and fakecri for tests and simulated nodes.
 //
 // Invariants, cited by number in the code:
 //

@@ -45,7 +45,7 @@ func (m *meter) attach(a *Agent) {
 }
 
 func newMeteredNode(t *testing.T, m *meter) *testNode {
-	n := &testNode{t: t, api: newMemAPI(), cri: fakecri.New(fakecri.Options{Program: deaf}), tune: m.attach}
+	n := &testNode{t: t, api: newMemAPI(t), cri: fakecri.New(fakecri.Options{Program: deaf}), tune: m.attach}
 	n.run()
 	return n
 }
@@ -60,7 +60,7 @@ func evicted(t *testing.T, n *testNode, p *v1.Pod, message string) {
 	if c == nil || c.Status != v1.ConditionTrue || c.Reason != "TerminationByKubelet" || c.Message != message {
 		t.Errorf("%s: condition: got %+v", p.Name, c)
 	}
-	if events := n.api.takeEvents(); !slices.ContainsFunc(events, func(e string) bool {
+	if events := n.api.TakeEvents(); !slices.ContainsFunc(events, func(e string) bool {
 		return strings.HasPrefix(e, p.Name+" Warning Evicted: "+message)
 	}) {
 		t.Errorf("%s: no event of the eviction in %q", p.Name, events)
@@ -112,6 +112,7 @@ func TestNodeThatRunsOutOfMemoryLetsOnePodGoAfterAnother(t *testing.T) {
 		})
 		p := n.after(13*time.Second, "greedy")
 		evicted(t, n, p, "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. Container c was using 4Mi, request is 0, has larger consumption of memory. ")
+		trace.Proves(t, "NODE-011/under")
 		if c := n.condition(v1.NodeMemoryPressure); c.Status != v1.ConditionTrue || c.Reason != "KubeletHasInsufficientMemory" {
 			t.Errorf("condition of the node: got %+v", c)
 		}
@@ -142,7 +143,7 @@ func TestNodeThatRunsOutOfMemoryLetsOnePodGoAfterAnother(t *testing.T) {
 		if c := n.condition(v1.NodeMemoryPressure); c.Status != v1.ConditionFalse || c.Reason != "KubeletHasSufficientMemory" {
 			t.Errorf("five minutes after: got %+v", c)
 		}
-		events := strings.Join(n.api.takeEvents(), "\n")
+		events := strings.Join(n.api.TakeEvents(), "\n")
 		for _, want := range []string{"n1 Normal NodeHasSufficientMemory: Node n1 status is now: NodeHasSufficientMemory"} {
 			if !strings.Contains(events, want) {
 				t.Errorf("events: no %q in\n%s", want, events)
@@ -172,6 +173,7 @@ func TestNodeThatRunsOutOfDiskRemovesImagesFirst(t *testing.T) {
 		}
 		m.set(func() { m.node = evict.Readings{} })
 		evicted(t, n, p, "The node was low on resource: ephemeral-storage. Threshold quantity: 5, available: 4. Container c was using 5Mi, request is 0, has larger consumption of ephemeral-storage. ")
+		trace.Proves(t, "NODE-013/under")
 		if c := n.condition(v1.NodeDiskPressure); c.Status != v1.ConditionTrue || c.Reason != "KubeletHasDiskPressure" {
 			t.Errorf("condition of the node: got %+v", c)
 		}

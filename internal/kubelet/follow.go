@@ -24,7 +24,16 @@ type interest struct {
 
 // follow has the actor told about changes of what its pod refers to.
 func (a *Agent) follow(x *actor, pod *v1.Pod) {
-	for _, r := range references(pod) {
+	for to := range core.References(pod) {
+		r := reference{namespace: pod.Namespace, name: to.Name}
+		switch to.Kind {
+		case core.ToConfigMap:
+			r.def = core.ConfigMaps.Def
+		case core.ToSecret:
+			r.def = core.Secrets.Def
+		default:
+			continue
+		}
 		c := a.o.Transport.Cache(r.def, only(r.namespace, r.name))
 		a.mu.Lock()
 		if a.mu.interest.actors[r] == nil {
@@ -35,7 +44,8 @@ func (a *Agent) follow(x *actor, pod *v1.Pod) {
 		a.mu.interest.caches[c] = true
 		a.mu.Unlock()
 		if !known {
-			a.group.Go("follow "+r.def.Plural, func(ctx context.Context) error { return a.followCache(ctx, c) })
+			part := "follow " + r.def.Plural
+			a.group.Go(part, a.lasting(part, func(ctx context.Context) error { return a.followCache(ctx, c) }))
 		}
 	}
 }
@@ -55,18 +65,13 @@ func (a *Agent) unfollow(x *actor) {
 // followCache tells actors about changes in one cache: of a single object from
 // a distant server, or of all objects where the server's own cache is at hand.
 func (a *Agent) followCache(ctx context.Context, c *cache.Cache) error {
-	for {
-		err := c.Watch(ctx, cache.CursorOptions{FromNow: true}, func(events []cache.Event) error {
-			for _, e := range events {
-				a.tellChange(reference{c.Def, e.Item.Object.GetNamespace(), e.Item.Object.GetName()})
-			}
-			return nil
-		})
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
+	return c.Each(ctx, cache.FollowOptions{}, func(deltas []cache.Delta) error {
+		for _, d := range deltas {
+			obj := d.Last().Object
+			a.tellChange(reference{c.Def, obj.GetNamespace(), obj.GetName()})
 		}
-		a.o.Log.Debug("follow objects of pods", "resource", c.Def.Plural, "err", err)
-	}
+		return nil
+	})
 }
 
 func (a *Agent) tellChange(r reference) {
@@ -78,67 +83,5 @@ func (a *Agent) tellChange(r reference) {
 	a.mu.Unlock()
 	for _, x := range told {
 		x.post(func(x *actor) { x.sourceChanged() })
-	}
-}
-
-// references lists the config maps and secrets that a pod uses.
-func references(pod *v1.Pod) []reference {
-	seen := map[reference]bool{}
-	var out []reference
-	add := func(def *resource.Def, name string) {
-		r := reference{def, pod.Namespace, name}
-		if name != "" && !seen[r] {
-			seen[r] = true
-			out = append(out, r)
-		}
-	}
-	for i := range pod.Spec.Volumes {
-		volumeReferences(&pod.Spec.Volumes[i], add)
-	}
-	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range list {
-			envReferences(&list[i], add)
-		}
-	}
-	return out
-}
-
-func volumeReferences(v *v1.Volume, add func(*resource.Def, string)) {
-	switch {
-	case v.ConfigMap != nil:
-		add(core.ConfigMaps.Def, v.ConfigMap.Name)
-	case v.Secret != nil:
-		add(core.Secrets.Def, v.Secret.SecretName)
-	case v.Projected != nil:
-		for _, s := range v.Projected.Sources {
-			if s.ConfigMap != nil {
-				add(core.ConfigMaps.Def, s.ConfigMap.Name)
-			}
-			if s.Secret != nil {
-				add(core.Secrets.Def, s.Secret.Name)
-			}
-		}
-	}
-}
-
-func envReferences(c *v1.Container, add func(*resource.Def, string)) {
-	for _, f := range c.EnvFrom {
-		if f.ConfigMapRef != nil {
-			add(core.ConfigMaps.Def, f.ConfigMapRef.Name)
-		}
-		if f.SecretRef != nil {
-			add(core.Secrets.Def, f.SecretRef.Name)
-		}
-	}
-	for _, e := range c.Env {
-		if e.ValueFrom == nil {
-			continue
-		}
-		if r := e.ValueFrom.ConfigMapKeyRef; r != nil {
-			add(core.ConfigMaps.Def, r.Name)
-		}
-		if r := e.ValueFrom.SecretKeyRef; r != nil {
-			add(core.Secrets.Def, r.Name)
-		}
 	}
 }

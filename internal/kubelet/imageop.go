@@ -2,40 +2,40 @@ package kubelet
 
 import (
 	"context"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/image"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
 )
 
 // ensureImage makes sure that a container's image is there.
-func (x *actor) ensureImage(act podstep.Action) func(context.Context) after {
-	pod := x.d.Pod
-	c := cri.FindContainer(pod, act.Container)
-	return func(ctx context.Context) after {
-		r := image.Request{
-			Pod: pod.UID, Image: c.Image, Policy: c.ImagePullPolicy,
-			Secrets: func() *image.Keyring { return x.a.pullSecrets(ctx, pod) },
-			Event:   func(kind, reason, message string) { x.a.about(pod, c.Name).event(kind, reason, message) },
-		}
-		if handler, err := x.a.runtimeHandler(ctx, pod); err == nil {
-			r.Runtime = handler
-		}
-		got, err := x.a.puller.Ensure(ctx, r)
-		if err != nil { // given up
-			return func(x *actor) {
-				x.o.Images[act.Container] = podstep.Image{Attempt: act.Attempt, Retry: time.Now().Add(time.Second)}
-			}
-		}
-		return func(x *actor) {
-			x.o.Images[act.Container] = podstep.Image{
-				Attempt: act.Attempt, Ref: got.Ref, UID: got.UID, User: got.User,
-				Reason: got.Reason, Message: got.Message, Retry: got.Retry,
-			}
+type ensureImage struct {
+	a         *Agent
+	pod       *v1.Pod
+	container *v1.Container
+	attempt   int
+	got       image.Result
+}
+
+func (w *ensureImage) do(ctx context.Context) (err error) {
+	r := image.Request{
+		Pod: w.pod.UID, Image: w.container.Image, Policy: w.container.ImagePullPolicy,
+		Secrets: func() *image.Keyring { return w.a.pullSecrets(ctx, w.pod) },
+		Event:   func(kind, reason, message string) { w.a.about(w.pod, w.container.Name).event(kind, reason, message) },
+	}
+	if handler, err := w.a.runtimeHandler(ctx, w.pod); err == nil {
+		r.Runtime = handler
+	}
+	w.got, err = w.a.puller.Ensure(ctx, r) // an error says that it was given up
+	return err
+}
+
+func (w *ensureImage) note(x *actor, err error) {
+	if err == nil {
+		x.o.Images[w.container.Name] = podstep.Image{
+			Attempt: w.attempt, Ref: w.got.Ref, UID: w.got.UID, User: w.got.User,
+			Reason: w.got.Reason, Message: w.got.Message, Retry: w.got.Retry,
 		}
 	}
 }
@@ -66,17 +66,9 @@ func (a *Agent) newImages() (err error) {
 	a.puller = image.NewPuller(a.o.Images, a.o.ImageConfig, a.nodeCredentials)
 	a.collector = image.NewCollector(image.CollectorOptions{
 		Config: a.o.ImageConfig, Images: a.o.Images, Runtime: a.o.Runtime, Puller: a.puller, Log: a.o.Log,
-		Event: func(kind, reason, message string) { a.o.Events.Event(a.self(), kind, reason, message) },
+		Event: func(kind, reason, message string) { a.o.Events.Event(a.node.Self(), kind, reason, message) },
 	})
 	return nil
-}
-
-// self is the node as the API has it; before that, its name.
-func (a *Agent) self() *v1.Node {
-	if node, ok := a.nodeCache.Get("", a.o.NodeName); ok {
-		return node
-	}
-	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: a.o.NodeName}}
 }
 
 // nodeCredentials are those that every pod of the node may pull an image with.

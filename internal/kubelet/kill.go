@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -15,42 +16,76 @@ import (
 
 // killContainer runs the preStop hook, within the grace period, and stops the
 // container in what is left of it.
-func (x *actor) killContainer(act podstep.Action) func(context.Context) (after, error) {
-	pod := x.d.Pod
-	spec := cri.FindContainer(pod, act.Container)
-	ips := x.podIPs()
+type killContainer struct {
+	start
+	sandbox string
+	hooked  bool            // no hook is to be run
+	exited  <-chan struct{} // closed when the container has ended
+	status  *runtimeapi.ContainerStatus
+	gone    bool // the runtime does not know the container
+}
+
+func (x *actor) killContainer(act podstep.Action) work {
+	w := &killContainer{start: x.onContainer(act), hooked: x.o.Hooked[act.ID] || act.Why == podstep.KilledForRound}
 	x.event(act.Container, v1.EventTypeNormal, "Killing", act.Message)
-	sandbox := ""
 	for i := range x.o.Containers {
 		if c := &x.o.Containers[i]; c.ID == act.ID {
-			sandbox = c.SandboxID
+			w.sandbox = c.SandboxID
 		}
 	}
-	exited := make(chan struct{})
-	x.waiters[act.ID] = append(x.waiters[act.ID], exited)
-	hooked := x.o.Hooked[act.ID] || act.Why == podstep.KilledForRound
-	return func(ctx context.Context) (after, error) {
-		s := &start{a: x.a, pod: pod, container: spec, act: act, podIPs: ips}
-		grace := act.Grace
-		if !hooked && spec != nil && spec.Lifecycle != nil && spec.Lifecycle.PreStop != nil {
-			grace -= s.preStop(ctx, exited)
-		}
-		if err := x.a.stopContainer(ctx, act.ID, int64((grace+time.Second-1)/time.Second)); err != nil {
-			return nil, err
-		}
-		return x.a.ended(ctx, act.ID, sandbox, exited)
+	w.exited = x.exitOf(act.ID)
+	return w
+}
+
+func (w *killContainer) do(ctx context.Context) error {
+	grace := w.act.Grace
+	if !w.hooked && w.container != nil && w.container.Lifecycle != nil && w.container.Lifecycle.PreStop != nil {
+		grace -= w.preStop(ctx, w.exited)
+	}
+	if err := w.a.stopContainer(ctx, w.act.ID, int64((grace+time.Second-1)/time.Second)); err != nil {
+		return err
+	}
+	return w.ended(ctx)
+}
+
+func (w *killContainer) note(x *actor, _ error) {
+	switch {
+	case w.gone:
+		x.forget(w.act.ID)
+	case w.status != nil:
+		x.observeContainer(w.status, w.sandbox)
 	}
 }
 
 // preStop runs the preStop hook of a container whose turn to be killed has not come.
-func (x *actor) preStop(act podstep.Action) func(context.Context) after {
-	s := &start{a: x.a, pod: x.d.Pod, container: cri.FindContainer(x.d.Pod, act.Container), act: act, podIPs: x.podIPs()}
+type preStop struct {
+	start
+	exited <-chan struct{} // closed when the container has ended
+}
+
+func (x *actor) preStop(act podstep.Action) work {
+	return &preStop{x.onContainer(act), x.exitOf(act.ID)}
+}
+
+func (w *preStop) do(ctx context.Context) error {
+	w.start.preStop(ctx, w.exited)
+	return nil
+}
+
+func (w *preStop) note(x *actor, err error) {
+	x.o.Hooked[w.act.ID] = x.o.Hooked[w.act.ID] || err == nil
+}
+
+// onContainer is what is done to a container of the pod that runs.
+func (x *actor) onContainer(act podstep.Action) start {
+	return start{a: x.a, pod: x.d.Pod, container: cri.FindContainer(x.d.Pod, act.Container), act: act, podIPs: x.podIPs()}
+}
+
+// exitOf returns a channel that is closed when the container has ended.
+func (x *actor) exitOf(id string) <-chan struct{} {
 	exited := make(chan struct{})
-	x.waiters[act.ID] = append(x.waiters[act.ID], exited)
-	return func(ctx context.Context) after {
-		s.preStop(ctx, exited)
-		return func(x *actor) { x.o.Hooked[act.ID] = true }
-	}
+	x.waiters[id] = append(x.waiters[id], exited)
+	return exited
 }
 
 // preStop runs the container's hook within its grace period, or until the
@@ -61,7 +96,13 @@ func (s *start) preStop(ctx context.Context, exited <-chan struct{}) time.Durati
 	defer cancel()
 	result := make(chan error, 1)
 	var wg sync.WaitGroup
-	wg.Go(func() { result <- s.a.runHook(hookCtx, s.hook(s.act.ID, s.container.Lifecycle.PreStop)) })
+	wg.Go(func() {
+		err := errors.New("the hook panicked")
+		s.a.contained("preStop hook", s.pod.Namespace+"/"+s.pod.Name, func() {
+			err = s.a.runHook(hookCtx, s.hook(s.act.ID, s.container.Lifecycle.PreStop))
+		})
+		result <- err
+	})
 	select {
 	case err := <-result:
 		if err != nil && ctx.Err() == nil {
@@ -78,32 +119,34 @@ func (s *start) preStop(ctx context.Context, exited <-chan struct{}) time.Durati
 // has said that it is stopped.
 const exitNews = 10 * time.Second
 
-// ended notes how a stopped container ended. The runtime may say that it is
+// ended finds out how the stopped container ended. The runtime may say that it is
 // stopped a moment before it knows how: then its event tells.
-func (a *Agent) ended(ctx context.Context, id, sandbox string, exited <-chan struct{}) (after, error) {
-	resp, err := a.o.Runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
+func (w *killContainer) ended(ctx context.Context) error {
+	resp, err := w.a.o.Runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: w.act.ID})
 	switch {
 	case isNotFound(err):
-		return func(x *actor) { x.forget(id) }, nil
+		w.gone = true
+		return nil
 	case err != nil:
-		return nil, fmt.Errorf("inspect stopped container: %w", err)
+		return fmt.Errorf("inspect stopped container: %w", err)
 	case resp.Status.State == runtimeapi.ContainerState_CONTAINER_RUNNING:
 		select {
-		case <-exited:
-			return nil, nil
+		case <-w.exited:
+			return nil
 		case <-time.After(exitNews):
-			return nil, fmt.Errorf("container %s goes on running after it was stopped", id)
+			return fmt.Errorf("container %s goes on running after it was stopped", w.act.ID)
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 	}
-	return func(x *actor) { x.observeContainer(resp.Status, sandbox) }, nil
+	w.status = resp.Status
+	return nil
 }
 
 // podIPs are the addresses at which the pod's containers are reached.
 func (x *actor) podIPs() []string {
 	if x.d.Pod.Spec.HostNetwork {
-		return x.a.nodeIPs()
+		return x.a.node.Addresses()
 	}
 	if len(x.o.Sandboxes) > 0 {
 		return x.o.Sandboxes[0].IPs

@@ -8,19 +8,20 @@ import (
 	"sync"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/kemudi/kemudi/internal/api/coordination"
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/kubelet/admit"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
 	"github.com/kemudi/kemudi/internal/kubelet/image"
+	"github.com/kemudi/kemudi/internal/kubelet/machine"
 	"github.com/kemudi/kemudi/internal/kubelet/manifest"
+	"github.com/kemudi/kemudi/internal/kubelet/node"
 	"github.com/kemudi/kemudi/internal/kubelet/probe"
 	"github.com/kemudi/kemudi/internal/task"
 )
@@ -29,8 +30,7 @@ import (
 type Agent struct {
 	o       Options
 	pods    client.Client[*v1.Pod]
-	nodes   client.Client[*v1.Node]
-	leases  client.Client[*coordinationv1.Lease]
+	node    *node.Node
 	objects *objects
 	puller  *image.Puller
 	// providers know credentials; collector removes images (not on a simulated node).
@@ -47,8 +47,6 @@ type Agent struct {
 	// pace is how often what the kernel does not tell of is looked at: how large
 	// directories and logs are.
 	pace time.Duration
-	// nodeNews holds a token when the node's status has changed.
-	nodeNews chan struct{}
 	// manifests are of the static pods; nil: there are none. staticGone holds a
 	// token when one of those has ended.
 	manifests  *manifest.Dir
@@ -58,21 +56,15 @@ type Agent struct {
 
 	running chan struct{} // closed when pods are being run
 	group   *task.Group   // of all that Run starts
-	// networkUp is closed when the runtime can connect pods for the first time.
-	networkUp chan struct{}
-
 	// podCache holds the pods of this node at least.
-	podCache  client.Reader[*v1.Pod]
-	nodeCache client.Reader[*v1.Node]
+	podCache client.Reader[*v1.Pod]
 
 	mu struct {
 		sync.Mutex
 		actors   map[types.UID]*actor
-		claims   claims // of the pods that are not finished
+		claims   admit.Claims // of the pods that are not finished
 		interest interest
-		deferred map[types.UID]*actor // whose pods wait for more resources
-		pressure map[v1.NodeConditionType]bool
-		nodeIPs  []string                    // the node's addresses now, the primary one first
+		deferred map[types.UID]*actor        // whose pods wait for more resources
 		statics  map[string]*actor           // of the pods of manifests, the newest ones, by their keys
 		leaving  map[types.UID]chan struct{} // closed when the pod that is evicted has ended
 		logs     map[string]string           // paths of the logs of running containers, by container ID
@@ -90,7 +82,10 @@ type facts struct {
 	version  string // its version
 	node     cri.Node
 	capacity v1.ResourceList
-	machine  machineInfo
+	machine  machine.Info
+	sysctls  *admit.Sysctls
+
+	strictGroups bool // the runtime gives a container no groups but those that its pod names, if told to
 }
 
 const defaultPace = 10 * time.Second
@@ -103,29 +98,23 @@ func New(o Options) (*Agent, error) {
 	}
 	scope := "spec.nodeName=" + o.NodeName
 	a := &Agent{
-		o:         o,
-		pods:      client.For(o.Transport, core.Pods),
-		nodes:     client.For(o.Transport, core.Nodes),
-		leases:    client.For(o.Transport, coordination.Leases),
-		running:   make(chan struct{}),
-		podCache:  client.Cached(o.Transport, core.Pods, scope),
-		nodeCache: client.Cached(o.Transport, core.Nodes, "metadata.name="+o.NodeName),
+		o:        o,
+		pods:     client.For(o.Transport, core.Pods),
+		running:  make(chan struct{}),
+		podCache: client.Cached(o.Transport, core.Pods, scope),
 	}
 	a.objects = newObjects(o.Transport)
 	a.prober = a.newProber()
 	if err := a.newImages(); err != nil {
 		return nil, fmt.Errorf("kubelet: %w", err)
 	}
-	a.networkUp = make(chan struct{})
 	a.sandboxes, a.starts = make(turnstile, atOnce()), make(turnstile, atOnce())
-	a.mu.actors, a.mu.claims = map[types.UID]*actor{}, claims{}
+	a.mu.actors, a.mu.claims = map[types.UID]*actor{}, admit.Claims{}
 	a.mu.logs, a.mu.deferred = map[string]string{}, map[types.UID]*actor{}
 	a.mu.read = map[string]int64{}
 	a.pace = defaultPace
-	a.nodeNews = make(chan struct{}, 1)
 	a.staticGone = make(chan struct{}, 1)
 	a.mu.statics = map[string]*actor{}
-	a.mu.nodeIPs = o.NodeIPs
 	if dir := o.Settings.ManifestDir; dir != "" {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return nil, fmt.Errorf("kubelet: make directory of manifests: %w", err)
@@ -160,30 +149,37 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	g := task.NewGroup(ctx)
 	a.group = g
-	g.Go("heartbeat", a.heartbeat)
-	g.Go("runtime events", a.followRuntime)
-	g.Go("pods", a.followPods)
+	goOn := func(part string, f func(context.Context) error) { g.Go(part, a.lasting(part, f)) }
+	goOn("heartbeat", func(ctx context.Context) error {
+		return a.node.Run(ctx, node.Runtime{Version: a.facts.runtime + "://" + a.facts.version, StrictGroups: a.facts.strictGroups})
+	})
+	goOn("runtime events", a.followRuntime)
+	goOn("pods", a.followPods)
 	if a.o.Settings.ManifestDir != "" {
-		g.Go("static pods", a.followManifests)
+		goOn("static pods", a.followManifests)
 	}
 	if a.gauge != nil {
-		g.Go("pressure", a.watchPressure)
+		goOn("pressure", a.watchPressure)
 	}
 	if a.disk != nil {
-		g.Go("log rotation", a.rotateLogs)
-		g.Go("image garbage collection", a.collector.Run)
+		goOn("log rotation", a.rotateLogs)
+		goOn("image garbage collection", a.collector.Run)
 	}
 	return g.Wait()
 }
 
-// waitForRuntime asks the runtime who it is until it answers.
+// waitForRuntime asks the runtime who it is and what it can do until it answers.
 func (a *Agent) waitForRuntime(ctx context.Context) error {
 	retry := task.Backoff{Initial: 20 * time.Millisecond, Max: 2 * time.Second}
 	for {
 		v, err := a.o.Runtime.Version(ctx, &runtimeapi.VersionRequest{})
 		if err == nil {
-			a.facts.runtime, a.facts.version = v.RuntimeName, v.RuntimeVersion
-			return nil
+			var s *runtimeapi.StatusResponse
+			if s, err = a.o.Runtime.Status(ctx, &runtimeapi.StatusRequest{}); err == nil {
+				a.facts.runtime, a.facts.version = v.RuntimeName, v.RuntimeVersion
+				a.facts.strictGroups = s.GetFeatures().GetSupplementalGroupsPolicy()
+				return nil
+			}
 		}
 		a.o.Log.Debug("container runtime does not answer yet", "err", err)
 		if err := task.Sleep(ctx, retry.Next()); err != nil {
@@ -195,53 +191,47 @@ func (a *Agent) waitForRuntime(ctx context.Context) error {
 // followPods starts an actor for each pod of the node, and tells the actors of
 // changes.
 func (a *Agent) followPods(ctx context.Context) error {
-	for {
-		err := a.podCache.Watch(ctx, cache.CursorOptions{FromNow: true, Index: "spec.nodeName", Value: a.o.NodeName},
-			func(events []cache.Event) error { return a.take(ctx, events) })
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		// The log was too short for a slow follower: start over from the present.
-		a.o.Log.Warn("follow pods", "err", err)
+	if a.Ready() == nil { // it begins anew
 		a.forgetDeleted()
 	}
+	return a.podCache.Each(ctx, cache.FollowOptions{Index: "spec.nodeName", Value: a.o.NodeName},
+		func(deltas []cache.Delta) error { return a.take(ctx, deltas) })
 }
 
-// take hands a batch of events to the actors. The first batch is all there is:
+// take hands a batch of changes to the actors. The first batch is all there is:
 // only then is it known what on the node belongs to nobody (K4).
-func (a *Agent) take(ctx context.Context, events []cache.Event) error {
+func (a *Agent) take(ctx context.Context, deltas []cache.Delta) error {
 	select {
 	case <-a.running:
 	default:
-		return a.adopt(ctx, events)
+		return a.adopt(ctx, deltas)
 	}
-	for _, e := range events {
-		a.takeOne(e, nil)
+	for _, d := range deltas {
+		a.contained("news", d.Last().Key, func() { a.takeOne(d, nil) })
 	}
 	return nil
 }
 
-func (a *Agent) takeOne(e cache.Event, found *inventory) {
-	pod := e.Item.Object.(*v1.Pod)
+func (a *Agent) takeOne(d cache.Delta, found *inventory) {
+	pod := d.Last().Object.(*v1.Pod)
 	if mirrorOf(pod) != "" {
-		a.takeMirror(pod, e.Type == cache.Deleted)
+		a.takeMirror(pod, d.Now == nil)
 		return
 	}
 	a.mu.Lock()
 	act := a.mu.actors[pod.UID]
 	a.mu.Unlock()
-	if e.Type == cache.Deleted {
+	if d.Now == nil {
 		if act != nil {
 			act.post(func(x *actor) { x.gone(pod) })
 		}
 		return
 	}
 	if act != nil {
-		rev := e.Item.Rev
-		act.post(func(x *actor) { x.update(pod, rev) })
+		act.post(func(x *actor) { x.update(pod, d.Now.Rev) })
 		return
 	}
-	a.start(newActor(a, pod, e.Item.Rev), found)
+	a.start(newActor(a, pod, d.Now.Rev), found)
 }
 
 // start runs an actor; found is what the runtime has of its pod already.
@@ -289,10 +279,11 @@ func (a *Agent) forgetDeleted() {
 	for _, act := range a.allActors() {
 		act.post(func(x *actor) {
 			pod, ok := a.podCache.Get(x.d.Pod.Namespace, x.d.Pod.Name)
-			if x.static != nil {
-				if x.static.mirror = pod; !ok || mirrorOf(pod) == "" {
-					x.static.mirror = nil
+			if x.o.Mirror != nil {
+				if !ok || mirrorOf(pod) == "" {
+					pod = nil
 				}
+				x.sawMirror(pod)
 				return
 			}
 			if !ok || pod.UID != x.uid {

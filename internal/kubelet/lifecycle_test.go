@@ -13,7 +13,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/kubelet/fakecri"
+	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/trace"
 )
 
@@ -106,7 +108,7 @@ func TestFailingPreStopHookIsToldAndCalledOnce(t *testing.T) {
 		if p := n.after(time.Second, "web"); p != nil {
 			t.Errorf("left: %+v", p.Status)
 		}
-		events := n.api.takeEvents()
+		events := n.api.TakeEvents()
 		if calls.Load() != 1 || !slices.Contains(events, "web spec.containers{c} Warning FailedPreStopHook: PreStopHook failed") {
 			t.Errorf("got %d calls, events\n%s", calls.Load(), strings.Join(events, "\n"))
 		}
@@ -137,7 +139,7 @@ func TestContainerWhosePostStartHookFailsEndsAsAnyOther(t *testing.T) {
 		mu.Unlock()
 		n.after(12*time.Second, "web")
 		killed := 0
-		for _, e := range n.api.takeEvents() {
+		for _, e := range n.api.TakeEvents() {
 			if e == "web spec.containers{c} Normal Killing: FailedPostStartHook" {
 				killed++
 			}
@@ -197,7 +199,7 @@ func TestHangingHookLeavesTheContainerTwoSeconds(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		n := newNode(t, fakecri.Options{Program: deaf})
 		defer func() { n.end() }()
-		createPod(t, n.api, "web", `{containers: [{name: c, image: x, lifecycle: {preStop: {sleep: {seconds: 3600}}}}]}`)
+		createPod(t, n.api, "web", `{containers: [{name: c, image: x, lifecycle: {preStop: {sleep: {seconds: 29}}}}]}`)
 		n.pod("web")
 		deletePod(t, n.api, "web", 10)
 		if n.after(11*time.Second, "web") == nil {
@@ -231,7 +233,7 @@ func TestHooksOfSidecarsRunAtOnceAndTheirContainersEndLast(t *testing.T) {
 		defer func() { n.end() }()
 		const hook = `lifecycle: {preStop: {exec: {command: [`
 		createPod(t, n.api, "web", `{initContainers: [{name: s1, image: x, restartPolicy: Always, `+hook+`s1]}}}}, {name: s2, image: x, restartPolicy: Always, `+hook+`s2]}}}},
-			{name: s3, image: x, restartPolicy: Always, lifecycle: {preStop: {sleep: {seconds: 3600}}}}], containers: [{name: c, image: x, `+hook+`c]}}}}]}`)
+			{name: s3, image: x, restartPolicy: Always, lifecycle: {preStop: {sleep: {seconds: 29}}}}], containers: [{name: c, image: x, `+hook+`c]}}}}]}`)
 		n.pod("web")
 		began = time.Now()
 		deletePod(t, n.api, "web", 20)
@@ -267,6 +269,39 @@ func TestPodWhoseContainerNeverStartedGoesAtOnce(t *testing.T) {
 		deletePod(t, n.api, "web", 30)
 		if p := n.pod("web"); p != nil {
 			t.Errorf("left although nothing runs: %+v", p.Status)
+		}
+	})
+}
+
+func TestPodThatIsDeletedWhileItsContainerStartsHasNoFailedStart(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := newNode(t, fakecri.Options{
+			Program: func(*runtimeapi.ContainerConfig) fakecri.Program { return fakecri.Program{TermCode: 143} },
+			Create:  func(*runtimeapi.ContainerConfig) error { return task.Sleep(t.Context(), 5*time.Second) },
+		})
+		defer func() { n.end() }()
+		var last atomic.Pointer[v1.ContainerState]
+		n.api.RefuseWith(func(r *client.Request) error {
+			if pod, ok := r.Object.(*v1.Pod); ok && r.Sub == "status" {
+				last.Store(&pod.Status.ContainerStatuses[0].State)
+			}
+			return nil
+		})
+		createPod(t, n.api, "web", `{containers: [{name: c, image: x}]}`)
+		if p := n.after(time.Second, "web"); p.Status.ContainerStatuses[0].State.Waiting == nil {
+			t.Fatalf("got %+v, want it to be starting", p.Status.ContainerStatuses[0])
+		}
+		deletePod(t, n.api, "web", 30)
+		if p := n.after(10*time.Second, "web"); p != nil {
+			t.Fatalf("left although nothing runs: %+v", p.Status)
+		}
+		if got := last.Load().Terminated; got == nil || got.ExitCode != 143 || got.Reason != "Error" {
+			t.Errorf("got %+v, want the end that its signal made", last.Load())
+		}
+		for _, e := range n.api.TakeEvents() {
+			if strings.Contains(e, "Failed") {
+				t.Errorf("told %q", e)
+			}
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"fmt"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/kubelet/fakecri"
+	"github.com/kemudi/kemudi/internal/kubelet/machine"
 	"github.com/kemudi/kemudi/internal/trace"
 )
 
@@ -27,49 +29,66 @@ func (n *testNode) node() *v1.Node {
 }
 
 func TestNodeRegistersWithWhatItWasTold(t *testing.T) {
-	trace.Proves(t, "NODE-003", "NODE-005", "NODE-007", "NODE-008", "NODE-011", "NODE-012", "NODE-013", "NODE-015",
-		"NODE-070", "NODE-071", "NODE-072", "NODE-073", "NODE-084")
 	inBubble(t, func(t *testing.T) {
-		n := &testNode{t: t, api: newMemAPI(), cri: fakecri.New(fakecri.Options{}), with: func(o *Options) {
+		n := &testNode{t: t, api: newMemAPI(t), cri: fakecri.New(fakecri.Options{}), with: func(o *Options) {
 			o.Labels = map[string]string{"disk": "ssd"}
 			o.Taints = []v1.Taint{{Key: "team", Value: "a", Effect: v1.TaintEffectNoSchedule}}
 			o.NodeIPs = []string{"10.0.0.5", "fd00::5"}
-			o.Reserved = v1.ResourceList{v1.ResourceMemory: resource.MustParse("1Gi")}
+			o.Settings.KubeReserved = Reserved{v1.ResourceMemory: resource.MustParse("768Mi"), v1.ResourceCPU: resource.MustParse("500m")}
+			o.Settings.SystemReserved = Reserved{v1.ResourceMemory: resource.MustParse("256Mi")}
 		}}
 		n.run()
 		defer func() { n.end() }()
 		node := n.node()
+		trace.Proves(t, "NODE-070", "NODE-071/given", "NODE-073")
 		if node.Labels["disk"] != "ssd" || node.Labels[v1.LabelOSStable] != runtime.GOOS || len(node.Spec.Taints) != 1 || node.Spec.Taints[0].Key != "team" {
 			t.Errorf("got labels %v and taints %v", node.Labels, node.Spec.Taints)
 		}
 		want := []v1.NodeAddress{{Type: v1.NodeInternalIP, Address: "10.0.0.5"}, {Type: v1.NodeInternalIP, Address: "fd00::5"}, {Type: v1.NodeHostName, Address: "n1"}}
+		trace.Proves(t, "NODE-005/override", "NODE-007", "NODE-072")
 		if len(node.Status.Addresses) != 3 || node.Status.Addresses[0] != want[0] || node.Status.Addresses[1] != want[1] || node.Status.Addresses[2] != want[2] {
 			t.Errorf("got addresses %v, want %v", node.Status.Addresses, want)
 		}
-		if got := node.Status.Capacity.Memory().String() + " " + node.Status.Allocatable.Memory().String() + " " + node.Status.Capacity.Pods().String(); got != "8Gi 7Gi 20" {
-			t.Errorf("got memory, what is left of it for pods, and pods: %s, want 8Gi 7Gi 20", got)
+		trace.Proves(t, "NODE-084")
+		if got := node.Status.Capacity.Cpu().String() + " " + node.Status.Capacity.Memory().String() + " " + node.Status.Allocatable.Memory().String() + " " + node.Status.Capacity.Pods().String(); got != "4 8Gi 7Gi 20" {
+			t.Errorf("got CPUs, memory, what is left of it for pods, and pods: %s, want 4 8Gi 7Gi 20", got)
 		}
-		for kind, status := range map[v1.NodeConditionType]v1.ConditionStatus{
-			v1.NodeReady: v1.ConditionTrue, v1.NodeMemoryPressure: v1.ConditionFalse, v1.NodeDiskPressure: v1.ConditionFalse, v1.NodePIDPressure: v1.ConditionFalse,
+		if got := node.Status.Allocatable.Cpu().String(); got != "3500m" {
+			t.Errorf("got %s CPUs for pods, want 3500m of 4", got)
+		}
+		trace.Proves(t, "NODE-003")
+		if s := node.Status; len(s.Addresses) == 0 || len(s.Conditions) == 0 || len(s.Capacity) == 0 || s.NodeInfo.OperatingSystem == "" {
+			t.Errorf("got the status %+v, want addresses, conditions, capacity and info", s)
+		}
+		for _, want := range []struct {
+			kind   v1.NodeConditionType
+			status v1.ConditionStatus
+			proves string
+		}{
+			{v1.NodeReady, v1.ConditionTrue, "NODE-008"},
+			{v1.NodeMemoryPressure, v1.ConditionFalse, "NODE-011/otherwise"},
+			{v1.NodePIDPressure, v1.ConditionFalse, "NODE-012/otherwise"},
+			{v1.NodeDiskPressure, v1.ConditionFalse, "NODE-013/otherwise"},
 		} {
-			if c := core.NodeCondition(&node.Status, kind); c == nil || c.Status != status || c.LastHeartbeatTime.IsZero() || c.LastTransitionTime.IsZero() {
-				t.Errorf("condition %s: got %+v, want %s", kind, c, status)
+			trace.Proves(t, want.proves)
+			if c := core.NodeCondition(&node.Status, want.kind); c == nil || c.Status != want.status || c.LastHeartbeatTime.IsZero() || c.LastTransitionTime.IsZero() {
+				t.Errorf("condition %s: got %+v, want %s", want.kind, c, want.status)
 			}
 		}
-		if c := core.NodeCondition(&node.Status, v1.NodeReady); c.Reason != "KubeletReady" || c.Message != "kubelet is posting ready status" {
+		trace.Proves(t, "NODE-015")
+		if c := core.NodeCondition(&node.Status, v1.NodeReady); c.Status != v1.ConditionTrue || c.Reason != "KubeletReady" || c.Message != "kubelet is posting ready status" {
 			t.Errorf("got reason %s, message %q", c.Reason, c.Message)
 		}
 	})
 }
 
 func TestNodeKnowsItsMachine(t *testing.T) {
-	trace.Proves(t, "NODE-030", "NODE-031")
-	m := readMachine()
-	if m.kernel == "" || m.bootID == "" || m.osImage == "" {
+	m := machine.Identify()
+	if m.Kernel == "" || m.BootID == "" || m.OSImage == "" {
 		t.Errorf("got %+v, want the kernel, the boot and the operating system", m)
 	}
 	inBubble(t, func(t *testing.T) {
-		n := &testNode{t: t, api: newMemAPI(), cri: fakecri.New(fakecri.Options{}), with: func(o *Options) { o.Version = "v1.37.0" }}
+		n := &testNode{t: t, api: newMemAPI(t), cri: fakecri.New(fakecri.Options{}), with: func(o *Options) { o.Version = "v1.37.0" }}
 		n.run()
 		defer func() { n.end() }()
 		info := n.node().Status.NodeInfo
@@ -80,7 +99,6 @@ func TestNodeKnowsItsMachine(t *testing.T) {
 }
 
 func TestAdministratorsChangesToANodeStay(t *testing.T) {
-	trace.Proves(t, "NODE-078", "NODE-079")
 	inBubble(t, func(t *testing.T) {
 		n := newNode(t, fakecri.Options{})
 		defer func() { n.end() }()
@@ -94,16 +112,71 @@ func TestAdministratorsChangesToANodeStay(t *testing.T) {
 		n.end()
 		n.run()
 		time.Sleep(time.Hour)
+		trace.Proves(t, "NODE-078", "NODE-079")
 		if node := n.node(); node.Labels["rack"] != "7" || !node.Spec.Unschedulable || len(node.Spec.Taints) != 1 {
 			t.Errorf("got labels %v, unschedulable %t, taints %v", node.Labels, node.Spec.Unschedulable, node.Spec.Taints)
 		}
 	})
 }
 
-func TestNodeThatPeopleMakeIsWaitedFor(t *testing.T) {
-	trace.Proves(t, "NODE-071", "NODE-077")
+func TestExtendedResourcesThatOthersAddAreOffered(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		n := &testNode{t: t, api: newMemAPI(), cri: fakecri.New(fakecri.Options{}), with: func(o *Options) {
+		n := newNode(t, fakecri.Options{})
+		defer func() { n.end() }()
+		const dongle = v1.ResourceName("example.com/dongle")
+		tell := func(count string) {
+			t.Helper()
+			node := n.node().DeepCopy()
+			if delete(node.Status.Capacity, dongle); count != "" {
+				node.Status.Capacity[dongle] = resource.MustParse(count)
+			}
+			node.Status.Capacity[v1.ResourceCPU] = resource.MustParse("64") // which the node knows better
+			if _, err := client.For(n.api, core.Nodes).UpdateStatus(t.Context(), node); err != nil {
+				t.Fatal(err)
+			}
+		}
+		offered := func(want string) {
+			t.Helper()
+			time.Sleep(10 * time.Second)
+			s := n.node().Status
+			capacity, some := s.Capacity[dongle]
+			allocatable, free := s.Allocatable[dongle]
+			if some != (want != "") || free != some || some && (capacity.String() != want || allocatable.String() != want) || s.Capacity.Cpu().String() != "4" {
+				t.Errorf("got capacity %v, allocatable %v, want dongles: %q", s.Capacity, s.Allocatable, want)
+			}
+		}
+		const pod = `{containers: [{name: c, image: x, resources: {limits: {example.com/dongle: %d}, requests: {example.com/dongle: %d}}}]}`
+		phase := func(name string, want v1.PodPhase, reason string) {
+			t.Helper()
+			if p := n.pod(name); p.Status.Phase != want || p.Status.Reason != reason {
+				t.Errorf("%s: got %s %s %q, want %s %s", name, p.Status.Phase, p.Status.Reason, p.Status.Message, want, reason)
+			}
+		}
+		createPod(t, n.api, "elsewhere", fmt.Sprintf(pod, 1, 1))
+		phase("elsewhere", v1.PodRunning, "") // the node knows of no dongles: others count them
+		deletePod(t, n.api, "elsewhere", 0)
+
+		tell("4")
+		offered("4")
+		createPod(t, n.api, "a", fmt.Sprintf(pod, 3, 3))
+		createPod(t, n.api, "b", fmt.Sprintf(pod, 2, 2))
+		phase("a", v1.PodRunning, "")
+		phase("b", v1.PodFailed, "OutOfexample.com/dongle")
+		time.Sleep(time.Hour)
+		offered("4")
+		n.end()
+		n.run()
+		offered("4")
+		createPod(t, n.api, "c", fmt.Sprintf(pod, 1, 1))
+		phase("c", v1.PodRunning, "")
+		tell("")
+		offered("")
+	})
+}
+
+func TestNodeThatPeopleMakeIsWaitedFor(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := &testNode{t: t, api: newMemAPI(t), cri: fakecri.New(fakecri.Options{}), with: func(o *Options) {
 			o.ByHand = true
 			o.Taints = []v1.Taint{{Key: "team", Effect: v1.TaintEffectNoSchedule}}
 		}}
@@ -111,6 +184,7 @@ func TestNodeThatPeopleMakeIsWaitedFor(t *testing.T) {
 		defer func() { n.end() }()
 		time.Sleep(time.Minute)
 		nodes := client.For(n.api, core.Nodes)
+		trace.Proves(t, "NODE-077")
 		if node, err := nodes.Get(t.Context(), "", "n1"); err == nil {
 			t.Fatalf("got node %s, want none before people make it", node.Name)
 		}
@@ -119,6 +193,7 @@ func TestNodeThatPeopleMakeIsWaitedFor(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		node := n.node()
+		trace.Proves(t, "NODE-071/not-registered")
 		if c := core.NodeCondition(&node.Status, v1.NodeReady); c == nil || c.Status != v1.ConditionTrue || len(node.Spec.Taints) != 0 || len(node.Labels) != 0 {
 			t.Errorf("got condition %+v, taints %v, labels %v; want ready and as it was made", c, node.Spec.Taints, node.Labels)
 		}

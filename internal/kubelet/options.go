@@ -29,8 +29,6 @@ type Options struct {
 	Simulated bool
 	// Capacity is what the node has; entries override what the machine has.
 	Capacity v1.ResourceList
-	// Reserved is what pods may not have of it.
-	Reserved v1.ResourceList
 	Settings Settings
 
 	// NodeIPs are the node's addresses, the primary one first. Required unless Simulated.
@@ -40,13 +38,16 @@ type Options struct {
 	// Labels and Taints of the node when it registers.
 	Labels map[string]string
 	Taints []v1.Taint
-	// Port is where the agent's API is served, for daemonEndpoints. Default 10250.
+	// Port is where the agent's API is served, for daemonEndpoints. Default [DefaultPort].
 	Port int
 
 	// RootDir holds volumes and other files of pods. Default /var/lib/kemudi/kubelet.
 	RootDir string
-	// PodLogsDir holds the logs of containers. Default /var/log/pods.
+	// PodLogsDir holds the logs of containers. Default [DefaultPodLogsDir].
 	PodLogsDir string
+	// Connected is told the addresses of a pod's new sandbox before anybody else
+	// is. Optional.
+	Connected func(ips []string)
 	// CgroupParent is the cgroup that pods live in. Default /kemudi.
 	CgroupParent string
 
@@ -58,7 +59,7 @@ type Options struct {
 	// Default cluster.local.
 	ClusterDNS    []string
 	ClusterDomain string
-	// ResolvConf is the file of the machine's own resolver. Default /etc/resolv.conf.
+	// ResolvConf is the file of the machine's own resolver. Default [DefaultResolvConf].
 	ResolvConf string
 
 	// ImageConfig says how images are pulled and when they are removed.
@@ -70,7 +71,12 @@ type Options struct {
 	Log *slog.Logger // default slog.Default()
 }
 
-const defaultPort = 10250
+// What an agent takes of the settings that people have flags for.
+const (
+	DefaultPort       = 10250
+	DefaultPodLogsDir = "/var/log/pods"
+	DefaultResolvConf = "/etc/resolv.conf"
+)
 
 func (o Options) withDefaults() (_ Options, err error) {
 	if o.NodeName == "" || o.Transport == nil || o.Runtime == nil || o.Images == nil {
@@ -95,11 +101,11 @@ func (o Options) withDefaults() (_ Options, err error) {
 		return o, err
 	}
 	if o.Port == 0 {
-		o.Port = defaultPort
+		o.Port = DefaultPort
 	}
 	for s, value := range map[*string]string{
-		&o.RootDir: "/var/lib/kemudi/kubelet", &o.PodLogsDir: "/var/log/pods", &o.CgroupParent: "/kemudi",
-		&o.ClusterDomain: "cluster.local", &o.ResolvConf: "/etc/resolv.conf", &o.Version: "v0.0.0",
+		&o.RootDir: "/var/lib/kemudi/kubelet", &o.PodLogsDir: DefaultPodLogsDir, &o.CgroupParent: "/kemudi",
+		&o.ClusterDomain: "cluster.local", &o.ResolvConf: DefaultResolvConf, &o.Version: "v0.0.0",
 	} {
 		if *s == "" {
 			*s = value

@@ -114,7 +114,7 @@ func TestRuntimeClassChoosesTheHandler(t *testing.T) {
 			t.Errorf("pod of no class: got %s, want it to wait", p.Status.Phase)
 		}
 		const want = `vm Warning FailedCreatePodSandBox: Failed to create pod sandbox: failed to get RuntimeClass "vm": `
-		if events := n.api.takeEvents(); !slices.ContainsFunc(events, func(e string) bool { return strings.HasPrefix(e, want) }) {
+		if events := n.api.TakeEvents(); !slices.ContainsFunc(events, func(e string) bool { return strings.HasPrefix(e, want) }) {
 			t.Errorf("events: no %q in %q", want, events)
 		}
 		class := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "vm"}, Handler: "kata"}

@@ -2,14 +2,14 @@ package kubelet
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -29,28 +29,23 @@ type actor struct {
 
 	d   podstep.Desired
 	o   podstep.Observed
-	rev int64 // of d.Pod
+	rev int64     // of d.Pod
+	now time.Time // when the actor began its turn: all that it notes in a turn happens at once
 
 	status  v1.PodStatus // as the last step made it
 	ops     *task.Group
-	handles map[string]*handle // of the actions under way, by their key
-	told    map[string]bool    // IDs of the events of the step that were told
-	removed map[string]bool    // IDs of containers that were removed: late news of them is stale
-	tries   map[string]int     // failures in a row of actions, by their key
-	probes  map[string]*probes // of running containers, by their ID
-
-	refresh bool                       // the sources of volumes have changed
-	renewAt time.Time                  // when a token of a volume must be renewed; zero: never
-	limited bool                       // the pod may use only so much local storage
-	weighAt time.Time                  // when that is to be looked at next
-	static  *static                    // nil: the pod is the API's
+	handles map[string]*handle         // of the actions under way, by their key
+	told    map[string]bool            // IDs of the events of the step that were told
+	removed map[string]bool            // IDs of containers that were removed: late news of them is stale
+	probes  map[string]*probes         // of running containers, by their ID
 	waiters map[string][]chan struct{} // closed when the container with the ID has ended
 }
 
 // handle is an action under way.
 type handle struct {
-	cancel     context.CancelFunc // gives the action up
-	cancelHook context.CancelFunc // gives up only the hook it waits for; may be nil
+	act    podstep.Action
+	work   work               // nil: it could not be begun
+	cancel context.CancelFunc // gives it up
 }
 
 // mailbox holds what is posted to an actor until it has time.
@@ -59,12 +54,26 @@ type mailbox struct {
 	mu    struct {
 		sync.Mutex
 		posts []func(*actor)
+		since time.Time // when the first of them came
 	}
+}
+
+// behind is how long the first of what is posted has waited.
+func (x *actor) behind() time.Duration {
+	x.box.mu.Lock()
+	defer x.box.mu.Unlock()
+	if len(x.box.mu.posts) == 0 {
+		return 0
+	}
+	return time.Since(x.box.mu.since)
 }
 
 // post has f run by the actor's goroutine. It never blocks.
 func (x *actor) post(f func(*actor)) {
 	x.box.mu.Lock()
+	if len(x.box.mu.posts) == 0 {
+		x.box.mu.since = time.Now()
+	}
 	x.box.mu.posts = append(x.box.mu.posts, f)
 	x.box.mu.Unlock()
 	select {
@@ -79,22 +88,22 @@ func (x *actor) takePosts() {
 	x.box.mu.posts = nil
 	x.box.mu.Unlock()
 	for _, f := range posts {
-		f(x)
+		x.a.contained("news", x.name(), func() { f(x) })
 	}
 }
 
 func newActor(a *Agent, pod *v1.Pod, rev int64) *actor {
 	x := &actor{
 		a: a, uid: pod.UID, done: make(chan struct{}), d: podstep.Desired{Pod: pod}, rev: rev,
-		handles: map[string]*handle{}, told: map[string]bool{}, removed: map[string]bool{}, tries: map[string]int{},
+		now: time.Now(), handles: map[string]*handle{}, told: map[string]bool{}, removed: map[string]bool{},
 		probes: map[string]*probes{}, waiters: map[string][]chan struct{}{},
 	}
-	x.limited = a.weigh != nil && evict.HasLimits(pod)
 	x.box.ready = make(chan struct{}, 1)
 	x.ops = task.NewGroup(a.group.Context())
 	x.o = podstep.Observed{
-		FirstSeen: time.Now(), HostIPs: a.nodeIPs(), Runtime: a.facts.runtime,
-		Images: map[string]podstep.Image{}, Failures: map[string]podstep.Failure{}, Probes: map[string]podstep.Probes{},
+		FirstSeen: x.now, HostIPs: a.node.Addresses(), Runtime: a.facts.runtime,
+		Storage: podstep.Storage{Limited: a.weigh != nil && evict.HasLimits(pod), Every: a.pace},
+		Images:  map[string]podstep.Image{}, Failures: map[string]podstep.Failure{}, Probes: map[string]podstep.Probes{},
 		Killed: map[string]podstep.KillReason{}, Hooked: map[string]bool{}, Doing: map[string]podstep.Action{}, Resized: map[string]v1.ResourceRequirements{},
 	}
 	return x
@@ -107,30 +116,22 @@ func (x *actor) run() error {
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
 	defer timer.Stop()
+	again := afterPanic()
 	for {
+		x.now = time.Now()
 		x.takePosts()
-		x.followProbes()
-		r := podstep.Next(x.d, x.o, time.Now())
-		if x.status = r.Status; x.status.Phase == v1.PodFailed || x.status.Phase == v1.PodSucceeded {
-			x.a.release(x.uid)
-		}
-		if r.Done {
-			if err := x.a.forgetOnDisk(x.uid); err != nil {
-				x.a.o.Log.Warn("remove the last of a pod", "pod", x.name(), "err", err)
+		var done bool
+		var wake time.Time
+		if !x.a.contained("step", x.name(), func() { wake, done = x.step() }) {
+			if task.Sleep(x.ops.Context(), again.Next()) != nil { // what is posted meanwhile does not hurry it
+				return x.ops.Wait()
 			}
+			continue
+		}
+		again.Reset()
+		if done {
 			return nil
 		}
-		for _, act := range r.Actions {
-			x.begin(act)
-		}
-		if r.Ending {
-			if x.o.EndingSince.IsZero() {
-				x.o.EndingSince = time.Now()
-			}
-			x.giveUpStarting()
-		}
-		x.stepMirror()
-		wake := earliest(r.Wake, x.stepProbes(r.Ending), x.stepVolumes(r.Ending), x.stepStorage(r.Ending))
 		timer.Stop()
 		if !wake.IsZero() {
 			timer.Reset(max(time.Until(wake), 0))
@@ -138,74 +139,137 @@ func (x *actor) run() error {
 		select {
 		case <-x.box.ready:
 		case <-timer.C:
-		case <-x.ops.Context().Done(): // the agent has been told to, or an action has panicked
+		case <-x.ops.Context().Done(): // the agent has been told to
 			return x.ops.Wait()
 		}
 	}
 }
 
-// earliest returns the earliest time that is not zero.
-func earliest(times ...time.Time) (first time.Time) {
-	for _, t := range times {
-		if first.IsZero() || !t.IsZero() && t.Before(first) {
-			first = t
-		}
+// step does what is due for the pod now, and returns when to look again at the
+// latest (zero: when there is news), or that nothing is left of it.
+func (x *actor) step() (wake time.Time, done bool) {
+	x.followProbes()
+	r := podstep.Next(x.d, x.o, x.now)
+	if x.status = r.Status; x.status.Phase == v1.PodFailed || x.status.Phase == v1.PodSucceeded {
+		x.a.release(x.uid)
 	}
-	return first
+	if r.Done {
+		if err := x.a.forgetOnDisk(x.uid); err != nil {
+			x.a.o.Log.Warn("remove the last of a pod", "pod", x.name(), "err", err)
+		}
+		return time.Time{}, true
+	}
+	for _, act := range r.Actions {
+		x.begin(act)
+	}
+	if r.Ending {
+		if x.o.EndingSince.IsZero() {
+			x.o.EndingSince = x.now
+		}
+		x.giveUpStarting()
+	}
+	return r.Wake, false
 }
 
 // begin starts an action; its outcome comes back as a post.
 func (x *actor) begin(act podstep.Action) {
-	switch {
-	case act.Op == podstep.BackOffEvent && !x.told[act.ID]:
-		x.event(act.Container, v1.EventTypeWarning, "BackOff", act.Message)
-	case act.Op == podstep.DeadlineEvent && !x.told[act.ID]:
-		x.event("", v1.EventTypeNormal, "DeadlineExceeded", act.Message)
-	}
-	if act.Op == podstep.BackOffEvent || act.Op == podstep.DeadlineEvent {
-		x.told[act.ID] = true
+	switch act.Op {
+	case podstep.BackOffEvent, podstep.DeadlineEvent, podstep.EvictedEvent:
+		x.tellOnce(act)
 		return
-	}
-	key := act.Key()
-	ctx, cancel := context.WithCancel(x.ops.Context())
-	h := &handle{cancel: cancel}
-	x.o.Doing[key] = act
-	x.handles[key] = h
-	if act.Op == podstep.KillContainer {
+	case podstep.KillContainer:
 		x.o.Killed[act.ID] = act.Why
 		if hook := x.handles[podstep.Action{Op: podstep.PreStop, ID: act.ID}.Key()]; hook != nil {
 			hook.cancel() // its time is up
 			x.o.Hooked[act.ID] = true
 		}
 	}
-	do := x.prepare(act, h)
+	ctx, cancel := context.WithCancel(x.ops.Context())
+	h := &handle{act: act, cancel: cancel}
+	key, name := act.Key(), x.name()
+	x.o.Doing[key], x.handles[key] = act, h
+	x.a.contained(key, name, func() { h.work = x.prepare(act) })
 	x.ops.Go(key, func(context.Context) error {
 		defer cancel()
-		after := do(ctx)
-		x.post(func(x *actor) {
-			if x.handles[key] == h { // not overtaken
-				delete(x.handles, key)
-				delete(x.o.Doing, key)
-			}
-			if after != nil {
-				after(x)
-			}
-		})
+		err := errPanicked
+		if h.work != nil {
+			x.a.contained(key, name, func() { err = h.work.do(ctx) })
+		}
+		givenUp := ctx.Err() != nil
+		x.post(func(x *actor) { x.ended(h, err, givenUp) })
 		return nil
 	})
+}
+
+// tellOnce tells the user what the step has to say, once for each ID.
+func (x *actor) tellOnce(act podstep.Action) {
+	if x.told[act.ID] {
+		return
+	}
+	switch act.Op {
+	case podstep.BackOffEvent:
+		x.event(act.Container, v1.EventTypeWarning, "BackOff", act.Message)
+	case podstep.DeadlineEvent:
+		x.event("", v1.EventTypeNormal, "DeadlineExceeded", act.Message)
+	case podstep.EvictedEvent:
+		x.a.o.Log.Info("evict pod", "pod", x.name(), "why", act.Message)
+		x.event("", v1.EventTypeWarning, podstep.ReasonEvicted, act.Message)
+	}
+	x.told[act.ID] = true
+}
+
+// ended takes in the outcome of an action: the step decides when one that has
+// failed is tried again.
+func (x *actor) ended(h *handle, err error, givenUp bool) {
+	key := h.act.Key()
+	if x.handles[key] == h { // not overtaken
+		delete(x.handles, key)
+		delete(x.o.Doing, key)
+	}
+	switch {
+	case err == nil:
+		delete(x.o.Failures, key)
+	case !givenUp:
+		x.failed(h.act, err)
+	}
+	if h.work != nil {
+		h.work.note(x, err)
+	}
+}
+
+// failed notes why an action did not work.
+func (x *actor) failed(act podstep.Action, err error) {
+	key := act.Key()
+	f := podstep.Failure{Message: message(err), At: x.now, Count: x.o.Failures[key].Count + 1}
+	var start *startError
+	if errors.As(err, &start) {
+		f.Reason, f.Message = start.reason, message(start.err)
+	}
+	x.o.Failures[key] = f
+	switch {
+	case toldByEvents(act.Op):
+	case apierrors.IsNotFound(err): // that the object is gone is news that comes by itself
+	case errors.Is(err, errPanicked): // it has been told with its stack
+	default:
+		x.a.o.Log.Warn("pod action failed", "action", key, "pod", x.name(), "err", err, "retry", act.Op.RetryAfter(f.Count))
+	}
+}
+
+// toldByEvents reports whether users are told when an action of the kind fails.
+func toldByEvents(op podstep.Op) bool {
+	switch op {
+	case podstep.PrepareVolumes, podstep.RefreshVolumes, podstep.CreateSandbox, podstep.StartContainer, podstep.ResizePod:
+		return true
+	}
+	return false
 }
 
 // giveUpStarting cancels what makes no sense any more once the pod is to end.
 func (x *actor) giveUpStarting() {
 	for _, key := range slices.Sorted(maps.Keys(x.handles)) {
-		h := x.handles[key]
-		switch x.o.Doing[key].Op {
-		case podstep.EnsureImage, podstep.PrepareVolumes:
+		switch h := x.handles[key]; h.act.Op {
+		case podstep.EnsureImage, podstep.PrepareVolumes, podstep.StartContainer:
 			h.cancel()
-		case podstep.StartContainer:
-			if h.cancelHook != nil {
-				h.cancelHook()
-			}
 		}
 	}
 }
@@ -219,7 +283,9 @@ func (x *actor) update(pod *v1.Pod, rev int64) {
 	if pod.Generation != x.d.Pod.Generation || annotations {
 		clear(x.o.Failures) // perhaps it works now
 	}
-	x.refresh = x.refresh || annotations || !maps.Equal(pod.Labels, x.d.Pod.Labels)
+	if annotations || !maps.Equal(pod.Labels, x.d.Pod.Labels) {
+		x.volumesStale()
+	}
 	resources := pod.Generation != x.d.Pod.Generation
 	x.d.Pod, x.rev = pod, rev
 	if resources {
@@ -230,16 +296,8 @@ func (x *actor) update(pod *v1.Pod, rev int64) {
 func (x *actor) gone(pod *v1.Pod) {
 	if pod.UID == x.uid {
 		x.d.Gone = true
+		clear(x.o.Failures) // what is asked for now is another thing
 	}
-}
-
-// objectRevision is the revision of an object from the API; 0 if it has none.
-func objectRevision(obj metav1.Object) int64 {
-	rev, err := strconv.ParseInt(obj.GetResourceVersion(), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return rev
 }
 
 // adopt takes in what the runtime had of the pod before this process.
@@ -295,7 +353,7 @@ func (x *actor) forget(id string) {
 		}
 	}
 	x.o.Containers = slices.DeleteFunc(x.o.Containers, func(c podstep.Container) bool { return c.ID == id || c.SandboxID == id })
-	delete(x.o.Probes, id)
+	x.endProbes(id)
 	delete(x.o.Killed, id)
 	delete(x.o.Hooked, id)
 	delete(x.o.Resized, id)
@@ -316,7 +374,7 @@ func (x *actor) observeSandbox(s *runtimeapi.PodSandboxStatus) {
 		return
 	}
 	now := cri.ObservedSandbox(s)
-	if ips := x.a.nodeIPs(); len(ips) > 0 {
+	if ips := x.a.node.Addresses(); len(ips) > 0 {
 		cri.SortIPs(now.IPs, ips[0])
 	}
 	i := slices.IndexFunc(x.o.Sandboxes, func(o podstep.Sandbox) bool { return o.ID == s.Id })
@@ -371,7 +429,7 @@ func (x *actor) exited(c *podstep.Container, s *runtimeapi.ContainerStatus) {
 	if c.State != podstep.Exited {
 		return
 	}
-	delete(x.o.Probes, c.ID)
+	x.endProbes(c.ID)
 	x.tellExit(c.ID)
 	if message, ok := x.a.terminationMessage(x.ops.Context(), s); ok {
 		c.Message = message

@@ -3,7 +3,6 @@ package kubelet
 import (
 	"context"
 	"fmt"
-	"maps"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,6 +13,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
+	"github.com/kemudi/kemudi/internal/kubelet/machine"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
@@ -61,28 +61,14 @@ func (a *Agent) lookAtNode(ctx context.Context, m *evict.Monitor) []evict.Starve
 		}
 	}
 	pressure, starved := m.Observe(readings, time.Now())
-	a.mu.Lock()
-	changed := !maps.Equal(pressure, a.mu.pressure)
-	a.mu.pressure = pressure
-	a.mu.Unlock()
-	if changed {
-		a.tellNode()
-	}
+	a.node.SetPressure(pressure)
 	return starved
-}
-
-// tellNode has the node's status looked at, and written if it has changed.
-func (a *Agent) tellNode() {
-	select {
-	case a.nodeNews <- struct{}{}:
-	default: // it has been told
-	}
 }
 
 // relieve makes room: first by what nobody uses, then by ending a pod. It reports
 // whether a pod has gone.
 func (a *Agent) relieve(ctx context.Context, m *evict.Monitor, s evict.Starved) bool {
-	if node, ok := a.nodeCache.Get("", a.o.NodeName); ok {
+	if node, ok := a.node.Seen(); ok {
 		a.o.Events.Event(node, v1.EventTypeWarning, "EvictionThresholdMet", "Attempting to reclaim "+s.Signal.Resource())
 	}
 	if s.Signal != evict.MemoryAvailable {
@@ -174,15 +160,15 @@ func (a *Agent) users(ctx context.Context, s evict.Signal) ([]evict.User, error)
 // readGauges looks at memory and file systems.
 func (a *Agent) readGauges(ctx context.Context) (evict.Readings, error) {
 	out := evict.Readings{}
-	total, err := totalMemory()
+	total, err := machine.TotalMemory()
 	if err != nil {
 		return nil, err
 	}
-	used, err := nodeUsage()
+	used, err := machine.Used()
 	if err != nil {
 		return nil, err
 	}
-	out[evict.MemoryAvailable] = evict.Reading{Available: total - int64(used.memory), Capacity: total}
+	out[evict.MemoryAvailable] = evict.Reading{Available: total - int64(used.Memory), Capacity: total}
 	if err := readFileSystem(a.o.RootDir, out, evict.NodeFSAvailable, evict.NodeFSInodes); err != nil {
 		return out, err
 	}
@@ -212,24 +198,4 @@ func readFileSystem(path string, out evict.Readings, space, inodes evict.Signal)
 		out[inodes] = evict.Reading{Available: int64(fs.Ffree), Capacity: int64(fs.Files)}
 	}
 	return nil
-}
-
-// tellPressure tells the users of the node what its status says of pressure now
-// and did not say before.
-func (h *heart) tellPressure(node *v1.Node) {
-	for _, c := range []struct {
-		kind     v1.NodeConditionType
-		yes, not string
-	}{
-		{v1.NodeMemoryPressure, "NodeHasInsufficientMemory", "NodeHasSufficientMemory"},
-		{v1.NodeDiskPressure, "NodeHasDiskPressure", "NodeHasNoDiskPressure"},
-	} {
-		reason := c.not
-		if h.pressure[c.kind] {
-			reason = c.yes
-		}
-		if h.pressure[c.kind] != h.pressed[c.kind] {
-			h.a.o.Events.Event(node, v1.EventTypeNormal, reason, fmt.Sprintf("Node %s status is now: %s", node.Name, reason))
-		}
-	}
 }

@@ -19,8 +19,7 @@ type probes struct {
 
 // newProbes begins with what the API shows of the very same container, as the
 // agent before this one found it: a restart of the agent changes nothing for pods.
-func newProbes(c *v1.Container, started time.Time, known *v1.ContainerStatus) *probes {
-	now := time.Now()
+func newProbes(c *v1.Container, known *v1.ContainerStatus, started, now time.Time) *probes {
 	worker := func(k probe.Kind, spec *v1.Probe) *probe.Worker {
 		if spec == nil {
 			return nil
@@ -47,36 +46,26 @@ func newProbes(c *v1.Container, started time.Time, known *v1.ContainerStatus) *p
 // started reports whether the other probes may begin.
 func (p *probes) started() bool { return p.startup == nil || p.startup.State == probe.Success }
 
-// results is what the step looks at.
-func (p *probes) results() podstep.Probes {
-	out := podstep.Probes{Started: p.started(), Ready: p.readiness == nil || p.readiness.State == probe.Success}
-	for name, w := range map[string]*probe.Worker{"startup": p.startup, "liveness": p.liveness} {
-		if w != nil && w.State == probe.Failure {
-			out.Failed, out.Grace = name, w.Spec.TerminationGracePeriodSeconds
-		}
-	}
-	return out
+// worker is that of one kind, nil: there is none.
+func (p *probes) worker(kind podstep.ProbeKind) *probe.Worker {
+	return map[podstep.ProbeKind]*probe.Worker{
+		podstep.StartupProbe: p.startup, podstep.LivenessProbe: p.liveness, podstep.ReadinessProbe: p.readiness,
+	}[kind]
 }
 
-// active are the probes that are to run now: until it has started, only the
-// startup probe; while the pod ends, only readiness.
-func (p *probes) active(ending bool) []*probe.Worker {
-	var out []*probe.Worker
-	add := func(w *probe.Worker) {
-		if w != nil {
-			out = append(out, w)
+// results is what the step looks at.
+func (p *probes) results() podstep.Probes {
+	out := podstep.Probes{Started: p.started(), Ready: p.readiness == nil || p.readiness.State == probe.Success, Due: map[podstep.ProbeKind]time.Time{}}
+	for _, kind := range []podstep.ProbeKind{podstep.StartupProbe, podstep.LivenessProbe, podstep.ReadinessProbe} {
+		w := p.worker(kind)
+		if w == nil {
+			continue
+		}
+		out.Due[kind], _ = w.Due()
+		if kind != podstep.ReadinessProbe && w.State == probe.Failure {
+			out.Failed, out.Grace = kind, w.Spec.TerminationGracePeriodSeconds
 		}
 	}
-	if !p.started() {
-		if !ending {
-			add(p.startup)
-		}
-		return out
-	}
-	if !ending {
-		add(p.liveness)
-	}
-	add(p.readiness)
 	return out
 }
 
@@ -85,7 +74,7 @@ func (x *actor) followProbes() {
 	for i := range x.o.Containers {
 		c := &x.o.Containers[i]
 		if c.State != podstep.Running {
-			delete(x.probes, c.ID)
+			x.endProbes(c.ID)
 			continue
 		}
 		_, starting := x.o.Doing[podstep.Action{Op: podstep.StartContainer, Container: c.Name}.Key()]
@@ -93,36 +82,15 @@ func (x *actor) followProbes() {
 		if x.probes[c.ID] != nil || starting || spec == nil || spec.StartupProbe == nil && spec.LivenessProbe == nil && spec.ReadinessProbe == nil {
 			continue
 		}
-		p := newProbes(spec, c.StartedAt, x.known(c))
+		p := newProbes(spec, x.known(c), c.StartedAt, x.now)
 		x.probes[c.ID], x.o.Probes[c.ID] = p, p.results()
 	}
 }
 
-// stepProbes starts the probes that are due and returns when the next one is
-// (zero: none).
-func (x *actor) stepProbes(ending bool) (next time.Time) {
-	now := time.Now()
-	for i := range x.o.Containers {
-		c := &x.o.Containers[i]
-		p := x.probes[c.ID]
-		if p == nil {
-			continue
-		}
-		_, killed := x.o.Killed[c.ID]
-		for _, w := range p.active(ending || killed) {
-			at, ok := w.Due()
-			if !ok {
-				continue
-			}
-			if !at.After(now) {
-				w.Begin(now)
-				x.probe(c, p, w)
-				continue
-			}
-			next = earliest(next, at)
-		}
-	}
-	return next
+// endProbes forgets the probes of a container that does not run any more.
+func (x *actor) endProbes(id string) {
+	delete(x.probes, id)
+	delete(x.o.Probes, id)
 }
 
 // known is the status that the API has of this very container, or nil.
@@ -138,21 +106,31 @@ func (x *actor) known(c *podstep.Container) *v1.ContainerStatus {
 	return nil
 }
 
-// probe carries out one probe beside the actor.
-func (x *actor) probe(c *podstep.Container, p *probes, w *probe.Worker) {
-	t := probe.Target{Pod: x.d.Pod, Container: cri.FindContainer(x.d.Pod, c.Name), ContainerID: c.ID, Timeout: w.Timeout()}
+// runProbe carries out one probe.
+type runProbe struct {
+	a       *Agent
+	pod     string // for logs
+	target  probe.Target
+	probes  *probes
+	worker  *probe.Worker
+	outcome outcome
+}
+
+func (x *actor) runProbe(act podstep.Action) work {
+	p := x.probes[act.ID]
+	w := p.worker(act.Probe)
+	w.Begin(x.now)
+	x.o.Probes[act.ID] = p.results()
+	t := probe.Target{Pod: x.d.Pod, Container: cri.FindContainer(x.d.Pod, act.Container), ContainerID: act.ID, Timeout: w.Timeout()}
 	if ips := x.podIPs(); len(ips) > 0 {
 		t.PodIP = ips[0]
 	}
-	id := c.ID
-	x.ops.Go("probe", func(ctx context.Context) error {
-		o := x.a.probeOnce(ctx, &w.Spec.ProbeHandler, t)
-		if ctx.Err() != nil {
-			return nil
-		}
-		x.post(func(x *actor) { x.probed(id, p, w, o) })
-		return nil
-	})
+	return &runProbe{a: x.a, pod: x.name(), target: t, probes: p, worker: w, outcome: outcome{probe.Unknown, "the probe panicked"}}
+}
+
+func (w *runProbe) do(ctx context.Context) error {
+	w.a.contained("probe", w.pod, func() { w.outcome = w.a.probeOnce(ctx, &w.worker.Spec.ProbeHandler, w.target) })
+	return nil
 }
 
 // outcome is what a probe has found, and its output for people.
@@ -173,34 +151,29 @@ func (a *Agent) probeOnce(ctx context.Context, h *v1.ProbeHandler, t probe.Targe
 // maxProbeOutput is how much of a probe's output an event quotes.
 const maxProbeOutput = 1024
 
-// probed takes in the outcome of a probe.
-func (x *actor) probed(id string, p *probes, w *probe.Worker, o outcome) {
-	r, out := o.result, o.output
-	if x.probes[id] != p {
-		w.End(probe.Unknown, time.Now())
-		return // it has ended meanwhile
+// note counts the outcome, unless the container has ended meanwhile.
+func (w *runProbe) note(x *actor, _ error) {
+	id := w.target.ContainerID
+	if x.probes[id] != w.probes || x.ops.Context().Err() != nil {
+		return
 	}
-	name := ""
-	for i := range x.o.Containers {
-		if x.o.Containers[i].ID == id {
-			name = x.o.Containers[i].Name
-		}
-	}
-	now := time.Now()
+	r, kind, output, name := w.outcome.result, w.worker.Kind, w.outcome.output, w.target.Container.Name
 	switch {
-	case r == probe.Failure && w.Early(now):
+	case r == probe.Failure && w.worker.Early(x.now):
 	case r == probe.Failure:
-		x.event(name, v1.EventTypeWarning, "Unhealthy", fmt.Sprintf("%s probe failed: %s", w.Kind, out))
+		x.event(name, v1.EventTypeWarning, "Unhealthy", fmt.Sprintf("%s probe failed: %s", kind, output))
 	case r == probe.Warning:
-		x.event(name, v1.EventTypeWarning, "ProbeWarning", fmt.Sprintf("%s probe warning: %s", w.Kind, out))
+		x.event(name, v1.EventTypeWarning, "ProbeWarning", fmt.Sprintf("%s probe warning: %s", kind, output))
 		r = probe.Success
 	case r == probe.Unknown:
-		x.event(name, v1.EventTypeWarning, "Unhealthy", fmt.Sprintf("%s probe errored and resulted in unknown state: %s", w.Kind, out))
+		x.event(name, v1.EventTypeWarning, "Unhealthy", fmt.Sprintf("%s probe errored and resulted in unknown state: %s", kind, output))
 	}
-	if w.End(r, now) && w.Kind == probe.Startup && r == probe.Success {
-		for _, other := range p.active(false) {
-			other.Hold(now)
+	if w.worker.End(r, x.now) && kind == probe.Startup && r == probe.Success {
+		for _, other := range []*probe.Worker{w.probes.liveness, w.probes.readiness} {
+			if other != nil {
+				other.Hold(x.now)
+			}
 		}
 	}
-	x.o.Probes[id] = p.results()
+	x.o.Probes[id] = w.probes.results()
 }

@@ -14,6 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/kubelet/admit"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
 )
@@ -85,15 +86,15 @@ func (a *Agent) grant(x *actor) *podstep.Failure {
 		if !slices.Contains([]v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory}, name) {
 			continue
 		}
-		want, have, old := asked[name], a.facts.node.Allocatable[name], mine.requests[name]
+		want, have, old := asked[name], a.facts.node.Allocatable[name], mine.Requests[name]
 		if want.Cmp(old) <= 0 {
 			continue // less always fits
 		}
-		amount := amountOf(name)
+		amount := admit.Amount(name)
 		if want.Cmp(have) > 0 {
 			return &podstep.Failure{Reason: v1.PodReasonInfeasible, Message: fmt.Sprintf("Node didn't have enough capacity: %s, requested: %d, capacity: %d", name, amount(want), amount(have))}
 		}
-		used := a.mu.claims.used(name)
+		used := a.mu.claims.Used(name)
 		left := have.DeepCopy()
 		left.Sub(used)
 		if want.Cmp(left) > 0 {
@@ -101,7 +102,7 @@ func (a *Agent) grant(x *actor) *podstep.Failure {
 			return &podstep.Failure{Reason: v1.PodReasonDeferred, Message: fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, amount(want), amount(used), amount(have))}
 		}
 	}
-	mine.requests = asked
+	mine.Requests = asked
 	return nil
 }
 
@@ -113,35 +114,42 @@ func (a *Agent) askAgainLocked() {
 }
 
 // resizePod gives the pod's running containers what its spec asks for.
-func (x *actor) resizePod() func(context.Context) after {
-	a, pod := x.a, x.d.Pod
-	var list []podstep.Container
+type resizePod struct {
+	a    *Agent
+	pod  *v1.Pod
+	list []podstep.Container
+	done map[string]v1.ResourceRequirements // by container ID
+}
+
+func (x *actor) resizePod() work {
+	w := &resizePod{a: x.a, pod: x.d.Pod}
 	for _, c := range x.o.Containers {
-		if c.State == podstep.Running && cri.FindContainer(pod, c.Name) != nil {
-			list = append(list, c)
+		if c.State == podstep.Running && cri.FindContainer(w.pod, c.Name) != nil {
+			w.list = append(w.list, c)
 		}
 	}
-	x.tellResize("ResizeStarted", v1.EventTypeNormal, resizeText("Pod resize started", pod, ""))
-	return func(ctx context.Context) after {
-		var done map[string]v1.ResourceRequirements
-		err := a.checkMemory(ctx, pod, list)
-		if err == nil {
-			done, err = a.applyResources(ctx, pod, list)
-		}
-		return func(x *actor) {
-			for id, r := range done {
-				x.o.Resized[id] = r
-			}
-			if err != nil && ctx.Err() == nil {
-				x.tellResize("ResizeError", v1.EventTypeWarning, resizeText("Pod resize error", pod, message(err)))
-				failed(podstep.ResizeFailure, "", err)(x)
-				return
-			}
-			delete(x.o.Failures, podstep.ResizeFailure)
-			x.refresh = true // volumes may tell of it
-			x.event("", v1.EventTypeNormal, "ResizeCompleted", resizeText("Pod resize completed", pod, ""))
-		}
+	x.tellResize("ResizeStarted", v1.EventTypeNormal, resizeText("Pod resize started", w.pod, ""))
+	return w
+}
+
+func (w *resizePod) do(ctx context.Context) (err error) {
+	if err := w.a.checkMemory(ctx, w.pod, w.list); err != nil {
+		return err
 	}
+	w.done, err = w.a.applyResources(ctx, w.pod, w.list)
+	return err
+}
+
+func (w *resizePod) note(x *actor, err error) {
+	for id, r := range w.done {
+		x.o.Resized[id] = r
+	}
+	if err != nil {
+		x.tellResize("ResizeError", v1.EventTypeWarning, resizeText("Pod resize error", w.pod, message(err)))
+		return
+	}
+	x.volumesStale() // they may tell of it
+	x.event("", v1.EventTypeNormal, "ResizeCompleted", resizeText("Pod resize completed", w.pod, ""))
 }
 
 // checkMemory refuses limits below what is in use: the kernel would kill for them.

@@ -80,7 +80,7 @@ func (a *Agent) list(ctx context.Context, labels map[string]string) (map[types.U
 
 // adopt starts the actors of the pods there are, and of what the runtime still
 // has of pods that are not.
-func (a *Agent) adopt(ctx context.Context, events []cache.Event) error {
+func (a *Agent) adopt(ctx context.Context, pods []cache.Delta) error {
 	a.mu.Lock()
 	a.mu.keep = true
 	a.mu.Unlock()
@@ -88,24 +88,24 @@ func (a *Agent) adopt(ctx context.Context, events []cache.Event) error {
 	if err != nil {
 		return err
 	}
-	slices.SortStableFunc(events, func(x, y cache.Event) int { // oldest first: it was here first
-		return x.Item.Object.GetCreationTimestamp().Compare(y.Item.Object.GetCreationTimestamp().Time)
+	slices.SortStableFunc(pods, func(x, y cache.Delta) int { // oldest first: it was here first
+		return x.Now.Object.GetCreationTimestamp().Compare(y.Now.Object.GetCreationTimestamp().Time)
 	})
 	mirrors := map[string]*v1.Pod{}
-	for _, e := range events {
-		if pod := e.Item.Object.(*v1.Pod); mirrorOf(pod) != "" {
-			mirrors[e.Item.Key] = pod
+	for _, d := range pods {
+		if pod := d.Now.Object.(*v1.Pod); mirrorOf(pod) != "" {
+			mirrors[d.Now.Key] = pod
 		}
 	}
 	a.applyManifests(found, mirrors)
-	for _, e := range events {
-		uid := e.Item.Object.GetUID()
-		a.takeOne(e, found[uid])
+	for _, d := range pods {
+		uid := d.Now.Object.GetUID()
+		a.contained("news", d.Now.Key, func() { a.takeOne(d, found[uid]) })
 		delete(found, uid)
 	}
 	for uid, inv := range found {
 		a.o.Log.Info("remove pod that is not in the API", "uid", uid)
-		a.start(newOrphan(a, uid, inv), inv)
+		a.contained("what is left", string(uid), func() { a.start(newOrphan(a, uid, inv), inv) })
 	}
 	a.mu.Lock()
 	early := a.mu.early

@@ -16,18 +16,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/proxy"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/logs"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
+	"github.com/kemudi/kemudi/internal/kubelet/relay"
+	"github.com/kemudi/kemudi/internal/obs"
 )
 
 // Handler serves the agent's API: what the API server asks nodes for. Whoever
 // serves it must have made sure that the caller may ask.
 func (a *Agent) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", a.serveHealth)
-	mux.HandleFunc("GET /healthz/{check}", a.serveHealth)
+	health := &obs.Health{Log: a.o.Log}
+	health.Add(obs.Check{Name: "syncloop", Run: a.checkActors})
+	health.Install(mux, "healthz")
 	mux.HandleFunc("GET /pods", a.servePods)
 	mux.HandleFunc("GET /pods/{$}", a.servePods)
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", a.serveLogs)
@@ -48,7 +52,21 @@ func (a *Agent) Handler() http.Handler {
 	mux.Handle("GET /metrics", a.metricsHandler())
 	mux.HandleFunc("GET /metrics/resource", a.serveResources)
 	mux.HandleFunc("GET /configz", a.serveConfig)
-	return mux
+	mux.Handle("GET /logs/", a.systemLogs())
+	return a.guarded(mux)
+}
+
+// systemLogDir is where the machine's programs keep their logs.
+const systemLogDir = "/var/log"
+
+// systemLogs serves the machine's own logs, unless that is turned off.
+func (a *Agent) systemLogs() http.Handler {
+	if a.o.Settings.NoSystemLogs {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "logs endpoint is disabled.", http.StatusMethodNotAllowed)
+		})
+	}
+	return http.StripPrefix("/logs", logs.Directory(systemLogDir))
 }
 
 // Ready reports why the agent does not run pods yet; nil: it does.
@@ -61,9 +79,17 @@ func (a *Agent) Ready() error {
 	}
 }
 
-func (a *Agent) serveHealth(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = w.Write([]byte("ok")) // an error means that the client has gone
+// actorPatience is how long news may wait for a pod's actor that is well.
+const actorPatience = 5 * time.Minute
+
+// checkActors fails when there is news of a pod that nobody has seen to.
+func (a *Agent) checkActors(context.Context) error {
+	for _, x := range a.allActors() {
+		if waits := x.behind(); waits > actorPatience {
+			return fmt.Errorf("nothing has been done for pod %s, of which there is news, for %s", x.uid, waits.Round(time.Second))
+		}
+	}
+	return nil
 }
 
 func (a *Agent) servePods(w http.ResponseWriter, _ *http.Request) {
@@ -158,18 +184,7 @@ func flag(q url.Values, name string) bool { return q.Get(name) == "1" || q.Get(n
 
 func (a *Agent) serveExec(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	a.stream(w, r, func(ctx context.Context, id string) (string, error) {
-		resp, err := a.o.Runtime.Exec(ctx, &runtimeapi.ExecRequest{
-			ContainerId: id, Cmd: q["command"], Tty: flag(q, "tty"),
-			Stdin: flag(q, "input"), Stdout: flag(q, "output"), Stderr: flag(q, "error") && !flag(q, "tty"),
-		})
-		return resp.GetUrl(), err
-	})
-}
-
-// stream connects the client with where the runtime serves a stream of a
-// running container.
-func (a *Agent) stream(w http.ResponseWriter, r *http.Request, open func(ctx context.Context, id string) (string, error)) {
+	o := &remotecommand.Options{Stdin: flag(q, "input"), Stdout: flag(q, "output"), Stderr: flag(q, "error") && !flag(q, "tty"), TTY: flag(q, "tty")}
 	f, err := a.find(r.Context(), r)
 	if err != nil {
 		fail(w, err)
@@ -180,12 +195,23 @@ func (a *Agent) stream(w http.ResponseWriter, r *http.Request, open func(ctx con
 		fail(w, err)
 		return
 	}
-	where, err := open(r.Context(), id)
+	resp, err := a.o.Runtime.Exec(r.Context(), &runtimeapi.ExecRequest{
+		ContainerId: id, Cmd: q["command"], Tty: o.TTY, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr,
+	})
 	if err != nil {
 		fail(w, err)
 		return
 	}
-	a.connect(w, r, where)
+	if !o.TTY || !o.Stdin {
+		a.connect(w, r, resp.Url)
+		return
+	}
+	where, err := streamURL(resp.Url)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	(&relay.Execution{Where: where}).Serve(w, r, o)
 }
 
 func (a *Agent) servePortForward(w http.ResponseWriter, r *http.Request) {
@@ -217,12 +243,21 @@ func (a *Agent) servePortForward(w http.ResponseWriter, r *http.Request) {
 
 // connect passes the client's connection through to the runtime's stream server.
 func (a *Agent) connect(w http.ResponseWriter, r *http.Request, where string) {
-	location, err := url.Parse(where)
+	location, err := streamURL(where)
 	if err != nil {
-		fail(w, fmt.Errorf("the container runtime gave a bad stream address: %w", err))
+		fail(w, err)
 		return
 	}
 	proxy.NewUpgradeAwareHandler(location, nil, false, true, proxyErrors{}).ServeHTTP(w, r)
+}
+
+// streamURL reads where the runtime says that it serves a stream.
+func streamURL(where string) (*url.URL, error) {
+	location, err := url.Parse(where)
+	if err != nil {
+		return nil, fmt.Errorf("the container runtime gave a bad stream address: %w", err)
+	}
+	return location, nil
 }
 
 type proxyErrors struct{}

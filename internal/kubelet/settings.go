@@ -2,44 +2,55 @@ package kubelet
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/kemudi/kemudi/internal/kubelet/admit"
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
 )
 
-// Settings are what people tune of an agent, each by a flag. The zero value has
-// the defaults.
+// Settings are what people tune of an agent, each by the flag that is named, whose help says what
+// it is. The zero value has the defaults.
 type Settings struct {
-	MaxPods int // --max-pods: how many pods fit; default 110
+	MaxPods int // --max-pods
 
-	ManifestDir string // --pod-manifest-path: directory of the manifests of static pods; empty: none
+	KubeReserved   Reserved // --kube-reserved
+	SystemReserved Reserved // --system-reserved
 
-	LogMaxSize  resource.QuantityValue // --container-log-max-size: how large a log grows before a new one is begun; default 10Mi
-	LogMaxFiles int                    // --container-log-max-files: how many files a container's log has at the most; default 5
+	ManifestDir string // --pod-manifest-path; empty: no static pods
 
-	Eviction   evict.Thresholds // --eviction-hard: how little may be left before pods are evicted; default evict.Default
-	Transition time.Duration    // --eviction-pressure-transition-period: how long a condition outlasts its cause; default 5 min
+	UnsafeSysctls []string // --allowed-unsafe-sysctls
+
+	LogMaxSize  resource.QuantityValue // --container-log-max-size
+	LogMaxFiles int                    // --container-log-max-files
+
+	NoSystemLogs bool // --enable-system-log-handler=false
+
+	Eviction   evict.Thresholds // --eviction-hard; default evict.Default
+	Transition time.Duration    // --eviction-pressure-transition-period
 }
 
-const (
-	defaultMaxPods    = 110
-	defaultLogSize    = 10 << 20
-	defaultLogFiles   = 5
-	defaultTransition = 5 * time.Minute
-)
+// DefaultSettings are those of an agent that is given none. Eviction stays nil, which says the same.
+func DefaultSettings() Settings {
+	return Settings{
+		MaxPods: 110, LogMaxFiles: 5, Transition: 5 * time.Minute,
+		LogMaxSize: resource.QuantityValue{Quantity: *resource.NewQuantity(10<<20, resource.BinarySI)},
+	}
+}
 
 func (s Settings) withDefaults() (Settings, error) {
+	d := DefaultSettings()
 	if s.MaxPods == 0 {
-		s.MaxPods = defaultMaxPods
+		s.MaxPods = d.MaxPods
 	}
 	if s.LogMaxSize.IsZero() {
-		s.LogMaxSize.Quantity = *resource.NewQuantity(defaultLogSize, resource.BinarySI)
+		s.LogMaxSize = d.LogMaxSize
 	}
 	if s.LogMaxFiles == 0 {
-		s.LogMaxFiles = defaultLogFiles
+		s.LogMaxFiles = d.LogMaxFiles
 	}
 	if s.Eviction == nil {
 		if err := s.Eviction.Set(evict.Default); err != nil {
@@ -47,7 +58,7 @@ func (s Settings) withDefaults() (Settings, error) {
 		}
 	}
 	if s.Transition == 0 {
-		s.Transition = defaultTransition
+		s.Transition = d.Transition
 	}
 	return s, s.check()
 }
@@ -64,6 +75,9 @@ func (s *Settings) check() error {
 		return errors.New("container-log-max-files: must be 2 or more")
 	case s.Transition < 0:
 		return errors.New("eviction-pressure-transition-period: must not be negative")
+	}
+	if _, err := admit.NewSysctls("", s.UnsafeSysctls); err != nil {
+		return fmt.Errorf("allowed-unsafe-sysctls: %w", err)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
+	"github.com/kemudi/kemudi/internal/task"
 )
 
 // start is one start of one container.
@@ -24,6 +25,55 @@ type start struct {
 	target    string // container whose processes an ephemeral container sees
 }
 
+// startContainer creates and starts a container, and runs its postStart hook.
+type startContainer struct {
+	start
+	ops    *task.Group
+	status *runtimeapi.ContainerStatus // of the container as far as it came
+}
+
+func (x *actor) startContainer(act podstep.Action) work {
+	pod := x.d.Pod
+	w := &startContainer{ops: x.ops, start: start{
+		a: x.a, pod: pod, act: act, container: cri.FindContainer(pod, act.Container), image: x.o.Images[act.Container], podIPs: x.podIPs(),
+	}}
+	for i := range pod.Spec.EphemeralContainers {
+		if e := &pod.Spec.EphemeralContainers[i]; e.Name == act.Container && e.TargetContainerName != "" {
+			w.target = x.runningID(e.TargetContainerName)
+		}
+	}
+	return w
+}
+
+// do is given up when the pod is to end: a container whose turn has not come is
+// not created then, and a postStart hook is given up; what has been begun is seen
+// through, unless the agent ends.
+func (w *startContainer) do(wanted context.Context) (err error) {
+	if w.status, err = w.run(w.ops.Context(), wanted); err != nil {
+		var f *startError
+		if !errors.As(err, &f) {
+			return &startError{"CreateContainerError", err}
+		}
+	}
+	return err
+}
+
+func (w *startContainer) note(x *actor, _ error) {
+	if w.status != nil {
+		x.observeContainer(w.status, w.act.ID)
+	}
+}
+
+// runningID is the ID of the running container with the name, or empty.
+func (x *actor) runningID(name string) string {
+	for i := range x.o.Containers {
+		if c := &x.o.Containers[i]; c.Name == name && c.State == podstep.Running {
+			return c.ID
+		}
+	}
+	return ""
+}
+
 // startError is a failed start with the reason that the container's waiting
 // state shows.
 type startError struct {
@@ -34,9 +84,8 @@ type startError struct {
 func (e *startError) Error() string { return e.reason + ": " + e.err.Error() }
 func (e *startError) Unwrap() error { return e.err }
 
-// run does it. The status is of the container as far as it came; hookCtx bounds
-// its postStart hook.
-func (s *start) run(ctx, hookCtx context.Context) (*runtimeapi.ContainerStatus, error) {
+// run does it. The status is of the container as far as it came.
+func (s *start) run(ctx, wanted context.Context) (*runtimeapi.ContainerStatus, error) {
 	if s.container == nil {
 		return nil, fmt.Errorf("no container %q in the pod", s.act.Container)
 	}
@@ -44,34 +93,36 @@ func (s *start) run(ctx, hookCtx context.Context) (*runtimeapi.ContainerStatus, 
 	if err != nil {
 		return nil, s.fail("CreateContainerConfigError", err)
 	}
-	leave, err := s.a.starts.enter(ctx)
+	leave, err := s.a.starts.enter(wanted)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { leave() }()
-	created, err := s.a.o.Runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: s.act.ID, Config: config, SandboxConfig: sandbox})
+	call, cancel := context.WithTimeout(ctx, runtimeDeadline)
+	defer cancel()
+	created, err := s.a.o.Runtime.CreateContainer(call, &runtimeapi.CreateContainerRequest{PodSandboxId: s.act.ID, Config: config, SandboxConfig: sandbox})
 	if err != nil {
 		return nil, s.fail("CreateContainerError", err)
 	}
 	id := created.ContainerId
 	s.event(v1.EventTypeNormal, "Created", "Container created")
-	if _, err := s.a.o.Runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id}); err != nil {
-		return s.status(ctx, id), s.fail("RunContainerError", err)
+	if _, err := s.a.o.Runtime.StartContainer(call, &runtimeapi.StartContainerRequest{ContainerId: id}); err != nil {
+		return s.inspect(ctx, id), s.fail("RunContainerError", err)
 	}
 	leave()
 	leave = func() {} // a hook may take its time
 	s.event(v1.EventTypeNormal, "Started", "Container started")
 	if l := s.container.Lifecycle; l != nil && l.PostStart != nil {
-		if err := s.a.runHook(hookCtx, s.hook(id, l.PostStart)); err != nil && ctx.Err() == nil {
+		if err := s.a.runHook(wanted, s.hook(id, l.PostStart)); err != nil && ctx.Err() == nil {
 			s.event(v1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed")
 			s.event(v1.EventTypeNormal, "Killing", "FailedPostStartHook")
 			if stopErr := s.giveUp(ctx, id); stopErr != nil {
 				err = errors.Join(err, stopErr)
 			}
-			return s.status(ctx, id), &startError{"PostStartHookError", err}
+			return s.inspect(ctx, id), &startError{"PostStartHookError", err}
 		}
 	}
-	return s.status(ctx, id), nil
+	return s.inspect(ctx, id), nil
 }
 
 // config makes the container's configuration and what it mounts.
@@ -111,7 +162,7 @@ func (s *start) giveUp(ctx context.Context, id string) error {
 	if g := s.pod.Spec.TerminationGracePeriodSeconds; g != nil {
 		grace = time.Duration(*g) * time.Second
 	}
-	st := s.status(ctx, id)
+	st := s.inspect(ctx, id)
 	if s.container.Lifecycle.PreStop != nil && st != nil && st.State == runtimeapi.ContainerState_CONTAINER_RUNNING {
 		end := *s
 		end.act.ID, end.act.Grace = id, grace
@@ -139,8 +190,8 @@ func (s *start) event(kind, reason, message string) {
 	s.a.about(s.pod, s.container.Name).event(kind, reason, message)
 }
 
-// status is the container's state now; nil if it cannot be had: then events tell.
-func (s *start) status(ctx context.Context, id string) *runtimeapi.ContainerStatus {
+// inspect is the container's state now; nil if it cannot be had: then events tell.
+func (s *start) inspect(ctx context.Context, id string) *runtimeapi.ContainerStatus {
 	resp, err := s.a.o.Runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
 	if err != nil {
 		s.a.o.Log.Debug("inspect started container", "id", id, "err", err)

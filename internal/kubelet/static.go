@@ -8,7 +8,6 @@ import (
 	"os"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,17 +18,6 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/manifest"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
 )
-
-// mirrorPod is the action of bringing the image of a static pod in the API up to
-// date. The step does not ask for it, but must know that it is under way.
-const mirrorPod podstep.Op = "mirror-pod"
-
-// static is what an actor knows of the mirror of its pod, which comes from a file.
-type static struct {
-	mirror  *v1.Pod       // as last seen; nil: there is none, or it is not known
-	told    types.UID     // the mirror that was told
-	written *v1.PodStatus // what it was told
-}
 
 // mirrorOf is the UID of the static pod of which a pod of the API is the mirror;
 // empty if it is none.
@@ -95,7 +83,8 @@ func (a *Agent) applyManifests(found map[types.UID]*inventory, mirrors map[strin
 			pod.Status = mirror.Status
 		}
 		act := newActor(a, pod, 0)
-		act.static = &static{mirror: mirror}
+		act.o.Mirror = &podstep.Mirror{}
+		act.sawMirror(mirror)
 		a.mu.Lock()
 		a.mu.statics[key] = act
 		a.mu.Unlock()
@@ -109,7 +98,7 @@ func (a *Agent) applyManifests(found map[types.UID]*inventory, mirrors map[strin
 		a.group.Go("next static pod", func(ctx context.Context) error {
 			select {
 			case <-old.done:
-				a.start(act, inv)
+				a.contained("start", key, func() { a.start(act, inv) })
 			case <-ctx.Done():
 			}
 			return nil
@@ -147,16 +136,18 @@ func (a *Agent) takeMirror(pod *v1.Pod, deleted bool) {
 	act := a.staticActor(cache.Key(pod.Namespace, pod.Name))
 	switch {
 	case act != nil:
-		act.post(func(x *actor) {
-			if x.static.mirror = pod; deleted {
-				x.static.mirror = nil
-			}
-		})
+		if deleted {
+			pod = nil
+		}
+		act.post(func(x *actor) { x.sawMirror(pod) })
 	case !deleted:
 		a.group.Go("orphaned mirror", func(ctx context.Context) error {
-			if err := a.deleteMirror(ctx, pod); err != nil && ctx.Err() == nil {
-				a.o.Log.Warn("delete mirror of a static pod that is gone", "pod", pod.Namespace+"/"+pod.Name, "err", err)
-			}
+			name := pod.Namespace + "/" + pod.Name
+			a.contained("orphaned mirror", name, func() {
+				if err := a.deleteMirror(ctx, pod); err != nil && ctx.Err() == nil {
+					a.o.Log.Warn("delete mirror of a static pod that is gone", "pod", name, "err", err)
+				}
+			})
 			return nil
 		})
 	}
@@ -175,57 +166,60 @@ func (a *Agent) deleteMirror(ctx context.Context, mirror *v1.Pod) error {
 	return nil
 }
 
-// stepMirror has the mirror brought up to date if it is not.
-func (x *actor) stepMirror() {
-	s := x.static
-	if s == nil || x.d.Gone {
-		return
+// mirrorPod makes the API's image of a static pod, and tells it the pod's status.
+type mirrorPod struct {
+	a      *Agent
+	pod    *v1.Pod
+	mirror *v1.Pod // as written
+}
+
+func (w *mirrorPod) do(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, apiDeadline)
+	defer cancel()
+	a, pod := w.a, w.pod
+	mirror, err := a.pods.Get(ctx, pod.Namespace, pod.Name)
+	switch {
+	case apierrors.IsNotFound(err):
+		mirror = nil
+	case err != nil:
+		return fmt.Errorf("look for mirror: %w", err)
+	case mirrorOf(mirror) == "":
+		return errors.New("mirror static pod: another pod has its name")
+	case mirror.DeletionTimestamp != nil || mirrorOf(mirror) != pod.UID:
+		if err := a.deleteMirror(ctx, mirror); err != nil {
+			return err
+		}
+		mirror = nil
 	}
-	if m := s.mirror; m != nil && m.DeletionTimestamp == nil && mirrorOf(m) == x.uid && s.told == m.UID &&
-		s.written != nil && equality.Semantic.DeepEqual(*s.written, x.d.Pod.Status) {
-		return
+	if mirror == nil {
+		node, err := a.node.Get(ctx)
+		if err != nil {
+			return fmt.Errorf("look for the owner of the mirror: %w", err)
+		}
+		if mirror, err = a.pods.Create(ctx, newMirror(pod, node)); err != nil {
+			return fmt.Errorf("create mirror: %w", err)
+		}
 	}
-	act := podstep.Action{Op: mirrorPod}
-	if _, doing := x.o.Doing[act.Key()]; !doing && x.d.Pod.DeletionTimestamp == nil {
-		x.begin(act)
+	mirror = mirror.DeepCopy()
+	mirror.Status = *pod.Status.DeepCopy() // what is written is handed over; the actor goes on with its own
+	if w.mirror, err = a.pods.UpdateStatus(ctx, mirror); err != nil {
+		return fmt.Errorf("write status of mirror: %w", err)
+	}
+	return nil
+}
+
+func (w *mirrorPod) note(x *actor, err error) {
+	if err == nil {
+		x.sawMirror(w.mirror)
+		x.o.Mirror.Told, x.o.Mirror.Written = w.mirror.UID, &w.pod.Status
 	}
 }
 
-// mirrorOp makes the API's image of a static pod, and tells it the pod's status.
-func (x *actor) mirrorOp() func(context.Context) (after, error) {
-	a, pod := x.a, x.d.Pod
-	return func(ctx context.Context) (after, error) {
-		ctx, cancel := context.WithTimeout(ctx, apiDeadline)
-		defer cancel()
-		mirror, err := a.pods.Get(ctx, pod.Namespace, pod.Name)
-		switch {
-		case apierrors.IsNotFound(err):
-			mirror = nil
-		case err != nil:
-			return nil, fmt.Errorf("look for mirror: %w", err)
-		case mirrorOf(mirror) == "":
-			return nil, errors.New("mirror static pod: another pod has its name")
-		case mirror.DeletionTimestamp != nil || mirrorOf(mirror) != pod.UID:
-			if err := a.deleteMirror(ctx, mirror); err != nil {
-				return nil, err
-			}
-			mirror = nil
-		}
-		if mirror == nil {
-			node, err := a.nodes.Get(ctx, "", a.o.NodeName)
-			if err != nil {
-				return nil, fmt.Errorf("look for the owner of the mirror: %w", err)
-			}
-			if mirror, err = a.pods.Create(ctx, newMirror(pod, node)); err != nil {
-				return nil, fmt.Errorf("create mirror: %w", err)
-			}
-		}
-		mirror = mirror.DeepCopy()
-		mirror.Status = pod.Status
-		if mirror, err = a.pods.UpdateStatus(ctx, mirror); err != nil {
-			return nil, fmt.Errorf("write status of mirror: %w", err)
-		}
-		return func(x *actor) { x.static = &static{mirror: mirror, told: mirror.UID, written: &pod.Status} }, nil
+// sawMirror takes in what the API has of the mirror of a static pod; nil: none.
+func (x *actor) sawMirror(mirror *v1.Pod) {
+	m := x.o.Mirror
+	if m.UID = ""; mirror != nil {
+		m.UID, m.Of, m.Leaving = mirror.UID, mirrorOf(mirror), mirror.DeletionTimestamp != nil
 	}
 }
 
@@ -241,27 +235,31 @@ func newMirror(pod *v1.Pod, node *v1.Node) *v1.Pod {
 
 // keepStatus is what writing the status of a static pod comes to: the actor
 // remembers it, and the mirror is told.
-func (x *actor) keepStatus() func(context.Context) after {
-	return func(context.Context) after {
-		return func(x *actor) {
-			pod := *x.d.Pod
-			pod.Status = x.status
-			x.d.Pod = &pod
-		}
-	}
+type keepStatus struct{ status v1.PodStatus }
+
+func (w *keepStatus) do(context.Context) error { return nil }
+
+func (w *keepStatus) note(x *actor, _ error) {
+	pod := *x.d.Pod
+	pod.Status = w.status
+	x.d.Pod = &pod
 }
 
-// forgetStatic takes the mirror of a static pod that has ended out of the API.
-func (x *actor) forgetStatic() func(context.Context) (after, error) {
-	a, pod := x.a, x.d.Pod
-	return func(ctx context.Context) (after, error) {
-		mirror, err := a.pods.Get(ctx, pod.Namespace, pod.Name)
-		if err == nil && mirrorOf(mirror) == pod.UID {
-			err = a.deleteMirror(ctx, mirror)
-		}
-		if err != nil && !apierrors.IsNotFound(err) {
-			return nil, err
-		}
-		return func(x *actor) { x.d.Gone = true }, nil
-	}
+// removeMirror takes the mirror of a static pod that has ended out of the API.
+type removeMirror struct {
+	a   *Agent
+	pod *v1.Pod
 }
+
+func (w *removeMirror) do(ctx context.Context) error {
+	mirror, err := w.a.pods.Get(ctx, w.pod.Namespace, w.pod.Name)
+	if err == nil && mirrorOf(mirror) == w.pod.UID {
+		err = w.a.deleteMirror(ctx, mirror)
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	return nil
+}
+
+func (w *removeMirror) note(x *actor, err error) { x.d.Gone = err == nil }

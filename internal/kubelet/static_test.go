@@ -21,7 +21,7 @@ import (
 // of files do not pass through virtual time: the tests tell of them.
 func newManifestNode(t *testing.T) (n *testNode, put func(name, text string)) {
 	dir := t.TempDir()
-	n = &testNode{t: t, api: newMemAPI(), cri: fakecri.New(fakecri.Options{}), tune: func(a *Agent) {
+	n = &testNode{t: t, api: newMemAPI(t), cri: fakecri.New(fakecri.Options{}), tune: func(a *Agent) {
 		a.manifests = &manifest.Dir{Path: dir, Node: "n1"}
 	}}
 	put = func(name, text string) {
@@ -149,18 +149,18 @@ func TestStaticPodRunsWhileTheAPIIsAway(t *testing.T) {
 		n, put := newManifestNode(t)
 		n.run()
 		defer func() { n.end() }()
-		n.api.breakWith(os.ErrDeadlineExceeded)
+		n.api.BreakWith(os.ErrDeadlineExceeded)
 		put("web.yaml", staticWeb)
 		if n.containers() != 1 {
 			t.Errorf("got %d containers without the API, want 1", n.containers())
 		}
 		time.Sleep(time.Minute)
-		n.api.breakWith(nil)
+		n.api.BreakWith(nil)
 		if p := n.after(2*time.Minute, "web-n1"); p == nil || !core.PodReady(p) {
 			t.Errorf("mirror when the API is back: got %+v", p)
 		}
 		// A pod of the API in its place is left alone.
-		other := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db-n1"}, Spec: v1.PodSpec{NodeName: "n2"}}
+		other := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db-n1"}, Spec: v1.PodSpec{NodeName: "n2", Containers: []v1.Container{{Name: "c", Image: "x"}}}}
 		if _, err := pods(n.api).Create(t.Context(), other); err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
+	"github.com/kemudi/kemudi/internal/resource"
 )
 
 // apiDeadline bounds a request to the API.
@@ -19,52 +20,79 @@ const apiDeadline = 30 * time.Second
 // writeStatus puts the status of the last step into the API. The object's
 // revision goes along: if it has changed, the step is taken anew on what is there
 // now (K3).
-func (x *actor) writeStatus() func(context.Context) (after, error) {
-	pod := x.d.Pod.DeepCopy()
-	pod.Status = x.status
-	return func(ctx context.Context) (after, error) {
-		ctx, cancel := context.WithTimeout(ctx, apiDeadline)
-		defer cancel()
-		written, err := x.a.pods.UpdateStatus(ctx, pod)
-		if apierrors.IsConflict(err) {
-			written, err = x.a.pods.Get(ctx, pod.Namespace, pod.Name)
-		}
-		return x.sawPod(written, err, "write status")
+type writeStatus struct {
+	a   *Agent
+	pod *v1.Pod // what to write, and then what has been
+}
+
+func (w *writeStatus) do(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, apiDeadline)
+	defer cancel()
+	written, err := w.a.pods.UpdateStatus(ctx, w.pod)
+	if apierrors.IsConflict(err) {
+		written, err = w.a.readAgain(ctx, w.pod)
+	}
+	if err != nil {
+		return fmt.Errorf("write status: %w", err)
+	}
+	w.pod = written
+	return nil
+}
+
+// That the pod is gone counts only once the cache says so too: else older news of
+// it would bring it back.
+func (w *writeStatus) note(x *actor, err error) {
+	if err == nil {
+		x.update(w.pod, resource.Revision(w.pod))
 	}
 }
 
-// sawPod notes what a request about the pod has shown. That it is gone counts
-// only once the cache says so too: else older news of it would bring it back.
-func (x *actor) sawPod(pod *v1.Pod, err error, doing string) (after, error) {
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", doing, err)
+// readAgain reads a pod that others have changed. A node may read its own pods, of
+// which one that has gone is none: so a refusal most likely says that, which is no cause
+// for alarm. It may say so of a pod that is there: what was to be done is not done by it.
+func (a *Agent) readAgain(ctx context.Context, pod *v1.Pod) (*v1.Pod, error) {
+	now, err := a.pods.Get(ctx, pod.Namespace, pod.Name)
+	if apierrors.IsForbidden(err) {
+		err = apierrors.NewNotFound(v1.Resource("pods"), pod.Name)
 	}
-	return func(x *actor) { x.update(pod, objectRevision(pod)) }, nil
+	return now, err
 }
 
 var errRaced = errors.New("it changes all the time")
 
-// deletePod takes the object out of the API: nothing is left of the pod on the
+// removePod takes the object out of the API: nothing is left of the pod on the
 // node. The action stays under way until the cache shows that it is gone, which
 // may take long if others hold the object by finalizers.
-func (x *actor) deletePod(act podstep.Action) func(context.Context) (after, error) {
-	pod := x.d.Pod
-	return func(ctx context.Context) (after, error) {
-		ctx, cancel := context.WithTimeout(ctx, apiDeadline)
-		defer cancel()
-		now := int64(0)
-		err := x.a.pods.Delete(ctx, pod.Namespace, pod.Name, metav1.DeleteOptions{
-			GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &pod.UID},
-		})
-		if apierrors.IsConflict(err) { // with other writers, or it is another pod by now
-			var now *v1.Pod
-			if now, err = x.a.pods.Get(ctx, pod.Namespace, pod.Name); err == nil && now.UID == pod.UID {
-				err = errRaced
-			}
+type removePod struct {
+	a   *Agent
+	pod *v1.Pod
+	act podstep.Action
+}
+
+func (w *removePod) do(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, apiDeadline)
+	defer cancel()
+	now := int64(0)
+	err := w.a.pods.Delete(ctx, w.pod.Namespace, w.pod.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &w.pod.UID},
+	})
+	if apierrors.IsConflict(err) { // with other writers, or it is another pod by now
+		var now *v1.Pod
+		if now, err = w.a.readAgain(ctx, w.pod); err == nil && now.UID == w.pod.UID {
+			err = errRaced
 		}
-		if err != nil && !apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("delete pod: %w", err)
+		if err != nil { // also if it seems to have gone: the next attempt will know
+			return fmt.Errorf("delete pod: %w", err)
 		}
-		return func(x *actor) { x.o.Doing[act.Key()] = act }, nil
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete pod: %w", err)
+	}
+	return nil
+}
+
+func (w *removePod) note(x *actor, err error) {
+	if err == nil {
+		x.o.Doing[w.act.Key()] = w.act
 	}
 }

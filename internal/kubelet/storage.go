@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -14,56 +13,32 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
 )
 
-// weighStorage is the action of measuring what a pod holds on disk. The step
-// does not ask for it, but must know that it is under way.
-const weighStorage podstep.Op = "weigh-storage"
-
-// stepStorage has the pod's storage measured if it is time, and returns when that
-// is (zero: never, as nothing limits it).
-func (x *actor) stepStorage(ending bool) time.Time {
-	if !x.limited || !x.o.VolumesReady || ending {
-		return time.Time{}
-	}
-	act := podstep.Action{Op: weighStorage}
-	if _, doing := x.o.Doing[act.Key()]; doing {
-		return time.Time{}
-	}
-	if x.weighAt.IsZero() {
-		x.weighAt = time.Now().Add(x.a.pace)
-	}
-	if time.Now().Before(x.weighAt) {
-		return x.weighAt
-	}
-	x.begin(act)
-	return time.Time{}
+// measureStorage measures what the pod holds on disk.
+type measureStorage struct {
+	a    *Agent
+	pod  *v1.Pod
+	held evict.Storage
 }
 
-func (x *actor) weighOp() func(context.Context) after {
-	a, pod := x.a, x.d.Pod
-	return func(ctx context.Context) after {
-		held, err := a.weigh(ctx, pod)
-		if err != nil && ctx.Err() == nil {
-			a.o.Log.Warn("measure the storage of a pod", "pod", pod.Namespace+"/"+pod.Name, "err", err)
-		}
-		return func(x *actor) {
-			x.weighAt = time.Now().Add(x.a.pace)
-			if err == nil {
-				if message := evict.OverLimit(pod, held); message != "" {
-					x.evict(message)
-				}
-			}
-		}
+func (w *measureStorage) do(ctx context.Context) (err error) {
+	w.held, err = w.a.weigh(ctx, w.pod)
+	return err
+}
+
+func (w *measureStorage) note(x *actor, err error) {
+	x.o.Storage.Since = x.now
+	if err == nil {
+		x.o.Storage.Held = w.held
 	}
 }
 
-// evict ends the pod because of what it uses.
+// evict ends the pod because the node is short of something.
 func (x *actor) evict(message string) {
 	if x.d.Evict != nil || x.d.Gone {
 		return
 	}
-	x.a.o.Log.Info("evict pod", "pod", x.name(), "why", message)
-	x.event("", v1.EventTypeWarning, podstep.ReasonEvicted, message)
 	x.d.Evict = &podstep.Eviction{Message: message}
+	clear(x.o.Failures) // what is asked for now is another thing
 }
 
 // containerStatsOf asks the runtime what the pod's containers use.

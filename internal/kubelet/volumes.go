@@ -12,37 +12,52 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
-	"github.com/kemudi/kemudi/internal/kubelet/podstep"
 	"github.com/kemudi/kemudi/internal/kubelet/volume"
 )
 
-// refreshVolumes is the action of bringing written volumes up to date. The step
-// does not ask for it, but must know that it is under way.
-const refreshVolumes podstep.Op = "refresh-volumes"
-
 // prepareVolumes makes the pod's volumes.
-func (x *actor) prepareVolumes() func(context.Context) after {
-	a, pod := x.a, x.d.Pod
+type prepareVolumes struct {
+	a     *Agent
+	pod   *v1.Pod
+	renew time.Time // when to write them anew; zero: never
+}
+
+func (x *actor) prepareVolumes() work {
+	if x.a.disk != nil {
+		x.a.follow(x, x.d.Pod)
+	}
+	return &prepareVolumes{a: x.a, pod: x.d.Pod}
+}
+
+func (w *prepareVolumes) do(ctx context.Context) (err error) {
+	w.renew, err = w.a.writeVolumes(ctx, w.pod)
+	return err
+}
+
+func (w *prepareVolumes) note(x *actor, err error) {
+	if err == nil {
+		x.o.Volumes.Ready, x.o.Volumes.RenewAt, x.o.Storage.Since = true, w.renew, x.now
+	}
+}
+
+// refreshVolumes brings the pod's written volumes up to date.
+type refreshVolumes prepareVolumes
+
+func (w *refreshVolumes) do(ctx context.Context) error { return (*prepareVolumes)(w).do(ctx) }
+
+func (w *refreshVolumes) note(x *actor, err error) { x.o.Volumes.RenewAt = w.renew }
+
+// writeVolumes makes the pod's volumes, or brings them up to date, and returns when
+// that is to be done again (zero: never), also if it has not worked for all of them.
+func (a *Agent) writeVolumes(ctx context.Context, pod *v1.Pod) (time.Time, error) {
 	if a.disk == nil {
-		return func(context.Context) after {
-			return func(x *actor) { x.o.VolumesReady = true }
-		}
+		return time.Time{}, nil
 	}
-	a.follow(x, pod)
-	return func(ctx context.Context) after {
-		again, err := a.disk.volumes.Prepare(ctx, pod, sources{a, ctx})
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			a.tellMountErrors(pod, err)
-			return failed(podstep.VolumeFailure, "", err)
-		}
-		return func(x *actor) {
-			delete(x.o.Failures, podstep.VolumeFailure)
-			x.o.VolumesReady, x.renewAt = true, again
-		}
+	again, err := a.disk.volumes.Prepare(ctx, pod, sources{a, ctx})
+	if err != nil && ctx.Err() == nil {
+		a.tellMountErrors(pod, err)
 	}
+	return again, err
 }
 
 func (a *Agent) tellMountErrors(pod *v1.Pod, err error) {
@@ -55,43 +70,14 @@ func (a *Agent) tellMountErrors(pod *v1.Pod, err error) {
 	a.about(pod, "").event(v1.EventTypeWarning, "FailedMount", err.Error())
 }
 
-// stepVolumes starts a refresh of the pod's volumes if one is called for, and
-// returns when the next one will be (zero: never).
-func (x *actor) stepVolumes(ending bool) time.Time {
-	if x.a.disk == nil || !x.o.VolumesReady || ending {
-		return time.Time{}
-	}
-	act := podstep.Action{Op: refreshVolumes}
-	if _, doing := x.o.Doing[act.Key()]; doing {
-		return time.Time{}
-	}
-	due := !x.renewAt.IsZero() && !time.Now().Before(x.renewAt)
-	if x.refresh || due {
-		x.refresh = false
-		x.begin(act)
-		return time.Time{}
-	}
-	return x.renewAt
-}
-
-// refreshOp brings the pod's written volumes up to date.
-func (x *actor) refreshOp() func(context.Context) after {
-	a, pod := x.a, x.d.Pod
-	return func(ctx context.Context) after {
-		again, err := a.disk.volumes.Prepare(ctx, pod, sources{a, ctx})
-		if err != nil && ctx.Err() == nil {
-			a.tellMountErrors(pod, err)
-			again = earliest(again, time.Now().Add(time.Minute))
-		}
-		return func(x *actor) { x.renewAt = again }
-	}
-}
-
 // sourceChanged notes that something the pod refers to is another now.
 func (x *actor) sourceChanged() {
-	x.refresh = true
+	x.volumesStale()
 	clear(x.o.Failures) // perhaps it works now
 }
+
+// volumesStale notes that the pod's volumes may have to say something else now.
+func (x *actor) volumesStale() { x.o.Volumes.Stale = x.a.disk != nil }
 
 // sources is where volumes get their content from, for one call.
 type sources struct {
@@ -112,7 +98,7 @@ func (s sources) Secret(namespace, name string) (*v1.Secret, error) {
 func (s sources) IsMissing(err error) bool { return isMissing(err) }
 
 func (s sources) Field(pod *v1.Pod, path string) (string, error) {
-	return cri.Field(pod, path, nil, s.a.nodeIPs())
+	return cri.Field(pod, path, nil, s.a.node.Addresses())
 }
 
 func (s sources) ResourceField(pod *v1.Pod, ref *v1.ResourceFieldSelector) (string, error) {

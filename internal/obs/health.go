@@ -14,8 +14,7 @@ import (
 
 // A Check answers whether one part of the process works.
 type Check struct {
-	// Name is a path segment, such as etcd or poststarthook-bootstrap: people
-	// ask for it by name.
+	// Name is what people ask for it by, such as etcd or poststarthook/rbac/bootstrap-roles.
 	Name string
 	// Run returns nil when the part works. It must return soon after ctx ends
 	// and may be called by several goroutines at once.
@@ -25,15 +24,28 @@ type Check struct {
 	ReadyOnly bool
 }
 
+// Done is a check of a step of the start: it fails until the channel is closed.
+func Done(ch <-chan struct{}) func(context.Context) error {
+	return func(context.Context) error {
+		select {
+		case <-ch:
+			return nil
+		default:
+			return errors.New("not finished")
+		}
+	}
+}
+
 // checkTimeout bounds one run of one check.
 const checkTimeout = 10 * time.Second
 
-// Health is the set of a process's checks. The zero value has none and is
-// healthy; checks are added while parts start. All methods may be called by
+// Health is the set of a process's checks. The zero value has only those that
+// every process has (ping: it answers; log: its log is written) and is healthy;
+// checks are added while parts start. All methods may be called by
 // several goroutines at once.
 type Health struct {
 	// Log, when set, gets one warning for each failed check of a request: its
-	// reason is not in the answer, which anybody may read.
+	// reason is not in the answer, which anybody may read. It is checked itself.
 	Log *slog.Logger
 
 	mu struct {
@@ -58,7 +70,10 @@ func (h *Health) Add(checks ...Check) {
 func (h *Health) list(ready bool) []Check {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	out := []Check{{Name: "ping", Run: func(context.Context) error { return nil }}}
+	out := []Check{
+		{Name: "ping", Run: func(context.Context) error { return nil }}, // that it answers is the answer
+		{Name: "log", Run: func(context.Context) error { return checkLog(h.Log) }},
+	}
 	for _, c := range h.mu.checks {
 		if ready || !c.ReadyOnly {
 			out = append(out, c)
@@ -85,15 +100,18 @@ func run(ctx context.Context, c Check) error {
 	return c.Run(ctx)
 }
 
-// Install adds /livez, /readyz and /healthz (which equals /livez), and the
-// single checks below them, to mux. They answer as Kubernetes' own do: "ok",
-// or with ?verbose or on failure one line for each check; ?exclude=<name>
-// leaves a check out.
-func (h *Health) Install(mux *http.ServeMux) {
-	for _, endpoint := range []string{"livez", "readyz", "healthz"} {
+// Install adds endpoints to mux, livez, readyz and healthz (which equals livez)
+// unless others are named, and the single checks below them. They answer as
+// Kubernetes' own do: "ok", or with ?verbose or on failure one line for each check;
+// ?exclude=<name> leaves a check out.
+func (h *Health) Install(mux *http.ServeMux, endpoints ...string) {
+	if len(endpoints) == 0 {
+		endpoints = []string{"livez", "readyz", "healthz"}
+	}
+	for _, endpoint := range endpoints {
 		ready := endpoint == "readyz"
 		mux.HandleFunc("GET /"+endpoint, func(w http.ResponseWriter, r *http.Request) { h.serveAll(w, r, endpoint, ready) })
-		mux.HandleFunc("GET /"+endpoint+"/{check}", func(w http.ResponseWriter, r *http.Request) { h.serveOne(w, r, ready) })
+		mux.HandleFunc("GET /"+endpoint+"/{check...}", func(w http.ResponseWriter, r *http.Request) { h.serveOne(w, r, ready) })
 	}
 }
 

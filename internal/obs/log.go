@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
@@ -43,11 +44,12 @@ func NewLogger(w io.Writer, o LogOptions) (*slog.Logger, error) {
 		return nil, err
 	}
 	handler := &slog.HandlerOptions{Level: level}
+	last := &atomic.Pointer[error]{}
 	switch o.Format {
 	case "text":
-		return slog.New(slog.NewTextHandler(w, handler)), nil
+		return slog.New(written{slog.NewTextHandler(w, handler), last}), nil
 	case "json":
-		return slog.New(slog.NewJSONHandler(w, handler)), nil
+		return slog.New(written{slog.NewJSONHandler(w, handler), last}), nil
 	}
 	return nil, fmt.Errorf("log format %q: must be text or json", o.Format)
 }

@@ -88,6 +88,7 @@ func TestHealthAnswersAsKubernetesDoes(t *testing.T) {
 	h.Add(
 		Check{Name: "etcd", Run: func(context.Context) error { return nil }},
 		Check{Name: "caches", ReadyOnly: true, Run: func(context.Context) error { return broken }},
+		Check{Name: "poststarthook/rbac/roles", Run: func(context.Context) error { return nil }},
 	)
 	mux := http.NewServeMux()
 	h.Install(mux)
@@ -98,12 +99,16 @@ func TestHealthAnswersAsKubernetesDoes(t *testing.T) {
 	}{
 		{"/livez", 200, "ok"},
 		{"/healthz", 200, "ok"},
-		{"/livez?verbose", 200, "[+]ping ok\n[+]etcd ok\nlivez check passed\n"},
-		{"/readyz", 500, "[+]ping ok\n[+]etcd ok\n[-]caches failed: reason withheld\nreadyz check failed\n"},
+		{"/livez?verbose", 200, "[+]ping ok\n[+]log ok\n[+]etcd ok\n[+]poststarthook/rbac/roles ok\nlivez check passed\n"},
+		{"/readyz", 500, "[+]ping ok\n[+]log ok\n[+]etcd ok\n[-]caches failed: reason withheld\n[+]poststarthook/rbac/roles ok\nreadyz check failed\n"},
 		{"/readyz?exclude=caches", 200, "ok"},
 		{"/readyz?verbose&exclude=caches&exclude=nope", 200,
-			"[+]ping ok\n[+]etcd ok\n[+]caches excluded: ok\nwarn: some health checks cannot be excluded: no matches for \"nope\"\nreadyz check passed\n"},
+			"[+]ping ok\n[+]log ok\n[+]etcd ok\n[+]caches excluded: ok\n[+]poststarthook/rbac/roles ok\nwarn: some health checks cannot be excluded: no matches for \"nope\"\nreadyz check passed\n"},
 		{"/readyz/etcd", 200, "ok"},
+		{"/livez/poststarthook/rbac/roles", 200, "ok"},
+		{"/readyz?verbose&exclude=caches&exclude=poststarthook/rbac/roles", 200,
+			"[+]ping ok\n[+]log ok\n[+]etcd ok\n[+]caches excluded: ok\n[+]poststarthook/rbac/roles excluded: ok\nreadyz check passed\n"},
+		{"/livez/poststarthook", 404, "404 page not found\n"},
 		{"/readyz/caches", 500, "internal server error: disk on fire\n"},
 		{"/livez/caches", 404, "404 page not found\n"},
 	}
@@ -116,6 +121,27 @@ func TestHealthAnswersAsKubernetesDoes(t *testing.T) {
 	}
 	if err := h.Ready(t.Context()); !errors.Is(err, broken) || err.Error() != "caches: disk on fire" {
 		t.Errorf("Ready: got %v", err)
+	}
+}
+
+// full is a disk without room, until there is some.
+type full struct{ err error }
+
+func (f *full) Write(p []byte) (int, error) { return len(p), f.err }
+
+func TestLogThatIsNotWrittenIsUnhealthy(t *testing.T) {
+	disk := &full{}
+	log, err := NewLogger(disk, LogOptions{Format: "json"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := Health{Log: log.With("part", "test")}
+	for _, broken := range []error{nil, errors.New("no space left on device"), nil} {
+		disk.err = broken
+		log.WithGroup("g").Warn("seen")
+		if err := h.Ready(t.Context()); !errors.Is(err, broken) {
+			t.Errorf("with %v: got %v", broken, err)
+		}
 	}
 }
 

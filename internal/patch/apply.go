@@ -15,8 +15,9 @@ const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
 // apply does what the library's Apply does, directly on Go objects, in the
 // cases that make up nearly all requests: nothing is taken back by the
-// manager, there is no conflict, and the document fits the schema. It fails
-// with errRare, or errOdd, for all others, which includes all that are refused.
+// manager, there is no conflict, and the document fits the schema. For every other
+// request, and so for every request that must be refused, it fails with errRare or
+// errOdd, and the library has to answer.
 func (f *Fields) apply(w Write, live resource.Object, applied *unstructured.Unstructured) (resource.Object, error) {
 	exists := live.GetUID() != ""
 	entries := live.GetManagedFields()

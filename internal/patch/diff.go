@@ -6,13 +6,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unsafe"
+
+	"github.com/kemudi/kemudi/internal/layout"
 )
 
 // side is one of the two values that are compared: absent, null (present
 // without a value), or there.
 type side struct {
-	p   unsafe.Pointer // the value, behind pointers; nil: null
+	p   layout.Ptr // the value, behind pointers; nowhere: null
 	has bool
 }
 
@@ -25,7 +26,7 @@ type differ struct {
 }
 
 // root compares two objects, but for the member skip of the outermost struct.
-func (d *differ) root(n *node, old, new unsafe.Pointer, skip string) {
+func (d *differ) root(n *node, old, new layout.Ptr, skip string) {
 	for i := range n.fields {
 		f := &n.fields[i]
 		o, w := f.side(old), f.side(new)
@@ -52,7 +53,7 @@ func (d *differ) leaf(n *node, old, new side) {
 		d.set.mark()
 	case !new.has:
 		d.removed.mark()
-	case old.p == nil || new.p == nil:
+	case old.p.IsNil() || new.p.IsNil():
 		if old.p != new.p {
 			d.set.mark()
 		}
@@ -85,28 +86,28 @@ func (d *differ) compare(n *node, old, new side) {
 	}
 }
 
-func (d *differ) structs(n *node, old, new unsafe.Pointer) {
+func (d *differ) structs(n *node, old, new layout.Ptr) {
 	d.root(n, old, new, "")
 }
 
-// side is the field's value in the struct at p (nil: there is no struct).
-func (f *fieldNode) side(p unsafe.Pointer) side {
-	if p == nil {
+// side is the field's value in the struct at p (nowhere: there is no struct).
+func (f *fieldNode) side(p layout.Ptr) side {
+	if p.IsNil() {
 		return side{}
 	}
-	q := unsafe.Add(p, f.offset)
+	q := p.Field(f.offset)
 	if f.omit != nil && f.omit(q) {
 		return side{}
 	}
 	if f.ptr {
-		return side{*(*unsafe.Pointer)(q), true}
+		return side{q.Elem(), true}
 	}
 	return side{q, true}
 }
 
 // isEmpty reports that a value is absent, null or without any content.
 func (n *node) isEmpty(s side) bool {
-	if s.p == nil {
+	if s.p.IsNil() {
 		return true
 	}
 	switch n.shape {
@@ -118,14 +119,15 @@ func (n *node) isEmpty(s side) bool {
 		}
 		return !n.full
 	case mapOf:
-		return *(*unsafe.Pointer)(s.p) == nil || reflect.NewAt(n.typ, s.p).Elem().Len() == 0
+		return s.p.Elem().IsNil() || s.p.Value(n.typ).Len() == 0
 	case setOf, keyedSetOf:
-		return (*sliceHeader)(s.p).len == 0
+		_, items := s.p.Slice()
+		return items == 0
 	}
 	return false
 }
 
-func (d *differ) maps(n *node, old, new unsafe.Pointer) {
+func (d *differ) maps(n *node, old, new layout.Ptr) {
 	if n.elem.typ.Kind() == reflect.String && n.elem.shape == leafShape {
 		d.texts(textsAt(old), textsAt(new))
 		return
@@ -175,26 +177,25 @@ func (d *differ) texts(old, new map[string]string) {
 
 // textsAt reads a map whose keys and values are of string kinds: all such maps
 // have the same layout.
-func textsAt(p unsafe.Pointer) map[string]string {
-	if p == nil {
+func textsAt(p layout.Ptr) map[string]string {
+	if p.IsNil() {
 		return nil
 	}
-	return *(*map[string]string)(p)
+	return *layout.At[map[string]string](p)
 }
 
 // mapAt reads a map of any type.
-func mapAt(n *node, p unsafe.Pointer) map[string]side {
-	if p == nil || *(*unsafe.Pointer)(p) == nil {
+func mapAt(n *node, p layout.Ptr) map[string]side {
+	if p.IsNil() || p.Elem().IsNil() {
 		return nil
 	}
-	m := reflect.NewAt(n.typ, p).Elem()
+	m := p.Value(n.typ)
 	out := make(map[string]side, m.Len())
 	for it := m.MapRange(); it.Next(); {
-		v := reflect.New(n.typ.Elem())
-		v.Elem().Set(it.Value())
-		q := v.UnsafePointer()
+		q := layout.New(n.typ.Elem())
+		q.Value(n.typ.Elem()).Set(it.Value())
 		if n.ptrs {
-			q = *(*unsafe.Pointer)(q)
+			q = q.Elem()
 		}
 		out[it.Key().String()] = side{q, true}
 	}
@@ -205,10 +206,10 @@ func mapAt(n *node, p unsafe.Pointer) map[string]side {
 type item struct {
 	n    *node // of the list
 	keys []any // what tells it apart, in the order of the key fields; nil: the key is absent
-	at   unsafe.Pointer
+	at   layout.Ptr
 }
 
-func (d *differ) lists(n *node, old, new unsafe.Pointer) {
+func (d *differ) lists(n *node, old, new layout.Ptr) {
 	o, w := d.items(n, old), d.items(n, new)
 	if d.err != nil {
 		return
@@ -241,19 +242,19 @@ func orderOf(o, w []item) int {
 }
 
 // items lists a list's items in the library's order.
-func (d *differ) items(n *node, p unsafe.Pointer) []item {
-	if p == nil {
+func (d *differ) items(n *node, p layout.Ptr) []item {
+	if p.IsNil() {
 		return nil
 	}
-	s := (*sliceHeader)(p)
-	list := make([]item, 0, s.len)
-	for i := range s.len {
-		at := unsafe.Add(s.data, uintptr(i)*n.size)
+	first, size := p.Slice()
+	list := make([]item, 0, size)
+	for i := range size {
+		at := first.Index(i, n.size)
 		if n.ptrs {
-			at = *(*unsafe.Pointer)(at)
+			at = at.Elem()
 		}
 		list = append(list, item{n: n, at: at})
-		if at == nil || !list[i].identify() {
+		if at.IsNil() || !list[i].identify() {
 			d.err = errOdd
 			return nil
 		}
@@ -283,7 +284,7 @@ func (it *item) identify() bool {
 		v := k.preset
 		if s := k.side(it.at); s.has {
 			var ok bool
-			if s.p == nil {
+			if s.p.IsNil() {
 				return false
 			}
 			if v, ok = scalar(k.node.typ, s.p); !ok {
@@ -316,16 +317,16 @@ func (it *item) label() string {
 }
 
 // scalar reads a key's value: a string, an int64 or a bool.
-func scalar(t reflect.Type, p unsafe.Pointer) (any, bool) {
+func scalar(t reflect.Type, p layout.Ptr) (any, bool) {
 	switch t.Kind() {
 	case reflect.String:
-		return *(*string)(p), true
+		return *layout.At[string](p), true
 	case reflect.Int32:
-		return int64(*(*int32)(p)), true
+		return int64(*layout.At[int32](p)), true
 	case reflect.Int64, reflect.Int:
-		return *(*int64)(p), true
+		return *layout.At[int64](p), true
 	case reflect.Bool:
-		return *(*bool)(p), true
+		return *layout.At[bool](p), true
 	}
 	return nil, false
 }

@@ -4,7 +4,9 @@
 //
 // Start at [JSON], [Merge] and [Strategic] for documents and at [Fields] for
 // apply and ownership. The algorithms for apply are the Kubernetes libraries'
-// (managedfields, structured-merge-diff); ownership of plain writes is computed
-// by code of our own, in fields_*.go, which gives the same result much faster
-// (a test compares the two). Nothing here reads or stores objects.
+// (managedfields, structured-merge-diff). What nearly all writes and applies ask
+// for is done by code of our own, on Go objects as package layout shows them
+// (plan.go, diff.go, owners.go, apply.go), which gives the same result much faster;
+// tests compare the two, and the rest is left to the library. Nothing here reads or
+// stores objects.
 package patch

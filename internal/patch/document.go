@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/mergepatch"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	kjson "sigs.k8s.io/json"
 )
 
 // maxOperations bounds a JSON patch.
@@ -59,11 +60,12 @@ func Merge(doc, patch []byte) ([]byte, error) {
 // Strategic applies a strategic merge patch to a JSON document of the type that
 // example, a struct or a pointer to one, has.
 func Strategic(doc, patch []byte, example any) ([]byte, error) {
+	// Numbers stay the integers that they are: as floats they would be rounded above 2^53.
 	var original, change map[string]any
-	if err := json.Unmarshal(doc, &original); err != nil {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(doc, &original); err != nil {
 		return nil, fmt.Errorf("decode object to patch: %w", err)
 	}
-	if err := json.Unmarshal(patch, &change); err != nil {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(patch, &change); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	lookup, err := strategicpatch.NewPatchMetaFromStruct(example)

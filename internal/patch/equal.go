@@ -4,24 +4,25 @@ import (
 	"bytes"
 	"encoding/json"
 	"reflect"
-	"unsafe"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kemudi/kemudi/internal/layout"
 )
 
 // equalOf returns how two values of a type are compared as wholes: by what
 // their JSON forms say.
-func equalOf(t reflect.Type) func(a, b unsafe.Pointer) bool {
+func equalOf(t reflect.Type) func(a, b layout.Ptr) bool {
 	switch t {
 	case reflect.TypeFor[metav1.Time]():
-		return func(a, b unsafe.Pointer) bool {
-			x, y := (*metav1.Time)(a), (*metav1.Time)(b)
+		return func(a, b layout.Ptr) bool {
+			x, y := layout.At[metav1.Time](a), layout.At[metav1.Time](b)
 			return x.IsZero() == y.IsZero() && x.Unix() == y.Unix()
 		}
 	case reflect.TypeFor[metav1.MicroTime]():
-		return func(a, b unsafe.Pointer) bool {
-			x, y := (*metav1.MicroTime)(a), (*metav1.MicroTime)(b)
+		return func(a, b layout.Ptr) bool {
+			x, y := layout.At[metav1.MicroTime](a), layout.At[metav1.MicroTime](b)
 			return x.IsZero() == y.IsZero() && x.UnixMicro() == y.UnixMicro()
 		}
 	case reflect.TypeFor[resource.Quantity]():
@@ -29,18 +30,18 @@ func equalOf(t reflect.Type) func(a, b unsafe.Pointer) bool {
 	}
 	switch t.Kind() {
 	case reflect.Bool:
-		return func(a, b unsafe.Pointer) bool { return *(*bool)(a) == *(*bool)(b) }
+		return func(a, b layout.Ptr) bool { return *layout.At[bool](a) == *layout.At[bool](b) }
 	case reflect.String:
 		if !reflect.PointerTo(t).Implements(reflect.TypeFor[json.Marshaler]()) {
-			return func(a, b unsafe.Pointer) bool { return *(*string)(a) == *(*string)(b) }
+			return func(a, b layout.Ptr) bool { return *layout.At[string](a) == *layout.At[string](b) }
 		}
 	case reflect.Int32, reflect.Uint32:
-		return func(a, b unsafe.Pointer) bool { return *(*int32)(a) == *(*int32)(b) }
+		return func(a, b layout.Ptr) bool { return *layout.At[int32](a) == *layout.At[int32](b) }
 	case reflect.Int, reflect.Int64:
-		return func(a, b unsafe.Pointer) bool { return *(*int64)(a) == *(*int64)(b) }
+		return func(a, b layout.Ptr) bool { return *layout.At[int64](a) == *layout.At[int64](b) }
 	}
-	return func(a, b unsafe.Pointer) bool {
-		x, y := reflect.NewAt(t, a), reflect.NewAt(t, b)
+	return func(a, b layout.Ptr) bool {
+		x, y := a.Value(t).Addr(), b.Value(t).Addr()
 		if reflect.DeepEqual(x.Interface(), y.Interface()) {
 			return true
 		}
@@ -52,8 +53,8 @@ func equalOf(t reflect.Type) func(a, b unsafe.Pointer) bool {
 
 // equalQuantities compares the canonical forms. It works on copies: a Quantity
 // remembers its text when asked for it.
-func equalQuantities(a, b unsafe.Pointer) bool {
-	x, y := *(*resource.Quantity)(a), *(*resource.Quantity)(b)
+func equalQuantities(a, b layout.Ptr) bool {
+	x, y := *layout.At[resource.Quantity](a), *layout.At[resource.Quantity](b)
 	var i, j [32]byte
 	n1, s1 := x.CanonicalizeBytes(i[:0])
 	n2, s2 := y.CanonicalizeBytes(j[:0])

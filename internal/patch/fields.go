@@ -3,8 +3,8 @@ package patch
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
-	"unsafe"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"github.com/kemudi/kemudi/internal/layout"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -75,14 +76,14 @@ func (f *Fields) Update(w Write, live, obj resource.Object) {
 	if live == nil {
 		live = w.Def.New()
 	}
-	if f.update(w, live, obj) == nil {
+	if !layout.Library && f.update(w, live, obj) == nil {
 		return
 	}
-	f.libraryUpdate(w, live, obj)
+	f.updateByLibrary(w, live, obj)
 }
 
-// libraryUpdate does the same by the library: for what our code leaves to it.
-func (f *Fields) libraryUpdate(w Write, live, obj resource.Object) {
+// updateByLibrary does the same by the library: for what our code leaves to it.
+func (f *Fields) updateByLibrary(w Write, live, obj resource.Object) {
 	m, err := f.manager(w)
 	if err != nil {
 		obj.SetManagedFields(live.GetManagedFields())
@@ -124,6 +125,7 @@ func (f *Fields) makePlan(d *resource.Def, gv schema.GroupVersion) (*node, error
 	if err != nil {
 		return nil, err
 	}
+	root.fields = slices.DeleteFunc(root.fields, func(f fieldNode) bool { return f.name == "apiVersion" || f.name == "kind" })
 	for i := range root.fields {
 		if f := &root.fields[i]; f.name == "metadata" {
 			f.node = ownMetadata(f.node)
@@ -133,7 +135,7 @@ func (f *Fields) makePlan(d *resource.Def, gv schema.GroupVersion) (*node, error
 }
 
 // pointer is where an object's struct lies.
-func pointer(obj resource.Object) unsafe.Pointer { return reflect.ValueOf(obj).UnsafePointer() }
+func pointer(obj resource.Object) layout.Ptr { return layout.PtrOf(obj) }
 
 // Apply merges applied, which is of the version that the client speaks and
 // names it, into live (nil: there is none), and returns the result in the
@@ -142,20 +144,20 @@ func (f *Fields) Apply(w Write, live resource.Object, applied runtime.Object) (r
 	if live == nil {
 		live = w.Def.New()
 	}
-	if u, ok := applied.(*unstructured.Unstructured); ok {
+	if u, ok := applied.(*unstructured.Unstructured); ok && !layout.Library {
 		if obj, err := f.apply(w, live, u); err == nil {
 			return obj, nil
 		}
 	}
-	obj, err := f.libraryApply(w, live, applied.DeepCopyObject())
+	obj, err := f.applyByLibrary(w, live, applied.DeepCopyObject())
 	if err != nil {
 		return nil, f.tellUndeclared(w, applied, err)
 	}
 	return obj, nil
 }
 
-// libraryApply does the same by the library.
-func (f *Fields) libraryApply(w Write, live resource.Object, applied runtime.Object) (resource.Object, error) {
+// applyByLibrary does the same by the library.
+func (f *Fields) applyByLibrary(w Write, live resource.Object, applied runtime.Object) (resource.Object, error) {
 	m, err := f.manager(w)
 	if err != nil {
 		return nil, err

@@ -4,9 +4,10 @@ import (
 	"encoding/json"
 	"math"
 	"reflect"
-	"unsafe"
 
 	kjson "sigs.k8s.io/json"
+
+	"github.com/kemudi/kemudi/internal/layout"
 )
 
 // merger puts what a document sets into a Go object, by the rules of
@@ -18,7 +19,7 @@ type merger struct {
 
 // root merges into an object. Parts of it that no manager can own are not
 // looked at.
-func (m *merger) root(n *node, p unsafe.Pointer, doc map[string]any) error {
+func (m *merger) root(n *node, p layout.Ptr, doc map[string]any) error {
 	for name, v := range doc {
 		if name == "apiVersion" || name == "kind" {
 			continue
@@ -70,25 +71,24 @@ func (n *node) field(name string) *fieldNode {
 }
 
 // field merges into one field of the struct at p.
-func (m *merger) field(f *fieldNode, p unsafe.Pointer, v any) error {
-	q := unsafe.Add(p, f.offset)
+func (m *merger) field(f *fieldNode, p layout.Ptr, v any) error {
+	q := p.Field(f.offset)
 	if f.ptr {
-		at := (*unsafe.Pointer)(q)
-		if *at == nil {
-			*at = reflect.New(f.node.typ).UnsafePointer()
+		if q.Elem().IsNil() {
+			q.SetElem(layout.New(f.node.typ))
 		}
-		q = *at
+		q = q.Elem()
 	}
 	if err := m.value(f.node, q, v); err != nil {
 		return err
 	}
-	if f.omit != nil && f.omit(unsafe.Add(p, f.offset)) {
+	if f.omit != nil && f.omit(p.Field(f.offset)) {
 		return errRare // the document sets what a Go object does not show: "" or {}
 	}
 	return nil
 }
 
-func (m *merger) value(n *node, p unsafe.Pointer, v any) error {
+func (m *merger) value(n *node, p layout.Ptr, v any) error {
 	if v == nil {
 		return errRare
 	}
@@ -116,39 +116,39 @@ func (m *merger) value(n *node, p unsafe.Pointer, v any) error {
 	return setLeaf(n, p, v)
 }
 
-func (m *merger) entries(n *node, p unsafe.Pointer, v any) error {
+func (m *merger) entries(n *node, p layout.Ptr, v any) error {
 	doc, ok := v.(map[string]any)
 	if !ok {
 		return errRare
 	}
-	dst := reflect.NewAt(n.typ, p).Elem()
+	dst := p.Value(n.typ)
 	if dst.IsNil() {
 		dst.Set(reflect.MakeMapWithSize(n.typ, len(doc)))
 	}
 	for k, v := range doc {
 		key := reflect.ValueOf(k).Convert(n.typ.Key())
-		elem := reflect.New(n.typ.Elem())
+		q := layout.New(n.typ.Elem())
+		elem := q.Value(n.typ.Elem())
 		if old := dst.MapIndex(key); old.IsValid() {
-			elem.Elem().Set(old)
+			elem.Set(old)
 		}
-		q := elem.UnsafePointer()
 		if n.ptrs {
-			if elem.Elem().IsNil() {
-				elem.Elem().Set(reflect.New(n.elem.typ))
+			if q.Elem().IsNil() {
+				q.SetElem(layout.New(n.elem.typ))
 			}
-			q = elem.Elem().UnsafePointer()
+			q = q.Elem()
 		}
 		if err := m.value(n.elem, q, v); err != nil {
 			return err
 		}
-		dst.SetMapIndex(key, elem.Elem())
+		dst.SetMapIndex(key, elem)
 	}
 	return nil
 }
 
 // items merges a list. The order of the result is the library's: items of the
 // document in its order, the others where they were as far as that goes.
-func (m *merger) items(n *node, p unsafe.Pointer, v any) error {
+func (m *merger) items(n *node, p layout.Ptr, v any) error {
 	doc, ok := v.([]any)
 	if !ok || n.ptrs {
 		return errRare
@@ -164,7 +164,7 @@ func (m *merger) items(n *node, p unsafe.Pointer, v any) error {
 			return errOdd
 		}
 	}
-	dst := reflect.NewAt(n.typ, p).Elem()
+	dst := p.Value(n.typ)
 	out := reflect.MakeSlice(n.typ, 0, len(old)+len(mine))
 	for at, from := range mergeOrder(old, mine) {
 		elem := reflect.New(n.typ.Elem()).Elem()
@@ -174,7 +174,7 @@ func (m *merger) items(n *node, p unsafe.Pointer, v any) error {
 		}
 		out = reflect.Append(out, elem)
 		if from.mine >= 0 {
-			if err := m.value(n.elem, out.Index(at).Addr().UnsafePointer(), doc[from.mine]); err != nil {
+			if err := m.value(n.elem, layout.PtrOf(out.Index(at).Addr().Interface()), doc[from.mine]); err != nil {
 				return err
 			}
 		}
@@ -186,11 +186,11 @@ func (m *merger) items(n *node, p unsafe.Pointer, v any) error {
 }
 
 // identities tells the items of a list apart, in the order they are in.
-func identities(n *node, p unsafe.Pointer) ([]item, error) {
-	s := (*sliceHeader)(p)
-	list := make([]item, s.len)
+func identities(n *node, p layout.Ptr) ([]item, error) {
+	first, size := p.Slice()
+	list := make([]item, size)
 	for i := range list {
-		list[i] = item{n: n, at: unsafe.Add(s.data, uintptr(i)*n.size)}
+		list[i] = item{n: n, at: first.Index(i, n.size)}
 		if !list[i].identify() {
 			return nil, errOdd
 		}
@@ -201,8 +201,8 @@ func identities(n *node, p unsafe.Pointer) ([]item, error) {
 // source says where an item of a merged list comes from; -1: not from there.
 type source struct{ old, mine int }
 
-// mergeOrder interleaves two lists of items: those of both are where mine has
-// them, others follow what they followed in theirs.
+// mergeOrder interleaves two lists of items. Items of both lists keep the order of
+// mine. An item of one list alone stands behind its predecessor in that list.
 func mergeOrder(old, mine []item) []source {
 	inOld, inMine := match(old, mine)
 	var shared []int // indices of mine that are in old, in mine's order
@@ -277,30 +277,30 @@ func match(old, mine []item) (inOld, inMine []int) {
 }
 
 // setLeaf replaces a value that is owned as a whole.
-func setLeaf(n *node, p unsafe.Pointer, v any) error {
-	if _, custom := reflect.NewAt(n.typ, p).Interface().(json.Unmarshaler); !custom {
+func setLeaf(n *node, p layout.Ptr, v any) error {
+	if _, custom := p.Value(n.typ).Addr().Interface().(json.Unmarshaler); !custom {
 		switch n.typ.Kind() {
 		case reflect.String:
 			if s, ok := v.(string); ok {
-				*(*string)(p) = s
+				*layout.At[string](p) = s
 				return nil
 			}
 			return errRare
 		case reflect.Bool:
 			if b, ok := v.(bool); ok {
-				*(*bool)(p) = b
+				*layout.At[bool](p) = b
 				return nil
 			}
 			return errRare
 		case reflect.Int32:
 			if i, ok := v.(int64); ok && i >= math.MinInt32 && i <= math.MaxInt32 {
-				*(*int32)(p) = int32(i)
+				*layout.At[int32](p) = int32(i)
 				return nil
 			}
 			return errRare
 		case reflect.Int64, reflect.Int:
 			if i, ok := v.(int64); ok {
-				*(*int64)(p) = i
+				*layout.At[int64](p) = i
 				return nil
 			}
 			return errRare
@@ -315,6 +315,6 @@ func setLeaf(n *node, p unsafe.Pointer, v any) error {
 	if err != nil || len(strict) > 0 {
 		return errRare
 	}
-	reflect.NewAt(n.typ, p).Elem().Set(fresh.Elem())
+	p.Value(n.typ).Set(fresh.Elem())
 	return nil
 }

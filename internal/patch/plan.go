@@ -7,11 +7,11 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"unsafe"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/structured-merge-diff/v6/schema"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
+
+	"github.com/kemudi/kemudi/internal/layout"
 )
 
 // shape is how the fields of a value are owned.
@@ -36,7 +36,7 @@ type node struct {
 	elem   *node       // of maps and lists
 	ptrs   bool        // elements are pointers
 	keys   []keyNode   // keyedSetOf: sorted by name
-	equal  func(a, b unsafe.Pointer) bool
+	equal  func(a, b layout.Ptr) bool
 }
 
 // fieldNode is one field of a struct, embedded structs' included.
@@ -45,7 +45,7 @@ type fieldNode struct {
 	label  string // `"f:name":`
 	offset uintptr
 	ptr    bool // the field is a pointer to what node describes
-	omit   func(unsafe.Pointer) bool
+	omit   func(layout.Ptr) bool
 	node   *node
 }
 
@@ -126,52 +126,28 @@ func (p *planner) fill(n *node, atom schema.Atom) error {
 
 func (p *planner) fillStruct(n *node, m *schema.Map) error {
 	n.shape = structOf
-	if err := p.addFields(n, n.typ, addTo{m: m}); err != nil {
+	fields, err := layout.Fields(n.typ)
+	if err != nil {
 		return err
 	}
-	slices.SortFunc(n.fields, func(a, b fieldNode) int { return strings.Compare(a.name, b.name) })
-	return nil
-}
-
-// addTo says where the fields of a struct go.
-type addTo struct {
-	m    *schema.Map
-	base uintptr
-}
-
-func (p *planner) addFields(n *node, t reflect.Type, to addTo) error {
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		switch {
-		case name == "-" || !f.IsExported() && !f.Anonymous:
-			continue
-		case f.Type == reflect.TypeFor[metav1.TypeMeta]():
-			continue
-		case name == "" && (f.Anonymous || strings.Contains(options, "inline")):
-			if f.Type.Kind() != reflect.Struct {
-				return fmt.Errorf("%v embeds a %v", t, f.Type)
-			}
-			if err := p.addFields(n, f.Type, addTo{to.m, to.base + f.Offset}); err != nil {
-				return err
-			}
-			continue
-		case name == "":
-			name = f.Name
+	for _, f := range fields {
+		if f.Quoted {
+			return fmt.Errorf("%v has a scalar within a string: %s", n.typ, f.Name)
 		}
-		ref := to.m.ElementType
-		if sf, ok := to.m.FindField(name); ok {
+		ref := m.ElementType
+		if sf, ok := m.FindField(f.Name); ok {
 			ref = sf.Type
 		}
 		elem, err := p.plan(f.Type, ref)
 		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+			return fmt.Errorf("%s: %w", f.Name, err)
 		}
 		n.fields = append(n.fields, fieldNode{
-			name: name, label: label("f:" + name), offset: to.base + f.Offset, ptr: f.Type.Kind() == reflect.Pointer,
-			omit: omitter(f.Type, options), node: elem,
+			name: f.Name, label: label("f:" + f.Name), offset: f.Offset, ptr: f.Type.Kind() == reflect.Pointer,
+			omit: f.Omit, node: elem,
 		})
 	}
+	slices.SortFunc(n.fields, func(a, b fieldNode) int { return strings.Compare(a.name, b.name) })
 	return nil
 }
 
@@ -263,62 +239,4 @@ func appendText(dst []byte, s string) []byte {
 		}
 	}
 	return append(append(append(dst, '"'), s...), '"')
-}
-
-// omitter returns when a field counts as absent; nil: never.
-func omitter(t reflect.Type, options string) func(unsafe.Pointer) bool {
-	var empty, zero func(unsafe.Pointer) bool
-	for option := range strings.SplitSeq(options, ",") {
-		switch option {
-		case "omitempty":
-			empty = emptyOf(t)
-		case "omitzero":
-			zero = zeroOf(t)
-		}
-	}
-	switch {
-	case empty == nil:
-		return zero
-	case zero == nil:
-		return empty
-	}
-	return func(p unsafe.Pointer) bool { return empty(p) || zero(p) }
-}
-
-func emptyOf(t reflect.Type) func(unsafe.Pointer) bool {
-	switch t.Kind() {
-	case reflect.Bool:
-		return func(p unsafe.Pointer) bool { return !*(*bool)(p) }
-	case reflect.String:
-		return func(p unsafe.Pointer) bool { return *(*string)(p) == "" }
-	case reflect.Int32, reflect.Uint32:
-		return func(p unsafe.Pointer) bool { return *(*int32)(p) == 0 }
-	case reflect.Int, reflect.Int64, reflect.Uint, reflect.Uint64:
-		return func(p unsafe.Pointer) bool { return *(*int64)(p) == 0 }
-	case reflect.Pointer:
-		return func(p unsafe.Pointer) bool { return *(*unsafe.Pointer)(p) == nil }
-	case reflect.Slice:
-		return func(p unsafe.Pointer) bool { return (*sliceHeader)(p).len == 0 }
-	case reflect.Struct:
-		return nil
-	case reflect.Map:
-		return func(p unsafe.Pointer) bool {
-			return *(*unsafe.Pointer)(p) == nil || reflect.NewAt(t, p).Elem().Len() == 0
-		}
-	}
-	return func(p unsafe.Pointer) bool { return reflect.NewAt(t, p).Elem().IsZero() }
-}
-
-func zeroOf(t reflect.Type) func(unsafe.Pointer) bool {
-	type zeroer interface{ IsZero() bool }
-	if reflect.PointerTo(t).Implements(reflect.TypeFor[zeroer]()) && t.Kind() == reflect.Struct {
-		return func(p unsafe.Pointer) bool { return reflect.NewAt(t, p).Interface().(zeroer).IsZero() }
-	}
-	return func(p unsafe.Pointer) bool { return reflect.NewAt(t, p).Elem().IsZero() }
-}
-
-// sliceHeader is how the runtime lays a slice out.
-type sliceHeader struct {
-	data     unsafe.Pointer
-	len, cap int
 }

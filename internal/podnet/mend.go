@@ -27,8 +27,9 @@ func watchLinks() (*nft.Groups, error) {
 		unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_IPV6_NETCONF)
 }
 
-// linksChanged waits until something has happened that may concern us. It does not
-// look at what it was beyond its kind: whoever calls looks at what is there now.
+// linksChanged waits for a message of the kernel about links, addresses or routes that may
+// concern this network. It reads the kind of the message alone: the caller looks at
+// what is on the machine now.
 func (n *Network) linksChanged(ctx context.Context) error {
 	return n.links.Next(ctx, func(m nft.Message) bool {
 		switch m.Type {

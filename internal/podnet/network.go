@@ -36,8 +36,8 @@ type Network struct {
 	firewall string // the chains that Trouble has been told of
 }
 
-// New returns the network, with nothing done yet. The caller must Close it,
-// which leaves all as it is.
+// New returns the network and changes nothing on the machine yet. The caller must
+// Close the network, which leaves the machine's links and rules as they are.
 func New(o Options) (*Network, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -202,11 +202,9 @@ func (n *Network) rewrite(ctx context.Context) {
 	}
 }
 
-// mtu is what the pods' links may carry at a time.
+// mtu is what the pods' links may carry at a time: as much as the link that the
+// default route uses.
 func (n *Network) mtu() (int, error) {
-	if n.o.MTU != 0 {
-		return n.o.MTU, nil
-	}
 	routes, err := n.nl.RouteList(nil, netlink.FAMILY_ALL)
 	if err != nil {
 		return 0, fmt.Errorf("list routes: %w", err)

@@ -30,9 +30,6 @@ type Options struct {
 	// DataDir holds the addresses in use and what is needed to undo our changes.
 	// It is wholly ours.
 	DataDir string
-	// MTU of the pods' links; default: that of the link that the default route
-	// uses, or else 1500.
-	MTU int
 	// CNICacheDir is where the CNI library of a runtime that is not the built-in one
 	// notes what it set up; default /var/lib/cni. Reset empties it of our pods.
 	CNICacheDir string

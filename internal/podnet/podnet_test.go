@@ -40,13 +40,19 @@ type node struct {
 // newNode makes a node of number i at 192.168.1.i, which must be cabled as eth0 by the caller.
 func newNode(t *testing.T, h *nettest.Host, i int) *node {
 	t.Helper()
-	dir := t.TempDir()
-	n := &node{Host: h, t: t, o: Options{
+	return newNodeWith(t, h, Options{
 		PodCIDRs:     mustPrefixes(fmt.Sprintf("10.244.%d.0/24", i), fmt.Sprintf("fd00:244:0:%d::/64", i)),
 		ClusterCIDRs: mustPrefixes("10.244.0.0/16", "fd00:244::/48"),
 		ServiceCIDRs: mustPrefixes("10.96.0.0/12", "fd00:96::/112"),
-		CNIConfDir:   filepath.Join(dir, "cni"), DataDir: filepath.Join(dir, "data"), CNICacheDir: filepath.Join(dir, "cache"),
-	}}
+	})
+}
+
+// newNodeWith makes a node with a pod network, in directories of its own.
+func newNodeWith(t *testing.T, h *nettest.Host, o Options) *node {
+	t.Helper()
+	dir := t.TempDir()
+	o.CNIConfDir, o.DataDir, o.CNICacheDir = filepath.Join(dir, "cni"), filepath.Join(dir, "data"), filepath.Join(dir, "cache")
+	n := &node{Host: h, t: t, o: o}
 	n.ensure()
 	return n
 }
@@ -181,7 +187,6 @@ func ask(from *nettest.Host, at, name, client string) error {
 
 func TestPodsReachEachOtherAndTheWorld(t *testing.T) {
 	t.Parallel()
-	trace.Proves(t, "CONN-002", "CONN-005", "CONN-006", "DUAL-002", "DUAL-004", "DUAL-021", "DUALT-009")
 	bin := plugins(t)
 	n1, n2, outside := twoNodes(t)
 	for _, err := range []error{
@@ -200,19 +205,28 @@ func TestPodsReachEachOtherAndTheWorld(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	trace.Proves(t, "DUAL-002")
+	for _, ips := range [][]netip.Addr{ipA, ipB, ipC} {
+		if len(ips) != 2 || !ips[0].Is4() || !ips[1].Is6() {
+			t.Fatalf("a pod got %v, want an address of each family", ips)
+		}
+	}
 	for i := range 2 { // both families
 		addr := func(ip netip.Addr) string { return netip.AddrPortFrom(ip, 8080).String() }
 		for name, h := range map[string]*nettest.Host{"a": a, "b": b, "c": c} {
 			h.Serve(name, "tcp", addr(map[string][]netip.Addr{"a": ipA, "b": ipB, "c": ipC}[name][i]))
 		}
+		trace.Proves(t, "CONN-002", "CONN-005", "CONN-006")
 		check(ask(a, "tcp "+addr(ipB[i]), "b", ipA[i].String()))
 		check(ask(a, "tcp "+addr(ipC[i]), "c", ipA[i].String()))
 		check(ask(c, "tcp "+addr(ipA[i]), "a", ipC[i].String()))
+		trace.Proves(t, "CONN-006")
 		check(ask(n1.Host, "tcp "+addr(ipA[i]), "a", ""))
 		check(ask(n1.Host, "tcp "+addr(ipC[i]), "c", ""))
 		check(ask(c, "tcp "+n1.Serve("n1", "tcp", netip.AddrPortFrom(n1.peer(1).Addrs[i], 0).String()), "n1", n2.peer(2).Addrs[i].String()))
 		// What leaves the cluster has the node's address.
 		world := outside.Serve("world", "udp", netip.AddrPortFrom(n1.peer(3).Addrs[i], 0).String())
+		trace.Proves(t, "DUAL-004", "DUAL-021", "DUALT-009")
 		check(ask(a, "udp "+world, "world", n1.peer(1).Addrs[i].String()))
 	}
 	if _, err := n1.cni(bin, "DEL", a); err != nil {

@@ -43,9 +43,18 @@ type flow struct {
 	Valid  []netip.AddrPort
 }
 
+// foreign says whether the labels of a Service or slice keep it from every proxy
+// that is like kube-proxy: it is another one's, or is to be treated as headless
+// whatever else it says.
+func foreign(labels map[string]string) bool {
+	_, other := labels["service.kubernetes.io/service-proxy-name"]
+	_, headless := labels[corev1.IsHeadlessService]
+	return other || headless
+}
+
 // proxied says whether a Service is this proxy's business at all.
 func proxied(svc *corev1.Service) bool {
-	if _, other := svc.Labels["service.kubernetes.io/service-proxy-name"]; other {
+	if foreign(svc.Labels) {
 		return false
 	}
 	return svc.Spec.Type != corev1.ServiceTypeExternalName && svc.Spec.ClusterIP != corev1.ClusterIPNone && svc.Spec.ClusterIP != ""

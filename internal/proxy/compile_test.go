@@ -18,7 +18,7 @@ import (
 // TestCompileScripts runs testdata/*.txt. Each is a list of sections, which are
 // done in order:
 //
-//	proves         IDs of what the script shows
+//	proves         IDs of what the next section that holds an answer shows
 //	config         lines of a Config: node, cluster-cidr, service-cidr, nodeport-address, masquerade-all
 //	apply          objects, as YAML documents, that are new or changed
 //	delete         lines "service ns/name", "slice ns/name service", "pod ns/name"
@@ -30,17 +30,34 @@ import (
 //
 // Run with -update to write what the model says into the scripts.
 func TestCompileScripts(t *testing.T) {
-	texttest.Sections(t, "testdata/*.txt", func(t *testing.T) func(name, text string) (string, bool) {
-		return (&script{t: t}).section
+	texttest.Sections(t, "testdata/*.txt", func(t *testing.T, file string) func(texttest.Section) (string, bool) {
+		s := &script{t: t, cites: trace.NewScript(t, file)}
+		t.Cleanup(s.cites.End)
+		return s.cited
 	})
 }
 
 type script struct {
 	t     *testing.T
+	cites *trace.Script
 	cfg   Config
 	m     *Model
 	last  *Step
 	total [len(families)]Changes
+}
+
+// cited does one section and notes what it proves.
+func (s *script) cited(sec texttest.Section) (got string, output bool) {
+	s.t.Helper()
+	if sec.Name == "proves" {
+		s.cites.Cites(sec.Line, sec.Text)
+		return "", false
+	}
+	got, output = s.section(sec.Name, sec.Text)
+	if output {
+		s.cites.Passed()
+	}
+	return got, output
 }
 
 // section does one section. output says that got is what it ought to hold.
@@ -48,8 +65,6 @@ func (s *script) section(name, text string) (got string, output bool) {
 	s.t.Helper()
 	verb, arg, _ := strings.Cut(name, " ")
 	switch verb {
-	case "proves":
-		trace.Proves(s.t, strings.Fields(text)...)
 	case "config":
 		s.config(text)
 	case "apply":

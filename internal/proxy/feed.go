@@ -2,9 +2,6 @@ package proxy
 
 import (
 	"context"
-	"errors"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -15,7 +12,6 @@ import (
 	"github.com/kemudi/kemudi/internal/api/discovery"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
-	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
@@ -106,55 +102,44 @@ func (f *feed) waiting() time.Time {
 
 // follow starts the watches that fill the feed.
 func (f *feed) follow(g *task.Group, t client.Transport, node string) {
-	g.Go("watch services", source[*corev1.Service]{
-		kind: "service", from: client.Cached(t, core.Services, ""),
-		replace: (*Model).replaceServices, change: changeService,
-	}.into(f))
-	g.Go("watch endpoint slices", source[*discoveryv1.EndpointSlice]{
-		kind: "endpointslice", from: client.Cached(t, discovery.EndpointSlices, ""),
-		replace: (*Model).replaceSlices, change: changeSlice,
-	}.into(f))
-	g.Go("watch pods", source[*corev1.Pod]{
-		kind: "pod", from: client.Cached(t, core.Pods, "spec.nodeName="+node),
-		narrow:  cache.CursorOptions{Index: "spec.nodeName", Value: node},
-		replace: (*Model).replacePods, change: changePod,
-	}.into(f))
-	g.Go("watch node", source[*corev1.Node]{
-		kind: "node", from: client.Cached(t, core.Nodes, "metadata.name="+node),
-		replace: func(m *Model, all []*corev1.Node) {
-			for _, n := range all {
-				changeNode(m, cache.Event{Type: cache.Added, Item: &cache.Item{Object: n}})
-			}
+	for _, s := range []source{
+		{kind: "service", from: t.Cache(core.Services.Def, ""), change: changeService},
+		{kind: "endpointslice", from: t.Cache(discovery.EndpointSlices.Def, ""), change: changeSlice},
+		{
+			kind: "pod", from: t.Cache(core.Pods.Def, "spec.nodeName="+node),
+			narrow: cache.FollowOptions{Index: "spec.nodeName", Value: node}, change: changePod,
 		},
-		change: changeNode,
-	}.into(f))
+		{kind: "node", from: t.Cache(core.Nodes.Def, "metadata.name="+node), change: changeNode},
+	} {
+		g.Go("watch "+s.kind, s.into(f))
+	}
 }
 
-func changeService(m *Model, e cache.Event) {
-	if s := e.Item.Object.(*corev1.Service); e.Type == cache.Deleted {
+func changeService(m *Model, d cache.Delta) {
+	if s := d.Last().Object.(*corev1.Service); d.Now == nil {
 		m.DeleteService(s.Namespace, s.Name)
 	} else {
 		m.SetService(s)
 	}
 }
 
-func changeSlice(m *Model, e cache.Event) {
-	s := e.Item.Object.(*discoveryv1.EndpointSlice)
-	if e.Prev != nil {
-		old := e.Prev.Object.(*discoveryv1.EndpointSlice)
+func changeSlice(m *Model, d cache.Delta) {
+	s := d.Last().Object.(*discoveryv1.EndpointSlice)
+	if d.Now == nil {
+		m.DeleteSlice(s)
+		return
+	}
+	if d.Prev != nil {
+		old := d.Prev.Object.(*discoveryv1.EndpointSlice)
 		if old.Labels[discoveryv1.LabelServiceName] != s.Labels[discoveryv1.LabelServiceName] {
 			m.DeleteSlice(old)
 		}
 	}
-	if e.Type == cache.Deleted {
-		m.DeleteSlice(s)
-	} else {
-		m.SetSlice(s)
-	}
+	m.SetSlice(s)
 }
 
-func changePod(m *Model, e cache.Event) {
-	if p := e.Item.Object.(*corev1.Pod); e.Type == cache.Deleted {
+func changePod(m *Model, d cache.Delta) {
+	if p := d.Last().Object.(*corev1.Pod); d.Now == nil {
 		m.DeletePod(p.Namespace, p.Name)
 	} else {
 		m.SetPod(p)
@@ -163,113 +148,52 @@ func changePod(m *Model, e cache.Event) {
 
 // changeNode takes in this node. When it is deleted it still has to serve what
 // runs on it.
-func changeNode(m *Model, e cache.Event) {
-	if n := e.Item.Object.(*corev1.Node); n.Name == m.cfg.NodeName && e.Type != cache.Deleted {
+func changeNode(m *Model, d cache.Delta) {
+	if n := d.Last().Object.(*corev1.Node); n.Name == m.cfg.NodeName && d.Now != nil {
 		m.SetNode(n)
 	}
 }
 
-// source is one kind of object that the model is fed with: at first, and after
-// a break, all there are, and from then on each change.
-type source[T resource.Object] struct {
-	kind    string
-	from    client.Reader[T]
-	narrow  cache.CursorOptions
-	replace func(*Model, []T)
-	change  func(*Model, cache.Event)
+// source is one kind of object that the model is fed with: at first all there
+// are, and from then on each change.
+type source struct {
+	kind   string
+	from   *cache.Cache
+	narrow cache.FollowOptions
+	change func(*Model, cache.Delta)
 }
 
 // into returns the task that puts the source into the feed.
-func (s source[T]) into(f *feed) func(context.Context) error {
+func (s source) into(f *feed) func(context.Context) error {
 	return func(ctx context.Context) error {
-		for {
-			// ErrTooOld: there was more to see than the cache remembers.
-			if err := s.once(ctx, f); !errors.Is(err, cache.ErrTooOld) {
-				return err
+		whole := true
+		return s.from.Each(ctx, s.narrow, func(deltas []cache.Delta) error {
+			if !whole {
+				f.noteCauses(deltas)
 			}
-		}
+			f.put(s.kind, whole, len(deltas), func(m *Model) {
+				for _, d := range deltas {
+					s.change(m, d)
+				}
+			})
+			whole = false
+			return nil
+		})
 	}
 }
 
-func (s source[T]) once(ctx context.Context, f *feed) error {
-	o, whole := s.narrow, true
-	o.FromNow = true
-	return s.from.Watch(ctx, o, func(events []cache.Event) error {
-		if !whole {
-			f.noteCauses(events)
-			f.put(s.kind, false, len(events), func(m *Model) {
-				for _, e := range events {
-					s.change(m, e)
-				}
-			})
-			return nil
-		}
-		whole = false
-		all := make([]T, len(events))
-		for i, e := range events {
-			all[i] = e.Item.Object.(T)
-		}
-		f.put(s.kind, true, len(events), func(m *Model) { s.replace(m, all) })
-		return nil
-	})
-}
-
 // noteCauses reads from slices when the change behind them happened.
-func (f *feed) noteCauses(events []cache.Event) {
-	for _, e := range events {
-		s, ok := e.Item.Object.(*discoveryv1.EndpointSlice)
-		if !ok || e.Type == cache.Deleted {
+func (f *feed) noteCauses(deltas []cache.Delta) {
+	for _, d := range deltas {
+		if d.Now == nil {
+			continue
+		}
+		s, ok := d.Now.Object.(*discoveryv1.EndpointSlice)
+		if !ok {
 			continue
 		}
 		if t, err := time.Parse(time.RFC3339Nano, s.Annotations[corev1.EndpointsLastChangeTriggerTime]); err == nil {
 			f.cause(t)
-		}
-	}
-}
-
-// The replace methods take in all objects of a kind; others are gone.
-
-func (m *Model) replaceServices(all []*corev1.Service) {
-	gone := map[ownerKey]bool{}
-	for key, o := range m.owners {
-		gone[key] = o.svc != nil
-	}
-	for _, s := range all {
-		m.SetService(s)
-		delete(gone, serviceKey(s.Namespace, s.Name))
-	}
-	for key, yes := range gone {
-		if yes {
-			m.DeleteService(key.Namespace, key.Name)
-		}
-	}
-}
-
-func (m *Model) replaceSlices(all []*discoveryv1.EndpointSlice) {
-	var old []*discoveryv1.EndpointSlice
-	for _, o := range m.owners {
-		old = slices.AppendSeq(old, maps.Values(o.slices))
-	}
-	for _, s := range old {
-		m.DeleteSlice(s)
-	}
-	for _, s := range all {
-		m.SetSlice(s)
-	}
-}
-
-func (m *Model) replacePods(all []*corev1.Pod) {
-	gone := map[ownerKey]bool{}
-	for key, o := range m.owners {
-		gone[key] = o.pod != nil
-	}
-	for _, p := range all {
-		m.SetPod(p)
-		delete(gone, podKey(p.Namespace, p.Name))
-	}
-	for key, yes := range gone {
-		if yes {
-			m.DeletePod(key.Namespace, key.Name)
 		}
 	}
 }

@@ -126,8 +126,7 @@ func (m *Model) setSlice(s, now *discoveryv1.EndpointSlice) {
 		return
 	}
 	o := m.owner(serviceKey(s.Namespace, service))
-	_, foreign := s.Labels["service.kubernetes.io/service-proxy-name"]
-	if now == nil || foreign {
+	if now == nil || foreign(s.Labels) {
 		delete(o.slices, s.Name)
 	} else {
 		o.slices[s.Name] = s

@@ -83,21 +83,24 @@ func (s *site) answers(addr, want string) bool {
 }
 
 func TestRulesFollowTheCluster(t *testing.T) {
-	trace.Proves(t, "EPS-012", "SVC-031", "SVC-035", "SVC-045", "SVC-046", "SVC-047")
 	s := newSite(t)
 	s.serve()
 	web := service("web", "10.96.0.10")
 	c := newCluster(web, backends("web", "10.244.1.2@n1"))
 	p := s.run(Options{Transport: c})
 	soon(t, "the rules are in force", p.Synced)
+	trace.Proves(t, "SVC-046", "SVC-047")
 	s.reach(s.client, "10.96.0.10:80", "a", "")
 	c.Put(backends("web", "10.244.1.3@n1"))
+	trace.Proves(t, "EPS-012", "SVC-035", "SVC-045")
 	soon(t, "b answers", func() bool { return s.answers("10.96.0.10:80", "b") })
 	c.Put(backends("web", "10.244.1.2@n1", "10.244.1.3@n1"))
 	soon(t, "a answers", func() bool { return s.answers("10.96.0.10:80", "a") })
 	c.Put(service("new", "10.96.0.11", nodePort), backends("new", "10.244.2.2@n2"))
+	trace.Proves(t, "SVC-035", "SVC-045")
 	soon(t, "c answers", func() bool { return s.answers("192.168.1.1:30080", "c") })
 	c.Remove(web)
+	trace.Proves(t, "SVC-035", "SVC-045")
 	soon(t, "nobody answers", func() bool { return !s.answers("10.96.0.10:80", "a") && !s.answers("10.96.0.10:80", "b") })
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "hp"}}
 	pod.Spec.NodeName = "n1"

@@ -90,7 +90,6 @@ func handMade(name, service string, ports map[string]int32, addrs ...string) *di
 }
 
 func TestHandMadeSlicesWithSeveralPorts(t *testing.T) {
-	trace.Proves(t, "C-202", "C-235", "SVC-014", "SVC-016", "SVC-019", "SVC-027", "SVC-028")
 	s := newSite(t)
 	for _, port := range []int{8080, 8090, 9000} {
 		for name, h := range map[string]*nettest.Host{"a": s.a, "b": s.b, "client": s.client} {
@@ -120,27 +119,33 @@ func TestHandMadeSlicesWithSeveralPorts(t *testing.T) {
 	}
 	// One address, a slice for each port.
 	s.put(svc, handMade("x", "web", map[string]int32{"one": 8080}, "10.244.1.2"), handMade("y", "web", map[string]int32{"two": 8090}, "10.244.1.2"))
+	trace.Proves(t, "C-202", "SVC-019", "SVC-027")
 	expect("10.96.0.10:81", "a-8080")
 	expect("10.96.0.10:82", "a-8090")
 	// Two addresses, each with the port under a number of its own.
 	s.put(handMade("x", "web", map[string]int32{"one": 8080}, "10.244.1.2"), handMade("y", "web", map[string]int32{"one": 8090, "two": 9000}, "10.244.1.3"))
+	trace.Proves(t, "C-235", "SVC-019")
 	expect("10.96.0.10:81", "a-8080", "b-8090")
 	expect("10.96.0.10:82", "b-9000")
 	// The new version of a pod serves elsewhere: the service stays as it is.
 	s.put(handMade("x", "web", map[string]int32{"one": 9000, "two": 9000}, "10.244.1.2"))
+	trace.Proves(t, "C-235", "SVC-014")
 	expect("10.96.0.10:81", "a-9000", "b-8090")
 	expect("10.96.0.10:82", "a-9000", "b-9000")
 	s.model.DeleteSlice(handMade("y", "web", nil))
 	s.put()
+	trace.Proves(t, "C-235")
 	expect("10.96.0.10:81", "a-9000")
 	s.put(handMade("x", "web", map[string]int32{"one": 8080}, "10.244.1.2"))
 	tcpRefused("10.96.0.10:82")
 	// What serves is no pod at all.
 	s.client.Route("10.244.0.0/16", "192.168.1.1") // the way back by the node that forwards
 	s.put(handMade("x", "web", map[string]int32{"one": 8080}, "192.168.1.100"))
+	trace.Proves(t, "SVC-028")
 	expect("10.96.0.10:81", "client-8080")
 	s.model.DeleteSlice(handMade("x", "web", nil))
 	s.put()
+	trace.Proves(t, "C-235")
 	tcpRefused("10.96.0.10:81")
 	s.sound()
 }

@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -18,6 +19,11 @@ type Column[T Object] struct {
 	Description string
 	Priority    int32 // 1: only with -o wide
 	Value       func(obj T) any
+}
+
+// Definition is the column as tables describe it.
+func (c *Column[T]) Definition() metav1.TableColumnDefinition {
+	return metav1.TableColumnDefinition{Name: c.Name, Type: c.Type, Format: c.Format, Description: c.Description, Priority: c.Priority}
 }
 
 // Age prints how long ago t was, as kubectl does; "<unknown>" if t is zero.
@@ -45,12 +51,12 @@ func nameColumn[T Object]() Column[T] {
 }
 
 // allColumns adds the columns that every kind has to those declared.
-func (s Spec[T]) allColumns() []Column[T] {
+func allColumns[T Object](declared []Column[T], ageless bool) []Column[T] {
 	has := func(name string) bool {
-		return slices.ContainsFunc(s.Columns, func(c Column[T]) bool { return c.Name == name })
+		return slices.ContainsFunc(declared, func(c Column[T]) bool { return c.Name == name })
 	}
-	columns := slices.Clone(s.Columns)
-	if !s.NoAge && !has("Age") {
+	columns := slices.Clone(declared)
+	if !ageless && !has("Age") {
 		at := slices.IndexFunc(columns, func(c Column[T]) bool { return c.Priority > 0 })
 		if at < 0 {
 			at = len(columns)
@@ -59,6 +65,9 @@ func (s Spec[T]) allColumns() []Column[T] {
 	}
 	if !has("Name") {
 		columns = slices.Insert(columns, 0, nameColumn[T]())
+	}
+	for i := range columns {
+		columns[i].Type = cmp.Or(columns[i].Type, "string")
 	}
 	return columns
 }

@@ -1,16 +1,12 @@
 package resource
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
-	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/authentication/user"
 )
 
 // Resource is a defined resource that still knows its Go type.
@@ -18,119 +14,25 @@ type Resource[T Object] struct {
 	*Def
 }
 
-// Def is a defined resource, the same for every kind. All functions are set
-// and may be called with objects of the resource's own type only (they panic
-// otherwise: that is a bug of ours). A Def is read-only after Define.
+// Def is a defined resource, the same for every kind: its declaration, complete,
+// with functions that may be called with objects of the resource's own type only
+// (they panic otherwise: that is a bug of ours). Nil are, where the declaration
+// has none, Requester, Commit, GracePeriod, PendingDelete, Terminate, PodSpec and the
+// functions of subresources. A Def is read-only after Define.
 type Def struct {
-	Group, Version, Kind, Plural, Singular string
-	Short, Categories                      []string
-	Namespaced                             bool
-	StoragePrefix                          string
-	NameRule                               NameRule
-
-	New      func() Object
-	Default  func(obj Object)
-	Prepare  func(obj, old Object)
-	Validate func(obj, old Object, errs *Errors)
-	Warn     func(obj, old Object) []string
-	Commit   func(tx Tx, obj, old Object) error // nil: no claims
-
-	Requester func(obj Object, by user.Info) // nil: nobody is written down
-
-	HasGeneration, NoFieldTracking, NoUpdate, NoDeleteCollection, CreateOnly, AllowCreateOnUpdate, NoUnconditionalUpdate bool
-
-	Handler            string
-	TTL                func(obj Object) time.Duration
-	GracePeriod        func(obj Object, asked *int64) int64 // nil: delete at once
-	DefaultPropagation metav1.DeletionPropagation
-	PendingDelete      func(obj Object) bool // nil: never
-
-	Columns []ColumnDef // all of them, in order, Name and Age too
-	Fields  map[string]func(Object) string
-	Index   map[string]func(Object) []string
-
-	Sub       []SubDef
-	OldFields []OldField
-	Versions  []VersionDef
+	Spec[Object]
+	New func() Object
 }
 
-// SubDef is a defined subresource. Functions that the Spec left out are nil.
-type SubDef struct {
-	Name     string
-	Verbs    []string
-	Body     *Body
-	Merge    func(obj, old Object)
-	Validate func(obj, old Object, errs *Errors)
-	Get      func(obj Object) runtime.Object
-	Set      func(obj Object, body runtime.Object) error
-	Handler  string
-}
+// SubDef is a subresource, and VersionDef a further version, of a Def.
+type (
+	SubDef     = Sub[Object]
+	VersionDef = Version[Object]
+)
 
-// VersionDef is a defined further version.
-type VersionDef struct {
-	Group, Version string
-	New            func() Object
-	Default        func(obj Object)
-	To             func(obj Object) (Object, error)
-	From           func(obj Object) (Object, error)
-	Deprecated     string
-	// Prepare and Validate are the resource's own unless the version has other rules.
-	Prepare  func(obj, old Object)
-	Validate func(obj, old Object, errs *Errors)
-	// DefaultPropagation is the resource's own unless the version has another.
-	DefaultPropagation metav1.DeletionPropagation
-	// Sub are the subresources that this version serves.
-	Sub []SubDef
-}
-
-// Subresource returns the version's subresource with the name, or nil.
-func (v *VersionDef) Subresource(name string) *SubDef {
-	for i := range v.Sub {
-		if v.Sub[i].Name == name {
-			return &v.Sub[i]
-		}
-	}
-	return nil
-}
-
-// ColumnDef is a defined column.
-type ColumnDef struct {
-	metav1.TableColumnDefinition
-	Value func(obj Object) any
-}
-
-// GVK is the storage version's group, version and kind.
-func (d *Def) GVK() schema.GroupVersionKind {
-	return schema.GroupVersionKind{Group: d.Group, Version: d.Version, Kind: d.Kind}
-}
-
-// GroupResource names the resource, as in error messages and RBAC rules.
-func (d *Def) GroupResource() schema.GroupResource {
-	return schema.GroupResource{Group: d.Group, Resource: d.Plural}
-}
-
-// String is the resource's full name, "deployments.apps".
-func (d *Def) String() string { return d.GroupResource().String() }
-
-// Key is the store's key of an object, or of the whole namespace or resource
-// where name, or both, are empty (then it ends in a slash).
-func (d *Def) Key(namespace, name string) string {
-	key := "/registry/" + d.StoragePrefix + "/"
-	if d.Namespaced && namespace != "" {
-		key += namespace + "/"
-	}
-	return key + name
-}
-
-// Subresource returns the subresource with the name, or nil.
-func (d *Def) Subresource(name string) *SubDef {
-	for i := range d.Sub {
-		if d.Sub[i].Name == name {
-			return &d.Sub[i]
-		}
-	}
-	return nil
-}
+// Stored reports whether the resource's objects are kept, and not questions that
+// a handler answers.
+func (d *Def) Stored() bool { return d.Handler == Generic }
 
 // Define checks a declaration and returns the resource. It panics on a
 // declaration that cannot work: that is found by the first test that runs.
@@ -139,134 +41,83 @@ func Define[T Object](s Spec[T]) *Resource[T] {
 	if s.Version == "" || s.Kind == "" || s.Plural == "" {
 		panic(fmt.Sprintf("resource %v: version, kind and plural must be set", elem))
 	}
-	d := &Def{
-		Group: s.Group, Version: s.Version, Kind: s.Kind, Plural: s.Plural,
-		Singular: or(s.Singular, strings.ToLower(s.Kind)), Short: s.Short, Categories: s.Categories,
-		Namespaced: s.Namespaced, StoragePrefix: or(s.StoragePrefix, s.Plural), NameRule: s.NameRule,
-		New:           func() Object { return reflect.New(elem).Interface().(Object) },
-		OldFields:     s.OldFields,
-		HasGeneration: s.HasGeneration, NoFieldTracking: s.NoFieldTracking, NoUpdate: s.NoUpdate,
-		NoDeleteCollection: s.NoDeleteCollection,
-		CreateOnly:         s.CreateOnly, AllowCreateOnUpdate: s.AllowCreateOnUpdate, NoUnconditionalUpdate: s.NoUnconditionalUpdate,
-		Handler: s.Handler, DefaultPropagation: s.DefaultPropagation,
-		Fields: map[string]func(Object) string{}, Index: map[string]func(Object) []string{},
-	}
-	if d.NameRule == nil {
-		d.NameRule = DNS1123Subdomain
-	}
-	if d.DefaultPropagation == "" {
-		d.DefaultPropagation = metav1.DeletePropagationBackground
-	}
-	s.eraseLife(d)
-	s.eraseReads(d)
-	for _, sub := range s.Sub {
-		d.Sub = append(d.Sub, sub.erase())
-	}
-	for _, v := range s.Versions {
-		d.Versions = append(d.Versions, v.erase(d))
-	}
+	s.complete()
+	d := &Def{Spec: s.erase(), New: func() Object { return reflect.New(elem).Interface().(Object) }}
+	d.Index[IndexController], d.Index[IndexOwner] = controllerUID, ownerUIDs
 	return &Resource[T]{Def: d}
 }
 
-// eraseLife sets the functions of a write, with defaults that do nothing.
-func (s Spec[T]) eraseLife(d *Def) {
-	d.Default, d.Prepare, d.Validate = func(Object) {}, func(_, _ Object) {}, func(_, _ Object, _ *Errors) {}
-	d.Warn = func(_, _ Object) []string { return nil }
-	d.TTL = func(Object) time.Duration { return 0 }
-	if s.Default != nil {
-		d.Default = func(obj Object) { s.Default(obj.(T)) }
+// complete sets what the declaration leaves to its defaults. It changes nothing
+// that other declarations may share.
+func (s *Spec[T]) complete() {
+	s.Names.complete()
+	if s.Handler != Generic {
+		s.Verbs = Create
 	}
-	if s.Requester != nil {
-		d.Requester = func(obj Object, by user.Info) { s.Requester(obj.(T), by) }
+	s.Verbs = cmp.Or(s.Verbs, AllVerbs)
+	s.DefaultPropagation = cmp.Or(s.DefaultPropagation, metav1.DeletePropagationBackground)
+	if s.Default == nil {
+		s.Default = func(T) {}
 	}
-	if s.Prepare != nil {
-		d.Prepare = func(obj, old Object) { s.Prepare(obj.(T), typed[T](old)) }
+	if s.Prepare == nil {
+		s.Prepare = func(_, _ T) {}
 	}
-	if s.Validate != nil {
-		d.Validate = func(obj, old Object, errs *Errors) { s.Validate(obj.(T), typed[T](old), errs) }
+	if s.Validate == nil {
+		s.Validate = func(_, _ T, _ *Errors) {}
 	}
-	if s.Warn != nil {
-		d.Warn = func(obj, old Object) []string { return s.Warn(obj.(T), typed[T](old)) }
+	if s.Warn == nil {
+		s.Warn = func(_, _ T) []string { return nil }
 	}
-	if s.Commit != nil {
-		d.Commit = func(tx Tx, obj, old Object) error { return s.Commit(tx, typed[T](obj), typed[T](old)) }
+	if s.TTL == nil {
+		s.TTL = func(T) time.Duration { return 0 }
 	}
-	if s.TTL != nil {
-		d.TTL = func(obj Object) time.Duration { return s.TTL(obj.(T)) }
-	}
-	if s.GracePeriod != nil {
-		d.GracePeriod = func(obj Object, asked *int64) int64 { return s.GracePeriod(obj.(T), asked) }
-	}
-	if s.PendingDelete != nil {
-		d.PendingDelete = func(obj Object) bool { return s.PendingDelete(obj.(T)) }
-	}
+	s.Columns = allColumns(s.Columns, s.Ageless)
+	s.Sub = each(s.Sub, Sub[T].complete)
+	s.Versions = each(s.Versions, func(v Version[T]) Version[T] { return v.complete(s) })
 }
 
-// eraseReads sets columns, field selectors and indexes.
-func (s Spec[T]) eraseReads(d *Def) {
-	for _, c := range s.allColumns() {
-		d.Columns = append(d.Columns, ColumnDef{
-			TableColumnDefinition: metav1.TableColumnDefinition{
-				Name: c.Name, Type: or(c.Type, "string"), Format: c.Format, Description: c.Description, Priority: c.Priority,
-			},
-			Value: func(obj Object) any { return c.Value(obj.(T)) },
-		})
+func (s Sub[T]) complete() Sub[T] {
+	s.Verbs = cmp.Or(s.Verbs, PartVerbs)
+	if len(s.Columns) > 0 {
+		s.Columns = allColumns(s.Columns, false)
 	}
-	for name, f := range s.Fields {
-		d.Fields[name] = func(obj Object) string { return f(obj.(T)) }
-	}
-	for name, f := range s.Index {
-		d.Index[name] = func(obj Object) []string { return f(obj.(T)) }
-	}
-	d.Index[IndexController], d.Index[IndexOwner] = controllerUID, ownerUIDs
+	return s
 }
 
-func (s Sub[T]) erase() SubDef {
-	d := SubDef{Name: s.Name, Verbs: s.Verbs, Body: s.Body, Handler: s.Handler}
-	if len(d.Verbs) == 0 {
-		d.Verbs = []string{"get", "patch", "update"}
+// complete takes from s, which is complete, what the version has no other of.
+func (v Version[T]) complete(s *Spec[T]) Version[T] {
+	if v.Default == nil {
+		v.Default = func(Object) {}
 	}
-	if s.Merge != nil {
-		d.Merge = func(obj, old Object) { s.Merge(obj.(T), old.(T)) }
+	if v.Prepare == nil {
+		v.Prepare = s.Prepare
 	}
-	if s.Validate != nil {
-		d.Validate = func(obj, old Object, errs *Errors) { s.Validate(obj.(T), typed[T](old), errs) }
+	if v.Validate == nil {
+		v.Validate = s.Validate
 	}
-	if s.Get != nil {
-		d.Get = func(obj Object) runtime.Object { return s.Get(obj.(T)) }
-	}
-	if s.Set != nil {
-		d.Set = func(obj Object, body runtime.Object) error { return s.Set(obj.(T), body) }
-	}
-	return d
-}
-
-// erase needs the Def with its functions and subresources already set.
-func (v Version[T]) erase(d *Def) VersionDef {
-	def := VersionDef{
-		Group: v.Group, Version: v.Version, New: v.New, Default: v.Default, Prepare: d.Prepare, Validate: d.Validate, Deprecated: v.Deprecated,
-		DefaultPropagation: metav1.DeletionPropagation(or(string(v.DefaultPropagation), string(d.DefaultPropagation))),
-	}
-	if def.Default == nil {
-		def.Default = func(Object) {}
-	}
-	if v.Prepare != nil {
-		def.Prepare = func(obj, old Object) { v.Prepare(obj.(T), typed[T](old)) }
-	}
-	if v.Validate != nil {
-		def.Validate = func(obj, old Object, errs *Errors) { v.Validate(obj.(T), typed[T](old), errs) }
-	}
-	def.To = func(obj Object) (Object, error) { return v.To(obj) }
-	def.From = func(obj Object) (Object, error) { return v.From(obj.(T)) }
-	for _, sub := range v.OwnSub {
-		def.Sub = append(def.Sub, sub.erase())
-	}
-	for _, sub := range d.Sub {
-		if def.Subresource(sub.Name) == nil && (v.Sub == nil || slices.Contains(v.Sub, sub.Name)) {
-			def.Sub = append(def.Sub, sub)
+	v.DefaultPropagation = cmp.Or(v.DefaultPropagation, s.DefaultPropagation)
+	v.Sub = each(v.Sub, Sub[T].complete)
+	for _, sub := range s.Sub {
+		if v.Subresource(sub.Name) == nil {
+			v.Sub = append(v.Sub, sub)
 		}
 	}
-	return def
+	return v
+}
+
+// Subresource returns the subresource with the name, or nil.
+func (s *Spec[T]) Subresource(name string) *Sub[T] { return named(s.Sub, name) }
+
+// Subresource returns the version's subresource with the name, or nil.
+func (v *Version[T]) Subresource(name string) *Sub[T] { return named(v.Sub, name) }
+
+func named[T Object](subs []Sub[T], name string) *Sub[T] {
+	for i := range subs {
+		if subs[i].Name == name {
+			return &subs[i]
+		}
+	}
+	return nil
 }
 
 // Names of the indexes that every resource has.
@@ -296,17 +147,4 @@ func ownerUIDs(obj Object) []string {
 		uids[i] = string(refs[i].UID)
 	}
 	return uids
-}
-
-// typed turns a possibly nil interface into a possibly nil T.
-func typed[T Object](obj Object) T {
-	t, _ := obj.(T)
-	return t
-}
-
-func or(s, fallback string) string {
-	if s == "" {
-		return fallback
-	}
-	return s
 }

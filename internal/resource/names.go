@@ -1,9 +1,59 @@
 package resource
 
 import (
+	"cmp"
+	"strings"
+
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
+
+// Names are what a resource is called, and where its objects are.
+type Names struct {
+	Group, Version, Kind, Plural string
+	Singular                     string // default: Kind in lower case
+	Short, Categories            []string
+	Namespaced                   bool
+
+	// StoragePrefix is the part of the store's key after "/registry/"; the
+	// default is Plural. It is upstream's, so that snapshots can be exchanged.
+	StoragePrefix string
+
+	// NameRule refuses bad names of objects; the default is DNS1123Subdomain.
+	NameRule NameRule
+}
+
+// complete sets what was left to its default.
+func (n *Names) complete() {
+	n.Singular, n.StoragePrefix = cmp.Or(n.Singular, strings.ToLower(n.Kind)), cmp.Or(n.StoragePrefix, n.Plural)
+	if n.NameRule == nil {
+		n.NameRule = DNS1123Subdomain
+	}
+}
+
+// GVK is the storage version's group, version and kind.
+func (n *Names) GVK() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: n.Group, Version: n.Version, Kind: n.Kind}
+}
+
+// GroupResource names the resource, as in error messages and RBAC rules.
+func (n *Names) GroupResource() schema.GroupResource {
+	return schema.GroupResource{Group: n.Group, Resource: n.Plural}
+}
+
+// String is the resource's full name, "deployments.apps".
+func (n *Names) String() string { return n.GroupResource().String() }
+
+// Key is the store's key of an object, or of the whole namespace or resource
+// where name, or both, are empty (then it ends in a slash).
+func (n *Names) Key(namespace, name string) string {
+	key := "/registry/" + n.StoragePrefix + "/"
+	if n.Namespaced && namespace != "" {
+		key += namespace + "/"
+	}
+	return key + name
+}
 
 // NameRule returns what is wrong with a name; nothing if it is good. prefix
 // says that name is a generateName, which may end in a dash.

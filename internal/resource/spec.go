@@ -4,6 +4,7 @@ import (
 	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -22,17 +23,7 @@ type Object interface {
 // Prepare, Validate, validating admission, and then one store transaction in
 // which Commit takes part. old is nil on create and read-only always.
 type Spec[T Object] struct {
-	// Names and scope. Singular defaults to the lower-case Kind.
-	Group, Version, Kind, Plural, Singular string
-	Short, Categories                      []string
-	Namespaced                             bool
-
-	// StoragePrefix is the part of the store's key after "/registry/"; the
-	// default is Plural. It is upstream's, so that snapshots can be exchanged.
-	StoragePrefix string
-
-	// NameRule refuses bad names; the default is DNS1123Subdomain.
-	NameRule NameRule
+	Names
 
 	// Default fills unset fields. It must not look at anything but obj.
 	Default func(obj T)
@@ -50,46 +41,40 @@ type Spec[T Object] struct {
 	// It may be run again after a conflict, with obj as it was before the first run.
 	Commit func(tx Tx, obj, old T) error
 
-	// HasGeneration says that metadata.generation counts changes of the desired
-	// state; Desired returns the part that counts (default: everything but
-	// metadata and status).
+	// Verbs are what can be done with the objects; none: AllVerbs, or Create
+	// alone if there is a Handler.
+	Verbs Verbs
+	// Handler answers the objects if they are questions, and not stored (TokenReview ...).
+	Handler Handler
+
+	// IsNamespace: the objects are what others lie in. Their names are also the
+	// namespaces for which roles let people act on them.
+	IsNamespace bool
+	// HasGeneration: metadata.generation counts changes of all but metadata and status.
 	HasGeneration bool
-	// NoFieldTracking leaves metadata.managedFields alone except in apply
-	// requests; for heartbeat objects that nobody applies.
-	NoFieldTracking bool
-	// NoUpdate refuses update and patch; the resource can be created and read.
-	NoUpdate bool
-	// NoDeleteCollection refuses to delete all objects at once (namespaces).
-	NoDeleteCollection bool
-	// CreateOnly: the resource is a question that is answered and not stored
-	// (TokenReview ...). Handler names the code in the API server.
-	CreateOnly bool
-	Handler    string
-	// AllowCreateOnUpdate lets PUT create an object (Lease, Event, Endpoints ...).
-	AllowCreateOnUpdate bool
-	// UnconditionalUpdate lets an update without resourceVersion overwrite.
-	// Upstream allows it for nearly all kinds; NoUnconditionalUpdate turns it off.
-	NoUnconditionalUpdate bool
+	// Untracked: only apply requests write metadata.managedFields; for heartbeat
+	// objects that nobody applies.
+	Untracked bool
+	// UpdateCreates: PUT makes an object that is not there (Lease, Event, Endpoints ...).
+	UpdateCreates bool
+	// UpdateNeedsRevision: an update without resourceVersion, which overwrites
+	// whatever there is of most kinds, is refused.
+	UpdateNeedsRevision bool
 
 	// TTL, if not nil, says how long an object is kept (events). Zero: for ever.
 	TTL func(obj T) time.Duration
-	// GracePeriod, if not nil, makes deletion graceful (pods): it returns how
-	// long the object may stay with a deletionTimestamp, from the request's
-	// value (nil: not given). A result of 0 deletes at once.
-	GracePeriod func(obj T, asked *int64) int64
-	// DefaultPropagation is used when a delete does not name a policy; the
-	// default is background.
-	DefaultPropagation metav1.DeletionPropagation
-	// Finalizers are put on new objects (namespaces have them in spec).
-	// PendingDelete reports that the object must stay although it has no
-	// metadata.finalizers left (a namespace with spec.finalizers).
-	PendingDelete func(obj T) bool
+	// Deletion is how objects go.
+	Deletion[T]
+
+	// PodSpec, if not nil, is a part of an object that is much the same in many:
+	// the cache keeps what is equal once.
+	PodSpec func(obj T) *corev1.PodSpec
 
 	// Columns of kubectl get. NAME is put in front and AGE before the first column
-	// of priority 1 (unless NoAge); declare a column of that name to have it
+	// of priority 1 (unless Ageless); declare a column of that name to have it
 	// elsewhere. Priority 1 columns show with -o wide only.
 	Columns []Column[T]
-	NoAge   bool
+	Ageless bool
 	// Fields are the field selectors beyond metadata.name and metadata.namespace.
 	Fields map[string]func(T) string
 	// Index declares cache indexes by name: the values an object is found by.
@@ -108,12 +93,31 @@ type Spec[T Object] struct {
 	Versions []Version[T]
 }
 
+// Deletion is how the objects of a resource go.
+type Deletion[T Object] struct {
+	// GracePeriod, if not nil, makes deletion graceful (pods): it returns how
+	// long the object may stay with a deletionTimestamp, from the request's
+	// value (nil: not given). A result of 0 deletes at once.
+	GracePeriod func(obj T, asked *int64) int64
+	// DefaultPropagation is used when a delete does not name a policy; the
+	// default is background.
+	DefaultPropagation metav1.DeletionPropagation
+	// PendingDelete reports that the object must stay although it has no
+	// metadata.finalizers left (a namespace with spec.finalizers).
+	PendingDelete func(obj T) bool
+	// Terminate, if not nil, shows in an object that it is being deleted (a phase),
+	// each time that is marked. It has no grace period then.
+	Terminate func(obj T)
+	// AnswersDeleted: who deletes an object is sent its last state, and not a Status.
+	AnswersDeleted bool
+}
+
 // Sub is a subresource.
 type Sub[T Object] struct {
 	Name string // "status"
 
-	// Verbs as in discovery: "get", "update", "patch", "create". Empty: get, patch, update.
-	Verbs []string
+	// Verbs are what can be done with it; none: PartVerbs.
+	Verbs Verbs
 
 	// Body describes the object that is sent and answered if it is not the
 	// resource itself (Scale, Binding, TokenRequest ...).
@@ -130,10 +134,12 @@ type Sub[T Object] struct {
 	// the object by it, and the answer is what Get makes of the stored object.
 	Get func(obj T) runtime.Object
 	Set func(obj T, body runtime.Object) error
+	// Columns of kubectl get --subresource, of the Body, which is an Object then;
+	// none: it cannot be shown so.
+	Columns []Column[Object]
 
-	// Handler names the code in the API server that serves the subresource
-	// ("log", "exec", "binding" ...). Empty: the generic read-merge-write.
-	Handler string
+	// Handler answers the subresource.
+	Handler Handler
 }
 
 // Body is the wire type of a subresource that is not the resource itself.
@@ -163,11 +169,9 @@ type Version[T Object] struct {
 	Validate func(obj, old T, errs *Errors)
 	// DefaultPropagation replaces the Spec's for deletes through this version.
 	DefaultPropagation metav1.DeletionPropagation
-	// Sub lists the subresources this version serves; nil: all of the Spec's.
-	Sub []string
-	// OwnSub are subresources that only this version has, or has with another
-	// body (the Scale of its own group); they hide the Spec's of the same name.
-	OwnSub []Sub[T]
+	// Sub are subresources that only this version has, or has with another body
+	// (the Scale of its own group). It serves the Spec's of other names too.
+	Sub []Sub[T]
 }
 
 // Tx is what Commit sees of the transaction that writes an object.
@@ -195,6 +199,7 @@ func Status[T Object](copyBack func(obj, old T)) Sub[T] {
 
 // Scale is the scale subresource over autoscaling/v1.
 func Scale[T Object](get func(obj T) *autoscalingv1.Scale, set func(obj T, replicas int32)) Sub[T] {
+	spec, status := autoscalingv1.ScaleSpec{}.SwaggerDoc(), autoscalingv1.ScaleStatus{}.SwaggerDoc()
 	return Sub[T]{
 		Name: "scale",
 		Body: &Body{Group: "autoscaling", Version: "v1", Kind: "Scale", New: func() runtime.Object { return &autoscalingv1.Scale{} }},
@@ -203,5 +208,9 @@ func Scale[T Object](get func(obj T) *autoscalingv1.Scale, set func(obj T, repli
 			set(obj, body.(*autoscalingv1.Scale).Spec.Replicas)
 			return nil
 		},
+		Columns: each([]Column[*autoscalingv1.Scale]{
+			{Name: "Desired", Type: "integer", Description: spec["replicas"], Value: func(s *autoscalingv1.Scale) any { return int64(s.Spec.Replicas) }},
+			{Name: "Available", Type: "integer", Description: status["replicas"], Value: func(s *autoscalingv1.Scale) any { return int64(s.Status.Replicas) }},
+		}, Column[*autoscalingv1.Scale].erase),
 	}
 }

@@ -26,7 +26,7 @@ func TestRecodedObjectsShareNothing(t *testing.T) {
 func TestSameWireFillsInTheConversion(t *testing.T) {
 	t.Parallel()
 	def := Define(Spec[*rbacv1.Role]{
-		Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role", Plural: "roles",
+		Names:    Names{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role", Plural: "roles"},
 		Validate: func(_, _ *rbacv1.Role, errs *Errors) { errs.Required("rules", "") },
 		Versions: []Version[*rbacv1.Role]{
 			SameWire[*rbacv1beta1.Role](Version[*rbacv1.Role]{Group: "rbac.authorization.k8s.io", Version: "v1beta1"}),

@@ -45,9 +45,9 @@ func BenchmarkBind(b *testing.B) {
 		began := time.Now()
 		g.Go("scheduler", New(Options{Transport: t}).Run)
 		left := pods
-		err = t.Cache(core.Pods.Def, "").Watch(b.Context(), cache.CursorOptions{FromNow: true}, func(events []cache.Event) error {
-			for i := range events {
-				if events[i].Item.Object.(*corev1.Pod).Spec.NodeName != "" {
+		err = t.Cache(core.Pods.Def, "").Each(b.Context(), cache.FollowOptions{}, func(deltas []cache.Delta) error {
+			for _, d := range deltas {
+				if d.Now.Object.(*corev1.Pod).Spec.NodeName != "" {
 					left--
 				}
 			}

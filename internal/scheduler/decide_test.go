@@ -88,7 +88,8 @@ func values(m map[string]int) (list []int) {
 // found with those that follow from the definitions of pod affinity and topology
 // spread, counted pod by pod.
 func TestFindsTheNodesThatTheDefinitionsSay(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
+	seed, told := uint64(time.Now().UnixNano()), 0
+	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 1))
 	for round := range 300 {
 		cl := randomCluster(r)
@@ -116,7 +117,13 @@ func TestFindsTheNodesThatTheDefinitionsSay(t *testing.T) {
 			if got := names(c.feasible); got != strings.Join(want, " ") {
 				t.Fatalf("seed %d round %d: pod %+v\ngot %s\nwant %v", seed, round, p, got, want)
 			}
+			if len(want) > 0 && len(want) < len(cl.nodes) {
+				told++
+			}
 		}
+	}
+	if told < 300 {
+		t.Errorf("%d of 1500 pods fitted on some nodes and not on others, want a fifth", told)
 	}
 }
 

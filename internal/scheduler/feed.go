@@ -1,15 +1,12 @@
 package scheduler
 
 import (
-	"errors"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/policy"
@@ -23,10 +20,9 @@ import (
 
 // follower takes in the changes of one resource.
 type follower struct {
-	def    *resource.Def
-	cursor *cache.Cursor
-	known  map[string]types.UID // what has been taken in, by key
-	take   func(obj resource.Object, gone bool)
+	*cache.Follower
+	def  *resource.Def
+	take func(obj resource.Object, gone bool)
 }
 
 // followers are in the order in which a first state is taken in: pods last,
@@ -39,9 +35,7 @@ func (f *followers) all() [8]*follower {
 
 func (f *followers) close() {
 	for _, x := range f.all() {
-		if x.cursor != nil {
-			x.cursor.Close()
-		}
+		x.Close()
 	}
 }
 
@@ -60,80 +54,20 @@ func (l *loop) follows() *followers {
 }
 
 // follow begins to follow everything.
-func (l *loop) follow(t client.Transport) error {
+func (l *loop) follow(t client.Transport) {
 	l.followers = l.follows()
 	for _, f := range l.followers.all() {
-		cu, err := t.Cache(f.def, "").Cursor(cache.CursorOptions{FromNow: true})
-		if err != nil {
-			l.followers.close()
-			return fmt.Errorf("follow %s: %w", f.def, err)
-		}
-		f.cursor, f.known = cu, map[string]types.UID{}
+		f.Follower = t.Cache(f.def, "").Follow(cache.FollowOptions{})
 	}
-	return nil
 }
 
 // takeIn takes in what has changed.
-func (l *loop) takeIn(t client.Transport) error {
+func (l *loop) takeIn() {
 	for _, f := range l.followers.all() {
-		events, err := f.cursor.Next()
-		if errors.Is(err, cache.ErrTooOld) {
-			err = l.restart(f, t.Cache(f.def, ""))
-			if err == nil {
-				events, err = f.cursor.Next()
-			}
-		}
-		if err != nil {
-			return fmt.Errorf("read changes of %s: %w", f.def, err)
-		}
-		for i := range events {
-			f.apply(&events[i])
+		for _, d := range f.Next() {
+			f.take(d.Last().Object, d.Now == nil)
 		}
 	}
-	return nil
-}
-
-func (f *follower) apply(e *cache.Event) {
-	if e.Type == cache.Deleted {
-		delete(f.known, e.Item.Key)
-	} else {
-		f.known[e.Item.Key] = e.Item.Object.GetUID()
-	}
-	f.take(e.Item.Object, e.Type == cache.Deleted)
-}
-
-// restart follows anew after so many changes that some are lost. What is not
-// there any more is taken out first.
-func (l *loop) restart(f *follower, c *cache.Cache) error {
-	l.log.Warn("fell behind, reading everything again", "resource", f.def.String())
-	f.cursor.Close()
-	cu, err := c.Cursor(cache.CursorOptions{FromNow: true})
-	if err != nil {
-		return err
-	}
-	f.cursor = cu
-	for key, uid := range f.known {
-		if it := c.Get(key); it != nil && it.Object.GetUID() == uid {
-			continue
-		}
-		obj := f.def.New()
-		namespace, name := splitKey(key)
-		obj.SetNamespace(namespace)
-		obj.SetName(name)
-		obj.SetUID(uid)
-		delete(f.known, key)
-		f.take(obj, true)
-	}
-	return nil
-}
-
-func splitKey(key string) (namespace, name string) {
-	for i := range len(key) {
-		if key[i] == '/' {
-			return key[:i], key[i+1:]
-		}
-	}
-	return "", key
 }
 
 func (l *loop) takeNamespace(obj resource.Object, gone bool) {

@@ -115,14 +115,10 @@ func (s *Scheduler) Run(ctx context.Context) error {
 
 // run takes turns: changes, answers, one pod; and waits when there is neither.
 func (l *loop) run(ctx context.Context, t client.Transport) error {
-	if err := l.follow(t); err != nil {
-		return err
-	}
+	l.follow(t)
 	defer l.followers.close()
 	for ctx.Err() == nil {
-		if err := l.takeIn(t); err != nil {
-			return err
-		}
+		l.takeIn()
 		l.takeAnswers()
 		if !l.calls.full() {
 			if item := l.queue.pop(time.Now()); item != nil {
@@ -160,14 +156,14 @@ func (l *loop) wait(ctx context.Context) {
 	select {
 	case x := <-l.calls.answers:
 		l.calls.done(x)
-	case <-f.pods.cursor.Ready():
-	case <-f.nodes.cursor.Ready():
-	case <-f.namespaces.cursor.Ready():
-	case <-f.services.cursor.Ready():
-	case <-f.budgets.cursor.Ready():
-	case <-f.classes.cursor.Ready():
-	case <-f.volumes.cursor.Ready():
-	case <-f.claims.cursor.Ready():
+	case <-f.pods.Ready():
+	case <-f.nodes.Ready():
+	case <-f.namespaces.Ready():
+	case <-f.services.Ready():
+	case <-f.budgets.Ready():
+	case <-f.classes.Ready():
+	case <-f.volumes.Ready():
+	case <-f.claims.Ready():
 	case <-due:
 	case <-ctx.Done():
 	}

@@ -39,18 +39,19 @@ import (
 //
 // Each of the last four is followed by a line "= RESULT".
 func TestDecidesAsTheScriptsSay(t *testing.T) {
-	texttest.Run(t, "testdata/*.txt", func(t *testing.T, text string) string { return newScript(t).run(text) })
+	texttest.Run(t, "testdata/*.txt", func(t *testing.T, file, text string) string { return newScript(t, file).run(text) })
 }
 
 type script struct {
 	t       *testing.T
+	cites   *trace.Script
 	c       *cycle
 	owned   map[string]labels.Selector
 	budgets []*policyv1.PodDisruptionBudget
 }
 
-func newScript(t *testing.T) *script {
-	s := &script{t: t, owned: map[string]labels.Selector{}}
+func newScript(t *testing.T, file string) *script {
+	s := &script{t: t, cites: trace.NewScript(t, file), owned: map[string]labels.Selector{}}
 	snap := snapshot.New(func(kind, namespace, name string) (labels.Selector, bool) {
 		sel, ok := s.owned[kind+"/"+name]
 		return sel, ok
@@ -68,7 +69,7 @@ func newCycle(snap *snapshot.Snapshot) *cycle {
 // run returns the script with the results as they are.
 func (s *script) run(text string) string {
 	var out []string
-	for _, line := range strings.Split(text, "\n") {
+	for i, line := range strings.Split(text, "\n") {
 		if strings.HasPrefix(line, "= ") {
 			continue
 		}
@@ -77,18 +78,22 @@ func (s *script) run(text string) string {
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
 			continue
 		}
+		if words[0] == "proves" {
+			s.cites.Cites(i+1, strings.Join(words[1:], " "))
+			continue
+		}
 		if result := s.do(words[0], words[1:]); result != "" {
 			out = append(out, "= "+result)
+			s.cites.Passed()
 		}
 	}
+	s.cites.End()
 	return strings.Join(out, "\n")
 }
 
 func (s *script) do(verb string, args []string) string {
 	snap := s.c.snapshot
 	switch verb {
-	case "proves":
-		trace.Proves(s.t, args...)
 	case "namespace":
 		snap.SetNamespace(args[0], mustSet(strings.Join(args[1:], ",")))
 	case "node":

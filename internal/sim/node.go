@@ -108,11 +108,8 @@ func (n *Node) run(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	}
-	cu, err := n.seen.Cursor(cache.CursorOptions{FromNow: true, Index: "spec.nodeName", Value: n.o.Name})
-	if err != nil {
-		return err
-	}
-	defer cu.Close()
+	f := n.seen.Follow(cache.FollowOptions{Index: "spec.nodeName", Value: n.o.Name})
+	defer f.Close()
 	// Nodes do not beat in step.
 	beat := time.NewTimer(time.Duration(rand.Int64N(int64(leaseEvery))))
 	defer beat.Stop()
@@ -130,13 +127,9 @@ func (n *Node) run(ctx context.Context) error {
 		case <-status.C:
 			status.Reset(statusEvery)
 			n.report(n.setReady(ctx))
-		case <-cu.Ready():
-			events, err := cu.Next()
-			if err != nil {
-				return err
-			}
-			for i := range events {
-				n.take(&events[i])
+		case <-f.Ready():
+			for _, d := range f.Next() {
+				n.take(d)
 			}
 		case <-work.C:
 		}
@@ -236,9 +229,9 @@ func (n *Node) beat(ctx context.Context) error {
 }
 
 // take notes a change of a pod.
-func (n *Node) take(e *cache.Event) {
-	key, pod := e.Item.Key, e.Item.Object.(*corev1.Pod)
-	if e.Type == cache.Deleted {
+func (n *Node) take(d cache.Delta) {
+	key, pod := d.Last().Key, d.Last().Object.(*corev1.Pod)
+	if d.Now == nil {
 		delete(n.plans, key)
 		return
 	}

@@ -290,21 +290,16 @@ func waitCount(ctx context.Context, r *run, args []string) error {
 func (s *selection) await(ctx context.Context, r *run, check func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	cu, err := r.c.API().Cache(s.def, "").Cursor(cache.CursorOptions{FromNow: true})
-	if err != nil {
-		return err
-	}
-	defer cu.Close()
+	f := r.c.API().Cache(s.def, "").Follow(cache.FollowOptions{})
+	defer f.Close()
 	for {
 		ok, err := check()
 		if ok || err != nil {
 			return err
 		}
 		select {
-		case <-cu.Ready():
-			if _, err := cu.Next(); err != nil {
-				return err
-			}
+		case <-f.Ready():
+			f.Next()
 		case <-ctx.Done():
 			now, err := table(s.def, s.items(r), "wide")
 			return errors.Join(fmt.Errorf("not within %s; now:\n%s", s.timeout, now), err)

@@ -20,8 +20,9 @@ import (
 //
 // A script is a text archive: commands (see verbs.go), one a line, then files
 // between lines "-- name --". "# Proves: RS-006, C-041" in it names requirements
-// that it proves; other lines that begin with # are comments. "! " before a command
-// says that it must fail.
+// that the next command shows, which must be one that expects something (stdout, wait,
+// wait-count, or any with !); other lines that begin with # are comments. "! " before
+// a command says that it must fail.
 func Test(t *testing.T, pattern string) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
@@ -35,21 +36,18 @@ func Test(t *testing.T, pattern string) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			Script(t, filepath.Base(file), string(data))
+			Script(t, file, string(data))
 		})
 	}
 }
 
-// Script runs one script.
+// Script runs one script. The name is that of its file, or of the test that has written it.
 func Script(t *testing.T, name, text string) {
 	t.Helper()
 	archive := txtar.Parse([]byte(text))
 	lines := strings.Split(string(archive.Comment), "\n")
-	for _, line := range lines {
-		if ids, ok := strings.CutPrefix(line, "# Proves:"); ok {
-			trace.Proves(t, strings.FieldsFunc(ids, func(r rune) bool { return r == ',' || r == ' ' })...)
-		}
-	}
+	cites := trace.NewScript(t, name)
+	defer cites.End()
 	synctest.Test(t, func(t *testing.T) {
 		log := slog.New(slog.DiscardHandler)
 		if os.Getenv("KEMUDI_SIM_LOG") != "" {
@@ -64,16 +62,24 @@ func Script(t *testing.T, name, text string) {
 			r.files[f.Name] = f.Data
 		}
 		for i, line := range lines {
-			if err := r.line(t.Context(), line); err != nil {
-				t.Errorf("%s:%d: %s\n%v", name, i+1, line, err)
+			if ids, ok := strings.CutPrefix(line, "# Proves:"); ok {
+				cites.Cites(i+1, ids)
+				continue
+			}
+			done, err := r.line(t.Context(), line)
+			if err != nil {
+				t.Errorf("%s:%d: %s\n%v", filepath.Base(name), i+1, line, err)
 				break
+			}
+			if done {
+				cites.Passed()
 			}
 		}
 		r.untrack()
 		if !t.Failed() {
 			// What the script has done must come to an end, whatever it was.
 			if busy, err := c.restless(t.Context()); err != nil || len(busy) > 0 {
-				t.Errorf("%s: not at rest in the end: %q, %v", name, busy, err)
+				t.Errorf("%s: not at rest in the end: %q, %v", filepath.Base(name), busy, err)
 			}
 		}
 		if err := c.Stop(); err != nil {
@@ -92,11 +98,11 @@ type run struct {
 	tracker *tracker          // nil: nobody tracks
 }
 
-// line executes one line.
-func (r *run) line(ctx context.Context, line string) error {
+// line executes one line. done says that it held a command.
+func (r *run) line(ctx context.Context, line string) (done bool, err error) {
 	words, err := split(line)
 	if err != nil || len(words) == 0 {
-		return err
+		return false, err
 	}
 	for i := range words {
 		for name, value := range r.saved {
@@ -109,17 +115,17 @@ func (r *run) line(ctx context.Context, line string) error {
 	}
 	verb := verbs[words[0]]
 	if verb == nil {
-		return fmt.Errorf("there is no command %q", words[0])
+		return false, fmt.Errorf("there is no command %q", words[0])
 	}
 	err = verb(ctx, r, words[1:])
 	switch {
 	case negated && err == nil:
-		return fmt.Errorf("it should have failed; printed:\n%s", r.stdout)
+		return false, fmt.Errorf("it should have failed; printed:\n%s", r.stdout)
 	case negated:
 		r.stdout = err.Error()
-		return nil
+		return true, nil
 	}
-	return err
+	return err == nil, err
 }
 
 // split takes a line apart at spaces; single quotes keep a word together.

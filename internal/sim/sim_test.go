@@ -34,10 +34,10 @@ func TestNodesLiveForAnHour(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		r := &run{c: c}
-		if err := r.line(t.Context(), "get nodes"); err != nil {
+		if _, err := r.line(t.Context(), "get nodes"); err != nil {
 			t.Error(err)
 		}
-		if err := r.line(t.Context(), `! stdout NotReady`); err != nil {
+		if _, err := r.line(t.Context(), `! stdout NotReady`); err != nil {
 			t.Error(err)
 		}
 		if err := c.Stop(); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync"
 )
 
@@ -38,7 +37,7 @@ func (g *Group) Context() context.Context { return g.ctx }
 // order rather than the process at once.
 func (g *Group) Go(name string, f func(ctx context.Context) error) {
 	g.wg.Go(func() {
-		err := run(g.ctx, f)
+		err := Contain(func() error { return f(g.ctx) })
 		// Who only passes on why the group ends has not failed himself.
 		if err == nil || g.ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(g.ctx))) {
 			return
@@ -64,13 +63,4 @@ func (g *Group) Wait() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.mu.err
-}
-
-func run(ctx context.Context, f func(ctx context.Context) error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
-	}()
-	return f(ctx)
 }

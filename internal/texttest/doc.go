@@ -3,7 +3,7 @@
 // behaviour, and -update writes what it says now into them, to be read as a
 // change like any other.
 //
-// What lives here: finding the files, comparing, and the flag. What the lines of
-// a file mean is the matter of the test. It is for tests only and imports no
-// package of ours.
+// What lives here: finding the files, those that travel in a module too, comparing,
+// and the flag. What the lines of a file mean is the matter of the test. It is for
+// tests only and imports no package of ours.
 package texttest

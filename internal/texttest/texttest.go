@@ -1,6 +1,7 @@
 package texttest
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"os"
@@ -14,10 +15,10 @@ import (
 // Update is -update: write what the tests get in place of what they want.
 var Update = flag.Bool("update", false, "write what the tests get into their text files")
 
-// Run makes a subtest of every file that matches pattern. play returns the text
-// as it is now: what the file asks, with the answers of today. A line that
+// Run makes a subtest of every file that matches pattern. play, which is also told the
+// file's name, returns the text as it is now: what the file asks, with the answers of today. A line that
 // differs fails the test, or goes into the file.
-func Run(t *testing.T, pattern string, play func(t *testing.T, text string) string) {
+func Run(t *testing.T, pattern string, play func(t *testing.T, file, text string) string) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {
@@ -29,7 +30,7 @@ func Run(t *testing.T, pattern string, play func(t *testing.T, text string) stri
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := play(t, string(text)); !t.Failed() {
+			if got := play(t, file, string(text)); !t.Failed() {
 				File(t, file, got)
 			}
 		})
@@ -54,19 +55,29 @@ func File(t *testing.T, file, got string) {
 	}
 }
 
+// A Section is one part of a file: its name, the lines below that, and the number of
+// the line that holds the name.
+type Section struct {
+	Name, Text string
+	Line       int
+}
+
 // Sections runs files that are txtar archives, section by section in their
 // order, each with what start returned for the file. output says that got is
 // what the section is to hold.
-func Sections(t *testing.T, pattern string, start func(t *testing.T) func(name, text string) (got string, output bool)) {
+func Sections(t *testing.T, pattern string, start func(t *testing.T, file string) func(Section) (got string, output bool)) {
 	t.Helper()
-	Run(t, pattern, func(t *testing.T, text string) string {
+	Run(t, pattern, func(t *testing.T, file, text string) string {
 		ar := txtar.Parse([]byte(text))
-		section := start(t)
+		section := start(t, file)
+		line := 1 + bytes.Count(ar.Comment, []byte("\n"))
 		for i := range ar.Files {
 			f := &ar.Files[i]
-			if got, output := section(f.Name, string(f.Data)); output {
+			below := line + 1 + bytes.Count(f.Data, []byte("\n"))
+			if got, output := section(Section{f.Name, string(f.Data), line}); output {
 				f.Data = []byte(got)
 			}
+			line = below
 		}
 		return string(txtar.Format(ar))
 	})

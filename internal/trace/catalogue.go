@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -21,6 +20,10 @@ type Requirement struct {
 	Tags []string // such as api, node, doc-only, in the order written
 	Text string   // the behaviour, markdown on one line
 	File string   // the catalogue file that holds it
+
+	// Clauses names the parts that are proved one by one, in the order written.
+	// None: one assertion shows the whole.
+	Clauses []string
 }
 
 // Background reports whether the requirement describes the document's
@@ -28,6 +31,19 @@ type Requirement struct {
 // counted apart: no test is expected for them.
 func (r Requirement) Background() bool {
 	return len(r.Tags) == 1 && r.Tags[0] == "doc-only"
+}
+
+// Units returns what is cited to prove the requirement: its ID, or one ID for
+// each of its clauses (GC-003/Job).
+func (r Requirement) Units() []string {
+	if len(r.Clauses) == 0 {
+		return []string{r.ID}
+	}
+	units := make([]string, len(r.Clauses))
+	for i, clause := range r.Clauses {
+		units[i] = r.ID + "/" + clause
+	}
+	return units
 }
 
 // An Area is a group of requirements whose IDs share their letters: one
@@ -57,7 +73,10 @@ func (c *Catalogue) Len() int { return len(c.byID) }
 
 // requirementLine matches "12. `RS-006` [controller][node] text" and
 // "- `VOL-K01` [api] text", with or without the backquotes.
-var requirementLine = regexp.MustCompile("^ *(?:[0-9]+\\.|-) +`?(([A-Z]{2,8})-K?[0-9]{2,3})`?((?: ?\\[[a-z-]+\\])+) *(.*)$")
+var requirementLine = regexp.MustCompile("^ *(?:[0-9]+\\.|-) +`?(([A-Z]{1,8})-K?[0-9]{2,3})`?((?: ?\\[[a-z-]+\\])+) *(.*)$")
+
+// clauseList matches the end of a requirement that names its clauses.
+var clauseList = regexp.MustCompile(` *\{clauses: ([^{}]+)\}$`)
 
 // notCatalogue names the markdown files beside the catalogue that define nothing.
 var notCatalogue = []string{"README.md", "COVERAGE.md", "defects.md"}
@@ -79,7 +98,19 @@ func Parse(files fs.FS) (*Catalogue, error) {
 			return nil, err
 		}
 	}
+	c.cutClauses()
 	return c, nil
+}
+
+// cutClauses takes the names of the clauses from the end of each text.
+func (c *Catalogue) cutClauses() {
+	for id, r := range c.byID {
+		if m := clauseList.FindStringSubmatchIndex(r.Text); m != nil {
+			r.Clauses = strings.Split(r.Text[m[2]:m[3]], ", ")
+			r.Text = r.Text[:m[0]]
+			c.byID[id] = r
+		}
+	}
 }
 
 func (c *Catalogue) parseFile(files fs.FS, name string) error {
@@ -153,29 +184,26 @@ var catalogue = sync.OnceValues(func() (*Catalogue, error) { return Parse(requir
 // program was built.
 func Embedded() (*Catalogue, error) { return catalogue() }
 
-// conformanceCount is the number of the last line of the list of official
-// conformance tests: C-001 to C-449.
-const conformanceCount = 449
+// conformance is the area of the official conformance tests. Their lines are
+// counted apart: they say again, test by test, what other lines say.
+const conformance = "C"
 
-var (
-	conformanceID = regexp.MustCompile(`^C-([0-9]{3})$`)
-	kepID         = regexp.MustCompile(`^KEP-[1-9][0-9]*$`)
-)
+var kepID = regexp.MustCompile(`^KEP-[1-9][0-9]*$`)
 
-// known reports whether id may be cited: it is in the catalogue, it is a
-// conformance ID, or it is the number of an enhancement proposal (KEP-592).
-func (c *Catalogue) known(id string) bool {
-	if _, ok := c.byID[id]; ok {
-		return true
+// citable returns why id may not be cited, if so: it is neither in the catalogue,
+// with its clause if it has some, nor the number of an enhancement proposal (KEP-592).
+func (c *Catalogue) citable(id string) error {
+	line, clause, _ := strings.Cut(id, "/")
+	r, ok := c.byID[line]
+	switch {
+	case kepID.MatchString(id):
+		return nil
+	case !ok:
+		return fmt.Errorf("unknown requirement ID %q (neither in docs/requirements nor KEP-<n>)", id)
+	case clause == "" && len(r.Clauses) > 0:
+		return fmt.Errorf("%s has clauses: cite those that are shown, of %s", id, strings.Join(r.Units(), ", "))
+	case line != id && !slices.Contains(r.Clauses, clause):
+		return fmt.Errorf("%s has no clause %q, it has %q", line, clause, r.Clauses)
 	}
-	return isConformance(id) || kepID.MatchString(id)
-}
-
-func isConformance(id string) bool {
-	m := conformanceID.FindStringSubmatch(id)
-	if m == nil {
-		return false
-	}
-	n, err := strconv.Atoi(m[1])
-	return err == nil && n >= 1 && n <= conformanceCount
+	return nil
 }

@@ -2,183 +2,221 @@ package trace
 
 import (
 	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 )
 
-// Proofs maps an ID to the tests that proved it, sorted, each once, named
-// <package>.<test> with the package relative to the module.
-type Proofs map[string][]string
-
-const modulePrefix = "github.com/kemudi/kemudi/"
-
-// ReadProofs collects the records that a test run has left in dir.
-func ReadProofs(dir string) (Proofs, error) {
-	names, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
-	if err != nil {
-		return nil, fmt.Errorf("list trace directory: %w", err)
-	}
-	p := Proofs{}
-	for _, name := range names {
-		if err := p.readFile(name); err != nil {
-			return nil, fmt.Errorf("read %s: %w", name, err)
-		}
-	}
-	for id, tests := range p {
-		slices.Sort(tests)
-		p[id] = slices.Compact(tests)
-	}
-	return p, nil
-}
-
-func (p Proofs) readFile(name string) error {
-	data, err := os.ReadFile(name)
-	if err != nil {
-		return err
-	}
-	records := json.NewDecoder(bytes.NewReader(data))
-	for {
-		var r Record
-		err := records.Decode(&r)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("decode record: %w", err)
-		}
-		for _, id := range r.IDs {
-			p[id] = append(p[id], strings.TrimPrefix(r.Package, modulePrefix)+"."+r.Test)
-		}
-	}
-}
-
-// AreaCoverage says what of one area is proved. Background lines that a test
-// proves nevertheless are in Covered, the others in neither list.
+// AreaCoverage says what of one area is proved, in lists of IDs. Background lines
+// that a test proves nevertheless are in Proved, the others in no list.
 type AreaCoverage struct {
 	Area       Area
-	Covered    []string
+	Proved     []string // with all clauses
+	Partly     []string // some clauses
 	Open       []string
 	Background int // lines that are background and not proved
 }
 
 // Behaviours returns the number of lines that a test should prove.
-func (a AreaCoverage) Behaviours() int { return len(a.Covered) + len(a.Open) }
+func (a AreaCoverage) Behaviours() int { return len(a.Proved) + len(a.Partly) + len(a.Open) }
 
 // A Coverage compares the catalogue with the proofs of a test run.
 type Coverage struct {
-	Areas       []AreaCoverage
-	Conformance []string // the conformance IDs proved, sorted
+	Areas       []AreaCoverage // without the conformance lines
+	Conformance AreaCoverage
 	KEPs        []string // the enhancement proposals cited, sorted
-	proofs      Proofs
+
+	catalogue *Catalogue
+	run       *Run
+	files     map[string][]string
 }
 
-// Cover builds the coverage of c by p.
-func Cover(c *Catalogue, p Proofs) Coverage {
-	cov := Coverage{proofs: p}
+// Cover builds the coverage of c by what r has left.
+func Cover(c *Catalogue, r *Run) Coverage {
+	cov := Coverage{catalogue: c, run: r, files: r.files()}
 	for _, area := range c.Areas {
 		ac := AreaCoverage{Area: area}
 		for _, id := range area.IDs {
-			switch r, _ := c.Lookup(id); {
-			case len(p[id]) > 0:
-				ac.Covered = append(ac.Covered, id)
-			case r.Background():
+			line, _ := c.Lookup(id)
+			units := line.Units()
+			open := cov.open(line)
+			switch {
+			case len(open) == 0:
+				ac.Proved = append(ac.Proved, id)
+			case line.Background():
 				ac.Background++
+			case len(open) < len(units):
+				ac.Partly = append(ac.Partly, id)
 			default:
 				ac.Open = append(ac.Open, id)
 			}
 		}
-		cov.Areas = append(cov.Areas, ac)
+		if area.Name == conformance {
+			cov.Conformance = ac
+		} else {
+			cov.Areas = append(cov.Areas, ac)
+		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(p)) {
-		switch {
-		case isConformance(id):
-			cov.Conformance = append(cov.Conformance, id)
-		case kepID.MatchString(id):
+	for _, id := range slices.Sorted(maps.Keys(r.Proofs)) {
+		if kepID.MatchString(id) {
 			cov.KEPs = append(cov.KEPs, id)
 		}
 	}
 	return cov
 }
 
-// Totals returns the numbers of the whole catalogue.
-func (c Coverage) Totals() (covered, open, background int) {
-	for _, a := range c.Areas {
-		covered += len(a.Covered)
-		open += len(a.Open)
-		background += a.Background
-	}
-	return covered, open, background
-}
-
-// WriteText writes the report for a terminal: covered and open IDs by area,
-// the totals last.
-func (c Coverage) WriteText(w io.Writer) error {
-	var b bytes.Buffer
-	for _, a := range c.Areas {
-		fmt.Fprintf(&b, "%-6s %3d of %3d  %s\n", a.Area.Name, len(a.Covered), a.Behaviours(), a.Area.Title)
-		writeIDs(&b, "  covered", a.Covered)
-		writeIDs(&b, "  open   ", a.Open)
-	}
-	writeIDs(&b, "conformance", c.Conformance)
-	writeIDs(&b, "KEPs", c.KEPs)
-	covered, open, background := c.Totals()
-	fmt.Fprintf(&b, "\n%d of %d behaviours covered, %d open; %d background lines; %d of %d conformance lines\n",
-		covered, covered+open, open, background, len(c.Conformance), conformanceCount)
-	_, err := w.Write(b.Bytes())
-	return err
-}
-
-func writeIDs(b *bytes.Buffer, label string, ids []string) {
-	if len(ids) > 0 {
-		fmt.Fprintf(b, "%s: %s\n", label, strings.Join(ids, " "))
-	}
-}
-
-// WriteMarkdown writes the report that is kept as docs/requirements/COVERAGE.md.
-// It depends on the proofs alone: the same proofs give the same bytes.
-func (c Coverage) WriteMarkdown(w io.Writer) error {
-	var b bytes.Buffer
-	covered, open, background := c.Totals()
-	fmt.Fprintf(&b, "# Coverage of the requirements\n\n")
-	fmt.Fprintf(&b, "Written by `make requirements` from the records of the last `make test`; do not edit. A requirement is\ncovered when a test that cites it has run and passed.\n\n")
-	fmt.Fprintf(&b, "**%d of %d behaviours covered, %d open.** Besides: %d lines of background that need no test; %d of %d lines of the\nofficial conformance list cited.\n\n",
-		covered, covered+open, open, background, len(c.Conformance), conformanceCount)
-	fmt.Fprintf(&b, "| area | subject | behaviours | covered | open |\n| --- | --- | ---: | ---: | ---: |\n")
-	for _, a := range c.Areas {
-		fmt.Fprintf(&b, "| %s | [%s](%s) | %d | %d | %d |\n", a.Area.Name, a.Area.Title, a.Area.File, a.Behaviours(), len(a.Covered), len(a.Open))
-	}
-	for _, a := range c.Areas {
-		fmt.Fprintf(&b, "\n## %s: %s\n", a.Area.Name, a.Area.Title)
-		c.writeProofs(&b, a.Covered)
-		if len(a.Open) > 0 {
-			fmt.Fprintf(&b, "\nOpen: %s\n", strings.Join(a.Open, ", "))
+// open returns the units of a requirement that nothing proves.
+func (c Coverage) open(r Requirement) (out []string) {
+	for _, unit := range r.Units() {
+		if len(c.run.Proofs[unit]) == 0 {
+			out = append(out, unit)
 		}
 	}
-	if len(c.Conformance) > 0 {
-		fmt.Fprintf(&b, "\n## Conformance\n")
-		c.writeProofs(&b, c.Conformance)
+	return out
+}
+
+// Totals returns the numbers of the whole catalogue, conformance lines left out.
+func (c Coverage) Totals() (t struct{ Proved, Partly, Open, Background int }) {
+	for _, a := range c.Areas {
+		t.Proved += len(a.Proved)
+		t.Partly += len(a.Partly)
+		t.Open += len(a.Open)
+		t.Background += a.Background
+	}
+	return t
+}
+
+// summary is the numbers of the whole in words.
+func (c Coverage) summary() string {
+	t := c.Totals()
+	return fmt.Sprintf("%d of %d behaviours proved, %d partly, %d open; %d background lines; %d of %d listed conformance lines, %d partly",
+		t.Proved, t.Proved+t.Partly+t.Open, t.Partly, t.Open, t.Background, len(c.Conformance.Proved), c.Conformance.Behaviours(), len(c.Conformance.Partly))
+}
+
+// WriteText writes the report for a terminal: each ID with the places that
+// prove it, by area, the totals last.
+func (c Coverage) WriteText(w io.Writer) error {
+	var b bytes.Buffer
+	for _, a := range append(slices.Clone(c.Areas), c.Conformance) {
+		if a.Area.Name == "" {
+			continue // a catalogue without conformance lines
+		}
+		fmt.Fprintf(&b, "%-6s %3d of %3d, %d partly  %s\n", a.Area.Name, len(a.Proved), a.Behaviours(), len(a.Partly), a.Area.Title)
+		c.writeSites(&b, "proved", a.Proved)
+		c.writeSites(&b, "partly", a.Partly)
+		if len(a.Open) > 0 {
+			fmt.Fprintf(&b, "  open   %s\n", strings.Join(a.Open, " "))
+		}
 	}
 	if len(c.KEPs) > 0 {
-		fmt.Fprintf(&b, "\n## Enhancement proposals\n")
-		c.writeProofs(&b, c.KEPs)
+		b.WriteString("KEPs\n")
+		c.writeSites(&b, "proved", c.KEPs)
+	}
+	fmt.Fprintf(&b, "\n%s\n", c.summary())
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// writeSites writes a line for each place that proves an ID.
+func (c Coverage) writeSites(b *bytes.Buffer, state string, ids []string) {
+	for _, id := range ids {
+		for _, unit := range c.units(id) {
+			for _, p := range c.run.Proofs[unit] {
+				fmt.Fprintf(b, "  %s %s  %s  %s\n", state, unit, p.Site, p.Test)
+			}
+		}
+		if r, _ := c.catalogue.Lookup(id); state == "partly" {
+			fmt.Fprintf(b, "  open   %s\n", strings.Join(c.open(r), " "))
+		}
+	}
+}
+
+// units returns the units of a line of the catalogue, or a KEP alone.
+func (c Coverage) units(id string) []string {
+	if r, ok := c.catalogue.Lookup(id); ok {
+		return r.Units()
+	}
+	return []string{id}
+}
+
+// skippedTitle begins the part of the report that depends on the machine.
+const skippedTitle = "\n## Skipped\n"
+
+// WriteMarkdown writes the report that is kept as docs/requirements/COVERAGE.md. It
+// names files, not lines: it changes when what is proved changes, or where,
+// and not with every edit above it.
+func (c Coverage) WriteMarkdown(w io.Writer) error {
+	var b bytes.Buffer
+	c.writeProofs(&b)
+	if len(c.run.Skipped) > 0 {
+		fmt.Fprintf(&b, "%s\nThe tests that were skipped in this run. On a machine that skips more, what those prove is not compared.\n\n", skippedTitle)
+		for _, test := range c.run.Skipped {
+			fmt.Fprintf(&b, "- `%s`\n", test)
+		}
 	}
 	_, err := w.Write(b.Bytes())
 	return err
 }
 
-// writeProofs writes one line for each ID with the tests that prove it.
-func (c Coverage) writeProofs(b *bytes.Buffer, ids []string) {
+// writeProofs writes the part that depends on the proofs alone.
+func (c Coverage) writeProofs(b *bytes.Buffer) {
+	t := c.Totals()
+	fmt.Fprintf(b, "# Coverage of the requirements\n\n")
+	fmt.Fprintf(b, "Written by `make requirements` from the records of the last `make test`, which fails if they differ; do not edit. A\nrequirement is proved when each of its clauses is cited by a test that has run and passed, and partly when some are.\n`make requirements` also prints the line of each citation.\n\n")
+	fmt.Fprintf(b, "**%d of %d behaviours proved, %d partly, %d open.** Besides: %d lines of background that need no test; %d of the %d lines of the\nofficial conformance list that are [listed](conformance.md) proved, %d partly.\n\n",
+		t.Proved, t.Proved+t.Partly+t.Open, t.Partly, t.Open, t.Background, len(c.Conformance.Proved), c.Conformance.Behaviours(), len(c.Conformance.Partly))
+	fmt.Fprintf(b, "| area | subject | behaviours | proved | partly | open |\n| --- | --- | ---: | ---: | ---: | ---: |\n")
+	for _, a := range c.Areas {
+		fmt.Fprintf(b, "| %s | [%s](%s) | %d | %d | %d | %d |\n", a.Area.Name, a.Area.Title, a.Area.File, a.Behaviours(), len(a.Proved), len(a.Partly), len(a.Open))
+	}
+	for _, a := range c.Areas {
+		fmt.Fprintf(b, "\n## %s: %s\n", a.Area.Name, a.Area.Title)
+		c.writeArea(b, a)
+	}
+	if c.Conformance.Behaviours() > 0 {
+		fmt.Fprintf(b, "\n## Conformance\n")
+		c.writeArea(b, c.Conformance)
+	}
+	if len(c.KEPs) > 0 {
+		fmt.Fprintf(b, "\n## Enhancement proposals\n\n")
+		c.writeFiles(b, c.KEPs)
+	}
+}
+
+// writeArea writes what is proved, clause by clause, and what is open.
+func (c Coverage) writeArea(b *bytes.Buffer, a AreaCoverage) {
+	open := slices.Clone(a.Open)
+	for _, id := range a.Partly {
+		r, _ := c.catalogue.Lookup(id)
+		open = append(open, c.open(r)...)
+	}
+	slices.SortFunc(open, func(x, y string) int { return c.order(a.Area, x) - c.order(a.Area, y) })
+	ids := append(slices.Clone(a.Proved), a.Partly...)
+	slices.SortFunc(ids, func(x, y string) int { return c.order(a.Area, x) - c.order(a.Area, y) })
 	if len(ids) > 0 {
 		b.WriteByte('\n')
+		c.writeFiles(b, ids)
 	}
+	if len(open) > 0 {
+		fmt.Fprintf(b, "\nOpen: %s\n", strings.Join(open, ", "))
+	}
+}
+
+// order is the place of an ID, or of that of its clause, in the catalogue.
+func (c Coverage) order(a Area, unit string) int {
+	id, _, _ := strings.Cut(unit, "/")
+	return slices.Index(a.IDs, id)
+}
+
+// writeFiles writes one line for each ID with the files that prove it.
+func (c Coverage) writeFiles(b *bytes.Buffer, ids []string) {
 	for _, id := range ids {
-		fmt.Fprintf(b, "- %s: `%s`\n", id, strings.Join(c.proofs[id], "`, `"))
+		for _, unit := range c.units(id) {
+			if files := c.files[unit]; len(files) > 0 {
+				fmt.Fprintf(b, "- %s: `%s`\n", unit, strings.Join(files, "`, `"))
+			}
+		}
 	}
 }

@@ -5,30 +5,46 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"testing"
 )
 
+// MaxIDs is how many IDs one citation may have: what cites more proves none of
+// them in particular.
+const MaxIDs = 5
+
 // DirEnv names the environment variable that holds the directory of the
 // records. Unset or empty means that nothing is recorded.
 const DirEnv = "KEMUDI_TRACE_DIR"
 
-// A Record says that one test ran, passed, and proved these IDs.
+// A Record says that one test ran, passed, and proved these IDs at one place;
+// or, if Skipped, that it was skipped.
 type Record struct {
 	Test    string   `json:"test"`
 	Package string   `json:"package"`
-	IDs     []string `json:"ids"`
+	IDs     []string `json:"ids,omitempty"`
+	Site    string   `json:"site,omitempty"` // file:line, the file relative to the root
+	Skipped bool     `json:"skipped,omitempty"`
 }
 
-// Proves says that the calling test shows the behaviours with these IDs:
-// requirements of docs/requirements (RS-006), conformance lines (C-123) or
-// enhancement proposals (KEP-592). An ID that does not exist fails the test.
+// Proves says that the assertion that follows shows the behaviours with these IDs, [MaxIDs]
+// at most: requirements of docs/requirements (RS-006), conformance lines (C-124) or
+// enhancement proposals (KEP-592). One that has clauses is cited clause by clause
+// (GC-003/Job). An ID that does not exist fails the test.
 //
-// The IDs are recorded when the test has ended and has neither failed nor
-// been skipped. Call it first in a test: what fails in a cleanup that was
-// registered earlier comes too late to be seen.
+// The IDs are recorded with the caller's file and line when the test has ended and
+// has neither failed nor been skipped.
 func Proves(t testing.TB, ids ...string) {
+	t.Helper()
+	_, file, line, _ := runtime.Caller(1)
+	ProvesAt(t, file, line, ids...)
+}
+
+// ProvesAt is Proves for what cites in a file of data, at the line of the citation there. The
+// file is as the test opens it.
+func ProvesAt(t testing.TB, file string, line int, ids ...string) {
 	t.Helper()
 	if len(ids) == 0 {
 		t.Error("trace.Proves: no requirement IDs given")
@@ -40,9 +56,13 @@ func Proves(t testing.TB, ids ...string) {
 		return
 	}
 	for _, id := range ids {
-		if !c.known(id) {
-			t.Errorf("trace.Proves: unknown requirement ID %q (not in docs/requirements, not C-001 to C-%d, not KEP-<n>)", id, conformanceCount)
+		if err := c.citable(id); err != nil {
+			t.Errorf("trace.Proves: %v", err)
 		}
+	}
+	file = fromRoot(file)
+	if len(ids) > MaxIDs {
+		t.Errorf("trace.Proves: %d IDs at one place, at most %d may stand there: cite each at its assertion", len(ids), MaxIDs)
 	}
 	dir := os.Getenv(DirEnv)
 	if dir == "" {
@@ -52,15 +72,35 @@ func Proves(t testing.TB, ids ...string) {
 		if t.Failed() || t.Skipped() {
 			return
 		}
-		if err := appendRecord(dir, Record{Test: t.Name(), Package: testedPackage(), IDs: ids}); err != nil {
+		r := Record{Test: t.Name(), Package: testedPackage(), IDs: ids, Site: fmt.Sprintf("%s:%d", file, line)}
+		if err := r.Keep(dir); err != nil {
 			t.Errorf("trace.Proves: %v", err)
 		}
 	})
 }
 
-// appendRecord adds r to the file of its package. Every line is one write to
+// fromRoot returns the path of a source file relative to the root of the tree, which is the folder
+// above it that holds go.mod. The compiler names files by their place on the machine, or, with
+// -trimpath, by their import path.
+func fromRoot(file string) string {
+	if rel, ok := strings.CutPrefix(file, modulePrefix); ok {
+		return rel
+	}
+	abs, err := filepath.Abs(file)
+	if err != nil {
+		return file
+	}
+	for dir := filepath.Dir(abs); dir != "/"; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return filepath.ToSlash(strings.TrimPrefix(abs, dir+"/"))
+		}
+	}
+	return file
+}
+
+// Keep adds r to the file of its package in dir. Every line is one write to
 // a file opened for appending, so processes do not mix their lines.
-func appendRecord(dir string, r Record) error {
+func (r Record) Keep(dir string) error {
 	line, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("encode record: %w", err)

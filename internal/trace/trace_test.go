@@ -3,10 +3,14 @@ package trace
 import (
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
 )
+
+var siteLine = regexp.MustCompile(`:[0-9]+\b`)
 
 // fakeTB stands in for a test whose end can be watched from outside.
 type fakeTB struct {
@@ -39,7 +43,7 @@ func TestRecordsOnlyPassedTests(t *testing.T) {
 		failed, skipped bool
 		want            string
 	}{
-		"a passed test leaves a record":    {want: `{"test":"TestFake","package":"github.com/kemudi/kemudi/internal/trace","ids":["RS-006","C-123","KEP-592"]}` + "\n"},
+		"a passed test leaves a record":    {want: `{"test":"TestFake","package":"github.com/kemudi/kemudi/internal/trace","ids":["RS-006","C-124","KEP-592"],"site":"internal/trace/trace_test.go:LINE"}` + "\n"},
 		"a failed test leaves nothing":     {failed: true},
 		"a skipped test leaves nothing":    {skipped: true},
 		"failed and skipped leave nothing": {failed: true, skipped: true},
@@ -49,7 +53,7 @@ func TestRecordsOnlyPassedTests(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "trace")
 			t.Setenv(DirEnv, dir)
 			fake := &fakeTB{}
-			Proves(fake, "RS-006", "C-123", "KEP-592")
+			Proves(fake, "RS-006", "C-124", "KEP-592")
 			if fake.failed {
 				t.Fatalf("known IDs were refused: %q", fake.errors)
 			}
@@ -59,7 +63,7 @@ func TestRecordsOnlyPassedTests(t *testing.T) {
 			if err != nil && !os.IsNotExist(err) {
 				t.Fatal(err)
 			}
-			if string(got) != tc.want {
+			if got := siteLine.ReplaceAllString(string(got), ":LINE"); got != tc.want {
 				t.Errorf("record: got %q, want %q", got, tc.want)
 			}
 		})
@@ -68,7 +72,7 @@ func TestRecordsOnlyPassedTests(t *testing.T) {
 
 func TestUnknownIDFailsTheTest(t *testing.T) {
 	t.Setenv(DirEnv, "")
-	for _, id := range []string{"", "RS-999", "rs-006", "C-000", "C-450", "C-12", "KEP-0", "KEP-", "NOPE-001"} {
+	for _, id := range []string{"", "RS-999", "rs-006", "C-000", "C-123", "C-450", "C-12", "RS-006/Job", "KEP-0", "KEP-", "NOPE-001"} {
 		fake := &fakeTB{}
 		Proves(fake, id)
 		if !fake.failed {
@@ -82,13 +86,65 @@ func TestUnknownIDFailsTheTest(t *testing.T) {
 	}
 }
 
+func TestCitationHasFewIDs(t *testing.T) {
+	t.Setenv(DirEnv, "")
+	fake := &fakeTB{}
+	if Proves(fake, "RS-001", "RS-002", "RS-003", "RS-004", "RS-005"); fake.failed {
+		t.Errorf("five IDs were refused: %q", fake.errors)
+	}
+	if Proves(fake, "RS-001", "RS-002", "RS-003", "RS-004", "RS-005", "RS-006"); !fake.failed {
+		t.Error("six IDs were taken")
+	}
+}
+
+func TestLineWithClausesIsCitedByThem(t *testing.T) {
+	c, err := Parse(fstest.MapFS{"a.md": {Data: []byte("1. RS-001 [api] A. {clauses: one, two}\n2. RS-002 [api] B.\n")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[string]bool{"RS-001": false, "RS-001/one": true, "RS-001/three": false, "RS-002": true, "RS-002/one": false, "RS-002/": false} {
+		if err := c.citable(id); (err == nil) != want {
+			t.Errorf("%s: got error %v, want that it may be cited: %v", id, err, want)
+		}
+	}
+}
+
+func TestScriptProvesByTheCommandThatFollows(t *testing.T) {
+	for name, tc := range map[string]struct {
+		play   func(*Script)
+		failed bool
+		lines  int
+	}{
+		"a command passes":              {func(s *Script) { s.Cites(3, "RS-001, RS-002"); s.Passed(); s.Passed(); s.End() }, false, 1},
+		"no command follows":            {func(s *Script) { s.Passed(); s.Cites(3, "RS-001"); s.End() }, true, 0},
+		"a citation follows a citation": {func(s *Script) { s.Cites(3, "RS-001"); s.Cites(4, "RS-002"); s.Passed() }, true, 0},
+		"a citation names nothing":      {func(s *Script) { s.Cites(3, " "); s.Passed() }, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			t.Setenv(DirEnv, dir)
+			fake := &fakeTB{}
+			tc.play(NewScript(fake, "testdata/a.txt"))
+			fake.end()
+			data, err := os.ReadFile(filepath.Join(dir, "github.com_kemudi_kemudi_internal_trace.jsonl"))
+			if err != nil && !os.IsNotExist(err) {
+				t.Fatal(err)
+			}
+			if got := strings.Count(string(data), `"site":"internal/trace/testdata/a.txt:3"`); got != tc.lines || fake.failed != tc.failed {
+				t.Errorf("got %d records and failed: %v, want %d and %v\n%s", got, fake.failed, tc.lines, tc.failed, data)
+			}
+		})
+	}
+}
+
 func TestCatalogueReadsEveryForm(t *testing.T) {
 	c, err := Parse(fstest.MapFS{"a.md": {Data: []byte(strings.Join([]string{
 		"# Replica sets",
 		"1. RS-001 [controller] Plain,",
 		"   in two lines.",
 		"2. `RS-002` [api][node] Two tags.",
-		"- `RS-K01` [api] [doc-only] Own knowledge.",
+		"- `RS-K01` [api] [doc-only] Own knowledge,",
+		"  in parts. {clauses: Job, after-it}",
 		"- RS-002: a remark on a requirement defines nothing.",
 		"## A section",
 		"```",
@@ -104,7 +160,7 @@ func TestCatalogueReadsEveryForm(t *testing.T) {
 	if got, want := c.Len(), 4; got != want {
 		t.Errorf("requirements: got %d, want %d", got, want)
 	}
-	if r, _ := c.Lookup("RS-K01"); r.Text != "Own knowledge." || r.Background() || len(r.Tags) != 2 {
+	if r, _ := c.Lookup("RS-K01"); r.Text != "Own knowledge, in parts." || r.Background() || len(r.Tags) != 2 || !slices.Equal(r.Units(), []string{"RS-K01/Job", "RS-K01/after-it"}) {
 		t.Errorf("RS-K01: got %+v", r)
 	}
 	if r, _ := c.Lookup("JOB-001"); !r.Background() {
@@ -130,7 +186,7 @@ func TestEmbeddedCatalogueIsWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := c.Len(), 2105; got != want {
+	if got, want := c.Len(), 2105+354; got != want {
 		t.Errorf("requirements in docs/requirements: got %d, want %d", got, want)
 	}
 }

@@ -16,7 +16,8 @@ import (
 )
 
 var benchPods = own.Define(own.Spec[*corev1.Pod]{
-	Version: "v1", Kind: "Pod", Plural: "pods", Namespaced: true,
+	Names:   own.Names{Version: "v1", Kind: "Pod", Plural: "pods", Namespaced: true},
+	PodSpec: func(p *corev1.Pod) *corev1.PodSpec { return &p.Spec },
 	Index: map[string]func(*corev1.Pod) []string{
 		"spec.nodeName": func(p *corev1.Pod) []string { return []string{p.Spec.NodeName} },
 	},
@@ -103,7 +104,7 @@ func BenchmarkFeed(b *testing.B) {
 				rev++
 				if handed {
 					obj := *pod
-					s.Handoff(op.Key, op.Value, &obj)
+					s.Handoff(benchPods.Def, op.Key, op.Value, &obj)
 				}
 				if err := s.take([]store.Change{{KV: store.KV{Key: op.Key, Value: op.Value, Rev: rev}}}, rev); err != nil {
 					b.Fatal(err)

@@ -18,7 +18,7 @@ import (
 )
 
 var deployments = resource.Define(resource.Spec[*appsv1.Deployment]{
-	Group: "apps", Version: "v1", Kind: "Deployment", Plural: "deployments", Namespaced: true,
+	Names: resource.Names{Group: "apps", Version: "v1", Kind: "Deployment", Plural: "deployments", Namespaced: true},
 	Versions: []resource.Version[*appsv1.Deployment]{{
 		Group: "extensions", Version: "v1beta1",
 		New: func() resource.Object { return &extensionsv1beta1.Deployment{} },
@@ -103,8 +103,10 @@ func TestDecodeConvertsLegacyVersions(t *testing.T) {
 
 func TestCustomResourcesAreJSON(t *testing.T) {
 	crontabs := resource.Define(resource.Spec[*unstructured.Unstructured]{
-		Group: "stable.example.com", Version: "v1", Kind: "CronTab", Plural: "crontabs", Namespaced: true,
-		StoragePrefix: "stable.example.com/crontabs",
+		Names: resource.Names{
+			Group: "stable.example.com", Version: "v1", Kind: "CronTab", Plural: "crontabs",
+			Namespaced: true, StoragePrefix: "stable.example.com/crontabs",
+		},
 	})
 	obj := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "stable.example.com/v1", "kind": "CronTab",
@@ -141,9 +143,9 @@ func TestInterningSharesAndChangesNothing(t *testing.T) {
 	var in interner
 	a, b, handed := fresh(), fresh(), fresh()
 	shared := *handed
-	in.decoded(a)
-	in.decoded(b)
-	in.handed(&shared)
+	in.decoded(services.Def, a)
+	in.decoded(services.Def, b)
+	in.handed(services.Def, &shared)
 	if !equality.Semantic.DeepEqual(a, fresh()) || !equality.Semantic.DeepEqual(&shared, fresh()) || !equality.Semantic.DeepEqual(handed, fresh()) {
 		t.Errorf("objects have changed: %+v %+v %+v", a, shared, handed)
 	}
@@ -173,7 +175,7 @@ func TestPodsOfOneTemplateShareTheirSpec(t *testing.T) {
 	other.Spec.Containers[0].Env[0].Value = "other"
 	for _, p := range []*corev1.Pod{a, b, own, other} {
 		want := p.DeepCopy()
-		in.decoded(p)
+		in.decoded(benchPods.Def, p)
 		if !equality.Semantic.DeepEqual(p, want) {
 			t.Errorf("pod has changed: got %+v, want %+v", p, want)
 		}
@@ -194,7 +196,7 @@ func TestTheTableOfTemplatesIsBounded(t *testing.T) {
 	for i := range 3 * templateMax {
 		name := strconv.Itoa(i)
 		for j := range 2 * templateForms {
-			in.decoded(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: name, WorkingDir: strconv.Itoa(j)}}}})
+			in.decoded(benchPods.Def, &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: name, WorkingDir: strconv.Itoa(j)}}}})
 		}
 	}
 	if n := len(in.mu.templates); n > templateMax+1 {

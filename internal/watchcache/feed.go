@@ -53,7 +53,7 @@ func (s *Set) sourceOf(key string) *source {
 	return nil
 }
 
-// batch is the changes of one resource that are taken in at once.
+// batch is the changes of one resource that the feed delivered together.
 type batch struct {
 	src     *source
 	changes []cache.Change
@@ -73,7 +73,7 @@ func (b *batch) add(s *Set, c store.Change) {
 		b.put(key, nil, cache.Gone(it, c.Rev))
 		return
 	}
-	// Not there, or it will be by the list that is under way: see applyLocked.
+	// The cache has no such object. A list that is under way may bring it: applyLocked decides.
 	b.changes = append(b.changes, cache.Change{Item: &cache.Item{Key: key, Rev: c.Rev}, Delete: true})
 }
 
@@ -93,7 +93,8 @@ func (b *batch) now(key string) *cache.Item {
 	return b.src.now(key)
 }
 
-// now is the object as it is after all that was taken in, or nil.
+// now is the object after the changes that the source has taken, those included that wait for
+// a list to end. It is nil if there is no such object.
 func (src *source) now(key string) *cache.Item {
 	src.mu.Lock()
 	defer src.mu.Unlock()
@@ -118,8 +119,9 @@ func (src *source) take(changes []cache.Change) {
 	src.applyLocked(changes)
 }
 
-// applyLocked applies what is newer than the last list. A deletion that knows
-// no object is of one that the list has brought, or of none.
+// applyLocked applies the changes that are newer than the last list. A deletion
+// without an object (batch.add did not know one) gets the object that the list has
+// brought; if the list has none either, the deletion is dropped.
 func (src *source) applyLocked(changes []cache.Change) {
 	known := changes[:0]
 	for _, c := range changes {
@@ -149,14 +151,14 @@ func (s *Set) item(src *source, kv store.KV) *cache.Item {
 	return x.at(kv.Rev)
 }
 
-// Handoff gives the decoded form of a value that is about to be written at a
+// Handoff gives the decoded form of a value of def that is about to be written at a
 // key, so that the feed need not decode it. obj is handed over; what its
 // fields refer to may be shared, and is not changed. If the value is not
 // written after all, nothing need be done; if it is, at returns the Item at the
 // revision of the write, the very one that the cache shows or will show: what the
 // writer's answer makes of it need not be made again for others.
-func (s *Set) Handoff(key string, value []byte, obj resource.Object) (at func(rev int64) *cache.Item) {
-	x := &handoff{value: value, obj: obj, in: &s.interner}
+func (s *Set) Handoff(def *resource.Def, key string, value []byte, obj resource.Object) (at func(rev int64) *cache.Item) {
+	x := &handoff{def: def, value: value, obj: obj, in: &s.interner}
 	s.handoffs.put(key, x)
 	return x.at
 }
@@ -171,6 +173,7 @@ type handoffs struct {
 }
 
 type handoff struct {
+	def   *resource.Def
 	value []byte
 	obj   resource.Object
 	in    *interner
@@ -183,7 +186,7 @@ type handoff struct {
 func (x *handoff) at(rev int64) *cache.Item {
 	x.once.Do(func() {
 		x.obj.SetResourceVersion(strconv.FormatInt(rev, 10)) // W1
-		x.in.handed(x.obj)
+		x.in.handed(x.def, x.obj)
 		x.item = newItem(x.obj, rev)
 	})
 	if x.item.Rev != rev { // another writer has written the same bytes

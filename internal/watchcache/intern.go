@@ -33,8 +33,8 @@ const (
 
 // decoded replaces parts of obj's metadata by equal shared ones. All of obj is
 // the caller's own.
-func (in *interner) decoded(obj resource.Object) {
-	in.template(obj)
+func (in *interner) decoded(def *resource.Def, obj resource.Object) {
+	in.template(def, obj)
 	m := metaOf(obj)
 	if m == nil {
 		return
@@ -55,8 +55,8 @@ func (in *interner) decoded(obj resource.Object) {
 
 // handed does the same to an object of which only the fields of the metadata
 // and of the spec are the caller's.
-func (in *interner) handed(obj resource.Object) {
-	in.template(obj)
+func (in *interner) handed(def *resource.Def, obj resource.Object) {
+	in.template(def, obj)
 	m := metaOf(obj)
 	if m == nil {
 		return

@@ -102,7 +102,7 @@ func (s *Set) read(src *source, kv store.KV) *cache.Item {
 	if err != nil {
 		return nil
 	}
-	s.interner.decoded(obj)
+	s.interner.decoded(src.def, obj)
 	return &cache.Item{Key: itemKey(src, kv.Key), Rev: kv.Rev, Object: obj}
 }
 

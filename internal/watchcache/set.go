@@ -84,7 +84,7 @@ func New(o Options) (*Set, error) {
 	}
 	s.mu.byPrefix, s.mu.byDef, s.mu.bad = map[string]*source{}, map[*resource.Def]*source{}, map[string]bool{}
 	for _, def := range o.Defs {
-		if def.CreateOnly {
+		if !def.Stored() {
 			continue
 		}
 		if _, err := s.register(def); err != nil {

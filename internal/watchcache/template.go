@@ -26,14 +26,16 @@ type templateKey struct{ namespace, container, image string }
 
 // template replaces the parts of a pod's spec that are equal to those of one
 // seen before. Only the spec's own fields are changed, not what they refer to.
-func (in *interner) template(obj resource.Object) {
-	pod, ok := obj.(*corev1.Pod)
-	if !ok || len(pod.Spec.Containers) == 0 {
+func (in *interner) template(def *resource.Def, obj resource.Object) {
+	if def.PodSpec == nil {
 		return
 	}
-	c := &pod.Spec.Containers[0]
-	key := templateKey{pod.Namespace, c.Name, c.Image}
-	spec := &pod.Spec
+	spec := def.PodSpec(obj)
+	if len(spec.Containers) == 0 {
+		return
+	}
+	c := &spec.Containers[0]
+	key := templateKey{obj.GetNamespace(), c.Name, c.Image}
 	known := in.templates(key)
 	for _, t := range known {
 		if !reflect.DeepEqual(t.Containers, spec.Containers) {

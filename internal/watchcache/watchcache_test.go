@@ -26,7 +26,7 @@ import (
 // two parts, one without namespaces.
 var (
 	services = resource.Define(resource.Spec[*corev1.Service]{
-		Version: "v1", Kind: "Service", Plural: "services", Namespaced: true, StoragePrefix: "services/specs",
+		Names: resource.Names{Version: "v1", Kind: "Service", Plural: "services", Namespaced: true, StoragePrefix: "services/specs"},
 		Default: func(s *corev1.Service) {
 			if s.Spec.Type == "" {
 				s.Spec.Type = corev1.ServiceTypeClusterIP
@@ -34,7 +34,7 @@ var (
 		},
 	})
 	roles = resource.Define(resource.Spec[*rbacv1.ClusterRole]{
-		Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole", Plural: "clusterroles",
+		Names: resource.Names{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole", Plural: "clusterroles"},
 	})
 )
 
@@ -177,7 +177,7 @@ func TestHandedOverObjectIsUsedForItsBytesOnly(t *testing.T) {
 	s := start(t, st, Options{})
 	mine := service("x", "red")
 	op := encode(t, services.Def, mine)
-	at := s.Handoff(op.Key, op.Value, mine)
+	at := s.Handoff(services.Def, op.Key, op.Value, mine)
 	rev := write(t, st, store.Op{Key: op.Key, Value: bytes.Clone(op.Value)})
 	it := get(t, s, services.Def, "a/x", rev)
 	if it.Object != resource.Object(mine) || it.Object.GetResourceVersion() != fmt.Sprint(rev) {
@@ -191,7 +191,7 @@ func TestHandedOverObjectIsUsedForItsBytesOnly(t *testing.T) {
 	}
 	lost := service("x", "blue")
 	lostOp := encode(t, services.Def, lost)
-	s.Handoff(lostOp.Key, lostOp.Value, lost) // and the write fails
+	s.Handoff(services.Def, lostOp.Key, lostOp.Value, lost) // and the write fails
 	rev = write(t, st, encode(t, services.Def, service("x", "green")))
 	if got := get(t, s, services.Def, "a/x", rev).Object.GetLabels()["color"]; got != "green" {
 		t.Errorf("write by another: got %s, want green", got)
@@ -393,7 +393,7 @@ func TestFreshWaitsForAllThatWasWritten(t *testing.T) {
 }
 
 func TestTwoResourcesCannotShareAPrefix(t *testing.T) {
-	other := resource.Define(resource.Spec[*corev1.Service]{Group: "x", Version: "v1", Kind: "Service", Plural: "services", StoragePrefix: "services/specs"})
+	other := resource.Define(resource.Spec[*corev1.Service]{Names: resource.Names{Group: "x", Version: "v1", Kind: "Service", Plural: "services", StoragePrefix: "services/specs"}})
 	if _, err := New(Options{Store: mem.New(mem.Options{}), Defs: []*resource.Def{services.Def, other.Def}}); err == nil {
 		t.Error("got no error")
 	}
@@ -408,7 +408,7 @@ func TestConcurrentWritersSeeTheirWrites(t *testing.T) {
 			for i := range 100 {
 				obj := service(fmt.Sprintf("%d", w), fmt.Sprint(i))
 				op := encode(t, services.Def, obj)
-				s.Handoff(op.Key, op.Value, obj)
+				s.Handoff(services.Def, op.Key, op.Value, obj)
 				rev := write(t, st, op)
 				it := get(t, s, services.Def, fmt.Sprintf("a/%d", w), rev)
 				if it.Rev != rev || it.Object.GetLabels()["color"] != fmt.Sprint(i) {

@@ -6,7 +6,8 @@ import (
 	"reflect"
 	"strconv"
 	"sync"
-	"unsafe"
+
+	"github.com/kemudi/kemudi/internal/layout"
 )
 
 // AppendJSON appends the JSON form of v, which must be a non-nil pointer, to
@@ -16,12 +17,16 @@ func AppendJSON(dst []byte, v any) ([]byte, error) {
 	if t == nil || t.Kind() != reflect.Pointer {
 		return dst, fmt.Errorf("encode %T as JSON: not a pointer", v)
 	}
-	p := reflect.ValueOf(v).UnsafePointer()
-	if p == nil {
+	p := layout.PtrOf(v)
+	if p.IsNil() {
 		return append(dst, "null"...), nil
 	}
 	e := &encoding{buf: dst}
-	planOf(t.Elem())(e, p)
+	if layout.Library {
+		e.byLibrary(v)
+	} else {
+		planOf(t.Elem())(e, p)
+	}
 	if e.err != nil {
 		return dst, fmt.Errorf("encode %T as JSON: %w", v, e.err)
 	}
@@ -34,8 +39,8 @@ type encoding struct {
 	err error // the first one
 }
 
-// plan appends the value of the plan's type at p. p is never nil.
-type plan func(e *encoding, p unsafe.Pointer)
+// plan appends the value of the plan's type at p. p is somewhere.
+type plan func(e *encoding, p layout.Ptr)
 
 // plans holds the plan of each type that was met: a cache of pure functions.
 var plans sync.Map // reflect.Type to plan
@@ -48,7 +53,7 @@ func planOf(t reflect.Type) plan {
 	}
 	var once sync.Once
 	var final plan
-	later := plan(func(e *encoding, p unsafe.Pointer) {
+	later := plan(func(e *encoding, p layout.Ptr) {
 		once.Do(func() { final = makePlan(t) })
 		final(e, p)
 	})
@@ -66,13 +71,13 @@ func makePlan(t reflect.Type) plan {
 	}
 	switch t.Kind() {
 	case reflect.Bool:
-		return func(e *encoding, p unsafe.Pointer) { e.buf = strconv.AppendBool(e.buf, *(*bool)(p)) }
+		return func(e *encoding, p layout.Ptr) { e.buf = strconv.AppendBool(e.buf, *layout.At[bool](p)) }
 	case reflect.String:
-		return func(e *encoding, p unsafe.Pointer) { e.buf = AppendString(e.buf, *(*string)(p)) }
+		return func(e *encoding, p layout.Ptr) { e.buf = AppendString(e.buf, *layout.At[string](p)) }
 	case reflect.Int, reflect.Int64:
-		return func(e *encoding, p unsafe.Pointer) { e.buf = strconv.AppendInt(e.buf, *(*int64)(p), 10) }
+		return func(e *encoding, p layout.Ptr) { e.buf = strconv.AppendInt(e.buf, *layout.At[int64](p), 10) }
 	case reflect.Int32:
-		return func(e *encoding, p unsafe.Pointer) { e.buf = strconv.AppendInt(e.buf, int64(*(*int32)(p)), 10) }
+		return func(e *encoding, p layout.Ptr) { e.buf = strconv.AppendInt(e.buf, int64(*layout.At[int32](p)), 10) }
 	case reflect.Struct:
 		return structPlan(t)
 	case reflect.Pointer:
@@ -87,19 +92,13 @@ func makePlan(t reflect.Type) plan {
 
 func pointerPlan(t reflect.Type) plan {
 	elem := planOf(t.Elem())
-	return func(e *encoding, p unsafe.Pointer) {
-		if q := *(*unsafe.Pointer)(p); q != nil {
+	return func(e *encoding, p layout.Ptr) {
+		if q := p.Elem(); !q.IsNil() {
 			elem(e, q)
 			return
 		}
 		e.buf = append(e.buf, "null"...)
 	}
-}
-
-// slice is how the runtime lays a slice out.
-type slice struct {
-	data     unsafe.Pointer
-	len, cap int
 }
 
 func slicePlan(t reflect.Type) plan {
@@ -110,24 +109,24 @@ func slicePlan(t reflect.Type) plan {
 		return bytesPlan
 	}
 	elem, size := planOf(t.Elem()), t.Elem().Size()
-	return func(e *encoding, p unsafe.Pointer) {
-		s := (*slice)(p)
-		if s.data == nil {
+	return func(e *encoding, p layout.Ptr) {
+		first, n := p.Slice()
+		if first.IsNil() {
 			e.buf = append(e.buf, "null"...)
 			return
 		}
 		e.buf = append(e.buf, '[')
-		for i := range s.len {
+		for i := range n {
 			if i > 0 {
 				e.buf = append(e.buf, ',')
 			}
-			elem(e, unsafe.Add(s.data, uintptr(i)*size))
+			elem(e, first.Index(i, size))
 		}
 		e.buf = append(e.buf, ']')
 	}
 }
 
-func bytesPlan(e *encoding, p unsafe.Pointer) { e.base64(*(*[]byte)(p)) }
+func bytesPlan(e *encoding, p layout.Ptr) { e.base64(*layout.At[[]byte](p)) }
 
 func (e *encoding) base64(b []byte) {
 	if b == nil {

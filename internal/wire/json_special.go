@@ -11,12 +11,13 @@ import (
 	"strconv"
 	"sync"
 	"time"
-	"unsafe"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/kemudi/kemudi/internal/layout"
 )
 
 // specialPlan returns the plan of a type with an encoding of its own, or nil.
@@ -31,11 +32,11 @@ func specialPlan(t reflect.Type) plan {
 	case reflect.TypeFor[metav1.FieldsV1]():
 		return fieldsPlan
 	case reflect.TypeFor[unstructured.Unstructured]():
-		return func(e *encoding, p unsafe.Pointer) {
-			e.any((*unstructured.Unstructured)(p).Object)
+		return func(e *encoding, p layout.Ptr) {
+			e.any(layout.At[unstructured.Unstructured](p).Object)
 		}
 	case reflect.TypeFor[any]():
-		return func(e *encoding, p unsafe.Pointer) { e.any(*(*any)(p)) }
+		return func(e *encoding, p layout.Ptr) { e.any(*layout.At[any](p)) }
 	}
 	ptr := reflect.PointerTo(t)
 	if ptr.Implements(reflect.TypeFor[json.Marshaler]()) || ptr.Implements(reflect.TypeFor[goencoding.TextMarshaler]()) {
@@ -44,8 +45,8 @@ func specialPlan(t reflect.Type) plan {
 	return nil
 }
 
-func timePlan(e *encoding, p unsafe.Pointer) {
-	t := (*metav1.Time)(p)
+func timePlan(e *encoding, p layout.Ptr) {
+	t := layout.At[metav1.Time](p)
 	if t.IsZero() {
 		e.buf = append(e.buf, "null"...)
 		return
@@ -55,10 +56,24 @@ func timePlan(e *encoding, p unsafe.Pointer) {
 	e.buf = append(e.buf, '"')
 }
 
-func quantityPlan(e *encoding, p unsafe.Pointer) { appendQuantity(e, (*resource.Quantity)(p)) }
+func quantityPlan(e *encoding, p layout.Ptr) { appendQuantity(e, layout.At[resource.Quantity](p)) }
+
+// madeFrom is where a Quantity keeps the text that it was made from, if that was
+// in canonical form or, as 1.250, 1e0 and +1 are, taken for it: then the library
+// writes it. Asking for it by String would make it where there is none.
+var madeFrom, isKept = layout.Unexported[resource.Quantity, string]("s")
 
 func appendQuantity(e *encoding, q *resource.Quantity) {
+	if !isKept {
+		c := *q // so that q stays where it is
+		e.byLibrary(&c)
+		return
+	}
 	e.buf = append(e.buf, '"')
+	if text := *layout.At[string](layout.PtrOf(q).Field(madeFrom)); text != "" {
+		e.buf = append(append(e.buf, text...), '"')
+		return
+	}
 	if n := cap(e.buf) - len(e.buf); n < quantityRoom {
 		e.buf = slices.Grow(e.buf, quantityRoom)
 	}
@@ -71,27 +86,27 @@ func appendQuantity(e *encoding, q *resource.Quantity) {
 
 const quantityRoom = 32
 
-func intOrStringPlan(e *encoding, p unsafe.Pointer) {
-	v := (*intstr.IntOrString)(p)
+func intOrStringPlan(e *encoding, p layout.Ptr) {
+	v := layout.At[intstr.IntOrString](p)
 	switch v.Type {
 	case intstr.Int:
 		e.buf = strconv.AppendInt(e.buf, int64(v.IntVal), 10)
 	case intstr.String:
 		e.buf = AppendString(e.buf, v.StrVal)
 	default:
-		e.library(v)
+		e.byLibrary(v)
 	}
 }
 
 // fieldsPlan copies the set of managed fields, which is JSON already. What our
 // own code wrote needs neither compacting nor escaping; anything else gets both.
-func fieldsPlan(e *encoding, p unsafe.Pointer) {
-	raw := (*metav1.FieldsV1)(p).GetRawBytes()
+func fieldsPlan(e *encoding, p layout.Ptr) {
+	raw := layout.At[metav1.FieldsV1](p).GetRawBytes()
 	if len(raw) > 0 && raw[0] == '{' && isCompact(raw) {
 		e.buf = append(e.buf, raw...)
 		return
 	}
-	e.library((*metav1.FieldsV1)(p))
+	e.byLibrary(layout.At[metav1.FieldsV1](p))
 }
 
 // isCompact reports that encoding/json would copy JSON as it is: no white space
@@ -114,10 +129,10 @@ func isCompact(b []byte) bool {
 
 // libraryPlan leaves a type to encoding/json.
 func libraryPlan(t reflect.Type) plan {
-	return func(e *encoding, p unsafe.Pointer) { e.library(reflect.NewAt(t, p).Interface()) }
+	return func(e *encoding, p layout.Ptr) { e.byLibrary(p.Value(t).Addr().Interface()) }
 }
 
-func (e *encoding) library(v any) {
+func (e *encoding) byLibrary(v any) {
 	b, err := json.Marshal(v)
 	if err != nil {
 		e.err = cmp.Or(e.err, err)
@@ -153,7 +168,7 @@ func (e *encoding) any(v any) {
 	case map[string]any:
 		appendMap(e, v, (*encoding).any)
 	default:
-		e.library(v)
+		e.byLibrary(v)
 	}
 }
 
@@ -172,26 +187,26 @@ func mapPlan(t reflect.Type) plan {
 		return typedMapPlan(func(e *encoding, q resource.Quantity) { appendQuantity(e, &q) })
 	}
 	elem := planOf(t.Elem())
-	return func(e *encoding, p unsafe.Pointer) {
-		m := reflect.NewAt(t, p).Elem()
+	return func(e *encoding, p layout.Ptr) {
+		m := p.Value(t)
 		if m.IsNil() {
 			e.buf = append(e.buf, "null"...)
 			return
 		}
-		values := make(map[string]unsafe.Pointer, m.Len())
+		values := make(map[string]layout.Ptr, m.Len())
 		for it := m.MapRange(); it.Next(); {
-			v := reflect.New(t.Elem())
-			v.Elem().Set(it.Value())
-			values[it.Key().String()] = v.UnsafePointer()
+			v := layout.New(t.Elem())
+			v.Value(t.Elem()).Set(it.Value())
+			values[it.Key().String()] = v
 		}
-		appendMap(e, values, func(e *encoding, v unsafe.Pointer) { elem(e, v) })
+		appendMap(e, values, func(e *encoding, v layout.Ptr) { elem(e, v) })
 	}
 }
 
 // typedMapPlan reads a map whose keys are of string kind as one with keys of
 // type string: both have the same layout and hash function.
 func typedMapPlan[V any](value func(*encoding, V)) plan {
-	return func(e *encoding, p unsafe.Pointer) { appendMap(e, *(*map[string]V)(p), value) }
+	return func(e *encoding, p layout.Ptr) { appendMap(e, *layout.At[map[string]V](p), value) }
 }
 
 // keyLists lends room to sort keys in.

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/randfill"
+
+	"github.com/kemudi/kemudi/internal/layout/layouttest"
 )
 
 func filler(seed int64) *randfill.Filler {
@@ -46,6 +48,7 @@ func filler(seed int64) *randfill.Filler {
 			u.Raw, u.ContentType = []byte(`{"a": 1}`), runtime.ContentTypeJSON
 		},
 		func(o *runtime.Object, _ randfill.Continue) { *o = nil },
+		func(t *time.Time, c randfill.Continue) { *t = time.Unix(c.Int63n(4e9), c.Int63n(1e9)) },
 		func(a *any, c randfill.Continue) {
 			*a = []any{"x", int64(3), true, nil, 1.5, map[string]any{"<": []any{}}}
 		},
@@ -53,8 +56,10 @@ func filler(seed int64) *randfill.Filler {
 }
 
 func TestJSONEqualsTheStandardLibraryForEveryKind(t *testing.T) {
+	seed, compared := int64(rand.Uint64()), 0
+	t.Logf("seed %d", seed)
 	for gvk, typ := range scheme.Scheme.AllKnownTypes() {
-		f := filler(int64(rand.Uint64()))
+		f := filler(seed)
 		for range 20 {
 			v := reflect.New(typ).Interface()
 			f.Fill(v)
@@ -65,6 +70,31 @@ func TestJSONEqualsTheStandardLibraryForEveryKind(t *testing.T) {
 			got, err := AppendJSON(nil, v)
 			if err != nil || !bytes.Equal(got, want) {
 				t.Fatalf("%v: %v\n got %s\nwant %s", gvk, err, got, want)
+			}
+			compared += len(want)
+		}
+	}
+	if compared < 10<<20 {
+		t.Errorf("compared %d bytes, want at least 10 MiB", compared)
+	}
+}
+
+func TestJSONEqualsTheStandardLibraryForRandomTypes(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r, f := rand.New(rand.NewPCG(seed, 0)), filler(int64(seed))
+	for range 1000 {
+		typ := layouttest.Struct(r)
+		for range 4 {
+			v := reflect.New(typ).Interface()
+			f.Fill(v)
+			want, err := json.Marshal(v)
+			if err != nil {
+				t.Fatalf("%v: %v", typ, err)
+			}
+			got, err := AppendJSON(nil, v)
+			if err != nil || !bytes.Equal(got, want) {
+				t.Fatalf("%v: %v\n got %s\nwant %s", typ, err, got, want)
 			}
 		}
 	}
@@ -103,7 +133,10 @@ func TestEveryByteIsEscapedWhereverItStands(t *testing.T) {
 }
 
 func TestQuantitiesAreWrittenAsTheLibraryDoes(t *testing.T) {
-	for _, text := range []string{"0", "1", "100m", "128Mi", "1.5Gi", "1e3", "12345678901234567890", "0.000000001", "-5", "1023", "1024Ki", "123456789012345678901234567890123456789012345678"} {
+	if !isKept {
+		t.Error("a Quantity does not keep its text any more: it is written by the library")
+	}
+	for _, text := range []string{"0", "1", "100m", "128Mi", "1.5Gi", "1e3", "12345678901234567890", "0.000000001", "-5", "+5", "1e0", "1.0", "1.250", "01", "1023", "1024Ki", "123456789012345678901234567890123456789012345678"} {
 		q := resource.MustParse(text)
 		fresh := q.DeepCopy()
 		want, err := json.Marshal(&q)
@@ -113,6 +146,12 @@ func TestQuantitiesAreWrittenAsTheLibraryDoes(t *testing.T) {
 		got, err := AppendJSON(make([]byte, 0, 3), &fresh)
 		if err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s: got %s, %v; want %s", text, got, err, want)
+		}
+		fresh.Add(resource.Quantity{}) // it forgets its text
+		want, _ = json.Marshal(fresh.DeepCopy())
+		before := fresh
+		if got, err := AppendJSON(nil, &fresh); err != nil || !bytes.Equal(got, want) || fresh != before {
+			t.Errorf("%s plus nothing: got %s, %v; want %s, and that it is only read", text, got, err, want)
 		}
 	}
 }

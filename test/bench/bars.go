@@ -75,6 +75,32 @@ var (
 	fullAgain  = measure{"the same, restarted", mebibytes, bar{}, below(300), 580}
 	fullStart  = measure{"the same: start to ready", seconds, bar{}, bar{}, 0}
 
+	// The load from outside: the server's processor time for each; elsewhere is
+	// upstream's server library under the same load.
+	outMap         = measure{"outside: create a config map", millis, bar{}, below(0.4), 1.3}
+	outPod         = measure{"outside: create a pod that is bound", millis, bar{}, below(0.8), 2.4}
+	outFirst       = measure{"outside: first status of a pod", millis, bar{}, below(0.9), 4.6}
+	outPut         = measure{"outside: put a pod's status", millis, bar{}, below(0.8), 4.9}
+	outMerge       = measure{"outside: merge patch of a pod's status", millis, bar{}, below(1), 4.9}
+	outStrategic   = measure{"outside: strategic merge patch of a pod's status", millis, bar{}, below(1), 4.9}
+	outApply       = measure{"outside: apply to a pod's status", millis, bar{}, below(1), 7.6}
+	outGet         = measure{"outside: get a pod", millis, bar{}, below(0.09), 0.7}
+	outList        = measure{"outside: list 10,000 pods as JSON, whole", millis, bar{}, below(100), 1860}
+	outPages       = measure{"outside: list 10,000 pods as JSON, in pages of 500", millis, bar{}, below(120), 1930}
+	outProto       = measure{"outside: list 10,000 pods as protobuf, whole", millis, bar{}, below(60), 810}
+	outProtoPages  = measure{"outside: list 10,000 pods as protobuf, in pages of 500", millis, bar{}, below(80), 830}
+	outNode        = measure{"outside: list the 100 pods of a node", millis, bar{}, below(1.5), 19}
+	outStream      = measure{"outside: stream 10,000 pods as JSON", millis, bar{}, below(120), 3800}
+	outProtoStream = measure{"outside: stream 10,000 pods as protobuf", millis, bar{}, below(80), 1300}
+	outFew         = measure{"outside: event of 50/s to 200 watches, 10 a connection", micros, bar{}, below(8), 77}
+	outFew50       = measure{"outside: the same, how late, p50", millis, bar{}, below(3), 10}
+	outFew99       = measure{"outside: the same, how late, p99", millis, bar{}, below(8), 29}
+	outMany        = measure{"outside: event of 10/s to 1,000 watches, 10 a connection", micros, bar{}, below(8), 62}
+	outMany50      = measure{"outside: the same to 1,000, how late, p50", millis, bar{}, below(8), 21}
+	outMany99      = measure{"outside: the same to 1,000, how late, p99", millis, bar{}, below(20), 63}
+	outMemory      = measure{"outside: memory (RSS) at most", mebibytes, bar{}, below(350), 1070}
+	outRest        = measure{"outside: memory (RSS) at rest after it", mebibytes, bar{}, below(200), 1010}
+
 	size       = measure{"size of the program", mebibytes, bar{}, bar{}, 0}
 	sizePacked = measure{"size of the program, compressed (zstd)", mebibytes, bar{}, below(70), 77.5}
 
@@ -91,7 +117,10 @@ var order = []measure{
 	startReady, startReadyWarm, startPod, podOne50, podOne99, podBurst50, podBurst99, memory, memoryPod, idleCPU, idleDisk,
 	planeReady, planeAccount, planeMemory, planeCPU, planeDisk,
 	listJSON, listJSONc, listProto, listProtoc, getRate, getCPU, createRate, createCPU, statusRate, statusCPU, applyRate, applyCPU, watchCPU,
-	fullMemory, fullAgain, fullStart, size, sizePacked,
+	fullMemory, fullAgain, fullStart,
+	outMap, outPod, outFirst, outPut, outMerge, outStrategic, outApply, outGet, outList, outPages, outProto, outProtoPages, outNode,
+	outStream, outProtoStream, outFew, outFew50, outFew99, outMany, outMany50, outMany99, outMemory, outRest,
+	size, sizePacked,
 	schedPlain, schedNear, schedApart, schedSpread, schedBind, simHour,
 }
 

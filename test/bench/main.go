@@ -19,18 +19,34 @@ import (
 func main() {
 	bin := flag.String("kemudi", "bin/kemudi", "program to measure")
 	out := flag.String("out", "docs/bench.md", "file to write the table to; empty: none")
-	only := flag.String("only", "", "comma-separated parts to measure: node, plane, load, size, tests; default all but load, which is the last part of plane")
+	figures := flag.String("figures", "", "file to write the figures to, a line each: name, unit and value between tabs")
+	only := flag.String("only", "", "comma-separated parts to measure: node, plane, load, outside, size, tests; default all but load, which is the last part of plane")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := run(ctx, *bin, *out, *only)
+	err := run(ctx, *bin, *only, output{*out, *figures})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, bin, out, only string) error {
+// output is where the results are written; empty: nowhere.
+type output struct{ table, figures string }
+
+func (o output) write(table, figures string) error {
+	for file, text := range map[string]string{o.table: table, o.figures: figures} {
+		if file == "" {
+			continue
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			return fmt.Errorf("write results: %w", err)
+		}
+	}
+	return nil
+}
+
+func run(ctx context.Context, bin, only string, out output) error {
 	bin, err := filepath.Abs(bin)
 	if err != nil {
 		return fmt.Errorf("find program: %w", err)
@@ -49,13 +65,7 @@ func run(ctx context.Context, bin, out, only string) error {
 	}
 	doc := b.results.document(about(ctx, bin))
 	fmt.Print("\n", doc)
-	if out == "" {
-		return nil
-	}
-	if err := os.WriteFile(out, []byte(doc), 0o644); err != nil {
-		return fmt.Errorf("write table: %w", err)
-	}
-	return nil
+	return out.write(doc, b.results.figures())
 }
 
 // bench is one run of the benchmark.
@@ -74,13 +84,21 @@ func wanted(only, part string) bool {
 
 // measure measures the parts that are asked for.
 func (b *bench) measure(ctx context.Context, only string) error {
+	if err := network(ctx); err != nil {
+		return err
+	}
 	if wanted(only, "node") || wanted(only, "plane") {
 		if err := b.servers(ctx, wanted(only, "node"), wanted(only, "plane")); err != nil {
 			return err
 		}
 	}
 	if only != "" && wanted(only, "load") {
-		if err := b.loadAlone(ctx); err != nil {
+		if err := b.planeAlone(ctx, func(s *server) error { return b.load(ctx, s) }); err != nil {
+			return err
+		}
+	}
+	if wanted(only, "outside") {
+		if err := b.outside(ctx); err != nil {
 			return err
 		}
 	}
@@ -98,9 +116,6 @@ func (b *bench) measure(ctx context.Context, only string) error {
 // servers measures running servers: that with a node, and the control plane
 // alone. Both idle at the same time.
 func (b *bench) servers(ctx context.Context, withNode, withPlane bool) (err error) {
-	if err := network(ctx); err != nil {
-		return err
-	}
 	var idle []*idler
 	// To reset one undoes the network of the other, so the node goes first.
 	if withPlane {
@@ -125,11 +140,9 @@ func (b *bench) servers(ctx context.Context, withNode, withPlane bool) (err erro
 	return nil
 }
 
-// loadAlone measures a control plane under load that has just been started.
-func (b *bench) loadAlone(ctx context.Context) (err error) {
-	if err := network(ctx); err != nil {
-		return err
-	}
+// planeAlone calls f with a control plane that has just been started, in a place
+// where none was.
+func (b *bench) planeAlone(ctx context.Context, f func(*server) error) (err error) {
 	defer func() { err = errors.Join(err, b.plane.remove(ctx, b.bin)) }()
 	s, err := b.plane.start(b.bin)
 	if err != nil {
@@ -139,7 +152,7 @@ func (b *bench) loadAlone(ctx context.Context) (err error) {
 	if _, err := s.ready(ctx); err != nil {
 		return err
 	}
-	return b.load(ctx, s)
+	return f(s)
 }
 
 // nodeAndIdle measures a server with a node, and at last how it idles with others.

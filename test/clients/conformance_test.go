@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // aStatus is a kind whose status clients may write, with a sample object and
@@ -44,7 +45,7 @@ var everyStatus = []aStatus{
 	{version: "v1", plural: "persistentvolumeclaims", proves: "C-397", sample: everySample("persistentvolumeclaims"), keeps: `{volumeName: other}`, patched: fmt.Sprintf(aCondition, "StatusPatched"), updated: fmt.Sprintf(aCondition, "StatusUpdate")},
 	{version: "v1", plural: "resourcequotas", sample: everySample("resourcequotas"), keeps: `{hard: {services: "9"}}`, patched: `{hard: {cpu: "7", memory: 7Gi}}`, updated: `{hard: {cpu: "8"}, used: {cpu: "1"}}`},
 	{version: "v1", plural: "replicationcontrollers", sample: everySample("replicationcontrollers"), keeps: `{replicas: 9}`, patched: fmt.Sprintf(aCondition, "StatusPatched"), updated: fmt.Sprintf(aCondition, "StatusUpdate")},
-	{version: "v1", plural: "services", sample: `spec: {type: LoadBalancer, ports: [{port: 80}]}`, keeps: `{sessionAffinity: ClientIP}`, patched: `{loadBalancer: {ingress: [{ip: 203.0.113.1}]}}`, updated: fmt.Sprintf(aCondition, "StatusUpdate"), proves: "C-228"},
+	{version: "v1", plural: "services", sample: `spec: {type: LoadBalancer, ports: [{port: 80}]}`, keeps: `{sessionAffinity: ClientIP}`, patched: `{loadBalancer: {ingress: [{ip: 203.0.113.1}]}}`, updated: fmt.Sprintf(aCondition, "StatusUpdate")},
 }
 
 // everySample is the sample of a kind in the list of all.
@@ -113,7 +114,7 @@ func (v *verbs) status(k aStatus) {
 	if got.GetAnnotations()["patched"] != "true" {
 		v.Errorf("the patch's annotation is not there: %v", got.GetAnnotations())
 	}
-	err = within(func() error {
+	err = wait.Try(wait.Patience, func() error {
 		now, err := v.own.Get(ctx, "status-one", metav1.GetOptions{}, "status")
 		if err != nil {
 			return err
@@ -138,7 +139,7 @@ func (v *verbs) status(k aStatus) {
 	if !equality.Semantic.DeepEqual(got.Object["spec"], made.Object["spec"]) || got.GetUID() != made.GetUID() {
 		v.Errorf("a write of the status changed the spec:\ngot  %v\nwant %v", got.Object["spec"], made.Object["spec"])
 	}
-	for deadline := time.After(patience); ; { // and a watch tells of it
+	for deadline := time.After(wait.Patience); ; { // and a watch tells of it
 		select {
 		case e := <-w.ResultChan():
 			if u, ok := e.Object.(*unstructured.Unstructured); ok && e.Type == "MODIFIED" && subset(fieldsOf(v.T, k.updated), u.Object["status"]) {
@@ -332,7 +333,7 @@ func TestPodsAreResizedAndReadThroughTheirSubresource(t *testing.T) {
 	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() error {
+	wait.Until(t, func() error {
 		if pod, err = pods.Get(t.Context(), "p", metav1.GetOptions{}); err != nil || pod.Status.Phase != corev1.PodRunning {
 			return fmt.Errorf("pod is %s, %v", pod.Status.Phase, err)
 		}
@@ -349,7 +350,7 @@ func TestPodsAreResizedAndReadThroughTheirSubresource(t *testing.T) {
 	if err != nil || answer.Spec.Containers[0].Resources.Limits.Cpu().String() != "20m" || answer.Generation != 2 {
 		t.Fatalf("resize: got %v of generation %d, %v; want 20m of generation 2", answer.Spec.Containers[0].Resources, answer.Generation, err)
 	}
-	eventually(t, func() error {
+	wait.Until(t, func() error {
 		whole, err := pods.Get(t.Context(), "p", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -378,7 +379,7 @@ func TestPodsAreWrittenInEveryWayWhileTheyRun(t *testing.T) {
 	defer w.Stop()
 	seen := func(what string, ok func(kind watch.EventType, pod *corev1.Pod) bool) {
 		t.Helper()
-		for deadline := time.After(patience); ; {
+		for deadline := time.After(wait.Patience); ; {
 			select {
 			case e := <-w.ResultChan():
 				if pod, isPod := e.Object.(*corev1.Pod); isPod && ok(e.Type, pod) {
@@ -403,7 +404,7 @@ func TestPodsAreWrittenInEveryWayWhileTheyRun(t *testing.T) {
 	// Its status is written by others than its node.
 	now := metav1.Now()
 	for _, reason := range []string{"patched", "replaced"} {
-		err := within(func() error {
+		err := wait.Try(wait.Patience, func() error {
 			pod, err := pods.Get(t.Context(), "p", metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -489,7 +490,7 @@ func TestVolumesAndTheirClaimsLiveAndGo(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, func() error {
+			wait.Until(t, func() error {
 				if list, err := v.own.List(t.Context(), o); err != nil || len(list.Items) > 0 {
 					return fmt.Errorf("%s: still there: %v, %v", plural, list, err)
 				}
@@ -501,12 +502,20 @@ func TestVolumesAndTheirClaimsLiveAndGo(t *testing.T) {
 
 func TestHealthNamesWhatItChecks(t *testing.T) {
 	t.Parallel()
+	const (
+		alive = "[+]ping ok\n[+]log ok\n[+]etcd ok\n"
+		ready = alive + "[+]etcd-readiness ok\n[+]informer-sync ok\n"
+		hooks = "[+]poststarthook/start-apiserver-admission-initializer ok\n[+]poststarthook/start-system-namespaces-controller ok\n" +
+			"[+]poststarthook/scheduling/bootstrap-system-priority-classes ok\n[+]poststarthook/rbac/bootstrap-roles ok\n" +
+			"[+]poststarthook/start-service-ip-repair-controllers ok\n"
+	)
 	for path, want := range map[string]string{
-		"/livez?verbose":               "[+]ping ok\n[+]etcd ok\nlivez check passed\n",
-		"/healthz?verbose":             "[+]ping ok\n[+]etcd ok\nhealthz check passed\n",
-		"/readyz?verbose":              "[+]ping ok\n[+]etcd ok\n[+]informer-sync ok\n[+]poststarthook-bootstrap ok\nreadyz check passed\n",
-		"/readyz?verbose&exclude=etcd": "[+]ping ok\n[+]etcd excluded: ok\n[+]informer-sync ok\n[+]poststarthook-bootstrap ok\nreadyz check passed\n",
+		"/livez?verbose":               alive + hooks + "livez check passed\n",
+		"/healthz?verbose":             alive + hooks + "healthz check passed\n",
+		"/readyz?verbose":              ready + hooks + "[+]shutdown ok\nreadyz check passed\n",
+		"/readyz?verbose&exclude=etcd": strings.Replace(ready, "etcd ok", "etcd excluded: ok", 1) + hooks + "[+]shutdown ok\nreadyz check passed\n",
 		"/readyz/etcd":                 "ok", "/readyz": "ok", "/livez": "ok", "/healthz": "ok",
+		"/livez/poststarthook/rbac/bootstrap-roles": "ok", "/readyz/shutdown": "ok", "/livez/ping": "ok", "/healthz/log": "ok",
 	} {
 		if got := ask(t, "GET", path, ""); got.code != 200 || got.body != want {
 			t.Errorf("%s: got %d %q, want %q", path, got.code, got.body, want)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
+	"k8s.io/component-base/cli"
 	"k8s.io/kubectl/pkg/cmd"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 )
@@ -23,7 +24,7 @@ const asKubectl = "KEMUDI_TEST_AS_KUBECTL"
 
 func kubectlMain() {
 	os.Args[0] = "kubectl"
-	if err := cmd.NewDefaultKubectlCommand().Execute(); err != nil {
+	if err := cli.RunNoErrOutput(cmd.NewDefaultKubectlCommand()); err != nil {
 		cmdutil.CheckErr(err)
 	}
 	os.Exit(0)

@@ -31,6 +31,7 @@ import (
 	"github.com/kemudi/kemudi/internal/sim"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/watchcache"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 func TestMain(m *testing.M) {
@@ -52,6 +53,7 @@ type server struct {
 	samples    *httptest.Server // serves the catalogue's sample objects
 	config     *rest.Config
 	client     *kubernetes.Clientset
+	fresh      func(context.Context) error // waits until what has been written is in force
 }
 
 var errOver = errors.New("the tests are over")
@@ -124,7 +126,7 @@ func startServer(g *task.Group, dir string) (*server, error) {
 	g.Go("serve", func(ctx context.Context) error {
 		return c.Server().Serve(ctx, l, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: keys.ServingCertificate, ClientCAs: keys.CA.Pool()})
 	})
-	s := &server{dir: dir, url: "https://" + l.Addr().String(), kubeconfig: filepath.Join(dir, "admin.kubeconfig")}
+	s := &server{dir: dir, url: "https://" + l.Addr().String(), kubeconfig: filepath.Join(dir, "admin.kubeconfig"), fresh: c.Server().Fresh}
 	if err := keys.WriteAdminKubeconfig(s.kubeconfig, "kemudi", s.url); err != nil {
 		return nil, err
 	}
@@ -168,7 +170,7 @@ func (s *server) namespace(t *testing.T, name string) {
 	if _, err := s.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	eventually(t, func() error {
+	wait.Until(t, func() error {
 		_, err := s.client.CoreV1().ServiceAccounts(name).Get(t.Context(), "default", metav1.GetOptions{})
 		return err
 	})
@@ -182,32 +184,4 @@ func (s *server) http(t *testing.T) *http.Client {
 		t.Fatal(err)
 	}
 	return c
-}
-
-const patience = 15 * time.Second
-
-// eventually waits until f returns no error.
-func eventually(t *testing.T, f func() error) {
-	t.Helper()
-	if err := within(f); err != nil {
-		t.Fatalf("still after %s: %v", patience, err)
-	}
-}
-
-// within tries f until it returns no error, and returns the last one.
-func within(f func() error) error {
-	deadline := time.After(patience)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := f()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			return err
-		}
-	}
 }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // aKind is a kind with a sample object, in YAML and without a name, and the
@@ -42,7 +43,7 @@ var everyKind = []aKind{
 	{version: "v1", plural: "persistentvolumeclaims", sample: `spec: {accessModes: [ReadWriteOnce], storageClassName: none, resources: {requests: {storage: 1Gi}}}`},
 	{version: "v1", plural: "namespaces", cluster: true, sample: `spec: {}`, proves: "C-129 C-133"},
 	{version: "v1", plural: "nodes", cluster: true, sample: `spec: {unschedulable: true}`},
-	{version: "v1", plural: "pods", sample: `spec: {nodeSelector: {never: here}, containers: [{name: c, image: c}]}`},
+	{version: "v1", plural: "pods", sample: `spec: {nodeSelector: {never: here}, containers: [{name: c, image: c}]}`, proves: "OBJ-007/library"},
 	{version: "apps/v1", plural: "deployments", sample: `spec: {replicas: 0, ` + selected},
 	{version: "apps/v1", plural: "replicasets", sample: `spec: {replicas: 0, ` + selected, proves: "C-044"},
 	{version: "apps/v1", plural: "statefulsets", sample: `spec: {replicas: 0, serviceName: s, ` + selected, proves: "C-057"},
@@ -51,7 +52,7 @@ var everyKind = []aKind{
 	{version: "batch/v1", plural: "jobs", sample: `spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: c, image: c}]}}}`},
 	{version: "batch/v1", plural: "cronjobs", sample: `spec: {schedule: "0 0 1 1 *", suspend: true, jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: c}]}}}}}`},
 	{version: "coordination.k8s.io/v1", plural: "leases", sample: `spec: {holderIdentity: me, renewTime: "2020-01-02T03:04:05.123456Z"}`},
-	{version: "discovery.k8s.io/v1", plural: "endpointslices", sample: `{addressType: IPv4, endpoints: [], ports: []}`, proves: "C-203"},
+	{version: "discovery.k8s.io/v1", plural: "endpointslices", sample: `{addressType: IPv4, endpoints: [], ports: []}`, proves: "C-203/verbs"},
 	{version: "events.k8s.io/v1", plural: "events", sample: `{eventTime: "2020-01-02T03:04:05.123456Z", regarding: {kind: Pod, name: x, namespace: NAMESPACE}, type: Normal, reason: R, action: A, reportingController: example.com/c, reportingInstance: i}`, proves: "C-446"},
 	{version: "node.k8s.io/v1", plural: "runtimeclasses", cluster: true, sample: `handler: runc`, proves: "C-316"},
 	{version: "policy/v1", plural: "poddisruptionbudgets", sample: `spec: {minAvailable: 1, selector: {matchLabels: {a: none}}}`},
@@ -199,7 +200,7 @@ func (v *verbs) run() {
 	v.good("create")(v.own.Create(ctx, v.sample("verbs-three"), metav1.CreateOptions{}))
 	v.deleteAll()
 	v.expect(w, watch.Deleted, "verbs-two")
-	eventually(v.T, func() error {
+	wait.Until(v.T, func() error {
 		list, err := v.own.List(ctx, v.chosen())
 		if err == nil && len(list.Items) != 0 {
 			err = fmt.Errorf("%d objects are left", len(list.Items))
@@ -212,7 +213,7 @@ func (v *verbs) run() {
 func (v *verbs) update(w watch.Interface) {
 	v.Helper()
 	ctx := v.Context()
-	err := within(func() error {
+	err := wait.Try(wait.Patience, func() error {
 		got, err := v.own.Get(ctx, "verbs-one", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -262,7 +263,7 @@ func (v *verbs) counts(want int) {
 // expect waits for an event about an object; controllers may cause others before it.
 func (v *verbs) expect(w watch.Interface, kind watch.EventType, name string) {
 	v.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(wait.Patience)
 	for {
 		select {
 		case e, ok := <-w.ResultChan():
@@ -273,7 +274,7 @@ func (v *verbs) expect(w watch.Interface, kind watch.EventType, name string) {
 				return
 			}
 		case <-deadline:
-			v.Fatalf("no event %s of %s within %s", kind, name, patience)
+			v.Fatalf("no event %s of %s within %s", kind, name, wait.Patience)
 		}
 	}
 }

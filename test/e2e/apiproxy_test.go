@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // testIssuer checks pods' own tokens, within the pods, by what the issuer publishes.
@@ -34,7 +35,6 @@ spec:
 // testProxy reaches pods and services through the API server, by every name
 // that they have and with every method.
 func testProxy(t *testing.T, c *cluster) {
-	trace.Proves(t, "C-215", "C-216", "C-217", "C-230", "COMM-010", "COMM-018", "COMM-019", "COMM-020")
 	k := c.kubectl().in(c.namespace(t))
 	k.apply(t, `
 apiVersion: v1
@@ -86,6 +86,7 @@ spec: {selector: {app: methods}, ports: [{port: 80}]}
 	p := &proxied{T: t, client: client, server: c.config.Host, base: "/api/v1/namespaces/" + k.namespace}
 	p.names()
 	p.methods()
+	trace.Proves(t, "C-230")
 	list, err := c.client.CoreV1().Services("").List(t.Context(), metav1.ListOptions{})
 	if err != nil || !slices.ContainsFunc(list.Items, func(s corev1.Service) bool { return s.Name == "kubernetes" && s.Namespace == "default" }) {
 		t.Errorf("services of all namespaces: got %v, %v; want kubernetes among them", list, err)
@@ -120,33 +121,30 @@ func (p *proxied) ask(method, path, header string) (code int, value, body string
 
 // names asks by every form of a name.
 func (p *proxied) names() {
-	for path, want := range map[string]string{
-		"/services/porter:portname1/proxy/":           "foo",
-		"/services/http:porter:portname1/proxy/":      "foo",
-		"/services/porter:80/proxy/":                  "foo",
-		"/services/porter:portname2/proxy/":           "bar",
-		"/services/http:porter:portname2/proxy/":      "bar",
+	trace.Proves(p.T, "C-217", "COMM-010/proxy", "COMM-018/pods", "COMM-018/services")
+	p.answer(map[string]string{
+		"/services/porter:portname1/proxy/":      "foo",
+		"/services/http:porter:portname1/proxy/": "foo",
+		"/services/porter:80/proxy/":             "foo",
+		"/services/porter:portname2/proxy/":      "bar",
+		"/services/http:porter:portname2/proxy/": "bar",
+		"/pods/porter:160/proxy/":                "foo",
+		"/pods/porter:162/proxy/":                "bar",
+		"/pods/http:porter:160/proxy/":           "foo",
+		"/pods/porter/proxy/":                    "foo",
+		"/pods/porter:80/proxy/":                 `<a href="` + p.base + `/pods/porter:80/proxy/rewriteme">test</a>`,
+		"/pods/http:porter:1080/proxy/":          `<a href="` + p.base + `/pods/http:porter:1080/proxy/rewriteme">test</a>`,
+	})
+	trace.Proves(p.T, "C-217", "COMM-019/pods", "COMM-019/services", "COMM-020/not-validated")
+	p.answer(map[string]string{
 		"/services/https:porter:tlsportname1/proxy/":  "tls baz",
 		"/services/https:porter:443/proxy/":           "tls baz",
 		"/services/https:porter:tlsportname2/proxy/":  "tls qux",
 		"/services/https:porter:tlsportname2/proxy/x": "tls qux",
-		"/pods/porter:160/proxy/":                     "foo",
-		"/pods/porter:162/proxy/":                     "bar",
-		"/pods/http:porter:160/proxy/":                "foo",
 		"/pods/https:porter:460/proxy/":               "tls baz",
 		"/pods/https:porter:462/proxy/":               "tls qux",
-		"/pods/porter/proxy/":                         "foo",
-		"/pods/porter:80/proxy/":                      `<a href="` + p.base + `/pods/porter:80/proxy/rewriteme">test</a>`,
-		"/pods/http:porter:1080/proxy/":               `<a href="` + p.base + `/pods/http:porter:1080/proxy/rewriteme">test</a>`,
 		"/pods/https:porter:443/proxy/":               `<a href="` + p.base + `/pods/https:porter:443/proxy/tlsrewriteme">test</a>`,
-	} {
-		eventually(p.T, func() error { // until the endpoints are known
-			if code, _, got := p.ask("GET", path, ""); code != 200 || got != want {
-				return fmt.Errorf("%s: got %d %q, want %q", path, code, got, want)
-			}
-			return nil
-		})
-	}
+	})
 	for path, want := range map[string]int{
 		"/services/porter/proxy/": 503, "/services/porter:none/proxy/": 503, "/services/none/proxy/": 404, "/pods/none/proxy/": 404,
 		"/pods/a:b:c:d/proxy/": 400, "/pods/porter:1/proxy/": 503,
@@ -157,10 +155,23 @@ func (p *proxied) names() {
 	}
 }
 
+// answer expects of each path that it is answered, and with what.
+func (p *proxied) answer(wants map[string]string) {
+	p.Helper()
+	for path, want := range wants {
+		wait.Until(p.T, func() error { // until the endpoints are known
+			if code, _, got := p.ask("GET", path, ""); code != 200 || got != want {
+				return fmt.Errorf("%s: got %d %q, want %q", path, code, got, want)
+			}
+			return nil
+		})
+	}
+}
+
 // methods asks with every method, without a path and with one.
 func (p *proxied) methods() {
 	for _, kind := range []string{"pods", "services"} {
-		eventually(p.T, func() error { // until the endpoints are known
+		wait.Until(p.T, func() error { // until the endpoints are known
 			if code, _, got := p.ask("GET", "/"+kind+"/methods/proxy/", ""); code != 200 {
 				return fmt.Errorf("%s: got %d %q", kind, code, got)
 			}
@@ -170,12 +181,14 @@ func (p *proxied) methods() {
 			bare, path := "/"+kind+"/methods/proxy?method="+method, "/"+kind+"/methods/proxy/some/path/with/"+method
 			reads := method == "GET" || method == "HEAD"
 			code, location, body := p.ask(method, bare, "Location")
+			trace.Proves(p.T, "C-215")
 			switch {
 			case reads && (code != 301 || !strings.HasSuffix(location, p.base+"/"+kind+"/methods/proxy/?method="+method)):
 				p.Errorf("%s %s: got %d to %q, want 301 with a slash", method, bare, code, location)
 			case !reads && (code != 200 || methodSeen(body) != method):
 				p.Errorf("%s %s: got %d %s", method, bare, code, body)
 			}
+			trace.Proves(p.T, "C-216")
 			if code, _, body = p.ask(method, path, ""); code != 200 || method != "HEAD" && methodSeen(body) != method {
 				p.Errorf("%s %s: got %d %s", method, path, code, body)
 			}

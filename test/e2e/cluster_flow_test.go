@@ -46,6 +46,7 @@ func TestCluster(t *testing.T) {
 			"affinity":                    testAffinity,
 			"service types":               testServiceTypes,
 			"unschedulable":               testUnschedulable,
+			"extended resources":          testExtendedResources,
 			"bad manifests":               testBadManifests,
 			"bad requests":                testBadRequests,
 			"bad pods":                    testBadPods,
@@ -58,4 +59,5 @@ func TestCluster(t *testing.T) {
 			})
 		}
 	})
+	t.Run("files", func(t *testing.T) { c.wantExplained(t) }) // as many as there may be, after all of these
 }

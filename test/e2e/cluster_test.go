@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kemudi/kemudi/internal/up"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // cluster is a server on a machine.
@@ -89,7 +90,7 @@ func (c *cluster) serve(t *testing.T) (took time.Duration) {
 	}
 	c.proc, c.ended = cmd, make(chan struct{})
 	go func() { _ = cmd.Wait(); close(c.ended) }()
-	stop := time.AfterFunc(patience, func() { r.Close() })
+	stop := time.AfterFunc(wait.Patience, func() { r.Close() })
 	defer stop.Stop()
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
@@ -101,7 +102,7 @@ func (c *cluster) serve(t *testing.T) (took time.Duration) {
 			return time.Since(begin)
 		}
 	}
-	t.Fatalf("the server does not get ready; its log:\n%s", tail(c.logFile(), 30))
+	t.Fatalf("the server does not get ready (%v); its log:\n%s", lines.Err(), tail(c.logFile(), 30))
 	return 0
 }
 
@@ -114,7 +115,7 @@ func (c *cluster) kill(s syscall.Signal) {
 	_ = c.proc.Process.Signal(s)
 	select {
 	case <-c.ended:
-	case <-time.After(patience):
+	case <-time.After(wait.Patience):
 		_ = c.proc.Process.Kill()
 		<-c.ended
 	}
@@ -129,7 +130,7 @@ func (c *cluster) connect(t *testing.T) {
 		t.Fatal(err)
 	}
 	config.Dial = dialer(c.host)
-	config.QPS, config.Burst, config.Timeout = -1, 0, patience
+	config.QPS, config.Burst, config.Timeout = -1, 0, wait.Patience
 	c.config = config
 	if c.client, err = kubernetes.NewForConfig(config); err != nil {
 		t.Fatal(err)
@@ -210,7 +211,7 @@ func (c *cluster) namespace(t *testing.T) string {
 	if _, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		t.Fatalf("create namespace: %v", err)
 	}
-	eventually(t, func() error {
+	wait.Until(t, func() error {
 		_, err := c.client.CoreV1().ServiceAccounts(name).Get(t.Context(), "default", metav1.GetOptions{})
 		return err
 	})

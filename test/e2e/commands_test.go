@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // everyKubectl runs a test with the unmodified kubectl and with ours.
@@ -53,54 +54,72 @@ spec:
 
 // testReading looks at objects in all the ways that kubectl has.
 func testReading(t *testing.T, k kubectl) {
-	trace.Proves(t, "API-003", "C-173", "C-174", "C-175", "C-183", "DEP-016", "DEP-017", "DEP-033", "DEP-036", "DEP-037", "DEP-071", "PLC-042", "PLC-047", "CONN-020", "CONN-021")
 	k.apply(t, twoWebs)
 	k.rolledOut(t, "web")
 	pod := k.pods(t, k.namespace, "app=web")[0]
 	hash := pod.Labels["pod-template-hash"]
 	for _, c := range []struct {
-		args string
-		want []string
+		args   string
+		want   []string
+		proves string
 	}{
-		{"get deploy", []string{"NAME   READY   UP-TO-DATE   AVAILABLE   AGE", "web    2/2     2            2"}},
-		{"get all", []string{"pod/web-" + hash, "service/web", "deployment.apps/web", "replicaset.apps/web-" + hash}},
-		{"get pods -o wide", []string{"IP", "NODE", "NOMINATED NODE", "READINESS GATES", pod.Status.PodIP, "1/1     Running   0"}},
-		{"get pods --show-labels", []string{"LABELS", "app=web,pod-template-hash=" + hash}},
-		{"get rs -o wide", []string{"DESIRED   CURRENT   READY", "kemudi.local/web:1", "app=web,pod-template-hash=" + hash}},
-		{"get pod " + pod.Name + " -o yaml", []string{"apiVersion: v1\nkind: Pod\n", "  name: " + pod.Name + "\n", "    phase: Running\n"[2:]}},
-		{"get deployment.v1.apps web -o json", []string{`"apiVersion": "apps/v1"`, `"kind": "Deployment"`, `"readyReplicas": 2`}},
-		{"get pods -o name", []string{"pod/" + pod.Name + "\n"}},
-		{"get pods -o jsonpath={.items[*].spec.nodeName}", []string{pod.Spec.NodeName}},
-		{"get pods -o custom-columns=NAME:.metadata.name,IP:.status.podIP", []string{"NAME", "IP\n", pod.Name, pod.Status.PodIP + "\n"}},
-		{"get pods --sort-by=.metadata.name -l app=web,pod-template-hash=" + hash, []string{pod.Name}},
-		{"get pods --field-selector=status.phase=Running,metadata.name=" + pod.Name, []string{pod.Name}},
-		{"get pods -A", []string{"NAMESPACE", k.namespace}},
-		{"get service web", []string{"TYPE        CLUSTER-IP", "ClusterIP", "80/TCP"}},
-		{"get endpointslices", []string{"ADDRESSTYPE   PORTS   ENDPOINTS", "IPv4", "8080"}},
-		{"get nodes -o wide", []string{"INTERNAL-IP", machineIP, "Ready", "containerd://"}},
-		{"get events --field-selector=involvedObject.name=" + pod.Name, []string{"Scheduled", "Started"}},
-		{"events --for=pod/" + pod.Name, []string{"Scheduled", "Successfully assigned", "Container started"}},
-		{"describe pod " + pod.Name, []string{"Name:             " + pod.Name, "Node:             " + pod.Spec.NodeName + "/" + machineIP, "Controlled By:  ReplicaSet/web-" + hash, "    State:          Running\n      Started:      ", "Service Account:  default", "kube-api-access-", "QoS Class:                   BestEffort", "node.kubernetes.io/not-ready:NoExecute op=Exists for 300s", "Events:"}},
-		{"describe deployment web", []string{"Replicas:               2 desired | 2 updated | 2 total | 2 available | 0 unavailable", "StrategyType:           RollingUpdate", "25% max unavailable, 25% max surge", "Available      True    MinimumReplicasAvailable", "Progressing    True    NewReplicaSetAvailable", "OldReplicaSets:  <none>", "NewReplicaSet:   web-" + hash + " (2/2 replicas created)", "ScalingReplicaSet", "Scaled up replica set web-" + hash}},
-		{"describe service web", []string{"Selector:                 app=web", "Type:                     ClusterIP", "Port:                     http  80/TCP", "TargetPort:               http/TCP", pod.Status.PodIP + ":8080"}},
-		{"describe node", []string{"Capacity:", "Allocatable:", "  Ready            True", "KubeletReady", "PodCIDR:", "Non-terminated Pods:", "Allocated resources:"}},
-		{"describe namespace " + k.namespace, []string{"Status:       Active"}},
-		{"explain deployment.spec.strategy", []string{"GROUP:      apps", "KIND:       Deployment", "rollingUpdate", "DeploymentStrategy"}},
-		{"explain pods.spec.containers.livenessProbe --recursive", []string{"httpGet", "periodSeconds"}},
-		{"api-resources", []string{"NAME", "SHORTNAMES", "deployments", "deploy ", "apps/v1", "configmaps", "cm "}},
-		{"api-versions", []string{"apps/v1\n", "\nv1\n", "rbac.authorization.k8s.io/v1\n"}},
-		{"version", []string{"Client Version", "Server Version: v1."}},
-		{"cluster-info", []string{"Kubernetes control plane", "is running at"}},
-		{"auth can-i create pods", []string{"yes"}},
-		{"auth whoami", []string{"Username", "Groups", "system:masters"}},
-		{"auth can-i --list", []string{"*.*"}},
-		{"get --raw /readyz?verbose", []string{"ok"}},
-		{"config view", []string{"server: https://127.0.0.1:6443"}},
-		{"rollout status deployment/web", []string{`deployment "web" successfully rolled out`}},
+		{"get deploy", []string{"NAME   READY   UP-TO-DATE   AVAILABLE   AGE", "web    2/2     2            2"}, "DEP-071"},
+		{"get all", []string{"pod/web-" + hash, "service/web", "deployment.apps/web", "replicaset.apps/web-" + hash}, ""},
+		{"get pods -o wide", []string{"IP", "NODE", "NOMINATED NODE", "READINESS GATES", pod.Status.PodIP, "1/1     Running   0"}, ""},
+		{"get pods --show-labels", []string{"LABELS", "app=web,pod-template-hash=" + hash}, "DEP-016"},
+		{"get rs -o wide", []string{"DESIRED   CURRENT   READY", "kemudi.local/web:1", "app=web,pod-template-hash=" + hash}, ""},
+		{"get pod " + pod.Name + " -o yaml", []string{"apiVersion: v1\nkind: Pod\n", "  name: " + pod.Name + "\n", "    phase: Running\n"[2:]}, ""},
+		{"get deployment.v1.apps web -o json", []string{`"apiVersion": "apps/v1"`, `"kind": "Deployment"`, `"readyReplicas": 2`}, ""},
+		{"get pods -o name", []string{"pod/" + pod.Name + "\n"}, ""},
+		{"get pods -o jsonpath={.items[*].spec.nodeName}", []string{pod.Spec.NodeName}, ""},
+		{"get pods -o custom-columns=NAME:.metadata.name,IP:.status.podIP", []string{"NAME", "IP\n", pod.Name, pod.Status.PodIP + "\n"}, ""},
+		{"get pods --sort-by=.metadata.name -l app=web,pod-template-hash=" + hash, []string{pod.Name}, ""},
+		{"get pods --field-selector=status.phase=Running,metadata.name=" + pod.Name, []string{pod.Name}, ""},
+		{"get pods -A", []string{"NAMESPACE", k.namespace}, ""},
+		{"get service web", []string{"TYPE        CLUSTER-IP", "ClusterIP", "80/TCP"}, ""},
+		{"get endpointslices", []string{"ADDRESSTYPE   PORTS   ENDPOINTS", "IPv4", "8080"}, ""},
+		{"get nodes -o wide", []string{"INTERNAL-IP", machineIP, "Ready", "containerd://"}, ""},
+		{"get events --field-selector=involvedObject.name=" + pod.Name, []string{"Scheduled", "Started"}, ""},
+		{"events --for=pod/" + pod.Name, []string{"Scheduled", "Successfully assigned", "Container started"}, ""},
+		{"describe pod " + pod.Name, []string{"Name:             " + pod.Name, "Namespace:        " + k.namespace, "Labels:           app=web", "IP:               " + pod.Status.PodIP, "Image:         kemudi.local/web:1", "Node:             " + pod.Spec.NodeName + "/" + machineIP, "Controlled By:  ReplicaSet/web-" + hash, "    State:          Running\n      Started:      ", "Service Account:  default", "kube-api-access-", "QoS Class:                   BestEffort", "node.kubernetes.io/not-ready:NoExecute op=Exists for 300s", "Events:"}, "C-175/pod PLC-042"},
+		{"describe deployment web", []string{"Replicas:               2 desired | 2 updated | 2 total | 2 available | 0 unavailable", "StrategyType:           RollingUpdate", "25% max unavailable, 25% max surge", "  Type           Status  Reason\n", "Available      True    MinimumReplicasAvailable", "Progressing    True    NewReplicaSetAvailable", "OldReplicaSets:  <none>", "NewReplicaSet:   web-" + hash + " (2/2 replicas created)", "ScalingReplicaSet", "Scaled up replica set web-" + hash}, "DEP-036"},
+		{"describe service web", []string{"Name:  ", "Namespace:                " + k.namespace, "Labels:                   app=web", "Annotations:  ", "Selector:                 app=web", "Type:                     ClusterIP", "Port:                     http  80/TCP", "TargetPort:               http/TCP", "IP:    ", pod.Status.PodIP + ":8080", "Session Affinity:         None", "Events:                   <none>"}, "C-175/service CONN-020"},
+		{"describe node", []string{"Capacity:", "Allocatable:", "  Ready            True", "KubeletReady", "PodCIDR:", "Non-terminated Pods:", "Allocated resources:"}, "C-175/node"},
+		{"describe namespace " + k.namespace, []string{"Name:         " + k.namespace, "Labels:       kubernetes.io/metadata.name=" + k.namespace, "Status:       Active", "No resource quota."}, "C-175/namespace"},
+		{"explain deployment.spec.strategy", []string{"GROUP:      apps", "KIND:       Deployment", "rollingUpdate", "DeploymentStrategy"}, ""},
+		{"explain pods.spec.containers.livenessProbe --recursive", []string{"httpGet", "periodSeconds"}, ""},
+		{"api-resources", []string{"NAME", "SHORTNAMES", "deployments", "deploy ", "apps/v1", "configmaps", "cm "}, ""},
+		{"api-versions", []string{"apps/v1\n", "\nv1\n", "rbac.authorization.k8s.io/v1\n"}, "C-173"},
+		{"version", []string{"Client Version", "Server Version: v1."}, ""},
+		{"cluster-info", []string{"Kubernetes control plane", "is running at"}, "C-174"},
+		{"auth can-i create pods", []string{"yes"}, ""},
+		{"auth whoami", []string{"Username", "Groups", "system:masters"}, ""},
+		{"auth can-i --list", []string{"*.*"}, ""},
+		{"get --raw /readyz?verbose", []string{"ok"}, ""},
+		{"config view", []string{"server: https://127.0.0.1:6443"}, ""},
+		{"rollout status deployment/web", []string{`deployment "web" successfully rolled out`}, ""},
 	} {
 		// Events and endpoints come a moment after what they are about.
-		eventually(t, func() error { return contains(k.do(t, strings.Fields(c.args)...), c.want) })
+		if c.proves != "" {
+			trace.Proves(t, strings.Fields(c.proves)...)
+		}
+		wait.Until(t, func() error { return contains(k.do(t, strings.Fields(c.args)...), c.want) })
 	}
+	trace.Proves(t, "PLC-047")
+	started := regexp.MustCompile(`State: +Running\n +Started: +(.*)\n`).FindStringSubmatch(k.do(t, "describe", "pod", pod.Name))
+	if started == nil {
+		t.Error("describe pod says nowhere when a running container has started")
+	} else if _, err := time.Parse(time.RFC1123Z, started[1]); err != nil {
+		t.Errorf("start of a container: %v", err)
+	}
+	trace.Proves(t, "CONN-021")
+	endpoints := regexp.MustCompile(`^NAME +ENDPOINTS +AGE\nweb +[0-9.]+:8080,[0-9.]+:8080 +\d+[ms].*\n$`)
+	wait.Until(t, func() error {
+		if o := k.try(t, "", "get", "ep", "web"); !endpoints.MatchString(o.stdout) || !strings.Contains(o.stdout, pod.Status.PodIP+":8080") {
+			return fmt.Errorf("get ep: got %q, want both pods", o.all())
+		}
+		return nil
+	})
 	if o := k.try(t, "", "auth", "can-i", "create", "pods", "--as=nobody"); o.code != 1 || o.stdout != "no\n" {
 		t.Errorf("auth can-i as nobody: got exit code %d, %q; want 1, no", o.code, o.all())
 	}
@@ -111,7 +130,6 @@ func testReading(t *testing.T, k kubectl) {
 
 // testChanging changes objects in all the ways that kubectl has.
 func testChanging(t *testing.T, k kubectl) {
-	trace.Proves(t, "API-003", "CON-002", "CONN-014", "CONN-015", "CONN-041", "DEP-009", "DEP-072", "DEP-073", "DEP-074")
 	for _, c := range []struct{ args, want string }{
 		{"create deployment web --image=kemudi.local/web:1 --replicas=2", "deployment.apps/web created"},
 		{"wait --for=condition=Available deployment/web " + patient, "deployment.apps/web condition met"},
@@ -149,7 +167,6 @@ func testChanging(t *testing.T, k kubectl) {
 		{"wait --for=condition=Ready pod/single " + patient, "pod/single condition met"},
 		{"cordon vm --dry-run=client", "cordoned (dry run)"},
 		{"delete pod single --grace-period=1", `pod "single" deleted`},
-		{"delete deployments,services,configmaps -l app=web", `deployment.apps "web" deleted`},
 	} {
 		args := strings.Fields(c.args)
 		for i, arg := range args {
@@ -158,11 +175,13 @@ func testChanging(t *testing.T, k kubectl) {
 			}
 		}
 		if args[0] == "auth" { // until the authorizer knows
-			eventually(t, func() error { return contains(k.try(t, "", args...).stdout, []string{c.want}) })
+			wait.Until(t, func() error { return contains(k.try(t, "", args...).stdout, []string{c.want}) })
 			continue
 		}
 		k.wants(t, []string{c.want}, args...)
 	}
+	trace.Proves(t, "CONN-041")
+	k.wants(t, []string{`deployment.apps "web" deleted`, `service "web" deleted`}, "delete", "deployments,services,configmaps", "-l", "app=web")
 	k.manifests(t)
 }
 
@@ -235,7 +254,6 @@ spec:
 
 // testTalking runs commands in containers, copies files and forwards ports.
 func testTalking(t *testing.T, k kubectl) {
-	trace.Proves(t, "CON-015", "WHAT-019", "WHAT-020", "COMM-012", "COMM-013", "CONN-023", "SVC-075")
 	k.apply(t, talker)
 	k.do(t, "wait", "--for=condition=Ready", "pod/talker", patient)
 	k.execs(t)
@@ -243,6 +261,7 @@ func testTalking(t *testing.T, k kubectl) {
 	k.forwards(t)
 	attach := k.begin(t, true, k.line("attach", "-it", "talker", "-c", "echo")...)
 	attach.types(t, "\nhello\n")
+	trace.Proves(t, "COMM-012")
 	attach.sees(t, "heard hello")
 	attach.interrupt()
 	attach.exits(t)
@@ -253,9 +272,11 @@ func testTalking(t *testing.T, k kubectl) {
 
 func (k kubectl) execs(t *testing.T) {
 	t.Helper()
+	trace.Proves(t, "COMM-010/kubelet", "CON-015/exec")
 	if got := k.do(t, "exec", "talker", "-c", "main", "--", "sh", "-c", "echo $COLOR; hostname"); got != "blue\ntalker\n" {
 		t.Errorf("exec: got %q", got)
 	}
+	trace.Proves(t, "WHAT-018/from-each-other", "WHAT-019", "WHAT-020")
 	if got := k.do(t, "exec", "talker", "-c", "side", "--", "sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '; ls /agnhost 2>&1; true"); strings.Contains(got, "/agnhost netexec") || !strings.Contains(got, "No such file") {
 		t.Errorf("the other container sees processes or files of the first: %q", got)
 	}
@@ -277,7 +298,8 @@ func (k kubectl) execs(t *testing.T) {
 	shell.sees(t, "33 101")
 	shell.sees(t, "/dev/pts/")
 	shell.sees(t, "sum 42")
-	shell.types(t, "echo now sleep\"\"ing; sleep 1000\n")
+	// By a program of its own: what a shell has only begun to start is not interrupted.
+	shell.types(t, "sh -c 'echo now sleep\"\"ing; exec sleep 1000'\n")
 	shell.sees(t, "now sleeping")
 	shell.types(t, "\x03echo inter\"\"rupted\n")
 	shell.sees(t, "interrupted")
@@ -313,13 +335,17 @@ func (k kubectl) forwards(t *testing.T) {
 	k.do(t, "expose", "pod", "talker", "--port=80", "--target-port=8080", "--labels=app=talker", "--selector=app=talker")
 	k.do(t, "label", "pod", "talker", "app=talker")
 	// The pod is older than its service: it does not hear of it.
-	if got := k.do(t, "exec", "talker", "-c", "main", "--", "env"); strings.Contains(got, "TALKER_SERVICE") || !strings.Contains(got, "KUBERNETES_SERVICE_HOST=10.96.0.1\n") {
+	got := k.do(t, "exec", "talker", "-c", "main", "--", "env")
+	trace.Proves(t, "CONN-023", "ENV-008", "SVC-075")
+	if strings.Contains(got, "TALKER_") {
 		t.Errorf("variables of a pod that is older than its service: got %s", got)
 	}
+	wantLines(t, got, "KUBERNETES_SERVICE_HOST=10.96.0.1", "KUBERNETES_SERVICE_PORT=443", "KUBERNETES_SERVICE_PORT_HTTPS=443")
 	for _, target := range []string{"pod/talker 8080", "service/talker 80"} {
 		name, port, _ := strings.Cut(target, " ")
 		forward := k.begin(t, false, k.line("port-forward", name, ":"+port)...)
 		local := forward.finds(t, regexp.MustCompile(`Forwarding from 127\.0\.0\.1:(\d+) ->`))[1]
+		trace.Proves(t, "COMM-013")
 		for range 3 {
 			if got, err := get(k.host, "http://127.0.0.1:"+local+"/hostname"); err != nil || got != "talker" {
 				t.Errorf("through the forwarded port: got %q, %v; want talker; kubectl says %s", got, err, forward.all())
@@ -368,6 +394,7 @@ spec:
 	follow := k.begin(t, false, k.line("logs", "-f", "slow")...)
 	k.do(t, "wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/lines", patient)
 	all := "out 1\nout 2\nout 3\nout 4\nout 5\nno-newline"
+	trace.Proves(t, "CON-015/logs")
 	for _, c := range []struct{ args, want string }{
 		{"logs lines -c a", all},
 		{"logs lines -c a --tail=2", "out 5\nno-newline"},
@@ -382,6 +409,7 @@ spec:
 			t.Errorf("%s: got %.200q, want %.200q", c.args, got, c.want)
 		}
 	}
+	trace.Proves(t, "INIT-003") // all of them have written
 	k.wants(t, []string{"[pod/lines/a] out 1", "[pod/lines/b] from b", "[pod/lines/init] first"}, "logs", "lines", "--all-containers", "--prefix")
 	stamped := k.do(t, "logs", "lines", "-c", "init", "--timestamps")
 	when, err := time.Parse(time.RFC3339Nano, strings.Fields(stamped)[0])
@@ -412,7 +440,7 @@ spec:
 		}
 		return isReady(pod)
 	})
-	eventually(t, func() error {
+	wait.Until(t, func() error {
 		if got := k.do(t, "logs", "crash"); got != "life x\n" {
 			return fmt.Errorf("logs: got %q, want life x", got)
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // chance is a source of moments; KEMUDI_SEED repeats those of an earlier run.
@@ -80,7 +81,7 @@ func TestSurvivesKillsAtAnyMoment(t *testing.T) {
 		t.Logf("round %d: killed %s into a rollout, %s into a start; ready again after %s", round, rollout, start, c.serve(t))
 		objects.wantAll(t, c)
 		k.rolledOut(t, "web")
-		eventually(t, func() error {
+		wait.Until(t, func() error {
 			pods := c.pods(t, "default", "app=web")
 			for _, pod := range pods {
 				if image := pod.Spec.Containers[0].Image; !strings.HasSuffix(image, fmt.Sprint(":", version)) {
@@ -97,13 +98,13 @@ func TestSurvivesKillsAtAnyMoment(t *testing.T) {
 		c.wantNoOrphanAddresses(t)
 	}
 	url := "http://" + machineIP + ":30080/"
-	eventually(t, func() error { _, err := get(c.neighbour, url); return err })
+	wait.Until(t, func() error { _, err := get(c.neighbour, url); return err })
 }
 
 // wantNoOrphanAddresses waits until exactly the addresses of pods are taken.
 func (c *cluster) wantNoOrphanAddresses(t *testing.T) {
 	t.Helper()
-	eventually(t, func() error {
+	wait.Until(t, func() error {
 		want := map[string]string{}
 		for _, pod := range c.pods(t, "", "") {
 			if !pod.Spec.HostNetwork {

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"testing"
@@ -10,10 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 func testDocumentDeployment(t *testing.T, c *cluster) {
-	trace.Proves(t, "CON-013", "DEP-014", "DEP-024", "DEP-035", "DEP-059", "DEP-060", "DEP-063", "SVC-107", "SVC-095", "SVC-081", "CONN-003", "CONN-006", "CONN-022", "DNS-005", "DNS-007")
 	k := c.kubectls()[0].in(c.namespace(t))
 	manifest := string(must(os.ReadFile("../../docs/requirements/manifests/1.4.1-nginx-deployment.yaml"))(t))
 	if got, want := k.apply(t, manifest), "deployment.apps/nginx-deployment created\n"; got != want {
@@ -21,11 +22,16 @@ func testDocumentDeployment(t *testing.T, c *cluster) {
 	}
 	k.rolledOut(t, "nginx-deployment")
 	k.do(t, "expose", "deployment", "nginx-deployment", "--type=NodePort", "--name=nginx")
+	trace.Proves(t, "CON-013")
 	k.reaches(t, 2, "1.7.9")
 	for _, n := range []int{5, 1, 3} {
 		k.do(t, "scale", "deployment/nginx-deployment", fmt.Sprintf("--replicas=%d", n))
 		k.rolledOut(t, "nginx-deployment")
-		eventually(t, func() error {
+		trace.Proves(t, "DEP-014", "DEP-063")
+		wait.Until(t, func() error {
+			if got := k.do(t, "get", "deployment", "nginx-deployment", "-o", "jsonpath={.status.replicas} {.status.updatedReplicas} {.status.availableReplicas}"); got != fmt.Sprint(n, n, n) {
+				return fmt.Errorf("replicas, those updated and those available: got %s, want %d each", got, n)
+			}
 			if pods := c.pods(t, k.namespace, "app=nginx"); len(pods) != n {
 				return fmt.Errorf("got %d pods, want %d", len(pods), n)
 			}
@@ -34,21 +40,32 @@ func testDocumentDeployment(t *testing.T, c *cluster) {
 		k.reaches(t, n, "1.7.9")
 	}
 	before := k.do(t, "get", "replicasets", "-o", "name")
+	trace.Proves(t, "DEP-024", "IMG-002/short")
 	if got, want := k.do(t, "set", "image", "deployment.v1.apps/nginx-deployment", "nginx=nginx:1.9.1"), "deployment.apps/nginx-deployment image updated\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	k.rolledOut(t, "nginx-deployment")
 	k.do(t, "wait", "--for=delete", "pod", "-l", "app=nginx,pod-template-hash="+hashOf(before), patient)
 	k.reaches(t, 3, "1.9.1")
+	revision := func() string {
+		return k.do(t, "get", "deployment", "nginx-deployment", "-o", `jsonpath={.metadata.annotations.deployment\.kubernetes\.io/revision}`)
+	}
+	trace.Proves(t, "DEP-035")
+	if got := revision(); got != "2" {
+		t.Errorf("revision after an update: got %q, want 2", got)
+	}
 	k.wants(t, []string{"REVISION", "1 ", "2 "}, "rollout", "history", "deployment.v1.apps/nginx-deployment")
 	k.wants(t, []string{"nginx:1.9.1"}, "rollout", "history", "deployment/nginx-deployment", "--revision=2")
 	k.wants(t, []string{"deployment.apps/nginx-deployment rolled back"}, "rollout", "undo", "deployment/nginx-deployment")
 	k.rolledOut(t, "nginx-deployment")
-	if got := k.do(t, "get", "deployment", "nginx-deployment", "-o", `jsonpath={.metadata.annotations.deployment\.kubernetes\.io/revision}`); got != "3" {
+	trace.Proves(t, "DEP-059")
+	if got := revision(); got != "3" {
 		t.Errorf("revision after undo: got %q, want 3", got)
 	}
-	if got := k.do(t, "get", "replicasets", "-o", "name"); strings.Count(got, "\n") != 2 || !strings.Contains(got, strings.TrimSpace(before)) {
-		t.Errorf("replica sets after undo: got %q, want two, one of them %q", got, before)
+	trace.Proves(t, "DEP-060")
+	old := strings.TrimPrefix(strings.TrimSpace(before), "replicaset.apps/")
+	if got := k.do(t, "get", "replicasets", "-o", "jsonpath={range .items[*]}{.metadata.name}={.spec.replicas} {end}"); len(strings.Fields(got)) != 2 || !strings.Contains(got, old+"=3 ") || !strings.Contains(got, "=0 ") {
+		t.Errorf("replica sets after undo: got %q, want 3 of %s and 0 of the other", got, old)
 	}
 	k.do(t, "delete", "deployment/nginx-deployment", "service/nginx")
 	c.wantNothing(t, k.namespace)
@@ -80,9 +97,10 @@ func (k kubectl) reaches(t *testing.T, n int, want string) {
 	if len(running) != n {
 		t.Errorf("got %d running pods, want %d", len(running), n)
 	}
+	trace.Proves(t, "CONN-003", "CONN-006")
 	for _, pod := range running {
 		// Without a readiness probe a pod is ready as soon as its process exists, a moment before it listens.
-		eventually(t, func() error {
+		wait.Until(t, func() error {
 			got, err := get(k.host, "http://"+pod.Status.PodIP+"/")
 			if err == nil && !strings.HasPrefix(got, pod.Name+" ") {
 				err = fmt.Errorf("pod from the host: got %q, want the name of %s", got, pod.Name)
@@ -95,12 +113,13 @@ func (k kubectl) reaches(t *testing.T, n int, want string) {
 		t.Fatal(err)
 	}
 	nodePort := fmt.Sprintf("http://%s:%d/", machineIP, service.Spec.Ports[0].NodePort)
+	trace.Proves(t, "CONN-022", "SVC-095", "SVC-107")
 	for url, from := range map[string]func(string) (string, error){
 		"http://" + service.Spec.ClusterIP + "/": func(url string) (string, error) { return get(k.host, url) },
 		nodePort:                                 func(url string) (string, error) { return get(k.neighbour, url) },
 		nodePort + "?from-the-host":              func(url string) (string, error) { return get(k.host, url) },
 	} {
-		eventually(t, func() error {
+		wait.Until(t, func() error {
 			got, err := from(url)
 			if err == nil && !strings.HasSuffix(got, " "+want+"\n") {
 				err = fmt.Errorf("%s: got %q, want version %s", url, got, want)
@@ -108,8 +127,17 @@ func (k kubectl) reaches(t *testing.T, n int, want string) {
 			return err
 		})
 	}
+	trace.Proves(t, "CONN-022") // an address of nobody
+	k.host.Must(func() error {
+		addresses, err := net.InterfaceAddrs()
+		if strings.Contains(fmt.Sprint(addresses), service.Spec.ClusterIP+"/") {
+			t.Errorf("the machine has the service's address %s: %v", service.Spec.ClusterIP, addresses)
+		}
+		return err
+	})
+	trace.Proves(t, "CONN-006")
 	urls := []string{"http://nginx", "http://nginx." + k.namespace, "http://nginx." + k.namespace + ".svc.cluster.local", "http://" + running[0].Status.PodIP, nodePort}
-	eventually(t, func() error {
+	wait.Until(t, func() error {
 		const fetch = `for url; do echo "$url $(wget -q -O - "$url" 2>&1)"; done`
 		got := k.do(t, append([]string{"exec", running[len(running)-1].Name, "--", "sh", "-c", fetch, "sh"}, urls...)...)
 		for i, line := range strings.Split(strings.TrimSpace(got), "\n") {
@@ -124,7 +152,7 @@ func (k kubectl) reaches(t *testing.T, n int, want string) {
 // wantNothing waits until no object of a workload is left in a namespace.
 func (c *cluster) wantNothing(t *testing.T, namespace string) {
 	t.Helper()
-	eventually(t, func() error {
+	wait.Until(t, func() error {
 		got := c.kubectl().in(namespace).do(t, "get", "deployments,replicasets,pods,services,endpoints,endpointslices", "-o", "name")
 		if got != "" {
 			return fmt.Errorf("left: %s", got)
@@ -141,7 +169,7 @@ func testRolloutUnderLoad(t *testing.T, c *cluster) {
 	k.apply(t, strings.Replace(manifest, "    nodePort: 30080\n", "", 1)) // another test may have that port
 	k.rolledOut(t, "web")
 	url := "http://" + machineIP + ":" + k.do(t, "get", "service", "web", "-o", "jsonpath={.spec.ports[0].nodePort}") + "/"
-	eventually(t, func() error { _, err := get(c.neighbour, url); return err })
+	wait.Until(t, func() error { _, err := get(c.neighbour, url); return err })
 	clusterIP := k.do(t, "get", "service", "web", "-o", "jsonpath={.spec.clusterIP}")
 	outside, inside := startLoad(t, c.neighbour, url), startLoad(t, c.host, "http://"+clusterIP+"/")
 	k.do(t, "set", "image", "deployment/web", "web=kemudi.local/web:2")
@@ -151,7 +179,7 @@ func testRolloutUnderLoad(t *testing.T, c *cluster) {
 	k.do(t, "rollout", "undo", "deployment/web")
 	k.rolledOut(t, "web")
 	k.do(t, "scale", "deployment/web", "--replicas=1")
-	eventually(t, func() error {
+	wait.Until(t, func() error {
 		if pods := c.pods(t, k.namespace, ""); len(pods) != 1 {
 			return fmt.Errorf("got %d pods, want 1", len(pods))
 		}

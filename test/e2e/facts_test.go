@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // fact is a line that a container must print, and what it proves.
@@ -213,8 +215,8 @@ func volumeFacts(node corev1.ResourceList) []fact {
 		{"C-391", `perms of file "/e/0777": -rwxrwxrwx`},
 		{"C-388", `perms of file "/m/0644": -rw-r--r--`},
 		{"C-390", `perms of file "/m/0666": -rw-rw-rw-`},
-		{"C-392 EMPTY-009", `perms of file "/m/0777": -rwxrwxrwx`},
-		{"C-392", `mount type of "/m": tmpfs`},
+		{"C-392", `perms of file "/m/0777": -rwxrwxrwx`},
+		{"C-392 EMPTY-009", `mount type of "/m": tmpfs`},
 		{"C-393", `perms of file "/e": -rwxrwxrwx`},
 	}
 }
@@ -272,7 +274,7 @@ func testVolumeOwners(t *testing.T, c *cluster) {
 		wantFacts(t, got, []fact{
 			{"C-430", "/s0/data-1 -r--r----- 0:1001 secret-1"},
 			{"C-422", "/ps/data-1 -r--r----- 0:1001 secret-1"},
-			{"C-168", "/t/token -rw-r----- 0:1001"},
+			{"C-168", "/t/token -rw-r----- 1000:1001"},
 			{"EMPTY-K02", "/e drwxrwsrwx 0:1001"},
 			{"EMPTY-K02", "/m drwxrwsrwx 0:1001"},
 			{"EMPTY-K02", "/e/f -rw-r--r-- 1000:1001"},
@@ -282,7 +284,6 @@ func testVolumeOwners(t *testing.T, c *cluster) {
 
 // testFollowedVolumes changes, makes and removes what running containers have mounted.
 func testFollowedVolumes(t *testing.T, c *cluster) {
-	trace.Proves(t, "C-359", "C-378", "C-379", "C-400", "C-408", "C-418", "C-420", "C-427", "DAPI-003", "CMV-K03")
 	k := c.kubectl().in(c.namespace(t))
 	k.apply(t, `
 apiVersion: v1
@@ -325,7 +326,7 @@ spec:
   - {name: c, image: kemudi.local/busybox:1, command: [sleep, '1000'], volumeMounts: [`+strings.Join(mounts, ", ")+`, {name: d, mountPath: /d}, {name: pd, mountPath: /pd}, {name: d, mountPath: /fixed, subPath: a}]}
 `)
 	c.await(t, k.namespace, "follower", isReady)
-	sees := func(changes, goes, comes, color, note string) {
+	sees := func(changes, goes, comes, color, note string) (got string) {
 		t.Helper()
 		want := ""
 		for _, v := range []string{"c", "s", "pc", "ps"} {
@@ -337,13 +338,14 @@ spec:
 			want += fmt.Sprintf("/%s/l=color=%q\n/%s/a=note=%q\n", v, color, v, note)
 		}
 		want += "/fixed=note=\"one\"\n"
-		eventually(t, func() error {
+		wait.Until(t, func() error {
 			const script = `for v in c s pc ps; do for n in changes goes comes; do echo "/$v/$n/k=$(cat /$v/$n/k 2>/dev/null)"; done; done; for v in d pd; do echo "/$v/l=$(cat /$v/l)"; echo "/$v/a=$(grep note /$v/a)"; done; echo "/fixed=$(grep note /fixed)"`
-			if got := k.do(t, "exec", "follower", "--", "sh", "-c", script); got != want {
+			if got = k.do(t, "exec", "follower", "--", "sh", "-c", script); got != want {
 				return fmt.Errorf("got\n%s\nwant\n%s", got, want)
 			}
 			return nil
 		})
+		return got
 	}
 	sees("value-1", "value-1", "", "blue", "one")
 	for _, kind := range []string{"configmap", "secret"} {
@@ -355,7 +357,29 @@ spec:
 	k.do(t, "patch", "secret", "changes", "-p", `{"stringData":{"k":"value-2"}}`)
 	k.do(t, "annotate", "pod", "follower", "note=two", "--overwrite")
 	k.do(t, "label", "pod", "follower", "color=green", "--overwrite")
-	sees("value-2", "", "value-3", "green", "two")
+	wantFacts(t, sees("value-2", "", "value-3", "green", "two"), []fact{
+		{"C-359", "/c/changes/k=value-2"},
+		{"C-359", "/c/goes/k="},
+		{"C-359", "/c/comes/k=value-3"},
+		{"C-427", "/s/changes/k=value-2"},
+		{"C-427", "/s/goes/k="},
+		{"C-427", "/s/comes/k=value-3"},
+		{"C-400 C-408", "/pc/changes/k=value-2"},
+		{"C-400", "/pc/goes/k="},
+		{"C-400", "/pc/comes/k=value-3"},
+		{"C-420", "/ps/changes/k=value-2"},
+		{"C-420", "/ps/goes/k="},
+		{"C-420", "/ps/comes/k=value-3"},
+		{"C-379", `/d/l=color="green"`},
+		{"C-378", `/d/a=note="two"`},
+		{"C-418", `/pd/a=note="two"`},
+		{"DAPI-003", `/fixed=note="one"`},
+	})
+	trace.Proves(t, "CMV-K03/layout")
+	layout := regexp.MustCompile(`^\.\.data/k\n(\.\.\d{4}_\d\d_\d\d_\d\d_\d\d_\d\d\.\d+)\n$`)
+	if got := k.do(t, "exec", "follower", "--", "sh", "-c", "readlink /c/changes/k; readlink /c/changes/..data"); !layout.MatchString(got) {
+		t.Errorf("links of a volume: got %q, want %s", got, layout)
+	}
 }
 
 // testManyConfigMaps mounts 50 config maps into each of five pods.
@@ -385,7 +409,7 @@ spec:
       volumes: [`+strings.Join(volumes, ", ")+`]
       containers: [{name: c, image: kemudi.local/agnhost:1, volumeMounts: [`+strings.Join(mounts, ", ")+`]}]
 `)
-	eventually(t, func() error {
+	wait.Until(t, func() error {
 		ready := 0
 		for _, pod := range c.pods(t, k.namespace, "app=many") {
 			if isReady(&pod) == nil {

@@ -2,18 +2,19 @@ package e2e
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // testBadManifests gets a clear answer to everything that cannot be right, and
 // leaves nothing behind.
 func testBadManifests(t *testing.T, c *cluster) {
-	trace.Proves(t, "C-239", "C-320", "DEP-096", "DEP-043", "INIT-031", "INIT-035")
 	k := c.kubectls()[0].in(c.namespace(t))
 	const head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\n"
 	deployment := func(labels, more string) string {
@@ -22,27 +23,28 @@ func testBadManifests(t *testing.T, c *cluster) {
 	deploymentE := func(labels, more string) string {
 		return strings.Replace(deployment(labels, more), "name: d", "name: e", 1)
 	}
-	for _, tc := range []struct{ name, manifest, args, want string }{
-		{"malformed YAML", "apiVersion: v1\nkind: [", "create -f -", "error parsing"},
-		{"unknown kind", "apiVersion: v1\nkind: Nothing\nmetadata: {name: m}\n", "create --validate=false -f -", `no matches for kind "Nothing" in version "v1"`},
-		{"unknown field, strictly", head + "dada: {a: b}\n", "create --validate=strict -f -", `strict decoding error: unknown field "dada"`},
-		{"wrong type", deployment("app: a", ", ports: [{containerPort: many}]"), "create --validate=ignore -f -", "cannot be handled as a Deployment"},
-		{"wrong namespace", head + "", "create -f - -n nowhere", `namespaces "nowhere" not found`},
-		{"name too long", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + strings.Repeat("n", 254) + "}\n", "create -f -", "must be no more than 253"},
-		{"bad name", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Not_Good}\n", "create -f -", "a lowercase RFC 1123 subdomain must consist of"},
-		{"empty key", head + "data: {'': x}\n", "create -f -", "data"},
-		{"empty key of a secret", "apiVersion: v1\nkind: Secret\nmetadata: {name: m}\ndata: {'': eA==}\n", "create -f -", "data"},
-		{"stale version", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: there, resourceVersion: '1'}\n", "replace -f -", "the object has been modified; please apply your changes to the latest version and try again"},
-		{"name taken", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: there}\n", "create -f -", `configmaps "there" already exists`},
-		{"selector without its labels", deployment("app: b", ""), "create -f -", "`selector` does not match template `labels`"},
-		{"other selector", strings.Replace(deployment("app: a, x: z", ""), "matchLabels: {app: a}", "matchLabels: {x: z}", 1), "apply -f -", "field is immutable"},
-		{"no image", strings.Replace(deploymentE("app: a", ""), ", image: i", "", 1), "create -f -", "spec.template.spec.containers[0].image: Required value"},
-		{"probe on an init container", strings.Replace(deploymentE("app: a", ""), "containers:", "initContainers: [{name: i, image: i, readinessProbe: {tcpSocket: {port: 1}}}], containers:", 1), "create -f -", "initContainers[0].readinessProbe"},
-		{"two containers of one name", strings.Replace(deploymentE("app: a", ""), "containers: [", "containers: [{name: c, image: i}, ", 1), "create -f -", `Duplicate value: "c"`},
-		{"too large", head + "data: {a: " + strings.Repeat("x", 1<<20+1) + "}\n", "create -f -", "may not be more than 1048576 bytes"},
-		{"no such object", "", "get pod none", `pods "none" not found`},
-		{"no such resource", "", "get nothings", `the server doesn't have a resource type "nothings"`},
-		{"bad selector", "", "get pods -l a=(", "unable to parse requirement"},
+	for _, tc := range []struct{ name, manifest, args, want, proves string }{
+		{"malformed YAML", "apiVersion: v1\nkind: [", "create -f -", "error parsing", ""},
+		{"unknown kind", "apiVersion: v1\nkind: Nothing\nmetadata: {name: m}\n", "create --validate=false -f -", `no matches for kind "Nothing" in version "v1"`, ""},
+		{"unknown field, strictly", head + "dada: {a: b}\n", "create --validate=strict -f -", `strict decoding error: unknown field "dada"`, ""},
+		{"wrong type", deployment("app: a", ", ports: [{containerPort: many}]"), "create --validate=ignore -f -", "cannot be handled as a Deployment", ""},
+		{"wrong namespace", head + "", "create -f - -n nowhere", `namespaces "nowhere" not found`, ""},
+		{"name too long", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + strings.Repeat("n", 254) + "}\n", "create -f -", "must be no more than 253", ""},
+		{"bad name", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Not_Good}\n", "create -f -", "a lowercase RFC 1123 subdomain must consist of", ""},
+		{"empty key", head + "data: {'': x}\n", "create -f -", "data", "C-239"},
+		{"empty key of a secret", "apiVersion: v1\nkind: Secret\nmetadata: {name: m}\ndata: {'': eA==}\n", "create -f -", "data", "C-320"},
+		{"stale version", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: there, resourceVersion: '1'}\n", "replace -f -", "the object has been modified; please apply your changes to the latest version and try again", ""},
+		{"name taken", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: there}\n", "create -f -", `configmaps "there" already exists`, ""},
+		{"selector without its labels", deployment("app: b", ""), "create -f -", "`selector` does not match template `labels`", "DEP-096"},
+		{"other selector", strings.Replace(deployment("app: a, x: z", ""), "matchLabels: {app: a}", "matchLabels: {x: z}", 1), "apply -f -", "field is immutable", "DEP-043"},
+		{"no image", strings.Replace(deploymentE("app: a", ""), ", image: i", "", 1), "create -f -", "spec.template.spec.containers[0].image: Required value", ""},
+		{"probe on an init container", strings.Replace(deploymentE("app: a", ""), "containers:", "initContainers: [{name: i, image: i, readinessProbe: {tcpSocket: {port: 1}}}], containers:", 1), "create -f -", "initContainers[0].readinessProbe", "INIT-031"},
+		{"two containers of one name", strings.Replace(deploymentE("app: a", ""), "containers: [", "containers: [{name: c, image: i}, ", 1), "create -f -", `Duplicate value: "c"`, "INIT-035"},
+		{"an init container of the same name", strings.Replace(deploymentE("app: a", ""), "containers:", "initContainers: [{name: c, image: i}], containers:", 1), "create -f -", `Duplicate value: "c"`, "INIT-035"},
+		{"too large", head + "data: {a: " + strings.Repeat("x", 1<<20+1) + "}\n", "create -f -", "may not be more than 1048576 bytes", ""},
+		{"no such object", "", "get pod none", `pods "none" not found`, ""},
+		{"no such resource", "", "get nothings", `the server doesn't have a resource type "nothings"`, ""},
+		{"bad selector", "", "get pods -l a=(", "unable to parse requirement", ""},
 	} {
 		if tc.name == "other selector" {
 			k.apply(t, deployment("app: a, x: z", ""))
@@ -51,6 +53,9 @@ func testBadManifests(t *testing.T, c *cluster) {
 			k.do(t, "create", "configmap", "there")
 		}
 		o := k.try(t, tc.manifest, strings.Fields(tc.args)...)
+		if tc.proves != "" {
+			trace.Proves(t, tc.proves)
+		}
 		if o.code != 1 || !strings.Contains(o.stderr, tc.want) {
 			t.Errorf("%s: got exit code %d, %.2000q; want 1 and %q", tc.name, o.code, o.all(), tc.want)
 		}
@@ -152,7 +157,7 @@ func testBadPods(t *testing.T, c *cluster) {
 			if end.ExitCode != 1 {
 				t.Errorf("got %+v, want exit code 1", end)
 			}
-			eventually(t, func() error { // it may have been started once more, and not have said it yet
+			wait.Until(t, func() error { // it may have been started once more, and not have said it yet
 				if log := c.logs(t, ns, "port", corev1.PodLogOptions{Container: s.Name}); !strings.Contains(log, "address already in use") {
 					return fmt.Errorf("log: got %q", log)
 				}
@@ -164,16 +169,33 @@ func testBadPods(t *testing.T, c *cluster) {
 
 // testStuckRollout keeps the old pods while the new ones cannot start, and is undone.
 func testStuckRollout(t *testing.T, c *cluster) {
-	trace.Proves(t, "DEP-052", "DEP-053", "DEP-081", "DEP-082", "DEP-088", "DEP-089")
 	k := c.kubectl().in(c.namespace(t))
 	k.apply(t, twoWebs)
 	k.rolledOut(t, "web")
 	k.do(t, "patch", "deployment", "web", "-p", `{"spec":{"progressDeadlineSeconds":3}}`)
 	k.do(t, "set", "image", "deployment/web", "web=127.0.0.1:1/none:1")
+	trace.Proves(t, "DEP-088")
 	if o := k.try(t, "", "rollout", "status", "deployment/web"); o.code != 1 || !strings.Contains(o.stderr, `error: deployment "web" exceeded its progress deadline`) {
 		t.Errorf("rollout status: got %+v", o)
 	}
+	trace.Proves(t, "DEP-053")
 	k.wants(t, []string{"2/2     1            2"}, "get", "deployment", "web")
+	trace.Proves(t, "DEP-052")
+	for _, tc := range []struct {
+		args, line string
+		n          int
+	}{
+		{"get pods", ` 1/1 +Running +0 `, 2}, {"get pods", ` 0/1 +ImagePullBackOff +0 `, 1}, {"get replicasets", ` 2 +2 +2 `, 1}, {"get replicasets", ` 1 +1 +0 `, 1},
+	} {
+		wait.Until(t, func() error {
+			got := k.do(t, strings.Fields(tc.args)...)
+			if n := len(regexp.MustCompile(tc.line).FindAllString(got, -1)); n != tc.n {
+				return fmt.Errorf("%s: got %q, want %d lines with %q", tc.args, got, tc.n, tc.line)
+			}
+			return nil
+		})
+	}
+	trace.Proves(t, "DEP-081")
 	k.wants(t, []string{"Progressing    False   ProgressDeadlineExceeded"}, "describe", "deployment", "web")
 	k.do(t, "patch", "deployment", "web", "-p", `{"spec":{"progressDeadlineSeconds":600}}`)
 	k.do(t, "rollout", "undo", "deployment/web")

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // kubectl is one way to run kubectl against a cluster.
@@ -47,7 +49,7 @@ func (k kubectl) line(args ...string) []string {
 // try runs a command that may fail.
 func (k kubectl) try(t *testing.T, stdin string, args ...string) output {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience+time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), wait.Patience+time.Minute)
 	defer cancel()
 	return k.machine.run(ctx, strings.NewReader(stdin), k.line(args...)...)
 }

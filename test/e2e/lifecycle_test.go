@@ -10,8 +10,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
 
 	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // testRestarts ends containers, well and badly, under each restart policy.
@@ -24,18 +26,20 @@ func testRestarts(t *testing.T, c *cluster) {
 	}
 	t.Run("never", func(t *testing.T) {
 		t.Parallel()
-		trace.Proves(t, "PLC-006", "PLC-007", "PLC-049", "PLC-059", "PLC-081", "PLC-085", "C-270")
 		pod, _ := c.finish(t, ns, run("ends", "Never", "exit 0"))
 		end := pod.Status.ContainerStatuses[0].State.Terminated
-		if pod.Status.Phase != corev1.PodSucceeded || end.Reason != "Completed" || end.ExitCode != 0 || end.FinishedAt.Before(&end.StartedAt) {
+		trace.Proves(t, "PLC-006", "PLC-081")
+		if pod.Status.Phase != corev1.PodSucceeded || end.Reason != "Completed" || end.ExitCode != 0 || end.FinishedAt.Before(&end.StartedAt) || pod.Status.ContainerStatuses[0].RestartCount != 0 {
 			t.Errorf("got phase %s, %+v; want Succeeded, Completed, 0", pod.Status.Phase, end)
 		}
 		pod, _ = c.finish(t, ns, run("fails", "Never", "exit 3"))
 		end = pod.Status.ContainerStatuses[0].State.Terminated
+		trace.Proves(t, "PLC-007", "PLC-085", "C-270")
 		if pod.Status.Phase != corev1.PodFailed || end.Reason != "Error" || end.ExitCode != 3 || pod.Status.ContainerStatuses[0].RestartCount != 0 {
 			t.Errorf("got phase %s, %+v; want Failed, Error, 3", pod.Status.Phase, end)
 		}
-		c.kubectl().in(ns).wants(t, []string{"Reason:       Completed", "Exit Code:    0", "Started:", "Finished:"}, "describe", "pod", "ends")
+		trace.Proves(t, "PLC-049")
+		c.kubectl().in(ns).wants(t, []string{"State:          Terminated", "Reason:       Completed", "Exit Code:    0", "Started:", "Finished:"}, "describe", "pod", "ends")
 	})
 	t.Run("on failure", func(t *testing.T) {
 		t.Parallel()
@@ -48,7 +52,7 @@ func testRestarts(t *testing.T, c *cluster) {
 	})
 	t.Run("always, until it stays", func(t *testing.T) {
 		t.Parallel()
-		trace.Proves(t, "C-250", "PLC-078", "PLC-087")
+		trace.Proves(t, "C-250", "PLC-078", "PLC-079", "PLC-087")
 		c.create(t, ns, run("settles", "Always", "'echo x >> /d/lives; [ $(wc -l < /d/lives) = 3 ] && exec sleep 1000; exit 0'"))
 		pod := c.await(t, ns, "settles", func(pod *corev1.Pod) error { return or(hasRestarted(2)(pod), isReady(pod)) })
 		if s := pod.Status.ContainerStatuses[0]; pod.Status.Phase != corev1.PodRunning || s.RestartCount != 2 || s.State.Running == nil {
@@ -57,18 +61,19 @@ func testRestarts(t *testing.T, c *cluster) {
 	})
 	t.Run("always", func(t *testing.T) {
 		t.Parallel()
-		trace.Proves(t, "PLC-033", "PLC-060", "PLC-062", "PLC-079", "PLC-083", "WHAT-024", "C-250")
 		c.create(t, ns, run("crashes", "Always", "exit 1"))
 		c.await(t, ns, "crashes", isWaiting("CrashLoopBackOff"))
 		c.awaitEvent(t, ns, "crashes", "BackOff", "Back-off restarting failed container c in pod crashes")
 		pod := c.await(t, ns, "crashes", func(pod *corev1.Pod) error { return or(hasRestarted(2)(pod), isWaiting("CrashLoopBackOff")(pod)) })
+		trace.Proves(t, "PLC-033", "PLC-083")
 		if pod.Status.Phase != corev1.PodRunning {
-			t.Errorf("phase: got %s, want Running", pod.Status.Phase)
+			t.Errorf("phase after two restarts: got %s, want Running", pod.Status.Phase)
 		}
 		// The first restart is at once, each further one waits twice as long.
 		s := pod.Status.ContainerStatuses[0]
 		pause := min(10*time.Second<<(s.RestartCount-1), 5*time.Minute)
 		last := s.LastTerminationState.Terminated
+		trace.Proves(t, "PLC-062", "WHAT-024")
 		if last == nil || last.ExitCode != 1 || !strings.Contains(s.State.Waiting.Message, "back-off "+pause.String()+" restarting failed container=c") {
 			t.Errorf("got %+v; want a last end with code 1 and a back-off of %s", s, pause)
 		}
@@ -92,7 +97,6 @@ spec:
 `
 	t.Run("in order, then the app", func(t *testing.T) {
 		t.Parallel()
-		trace.Proves(t, "INIT-001", "INIT-003", "INIT-005", "INIT-008", "INIT-012", "INIT-024", "INIT-027", "INIT-029", "INIT-030", "PLC-018", "C-264", "C-265")
 		made := c.create(t, ns, fmt.Sprintf(order, "good", "Never", "until [ -e /d/go ]; do sleep 0.1; done; echo one >> /d/order", ":"))
 		pod := c.await(t, ns, made.Name, func(pod *corev1.Pod) error {
 			if len(pod.Status.InitContainerStatuses) == 0 || pod.Status.InitContainerStatuses[0].State.Running == nil {
@@ -101,17 +105,26 @@ spec:
 			return hasCondition(pod, corev1.PodInitialized, corev1.ConditionFalse)
 		})
 		k := c.kubectl().in(ns)
+		trace.Proves(t, "INIT-008", "INIT-030")
 		if got := k.do(t, "get", "pod", "good"); pod.Status.Phase != corev1.PodPending || !strings.Contains(got, "Init:0/2") {
 			t.Errorf("status while the first runs: got %s, %q, want Pending, Init:0/2", pod.Status.Phase, got)
 		}
 		k.do(t, "exec", "good", "-c", "one", "--", "touch", "/d/go")
 		pod = c.await(t, ns, made.Name, hasEnded)
+		trace.Proves(t, "INIT-001", "INIT-005", "INIT-012")
 		if got := c.logs(t, ns, made.Name, corev1.PodLogOptions{Container: "app"}); got != "one\ntwo\n" {
 			t.Errorf("order: got %q, want one, two", got)
 		}
+		trace.Proves(t, "INIT-030", "PLC-018")
 		if err := hasCondition(pod, corev1.PodInitialized, corev1.ConditionTrue); err != nil {
 			t.Error(err)
 		}
+		trace.Proves(t, "C-265")
+		const ended = "one: terminated, Completed 0 , 0 restarts; two: terminated, Completed 0 , 0 restarts; app: terminated, Completed 0 , 0 restarts"
+		if got := states(pod); pod.Status.Phase != corev1.PodSucceeded || got != ended {
+			t.Errorf("in the end: got %s, %s, want Succeeded, %s", pod.Status.Phase, got, ended)
+		}
+		trace.Proves(t, "INIT-024/Started")
 		c.awaitEvent(t, ns, made.Name, "Started", "spec.initContainers{two}: Container started")
 	})
 	t.Run("failing for good", func(t *testing.T) {
@@ -191,11 +204,11 @@ func testDeletion(t *testing.T, c *cluster) {
 		t.Fatal(err)
 	}
 	// A pod is ready before its script has got anywhere; armed says that it has.
-	pod := func(name, grace, script, lifecycle string) {
+	pod := func(t *testing.T, name, grace, script, lifecycle string) {
 		t.Helper()
 		c.create(t, ns, fmt.Sprintf("metadata: {name: %s}\nspec:\n  terminationGracePeriodSeconds: %s\n  containers:\n  - {name: c, image: kemudi.local/busybox:1, command: [sh, -c, %q], lifecycle: {%s}, volumeMounts: [{name: d, mountPath: /d}]}\n  volumes: [{name: d, hostPath: {path: %s}}]\n", name, grace, script, lifecycle, dir))
 		c.await(t, ns, name, isReady)
-		eventually(t, func() error { _, err := os.Stat(filepath.Join(dir, name+".armed")); return err })
+		wait.Until(t, func() error { _, err := os.Stat(filepath.Join(dir, name+".armed")); return err })
 	}
 	said := func(name string) string {
 		data, _ := os.ReadFile(filepath.Join(dir, name))
@@ -203,17 +216,31 @@ func testDeletion(t *testing.T, c *cluster) {
 	}
 	t.Run("in order", func(t *testing.T) {
 		t.Parallel()
-		trace.Proves(t, "HOOK-002", "HOOK-003", "HOOK-006", "HOOK-008", "HOOK-011", "PLC-046", "PLC-048", "C-242", "C-244", "C-292")
-		pod("hooks", "3600", "trap 'echo term >> /d/hooks; exit 0' TERM; touch /d/hooks.armed; sleep 10000 & wait", "postStart: {exec: {command: [sh, -c, 'echo post >> /d/hooks']}}, preStop: {exec: {command: [sh, -c, 'sleep 1; echo pre >> /d/hooks']}}")
+		const place = "cat /proc/self/cgroup; for n in ipc mnt net pid uts; do readlink /proc/self/ns/$n; done"
+		pod(t, "hooks", "3600", "trap 'echo term >> /d/hooks; exit 0' TERM; { "+place+"; } > /d/hooks.main; touch /d/hooks.armed; sleep 10000 & wait", "postStart: {exec: {command: [sh, -c, 'echo post >> /d/hooks; { "+place+"; } > /d/hooks.hook']}}, preStop: {exec: {command: [sh, -c, 'sleep 1; echo pre >> /d/hooks']}}")
 		// It ends itself: nobody waits for the grace period to pass.
 		c.kubectl().in(ns).do(t, "delete", "pod", "hooks", patient)
-		if got := said("hooks"); got != "post\npre\nterm\n" {
+		got := said("hooks")
+		trace.Proves(t, "HOOK-002", "HOOK-003", "HOOK-010/Exec", "PLC-046", "C-242")
+		if !strings.HasPrefix(got, "post\n") {
 			t.Errorf("got %q, want post, pre, term", got)
 		}
+		trace.Proves(t, "HOOK-002", "HOOK-006/API-request", "HOOK-008", "PLC-048", "C-244")
+		if !strings.HasSuffix(got, "\npre\nterm\n") {
+			t.Errorf("got %q, want post, pre, term", got)
+		}
+		trace.Proves(t, "HOOK-011")
+		if hook, main := said("hooks.hook"), said("hooks.main"); hook != main || !strings.Contains(main, "mnt:[") || strings.Contains(main, must(os.Readlink("/proc/self/ns/mnt"))(t)) {
+			t.Errorf("cgroups and namespaces of the hook: got %s, want the container's, %s", hook, main)
+		}
+	})
+	t.Run("as somebody watches", func(t *testing.T) {
+		t.Parallel()
+		c.watchedLife(t, ns)
 	})
 	t.Run("by force after the grace period", func(t *testing.T) {
 		t.Parallel()
-		pod("deaf", "5", "trap 'echo term >> /d/deaf' TERM; touch /d/deaf.armed; while true; do sleep 0.1; done", "")
+		pod(t, "deaf", "5", "trap 'echo term >> /d/deaf' TERM; touch /d/deaf.armed; while true; do sleep 0.1; done", "")
 		begin := time.Now()
 		c.kubectl().in(ns).do(t, "delete", "pod", "deaf", "--wait=false")
 		got, err := c.client.CoreV1().Pods(ns).Get(t.Context(), "deaf", metav1.GetOptions{})
@@ -228,12 +255,12 @@ func testDeletion(t *testing.T, c *cluster) {
 	t.Run("with a hook that hangs", func(t *testing.T) {
 		t.Parallel()
 		trace.Proves(t, "HOOK-017")
-		pod("hangs", "2", "touch /d/hangs.armed; sleep 10000", "preStop: {exec: {command: [sleep, '10000']}}")
+		pod(t, "hangs", "2", "touch /d/hangs.armed; sleep 10000", "preStop: {exec: {command: [sleep, '10000']}}")
 		c.kubectl().in(ns).do(t, "delete", "pod", "hangs", patient)
 	})
 	t.Run("now", func(t *testing.T) {
 		t.Parallel()
-		pod("force", "3600", "trap : TERM; touch /d/force.armed; while true; do sleep 1; done", "")
+		pod(t, "force", "3600", "trap : TERM; touch /d/force.armed; while true; do sleep 1; done", "")
 		o := c.kubectl().in(ns).try(t, "", "delete", "pod", "force", "--force", "--grace-period=0")
 		if o.code != 0 || !strings.Contains(o.stdout, `pod "force" force deleted`) {
 			t.Errorf("got %+v", o)
@@ -256,4 +283,29 @@ func testDeletion(t *testing.T, c *cluster) {
 			t.Errorf("got phase %s, reason %s; want Failed, DeadlineExceeded", got.Status.Phase, got.Status.Reason)
 		}
 	})
+}
+
+// watchedLife makes and deletes a pod and looks at what a watch by its label tells.
+func (c *cluster) watchedLife(t *testing.T, ns string) {
+	t.Helper()
+	watch, err := c.client.CoreV1().Pods(ns).Watch(t.Context(), metav1.ListOptions{LabelSelector: "seen=yes"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Stop()
+	c.create(t, ns, "metadata: {name: seen, labels: {seen: 'yes'}}\nspec:\n  terminationGracePeriodSeconds: 30\n  containers:\n  - {name: c, image: kemudi.local/agnhost:1}\n")
+	c.await(t, ns, "seen", isReady)
+	c.kubectl().in(ns).do(t, "delete", "pod", "seen", patient)
+	var kinds []string
+	var last *corev1.Pod
+	for e := range watch.ResultChan() {
+		last = e.Object.(*corev1.Pod)
+		if kinds = append(kinds, string(e.Type)); e.Type == apiwatch.Deleted {
+			break
+		}
+	}
+	trace.Proves(t, "C-292")
+	if left := c.pods(t, ns, "seen=yes"); kinds[0] != "ADDED" || last.DeletionTimestamp == nil || *last.Spec.TerminationGracePeriodSeconds == 0 || len(left) != 0 {
+		t.Errorf("got %v, at last %+v, and %d pods are left; want ADDED and so on, a deletion time with a grace period, and none", kinds, last.ObjectMeta, len(left))
+	}
 }

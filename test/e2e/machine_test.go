@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kemudi/kemudi/internal/podnet/nettest"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // Addresses of a machine and of the neighbour at the other end of its cable.
@@ -89,7 +90,7 @@ func newMachine(t *testing.T) *machine {
 // end resets the machine as a person would, and looks what is left.
 func (m *machine) end(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), wait.Patience)
 	defer cancel()
 	out := m.run(ctx, nil, m.bin, "reset", "--data-dir", m.DataDir, "--run-dir", m.RunDir, "--kubeconfig", "")
 	if out.code != 0 || !strings.Contains(out.stdout, "nothing is left") {
@@ -197,39 +198,8 @@ func get(h *nettest.Host, url string) (string, error) {
 	return string(body), err
 }
 
-// patience is how long a test waits for what must come about. It only ends hangs:
-// how fast something is depends on what else the machine does, and is measured by
-// make bench.
-const patience = 4 * time.Minute
-
-// patient is the same for kubectl.
-var patient = "--timeout=" + patience.String()
-
-// eventually waits until f returns no error.
-func eventually(t *testing.T, f func() error) {
-	t.Helper()
-	if err := within(f); err != nil {
-		t.Fatalf("still after %s: %v", patience, err)
-	}
-}
-
-// within tries f until it returns no error, and returns the last one. It rests
-// as long as f takes, so that looking does not slow down what is looked at.
-func within(f func() error) error {
-	deadline := time.After(patience)
-	for {
-		begin := time.Now()
-		err := f()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-time.After(max(50*time.Millisecond, time.Since(begin))):
-		case <-deadline:
-			return err
-		}
-	}
-}
+// patient is the patience of tests for kubectl.
+var patient = "--timeout=" + wait.Patience.String()
 
 // dialer connects from a host.
 func dialer(h *nettest.Host) func(context.Context, string, string) (net.Conn, error) {

@@ -102,7 +102,7 @@ func (b *build) make() error {
 		b.bin = filepath.Join(b.dir, "kemudi")
 		// The version that make build stamps in; kubectl is lost without one.
 		const stamp = "-X k8s.io/component-base/version.gitVersion=v1.37.2"
-		cmd := exec.Command(gocmd, "build", "-ldflags", stamp, "-o", b.bin, "github.com/kemudi/kemudi/cmd/kemudi")
+		cmd := exec.Command(gocmd, "build", "-trimpath", "-ldflags", stamp, "-o", b.bin, "github.com/kemudi/kemudi/cmd/kemudi")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("build kemudi: %w\n%s", err, out)

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"maps"
 	"net"
 	"os"
 	"slices"
@@ -15,14 +14,24 @@ import (
 
 	"github.com/kemudi/kemudi/internal/podnet/nettest"
 	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // testNames looks names up in a pod, whole and in part, and reads its resolver settings.
 func testNames(t *testing.T, c *cluster) {
-	trace.Proves(t, "CONN-029", "DNS-018", "SVC-079", "DNS-001", "DNS-002", "DNS-003", "DNS-004", "DNS-005", "DNS-007", "DNS-008", "DNS-010", "DNS-014", "DNS-015", "DNS-016", "DNS-021", "C-193", "C-194", "C-196", "C-197", "SVC-080", "SVC-081", "SVC-088", "SVC-097", "SVC-161", "CONN-028", "CONN-031")
 	k := c.kubectl().in(c.namespace(t))
 	ns := k.namespace
+	// The pod is older than the services that it asks for.
 	k.apply(t, `
+apiVersion: v1
+kind: Pod
+metadata: {name: backend, labels: {app: backend}}
+spec:
+  hostname: host-a
+  subdomain: headless
+  terminationGracePeriodSeconds: 0
+  containers: [{name: c, image: kemudi.local/agnhost:1, args: [netexec]}]
+---
 apiVersion: v1
 kind: Service
 metadata: {name: plain}
@@ -37,15 +46,6 @@ apiVersion: v1
 kind: Service
 metadata: {name: elsewhere}
 spec: {type: ExternalName, externalName: plain.`+ns+`.svc.cluster.local}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: backend, labels: {app: backend}}
-spec:
-  hostname: host-a
-  subdomain: headless
-  terminationGracePeriodSeconds: 0
-  containers: [{name: c, image: kemudi.local/agnhost:1, args: [netexec]}]
 `)
 	ip := c.await(t, ns, "backend", isReady).Status.PodIP
 	plain := k.do(t, "get", "service", "plain", "-o", "jsonpath={.spec.clusterIP}")
@@ -53,13 +53,16 @@ spec:
 	ask := func(args ...string) string {
 		return k.try(t, "", append([]string{"exec", "backend", "--"}, args...)...).all()
 	}
+	trace.Proves(t, "DNS-002", "DNS-004")
 	if got := ask("cat", "/etc/resolv.conf"); !strings.HasPrefix(got, "search "+ns+".svc.cluster.local svc.cluster.local cluster.local") || !strings.Contains(got, "\nnameserver 10.96.0.10\n") || !strings.Contains(got, "options ndots:5") {
 		t.Errorf("resolv.conf: got %q", got)
 	}
+	trace.Proves(t, "DNS-014/hostname", "DNS-015", "DNS-018")
 	if got := ask("sh", "-c", "hostname; hostname -f"); got != "host-a\nhost-a.headless."+ns+".svc.cluster.local\n" {
 		t.Errorf("host name: got %q", got)
 	}
-	eventually(t, func() error {
+	trace.Proves(t, "CONN-029")
+	wait.Until(t, func() error {
 		if got := ask("sh", "-c", "wget -q -O - http://plain/hostname; echo; wget -q -O - http://headless:8080/hostname"); got != "host-a\nhost-a" {
 			return fmt.Errorf("by name: got %q", got)
 		}
@@ -67,21 +70,35 @@ spec:
 	})
 }
 
-// answers are what each question of [kubectl.lookUp] must be answered with.
-func answers(ns, plain, headless string) map[string]string {
+// answer is what a question of [kubectl.lookUp] must be answered with, and what that proves.
+type answer struct{ question, want, proves string }
+
+// answers are what a pod must hear of the services of [testNames].
+func answers(ns, plain, headless string) []answer {
 	domain := ns + ".svc.cluster.local"
-	list := map[string]string{
-		"a:kubernetes.default.svc.cluster.local": "10.96.0.1", "a:kube-dns.kube-system.svc.cluster.local": "10.96.0.10",
-		"a:plain." + domain: plain, "a:elsewhere." + domain: plain, "srv:_http._tcp.plain." + domain: "0 100 80 plain." + domain,
-		"a:headless." + domain: headless, "a:host-a.headless." + domain: headless,
-		"a:backend." + domain: "NXDOMAIN", // a pod has no record by its name alone
-	}
-	for name, ip := range map[string]string{"kubernetes.default": "10.96.0.1", "plain": plain, "plain." + ns: plain, "plain." + ns + ".svc": plain, "headless": headless} {
-		list["ping:"+name] = "PING " + name + " (" + ip + ")"
+	list := []answer{
+		{"a:kubernetes.default.svc.cluster.local", "10.96.0.1", "C-196"},
+		{"ping:kubernetes.default", "PING kubernetes.default (10.96.0.1)", "C-196 DNS-005/elsewhere SVC-081/elsewhere"},
+		{"ping:kubernetes.default.svc", "PING kubernetes.default.svc (10.96.0.1)", "C-196"},
+		{"search-a:kubernetes", "NXDOMAIN", "SVC-081/elsewhere"},
+		{"ping:kubernetes", "bad address", "SVC-081/elsewhere"},
+		{"a:kube-dns.kube-system.svc.cluster.local", "10.96.0.10", "DNS-001/Service DNS-003"},
+		{"a:plain." + domain, plain, "DNS-003 DNS-007 SVC-076/names"},
+		{"ping:plain", "PING plain (" + plain + ")", "DNS-005/own-namespace SVC-079 SVC-081/own-namespace"},
+		{"ping:plain." + ns, "PING plain." + ns + " (" + plain + ")", "SVC-080"},
+		{"ping:plain." + ns + ".svc", "PING plain." + ns + ".svc (" + plain + ")", "C-197"},
+		{"search-a:plain", "Server:\t\t10.96.0.10", "CONN-031"},
+		{"a:elsewhere." + domain, plain, ""},
+		{"srv:_http._tcp.plain." + domain, "0 100 80 plain." + domain, ""},
+		{"a:headless." + domain, headless, "C-194 SVC-088"},
+		{"ping:headless", "PING headless (" + headless + ")", "C-197"},
+		{"a:host-a.headless." + domain, headless, "C-193/record DNS-016"},
+		{"ping:host-a", "PING host-a (" + headless + ")", "C-193/bare"},
+		{"a:backend." + domain, "NXDOMAIN", "DNS-021"}, // a pod has no record by its name alone
 	}
 	for service, ip := range map[string]string{"plain": plain, "headless": headless} {
 		for _, name := range []string{service, service + "." + ns, service + "." + ns + ".svc"} {
-			list["search-a:"+name], list["search-srv:_http._tcp."+name] = "Address: "+ip, service+"."+domain
+			list = append(list, answer{"search-a:" + name, "Address: " + ip, "C-197"}, answer{"search-srv:_http._tcp." + name, service + "." + domain, "C-197"})
 		}
 	}
 	return list
@@ -91,8 +108,15 @@ func answers(ns, plain, headless string) map[string]string {
 // wanted. What is before the colon is a type of records; a name to be tried with
 // each domain of the search list, as a resolver does, after "search-"; or ping,
 // which leaves that to its resolver (busybox's nslookup does not try them).
-func (k kubectl) lookUp(t *testing.T, pod string, want map[string]string) {
+func (k kubectl) lookUp(t *testing.T, pod string, want []answer) {
 	t.Helper()
+	var questions []string
+	for _, a := range want {
+		if a.proves != "" {
+			trace.Proves(t, strings.Fields(a.proves)...)
+		}
+		questions = append(questions, a.question)
+	}
 	const script = `ask() {
   type=${1%%:*} name=${1#*:}
   case $type in
@@ -102,12 +126,12 @@ func (k kubectl) lookUp(t *testing.T, pod string, want map[string]string) {
   esac
 }
 for q; do { r=$(ask $q 2>&1); printf '\n== %s\n%s\n' "$q" "$r"; } & done; wait`
-	eventually(t, func() error {
-		out := k.try(t, "", append([]string{"exec", pod, "--", "sh", "-c", script, "sh"}, slices.Sorted(maps.Keys(want))...)...)
-		for question, answer := range want {
-			_, got, _ := strings.Cut(out.stdout, "\n== "+question+"\n")
-			if got, _, _ = strings.Cut(got, "\n== "); !strings.Contains(got, answer) {
-				return fmt.Errorf("%s: got %q (%s), want %q", question, got, out.stderr, answer)
+	wait.Until(t, func() error {
+		out := k.try(t, "", append([]string{"exec", pod, "--", "sh", "-c", script, "sh"}, questions...)...)
+		for _, a := range want {
+			_, got, _ := strings.Cut(out.stdout, "\n== "+a.question+"\n")
+			if got, _, _ = strings.Cut(got, "\n== "); !strings.Contains(got, a.want) {
+				return fmt.Errorf("%s: got %q (%s), want %q", a.question, got, out.stderr, a.want)
 			}
 		}
 		return nil
@@ -140,10 +164,10 @@ func testResolverSettings(t *testing.T, c *cluster) {
 	}
 	t.Run("hosts", func(t *testing.T) {
 		t.Parallel()
-		trace.Proves(t, "HOST-002", "HOST-003", "HOST-004", "HOST-005", "HOST-008", "HOST-009")
 		pod, got := c.finish(t, ns, "metadata: {name: hosts}\nspec: {restartPolicy: Never, hostAliases: [{ip: 127.0.0.1, hostnames: [foo.local, bar.local]}, {ip: 10.1.2.3, hostnames: [foo.remote, bar.remote]}], containers: [{name: c, image: kemudi.local/busybox:1, command: [cat, /etc/hosts]}]}\n")
 		want := "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\nfe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n" +
 			pod.Status.PodIP + "\thosts\n\n# Entries added by HostAliases.\n127.0.0.1\tfoo.local\tbar.local\n10.1.2.3\tfoo.remote\tbar.remote\n"
+		trace.Proves(t, "HOST-002", "HOST-004", "HOST-005", "HOST-008", "HOST-009")
 		if got != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
@@ -174,7 +198,7 @@ func testServiceAccount(t *testing.T, c *cluster) {
 	const ask = `cd /var/run/secrets/kubernetes.io/serviceaccount; [ "$(cat namespace)" = "$0" ] && grep -q CERTIFICATE ca.crt && curl -s -k -H "Authorization: Bearer $(cat token)" https://kubernetes.default.svc/api/v1/namespaces/$0/pods?limit=1`
 	says := func(texts ...string) {
 		t.Helper()
-		eventually(t, func() error {
+		wait.Until(t, func() error {
 			got := k.try(t, "", "exec", "client", "--", "sh", "-c", ask, k.namespace)
 			if !slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(got.stdout, text) }) {
 				return fmt.Errorf("got %.300q, want %q", got.all(), texts)
@@ -210,7 +234,7 @@ func testHostPorts(t *testing.T, c *cluster) {
 		t.Errorf("pod on the host's network: got address %s on %s, want %s", pod.Status.PodIP, pod.Status.HostIP, machineIP)
 	}
 	for url, want := range map[string]string{"http://" + machineIP + ":18080/hostname": "port", "http://" + machineIP + ":18090/hostname": c.hostname(t)} {
-		eventually(t, func() error {
+		wait.Until(t, func() error {
 			got, err := get(c.neighbour, url)
 			if err == nil && got != want {
 				err = fmt.Errorf("got %q, want %q", got, want)
@@ -218,7 +242,7 @@ func testHostPorts(t *testing.T, c *cluster) {
 			return err
 		})
 	}
-	eventually(t, func() error {
+	wait.Until(t, func() error {
 		conn, err := c.neighbour.Dial("udp", machineIP+":18081")
 		if err != nil {
 			return err
@@ -262,7 +286,10 @@ func testAffinity(t *testing.T, c *cluster) {
 	k := c.kubectl().in(c.namespace(t))
 	k.do(t, "create", "deployment", "web", "--image=kemudi.local/web:1", "--replicas=3")
 	k.rolledOut(t, "web")
-	k.do(t, "expose", "deployment", "web", "--port=80", "--target-port=8080")
+	trace.Proves(t, "CONN-014")
+	if got := k.do(t, "expose", "deployment/web", "--port=80", "--target-port=8080"); got != "service/web exposed\n" {
+		t.Errorf("expose: got %q", got)
+	}
 	ip := k.do(t, "get", "service", "web", "-o", "jsonpath={.spec.clusterIP}")
 	names := func() map[string]int {
 		seen := map[string]int{}
@@ -277,7 +304,7 @@ func testAffinity(t *testing.T, c *cluster) {
 	}
 	expect := func(want int) {
 		t.Helper()
-		eventually(t, func() error {
+		wait.Until(t, func() error {
 			if seen := names(); len(seen) != want {
 				return fmt.Errorf("got answers from %v, want %d pods", seen, want)
 			}
@@ -294,7 +321,6 @@ func testAffinity(t *testing.T, c *cluster) {
 // testServiceTypes turns a service that is only another name into one with
 // addresses and node ports, and back, and reaches it in every way there is.
 func testServiceTypes(t *testing.T, c *cluster) {
-	trace.Proves(t, "C-192", "C-222", "C-223", "C-225", "CONN-016", "CONN-045", "SVC-083", "SVC-101", "SVC-165")
 	k := c.kubectl().in(c.namespace(t))
 	k.do(t, "create", "deployment", "web", "--image=kemudi.local/web:1", "--replicas=2")
 	c.create(t, k.namespace, "metadata: {name: client}\nspec: {terminationGracePeriodSeconds: 0, containers: [{name: c, image: kemudi.local/agnhost:1}]}\n")
@@ -307,7 +333,7 @@ func testServiceTypes(t *testing.T, c *cluster) {
 	full := "svc." + k.namespace + ".svc.cluster.local"
 	soon := func(want string, ask func() string) {
 		t.Helper()
-		eventually(t, func() error {
+		wait.Until(t, func() error {
 			if got := ask(); !strings.Contains(got, want) {
 				return fmt.Errorf("got %q, want %q", got, want)
 			}
@@ -316,29 +342,41 @@ func testServiceTypes(t *testing.T, c *cluster) {
 	}
 	reached := func(from, addr string, ask func() string) {
 		t.Helper()
-		eventually(t, func() error {
+		wait.Until(t, func() error {
 			if got := ask(); !strings.Contains(got, "web-") {
 				return fmt.Errorf("%s asks %s: got %q, want a pod's name", from, addr, got)
 			}
 			return nil
 		})
 	}
+	trace.Proves(t, "C-222", "SVC-083/virtual-IP")
 	if ip := k.do(t, "get", "service", "svc", "-o", "jsonpath={.spec.clusterIP}"); ip != "" {
 		t.Errorf("a service that is only a name has the address %q", ip)
 	}
+	trace.Proves(t, "C-192")
 	soon("foo.example.com", func() string { return inPod("nslookup", "-type=cname", full) })
+	k.do(t, "patch", "service", "svc", "-p", `{"spec":{"externalName":"baz.example.com"}}`)
+	soon("baz.example.com", func() string { return inPod("nslookup", "-type=cname", full) })
 	const spec = `{"spec":{"type":%q,"externalName":null,"selector":{"app":"web"},"ports":[{"name":"http","port":80,"targetPort":8080}]}}`
-	for _, kind := range []string{"ClusterIP", "NodePort"} {
-		k.do(t, "patch", "service", "svc", "-p", fmt.Sprintf(spec, kind))
+	for _, tc := range []struct{ kind, proves string }{{"ClusterIP", "C-222"}, {"NodePort", "C-223 C-225"}} {
+		k.do(t, "patch", "service", "svc", "-p", fmt.Sprintf(spec, tc.kind))
 		ip := k.do(t, "get", "service", "svc", "-o", "jsonpath={.spec.clusterIP}")
+		trace.Proves(t, "SVC-165")
+		if net.ParseIP(ip) == nil {
+			t.Errorf("address of the service with pods: got %q", ip)
+		}
+		trace.Proves(t, "C-192")
 		soon(ip, func() string { return inPod("nslookup", "-type=a", full) })
+		trace.Proves(t, strings.Fields(tc.proves+" CONN-016")...)
 		for _, url := range []string{"http://svc", "http://" + ip} {
 			reached("the pod", url, func() string { return inPod("wget", "-q", "-O", "-", url) })
 		}
-		if kind == "NodePort" {
+		if tc.kind == "NodePort" {
 			port := k.do(t, "get", "service", "svc", "-o", "jsonpath={.spec.ports[0].nodePort}")
 			url := "http://" + machineIP + ":" + port
+			trace.Proves(t, "C-223", "C-225", "SVC-101")
 			reached("the pod", url, func() string { return inPod("wget", "-q", "-O", "-", url) })
+			trace.Proves(t, "CONN-045/NodePort")
 			for name, from := range map[string]*nettest.Host{"the machine": c.host, "the neighbour": c.neighbour} {
 				reached(name, url, func() string {
 					got, err := get(from, url)
@@ -352,6 +390,39 @@ func testServiceTypes(t *testing.T, c *cluster) {
 		}
 		k.do(t, "patch", "service", "svc", "-p", `{"spec":{"type":"ExternalName","externalName":"bar.example.com","selector":null,"clusterIP":null,"clusterIPs":null}}`)
 		soon("bar.example.com", func() string { return inPod("nslookup", "-type=cname", full) })
+	}
+}
+
+// testExtendedResources runs pods on what an administrator says that the node has.
+func testExtendedResources(t *testing.T, c *cluster) {
+	ns, node := c.namespace(t), c.hostname(t)
+	k := c.kubectl()
+	k.do(t, "patch", "node", node, "--subresource=status", "--type=json", "-p", `[{"op": "add", "path": "/status/capacity/example.com~1dongle", "value": "4"}]`)
+	t.Cleanup(func() {
+		k.do(t, "patch", "node", node, "--subresource=status", "--type=json", "-p", `[{"op": "remove", "path": "/status/capacity/example.com~1dongle"}]`)
+	})
+	for i := range 5 {
+		c.create(t, ns, fmt.Sprintf("metadata: {name: pod-%d}\nspec: {terminationGracePeriodSeconds: 0, containers: [{name: c, image: kemudi.local/agnhost:1, resources: {limits: {example.com/dongle: 1}}}]}\n", i))
+	}
+	var waits string
+	wait.Until(t, func() error {
+		running, waiting := 0, []string{}
+		for _, pod := range c.pods(t, ns, "") {
+			if isReady(&pod) == nil {
+				running++
+			} else {
+				waiting = append(waiting, pod.Name+" "+string(pod.Status.Phase))
+			}
+		}
+		if running != 4 || len(waiting) != 1 || !strings.HasSuffix(waiting[0], " Pending") {
+			return fmt.Errorf("got %d pods that are ready, and %q, want 4 and one that is Pending", running, waiting)
+		}
+		waits = strings.Fields(waiting[0])[0]
+		return nil
+	})
+	c.awaitEvent(t, ns, waits, "FailedScheduling", "0/1 nodes are available: 1 Insufficient example.com/dongle.")
+	if got := k.do(t, "get", "node", node, "-o", `jsonpath={.status.capacity.example\.com/dongle} {.status.allocatable.example\.com/dongle}`); got != "4 4" {
+		t.Errorf("capacity and allocatable: got %q, want 4 4", got)
 	}
 }
 

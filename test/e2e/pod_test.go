@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // create creates a pod from a manifest without apiVersion and kind.
@@ -27,7 +29,7 @@ func (c *cluster) create(t *testing.T, namespace, manifest string) *corev1.Pod {
 	return made
 }
 
-// spec is a pod of one container that runs a shell script in busybox, and never again.
+// script is a pod of one container that runs a shell script in busybox, and never again.
 func script(name, text string) string {
 	return fmt.Sprintf("metadata: {name: %s}\nspec:\n  restartPolicy: Never\n  containers:\n  - name: c\n    image: kemudi.local/busybox:1\n    command: [sh, -c, %q]\n", name, text)
 }
@@ -35,7 +37,7 @@ func script(name, text string) string {
 // await waits until a pod passes the check, which says what is wrong with it.
 func (c *cluster) await(t *testing.T, namespace, name string, check func(*corev1.Pod) error) (pod *corev1.Pod) {
 	t.Helper()
-	eventually(t, func() error {
+	wait.Until(t, func() error {
 		var err error
 		if pod, err = c.client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{}); err != nil {
 			return err
@@ -113,7 +115,7 @@ func hasRestarted(n int32) func(*corev1.Pod) error {
 // isGone waits until a pod does not exist any more.
 func (c *cluster) isGone(t *testing.T, namespace, name string) {
 	t.Helper()
-	eventually(t, func() error {
+	wait.Until(t, func() error {
 		pod, err := c.client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			return nil
@@ -125,7 +127,7 @@ func (c *cluster) isGone(t *testing.T, namespace, name string) {
 // logs returns what a container wrote.
 func (c *cluster) logs(t *testing.T, namespace, name string, o corev1.PodLogOptions) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Patience)
 	defer cancel()
 	r, err := c.client.CoreV1().Pods(namespace).GetLogs(name, &o).Stream(ctx)
 	if err != nil {
@@ -151,7 +153,7 @@ func (c *cluster) finish(t *testing.T, namespace, manifest string) (*corev1.Pod,
 // of the part that it is about, contains the text.
 func (c *cluster) awaitEvent(t *testing.T, namespace, name, reason, text string) (event corev1.Event) {
 	t.Helper()
-	eventually(t, func() error {
+	wait.Until(t, func() error {
 		list, err := c.client.CoreV1().Events(namespace).List(t.Context(), metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("involvedObject.name", name).String()})
 		if err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // testLiveness restarts containers that are not well, and no others.
@@ -59,7 +60,7 @@ func testLiveness(t *testing.T, c *cluster) {
 			c.await(t, ns, name, isReady)
 		}
 		k := c.kubectl().in(ns)
-		eventually(t, func() error {
+		wait.Until(t, func() error {
 			if asked := strings.Count(k.do(t, "exec", "exec-well", "--", "cat", "/tmp/asked"), "asked"); asked < 10 {
 				return fmt.Errorf("a healthy container was asked %d times, want 10", asked)
 			}
@@ -85,7 +86,6 @@ func testLiveness(t *testing.T, c *cluster) {
 
 // testReadiness takes a pod in and out of service.
 func testReadiness(t *testing.T, c *cluster) {
-	trace.Proves(t, "PLC-017", "PLC-020", "PLC-030", "PLC-035", "SVC-009", "SVC-003", "CONN-018", "C-311", "C-233")
 	k := c.kubectl().in(c.namespace(t))
 	k.apply(t, `
 apiVersion: v1
@@ -103,7 +103,7 @@ spec:
 `)
 	endpoints := func(want int) {
 		t.Helper()
-		eventually(t, func() error {
+		wait.Until(t, func() error {
 			e, err := c.client.CoreV1().Endpoints(k.namespace).Get(t.Context(), "ready", metav1.GetOptions{}) //nolint:staticcheck // old clients read it
 			if err != nil {
 				return err
@@ -127,15 +127,19 @@ spec:
 	})
 	c.awaitEvent(t, k.namespace, "ready", "Unhealthy", "Readiness probe failed")
 	endpoints(0)
+	trace.Proves(t, "PLC-035")
 	if got, err := get(c.host, "http://"+ip+"/hostname"); err == nil {
 		t.Errorf("the service answers %q without a ready pod", got)
 	}
 	k.do(t, "exec", "ready", "--", "touch", "/tmp/ready")
 	c.await(t, k.namespace, "ready", isReady)
+	trace.Proves(t, "CONN-018", "PLC-017", "SVC-009")
 	endpoints(1)
-	eventually(t, func() error { _, err := get(c.host, "http://"+ip+"/hostname"); return err })
+	trace.Proves(t, "PLC-035")
+	wait.Until(t, func() error { _, err := get(c.host, "http://"+ip+"/hostname"); return err })
 	k.do(t, "exec", "ready", "--", "rm", "/tmp/ready")
 	c.await(t, k.namespace, "ready", isNotReady)
+	trace.Proves(t, "PLC-030", "SVC-009")
 	endpoints(0)
 	if got := c.await(t, k.namespace, "ready", isNotReady).Status.ContainerStatuses[0].RestartCount; got != 0 {
 		t.Errorf("got %d restarts, want 0", got)

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // imageRegistry is a registry on the machine's loopback address.
@@ -131,13 +132,16 @@ func testCredentials(t *testing.T, k kubectl, image string) {
 	k.do(t, "create", "serviceaccount", "puller")
 	k.do(t, "patch", "serviceaccount", "puller", "-p", `{"imagePullSecrets": [{"name": "elsewhere"}, {"name": "wrong"}, {"name": "key"}]}`)
 	out := k.apply(t, "apiVersion: v1\nkind: Pod\nmetadata: {name: private-image-test-1}\nspec: {serviceAccountName: puller, restartPolicy: Never, containers: [{name: uses-private-image, image: '"+image+"', imagePullPolicy: Always, command: [echo, SUCCESS]}]}\n")
+	trace.Proves(t, "IMG-046")
 	if out != "pod/private-image-test-1 created\n" {
 		t.Errorf("apply: got %q", out)
 	}
 	c.await(t, k.namespace, "private-image-test-1", hasEnded)
+	trace.Proves(t, "IMG-046", "IMG-061")
 	if got := k.do(t, "logs", "private-image-test-1"); got != "SUCCESS\n" {
 		t.Errorf("logs: got %q", got)
 	}
+	trace.Proves(t, "IMG-059")
 	if got := k.do(t, "get", "pod", "private-image-test-1", "-o", "jsonpath={.spec.imagePullSecrets[*].name}"); got != "elsewhere wrong key" {
 		t.Errorf("pull secrets of the pod: got %q, want its account's", got)
 	}
@@ -148,12 +152,20 @@ func testCredentials(t *testing.T, k kubectl, image string) {
 	if err := os.WriteFile(config, []byte(key), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c.finish(t, k.namespace, "metadata: {name: anybody}\nspec: {restartPolicy: Never, imagePullSecrets: [{name: wrong}], containers: [{name: c, image: '"+image+"', imagePullPolicy: Always, command: ['true']}]}\n")
+	_, got := c.finish(t, k.namespace, "metadata: {name: anybody}\nspec: {restartPolicy: Never, imagePullSecrets: [{name: wrong}], containers: [{name: c, image: '"+image+"', imagePullPolicy: Always, command: [echo, pulled]}]}\n")
+	trace.Proves(t, "IMG-018/node-configuration", "IMG-019/every-pod", "IMG-042/copied", "IMG-050", "IMG-060")
+	if got != "pulled\n" {
+		t.Errorf("by the key of the node: got %q", got)
+	}
 	if err := os.Remove(config); err != nil {
 		t.Fatal(err)
 	}
-	node := strings.TrimSpace(k.do(t, "get", "nodes", "-o", "jsonpath={range.items[*].metadata}{.name} {end}"))
-	eventually(t, func() error { // with the next heartbeat
+	node := c.hostname(t)
+	trace.Proves(t, "IMG-043")
+	if got := k.do(t, "get", "nodes", "-o", "jsonpath={range.items[*].metadata}{.name} {end}"); got != node+" " {
+		t.Errorf("names of the nodes: got %q, want %q", got, node+" ")
+	}
+	wait.Until(t, func() error { // with the next heartbeat
 		if got := k.do(t, "get", "node", node, "-o", "jsonpath={.status.images[*].names[*]}"); !strings.Contains(got, image) {
 			return fmt.Errorf("images of the node: got %q, want %s among them", got, image)
 		}
@@ -162,6 +174,7 @@ func testCredentials(t *testing.T, k kubectl, image string) {
 	addresses := func(kind string) string {
 		return k.do(t, "get", "nodes", "-o", `jsonpath={range .items[*].status.addresses[?(@.type=="`+kind+`")]}{.address} {end}`)
 	}
+	trace.Proves(t, "IMG-044", "IMG-045/entries")
 	if hostname, external := addresses("Hostname"), addresses("ExternalIP"); hostname != node+" " || external != "" {
 		t.Errorf("addresses: got %q and %q, want %q and none", hostname, external, node)
 	}
@@ -169,8 +182,6 @@ func testCredentials(t *testing.T, k kubectl, image string) {
 
 // testRegistry pulls images by the rules of their pull policies, with and without a password.
 func testRegistry(t *testing.T, c *cluster) {
-	trace.Proves(t, "IMG-002", "IMG-003", "IMG-004", "IMG-005", "IMG-011", "IMG-018", "IMG-019", "IMG-020", "IMG-021", "IMG-038", "IMG-042", "IMG-043", "IMG-044", "IMG-045", "IMG-046", "IMG-047",
-		"IMG-050", "IMG-052", "IMG-053", "IMG-054", "IMG-055", "IMG-056", "IMG-057", "IMG-058", "IMG-059", "IMG-060", "IMG-061", "C-263")
 	r := newRegistry(t, c)
 	k := c.kubectl().in(c.namespace(t))
 	image := r.addr + "/test/busybox:1"
@@ -181,33 +192,50 @@ func testRegistry(t *testing.T, c *cluster) {
 			t.Errorf("%s: got %q", pod, got)
 		}
 	}
+	trace.Proves(t, "IMG-002/registry")
 	run("first", "IfNotPresent", "")
 	c.awaitEvent(t, k.namespace, "first", "Pulling", `Pulling image "`+image+`"`)
 	c.awaitEvent(t, k.namespace, "first", "Pulled", `Successfully pulled image "`+image+`" in `)
 	pulls := r.pulls.Load()
 	run("present", "IfNotPresent", "")
 	c.awaitEvent(t, k.namespace, "present", "Pulled", `Container image "`+image+`" already present on machine and can be accessed by the pod`)
+	trace.Proves(t, "IMG-004")
 	if got := r.pulls.Load(); got != pulls {
 		t.Errorf("a present image was asked for: %d requests", got-pulls)
 	}
 	run("always", "Always", "")
+	trace.Proves(t, "IMG-005")
 	if got := r.pulls.Load(); got == pulls {
 		t.Error("policy Always did not ask the registry")
 	}
 	_, got := c.finish(t, k.namespace, "metadata: {name: files}\nspec: {restartPolicy: Never, volumes: [{name: v, image: {reference: '"+image+"', pullPolicy: Always}}], containers: [{name: c, image: kemudi.local/agnhost:1, command: [sh, -c, 'head -1 /volume/etc/passwd; touch /volume/x 2>&1 | grep -o Read-only'], volumeMounts: [{name: v, mountPath: /volume}]}]}\n")
+	trace.Proves(t, "C-263")
 	if got != "root:x:0:0:root:/root:/bin/sh\nRead-only\n" {
 		t.Errorf("files of an image: got %q", got)
 	}
 	r.locked.Store(true)
 	c.create(t, k.namespace, "metadata: {name: stranger}\nspec: {containers: [{name: c, image: '"+image+"', imagePullPolicy: Always}]}\n")
+	trace.Proves(t, "IMG-021", "IMG-052/pull-policy")
 	c.await(t, k.namespace, "stranger", isWaiting("ImagePullBackOff"))
 	c.awaitEvent(t, k.namespace, "stranger", "Failed", "authorization failed")
 	c.awaitEvent(t, k.namespace, "stranger", "Failed", "Error: ErrImagePull")
+	trace.Proves(t, "IMG-047")
 	k.wants(t, []string{"Warning  Failed     ", `Failed to pull image "` + image + `": `, "Error: ErrImagePull"}, "describe", "pods/stranger")
 	k.do(t, "delete", "pod", "stranger", "--now") // or it would pull again when it may
-	run("squatter", "IfNotPresent", "")           // may use what is there
-	k.do(t, "create", "secret", "docker-registry", "key", "--docker-server="+r.addr, "--docker-username=robot", "--docker-password=secret")
+	trace.Proves(t, "IMG-018/pre-pulled", "IMG-020/every-pod", "IMG-052/pull-policy", "IMG-053")
+	run("squatter", "IfNotPresent", "") // may use what is there
+	run("settler", "Never", "")
+	trace.Proves(t, "IMG-055")
+	k.wants(t, []string{"secret/key created\n"}, "create", "secret", "docker-registry", "key", "--docker-server="+r.addr, "--docker-username=robot", "--docker-password=secret", "--docker-email=robot@example.com")
+	trace.Proves(t, "IMG-018/imagePullSecrets", "IMG-021", "IMG-054")
 	run("friend", "Always", ", imagePullSecrets: [{name: key}]")
+	t.Run("secret of another namespace", func(t *testing.T) {
+		ns := c.namespace(t)
+		trace.Proves(t, "IMG-058")
+		c.create(t, ns, "metadata: {name: foreigner}\nspec: {terminationGracePeriodSeconds: 0, imagePullSecrets: [{name: key}], containers: [{name: c, image: '"+image+"', imagePullPolicy: Always}]}\n")
+		c.await(t, ns, "foreigner", isWaiting("ImagePullBackOff"))
+		k.in(ns).do(t, "delete", "pod", "foreigner", "--now")
+	})
 	testCredentials(t, k, image)
 	r.locked.Store(false)
 	cli := []string{c.bin, "image", "--data-dir", c.DataDir, "--run-dir", c.RunDir}

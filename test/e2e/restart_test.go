@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // containers maps the containers of pods that are not being deleted to what
@@ -47,7 +48,7 @@ func wantSame(t *testing.T, before, after map[string]string) {
 // wantNoOrphans waits until the runtime has exactly the pods and containers of the API.
 func (c *cluster) wantNoOrphans(t *testing.T) {
 	t.Helper()
-	eventually(t, func() error {
+	wait.Until(t, func() error {
 		want := map[string]string{}
 		pods := c.pods(t, "", "")
 		for _, pod := range pods {
@@ -86,7 +87,7 @@ func TestRestartsWithoutTouchingContainers(t *testing.T) {
 	k.apply(t, string(must(os.ReadFile("../../examples/web.yaml"))(t)))
 	k.rolledOut(t, "web")
 	url := "http://" + machineIP + ":30080/"
-	eventually(t, func() error { _, err := get(c.neighbour, url); return err })
+	wait.Until(t, func() error { _, err := get(c.neighbour, url); return err })
 	before := c.containers(t, "default", "app=web")
 	l := startLoad(t, c.neighbour, url)
 	c.wantNoComplaints(t)
@@ -179,7 +180,7 @@ func TestSurvivesKillsDuringRollouts(t *testing.T) {
 		version := 2 - i%2
 		objects := c.writeObjects(t, fmt.Sprintf("round-%d", i))
 		k.do(t, "set", "image", "deployment/web", fmt.Sprintf("web=kemudi.local/web:%d", version))
-		eventually(t, func() error {
+		wait.Until(t, func() error {
 			created := 0
 			for _, pod := range c.pods(t, "default", "app=web") {
 				if strings.HasSuffix(pod.Spec.Containers[0].Image, fmt.Sprint(version)) {
@@ -195,7 +196,7 @@ func TestSurvivesKillsDuringRollouts(t *testing.T) {
 		t.Logf("round %d: ready again after %s", i, c.serve(t))
 		objects.wantAll(t, c)
 		k.rolledOut(t, "web")
-		eventually(t, func() error {
+		wait.Until(t, func() error {
 			if n := len(c.pods(t, "default", "app=web")); n != 4 {
 				return fmt.Errorf("%d pods, want 4", n)
 			}
@@ -224,7 +225,7 @@ func TestRefusesASecondServer(t *testing.T) {
 		{"same data", []string{"--data-dir", c.DataDir, "--run-dir", c.RunDir + "x", "--secure-port", "7443"}, c.DataDir},
 		{"same port", []string{"--data-dir", c.DataDir + "x", "--run-dir", c.RunDir + "x", "--disable-agent"}, "address already in use; is another server running, or is --secure-port taken?"},
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), wait.Patience)
 		o := c.run(ctx, nil, append([]string{c.bin, "server"}, tc.args...)...)
 		cancel()
 		lines := strings.Split(strings.TrimSpace(o.stderr), "\n")

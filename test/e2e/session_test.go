@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // session is a program that a person talks to: its output is read as it comes.
@@ -121,7 +123,7 @@ func (s *session) sees(t *testing.T, text string) {
 // finds waits until the output matches, and returns the match with its groups.
 func (s *session) finds(t *testing.T, what *regexp.Regexp) []string {
 	t.Helper()
-	over := time.After(patience)
+	over := time.After(wait.Patience)
 	for ended := false; ; {
 		s.mu.Lock()
 		out, more := s.mu.stdout.String()+s.mu.stderr.String(), s.mu.more
@@ -154,7 +156,7 @@ func (s *session) exits(t *testing.T) int {
 	t.Helper()
 	select {
 	case <-s.done:
-	case <-time.After(patience):
+	case <-time.After(wait.Patience):
 		t.Fatalf("%s does not end; so far:\n%s", strings.Join(s.cmd.Args, " "), s.all())
 	}
 	_ = s.cmd.Wait()

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // testSharing looks at what a pod shares with its machine and what it does not.
@@ -28,17 +29,17 @@ func testSharing(t *testing.T, c *cluster) {
 		t.Helper()
 		return must(os.Readlink("/proc/self/ns/" + name))(t)
 	}
-	for _, tc := range []struct{ name, pod, script, want string }{
-		{"ipc", "hostIPC: true", ipc, link("ipc")},
-		{"pid", "hostPID: true", pid, link("pid")},
-		{"own", "enableServiceLinks: false", fmt.Sprintf("[ $(%s) = %s ] && echo ipc; [ $(%s) = %s ] && echo net; [ $(%s) = %s ] && echo pid; echo own", ipc, link("ipc"), net, link("net"), pid, link("pid")), "own"},
-		{"net", "hostNetwork: true", "ip -4 addr show eth0 | grep -o 'inet " + machineIP + "'; hostname", "inet " + machineIP + "\n" + must(os.Hostname())(t)},
-		{"unconfined", "securityContext: {seccompProfile: {type: Unconfined}}", "grep Seccomp: /proc/self/status | tr -d '[:space:]'", "Seccomp:0"},
-		{"localhost", "securityContext: {seccompProfile: {type: Localhost, localhostProfile: no-chmod.json}}", "touch /f && chmod 0700 /f || echo refused", "chmod: /f: Operation not permitted\nrefused"},
-		{"hostname", "hostname: custom, subdomain: sub", "hostname; hostname -f", "custom\ncustom.sub." + ns + ".svc.cluster.local"},
-		{"fqdn", "hostname: f, subdomain: s, setHostnameAsFQDN: true, securityContext: {runAsUser: 5}", "hostname | cut -d. -f1-2; id -u", "f.s\n5"},
-		{"strict", "securityContext: {runAsUser: 0, supplementalGroups: [7], supplementalGroupsPolicy: Strict}", "id -G", "0 7"},
-		{"setuid", "securityContext: {runAsUser: 1000}", "grep -E 'CapEff|CapPrm' /proc/self/status | tr -d '[:space:]'", "CapPrm:0000000000000000CapEff:0000000000000000"},
+	for _, tc := range []struct{ name, pod, script, want, proves string }{
+		{"ipc", "hostIPC: true", ipc, link("ipc"), ""},
+		{"pid", "hostPID: true", pid, link("pid"), ""},
+		{"own", "enableServiceLinks: false", fmt.Sprintf("[ $(%s) = %s ] && echo ipc; [ $(%s) = %s ] && echo net; [ $(%s) = %s ] && echo pid; echo own", ipc, link("ipc"), net, link("net"), pid, link("pid")), "own", "WHAT-018/from-the-machine"},
+		{"net", "hostNetwork: true", "ip -4 addr show eth0 | grep -o 'inet " + machineIP + "'; hostname", "inet " + machineIP + "\n" + must(os.Hostname())(t), ""},
+		{"unconfined", "securityContext: {seccompProfile: {type: Unconfined}}", "grep Seccomp: /proc/self/status | tr -d '[:space:]'", "Seccomp:0", ""},
+		{"localhost", "securityContext: {seccompProfile: {type: Localhost, localhostProfile: no-chmod.json}}", "touch /f && chmod 0700 /f || echo refused", "chmod: /f: Operation not permitted\nrefused", ""},
+		{"hostname", "hostname: custom, subdomain: sub", "hostname; hostname -f", "custom\ncustom.sub." + ns + ".svc.cluster.local", ""},
+		{"fqdn", "hostname: f, subdomain: s, setHostnameAsFQDN: true, securityContext: {runAsUser: 5}", "hostname | cut -d. -f1-2; id -u", "f.s\n5", ""},
+		{"strict", "securityContext: {runAsUser: 0, supplementalGroups: [7], supplementalGroupsPolicy: Strict}", "id -G", "0 7", ""},
+		{"setuid", "securityContext: {runAsUser: 1000}", "grep -E 'CapEff|CapPrm' /proc/self/status | tr -d '[:space:]'", "CapPrm:0000000000000000CapEff:0000000000000000", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -50,6 +51,9 @@ func testSharing(t *testing.T, c *cluster) {
 				c.create(t, ns, manifest)
 				c.awaitEvent(t, ns, tc.name, "FailedCreatePodSandBox", "is too long (64 characters is the max")
 				return
+			}
+			if tc.proves != "" {
+				trace.Proves(t, tc.proves)
 			}
 			pod, got := c.finish(t, ns, manifest)
 			if strings.TrimSpace(got) != tc.want {
@@ -68,7 +72,7 @@ func testSharing(t *testing.T, c *cluster) {
 		const container = "image: kemudi.local/busybox:1, command: [sh, -c, 'cat /etc/hosts; echo 127.0.0.9 added >> /etc/hosts; [ -e /d/again ] && exec sleep 1000; touch /d/again'], "
 		c.create(t, ns, "metadata: {name: hosts}\nspec:\n  terminationGracePeriodSeconds: 0\n  hostAliases: [{ip: 127.0.0.1, hostnames: [alias.local]}]\n  volumes: [{name: h, configMap: {name: hosts}}, {name: d, emptyDir: {}}]\n  containers:\n  - {name: managed, "+container+"volumeMounts: [{name: d, mountPath: /d}]}\n  - {name: own, image: kemudi.local/busybox:1, command: [sh, -c, 'cat /etc/hosts; echo; sleep 1000'], volumeMounts: [{name: h, mountPath: /etc/hosts, subPath: hosts}]}\n")
 		c.await(t, ns, "hosts", func(pod *corev1.Pod) error { return or(isReady(pod), hasRestarted(1)(pod)) })
-		eventually(t, func() error { // until they have printed it
+		wait.Until(t, func() error { // until they have printed it
 			managed := c.logs(t, ns, "hosts", corev1.PodLogOptions{Container: "managed"})
 			if !strings.HasPrefix(managed, "# Kubernetes-managed hosts file.\n") || !strings.Contains(managed, "127.0.0.1\talias.local\n") || strings.Contains(managed, "127.0.0.9") {
 				return fmt.Errorf("managed, after a restart of the container: got %q", managed)
@@ -78,6 +82,12 @@ func testSharing(t *testing.T, c *cluster) {
 			}
 			return nil
 		})
+		trace.Proves(t, "HOST-003")
+		for _, container := range []string{"managed", "own"} {
+			if got := k.do(t, "exec", "hosts", "-c", container, "--", "grep", "-c", " /etc/hosts ", "/proc/mounts"); got != "1\n" {
+				t.Errorf("mounts of a hosts file in container %s: got %q, want 1", container, got)
+			}
+		}
 		if got := k.do(t, "exec", "hosts", "-c", "managed", "--", "ping", "-c1", "-w60", "alias.local"); !strings.Contains(got, "127.0.0.1") {
 			t.Errorf("name of the hosts file: got %q", got)
 		}
@@ -88,8 +98,14 @@ func testSharing(t *testing.T, c *cluster) {
 	})
 	t.Run("neighbours in a pod", func(t *testing.T) {
 		t.Parallel()
-		trace.Proves(t, "POD-004", "POD-008", "POD-016", "PODO-009", "PODO-010", "PODO-012", "PODO-013")
-		pod, got := c.finish(t, ns, `
+		c.twoInAPod(t, ns)
+	})
+}
+
+// twoInAPod runs two containers in a pod that share its network and a volume.
+func (c *cluster) twoInAPod(t *testing.T, ns string) {
+	t.Helper()
+	pod, got := c.finish(t, ns, `
 metadata: {name: neighbours}
 spec:
   restartPolicy: Never
@@ -97,14 +113,19 @@ spec:
   containers:
   - name: a
     image: kemudi.local/busybox:1
-    command: [sh, -c, 'until wget -q -O - http://127.0.0.1:9000/ip > /d/got 2>/dev/null; do sleep 0.1; done; httpd -f -p 9000 2>&1 | grep -o "Address already in use"; [ "$(cat /d/ip)" = "$(hostname -i)" ] && echo one address; touch /d/done']
+    command: [sh, -c, 'until wget -q -O - http://127.0.0.1:9000/ip > /d/got 2>/dev/null; do sleep 0.1; done; echo $(cat /d/got); httpd -f -p 9000 2>&1 | grep -o "Address already in use"; [ "$(cat /d/ip)" = "$(hostname -i)" ] && echo one address; touch /d/done']
     volumeMounts: [{name: d, mountPath: /d}]
   - {name: b, image: kemudi.local/busybox:1, command: [sh, -c, 'hostname -i > /d/ip; httpd -p 9000 -h /d; until [ -e /d/done ]; do sleep 0.1; done'], volumeMounts: [{name: d, mountPath: /d}]}
 `)
-		if got != "Address already in use\none address\n" || pod.Status.Phase != corev1.PodSucceeded {
-			t.Errorf("got %s %q", pod.Status.Phase, got)
-		}
-	})
+	if pod.Status.Phase != corev1.PodSucceeded {
+		t.Errorf("got %s %q", pod.Status.Phase, got)
+	}
+	trace.Proves(t, "POD-004", "PODO-010")
+	wantLines(t, got, pod.Status.PodIP) // asked of the other on localhost
+	trace.Proves(t, "EMPTY-004/same-path", "POD-008", "PODO-009", "PODO-012", "VOL-015/same-path")
+	wantLines(t, got, "one address") // by a file of the other
+	trace.Proves(t, "POD-004", "POD-016", "PODO-009")
+	wantLines(t, got, "Address already in use")
 }
 
 // or is the first error there is.
@@ -119,7 +140,6 @@ func or(errs ...error) error {
 
 // testWebHooks has hooks ask a web server when containers start and stop.
 func testWebHooks(t *testing.T, c *cluster) {
-	trace.Proves(t, "C-243", "C-245", "HOOK-010", "HOOK-013", "HOOK-005", "HOOK-009")
 	ns := c.namespace(t)
 	c.create(t, ns, "metadata: {name: handler}\nspec: {terminationGracePeriodSeconds: 0, containers: [{name: c, image: kemudi.local/agnhost:1, args: [netexec], readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1, timeoutSeconds: 60}}]}\n")
 	ip := c.await(t, ns, "handler", isReady).Status.PodIP
@@ -128,7 +148,7 @@ func testWebHooks(t *testing.T, c *cluster) {
 	}
 	heard := func(what string) {
 		t.Helper()
-		eventually(t, func() error {
+		wait.Until(t, func() error {
 			if got := c.logs(t, ns, "handler", corev1.PodLogOptions{}); !strings.Contains(got, "GET /echo?msg="+what+"\n") {
 				return fmt.Errorf("the handler has not heard of %s: %q", what, got)
 			}
@@ -137,7 +157,9 @@ func testWebHooks(t *testing.T, c *cluster) {
 	}
 	c.create(t, ns, "metadata: {name: hooked}\nspec: {terminationGracePeriodSeconds: 600, containers: [{name: c, image: kemudi.local/agnhost:1, lifecycle: {postStart: "+hook("started")+", preStop: "+hook("stopping")+"}}]}\n")
 	c.await(t, ns, "hooked", isReady)
+	trace.Proves(t, "C-243", "HOOK-005", "HOOK-010/HTTP", "HOOK-013")
 	heard("started")
 	c.kubectl().in(ns).do(t, "delete", "pod", "hooked")
+	trace.Proves(t, "C-245", "HOOK-009")
 	heard("stopping")
 }

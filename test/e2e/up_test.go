@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/kemudi/kemudi/internal/up"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // TestUpStatusDownReset is a newcomer's first hour, in a minute.
@@ -19,7 +20,7 @@ func TestUpStatusDownReset(t *testing.T) {
 	kubeconfig := filepath.Join(m.Dir, "home/.kube/config")
 	command := func(want int, args ...string) output {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), wait.Patience)
 		defer cancel()
 		// A proxy for the world outside must not be asked for what is here.
 		cmd := append([]string{"env", "KUBECONFIG=" + kubeconfig, "http_proxy=http://127.0.0.1:1", m.bin, args[0]}, dirs...)

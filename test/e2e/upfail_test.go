@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // TestUpFailsClearly is a newcomer on a machine that is not as it should be: the
@@ -46,7 +48,7 @@ func TestUpFailsClearly(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dirs := []string{"--data-dir", tc.data, "--run-dir", m.RunDir, "--kubeconfig", ""}
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), wait.Patience)
 			defer cancel()
 			o := m.run(ctx, nil, append(append([]string{m.bin, "up"}, dirs...), tc.args...)...)
 			for _, want := range tc.want {
@@ -81,7 +83,7 @@ func TestInterruptedUpStopsWhatItStarted(t *testing.T) {
 	dirs := []string{"--data-dir", m.DataDir, "--run-dir", m.RunDir}
 	up := append(append([]string{m.bin, "up", "--kubeconfig", ""}, dirs...), "--", "--pod-logs-dir", m.LogsDir)
 	for _, moment := range []string{"started the server (process ", "keys and certificates\n", "API server\n"} {
-		eventually(t, func() error {
+		wait.Until(t, func() error {
 			s := m.begin(t, false, up...)
 			s.sees(t, moment)
 			s.interrupt()
@@ -144,7 +146,7 @@ func TestWhoIsNotRootCannotStartANode(t *testing.T) {
 		"server with directories":    {[]string{"server", "--data-dir", mine + "/data", "--run-dir", mine + "/run"}, "a node needs root; without one (--disable-agent), a server does not"},
 		"images of nobody's cluster": {[]string{"image", "ls", "--data-dir", m.DataDir, "--run-dir", m.RunDir}, "is the server running?"},
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), wait.Patience)
 		cmd := m.command(ctx, append([]string{m.bin}, tc.args...)...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 		var out strings.Builder
@@ -176,7 +178,7 @@ func mount(t *testing.T, dir string, flags uintptr, options string) {
 // looking at it just now.
 func unmount(t *testing.T, dir string) {
 	t.Helper()
-	if err := within(func() error { return unix.Unmount(dir, 0) }); err != nil {
+	if err := wait.Try(wait.Patience, func() error { return unix.Unmount(dir, 0) }); err != nil {
 		t.Errorf("unmount: %v", err)
 	}
 }

@@ -28,10 +28,10 @@ var daemonSets = workload.Kind[*appsv1.DaemonSet]{
 
 // DaemonSets keep one pod on every chosen node.
 var DaemonSets = resource.Define(resource.Spec[*appsv1.DaemonSet]{
-	Group: "apps", Version: "v1", Kind: "DaemonSet", Plural: "daemonsets",
-	Short: []string{"ds"}, Categories: []string{"all"}, Namespaced: true, HasGeneration: true,
-	Default: defaultDaemonSet,
-	Prepare: prepareDaemonSet,
+	Names:         resource.Names{Group: "apps", Version: "v1", Kind: "DaemonSet", Plural: "daemonsets", Short: []string{"ds"}, Categories: []string{"all"}, Namespaced: true},
+	HasGeneration: true,
+	Default:       defaultDaemonSet,
+	Prepare:       prepareDaemonSet,
 	Validate: func(obj, old *appsv1.DaemonSet, errs *resource.Errors) {
 		if old != nil {
 			validateSameSelector(obj.Spec.Selector, old.Spec.Selector, errs)

@@ -28,12 +28,12 @@ var deployments = workload.Kind[*appsv1.Deployment]{
 // Deployments roll pods forward and back over ReplicaSets. The versions before
 // apps/v1 are in deployment_legacy.go.
 var Deployments = resource.Define(resource.Spec[*appsv1.Deployment]{
-	Group: "apps", Version: "v1", Kind: "Deployment", Plural: "deployments",
-	Short: []string{"deploy"}, Categories: []string{"all"}, Namespaced: true, HasGeneration: true,
-	Default:  defaultDeployment,
-	Prepare:  prepareDeployment,
-	Validate: validateDeployment,
-	Warn:     deployments.Warn,
+	Names:         resource.Names{Group: "apps", Version: "v1", Kind: "Deployment", Plural: "deployments", Short: []string{"deploy"}, Categories: []string{"all"}, Namespaced: true},
+	HasGeneration: true,
+	Default:       defaultDeployment,
+	Prepare:       prepareDeployment,
+	Validate:      validateDeployment,
+	Warn:          deployments.Warn,
 	Columns: deployments.Columns([]resource.Column[*appsv1.Deployment]{
 		{Name: "Ready", Description: "Number of the pod with ready state", Value: func(d *appsv1.Deployment) any {
 			return fmt.Sprintf("%d/%d", d.Status.ReadyReplicas, ptr.Deref(d.Spec.Replicas, 0))

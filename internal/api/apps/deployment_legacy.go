@@ -29,7 +29,7 @@ var deploymentVersions = []resource.Version[*appsv1.Deployment]{
 		Group: "apps", Version: "v1beta2",
 		Deprecated:         "apps/v1beta2 Deployment is deprecated in v1.9+, unavailable in v1.16+; use apps/v1 Deployment",
 		DefaultPropagation: metav1.DeletePropagationOrphan,
-		OwnSub:             []resource.Sub[*appsv1.Deployment]{scaleV1beta2(deployments)},
+		Sub:                []resource.Sub[*appsv1.Deployment]{scaleV1beta2(deployments)},
 	}),
 	withRollbackTo(resource.SameWire[*appsv1beta1.Deployment](resource.Version[*appsv1.Deployment]{
 		Group: "apps", Version: "v1beta1",
@@ -37,7 +37,7 @@ var deploymentVersions = []resource.Version[*appsv1.Deployment]{
 		Default:            func(obj resource.Object) { defaultDeploymentV1beta1(obj.(*appsv1beta1.Deployment)) },
 		Validate:           func(obj, _ *appsv1.Deployment, errs *resource.Errors) { validateDeploymentSpec(obj, errs) },
 		DefaultPropagation: metav1.DeletePropagationOrphan,
-		OwnSub: []resource.Sub[*appsv1.Deployment]{
+		Sub: []resource.Sub[*appsv1.Deployment]{
 			scaleV1beta1(deployments),
 			rollbackSub("apps", func() runtime.Object { return &appsv1beta1.DeploymentRollback{} }),
 		},
@@ -48,7 +48,7 @@ var deploymentVersions = []resource.Version[*appsv1.Deployment]{
 		Default:            func(obj resource.Object) { defaultDeploymentExtensions(obj.(*extensionsv1beta1.Deployment)) },
 		Validate:           func(obj, _ *appsv1.Deployment, errs *resource.Errors) { validateDeploymentSpec(obj, errs) },
 		DefaultPropagation: metav1.DeletePropagationOrphan,
-		OwnSub: []resource.Sub[*appsv1.Deployment]{
+		Sub: []resource.Sub[*appsv1.Deployment]{
 			scaleExtensions(deployments),
 			rollbackSub("extensions", func() runtime.Object { return &extensionsv1beta1.DeploymentRollback{} }),
 		},
@@ -160,7 +160,7 @@ func setRollbackTo(d *appsv1.Deployment, revision int64) {
 // back to, and the answer says that the request was taken.
 func rollbackSub(group string, body func() runtime.Object) resource.Sub[*appsv1.Deployment] {
 	return resource.Sub[*appsv1.Deployment]{
-		Name: "rollback", Verbs: []string{"create"},
+		Name: "rollback", Verbs: resource.Create,
 		Body: &resource.Body{Group: group, Version: "v1beta1", Kind: "DeploymentRollback", New: body},
 		Set: func(d *appsv1.Deployment, body runtime.Object) error {
 			name, annotations, revision := "", map[string]string(nil), int64(0)

@@ -26,8 +26,8 @@ var replicaSets = workload.Kind[*appsv1.ReplicaSet]{
 
 // ReplicaSets keep a number of equal pods running.
 var ReplicaSets = resource.Define(resource.Spec[*appsv1.ReplicaSet]{
-	Group: "apps", Version: "v1", Kind: "ReplicaSet", Plural: "replicasets",
-	Short: []string{"rs"}, Categories: []string{"all"}, Namespaced: true, HasGeneration: true,
+	Names:         resource.Names{Group: "apps", Version: "v1", Kind: "ReplicaSet", Plural: "replicasets", Short: []string{"rs"}, Categories: []string{"all"}, Namespaced: true},
+	HasGeneration: true,
 	Default: func(rs *appsv1.ReplicaSet) {
 		podspec.DefaultTemplate(&rs.Spec.Template)
 		if rs.Spec.Replicas == nil {
@@ -70,7 +70,7 @@ var ReplicaSets = resource.Define(resource.Spec[*appsv1.ReplicaSet]{
 			Group: "apps", Version: "v1beta2",
 			Deprecated:         "apps/v1beta2 ReplicaSet is deprecated in v1.9+, unavailable in v1.16+; use apps/v1 ReplicaSet",
 			DefaultPropagation: metav1.DeletePropagationOrphan,
-			OwnSub:             []resource.Sub[*appsv1.ReplicaSet]{scaleV1beta2(replicaSets)},
+			Sub:                []resource.Sub[*appsv1.ReplicaSet]{scaleV1beta2(replicaSets)},
 		}),
 		resource.SameWire[*extensionsv1beta1.ReplicaSet](resource.Version[*appsv1.ReplicaSet]{
 			Group: "extensions", Version: "v1beta1",
@@ -82,7 +82,7 @@ var ReplicaSets = resource.Define(resource.Spec[*appsv1.ReplicaSet]{
 			// The selector may be changed in this version.
 			Validate:           func(obj, _ *appsv1.ReplicaSet, errs *resource.Errors) { validateReplicaSetSpec(&obj.Spec, errs) },
 			DefaultPropagation: metav1.DeletePropagationOrphan,
-			OwnSub:             []resource.Sub[*appsv1.ReplicaSet]{scaleExtensions(replicaSets)},
+			Sub:                []resource.Sub[*appsv1.ReplicaSet]{scaleExtensions(replicaSets)},
 		}),
 	},
 })

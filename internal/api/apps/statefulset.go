@@ -26,10 +26,12 @@ var statefulSets = workload.Kind[*appsv1.StatefulSet]{
 // StatefulSets keep pods with a stable name and storage. What is checked is in
 // statefulset_validate.go.
 var StatefulSets = resource.Define(resource.Spec[*appsv1.StatefulSet]{
-	Group: "apps", Version: "v1", Kind: "StatefulSet", Plural: "statefulsets",
-	Short: []string{"sts"}, Categories: []string{"all"}, Namespaced: true, HasGeneration: true,
-	NameRule: resource.DNS1123Label,
-	Default:  defaultStatefulSet,
+	Names: resource.Names{
+		Group: "apps", Version: "v1", Kind: "StatefulSet", Plural: "statefulsets",
+		Short: []string{"sts"}, Categories: []string{"all"}, Namespaced: true, NameRule: resource.DNS1123Label,
+	},
+	HasGeneration: true,
+	Default:       defaultStatefulSet,
 	Prepare: func(obj, old *appsv1.StatefulSet) {
 		podspec.DropUnsupported(&obj.Spec.Template.Spec)
 		if old == nil {
@@ -60,13 +62,13 @@ var StatefulSets = resource.Define(resource.Spec[*appsv1.StatefulSet]{
 		statefulSets.Scale(),
 	},
 	Versions: []resource.Version[*appsv1.StatefulSet]{
-		resource.SameWire[*appsv1beta2.StatefulSet](resource.Version[*appsv1.StatefulSet]{
+		typedClaims(resource.SameWire[*appsv1beta2.StatefulSet](resource.Version[*appsv1.StatefulSet]{
 			Group: "apps", Version: "v1beta2",
 			Deprecated:         "apps/v1beta2 StatefulSet is deprecated in v1.9+, unavailable in v1.16+; use apps/v1 StatefulSet",
 			DefaultPropagation: metav1.DeletePropagationOrphan,
-			OwnSub:             []resource.Sub[*appsv1.StatefulSet]{scaleV1beta2(statefulSets)},
-		}),
-		resource.SameWire[*appsv1beta1.StatefulSet](resource.Version[*appsv1.StatefulSet]{
+			Sub:                []resource.Sub[*appsv1.StatefulSet]{scaleV1beta2(statefulSets)},
+		})),
+		typedClaims(resource.SameWire[*appsv1beta1.StatefulSet](resource.Version[*appsv1.StatefulSet]{
 			Group: "apps", Version: "v1beta1",
 			Deprecated: "apps/v1beta1 StatefulSet is deprecated in v1.8+, unavailable in v1.16+; use apps/v1 StatefulSet",
 			Default: func(obj resource.Object) {
@@ -77,14 +79,39 @@ var StatefulSets = resource.Define(resource.Spec[*appsv1.StatefulSet]{
 				}
 			},
 			DefaultPropagation: metav1.DeletePropagationOrphan,
-			OwnSub:             []resource.Sub[*appsv1.StatefulSet]{scaleV1beta1(statefulSets)},
-		}),
+			Sub:                []resource.Sub[*appsv1.StatefulSet]{scaleV1beta1(statefulSets)},
+		})),
 	},
 })
+
+// setClaimTypes says of claim templates what they are. Their protobuf form has no
+// place for it, but clients always see it.
+func setClaimTypes(claims []corev1.PersistentVolumeClaim) {
+	for i := range claims {
+		claims[i].APIVersion, claims[i].Kind = "v1", "PersistentVolumeClaim"
+	}
+}
+
+// typedClaims does so in what a version shows, which is converted by way of protobuf.
+func typedClaims(v resource.Version[*appsv1.StatefulSet]) resource.Version[*appsv1.StatefulSet] {
+	from := v.From
+	v.From = func(obj *appsv1.StatefulSet) (resource.Object, error) {
+		out, err := from(obj)
+		switch s := out.(type) {
+		case *appsv1beta1.StatefulSet:
+			setClaimTypes(s.Spec.VolumeClaimTemplates)
+		case *appsv1beta2.StatefulSet:
+			setClaimTypes(s.Spec.VolumeClaimTemplates)
+		}
+		return out, err
+	}
+	return v
+}
 
 func defaultStatefulSet(obj *appsv1.StatefulSet) {
 	s := &obj.Spec
 	podspec.DefaultTemplate(&s.Template)
+	setClaimTypes(s.VolumeClaimTemplates)
 	for i := range s.VolumeClaimTemplates {
 		c := &s.VolumeClaimTemplates[i]
 		if c.Status.Phase == "" {

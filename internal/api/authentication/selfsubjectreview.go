@@ -9,8 +9,8 @@ import (
 
 // SelfSubjectReviews ask who the caller is.
 var SelfSubjectReviews = resource.Define(resource.Spec[*authenticationv1.SelfSubjectReview]{
-	Group: "authentication.k8s.io", Version: "v1", Kind: "SelfSubjectReview", Plural: "selfsubjectreviews",
-	CreateOnly: true, Handler: "selfsubjectreview",
+	Names:   resource.Names{Group: "authentication.k8s.io", Version: "v1", Kind: "SelfSubjectReview", Plural: "selfsubjectreviews"},
+	Handler: resource.HandleSelfSubjectReview,
 	Prepare: func(obj, _ *authenticationv1.SelfSubjectReview) {
 		obj.Status = authenticationv1.SelfSubjectReviewStatus{}
 	},

@@ -10,8 +10,8 @@ import (
 // TokenReviews ask whom a bearer token belongs to. The handler refuses an empty
 // token ("token is required for TokenReview in authentication").
 var TokenReviews = resource.Define(resource.Spec[*authenticationv1.TokenReview]{
-	Group: "authentication.k8s.io", Version: "v1", Kind: "TokenReview", Plural: "tokenreviews",
-	CreateOnly: true, Handler: "tokenreview",
+	Names:   resource.Names{Group: "authentication.k8s.io", Version: "v1", Kind: "TokenReview", Plural: "tokenreviews"},
+	Handler: resource.HandleTokenReview,
 	Prepare: func(obj, _ *authenticationv1.TokenReview) { obj.Status = authenticationv1.TokenReviewStatus{} },
 	Versions: []resource.Version[*authenticationv1.TokenReview]{resource.SameWire[*authenticationv1beta1.TokenReview](resource.Version[*authenticationv1.TokenReview]{
 		Group: "authentication.k8s.io", Version: "v1beta1",

@@ -9,8 +9,8 @@ import (
 
 // LocalSubjectAccessReviews ask whether somebody may do something in a namespace.
 var LocalSubjectAccessReviews = resource.Define(resource.Spec[*authorizationv1.LocalSubjectAccessReview]{
-	Group: "authorization.k8s.io", Version: "v1", Kind: "LocalSubjectAccessReview", Plural: "localsubjectaccessreviews", Namespaced: true,
-	CreateOnly: true, Handler: "localsubjectaccessreview",
+	Names:   resource.Names{Group: "authorization.k8s.io", Version: "v1", Kind: "LocalSubjectAccessReview", Plural: "localsubjectaccessreviews", Namespaced: true},
+	Handler: resource.HandleLocalSubjectAccessReview,
 	Prepare: func(obj, _ *authorizationv1.LocalSubjectAccessReview) {
 		obj.Status = authorizationv1.SubjectAccessReviewStatus{}
 	},

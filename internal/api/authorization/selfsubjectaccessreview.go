@@ -9,8 +9,8 @@ import (
 
 // SelfSubjectAccessReviews ask whether the caller may do something.
 var SelfSubjectAccessReviews = resource.Define(resource.Spec[*authorizationv1.SelfSubjectAccessReview]{
-	Group: "authorization.k8s.io", Version: "v1", Kind: "SelfSubjectAccessReview", Plural: "selfsubjectaccessreviews",
-	CreateOnly: true, Handler: "selfsubjectaccessreview",
+	Names:   resource.Names{Group: "authorization.k8s.io", Version: "v1", Kind: "SelfSubjectAccessReview", Plural: "selfsubjectaccessreviews"},
+	Handler: resource.HandleSelfSubjectAccessReview,
 	Prepare: func(obj, _ *authorizationv1.SelfSubjectAccessReview) {
 		obj.Status = authorizationv1.SubjectAccessReviewStatus{}
 	},

@@ -10,8 +10,8 @@ import (
 // SelfSubjectRulesReviews ask for all that the caller may do in a
 // namespace. The handler refuses one without a namespace ("no namespace on request").
 var SelfSubjectRulesReviews = resource.Define(resource.Spec[*authorizationv1.SelfSubjectRulesReview]{
-	Group: "authorization.k8s.io", Version: "v1", Kind: "SelfSubjectRulesReview", Plural: "selfsubjectrulesreviews",
-	CreateOnly: true, Handler: "selfsubjectrulesreview",
+	Names:   resource.Names{Group: "authorization.k8s.io", Version: "v1", Kind: "SelfSubjectRulesReview", Plural: "selfsubjectrulesreviews"},
+	Handler: resource.HandleSelfSubjectRulesReview,
 	Prepare: func(obj, _ *authorizationv1.SelfSubjectRulesReview) {
 		obj.Status = authorizationv1.SubjectRulesReviewStatus{}
 	},

@@ -9,8 +9,8 @@ import (
 
 // SubjectAccessReviews ask whether somebody may do something.
 var SubjectAccessReviews = resource.Define(resource.Spec[*authorizationv1.SubjectAccessReview]{
-	Group: "authorization.k8s.io", Version: "v1", Kind: "SubjectAccessReview", Plural: "subjectaccessreviews",
-	CreateOnly: true, Handler: "subjectaccessreview",
+	Names:   resource.Names{Group: "authorization.k8s.io", Version: "v1", Kind: "SubjectAccessReview", Plural: "subjectaccessreviews"},
+	Handler: resource.HandleSubjectAccessReview,
 	Prepare: func(obj, _ *authorizationv1.SubjectAccessReview) {
 		obj.Status = authorizationv1.SubjectAccessReviewStatus{}
 	},

@@ -30,9 +30,9 @@ var cronJobs = workload.Kind[*batchv1.CronJob]{
 
 // CronJobs create Jobs on a schedule.
 var CronJobs = resource.Define(resource.Spec[*batchv1.CronJob]{
-	Group: "batch", Version: "v1", Kind: "CronJob", Plural: "cronjobs",
-	Short: []string{"cj"}, Categories: []string{"all"}, Namespaced: true, HasGeneration: true,
-	Default: defaultCronJob,
+	Names:         resource.Names{Group: "batch", Version: "v1", Kind: "CronJob", Plural: "cronjobs", Short: []string{"cj"}, Categories: []string{"all"}, Namespaced: true},
+	HasGeneration: true,
+	Default:       defaultCronJob,
 	Prepare: func(obj, old *batchv1.CronJob) {
 		podspec.DropUnsupported(&obj.Spec.JobTemplate.Spec.Template.Spec)
 		obj.Spec.JobTemplate.Spec.Scheduling = nil // alpha

@@ -33,14 +33,14 @@ var jobs = workload.Kind[*batchv1.Job]{
 // Jobs run pods to completion. What is checked is in job_validate.go (the spec),
 // job_policy.go (when a job fails or succeeds early) and job_status.go.
 var Jobs = resource.Define(resource.Spec[*batchv1.Job]{
-	Group: "batch", Version: "v1", Kind: "Job", Plural: "jobs",
-	Categories: []string{"all"}, Namespaced: true, HasGeneration: true,
+	Names:         resource.Names{Group: "batch", Version: "v1", Kind: "Job", Plural: "jobs", Categories: []string{"all"}, Namespaced: true},
+	HasGeneration: true,
 	// As it was in the first version of this group.
-	DefaultPropagation: metav1.DeletePropagationOrphan,
-	Default:            defaultJob,
-	Prepare:            prepareJob,
-	Validate:           validateJob,
-	Warn:               warnJob,
+	Deletion: resource.Deletion[*batchv1.Job]{DefaultPropagation: metav1.DeletePropagationOrphan},
+	Default:  defaultJob,
+	Prepare:  prepareJob,
+	Validate: validateJob,
+	Warn:     warnJob,
 	Columns: jobs.Columns([]resource.Column[*batchv1.Job]{
 		{Name: "Status", Description: "Status of the job.", Value: func(j *batchv1.Job) any { return statusText(j) }},
 		{Name: "Completions", Description: batchv1.JobStatus{}.SwaggerDoc()["succeeded"], Value: func(j *batchv1.Job) any { return completionsText(j) }},
@@ -71,9 +71,7 @@ func defaultJob(j *batchv1.Job) {
 			s.BackoffLimit = ptr.To[int32](math.MaxInt32)
 		}
 	}
-	if len(j.Labels) == 0 && len(s.Template.Labels) > 0 {
-		j.Labels = maps.Clone(s.Template.Labels)
-	}
+	defaultJobLabels(j)
 	if s.CompletionMode == nil {
 		s.CompletionMode = ptr.To(batchv1.NonIndexedCompletion)
 	}
@@ -90,6 +88,13 @@ func defaultJob(j *batchv1.Job) {
 		}
 	}
 	defaultFailurePolicy(s.PodFailurePolicy)
+}
+
+// defaultJobLabels gives a job without labels those of its pods.
+func defaultJobLabels(j *batchv1.Job) {
+	if len(j.Labels) == 0 && len(j.Spec.Template.Labels) > 0 {
+		j.Labels = maps.Clone(j.Spec.Template.Labels)
+	}
 }
 
 func defaultFailurePolicy(p *batchv1.PodFailurePolicy) {
@@ -116,6 +121,7 @@ func prepareJob(obj, old *batchv1.Job) {
 	if !ptr.Deref(obj.Spec.ManualSelector, false) {
 		generateSelector(obj)
 	}
+	defaultJobLabels(obj) // which a template without any of its own has only now
 }
 
 // generateSelector marks the pods with the job's name and UID, and selects the

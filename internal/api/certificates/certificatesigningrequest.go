@@ -14,9 +14,10 @@ import (
 // CertificateSigningRequests ask for a client or server certificate. What is
 // checked is in certificatesigningrequest_validate.go.
 var CertificateSigningRequests = resource.Define(resource.Spec[*certificatesv1.CertificateSigningRequest]{
-	Group: "certificates.k8s.io", Version: "v1", Kind: "CertificateSigningRequest", Plural: "certificatesigningrequests",
-	Short:    []string{"csr"},
-	NameRule: func(string, bool) []string { return nil },
+	Names: resource.Names{
+		Group: "certificates.k8s.io", Version: "v1", Kind: "CertificateSigningRequest", Plural: "certificatesigningrequests",
+		Short: []string{"csr"}, NameRule: func(string, bool) []string { return nil },
+	},
 	Prepare: func(obj, old *certificatesv1.CertificateSigningRequest) {
 		if old == nil {
 			obj.Status = certificatesv1.CertificateSigningRequestStatus{}

@@ -12,7 +12,7 @@ import (
 
 // ConfigMaps is configuration that pods consume.
 var ConfigMaps = resource.Define(resource.Spec[*corev1.ConfigMap]{
-	Version: "v1", Kind: "ConfigMap", Plural: "configmaps", Short: []string{"cm"}, Namespaced: true,
+	Names:    resource.Names{Version: "v1", Kind: "ConfigMap", Plural: "configmaps", Short: []string{"cm"}, Namespaced: true},
 	Validate: validateConfigMap,
 	Columns: []resource.Column[*corev1.ConfigMap]{{
 		Name: "Data", Description: corev1.ConfigMap{}.SwaggerDoc()["data"],

@@ -18,10 +18,10 @@ import (
 
 // LimitRanges is bounds of what one pod, container or claim may ask for.
 var LimitRanges = resource.Define(resource.Spec[*corev1.LimitRange]{
-	Version: "v1", Kind: "LimitRange", Plural: "limitranges", Short: []string{"limits"}, Namespaced: true,
-	AllowCreateOnUpdate: true,
-	Default:             defaultLimitRange, Validate: validateLimitRange,
-	NoAge: true,
+	Names:         resource.Names{Version: "v1", Kind: "LimitRange", Plural: "limitranges", Short: []string{"limits"}, Namespaced: true},
+	UpdateCreates: true,
+	Default:       defaultLimitRange, Validate: validateLimitRange,
+	Ageless: true,
 	Columns: []resource.Column[*corev1.LimitRange]{{
 		Name: "Created At", Type: "date", Description: metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"],
 		Value: func(l *corev1.LimitRange) any { return l.CreationTimestamp.UTC().Format(time.RFC3339) },

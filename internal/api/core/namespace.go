@@ -17,11 +17,14 @@ import (
 // A namespace stays until its spec.finalizers are empty, which they become
 // through the subresource finalize when all it holds is gone.
 var Namespaces = resource.Define(resource.Spec[*corev1.Namespace]{
-	Version: "v1", Kind: "Namespace", Plural: "namespaces", Short: []string{"ns"},
-	NoDeleteCollection: true,
-	NameRule:           resource.DNS1123Label,
-	Default:            defaultNamespace, Prepare: prepareNamespace, Validate: validateNamespace,
-	PendingDelete: func(ns *corev1.Namespace) bool { return len(ns.Spec.Finalizers) > 0 },
+	Names:   resource.Names{Version: "v1", Kind: "Namespace", Plural: "namespaces", Short: []string{"ns"}, NameRule: resource.DNS1123Label},
+	Verbs:   resource.AllVerbs &^ resource.DeleteCollection,
+	Default: defaultNamespace, Prepare: prepareNamespace, Validate: validateNamespace,
+	Deletion: resource.Deletion[*corev1.Namespace]{
+		PendingDelete: func(ns *corev1.Namespace) bool { return len(ns.Spec.Finalizers) > 0 },
+		Terminate:     func(ns *corev1.Namespace) { ns.Status.Phase = corev1.NamespaceTerminating },
+	},
+	IsNamespace: true,
 	Columns: []resource.Column[*corev1.Namespace]{{
 		Name: "Status", Description: "The status of the namespace",
 		Value: func(ns *corev1.Namespace) any { return string(ns.Status.Phase) },
@@ -33,7 +36,7 @@ var Namespaces = resource.Define(resource.Spec[*corev1.Namespace]{
 	Sub: []resource.Sub[*corev1.Namespace]{
 		{Name: "status", Merge: func(ns, old *corev1.Namespace) { ns.Spec = old.Spec }, Validate: validateNamespaceStatus},
 		{
-			Name: "finalize", Verbs: []string{"update"}, Handler: "finalize",
+			Name: "finalize", Verbs: resource.Update, Handler: resource.HandleFinalize,
 			Merge:    func(ns, old *corev1.Namespace) { ns.Status = old.Status },
 			Validate: validateFinalizers,
 		},

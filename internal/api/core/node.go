@@ -17,7 +17,7 @@ import (
 
 // Nodes is the machines of the cluster.
 var Nodes = resource.Define(resource.Spec[*corev1.Node]{
-	Version: "v1", Kind: "Node", Plural: "nodes", Short: []string{"no"}, StoragePrefix: "minions",
+	Names:   resource.Names{Version: "v1", Kind: "Node", Plural: "nodes", Short: []string{"no"}, StoragePrefix: "minions"},
 	Default: defaultNode, Prepare: prepareNode, Validate: validateNode, Warn: warnNode,
 	Columns: nodeColumns,
 	Fields: map[string]func(*corev1.Node) string{
@@ -25,7 +25,7 @@ var Nodes = resource.Define(resource.Spec[*corev1.Node]{
 	},
 	Sub: []resource.Sub[*corev1.Node]{
 		{Name: "status", Merge: func(n, old *corev1.Node) { n.Spec = old.Spec }, Validate: validateNode},
-		{Name: "proxy", Verbs: proxyVerbs, Handler: "proxy", Body: &resource.Body{
+		{Name: "proxy", Verbs: proxyVerbs, Handler: resource.HandleProxy, Body: &resource.Body{
 			Version: "v1", Kind: "NodeProxyOptions", New: func() runtime.Object { return &corev1.NodeProxyOptions{} },
 		}},
 	},

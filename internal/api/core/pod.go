@@ -19,10 +19,11 @@ import (
 // pod_resize.go say what may change, pod_status.go is what nodes report, and
 // pod_info.go answers questions about pods.
 var Pods = resource.Define(resource.Spec[*corev1.Pod]{
-	Version: "v1", Kind: "Pod", Plural: "pods", Short: []string{"po"}, Categories: []string{"all"}, Namespaced: true,
+	Names:   resource.Names{Version: "v1", Kind: "Pod", Plural: "pods", Short: []string{"po"}, Categories: []string{"all"}, Namespaced: true},
 	Default: podspec.Default, Prepare: preparePod, Validate: validatePod, Warn: podspec.Warn,
 	HasGeneration: true,
-	GracePeriod:   podGracePeriod,
+	Deletion:      resource.Deletion[*corev1.Pod]{GracePeriod: podGracePeriod, AnswersDeleted: true},
+	PodSpec:       func(p *corev1.Pod) *corev1.PodSpec { return &p.Spec },
 	Columns:       podColumns,
 	Fields: map[string]func(*corev1.Pod) string{
 		"spec.nodeName":            func(p *corev1.Pod) string { return p.Spec.NodeName },
@@ -42,29 +43,29 @@ var Pods = resource.Define(resource.Spec[*corev1.Pod]{
 		{Name: "status", Merge: mergePodStatus, Validate: validatePodStatus},
 		{Name: "ephemeralcontainers", Merge: mergeEphemeralContainers, Validate: validateEphemeralUpdate},
 		{Name: "resize", Merge: mergeResize, Validate: validateResize},
-		{Name: "binding", Verbs: []string{"create"}, Handler: "binding", Body: bindingBody},
-		{Name: "eviction", Verbs: []string{"create"}, Handler: "eviction", Body: &resource.Body{
+		{Name: "binding", Verbs: resource.Create, Handler: resource.HandleBinding, Body: bindingBody},
+		{Name: "eviction", Verbs: resource.Create, Handler: resource.HandleEviction, Body: &resource.Body{
 			Group: "policy", Version: "v1", Kind: "Eviction", New: func() runtime.Object { return &policyv1.Eviction{} },
 			Also: []string{"policy/v1beta1"}, // what kubectl before 1.22 sends
 		}},
-		{Name: "log", Verbs: []string{"get"}, Handler: "log"},
-		{Name: "exec", Verbs: []string{"create", "get"}, Handler: "exec", Body: &resource.Body{
+		{Name: "log", Verbs: resource.Get, Handler: resource.HandleLog},
+		{Name: "exec", Verbs: resource.Create | resource.Get, Handler: resource.HandleExec, Body: &resource.Body{
 			Version: "v1", Kind: "PodExecOptions", New: func() runtime.Object { return &corev1.PodExecOptions{} },
 		}},
-		{Name: "attach", Verbs: []string{"create", "get"}, Handler: "attach", Body: &resource.Body{
+		{Name: "attach", Verbs: resource.Create | resource.Get, Handler: resource.HandleAttach, Body: &resource.Body{
 			Version: "v1", Kind: "PodAttachOptions", New: func() runtime.Object { return &corev1.PodAttachOptions{} },
 		}},
-		{Name: "portforward", Verbs: []string{"create", "get"}, Handler: "portforward", Body: &resource.Body{
+		{Name: "portforward", Verbs: resource.Create | resource.Get, Handler: resource.HandlePortForward, Body: &resource.Body{
 			Version: "v1", Kind: "PodPortForwardOptions", New: func() runtime.Object { return &corev1.PodPortForwardOptions{} },
 		}},
-		{Name: "proxy", Verbs: proxyVerbs, Handler: "proxy", Body: &resource.Body{
+		{Name: "proxy", Verbs: proxyVerbs, Handler: resource.HandleProxy, Body: &resource.Body{
 			Version: "v1", Kind: "PodProxyOptions", New: func() runtime.Object { return &corev1.PodProxyOptions{} },
 		}},
 	},
 })
 
 // proxyVerbs are those of every proxy subresource: whatever HTTP can ask.
-var proxyVerbs = []string{"create", "delete", "get", "patch", "update"}
+var proxyVerbs = resource.Create | resource.Delete | resource.Get | resource.Patch | resource.Update
 
 // podGracePeriod is how long a pod may take to end. It is gone at once where
 // nothing runs, and a second request can only shorten what the first one gave.
@@ -145,8 +146,8 @@ func mergeLabelKeys(p *corev1.Pod) {
 
 // Bindings is the old way to say on which node a pod runs: it is not stored.
 var Bindings = resource.Define(resource.Spec[*corev1.Binding]{
-	Version: "v1", Kind: "Binding", Plural: "bindings", Namespaced: true,
-	CreateOnly: true, Handler: "binding",
+	Names:    resource.Names{Version: "v1", Kind: "Binding", Plural: "bindings", Namespaced: true},
+	Handler:  resource.HandleBinding,
 	Validate: func(b, _ *corev1.Binding, errs *resource.Errors) { ValidateBinding(b, errs) },
 })
 

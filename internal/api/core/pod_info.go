@@ -14,6 +14,12 @@ import (
 // IsSidecar reports whether an init container goes on beside the others.
 func IsSidecar(c *corev1.Container) bool { return podspec.IsSidecar(c) }
 
+// IsMirror reports whether a pod only shows one that a node runs from a file.
+func IsMirror(p *corev1.Pod) bool {
+	_, ok := p.Annotations[corev1.MirrorPodAnnotationKey]
+	return ok
+}
+
 // PodTerminal reports whether a pod has ended and will not run again.
 func PodTerminal(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed

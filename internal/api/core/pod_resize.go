@@ -38,7 +38,7 @@ func withResourcesOf(containers, sent []corev1.Container) []corev1.Container {
 
 // validateResize checks a change of resources in place (KEP-1287, KEP-5419).
 func validateResize(p, old *corev1.Pod, errs *resource.Errors) {
-	if _, ok := old.Annotations[corev1.MirrorPodAnnotationKey]; ok {
+	if IsMirror(old) {
 		errs.Forbidden("[]", "static pods cannot be resized")
 		return
 	}

@@ -87,9 +87,6 @@ func withoutAllowedChanges(errs *resource.Errors, s, old *corev1.PodSpec) *corev
 	rest.ActiveDeadlineSeconds = old.ActiveDeadlineSeconds
 	rest.Tolerations = old.Tolerations
 	rest.SchedulingGates = old.SchedulingGates
-	if grace, was := s.TerminationGracePeriodSeconds, old.TerminationGracePeriodSeconds; was != nil && *was < 0 && grace != nil && *grace == 1 {
-		rest.TerminationGracePeriodSeconds = was
-	}
 	if len(old.SchedulingGates) == 0 {
 		return &rest
 	}
@@ -227,7 +224,7 @@ func mergeEphemeralContainers(p, old *corev1.Pod) {
 
 // validateEphemeralUpdate lets debugging containers be added only.
 func validateEphemeralUpdate(p, old *corev1.Pod, errs *resource.Errors) {
-	if _, ok := old.Annotations[corev1.MirrorPodAnnotationKey]; ok {
+	if IsMirror(old) {
 		errs.Forbidden("[]", "static pods do not support ephemeral containers")
 		return
 	}

@@ -10,15 +10,16 @@ import (
 
 // PodTemplates is descriptions of pods that nothing makes pods of by itself.
 var PodTemplates = resource.Define(resource.Spec[*corev1.PodTemplate]{
-	Version: "v1", Kind: "PodTemplate", Plural: "podtemplates", Namespaced: true,
+	Names:         resource.Names{Version: "v1", Kind: "PodTemplate", Plural: "podtemplates", Namespaced: true},
+	Deletion:      resource.Deletion[*corev1.PodTemplate]{AnswersDeleted: true},
 	HasGeneration: true,
 	Default:       func(t *corev1.PodTemplate) { podspec.DefaultTemplate(&t.Template) },
 	Prepare:       func(t, _ *corev1.PodTemplate) { podspec.DropUnsupported(&t.Template.Spec) },
 	Validate: func(t, _ *corev1.PodTemplate, errs *resource.Errors) {
 		podspec.ValidateTemplate(&t.Template, errs.At("template"))
 	},
-	Warn:  func(t, _ *corev1.PodTemplate) []string { return podspec.WarnTemplate(&t.Template, "template") },
-	NoAge: true,
+	Warn:    func(t, _ *corev1.PodTemplate) []string { return podspec.WarnTemplate(&t.Template, "template") },
+	Ageless: true,
 	Columns: []resource.Column[*corev1.PodTemplate]{
 		{
 			Name: "Containers", Description: "Names of each container in the template.",

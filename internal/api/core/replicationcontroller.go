@@ -26,11 +26,14 @@ var replicationControllers = workload.Kind[*corev1.ReplicationController]{
 
 // ReplicationControllers is what ReplicaSets were before they were in apps.
 var ReplicationControllers = resource.Define(resource.Spec[*corev1.ReplicationController]{
-	Version: "v1", Kind: "ReplicationController", Plural: "replicationcontrollers", Short: []string{"rc"}, Categories: []string{"all"},
-	Namespaced: true, StoragePrefix: "controllers", HasGeneration: true,
+	Names: resource.Names{
+		Version: "v1", Kind: "ReplicationController", Plural: "replicationcontrollers",
+		Short: []string{"rc"}, Categories: []string{"all"}, Namespaced: true, StoragePrefix: "controllers",
+	},
+	HasGeneration: true,
 	// Its pods stay when it is deleted, as they did before there was a choice.
-	DefaultPropagation: metav1.DeletePropagationOrphan,
-	Default:            defaultReplicationController, Prepare: prepareReplicationController, Validate: validateReplicationController,
+	Deletion: resource.Deletion[*corev1.ReplicationController]{DefaultPropagation: metav1.DeletePropagationOrphan},
+	Default:  defaultReplicationController, Prepare: prepareReplicationController, Validate: validateReplicationController,
 	Warn: replicationControllers.Warn,
 	Columns: replicationControllers.Columns(
 		resource.Column[*corev1.ReplicationController]{

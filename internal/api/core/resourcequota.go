@@ -14,7 +14,8 @@ import (
 
 // ResourceQuotas is bounds of what a namespace may have in all.
 var ResourceQuotas = resource.Define(resource.Spec[*corev1.ResourceQuota]{
-	Version: "v1", Kind: "ResourceQuota", Plural: "resourcequotas", Short: []string{"quota"}, Namespaced: true,
+	Names:    resource.Names{Version: "v1", Kind: "ResourceQuota", Plural: "resourcequotas", Short: []string{"quota"}, Namespaced: true},
+	Deletion: resource.Deletion[*corev1.ResourceQuota]{AnswersDeleted: true},
 	Default: func(q *corev1.ResourceQuota) {
 		check.RoundUp(q.Spec.Hard)
 		check.RoundUp(q.Status.Hard)

@@ -14,7 +14,7 @@ import (
 
 // Secrets is confidential configuration that pods consume.
 var Secrets = resource.Define(resource.Spec[*corev1.Secret]{
-	Version: "v1", Kind: "Secret", Plural: "secrets", Namespaced: true,
+	Names:   resource.Names{Version: "v1", Kind: "Secret", Plural: "secrets", Namespaced: true},
 	Default: defaultSecret, Prepare: prepareSecret, Validate: validateSecret, Warn: warnSecret,
 	Columns: []resource.Column[*corev1.Secret]{
 		{

@@ -19,9 +19,13 @@ import (
 // service_validate.go refuses bad ones, service_claim.go takes cluster IPs and
 // node ports.
 var Services = resource.Define(resource.Spec[*corev1.Service]{
-	Version: "v1", Kind: "Service", Plural: "services", Short: []string{"svc"}, Categories: []string{"all"}, Namespaced: true,
-	StoragePrefix: "services/specs", NameRule: resource.DNS1035Label, AllowCreateOnUpdate: true,
-	Default: defaultService, Prepare: prepareService, Validate: validateService, Warn: warnService, Commit: commitService,
+	Names: resource.Names{
+		Version: "v1", Kind: "Service", Plural: "services",
+		Short: []string{"svc"}, Categories: []string{"all"}, Namespaced: true, StoragePrefix: "services/specs", NameRule: resource.DNS1035Label,
+	},
+	Deletion:      resource.Deletion[*corev1.Service]{AnswersDeleted: true},
+	UpdateCreates: true,
+	Default:       defaultService, Prepare: prepareService, Validate: validateService, Warn: warnService, Commit: commitService,
 	Columns: serviceColumns,
 	Fields: map[string]func(*corev1.Service) string{
 		"spec.clusterIP": func(s *corev1.Service) string { return s.Spec.ClusterIP },
@@ -39,7 +43,7 @@ var Services = resource.Define(resource.Spec[*corev1.Service]{
 	},
 	Sub: []resource.Sub[*corev1.Service]{
 		{Name: "status", Merge: func(s, old *corev1.Service) { s.Spec = old.Spec }, Validate: validateServiceStatus},
-		{Name: "proxy", Verbs: proxyVerbs, Handler: "proxy", Body: &resource.Body{
+		{Name: "proxy", Verbs: proxyVerbs, Handler: resource.HandleProxy, Body: &resource.Body{
 			Version: "v1", Kind: "ServiceProxyOptions", New: func() runtime.Object { return &corev1.ServiceProxyOptions{} },
 		}},
 	},

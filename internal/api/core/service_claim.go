@@ -339,8 +339,8 @@ func staticAddresses(n int64) int64 {
 	return min(max(16, n/16), 256)
 }
 
-// inBandOrder yields the numbers below count: those from static on, beginning
-// anywhere, and then those below it.
+// inBandOrder yields the numbers below count: first the upper band, from static on,
+// beginning at a random number of it, then the numbers below static.
 func inBandOrder(count, static int64, yield func(i int64) bool) {
 	if dynamic := count - static; dynamic > 0 {
 		start := rand.Int64N(dynamic)

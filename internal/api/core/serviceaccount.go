@@ -12,14 +12,15 @@ import (
 
 // ServiceAccounts is the identities of programs that run in pods.
 var ServiceAccounts = resource.Define(resource.Spec[*corev1.ServiceAccount]{
-	Version: "v1", Kind: "ServiceAccount", Plural: "serviceaccounts", Short: []string{"sa"}, Namespaced: true,
-	Prepare: prepareServiceAccount,
+	Names:    resource.Names{Version: "v1", Kind: "ServiceAccount", Plural: "serviceaccounts", Short: []string{"sa"}, Namespaced: true},
+	Deletion: resource.Deletion[*corev1.ServiceAccount]{AnswersDeleted: true},
+	Prepare:  prepareServiceAccount,
 	Columns: []resource.Column[*corev1.ServiceAccount]{{
 		Name: "Secrets", Description: corev1.ServiceAccount{}.SwaggerDoc()["secrets"],
 		Value: func(a *corev1.ServiceAccount) any { return int64(len(a.Secrets)) },
 	}},
 	Sub: []resource.Sub[*corev1.ServiceAccount]{{
-		Name: "token", Verbs: []string{"create"}, Handler: "token",
+		Name: "token", Verbs: resource.Create, Handler: resource.HandleTokenRequest,
 		Body: &resource.Body{
 			Group: "authentication.k8s.io", Version: "v1", Kind: "TokenRequest",
 			New: func() runtime.Object { return &authenticationv1.TokenRequest{} },

@@ -17,8 +17,9 @@ import (
 
 // PersistentVolumes is storage that claims can be bound to.
 var PersistentVolumes = resource.Define(resource.Spec[*corev1.PersistentVolume]{
-	Version: "v1", Kind: "PersistentVolume", Plural: "persistentvolumes", Short: []string{"pv"},
-	Default: defaultVolumeObject, Prepare: prepareVolume, Validate: validateVolume,
+	Names:    resource.Names{Version: "v1", Kind: "PersistentVolume", Plural: "persistentvolumes", Short: []string{"pv"}},
+	Deletion: resource.Deletion[*corev1.PersistentVolume]{AnswersDeleted: true},
+	Default:  defaultVolumeObject, Prepare: prepareVolume, Validate: validateVolume,
 	Columns: volumeColumns,
 	Fields:  map[string]func(*corev1.PersistentVolume) string{"name": func(v *corev1.PersistentVolume) string { return v.Name }},
 	Sub: []resource.Sub[*corev1.PersistentVolume]{{

@@ -18,8 +18,9 @@ import (
 
 // PersistentVolumeClaims is what pods ask for in storage that outlives them.
 var PersistentVolumeClaims = resource.Define(resource.Spec[*corev1.PersistentVolumeClaim]{
-	Version: "v1", Kind: "PersistentVolumeClaim", Plural: "persistentvolumeclaims", Short: []string{"pvc"}, Namespaced: true,
-	Default: defaultClaim, Prepare: prepareClaim, Validate: validateClaim,
+	Names:    resource.Names{Version: "v1", Kind: "PersistentVolumeClaim", Plural: "persistentvolumeclaims", Short: []string{"pvc"}, Namespaced: true},
+	Deletion: resource.Deletion[*corev1.PersistentVolumeClaim]{AnswersDeleted: true},
+	Default:  defaultClaim, Prepare: prepareClaim, Validate: validateClaim,
 	Columns: claimColumns,
 	Fields:  map[string]func(*corev1.PersistentVolumeClaim) string{"name": func(c *corev1.PersistentVolumeClaim) string { return c.Name }},
 	Sub: []resource.Sub[*corev1.PersistentVolumeClaim]{{

@@ -16,11 +16,11 @@ import (
 // EndpointSlices list the addresses behind a Service. What is checked is in
 // endpointslice_validate.go, v1beta1 in endpointslice_legacy.go.
 var EndpointSlices = resource.Define(resource.Spec[*discoveryv1.EndpointSlice]{
-	Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSlice", Plural: "endpointslices",
-	Namespaced: true, HasGeneration: true,
-	Default:  defaultEndpointSlice,
-	Prepare:  dropTopology,
-	Validate: validateEndpointSlice,
+	Names:         resource.Names{Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSlice", Plural: "endpointslices", Namespaced: true},
+	HasGeneration: true,
+	Default:       defaultEndpointSlice,
+	Prepare:       dropTopology,
+	Validate:      validateEndpointSlice,
 	Columns: []resource.Column[*discoveryv1.EndpointSlice]{
 		{Name: "AddressType", Description: discoveryv1.EndpointSlice{}.SwaggerDoc()["addressType"], Value: func(s *discoveryv1.EndpointSlice) any { return string(s.AddressType) }},
 		{Name: "Ports", Description: discoveryv1.EndpointSlice{}.SwaggerDoc()["ports"], Value: func(s *discoveryv1.EndpointSlice) any { return portsText(s.Ports) }},

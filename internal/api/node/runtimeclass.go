@@ -16,7 +16,7 @@ import (
 
 // RuntimeClasses is the container runtimes that pods may ask for by name.
 var RuntimeClasses = resource.Define(resource.Spec[*nodev1.RuntimeClass]{
-	Group: "node.k8s.io", Version: "v1", Kind: "RuntimeClass", Plural: "runtimeclasses",
+	Names:    resource.Names{Group: "node.k8s.io", Version: "v1", Kind: "RuntimeClass", Plural: "runtimeclasses"},
 	Validate: validateRuntimeClass,
 	Columns: []resource.Column[*nodev1.RuntimeClass]{{
 		Name: "Handler", Description: nodev1.RuntimeClass{}.SwaggerDoc()["handler"],

@@ -13,9 +13,9 @@ import (
 
 // PodDisruptionBudgets limit voluntary evictions.
 var PodDisruptionBudgets = resource.Define(resource.Spec[*policyv1.PodDisruptionBudget]{
-	Group: "policy", Version: "v1", Kind: "PodDisruptionBudget", Plural: "poddisruptionbudgets",
-	Short: []string{"pdb"}, Namespaced: true, HasGeneration: true,
-	AllowCreateOnUpdate: true, NoUnconditionalUpdate: true,
+	Names:         resource.Names{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget", Plural: "poddisruptionbudgets", Short: []string{"pdb"}, Namespaced: true},
+	HasGeneration: true,
+	UpdateCreates: true, UpdateNeedsRevision: true,
 	Prepare: func(obj, old *policyv1.PodDisruptionBudget) {
 		if old == nil {
 			obj.Status = policyv1.PodDisruptionBudgetStatus{}

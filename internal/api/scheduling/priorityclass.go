@@ -19,8 +19,8 @@ const HighestUserPriority = 1_000_000_000
 // PriorityClasses name pod priorities. That only one of them is the default for
 // all pods is for admission to see.
 var PriorityClasses = resource.Define(resource.Spec[*schedulingv1.PriorityClass]{
-	Group: "scheduling.k8s.io", Version: "v1", Kind: "PriorityClass", Plural: "priorityclasses",
-	Short: []string{"pc"}, HasGeneration: true,
+	Names:         resource.Names{Group: "scheduling.k8s.io", Version: "v1", Kind: "PriorityClass", Plural: "priorityclasses", Short: []string{"pc"}},
+	HasGeneration: true,
 	Default: func(pc *schedulingv1.PriorityClass) {
 		if pc.PreemptionPolicy == nil {
 			pc.PreemptionPolicy = ptr.To(corev1.PreemptLowerPriority)

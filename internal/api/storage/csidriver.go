@@ -14,8 +14,8 @@ import (
 
 // CSIDrivers tell what a CSI driver can do.
 var CSIDrivers = resource.Define(resource.Spec[*storagev1.CSIDriver]{
-	Group: "storage.k8s.io", Version: "v1", Kind: "CSIDriver", Plural: "csidrivers",
-	HasGeneration: true, NoUnconditionalUpdate: true,
+	Names:         resource.Names{Group: "storage.k8s.io", Version: "v1", Kind: "CSIDriver", Plural: "csidrivers"},
+	HasGeneration: true, UpdateNeedsRevision: true,
 	Default:  defaultCSIDriver,
 	Validate: validateCSIDriver,
 	Columns: []resource.Column[*storagev1.CSIDriver]{

@@ -24,7 +24,7 @@ const (
 
 // StorageClasses describe how volumes are provisioned.
 var StorageClasses = resource.Define(resource.Spec[*storagev1.StorageClass]{
-	Group: "storage.k8s.io", Version: "v1", Kind: "StorageClass", Plural: "storageclasses", Short: []string{"sc"},
+	Names: resource.Names{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClass", Plural: "storageclasses", Short: []string{"sc"}},
 	Default: func(sc *storagev1.StorageClass) {
 		if sc.ReclaimPolicy == nil {
 			sc.ReclaimPolicy = ptr.To(corev1.PersistentVolumeReclaimDelete)

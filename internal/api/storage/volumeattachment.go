@@ -18,8 +18,8 @@ const (
 
 // VolumeAttachments attach a volume to a node.
 var VolumeAttachments = resource.Define(resource.Spec[*storagev1.VolumeAttachment]{
-	Group: "storage.k8s.io", Version: "v1", Kind: "VolumeAttachment", Plural: "volumeattachments",
-	HasGeneration: true, NoUnconditionalUpdate: true,
+	Names:         resource.Names{Group: "storage.k8s.io", Version: "v1", Kind: "VolumeAttachment", Plural: "volumeattachments"},
+	HasGeneration: true, UpdateNeedsRevision: true,
 	Prepare: func(obj, old *storagev1.VolumeAttachment) {
 		if old == nil {
 			obj.Status = storagev1.VolumeAttachmentStatus{}

@@ -20,7 +20,7 @@ func (a *Actions) bind(ctx context.Context, q *Request) (runtime.Object, error) 
 	if err != nil {
 		return nil, err
 	}
-	if q.Def.CreateOnly { // the resource bindings: the pod is named in the body
+	if !q.Def.Stored() { // the resource bindings: the pod is named in the body
 		q.Name = b.Name
 	}
 	if err := q.API.Fit(b); err != nil {

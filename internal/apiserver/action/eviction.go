@@ -11,12 +11,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kemudi/kemudi/internal/api/policy"
+	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -36,8 +35,8 @@ func (a *Actions) evict(ctx context.Context, q *Request) (runtime.Object, error)
 	if options == nil {
 		options = &metav1.DeleteOptions{}
 	}
-	if errs := metav1validation.ValidateDeleteOptions(options); len(errs) > 0 {
-		return nil, apierrors.NewInvalid(schema.GroupKind{Group: "meta.k8s.io", Kind: "DeleteOptions"}, "", errs)
+	if err := request.CheckDelete(options); err != nil {
+		return nil, err
 	}
 	q.DryRun = q.DryRun || len(options.DryRun) > 0
 	if err := q.API.Admit(ctx, e); err != nil {

@@ -1,20 +1,22 @@
 package action
 
-// List has every action by its name: Sub.Handler and Spec.Handler of the
-// declarations. A new one is added here.
-func (a *Actions) List() map[string]Func {
-	return map[string]Func{
-		"binding":  a.bind,         // pods/binding and bindings: binding.go
-		"eviction": a.evict,        // pods/eviction: eviction.go
-		"finalize": a.finalize,     // namespaces/finalize: finalize.go
-		"token":    a.requestToken, // serviceaccounts/token: token.go
+import "github.com/kemudi/kemudi/internal/resource"
+
+// List has every action by the handler that declarations name. A new one is
+// added here.
+func (a *Actions) List() map[resource.Handler]Func {
+	return map[resource.Handler]Func{
+		resource.HandleBinding:      a.bind,         // pods/binding and bindings: binding.go
+		resource.HandleEviction:     a.evict,        // pods/eviction: eviction.go
+		resource.HandleFinalize:     a.finalize,     // namespaces/finalize: finalize.go
+		resource.HandleTokenRequest: a.requestToken, // serviceaccounts/token: token.go
 
 		// Questions: review.go.
-		"tokenreview":              a.tokenReview,
-		"selfsubjectreview":        a.selfSubjectReview,
-		"subjectaccessreview":      a.subjectAccessReview,
-		"localsubjectaccessreview": a.localSubjectAccessReview,
-		"selfsubjectaccessreview":  a.selfSubjectAccessReview,
-		"selfsubjectrulesreview":   a.selfSubjectRulesReview,
+		resource.HandleTokenReview:              a.tokenReview,
+		resource.HandleSelfSubjectReview:        a.selfSubjectReview,
+		resource.HandleSubjectAccessReview:      a.subjectAccessReview,
+		resource.HandleLocalSubjectAccessReview: a.localSubjectAccessReview,
+		resource.HandleSelfSubjectAccessReview:  a.selfSubjectAccessReview,
+		resource.HandleSelfSubjectRulesReview:   a.selfSubjectRulesReview,
 	}
 }

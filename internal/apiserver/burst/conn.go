@@ -37,6 +37,8 @@ type Conn struct {
 	sent   chan struct{} // holds one token: there may be room again
 	done   chan struct{} // closed when nothing is sent any more
 	in     inbound
+	// patience is how long a client may take to receive a burst; zero: for ever.
+	patience time.Duration
 
 	mu struct {
 		sync.Mutex
@@ -49,9 +51,11 @@ type Conn struct {
 var _ net.Conn = (*Conn)(nil)
 
 // newConn takes over a connection of a [Listener] whose handshake is done. run
-// must be running, and the result be closed.
-func newConn(c *tls.Conn, s *socket) *Conn {
-	b := &Conn{Conn: c, socket: s, wake: make(chan struct{}, 1), sent: make(chan struct{}, 1), done: make(chan struct{})}
+// must be running, and the result be closed. A client that takes longer than
+// patience, unless that is zero, to receive what is sent at a time is cut off: the
+// streams' own deadlines end what waits for a stream, but not for the connection.
+func newConn(c *tls.Conn, s *socket, patience time.Duration) *Conn {
+	b := &Conn{Conn: c, socket: s, patience: patience, wake: make(chan struct{}, 1), sent: make(chan struct{}, 1), done: make(chan struct{})}
 	b.in.credit = newCredit()
 	b.in.late = time.AfterFunc(heldFor, b.tellLate)
 	b.in.late.Stop()
@@ -135,7 +139,32 @@ func (c *Conn) send() (some bool, err error) {
 			return true, err
 		}
 	}
-	return some, c.socket.flush()
+	return some, c.flush()
+}
+
+// flush sends the records that have gathered.
+func (c *Conn) flush() error {
+	buf := c.socket.take()
+	if buf == nil {
+		return nil
+	}
+	defer putRoom(buf)
+	if err := c.limitSending(); err != nil {
+		return err
+	}
+	_, err := c.socket.Conn.Write(buf.Bytes())
+	return err
+}
+
+// limitSending sets the time that the burst which is about to be sent may take. A
+// connection that is closed has its deadline already.
+func (c *Conn) limitSending() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.patience == 0 || c.mu.closed {
+		return nil
+	}
+	return c.socket.SetWriteDeadline(time.Now().Add(c.patience))
 }
 
 func (c *Conn) take() *bytes.Buffer {
@@ -161,15 +190,20 @@ func (c *Conn) closed() bool {
 // Close closes the connection when what was written is sent, or cannot be for a
 // few seconds. It may be called more than once.
 func (c *Conn) Close() error {
-	c.mu.Lock()
-	c.mu.closed = true
-	c.mu.Unlock()
+	err := c.closing()
 	c.in.late.Stop()
 	token(c.wake)
-	err := c.Conn.SetWriteDeadline(time.Now().Add(lastWords))
 	if err == nil {
 		<-c.done
 	}
 	c.socket.gather(nil)
 	return c.Conn.Close()
+}
+
+// closing lets nothing more be written, and limits the time for what was.
+func (c *Conn) closing() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.closed = true
+	return c.Conn.SetWriteDeadline(time.Now().Add(lastWords))
 }

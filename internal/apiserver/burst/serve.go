@@ -11,7 +11,8 @@ import (
 )
 
 // Configure makes srv, which must have its TLSConfig and HTTP2 settings and not
-// serve yet, send HTTP/2 in bursts on the connections of a [Listener].
+// serve yet, send HTTP/2 in bursts on the connections of a [Listener]. A burst may
+// take as long as an answer, by srv's WriteTimeout.
 func Configure(srv *http.Server) error {
 	widen()
 	h2 := &http2.Server{}
@@ -31,7 +32,7 @@ func Configure(srv *http.Server) error {
 		if b, ok := h.(interface{ BaseContext() context.Context }); ok {
 			o.Context = b.BaseContext()
 		}
-		conn := newConn(c, s)
+		conn := newConn(c, s, hs.WriteTimeout)
 		var wg sync.WaitGroup
 		wg.Go(conn.run)
 		h2.ServeConn(conn, o)

@@ -25,12 +25,12 @@ type socket struct {
 	mu struct {
 		sync.Mutex
 		wake func() // not nil: records gather; it is told of those that nobody is about to send
-		held bool   // flush will be called
+		held bool   // take will be called
 		buf  *bytes.Buffer
 	}
 }
 
-// gather lets records gather from now on: wake is called when flush should be,
+// gather lets records gather from now on: wake is called when take should be,
 // and must not block. After gather(nil) records are sent at once again.
 func (s *socket) gather(wake func()) {
 	s.mu.Lock()
@@ -38,7 +38,7 @@ func (s *socket) gather(wake func()) {
 	s.mu.wake = wake
 }
 
-// hold says that flush will be called soon.
+// hold says that take will be called soon.
 func (s *socket) hold() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,17 +69,8 @@ func (s *socket) keep(p []byte) bool {
 	return true
 }
 
-// flush sends what has gathered. One goroutine at a time may call it.
-func (s *socket) flush() error {
-	buf := s.take()
-	if buf == nil {
-		return nil
-	}
-	defer putRoom(buf)
-	_, err := s.Conn.Write(buf.Bytes())
-	return err
-}
-
+// take takes what has gathered, nil if nothing has: to be sent. One goroutine at a
+// time may call it.
 func (s *socket) take() *bytes.Buffer {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -147,7 +147,7 @@ func (t *Tx) Claim(class, name string) error {
 	if h.owner != "" && h.owner != t.owner {
 		return resource.ErrClaimed
 	}
-	t.set(class, name, t.owner)
+	t.set(class, name, h, t.owner)
 	return nil
 }
 
@@ -164,7 +164,7 @@ func (t *Tx) ClaimAny(class string, candidates func(yield func(name string) bool
 		case h.owner != "":
 			return true
 		}
-		t.set(class, name, t.owner)
+		t.set(class, name, h, t.owner)
 		taken = name
 		return false
 	})
@@ -180,7 +180,7 @@ func (t *Tx) ClaimAny(class string, candidates func(yield func(name string) bool
 // Release gives name up, if the object holds it.
 func (t *Tx) Release(class, name string) {
 	if h, err := t.look(class, name); err == nil && h.owner == t.owner {
-		t.set(class, name, "")
+		t.set(class, name, h, "")
 	}
 }
 
@@ -203,10 +203,12 @@ func (t *Tx) look(class, name string) (held, error) {
 	return t.c.get(class, name), nil
 }
 
-func (t *Tx) set(class, name, owner string) {
+// set gives a value to owner on the ground of what look has seen: the transaction
+// demands just that, for it may be another's by now.
+func (t *Tx) set(class, name string, seen held, owner string) {
 	key := claimPrefix + class + "/" + name
 	if _, ok := t.was[key]; !ok {
-		t.was[key] = t.c.get(class, name)
+		t.was[key] = seen
 		t.order = append(t.order, key)
 	}
 	t.want[key] = held{owner: owner}

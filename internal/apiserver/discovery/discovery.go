@@ -17,10 +17,9 @@ import (
 
 // Resource is one resource as it is served at one group-version.
 type Resource struct {
-	Def   *resource.Def
-	GVK   schema.GroupVersionKind
-	Verbs []string
-	Subs  []*resource.SubDef
+	Def  *resource.Def
+	GVK  schema.GroupVersionKind
+	Subs []*resource.SubDef
 	// Second says that this is a deprecated second home of the resource. It shows
 	// no short names and categories, or "kubectl get all" would list the same
 	// objects twice.
@@ -115,15 +114,15 @@ func classic(gv schema.GroupVersion, list []Resource) *metav1.APIResourceList {
 		d := v.Def
 		r := metav1.APIResource{
 			Name: d.Plural, SingularName: d.Singular, Namespaced: d.Namespaced, Kind: v.GVK.Kind,
-			Verbs: v.Verbs, ShortNames: v.aliases(d.Short), Categories: v.aliases(d.Categories),
+			Verbs: d.Verbs.Names(), ShortNames: v.aliases(d.Short), Categories: v.aliases(d.Categories),
 		}
-		if !d.CreateOnly {
+		if d.Stored() {
 			r.StorageVersionHash = storageHash(d)
 		}
 		doc.APIResources = append(doc.APIResources, r)
 		for _, sub := range v.Subs {
 			kind := subKind(v, sub)
-			r := metav1.APIResource{Name: d.Plural + "/" + sub.Name, Namespaced: d.Namespaced, Kind: kind.Kind, Verbs: sub.Verbs}
+			r := metav1.APIResource{Name: d.Plural + "/" + sub.Name, Namespaced: d.Namespaced, Kind: kind.Kind, Verbs: sub.Verbs.Names()}
 			if kind.GroupVersion() != gv {
 				r.Group, r.Version = kind.Group, kind.Version
 			}
@@ -162,14 +161,14 @@ func aggregate(list []Resource) []apidiscovery.APIResourceDiscovery {
 		d := v.Def
 		r := apidiscovery.APIResourceDiscovery{
 			Resource: d.Plural, ResponseKind: responseKind(v.GVK), Scope: apidiscovery.ScopeCluster, SingularResource: d.Singular,
-			Verbs: v.Verbs, ShortNames: v.aliases(d.Short), Categories: v.aliases(d.Categories),
+			Verbs: d.Verbs.Names(), ShortNames: v.aliases(d.Short), Categories: v.aliases(d.Categories),
 		}
 		if d.Namespaced {
 			r.Scope = apidiscovery.ScopeNamespace
 		}
 		for _, sub := range v.Subs {
 			r.Subresources = append(r.Subresources, apidiscovery.APISubresourceDiscovery{
-				Subresource: sub.Name, ResponseKind: responseKind(subKind(v, sub)), Verbs: sub.Verbs,
+				Subresource: sub.Name, ResponseKind: responseKind(subKind(v, sub)), Verbs: sub.Verbs.Names(),
 			})
 		}
 		out = append(out, r)

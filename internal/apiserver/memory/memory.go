@@ -12,9 +12,9 @@ const (
 	// Large is from how many bytes on a request must leave room for the small ones,
 	// which keep nodes and controllers going.
 	Large = 1 << 20
-	// Shares of the limit, in percent, that large and small requests may fill. Closer
-	// to the limit the collector would do little else than collect.
-	largeShare, smallShare = 80, 95
+	// Shares of the limit, in percent, that large requests, those of the system, and
+	// small requests may fill. Closer to the limit the collector would do little else than collect.
+	largeShare, systemShare, smallShare = 80, 85, 95
 	// fresh is how long what was measured is relied upon.
 	fresh = 10 * time.Millisecond
 )
@@ -26,7 +26,8 @@ type Budget struct {
 
 	mu struct {
 		sync.Mutex
-		given int64 // to requests that run
+		given int64            // to requests that run
+		flows map[string]int64 // that, by flow
 		used  int64
 		at    time.Time // when used was measured; zero: never
 	}
@@ -39,35 +40,74 @@ func New() *Budget {
 
 // Of returns a budget of limit bytes, used of which are in use already.
 // Both are called by one goroutine at a time.
-func Of(limit, used func() int64) *Budget { return &Budget{limit: limit, used: used} }
+func Of(limit, used func() int64) *Budget {
+	b := &Budget{limit: limit, used: used}
+	b.mu.flows = map[string]int64{}
+	return b
+}
 
-// Take takes n bytes; ok is false if there are not as many, which is never so for none. give gives them back
-// and must be called once if ok is true.
-func (b *Budget) Take(n int64) (give func(), ok bool) {
-	share := int64(smallShare)
-	if n >= Large {
-		share = largeShare
-	}
+// Claim is what a request holds of a budget. It grows as the request turns out to
+// need more, and belongs to the request's goroutine. Give must be called in the end.
+type Claim struct {
+	Budget *Budget
+	Flow   string // whose request it is
+	System bool   // it is one of those that keep the cluster going
+
+	held int64
+}
+
+// Take takes n bytes more; ok is false if there are not as many, which is never so
+// for none. The requests of one flow together get half of what there is, unless
+// they are the system's: so that a single large one is not refused for being one.
+func (c *Claim) Take(n int64) (ok bool) {
+	b := c.Budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	limit := b.limit()
 	if n == 0 || limit == math.MaxInt64 {
-		return func() {}, true
+		return true
 	}
 	if now := time.Now(); b.mu.at.IsZero() || now.Sub(b.mu.at) > fresh {
 		b.mu.used, b.mu.at = b.used(), now
 	}
-	if b.mu.used+b.mu.given+n > limit/100*share {
-		return nil, false
+	room := limit/100*c.share(n) - b.mu.used
+	if b.mu.given+n > room {
+		return false
+	}
+	if flow := b.mu.flows[c.Flow]; !c.System && flow > c.held && flow+n > room/2 {
+		return false
 	}
 	b.mu.given += n
-	return func() { b.give(n) }, true
+	b.mu.flows[c.Flow] += n
+	c.held += n
+	return true
 }
 
-func (b *Budget) give(n int64) {
+// share is how much of the limit may be filled when the request has n bytes more,
+// in percent.
+func (c *Claim) share(n int64) int64 {
+	switch {
+	case c.held+n < Large:
+		return smallShare
+	case c.System:
+		return systemShare
+	}
+	return largeShare
+}
+
+// Give gives all back that was taken.
+func (c *Claim) Give() {
+	if c.held == 0 {
+		return
+	}
+	b := c.Budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.mu.given -= n
+	b.mu.given -= c.held
+	if b.mu.flows[c.Flow] -= c.held; b.mu.flows[c.Flow] == 0 {
+		delete(b.mu.flows, c.Flow)
+	}
+	c.held = 0
 }
 
 // inUse is what the process holds on to: objects that were alive at the end of the

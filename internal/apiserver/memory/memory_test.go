@@ -1,7 +1,10 @@
 package memory
 
 import (
+	"fmt"
 	"math"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,13 +15,15 @@ func TestRequestsAreRefusedBeforeTheMemoryIsUsedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		used := int64(40 * mib)
 		b := Of(func() int64 { return 100 * mib }, func() int64 { return used })
+		flows := 0
 		take := func(n int64, want bool) func() {
 			t.Helper()
-			give, ok := b.Take(n)
-			if ok != want {
+			flows++
+			c := &Claim{Budget: b, Flow: strconv.Itoa(flows)}
+			if ok := c.Take(n); ok != want {
 				t.Fatalf("take %d MiB with %d MiB in use: got %v, want %v", n/mib, used/mib, ok, want)
 			}
-			return give
+			return c.Give
 		}
 		first := take(30*mib, true)
 		second := take(10*mib, true)
@@ -40,11 +45,69 @@ func TestRequestsAreRefusedBeforeTheMemoryIsUsedUp(t *testing.T) {
 
 func TestWithoutALimitNothingIsRefused(t *testing.T) {
 	b := Of(func() int64 { return math.MaxInt64 }, inUse)
-	give, ok := b.Take(1 << 50)
-	if !ok {
+	c := Claim{Budget: b}
+	if !c.Take(1 << 50) {
 		t.Fatal("refused")
 	}
-	give()
+	c.Give()
+}
+
+// TestNoFlowTakesAllTheMemory lets flows take, each step in a request of its own:
+// a flow (the system's in capitals) and so many MiB, in steps of one if there is a plus.
+func TestNoFlowTakesAllTheMemory(t *testing.T) {
+	const mib = 1 << 20
+	for _, c := range []struct{ name, asks, want string }{
+		{"one large request may have it all", "a80", "a80"},
+		{"but not more", "a81", "a0"},
+		{"many of one flow have half, or what there is for the small", "a20 a20 a1 a0.9 b20 b1", "a20 a20 a0 a0.9 b20 b1"},
+		{"a request that grows stays one", "a+80", "a+80"},
+		{"and is large once it has grown", "a+90", "a+80"},
+		{"the system has some for itself", "a40 b40 c1 SYSTEM2 SYSTEM2 SYSTEM2", "a40 b40 c0 SYSTEM2 SYSTEM2 SYSTEM0"},
+		{"what is given back is there again", "a40 a20 -a a20 a20 a20", "a40 a0 -a a20 a20 a0"},
+	} {
+		b := Of(func() int64 { return 100 * mib }, func() int64 { return 0 })
+		var got []string
+		claims := map[string][]*Claim{}
+		for ask := range strings.FieldsSeq(c.asks) {
+			if flow, ok := strings.CutPrefix(ask, "-"); ok {
+				for _, c := range claims[flow] {
+					c.Give()
+				}
+				got = append(got, ask)
+				continue
+			}
+			at := strings.IndexAny(ask, "+0123456789")
+			size, steps := strings.CutPrefix(ask[at:], "+")
+			n, err := strconv.ParseFloat(size, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			claim := &Claim{Budget: b, Flow: ask[:at], System: ask[0] < 'a'}
+			claims[claim.Flow] = append(claims[claim.Flow], claim)
+			if steps {
+				for range int(n) {
+					claim.Take(mib)
+				}
+				got = append(got, fmt.Sprintf("%s+%d", claim.Flow, claim.held/mib))
+				continue
+			}
+			if !claim.Take(int64(n * mib)) {
+				size = "0"
+			}
+			got = append(got, claim.Flow+size)
+		}
+		if got := strings.Join(got, " "); got != c.want {
+			t.Errorf("%s: %s: got %s, want %s", c.name, c.asks, got, c.want)
+		}
+		for _, list := range claims {
+			for _, c := range list {
+				c.Give()
+			}
+		}
+		if b.mu.given != 0 || len(b.mu.flows) != 0 {
+			t.Errorf("%s: %d bytes are still given out, to %v", c.name, b.mu.given, b.mu.flows)
+		}
+	}
 }
 
 func TestWhatIsInUseFollowsTheHeap(t *testing.T) {

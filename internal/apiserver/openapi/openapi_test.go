@@ -2,8 +2,10 @@ package openapi
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +15,7 @@ import (
 	"k8s.io/kube-openapi/pkg/spec3"
 
 	"github.com/kemudi/kemudi/internal/api"
+	"github.com/kemudi/kemudi/internal/texttest"
 )
 
 func get(t *testing.T, s *Service, path, accept string) *httptest.ResponseRecorder {
@@ -69,8 +72,8 @@ func TestDocumentOfAGroupVersionDescribesItsKinds(t *testing.T) {
 
 func TestEveryReferenceLeadsToASchema(t *testing.T) {
 	s := service()
-	for _, gv := range s.versions() {
-		name := strings.TrimPrefix(base(gv), "/")
+	for _, r := range roots(s.versions()) {
+		name := r.document()
 		data, err := s.json3(name)
 		if err != nil {
 			t.Fatal(err)
@@ -114,5 +117,63 @@ func TestUnchangedDocumentIsNotSentAgain(t *testing.T) {
 	s.ServeHTTP(w, r)
 	if w.Code != http.StatusNotModified || w.Body.Len() != 0 {
 		t.Errorf("got %d with %d bytes, want 304 with none", w.Code, w.Body.Len())
+	}
+}
+
+// TestPathsAndOperationsAreUpstreams holds what there is at which path, and what
+// it is called, in the first versions of all groups: generated clients have
+// functions by these names. The file was compared with upstream's document.
+func TestPathsAndOperationsAreUpstreams(t *testing.T) {
+	s := New(api.All(), "v1.37.2", func(gv schema.GroupVersion) bool { return gv.Version == "v1" })
+	var doc struct {
+		Paths               map[string]map[string]json.RawMessage
+		SecurityDefinitions map[string]struct{ Type, Name, In string }
+		Security            []map[string][]string
+	}
+	if err := json.Unmarshal(get(t, s, "/openapi/v2", "application/json").Body.Bytes(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	ids := map[string]string{}
+	var lines []string
+	for path, methods := range doc.Paths {
+		for method, raw := range methods {
+			var op struct{ OperationID string }
+			if method == "parameters" || json.Unmarshal(raw, &op) != nil {
+				continue
+			}
+			if before := ids[op.OperationID]; before != "" {
+				t.Errorf("%s is the name at %s and at %s", op.OperationID, before, path)
+			}
+			ids[op.OperationID] = path
+			lines = append(lines, fmt.Sprintf("%s %s %s\n", path, method, op.OperationID))
+		}
+	}
+	slices.Sort(lines)
+	texttest.File(t, "testdata/operations.txt", strings.Join(lines, ""))
+	if got := doc.SecurityDefinitions["BearerToken"]; got.Type != "apiKey" || got.Name != "authorization" || got.In != "header" || len(doc.Security) != 1 || doc.Security[0]["BearerToken"] == nil {
+		t.Errorf("got security %v by %+v, want tokens in the header authorization", doc.Security, got)
+	}
+}
+
+func TestEveryPathIsInTheDocumentOfItsRoot(t *testing.T) {
+	s := service()
+	var index struct {
+		Paths map[string]struct{ ServerRelativeURL string }
+	}
+	if err := json.Unmarshal(get(t, s, "/openapi/v3", "application/json").Body.Bytes(), &index); err != nil {
+		t.Fatal(err)
+	}
+	for name, path := range map[string]string{
+		"version": "/version/", "openid/v1/jwks": "/openid/v1/jwks/", ".well-known/openid-configuration": "/.well-known/openid-configuration/",
+		"api": "/api/", "apis": "/apis/", "apis/apps": "/apis/apps/", "api/v1": "/api/v1/watch/namespaces/{namespace}/pods/{name}", "apis/apps/v1": "/apis/apps/v1/",
+	} {
+		w := get(t, s, index.Paths[name].ServerRelativeURL, "application/json")
+		var doc spec3.OpenAPI
+		if err := json.Unmarshal(w.Body.Bytes(), &doc); err != nil {
+			t.Fatalf("%s: %v %s", name, err, w.Body)
+		}
+		if p := doc.Paths.Paths[path]; p == nil || p.Get == nil || doc.Components.SecuritySchemes["BearerToken"] == nil {
+			t.Errorf("%s has no operation at %s, or no token", name, path)
+		}
 	}
 }

@@ -39,12 +39,12 @@ func typeOf(obj any) reflect.Type { return reflect.TypeOf(obj).Elem() }
 
 // operation is one verb on one path, in the terms that both document versions share.
 type operation struct {
-	method string // get, put, post, patch, delete
-	action string // x-kubernetes-action
+	method string // get, put, post, patch, delete, head, options
+	action string // x-kubernetes-action; empty: none
 	id     string
 	doc    string
-	gvk    schema.GroupVersionKind
-	body   *spec.Schema // nil: none
+	gvk    schema.GroupVersionKind // empty: none
+	body   *spec.Schema            // nil: none
 	answer *spec.Schema
 	query  []string // names of query parameters
 }
@@ -52,7 +52,7 @@ type operation struct {
 // path is one path with its operations.
 type path struct {
 	url        string
-	parameters []string // "name", "namespace"
+	parameters []string // "name", "namespace", "path"
 	operations []operation
 }
 
@@ -74,77 +74,106 @@ func base(gv schema.GroupVersion) string {
 	return "/apis/" + gv.Group + "/" + gv.Version
 }
 
-// paths are the paths of a kind; list and object schemas are collected in s.
+// writer makes the paths of a kind; list and object schemas are collected in s.
+type writer struct {
+	*kind
+	s      *schemas
+	gv     string       // "CoreV1", which follows the verb in the name of every operation
+	scope  string       // "Namespaced" or empty, which comes next
+	params []string     // of the collection
+	obj    *spec.Schema // the kind's own
+}
+
+// paths are the paths of a kind.
 func (k *kind) paths(s *schemas) []path {
-	obj := s.kind(k.gvk, k.typ)
+	w := &writer{kind: k, s: s, gv: camel(k.gvk.GroupVersion()), obj: s.kind(k.gvk, k.typ)}
 	if k.gvk == k.def.GVK() {
 		s.oldFields(k.def, k.typ)
 	}
-	list := s.list(k.gvk, obj)
-	status := s.ref(reflect.TypeFor[metav1.Status]())
-	root := base(k.gvk.GroupVersion())
-	all := root + "/" + k.def.Plural
-	scope, params := "", []string(nil)
-	collection := all
 	if k.def.Namespaced {
-		scope, params = "Namespaced", []string{"namespace"}
-		collection = root + "/namespaces/{namespace}/" + k.def.Plural
+		w.scope, w.params = "Namespaced", []string{"namespace"}
 	}
-	name := func(verb string) string { return verb + camel(k.gvk.GroupVersion()) + scope + k.gvk.Kind }
-	create := operation{"post", "post", name("create"), "create " + article(k.gvk.Kind), k.gvk, obj, obj, writeQuery}
-	if k.def.CreateOnly {
-		return []path{{collection, params, []operation{create}}}
+	if !k.def.Stored() {
+		return []path{{w.collection(""), w.params, []operation{w.create()}}}
 	}
-	object := path{collection + "/{name}", append([]string{"name"}, params...), []operation{
-		{"get", "get", name("read"), "read the specified " + k.gvk.Kind, k.gvk, nil, obj, nil},
-		{"delete", "delete", name("delete"), "delete " + article(k.gvk.Kind), k.gvk, s.ref(reflect.TypeFor[metav1.DeleteOptions]()), status, deleteQuery},
-	}}
-	if !k.def.NoUpdate {
-		object.operations = append(object.operations,
-			operation{"put", "put", name("replace"), "replace the specified " + k.gvk.Kind, k.gvk, obj, obj, writeQuery},
-			operation{"patch", "patch", name("patch"), "partially update the specified " + k.gvk.Kind, k.gvk, s.ref(reflect.TypeFor[metav1.Patch]()), obj, applyQuery})
-	}
-	whole := path{collection, params, []operation{
-		{"get", "list", name("list"), "list or watch objects of kind " + k.gvk.Kind, k.gvk, nil, list, listQuery},
-		create,
-	}}
-	if !k.def.NoDeleteCollection {
-		whole.operations = append(whole.operations,
-			operation{"delete", "deletecollection", name("deleteCollection"), "delete collection of " + k.gvk.Kind, k.gvk, s.ref(reflect.TypeFor[metav1.DeleteOptions]()), status, append(slices.Clone(deleteQuery), listQuery...)})
-	}
-	out := []path{whole, object}
+	out := []path{w.whole(), w.object()}
 	if k.def.Namespaced {
-		out = append(out, path{all, nil, []operation{
-			{"get", "list", "list" + camel(k.gvk.GroupVersion()) + k.gvk.Kind + "ForAllNamespaces", "list or watch objects of kind " + k.gvk.Kind, k.gvk, nil, list, listQuery},
-		}})
+		out = append(out, path{w.all(""), nil, []operation{w.list("ForAllNamespaces")}})
 	}
-	return append(out, k.subPaths(s, object, obj, name)...)
+	return append(append(out, w.watches()...), w.subs()...)
 }
 
-func (k *kind) subPaths(s *schemas, object path, obj *spec.Schema, name func(string) string) []path {
-	var out []path
-	for i := range k.subs {
-		sub := &k.subs[i]
-		gvk, body := k.gvk, obj
-		if b := sub.Body; b != nil {
-			gvk = schema.GroupVersionKind{Group: b.Group, Version: b.Version, Kind: b.Kind}
-			body = s.kind(gvk, typeOf(b.New()))
-		}
-		p := path{url: object.url + "/" + sub.Name, parameters: object.parameters}
-		suffix := strings.ToUpper(sub.Name[:1]) + sub.Name[1:]
-		for _, verb := range sub.Verbs {
-			switch verb {
-			case "get":
-				p.operations = append(p.operations, operation{"get", "get", name("read") + suffix, "read " + sub.Name + " of the specified " + k.gvk.Kind, gvk, nil, body, nil})
-			case "update":
-				p.operations = append(p.operations, operation{"put", "put", name("replace") + suffix, "replace " + sub.Name + " of the specified " + k.gvk.Kind, gvk, body, body, writeQuery})
-			case "patch":
-				p.operations = append(p.operations, operation{"patch", "patch", name("patch") + suffix, "partially update " + sub.Name + " of the specified " + k.gvk.Kind, gvk, s.ref(reflect.TypeFor[metav1.Patch]()), body, applyQuery})
-			case "create":
-				p.operations = append(p.operations, operation{"post", "post", name("create") + suffix, "create " + sub.Name + " of " + article(k.gvk.Kind), gvk, body, body, writeQuery})
-			}
-		}
-		out = append(out, p)
+// all is the path of the objects of all namespaces, and collection that of one;
+// below is "/watch" for the deprecated paths of watches.
+func (w *writer) all(below string) string {
+	return base(w.gvk.GroupVersion()) + below + "/" + w.def.Plural
+}
+
+func (w *writer) collection(below string) string {
+	if !w.def.Namespaced {
+		return w.all(below)
+	}
+	return base(w.gvk.GroupVersion()) + below + "/namespaces/{namespace}/" + w.def.Plural
+}
+
+// named are the parameters of an object.
+func (w *writer) named() []string { return append([]string{"name"}, w.params...) }
+
+// id names an operation as upstream does: "readCoreV1NamespacedPod", where rest is
+// what follows the kind.
+func (w *writer) id(verb, rest string) string { return verb + w.gv + w.scope + w.gvk.Kind + rest }
+
+func (w *writer) create() operation {
+	return operation{"post", "post", w.id("create", ""), "create " + article(w.gvk.Kind), w.gvk, w.obj, w.obj, writeQuery}
+}
+
+func (w *writer) list(rest string) operation {
+	id := w.id("list", rest)
+	if rest != "" {
+		id = "list" + w.gv + w.gvk.Kind + rest
+	}
+	return operation{"get", "list", id, "list or watch objects of kind " + w.gvk.Kind, w.gvk, nil, w.s.list(w.gvk, w.obj), listQuery}
+}
+
+func (w *writer) whole() path {
+	p := path{w.collection(""), w.params, []operation{w.list(""), w.create()}}
+	if w.def.Verbs.Has(resource.DeleteCollection) {
+		options, status := w.s.ref(reflect.TypeFor[metav1.DeleteOptions]()), w.s.ref(reflect.TypeFor[metav1.Status]())
+		p.operations = append(p.operations, operation{
+			"delete", "deletecollection", "delete" + w.gv + "Collection" + w.scope + w.gvk.Kind, "delete collection of " + w.gvk.Kind,
+			w.gvk, options, status, append(slices.Clone(deleteQuery), listQuery...),
+		})
+	}
+	return p
+}
+
+func (w *writer) object() path {
+	options, status, change := w.s.ref(reflect.TypeFor[metav1.DeleteOptions]()), w.s.ref(reflect.TypeFor[metav1.Status]()), w.s.ref(reflect.TypeFor[metav1.Patch]())
+	p := path{w.collection("") + "/{name}", w.named(), []operation{
+		{"get", "get", w.id("read", ""), "read the specified " + w.gvk.Kind, w.gvk, nil, w.obj, nil},
+		{"delete", "delete", w.id("delete", ""), "delete " + article(w.gvk.Kind), w.gvk, options, status, deleteQuery},
+	}}
+	if w.def.Verbs.Has(resource.Update) {
+		p.operations = append(p.operations,
+			operation{"put", "put", w.id("replace", ""), "replace the specified " + w.gvk.Kind, w.gvk, w.obj, w.obj, writeQuery},
+			operation{"patch", "patch", w.id("patch", ""), "partially update the specified " + w.gvk.Kind, w.gvk, change, w.obj, applyQuery})
+	}
+	return p
+}
+
+// watches are the paths that only watch, from before lists had the parameter.
+func (w *writer) watches() []path {
+	event := w.s.ref(reflect.TypeFor[metav1.WatchEvent]())
+	const useList = ". deprecated: use the 'watch' parameter of a list instead"
+	list := operation{"get", "watchlist", w.id("watch", "List"), "watch a list of " + w.gvk.Kind + useList, w.gvk, nil, event, listQuery}
+	one := operation{"get", "watch", w.id("watch", ""), "watch one " + w.gvk.Kind + useList, w.gvk, nil, event, listQuery}
+	out := []path{
+		{w.collection("/watch"), w.params, []operation{list}},
+		{w.collection("/watch") + "/{name}", w.named(), []operation{one}},
+	}
+	if w.def.Namespaced {
+		list.id = "watch" + w.gv + w.gvk.Kind + "ListForAllNamespaces"
+		out = append(out, path{w.all("/watch"), nil, []operation{list}})
 	}
 	return out
 }
@@ -192,15 +221,25 @@ func gvkExtension(gvk schema.GroupVersionKind) any {
 	return map[string]any{"group": gvk.Group, "version": gvk.Version, "kind": gvk.Kind}
 }
 
-// camel is a group-version as operation names have it: "AppsV1".
+// camel is a group-version as operation names have it: "RbacAuthorizationV1".
 func camel(gv schema.GroupVersion) string {
-	group, _, _ := strings.Cut(gv.Group, ".")
+	group := gv.Group
 	if group == "" {
 		group = "core"
 	}
-	title := func(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
-	return title(group) + title(gv.Version)
+	return camelGroup(group) + title(gv.Version)
 }
+
+// camelGroup is a group as operation names have it: "RbacAuthorization".
+func camelGroup(group string) string {
+	var b strings.Builder
+	for part := range strings.FieldsFuncSeq(strings.TrimSuffix(group, ".k8s.io"), func(r rune) bool { return r == '.' || r == '-' }) {
+		b.WriteString(title(part))
+	}
+	return b.String()
+}
+
+func title(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
 func article(kind string) string {
 	if strings.ContainsRune("AEIOU", rune(kind[0])) {

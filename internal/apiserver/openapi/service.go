@@ -83,9 +83,8 @@ func (s *Service) index(w http.ResponseWriter) {
 		URL string `json:"serverRelativeURL"`
 	}
 	paths := map[string]entry{}
-	for gv := range s.kinds {
-		name := strings.TrimPrefix(base(gv), "/")
-		paths[name] = entry{"/openapi/v3/" + name + "?hash=" + s.hash}
+	for _, r := range roots(s.versions()) {
+		paths[r.document()] = entry{"/openapi/v3/" + r.document() + "?hash=" + s.hash}
 	}
 	w.Header().Set("Content-Type", "application/json")
 	// An error means that the client has gone.
@@ -116,9 +115,9 @@ func (s *Service) json3(name string) ([]byte, error) {
 	if data := s.mu.docs[name]; data != nil {
 		return data, nil
 	}
-	for gv, kinds := range s.kinds {
-		if base(gv) == "/"+name {
-			data, err := json.Marshal(document3(kinds, s.info()))
+	for _, r := range roots(s.versions()) {
+		if r.document() == name {
+			data, err := json.Marshal(document3(s.kindsAt(name), []root{r}, s.info()))
 			s.mu.docs[name] = data
 			return data, err
 		}
@@ -126,12 +125,22 @@ func (s *Service) json3(name string) ([]byte, error) {
 	return nil, nil
 }
 
+// kindsAt are the kinds of the group-version with the path; none if there is none.
+func (s *Service) kindsAt(name string) []kind {
+	for gv, kinds := range s.kinds {
+		if base(gv) == "/"+name {
+			return kinds
+		}
+	}
+	return nil
+}
+
 func (s *Service) serve2(w http.ResponseWriter, r *http.Request) {
 	var all []kind
 	for _, gv := range s.versions() {
 		all = append(all, s.kinds[gv]...)
 	}
-	data, err := json.Marshal(document2(all, s.info()))
+	data, err := json.Marshal(document2(all, roots(s.versions()), s.info()))
 	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		z := zipped{w, gzip.NewWriter(w)}
 		defer z.end()

@@ -8,11 +8,16 @@ import (
 )
 
 // document2 is the OpenAPI 2 document of all group-versions together.
-func document2(kinds []kind, info *spec.Info) *spec.Swagger {
+func document2(kinds []kind, roots []root, info *spec.Info) *spec.Swagger {
 	s := newSchemas("#/definitions/")
+	key := &spec.SecurityScheme{SecuritySchemeProps: spec.SecuritySchemeProps{Type: "apiKey", Description: bearerDoc, Name: "authorization", In: "header"}}
 	doc := &spec.Swagger{SwaggerProps: spec.SwaggerProps{
 		Swagger: "2.0", Info: info, Paths: &spec.Paths{Paths: map[string]spec.PathItem{}}, Definitions: spec.Definitions{},
+		SecurityDefinitions: spec.SecurityDefinitions{bearer: key}, Security: []map[string][]string{{bearer: {}}},
 	}}
+	for i := range roots {
+		doc.Paths.Paths[roots[i].url] = roots[i].path(s).v2()
+	}
 	for i := range kinds {
 		for _, p := range kinds[i].paths(s) {
 			doc.Paths.Paths[p.url] = p.v2()
@@ -39,7 +44,7 @@ func flat(s spec.Schema) spec.Schema {
 	return s
 }
 
-func (p *path) v2() spec.PathItem {
+func (p path) v2() spec.PathItem {
 	var out spec.PathItem
 	for _, name := range p.parameters {
 		out.Parameters = append(out.Parameters, parameter2(name, "path"))
@@ -53,8 +58,7 @@ func (p *path) v2() spec.PathItem {
 				401: {ResponseProps: spec.ResponseProps{Description: "Unauthorized"}},
 			}}},
 		}}
-		op.AddExtension("x-kubernetes-action", o.action)
-		op.AddExtension("x-kubernetes-group-version-kind", gvkExtension(o.gvk))
+		o.noted(&op.VendorExtensible)
 		if o.body != nil {
 			op.Parameters = append(op.Parameters, spec.Parameter{ParamProps: spec.ParamProps{Name: "body", In: "body", Required: o.method != "delete", Schema: o.body}})
 			if o.method == "patch" {
@@ -75,6 +79,10 @@ func (p *path) v2() spec.PathItem {
 			out.Patch = op
 		case "delete":
 			out.Delete = op
+		case "head":
+			out.Head = op
+		case "options":
+			out.Options = op
 		}
 	}
 	return out

@@ -22,13 +22,18 @@ var (
 	integers = []string{"gracePeriodSeconds", "limit", "timeoutSeconds"}
 )
 
-// document3 is the OpenAPI 3 document of one group-version.
-func document3(kinds []kind, info *spec.Info) *spec3.OpenAPI {
+// document3 is the OpenAPI 3 document of one group-version, or of other paths.
+func document3(kinds []kind, roots []root, info *spec.Info) *spec3.OpenAPI {
 	s := newSchemas("#/components/schemas/")
 	doc := &spec3.OpenAPI{
 		Version: "3.0.0", Info: info,
-		Paths:      &spec3.Paths{Paths: map[string]*spec3.Path{}},
-		Components: &spec3.Components{},
+		Paths: &spec3.Paths{Paths: map[string]*spec3.Path{}},
+		Components: &spec3.Components{SecuritySchemes: spec3.SecuritySchemes{bearer: {
+			SecuritySchemeProps: spec3.SecuritySchemeProps{Type: "apiKey", Description: bearerDoc, Name: "authorization", In: "header"},
+		}}},
+	}
+	for i := range roots {
+		doc.Paths.Paths[roots[i].url] = roots[i].path(s).v3()
 	}
 	for i := range kinds {
 		for _, p := range kinds[i].paths(s) {
@@ -39,7 +44,7 @@ func document3(kinds []kind, info *spec.Info) *spec3.OpenAPI {
 	return doc
 }
 
-func (p *path) v3() *spec3.Path {
+func (p path) v3() *spec3.Path {
 	out := &spec3.Path{}
 	for _, name := range p.parameters {
 		out.Parameters = append(out.Parameters, parameter3(name, "path"))
@@ -49,8 +54,7 @@ func (p *path) v3() *spec3.Path {
 		op := &spec3.Operation{OperationProps: spec3.OperationProps{
 			OperationId: o.id, Description: o.doc, Responses: responses3(o.answer),
 		}}
-		op.AddExtension("x-kubernetes-action", o.action)
-		op.AddExtension("x-kubernetes-group-version-kind", gvkExtension(o.gvk))
+		o.noted(&op.VendorExtensible)
 		for _, name := range o.query {
 			op.Parameters = append(op.Parameters, parameter3(name, "query"))
 		}
@@ -72,6 +76,10 @@ func (p *path) v3() *spec3.Path {
 			out.Patch = op
 		case "delete":
 			out.Delete = op
+		case "head":
+			out.Head = op
+		case "options":
+			out.Options = op
 		}
 	}
 	return out
@@ -111,6 +119,7 @@ func parameterType(name string) string {
 
 var parameterDoc = map[string]string{
 	"name":                 "name of the object",
+	"path":                 "path to what is behind the proxy",
 	"namespace":            "object name and auth scope, such as for teams and projects",
 	"dryRun":               "When present, says that changes are not to be kept. The only value is All.",
 	"fieldManager":         "The name of the actor that makes the change. Required for apply.",

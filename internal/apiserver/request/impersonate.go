@@ -2,6 +2,7 @@ package request
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -34,7 +35,21 @@ func Impersonated(h http.Header) (*user.DefaultInfo, error) {
 	case as.UID == "" && len(as.Groups) == 0 && len(as.Extra) == 0:
 		return nil, nil
 	}
-	return nil, fmt.Errorf("requested %v without impersonating a user", &user.DefaultInfo{UID: as.UID, Groups: as.Groups, Extra: as.Extra})
+	return nil, fmt.Errorf("requested [%s] without impersonating a user", strings.Join(parts(as), ", "))
+}
+
+// parts are what somebody is beside a name, for people to read.
+func parts(u *user.DefaultInfo) (list []string) {
+	for _, group := range u.Groups {
+		list = append(list, "Group "+group)
+	}
+	for _, key := range slices.Sorted(maps.Keys(u.Extra)) {
+		list = append(list, "UserExtra "+key+"="+strings.Join(u.Extra[key], ","))
+	}
+	if u.UID != "" {
+		list = append(list, "UID "+u.UID)
+	}
+	return list
 }
 
 // StripImpersonation takes the headers away: nobody behind must heed them again.

@@ -60,9 +60,23 @@ func cutSegment(path string) (first, rest string) {
 	return first, rest
 }
 
+// Below is what follows the subresource in the path, with a slash before it, and
+// the one at its end if there is one; empty if nothing follows, not even a slash.
+func (in *Info) Below() string {
+	below := in.Rest
+	if below != "" && !strings.HasPrefix(below, "/") {
+		below = "/" + below
+	}
+	if strings.HasSuffix(in.Path, "/") && !strings.HasSuffix(below, "/") {
+		below += "/"
+	}
+	return below
+}
+
 // parseResource reads [namespaces/NAMESPACE/]PLURAL[/NAME[/SUB[/REST]]].
 // A namespace's own subresources look like resources within it and are told
-// apart by their names.
+// apart by their names. These words are the grammar of paths, the same for all
+// that is served: what a resource called so is, its declaration says.
 func (in *Info) parseResource(path string) {
 	first, rest := cutSegment(path)
 	if first == "namespaces" {
@@ -99,9 +113,18 @@ func (in *Info) narrowVerb(r *http.Request, oldWatch bool) {
 	if in.Verb == "list" && IsTrue(query.Get("watch"), query.Has("watch")) {
 		in.Verb = "watch"
 	}
-	if name, ok := strings.CutPrefix(query.Get("fieldSelector"), "metadata.name="); ok && !strings.ContainsAny(name, ",=!") {
+	if name := NameIn(query.Get("fieldSelector")); name != "" {
 		in.Name = name
 	}
+}
+
+// NameIn is the name of the one object that a field selector finds; empty if it is
+// not so simple.
+func NameIn(fieldSelector string) string {
+	if name, ok := strings.CutPrefix(fieldSelector, "metadata.name="); ok && !strings.ContainsAny(name, ",=!") {
+		return name
+	}
+	return ""
 }
 
 // IsTrue reads a boolean parameter as upstream does: present is true, unless
@@ -115,9 +138,18 @@ func (in *Info) LongRunning() bool {
 	if !in.Resource {
 		return false
 	}
+	return in.Verb == "watch" || in.Sub == "log" || in.Tunnel()
+}
+
+// Tunnel reports whether the request opens a connection to somewhere else, which
+// also gets what the client sends.
+func (in *Info) Tunnel() bool {
+	if !in.Resource {
+		return false
+	}
 	switch in.Sub {
-	case "log", "exec", "attach", "portforward", "proxy":
+	case "exec", "attach", "portforward", "proxy":
 		return true
 	}
-	return in.Verb == "watch"
+	return false
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
+	"strings"
 )
 
 // Position is where a list goes on: after the object with the key, in the state
@@ -47,11 +49,15 @@ func DecodeToken(s string) (Position, error) {
 	}
 	switch {
 	case t.APIVersion != tokenVersion:
-		return Position{}, fmt.Errorf("continue key is not valid: server does not recognize this encoded version %q", t.APIVersion)
+		return Position{}, fmt.Errorf("continue key is not valid: server does not recognize this encoded version %v", t.APIVersion)
+	case t.ResourceVersion == 0:
+		return Position{}, errors.New("continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
 	case t.StartKey == "":
 		return Position{}, errors.New("continue key is not valid: encoded start key empty (version meta.k8s.io/v1)")
-	case t.ResourceVersion == 0 || t.ResourceVersion < AnyRev:
-		return Position{}, errors.New("continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
 	}
-	return Position{Rev: t.ResourceVersion, Key: t.StartKey}, nil
+	// A key that leaves its resource, or goes there by detours, is none of ours.
+	if rooted := "/" + strings.TrimPrefix(t.StartKey, "/"); path.Clean(rooted) != rooted {
+		return Position{}, fmt.Errorf("continue key is not valid: %s", t.StartKey)
+	}
+	return Position{Rev: max(t.ResourceVersion, AnyRev), Key: strings.TrimPrefix(t.StartKey, "/")}, nil
 }

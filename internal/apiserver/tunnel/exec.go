@@ -16,6 +16,10 @@ type streams struct {
 	stdin, stdout, stderr, tty bool
 }
 
+// streamsOf are the streams that are asked for with in, out and errOut. A terminal
+// has no standard error of its own: who asks for both gets the terminal.
+func streamsOf(in, out, errOut, tty bool) streams { return streams{in, out, errOut && !tty, tty} }
+
 // query are the streams as a node agent takes them.
 func (t streams) query() url.Values {
 	q := url.Values{}
@@ -29,11 +33,8 @@ func (t streams) query() url.Values {
 
 // validate says what is wrong with the streams.
 func (t streams) validate() error {
-	switch {
-	case !t.stdin && !t.stdout && !t.stderr:
+	if !t.stdin && !t.stdout && !t.stderr {
 		return apierrors.NewBadRequest("you must specify at least 1 of stdin, stdout, stderr")
-	case t.tty && t.stderr:
-		return apierrors.NewBadRequest("tty and stderr cannot both be true")
 	}
 	return nil
 }
@@ -49,7 +50,7 @@ func (t *Tunnels) Exec(q *Request) {
 		q.fail(apierrors.NewBadRequest("you must specify at least 1 command"))
 		return
 	}
-	streams := streams{o.Stdin, o.Stdout, o.Stderr, o.TTY}
+	streams := streamsOf(o.Stdin, o.Stdout, o.Stderr, o.TTY)
 	query := streams.query()
 	query["command"] = o.Command
 	t.command(q, command{"exec", o, o.Container, streams, query})
@@ -62,7 +63,7 @@ func (t *Tunnels) Attach(q *Request) {
 		q.fail(err)
 		return
 	}
-	streams := streams{o.Stdin, o.Stdout, o.Stderr, o.TTY}
+	streams := streamsOf(o.Stdin, o.Stdout, o.Stderr, o.TTY)
 	t.command(q, command{"attach", o, o.Container, streams, streams.query()})
 }
 
@@ -91,16 +92,15 @@ func (t *Tunnels) command(q *Request, cmd command) {
 		return
 	}
 	location := agentURL(pod.Spec.NodeName, "/"+cmd.verb+"/"+pod.Namespace+"/"+pod.Name+"/"+container, cmd.query)
-	transport := t.agent(pod.Spec.NodeName)
 	if wsstream.IsWebSocketRequestWithStreamCloseProtocol(q.R) {
 		// Container runtimes speak SPDY; today's clients speak WebSocket, version 5.
 		on := cmd.streams
-		translate.NewStreamTranslatorHandler(location, transport, 0, translate.Options{
+		translate.NewStreamTranslatorHandler(location, t.agents, 0, translate.Options{
 			Stdin: on.stdin, Stdout: on.stdout, Stderr: on.stderr, Tty: on.tty,
 		}).ServeHTTP(q.W, q.R)
 		return
 	}
-	q.upgrade(location, transport, true).ServeHTTP(q.W, q.R)
+	q.upgrade(location, t.agents, true).ServeHTTP(q.W, q.R)
 }
 
 // PortForward opens connections to ports of a pod (pods/portforward).
@@ -120,7 +120,7 @@ func (t *Tunnels) PortForward(q *Request) {
 		ports.Add("port", fmt.Sprint(port))
 	}
 	location := agentURL(pod.Spec.NodeName, "/portForward/"+pod.Namespace+"/"+pod.Name, ports)
-	handler := q.upgrade(location, t.agent(pod.Spec.NodeName), true)
+	handler := q.upgrade(location, t.agents, true)
 	if wsstream.IsWebSocketRequestWithTunnelingProtocol(q.R) {
 		translate.NewTunnelingHandler(handler).ServeHTTP(q.W, q.R)
 		return

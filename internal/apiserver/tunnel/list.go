@@ -1,16 +1,18 @@
 package tunnel
 
+import "github.com/kemudi/kemudi/internal/resource"
+
 // Func answers one request by connecting it.
 type Func func(q *Request)
 
-// List has every tunnel by the name that declarations use (Sub.Handler). A new
-// one is added here.
-func (t *Tunnels) List() map[string]Func {
-	return map[string]Func{
-		"log":         t.Log,         // pods/log: log.go
-		"exec":        t.Exec,        // pods/exec: exec.go
-		"attach":      t.Attach,      // pods/attach: exec.go
-		"portforward": t.PortForward, // pods/portforward: exec.go
-		"proxy":       t.Proxy,       // nodes, pods and services/proxy: proxy.go
+// List has every tunnel by the handler that declarations name. A new one is
+// added here.
+func (t *Tunnels) List() map[resource.Handler]Func {
+	return map[resource.Handler]Func{
+		resource.HandleLog:         t.Log,         // pods/log: log.go
+		resource.HandleExec:        t.Exec,        // pods/exec: exec.go
+		resource.HandleAttach:      t.Attach,      // pods/attach: exec.go
+		resource.HandlePortForward: t.PortForward, // pods/portforward: exec.go
+		resource.HandleProxy:       t.Proxy,       // nodes, pods and services/proxy: proxy.go
 	}
 }

@@ -5,7 +5,9 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,7 +48,7 @@ func (t *Tunnels) Log(q *Request) {
 		q.fail(apierrors.NewInternalError(err))
 		return
 	}
-	resp, err := t.agent(pod.Spec.NodeName).RoundTrip(req)
+	resp, err := t.agents.RoundTrip(req)
 	if err != nil {
 		q.fail(apierrors.NewInternalError(fmt.Errorf("get logs from node %s: %w", pod.Spec.NodeName, err)))
 		return
@@ -57,14 +59,54 @@ func (t *Tunnels) Log(q *Request) {
 		return
 	}
 	if wsstream.IsWebSocketRequest(q.R) {
-		if err := wsstream.NewReader(resp.Body, true, wsstream.NewDefaultReaderProtocols()).Copy(q.W, q.R); err != nil {
-			t.Logger.DebugContext(ctx, "log stream ended", "pod", pod.Name, "err", err)
+		if !handshakes(q.R.Header) {
+			q.fail(apierrors.NewBadRequest("a WebSocket with this version or subprotocol is not served"))
+			return
+		}
+		if err := wsstream.NewReader(&lastAlone{from: resp.Body}, true, wsstream.NewDefaultReaderProtocols()).Copy(q.W, q.R); err != nil {
+			t.o.Logger.DebugContext(ctx, "log stream ended", "pod", pod.Name, "err", err)
 		}
 		return
 	}
 	q.W.Header().Set("Content-Type", "text/plain")
 	q.W.WriteHeader(http.StatusOK)
 	copyFlushing(q.W, resp.Body)
+}
+
+// handshakes reports whether a request for a WebSocket can be granted. The library
+// waits forever for the end of a stream that it has refused.
+func handshakes(h http.Header) bool {
+	if h.Get("Sec-Websocket-Key") == "" || h.Get("Sec-Websocket-Version") != "13" {
+		return false
+	}
+	asked := strings.TrimSpace(h.Get("Sec-Websocket-Protocol"))
+	if asked == "" {
+		return true
+	}
+	served := wsstream.NewDefaultReaderProtocols()
+	return slices.ContainsFunc(strings.Split(asked, ","), func(name string) bool {
+		_, ok := served[strings.TrimSpace(name)]
+		return ok && strings.TrimSpace(name) != ""
+	})
+}
+
+// lastAlone reads what another reader has and tells the end by itself: who sends
+// a log over WebSocket would drop the bytes that come together with it.
+type lastAlone struct {
+	from io.Reader
+	end  error // came with the bytes that were read last
+}
+
+func (l *lastAlone) Read(p []byte) (int, error) {
+	if l.end != nil {
+		return 0, l.end
+	}
+	n, err := l.from.Read(p)
+	if n == 0 {
+		return 0, err
+	}
+	l.end = err
+	return n, nil
 }
 
 // copyFlushing sends on what comes, at once: whoever follows a log wants to see

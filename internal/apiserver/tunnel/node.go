@@ -21,16 +21,19 @@ type Nodes interface {
 	DialNode(ctx context.Context, node string) (net.Conn, error)
 }
 
-// agent speaks HTTP with the agent of a node. Connections are not kept:
-// requests for agents are few and long.
-func (t *Tunnels) agent(node string) *http.Transport {
+// newAgents speaks HTTP with node agents: the host of a URL is the node's name.
+func newAgents(nodes Nodes) *http.Transport {
 	return &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			if t.Nodes == nil {
+		MaxIdleConns: keptInAll, MaxIdleConnsPerHost: keptPerTarget, IdleConnTimeout: kept,
+		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+			node, _, err := net.SplitHostPort(address)
+			if err != nil {
+				return nil, fmt.Errorf("reach the agent of a node: %w", err)
+			}
+			if nodes == nil {
 				return nil, fmt.Errorf("node %s cannot be reached: this server has no connection to node agents", node)
 			}
-			return t.Nodes.DialNode(ctx, node)
+			return nodes.DialNode(ctx, node)
 		},
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -68,20 +69,14 @@ func (q *Request) forward(to destination) {
 		q.fail(err)
 		return
 	}
-	t.url.Path = proxyPath(q.R.URL.Path)
+	t.url.Path = q.Below
 	t.url.RawQuery = q.R.URL.RawQuery
 	h := q.upgrade(t.url, t.transport, false)
 	h.WrapTransport = true
 	h.ServeHTTP(q.W, q.R)
 }
 
-// proxyPath is what follows /proxy in a request's path, with its slash.
-func proxyPath(path string) string {
-	_, rest, _ := strings.Cut(path, "/proxy")
-	return rest
-}
-
-func (*Tunnels) podTarget(ctx context.Context, q *Request, n named) (target, error) {
+func (t *Tunnels) podTarget(ctx context.Context, q *Request, n named) (target, error) {
 	pod, err := q.pod(ctx, n.name)
 	if err != nil {
 		return target{}, err
@@ -89,10 +84,7 @@ func (*Tunnels) podTarget(ctx context.Context, q *Request, n named) (target, err
 	if n.port == "" {
 		n.port = firstPort(pod)
 	}
-	if pod.Status.PodIP == "" {
-		return target{}, apierrors.NewBadRequest("address not allowed")
-	}
-	return direct(n.scheme, pod.Status.PodIP, n.port), nil
+	return t.address(n.scheme, pod.Status.PodIP, n.port)
 }
 
 func firstPort(pod *corev1.Pod) string {
@@ -104,19 +96,35 @@ func firstPort(pod *corev1.Pod) string {
 	return ""
 }
 
-// direct is a target on the network that pods are reached by. What serves there
-// has a certificate of its own kind, if any: it is not verified, as upstream.
-func direct(scheme, host, port string) target {
-	if port != "" {
-		host = net.JoinHostPort(host, port)
-	} else if strings.Contains(host, ":") {
-		host = "[" + host + "]"
+// newDirect speaks HTTP with what is on the network that pods are reached by. What
+// serves there has a certificate of its own kind, if any: it is not verified, as
+// upstream.
+func newDirect(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Transport {
+	return &http.Transport{
+		DialContext: dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, TLSHandshakeTimeout: dialTimeout,
+		MaxIdleConns: keptInAll, MaxIdleConnsPerHost: keptPerTarget, IdleConnTimeout: kept,
 	}
-	return target{url: &url.URL{Scheme: cmp.Or(scheme, "http"), Host: host}, transport: &http.Transport{
-		DisableKeepAlives: true,
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
-	}}
 }
+
+// address is a target by its IP address. Objects say what that is, and who may
+// write one of them is not therefore meant to reach what listens to this machine
+// alone: such addresses are refused, and so are names, whatever they stand for.
+func (t *Tunnels) address(scheme, ip, port string) (target, error) {
+	if !proxyable(ip) {
+		return target{}, apierrors.NewBadRequest("address not allowed")
+	}
+	host := ip
+	if port != "" {
+		host = net.JoinHostPort(ip, port)
+	} else if strings.Contains(ip, ":") {
+		host = "[" + ip + "]"
+	}
+	return target{url: &url.URL{Scheme: cmp.Or(scheme, "http"), Host: host}, transport: t.direct}, nil
+}
+
+// proxyable reports whether requests may be sent on to an address: it is one of a
+// single machine, on a network that reaches beyond its link.
+func proxyable(ip string) bool { return net.ParseIP(ip).IsGlobalUnicast() }
 
 func (t *Tunnels) serviceTarget(ctx context.Context, q *Request, n named) (target, error) {
 	obj, err := q.API.Get(ctx, n.name)
@@ -128,11 +136,11 @@ func (t *Tunnels) serviceTarget(ctx context.Context, q *Request, n named) (targe
 	if !found {
 		return target{}, apierrors.NewServiceUnavailable(fmt.Sprintf("no service port %q found for service %q", n.port, svc.Name))
 	}
-	host, number, found := endpointOf(t.Slices(svc.Namespace, svc.Name), name)
+	ip, number, found := t.endpointOf(svc, name)
 	if !found {
 		return target{}, apierrors.NewServiceUnavailable(fmt.Sprintf("no endpoints available for service %q", svc.Name))
 	}
-	return direct(n.scheme, host, strconv.Itoa(int(number))), nil
+	return t.address(n.scheme, ip, strconv.Itoa(int(number)))
 }
 
 // servicePort is the name of the port that a request means, by its name or number.
@@ -148,10 +156,20 @@ func servicePort(svc *corev1.Service, port string) (string, bool) {
 	return "", false
 }
 
-// endpointOf picks one of the ready endpoints of a port, at random.
-func endpointOf(slices []*cache.Item, port string) (host string, number int32, found bool) {
-	seen := 0
-	for _, it := range slices {
+// endpoint is one address of a service's port.
+type endpoint struct {
+	ip   string
+	port int32
+	pod  string // that is said to have the address
+}
+
+// endpointOf picks one of the ready endpoints of a service's port, at random:
+// one of a pod in the service's namespace that has the address. Whoever may write
+// endpoint slices could have any other reached by this server, and be answered
+// from where he cannot go himself.
+func (t *Tunnels) endpointOf(svc *corev1.Service, port string) (ip string, number int32, found bool) {
+	var all []endpoint
+	for _, it := range t.o.Slices(svc.Namespace, svc.Name) {
 		s := it.Object.(*discoveryv1.EndpointSlice)
 		for _, p := range s.Ports {
 			if p.Name == nil || p.Port == nil || *p.Name != port {
@@ -159,19 +177,35 @@ func endpointOf(slices []*cache.Item, port string) (host string, number int32, f
 			}
 			for i := range s.Endpoints {
 				e := &s.Endpoints[i]
-				if e.Conditions.Ready != nil && !*e.Conditions.Ready || len(e.Addresses) == 0 {
+				if e.Conditions.Ready != nil && !*e.Conditions.Ready || len(e.Addresses) == 0 ||
+					e.TargetRef == nil || e.TargetRef.Kind != "Pod" || e.TargetRef.Namespace != svc.Namespace {
 					continue
 				}
-				seen++
-				if rand.IntN(seen) == 0 { // each of those seen is equally likely
-					host, number, found = e.Addresses[0], *p.Port, true
-				}
+				all = append(all, endpoint{e.Addresses[0], *p.Port, e.TargetRef.Name})
 			}
 		}
 	}
-	return host, number, found
+	if len(all) == 0 {
+		return "", 0, false
+	}
+	first := rand.IntN(len(all))
+	for i := range all {
+		e := all[(first+i)%len(all)]
+		if proxyable(e.ip) && has(t.o.Pod(svc.Namespace, e.pod), e.ip) {
+			return e.ip, e.port, true
+		}
+	}
+	return "", 0, false
 }
 
+// has reports whether a pod, which may be nil, has the address.
+func has(pod *cache.Item, ip string) bool {
+	return pod != nil && slices.ContainsFunc(pod.Object.(*corev1.Pod).Status.PodIPs, func(p corev1.PodIP) bool { return p.IP == ip })
+}
+
+// nodeTarget is a node's agent, of which the server knows better than the Node
+// object where it is (it shows who it is, or is in this process), or another port
+// at the node's address.
 func (t *Tunnels) nodeTarget(ctx context.Context, q *Request, n named) (target, error) {
 	obj, err := q.API.Get(ctx, n.name)
 	if err != nil {
@@ -179,11 +213,11 @@ func (t *Tunnels) nodeTarget(ctx context.Context, q *Request, n named) (target, 
 	}
 	node := obj.(*corev1.Node)
 	if n.port == "" || n.port == strconv.Itoa(int(node.Status.DaemonEndpoints.KubeletEndpoint.Port)) {
-		return target{url: &url.URL{Scheme: "http", Host: node.Name}, transport: t.agent(node.Name)}, nil
+		return target{url: &url.URL{Scheme: "http", Host: node.Name}, transport: t.agents}, nil
 	}
 	for _, a := range node.Status.Addresses {
 		if a.Type == corev1.NodeInternalIP {
-			return direct(n.scheme, a.Address, n.port), nil
+			return t.address(n.scheme, a.Address, n.port)
 		}
 	}
 	return target{}, apierrors.NewServiceUnavailable(fmt.Sprintf("node %q has no address", node.Name))

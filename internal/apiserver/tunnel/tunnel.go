@@ -3,7 +3,9 @@ package tunnel
 import (
 	"context"
 	"log/slog"
+	"net"
 	"net/http"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,15 +15,52 @@ import (
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
+// Options of tunnels. Slices, Pod and Logger are required.
+type Options struct {
+	// Nodes reaches node agents; nil: there are none.
+	Nodes Nodes
+	// Slices returns the cached endpoint slices of a service, Pod a cached pod or nil.
+	Slices func(namespace, service string) []*cache.Item
+	Pod    func(namespace, name string) *cache.Item
+	// Dial opens connections to pods, and to ports of nodes; nil: as net.Dialer does.
+	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
+	Logger *slog.Logger
+}
+
 // Tunnels opens connections to node agents, pods and services. Its methods
 // answer one request each and may be called concurrently.
 type Tunnels struct {
-	// Nodes reaches node agents; nil: there are none.
-	Nodes Nodes
-	// Slices returns the cached endpoint slices of a service.
-	Slices func(namespace, service string) []*cache.Item
-	Logger *slog.Logger
+	o Options
+	// agents speaks HTTP with node agents, direct with what is on the network that
+	// pods are reached by. Each keeps idle connections, by their targets.
+	agents, direct *http.Transport
 }
+
+// New returns tunnels; Close closes the connections that they keep.
+func New(o Options) *Tunnels {
+	if o.Dial == nil {
+		o.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	}
+	t := &Tunnels{o: o}
+	t.agents, t.direct = newAgents(o.Nodes), newDirect(o.Dial)
+	return t
+}
+
+// Close closes the connections that wait for requests. Those in use end with
+// their requests.
+func (t *Tunnels) Close() {
+	t.agents.CloseIdleConnections()
+	t.direct.CloseIdleConnections()
+}
+
+// Bounds of the connections that are kept. One that goes unused for as long as
+// kept is closed: its pod may be gone by then without a word.
+const (
+	dialTimeout   = 30 * time.Second
+	kept          = 30 * time.Second
+	keptPerTarget = 8
+	keptInAll     = 256
+)
 
 // Request is one HTTP request that is to be answered from a node.
 type Request struct {
@@ -30,7 +69,9 @@ type Request struct {
 	// Def is the resource, Name the object's name as the path has it.
 	Def  *resource.Def
 	Name string
-	API  API
+	// Below is what follows the subresource in the path, with its slash.
+	Below string
+	API   API
 }
 
 // API is what a tunnel asks the API server that the request came to, on behalf

@@ -39,32 +39,33 @@ var (
 
 // New returns the chain of o.
 func New(o Options) *Authenticator {
+	if o.FrontProxy != nil {
+		proxy := *o.FrontProxy
+		proxy.Headers = proxy.Headers.canonical()
+		o.FrontProxy = &proxy
+	}
 	return &Authenticator{o: o, certs: certificates{roots: o.ClientCA}}
 }
 
 // errToken says that a bearer token was shown and nobody knows it.
 var errToken = errors.New("invalid bearer token")
 
-// AuthenticateRequest says who makes the request. Credentials that it has used
+// AuthenticateRequest says who makes the request, by the first good credential that
+// it shows. It fails if those that it shows are all bad. Credentials that it has used
 // are taken out of the request's headers.
 func (a *Authenticator) AuthenticateRequest(r *http.Request) (*authenticator.Response, bool, error) {
-	if a.o.FrontProxy != nil {
-		if res, ok, err := a.o.FrontProxy.authenticate(r); ok || err != nil {
-			return authenticated(res), ok, err
+	var errs []error
+	for _, ask := range []func(*http.Request) (*authenticator.Response, bool, error){a.fromProxy, a.fromCertificate, a.fromToken} {
+		res, ok, err := ask(r)
+		if ok {
+			return res, true, nil
+		}
+		if err != nil {
+			errs = append(errs, err) // another of the credentials may be good
 		}
 	}
-	if a.o.ClientCA != nil {
-		if res, ok, err := a.certs.authenticate(r); ok || err != nil {
-			return authenticated(res), ok, err
-		}
-	}
-	if token := bearer(r); token != "" {
-		res, ok, err := a.AuthenticateToken(r.Context(), token)
-		if !ok || err != nil {
-			return nil, false, errors.Join(errToken, err)
-		}
-		r.Header.Del("Authorization")
-		return res, true, nil
+	if len(errs) > 0 {
+		return nil, false, errors.Join(errs...)
 	}
 	if a.o.NoAnonymous {
 		return nil, false, nil
@@ -74,6 +75,35 @@ func (a *Authenticator) AuthenticateRequest(r *http.Request) (*authenticator.Res
 		Audiences: auds,
 		User:      &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}},
 	}, true, nil
+}
+
+func (a *Authenticator) fromProxy(r *http.Request) (*authenticator.Response, bool, error) {
+	if a.o.FrontProxy == nil {
+		return nil, false, nil
+	}
+	res, ok, err := a.o.FrontProxy.authenticate(r)
+	return authenticated(res), ok, err
+}
+
+func (a *Authenticator) fromCertificate(r *http.Request) (*authenticator.Response, bool, error) {
+	if a.o.ClientCA == nil {
+		return nil, false, nil
+	}
+	res, ok, err := a.certs.authenticate(r)
+	return authenticated(res), ok, err
+}
+
+func (a *Authenticator) fromToken(r *http.Request) (*authenticator.Response, bool, error) {
+	token := bearer(r)
+	if token == "" {
+		return nil, false, nil
+	}
+	res, ok, err := a.AuthenticateToken(r.Context(), token)
+	if !ok || err != nil {
+		return nil, false, errors.Join(errToken, err)
+	}
+	r.Header.Del("Authorization")
+	return res, true, nil
 }
 
 // AuthenticateToken says whose bearer token it is.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/auth/bootstrap"
 	"github.com/kemudi/kemudi/internal/auth/rbac"
 	"github.com/kemudi/kemudi/internal/cache"
@@ -81,9 +82,9 @@ func (a *Authorizer) refuses(node string, attrs authorizer.Attributes) string {
 	}
 	switch attrs.GetAPIGroup() + "/" + attrs.GetResource() {
 	case "/secrets":
-		return a.reads(node, attrs, secrets)
+		return a.reads(node, attrs, core.ToSecret)
 	case "/configmaps":
-		return a.reads(node, attrs, configMaps)
+		return a.reads(node, attrs, core.ToConfigMap)
 	case "/persistentvolumeclaims":
 		return a.claim(node, attrs)
 	case "/persistentvolumes":
@@ -109,7 +110,7 @@ func unrelated(node string) string {
 }
 
 // reads checks that single secrets or config maps are read by name.
-func (a *Authorizer) reads(node string, attrs authorizer.Attributes, k kind) string {
+func (a *Authorizer) reads(node string, attrs authorizer.Attributes, k core.ReferenceKind) string {
 	switch attrs.GetVerb() {
 	case "get", "list", "watch":
 	default:
@@ -122,7 +123,7 @@ func (a *Authorizer) reads(node string, attrs authorizer.Attributes, k kind) str
 		return "can only read namespaced object of this type"
 	case attrs.GetName() == "":
 		return "No Object name found"
-	case !a.refers(node, attrs.GetNamespace(), attrs.GetName(), k):
+	case !a.refers(node, attrs.GetNamespace(), core.Reference{Kind: k, Name: attrs.GetName()}):
 		return unrelated(node)
 	}
 	return ""
@@ -143,7 +144,9 @@ func (a *Authorizer) gets(node string, attrs authorizer.Attributes, related func
 }
 
 func (a *Authorizer) claim(node string, attrs authorizer.Attributes) string {
-	related := func() bool { return a.refers(node, attrs.GetNamespace(), attrs.GetName(), claims) }
+	related := func() bool {
+		return a.refers(node, attrs.GetNamespace(), core.Reference{Kind: core.ToClaim, Name: attrs.GetName()})
+	}
 	if attrs.GetSubresource() != "status" {
 		return a.gets(node, attrs, related)
 	}
@@ -165,7 +168,7 @@ func (a *Authorizer) serviceAccount(node string, attrs authorizer.Attributes) st
 	default:
 		return "can only create tokens for individual service accounts"
 	}
-	if attrs.GetName() == "" || !a.refers(node, attrs.GetNamespace(), attrs.GetName(), serviceAccounts) {
+	if attrs.GetName() == "" || !a.refers(node, attrs.GetNamespace(), core.Reference{Kind: core.ToServiceAccount, Name: attrs.GetName()}) {
 		return unrelated(node)
 	}
 	return ""
@@ -232,13 +235,6 @@ func (a *Authorizer) pod(node string, attrs authorizer.Attributes) string {
 }
 
 func (a *Authorizer) attached(node, name string) bool {
-	if a.c.VolumeAttachments == nil {
-		return false
-	}
-	it := a.c.VolumeAttachments.Get(name)
-	if it == nil {
-		return false
-	}
-	va, ok := it.Object.(*storagev1.VolumeAttachment)
-	return ok && va.Spec.NodeName == node
+	va := find[*storagev1.VolumeAttachment](a.c.VolumeAttachments, name)
+	return va != nil && va.Spec.NodeName == node
 }

@@ -38,6 +38,19 @@ spec:
   - {name: d, persistentVolumeClaim: {claimName: data}}
   - {name: scratch, ephemeral: {volumeClaimTemplate: {}}}
   - {name: e, csi: {driver: x, nodePublishSecretRef: {name: csi}}}
+  - {name: f, cinder: {volumeID: x, secretRef: {name: cinder}}}
+  - {name: g, persistentVolumeClaim: {claimName: greedy}}
+`
+
+// A mirror pod is made by the agent: what it named, the agent could read.
+const mirrorOnN1 = `
+metadata: {namespace: team, name: static, annotations: {kubernetes.io/config.mirror: abc}}
+spec:
+  nodeName: n1
+  serviceAccountName: static
+  volumes:
+  - {name: a, secret: {secretName: static}}
+  - {name: b, persistentVolumeClaim: {claimName: static}}
 `
 
 const podOnN2 = `
@@ -66,12 +79,17 @@ func filled(def *resource.Def, objs ...resource.Object) *cache.Cache {
 
 func newAuthorizer(t testing.TB) *Authorizer {
 	return New(Caches{
-		Pods: filled(core.Pods.Def, parse[corev1.Pod](t, podOnN1), parse[corev1.Pod](t, podOnN2)),
+		Pods: filled(core.Pods.Def, parse[corev1.Pod](t, podOnN1), parse[corev1.Pod](t, mirrorOnN1), parse[corev1.Pod](t, podOnN2)),
 		Claims: filled(core.PersistentVolumeClaims.Def,
 			&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv-1"}},
-			&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "other"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv-2"}}),
-		Volumes: filled(core.PersistentVolumeClaims.Def, parse[corev1.PersistentVolume](t,
-			`{metadata: {name: pv-1}, spec: {csi: {driver: x, volumeHandle: vol, nodeStageSecretRef: {namespace: team, name: stage}}}}`)),
+			&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "other"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv-2"}},
+			&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "greedy"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv-2"}}),
+		Volumes: filled(core.PersistentVolumes.Def, parse[corev1.PersistentVolume](t, `
+metadata: {name: pv-1}
+spec: {claimRef: {namespace: team, name: data}, csi: {driver: x, volumeHandle: vol, nodeStageSecretRef: {namespace: team, name: stage}}}`),
+			parse[corev1.PersistentVolume](t, `
+metadata: {name: pv-2}
+spec: {claimRef: {namespace: team, name: other}, csi: {driver: x, volumeHandle: vol, nodeStageSecretRef: {namespace: team, name: others-stage}}}`)),
 		VolumeAttachments: filled(storage.VolumeAttachments.Def,
 			&storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va-1"}, Spec: storagev1.VolumeAttachmentSpec{NodeName: "n1"}},
 			&storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va-2"}, Spec: storagev1.VolumeAttachmentSpec{NodeName: "n2"}}),
@@ -117,8 +135,11 @@ func TestAgentsSeeAndWriteWhatTheirNodeNeeds(t *testing.T) {
 		"get secrets team/key":                 "",
 		"get secrets team/projected":           "",
 		"get secrets team/csi":                 "",
+		"get secrets team/cinder":              "",
 		"get secrets team/stage":               "",
+		"get secrets team/others-stage":        unrelated, // of a volume that a claim names, and that is not bound to it
 		"get secrets team/foreign":             unrelated,
+		"get secrets team/static":              unrelated,
 		"get secrets elsewhere/mounted":        unrelated,
 		"get secrets team/files":               unrelated,
 		"list secrets team/":                   "No Object name found",
@@ -133,6 +154,7 @@ func TestAgentsSeeAndWriteWhatTheirNodeNeeds(t *testing.T) {
 		"get persistentvolumeclaims team/data":           "",
 		"get persistentvolumeclaims team/web-scratch":    "",
 		"get persistentvolumeclaims team/other":          unrelated,
+		"get persistentvolumeclaims team/static":         unrelated,
 		"list persistentvolumeclaims team/":              "can only get individual resources of this type",
 		"patch persistentvolumeclaims/status team/data":  "",
 		"patch persistentvolumeclaims/status team/other": unrelated,
@@ -143,6 +165,7 @@ func TestAgentsSeeAndWriteWhatTheirNodeNeeds(t *testing.T) {
 		// Tokens.
 		"create serviceaccounts/token team/runner":  "",
 		"create serviceaccounts/token team/other":   unrelated,
+		"create serviceaccounts/token team/static":  unrelated,
 		"create serviceaccounts/token team/default": unrelated,
 		"get serviceaccounts team/runner":           "",
 		"delete serviceaccounts team/runner":        "can only create tokens for individual service accounts",

@@ -1,94 +1,54 @@
 package node
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/resource"
 )
 
-// kind is one of the kinds that pods refer to.
-type kind int
-
-const (
-	secrets kind = iota
-	configMaps
-	claims
-	serviceAccounts
-)
-
-// refers reports whether a pod on the node refers to the object.
-func (a *Authorizer) refers(node, namespace, name string, k kind) bool {
+// refers reports whether a pod on the node refers to the object, by itself or,
+// to a secret, by a volume of its claims. Mirror pods do not count: agents make
+// them, and what runs from a file needs nothing of the API.
+func (a *Authorizer) refers(node, namespace string, to core.Reference) bool {
 	for _, it := range a.c.Pods.ByIndex(podsByNode, node) {
 		p, ok := it.Object.(*corev1.Pod)
-		if !ok || p.Namespace != namespace {
+		if !ok || p.Namespace != namespace || core.IsMirror(p) {
 			continue
 		}
-		found := false
-		visitPod(p, func(of kind, n string) bool {
-			found = of == k && n == name
-			return !found
-		})
-		if !found && k == secrets {
-			found = a.volumeSecret(p, name)
-		}
-		if found {
-			return true
+		for r := range core.References(p) {
+			if r == to || r.Kind == core.ToClaim && to.Kind == core.ToSecret && a.volumeNeeds(namespace, r.Name, to.Name) {
+				return true
+			}
 		}
 	}
 	return false
 }
 
-// usesVolume reports whether a pod on the node has a claim to the volume.
+// usesVolume reports whether a pod on the node has the claim that the volume is
+// bound to. That is for the volume to say: a claim may name any volume.
 func (a *Authorizer) usesVolume(node, volume string) bool {
-	for _, it := range a.c.Pods.ByIndex(podsByNode, node) {
-		if p, ok := it.Object.(*corev1.Pod); ok && a.visitVolumes(p, func(pv string) bool { return pv != volume }) {
-			return true
-		}
-	}
-	return false
+	pv := find[*corev1.PersistentVolume](a.c.Volumes, volume)
+	return pv != nil && pv.Spec.ClaimRef != nil &&
+		a.refers(node, pv.Spec.ClaimRef.Namespace, core.Reference{Kind: core.ToClaim, Name: pv.Spec.ClaimRef.Name})
 }
 
-// visitVolumes calls fn with the persistent volumes of the pod's claims. It
-// reports whether fn has returned false, which ends it.
-func (a *Authorizer) visitVolumes(p *corev1.Pod, fn func(volume string) bool) (ended bool) {
-	if a.c.Claims == nil {
+// volumeNeeds reports whether the persistent volume that is bound to a claim
+// needs the secret of the claim's namespace to be mounted.
+func (a *Authorizer) volumeNeeds(namespace, claim, secret string) bool {
+	c := find[*corev1.PersistentVolumeClaim](a.c.Claims, cache.Key(namespace, claim))
+	if c == nil {
 		return false
 	}
-	visitPod(p, func(k kind, name string) bool {
-		if k != claims {
-			return true
-		}
-		if it := a.c.Claims.Get(cache.Key(p.Namespace, name)); it != nil {
-			if c, ok := it.Object.(*corev1.PersistentVolumeClaim); ok && c.Spec.VolumeName != "" {
-				ended = !fn(c.Spec.VolumeName)
-			}
-		}
-		return !ended
-	})
-	return ended
-}
-
-// volumeSecret reports whether a persistent volume of the pod needs the secret
-// of the pod's namespace to be mounted.
-func (a *Authorizer) volumeSecret(p *corev1.Pod, name string) bool {
-	if a.c.Volumes == nil {
+	pv := find[*corev1.PersistentVolume](a.c.Volumes, c.Spec.VolumeName)
+	if pv == nil || pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.Namespace != namespace || pv.Spec.ClaimRef.Name != claim {
 		return false
 	}
-	return a.visitVolumes(p, func(volume string) bool {
-		it := a.c.Volumes.Get(volume)
-		if it == nil {
-			return true
-		}
-		pv, ok := it.Object.(*corev1.PersistentVolume)
-		if !ok {
-			return true
-		}
-		for _, ref := range volumeSecrets(pv) {
-			if ref != nil && ref.Name == name && ref.Namespace == p.Namespace {
-				return false
-			}
-		}
-		return true
+	return slices.ContainsFunc(volumeSecrets(pv), func(ref *corev1.SecretReference) bool {
+		return ref != nil && ref.Name == secret && ref.Namespace == namespace
 	})
 }
 
@@ -112,111 +72,13 @@ func volumeSecrets(pv *corev1.PersistentVolume) []*corev1.SecretReference {
 	return nil
 }
 
-// visitPod calls fn with all that the pod refers to in its namespace, until fn
-// returns false. Mirror pods may refer to nothing, and need nothing here.
-func visitPod(p *corev1.Pod, fn func(kind, string) bool) {
-	if p.Spec.ServiceAccountName != "" && !fn(serviceAccounts, p.Spec.ServiceAccountName) {
-		return
+// find returns what a cache has by the key; nil if nothing, or if there is no cache.
+func find[T resource.Object](c *cache.Cache, key string) (obj T) {
+	if c == nil {
+		return obj
 	}
-	for i := range p.Spec.ImagePullSecrets {
-		if !fn(secrets, p.Spec.ImagePullSecrets[i].Name) {
-			return
-		}
+	if it := c.Get(key); it != nil {
+		obj, _ = it.Object.(T)
 	}
-	for i := range p.Spec.InitContainers {
-		if !visitEnv(p.Spec.InitContainers[i].EnvFrom, p.Spec.InitContainers[i].Env, fn) {
-			return
-		}
-	}
-	for i := range p.Spec.Containers {
-		if !visitEnv(p.Spec.Containers[i].EnvFrom, p.Spec.Containers[i].Env, fn) {
-			return
-		}
-	}
-	for i := range p.Spec.EphemeralContainers {
-		if !visitEnv(p.Spec.EphemeralContainers[i].EnvFrom, p.Spec.EphemeralContainers[i].Env, fn) {
-			return
-		}
-	}
-	for i := range p.Spec.Volumes {
-		if !visitVolume(p.Name, &p.Spec.Volumes[i], fn) {
-			return
-		}
-	}
-}
-
-func visitEnv(from []corev1.EnvFromSource, env []corev1.EnvVar, fn func(kind, string) bool) bool {
-	for i := range from {
-		if r := from[i].SecretRef; r != nil && !fn(secrets, r.Name) {
-			return false
-		}
-		if r := from[i].ConfigMapRef; r != nil && !fn(configMaps, r.Name) {
-			return false
-		}
-	}
-	for i := range env {
-		v := env[i].ValueFrom
-		if v == nil {
-			continue
-		}
-		if v.SecretKeyRef != nil && !fn(secrets, v.SecretKeyRef.Name) {
-			return false
-		}
-		if v.ConfigMapKeyRef != nil && !fn(configMaps, v.ConfigMapKeyRef.Name) {
-			return false
-		}
-	}
-	return true
-}
-
-func visitVolume(pod string, v *corev1.Volume, fn func(kind, string) bool) bool {
-	switch {
-	case v.Secret != nil:
-		return fn(secrets, v.Secret.SecretName)
-	case v.ConfigMap != nil:
-		return fn(configMaps, v.ConfigMap.Name)
-	case v.PersistentVolumeClaim != nil:
-		return fn(claims, v.PersistentVolumeClaim.ClaimName)
-	case v.Ephemeral != nil:
-		return fn(claims, pod+"-"+v.Name)
-	case v.Projected != nil:
-		for i := range v.Projected.Sources {
-			s := &v.Projected.Sources[i]
-			if s.Secret != nil && !fn(secrets, s.Secret.Name) || s.ConfigMap != nil && !fn(configMaps, s.ConfigMap.Name) {
-				return false
-			}
-		}
-		return true
-	}
-	if name := driverSecret(v); name != "" {
-		return fn(secrets, name)
-	}
-	return true
-}
-
-// driverSecret is the secret with which a volume is mounted; empty if none.
-func driverSecret(v *corev1.Volume) string {
-	var ref *corev1.LocalObjectReference
-	switch {
-	case v.CSI != nil:
-		ref = v.CSI.NodePublishSecretRef
-	case v.FlexVolume != nil:
-		ref = v.FlexVolume.SecretRef
-	case v.ISCSI != nil:
-		ref = v.ISCSI.SecretRef
-	case v.RBD != nil:
-		ref = v.RBD.SecretRef
-	case v.CephFS != nil:
-		ref = v.CephFS.SecretRef
-	case v.ScaleIO != nil:
-		ref = v.ScaleIO.SecretRef
-	case v.StorageOS != nil:
-		ref = v.StorageOS.SecretRef
-	case v.AzureFile != nil:
-		return v.AzureFile.SecretName
-	}
-	if ref == nil {
-		return ""
-	}
-	return ref.Name
+	return obj
 }

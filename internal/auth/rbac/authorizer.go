@@ -27,8 +27,8 @@ type Authorizer struct {
 
 	mu struct {
 		sync.RWMutex
-		index   *index
-		cursors []*cache.Cursor // of the caches in the order of Caches.list; nil: start anew
+		index     *index
+		followers []*cache.Follower // of all caches; nil: not begun yet
 	}
 }
 
@@ -155,79 +155,54 @@ func (a *Authorizer) refresh() error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for range 2 {
-		if a.mu.cursors == nil {
-			if err := a.startLocked(); err != nil {
-				return err
-			}
+	if a.mu.followers == nil {
+		if err := a.startLocked(); err != nil {
+			return err
 		}
-		if a.drainLocked() {
-			return nil
-		}
-		a.stopLocked() // fell behind the caches' logs: read all again
 	}
-	return errNotSynced
+	a.drainLocked()
+	return nil
 }
 
 func (a *Authorizer) freshLocked() bool {
-	if a.mu.cursors == nil {
-		return false
-	}
-	for _, cu := range a.mu.cursors {
-		if len(cu.Ready()) > 0 {
+	for _, f := range a.mu.followers {
+		if len(f.Ready()) > 0 {
 			return false
 		}
 	}
-	return true
+	return a.mu.followers != nil
 }
 
 func (a *Authorizer) startLocked() error {
-	a.mu.index = newIndex()
 	for _, c := range a.caches.list() {
 		select {
 		case <-c.Synced():
 		default:
-			a.stopLocked()
 			return errNotSynced
 		}
-		cu, err := c.Cursor(cache.CursorOptions{FromNow: true})
-		if err != nil {
-			a.stopLocked()
-			return fmt.Errorf("read %s: %w", c.Def, err)
-		}
-		a.mu.cursors = append(a.mu.cursors, cu)
+	}
+	a.mu.index = newIndex()
+	for _, c := range a.caches.list() {
+		a.mu.followers = append(a.mu.followers, c.Follow(cache.FollowOptions{}))
 	}
 	return nil
 }
 
-func (a *Authorizer) stopLocked() {
-	for _, cu := range a.mu.cursors {
-		cu.Close()
-	}
-	a.mu.cursors = nil
-}
-
-// drainLocked takes in what the cursors have; false if one has lost its place.
-func (a *Authorizer) drainLocked() bool {
-	for _, cu := range a.mu.cursors {
-		for len(cu.Ready()) > 0 {
-			<-cu.Ready()
-			events, err := cu.Next()
-			if err != nil {
-				return false
-			}
-			for i := range events {
-				a.mu.index.take(&events[i])
+func (a *Authorizer) drainLocked() {
+	for _, f := range a.mu.followers {
+		for len(f.Ready()) > 0 {
+			<-f.Ready()
+			for _, d := range f.Next() {
+				a.mu.index.take(d)
 			}
 		}
 	}
-	return true
 }
 
 // take puts one change of a cache into the index.
-func (x *index) take(e *cache.Event) {
-	gone := e.Type == cache.Deleted
-	switch obj := e.Item.Object.(type) {
+func (x *index) take(d cache.Delta) {
+	gone := d.Now == nil
+	switch obj := d.Last().Object.(type) {
 	case *rbacv1.Role:
 		x.takeRole(roleKey{obj.Namespace, obj.Name}, obj.Rules, gone)
 	case *rbacv1.ClusterRole:

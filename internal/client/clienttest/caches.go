@@ -131,38 +131,57 @@ func barrier(b *bed) {
 // event against what was seen before, and returns the state that the events
 // make: revisions by key.
 func Replay(ctx context.Context, c *cache.Cache, last string) (map[string]int64, error) {
-	state := map[string]int64{}
-	done := errors.New("done")
-	rev := int64(0)
-	err := c.Watch(ctx, cache.CursorOptions{FromNow: true}, func(events []cache.Event) error {
+	select {
+	case <-c.Synced():
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	cu, err := c.Cursor(cache.CursorOptions{FromNow: true})
+	if err != nil {
+		return nil, err
+	}
+	defer cu.Close()
+	state, rev := map[string]int64{}, int64(0)
+	for {
+		select {
+		case <-cu.Ready():
+		case <-ctx.Done():
+			return state, context.Cause(ctx)
+		}
+		events, err := cu.Next()
+		if err != nil {
+			return state, err
+		}
 		for i := range events {
-			e := &events[i]
-			_, had := state[e.Item.Key]
-			if had == (e.Type == cache.Added) {
-				return fmt.Errorf("%s of %s at %d, which it has: %t", e.Type, e.Item.Key, e.Rev(), had)
+			if err := replay(state, &events[i], rev); err != nil {
+				return state, err
 			}
-			if had && e.Rev() <= state[e.Item.Key] {
-				return fmt.Errorf("%s of %s at %d, after %d", e.Type, e.Item.Key, e.Rev(), state[e.Item.Key])
-			}
-			if e.Prev != nil && e.Rev() < rev {
-				return fmt.Errorf("%s of %s at %d, after a change at %d", e.Type, e.Item.Key, e.Rev(), rev)
-			}
-			rev = max(rev, e.Rev())
-			if e.Type == cache.Deleted {
-				delete(state, e.Item.Key)
-			} else {
-				state[e.Item.Key] = e.Rev()
-			}
+			rev = max(rev, events[i].Rev())
 		}
 		if slices.ContainsFunc(events, func(e cache.Event) bool { return e.Item.Object.GetName() == last }) {
-			return done
+			return state, nil
 		}
-		return nil
-	})
-	if errors.Is(err, done) {
-		return state, nil
 	}
-	return state, err
+}
+
+// replay takes one event into a state that was at rev before.
+func replay(state map[string]int64, e *cache.Event, rev int64) error {
+	_, had := state[e.Item.Key]
+	if had == (e.Type == cache.Added) {
+		return fmt.Errorf("%s of %s at %d, which it has: %t", e.Type, e.Item.Key, e.Rev(), had)
+	}
+	if had && e.Rev() <= state[e.Item.Key] {
+		return fmt.Errorf("%s of %s at %d, after %d", e.Type, e.Item.Key, e.Rev(), state[e.Item.Key])
+	}
+	if e.Prev != nil && e.Rev() < rev {
+		return fmt.Errorf("%s of %s at %d, after a change at %d", e.Type, e.Item.Key, e.Rev(), rev)
+	}
+	if e.Type == cache.Deleted {
+		delete(state, e.Item.Key)
+	} else {
+		state[e.Item.Key] = e.Rev()
+	}
+	return nil
 }
 
 // Churn makes, changes and deletes config maps at random, and at last makes one

@@ -182,8 +182,8 @@ func read(def *resource.Def, d *document) (resource.Object, error) {
 	return untyped(def, obj), nil
 }
 
-// untyped gives objects the type information that those in caches have: none,
-// unless they have nothing else to tell what they are.
+// untyped takes apiVersion and kind from an object of a Go type, as objects in caches have none.
+// An unstructured object is given its own: nothing else tells its kind.
 func untyped(def *resource.Def, obj resource.Object) resource.Object {
 	if _, ok := obj.(*unstructured.Unstructured); ok {
 		obj.GetObjectKind().SetGroupVersionKind(def.GVK())

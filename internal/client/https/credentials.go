@@ -92,7 +92,7 @@ func same(a, b []os.FileInfo) bool {
 	return true
 }
 
-// connections are those that are open, so that all can be closed at once.
+// connections are the open connections of a client, so that all can be closed at once.
 type connections struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 

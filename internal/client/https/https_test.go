@@ -28,7 +28,7 @@ import (
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
-func wait(t *testing.T, c *cache.Cache, rev int64) {
+func reaches(t *testing.T, c *cache.Cache, rev int64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
@@ -111,7 +111,7 @@ func TestWatchThatBreaksWithinARevisionLosesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cu.Close()
-	wait(t, c, 20)
+	reaches(t, c, 20)
 	if got := asked.Load(); got != "11" {
 		t.Errorf("resumed after %v, want 11: revision 12 may not be complete", got)
 	}
@@ -147,7 +147,7 @@ func TestListWhosePagesExpireIsReadAtOnce(t *testing.T) {
 		}
 	})
 	c := run(t, o).Cache(core.ConfigMaps.Def, "")
-	wait(t, c, 12)
+	reaches(t, c, 12)
 	if c.Len() != 2 {
 		t.Errorf("got %d objects, want 2", c.Len())
 	}
@@ -288,8 +288,10 @@ func TestScopeOfOneObjectIsAskedForWhereAgentsMay(t *testing.T) {
 func TestKindsWithoutProtobufAreReadAsJSON(t *testing.T) {
 	t.Parallel()
 	tabs := resource.Define(resource.Spec[*unstructured.Unstructured]{
-		Group: "stable.example.com", Version: "v1", Kind: "CronTab", Plural: "crontabs", Namespaced: true,
-		StoragePrefix: "stable.example.com/crontabs",
+		Names: resource.Names{
+			Group: "stable.example.com", Version: "v1", Kind: "CronTab", Plural: "crontabs",
+			Namespaced: true, StoragePrefix: "stable.example.com/crontabs",
+		},
 	})
 	const item = `{"apiVersion":"stable.example.com/v1","kind":"CronTab","metadata":{"name":"%s","namespace":"default","resourceVersion":"%d"},"spec":{"n":3}}`
 	o := fake(t, func(w http.ResponseWriter, r *http.Request) {
@@ -321,7 +323,7 @@ func TestKindsWithoutProtobufAreReadAsJSON(t *testing.T) {
 		t.Errorf("list: got %v, %v", list, err)
 	}
 	c := client.Cached(tr, tabs, "")
-	wait(t, c.Cache, 12)
+	reaches(t, c.Cache, 12)
 	if got, ok := c.Get("default", "b"); !ok || got.GetAPIVersion() != "stable.example.com/v1" || c.Len() != 1 {
 		t.Errorf("cache: got %v of %d", got, c.Len())
 	}

@@ -66,9 +66,11 @@ func New(o Options) (*Transport, error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
 			DialContext: l.conns.dialTracked, TLSClientConfig: config, TLSHandshakeTimeout: handshakeTimeout,
-			ForceAttemptHTTP2: true, IdleConnTimeout: idleTimeout, ResponseHeaderTimeout: o.RequestTimeout,
-			DisableCompression: true, // within a cluster bytes are cheaper than the servers' time
-			HTTP2:              &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+			ForceAttemptHTTP2: true, IdleConnTimeout: idleTimeout,
+			// For watches: whatever else is asked has ended by then, and says why.
+			ResponseHeaderTimeout: o.RequestTimeout + handshakeTimeout,
+			DisableCompression:    true, // within a cluster bytes are cheaper than the servers' time
+			HTTP2:                 &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
 		},
 	}
 	return &Transport{link: l, agent: o.Agent}, nil

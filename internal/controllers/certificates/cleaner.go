@@ -12,8 +12,8 @@ import (
 	"github.com/kemudi/kemudi/internal/controller"
 )
 
-// How long a request stays: there is nothing to do for one that is settled, and
-// nobody cares for one that has waited so long.
+// How long a request stays: a settled one needs nothing more, and the sender of a
+// pending one has given up by then.
 const (
 	settledFor = time.Hour
 	pendingFor = 24 * time.Hour

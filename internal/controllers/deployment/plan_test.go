@@ -140,15 +140,23 @@ func show(steps []resize) string {
 // available, never too few are; in the end only the new set has pods.
 func TestRolloutsKeepTheirLimitsAndEnd(t *testing.T) {
 	trace.Proves(t, "DEP-029", "DEP-030", "DEP-031", "DEP-040")
+	full, scarce := 0, 0
 	for range 2000 {
 		seed := rand.Uint64()
-		if err := playRollout(rand.New(rand.NewPCG(seed, 0))); err != nil {
+		most, least, err := playRollout(rand.New(rand.NewPCG(seed, 0)))
+		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
+		full, scarce = full+most, scarce+least
+	}
+	if full < 1000 || scarce < 1000 {
+		t.Errorf("2000 rollouts went %d times to the limit of the surge and %d times to that of what is available, want 1000 each", full, scarce)
 	}
 }
 
-func playRollout(rng *rand.Rand) error {
+// playRollout also tells in how many moments as many pods were there, and as few
+// available, as may be.
+func playRollout(rng *rand.Rand) (most, least int, err error) {
 	want := 1 + rng.Int32N(20)
 	d := deploymentOf(want, strconv.Itoa(rng.IntN(6)), strconv.Itoa(rng.IntN(6)))
 	surge, unavailable := limits(d)
@@ -174,13 +182,19 @@ func playRollout(rng *rand.Rand) error {
 			able += rs.Status.AvailableReplicas
 		}
 		if there > want+surge || able < want-unavailable {
-			return fmt.Errorf("%d replicas, surge %d, unavailable %d: got %d there and %d available", want, surge, unavailable, there, able)
+			return 0, 0, fmt.Errorf("%d replicas, surge %d, unavailable %d: got %d there and %d available", want, surge, unavailable, there, able)
+		}
+		if surge > 0 && there == want+surge {
+			most++
+		}
+		if unavailable > 0 && able == want-unavailable {
+			least++
 		}
 		if changes == 0 && specTotal(r.old) == 0 && *r.new.Spec.Replicas == want && r.new.Status.AvailableReplicas == want && there == want {
-			return nil
+			return most, least, nil
 		}
 	}
-	return fmt.Errorf("%d replicas, surge %d, unavailable %d: the rollout does not end", want, surge, unavailable)
+	return 0, 0, fmt.Errorf("%d replicas, surge %d, unavailable %d: the rollout does not end", want, surge, unavailable)
 }
 
 // follow lets a set's controller and nodes work a little: a pod too many goes

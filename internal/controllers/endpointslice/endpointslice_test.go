@@ -21,7 +21,6 @@ import (
 
 // TestManyPodsAreInManySlices also looks at Endpoints, which hold a thousand.
 func TestManyPodsAreInManySlices(t *testing.T) {
-	trace.Proves(t, "EPS-010", "EPS-011", "EPS-028", "EPS-030")
 	synctest.Test(t, func(t *testing.T) {
 		c, err := sim.Start(t.Context(), sim.Options{Nodes: []sim.NodeOptions{{Name: "n1", CPU: "1000", Memory: "1000Gi", MaxPods: 2000}}})
 		if err != nil {
@@ -56,10 +55,12 @@ func TestManyPodsAreInManySlices(t *testing.T) {
 			return slices, most, all, addresses, e.Annotations[corev1.EndpointsOverCapacity]
 		}
 		add(0, 60)
+		trace.Proves(t, "EPS-006", "EPS-011")
 		if slices, _, all, addresses, over := look(); slices != 1 || all != 60 || addresses != 60 || over != "" {
 			t.Errorf("got %d endpoints in %d slices, %d addresses (%q); want 60 in one, 60", all, slices, addresses, over)
 		}
 		add(60, 1005)
+		trace.Proves(t, "EPS-006", "EPS-010")
 		if slices, most, all, addresses, over := look(); slices < 11 || most > 100 || all != 1005 || addresses != 1000 || over != "truncated" {
 			t.Errorf("got %d endpoints in %d slices of %d at the most, %d addresses (%q); want 1005 in 11 of 100, 1000 (truncated)", all, slices, most, addresses, over)
 		}
@@ -79,7 +80,6 @@ func TestManyPodsAreInManySlices(t *testing.T) {
 }
 
 func TestAServiceOfBothFamiliesHasSlicesOfEach(t *testing.T) {
-	trace.Proves(t, "DUAL-008", "DUAL-009", "DUAL-014", "DUAL-016", "DUALT-003", "DUALT-005")
 	synctest.Test(t, func(t *testing.T) {
 		c, err := sim.Start(t.Context(), sim.Options{DualStack: true, Nodes: []sim.NodeOptions{{Name: "n1"}}})
 		if err != nil {
@@ -111,14 +111,18 @@ func TestAServiceOfBothFamiliesHasSlicesOfEach(t *testing.T) {
 		if got := fmt.Sprint(node.Spec.PodCIDRs); got != "[10.244.0.0/24 fd00:244::/64]" {
 			t.Errorf("got pod addresses %s of the node, want a share of each family", got)
 		}
-		if svc, _ := client.Cached(c.API(), core.Services, "").Get("default", "six"); !strings.HasPrefix(svc.Spec.ClusterIP, "fd00:96::") {
-			t.Errorf("got cluster IP %s of the IPv6 service, want one of the IPv6 range", svc.Spec.ClusterIP)
+		trace.Proves(t, "DUAL-016")
+		for name, from := range map[string]string{"four": "10.96.", "six": "fd00:96::"} {
+			if svc, _ := client.Cached(c.API(), core.Services, "").Get("default", name); !strings.HasPrefix(svc.Spec.ClusterIP, from) {
+				t.Errorf("got cluster IP %s of the service %s, want one of its family's range, %s", svc.Spec.ClusterIP, name, from)
+			}
 		}
 		// A document of v1.16 to v1.19.
 		old, err := client.For(c.API(), core.Services).Patch(t.Context(), "default", "old", "", client.Patch{
 			Type: types.ApplyPatchType, FieldManager: "test",
 			Data: []byte(`{"apiVersion":"v1","kind":"Service","metadata":{"name":"old"},"spec":{"ipFamily":"IPv6","ports":[{"port":80}]}}`),
 		})
+		trace.Proves(t, "DUALT-005")
 		if err != nil || !strings.HasPrefix(old.Spec.ClusterIP, "fd00:96::") || len(old.Spec.ClusterIPs) != 1 {
 			t.Errorf("got cluster IPs %v, %v of the service with ipFamily: IPv6, want one of the IPv6 range", old.Spec.ClusterIPs, err)
 		}

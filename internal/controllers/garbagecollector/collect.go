@@ -53,13 +53,14 @@ func (c *collector) look(ctx context.Context, key string) (controller.Next, erro
 	if !ok {
 		return controller.Done, nil
 	}
-	it := c.t.Cache(n.def, "").Get(n.key)
+	it := n.get(c.t)
 	if it == nil {
 		return controller.Done, nil
 	}
 	obj := it.Object
 	if obj.GetDeletionTimestamp() != nil {
 		switch {
+		case !c.k.Synced(c.now().defs): // dependents may not be seen yet; it is woken when they are
 		case slices.Contains(obj.GetFinalizers(), metav1.FinalizerOrphanDependents):
 			return controller.Done, c.orphan(ctx, n, obj)
 		case slices.Contains(obj.GetFinalizers(), metav1.FinalizerDeleteDependents):
@@ -127,7 +128,7 @@ func (c *collector) find(ctx context.Context, obj resource.Object, ref metav1.Ow
 		c.reportNamespace(obj, ref)
 		return nil, true, nil
 	}
-	if it := c.t.Cache(n.def, "").Get(n.key); it != nil && it.Object.GetUID() == ref.UID {
+	if it := n.get(c.t); it != nil && it.Object.GetUID() == ref.UID {
 		return it.Object, true, nil
 	}
 	at := place{n, ref.UID}
@@ -174,8 +175,8 @@ func (c *collector) known(at place) (absence, bool) {
 // object never comes back under its UID.
 func (c *collector) remember(at place) absence {
 	a := absence{}
-	if at.def.Namespaced {
-		a.elsewhere = slices.ContainsFunc(c.t.Cache(at.def, "").List("", nil), func(it *cache.Item) bool { return it.Object.GetUID() == at.uid })
+	if all := c.t.Cache(at.def, ""); all != nil && at.def.Namespaced {
+		a.elsewhere = slices.ContainsFunc(all.List("", nil), func(it *cache.Item) bool { return it.Object.GetUID() == at.uid })
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -199,7 +200,7 @@ func (c *collector) reportNamespace(obj resource.Object, ref metav1.OwnerReferen
 func (c *collector) mustWait(obj resource.Object) bool {
 	deps := c.dependents(c.t, obj)
 	for _, dep := range deps {
-		it := c.t.Cache(dep.def, "").Get(dep.key)
+		it := dep.get(c.t)
 		if it != nil && it.Object.GetDeletionTimestamp() != nil && slices.Contains(it.Object.GetFinalizers(), metav1.FinalizerDeleteDependents) {
 			return false
 		}
@@ -213,7 +214,7 @@ func (c *collector) foreground(ctx context.Context, n node, obj resource.Object)
 	var errs []error
 	blocked := false
 	for _, dep := range c.dependents(c.t, obj) {
-		it := c.t.Cache(dep.def, "").Get(dep.key)
+		it := dep.get(c.t)
 		if it == nil {
 			continue
 		}
@@ -235,7 +236,7 @@ func (c *collector) foreground(ctx context.Context, n node, obj resource.Object)
 // orphan makes the dependents of an object forget it, and then lets it go.
 func (c *collector) orphan(ctx context.Context, n node, obj resource.Object) error {
 	for _, dep := range c.dependents(c.t, obj) {
-		it := c.t.Cache(dep.def, "").Get(dep.key)
+		it := dep.get(c.t)
 		if it == nil {
 			continue
 		}

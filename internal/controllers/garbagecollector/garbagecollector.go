@@ -3,6 +3,7 @@ package garbagecollector
 import (
 	"context"
 	"strings"
+	"sync"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,41 +16,96 @@ import (
 )
 
 // New returns the garbage collector over all resources of the server.
-func New(defs []*resource.Def) *controller.Controller {
-	g := &graph{byName: map[string]*resource.Def{}, byKind: map[schema.GroupKind]*resource.Def{}}
-	s := controller.Keyed{
+func New(kinds controller.Kinds) *controller.Controller {
+	g := &graph{kinds: kinds}
+	return controller.NewKeyed(controller.Keyed{
 		Name: "generic-garbage-collector",
 		Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch", "patch", "update", "delete"},
 		}},
 		Workers: 8,
-	}
-	for _, def := range defs {
-		if def.CreateOnly {
-			continue
-		}
-		g.defs = append(g.defs, def)
-		g.byName[def.String()] = def
-		g.byKind[def.GVK().GroupKind()] = def
-		for _, v := range def.Versions {
-			g.byKind[schema.GroupKind{Group: v.Group, Kind: def.Kind}] = def
-		}
-		s.Watches = append(s.Watches, controller.Watch{Def: def, Keys: func(k *controller.Kit, obj resource.Object) []string {
-			return g.concerned(k, def, obj)
-		}})
-	}
-	s.Setup = func(k *controller.Kit) func(ctx context.Context, key string) (controller.Next, error) {
-		c := &collector{k: k, t: k.Transport(), graph: g}
-		return c.look
-	}
-	return controller.NewKeyed(s)
+		Every: &controller.Every{
+			Kinds: kinds,
+			Of: func(def *resource.Def) (controller.Watch, bool) {
+				return controller.Watch{Def: def, Keys: func(k *controller.Kit, obj resource.Object) []string {
+					return g.concerned(k, def, obj)
+				}}, def.Stored()
+			},
+			Changed: func(k *controller.Kit) []string { return g.undecided(k.Transport()) },
+		},
+		Setup: func(k *controller.Kit) func(ctx context.Context, key string) (controller.Next, error) {
+			c := &collector{k: k, t: k.Transport(), graph: g}
+			return c.look
+		},
+	})
 }
 
-// graph finds resources by name and kind. It is read-only after New.
+// graph finds resources by name and kind.
 type graph struct {
+	kinds controller.Kinds
+	mu    struct {
+		sync.Mutex
+		now     *resources      // nil: not asked yet
+		changed <-chan struct{} // closed when now is old
+	}
+}
+
+// resources are those there are at one time. They are read-only.
+type resources struct {
 	defs   []*resource.Def
 	byName map[string]*resource.Def
 	byKind map[schema.GroupKind]*resource.Def
+}
+
+// now are the present resources.
+func (g *graph) now() *resources {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	select {
+	case <-g.mu.changed:
+		g.mu.now = nil
+	default:
+	}
+	if g.mu.now == nil {
+		var defs []*resource.Def
+		defs, g.mu.changed = g.kinds.Defs()
+		g.mu.now = newResources(defs)
+	}
+	return g.mu.now
+}
+
+func newResources(defs []*resource.Def) *resources {
+	r := &resources{byName: map[string]*resource.Def{}, byKind: map[schema.GroupKind]*resource.Def{}}
+	for _, def := range defs {
+		if !def.Stored() {
+			continue
+		}
+		r.defs = append(r.defs, def)
+		r.byName[def.String()] = def
+		r.byKind[def.GVK().GroupKind()] = def
+		for _, v := range def.Versions {
+			r.byKind[schema.GroupKind{Group: v.Group, Kind: def.Kind}] = def
+		}
+	}
+	return r
+}
+
+// undecided are the objects that have owners or a finalizer of ours: a kind of
+// owner or of dependents may be known now that was not.
+func (g *graph) undecided(t client.Transport) []string {
+	var keys []string
+	for _, def := range g.now().defs {
+		c := t.Cache(def, "")
+		if c == nil {
+			continue
+		}
+		for _, it := range c.List("", nil) {
+			if len(it.Object.GetOwnerReferences()) > 0 || marked(it.Object) {
+				keys = append(keys, node{def, it.Key}.String())
+			}
+		}
+	}
+	return keys
 }
 
 // node is one object of the graph.
@@ -60,9 +116,19 @@ type node struct {
 
 func (n node) String() string { return n.def.String() + "|" + n.key }
 
+// get is the object as the cache shows it; nil: it is not there, or its kind has gone.
+func (n node) get(t client.Transport) *cache.Item {
+	c := t.Cache(n.def, "")
+	if c == nil {
+		return nil
+	}
+	return c.Get(n.key)
+}
+
 func (g *graph) parse(key string) (node, bool) {
 	name, rest, ok := strings.Cut(key, "|")
-	return node{g.byName[name], rest}, ok && g.byName[name] != nil
+	def := g.now().byName[name]
+	return node{def, rest}, ok && def != nil
 }
 
 // concerned are the keys that a changed object wakes: its own, if it has owners
@@ -75,7 +141,7 @@ func (g *graph) concerned(k *controller.Kit, def *resource.Def, obj resource.Obj
 	if len(refs) > 0 || marked(obj) {
 		keys = append(keys, self.String())
 	}
-	it := k.Transport().Cache(def, "").Get(self.key)
+	it := self.get(k.Transport())
 	gone := it == nil || it.Object.GetUID() != obj.GetUID()
 	if gone || obj.GetDeletionTimestamp() != nil {
 		for _, dep := range g.dependents(k.Transport(), obj) {
@@ -96,7 +162,7 @@ func (g *graph) owner(namespace string, ref metav1.OwnerReference) (node, bool) 
 	if err != nil {
 		return node{}, false
 	}
-	def := g.byKind[schema.GroupKind{Group: gv.Group, Kind: ref.Kind}]
+	def := g.now().byKind[schema.GroupKind{Group: gv.Group, Kind: ref.Kind}]
 	if def == nil {
 		return node{}, false
 	}
@@ -109,8 +175,12 @@ func (g *graph) owner(namespace string, ref metav1.OwnerReference) (node, bool) 
 // dependents are the objects that name obj among their owners.
 func (g *graph) dependents(t client.Transport, obj resource.Object) []node {
 	var deps []node
-	for _, def := range g.defs {
-		for _, it := range t.Cache(def, "").ByIndex(resource.IndexOwner, string(obj.GetUID())) {
+	for _, def := range g.now().defs {
+		c := t.Cache(def, "")
+		if c == nil { // the kind has gone meanwhile
+			continue
+		}
+		for _, it := range c.ByIndex(resource.IndexOwner, string(obj.GetUID())) {
 			deps = append(deps, node{def, it.Key})
 		}
 	}
@@ -119,7 +189,7 @@ func (g *graph) dependents(t client.Transport, obj resource.Object) []node {
 
 // waiting says that an object is being deleted and waits for its dependents.
 func waiting(t client.Transport, n node) bool {
-	it := t.Cache(n.def, "").Get(n.key)
+	it := n.get(t)
 	return it != nil && it.Object.GetDeletionTimestamp() != nil && marked(it.Object)
 }
 

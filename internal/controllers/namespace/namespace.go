@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,30 +21,44 @@ import (
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
-// New returns the namespace controller. defs are all resources of the server;
-// those with namespaces are emptied.
-func New(defs []*resource.Def) *controller.Controller {
-	s := controller.Spec[*corev1.Namespace]{
+// New returns the namespace controller over all resources of the server: it
+// empties those with namespaces.
+func New(kinds controller.Kinds) *controller.Controller {
+	return controller.New(controller.Spec[*corev1.Namespace]{
 		Name:   "namespace-controller",
 		For:    core.Namespaces,
 		Writes: []controller.Grant{controller.UpdateStatus(core.Namespaces.Def), {Verb: "update", Def: core.Namespaces.Def, Sub: "finalize"}},
-	}
-	var contents []*resource.Def
-	for _, def := range defs {
-		if !def.Namespaced || def.CreateOnly {
-			continue
+		Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch", "deletecollection"},
+		}},
+		Every: &controller.Every{
+			Kinds: kinds,
+			Of: func(def *resource.Def) (controller.Watch, bool) {
+				return controller.Watch{Def: def, Keys: terminating}, content(def)
+			},
+			Changed: allTerminating,
+		},
+		Setup: func(k *controller.Kit) controller.Reconciler[*corev1.Namespace] {
+			return &reconciler{
+				k: k, kinds: kinds,
+				namespaces: controller.For(k, core.Namespaces), finalize: controller.Writer(k, core.Namespaces),
+			}
+		},
+	})
+}
+
+// content says that objects of the resource are in namespaces.
+func content(def *resource.Def) bool { return def.Namespaced && def.Stored() }
+
+// allTerminating are the namespaces that are being deleted.
+func allTerminating(k *controller.Kit) []string {
+	var keys []string
+	for _, ns := range controller.For(k, core.Namespaces).List("", nil) {
+		if ns.DeletionTimestamp != nil {
+			keys = append(keys, ns.Name)
 		}
-		contents = append(contents, def)
-		s.Watches = append(s.Watches, controller.Watch{Def: def, Keys: terminating})
-		s.Writes = append(s.Writes, controller.Grant{Verb: "deletecollection", Def: def})
 	}
-	s.Setup = func(k *controller.Kit) controller.Reconciler[*corev1.Namespace] {
-		return &reconciler{
-			k: k, contents: contents,
-			namespaces: controller.For(k, core.Namespaces), finalize: controller.Writer(k, core.Namespaces),
-		}
-	}
-	return controller.New(s)
+	return keys
 }
 
 // terminating wakes an object's namespace if that is being deleted.
@@ -57,24 +72,28 @@ func terminating(k *controller.Kit, obj resource.Object) []string {
 
 type reconciler struct {
 	k          *controller.Kit
-	contents   []*resource.Def
+	kinds      controller.Kinds
 	namespaces controller.Client[*corev1.Namespace]
 	finalize   client.Client[*corev1.Namespace]
 }
 
-// Reconcile deletes what is left in a terminating namespace. It is woken by
-// every object that goes, so it never waits.
+// Reconcile deletes the objects that are left in a terminating namespace. Each
+// deletion of an object wakes the namespace, so Reconcile never waits for one.
 func (r *reconciler) Reconcile(ctx context.Context, ns *corev1.Namespace) (controller.Next, error) {
 	if ns.DeletionTimestamp == nil || !slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes) {
 		return controller.Done, nil
 	}
+	contents := r.contents()
+	if !r.k.Synced(contents) {
+		return controller.Done, nil // it is woken when it is known what there is
+	}
 	var failed []string
-	for _, def := range r.order(ns.Name) {
+	for _, def := range r.order(contents, ns.Name) {
 		if err := r.empty(ctx, def, ns.Name); err != nil {
 			failed = append(failed, err.Error())
 		}
 	}
-	left := r.left(ns.Name)
+	left := r.left(contents, ns.Name)
 	reported, err := r.report(ctx, ns, left, failed)
 	if err != nil {
 		return controller.Done, err
@@ -83,8 +102,8 @@ func (r *reconciler) Reconcile(ctx context.Context, ns *corev1.Namespace) (contr
 		return controller.Done, fmt.Errorf("empty namespace: %s", strings.Join(failed, "; "))
 	}
 	if len(left) > 0 || reported {
-		// What was reported wakes the namespace once more. By then the caches show
-		// all that was created before everybody knew that it is going.
+		// The write of the conditions wakes the namespace once more. By then the caches show
+		// every object that was created before admission knew that the namespace goes.
 		return controller.Done, nil
 	}
 	ns, err = r.namespaces.Live(ctx, "", ns.Name)
@@ -102,16 +121,30 @@ func (r *reconciler) Reconcile(ctx context.Context, ns *corev1.Namespace) (contr
 
 // order is what to delete now: pods as long as there are any, so that what they
 // use (secrets, network policies) outlives them; then everything.
-func (r *reconciler) order(ns string) []*resource.Def {
-	if len(r.k.Transport().Cache(core.Pods.Def, "").List(ns, nil)) > 0 {
+func (r *reconciler) order(contents []*resource.Def, ns string) []*resource.Def {
+	if len(r.list(core.Pods.Def, ns)) > 0 {
 		return []*resource.Def{core.Pods.Def}
 	}
-	return r.contents
+	return contents
+}
+
+// contents are the resources to empty now.
+func (r *reconciler) contents() []*resource.Def {
+	defs, _ := r.kinds.Defs()
+	return slices.DeleteFunc(slices.Clone(defs), func(def *resource.Def) bool { return !content(def) })
+}
+
+// list is what a namespace has of a resource; nothing if that has gone meanwhile.
+func (r *reconciler) list(def *resource.Def, ns string) []*cache.Item {
+	if c := r.k.Transport().Cache(def, ""); c != nil {
+		return c.List(ns, nil)
+	}
+	return nil
 }
 
 // empty deletes what is not being deleted already.
 func (r *reconciler) empty(ctx context.Context, def *resource.Def, ns string) error {
-	if !slices.ContainsFunc(r.k.Transport().Cache(def, "").List(ns, nil), func(it *cache.Item) bool { return it.Object.GetDeletionTimestamp() == nil }) {
+	if !slices.ContainsFunc(r.list(def, ns), func(it *cache.Item) bool { return it.Object.GetDeletionTimestamp() == nil }) {
 		return nil
 	}
 	background := metav1.DeletePropagationBackground
@@ -124,22 +157,22 @@ func (r *reconciler) empty(ctx context.Context, def *resource.Def, ns string) er
 	return nil
 }
 
-// content is how many objects of a resource are left, and how many wait for a
+// remainder is how many objects of a resource are left, and how many wait for a
 // finalizer.
-type content struct {
+type remainder struct {
 	def        *resource.Def
 	objects    int
 	finalizers map[string]int
 }
 
-func (r *reconciler) left(ns string) []content {
-	var out []content
-	for _, def := range r.contents {
-		items := r.k.Transport().Cache(def, "").List(ns, nil)
+func (r *reconciler) left(contents []*resource.Def, ns string) []remainder {
+	var out []remainder
+	for _, def := range contents {
+		items := r.list(def, ns)
 		if len(items) == 0 {
 			continue
 		}
-		c := content{def: def, objects: len(items), finalizers: map[string]int{}}
+		c := remainder{def: def, objects: len(items), finalizers: map[string]int{}}
 		for _, it := range items {
 			for _, f := range it.Object.GetFinalizers() {
 				c.finalizers[f]++
@@ -151,7 +184,7 @@ func (r *reconciler) left(ns string) []content {
 }
 
 // report writes what is left, and why, as conditions, if that is news.
-func (r *reconciler) report(ctx context.Context, ns *corev1.Namespace, left []content, failed []string) (wrote bool, _ error) {
+func (r *reconciler) report(ctx context.Context, ns *corev1.Namespace, left []remainder, failed []string) (wrote bool, _ error) {
 	status := ns.Status.DeepCopy()
 	status.Phase = corev1.NamespaceTerminating
 	set(status, corev1.NamespaceDeletionDiscoveryFailure, nil, finding{"ResourcesDiscovered", "All resources successfully discovered"})

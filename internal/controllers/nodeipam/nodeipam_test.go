@@ -44,6 +44,15 @@ func TestTheSizeOfSharesCanBeChosen(t *testing.T) {
 	if defaults.Bits4 != 24 || defaults.Bits6 != 64 {
 		t.Errorf("got /%d and /%d, want /24 and /64", defaults.Bits4, defaults.Bits6)
 	}
+	for _, bits := range []int{26, 80} {
+		o, cidr := Options{Bits: bits}.withDefaults(), netip.MustParsePrefix("10.244.0.0/16")
+		if bits == 80 {
+			cidr = netip.MustParsePrefix("fc00::/24")
+		}
+		if got, ok := firstFree(cidr, o.bits(cidr), func(netip.Prefix) bool { return true }); !ok || got.Bits() != bits {
+			t.Errorf("share of %s, by the size for either family: got %s %v, want /%d", cidr, got, ok, bits)
+		}
+	}
 	o := Options{Bits4: 26, Bits6: 80}.withDefaults()
 	for cidr, want := range map[string]string{"10.244.0.0/16": "10.244.0.64/26", "fc00::/24": "fc00:0:0:0:1::/80"} {
 		cidr := netip.MustParsePrefix(cidr)

@@ -20,30 +20,32 @@ import (
 
 // Options tune how fast a lost node is noticed. The zero value is upstream's.
 type Options struct {
-	// GracePeriod is how long a node may be silent (--node-monitor-grace-period;
-	// default 50 s).
+	// GracePeriod is how long a node may be silent (--node-monitor-grace-period).
 	GracePeriod time.Duration
 	// StartupGracePeriod is the same for a node that never reported
-	// (--node-startup-grace-period; default 60 s).
+	// (--node-startup-grace-period).
 	StartupGracePeriod time.Duration
 
 	// EvictionRate is how many nodes of a zone may begin to be emptied in a
-	// second (--node-eviction-rate; default 0.1; negative: none).
+	// second (--node-eviction-rate; negative: none).
 	EvictionRate float64
 	// SecondaryEvictionRate is the same for a large zone much of which is lost
-	// (--secondary-node-eviction-rate; default 0.01). A small one is left alone then.
+	// (--secondary-node-eviction-rate). A small one is left alone then.
 	SecondaryEvictionRate float64
 	// UnhealthyZoneThreshold is how much of a zone that is, from 0 to 1
-	// (--unhealthy-zone-threshold; default 0.55).
+	// (--unhealthy-zone-threshold).
 	UnhealthyZoneThreshold float64
 	// LargeClusterSize is how many nodes a small zone has at the most
-	// (--large-cluster-size-threshold; default 50).
+	// (--large-cluster-size-threshold).
 	LargeClusterSize int
 }
 
 // lookEvery is how often it is looked at nodes that are lost: whether their
 // pods may be driven away depends on other nodes (--node-monitor-period).
 const lookEvery = 5 * time.Second
+
+// Defaults are the options of a controller that is given none.
+func Defaults() Options { return Options{}.withDefaults() }
 
 func (o Options) withDefaults() Options {
 	if o.GracePeriod == 0 {

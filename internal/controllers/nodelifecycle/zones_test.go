@@ -1,6 +1,7 @@
 package nodelifecycle
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -11,7 +12,6 @@ import (
 )
 
 func TestTheRateOfEvictionDependsOnHowMuchOfTheZoneIsLost(t *testing.T) {
-	trace.Proves(t, "NODE-055", "NODE-056", "NODE-057", "NODE-058", "NODE-059", "NODE-060", "NODE-062")
 	defaults := Options{}.withDefaults()
 	custom := Options{EvictionRate: 2, SecondaryEvictionRate: 0.5, UnhealthyZoneThreshold: 0.3, LargeClusterSize: 10}.withDefaults()
 	for _, c := range []struct {
@@ -20,20 +20,25 @@ func TestTheRateOfEvictionDependsOnHowMuchOfTheZoneIsLost(t *testing.T) {
 		zone  health
 		state disruption
 		rate  float64
+
+		proves string
 	}{
-		{"one of two", defaults, health{ready: 1, lost: 1}, normal, 0.1},
-		{"two of three: too few to tell", defaults, health{ready: 1, lost: 2}, normal, 0.1},
-		{"three of six", defaults, health{ready: 3, lost: 3}, normal, 0.1},
-		{"exactly the threshold, 55 %", defaults, health{ready: 9, lost: 11}, partial, 0},
-		{"most of a zone of 50", defaults, health{ready: 10, lost: 40}, partial, 0},
-		{"most of a zone of 51", defaults, health{ready: 11, lost: 40}, partial, 0.01},
-		{"a whole zone, small", defaults, health{lost: 3}, full, 0.1},
-		{"a whole zone, large", defaults, health{lost: 300}, full, 0.1},
-		{"other settings, normal", custom, health{ready: 8, lost: 2}, normal, 2},
-		{"other settings, small", custom, health{ready: 7, lost: 3}, partial, 0},
-		{"other settings, large", custom, health{ready: 7, lost: 4}, partial, 0.5},
+		{"one of two", defaults, health{ready: 1, lost: 1}, normal, 0.1, ""},
+		{"two of three: too few to tell", defaults, health{ready: 1, lost: 2}, normal, 0.1, ""},
+		{"three of six", defaults, health{ready: 3, lost: 3}, normal, 0.1, "NODE-055"},
+		{"exactly the threshold, 55 %", defaults, health{ready: 9, lost: 11}, partial, 0, "NODE-056 NODE-057"},
+		{"most of a zone of 50", defaults, health{ready: 10, lost: 40}, partial, 0, "NODE-058"},
+		{"most of a zone of 51", defaults, health{ready: 11, lost: 40}, partial, 0.01, "NODE-059"},
+		{"a whole zone, small", defaults, health{lost: 3}, full, 0.1, "NODE-062"},
+		{"a whole zone, large", defaults, health{lost: 300}, full, 0.1, "NODE-062"},
+		{"other settings, normal", custom, health{ready: 8, lost: 2}, normal, 2, ""},
+		{"other settings, small", custom, health{ready: 7, lost: 3}, partial, 0, ""},
+		{"other settings, large", custom, health{ready: 7, lost: 4}, partial, 0.5, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.proves != "" {
+				trace.Proves(t, strings.Fields(c.proves)...)
+			}
 			if got := c.zone.state(c.o.UnhealthyZoneThreshold); got != c.state {
 				t.Errorf("got state %d, want %d", got, c.state)
 			}

@@ -12,8 +12,8 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 )
 
-// newStatus is what the set reports about its pods: all claimed ones, and of
-// those the active ones as scaling left them.
+// newStatus is what the set reports: pods are all pods that the set controls, active
+// the unfinished pods after scaling.
 func newStatus(rs *appsv1.ReplicaSet, pods, active []*corev1.Pod, failed *failure) appsv1.ReplicaSetStatus {
 	s := appsv1.ReplicaSetStatus{
 		ObservedGeneration: rs.Generation,

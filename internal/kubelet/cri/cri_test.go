@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -64,7 +65,8 @@ func (objects) Services(namespace string) []*v1.Service {
 		return []*v1.Service{service("kubernetes", "10.96.0.1", v1.ServicePort{Name: "https", Port: 443, Protocol: v1.ProtocolTCP}), service("other", "10.96.0.2", v1.ServicePort{Port: 1})}
 	}
 	return []*v1.Service{
-		service("redis-master", "10.0.0.11", v1.ServicePort{Name: "main-port", Port: 6379, Protocol: v1.ProtocolTCP}, v1.ServicePort{Port: 53, Protocol: v1.ProtocolUDP}),
+		service("redis-master", "10.0.0.11", v1.ServicePort{Port: 6379, Protocol: v1.ProtocolTCP}),
+		service("two", "10.0.0.12", v1.ServicePort{Name: "main-port", Port: 80, Protocol: v1.ProtocolTCP}, v1.ServicePort{Port: 53, Protocol: v1.ProtocolUDP}),
 		service("headless", v1.ClusterIPNone, v1.ServicePort{Port: 1}),
 	}
 }
@@ -92,11 +94,11 @@ func envOf(t *testing.T, in *ContainerInput) []string {
 }
 
 func TestEnvironmentHasTheUsersVariablesOverThoseOfServices(t *testing.T) {
-	trace.Proves(t, "ENV-006", "ENV-008", "ENV-009", "ENV-010", "C-236", "C-237", "C-238", "C-294", "C-318", "C-330", "SVC-074")
 	got := envOf(t, input(t, `
 containers:
 - name: c
-  envFrom: [{prefix: "1-", configMapRef: {name: cm}}, {secretRef: {name: s}}, {configMapRef: {name: none, optional: true}}]
+  envFrom: [{prefix: "1-", configMapRef: {name: cm}}, {prefix: '!"#~', configMapRef: {name: cm}}, {prefix: "p-", configMapRef: {name: cm}}, {configMapRef: {name: cm}},
+    {secretRef: {name: s}}, {configMapRef: {name: none, optional: true}}]
   env:
   - {name: FOO, value: foo-value}
   - {name: BAR, value: "$(FOO);;$(REDIS_MASTER_SERVICE_HOST);$(LATER);$$(FOO);$(FOO"}
@@ -108,16 +110,45 @@ containers:
   - {name: KUBERNETES_SERVICE_HOST, value: mine}
 `))
 	want := []string{
-		"1-data-1=value-1", "1-k=v", "p=pw", "FOO=foo-value", "BAR=foo-value;;10.0.0.11;$(LATER);$(FOO);$(FOO", "LATER=x", "K=v", "P=pw", "KUBERNETES_SERVICE_HOST=mine",
+		"1-data-1=value-1", "1-k=v", `!"#~data-1=value-1`, `!"#~k=v`, "p-data-1=value-1", "p-k=v", "data-1=value-1", "k=v",
+		"p=pw", "FOO=foo-value", "BAR=foo-value;;10.0.0.11;$(LATER);$(FOO);$(FOO", "LATER=x", "K=v", "P=pw", "KUBERNETES_SERVICE_HOST=mine",
 		"KUBERNETES_PORT=tcp://10.96.0.1:443", "KUBERNETES_PORT_443_TCP=tcp://10.96.0.1:443", "KUBERNETES_PORT_443_TCP_ADDR=10.96.0.1",
 		"KUBERNETES_PORT_443_TCP_PORT=443", "KUBERNETES_PORT_443_TCP_PROTO=tcp", "KUBERNETES_SERVICE_PORT=443", "KUBERNETES_SERVICE_PORT_HTTPS=443",
-		"REDIS_MASTER_PORT=tcp://10.0.0.11:6379", "REDIS_MASTER_PORT_53_UDP=udp://10.0.0.11:53", "REDIS_MASTER_PORT_53_UDP_ADDR=10.0.0.11",
-		"REDIS_MASTER_PORT_53_UDP_PORT=53", "REDIS_MASTER_PORT_53_UDP_PROTO=udp", "REDIS_MASTER_PORT_6379_TCP=tcp://10.0.0.11:6379",
+		"REDIS_MASTER_PORT=tcp://10.0.0.11:6379", "REDIS_MASTER_PORT_6379_TCP=tcp://10.0.0.11:6379",
 		"REDIS_MASTER_PORT_6379_TCP_ADDR=10.0.0.11", "REDIS_MASTER_PORT_6379_TCP_PORT=6379", "REDIS_MASTER_PORT_6379_TCP_PROTO=tcp",
-		"REDIS_MASTER_SERVICE_HOST=10.0.0.11", "REDIS_MASTER_SERVICE_PORT=6379", "REDIS_MASTER_SERVICE_PORT_MAIN_PORT=6379",
+		"REDIS_MASTER_SERVICE_HOST=10.0.0.11", "REDIS_MASTER_SERVICE_PORT=6379",
+		"TWO_PORT=tcp://10.0.0.12:80", "TWO_PORT_53_UDP=udp://10.0.0.12:53", "TWO_PORT_53_UDP_ADDR=10.0.0.12", "TWO_PORT_53_UDP_PORT=53", "TWO_PORT_53_UDP_PROTO=udp",
+		"TWO_PORT_80_TCP=tcp://10.0.0.12:80", "TWO_PORT_80_TCP_ADDR=10.0.0.12", "TWO_PORT_80_TCP_PORT=80", "TWO_PORT_80_TCP_PROTO=tcp",
+		"TWO_SERVICE_HOST=10.0.0.12", "TWO_SERVICE_PORT=80", "TWO_SERVICE_PORT_MAIN_PORT=80",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	for _, c := range []struct {
+		proves string
+		want   []string
+	}{
+		{"ENV-006", []string{"FOO=foo-value", "LATER=x"}},
+		{"C-236", []string{"1-k=v", `!"#~k=v`, "p-k=v"}},
+		{"C-237", []string{"K=v"}},
+		{"C-238", []string{"data-1=value-1", "p-data-1=value-1"}},
+		{"C-318", []string{"P=pw"}},
+		{"C-330", []string{"BAR=foo-value;;10.0.0.11;$(LATER);$(FOO);$(FOO"}},
+	} {
+		trace.Proves(t, c.proves)
+		for _, want := range c.want {
+			if !slices.Contains(got, want) {
+				t.Errorf("no %s in %q", want, got)
+			}
+		}
+	}
+	redis := slices.DeleteFunc(got, func(s string) bool { return !strings.HasPrefix(s, "REDIS_MASTER_") })
+	trace.Proves(t, "ENV-009", "ENV-010", "SVC-074", "C-294")
+	if want := []string{
+		"REDIS_MASTER_PORT=tcp://10.0.0.11:6379", "REDIS_MASTER_PORT_6379_TCP=tcp://10.0.0.11:6379", "REDIS_MASTER_PORT_6379_TCP_ADDR=10.0.0.11", "REDIS_MASTER_PORT_6379_TCP_PORT=6379",
+		"REDIS_MASTER_PORT_6379_TCP_PROTO=tcp", "REDIS_MASTER_SERVICE_HOST=10.0.0.11", "REDIS_MASTER_SERVICE_PORT=6379",
+	}; !slices.Equal(redis, want) {
+		t.Errorf("of the one port of a service: got %q, want %q", redis, want)
 	}
 	off := envOf(t, input(t, `{enableServiceLinks: false, containers: [{name: c}]}`))
 	if slices.ContainsFunc(off, func(s string) bool { return strings.HasPrefix(s, "REDIS") }) || len(off) != 8 {
@@ -126,7 +157,6 @@ containers:
 }
 
 func TestEnvironmentKnowsThePodAndItsResources(t *testing.T) {
-	trace.Proves(t, "ENV-002", "C-255", "C-256", "C-257", "C-260")
 	fields := []string{}
 	for _, path := range []string{"metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels['b']", "metadata.annotations['note']", "spec.nodeName",
 		"spec.serviceAccountName", "status.podIP", "status.podIPs", "status.hostIP", "status.hostIPs"} {
@@ -144,11 +174,13 @@ func TestEnvironmentKnowsThePodAndItsResources(t *testing.T) {
 		"spec.serviceAccountName=default", "status.podIP=10.1.2.3", "status.podIPs=10.1.2.3,fd00::3", "status.hostIP=192.0.2.1", "status.hostIPs=192.0.2.1,2001:db8::1",
 		"requests.cpu=1", "limits.cpu=2", "requests.memory=33554432", "limits.memory=67108864", "Mi=64", "m=1250",
 	}
+	trace.Proves(t, "ENV-002", "C-255", "C-257", "C-260")
 	if got := envOf(t, in); !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	in = input(t, fmt.Sprintf(spec, "{}"))
 	in.Objects = nil
+	trace.Proves(t, "C-256")
 	if got := envOf(t, in)[11:]; !slices.Equal(got, []string{"requests.cpu=0", "limits.cpu=4", "requests.memory=0", "limits.memory=6442450944", "Mi=6144", "m=3500"}) {
 		t.Errorf("without limits: got %q, want what the node has", got)
 	}
@@ -234,7 +266,6 @@ func TestHostnameAndHostsFile(t *testing.T) {
 }
 
 func TestSandboxSharesWhatThePodAsksFor(t *testing.T) {
-	trace.Proves(t, "POD-003", "POD-005", "EPH-012", "WHAT-020")
 	mode := func(spec string) string {
 		c, _, err := Sandbox(podOf(t, spec), testNode, 2)
 		if err != nil {
@@ -243,21 +274,23 @@ func TestSandboxSharesWhatThePodAsksFor(t *testing.T) {
 		n := c.Linux.SecurityContext.NamespaceOptions
 		return fmt.Sprintf("%s %s %s", n.Network, n.Pid, n.Ipc)
 	}
-	for spec, want := range map[string]string{
-		`{}`:                            "POD CONTAINER POD",
-		`{shareProcessNamespace: true}`: "POD POD POD",
-		`{hostNetwork: true, hostPID: true, hostIPC: true}`: "NODE NODE NODE",
-	} {
-		if got := mode(spec); got != want {
-			t.Errorf("%s: got %s, want %s", spec, got, want)
-		}
+	trace.Proves(t, "POD-003", "POD-005", "WHAT-020")
+	if got := mode(`{}`); got != "POD CONTAINER POD" {
+		t.Errorf("a plain pod: got %s, want network and IPC of the pod, processes of each container", got)
 	}
-	c, _, err := Sandbox(podOf(t, `{securityContext: {sysctls: [{name: a.b, value: "1"}]}, containers: [{name: c, ports: [{containerPort: 80, hostPort: 8080, protocol: UDP}]}]}`), testNode, 2)
+	trace.Proves(t, "EPH-012")
+	if got := mode(`{shareProcessNamespace: true}`); got != "POD POD POD" {
+		t.Errorf("a pod that shares processes: got %s", got)
+	}
+	if got := mode(`{hostNetwork: true, hostPID: true, hostIPC: true}`); got != "NODE NODE NODE" {
+		t.Errorf("a pod with all of the node: got %s", got)
+	}
+	c, _, err := Sandbox(podOf(t, `{securityContext: {sysctls: [{name: a.b, value: "1"}, {name: c/d.e, value: "2"}]}, containers: [{name: c, ports: [{containerPort: 80, hostPort: 8080, protocol: UDP}]}]}`), testNode, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c.Metadata.Attempt != 2 || c.LogDirectory != "/var/log/pods/ns_web_u1" || c.Linux.CgroupParent != "/kemudi/kubepods/besteffort/podu1" ||
-		c.Labels["io.kubernetes.pod.uid"] != "u1" || c.Labels["b"] != "2" || c.Annotations["note"] != "hi" || c.Linux.Sysctls["a.b"] != "1" || c.PortMappings[0].HostPort != 8080 {
+		c.Labels["io.kubernetes.pod.uid"] != "u1" || c.Labels["b"] != "2" || c.Annotations["note"] != "hi" || c.Linux.Sysctls["a.b"] != "1" || c.Linux.Sysctls["c.d/e"] != "2" || c.PortMappings[0].HostPort != 8080 {
 		t.Errorf("sandbox: got %+v", c)
 	}
 	(*Users)(nil).Sandbox(c)
@@ -287,7 +320,7 @@ func TestSandboxSharesWhatThePodAsksFor(t *testing.T) {
 }
 
 func TestResourcesBecomeLimitsOfTheKernel(t *testing.T) {
-	trace.Proves(t, "WHAT-021", "INIT-041")
+	trace.Proves(t, "WHAT-021")
 	cases := []struct{ spec, want, pod string }{
 		{`{}`, "shares=2 quota=0 memory=0 oom=1000", "shares=2 quota=0 memory=0"},
 		{`{requests: {cpu: 500m, memory: 4Gi}}`, "shares=512 quota=0 memory=0 oom=500", "shares=512 quota=0 memory=0"},
@@ -304,6 +337,11 @@ func TestResourcesBecomeLimitsOfTheKernel(t *testing.T) {
 		if got != tc.want || gotPod != tc.pod {
 			t.Errorf("%s: got %s, pod %s, want %s, pod %s", tc.spec, got, gotPod, tc.want, tc.pod)
 		}
+	}
+	first := podOf(t, `{initContainers: [{name: i, resources: {limits: {cpu: 3, memory: 2Gi}}}], containers: [{name: a, resources: {limits: {cpu: 1, memory: 1Gi}}}, {name: b, resources: {limits: {cpu: 1, memory: 512Mi}}}]}`)
+	trace.Proves(t, "INIT-041")
+	if p := PodCgroup(first, testNode); p.CpuShares != 3072 || p.CpuQuota != 300000 || p.MemoryLimitInBytes != 2<<30 {
+		t.Errorf("pod whose init container asks for more than the others together: got %v, want what that one asks for", p)
 	}
 	half := podOf(t, `{containers: [{name: a, resources: {limits: {cpu: 1, memory: 1Gi}}}, {name: b}]}`)
 	if p := PodCgroup(half, testNode); p.CpuQuota != 0 || p.MemoryLimitInBytes != 0 {
@@ -324,7 +362,19 @@ func TestResourcesBecomeLimitsOfTheKernel(t *testing.T) {
 }
 
 func TestSecurityContextsAreMerged(t *testing.T) {
-	trace.Proves(t, "C-325", "C-326")
+	for _, c := range []struct{ spec, proves string }{
+		{`{containers: [{name: c, securityContext: {runAsUser: 1001, runAsGroup: 2002}}]}`, "C-325"},
+		{`{securityContext: {runAsUser: 1001, runAsGroup: 2002}, containers: [{name: c}]}`, "C-326"},
+	} {
+		one, err := Container(input(t, c.spec))
+		if err != nil {
+			t.Fatal(err)
+		}
+		trace.Proves(t, c.proves)
+		if sc := one.Linux.SecurityContext; sc.RunAsUser.GetValue() != 1001 || sc.RunAsGroup.GetValue() != 2002 {
+			t.Errorf("%s: got user %v and group %v", c.spec, sc.RunAsUser, sc.RunAsGroup)
+		}
+	}
 	in := input(t, `
 securityContext: {runAsUser: 1000, runAsGroup: 2000, fsGroup: 3000, supplementalGroups: [4000], seccompProfile: {type: RuntimeDefault}, supplementalGroupsPolicy: Strict}
 containers:
@@ -394,7 +444,6 @@ func TestRootIsRefusedWhereThePodMustNotRunAsRoot(t *testing.T) {
 }
 
 func TestContainerIsRecognizedByALaterProcess(t *testing.T) {
-	trace.Proves(t, "C-332")
 	in := input(t, `{terminationGracePeriodSeconds: 7, enableServiceLinks: false, containers: [{name: c, image: i, command: ["$(A)"], args: ["$$(A)", "$(B)"], env: [{name: A, value: x}],
 		terminationMessagePath: /msg, terminationMessagePolicy: FallbackToLogsOnError, resources: {limits: {cpu: 1}}, ports: [{name: p, containerPort: 80}],
 		lifecycle: {preStop: {exec: {command: [bye]}}}}]}`)
@@ -403,6 +452,7 @@ func TestContainerIsRecognizedByALaterProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	trace.Proves(t, "C-332")
 	if c.LogPath != "c/3.log" || c.Command[0] != "x" || !slices.Equal(c.Args, []string{"$(A)", "$(B)"}) {
 		t.Errorf("config: got %+v", c)
 	}
@@ -419,6 +469,23 @@ func TestContainerIsRecognizedByALaterProcess(t *testing.T) {
 	}
 	if h := podstep.Hash(&v1.Container{Name: "c", Image: "i"}); h != "b54a579f" {
 		t.Errorf("hash: got %s: it must never change, or an upgrade restarts every container", h)
+	}
+}
+
+func TestContainerHasNotEndedBeforeItBegan(t *testing.T) {
+	began := time.Unix(1_700_000_001, 0)
+	for name, c := range map[string]struct{ finished, want time.Time }{
+		"it runs":                                {time.Time{}, began},
+		"it ended later":                         {began.Add(time.Second), began},
+		"it ended before its start was recorded": {began.Add(-time.Second), began.Add(-time.Second)},
+	} {
+		s := &runtimeapi.ContainerStatus{StartedAt: began.UnixNano()}
+		if !c.finished.IsZero() {
+			s.FinishedAt = c.finished.UnixNano()
+		}
+		if got := ObservedContainer(s, "").StartedAt; !got.Equal(c.want) {
+			t.Errorf("%s: got the start at %v, want %v", name, got, c.want)
+		}
 	}
 }
 

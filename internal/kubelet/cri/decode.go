@@ -60,6 +60,11 @@ func ObservedContainer(s *runtimeapi.ContainerStatus, sandboxID string) podstep.
 		Image: s.GetImage().GetImage(), ImageID: s.ImageRef,
 		Hash: a[annotationHash], Backoff: parseDuration(a[annotationBackoff]),
 	}
+	// The runtime looks at its clock once the start has returned: what is short
+	// may have ended by then.
+	if !out.FinishedAt.IsZero() && out.FinishedAt.Before(out.StartedAt) {
+		out.StartedAt = out.FinishedAt
+	}
 	if u := s.GetUser().GetLinux(); u != nil {
 		out.User = &v1.ContainerUser{Linux: &v1.LinuxContainerUser{UID: u.Uid, GID: u.Gid, SupplementalGroups: u.SupplementalGroups}}
 	}

@@ -84,7 +84,7 @@ func limits(requests, limits v1.ResourceList, n *Node) *runtimeapi.LinuxContaine
 // kernelPageSize turns "2Mi" into the kernel's "2MB".
 func kernelPageSize(size string) string { return strings.TrimSuffix(size, "i") + "B" }
 
-// PodResources are what the pod's own cgroup is held to: nil values of limits
+// podResources are what the pod's own cgroup is held to: nil values of limits
 // mean that some container has none.
 func podResources(pod *v1.Pod, n *Node) *runtimeapi.LinuxContainerResources {
 	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})

@@ -4,6 +4,7 @@ import (
 	"maps"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/node/util/sysctl"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kemudi/kemudi/internal/api/core"
@@ -97,7 +98,7 @@ func sandboxLinux(pod *v1.Pod, n *Node) *runtimeapi.LinuxPodSandboxConfig {
 		return out
 	}
 	for _, s := range p.Sysctls {
-		out.Sysctls[s.Name] = s.Value
+		out.Sysctls[sysctl.NormalizeName(s.Name)] = s.Value
 	}
 	if p.RunAsUser != nil {
 		sc.RunAsUser = &runtimeapi.Int64Value{Value: *p.RunAsUser}

@@ -50,9 +50,9 @@ func resourceOf(s Signal) v1.ResourceName {
 	return v1.ResourceEphemeralStorage
 }
 
-// Choose returns the pod that must go, or nil: one that uses more than it asked
-// for before others, then one of low priority, then the one that uses most beyond
-// its request.
+// Choose returns the pod to evict, or nil. Pods that use more than their request go
+// before pods that do not; among these, pods of low priority go first; among pods of
+// one priority, the pod that exceeds its request by most.
 func Choose(s Signal, users []User) *User {
 	users = slices.DeleteFunc(slices.Clone(users), func(u User) bool { return Critical(u.Pod) })
 	if len(users) == 0 {

@@ -79,8 +79,8 @@ func Held(list []Threshold, s Signal, capacity int64) int64 {
 	return 0
 }
 
-// Thresholds is a list that a flag can set. Nil means that none was given, an
-// empty one that nothing is watched.
+// Thresholds is a list that a flag can set. A nil list means that the flag was not
+// given; with an empty list nothing is watched.
 type Thresholds []Threshold
 
 // Type names the kind of flag.

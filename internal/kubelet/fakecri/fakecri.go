@@ -32,6 +32,8 @@ type Options struct {
 	Stop func(*runtimeapi.ContainerConfig)
 	// Create is asked before a container is made.
 	Create func(*runtimeapi.ContainerConfig) error
+	// MergesGroups: it cannot keep the groups of the image from a container.
+	MergesGroups bool
 }
 
 // Runtime is a container runtime in memory. It serves both services of CRI; the
@@ -134,7 +136,7 @@ func (r *Runtime) Version(context.Context, *runtimeapi.VersionRequest, ...grpc.C
 func (r *Runtime) Status(context.Context, *runtimeapi.StatusRequest, ...grpc.CallOption) (*runtimeapi.StatusResponse, error) {
 	return &runtimeapi.StatusResponse{Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
 		{Type: runtimeapi.RuntimeReady, Status: true}, {Type: runtimeapi.NetworkReady, Status: true},
-	}}}, nil
+	}}, Features: &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: !r.o.MergesGroups}}, nil
 }
 
 // RunPodSandbox makes a sandbox with an address.

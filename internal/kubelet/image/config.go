@@ -8,21 +8,24 @@ import (
 // Config is what a node's operator says about images. The zero value works.
 type Config struct {
 	// HighPercent is how full the disk of the images may be, in percent, before
-	// images that nobody uses are removed. Default 85; 100: they never are.
+	// images that nobody uses are removed. 100: they never are.
 	HighPercent int
-	// LowPercent is how full it is when enough is removed. Default 80.
+	// LowPercent is how full it is when enough is removed.
 	LowPercent int
-	// MinAge is how long an image is kept at least. Default 2m.
+	// MinAge is how long an image is kept at least.
 	MinAge time.Duration
 	// MaxAge is how long an image may be unused, however much room there is.
 	// Default: for ever.
 	MaxAge time.Duration
-	// MaxPulls is how many images are pulled at a time. Default 4.
+	// MaxPulls is how many images are pulled at a time.
 	MaxPulls int
 	// ProviderConfig is a CredentialProviderConfig file, or a directory of them,
 	// and ProviderBinDir has the programs that it names. Default: none.
 	ProviderConfig, ProviderBinDir string
 }
+
+// Defaults is what a node takes whose operator says nothing.
+func Defaults() Config { return Config{}.withDefaults() }
 
 func (c Config) withDefaults() Config {
 	if c.HighPercent == 0 {

@@ -60,7 +60,7 @@ cat "$DIR/answer"
 `
 
 func TestProvidersAreAskedForCredentials(t *testing.T) {
-	trace.Proves(t, "IMG-018", "IMG-026")
+	trace.Proves(t, "IMG-018/cloud-registries", "IMG-026")
 	dir := t.TempDir()
 	write(t, dir+"/bin/who", provider, 0o755)
 	write(t, dir+"/config/one.yaml", `
@@ -137,7 +137,6 @@ func TestBadProvidersAreRefused(t *testing.T) {
 }
 
 func TestCredentialsOfTheNodeAreInTheDocumentedPlaces(t *testing.T) {
-	trace.Proves(t, "IMG-037", "IMG-039", "IMG-041", "IMG-050", "IMG-060")
 	dir := t.TempDir()
 	t.Setenv("HOME", dir+"/home")
 	t.Chdir(dir)
@@ -150,6 +149,7 @@ func TestCredentialsOfTheNodeAreInTheDocumentedPlaces(t *testing.T) {
 		}
 		write(t, path, text, 0o600)
 	}
+	trace.Proves(t, "IMG-037", "IMG-038", "IMG-039", "IMG-041")
 	for i, path := range places {
 		k, err := NodeKeyring(dir + "/root")
 		if got, want := users(k, "r.example/x"), []string{fmt.Sprintf("%d:p", i)}; err != nil || !slices.Equal(got, want) {
@@ -167,6 +167,7 @@ func TestCredentialsOfTheNodeAreInTheDocumentedPlaces(t *testing.T) {
 	}
 
 	// Both the pod's and the node's are tried, the pod's first.
+	trace.Proves(t, "IMG-050", "IMG-060")
 	n := newNode()
 	registry := &picky{Runtime: n.cri, admits: "node"}
 	pod, node := &Keyring{}, &Keyring{}

@@ -15,16 +15,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kemudi/kemudi/internal/kubelet/backoff"
 )
 
-// Back-off after failed pulls of an image by a pod, doubled each time.
-const (
-	backoffFirst = 10 * time.Second
-	backoffMax   = 5 * time.Minute
-	// failureShown is how long a failed pull is shown as such before it is shown
-	// as waiting for the next one.
-	failureShown = 3 * time.Second
-)
+// failureShown is how long a failed pull is shown as such before it is shown as
+// waiting for the next one.
+const failureShown = 3 * time.Second
 
 // Puller makes images available. Its methods may be called concurrently.
 type Puller struct {
@@ -36,21 +33,23 @@ type Puller struct {
 
 	mu struct {
 		sync.Mutex
-		backoff map[backoffKey]*backoff
-		used    map[types.UID]map[string]bool // IDs of the images that a pod was given
+		waits map[pullKey]*wait
+		used  map[types.UID]map[string]bool // IDs of the images that a pod was given
 	}
 }
 
 // NodeCredentials returns the credentials of the node itself for an image.
 type NodeCredentials func(ctx context.Context, image string) *Keyring
 
-type backoffKey struct {
+// pullKey is what pulls are held back by.
+type pullKey struct {
 	pod   types.UID
 	image string
 }
 
-type backoff struct {
-	wait  time.Duration
+// wait is how long the next pull of an image is held back, and why.
+type wait struct {
+	long  time.Duration
 	until time.Time
 	cause string
 }
@@ -59,7 +58,7 @@ type backoff struct {
 // each pull, besides those of the pod. node may be nil.
 func NewPuller(images runtimeapi.ImageServiceClient, config Config, node NodeCredentials) *Puller {
 	p := &Puller{images: images, node: node, slots: make(chan struct{}, config.withDefaults().MaxPulls), arrived: make(chan struct{}, 1)}
-	p.mu.backoff, p.mu.used = map[backoffKey]*backoff{}, map[types.UID]map[string]bool{}
+	p.mu.waits, p.mu.used = map[pullKey]*wait{}, map[types.UID]map[string]bool{}
 	return p
 }
 
@@ -119,9 +118,9 @@ func (p *Puller) Forget(pod types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.mu.used, pod)
-	for k := range p.mu.backoff {
+	for k := range p.mu.waits {
 		if k.pod == pod {
-			delete(p.mu.backoff, k)
+			delete(p.mu.waits, k)
 		}
 	}
 }
@@ -140,7 +139,7 @@ func (p *Puller) ensure(ctx context.Context, r Request) (Result, error) {
 	if err != nil {
 		message := fmt.Sprintf("Failed to apply default image tag %q: couldn't parse image name %q: %v", r.Image, r.Image, err)
 		r.Event(v1.EventTypeWarning, "InspectFailed", message)
-		return failed("InvalidImageName", message, backoffMax), nil
+		return failed("InvalidImageName", message, backoff.Pull.Most), nil
 	}
 	spec := &runtimeapi.ImageSpec{Image: name, UserSpecifiedImage: r.Image, RuntimeHandler: r.Runtime}
 	have, err := p.status(ctx, spec)
@@ -150,7 +149,7 @@ func (p *Puller) ensure(ctx context.Context, r Request) (Result, error) {
 		}
 		message := fmt.Sprintf("Failed to inspect image %q: %v", r.Image, err)
 		r.Event(v1.EventTypeWarning, "InspectFailed", message)
-		return failed("ImageInspectError", message, backoffFirst), nil
+		return failed("ImageInspectError", message, backoff.Pull.First), nil
 	}
 	if have != nil && r.Policy != v1.PullAlways {
 		r.Event(v1.EventTypeNormal, "Pulled", fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", r.Image))
@@ -159,7 +158,7 @@ func (p *Puller) ensure(ctx context.Context, r Request) (Result, error) {
 	if r.Policy == v1.PullNever {
 		message := fmt.Sprintf("Container image %q is not present with pull policy of Never", r.Image)
 		r.Event(v1.EventTypeWarning, "ErrImageNeverPull", message)
-		return failed("ErrImageNeverPull", message, backoffFirst), nil
+		return failed("ErrImageNeverPull", message, backoff.Pull.First), nil
 	}
 	return p.pull(ctx, r, spec)
 }
@@ -187,11 +186,11 @@ func (p *Puller) status(ctx context.Context, spec *runtimeapi.ImageSpec) (*runti
 
 // pull fetches the image unless it failed a short while ago.
 func (p *Puller) pull(ctx context.Context, r Request, spec *runtimeapi.ImageSpec) (Result, error) {
-	key := backoffKey{r.Pod, spec.Image}
-	if b, waits := p.waiting(key); waits {
+	key := pullKey{r.Pod, spec.Image}
+	if w, waits := p.waiting(key); waits {
 		message := fmt.Sprintf("Back-off pulling image %q", r.Image)
 		r.Event(v1.EventTypeNormal, "BackOff", message)
-		return Result{Reason: "ImagePullBackOff", Message: message + ": " + b.cause, Retry: b.until}, nil
+		return Result{Reason: "ImagePullBackOff", Message: message + ": " + w.cause, Retry: w.until}, nil
 	}
 	asked := time.Now()
 	select {
@@ -215,7 +214,7 @@ func (p *Puller) pull(ctx context.Context, r Request, spec *runtimeapi.ImageSpec
 	}
 	p.changes.Add(1)
 	p.mu.Lock()
-	delete(p.mu.backoff, key)
+	delete(p.mu.waits, key)
 	p.mu.Unlock()
 	select {
 	case p.arrived <- struct{}{}:
@@ -275,31 +274,30 @@ func (p *Puller) fetch(ctx context.Context, r Request, spec *runtimeapi.ImageSpe
 	return nil, errors.Join(errs...)
 }
 
-func (p *Puller) waiting(key backoffKey) (backoff, bool) {
+func (p *Puller) waiting(key pullKey) (wait, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	b := p.mu.backoff[key]
-	if b == nil {
-		return backoff{}, false
+	w := p.mu.waits[key]
+	if w == nil {
+		return wait{}, false
 	}
-	if time.Since(b.until) > 2*backoffMax {
-		delete(p.mu.backoff, key)
-		return backoff{}, false
+	if time.Since(w.until) > 2*backoff.Pull.Most {
+		delete(p.mu.waits, key)
+		return wait{}, false
 	}
-	return *b, time.Now().Before(b.until)
+	return *w, time.Now().Before(w.until)
 }
 
-func (p *Puller) fail(key backoffKey, cause string) {
+func (p *Puller) fail(key pullKey, cause string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	b := p.mu.backoff[key]
-	if b == nil {
-		b = &backoff{wait: backoffFirst}
-		p.mu.backoff[key] = b
-	} else {
-		b.wait = min(2*b.wait, backoffMax)
+	w := p.mu.waits[key]
+	if w == nil {
+		w = &wait{}
+		p.mu.waits[key] = w
 	}
-	b.until, b.cause = time.Now().Add(b.wait), cause
+	w.long, w.cause = backoff.Pull.Next(w.long), cause
+	w.until = time.Now().Add(w.long)
 }
 
 // normalize adds what an image name leaves out but for the registry, which is

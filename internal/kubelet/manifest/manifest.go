@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -162,25 +161,14 @@ func check(pod *v1.Pod) error {
 	if errs.Len() > 0 {
 		return errs.List().ToAggregate()
 	}
-	if pod.Spec.ServiceAccountName != "" {
-		return errors.New("a static pod may not reference service accounts")
-	}
 	if len(pod.Spec.EphemeralContainers) > 0 {
 		return errors.New("a static pod may not have ephemeral containers")
 	}
-	needs := slices.ContainsFunc(pod.Spec.Volumes, func(v v1.Volume) bool {
-		return v.ConfigMap != nil || v.Secret != nil || v.PersistentVolumeClaim != nil ||
-			v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s v1.VolumeProjection) bool {
-				return s.ConfigMap != nil || s.Secret != nil || s.ServiceAccountToken != nil || s.ClusterTrustBundle != nil
-			})
-	})
-	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		needs = needs || len(c.EnvFrom) > 0 || slices.ContainsFunc(c.Env, func(e v1.EnvVar) bool {
-			return e.ValueFrom != nil && (e.ValueFrom.ConfigMapKeyRef != nil || e.ValueFrom.SecretKeyRef != nil)
-		})
-	}
-	if needs {
-		return errors.New("static pods can not reference API objects such as config maps, secrets and claims")
+	for ref := range core.References(pod) {
+		if ref.Kind == core.ToServiceAccount {
+			return errors.New("a static pod may not reference service accounts")
+		}
+		return fmt.Errorf("static pods can not reference API objects, and this one references %s: %q", ref.Kind, ref.Name)
 	}
 	return nil
 }

@@ -60,15 +60,19 @@ func TestManifestsBecomePodsOfTheNode(t *testing.T) {
 
 func TestManifestsThatCannotRunAreRefusedWithTheReason(t *testing.T) {
 	for text, want := range map[string]string{
-		`{apiVersion: v1, kind: Service, metadata: {name: x}}`:                                                                                       "want v1 Pod",
-		`{apiVersion: v1, kind: PodTemplate, metadata: {name: x}}`:                                                                                   "want v1 Pod",
-		`{apiVersion: v1, kind: Pod, spec: {containers: [{name: c, image: x}]}}`:                                                                     "metadata.name: Required value",
-		`{apiVersion: v1, kind: Pod, metadata: {name: X}, spec: {containers: [{name: c, image: x}]}}`:                                                "metadata.name",
-		`{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {containers: []}}`:                                                                   "spec.containers: Required value",
-		`{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {contianers: []}}`:                                                                   `unknown field "contianers"`,
-		`{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {serviceAccountName: a, containers: [{name: c, image: x}]}}`:                         "may not reference service accounts",
-		`{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {volumes: [{name: v, secret: {secretName: s}}], containers: [{name: c, image: x}]}}`: "can not reference API objects",
-		`{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {containers: [{name: c, image: x, envFrom: [{configMapRef: {name: some}}]}]}}`:       "can not reference API objects",
+		`{apiVersion: v1, kind: Service, metadata: {name: x}}`:                                                                                                             "want v1 Pod",
+		`{apiVersion: v1, kind: PodTemplate, metadata: {name: x}}`:                                                                                                         "want v1 Pod",
+		`{apiVersion: v1, kind: Pod, spec: {containers: [{name: c, image: x}]}}`:                                                                                           "metadata.name: Required value",
+		`{apiVersion: v1, kind: Pod, metadata: {name: X}, spec: {containers: [{name: c, image: x}]}}`:                                                                      "metadata.name",
+		`{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {containers: []}}`:                                                                                         "spec.containers: Required value",
+		`{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {contianers: []}}`:                                                                                         `unknown field "contianers"`,
+		`{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {serviceAccountName: a, containers: [{name: c, image: x}]}}`:                                               "may not reference service accounts",
+		`{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {volumes: [{name: v, secret: {secretName: s}}], containers: [{name: c, image: x}]}}`:                       "can not reference API objects",
+		`{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {containers: [{name: c, image: x, envFrom: [{configMapRef: {name: some}}]}]}}`:                             "can not reference API objects",
+		`{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {imagePullSecrets: [{name: s}], containers: [{name: c, image: x}]}}`:                                       "can not reference API objects",
+		`{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {resourceClaims: [{name: r, resourceClaimName: s}], containers: [{name: c, image: x}]}}`:                   "references resourceclaims",
+		`{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {volumes: [{name: v, cephfs: {monitors: [m], secretRef: {name: s}}}], containers: [{name: c, image: x}]}}`: "references secrets",
+		`{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {volumes: [{name: v, csi: {driver: d.io}}], containers: [{name: c, image: x}]}}`:                           "references csidrivers",
 		"\x00\x01": "yaml",
 	} {
 		dir := t.TempDir()

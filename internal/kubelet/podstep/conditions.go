@@ -16,9 +16,9 @@ func (s *step) setConditions(st *v1.PodStatus) {
 	s.setCondition(st, s.readyCondition(st, ready))
 	s.setCondition(st, ready)
 	s.setCondition(st, v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue})
-	if s.d.Evict != nil {
+	if s.evict != nil {
 		s.setCondition(st, v1.PodCondition{
-			Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonTerminationByKubelet, Message: s.d.Evict.Message,
+			Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonTerminationByKubelet, Message: s.evict.Message,
 		})
 	}
 	s.setResizeConditions(st)

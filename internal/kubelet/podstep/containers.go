@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/kubelet/backoff"
 )
 
 // kind is the role of a container in its pod.
@@ -159,7 +160,7 @@ func (s *step) start(c *v1.Container, k kind, sb *Sandbox) progress {
 			return failing
 		}
 	}
-	if s.held(c.Name) {
+	if s.held(Action{Op: StartContainer, Container: c.Name}) {
 		return failing
 	}
 	switch s.ensureImage(c, k, sb) {
@@ -168,7 +169,7 @@ func (s *step) start(c *v1.Container, k kind, sb *Sandbox) progress {
 	case pending:
 		return pending
 	}
-	if sb == nil || !s.o.VolumesReady {
+	if sb == nil || !s.o.Volumes.Ready {
 		return pending
 	}
 	s.do(Action{
@@ -272,17 +273,13 @@ func ruleMatches(r *v1.ContainerRestartRule, code int32) bool {
 	return in == (r.ExitCodes.Operator == v1.ContainerRestartRuleOnExitCodesOpIn)
 }
 
-// Back-off of restarts: none after the first exit, then 10 s, doubled for each
-// further one up to 5 min; a container that lived for 10 min starts afresh.
-const (
-	backoffFirst = 10 * time.Second
-	backoffMax   = 5 * time.Minute
-	backoffReset = 2 * backoffMax
-)
+// restartReset is how long a container must have lived for its restarts to be
+// held back as if it had never exited before.
+const restartReset = 10 * time.Minute
 
 // backoffOf is how long the successor of a container that exited must wait.
 func (s *step) backoffOf(last *Container) time.Duration {
-	if last.FinishedAt.Sub(last.CreatedAt) > backoffReset || s.blameless(last) {
+	if last.FinishedAt.Sub(last.CreatedAt) > restartReset || s.blameless(last) {
 		return 0
 	}
 	return last.Backoff
@@ -299,7 +296,7 @@ func (s *step) nextBackoff(last *Container) time.Duration {
 	if last == nil || s.blameless(last) {
 		return 0
 	}
-	return min(max(backoffFirst, 2*s.backoffOf(last)), backoffMax)
+	return backoff.Restart.Next(s.backoffOf(last))
 }
 
 // inBackoff reports whether the successor of last must wait, and if so says so.

@@ -2,10 +2,12 @@
 // from what the API wants and what the node sees to the pod's status and a list
 // of actions. Start at [Next].
 //
-// Here live the order of a pod's containers, restart policy and back-off,
-// deletion, deadlines, phase, conditions and container statuses. Nothing here
-// reads a clock, starts a goroutine or does I/O; how an action is carried out
-// is the business of package kubelet.
+// Here live the order of a pod's containers, restart policy, deletion, deadlines,
+// eviction for what a pod holds, phase, conditions and container statuses; when
+// volumes are written anew, probes run, storage is measured, mirrors of static pods
+// are told, and what has failed is tried again. Nothing here reads a clock, starts a
+// goroutine or does I/O; how an action is carried out is the business of package
+// kubelet.
 //
 // Invariants, cited by number in the code:
 //

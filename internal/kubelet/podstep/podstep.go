@@ -11,6 +11,7 @@ import (
 func Next(d Desired, o Observed, now time.Time) Result {
 	s := &step{d: d, o: &o, now: now, pod: d.Pod}
 	s.round = s.roundStart()
+	s.evict = s.eviction()
 	s.ending = s.end()
 	if s.ending.yes {
 		s.result.Ending = true
@@ -18,6 +19,7 @@ func Next(d Desired, o Observed, now time.Time) Result {
 	} else {
 		s.run()
 	}
+	s.probe()
 	s.result.Status = s.status()
 	s.write()
 	return s.result
@@ -30,12 +32,20 @@ type step struct {
 	now    time.Time
 	pod    *v1.Pod
 	round  time.Time // when all containers were last to be started anew; zero: never
+	evict  *Eviction // nil: the node goes on with the pod
 	ending ending
 	result Result
 }
 
-// do asks for an action unless it is under way (P2).
+// do asks for an action unless it is under way, or has failed and must wait.
 func (s *step) do(a Action) {
+	if !s.held(a) {
+		s.ask(a)
+	}
+}
+
+// ask asks for an action unless it is under way (P2).
+func (s *step) ask(a Action) {
 	if doing, ok := s.o.Doing[a.Key()]; ok && (a.Op != KillContainer || doing.Grace <= a.Grace) {
 		return
 	}
@@ -59,7 +69,7 @@ func (s *step) run() {
 	if deadline, ok := s.deadline(); ok {
 		s.wakeAt(deadline)
 	}
-	s.prepareVolumes()
+	s.volumes()
 	s.removeOldContainers()
 	sandbox := s.sandbox()
 	if s.killUnwanted(sandbox) || s.endRound() {
@@ -82,7 +92,12 @@ func (s *step) write() {
 		s.result.Done = s.stopped() && s.o.CleanedUp && len(s.o.Sandboxes) == 0
 		return
 	}
-	if !equality.Semantic.DeepEqual(s.result.Status, s.pod.Status) {
+	same := equality.Semantic.DeepEqual(s.result.Status, s.pod.Status)
+	if s.o.Mirror != nil {
+		s.writeStatic(same)
+		return
+	}
+	if !same {
 		s.do(Action{Op: WriteStatus})
 		return
 	}
@@ -91,34 +106,23 @@ func (s *step) write() {
 	}
 }
 
-// retryAfter is how long to wait after a failed action, count times in a row.
-func retryAfter(count int) time.Duration {
-	const first, most = time.Second, 2 * time.Minute
-	d := first
-	for ; count > 1 && d < most; count-- {
-		d *= 2
+// retry is when to try an action again that has failed; zero: it has not.
+func (s *step) retry(a Action) time.Time {
+	f, ok := s.o.Failures[a.Key()]
+	if !ok {
+		return time.Time{}
 	}
-	return min(d, most)
+	return f.At.Add(a.Op.RetryAfter(f.Count))
 }
 
-// held reports whether the action that failed under key must still wait.
-func (s *step) held(key string) bool {
-	f, ok := s.o.Failures[key]
-	if !ok {
-		return false
-	}
-	retry := f.At.Add(retryAfter(f.Count))
+// held reports whether an action that has failed must still wait.
+func (s *step) held(a Action) bool {
+	retry := s.retry(a)
 	if !s.now.Before(retry) {
 		return false
 	}
 	s.wakeAt(retry)
 	return true
-}
-
-func (s *step) prepareVolumes() {
-	if !s.o.VolumesReady && !s.held(VolumeFailure) {
-		s.do(Action{Op: PrepareVolumes})
-	}
 }
 
 // sandbox returns the sandbox to run in, or nil while there is none; it asks
@@ -139,7 +143,7 @@ func (s *step) sandbox() *Sandbox {
 			clear = false
 		}
 	}
-	if current == nil && clear && s.wantsSandbox() && !s.held(SandboxFailure) {
+	if current == nil && clear && s.wantsSandbox() {
 		s.do(Action{Op: CreateSandbox, Attempt: attempt})
 	}
 	return current

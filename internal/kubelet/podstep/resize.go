@@ -64,7 +64,7 @@ func (s *step) resize() {
 			want = true
 		}
 	}
-	if want && !s.held(ResizeFailure) {
+	if want {
 		s.do(Action{Op: ResizePod})
 	}
 }
@@ -94,7 +94,7 @@ func (s *step) setResizeConditions(st *v1.PodStatus) {
 		return
 	}
 	c := v1.PodCondition{Type: v1.PodResizeInProgress, Status: v1.ConditionTrue}
-	if f, ok := s.o.Failures[ResizeFailure]; ok {
+	if f, ok := s.o.Failures[Action{Op: ResizePod}.Key()]; ok {
 		c.Reason, c.Message = v1.PodReasonError, f.Message
 	}
 	s.setCondition(st, c)

@@ -2,6 +2,7 @@ package podstep
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,16 +10,19 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kemudi/kemudi/internal/kubelet/evict"
 	"github.com/kemudi/kemudi/internal/texttest"
 	"github.com/kemudi/kemudi/internal/trace"
 )
 
 // TestScripts plays the stories in testdata/*.txt. A story is a list of blocks:
 // a command with its lines, "----", and what the step then wants and shows, up to
-// an empty line. Before a block, "proves ID ..." names requirements.
+// an empty line. "proves ID ..." names requirements that the next block shows.
 //
 //	pod       starts with the pod in YAML
 //	patch     changes the pod by YAML laid over it
@@ -31,15 +35,17 @@ func TestScripts(t *testing.T) {
 }
 
 // playStory returns the story with what each of its blocks puts out.
-func playStory(t *testing.T, text string) string {
+func playStory(t *testing.T, file, text string) string {
 	var out strings.Builder
+	cites := trace.NewScript(t, file)
+	defer cites.End()
 	w := newWorld()
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	for i := 0; i < len(lines); {
 		line := lines[i]
 		if line == "" || strings.HasPrefix(line, "#") || strings.HasPrefix(line, "proves ") {
 			if ids, ok := strings.CutPrefix(line, "proves "); ok {
-				trace.Proves(t, strings.Fields(ids)...)
+				cites.Cites(i+1, ids)
 			}
 			out.WriteString(line + "\n")
 			i++
@@ -56,6 +62,7 @@ func playStory(t *testing.T, text string) string {
 		for i < len(lines) && lines[i] != "" {
 			i++
 		}
+		cites.Passed()
 		out.WriteString(strings.Join(command, "\n") + "\n----\n" + strings.TrimRight(w.play(t, command), "\n") + "\n")
 	}
 	return out.String()
@@ -91,11 +98,7 @@ func (w *world) play(t *testing.T, command []string) string {
 		w.unmarshal(t, body, pod)
 		w.d.Pod = pod
 	case "tick":
-		d, err := time.ParseDuration(rest)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.now = w.now.Add(d)
+		w.now = w.now.Add(duration(t, rest))
 	case "observe":
 		for _, line := range command[1:] {
 			w.observe(t, line)
@@ -115,14 +118,20 @@ func (w *world) unmarshal(t *testing.T, body string, pod *v1.Pod) {
 
 // observe takes in one line:
 //
-//	volumes ready | cleaned | gone | fail REASON TEXT | evict TEXT
+//	static                                      its manifest is a file of the node's
+//	volumes ready|refreshed [TIME]              and must be renewed after a while
+//	volumes stale                               what they are written from has changed
+//	storage limited [TIME], storage VOLUME SIZE measured each so often, and found to hold so much
+//	cleaned | gone | fail REASON TEXT | evict TEXT
+//	mirror gone|leaving|other|written           what the API has of a static pod's mirror
+//	due NAME KIND TIME, probed NAME KIND TIME   when to probe next
 //	sandbox ready|stopped|lost|removed [IP]     of the newest sandbox
 //	image NAME [REASON TEXT]                    pulled, or not (retry in 10s)
 //	started|created NAME, hook NAME             the newest container; hook: postStart returned
 //	hooked NAME                                 its preStop hook returned
 //	exited NAME CODE [REASON]
 //	up|ready|unready|unhealthy|unstarted NAME   probes
-//	failed NAME REASON TEXT                     an action failed
+//	failed NAME REASON TEXT                     an action failed, of a container or a key of failable
 //	removed ID
 func (w *world) observe(t *testing.T, line string) {
 	t.Helper()
@@ -136,8 +145,7 @@ func (w *world) observe(t *testing.T, line string) {
 	text := func(from int) string { return strings.Join(f[min(from, len(f)):], " ") }
 	switch f[0] {
 	case "volumes":
-		w.o.VolumesReady = true
-		w.done(PrepareVolumes, "")
+		w.observeVolumes(t, arg(1), arg(2))
 	case "cleaned":
 		w.o.CleanedUp = true
 		w.done(CleanUp, "")
@@ -158,16 +166,109 @@ func (w *world) observe(t *testing.T, line string) {
 		w.o.Images[arg(1)] = im
 		w.done(EnsureImage, arg(1))
 	case "failed":
-		w.done(StartContainer, arg(1))
-		w.done(CreateSandbox, "")
-		w.done(PrepareVolumes, "")
-		w.o.Failures[arg(1)] = Failure{Reason: arg(2), Message: text(3), At: w.now, Count: w.o.Failures[arg(1)].Count + 1}
+		a, ok := failable[arg(1)]
+		if !ok {
+			a = Action{Op: StartContainer, Container: arg(1)}
+		}
+		delete(w.o.Doing, a.Key())
+		w.o.Failures[a.Key()] = Failure{Reason: arg(2), Message: text(3), At: w.now, Count: w.o.Failures[a.Key()].Count + 1}
+	case "static":
+		w.o.Mirror = &Mirror{}
+	case "storage":
+		w.observeStorage(t, arg(1), arg(2))
+	case "mirror":
+		w.observeMirror(t, arg(1))
+	case "due", "probed":
+		w.observeProbe(t, arg(1), ProbeKind(arg(2)), arg(3))
 	case "removed":
 		w.done(RemoveContainer, arg(1))
 		w.o.Containers = slices.DeleteFunc(w.o.Containers, func(c Container) bool { return c.ID == arg(1) })
 	default:
 		w.observeContainer(t, f[0], arg(1), arg(2), arg(3))
 	}
+}
+
+// failable are actions that "failed" names by a word.
+var failable = map[string]Action{
+	"/sandbox": {Op: CreateSandbox}, "/volumes": {Op: PrepareVolumes}, "/refresh": {Op: RefreshVolumes},
+	"/mirror": {Op: MirrorPod}, "/stop": {Op: StopSandbox, ID: "s1"},
+}
+
+func (w *world) observeVolumes(t *testing.T, what, renew string) {
+	t.Helper()
+	switch what {
+	case "ready":
+		w.done(PrepareVolumes, "")
+		w.o.Volumes.Ready, w.o.Storage.Since = true, w.now
+	case "refreshed":
+		w.done(RefreshVolumes, "")
+		delete(w.o.Failures, string(RefreshVolumes))
+		w.o.Volumes.RenewAt = time.Time{}
+	case "stale":
+		w.o.Volumes.Stale = true
+	default:
+		t.Fatalf("unknown observation of volumes %q", what)
+	}
+	if renew != "" {
+		w.o.Volumes.RenewAt = w.now.Add(duration(t, renew))
+	}
+}
+
+// observeStorage says how often the pod is measured, or what a volume holds.
+func (w *world) observeStorage(t *testing.T, what, value string) {
+	t.Helper()
+	if what == "limited" {
+		w.o.Storage.Limited, w.o.Storage.Every = true, duration(t, value)
+		return
+	}
+	w.done(MeasureStorage, "")
+	size := resource.MustParse(value)
+	w.o.Storage.Since, w.o.Storage.Held = w.now, evict.Storage{Volumes: map[string]int64{what: size.Value()}}
+}
+
+func (w *world) observeMirror(t *testing.T, what string) {
+	t.Helper()
+	w.done(MirrorPod, "")
+	m := w.o.Mirror
+	switch what {
+	case "gone":
+		m.UID = ""
+	case "leaving":
+		m.Leaving = true
+	case "other":
+		m.UID, m.Of = "m0", "u0"
+	case "written":
+		w.seq++
+		uid := types.UID(fmt.Sprintf("m%d", w.seq))
+		*m = Mirror{UID: uid, Of: w.d.Pod.UID, Told: uid, Written: w.d.Pod.Status.DeepCopy()}
+	default:
+		t.Fatalf("unknown observation of a mirror %q", what)
+	}
+}
+
+// observeProbe says when a probe of the newest container with the name is due; one
+// that was under way has ended.
+func (w *world) observeProbe(t *testing.T, name string, kind ProbeKind, after string) {
+	t.Helper()
+	i := slices.IndexFunc(w.o.Containers, func(c Container) bool { return c.Name == name })
+	id := w.o.Containers[i].ID
+	delete(w.o.Doing, Action{Op: RunProbe, ID: id, Probe: kind}.Key())
+	p := w.o.Probes[id]
+	p.Due = maps.Clone(p.Due)
+	if p.Due == nil {
+		p.Due = map[ProbeKind]time.Time{}
+	}
+	p.Due[kind] = w.now.Add(duration(t, after))
+	w.o.Probes[id] = p
+}
+
+func duration(t *testing.T, s string) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
 }
 
 func (w *world) done(op Op, name string) {
@@ -214,7 +315,7 @@ func (w *world) observeContainer(t *testing.T, what, name, code, reason string) 
 			Name: name, ID: fmt.Sprintf("c%d", w.seq), SandboxID: a.ID, Attempt: a.Attempt, Backoff: a.Backoff,
 			State: Running, CreatedAt: w.now, StartedAt: w.now, Image: spec.Image, ImageID: "sha256:" + name, Hash: Hash(spec),
 		})
-		delete(w.o.Failures, name)
+		delete(w.o.Failures, a.Key())
 		if what == "started" {
 			w.done(StartContainer, name)
 		}
@@ -253,9 +354,9 @@ func (w *world) observeContainer(t *testing.T, what, name, code, reason string) 
 	case "unready":
 		p.Ready = false
 	case "unhealthy":
-		p.Failed = "liveness"
+		p.Failed = LivenessProbe
 	case "unstarted":
-		p.Failed = "startup"
+		p.Failed = StartupProbe
 	default:
 		t.Fatalf("unknown observation %q", what)
 	}
@@ -274,14 +375,16 @@ func (w *world) step() string {
 		}
 		wrote := false
 		for _, a := range r.Actions {
-			if a.Op == WriteStatus {
+			switch a.Op {
+			case WriteStatus, KeepStatus:
 				w.d.Pod = w.d.Pod.DeepCopy()
 				w.d.Pod.Status = r.Status
 				wrote = true
 				continue
-			}
-			if a.Op == BackOffEvent || a.Op == DeadlineEvent {
+			case BackOffEvent, DeadlineEvent, EvictedEvent:
 				continue
+			case RefreshVolumes:
+				w.o.Volumes.Stale = false
 			}
 			w.o.Doing[a.Key()] = a
 			fmt.Fprintf(&out, "do %s\n", a.line())

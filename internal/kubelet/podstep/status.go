@@ -40,9 +40,61 @@ func (s *step) status() v1.PodStatus {
 		c := v1.Container(s.pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
 		st.EphemeralContainerStatuses = append(st.EphemeralContainerStatuses, s.containerStatus(&c, kindEphemeral))
 	}
+	s.setLost(&st)
 	s.setPhase(&st)
 	s.setConditions(&st)
 	return st
+}
+
+// setLost gives the containers of a pod that has ended, but of which no end is
+// known, one that is a failure: nobody must take such a pod for one that did its
+// work. App containers whose turn never came, because the pod did not get past its
+// init containers, go on waiting, and so do the init containers that come last and
+// were never tried. A pod that the node has rejected had no containers to lose.
+func (s *step) setLost(st *v1.PodStatus) {
+	if phase := s.pod.Status.Phase; !s.ending.yes || !s.stopped() || s.d.Fail != nil || phase == v1.PodFailed || phase == v1.PodSucceeded {
+		return
+	}
+	lists := [][]v1.ContainerStatus{st.InitContainerStatuses[:tried(st.InitContainerStatuses)]}
+	if wasInitialized(st) {
+		lists = append(lists, st.ContainerStatuses)
+	}
+	for _, list := range lists {
+		for i := range list {
+			if cs := &list[i]; cs.State.Terminated == nil {
+				cs.State = v1.ContainerState{Terminated: statusUnknown("The container could not be located when the pod was terminated")}
+			}
+		}
+	}
+}
+
+// tried is how many init containers, from the first on, have had their turn: the
+// first one always has.
+func tried(list []v1.ContainerStatus) int {
+	for i := len(list) - 1; i > 0; i-- {
+		if hasRun(&list[i]) {
+			return i + 1
+		}
+	}
+	return min(len(list), 1)
+}
+
+// wasInitialized reports whether app containers have had their turn.
+func wasInitialized(st *v1.PodStatus) bool {
+	if len(st.InitContainerStatuses) == 0 || slices.ContainsFunc(st.ContainerStatuses, func(cs v1.ContainerStatus) bool { return hasRun(&cs) }) {
+		return true
+	}
+	last := &st.InitContainerStatuses[len(st.InitContainerStatuses)-1]
+	for _, state := range []v1.ContainerState{last.State, last.LastTerminationState} {
+		if t := state.Terminated; t != nil && t.ExitCode == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func hasRun(cs *v1.ContainerStatus) bool {
+	return cs.State.Waiting == nil || cs.LastTerminationState.Terminated != nil
 }
 
 // apiTime is a time as the API holds it: whole seconds.
@@ -110,9 +162,6 @@ func (s *step) setReady(cs *v1.ContainerStatus, c *v1.Container, k kind, last *C
 func (s *step) statusWithout(cs *v1.ContainerStatus, c *v1.Container, k kind, old *v1.ContainerStatus) {
 	cs.State.Waiting = s.waiting(c, nil)
 	if old == nil {
-		if s.ending.yes && s.stopped() && s.pod.DeletionTimestamp != nil && k != kindEphemeral && s.d.Fail == nil {
-			cs.State = v1.ContainerState{Terminated: statusUnknown("The container could not be located when the pod was terminated")}
-		}
 		return
 	}
 	// It was there and is not any more, or the API's memory is all there is.
@@ -129,8 +178,6 @@ func (s *step) statusWithout(cs *v1.ContainerStatus, c *v1.Container, k kind, ol
 		} else {
 			cs.LastTerminationState = v1.ContainerState{Terminated: gone}
 		}
-	case s.ending.yes && s.stopped() && s.pod.DeletionTimestamp != nil && s.pod.Status.Phase != v1.PodFailed:
-		cs.State = v1.ContainerState{Terminated: statusUnknown("The container could not be located when the pod was terminated")}
 	}
 }
 
@@ -147,10 +194,9 @@ func (s *step) statusOf(cs *v1.ContainerStatus, c *v1.Container, k kind, last *C
 	}
 	cs.LastTerminationState = s.lastState(last, oldStatus(&s.pod.Status, c.Name))
 	s.setDetails(cs, c, last)
-	starting := s.doing(Action{Op: StartContainer, Container: c.Name})
 	switch last.State {
 	case Running:
-		if starting { // its postStart hook has not returned
+		if s.doing(Action{Op: StartContainer, Container: c.Name}) { // its postStart hook has not returned
 			cs.State.Waiting = s.waiting(c, last)
 			return
 		}
@@ -158,7 +204,7 @@ func (s *step) statusOf(cs *v1.ContainerStatus, c *v1.Container, k kind, last *C
 		cs.User, cs.StopSignal = last.User, last.StopSignal
 	case Exited:
 		done := s.terminated(last)
-		if w := s.restarting(c, k, last, starting); w != nil {
+		if w := s.restarting(c, k, last); w != nil {
 			cs.State.Waiting = w
 			cs.LastTerminationState = v1.ContainerState{Terminated: done}
 			return
@@ -170,6 +216,9 @@ func (s *step) statusOf(cs *v1.ContainerStatus, c *v1.Container, k kind, last *C
 		}
 	default:
 		cs.State.Waiting = s.waiting(c, last)
+		if old := oldStatus(&s.pod.Status, c.Name); s.ending.yes && old != nil && old.State.Terminated != nil {
+			cs.State = old.State // as setLost has said
+		}
 	}
 }
 
@@ -230,7 +279,7 @@ func (s *step) terminated(c *Container) *v1.ContainerStateTerminated {
 
 // restarting is the waiting state of a container that exited and waits to be
 // started again for a reason worth telling; nil: its end is what to show.
-func (s *step) restarting(c *v1.Container, k kind, last *Container, starting bool) *v1.ContainerStateWaiting {
+func (s *step) restarting(c *v1.Container, k kind, last *Container) *v1.ContainerStateWaiting {
 	if s.ending.yes || !s.mustRun(c, k, last, s.current()) {
 		return nil
 	}
@@ -243,11 +292,6 @@ func (s *step) restarting(c *v1.Container, k kind, last *Container, starting boo
 	if s.o.Killed[last.ID] == KilledForChange && restartPolicy(s.pod, c, k) != v1.RestartPolicyAlways {
 		// The API takes the end of one that is not restarted for final.
 		return &v1.ContainerStateWaiting{Reason: reasonContainerCreating}
-	}
-	if starting {
-		if f, ok := s.o.Failures[c.Name]; ok {
-			return &v1.ContainerStateWaiting{Reason: f.Reason, Message: f.Message}
-		}
 	}
 	return nil
 }
@@ -274,7 +318,7 @@ func (s *step) failure(name string, attempt int) *v1.ContainerStateWaiting {
 	if im, ok := s.o.Images[name]; ok && im.Attempt == attempt && im.Reason != "" {
 		return &v1.ContainerStateWaiting{Reason: im.Reason, Message: im.Message}
 	}
-	if f, ok := s.o.Failures[name]; ok && f.Reason != "" {
+	if f, ok := s.o.Failures[Action{Op: StartContainer, Container: name}.Key()]; ok && f.Reason != "" {
 		return &v1.ContainerStateWaiting{Reason: f.Reason, Message: f.Message}
 	}
 	return nil

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/kemudi/kemudi/internal/kubelet/evict"
 )
 
 // ending says whether a pod is coming to its end, and what that makes of it.
@@ -29,9 +31,10 @@ func (s *step) end() ending {
 		return ending{yes: true, reason: status.Reason, message: status.Message}
 	case s.d.Fail != nil:
 		return ending{yes: true, failed: true, reason: s.d.Fail.Reason, message: s.d.Fail.Message}
-	case s.d.Evict != nil:
+	case s.evict != nil:
+		s.do(Action{Op: EvictedEvent, ID: "evicted", Message: s.evict.Message})
 		at := int64(0) // the shortest there is
-		return ending{yes: true, failed: true, reason: ReasonEvicted, message: s.d.Evict.Message, grace: &at}
+		return ending{yes: true, failed: true, reason: ReasonEvicted, message: s.evict.Message, grace: &at}
 	case s.d.Gone:
 		// Deleted by force, or the node was away for long: be quick, but fair.
 		small := int64(minGrace / time.Second)
@@ -45,6 +48,17 @@ func (s *step) end() ending {
 		return ending{yes: true, failed: true, reason: "DeadlineExceeded", message: message}
 	}
 	return ending{yes: s.completed()}
+}
+
+// eviction is why the node does without the pod; nil: it does not.
+func (s *step) eviction() *Eviction {
+	if s.d.Evict != nil || s.d.Gone || !s.o.Storage.Limited {
+		return s.d.Evict
+	}
+	if message := evict.OverLimit(s.pod, s.o.Storage.Held); message != "" {
+		return &Eviction{Message: message}
+	}
+	return nil
 }
 
 // deadline is when the pod has been active for as long as it may.
@@ -127,7 +141,7 @@ func (s *step) stopped() bool {
 	}
 	for _, a := range s.o.Doing {
 		switch a.Op {
-		case WriteStatus, DeletePod, EnsureImage:
+		case WriteStatus, DeletePod, KeepStatus, RemoveMirror, EnsureImage, RunProbe:
 		default:
 			return false
 		}
@@ -178,7 +192,19 @@ func (s *step) stopContainers() bool {
 			s.kill(c, s.ending.grace, KilledForEnd, "Stopping container "+c.Name)
 		}
 	}
-	return s.stopSidecars(running)
+	return s.stopSidecars(running || s.startingContainer())
+}
+
+// startingContainer reports whether a container is being started: that it runs is
+// to be known before it is ended. A sandbox that is taken away from below its start
+// would make a failure of that.
+func (s *step) startingContainer() bool {
+	for _, a := range s.o.Doing {
+		if a.Op == StartContainer {
+			return true
+		}
+	}
+	return false
 }
 
 // stopSidecars has the preStop hooks of all sidecars run at once, beside the end

@@ -4,6 +4,10 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kemudi/kemudi/internal/kubelet/backoff"
+	"github.com/kemudi/kemudi/internal/kubelet/evict"
 )
 
 // Desired is what the API says about a pod.
@@ -15,8 +19,8 @@ type Desired struct {
 	Gone bool
 	// Fail, if not nil, ends the pod as Failed: the node rejected or evicted it.
 	Fail *Failure
-	// Evict, if not nil, ends the pod as Failed because of what it uses: at once, and
-	// not by its own fault.
+	// Evict, if not nil, ends the pod as Failed at once, as the node is short of
+	// something. A pod that holds more than it may ends so by itself (Storage).
 	Evict *Eviction
 	// Deferred, if not nil, says why the resources that the pod asks for now
 	// cannot be given to it: Reason is Deferred or Infeasible.
@@ -50,15 +54,19 @@ type Observed struct {
 	Sandboxes  []Sandbox   // newest first
 	Containers []Container // newest first among those with one name
 
-	VolumesReady bool
+	// Mirror is of the pod's image in the API if its manifest is a file of the node's
+	// (a static pod); nil: the API itself has the pod.
+	Mirror *Mirror
+
+	Volumes Volumes
+	Storage Storage
 	// CleanedUp says that the volumes and other belongings of the pod on the
 	// node, except its sandboxes and logs, have been removed.
 	CleanedUp bool
 
 	// Images holds the outcome of EnsureImage by container name.
 	Images map[string]Image
-	// Failures holds why the last action on something did not work, by the
-	// container's name, or one of the keys below.
+	// Failures holds why actions did not work when they were last tried, by their Key.
 	Failures map[string]Failure
 	// Probes holds the results of the probes by container ID.
 	Probes map[string]Probes
@@ -74,12 +82,37 @@ type Observed struct {
 	Resized map[string]v1.ResourceRequirements
 }
 
-// Keys of Observed.Failures that are not names of containers.
-const (
-	SandboxFailure = "/sandbox"
-	VolumeFailure  = "/volumes"
-	ResizeFailure  = "/resize"
-)
+// Mirror is what is known of the mirror of a static pod. The zero value: there is
+// none, or it is not known.
+type Mirror struct {
+	UID     types.UID
+	Of      types.UID // the static pod that it says it shows
+	Leaving bool      // it is being deleted
+	// Told is the UID of the mirror that was last brought up to date, Written the
+	// status that it was given.
+	Told    types.UID
+	Written *v1.PodStatus
+}
+
+// Volumes is how far the pod's volumes are.
+type Volumes struct {
+	Ready bool
+	// Stale says that what they are written from has changed since.
+	Stale bool
+	// RenewAt is when a token in them must be renewed; zero: never.
+	RenewAt time.Time
+}
+
+// Storage is what the pod holds on the node's disk.
+type Storage struct {
+	// Limited says that it may hold only so much; else nothing is measured.
+	Limited bool
+	// Every is how often it is measured, Since when it last was; before that, when
+	// its volumes became ready.
+	Every time.Duration
+	Since time.Time
+	Held  evict.Storage
+}
 
 // Sandbox is a pod sandbox as the runtime reports it.
 type Sandbox struct {
@@ -135,16 +168,28 @@ type Image struct {
 	Retry           time.Time
 }
 
+// ProbeKind is what a probe is for, as in messages.
+type ProbeKind string
+
+// The kinds of probes.
+const (
+	StartupProbe   ProbeKind = "startup"
+	LivenessProbe  ProbeKind = "liveness"
+	ReadinessProbe ProbeKind = "readiness"
+)
+
 // Probes are the results that the probes of a running container have reached
-// (thresholds are already applied).
+// (thresholds are already applied), and when they are due.
 type Probes struct {
 	Started bool // by the startup probe
 	Ready   bool // by the readiness probe
-	// Failed names the probe that says that the container must be killed:
-	// "liveness" or "startup"; else empty.
-	Failed string
+	// Failed is the probe that says that the container must be killed, liveness or
+	// startup; else empty.
+	Failed ProbeKind
 	// Grace is that probe's own termination grace period, if it has one.
 	Grace *int64
+	// Due is when to probe next, for each of the container's probes.
+	Due map[ProbeKind]time.Time
 }
 
 // KillReason says why a container was killed.
@@ -164,6 +209,8 @@ type Op string
 // The kinds of actions. The comment says which fields of the Action they use.
 const (
 	PrepareVolumes  Op = "prepare-volumes"
+	RefreshVolumes  Op = "refresh-volumes" // write anew what has changed
+	MeasureStorage  Op = "measure-storage"
 	CreateSandbox   Op = "create-sandbox"   // Attempt
 	StopSandbox     Op = "stop-sandbox"     // ID
 	RemoveSandbox   Op = "remove-sandbox"   // ID
@@ -172,13 +219,30 @@ const (
 	PreStop         Op = "pre-stop"         // Container, ID, Grace: only the hook
 	KillContainer   Op = "kill-container"   // Container, ID, Grace, Why, Message
 	RemoveContainer Op = "remove-container" // Container, ID
+	RunProbe        Op = "probe"            // Container, ID, Probe
 	ResizePod       Op = "resize-pod"
 	CleanUp         Op = "clean-up"
 	WriteStatus     Op = "write-status"
 	DeletePod       Op = "delete-pod"
-	BackOffEvent    Op = "back-off" // Container, ID, Message: tell once per ID
-	DeadlineEvent   Op = "deadline" // ID, Message: tell once per ID
+	KeepStatus      Op = "keep-status"   // of a static pod: the next step is to find it
+	MirrorPod       Op = "mirror-pod"    // have the API show a static pod as it is
+	RemoveMirror    Op = "remove-mirror" // of a static pod that has ended
+	BackOffEvent    Op = "back-off"      // Container, ID, Message: tell once per ID
+	DeadlineEvent   Op = "deadline"      // ID, Message: tell once per ID
+	EvictedEvent    Op = "evicted"       // ID, Message: tell once per ID
 )
+
+// RetryAfter is how long an action of the kind is held back that has failed so many
+// times in a row.
+func (op Op) RetryAfter(failures int) time.Duration {
+	switch op {
+	case PrepareVolumes, CreateSandbox, StartContainer, ResizePod:
+		return backoff.Start.After(failures)
+	case RefreshVolumes:
+		return backoff.Refresh.After(failures)
+	}
+	return backoff.Call.After(failures)
+}
 
 // Action is one thing to do.
 type Action struct {
@@ -188,6 +252,7 @@ type Action struct {
 	Attempt   int
 	Grace     time.Duration
 	Backoff   time.Duration
+	Probe     ProbeKind
 	Why       KillReason
 	Message   string
 }
@@ -198,6 +263,8 @@ func (a Action) Key() string {
 	switch a.Op {
 	case PreStop, KillContainer, RemoveContainer, StopSandbox, RemoveSandbox:
 		return string(a.Op) + " " + a.ID
+	case RunProbe:
+		return string(a.Op) + " " + string(a.Probe) + " " + a.ID
 	case EnsureImage, StartContainer:
 		return string(a.Op) + " " + a.Container
 	}

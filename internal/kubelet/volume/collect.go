@@ -161,7 +161,7 @@ func (w *writer) downward(items []v1.DownwardAPIVolumeFile, mode int32) error {
 }
 
 // serviceAccountToken adds a token, readable by as few as possible: the one
-// user of all containers, or the pod's group.
+// user of all containers and the pod's group, if there are any.
 func (w *writer) serviceAccountToken(p *v1.ServiceAccountTokenProjection, mode int32) error {
 	t, err := w.m.token(w.ctx, w.pod, w.volume.Name, p, w.src)
 	if err != nil {
@@ -170,11 +170,9 @@ func (w *writer) serviceAccountToken(p *v1.ServiceAccountTokenProjection, mode i
 	if at := t.renew(); w.again.IsZero() || at.Before(w.again) {
 		w.again = at
 	}
-	f := file{data: []byte(t.Value), mode: mode}
-	if fsGroup(w.pod) != nil {
-		f.mode = 0o600 // and the group may read
-	} else if uid := commonUser(w.pod); uid != nil {
-		f.mode, f.uid = 0o600, uid
+	f := file{data: []byte(t.Value), mode: mode, uid: commonUser(w.pod)}
+	if f.uid != nil || fsGroup(w.pod) != nil {
+		f.mode = 0o600 // and the group, if there is one, may read
 	}
 	return w.add(p.Path, f)
 }

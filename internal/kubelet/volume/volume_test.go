@@ -161,7 +161,9 @@ volumes:
 `)
 	path := func(i int) string { return m.Path(pod, &pod.Spec.Volumes[i]) }
 	prepare(t, m, pod, src)
+	trace.Proves(t, "CMV-001")
 	wantTree(t, path(0), "bin 0400 \x00\xff", "k1 0400 one", "k2 0400 two")
+	trace.Proves(t, "CMV-K01/mode")
 	wantTree(t, path(1), "sub/dir/x 0640 one", "why 0644 two")
 	wantTree(t, path(2))
 
@@ -188,8 +190,17 @@ volumes:
 
 	delete(src.configMaps, "a")
 	_, err = m.Prepare(t.Context(), pod, src)
+	trace.Proves(t, "CMV-K01/optional")
 	if err == nil || !strings.Contains(err.Error(), `MountVolume.SetUp failed for volume "plain" : configmap "a" not found`) {
 		t.Errorf("missing config map: got %v", err)
+	}
+}
+
+func TestEmptyDirsInAnUnknownMediumAreNotMade(t *testing.T) {
+	_, err := newManager(t).Prepare(t.Context(), podOf(t, `{volumes: [{name: odd, emptyDir: {medium: Somewhere}}]}`), &sources{})
+	trace.Proves(t, "EMPTY-K01/kubelet")
+	if err == nil || !strings.Contains(err.Error(), `unknown storage medium "Somewhere"`) {
+		t.Errorf("got %v", err)
 	}
 }
 
@@ -227,6 +238,32 @@ volumes:
 	prepare(t, m, pod, src)
 	if src.tokens != 1 {
 		t.Errorf("tokens fetched: got %d, want 1", src.tokens)
+	}
+}
+
+func TestTokenIsForTheUserAndTheGroupOfThePodAlone(t *testing.T) {
+	for name, c := range map[string]struct {
+		spec     string
+		mode     fs.FileMode
+		uid, gid uint32
+	}{
+		"neither":                     {"containers: [{name: a}]", 0o644, 0, 0},
+		"user":                        {"securityContext: {runAsUser: 1000}, containers: [{name: a}]", 0o600, 1000, 0},
+		"group":                       {"securityContext: {fsGroup: 2000}, containers: [{name: a}]", 0o640, 0, 2000},
+		"user and group":              {"securityContext: {runAsUser: 1000, fsGroup: 2000}, containers: [{name: a}]", 0o640, 1000, 2000},
+		"user of all containers":      {"securityContext: {fsGroup: 2000}, containers: [{name: a, securityContext: {runAsUser: 1000}}], initContainers: [{name: i, securityContext: {runAsUser: 1000}}]", 0o640, 1000, 2000},
+		"several users and the group": {"securityContext: {runAsUser: 1000, fsGroup: 2000}, containers: [{name: a}, {name: b, securityContext: {runAsUser: 1001}}]", 0o640, 0, 2000},
+	} {
+		m := newManager(t)
+		pod := podOf(t, "{volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: token}}]}}], "+c.spec+"}")
+		prepare(t, m, pod, &sources{life: time.Hour})
+		info, err := os.Stat(filepath.Join(m.Path(pod, &pod.Spec.Volumes[0]), "token"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st := info.Sys().(*syscall.Stat_t); info.Mode().Perm() != c.mode || st.Uid != c.uid || st.Gid != c.gid {
+			t.Errorf("%s: got mode %v, owner %d:%d, want %v, %d:%d", name, info.Mode(), st.Uid, st.Gid, c.mode, c.uid, c.gid)
+		}
 	}
 }
 

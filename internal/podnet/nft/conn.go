@@ -128,8 +128,8 @@ func (e *TxError) Error() string {
 
 func (e *TxError) Unwrap() error { return e.Errno }
 
-// result reads the answers. The kernel has queued them all when the send
-// returned: one for each message that failed, and one for the last message.
+// result reads the kernel's answers: an error for each message that failed, and an
+// acknowledgement of the last message. All are queued by the time the send returns.
 func (c *Conn) result(b *Batch) error {
 	var failed []error
 	acked := false

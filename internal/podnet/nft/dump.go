@@ -205,22 +205,29 @@ func (c *Conn) dump(msg uint8, f Family, attrs []byte, fn func(Family, map[uint1
 		if err != nil {
 			return os.NewSyscallError("recvfrom", err)
 		}
-		err = eachMessage(buf[:n], func(h header, body []byte) error {
-			switch {
-			case h.typ == unix.NLMSG_DONE:
-				done = true
-			case h.typ == unix.NLMSG_ERROR:
-				return unix.Errno(-int32(binary.NativeEndian.Uint32(body)))
-			case len(body) >= 4:
-				m := map[uint16][]byte{}
-				eachAttr(body[4:], func(typ uint16, v []byte) { m[typ] = v })
-				fn(Family(body[0]), m)
-			}
-			return nil
-		})
-		if err != nil {
+		if done, err = dumped(buf[:n], fn); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// dumped reads a part of the answer to dump; done: it was the last one.
+func dumped(buf []byte, fn func(Family, map[uint16][]byte)) (done bool, err error) {
+	err = eachMessage(buf, func(h header, body []byte) error {
+		switch {
+		case h.typ == unix.NLMSG_DONE:
+			done = true
+		case h.typ == unix.NLMSG_ERROR && len(body) < 4:
+			return errors.New("netlink error that does not say which")
+		case h.typ == unix.NLMSG_ERROR:
+			return unix.Errno(-int32(binary.NativeEndian.Uint32(body)))
+		case len(body) >= 4:
+			m := map[uint16][]byte{}
+			eachAttr(body[4:], func(typ uint16, v []byte) { m[typ] = v })
+			fn(Family(body[0]), m)
+		}
+		return nil
+	})
+	return done, err
 }

@@ -62,8 +62,9 @@ func (g *Groups) Next(ctx context.Context, concerns func(Message) bool) error {
 	for {
 		n, err := g.file.Read(g.buf)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			// It may be that of an earlier call. If it is ours, ctx says so now: one
-			// that ends after this line sets its deadline after it as well.
+			// The deadline may have been set by the end of an earlier call's context. If
+			// it was set by ours, ctx has ended by now. If ctx ends after the next line, it
+			// sets the deadline again.
 			_ = g.file.SetReadDeadline(time.Time{})
 		}
 		switch {

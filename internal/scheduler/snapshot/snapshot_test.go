@@ -35,6 +35,9 @@ func TestIncrementalSnapshotEqualsOneBuiltAnew(t *testing.T) {
 					t.Fatalf("after step %d of seed %d:\n%s", step, seed, firstDifference(got, want))
 				}
 			}
+			if w.made < 80 {
+				t.Errorf("only %d pods were made in 400 steps", w.made)
+			}
 		})
 	}
 }

@@ -19,24 +19,32 @@ var ErrDamaged = errors.New("the store's files are damaged")
 
 // checkFiles looks at what etcd would end the process for, or would quietly make
 // little sense of: a database that cannot be opened, or is there without its log.
-func (o Options) checkFiles() error {
+// It returns the number of the last entry of the log that the database knows.
+func (o Options) checkFiles() (applied uint64, err error) {
 	db := filepath.Join(o.member(), "snap", "db")
 	info, err := os.Stat(db)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
-		return nil // a first start, or one that was cut off
+		return 0, nil // a first start, or one that was cut off
 	}
 	if err != nil {
-		return fmt.Errorf("look at the database: %w", err)
+		return 0, fmt.Errorf("look at the database: %w", err)
 	}
-	applied, err := lastApplied(db)
+	applied, err = lastApplied(db)
 	if err != nil {
-		return o.damaged(fmt.Errorf("open the database %s: %w", db, err))
+		return 0, o.damaged(fmt.Errorf("open the database %s: %w", db, err))
 	}
 	logs, err := filepath.Glob(filepath.Join(o.member(), "wal", "*.wal"))
 	if err == nil && len(logs) == 0 && applied > 0 {
-		return o.damaged(fmt.Errorf("the write-ahead log that belongs to %s is missing from %s", db, filepath.Join(o.member(), "wal")))
+		return 0, o.damaged(fmt.Errorf("the write-ahead log that belongs to %s is missing from %s", db, filepath.Join(o.member(), "wal")))
 	}
-	return nil
+	return applied, nil
+}
+
+// cutOff says that the log ends before what the database knows: etcd has taken
+// damage in its middle for a last write that was cut off. It would pass over all
+// new writes until their numbers were beyond that.
+func (o Options) cutOff(last, applied uint64) error {
+	return o.damaged(fmt.Errorf("the write-ahead log in %s ends with entry %d, and the database has entry %d", filepath.Join(o.member(), "wal"), last, applied))
 }
 
 // start starts etcd, and says what can be done if that fails.

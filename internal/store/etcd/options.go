@@ -27,8 +27,6 @@ type Options struct {
 	Log *slog.Logger
 	// Name is the member's name in its cluster. Default: the host name.
 	Name string
-	// QuotaBytes is how large the database may become. Default 8 GiB.
-	QuotaBytes int64
 	// History is how long old revisions stay readable. Default 5 minutes.
 	History time.Duration
 	// ListenClient opens a client port besides, as "https://127.0.0.1:2379", for
@@ -52,9 +50,6 @@ func (o Options) withDefaults() (Options, error) {
 		}
 		o.Name = host
 	}
-	if o.QuotaBytes == 0 {
-		o.QuotaBytes = 8 << 30
-	}
 	if o.History == 0 {
 		o.History = 5 * time.Minute
 	}
@@ -69,6 +64,8 @@ func (o Options) withDefaults() (Options, error) {
 const peerURL = "http://127.0.0.1:2380"
 
 const (
+	// How large the database may become: the most that etcd recommends.
+	quotaBytes = 8 << 30
 	// How many writes make a snapshot (the log is read from there on each start),
 	// and how many raft entries stay in memory: far below etcd's own values, which
 	// would keep 5,000 values for members that a single server does not have.
@@ -117,7 +114,7 @@ func (o Options) config() (*embed.Config, error) {
 	c.SnapshotCount, c.SnapshotCatchUpEntries = snapshotCount, catchUpEntries
 	c.MaxWalFiles, c.MaxSnapFiles = logFiles, logFiles
 	c.BackendBatchInterval, c.BackendBatchLimit = batchInterval, batchLimit
-	c.QuotaBackendBytes = o.QuotaBytes
+	c.QuotaBackendBytes = quotaBytes
 	// The limit is on the encoded request; leave room around the values.
 	c.MaxRequestBytes = store.MaxTxnBytes + 512<<10
 	c.MaxTxnOps = 10_000

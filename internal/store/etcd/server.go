@@ -95,7 +95,8 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := s.o.clearStillborn(); err != nil {
 		return err
 	}
-	if err := s.o.checkFiles(); err != nil {
+	applied, err := s.o.checkFiles()
+	if err != nil {
 		return err
 	}
 	e, err := s.o.start(c)
@@ -105,7 +106,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer e.Close()
 	s.setMapped(true)
 	defer s.setMapped(false)
-	if err := lead(ctx, e.Server); err != nil {
+	if err := s.o.lead(ctx, e.Server, applied); err != nil {
 		return err
 	}
 	s.room = &room{dir: c.Dir, db: s.Database(), log: s.o.Log, reserve: reserveBytes, commit: e.Server.Backend().ForceCommit}
@@ -133,7 +134,8 @@ func (s *Server) Run(ctx context.Context) error {
 // to wait for its election timer: it gets the message by which a raft leader
 // hands over its leadership, and stands for election. The message is ignored
 // while the member still applies changes of its membership, so it is repeated.
-func lead(ctx context.Context, srv *etcdserver.EtcdServer) error {
+// A leader whose log ends before entry applied has lost some of it.
+func (o Options) lead(ctx context.Context, srv *etcdserver.EtcdServer, applied uint64) error {
 	kick := time.NewTicker(2 * time.Millisecond)
 	defer kick.Stop()
 	id := uint64(srv.MemberID())
@@ -147,7 +149,12 @@ func lead(ctx context.Context, srv *etcdserver.EtcdServer) error {
 			return context.Cause(ctx)
 		case <-kick.C:
 		}
-		if len(srv.Cluster().Members()) == 1 && rested(id) {
+		st := status(id)
+		leads := st.RaftState == raft.StateLeader && uint64(srv.Leader()) == id
+		if last := st.Progress[id].Match; leads && last > 0 && max(last, srv.CommittedIndex()) < applied {
+			return o.cutOff(last, applied)
+		}
+		if len(srv.Cluster().Members()) == 1 && rested(st) {
 			m := &raftpb.Message{Type: raftpb.MsgTimeoutNow.Enum(), From: &id, To: &id}
 			if err := srv.Process(ctx, m); err != nil {
 				return fmt.Errorf("start the election: %w", err)
@@ -156,18 +163,23 @@ func lead(ctx context.Context, srv *etcdserver.EtcdServer) error {
 	}
 }
 
-// rested reports whether the raft member has no leader and has noted all entries
+// status is that of a raft member, empty while there is none: etcd tells it only
+// by a variable of the process.
+func status(id uint64) raft.Status {
+	if v, ok := expvar.Get("raft.status").(expvar.Func); ok {
+		if st, ok := v.Value().(raft.Status); ok && st.ID == id {
+			return st
+		}
+	}
+	return raft.Status{}
+}
+
+// rested reports whether a raft member has no leader and has noted all entries
 // of its log as applied. Until then it must not be made to stand for election:
 // it would look through the entries that it has not noted yet, and panic if
 // the server, which may have applied them already, has dropped them from memory.
-// etcd tells its raft status only by a variable of the process.
-func rested(id uint64) bool {
-	v, ok := expvar.Get("raft.status").(expvar.Func)
-	if !ok {
-		return false
-	}
-	st, ok := v.Value().(raft.Status)
-	return ok && st.ID == id && st.Lead == 0 && st.Applied >= st.GetCommit()
+func rested(st raft.Status) bool {
+	return st.ID != 0 && st.Lead == 0 && st.Applied >= st.GetCommit()
 }
 
 // compactOld forgets what is older than the history to be kept. In a cluster

@@ -135,9 +135,9 @@ func (s *Store) Txn(ctx context.Context, t store.Txn) (store.TxnResult, error) {
 	return s.refused(ctx, t.Conds, r.Header.Revision)
 }
 
-// refused reads what stood against a transaction at the revision at which it was
-// refused. The transaction itself does not ask: those that succeed, nearly all,
-// would carry it through the log for nothing.
+// refused reads the keys of a transaction's conditions, at the revision at which it was
+// refused. The transaction itself has no reads for that case: nearly
+// all transactions succeed, and would carry these reads through the log for nothing.
 func (s *Store) refused(ctx context.Context, conds []store.Cond, rev int64) (store.TxnResult, error) {
 	gets := make([]clientv3.Op, len(conds))
 	for i, cond := range conds {

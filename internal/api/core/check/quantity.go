@@ -42,9 +42,9 @@ func IsNativeResource(name corev1.ResourceName) bool {
 	return !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
 
-// isExtendedResource reports whether a name may be that of a node's extended
+// IsExtendedResource reports whether a name may be that of a node's extended
 // resource ("example.com/gpu").
-func isExtendedResource(name corev1.ResourceName) bool {
+func IsExtendedResource(name corev1.ResourceName) bool {
 	if IsNativeResource(name) || strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix) {
 		return false
 	}
@@ -59,7 +59,7 @@ func OvercommitAllowed(name corev1.ResourceName) bool {
 
 // wholeNumbersOnly reports whether a resource cannot be divided.
 func wholeNumbersOnly(name corev1.ResourceName) bool {
-	return slices.Contains(countedResources, name) || isExtendedResource(name)
+	return slices.Contains(countedResources, name) || IsExtendedResource(name)
 }
 
 // ResourceName accepts names of resources, wherever they may stand.
@@ -88,7 +88,7 @@ func ContainerResourceName(errs *resource.Errors, path string, name corev1.Resou
 		if !slices.Contains(containerResources, name) && !IsHugePages(name) {
 			errs.Invalid(path, name, "must be a standard resource for containers")
 		}
-	case !IsNativeResource(name) && !isExtendedResource(name):
+	case !IsNativeResource(name) && !IsExtendedResource(name):
 		errs.Invalid(path, name, "doesn't follow extended resource name standard")
 	}
 }
@@ -125,7 +125,7 @@ func Positive(errs *resource.Errors, path string, q apiresource.Quantity) {
 	}
 }
 
-// PageMultiple refuses amounts of huge pages that are not whole pages.
+// checkPageMultiple refuses amounts of huge pages that are not whole pages.
 func checkPageMultiple(errs *resource.Errors, path string, name corev1.ResourceName, q apiresource.Quantity) {
 	size, err := apiresource.ParseQuantity(strings.TrimPrefix(string(name), corev1.ResourceHugePagesPrefix))
 	if err != nil || size.Sign() <= 0 || size.MilliValue()%1000 != 0 || q.Value()%size.Value() != 0 {
@@ -179,7 +179,7 @@ func checkAgainstLimit(errs *resource.Errors, r *corev1.ResourceRequirements, na
 	}
 }
 
-// ClaimReferences checks that a container uses resource claims of its pod,
+// checkClaimReferences checks that a container uses resource claims of its pod,
 // each once: as a whole, or some of its requests.
 func checkClaimReferences(errs *resource.Errors, refs []corev1.ResourceClaim, claims []corev1.PodResourceClaim) {
 	for i, ref := range refs {

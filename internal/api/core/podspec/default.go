@@ -16,6 +16,9 @@ func Default(p *corev1.Pod) {
 	dropInitContainerAnnotations(p.Annotations)
 	defaultPodIPs(&p.Status)
 	defaultPodSpec(&p.Spec)
+	if *p.Spec.TerminationGracePeriodSeconds < 0 {
+		p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](1)
+	}
 	requestsFromLimits(p.Spec.Containers)
 	requestsFromLimits(p.Spec.InitContainers)
 	defaultPodLevelResources(p)

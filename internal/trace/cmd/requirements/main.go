@@ -1,7 +1,7 @@
 // Command requirements prints which requirements the last full test run has
-// proved and which are open, and writes the same as markdown. It reads the
-// catalogue that is built into it and the records that package trace left.
-// It is run by `make requirements`; no logic lives here.
+// proved, where, and which are open, and writes the same as markdown, or compares it with what
+// is kept. It reads the catalogue that is built into it and the records that
+// package trace left. It is run by `make requirements` and `make test`; no logic lives here.
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/kemudi/kemudi/internal/trace"
 )
@@ -18,26 +19,38 @@ import (
 func main() {
 	dir := flag.String("dir", ".trace", "directory with the records of a test run")
 	out := flag.String("out", "", "markdown file to write (default: none)")
+	check := flag.String("check", "", "markdown file to compare with the records, instead of a report")
 	flag.Parse()
-	if err := run(*dir, *out); err != nil {
+	coverage, err := read(*dir)
+	switch {
+	case err != nil:
+	case *check != "":
+		err = compare(coverage, *check)
+	default:
+		err = report(coverage, *out)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "requirements:", err)
 		os.Exit(1)
 	}
 }
 
-func run(dir, out string) error {
+func read(dir string) (cov trace.Coverage, err error) {
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("no records in %s: run `make test` first", dir)
+		return cov, fmt.Errorf("no records in %s: run `make test` first", dir)
 	}
 	catalogue, err := trace.Embedded()
 	if err != nil {
-		return fmt.Errorf("read catalogue: %w", err)
+		return cov, fmt.Errorf("read catalogue: %w", err)
 	}
-	proofs, err := trace.ReadProofs(dir)
+	run, err := trace.ReadRun(dir)
 	if err != nil {
-		return err
+		return cov, err
 	}
-	coverage := trace.Cover(catalogue, proofs)
+	return trace.Cover(catalogue, run), nil
+}
+
+func report(coverage trace.Coverage, out string) error {
 	if out != "" {
 		var markdown bytes.Buffer
 		if err := coverage.WriteMarkdown(&markdown); err != nil {
@@ -48,4 +61,19 @@ func run(dir, out string) error {
 		}
 	}
 	return coverage.WriteText(os.Stdout)
+}
+
+func compare(coverage trace.Coverage, name string) error {
+	kept, err := os.ReadFile(name)
+	if err != nil {
+		return fmt.Errorf("read report: %w", err)
+	}
+	differences, excuses := coverage.Compare(kept)
+	if len(excuses) > 0 {
+		fmt.Printf("tests were skipped on this machine, so it says nothing about %d citations of %s:\n  %s\n", len(excuses), name, strings.Join(excuses, "\n  "))
+	}
+	if len(differences) > 0 {
+		return fmt.Errorf("%s is not what this run has proved:\n  %s\nIf the change is meant, run `make requirements` where no test is skipped, read the difference and commit the file", name, strings.Join(differences, "\n  "))
+	}
+	return nil
 }

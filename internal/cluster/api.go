@@ -1,0 +1,55 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kemudi/kemudi/internal/admission"
+)
+
+// API says how the API is served, each field by its flag. The zero value has the
+// defaults.
+type API struct {
+	RuntimeConfig    map[string]bool // --runtime-config: group-versions on or off
+	EncodedCacheSize int64           // --encoded-cache-bytes
+	RequestTimeout   time.Duration   // --request-timeout
+	MaxReads         int             // --max-requests-inflight
+	MaxWrites        int             // --max-mutating-requests-inflight
+	FrameByFrame     bool            // --coalesce-http2, which if false says: send each frame of HTTP/2 by itself
+	Plugins          Plugins
+}
+
+// Plugins names the admission plugins that are on or off other than by default.
+type Plugins struct {
+	Enable  []string // --enable-admission-plugins
+	Disable []string // --disable-admission-plugins
+}
+
+// AdmissionPlugins are the names of the plugins that are on, and off, by default.
+func AdmissionPlugins() (on, off []string) { return admission.Plugins() }
+
+func (a *API) check() error {
+	for _, n := range []struct {
+		flag  string
+		value int64
+	}{
+		{"request-timeout", int64(a.RequestTimeout)}, {"max-requests-inflight", int64(a.MaxReads)},
+		{"max-mutating-requests-inflight", int64(a.MaxWrites)}, {"encoded-cache-bytes", a.EncodedCacheSize},
+	} {
+		if n.value < 0 {
+			return fmt.Errorf("--%s must not be negative", n.flag)
+		}
+	}
+	var both []string
+	for _, name := range a.Plugins.Enable {
+		if slices.Contains(a.Plugins.Disable, name) {
+			both = append(both, name)
+		}
+	}
+	if len(both) > 0 {
+		return fmt.Errorf("--enable-admission-plugins and --disable-admission-plugins both have %s", strings.Join(both, ", "))
+	}
+	return nil
+}

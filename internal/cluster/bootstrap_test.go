@@ -1,0 +1,60 @@
+package cluster
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/kemudi/kemudi/internal/controllers"
+	"github.com/kemudi/kemudi/internal/store"
+	"github.com/kemudi/kemudi/internal/store/mem"
+	"github.com/kemudi/kemudi/internal/task"
+)
+
+// lagging is a store whose changes are told of late, as they are when it has much to do.
+type lagging struct{ store.Store }
+
+func (l lagging) Watch(ctx context.Context, prefix string, after int64, fn func([]store.Change, int64) error) error {
+	return l.Store.Watch(ctx, prefix, after, func(changes []store.Change, progress int64) error {
+		if err := task.Sleep(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+		return fn(changes, progress)
+	})
+}
+
+func TestControllersStartWithTheirRolesInForce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		plane, err := NewControlPlane(ControlPlaneOptions{
+			Store: lagging{mem.New(mem.Options{})}, Logger: slog.New(slog.DiscardHandler), Leadership: nobody{},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := task.NewGroup(t.Context())
+		g.Go("control plane", plane.Run)
+		defer func() {
+			g.Cancel(context.Canceled)
+			if err := g.Wait(); err != nil {
+				t.Error(err)
+			}
+		}()
+		<-plane.Ready()
+		for _, c := range controllers.All(plane.controllerOptions()) {
+			who := &user.DefaultInfo{Name: "system:serviceaccount:kube-system:" + c.Name, Groups: []string{user.AllAuthenticated}}
+			for _, w := range c.Writes {
+				asks := authorizer.AttributesRecord{
+					User: who, Verb: w.Verb, APIGroup: w.Def.Group, APIVersion: w.Def.Version, Resource: w.Def.Plural, Subresource: w.Sub, ResourceRequest: true,
+				}
+				if decision, why, err := plane.authorizer.Authorize(t.Context(), &asks); decision != authorizer.DecisionAllow {
+					t.Errorf("%s may not %s %s/%s: got %v %q %v", c.Name, w.Verb, w.Def, w.Sub, decision, why, err)
+				}
+			}
+		}
+	})
+}

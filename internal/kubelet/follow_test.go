@@ -1,0 +1,59 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/cache"
+)
+
+// TestPodIsToldOfADeletionAmongManyChanges deletes a secret together with more
+// changes than a cache remembers.
+func TestPodIsToldOfADeletionAmongManyChanges(t *testing.T) {
+	t.Parallel()
+	rev := int64(0)
+	secret := func(name string) *cache.Item {
+		rev++
+		return &cache.Item{Key: "default/" + name, Rev: rev, Object: &v1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, ResourceVersion: fmt.Sprint(rev)}}}
+	}
+	c := cache.New(core.Secrets.Def, &cache.Progress{})
+	c.Replace([]*cache.Item{secret("goes"), secret("noise"), secret("stays")}, 3)
+	a := &Agent{}
+	a.o.Log = slog.New(slog.DiscardHandler)
+	a.mu.interest = interest{map[reference]map[*actor]struct{}{}, map[*cache.Cache]bool{}}
+	uses := func(name string) *actor {
+		x := &actor{}
+		x.box.ready = make(chan struct{}, 1)
+		a.mu.interest.actors[reference{core.Secrets.Def, "default", name}] = map[*actor]struct{}{x: {}}
+		return x
+	}
+	goes, stays := uses("goes"), uses("stays")
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	wg.Go(func() {
+		if err := a.followCache(ctx, c); ctx.Err() == nil {
+			t.Errorf("followCache ended: %v", err)
+		}
+	})
+	<-goes.box.ready
+	<-stays.box.ready
+	rev++
+	changes := []cache.Change{cache.Gone(c.Get("default/goes"), rev)}
+	for range 5000 {
+		changes = append(changes, cache.Change{Item: secret("noise")})
+	}
+	c.Apply(append(changes, cache.Change{Item: secret("stays")}))
+	<-stays.box.ready // it is told last
+	if len(goes.box.ready) == 0 {
+		t.Error("the pod that uses the deleted secret was not told")
+	}
+}

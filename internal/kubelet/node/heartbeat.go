@@ -1,0 +1,226 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/task"
+)
+
+// How often the node tells about itself.
+const (
+	leaseInterval  = 10 * time.Second // renews its lease, and looks whether its state has changed
+	leaseDuration  = 40 * time.Second
+	reportInterval = 5 * time.Minute // writes its status although nothing has changed
+	unreadyCheck   = 250 * time.Millisecond
+)
+
+// apiDeadline bounds a request to the API.
+const apiDeadline = 30 * time.Second
+
+// Runtime is what the container runtime has said of itself.
+type Runtime struct {
+	Version      string // its name and version, as in the API
+	StrictGroups bool   // it gives a container no groups but those that its pod names, if told to
+}
+
+// Run registers the node, then keeps its lease and its status until ctx ends.
+func (n *Node) Run(ctx context.Context, runtime Runtime) error {
+	h := &heartbeat{n: n, runtime: runtime}
+	retry := task.Backoff{Initial: 100 * time.Millisecond, Max: 5 * time.Second, Jitter: 0.2}
+	for {
+		err := h.register(ctx)
+		if err == nil {
+			break
+		}
+		if ctx.Err() == nil {
+			n.o.Log.Warn("register node", "node", n.o.Name, "err", err)
+		}
+		if err := task.Sleep(ctx, retry.Next()); err != nil {
+			return err
+		}
+	}
+	n.o.Events.Event(h.node, v1.EventTypeNormal, "Starting", "Starting kubelet.")
+	nextLease := time.Now()
+	for {
+		if !time.Now().Before(nextLease) {
+			if err := h.renew(ctx); err != nil && ctx.Err() == nil {
+				n.o.Log.Warn("renew lease", "node", n.o.Name, "err", err)
+			}
+			nextLease = nextLease.Add(leaseInterval)
+		}
+		if err := h.report(ctx); err != nil && ctx.Err() == nil {
+			n.o.Log.Warn("report node status", "node", n.o.Name, "err", err)
+		}
+		wait := time.Until(nextLease)
+		if !h.ready {
+			wait = min(wait, unreadyCheck)
+		}
+		select {
+		case <-time.After(max(wait, 0)):
+		case <-h.n.news:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// heartbeat is the state of its goroutine.
+type heartbeat struct {
+	n        *Node
+	runtime  Runtime
+	node     *v1.Node // as last seen
+	lease    leaseState
+	reported time.Time
+	told     string                        // the trouble reported then
+	pressed  map[v1.NodeConditionType]bool // the pressure reported then
+	pulled   int64                         // images pulled or removed until then
+	ips      []string                      // the addresses reported then
+
+	// What the last look has shown.
+	pressure map[v1.NodeConditionType]bool
+	trouble  string // why the runtime cannot run pods; empty: it can
+	ready    bool
+	handlers []v1.NodeRuntimeHandler
+}
+
+// register makes the Node object, or takes it over as it is.
+func (h *heartbeat) register(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, apiDeadline)
+	defer cancel()
+	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: h.n.o.Name, Labels: h.n.labels()}, Spec: v1.NodeSpec{Taints: h.n.o.Taints}}
+	h.look(ctx)
+	if h.n.o.ByHand {
+		existing, err := h.n.nodes.Get(ctx, "", h.n.o.Name)
+		if err != nil {
+			return fmt.Errorf("get node: %w", err)
+		}
+		h.node = existing
+		return nil
+	}
+	h.setStatus(ctx, &node.Status)
+	created, err := h.n.nodes.Create(ctx, node)
+	if apierrors.IsAlreadyExists(err) {
+		return h.takeOver(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("create node: %w", err)
+	}
+	h.node = created
+	return nil
+}
+
+// takeOver brings the labels of an existing Node up to date.
+func (h *heartbeat) takeOver(ctx context.Context) error {
+	node, err := h.n.nodes.Get(ctx, "", h.n.o.Name)
+	if err != nil {
+		return fmt.Errorf("get node: %w", err)
+	}
+	h.node = node
+	labels := maps.Clone(node.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	maps.Copy(labels, h.n.labels())
+	if maps.Equal(labels, node.Labels) {
+		return nil
+	}
+	node = node.DeepCopy()
+	node.Labels = labels
+	if h.node, err = h.n.nodes.Update(ctx, node); err != nil {
+		return fmt.Errorf("update node: %w", err)
+	}
+	return nil
+}
+
+// report writes the node's status if it has changed or has not been written for
+// a while.
+func (h *heartbeat) report(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, apiDeadline)
+	defer cancel()
+	if h.deleted() {
+		h.reported = time.Time{}
+		return h.register(ctx)
+	}
+	pulled, ips := h.n.o.ImageChanges(), h.n.Addresses()
+	if !h.look(ctx) && slices.Equal(ips, h.ips) && !h.newImages(ctx, pulled) && !h.newResources() && time.Since(h.reported) < reportInterval {
+		h.pulled = pulled
+		return nil
+	}
+	if node, ok := h.n.cache.Get("", h.n.o.Name); ok && node.UID == h.node.UID {
+		h.node = node
+	}
+	node := h.node.DeepCopy()
+	h.setStatus(ctx, &node.Status)
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; slices.Contains(ourConditions, c.Type) {
+			c.LastHeartbeatTime = metav1.Now().Rfc3339Copy()
+		}
+	}
+	written, err := h.n.nodes.UpdateStatus(ctx, node)
+	if apierrors.IsConflict(err) { // somebody else was faster: once more on what is there now
+		if written, err = h.n.nodes.Get(ctx, "", node.Name); err == nil {
+			h.node = written
+			node = written.DeepCopy()
+			h.setStatus(ctx, &node.Status)
+			written, err = h.n.nodes.UpdateStatus(ctx, node)
+		}
+	}
+	if apierrors.IsNotFound(err) {
+		return h.register(ctx) // somebody deleted it
+	}
+	if err != nil {
+		return err
+	}
+	if first := h.reported.IsZero(); first && h.ready || !first && (h.trouble == "") != (h.told == "") {
+		reason := "NodeReady"
+		if !h.ready {
+			reason = "NodeNotReady"
+		}
+		h.n.o.Events.Event(written, v1.EventTypeNormal, reason, fmt.Sprintf("Node %s status is now: %s", written.Name, reason))
+	}
+	h.tellPressure(written)
+	h.node, h.reported, h.pulled, h.told, h.pressed, h.ips = written, time.Now(), pulled, h.trouble, h.pressure, ips
+	return nil
+}
+
+// newImages reports whether the node has other images than its status says;
+// pulled is how many changes there were. A pull is several of them.
+func (h *heartbeat) newImages(ctx context.Context, pulled int64) bool {
+	return pulled != h.pulled && !h.n.o.Simulated && !equality.Semantic.DeepEqual(h.n.images(ctx), h.node.Status.Images)
+}
+
+// newResources reports whether others have changed what the node's status says of
+// its resources: those they have added are to be allocatable, the node's own as it knows them.
+func (h *heartbeat) newResources() bool {
+	node, ok := h.n.cache.Get("", h.n.o.Name)
+	if !ok || node.UID != h.node.UID || resource.Revision(node) <= resource.Revision(h.node) {
+		return false
+	}
+	capacity := h.n.Capacity(node.Status.Capacity)
+	return !equality.Semantic.DeepEqual(node.Status.Capacity, capacity) ||
+		!equality.Semantic.DeepEqual(node.Status.Allocatable, h.n.Allocatable(capacity))
+}
+
+// deleted reports whether somebody has deleted the Node object.
+func (h *heartbeat) deleted() bool {
+	select {
+	case <-h.n.cache.Synced():
+	default:
+		return false
+	}
+	node, ok := h.n.cache.Get("", h.n.o.Name)
+	if ok {
+		return node.UID != h.node.UID && node.CreationTimestamp.Before(&h.node.CreationTimestamp)
+	}
+	return h.n.cache.Rev() >= resource.Revision(h.node)
+}

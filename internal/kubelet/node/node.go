@@ -1,0 +1,196 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"runtime"
+	"sync"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kemudi/kemudi/internal/api/coordination"
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/core/check"
+	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/kubelet/evict"
+	"github.com/kemudi/kemudi/internal/kubelet/machine"
+)
+
+// Options of a node. All but Labels, Taints, Reserved and Eviction are required.
+type Options struct {
+	Name      string
+	Transport client.Transport
+	Runtime   runtimeapi.RuntimeServiceClient
+	Images    runtimeapi.ImageServiceClient
+	Events    client.EventSink
+	Log       *slog.Logger
+
+	// Simulated says that there is no machine, and so there are no images to list.
+	Simulated bool
+	// ByHand says that people make the Node object; it is waited for.
+	ByHand  bool
+	Labels  map[string]string
+	Taints  []v1.Taint
+	Port    int    // of the agent's API
+	Version string // of the agent, with a leading "v"
+	Machine machine.Info
+
+	// Addresses are the node's at first, the primary one first.
+	Addresses []string
+	// Capacity is what the node knows that it has. Reserved are shares of it that pods
+	// may not have, Eviction what must be left free.
+	Capacity v1.ResourceList
+	Reserved []v1.ResourceList
+	Eviction evict.Thresholds
+	// ImageChanges is how many images have been pulled or removed so far.
+	ImageChanges func() int64
+}
+
+// Node is one node of the API. Its methods may be called concurrently.
+type Node struct {
+	o      Options
+	nodes  client.Client[*v1.Node]
+	leases client.Client[*coordinationv1.Lease]
+	cache  client.Reader[*v1.Node]
+
+	news      chan struct{} // holds a token when the status is to be looked at
+	networkUp chan struct{} // closed when the runtime can connect pods for the first time
+
+	mu struct {
+		sync.Mutex
+		addresses []string
+		pressure  map[v1.NodeConditionType]bool
+	}
+}
+
+// New returns a node that the API does not hear of yet.
+func New(o Options) *Node {
+	n := &Node{
+		o: o, nodes: client.For(o.Transport, core.Nodes), leases: client.For(o.Transport, coordination.Leases),
+		cache: client.Cached(o.Transport, core.Nodes, "metadata.name="+o.Name),
+		news:  make(chan struct{}, 1), networkUp: make(chan struct{}),
+	}
+	n.mu.addresses = o.Addresses
+	return n
+}
+
+// Look has the node's status looked at, and written if it has changed. It does not wait.
+func (n *Node) Look() {
+	select {
+	case n.news <- struct{}{}:
+	default: // it has been told
+	}
+}
+
+// Seen is the node as the API had it when it was last heard of.
+func (n *Node) Seen() (*v1.Node, bool) { return n.cache.Get("", n.o.Name) }
+
+// Self is the node as Seen, or before that, its name.
+func (n *Node) Self() *v1.Node {
+	if node, ok := n.Seen(); ok {
+		return node
+	}
+	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.o.Name}}
+}
+
+// Get asks the API for the node.
+func (n *Node) Get(ctx context.Context) (*v1.Node, error) { return n.nodes.Get(ctx, "", n.o.Name) }
+
+// SetAddresses says that the node has other addresses now, the primary one first.
+func (n *Node) SetAddresses(ips []string) {
+	n.mu.Lock()
+	n.mu.addresses = ips
+	n.mu.Unlock()
+	n.Look()
+}
+
+// Addresses are the node's addresses, which nobody may change.
+func (n *Node) Addresses() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.mu.addresses
+}
+
+// SetPressure says what the node is short of; nobody may change it any more.
+func (n *Node) SetPressure(pressure map[v1.NodeConditionType]bool) {
+	n.mu.Lock()
+	changed := !maps.Equal(pressure, n.mu.pressure)
+	n.mu.pressure = pressure
+	n.mu.Unlock()
+	if changed {
+		n.Look()
+	}
+}
+
+// Pressure is what the node is short of.
+func (n *Node) Pressure() map[v1.NodeConditionType]bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.mu.pressure
+}
+
+// NetworkUp is closed when the runtime can connect pods for the first time.
+func (n *Node) NetworkUp() <-chan struct{} { return n.networkUp }
+
+// tellNetwork tells that the runtime can connect pods. Only the heartbeat calls it.
+func (n *Node) tellNetwork() {
+	select {
+	case <-n.networkUp: // it has been told
+	default:
+		close(n.networkUp)
+	}
+}
+
+// Capacity is what the node has: what it knows of itself, and the extended resources
+// that others have told its status of.
+func (n *Node) Capacity(told v1.ResourceList) v1.ResourceList {
+	out := n.o.Capacity.DeepCopy()
+	for name, q := range told {
+		if _, own := out[name]; !own && check.IsExtendedResource(name) {
+			out[name] = q.DeepCopy()
+		}
+	}
+	return out
+}
+
+// Allocatable is what is left of a capacity for pods: neither what is reserved
+// for others nor what must be left free.
+func (n *Node) Allocatable(capacity v1.ResourceList) v1.ResourceList {
+	out := capacity.DeepCopy()
+	take := func(name v1.ResourceName, reserved resource.Quantity) {
+		if q, ok := out[name]; ok {
+			q.Sub(reserved)
+			if q.Sign() < 0 {
+				q = resource.Quantity{Format: q.Format}
+			}
+			out[name] = q
+		}
+	}
+	for _, list := range n.o.Reserved {
+		for name, reserved := range list {
+			take(name, reserved)
+		}
+	}
+	for name, s := range map[v1.ResourceName]evict.Signal{v1.ResourceMemory: evict.MemoryAvailable, v1.ResourceEphemeralStorage: evict.NodeFSAvailable} {
+		q := capacity[name]
+		take(name, *resource.NewQuantity(evict.Held(n.o.Eviction, s, q.Value()), resource.BinarySI))
+	}
+	return out
+}
+
+func (n *Node) labels() map[string]string {
+	labels := map[string]string{
+		v1.LabelHostname:          n.o.Name,
+		v1.LabelOSStable:          runtime.GOOS,
+		v1.LabelArchStable:        runtime.GOARCH,
+		"beta.kubernetes.io/os":   runtime.GOOS,
+		"beta.kubernetes.io/arch": runtime.GOARCH,
+	}
+	maps.Copy(labels, n.o.Labels)
+	return labels
+}

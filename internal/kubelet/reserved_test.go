@@ -1,0 +1,28 @@
+package kubelet
+
+import "testing"
+
+func TestReservedResourcesAreReadFromAFlag(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                           "",
+		"cpu=100m":                   "cpu=100m",
+		" memory=1Gi,cpu=0.5 ":       "cpu=500m,memory=1Gi",
+		"ephemeral-storage=1000000k": "ephemeral-storage=1G",
+	} {
+		r := Reserved{"memory": {}}
+		if err := r.Set(text); err != nil || r.String() != want {
+			t.Errorf("%q: got %s, %v, want %s", text, r.String(), err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"cpu":         `"cpu" is not of the form resource=quantity`,
+		"pid=1000":    `cannot reserve "pid" resource: only cpu, memory and ephemeral-storage`,
+		"memory=-1Gi": `resource quantity for "memory" cannot be negative: -1Gi`,
+		"cpu=much":    "quantity of cpu: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+	} {
+		var r Reserved
+		if err := r.Set(text); err == nil || err.Error() != want {
+			t.Errorf("%q: got %v, want %s", text, err, want)
+		}
+	}
+}

@@ -1,0 +1,220 @@
+package sites
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"slices"
+	"strings"
+)
+
+// breakGo breaks the expectation that a citation on a line is about: the first at or
+// after it in the function that holds it; else the last request there whose code is
+// expected; else, as some cite when all is done, the last expectation before it; else what
+// a helper is told by a field of a table; else the first one of the functions of the file
+// that are called after it. An expectation is a condition under which the test fails, or
+// what a helper is told to expect.
+func breakGo(name string, data []byte, line int) (*Break, error) {
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, name, data, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, fmt.Errorf("parse %s: %w", name, err)
+	}
+	g := &goBreak{set: set, line: line}
+	for _, decl := range file.Decls {
+		if set.Position(decl.Pos()).Line <= line && line <= set.Position(decl.End()).Line {
+			ast.Inspect(decl, g.visit)
+		}
+	}
+	e := cmp.Or(g.after, g.code, g.before, g.field, g.within(file))
+	if e == nil {
+		return nil, noWay("no expectation was found about the citation")
+	}
+	from, to := set.Position(e.from).Offset, set.Position(e.to).Offset
+	var out bytes.Buffer
+	out.Write(data[:from])
+	out.WriteString(e.write(string(data[from:to])))
+	out.Write(data[to:])
+	b := &Break{Data: out.Bytes(), Line: set.Position(e.from).Line}
+	b.Was = strings.TrimSpace(strings.Split(string(data), "\n")[b.Line-1])
+	b.Now = strings.TrimSpace(strings.Split(out.String(), "\n")[b.Line-1])
+	return b, nil
+}
+
+// goBreak looks for what to break.
+type goBreak struct {
+	set   *token.FileSet
+	line  int
+	calls []string
+
+	after, code, before, field *change // nil: none is there
+}
+
+// change is a part of a file and what to make of it.
+type change struct {
+	from, to token.Pos
+	write    func(string) string
+}
+
+func (g *goBreak) visit(n ast.Node) bool {
+	if n == nil || g.after != nil {
+		return false
+	}
+	switch n := n.(type) {
+	case *ast.IfStmt:
+		if fails(n.Body) && !isErrorCheck(n.Cond) {
+			g.found(n, &change{n.Cond.Pos(), n.Cond.End(), func(cond string) string { return "!(" + cond + ")" }})
+		}
+	case *ast.CallExpr:
+		if isProves(n) {
+			return false
+		}
+		if lit := wantedWord(n); lit != nil {
+			g.found(n, &change{lit.Pos(), lit.End(), func(text string) string { return text[:len(text)-1] + wrong + text[len(text)-1:] }})
+			break
+		}
+		if g.set.Position(n.Pos()).Line < g.line {
+			break
+		}
+		g.calls = append(g.calls, calledName(n))
+		if arg, ok := wantedArg(n).(*ast.SelectorExpr); ok {
+			g.field = &change{arg.Pos(), arg.End(), func(text string) string { return text + ` + " ` + wrong + `"` }}
+		}
+		if lit := wantedCode(n); lit != nil {
+			g.code = &change{lit.Pos(), lit.End(), func(code string) string { return code + "7" }}
+		}
+	}
+	return g.after == nil
+}
+
+// within returns the first expectation of the functions of the file that are called
+// after the citation.
+func (g *goBreak) within(file *ast.File) *change {
+	for _, name := range g.calls {
+		for _, decl := range file.Decls {
+			if fn, ok := decl.(*ast.FuncDecl); ok && fn.Name.Name == name {
+				inner := &goBreak{set: g.set}
+				if ast.Inspect(fn, inner.visit); inner.after != nil {
+					return inner.after
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// found takes an expectation in, whose statement begins before or after the citation.
+func (g *goBreak) found(n ast.Node, c *change) {
+	if g.set.Position(n.Pos()).Line >= g.line {
+		g.after = c
+	} else {
+		g.before = c
+	}
+}
+
+// fails reports whether a block fails the test, or returns an error to what asks again.
+func fails(body *ast.BlockStmt) (found bool) {
+	ast.Inspect(body, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return !found
+		}
+		if sel, ok := call.Fun.(*ast.SelectorExpr); ok {
+			switch sel.Sel.Name {
+			case "Error", "Errorf", "Fatal", "Fatalf":
+				found = true
+			case "New":
+				x, ok := sel.X.(*ast.Ident)
+				found = found || ok && x.Name == "errors"
+			}
+		}
+		return !found
+	})
+	return found
+}
+
+// isErrorCheck reports whether a condition is err != nil alone: that something went well
+// is seldom what a citation is about.
+func isErrorCheck(cond ast.Expr) bool {
+	b, ok := cond.(*ast.BinaryExpr)
+	if !ok || b.Op != token.NEQ {
+		return false
+	}
+	x, ok := b.X.(*ast.Ident)
+	y, isIdent := b.Y.(*ast.Ident)
+	return ok && isIdent && x.Name == "err" && y.Name == "nil"
+}
+
+// telling are helpers that are told what to expect, not by their first argument: the
+// place of that among the arguments, or -1 for the last one.
+var telling = map[string]int{"check": -1, "expect": -1, "heard": -1, "reach": 2, "said": -1, "sees": -1, "where": -1}
+
+// wantedArg returns the argument that tells a helper what to expect: one of those above,
+// or one whose name begins with want, check or expect and that is handed the test.
+func wantedArg(call *ast.CallExpr) ast.Expr {
+	name := calledName(call)
+	at, ok := telling[name]
+	if !ok {
+		lower := strings.ToLower(name)
+		if !slices.ContainsFunc([]string{"want", "check", "expect", "sees"}, func(p string) bool { return strings.HasPrefix(lower, p) }) || !isGivenTest(call) {
+			return nil
+		}
+		at = -1
+	}
+	if at < 0 {
+		at += len(call.Args)
+	}
+	if at < 0 || at >= len(call.Args) {
+		return nil
+	}
+	return call.Args[at]
+}
+
+// wantedWord returns the last string in what a helper is told to expect.
+func wantedWord(call *ast.CallExpr) (lit *ast.BasicLit) {
+	arg := wantedArg(call)
+	if arg == nil {
+		return nil
+	}
+	ast.Inspect(arg, func(n ast.Node) bool {
+		if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING {
+			lit = l
+		}
+		_, inner := n.(*ast.FuncLit)
+		return !inner
+	})
+	return lit
+}
+
+// wantedCode returns the code that a request is told to expect.
+func wantedCode(call *ast.CallExpr) *ast.BasicLit {
+	if calledName(call) != "must" || len(call.Args) < 2 {
+		return nil
+	}
+	lit, ok := call.Args[0].(*ast.BasicLit)
+	if !ok || lit.Kind != token.INT {
+		return nil
+	}
+	return lit
+}
+
+func isGivenTest(call *ast.CallExpr) bool {
+	if len(call.Args) < 2 {
+		return false
+	}
+	t, ok := call.Args[0].(*ast.Ident)
+	return ok && t.Name == "t"
+}
+
+func calledName(call *ast.CallExpr) string {
+	switch fn := call.Fun.(type) {
+	case *ast.Ident:
+		return fn.Name
+	case *ast.SelectorExpr:
+		return fn.Sel.Name
+	}
+	return ""
+}

@@ -1,0 +1,68 @@
+package sites
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestBreaksWhatIsExpectedBesideACitation marks the citation by its ID alone: each text has one.
+func TestBreaksWhatIsExpectedBesideACitation(t *testing.T) {
+	for _, tc := range []struct{ name, file, text, was, now string }{
+		{"a transcript", "a.txt", "$ kubectl get a\nA\n# Proves: RS-001\n# words\n$ kubectl get b\n...\nB  1\n$ kubectl get c\nC\n", "B  1", "B  1 Qqbroken"},
+		{"a transcript that prints nothing", "a.txt", "# Proves: RS-001\n$ kubectl diff\n$ kubectl get c\nC\n", "$ kubectl diff", "$ kubectl diff; echo Qqbroken"},
+		{"a simulation that looks", "a.txt", "nodes 2\n# Proves: RS-001, RS-002\nstdout 'a b'\n", "stdout 'a b'", "! stdout 'a b'"},
+		{"a simulation that waits", "a.txt", "nodes 2\n# Proves: RS-001\nwait rs/a jsonpath={.a}=1 timeout=1m\n", "wait rs/a jsonpath={.a}=1 timeout=1m", "wait rs/a jsonpath={.a}=1Qqbroken timeout=1m"},
+		{"a simulation that waits for the end", "a.txt", "nodes 2\n# Proves: RS-001\nwait rs/a deleted\n", "wait rs/a deleted", "wait rs/a jsonpath={.metadata.name}=Qqbroken"},
+		{"a simulation that counts", "a.txt", "nodes 2\n# Proves: RS-001\nwait-count pods 3 -l a=b\n", "wait-count pods 3 -l a=b", "wait-count pods 37 -l a=b"},
+		{"a simulation that is refused", "a.txt", "nodes 2\n# Proves: RS-001\n! apply a\n", "! apply a", "apply a"},
+		{"a story", "a.txt", "pod\n----\nA\n\nproves RS-001\n\nobserve\nx\n----\nB\nC\n", "B", "B Qqbroken"},
+		{"a decision", "a.txt", "node a\nfits p\n= a\nproves RS-001\nnode b\nfits p\n= a b\n", "= a b", "= a b Qqbroken"},
+		{"a section", "a.txt", "-- ask --\nA\n-- proves --\nRS-001\n-- apply --\nx\n-- ask --\nB\n", "B", "B Qqbroken"},
+		{"a case that is refused", "a.yaml", "name: a\nerrors:\n- 'b: c'\nproves: [RS-001]\n", "- 'b: c'", "- 'b: c Qqbroken'"},
+		{"a case with a number", "a.yaml", "name: a\nwant:\n  spec:\n    a: 10\nproves: [RS-001]\n", "    a: 10", "    a: 107"},
+		{"a case with a word", "a.yaml", "name: a\nwant: {spec: {type: Recreate, b: null}}\nproves: [RS-001]\n", "want: {spec: {type: Recreate, b: null}}", "want: {spec: {type: RecreateQqbroken, b: null}}"},
+		{"a case with a part", "a.yaml", "name: a\nwant: {spec: {a: 25%}}\nproves: [RS-001]\n", "want: {spec: {a: 25%}}", "want: {spec: {a: 25%Qqbroken}}"},
+		{"a case with a number in words", "a.yaml", "name: a\nstored: {a.b: \"0\"}\nproves: [RS-001]\n", "stored: {a.b: \"0\"}", "stored: {a.b: \"0Qqbroken\"}"},
+		{"a case where something is not there", "a.yaml", "name: a\nstored: {a: {b: null}}\nproves: [RS-001]\n", "stored: {a: {b: null}}", "stored: {a: {b: Qqbroken}}"},
+		{"a condition in Go", "a_test.go", "package a\nfunc f(t T) {\n\ttrace.Proves(t, \"RS-001\")\n\tif err != nil {\n\t\tt.Fatal(err)\n\t}\n\tif a := b(); a != 1 {\n\t\tt.Error(a)\n\t}\n}\n", "if a := b(); a != 1 {", "if a := b(); !(a != 1) {"},
+		{"a helper in Go", "a_test.go", "package a\nfunc f(t T) {\n\ttrace.Proves(t, \"RS-001\")\n\twantLines(t, got, \"a\", `b`)\n}\n", "wantLines(t, got, \"a\", `b`)", "wantLines(t, got, \"a\", `bQqbroken`)"},
+		{"a helper in Go that is not handed the test", "a_test.go", "package a\nfunc f(t T) {\n\ttrace.Proves(t, \"RS-001\")\n\tr.expect(\"A\", name, \"NOERROR\")\n}\n", "r.expect(\"A\", name, \"NOERROR\")", "r.expect(\"A\", name, \"NOERRORQqbroken\")"},
+		{"a helper in Go with what is made", "a_test.go", "package a\nfunc f(t T) {\n\ttrace.Proves(t, \"RS-001\")\n\trun := a(\"x\")\n\tcheck(t, run, \"y\", want{\"echo\", Success, \"echo x\"})\n}\n", "check(t, run, \"y\", want{\"echo\", Success, \"echo x\"})", "check(t, run, \"y\", want{\"echo\", Success, \"echo xQqbroken\"})"},
+		{"a helper in Go that says where what is expected stands", "a_test.go", "package a\nfunc f(t T) {\n\ttrace.Proves(t, \"RS-001\")\n\ts.reach(s.a, \"10.96.0.10:80\", \"c\", \"10.244.1.2\")\n}\n", "s.reach(s.a, \"10.96.0.10:80\", \"c\", \"10.244.1.2\")", "s.reach(s.a, \"10.96.0.10:80\", \"cQqbroken\", \"10.244.1.2\")"},
+		{"requests in Go, of which the last counts", "a_test.go", "package a\nfunc f(t T) {\n\ttrace.Proves(t, \"RS-001\")\n\tf.must(201, \"POST\")\n\tf.must(422, \"PUT\")\n}\n", "f.must(422, \"PUT\")", "f.must(4227, \"PUT\")"},
+		{"a condition before a citation in Go at the end", "a_test.go", "package a\nfunc f(t T) {\n\tif a {\n\t\tt.Error(a)\n\t}\n\tif b {\n\t\tt.Error(b)\n\t}\n\tif !t.Failed() {\n\t\ttrace.Proves(t, \"RS-001\")\n\t}\n}\nfunc g(t T) {\n\tif c {\n\t\tt.Error(c)\n\t}\n}\n", "if b {", "if !(b) {"},
+		{"a helper in Go with a field of a table", "a_test.go", "package a\nfunc f(t T) {\n\ttrace.Proves(t, \"RS-001\")\n\twantLines(t, got, f.line)\n}\n", "wantLines(t, got, f.line)", "wantLines(t, got, f.line + \" Qqbroken\")"},
+		{"a condition of a function in Go that is called", "a_test.go", "package a\nfunc f(t T) {\n\ttrace.Proves(t, \"RS-001\")\n\tb()\n\tr.c(t)\n}\nfunc b() {}\nfunc (r R) c(t T) {\n\tif d {\n\t\tt.Error(d)\n\t}\n}\n", "if d {", "if !(d) {"},
+		{"what is asked again in Go", "a_test.go", "package a\nfunc f(t T) {\n\ttrace.Proves(t, \"RS-001\")\n\teventually(t, func() error {\n\t\tif a {\n\t\t\treturn fmt.Errorf(\"a\")\n\t\t}\n\t})\n}\n", "if a {", "if !(a) {"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			line := 1 + strings.Count(tc.text[:strings.Index(tc.text, "RS-001")], "\n")
+			if strings.Contains(tc.text, "-- proves --") {
+				line--
+			}
+			b, err := BreakAt(tc.file, []byte(tc.text), line)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b.Was != tc.was || b.Now != tc.now || !strings.Contains(string(b.Data), tc.now) {
+				t.Errorf("got %q for %q, want %q for %q\n%s", b.Now, b.Was, tc.now, tc.was, b.Data)
+			}
+		})
+	}
+}
+
+func TestLeavesToAPersonWhatItCannotBreak(t *testing.T) {
+	for _, tc := range []struct{ name, file, text string }{
+		{"a command that expects nothing", "a.txt", "# Proves: RS-001\nnodes 2\n"},
+		{"no citation", "a.txt", "nodes 2\n"},
+		{"no expectation in Go", "a_test.go", "package a\nfunc f(t T) { trace.Proves(t, \"RS-001\") }\nfunc g(t T) {\n\tif a {\n\t\tt.Error(a)\n\t}\n}\n"},
+	} {
+		line := 1
+		if tc.file == "a_test.go" {
+			line = 2
+		}
+		if b, err := BreakAt(tc.file, []byte(tc.text), line); err == nil || !strings.HasPrefix(err.Error(), "for a person: ") {
+			t.Errorf("%s: got %+v, %v, want that a person looks", tc.name, b, err)
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package wire
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/randfill"
+
+	"github.com/kemudi/kemudi/internal/layout"
+)
+
+func TestCanonicalObjectsComeBackFromTheirBytesAsTheyAre(t *testing.T) {
+	seed := int64(rand.Uint64())
+	t.Logf("seed %d", seed)
+	mended, all := 0, 0
+	for gvk, typ := range scheme.Scheme.AllKnownTypes() {
+		if _, ok := reflect.New(typ).Interface().(Proto); !ok || gvk.Version == runtime.APIVersionInternal {
+			continue
+		}
+		f := filler(seed).Funcs(func(*metav1.TypeMeta, randfill.Continue) {}) // is no part of the messages
+		for range 8 {
+			obj := reflect.New(typ).Interface().(Proto)
+			f.Fill(obj)
+			before := obj.(runtime.Object).DeepCopyObject()
+			Canonical(obj)
+			byLibrary := before.DeepCopyObject().(Proto)
+			canonicalByLibrary(byLibrary)
+			if got, want := form(t, obj), form(t, byLibrary); !bytes.Equal(got, want) {
+				t.Fatalf("%v: got %s, want what the library makes of it: %s", gvk, got, want)
+			}
+			if all++; !reflect.DeepEqual(before, obj) {
+				mended++
+			}
+			want := form(t, obj)
+			data, err := AppendProtoBody(nil, obj)
+			if err != nil {
+				t.Fatalf("%v: %v", gvk, err)
+			}
+			back := reflect.New(typ).Interface().(Proto)
+			if err := back.Unmarshal(data); err != nil {
+				t.Fatalf("%v: %v", gvk, err)
+			}
+			if got := form(t, back); !bytes.Equal(got, want) || !equality.Semantic.DeepEqual(back, obj) {
+				t.Fatalf("%v:\n got %s\nwant %s", gvk, got, want)
+			}
+			if fix := fixOf(typ); fix != nil && fix(layout.PtrOf(obj)) {
+				t.Fatalf("%v: what is canonical was written to again: %s", gvk, want)
+			}
+		}
+	}
+	t.Logf("%d of %d objects had another form", mended, all)
+	if all < 2000 || mended < all/4 {
+		t.Errorf("got %d objects of another form among %d, want a quarter of at least 2000", mended, all)
+	}
+}
+
+func form(t *testing.T, v any) []byte {
+	t.Helper()
+	data, err := AppendJSON(nil, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}

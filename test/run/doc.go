@@ -1,0 +1,17 @@
+// Command run runs the tests of the whole tree, pass by pass: packages that hold
+// shared state under the race detector, all others without, some of them with
+// pointers checked; those that work on the machine itself (containers, networks)
+// one after the other, beside all others: they mostly wait, and must not mind. It
+// is what make test and make test-often call.
+//
+//	run [-race PATTERNS] [-pointers PATTERNS] [-flags FLAGS] [-only PATTERN] [-times N] [-busy]
+//
+// While nothing ends it says every 20 seconds what runs. Of tests that pass it
+// says nothing, of those that fail what they have printed, at once and again at
+// the end, where the tests that were skipped stand too, each with its reason.
+//
+// What lives here: which package is in which pass (passes.go), what becomes of
+// the output of go test (output.go), and what keeps the processors busy while
+// suites run again and again (busy.go). make lint has vetted what is run here, so
+// go test does not.
+package main

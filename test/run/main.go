@@ -1,0 +1,239 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"os/signal"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/kemudi/kemudi/internal/trace"
+)
+
+// options are the command line.
+type options struct {
+	race, pointers, flags, only string
+	times                       int
+	busy                        bool
+}
+
+func main() {
+	var o options
+	spinning := flag.Bool("spin", false, "turn one processor until standard input ends")
+	flag.StringVar(&o.race, "race", "", "`patterns` of the packages to run under the race detector")
+	flag.StringVar(&o.pointers, "pointers", "", "`patterns` of the packages to run with uses of package unsafe checked")
+	flag.StringVar(&o.flags, "flags", "", "`flags` of go test")
+	flag.StringVar(&o.only, "only", "", "run packages whose path matches this `pattern`, only")
+	flag.IntVar(&o.times, "times", 1, "run everything this many `times`")
+	flag.BoolVar(&o.busy, "busy", false, "have other programs take all processors meanwhile")
+	flag.Parse()
+	if *spinning {
+		spin(os.Stdin)
+		return
+	}
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	if err := newRunner(o, cmp.Or(os.Getenv("GO"), "go"), os.Stdout).run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "run:", err)
+		os.Exit(1)
+	}
+}
+
+// runner runs passes, and remembers what is to be said at the end.
+type runner struct {
+	o     options
+	gocmd string
+	w     io.Writer
+	mu    struct {
+		sync.Mutex
+		skipped map[test]string // tests, each with its reason
+		failed  []string        // what passes have said of failures
+	}
+}
+
+func newRunner(o options, gocmd string, w io.Writer) *runner {
+	r := &runner{o: o, gocmd: gocmd, w: w}
+	r.mu.skipped = map[test]string{}
+	return r
+}
+
+var errTests = errors.New("tests have failed")
+
+func (r *runner) run(ctx context.Context) error {
+	passes, err := r.passes(ctx)
+	if err != nil {
+		return err
+	}
+	if r.o.busy {
+		stop, err := keepBusy()
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	for round := range r.o.times {
+		if r.o.times > 1 {
+			r.say("     ...  round %d of %d\n", round+1, r.o.times)
+		}
+		// What works on the machine itself mostly waits.
+		var lanes sync.WaitGroup
+		for _, alone := range []bool{false, true} {
+			lanes.Go(func() {
+				for _, p := range passes {
+					if p.alone == alone && ctx.Err() == nil {
+						r.pass(ctx, p)
+					}
+				}
+			})
+		}
+		lanes.Wait()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	return r.summary()
+}
+
+// passes asks go which packages there are. Patterns that match nothing (yet) are
+// no error.
+func (r *runner) passes(ctx context.Context) ([]pass, error) {
+	all, err := r.list(ctx, "./...")
+	if err != nil {
+		return nil, err
+	}
+	race, err := r.listSome(ctx, r.o.race)
+	if err != nil {
+		return nil, err
+	}
+	pointers, err := r.listSome(ctx, r.o.pointers)
+	if err != nil {
+		return nil, err
+	}
+	only, err := regexp.Compile(r.o.only)
+	if err != nil {
+		return nil, fmt.Errorf("pattern of packages: %w", err)
+	}
+	all = slices.DeleteFunc(all, func(pkg string) bool { return !only.MatchString(strings.TrimPrefix(pkg, modulePath)) })
+	return plan(all, race, pointers), nil
+}
+
+// listSome lists what matches patterns, if there is any.
+func (r *runner) listSome(ctx context.Context, patterns string) ([]string, error) {
+	if patterns == "" {
+		return nil, nil
+	}
+	return r.list(ctx, append([]string{"-e", "-f", "{{if not .Error}}{{.ImportPath}}{{end}}"}, strings.Fields(patterns)...)...)
+}
+
+func (r *runner) list(ctx context.Context, args ...string) ([]string, error) {
+	cmd := exec.CommandContext(ctx, r.gocmd, append([]string{"list"}, args...)...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("list packages: %w", err)
+	}
+	return strings.Fields(string(out)), nil
+}
+
+// pass runs one pass, and keeps what is to be said of it at the end.
+func (r *runner) pass(ctx context.Context, p pass) {
+	r.say("     ...  tests %s: %d packages\n", p.name, len(p.packages))
+	out := newOutput(r, p, time.Now)
+	err := r.goTest(ctx, p, out)
+	result := "passed"
+	if err != nil {
+		result = fmt.Sprintf("failed (%v)", err)
+	}
+	r.say("%7.1fs  tests %s: %s\n", time.Since(out.began).Seconds(), p.name, result)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.Copy(r.mu.skipped, out.mu.skipped)
+	if err != nil {
+		r.mu.failed = append(r.mu.failed, fmt.Sprintf("tests %s:\n%s", p.name, out.mu.failed.String()))
+	}
+}
+
+// goTest calls go test. The tests may clean up behind themselves after an
+// interrupt, which they get too.
+func (r *runner) goTest(ctx context.Context, p pass, out *output) error {
+	cmd := exec.CommandContext(ctx, r.gocmd, append([]string{"test"}, p.args(strings.Fields(r.o.flags))...)...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.Stderr = os.Stderr
+	cmd.Env = os.Environ()
+	if p.race { // which needs cgo
+		cmd.Env = append(cmd.Env, "CGO_ENABLED=1")
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return fmt.Errorf("start go test: %w", err)
+	}
+	over := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() { watch(out, over) })
+	err = errors.Join(out.read(stdout), cmd.Wait())
+	close(over)
+	wg.Wait()
+	return err
+}
+
+// say writes for people.
+func (r *runner) say(format string, args ...any) { _, _ = fmt.Fprintf(r, format, args...) }
+
+// Write is for what passes that run side by side have to say.
+func (r *runner) Write(text []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.w.Write(text)
+}
+
+// watch lets out tell what runs until over is closed.
+func watch(out *output, over <-chan struct{}) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			out.tick()
+		case <-over:
+			return
+		}
+	}
+}
+
+// summary says what is easily overlooked, and keeps a record of what was skipped
+// beside the records of what was proved.
+func (r *runner) summary() error {
+	var lines []string
+	for t, why := range r.mu.skipped {
+		lines = append(lines, fmt.Sprintf("%s: %s", t, why))
+		if dir := os.Getenv(trace.DirEnv); dir != "" {
+			if err := (trace.Record{Package: t.pkg, Test: t.name, Skipped: true}).Keep(dir); err != nil {
+				return err
+			}
+		}
+	}
+	slices.Sort(lines)
+	r.say("--- %d tests were skipped\n", len(lines))
+	for _, line := range lines {
+		r.say("%s\n", line)
+	}
+	if len(r.mu.failed) > 0 {
+		r.say("--- failures of all passes, repeated from above:\n%s", strings.Join(r.mu.failed, ""))
+		return errTests
+	}
+	return nil
+}

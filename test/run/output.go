@@ -1,0 +1,209 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// skipLine matches what tests print when they are skipped, those of a child process included.
+var skipLine = regexp.MustCompile(`^ *--- SKIP: (\S+)`)
+
+// quiet is how long nothing is said before it is said what runs.
+const quiet = 20 * time.Second
+
+const modulePath = "github.com/kemudi/kemudi/"
+
+// event is a line of go test -json.
+type event struct {
+	Action, Package, Test, Output string
+}
+
+// test is a test, or if it has no name all of its package.
+type test struct{ pkg, name string }
+
+func (t test) String() string {
+	return strings.TrimSpace(strings.TrimPrefix(t.pkg, modulePath) + " " + t.name)
+}
+
+// output turns the events of a pass into lines that people read.
+type output struct {
+	w     io.Writer
+	pass  pass
+	now   func() time.Time
+	began time.Time
+
+	mu struct {
+		sync.Mutex
+		said    time.Time          // when something was last written
+		done    int                // packages
+		running map[test]time.Time // since when
+		held    map[test][]string  // what a test has printed, until it ends
+		skipped map[test]string    // tests, each with its reason
+		failed  bytes.Buffer       // what was written of failures
+	}
+}
+
+func newOutput(w io.Writer, p pass, now func() time.Time) *output {
+	o := &output{w: w, pass: p, now: now, began: now()}
+	o.mu.said = o.began
+	o.mu.running, o.mu.held, o.mu.skipped = map[test]time.Time{}, map[test][]string{}, map[test]string{}
+	return o
+}
+
+// read takes what go test prints until it ends.
+func (o *output) read(r io.Reader) error {
+	lines := bufio.NewReader(r)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(line) > 0 {
+			o.line(line)
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read the output of go test: %w", err)
+		}
+	}
+}
+
+func (o *output) line(line []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var e event
+	if json.Unmarshal(line, &e) != nil {
+		o.failLocked(string(line)) // go test itself has something to say
+		return
+	}
+	t := test{e.Package, e.Test}
+	switch e.Action {
+	case "start", "run", "cont":
+		o.mu.running[t] = o.now()
+	case "pause":
+		delete(o.mu.running, t)
+	case "output":
+		o.printedLocked(t, e.Output)
+	case "build-output":
+		o.failLocked(e.Output)
+	case "pass", "skip", "fail":
+		o.endLocked(t, e.Action)
+	}
+}
+
+// printedLocked keeps what a test prints. What a package says of itself is
+// written at once: the line with its result, or what its process left.
+func (o *output) printedLocked(t test, text string) {
+	switch {
+	case strings.HasPrefix(text, "=== "), t.name == "" && text == "PASS\n", strings.Contains(text, "[no test files]"):
+	case strings.HasPrefix(text, "-test.shuffle "): // to try that order again, if the package fails
+		o.mu.held[t] = append(o.mu.held[t], text)
+	case t.name != "":
+		if m := skipLine.FindStringSubmatch(text); m != nil {
+			o.mu.skipped[test{t.pkg, m[1]}] = reason(o.mu.held[t])
+		}
+		o.mu.held[t] = append(o.mu.held[t], text)
+	case strings.HasPrefix(text, "ok  "):
+		o.sayLocked(text)
+	default:
+		o.failLocked(text)
+	}
+}
+
+func (o *output) endLocked(t test, how string) {
+	delete(o.mu.running, t)
+	if t.name == "" {
+		o.mu.done++
+		for _, left := range slices.SortedFunc(maps.Keys(o.mu.held), func(a, b test) int { return strings.Compare(a.name, b.name) }) {
+			if left.pkg == t.pkg && how == "fail" { // what ran when the process ended
+				o.failLocked(strings.Join(o.mu.held[left], ""))
+			}
+			if left.pkg == t.pkg {
+				delete(o.mu.held, left)
+			}
+		}
+		return
+	}
+	text := o.mu.held[t]
+	delete(o.mu.held, t)
+	if how == "fail" {
+		o.failLocked(strings.Join(text, ""))
+	}
+}
+
+// where matches the file and line before what a test says, of a child process too.
+var where = regexp.MustCompile(`^(\s*\S+\.go:\d+:)+ *`)
+
+// reason is what a test has said last.
+func reason(text []string) string {
+	for _, line := range slices.Backward(text) {
+		if line = strings.TrimSpace(where.ReplaceAllString(line, "")); line != "" {
+			return line
+		}
+	}
+	return "no reason given"
+}
+
+func (o *output) sayLocked(text string) {
+	o.mu.said = o.now()
+	_, _ = io.WriteString(o.w, text) // to a terminal or a log; nothing to do about one that is gone
+}
+
+func (o *output) failLocked(text string) {
+	o.mu.failed.WriteString(text)
+	o.sayLocked(text)
+}
+
+// tick says what runs if nothing was said for a while.
+func (o *output) tick() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.now().Sub(o.mu.said) < quiet {
+		return
+	}
+	o.sayLocked(fmt.Sprintf("     ...  tests %s, %s, %d of %d packages: %s\n",
+		o.pass.name, o.now().Sub(o.began).Round(time.Second), o.mu.done, len(o.pass.packages), o.runningLocked()))
+}
+
+// runningLocked names the tests that run, the oldest first, or else the
+// packages; where there are none, compilers are at work.
+func (o *output) runningLocked() string {
+	var tests, packages []test
+	for t := range o.mu.running {
+		if t.name == "" {
+			packages = append(packages, t)
+		} else if !strings.Contains(t.name, "/") {
+			tests = append(tests, t)
+		}
+	}
+	packages = slices.DeleteFunc(packages, func(p test) bool {
+		return slices.ContainsFunc(tests, func(t test) bool { return t.pkg == p.pkg })
+	})
+	all := append(tests, packages...)
+	if len(all) == 0 {
+		return "compiling"
+	}
+	slices.SortFunc(all, func(a, b test) int {
+		if order := o.mu.running[a].Compare(o.mu.running[b]); order != 0 {
+			return order
+		}
+		return strings.Compare(a.String(), b.String())
+	})
+	const most = 4
+	var words []string
+	for _, t := range all[:min(len(all), most)] {
+		words = append(words, fmt.Sprintf("%s (%s)", t, o.now().Sub(o.mu.running[t]).Round(time.Second)))
+	}
+	if more := len(all) - most; more > 0 {
+		words = append(words, fmt.Sprintf("and %d more", more))
+	}
+	return "running " + strings.Join(words, ", ")
+}

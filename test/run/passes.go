@@ -1,0 +1,54 @@
+package main
+
+import (
+	"regexp"
+	"slices"
+)
+
+// pass is one call of go test.
+type pass struct {
+	name     string
+	packages []string
+	race     bool // under the race detector
+	pointers bool // with what is done by package unsafe checked, as the race detector has it
+	alone    bool // one package after the other, beside those of other passes
+}
+
+// host matches packages whose tests work on the machine itself: its containers,
+// networks, firewall, cgroups.
+var host = regexp.MustCompile(`^github\.com/kemudi/kemudi/(internal/(container|podnet|proxy)|test)(/|$)`)
+
+// plan puts every package into one pass. What is in race is not in pointers.
+func plan(all, race, pointers []string) []pass {
+	passes := []pass{
+		{name: "with the race detector", race: true},
+		{name: "with pointers checked", pointers: true},
+		{name: "without the race detector"},
+		{name: "on the machine itself, with the race detector", race: true, alone: true},
+		{name: "on the machine itself", alone: true},
+	}
+	for _, pkg := range all {
+		for i := range passes {
+			p := &passes[i]
+			if p.race == slices.Contains(race, pkg) && p.pointers == slices.Contains(pointers, pkg) && p.alone == host.MatchString(pkg) {
+				p.packages = append(p.packages, pkg)
+			}
+		}
+	}
+	return slices.DeleteFunc(passes, func(p pass) bool { return len(p.packages) == 0 })
+}
+
+// args are what follows "go test".
+func (p pass) args(flags []string) []string {
+	args := append([]string{"-json", "-vet=off"}, flags...)
+	if p.race {
+		args = append(args, "-race")
+	}
+	if p.pointers {
+		args = append(args, "-gcflags="+modulePath+"...=-d=checkptr")
+	}
+	if p.alone {
+		args = append(args, "-p=1")
+	}
+	return append(args, p.packages...)
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kemudi/kemudi/internal/trace"
+)
+
+func TestEveryPackageIsInOnePass(t *testing.T) {
+	all := []string{"cmd/kemudi", "internal/cache", "internal/cachet", "internal/container", "internal/podnet/nft", "internal/sound", "test/e2e"}
+	for i := range all {
+		all[i] = modulePath + all[i]
+	}
+	var got strings.Builder
+	for _, p := range plan(all, []string{all[1], all[4]}, []string{all[5]}) {
+		fmt.Fprintln(&got, p.name, p.args([]string{"-count=1"}))
+	}
+	want := strings.ReplaceAll(`with the race detector [-json -vet=off -count=1 -race M/internal/cache]
+with pointers checked [-json -vet=off -count=1 -gcflags=M/...=-d=checkptr M/internal/sound]
+without the race detector [-json -vet=off -count=1 M/cmd/kemudi M/internal/cachet]
+on the machine itself, with the race detector [-json -vet=off -count=1 -race -p=1 M/internal/podnet/nft]
+on the machine itself [-json -vet=off -count=1 -p=1 M/internal/container M/test/e2e]
+`, "M/", modulePath)
+	if got.String() != want {
+		t.Errorf("got:\n%swant:\n%s", got.String(), want)
+	}
+}
+
+// script is a clock and the output that goes by it.
+type script struct {
+	*output
+	text strings.Builder
+	time time.Time
+}
+
+func newScript(packages int) *script {
+	s := &script{time: time.Unix(0, 0)}
+	s.output = newOutput(&s.text, pass{name: "of a script", packages: make([]string, packages)}, func() time.Time { return s.time })
+	return s
+}
+
+// passes lets time pass, a second at a time.
+func (s *script) passes(seconds int) {
+	for range seconds {
+		s.time = s.time.Add(time.Second)
+		s.tick()
+	}
+}
+
+func (s *script) event(action, pkg, test, text string) {
+	s.line(fmt.Appendf(nil, `{"Action":%q,"Package":%q,"Test":%q,"Output":%q}`, action, modulePath+pkg, test, text))
+}
+
+func TestSilenceIsBrokenBySayingWhatRuns(t *testing.T) {
+	s := newScript(3)
+	s.passes(25)
+	s.event("start", "a", "", "")
+	s.event("run", "a", "TestX", "")
+	s.event("start", "b", "", "")
+	s.passes(5)
+	s.event("run", "a", "TestX/sub", "")
+	s.event("run", "a", "TestY", "")
+	s.event("pause", "a", "TestY", "")
+	s.passes(12)
+	s.event("output", "b", "", "ok  \tb\t3s\n")
+	s.event("pass", "b", "", "")
+	s.passes(19)
+	s.event("cont", "a", "TestY", "")
+	s.passes(2)
+	want := `     ...  tests of a script, 20s, 0 of 3 packages: compiling
+     ...  tests of a script, 40s, 0 of 3 packages: running a TestX (15s), b (15s)
+ok  	b	3s
+     ...  tests of a script, 1m2s, 1 of 3 packages: running a TestX (37s), a TestY (1s)
+`
+	if got := s.text.String(); got != want {
+		t.Errorf("got:\n%swant:\n%s", got, want)
+	}
+}
+
+// module is a tree of packages with tests.
+var module = map[string]string{
+	"go.mod":         "module github.com/kemudi/kemudi\n\ngo 1.26\n",
+	"good/g_test.go": "package good\nimport \"testing\"\nfunc TestFine(t *testing.T) { t.Log(\"not of interest\") }\n",
+	"bad/b_test.go": `package bad
+import "testing"
+func TestFine(t *testing.T) { t.Log("not of interest") }
+func TestWrong(t *testing.T) { t.Run("in part", func(t *testing.T) { t.Error("got 1, want 2") }) }
+func TestNotHere(t *testing.T) { t.Log("looked for it"); t.Skip("needs root: a reason") }
+`,
+	"broken/b_test.go": "package broken\nfunc f() { none() }\n",
+	"crash/c_test.go":  "package crash\nimport \"testing\"\nfunc TestCrash(t *testing.T) { t.Log(\"said before\"); panic(\"aargh\") }\n",
+	"plain/p.go":       "package plain\n",
+}
+
+func TestFailuresAndSkippedTestsStandAtTheEnd(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range module {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+	t.Setenv("GOFLAGS", "")
+	t.Setenv(trace.DirEnv, filepath.Join(dir, "trace"))
+	play := func(o options) (string, error) {
+		var text strings.Builder
+		err := newRunner(o, "go", &text).run(t.Context())
+		return text.String(), err
+	}
+	got, err := play(options{times: 1, flags: "-count=1 -shuffle=7"})
+	if !errors.Is(err, errTests) {
+		t.Errorf("got error %v, want %v", err, errTests)
+	}
+	head, end, ok := strings.Cut(got, "--- 1 tests were skipped\nbad TestNotHere: needs root: a reason\n--- failures of all passes, repeated from above:\n")
+	if !ok {
+		t.Fatalf("got no list of skipped tests in:\n%s", got)
+	}
+	if !regexp.MustCompile(`(?m)^ok  \t\S*/good\t`).MatchString(head) || strings.Contains(end, "/good") {
+		t.Errorf("the good package: got\n%s", got)
+	}
+	for _, text := range []string{head, end} {
+		for _, want := range []string{"--- FAIL: TestWrong", "b_test.go:4: got 1, want 2", "undefined: none", "panic: aargh", "said before", "FAIL\tgithub.com/kemudi/kemudi/bad"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%q is missing in:\n%s", want, text)
+			}
+		}
+	}
+	if n := strings.Count(head, "-test.shuffle 7"); n != 2 {
+		t.Errorf("the order of tests is told %d times, want it of the two packages that fail:\n%s", n, head)
+	}
+	if strings.Contains(got, "not of interest") || strings.Contains(got, "plain") {
+		t.Errorf("got more than is of interest:\n%s", got)
+	}
+
+	if kept, err := trace.ReadRun(filepath.Join(dir, "trace")); err != nil || !slices.Equal(kept.Skipped, []string{"bad.TestNotHere"}) {
+		t.Errorf("got the records %v, %v; want that of the skipped test", kept.Skipped, err)
+	}
+
+	got, err = play(options{times: 2, only: "^good$", flags: "-count=1", busy: false})
+	if err != nil || strings.Count(got, "/good\t") != 2 || !strings.Contains(got, "...  round 2 of 2\n") || strings.Count(got, "tests without the race detector: passed") != 2 {
+		t.Errorf("twice: got %v\n%s", err, got)
+	}
+}
+
+func TestSkippedTestsOfAChildProcessAreSeen(t *testing.T) {
+	s := newScript(1)
+	for _, line := range []string{"=== RUN TestA\n", "    a_test.go:1:     c_test.go:7: no root\n", "    --- SKIP: TestChild (0.00s)\n", "--- PASS: TestA\n"} {
+		s.event("output", "a", "TestA", line)
+	}
+	s.event("pass", "a", "TestA", "")
+	if got := fmt.Sprint(s.mu.skipped); got != "map[a TestChild:no root]" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestBusyProgramEndsWithItsInput(t *testing.T) {
+	in, out := io.Pipe()
+	ctx, cancel := context.WithCancel(t.Context())
+	context.AfterFunc(ctx, func() { out.Close() })
+	cancel()
+	spin(in)
+}

@@ -18,6 +18,8 @@ RACE        ?= $(addsuffix /...,$(addprefix ./internal/,admission apiserver auth
 # package unsafe: they run with its other half, the check of pointers.
 POINTERS    ?= $(addsuffix /...,$(addprefix ./internal/,layout patch))
 TEST_FLAGS  ?= -count=1 -shuffle=on -timeout=15m
+# How often a package with failed tests is tried again; all tries must pass (docs/decisions/020).
+AGAIN       ?= 0
 OFTEN       ?= ^(test/(clients|e2e|image|node)|internal/(cluster|container|kubelet|podnet|proxy|store/etcd|up))$$
 TRACE_DIR   := $(CURDIR)/.trace
 
@@ -59,7 +61,7 @@ lint: runtime ## check format, vet, staticcheck and the house rules
 	@GO=$(GO) build/lint.sh
 
 test: build lint ## run every test, end to end ones with real containers included (root)
-	@GO=$(GO) TEST_FLAGS='$(TEST_FLAGS)' KEMUDI_TRACE_DIR=$(TRACE_DIR) build/test.sh -race '$(RACE)' -pointers '$(POINTERS)'
+	@GO=$(GO) TEST_FLAGS='$(TEST_FLAGS)' KEMUDI_TRACE_DIR=$(TRACE_DIR) build/test.sh -race '$(RACE)' -pointers '$(POINTERS)' -again '$(AGAIN)'
 
 # By chance or not: what works with real time and real machines, N times.
 test-often: build ## run those suites N=5 times while other programs take all processors (root)

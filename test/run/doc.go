@@ -4,14 +4,18 @@
 // one after the other, beside all others: they mostly wait, and must not mind. It
 // is what make test and make test-often call.
 //
-//	run [-race PATTERNS] [-pointers PATTERNS] [-flags FLAGS] [-only PATTERN] [-times N] [-busy]
+//	run [-race PATTERNS] [-pointers PATTERNS] [-flags FLAGS] [-only PATTERN] [-times N] [-busy] [-again N]
 //
 // While nothing ends it says every 20 seconds what runs. Of tests that pass it
 // says nothing, of those that fail what they have printed, at once and again at
 // the end, where the tests that were skipped stand too, each with its reason.
 //
+// With -again, what one or two packages of a pass failed at is no failure if it
+// then passes N times; it is told as a flake. Not forgiven are panics, data races,
+// what does not compile and what a process leaves behind (docs/decisions/020).
+//
 // What lives here: which package is in which pass (passes.go), what becomes of
-// the output of go test (output.go), and what keeps the processors busy while
+// the output of go test (output.go), what is tried again (again.go), and what keeps the processors busy while
 // suites run again and again (busy.go). make lint has vetted what is run here, so
 // go test does not.
 package main

@@ -24,7 +24,7 @@ import (
 // options are the command line.
 type options struct {
 	race, pointers, flags, only string
-	times                       int
+	times, again                int
 	busy                        bool
 }
 
@@ -36,6 +36,7 @@ func main() {
 	flag.StringVar(&o.flags, "flags", "", "`flags` of go test")
 	flag.StringVar(&o.only, "only", "", "run packages whose path matches this `pattern`, only")
 	flag.IntVar(&o.times, "times", 1, "run everything this many `times`")
+	flag.IntVar(&o.again, "again", 0, "run a package with failed tests this many `times` more, and let it pass if it passes them all")
 	flag.BoolVar(&o.busy, "busy", false, "have other programs take all processors meanwhile")
 	flag.Parse()
 	if *spinning {
@@ -58,7 +59,8 @@ type runner struct {
 	mu    struct {
 		sync.Mutex
 		skipped map[test]string // tests, each with its reason
-		failed  []string        // what passes have said of failures
+		failed  []failure
+		flaked  []string // what passes have said of failures that did not come again
 	}
 }
 
@@ -101,6 +103,9 @@ func (r *runner) run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+	}
+	if r.o.again > 0 {
+		r.again(ctx)
 	}
 	return r.summary()
 }
@@ -148,6 +153,17 @@ func (r *runner) list(ctx context.Context, args ...string) ([]string, error) {
 
 // pass runs one pass, and keeps what is to be said of it at the end.
 func (r *runner) pass(ctx context.Context, p pass) {
+	out, err := r.try(ctx, p)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.Copy(r.mu.skipped, out.mu.skipped)
+	if err != nil {
+		r.mu.failed = append(r.mu.failed, failure{p, slices.Sorted(maps.Keys(out.mu.failing)), out.mu.certain, fmt.Sprintf("tests %s:\n%s", p.name, out.mu.failed.String())})
+	}
+}
+
+// try runs what pass asks for, and says how it went.
+func (r *runner) try(ctx context.Context, p pass) (*output, error) {
 	r.say("     ...  tests %s: %d packages\n", p.name, len(p.packages))
 	out := newOutput(r, p, time.Now)
 	err := r.goTest(ctx, p, out)
@@ -156,12 +172,7 @@ func (r *runner) pass(ctx context.Context, p pass) {
 		result = fmt.Sprintf("failed (%v)", err)
 	}
 	r.say("%7.1fs  tests %s: %s\n", time.Since(out.began).Seconds(), p.name, result)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	maps.Copy(r.mu.skipped, out.mu.skipped)
-	if err != nil {
-		r.mu.failed = append(r.mu.failed, fmt.Sprintf("tests %s:\n%s", p.name, out.mu.failed.String()))
-	}
+	return out, err
 }
 
 // goTest calls go test. The tests may clean up behind themselves after an
@@ -231,9 +242,15 @@ func (r *runner) summary() error {
 	for _, line := range lines {
 		r.say("%s\n", line)
 	}
-	if len(r.mu.failed) > 0 {
-		r.say("--- failures of all passes, repeated from above:\n%s", strings.Join(r.mu.failed, ""))
-		return errTests
+	if len(r.mu.flaked) > 0 {
+		r.say("--- FLAKES: this failed, then passed %d times. Each is a bug, find its cause:\n%s", r.o.again, strings.Join(r.mu.flaked, ""))
 	}
-	return nil
+	if len(r.mu.failed) == 0 {
+		return nil
+	}
+	r.say("--- failures of all passes, repeated from above:\n")
+	for _, f := range r.mu.failed {
+		r.say("%s", f.text)
+	}
+	return errTests
 }

@@ -17,6 +17,9 @@ import (
 // skipLine matches what tests print when they are skipped, those of a child process included.
 var skipLine = regexp.MustCompile(`^ *--- SKIP: (\S+)`)
 
+// noChance matches what is a fault of the program however seldom it comes.
+var noChance = regexp.MustCompile(`(?m)^(panic|fatal error): |WARNING: DATA RACE`)
+
 // quiet is how long nothing is said before it is said what runs.
 const quiet = 20 * time.Second
 
@@ -49,13 +52,15 @@ type output struct {
 		held    map[test][]string  // what a test has printed, until it ends
 		skipped map[test]string    // tests, each with its reason
 		failed  bytes.Buffer       // what was written of failures
+		failing map[string]bool    // packages with tests that failed
+		certain bool               // something failed that is no chance
 	}
 }
 
 func newOutput(w io.Writer, p pass, now func() time.Time) *output {
 	o := &output{w: w, pass: p, now: now, began: now()}
 	o.mu.said = o.began
-	o.mu.running, o.mu.held, o.mu.skipped = map[test]time.Time{}, map[test][]string{}, map[test]string{}
+	o.mu.running, o.mu.held, o.mu.skipped, o.mu.failing = map[test]time.Time{}, map[test][]string{}, map[test]string{}, map[string]bool{}
 	return o
 }
 
@@ -82,6 +87,7 @@ func (o *output) line(line []byte) {
 	var e event
 	if json.Unmarshal(line, &e) != nil {
 		o.failLocked(string(line)) // go test itself has something to say
+		o.mu.certain = true
 		return
 	}
 	t := test{e.Package, e.Test}
@@ -94,6 +100,7 @@ func (o *output) line(line []byte) {
 		o.printedLocked(t, e.Output)
 	case "build-output":
 		o.failLocked(e.Output)
+		o.mu.certain = true
 	case "pass", "skip", "fail":
 		o.endLocked(t, e.Action)
 	}
@@ -122,6 +129,8 @@ func (o *output) endLocked(t test, how string) {
 	delete(o.mu.running, t)
 	if t.name == "" {
 		o.mu.done++
+		// A process that ends badly though no test has failed, left something or was ended.
+		o.mu.certain = o.mu.certain || how == "fail" && !o.mu.failing[t.pkg]
 		for _, left := range slices.SortedFunc(maps.Keys(o.mu.held), func(a, b test) int { return strings.Compare(a.name, b.name) }) {
 			if left.pkg == t.pkg && how == "fail" { // what ran when the process ended
 				o.failLocked(strings.Join(o.mu.held[left], ""))
@@ -135,6 +144,7 @@ func (o *output) endLocked(t test, how string) {
 	text := o.mu.held[t]
 	delete(o.mu.held, t)
 	if how == "fail" {
+		o.mu.failing[t.pkg] = true
 		o.failLocked(strings.Join(text, ""))
 	}
 }
@@ -158,6 +168,7 @@ func (o *output) sayLocked(text string) {
 }
 
 func (o *output) failLocked(text string) {
+	o.mu.certain = o.mu.certain || noChance.MatchString(text)
 	o.mu.failed.WriteString(text)
 	o.sayLocked(text)
 }

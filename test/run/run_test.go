@@ -104,12 +104,7 @@ func TestNotHere(t *testing.T) { t.Log("looked for it"); t.Skip("needs root: a r
 
 func TestFailuresAndSkippedTestsStandAtTheEnd(t *testing.T) {
 	dir := t.TempDir()
-	for name, text := range module {
-		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	write(t, dir, module)
 	t.Chdir(dir)
 	t.Setenv("GOFLAGS", "")
 	t.Setenv(trace.DirEnv, filepath.Join(dir, "trace"))
@@ -150,6 +145,75 @@ func TestFailuresAndSkippedTestsStandAtTheEnd(t *testing.T) {
 	got, err = play(options{times: 2, only: "^good$", flags: "-count=1", busy: false})
 	if err != nil || strings.Count(got, "/good\t") != 2 || !strings.Contains(got, "...  round 2 of 2\n") || strings.Count(got, "tests without the race detector: passed") != 2 {
 		t.Errorf("twice: got %v\n%s", err, got)
+	}
+}
+
+func TestFailureThatDoesNotComeAgainIsToldAndLetPass(t *testing.T) {
+	// once fails the first time that it runs for name.
+	once := func(name, how string) string {
+		return fmt.Sprintf(`package %s
+import ("os"; "testing")
+func TestOnce(t *testing.T) {
+	f, err := os.OpenFile("../ran-%[1]s", os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil { f.Close(); %s }
+}
+`, name, how)
+	}
+	packages := map[string]string{
+		"flake":  once("flake", `t.Error("by chance")`),
+		"second": once("second", `t.Error("by chance")`),
+		"third":  once("third", `t.Error("by chance")`),
+		"panics": once("panics", `panic("once")`),
+		"leaves": "package leaves\nimport (\"os\"; \"testing\")\nfunc TestMain(m *testing.M) { m.Run(); if _, err := os.Stat(\"../ran-leaves\"); err != nil { os.WriteFile(\"../ran-leaves\", nil, 0o600); os.Exit(1) } }\nfunc TestFine(t *testing.T) {}\n",
+		"races":  once("races", `t.Error("WARNING: DATA RACE")`),
+		"bad":    "package bad\nimport \"testing\"\nfunc TestBad(t *testing.T) { t.Error(\"always\") }\n",
+	}
+	for _, c := range []struct {
+		packages string // that there are
+		passes   bool
+	}{
+		{"flake", true},
+		{"flake second", true},
+		{"flake second third", false}, // too many for chance
+		{"bad", false},
+		{"flake bad", false},
+		{"panics", false},
+		{"races", false},
+		{"leaves", false},
+	} {
+		t.Run(c.packages, func(t *testing.T) {
+			dir := t.TempDir()
+			files := map[string]string{"go.mod": module["go.mod"]}
+			for pkg := range strings.FieldsSeq(c.packages) {
+				files[pkg+"/x_test.go"] = packages[pkg]
+			}
+			write(t, dir, files)
+			t.Chdir(dir)
+			t.Setenv("GOFLAGS", "")
+			t.Setenv(trace.DirEnv, "")
+			var text strings.Builder
+			err := newRunner(options{times: 1, again: 2, flags: "-count=1"}, "go", &text).run(t.Context())
+			if (err == nil) != c.passes {
+				t.Errorf("got error %v, want that it passes: %v\n%s", err, c.passes, text.String())
+			}
+			if told := strings.Contains(text.String(), "--- FLAKES: this failed, then passed 2 times."); told != c.passes {
+				t.Errorf("a flake is told: %v, want %v\n%s", told, c.passes, text.String())
+			}
+			if n := strings.Count(text.String(), "by chance"); c.passes && n < 2*len(strings.Fields(c.packages)) {
+				t.Errorf("what failed is told %d times, want it at once and at the end\n%s", n, text.String())
+			}
+		})
+	}
+}
+
+// write makes files in dir.
+func write(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // otherwise are the tests of h2spec that Go's HTTP/2 server does not pass, with or
-// without package burst, and why that is right.
+// without package h2, and why that is right.
 var otherwise = map[string]string{
 	"Sends a large size HEADERS frame that exceeds the SETTINGS_MAX_FRAME_SIZE":                    "it has 17 KiB; the server's settings allow 256",
 	"Sends multiple values of SETTINGS_INITIAL_WINDOW_SIZE":                                        "who sends a setting twice is cut off, as an attack",

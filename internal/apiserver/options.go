@@ -71,7 +71,7 @@ type Options struct {
 	// EncodedBytes bounds the memory for encodings of cached objects. Default [DefaultEncodedBytes].
 	EncodedBytes int64
 	// FrameByFrame says that HTTP/2 is sent as the library's server does it, without
-	// package burst, and that busy watches do not wait to send more at a time.
+	// package h2, and that busy watches do not wait to send more at a time.
 	FrameByFrame bool
 
 	Logger *slog.Logger

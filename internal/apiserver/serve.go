@@ -10,7 +10,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/kemudi/kemudi/internal/apiserver/burst"
+	"github.com/kemudi/kemudi/internal/apiserver/h2"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
@@ -50,10 +50,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, config *tls.Config) 
 		},
 	}
 	if !s.o.FrameByFrame {
-		if err := burst.Configure(srv); err != nil {
+		if err := h2.Configure(srv); err != nil {
 			return err
 		}
-		l = burst.Listener{Listener: l}
+		l = h2.Listener{Listener: l}
 	}
 	g := task.NewGroup(ctx)
 	g.Go("accept", func(context.Context) error {

@@ -8,9 +8,9 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/user"
 
-	"github.com/kemudi/kemudi/internal/apiserver/burst"
 	"github.com/kemudi/kemudi/internal/apiserver/claims"
 	"github.com/kemudi/kemudi/internal/apiserver/encoded"
+	"github.com/kemudi/kemudi/internal/apiserver/h2"
 	"github.com/kemudi/kemudi/internal/apiserver/memory"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/patch"
@@ -30,7 +30,7 @@ type Server struct {
 	metrics  *metrics
 	handlers handlers
 	handler  http.Handler
-	pace     *burst.Pace // of the watches; nil: they do not rest
+	pace     *h2.Pace // of the watches; nil: they do not rest
 
 	// claimed is closed when the claims fit the objects, stopping is set when the
 	// server has been told to stop.
@@ -53,7 +53,7 @@ func New(o Options) (*Server, error) {
 		claimed: make(chan struct{}),
 	}
 	if !o.FrameByFrame {
-		s.pace = &burst.Pace{}
+		s.pace = &h2.Pace{}
 	}
 	s.handlers = s.newHandlers()
 	s.addChecks()

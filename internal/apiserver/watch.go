@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kemudi/kemudi/internal/apiserver/burst"
+	"github.com/kemudi/kemudi/internal/apiserver/h2"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
 )
@@ -43,7 +43,7 @@ type sink interface {
 // watcher is one client following a resource.
 type watcher struct {
 	c      *call
-	pace   *burst.Pace
+	pace   *h2.Pace
 	q      *watchQuery
 	sink   sink
 	cursor *cache.Cursor

@@ -1,4 +1,4 @@
-package burst
+package h2
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-// Package burst serves HTTP/2 over TLS with few system calls.
+// Package h2 serves HTTP/2 over TLS with few system calls.
 //
 // The HTTP/2 server writes frame by frame: each frame of 16 KiB with its head of
 // 9 bytes would become two TLS records, and each record a system call, made by a
@@ -18,4 +18,4 @@
 //
 // What comes in passes as it is, but for the client's window updates: they are
 // added up until there is something to tell ([Conn.Read], credit).
-package burst
+package h2

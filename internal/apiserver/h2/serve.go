@@ -1,4 +1,4 @@
-package burst
+package h2
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 // take as long as an answer, by srv's WriteTimeout.
 func Configure(srv *http.Server) error {
 	widen()
-	h2 := &http2.Server{}
-	if err := http2.ConfigureServer(srv, h2); err != nil {
+	server := &http2.Server{}
+	if err := http2.ConfigureServer(srv, server); err != nil {
 		return fmt.Errorf("configure HTTP/2: %w", err)
 	}
 	srv.TLSConfig.DynamicRecordSizingDisabled = true // a burst is sent as a whole
@@ -35,7 +35,7 @@ func Configure(srv *http.Server) error {
 		conn := newConn(c, s, hs.WriteTimeout)
 		var wg sync.WaitGroup
 		wg.Go(conn.run)
-		h2.ServeConn(conn, o)
+		server.ServeConn(conn, o)
 		conn.Close()
 		wg.Wait()
 	}

@@ -1,4 +1,4 @@
-package burst
+package h2
 
 import (
 	"bytes"
@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// burstSize is how much may gather before who writes must wait. It is small
+	// gatherMost is how much may gather before who writes must wait. It is small
 	// enough to stay in the processor's cache on its way.
-	burstSize = 128 << 10
+	gatherMost = 128 << 10
 	// lastWords is how long a connection that is closed may still take to send
 	// what was written before.
 	lastWords = 5 * time.Second
@@ -99,7 +99,7 @@ func (c *Conn) add(p []byte) (ok bool, err error) {
 	case c.mu.buf == nil:
 		c.mu.buf = newRoom()
 		token(c.wake)
-	case c.mu.buf.Len() >= burstSize:
+	case c.mu.buf.Len() >= gatherMost:
 		return false, nil
 	}
 	c.mu.buf.Write(p)

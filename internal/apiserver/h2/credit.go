@@ -15,24 +15,24 @@ type credit struct {
 	opened bool   // there has been a request
 	window uint32 // what a stream may be sent to begin with
 	whole  uint32 // the same of the connection
-	held   []grant
+	held   []windowUpdate
 }
 
-// grant is how much more a stream, or with 0 the connection, may be sent.
-type grant struct{ stream, bytes uint32 }
+// windowUpdate is how much more a stream, or with 0 the connection, may be sent.
+type windowUpdate struct{ stream, bytes uint32 }
 
 // What of frames is needed here; RFC 9113, sections 3.4, 4.1, 6.5 and 6.9.
 const (
 	prefaceSize   = 24
 	headSize      = 9
-	grantSize     = 4 // of the content of a frame that grants
+	updateSize    = 4 // of the content of a window update
 	settingSize   = 6
 	firstWindow   = 1<<16 - 1 // unless the client says otherwise
 	initialWindow = 4         // the setting for it
 
 	headersFrame  = 1
 	settingsFrame = 4
-	grantFrame    = 8
+	updateFrame   = 8
 	ackFlag       = 1
 	most31        = 1<<31 - 1 // of windows, and of what a reserved bit is before
 )
@@ -75,7 +75,7 @@ func (c *credit) filter(dst, src []byte) []byte {
 			dst = append(c.flush(dst), c.part...)
 			c.settings(c.part[headSize:])
 		default:
-			dst = c.granted(dst)
+			dst = c.update(dst)
 		}
 		c.part = c.part[:0]
 	}
@@ -87,8 +87,8 @@ func length(head []byte) int { return int(head[0])<<16 | int(head[1])<<8 | int(h
 // looksInto says whether the content of a frame with this head is looked at.
 func looksInto(head []byte) bool {
 	switch n := length(head); head[3] {
-	case grantFrame:
-		return n == grantSize
+	case updateFrame:
+		return n == updateSize
 	case settingsFrame:
 		return head[4]&ackFlag == 0 && n > 0 && n <= lookedAt
 	}
@@ -103,26 +103,26 @@ func (c *credit) settings(list []byte) {
 	}
 }
 
-// granted takes the frame in part, which grants. The frame is passed on if it
+// update takes the window update in part. The frame is passed on if it
 // breaks the rules or is about more than may be held back.
-func (c *credit) granted(dst []byte) []byte {
-	g := grant{binary.BigEndian.Uint32(c.part[5:]) & most31, binary.BigEndian.Uint32(c.part[headSize:]) & most31}
+func (c *credit) update(dst []byte) []byte {
+	u := windowUpdate{binary.BigEndian.Uint32(c.part[5:]) & most31, binary.BigEndian.Uint32(c.part[headSize:]) & most31}
 	window := c.window
-	if g.stream == 0 {
+	if u.stream == 0 {
 		if window = c.whole; !c.opened { // so the client says how large it is
-			c.whole = min(c.whole+g.bytes, most31)
+			c.whole = min(c.whole+u.bytes, most31)
 		}
 	}
 	most := min(window/heldShare, heldMost)
-	if !c.opened || g.bytes == 0 || g.bytes >= most {
+	if !c.opened || u.bytes == 0 || u.bytes >= most {
 		return append(dst, c.part...)
 	}
 	for i := range c.held {
-		if h := &c.held[i]; h.stream == g.stream {
-			if h.bytes += g.bytes; h.bytes < most {
+		if h := &c.held[i]; h.stream == u.stream {
+			if h.bytes += u.bytes; h.bytes < most {
 				return dst
 			}
-			dst = appendGrant(dst, *h)
+			dst = appendUpdate(dst, *h)
 			*h = c.held[len(c.held)-1]
 			c.held = c.held[:len(c.held)-1]
 			return dst
@@ -131,7 +131,7 @@ func (c *credit) granted(dst []byte) []byte {
 	if len(c.held) == heldKinds {
 		dst = c.flush(dst) // most of the streams have ended
 	}
-	c.held = append(c.held, g)
+	c.held = append(c.held, u)
 	return dst
 }
 
@@ -141,14 +141,14 @@ func (c *credit) flush(dst []byte) []byte {
 	if c.pass > 0 {
 		return dst
 	}
-	for _, g := range c.held {
-		dst = appendGrant(dst, g)
+	for _, u := range c.held {
+		dst = appendUpdate(dst, u)
 	}
 	c.held = c.held[:0]
 	return dst
 }
 
-func appendGrant(dst []byte, g grant) []byte {
-	dst = append(dst, 0, 0, grantSize, grantFrame, 0)
-	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(dst, g.stream), g.bytes)
+func appendUpdate(dst []byte, u windowUpdate) []byte {
+	dst = append(dst, 0, 0, updateSize, updateFrame, 0)
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(dst, u.stream), u.bytes)
 }

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// frames writes what a client sends: its preface, settings and first grant, and
+// frames writes what a client sends: its preface, settings and first window update, and
 // a request.
 func frames(t *testing.T, w io.Writer, stream, connection uint32) *http2.Framer {
 	t.Helper()
@@ -36,23 +36,23 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// granted sums up what each stream was granted, and returns all other frames.
-func granted(t *testing.T, sent []byte) (sums map[uint32]int, grants int, others []byte) {
+// opened sums up how far each window was opened, and returns all other frames.
+func opened(t *testing.T, sent []byte) (sums map[uint32]int, updates int, others []byte) {
 	t.Helper()
 	sums, sent = map[uint32]int{}, bytes.TrimPrefix(sent, []byte(http2.ClientPreface))
 	for len(sent) > 0 {
 		frame := sent[:headSize+length(sent)]
-		if sent = sent[len(frame):]; frame[3] == grantFrame {
+		if sent = sent[len(frame):]; frame[3] == updateFrame {
 			sums[binary.BigEndian.Uint32(frame[5:])] += int(binary.BigEndian.Uint32(frame[headSize:]))
-			grants++
+			updates++
 		} else {
 			others = append(others, frame...)
 		}
 	}
-	return sums, grants, others
+	return sums, updates, others
 }
 
-func TestGrantsAddUpAndAllElsePasses(t *testing.T) {
+func TestWindowUpdatesAddUpAndAllElsePasses(t *testing.T) {
 	given, left := 0, 0
 	for seed := range uint64(300) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
@@ -83,24 +83,24 @@ func TestGrantsAddUpAndAllElsePasses(t *testing.T) {
 			rest = rest[n:]
 		}
 		out = c.flush(out)
-		want, before, others := granted(t, in.Bytes())
-		got, after, passed := granted(t, out)
+		want, before, others := opened(t, in.Bytes())
+		got, after, passed := opened(t, out)
 		given, left = given+before, left+after
 		if !bytes.Equal(passed, others) {
 			t.Fatalf("seed %d: other frames: got %d bytes, want the %d that were sent", seed, len(passed), len(others))
 		}
 		for stream, n := range want {
 			if got[stream] != n {
-				t.Errorf("seed %d: stream %d was granted %d, want %d", seed, stream, got[stream], n)
+				t.Errorf("seed %d: window of stream %d was opened by %d, want %d", seed, stream, got[stream], n)
 			}
 		}
 	}
 	if given < 10000 || left == 0 || left > given*9/10 {
-		t.Errorf("%d grants became %d, want at least 10,000 to become fewer", given, left)
+		t.Errorf("%d window updates became %d, want at least 10,000 to become fewer", given, left)
 	}
 }
 
-func TestManySmallGrantsBecomeFew(t *testing.T) {
+func TestManySmallWindowUpdatesBecomeFew(t *testing.T) {
 	var in bytes.Buffer
 	f := frames(t, &in, 4<<20, 1<<30)
 	for range 1000 { // as Go's client does it
@@ -108,9 +108,9 @@ func TestManySmallGrantsBecomeFew(t *testing.T) {
 		check(t, f.WriteWindowUpdate(1, 8<<10))
 	}
 	c := newCredit()
-	sums, n, _ := granted(t, c.filter(nil, in.Bytes()))
+	sums, n, _ := opened(t, c.filter(nil, in.Bytes()))
 	if n > 40 {
-		t.Errorf("2,000 grants became %d, want at most 40", n)
+		t.Errorf("2,000 window updates became %d, want at most 40", n)
 	}
 	if short := 1000*8<<10 - sums[1]; short >= 4<<20/heldShare {
 		t.Errorf("%d bytes of a window of 4 MiB are held back", short)

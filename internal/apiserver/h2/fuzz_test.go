@@ -11,7 +11,7 @@ import (
 )
 
 // FuzzCredit sends any bytes, in pieces of any size: what the library reads of the
-// frames that are passed on is what it reads of those that came, but that grants
+// frames that are passed on is what it reads of those that came, but that window updates
 // are added up, and none of them is lost.
 func FuzzCredit(f *testing.F) {
 	var b bytes.Buffer
@@ -29,7 +29,7 @@ func FuzzCredit(f *testing.F) {
 	f.Add(b.Bytes(), uint16(1))
 	f.Add(b.Bytes(), uint16(13))
 	f.Add(b.Bytes()[:b.Len()-3], uint16(4096))
-	f.Add([]byte{0, 0, 4, grantFrame, 0xff, 0x80, 0, 0, 1, 0, 0, 0, 0}, uint16(5))
+	f.Add([]byte{0, 0, 4, updateFrame, 0xff, 0x80, 0, 0, 1, 0, 0, 0, 0}, uint16(5))
 	f.Fuzz(func(t *testing.T, sent []byte, piece uint16) {
 		in := append([]byte(http2.ClientPreface), sent...)
 		c := newCredit()
@@ -41,25 +41,25 @@ func FuzzCredit(f *testing.F) {
 		}
 		left := len(c.held)
 		if out = c.flush(out); len(out) > len(in) || left > heldKinds {
-			t.Fatalf("%d bytes became %d, grants of %d streams were held", len(in), len(out), left)
+			t.Fatalf("%d bytes became %d, window updates of %d streams were held", len(in), len(out), left)
 		}
-		wantGrants, want, _ := read(in)
-		gotGrants, got, whole := read(out)
+		wantUpdates, want, _ := read(in)
+		gotUpdates, got, whole := read(out)
 		// The library stops at what breaks the rules, so that no more can be compared
 		// than it reads of either.
 		if n := min(len(got), len(want)); !bytes.Equal(got[:n], want[:n]) {
 			t.Fatalf("frames:\n got %q\nwant %q", got, want)
 		}
-		if whole && len(got) == len(want) && !maps.Equal(gotGrants, wantGrants) {
-			t.Fatalf("grants: got %v, want %v", gotGrants, wantGrants)
+		if whole && len(got) == len(want) && !maps.Equal(gotUpdates, wantUpdates) {
+			t.Fatalf("window updates: got %v, want %v", gotUpdates, wantUpdates)
 		}
 	})
 }
 
 // read has the library read frames, until one breaks the rules: it sums up what
-// each stream is granted, and lists the others. whole: none did.
-func read(data []byte) (grants map[uint32]uint64, others []byte, whole bool) {
-	grants = map[uint32]uint64{}
+// each window is opened, and lists the others. whole: none did.
+func read(data []byte) (updates map[uint32]uint64, others []byte, whole bool) {
+	updates = map[uint32]uint64{}
 	r := bytes.NewReader(data[len(http2.ClientPreface):])
 	f := http2.NewFramer(io.Discard, r)
 	f.AllowIllegalReads = true
@@ -68,10 +68,10 @@ func read(data []byte) (grants map[uint32]uint64, others []byte, whole bool) {
 		start := len(data) - r.Len()
 		frame, err := f.ReadFrame()
 		if err != nil {
-			return grants, others, errors.Is(err, io.EOF)
+			return updates, others, errors.Is(err, io.EOF)
 		}
-		if g, ok := frame.(*http2.WindowUpdateFrame); ok {
-			grants[g.StreamID] += uint64(g.Increment)
+		if u, ok := frame.(*http2.WindowUpdateFrame); ok {
+			updates[u.StreamID] += uint64(u.Increment)
 			continue
 		}
 		others = append(others, data[start:len(data)-r.Len()]...)

@@ -8,7 +8,7 @@ import (
 
 const (
 	readRoom = 1 << 10
-	// heldFor is how long a client's grants are held back at most. Only one that
+	// heldFor is how long a client's window updates are held back at most. Only one that
 	// waits for the last byte of its window ever waits for them.
 	heldFor = 100 * time.Millisecond
 )
@@ -23,7 +23,7 @@ type inbound struct {
 	armed  bool        // late has been set, and has not ended a read yet
 }
 
-// Read returns what the client has sent, less the grants that are held back. One
+// Read returns what the client has sent, less the window updates that are held back. One
 // goroutine at a time may read, and nobody may set a deadline for it.
 func (c *Conn) Read(p []byte) (n int, err error) {
 	in := &c.in

@@ -18,7 +18,7 @@ func (a *Agent) admit(pod *v1.Pod, ours bool) *podstep.Failure {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	c := admit.ClaimOf(pod)
+	c := admit.AllocationOf(pod)
 	if !ours && pod.DeletionTimestamp == nil {
 		node, _ := a.node.Seen()
 		if message := evict.Refuse(pod, a.node.Pressure()); message != "" {
@@ -37,11 +37,11 @@ func (a *Agent) admit(pod *v1.Pod, ours bool) *podstep.Failure {
 		if node != nil {
 			allocatable = a.node.Allocatable(a.node.Capacity(node.Status.Capacity))
 		}
-		if reason, message := a.mu.claims.Reject(pod, c, node, allocatable); reason != "" {
+		if reason, message := a.mu.allocations.Reject(pod, c, node, allocatable); reason != "" {
 			return a.rejected(pod, reason, message)
 		}
 	}
-	a.mu.claims[pod.UID] = c
+	a.mu.allocations[pod.UID] = c
 	return nil
 }
 
@@ -56,9 +56,9 @@ func (a *Agent) release(uid types.UID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.leftLocked(uid)
-	if _, ok := a.mu.claims[uid]; !ok {
+	if _, ok := a.mu.allocations[uid]; !ok {
 		return
 	}
-	delete(a.mu.claims, uid)
+	delete(a.mu.allocations, uid)
 	a.askAgainLocked()
 }

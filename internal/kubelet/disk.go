@@ -149,7 +149,7 @@ func (a *Agent) prepareSandbox(pod *v1.Pod, node *cri.Node, config *runtimeapi.P
 func (a *Agent) weighClasses(parent string) error {
 	burstable := int64(0)
 	a.mu.Lock()
-	for _, c := range a.mu.claims {
+	for _, c := range a.mu.allocations {
 		if c.QOS == v1.PodQOSBurstable {
 			cpu := c.Requests[v1.ResourceCPU]
 			burstable += cpu.MilliValue()

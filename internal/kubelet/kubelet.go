@@ -61,14 +61,14 @@ type Agent struct {
 
 	mu struct {
 		sync.Mutex
-		actors   map[types.UID]*actor
-		claims   admit.Claims // of the pods that are not finished
-		interest interest
-		deferred map[types.UID]*actor        // whose pods wait for more resources
-		statics  map[string]*actor           // of the pods of manifests, the newest ones, by their keys
-		leaving  map[types.UID]chan struct{} // closed when the pod that is evicted has ended
-		logs     map[string]string           // paths of the logs of running containers, by container ID
-		read     map[string]int64            // how many bytes of a log clients have read from its beginning
+		actors      map[types.UID]*actor
+		allocations admit.Allocations // of the pods that are not finished
+		interest    interest
+		deferred    map[types.UID]*actor        // whose pods wait for more resources
+		statics     map[string]*actor           // of the pods of manifests, the newest ones, by their keys
+		leaving     map[types.UID]chan struct{} // closed when the pod that is evicted has ended
+		logs        map[string]string           // paths of the logs of running containers, by container ID
+		read        map[string]int64            // how many bytes of a log clients have read from its beginning
 		// early holds events that came between the first look at the runtime and
 		// the start of the actors; nil when they are not kept.
 		early []*runtimeapi.ContainerEventResponse
@@ -109,7 +109,7 @@ func New(o Options) (*Agent, error) {
 		return nil, fmt.Errorf("kubelet: %w", err)
 	}
 	a.sandboxes, a.starts = make(turnstile, atOnce()), make(turnstile, atOnce())
-	a.mu.actors, a.mu.claims = map[types.UID]*actor{}, admit.Claims{}
+	a.mu.actors, a.mu.allocations = map[types.UID]*actor{}, admit.Allocations{}
 	a.mu.logs, a.mu.deferred = map[string]string{}, map[types.UID]*actor{}
 	a.mu.read = map[string]int64{}
 	a.pace = defaultPace
@@ -242,7 +242,7 @@ func (a *Agent) start(act *actor, found *inventory) {
 	if !act.d.Gone {
 		act.d.Fail = a.admit(act.d.Pod, len(act.o.Sandboxes) > 0)
 		if core.PodConditionTrue(act.d.Pod, v1.PodResizePending) {
-			act.d.Deferred = a.reclaim(act)
+			act.d.Deferred = a.reallocate(act)
 		}
 	}
 	a.mu.Lock()
@@ -269,7 +269,7 @@ func (a *Agent) drop(act *actor) {
 		}
 	}
 	delete(a.mu.deferred, act.uid)
-	delete(a.mu.claims, act.uid)
+	delete(a.mu.allocations, act.uid)
 	a.leftLocked(act.uid)
 	a.askAgainLocked()
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
 )
 
-// reclaim lets a running pod have what its spec asks for now, or says why not:
+// reallocate lets a running pod have what its spec asks for now, or says why not:
 // then it keeps what it has, and is asked about again when others have gone.
-func (a *Agent) reclaim(x *actor) *podstep.Failure {
+func (a *Agent) reallocate(x *actor) *podstep.Failure {
 	f := a.grant(x)
 	if f != nil {
 		x.tellResize("Resize"+f.Reason, v1.EventTypeWarning, resizeText("Pod resize "+f.Reason, x.d.Pod, f.Message))
@@ -76,12 +76,12 @@ func (a *Agent) grant(x *actor) *podstep.Failure {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.mu.deferred, x.uid)
-	mine, ok := a.mu.claims[x.uid]
+	mine, ok := a.mu.allocations[x.uid]
 	if !ok {
 		return nil // rejected or finished
 	}
-	delete(a.mu.claims, x.uid)
-	defer func() { a.mu.claims[x.uid] = mine }()
+	delete(a.mu.allocations, x.uid)
+	defer func() { a.mu.allocations[x.uid] = mine }()
 	for _, name := range slices.Sorted(maps.Keys(asked)) {
 		if !slices.Contains([]v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory}, name) {
 			continue
@@ -94,7 +94,7 @@ func (a *Agent) grant(x *actor) *podstep.Failure {
 		if want.Cmp(have) > 0 {
 			return &podstep.Failure{Reason: v1.PodReasonInfeasible, Message: fmt.Sprintf("Node didn't have enough capacity: %s, requested: %d, capacity: %d", name, amount(want), amount(have))}
 		}
-		used := a.mu.claims.Used(name)
+		used := a.mu.allocations.Used(name)
 		left := have.DeepCopy()
 		left.Sub(used)
 		if want.Cmp(left) > 0 {
@@ -109,7 +109,7 @@ func (a *Agent) grant(x *actor) *podstep.Failure {
 // askAgainLocked has the pods that wait for room look whether there is some now.
 func (a *Agent) askAgainLocked() {
 	for _, x := range a.mu.deferred {
-		x.post(func(x *actor) { x.d.Deferred = x.a.reclaim(x) })
+		x.post(func(x *actor) { x.d.Deferred = x.a.reallocate(x) })
 	}
 }
 

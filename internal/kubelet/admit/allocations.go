@@ -15,29 +15,29 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core/check"
 )
 
-// Claim is what a pod takes of its node.
-type Claim struct {
+// Allocation is what a pod takes of its node.
+type Allocation struct {
 	QOS      v1.PodQOSClass
 	Requests v1.ResourceList
 	Ports    []v1.ContainerPort // those of the node
 }
 
-// ClaimOf is what the pod asks for; while a resize is pending, what it has got.
-func ClaimOf(pod *v1.Pod) Claim {
-	c := Claim{QOS: core.QOSClass(pod), Requests: core.PodRequests(pod)}
+// AllocationOf is what the pod asks for; while a resize is pending, what it has got.
+func AllocationOf(pod *v1.Pod) Allocation {
+	a := Allocation{QOS: core.QOSClass(pod), Requests: core.PodRequests(pod)}
 	if core.PodConditionTrue(pod, v1.PodResizePending) {
-		c.Requests = core.PodRequests(asAllocated(pod))
+		a.Requests = core.PodRequests(asAllocated(pod))
 	}
 	for _, list := range [][]v1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 		for i := range list {
 			for _, p := range list[i].Ports {
 				if p.HostPort > 0 {
-					c.Ports = append(c.Ports, p)
+					a.Ports = append(a.Ports, p)
 				}
 			}
 		}
 	}
-	return c
+	return a
 }
 
 // asAllocated is a pod that asks for what its containers have got.
@@ -57,22 +57,22 @@ func asAllocated(pod *v1.Pod) *v1.Pod {
 	return pod
 }
 
-// Claims is what all pods of the node take together, by pod.
-type Claims map[types.UID]Claim
+// Allocations is what all pods of the node take together, by pod.
+type Allocations map[types.UID]Allocation
 
 // Reject returns reason and message if the pod does not fit; node may be nil.
-func (cs Claims) Reject(pod *v1.Pod, c Claim, node *v1.Node, allocatable v1.ResourceList) (reason, message string) {
+func (as Allocations) Reject(pod *v1.Pod, a Allocation, node *v1.Node, allocatable v1.ResourceList) (reason, message string) {
 	pods := allocatable[v1.ResourcePods]
-	if n := int64(len(cs)); n+1 > pods.Value() {
+	if n := int64(len(as)); n+1 > pods.Value() {
 		return "OutOfpods", fmt.Sprintf("Node didn't have enough resource: pods, requested: 1, used: %d, capacity: %d", n, pods.Value())
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.Requests)) {
-		request := c.Requests[name]
+	for _, name := range slices.Sorted(maps.Keys(a.Requests)) {
+		request := a.Requests[name]
 		have, known := allocatable[name]
 		if request.IsZero() || !known && check.IsExtendedResource(name) {
 			continue // what no node knows of is counted elsewhere
 		}
-		used := cs.Used(name)
+		used := as.Used(name)
 		left := have.DeepCopy()
 		left.Sub(used)
 		if left.Cmp(request) < 0 {
@@ -89,8 +89,8 @@ func (cs Claims) Reject(pod *v1.Pod, c Claim, node *v1.Node, allocatable v1.Reso
 			return "TaintToleration", fmt.Sprintf("Predicate TaintToleration failed: node(s) had taint {%s: %s}, that the pod didn't tolerate", taint.Key, taint.Value)
 		}
 	}
-	for _, other := range cs {
-		if portsClash(c.Ports, other.Ports) {
+	for _, other := range as {
+		if portsClash(a.Ports, other.Ports) {
 			return "NodePorts", "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
 		}
 	}
@@ -98,10 +98,10 @@ func (cs Claims) Reject(pod *v1.Pod, c Claim, node *v1.Node, allocatable v1.Reso
 }
 
 // Used is what the pods have of a resource.
-func (cs Claims) Used(name v1.ResourceName) resource.Quantity {
+func (as Allocations) Used(name v1.ResourceName) resource.Quantity {
 	var sum resource.Quantity
-	for _, c := range cs {
-		sum.Add(c.Requests[name])
+	for _, a := range as {
+		sum.Add(a.Requests[name])
 	}
 	return sum
 }

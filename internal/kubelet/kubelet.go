@@ -52,7 +52,7 @@ type Agent struct {
 	manifests  *manifest.Dir
 	staticGone chan struct{}
 
-	sandboxes, starts turnstile
+	sandboxes, starts semaphore
 
 	running chan struct{} // closed when pods are being run
 	group   *task.Group   // of all that Run starts
@@ -108,7 +108,7 @@ func New(o Options) (*Agent, error) {
 	if err := a.newImages(); err != nil {
 		return nil, fmt.Errorf("kubelet: %w", err)
 	}
-	a.sandboxes, a.starts = make(turnstile, atOnce()), make(turnstile, atOnce())
+	a.sandboxes, a.starts = make(semaphore, atOnce()), make(semaphore, atOnce())
 	a.mu.actors, a.mu.allocations = map[types.UID]*actor{}, admit.Allocations{}
 	a.mu.logs, a.mu.deferred = map[string]string{}, map[types.UID]*actor{}
 	a.mu.read = map[string]int64{}

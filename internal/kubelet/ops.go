@@ -183,12 +183,12 @@ func (a *Agent) runSandbox(ctx context.Context, pod *v1.Pod, attempt int) (*runt
 	return st.Status, nil
 }
 
-// turnstile lets only so many through at a time: started all together, pods
+// semaphore lets only so many through at a time: started all together, pods
 // would all be slow.
-type turnstile chan struct{}
+type semaphore chan struct{}
 
 // enter waits for a turn; leave gives it up.
-func (s turnstile) enter(ctx context.Context) (leave func(), err error) {
+func (s semaphore) enter(ctx context.Context) (leave func(), err error) {
 	select {
 	case s <- struct{}{}:
 		return func() { <-s }, nil

@@ -32,13 +32,13 @@ type actor struct {
 	rev int64     // of d.Pod
 	now time.Time // when the actor began its turn: all that it notes in a turn happens at once
 
-	status  v1.PodStatus // as the last step made it
-	ops     *task.Group
-	handles map[string]*handle         // of the actions under way, by their key
-	told    map[string]bool            // IDs of the events of the step that were told
-	removed map[string]bool            // IDs of containers that were removed: late news of them is stale
-	probes  map[string]*probes         // of running containers, by their ID
-	waiters map[string][]chan struct{} // closed when the container with the ID has ended
+	status   v1.PodStatus // as the last step made it
+	ops      *task.Group
+	handles  map[string]*handle         // of the actions under way, by their key
+	reported map[string]bool            // IDs of the events of the step that were reported
+	removed  map[string]bool            // IDs of containers that were removed: late news of them is stale
+	probes   map[string]*probes         // of running containers, by their ID
+	waiters  map[string][]chan struct{} // closed when the container with the ID has ended
 }
 
 // handle is an action under way.
@@ -95,7 +95,7 @@ func (x *actor) takePosts() {
 func newActor(a *Agent, pod *v1.Pod, rev int64) *actor {
 	x := &actor{
 		a: a, uid: pod.UID, done: make(chan struct{}), d: podstep.Desired{Pod: pod}, rev: rev,
-		now: time.Now(), handles: map[string]*handle{}, told: map[string]bool{}, removed: map[string]bool{},
+		now: time.Now(), handles: map[string]*handle{}, reported: map[string]bool{}, removed: map[string]bool{},
 		probes: map[string]*probes{}, waiters: map[string][]chan struct{}{},
 	}
 	x.box.ready = make(chan struct{}, 1)
@@ -175,7 +175,7 @@ func (x *actor) step() (wake time.Time, done bool) {
 func (x *actor) begin(act podstep.Action) {
 	switch act.Op {
 	case podstep.BackOffEvent, podstep.DeadlineEvent, podstep.EvictedEvent:
-		x.tellOnce(act)
+		x.reportOnce(act)
 		return
 	case podstep.KillContainer:
 		x.o.Killed[act.ID] = act.Why
@@ -201,9 +201,9 @@ func (x *actor) begin(act podstep.Action) {
 	})
 }
 
-// tellOnce tells the user what the step has to say, once for each ID.
-func (x *actor) tellOnce(act podstep.Action) {
-	if x.told[act.ID] {
+// reportOnce tells the user what the step has to say, once for each ID.
+func (x *actor) reportOnce(act podstep.Action) {
+	if x.reported[act.ID] {
 		return
 	}
 	switch act.Op {
@@ -215,7 +215,7 @@ func (x *actor) tellOnce(act podstep.Action) {
 		x.a.o.Log.Info("evict pod", "pod", x.name(), "why", act.Message)
 		x.event("", v1.EventTypeWarning, podstep.ReasonEvicted, act.Message)
 	}
-	x.told[act.ID] = true
+	x.reported[act.ID] = true
 }
 
 // ended takes in the outcome of an action: the step decides when one that has
@@ -247,7 +247,7 @@ func (x *actor) failed(act podstep.Action, err error) {
 	}
 	x.o.Failures[key] = f
 	switch {
-	case toldByEvents(act.Op):
+	case reportedByEvents(act.Op):
 	case apierrors.IsNotFound(err): // that the object is gone is news that comes by itself
 	case errors.Is(err, errPanicked): // it has been told with its stack
 	default:
@@ -255,8 +255,8 @@ func (x *actor) failed(act podstep.Action, err error) {
 	}
 }
 
-// toldByEvents reports whether users are told when an action of the kind fails.
-func toldByEvents(op podstep.Op) bool {
+// reportedByEvents reports whether users are told when an action of the kind fails.
+func reportedByEvents(op podstep.Op) bool {
 	switch op {
 	case podstep.PrepareVolumes, podstep.RefreshVolumes, podstep.CreateSandbox, podstep.StartContainer, podstep.ResizePod:
 		return true
@@ -357,7 +357,7 @@ func (x *actor) forget(id string) {
 	delete(x.o.Killed, id)
 	delete(x.o.Hooked, id)
 	delete(x.o.Resized, id)
-	delete(x.told, id)
+	delete(x.reported, id)
 	x.tellExit(id)
 }
 

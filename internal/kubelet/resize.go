@@ -24,19 +24,19 @@ import (
 func (a *Agent) reallocate(x *actor) *podstep.Failure {
 	f := a.grant(x)
 	if f != nil {
-		x.tellResize("Resize"+f.Reason, v1.EventTypeWarning, resizeText("Pod resize "+f.Reason, x.d.Pod, f.Message))
+		x.reportResize("Resize"+f.Reason, v1.EventTypeWarning, resizeText("Pod resize "+f.Reason, x.d.Pod, f.Message))
 	}
 	return f
 }
 
-// tellResize tells each thing once for each change of the pod.
-func (x *actor) tellResize(reason, kind, message string) {
+// reportResize tells each thing once for each change of the pod.
+func (x *actor) reportResize(reason, kind, message string) {
 	key := "resize " + reason + message
-	if x.told[key] {
+	if x.reported[key] {
 		return
 	}
-	maps.DeleteFunc(x.told, func(old string, _ bool) bool { return strings.HasPrefix(old, "resize "+reason) })
-	x.told[key] = true
+	maps.DeleteFunc(x.reported, func(old string, _ bool) bool { return strings.HasPrefix(old, "resize "+reason) })
+	x.reported[key] = true
 	x.event("", kind, reason, message)
 }
 
@@ -128,7 +128,7 @@ func (x *actor) resizePod() work {
 			w.list = append(w.list, c)
 		}
 	}
-	x.tellResize("ResizeStarted", v1.EventTypeNormal, resizeText("Pod resize started", w.pod, ""))
+	x.reportResize("ResizeStarted", v1.EventTypeNormal, resizeText("Pod resize started", w.pod, ""))
 	return w
 }
 
@@ -145,7 +145,7 @@ func (w *resizePod) note(x *actor, err error) {
 		x.o.Resized[id] = r
 	}
 	if err != nil {
-		x.tellResize("ResizeError", v1.EventTypeWarning, resizeText("Pod resize error", w.pod, message(err)))
+		x.reportResize("ResizeError", v1.EventTypeWarning, resizeText("Pod resize error", w.pod, message(err)))
 		return
 	}
 	x.volumesStale() // they may tell of it

@@ -211,7 +211,7 @@ func (w *mirrorPod) do(ctx context.Context) error {
 func (w *mirrorPod) note(x *actor, err error) {
 	if err == nil {
 		x.sawMirror(w.mirror)
-		x.o.Mirror.Told, x.o.Mirror.Written = w.mirror.UID, &w.pod.Status
+		x.o.Mirror.Reported, x.o.Mirror.Written = w.mirror.UID, &w.pod.Status
 	}
 }
 

@@ -55,15 +55,15 @@ func (a *Agent) writeVolumes(ctx context.Context, pod *v1.Pod) (time.Time, error
 	}
 	again, err := a.disk.volumes.Prepare(ctx, pod, sources{a, ctx})
 	if err != nil && ctx.Err() == nil {
-		a.tellMountErrors(pod, err)
+		a.reportMountErrors(pod, err)
 	}
 	return again, err
 }
 
-func (a *Agent) tellMountErrors(pod *v1.Pod, err error) {
+func (a *Agent) reportMountErrors(pod *v1.Pod, err error) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, one := range joined.Unwrap() {
-			a.tellMountErrors(pod, one)
+			a.reportMountErrors(pod, one)
 		}
 		return
 	}

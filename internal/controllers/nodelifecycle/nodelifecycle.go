@@ -259,9 +259,9 @@ func (r *reconciler) tellPods(ctx context.Context, node *corev1.Node) error {
 	notReady := ready != nil && ready.Status != corev1.ConditionTrue
 	r.mu.Lock()
 	s := r.mu.seen[node.Name]
-	told := s == nil || s.notReady == notReady
+	reported := s == nil || s.notReady == notReady
 	r.mu.Unlock()
-	if told {
+	if reported {
 		return nil
 	}
 	if notReady {

@@ -81,7 +81,7 @@ func TestUnusedImagesGoWhenTheDiskIsFull(t *testing.T) {
 		f.events = nil
 		f.collect(t, false) // 89 % are; removing two images is enough
 		f.has(t, "b:1", "new:1", "pause:1", "used:1")
-		f.told(t)
+		f.reported(t)
 
 		f.other = 700
 		f.Forget("u1")
@@ -89,7 +89,7 @@ func TestUnusedImagesGoWhenTheDiskIsFull(t *testing.T) {
 		f.events = nil
 		f.collect(t, true) // new:1 is too young, d:1 in use, and b:1 not enough
 		f.has(t, "d:1", "new:1", "pause:1", "used:1")
-		f.told(t, "Warning FreeDiskSpaceFailed: Insufficient free disk space on the node's image filesystem (95% of 0.0 GiB used). Failed to free sufficient space by deleting unused images (freed 50 bytes). "+
+		f.reported(t, "Warning FreeDiskSpaceFailed: Insufficient free disk space on the node's image filesystem (95% of 0.0 GiB used). Failed to free sufficient space by deleting unused images (freed 50 bytes). "+
 			"Investigate disk usage, as it could be used by active images, logs, volumes, or other data.")
 		time.Sleep(2 * time.Minute)
 		f.collect(t, true)

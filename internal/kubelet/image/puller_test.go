@@ -18,7 +18,7 @@ import (
 	"github.com/kemudi/kemudi/internal/trace"
 )
 
-// node is a puller with the events it told.
+// node is a puller with the events it reported.
 type node struct {
 	*Puller
 	events []string
@@ -45,7 +45,7 @@ func (n *node) ensure(t *testing.T, image string, policy v1.PullPolicy) Result {
 	return r
 }
 
-func (n *node) told(t *testing.T, want ...string) {
+func (n *node) reported(t *testing.T, want ...string) {
 	t.Helper()
 	got := strings.Join(n.events, "\n")
 	if got != strings.Join(want, "\n") {
@@ -61,7 +61,7 @@ func TestPolicyDecidesWhetherToPull(t *testing.T) {
 		if r := n.ensure(t, "a", v1.PullNever); r.Reason != "ErrImageNeverPull" || r.Message != `Container image "a" is not present with pull policy of Never` {
 			t.Errorf("never, absent: got %+v", r)
 		}
-		n.told(t, `Warning ErrImageNeverPull: Container image "a" is not present with pull policy of Never`)
+		n.reported(t, `Warning ErrImageNeverPull: Container image "a" is not present with pull policy of Never`)
 		for i, policy := range []v1.PullPolicy{v1.PullIfNotPresent, v1.PullIfNotPresent, v1.PullNever, v1.PullAlways} {
 			if r := n.ensure(t, "a", policy); r.Ref != "sha256:a:latest" {
 				t.Errorf("%d %s: got %+v", i, policy, r)
@@ -71,7 +71,7 @@ func TestPolicyDecidesWhetherToPull(t *testing.T) {
 			t.Errorf("pulls: got %d, want 2", n.pulls)
 		}
 		pulled := `Normal Pulled: Successfully pulled image "a" in 0s (0s including waiting). Image size: 1048576 bytes.`
-		n.told(t, `Normal Pulling: Pulling image "a"`, pulled, `Normal Pulled: Container image "a" already present on machine and can be accessed by the pod`,
+		n.reported(t, `Normal Pulling: Pulling image "a"`, pulled, `Normal Pulled: Container image "a" already present on machine and can be accessed by the pod`,
 			`Normal Pulled: Container image "a" already present on machine and can be accessed by the pod`, `Normal Pulling: Pulling image "a"`, pulled)
 	})
 }
@@ -86,13 +86,13 @@ func TestFailedPullsBackOff(t *testing.T) {
 			if r := n.ensure(t, "a:1", v1.PullIfNotPresent); r.Reason != "ErrImagePull" || r.Message != "no such image" {
 				t.Fatalf("got %+v", r)
 			}
-			n.told(t, `Normal Pulling: Pulling image "a:1"`, `Warning Failed: Failed to pull image "a:1": no such image`, "Warning Failed: Error: ErrImagePull")
+			n.reported(t, `Normal Pulling: Pulling image "a:1"`, `Warning Failed: Failed to pull image "a:1": no such image`, "Warning Failed: Error: ErrImagePull")
 			time.Sleep(failureShown)
 			r := n.ensure(t, "a:1", v1.PullIfNotPresent)
 			if r.Reason != "ImagePullBackOff" || r.Message != `Back-off pulling image "a:1": ErrImagePull: no such image` || time.Until(r.Retry) != wait-failureShown {
 				t.Fatalf("got %+v, retry in %s, want in %s", r, time.Until(r.Retry), wait-failureShown)
 			}
-			n.told(t, `Normal BackOff: Back-off pulling image "a:1"`)
+			n.reported(t, `Normal BackOff: Back-off pulling image "a:1"`)
 			time.Sleep(time.Until(r.Retry))
 		}
 		n.err = nil

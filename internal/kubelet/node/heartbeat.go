@@ -76,15 +76,15 @@ func (n *Node) Run(ctx context.Context, runtime Runtime) error {
 
 // heartbeat is the state of its goroutine.
 type heartbeat struct {
-	n        *Node
-	runtime  Runtime
-	node     *v1.Node // as last seen
-	lease    leaseState
-	reported time.Time
-	told     string                        // the trouble reported then
-	pressed  map[v1.NodeConditionType]bool // the pressure reported then
-	pulled   int64                         // images pulled or removed until then
-	ips      []string                      // the addresses reported then
+	n               *Node
+	runtime         Runtime
+	node            *v1.Node // as last seen
+	lease           leaseState
+	reported        time.Time
+	reportedTrouble string                        // the trouble reported then
+	pressed         map[v1.NodeConditionType]bool // the pressure reported then
+	pulled          int64                         // images pulled or removed until then
+	ips             []string                      // the addresses reported then
 
 	// What the last look has shown.
 	pressure map[v1.NodeConditionType]bool
@@ -181,15 +181,15 @@ func (h *heartbeat) report(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if first := h.reported.IsZero(); first && h.ready || !first && (h.trouble == "") != (h.told == "") {
+	if first := h.reported.IsZero(); first && h.ready || !first && (h.trouble == "") != (h.reportedTrouble == "") {
 		reason := "NodeReady"
 		if !h.ready {
 			reason = "NodeNotReady"
 		}
 		h.n.o.Events.Event(written, v1.EventTypeNormal, reason, fmt.Sprintf("Node %s status is now: %s", written.Name, reason))
 	}
-	h.tellPressure(written)
-	h.node, h.reported, h.pulled, h.told, h.pressed, h.ips = written, time.Now(), pulled, h.trouble, h.pressure, ips
+	h.reportPressure(written)
+	h.node, h.reported, h.pulled, h.reportedTrouble, h.pressed, h.ips = written, time.Now(), pulled, h.trouble, h.pressure, ips
 	return nil
 }
 

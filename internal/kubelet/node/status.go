@@ -70,7 +70,7 @@ func (h *heartbeat) look(ctx context.Context) (changed bool) {
 		h.n.tellNetwork()
 	}
 	h.pressure = h.n.Pressure()
-	return h.reported.IsZero() || h.trouble != h.told || !maps.Equal(h.pressure, h.pressed)
+	return h.reported.IsZero() || h.trouble != h.reportedTrouble || !maps.Equal(h.pressure, h.pressed)
 }
 
 func setNodeCondition(s *v1.NodeStatus, c v1.NodeCondition) {
@@ -136,9 +136,9 @@ func (n *Node) images(ctx context.Context) []v1.ContainerImage {
 	return out[:min(len(out), maxNodeImages)]
 }
 
-// tellPressure tells the users of the node what its status says of pressure now
+// reportPressure tells the users of the node what its status says of pressure now
 // and did not say before.
-func (h *heartbeat) tellPressure(node *v1.Node) {
+func (h *heartbeat) reportPressure(node *v1.Node) {
 	for _, c := range []struct {
 		kind     v1.NodeConditionType
 		yes, not string

@@ -22,6 +22,6 @@ func (s *step) writeStatic(same bool) {
 
 // shows reports whether the mirror is the static pod's, stays, and has its status.
 func (m *Mirror) shows(pod *v1.Pod) bool {
-	return m.UID != "" && m.Of == pod.UID && !m.Leaving && m.Told == m.UID &&
+	return m.UID != "" && m.Of == pod.UID && !m.Leaving && m.Reported == m.UID &&
 		m.Written != nil && equality.Semantic.DeepEqual(*m.Written, pod.Status)
 }

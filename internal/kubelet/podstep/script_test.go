@@ -240,7 +240,7 @@ func (w *world) observeMirror(t *testing.T, what string) {
 	case "written":
 		w.seq++
 		uid := types.UID(fmt.Sprintf("m%d", w.seq))
-		*m = Mirror{UID: uid, Of: w.d.Pod.UID, Told: uid, Written: w.d.Pod.Status.DeepCopy()}
+		*m = Mirror{UID: uid, Of: w.d.Pod.UID, Reported: uid, Written: w.d.Pod.Status.DeepCopy()}
 	default:
 		t.Fatalf("unknown observation of a mirror %q", what)
 	}

@@ -88,10 +88,10 @@ type Mirror struct {
 	UID     types.UID
 	Of      types.UID // the static pod that it says it shows
 	Leaving bool      // it is being deleted
-	// Told is the UID of the mirror that was last brought up to date, Written the
+	// Reported is the UID of the mirror that was last brought up to date, Written the
 	// status that it was given.
-	Told    types.UID
-	Written *v1.PodStatus
+	Reported types.UID
+	Written  *v1.PodStatus
 }
 
 // Volumes is how far the pod's volumes are.

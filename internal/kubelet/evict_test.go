@@ -32,7 +32,7 @@ func (m *meter) set(f func()) {
 }
 
 func (m *meter) attach(a *Agent) {
-	a.weigh = func(_ context.Context, pod *v1.Pod) (evict.Storage, error) {
+	a.podUsage = func(_ context.Context, pod *v1.Pod) (evict.Storage, error) {
 		m.Lock()
 		defer m.Unlock()
 		return m.pods[pod.Name], nil

@@ -40,10 +40,10 @@ type Agent struct {
 	disk      *disk // nil on a simulated node
 	facts     facts
 
-	// weigh measures what a pod holds on disk, gauge what the node has left. Nil on
+	// podUsage measures what a pod holds on disk, gauge what the node has left. Nil on
 	// a simulated node, which has no disk.
-	weigh func(context.Context, *v1.Pod) (evict.Storage, error)
-	gauge func(context.Context) (evict.Readings, error)
+	podUsage func(context.Context, *v1.Pod) (evict.Storage, error)
+	gauge    func(context.Context) (evict.Readings, error)
 	// pace is how often what the kernel does not tell of is looked at: how large
 	// directories and logs are.
 	pace time.Duration
@@ -130,7 +130,7 @@ func New(o Options) (*Agent, error) {
 		if a.disk, err = newDisk(a); err != nil {
 			return nil, fmt.Errorf("kubelet: %w", err)
 		}
-		a.weigh, a.gauge = a.storageOf, a.readGauges
+		a.podUsage, a.gauge = a.storageOf, a.readGauges
 	}
 	return a, nil
 }

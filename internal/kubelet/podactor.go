@@ -102,7 +102,7 @@ func newActor(a *Agent, pod *v1.Pod, rev int64) *actor {
 	x.ops = task.NewGroup(a.group.Context())
 	x.o = podstep.Observed{
 		FirstSeen: x.now, HostIPs: a.node.Addresses(), Runtime: a.facts.runtime,
-		Storage: podstep.Storage{Limited: a.weigh != nil && evict.HasLimits(pod), Every: a.pace},
+		Storage: podstep.Storage{Limited: a.podUsage != nil && evict.HasLimits(pod), Every: a.pace},
 		Images:  map[string]podstep.Image{}, Failures: map[string]podstep.Failure{}, Probes: map[string]podstep.Probes{},
 		Killed: map[string]podstep.KillReason{}, Hooked: map[string]bool{}, Doing: map[string]podstep.Action{}, Resized: map[string]v1.ResourceRequirements{},
 	}

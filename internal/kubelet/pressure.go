@@ -145,7 +145,7 @@ func (a *Agent) users(ctx context.Context, s evict.Signal) ([]evict.User, error)
 		}
 		u := evict.User{Pod: pod, Used: memory[string(pod.UID)]}
 		if s != evict.MemoryAvailable {
-			held, err := a.weigh(ctx, pod)
+			held, err := a.podUsage(ctx, pod)
 			if err != nil {
 				return nil, err
 			}

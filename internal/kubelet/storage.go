@@ -21,7 +21,7 @@ type measureStorage struct {
 }
 
 func (w *measureStorage) do(ctx context.Context) (err error) {
-	w.held, err = w.a.weigh(ctx, w.pod)
+	w.held, err = w.a.podUsage(ctx, w.pod)
 	return err
 }
 

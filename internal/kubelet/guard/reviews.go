@@ -33,8 +33,8 @@ const (
 // maxAnswers bounds what is remembered: who tries out tokens must not fill the memory.
 const maxAnswers = 4096
 
-// memory keeps answers for a while.
-type memory[K comparable, V any] struct {
+// answerCache keeps answers for a while.
+type answerCache[K comparable, V any] struct {
 	mu      sync.Mutex
 	answers map[K]remembered[V]
 }
@@ -44,26 +44,26 @@ type remembered[V any] struct {
 	until time.Time
 }
 
-func (m *memory[K, V]) get(key K) (V, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r, ok := m.answers[key]
+func (c *answerCache[K, V]) get(key K) (V, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, ok := c.answers[key]
 	return r.value, ok && time.Now().Before(r.until)
 }
 
-func (m *memory[K, V]) keep(key K, value V, d time.Duration) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.answers == nil || len(m.answers) >= maxAnswers {
-		m.answers = map[K]remembered[V]{}
+func (c *answerCache[K, V]) keep(key K, value V, d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.answers == nil || len(c.answers) >= maxAnswers {
+		c.answers = map[K]remembered[V]{}
 	}
-	m.answers[key] = remembered[V]{value, time.Now().Add(d)}
+	c.answers[key] = remembered[V]{value, time.Now().Add(d)}
 }
 
 // tokens knows users by what the API server says of their tokens.
 type tokens struct {
 	reviews client.Client[*authenticationv1.TokenReview]
-	known   memory[[sha256.Size]byte, user.Info] // nil: a bad one
+	known   answerCache[[sha256.Size]byte, user.Info] // nil: a bad one
 }
 
 var _ authenticator.Token = (*tokens)(nil)
@@ -113,7 +113,7 @@ type access struct{ verb, node, sub string }
 // rights knows what users may do by what the API server says.
 type rights struct {
 	reviews client.Client[*authorizationv1.SubjectAccessReview]
-	known   memory[right, bool]
+	known   answerCache[right, bool]
 }
 
 type right struct {

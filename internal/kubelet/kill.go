@@ -115,9 +115,9 @@ func (s *start) preStop(ctx context.Context, exited <-chan struct{}) time.Durati
 	return time.Since(began)
 }
 
-// exitNews is how long the news of a container's exit may take after the runtime
+// exitEventWait is how long the event of a container's exit may take after the runtime
 // has said that it is stopped.
-const exitNews = 10 * time.Second
+const exitEventWait = 10 * time.Second
 
 // ended finds out how the stopped container ended. The runtime may say that it is
 // stopped a moment before it knows how: then its event tells.
@@ -133,7 +133,7 @@ func (w *killContainer) ended(ctx context.Context) error {
 		select {
 		case <-w.exited:
 			return nil
-		case <-time.After(exitNews):
+		case <-time.After(exitEventWait):
 			return fmt.Errorf("container %s goes on running after it was stopped", w.act.ID)
 		case <-ctx.Done():
 			return context.Cause(ctx)

@@ -207,7 +207,7 @@ func (a *Agent) take(ctx context.Context, deltas []cache.Delta) error {
 		return a.adopt(ctx, deltas)
 	}
 	for _, d := range deltas {
-		a.contained("news", d.Last().Key, func() { a.takeOne(d, nil) })
+		a.contained("update", d.Last().Key, func() { a.takeOne(d, nil) })
 	}
 	return nil
 }

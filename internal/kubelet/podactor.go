@@ -36,7 +36,7 @@ type actor struct {
 	ops      *task.Group
 	handles  map[string]*handle         // of the actions under way, by their key
 	reported map[string]bool            // IDs of the events of the step that were reported
-	removed  map[string]bool            // IDs of containers that were removed: late news of them is stale
+	removed  map[string]bool            // IDs of containers that were removed: late updates of them are stale
 	probes   map[string]*probes         // of running containers, by their ID
 	waiters  map[string][]chan struct{} // closed when the container with the ID has ended
 }
@@ -88,7 +88,7 @@ func (x *actor) takePosts() {
 	x.box.mu.posts = nil
 	x.box.mu.Unlock()
 	for _, f := range posts {
-		x.a.contained("news", x.name(), func() { f(x) })
+		x.a.contained("update", x.name(), func() { f(x) })
 	}
 }
 
@@ -146,7 +146,7 @@ func (x *actor) run() error {
 }
 
 // step does what is due for the pod now, and returns when to look again at the
-// latest (zero: when there is news), or that nothing is left of it.
+// latest (zero: when there is an update), or that nothing is left of it.
 func (x *actor) step() (wake time.Time, done bool) {
 	x.followProbes()
 	r := podstep.Next(x.d, x.o, x.now)
@@ -248,7 +248,7 @@ func (x *actor) failed(act podstep.Action, err error) {
 	x.o.Failures[key] = f
 	switch {
 	case reportedByEvents(act.Op):
-	case apierrors.IsNotFound(err): // that the object is gone is news that comes by itself
+	case apierrors.IsNotFound(err): // that the object is gone will be heard by itself
 	case errors.Is(err, errPanicked): // it has been told with its stack
 	default:
 		x.a.o.Log.Warn("pod action failed", "action", key, "pod", x.name(), "err", err, "retry", act.Op.RetryAfter(f.Count))

@@ -100,7 +100,7 @@ func (a *Agent) adopt(ctx context.Context, pods []cache.Delta) error {
 	a.applyManifests(found, mirrors)
 	for _, d := range pods {
 		uid := d.Now.Object.GetUID()
-		a.contained("news", d.Now.Key, func() { a.takeOne(d, found[uid]) })
+		a.contained("update", d.Now.Key, func() { a.takeOne(d, found[uid]) })
 		delete(found, uid)
 	}
 	for uid, inv := range found {

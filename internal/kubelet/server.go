@@ -79,14 +79,14 @@ func (a *Agent) Ready() error {
 	}
 }
 
-// actorPatience is how long news may wait for a pod's actor that is well.
+// actorPatience is how long an update may wait for a pod's actor that is well.
 const actorPatience = 5 * time.Minute
 
-// checkActors fails when there is news of a pod that nobody has seen to.
+// checkActors fails when there is an update of a pod that nobody has seen to.
 func (a *Agent) checkActors(context.Context) error {
 	for _, x := range a.allActors() {
 		if waits := x.behind(); waits > actorPatience {
-			return fmt.Errorf("nothing has been done for pod %s, of which there is news, for %s", x.uid, waits.Round(time.Second))
+			return fmt.Errorf("nothing has been done for pod %s, of which there is an update, for %s", x.uid, waits.Round(time.Second))
 		}
 	}
 	return nil

@@ -17,8 +17,8 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/manifest"
 )
 
-// newManifestNode is a node that runs the pods of a directory. The kernel's news
-// of files do not pass through virtual time: the tests tell of them.
+// newManifestNode is a node that runs the pods of a directory. What the kernel
+// tells of files does not pass through virtual time: the tests tell it.
 func newManifestNode(t *testing.T) (n *testNode, put func(name, text string)) {
 	dir := t.TempDir()
 	n = &testNode{t: t, api: newMemAPI(t), cri: fakecri.New(fakecri.Options{}), tune: func(a *Agent) {

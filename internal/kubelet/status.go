@@ -39,8 +39,8 @@ func (w *writeStatus) do(ctx context.Context) error {
 	return nil
 }
 
-// That the pod is gone counts only once the cache says so too: else older news of
-// it would bring it back.
+// That the pod is gone counts only once the cache says so too: else an older update
+// would bring it back.
 func (w *writeStatus) note(x *actor, err error) {
 	if err == nil {
 		x.update(w.pod, resource.Revision(w.pod))

@@ -67,7 +67,7 @@ func (n *Node) Run(ctx context.Context, runtime Runtime) error {
 		}
 		select {
 		case <-time.After(max(wait, 0)):
-		case <-h.n.news:
+		case <-h.n.changed:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -58,7 +58,7 @@ type Node struct {
 	leases client.Client[*coordinationv1.Lease]
 	cache  client.Reader[*v1.Node]
 
-	news      chan struct{} // holds a token when the status is to be looked at
+	changed   chan struct{} // holds a token when the status is to be looked at
 	networkUp chan struct{} // closed when the runtime can connect pods for the first time
 
 	mu struct {
@@ -72,8 +72,8 @@ type Node struct {
 func New(o Options) *Node {
 	n := &Node{
 		o: o, nodes: client.For(o.Transport, core.Nodes), leases: client.For(o.Transport, coordination.Leases),
-		cache: client.Cached(o.Transport, core.Nodes, "metadata.name="+o.Name),
-		news:  make(chan struct{}, 1), networkUp: make(chan struct{}),
+		cache:   client.Cached(o.Transport, core.Nodes, "metadata.name="+o.Name),
+		changed: make(chan struct{}, 1), networkUp: make(chan struct{}),
 	}
 	n.mu.addresses = o.Addresses
 	return n
@@ -82,7 +82,7 @@ func New(o Options) *Node {
 // Look has the node's status looked at, and written if it has changed. It does not wait.
 func (n *Node) Look() {
 	select {
-	case n.news <- struct{}{}:
+	case n.changed <- struct{}{}:
 	default: // it has been told
 	}
 }

@@ -94,7 +94,7 @@ func (a *Agent) replay(ctx context.Context, pod *v1.Pod, u unread) error {
 	a.mu.Lock()
 	seen := a.mu.read[u.container]
 	a.mu.Unlock()
-	err = logs.Read(ctx, resp.GetStatus().GetLogPath(), logs.Options{Tail: -1, Limit: -1, Stdout: rest{&seen, u.out}, Stderr: rest{&seen, u.errOut}})
+	err = logs.Read(ctx, resp.GetStatus().GetLogPath(), logs.Options{Tail: -1, Limit: -1, Stdout: remainder{&seen, u.out}, Stderr: remainder{&seen, u.errOut}})
 	if err != nil {
 		return fmt.Errorf("show what the container wrote: %w", err)
 	}
@@ -116,19 +116,19 @@ func (a *Agent) forgetRead(id string) {
 	delete(a.mu.read, id)
 }
 
-// rest passes on to w, which may be nil, what comes after the first bytes that
+// remainder passes on to w, which may be nil, what comes after the first bytes that
 // it shares with others.
-type rest struct {
+type remainder struct {
 	skip *int64
 	w    io.Writer
 }
 
-func (s rest) Write(p []byte) (int, error) {
-	n := min(int64(len(p)), *s.skip)
-	*s.skip -= n
-	if s.w == nil || int64(len(p)) == n {
+func (r remainder) Write(p []byte) (int, error) {
+	n := min(int64(len(p)), *r.skip)
+	*r.skip -= n
+	if r.w == nil || int64(len(p)) == n {
 		return len(p), nil
 	}
-	m, err := s.w.Write(p[n:])
+	m, err := r.w.Write(p[n:])
 	return int(n) + m, err
 }

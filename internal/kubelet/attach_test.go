@@ -14,7 +14,7 @@ func TestUnreadOutputIsWhatFollowsTheReadOne(t *testing.T) {
 		for _, part := range []struct {
 			w    io.Writer
 			text string
-		}{{rest{&skip, &out}, "one"}, {rest{&skip, &errOut}, "err"}, {rest{&skip, &out}, "two"}} {
+		}{{remainder{&skip, &out}, "one"}, {remainder{&skip, &errOut}, "err"}, {remainder{&skip, &out}, "two"}} {
 			if n, err := io.WriteString(part.w, part.text); n != len(part.text) || err != nil {
 				t.Errorf("write %s: got %d, %v", part.text, n, err)
 			}

@@ -21,7 +21,7 @@ func (a *Agent) contained(part, pod string, f func()) bool {
 	return err == nil
 }
 
-// afterPanic is how long what has panicked rests: longer each time.
+// afterPanic is the back-off of what has panicked: longer each time.
 func afterPanic() task.Backoff { return task.Backoff{Initial: time.Second, Max: time.Minute} }
 
 // lasting is a part of the agent that begins anew when it has panicked.

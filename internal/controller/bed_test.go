@@ -195,7 +195,7 @@ func (f reconcileFunc) Reconcile(ctx context.Context, cm *corev1.ConfigMap) (con
 }
 
 // spec declares a controller of ConfigMaps.
-func spec(f func(k *controller.Kit, maps controller.Client[*corev1.ConfigMap]) reconcileFunc, writes ...controller.Grant) controller.Spec[*corev1.ConfigMap] {
+func spec(f func(k *controller.Kit, maps controller.Client[*corev1.ConfigMap]) reconcileFunc, writes ...controller.Permission) controller.Spec[*corev1.ConfigMap] {
 	return controller.Spec[*corev1.ConfigMap]{
 		Name: "test-controller", For: core.ConfigMaps, Writes: writes,
 		Setup: func(k *controller.Kit) controller.Reconciler[*corev1.ConfigMap] {

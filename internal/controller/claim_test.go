@@ -29,7 +29,7 @@ func claiming(got func([]string, error)) *controller.Controller {
 			controller.Owned(core.Pods.Def, "ReplicaSet"),
 			controller.Adopters(core.Pods, apps.ReplicaSets, func(rs *appsv1.ReplicaSet) *metav1.LabelSelector { return rs.Spec.Selector }),
 		},
-		Writes: []controller.Grant{controller.Patch(core.Pods.Def, "")},
+		Writes: []controller.Permission{controller.Patch(core.Pods.Def, "")},
 		Setup: func(k *controller.Kit) controller.Reconciler[*appsv1.ReplicaSet] {
 			return claimer{pods: controller.For(k, core.Pods), sets: controller.For(k, apps.ReplicaSets), got: got}
 		},

@@ -34,7 +34,7 @@ type Kit struct {
 func (k *Kit) Transport() client.Transport { return guard{k} }
 
 // Client reads a declared resource from the cache and writes it within the
-// declared grants.
+// declared permissions.
 type Client[T resource.Object] struct {
 	client.Reader[T]
 	api client.Client[T]
@@ -163,7 +163,7 @@ func carriesRevision(r *client.Request) bool {
 }
 
 func (c *Controller) mayWrite(r *client.Request) error {
-	if slices.Contains(c.Writes, Grant{r.Verb, r.Def, r.Sub}) {
+	if slices.Contains(c.Writes, Permission{r.Verb, r.Def, r.Sub}) {
 		return nil
 	}
 	for _, rule := range c.Rules { // a custom controller with wide rules

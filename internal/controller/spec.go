@@ -19,7 +19,7 @@ type Spec[T resource.Object] struct {
 	Watches []Watch               // further inputs whose changes wake keys of For
 	Every   *Every                // inputs that come and go; nil: none
 	Reads   []*resource.Def       // cached inputs that wake nothing
-	Writes  []Grant               // all that may be written
+	Writes  []Permission          // all that may be written
 	Rules   []rbacv1.PolicyRule   // what it needs beyond (the CSR signer: to sign)
 	Workers int                   // keys reconciled at once; default 4
 
@@ -81,27 +81,27 @@ func Mapped[T resource.Object](r *resource.Resource[T], keys func(k *Kit, obj T)
 	return Watch{Def: r.Def, Keys: func(k *Kit, obj resource.Object) []string { return keys(k, obj.(T)) }}
 }
 
-// Grant permits one kind of write.
-type Grant struct {
+// Permission is one kind of write that a controller may make.
+type Permission struct {
 	Verb string // create, update, patch, delete, deletecollection
 	Def  *resource.Def
 	Sub  string
 }
 
 // Create permits creating objects.
-func Create(def *resource.Def) Grant { return Grant{"create", def, ""} }
+func Create(def *resource.Def) Permission { return Permission{"create", def, ""} }
 
 // Update permits replacing objects.
-func Update(def *resource.Def) Grant { return Grant{"update", def, ""} }
+func Update(def *resource.Def) Permission { return Permission{"update", def, ""} }
 
 // UpdateStatus permits writing the status of objects.
-func UpdateStatus(def *resource.Def) Grant { return Grant{"update", def, "status"} }
+func UpdateStatus(def *resource.Def) Permission { return Permission{"update", def, "status"} }
 
 // Patch permits patching objects, or a subresource of them if sub is not empty.
-func Patch(def *resource.Def, sub string) Grant { return Grant{"patch", def, sub} }
+func Patch(def *resource.Def, sub string) Permission { return Permission{"patch", def, sub} }
 
 // Delete permits deleting objects.
-func Delete(def *resource.Def) Grant { return Grant{"delete", def, ""} }
+func Delete(def *resource.Def) Permission { return Permission{"delete", def, ""} }
 
 // Keyed declares a controller whose keys are not those of one kind of object
 // (the garbage collector's are objects of every kind).
@@ -110,7 +110,7 @@ type Keyed struct {
 	Watches []Watch
 	Every   *Every // inputs that come and go; nil: none
 	Reads   []*resource.Def
-	Writes  []Grant
+	Writes  []Permission
 	Rules   []rbacv1.PolicyRule // what it needs beyond (the garbage collector: everything)
 	Workers int
 	Setup   func(k *Kit) func(ctx context.Context, key string) (Next, error)
@@ -120,7 +120,7 @@ type Keyed struct {
 type Custom struct {
 	Name   string
 	Reads  []*resource.Def
-	Writes []Grant
+	Writes []Permission
 	Rules  []rbacv1.PolicyRule // what it needs beyond
 	Run    func(ctx context.Context, k *Kit) error
 }
@@ -129,7 +129,7 @@ type Custom struct {
 type Controller struct {
 	Name   string
 	Reads  []*resource.Def // For, Watches and Reads together, without repetition
-	Writes []Grant
+	Writes []Permission
 	Rules  []rbacv1.PolicyRule
 
 	every *Every

@@ -16,7 +16,7 @@ import (
 var Cleaner = controller.New(controller.Spec[*corev1.Secret]{
 	Name:    "token-cleaner",
 	For:     core.Secrets,
-	Writes:  []controller.Grant{controller.Delete(core.Secrets.Def)},
+	Writes:  []controller.Permission{controller.Delete(core.Secrets.Def)},
 	Workers: 1, // there is little to do
 	Setup: func(k *controller.Kit) controller.Reconciler[*corev1.Secret] {
 		return &cleaner{secrets: controller.For(k, core.Secrets)}

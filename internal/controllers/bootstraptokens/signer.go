@@ -35,7 +35,7 @@ var Signer = controller.New(controller.Spec[*corev1.ConfigMap]{
 		}
 		return []string{cache.Key(metav1.NamespacePublic, clusterInfo)}
 	})},
-	Writes:  []controller.Grant{controller.Update(core.ConfigMaps.Def)},
+	Writes:  []controller.Permission{controller.Update(core.ConfigMaps.Def)},
 	Workers: 1, // there is one object
 	Setup: func(k *controller.Kit) controller.Reconciler[*corev1.ConfigMap] {
 		return &signer{maps: controller.For(k, core.ConfigMaps), secrets: controller.For(k, core.Secrets)}

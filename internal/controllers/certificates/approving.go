@@ -21,7 +21,7 @@ import (
 var Approving = controller.New(controller.Spec[*certificatesv1.CertificateSigningRequest]{
 	Name: "certificatesigningrequest-approving-controller",
 	For:  api.CertificateSigningRequests,
-	Writes: []controller.Grant{
+	Writes: []controller.Permission{
 		{Verb: "update", Def: api.CertificateSigningRequests.Def, Sub: "approval"},
 		controller.Create(authorization.SubjectAccessReviews.Def),
 	},

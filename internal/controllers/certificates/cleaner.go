@@ -23,7 +23,7 @@ const (
 var Cleaner = controller.New(controller.Spec[*certificatesv1.CertificateSigningRequest]{
 	Name:    "certificatesigningrequest-cleaner-controller",
 	For:     api.CertificateSigningRequests,
-	Writes:  []controller.Grant{controller.Delete(api.CertificateSigningRequests.Def)},
+	Writes:  []controller.Permission{controller.Delete(api.CertificateSigningRequests.Def)},
 	Workers: 1, // there is little to do
 	Setup: func(k *controller.Kit) controller.Reconciler[*certificatesv1.CertificateSigningRequest] {
 		return &cleaner{controller.For(k, api.CertificateSigningRequests)}

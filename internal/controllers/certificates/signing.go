@@ -35,7 +35,7 @@ func NewSigning(authority *pki.Authority, life time.Duration) *controller.Contro
 	return controller.New(controller.Spec[*certificatesv1.CertificateSigningRequest]{
 		Name:   "certificatesigningrequest-signing-controller",
 		For:    api.CertificateSigningRequests,
-		Writes: []controller.Grant{controller.UpdateStatus(api.CertificateSigningRequests.Def)},
+		Writes: []controller.Permission{controller.UpdateStatus(api.CertificateSigningRequests.Def)},
 		Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{certificatesv1.GroupName}, Resources: []string{"signers"}, Verbs: []string{"sign"}, ResourceNames: signers,
 		}},

@@ -27,7 +27,7 @@ var Controller = controller.New(controller.Spec[*rbacv1.ClusterRole]{
 		}
 		return keys
 	})},
-	Writes: []controller.Grant{controller.Update(api.ClusterRoles.Def)},
+	Writes: []controller.Permission{controller.Update(api.ClusterRoles.Def)},
 	// It hands out rules that it does not have itself.
 	Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, Verbs: []string{"escalate"},

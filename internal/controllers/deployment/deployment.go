@@ -29,7 +29,7 @@ var Controller = controller.New(controller.Spec[*appsv1.Deployment]{
 		controller.Adopters(apps.ReplicaSets, apps.Deployments, func(d *appsv1.Deployment) *metav1.LabelSelector { return d.Spec.Selector }),
 		controller.Mapped(core.Pods, recreating),
 	},
-	Writes: []controller.Grant{
+	Writes: []controller.Permission{
 		controller.Update(apps.Deployments.Def), controller.UpdateStatus(apps.Deployments.Def),
 		controller.Create(apps.ReplicaSets.Def), controller.Update(apps.ReplicaSets.Def),
 		controller.Patch(apps.ReplicaSets.Def, ""), controller.Delete(apps.ReplicaSets.Def),

@@ -38,7 +38,7 @@ var Controller = controller.New(controller.Spec[*corev1.Service]{
 			return []string{cache.Key(e.Namespace, e.Name)}
 		}),
 	},
-	Writes: []controller.Grant{
+	Writes: []controller.Permission{
 		controller.Create(core.Endpoints.Def), controller.Update(core.Endpoints.Def), controller.Delete(core.Endpoints.Def),
 	},
 	Setup: func(k *controller.Kit) controller.Reconciler[*corev1.Service] {

@@ -42,7 +42,7 @@ func New(limit int) *controller.Controller {
 			}),
 			zones,
 		},
-		Writes: []controller.Grant{
+		Writes: []controller.Permission{
 			controller.Create(discovery.EndpointSlices.Def), controller.Update(discovery.EndpointSlices.Def), controller.Delete(discovery.EndpointSlices.Def),
 		},
 		Setup: func(k *controller.Kit) controller.Reconciler[*corev1.Service] {

@@ -52,7 +52,7 @@ func New(limit int) *controller.Controller {
 				return []string{cache.Key(s.Namespace, s.Labels[discoveryv1.LabelServiceName])}
 			}),
 		},
-		Writes: []controller.Grant{
+		Writes: []controller.Permission{
 			controller.Create(discovery.EndpointSlices.Def), controller.Update(discovery.EndpointSlices.Def), controller.Delete(discovery.EndpointSlices.Def),
 		},
 		Setup: func(k *controller.Kit) controller.Reconciler[*corev1.Endpoints] {

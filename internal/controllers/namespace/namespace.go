@@ -27,7 +27,7 @@ func New(kinds controller.Kinds) *controller.Controller {
 	return controller.New(controller.Spec[*corev1.Namespace]{
 		Name:   "namespace-controller",
 		For:    core.Namespaces,
-		Writes: []controller.Grant{controller.UpdateStatus(core.Namespaces.Def), {Verb: "update", Def: core.Namespaces.Def, Sub: "finalize"}},
+		Writes: []controller.Permission{controller.UpdateStatus(core.Namespaces.Def), {Verb: "update", Def: core.Namespaces.Def, Sub: "finalize"}},
 		Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch", "deletecollection"},
 		}},

@@ -40,7 +40,7 @@ func New(o Options) *controller.Controller {
 		Name:    "node-ipam-controller",
 		For:     core.Nodes,
 		Watches: []controller.Watch{freed},
-		Writes:  []controller.Grant{controller.Update(core.Nodes.Def)},
+		Writes:  []controller.Permission{controller.Update(core.Nodes.Def)},
 		Workers: 1, // two nodes must not take the same share
 		Setup: func(k *controller.Kit) controller.Reconciler[*corev1.Node] {
 			r := &reconciler{k: k, shares: s, nodes: controller.For(k, core.Nodes)}

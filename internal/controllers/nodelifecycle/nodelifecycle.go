@@ -82,7 +82,7 @@ func New(o Options) *controller.Controller {
 			return []string{l.Name}
 		})},
 		Reads: []*resource.Def{core.Pods.Def},
-		Writes: []controller.Grant{
+		Writes: []controller.Permission{
 			controller.Update(core.Nodes.Def), controller.UpdateStatus(core.Nodes.Def), controller.Patch(core.Pods.Def, "status"),
 		},
 		Setup: func(k *controller.Kit) controller.Reconciler[*corev1.Node] { return newReconciler(k, o) },

@@ -36,7 +36,7 @@ func New(threshold int) *controller.Controller {
 		Name:    "pod-garbage-collector",
 		For:     core.Pods,
 		Watches: []controller.Watch{controller.Mapped(core.Nodes, podsOf)},
-		Writes:  []controller.Grant{controller.Delete(core.Pods.Def), controller.Patch(core.Pods.Def, "status")},
+		Writes:  []controller.Permission{controller.Delete(core.Pods.Def), controller.Patch(core.Pods.Def, "status")},
 		Setup: func(k *controller.Kit) controller.Reconciler[*corev1.Pod] {
 			r := &reconciler{threshold: threshold, pods: controller.For(k, core.Pods), nodes: controller.For(k, core.Nodes)}
 			r.mu.missing, r.mu.finished = map[string]time.Time{}, map[string]bool{}

@@ -28,7 +28,7 @@ var Controller = controller.New(controller.Spec[*appsv1.ReplicaSet]{
 		controller.Owned(core.Pods.Def, "ReplicaSet"),
 		controller.Adopters(core.Pods, apps.ReplicaSets, func(rs *appsv1.ReplicaSet) *metav1.LabelSelector { return rs.Spec.Selector }),
 	},
-	Writes: []controller.Grant{
+	Writes: []controller.Permission{
 		controller.Create(core.Pods.Def), controller.Delete(core.Pods.Def), controller.Patch(core.Pods.Def, ""),
 		controller.UpdateStatus(apps.ReplicaSets.Def),
 	},

@@ -35,7 +35,7 @@ func New(bundle string) *controller.Controller {
 				return []string{cm.Namespace}
 			}),
 		},
-		Writes: []controller.Grant{controller.Create(core.ConfigMaps.Def), controller.Update(core.ConfigMaps.Def)},
+		Writes: []controller.Permission{controller.Create(core.ConfigMaps.Def), controller.Update(core.ConfigMaps.Def)},
 		Setup: func(k *controller.Kit) controller.Reconciler[*corev1.Namespace] {
 			return &reconciler{bundle: bundle, maps: controller.For(k, core.ConfigMaps)}
 		},

@@ -24,7 +24,7 @@ var Controller = controller.New(controller.Spec[*corev1.Namespace]{
 			return []string{sa.Namespace}
 		}),
 	},
-	Writes: []controller.Grant{controller.Create(core.ServiceAccounts.Def)},
+	Writes: []controller.Permission{controller.Create(core.ServiceAccounts.Def)},
 	Setup: func(k *controller.Kit) controller.Reconciler[*corev1.Namespace] {
 		return &reconciler{controller.For(k, core.ServiceAccounts)}
 	},

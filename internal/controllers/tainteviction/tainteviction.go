@@ -27,7 +27,7 @@ var Controller = controller.New(controller.Spec[*corev1.Pod]{
 	Watches: []controller.Watch{controller.Mapped(core.Nodes, func(k *controller.Kit, node *corev1.Node) []string {
 		return controller.PodsOn(k, node.Name)
 	})},
-	Writes: []controller.Grant{controller.Delete(core.Pods.Def), controller.Patch(core.Pods.Def, "status")},
+	Writes: []controller.Permission{controller.Delete(core.Pods.Def), controller.Patch(core.Pods.Def, "status")},
 	Setup: func(k *controller.Kit) controller.Reconciler[*corev1.Pod] {
 		r := &reconciler{k: k, pods: controller.For(k, core.Pods), nodes: controller.For(k, core.Nodes)}
 		r.mu.since = map[string]stay{}

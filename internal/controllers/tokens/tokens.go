@@ -32,7 +32,7 @@ func New(issuer *authn.Issuer, bundle string) *controller.Controller {
 			}
 			return keys
 		})},
-		Writes: []controller.Grant{
+		Writes: []controller.Permission{
 			controller.Update(core.Secrets.Def), controller.Delete(core.Secrets.Def), controller.Update(core.ServiceAccounts.Def),
 		},
 		Setup: func(k *controller.Kit) controller.Reconciler[*corev1.Secret] {

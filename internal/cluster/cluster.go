@@ -236,7 +236,7 @@ func (s *server) serve(f *floors, st *etcd.Server) error {
 		return fmt.Errorf("serve the API: %w; is another server running, or is --secure-port taken?", err)
 	}
 	f.plane.Go("control plane", s.plane.Run)
-	g.Go("memory", func(ctx context.Context) error { return s.rest(ctx, st) })
+	g.Go("memory", func(ctx context.Context) error { return s.scavenge(ctx, st) })
 	g.Go("serve", func(ctx context.Context) error {
 		return s.plane.Server().Serve(ctx, l, &tls.Config{
 			MinVersion: tls.VersionTLS12, GetCertificate: s.pki.ServingCertificate, ClientCAs: s.hints,

@@ -19,27 +19,30 @@ import (
 	"github.com/kemudi/kemudi/internal/task"
 )
 
-// How a server that has little to do gives back memory. See
+// When a server gives back memory, and how much is worth it: the reasons are in
 // docs/decisions/008-memory-at-rest.md.
 const (
-	restLook = 4 * time.Second // how often it is looked whether there is little to do
-	// Up to this share of one processor, over the time between two looks, is little.
-	restIdle = 0.03
-	// So much free heap is worth a collection.
-	restHeap = 6 << 20
-	// So many mapped pages of files are worth the page faults that follow, once in
-	// restAgain: those that little work needs are fewer, and are back in no time.
-	restPages = 24 << 20
-	restAgain = time.Minute
+	// scavengeEvery is the time between two looks at how busy the process is.
+	scavengeEvery = 4 * time.Second
+	// scavengeIdle is the share of one processor, used since the last look, up to which
+	// the process counts as idle.
+	scavengeIdle = 0.03
+	// scavengeHeap is how much free heap is worth a collection.
+	scavengeHeap = 6 << 20
+	// scavengePages is how much mapped memory of files is worth the page faults that
+	// follow. An idle node's work brings back less.
+	scavengePages = 24 << 20
+	// scavengePause is how long pages stay mapped at least.
+	scavengePause = time.Minute
 )
 
-// rest gives memory back to the system whenever the server has had little to do
+// scavenge gives memory back to the system whenever the server has had little to do
 // for a while, until ctx ends.
-func (s *server) rest(ctx context.Context, st *etcd.Server) error {
-	r := rester{store: st}
+func (s *server) scavenge(ctx context.Context, st *etcd.Server) error {
+	r := scavenger{store: st}
 	log := s.o.Logger.With("part", "memory")
 	for {
-		if err := task.Sleep(ctx, restLook); err != nil {
+		if err := task.Sleep(ctx, scavengeEvery); err != nil {
 			return nil
 		}
 		heap, pages, err := r.look()
@@ -53,35 +56,35 @@ func (s *server) rest(ctx context.Context, st *etcd.Server) error {
 	}
 }
 
-// rester gives memory back, and remembers what it looked like afterwards.
-type rester struct {
+// scavenger gives memory back, and remembers what it looked like afterwards.
+type scavenger struct {
 	store *etcd.Server // its database is mapped whole, and read whole by a start; nil: none
 
-	cpu  time.Duration // used until the last look
-	at   time.Time     // of the last look
+	cpu  time.Duration // processor time used until the last look
+	at   time.Time     // time of the last look
 	heap int64         // unused heap after the last collection
-	let  time.Time     // when pages were last let go
+	let  time.Time     // when pages were last unmapped
 }
 
 // look gives memory back if there is little to do, and says how much.
-func (r *rester) look() (heap, pages int64, err error) {
+func (r *scavenger) look() (heap, pages int64, err error) {
 	var used unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil {
 		return 0, 0, fmt.Errorf("read processor time: %w", err)
 	}
 	cpu, now := time.Duration(used.Utime.Nano()+used.Stime.Nano()), time.Now()
-	idle := !r.at.IsZero() && float64(cpu-r.cpu) <= restIdle*float64(now.Sub(r.at))
+	idle := !r.at.IsZero() && float64(cpu-r.cpu) <= scavengeIdle*float64(now.Sub(r.at))
 	r.cpu, r.at = cpu, now
 	if !idle {
 		return 0, 0, nil
 	}
-	if before := unusedHeap(); before-r.heap > restHeap {
+	if before := unusedHeap(); before-r.heap > scavengeHeap {
 		debug.FreeOSMemory()
 		r.heap = unusedHeap()
 		heap = before - r.heap
 	}
 	before, err := filePages()
-	if err != nil || before <= restPages || now.Sub(r.let) < restAgain {
+	if err != nil || before <= scavengePages || now.Sub(r.let) < scavengePause {
 		return heap, 0, err
 	}
 	program, err := os.Readlink("/proc/self/exe")

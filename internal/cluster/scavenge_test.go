@@ -66,14 +66,14 @@ func TestGivesBackMemoryOnlyWhenIdle(t *testing.T) {
 		t.Errorf("the program is not what it was: %v", err)
 	}
 
-	garbage := make([]byte, 4*restHeap)
+	garbage := make([]byte, 4*scavengeHeap)
 	for i := range garbage {
 		garbage[i] = 1
 	}
 	if garbage[len(garbage)-1] != 1 { // the last use
 		t.Fatal("unreachable")
 	}
-	r := rester{let: time.Now()}
+	r := scavenger{let: time.Now()}
 	if heap, _, err := r.look(); heap != 0 || err != nil {
 		t.Errorf("first look: got %d, %v; want nothing, it is not known how much there is to do", heap, err)
 	}
@@ -82,8 +82,8 @@ func TestGivesBackMemoryOnlyWhenIdle(t *testing.T) {
 		t.Errorf("look while busy: got %d, %v; want nothing", heap, err)
 	}
 	r.at = r.at.Add(-time.Hour) // as if nothing had been done for an hour
-	if heap, _, err := r.look(); heap < restHeap || err != nil {
-		t.Errorf("look when idle: got %d, %v; want the garbage of %d", heap, err, 4*restHeap)
+	if heap, _, err := r.look(); heap < scavengeHeap || err != nil {
+		t.Errorf("look when idle: got %d, %v; want the garbage of %d", heap, err, 4*scavengeHeap)
 	}
 	r.at = r.at.Add(-time.Hour)
 	if heap, _, err := r.look(); heap != 0 || err != nil {
@@ -92,16 +92,16 @@ func TestGivesBackMemoryOnlyWhenIdle(t *testing.T) {
 
 	// A start touches the whole program.
 	program, err = os.ReadFile(path)
-	if err != nil || len(program) < 2*restPages {
+	if err != nil || len(program) < 2*scavengePages {
 		t.Fatalf("the program is too small to try: %d bytes, %v", len(program), err)
 	}
 	for _, tc := range []struct {
 		let  time.Time
 		gone bool
-	}{{time.Now(), false}, {time.Now().Add(-2 * restAgain), true}} {
+	}{{time.Now(), false}, {time.Now().Add(-2 * scavengePause), true}} {
 		touch(t, path)
 		r.at, r.let = r.at.Add(-time.Hour), tc.let
-		if _, pages, err := r.look(); err != nil || (pages > restPages) != tc.gone {
+		if _, pages, err := r.look(); err != nil || (pages > scavengePages) != tc.gone {
 			t.Errorf("look with the program in memory, last let go %s ago: got %d, %v; want it gone: %v", time.Since(tc.let), pages, err, tc.gone)
 		}
 	}

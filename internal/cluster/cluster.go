@@ -82,42 +82,43 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer data.Close()
 	s := newServer(o, asked)
-	f := newFloors(ctx)
-	// The container runtime boots beside everything else.
+	sg := newStages(ctx)
+	// The container runtime boots while the store and the control plane start.
 	if !o.NoNode {
-		if s.node, err = s.newNode(f.top); err != nil {
-			return f.fail(err)
+		if s.node, err = s.newNode(sg.last); err != nil {
+			return sg.fail(err)
 		}
 	}
-	if err := s.start(f); err != nil {
-		return f.fail(err)
+	if err := s.start(sg); err != nil {
+		return sg.fail(err)
 	}
-	return f.wait()
+	return sg.wait()
 }
 
-// floors are the groups that the parts of a server run in: the store at the bottom, the
-// control plane above it, the node and what else calls the API on top. A floor ends
-// before the one below: the node agent can still write its last status, and the API
-// server can still answer the requests that it has taken on. When a floor ends
-// by itself, the floors above it are ended.
-type floors struct {
-	store, plane, top *task.Group
+// stages are the groups that the parts of a server run in, in the order of their start.
+// A shutdown ends them in reverse: the node agent can still write its status, and the
+// API server can still answer the requests that it has taken on. A stage that ends by itself
+// ends the stages after it.
+type stages struct {
+	store *task.Group
+	plane *task.Group // the control plane
+	last  *task.Group // the node, and what else calls the API
 }
 
-func newFloors(ctx context.Context) *floors {
+func newStages(ctx context.Context) *stages {
 	lasting := context.WithoutCancel(ctx)
-	f := &floors{store: task.NewGroup(lasting), plane: task.NewGroup(lasting), top: task.NewGroup(ctx)}
-	for below, above := range map[*task.Group]*task.Group{f.store: f.plane, f.plane: f.top} {
-		context.AfterFunc(below.Context(), func() { above.Cancel(context.Cause(below.Context())) })
+	sg := &stages{store: task.NewGroup(lasting), plane: task.NewGroup(lasting), last: task.NewGroup(ctx)}
+	for g, after := range map[*task.Group]*task.Group{sg.store: sg.plane, sg.plane: sg.last} {
+		context.AfterFunc(g.Context(), func() { after.Cancel(context.Cause(g.Context())) })
 	}
-	return f
+	return sg
 }
 
-// wait waits until the top has ended, then ends the plane, then the store. It
-// returns the first error.
-func (f *floors) wait() (err error) {
-	for _, g := range []*task.Group{f.top, f.plane, f.store} {
-		if g != f.top {
+// wait waits until the last stage has ended, then ends the control plane, then the
+// store. It returns the first error.
+func (sg *stages) wait() (err error) {
+	for _, g := range []*task.Group{sg.last, sg.plane, sg.store} {
+		if g != sg.last {
 			g.Cancel(context.Canceled)
 		}
 		if failed := g.Wait(); err == nil {
@@ -127,31 +128,31 @@ func (f *floors) wait() (err error) {
 	return err
 }
 
-// fail ends the groups after a start that failed with err, and returns the error
-// to show. A part that failed by itself ends its group: its error is the cause, and
-// err only what the start noticed of it. If err itself ended the top, the errors of the
-// parts are of their being ended, and err is shown.
-func (f *floors) fail(err error) error {
-	f.top.Cancel(err)
-	ended := errors.Is(context.Cause(f.top.Context()), err)
-	if first := f.wait(); first != nil && !ended {
+// fail ends the stages after a start that failed with err, and returns the error to
+// show. A part that fails ends its stage, and start then fails as well: the part's error
+// is the cause, and is shown. If no part had failed, fail ends the last stage with err:
+// what the parts then return comes of that, and err is shown.
+func (sg *stages) fail(err error) error {
+	sg.last.Cancel(err)
+	ended := errors.Is(context.Cause(sg.last.Context()), err)
+	if first := sg.wait(); first != nil && !ended {
 		return first
 	}
 	return err
 }
 
 // start starts the parts, in order.
-func (s *server) start(f *floors) error {
+func (s *server) start(sg *stages) error {
 	if err := s.keys(); err != nil {
 		return err
 	}
 	s.o.Step("keys and certificates", false)
-	st, err := s.store(f)
+	st, err := s.store(sg)
 	if err != nil {
 		return err
 	}
 	s.o.Step("store", false)
-	if err := s.serve(f, st); err != nil {
+	if err := s.serve(sg, st); err != nil {
 		return err
 	}
 	s.o.Step("API server", false)
@@ -159,14 +160,14 @@ func (s *server) start(f *floors) error {
 	if s.node == nil {
 		s.o.Step("ready", true)
 	} else {
-		if err := s.node.start(f.top, s.plane); err != nil {
+		if err := s.node.start(sg.last, s.plane); err != nil {
 			return err
 		}
 		renewals = append(renewals, s.node.port.renew)
 	}
-	moved := make(chan struct{}, 1) // a token: there may be news
-	f.top.Go("follow addresses", func(ctx context.Context) error { return followAddresses(ctx, moved) })
-	f.top.Go("keep certificates", func(ctx context.Context) error { return s.keep(ctx, moved, renewals) })
+	moved := make(chan struct{}, 1) // a token: addresses may have changed
+	sg.last.Go("follow addresses", func(ctx context.Context) error { return followAddresses(ctx, moved) })
+	sg.last.Go("keep certificates", func(ctx context.Context) error { return s.keep(ctx, moved, renewals) })
 	return nil
 }
 
@@ -190,13 +191,13 @@ func (s *server) keys() error {
 }
 
 // store starts the embedded etcd.
-func (s *server) store(f *floors) (*etcd.Server, error) {
+func (s *server) store(sg *stages) (*etcd.Server, error) {
 	st, err := etcd.New(etcd.Options{Dir: s.o.DataDir, Name: s.o.NodeName, Log: s.o.Logger.With("part", "etcd")})
 	if err != nil {
 		return nil, err
 	}
-	f.store.Go("store", st.Run)
-	return st, await(f.top, st.Ready())
+	sg.store.Go("store", st.Run)
+	return st, await(sg.last, st.Ready())
 }
 
 // await waits for a part to be ready.
@@ -210,8 +211,8 @@ func await(g *task.Group, ready <-chan struct{}) error {
 }
 
 // serve starts the control plane and serves its API.
-func (s *server) serve(f *floors, st *etcd.Server) error {
-	g := f.top
+func (s *server) serve(sg *stages, st *etcd.Server) error {
+	g := sg.last
 	controllers := s.o.Controllers
 	controllers.Authority, controllers.Tokens = s.pki.CA, s.issuer
 	published := make(chan struct{})
@@ -235,7 +236,7 @@ func (s *server) serve(f *floors, st *etcd.Server) error {
 	if err != nil {
 		return fmt.Errorf("serve the API: %w; is another server running, or is --secure-port taken?", err)
 	}
-	f.plane.Go("control plane", s.plane.Run)
+	sg.plane.Go("control plane", s.plane.Run)
 	g.Go("memory", func(ctx context.Context) error { return s.scavenge(ctx, st) })
 	g.Go("serve", func(ctx context.Context) error {
 		return s.plane.Server().Serve(ctx, l, &tls.Config{

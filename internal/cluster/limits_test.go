@@ -79,16 +79,16 @@ func TestFailedStartSaysWhyAndNotWhatFollowed(t *testing.T) {
 		return errors.New("the socket is closed")
 	}
 	why := errors.New("the port is taken")
-	f := newFloors(t.Context())
-	f.top.Go("runtime", follows)
-	if err := f.fail(why); err != why {
+	sg := newStages(t.Context())
+	sg.last.Go("runtime", follows)
+	if err := sg.fail(why); err != why {
 		t.Errorf("got %v, want %v", err, why)
 	}
-	f = newFloors(t.Context())
-	f.plane.Go("store", func(context.Context) error { return why })
-	f.top.Go("runtime", follows)
-	<-f.top.Context().Done()
-	if err := f.fail(errors.New("nobody answers")); err == nil || strings.Contains(err.Error(), "nobody answers") {
+	sg = newStages(t.Context())
+	sg.plane.Go("store", func(context.Context) error { return why })
+	sg.last.Go("runtime", follows)
+	<-sg.last.Context().Done()
+	if err := sg.fail(errors.New("nobody answers")); err == nil || strings.Contains(err.Error(), "nobody answers") {
 		t.Errorf("got %v, want what ended the server rather than what noticed it", err)
 	}
 }

@@ -31,6 +31,7 @@ kubelet/podstep
 kubelet/cri apiserver/request
 admission apiserver/* kubelet/*
 controller apiserver
+workload endpoint
 controllers/* scheduler kubelet proxy dns
 controllers
 up

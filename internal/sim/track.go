@@ -13,7 +13,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/cache"
-	"github.com/kemudi/kemudi/internal/controller"
+	"github.com/kemudi/kemudi/internal/workload"
 )
 
 // tracker follows the pods of the namespace default that a selector matches, so
@@ -96,9 +96,9 @@ type count struct {
 func (t *tracker) begin() {
 	t.counts = []count{
 		{name: "pods", of: func(pods map[string]*corev1.Pod) int { return len(pods) }},
-		{name: "active", of: func(pods map[string]*corev1.Pod) int { return countPods(pods, controller.PodActive) }},
+		{name: "active", of: func(pods map[string]*corev1.Pod) int { return countPods(pods, workload.PodActive) }},
 		{name: "ready", of: func(pods map[string]*corev1.Pod) int {
-			return countPods(pods, func(p *corev1.Pod) bool { return controller.PodActive(p) && core.PodReady(p) })
+			return countPods(pods, func(p *corev1.Pod) bool { return workload.PodActive(p) && core.PodReady(p) })
 		}},
 		{name: "revisions", of: revisions},
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/controller"
+	"github.com/kemudi/kemudi/internal/endpoint"
 )
 
 // capacity is how many addresses an Endpoints object holds at the most.
@@ -33,7 +34,7 @@ var Controller = controller.New(controller.Spec[*corev1.Service]{
 	Name: "endpoint-controller",
 	For:  core.Services,
 	Watches: []controller.Watch{
-		controller.Selecting,
+		endpoint.Selecting,
 		controller.Mapped(core.Endpoints, func(_ *controller.Kit, e *corev1.Endpoints) []string {
 			return []string{cache.Key(e.Namespace, e.Name)}
 		}),
@@ -50,7 +51,7 @@ type reconciler struct {
 	k         *controller.Kit
 	pods      controller.Client[*corev1.Pod]
 	endpoints controller.Client[*corev1.Endpoints]
-	triggers  controller.Triggers
+	triggers  endpoint.Triggers
 }
 
 // Gone removes the Endpoints of a deleted service, if they were made here.
@@ -93,7 +94,7 @@ func (r *reconciler) Reconcile(ctx context.Context, svc *corev1.Service) (contro
 	if ok && equality.Semantic.DeepEqual(has.Subsets, want.Subsets) && maps.Equal(has.Labels, want.Labels) && maps.Equal(has.Annotations, want.Annotations) {
 		return controller.Done, nil
 	}
-	want.Annotations = controller.TriggerAnnotation(want.Annotations, trigger)
+	want.Annotations = endpoint.TriggerAnnotation(want.Annotations, trigger)
 	var err error
 	if ok {
 		_, err = r.endpoints.Update(ctx, want)
@@ -135,7 +136,7 @@ func addresses(svc *corev1.Service, pods []*corev1.Pod) []address {
 	var out []address
 	for _, pod := range pods {
 		ip := primaryIP(svc, pod)
-		if ip == "" || !controller.Endpoint(pod) || pod.DeletionTimestamp != nil && !svc.Spec.PublishNotReadyAddresses {
+		if ip == "" || !endpoint.Possible(pod) || pod.DeletionTimestamp != nil && !svc.Spec.PublishNotReadyAddresses {
 			continue
 		}
 		a := address{
@@ -153,7 +154,7 @@ func addresses(svc *corev1.Service, pods []*corev1.Pod) []address {
 		}
 		for i := range svc.Spec.Ports {
 			p := &svc.Spec.Ports[i]
-			if n, ok := controller.TargetPort(pod, p); ok {
+			if n, ok := endpoint.TargetPort(pod, p); ok {
 				a.ports = append(a.ports, corev1.EndpointPort{Name: p.Name, Port: n, Protocol: p.Protocol, AppProtocol: p.AppProtocol})
 			}
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/discovery"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/controller"
+	"github.com/kemudi/kemudi/internal/endpoint"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -33,7 +34,7 @@ func New(limit int) *controller.Controller {
 		Name: "endpointslice-controller",
 		For:  core.Services,
 		Watches: []controller.Watch{
-			controller.Selecting,
+			endpoint.Selecting,
 			controller.Mapped(discovery.EndpointSlices, func(_ *controller.Kit, s *discoveryv1.EndpointSlice) []string {
 				if s.Labels[discoveryv1.LabelManagedBy] != discovery.ManagedByController {
 					return nil
@@ -61,7 +62,7 @@ var zones = controller.Watch{
 	Keys: func(k *controller.Kit, node resource.Object) []string {
 		var keys []string
 		for _, pod := range controller.For(k, core.Pods).ByIndex("spec.nodeName", node.GetName()) {
-			keys = append(keys, controller.Selecting.Keys(k, pod)...)
+			keys = append(keys, endpoint.Selecting.Keys(k, pod)...)
 		}
 		for _, svc := range controller.For(k, core.Services).ByIndex(core.IndexTopologyMode, core.TopologyAuto) {
 			keys = append(keys, cache.Key(svc.Namespace, svc.Name))
@@ -94,7 +95,7 @@ type reconciler struct {
 	pods     controller.Client[*corev1.Pod]
 	nodes    controller.Client[*corev1.Node]
 	slices   controller.Client[*discoveryv1.EndpointSlice]
-	triggers controller.Triggers
+	triggers endpoint.Triggers
 }
 
 // Gone forgets a service; its slices go with it.
@@ -128,7 +129,7 @@ func (r *reconciler) Reconcile(ctx context.Context, svc *corev1.Service) (contro
 	}
 	c := p.plan(groups, existing)
 	for _, s := range slices.Concat(c.create, c.update) {
-		s.Annotations = controller.TriggerAnnotation(s.Annotations, trigger)
+		s.Annotations = endpoint.TriggerAnnotation(s.Annotations, trigger)
 	}
 	return controller.Done, r.write(ctx, svc, c)
 }
@@ -182,7 +183,7 @@ func (r *reconciler) groups(svc *corev1.Service, family discoveryv1.AddressType,
 	var order []*group
 	for _, pod := range pods {
 		address := addressOf(pod, family)
-		if address == "" || !controller.Endpoint(pod) || !r.placed(svc, pod) {
+		if address == "" || !endpoint.Possible(pod) || !r.placed(svc, pod) {
 			continue
 		}
 		g := &group{family: family, ports: portsOf(svc, pod)}
@@ -221,7 +222,7 @@ func portsOf(svc *corev1.Service, pod *corev1.Pod) []discoveryv1.EndpointPort {
 	var ports []discoveryv1.EndpointPort
 	for i := range svc.Spec.Ports {
 		p := &svc.Spec.Ports[i]
-		number, ok := controller.TargetPort(pod, p)
+		number, ok := endpoint.TargetPort(pod, p)
 		if !ok {
 			continue
 		}

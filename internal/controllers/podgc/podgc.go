@@ -19,6 +19,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/controller"
+	"github.com/kemudi/kemudi/internal/workload"
 )
 
 // quarantine is how long a node must be missing before its pods go: it may just
@@ -50,7 +51,7 @@ func podsOf(k *controller.Kit, node *corev1.Node) []string {
 	if now, ok := controller.For(k, core.Nodes).Get("", node.Name); ok && !outOfService(now) {
 		return nil
 	}
-	return controller.PodsOn(k, node.Name)
+	return workload.PodsOn(k, node.Name)
 }
 
 // outOfService says that the node does not answer, and that a person has marked

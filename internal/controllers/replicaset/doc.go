@@ -1,5 +1,5 @@
 // Package replicaset keeps as many pods running as each ReplicaSet asks for.
 //
-// Start at Reconcile in replicaset.go; rank.go decides which pods go first when
-// there are too many, status.go computes what is reported.
+// Start at Reconcile in replicaset.go; status.go computes what is reported. Which pods
+// go first when there are too many is workload.Rank.
 package replicaset

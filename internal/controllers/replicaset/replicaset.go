@@ -15,6 +15,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/workload"
 )
 
 // burst is how many pods one reconcile creates or deletes at the most.
@@ -50,13 +51,13 @@ func (r *reconciler) Reconcile(ctx context.Context, rs *appsv1.ReplicaSet) (cont
 	if err != nil {
 		return controller.Done, fmt.Errorf("selector: %w", err)
 	}
-	pods, err := controller.Claimer[*corev1.Pod, *appsv1.ReplicaSet]{Children: r.pods, Owners: r.sets, Open: controller.PodActive}.Claim(ctx, rs, sel)
+	pods, err := controller.Claimer[*corev1.Pod, *appsv1.ReplicaSet]{Children: r.pods, Owners: r.sets, Open: workload.PodActive}.Claim(ctx, rs, sel)
 	if err != nil {
 		return controller.Done, err
 	}
 	var active []*corev1.Pod
 	for _, p := range pods {
-		if controller.PodActive(p) {
+		if workload.PodActive(p) {
 			active = append(active, p)
 		}
 	}
@@ -75,7 +76,7 @@ func (r *reconciler) Reconcile(ctx context.Context, rs *appsv1.ReplicaSet) (cont
 	if failed != nil {
 		return controller.Done, failed.err
 	}
-	if wait, ok := nextAvailable(active, rs.Spec.MinReadySeconds, time.Now()); ok {
+	if wait, ok := workload.NextAvailable(active, rs.Spec.MinReadySeconds, time.Now()); ok {
 		return controller.After(wait), nil
 	}
 	return controller.Done, nil
@@ -111,8 +112,8 @@ func newFailure(reason string, err error) *failure {
 }
 
 func (r *reconciler) create(ctx context.Context, rs *appsv1.ReplicaSet, active []*corev1.Pod, n int) ([]*corev1.Pod, error) {
-	_, err := controller.SlowStart(n, func() error {
-		pod, err := r.pods.Create(ctx, controller.PodFromTemplate(&rs.Spec.Template, rs, apps.ReplicaSets.Def))
+	_, err := workload.SlowStart(n, func() error {
+		pod, err := r.pods.Create(ctx, workload.PodFromTemplate(&rs.Spec.Template, rs, apps.ReplicaSets.Def))
 		if err != nil {
 			if !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 				r.k.Events.Event(rs, corev1.EventTypeWarning, "FailedCreate", "Error creating: "+err.Error())
@@ -130,7 +131,7 @@ func (r *reconciler) create(ctx context.Context, rs *appsv1.ReplicaSet, active [
 }
 
 func (r *reconciler) remove(ctx context.Context, rs *appsv1.ReplicaSet, active []*corev1.Pod, n int) ([]*corev1.Pod, error) {
-	rank(active, r.siblings(rs), time.Now())
+	workload.Rank(active, r.siblings(rs), time.Now())
 	for _, pod := range active[:n] {
 		err := r.pods.Delete(ctx, pod)
 		if apierrors.IsNotFound(err) {
@@ -158,7 +159,7 @@ func (r *reconciler) siblings(rs *appsv1.ReplicaSet) map[string]int {
 	byNode := map[string]int{}
 	for _, set := range sets {
 		for _, p := range r.pods.ByIndex(resource.IndexController, string(set.UID)) {
-			if controller.PodActive(p) {
+			if workload.PodActive(p) {
 				byNode[p.Spec.NodeName]++
 			}
 		}

@@ -61,18 +61,3 @@ func conditions(rs *appsv1.ReplicaSet, failed *failure) []appsv1.ReplicaSetCondi
 		LastTransitionTime: metav1.Now().Rfc3339Copy(), Reason: failed.reason, Message: failed.err.Error(),
 	})
 }
-
-// nextAvailable is how long until the next ready pod counts as available.
-func nextAvailable(pods []*corev1.Pod, minReadySeconds int32, now time.Time) (time.Duration, bool) {
-	wait, found := time.Duration(0), false
-	for _, p := range pods {
-		since := readySince(p)
-		if since.IsZero() {
-			continue
-		}
-		if left := since.Add(time.Duration(minReadySeconds) * time.Second).Sub(now); left > 0 && (!found || left < wait) {
-			wait, found = left, true
-		}
-	}
-	return wait, found
-}

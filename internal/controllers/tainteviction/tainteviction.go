@@ -18,6 +18,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/controller"
+	"github.com/kemudi/kemudi/internal/workload"
 )
 
 // Controller is the taint eviction controller.
@@ -25,7 +26,7 @@ var Controller = controller.New(controller.Spec[*corev1.Pod]{
 	Name: "taint-eviction-controller",
 	For:  core.Pods,
 	Watches: []controller.Watch{controller.Mapped(core.Nodes, func(k *controller.Kit, node *corev1.Node) []string {
-		return controller.PodsOn(k, node.Name)
+		return workload.PodsOn(k, node.Name)
 	})},
 	Writes: []controller.Permission{controller.Delete(core.Pods.Def), controller.Patch(core.Pods.Def, "status")},
 	Setup: func(k *controller.Kit) controller.Reconciler[*corev1.Pod] {

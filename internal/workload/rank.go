@@ -1,4 +1,4 @@
-package replicaset
+package workload
 
 import (
 	"cmp"
@@ -13,11 +13,11 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 )
 
-// rank sorts pods so that those to be deleted first come first: not assigned
+// Rank sorts pods so that those to be deleted first come first: not assigned
 // before assigned, pending before unknown before running, not ready before
 // ready, lower deletion cost, more siblings on the node, ready for a shorter
 // time (in powers of two), more restarts, younger.
-func rank(pods []*corev1.Pod, siblings map[string]int, now time.Time) {
+func Rank(pods []*corev1.Pod, siblings map[string]int, now time.Time) {
 	slices.SortStableFunc(pods, func(a, b *corev1.Pod) int {
 		return cmp.Or(
 			first(a.Spec.NodeName == "", b.Spec.NodeName == ""),
@@ -78,12 +78,4 @@ func restarts(p *corev1.Pod) int32 {
 		most = max(most, p.Status.ContainerStatuses[i].RestartCount)
 	}
 	return most
-}
-
-// readySince is since when the pod has been ready; zero if it is not.
-func readySince(p *corev1.Pod) metav1.Time {
-	if !core.PodReady(p) {
-		return metav1.Time{}
-	}
-	return core.PodCondition(&p.Status, corev1.PodReady).LastTransitionTime
 }

@@ -1,4 +1,4 @@
-package controller
+package endpoint
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -7,13 +7,14 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/controller"
 )
 
 // Selecting is an input of controllers of services: a pod wakes the services
 // that select it.
-var Selecting = Mapped(core.Pods, func(k *Kit, pod *corev1.Pod) []string {
+var Selecting = controller.Mapped(core.Pods, func(k *controller.Kit, pod *corev1.Pod) []string {
 	var keys []string
-	for _, svc := range For(k, core.Services).List(pod.Namespace, nil) {
+	for _, svc := range controller.For(k, core.Services).List(pod.Namespace, nil) {
 		if len(svc.Spec.Selector) > 0 && labels.SelectorFromSet(svc.Spec.Selector).Matches(labels.Set(pod.Labels)) {
 			keys = append(keys, cache.Key(svc.Namespace, svc.Name))
 		}
@@ -21,9 +22,9 @@ var Selecting = Mapped(core.Pods, func(k *Kit, pod *corev1.Pod) []string {
 	return keys
 })
 
-// Endpoint says whether a pod can be an endpoint of a service at all: it has an
+// Possible says whether a pod can be an endpoint of a service at all: it has an
 // address and has not finished.
-func Endpoint(pod *corev1.Pod) bool {
+func Possible(pod *corev1.Pod) bool {
 	return (len(pod.Status.PodIPs) > 0 || pod.Status.PodIP != "") && !core.PodTerminal(pod)
 }
 

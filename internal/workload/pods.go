@@ -1,4 +1,4 @@
-package controller
+package workload
 
 import (
 	"maps"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -21,7 +22,7 @@ func PodFromTemplate(t *corev1.PodTemplateSpec, owner resource.Object, def *reso
 			Labels:          maps.Clone(t.Labels),
 			Annotations:     maps.Clone(t.Annotations),
 			Finalizers:      slices.Clone(t.Finalizers),
-			OwnerReferences: []metav1.OwnerReference{*ControllerRef(owner, def)},
+			OwnerReferences: []metav1.OwnerReference{*controller.ControllerRef(owner, def)},
 		},
 		Spec: *t.Spec.DeepCopy(),
 	}
@@ -33,31 +34,10 @@ func PodActive(p *corev1.Pod) bool {
 }
 
 // PodsOn are the keys of the pods that are bound to a node.
-func PodsOn(k *Kit, node string) []string {
+func PodsOn(k *controller.Kit, node string) []string {
 	var keys []string
-	for _, p := range For(k, core.Pods).ByIndex("spec.nodeName", node) {
+	for _, p := range controller.For(k, core.Pods).ByIndex("spec.nodeName", node) {
 		keys = append(keys, cache.Key(p.Namespace, p.Name))
 	}
 	return keys
-}
-
-// SlowStart calls do n times in growing batches (1, 2, 4 ...) that stop at the
-// first batch with an error: a request that cannot succeed is not made a
-// thousand times. It returns how many calls succeeded and the first error.
-func SlowStart(n int, do func() error) (int, error) {
-	done := 0
-	for batch := 1; done < n; batch *= 2 {
-		var failed error
-		for range min(batch, n-done) {
-			if err := do(); err != nil {
-				failed = err
-				break
-			}
-			done++
-		}
-		if failed != nil {
-			return done, failed
-		}
-	}
-	return done, nil
 }

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/kemudi/kemudi/internal/apiserver/claims"
+	"github.com/kemudi/kemudi/internal/apiserver/alloc"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/store"
@@ -85,13 +85,13 @@ func newItem(obj resource.Object, rev int64) *cache.Item {
 	return &cache.Item{Key: cache.Key(obj.GetNamespace(), obj.GetName()), Rev: rev, Object: obj}
 }
 
-// commit stores the object in one transaction, together with its claims.
+// commit stores the object in one transaction, together with its allocations.
 func (w *attempt) commit(ctx context.Context) (*cache.Item, error) {
 	if w.item != nil && w.leaves() {
 		return w.s.remove(ctx, w.c, w.item, w.obj)
 	}
 	for {
-		obj, tx, err := w.claim(ctx)
+		obj, tx, err := w.allocate(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -106,7 +106,7 @@ func (w *attempt) commit(ctx context.Context) (*cache.Item, error) {
 			return w.dryRunResult(obj), nil
 		}
 		item, err := w.put(ctx, obj, value, tx)
-		if !errors.Is(err, errClaimLost) {
+		if !errors.Is(err, errAllocationLost) {
 			return item, err
 		}
 	}
@@ -121,22 +121,22 @@ func (w *attempt) leaves() bool {
 		(d.PendingDelete == nil || !d.PendingDelete(w.obj))
 }
 
-// claim runs the resource's Commit on a copy: it may have to run again.
-func (w *attempt) claim(ctx context.Context) (resource.Object, *claims.Tx, error) {
+// allocate runs the resource's Commit on a copy: it may have to run again.
+func (w *attempt) allocate(ctx context.Context) (resource.Object, *alloc.Tx, error) {
 	d := w.c.res.def
 	if d.Commit == nil {
 		return w.obj, nil, nil
 	}
 	obj := w.obj.DeepCopyObject().(resource.Object)
-	tx := w.s.claims.Begin(ctx, w.c.key())
+	tx := w.s.alloc.Begin(ctx, w.c.key())
 	if err := d.Commit(tx, obj, w.old()); err != nil {
-		return nil, nil, claimError(w.c, errors.Join(err, tx.Err))
+		return nil, nil, allocationError(w.c, errors.Join(err, tx.Err))
 	}
 	return obj, tx, nil
 }
 
-// claimError tells clients what could not be claimed.
-func claimError(c *call, err error) error {
+// allocationError tells clients what could not be allocated.
+func allocationError(c *call, err error) error {
 	var fieldErr *field.Error
 	var api apierrors.APIStatus
 	switch {
@@ -148,8 +148,8 @@ func claimError(c *call, err error) error {
 	return apierrors.NewInternalError(err)
 }
 
-// errClaimLost says that the claims were made on an outdated view.
-var errClaimLost = errors.New("a claimed value has changed hands")
+// errAllocationLost says that the allocations were made on an outdated view.
+var errAllocationLost = errors.New("an allocated value has changed hands")
 
 // unchanged reports that there is nothing to write: the bytes are the same but
 // for the times in managedFields.
@@ -198,7 +198,7 @@ func (w *attempt) dryRunResult(obj resource.Object) *cache.Item {
 	return newItem(obj, rev)
 }
 
-func (w *attempt) put(ctx context.Context, obj resource.Object, value []byte, tx *claims.Tx) (*cache.Item, error) {
+func (w *attempt) put(ctx context.Context, obj resource.Object, value []byte, tx *alloc.Tx) (*cache.Item, error) {
 	s, key := w.s, w.c.key()
 	txn := store.Txn{
 		Conds: []store.Cond{{Key: key}},
@@ -221,8 +221,8 @@ func (w *attempt) put(ctx context.Context, obj resource.Object, value []byte, tx
 	case !res.OK && w.reliedChanged(res.Now):
 		return nil, &errRelied{res.Rev}
 	case !res.OK:
-		s.claims.Lost(txn.Conds, res.Now)
-		return nil, errClaimLost
+		s.alloc.Lost(txn.Conds, res.Now)
+		return nil, errAllocationLost
 	}
 	s.answered(res.Rev)
 	tx.Committed(res.Rev)

@@ -12,7 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kemudi/kemudi/internal/apiserver/claims"
+	"github.com/kemudi/kemudi/internal/apiserver/alloc"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/store"
@@ -198,11 +198,11 @@ func (s *Server) remove(ctx context.Context, c *call, old *cache.Item, last reso
 		return old, nil
 	}
 	for {
-		var tx *claims.Tx
+		var tx *alloc.Tx
 		if c.res.def.Commit != nil {
-			tx = s.claims.Begin(ctx, c.key())
+			tx = s.alloc.Begin(ctx, c.key())
 			if err := c.res.def.Commit(tx, nil, old.Object); err != nil {
-				return nil, claimError(c, errors.Join(err, tx.Err))
+				return nil, allocationError(c, errors.Join(err, tx.Err))
 			}
 		}
 		txn := store.Txn{Conds: []store.Cond{{Key: c.key(), Rev: old.Rev}}, Ops: []store.Op{{Key: c.key()}}}
@@ -214,7 +214,7 @@ func (s *Server) remove(ctx context.Context, c *call, old *cache.Item, last reso
 		case !res.OK && res.Now[0].Rev != old.Rev:
 			return nil, errRaced
 		case !res.OK:
-			s.claims.Lost(txn.Conds, res.Now)
+			s.alloc.Lost(txn.Conds, res.Now)
 			continue
 		}
 		s.answered(res.Rev)

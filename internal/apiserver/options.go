@@ -36,7 +36,7 @@ type Options struct {
 	// of the newest state asks the store how new that is.
 	Shared bool
 
-	// Settings are flags that claims depend on, such as service-cluster-ip-range.
+	// Settings are flags that allocations depend on, such as service-cluster-ip-range.
 	Settings map[string]string
 
 	// Authenticator says who sends an HTTP request; nil: everybody is anonymous.

@@ -77,7 +77,7 @@ func (s *Server) write(ctx context.Context, c *call, ch change) (*cache.Item, er
 		if ch.create && old != nil {
 			return nil, alreadyExists(c)
 		}
-		item, err := w.commit(ctx) // one transaction, claims included; nothing was held until here
+		item, err := w.commit(ctx) // one transaction, allocations included; nothing was held until here
 		for changed := (*errRelied)(nil); errors.As(err, &changed); {
 			if err = w.admitAgain(ctx, changed); err == nil { // its namespace has changed meanwhile
 				item, err = w.commit(ctx)

@@ -52,8 +52,8 @@ func (s *Server) plainPaths() http.Handler {
 // addChecks adds what the server knows of its own health, by upstream's names.
 func (s *Server) addChecks() {
 	s.o.Health.Add(
-		// Addresses and ports of services are claimed, and by nothing that is not there.
-		obs.Check{Name: "poststarthook/start-service-ip-repair-controllers", Run: obs.Done(s.claimed)},
+		// Addresses and ports of services are allocated, and to nothing that is not there.
+		obs.Check{Name: "poststarthook/start-service-ip-repair-controllers", Run: obs.Done(s.allocated)},
 		// The server takes requests: while it stops, they should go elsewhere.
 		obs.Check{Name: "shutdown", ReadyOnly: true, Run: func(context.Context) error {
 			if s.stopping.Load() {

@@ -136,7 +136,7 @@ func TestServersOfOneStoreNeverGiveAnAddressTwice(t *testing.T) {
 	}
 }
 
-func TestClaimsThatNothingUsesAreGivenUp(t *testing.T) {
+func TestAllocationsThatNothingUsesAreGivenUp(t *testing.T) {
 	trace.Proves(t, "SVC-172", "SVC-174")
 	f := newFixture(t)
 	const services = "/api/v1/namespaces/default/services"
@@ -154,14 +154,14 @@ func TestClaimsThatNothingUsesAreGivenUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The server may have looked already, if it came to that late.
-	if err := f.repairClaims(t.Context()); err != nil {
+	if err := f.repairAllocations(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	f.must(201, "POST", services, named("new", "10.96.0.77"))
 	f.must(422, "POST", services, named("other", "10.96.0.78"))
 }
 
-func TestClaimsOfObjectsFromElsewhereAreTaken(t *testing.T) {
+func TestAllocationsOfObjectsFromElsewhereAreMade(t *testing.T) {
 	trace.Proves(t, "SVC-172", "SVC-173")
 	log := &lockedLog{}
 	f := newFixture(t, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(log, nil)) })
@@ -187,7 +187,7 @@ func TestClaimsOfObjectsFromElsewhereAreTaken(t *testing.T) {
 	if err := c.WaitRev(t.Context(), rev); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.repairClaims(t.Context()); err != nil {
+	if err := f.repairAllocations(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	got := f.must(422, "POST", "/api/v1/namespaces/default/services", `{"metadata":{"name":"new"},"spec":{"clusterIP":"10.96.0.77","ports":[{"port":80}]}}`)

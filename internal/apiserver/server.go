@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/user"
 
-	"github.com/kemudi/kemudi/internal/apiserver/claims"
+	"github.com/kemudi/kemudi/internal/apiserver/alloc"
 	"github.com/kemudi/kemudi/internal/apiserver/encoded"
 	"github.com/kemudi/kemudi/internal/apiserver/h2"
 	"github.com/kemudi/kemudi/internal/apiserver/memory"
@@ -24,7 +24,7 @@ type Server struct {
 	log      *slog.Logger
 	routes   atomic.Pointer[routes]
 	fields   *patch.Fields
-	claims   *claims.Claims
+	alloc    *alloc.Allocator
 	encoded  *encoded.Store
 	memory   *memory.Budget
 	metrics  *metrics
@@ -32,10 +32,10 @@ type Server struct {
 	handler  http.Handler
 	pace     *h2.Pace // of the watches; nil: they do not rest
 
-	// claimed is closed when the claims fit the objects, stopping is set when the
+	// allocated is closed when the allocations fit the objects, stopping is set when the
 	// server has been told to stop.
-	claimed  chan struct{}
-	stopping atomic.Bool
+	allocated chan struct{}
+	stopping  atomic.Bool
 
 	// committed is the last revision that a write of this process was answered with (A3).
 	committed atomic.Int64
@@ -49,8 +49,8 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		o: o, log: o.Logger, fields: patch.NewFields(),
-		claims: claims.New(o.Store, o.Settings), encoded: encoded.New(o.EncodedBytes), memory: memory.New(), metrics: newMetrics(o.Registry),
-		claimed: make(chan struct{}),
+		alloc: alloc.New(o.Store, o.Settings), encoded: encoded.New(o.EncodedBytes), memory: memory.New(), metrics: newMetrics(o.Registry),
+		allocated: make(chan struct{}),
 	}
 	if !o.FrameByFrame {
 		s.pace = &h2.Pace{}
@@ -86,12 +86,12 @@ func (s *Server) Run(ctx context.Context) error {
 		patch.Warm()
 		return nil
 	})
-	g.Go("claims", func(ctx context.Context) error {
-		if err := s.repairClaims(ctx); err != nil && ctx.Err() == nil {
+	g.Go("allocations", func(ctx context.Context) error {
+		if err := s.repairAllocations(ctx); err != nil && ctx.Err() == nil {
 			return err
 		}
 		if ctx.Err() == nil {
-			close(s.claimed)
+			close(s.allocated)
 		}
 		<-ctx.Done()
 		return nil

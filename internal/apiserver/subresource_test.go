@@ -201,7 +201,7 @@ func TestNamespacesLeaveWhenTheyAreFinalized(t *testing.T) {
 	f.must(404, "GET", "/api/v1/namespaces/x", "")
 }
 
-func TestServicesClaimTheirAddresses(t *testing.T) {
+func TestServicesAreGivenTheirAddresses(t *testing.T) {
 	f := newFixture(t, func(o *Options) {
 		o.Settings = map[string]string{"service-cluster-ip-range": "10.96.0.0/28", "service-node-port-range": "30000-30001"}
 	})

@@ -234,10 +234,10 @@ import _ "github.com/kemudi/kemudi/internal/kubelet/podstep"
 -- internal/apiserver/fair/fair.go --
 // Package fair is fair.
 package fair
-import _ "github.com/kemudi/kemudi/internal/apiserver/claims"
--- internal/apiserver/claims/claims.go --
-// Package claims claims.
-package claims
+import _ "github.com/kemudi/kemudi/internal/apiserver/alloc"
+-- internal/apiserver/alloc/alloc.go --
+// Package alloc allocates.
+package alloc
 import _ "github.com/kemudi/kemudi/internal/apiserver"
 import _ "github.com/kemudi/kemudi/internal/store"
 -- internal/apiserver/apiserver.go --
@@ -246,7 +246,7 @@ package apiserver
 import _ "github.com/kemudi/kemudi/internal/apiserver/fair"
 import _ "github.com/kemudi/kemudi/internal/kubelet/fakecri"
 `, []string{"layer internal/kubelet/podstep/podstep.go", "layer internal/apiserver/fair/fair.go",
-		"layer internal/apiserver/claims/claims.go", "layer internal/apiserver/apiserver.go"}, ""},
+		"layer internal/apiserver/alloc/alloc.go", "layer internal/apiserver/apiserver.go"}, ""},
 	{"the fields of a struct without a name are those of the struct it is in",
 		"-- internal/store/t.go --\n// Package store stores.\npackage store\ntype Good struct {\n\tmu struct {\n" + fields(25) + "\t}\n}\n" +
 			"type Bad struct {\n\tA int\n\tmu struct {\n" + fields(25) + "\t}\n}\n",

@@ -103,7 +103,7 @@ func (n Network) checkShare(bits int) error {
 // APIServiceIP is the cluster IP of the service "kubernetes".
 func (n Network) APIServiceIP() netip.Addr { return nth(n.ServiceCIDRs[0], 1) }
 
-// settings are what claims of addresses depend on, by the flag's name.
+// settings are what allocations of addresses depend on, by the flag's name.
 func (n Network) settings() map[string]string {
 	cidrs := make([]string, len(n.ServiceCIDRs))
 	for i, p := range n.ServiceCIDRs {

@@ -116,6 +116,6 @@ func (e *Errors) path(path string) string {
 
 // Errors of Tx.
 var (
-	ErrClaimed   = errors.New("provided value is already allocated")
+	ErrAllocated = errors.New("provided value is already allocated")
 	ErrExhausted = errors.New("no free value is left")
 )

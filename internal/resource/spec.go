@@ -36,7 +36,7 @@ type Spec[T Object] struct {
 	Validate func(obj, old T, errs *Errors)
 	// Warn returns the texts of Warning headers.
 	Warn func(obj, old T) []string
-	// Commit claims values that must be unique in the cluster (cluster IPs, node
+	// Commit allocates values that must be unique in the cluster (cluster IPs, node
 	// ports) together with the write. obj is nil on delete, old is nil on create.
 	// It may be run again after a conflict, with obj as it was before the first run.
 	Commit func(tx Tx, obj, old T) error
@@ -176,16 +176,16 @@ type Version[T Object] struct {
 
 // Tx is what Commit sees of the transaction that writes an object.
 type Tx interface {
-	// Claim takes name in the class of unique values (for example class
+	// Allocate takes name in the class of unique values (for example class
 	// "clusterip", name "10.96.0.10") for the object being written, in the same
-	// transaction. It fails with [ErrClaimed] if another object holds it.
-	Claim(class, name string) error
-	// ClaimAny takes a free value: it tries the values that candidates yields,
+	// transaction. It fails with [ErrAllocated] if another object holds it.
+	Allocate(class, name string) error
+	// AllocateAny takes a free value: it tries the values that candidates yields,
 	// in order, and returns the one taken, or [ErrExhausted].
-	ClaimAny(class string, candidates func(yield func(name string) bool)) (string, error)
+	AllocateAny(class string, candidates func(yield func(name string) bool)) (string, error)
 	// Release gives name up with the write.
 	Release(class, name string)
-	// Setting is the value that the server runs with of a flag that claims depend
+	// Setting is the value that the server runs with of a flag that allocations depend
 	// on ("service-cluster-ip-range"); empty if it is not set.
 	Setting(flag string) string
 }

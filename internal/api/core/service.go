@@ -16,7 +16,7 @@ import (
 
 // Services is names and addresses that stand for a set of pods.
 //
-// service_validate.go refuses bad ones, service_claim.go takes cluster IPs and
+// service_validate.go refuses bad ones, service_alloc.go takes cluster IPs and
 // node ports.
 var Services = resource.Define(resource.Spec[*corev1.Service]{
 	Names: resource.Names{

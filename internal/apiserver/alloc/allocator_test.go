@@ -1,4 +1,4 @@
-package claims_test
+package alloc_test
 
 import (
 	"context"
@@ -10,20 +10,20 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/kemudi/kemudi/internal/apiserver/claims"
+	"github.com/kemudi/kemudi/internal/apiserver/alloc"
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/store/mem"
 )
 
-// server makes writes that claim values, as the API server does: anew after each conflict.
+// server makes writes that allocate values, as the API server does: anew after each conflict.
 type server struct {
-	st     store.Store
-	claims *claims.Claims
+	st    store.Store
+	alloc *alloc.Allocator
 }
 
-func (s *server) write(ctx context.Context, owner string, commit func(*claims.Tx) error) error {
+func (s *server) write(ctx context.Context, owner string, commit func(*alloc.Tx) error) error {
 	for {
-		tx := s.claims.Begin(ctx, owner)
+		tx := s.alloc.Begin(ctx, owner)
 		if err := commit(tx); err != nil {
 			return errors.Join(err, tx.Err)
 		}
@@ -37,7 +37,7 @@ func (s *server) write(ctx context.Context, owner string, commit func(*claims.Tx
 			tx.Committed(res.Rev)
 			return nil
 		}
-		s.claims.Lost(txn.Conds, res.Now)
+		s.alloc.Lost(txn.Conds, res.Now)
 	}
 }
 
@@ -47,7 +47,7 @@ func (s *server) write(ctx context.Context, owner string, commit func(*claims.Tx
 // find it.
 func TestValueOfAnotherRequestIsNotTaken(t *testing.T) {
 	st := mem.New(mem.Options{})
-	s := &server{st, claims.New(st, nil)}
+	s := &server{st, alloc.New(st, nil)}
 	const rounds, later = 40_000, 150
 	var arrived atomic.Int64
 	got := [2][]string{make([]string, rounds), make([]string, rounds)}
@@ -60,8 +60,8 @@ func TestValueOfAnotherRequestIsNotTaken(t *testing.T) {
 			for range i % later * late {
 				// Up to some microseconds, about as long as a write takes.
 			}
-			err := s.write(t.Context(), fmt.Sprint("object ", who), func(tx *claims.Tx) (err error) {
-				got[who][i], err = tx.ClaimAny("addresses", slices.Values([]string{fmt.Sprint("a", i), fmt.Sprint("b", i)}))
+			err := s.write(t.Context(), fmt.Sprint("object ", who), func(tx *alloc.Tx) (err error) {
+				got[who][i], err = tx.AllocateAny("addresses", slices.Values([]string{fmt.Sprint("a", i), fmt.Sprint("b", i)}))
 				return err
 			})
 			if err != nil {

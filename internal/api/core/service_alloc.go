@@ -20,8 +20,8 @@ import (
 
 // Classes of values that no two services may have.
 const (
-	ClaimClusterIP = "clusterip"
-	ClaimNodePort  = "nodeport"
+	ClassClusterIP = "clusterip"
+	ClassNodePort  = "nodeport"
 )
 
 // Flags of the server that services depend on, and what they are if unset.
@@ -37,7 +37,7 @@ const (
 // when the service is deleted, old when it is created.
 func commitService(tx resource.Tx, s, old *corev1.Service) error {
 	if s == nil {
-		release(tx, claims{}, claimsOf(old))
+		release(tx, holdings{}, heldBy(old))
 		return nil
 	}
 	a := &allocation{tx: tx, service: s, old: old, errs: resource.NewErrors()}
@@ -53,42 +53,42 @@ func commitService(tx resource.Tx, s, old *corev1.Service) error {
 		}
 	}
 	if old != nil {
-		release(tx, claimsOf(s), claimsOf(old))
+		release(tx, heldBy(s), heldBy(old))
 	}
 	return nil
 }
 
-// claims are the values that a service holds.
-type claims struct {
+// holdings are the values that a service holds.
+type holdings struct {
 	ips   []string
 	ports []int32
 }
 
-func claimsOf(s *corev1.Service) (c claims) {
+func heldBy(s *corev1.Service) (h holdings) {
 	if hasClusterIPs(s) && !Headless(s) {
-		c.ips = s.Spec.ClusterIPs
+		h.ips = s.Spec.ClusterIPs
 	}
 	for _, port := range nodePorts(s.Spec.Ports) {
 		if port != 0 && hasNodePorts(s) {
-			c.ports = append(c.ports, port)
+			h.ports = append(h.ports, port)
 		}
 	}
 	if s.Spec.HealthCheckNodePort != 0 {
-		c.ports = append(c.ports, s.Spec.HealthCheckNodePort)
+		h.ports = append(h.ports, s.Spec.HealthCheckNodePort)
 	}
-	return c
+	return h
 }
 
 // release gives back what is in old and not in now.
-func release(tx resource.Tx, now, old claims) {
+func release(tx resource.Tx, now, old holdings) {
 	for _, ip := range old.ips {
 		if !slices.Contains(now.ips, ip) {
-			tx.Release(ClaimClusterIP, ip)
+			tx.Release(ClassClusterIP, ip)
 		}
 	}
 	for _, port := range old.ports {
 		if !slices.Contains(now.ports, port) {
-			tx.Release(ClaimNodePort, strconv.Itoa(int(port)))
+			tx.Release(ClassNodePort, strconv.Itoa(int(port)))
 		}
 	}
 }
@@ -249,19 +249,19 @@ func (a *allocation) clusterIPs() error {
 	}
 	var had []string
 	if a.old != nil {
-		had = claimsOf(a.old).ips
+		had = heldBy(a.old).ips
 	}
 	for _, ip := range s.ClusterIPs {
 		if slices.Contains(had, ip) {
 			continue
 		}
-		if err := a.claimIP(ip); err != nil {
+		if err := a.takeIP(ip); err != nil {
 			a.errs.Invalid("spec.clusterIPs", s.ClusterIPs, fmt.Sprintf("failed to allocate IP %s: %v", ip, err))
 		}
 	}
 	for i := len(s.ClusterIPs); i < len(s.IPFamilies) && a.errs.Len() == 0; i++ {
 		prefix, _ := a.rangeOf(s.IPFamilies[i])
-		ip, err := a.tx.ClaimAny(ClaimClusterIP, freeAddresses(prefix))
+		ip, err := a.tx.AllocateAny(ClassClusterIP, freeAddresses(prefix))
 		if err != nil {
 			return fmt.Errorf("failed to allocate a serviceIP: %w", full(err))
 		}
@@ -273,7 +273,7 @@ func (a *allocation) clusterIPs() error {
 	return nil
 }
 
-func (a *allocation) claimIP(text string) error {
+func (a *allocation) takeIP(text string) error {
 	ip, err := netip.ParseAddr(text)
 	if err != nil {
 		return fmt.Errorf("parse address: %w", err)
@@ -282,10 +282,10 @@ func (a *allocation) claimIP(text string) error {
 	if !prefix.Contains(ip) || ip == prefix.Addr() || ip == lastAddress(prefix) && ip.Is4() {
 		return fmt.Errorf("the provided IP (%s) is not in the valid range. The range of valid IPs is %s", text, prefix)
 	}
-	if err := a.tx.Claim(ClaimClusterIP, ip.String()); errors.Is(err, resource.ErrClaimed) {
+	if err := a.tx.Allocate(ClassClusterIP, ip.String()); errors.Is(err, resource.ErrAllocated) {
 		return errors.New("provided IP is already allocated")
 	} else if err != nil {
-		return fmt.Errorf("claim address: %w", err)
+		return fmt.Errorf("allocate address: %w", err)
 	}
 	return nil
 }
@@ -366,7 +366,7 @@ func (a *allocation) nodePorts() error {
 	}
 	var had []int32
 	if a.old != nil {
-		had = claimsOf(a.old).ports
+		had = heldBy(a.old).ports
 	}
 	wanted := s.Type == corev1.ServiceTypeNodePort || ptr.Deref(s.AllocateLoadBalancerNodePorts, true)
 	if !slices.ContainsFunc(s.Ports, func(p corev1.ServicePort) bool { return p.NodePort != 0 || wanted }) {
@@ -385,7 +385,7 @@ func (a *allocation) nodePorts() error {
 		if slices.Contains(had, port.NodePort) {
 			continue
 		}
-		if err := a.claimPort(port.NodePort); err != nil {
+		if err := a.takePort(port.NodePort); err != nil {
 			a.errs.At("spec.ports[%d]", i).Invalid("nodePort", port.NodePort, err.Error())
 		}
 	}
@@ -407,21 +407,21 @@ func (a *allocation) nodePorts() error {
 	return nil
 }
 
-func (a *allocation) claimPort(port int32) error {
+func (a *allocation) takePort(port int32) error {
 	if port < a.min || port > a.max {
 		return fmt.Errorf("provided port is not in the valid range. The range of valid ports is %d-%d", a.min, a.max)
 	}
-	if err := a.tx.Claim(ClaimNodePort, strconv.Itoa(int(port))); errors.Is(err, resource.ErrClaimed) {
+	if err := a.tx.Allocate(ClassNodePort, strconv.Itoa(int(port))); errors.Is(err, resource.ErrAllocated) {
 		return errors.New("provided port is already allocated")
 	} else if err != nil {
-		return fmt.Errorf("claim port: %w", err)
+		return fmt.Errorf("allocate port: %w", err)
 	}
 	return nil
 }
 
 // anyPort takes a free port: of the upper part first (KEP-3668).
 func (a *allocation) anyPort() (int32, error) {
-	text, err := a.tx.ClaimAny(ClaimNodePort, func(yield func(string) bool) {
+	text, err := a.tx.AllocateAny(ClassNodePort, func(yield func(string) bool) {
 		count := int64(a.max-a.min) + 1
 		inBandOrder(count, staticPorts(count), func(i int64) bool { return yield(strconv.FormatInt(int64(a.min)+i, 10)) })
 	})
@@ -430,7 +430,7 @@ func (a *allocation) anyPort() (int32, error) {
 	}
 	port, err := strconv.ParseInt(text, 10, 32)
 	if err != nil {
-		return 0, fmt.Errorf("parse claimed port: %w", err)
+		return 0, fmt.Errorf("parse allocated port: %w", err)
 	}
 	return int32(port), nil
 }
@@ -454,7 +454,7 @@ func (a *allocation) healthCheckPort() error {
 		return nil
 	}
 	if s.HealthCheckNodePort != 0 {
-		if err := a.claimPort(s.HealthCheckNodePort); err != nil {
+		if err := a.takePort(s.HealthCheckNodePort); err != nil {
 			return fmt.Errorf("failed to allocate requested HealthCheck NodePort %v: %w", s.HealthCheckNodePort, err)
 		}
 		return nil

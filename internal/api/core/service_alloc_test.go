@@ -18,7 +18,7 @@ import (
 	"github.com/kemudi/kemudi/internal/trace"
 )
 
-// ledger keeps claims in memory: who holds which value.
+// ledger keeps allocations in memory: who holds which value.
 type ledger struct {
 	held     map[string]string
 	settings map[string]string
@@ -36,15 +36,15 @@ func newLedger(cidr string) *ledger {
 	return &ledger{held: map[string]string{}, settings: map[string]string{core.FlagServiceCIDR: cidr}}
 }
 
-func (t tx) Claim(class, name string) error {
+func (t tx) Allocate(class, name string) error {
 	if owner := t.held[class+"/"+name]; owner != "" && owner != t.owner {
-		return resource.ErrClaimed
+		return resource.ErrAllocated
 	}
 	t.held[class+"/"+name] = t.owner
 	return nil
 }
 
-func (t tx) ClaimAny(class string, candidates func(yield func(name string) bool)) (string, error) {
+func (t tx) AllocateAny(class string, candidates func(yield func(name string) bool)) (string, error) {
 	for name := range candidates {
 		if t.held[class+"/"+name] == "" {
 			t.held[class+"/"+name] = t.owner
@@ -105,7 +105,7 @@ func (l *ledger) mustWrite(t *testing.T, s, old *corev1.Service) *corev1.Service
 	return out
 }
 
-func (l *ledger) claims() []string { return slices.Sorted(maps.Keys(l.held)) }
+func (l *ledger) allocations() []string { return slices.Sorted(maps.Keys(l.held)) }
 
 func service(name string, change func(s *corev1.ServiceSpec)) *corev1.Service {
 	s := &corev1.Service{
@@ -168,8 +168,8 @@ func TestRequestedClusterIPMustBeFreeAndInRange(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", c.ip, err, c.want)
 		}
 	}
-	if got := l.claims(); !slices.Equal(got, []string{"clusterip/10.96.0.10"}) {
-		t.Errorf("claims after refusals: %v", got)
+	if got := l.allocations(); !slices.Equal(got, []string{"clusterip/10.96.0.10"}) {
+		t.Errorf("allocations after refusals: %v", got)
 	}
 }
 
@@ -186,7 +186,7 @@ func TestHeadlessAndExternalNamesHaveNoClusterIP(t *testing.T) {
 	}
 	l.mustWrite(t, service("c", func(s *corev1.ServiceSpec) { s.Type, s.ExternalName = corev1.ServiceTypeExternalName, "a.example" }), nil)
 	if len(l.held) > 0 {
-		t.Errorf("claims: %v", l.claims())
+		t.Errorf("allocations: %v", l.allocations())
 	}
 }
 
@@ -209,21 +209,21 @@ func TestTypeChangesTakeAndGiveBack(t *testing.T) {
 		t.Fatalf("load balancer: %+v", balanced.Spec)
 	}
 	if len(l.held) != 3 {
-		t.Fatalf("claims of a load balancer: %v", l.claims())
+		t.Fatalf("allocations of a load balancer: %v", l.allocations())
 	}
 
 	next = balanced.DeepCopy()
 	next.Spec.Type = corev1.ServiceTypeClusterIP
 	inside := l.mustWrite(t, next, balanced)
-	if got := l.claims(); !slices.Equal(got, []string{"clusterip/" + inside.Spec.ClusterIP}) {
-		t.Fatalf("claims of a cluster IP: %v", got)
+	if got := l.allocations(); !slices.Equal(got, []string{"clusterip/" + inside.Spec.ClusterIP}) {
+		t.Fatalf("allocations of a cluster IP: %v", got)
 	}
 
 	next = inside.DeepCopy()
 	next.Spec.Type, next.Spec.ExternalName = corev1.ServiceTypeExternalName, "a.example"
 	l.mustWrite(t, next, inside)
 	if len(l.held) > 0 {
-		t.Fatalf("claims of an external name: %v", l.claims())
+		t.Fatalf("allocations of an external name: %v", l.allocations())
 	}
 }
 
@@ -236,7 +236,7 @@ func TestDeletedServiceGivesEverythingBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(l.held) > 0 {
-		t.Errorf("claims: %v", l.claims())
+		t.Errorf("allocations: %v", l.allocations())
 	}
 }
 
@@ -256,7 +256,7 @@ func TestNodePortsAreOneOfEachInTheCluster(t *testing.T) {
 		}
 	}
 	if len(l.held) != 2 {
-		t.Errorf("a refused service left claims: %v", l.claims())
+		t.Errorf("a refused service left allocations: %v", l.allocations())
 	}
 }
 
@@ -281,7 +281,7 @@ func TestLoadBalancerMayDoWithoutNodePorts(t *testing.T) {
 		s.Type, s.AllocateLoadBalancerNodePorts = corev1.ServiceTypeLoadBalancer, ptr.To(false)
 	}), nil)
 	if s.Spec.Ports[0].NodePort != 0 || len(l.held) != 1 {
-		t.Errorf("ports %+v, claims %v", s.Spec.Ports, l.claims())
+		t.Errorf("ports %+v, allocations %v", s.Spec.Ports, l.allocations())
 	}
 }
 
@@ -307,7 +307,7 @@ func TestDualStackGivesOneAddressOfEachFamily(t *testing.T) {
 	next.Spec.IPFamilyPolicy = ptr.To(corev1.IPFamilyPolicySingleStack)
 	next.Spec.ClusterIPs, next.Spec.IPFamilies = next.Spec.ClusterIPs[:1], next.Spec.IPFamilies[:1]
 	if down := l.mustWrite(t, next, both); len(down.Spec.ClusterIPs) != 1 || l.held["clusterip/"+both.Spec.ClusterIPs[1]] != "" {
-		t.Errorf("back to one: %+v, claims %v", down.Spec, l.claims())
+		t.Errorf("back to one: %+v, allocations %v", down.Spec, l.allocations())
 	}
 
 	one := newLedger("10.96.0.0/24")

@@ -25,7 +25,7 @@ patch
 cache
 client
 auth watchcache
-kubelet/backoff kubelet/inotify kubelet/machine kubelet/manifest kubelet/users
+kubelet/backoff kubelet/contain kubelet/inotify kubelet/machine kubelet/manifest kubelet/users
 kubelet/evict
 kubelet/podstep
 kubelet/cri apiserver/request

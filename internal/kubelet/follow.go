@@ -7,6 +7,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/kubelet/contain"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -45,7 +46,7 @@ func (a *Agent) follow(x *actor, pod *v1.Pod) {
 		a.mu.Unlock()
 		if !known {
 			part := "follow " + r.def.Plural
-			a.group.Go(part, a.lasting(part, func(ctx context.Context) error { return a.followCache(ctx, c) }))
+			a.group.Go(part, contain.Lasting(a.o.Log, part, func(ctx context.Context) error { return a.followCache(ctx, c) }))
 		}
 	}
 }

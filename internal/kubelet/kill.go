@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kemudi/kemudi/internal/kubelet/contain"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
 )
@@ -98,7 +99,7 @@ func (s *start) preStop(ctx context.Context, exited <-chan struct{}) time.Durati
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		err := errors.New("the hook panicked")
-		s.a.contained("preStop hook", s.pod.Namespace+"/"+s.pod.Name, func() {
+		contain.Run(s.a.o.Log, "preStop hook", s.pod.Namespace+"/"+s.pod.Name, func() {
 			err = s.a.runHook(hookCtx, s.hook(s.act.ID, s.container.Lifecycle.PreStop))
 		})
 		result <- err

@@ -16,6 +16,7 @@ import (
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/kubelet/admit"
+	"github.com/kemudi/kemudi/internal/kubelet/contain"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
 	"github.com/kemudi/kemudi/internal/kubelet/image"
@@ -149,7 +150,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	g := task.NewGroup(ctx)
 	a.group = g
-	goOn := func(part string, f func(context.Context) error) { g.Go(part, a.lasting(part, f)) }
+	goOn := func(part string, f func(context.Context) error) { g.Go(part, contain.Lasting(a.o.Log, part, f)) }
 	goOn("heartbeat", func(ctx context.Context) error {
 		return a.node.Run(ctx, node.Runtime{Version: a.facts.runtime + "://" + a.facts.version, StrictGroups: a.facts.strictGroups})
 	})
@@ -207,7 +208,7 @@ func (a *Agent) take(ctx context.Context, deltas []cache.Delta) error {
 		return a.adopt(ctx, deltas)
 	}
 	for _, d := range deltas {
-		a.contained("update", d.Last().Key, func() { a.takeOne(d, nil) })
+		contain.Run(a.o.Log, "update", d.Last().Key, func() { a.takeOne(d, nil) })
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/kubelet/contain"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
@@ -88,7 +89,7 @@ func (x *actor) takePosts() {
 	x.box.mu.posts = nil
 	x.box.mu.Unlock()
 	for _, f := range posts {
-		x.a.contained("update", x.name(), func() { f(x) })
+		contain.Run(x.a.o.Log, "update", x.name(), func() { f(x) })
 	}
 }
 
@@ -116,13 +117,13 @@ func (x *actor) run() error {
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
 	defer timer.Stop()
-	again := afterPanic()
+	again := contain.Backoff()
 	for {
 		x.now = time.Now()
 		x.takePosts()
 		var done bool
 		var wake time.Time
-		if !x.a.contained("step", x.name(), func() { wake, done = x.step() }) {
+		if !contain.Run(x.a.o.Log, "step", x.name(), func() { wake, done = x.step() }) {
 			if task.Sleep(x.ops.Context(), again.Next()) != nil { // what is posted meanwhile does not hurry it
 				return x.ops.Wait()
 			}
@@ -188,12 +189,12 @@ func (x *actor) begin(act podstep.Action) {
 	h := &handle{act: act, cancel: cancel}
 	key, name := act.Key(), x.name()
 	x.o.Doing[key], x.handles[key] = act, h
-	x.a.contained(key, name, func() { h.work = x.prepare(act) })
+	contain.Run(x.a.o.Log, key, name, func() { h.work = x.prepare(act) })
 	x.ops.Go(key, func(context.Context) error {
 		defer cancel()
 		err := errPanicked
 		if h.work != nil {
-			x.a.contained(key, name, func() { err = h.work.do(ctx) })
+			contain.Run(x.a.o.Log, key, name, func() { err = h.work.do(ctx) })
 		}
 		givenUp := ctx.Err() != nil
 		x.post(func(x *actor) { x.ended(h, err, givenUp) })

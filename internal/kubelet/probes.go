@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/kemudi/kemudi/internal/kubelet/contain"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
 	"github.com/kemudi/kemudi/internal/kubelet/probe"
@@ -129,7 +130,7 @@ func (x *actor) runProbe(act podstep.Action) work {
 }
 
 func (w *runProbe) do(ctx context.Context) error {
-	w.a.contained("probe", w.pod, func() { w.outcome = w.a.probeOnce(ctx, &w.worker.Spec.ProbeHandler, w.target) })
+	contain.Run(w.a.o.Log, "probe", w.pod, func() { w.outcome = w.a.probeOnce(ctx, &w.worker.Spec.ProbeHandler, w.target) })
 	return nil
 }
 

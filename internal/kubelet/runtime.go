@@ -14,6 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/kubelet/contain"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/task"
 )
@@ -100,12 +101,12 @@ func (a *Agent) adopt(ctx context.Context, pods []cache.Delta) error {
 	a.applyManifests(found, mirrors)
 	for _, d := range pods {
 		uid := d.Now.Object.GetUID()
-		a.contained("update", d.Now.Key, func() { a.takeOne(d, found[uid]) })
+		contain.Run(a.o.Log, "update", d.Now.Key, func() { a.takeOne(d, found[uid]) })
 		delete(found, uid)
 	}
 	for uid, inv := range found {
 		a.o.Log.Info("remove pod that is not in the API", "uid", uid)
-		a.contained("what is left", string(uid), func() { a.start(newOrphan(a, uid, inv), inv) })
+		contain.Run(a.o.Log, "what is left", string(uid), func() { a.start(newOrphan(a, uid, inv), inv) })
 	}
 	a.mu.Lock()
 	early := a.mu.early

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,6 +55,24 @@ func (a *Agent) Handler() http.Handler {
 	mux.HandleFunc("GET /configz", a.serveConfig)
 	mux.Handle("GET /logs/", a.systemLogs())
 	return a.guarded(mux)
+}
+
+// guarded answers for a handler that panics.
+func (a *Agent) guarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			p := recover()
+			if p == nil {
+				return
+			}
+			if p == http.ErrAbortHandler {
+				panic(p) // net/http cuts the connection off
+			}
+			a.o.Log.ErrorContext(r.Context(), "node agent panicked", "part", "API", "method", r.Method, "path", r.URL.Path, "err", fmt.Sprintf("panic: %v\n%s", p, debug.Stack()))
+			http.Error(w, "This request caused the node agent to panic. Look in the logs for details.", http.StatusInternalServerError)
+		}()
+		next.ServeHTTP(w, r)
+	})
 }
 
 // systemLogDir is where the machine's programs keep their logs.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/kubelet/contain"
 	"github.com/kemudi/kemudi/internal/kubelet/inotify"
 	"github.com/kemudi/kemudi/internal/kubelet/manifest"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
@@ -98,7 +99,7 @@ func (a *Agent) applyManifests(found map[types.UID]*inventory, mirrors map[strin
 		a.group.Go("next static pod", func(ctx context.Context) error {
 			select {
 			case <-old.done:
-				a.contained("start", key, func() { a.start(act, inv) })
+				contain.Run(a.o.Log, "start", key, func() { a.start(act, inv) })
 			case <-ctx.Done():
 			}
 			return nil
@@ -143,7 +144,7 @@ func (a *Agent) takeMirror(pod *v1.Pod, deleted bool) {
 	case !deleted:
 		a.group.Go("orphaned mirror", func(ctx context.Context) error {
 			name := pod.Namespace + "/" + pod.Name
-			a.contained("orphaned mirror", name, func() {
+			contain.Run(a.o.Log, "orphaned mirror", name, func() {
 				if err := a.deleteMirror(ctx, pod); err != nil && ctx.Err() == nil {
 					a.o.Log.Warn("delete mirror of a static pod that is gone", "pod", name, "err", err)
 				}

@@ -20,13 +20,13 @@ import (
 
 // agentPort is the node agent's API as it is served to the network.
 type agentPort struct {
-	n    *machine
+	n    *localNode
 	cert atomic.Pointer[tls.Certificate]
 }
 
 // servePort serves the node agent's API to those who may use it. t is the API
 // as the node agent itself sees it.
-func (n *machine) servePort(g *task.Group, t client.Transport) error {
+func (n *localNode) servePort(g *task.Group, t client.Transport) error {
 	o := &n.s.o
 	guarded, err := guard.New(guard.Options{
 		NodeName: o.NodeName, Transport: t, ClientCA: n.s.pki.CA.Pool(), Logger: o.Logger.With("part", "kubelet"),

@@ -74,7 +74,7 @@ func newPortBed(t *testing.T, with ...func(*Options)) *portBed {
 	b.must(await(b.g, b.s.plane.Ready()))
 	b.t = b.s.plane.Server().As(&user.DefaultInfo{Name: "system:node:n1", Groups: []string{user.NodesGroup, user.AllAuthenticated}}, "kubelet")
 	runtime := fakecri.New(fakecri.Options{})
-	b.s.node = &machine{s: b.s}
+	b.s.node = &localNode{s: b.s}
 	b.s.node.agent, err = kubelet.New(kubelet.Options{
 		NodeName: "n1", Transport: b.t, Runtime: runtime, Images: runtime, Simulated: true, Port: int(o.Agent.Port), NodeIPs: []string{"127.0.0.1"},
 		Capacity: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi")}, Log: o.Logger,

@@ -39,7 +39,7 @@ type server struct {
 	proxy    *authn.FrontProxy // who may say for whom a request is; nil: nobody
 	hints    *x509.CertPool    // authorities that clients find their certificates by
 	plane    *ControlPlane
-	node     *machine // nil: this machine runs no pods
+	node     *localNode // nil: this machine runs no pods
 }
 
 // newServer is a server that has not been started. The options are complete; asked
@@ -85,7 +85,7 @@ func Run(ctx context.Context, o Options) error {
 	sg := newStages(ctx)
 	// The container runtime boots while the store and the control plane start.
 	if !o.NoNode {
-		if s.node, err = s.newNode(sg.last); err != nil {
+		if s.node, err = s.newLocalNode(sg.last); err != nil {
 			return sg.fail(err)
 		}
 	}

@@ -35,8 +35,8 @@ import (
 	"github.com/kemudi/kemudi/internal/version"
 )
 
-// machine is the part of a server that runs pods on its machine.
-type machine struct {
+// localNode is the part of a server that runs pods on its own machine.
+type localNode struct {
 	s       *server
 	cri     *container.CRI
 	runtime *container.Embedded // nil: an external one
@@ -44,9 +44,9 @@ type machine struct {
 	port    *agentPort // its API, once it is served
 }
 
-// newNode starts the container runtime; the rest follows when the API is there.
-func (s *server) newNode(g *task.Group) (*machine, error) {
-	n := &machine{s: s}
+// newLocalNode starts the container runtime; the rest follows when the API is there.
+func (s *server) newLocalNode(g *task.Group) (*localNode, error) {
+	n := &localNode{s: s}
 	if err := noteLogs(s.o.DataDir, s.o.Agent.PodLogsDir); err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (s *server) newNode(g *task.Group) (*machine, error) {
 
 // start starts node agent, pod network, service proxy and DNS, and returns
 // when the node is ready for pods.
-func (n *machine) start(g *task.Group, plane *ControlPlane) error {
+func (n *localNode) start(g *task.Group, plane *ControlPlane) error {
 	o := &n.s.o
 	if n.runtime != nil {
 		if err := await(g, n.runtime.Ready()); err != nil {
@@ -155,7 +155,7 @@ func (n *machine) start(g *task.Group, plane *ControlPlane) error {
 }
 
 // connected is told the addresses that a new pod has got.
-func (n *machine) connected(ips []string) {
+func (n *localNode) connected(ips []string) {
 	var addrs []netip.Addr
 	for _, ip := range ips {
 		if a, err := netip.ParseAddr(ip); err == nil {
@@ -169,7 +169,7 @@ func (n *machine) connected(ips []string) {
 
 // markControlPlane notes in this machine's Node that it is a server too: a node
 // agent may not say that of itself.
-func (n *machine) markControlPlane(ctx context.Context, plane *ControlPlane) error {
+func (n *localNode) markControlPlane(ctx context.Context, plane *ControlPlane) error {
 	_, err := client.For(plane.Admin(), core.Nodes).Patch(ctx, "", n.s.o.NodeName, "", client.Patch{
 		Type: types.MergePatchType, Data: []byte(`{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`),
 	})
@@ -178,9 +178,9 @@ func (n *machine) markControlPlane(ctx context.Context, plane *ControlPlane) err
 
 // agentSocket is where the node agent's API is served to the API server of the
 // same machine. Who can open it is root already.
-func (n *machine) agentSocket() string { return filepath.Join(n.s.o.RunDir, "kubelet.sock") }
+func (n *localNode) agentSocket() string { return filepath.Join(n.s.o.RunDir, "kubelet.sock") }
 
-func (n *machine) serve(g *task.Group) error {
+func (n *localNode) serve(g *task.Group) error {
 	path := n.agentSocket()
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove old socket: %w", err)
@@ -207,7 +207,7 @@ func (n *machine) serve(g *task.Group) error {
 }
 
 // podCIDRs waits for the node's share of the pod addresses.
-func (n *machine) podCIDRs(ctx context.Context, plane *ControlPlane) ([]netip.Prefix, error) {
+func (n *localNode) podCIDRs(ctx context.Context, plane *ControlPlane) ([]netip.Prefix, error) {
 	node, err := n.await(ctx, plane, func(node *corev1.Node) bool { return len(node.Spec.PodCIDRs) > 0 })
 	if err != nil {
 		return nil, err
@@ -229,7 +229,7 @@ const headerTimeout = 30 * time.Second
 var errFound = errors.New("found")
 
 // await waits until this machine's Node passes the test.
-func (n *machine) await(ctx context.Context, plane *ControlPlane, test func(*corev1.Node) bool) (*corev1.Node, error) {
+func (n *localNode) await(ctx context.Context, plane *ControlPlane, test func(*corev1.Node) bool) (*corev1.Node, error) {
 	var found *corev1.Node
 	nodes := client.Cached(plane.Admin(), core.Nodes, "")
 	err := nodes.Each(ctx, cache.FollowOptions{}, func([]cache.Delta) error {
@@ -246,7 +246,7 @@ func (n *machine) await(ctx context.Context, plane *ControlPlane, test func(*cor
 }
 
 // network starts the pod network, the service proxy and DNS.
-func (n *machine) network(g *task.Group, plane *ControlPlane, share []netip.Prefix, recorder *client.Recorder) error {
+func (n *localNode) network(g *task.Group, plane *ControlPlane, share []netip.Prefix, recorder *client.Recorder) error {
 	o := &n.s.o
 	options := podnetOptions(o.DataDir, o.RunDir)
 	options.PodCIDRs, options.ClusterCIDRs, options.ServiceCIDRs = share, o.Network.ClusterCIDRs, o.Network.ServiceCIDRs
@@ -296,7 +296,7 @@ func (o *Options) proxy() proxy.Config {
 const dnsPort = 53
 
 // dns serves DNS on the node's end of the pod network and publishes it.
-func (n *machine) dns(g *task.Group, plane *ControlPlane, share []netip.Prefix) error {
+func (n *localNode) dns(g *task.Group, plane *ControlPlane, share []netip.Prefix) error {
 	o := &n.s.o
 	i := slices.IndexFunc(share, func(p netip.Prefix) bool { return p.Addr().Is4() == o.Network.ClusterDNS.Is4() })
 	gateway := share[max(i, 0)].Masked().Addr().Next()
@@ -323,7 +323,7 @@ func (n *machine) dns(g *task.Group, plane *ControlPlane, share []netip.Prefix) 
 
 // publishDNS makes this node's DNS an endpoint of the service kube-dns: clients
 // are sent to that of their own node first.
-func (n *machine) publishDNS(ctx context.Context, t client.Transport, gateway netip.Addr) error {
+func (n *localNode) publishDNS(ctx context.Context, t client.Transport, gateway netip.Addr) error {
 	o := &n.s.o
 	meta := metav1.ObjectMeta{
 		Namespace: metav1.NamespaceSystem, Name: "kube-dns",
@@ -365,7 +365,7 @@ func (n *machine) publishDNS(ctx context.Context, t client.Transport, gateway ne
 }
 
 // ready waits until the node is ready.
-func (n *machine) ready(ctx context.Context, plane *ControlPlane) error {
+func (n *localNode) ready(ctx context.Context, plane *ControlPlane) error {
 	_, err := n.await(ctx, plane, func(node *corev1.Node) bool {
 		for _, c := range node.Status.Conditions {
 			if c.Type == corev1.NodeReady {

@@ -67,8 +67,8 @@ type unfit struct {
 
 // decide chooses a node for a pod.
 func (c *cycle) decide(p *snapshot.Pod) decision {
-	if p.Wishes.Err != nil {
-		return decision{err: p.Wishes.Err}
+	if p.Constraints.Err != nil {
+		return decision{err: p.Constraints.Err}
 	}
 	if c.snapshot.Len() == 0 {
 		return decision{err: errNoNodes}

@@ -26,24 +26,24 @@ func newInterPodAffinity(i int) *interPodAffinity {
 func (*interPodAffinity) Name() string { return "InterPodAffinity" }
 
 func (p *interPodAffinity) PreFilter(c *Cycle) Outlook {
-	w, s := c.Pod.Wishes, c.Snapshot
+	own, s := c.Pod.Constraints, c.Snapshot
 	p.near, p.apart, p.class, p.selfMatch = p.near[:0], p.apart[:0], s.Class(c.Pod), false
-	if len(w.Affinity)+len(w.AntiAffinity)+len(p.class.Avoid()) == 0 {
+	if len(own.Affinity)+len(own.AntiAffinity)+len(p.class.Avoid()) == 0 {
 		return Outlook{Skip: true}
 	}
-	if len(w.Affinity) > 0 {
-		matchers := make([]*snapshot.Matcher, len(w.Affinity))
+	if len(own.Affinity) > 0 {
+		matchers := make([]*snapshot.Matcher, len(own.Affinity))
 		p.selfMatch = true
-		for i, t := range w.Affinity {
+		for i, t := range own.Affinity {
 			matchers[i] = t.Matcher
 			p.selfMatch = p.selfMatch && t.Matcher.Matches(s, c.Pod.Obj.Namespace, c.Pod.Obj.Labels)
 		}
 		set := s.PodSet(false, matchers...)
-		for _, t := range w.Affinity {
+		for _, t := range own.Affinity {
 			p.near = append(p.near, view(s, set, t.TopologyKey))
 		}
 	}
-	for _, t := range w.AntiAffinity {
+	for _, t := range own.AntiAffinity {
 		p.apart = append(p.apart, view(s, s.PodSet(false, t.Matcher), t.TopologyKey))
 	}
 	return Outlook{}
@@ -89,10 +89,10 @@ func (p *interPodAffinity) nearEnough(n *snapshot.Node) bool {
 func (p *interPodAffinity) Score(c *Cycle, nodes []*snapshot.Node, scores []int64) bool {
 	s := c.Snapshot
 	prefer := s.Class(c.Pod).Prefer()
-	if len(c.Pod.Wishes.PreferredPods)+len(prefer) == 0 {
+	if len(c.Pod.Constraints.PreferredPods)+len(prefer) == 0 {
 		return false
 	}
-	for _, t := range c.Pod.Wishes.PreferredPods {
+	for _, t := range c.Pod.Constraints.PreferredPods {
 		v := view(s, s.PodSet(false, t.Matcher), t.TopologyKey)
 		if v.Total() == 0 {
 			continue
@@ -137,7 +137,7 @@ func (p *interPodAffinity) Hint(c *Cycle, e *Event) bool {
 	if e.Pod == nil {
 		return true
 	}
-	w, s := c.Pod.Wishes, c.Snapshot
+	own, s := c.Pod.Constraints, c.Snapshot
 	about := func(terms []snapshot.PodTerm, other *snapshot.Pod) bool {
 		for _, t := range terms {
 			if t.Matcher.Matches(s, other.Obj.Namespace, other.Obj.Labels) {
@@ -147,7 +147,7 @@ func (p *interPodAffinity) Hint(c *Cycle, e *Event) bool {
 		return false
 	}
 	if e.Kind == PodAdded {
-		return len(w.Affinity) > 0 && about(w.Affinity, e.Pod)
+		return len(own.Affinity) > 0 && about(own.Affinity, e.Pod)
 	}
-	return about(w.AntiAffinity, e.Pod) || about(w.Affinity, e.Pod) || about(e.Pod.Wishes.AntiAffinity, c.Pod)
+	return about(own.AntiAffinity, e.Pod) || about(own.Affinity, e.Pod) || about(e.Pod.Constraints.AntiAffinity, c.Pod)
 }

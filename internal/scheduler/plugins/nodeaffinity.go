@@ -19,7 +19,7 @@ func (*nodeAffinity) Name() string { return "NodeAffinity" }
 
 func (p *nodeAffinity) PreFilter(c *Cycle) Outlook {
 	p.matched = nil
-	r := c.Pod.Wishes.Required
+	r := c.Pod.Constraints.Required
 	switch {
 	case r == nil:
 		return Outlook{Skip: true}
@@ -33,12 +33,12 @@ func (p *nodeAffinity) PreFilter(c *Cycle) Outlook {
 // requiredNodes is the nodes that the pod's node selector and required node
 // affinity match.
 func requiredNodes(c *Cycle) *snapshot.NodeSet {
-	r := c.Pod.Wishes.Required
+	r := c.Pod.Constraints.Required
 	return c.Snapshot.NodeSet("affinity "+r.Key, r.Matches)
 }
 
 func (p *nodeAffinity) Filter(c *Cycle, n *snapshot.Node) *Reason {
-	r := c.Pod.Wishes.Required
+	r := c.Pod.Constraints.Required
 	switch {
 	case r == nil:
 		return nil
@@ -49,7 +49,7 @@ func (p *nodeAffinity) Filter(c *Cycle, n *snapshot.Node) *Reason {
 }
 
 func (p *nodeAffinity) Score(c *Cycle, nodes []*snapshot.Node, scores []int64) bool {
-	preferred := c.Pod.Wishes.Preferred
+	preferred := c.Pod.Constraints.Preferred
 	if len(preferred) == 0 {
 		return false
 	}
@@ -67,5 +67,5 @@ func (p *nodeAffinity) Score(c *Cycle, nodes []*snapshot.Node, scores []int64) b
 func (*nodeAffinity) Wakers() Events { return NodeAdded | NodeLabels }
 
 func (p *nodeAffinity) Hint(c *Cycle, e *Event) bool {
-	return e.Node == nil || e.Node.Obj != nil && (c.Pod.Wishes.Required == nil || c.Pod.Wishes.Required.Matches(e.Node))
+	return e.Node == nil || e.Node.Obj != nil && (c.Pod.Constraints.Required == nil || c.Pod.Constraints.Required.Matches(e.Node))
 }

@@ -20,7 +20,7 @@ func newNodeUnschedulable(i int) *nodeUnschedulable {
 func (*nodeUnschedulable) Name() string { return "NodeUnschedulable" }
 
 func (p *nodeUnschedulable) Filter(c *Cycle, n *snapshot.Node) *Reason {
-	if !n.Unschedulable || c.Pod.Wishes.ToleratesTaint(&cordoned) {
+	if !n.Unschedulable || c.Pod.Constraints.ToleratesTaint(&cordoned) {
 		return nil
 	}
 	return p.refused

@@ -34,7 +34,7 @@ func (*podTopologySpread) Name() string { return "PodTopologySpread" }
 
 func (p *podTopologySpread) PreFilter(c *Cycle) Outlook {
 	p.hard = p.hard[:0]
-	spread := c.Pod.Wishes.Spread
+	spread := c.Pod.Constraints.Spread
 	for i := range spread {
 		if !spread[i].Hard {
 			continue
@@ -80,7 +80,7 @@ var defaultSpread = []snapshot.Spread{
 // soft returns the pod's soft constraints. With all, only nodes that have the
 // labels of all of them count.
 func soft(c *Cycle) (constraints []snapshot.Spread, all bool) {
-	if own := c.Pod.Wishes.Spread; len(own) > 0 {
+	if own := c.Pod.Constraints.Spread; len(own) > 0 {
 		for i := range own {
 			if !own[i].Hard {
 				constraints = append(constraints, own[i])
@@ -221,8 +221,8 @@ func (p *podTopologySpread) Hint(c *Cycle, e *Event) bool {
 	if e.Pod.Obj.Namespace != c.Pod.Obj.Namespace {
 		return false
 	}
-	for i := range c.Pod.Wishes.Spread {
-		sp := &c.Pod.Wishes.Spread[i]
+	for i := range c.Pod.Constraints.Spread {
+		sp := &c.Pod.Constraints.Spread[i]
 		if sp.Hard && sp.Matcher.Matches(c.Snapshot, e.Pod.Obj.Namespace, e.Pod.Obj.Labels) {
 			return true
 		}

@@ -12,8 +12,8 @@ import (
 // all the labels and, as its policies say, those that the pod could go to by node
 // affinity and taints.
 func countedNodes(c *Cycle, sp *snapshot.Spread, labelKeys []string) *snapshot.NodeSet {
-	w := c.Pod.Wishes
-	required := w.Required
+	own := c.Pod.Constraints
+	required := own.Required
 	if !sp.HonorAffinity {
 		required = nil
 	}
@@ -23,7 +23,7 @@ func countedNodes(c *Cycle, sp *snapshot.Spread, labelKeys []string) *snapshot.N
 		key.WriteString(" affinity " + required.Key)
 	}
 	if sp.HonorTaints {
-		key.WriteString(" tolerations " + w.TolerationsKey)
+		key.WriteString(" tolerations " + own.TolerationsKey)
 	}
 	honorTaints := sp.HonorTaints
 	return c.Snapshot.NodeSet(key.String(), func(n *snapshot.Node) bool {
@@ -36,7 +36,7 @@ func countedNodes(c *Cycle, sp *snapshot.Spread, labelKeys []string) *snapshot.N
 			return false
 		}
 		if honorTaints {
-			if ok, _ := w.Tolerates(n); !ok {
+			if ok, _ := own.Tolerates(n); !ok {
 				return false
 			}
 		}

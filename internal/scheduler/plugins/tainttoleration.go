@@ -18,7 +18,7 @@ func (p *taintToleration) Filter(c *Cycle, n *snapshot.Node) *Reason {
 	if n.Taints == nil {
 		return nil
 	}
-	if ok, _ := c.Pod.Wishes.Tolerates(n); ok {
+	if ok, _ := c.Pod.Constraints.Tolerates(n); ok {
 		return nil
 	}
 	return p.refused
@@ -27,7 +27,7 @@ func (p *taintToleration) Filter(c *Cycle, n *snapshot.Node) *Reason {
 func (p *taintToleration) Score(c *Cycle, nodes []*snapshot.Node, scores []int64) bool {
 	differ := false
 	for i, n := range nodes {
-		_, scores[i] = c.Pod.Wishes.Tolerates(n)
+		_, scores[i] = c.Pod.Constraints.Tolerates(n)
 		differ = differ || scores[i] != scores[0]
 	}
 	if differ {

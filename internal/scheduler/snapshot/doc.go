@@ -3,14 +3,14 @@
 // by label selector and topology domain that are kept up to date by every
 // change, so that a scheduling cycle never walks over pods.
 //
-// Start at [Snapshot]. [Node] and [Pod] are the records; [Wishes] is what a pod's
+// Start at [Snapshot]. [Node] and [Pod] are the records; [Constraints] are what a pod's
 // spec asks of a node, parsed once for all pods that ask the same; [PodSet],
 // [View] and [Term] are the counts. Deciding anything is not done here: that is
 // package plugins and the scheduler's cycle.
 //
 //	Pod ──── Class ──── PodSet ──── View ── Topology
 //	 │     (labels)   (selector)  (count by domain of nodes in a NodeSet)
-//	 └────── Term (a wish of a running pod, summed up by domain)
+//	 └────── Term (an affinity term of running pods, summed up by domain)
 //
 // Invariants, cited by number in the code:
 //

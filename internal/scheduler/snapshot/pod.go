@@ -14,7 +14,7 @@ type Pod struct {
 	Obj         *corev1.Pod // read-only
 	Priority    int32
 	Terminating bool
-	Wishes      *Wishes
+	Constraints *Constraints
 	Requests    []Amount // without zeros, in the order of the resources' indexes
 	Scored      [2]int64 // CPU and memory that count in scores
 	HostPorts   []HostPort
@@ -49,7 +49,7 @@ const anyAddress = "0.0.0.0"
 
 // NewPod parses a pod. It is not part of the snapshot until it is added.
 func (s *Snapshot) NewPod(obj *corev1.Pod) *Pod {
-	p := &Pod{Obj: obj, Terminating: obj.DeletionTimestamp != nil, Wishes: s.wishesOf(obj), HostPorts: hostPorts(obj), Claims: claimsOf(obj)}
+	p := &Pod{Obj: obj, Terminating: obj.DeletionTimestamp != nil, Constraints: s.constraintsOf(obj), HostPorts: hostPorts(obj), Claims: claimsOf(obj)}
 	if obj.Spec.Priority != nil {
 		p.Priority = *obj.Spec.Priority
 	}
@@ -190,8 +190,8 @@ func (s *Snapshot) count(p *Pod) {
 	p.inClass = len(c.pods)
 	c.pods = append(c.pods, p)
 	p.countIn(+1)
-	for i := range p.Wishes.own {
-		p.held = append(p.held, s.hold(&p.Wishes.own[i], p.node))
+	for i := range p.Constraints.own {
+		p.held = append(p.held, s.hold(&p.Constraints.own[i], p.node))
 	}
 }
 

@@ -33,9 +33,9 @@ type Snapshot struct {
 		sets  homes[*PodSet]
 		terms homes[*Term]
 	}
-	taints map[string]*Taints
-	images map[string]*Image
-	wishes map[string]*Wishes
+	taints      map[string]*Taints
+	images      map[string]*Image
+	constraints map[string]*Constraints
 
 	epoch uint64 // counts sweeps
 }
@@ -48,7 +48,7 @@ func New(owners Owners) *Snapshot {
 		resources: newResourceNames(), topologies: map[string]*Topology{}, nodeSets: map[string]*NodeSet{},
 		podSets: map[string]*PodSet{}, terms: map[string]*Term{},
 		classes: map[string]*Class{}, classesIn: map[string]map[*Class]struct{}{},
-		taints: map[string]*Taints{}, images: map[string]*Image{}, volumes: newVolumes(), wishes: map[string]*Wishes{}, epoch: 1,
+		taints: map[string]*Taints{}, images: map[string]*Image{}, volumes: newVolumes(), constraints: map[string]*Constraints{}, epoch: 1,
 	}
 	s.byHome.sets, s.byHome.terms = newHomes[*PodSet](), newHomes[*Term]()
 	return s
@@ -87,9 +87,9 @@ func (s *Snapshot) Sweep() {
 			}
 		}
 	}
-	for key, w := range s.wishes {
-		if old(w.used) {
-			delete(s.wishes, key)
+	for key, c := range s.constraints {
+		if old(c.used) {
+			delete(s.constraints, key)
 		}
 	}
 	s.sweepTopologies(old)
@@ -136,7 +136,7 @@ func (s *Snapshot) sweepTaints() {
 			delete(s.taints, key)
 		}
 	}
-	for _, w := range s.wishes {
-		w.tolerated = slices.DeleteFunc(w.tolerated, func(r toleratedTaints) bool { return !needed[r.taints] })
+	for _, c := range s.constraints {
+		c.tolerated = slices.DeleteFunc(c.tolerated, func(r toleratedTaints) bool { return !needed[r.taints] })
 	}
 }

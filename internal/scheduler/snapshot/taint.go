@@ -46,32 +46,32 @@ type toleratedTaints struct {
 
 // Tolerates reports whether all repelling taints of a node are tolerated, and
 // how many of the others are not.
-func (w *Wishes) Tolerates(n *Node) (ok bool, avoided int64) {
+func (c *Constraints) Tolerates(n *Node) (ok bool, avoided int64) {
 	if n.Taints == nil {
 		return true, 0
 	}
-	for i := range w.tolerated {
-		if r := &w.tolerated[i]; r.taints == n.Taints {
+	for i := range c.tolerated {
+		if r := &c.tolerated[i]; r.taints == n.Taints {
 			return r.tolerated, r.avoided
 		}
 	}
 	r := toleratedTaints{taints: n.Taints, tolerated: true}
 	for i := range n.Taints.Repelling {
-		r.tolerated = r.tolerated && w.ToleratesTaint(&n.Taints.Repelling[i])
+		r.tolerated = r.tolerated && c.ToleratesTaint(&n.Taints.Repelling[i])
 	}
 	for i := range n.Taints.Avoided {
-		if !w.ToleratesTaint(&n.Taints.Avoided[i]) {
+		if !c.ToleratesTaint(&n.Taints.Avoided[i]) {
 			r.avoided++
 		}
 	}
-	w.tolerated = append(w.tolerated, r)
+	c.tolerated = append(c.tolerated, r)
 	return r.tolerated, r.avoided
 }
 
 // ToleratesTaint reports whether one taint is tolerated.
-func (w *Wishes) ToleratesTaint(t *corev1.Taint) bool {
-	for i := range w.Tolerations {
-		if w.Tolerations[i].ToleratesTaint(klog.Logger{}, t, true) {
+func (c *Constraints) ToleratesTaint(t *corev1.Taint) bool {
+	for i := range c.Tolerations {
+		if c.Tolerations[i].ToleratesTaint(klog.Logger{}, t, true) {
 			return true
 		}
 	}

@@ -9,8 +9,8 @@ const (
 	Preference                 // preferred affinity or anti-affinity, and required affinity as a preference
 )
 
-// Term is what running pods wish about others in their topology domain, summed
-// up over all pods with the same wish.
+// Term is an affinity or anti-affinity term of running pods about others in their topology
+// domain, summed up over all pods that have it.
 type Term struct {
 	Kind     TermKind
 	Topology *Topology
@@ -18,7 +18,7 @@ type Term struct {
 	key     string
 	matcher *Matcher
 	sum     []int64 // domain to weights of the pods in it
-	holders int     // pods on nodes with this wish
+	holders int     // pods on nodes that have it
 	used    uint64  // last sweep that saw it held
 }
 
@@ -36,7 +36,7 @@ type heldTerm struct {
 	weight int64
 }
 
-// ownTerm is a wish as a spec has it.
+// ownTerm is a term as a spec has it.
 type ownTerm struct {
 	kind    TermKind
 	key     string
@@ -44,7 +44,7 @@ type ownTerm struct {
 	summand int64
 }
 
-// hold takes a running pod's wish into account.
+// hold takes a term of a running pod into account.
 func (s *Snapshot) hold(o *ownTerm, n *Node) heldTerm {
 	t := s.terms[o.key]
 	if t == nil {

@@ -15,9 +15,9 @@ import (
 // score of its domain for the pods that it is about.
 const hardAffinityWeight = 1
 
-// Wishes is what a pod's spec asks of a node beyond resources, parsed once for
+// Constraints are what a pod's spec asks of a node beyond resources, parsed once for
 // all pods of a namespace that ask the same.
-type Wishes struct {
+type Constraints struct {
 	// Err says why the spec cannot be understood; such a pod is not scheduled.
 	Err error
 
@@ -85,22 +85,22 @@ type Spread struct {
 	HonorTaints   bool  // nodes with taints that the pod does not tolerate do not count
 }
 
-// wishesOf returns the wishes of a pod, shared with others that ask the same.
-func (s *Snapshot) wishesOf(p *corev1.Pod) *Wishes {
-	key := wishesKey(p)
-	w := s.wishes[key]
-	if w == nil {
-		w = &Wishes{}
-		if err := w.parse(p); err != nil {
-			w.Err = err
+// constraintsOf returns the constraints of a pod, shared with others that ask the same.
+func (s *Snapshot) constraintsOf(p *corev1.Pod) *Constraints {
+	key := constraintsKey(p)
+	c := s.constraints[key]
+	if c == nil {
+		c = &Constraints{}
+		if err := c.parse(p); err != nil {
+			c.Err = err
 		}
-		s.wishes[key] = w
+		s.constraints[key] = c
 	}
-	w.used = s.epoch
-	return w
+	c.used = s.epoch
+	return c
 }
 
-func wishesKey(p *corev1.Pod) string {
+func constraintsKey(p *corev1.Pod) string {
 	if len(p.Spec.NodeSelector) == 0 && p.Spec.Affinity == nil && len(p.Spec.Tolerations) == 0 && len(p.Spec.TopologySpreadConstraints) == 0 {
 		return p.Namespace
 	}
@@ -125,23 +125,23 @@ func wishesKey(p *corev1.Pod) string {
 	return key.String()
 }
 
-func (w *Wishes) parse(p *corev1.Pod) error {
-	w.Tolerations = p.Spec.Tolerations
-	w.TolerationsKey = fmt.Sprint(w.Tolerations)
+func (c *Constraints) parse(p *corev1.Pod) error {
+	c.Tolerations = p.Spec.Tolerations
+	c.TolerationsKey = fmt.Sprint(c.Tolerations)
 	a := p.Spec.Affinity
 	if a == nil {
 		a = &corev1.Affinity{}
 	}
-	if err := w.parseNodes(p, a.NodeAffinity); err != nil {
+	if err := c.parseNodes(p, a.NodeAffinity); err != nil {
 		return err
 	}
-	if err := w.parsePods(p, a); err != nil {
+	if err := c.parsePods(p, a); err != nil {
 		return err
 	}
-	return w.parseSpread(p)
+	return c.parseSpread(p)
 }
 
-func (w *Wishes) parseNodes(p *corev1.Pod, a *corev1.NodeAffinity) error {
+func (c *Constraints) parseNodes(p *corev1.Pod, a *corev1.NodeAffinity) error {
 	var required *corev1.NodeSelector
 	if a != nil {
 		required = a.RequiredDuringSchedulingIgnoredDuringExecution
@@ -153,7 +153,7 @@ func (w *Wishes) parseNodes(p *corev1.Pod, a *corev1.NodeAffinity) error {
 			r.Key += " " + required.String()
 			r.Names = onlyNames(required.NodeSelectorTerms)
 		}
-		w.Required = r
+		c.Required = r
 	}
 	if a == nil {
 		return nil
@@ -167,7 +167,7 @@ func (w *Wishes) parseNodes(p *corev1.Pod, a *corev1.NodeAffinity) error {
 		if err != nil {
 			return fmt.Errorf("parse preferred node affinity: %w", err)
 		}
-		w.Preferred = append(w.Preferred, PreferredNode{Weight: int64(t.Weight), selector: sel})
+		c.Preferred = append(c.Preferred, PreferredNode{Weight: int64(t.Weight), selector: sel})
 	}
 	return nil
 }
@@ -191,47 +191,47 @@ func onlyNames(terms []corev1.NodeSelectorTerm) []string {
 	return slices.Compact(names)
 }
 
-func (w *Wishes) parsePods(p *corev1.Pod, a *corev1.Affinity) (err error) {
+func (c *Constraints) parsePods(p *corev1.Pod, a *corev1.Affinity) (err error) {
 	if pa := a.PodAffinity; pa != nil {
-		if w.Affinity, err = podTerms(p, pa.RequiredDuringSchedulingIgnoredDuringExecution); err != nil {
+		if c.Affinity, err = podTerms(p, pa.RequiredDuringSchedulingIgnoredDuringExecution); err != nil {
 			return fmt.Errorf("parse pod affinity: %w", err)
 		}
-		if err = w.preferPods(p, pa.PreferredDuringSchedulingIgnoredDuringExecution, +1); err != nil {
+		if err = c.preferPods(p, pa.PreferredDuringSchedulingIgnoredDuringExecution, +1); err != nil {
 			return fmt.Errorf("parse preferred pod affinity: %w", err)
 		}
 	}
 	if pa := a.PodAntiAffinity; pa != nil {
-		if w.AntiAffinity, err = podTerms(p, pa.RequiredDuringSchedulingIgnoredDuringExecution); err != nil {
+		if c.AntiAffinity, err = podTerms(p, pa.RequiredDuringSchedulingIgnoredDuringExecution); err != nil {
 			return fmt.Errorf("parse pod anti-affinity: %w", err)
 		}
-		if err = w.preferPods(p, pa.PreferredDuringSchedulingIgnoredDuringExecution, -1); err != nil {
+		if err = c.preferPods(p, pa.PreferredDuringSchedulingIgnoredDuringExecution, -1); err != nil {
 			return fmt.Errorf("parse preferred pod anti-affinity: %w", err)
 		}
 	}
-	for _, t := range w.AntiAffinity {
-		w.hold(Avoidance, t, 1)
+	for _, t := range c.AntiAffinity {
+		c.hold(Avoidance, t, 1)
 	}
-	for _, t := range w.Affinity {
-		w.hold(Preference, t, hardAffinityWeight)
+	for _, t := range c.Affinity {
+		c.hold(Preference, t, hardAffinityWeight)
 	}
-	for _, t := range w.PreferredPods {
-		w.hold(Preference, t.PodTerm, t.Weight)
+	for _, t := range c.PreferredPods {
+		c.hold(Preference, t.PodTerm, t.Weight)
 	}
 	return nil
 }
 
-func (w *Wishes) hold(kind TermKind, t PodTerm, summand int64) {
+func (c *Constraints) hold(kind TermKind, t PodTerm, summand int64) {
 	key := fmt.Sprintf("%d %s %s", kind, t.TopologyKey, t.Matcher.key)
-	w.own = append(w.own, ownTerm{kind: kind, key: key, term: t, summand: summand})
+	c.own = append(c.own, ownTerm{kind: kind, key: key, term: t, summand: summand})
 }
 
-func (w *Wishes) preferPods(p *corev1.Pod, terms []corev1.WeightedPodAffinityTerm, sign int64) error {
+func (c *Constraints) preferPods(p *corev1.Pod, terms []corev1.WeightedPodAffinityTerm, sign int64) error {
 	for i := range terms {
 		t, err := podTerm(p, &terms[i].PodAffinityTerm)
 		if err != nil {
 			return err
 		}
-		w.PreferredPods = append(w.PreferredPods, WeightedPodTerm{t, sign * int64(terms[i].Weight)})
+		c.PreferredPods = append(c.PreferredPods, WeightedPodTerm{t, sign * int64(terms[i].Weight)})
 	}
 	return nil
 }
@@ -264,31 +264,31 @@ func podTerm(p *corev1.Pod, t *corev1.PodAffinityTerm) (PodTerm, error) {
 	return PodTerm{NewMatcher(namespaces, nsSelector, sel), t.TopologyKey}, nil
 }
 
-func (w *Wishes) parseSpread(p *corev1.Pod) error {
+func (c *Constraints) parseSpread(p *corev1.Pod) error {
 	for i := range p.Spec.TopologySpreadConstraints {
-		c := &p.Spec.TopologySpreadConstraints[i]
-		sel, err := metav1.LabelSelectorAsSelector(c.LabelSelector)
+		t := &p.Spec.TopologySpreadConstraints[i]
+		sel, err := metav1.LabelSelectorAsSelector(t.LabelSelector)
 		if err != nil {
 			return fmt.Errorf("parse topology spread constraint: %w", err)
 		}
-		if own := ownLabels(p, c.MatchLabelKeys); len(own) > 0 {
+		if own := ownLabels(p, t.MatchLabelKeys); len(own) > 0 {
 			requirements, _ := sel.Requirements()
 			sel = labels.SelectorFromSet(own).Add(requirements...)
 		}
 		s := Spread{
-			Matcher: NewMatcher([]string{p.Namespace}, nil, sel), TopologyKey: c.TopologyKey,
-			MaxSkew: c.MaxSkew, MinDomains: 1, Hard: c.WhenUnsatisfiable == corev1.DoNotSchedule, HonorAffinity: true,
+			Matcher: NewMatcher([]string{p.Namespace}, nil, sel), TopologyKey: t.TopologyKey,
+			MaxSkew: t.MaxSkew, MinDomains: 1, Hard: t.WhenUnsatisfiable == corev1.DoNotSchedule, HonorAffinity: true,
 		}
-		if c.MinDomains != nil {
-			s.MinDomains = *c.MinDomains
+		if t.MinDomains != nil {
+			s.MinDomains = *t.MinDomains
 		}
-		if c.NodeAffinityPolicy != nil {
-			s.HonorAffinity = *c.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor
+		if t.NodeAffinityPolicy != nil {
+			s.HonorAffinity = *t.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor
 		}
-		if c.NodeTaintsPolicy != nil {
-			s.HonorTaints = *c.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor
+		if t.NodeTaintsPolicy != nil {
+			s.HonorTaints = *t.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor
 		}
-		w.Spread = append(w.Spread, s)
+		c.Spread = append(c.Spread, s)
 	}
 	return nil
 }

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/kemudi/kemudi/internal/apiserver/budget"
 	"github.com/kemudi/kemudi/internal/apiserver/compress"
-	"github.com/kemudi/kemudi/internal/apiserver/memory"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 )
 
@@ -46,8 +46,8 @@ func (s *Server) filters(next http.Handler) http.Handler {
 type state struct {
 	info   *request.Info
 	user   user.Info
-	body   []byte       // all of it, unless it is a tunnel's
-	memory memory.Claim // what the request holds
+	body   []byte             // all of it, unless it is a tunnel's
+	memory budget.Reservation // what the request holds
 	// unread is how long the client may take, when it is answered, to send what is
 	// left of the body; zero: nothing is, or that does not hold up the answer.
 	unread time.Duration

@@ -25,7 +25,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/kemudi/kemudi/internal/api/core"
-	"github.com/kemudi/kemudi/internal/apiserver/memory"
+	"github.com/kemudi/kemudi/internal/apiserver/budget"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/test/wait"
@@ -142,7 +142,7 @@ func TestTrickledBodiesHoldUpNobody(t *testing.T) {
 			t.Run(fmt.Sprintf("%d %s of %d bytes from %s", c.many, c.method, c.announced, c.from), func(t *testing.T) {
 				came := make(chan struct{}, 1000)
 				f := newFixture(t, crowd(came))
-				f.memory = memory.Of(func() int64 { return 100 << 20 }, func() int64 { return 20 << 20 })
+				f.memory = budget.Of(func() int64 { return 100 << 20 }, func() int64 { return 20 << 20 })
 				f.must(201, "POST", leases, lease, "From: n", "Groups: system:nodes")
 				<-came
 				base := "https://" + f.serveTLS()
@@ -206,7 +206,7 @@ func TestTrickledBodiesHoldUpNobody(t *testing.T) {
 func TestBodiesOfOneFlowTakeHalfOfTheMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, crowd(nil))
-		f.memory = memory.Of(func() int64 { return 100 << 20 }, func() int64 { return 0 })
+		f.memory = budget.Of(func() int64 { return 100 << 20 }, func() int64 { return 0 })
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		var mu sync.Mutex
@@ -233,7 +233,7 @@ func TestBodiesOfOneFlowTakeHalfOfTheMemory(t *testing.T) {
 		if codes[http.StatusTooManyRequests] < 40 || codes[http.StatusBadRequest] < 10 || len(codes) != 2 {
 			t.Errorf("got %v, want some that were let in and many that were refused", codes)
 		}
-		all := memory.Claim{Budget: f.memory}
+		all := budget.Reservation{Budget: f.memory}
 		if !all.Take(80 << 20) {
 			t.Error("not all memory was given back")
 		}
@@ -402,7 +402,7 @@ func TestClientsThatDoNotReadAreCutOff(t *testing.T) {
 				}()
 				inner.ServeHTTP(w, r)
 			})
-			f.memory = memory.Of(func() int64 { return 100 << 20 }, func() int64 { return 0 })
+			f.memory = budget.Of(func() int64 { return 100 << 20 }, func() int64 { return 0 })
 			conn := dial(t, f.serveTLS(), c.http2)
 			if c.http2 {
 				get2(t, conn, c.path, c.window)
@@ -418,7 +418,7 @@ func TestClientsThatDoNotReadAreCutOff(t *testing.T) {
 				t.Fatal("the request goes on")
 			}
 			f.must(200, "GET", large+"/m1", "", "From: bob")
-			all := memory.Claim{Budget: f.memory}
+			all := budget.Reservation{Budget: f.memory}
 			if !all.Take(80 << 20) {
 				t.Error("not all memory was given back")
 			}

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/kemudi/kemudi/internal/apiserver/budget"
 	"github.com/kemudi/kemudi/internal/apiserver/fair"
-	"github.com/kemudi/kemudi/internal/apiserver/memory"
 	"github.com/kemudi/kemudi/internal/apiserver/patience"
 )
 
@@ -35,7 +35,7 @@ func (s *Server) withBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		st := stateOf(r)
 		flow := flowOf(st.user)
-		st.memory = memory.Claim{Budget: s.memory, Flow: flow.Name, System: flow.System}
+		st.memory = budget.Reservation{Budget: s.memory, Flow: flow.Name, System: flow.System}
 		defer st.memory.Give()
 		if r.ContentLength != 0 && !st.info.Tunnel() {
 			var err error

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kemudi/kemudi/internal/apiserver/memory"
+	"github.com/kemudi/kemudi/internal/apiserver/budget"
 )
 
 // TestMemoryThatRunsOutHoldsUpWhatTakesMuchOfIt from everybody, administrators
@@ -18,7 +18,7 @@ func TestMemoryThatRunsOutHoldsUpWhatTakesMuchOfIt(t *testing.T) {
 		f := newFixture(t)
 		const limit = 100 << 20
 		used := int64(0)
-		f.memory = memory.Of(func() int64 { return limit }, func() int64 { return used })
+		f.memory = budget.Of(func() int64 { return limit }, func() int64 { return used })
 		const maps = "/api/v1/namespaces/default/configmaps"
 		created := 0
 		create := func(size int) func() int {

@@ -9,9 +9,9 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/kemudi/kemudi/internal/apiserver/alloc"
+	"github.com/kemudi/kemudi/internal/apiserver/budget"
 	"github.com/kemudi/kemudi/internal/apiserver/encoded"
 	"github.com/kemudi/kemudi/internal/apiserver/h2"
-	"github.com/kemudi/kemudi/internal/apiserver/memory"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/patch"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -26,7 +26,7 @@ type Server struct {
 	fields   *patch.Fields
 	alloc    *alloc.Allocator
 	encoded  *encoded.Store
-	memory   *memory.Budget
+	memory   *budget.Memory
 	metrics  *metrics
 	handlers handlers
 	handler  http.Handler
@@ -49,7 +49,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		o: o, log: o.Logger, fields: patch.NewFields(),
-		alloc: alloc.New(o.Store, o.Settings), encoded: encoded.New(o.EncodedBytes), memory: memory.New(), metrics: newMetrics(o.Registry),
+		alloc: alloc.New(o.Store, o.Settings), encoded: encoded.New(o.EncodedBytes), memory: budget.New(), metrics: newMetrics(o.Registry),
 		allocated: make(chan struct{}),
 	}
 	if !o.FrameByFrame {

@@ -1,4 +1,4 @@
-package memory
+package budget
 
 import (
 	"fmt"
@@ -19,11 +19,11 @@ func TestRequestsAreRefusedBeforeTheMemoryIsUsedUp(t *testing.T) {
 		take := func(n int64, want bool) func() {
 			t.Helper()
 			flows++
-			c := &Claim{Budget: b, Flow: strconv.Itoa(flows)}
-			if ok := c.Take(n); ok != want {
+			r := &Reservation{Budget: b, Flow: strconv.Itoa(flows)}
+			if ok := r.Take(n); ok != want {
 				t.Fatalf("take %d MiB with %d MiB in use: got %v, want %v", n/mib, used/mib, ok, want)
 			}
-			return c.Give
+			return r.Give
 		}
 		first := take(30*mib, true)
 		second := take(10*mib, true)
@@ -45,11 +45,11 @@ func TestRequestsAreRefusedBeforeTheMemoryIsUsedUp(t *testing.T) {
 
 func TestWithoutALimitNothingIsRefused(t *testing.T) {
 	b := Of(func() int64 { return math.MaxInt64 }, inUse)
-	c := Claim{Budget: b}
-	if !c.Take(1 << 50) {
+	r := Reservation{Budget: b}
+	if !r.Take(1 << 50) {
 		t.Fatal("refused")
 	}
-	c.Give()
+	r.Give()
 }
 
 // TestNoFlowTakesAllTheMemory lets flows take, each step in a request of its own:
@@ -67,11 +67,11 @@ func TestNoFlowTakesAllTheMemory(t *testing.T) {
 	} {
 		b := Of(func() int64 { return 100 * mib }, func() int64 { return 0 })
 		var got []string
-		claims := map[string][]*Claim{}
+		reservations := map[string][]*Reservation{}
 		for ask := range strings.FieldsSeq(c.asks) {
 			if flow, ok := strings.CutPrefix(ask, "-"); ok {
-				for _, c := range claims[flow] {
-					c.Give()
+				for _, r := range reservations[flow] {
+					r.Give()
 				}
 				got = append(got, ask)
 				continue
@@ -82,26 +82,26 @@ func TestNoFlowTakesAllTheMemory(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			claim := &Claim{Budget: b, Flow: ask[:at], System: ask[0] < 'a'}
-			claims[claim.Flow] = append(claims[claim.Flow], claim)
+			r := &Reservation{Budget: b, Flow: ask[:at], System: ask[0] < 'a'}
+			reservations[r.Flow] = append(reservations[r.Flow], r)
 			if steps {
 				for range int(n) {
-					claim.Take(mib)
+					r.Take(mib)
 				}
-				got = append(got, fmt.Sprintf("%s+%d", claim.Flow, claim.held/mib))
+				got = append(got, fmt.Sprintf("%s+%d", r.Flow, r.held/mib))
 				continue
 			}
-			if !claim.Take(int64(n * mib)) {
+			if !r.Take(int64(n * mib)) {
 				size = "0"
 			}
-			got = append(got, claim.Flow+size)
+			got = append(got, r.Flow+size)
 		}
 		if got := strings.Join(got, " "); got != c.want {
 			t.Errorf("%s: %s: got %s, want %s", c.name, c.asks, got, c.want)
 		}
-		for _, list := range claims {
-			for _, c := range list {
-				c.Give()
+		for _, list := range reservations {
+			for _, r := range list {
+				r.Give()
 			}
 		}
 		if b.mu.given != 0 || len(b.mu.flows) != 0 {

@@ -1,4 +1,4 @@
-package memory
+package budget
 
 import (
 	"math"
@@ -19,8 +19,8 @@ const (
 	fresh = 10 * time.Millisecond
 )
 
-// Budget gives out memory. Its methods may be called concurrently.
-type Budget struct {
+// Memory gives out memory. Its methods may be called concurrently.
+type Memory struct {
 	limit func() int64
 	used  func() int64 // without what is given out and not used yet
 
@@ -34,22 +34,22 @@ type Budget struct {
 }
 
 // New returns the budget of this process.
-func New() *Budget {
+func New() *Memory {
 	return Of(func() int64 { return debug.SetMemoryLimit(-1) }, inUse)
 }
 
 // Of returns a budget of limit bytes, used of which are in use already.
 // Both are called by one goroutine at a time.
-func Of(limit, used func() int64) *Budget {
-	b := &Budget{limit: limit, used: used}
+func Of(limit, used func() int64) *Memory {
+	b := &Memory{limit: limit, used: used}
 	b.mu.flows = map[string]int64{}
 	return b
 }
 
-// Claim is what a request holds of a budget. It grows as the request turns out to
+// Reservation is what a request holds of a budget. It grows as the request turns out to
 // need more, and belongs to the request's goroutine. Give must be called in the end.
-type Claim struct {
-	Budget *Budget
+type Reservation struct {
+	Budget *Memory
 	Flow   string // whose request it is
 	System bool   // it is one of those that keep the cluster going
 
@@ -59,8 +59,8 @@ type Claim struct {
 // Take takes n bytes more; ok is false if there are not as many, which is never so
 // for none. The requests of one flow together get half of what there is, unless
 // they are the system's: so that a single large one is not refused for being one.
-func (c *Claim) Take(n int64) (ok bool) {
-	b := c.Budget
+func (r *Reservation) Take(n int64) (ok bool) {
+	b := r.Budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	limit := b.limit()
@@ -70,44 +70,44 @@ func (c *Claim) Take(n int64) (ok bool) {
 	if now := time.Now(); b.mu.at.IsZero() || now.Sub(b.mu.at) > fresh {
 		b.mu.used, b.mu.at = b.used(), now
 	}
-	room := limit/100*c.share(n) - b.mu.used
+	room := limit/100*r.share(n) - b.mu.used
 	if b.mu.given+n > room {
 		return false
 	}
-	if flow := b.mu.flows[c.Flow]; !c.System && flow > c.held && flow+n > room/2 {
+	if flow := b.mu.flows[r.Flow]; !r.System && flow > r.held && flow+n > room/2 {
 		return false
 	}
 	b.mu.given += n
-	b.mu.flows[c.Flow] += n
-	c.held += n
+	b.mu.flows[r.Flow] += n
+	r.held += n
 	return true
 }
 
 // share is how much of the limit may be filled when the request has n bytes more,
 // in percent.
-func (c *Claim) share(n int64) int64 {
+func (r *Reservation) share(n int64) int64 {
 	switch {
-	case c.held+n < Large:
+	case r.held+n < Large:
 		return smallShare
-	case c.System:
+	case r.System:
 		return systemShare
 	}
 	return largeShare
 }
 
 // Give gives all back that was taken.
-func (c *Claim) Give() {
-	if c.held == 0 {
+func (r *Reservation) Give() {
+	if r.held == 0 {
 		return
 	}
-	b := c.Budget
+	b := r.Budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.mu.given -= c.held
-	if b.mu.flows[c.Flow] -= c.held; b.mu.flows[c.Flow] == 0 {
-		delete(b.mu.flows, c.Flow)
+	b.mu.given -= r.held
+	if b.mu.flows[r.Flow] -= r.held; b.mu.flows[r.Flow] == 0 {
+		delete(b.mu.flows, r.Flow)
 	}
-	c.held = 0
+	r.held = 0
 }
 
 // inUse is what the process holds on to: objects that were alive at the end of the

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/kemudi/kemudi/internal/apiserver/budget"
-	"github.com/kemudi/kemudi/internal/apiserver/fair"
+	"github.com/kemudi/kemudi/internal/apiserver/flow"
 	"github.com/kemudi/kemudi/internal/apiserver/patience"
 )
 
@@ -34,8 +34,8 @@ const (
 func (s *Server) withBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		st := stateOf(r)
-		flow := flowOf(st.user)
-		st.memory = budget.Reservation{Budget: s.memory, Flow: flow.Name, System: flow.System}
+		of := flowOf(st.user)
+		st.memory = budget.Reservation{Budget: s.memory, Flow: of.Name, System: of.System}
 		defer st.memory.Give()
 		if r.ContentLength != 0 && !st.info.Tunnel() {
 			var err error
@@ -70,11 +70,11 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 // apart, and shares the places between users. What is long-running, and what
 // administrators do, is not counted; but nobody may use up the memory.
 func (s *Server) withInflight(next http.Handler) http.Handler {
-	limits := fair.Limits{Waiting: max(s.o.MaxWaiting, 0), Wait: s.o.RequestTimeout / 4}
+	limits := flow.Limits{Waiting: max(s.o.MaxWaiting, 0), Wait: s.o.RequestTimeout / 4}
 	limits.Running, limits.Kept = s.o.MaxReads, s.o.MaxReads/keptShare
-	reads := fair.New(limits)
+	reads := flow.New(limits)
 	limits.Running, limits.Kept = s.o.MaxWrites, s.o.MaxWrites/keptShare
-	writes := fair.New(limits)
+	writes := flow.New(limits)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		st := stateOf(r)
 		if !st.info.LongRunning() && !isExempt(st) {
@@ -82,8 +82,8 @@ func (s *Server) withInflight(next http.Handler) http.Handler {
 			if isWrite(r.Method) {
 				limiter = writes
 			}
-			flow := fair.Flow{Name: st.memory.Flow, System: st.memory.System}
-			if !limiter.Acquire(r.Context(), flow) {
+			of := flow.Flow{Name: st.memory.Flow, System: st.memory.System}
+			if !limiter.Acquire(r.Context(), of) {
 				s.tooMany(w, r)
 				return
 			}
@@ -91,7 +91,7 @@ func (s *Server) withInflight(next http.Handler) http.Handler {
 			gauge.Inc()
 			defer func() {
 				gauge.Dec()
-				limiter.Release(flow)
+				limiter.Release(of)
 			}()
 		}
 		switch ok := st.memory.Take(s.memoryFor(r)); {
@@ -153,13 +153,13 @@ func isExempt(st *state) bool {
 // flowOf is whose share of places and memory a user's requests take. Upstream's
 // levels exempt, system, node-high, leader-election and workload-high are the
 // system's here: without nodes, controllers and add-ons there is no cluster.
-func flowOf(u user.Info) fair.Flow {
+func flowOf(u user.Info) flow.Flow {
 	name := u.GetName()
 	switch name {
 	case user.APIServerUser, user.KubeControllerManager, user.KubeScheduler, user.KubeProxy:
-		return fair.Flow{Name: name, System: true}
+		return flow.Flow{Name: name, System: true}
 	}
 	system := strings.HasPrefix(name, serviceaccount.ServiceAccountUsernamePrefix+metav1.NamespaceSystem+":") ||
 		slices.ContainsFunc(u.GetGroups(), func(g string) bool { return g == user.SystemPrivilegedGroup || g == user.NodesGroup })
-	return fair.Flow{Name: name, System: system}
+	return flow.Flow{Name: name, System: system}
 }

@@ -231,9 +231,9 @@ import _ "github.com/kemudi/kemudi/internal/kubelet/cri"
 // Package cri translates.
 package cri
 import _ "github.com/kemudi/kemudi/internal/kubelet/podstep"
--- internal/apiserver/fair/fair.go --
-// Package fair is fair.
-package fair
+-- internal/apiserver/flow/flow.go --
+// Package flow flows.
+package flow
 import _ "github.com/kemudi/kemudi/internal/apiserver/alloc"
 -- internal/apiserver/alloc/alloc.go --
 // Package alloc allocates.
@@ -243,9 +243,9 @@ import _ "github.com/kemudi/kemudi/internal/store"
 -- internal/apiserver/apiserver.go --
 // Package apiserver serves.
 package apiserver
-import _ "github.com/kemudi/kemudi/internal/apiserver/fair"
+import _ "github.com/kemudi/kemudi/internal/apiserver/flow"
 import _ "github.com/kemudi/kemudi/internal/kubelet/fakecri"
-`, []string{"layer internal/kubelet/podstep/podstep.go", "layer internal/apiserver/fair/fair.go",
+`, []string{"layer internal/kubelet/podstep/podstep.go", "layer internal/apiserver/flow/flow.go",
 		"layer internal/apiserver/alloc/alloc.go", "layer internal/apiserver/apiserver.go"}, ""},
 	{"the fields of a struct without a name are those of the struct it is in",
 		"-- internal/store/t.go --\n// Package store stores.\npackage store\ntype Good struct {\n\tmu struct {\n" + fields(25) + "\t}\n}\n" +

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
-	"github.com/kemudi/kemudi/internal/apiserver/patience"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
+	"github.com/kemudi/kemudi/internal/apiserver/timeouts"
 	"github.com/kemudi/kemudi/internal/store"
 )
 
@@ -42,9 +42,9 @@ func (v *served) groupResource() schema.GroupResource {
 // bodyError is why a request's body was not read.
 func bodyError(err error, limit int64) error {
 	switch {
-	case errors.Is(err, patience.ErrTooLarge):
+	case errors.Is(err, timeouts.ErrTooLarge):
 		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", limit))
-	case errors.Is(err, patience.ErrTime):
+	case errors.Is(err, timeouts.ErrTime):
 		return apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0)
 	}
 	return badRequest("read request body: %v", err)

@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/kemudi/kemudi/internal/apiserver/patience"
 	"github.com/kemudi/kemudi/internal/apiserver/pieces"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
+	"github.com/kemudi/kemudi/internal/apiserver/timeouts"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/wire"
@@ -20,7 +20,7 @@ import (
 // written for each watch.
 type httpSink struct {
 	p   *reply
-	out *patience.Stream
+	out *timeouts.Stream
 	buf []byte // of frameRooms while it is not empty
 	err error
 
@@ -42,7 +42,7 @@ func (p *reply) newSink() *httpSink {
 	}
 	p.w.Header().Set("Content-Type", kind)
 	p.w.WriteHeader(http.StatusOK)
-	return &httpSink{p: p, out: patience.NewStream(p.w, p.s.o.RequestTimeout)}
+	return &httpSink{p: p, out: timeouts.NewStream(p.w, p.s.o.RequestTimeout)}
 }
 
 func (k *httpSink) event(e *cache.Event, many bool) error {

@@ -11,7 +11,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/discovery"
 	"github.com/kemudi/kemudi/internal/apiserver/action"
-	"github.com/kemudi/kemudi/internal/apiserver/patience"
+	"github.com/kemudi/kemudi/internal/apiserver/timeouts"
 	"github.com/kemudi/kemudi/internal/apiserver/tunnel"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -54,7 +54,7 @@ func (c *call) handler() resource.Handler {
 // connect hands the request to the call's tunnel.
 func (p *reply) connect() {
 	p.warnings()
-	patience.Exempt(p.w)
+	timeouts.Exempt(p.w)
 	p.s.handlers.tunnels[p.c.handler()](&tunnel.Request{
 		W: p.w, R: p.r, Def: p.c.res.def, Name: p.c.name, Below: stateOf(p.r).info.Below(), API: &tunnelAPI{p.s, p.c},
 	})

@@ -13,7 +13,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/apiserver/budget"
 	"github.com/kemudi/kemudi/internal/apiserver/flow"
-	"github.com/kemudi/kemudi/internal/apiserver/patience"
+	"github.com/kemudi/kemudi/internal/apiserver/timeouts"
 )
 
 // keptShare is the part of the places that is the system's alone: one of so many.
@@ -40,11 +40,11 @@ func (s *Server) withBody(next http.Handler) http.Handler {
 		if r.ContentLength != 0 && !st.info.Tunnel() {
 			var err error
 			st.body, err = s.readBody(w, r)
-			if err == nil || errors.Is(err, patience.ErrTime) {
+			if err == nil || errors.Is(err, timeouts.ErrTime) {
 				st.unread = 0 // all has been read, or will not be
 			}
 			switch {
-			case errors.Is(err, patience.ErrNoMemory):
+			case errors.Is(err, timeouts.ErrNoMemory):
 				s.tooMany(w, r)
 				return
 			case err != nil:
@@ -63,7 +63,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 		defer cancel()
 		r = r.WithContext(ctx)
 	}
-	return patience.Body{Most: s.o.MaxBody, Pay: st.memory.Take}.Read(w, r)
+	return timeouts.Body{Most: s.o.MaxBody, Pay: st.memory.Take}.Read(w, r)
 }
 
 // withInflight bounds how many requests run at one time, reads and writes

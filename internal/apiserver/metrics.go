@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kemudi/kemudi/internal/apiserver/patience"
+	"github.com/kemudi/kemudi/internal/apiserver/timeouts"
 	"github.com/kemudi/kemudi/internal/cache"
 )
 
@@ -240,7 +240,7 @@ func (w *countingWriter) Write(b []byte) (int, error) {
 // hurry lets the client send only a little longer what nobody has read.
 func (w *countingWriter) hurry() {
 	if w.st.unread > 0 {
-		patience.Hurry(w.ResponseWriter, w.st.unread)
+		timeouts.Hurry(w.ResponseWriter, w.st.unread)
 		w.st.unread = 0
 	}
 }

@@ -37,8 +37,8 @@ type Conn struct {
 	sent   chan struct{} // holds one token: there may be room again
 	done   chan struct{} // closed when nothing is sent any more
 	in     inbound
-	// patience is how long a client may take to receive a burst; zero: for ever.
-	patience time.Duration
+	// timeout is how long a client may take to receive a burst; zero: for ever.
+	timeout time.Duration
 
 	mu struct {
 		sync.Mutex
@@ -52,10 +52,10 @@ var _ net.Conn = (*Conn)(nil)
 
 // newConn takes over a connection of a [Listener] whose handshake is done. run
 // must be running, and the result be closed. A client that takes longer than
-// patience, unless that is zero, to receive what is sent at a time is cut off: the
+// timeout, unless that is zero, to receive what is sent at a time is cut off: the
 // streams' own deadlines end what waits for a stream, but not for the connection.
-func newConn(c *tls.Conn, s *socket, patience time.Duration) *Conn {
-	b := &Conn{Conn: c, socket: s, patience: patience, wake: make(chan struct{}, 1), sent: make(chan struct{}, 1), done: make(chan struct{})}
+func newConn(c *tls.Conn, s *socket, timeout time.Duration) *Conn {
+	b := &Conn{Conn: c, socket: s, timeout: timeout, wake: make(chan struct{}, 1), sent: make(chan struct{}, 1), done: make(chan struct{})}
 	b.in.credit = newCredit()
 	b.in.late = time.AfterFunc(heldFor, b.tellLate)
 	b.in.late.Stop()
@@ -161,10 +161,10 @@ func (c *Conn) flush() error {
 func (c *Conn) limitSending() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.patience == 0 || c.mu.closed {
+	if c.timeout == 0 || c.mu.closed {
 		return nil
 	}
-	return c.socket.SetWriteDeadline(time.Now().Add(c.patience))
+	return c.socket.SetWriteDeadline(time.Now().Add(c.timeout))
 }
 
 func (c *Conn) take() *bytes.Buffer {

@@ -1,4 +1,4 @@
-package patience
+package timeouts
 
 import (
 	"net/http"

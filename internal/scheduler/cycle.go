@@ -122,18 +122,18 @@ func (c *cycle) preFilter() ([]*snapshot.Node, *unfit) {
 	var names []string
 	var narrowed uint32
 	for i, f := range c.plugins.Filters {
-		var o plugins.Outlook
+		var r plugins.PreFilterResult
 		if pf := c.plugins.PreFilters[i]; pf != nil {
-			o = pf.PreFilter(&c.pod)
+			r = pf.PreFilter(&c.pod)
 		}
-		if o.Reject != nil {
-			return nil, &unfit{nodes: c.snapshot.Len(), rejected: o.Reject, plugins: 1 << i}
+		if r.Reject != nil {
+			return nil, &unfit{nodes: c.snapshot.Len(), rejected: r.Reject, plugins: 1 << i}
 		}
-		if o.Nodes != nil {
-			names = intersect(names, o.Nodes)
+		if r.Nodes != nil {
+			names = intersect(names, r.Nodes)
 			narrowed |= 1 << i
 		}
-		if f != nil && !o.Skip {
+		if f != nil && !r.Skip {
 			c.filters = append(c.filters, f)
 		}
 	}

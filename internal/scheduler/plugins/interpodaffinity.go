@@ -25,11 +25,11 @@ func newInterPodAffinity(i int) *interPodAffinity {
 
 func (*interPodAffinity) Name() string { return "InterPodAffinity" }
 
-func (p *interPodAffinity) PreFilter(c *Cycle) Outlook {
+func (p *interPodAffinity) PreFilter(c *Cycle) PreFilterResult {
 	own, s := c.Pod.Constraints, c.Snapshot
 	p.near, p.apart, p.class, p.selfMatch = p.near[:0], p.apart[:0], s.Class(c.Pod), false
 	if len(own.Affinity)+len(own.AntiAffinity)+len(p.class.Avoid()) == 0 {
-		return Outlook{Skip: true}
+		return PreFilterResult{Skip: true}
 	}
 	if len(own.Affinity) > 0 {
 		matchers := make([]*snapshot.Matcher, len(own.Affinity))
@@ -46,7 +46,7 @@ func (p *interPodAffinity) PreFilter(c *Cycle) Outlook {
 	for _, t := range own.AntiAffinity {
 		p.apart = append(p.apart, view(s, s.PodSet(false, t.Matcher), t.TopologyKey))
 	}
-	return Outlook{}
+	return PreFilterResult{}
 }
 
 // view counts a set's pods by domain over all nodes.

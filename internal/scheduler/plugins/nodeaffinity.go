@@ -17,17 +17,17 @@ func newNodeAffinity(i int) *nodeAffinity {
 
 func (*nodeAffinity) Name() string { return "NodeAffinity" }
 
-func (p *nodeAffinity) PreFilter(c *Cycle) Outlook {
+func (p *nodeAffinity) PreFilter(c *Cycle) PreFilterResult {
 	p.matched = nil
 	r := c.Pod.Constraints.Required
 	switch {
 	case r == nil:
-		return Outlook{Skip: true}
+		return PreFilterResult{Skip: true}
 	case r.Names != nil: // a set of nodes kept for each daemon's pod would not pay
-		return Outlook{Nodes: r.Names}
+		return PreFilterResult{Nodes: r.Names}
 	}
 	p.matched = requiredNodes(c)
-	return Outlook{}
+	return PreFilterResult{}
 }
 
 // requiredNodes is the nodes that the pod's node selector and required node

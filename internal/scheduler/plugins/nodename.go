@@ -14,8 +14,8 @@ func newNodeName(i int) *nodeName {
 
 func (*nodeName) Name() string { return "NodeName" }
 
-func (p *nodeName) PreFilter(c *Cycle) Outlook {
-	return Outlook{Skip: c.Pod.Obj.Spec.NodeName == ""}
+func (p *nodeName) PreFilter(c *Cycle) PreFilterResult {
+	return PreFilterResult{Skip: c.Pod.Obj.Spec.NodeName == ""}
 }
 
 func (p *nodeName) Filter(c *Cycle, n *snapshot.Node) *Reason {

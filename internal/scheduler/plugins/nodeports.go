@@ -13,7 +13,9 @@ func newNodePorts(i int) *nodePorts {
 
 func (*nodePorts) Name() string { return "NodePorts" }
 
-func (p *nodePorts) PreFilter(c *Cycle) Outlook { return Outlook{Skip: len(c.Pod.HostPorts) == 0} }
+func (p *nodePorts) PreFilter(c *Cycle) PreFilterResult {
+	return PreFilterResult{Skip: len(c.Pod.HostPorts) == 0}
+}
 
 func (p *nodePorts) Filter(c *Cycle, n *snapshot.Node) *Reason {
 	for _, want := range c.Pod.HostPorts {

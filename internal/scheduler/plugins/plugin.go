@@ -15,7 +15,7 @@ type Plugin interface {
 
 // PreFilterer looks at a pod before its nodes are filtered.
 type PreFilterer interface {
-	PreFilter(c *Cycle) Outlook
+	PreFilter(c *Cycle) PreFilterResult
 }
 
 // Filterer refuses nodes. A nil reason means that the pod may go there. It may be
@@ -48,13 +48,12 @@ type Cycle struct {
 	Pod      *snapshot.Pod
 }
 
-// Outlook is what PreFilter found. The zero value means that every node is to
+// PreFilterResult is what PreFilter found. The zero value means that every node is to
 // be filtered.
-type Outlook struct {
+type PreFilterResult struct {
 	Skip   bool     // the plugin's Filter passes every node as things are: it need not be called
 	Nodes  []string // if not nil: no other node can pass
 	Reject *Reason  // no node can pass
-	Err    error    // the pod cannot be understood
 }
 
 // Reason says why a pod cannot go to a node. Plugins make theirs once, since

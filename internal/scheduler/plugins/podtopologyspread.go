@@ -32,7 +32,7 @@ func newPodTopologySpread(i int) *podTopologySpread {
 
 func (*podTopologySpread) Name() string { return "PodTopologySpread" }
 
-func (p *podTopologySpread) PreFilter(c *Cycle) Outlook {
+func (p *podTopologySpread) PreFilter(c *Cycle) PreFilterResult {
 	p.hard = p.hard[:0]
 	spread := c.Pod.Constraints.Spread
 	for i := range spread {
@@ -47,7 +47,7 @@ func (p *podTopologySpread) PreFilter(c *Cycle) Outlook {
 		}
 		p.hard = append(p.hard, v)
 	}
-	return Outlook{Skip: len(p.hard) == 0}
+	return PreFilterResult{Skip: len(p.hard) == 0}
 }
 
 func (p *podTopologySpread) Filter(c *Cycle, n *snapshot.Node) *Reason {

@@ -30,20 +30,20 @@ func newVolumeBinding(i int) *volumeBinding {
 
 func (*volumeBinding) Name() string { return "VolumeBinding" }
 
-func (p *volumeBinding) PreFilter(c *Cycle) Outlook {
+func (p *volumeBinding) PreFilter(c *Cycle) PreFilterResult {
 	p.bound, p.missing, p.waits = p.bound[:0], false, false
 	for _, key := range c.Pod.Claims {
 		claim := c.Snapshot.Claim(key)
 		_, name, _ := strings.Cut(key, "/")
 		switch {
 		case claim == nil && madeFor(c.Pod.Obj, name):
-			return Outlook{Reject: lasting(p.plugin, `waiting for ephemeral volume controller to create the persistentvolumeclaim "`+name+`"`)}
+			return PreFilterResult{Reject: lasting(p.plugin, `waiting for ephemeral volume controller to create the persistentvolumeclaim "`+name+`"`)}
 		case claim == nil:
-			return Outlook{Reject: lasting(p.plugin, `persistentvolumeclaim "`+name+`" not found`)}
+			return PreFilterResult{Reject: lasting(p.plugin, `persistentvolumeclaim "`+name+`" not found`)}
 		case claim.DeletionTimestamp != nil:
-			return Outlook{Reject: lasting(p.plugin, `persistentvolumeclaim "`+name+`" is being deleted`)}
+			return PreFilterResult{Reject: lasting(p.plugin, `persistentvolumeclaim "`+name+`" is being deleted`)}
 		case claim.Status.Phase == corev1.ClaimLost:
-			return Outlook{Reject: lasting(p.plugin, `persistentvolumeclaim "`+name+`" bound to non-existent persistentvolume "`+claim.Spec.VolumeName+`"`)}
+			return PreFilterResult{Reject: lasting(p.plugin, `persistentvolumeclaim "`+name+`" bound to non-existent persistentvolume "`+claim.Spec.VolumeName+`"`)}
 		case isBound(claim):
 			if v := c.Snapshot.Volume(claim.Spec.VolumeName); v != nil {
 				p.bound = append(p.bound, v)
@@ -53,10 +53,10 @@ func (p *volumeBinding) PreFilter(c *Cycle) Outlook {
 		case claim.Spec.StorageClassName != nil && c.Snapshot.Waits(*claim.Spec.StorageClassName):
 			p.waits = true
 		default:
-			return Outlook{Reject: p.unbound}
+			return PreFilterResult{Reject: p.unbound}
 		}
 	}
-	return Outlook{Skip: len(p.bound) == 0 && !p.missing && !p.waits}
+	return PreFilterResult{Skip: len(p.bound) == 0 && !p.missing && !p.waits}
 }
 
 // madeFor reports whether a claim is to be made for one of the pod's volumes.

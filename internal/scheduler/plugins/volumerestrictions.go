@@ -28,7 +28,7 @@ func newVolumeRestrictions(i int) *volumeRestrictions {
 
 func (*volumeRestrictions) Name() string { return "VolumeRestrictions" }
 
-func (p *volumeRestrictions) PreFilter(c *Cycle) Outlook {
+func (p *volumeRestrictions) PreFilter(c *Cycle) PreFilterResult {
 	p.disks, p.solo = false, p.solo[:0]
 	for i := range c.Pod.Obj.Spec.Volumes {
 		p.disks = p.disks || isDisk(&c.Pod.Obj.Spec.Volumes[i])
@@ -38,7 +38,7 @@ func (p *volumeRestrictions) PreFilter(c *Cycle) Outlook {
 			p.solo = append(p.solo, key)
 		}
 	}
-	return Outlook{Skip: !p.disks && len(p.solo) == 0}
+	return PreFilterResult{Skip: !p.disks && len(p.solo) == 0}
 }
 
 func (p *volumeRestrictions) Filter(c *Cycle, n *snapshot.Node) *Reason {

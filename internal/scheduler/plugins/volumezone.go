@@ -36,7 +36,7 @@ var zoneLabels = [][2]string{
 
 func (*volumeZone) Name() string { return "VolumeZone" }
 
-func (p *volumeZone) PreFilter(c *Cycle) Outlook {
+func (p *volumeZone) PreFilter(c *Cycle) PreFilterResult {
 	p.places = p.places[:0]
 	for _, key := range c.Pod.Claims {
 		claim := c.Snapshot.Claim(key)
@@ -53,7 +53,7 @@ func (p *volumeZone) PreFilter(c *Cycle) Outlook {
 			}
 		}
 	}
-	return Outlook{Skip: len(p.places) == 0}
+	return PreFilterResult{Skip: len(p.places) == 0}
 }
 
 // Filter passes nodes that say nothing of zones at all.

@@ -166,9 +166,9 @@ type legacyClaims struct {
 // legacyIssuer is the issuer that tokens in secrets name.
 const legacyIssuer = "kubernetes/serviceaccount"
 
-// Grant makes the token that req asks for and returns the answer; req stays as
+// Issue makes the token that req asks for and returns the answer; req stays as
 // it is. b.Pod's or b.Secret's presence must fit req.Spec.BoundObjectRef.
-func (i *Issuer) Grant(req *authenticationv1.TokenRequest, b Bound) (*authenticationv1.TokenRequest, error) {
+func (i *Issuer) Issue(req *authenticationv1.TokenRequest, b Bound) (*authenticationv1.TokenRequest, error) {
 	answer := req.DeepCopy()
 	if len(answer.Spec.Audiences) == 0 {
 		answer.Spec.Audiences = i.o.Audiences
@@ -227,8 +227,8 @@ func (i *Issuer) sign(b Bound, standard *jwt.Claims, warn time.Time) (string, er
 	return jwt.Signed(i.signer).Claims(standard).Claims(list).Claims(claims{Kubernetes: k}).Serialize()
 }
 
-// GrantLegacy makes a token that does not end, to be kept in a secret.
-func (i *Issuer) GrantLegacy(sa *corev1.ServiceAccount, secret *corev1.Secret) (string, error) {
+// IssueLegacy makes a token that does not end, to be kept in a secret.
+func (i *Issuer) IssueLegacy(sa *corev1.ServiceAccount, secret *corev1.Secret) (string, error) {
 	standard := jwt.Claims{Issuer: legacyIssuer, Subject: serviceaccount.MakeUsername(sa.Namespace, sa.Name)}
 	own := claims{legacyClaims: legacyClaims{Namespace: sa.Namespace, Secret: secret.Name, Name: sa.Name, UID: string(sa.UID)}}
 	return jwt.Signed(i.signer).Claims(standard).Claims(own).Serialize()

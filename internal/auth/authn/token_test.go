@@ -76,9 +76,9 @@ func newIssuer(t testing.TB, o IssuerOptions) *Issuer {
 	return i
 }
 
-func grant(t testing.TB, i *Issuer, spec authenticationv1.TokenRequestSpec, b Bound) *authenticationv1.TokenRequest {
+func issueToken(t testing.TB, i *Issuer, spec authenticationv1.TokenRequestSpec, b Bound) *authenticationv1.TokenRequest {
 	t.Helper()
-	answer, err := i.Grant(&authenticationv1.TokenRequest{Spec: spec}, b)
+	answer, err := i.Issue(&authenticationv1.TokenRequest{Spec: spec}, b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestTokenIsGoodWhileItsObjectsAre(t *testing.T) {
 		w := newWorld()
 		i := newIssuer(t, IssuerOptions{})
 		a := NewServiceAccountTokens(i, w.objects())
-		token := grant(t, i, authenticationv1.TokenRequestSpec{}, c.bound(w)).Status.Token
+		token := issueToken(t, i, authenticationv1.TokenRequestSpec{}, c.bound(w)).Status.Token
 		if got := say(t.Context(), a, token); got != builder {
 			t.Errorf("%s, before: got %s", c.name, got)
 		}
@@ -137,7 +137,7 @@ func TestTokenIsGoodWhileItsObjectsAre(t *testing.T) {
 
 func TestTokenIsNotRefusedBecauseTheCacheIsBehind(t *testing.T) {
 	w, i := newWorld(), newIssuer(t, IssuerOptions{})
-	token := grant(t, i, authenticationv1.TokenRequestSpec{}, Bound{ServiceAccount: w.account}).Status.Token
+	token := issueToken(t, i, authenticationv1.TokenRequestSpec{}, Bound{ServiceAccount: w.account}).Status.Token
 	o, late := w.objects(), w.account
 	w.account = nil
 	o.Fresh = func(context.Context) error {
@@ -152,7 +152,7 @@ func TestTokenIsNotRefusedBecauseTheCacheIsBehind(t *testing.T) {
 func TestTokenTellsWhereItIsFrom(t *testing.T) {
 	w := newWorld()
 	i := newIssuer(t, IssuerOptions{})
-	token := grant(t, i, authenticationv1.TokenRequestSpec{}, Bound{ServiceAccount: w.account, Pod: w.pod, Node: w.node}).Status.Token
+	token := issueToken(t, i, authenticationv1.TokenRequestSpec{}, Bound{ServiceAccount: w.account, Pod: w.pod, Node: w.node}).Status.Token
 	res, ok, err := NewServiceAccountTokens(i, w.objects()).AuthenticateToken(t.Context(), token)
 	if !ok || err != nil {
 		t.Fatal(err)
@@ -197,7 +197,7 @@ func TestTokenEndsInTime(t *testing.T) {
 				b.Pod = w.pod
 			}
 			start := time.Now()
-			answer := grant(t, i, authenticationv1.TokenRequestSpec{ExpirationSeconds: c.asked}, b)
+			answer := issueToken(t, i, authenticationv1.TokenRequestSpec{ExpirationSeconds: c.asked}, b)
 			if got := answer.Status.ExpirationTimestamp.Sub(start); got != c.told || *answer.Spec.ExpirationSeconds != int64(c.told/time.Second) {
 				t.Errorf("%s: told %s and %d s, want %s", c.name, got, *answer.Spec.ExpirationSeconds, c.told)
 			}
@@ -216,7 +216,7 @@ func TestTokenEndsInTime(t *testing.T) {
 func TestTokenIsForItsAudiences(t *testing.T) {
 	w, i := newWorld(), newIssuer(t, IssuerOptions{})
 	a := NewServiceAccountTokens(i, w.objects())
-	vault := grant(t, i, authenticationv1.TokenRequestSpec{Audiences: []string{"vault", "other"}}, Bound{ServiceAccount: w.account}).Status.Token
+	vault := issueToken(t, i, authenticationv1.TokenRequestSpec{Audiences: []string{"vault", "other"}}, Bound{ServiceAccount: w.account}).Status.Token
 	if got := say(t.Context(), a, vault); !strings.HasPrefix(got, "refused: token audiences") {
 		t.Errorf("token for another, shown to the API server: got %s", got)
 	}
@@ -224,7 +224,7 @@ func TestTokenIsForItsAudiences(t *testing.T) {
 	if got := say(ctx, a, vault); !strings.HasSuffix(got, "for [vault]") {
 		t.Errorf("asked for the vault's sake: got %s", got)
 	}
-	one := grant(t, i, authenticationv1.TokenRequestSpec{Audiences: []string{"vault"}}, Bound{ServiceAccount: w.account}).Status.Token
+	one := issueToken(t, i, authenticationv1.TokenRequestSpec{Audiences: []string{"vault"}}, Bound{ServiceAccount: w.account}).Status.Token
 	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(one, ".")[1])
 	if err != nil || !strings.Contains(string(payload), `"aud":["vault"]`) {
 		t.Errorf("a single audience: got %s, %v, want a list of one", payload, err)
@@ -238,11 +238,11 @@ func TestTokensOfOthersAreRefusedOrLeftAlone(t *testing.T) {
 	a := NewServiceAccountTokens(i, w.objects())
 	b := Bound{ServiceAccount: w.account}
 	spec := authenticationv1.TokenRequestSpec{}
-	good := grant(t, i, spec, b).Status.Token
+	good := issueToken(t, i, spec, b).Status.Token
 	parts := strings.Split(good, ".")
 	for name, c := range map[string]struct{ token, want string }{
-		"signed by a stranger": {grant(t, stranger, spec, b).Status.Token, "refused: the token's signature is not this cluster's"},
-		"of another issuer":    {grant(t, elsewhere, spec, b).Status.Token, "refused: <nil>"},
+		"signed by a stranger": {issueToken(t, stranger, spec, b).Status.Token, "refused: the token's signature is not this cluster's"},
+		"of another issuer":    {issueToken(t, elsewhere, spec, b).Status.Token, "refused: <nil>"},
 		"no token":             {"abc", "refused: <nil>"},
 		"two dots":             {"a.b.c", "refused: <nil>"},
 		"changed":              {parts[0] + "." + parts[1] + "." + strings.Repeat("A", len(parts[2])), "refused: the token's signature is not this cluster's"},
@@ -265,7 +265,7 @@ func TestKeysCanBeChanged(t *testing.T) {
 	}
 	before := newIssuer(t, IssuerOptions{Key: old})
 	after := newIssuer(t, IssuerOptions{OldKeys: []crypto.PublicKey{old.Public()}})
-	token := grant(t, before, authenticationv1.TokenRequestSpec{}, Bound{ServiceAccount: w.account}).Status.Token
+	token := issueToken(t, before, authenticationv1.TokenRequestSpec{}, Bound{ServiceAccount: w.account}).Status.Token
 	if got := say(t.Context(), NewServiceAccountTokens(after, w.objects()), token); got != builder {
 		t.Errorf("token of the old key: got %s", got)
 	}
@@ -273,7 +273,7 @@ func TestKeysCanBeChanged(t *testing.T) {
 
 func TestOthersCanCheckTokensByThePublishedDocuments(t *testing.T) {
 	w, i := newWorld(), newIssuer(t, IssuerOptions{})
-	token := grant(t, i, authenticationv1.TokenRequestSpec{Audiences: []string{"vault"}}, Bound{ServiceAccount: w.account, Pod: w.pod, Node: w.node}).Status.Token
+	token := issueToken(t, i, authenticationv1.TokenRequestSpec{Audiences: []string{"vault"}}, Bound{ServiceAccount: w.account, Pod: w.pod, Node: w.node}).Status.Token
 	data, err := i.Discovery()
 	if err != nil {
 		t.Fatal(err)
@@ -312,7 +312,7 @@ func TestOthersCanCheckTokensByThePublishedDocuments(t *testing.T) {
 func TestTokenInASecretIsGoodWhileTheSecretHoldsIt(t *testing.T) {
 	w, i := newWorld(), newIssuer(t, IssuerOptions{})
 	a := NewServiceAccountTokens(i, w.objects())
-	token, err := i.GrantLegacy(w.account, w.secret)
+	token, err := i.IssueLegacy(w.account, w.secret)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -333,7 +333,7 @@ func TestTokenInASecretIsGoodWhileTheSecretHoldsIt(t *testing.T) {
 func BenchmarkServiceAccountToken(b *testing.B) {
 	w, i := newWorld(), newIssuer(b, IssuerOptions{})
 	a := New(Options{Tokens: []authenticator.Token{NewServiceAccountTokens(i, w.objects())}})
-	token := grant(b, i, authenticationv1.TokenRequestSpec{}, Bound{ServiceAccount: w.account, Pod: w.pod}).Status.Token
+	token := issueToken(b, i, authenticationv1.TokenRequestSpec{}, Bound{ServiceAccount: w.account, Pod: w.pod}).Status.Token
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, ok, err := a.AuthenticateToken(b.Context(), token); !ok {
@@ -345,6 +345,6 @@ func BenchmarkServiceAccountToken(b *testing.B) {
 func BenchmarkGrant(b *testing.B) {
 	w, i := newWorld(), newIssuer(b, IssuerOptions{})
 	for b.Loop() {
-		grant(b, i, authenticationv1.TokenRequestSpec{}, Bound{ServiceAccount: w.account, Pod: w.pod})
+		issueToken(b, i, authenticationv1.TokenRequestSpec{}, Bound{ServiceAccount: w.account, Pod: w.pod})
 	}
 }

@@ -93,7 +93,7 @@ func (r *reconciler) filled(s *corev1.Secret, sa *corev1.ServiceAccount) (*corev
 		data[corev1.ServiceAccountNamespaceKey] = []byte(s.Namespace)
 	}
 	if len(data[corev1.ServiceAccountTokenKey]) == 0 {
-		token, err := r.issuer.GrantLegacy(sa, s)
+		token, err := r.issuer.IssueLegacy(sa, s)
 		if err != nil {
 			return nil, fmt.Errorf("make token of service account %s: %w", sa.Name, err)
 		}

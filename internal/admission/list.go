@@ -29,6 +29,6 @@ func plugins(o *Options) []entry {
 		on(certificateSigning(o)),
 		on(certificateSubjectRestriction()),
 		off(denyServiceExternalIPs()),
-		on(grants(o)),
+		on(escalation(o)),
 	}
 }

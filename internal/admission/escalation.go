@@ -7,9 +7,9 @@ import (
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
-// grants keeps users from granting, by roles and bindings, what they do not
+// escalation keeps users from granting, by roles and bindings, what they do not
 // have themselves. Upstream does this in the storage of those kinds.
-func grants(o *Options) Plugin {
+func escalation(o *Options) Plugin {
 	p := Plugin{Name: "RBACEscalation"}
 	if o.Rules == nil || o.Authorizer == nil {
 		return p

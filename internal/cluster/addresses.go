@@ -100,17 +100,17 @@ func watchAddresses() (*nft.Groups, error) {
 // followAddresses puts a token into moved whenever the machine's addresses may have
 // become others, until ctx ends, and one at once.
 func followAddresses(ctx context.Context, moved chan<- struct{}) error {
-	news, err := watchAddresses()
+	changes, err := watchAddresses()
 	if err != nil {
 		return err
 	}
-	defer news.Close()
+	defer changes.Close()
 	for {
 		select {
 		case moved <- struct{}{}:
-		default: // told already
+		default: // the token is there
 		}
-		if err := news.Next(ctx, func(m nft.Message) bool {
+		if err := changes.Next(ctx, func(m nft.Message) bool {
 			return slices.Contains([]uint16{unix.RTM_NEWADDR, unix.RTM_DELADDR, unix.RTM_NEWROUTE, unix.RTM_DELROUTE}, m.Type)
 		}); err != nil {
 			return fmt.Errorf("follow the machine's addresses: %w", err)

@@ -124,7 +124,7 @@ func (n *localNode) start(g *task.Group, plane *ControlPlane) error {
 	}
 	g.Go("node agent", n.agent.Run)
 	if n.runtime != nil {
-		g.Go("image news", func(ctx context.Context) error {
+		g.Go("image changes", func(ctx context.Context) error {
 			if err := n.runtime.Images().Follow(ctx, n.agent.ImagesChanged); ctx.Err() == nil {
 				o.Logger.Warn("images that are imported will be seen in the node's status later", "err", err)
 			}

@@ -292,11 +292,11 @@ func TestRemoveTakesOneNameAtATimeAndFollowersHearOfIt(t *testing.T) {
 	images := h.images()
 	before := h.stored()
 	ctx, cancel := context.WithCancel(t.Context())
-	news, followed := make(chan struct{}, 1), make(chan error, 1)
+	changes, followed := make(chan struct{}, 1), make(chan error, 1)
 	go func() {
 		followed <- images.Follow(ctx, func() {
 			select {
-			case news <- struct{}{}:
+			case changes <- struct{}{}:
 			default: // told already
 			}
 		})
@@ -311,19 +311,19 @@ func TestRemoveTakesOneNameAtATimeAndFollowersHearOfIt(t *testing.T) {
 				return
 			}
 			select {
-			case <-news:
+			case <-changes:
 			case <-time.After(20 * time.Second):
 				t.Fatalf("a follower was not told that there are the images %v", want)
 			}
 		}
 	}
-	<-news
+	<-changes
 	for heard := false; !heard; { // the follower is not yet heard by the runtime, perhaps
 		if _, err := images.Import(t.Context(), bytes.NewReader(h.archive(small("kemudi.local/a:1", "kemudi.local/a:2")))); err != nil {
 			t.Fatal(err)
 		}
 		select {
-		case <-news:
+		case <-changes:
 			heard = true
 		case <-time.After(time.Second):
 		}

@@ -183,7 +183,7 @@ func (r *reconciler) left(contents []*resource.Def, ns string) []remainder {
 	return out
 }
 
-// report writes what is left, and why, as conditions, if that is news.
+// report writes what is left, and why, as conditions, unless they say so already.
 func (r *reconciler) report(ctx context.Context, ns *corev1.Namespace, left []remainder, failed []string) (wrote bool, _ error) {
 	status := ns.Status.DeepCopy()
 	status.Phase = corev1.NamespaceTerminating

@@ -62,8 +62,8 @@ func (r *reconciler) Reconcile(ctx context.Context, node *corev1.Node) (controll
 	if len(node.Spec.PodCIDRs) > 0 || node.DeletionTimestamp != nil {
 		return controller.Done, nil
 	}
-	shares, news := r.shares.take(node.Name)
-	if news {
+	shares, first := r.shares.take(node.Name)
+	if first {
 		r.k.Logger.Warn("no pod addresses are left for another node", "node", node.Name)
 		r.k.Events.Event(node, corev1.EventTypeNormal, "CIDRNotAvailable", fmt.Sprintf("Node %s status is now: CIDRNotAvailable", node.Name))
 	}

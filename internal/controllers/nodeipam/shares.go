@@ -33,9 +33,9 @@ func (s *shares) start(nodes controller.Client[*corev1.Node]) {
 	s.mu.given, s.mu.unseen, s.mu.waiting = map[string]string{}, map[string][]string{}, map[string]struct{}{}
 }
 
-// take finds the first free share of each family. nil: there is none, and the
-// node waits; news is whether it did not before.
-func (s *shares) take(name string) (list []string, news bool) {
+// take gives a node the first free share of each family. If there is none, list is nil and
+// the node waits; first says that it did not wait before.
+func (s *shares) take(name string) (list []string, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if list = s.mu.unseen[name]; list == nil && !s.mu.none {

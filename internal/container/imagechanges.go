@@ -19,11 +19,11 @@ const settleTime = 2 * time.Second
 func (im *Images) Follow(ctx context.Context, changed func()) error {
 	ctx, cancel := context.WithCancel(namespaces.WithNamespace(ctx, Namespace))
 	defer cancel()
-	news, failed := im.client.Subscribe(ctx, `topic~="^/images/"`)
+	events, failed := im.client.Subscribe(ctx, `topic~="^/images/"`)
 	changed()
 	for {
 		select {
-		case e := <-news:
+		case e := <-events:
 			if name, ok := e.Field([]string{"event", "name"}); ok {
 				im.settle(ctx, name)
 			}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
 )
@@ -119,7 +120,7 @@ func (s *Server) authorize(ctx context.Context, a authorizer.Attributes) error {
 	if err != nil {
 		s.log.DebugContext(ctx, "authorization error", "err", err, "user", a.GetUser().GetName())
 	}
-	return forbidden(a, reason)
+	return refusal.Forbidden(a, reason)
 }
 
 // Values of the fieldValidation parameter.

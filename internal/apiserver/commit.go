@@ -141,7 +141,7 @@ func allocationError(c *call, err error) error {
 	var api apierrors.APIStatus
 	switch {
 	case errors.As(err, &fieldErr):
-		return invalid(c, fieldErr)
+		return c.invalid(fieldErr)
 	case errors.As(err, &api):
 		return err
 	}

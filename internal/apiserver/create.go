@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 
+	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -79,7 +80,7 @@ func (c *call) fitNamespace(obj metav1.Object) error {
 		obj.SetNamespace(c.namespace)
 	case c.namespace:
 	default:
-		return badRequest("the namespace of the provided object does not match the namespace sent on the request")
+		return refusal.BadRequest("the namespace of the provided object does not match the namespace sent on the request")
 	}
 	return nil
 }
@@ -97,7 +98,7 @@ func (c *call) fitName(obj metav1.Object) error {
 		obj.SetName(c.name)
 	case c.name:
 	default:
-		return badRequest("the name of the object (%s) does not match the name on the URL (%s)", name, c.name)
+		return refusal.BadRequest("the name of the object (%s) does not match the name on the URL (%s)", name, c.name)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/wire"
@@ -38,7 +39,7 @@ func (d document) decode(c *call, into runtime.Object, want schema.GroupVersionK
 	case request.JSON:
 		strict, err = decodeJSON(c, d.body, into)
 	default:
-		return unsupportedMedia(request.Types)
+		return refusal.UnsupportedMedia(request.Types)
 	}
 	if mismatch := d.checkKind(into, want, err); mismatch != nil {
 		return mismatch
@@ -118,7 +119,7 @@ func (d document) checkKind(into runtime.Object, want schema.GroupVersionKind, e
 	if err != nil {
 		meta, unreadable := d.typeMeta()
 		if unreadable != nil {
-			return badRequest("the object provided is unrecognized (must be of type %s): %v (%s)", want.Kind, unreadable, summary(d.body))
+			return refusal.BadRequest("the object provided is unrecognized (must be of type %s): %v (%s)", want.Kind, unreadable, summary(d.body))
 		}
 		got = schema.FromAPIVersionAndKind(meta.APIVersion, meta.Kind)
 	}
@@ -130,12 +131,12 @@ func (d document) checkKind(into runtime.Object, want schema.GroupVersionKind, e
 	}
 	switch {
 	case got.Kind != want.Kind:
-		return badRequest("%s in version %q cannot be handled as a %s: converting (%s.%s) to (%s.%s): unknown conversion",
+		return refusal.BadRequest("%s in version %q cannot be handled as a %s: converting (%s.%s) to (%s.%s): unknown conversion",
 			got.Kind, got.Version, want.Kind, got.Version, got.Kind, want.Version, want.Kind)
 	case got.GroupVersion() != want.GroupVersion():
-		return badRequest("the API version in the data (%s) does not match the expected API version (%s)", got.GroupVersion(), want.GroupVersion())
+		return refusal.BadRequest("the API version in the data (%s) does not match the expected API version (%s)", got.GroupVersion(), want.GroupVersion())
 	case err != nil:
-		return badRequest("%s in version %q cannot be handled as a %s: %v", got.Kind, got.Version, want.Kind, err)
+		return refusal.BadRequest("%s in version %q cannot be handled as a %s: %v", got.Kind, got.Version, want.Kind, err)
 	}
 	return nil
 }
@@ -193,7 +194,7 @@ func (c *call) tellStrict(strict []error, want schema.GroupVersionKind) error {
 		return nil
 	}
 	if c.validation == strictFields {
-		return badRequest("%s in version %q cannot be handled as a %s: %s", want.Kind, want.Version, want.Kind, strictText(strict))
+		return refusal.BadRequest("%s in version %q cannot be handled as a %s: %s", want.Kind, want.Version, want.Kind, strictText(strict))
 	}
 	for _, err := range strict {
 		// What YAML says twice comes in lines, below a first one that says only that.
@@ -224,25 +225,25 @@ func decodeDeleteOptions(d document, o *metav1.DeleteOptions) error {
 			err = o.Unmarshal(raw)
 		}
 		if err != nil {
-			return badRequest("%v", err)
+			return refusal.BadRequest("%v", err)
 		}
 		return nil
 	}
 	if d.kind != request.JSON && d.kind != request.YAML {
-		return unsupportedMedia(request.Types)
+		return refusal.UnsupportedMedia(request.Types)
 	}
 	doc := d.body
 	if d.kind == request.YAML {
 		var err error
 		if doc, _, err = wire.YAMLToJSON(d.body, false); err != nil {
-			return badRequest("%v", err)
+			return refusal.BadRequest("%v", err)
 		}
 	}
 	if err := wire.DecodeJSON(doc, o); err != nil {
-		return badRequest("%v", err)
+		return refusal.BadRequest("%v", err)
 	}
 	if o.Kind != "" && o.Kind != "DeleteOptions" {
-		return badRequest("%s in version %q cannot be handled as DeleteOptions", o.Kind, o.APIVersion)
+		return refusal.BadRequest("%s in version %q cannot be handled as DeleteOptions", o.Kind, o.APIVersion)
 	}
 	o.TypeMeta = metav1.TypeMeta{}
 	return nil

@@ -29,7 +29,7 @@ func (s *Server) delete(ctx context.Context, c *call, o *metav1.DeleteOptions) (
 			return nil, false, err
 		}
 		if old == nil {
-			return nil, false, notFound(c)
+			return nil, false, c.notFound()
 		}
 		if err := unmet(c, old.Object, o.Preconditions); err != nil {
 			if try == 0 {
@@ -65,9 +65,9 @@ func unmet(c *call, obj resource.Object, p *metav1.Preconditions) error {
 	switch {
 	case p == nil:
 	case p.UID != nil && *p.UID != obj.GetUID():
-		return conflict(c, uidMismatch(*p.UID, obj.GetUID()))
+		return c.conflict(uidMismatch(*p.UID, obj.GetUID()))
 	case p.ResourceVersion != nil && *p.ResourceVersion != obj.GetResourceVersion():
-		return conflict(c, fmt.Errorf("Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", //nolint:staticcheck // upstream's text
+		return c.conflict(fmt.Errorf("Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", //nolint:staticcheck // upstream's text
 			*p.ResourceVersion, obj.GetResourceVersion()))
 	}
 	return nil

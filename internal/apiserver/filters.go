@@ -17,6 +17,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/apiserver/budget"
 	"github.com/kemudi/kemudi/internal/apiserver/compress"
+	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 )
 
@@ -139,7 +140,7 @@ func (s *Server) withDeadline(next http.Handler) http.Handler {
 			if asked := r.URL.Query().Get("timeout"); asked != "" {
 				d, err := time.ParseDuration(asked)
 				if err != nil {
-					s.writeError(w, r, badRequest("invalid timeout specified in the request URL - %v", err))
+					s.writeError(w, r, refusal.BadRequest("invalid timeout specified in the request URL - %v", err))
 					return
 				}
 				if d > 0 {
@@ -212,7 +213,7 @@ func (s *Server) withImpersonation(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		as, err := request.Impersonated(r.Header)
 		if err != nil {
-			s.writeError(w, r, badRequest("%v", err))
+			s.writeError(w, r, refusal.BadRequest("%v", err))
 			return
 		}
 		if as == nil {

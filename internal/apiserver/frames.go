@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kemudi/kemudi/internal/apiserver/pieces"
+	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/apiserver/timeouts"
 	"github.com/kemudi/kemudi/internal/cache"
@@ -149,7 +150,7 @@ func (k *httpSink) fail(err error) {
 	if k.err != nil {
 		return // the client has gone
 	}
-	status := statusOf(err)
+	status := refusal.Status(err)
 	if k.object("ERROR", statusGVK, status) == nil {
 		_ = k.flush() // the client may have gone
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 )
 
@@ -18,7 +19,7 @@ import (
 func (s *Server) serveDiscovery(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
 		w.Header().Set("Allow", http.MethodGet)
-		s.writeError(w, r, methodNotAllowed())
+		s.writeError(w, r, refusal.MethodNotAllowed())
 		return
 	}
 	d := s.routes.Load().docs

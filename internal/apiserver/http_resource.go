@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -28,7 +29,7 @@ func (s *Server) serveResource(w http.ResponseWriter, r *http.Request, in *reque
 	p := &reply{s: s, w: w, r: r, c: c}
 	v, err := s.gate(c, in.Sub)
 	if err == nil && r.Method == http.MethodHead && in.Sub == "" {
-		err = methodNotAllowed()
+		err = refusal.MethodNotAllowed()
 	}
 	switch {
 	case err != nil:
@@ -73,7 +74,7 @@ func (s *Server) serveUnknown(w http.ResponseWriter, r *http.Request, t *routes,
 		gvk := s.o.Empty[empty].GVK()
 		writeJSON(w, map[string]any{"kind": gvk.Kind + "List", "apiVersion": gvk.GroupVersion().String(), "metadata": struct{}{}, "items": []any{}})
 	case t.groups[in.Group][in.Version] != nil:
-		s.writeError(w, r, genericNotFound())
+		s.writeError(w, r, refusal.NotFound())
 	case s.o.Next != nil:
 		s.serveNext(w, r)
 	default:
@@ -118,7 +119,7 @@ func (c *call) allowed() string {
 func (p *reply) negotiate(can request.Allowed) (ok bool) {
 	a, err := request.Negotiate(p.r, can)
 	if err != nil && can.Stream {
-		err = notAcceptable(request.StreamTypes)
+		err = refusal.NotAcceptable(request.StreamTypes)
 	}
 	if err != nil {
 		p.fail(err)
@@ -152,7 +153,7 @@ func (p *reply) sent(c *call) (runtime.Object, error) {
 	}
 	stored, err := c.res.toStorage(obj)
 	if err != nil {
-		return nil, badRequest("%v", err)
+		return nil, refusal.BadRequest("%v", err)
 	}
 	return stored, nil
 }

@@ -3,16 +3,19 @@ package apiserver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/kemudi/kemudi/internal/apiserver/budget"
 	"github.com/kemudi/kemudi/internal/apiserver/flow"
+	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/timeouts"
 )
 
@@ -162,4 +165,15 @@ func flowOf(u user.Info) flow.Flow {
 	system := strings.HasPrefix(name, serviceaccount.ServiceAccountUsernamePrefix+metav1.NamespaceSystem+":") ||
 		slices.ContainsFunc(u.GetGroups(), func(g string) bool { return g == user.SystemPrivilegedGroup || g == user.NodesGroup })
 	return flow.Flow{Name: name, System: system}
+}
+
+// bodyError is why a request's body was not read.
+func bodyError(err error, limit int64) error {
+	switch {
+	case errors.Is(err, timeouts.ErrTooLarge):
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", limit))
+	case errors.Is(err, timeouts.ErrTime):
+		return apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0)
+	}
+	return refusal.BadRequest("read request body: %v", err)
 }

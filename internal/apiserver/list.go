@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/store"
@@ -135,10 +136,10 @@ func (p *page) goesOn(rev, remaining int64, q *listQuery) {
 func (s *Server) listOn(ctx context.Context, c *call, q *listQuery) (*page, error) {
 	at, err := request.DecodeToken(q.token)
 	if err != nil {
-		return nil, badRequest("invalid continue token: %v", err)
+		return nil, refusal.BadRequest("invalid continue token: %v", err)
 	}
 	if q.rev != "" && q.rev != "0" {
-		return nil, badRequest("specifying resource version is not allowed when using continue")
+		return nil, refusal.BadRequest("specifying resource version is not allowed when using continue")
 	}
 	if at.Rev == request.AnyRev {
 		if err := s.caughtUp(ctx, c.res.cache); err != nil {

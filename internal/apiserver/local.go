@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
@@ -33,7 +34,7 @@ func (l *local) Cache(def *resource.Def, _ string) *cache.Cache { return l.s.o.C
 // Do performs one request by plain calls.
 func (l *local) Do(ctx context.Context, r *client.Request) (runtime.Object, error) {
 	if r.Verb == "list" || r.Verb == "watch" {
-		return nil, methodNotAllowed() // there are List and Cache for that
+		return nil, refusal.MethodNotAllowed() // there are List and Cache for that
 	}
 	a, err := l.ask(ctx, r)
 	switch {
@@ -81,7 +82,7 @@ func (l *local) ask(ctx context.Context, r *client.Request) (a answer, err error
 	ctx, cancel := context.WithTimeout(ctx, l.s.o.RequestTimeout)
 	defer cancel()
 	if a, err = l.perform(ctx, c, r); err != nil {
-		rec.code = int(statusOf(err).Code)
+		rec.code = int(refusal.Status(err).Code)
 		return answer{}, err
 	}
 	rec.code = cmp.Or(a.code, http.StatusOK)
@@ -116,7 +117,7 @@ func (l *local) perform(ctx context.Context, c *call, r *client.Request) (answer
 	switch {
 	case r.Verb == "list", r.Verb == "deletecollection", r.Verb == "create" && r.Sub == "":
 	case c.name == "":
-		return answer{}, notFound(c) // its path would be that of all objects
+		return answer{}, c.notFound() // its path would be that of all objects
 	}
 	v, err := l.s.gate(c, r.Sub)
 	if err != nil {

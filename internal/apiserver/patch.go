@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/patch"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -102,7 +103,7 @@ func (s *Server) patched(c *call, d diff, old resource.Object) (resource.Object,
 	}
 	stored, err := c.res.toStorage(obj)
 	if err != nil {
-		return nil, badRequest("%v", err)
+		return nil, refusal.BadRequest("%v", err)
 	}
 	return c.merge(unnamed(stored, old), old), nil
 }
@@ -140,7 +141,7 @@ func (s *Server) patchInto(c *call, d diff, p patching) error {
 	case types.StrategicMergePatchType:
 		out, err = patch.Strategic(doc, data, p.to)
 	default:
-		return unsupportedMedia(patchTypes)
+		return refusal.UnsupportedMedia(patchTypes)
 	}
 	if err != nil {
 		return err
@@ -243,12 +244,12 @@ func (c *call) readApplied(data []byte) (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{}
 	duplicates, err := c.decodeApplied(data, u)
 	if err != nil {
-		return nil, badRequest("error decoding YAML: %v", err)
+		return nil, refusal.BadRequest("error decoding YAML: %v", err)
 	}
 	if c.res.ver == nil && (c.sub == nil || c.sub.Body == nil) {
 		warnings, err := c.res.def.Modernize(u.Object, false)
 		if err != nil {
-			return nil, badRequest("%v", err)
+			return nil, refusal.BadRequest("%v", err)
 		}
 		for _, text := range warnings {
 			c.warn(text)
@@ -260,7 +261,7 @@ func (c *call) readApplied(data []byte) (*unstructured.Unstructured, error) {
 		}
 	}
 	if u.GetManagedFields() != nil {
-		return nil, badRequest("metadata.managedFields must be nil")
+		return nil, refusal.BadRequest("metadata.managedFields must be nil")
 	}
 	if err := c.fitName(u); err != nil {
 		return nil, err
@@ -295,7 +296,7 @@ func (c *call) decodeApplied(data []byte, u *unstructured.Unstructured) (duplica
 
 func (c *call) tellDuplicates(errs []error) error {
 	if c.validation == strictFields {
-		return badRequest("error strict decoding YAML: %v", errors.Join(errs...))
+		return refusal.BadRequest("error strict decoding YAML: %v", errors.Join(errs...))
 	}
 	return c.tellStrict(errs, c.res.gvk)
 }
@@ -304,7 +305,7 @@ func (c *call) tellDuplicates(errs []error) error {
 func (s *Server) applied(c *call, applied *unstructured.Unstructured, old resource.Object) (resource.Object, error) {
 	uid := applied.GetUID()
 	if uid != "" && old == nil { // who names one means that very object, not a new one of its name
-		return nil, conflict(c, fmt.Errorf("uid mismatch: the provided object specified uid %s, and no existing object was found", uid))
+		return nil, c.conflict(fmt.Errorf("uid mismatch: the provided object specified uid %s, and no existing object was found", uid))
 	}
 	w := c.fieldWrite()
 	if c.sub != nil && c.sub.Body != nil {
@@ -335,10 +336,10 @@ func (s *Server) appliedBody(c *call, applied *unstructured.Unstructured, old re
 	}
 	mergeInto(content, applied.Object)
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, c.sub.Body.New()); err != nil {
-		return nil, badRequest("%v", err)
+		return nil, refusal.BadRequest("%v", err)
 	}
 	if got, want := applied.GroupVersionKind(), gvkOf(c.sub.Body); got != want {
-		return nil, badRequest("invalid object type: %v", got)
+		return nil, refusal.BadRequest("invalid object type: %v", got)
 	}
 	// The same, said of the object itself.
 	part := &unstructured.Unstructured{Object: map[string]any{}}
@@ -376,5 +377,5 @@ func applyError(err error) error {
 	if apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
 		return err
 	}
-	return badRequest("%v", err)
+	return refusal.BadRequest("%v", err)
 }

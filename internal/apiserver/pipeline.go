@@ -75,7 +75,7 @@ func (s *Server) write(ctx context.Context, c *call, ch change) (*cache.Item, er
 			return nil, err
 		}
 		if ch.create && old != nil {
-			return nil, alreadyExists(c)
+			return nil, c.alreadyExists()
 		}
 		item, err := w.commit(ctx) // one transaction, allocations included; nothing was held until here
 		for changed := (*errRelied)(nil); errors.As(err, &changed); {
@@ -133,7 +133,7 @@ func (w *attempt) old() resource.Object {
 func (s *Server) mayApply(ctx context.Context, c *call, ch change, old *cache.Item) error {
 	switch {
 	case !ch.create && !ch.missing && old == nil:
-		return notFound(c)
+		return c.notFound()
 	case !ch.create && old == nil:
 		return s.authorize(ctx, c.attributes("create"))
 	}
@@ -150,9 +150,9 @@ func (w *attempt) mayRetry(ch change, try int) bool {
 func (w *attempt) answer(err error) error {
 	switch {
 	case errors.Is(err, errRaced) && w.item == nil:
-		return alreadyExists(w.c)
+		return w.c.alreadyExists()
 	case errors.Is(err, errRaced):
-		return conflict(w.c, errModified)
+		return w.c.conflict(errModified)
 	}
 	return err
 }
@@ -167,22 +167,22 @@ func (w *attempt) checkPreconditions() error {
 			return w.refuseRevisionOnCreate()
 		}
 		if uid := w.obj.GetUID(); uid != "" && w.c.verb == "update" {
-			return conflict(w.c, uidMismatch(uid, ""))
+			return w.c.conflict(uidMismatch(uid, ""))
 		}
 		return nil
 	}
 	old := w.item.Object
 	if uid := w.obj.GetUID(); uid != "" && uid != old.GetUID() && w.c.verb != "patch" { // a patch would change it: see validate
-		return conflict(w.c, uidMismatch(uid, old.GetUID()))
+		return w.c.conflict(uidMismatch(uid, old.GetUID()))
 	}
 	if w.givenRV == "0" {
 		w.givenRV = ""
 	}
 	if w.givenRV != "" && w.givenRV != old.GetResourceVersion() {
-		return stale{conflict(w.c, errModified)}
+		return stale{w.c.conflict(errModified)}
 	}
 	if w.givenRV == "" && w.c.verb == "update" && !w.trusted && w.c.res.def.UpdateNeedsRevision {
-		return invalid(w.c, mustGiveRevision())
+		return w.c.invalid(mustGiveRevision())
 	}
 	return nil
 }

@@ -8,25 +8,15 @@ import (
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/patch"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/wire"
 )
-
-func alreadyExists(c *call) error {
-	return apierrors.NewAlreadyExists(c.res.groupResource(), c.name)
-}
-
-func invalid(c *call, errs ...*field.Error) error {
-	kind := schema.GroupKind{Group: c.res.gvk.Group, Kind: c.res.gvk.Kind}
-	return apierrors.NewInvalid(kind, c.name, field.ErrorList(errs))
-}
 
 func mustGiveRevision() *field.Error {
 	return field.Invalid(field.NewPath("metadata", "resourceVersion"), uint64(0), "must be specified for an update")
@@ -42,9 +32,9 @@ func (w *attempt) triesCreate() bool { return w.c.dryRun && w.c.verb == "create"
 
 func (w *attempt) refuseRevisionOnCreate() error {
 	if w.c.verb == "create" {
-		return badRequest("resourceVersion should not be set on objects to be created")
+		return refusal.BadRequest("resourceVersion should not be set on objects to be created")
 	}
-	return notFound(w.c)
+	return w.c.notFound()
 }
 
 // trackFields records in managedFields who set what.
@@ -122,15 +112,6 @@ func (w *attempt) prepareUpdate() {
 	}
 }
 
-// prepare runs the version's own Prepare.
-func (v *served) prepare(obj, old resource.Object) {
-	if v.ver != nil {
-		v.ver.Prepare(obj, old)
-		return
-	}
-	v.def.Prepare(obj, old)
-}
-
 // sameDesired reports that two objects of one type agree in all but their
 // types, metadata and status.
 func sameDesired(a, b resource.Object) bool {
@@ -166,7 +147,7 @@ func (w *attempt) validate() error {
 	}
 	check(w.obj, old, errs)
 	if errs.Len() > 0 {
-		return invalid(w.c, errs.List()...)
+		return w.c.invalid(errs.List()...)
 	}
 	if w.c.sub == nil {
 		w.c.warnings = append(w.c.warnings, d.Warn(w.obj, old)...)
@@ -190,7 +171,7 @@ func parseRevision(s string) (int64, error) {
 	}
 	rev, err := strconv.ParseUint(s, 10, 63)
 	if err != nil {
-		return 0, badRequest("resourceVersion: Invalid value: %q: %v", s, err)
+		return 0, refusal.BadRequest("resourceVersion: Invalid value: %q: %v", s, err)
 	}
 	return int64(rev), nil
 }

@@ -19,7 +19,7 @@ func (s *Server) get(ctx context.Context, c *call, rev string) (*cache.Item, err
 	}
 	it := c.res.cache.Get(c.cacheKey())
 	if it == nil {
-		return nil, notFound(c)
+		return nil, c.notFound()
 	}
 	return it, nil
 }

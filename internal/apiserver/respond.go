@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
+	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -141,7 +142,7 @@ func appendAny(dst []byte, m request.Media, gvk schema.GroupVersionKind, obj run
 	if m == request.MediaProto {
 		pb, ok := obj.(wire.Proto)
 		if !ok {
-			return nil, notAcceptable(request.Types[:2])
+			return nil, refusal.NotAcceptable(request.Types[:2])
 		}
 		return wire.NewProtoType(apiVersion, gvk.Kind).AppendProto(dst, pb)
 	}
@@ -196,7 +197,7 @@ var statusGVK = schema.GroupVersionKind{Version: "v1", Kind: "Status"}
 // writeError answers with the Status of an error, in the media type that the
 // client accepts.
 func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
-	status := statusOf(err)
+	status := refusal.Status(err)
 	if status.Code == http.StatusInternalServerError {
 		s.log.WarnContext(r.Context(), "request failed", "method", r.Method, "path", r.URL.Path, "err", err)
 	}

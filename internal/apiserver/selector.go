@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
 )
@@ -33,7 +34,7 @@ func newSelection(c *call, labelSelector, fieldSelector string) (*selection, err
 	if labelSelector != "" {
 		l, err := labels.Parse(labelSelector)
 		if err != nil {
-			return nil, badRequest("%v", err)
+			return nil, refusal.BadRequest("%v", err)
 		}
 		if !l.Empty() {
 			sel.labels = l
@@ -44,7 +45,7 @@ func newSelection(c *call, labelSelector, fieldSelector string) (*selection, err
 	}
 	f, err := fields.ParseSelector(fieldSelector)
 	if err != nil {
-		return nil, badRequest("%v", err)
+		return nil, refusal.BadRequest("%v", err)
 	}
 	for _, r := range f.Requirements() {
 		if err := sel.addField(c.res.def, r); err != nil {
@@ -78,9 +79,9 @@ func (sel *selection) addField(d *resource.Def, r fields.Requirement) error {
 
 func unknownField(d *resource.Def, name string) error {
 	if len(d.Fields) == 0 {
-		return badRequest("%q is not a known field selector: only \"metadata.name\", \"metadata.namespace\"", name)
+		return refusal.BadRequest("%q is not a known field selector: only \"metadata.name\", \"metadata.namespace\"", name)
 	}
-	return badRequest("field label not supported: %s", name)
+	return refusal.BadRequest("field label not supported: %s", name)
 }
 
 // everything reports that the selection is no narrower than its namespace.

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kemudi/kemudi/internal/apiserver/pieces"
+	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -24,7 +25,7 @@ func (p *reply) include() (metav1.IncludeObjectPolicy, error) {
 	case metav1.IncludeMetadata, metav1.IncludeNone, metav1.IncludeObject:
 		return policy, nil
 	default:
-		return "", badRequest("unrecognized includeObject value: %s", policy)
+		return "", refusal.BadRequest("unrecognized includeObject value: %s", policy)
 	}
 }
 

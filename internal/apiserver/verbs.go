@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -45,7 +46,7 @@ var verbs = map[string]*verb{
 var (
 	asks     = &verb{run: (*Server).runAction}
 	acts     = &verb{options: readWrite("CreateOptions"), body: true, run: (*Server).runAction}
-	connects = &verb{run: func(*Server, context.Context, *call) (answer, error) { return answer{}, genericNotFound() }}
+	connects = &verb{run: func(*Server, context.Context, *call) (answer, error) { return answer{}, refusal.NotFound() }}
 )
 
 // input is where a call gets what it says from: the bytes of an HTTP request, or
@@ -79,14 +80,14 @@ func (s *Server) gate(c *call, sub string) (*verb, error) {
 	}
 	if sub != "" {
 		if c.sub = c.res.sub(sub); c.sub == nil {
-			return nil, genericNotFound()
+			return nil, refusal.NotFound()
 		}
 	}
 	switch h := c.handler(); {
 	case s.handlers.tunnels[h] != nil:
 		return connects, nil // by whatever method
 	case !c.has(c.verb), sub == "" && c.misplaced():
-		return nil, methodNotAllowed()
+		return nil, refusal.MethodNotAllowed()
 	case h != resource.Generic && c.verb == "get":
 		return asks, nil
 	case h != resource.Generic:
@@ -104,7 +105,7 @@ func (c *call) fit() error {
 	}
 	if !d.Namespaced && c.namespace != "" ||
 		d.Namespaced && c.namespace == "" && c.name != "" && c.verb != "list" && c.verb != "watch" {
-		return genericNotFound()
+		return refusal.NotFound()
 	}
 	return nil
 }
@@ -170,7 +171,7 @@ func readPatch(c *call, in input) error {
 	switch kind {
 	case types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType, types.ApplyYAMLPatchType:
 	default:
-		return unsupportedMedia(patchTypes)
+		return refusal.UnsupportedMedia(patchTypes)
 	}
 	o, err := in.writeOptions()
 	if err != nil {

@@ -29,6 +29,7 @@ kubelet/backoff kubelet/contain kubelet/inotify kubelet/machine kubelet/manifest
 kubelet/evict
 kubelet/podstep
 kubelet/cri apiserver/request
+apiserver/refusal
 admission apiserver/* kubelet/*
 controller apiserver
 workload endpoint

@@ -1,4 +1,4 @@
-package apiserver
+package refusal
 
 import (
 	"context"
@@ -13,74 +13,48 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/kemudi/kemudi/internal/apiserver/request"
-	"github.com/kemudi/kemudi/internal/apiserver/timeouts"
 	"github.com/kemudi/kemudi/internal/store"
 )
 
-// Every error that clients see is made here or by the library's constructors,
-// so that a text can be found and that reason and code agree.
-
-func badRequest(format string, args ...any) error {
+// BadRequest says what is wrong with what a client sent.
+func BadRequest(format string, args ...any) error {
 	return apierrors.NewBadRequest(fmt.Sprintf(format, args...))
 }
 
-func notFound(c *call) error {
-	return apierrors.NewNotFound(c.res.groupResource(), c.name)
-}
-
-func conflict(c *call, why error) error {
-	return apierrors.NewConflict(c.res.groupResource(), c.name, why)
-}
-
-// errModified is the conflict that every client knows by heart.
-var errModified = errors.New("the object has been modified; please apply your changes to the latest version and try again")
-
-func (v *served) groupResource() schema.GroupResource {
-	return schema.GroupResource{Group: v.gvk.Group, Resource: v.def.Plural}
-}
-
-// bodyError is why a request's body was not read.
-func bodyError(err error, limit int64) error {
-	switch {
-	case errors.Is(err, timeouts.ErrTooLarge):
-		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", limit))
-	case errors.Is(err, timeouts.ErrTime):
-		return apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0)
-	}
-	return badRequest("read request body: %v", err)
-}
-
-// genericNotFound answers paths that no resource has.
-func genericNotFound() error {
+// NotFound answers paths that no resource has.
+func NotFound() error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
 		Message: "the server could not find the requested resource", Details: &metav1.StatusDetails{},
 	}}
 }
 
-func methodNotAllowed() error {
+// MethodNotAllowed answers verbs that a resource or subresource does not have.
+func MethodNotAllowed() error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusMethodNotAllowed, Reason: metav1.StatusReasonMethodNotAllowed,
 		Message: "the server does not allow this method on the requested resource", Details: &metav1.StatusDetails{},
 	}}
 }
 
-func notAcceptable(accepted []string) error {
+// NotAcceptable answers who accepts none of the media types that there are.
+func NotAcceptable(accepted []string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable,
 		Message: "only the following media types are accepted: " + strings.Join(accepted, ", "),
 	}}
 }
 
-func unsupportedMedia(accepted []string) error {
+// UnsupportedMedia answers a body of a media type that is not read.
+func UnsupportedMedia(accepted []string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType,
 		Message: "the body of the request was in an unknown format - accepted media types include: " + strings.Join(accepted, ", "),
 	}}
 }
 
-// forbidden says in upstream's words what the user may not do.
-func forbidden(a authorizer.Attributes, reason string) error {
+// Forbidden says in upstream's words what the user may not do.
+func Forbidden(a authorizer.Attributes, reason string) error {
 	var b strings.Builder
 	user := ""
 	if u := a.GetUser(); u != nil {
@@ -111,9 +85,9 @@ func forbidden(a authorizer.Attributes, reason string) error {
 	return apierrors.NewForbidden(schema.GroupResource{Group: a.GetAPIGroup(), Resource: a.GetResource()}, a.GetName(), errors.New(b.String()))
 }
 
-// statusOf turns any error into what is answered. Errors that are not for
+// Status turns any error into what is answered. Errors that are not for
 // clients become an internal error; their text is kept, as upstream does.
-func statusOf(err error) *metav1.Status {
+func Status(err error) *metav1.Status {
 	var api apierrors.APIStatus
 	if errors.As(err, &api) {
 		status := api.Status()
@@ -127,7 +101,7 @@ func statusOf(err error) *metav1.Status {
 	}
 	switch {
 	case errors.Is(err, request.ErrNotAcceptable):
-		return statusOf(notAcceptable(request.Types))
+		return Status(NotAcceptable(request.Types))
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		status := apierrors.NewTimeoutError("request did not complete within requested timeout - "+err.Error(), 0).ErrStatus
 		return &status

@@ -47,7 +47,7 @@ func (w *attempt) admit(ctx context.Context, ask func(context.Context, *Attribut
 // admitAgain asks admission anew when what it relied on has changed. The object
 // is as the plugins left it: they are to find nothing more to change.
 func (w *attempt) admitAgain(ctx context.Context, changed *errRelied) error {
-	if err := w.c.res.cache.WaitRev(ctx, changed.rev); err != nil { // the caches advance together
+	if err := w.c.res.Cache.WaitRev(ctx, changed.rev); err != nil { // the caches advance together
 		return err
 	}
 	w.relied = nil
@@ -70,7 +70,7 @@ func (w *attempt) admitDelete(ctx context.Context, o *metav1.DeleteOptions) erro
 // admission is what admission learns of every call.
 func (c *call) admission() *Attributes {
 	return &Attributes{
-		Def: c.res.def, Sub: c.subName(), Namespace: c.namespace, Name: c.name, User: c.user, DryRun: c.dryRun, Warn: c.warn,
+		Def: c.res.Def, Sub: c.subName(), Namespace: c.namespace, Name: c.name, User: c.user, DryRun: c.dryRun, Warn: c.warn,
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
+	"github.com/kemudi/kemudi/internal/apiserver/served"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/store/etcd"
 )
@@ -158,7 +159,7 @@ func BenchmarkHandlerCreatePod(b *testing.B) {
 				content := bytes.Replace(body, []byte("NAME"), []byte(fmt.Sprint("pod-", n)), 1)
 				if kind == request.Proto {
 					pod.Name = fmt.Sprint("pod-", n)
-					content, _ = appendAny(nil, request.MediaProto, corev1.SchemeGroupVersion.WithKind("Pod"), pod)
+					content, _ = served.AppendAny(nil, request.MediaProto, corev1.SchemeGroupVersion.WithKind("Pod"), pod)
 				}
 				r := httptest.NewRequest("POST", "/api/v1/namespaces/ns-0/pods", bytes.NewReader(content))
 				r.Header.Set("Content-Type", kind)

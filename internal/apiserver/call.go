@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
+	"github.com/kemudi/kemudi/internal/apiserver/served"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
 )
@@ -19,7 +20,7 @@ import (
 // call is one request for a resource, from HTTP or from the same process.
 type call struct {
 	verb            string
-	res             *served
+	res             *served.Resource
 	sub             *resource.SubDef // nil: the object itself
 	namespace, name string
 
@@ -49,10 +50,10 @@ func (c *call) warn(text string) {
 }
 
 // key is the object's key in the store, cacheKey that in the cache.
-func (c *call) key() string { return c.res.def.Key(c.namespace, c.name) }
+func (c *call) key() string { return c.res.Def.Key(c.namespace, c.name) }
 
 func (c *call) cacheKey() string {
-	if !c.res.def.Namespaced {
+	if !c.res.Def.Namespaced {
 		return c.name
 	}
 	return cache.Key(c.namespace, c.name)
@@ -61,7 +62,7 @@ func (c *call) cacheKey() string {
 // has reports whether what the call is about, the subresource or the resource
 // itself, has the verb.
 func (c *call) has(verb string) bool {
-	verbs := c.res.def.Verbs
+	verbs := c.res.Def.Verbs
 	if c.sub != nil {
 		verbs = c.sub.Verbs
 	}
@@ -98,12 +99,12 @@ func (c *call) fieldManager() string {
 // attributes are the call as the authorizer sees it.
 func (c *call) attributes(verb string) *authorizer.AttributesRecord {
 	namespace := c.namespace
-	if c.res.def.IsNamespace {
+	if c.res.Def.IsNamespace {
 		namespace = c.name
 	}
 	return &authorizer.AttributesRecord{
 		User: c.user, Verb: verb, Namespace: namespace,
-		APIGroup: c.res.gvk.Group, APIVersion: c.res.gvk.Version, Resource: c.res.def.Plural,
+		APIGroup: c.res.GVK.Group, APIVersion: c.res.GVK.Version, Resource: c.res.Def.Plural,
 		Subresource: c.subName(), Name: c.name, ResourceRequest: true,
 	}
 }

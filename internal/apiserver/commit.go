@@ -21,16 +21,16 @@ import (
 // seen every write that was answered, or, if fresh, from the store itself.
 func (s *Server) latest(ctx context.Context, c *call, fresh bool) (*cache.Item, error) {
 	if !fresh {
-		if err := s.caughtUp(ctx, c.res.cache); err != nil {
+		if err := s.caughtUp(ctx, c.res.Cache); err != nil {
 			return nil, err
 		}
-		return c.res.cache.Get(c.cacheKey()), nil
+		return c.res.Cache.Get(c.cacheKey()), nil
 	}
 	kv, _, err := s.o.Store.Get(ctx, c.key())
 	if err != nil || kv.Rev == 0 {
 		return nil, err
 	}
-	return s.decodeItem(c.res.def, kv)
+	return s.decodeItem(c.res.Def, kv)
 }
 
 // synced returns when the cache has its first state.
@@ -95,7 +95,7 @@ func (w *attempt) commit(ctx context.Context) (*cache.Item, error) {
 		if err != nil {
 			return nil, err
 		}
-		value, err := watchcache.Encode(w.c.res.def, obj)
+		value, err := watchcache.Encode(w.c.res.Def, obj)
 		if err != nil {
 			return nil, err
 		}
@@ -115,7 +115,7 @@ func (w *attempt) commit(ctx context.Context) (*cache.Item, error) {
 // leaves reports that the update took away the last thing that kept an object,
 // which is being deleted, from going.
 func (w *attempt) leaves() bool {
-	old, d := w.item.Object, w.c.res.def
+	old, d := w.item.Object, w.c.res.Def
 	grace := old.GetDeletionGracePeriodSeconds()
 	return old.GetDeletionTimestamp() != nil && len(w.obj.GetFinalizers()) == 0 && (grace == nil || *grace == 0) &&
 		(d.PendingDelete == nil || !d.PendingDelete(w.obj))
@@ -123,7 +123,7 @@ func (w *attempt) leaves() bool {
 
 // allocate runs the resource's Commit on a copy: it may have to run again.
 func (w *attempt) allocate(ctx context.Context) (resource.Object, *alloc.Tx, error) {
-	d := w.c.res.def
+	d := w.c.res.Def
 	if d.Commit == nil {
 		return w.obj, nil, nil
 	}
@@ -158,7 +158,7 @@ func (w *attempt) unchanged(obj resource.Object, value []byte) bool {
 	if !sameButTimes(obj.GetManagedFields(), old.GetManagedFields()) {
 		return false
 	}
-	was, err := watchcache.Encode(w.c.res.def, old)
+	was, err := watchcache.Encode(w.c.res.Def, old)
 	if err != nil {
 		return false
 	}
@@ -167,7 +167,7 @@ func (w *attempt) unchanged(obj resource.Object, value []byte) bool {
 	}
 	again := cache.Shallow(obj)
 	again.SetManagedFields(old.GetManagedFields())
-	value, err = watchcache.Encode(w.c.res.def, again)
+	value, err = watchcache.Encode(w.c.res.Def, again)
 	return err == nil && bytes.Equal(was, value)
 }
 
@@ -202,14 +202,14 @@ func (w *attempt) put(ctx context.Context, obj resource.Object, value []byte, tx
 	s, key := w.s, w.c.key()
 	txn := store.Txn{
 		Conds: []store.Cond{{Key: key}},
-		Ops:   []store.Op{{Key: key, Value: value, TTL: w.c.res.def.TTL(obj)}},
+		Ops:   []store.Op{{Key: key, Value: value, TTL: w.c.res.Def.TTL(obj)}},
 	}
 	if w.item != nil {
 		txn.Conds[0].Rev = w.item.Rev
 	}
 	txn.Conds = append(txn.Conds, w.relied...)
 	tx.AddTo(&txn)
-	at := s.o.Caches.Handoff(w.c.res.def, key, value, cache.Shallow(obj))
+	at := s.o.Caches.Handoff(w.c.res.Def, key, value, cache.Shallow(obj))
 	res, err := s.o.Store.Txn(ctx, txn)
 	switch {
 	case errors.Is(err, store.ErrTooLarge):

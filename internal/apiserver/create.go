@@ -42,7 +42,7 @@ func (s *Server) create(ctx context.Context, c *call) (answer, error) {
 			return answer{item: item, code: http.StatusCreated}, err
 		}
 		if try == maxGenerateTrys {
-			return answer{}, apierrors.NewGenerateNameConflict(c.res.groupResource(), c.name, 1)
+			return answer{}, apierrors.NewGenerateNameConflict(c.res.GroupResource(), c.name, 1)
 		}
 	}
 }
@@ -69,7 +69,7 @@ func generateName(prefix string) string {
 // fitNamespace puts a new object into the namespace of the request, or refuses
 // one that names another.
 func (c *call) fitNamespace(obj metav1.Object) error {
-	if !c.res.def.Namespaced {
+	if !c.res.Def.Namespaced {
 		if obj.GetNamespace() != "" && c.namespace == "" {
 			obj.SetNamespace("")
 		}
@@ -88,7 +88,7 @@ func (c *call) fitNamespace(obj metav1.Object) error {
 // fitName refuses an object that is not the one the request names, and fills
 // in what it leaves open.
 func (c *call) fitName(obj metav1.Object) error {
-	if c.res.def.Namespaced {
+	if c.res.Def.Namespaced {
 		if err := c.fitNamespace(obj); err != nil {
 			return err
 		}

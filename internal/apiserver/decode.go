@@ -15,6 +15,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
+	"github.com/kemudi/kemudi/internal/apiserver/served"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/wire"
 )
@@ -47,7 +48,7 @@ func (d document) decode(c *call, into runtime.Object, want schema.GroupVersionK
 	if err := c.tellStrict(strict, want); err != nil {
 		return err
 	}
-	clearType(into)
+	served.ClearType(into)
 	return nil
 }
 
@@ -70,7 +71,7 @@ func decodeJSON(c *call, body []byte, into any) (strict []error, err error) {
 
 // mayBeOld says whether a document may have fields of an earlier release.
 func (c *call) mayBeOld(body []byte) bool {
-	return c.res.ver == nil && (c.sub == nil || c.sub.Body == nil) && c.res.def.HasOldFields(body)
+	return c.res.Version == nil && (c.sub == nil || c.sub.Body == nil) && c.res.Def.HasOldFields(body)
 }
 
 // modern returns a document, or a merge patch of one, by today's means.
@@ -78,7 +79,7 @@ func (c *call) modern(body []byte, patch bool) ([]byte, error) {
 	if !c.mayBeOld(body) {
 		return body, nil
 	}
-	body, warnings, err := c.res.def.ModernizeJSON(body, patch)
+	body, warnings, err := c.res.Def.ModernizeJSON(body, patch)
 	for _, text := range warnings {
 		c.warn(text)
 	}
@@ -104,7 +105,7 @@ func (d document) decodeProto(into runtime.Object) error {
 	}
 	p, ok := into.(wire.Proto)
 	if !ok {
-		return errNoProto
+		return served.ErrNoProto
 	}
 	if err := p.Unmarshal(raw); err != nil {
 		return err
@@ -149,7 +150,7 @@ func (d document) accepted(b *resource.Body) schema.GroupVersionKind {
 			return schema.FromAPIVersionAndKind(meta.APIVersion, b.Kind)
 		}
 	}
-	return gvkOf(b)
+	return served.BodyGVK(b)
 }
 
 // typeMeta reads just kind and apiVersion.

@@ -76,7 +76,7 @@ func unmet(c *call, obj resource.Object, p *metav1.Preconditions) error {
 // markDeleted returns the object as it stays until it may go: nil if it goes at
 // once, obj itself if it is marked well enough.
 func (c *call) markDeleted(obj resource.Object, o *metav1.DeleteOptions) resource.Object {
-	d := c.res.def
+	d := c.res.Def
 	finalizers := deletionFinalizers(c, obj, o)
 	refinalized := !slices.Equal(finalizers, obj.GetFinalizers())
 	var grace int64
@@ -111,7 +111,7 @@ func (c *call) markDeleted(obj resource.Object, o *metav1.DeleteOptions) resourc
 func (c *call) gracePeriod(obj resource.Object, o *metav1.DeleteOptions) (grace int64, pending bool) {
 	running := obj.GetDeletionGracePeriodSeconds()
 	if obj.GetDeletionTimestamp() == nil {
-		return c.res.def.GracePeriod(obj, o.GracePeriodSeconds), false
+		return c.res.Def.GracePeriod(obj, o.GracePeriodSeconds), false
 	}
 	if running == nil || *running == 0 {
 		return 0, false
@@ -157,9 +157,9 @@ func deletionFinalizers(c *call, obj resource.Object, o *metav1.DeleteOptions) [
 		orphan = *o.PropagationPolicy == metav1.DeletePropagationOrphan
 		foreground = *o.PropagationPolicy == metav1.DeletePropagationForeground
 	case !orphan && !foreground:
-		policy := c.res.def.DefaultPropagation
-		if c.res.ver != nil {
-			policy = c.res.ver.DefaultPropagation
+		policy := c.res.Def.DefaultPropagation
+		if c.res.Version != nil {
+			policy = c.res.Version.DefaultPropagation
 		}
 		orphan, foreground = policy == metav1.DeletePropagationOrphan, policy == metav1.DeletePropagationForeground
 	}
@@ -181,7 +181,7 @@ func deletionFinalizers(c *call, obj resource.Object, o *metav1.DeleteOptions) [
 // commitMark stores an object that is marked as being deleted.
 func (w *attempt) commitMark(ctx context.Context) (*cache.Item, error) {
 	w.obj.SetResourceVersion("")
-	value, err := watchcache.Encode(w.c.res.def, w.obj)
+	value, err := watchcache.Encode(w.c.res.Def, w.obj)
 	if err != nil {
 		return nil, err
 	}
@@ -199,9 +199,9 @@ func (s *Server) remove(ctx context.Context, c *call, old *cache.Item, last reso
 	}
 	for {
 		var tx *alloc.Tx
-		if c.res.def.Commit != nil {
+		if c.res.Def.Commit != nil {
 			tx = s.alloc.Begin(ctx, c.key())
-			if err := c.res.def.Commit(tx, nil, old.Object); err != nil {
+			if err := c.res.Def.Commit(tx, nil, old.Object); err != nil {
 				return nil, allocationError(c, errors.Join(err, tx.Err))
 			}
 		}
@@ -228,7 +228,7 @@ func deletedStatus(c *call, item *cache.Item) *metav1.Status {
 	return &metav1.Status{
 		Status: metav1.StatusSuccess,
 		Details: &metav1.StatusDetails{
-			Name: item.Object.GetName(), Group: c.res.gvk.Group, Kind: c.res.def.Plural, UID: item.Object.GetUID(),
+			Name: item.Object.GetName(), Group: c.res.GVK.Group, Kind: c.res.Def.Plural, UID: item.Object.GetUID(),
 		},
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/kemudi/kemudi/internal/apiserver/pieces"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
+	"github.com/kemudi/kemudi/internal/apiserver/served"
 	"github.com/kemudi/kemudi/internal/apiserver/timeouts"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -69,21 +70,21 @@ func (k *httpSink) event(e *cache.Event, many bool) error {
 // kept packed at most, as those of a list.
 func (k *httpSink) cached(e *cache.Event, many bool) error {
 	res, proto := k.p.c.res, k.p.a.Media == request.MediaProto
-	form, store := res.forms.in(k.p.a.Bytes()), k.p.s.encoded
+	form, store := res.Forms.In(k.p.a.Bytes()), k.p.s.encoded
 	switch {
 	case many && proto:
 		size, err := store.Size(e.Item, form)
 		if err != nil {
 			return err
 		}
-		k.buf = res.proto.AppendWatchHead(k.buf, string(e.Type), size)
+		k.buf = res.Proto.AppendWatchHead(k.buf, string(e.Type), size)
 		if k.buf, err = store.Append(k.buf, e.Item, form); err != nil {
 			return err
 		}
-		k.buf = res.proto.AppendTail(k.buf)
+		k.buf = res.Proto.AppendTail(k.buf)
 		return nil
 	case many:
-		k.buf = append(appendJSONFrame(k.buf, string(e.Type)), res.jsonHead...)
+		k.buf = append(appendJSONFrame(k.buf, string(e.Type)), res.Head...)
 		at, err := len(k.buf), error(nil)
 		if k.buf, err = store.Append(k.buf, e.Item, form); err != nil {
 			return err
@@ -96,10 +97,10 @@ func (k *httpSink) cached(e *cache.Event, many bool) error {
 	case err != nil:
 		return err
 	case proto:
-		k.buf = append(res.proto.AppendWatchHead(k.buf, string(e.Type), len(b)), b...)
-		k.buf = res.proto.AppendTail(k.buf)
+		k.buf = append(res.Proto.AppendWatchHead(k.buf, string(e.Type), len(b)), b...)
+		k.buf = res.Proto.AppendTail(k.buf)
 	default:
-		k.buf = appendWithHead(appendJSONFrame(k.buf, string(e.Type)), res.jsonHead, b)
+		k.buf = served.AppendWithHead(appendJSONFrame(k.buf, string(e.Type)), res.Head, b)
 		k.buf = append(k.buf, "}\n"...)
 	}
 	return nil
@@ -114,7 +115,7 @@ func appendJSONFrame(dst []byte, event string) []byte {
 // object adds an event with an object that is not a cached one.
 func (k *httpSink) object(event string, gvk schema.GroupVersionKind, obj runtime.Object) error {
 	if k.p.a.Media == request.MediaProto {
-		raw, err := appendAny(nil, request.MediaProto, gvk, obj)
+		raw, err := served.AppendAny(nil, request.MediaProto, gvk, obj)
 		if err != nil {
 			return err
 		}
@@ -127,7 +128,7 @@ func (k *httpSink) object(event string, gvk schema.GroupVersionKind, obj runtime
 		return k.spill()
 	}
 	var err error
-	if k.buf, err = appendAny(appendJSONFrame(k.buf, event), request.MediaJSON, gvk, obj); err != nil {
+	if k.buf, err = served.AppendAny(appendJSONFrame(k.buf, event), request.MediaJSON, gvk, obj); err != nil {
 		return err
 	}
 	k.buf = append(k.buf, "}\n"...)
@@ -142,7 +143,7 @@ func (k *httpSink) bookmark(rev int64, initialEnd bool) error {
 	case request.Metadata:
 		return k.object("BOOKMARK", metadataGVK(k.p.a, "PartialObjectMetadata"), partial(obj))
 	}
-	return k.object("BOOKMARK", k.p.c.res.gvk, obj)
+	return k.object("BOOKMARK", k.p.c.res.GVK, obj)
 }
 
 // fail tells the client why the watch ends, as its last event.

@@ -48,7 +48,7 @@ func (c *call) handler() resource.Handler {
 	if c.sub != nil {
 		return c.sub.Handler
 	}
-	return c.res.def.Handler
+	return c.res.Def.Handler
 }
 
 // connect hands the request to the call's tunnel.
@@ -56,7 +56,7 @@ func (p *reply) connect() {
 	p.warnings()
 	timeouts.Exempt(p.w)
 	p.s.handlers.tunnels[p.c.handler()](&tunnel.Request{
-		W: p.w, R: p.r, Def: p.c.res.def, Name: p.c.name, Below: stateOf(p.r).info.Below(), API: &tunnelAPI{p.s, p.c},
+		W: p.w, R: p.r, Def: p.c.res.Def, Name: p.c.name, Below: stateOf(p.r).info.Below(), API: &tunnelAPI{p.s, p.c},
 	})
 }
 
@@ -68,7 +68,7 @@ func sameType(obj resource.Object, def *resource.Def) bool {
 // actionRequest is the call as an action sees it.
 func (s *Server) actionRequest(c *call, body runtime.Object) *action.Request {
 	q := &action.Request{
-		Def: c.res.def, Version: c.res.ver, Namespace: c.namespace, Name: c.name, User: c.user, DryRun: c.dryRun, Body: body,
+		Def: c.res.Def, Version: c.res.Version, Namespace: c.namespace, Name: c.name, User: c.user, DryRun: c.dryRun, Body: body,
 	}
 	q.API = &actionAPI{s: s, c: c, q: q}
 	return q

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
+	"github.com/kemudi/kemudi/internal/apiserver/served"
 )
 
 // serveDiscovery answers /api, /apis and the documents below them.
@@ -50,7 +51,7 @@ func (s *Server) serveDoc(w http.ResponseWriter, r *http.Request, kind string, d
 	a, err := request.Negotiate(r, request.Allowed{})
 	if err == nil {
 		var body []byte
-		body, err = appendAny(nil, a.Media, schema.GroupVersionKind{Version: "v1", Kind: kind}, doc)
+		body, err = served.AppendAny(nil, a.Media, schema.GroupVersionKind{Version: "v1", Kind: kind}, doc)
 		if err == nil {
 			send(w, http.StatusOK, a, body)
 			return
@@ -73,7 +74,7 @@ func (s *Server) serveRootDiscovery(w http.ResponseWriter, r *http.Request, all 
 		return
 	}
 	gvk := schema.GroupVersionKind{Group: "apidiscovery.k8s.io", Version: version, Kind: "APIGroupDiscoveryList"}
-	body, err := appendAny(nil, m, gvk, all)
+	body, err := served.AppendAny(nil, m, gvk, all)
 	if err != nil {
 		s.writeError(w, r, err)
 		return

@@ -53,7 +53,7 @@ func (p *reply) perform(v *verb) {
 		p.stream(a.watch)
 	case a.page != nil:
 		p.collection(a.page)
-	case a.gone && !p.c.res.def.AnswersDeleted:
+	case a.gone && !p.c.res.Def.AnswersDeleted:
 		p.w.Header().Set(client.RevisionHeader, a.item.Object.GetResourceVersion())
 		p.object(http.StatusOK, statusGVK, deletedStatus(p.c, a.item))
 	case a.item != nil:
@@ -103,7 +103,7 @@ func (c *call) allowed() string {
 		case c.sub != nil:
 		case c.name == "":
 			verb = m.collection
-			if c.res.def.Namespaced && c.namespace == "" && verb != "list" {
+			if c.res.Def.Namespaced && c.namespace == "" && verb != "list" {
 				continue
 			}
 		}
@@ -147,11 +147,11 @@ func (p *reply) sent(c *call) (runtime.Object, error) {
 		body := c.sub.Body.New()
 		return body, d.decode(c, body, d.accepted(c.sub.Body))
 	}
-	obj := c.res.newObject()
-	if err := d.decode(c, obj, c.res.gvk); err != nil || c.handler() != resource.Generic {
+	obj := c.res.New()
+	if err := d.decode(c, obj, c.res.GVK); err != nil || c.handler() != resource.Generic {
 		return obj, err
 	}
-	stored, err := c.res.toStorage(obj)
+	stored, err := c.res.ToStorage(obj)
 	if err != nil {
 		return nil, refusal.BadRequest("%v", err)
 	}

@@ -53,7 +53,7 @@ func (s *Server) list(ctx context.Context, c *call, q *listQuery) (*page, error)
 			return p, nil
 		}
 	}
-	snap := c.res.cache.Snapshot()
+	snap := c.res.Cache.Snapshot()
 	return s.listSnapshot(c, q, snap, request.Position{Rev: snap.Rev}), nil
 }
 
@@ -66,14 +66,14 @@ func (q *listQuery) exact(c *call, rev int64) bool {
 
 // single reports whether the selection names the one object that it can find.
 func (s *selection) single(c *call) bool {
-	return s.name != "" && (s.namespace != "" || !c.res.def.Namespaced)
+	return s.name != "" && (s.namespace != "" || !c.res.Def.Namespaced)
 }
 
 // listIndexed reads the objects that an index narrows the search to.
 func (s *Server) listIndexed(c *call, q *listQuery) *page {
-	rev := c.res.cache.Rev()
+	rev := c.res.Cache.Rev()
 	p := &page{meta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(rev, 10)}}
-	for _, it := range c.res.cache.ByIndex(q.sel.index, q.sel.value) {
+	for _, it := range c.res.Cache.ByIndex(q.sel.index, q.sel.value) {
 		if (q.sel.namespace == "" || it.Namespace() == q.sel.namespace) && q.sel.matches(it.Object) {
 			p.items = append(p.items, it)
 		}
@@ -142,10 +142,10 @@ func (s *Server) listOn(ctx context.Context, c *call, q *listQuery) (*page, erro
 		return nil, refusal.BadRequest("specifying resource version is not allowed when using continue")
 	}
 	if at.Rev == request.AnyRev {
-		if err := s.caughtUp(ctx, c.res.cache); err != nil {
+		if err := s.caughtUp(ctx, c.res.Cache); err != nil {
 			return nil, err
 		}
-		snap := c.res.cache.Snapshot()
+		snap := c.res.Cache.Snapshot()
 		at.Rev = snap.Rev
 		return s.listSnapshot(c, q, snap, at), nil
 	}
@@ -172,11 +172,11 @@ func expiredToken(at request.Position) error {
 // has forgotten nothing is shown: how old a list may be does not depend on how busy
 // the resource was.
 func (s *Server) listPast(ctx context.Context, c *call, q *listQuery, at request.Position) (*page, error) {
-	snap := c.res.cache.SnapshotAt(at.Rev)
+	snap := c.res.Cache.SnapshotAt(at.Rev)
 	if snap == nil {
 		return s.listAt(ctx, c, q, at)
 	}
-	prefix := c.res.def.Key("", "")
+	prefix := c.res.Def.Key("", "")
 	// Nothing is there: a name has no such byte.
 	if _, err := s.o.Store.List(ctx, prefix, store.ListOptions{From: prefix + "\xff", Rev: at.Rev, Limit: 1}); err != nil {
 		return nil, refusedAt(c, at.Rev, err)
@@ -190,7 +190,7 @@ func refusedAt(c *call, rev int64, err error) error {
 	case errors.Is(err, store.ErrCompacted):
 		return apierrors.NewResourceExpired("The provided resource version is too old.")
 	case errors.Is(err, store.ErrFuture):
-		return tooLarge(rev, c.res.cache.Rev())
+		return tooLarge(rev, c.res.Cache.Rev())
 	}
 	return err
 }
@@ -200,10 +200,10 @@ const chunk = 500
 
 // listAt reads one page as it was at a revision, from the store.
 func (s *Server) listAt(ctx context.Context, c *call, q *listQuery, at request.Position) (*page, error) {
-	prefix := c.res.def.Key(q.sel.namespace, "")
+	prefix := c.res.Def.Key(q.sel.namespace, "")
 	from := ""
 	if at.Key != "" {
-		from = c.res.def.Key("", at.Key) + "\x00"
+		from = c.res.Def.Key("", at.Key) + "\x00"
 	}
 	p := &page{meta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(at.Rev, 10)}, part: at.Key != ""}
 	for {
@@ -241,9 +241,9 @@ func (s *Server) listAt(ctx context.Context, c *call, q *listQuery, at request.P
 // itemAt is the cached item of a stored value if it has not changed since, so
 // that its encodings are used; otherwise it is decoded.
 func (s *Server) itemAt(c *call, kv store.KV) (*cache.Item, error) {
-	key := strings.TrimPrefix(kv.Key, c.res.def.Key("", ""))
-	if it := c.res.cache.Get(key); it != nil && it.Rev == kv.Rev {
+	key := strings.TrimPrefix(kv.Key, c.res.Def.Key("", ""))
+	if it := c.res.Cache.Get(key); it != nil && it.Rev == kv.Rev {
 		return it, nil
 	}
-	return s.decodeItem(c.res.def, kv)
+	return s.decodeItem(c.res.Def, kv)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
+	"github.com/kemudi/kemudi/internal/apiserver/served"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -68,7 +69,7 @@ func (l *local) List(ctx context.Context, r *client.Request) (client.List, error
 func (l *local) ask(ctx context.Context, r *client.Request) (a answer, err error) {
 	c := l.call(r)
 	rec, of := l.s.begin(), series{
-		verb: metricVerb(r.Verb, string(r.PatchType)), group: c.res.gvk.Group, version: c.res.gvk.Version, plural: c.res.def.Plural,
+		verb: metricVerb(r.Verb, string(r.PatchType)), group: c.res.GVK.Group, version: c.res.GVK.Version, plural: c.res.Def.Plural,
 		scope: scopeOf(c.namespace, c.name),
 	}
 	rec.code = http.StatusInternalServerError // if it panics
@@ -128,7 +129,7 @@ func (l *local) perform(ctx context.Context, c *call, r *client.Request) (answer
 
 // storage is a resource at its storage version, whether or not that is served
 // over HTTP.
-func (s *Server) storage(d *resource.Def) *served {
+func (s *Server) storage(d *resource.Def) *served.Resource {
 	if v := s.routes.Load().lookup(d.Group, d.Version, d.Plural); v != nil {
 		return v
 	}
@@ -136,7 +137,7 @@ func (s *Server) storage(d *resource.Def) *served {
 	if d.Stored() {
 		c = s.o.Caches.Cache(d)
 	}
-	return newServed(d, nil, c)
+	return served.New(d, nil, c)
 }
 
 // handed is what a caller in the process hands over.
@@ -179,9 +180,9 @@ func (h handed) sent(c *call) (runtime.Object, error) {
 	}
 	obj, ok := h.r.Object.(resource.Object)
 	if !ok {
-		return nil, apierrors.NewInternalError(fmt.Errorf("%s of %s: got a %T", c.verb, c.res.def, h.r.Object))
+		return nil, apierrors.NewInternalError(fmt.Errorf("%s of %s: got a %T", c.verb, c.res.Def, h.r.Object))
 	}
-	clearType(obj)
-	c.res.def.Default(obj)
+	served.ClearType(obj)
+	c.res.Def.Default(obj)
 	return obj, nil
 }

@@ -90,13 +90,13 @@ func (o objects) Collect(ch chan<- prometheus.Metric) {
 	for _, versions := range o.s.routes.Load().groups {
 		for _, plurals := range versions {
 			for _, v := range plurals {
-				if v.cache == nil || v.ver != nil || seen[v.cache] {
+				if v.Cache == nil || v.Version != nil || seen[v.Cache] {
 					continue
 				}
-				seen[v.cache] = true
-				n := float64(v.cache.Len())
-				ch <- prometheus.MustNewConstMetric(storageObjects, prometheus.GaugeValue, n, v.def.GroupResource().String())
-				ch <- prometheus.MustNewConstMetric(resourceObjects, prometheus.GaugeValue, n, v.def.Group, v.def.Plural)
+				seen[v.Cache] = true
+				n := float64(v.Cache.Len())
+				ch <- prometheus.MustNewConstMetric(storageObjects, prometheus.GaugeValue, n, v.Def.GroupResource().String())
+				ch <- prometheus.MustNewConstMetric(resourceObjects, prometheus.GaugeValue, n, v.Def.Group, v.Def.Plural)
 			}
 		}
 	}
@@ -104,7 +104,7 @@ func (o objects) Collect(ch chan<- prometheus.Metric) {
 
 // watcher counts a watch until the result is called.
 func (m *metrics) watcher(c *call) (done func()) {
-	gauge := m.watchers.WithLabelValues("WATCH", c.res.gvk.Group, c.res.gvk.Version, c.res.def.Plural, c.subName(), scopeOf(c.namespace, c.name), "apiserver")
+	gauge := m.watchers.WithLabelValues("WATCH", c.res.GVK.Group, c.res.GVK.Version, c.res.Def.Plural, c.subName(), scopeOf(c.namespace, c.name), "apiserver")
 	gauge.Inc()
 	return gauge.Dec
 }
@@ -139,7 +139,7 @@ func (s *Server) seriesOf(r *http.Request) series {
 			return series{} // no labels of what clients make up
 		}
 		of.group, of.version, of.plural, of.scope = in.Group, in.Version, in.Plural, scopeOf(in.Namespace, in.Name)
-		if res.sub(in.Sub) != nil {
+		if res.Subresource(in.Sub) != nil {
 			of.sub = in.Sub
 		}
 		of.verb = metricVerb(in.Verb, r.Header.Get("Content-Type"))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
+	"github.com/kemudi/kemudi/internal/apiserver/served"
 	"github.com/kemudi/kemudi/internal/patch"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/wire"
@@ -81,7 +82,7 @@ func (c *call) strictPatch(kind types.PatchType, data []byte) []error {
 func (s *Server) patched(c *call, d diff, old resource.Object) (resource.Object, error) {
 	if c.sub != nil && c.sub.Body != nil {
 		body := c.sub.Body.New()
-		if err := s.patchInto(c, d, patching{gvkOf(c.sub.Body), c.sub.Get(old), body}); err != nil {
+		if err := s.patchInto(c, d, patching{served.BodyGVK(c.sub.Body), c.sub.Get(old), body}); err != nil {
 			return nil, err
 		}
 		obj, err := c.setBody(old, body)
@@ -90,18 +91,18 @@ func (s *Server) patched(c *call, d diff, old resource.Object) (resource.Object,
 		}
 		return unnamed(obj, old), nil
 	}
-	shown, err := c.res.fromStorage(old)
+	shown, err := c.res.FromStorage(old)
 	if err != nil {
 		return nil, err
 	}
-	obj := c.res.newObject()
-	if err := s.patchInto(c, d, patching{c.res.gvk, shown, obj}); err != nil {
+	obj := c.res.New()
+	if err := s.patchInto(c, d, patching{c.res.GVK, shown, obj}); err != nil {
 		return nil, err
 	}
 	if err := c.fitName(obj); err != nil {
 		return nil, err
 	}
-	stored, err := c.res.toStorage(obj)
+	stored, err := c.res.ToStorage(obj)
 	if err != nil {
 		return nil, refusal.BadRequest("%v", err)
 	}
@@ -124,7 +125,7 @@ type patching struct {
 }
 
 func (s *Server) patchInto(c *call, d diff, p patching) error {
-	doc, err := appendAny(nil, request.MediaJSON, p.gvk, p.from)
+	doc, err := served.AppendAny(nil, request.MediaJSON, p.gvk, p.from)
 	if err != nil {
 		return err
 	}
@@ -160,7 +161,7 @@ func (s *Server) patchInto(c *call, d diff, p patching) error {
 	if err := c.tellStrict(strict, p.gvk); err != nil {
 		return err
 	}
-	clearType(p.to)
+	served.ClearType(p.to)
 	return nil
 }
 
@@ -171,8 +172,8 @@ func (c *call) agree(d diff, doc []byte) (patched, data []byte, err error) {
 		data, err = c.modern(d.data, true)
 		return doc, data, err
 	}
-	if c.res.ver == nil && (c.sub == nil || c.sub.Body == nil) {
-		doc, err = c.res.def.Antiquate(doc, d.data)
+	if c.res.Version == nil && (c.sub == nil || c.sub.Body == nil) {
+		doc, err = c.res.Def.Antiquate(doc, d.data)
 	}
 	return doc, d.data, err
 }
@@ -246,8 +247,8 @@ func (c *call) readApplied(data []byte) (*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, refusal.BadRequest("error decoding YAML: %v", err)
 	}
-	if c.res.ver == nil && (c.sub == nil || c.sub.Body == nil) {
-		warnings, err := c.res.def.Modernize(u.Object, false)
+	if c.res.Version == nil && (c.sub == nil || c.sub.Body == nil) {
+		warnings, err := c.res.Def.Modernize(u.Object, false)
 		if err != nil {
 			return nil, refusal.BadRequest("%v", err)
 		}
@@ -298,7 +299,7 @@ func (c *call) tellDuplicates(errs []error) error {
 	if c.validation == strictFields {
 		return refusal.BadRequest("error strict decoding YAML: %v", errors.Join(errs...))
 	}
-	return c.tellStrict(errs, c.res.gvk)
+	return c.tellStrict(errs, c.res.GVK)
 }
 
 // applied merges what is applied into the stored object (nil: there is none).
@@ -315,7 +316,7 @@ func (s *Server) applied(c *call, applied *unstructured.Unstructured, old resour
 	if err != nil {
 		return nil, applyError(err)
 	}
-	clearType(obj)
+	served.ClearType(obj)
 	if err := c.fitName(obj); err != nil {
 		return nil, err
 	}
@@ -323,7 +324,7 @@ func (s *Server) applied(c *call, applied *unstructured.Unstructured, old resour
 	if uid != "" {
 		obj.SetUID(uid) // which validation holds against the object's own
 	}
-	c.res.def.Default(obj)
+	c.res.Def.Default(obj)
 	return c.merge(obj, old), nil
 }
 
@@ -338,12 +339,12 @@ func (s *Server) appliedBody(c *call, applied *unstructured.Unstructured, old re
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, c.sub.Body.New()); err != nil {
 		return nil, refusal.BadRequest("%v", err)
 	}
-	if got, want := applied.GroupVersionKind(), gvkOf(c.sub.Body); got != want {
+	if got, want := applied.GroupVersionKind(), served.BodyGVK(c.sub.Body); got != want {
 		return nil, refusal.BadRequest("invalid object type: %v", got)
 	}
 	// The same, said of the object itself.
 	part := &unstructured.Unstructured{Object: map[string]any{}}
-	part.SetGroupVersionKind(c.res.gvk)
+	part.SetGroupVersionKind(c.res.GVK)
 	part.SetName(old.GetName())
 	part.SetNamespace(old.GetNamespace())
 	if replicas, ok, _ := unstructured.NestedFieldCopy(applied.Object, "spec", "replicas"); ok {
@@ -353,7 +354,7 @@ func (s *Server) appliedBody(c *call, applied *unstructured.Unstructured, old re
 	if err != nil {
 		return nil, applyError(err)
 	}
-	clearType(obj)
+	served.ClearType(obj)
 	obj.SetResourceVersion(applied.GetResourceVersion())
 	return obj, nil
 }

@@ -181,7 +181,7 @@ func (w *attempt) checkPreconditions() error {
 	if w.givenRV != "" && w.givenRV != old.GetResourceVersion() {
 		return stale{w.c.conflict(errModified)}
 	}
-	if w.givenRV == "" && w.c.verb == "update" && !w.trusted && w.c.res.def.UpdateNeedsRevision {
+	if w.givenRV == "" && w.c.verb == "update" && !w.trusted && w.c.res.Def.UpdateNeedsRevision {
 		return w.c.invalid(mustGiveRevision())
 	}
 	return nil

@@ -39,7 +39,7 @@ func (w *attempt) refuseRevisionOnCreate() error {
 
 // trackFields records in managedFields who set what.
 func (w *attempt) trackFields() {
-	if w.c.res.def.Untracked {
+	if w.c.res.Def.Untracked {
 		if old := w.old(); old != nil {
 			w.obj.SetManagedFields(old.GetManagedFields())
 		}
@@ -50,7 +50,7 @@ func (w *attempt) trackFields() {
 
 func (c *call) fieldWrite() patch.Write {
 	return patch.Write{
-		Def: c.res.def, GV: c.res.gvk.GroupVersion(), Sub: c.subName(),
+		Def: c.res.Def, GV: c.res.GVK.GroupVersion(), Sub: c.subName(),
 		Manager: c.fieldManager(), Force: c.force != nil && *c.force,
 	}
 }
@@ -74,11 +74,11 @@ func (w *attempt) prepareNew() {
 	obj.SetSelfLink("")
 	obj.SetUID(types.UID(uuid.NewString()))
 	obj.SetCreationTimestamp(metav1.NewTime(time.Now().UTC().Truncate(time.Second)))
-	w.c.res.prepare(obj, nil)
-	if set := w.c.res.def.Requester; set != nil {
+	w.c.res.Prepare(obj, nil)
+	if set := w.c.res.Def.Requester; set != nil {
 		set(obj, w.c.user)
 	}
-	if w.c.res.def.HasGeneration {
+	if w.c.res.Def.HasGeneration {
 		obj.SetGeneration(1)
 	}
 }
@@ -101,13 +101,13 @@ func (w *attempt) prepareUpdate() {
 		return
 	}
 	if w.c.sub == nil {
-		w.c.res.prepare(obj, old)
-		if w.c.res.def.HasGeneration && !sameDesired(obj, old) {
+		w.c.res.Prepare(obj, old)
+		if w.c.res.Def.HasGeneration && !sameDesired(obj, old) {
 			obj.SetGeneration(old.GetGeneration() + 1)
 		}
 		return
 	}
-	if w.c.sub.Name != "status" && w.c.res.def.HasGeneration && !sameDesired(obj, old) {
+	if w.c.sub.Name != "status" && w.c.res.Def.HasGeneration && !sameDesired(obj, old) {
 		obj.SetGeneration(old.GetGeneration() + 1)
 	}
 }
@@ -136,11 +136,11 @@ func (w *attempt) validate() error {
 	if w.trusted {
 		return nil
 	}
-	d, errs, old := w.c.res.def, resource.NewErrors(), w.old()
+	d, errs, old := w.c.res.Def, resource.NewErrors(), w.old()
 	w.validateMeta(old, errs)
 	check := d.Validate
-	if w.c.res.ver != nil {
-		check = w.c.res.ver.Validate
+	if w.c.res.Version != nil {
+		check = w.c.res.Version.Validate
 	}
 	if w.c.sub != nil && w.c.sub.Validate != nil {
 		check = w.c.sub.Validate
@@ -161,7 +161,7 @@ func (w *attempt) validateMeta(old resource.Object, errs *resource.Errors) {
 		w.obj.SetResourceVersion(old.GetResourceVersion())
 		defer w.obj.SetResourceVersion("")
 	}
-	resource.ValidateMeta(w.obj, old, w.c.res.def, errs)
+	resource.ValidateMeta(w.obj, old, w.c.res.Def, errs)
 }
 
 // parseRevision reads a resourceVersion.

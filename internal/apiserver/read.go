@@ -17,7 +17,7 @@ func (s *Server) get(ctx context.Context, c *call, rev string) (*cache.Item, err
 	if err := s.freshEnough(ctx, c, rev); err != nil {
 		return nil, err
 	}
-	it := c.res.cache.Get(c.cacheKey())
+	it := c.res.Cache.Get(c.cacheKey())
 	if it == nil {
 		return nil, c.notFound()
 	}
@@ -30,24 +30,24 @@ const futureWait = 3 * time.Second
 // freshEnough waits until the cache may answer a read with the resourceVersion.
 func (s *Server) freshEnough(ctx context.Context, c *call, rev string) error {
 	if rev == "" {
-		return s.caughtUp(ctx, c.res.cache)
+		return s.caughtUp(ctx, c.res.Cache)
 	}
 	least, err := parseRevision(rev)
 	if err != nil {
 		return err
 	}
-	if err := s.synced(ctx, c.res.cache); err != nil {
+	if err := s.synced(ctx, c.res.Cache); err != nil {
 		return err
 	}
-	if c.res.cache.Rev() >= least {
+	if c.res.Cache.Rev() >= least {
 		return nil
 	}
 	wait, cancel := context.WithTimeout(ctx, futureWait)
 	defer cancel()
-	if err := c.res.cache.WaitRev(wait, least); err == nil || ctx.Err() != nil {
+	if err := c.res.Cache.WaitRev(wait, least); err == nil || ctx.Err() != nil {
 		return err
 	}
-	return tooLarge(least, c.res.cache.Rev())
+	return tooLarge(least, c.res.Cache.Rev())
 }
 
 // tooLarge says that a client knows of a revision that the server does not.

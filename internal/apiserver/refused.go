@@ -10,22 +10,22 @@ import (
 
 // notFound says that the call's object is not there.
 func (c *call) notFound() error {
-	return apierrors.NewNotFound(c.res.groupResource(), c.name)
+	return apierrors.NewNotFound(c.res.GroupResource(), c.name)
 }
 
 // conflict says that the call's object is not as the call expects it.
 func (c *call) conflict(why error) error {
-	return apierrors.NewConflict(c.res.groupResource(), c.name, why)
+	return apierrors.NewConflict(c.res.GroupResource(), c.name, why)
 }
 
 // alreadyExists says that the call's name is taken.
 func (c *call) alreadyExists() error {
-	return apierrors.NewAlreadyExists(c.res.groupResource(), c.name)
+	return apierrors.NewAlreadyExists(c.res.GroupResource(), c.name)
 }
 
 // invalid says what is wrong with the call's object.
 func (c *call) invalid(errs ...*field.Error) error {
-	kind := schema.GroupKind{Group: c.res.gvk.Group, Kind: c.res.gvk.Kind}
+	kind := schema.GroupKind{Group: c.res.GVK.Group, Kind: c.res.GVK.Kind}
 	return apierrors.NewInvalid(kind, c.name, field.ErrorList(errs))
 }
 

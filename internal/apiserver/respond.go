@@ -16,6 +16,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
+	"github.com/kemudi/kemudi/internal/apiserver/served"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/wire"
@@ -41,7 +42,7 @@ func (p *reply) fail(err error) {
 
 // warnings sends what the client should know: once each, before the answer.
 func (p *reply) warnings() {
-	if v := p.c.res.ver; v != nil && v.Deprecated != "" {
+	if v := p.c.res.Version; v != nil && v.Deprecated != "" {
 		addWarning(p.w, v.Deprecated)
 	}
 	for _, text := range p.c.warnings {
@@ -67,7 +68,7 @@ func (p *reply) item(code int, it *cache.Item) {
 		p.object(code, metadataGVK(p.a, "PartialObjectMetadata"), partial(it.Object))
 		return
 	}
-	b, err := p.s.encoded.Bytes(it, p.c.res.forms.in(p.a.Bytes()))
+	b, err := p.s.encoded.Bytes(it, p.c.res.Forms.In(p.a.Bytes()))
 	if err != nil {
 		p.fail(err)
 		return
@@ -76,9 +77,9 @@ func (p *reply) item(code int, it *cache.Item) {
 	defer rooms.Put(room)
 	out := (*room)[:0]
 	if p.a.Media == request.MediaProto {
-		out = p.c.res.proto.Append(out, b)
+		out = p.c.res.Proto.Append(out, b)
 	} else {
-		out = appendWithHead(out, p.c.res.jsonHead, b)
+		out = served.AppendWithHead(out, p.c.res.Head, b)
 	}
 	*room = out
 	p.send(code, out)
@@ -86,15 +87,6 @@ func (p *reply) item(code int, it *cache.Item) {
 
 // rooms lends room to put answers together in.
 var rooms = sync.Pool{New: func() any { b := make([]byte, 0, 16<<10); return &b }}
-
-// appendWithHead puts kind and apiVersion into the JSON of an object.
-func appendWithHead(dst, head, object []byte) []byte {
-	dst = append(dst, head...)
-	if len(object) > 2 {
-		dst = append(dst, ',')
-	}
-	return append(dst, object[1:]...)
-}
 
 // joinHead makes one JSON object of a head and the object that was appended after
 // it, at the place given.
@@ -113,13 +105,13 @@ func (p *reply) part(code int, obj runtime.Object) {
 	shown, ok := obj.(resource.Object)
 	switch {
 	case !gvk.Empty(): // a Status
-	case ok && (sameType(shown, p.c.res.def) || p.a.Shape == request.Table && len(p.c.columns()) > 0):
+	case ok && (sameType(shown, p.c.res.Def) || p.a.Shape == request.Table && len(p.c.columns()) > 0):
 		p.item(code, newItem(shown, 0))
 		return
 	case p.c.sub != nil && p.c.sub.Body != nil:
 		gvk = p.document().accepted(p.c.sub.Body)
 	default:
-		gvk = p.c.res.gvk
+		gvk = p.c.res.GVK
 	}
 	p.object(code, gvk, obj)
 }
@@ -128,36 +120,12 @@ func (p *reply) part(code int, obj runtime.Object) {
 // a review). Its kind and apiVersion are set on a copy.
 func (p *reply) object(code int, gvk schema.GroupVersionKind, obj runtime.Object) {
 	p.warnings()
-	out, err := appendAny(nil, p.a.Media, gvk, obj)
+	out, err := served.AppendAny(nil, p.a.Media, gvk, obj)
 	if err != nil {
 		p.fail(err)
 		return
 	}
 	p.send(code, out)
-}
-
-// appendAny appends any API object. YAML is left to send.
-func appendAny(dst []byte, m request.Media, gvk schema.GroupVersionKind, obj runtime.Object) ([]byte, error) {
-	apiVersion := gvk.GroupVersion().String()
-	if m == request.MediaProto {
-		pb, ok := obj.(wire.Proto)
-		if !ok {
-			return nil, refusal.NotAcceptable(request.Types[:2])
-		}
-		return wire.NewProtoType(apiVersion, gvk.Kind).AppendProto(dst, pb)
-	}
-	if obj.GetObjectKind().GroupVersionKind() == gvk {
-		return wire.AppendJSON(dst, obj)
-	}
-	if k := obj.GetObjectKind(); !k.GroupVersionKind().Empty() {
-		obj = obj.DeepCopyObject()
-		clearType(obj)
-	}
-	b, err := wire.AppendJSON(nil, obj)
-	if err != nil {
-		return nil, err
-	}
-	return appendWithHead(dst, jsonHead(apiVersion, gvk.Kind), b), nil
 }
 
 // send writes JSON or protobuf as the whole answer, in the media type agreed on.
@@ -208,7 +176,7 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	if bad != nil {
 		a = request.Accept{Pretty: request.WantsPretty(r)}
 	}
-	body, encodeErr := appendAny(nil, a.Media, statusGVK, status)
+	body, encodeErr := served.AppendAny(nil, a.Media, statusGVK, status)
 	if encodeErr != nil {
 		http.Error(w, fmt.Sprintf("%v: %v", encodeErr, err), http.StatusInternalServerError)
 		return

@@ -5,6 +5,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/apiserver/discovery"
 	"github.com/kemudi/kemudi/internal/apiserver/openapi"
+	"github.com/kemudi/kemudi/internal/apiserver/served"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/version"
@@ -12,7 +13,7 @@ import (
 
 // routes is everything that is served, an immutable value.
 type routes struct {
-	groups map[string]map[string]map[string]*served // group, version, plural
+	groups map[string]map[string]map[string]*served.Resource // group, version, plural
 	docs   *discovery.Docs
 	schema *openapi.Service
 }
@@ -20,7 +21,7 @@ type routes struct {
 // newRoutes lays out the resources that o does not turn off. What was served
 // before, by old, stays as it is: encodings belong to it. old may be nil.
 func newRoutes(old *routes, defs []*resource.Def, o *Options) *routes {
-	t := &routes{groups: map[string]map[string]map[string]*served{}}
+	t := &routes{groups: map[string]map[string]map[string]*served.Resource{}}
 	for _, d := range defs {
 		var c *cache.Cache
 		if d.Stored() {
@@ -37,12 +38,12 @@ func newRoutes(old *routes, defs []*resource.Def, o *Options) *routes {
 }
 
 // served returns a definition at a version as it was served before, or newly made.
-func (t *routes) served(d *resource.Def, ver *resource.VersionDef, c *cache.Cache) *served {
-	v := newServed(d, ver, c)
+func (t *routes) served(d *resource.Def, ver *resource.VersionDef, c *cache.Cache) *served.Resource {
+	v := served.New(d, ver, c)
 	if t == nil {
 		return v
 	}
-	if was := t.lookup(v.gvk.Group, v.gvk.Version, d.Plural); was != nil && was.def == d && was.ver == ver && was.cache == c {
+	if was := t.lookup(v.GVK.Group, v.GVK.Version, d.Plural); was != nil && was.Def == d && was.Version == ver && was.Cache == c {
 		return was
 	}
 	return v
@@ -57,8 +58,8 @@ func (t *routes) discovered() discovery.Groups {
 			groups[group][version] = map[string]discovery.Resource{}
 			for plural, v := range plurals {
 				groups[group][version][plural] = discovery.Resource{
-					Def: v.def, GVK: v.gvk, Subs: v.subs(),
-					Second: v.ver != nil && v.ver.Deprecated != "" && group != v.def.Group,
+					Def: v.Def, GVK: v.GVK, Subs: v.Subresources(),
+					Second: v.Version != nil && v.Version.Deprecated != "" && group != v.Def.Group,
 				}
 			}
 		}
@@ -66,19 +67,19 @@ func (t *routes) discovered() discovery.Groups {
 	return groups
 }
 
-func (t *routes) add(v *served, on map[string]bool) {
-	if !discovery.Enabled(on, v.gvk.GroupVersion(), v.def.Plural) {
+func (t *routes) add(v *served.Resource, on map[string]bool) {
+	if !discovery.Enabled(on, v.GVK.GroupVersion(), v.Def.Plural) {
 		return
 	}
-	if t.groups[v.gvk.Group] == nil {
-		t.groups[v.gvk.Group] = map[string]map[string]*served{}
+	if t.groups[v.GVK.Group] == nil {
+		t.groups[v.GVK.Group] = map[string]map[string]*served.Resource{}
 	}
-	if t.groups[v.gvk.Group][v.gvk.Version] == nil {
-		t.groups[v.gvk.Group][v.gvk.Version] = map[string]*served{}
+	if t.groups[v.GVK.Group][v.GVK.Version] == nil {
+		t.groups[v.GVK.Group][v.GVK.Version] = map[string]*served.Resource{}
 	}
-	t.groups[v.gvk.Group][v.gvk.Version][v.def.Plural] = v
+	t.groups[v.GVK.Group][v.GVK.Version][v.Def.Plural] = v
 }
 
-func (t *routes) lookup(group, version, plural string) *served {
+func (t *routes) lookup(group, version, plural string) *served.Resource {
 	return t.groups[group][version][plural]
 }

@@ -48,7 +48,7 @@ func newSelection(c *call, labelSelector, fieldSelector string) (*selection, err
 		return nil, refusal.BadRequest("%v", err)
 	}
 	for _, r := range f.Requirements() {
-		if err := sel.addField(c.res.def, r); err != nil {
+		if err := sel.addField(c.res.Def, r); err != nil {
 			return nil, err
 		}
 	}

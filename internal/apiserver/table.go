@@ -9,6 +9,7 @@ import (
 	"github.com/kemudi/kemudi/internal/apiserver/pieces"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
+	"github.com/kemudi/kemudi/internal/apiserver/served"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/wire"
@@ -55,7 +56,7 @@ type tableOptions struct {
 // appendTable returns what of the table is not written yet.
 func (p *reply) appendTable(l *pieces.Writer, page *page, o tableOptions) []byte {
 	gvk := metadataGVK(p.a, "Table")
-	l.Buf = append(l.Buf, jsonHead(gvk.GroupVersion().String(), gvk.Kind)...)
+	l.Buf = append(l.Buf, served.JSONHead(gvk.GroupVersion().String(), gvk.Kind)...)
 	l.Buf = append(l.Buf, `,"metadata":`...)
 	l.Buf, _ = wire.AppendJSON(l.Buf, &page.meta)
 	l.Buf = append(l.Buf, `,"columnDefinitions":`...)
@@ -119,13 +120,13 @@ func (p *reply) appendRow(dst []byte, it *cache.Item, include metav1.IncludeObje
 // appendWhole appends a table's object as it would have been answered.
 func (p *reply) appendWhole(dst []byte, it *cache.Item) ([]byte, error) {
 	if p.c.sub != nil && p.c.sub.Body != nil {
-		return appendAny(dst, request.MediaJSON, gvkOf(p.c.sub.Body), it.Object)
+		return served.AppendAny(dst, request.MediaJSON, served.BodyGVK(p.c.sub.Body), it.Object)
 	}
-	b, err := p.s.encoded.Bytes(it, p.c.res.forms.json)
+	b, err := p.s.encoded.Bytes(it, p.c.res.Forms.JSON)
 	if err != nil {
 		return dst, err
 	}
-	return appendWithHead(dst, p.c.res.jsonHead, b), nil
+	return served.AppendWithHead(dst, p.c.res.Head, b), nil
 }
 
 func appendCell(dst []byte, value any) []byte {
@@ -145,7 +146,7 @@ func (c *call) columns() []resource.Column[resource.Object] {
 	if c.sub != nil && c.sub.Body != nil {
 		return c.sub.Columns
 	}
-	return c.res.def.Columns
+	return c.res.Def.Columns
 }
 
 // tableEvent adds an event whose object is a table of one row. The columns are

@@ -20,7 +20,7 @@ func (s *Server) update(ctx context.Context, c *call) (answer, error) {
 	}
 	rev, created := obj.GetResourceVersion(), false
 	item, err := s.write(ctx, c, change{
-		missing: c.sub == nil && c.res.def.UpdateCreates,
+		missing: c.sub == nil && c.res.Def.UpdateCreates,
 		make: func(_ context.Context, old resource.Object) (resource.Object, error) {
 			created = old == nil
 			next := obj

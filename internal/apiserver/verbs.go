@@ -79,7 +79,7 @@ func (s *Server) gate(c *call, sub string) (*verb, error) {
 		return nil, err
 	}
 	if sub != "" {
-		if c.sub = c.res.sub(sub); c.sub == nil {
+		if c.sub = c.res.Subresource(sub); c.sub == nil {
 			return nil, refusal.NotFound()
 		}
 	}
@@ -99,7 +99,7 @@ func (s *Server) gate(c *call, sub string) (*verb, error) {
 
 // fit holds the namespace and name of the call against the resource's scope.
 func (c *call) fit() error {
-	d := c.res.def
+	d := c.res.Def
 	if d.IsNamespace && c.namespace == c.name { // as paths and authorizers have it
 		c.namespace = ""
 	}
@@ -113,7 +113,7 @@ func (c *call) fit() error {
 // misplaced reports whether the verb is not one for a single object, or for a
 // collection, which the call is about.
 func (c *call) misplaced() bool {
-	everywhere := c.res.def.Namespaced && c.namespace == ""
+	everywhere := c.res.Def.Namespaced && c.namespace == ""
 	switch c.verb {
 	case "create":
 		return everywhere || c.name != ""

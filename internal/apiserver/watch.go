@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kemudi/kemudi/internal/apiserver/h2"
+	"github.com/kemudi/kemudi/internal/apiserver/served"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
 )
@@ -74,14 +75,14 @@ func (s *Server) startWatch(ctx context.Context, c *call, q *watchQuery) (*watch
 		if err := s.freshEnough(ctx, c, q.rev); err != nil {
 			return nil, err
 		}
-		o.FromNow, o.After = initial, c.res.cache.Rev() // without initial events: from now on
+		o.FromNow, o.After = initial, c.res.Cache.Rev() // without initial events: from now on
 	default: // changes after a revision, which may be to come
-		if err := s.synced(ctx, c.res.cache); err != nil {
+		if err := s.synced(ctx, c.res.Cache); err != nil {
 			return nil, err
 		}
 		o.After = rev
 	}
-	cursor, err := c.res.cache.Cursor(o)
+	cursor, err := c.res.Cache.Cursor(o)
 	if errors.Is(err, cache.ErrTooOld) {
 		return nil, tooOld(o.After)
 	}
@@ -195,8 +196,8 @@ func (w *watcher) bookmark(rev int64, initialEnd bool) error {
 }
 
 // bookmarkObject is an object of the version that says nothing but a revision.
-func bookmarkObject(v *served, rev int64, initialEnd bool) resource.Object {
-	obj := v.newObject()
+func bookmarkObject(v *served.Resource, rev int64, initialEnd bool) resource.Object {
+	obj := v.New()
 	obj.SetResourceVersion(strconv.FormatInt(rev, 10))
 	if initialEnd {
 		obj.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})

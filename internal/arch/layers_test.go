@@ -29,7 +29,8 @@ kubelet/backoff kubelet/contain kubelet/inotify kubelet/machine kubelet/manifest
 kubelet/evict
 kubelet/podstep
 kubelet/cri apiserver/request
-apiserver/refusal
+apiserver/encoded apiserver/refusal
+apiserver/served
 admission apiserver/* kubelet/*
 controller apiserver
 workload endpoint

@@ -62,7 +62,7 @@ func (s *Server) Writable(ctx context.Context) error {
 	if _, err := s.open(ctx); err != nil {
 		return err
 	}
-	return s.room.check(0)
+	return s.disk.check(0)
 }
 
 // New takes the data directory for this process. It fails at once with
@@ -109,8 +109,8 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := s.o.lead(ctx, e.Server, applied); err != nil {
 		return err
 	}
-	s.room = &room{dir: c.Dir, db: s.Database(), log: s.o.Log, reserve: reserveBytes, commit: e.Server.Backend().ForceCommit}
-	s.room.back()
+	s.disk = &diskGuard{dir: c.Dir, db: s.Database(), log: s.o.Log, reserve: reserveBytes, commit: e.Server.Backend().ForceCommit}
+	s.disk.back()
 	s.client = v3client.New(e.Server)
 	defer s.client.Close()
 	close(s.ready)

@@ -20,7 +20,7 @@ type Store struct {
 	client  *clientv3.Client
 
 	leases leases
-	room   *room // set before ready is closed
+	disk   *diskGuard // set before ready is closed
 
 	mu struct {
 		sync.Mutex
@@ -112,7 +112,7 @@ func (s *Store) Txn(ctx context.Context, t store.Txn) (store.TxnResult, error) {
 	if size > store.MaxTxnBytes {
 		return store.TxnResult{}, store.ErrTooLarge
 	}
-	if err := s.room.take(size); err != nil {
+	if err := s.disk.take(size); err != nil {
 		return store.TxnResult{}, err
 	}
 	for i, op := range t.Ops {
@@ -177,8 +177,8 @@ func (s *Store) Compact(ctx context.Context, rev int64) error {
 	if err != nil {
 		return err
 	}
-	if err := s.room.take(0); err != nil {
-		return err // it makes no room on the disk, and takes some
+	if err := s.disk.take(0); err != nil {
+		return err // a compaction takes some of the disk, and frees none
 	}
 	_, err = c.Compact(ctx, rev)
 	if errors.Is(err, rpctypes.ErrCompacted) {

@@ -179,7 +179,7 @@ func TestWatchesThatComeAndGoMissNothing(t *testing.T) {
 }
 
 // BenchmarkRunAll is what one change costs until ten controllers, which each
-// watch 10,000 objects twice, have reconciled it; and what they take at rest.
+// watch 10,000 objects twice, have reconciled it; and what they take when all is done.
 func BenchmarkRunAll(b *testing.B) {
 	names := make([]string, 10_000)
 	for i := range names {

@@ -8,14 +8,14 @@ import (
 	"github.com/kemudi/kemudi/internal/cache"
 )
 
-// Waits after errors grow from firstRetry, twice as long each time, to lastRetry.
+// Delays after errors grow from firstRetry, twice as long each time, to lastRetry.
 const (
 	firstRetry = 5 * time.Millisecond
 	lastRetry  = 5 * time.Minute
 )
 
 // queue holds the keys to reconcile. A key is in one place at a time: waiting
-// for its turn, being worked on, parked behind the barrier, or resting.
+// for its turn, being worked on, parked behind the barrier, or delayed.
 type queue struct {
 	m    *keyMetrics
 	wake chan struct{} // holds a token while ready may be non-empty
@@ -28,12 +28,12 @@ type queue struct {
 }
 
 type entry struct {
-	queued  bool // in ready
-	working bool // a worker has it (C1)
-	parked  int  // feeds that have not shown what the last reconcile wrote (C3)
-	dirty   bool // wanted again when working or parked ends (C2)
-	tries   int  // errors in a row
-	timer   *time.Timer
+	queued  bool        // in ready
+	working bool        // a worker has it (C1)
+	parked  int         // feeds that have not shown what the last reconcile wrote (C3)
+	dirty   bool        // wanted again when working or parked ends (C2)
+	tries   int         // errors in a row
+	timer   *time.Timer // ends the delay; nil: there is none
 }
 
 func newQueue(m *keyMetrics) *queue {
@@ -59,7 +59,7 @@ func (q *queue) addLocked(key string) {
 	case e.working || e.parked > 0:
 		e.dirty = true
 	default:
-		if e.timer != nil && e.tries == 0 { // a change comes before the planned look
+		if e.timer != nil && e.tries == 0 { // a change ends a delay that is not a back-off
 			e.timer.Stop()
 			e.timer = nil
 		}
@@ -114,34 +114,34 @@ func (q *queue) pop(ctx context.Context) (string, bool) {
 
 // result is how the work on a key ended.
 type result struct {
-	after  time.Duration             // look again in so long; 0: not planned
-	failed bool                      // look again after a growing wait
+	after  time.Duration             // the delay after which to look again; 0: do not
+	failed bool                      // look again after a delay that grows
 	wrote  map[*cache.Progress]int64 // what the feeds have to show before
 }
 
 // done ends the work on a key. It is looked at again when it was changed
 // meanwhile, or as the result says.
 func (q *queue) done(key string, r result) {
-	after := r.after
+	delay := r.after
 	q.mu.Lock()
 	e := q.mu.keys[key]
 	e.working = false
 	e.parked = len(r.wrote)
 	if r.failed {
-		after = retryAfter(e.tries)
+		delay = backOff(e.tries)
 		e.tries++
 	} else {
 		e.tries = 0
 	}
-	q.planLocked(key, e, after)
-	q.restLocked(key, e)
+	q.delayLocked(key, e, delay)
+	q.releaseLocked(key, e)
 	q.mu.Unlock()
 	for p, rev := range r.wrote {
 		p.Notify(rev, func() { q.unpark(key) })
 	}
 }
 
-func retryAfter(tries int) time.Duration {
+func backOff(tries int) time.Duration {
 	if tries > 20 {
 		return lastRetry
 	}
@@ -153,12 +153,12 @@ func (q *queue) unpark(key string) {
 	defer q.mu.Unlock()
 	if e := q.mu.keys[key]; e != nil && e.parked > 0 {
 		e.parked--
-		q.restLocked(key, e)
+		q.releaseLocked(key, e)
 	}
 }
 
-// restLocked queues a key that was wanted meanwhile, or forgets an idle one.
-func (q *queue) restLocked(key string, e *entry) {
+// releaseLocked queues a key that was wanted meanwhile, or forgets an idle one.
+func (q *queue) releaseLocked(key string, e *entry) {
 	if e.parked > 0 || e.working || e.queued {
 		return
 	}
@@ -170,16 +170,17 @@ func (q *queue) restLocked(key string, e *entry) {
 	}
 }
 
-// planLocked sets the key's timer; an earlier plan is replaced.
-func (q *queue) planLocked(key string, e *entry, after time.Duration) {
+// delayLocked has the key looked at again after a delay, which replaces an earlier one;
+// 0: it is not.
+func (q *queue) delayLocked(key string, e *entry, delay time.Duration) {
 	if e.timer != nil {
 		e.timer.Stop()
 		e.timer = nil
 	}
-	if after <= 0 || q.mu.ended {
+	if delay <= 0 || q.mu.ended {
 		return
 	}
-	e.timer = time.AfterFunc(after, func() {
+	e.timer = time.AfterFunc(delay, func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		e.timer = nil

@@ -71,7 +71,7 @@ func TestFailedKeyComesBackAfterGrowingWaits(t *testing.T) {
 		if got := take(t, q); got != "a" {
 			t.Errorf("got %q, want a at once: it changed", got)
 		}
-		if got := retryAfter(30); got != lastRetry {
+		if got := backOff(30); got != lastRetry {
 			t.Errorf("got %s after many errors, want %s", got, lastRetry)
 		}
 	})
@@ -93,15 +93,15 @@ func TestKeyIsLookedAtAgainWhenItAsksFor(t *testing.T) {
 			t.Fatalf("got %q, want a", got)
 		}
 		q.done("a", result{after: time.Minute})
-		q.add("a") // a change replaces the plan
+		q.add("a") // a change replaces the delay
 		take(t, q)
 		q.done("a", result{})
 		time.Sleep(time.Hour)
 		if got := take(t, q); got != "" {
-			t.Errorf("got %q, want nothing: the plan was replaced", got)
+			t.Errorf("got %q, want nothing: the delay was replaced", got)
 		}
 		if n := len(q.mu.keys); n != 0 {
-			t.Errorf("got %d keys remembered, want none at rest", n)
+			t.Errorf("got %d keys remembered, want none once all is done", n)
 		}
 	})
 }

@@ -13,7 +13,7 @@ import (
 // make bench.
 const Patience = 4 * time.Minute
 
-// least is how long to rest at least before the next look.
+// least is how long to wait at least before the next look.
 const least = 20 * time.Millisecond
 
 // Until waits until f returns no error, or fails the test with its last one.
@@ -25,7 +25,7 @@ func Until(t testing.TB, f func() error) {
 }
 
 // Try calls f until it returns no error, for so long, and returns the last one.
-// It rests as long as f takes, so that looking does not slow down what is looked at.
+// It waits as long as f takes between two calls, so that looking does not slow down what is looked at.
 func Try(long time.Duration, f func() error) error {
 	over := time.After(long)
 	for {

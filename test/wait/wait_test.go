@@ -23,7 +23,7 @@ func TestTriesUntilItWorksOrPatienceEnds(t *testing.T) {
 		began, calls = time.Now(), 0
 		err := Try(time.Minute, func() error {
 			calls++
-			time.Sleep(time.Second) // so long it rests, too
+			time.Sleep(time.Second) // as long as Try waits, too
 			return fmt.Errorf("no %d", calls)
 		})
 		if took := time.Since(began); fmt.Sprint(err) != fmt.Sprintf("no %d", calls) || calls > 31 || took < time.Minute || took > 62*time.Second {

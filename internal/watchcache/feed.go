@@ -33,8 +33,8 @@ func (s *Set) take(changes []store.Change, progress int64) error {
 	return nil
 }
 
-// sourceOf finds the resource of a key. A storage prefix may have several
-// parts ("services/specs"), so all beginnings of the key are tried.
+// sourceOf finds the resource that a key of the store is of. A storage prefix may have
+// several parts ("services/specs"), so all beginnings of the key are tried.
 func (s *Set) sourceOf(key string) *source {
 	rest, ok := strings.CutPrefix(key, root)
 	if !ok {
@@ -57,7 +57,7 @@ func (s *Set) sourceOf(key string) *source {
 type batch struct {
 	src     *source
 	changes []cache.Change
-	last    map[string]*cache.Item // the newest state of what has changed within the batch; nil: deleted
+	last    map[string]*cache.Item // by key: the state after the batch's changes so far; nil: deleted
 }
 
 func (b *batch) add(s *Set, c store.Change) {
@@ -73,7 +73,8 @@ func (b *batch) add(s *Set, c store.Change) {
 		b.put(key, nil, cache.Gone(it, c.Rev))
 		return
 	}
-	// The cache has no such object. A list that is under way may bring it: applyLocked decides.
+	// The cache has no object that this deletion is of. A list that is under way may bring
+	// it: applyLocked decides whether the deletion counts.
 	b.changes = append(b.changes, cache.Change{Item: &cache.Item{Key: key, Rev: c.Rev}, Delete: true})
 }
 
@@ -85,7 +86,7 @@ func (b *batch) put(key string, it *cache.Item, c cache.Change) {
 	b.changes = append(b.changes, c)
 }
 
-// now is the object as it is after the changes so far, or nil.
+// now is the object at a key after the batch's changes so far; nil: there is none.
 func (b *batch) now(key string) *cache.Item {
 	if it, ok := b.last[key]; ok {
 		return it
@@ -93,8 +94,8 @@ func (b *batch) now(key string) *cache.Item {
 	return b.src.now(key)
 }
 
-// now is the object after the changes that the source has taken, those included that wait for
-// a list to end. It is nil if there is no such object.
+// now is the object at a key after the changes that the source has taken; nil: there is
+// none. Changes that wait for a list to end count.
 func (src *source) now(key string) *cache.Item {
 	src.mu.Lock()
 	defer src.mu.Unlock()
@@ -119,9 +120,9 @@ func (src *source) take(changes []cache.Change) {
 	src.applyLocked(changes)
 }
 
-// applyLocked applies the changes that are newer than the last list. A deletion
-// without an object (batch.add did not know one) gets the object that the list has
-// brought; if the list has none either, the deletion is dropped.
+// applyLocked applies the changes that are newer than the last list. A deletion for which
+// batch.add knew no object gets the one that the list has brought. If the list has brought
+// none, the deletion is dropped.
 func (src *source) applyLocked(changes []cache.Change) {
 	known := changes[:0]
 	for _, c := range changes {
@@ -140,8 +141,8 @@ func (src *source) applyLocked(changes []cache.Change) {
 	src.cache.Apply(known)
 }
 
-// item makes an Item of a value from the feed: of the object that its writer
-// has handed over, or else by decoding it.
+// item makes an Item of a value from the feed. Its object is the one that the value's
+// writer has handed over, if there is one, and is decoded otherwise.
 func (s *Set) item(src *source, kv store.KV) *cache.Item {
 	x := s.handoffs.take(kv)
 	if x == nil {
@@ -151,20 +152,20 @@ func (s *Set) item(src *source, kv store.KV) *cache.Item {
 	return x.at(kv.Rev)
 }
 
-// Handoff gives the decoded form of a value of def that is about to be written at a
-// key, so that the feed need not decode it. obj is handed over; what its
-// fields refer to may be shared, and is not changed. If the value is not
-// written after all, nothing need be done; if it is, at returns the Item at the
-// revision of the write, the very one that the cache shows or will show: what the
-// writer's answer makes of it need not be made again for others.
+// Handoff takes the decoded form of a value of def that is about to be written at a key,
+// so that the feed need not decode the value. obj is handed over. What the fields of obj
+// refer to may be shared, and is not changed.
+//
+// After the write, at returns the Item at the revision of the write: the very Item that
+// the cache shows or will show, so that an encoding made for the writer's answer serves
+// other readers too. A writer whose write fails does nothing.
 func (s *Set) Handoff(def *resource.Def, key string, value []byte, obj resource.Object) (at func(rev int64) *cache.Item) {
 	x := &handoff{def: def, value: value, obj: obj, in: &s.interner}
 	s.handoffs.put(key, x)
 	return x.at
 }
 
-// handoffs holds what writers have handed over and the feed has not brought
-// yet: the last one of each key.
+// handoffs holds the last handoff of each key, until the feed brings its value.
 type handoffs struct {
 	mu struct {
 		sync.Mutex
@@ -172,6 +173,7 @@ type handoffs struct {
 	}
 }
 
+// handoff is a value that is about to be written, with its decoded form.
 type handoff struct {
 	def   *resource.Def
 	value []byte
@@ -179,17 +181,17 @@ type handoff struct {
 	in    *interner
 
 	once sync.Once
-	item *cache.Item // of the revision at which the value was written
+	item *cache.Item // at the revision of the first write of the value
 }
 
-// at is the Item at the revision of the write.
+// at is the Item of the handoff at a revision at which its value was written.
 func (x *handoff) at(rev int64) *cache.Item {
 	x.once.Do(func() {
 		x.obj.SetResourceVersion(strconv.FormatInt(rev, 10)) // W1
 		x.in.handed(x.def, x.obj)
 		x.item = newItem(x.obj, rev)
 	})
-	if x.item.Rev != rev { // another writer has written the same bytes
+	if x.item.Rev != rev { // two writers have written the same bytes
 		return newItem(cache.AtRevision(x.obj, rev), rev)
 	}
 	return x.item
@@ -199,8 +201,9 @@ func newItem(obj resource.Object, rev int64) *cache.Item {
 	return &cache.Item{Key: cache.Key(obj.GetNamespace(), obj.GetName()), Rev: rev, Object: obj}
 }
 
-// handoffMax bounds what is kept of writes that failed; forgetting what the
-// feed still needs costs a decoding.
+// handoffMax is how many handoffs are kept. Those of writes that failed stay until there
+// are so many; then all are dropped, and the feed decodes the values of those that it
+// had yet to bring.
 const handoffMax = 4096
 
 func (h *handoffs) put(key string, x *handoff) {
@@ -212,7 +215,8 @@ func (h *handoffs) put(key string, x *handoff) {
 	h.mu.byKey[key] = x
 }
 
-// take returns what was handed over for these very bytes, or nil (W4).
+// take removes and returns the handoff whose value is byte for byte that of kv; nil:
+// there is none (W4).
 func (h *handoffs) take(kv store.KV) *handoff {
 	h.mu.Lock()
 	defer h.mu.Unlock()

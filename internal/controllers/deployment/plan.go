@@ -7,7 +7,8 @@ import (
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/kemudi/kemudi/internal/workload"
 )
 
 // Annotations of ReplicaSets that the arithmetic rests on.
@@ -46,24 +47,13 @@ func limits(d *appsv1.Deployment) (surge, unavailable int32) {
 		return 0, 0
 	}
 	if ru := d.Spec.Strategy.RollingUpdate; ru != nil {
-		surge = scaled(ru.MaxSurge, *d.Spec.Replicas, true)
-		unavailable = scaled(ru.MaxUnavailable, *d.Spec.Replicas, false)
+		surge = workload.RoundedUp(ru.MaxSurge, *d.Spec.Replicas)
+		unavailable = workload.RoundedDown(ru.MaxUnavailable, *d.Spec.Replicas)
 	}
 	if surge == 0 && unavailable == 0 {
 		unavailable = 1
 	}
 	return surge, min(unavailable, *d.Spec.Replicas)
-}
-
-func scaled(v *intstr.IntOrString, of int32, roundUp bool) int32 {
-	if v == nil {
-		return 0
-	}
-	n, err := intstr.GetScaledValueFromIntOrPercent(v, int(of), roundUp)
-	if err != nil { // validation lets none through
-		return 0
-	}
-	return int32(n)
 }
 
 // newSize is how many replicas the new set (now of size has) may have. Pods of

@@ -2,8 +2,6 @@ package deployment
 
 import (
 	"cmp"
-	"fmt"
-	"hash/fnv"
 	"maps"
 	"slices"
 	"strconv"
@@ -13,10 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/kemudi/kemudi/internal/api/apps"
 	"github.com/kemudi/kemudi/internal/controller"
+	"github.com/kemudi/kemudi/internal/workload"
 )
 
 const (
@@ -65,21 +63,6 @@ func withoutHash(t *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
 	return &bare
 }
 
-// templateHash names a template; collisions counts how often the name was
-// already taken by another one.
-func templateHash(t *corev1.PodTemplateSpec, collisions *int32) (string, error) {
-	data, err := t.Marshal()
-	if err != nil {
-		return "", fmt.Errorf("encode template: %w", err)
-	}
-	h := fnv.New32a()
-	h.Write(data)
-	if collisions != nil {
-		fmt.Fprintf(h, "/%d", *collisions)
-	}
-	return rand.SafeEncodeString(strconv.FormatUint(uint64(h.Sum32()), 10)), nil
-}
-
 // revisionOf is the number of a set's revision; 0 if it has none.
 func revisionOf(rs *appsv1.ReplicaSet) int64 {
 	n, err := strconv.ParseInt(rs.Annotations[revisionAnnotation], 10, 64)
@@ -101,7 +84,7 @@ func (r *rollout) nextRevision() int64 {
 // newSet is the set that the present template needs.
 func (r *rollout) newSet() (*appsv1.ReplicaSet, error) {
 	d := r.d
-	hash, err := templateHash(&d.Spec.Template, d.Status.CollisionCount)
+	hash, err := workload.TemplateHash(&d.Spec.Template, d.Status.CollisionCount)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kemudi/kemudi/internal/admission"
+	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/store"
 )
 
@@ -30,11 +31,11 @@ func (w *attempt) admit(ctx context.Context, ask func(context.Context, *Attribut
 	if w.trusted {
 		return nil
 	}
-	a := w.c.admission()
+	a := attributesFor(w.c)
 	a.Object, a.Old = w.obj, w.old()
-	a.Operation, a.Options = "UPDATE", &metav1.UpdateOptions{FieldManager: w.c.manager}
+	a.Operation, a.Options = "UPDATE", &metav1.UpdateOptions{FieldManager: w.c.Manager}
 	if w.item == nil {
-		a.Operation, a.Options = "CREATE", &metav1.CreateOptions{FieldManager: w.c.manager}
+		a.Operation, a.Options = "CREATE", &metav1.CreateOptions{FieldManager: w.c.Manager}
 	}
 	err := ask(ctx, a)
 	for _, on := range a.Relied {
@@ -47,7 +48,7 @@ func (w *attempt) admit(ctx context.Context, ask func(context.Context, *Attribut
 // admitAgain asks admission anew when what it relied on has changed. The object
 // is as the plugins left it: they are to find nothing more to change.
 func (w *attempt) admitAgain(ctx context.Context, changed *errRelied) error {
-	if err := w.c.res.Cache.WaitRev(ctx, changed.rev); err != nil { // the caches advance together
+	if err := w.c.Resource.Cache.WaitRev(ctx, changed.rev); err != nil { // the caches advance together
 		return err
 	}
 	w.relied = nil
@@ -62,22 +63,22 @@ func (w *attempt) admitAgain(ctx context.Context, changed *errRelied) error {
 
 // admitDelete asks both halves about a delete.
 func (w *attempt) admitDelete(ctx context.Context, o *metav1.DeleteOptions) error {
-	a := w.c.admission()
+	a := attributesFor(w.c)
 	a.Operation, a.Old, a.Options = "DELETE", w.old(), o
 	return w.s.admitWhole(ctx, a)
 }
 
-// admission is what admission learns of every call.
-func (c *call) admission() *Attributes {
+// attributesFor is what admission learns of every call.
+func attributesFor(c *call.Call) *Attributes {
 	return &Attributes{
-		Def: c.res.Def, Sub: c.subName(), Namespace: c.namespace, Name: c.name, User: c.user, DryRun: c.dryRun, Warn: c.warn,
+		Def: c.Resource.Def, Sub: c.SubName(), Namespace: c.Namespace, Name: c.Name, User: c.User, DryRun: c.DryRun, Warn: c.Warn,
 	}
 }
 
 // admitBody asks both halves about the body that a named handler got.
-func (s *Server) admitBody(ctx context.Context, c *call, body runtime.Object) error {
-	a := c.admission()
-	a.Operation, a.Object, a.Options = "CREATE", body, &metav1.CreateOptions{FieldManager: c.manager}
+func (s *Server) admitBody(ctx context.Context, c *call.Call, body runtime.Object) error {
+	a := attributesFor(c)
+	a.Operation, a.Object, a.Options = "CREATE", body, &metav1.CreateOptions{FieldManager: c.Manager}
 	return s.admitWhole(ctx, a)
 }
 

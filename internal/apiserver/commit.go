@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kemudi/kemudi/internal/apiserver/alloc"
+	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/store"
@@ -19,18 +20,18 @@ import (
 
 // latest reads the state of the call's object: from the cache once that has
 // seen every write that was answered, or, if fresh, from the store itself.
-func (s *Server) latest(ctx context.Context, c *call, fresh bool) (*cache.Item, error) {
+func (s *Server) latest(ctx context.Context, c *call.Call, fresh bool) (*cache.Item, error) {
 	if !fresh {
-		if err := s.caughtUp(ctx, c.res.Cache); err != nil {
+		if err := s.caughtUp(ctx, c.Resource.Cache); err != nil {
 			return nil, err
 		}
-		return c.res.Cache.Get(c.cacheKey()), nil
+		return c.Resource.Cache.Get(c.CacheKey()), nil
 	}
-	kv, _, err := s.o.Store.Get(ctx, c.key())
+	kv, _, err := s.o.Store.Get(ctx, c.Key())
 	if err != nil || kv.Rev == 0 {
 		return nil, err
 	}
-	return s.decodeItem(c.res.Def, kv)
+	return s.decodeItem(c.Resource.Def, kv)
 }
 
 // synced returns when the cache has its first state.
@@ -95,14 +96,14 @@ func (w *attempt) commit(ctx context.Context) (*cache.Item, error) {
 		if err != nil {
 			return nil, err
 		}
-		value, err := watchcache.Encode(w.c.res.Def, obj)
+		value, err := watchcache.Encode(w.c.Resource.Def, obj)
 		if err != nil {
 			return nil, err
 		}
 		if w.item != nil && w.unchanged(obj, value) {
 			return w.item, nil
 		}
-		if w.c.dryRun {
+		if w.c.DryRun {
 			return w.dryRunResult(obj), nil
 		}
 		item, err := w.put(ctx, obj, value, tx)
@@ -115,7 +116,7 @@ func (w *attempt) commit(ctx context.Context) (*cache.Item, error) {
 // leaves reports that the update took away the last thing that kept an object,
 // which is being deleted, from going.
 func (w *attempt) leaves() bool {
-	old, d := w.item.Object, w.c.res.Def
+	old, d := w.item.Object, w.c.Resource.Def
 	grace := old.GetDeletionGracePeriodSeconds()
 	return old.GetDeletionTimestamp() != nil && len(w.obj.GetFinalizers()) == 0 && (grace == nil || *grace == 0) &&
 		(d.PendingDelete == nil || !d.PendingDelete(w.obj))
@@ -123,12 +124,12 @@ func (w *attempt) leaves() bool {
 
 // allocate runs the resource's Commit on a copy: it may have to run again.
 func (w *attempt) allocate(ctx context.Context) (resource.Object, *alloc.Tx, error) {
-	d := w.c.res.Def
+	d := w.c.Resource.Def
 	if d.Commit == nil {
 		return w.obj, nil, nil
 	}
 	obj := w.obj.DeepCopyObject().(resource.Object)
-	tx := w.s.alloc.Begin(ctx, w.c.key())
+	tx := w.s.alloc.Begin(ctx, w.c.Key())
 	if err := d.Commit(tx, obj, w.old()); err != nil {
 		return nil, nil, allocationError(w.c, errors.Join(err, tx.Err))
 	}
@@ -136,12 +137,12 @@ func (w *attempt) allocate(ctx context.Context) (resource.Object, *alloc.Tx, err
 }
 
 // allocationError tells clients what could not be allocated.
-func allocationError(c *call, err error) error {
+func allocationError(c *call.Call, err error) error {
 	var fieldErr *field.Error
 	var api apierrors.APIStatus
 	switch {
 	case errors.As(err, &fieldErr):
-		return c.invalid(fieldErr)
+		return c.Invalid(fieldErr)
 	case errors.As(err, &api):
 		return err
 	}
@@ -158,7 +159,7 @@ func (w *attempt) unchanged(obj resource.Object, value []byte) bool {
 	if !sameButTimes(obj.GetManagedFields(), old.GetManagedFields()) {
 		return false
 	}
-	was, err := watchcache.Encode(w.c.res.Def, old)
+	was, err := watchcache.Encode(w.c.Resource.Def, old)
 	if err != nil {
 		return false
 	}
@@ -167,7 +168,7 @@ func (w *attempt) unchanged(obj resource.Object, value []byte) bool {
 	}
 	again := cache.Shallow(obj)
 	again.SetManagedFields(old.GetManagedFields())
-	value, err = watchcache.Encode(w.c.res.Def, again)
+	value, err = watchcache.Encode(w.c.Resource.Def, again)
 	return err == nil && bytes.Equal(was, value)
 }
 
@@ -199,17 +200,17 @@ func (w *attempt) dryRunResult(obj resource.Object) *cache.Item {
 }
 
 func (w *attempt) put(ctx context.Context, obj resource.Object, value []byte, tx *alloc.Tx) (*cache.Item, error) {
-	s, key := w.s, w.c.key()
+	s, key := w.s, w.c.Key()
 	txn := store.Txn{
 		Conds: []store.Cond{{Key: key}},
-		Ops:   []store.Op{{Key: key, Value: value, TTL: w.c.res.Def.TTL(obj)}},
+		Ops:   []store.Op{{Key: key, Value: value, TTL: w.c.Resource.Def.TTL(obj)}},
 	}
 	if w.item != nil {
 		txn.Conds[0].Rev = w.item.Rev
 	}
 	txn.Conds = append(txn.Conds, w.relied...)
 	tx.AddTo(&txn)
-	at := s.o.Caches.Handoff(w.c.res.Def, key, value, cache.Shallow(obj))
+	at := s.o.Caches.Handoff(w.c.Resource.Def, key, value, cache.Shallow(obj))
 	res, err := s.o.Store.Txn(ctx, txn)
 	switch {
 	case errors.Is(err, store.ErrTooLarge):

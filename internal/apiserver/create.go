@@ -5,10 +5,9 @@ import (
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 
-	"github.com/kemudi/kemudi/internal/apiserver/refusal"
+	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -21,17 +20,17 @@ const (
 )
 
 // create stores the new object that the call sends.
-func (s *Server) create(ctx context.Context, c *call) (answer, error) {
-	if c.sub != nil && c.sub.Body != nil { // a rollback, which changes its Deployment
+func (s *Server) create(ctx context.Context, c *call.Call) (call.Result, error) {
+	if c.Sub != nil && c.Sub.Body != nil { // a rollback, which changes its Deployment
 		return s.updateBody(ctx, c)
 	}
-	obj := c.body.(resource.Object)
-	if err := c.fitNamespace(obj); err != nil {
-		return answer{}, err
+	obj := c.Body.(resource.Object)
+	if err := c.FitNamespace(obj); err != nil {
+		return call.Result{}, err
 	}
 	generate := obj.GetName() == "" && obj.GetGenerateName() != ""
 	for try := 1; ; try++ {
-		c.name = obj.GetName()
+		c.Name = obj.GetName()
 		item, err := s.write(ctx, c, change{create: true, make: func(context.Context, resource.Object) (resource.Object, error) {
 			if generate {
 				return obj.DeepCopyObject().(resource.Object), nil
@@ -39,10 +38,10 @@ func (s *Server) create(ctx context.Context, c *call) (answer, error) {
 			return obj, nil
 		}})
 		if !generate || !apierrors.IsAlreadyExists(err) {
-			return answer{item: item, code: http.StatusCreated}, err
+			return call.Result{Item: item, Code: http.StatusCreated}, err
 		}
 		if try == maxGenerateTrys {
-			return answer{}, apierrors.NewGenerateNameConflict(c.res.GroupResource(), c.name, 1)
+			return call.Result{}, apierrors.NewGenerateNameConflict(c.Resource.GroupResource(), c.Name, 1)
 		}
 	}
 }
@@ -54,8 +53,8 @@ func (w *attempt) name() (other bool) {
 	if w.obj.GetName() == "" && w.obj.GetGenerateName() != "" {
 		w.obj.SetName(generateName(w.obj.GetGenerateName()))
 	}
-	other = w.c.name != w.obj.GetName()
-	w.c.name = w.obj.GetName()
+	other = w.c.Name != w.obj.GetName()
+	w.c.Name = w.obj.GetName()
 	return other
 }
 
@@ -64,41 +63,4 @@ func generateName(prefix string) string {
 		prefix = prefix[:maxNameLength-randomLength]
 	}
 	return prefix + rand.String(randomLength)
-}
-
-// fitNamespace puts a new object into the namespace of the request, or refuses
-// one that names another.
-func (c *call) fitNamespace(obj metav1.Object) error {
-	if !c.res.Def.Namespaced {
-		if obj.GetNamespace() != "" && c.namespace == "" {
-			obj.SetNamespace("")
-		}
-		return nil
-	}
-	switch obj.GetNamespace() {
-	case "":
-		obj.SetNamespace(c.namespace)
-	case c.namespace:
-	default:
-		return refusal.BadRequest("the namespace of the provided object does not match the namespace sent on the request")
-	}
-	return nil
-}
-
-// fitName refuses an object that is not the one the request names, and fills
-// in what it leaves open.
-func (c *call) fitName(obj metav1.Object) error {
-	if c.res.Def.Namespaced {
-		if err := c.fitNamespace(obj); err != nil {
-			return err
-		}
-	}
-	switch name := obj.GetName(); name {
-	case "":
-		obj.SetName(c.name)
-	case c.name:
-	default:
-		return refusal.BadRequest("the name of the object (%s) does not match the name on the URL (%s)", name, c.name)
-	}
-	return nil
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kemudi/kemudi/internal/apiserver/alloc"
+	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/store"
@@ -22,14 +23,14 @@ import (
 // delete removes an object, or marks it as being deleted where something still
 // has to happen first (finalizers, grace period). gone tells which; item is the
 // object's last state, or the marked one.
-func (s *Server) delete(ctx context.Context, c *call, o *metav1.DeleteOptions) (item *cache.Item, gone bool, err error) {
+func (s *Server) delete(ctx context.Context, c *call.Call, o *metav1.DeleteOptions) (item *cache.Item, gone bool, err error) {
 	for try := 0; ; try++ {
 		old, err := s.latest(ctx, c, try > 0)
 		if err != nil {
 			return nil, false, err
 		}
 		if old == nil {
-			return nil, false, c.notFound()
+			return nil, false, c.NotFound()
 		}
 		if err := unmet(c, old.Object, o.Preconditions); err != nil {
 			if try == 0 {
@@ -41,7 +42,7 @@ func (s *Server) delete(ctx context.Context, c *call, o *metav1.DeleteOptions) (
 		if err := w.admitDelete(ctx, o); err != nil {
 			return nil, false, err
 		}
-		mark := c.markDeleted(old.Object, o)
+		mark := markDeleted(c, old.Object, o)
 		switch {
 		case mark == nil:
 			item, err = s.remove(ctx, c, old, old.Object)
@@ -61,13 +62,13 @@ func (s *Server) delete(ctx context.Context, c *call, o *metav1.DeleteOptions) (
 }
 
 // unmet returns the conflict if an object is not what a request expects.
-func unmet(c *call, obj resource.Object, p *metav1.Preconditions) error {
+func unmet(c *call.Call, obj resource.Object, p *metav1.Preconditions) error {
 	switch {
 	case p == nil:
 	case p.UID != nil && *p.UID != obj.GetUID():
-		return c.conflict(uidMismatch(*p.UID, obj.GetUID()))
+		return c.Conflict(uidMismatch(*p.UID, obj.GetUID()))
 	case p.ResourceVersion != nil && *p.ResourceVersion != obj.GetResourceVersion():
-		return c.conflict(fmt.Errorf("Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", //nolint:staticcheck // upstream's text
+		return c.Conflict(fmt.Errorf("Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", //nolint:staticcheck // upstream's text
 			*p.ResourceVersion, obj.GetResourceVersion()))
 	}
 	return nil
@@ -75,14 +76,14 @@ func unmet(c *call, obj resource.Object, p *metav1.Preconditions) error {
 
 // markDeleted returns the object as it stays until it may go: nil if it goes at
 // once, obj itself if it is marked well enough.
-func (c *call) markDeleted(obj resource.Object, o *metav1.DeleteOptions) resource.Object {
-	d := c.res.Def
+func markDeleted(c *call.Call, obj resource.Object, o *metav1.DeleteOptions) resource.Object {
+	d := c.Resource.Def
 	finalizers := deletionFinalizers(c, obj, o)
 	refinalized := !slices.Equal(finalizers, obj.GetFinalizers())
 	var grace int64
 	pending := false // a grace period runs that this request does not shorten
 	if d.GracePeriod != nil {
-		grace, pending = c.gracePeriod(obj, o)
+		grace, pending = gracePeriod(c, obj, o)
 	}
 	stays := len(finalizers) > 0 || pending || grace > 0 || d.PendingDelete != nil && d.PendingDelete(obj)
 	if !stays {
@@ -108,10 +109,10 @@ func (c *call) markDeleted(obj resource.Object, o *metav1.DeleteOptions) resourc
 
 // gracePeriod is how long a graceful deletion has from now on. pending says
 // that one runs already and is not shortened.
-func (c *call) gracePeriod(obj resource.Object, o *metav1.DeleteOptions) (grace int64, pending bool) {
+func gracePeriod(c *call.Call, obj resource.Object, o *metav1.DeleteOptions) (grace int64, pending bool) {
 	running := obj.GetDeletionGracePeriodSeconds()
 	if obj.GetDeletionTimestamp() == nil {
-		return c.res.Def.GracePeriod(obj, o.GracePeriodSeconds), false
+		return c.Resource.Def.GracePeriod(obj, o.GracePeriodSeconds), false
 	}
 	if running == nil || *running == 0 {
 		return 0, false
@@ -146,7 +147,7 @@ func setDeletion(obj resource.Object, grace int64) {
 
 // deletionFinalizers are the finalizers the object has when the garbage
 // collector's are set as the request wants it.
-func deletionFinalizers(c *call, obj resource.Object, o *metav1.DeleteOptions) []string {
+func deletionFinalizers(c *call.Call, obj resource.Object, o *metav1.DeleteOptions) []string {
 	finalizers := obj.GetFinalizers()
 	has := func(name string) bool { return slices.Contains(finalizers, name) }
 	orphan, foreground := has(metav1.FinalizerOrphanDependents), has(metav1.FinalizerDeleteDependents)
@@ -157,9 +158,9 @@ func deletionFinalizers(c *call, obj resource.Object, o *metav1.DeleteOptions) [
 		orphan = *o.PropagationPolicy == metav1.DeletePropagationOrphan
 		foreground = *o.PropagationPolicy == metav1.DeletePropagationForeground
 	case !orphan && !foreground:
-		policy := c.res.Def.DefaultPropagation
-		if c.res.Version != nil {
-			policy = c.res.Version.DefaultPropagation
+		policy := c.Resource.Def.DefaultPropagation
+		if c.Resource.Version != nil {
+			policy = c.Resource.Version.DefaultPropagation
 		}
 		orphan, foreground = policy == metav1.DeletePropagationOrphan, policy == metav1.DeletePropagationForeground
 	}
@@ -181,11 +182,11 @@ func deletionFinalizers(c *call, obj resource.Object, o *metav1.DeleteOptions) [
 // commitMark stores an object that is marked as being deleted.
 func (w *attempt) commitMark(ctx context.Context) (*cache.Item, error) {
 	w.obj.SetResourceVersion("")
-	value, err := watchcache.Encode(w.c.res.Def, w.obj)
+	value, err := watchcache.Encode(w.c.Resource.Def, w.obj)
 	if err != nil {
 		return nil, err
 	}
-	if w.c.dryRun {
+	if w.c.DryRun {
 		return w.dryRunResult(w.obj), nil
 	}
 	return w.put(ctx, w.obj, value, nil)
@@ -193,24 +194,24 @@ func (w *attempt) commitMark(ctx context.Context) (*cache.Item, error) {
 
 // remove deletes the stored object. last is the state that is reported: the
 // stored one, or with the update that let it go.
-func (s *Server) remove(ctx context.Context, c *call, old *cache.Item, last resource.Object) (*cache.Item, error) {
-	if c.dryRun {
+func (s *Server) remove(ctx context.Context, c *call.Call, old *cache.Item, last resource.Object) (*cache.Item, error) {
+	if c.DryRun {
 		return old, nil
 	}
 	for {
 		var tx *alloc.Tx
-		if c.res.Def.Commit != nil {
-			tx = s.alloc.Begin(ctx, c.key())
-			if err := c.res.Def.Commit(tx, nil, old.Object); err != nil {
+		if c.Resource.Def.Commit != nil {
+			tx = s.alloc.Begin(ctx, c.Key())
+			if err := c.Resource.Def.Commit(tx, nil, old.Object); err != nil {
 				return nil, allocationError(c, errors.Join(err, tx.Err))
 			}
 		}
-		txn := store.Txn{Conds: []store.Cond{{Key: c.key(), Rev: old.Rev}}, Ops: []store.Op{{Key: c.key()}}}
+		txn := store.Txn{Conds: []store.Cond{{Key: c.Key(), Rev: old.Rev}}, Ops: []store.Op{{Key: c.Key()}}}
 		tx.AddTo(&txn)
 		res, err := s.o.Store.Txn(ctx, txn)
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("delete %s: %w", c.key(), err)
+			return nil, fmt.Errorf("delete %s: %w", c.Key(), err)
 		case !res.OK && res.Now[0].Rev != old.Rev:
 			return nil, errRaced
 		case !res.OK:
@@ -224,11 +225,11 @@ func (s *Server) remove(ctx context.Context, c *call, old *cache.Item, last reso
 }
 
 // deletedStatus is the Status that answers a delete.
-func deletedStatus(c *call, item *cache.Item) *metav1.Status {
+func deletedStatus(c *call.Call, item *cache.Item) *metav1.Status {
 	return &metav1.Status{
 		Status: metav1.StatusSuccess,
 		Details: &metav1.StatusDetails{
-			Name: item.Object.GetName(), Group: c.res.GVK.Group, Kind: c.res.Def.Plural, UID: item.Object.GetUID(),
+			Name: item.Object.GetName(), Group: c.Resource.GVK.Group, Kind: c.Resource.Def.Plural, UID: item.Object.GetUID(),
 		},
 	}
 }
@@ -237,14 +238,9 @@ func deletedStatus(c *call, item *cache.Item) *metav1.Status {
 // wait for, the disk above all, they wait for together.
 const deleters = 8
 
-// deleteCollection deletes what a list finds, in any order, and returns it. After
-// an error nothing more is begun.
-func (s *Server) deleteCollection(ctx context.Context, c *call) (answer, error) {
-	found, err := s.runList(ctx, c)
-	if err != nil {
-		return answer{}, err
-	}
-	items := found.page.items
+// deleteAll deletes objects that a list has found, in any order. After an error nothing
+// more is begun.
+func (s *Server) deleteAll(ctx context.Context, c *call.Call, items []*cache.Item) error {
 	var next atomic.Int64
 	failed := make([]error, min(deleters, len(items)))
 	var wg sync.WaitGroup
@@ -260,21 +256,21 @@ func (s *Server) deleteCollection(ctx context.Context, c *call) (answer, error) 
 	}
 	wg.Wait()
 	if i := slices.IndexFunc(failed, func(err error) bool { return err != nil }); i >= 0 {
-		return answer{}, failed[i]
+		return failed[i]
 	}
-	return answer{page: &page{items: items}}, nil
+	return nil
 }
 
 // deleteItem deletes an object of a collection, if it is still there. A panic is an
 // error: nobody would catch it in a goroutine of a request.
-func (s *Server) deleteItem(ctx context.Context, c *call, it *cache.Item) (err error) {
+func (s *Server) deleteItem(ctx context.Context, c *call.Call, it *cache.Item) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("delete %s: %v", it.Key, r)
 		}
 	}()
-	one, options := *c, *c.delete
-	one.namespace, one.name, one.warnings = it.Object.GetNamespace(), it.Object.GetName(), nil
+	one, options := *c, *c.Delete
+	one.Namespace, one.Name, one.Warnings = it.Object.GetNamespace(), it.Object.GetName(), nil
 	if _, _, err := s.delete(ctx, &one, &options); err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}

@@ -256,3 +256,18 @@ func writeJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", request.JSON)
 	_, _ = w.Write(body) // an error means that the client has gone
 }
+
+// authorize refuses what the user may not do.
+func (s *Server) authorize(ctx context.Context, a authorizer.Attributes) error {
+	if s.o.Authorizer == nil {
+		return nil
+	}
+	decision, reason, err := s.o.Authorizer.Authorize(ctx, a)
+	if decision == authorizer.DecisionAllow {
+		return nil
+	}
+	if err != nil {
+		s.log.DebugContext(ctx, "authorization error", "err", err, "user", a.GetUser().GetName())
+	}
+	return refusal.Forbidden(a, reason)
+}

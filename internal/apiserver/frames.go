@@ -69,7 +69,7 @@ func (k *httpSink) event(e *cache.Event, many bool) error {
 // cached adds an event with the kept bytes of its object. Those of one of many are
 // kept packed at most, as those of a list.
 func (k *httpSink) cached(e *cache.Event, many bool) error {
-	res, proto := k.p.c.res, k.p.a.Media == request.MediaProto
+	res, proto := k.p.c.Resource, k.p.a.Media == request.MediaProto
 	form, store := res.Forms.In(k.p.a.Bytes()), k.p.s.encoded
 	switch {
 	case many && proto:
@@ -136,14 +136,14 @@ func (k *httpSink) object(event string, gvk schema.GroupVersionKind, obj runtime
 }
 
 func (k *httpSink) bookmark(rev int64, initialEnd bool) error {
-	obj := bookmarkObject(k.p.c.res, rev, initialEnd)
+	obj := bookmarkObject(k.p.c.Resource, rev, initialEnd)
 	switch k.p.a.Shape {
 	case request.Table:
 		return k.tableEvent("BOOKMARK", newItem(obj, rev))
 	case request.Metadata:
 		return k.object("BOOKMARK", metadataGVK(k.p.a, "PartialObjectMetadata"), partial(obj))
 	}
-	return k.object("BOOKMARK", k.p.c.res.GVK, obj)
+	return k.object("BOOKMARK", k.p.c.Resource.GVK, obj)
 }
 
 // fail tells the client why the watch ends, as its last event.

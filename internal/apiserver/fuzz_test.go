@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/apiserver/served"
 )
 
@@ -22,7 +23,7 @@ func FuzzSelectors(f *testing.F) {
 	} {
 		f.Add(s[0], s[1], "n", "b")
 	}
-	c := &call{res: &served.Resource{Def: core.Pods.Def}}
+	c := &call.Call{Resource: &served.Resource{Def: core.Pods.Def}}
 	f.Fuzz(func(t *testing.T, byLabel, byField, name, label string) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", Labels: map[string]string{"a": label}}, Spec: corev1.PodSpec{NodeName: label}, Status: corev1.PodStatus{Phase: "Running"}}
 		set := fields.Set{"metadata.name": name, "metadata.namespace": "default"}

@@ -11,6 +11,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/discovery"
 	"github.com/kemudi/kemudi/internal/apiserver/action"
+	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/apiserver/timeouts"
 	"github.com/kemudi/kemudi/internal/apiserver/tunnel"
 	"github.com/kemudi/kemudi/internal/cache"
@@ -43,20 +44,12 @@ func (s *Server) newHandlers() handlers {
 	return handlers{actions: a.List(), tunnels: t.List(), close: t.Close}
 }
 
-// handler is the code behind the call.
-func (c *call) handler() resource.Handler {
-	if c.sub != nil {
-		return c.sub.Handler
-	}
-	return c.res.Def.Handler
-}
-
 // connect hands the request to the call's tunnel.
 func (p *reply) connect() {
 	p.warnings()
 	timeouts.Exempt(p.w)
-	p.s.handlers.tunnels[p.c.handler()](&tunnel.Request{
-		W: p.w, R: p.r, Def: p.c.res.Def, Name: p.c.name, Below: stateOf(p.r).info.Below(), API: &tunnelAPI{p.s, p.c},
+	p.s.handlers.tunnels[p.c.Handler()](&tunnel.Request{
+		W: p.w, R: p.r, Def: p.c.Resource.Def, Name: p.c.Name, Below: stateOf(p.r).info.Below(), API: &tunnelAPI{p.s, p.c},
 	})
 }
 
@@ -66,9 +59,9 @@ func sameType(obj resource.Object, def *resource.Def) bool {
 }
 
 // actionRequest is the call as an action sees it.
-func (s *Server) actionRequest(c *call, body runtime.Object) *action.Request {
+func (s *Server) actionRequest(c *call.Call, body runtime.Object) *action.Request {
 	q := &action.Request{
-		Def: c.res.Def, Version: c.res.Version, Namespace: c.namespace, Name: c.name, User: c.user, DryRun: c.dryRun, Body: body,
+		Def: c.Resource.Def, Version: c.Resource.Version, Namespace: c.Namespace, Name: c.Name, User: c.User, DryRun: c.DryRun, Body: body,
 	}
 	q.API = &actionAPI{s: s, c: c, q: q}
 	return q
@@ -77,15 +70,15 @@ func (s *Server) actionRequest(c *call, body runtime.Object) *action.Request {
 // actionAPI is what the action of a call asks of the server.
 type actionAPI struct {
 	s *Server
-	c *call
+	c *call.Call
 	q *action.Request
 }
 
 var _ action.API = (*actionAPI)(nil)
 
 // call is the call with what the action has learnt of it.
-func (a *actionAPI) call() *call {
-	a.c.name, a.c.dryRun = a.q.Name, a.q.DryRun
+func (a *actionAPI) call() *call.Call {
+	a.c.Name, a.c.DryRun = a.q.Name, a.q.DryRun
 	return a.c
 }
 
@@ -99,7 +92,7 @@ func (a *actionAPI) Get(ctx context.Context) (resource.Object, error) {
 }
 
 // Fit holds the body's name and namespace against the call's.
-func (a *actionAPI) Fit(body metav1.Object) error { return a.call().fitName(body) }
+func (a *actionAPI) Fit(body metav1.Object) error { return a.call().FitName(body) }
 
 // Admit asks both halves of admission.
 func (a *actionAPI) Admit(ctx context.Context, body runtime.Object) error {
@@ -110,9 +103,9 @@ func (a *actionAPI) Admit(ctx context.Context, body runtime.Object) error {
 func (a *actionAPI) Write(ctx context.Context, ch action.Change) (resource.Object, error) {
 	c := a.call()
 	if ch.Def != nil {
-		c = &call{
-			verb: "update", res: a.s.storage(ch.Def), namespace: c.namespace, name: ch.Name,
-			user: c.user, agent: c.agent, dryRun: c.dryRun,
+		c = &call.Call{
+			Verb: "update", Resource: a.s.storage(ch.Def), Namespace: c.Namespace, Name: ch.Name,
+			User: c.User, Agent: c.Agent, DryRun: c.DryRun,
 		}
 	}
 	item, err := a.s.write(ctx, c, change{tracked: ch.Own, trusted: ch.Own, only: &ch.If, make: func(_ context.Context, old resource.Object) (resource.Object, error) {
@@ -127,7 +120,7 @@ func (a *actionAPI) Write(ctx context.Context, ch action.Change) (resource.Objec
 // Delete deletes the call's object, as if that had been asked for.
 func (a *actionAPI) Delete(ctx context.Context, o *metav1.DeleteOptions) error {
 	c := *a.call()
-	c.sub, c.verb = nil, "delete"
+	c.Sub, c.Verb = nil, "delete"
 	_, _, err := a.s.delete(ctx, &c, o)
 	return err
 }
@@ -135,7 +128,7 @@ func (a *actionAPI) Delete(ctx context.Context, o *metav1.DeleteOptions) error {
 // tunnelAPI is what the tunnel of a call sees of the server.
 type tunnelAPI struct {
 	s *Server
-	c *call
+	c *call.Call
 }
 
 var _ tunnel.API = (*tunnelAPI)(nil)
@@ -143,7 +136,7 @@ var _ tunnel.API = (*tunnelAPI)(nil)
 // Get reads an object of the call's resource and namespace.
 func (t *tunnelAPI) Get(ctx context.Context, name string) (resource.Object, error) {
 	c := *t.c
-	c.name = name
+	c.Name = name
 	it, err := t.s.get(ctx, &c, "")
 	if err != nil {
 		return nil, err
@@ -153,7 +146,7 @@ func (t *tunnelAPI) Get(ctx context.Context, name string) (resource.Object, erro
 
 // Admit asks both halves of admission.
 func (t *tunnelAPI) Admit(ctx context.Context, options runtime.Object) error {
-	a := t.c.admission()
+	a := attributesFor(t.c)
 	a.Operation, a.Object = "CONNECT", options
 	return t.s.admitWhole(ctx, a)
 }

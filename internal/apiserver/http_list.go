@@ -45,11 +45,11 @@ func (p *reply) jsonList(page *page) {
 
 // appendJSONList returns what of the list is not written yet.
 func (p *reply) appendJSONList(l *pieces.Writer, page *page) []byte {
-	l.Buf = append(l.Buf, p.c.res.ListHead...)
+	l.Buf = append(l.Buf, p.c.Resource.ListHead...)
 	l.Buf = append(l.Buf, `,"metadata":`...)
 	l.Buf, _ = wire.AppendJSON(l.Buf, &page.meta)
 	l.Buf = append(l.Buf, `,"items":[`...)
-	bytes := p.bulk(page, p.c.res.Forms.JSON)
+	bytes := p.bulk(page, p.c.Resource.Forms.JSON)
 	p.items(l, page, func(dst []byte, i int) ([]byte, error) {
 		if i > 0 {
 			dst = append(dst, ',')
@@ -80,7 +80,7 @@ func (p *reply) memoryOfWhole(page *page) int64 {
 	}
 	n, sum := len(page.items), 0
 	for i := range min(n, samples) {
-		size, err := p.s.encoded.Size(page.items[i*n/min(n, samples)], p.c.res.Forms.JSON)
+		size, err := p.s.encoded.Size(page.items[i*n/min(n, samples)], p.c.Resource.Forms.JSON)
 		if err != nil {
 			return 0 // that the list cannot be made is found out below
 		}
@@ -112,7 +112,7 @@ func (p *reply) bulk(page *page, f *encoded.Form) func(dst []byte, it *cache.Ite
 
 // protoList sends the list's length first, so sizes are summed up before.
 func (p *reply) protoList(page *page) {
-	f := p.c.res.Forms.Proto
+	f := p.c.Resource.Forms.Proto
 	head, err := wire.AppendListHead(nil, &page.meta)
 	if err != nil {
 		p.fail(err)
@@ -129,12 +129,12 @@ func (p *reply) protoList(page *page) {
 	}
 	p.w.Header().Set("Content-Type", request.Proto)
 	l := pieces.New(p.w)
-	l.Buf = append(p.c.res.ListProto.AppendHead(l.Buf, size), head...)
+	l.Buf = append(p.c.Resource.ListProto.AppendHead(l.Buf, size), head...)
 	bytes := p.bulk(page, f)
 	p.items(l, page, func(dst []byte, i int) ([]byte, error) {
 		return bytes(wire.AppendListItemHead(dst, sizes[i]), page.items[i])
 	})
-	l.Buf = p.c.res.ListProto.AppendTail(l.Buf)
+	l.Buf = p.c.Resource.ListProto.AppendTail(l.Buf)
 	l.End()
 }
 

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/client"
@@ -25,7 +26,7 @@ func (s *Server) serveResource(w http.ResponseWriter, r *http.Request, in *reque
 		s.serveUnknown(w, r, t, in)
 		return
 	}
-	c := &call{verb: in.Verb, res: res, namespace: in.Namespace, name: in.Name, user: stateOf(r).user, agent: r.UserAgent()}
+	c := &call.Call{Verb: in.Verb, Resource: res, Namespace: in.Namespace, Name: in.Name, User: stateOf(r).user, Agent: r.UserAgent()}
 	p := &reply{s: s, w: w, r: r, c: c}
 	v, err := s.gate(c, in.Sub)
 	if err == nil && r.Method == http.MethodHead && in.Sub == "" {
@@ -45,7 +46,7 @@ func (s *Server) serveResource(w http.ResponseWriter, r *http.Request, in *reque
 func (p *reply) perform(v *verb) {
 	a, err := p.s.perform(p.r.Context(), p.c, v, p)
 	switch {
-	case p.c.verb == "watch" && apierrors.IsResourceExpired(err):
+	case p.c.Verb == "watch" && apierrors.IsResourceExpired(err):
 		p.newSink().fail(err) // an event, as if the watch had begun
 	case err != nil:
 		p.fail(err)
@@ -53,13 +54,13 @@ func (p *reply) perform(v *verb) {
 		p.stream(a.watch)
 	case a.page != nil:
 		p.collection(a.page)
-	case a.gone && !p.c.res.Def.AnswersDeleted:
-		p.w.Header().Set(client.RevisionHeader, a.item.Object.GetResourceVersion())
-		p.object(http.StatusOK, statusGVK, deletedStatus(p.c, a.item))
-	case a.item != nil:
-		p.item(cmp.Or(a.code, http.StatusOK), a.item)
+	case a.Gone && !p.c.Resource.Def.AnswersDeleted:
+		p.w.Header().Set(client.RevisionHeader, a.Item.Object.GetResourceVersion())
+		p.object(http.StatusOK, statusGVK, deletedStatus(p.c, a.Item))
+	case a.Item != nil:
+		p.item(cmp.Or(a.Code, http.StatusOK), a.Item)
 	default:
-		p.part(cmp.Or(a.code, http.StatusOK), a.body)
+		p.part(cmp.Or(a.Code, http.StatusOK), a.Body)
 	}
 }
 
@@ -93,21 +94,21 @@ var methods = []struct{ method, object, collection string }{
 }
 
 // allowed lists the methods that the call's path has, as the header Allow wants it.
-func (c *call) allowed() string {
+func allowed(c *call.Call) string {
 	var list []string
 	for _, m := range methods {
 		verb := m.object
 		switch {
-		case c.sub != nil && m.method == http.MethodPost:
+		case c.Sub != nil && m.method == http.MethodPost:
 			verb = "create"
-		case c.sub != nil:
-		case c.name == "":
+		case c.Sub != nil:
+		case c.Name == "":
 			verb = m.collection
-			if c.res.Def.Namespaced && c.namespace == "" && verb != "list" {
+			if c.Resource.Def.Namespaced && c.Namespace == "" && verb != "list" {
 				continue
 			}
 		}
-		if c.has(verb) {
+		if c.Has(verb) {
 			list = append(list, m.method)
 		}
 	}
@@ -139,19 +140,21 @@ func (p *reply) revision() string {
 }
 
 // document is the request's body, which has been read by a filter.
-func (p *reply) document() document { return document{request.ContentType(p.r), stateOf(p.r).body} }
+func (p *reply) document() call.Document {
+	return call.Document{Type: request.ContentType(p.r), Body: stateOf(p.r).body}
+}
 
-func (p *reply) sent(c *call) (runtime.Object, error) {
+func (p *reply) sent(c *call.Call) (runtime.Object, error) {
 	d := p.document()
-	if c.sub != nil && c.sub.Body != nil {
-		body := c.sub.Body.New()
-		return body, d.decode(c, body, d.accepted(c.sub.Body))
+	if c.Sub != nil && c.Sub.Body != nil {
+		body := c.Sub.Body.New()
+		return body, d.Decode(c, body, d.Accepted(c.Sub.Body))
 	}
-	obj := c.res.New()
-	if err := d.decode(c, obj, c.res.GVK); err != nil || c.handler() != resource.Generic {
+	obj := c.Resource.New()
+	if err := d.Decode(c, obj, c.Resource.GVK); err != nil || c.Handler() != resource.Generic {
 		return obj, err
 	}
-	stored, err := c.res.ToStorage(obj)
+	stored, err := c.Resource.ToStorage(obj)
 	if err != nil {
 		return nil, refusal.BadRequest("%v", err)
 	}
@@ -161,14 +164,14 @@ func (p *reply) sent(c *call) (runtime.Object, error) {
 func (p *reply) listOptions() (*metav1.ListOptions, error) { return request.ListOptions(p.r.URL) }
 
 func (p *reply) writeOptions() (metav1.PatchOptions, error) {
-	return request.WriteOptions(p.r.URL, p.c.verb == "patch")
+	return request.WriteOptions(p.r.URL, p.c.Verb == "patch")
 }
 
 // deleteOptions reads them from the body, or from the parameters if it is empty.
 func (p *reply) deleteOptions() (*metav1.DeleteOptions, error) {
 	o := &metav1.DeleteOptions{}
-	if d := p.document(); len(d.body) > 0 {
-		return o, decodeDeleteOptions(d, o)
+	if d := p.document(); len(d.Body) > 0 {
+		return o, d.DeleteOptions(o)
 	}
 	return o, request.DeleteOptions(p.r.URL, o)
 }

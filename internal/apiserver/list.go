@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/cache"
@@ -34,7 +35,7 @@ type page struct {
 
 // list reads a collection: from a snapshot of the cache, or, where a revision is
 // asked for that the cache has forgotten, from the store.
-func (s *Server) list(ctx context.Context, c *call, q *listQuery) (*page, error) {
+func (s *Server) list(ctx context.Context, c *call.Call, q *listQuery) (*page, error) {
 	if q.token != "" {
 		return s.listOn(ctx, c, q)
 	}
@@ -53,27 +54,27 @@ func (s *Server) list(ctx context.Context, c *call, q *listQuery) (*page, error)
 			return p, nil
 		}
 	}
-	snap := c.res.Cache.Snapshot()
+	snap := c.Resource.Cache.Snapshot()
 	return s.listSnapshot(c, q, snap, request.Position{Rev: snap.Rev}), nil
 }
 
 // exact reports whether the state at the revision itself is asked for. In parts, a
 // list of a revision has always meant that, long before resourceVersionMatch; but
 // not of a single object.
-func (q *listQuery) exact(c *call, rev int64) bool {
+func (q *listQuery) exact(c *call.Call, rev int64) bool {
 	return q.match == metav1.ResourceVersionMatchExact || q.match == "" && q.limit > 0 && rev > 0 && !q.sel.single(c)
 }
 
 // single reports whether the selection names the one object that it can find.
-func (s *selection) single(c *call) bool {
-	return s.name != "" && (s.namespace != "" || !c.res.Def.Namespaced)
+func (s *selection) single(c *call.Call) bool {
+	return s.name != "" && (s.namespace != "" || !c.Resource.Def.Namespaced)
 }
 
 // listIndexed reads the objects that an index narrows the search to.
-func (s *Server) listIndexed(c *call, q *listQuery) *page {
-	rev := c.res.Cache.Rev()
+func (s *Server) listIndexed(c *call.Call, q *listQuery) *page {
+	rev := c.Resource.Cache.Rev()
 	p := &page{meta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(rev, 10)}}
-	for _, it := range c.res.Cache.ByIndex(q.sel.index, q.sel.value) {
+	for _, it := range c.Resource.Cache.ByIndex(q.sel.index, q.sel.value) {
 		if (q.sel.namespace == "" || it.Namespace() == q.sel.namespace) && q.sel.matches(it.Object) {
 			p.items = append(p.items, it)
 		}
@@ -83,7 +84,7 @@ func (s *Server) listIndexed(c *call, q *listQuery) *page {
 }
 
 // listSnapshot reads one page from a snapshot, beginning after at.Key.
-func (s *Server) listSnapshot(c *call, q *listQuery, snap *cache.Snapshot, at request.Position) *page {
+func (s *Server) listSnapshot(c *call.Call, q *listQuery, snap *cache.Snapshot, at request.Position) *page {
 	p := &page{meta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(at.Rev, 10)}, part: at.Key != ""}
 	if q.sel.single(c) && at.Key == "" {
 		if it := snap.Get(cache.Key(q.sel.namespace, q.sel.name)); q.sel.has(it) {
@@ -133,7 +134,7 @@ func (p *page) goesOn(rev, remaining int64, q *listQuery) {
 }
 
 // listOn reads the page that a continue token stands for.
-func (s *Server) listOn(ctx context.Context, c *call, q *listQuery) (*page, error) {
+func (s *Server) listOn(ctx context.Context, c *call.Call, q *listQuery) (*page, error) {
 	at, err := request.DecodeToken(q.token)
 	if err != nil {
 		return nil, refusal.BadRequest("invalid continue token: %v", err)
@@ -142,10 +143,10 @@ func (s *Server) listOn(ctx context.Context, c *call, q *listQuery) (*page, erro
 		return nil, refusal.BadRequest("specifying resource version is not allowed when using continue")
 	}
 	if at.Rev == request.AnyRev {
-		if err := s.caughtUp(ctx, c.res.Cache); err != nil {
+		if err := s.caughtUp(ctx, c.Resource.Cache); err != nil {
 			return nil, err
 		}
-		snap := c.res.Cache.Snapshot()
+		snap := c.Resource.Cache.Snapshot()
 		at.Rev = snap.Rev
 		return s.listSnapshot(c, q, snap, at), nil
 	}
@@ -171,12 +172,12 @@ func expiredToken(at request.Position) error {
 // reaches back for a while, or else from the store. Of a revision that the store
 // has forgotten nothing is shown: how old a list may be does not depend on how busy
 // the resource was.
-func (s *Server) listPast(ctx context.Context, c *call, q *listQuery, at request.Position) (*page, error) {
-	snap := c.res.Cache.SnapshotAt(at.Rev)
+func (s *Server) listPast(ctx context.Context, c *call.Call, q *listQuery, at request.Position) (*page, error) {
+	snap := c.Resource.Cache.SnapshotAt(at.Rev)
 	if snap == nil {
 		return s.listAt(ctx, c, q, at)
 	}
-	prefix := c.res.Def.Key("", "")
+	prefix := c.Resource.Def.Key("", "")
 	// Nothing is there: a name has no such byte.
 	if _, err := s.o.Store.List(ctx, prefix, store.ListOptions{From: prefix + "\xff", Rev: at.Rev, Limit: 1}); err != nil {
 		return nil, refusedAt(c, at.Rev, err)
@@ -185,12 +186,12 @@ func (s *Server) listPast(ctx context.Context, c *call, q *listQuery, at request
 }
 
 // refusedAt is the answer to a read of a revision that the store refused.
-func refusedAt(c *call, rev int64, err error) error {
+func refusedAt(c *call.Call, rev int64, err error) error {
 	switch {
 	case errors.Is(err, store.ErrCompacted):
 		return apierrors.NewResourceExpired("The provided resource version is too old.")
 	case errors.Is(err, store.ErrFuture):
-		return tooLarge(rev, c.res.Cache.Rev())
+		return tooLarge(rev, c.Resource.Cache.Rev())
 	}
 	return err
 }
@@ -199,11 +200,11 @@ func refusedAt(c *call, rev int64, err error) error {
 const chunk = 500
 
 // listAt reads one page as it was at a revision, from the store.
-func (s *Server) listAt(ctx context.Context, c *call, q *listQuery, at request.Position) (*page, error) {
-	prefix := c.res.Def.Key(q.sel.namespace, "")
+func (s *Server) listAt(ctx context.Context, c *call.Call, q *listQuery, at request.Position) (*page, error) {
+	prefix := c.Resource.Def.Key(q.sel.namespace, "")
 	from := ""
 	if at.Key != "" {
-		from = c.res.Def.Key("", at.Key) + "\x00"
+		from = c.Resource.Def.Key("", at.Key) + "\x00"
 	}
 	p := &page{meta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(at.Rev, 10)}, part: at.Key != ""}
 	for {
@@ -240,10 +241,10 @@ func (s *Server) listAt(ctx context.Context, c *call, q *listQuery, at request.P
 
 // itemAt is the cached item of a stored value if it has not changed since, so
 // that its encodings are used; otherwise it is decoded.
-func (s *Server) itemAt(c *call, kv store.KV) (*cache.Item, error) {
-	key := strings.TrimPrefix(kv.Key, c.res.Def.Key("", ""))
-	if it := c.res.Cache.Get(key); it != nil && it.Rev == kv.Rev {
+func (s *Server) itemAt(c *call.Call, kv store.KV) (*cache.Item, error) {
+	key := strings.TrimPrefix(kv.Key, c.Resource.Def.Key("", ""))
+	if it := c.Resource.Cache.Get(key); it != nil && it.Rev == kv.Rev {
 		return it, nil
 	}
-	return s.decodeItem(c.res.Def, kv)
+	return s.decodeItem(c.Resource.Def, kv)
 }

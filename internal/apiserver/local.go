@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/apiserver/served"
@@ -41,10 +42,10 @@ func (l *local) Do(ctx context.Context, r *client.Request) (runtime.Object, erro
 	switch {
 	case err != nil || a.page != nil:
 		return nil, err
-	case a.item != nil:
-		return a.item.Object, nil
+	case a.Item != nil:
+		return a.Item.Object, nil
 	default:
-		return a.body, nil
+		return a.Body, nil
 	}
 }
 
@@ -69,13 +70,13 @@ func (l *local) List(ctx context.Context, r *client.Request) (client.List, error
 func (l *local) ask(ctx context.Context, r *client.Request) (a answer, err error) {
 	c := l.call(r)
 	rec, of := l.s.begin(), series{
-		verb: metricVerb(r.Verb, string(r.PatchType)), group: c.res.GVK.Group, version: c.res.GVK.Version, plural: c.res.Def.Plural,
-		scope: scopeOf(c.namespace, c.name),
+		verb: metricVerb(r.Verb, string(r.PatchType)), group: c.Resource.GVK.Group, version: c.Resource.GVK.Version, plural: c.Resource.Def.Plural,
+		scope: scopeOf(c.Namespace, c.Name),
 	}
 	rec.code = http.StatusInternalServerError // if it panics
 	defer func() {
-		of.sub = c.subName()
-		if c.dryRun {
+		of.sub = c.SubName()
+		if c.DryRun {
 			of.dryRun = metav1.DryRunAll
 		}
 		l.s.end(&rec, of)
@@ -86,28 +87,28 @@ func (l *local) ask(ctx context.Context, r *client.Request) (a answer, err error
 		rec.code = int(refusal.Status(err).Code)
 		return answer{}, err
 	}
-	rec.code = cmp.Or(a.code, http.StatusOK)
+	rec.code = cmp.Or(a.Code, http.StatusOK)
 	return a, nil
 }
 
 // call is a request as it would have come over HTTP: without what its path cannot have.
-func (l *local) call(r *client.Request) *call {
-	c := &call{verb: r.Verb, res: l.s.storage(r.Def), namespace: r.Namespace, name: r.Name, user: l.user, agent: l.agent}
+func (l *local) call(r *client.Request) *call.Call {
+	c := &call.Call{Verb: r.Verb, Resource: l.s.storage(r.Def), Namespace: r.Namespace, Name: r.Name, User: l.user, Agent: l.agent}
 	if !r.Def.Namespaced {
-		c.namespace = ""
+		c.Namespace = ""
 	}
 	switch {
 	case r.Verb == "create" && r.Sub == "":
-		c.name = ""
+		c.Name = ""
 	case r.Verb == "list", r.Verb == "deletecollection":
-		c.name = request.NameIn(r.List.FieldSelector)
+		c.Name = request.NameIn(r.List.FieldSelector)
 	}
 	return c
 }
 
 // perform asks who may do it, what is to be done, and does it.
-func (l *local) perform(ctx context.Context, c *call, r *client.Request) (answer, error) {
-	a := c.attributes(r.Verb)
+func (l *local) perform(ctx context.Context, c *call.Call, r *client.Request) (answer, error) {
+	a := c.Attributes(r.Verb)
 	a.Subresource = r.Sub
 	if r.Verb == "list" || r.Verb == "deletecollection" {
 		withSelectors(a, r.List.FieldSelector, r.List.LabelSelector)
@@ -117,8 +118,8 @@ func (l *local) perform(ctx context.Context, c *call, r *client.Request) (answer
 	}
 	switch {
 	case r.Verb == "list", r.Verb == "deletecollection", r.Verb == "create" && r.Sub == "":
-	case c.name == "":
-		return answer{}, c.notFound() // its path would be that of all objects
+	case c.Name == "":
+		return answer{}, c.NotFound() // its path would be that of all objects
 	}
 	v, err := l.s.gate(c, r.Sub)
 	if err != nil {
@@ -150,7 +151,9 @@ var dryRun = []string{metav1.DryRunAll}
 
 func (handed) revision() string { return "" }
 
-func (h handed) document() document { return document{string(h.r.PatchType), h.r.Patch} }
+func (h handed) document() call.Document {
+	return call.Document{Type: string(h.r.PatchType), Body: h.r.Patch}
+}
 
 func (h handed) listOptions() (*metav1.ListOptions, error) { return &h.r.List, nil }
 
@@ -164,7 +167,7 @@ func (h handed) deleteOptions() (*metav1.DeleteOptions, error) {
 }
 
 func (h handed) writeOptions() (metav1.PatchOptions, error) {
-	o := metav1.PatchOptions{FieldManager: h.r.FieldManager, FieldValidation: ignoreFields}
+	o := metav1.PatchOptions{FieldManager: h.r.FieldManager, FieldValidation: call.IgnoreFields}
 	if h.r.PatchType == types.ApplyYAMLPatchType {
 		o.Force = h.r.Force
 	}
@@ -174,15 +177,15 @@ func (h handed) writeOptions() (metav1.PatchOptions, error) {
 	return o, nil
 }
 
-func (h handed) sent(c *call) (runtime.Object, error) {
-	if c.handler() != resource.Generic || c.sub != nil && c.sub.Body != nil {
+func (h handed) sent(c *call.Call) (runtime.Object, error) {
+	if c.Handler() != resource.Generic || c.Sub != nil && c.Sub.Body != nil {
 		return h.r.Object, nil
 	}
 	obj, ok := h.r.Object.(resource.Object)
 	if !ok {
-		return nil, apierrors.NewInternalError(fmt.Errorf("%s of %s: got a %T", c.verb, c.res.Def, h.r.Object))
+		return nil, apierrors.NewInternalError(fmt.Errorf("%s of %s: got a %T", c.Verb, c.Resource.Def, h.r.Object))
 	}
 	served.ClearType(obj)
-	c.res.Def.Default(obj)
+	c.Resource.Def.Default(obj)
 	return obj, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/apiserver/timeouts"
 	"github.com/kemudi/kemudi/internal/cache"
 )
@@ -103,8 +104,8 @@ func (o objects) Collect(ch chan<- prometheus.Metric) {
 }
 
 // watcher counts a watch until the result is called.
-func (m *metrics) watcher(c *call) (done func()) {
-	gauge := m.watchers.WithLabelValues("WATCH", c.res.GVK.Group, c.res.GVK.Version, c.res.Def.Plural, c.subName(), scopeOf(c.namespace, c.name), "apiserver")
+func (m *metrics) watcher(c *call.Call) (done func()) {
+	gauge := m.watchers.WithLabelValues("WATCH", c.Resource.GVK.Group, c.Resource.GVK.Version, c.Resource.Def.Plural, c.SubName(), scopeOf(c.Namespace, c.Name), "apiserver")
 	gauge.Inc()
 	return gauge.Dec
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/apiserver/served"
@@ -29,19 +30,19 @@ var patchTypes = []string{
 }
 
 // patch changes an object, or what a subresource covers, by the call's patch.
-func (s *Server) patch(ctx context.Context, c *call) (answer, error) {
-	kind, data := types.PatchType(c.patch.kind), c.patch.body
+func (s *Server) patch(ctx context.Context, c *call.Call) (call.Result, error) {
+	kind, data := types.PatchType(c.Patch.Type), c.Patch.Body
 	if kind == types.ApplyYAMLPatchType {
 		return s.apply(ctx, c, data)
 	}
-	d := diff{kind: kind, data: data, strict: c.strictPatch(kind, data)}
+	d := diff{kind: kind, data: data, strict: strictPatch(c, kind, data)}
 	item, err := s.write(ctx, c, change{make: func(_ context.Context, old resource.Object) (resource.Object, error) {
 		return s.patched(c, d, old)
 	}})
 	if err != nil {
-		return answer{}, err
+		return call.Result{}, err
 	}
-	return c.shown(item), nil
+	return c.Shown(item), nil
 }
 
 // diff is a patch as a client sent it, and what strict reading has against it.
@@ -61,8 +62,8 @@ type operation struct {
 
 // strictPatch returns what a patch says twice, and what is unknown in the
 // operations of a JSON patch. A patch that cannot be read is refused later.
-func (c *call) strictPatch(kind types.PatchType, data []byte) []error {
-	if c.validation == ignoreFields {
+func strictPatch(c *call.Call, kind types.PatchType, data []byte) []error {
+	if c.Validation == call.IgnoreFields {
 		return nil
 	}
 	if kind != types.JSONPatchType {
@@ -79,34 +80,34 @@ func (c *call) strictPatch(kind types.PatchType, data []byte) []error {
 }
 
 // patched returns a new object: old with the patch applied.
-func (s *Server) patched(c *call, d diff, old resource.Object) (resource.Object, error) {
-	if c.sub != nil && c.sub.Body != nil {
-		body := c.sub.Body.New()
-		if err := s.patchInto(c, d, patching{served.BodyGVK(c.sub.Body), c.sub.Get(old), body}); err != nil {
+func (s *Server) patched(c *call.Call, d diff, old resource.Object) (resource.Object, error) {
+	if c.Sub != nil && c.Sub.Body != nil {
+		body := c.Sub.Body.New()
+		if err := s.patchInto(c, d, patching{served.BodyGVK(c.Sub.Body), c.Sub.Get(old), body}); err != nil {
 			return nil, err
 		}
-		obj, err := c.setBody(old, body)
+		obj, err := setBody(c, old, body)
 		if err != nil {
 			return nil, err
 		}
 		return unnamed(obj, old), nil
 	}
-	shown, err := c.res.FromStorage(old)
+	shown, err := c.Resource.FromStorage(old)
 	if err != nil {
 		return nil, err
 	}
-	obj := c.res.New()
-	if err := s.patchInto(c, d, patching{c.res.GVK, shown, obj}); err != nil {
+	obj := c.Resource.New()
+	if err := s.patchInto(c, d, patching{c.Resource.GVK, shown, obj}); err != nil {
 		return nil, err
 	}
-	if err := c.fitName(obj); err != nil {
+	if err := c.FitName(obj); err != nil {
 		return nil, err
 	}
-	stored, err := c.res.ToStorage(obj)
+	stored, err := c.Resource.ToStorage(obj)
 	if err != nil {
 		return nil, refusal.BadRequest("%v", err)
 	}
-	return c.merge(unnamed(stored, old), old), nil
+	return covered(c, unnamed(stored, old), old), nil
 }
 
 // unnamed clears a revision that the patch did not name: it is applied to
@@ -124,12 +125,12 @@ type patching struct {
 	from, to runtime.Object
 }
 
-func (s *Server) patchInto(c *call, d diff, p patching) error {
+func (s *Server) patchInto(c *call.Call, d diff, p patching) error {
 	doc, err := served.AppendAny(nil, request.MediaJSON, p.gvk, p.from)
 	if err != nil {
 		return err
 	}
-	doc, data, err := c.agree(d, doc)
+	doc, data, err := agree(c, d, doc)
 	if err != nil {
 		return invalidPatch(string(d.data), err.Error())
 	}
@@ -147,18 +148,18 @@ func (s *Server) patchInto(c *call, d diff, p patching) error {
 	if err != nil {
 		return err
 	}
-	strict, err := decodeJSON(c, out, p.to)
+	strict, err := c.DecodeJSON(out, p.to)
 	if err != nil {
 		return unfitPatch(d, patchResult{out, p.to, err})
 	}
-	if err := c.sameKind(p); err != nil && d.kind != types.StrategicMergePatchType { // which is not read as a document
+	if err := sameKind(p); err != nil && d.kind != types.StrategicMergePatchType { // which is not read as a document
 		return invalidPatch(string(out), err.Error())
 	}
 	strict = slices.Concat(d.strict, strict)
-	if len(strict) > 0 && c.validation == strictFields {
-		return invalidPatch(string(out), strictText(strict))
+	if len(strict) > 0 && c.Validation == call.StrictFields {
+		return invalidPatch(string(out), call.StrictText(strict))
 	}
-	if err := c.tellStrict(strict, p.gvk); err != nil {
+	if err := c.TellStrict(strict, p.gvk); err != nil {
 		return err
 	}
 	served.ClearType(p.to)
@@ -167,19 +168,19 @@ func (s *Server) patchInto(c *call, d diff, p patching) error {
 
 // agree brings a document and a patch of it to one form, where the patch has
 // fields of an earlier release.
-func (c *call) agree(d diff, doc []byte) (patched, data []byte, err error) {
+func agree(c *call.Call, d diff, doc []byte) (patched, data []byte, err error) {
 	if d.kind != types.JSONPatchType {
-		data, err = c.modern(d.data, true)
+		data, err = c.Modern(d.data, true)
 		return doc, data, err
 	}
-	if c.res.Version == nil && (c.sub == nil || c.sub.Body == nil) {
-		doc, err = c.res.Def.Antiquate(doc, d.data)
+	if c.Resource.Version == nil && (c.Sub == nil || c.Sub.Body == nil) {
+		doc, err = c.Resource.Def.Antiquate(doc, d.data)
 	}
 	return doc, d.data, err
 }
 
 // sameKind refuses a document that a patch has made one of another kind.
-func (c *call) sameKind(p patching) error {
+func sameKind(p patching) error {
 	got := p.to.GetObjectKind().GroupVersionKind()
 	switch {
 	case got.Kind != "" && got.Kind != p.gvk.Kind:
@@ -217,54 +218,54 @@ func invalidPatch(shown, why string) error {
 }
 
 // apply performs a server-side apply, which may make the object.
-func (s *Server) apply(ctx context.Context, c *call, data []byte) (answer, error) {
-	applied, err := c.readApplied(data)
+func (s *Server) apply(ctx context.Context, c *call.Call, data []byte) (call.Result, error) {
+	applied, err := readApplied(c, data)
 	if err != nil {
-		return answer{}, err
+		return call.Result{}, err
 	}
-	warnings, created := c.warnings, false
+	warnings, created := c.Warnings, false
 	item, err := s.write(ctx, c, change{
-		missing: c.sub == nil, tracked: true,
+		missing: c.Sub == nil, tracked: true,
 		make: func(_ context.Context, old resource.Object) (resource.Object, error) {
-			c.warnings = warnings
+			c.Warnings = warnings
 			created = old == nil
 			return s.applied(c, applied, old)
 		},
 	})
 	if err != nil {
-		return answer{}, err
+		return call.Result{}, err
 	}
-	a := c.shown(item)
-	a.code = okOrCreated(created)
+	a := c.Shown(item)
+	a.Code = okOrCreated(created)
 	return a, nil
 }
 
 // readApplied reads what is applied, and checks that it is the object that the
 // request names.
-func (c *call) readApplied(data []byte) (*unstructured.Unstructured, error) {
+func readApplied(c *call.Call, data []byte) (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{}
-	duplicates, err := c.decodeApplied(data, u)
+	duplicates, err := decodeApplied(c, data, u)
 	if err != nil {
 		return nil, refusal.BadRequest("error decoding YAML: %v", err)
 	}
-	if c.res.Version == nil && (c.sub == nil || c.sub.Body == nil) {
-		warnings, err := c.res.Def.Modernize(u.Object, false)
+	if c.Resource.Version == nil && (c.Sub == nil || c.Sub.Body == nil) {
+		warnings, err := c.Resource.Def.Modernize(u.Object, false)
 		if err != nil {
 			return nil, refusal.BadRequest("%v", err)
 		}
 		for _, text := range warnings {
-			c.warn(text)
+			c.Warn(text)
 		}
 	}
 	if len(duplicates) > 0 {
-		if err := c.tellDuplicates(duplicates); err != nil {
+		if err := tellDuplicates(c, duplicates); err != nil {
 			return nil, err
 		}
 	}
 	if u.GetManagedFields() != nil {
 		return nil, refusal.BadRequest("metadata.managedFields must be nil")
 	}
-	if err := c.fitName(u); err != nil {
+	if err := c.FitName(u); err != nil {
 		return nil, err
 	}
 	return u, nil
@@ -272,14 +273,14 @@ func (c *call) readApplied(data []byte) (*unstructured.Unstructured, error) {
 
 // decodeApplied reads a document, which is YAML by its media type, but JSON more
 // often than not: that is read much faster.
-func (c *call) decodeApplied(data []byte, u *unstructured.Unstructured) (duplicates []error, err error) {
+func decodeApplied(c *call.Call, data []byte, u *unstructured.Unstructured) (duplicates []error, err error) {
 	if trimmed := bytes.TrimSpace(data); len(trimmed) > 0 && trimmed[0] == '{' {
-		if duplicates, err = decodeJSON(c, data, &u.Object); err == nil && len(duplicates) == 0 {
+		if duplicates, err = c.DecodeJSON(data, &u.Object); err == nil && len(duplicates) == 0 {
 			return nil, nil
 		}
 		u.Object, duplicates = nil, nil // what is wrong is told by lines, as for YAML
 	}
-	doc, duplicate, err := wire.YAMLToJSON(data, c.validation != ignoreFields)
+	doc, duplicate, err := wire.YAMLToJSON(data, c.Validation != call.IgnoreFields)
 	if err != nil {
 		return nil, err
 	}
@@ -290,26 +291,26 @@ func (c *call) decodeApplied(data []byte, u *unstructured.Unstructured) (duplica
 		return nil, err
 	}
 	if u.Object == nil {
-		return nil, errNoBody
+		return nil, call.ErrNoBody
 	}
 	return duplicates, nil
 }
 
-func (c *call) tellDuplicates(errs []error) error {
-	if c.validation == strictFields {
+func tellDuplicates(c *call.Call, errs []error) error {
+	if c.Validation == call.StrictFields {
 		return refusal.BadRequest("error strict decoding YAML: %v", errors.Join(errs...))
 	}
-	return c.tellStrict(errs, c.res.GVK)
+	return c.TellStrict(errs, c.Resource.GVK)
 }
 
 // applied merges what is applied into the stored object (nil: there is none).
-func (s *Server) applied(c *call, applied *unstructured.Unstructured, old resource.Object) (resource.Object, error) {
+func (s *Server) applied(c *call.Call, applied *unstructured.Unstructured, old resource.Object) (resource.Object, error) {
 	uid := applied.GetUID()
 	if uid != "" && old == nil { // who names one means that very object, not a new one of its name
-		return nil, c.conflict(fmt.Errorf("uid mismatch: the provided object specified uid %s, and no existing object was found", uid))
+		return nil, c.Conflict(fmt.Errorf("uid mismatch: the provided object specified uid %s, and no existing object was found", uid))
 	}
-	w := c.fieldWrite()
-	if c.sub != nil && c.sub.Body != nil {
+	w := fieldWrite(c)
+	if c.Sub != nil && c.Sub.Body != nil {
 		return s.appliedBody(c, applied, old)
 	}
 	obj, err := s.fields.Apply(w, old, applied.DeepCopy())
@@ -317,40 +318,40 @@ func (s *Server) applied(c *call, applied *unstructured.Unstructured, old resour
 		return nil, applyError(err)
 	}
 	served.ClearType(obj)
-	if err := c.fitName(obj); err != nil {
+	if err := c.FitName(obj); err != nil {
 		return nil, err
 	}
 	obj.SetResourceVersion(applied.GetResourceVersion())
 	if uid != "" {
 		obj.SetUID(uid) // which validation holds against the object's own
 	}
-	c.res.Def.Default(obj)
-	return c.merge(obj, old), nil
+	c.Resource.Def.Default(obj)
+	return covered(c, obj, old), nil
 }
 
 // appliedBody applies to a Scale: what it says of the replicas belongs to the
 // manager by way of the subresource, and may be somebody else's.
-func (s *Server) appliedBody(c *call, applied *unstructured.Unstructured, old resource.Object) (resource.Object, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c.sub.Get(old))
+func (s *Server) appliedBody(c *call.Call, applied *unstructured.Unstructured, old resource.Object) (resource.Object, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c.Sub.Get(old))
 	if err != nil {
 		return nil, err
 	}
 	mergeInto(content, applied.Object)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, c.sub.Body.New()); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, c.Sub.Body.New()); err != nil {
 		return nil, refusal.BadRequest("%v", err)
 	}
-	if got, want := applied.GroupVersionKind(), served.BodyGVK(c.sub.Body); got != want {
+	if got, want := applied.GroupVersionKind(), served.BodyGVK(c.Sub.Body); got != want {
 		return nil, refusal.BadRequest("invalid object type: %v", got)
 	}
 	// The same, said of the object itself.
 	part := &unstructured.Unstructured{Object: map[string]any{}}
-	part.SetGroupVersionKind(c.res.GVK)
+	part.SetGroupVersionKind(c.Resource.GVK)
 	part.SetName(old.GetName())
 	part.SetNamespace(old.GetNamespace())
 	if replicas, ok, _ := unstructured.NestedFieldCopy(applied.Object, "spec", "replicas"); ok {
 		part.Object["spec"] = map[string]any{"replicas": replicas}
 	}
-	obj, err := s.fields.Apply(c.fieldWrite(), old, part)
+	obj, err := s.fields.Apply(fieldWrite(c), old, part)
 	if err != nil {
 		return nil, applyError(err)
 	}

@@ -6,6 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/store"
@@ -28,7 +29,7 @@ type change struct {
 // write carries one create, update, patch or apply from the request to a
 // committed revision. Nothing else happens to a write; a new step is added here.
 // Who may make the request, and what its body says, has been looked at before.
-func (s *Server) write(ctx context.Context, c *call, ch change) (*cache.Item, error) {
+func (s *Server) write(ctx context.Context, c *call.Call, ch change) (*cache.Item, error) {
 	for try := 0; ; try++ {
 		old, err := s.latest(ctx, c, try > 0) // what is stored now
 		if err != nil {
@@ -75,7 +76,7 @@ func (s *Server) write(ctx context.Context, c *call, ch change) (*cache.Item, er
 			return nil, err
 		}
 		if ch.create && old != nil {
-			return nil, c.alreadyExists()
+			return nil, c.AlreadyExists()
 		}
 		item, err := w.commit(ctx) // one transaction, allocations included; nothing was held until here
 		for changed := (*errRelied)(nil); errors.As(err, &changed); {
@@ -93,7 +94,7 @@ func (s *Server) write(ctx context.Context, c *call, ch change) (*cache.Item, er
 // attempt is one round of write.
 type attempt struct {
 	s    *Server
-	c    *call
+	c    *call.Call
 	item *cache.Item     // what is stored; nil: nothing
 	obj  resource.Object // what shall be
 
@@ -130,12 +131,12 @@ func (w *attempt) old() resource.Object {
 
 // mayApply refuses a change of an object that is not there. Who makes a new
 // object by another verb must be allowed to create it.
-func (s *Server) mayApply(ctx context.Context, c *call, ch change, old *cache.Item) error {
+func (s *Server) mayApply(ctx context.Context, c *call.Call, ch change, old *cache.Item) error {
 	switch {
 	case !ch.create && !ch.missing && old == nil:
-		return c.notFound()
+		return c.NotFound()
 	case !ch.create && old == nil:
-		return s.authorize(ctx, c.attributes("create"))
+		return s.authorize(ctx, c.Attributes("create"))
 	}
 	return nil
 }
@@ -150,9 +151,9 @@ func (w *attempt) mayRetry(ch change, try int) bool {
 func (w *attempt) answer(err error) error {
 	switch {
 	case errors.Is(err, errRaced) && w.item == nil:
-		return w.c.alreadyExists()
+		return w.c.AlreadyExists()
 	case errors.Is(err, errRaced):
-		return w.c.conflict(errModified)
+		return w.c.Conflict(call.ErrModified)
 	}
 	return err
 }
@@ -166,23 +167,23 @@ func (w *attempt) checkPreconditions() error {
 		if w.givenRV != "" && w.givenRV != "0" && !w.triesCreate() {
 			return w.refuseRevisionOnCreate()
 		}
-		if uid := w.obj.GetUID(); uid != "" && w.c.verb == "update" {
-			return w.c.conflict(uidMismatch(uid, ""))
+		if uid := w.obj.GetUID(); uid != "" && w.c.Verb == "update" {
+			return w.c.Conflict(uidMismatch(uid, ""))
 		}
 		return nil
 	}
 	old := w.item.Object
-	if uid := w.obj.GetUID(); uid != "" && uid != old.GetUID() && w.c.verb != "patch" { // a patch would change it: see validate
-		return w.c.conflict(uidMismatch(uid, old.GetUID()))
+	if uid := w.obj.GetUID(); uid != "" && uid != old.GetUID() && w.c.Verb != "patch" { // a patch would change it: see validate
+		return w.c.Conflict(uidMismatch(uid, old.GetUID()))
 	}
 	if w.givenRV == "0" {
 		w.givenRV = ""
 	}
 	if w.givenRV != "" && w.givenRV != old.GetResourceVersion() {
-		return stale{w.c.conflict(errModified)}
+		return stale{w.c.Conflict(call.ErrModified)}
 	}
-	if w.givenRV == "" && w.c.verb == "update" && !w.trusted && w.c.res.Def.UpdateNeedsRevision {
-		return w.c.invalid(mustGiveRevision())
+	if w.givenRV == "" && w.c.Verb == "update" && !w.trusted && w.c.Resource.Def.UpdateNeedsRevision {
+		return w.c.Invalid(mustGiveRevision())
 	}
 	return nil
 }

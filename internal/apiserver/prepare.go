@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/patch"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -28,30 +29,30 @@ func uidMismatch(given, stored types.UID) error {
 
 // triesCreate: a dry run of a create does not mind a revision, because people try
 // objects that they have read.
-func (w *attempt) triesCreate() bool { return w.c.dryRun && w.c.verb == "create" }
+func (w *attempt) triesCreate() bool { return w.c.DryRun && w.c.Verb == "create" }
 
 func (w *attempt) refuseRevisionOnCreate() error {
-	if w.c.verb == "create" {
+	if w.c.Verb == "create" {
 		return refusal.BadRequest("resourceVersion should not be set on objects to be created")
 	}
-	return w.c.notFound()
+	return w.c.NotFound()
 }
 
 // trackFields records in managedFields who set what.
 func (w *attempt) trackFields() {
-	if w.c.res.Def.Untracked {
+	if w.c.Resource.Def.Untracked {
 		if old := w.old(); old != nil {
 			w.obj.SetManagedFields(old.GetManagedFields())
 		}
 		return
 	}
-	w.s.fields.Update(w.c.fieldWrite(), w.old(), w.obj)
+	w.s.fields.Update(fieldWrite(w.c), w.old(), w.obj)
 }
 
-func (c *call) fieldWrite() patch.Write {
+func fieldWrite(c *call.Call) patch.Write {
 	return patch.Write{
-		Def: c.res.Def, GV: c.res.GVK.GroupVersion(), Sub: c.subName(),
-		Manager: c.fieldManager(), Force: c.force != nil && *c.force,
+		Def: c.Resource.Def, GV: c.Resource.GVK.GroupVersion(), Sub: c.SubName(),
+		Manager: c.FieldManager(), Force: c.Force != nil && *c.Force,
 	}
 }
 
@@ -74,11 +75,11 @@ func (w *attempt) prepareNew() {
 	obj.SetSelfLink("")
 	obj.SetUID(types.UID(uuid.NewString()))
 	obj.SetCreationTimestamp(metav1.NewTime(time.Now().UTC().Truncate(time.Second)))
-	w.c.res.Prepare(obj, nil)
-	if set := w.c.res.Def.Requester; set != nil {
-		set(obj, w.c.user)
+	w.c.Resource.Prepare(obj, nil)
+	if set := w.c.Resource.Def.Requester; set != nil {
+		set(obj, w.c.User)
 	}
-	if w.c.res.Def.HasGeneration {
+	if w.c.Resource.Def.HasGeneration {
 		obj.SetGeneration(1)
 	}
 }
@@ -100,14 +101,14 @@ func (w *attempt) prepareUpdate() {
 	if w.trusted {
 		return
 	}
-	if w.c.sub == nil {
-		w.c.res.Prepare(obj, old)
-		if w.c.res.Def.HasGeneration && !sameDesired(obj, old) {
+	if w.c.Sub == nil {
+		w.c.Resource.Prepare(obj, old)
+		if w.c.Resource.Def.HasGeneration && !sameDesired(obj, old) {
 			obj.SetGeneration(old.GetGeneration() + 1)
 		}
 		return
 	}
-	if w.c.sub.Name != "status" && w.c.res.Def.HasGeneration && !sameDesired(obj, old) {
+	if w.c.Sub.Name != "status" && w.c.Resource.Def.HasGeneration && !sameDesired(obj, old) {
 		obj.SetGeneration(old.GetGeneration() + 1)
 	}
 }
@@ -136,21 +137,21 @@ func (w *attempt) validate() error {
 	if w.trusted {
 		return nil
 	}
-	d, errs, old := w.c.res.Def, resource.NewErrors(), w.old()
+	d, errs, old := w.c.Resource.Def, resource.NewErrors(), w.old()
 	w.validateMeta(old, errs)
 	check := d.Validate
-	if w.c.res.Version != nil {
-		check = w.c.res.Version.Validate
+	if w.c.Resource.Version != nil {
+		check = w.c.Resource.Version.Validate
 	}
-	if w.c.sub != nil && w.c.sub.Validate != nil {
-		check = w.c.sub.Validate
+	if w.c.Sub != nil && w.c.Sub.Validate != nil {
+		check = w.c.Sub.Validate
 	}
 	check(w.obj, old, errs)
 	if errs.Len() > 0 {
-		return w.c.invalid(errs.List()...)
+		return w.c.Invalid(errs.List()...)
 	}
-	if w.c.sub == nil {
-		w.c.warnings = append(w.c.warnings, d.Warn(w.obj, old)...)
+	if w.c.Sub == nil {
+		w.c.Warnings = append(w.c.Warnings, d.Warn(w.obj, old)...)
 	}
 	return nil
 }
@@ -161,7 +162,7 @@ func (w *attempt) validateMeta(old resource.Object, errs *resource.Errors) {
 		w.obj.SetResourceVersion(old.GetResourceVersion())
 		defer w.obj.SetResourceVersion("")
 	}
-	resource.ValidateMeta(w.obj, old, w.c.res.Def, errs)
+	resource.ValidateMeta(w.obj, old, w.c.Resource.Def, errs)
 }
 
 // parseRevision reads a resourceVersion.

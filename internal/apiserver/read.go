@@ -8,18 +8,19 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/cache"
 )
 
 // get reads one object. rev is the resourceVersion parameter: empty for the
 // newest state (A3), "0" for what is at hand, otherwise at least that revision.
-func (s *Server) get(ctx context.Context, c *call, rev string) (*cache.Item, error) {
+func (s *Server) get(ctx context.Context, c *call.Call, rev string) (*cache.Item, error) {
 	if err := s.freshEnough(ctx, c, rev); err != nil {
 		return nil, err
 	}
-	it := c.res.Cache.Get(c.cacheKey())
+	it := c.Resource.Cache.Get(c.CacheKey())
 	if it == nil {
-		return nil, c.notFound()
+		return nil, c.NotFound()
 	}
 	return it, nil
 }
@@ -28,26 +29,26 @@ func (s *Server) get(ctx context.Context, c *call, rev string) (*cache.Item, err
 const futureWait = 3 * time.Second
 
 // freshEnough waits until the cache may answer a read with the resourceVersion.
-func (s *Server) freshEnough(ctx context.Context, c *call, rev string) error {
+func (s *Server) freshEnough(ctx context.Context, c *call.Call, rev string) error {
 	if rev == "" {
-		return s.caughtUp(ctx, c.res.Cache)
+		return s.caughtUp(ctx, c.Resource.Cache)
 	}
 	least, err := parseRevision(rev)
 	if err != nil {
 		return err
 	}
-	if err := s.synced(ctx, c.res.Cache); err != nil {
+	if err := s.synced(ctx, c.Resource.Cache); err != nil {
 		return err
 	}
-	if c.res.Cache.Rev() >= least {
+	if c.Resource.Cache.Rev() >= least {
 		return nil
 	}
 	wait, cancel := context.WithTimeout(ctx, futureWait)
 	defer cancel()
-	if err := c.res.Cache.WaitRev(wait, least); err == nil || ctx.Err() != nil {
+	if err := c.Resource.Cache.WaitRev(wait, least); err == nil || ctx.Err() != nil {
 		return err
 	}
-	return tooLarge(least, c.res.Cache.Rev())
+	return tooLarge(least, c.Resource.Cache.Rev())
 }
 
 // tooLarge says that a client knows of a revision that the server does not.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
+	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/apiserver/served"
@@ -27,7 +28,7 @@ type reply struct {
 	s *Server
 	w http.ResponseWriter
 	r *http.Request
-	c *call
+	c *call.Call
 	a request.Accept
 }
 
@@ -35,20 +36,20 @@ type reply struct {
 func (p *reply) fail(err error) {
 	p.warnings()
 	if apierrors.IsMethodNotSupported(err) {
-		p.w.Header().Set("Allow", p.c.allowed())
+		p.w.Header().Set("Allow", allowed(p.c))
 	}
 	p.s.writeError(p.w, p.r, err)
 }
 
 // warnings sends what the client should know: once each, before the answer.
 func (p *reply) warnings() {
-	if v := p.c.res.Version; v != nil && v.Deprecated != "" {
+	if v := p.c.Resource.Version; v != nil && v.Deprecated != "" {
 		addWarning(p.w, v.Deprecated)
 	}
-	for _, text := range p.c.warnings {
+	for _, text := range p.c.Warnings {
 		addWarning(p.w, text)
 	}
-	p.c.warnings = nil
+	p.c.Warnings = nil
 }
 
 func addWarning(w http.ResponseWriter, text string) {
@@ -68,7 +69,7 @@ func (p *reply) item(code int, it *cache.Item) {
 		p.object(code, metadataGVK(p.a, "PartialObjectMetadata"), partial(it.Object))
 		return
 	}
-	b, err := p.s.encoded.Bytes(it, p.c.res.Forms.In(p.a.Bytes()))
+	b, err := p.s.encoded.Bytes(it, p.c.Resource.Forms.In(p.a.Bytes()))
 	if err != nil {
 		p.fail(err)
 		return
@@ -77,9 +78,9 @@ func (p *reply) item(code int, it *cache.Item) {
 	defer rooms.Put(room)
 	out := (*room)[:0]
 	if p.a.Media == request.MediaProto {
-		out = p.c.res.Proto.Append(out, b)
+		out = p.c.Resource.Proto.Append(out, b)
 	} else {
-		out = served.AppendWithHead(out, p.c.res.Head, b)
+		out = served.AppendWithHead(out, p.c.Resource.Head, b)
 	}
 	*room = out
 	p.send(code, out)
@@ -105,13 +106,13 @@ func (p *reply) part(code int, obj runtime.Object) {
 	shown, ok := obj.(resource.Object)
 	switch {
 	case !gvk.Empty(): // a Status
-	case ok && (sameType(shown, p.c.res.Def) || p.a.Shape == request.Table && len(p.c.columns()) > 0):
+	case ok && (sameType(shown, p.c.Resource.Def) || p.a.Shape == request.Table && len(p.c.Columns()) > 0):
 		p.item(code, newItem(shown, 0))
 		return
-	case p.c.sub != nil && p.c.sub.Body != nil:
-		gvk = p.document().accepted(p.c.sub.Body)
+	case p.c.Sub != nil && p.c.Sub.Body != nil:
+		gvk = p.document().Accepted(p.c.Sub.Body)
 	default:
-		gvk = p.c.res.GVK
+		gvk = p.c.Resource.GVK
 	}
 	p.object(code, gvk, obj)
 }

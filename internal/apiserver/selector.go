@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -29,8 +30,8 @@ type requirement struct {
 }
 
 // newSelection reads label and field selectors.
-func newSelection(c *call, labelSelector, fieldSelector string) (*selection, error) {
-	sel := &selection{namespace: c.namespace}
+func newSelection(c *call.Call, labelSelector, fieldSelector string) (*selection, error) {
+	sel := &selection{namespace: c.Namespace}
 	if labelSelector != "" {
 		l, err := labels.Parse(labelSelector)
 		if err != nil {
@@ -48,7 +49,7 @@ func newSelection(c *call, labelSelector, fieldSelector string) (*selection, err
 		return nil, refusal.BadRequest("%v", err)
 	}
 	for _, r := range f.Requirements() {
-		if err := sel.addField(c.res.Def, r); err != nil {
+		if err := sel.addField(c.Resource.Def, r); err != nil {
 			return nil, err
 		}
 	}

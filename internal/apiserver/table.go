@@ -60,7 +60,7 @@ func (p *reply) appendTable(l *pieces.Writer, page *page, o tableOptions) []byte
 	l.Buf = append(l.Buf, `,"metadata":`...)
 	l.Buf, _ = wire.AppendJSON(l.Buf, &page.meta)
 	l.Buf = append(l.Buf, `,"columnDefinitions":`...)
-	l.Buf = appendColumns(l.Buf, p.c.columns(), o.columns)
+	l.Buf = appendColumns(l.Buf, p.c.Columns(), o.columns)
 	l.Buf = append(l.Buf, `,"rows":[`...)
 	for i, it := range page.items {
 		if i > 0 {
@@ -93,7 +93,7 @@ func appendColumns(dst []byte, columns []resource.Column[resource.Object], all b
 // appendRow shows one object; one that cannot be shown gets empty cells.
 func (p *reply) appendRow(dst []byte, it *cache.Item, include metav1.IncludeObjectPolicy) []byte {
 	dst = append(dst, `{"cells":[`...)
-	for i, column := range p.c.columns() {
+	for i, column := range p.c.Columns() {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
@@ -119,14 +119,14 @@ func (p *reply) appendRow(dst []byte, it *cache.Item, include metav1.IncludeObje
 
 // appendWhole appends a table's object as it would have been answered.
 func (p *reply) appendWhole(dst []byte, it *cache.Item) ([]byte, error) {
-	if p.c.sub != nil && p.c.sub.Body != nil {
-		return served.AppendAny(dst, request.MediaJSON, served.BodyGVK(p.c.sub.Body), it.Object)
+	if p.c.Sub != nil && p.c.Sub.Body != nil {
+		return served.AppendAny(dst, request.MediaJSON, served.BodyGVK(p.c.Sub.Body), it.Object)
 	}
-	b, err := p.s.encoded.Bytes(it, p.c.res.Forms.JSON)
+	b, err := p.s.encoded.Bytes(it, p.c.Resource.Forms.JSON)
 	if err != nil {
 		return dst, err
 	}
-	return served.AppendWithHead(dst, p.c.res.Head, b), nil
+	return served.AppendWithHead(dst, p.c.Resource.Head, b), nil
 }
 
 func appendCell(dst []byte, value any) []byte {
@@ -138,15 +138,6 @@ func appendCell(dst []byte, value any) []byte {
 		return append(dst, "null"...)
 	}
 	return append(dst, b...)
-}
-
-// columns are what a table shows of the call's objects: the resource's, or those
-// that stand for them in the subresource.
-func (c *call) columns() []resource.Column[resource.Object] {
-	if c.sub != nil && c.sub.Body != nil {
-		return c.sub.Columns
-	}
-	return c.res.Def.Columns
 }
 
 // tableEvent adds an event whose object is a table of one row. The columns are

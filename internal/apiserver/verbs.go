@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
-	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -21,11 +21,11 @@ type verb struct {
 	forms request.Allowed
 	// options reads what the call says but for an object, and refuses what is wrong
 	// with it; nil: it says nothing.
-	options func(c *call, in input) error
+	options func(c *call.Call, in input) error
 	// body: an object is sent.
 	body bool
 	// run does it.
-	run func(s *Server, ctx context.Context, c *call) (answer, error)
+	run func(s *Server, ctx context.Context, c *call.Call) (answer, error)
 }
 
 // verbs are what can be done with objects and with their parts.
@@ -33,12 +33,12 @@ var verbs = map[string]*verb{
 	"get":    {request.Allowed{Table: true, Metadata: true}, readRevision, false, (*Server).runGet},
 	"list":   {request.Allowed{Table: true, Metadata: true, List: true}, readList, false, (*Server).runList},
 	"watch":  {request.Allowed{Table: true, Metadata: true, Stream: true}, readList, false, (*Server).runWatch},
-	"create": {request.Allowed{Table: true, Metadata: true}, readWrite("CreateOptions"), true, (*Server).create},
-	"update": {request.Allowed{Table: true, Metadata: true}, readWrite("UpdateOptions"), true, (*Server).update},
-	"patch":  {request.Allowed{Table: true, Metadata: true}, readPatch, false, (*Server).patch},
-	"delete": {request.Allowed{Table: true, Metadata: true}, readDelete, false, (*Server).runDelete},
+	"create": {request.Allowed{Table: true, Metadata: true}, readWrite("CreateOptions"), true, one((*Server).create)},
+	"update": {request.Allowed{Table: true, Metadata: true}, readWrite("UpdateOptions"), true, one((*Server).update)},
+	"patch":  {request.Allowed{Table: true, Metadata: true}, readPatch, false, one((*Server).patch)},
+	"delete": {request.Allowed{Table: true, Metadata: true}, readDelete, false, one((*Server).runDelete)},
 
-	"deletecollection": {request.Allowed{Table: true, Metadata: true, List: true}, readDeleteCollection, false, (*Server).deleteCollection},
+	"deletecollection": {request.Allowed{Table: true, Metadata: true, List: true}, readDeleteCollection, false, (*Server).runDeleteCollection},
 }
 
 // What takes the place of a verb where code is declared that answers: an action,
@@ -46,7 +46,7 @@ var verbs = map[string]*verb{
 var (
 	asks     = &verb{run: (*Server).runAction}
 	acts     = &verb{options: readWrite("CreateOptions"), body: true, run: (*Server).runAction}
-	connects = &verb{run: func(*Server, context.Context, *call) (answer, error) { return answer{}, refusal.NotFound() }}
+	connects = &verb{run: func(*Server, context.Context, *call.Call) (answer, error) { return answer{}, refusal.NotFound() }}
 )
 
 // input is where a call gets what it says from: the bytes of an HTTP request, or
@@ -56,55 +56,52 @@ type input interface {
 	listOptions() (*metav1.ListOptions, error)
 	deleteOptions() (*metav1.DeleteOptions, error)
 	writeOptions() (metav1.PatchOptions, error) // those of all writes
-	document() document                         // a patch
+	document() call.Document                    // a patch
 	// sent is an object: one object at its storage version, defaulted, or the body of a
 	// subresource or an action.
-	sent(c *call) (runtime.Object, error)
+	sent(c *call.Call) (runtime.Object, error)
 }
 
-// answer is what comes of a call: one of item, page, body and watch.
+// answer is what comes of a call: one of a result, a page and a watch.
 type answer struct {
-	item  *cache.Item
+	call.Result
 	page  *page
-	body  runtime.Object // what stands for an object, or is none
 	watch *watcher
-	gone  bool // item is the last state of an object that has been deleted
-	code  int  // of HTTP; 0: 200
 }
 
 // gate finds out what a call is to do, or why it may not be made at all. sub is the
 // name of the subresource, empty for the object itself.
-func (s *Server) gate(c *call, sub string) (*verb, error) {
-	if err := c.fit(); err != nil {
+func (s *Server) gate(c *call.Call, sub string) (*verb, error) {
+	if err := fit(c); err != nil {
 		return nil, err
 	}
 	if sub != "" {
-		if c.sub = c.res.Subresource(sub); c.sub == nil {
+		if c.Sub = c.Resource.Subresource(sub); c.Sub == nil {
 			return nil, refusal.NotFound()
 		}
 	}
-	switch h := c.handler(); {
+	switch h := c.Handler(); {
 	case s.handlers.tunnels[h] != nil:
 		return connects, nil // by whatever method
-	case !c.has(c.verb), sub == "" && c.misplaced():
+	case !c.Has(c.Verb), sub == "" && misplaced(c):
 		return nil, refusal.MethodNotAllowed()
-	case h != resource.Generic && c.verb == "get":
+	case h != resource.Generic && c.Verb == "get":
 		return asks, nil
 	case h != resource.Generic:
 		return acts, nil
 	default:
-		return verbs[c.verb], nil
+		return verbs[c.Verb], nil
 	}
 }
 
 // fit holds the namespace and name of the call against the resource's scope.
-func (c *call) fit() error {
-	d := c.res.Def
-	if d.IsNamespace && c.namespace == c.name { // as paths and authorizers have it
-		c.namespace = ""
+func fit(c *call.Call) error {
+	d := c.Resource.Def
+	if d.IsNamespace && c.Namespace == c.Name { // as paths and authorizers have it
+		c.Namespace = ""
 	}
-	if !d.Namespaced && c.namespace != "" ||
-		d.Namespaced && c.namespace == "" && c.name != "" && c.verb != "list" && c.verb != "watch" {
+	if !d.Namespaced && c.Namespace != "" ||
+		d.Namespaced && c.Namespace == "" && c.Name != "" && c.Verb != "list" && c.Verb != "watch" {
 		return refusal.NotFound()
 	}
 	return nil
@@ -112,62 +109,62 @@ func (c *call) fit() error {
 
 // misplaced reports whether the verb is not one for a single object, or for a
 // collection, which the call is about.
-func (c *call) misplaced() bool {
-	everywhere := c.res.Def.Namespaced && c.namespace == ""
-	switch c.verb {
+func misplaced(c *call.Call) bool {
+	everywhere := c.Resource.Def.Namespaced && c.Namespace == ""
+	switch c.Verb {
 	case "create":
-		return everywhere || c.name != ""
+		return everywhere || c.Name != ""
 	case "deletecollection":
 		return everywhere
 	case "update", "patch":
-		return c.name == ""
+		return c.Name == ""
 	}
 	return false
 }
 
 // perform carries out a call that has passed the gate.
-func (s *Server) perform(ctx context.Context, c *call, v *verb, in input) (a answer, err error) {
+func (s *Server) perform(ctx context.Context, c *call.Call, v *verb, in input) (a answer, err error) {
 	if v.options != nil {
 		if err := v.options(c, in); err != nil {
 			return a, err
 		}
 	}
 	if v.body {
-		if c.body, err = in.sent(c); err != nil {
+		if c.Body, err = in.sent(c); err != nil {
 			return a, err
 		}
 	}
 	return v.run(s, ctx, c)
 }
 
-func readRevision(c *call, in input) error {
-	c.rev = in.revision()
+func readRevision(c *call.Call, in input) error {
+	c.Rev = in.revision()
 	return nil
 }
 
-func readList(c *call, in input) (err error) {
-	if c.list, err = in.listOptions(); err != nil {
+func readList(c *call.Call, in input) (err error) {
+	if c.List, err = in.listOptions(); err != nil {
 		return err
 	}
-	c.list.Watch = c.verb == "watch"
-	return request.CheckList(c.list)
+	c.List.Watch = c.Verb == "watch"
+	return request.CheckList(c.List)
 }
 
 // readWrite reads the options of creates and updates, which are of the kind.
-func readWrite(kind string) func(c *call, in input) error {
-	return func(c *call, in input) error {
+func readWrite(kind string) func(c *call.Call, in input) error {
+	return func(c *call.Call, in input) error {
 		o, err := in.writeOptions()
 		if err != nil {
 			return err
 		}
-		c.take(&o)
+		takeOptions(c, &o)
 		return request.CheckWrite(kind, &o)
 	}
 }
 
-func readPatch(c *call, in input) error {
-	c.patch = in.document()
-	kind := types.PatchType(c.patch.kind)
+func readPatch(c *call.Call, in input) error {
+	c.Patch = in.document()
+	kind := types.PatchType(c.Patch.Type)
 	switch kind {
 	case types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType, types.ApplyYAMLPatchType:
 	default:
@@ -177,103 +174,108 @@ func readPatch(c *call, in input) error {
 	if err != nil {
 		return err
 	}
-	c.take(&o)
+	takeOptions(c, &o)
 	return request.CheckPatch(&o, kind)
 }
 
-// take sets what a write's options say.
-func (c *call) take(o *metav1.PatchOptions) {
-	c.manager, c.validation, c.force, c.dryRun = o.FieldManager, o.FieldValidation, o.Force, isDryRun(o.DryRun)
+// takeOptions sets what a write's options say.
+func takeOptions(c *call.Call, o *metav1.PatchOptions) {
+	c.Manager, c.Validation, c.Force, c.DryRun = o.FieldManager, o.FieldValidation, o.Force, isDryRun(o.DryRun)
 }
 
-func readDelete(c *call, in input) (err error) {
-	if c.delete, err = in.deleteOptions(); err != nil {
+func readDelete(c *call.Call, in input) (err error) {
+	if c.Delete, err = in.deleteOptions(); err != nil {
 		return err
 	}
-	c.dryRun = isDryRun(c.delete.DryRun)
-	return request.CheckDelete(c.delete)
+	c.DryRun = isDryRun(c.Delete.DryRun)
+	return request.CheckDelete(c.Delete)
 }
 
-func readDeleteCollection(c *call, in input) error {
+func readDeleteCollection(c *call.Call, in input) error {
 	if err := readList(c, in); err != nil {
 		return err
 	}
 	return readDelete(c, in)
 }
 
-func (s *Server) runGet(ctx context.Context, c *call) (answer, error) {
-	it, err := s.get(ctx, c, c.rev)
+func (s *Server) runGet(ctx context.Context, c *call.Call) (answer, error) {
+	it, err := s.get(ctx, c, c.Rev)
 	if err != nil {
 		return answer{}, err
 	}
-	return c.shown(it), nil
+	return answer{Result: c.Shown(it)}, nil
 }
 
-// shown is an object as the call's subresource has it.
-func (c *call) shown(it *cache.Item) answer {
-	if c.sub != nil && c.sub.Body != nil {
-		return answer{body: c.sub.Get(it.Object)}
+// one is a verb that ends with one object.
+func one(run func(s *Server, ctx context.Context, c *call.Call) (call.Result, error)) func(s *Server, ctx context.Context, c *call.Call) (answer, error) {
+	return func(s *Server, ctx context.Context, c *call.Call) (answer, error) {
+		out, err := run(s, ctx, c)
+		return answer{Result: out}, err
 	}
-	return answer{item: it}
 }
 
-func (s *Server) runList(ctx context.Context, c *call) (answer, error) {
-	sel, err := c.selection()
+func (s *Server) runList(ctx context.Context, c *call.Call) (answer, error) {
+	sel, err := selectionOf(c)
 	if err != nil {
 		return answer{}, err
 	}
-	o := c.list
+	o := c.List
 	p, err := s.list(ctx, c, &listQuery{sel: sel, rev: o.ResourceVersion, match: o.ResourceVersionMatch, limit: o.Limit, token: o.Continue})
 	return answer{page: p}, err
 }
 
-// selection narrows the call by its options; a name in the path counts as a
+// selectionOf narrows the call by its options; a name in the path counts as a
 // field selector, as in the old form of watches.
-func (c *call) selection() (*selection, error) {
-	sel, err := newSelection(c, c.list.LabelSelector, c.list.FieldSelector)
-	if err != nil || c.name == "" || sel.name == c.name {
+func selectionOf(c *call.Call) (*selection, error) {
+	sel, err := newSelection(c, c.List.LabelSelector, c.List.FieldSelector)
+	if err != nil || c.Name == "" || sel.name == c.Name {
 		return sel, err
 	}
-	sel.name = c.name
-	sel.fields = append(sel.fields, requirement{get: nameOf, value: c.name})
+	sel.name = c.Name
+	sel.fields = append(sel.fields, requirement{get: nameOf, value: c.Name})
 	return sel, nil
 }
 
-func (s *Server) runWatch(ctx context.Context, c *call) (answer, error) {
-	o := c.list
+func (s *Server) runWatch(ctx context.Context, c *call.Call) (answer, error) {
+	o := c.List
 	q := &watchQuery{rev: o.ResourceVersion, bookmarks: o.AllowWatchBookmarks, sendInitial: o.SendInitialEvents}
 	if o.TimeoutSeconds != nil {
 		q.timeout = time.Duration(*o.TimeoutSeconds) * time.Second
 	}
 	var err error
-	if q.sel, err = c.selection(); err != nil {
+	if q.sel, err = selectionOf(c); err != nil {
 		return answer{}, err
 	}
 	w, err := s.startWatch(ctx, c, q)
 	return answer{watch: w}, err
 }
 
-func okOrCreated(created bool) int {
-	if created {
-		return http.StatusCreated
-	}
-	return http.StatusOK
-}
-
-func (s *Server) runDelete(ctx context.Context, c *call) (answer, error) {
-	it, gone, err := s.delete(ctx, c, c.delete)
-	a := answer{item: it, gone: gone}
-	if o := c.delete.OrphanDependents; !gone && o != nil && !*o { //nolint:staticcheck // the old form of the policy
-		a.code = http.StatusAccepted
+func (s *Server) runDelete(ctx context.Context, c *call.Call) (call.Result, error) {
+	it, gone, err := s.delete(ctx, c, c.Delete)
+	a := call.Result{Item: it, Gone: gone}
+	if o := c.Delete.OrphanDependents; !gone && o != nil && !*o { //nolint:staticcheck // the old form of the policy
+		a.Code = http.StatusAccepted
 	}
 	return a, err
 }
 
-func (s *Server) runAction(ctx context.Context, c *call) (answer, error) {
-	body, err := s.handlers.actions[c.handler()](ctx, s.actionRequest(c, c.body))
-	a := answer{body: body}
-	if c.verb == "create" {
-		a.code = http.StatusCreated
+// runDeleteCollection deletes what a list finds, and returns it.
+func (s *Server) runDeleteCollection(ctx context.Context, c *call.Call) (answer, error) {
+	found, err := s.runList(ctx, c)
+	if err != nil {
+		return answer{}, err
+	}
+	if err := s.deleteAll(ctx, c, found.page.items); err != nil {
+		return answer{}, err
+	}
+	return answer{page: &page{items: found.page.items}}, nil
+}
+
+func (s *Server) runAction(ctx context.Context, c *call.Call) (answer, error) {
+	body, err := s.handlers.actions[c.Handler()](ctx, s.actionRequest(c, c.Body))
+	a := answer{Result: call.Result{Body: body}}
+	if c.Verb == "create" {
+		a.Code = http.StatusCreated
 	}
 	return a, err
 }

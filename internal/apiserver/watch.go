@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/apiserver/h2"
 	"github.com/kemudi/kemudi/internal/apiserver/served"
 	"github.com/kemudi/kemudi/internal/cache"
@@ -43,7 +44,7 @@ type sink interface {
 
 // watcher is one client following a resource.
 type watcher struct {
-	c      *call
+	c      *call.Call
 	pace   *h2.Pace
 	q      *watchQuery
 	sink   sink
@@ -55,7 +56,7 @@ type watcher struct {
 }
 
 // startWatch resolves where a watch begins.
-func (s *Server) startWatch(ctx context.Context, c *call, q *watchQuery) (*watcher, error) {
+func (s *Server) startWatch(ctx context.Context, c *call.Call, q *watchQuery) (*watcher, error) {
 	o := cache.CursorOptions{Namespace: q.sel.namespace}
 	if q.sel.index != "" {
 		o.Index, o.Value = q.sel.index, q.sel.value
@@ -75,14 +76,14 @@ func (s *Server) startWatch(ctx context.Context, c *call, q *watchQuery) (*watch
 		if err := s.freshEnough(ctx, c, q.rev); err != nil {
 			return nil, err
 		}
-		o.FromNow, o.After = initial, c.res.Cache.Rev() // without initial events: from now on
+		o.FromNow, o.After = initial, c.Resource.Cache.Rev() // without initial events: from now on
 	default: // changes after a revision, which may be to come
-		if err := s.synced(ctx, c.res.Cache); err != nil {
+		if err := s.synced(ctx, c.Resource.Cache); err != nil {
 			return nil, err
 		}
 		o.After = rev
 	}
-	cursor, err := c.res.Cache.Cursor(o)
+	cursor, err := c.Resource.Cache.Cursor(o)
 	if errors.Is(err, cache.ErrTooOld) {
 		return nil, tooOld(o.After)
 	}

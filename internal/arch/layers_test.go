@@ -31,6 +31,7 @@ kubelet/podstep
 kubelet/cri apiserver/request
 apiserver/encoded apiserver/refusal
 apiserver/served
+apiserver/call
 admission apiserver/* kubelet/*
 controller apiserver
 workload endpoint

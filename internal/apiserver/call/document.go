@@ -1,4 +1,4 @@
-package apiserver
+package call
 
 import (
 	"bytes"
@@ -20,49 +20,51 @@ import (
 	"github.com/kemudi/kemudi/internal/wire"
 )
 
-// document is a request's body and how to read it.
-type document struct {
-	kind string // media type
-	body []byte
+// Document is a request's body and how to read it.
+type Document struct {
+	Type string // media type
+	Body []byte
 }
 
-// decode reads the document into an object of the kind want, and clears the
+// Decode reads the document into an object of the kind want, and clears the
 // object's own kind and apiVersion. Unknown and duplicate fields are told as
 // the call's field validation wants it.
-func (d document) decode(c *call, into runtime.Object, want schema.GroupVersionKind) error {
+func (d Document) Decode(c *Call, into runtime.Object, want schema.GroupVersionKind) error {
 	var err error
 	var strict []error
-	switch d.kind {
+	switch d.Type {
 	case request.Proto:
 		err = d.decodeProto(into)
 	case request.YAML:
 		strict, err = d.decodeYAML(c, into)
 	case request.JSON:
-		strict, err = decodeJSON(c, d.body, into)
+		strict, err = c.DecodeJSON(d.Body, into)
 	default:
 		return refusal.UnsupportedMedia(request.Types)
 	}
 	if mismatch := d.checkKind(into, want, err); mismatch != nil {
 		return mismatch
 	}
-	if err := c.tellStrict(strict, want); err != nil {
+	if err := c.TellStrict(strict, want); err != nil {
 		return err
 	}
 	served.ClearType(into)
 	return nil
 }
 
-func decodeJSON(c *call, body []byte, into any) (strict []error, err error) {
+// DecodeJSON reads JSON in fields of today, and returns what strict reading has against it,
+// unless the call's field validation ignores that.
+func (c *Call) DecodeJSON(body []byte, into any) (strict []error, err error) {
 	if c.mayBeOld(body) {
 		var doc map[string]any
-		if c.validation != ignoreFields {
+		if c.Validation != IgnoreFields {
 			strict, _ = wire.DecodeJSONStrict(body, &doc) // what is said twice
 		}
-		if body, err = c.modern(body, false); err != nil {
+		if body, err = c.Modern(body, false); err != nil {
 			return nil, err
 		}
 	}
-	if c.validation == ignoreFields {
+	if c.Validation == IgnoreFields {
 		return nil, wire.DecodeJSON(body, into)
 	}
 	more, err := wire.DecodeJSONStrict(body, into)
@@ -70,36 +72,36 @@ func decodeJSON(c *call, body []byte, into any) (strict []error, err error) {
 }
 
 // mayBeOld says whether a document may have fields of an earlier release.
-func (c *call) mayBeOld(body []byte) bool {
-	return c.res.Version == nil && (c.sub == nil || c.sub.Body == nil) && c.res.Def.HasOldFields(body)
+func (c *Call) mayBeOld(body []byte) bool {
+	return c.Resource.Version == nil && (c.Sub == nil || c.Sub.Body == nil) && c.Resource.Def.HasOldFields(body)
 }
 
-// modern returns a document, or a merge patch of one, by today's means.
-func (c *call) modern(body []byte, patch bool) ([]byte, error) {
+// Modern returns a document, or a merge patch of one, by today's means.
+func (c *Call) Modern(body []byte, patch bool) ([]byte, error) {
 	if !c.mayBeOld(body) {
 		return body, nil
 	}
-	body, warnings, err := c.res.Def.ModernizeJSON(body, patch)
+	body, warnings, err := c.Resource.Def.ModernizeJSON(body, patch)
 	for _, text := range warnings {
-		c.warn(text)
+		c.Warn(text)
 	}
 	return body, err
 }
 
-func (d document) decodeYAML(c *call, into any) (strict []error, err error) {
-	doc, duplicate, err := wire.YAMLToJSON(d.body, c.validation != ignoreFields)
+func (d Document) decodeYAML(c *Call, into any) (strict []error, err error) {
+	doc, duplicate, err := wire.YAMLToJSON(d.Body, c.Validation != IgnoreFields)
 	if err != nil {
 		return nil, err
 	}
 	if duplicate != nil {
 		strict = append(strict, duplicate)
 	}
-	more, err := decodeJSON(c, doc, into)
+	more, err := c.DecodeJSON(doc, into)
 	return append(strict, more...), err
 }
 
-func (d document) decodeProto(into runtime.Object) error {
-	meta, raw, err := wire.OpenProto(d.body)
+func (d Document) decodeProto(into runtime.Object) error {
+	meta, raw, err := wire.OpenProto(d.Body)
 	if err != nil {
 		return err
 	}
@@ -115,12 +117,12 @@ func (d document) decodeProto(into runtime.Object) error {
 }
 
 // checkKind refuses a document that could not be read or is of another kind.
-func (d document) checkKind(into runtime.Object, want schema.GroupVersionKind, err error) error {
+func (d Document) checkKind(into runtime.Object, want schema.GroupVersionKind, err error) error {
 	got := into.GetObjectKind().GroupVersionKind()
 	if err != nil {
 		meta, unreadable := d.typeMeta()
 		if unreadable != nil {
-			return refusal.BadRequest("the object provided is unrecognized (must be of type %s): %v (%s)", want.Kind, unreadable, summary(d.body))
+			return refusal.BadRequest("the object provided is unrecognized (must be of type %s): %v (%s)", want.Kind, unreadable, summary(d.Body))
 		}
 		got = schema.FromAPIVersionAndKind(meta.APIVersion, meta.Kind)
 	}
@@ -142,9 +144,9 @@ func (d document) checkKind(into runtime.Object, want schema.GroupVersionKind, e
 	return nil
 }
 
-// accepted is the kind that the document of a subresource is to be of: in the
+// Accepted is the kind that the document of a subresource is to be of: in the
 // version that it names, if the subresource reads that as well.
-func (d document) accepted(b *resource.Body) schema.GroupVersionKind {
+func (d Document) Accepted(b *resource.Body) schema.GroupVersionKind {
 	if len(b.Also) > 0 {
 		if meta, err := d.typeMeta(); err == nil && slices.Contains(b.Also, meta.APIVersion) {
 			return schema.FromAPIVersionAndKind(meta.APIVersion, b.Kind)
@@ -154,19 +156,19 @@ func (d document) accepted(b *resource.Body) schema.GroupVersionKind {
 }
 
 // typeMeta reads just kind and apiVersion.
-func (d document) typeMeta() (meta metav1.TypeMeta, err error) {
-	switch d.kind {
+func (d Document) typeMeta() (meta metav1.TypeMeta, err error) {
+	switch d.Type {
 	case request.Proto:
-		m, _, err := wire.OpenProto(d.body)
+		m, _, err := wire.OpenProto(d.Body)
 		return metav1.TypeMeta{Kind: m.Kind, APIVersion: m.APIVersion}, err
 	case request.YAML:
-		doc, _, err := wire.YAMLToJSON(d.body, false)
+		doc, _, err := wire.YAMLToJSON(d.Body, false)
 		if err != nil {
 			return meta, err
 		}
-		d.body = doc
+		d.Body = doc
 	}
-	if err := json.Unmarshal(d.body, &meta); err != nil {
+	if err := json.Unmarshal(d.Body, &meta); err != nil {
 		return meta, fmt.Errorf("couldn't get version/kind; json parse error: %w", err)
 	}
 	return meta, nil
@@ -189,25 +191,26 @@ func summary(body []byte) string {
 	}
 }
 
-// tellStrict refuses unknown and duplicate fields, or warns of them.
-func (c *call) tellStrict(strict []error, want schema.GroupVersionKind) error {
-	if len(strict) == 0 || c.validation == ignoreFields {
+// TellStrict refuses unknown and duplicate fields, or warns of them.
+func (c *Call) TellStrict(strict []error, want schema.GroupVersionKind) error {
+	if len(strict) == 0 || c.Validation == IgnoreFields {
 		return nil
 	}
-	if c.validation == strictFields {
-		return refusal.BadRequest("%s in version %q cannot be handled as a %s: %s", want.Kind, want.Version, want.Kind, strictText(strict))
+	if c.Validation == StrictFields {
+		return refusal.BadRequest("%s in version %q cannot be handled as a %s: %s", want.Kind, want.Version, want.Kind, StrictText(strict))
 	}
 	for _, err := range strict {
 		// What YAML says twice comes in lines, below a first one that says only that.
 		text := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
 		for line := range strings.SplitSeq(strings.TrimPrefix(text, "yaml: unmarshal errors:\n"), "\n") {
-			c.warn(strings.TrimSpace(line))
+			c.Warn(strings.TrimSpace(line))
 		}
 	}
 	return nil
 }
 
-func strictText(strict []error) string {
+// StrictText is what strict reading says, in upstream's words.
+func StrictText(strict []error) string {
 	texts := make([]string, len(strict))
 	for i, err := range strict {
 		texts[i] = err.Error()
@@ -215,13 +218,13 @@ func strictText(strict []error) string {
 	return "strict decoding error: " + strings.Join(texts, ", ")
 }
 
-// decodeDeleteOptions reads the DeleteOptions that may be in the body of a delete.
-func decodeDeleteOptions(d document, o *metav1.DeleteOptions) error {
-	if len(bytes.TrimSpace(d.body)) == 0 {
+// DeleteOptions reads the options that may be in the body of a delete.
+func (d Document) DeleteOptions(o *metav1.DeleteOptions) error {
+	if len(bytes.TrimSpace(d.Body)) == 0 {
 		return nil
 	}
-	if d.kind == request.Proto {
-		_, raw, err := wire.OpenProto(d.body)
+	if d.Type == request.Proto {
+		_, raw, err := wire.OpenProto(d.Body)
 		if err == nil {
 			err = o.Unmarshal(raw)
 		}
@@ -230,13 +233,13 @@ func decodeDeleteOptions(d document, o *metav1.DeleteOptions) error {
 		}
 		return nil
 	}
-	if d.kind != request.JSON && d.kind != request.YAML {
+	if d.Type != request.JSON && d.Type != request.YAML {
 		return refusal.UnsupportedMedia(request.Types)
 	}
-	doc := d.body
-	if d.kind == request.YAML {
+	doc := d.Body
+	if d.Type == request.YAML {
 		var err error
-		if doc, _, err = wire.YAMLToJSON(d.body, false); err != nil {
+		if doc, _, err = wire.YAMLToJSON(d.Body, false); err != nil {
 			return refusal.BadRequest("%v", err)
 		}
 	}
@@ -250,5 +253,5 @@ func decodeDeleteOptions(d document, o *metav1.DeleteOptions) error {
 	return nil
 }
 
-// errNoBody says that a request needs a body.
-var errNoBody = errors.New("request body is empty")
+// ErrNoBody says that a request needs a body.
+var ErrNoBody = errors.New("request body is empty")

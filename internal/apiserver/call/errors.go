@@ -1,0 +1,33 @@
+package call
+
+import (
+	"errors"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// NotFound says that the call's object is not there.
+func (c *Call) NotFound() error {
+	return apierrors.NewNotFound(c.Resource.GroupResource(), c.Name)
+}
+
+// Conflict says that the call's object is not as the call expects it.
+func (c *Call) Conflict(why error) error {
+	return apierrors.NewConflict(c.Resource.GroupResource(), c.Name, why)
+}
+
+// AlreadyExists says that the call's name is taken.
+func (c *Call) AlreadyExists() error {
+	return apierrors.NewAlreadyExists(c.Resource.GroupResource(), c.Name)
+}
+
+// Invalid says what is wrong with the call's object.
+func (c *Call) Invalid(errs ...*field.Error) error {
+	kind := schema.GroupKind{Group: c.Resource.GVK.Group, Kind: c.Resource.GVK.Kind}
+	return apierrors.NewInvalid(kind, c.Name, field.ErrorList(errs))
+}
+
+// ErrModified is the conflict that every client knows by heart.
+var ErrModified = errors.New("the object has been modified; please apply your changes to the latest version and try again")

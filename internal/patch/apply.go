@@ -146,9 +146,7 @@ func appliedSet(n *node, doc map[string]any, skip string) (string, error) {
 		if !ok || f.name == skip {
 			continue
 		}
-		s.set.push(level{label: f.label})
-		s.value(f.node, v)
-		s.set.pop()
+		s.field(f, v)
 	}
 	return string(s.set.json()), s.err
 }
@@ -188,11 +186,21 @@ func (s *setter) object(n *node, v any) {
 	for i := range n.fields {
 		f := &n.fields[i]
 		if v, ok := m[f.name]; ok {
-			s.set.push(level{label: f.label})
-			s.value(f.node, v)
-			s.set.pop()
+			s.field(f, v)
 		}
 	}
+}
+
+// field walks a field's value. What a Go object shows as null, documents made of
+// one say.
+func (s *setter) field(f *fieldNode, v any) {
+	s.set.push(level{label: f.label})
+	if v == nil && f.null {
+		s.set.mark()
+	} else {
+		s.value(f.node, v)
+	}
+	s.set.pop()
 }
 
 func (s *setter) entries(n *node, v any) {

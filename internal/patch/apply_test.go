@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
@@ -49,7 +51,11 @@ func complete(n *node, doc map[string]any) {
 		if f := n.field(k); f != nil {
 			elem = f.node
 		}
-		if elem == nil {
+		switch {
+		case elem == nil, v == nil && n.field(k) != nil && n.field(k).null:
+			continue
+		case v == nil:
+			delete(doc, k)
 			continue
 		}
 		if elem.shape == leafShape {
@@ -76,11 +82,11 @@ func complete(n *node, doc map[string]any) {
 	}
 }
 
-// thin drops some members, and all that are null.
+// thin drops some members.
 func thin(r *rand.Rand, doc map[string]any) {
 	for _, k := range slices.Sorted(maps.Keys(doc)) {
 		v := doc[k]
-		if v == nil || r.Intn(8) == 0 {
+		if r.Intn(8) == 0 {
 			delete(doc, k)
 			continue
 		}
@@ -197,4 +203,31 @@ func compareApplied(t *testing.T, a applied) {
 		doc, _ := json.Marshal(a.doc)
 		t.Fatalf("%v by %s:\nlive %s\n doc %s\n got %s\nwant %s", a.w.GV, a.w.Manager, show(a.live), doc, g, x)
 	}
+}
+
+// TestAppliesWhatGoWritesOfAConditionWithoutTheLibrary has a condition as a client
+// in Go writes it: a time that is not set is null.
+func TestAppliesWhatGoWritesOfAConditionWithoutTheLibrary(t *testing.T) {
+	f, d := NewFields(), podDef()
+	live := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}}}
+	w := Write{Def: d, GV: d.GVK().GroupVersion(), Manager: "one"}
+	f.Update(w, nil, live)
+	live.UID = "u"
+	live.Status.Conditions = []corev1.PodCondition{
+		{Type: "Ready", Status: "True", LastProbeTime: metav1.Unix(1, 0)}, {Type: "Other", Status: "True", LastProbeTime: metav1.Unix(1, 0)},
+	}
+	w.Manager, w.Sub, w.Force = "two", "status", true
+	doc := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "n"},
+		"status": map[string]any{"conditions": []any{
+			map[string]any{"type": "Mine", "status": "True", "lastProbeTime": nil, "lastTransitionTime": "2024-01-02T03:04:05Z"},
+			map[string]any{"type": "Ready", "status": "False", "lastProbeTime": nil},
+		}},
+	}}
+	want, wantErr := f.applyByLibrary(w, live, doc.DeepCopy())
+	got, err := f.apply(w, live, doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compareApplied(t, applied{w, live, got, want, doc, wantErr})
 }

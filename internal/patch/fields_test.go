@@ -38,7 +38,11 @@ func filler(seed int64) *randfill.Filler {
 			*q = *quantity.NewQuantity(c.Int63n(3), quantity.BinarySI)
 		},
 		func(v *intstr.IntOrString, c randfill.Continue) { *v = intstr.FromInt32(int32(c.Intn(3))) },
-		func(t *metav1.Time, c randfill.Continue) { *t = metav1.NewTime(time.Unix(int64(c.Intn(3)), 0)) },
+		func(t *metav1.Time, c randfill.Continue) {
+			if *t = metav1.NewTime(time.Unix(int64(c.Intn(3)), 0)); c.Intn(4) == 0 {
+				*t = metav1.Time{} // which JSON shows as null
+			}
+		},
 		func(t *metav1.MicroTime, c randfill.Continue) {
 			*t = metav1.NewMicroTime(time.Unix(int64(c.Intn(3)), 0))
 		},

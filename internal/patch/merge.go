@@ -73,6 +73,10 @@ func (n *node) field(name string) *fieldNode {
 // field merges into one field of the struct at p.
 func (m *merger) field(f *fieldNode, p layout.Ptr, v any) error {
 	q := p.Field(f.offset)
+	if v == nil && f.null {
+		q.Value(f.node.typ).SetZero()
+		return nil
+	}
 	if f.ptr {
 		if q.Elem().IsNil() {
 			q.SetElem(layout.New(f.node.typ))

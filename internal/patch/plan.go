@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/structured-merge-diff/v6/schema"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 
@@ -45,6 +46,7 @@ type fieldNode struct {
 	label  string // `"f:name":`
 	offset uintptr
 	ptr    bool // the field is a pointer to what node describes
+	null   bool // the field's zero value is written as null: a time
 	omit   func(layout.Ptr) bool
 	node   *node
 }
@@ -144,11 +146,16 @@ func (p *planner) fillStruct(n *node, m *schema.Map) error {
 		}
 		n.fields = append(n.fields, fieldNode{
 			name: f.Name, label: label("f:" + f.Name), offset: f.Offset, ptr: f.Type.Kind() == reflect.Pointer,
-			omit: f.Omit, node: elem,
+			null: f.Omit == nil && isTime(f.Type), omit: f.Omit, node: elem,
 		})
 	}
 	slices.SortFunc(n.fields, func(a, b fieldNode) int { return strings.Compare(a.name, b.name) })
 	return nil
+}
+
+// isTime reports that a type is one of those of which JSON shows null for zero.
+func isTime(t reflect.Type) bool {
+	return t == reflect.TypeFor[metav1.Time]() || t == reflect.TypeFor[metav1.MicroTime]()
 }
 
 // ownMetadata returns the plan of an object's own metadata, from that of

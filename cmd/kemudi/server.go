@@ -73,7 +73,7 @@ func addServerFlags(f *pflag.FlagSet, o *cluster.Options) {
 	f.Var((*portRangeFlag)(&o.Network.NodePorts), "service-node-port-range", "ports of NodePort services")
 	f.Var((*addrFlag)(&o.Network.ClusterDNS), "cluster-dns", "address of the DNS service; default the tenth service address")
 	f.StringVar(&o.Network.ClusterDomain, "cluster-domain", o.Network.ClusterDomain, "DNS domain of the cluster")
-	f.Var((*prefixesFlag)(&o.Network.NodePortAddresses), "nodeport-addresses", "addresses of the node that serve node ports: 127.0.0.0/8,192.0.2.7/32,...; default all")
+	f.Var(&nodePortsFlag{&o.Network.NodePortAddresses, &o.Network.NodePortPrimary}, "nodeport-addresses", "addresses of the node that serve node ports: primary (its first of each family), localhost, all, or 127.0.0.0/8,192.0.2.7/32,...; default all")
 	f.BoolVar(&o.Network.MasqueradeAll, "masquerade-all", o.Network.MasqueradeAll, "hide from pods who connects to them by a cluster IP")
 
 	f.BoolVar(&o.NoNode, "disable-agent", o.NoNode, "run no pods on this machine")
@@ -245,6 +245,51 @@ func (p *prefixesFlag) Set(s string) error {
 			return err
 		}
 		*p = append(*p, one.Masked())
+	}
+	return nil
+}
+
+// nodePortsFlag is prefixes, and words for some of them.
+type nodePortsFlag struct {
+	prefixes *[]netip.Prefix
+	primary  *bool
+}
+
+const primaryWord = "primary"
+
+func (n *nodePortsFlag) Type() string { return "cidrs" }
+func (n *nodePortsFlag) String() string {
+	if n.prefixes == nil {
+		return ""
+	}
+	list := (*prefixesFlag)(n.prefixes).String()
+	if !*n.primary {
+		return list
+	}
+	return strings.TrimSuffix(primaryWord+","+list, ",")
+}
+
+func (n *nodePortsFlag) Set(s string) error {
+	*n.prefixes, *n.primary = nil, false
+	all := false
+	for part := range strings.SplitSeq(s, ",") {
+		switch part {
+		case primaryWord:
+			*n.primary = true
+		case "all":
+			all = true
+		case "localhost":
+			*n.prefixes = append(*n.prefixes, netip.MustParsePrefix("127.0.0.0/8"), netip.PrefixFrom(netip.IPv6Loopback(), 128))
+		default:
+			var one prefixesFlag
+			if err := one.Set(part); err != nil {
+				return err
+			}
+			*n.prefixes = append(*n.prefixes, one...)
+		}
+	}
+	if all {
+		*n.prefixes, *n.primary = nil, false
 	}
 	return nil
 }

@@ -179,3 +179,27 @@ func TestRefusesWrongSettings(t *testing.T) {
 		t.Errorf("no file: got %v", err)
 	}
 }
+
+func TestNodePortAddressesAreNamedByWordsToo(t *testing.T) {
+	for given, want := range map[string]string{
+		"192.0.2.7/32":                "192.0.2.7/32",
+		"primary":                     "primary",
+		"192.0.2.0/24,primary":        "primary,192.0.2.0/24",
+		"primary,localhost":           "primary,127.0.0.0/8,::1/128",
+		"primary,127.0.0.0/8,::1/128": "primary,127.0.0.0/8,::1/128",
+		"all":                         "",
+		"192.0.2.7/32,primary,all":    "",
+	} {
+		c, err := settled(t, "server", "--nodeport-addresses", given)
+		if err != nil {
+			t.Errorf("%s: %v", given, err)
+			continue
+		}
+		if got := c.Flags().Lookup("nodeport-addresses").Value.String(); got != want {
+			t.Errorf("%s: got %q, want %q", given, got, want)
+		}
+	}
+	if _, err := settled(t, "server", "--nodeport-addresses", "primary,secondary"); err == nil || !strings.Contains(err.Error(), `"secondary"`) {
+		t.Errorf("got error %v, want one about secondary", err)
+	}
+}

@@ -170,9 +170,9 @@ func TestSettingsReachTheirParts(t *testing.T) {
 	only := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	s := newServer(Options{
 		NodeName: "n1", API: API{RequestTimeout: 3 * time.Second, MaxReads: 4, MaxWrites: 5},
-		Network: Network{NodePortAddresses: only, MasqueradeAll: true},
+		Network: Network{NodePortAddresses: only, NodePortPrimary: true, MasqueradeAll: true},
 	}, addresses{})
-	if c := s.o.proxy(); !slices.Equal(c.NodePortAddresses, only) || !c.MasqueradeAll || c.NodeName != "n1" {
+	if c := s.o.proxy(); !slices.Equal(c.NodePortAddresses, only) || !c.NodePortPrimary || !c.MasqueradeAll || c.NodeName != "n1" {
 		t.Errorf("service proxy: got %+v", c)
 	}
 	var o apiserver.Options

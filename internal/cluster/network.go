@@ -22,7 +22,8 @@ type Network struct {
 	ResolvConf    string         // --resolv-conf: the machine's resolver, for names outside the cluster
 	SecondNodeIP  netip.Addr     // --node-ip: the node's of the other family, where pods have both; default as Options.NodeIP
 
-	NodePortAddresses []netip.Prefix // --nodeport-addresses: of the node's, those that serve node ports; none: all
+	NodePortAddresses []netip.Prefix // --nodeport-addresses: of the node's, those that serve node ports; none, and not NodePortPrimary: all
+	NodePortPrimary   bool           // --nodeport-addresses: the node's first of each family does, whichever that is
 	MasqueradeAll     bool           // --masquerade-all: hide who connects to cluster IPs
 }
 

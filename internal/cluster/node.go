@@ -288,7 +288,7 @@ func (o *Options) proxy() proxy.Config {
 	n := &o.Network
 	return proxy.Config{
 		NodeName: o.NodeName, ClusterCIDRs: n.ClusterCIDRs, ServiceCIDRs: n.ServiceCIDRs,
-		NodePortAddresses: n.NodePortAddresses, MasqueradeAll: n.MasqueradeAll,
+		NodePortAddresses: n.NodePortAddresses, NodePortPrimary: n.NodePortPrimary, MasqueradeAll: n.MasqueradeAll,
 	}
 }
 

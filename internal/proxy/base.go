@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,8 +22,11 @@ type Config struct {
 	// those that no Service has are dropped. Optional.
 	ServiceCIDRs []netip.Prefix
 	// NodePortAddresses limits the node's addresses that node ports are served
-	// on. Empty means all.
+	// on. When it is empty and NodePortPrimary is not set, they are all.
 	NodePortAddresses []netip.Prefix
+	// NodePortPrimary adds to them the node's first address of each family, as its
+	// Node object says.
+	NodePortPrimary bool
 	// MasqueradeAll hides the source of all connections to cluster IPs.
 	MasqueradeAll bool
 }
@@ -86,8 +90,9 @@ func kernelAffinitySet(f nft.Family) nft.Set {
 	}
 }
 
-// baseChains returns the chains that depend on nothing but the configuration.
-func baseChains(c *Config, f nft.Family) []Chain {
+// baseChains returns the chains that depend on nothing but the configuration and
+// the node.
+func baseChains(c *Config, node *NodeFacts, f nft.Family) []Chain {
 	jumpToServices := []Rule{{verdict{nft.Jump, chainServices}}}
 	return []Chain{
 		{Name: "prerouting", Hook: &nft.Hook{Type: "nat", Num: unix.NF_INET_PRE_ROUTING, Priority: priorityDNAT}, Rules: jumpToServices},
@@ -95,7 +100,7 @@ func baseChains(c *Config, f nft.Family) []Chain {
 		{Name: "postrouting", Hook: &nft.Hook{Type: "nat", Num: unix.NF_INET_POST_ROUTING, Priority: prioritySNAT}, Rules: []Rule{
 			{redirected{}, verdict{nft.Goto, chainMasqueradeCheck}},
 		}},
-		{Name: chainServices, Rules: serviceRules(c, f)},
+		{Name: chainServices, Rules: serviceRules(c, node, f)},
 		{Name: chainReject, Rules: []Rule{{rejectTCP{}}, {reject{}}}},
 		{Name: chainMasqueradeCheck, Rules: []Rule{
 			{vmap{originalDestination, MasqueradeIPs}},
@@ -120,7 +125,7 @@ func baseElems() []Elem {
 }
 
 // serviceRules find out what to do with the first packet of a connection.
-func serviceRules(c *Config, f nft.Family) []Rule {
+func serviceRules(c *Config, node *NodeFacts, f nft.Family) []Rule {
 	rules := []Rule{
 		{count{}},
 		{vmap{destination, ServiceIPs}},
@@ -134,10 +139,13 @@ func serviceRules(c *Config, f nft.Family) []Rule {
 		// better a refusal at once, from the port that nobody listens on.
 		rules = append(rules, Rule{to{netip.PrefixFrom(netip.IPv6Loopback(), 128)}, verdict{nft.Accept, ""}})
 	}
-	if len(c.NodePortAddresses) == 0 {
+	only := c.NodePortAddresses
+	if c.NodePortPrimary {
+		only = slices.Concat(only, node.Primary)
+	} else if len(only) == 0 {
 		rules = append(rules, Rule{toLocal{}, vmap{destinationPort, NodePorts}})
 	}
-	for _, p := range ofFamily(c.NodePortAddresses, f) {
+	for _, p := range ofFamily(only, f) {
 		rules = append(rules, Rule{to{p}, toLocal{}, vmap{destinationPort, NodePorts}})
 	}
 	return append(rules,

@@ -18,6 +18,7 @@ type NodeFacts struct {
 	Name         string
 	Zone, Region string
 	Addrs        []netip.Addr
+	Primary      []netip.Prefix // its first address of each family, alone in a prefix
 }
 
 // fragment is what one service, or one pod's host ports, adds to the rules of

@@ -19,7 +19,7 @@ import (
 // done in order:
 //
 //	proves         IDs of what the next section that holds an answer shows
-//	config         lines of a Config: node, cluster-cidr, service-cidr, nodeport-address, masquerade-all
+//	config         lines of a Config: node, cluster-cidr, service-cidr, nodeport-address, nodeport-primary, masquerade-all
 //	apply          objects, as YAML documents, that are new or changed
 //	delete         lines "service ns/name", "slice ns/name service", "pod ns/name"
 //	changes ip     what the next Commit changes in the table of the family
@@ -116,6 +116,8 @@ func (s *script) config(text string) {
 			s.cfg.ServiceCIDRs = prefixes(words[1:])
 		case "nodeport-address":
 			s.cfg.NodePortAddresses = prefixes(words[1:])
+		case "nodeport-primary":
+			s.cfg.NodePortPrimary = true
 		case "masquerade-all":
 			s.cfg.MasqueradeAll = true
 		default:
@@ -195,7 +197,7 @@ func (s *script) commit() *Step {
 	full := s.model().Full()
 	for i := range families {
 		if fresh {
-			s.total[i] = Changes{Family: families[i], Chains: baseChains(&s.cfg, families[i]), Add: baseElems()}
+			s.total[i] = Changes{Family: families[i], Chains: baseChains(&s.cfg, &NodeFacts{}, families[i]), Add: baseElems()}
 		}
 		s.total[i] = addUp(s.t, s.total[i], s.last.Tables[i])
 		if got, want := s.total[i].Text(), full.Tables[i].Text(); got != want {
@@ -239,7 +241,7 @@ func addUp(t *testing.T, c, ch Changes) Changes {
 func (s *script) full(family string, base bool) string {
 	c := s.model().Full().Tables[familyIndex(family)]
 	var names []string
-	for _, ch := range baseChains(&s.cfg, c.Family) {
+	for _, ch := range baseChains(&s.cfg, &NodeFacts{}, c.Family) {
 		names = append(names, ch.Name)
 	}
 	c.Chains = slices.DeleteFunc(c.Chains, func(ch Chain) bool { return slices.Contains(names, ch.Name) != base })
@@ -303,7 +305,7 @@ func TestIdlePickChainsAreBounded(t *testing.T) {
 		}
 		m.SetSlice(slice)
 		m.Commit()
-		if chains := len(m.Full().Tables[0].Chains); chains > len(baseChains(&m.cfg, families[0]))+maxIdlePicks+1 {
+		if chains := len(m.Full().Tables[0].Chains); chains > len(baseChains(&m.cfg, &m.node, families[0]))+maxIdlePicks+1 {
 			t.Fatalf("%d endpoints: got %d chains, want at most %d idle ones", n, chains, maxIdlePicks)
 		}
 	}

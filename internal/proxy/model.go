@@ -21,6 +21,8 @@ import (
 type Model struct {
 	cfg  Config
 	node NodeFacts
+	// rebase says that chains that are always there may have changed.
+	rebase bool
 	// leaving says that load balancers should look for another node.
 	leaving bool
 	owners  map[ownerKey]*owner
@@ -76,7 +78,7 @@ func NewModel(cfg Config) *Model {
 			family: f, elems: map[Key]claim{}, rivals: map[Key][]claim{},
 			chains: map[string]chainText{}, picks: map[uint32]int{},
 		}
-		for _, c := range baseChains(&m.cfg, f) {
+		for _, c := range baseChains(&m.cfg, &m.node, f) {
 			m.tables[i].chains[c.Name] = chainText{c, c.text(f)}
 		}
 		for _, e := range baseElems() {
@@ -163,19 +165,38 @@ func hasHostPorts(p *corev1.Pod) bool {
 // SetNode takes in this node.
 func (m *Model) SetNode(n *corev1.Node) {
 	m.leaving = leaving(n)
-	facts := NodeFacts{Name: m.cfg.NodeName, Zone: n.Labels[corev1.LabelTopologyZone], Region: n.Labels[corev1.LabelTopologyRegion]}
+	facts := NodeFacts{
+		Name: m.cfg.NodeName, Zone: n.Labels[corev1.LabelTopologyZone], Region: n.Labels[corev1.LabelTopologyRegion],
+		Primary: primary(n.Status.Addresses),
+	}
 	for _, a := range n.Status.Addresses {
 		if ip, err := netip.ParseAddr(a.Address); err == nil {
 			facts.Addrs = append(facts.Addrs, ip)
 		}
 	}
-	if facts.Zone == m.node.Zone && facts.Region == m.node.Region && slices.Equal(facts.Addrs, m.node.Addrs) {
+	if facts.Zone == m.node.Zone && facts.Region == m.node.Region && slices.Equal(facts.Addrs, m.node.Addrs) && slices.Equal(facts.Primary, m.node.Primary) {
 		return
 	}
-	m.node = facts
+	m.node, m.rebase = facts, true
 	for _, o := range m.owners {
 		m.dirty[o] = true
 	}
+}
+
+// primary are the first address of each family, those inside the cluster before
+// those outside. A loopback address is nobody's to reach.
+func primary(addresses []corev1.NodeAddress) (found []netip.Prefix) {
+	for _, kind := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP} {
+		for _, a := range addresses {
+			ip, err := netip.ParseAddr(a.Address)
+			if err != nil || a.Type != kind || ip.IsLoopback() ||
+				slices.ContainsFunc(found, func(p netip.Prefix) bool { return familyOf(p.Addr()) == familyOf(ip) }) {
+				continue
+			}
+			found = append(found, netip.PrefixFrom(ip, ip.BitLen()))
+		}
+	}
+	return found
 }
 
 // leaving says whether a node is about to go.
@@ -207,7 +228,7 @@ func (s *Step) Empty() bool {
 }
 
 // Dirty says whether Commit may have something to do.
-func (m *Model) Dirty() bool { return len(m.dirty) > 0 }
+func (m *Model) Dirty() bool { return len(m.dirty) > 0 || m.rebase }
 
 // Commit compiles what has been touched since the last call, and returns what is
 // to be changed. The caller brings that to the kernel, or, if it cannot, later
@@ -216,6 +237,13 @@ func (m *Model) Commit() *Step {
 	var edits [len(families)]*edit
 	for i := range edits {
 		edits[i] = newEdit(m.tables[i])
+	}
+	if m.rebase {
+		for i, f := range families {
+			chains := baseChains(&m.cfg, &m.node, f)
+			edits[i].replaceChains(chains, chains)
+		}
+		m.rebase = false
 	}
 	step := &Step{}
 	// In a fixed order: the outcome must not depend on that of a map.

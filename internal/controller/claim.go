@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -45,21 +44,22 @@ func (c Claimer[T, O]) Claim(ctx context.Context, owner O, sel labels.Selector) 
 func (c Claimer[T, O]) open(child T) bool { return c.Open == nil || c.Open(child) }
 
 // Adopters is an input of controllers that claim: an object that nobody controls
-// wakes the owners that could adopt it.
+// wakes the owners that could adopt it. A controller with several such inputs
+// shares one [Selection].
 func Adopters[T, O resource.Object](children *resource.Resource[T], owners *resource.Resource[O], selector func(O) *metav1.LabelSelector) Watch {
-	return Mapped(children, func(k *Kit, child T) []string {
-		if metav1.GetControllerOfNoCopy(child) != nil {
+	return NewSelection(owners, Claiming(selector)).Adopters(children.Def)
+}
+
+// Claiming is the selector of owners that claim by a label selector: an empty
+// one claims nothing.
+func Claiming[O resource.Object](selector func(O) *metav1.LabelSelector) func(O) labels.Selector {
+	return func(owner O) labels.Selector {
+		sel, err := metav1.LabelSelectorAsSelector(selector(owner))
+		if err != nil || sel.Empty() {
 			return nil
 		}
-		var keys []string
-		for _, o := range For(k, owners).List(child.GetNamespace(), nil) {
-			sel, err := metav1.LabelSelectorAsSelector(selector(o))
-			if err == nil && !sel.Empty() && sel.Matches(labels.Set(child.GetLabels())) {
-				keys = append(keys, cache.Key(o.GetNamespace(), o.GetName()))
-			}
-		}
-		return keys
-	})
+		return sel
+	}
 }
 
 func (c Claimer[T, O]) adopt(ctx context.Context, owner O, sel labels.Selector) ([]T, error) {

@@ -6,7 +6,7 @@
 //
 // Start at [Spec] and [Kit]. A controller that is not about one object at a time
 // (the garbage collector) declares a [Keyed] or a [Custom] instead. Inputs that come and
-// go while it runs are an [Every].
+// go while it runs are an [Every]; owners that select others by labels, a [Selection].
 //
 // Invariants, cited by number in the code and in the tests:
 //

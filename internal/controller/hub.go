@@ -15,7 +15,8 @@ type hub struct {
 	g  *task.Group
 	mu struct {
 		sync.Mutex
-		feeds map[*cache.Cache]*feed // of the caches that somebody watches
+		feeds      map[*cache.Cache]*feed // of the caches that somebody watches
+		selections map[keptFor]*kept      // that somebody watches by
 	}
 }
 
@@ -42,16 +43,21 @@ type member struct {
 func newHub(g *task.Group) *hub {
 	h := &hub{g: g}
 	h.mu.feeds = map[*cache.Cache]*feed{}
+	h.mu.selections = map[keptFor]*kept{}
 	return h
 }
 
 // join has take called for the present state of a cache, and then for every
 // change, by one goroutine, until leave has returned. take must be quick.
 func (h *hub) join(c *cache.Cache, take func(cache.Delta)) (leave func()) {
-	m := &member{}
-	m.mu.take = take
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.joinLocked(c, take)
+}
+
+func (h *hub) joinLocked(c *cache.Cache, take func(cache.Delta)) (leave func()) {
+	m := &member{}
+	m.mu.take = take
 	f := h.mu.feeds[c]
 	if f == nil {
 		ctx, stop := context.WithCancel(h.g.Context())

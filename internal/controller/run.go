@@ -137,6 +137,11 @@ type runner struct {
 func (r *runner) run(ctx context.Context, watches []Watch, workers int) error {
 	defer r.q.end()
 	for _, w := range watches {
+		if w.Selection != nil { // before the owners wake their keys
+			defer r.k.hub.keep(w.Selection, r.k.t.Cache(w.Selection.owners, ""))()
+		}
+	}
+	for _, w := range watches {
 		defer r.watch(w)()
 	}
 	g := task.NewGroup(ctx)

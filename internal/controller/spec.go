@@ -62,6 +62,8 @@ type Watch struct {
 	// Same says that a change is nothing to this controller, and wakes nobody;
 	// nil: every change counts. For inputs that change often and matter little.
 	Same func(before, after resource.Object) bool
+	// Selection, if set, is kept up to date while this is watched, for Keys to ask.
+	Selection *Selection
 }
 
 // Owned wakes the controlling owner of kind ownerKind in the object's namespace.

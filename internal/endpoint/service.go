@@ -6,21 +6,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/kemudi/kemudi/internal/api/core"
-	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/controller"
 )
 
+// Services declares which pods services select.
+var Services = controller.NewSelection(core.Services, func(svc *corev1.Service) labels.Selector {
+	if len(svc.Spec.Selector) == 0 {
+		return nil
+	}
+	return labels.SelectorFromSet(svc.Spec.Selector)
+})
+
 // Selecting is an input of controllers of services: a pod wakes the services
 // that select it.
-var Selecting = controller.Mapped(core.Pods, func(k *controller.Kit, pod *corev1.Pod) []string {
-	var keys []string
-	for _, svc := range controller.For(k, core.Services).List(pod.Namespace, nil) {
-		if len(svc.Spec.Selector) > 0 && labels.SelectorFromSet(svc.Spec.Selector).Matches(labels.Set(pod.Labels)) {
-			keys = append(keys, cache.Key(svc.Namespace, svc.Name))
-		}
-	}
-	return keys
-})
+var Selecting = Services.Selected(core.Pods.Def)
 
 // Possible says whether a pod can be an endpoint of a service at all: it has an
 // address and has not finished.

@@ -18,74 +18,6 @@ import (
 	"github.com/kemudi/kemudi/internal/watchcache"
 )
 
-// latest reads the state of the call's object: from the cache once that has
-// seen every write that was answered, or, if fresh, from the store itself.
-func (s *Server) latest(ctx context.Context, c *call.Call, fresh bool) (*cache.Item, error) {
-	if !fresh {
-		if err := s.caughtUp(ctx, c.Resource.Cache); err != nil {
-			return nil, err
-		}
-		return c.Resource.Cache.Get(c.CacheKey()), nil
-	}
-	kv, _, err := s.o.Store.Get(ctx, c.Key())
-	if err != nil || kv.Rev == 0 {
-		return nil, err
-	}
-	return s.decodeItem(c.Resource.Def, kv)
-}
-
-// synced returns when the cache has its first state.
-func (s *Server) synced(ctx context.Context, c *cache.Cache) error {
-	select {
-	case <-c.Synced():
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// caughtUp returns when the cache shows all writes answered so far (A3).
-func (s *Server) caughtUp(ctx context.Context, c *cache.Cache) error {
-	if err := s.synced(ctx, c); err != nil {
-		return err
-	}
-	rev := s.committed.Load()
-	if s.o.Shared {
-		var err error
-		if _, rev, err = s.o.Store.Get(ctx, nowKey); err != nil {
-			return err
-		}
-	}
-	return c.WaitRev(ctx, rev)
-}
-
-// Fresh returns when the caches show all writes answered so far (A3): for
-// plugins that must not refuse on an old view.
-func (s *Server) Fresh(ctx context.Context) error {
-	for _, d := range s.o.Defs {
-		if d.Stored() {
-			return s.caughtUp(ctx, s.o.Caches.Cache(d)) // they all advance together
-		}
-	}
-	return nil
-}
-
-// nowKey is a key that nobody writes: reading it tells the store's revision.
-const nowKey = "/registry/kemudi/now"
-
-// decodeItem makes of a stored value what the cache would hold.
-func (s *Server) decodeItem(d *resource.Def, kv store.KV) (*cache.Item, error) {
-	obj, err := watchcache.Decode(d, kv.Value, kv.Rev)
-	if err != nil {
-		return nil, fmt.Errorf("decode %s: %w", kv.Key, err)
-	}
-	return newItem(obj, kv.Rev), nil
-}
-
-func newItem(obj resource.Object, rev int64) *cache.Item {
-	return &cache.Item{Key: cache.Key(obj.GetNamespace(), obj.GetName()), Rev: rev, Object: obj}
-}
-
 // commit stores the object in one transaction, together with its allocations.
 func (w *attempt) commit(ctx context.Context) (*cache.Item, error) {
 	if w.item != nil && w.leaves() {
@@ -225,7 +157,7 @@ func (w *attempt) put(ctx context.Context, obj resource.Object, value []byte, tx
 		s.alloc.Lost(txn.Conds, res.Now)
 		return nil, errAllocationLost
 	}
-	s.answered(res.Rev)
+	s.reads.answered(res.Rev)
 	tx.Committed(res.Rev)
 	return at(res.Rev), nil
 }
@@ -239,14 +171,4 @@ func (w *attempt) reliedChanged(now []store.KV) bool {
 		}
 	}
 	return false
-}
-
-// answered notes that a write at rev is about to be answered.
-func (s *Server) answered(rev int64) {
-	for {
-		last := s.committed.Load()
-		if rev <= last || s.committed.CompareAndSwap(last, rev) {
-			return
-		}
-	}
 }

@@ -25,7 +25,7 @@ import (
 // object's last state, or the marked one.
 func (s *Server) delete(ctx context.Context, c *call.Call, o *metav1.DeleteOptions) (item *cache.Item, gone bool, err error) {
 	for try := 0; ; try++ {
-		old, err := s.latest(ctx, c, try > 0)
+		old, err := s.reads.latest(ctx, c, try > 0)
 		if err != nil {
 			return nil, false, err
 		}
@@ -218,7 +218,7 @@ func (s *Server) remove(ctx context.Context, c *call.Call, old *cache.Item, last
 			s.alloc.Lost(txn.Conds, res.Now)
 			continue
 		}
-		s.answered(res.Rev)
+		s.reads.answered(res.Rev)
 		tx.Committed(res.Rev)
 		return newItem(cache.AtRevision(last, res.Rev), res.Rev), nil
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/kemudi/kemudi/internal/apiserver/served"
 	"github.com/kemudi/kemudi/internal/apiserver/timeouts"
 	"github.com/kemudi/kemudi/internal/cache"
-	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/wire"
 )
 
@@ -182,5 +181,3 @@ func (k *httpSink) flush() error {
 	k.err = k.out.Flush()
 	return k.err
 }
-
-func nameOf(obj resource.Object) string { return obj.GetName() }

@@ -33,29 +33,39 @@ type page struct {
 	part  bool // of a list that is asked for in parts
 }
 
-// list reads a collection: from a snapshot of the cache, or, where a revision is
+// list reads the collection that the call is about.
+func (r *reader) list(ctx context.Context, c *call.Call) (*page, error) {
+	sel, err := selectionOf(c)
+	if err != nil {
+		return nil, err
+	}
+	o := c.List
+	return r.query(ctx, c, &listQuery{sel: sel, rev: o.ResourceVersion, match: o.ResourceVersionMatch, limit: o.Limit, token: o.Continue})
+}
+
+// query reads a collection: from a snapshot of the cache, or, where a revision is
 // asked for that the cache has forgotten, from the store.
-func (s *Server) list(ctx context.Context, c *call.Call, q *listQuery) (*page, error) {
+func (r *reader) query(ctx context.Context, c *call.Call, q *listQuery) (*page, error) {
 	if q.token != "" {
-		return s.listOn(ctx, c, q)
+		return r.listOn(ctx, c, q)
 	}
 	rev, err := parseRevision(q.rev)
 	switch {
 	case err != nil:
 		return nil, err
 	case q.exact(c, rev):
-		return s.listPast(ctx, c, q, request.Position{Rev: rev})
+		return r.listPast(ctx, c, q, request.Position{Rev: rev})
 	}
-	if err := s.freshEnough(ctx, c, q.rev); err != nil {
+	if err := r.freshEnough(ctx, c, q.rev); err != nil {
 		return nil, err
 	}
 	if q.sel.index != "" {
-		if p := s.listIndexed(c, q); q.limit == 0 || int64(len(p.items)) <= q.limit {
+		if p := r.listIndexed(c, q); q.limit == 0 || int64(len(p.items)) <= q.limit {
 			return p, nil
 		}
 	}
 	snap := c.Resource.Cache.Snapshot()
-	return s.listSnapshot(c, q, snap, request.Position{Rev: snap.Rev}), nil
+	return r.listSnapshot(c, q, snap, request.Position{Rev: snap.Rev}), nil
 }
 
 // exact reports whether the state at the revision itself is asked for. In parts, a
@@ -71,7 +81,7 @@ func (s *selection) single(c *call.Call) bool {
 }
 
 // listIndexed reads the objects that an index narrows the search to.
-func (s *Server) listIndexed(c *call.Call, q *listQuery) *page {
+func (r *reader) listIndexed(c *call.Call, q *listQuery) *page {
 	rev := c.Resource.Cache.Rev()
 	p := &page{meta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(rev, 10)}}
 	for _, it := range c.Resource.Cache.ByIndex(q.sel.index, q.sel.value) {
@@ -84,7 +94,7 @@ func (s *Server) listIndexed(c *call.Call, q *listQuery) *page {
 }
 
 // listSnapshot reads one page from a snapshot, beginning after at.Key.
-func (s *Server) listSnapshot(c *call.Call, q *listQuery, snap *cache.Snapshot, at request.Position) *page {
+func (r *reader) listSnapshot(c *call.Call, q *listQuery, snap *cache.Snapshot, at request.Position) *page {
 	p := &page{meta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(at.Rev, 10)}, part: at.Key != ""}
 	if q.sel.single(c) && at.Key == "" {
 		if it := snap.Get(cache.Key(q.sel.namespace, q.sel.name)); q.sel.has(it) {
@@ -134,7 +144,7 @@ func (p *page) goesOn(rev, remaining int64, q *listQuery) {
 }
 
 // listOn reads the page that a continue token stands for.
-func (s *Server) listOn(ctx context.Context, c *call.Call, q *listQuery) (*page, error) {
+func (r *reader) listOn(ctx context.Context, c *call.Call, q *listQuery) (*page, error) {
 	at, err := request.DecodeToken(q.token)
 	if err != nil {
 		return nil, refusal.BadRequest("invalid continue token: %v", err)
@@ -143,14 +153,14 @@ func (s *Server) listOn(ctx context.Context, c *call.Call, q *listQuery) (*page,
 		return nil, refusal.BadRequest("specifying resource version is not allowed when using continue")
 	}
 	if at.Rev == request.AnyRev {
-		if err := s.caughtUp(ctx, c.Resource.Cache); err != nil {
+		if err := r.caughtUp(ctx, c.Resource.Cache); err != nil {
 			return nil, err
 		}
 		snap := c.Resource.Cache.Snapshot()
 		at.Rev = snap.Rev
-		return s.listSnapshot(c, q, snap, at), nil
+		return r.listSnapshot(c, q, snap, at), nil
 	}
-	p, err := s.listPast(ctx, c, q, at)
+	p, err := r.listPast(ctx, c, q, at)
 	if apierrors.IsResourceExpired(err) {
 		return nil, expiredToken(at)
 	}
@@ -172,17 +182,17 @@ func expiredToken(at request.Position) error {
 // reaches back for a while, or else from the store. Of a revision that the store
 // has forgotten nothing is shown: how old a list may be does not depend on how busy
 // the resource was.
-func (s *Server) listPast(ctx context.Context, c *call.Call, q *listQuery, at request.Position) (*page, error) {
+func (r *reader) listPast(ctx context.Context, c *call.Call, q *listQuery, at request.Position) (*page, error) {
 	snap := c.Resource.Cache.SnapshotAt(at.Rev)
 	if snap == nil {
-		return s.listAt(ctx, c, q, at)
+		return r.listAt(ctx, c, q, at)
 	}
 	prefix := c.Resource.Def.Key("", "")
 	// Nothing is there: a name has no such byte.
-	if _, err := s.o.Store.List(ctx, prefix, store.ListOptions{From: prefix + "\xff", Rev: at.Rev, Limit: 1}); err != nil {
+	if _, err := r.store.List(ctx, prefix, store.ListOptions{From: prefix + "\xff", Rev: at.Rev, Limit: 1}); err != nil {
 		return nil, refusedAt(c, at.Rev, err)
 	}
-	return s.listSnapshot(c, q, snap, at), nil
+	return r.listSnapshot(c, q, snap, at), nil
 }
 
 // refusedAt is the answer to a read of a revision that the store refused.
@@ -200,7 +210,7 @@ func refusedAt(c *call.Call, rev int64, err error) error {
 const chunk = 500
 
 // listAt reads one page as it was at a revision, from the store.
-func (s *Server) listAt(ctx context.Context, c *call.Call, q *listQuery, at request.Position) (*page, error) {
+func (r *reader) listAt(ctx context.Context, c *call.Call, q *listQuery, at request.Position) (*page, error) {
 	prefix := c.Resource.Def.Key(q.sel.namespace, "")
 	from := ""
 	if at.Key != "" {
@@ -213,12 +223,12 @@ func (s *Server) listAt(ctx context.Context, c *call.Call, q *listQuery, at requ
 		if q.limit > 0 && q.sel.everything() {
 			o.Limit = int(q.limit)
 		}
-		got, err := s.o.Store.List(ctx, prefix, o)
+		got, err := r.store.List(ctx, prefix, o)
 		if err != nil {
 			return nil, refusedAt(c, at.Rev, err)
 		}
 		for i, kv := range got.KVs {
-			it, err := s.itemAt(c, kv)
+			it, err := r.itemAt(c, kv)
 			if err != nil {
 				return nil, err
 			}
@@ -241,10 +251,10 @@ func (s *Server) listAt(ctx context.Context, c *call.Call, q *listQuery, at requ
 
 // itemAt is the cached item of a stored value if it has not changed since, so
 // that its encodings are used; otherwise it is decoded.
-func (s *Server) itemAt(c *call.Call, kv store.KV) (*cache.Item, error) {
+func (r *reader) itemAt(c *call.Call, kv store.KV) (*cache.Item, error) {
 	key := strings.TrimPrefix(kv.Key, c.Resource.Def.Key("", ""))
 	if it := c.Resource.Cache.Get(key); it != nil && it.Rev == kv.Rev {
 		return it, nil
 	}
-	return s.decodeItem(c.Resource.Def, kv)
+	return r.decodeItem(c.Resource.Def, kv)
 }

@@ -3,7 +3,6 @@ package apiserver
 import (
 	"fmt"
 	"reflect"
-	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -163,16 +162,4 @@ func (w *attempt) validateMeta(old resource.Object, errs *resource.Errors) {
 		defer w.obj.SetResourceVersion("")
 	}
 	resource.ValidateMeta(w.obj, old, w.c.Resource.Def, errs)
-}
-
-// parseRevision reads a resourceVersion.
-func parseRevision(s string) (int64, error) {
-	if s == "" {
-		return 0, nil
-	}
-	rev, err := strconv.ParseUint(s, 10, 63)
-	if err != nil {
-		return 0, refusal.BadRequest("resourceVersion: Invalid value: %q: %v", s, err)
-	}
-	return int64(rev), nil
 }

@@ -3,19 +3,35 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kemudi/kemudi/internal/apiserver/call"
+	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/store"
+	"github.com/kemudi/kemudi/internal/watchcache"
 )
+
+// reader reads from the caches, as new as a request wants it. Its methods may be called
+// concurrently.
+type reader struct {
+	store  store.Store
+	shared bool // other servers write to the store as well
+
+	// committed is the last revision that a write of this process was answered with (A3).
+	committed atomic.Int64
+}
 
 // get reads one object. rev is the resourceVersion parameter: empty for the
 // newest state (A3), "0" for what is at hand, otherwise at least that revision.
-func (s *Server) get(ctx context.Context, c *call.Call, rev string) (*cache.Item, error) {
-	if err := s.freshEnough(ctx, c, rev); err != nil {
+func (r *reader) get(ctx context.Context, c *call.Call, rev string) (*cache.Item, error) {
+	if err := r.freshEnough(ctx, c, rev); err != nil {
 		return nil, err
 	}
 	it := c.Resource.Cache.Get(c.CacheKey())
@@ -29,15 +45,15 @@ func (s *Server) get(ctx context.Context, c *call.Call, rev string) (*cache.Item
 const futureWait = 3 * time.Second
 
 // freshEnough waits until the cache may answer a read with the resourceVersion.
-func (s *Server) freshEnough(ctx context.Context, c *call.Call, rev string) error {
+func (r *reader) freshEnough(ctx context.Context, c *call.Call, rev string) error {
 	if rev == "" {
-		return s.caughtUp(ctx, c.Resource.Cache)
+		return r.caughtUp(ctx, c.Resource.Cache)
 	}
 	least, err := parseRevision(rev)
 	if err != nil {
 		return err
 	}
-	if err := s.synced(ctx, c.Resource.Cache); err != nil {
+	if err := r.synced(ctx, c.Resource.Cache); err != nil {
 		return err
 	}
 	if c.Resource.Cache.Rev() >= least {
@@ -56,4 +72,83 @@ func tooLarge(asked, current int64) error {
 	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", asked, current), 1)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}}
 	return err
+}
+
+// parseRevision reads a resourceVersion.
+func parseRevision(s string) (int64, error) {
+	if s == "" {
+		return 0, nil
+	}
+	rev, err := strconv.ParseUint(s, 10, 63)
+	if err != nil {
+		return 0, refusal.BadRequest("resourceVersion: Invalid value: %q: %v", s, err)
+	}
+	return int64(rev), nil
+}
+
+// latest reads the state of the call's object: from the cache once that has
+// seen every write that was answered, or, if fresh, from the store itself.
+func (r *reader) latest(ctx context.Context, c *call.Call, fresh bool) (*cache.Item, error) {
+	if !fresh {
+		if err := r.caughtUp(ctx, c.Resource.Cache); err != nil {
+			return nil, err
+		}
+		return c.Resource.Cache.Get(c.CacheKey()), nil
+	}
+	kv, _, err := r.store.Get(ctx, c.Key())
+	if err != nil || kv.Rev == 0 {
+		return nil, err
+	}
+	return r.decodeItem(c.Resource.Def, kv)
+}
+
+// synced returns when the cache has its first state.
+func (r *reader) synced(ctx context.Context, c *cache.Cache) error {
+	select {
+	case <-c.Synced():
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// caughtUp returns when the cache shows all writes answered so far (A3).
+func (r *reader) caughtUp(ctx context.Context, c *cache.Cache) error {
+	if err := r.synced(ctx, c); err != nil {
+		return err
+	}
+	rev := r.committed.Load()
+	if r.shared {
+		var err error
+		if _, rev, err = r.store.Get(ctx, nowKey); err != nil {
+			return err
+		}
+	}
+	return c.WaitRev(ctx, rev)
+}
+
+// nowKey is a key that nobody writes: reading it tells the store's revision.
+const nowKey = "/registry/kemudi/now"
+
+// decodeItem makes of a stored value what the cache would hold.
+func (r *reader) decodeItem(d *resource.Def, kv store.KV) (*cache.Item, error) {
+	obj, err := watchcache.Decode(d, kv.Value, kv.Rev)
+	if err != nil {
+		return nil, fmt.Errorf("decode %s: %w", kv.Key, err)
+	}
+	return newItem(obj, kv.Rev), nil
+}
+
+func newItem(obj resource.Object, rev int64) *cache.Item {
+	return &cache.Item{Key: cache.Key(obj.GetNamespace(), obj.GetName()), Rev: rev, Object: obj}
+}
+
+// answered notes that a write at rev is about to be answered.
+func (r *reader) answered(rev int64) {
+	for {
+		last := r.committed.Load()
+		if rev <= last || r.committed.CompareAndSwap(last, rev) {
+			return
+		}
+	}
 }

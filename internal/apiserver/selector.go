@@ -105,3 +105,15 @@ func (sel *selection) has(it *cache.Item) bool { return it != nil && sel.matches
 func (sel *selection) String() string {
 	return fmt.Sprintf("namespace %q, labels %v", sel.namespace, sel.labels)
 }
+
+// selectionOf narrows the call by its options; a name in the path counts as a
+// field selector, as in the old form of watches.
+func selectionOf(c *call.Call) (*selection, error) {
+	sel, err := newSelection(c, c.List.LabelSelector, c.List.FieldSelector)
+	if err != nil || c.Name == "" || sel.name == c.Name {
+		return sel, err
+	}
+	sel.name = c.Name
+	sel.fields = append(sel.fields, requirement{get: resource.Object.GetName, value: c.Name})
+	return sel, nil
+}

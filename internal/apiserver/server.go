@@ -23,6 +23,7 @@ type Server struct {
 	o        Options
 	log      *slog.Logger
 	routes   atomic.Pointer[routes]
+	reads    *reader
 	fields   *patch.Fields
 	alloc    *alloc.Allocator
 	encoded  *encoded.Store
@@ -36,9 +37,6 @@ type Server struct {
 	// server has been told to stop.
 	allocated chan struct{}
 	stopping  atomic.Bool
-
-	// committed is the last revision that a write of this process was answered with (A3).
-	committed atomic.Int64
 }
 
 // New returns a server of o.Defs over o.Store.
@@ -48,7 +46,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		o: o, log: o.Logger, fields: patch.NewFields(),
+		o: o, log: o.Logger, reads: &reader{store: o.Store, shared: o.Shared}, fields: patch.NewFields(),
 		alloc: alloc.New(o.Store, o.Settings), encoded: encoded.New(o.EncodedBytes), memory: budget.New(), metrics: newMetrics(o.Registry),
 		allocated: make(chan struct{}),
 	}
@@ -98,4 +96,15 @@ func (s *Server) Run(ctx context.Context) error {
 	})
 	defer s.handlers.close()
 	return g.Wait()
+}
+
+// Fresh returns when the caches show all writes answered so far (A3): for
+// plugins that must not refuse on an old view.
+func (s *Server) Fresh(ctx context.Context) error {
+	for _, d := range s.o.Defs {
+		if d.Stored() {
+			return s.reads.caughtUp(ctx, s.o.Caches.Cache(d)) // they all advance together
+		}
+	}
+	return nil
 }

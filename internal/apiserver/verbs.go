@@ -199,7 +199,7 @@ func readDeleteCollection(c *call.Call, in input) error {
 }
 
 func (s *Server) runGet(ctx context.Context, c *call.Call) (answer, error) {
-	it, err := s.get(ctx, c, c.Rev)
+	it, err := s.reads.get(ctx, c, c.Rev)
 	if err != nil {
 		return answer{}, err
 	}
@@ -215,25 +215,8 @@ func one(run func(s *Server, ctx context.Context, c *call.Call) (call.Result, er
 }
 
 func (s *Server) runList(ctx context.Context, c *call.Call) (answer, error) {
-	sel, err := selectionOf(c)
-	if err != nil {
-		return answer{}, err
-	}
-	o := c.List
-	p, err := s.list(ctx, c, &listQuery{sel: sel, rev: o.ResourceVersion, match: o.ResourceVersionMatch, limit: o.Limit, token: o.Continue})
+	p, err := s.reads.list(ctx, c)
 	return answer{page: p}, err
-}
-
-// selectionOf narrows the call by its options; a name in the path counts as a
-// field selector, as in the old form of watches.
-func selectionOf(c *call.Call) (*selection, error) {
-	sel, err := newSelection(c, c.List.LabelSelector, c.List.FieldSelector)
-	if err != nil || c.Name == "" || sel.name == c.Name {
-		return sel, err
-	}
-	sel.name = c.Name
-	sel.fields = append(sel.fields, requirement{get: nameOf, value: c.Name})
-	return sel, nil
 }
 
 func (s *Server) runWatch(ctx context.Context, c *call.Call) (answer, error) {
@@ -261,14 +244,14 @@ func (s *Server) runDelete(ctx context.Context, c *call.Call) (call.Result, erro
 
 // runDeleteCollection deletes what a list finds, and returns it.
 func (s *Server) runDeleteCollection(ctx context.Context, c *call.Call) (answer, error) {
-	found, err := s.runList(ctx, c)
+	found, err := s.reads.list(ctx, c)
 	if err != nil {
 		return answer{}, err
 	}
-	if err := s.deleteAll(ctx, c, found.page.items); err != nil {
+	if err := s.deleteAll(ctx, c, found.items); err != nil {
 		return answer{}, err
 	}
-	return answer{page: &page{items: found.page.items}}, nil
+	return answer{page: &page{items: found.items}}, nil
 }
 
 func (s *Server) runAction(ctx context.Context, c *call.Call) (answer, error) {

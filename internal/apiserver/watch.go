@@ -73,12 +73,12 @@ func (s *Server) startWatch(ctx context.Context, c *call.Call, q *watchQuery) (*
 	}
 	switch {
 	case initial || rev == 0: // the present state must be fresh enough
-		if err := s.freshEnough(ctx, c, q.rev); err != nil {
+		if err := s.reads.freshEnough(ctx, c, q.rev); err != nil {
 			return nil, err
 		}
 		o.FromNow, o.After = initial, c.Resource.Cache.Rev() // without initial events: from now on
 	default: // changes after a revision, which may be to come
-		if err := s.synced(ctx, c.Resource.Cache); err != nil {
+		if err := s.reads.synced(ctx, c.Resource.Cache); err != nil {
 			return nil, err
 		}
 		o.After = rev

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/apiserver/call"
+	"github.com/kemudi/kemudi/internal/apiserver/read"
 	"github.com/kemudi/kemudi/internal/store"
 )
 
@@ -39,7 +40,7 @@ func (w *attempt) admit(ctx context.Context, ask func(context.Context, *Attribut
 	}
 	err := ask(ctx, a)
 	for _, on := range a.Relied {
-		rev, _ := parseRevision(on.Object.GetResourceVersion()) // the cache's own
+		rev, _ := read.ParseRevision(on.Object.GetResourceVersion()) // the cache's own
 		w.relied = append(w.relied, store.Cond{Key: on.Def.Key(on.Object.GetNamespace(), on.Object.GetName()), Rev: rev})
 	}
 	return err

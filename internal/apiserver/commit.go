@@ -12,6 +12,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/apiserver/alloc"
 	"github.com/kemudi/kemudi/internal/apiserver/call"
+	"github.com/kemudi/kemudi/internal/apiserver/read"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/store"
@@ -128,7 +129,7 @@ func (w *attempt) dryRunResult(obj resource.Object) *cache.Item {
 		rev = w.item.Rev
 		obj.SetResourceVersion(w.item.Object.GetResourceVersion())
 	}
-	return newItem(obj, rev)
+	return read.NewItem(obj, rev)
 }
 
 func (w *attempt) put(ctx context.Context, obj resource.Object, value []byte, tx *alloc.Tx) (*cache.Item, error) {
@@ -157,7 +158,7 @@ func (w *attempt) put(ctx context.Context, obj resource.Object, value []byte, tx
 		s.alloc.Lost(txn.Conds, res.Now)
 		return nil, errAllocationLost
 	}
-	s.reads.answered(res.Rev)
+	s.reads.Answered(res.Rev)
 	tx.Committed(res.Rev)
 	return at(res.Rev), nil
 }

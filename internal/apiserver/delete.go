@@ -14,6 +14,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/apiserver/alloc"
 	"github.com/kemudi/kemudi/internal/apiserver/call"
+	"github.com/kemudi/kemudi/internal/apiserver/read"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/store"
@@ -25,7 +26,7 @@ import (
 // object's last state, or the marked one.
 func (s *Server) delete(ctx context.Context, c *call.Call, o *metav1.DeleteOptions) (item *cache.Item, gone bool, err error) {
 	for try := 0; ; try++ {
-		old, err := s.reads.latest(ctx, c, try > 0)
+		old, err := s.reads.Latest(ctx, c, try > 0)
 		if err != nil {
 			return nil, false, err
 		}
@@ -218,9 +219,9 @@ func (s *Server) remove(ctx context.Context, c *call.Call, old *cache.Item, last
 			s.alloc.Lost(txn.Conds, res.Now)
 			continue
 		}
-		s.reads.answered(res.Rev)
+		s.reads.Answered(res.Rev)
 		tx.Committed(res.Rev)
-		return newItem(cache.AtRevision(last, res.Rev), res.Rev), nil
+		return read.NewItem(cache.AtRevision(last, res.Rev), res.Rev), nil
 	}
 }
 

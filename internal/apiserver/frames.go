@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kemudi/kemudi/internal/apiserver/pieces"
+	"github.com/kemudi/kemudi/internal/apiserver/read"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/apiserver/served"
@@ -138,7 +139,7 @@ func (k *httpSink) bookmark(rev int64, initialEnd bool) error {
 	obj := bookmarkObject(k.p.c.Resource, rev, initialEnd)
 	switch k.p.a.Shape {
 	case request.Table:
-		return k.tableEvent("BOOKMARK", newItem(obj, rev))
+		return k.tableEvent("BOOKMARK", read.NewItem(obj, rev))
 	case request.Metadata:
 		return k.object("BOOKMARK", metadataGVK(k.p.a, "PartialObjectMetadata"), partial(obj))
 	}

@@ -84,7 +84,7 @@ func (a *actionAPI) call() *call.Call {
 
 // Get reads the call's object.
 func (a *actionAPI) Get(ctx context.Context) (resource.Object, error) {
-	it, err := a.s.reads.get(ctx, a.call(), "")
+	it, err := a.s.reads.Get(ctx, a.call(), "")
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ var _ tunnel.API = (*tunnelAPI)(nil)
 func (t *tunnelAPI) Get(ctx context.Context, name string) (resource.Object, error) {
 	c := *t.c
 	c.Name = name
-	it, err := t.s.reads.get(ctx, &c, "")
+	it, err := t.s.reads.Get(ctx, &c, "")
 	if err != nil {
 		return nil, err
 	}

@@ -7,13 +7,14 @@ import (
 
 	"github.com/kemudi/kemudi/internal/apiserver/encoded"
 	"github.com/kemudi/kemudi/internal/apiserver/pieces"
+	"github.com/kemudi/kemudi/internal/apiserver/read"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/wire"
 )
 
 // collection answers with a list, in the form agreed on.
-func (p *reply) collection(page *page) {
+func (p *reply) collection(page *read.Page) {
 	if p.a.Shape == request.Metadata || p.a.Media == request.MediaYAML || p.a.Pretty {
 		if !stateOf(p.r).memory.Take(p.memoryOfWhole(page)) {
 			p.s.tooMany(p.w, p.r)
@@ -35,7 +36,7 @@ func (p *reply) collection(page *page) {
 	}
 }
 
-func (p *reply) jsonList(page *page) {
+func (p *reply) jsonList(page *read.Page) {
 	p.w.Header().Set("Content-Type", request.JSON)
 	l := pieces.New(p.w)
 	l.Buf = p.appendJSONList(l, page)
@@ -44,24 +45,24 @@ func (p *reply) jsonList(page *page) {
 }
 
 // appendJSONList returns what of the list is not written yet.
-func (p *reply) appendJSONList(l *pieces.Writer, page *page) []byte {
+func (p *reply) appendJSONList(l *pieces.Writer, page *read.Page) []byte {
 	l.Buf = append(l.Buf, p.c.Resource.ListHead...)
 	l.Buf = append(l.Buf, `,"metadata":`...)
-	l.Buf, _ = wire.AppendJSON(l.Buf, &page.meta)
+	l.Buf, _ = wire.AppendJSON(l.Buf, &page.Meta)
 	l.Buf = append(l.Buf, `,"items":[`...)
 	bytes := p.bulk(page, p.c.Resource.Forms.JSON)
 	p.items(l, page, func(dst []byte, i int) ([]byte, error) {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		return bytes(dst, page.items[i])
+		return bytes(dst, page.Items[i])
 	})
 	return append(l.Buf, "]}"...)
 }
 
 // items writes the items of a list, each as item appends it.
-func (p *reply) items(l *pieces.Writer, page *page, item func(dst []byte, i int) ([]byte, error)) {
-	if err := l.Items(len(page.items), item); err != nil {
+func (p *reply) items(l *pieces.Writer, page *read.Page, item func(dst []byte, i int) ([]byte, error)) {
+	if err := l.Items(len(page.Items), item); err != nil {
 		p.s.log.WarnContext(p.r.Context(), "encode list item", "err", err)
 		panic(http.ErrAbortHandler) // the answer has begun: cut it off
 	}
@@ -69,7 +70,7 @@ func (p *reply) items(l *pieces.Writer, page *page, item func(dst []byte, i int)
 
 // memoryOfWhole is about what it takes to make a list that is not sent piece by
 // piece: its objects as they are, and again in the form asked for, while buffers double.
-func (p *reply) memoryOfWhole(page *page) int64 {
+func (p *reply) memoryOfWhole(page *read.Page) int64 {
 	const samples = 8
 	times := int64(6)
 	switch {
@@ -78,9 +79,9 @@ func (p *reply) memoryOfWhole(page *page) int64 {
 	case p.a.Media == request.MediaYAML:
 		times = 15 // by way of maps
 	}
-	n, sum := len(page.items), 0
+	n, sum := len(page.Items), 0
 	for i := range min(n, samples) {
-		size, err := p.s.encoded.Size(page.items[i*n/min(n, samples)], p.c.Resource.Forms.JSON)
+		size, err := p.s.encoded.Size(page.Items[i*n/min(n, samples)], p.c.Resource.Forms.JSON)
 		if err != nil {
 			return 0 // that the list cannot be made is found out below
 		}
@@ -90,7 +91,7 @@ func (p *reply) memoryOfWhole(page *page) int64 {
 }
 
 // wholeList sends a list that is to be reformatted.
-func (p *reply) wholeList(page *page) {
+func (p *reply) wholeList(page *read.Page) {
 	p.send(http.StatusOK, p.appendJSONList(&pieces.Writer{}, page))
 }
 
@@ -100,8 +101,8 @@ func (p *reply) wholeList(page *page) {
 const little = 32
 
 // bulk returns what appends the bytes of a page's items.
-func (p *reply) bulk(page *page, f *encoded.Form) func(dst []byte, it *cache.Item) ([]byte, error) {
-	if page.part || len(page.items) > little {
+func (p *reply) bulk(page *read.Page, f *encoded.Form) func(dst []byte, it *cache.Item) ([]byte, error) {
+	if page.Part || len(page.Items) > little {
 		return func(dst []byte, it *cache.Item) ([]byte, error) { return p.s.encoded.Append(dst, it, f) }
 	}
 	return func(dst []byte, it *cache.Item) ([]byte, error) {
@@ -111,16 +112,16 @@ func (p *reply) bulk(page *page, f *encoded.Form) func(dst []byte, it *cache.Ite
 }
 
 // protoList sends the list's length first, so sizes are summed up before.
-func (p *reply) protoList(page *page) {
+func (p *reply) protoList(page *read.Page) {
 	f := p.c.Resource.Forms.Proto
-	head, err := wire.AppendListHead(nil, &page.meta)
+	head, err := wire.AppendListHead(nil, &page.Meta)
 	if err != nil {
 		p.fail(err)
 		return
 	}
 	size := len(head)
-	sizes := make([]int, len(page.items))
-	for i, it := range page.items {
+	sizes := make([]int, len(page.Items))
+	for i, it := range page.Items {
 		if sizes[i], err = p.s.encoded.Size(it, f); err != nil {
 			p.fail(err)
 			return
@@ -132,16 +133,16 @@ func (p *reply) protoList(page *page) {
 	l.Buf = append(p.c.Resource.ListProto.AppendHead(l.Buf, size), head...)
 	bytes := p.bulk(page, f)
 	p.items(l, page, func(dst []byte, i int) ([]byte, error) {
-		return bytes(wire.AppendListItemHead(dst, sizes[i]), page.items[i])
+		return bytes(wire.AppendListItemHead(dst, sizes[i]), page.Items[i])
 	})
 	l.Buf = p.c.Resource.ListProto.AppendTail(l.Buf)
 	l.End()
 }
 
-func (p *reply) metadataList(page *page) {
-	list := &metav1.PartialObjectMetadataList{ListMeta: page.meta, Items: make([]metav1.PartialObjectMetadata, len(page.items))}
+func (p *reply) metadataList(page *read.Page) {
+	list := &metav1.PartialObjectMetadataList{ListMeta: page.Meta, Items: make([]metav1.PartialObjectMetadata, len(page.Items))}
 	gvk := metadataGVK(p.a, "PartialObjectMetadata")
-	for i, it := range page.items {
+	for i, it := range page.Items {
 		list.Items[i] = *partial(it.Object)
 		list.Items[i].SetGroupVersionKind(gvk)
 	}

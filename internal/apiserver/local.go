@@ -57,10 +57,10 @@ func (l *local) List(ctx context.Context, r *client.Request) (client.List, error
 		return client.List{}, err
 	}
 	list := client.List{
-		Items: make([]resource.Object, len(a.page.items)), ResourceVersion: a.page.meta.ResourceVersion,
-		Continue: a.page.meta.Continue, Remaining: a.page.meta.RemainingItemCount,
+		Items: make([]resource.Object, len(a.page.Items)), ResourceVersion: a.page.Meta.ResourceVersion,
+		Continue: a.page.Meta.Continue, Remaining: a.page.Meta.RemainingItemCount,
 	}
-	for i, it := range a.page.items {
+	for i, it := range a.page.Items {
 		list.Items[i] = it.Object
 	}
 	return list, nil

@@ -31,7 +31,7 @@ type change struct {
 // Who may make the request, and what its body says, has been looked at before.
 func (s *Server) write(ctx context.Context, c *call.Call, ch change) (*cache.Item, error) {
 	for try := 0; ; try++ {
-		old, err := s.reads.latest(ctx, c, try > 0) // what is stored now
+		old, err := s.reads.Latest(ctx, c, try > 0) // what is stored now
 		if err != nil {
 			return nil, err
 		}

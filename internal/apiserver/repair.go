@@ -29,7 +29,7 @@ func (s *Server) repairAllocations(ctx context.Context) error {
 			continue
 		}
 		c := s.o.Caches.Cache(d)
-		if err := s.reads.synced(ctx, c); err != nil {
+		if err := s.reads.Synced(ctx, c); err != nil {
 			return err
 		}
 		if err := c.WaitRev(ctx, rev); err != nil {

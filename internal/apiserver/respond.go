@@ -15,6 +15,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/kemudi/kemudi/internal/apiserver/call"
+	"github.com/kemudi/kemudi/internal/apiserver/read"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/apiserver/served"
@@ -63,7 +64,7 @@ func (p *reply) item(code int, it *cache.Item) {
 	p.warnings()
 	switch p.a.Shape {
 	case request.Table:
-		p.table(code, &page{items: []*cache.Item{it}, meta: metav1.ListMeta{ResourceVersion: it.Object.GetResourceVersion()}})
+		p.table(code, &read.Page{Items: []*cache.Item{it}, Meta: metav1.ListMeta{ResourceVersion: it.Object.GetResourceVersion()}})
 		return
 	case request.Metadata:
 		p.object(code, metadataGVK(p.a, "PartialObjectMetadata"), partial(it.Object))
@@ -107,7 +108,7 @@ func (p *reply) part(code int, obj runtime.Object) {
 	switch {
 	case !gvk.Empty(): // a Status
 	case ok && (sameType(shown, p.c.Resource.Def) || p.a.Shape == request.Table && len(p.c.Columns()) > 0):
-		p.item(code, newItem(shown, 0))
+		p.item(code, read.NewItem(shown, 0))
 		return
 	case p.c.Sub != nil && p.c.Sub.Body != nil:
 		gvk = p.document().Accepted(p.c.Sub.Body)

@@ -12,6 +12,7 @@ import (
 	"github.com/kemudi/kemudi/internal/apiserver/budget"
 	"github.com/kemudi/kemudi/internal/apiserver/encoded"
 	"github.com/kemudi/kemudi/internal/apiserver/h2"
+	"github.com/kemudi/kemudi/internal/apiserver/read"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/patch"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -23,7 +24,7 @@ type Server struct {
 	o        Options
 	log      *slog.Logger
 	routes   atomic.Pointer[routes]
-	reads    *reader
+	reads    *read.Reader
 	fields   *patch.Fields
 	alloc    *alloc.Allocator
 	encoded  *encoded.Store
@@ -46,7 +47,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		o: o, log: o.Logger, reads: &reader{store: o.Store, shared: o.Shared}, fields: patch.NewFields(),
+		o: o, log: o.Logger, reads: &read.Reader{Store: o.Store, Shared: o.Shared}, fields: patch.NewFields(),
 		alloc: alloc.New(o.Store, o.Settings), encoded: encoded.New(o.EncodedBytes), memory: budget.New(), metrics: newMetrics(o.Registry),
 		allocated: make(chan struct{}),
 	}
@@ -103,7 +104,7 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) Fresh(ctx context.Context) error {
 	for _, d := range s.o.Defs {
 		if d.Stored() {
-			return s.reads.caughtUp(ctx, s.o.Caches.Cache(d)) // they all advance together
+			return s.reads.CaughtUp(ctx, s.o.Caches.Cache(d)) // they all advance together
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kemudi/kemudi/internal/apiserver/pieces"
+	"github.com/kemudi/kemudi/internal/apiserver/read"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/apiserver/served"
@@ -31,7 +32,7 @@ func (p *reply) include() (metav1.IncludeObjectPolicy, error) {
 }
 
 // table answers with the columns that the kind declares, one row an object.
-func (p *reply) table(code int, page *page) {
+func (p *reply) table(code int, page *read.Page) {
 	policy, err := p.include()
 	if err != nil {
 		p.fail(err)
@@ -54,15 +55,15 @@ type tableOptions struct {
 }
 
 // appendTable returns what of the table is not written yet.
-func (p *reply) appendTable(l *pieces.Writer, page *page, o tableOptions) []byte {
+func (p *reply) appendTable(l *pieces.Writer, page *read.Page, o tableOptions) []byte {
 	gvk := metadataGVK(p.a, "Table")
 	l.Buf = append(l.Buf, served.JSONHead(gvk.GroupVersion().String(), gvk.Kind)...)
 	l.Buf = append(l.Buf, `,"metadata":`...)
-	l.Buf, _ = wire.AppendJSON(l.Buf, &page.meta)
+	l.Buf, _ = wire.AppendJSON(l.Buf, &page.Meta)
 	l.Buf = append(l.Buf, `,"columnDefinitions":`...)
 	l.Buf = appendColumns(l.Buf, p.c.Columns(), o.columns)
 	l.Buf = append(l.Buf, `,"rows":[`...)
-	for i, it := range page.items {
+	for i, it := range page.Items {
 		if i > 0 {
 			l.Buf = append(l.Buf, ',')
 		}
@@ -147,7 +148,7 @@ func (k *httpSink) tableEvent(event string, it *cache.Item) error {
 	if err != nil {
 		return err
 	}
-	one := &page{items: []*cache.Item{it}, meta: metav1.ListMeta{ResourceVersion: it.Object.GetResourceVersion()}}
+	one := &read.Page{Items: []*cache.Item{it}, Meta: metav1.ListMeta{ResourceVersion: it.Object.GetResourceVersion()}}
 	body := k.p.appendTable(&pieces.Writer{}, one, tableOptions{policy, !k.columnsSent})
 	k.columnsSent = true
 	k.buf = appendJSONFrame(k.buf, event)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kemudi/kemudi/internal/apiserver/call"
+	"github.com/kemudi/kemudi/internal/apiserver/read"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -65,7 +66,7 @@ type input interface {
 // answer is what comes of a call: one of a result, a page and a watch.
 type answer struct {
 	call.Result
-	page  *page
+	page  *read.Page
 	watch *watcher
 }
 
@@ -199,7 +200,7 @@ func readDeleteCollection(c *call.Call, in input) error {
 }
 
 func (s *Server) runGet(ctx context.Context, c *call.Call) (answer, error) {
-	it, err := s.reads.get(ctx, c, c.Rev)
+	it, err := s.reads.Get(ctx, c, c.Rev)
 	if err != nil {
 		return answer{}, err
 	}
@@ -215,7 +216,7 @@ func one(run func(s *Server, ctx context.Context, c *call.Call) (call.Result, er
 }
 
 func (s *Server) runList(ctx context.Context, c *call.Call) (answer, error) {
-	p, err := s.reads.list(ctx, c)
+	p, err := s.reads.List(ctx, c)
 	return answer{page: p}, err
 }
 
@@ -226,7 +227,7 @@ func (s *Server) runWatch(ctx context.Context, c *call.Call) (answer, error) {
 		q.timeout = time.Duration(*o.TimeoutSeconds) * time.Second
 	}
 	var err error
-	if q.sel, err = selectionOf(c); err != nil {
+	if q.sel, err = read.SelectionOf(c); err != nil {
 		return answer{}, err
 	}
 	w, err := s.startWatch(ctx, c, q)
@@ -244,14 +245,14 @@ func (s *Server) runDelete(ctx context.Context, c *call.Call) (call.Result, erro
 
 // runDeleteCollection deletes what a list finds, and returns it.
 func (s *Server) runDeleteCollection(ctx context.Context, c *call.Call) (answer, error) {
-	found, err := s.reads.list(ctx, c)
+	found, err := s.reads.List(ctx, c)
 	if err != nil {
 		return answer{}, err
 	}
-	if err := s.deleteAll(ctx, c, found.items); err != nil {
+	if err := s.deleteAll(ctx, c, found.Items); err != nil {
 		return answer{}, err
 	}
-	return answer{page: &page{items: found.items}}, nil
+	return answer{page: &read.Page{Items: found.Items}}, nil
 }
 
 func (s *Server) runAction(ctx context.Context, c *call.Call) (answer, error) {

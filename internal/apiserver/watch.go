@@ -12,6 +12,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/apiserver/h2"
+	"github.com/kemudi/kemudi/internal/apiserver/read"
 	"github.com/kemudi/kemudi/internal/apiserver/served"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -19,7 +20,7 @@ import (
 
 // watchQuery is what a watch asks for.
 type watchQuery struct {
-	sel         *selection
+	sel         *read.Selection
 	rev         string
 	bookmarks   bool
 	sendInitial *bool
@@ -57,9 +58,9 @@ type watcher struct {
 
 // startWatch resolves where a watch begins.
 func (s *Server) startWatch(ctx context.Context, c *call.Call, q *watchQuery) (*watcher, error) {
-	o := cache.CursorOptions{Namespace: q.sel.namespace}
-	if q.sel.index != "" {
-		o.Index, o.Value = q.sel.index, q.sel.value
+	o := cache.CursorOptions{Namespace: q.sel.Namespace}
+	if q.sel.Index != "" {
+		o.Index, o.Value = q.sel.Index, q.sel.Value
 	}
 	w := &watcher{c: c, q: q, pace: s.pace}
 	initial := q.rev == "" || q.rev == "0"
@@ -67,18 +68,18 @@ func (s *Server) startWatch(ctx context.Context, c *call.Call, q *watchQuery) (*
 		initial = *q.sendInitial
 		w.announce = initial && q.bookmarks
 	}
-	rev, err := parseRevision(q.rev)
+	rev, err := read.ParseRevision(q.rev)
 	if err != nil {
 		return nil, err
 	}
 	switch {
 	case initial || rev == 0: // the present state must be fresh enough
-		if err := s.reads.freshEnough(ctx, c, q.rev); err != nil {
+		if err := s.reads.FreshEnough(ctx, c, q.rev); err != nil {
 			return nil, err
 		}
 		o.FromNow, o.After = initial, c.Resource.Cache.Rev() // without initial events: from now on
 	default: // changes after a revision, which may be to come
-		if err := s.reads.synced(ctx, c.Resource.Cache); err != nil {
+		if err := s.reads.Synced(ctx, c.Resource.Cache); err != nil {
 			return nil, err
 		}
 		o.After = rev
@@ -157,8 +158,8 @@ func (w *watcher) deliver() error {
 	sent, many := false, w.sent.IsZero() && len(events) > little
 	for i := range events {
 		e, ok := events[i], true
-		if !w.q.sel.everything() {
-			e, ok = cache.Narrow(e, w.q.sel.has)
+		if !w.q.sel.Everything() {
+			e, ok = cache.Narrow(e, w.q.sel.Has)
 		}
 		if !ok {
 			continue
@@ -184,8 +185,8 @@ func (w *watcher) deliver() error {
 // showAsItWas: who is told that an object has left the selection sees it as it
 // was within, at the revision of the change.
 func (w *watcher) showAsItWas(e *cache.Event) {
-	if e.Type == cache.Deleted && e.Prev != nil && !w.q.sel.matches(e.Item.Object) {
-		e.Item = newItem(cache.AtRevision(e.Prev.Object, e.Rev()), e.Rev())
+	if e.Type == cache.Deleted && e.Prev != nil && !w.q.sel.Matches(e.Item.Object) {
+		e.Item = read.NewItem(cache.AtRevision(e.Prev.Object, e.Rev()), e.Rev())
 	}
 }
 

@@ -32,7 +32,8 @@ kubelet/cri apiserver/request
 apiserver/encoded apiserver/refusal
 apiserver/served
 apiserver/call
-admission apiserver/* kubelet/*
+admission apiserver/alloc apiserver/read
+apiserver/* kubelet/*
 controller apiserver
 workload endpoint
 controllers/* scheduler kubelet proxy dns

@@ -1,4 +1,4 @@
-package apiserver
+package read
 
 import (
 	"context"
@@ -17,50 +17,50 @@ import (
 	"github.com/kemudi/kemudi/internal/store"
 )
 
-// listQuery is what a list asks for.
-type listQuery struct {
-	sel   *selection
+// query is what a list asks for.
+type query struct {
+	sel   *Selection
 	rev   string // resourceVersion
 	match metav1.ResourceVersionMatch
 	limit int64
 	token string // continue
 }
 
-// page is what a list answers.
-type page struct {
-	items []*cache.Item
-	meta  metav1.ListMeta
-	part  bool // of a list that is asked for in parts
+// Page is what a list answers.
+type Page struct {
+	Items []*cache.Item
+	Meta  metav1.ListMeta
+	Part  bool // of a list that is asked for in parts
 }
 
-// list reads the collection that the call is about.
-func (r *reader) list(ctx context.Context, c *call.Call) (*page, error) {
-	sel, err := selectionOf(c)
+// List reads the collection that the call is about.
+func (r *Reader) List(ctx context.Context, c *call.Call) (*Page, error) {
+	sel, err := SelectionOf(c)
 	if err != nil {
 		return nil, err
 	}
 	o := c.List
-	return r.query(ctx, c, &listQuery{sel: sel, rev: o.ResourceVersion, match: o.ResourceVersionMatch, limit: o.Limit, token: o.Continue})
+	return r.collect(ctx, c, &query{sel: sel, rev: o.ResourceVersion, match: o.ResourceVersionMatch, limit: o.Limit, token: o.Continue})
 }
 
-// query reads a collection: from a snapshot of the cache, or, where a revision is
+// collect reads a collection: from a snapshot of the cache, or, where a revision is
 // asked for that the cache has forgotten, from the store.
-func (r *reader) query(ctx context.Context, c *call.Call, q *listQuery) (*page, error) {
+func (r *Reader) collect(ctx context.Context, c *call.Call, q *query) (*Page, error) {
 	if q.token != "" {
 		return r.listOn(ctx, c, q)
 	}
-	rev, err := parseRevision(q.rev)
+	rev, err := ParseRevision(q.rev)
 	switch {
 	case err != nil:
 		return nil, err
 	case q.exact(c, rev):
 		return r.listPast(ctx, c, q, request.Position{Rev: rev})
 	}
-	if err := r.freshEnough(ctx, c, q.rev); err != nil {
+	if err := r.FreshEnough(ctx, c, q.rev); err != nil {
 		return nil, err
 	}
-	if q.sel.index != "" {
-		if p := r.listIndexed(c, q); q.limit == 0 || int64(len(p.items)) <= q.limit {
+	if q.sel.Index != "" {
+		if p := r.listIndexed(c, q); q.limit == 0 || int64(len(p.Items)) <= q.limit {
 			return p, nil
 		}
 	}
@@ -71,60 +71,60 @@ func (r *reader) query(ctx context.Context, c *call.Call, q *listQuery) (*page, 
 // exact reports whether the state at the revision itself is asked for. In parts, a
 // list of a revision has always meant that, long before resourceVersionMatch; but
 // not of a single object.
-func (q *listQuery) exact(c *call.Call, rev int64) bool {
+func (q *query) exact(c *call.Call, rev int64) bool {
 	return q.match == metav1.ResourceVersionMatchExact || q.match == "" && q.limit > 0 && rev > 0 && !q.sel.single(c)
 }
 
 // single reports whether the selection names the one object that it can find.
-func (s *selection) single(c *call.Call) bool {
-	return s.name != "" && (s.namespace != "" || !c.Resource.Def.Namespaced)
+func (s *Selection) single(c *call.Call) bool {
+	return s.name != "" && (s.Namespace != "" || !c.Resource.Def.Namespaced)
 }
 
 // listIndexed reads the objects that an index narrows the search to.
-func (r *reader) listIndexed(c *call.Call, q *listQuery) *page {
+func (r *Reader) listIndexed(c *call.Call, q *query) *Page {
 	rev := c.Resource.Cache.Rev()
-	p := &page{meta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(rev, 10)}}
-	for _, it := range c.Resource.Cache.ByIndex(q.sel.index, q.sel.value) {
-		if (q.sel.namespace == "" || it.Namespace() == q.sel.namespace) && q.sel.matches(it.Object) {
-			p.items = append(p.items, it)
+	p := &Page{Meta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(rev, 10)}}
+	for _, it := range c.Resource.Cache.ByIndex(q.sel.Index, q.sel.Value) {
+		if (q.sel.Namespace == "" || it.Namespace() == q.sel.Namespace) && q.sel.Matches(it.Object) {
+			p.Items = append(p.Items, it)
 		}
 	}
-	slices.SortFunc(p.items, func(a, b *cache.Item) int { return strings.Compare(a.Key, b.Key) })
+	slices.SortFunc(p.Items, func(a, b *cache.Item) int { return strings.Compare(a.Key, b.Key) })
 	return p
 }
 
 // listSnapshot reads one page from a snapshot, beginning after at.Key.
-func (r *reader) listSnapshot(c *call.Call, q *listQuery, snap *cache.Snapshot, at request.Position) *page {
-	p := &page{meta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(at.Rev, 10)}, part: at.Key != ""}
+func (r *Reader) listSnapshot(c *call.Call, q *query, snap *cache.Snapshot, at request.Position) *Page {
+	p := &Page{Meta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(at.Rev, 10)}, Part: at.Key != ""}
 	if q.sel.single(c) && at.Key == "" {
-		if it := snap.Get(cache.Key(q.sel.namespace, q.sel.name)); q.sel.has(it) {
-			p.items = []*cache.Item{it}
+		if it := snap.Get(cache.Key(q.sel.Namespace, q.sel.name)); q.sel.Has(it) {
+			p.Items = []*cache.Item{it}
 		}
 		return p
 	}
-	if q.sel.everything() && q.sel.namespace == "" && q.limit == 0 {
-		p.items = make([]*cache.Item, 0, snap.Len())
+	if q.sel.Everything() && q.sel.Namespace == "" && q.limit == 0 {
+		p.Items = make([]*cache.Item, 0, snap.Len())
 	}
 	from, remaining := "", int64(0)
 	if at.Key != "" {
 		from = at.Key + "\x00"
 	}
-	all := q.sel.everything() && q.sel.namespace == "" && from == ""
+	all := q.sel.Everything() && q.sel.Namespace == "" && from == ""
 	more := false
-	snap.Scan(q.sel.namespace, from, func(it *cache.Item) bool {
-		switch full := q.limit > 0 && int64(len(p.items)) == q.limit; {
+	snap.Scan(q.sel.Namespace, from, func(it *cache.Item) bool {
+		switch full := q.limit > 0 && int64(len(p.Items)) == q.limit; {
 		case full && all: // what remains is known without a look
 			more, remaining = true, int64(snap.Len())-q.limit
 			return false
-		case full && q.sel.everything():
+		case full && q.sel.Everything():
 			more = true
 			remaining++
-		case !q.sel.matches(it.Object):
+		case !q.sel.Matches(it.Object):
 		case full:
 			more = true
 			return false
 		default:
-			p.items = append(p.items, it)
+			p.Items = append(p.Items, it)
 		}
 		return true
 	})
@@ -135,16 +135,16 @@ func (r *reader) listSnapshot(c *call.Call, q *listQuery, snap *cache.Snapshot, 
 }
 
 // goesOn notes in the page that more follows.
-func (p *page) goesOn(rev, remaining int64, q *listQuery) {
-	p.part = true
-	p.meta.Continue = request.EncodeToken(request.Position{Rev: rev, Key: p.items[len(p.items)-1].Key})
-	if q.sel.everything() {
-		p.meta.RemainingItemCount = &remaining
+func (p *Page) goesOn(rev, remaining int64, q *query) {
+	p.Part = true
+	p.Meta.Continue = request.EncodeToken(request.Position{Rev: rev, Key: p.Items[len(p.Items)-1].Key})
+	if q.sel.Everything() {
+		p.Meta.RemainingItemCount = &remaining
 	}
 }
 
 // listOn reads the page that a continue token stands for.
-func (r *reader) listOn(ctx context.Context, c *call.Call, q *listQuery) (*page, error) {
+func (r *Reader) listOn(ctx context.Context, c *call.Call, q *query) (*Page, error) {
 	at, err := request.DecodeToken(q.token)
 	if err != nil {
 		return nil, refusal.BadRequest("invalid continue token: %v", err)
@@ -153,7 +153,7 @@ func (r *reader) listOn(ctx context.Context, c *call.Call, q *listQuery) (*page,
 		return nil, refusal.BadRequest("specifying resource version is not allowed when using continue")
 	}
 	if at.Rev == request.AnyRev {
-		if err := r.caughtUp(ctx, c.Resource.Cache); err != nil {
+		if err := r.CaughtUp(ctx, c.Resource.Cache); err != nil {
 			return nil, err
 		}
 		snap := c.Resource.Cache.Snapshot()
@@ -182,14 +182,14 @@ func expiredToken(at request.Position) error {
 // reaches back for a while, or else from the store. Of a revision that the store
 // has forgotten nothing is shown: how old a list may be does not depend on how busy
 // the resource was.
-func (r *reader) listPast(ctx context.Context, c *call.Call, q *listQuery, at request.Position) (*page, error) {
+func (r *Reader) listPast(ctx context.Context, c *call.Call, q *query, at request.Position) (*Page, error) {
 	snap := c.Resource.Cache.SnapshotAt(at.Rev)
 	if snap == nil {
 		return r.listAt(ctx, c, q, at)
 	}
 	prefix := c.Resource.Def.Key("", "")
 	// Nothing is there: a name has no such byte.
-	if _, err := r.store.List(ctx, prefix, store.ListOptions{From: prefix + "\xff", Rev: at.Rev, Limit: 1}); err != nil {
+	if _, err := r.Store.List(ctx, prefix, store.ListOptions{From: prefix + "\xff", Rev: at.Rev, Limit: 1}); err != nil {
 		return nil, refusedAt(c, at.Rev, err)
 	}
 	return r.listSnapshot(c, q, snap, at), nil
@@ -210,20 +210,20 @@ func refusedAt(c *call.Call, rev int64, err error) error {
 const chunk = 500
 
 // listAt reads one page as it was at a revision, from the store.
-func (r *reader) listAt(ctx context.Context, c *call.Call, q *listQuery, at request.Position) (*page, error) {
-	prefix := c.Resource.Def.Key(q.sel.namespace, "")
+func (r *Reader) listAt(ctx context.Context, c *call.Call, q *query, at request.Position) (*Page, error) {
+	prefix := c.Resource.Def.Key(q.sel.Namespace, "")
 	from := ""
 	if at.Key != "" {
 		from = c.Resource.Def.Key("", at.Key) + "\x00"
 	}
-	p := &page{meta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(at.Rev, 10)}, part: at.Key != ""}
+	p := &Page{Meta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(at.Rev, 10)}, Part: at.Key != ""}
 	for {
 		// One more than needed tells whether more follow.
 		o := store.ListOptions{From: from, Rev: at.Rev, Limit: chunk}
-		if q.limit > 0 && q.sel.everything() {
+		if q.limit > 0 && q.sel.Everything() {
 			o.Limit = int(q.limit)
 		}
-		got, err := r.store.List(ctx, prefix, o)
+		got, err := r.Store.List(ctx, prefix, o)
 		if err != nil {
 			return nil, refusedAt(c, at.Rev, err)
 		}
@@ -232,10 +232,10 @@ func (r *reader) listAt(ctx context.Context, c *call.Call, q *listQuery, at requ
 			if err != nil {
 				return nil, err
 			}
-			if q.sel.matches(it.Object) {
-				p.items = append(p.items, it)
+			if q.sel.Matches(it.Object) {
+				p.Items = append(p.Items, it)
 			}
-			if q.limit > 0 && int64(len(p.items)) == q.limit {
+			if q.limit > 0 && int64(len(p.Items)) == q.limit {
 				if left := got.More + int64(len(got.KVs)-1-i); left > 0 {
 					p.goesOn(at.Rev, left, q)
 				}
@@ -251,7 +251,7 @@ func (r *reader) listAt(ctx context.Context, c *call.Call, q *listQuery, at requ
 
 // itemAt is the cached item of a stored value if it has not changed since, so
 // that its encodings are used; otherwise it is decoded.
-func (r *reader) itemAt(c *call.Call, kv store.KV) (*cache.Item, error) {
+func (r *Reader) itemAt(c *call.Call, kv store.KV) (*cache.Item, error) {
 	key := strings.TrimPrefix(kv.Key, c.Resource.Def.Key("", ""))
 	if it := c.Resource.Cache.Get(key); it != nil && it.Rev == kv.Rev {
 		return it, nil

@@ -1,4 +1,4 @@
-package apiserver
+package read
 
 import (
 	"fmt"
@@ -12,15 +12,15 @@ import (
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
-// selection says which objects a list or watch is about.
-type selection struct {
-	namespace string
+// Selection says which objects a list or watch is about.
+type Selection struct {
+	Namespace string
 	labels    labels.Selector // nil: all
 	fields    []requirement
 	name      string // exact metadata.name, if that is asked for
 
-	// index and value name an index of the cache that narrows the search.
-	index, value string
+	// Index and value name an index of the cache that narrows the search.
+	Index, Value string
 }
 
 type requirement struct {
@@ -30,8 +30,8 @@ type requirement struct {
 }
 
 // newSelection reads label and field selectors.
-func newSelection(c *call.Call, labelSelector, fieldSelector string) (*selection, error) {
-	sel := &selection{namespace: c.Namespace}
+func newSelection(c *call.Call, labelSelector, fieldSelector string) (*Selection, error) {
+	sel := &Selection{Namespace: c.Namespace}
 	if labelSelector != "" {
 		l, err := labels.Parse(labelSelector)
 		if err != nil {
@@ -56,7 +56,7 @@ func newSelection(c *call.Call, labelSelector, fieldSelector string) (*selection
 	return sel, nil
 }
 
-func (sel *selection) addField(d *resource.Def, r fields.Requirement) error {
+func (sel *Selection) addField(d *resource.Def, r fields.Requirement) error {
 	q := requirement{value: r.Value, differ: r.Operator == "!="}
 	switch r.Field {
 	case "metadata.name":
@@ -71,7 +71,7 @@ func (sel *selection) addField(d *resource.Def, r fields.Requirement) error {
 			return unknownField(d, r.Field)
 		}
 		if d.Index[r.Field] != nil && !q.differ {
-			sel.index, sel.value = r.Field, r.Value
+			sel.Index, sel.Value = r.Field, r.Value
 		}
 	}
 	sel.fields = append(sel.fields, q)
@@ -85,12 +85,12 @@ func unknownField(d *resource.Def, name string) error {
 	return refusal.BadRequest("field label not supported: %s", name)
 }
 
-// everything reports that the selection is no narrower than its namespace.
-func (sel *selection) everything() bool { return sel.labels == nil && len(sel.fields) == 0 }
+// Everything reports that the selection is no narrower than its namespace.
+func (sel *Selection) Everything() bool { return sel.labels == nil && len(sel.fields) == 0 }
 
-// matches reports whether the selection has the object, whose namespace has
+// Matches reports whether the selection has the object, whose namespace has
 // been looked at already.
-func (sel *selection) matches(obj resource.Object) bool {
+func (sel *Selection) Matches(obj resource.Object) bool {
 	for i := range sel.fields {
 		if q := &sel.fields[i]; (q.get(obj) == q.value) == q.differ {
 			return false
@@ -99,16 +99,17 @@ func (sel *selection) matches(obj resource.Object) bool {
 	return sel.labels == nil || sel.labels.Matches(labels.Set(obj.GetLabels()))
 }
 
-func (sel *selection) has(it *cache.Item) bool { return it != nil && sel.matches(it.Object) }
+// Has is [Selection.Matches] for an item, or none.
+func (sel *Selection) Has(it *cache.Item) bool { return it != nil && sel.Matches(it.Object) }
 
 // String shows the selection in log and error texts.
-func (sel *selection) String() string {
-	return fmt.Sprintf("namespace %q, labels %v", sel.namespace, sel.labels)
+func (sel *Selection) String() string {
+	return fmt.Sprintf("namespace %q, labels %v", sel.Namespace, sel.labels)
 }
 
-// selectionOf narrows the call by its options; a name in the path counts as a
+// SelectionOf narrows the call by its options; a name in the path counts as a
 // field selector, as in the old form of watches.
-func selectionOf(c *call.Call) (*selection, error) {
+func SelectionOf(c *call.Call) (*Selection, error) {
 	sel, err := newSelection(c, c.List.LabelSelector, c.List.FieldSelector)
 	if err != nil || c.Name == "" || sel.name == c.Name {
 		return sel, err

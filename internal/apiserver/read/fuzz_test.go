@@ -1,4 +1,4 @@
-package apiserver
+package read
 
 import (
 	"testing"
@@ -49,14 +49,14 @@ func FuzzSelectors(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if got, want := sel.matches(pod), l.Matches(labels.Set(pod.Labels)) && s.Matches(set); got != want {
+		if got, want := sel.Matches(pod), l.Matches(labels.Set(pod.Labels)) && s.Matches(set); got != want {
 			t.Errorf("%q, %q: selected: got %t, want %t", byLabel, byField, got, want)
 		}
-		if sel.name != "" && sel.matches(pod) && sel.name != name {
+		if sel.name != "" && sel.Matches(pod) && sel.name != name {
 			t.Errorf("%q: is looked for as %q, but selects %q", byField, sel.name, name)
 		}
-		if sel.index != "" && sel.matches(pod) && sel.value != set[sel.index] {
-			t.Errorf("%q: is looked for by %s=%s, but selects %s", byField, sel.index, sel.value, set[sel.index])
+		if sel.Index != "" && sel.Matches(pod) && sel.Value != set[sel.Index] {
+			t.Errorf("%q: is looked for by %s=%s, but selects %s", byField, sel.Index, sel.Value, set[sel.Index])
 		}
 	})
 }

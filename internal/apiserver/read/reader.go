@@ -1,4 +1,4 @@
-package apiserver
+package read
 
 import (
 	"context"
@@ -18,20 +18,20 @@ import (
 	"github.com/kemudi/kemudi/internal/watchcache"
 )
 
-// reader reads from the caches, as new as a request wants it. Its methods may be called
+// Reader reads from the caches, as new as a request wants it. Its methods may be called
 // concurrently.
-type reader struct {
-	store  store.Store
-	shared bool // other servers write to the store as well
+type Reader struct {
+	Store  store.Store
+	Shared bool // other servers write to the store as well
 
 	// committed is the last revision that a write of this process was answered with (A3).
 	committed atomic.Int64
 }
 
-// get reads one object. rev is the resourceVersion parameter: empty for the
+// Get reads one object. rev is the resourceVersion parameter: empty for the
 // newest state (A3), "0" for what is at hand, otherwise at least that revision.
-func (r *reader) get(ctx context.Context, c *call.Call, rev string) (*cache.Item, error) {
-	if err := r.freshEnough(ctx, c, rev); err != nil {
+func (r *Reader) Get(ctx context.Context, c *call.Call, rev string) (*cache.Item, error) {
+	if err := r.FreshEnough(ctx, c, rev); err != nil {
 		return nil, err
 	}
 	it := c.Resource.Cache.Get(c.CacheKey())
@@ -44,16 +44,16 @@ func (r *reader) get(ctx context.Context, c *call.Call, rev string) (*cache.Item
 // futureWait is how long a read waits for a revision that is not there yet.
 const futureWait = 3 * time.Second
 
-// freshEnough waits until the cache may answer a read with the resourceVersion.
-func (r *reader) freshEnough(ctx context.Context, c *call.Call, rev string) error {
+// FreshEnough waits until the cache may answer a read with the resourceVersion.
+func (r *Reader) FreshEnough(ctx context.Context, c *call.Call, rev string) error {
 	if rev == "" {
-		return r.caughtUp(ctx, c.Resource.Cache)
+		return r.CaughtUp(ctx, c.Resource.Cache)
 	}
-	least, err := parseRevision(rev)
+	least, err := ParseRevision(rev)
 	if err != nil {
 		return err
 	}
-	if err := r.synced(ctx, c.Resource.Cache); err != nil {
+	if err := r.Synced(ctx, c.Resource.Cache); err != nil {
 		return err
 	}
 	if c.Resource.Cache.Rev() >= least {
@@ -74,8 +74,8 @@ func tooLarge(asked, current int64) error {
 	return err
 }
 
-// parseRevision reads a resourceVersion.
-func parseRevision(s string) (int64, error) {
+// ParseRevision reads a resourceVersion.
+func ParseRevision(s string) (int64, error) {
 	if s == "" {
 		return 0, nil
 	}
@@ -86,24 +86,24 @@ func parseRevision(s string) (int64, error) {
 	return int64(rev), nil
 }
 
-// latest reads the state of the call's object: from the cache once that has
+// Latest reads the state of the call's object: from the cache once that has
 // seen every write that was answered, or, if fresh, from the store itself.
-func (r *reader) latest(ctx context.Context, c *call.Call, fresh bool) (*cache.Item, error) {
+func (r *Reader) Latest(ctx context.Context, c *call.Call, fresh bool) (*cache.Item, error) {
 	if !fresh {
-		if err := r.caughtUp(ctx, c.Resource.Cache); err != nil {
+		if err := r.CaughtUp(ctx, c.Resource.Cache); err != nil {
 			return nil, err
 		}
 		return c.Resource.Cache.Get(c.CacheKey()), nil
 	}
-	kv, _, err := r.store.Get(ctx, c.Key())
+	kv, _, err := r.Store.Get(ctx, c.Key())
 	if err != nil || kv.Rev == 0 {
 		return nil, err
 	}
 	return r.decodeItem(c.Resource.Def, kv)
 }
 
-// synced returns when the cache has its first state.
-func (r *reader) synced(ctx context.Context, c *cache.Cache) error {
+// Synced returns when the cache has its first state.
+func (r *Reader) Synced(ctx context.Context, c *cache.Cache) error {
 	select {
 	case <-c.Synced():
 		return nil
@@ -112,15 +112,15 @@ func (r *reader) synced(ctx context.Context, c *cache.Cache) error {
 	}
 }
 
-// caughtUp returns when the cache shows all writes answered so far (A3).
-func (r *reader) caughtUp(ctx context.Context, c *cache.Cache) error {
-	if err := r.synced(ctx, c); err != nil {
+// CaughtUp returns when the cache shows all writes answered so far (A3).
+func (r *Reader) CaughtUp(ctx context.Context, c *cache.Cache) error {
+	if err := r.Synced(ctx, c); err != nil {
 		return err
 	}
 	rev := r.committed.Load()
-	if r.shared {
+	if r.Shared {
 		var err error
-		if _, rev, err = r.store.Get(ctx, nowKey); err != nil {
+		if _, rev, err = r.Store.Get(ctx, nowKey); err != nil {
 			return err
 		}
 	}
@@ -131,20 +131,21 @@ func (r *reader) caughtUp(ctx context.Context, c *cache.Cache) error {
 const nowKey = "/registry/kemudi/now"
 
 // decodeItem makes of a stored value what the cache would hold.
-func (r *reader) decodeItem(d *resource.Def, kv store.KV) (*cache.Item, error) {
+func (r *Reader) decodeItem(d *resource.Def, kv store.KV) (*cache.Item, error) {
 	obj, err := watchcache.Decode(d, kv.Value, kv.Rev)
 	if err != nil {
 		return nil, fmt.Errorf("decode %s: %w", kv.Key, err)
 	}
-	return newItem(obj, kv.Rev), nil
+	return NewItem(obj, kv.Rev), nil
 }
 
-func newItem(obj resource.Object, rev int64) *cache.Item {
+// NewItem is what a cache would hold of an object at a revision.
+func NewItem(obj resource.Object, rev int64) *cache.Item {
 	return &cache.Item{Key: cache.Key(obj.GetNamespace(), obj.GetName()), Rev: rev, Object: obj}
 }
 
-// answered notes that a write at rev is about to be answered.
-func (r *reader) answered(rev int64) {
+// Answered notes that a write at rev is about to be answered.
+func (r *Reader) Answered(rev int64) {
 	for {
 		last := r.committed.Load()
 		if rev <= last || r.committed.CompareAndSwap(last, rev) {

@@ -1,0 +1,4 @@
+// Package read reads objects from the caches, as new as a request wants them, and from
+// the store where a request wants what the caches have forgotten ([Reader]). What a
+// request may see, and how it is shown, is not decided here.
+package read

@@ -109,20 +109,20 @@ func addServerFlags(f *pflag.FlagSet, o *cluster.Options) {
 	f.StringVar(&o.Network.ResolvConf, "resolv-conf", o.Network.ResolvConf, "file that names the DNS servers for names outside of the cluster")
 
 	f.IntVar(&o.NodesToScore, "percentage-of-nodes-to-score", o.NodesToScore, "how much of the cluster is searched before the best node found is taken, in percent; default 50 to 5, the less the larger the cluster")
-	f.IntVar(&o.Controllers.MaxEndpointsPerSlice, "max-endpoints-per-slice", o.Controllers.MaxEndpointsPerSlice, "how many endpoints an EndpointSlice holds")
-	f.IntVar(&o.Controllers.PodGCThreshold, "terminated-pod-gc-threshold", o.Controllers.PodGCThreshold, "how many finished pods are kept")
+	f.IntVar(&o.Controllers.EndpointSlice.MaxEndpointsPerSlice, "max-endpoints-per-slice", o.Controllers.EndpointSlice.MaxEndpointsPerSlice, "how many endpoints an EndpointSlice holds")
+	f.IntVar(&o.Controllers.PodGC.Threshold, "terminated-pod-gc-threshold", o.Controllers.PodGC.Threshold, "how many finished pods are kept")
 	f.DurationVar(&o.Controllers.NodeLifecycle.GracePeriod, "node-monitor-grace-period", o.Controllers.NodeLifecycle.GracePeriod, "how long a node may be silent")
 	f.DurationVar(&o.Controllers.NodeLifecycle.StartupGracePeriod, "node-startup-grace-period", o.Controllers.NodeLifecycle.StartupGracePeriod, "the same for a node that has never reported")
 	f.Float64Var(&o.Controllers.NodeLifecycle.EvictionRate, "node-eviction-rate", o.Controllers.NodeLifecycle.EvictionRate, "how many lost nodes of a zone begin to be emptied in a second")
 	f.Float64Var(&o.Controllers.NodeLifecycle.SecondaryEvictionRate, "secondary-node-eviction-rate", o.Controllers.NodeLifecycle.SecondaryEvictionRate, "the same for a large zone much of which is lost")
 	f.Float64Var(&o.Controllers.NodeLifecycle.UnhealthyZoneThreshold, "unhealthy-zone-threshold", o.Controllers.NodeLifecycle.UnhealthyZoneThreshold, "how much of a zone that is, from 0 to 1")
 	f.IntVar(&o.Controllers.NodeLifecycle.LargeClusterSize, "large-cluster-size-threshold", o.Controllers.NodeLifecycle.LargeClusterSize, "how many nodes a small zone has at the most; it is left alone when much of it is lost")
-	f.IntVar(&o.Controllers.NodeCIDRBits4, "node-cidr-mask-size-ipv4", o.Controllers.NodeCIDRBits4, "size of a node's share of the IPv4 addresses of pods: length of its prefix")
-	f.IntVar(&o.Controllers.NodeCIDRBits6, "node-cidr-mask-size-ipv6", o.Controllers.NodeCIDRBits6, "the same of the IPv6 addresses")
-	f.IntVar(&o.Controllers.NodeCIDRBits, "node-cidr-mask-size", o.Controllers.NodeCIDRBits, "size of a node's share where pods have addresses of one family, in place of that family's flag")
-	o.Controllers.NodeCIDRBits4, o.Controllers.NodeCIDRBits6 = 0, 0 // shown, but not said: --node-cidr-mask-size is for who says neither
-	f.DurationVar(&o.Controllers.CertificateLife, "cluster-signing-duration", o.Controllers.CertificateLife, "how long certificates that are signed on request are good for")
-	f.IntVar(&o.Controllers.MaxMirroredAddresses, "mirroring-max-endpoints-per-subset", o.Controllers.MaxMirroredAddresses, "how many addresses of hand-made Endpoints are mirrored to slices")
+	f.IntVar(&o.Controllers.NodeIPAM.Bits4, "node-cidr-mask-size-ipv4", o.Controllers.NodeIPAM.Bits4, "size of a node's share of the IPv4 addresses of pods: length of its prefix")
+	f.IntVar(&o.Controllers.NodeIPAM.Bits6, "node-cidr-mask-size-ipv6", o.Controllers.NodeIPAM.Bits6, "the same of the IPv6 addresses")
+	f.IntVar(&o.Controllers.NodeIPAM.Bits, "node-cidr-mask-size", o.Controllers.NodeIPAM.Bits, "size of a node's share where pods have addresses of one family, in place of that family's flag")
+	o.Controllers.NodeIPAM.Bits4, o.Controllers.NodeIPAM.Bits6 = 0, 0 // shown, but not said: --node-cidr-mask-size is for who says neither
+	f.DurationVar(&o.Controllers.Certificates.Life, "cluster-signing-duration", o.Controllers.Certificates.Life, "how long certificates that are signed on request are good for")
+	f.IntVar(&o.Controllers.EndpointSliceMirroring.MaxEndpointsPerSubset, "mirroring-max-endpoints-per-subset", o.Controllers.EndpointSliceMirroring.MaxEndpointsPerSubset, "how many addresses of hand-made Endpoints are mirrored to slices")
 }
 
 func addAPIFlags(f *pflag.FlagSet, o *cluster.API) {

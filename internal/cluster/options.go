@@ -137,7 +137,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Network, err = o.Network.withDefaults(); err != nil {
 		return o, err
 	}
-	if err := o.Network.checkShare(o.Controllers.NodeCIDRBits); err != nil {
+	if err := o.Network.checkShare(o.Controllers.NodeIPAM.Bits); err != nil {
 		return o, err
 	}
 	return o, o.findNode()

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/kemudi/kemudi/internal/controllers"
+	"github.com/kemudi/kemudi/internal/controllers/nodeipam"
 )
 
 func TestOptionsWorkWithoutAny(t *testing.T) {
@@ -74,9 +75,9 @@ func TestAddressesAreOfTheFamiliesOfTheCluster(t *testing.T) {
 		{o: Options{NodeIP: four, Network: second(Network{}, four)}, refusal: "--node-ip 192.0.2.7,192.0.2.7: want one of each family"},
 		{o: Options{NodeIP: four, Network: Network{ServiceCIDRs: prefixes("10.0.0.0/24", "fd00::/112")}}, refusal: "--service-cluster-ip-range fd00::/112: --cluster-cidr has no pod addresses of that family"},
 		{o: Options{NodeIP: four, Network: Network{ClusterCIDRs: prefixes("10.0.0.0/24", "10.1.0.0/24")}}, refusal: "--cluster-cidr: want one range, or one of each family"},
-		{o: Options{NodeIP: four, Controllers: controllers.Options{NodeCIDRBits: 26}}, nodeIPs: []string{"192.0.2.7"}, dns: "10.96.0.10"},
-		{o: Options{NodeIP: four, Controllers: controllers.Options{NodeCIDRBits: 64}}, refusal: "--node-cidr-mask-size 64 is not between 1 and 32"},
-		{o: Options{NodeIP: six, Network: dual, Controllers: controllers.Options{NodeCIDRBits: 26}}, refusal: "--node-cidr-mask-size is for pods with addresses of one family: here, say --node-cidr-mask-size-ipv4 and --node-cidr-mask-size-ipv6"},
+		{o: Options{NodeIP: four, Controllers: controllers.Options{NodeIPAM: nodeipam.Options{Bits: 26}}}, nodeIPs: []string{"192.0.2.7"}, dns: "10.96.0.10"},
+		{o: Options{NodeIP: four, Controllers: controllers.Options{NodeIPAM: nodeipam.Options{Bits: 64}}}, refusal: "--node-cidr-mask-size 64 is not between 1 and 32"},
+		{o: Options{NodeIP: six, Network: dual, Controllers: controllers.Options{NodeIPAM: nodeipam.Options{Bits: 26}}}, refusal: "--node-cidr-mask-size is for pods with addresses of one family: here, say --node-cidr-mask-size-ipv4 and --node-cidr-mask-size-ipv6"},
 	} {
 		o, err := tc.o.withDefaults()
 		if tc.refusal != "" {

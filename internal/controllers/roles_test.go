@@ -11,6 +11,9 @@ import (
 	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/controllers"
+	"github.com/kemudi/kemudi/internal/controllers/endpointslice"
+	"github.com/kemudi/kemudi/internal/controllers/endpointslicemirroring"
+	"github.com/kemudi/kemudi/internal/controllers/nodeipam"
 	"github.com/kemudi/kemudi/internal/controllers/nodelifecycle"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/texttest"
@@ -59,26 +62,28 @@ func TestControllersHaveNamesOfTheirOwn(t *testing.T) {
 func TestOptionsOutOfRangeAreRefused(t *testing.T) {
 	trace.Proves(t, "EPS-028")
 	for _, c := range []struct {
-		o    controllers.Options
+		own  interface{ Check() error }
 		want string
 	}{
-		{controllers.Options{}, ""},
-		{controllers.Options{MaxEndpointsPerSlice: 1000, NodeCIDRBits4: 32}, ""},
-		{controllers.Options{MaxEndpointsPerSlice: 1001}, "--max-endpoints-per-slice 1001 is not between 1 and 1000"},
-		{controllers.Options{MaxEndpointsPerSlice: -1}, "--max-endpoints-per-slice -1 is not between 1 and 1000"},
-		{controllers.Options{MaxMirroredAddresses: 2000}, "--mirroring-max-endpoints-per-subset 2000 is not between 1 and 1000"},
-		{controllers.Options{NodeCIDRBits4: 33}, "--node-cidr-mask-size-ipv4 33 is not between 1 and 32"},
-		{controllers.Options{NodeCIDRBits: 129}, "--node-cidr-mask-size 129 is not between 1 and 128"},
-		{controllers.Options{NodeCIDRBits: 26}, ""},
-		{controllers.Options{NodeCIDRBits: 26, NodeCIDRBits6: 64}, "--node-cidr-mask-size stands for --node-cidr-mask-size-ipv4 or --node-cidr-mask-size-ipv6, not beside them"},
-		{controllers.Options{NodeLifecycle: nodelifecycle.Options{UnhealthyZoneThreshold: 55}}, "--unhealthy-zone-threshold 55 is not between 0 and 1"},
+		{&controllers.Options{}, ""},
+		{endpointslice.Options{MaxEndpointsPerSlice: 1000}, ""},
+		{endpointslice.Options{MaxEndpointsPerSlice: 1001}, "--max-endpoints-per-slice 1001 is not between 1 and 1000"},
+		{endpointslice.Options{MaxEndpointsPerSlice: -1}, "--max-endpoints-per-slice -1 is not between 1 and 1000"},
+		{&controllers.Options{EndpointSlice: endpointslice.Options{MaxEndpointsPerSlice: -1}}, "--max-endpoints-per-slice -1 is not between 1 and 1000"},
+		{endpointslicemirroring.Options{MaxEndpointsPerSubset: 2000}, "--mirroring-max-endpoints-per-subset 2000 is not between 1 and 1000"},
+		{nodeipam.Options{Bits4: 32}, ""},
+		{nodeipam.Options{Bits4: 33}, "--node-cidr-mask-size-ipv4 33 is not between 1 and 32"},
+		{nodeipam.Options{Bits: 129}, "--node-cidr-mask-size 129 is not between 1 and 128"},
+		{nodeipam.Options{Bits: 26}, ""},
+		{nodeipam.Options{Bits: 26, Bits6: 64}, "--node-cidr-mask-size stands for --node-cidr-mask-size-ipv4 or --node-cidr-mask-size-ipv6, not beside them"},
+		{nodelifecycle.Options{UnhealthyZoneThreshold: 55}, "--unhealthy-zone-threshold 55 is not between 0 and 1"},
 	} {
 		got := ""
-		if err := c.o.Check(); err != nil {
+		if err := c.own.Check(); err != nil {
 			got = err.Error()
 		}
 		if got != c.want {
-			t.Errorf("got %q, want %q", got, c.want)
+			t.Errorf("%+v: got %q, want %q", c.own, got, c.want)
 		}
 	}
 }

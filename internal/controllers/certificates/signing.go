@@ -1,6 +1,7 @@
 package certificates
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/x509"
@@ -19,9 +20,20 @@ import (
 	"github.com/kemudi/kemudi/internal/controller"
 )
 
-// DefaultLife is how long a certificate is good for if the request does not say
-// less (--cluster-signing-duration).
-const DefaultLife = 365 * 24 * time.Hour
+// Options configure signing. The zero value is upstream's.
+type Options struct {
+	// Life is how long a certificate is good for if the request does not say less
+	// (--cluster-signing-duration).
+	Life time.Duration
+}
+
+// Defaults are the options of a controller that is given none.
+func Defaults() Options { return Options{}.withDefaults() }
+
+func (o Options) withDefaults() Options {
+	o.Life = cmp.Or(o.Life, 365*24*time.Hour)
+	return o
+}
 
 const (
 	shortestLife = 10 * time.Minute
@@ -30,8 +42,9 @@ const (
 )
 
 // NewSigning returns the controller that signs approved requests with the
-// cluster's authority; no certificate is good for longer than life.
-func NewSigning(authority *pki.Authority, life time.Duration) *controller.Controller {
+// cluster's authority.
+func NewSigning(authority *pki.Authority, o Options) *controller.Controller {
+	life := o.withDefaults().Life
 	return controller.New(controller.Spec[*certificatesv1.CertificateSigningRequest]{
 		Name:   "certificatesigningrequest-signing-controller",
 		For:    api.CertificateSigningRequests,

@@ -25,7 +25,7 @@ func TestACertificateIsGoodForAsLongAsAskedWithinLimits(t *testing.T) {
 		{"more than the authority has left", new(int32(86400)), time.Hour, time.Hour},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := &signer{life: DefaultLife, authority: &pki.Authority{Cert: &x509.Certificate{NotAfter: now.Add(c.left)}}}
+			s := &signer{life: Defaults().Life, authority: &pki.Authority{Cert: &x509.Certificate{NotAfter: now.Add(c.left)}}}
 			begin, end := s.span(c.seconds, now)
 			if now.Sub(begin) != clockSkew || end.Sub(now) != c.want {
 				t.Errorf("got from %s before until %s after, want %s and %s", now.Sub(begin), end.Sub(now), clockSkew, c.want)

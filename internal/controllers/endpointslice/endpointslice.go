@@ -24,12 +24,28 @@ import (
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
-// DefaultLimit is how many endpoints a slice holds (--max-endpoints-per-slice).
-const DefaultLimit = 100
+// Options configure the controller. The zero value is upstream's.
+type Options struct {
+	// MaxEndpointsPerSlice is how many endpoints a slice holds (--max-endpoints-per-slice).
+	MaxEndpointsPerSlice int
+}
 
-// New returns the endpointslice controller; limit is how many endpoints a slice
-// holds.
-func New(limit int) *controller.Controller {
+// Defaults are the options of a controller that is given none.
+func Defaults() Options { return Options{}.withDefaults() }
+
+func (o Options) withDefaults() Options {
+	o.MaxEndpointsPerSlice = cmp.Or(o.MaxEndpointsPerSlice, 100)
+	return o
+}
+
+// Check says what is wrong with the options.
+func (o Options) Check() error {
+	return controller.CheckRange("max-endpoints-per-slice", o.MaxEndpointsPerSlice, 1, 1000)
+}
+
+// New returns the endpointslice controller.
+func New(o Options) *controller.Controller {
+	limit := o.withDefaults().MaxEndpointsPerSlice
 	return controller.New(controller.Spec[*corev1.Service]{
 		Name: "endpointslice-controller",
 		For:  core.Services,

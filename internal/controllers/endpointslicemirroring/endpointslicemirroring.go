@@ -25,10 +25,6 @@ import (
 	"github.com/kemudi/kemudi/internal/controller"
 )
 
-// DefaultLimit is how many addresses of a subset are mirrored
-// (--mirroring-max-endpoints-per-subset).
-const DefaultLimit = 1000
-
 const (
 	// managedBy is the value of the label that marks slices as this controller's.
 	managedBy = "endpointslicemirroring-controller.k8s.io"
@@ -36,8 +32,29 @@ const (
 	leader = "control-plane.alpha.kubernetes.io/leader"
 )
 
+// Options configure the controller. The zero value is upstream's.
+type Options struct {
+	// MaxEndpointsPerSubset is how many addresses of a subset of hand-made Endpoints are
+	// mirrored (--mirroring-max-endpoints-per-subset).
+	MaxEndpointsPerSubset int
+}
+
+// Defaults are the options of a controller that is given none.
+func Defaults() Options { return Options{}.withDefaults() }
+
+func (o Options) withDefaults() Options {
+	o.MaxEndpointsPerSubset = cmp.Or(o.MaxEndpointsPerSubset, 1000)
+	return o
+}
+
+// Check says what is wrong with the options.
+func (o Options) Check() error {
+	return controller.CheckRange("mirroring-max-endpoints-per-subset", o.MaxEndpointsPerSubset, 1, 1000)
+}
+
 // New returns the mirroring controller.
-func New(limit int) *controller.Controller {
+func New(o Options) *controller.Controller {
+	limit := o.withDefaults().MaxEndpointsPerSubset
 	return controller.New(controller.Spec[*corev1.Endpoints]{
 		Name: "endpointslicemirroring-controller",
 		For:  core.Endpoints,

@@ -19,7 +19,7 @@ func TestMirrorsSoManyAddressesOfASubset(t *testing.T) {
 		subset.NotReadyAddresses = append(subset.NotReadyAddresses, corev1.EndpointAddress{IP: fmt.Sprintf("10.2.0.%d", i+1)})
 	}
 	e.Subsets = []corev1.EndpointSubset{subset}
-	wanted, invalid, over := plan(e, DefaultLimit)
+	wanted, invalid, over := plan(e, Defaults().MaxEndpointsPerSubset)
 	if len(wanted) != 1 || len(wanted[0].Endpoints) != 1000 || invalid != 1 || over != 2 {
 		t.Fatalf("got %d slices, %d addresses of the first, %d invalid, %d too many; want 1, 1000, 1, 2", len(wanted), len(wanted[0].Endpoints), invalid, over)
 	}
@@ -36,7 +36,7 @@ func TestSubsetsOfTheSamePortsAreOneSlice(t *testing.T) {
 		{Ports: http, Addresses: []corev1.EndpointAddress{a}, NotReadyAddresses: []corev1.EndpointAddress{b}},
 		{Ports: []corev1.EndpointPort{{Name: "https", Port: 443}}, Addresses: []corev1.EndpointAddress{a}},
 	}}
-	wanted, _, _ := plan(e, DefaultLimit)
+	wanted, _, _ := plan(e, Defaults().MaxEndpointsPerSubset)
 	var got string
 	for _, s := range wanted {
 		got += fmt.Sprintf("%d:", *s.Ports[0].Port)

@@ -3,6 +3,7 @@ package nodeipam
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 
@@ -13,9 +14,8 @@ import (
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
-// Options say what is divided.
+// Options say how large a node's share is. The zero value is upstream's.
 type Options struct {
-	CIDRs []netip.Prefix // one, or one of each family
 	// Bits4 and Bits6 are how long the prefix of a node's share is
 	// (--node-cidr-mask-size-ipv4, -ipv6).
 	Bits4, Bits6 int
@@ -31,9 +31,26 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// New returns the node IPAM controller.
-func New(o Options) *controller.Controller {
-	s := &shares{o: o.withDefaults()}
+// Check says what is wrong with the options.
+func (o Options) Check() error {
+	for _, err := range []error{
+		controller.CheckRange("node-cidr-mask-size", o.Bits, 1, 128),
+		controller.CheckRange("node-cidr-mask-size-ipv4", o.Bits4, 1, 32),
+		controller.CheckRange("node-cidr-mask-size-ipv6", o.Bits6, 1, 128),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	if o.Bits != 0 && (o.Bits4 != 0 || o.Bits6 != 0) {
+		return errors.New("--node-cidr-mask-size stands for --node-cidr-mask-size-ipv4 or --node-cidr-mask-size-ipv6, not beside them")
+	}
+	return nil
+}
+
+// New returns the node IPAM controller, which divides cidrs: one, or one of each family.
+func New(cidrs []netip.Prefix, o Options) *controller.Controller {
+	s := &shares{cidrs: cidrs, o: o.withDefaults()}
 	freed := controller.Mapped(core.Nodes, func(_ *controller.Kit, n *corev1.Node) []string { return s.freed(n) })
 	freed.Same = func(_, _ resource.Object) bool { return true } // nodes have their shares until they go
 	return controller.New(controller.Spec[*corev1.Node]{

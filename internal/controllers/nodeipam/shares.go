@@ -14,8 +14,9 @@ import (
 // shares is who has which part of the addresses, and who waits for one. It may
 // be used concurrently.
 type shares struct {
-	o  Options
-	mu struct {
+	cidrs []netip.Prefix
+	o     Options
+	mu    struct {
 		sync.Mutex
 		nodes   controller.Client[*corev1.Node]
 		given   map[string]string   // node name by share: also those that the cache does not show yet,
@@ -72,7 +73,7 @@ func (s *shares) lookLocked() {
 
 func (s *shares) findLocked(name string) []string {
 	var list []string
-	for _, cidr := range s.o.CIDRs {
+	for _, cidr := range s.cidrs {
 		share, ok := firstFree(cidr, s.o.bits(cidr), func(p netip.Prefix) bool {
 			owner, taken := s.mu.given[p.String()]
 			return !taken || owner == name

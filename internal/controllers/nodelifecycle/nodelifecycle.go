@@ -69,6 +69,14 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// Check says what is wrong with the options.
+func (o Options) Check() error {
+	if t := o.UnhealthyZoneThreshold; t < 0 || t > 1 {
+		return fmt.Errorf("--unhealthy-zone-threshold %g is not between 0 and 1", t)
+	}
+	return nil
+}
+
 // New returns the node lifecycle controller.
 func New(o Options) *controller.Controller {
 	o = o.withDefaults()

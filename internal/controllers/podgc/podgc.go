@@ -26,13 +26,23 @@ import (
 // be registering.
 const quarantine = 40 * time.Second
 
-// DefaultThreshold is how many finished pods are kept
-// (--terminated-pod-gc-threshold).
-const DefaultThreshold = 12500
+// Options configure the controller. The zero value is upstream's.
+type Options struct {
+	// Threshold is how many finished pods are kept (--terminated-pod-gc-threshold).
+	Threshold int
+}
 
-// New returns the pod garbage collector. threshold is how many finished pods
-// are kept; 0 keeps all.
-func New(threshold int) *controller.Controller {
+// Defaults are the options of a controller that is given none.
+func Defaults() Options { return Options{}.withDefaults() }
+
+func (o Options) withDefaults() Options {
+	o.Threshold = cmp.Or(o.Threshold, 12500)
+	return o
+}
+
+// New returns the pod garbage collector.
+func New(o Options) *controller.Controller {
+	threshold := o.withDefaults().Threshold
 	return controller.New(controller.Spec[*corev1.Pod]{
 		Name:    "pod-garbage-collector",
 		For:     core.Pods,

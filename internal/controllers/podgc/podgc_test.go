@@ -15,6 +15,7 @@ import (
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/cluster"
 	"github.com/kemudi/kemudi/internal/controllers"
+	"github.com/kemudi/kemudi/internal/controllers/podgc"
 	"github.com/kemudi/kemudi/internal/sim"
 	"github.com/kemudi/kemudi/internal/trace"
 )
@@ -25,7 +26,7 @@ func TestFinishedPodsBeyondTheThresholdGo(t *testing.T) {
 	trace.Proves(t, "PLC-066", "PLC-067")
 	synctest.Test(t, func(t *testing.T) {
 		plane := sim.Plane(t, cluster.ControlPlaneOptions{
-			Controllers: controllers.Options{PodGCThreshold: 3},
+			Controllers: controllers.Options{PodGC: podgc.Options{Threshold: 3}},
 		})
 		pods := client.For(plane.Admin(), core.Pods)
 		end := func(name string, phase corev1.PodPhase, reason string) {

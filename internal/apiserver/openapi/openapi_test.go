@@ -120,9 +120,10 @@ func TestUnchangedDocumentIsNotSentAgain(t *testing.T) {
 	}
 }
 
-// TestPathsAndOperationsAreUpstreams holds what there is at which path, and what
-// it is called, in the first versions of all groups: generated clients have
-// functions by these names. The file was compared with upstream's document.
+// TestPathsAndOperationsAreUpstreams holds what there is at which path, what it is
+// called and tagged, in the first versions of all groups: generated clients have
+// functions by these names, in files by these tags. The file was compared with
+// upstream's document.
 func TestPathsAndOperationsAreUpstreams(t *testing.T) {
 	s := New(api.All(), "v1.37.2", func(gv schema.GroupVersion) bool { return gv.Version == "v1" })
 	var doc struct {
@@ -137,7 +138,10 @@ func TestPathsAndOperationsAreUpstreams(t *testing.T) {
 	var lines []string
 	for path, methods := range doc.Paths {
 		for method, raw := range methods {
-			var op struct{ OperationID string }
+			var op struct {
+				OperationID string
+				Tags        []string
+			}
 			if method == "parameters" || json.Unmarshal(raw, &op) != nil {
 				continue
 			}
@@ -145,7 +149,7 @@ func TestPathsAndOperationsAreUpstreams(t *testing.T) {
 				t.Errorf("%s is the name at %s and at %s", op.OperationID, before, path)
 			}
 			ids[op.OperationID] = path
-			lines = append(lines, fmt.Sprintf("%s %s %s\n", path, method, op.OperationID))
+			lines = append(lines, fmt.Sprintf("%s %s %s %s\n", path, method, op.OperationID, strings.Join(op.Tags, ",")))
 		}
 	}
 	slices.Sort(lines)
@@ -174,6 +178,54 @@ func TestEveryPathIsInTheDocumentOfItsRoot(t *testing.T) {
 		}
 		if p := doc.Paths.Paths[path]; p == nil || p.Get == nil || doc.Components.SecuritySchemes["BearerToken"] == nil {
 			t.Errorf("%s has no operation at %s, or no token", name, path)
+		}
+	}
+}
+
+// TestConnectionsAndLogsHaveTheirQuery holds the query parameters of the paths of
+// connections and logs, which generated clients send them by.
+func TestConnectionsAndLogsHaveTheirQuery(t *testing.T) {
+	type parameter struct {
+		Name, In, Description, Type string
+		Schema                      struct{ Type string }
+	}
+	type item struct {
+		Parameters []parameter
+		Get        struct{ Description string }
+	}
+	pod := "/api/v1/namespaces/{namespace}/pods/{name}/"
+	for _, version := range []string{"/openapi/v2", "/openapi/v3/api/v1"} {
+		var doc struct{ Paths map[string]item }
+		if err := json.Unmarshal(get(t, service(), version, "application/json").Body.Bytes(), &doc); err != nil {
+			t.Fatal(err)
+		}
+		for path, want := range map[string]string{
+			pod + "exec":                        "command=string container=string stderr=boolean stdin=boolean stdout=boolean tty=boolean",
+			pod + "attach":                      "container=string stderr=boolean stdin=boolean stdout=boolean tty=boolean",
+			pod + "portforward":                 "ports=integer",
+			pod + "proxy":                       "path=string",
+			pod + "proxy/{path}":                "path=string",
+			pod + "log":                         "container=string follow=boolean insecureSkipTLSVerifyBackend=boolean limitBytes=integer previous=boolean sinceSeconds=integer stream=string tailLines=integer timestamps=boolean",
+			"/api/v1/nodes/{name}/proxy":        "path=string",
+			"/api/v1/nodes/{name}/proxy/{path}": "path=string",
+			pod + "status":                      "",
+		} {
+			var got []string
+			for _, p := range doc.Paths[path].Parameters {
+				if p.In != "query" {
+					continue
+				}
+				got = append(got, p.Name+"="+p.Type+p.Schema.Type)
+				if p.Description == "" {
+					t.Errorf("%s: %s has parameter %s without a description", version, path, p.Name)
+				}
+			}
+			if got := strings.Join(got, " "); got != want {
+				t.Errorf("%s: %s has parameters %q, want %q", version, path, got, want)
+			}
+		}
+		if got, want := doc.Paths[pod+"exec"].Get.Description, "connect GET requests to exec of Pod"; got != want {
+			t.Errorf("%s: got description %q of exec, want %q", version, got, want)
 		}
 	}
 }

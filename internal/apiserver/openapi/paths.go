@@ -54,7 +54,12 @@ type path struct {
 	url        string
 	parameters []string // "name", "namespace", "path"
 	operations []operation
+	query      []parameter // query parameters of all operations
+	tag        string      // what generated clients sort the operations by
 }
+
+// parameter is a query parameter that a field of an options type stands for.
+type parameter struct{ name, kind, doc string }
 
 var (
 	writeQuery = []string{"dryRun", "fieldManager", "fieldValidation"}
@@ -93,14 +98,18 @@ func (k *kind) paths(s *schemas) []path {
 	if k.def.Namespaced {
 		w.scope, w.params = "Namespaced", []string{"namespace"}
 	}
-	if !k.def.Stored() {
-		return []path{{w.collection(""), w.params, []operation{w.create()}}}
+	out := []path{{url: w.collection(""), parameters: w.params, operations: []operation{w.create()}}}
+	if k.def.Stored() {
+		out = []path{w.whole(), w.object()}
+		if k.def.Namespaced {
+			out = append(out, path{url: w.all(""), operations: []operation{w.list("ForAllNamespaces")}})
+		}
+		out = append(append(out, w.watches()...), w.subs()...)
 	}
-	out := []path{w.whole(), w.object()}
-	if k.def.Namespaced {
-		out = append(out, path{w.all(""), nil, []operation{w.list("ForAllNamespaces")}})
+	for i := range out {
+		out[i].tag = groupTag(k.gvk.Group) + "_" + k.gvk.Version
 	}
-	return append(append(out, w.watches()...), w.subs()...)
+	return out
 }
 
 // all is the path of the objects of all namespaces, and collection that of one;
@@ -136,7 +145,7 @@ func (w *writer) list(rest string) operation {
 }
 
 func (w *writer) whole() path {
-	p := path{w.collection(""), w.params, []operation{w.list(""), w.create()}}
+	p := path{url: w.collection(""), parameters: w.params, operations: []operation{w.list(""), w.create()}}
 	if w.def.Verbs.Has(resource.DeleteCollection) {
 		options, status := w.s.ref(reflect.TypeFor[metav1.DeleteOptions]()), w.s.ref(reflect.TypeFor[metav1.Status]())
 		p.operations = append(p.operations, operation{
@@ -149,7 +158,7 @@ func (w *writer) whole() path {
 
 func (w *writer) object() path {
 	options, status, change := w.s.ref(reflect.TypeFor[metav1.DeleteOptions]()), w.s.ref(reflect.TypeFor[metav1.Status]()), w.s.ref(reflect.TypeFor[metav1.Patch]())
-	p := path{w.collection("") + "/{name}", w.named(), []operation{
+	p := path{url: w.collection("") + "/{name}", parameters: w.named(), operations: []operation{
 		{"get", "get", w.id("read", ""), "read the specified " + w.gvk.Kind, w.gvk, nil, w.obj, nil},
 		{"delete", "delete", w.id("delete", ""), "delete " + article(w.gvk.Kind), w.gvk, options, status, deleteQuery},
 	}}
@@ -168,12 +177,12 @@ func (w *writer) watches() []path {
 	list := operation{"get", "watchlist", w.id("watch", "List"), "watch a list of " + w.gvk.Kind + useList, w.gvk, nil, event, listQuery}
 	one := operation{"get", "watch", w.id("watch", ""), "watch one " + w.gvk.Kind + useList, w.gvk, nil, event, listQuery}
 	out := []path{
-		{w.collection("/watch"), w.params, []operation{list}},
-		{w.collection("/watch") + "/{name}", w.named(), []operation{one}},
+		{url: w.collection("/watch"), parameters: w.params, operations: []operation{list}},
+		{url: w.collection("/watch") + "/{name}", parameters: w.named(), operations: []operation{one}},
 	}
 	if w.def.Namespaced {
 		list.id = "watch" + w.gv + w.gvk.Kind + "ListForAllNamespaces"
-		out = append(out, path{w.all("/watch"), nil, []operation{list}})
+		out = append(out, path{url: w.all("/watch"), operations: []operation{list}})
 	}
 	return out
 }
@@ -237,6 +246,15 @@ func camelGroup(group string) string {
 		b.WriteString(title(part))
 	}
 	return b.String()
+}
+
+// groupTag is a group as tags have it: "rbacAuthorization".
+func groupTag(group string) string {
+	if group == "" {
+		group = "core"
+	}
+	name := camelGroup(group)
+	return strings.ToLower(name[:1]) + name[1:]
 }
 
 func title(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

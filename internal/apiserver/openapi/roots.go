@@ -13,8 +13,8 @@ import (
 // root is a path that is no resource's: what there is at it, and the type of the
 // answer (nil: text).
 type root struct {
-	url, id, doc string
-	answer       reflect.Type
+	url, id, tag, doc string
+	answer            reflect.Type
 }
 
 // path describes it; the schema of its answer is collected in s.
@@ -23,7 +23,7 @@ func (r *root) path(s *schemas) path {
 	if r.answer != nil {
 		answer = s.ref(r.answer)
 	}
-	return path{url: r.url, operations: []operation{{method: "get", id: r.id, doc: r.doc, answer: answer}}}
+	return path{url: r.url, tag: r.tag, operations: []operation{{method: "get", id: r.id, doc: r.doc, answer: answer}}}
 }
 
 // document is the name of the OpenAPI 3 document that the path is in.
@@ -33,19 +33,19 @@ func (r *root) document() string { return strings.Trim(r.url, "/") }
 // whole.
 func roots(gvs []schema.GroupVersion) []root {
 	out := []root{
-		{"/.well-known/openid-configuration/", "getServiceAccountIssuerOpenIDConfiguration", "get service account issuer OpenID configuration", nil},
-		{"/openid/v1/jwks/", "getServiceAccountIssuerOpenIDKeyset", "get the keys that service account tokens are signed with", nil},
-		{"/version/", "getCodeVersion", "get the version of the server", reflect.TypeFor[version.Info]()},
-		{"/api/", "getCoreAPIVersions", "get the versions of the core group", reflect.TypeFor[metav1.APIVersions]()},
-		{"/apis/", "getAPIVersions", "get the groups that are served", reflect.TypeFor[metav1.APIGroupList]()},
+		{"/.well-known/openid-configuration/", "getServiceAccountIssuerOpenIDConfiguration", "WellKnown", "get service account issuer OpenID configuration", nil},
+		{"/openid/v1/jwks/", "getServiceAccountIssuerOpenIDKeyset", "openid", "get the keys that service account tokens are signed with", nil},
+		{"/version/", "getCodeVersion", "version", "get the version of the server", reflect.TypeFor[version.Info]()},
+		{"/api/", "getCoreAPIVersions", "core", "get the versions of the core group", reflect.TypeFor[metav1.APIVersions]()},
+		{"/apis/", "getAPIVersions", "apis", "get the groups that are served", reflect.TypeFor[metav1.APIGroupList]()},
 	}
 	seen := map[string]bool{"": true}
 	for _, gv := range gvs {
 		if !seen[gv.Group] {
 			seen[gv.Group] = true
-			out = append(out, root{"/apis/" + gv.Group + "/", "get" + camelGroup(gv.Group) + "APIGroup", "get information of a group", reflect.TypeFor[metav1.APIGroup]()})
+			out = append(out, root{"/apis/" + gv.Group + "/", "get" + camelGroup(gv.Group) + "APIGroup", groupTag(gv.Group), "get information of a group", reflect.TypeFor[metav1.APIGroup]()})
 		}
-		out = append(out, root{base(gv) + "/", "get" + camel(gv) + "APIResources", "get available resources", reflect.TypeFor[metav1.APIResourceList]()})
+		out = append(out, root{base(gv) + "/", "get" + camel(gv) + "APIResources", groupTag(gv.Group) + "_" + gv.Version, "get available resources", reflect.TypeFor[metav1.APIResourceList]()})
 	}
 	return out
 }

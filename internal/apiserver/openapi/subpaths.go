@@ -2,7 +2,10 @@ package openapi
 
 import (
 	"reflect"
+	"slices"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kube-openapi/pkg/validation/spec"
@@ -26,12 +29,16 @@ func (w *writer) subs() []path {
 		sub := &w.kind.subs[i]
 		at := path{url: w.collection("") + "/{name}/" + sub.Name, parameters: w.named()}
 		if methods := connects[sub.Handler]; methods != nil {
+			at.query = queryOf(typeOf(sub.Body.New()))
 			out = append(out, w.connect(at, sub, methods, ""))
 			if sub.Handler == resource.HandleProxy {
 				at.url, at.parameters = at.url+"/{path}", append(at.parameters, "path")
 				out = append(out, w.connect(at, sub, methods, "WithPath"))
 			}
 			continue
+		}
+		if sub.Handler == resource.HandleLog {
+			at.query = queryOf(reflect.TypeFor[corev1.PodLogOptions]())
 		}
 		at.operations = w.parts(sub)
 		out = append(out, at)
@@ -43,10 +50,38 @@ func (w *writer) connect(at path, sub *resource.SubDef, methods []string, rest s
 	for _, m := range methods {
 		at.operations = append(at.operations, operation{
 			m, "connect", "connect" + w.gv + title(m) + w.scope + w.gvk.Kind + title(sub.Name) + rest,
-			"connect to " + sub.Name + " of " + article(w.gvk.Kind), gvkOf(sub.Body), nil, plainText(), nil,
+			"connect " + strings.ToUpper(m) + " requests to " + sub.Name + " of " + w.gvk.Kind, gvkOf(sub.Body), nil, plainText(), nil,
 		})
 	}
 	return at
+}
+
+// queryOf are the query parameters that an options type is sent as, by name. One
+// that may be there several times is documented as one, and a time not at all, as
+// upstream has it.
+func queryOf(t reflect.Type) (list []parameter) {
+	docs := documentation(t)
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		typ := f.Type
+		if k := typ.Kind(); k == reflect.Pointer || k == reflect.Slice {
+			typ = typ.Elem()
+		}
+		kind := ""
+		switch typ.Kind() {
+		case reflect.String:
+			kind = "string"
+		case reflect.Bool:
+			kind = "boolean"
+		case reflect.Int32, reflect.Int64:
+			kind = "integer"
+		}
+		if name != "" && kind != "" {
+			list = append(list, parameter{name, kind, docs[name]})
+		}
+	}
+	slices.SortFunc(list, func(a, b parameter) int { return strings.Compare(a.name, b.name) })
+	return list
 }
 
 // parts are the operations of a subresource that is an object or a part of one.

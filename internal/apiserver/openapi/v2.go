@@ -47,12 +47,15 @@ func flat(s spec.Schema) spec.Schema {
 func (p path) v2() spec.PathItem {
 	var out spec.PathItem
 	for _, name := range p.parameters {
-		out.Parameters = append(out.Parameters, parameter2(name, "path"))
+		out.Parameters = append(out.Parameters, parameter2(parameterOf(name), "path"))
+	}
+	for _, q := range p.query {
+		out.Parameters = append(out.Parameters, parameter2(q, "query"))
 	}
 	for i := range p.operations {
 		o := &p.operations[i]
 		op := &spec.Operation{OperationProps: spec.OperationProps{
-			ID: o.id, Description: o.doc, Schemes: []string{"https"}, Produces: answerTypes, Consumes: []string{"*/*"},
+			ID: o.id, Tags: []string{p.tag}, Description: o.doc, Schemes: []string{"https"}, Produces: answerTypes, Consumes: []string{"*/*"},
 			Responses: &spec.Responses{ResponsesProps: spec.ResponsesProps{StatusCodeResponses: map[int]spec.Response{
 				200: {ResponseProps: spec.ResponseProps{Description: "OK", Schema: o.answer}},
 				401: {ResponseProps: spec.ResponseProps{Description: "Unauthorized"}},
@@ -66,7 +69,7 @@ func (p path) v2() spec.PathItem {
 			}
 		}
 		for _, name := range o.query {
-			op.Parameters = append(op.Parameters, parameter2(name, "query"))
+			op.Parameters = append(op.Parameters, parameter2(parameterOf(name), "query"))
 		}
 		switch o.method {
 		case "get":
@@ -88,10 +91,10 @@ func (p path) v2() spec.PathItem {
 	return out
 }
 
-func parameter2(name, in string) spec.Parameter {
+func parameter2(p parameter, in string) spec.Parameter {
 	return spec.Parameter{
-		SimpleSchema:      spec.SimpleSchema{Type: parameterType(name)},
+		SimpleSchema:      spec.SimpleSchema{Type: p.kind},
 		CommonValidations: spec.CommonValidations{UniqueItems: true},
-		ParamProps:        spec.ParamProps{Name: name, In: in, Required: in == "path", Description: parameterDoc[name]},
+		ParamProps:        spec.ParamProps{Name: p.name, In: in, Required: in == "path", Description: p.doc},
 	}
 }

@@ -47,16 +47,19 @@ func document3(kinds []kind, roots []root, info *spec.Info) *spec3.OpenAPI {
 func (p path) v3() *spec3.Path {
 	out := &spec3.Path{}
 	for _, name := range p.parameters {
-		out.Parameters = append(out.Parameters, parameter3(name, "path"))
+		out.Parameters = append(out.Parameters, parameter3(parameterOf(name), "path"))
+	}
+	for _, q := range p.query {
+		out.Parameters = append(out.Parameters, parameter3(q, "query"))
 	}
 	for i := range p.operations {
 		o := &p.operations[i]
 		op := &spec3.Operation{OperationProps: spec3.OperationProps{
-			OperationId: o.id, Description: o.doc, Responses: responses3(o.answer),
+			OperationId: o.id, Tags: []string{p.tag}, Description: o.doc, Responses: responses3(o.answer),
 		}}
 		o.noted(&op.VendorExtensible)
 		for _, name := range o.query {
-			op.Parameters = append(op.Parameters, parameter3(name, "query"))
+			op.Parameters = append(op.Parameters, parameter3(parameterOf(name), "query"))
 		}
 		if o.body != nil {
 			types := answerTypes
@@ -100,21 +103,23 @@ func responses3(answer *spec.Schema) *spec3.Responses {
 	}}}
 }
 
-func parameter3(name, in string) *spec3.Parameter {
+func parameter3(p parameter, in string) *spec3.Parameter {
 	return &spec3.Parameter{ParameterProps: spec3.ParameterProps{
-		Name: name, In: in, Required: in == "path", Description: parameterDoc[name],
-		Schema: &spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{parameterType(name)}, UniqueItems: true}},
+		Name: p.name, In: in, Required: in == "path", Description: p.doc,
+		Schema: &spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{p.kind}, UniqueItems: true}},
 	}}
 }
 
-func parameterType(name string) string {
+// parameterOf is a parameter of more than one resource, by its name.
+func parameterOf(name string) parameter {
+	kind := "string"
 	switch {
 	case slices.Contains(booleans, name):
-		return "boolean"
+		kind = "boolean"
 	case slices.Contains(integers, name):
-		return "integer"
+		kind = "integer"
 	}
-	return "string"
+	return parameter{name, kind, parameterDoc[name]}
 }
 
 var parameterDoc = map[string]string{

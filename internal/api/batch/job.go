@@ -158,18 +158,19 @@ func warnJob(j, old *batchv1.Job) []string {
 
 func warnJobSpec(s *batchv1.JobSpec, path string) []string {
 	warnings := podspec.WarnTemplate(&s.Template, path+".template")
-	if indexed(s) && ptr.Deref(s.Completions, 0) > 100_000 && ptr.Deref(s.Parallelism, 0) > 10_000 {
+	if JobIndexed(s) && ptr.Deref(s.Completions, 0) > 100_000 && ptr.Deref(s.Parallelism, 0) > 10_000 {
 		warnings = append(warnings, path+": In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail")
 	}
 	return warnings
 }
 
-func indexed(s *batchv1.JobSpec) bool {
+// JobIndexed says that the pods of a job have completion indexes.
+func JobIndexed(s *batchv1.JobSpec) bool {
 	return ptr.Deref(s.CompletionMode, batchv1.NonIndexedCompletion) == batchv1.IndexedCompletion
 }
 
-// isTrue reports whether a job has a condition.
-func isTrue(j *batchv1.Job, t batchv1.JobConditionType) bool {
+// JobIs says that a condition of a job is true.
+func JobIs(j *batchv1.Job, t batchv1.JobConditionType) bool {
 	for _, c := range j.Status.Conditions {
 		if c.Type == t {
 			return c.Status == corev1.ConditionTrue
@@ -178,17 +179,28 @@ func isTrue(j *batchv1.Job, t batchv1.JobConditionType) bool {
 	return false
 }
 
+// JobFinished is the condition that says that a job is over, or nil.
+func JobFinished(j *batchv1.Job) *batchv1.JobCondition {
+	for i := range j.Status.Conditions {
+		c := &j.Status.Conditions[i]
+		if c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) {
+			return c
+		}
+	}
+	return nil
+}
+
 func statusText(j *batchv1.Job) string {
 	switch {
-	case isTrue(j, batchv1.JobComplete):
+	case JobIs(j, batchv1.JobComplete):
 		return "Complete"
-	case isTrue(j, batchv1.JobFailed):
+	case JobIs(j, batchv1.JobFailed):
 		return "Failed"
 	case j.DeletionTimestamp != nil:
 		return "Terminating"
-	case isTrue(j, batchv1.JobSuspended):
+	case JobIs(j, batchv1.JobSuspended):
 		return "Suspended"
-	case isTrue(j, batchv1.JobFailureTarget):
+	case JobIs(j, batchv1.JobFailureTarget):
 		return "FailureTarget"
 	}
 	return "Running"

@@ -3,8 +3,6 @@ package batch
 import (
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -141,13 +139,11 @@ func validateSuccessRule(r *batchv1.SuccessPolicyRule, completions int32, errs *
 		if len(*text) > maxSucceededIndexes {
 			errs.TooLong("succeededIndexes", maxSucceededIndexes)
 		}
-		list, err := parseIndexes(*text, completions)
+		list, err := ParseIndexes(*text, completions)
 		if err != nil {
 			errs.Invalid("succeededIndexes", *text, "error parsing succeededIndexes: "+err.Error())
 		}
-		for _, in := range list {
-			total += in.last - in.first + 1
-		}
+		total = list.Total()
 	}
 	if n := r.SucceededCount; n != nil {
 		errs.NonNegative("succeededCount", int64(*n))
@@ -158,51 +154,4 @@ func validateSuccessRule(r *batchv1.SuccessPolicyRule, completions int32, errs *
 			errs.Invalid("succeededCount", *n, fmt.Sprintf("must be less than or equal to %d (the number of indexes in the specified succeededIndexes field)", total))
 		}
 	}
-}
-
-// interval is the indexes from first to last.
-type interval struct{ first, last int32 }
-
-// parseIndexes reads "1,3-5,7": growing intervals below completions.
-func parseIndexes(text string, completions int32) ([]interval, error) {
-	if text == "" {
-		return nil, nil
-	}
-	var list []interval
-	for part := range strings.SplitSeq(text, ",") {
-		in, err := parseInterval(part, completions)
-		if err != nil {
-			return nil, err
-		}
-		if n := len(list); n > 0 && list[n-1].last >= in.first {
-			return nil, fmt.Errorf("non-increasing order, previous: %d, current: %d", list[n-1].last, in.first)
-		}
-		list = append(list, in)
-	}
-	return list, nil
-}
-
-func parseInterval(text string, completions int32) (interval, error) {
-	ends := strings.Split(text, "-")
-	if len(ends) > 2 {
-		return interval{}, fmt.Errorf("the fragment %q violates the requirement that an index interval can have at most two parts separated by '-'", text)
-	}
-	numbers := make([]int32, len(ends))
-	for i, end := range ends {
-		n, err := strconv.ParseInt(end, 10, 32)
-		if err != nil {
-			return interval{}, fmt.Errorf("cannot convert string to integer for index: %q", end)
-		}
-		if int32(n) >= completions {
-			return interval{}, fmt.Errorf("too large index: %q", end)
-		}
-		numbers[i] = int32(n)
-	}
-	if len(numbers) == 1 {
-		return interval{numbers[0], numbers[0]}, nil
-	}
-	if numbers[0] >= numbers[1] {
-		return interval{}, fmt.Errorf("non-increasing order, previous: %d, current: %d", numbers[0], numbers[1])
-	}
-	return interval{numbers[0], numbers[1]}, nil
 }

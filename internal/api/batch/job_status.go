@@ -53,8 +53,8 @@ func validateUncounted(u *batchv1.UncountedTerminatedPods, errs *resource.Errors
 }
 
 func validateConditions(j *batchv1.Job, errs *resource.Errors) {
-	complete, failed := isTrue(j, batchv1.JobComplete), isTrue(j, batchv1.JobFailed)
-	target, met := isTrue(j, batchv1.JobFailureTarget), isTrue(j, batchv1.JobSuccessCriteriaMet)
+	complete, failed := JobIs(j, batchv1.JobComplete), JobIs(j, batchv1.JobFailed)
+	target, met := JobIs(j, batchv1.JobFailureTarget), JobIs(j, batchv1.JobSuccessCriteriaMet)
 	refuse := func(bad bool, detail string) {
 		if bad {
 			errs.Invalid("status.conditions", field.OmitValueType{}, detail)
@@ -69,7 +69,7 @@ func validateConditions(j *batchv1.Job, errs *resource.Errors) {
 }
 
 func validateTimes(j *batchv1.Job, errs *resource.Errors) {
-	s, complete := &j.Status, isTrue(j, batchv1.JobComplete)
+	s, complete := &j.Status, JobIs(j, batchv1.JobComplete)
 	if s.CompletionTime != nil && !complete {
 		errs.Invalid("status.completionTime", s.CompletionTime, "cannot set completionTime when there is no Complete=True condition")
 	}
@@ -83,7 +83,7 @@ func validateTimes(j *batchv1.Job, errs *resource.Errors) {
 
 func validateFinished(j *batchv1.Job, errs *resource.Errors) {
 	s := &j.Status
-	if !isTrue(j, batchv1.JobComplete) && !isTrue(j, batchv1.JobFailed) {
+	if !JobIs(j, batchv1.JobComplete) && !JobIs(j, batchv1.JobFailed) {
 		return
 	}
 	if s.Active > 0 {
@@ -102,7 +102,7 @@ func validateFinished(j *batchv1.Job, errs *resource.Errors) {
 
 func validateIndexes(j *batchv1.Job, errs *resource.Errors) {
 	s, failed := &j.Status, ptr.Deref(j.Status.FailedIndexes, "")
-	if s.CompletedIndexes != "" && !indexed(&j.Spec) {
+	if s.CompletedIndexes != "" && !JobIndexed(&j.Spec) {
 		errs.Invalid("status.completedIndexes", s.CompletedIndexes, "cannot set non-empty completedIndexes when non-indexed completion mode")
 	}
 	if s.FailedIndexes != nil && j.Spec.BackoffLimitPerIndex == nil {
@@ -111,11 +111,11 @@ func validateIndexes(j *batchv1.Job, errs *resource.Errors) {
 	if j.Spec.Completions == nil {
 		return
 	}
-	done, err := parseIndexes(s.CompletedIndexes, *j.Spec.Completions)
+	done, err := ParseIndexes(s.CompletedIndexes, *j.Spec.Completions)
 	if err != nil {
 		errs.Invalid("status.completedIndexes", s.CompletedIndexes, "error parsing completedIndexes: "+err.Error())
 	}
-	bad, err := parseIndexes(failed, *j.Spec.Completions)
+	bad, err := ParseIndexes(failed, *j.Spec.Completions)
 	if err != nil && j.Spec.BackoffLimitPerIndex != nil {
 		errs.Invalid("status.failedIndexes", failed, "error parsing failedIndexes: "+err.Error())
 	}
@@ -125,15 +125,15 @@ func validateIndexes(j *batchv1.Job, errs *resource.Errors) {
 }
 
 // firstOverlap finds the first index that is in both lists.
-func firstOverlap(a, b []interval) (int32, bool) {
+func firstOverlap(a, b Indexes) (int32, bool) {
 	for len(a) > 0 && len(b) > 0 {
 		switch {
-		case a[0].last < b[0].first:
+		case a[0].Last < b[0].First:
 			a = a[1:]
-		case b[0].last < a[0].first:
+		case b[0].Last < a[0].First:
 			b = b[1:]
 		default:
-			return max(a[0].first, b[0].first), true
+			return max(a[0].First, b[0].First), true
 		}
 	}
 	return 0, false
@@ -143,7 +143,7 @@ func firstOverlap(a, b []interval) (int32, bool) {
 func validateProgress(obj, old *batchv1.Job, errs *resource.Errors) {
 	s, o := &obj.Status, &old.Status
 	for _, t := range []batchv1.JobConditionType{batchv1.JobFailed, batchv1.JobComplete, batchv1.JobFailureTarget} {
-		if isTrue(old, t) && !isTrue(obj, t) {
+		if JobIs(old, t) && !JobIs(obj, t) {
 			errs.Invalid("status.conditions", field.OmitValueType{}, fmt.Sprintf("cannot disable the terminal %s=True condition", t))
 		}
 	}
@@ -156,13 +156,14 @@ func validateProgress(obj, old *batchv1.Job, errs *resource.Errors) {
 	if s.CompletionTime != nil && o.CompletionTime != nil && !s.CompletionTime.Equal(o.CompletionTime) {
 		errs.Immutable("status.completionTime", s.CompletionTime)
 	}
-	if o.StartTime != nil && !o.StartTime.Equal(s.StartTime) && !ptr.Deref(obj.Spec.Suspend, false) {
-		errs.Required("status.startTime", "startTime cannot be removed for unsuspended job")
+	resumed := JobIs(old, batchv1.JobSuspended) && !JobIs(obj, batchv1.JobSuspended)
+	if o.StartTime != nil && !o.StartTime.Equal(s.StartTime) && !ptr.Deref(obj.Spec.Suspend, false) && !resumed {
+		errs.Invalid("status.startTime", s.StartTime, "field is immutable for unsuspended job once set")
 	}
-	if isTrue(old, batchv1.JobSuccessCriteriaMet) && !isTrue(obj, batchv1.JobSuccessCriteriaMet) {
+	if JobIs(old, batchv1.JobSuccessCriteriaMet) && !JobIs(obj, batchv1.JobSuccessCriteriaMet) {
 		errs.Invalid("status.conditions", field.OmitValueType{}, "cannot disable the SuccessCriteriaMet=True condition")
 	}
-	if isTrue(old, batchv1.JobComplete) && !isTrue(old, batchv1.JobSuccessCriteriaMet) && isTrue(obj, batchv1.JobSuccessCriteriaMet) {
+	if JobIs(old, batchv1.JobComplete) && !JobIs(old, batchv1.JobSuccessCriteriaMet) && JobIs(obj, batchv1.JobSuccessCriteriaMet) {
 		errs.Invalid("status.conditions", field.OmitValueType{}, "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions")
 	}
 }

@@ -36,7 +36,7 @@ func validateJob(obj, old *batchv1.Job, errs *resource.Errors) {
 		validateJobUpdate(obj, old, errs)
 		return
 	}
-	if n := ptr.Deref(obj.Spec.Completions, 0); indexed(&obj.Spec) && n > 0 {
+	if n := ptr.Deref(obj.Spec.Completions, 0); JobIndexed(&obj.Spec) && n > 0 {
 		host := fmt.Sprintf("%s-%d", obj.Name, n-1)
 		if len(validation.IsDNS1123Label(host)) > 0 {
 			errs.Invalid("metadata.name", obj.Name, "will not able to create pod with invalid DNS label: "+host)
@@ -111,7 +111,7 @@ func validateJobSpec(s *batchv1.JobSpec, errs *resource.Errors) {
 		validateFailurePolicy(s, errs)
 	}
 	if s.SuccessPolicy != nil {
-		if indexed(s) {
+		if JobIndexed(s) {
 			validateSuccessPolicy(s, errs)
 		} else {
 			errs.Invalid("successPolicy", s.SuccessPolicy, "requires indexed completion mode")
@@ -134,7 +134,7 @@ func validateCompletionMode(s *batchv1.JobSpec, errs *resource.Errors) {
 		resource.NotSupported(errs, "completionMode", *m, batchv1.NonIndexedCompletion, batchv1.IndexedCompletion)
 		return
 	}
-	if !indexed(s) {
+	if !JobIndexed(s) {
 		if s.BackoffLimitPerIndex != nil {
 			errs.Invalid("backoffLimitPerIndex", *s.BackoffLimitPerIndex, "requires indexed completion mode")
 		}
@@ -172,7 +172,7 @@ func validateCompletionMode(s *batchv1.JobSpec, errs *resource.Errors) {
 
 func validateJobUpdate(obj, old *batchv1.Job, errs *resource.Errors) {
 	s, o := &obj.Spec, &old.Spec
-	if !indexed(s) {
+	if !JobIndexed(s) {
 		validateSame(errs, "spec.completions", s.Completions, o.Completions)
 	} else if s.Completions != nil && !equality.Semantic.DeepEqual(s.Completions, o.Completions) && *s.Completions != ptr.Deref(s.Parallelism, 0) {
 		errs.Invalid("spec.completions", *s.Completions, "can only be modified in tandem with spec.parallelism")
@@ -190,7 +190,7 @@ func validateJobUpdate(obj, old *batchv1.Job, errs *resource.Errors) {
 // what they get while the job is suspended and has none.
 func validateTemplateUpdate(obj, old *batchv1.Job, errs *resource.Errors) {
 	t, o := &obj.Spec.Template, &old.Spec.Template
-	if ptr.Deref(old.Spec.Suspend, false) && (old.Status.StartTime == nil || isTrue(old, batchv1.JobSuspended) && old.Status.Active == 0) {
+	if ptr.Deref(old.Spec.Suspend, false) && (old.Status.StartTime == nil || JobIs(old, batchv1.JobSuspended) && old.Status.Active == 0) {
 		o = allowPlacement(t, o.DeepCopy())
 		allowResources(t.Spec.Containers, o.Spec.Containers)
 		allowResources(t.Spec.InitContainers, o.Spec.InitContainers)

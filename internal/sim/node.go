@@ -324,6 +324,11 @@ func (n *Node) exit(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		code = 0
 	}
+	return n.terminate(ctx, pod, code)
+}
+
+// terminate lets the containers of a pod end with a code.
+func (n *Node) terminate(ctx context.Context, pod *corev1.Pod, code int) error {
 	return n.update(ctx, pod, func(s *corev1.PodStatus) {
 		s.Phase = corev1.PodSucceeded
 		reason := "Completed"
@@ -338,8 +343,14 @@ func (n *Node) exit(ctx context.Context, pod *corev1.Pod) error {
 	})
 }
 
-// finish removes a pod that has ended because it was deleted.
+// finish removes a pod that has ended because it was deleted. Where a finalizer
+// keeps it, others see that it was killed.
 func (n *Node) finish(ctx context.Context, pod *corev1.Pod) error {
+	if len(pod.Finalizers) > 0 && !core.PodTerminal(pod) {
+		if err := n.terminate(ctx, pod, 137); err != nil {
+			return err
+		}
+	}
 	return n.pods.Delete(ctx, pod.Namespace, pod.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: ptr.To[int64](0), Preconditions: &metav1.Preconditions{UID: &pod.UID},
 	})

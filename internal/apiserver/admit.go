@@ -9,30 +9,29 @@ import (
 	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/apiserver/read"
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/store"
 )
 
 // Admission is asked about every write, twice: Mutate may change a.Object,
 // Validate may not; both may refuse, and add warnings.
 type Admission interface {
-	Mutate(ctx context.Context, a *Attributes) error
-	Validate(ctx context.Context, a *Attributes) error
+	Mutate(ctx context.Context, a *admission.Attributes) error
+	Validate(ctx context.Context, a *admission.Attributes) error
 }
-
-// Attributes are a write as admission sees it.
-type Attributes = admission.Attributes
 
 type noAdmission struct{}
 
-func (noAdmission) Mutate(context.Context, *Attributes) error   { return nil }
-func (noAdmission) Validate(context.Context, *Attributes) error { return nil }
+func (noAdmission) Mutate(context.Context, *admission.Attributes) error   { return nil }
+func (noAdmission) Validate(context.Context, *admission.Attributes) error { return nil }
 
 // admit asks one half of admission about the attempt.
-func (w *attempt) admit(ctx context.Context, ask func(context.Context, *Attributes) error) error {
+func (w *attempt) admit(ctx context.Context, ask func(context.Context, *admission.Attributes) error) error {
 	if w.trusted {
 		return nil
 	}
-	a := attributesFor(w.c)
+	a := attributes(w.c)
 	a.Object, a.Old = w.obj, w.old()
 	a.Operation, a.Options = "UPDATE", &metav1.UpdateOptions{FieldManager: w.c.Manager}
 	if w.item == nil {
@@ -53,40 +52,50 @@ func (w *attempt) admitAgain(ctx context.Context, changed *errRelied) error {
 		return err
 	}
 	w.relied = nil
-	if err := w.admit(ctx, w.s.o.Admission.Mutate); err != nil {
+	if err := w.admit(ctx, w.p.o.Admission.Mutate); err != nil {
 		return err
 	}
 	if err := w.validate(); err != nil {
 		return err
 	}
-	return w.admit(ctx, w.s.o.Admission.Validate)
+	return w.admit(ctx, w.p.o.Admission.Validate)
 }
 
 // admitDelete asks both halves about a delete.
 func (w *attempt) admitDelete(ctx context.Context, o *metav1.DeleteOptions) error {
-	a := attributesFor(w.c)
+	a := attributes(w.c)
 	a.Operation, a.Old, a.Options = "DELETE", w.old(), o
-	return w.s.admitWhole(ctx, a)
+	return w.p.admitWhole(ctx, a)
 }
 
-// attributesFor is what admission learns of every call.
-func attributesFor(c *call.Call) *Attributes {
-	return &Attributes{
+// attributes are what admission learns of every call.
+func attributes(c *call.Call) *admission.Attributes {
+	return &admission.Attributes{
 		Def: c.Resource.Def, Sub: c.SubName(), Namespace: c.Namespace, Name: c.Name, User: c.User, DryRun: c.DryRun, Warn: c.Warn,
 	}
 }
 
 // admitBody asks both halves about the body that a named handler got.
-func (s *Server) admitBody(ctx context.Context, c *call.Call, body runtime.Object) error {
-	a := attributesFor(c)
+func (p *pipeline) admitBody(ctx context.Context, c *call.Call, body runtime.Object) error {
+	a := attributes(c)
 	a.Operation, a.Object, a.Options = "CREATE", body, &metav1.CreateOptions{FieldManager: c.Manager}
-	return s.admitWhole(ctx, a)
+	return p.admitWhole(ctx, a)
 }
 
 // admitWhole asks both halves of admission about what nothing happens to between them.
-func (s *Server) admitWhole(ctx context.Context, a *Attributes) error {
-	if err := s.o.Admission.Mutate(ctx, a); err != nil {
+func (p *pipeline) admitWhole(ctx context.Context, a *admission.Attributes) error {
+	if err := p.o.Admission.Mutate(ctx, a); err != nil {
 		return err
 	}
-	return s.o.Admission.Validate(ctx, a)
+	return p.o.Admission.Validate(ctx, a)
+}
+
+// Caches is what the server needs of package watchcache.
+type Caches interface {
+	// Cache is the one cache of def's objects.
+	Cache(def *resource.Def) *cache.Cache
+	// Handoff gives the decoded form of a value of def that is about to be written,
+	// so that it need not be decoded again. obj is handed over. at returns the Item
+	// of the revision at which the value was written.
+	Handoff(def *resource.Def, key string, value []byte, obj resource.Object) (at func(rev int64) *cache.Item)
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/store"
@@ -149,7 +150,7 @@ func TestCollectionsAreDeletedBySelector(t *testing.T) {
 // like some names.
 type slowDeletes struct{ noAdmission }
 
-func (slowDeletes) Validate(ctx context.Context, a *Attributes) error {
+func (slowDeletes) Validate(ctx context.Context, a *admission.Attributes) error {
 	if a.Operation != "DELETE" {
 		return nil
 	}

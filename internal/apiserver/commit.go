@@ -22,7 +22,7 @@ import (
 // commit stores the object in one transaction, together with its allocations.
 func (w *attempt) commit(ctx context.Context) (*cache.Item, error) {
 	if w.item != nil && w.leaves() {
-		return w.s.remove(ctx, w.c, w.item, w.obj)
+		return w.p.remove(ctx, w.c, w.item, w.obj)
 	}
 	for {
 		obj, tx, err := w.allocate(ctx)
@@ -62,7 +62,7 @@ func (w *attempt) allocate(ctx context.Context) (resource.Object, *alloc.Tx, err
 		return w.obj, nil, nil
 	}
 	obj := w.obj.DeepCopyObject().(resource.Object)
-	tx := w.s.alloc.Begin(ctx, w.c.Key())
+	tx := w.p.alloc.Begin(ctx, w.c.Key())
 	if err := d.Commit(tx, obj, w.old()); err != nil {
 		return nil, nil, allocationError(w.c, errors.Join(err, tx.Err))
 	}
@@ -133,7 +133,7 @@ func (w *attempt) dryRunResult(obj resource.Object) *cache.Item {
 }
 
 func (w *attempt) put(ctx context.Context, obj resource.Object, value []byte, tx *alloc.Tx) (*cache.Item, error) {
-	s, key := w.s, w.c.Key()
+	p, key := w.p, w.c.Key()
 	txn := store.Txn{
 		Conds: []store.Cond{{Key: key}},
 		Ops:   []store.Op{{Key: key, Value: value, TTL: w.c.Resource.Def.TTL(obj)}},
@@ -143,8 +143,8 @@ func (w *attempt) put(ctx context.Context, obj resource.Object, value []byte, tx
 	}
 	txn.Conds = append(txn.Conds, w.relied...)
 	tx.AddTo(&txn)
-	at := s.o.Caches.Handoff(w.c.Resource.Def, key, value, cache.Shallow(obj))
-	res, err := s.o.Store.Txn(ctx, txn)
+	at := p.o.Caches.Handoff(w.c.Resource.Def, key, value, cache.Shallow(obj))
+	res, err := p.o.Store.Txn(ctx, txn)
 	switch {
 	case errors.Is(err, store.ErrTooLarge):
 		return nil, apierrors.NewRequestEntityTooLargeError(err.Error())
@@ -155,10 +155,10 @@ func (w *attempt) put(ctx context.Context, obj resource.Object, value []byte, tx
 	case !res.OK && w.reliedChanged(res.Now):
 		return nil, &errRelied{res.Rev}
 	case !res.OK:
-		s.alloc.Lost(txn.Conds, res.Now)
+		p.alloc.Lost(txn.Conds, res.Now)
 		return nil, errAllocationLost
 	}
-	s.reads.Answered(res.Rev)
+	p.o.Reads.Answered(res.Rev)
 	tx.Committed(res.Rev)
 	return at(res.Rev), nil
 }

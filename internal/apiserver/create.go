@@ -20,9 +20,9 @@ const (
 )
 
 // create stores the new object that the call sends.
-func (s *Server) create(ctx context.Context, c *call.Call) (call.Result, error) {
+func (p *pipeline) create(ctx context.Context, c *call.Call) (call.Result, error) {
 	if c.Sub != nil && c.Sub.Body != nil { // a rollback, which changes its Deployment
-		return s.updateBody(ctx, c)
+		return p.updateBody(ctx, c)
 	}
 	obj := c.Body.(resource.Object)
 	if err := c.FitNamespace(obj); err != nil {
@@ -31,7 +31,7 @@ func (s *Server) create(ctx context.Context, c *call.Call) (call.Result, error) 
 	generate := obj.GetName() == "" && obj.GetGenerateName() != ""
 	for try := 1; ; try++ {
 		c.Name = obj.GetName()
-		item, err := s.write(ctx, c, change{create: true, make: func(context.Context, resource.Object) (resource.Object, error) {
+		item, err := p.write(ctx, c, change{create: true, make: func(context.Context, resource.Object) (resource.Object, error) {
 			if generate {
 				return obj.DeepCopyObject().(resource.Object), nil
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -21,12 +22,22 @@ import (
 	"github.com/kemudi/kemudi/internal/watchcache"
 )
 
+// deleteOne deletes the call's object as the call says.
+func (p *pipeline) deleteOne(ctx context.Context, c *call.Call) (call.Result, error) {
+	it, gone, err := p.delete(ctx, c, c.Delete)
+	out := call.Result{Item: it, Gone: gone}
+	if o := c.Delete.OrphanDependents; !gone && o != nil && !*o { //nolint:staticcheck // the old form of the policy
+		out.Code = http.StatusAccepted
+	}
+	return out, err
+}
+
 // delete removes an object, or marks it as being deleted where something still
 // has to happen first (finalizers, grace period). gone tells which; item is the
 // object's last state, or the marked one.
-func (s *Server) delete(ctx context.Context, c *call.Call, o *metav1.DeleteOptions) (item *cache.Item, gone bool, err error) {
+func (p *pipeline) delete(ctx context.Context, c *call.Call, o *metav1.DeleteOptions) (item *cache.Item, gone bool, err error) {
 	for try := 0; ; try++ {
-		old, err := s.reads.Latest(ctx, c, try > 0)
+		old, err := p.o.Reads.Latest(ctx, c, try > 0)
 		if err != nil {
 			return nil, false, err
 		}
@@ -39,14 +50,14 @@ func (s *Server) delete(ctx context.Context, c *call.Call, o *metav1.DeleteOptio
 			}
 			return nil, false, err
 		}
-		w := &attempt{s: s, c: c, item: old}
+		w := &attempt{p: p, c: c, item: old}
 		if err := w.admitDelete(ctx, o); err != nil {
 			return nil, false, err
 		}
 		mark := markDeleted(c, old.Object, o)
 		switch {
 		case mark == nil:
-			item, err = s.remove(ctx, c, old, old.Object)
+			item, err = p.remove(ctx, c, old, old.Object)
 			gone = true
 		case mark == old.Object:
 			return old, false, nil
@@ -195,43 +206,33 @@ func (w *attempt) commitMark(ctx context.Context) (*cache.Item, error) {
 
 // remove deletes the stored object. last is the state that is reported: the
 // stored one, or with the update that let it go.
-func (s *Server) remove(ctx context.Context, c *call.Call, old *cache.Item, last resource.Object) (*cache.Item, error) {
+func (p *pipeline) remove(ctx context.Context, c *call.Call, old *cache.Item, last resource.Object) (*cache.Item, error) {
 	if c.DryRun {
 		return old, nil
 	}
 	for {
 		var tx *alloc.Tx
 		if c.Resource.Def.Commit != nil {
-			tx = s.alloc.Begin(ctx, c.Key())
+			tx = p.alloc.Begin(ctx, c.Key())
 			if err := c.Resource.Def.Commit(tx, nil, old.Object); err != nil {
 				return nil, allocationError(c, errors.Join(err, tx.Err))
 			}
 		}
 		txn := store.Txn{Conds: []store.Cond{{Key: c.Key(), Rev: old.Rev}}, Ops: []store.Op{{Key: c.Key()}}}
 		tx.AddTo(&txn)
-		res, err := s.o.Store.Txn(ctx, txn)
+		res, err := p.o.Store.Txn(ctx, txn)
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("delete %s: %w", c.Key(), err)
 		case !res.OK && res.Now[0].Rev != old.Rev:
 			return nil, errRaced
 		case !res.OK:
-			s.alloc.Lost(txn.Conds, res.Now)
+			p.alloc.Lost(txn.Conds, res.Now)
 			continue
 		}
-		s.reads.Answered(res.Rev)
+		p.o.Reads.Answered(res.Rev)
 		tx.Committed(res.Rev)
 		return read.NewItem(cache.AtRevision(last, res.Rev), res.Rev), nil
-	}
-}
-
-// deletedStatus is the Status that answers a delete.
-func deletedStatus(c *call.Call, item *cache.Item) *metav1.Status {
-	return &metav1.Status{
-		Status: metav1.StatusSuccess,
-		Details: &metav1.StatusDetails{
-			Name: item.Object.GetName(), Group: c.Resource.GVK.Group, Kind: c.Resource.Def.Plural, UID: item.Object.GetUID(),
-		},
 	}
 }
 
@@ -241,14 +242,14 @@ const deleters = 8
 
 // deleteAll deletes objects that a list has found, in any order. After an error nothing
 // more is begun.
-func (s *Server) deleteAll(ctx context.Context, c *call.Call, items []*cache.Item) error {
+func (p *pipeline) deleteAll(ctx context.Context, c *call.Call, items []*cache.Item) error {
 	var next atomic.Int64
 	failed := make([]error, min(deleters, len(items)))
 	var wg sync.WaitGroup
 	for worker := range failed {
 		wg.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(items)); i = next.Add(1) - 1 {
-				if err := s.deleteItem(ctx, c, items[i]); err != nil {
+				if err := p.deleteItem(ctx, c, items[i]); err != nil {
 					failed[worker] = err
 					next.Store(int64(len(items)))
 				}
@@ -264,7 +265,7 @@ func (s *Server) deleteAll(ctx context.Context, c *call.Call, items []*cache.Ite
 
 // deleteItem deletes an object of a collection, if it is still there. A panic is an
 // error: nobody would catch it in a goroutine of a request.
-func (s *Server) deleteItem(ctx context.Context, c *call.Call, it *cache.Item) (err error) {
+func (p *pipeline) deleteItem(ctx context.Context, c *call.Call, it *cache.Item) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("delete %s: %v", it.Key, r)
@@ -272,7 +273,7 @@ func (s *Server) deleteItem(ctx context.Context, c *call.Call, it *cache.Item) (
 	}()
 	one, options := *c, *c.Delete
 	one.Namespace, one.Name, one.Warnings = it.Object.GetNamespace(), it.Object.GetName(), nil
-	if _, _, err := s.delete(ctx, &one, &options); err != nil && !apierrors.IsNotFound(err) {
+	if _, _, err := p.delete(ctx, &one, &options); err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
 	return nil

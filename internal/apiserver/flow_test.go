@@ -24,6 +24,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/apiserver/budget"
 	"github.com/kemudi/kemudi/internal/client"
@@ -358,7 +359,7 @@ func TestTimeoutBoundsTheWholeRequest(t *testing.T) {
 // stuck is an admission that never answers.
 type stuck struct{ noAdmission }
 
-func (stuck) Mutate(ctx context.Context, _ *Attributes) error {
+func (stuck) Mutate(ctx context.Context, _ *admission.Attributes) error {
 	<-ctx.Done()
 	return ctx.Err()
 }

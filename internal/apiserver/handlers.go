@@ -96,7 +96,7 @@ func (a *actionAPI) Fit(body metav1.Object) error { return a.call().FitName(body
 
 // Admit asks both halves of admission.
 func (a *actionAPI) Admit(ctx context.Context, body runtime.Object) error {
-	return a.s.admitBody(ctx, a.call(), body)
+	return a.s.writes.admitBody(ctx, a.call(), body)
 }
 
 // Write carries a change through the pipeline.
@@ -108,7 +108,7 @@ func (a *actionAPI) Write(ctx context.Context, ch action.Change) (resource.Objec
 			User: c.User, Agent: c.Agent, DryRun: c.DryRun,
 		}
 	}
-	item, err := a.s.write(ctx, c, change{tracked: ch.Own, trusted: ch.Own, only: &ch.If, make: func(_ context.Context, old resource.Object) (resource.Object, error) {
+	item, err := a.s.writes.write(ctx, c, change{tracked: ch.Own, trusted: ch.Own, only: &ch.If, make: func(_ context.Context, old resource.Object) (resource.Object, error) {
 		return ch.Make(old)
 	}})
 	if err != nil {
@@ -120,8 +120,8 @@ func (a *actionAPI) Write(ctx context.Context, ch action.Change) (resource.Objec
 // Delete deletes the call's object, as if that had been asked for.
 func (a *actionAPI) Delete(ctx context.Context, o *metav1.DeleteOptions) error {
 	c := *a.call()
-	c.Sub, c.Verb = nil, "delete"
-	_, _, err := a.s.delete(ctx, &c, o)
+	c.Sub, c.Verb, c.Delete = nil, "delete", o
+	_, err := a.s.writes.deleteOne(ctx, &c)
 	return err
 }
 
@@ -146,9 +146,9 @@ func (t *tunnelAPI) Get(ctx context.Context, name string) (resource.Object, erro
 
 // Admit asks both halves of admission.
 func (t *tunnelAPI) Admit(ctx context.Context, options runtime.Object) error {
-	a := attributesFor(t.c)
+	a := attributes(t.c)
 	a.Operation, a.Object = "CONNECT", options
-	return t.s.admitWhole(ctx, a)
+	return t.s.writes.admitWhole(ctx, a)
 }
 
 // Fail answers with an error.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/kemudi/kemudi/internal/apiserver/tunnel"
 	"github.com/kemudi/kemudi/internal/auth/authn"
-	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/obs"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/store"
@@ -75,16 +74,6 @@ type Options struct {
 	FrameByFrame bool
 
 	Logger *slog.Logger
-}
-
-// Caches is what the server needs of package watchcache.
-type Caches interface {
-	// Cache is the one cache of def's objects.
-	Cache(def *resource.Def) *cache.Cache
-	// Handoff gives the decoded form of a value of def that is about to be written,
-	// so that it need not be decoded again. obj is handed over. at returns the Item
-	// of the revision at which the value was written.
-	Handoff(def *resource.Def, key string, value []byte, obj resource.Object) (at func(rev int64) *cache.Item)
 }
 
 func (o Options) withDefaults() (Options, error) {

@@ -30,14 +30,14 @@ var patchTypes = []string{
 }
 
 // patch changes an object, or what a subresource covers, by the call's patch.
-func (s *Server) patch(ctx context.Context, c *call.Call) (call.Result, error) {
+func (p *pipeline) patch(ctx context.Context, c *call.Call) (call.Result, error) {
 	kind, data := types.PatchType(c.Patch.Type), c.Patch.Body
 	if kind == types.ApplyYAMLPatchType {
-		return s.apply(ctx, c, data)
+		return p.apply(ctx, c, data)
 	}
 	d := diff{kind: kind, data: data, strict: strictPatch(c, kind, data)}
-	item, err := s.write(ctx, c, change{make: func(_ context.Context, old resource.Object) (resource.Object, error) {
-		return s.patched(c, d, old)
+	item, err := p.write(ctx, c, change{make: func(_ context.Context, old resource.Object) (resource.Object, error) {
+		return p.patched(c, d, old)
 	}})
 	if err != nil {
 		return call.Result{}, err
@@ -80,10 +80,10 @@ func strictPatch(c *call.Call, kind types.PatchType, data []byte) []error {
 }
 
 // patched returns a new object: old with the patch applied.
-func (s *Server) patched(c *call.Call, d diff, old resource.Object) (resource.Object, error) {
+func (p *pipeline) patched(c *call.Call, d diff, old resource.Object) (resource.Object, error) {
 	if c.Sub != nil && c.Sub.Body != nil {
 		body := c.Sub.Body.New()
-		if err := s.patchInto(c, d, patching{served.BodyGVK(c.Sub.Body), c.Sub.Get(old), body}); err != nil {
+		if err := p.patchInto(c, d, patching{served.BodyGVK(c.Sub.Body), c.Sub.Get(old), body}); err != nil {
 			return nil, err
 		}
 		obj, err := setBody(c, old, body)
@@ -97,7 +97,7 @@ func (s *Server) patched(c *call.Call, d diff, old resource.Object) (resource.Ob
 		return nil, err
 	}
 	obj := c.Resource.New()
-	if err := s.patchInto(c, d, patching{c.Resource.GVK, shown, obj}); err != nil {
+	if err := p.patchInto(c, d, patching{c.Resource.GVK, shown, obj}); err != nil {
 		return nil, err
 	}
 	if err := c.FitName(obj); err != nil {
@@ -125,8 +125,8 @@ type patching struct {
 	from, to runtime.Object
 }
 
-func (s *Server) patchInto(c *call.Call, d diff, p patching) error {
-	doc, err := served.AppendAny(nil, request.MediaJSON, p.gvk, p.from)
+func (p *pipeline) patchInto(c *call.Call, d diff, at patching) error {
+	doc, err := served.AppendAny(nil, request.MediaJSON, at.gvk, at.from)
 	if err != nil {
 		return err
 	}
@@ -141,28 +141,28 @@ func (s *Server) patchInto(c *call.Call, d diff, p patching) error {
 	case types.MergePatchType:
 		out, err = patch.Merge(doc, data)
 	case types.StrategicMergePatchType:
-		out, err = patch.Strategic(doc, data, p.to)
+		out, err = patch.Strategic(doc, data, at.to)
 	default:
 		return refusal.UnsupportedMedia(patchTypes)
 	}
 	if err != nil {
 		return err
 	}
-	strict, err := c.DecodeJSON(out, p.to)
+	strict, err := c.DecodeJSON(out, at.to)
 	if err != nil {
-		return unfitPatch(d, patchResult{out, p.to, err})
+		return unfitPatch(d, patchResult{out, at.to, err})
 	}
-	if err := sameKind(p); err != nil && d.kind != types.StrategicMergePatchType { // which is not read as a document
+	if err := sameKind(at); err != nil && d.kind != types.StrategicMergePatchType { // which is not read as a document
 		return invalidPatch(string(out), err.Error())
 	}
 	strict = slices.Concat(d.strict, strict)
 	if len(strict) > 0 && c.Validation == call.StrictFields {
 		return invalidPatch(string(out), call.StrictText(strict))
 	}
-	if err := c.TellStrict(strict, p.gvk); err != nil {
+	if err := c.TellStrict(strict, at.gvk); err != nil {
 		return err
 	}
-	served.ClearType(p.to)
+	served.ClearType(at.to)
 	return nil
 }
 
@@ -218,18 +218,18 @@ func invalidPatch(shown, why string) error {
 }
 
 // apply performs a server-side apply, which may make the object.
-func (s *Server) apply(ctx context.Context, c *call.Call, data []byte) (call.Result, error) {
+func (p *pipeline) apply(ctx context.Context, c *call.Call, data []byte) (call.Result, error) {
 	applied, err := readApplied(c, data)
 	if err != nil {
 		return call.Result{}, err
 	}
 	warnings, created := c.Warnings, false
-	item, err := s.write(ctx, c, change{
+	item, err := p.write(ctx, c, change{
 		missing: c.Sub == nil, tracked: true,
 		make: func(_ context.Context, old resource.Object) (resource.Object, error) {
 			c.Warnings = warnings
 			created = old == nil
-			return s.applied(c, applied, old)
+			return p.applied(c, applied, old)
 		},
 	})
 	if err != nil {
@@ -304,16 +304,16 @@ func tellDuplicates(c *call.Call, errs []error) error {
 }
 
 // applied merges what is applied into the stored object (nil: there is none).
-func (s *Server) applied(c *call.Call, applied *unstructured.Unstructured, old resource.Object) (resource.Object, error) {
+func (p *pipeline) applied(c *call.Call, applied *unstructured.Unstructured, old resource.Object) (resource.Object, error) {
 	uid := applied.GetUID()
 	if uid != "" && old == nil { // who names one means that very object, not a new one of its name
 		return nil, c.Conflict(fmt.Errorf("uid mismatch: the provided object specified uid %s, and no existing object was found", uid))
 	}
 	w := fieldWrite(c)
 	if c.Sub != nil && c.Sub.Body != nil {
-		return s.appliedBody(c, applied, old)
+		return p.appliedBody(c, applied, old)
 	}
-	obj, err := s.fields.Apply(w, old, applied.DeepCopy())
+	obj, err := p.fields.Apply(w, old, applied.DeepCopy())
 	if err != nil {
 		return nil, applyError(err)
 	}
@@ -331,7 +331,7 @@ func (s *Server) applied(c *call.Call, applied *unstructured.Unstructured, old r
 
 // appliedBody applies to a Scale: what it says of the replicas belongs to the
 // manager by way of the subresource, and may be somebody else's.
-func (s *Server) appliedBody(c *call.Call, applied *unstructured.Unstructured, old resource.Object) (resource.Object, error) {
+func (p *pipeline) appliedBody(c *call.Call, applied *unstructured.Unstructured, old resource.Object) (resource.Object, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c.Sub.Get(old))
 	if err != nil {
 		return nil, err
@@ -351,7 +351,7 @@ func (s *Server) appliedBody(c *call.Call, applied *unstructured.Unstructured, o
 	if replicas, ok, _ := unstructured.NestedFieldCopy(applied.Object, "spec", "replicas"); ok {
 		part.Object["spec"] = map[string]any{"replicas": replicas}
 	}
-	obj, err := s.fields.Apply(fieldWrite(c), old, part)
+	obj, err := p.fields.Apply(fieldWrite(c), old, part)
 	if err != nil {
 		return nil, applyError(err)
 	}

@@ -3,14 +3,44 @@ package apiserver
 import (
 	"context"
 	"errors"
+	"log/slog"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/kemudi/kemudi/internal/apiserver/alloc"
 	"github.com/kemudi/kemudi/internal/apiserver/call"
+	"github.com/kemudi/kemudi/internal/apiserver/read"
 	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/patch"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/store"
 )
+
+// writeOptions are what a pipeline writes with. All but Settings are required.
+type writeOptions struct {
+	Store     store.Store
+	Caches    Caches
+	Reads     *read.Reader
+	Admission Admission
+	// Authorize refuses what a user may not do.
+	Authorize func(ctx context.Context, a authorizer.Attributes) error
+	// Settings are flags that allocations depend on, such as service-cluster-ip-range.
+	Settings map[string]string
+	Logger   *slog.Logger
+}
+
+// pipeline carries writes to the store. Its methods may be called concurrently.
+type pipeline struct {
+	o      writeOptions
+	fields *patch.Fields
+	alloc  *alloc.Allocator
+}
+
+// newPipeline returns a pipeline that knows of no allocations yet.
+func newPipeline(o writeOptions) *pipeline {
+	return &pipeline{o: o, fields: patch.NewFields(), alloc: alloc.New(o.Store, o.Settings)}
+}
 
 // change is what a write wants: from what is stored (nil: nothing is) to what
 // shall be stored.
@@ -29,13 +59,13 @@ type change struct {
 // write carries one create, update, patch or apply from the request to a
 // committed revision. Nothing else happens to a write; a new step is added here.
 // Who may make the request, and what its body says, has been looked at before.
-func (s *Server) write(ctx context.Context, c *call.Call, ch change) (*cache.Item, error) {
+func (p *pipeline) write(ctx context.Context, c *call.Call, ch change) (*cache.Item, error) {
 	for try := 0; ; try++ {
-		old, err := s.reads.Latest(ctx, c, try > 0) // what is stored now
+		old, err := p.o.Reads.Latest(ctx, c, try > 0) // what is stored now
 		if err != nil {
 			return nil, err
 		}
-		if err := s.mayApply(ctx, c, ch, old); err != nil { // it does not exist, or may not be made
+		if err := p.mayApply(ctx, c, ch, old); err != nil { // it does not exist, or may not be made
 			return nil, err
 		}
 		if ch.only != nil {
@@ -46,7 +76,7 @@ func (s *Server) write(ctx context.Context, c *call.Call, ch change) (*cache.Ite
 				return nil, err
 			}
 		}
-		w := &attempt{s: s, c: c, item: old, trusted: ch.trusted}
+		w := &attempt{p: p, c: c, item: old, trusted: ch.trusted}
 		if ch.create {
 			w.item = nil // what is wrong with a new object comes before that its name is taken
 		}
@@ -62,7 +92,7 @@ func (s *Server) write(ctx context.Context, c *call.Call, ch change) (*cache.Ite
 		if !ch.tracked {
 			w.trackFields() // who set what
 		}
-		if err := w.admit(ctx, s.o.Admission.Mutate); err != nil { // webhooks, policies, defaults of the cluster
+		if err := w.admit(ctx, p.o.Admission.Mutate); err != nil { // webhooks, policies, defaults of the cluster
 			return nil, err
 		}
 		if ch.create && w.name() {
@@ -72,7 +102,7 @@ func (s *Server) write(ctx context.Context, c *call.Call, ch change) (*cache.Ite
 		if err := w.validate(); err != nil {
 			return nil, err
 		}
-		if err := w.admit(ctx, s.o.Admission.Validate); err != nil { // webhooks, policies, quota
+		if err := w.admit(ctx, p.o.Admission.Validate); err != nil { // webhooks, policies, quota
 			return nil, err
 		}
 		if ch.create && old != nil {
@@ -93,7 +123,7 @@ func (s *Server) write(ctx context.Context, c *call.Call, ch change) (*cache.Ite
 
 // attempt is one round of write.
 type attempt struct {
-	s    *Server
+	p    *pipeline
 	c    *call.Call
 	item *cache.Item     // what is stored; nil: nothing
 	obj  resource.Object // what shall be
@@ -131,12 +161,12 @@ func (w *attempt) old() resource.Object {
 
 // mayApply refuses a change of an object that is not there. Who makes a new
 // object by another verb must be allowed to create it.
-func (s *Server) mayApply(ctx context.Context, c *call.Call, ch change, old *cache.Item) error {
+func (p *pipeline) mayApply(ctx context.Context, c *call.Call, ch change, old *cache.Item) error {
 	switch {
 	case !ch.create && !ch.missing && old == nil:
 		return c.NotFound()
 	case !ch.create && old == nil:
-		return s.authorize(ctx, c.Attributes("create"))
+		return p.o.Authorize(ctx, c.Attributes("create"))
 	}
 	return nil
 }
@@ -193,6 +223,3 @@ type stale struct{ error }
 
 func (e stale) Is(target error) bool { return target == errStale }
 func (e stale) Unwrap() error        { return e.error }
-
-// isDryRun reads a call's dryRun parameter, whose values have been looked at.
-func isDryRun(values []string) bool { return len(values) > 0 }

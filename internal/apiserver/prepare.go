@@ -45,7 +45,7 @@ func (w *attempt) trackFields() {
 		}
 		return
 	}
-	w.s.fields.Update(fieldWrite(w.c), w.old(), w.obj)
+	w.p.fields.Update(fieldWrite(w.c), w.old(), w.obj)
 }
 
 func fieldWrite(c *call.Call) patch.Write {

@@ -24,7 +24,7 @@ type racing struct {
 	then func(ctx context.Context)
 }
 
-func (r *racing) Validate(ctx context.Context, a *Attributes) error {
+func (r *racing) Validate(ctx context.Context, a *admission.Attributes) error {
 	err := r.Chain.Validate(ctx, a)
 	if then := r.then; then != nil && a.Def != core.Namespaces.Def {
 		r.then = nil

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/version"
 
+	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/trace"
 )
@@ -451,7 +452,7 @@ type namer struct {
 	give string
 }
 
-func (n *namer) Mutate(_ context.Context, a *Attributes) error {
+func (n *namer) Mutate(_ context.Context, a *admission.Attributes) error {
 	obj := a.Object.(resource.Object)
 	n.seen = append(n.seen, "mutate "+a.Name+"/"+obj.GetName())
 	if n.give != "" {
@@ -460,7 +461,7 @@ func (n *namer) Mutate(_ context.Context, a *Attributes) error {
 	return nil
 }
 
-func (n *namer) Validate(_ context.Context, a *Attributes) error {
+func (n *namer) Validate(_ context.Context, a *admission.Attributes) error {
 	n.seen = append(n.seen, "validate "+a.Name+"/"+a.Object.(resource.Object).GetName())
 	return nil
 }

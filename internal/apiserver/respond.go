@@ -220,3 +220,13 @@ func metadataGVK(a request.Accept, kind string) schema.GroupVersionKind {
 	}
 	return gvk
 }
+
+// deletedStatus is the Status that answers a delete.
+func deletedStatus(c *call.Call, item *cache.Item) *metav1.Status {
+	return &metav1.Status{
+		Status: metav1.StatusSuccess,
+		Details: &metav1.StatusDetails{
+			Name: item.Object.GetName(), Group: c.Resource.GVK.Group, Kind: c.Resource.Def.Plural, UID: item.Object.GetUID(),
+		},
+	}
+}

@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/user"
 
-	"github.com/kemudi/kemudi/internal/apiserver/alloc"
 	"github.com/kemudi/kemudi/internal/apiserver/budget"
 	"github.com/kemudi/kemudi/internal/apiserver/encoded"
 	"github.com/kemudi/kemudi/internal/apiserver/h2"
@@ -25,8 +24,7 @@ type Server struct {
 	log      *slog.Logger
 	routes   atomic.Pointer[routes]
 	reads    *read.Reader
-	fields   *patch.Fields
-	alloc    *alloc.Allocator
+	writes   *pipeline
 	encoded  *encoded.Store
 	memory   *budget.Memory
 	metrics  *metrics
@@ -47,13 +45,16 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		o: o, log: o.Logger, reads: &read.Reader{Store: o.Store, Shared: o.Shared}, fields: patch.NewFields(),
-		alloc: alloc.New(o.Store, o.Settings), encoded: encoded.New(o.EncodedBytes), memory: budget.New(), metrics: newMetrics(o.Registry),
+		o: o, log: o.Logger, reads: &read.Reader{Store: o.Store, Shared: o.Shared},
+		encoded: encoded.New(o.EncodedBytes), memory: budget.New(), metrics: newMetrics(o.Registry),
 		allocated: make(chan struct{}),
 	}
 	if !o.FrameByFrame {
 		s.pace = &h2.Pace{}
 	}
+	s.writes = newPipeline(writeOptions{
+		Store: o.Store, Caches: o.Caches, Reads: s.reads, Admission: o.Admission, Authorize: s.authorize, Settings: o.Settings, Logger: o.Logger,
+	})
 	s.handlers = s.newHandlers()
 	s.addChecks()
 	s.SetDefs(o.Defs)
@@ -86,7 +87,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return nil
 	})
 	g.Go("allocations", func(ctx context.Context) error {
-		if err := s.repairAllocations(ctx); err != nil && ctx.Err() == nil {
+		if err := s.writes.repairAllocations(ctx, s.o.Defs); err != nil && ctx.Err() == nil {
 			return err
 		}
 		if ctx.Err() == nil {

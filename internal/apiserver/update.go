@@ -12,16 +12,16 @@ import (
 )
 
 // update replaces an object, or what a subresource covers of it, by what the call sends.
-func (s *Server) update(ctx context.Context, c *call.Call) (call.Result, error) {
+func (p *pipeline) update(ctx context.Context, c *call.Call) (call.Result, error) {
 	if c.Sub != nil && c.Sub.Body != nil {
-		return s.updateBody(ctx, c)
+		return p.updateBody(ctx, c)
 	}
 	obj := c.Body.(resource.Object)
 	if err := c.FitName(obj); err != nil {
 		return call.Result{}, err
 	}
 	rev, created := obj.GetResourceVersion(), false
-	item, err := s.write(ctx, c, change{
+	item, err := p.write(ctx, c, change{
 		missing: c.Sub == nil && c.Resource.Def.UpdateCreates,
 		make: func(_ context.Context, old resource.Object) (resource.Object, error) {
 			created = old == nil
@@ -46,13 +46,13 @@ func covered(c *call.Call, obj, old resource.Object) resource.Object {
 }
 
 // updateBody replaces the body of a subresource such as scale.
-func (s *Server) updateBody(ctx context.Context, c *call.Call) (call.Result, error) {
+func (p *pipeline) updateBody(ctx context.Context, c *call.Call) (call.Result, error) {
 	if m, ok := c.Body.(metav1.Object); ok {
 		if err := c.FitName(m); err != nil {
 			return call.Result{}, err
 		}
 	}
-	item, err := s.write(ctx, c, change{make: func(_ context.Context, old resource.Object) (resource.Object, error) {
+	item, err := p.write(ctx, c, change{make: func(_ context.Context, old resource.Object) (resource.Object, error) {
 		return setBody(c, old, c.Body)
 	}})
 	if err != nil {

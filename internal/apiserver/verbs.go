@@ -34,10 +34,10 @@ var verbs = map[string]*verb{
 	"get":    {request.Allowed{Table: true, Metadata: true}, readRevision, false, (*Server).runGet},
 	"list":   {request.Allowed{Table: true, Metadata: true, List: true}, readList, false, (*Server).runList},
 	"watch":  {request.Allowed{Table: true, Metadata: true, Stream: true}, readList, false, (*Server).runWatch},
-	"create": {request.Allowed{Table: true, Metadata: true}, readWrite("CreateOptions"), true, one((*Server).create)},
-	"update": {request.Allowed{Table: true, Metadata: true}, readWrite("UpdateOptions"), true, one((*Server).update)},
-	"patch":  {request.Allowed{Table: true, Metadata: true}, readPatch, false, one((*Server).patch)},
-	"delete": {request.Allowed{Table: true, Metadata: true}, readDelete, false, one((*Server).runDelete)},
+	"create": {request.Allowed{Table: true, Metadata: true}, readWrite("CreateOptions"), true, one((*pipeline).create)},
+	"update": {request.Allowed{Table: true, Metadata: true}, readWrite("UpdateOptions"), true, one((*pipeline).update)},
+	"patch":  {request.Allowed{Table: true, Metadata: true}, readPatch, false, one((*pipeline).patch)},
+	"delete": {request.Allowed{Table: true, Metadata: true}, readDelete, false, one((*pipeline).deleteOne)},
 
 	"deletecollection": {request.Allowed{Table: true, Metadata: true, List: true}, readDeleteCollection, false, (*Server).runDeleteCollection},
 }
@@ -207,10 +207,10 @@ func (s *Server) runGet(ctx context.Context, c *call.Call) (answer, error) {
 	return answer{Result: c.Shown(it)}, nil
 }
 
-// one is a verb that ends with one object.
-func one(run func(s *Server, ctx context.Context, c *call.Call) (call.Result, error)) func(s *Server, ctx context.Context, c *call.Call) (answer, error) {
+// one is a verb that writes one object.
+func one(run func(p *pipeline, ctx context.Context, c *call.Call) (call.Result, error)) func(s *Server, ctx context.Context, c *call.Call) (answer, error) {
 	return func(s *Server, ctx context.Context, c *call.Call) (answer, error) {
-		out, err := run(s, ctx, c)
+		out, err := run(s.writes, ctx, c)
 		return answer{Result: out}, err
 	}
 }
@@ -234,22 +234,13 @@ func (s *Server) runWatch(ctx context.Context, c *call.Call) (answer, error) {
 	return answer{watch: w}, err
 }
 
-func (s *Server) runDelete(ctx context.Context, c *call.Call) (call.Result, error) {
-	it, gone, err := s.delete(ctx, c, c.Delete)
-	a := call.Result{Item: it, Gone: gone}
-	if o := c.Delete.OrphanDependents; !gone && o != nil && !*o { //nolint:staticcheck // the old form of the policy
-		a.Code = http.StatusAccepted
-	}
-	return a, err
-}
-
 // runDeleteCollection deletes what a list finds, and returns it.
 func (s *Server) runDeleteCollection(ctx context.Context, c *call.Call) (answer, error) {
 	found, err := s.reads.List(ctx, c)
 	if err != nil {
 		return answer{}, err
 	}
-	if err := s.deleteAll(ctx, c, found.Items); err != nil {
+	if err := s.writes.deleteAll(ctx, c, found.Items); err != nil {
 		return answer{}, err
 	}
 	return answer{page: &read.Page{Items: found.Items}}, nil
@@ -263,3 +254,6 @@ func (s *Server) runAction(ctx context.Context, c *call.Call) (answer, error) {
 	}
 	return a, err
 }
+
+// isDryRun reads a call's dryRun parameter, whose values have been looked at.
+func isDryRun(values []string) bool { return len(values) > 0 }

@@ -234,10 +234,10 @@ import _ "github.com/kemudi/kemudi/internal/kubelet/podstep"
 -- internal/apiserver/flow/flow.go --
 // Package flow flows.
 package flow
-import _ "github.com/kemudi/kemudi/internal/apiserver/alloc"
--- internal/apiserver/alloc/alloc.go --
-// Package alloc allocates.
-package alloc
+import _ "github.com/kemudi/kemudi/internal/apiserver/budget"
+-- internal/apiserver/budget/budget.go --
+// Package budget budgets.
+package budget
 import _ "github.com/kemudi/kemudi/internal/apiserver"
 import _ "github.com/kemudi/kemudi/internal/store"
 -- internal/apiserver/apiserver.go --
@@ -246,7 +246,7 @@ package apiserver
 import _ "github.com/kemudi/kemudi/internal/apiserver/flow"
 import _ "github.com/kemudi/kemudi/internal/kubelet/fakecri"
 `, []string{"layer internal/kubelet/podstep/podstep.go", "layer internal/apiserver/flow/flow.go",
-		"layer internal/apiserver/alloc/alloc.go", "layer internal/apiserver/apiserver.go"}, ""},
+		"layer internal/apiserver/budget/budget.go", "layer internal/apiserver/apiserver.go"}, ""},
 	{"the fields of a struct without a name are those of the struct it is in",
 		"-- internal/store/t.go --\n// Package store stores.\npackage store\ntype Good struct {\n\tmu struct {\n" + fields(25) + "\t}\n}\n" +
 			"type Bad struct {\n\tA int\n\tmu struct {\n" + fields(25) + "\t}\n}\n",

@@ -22,6 +22,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/apiserver/write"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/task"
@@ -148,7 +149,7 @@ func TestCollectionsAreDeletedBySelector(t *testing.T) {
 
 // slowDeletes is an admission that takes a second for each deletion, and does not
 // like some names.
-type slowDeletes struct{ noAdmission }
+type slowDeletes struct{ write.NoAdmission }
 
 func (slowDeletes) Validate(ctx context.Context, a *admission.Attributes) error {
 	if a.Operation != "DELETE" {

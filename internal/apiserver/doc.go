@@ -3,8 +3,8 @@
 // other parts of the process.
 //
 // Start at verbs.go, the one table of what can be done, by HTTP (http_resource.go) and
-// from within (local.go); pipeline.go carries a write from the request to a
-// committed revision, top to bottom; package read serves reads from the caches of package
+// from within (local.go). Package write carries a write from the call to a committed
+// revision, top to bottom; package read serves reads from the caches of package
 // watchcache, and watch.go watches; filters.go lists what every HTTP request passes
 // through, in order. [Server.Handler] is the way in for HTTP, [Server.As] for
 // the same process. Subresources and questions that are more than a

@@ -27,6 +27,7 @@ import (
 	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/apiserver/budget"
+	"github.com/kemudi/kemudi/internal/apiserver/write"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/test/wait"
@@ -357,7 +358,7 @@ func TestTimeoutBoundsTheWholeRequest(t *testing.T) {
 }
 
 // stuck is an admission that never answers.
-type stuck struct{ noAdmission }
+type stuck struct{ write.NoAdmission }
 
 func (stuck) Mutate(ctx context.Context, _ *admission.Attributes) error {
 	<-ctx.Done()

@@ -14,6 +14,7 @@ import (
 	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/apiserver/timeouts"
 	"github.com/kemudi/kemudi/internal/apiserver/tunnel"
+	"github.com/kemudi/kemudi/internal/apiserver/write"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
 )
@@ -96,7 +97,7 @@ func (a *actionAPI) Fit(body metav1.Object) error { return a.call().FitName(body
 
 // Admit asks both halves of admission.
 func (a *actionAPI) Admit(ctx context.Context, body runtime.Object) error {
-	return a.s.writes.admitBody(ctx, a.call(), body)
+	return a.s.writes.AdmitBody(ctx, a.call(), body)
 }
 
 // Write carries a change through the pipeline.
@@ -108,7 +109,7 @@ func (a *actionAPI) Write(ctx context.Context, ch action.Change) (resource.Objec
 			User: c.User, Agent: c.Agent, DryRun: c.DryRun,
 		}
 	}
-	item, err := a.s.writes.write(ctx, c, change{tracked: ch.Own, trusted: ch.Own, only: &ch.If, make: func(_ context.Context, old resource.Object) (resource.Object, error) {
+	item, err := a.s.writes.Write(ctx, c, write.Change{Tracked: ch.Own, Trusted: ch.Own, Only: &ch.If, Make: func(_ context.Context, old resource.Object) (resource.Object, error) {
 		return ch.Make(old)
 	}})
 	if err != nil {
@@ -121,7 +122,7 @@ func (a *actionAPI) Write(ctx context.Context, ch action.Change) (resource.Objec
 func (a *actionAPI) Delete(ctx context.Context, o *metav1.DeleteOptions) error {
 	c := *a.call()
 	c.Sub, c.Verb, c.Delete = nil, "delete", o
-	_, err := a.s.writes.deleteOne(ctx, &c)
+	_, err := a.s.writes.Delete(ctx, &c)
 	return err
 }
 
@@ -146,9 +147,9 @@ func (t *tunnelAPI) Get(ctx context.Context, name string) (resource.Object, erro
 
 // Admit asks both halves of admission.
 func (t *tunnelAPI) Admit(ctx context.Context, options runtime.Object) error {
-	a := attributes(t.c)
+	a := write.Attributes(t.c)
 	a.Operation, a.Object = "CONNECT", options
-	return t.s.writes.admitWhole(ctx, a)
+	return t.s.writes.Admit(ctx, a)
 }
 
 // Fail answers with an error.

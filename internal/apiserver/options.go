@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/kemudi/kemudi/internal/apiserver/tunnel"
+	"github.com/kemudi/kemudi/internal/apiserver/write"
 	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/obs"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -21,7 +22,7 @@ import (
 type Options struct {
 	Store  store.Store
 	Defs   []*resource.Def
-	Caches Caches
+	Caches write.Caches
 
 	// RuntimeConfig turns group-versions and single resources on (true) and off
 	// (false), as discovery.Enabled reads it.
@@ -43,7 +44,7 @@ type Options struct {
 	// Authorizer says who may do what; nil: everybody everything.
 	Authorizer authorizer.Authorizer
 	// Admission changes and refuses writes; nil: none.
-	Admission Admission
+	Admission write.Admission
 
 	// Nodes reaches node agents, for logs, exec and the like; nil: there are none.
 	Nodes tunnel.Nodes
@@ -95,7 +96,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.Registry = prometheus.NewRegistry()
 	}
 	if o.Admission == nil {
-		o.Admission = noAdmission{}
+		o.Admission = write.NoAdmission{}
 	}
 	setDefault(&o.RequestTimeout, DefaultRequestTimeout)
 	setDefault(&o.MaxBody, 3<<20)

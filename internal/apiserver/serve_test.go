@@ -154,7 +154,7 @@ func TestAllocationsThatNothingUsesAreGivenUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The server may have looked already, if it came to that late.
-	if err := f.writes.repairAllocations(t.Context(), f.o.Defs); err != nil {
+	if err := f.writes.Repair(t.Context(), f.o.Defs); err != nil {
 		t.Fatal(err)
 	}
 	f.must(201, "POST", services, named("new", "10.96.0.77"))
@@ -187,7 +187,7 @@ func TestAllocationsOfObjectsFromElsewhereAreMade(t *testing.T) {
 	if err := c.WaitRev(t.Context(), rev); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.writes.repairAllocations(t.Context(), f.o.Defs); err != nil {
+	if err := f.writes.Repair(t.Context(), f.o.Defs); err != nil {
 		t.Fatal(err)
 	}
 	got := f.must(422, "POST", "/api/v1/namespaces/default/services", `{"metadata":{"name":"new"},"spec":{"clusterIP":"10.96.0.77","ports":[{"port":80}]}}`)

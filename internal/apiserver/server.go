@@ -12,6 +12,7 @@ import (
 	"github.com/kemudi/kemudi/internal/apiserver/encoded"
 	"github.com/kemudi/kemudi/internal/apiserver/h2"
 	"github.com/kemudi/kemudi/internal/apiserver/read"
+	"github.com/kemudi/kemudi/internal/apiserver/write"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/patch"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -24,7 +25,7 @@ type Server struct {
 	log      *slog.Logger
 	routes   atomic.Pointer[routes]
 	reads    *read.Reader
-	writes   *pipeline
+	writes   *write.Pipeline
 	encoded  *encoded.Store
 	memory   *budget.Memory
 	metrics  *metrics
@@ -52,7 +53,7 @@ func New(o Options) (*Server, error) {
 	if !o.FrameByFrame {
 		s.pace = &h2.Pace{}
 	}
-	s.writes = newPipeline(writeOptions{
+	s.writes = write.New(write.Options{
 		Store: o.Store, Caches: o.Caches, Reads: s.reads, Admission: o.Admission, Authorize: s.authorize, Settings: o.Settings, Logger: o.Logger,
 	})
 	s.handlers = s.newHandlers()
@@ -87,7 +88,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return nil
 	})
 	g.Go("allocations", func(ctx context.Context) error {
-		if err := s.writes.repairAllocations(ctx, s.o.Defs); err != nil && ctx.Err() == nil {
+		if err := s.writes.Repair(ctx, s.o.Defs); err != nil && ctx.Err() == nil {
 			return err
 		}
 		if ctx.Err() == nil {

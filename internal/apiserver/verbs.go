@@ -13,6 +13,7 @@ import (
 	"github.com/kemudi/kemudi/internal/apiserver/read"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
+	"github.com/kemudi/kemudi/internal/apiserver/write"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -34,10 +35,10 @@ var verbs = map[string]*verb{
 	"get":    {request.Allowed{Table: true, Metadata: true}, readRevision, false, (*Server).runGet},
 	"list":   {request.Allowed{Table: true, Metadata: true, List: true}, readList, false, (*Server).runList},
 	"watch":  {request.Allowed{Table: true, Metadata: true, Stream: true}, readList, false, (*Server).runWatch},
-	"create": {request.Allowed{Table: true, Metadata: true}, readWrite("CreateOptions"), true, one((*pipeline).create)},
-	"update": {request.Allowed{Table: true, Metadata: true}, readWrite("UpdateOptions"), true, one((*pipeline).update)},
-	"patch":  {request.Allowed{Table: true, Metadata: true}, readPatch, false, one((*pipeline).patch)},
-	"delete": {request.Allowed{Table: true, Metadata: true}, readDelete, false, one((*pipeline).deleteOne)},
+	"create": {request.Allowed{Table: true, Metadata: true}, readWrite("CreateOptions"), true, one((*write.Pipeline).Create)},
+	"update": {request.Allowed{Table: true, Metadata: true}, readWrite("UpdateOptions"), true, one((*write.Pipeline).Update)},
+	"patch":  {request.Allowed{Table: true, Metadata: true}, readPatch, false, one((*write.Pipeline).Patch)},
+	"delete": {request.Allowed{Table: true, Metadata: true}, readDelete, false, one((*write.Pipeline).Delete)},
 
 	"deletecollection": {request.Allowed{Table: true, Metadata: true, List: true}, readDeleteCollection, false, (*Server).runDeleteCollection},
 }
@@ -169,7 +170,7 @@ func readPatch(c *call.Call, in input) error {
 	switch kind {
 	case types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType, types.ApplyYAMLPatchType:
 	default:
-		return refusal.UnsupportedMedia(patchTypes)
+		return refusal.UnsupportedMedia(write.PatchTypes)
 	}
 	o, err := in.writeOptions()
 	if err != nil {
@@ -208,7 +209,7 @@ func (s *Server) runGet(ctx context.Context, c *call.Call) (answer, error) {
 }
 
 // one is a verb that writes one object.
-func one(run func(p *pipeline, ctx context.Context, c *call.Call) (call.Result, error)) func(s *Server, ctx context.Context, c *call.Call) (answer, error) {
+func one(run func(p *write.Pipeline, ctx context.Context, c *call.Call) (call.Result, error)) func(s *Server, ctx context.Context, c *call.Call) (answer, error) {
 	return func(s *Server, ctx context.Context, c *call.Call) (answer, error) {
 		out, err := run(s.writes, ctx, c)
 		return answer{Result: out}, err
@@ -240,7 +241,7 @@ func (s *Server) runDeleteCollection(ctx context.Context, c *call.Call) (answer,
 	if err != nil {
 		return answer{}, err
 	}
-	if err := s.writes.deleteAll(ctx, c, found.Items); err != nil {
+	if err := s.writes.DeleteAll(ctx, c, found.Items); err != nil {
 		return answer{}, err
 	}
 	return answer{page: &read.Page{Items: found.Items}}, nil

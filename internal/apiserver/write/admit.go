@@ -1,4 +1,4 @@
-package apiserver
+package write
 
 import (
 	"context"
@@ -21,17 +21,18 @@ type Admission interface {
 	Validate(ctx context.Context, a *admission.Attributes) error
 }
 
-type noAdmission struct{}
+// NoAdmission lets everything pass as it is.
+type NoAdmission struct{}
 
-func (noAdmission) Mutate(context.Context, *admission.Attributes) error   { return nil }
-func (noAdmission) Validate(context.Context, *admission.Attributes) error { return nil }
+func (NoAdmission) Mutate(context.Context, *admission.Attributes) error   { return nil }
+func (NoAdmission) Validate(context.Context, *admission.Attributes) error { return nil }
 
 // admit asks one half of admission about the attempt.
 func (w *attempt) admit(ctx context.Context, ask func(context.Context, *admission.Attributes) error) error {
 	if w.trusted {
 		return nil
 	}
-	a := attributes(w.c)
+	a := Attributes(w.c)
 	a.Object, a.Old = w.obj, w.old()
 	a.Operation, a.Options = "UPDATE", &metav1.UpdateOptions{FieldManager: w.c.Manager}
 	if w.item == nil {
@@ -63,27 +64,27 @@ func (w *attempt) admitAgain(ctx context.Context, changed *errRelied) error {
 
 // admitDelete asks both halves about a delete.
 func (w *attempt) admitDelete(ctx context.Context, o *metav1.DeleteOptions) error {
-	a := attributes(w.c)
+	a := Attributes(w.c)
 	a.Operation, a.Old, a.Options = "DELETE", w.old(), o
-	return w.p.admitWhole(ctx, a)
+	return w.p.Admit(ctx, a)
 }
 
-// attributes are what admission learns of every call.
-func attributes(c *call.Call) *admission.Attributes {
+// Attributes are what admission learns of every call.
+func Attributes(c *call.Call) *admission.Attributes {
 	return &admission.Attributes{
 		Def: c.Resource.Def, Sub: c.SubName(), Namespace: c.Namespace, Name: c.Name, User: c.User, DryRun: c.DryRun, Warn: c.Warn,
 	}
 }
 
-// admitBody asks both halves about the body that a named handler got.
-func (p *pipeline) admitBody(ctx context.Context, c *call.Call, body runtime.Object) error {
-	a := attributes(c)
+// AdmitBody asks both halves about the body that a named handler got.
+func (p *Pipeline) AdmitBody(ctx context.Context, c *call.Call, body runtime.Object) error {
+	a := Attributes(c)
 	a.Operation, a.Object, a.Options = "CREATE", body, &metav1.CreateOptions{FieldManager: c.Manager}
-	return p.admitWhole(ctx, a)
+	return p.Admit(ctx, a)
 }
 
-// admitWhole asks both halves of admission about what nothing happens to between them.
-func (p *pipeline) admitWhole(ctx context.Context, a *admission.Attributes) error {
+// Admit asks both halves of admission about what nothing happens to between them.
+func (p *Pipeline) Admit(ctx context.Context, a *admission.Attributes) error {
 	if err := p.o.Admission.Mutate(ctx, a); err != nil {
 		return err
 	}

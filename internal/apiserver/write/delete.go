@@ -1,4 +1,4 @@
-package apiserver
+package write
 
 import (
 	"context"
@@ -22,9 +22,9 @@ import (
 	"github.com/kemudi/kemudi/internal/watchcache"
 )
 
-// deleteOne deletes the call's object as the call says.
-func (p *pipeline) deleteOne(ctx context.Context, c *call.Call) (call.Result, error) {
-	it, gone, err := p.delete(ctx, c, c.Delete)
+// Delete deletes the call's object as the call says.
+func (p *Pipeline) Delete(ctx context.Context, c *call.Call) (call.Result, error) {
+	it, gone, err := p.remove(ctx, c, c.Delete)
 	out := call.Result{Item: it, Gone: gone}
 	if o := c.Delete.OrphanDependents; !gone && o != nil && !*o { //nolint:staticcheck // the old form of the policy
 		out.Code = http.StatusAccepted
@@ -32,10 +32,10 @@ func (p *pipeline) deleteOne(ctx context.Context, c *call.Call) (call.Result, er
 	return out, err
 }
 
-// delete removes an object, or marks it as being deleted where something still
+// remove removes an object, or marks it as being deleted where something still
 // has to happen first (finalizers, grace period). gone tells which; item is the
 // object's last state, or the marked one.
-func (p *pipeline) delete(ctx context.Context, c *call.Call, o *metav1.DeleteOptions) (item *cache.Item, gone bool, err error) {
+func (p *Pipeline) remove(ctx context.Context, c *call.Call, o *metav1.DeleteOptions) (item *cache.Item, gone bool, err error) {
 	for try := 0; ; try++ {
 		old, err := p.o.Reads.Latest(ctx, c, try > 0)
 		if err != nil {
@@ -57,7 +57,7 @@ func (p *pipeline) delete(ctx context.Context, c *call.Call, o *metav1.DeleteOpt
 		mark := markDeleted(c, old.Object, o)
 		switch {
 		case mark == nil:
-			item, err = p.remove(ctx, c, old, old.Object)
+			item, err = p.takeAway(ctx, c, old, old.Object)
 			gone = true
 		case mark == old.Object:
 			return old, false, nil
@@ -204,9 +204,9 @@ func (w *attempt) commitMark(ctx context.Context) (*cache.Item, error) {
 	return w.put(ctx, w.obj, value, nil)
 }
 
-// remove deletes the stored object. last is the state that is reported: the
+// takeAway deletes the stored object. last is the state that is reported: the
 // stored one, or with the update that let it go.
-func (p *pipeline) remove(ctx context.Context, c *call.Call, old *cache.Item, last resource.Object) (*cache.Item, error) {
+func (p *Pipeline) takeAway(ctx context.Context, c *call.Call, old *cache.Item, last resource.Object) (*cache.Item, error) {
 	if c.DryRun {
 		return old, nil
 	}
@@ -240,9 +240,9 @@ func (p *pipeline) remove(ctx context.Context, c *call.Call, old *cache.Item, la
 // wait for, the disk above all, they wait for together.
 const deleters = 8
 
-// deleteAll deletes objects that a list has found, in any order. After an error nothing
+// DeleteAll deletes objects that a list has found, in any order. After an error nothing
 // more is begun.
-func (p *pipeline) deleteAll(ctx context.Context, c *call.Call, items []*cache.Item) error {
+func (p *Pipeline) DeleteAll(ctx context.Context, c *call.Call, items []*cache.Item) error {
 	var next atomic.Int64
 	failed := make([]error, min(deleters, len(items)))
 	var wg sync.WaitGroup
@@ -265,7 +265,7 @@ func (p *pipeline) deleteAll(ctx context.Context, c *call.Call, items []*cache.I
 
 // deleteItem deletes an object of a collection, if it is still there. A panic is an
 // error: nobody would catch it in a goroutine of a request.
-func (p *pipeline) deleteItem(ctx context.Context, c *call.Call, it *cache.Item) (err error) {
+func (p *Pipeline) deleteItem(ctx context.Context, c *call.Call, it *cache.Item) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("delete %s: %v", it.Key, r)
@@ -273,7 +273,7 @@ func (p *pipeline) deleteItem(ctx context.Context, c *call.Call, it *cache.Item)
 	}()
 	one, options := *c, *c.Delete
 	one.Namespace, one.Name, one.Warnings = it.Object.GetNamespace(), it.Object.GetName(), nil
-	if _, _, err := p.delete(ctx, &one, &options); err != nil && !apierrors.IsNotFound(err) {
+	if _, _, err := p.remove(ctx, &one, &options); err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
 	return nil

@@ -1,4 +1,4 @@
-package apiserver
+package write
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
-// update replaces an object, or what a subresource covers of it, by what the call sends.
-func (p *pipeline) update(ctx context.Context, c *call.Call) (call.Result, error) {
+// Update replaces an object, or what a subresource covers of it, by what the call sends.
+func (p *Pipeline) Update(ctx context.Context, c *call.Call) (call.Result, error) {
 	if c.Sub != nil && c.Sub.Body != nil {
 		return p.updateBody(ctx, c)
 	}
@@ -21,9 +21,9 @@ func (p *pipeline) update(ctx context.Context, c *call.Call) (call.Result, error
 		return call.Result{}, err
 	}
 	rev, created := obj.GetResourceVersion(), false
-	item, err := p.write(ctx, c, change{
+	item, err := p.Write(ctx, c, Change{
 		missing: c.Sub == nil && c.Resource.Def.UpdateCreates,
-		make: func(_ context.Context, old resource.Object) (resource.Object, error) {
+		Make: func(_ context.Context, old resource.Object) (resource.Object, error) {
 			created = old == nil
 			next := obj
 			if rev == "" {
@@ -46,13 +46,13 @@ func covered(c *call.Call, obj, old resource.Object) resource.Object {
 }
 
 // updateBody replaces the body of a subresource such as scale.
-func (p *pipeline) updateBody(ctx context.Context, c *call.Call) (call.Result, error) {
+func (p *Pipeline) updateBody(ctx context.Context, c *call.Call) (call.Result, error) {
 	if m, ok := c.Body.(metav1.Object); ok {
 		if err := c.FitName(m); err != nil {
 			return call.Result{}, err
 		}
 	}
-	item, err := p.write(ctx, c, change{make: func(_ context.Context, old resource.Object) (resource.Object, error) {
+	item, err := p.Write(ctx, c, Change{Make: func(_ context.Context, old resource.Object) (resource.Object, error) {
 		return setBody(c, old, c.Body)
 	}})
 	if err != nil {

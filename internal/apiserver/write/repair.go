@@ -1,4 +1,4 @@
-package apiserver
+package write
 
 import (
 	"context"
@@ -10,11 +10,11 @@ import (
 	"github.com/kemudi/kemudi/internal/store"
 )
 
-// repairAllocations makes the allocations of objects that have none in the store: those
+// Repair makes the allocations of objects that have none in the store: those
 // that another Kubernetes has written. What two objects have is left to the
 // first, and told of. Allocations that no object uses any more, because something else
 // than a server has changed the store, are given up.
-func (p *pipeline) repairAllocations(ctx context.Context, defs []*resource.Def) error {
+func (p *Pipeline) Repair(ctx context.Context, defs []*resource.Def) error {
 	before, err := p.alloc.All(ctx)
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ type usage struct {
 
 // freeAllocations gives up those of the allocations that are not used. The objects have been
 // looked at after the allocations were read: who takes one since then changes it or its object.
-func (p *pipeline) freeAllocations(ctx context.Context, before []alloc.Allocation, u usage) error {
+func (p *Pipeline) freeAllocations(ctx context.Context, before []alloc.Allocation, u usage) error {
 	for _, c := range before {
 		if u.allocated[c.Key] {
 			continue
@@ -74,7 +74,7 @@ func (p *pipeline) freeAllocations(ctx context.Context, before []alloc.Allocatio
 }
 
 // repair makes the allocations of one object, and notes in u which those are.
-func (p *pipeline) repair(ctx context.Context, d *resource.Def, it *cache.Item, u usage) error {
+func (p *Pipeline) repair(ctx context.Context, d *resource.Def, it *cache.Item, u usage) error {
 	key := d.Key("", it.Key)
 	u.objects[key] = it.Rev
 	tx := p.alloc.Begin(ctx, key)

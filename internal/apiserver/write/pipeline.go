@@ -1,4 +1,4 @@
-package apiserver
+package write
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 	"github.com/kemudi/kemudi/internal/store"
 )
 
-// writeOptions are what a pipeline writes with. All but Settings are required.
-type writeOptions struct {
+// Options are what a pipeline writes with. All but Settings are required.
+type Options struct {
 	Store     store.Store
 	Caches    Caches
 	Reads     *read.Reader
@@ -30,36 +30,36 @@ type writeOptions struct {
 	Logger   *slog.Logger
 }
 
-// pipeline carries writes to the store. Its methods may be called concurrently.
-type pipeline struct {
-	o      writeOptions
+// Pipeline carries writes to the store. Its methods may be called concurrently.
+type Pipeline struct {
+	o      Options
 	fields *patch.Fields
 	alloc  *alloc.Allocator
 }
 
-// newPipeline returns a pipeline that knows of no allocations yet.
-func newPipeline(o writeOptions) *pipeline {
-	return &pipeline{o: o, fields: patch.NewFields(), alloc: alloc.New(o.Store, o.Settings)}
+// New returns a pipeline that knows of no allocations yet.
+func New(o Options) *Pipeline {
+	return &Pipeline{o: o, fields: patch.NewFields(), alloc: alloc.New(o.Store, o.Settings)}
 }
 
-// change is what a write wants: from what is stored (nil: nothing is) to what
+// Change is what a write wants: from what is stored (nil: nothing is) to what
 // shall be stored.
-type change struct {
-	// make returns a new object of the storage version, defaulted; it belongs to
+type Change struct {
+	// Make returns a new object of the storage version, defaulted; it belongs to
 	// the pipeline then. It may be called again when somebody else was faster.
-	make func(ctx context.Context, old resource.Object) (resource.Object, error)
+	Make func(ctx context.Context, old resource.Object) (resource.Object, error)
 
-	only    *metav1.Preconditions // what must be true of what is stored; nil: nothing
+	Only    *metav1.Preconditions // what must be true of what is stored; nil: nothing
 	create  bool                  // the object must not exist
 	missing bool                  // update or apply: create the object if it does not exist
-	tracked bool                  // managedFields are done already (apply)
-	trusted bool                  // the server's own change of an object: it is neither admitted nor validated (bind)
+	Tracked bool                  // managedFields are done already (apply)
+	Trusted bool                  // the server's own change of an object: it is neither admitted nor validated (bind)
 }
 
-// write carries one create, update, patch or apply from the request to a
+// Write carries one create, update, patch or apply from the request to a
 // committed revision. Nothing else happens to a write; a new step is added here.
 // Who may make the request, and what its body says, has been looked at before.
-func (p *pipeline) write(ctx context.Context, c *call.Call, ch change) (*cache.Item, error) {
+func (p *Pipeline) Write(ctx context.Context, c *call.Call, ch Change) (*cache.Item, error) {
 	for try := 0; ; try++ {
 		old, err := p.o.Reads.Latest(ctx, c, try > 0) // what is stored now
 		if err != nil {
@@ -68,19 +68,19 @@ func (p *pipeline) write(ctx context.Context, c *call.Call, ch change) (*cache.I
 		if err := p.mayApply(ctx, c, ch, old); err != nil { // it does not exist, or may not be made
 			return nil, err
 		}
-		if ch.only != nil {
-			if err := unmet(c, old.Object, ch.only); err != nil {
+		if ch.Only != nil {
+			if err := unmet(c, old.Object, ch.Only); err != nil {
 				if try == 0 {
 					continue // the cache may be behind: look again in the store
 				}
 				return nil, err
 			}
 		}
-		w := &attempt{p: p, c: c, item: old, trusted: ch.trusted}
+		w := &attempt{p: p, c: c, item: old, trusted: ch.Trusted}
 		if ch.create {
 			w.item = nil // what is wrong with a new object comes before that its name is taken
 		}
-		if w.obj, err = ch.make(ctx, w.old()); err != nil { // create, replace, patch or apply
+		if w.obj, err = ch.Make(ctx, w.old()); err != nil { // create, replace, patch or apply
 			return nil, err
 		}
 		if err := w.checkPreconditions(); err != nil { // resourceVersion and UID the client gave (A2)
@@ -89,7 +89,7 @@ func (p *pipeline) write(ctx context.Context, c *call.Call, ch change) (*cache.I
 			}
 			return nil, err
 		}
-		if !ch.tracked {
+		if !ch.Tracked {
 			w.trackFields() // who set what
 		}
 		if err := w.admit(ctx, p.o.Admission.Mutate); err != nil { // webhooks, policies, defaults of the cluster
@@ -123,7 +123,7 @@ func (p *pipeline) write(ctx context.Context, c *call.Call, ch change) (*cache.I
 
 // attempt is one round of write.
 type attempt struct {
-	p    *pipeline
+	p    *Pipeline
 	c    *call.Call
 	item *cache.Item     // what is stored; nil: nothing
 	obj  resource.Object // what shall be
@@ -161,7 +161,7 @@ func (w *attempt) old() resource.Object {
 
 // mayApply refuses a change of an object that is not there. Who makes a new
 // object by another verb must be allowed to create it.
-func (p *pipeline) mayApply(ctx context.Context, c *call.Call, ch change, old *cache.Item) error {
+func (p *Pipeline) mayApply(ctx context.Context, c *call.Call, ch Change, old *cache.Item) error {
 	switch {
 	case !ch.create && !ch.missing && old == nil:
 		return c.NotFound()
@@ -173,7 +173,7 @@ func (p *pipeline) mayApply(ctx context.Context, c *call.Call, ch change, old *c
 
 // mayRetry: whoever named a revision must hear of the conflict, and so must who
 // creates; others start over on top of the newer state.
-func (w *attempt) mayRetry(ch change, try int) bool {
+func (w *attempt) mayRetry(ch Change, try int) bool {
 	return !ch.create && w.givenRV == "" && try < maxTries
 }
 

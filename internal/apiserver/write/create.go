@@ -1,4 +1,4 @@
-package apiserver
+package write
 
 import (
 	"context"
@@ -19,8 +19,8 @@ const (
 	maxGenerateTrys = 8
 )
 
-// create stores the new object that the call sends.
-func (p *pipeline) create(ctx context.Context, c *call.Call) (call.Result, error) {
+// Create stores the new object that the call sends.
+func (p *Pipeline) Create(ctx context.Context, c *call.Call) (call.Result, error) {
 	if c.Sub != nil && c.Sub.Body != nil { // a rollback, which changes its Deployment
 		return p.updateBody(ctx, c)
 	}
@@ -31,7 +31,7 @@ func (p *pipeline) create(ctx context.Context, c *call.Call) (call.Result, error
 	generate := obj.GetName() == "" && obj.GetGenerateName() != ""
 	for try := 1; ; try++ {
 		c.Name = obj.GetName()
-		item, err := p.write(ctx, c, change{create: true, make: func(context.Context, resource.Object) (resource.Object, error) {
+		item, err := p.Write(ctx, c, Change{create: true, Make: func(context.Context, resource.Object) (resource.Object, error) {
 			if generate {
 				return obj.DeepCopyObject().(resource.Object), nil
 			}

@@ -1,4 +1,4 @@
-package apiserver
+package write
 
 import (
 	"bytes"
@@ -24,19 +24,19 @@ import (
 	"github.com/kemudi/kemudi/internal/wire"
 )
 
-// patchTypes are the media types of patches, as a refusal lists them.
-var patchTypes = []string{
+// PatchTypes are the media types of patches, as a refusal lists them.
+var PatchTypes = []string{
 	string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType), string(types.StrategicMergePatchType),
 }
 
-// patch changes an object, or what a subresource covers, by the call's patch.
-func (p *pipeline) patch(ctx context.Context, c *call.Call) (call.Result, error) {
+// Patch changes an object, or what a subresource covers, by the call's patch.
+func (p *Pipeline) Patch(ctx context.Context, c *call.Call) (call.Result, error) {
 	kind, data := types.PatchType(c.Patch.Type), c.Patch.Body
 	if kind == types.ApplyYAMLPatchType {
 		return p.apply(ctx, c, data)
 	}
 	d := diff{kind: kind, data: data, strict: strictPatch(c, kind, data)}
-	item, err := p.write(ctx, c, change{make: func(_ context.Context, old resource.Object) (resource.Object, error) {
+	item, err := p.Write(ctx, c, Change{Make: func(_ context.Context, old resource.Object) (resource.Object, error) {
 		return p.patched(c, d, old)
 	}})
 	if err != nil {
@@ -80,7 +80,7 @@ func strictPatch(c *call.Call, kind types.PatchType, data []byte) []error {
 }
 
 // patched returns a new object: old with the patch applied.
-func (p *pipeline) patched(c *call.Call, d diff, old resource.Object) (resource.Object, error) {
+func (p *Pipeline) patched(c *call.Call, d diff, old resource.Object) (resource.Object, error) {
 	if c.Sub != nil && c.Sub.Body != nil {
 		body := c.Sub.Body.New()
 		if err := p.patchInto(c, d, patching{served.BodyGVK(c.Sub.Body), c.Sub.Get(old), body}); err != nil {
@@ -125,7 +125,7 @@ type patching struct {
 	from, to runtime.Object
 }
 
-func (p *pipeline) patchInto(c *call.Call, d diff, at patching) error {
+func (p *Pipeline) patchInto(c *call.Call, d diff, at patching) error {
 	doc, err := served.AppendAny(nil, request.MediaJSON, at.gvk, at.from)
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func (p *pipeline) patchInto(c *call.Call, d diff, at patching) error {
 	case types.StrategicMergePatchType:
 		out, err = patch.Strategic(doc, data, at.to)
 	default:
-		return refusal.UnsupportedMedia(patchTypes)
+		return refusal.UnsupportedMedia(PatchTypes)
 	}
 	if err != nil {
 		return err
@@ -218,15 +218,15 @@ func invalidPatch(shown, why string) error {
 }
 
 // apply performs a server-side apply, which may make the object.
-func (p *pipeline) apply(ctx context.Context, c *call.Call, data []byte) (call.Result, error) {
+func (p *Pipeline) apply(ctx context.Context, c *call.Call, data []byte) (call.Result, error) {
 	applied, err := readApplied(c, data)
 	if err != nil {
 		return call.Result{}, err
 	}
 	warnings, created := c.Warnings, false
-	item, err := p.write(ctx, c, change{
-		missing: c.Sub == nil, tracked: true,
-		make: func(_ context.Context, old resource.Object) (resource.Object, error) {
+	item, err := p.Write(ctx, c, Change{
+		missing: c.Sub == nil, Tracked: true,
+		Make: func(_ context.Context, old resource.Object) (resource.Object, error) {
 			c.Warnings = warnings
 			created = old == nil
 			return p.applied(c, applied, old)
@@ -304,7 +304,7 @@ func tellDuplicates(c *call.Call, errs []error) error {
 }
 
 // applied merges what is applied into the stored object (nil: there is none).
-func (p *pipeline) applied(c *call.Call, applied *unstructured.Unstructured, old resource.Object) (resource.Object, error) {
+func (p *Pipeline) applied(c *call.Call, applied *unstructured.Unstructured, old resource.Object) (resource.Object, error) {
 	uid := applied.GetUID()
 	if uid != "" && old == nil { // who names one means that very object, not a new one of its name
 		return nil, c.Conflict(fmt.Errorf("uid mismatch: the provided object specified uid %s, and no existing object was found", uid))
@@ -331,7 +331,7 @@ func (p *pipeline) applied(c *call.Call, applied *unstructured.Unstructured, old
 
 // appliedBody applies to a Scale: what it says of the replicas belongs to the
 // manager by way of the subresource, and may be somebody else's.
-func (p *pipeline) appliedBody(c *call.Call, applied *unstructured.Unstructured, old resource.Object) (resource.Object, error) {
+func (p *Pipeline) appliedBody(c *call.Call, applied *unstructured.Unstructured, old resource.Object) (resource.Object, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c.Sub.Get(old))
 	if err != nil {
 		return nil, err

@@ -2,13 +2,19 @@ package watchcache
 
 import (
 	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
 	"strconv"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	extensionsv1beta1 "k8s.io/api/extensions/v1beta1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -143,9 +149,9 @@ func TestInterningSharesAndChangesNothing(t *testing.T) {
 	var in interner
 	a, b, handed := fresh(), fresh(), fresh()
 	shared := *handed
-	in.decoded(services.Def, a)
-	in.decoded(services.Def, b)
-	in.handed(services.Def, &shared)
+	in.decoded(services.Def, a, nil)
+	in.decoded(services.Def, b, nil)
+	in.handed(services.Def, &shared, nil)
 	if !equality.Semantic.DeepEqual(a, fresh()) || !equality.Semantic.DeepEqual(&shared, fresh()) || !equality.Semantic.DeepEqual(handed, fresh()) {
 		t.Errorf("objects have changed: %+v %+v %+v", a, shared, handed)
 	}
@@ -175,7 +181,7 @@ func TestPodsOfOneTemplateShareTheirSpec(t *testing.T) {
 	other.Spec.Containers[0].Env[0].Value = "other"
 	for _, p := range []*corev1.Pod{a, b, own, other} {
 		want := p.DeepCopy()
-		in.decoded(benchPods.Def, p)
+		in.decoded(benchPods.Def, p, nil)
 		if !equality.Semantic.DeepEqual(p, want) {
 			t.Errorf("pod has changed: got %+v, want %+v", p, want)
 		}
@@ -196,7 +202,7 @@ func TestTheTableOfTemplatesIsBounded(t *testing.T) {
 	for i := range 3 * templateMax {
 		name := strconv.Itoa(i)
 		for j := range 2 * templateForms {
-			in.decoded(benchPods.Def, &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: name, WorkingDir: strconv.Itoa(j)}}}})
+			in.decoded(benchPods.Def, &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: name, WorkingDir: strconv.Itoa(j)}}}}, nil)
 		}
 	}
 	if n := len(in.mu.templates); n > templateMax+1 {
@@ -206,5 +212,91 @@ func TestTheTableOfTemplatesIsBounded(t *testing.T) {
 		if len(list) > templateForms {
 			t.Errorf("%v: got %d forms, want at most %d", key, len(list), templateForms)
 		}
+	}
+}
+
+// statusPod is a pod whose digest differs from those of all others, as read from JSON.
+func statusPod(t testing.TB, digest string, round int) *corev1.Pod {
+	t.Helper()
+	text := fmt.Sprintf(`{"metadata":{"namespace":"x","name":%q,"annotations":{"digest":%q}},"spec":{"containers":[`+
+		`{"name":"c","image":"one","env":[{"name":"A","value":%q},{"name":"B","value":"b"}],"resources":{"requests":{"cpu":"100m"}},"readinessProbe":{"httpGet":{"path":"/"}}}]},`+
+		`"status":{"conditions":[{"type":"Initialized","status":"True"},{"type":"Ready","status":"True","reason":"round-%d"}]}}`, digest, digest, digest, round)
+	pod := &corev1.Pod{}
+	if err := json.Unmarshal([]byte(text), pod); err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}
+
+func TestPodsThatDifferShareTheRest(t *testing.T) {
+	var in interner
+	a, b, next := statusPod(t, "a", 1), statusPod(t, "b", 1), statusPod(t, "b", 2)
+	in.handed(benchPods.Def, a, nil)
+	in.handed(benchPods.Def, b, nil)
+	handed := next.DeepCopy()
+	own, conditions := *handed, handed.Status.Conditions
+	in.handed(benchPods.Def, &own, b)
+	for i, p := range []*corev1.Pod{a, b, &own, handed} {
+		if want := []*corev1.Pod{statusPod(t, "a", 1), statusPod(t, "b", 1), next, next}[i]; !equality.Semantic.DeepEqual(p, want) {
+			t.Errorf("pod has changed: got %+v, want %+v", p, want)
+		}
+	}
+	x, y, z := &a.Spec.Containers[0], &b.Spec.Containers[0], &own.Spec.Containers[0]
+	if x.ReadinessProbe != y.ReadinessProbe || !sameMap(x.Resources.Requests, y.Resources.Requests) {
+		t.Error("of pods with a setting of their own, the other parts of a container are not shared")
+	}
+	if y != z || !sameMap(b.Annotations, own.Annotations) {
+		t.Error("what a write has not changed is not shared with the state before")
+	}
+	if &handed.Status.Conditions[0] != &conditions[0] {
+		t.Error("the writer's own object was changed")
+	}
+}
+
+func sameMap[M ~map[K]V, K comparable, V any](a, b M) bool {
+	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
+}
+
+func TestOnlyEqualValuesAreShared(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	for range 200 {
+		a, b := statusPod(t, "a", 1), statusPod(t, "a", 1)
+		for _, change := range []func(*corev1.Pod){
+			func(p *corev1.Pod) { p.Labels = map[string]string{} },
+			func(p *corev1.Pod) { p.Annotations["more"] = "x" },
+			func(p *corev1.Pod) { p.Spec.Containers[0].Env = p.Spec.Containers[0].Env[:1] },
+			func(p *corev1.Pod) { p.Spec.Containers[0].Ports = []corev1.ContainerPort{} },
+			func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests["memory"] = apiresource.MustParse("1Mi") },
+			func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "d"}) },
+			func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(0)) },
+			func(p *corev1.Pod) { p.Status.Conditions[0].LastTransitionTime = metav1.Unix(1, 0) },
+			func(p *corev1.Pod) { p.Status.StartTime = &metav1.Time{} },
+		} {
+			if rnd.IntN(3) == 0 {
+				change(a)
+			}
+			if rnd.IntN(3) == 0 {
+				change(b)
+			}
+		}
+		kept, want := a.DeepCopy(), b.DeepCopy()
+		adoptObject(b, a)
+		if !reflect.DeepEqual(b, want) || !reflect.DeepEqual(a, kept) {
+			t.Fatalf("got %+v, want %+v; kept %+v, want %+v", b, want, a, kept)
+		}
+	}
+}
+
+func BenchmarkSharingOfAPodsStates(b *testing.B) {
+	var in interner
+	before := statusPod(b, "b", 1)
+	in.handed(benchPods.Def, before, nil)
+	next := statusPod(b, "b", 2)
+	b.ReportAllocs()
+	for b.Loop() {
+		own := *next
+		in.handed(benchPods.Def, &own, before)
 	}
 }

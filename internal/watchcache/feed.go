@@ -160,7 +160,7 @@ func (s *Set) item(src *source, kv store.KV) *cache.Item {
 // the cache shows or will show, so that an encoding made for the writer's answer serves
 // other readers too. A writer whose write fails does nothing.
 func (s *Set) Handoff(def *resource.Def, key string, value []byte, obj resource.Object) (at func(rev int64) *cache.Item) {
-	x := &handoff{def: def, value: value, obj: obj, in: &s.interner}
+	x := &handoff{def: def, value: value, obj: obj, cache: s.Cache(def), in: &s.interner}
 	s.handoffs.put(key, x)
 	return x.at
 }
@@ -178,6 +178,7 @@ type handoff struct {
 	def   *resource.Def
 	value []byte
 	obj   resource.Object
+	cache *cache.Cache // of the resource; nil: there is none
 	in    *interner
 
 	once sync.Once
@@ -188,7 +189,11 @@ type handoff struct {
 func (x *handoff) at(rev int64) *cache.Item {
 	x.once.Do(func() {
 		x.obj.SetResourceVersion(strconv.FormatInt(rev, 10)) // W1
-		x.in.handed(x.def, x.obj)
+		var before *cache.Item
+		if x.cache != nil {
+			before = x.cache.Get(cache.Key(x.obj.GetNamespace(), x.obj.GetName()))
+		}
+		x.in.handed(x.def, x.obj, objectOf(before))
 		x.item = newItem(x.obj, rev)
 	})
 	if x.item.Rev != rev { // two writers have written the same bytes

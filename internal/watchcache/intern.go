@@ -4,7 +4,6 @@ import (
 	"slices"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kemudi/kemudi/internal/resource"
@@ -12,15 +11,17 @@ import (
 
 // interner shares what many objects have in common: the names of their
 // namespaces and labels, and above all the field sets of managedFields, which
-// are a good part of an object and the same for all that one template made. Of
-// pods it shares the parts of the spec too (template.go).
+// are a good part of an object and the same for all that one template made. It
+// shares what an object has in common with its state before, too, and with others
+// of its template (template.go).
 type interner struct {
 	mu struct {
 		sync.Mutex
 		texts  map[string]string
 		fields map[string]*metav1.FieldsV1
-		// The specs that pods have in common. The slices are replaced, not changed.
-		templates map[templateKey][]*corev1.PodSpec
+		// What objects of one template are compared with, the newest first. The slices
+		// are replaced, not changed.
+		templates map[templateKey][]resource.Object
 	}
 }
 
@@ -31,14 +32,32 @@ const (
 	internText = 64
 )
 
-// decoded replaces parts of obj's metadata by equal shared ones. All of obj is
-// the caller's own.
-func (in *interner) decoded(def *resource.Def, obj resource.Object) {
-	in.template(def, obj)
+// decoded replaces parts of obj by equal shared ones. All of obj is the caller's own,
+// and is not changed afterwards. before is its state before; nil: there is none.
+func (in *interner) decoded(def *resource.Def, obj, before resource.Object) {
 	m := metaOf(obj)
 	if m == nil {
 		return
 	}
+	in.words(m)
+	in.share(def, obj, before)
+	in.remember(def, obj)
+}
+
+// handed does the same to an object of which only the fields of its own struct are
+// the caller's.
+func (in *interner) handed(def *resource.Def, obj, before resource.Object) {
+	m := metaOf(obj)
+	if m == nil {
+		return
+	}
+	in.names(m)
+	in.share(def, obj, before)
+	in.remember(def, obj)
+}
+
+// words shares what is in tables of metadata that is the caller's own.
+func (in *interner) words(m *metav1.ObjectMeta) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.boundLocked()
@@ -53,14 +72,8 @@ func (in *interner) decoded(def *resource.Def, obj resource.Object) {
 	in.managedLocked(m.ManagedFields)
 }
 
-// handed does the same to an object of which only the fields of the metadata
-// and of the spec are the caller's.
-func (in *interner) handed(def *resource.Def, obj resource.Object) {
-	in.template(def, obj)
-	m := metaOf(obj)
-	if m == nil {
-		return
-	}
+// names does so where only the struct is the caller's own.
+func (in *interner) names(m *metav1.ObjectMeta) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.boundLocked()

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/task"
 )
@@ -102,8 +103,17 @@ func (s *Set) read(src *source, kv store.KV) *cache.Item {
 	if err != nil {
 		return nil
 	}
-	s.interner.decoded(src.def, obj)
-	return &cache.Item{Key: itemKey(src, kv.Key), Rev: kv.Rev, Object: obj}
+	key := itemKey(src, kv.Key)
+	s.interner.decoded(src.def, obj, objectOf(src.cache.Get(key)))
+	return &cache.Item{Key: key, Rev: kv.Rev, Object: obj}
+}
+
+// objectOf is the object of an Item that may not be there.
+func objectOf(it *cache.Item) resource.Object {
+	if it == nil {
+		return nil
+	}
+	return it.Object
 }
 
 func itemKey(src *source, key string) string {

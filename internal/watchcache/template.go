@@ -3,83 +3,105 @@ package watchcache
 import (
 	"reflect"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
-// Pods of one template have nearly all of their spec in common, and a spec is
-// the larger part of a pod in memory. The cache keeps one copy of each part that
-// is equal to the letter: objects of a cache are never changed, so nobody can
-// tell.
+// Pods of one template have nearly all of their spec in common, and much of their
+// status; and the states of one object have all in common that was not written.
+// The cache keeps one copy of each part that is equal to the letter: objects of a
+// cache are never changed, so nobody can tell.
 
 const (
 	// templateMax bounds the table; a full one starts again from nothing.
 	templateMax = 512
-	// templateForms is how many specs are kept of one name and image: those of
-	// the revisions of a workload that are alive at one time.
+	// templateForms is how many objects are kept of one name and image: of those
+	// revisions of a workload that are alive at one time.
 	templateForms = 4
 )
 
-// templateKey finds the specs that may be equal. It is cheap, and need not be exact.
-type templateKey struct{ namespace, container, image string }
+// templateKey finds the objects that may resemble each other. It is cheap, and need not be exact.
+type templateKey struct {
+	def                         *resource.Def
+	namespace, container, image string
+}
 
-// template replaces the parts of a pod's spec that are equal to those of one
-// seen before. Only the spec's own fields are changed, not what they refer to.
-func (in *interner) template(def *resource.Def, obj resource.Object) {
-	if def.PodSpec == nil {
+// share replaces the parts of an object that are equal to those of its state
+// before (nil: there is none) and of one that resembles it. Only the object's own
+// fields are changed, not what they refer to.
+func (in *interner) share(def *resource.Def, obj, before resource.Object) {
+	if before != nil {
+		adoptObject(obj, before)
+	}
+	key, ok := templateOf(def, obj)
+	if !ok {
 		return
 	}
-	spec := def.PodSpec(obj)
-	if len(spec.Containers) == 0 {
-		return
-	}
-	c := &spec.Containers[0]
-	key := templateKey{obj.GetNamespace(), c.Name, c.Image}
 	known := in.templates(key)
-	for _, t := range known {
-		if !reflect.DeepEqual(t.Containers, spec.Containers) {
-			continue
-		}
-		spec.Containers = t.Containers
-		spec.InitContainers = sharedSlice(t.InitContainers, spec.InitContainers)
-		spec.Volumes = sharedSlice(t.Volumes, spec.Volumes)
-		spec.Tolerations = sharedSlice(t.Tolerations, spec.Tolerations)
-		spec.TopologySpreadConstraints = sharedSlice(t.TopologySpreadConstraints, spec.TopologySpreadConstraints)
-		spec.Affinity = sharedPointer(t.Affinity, spec.Affinity)
-		spec.SecurityContext = sharedPointer(t.SecurityContext, spec.SecurityContext)
-		spec.DNSConfig = sharedPointer(t.DNSConfig, spec.DNSConfig)
-		spec.TerminationGracePeriodSeconds = sharedPointer(t.TerminationGracePeriodSeconds, spec.TerminationGracePeriodSeconds)
+	if len(known) == 0 {
 		return
 	}
-	kept := *spec
+	adoptObject(obj, known[max(0, likeAt(def, known, obj))])
+}
+
+// adoptObject takes over what two objects of one type have in common.
+func adoptObject(obj, kept resource.Object) {
+	own, other := reflect.ValueOf(obj), reflect.ValueOf(kept)
+	if own.Type() == other.Type() {
+		adopt(own.Elem(), other.Elem())
+	}
+}
+
+// remember makes the object, which nobody changes any more, one that the next ones
+// like it are compared with.
+func (in *interner) remember(def *resource.Def, obj resource.Object) {
+	key, ok := templateOf(def, obj)
+	if !ok {
+		return
+	}
+	known := in.templates(key)
+	at := likeAt(def, known, obj)
+	// A new array each time: others read the old one without the lock.
+	next := append(make([]resource.Object, 0, templateForms), obj)
+	for i, other := range known {
+		if i != at && len(next) < templateForms {
+			next = append(next, other)
+		}
+	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.mu.templates == nil || len(in.mu.templates) > templateMax {
-		in.mu.templates = map[templateKey][]*corev1.PodSpec{}
+		in.mu.templates = map[templateKey][]resource.Object{}
 	}
-	// A new array each time: others read the old one without the lock.
-	in.mu.templates[key] = append([]*corev1.PodSpec{&kept}, known[:min(len(known), templateForms-1)]...)
+	in.mu.templates[key] = next
 }
 
-func (in *interner) templates(key templateKey) []*corev1.PodSpec {
+// templateOf is where objects like this one are; false: what one refers to is not
+// looked for in others.
+func templateOf(def *resource.Def, obj resource.Object) (templateKey, bool) {
+	if def.PodSpec == nil {
+		return templateKey{}, false
+	}
+	spec := def.PodSpec(obj)
+	if len(spec.Containers) == 0 {
+		return templateKey{}, false
+	}
+	c := &spec.Containers[0]
+	return templateKey{def, obj.GetNamespace(), c.Name, c.Image}, true
+}
+
+// likeAt is the place of the one with equal containers; -1: there is none.
+func likeAt(def *resource.Def, known []resource.Object, obj resource.Object) int {
+	containers := reflect.ValueOf(def.PodSpec(obj)).Elem().FieldByName("Containers")
+	for i, other := range known {
+		if sameItems(containers, reflect.ValueOf(def.PodSpec(other).Containers)) {
+			return i
+		}
+	}
+	return -1
+}
+
+func (in *interner) templates(key templateKey) []resource.Object {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.mu.templates[key]
-}
-
-// sharedSlice is kept if it is equal to own, else own.
-func sharedSlice[T any](kept, own []T) []T {
-	if len(kept) == len(own) && len(own) > 0 && reflect.DeepEqual(kept, own) {
-		return kept
-	}
-	return own
-}
-
-// sharedPointer is kept if what it points to is equal, else own.
-func sharedPointer[T any](kept, own *T) *T {
-	if kept != nil && own != nil && reflect.DeepEqual(kept, own) {
-		return kept
-	}
-	return own
 }

@@ -271,3 +271,8 @@ func (s *Server) authorize(ctx context.Context, a authorizer.Attributes) error {
 	}
 	return refusal.Forbidden(a, reason)
 }
+
+// writeError answers with the Status of an error.
+func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
+	writeError(w, r, err, s.log)
+}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -21,7 +22,7 @@ import (
 // made once for all watches of its form; only the few bytes around them are
 // written for each watch.
 type httpSink struct {
-	p   *reply
+	p   *exchange
 	out *timeouts.Stream
 	buf []byte // of frameRooms while it is not empty
 	err error
@@ -37,7 +38,7 @@ var _ sink = (*httpSink)(nil)
 var frameRooms = sync.Pool{New: func() any { return &[]byte{} }}
 
 // newSink sends the headers of a watch.
-func (p *reply) newSink() *httpSink {
+func (p *exchange) newSink() *httpSink {
 	kind := request.JSON
 	if p.a.Media == request.MediaProto {
 		kind = request.Proto + ";stream=watch"
@@ -70,7 +71,7 @@ func (k *httpSink) event(e *cache.Event, many bool) error {
 // kept packed at most, as those of a list.
 func (k *httpSink) cached(e *cache.Event, many bool) error {
 	res, proto := k.p.c.Resource, k.p.a.Media == request.MediaProto
-	form, store := res.Forms.In(k.p.a.Bytes()), k.p.s.encoded
+	form, store := res.Forms.In(k.p.a.Bytes()), k.p.encoded
 	switch {
 	case many && proto:
 		size, err := store.Size(e.Item, form)
@@ -181,4 +182,32 @@ func (k *httpSink) flush() error {
 	}
 	k.err = k.out.Flush()
 	return k.err
+}
+
+// stream sends the events of a watch until the client or its time is gone.
+func (p *exchange) stream(w *watcher) {
+	p.warnings()
+	sink := p.newSink()
+	w.sink = sink
+	done := p.s.metrics.watcher(p.c)
+	defer done()
+	if err := w.run(p.r.Context()); err != nil {
+		sink.fail(err)
+	}
+}
+
+// tableEvent adds an event whose object is a table of one row. The columns are
+// described in the first event only, as upstream has it.
+func (k *httpSink) tableEvent(event string, it *cache.Item) error {
+	policy, err := k.p.include()
+	if err != nil {
+		return err
+	}
+	one := &read.Page{Items: []*cache.Item{it}, Meta: metav1.ListMeta{ResourceVersion: it.Object.GetResourceVersion()}}
+	body := k.p.appendTable(&pieces.Writer{}, one, tableOptions{policy, !k.columnsSent})
+	k.columnsSent = true
+	k.buf = appendJSONFrame(k.buf, event)
+	k.buf = append(k.buf, body...)
+	k.buf = append(k.buf, "}\n"...)
+	return k.spill()
 }

@@ -46,7 +46,7 @@ func (s *Server) newHandlers() handlers {
 }
 
 // connect hands the request to the call's tunnel.
-func (p *reply) connect() {
+func (p *exchange) connect() {
 	p.warnings()
 	timeouts.Exempt(p.w)
 	p.s.handlers.tunnels[p.c.Handler()](&tunnel.Request{

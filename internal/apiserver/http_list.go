@@ -15,12 +15,6 @@ import (
 
 // collection answers with a list, in the form agreed on.
 func (p *reply) collection(page *read.Page) {
-	if p.a.Shape == request.Metadata || p.a.Media == request.MediaYAML || p.a.Pretty {
-		if !stateOf(p.r).memory.Take(p.memoryOfWhole(page)) {
-			p.s.tooMany(p.w, p.r)
-			return
-		}
-	}
 	p.warnings()
 	switch {
 	case p.a.Shape == request.Table:
@@ -63,14 +57,18 @@ func (p *reply) appendJSONList(l *pieces.Writer, page *read.Page) []byte {
 // items writes the items of a list, each as item appends it.
 func (p *reply) items(l *pieces.Writer, page *read.Page, item func(dst []byte, i int) ([]byte, error)) {
 	if err := l.Items(len(page.Items), item); err != nil {
-		p.s.log.WarnContext(p.r.Context(), "encode list item", "err", err)
+		p.log.WarnContext(p.r.Context(), "encode list item", "err", err)
 		panic(http.ErrAbortHandler) // the answer has begun: cut it off
 	}
 }
 
-// memoryOfWhole is about what it takes to make a list that is not sent piece by
-// piece: its objects as they are, and again in the form asked for, while buffers double.
-func (p *reply) memoryOfWhole(page *read.Page) int64 {
+// memoryOf is about what it takes to make a list, beside buffers. One that is not sent
+// piece by piece takes its objects as they are, and again in the form asked for, while
+// buffers double.
+func (p *reply) memoryOf(page *read.Page) int64 {
+	if p.a.Shape != request.Metadata && p.a.Media != request.MediaYAML && !p.a.Pretty {
+		return 0
+	}
 	const samples = 8
 	times := int64(6)
 	switch {
@@ -81,7 +79,7 @@ func (p *reply) memoryOfWhole(page *read.Page) int64 {
 	}
 	n, sum := len(page.Items), 0
 	for i := range min(n, samples) {
-		size, err := p.s.encoded.Size(page.Items[i*n/min(n, samples)], p.c.Resource.Forms.JSON)
+		size, err := p.encoded.Size(page.Items[i*n/min(n, samples)], p.c.Resource.Forms.JSON)
 		if err != nil {
 			return 0 // that the list cannot be made is found out below
 		}
@@ -103,10 +101,10 @@ const little = 32
 // bulk returns what appends the bytes of a page's items.
 func (p *reply) bulk(page *read.Page, f *encoded.Form) func(dst []byte, it *cache.Item) ([]byte, error) {
 	if page.Part || len(page.Items) > little {
-		return func(dst []byte, it *cache.Item) ([]byte, error) { return p.s.encoded.Append(dst, it, f) }
+		return func(dst []byte, it *cache.Item) ([]byte, error) { return p.encoded.Append(dst, it, f) }
 	}
 	return func(dst []byte, it *cache.Item) ([]byte, error) {
-		b, err := p.s.encoded.Bytes(it, f)
+		b, err := p.encoded.Bytes(it, f)
 		return append(dst, b...), err
 	}
 }
@@ -122,7 +120,7 @@ func (p *reply) protoList(page *read.Page) {
 	size := len(head)
 	sizes := make([]int, len(page.Items))
 	for i, it := range page.Items {
-		if sizes[i], err = p.s.encoded.Size(it, f); err != nil {
+		if sizes[i], err = p.encoded.Size(it, f); err != nil {
 			p.fail(err)
 			return
 		}
@@ -147,16 +145,4 @@ func (p *reply) metadataList(page *read.Page) {
 		list.Items[i].SetGroupVersionKind(gvk)
 	}
 	p.object(http.StatusOK, metadataGVK(p.a, "PartialObjectMetadataList"), list)
-}
-
-// stream sends the events of a watch until the client or its time is gone.
-func (p *reply) stream(w *watcher) {
-	p.warnings()
-	sink := p.newSink()
-	w.sink = sink
-	done := p.s.metrics.watcher(p.c)
-	defer done()
-	if err := w.run(p.r.Context()); err != nil {
-		sink.fail(err)
-	}
 }

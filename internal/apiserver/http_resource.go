@@ -4,18 +4,23 @@ import (
 	"cmp"
 	"net/http"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kemudi/kemudi/internal/apiserver/call"
+	"github.com/kemudi/kemudi/internal/apiserver/read"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
-	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/resource"
 )
+
+// exchange is one HTTP request on a resource, and its answer.
+type exchange struct {
+	reply
+	s *Server
+}
 
 // serveResource answers a request whose path names a resource. Authorization
 // has been done.
@@ -26,8 +31,9 @@ func (s *Server) serveResource(w http.ResponseWriter, r *http.Request, in *reque
 		s.serveUnknown(w, r, t, in)
 		return
 	}
-	c := &call.Call{Verb: in.Verb, Resource: res, Namespace: in.Namespace, Name: in.Name, User: stateOf(r).user, Agent: r.UserAgent()}
-	p := &reply{s: s, w: w, r: r, c: c}
+	st := stateOf(r)
+	c := &call.Call{Verb: in.Verb, Resource: res, Namespace: in.Namespace, Name: in.Name, User: st.user, Agent: r.UserAgent()}
+	p := &exchange{reply: reply{w: w, r: r, body: st.body, c: c, encoded: s.encoded, log: s.log}, s: s}
 	v, err := s.gate(c, in.Sub)
 	if err == nil && r.Method == http.MethodHead && in.Sub == "" {
 		err = refusal.MethodNotAllowed()
@@ -43,7 +49,7 @@ func (s *Server) serveResource(w http.ResponseWriter, r *http.Request, in *reque
 }
 
 // perform does what the call asks for, and answers.
-func (p *reply) perform(v *verb) {
+func (p *exchange) perform(v *verb) {
 	a, err := p.s.perform(p.r.Context(), p.c, v, p)
 	switch {
 	case p.c.Verb == "watch" && apierrors.IsResourceExpired(err):
@@ -53,15 +59,23 @@ func (p *reply) perform(v *verb) {
 	case a.watch != nil:
 		p.stream(a.watch)
 	case a.page != nil:
-		p.collection(a.page)
+		p.page(a.page)
 	case a.Gone && !p.c.Resource.Def.AnswersDeleted:
-		p.w.Header().Set(client.RevisionHeader, a.Item.Object.GetResourceVersion())
-		p.object(http.StatusOK, statusGVK, deletedStatus(p.c, a.Item))
+		p.deleted(a.Item)
 	case a.Item != nil:
 		p.item(cmp.Or(a.Code, http.StatusOK), a.Item)
 	default:
 		p.part(cmp.Or(a.Code, http.StatusOK), a.Body)
 	}
+}
+
+// page answers with a list, if there is the memory to make it.
+func (p *exchange) page(page *read.Page) {
+	if n := p.memoryOf(page); n > 0 && !stateOf(p.r).memory.Take(n) {
+		p.s.tooMany(p.w, p.r)
+		return
+	}
+	p.collection(page)
 }
 
 // serveUnknown answers for a resource that is not here: another server may
@@ -83,41 +97,9 @@ func (s *Server) serveUnknown(w http.ResponseWriter, r *http.Request, t *routes,
 	}
 }
 
-// methods are those of HTTP, with the verbs that they mean for an object and for
-// a collection.
-var methods = []struct{ method, object, collection string }{
-	{http.MethodGet, "get", "list"},
-	{http.MethodPost, "", "create"},
-	{http.MethodPut, "update", ""},
-	{http.MethodPatch, "patch", ""},
-	{http.MethodDelete, "delete", "deletecollection"},
-}
-
-// allowed lists the methods that the call's path has, as the header Allow wants it.
-func allowed(c *call.Call) string {
-	var list []string
-	for _, m := range methods {
-		verb := m.object
-		switch {
-		case c.Sub != nil && m.method == http.MethodPost:
-			verb = "create"
-		case c.Sub != nil:
-		case c.Name == "":
-			verb = m.collection
-			if c.Resource.Def.Namespaced && c.Namespace == "" && verb != "list" {
-				continue
-			}
-		}
-		if c.Has(verb) {
-			list = append(list, m.method)
-		}
-	}
-	return strings.Join(list, ", ")
-}
-
 // negotiate settles the form of the answer; ok is false if none fits, which has
 // been answered then.
-func (p *reply) negotiate(can request.Allowed) (ok bool) {
+func (p *exchange) negotiate(can request.Allowed) (ok bool) {
 	a, err := request.Negotiate(p.r, can)
 	if err != nil && can.Stream {
 		err = refusal.NotAcceptable(request.StreamTypes)
@@ -130,9 +112,9 @@ func (p *reply) negotiate(can request.Allowed) (ok bool) {
 	return true
 }
 
-var _ input = (*reply)(nil)
+var _ input = (*exchange)(nil)
 
-func (p *reply) revision() string {
+func (p *exchange) revision() string {
 	if p.r.URL.RawQuery == "" {
 		return ""
 	}
@@ -140,11 +122,11 @@ func (p *reply) revision() string {
 }
 
 // document is the request's body, which has been read by a filter.
-func (p *reply) document() call.Document {
-	return call.Document{Type: request.ContentType(p.r), Body: stateOf(p.r).body}
+func (p *exchange) document() call.Document {
+	return p.doc()
 }
 
-func (p *reply) sent(c *call.Call) (runtime.Object, error) {
+func (p *exchange) sent(c *call.Call) (runtime.Object, error) {
 	d := p.document()
 	if c.Sub != nil && c.Sub.Body != nil {
 		body := c.Sub.Body.New()
@@ -161,14 +143,14 @@ func (p *reply) sent(c *call.Call) (runtime.Object, error) {
 	return stored, nil
 }
 
-func (p *reply) listOptions() (*metav1.ListOptions, error) { return request.ListOptions(p.r.URL) }
+func (p *exchange) listOptions() (*metav1.ListOptions, error) { return request.ListOptions(p.r.URL) }
 
-func (p *reply) writeOptions() (metav1.PatchOptions, error) {
+func (p *exchange) writeOptions() (metav1.PatchOptions, error) {
 	return request.WriteOptions(p.r.URL, p.c.Verb == "patch")
 }
 
 // deleteOptions reads them from the body, or from the parameters if it is empty.
-func (p *reply) deleteOptions() (*metav1.DeleteOptions, error) {
+func (p *exchange) deleteOptions() (*metav1.DeleteOptions, error) {
 	o := &metav1.DeleteOptions{}
 	if d := p.document(); len(d.Body) > 0 {
 		return o, d.DeleteOptions(o)

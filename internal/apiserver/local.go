@@ -67,7 +67,7 @@ func (l *local) List(ctx context.Context, r *client.Request) (client.List, error
 }
 
 // ask carries a request out, and has it counted.
-func (l *local) ask(ctx context.Context, r *client.Request) (a answer, err error) {
+func (l *local) ask(ctx context.Context, r *client.Request) (a outcome, err error) {
 	c := l.call(r)
 	rec, of := l.s.begin(), series{
 		verb: metricVerb(r.Verb, string(r.PatchType)), group: c.Resource.GVK.Group, version: c.Resource.GVK.Version, plural: c.Resource.Def.Plural,
@@ -85,7 +85,7 @@ func (l *local) ask(ctx context.Context, r *client.Request) (a answer, err error
 	defer cancel()
 	if a, err = l.perform(ctx, c, r); err != nil {
 		rec.code = int(refusal.Status(err).Code)
-		return answer{}, err
+		return outcome{}, err
 	}
 	rec.code = cmp.Or(a.Code, http.StatusOK)
 	return a, nil
@@ -107,23 +107,23 @@ func (l *local) call(r *client.Request) *call.Call {
 }
 
 // perform asks who may do it, what is to be done, and does it.
-func (l *local) perform(ctx context.Context, c *call.Call, r *client.Request) (answer, error) {
+func (l *local) perform(ctx context.Context, c *call.Call, r *client.Request) (outcome, error) {
 	a := c.Attributes(r.Verb)
 	a.Subresource = r.Sub
 	if r.Verb == "list" || r.Verb == "deletecollection" {
 		withSelectors(a, r.List.FieldSelector, r.List.LabelSelector)
 	}
 	if err := l.s.authorize(ctx, a); err != nil {
-		return answer{}, err
+		return outcome{}, err
 	}
 	switch {
 	case r.Verb == "list", r.Verb == "deletecollection", r.Verb == "create" && r.Sub == "":
 	case c.Name == "":
-		return answer{}, c.NotFound() // its path would be that of all objects
+		return outcome{}, c.NotFound() // its path would be that of all objects
 	}
 	v, err := l.s.gate(c, r.Sub)
 	if err != nil {
-		return answer{}, err
+		return outcome{}, err
 	}
 	return l.s.perform(ctx, c, v, handed{r})
 }

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,22 +17,32 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/kemudi/kemudi/internal/apiserver/call"
+	"github.com/kemudi/kemudi/internal/apiserver/encoded"
 	"github.com/kemudi/kemudi/internal/apiserver/read"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/apiserver/served"
 	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/wire"
 )
 
 // reply is the answer to one HTTP request on a resource.
 type reply struct {
-	s *Server
-	w http.ResponseWriter
-	r *http.Request
-	c *call.Call
-	a request.Accept
+	w    http.ResponseWriter
+	r    *http.Request
+	body []byte // of the request
+	c    *call.Call
+	a    request.Accept
+
+	encoded *encoded.Store
+	log     *slog.Logger
+}
+
+// doc is the document that the request has sent.
+func (p *reply) doc() call.Document {
+	return call.Document{Type: request.ContentType(p.r), Body: p.body}
 }
 
 // fail answers with an error.
@@ -39,7 +51,7 @@ func (p *reply) fail(err error) {
 	if apierrors.IsMethodNotSupported(err) {
 		p.w.Header().Set("Allow", allowed(p.c))
 	}
-	p.s.writeError(p.w, p.r, err)
+	writeError(p.w, p.r, err, p.log)
 }
 
 // warnings sends what the client should know: once each, before the answer.
@@ -70,7 +82,7 @@ func (p *reply) item(code int, it *cache.Item) {
 		p.object(code, metadataGVK(p.a, "PartialObjectMetadata"), partial(it.Object))
 		return
 	}
-	b, err := p.s.encoded.Bytes(it, p.c.Resource.Forms.In(p.a.Bytes()))
+	b, err := p.encoded.Bytes(it, p.c.Resource.Forms.In(p.a.Bytes()))
 	if err != nil {
 		p.fail(err)
 		return
@@ -111,7 +123,7 @@ func (p *reply) part(code int, obj runtime.Object) {
 		p.item(code, read.NewItem(shown, 0))
 		return
 	case p.c.Sub != nil && p.c.Sub.Body != nil:
-		gvk = p.document().Accepted(p.c.Sub.Body)
+		gvk = p.doc().Accepted(p.c.Sub.Body)
 	default:
 		gvk = p.c.Resource.GVK
 	}
@@ -164,28 +176,6 @@ func send(w http.ResponseWriter, code int, a request.Accept, body []byte) {
 // statusGVK is the kind of every error and of plain successes.
 var statusGVK = schema.GroupVersionKind{Version: "v1", Kind: "Status"}
 
-// writeError answers with the Status of an error, in the media type that the
-// client accepts.
-func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
-	status := refusal.Status(err)
-	if status.Code == http.StatusInternalServerError {
-		s.log.WarnContext(r.Context(), "request failed", "method", r.Method, "path", r.URL.Path, "err", err)
-	}
-	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int(status.Details.RetryAfterSeconds)))
-	}
-	a, bad := request.Negotiate(r, request.Allowed{Stream: true})
-	if bad != nil {
-		a = request.Accept{Pretty: request.WantsPretty(r)}
-	}
-	body, encodeErr := served.AppendAny(nil, a.Media, statusGVK, status)
-	if encodeErr != nil {
-		http.Error(w, fmt.Sprintf("%v: %v", encodeErr, err), http.StatusInternalServerError)
-		return
-	}
-	send(w, int(status.Code), a, body)
-}
-
 // partial is an object's metadata alone.
 func partial(obj resource.Object) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: objectMeta(obj)}
@@ -221,6 +211,13 @@ func metadataGVK(a request.Accept, kind string) schema.GroupVersionKind {
 	return gvk
 }
 
+// deleted answers a delete with a Status that names the object, and in a header the
+// revision of its last state.
+func (p *reply) deleted(it *cache.Item) {
+	p.w.Header().Set(client.RevisionHeader, it.Object.GetResourceVersion())
+	p.object(http.StatusOK, statusGVK, deletedStatus(p.c, it))
+}
+
 // deletedStatus is the Status that answers a delete.
 func deletedStatus(c *call.Call, item *cache.Item) *metav1.Status {
 	return &metav1.Status{
@@ -229,4 +226,58 @@ func deletedStatus(c *call.Call, item *cache.Item) *metav1.Status {
 			Name: item.Object.GetName(), Group: c.Resource.GVK.Group, Kind: c.Resource.Def.Plural, UID: item.Object.GetUID(),
 		},
 	}
+}
+
+// allowed lists the methods that the call's path has, as the header Allow wants it.
+func allowed(c *call.Call) string {
+	var list []string
+	for _, m := range methods {
+		verb := m.object
+		switch {
+		case c.Sub != nil && m.method == http.MethodPost:
+			verb = "create"
+		case c.Sub != nil:
+		case c.Name == "":
+			verb = m.collection
+			if c.Resource.Def.Namespaced && c.Namespace == "" && verb != "list" {
+				continue
+			}
+		}
+		if c.Has(verb) {
+			list = append(list, m.method)
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+// methods are those of HTTP, with the verbs that they mean for an object and for
+// a collection.
+var methods = []struct{ method, object, collection string }{
+	{http.MethodGet, "get", "list"},
+	{http.MethodPost, "", "create"},
+	{http.MethodPut, "update", ""},
+	{http.MethodPatch, "patch", ""},
+	{http.MethodDelete, "delete", "deletecollection"},
+}
+
+// writeError answers with the Status of an error, in the media type that the
+// client accepts.
+func writeError(w http.ResponseWriter, r *http.Request, err error, log *slog.Logger) {
+	status := refusal.Status(err)
+	if status.Code == http.StatusInternalServerError {
+		log.WarnContext(r.Context(), "request failed", "method", r.Method, "path", r.URL.Path, "err", err)
+	}
+	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(status.Details.RetryAfterSeconds)))
+	}
+	a, bad := request.Negotiate(r, request.Allowed{Stream: true})
+	if bad != nil {
+		a = request.Accept{Pretty: request.WantsPretty(r)}
+	}
+	body, encodeErr := served.AppendAny(nil, a.Media, statusGVK, status)
+	if encodeErr != nil {
+		http.Error(w, fmt.Sprintf("%v: %v", encodeErr, err), http.StatusInternalServerError)
+		return
+	}
+	send(w, int(status.Code), a, body)
 }

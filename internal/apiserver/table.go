@@ -123,7 +123,7 @@ func (p *reply) appendWhole(dst []byte, it *cache.Item) ([]byte, error) {
 	if p.c.Sub != nil && p.c.Sub.Body != nil {
 		return served.AppendAny(dst, request.MediaJSON, served.BodyGVK(p.c.Sub.Body), it.Object)
 	}
-	b, err := p.s.encoded.Bytes(it, p.c.Resource.Forms.JSON)
+	b, err := p.encoded.Bytes(it, p.c.Resource.Forms.JSON)
 	if err != nil {
 		return dst, err
 	}
@@ -139,20 +139,4 @@ func appendCell(dst []byte, value any) []byte {
 		return append(dst, "null"...)
 	}
 	return append(dst, b...)
-}
-
-// tableEvent adds an event whose object is a table of one row. The columns are
-// described in the first event only, as upstream has it.
-func (k *httpSink) tableEvent(event string, it *cache.Item) error {
-	policy, err := k.p.include()
-	if err != nil {
-		return err
-	}
-	one := &read.Page{Items: []*cache.Item{it}, Meta: metav1.ListMeta{ResourceVersion: it.Object.GetResourceVersion()}}
-	body := k.p.appendTable(&pieces.Writer{}, one, tableOptions{policy, !k.columnsSent})
-	k.columnsSent = true
-	k.buf = appendJSONFrame(k.buf, event)
-	k.buf = append(k.buf, body...)
-	k.buf = append(k.buf, "}\n"...)
-	return k.spill()
 }

@@ -27,7 +27,7 @@ type verb struct {
 	// body: an object is sent.
 	body bool
 	// run does it.
-	run func(s *Server, ctx context.Context, c *call.Call) (answer, error)
+	run func(s *Server, ctx context.Context, c *call.Call) (outcome, error)
 }
 
 // verbs are what can be done with objects and with their parts.
@@ -48,7 +48,7 @@ var verbs = map[string]*verb{
 var (
 	asks     = &verb{run: (*Server).runAction}
 	acts     = &verb{options: readWrite("CreateOptions"), body: true, run: (*Server).runAction}
-	connects = &verb{run: func(*Server, context.Context, *call.Call) (answer, error) { return answer{}, refusal.NotFound() }}
+	connects = &verb{run: func(*Server, context.Context, *call.Call) (outcome, error) { return outcome{}, refusal.NotFound() }}
 )
 
 // input is where a call gets what it says from: the bytes of an HTTP request, or
@@ -64,8 +64,8 @@ type input interface {
 	sent(c *call.Call) (runtime.Object, error)
 }
 
-// answer is what comes of a call: one of a result, a page and a watch.
-type answer struct {
+// outcome is what comes of a call: one of a result, a page and a watch.
+type outcome struct {
 	call.Result
 	page  *read.Page
 	watch *watcher
@@ -125,7 +125,7 @@ func misplaced(c *call.Call) bool {
 }
 
 // perform carries out a call that has passed the gate.
-func (s *Server) perform(ctx context.Context, c *call.Call, v *verb, in input) (a answer, err error) {
+func (s *Server) perform(ctx context.Context, c *call.Call, v *verb, in input) (a outcome, err error) {
 	if v.options != nil {
 		if err := v.options(c, in); err != nil {
 			return a, err
@@ -200,28 +200,28 @@ func readDeleteCollection(c *call.Call, in input) error {
 	return readDelete(c, in)
 }
 
-func (s *Server) runGet(ctx context.Context, c *call.Call) (answer, error) {
+func (s *Server) runGet(ctx context.Context, c *call.Call) (outcome, error) {
 	it, err := s.reads.Get(ctx, c, c.Rev)
 	if err != nil {
-		return answer{}, err
+		return outcome{}, err
 	}
-	return answer{Result: c.Shown(it)}, nil
+	return outcome{Result: c.Shown(it)}, nil
 }
 
 // one is a verb that writes one object.
-func one(run func(p *write.Pipeline, ctx context.Context, c *call.Call) (call.Result, error)) func(s *Server, ctx context.Context, c *call.Call) (answer, error) {
-	return func(s *Server, ctx context.Context, c *call.Call) (answer, error) {
+func one(run func(p *write.Pipeline, ctx context.Context, c *call.Call) (call.Result, error)) func(s *Server, ctx context.Context, c *call.Call) (outcome, error) {
+	return func(s *Server, ctx context.Context, c *call.Call) (outcome, error) {
 		out, err := run(s.writes, ctx, c)
-		return answer{Result: out}, err
+		return outcome{Result: out}, err
 	}
 }
 
-func (s *Server) runList(ctx context.Context, c *call.Call) (answer, error) {
+func (s *Server) runList(ctx context.Context, c *call.Call) (outcome, error) {
 	p, err := s.reads.List(ctx, c)
-	return answer{page: p}, err
+	return outcome{page: p}, err
 }
 
-func (s *Server) runWatch(ctx context.Context, c *call.Call) (answer, error) {
+func (s *Server) runWatch(ctx context.Context, c *call.Call) (outcome, error) {
 	o := c.List
 	q := &watchQuery{rev: o.ResourceVersion, bookmarks: o.AllowWatchBookmarks, sendInitial: o.SendInitialEvents}
 	if o.TimeoutSeconds != nil {
@@ -229,27 +229,27 @@ func (s *Server) runWatch(ctx context.Context, c *call.Call) (answer, error) {
 	}
 	var err error
 	if q.sel, err = read.SelectionOf(c); err != nil {
-		return answer{}, err
+		return outcome{}, err
 	}
 	w, err := s.startWatch(ctx, c, q)
-	return answer{watch: w}, err
+	return outcome{watch: w}, err
 }
 
 // runDeleteCollection deletes what a list finds, and returns it.
-func (s *Server) runDeleteCollection(ctx context.Context, c *call.Call) (answer, error) {
+func (s *Server) runDeleteCollection(ctx context.Context, c *call.Call) (outcome, error) {
 	found, err := s.reads.List(ctx, c)
 	if err != nil {
-		return answer{}, err
+		return outcome{}, err
 	}
 	if err := s.writes.DeleteAll(ctx, c, found.Items); err != nil {
-		return answer{}, err
+		return outcome{}, err
 	}
-	return answer{page: &read.Page{Items: found.Items}}, nil
+	return outcome{page: &read.Page{Items: found.Items}}, nil
 }
 
-func (s *Server) runAction(ctx context.Context, c *call.Call) (answer, error) {
+func (s *Server) runAction(ctx context.Context, c *call.Call) (outcome, error) {
 	body, err := s.handlers.actions[c.Handler()](ctx, s.actionRequest(c, c.Body))
-	a := answer{Result: call.Result{Body: body}}
+	a := outcome{Result: call.Result{Body: body}}
 	if c.Verb == "create" {
 		a.Code = http.StatusCreated
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/kemudi/kemudi/internal/apiserver/answer"
 	"github.com/kemudi/kemudi/internal/apiserver/budget"
 	"github.com/kemudi/kemudi/internal/apiserver/compress"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
@@ -111,7 +112,7 @@ func (s *Server) withAuthn(next http.Handler) http.Handler {
 			return
 		}
 		if hasSpacedToken(r) {
-			addWarning(w, "the provided Authorization header contains extra space before the bearer token, and is ignored")
+			answer.AddWarning(w, "the provided Authorization header contains extra space before the bearer token, and is ignored")
 		}
 		r.Header.Del("Authorization")
 		st.user = res.User
@@ -274,5 +275,5 @@ func (s *Server) authorize(ctx context.Context, a authorizer.Attributes) error {
 
 // writeError answers with the Status of an error.
 func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
-	writeError(w, r, err, s.log)
+	answer.Error(w, r, err, s.log)
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kemudi/kemudi/internal/apiserver/answer"
 	"github.com/kemudi/kemudi/internal/apiserver/pieces"
 	"github.com/kemudi/kemudi/internal/apiserver/read"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
@@ -40,12 +41,12 @@ var frameRooms = sync.Pool{New: func() any { return &[]byte{} }}
 // newSink sends the headers of a watch.
 func (p *exchange) newSink() *httpSink {
 	kind := request.JSON
-	if p.a.Media == request.MediaProto {
+	if p.Accept.Media == request.MediaProto {
 		kind = request.Proto + ";stream=watch"
 	}
-	p.w.Header().Set("Content-Type", kind)
-	p.w.WriteHeader(http.StatusOK)
-	return &httpSink{p: p, out: timeouts.NewStream(p.w, p.s.o.RequestTimeout)}
+	p.W.Header().Set("Content-Type", kind)
+	p.W.WriteHeader(http.StatusOK)
+	return &httpSink{p: p, out: timeouts.NewStream(p.W, p.s.o.RequestTimeout)}
 }
 
 func (k *httpSink) event(e *cache.Event, many bool) error {
@@ -53,11 +54,11 @@ func (k *httpSink) event(e *cache.Event, many bool) error {
 		k.buf = *frameRooms.Get().(*[]byte)
 	}
 	it := e.Item
-	switch k.p.a.Shape {
+	switch k.p.Accept.Shape {
 	case request.Table:
 		return k.tableEvent(string(e.Type), it)
 	case request.Metadata:
-		return k.object(string(e.Type), metadataGVK(k.p.a, "PartialObjectMetadata"), partial(it.Object))
+		return k.object(string(e.Type), answer.MetadataGVK(k.p.Accept, "PartialObjectMetadata"), answer.Partial(it.Object))
 	}
 	start := len(k.buf)
 	if err := k.cached(e, many); err != nil {
@@ -70,8 +71,8 @@ func (k *httpSink) event(e *cache.Event, many bool) error {
 // cached adds an event with the kept bytes of its object. Those of one of many are
 // kept packed at most, as those of a list.
 func (k *httpSink) cached(e *cache.Event, many bool) error {
-	res, proto := k.p.c.Resource, k.p.a.Media == request.MediaProto
-	form, store := res.Forms.In(k.p.a.Bytes()), k.p.encoded
+	res, proto := k.p.Call.Resource, k.p.Accept.Media == request.MediaProto
+	form, store := res.Forms.In(k.p.Accept.Bytes()), k.p.Encoded
 	switch {
 	case many && proto:
 		size, err := store.Size(e.Item, form)
@@ -90,7 +91,7 @@ func (k *httpSink) cached(e *cache.Event, many bool) error {
 		if k.buf, err = store.Append(k.buf, e.Item, form); err != nil {
 			return err
 		}
-		k.buf = append(joinHead(k.buf, at), "}\n"...)
+		k.buf = append(answer.JoinHead(k.buf, at), "}\n"...)
 		return nil
 	}
 	b, err := store.Bytes(e.Item, form)
@@ -115,7 +116,7 @@ func appendJSONFrame(dst []byte, event string) []byte {
 
 // object adds an event with an object that is not a cached one.
 func (k *httpSink) object(event string, gvk schema.GroupVersionKind, obj runtime.Object) error {
-	if k.p.a.Media == request.MediaProto {
+	if k.p.Accept.Media == request.MediaProto {
 		raw, err := served.AppendAny(nil, request.MediaProto, gvk, obj)
 		if err != nil {
 			return err
@@ -137,14 +138,14 @@ func (k *httpSink) object(event string, gvk schema.GroupVersionKind, obj runtime
 }
 
 func (k *httpSink) bookmark(rev int64, initialEnd bool) error {
-	obj := bookmarkObject(k.p.c.Resource, rev, initialEnd)
-	switch k.p.a.Shape {
+	obj := bookmarkObject(k.p.Call.Resource, rev, initialEnd)
+	switch k.p.Accept.Shape {
 	case request.Table:
 		return k.tableEvent("BOOKMARK", read.NewItem(obj, rev))
 	case request.Metadata:
-		return k.object("BOOKMARK", metadataGVK(k.p.a, "PartialObjectMetadata"), partial(obj))
+		return k.object("BOOKMARK", answer.MetadataGVK(k.p.Accept, "PartialObjectMetadata"), answer.Partial(obj))
 	}
-	return k.object("BOOKMARK", k.p.c.Resource.GVK, obj)
+	return k.object("BOOKMARK", k.p.Call.Resource.GVK, obj)
 }
 
 // fail tells the client why the watch ends, as its last event.
@@ -153,7 +154,7 @@ func (k *httpSink) fail(err error) {
 		return // the client has gone
 	}
 	status := refusal.Status(err)
-	if k.object("ERROR", statusGVK, status) == nil {
+	if k.object("ERROR", answer.StatusGVK, status) == nil {
 		_ = k.flush() // the client may have gone
 	}
 }
@@ -186,12 +187,12 @@ func (k *httpSink) flush() error {
 
 // stream sends the events of a watch until the client or its time is gone.
 func (p *exchange) stream(w *watcher) {
-	p.warnings()
+	p.Warnings()
 	sink := p.newSink()
 	w.sink = sink
-	done := p.s.metrics.watcher(p.c)
+	done := p.s.metrics.watcher(p.Call)
 	defer done()
-	if err := w.run(p.r.Context()); err != nil {
+	if err := w.run(p.R.Context()); err != nil {
 		sink.fail(err)
 	}
 }
@@ -199,12 +200,12 @@ func (p *exchange) stream(w *watcher) {
 // tableEvent adds an event whose object is a table of one row. The columns are
 // described in the first event only, as upstream has it.
 func (k *httpSink) tableEvent(event string, it *cache.Item) error {
-	policy, err := k.p.include()
+	policy, err := k.p.Include()
 	if err != nil {
 		return err
 	}
 	one := &read.Page{Items: []*cache.Item{it}, Meta: metav1.ListMeta{ResourceVersion: it.Object.GetResourceVersion()}}
-	body := k.p.appendTable(&pieces.Writer{}, one, tableOptions{policy, !k.columnsSent})
+	body := k.p.AppendTable(&pieces.Writer{}, one, answer.TableOptions{Include: policy, Columns: !k.columnsSent})
 	k.columnsSent = true
 	k.buf = appendJSONFrame(k.buf, event)
 	k.buf = append(k.buf, body...)

@@ -3,7 +3,6 @@ package apiserver
 import (
 	"context"
 	"net/http"
-	"reflect"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -47,16 +46,11 @@ func (s *Server) newHandlers() handlers {
 
 // connect hands the request to the call's tunnel.
 func (p *exchange) connect() {
-	p.warnings()
-	timeouts.Exempt(p.w)
-	p.s.handlers.tunnels[p.c.Handler()](&tunnel.Request{
-		W: p.w, R: p.r, Def: p.c.Resource.Def, Name: p.c.Name, Below: stateOf(p.r).info.Below(), API: &tunnelAPI{p.s, p.c},
+	p.Warnings()
+	timeouts.Exempt(p.W)
+	p.s.handlers.tunnels[p.Call.Handler()](&tunnel.Request{
+		W: p.W, R: p.R, Def: p.Call.Resource.Def, Name: p.Call.Name, Below: stateOf(p.R).info.Below(), API: &tunnelAPI{p.s, p.Call},
 	})
-}
-
-// sameType reports whether obj is of the Go type that def stores.
-func sameType(obj resource.Object, def *resource.Def) bool {
-	return reflect.TypeOf(obj) == reflect.TypeOf(def.New())
 }
 
 // actionRequest is the call as an action sees it.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kemudi/kemudi/internal/apiserver/answer"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/apiserver/served"
@@ -53,7 +54,7 @@ func (s *Server) serveDoc(w http.ResponseWriter, r *http.Request, kind string, d
 		var body []byte
 		body, err = served.AppendAny(nil, a.Media, schema.GroupVersionKind{Version: "v1", Kind: kind}, doc)
 		if err == nil {
-			send(w, http.StatusOK, a, body)
+			answer.Send(w, http.StatusOK, a, body)
 			return
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/kemudi/kemudi/internal/apiserver/answer"
 	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/apiserver/read"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
@@ -18,7 +19,7 @@ import (
 
 // exchange is one HTTP request on a resource, and its answer.
 type exchange struct {
-	reply
+	answer.Reply
 	s *Server
 }
 
@@ -33,14 +34,14 @@ func (s *Server) serveResource(w http.ResponseWriter, r *http.Request, in *reque
 	}
 	st := stateOf(r)
 	c := &call.Call{Verb: in.Verb, Resource: res, Namespace: in.Namespace, Name: in.Name, User: st.user, Agent: r.UserAgent()}
-	p := &exchange{reply: reply{w: w, r: r, body: st.body, c: c, encoded: s.encoded, log: s.log}, s: s}
+	p := &exchange{Reply: answer.Reply{W: w, R: r, Body: st.body, Call: c, Encoded: s.encoded, Log: s.log}, s: s}
 	v, err := s.gate(c, in.Sub)
 	if err == nil && r.Method == http.MethodHead && in.Sub == "" {
 		err = refusal.MethodNotAllowed()
 	}
 	switch {
 	case err != nil:
-		p.fail(err)
+		p.Fail(err)
 	case v == connects:
 		p.connect()
 	case p.negotiate(v.forms):
@@ -50,32 +51,32 @@ func (s *Server) serveResource(w http.ResponseWriter, r *http.Request, in *reque
 
 // perform does what the call asks for, and answers.
 func (p *exchange) perform(v *verb) {
-	a, err := p.s.perform(p.r.Context(), p.c, v, p)
+	a, err := p.s.perform(p.R.Context(), p.Call, v, p)
 	switch {
-	case p.c.Verb == "watch" && apierrors.IsResourceExpired(err):
+	case p.Call.Verb == "watch" && apierrors.IsResourceExpired(err):
 		p.newSink().fail(err) // an event, as if the watch had begun
 	case err != nil:
-		p.fail(err)
+		p.Fail(err)
 	case a.watch != nil:
 		p.stream(a.watch)
 	case a.page != nil:
 		p.page(a.page)
-	case a.Gone && !p.c.Resource.Def.AnswersDeleted:
-		p.deleted(a.Item)
+	case a.Gone && !p.Call.Resource.Def.AnswersDeleted:
+		p.Deleted(a.Item)
 	case a.Item != nil:
-		p.item(cmp.Or(a.Code, http.StatusOK), a.Item)
+		p.Item(cmp.Or(a.Code, http.StatusOK), a.Item)
 	default:
-		p.part(cmp.Or(a.Code, http.StatusOK), a.Body)
+		p.Part(cmp.Or(a.Code, http.StatusOK), a.Body)
 	}
 }
 
 // page answers with a list, if there is the memory to make it.
 func (p *exchange) page(page *read.Page) {
-	if n := p.memoryOf(page); n > 0 && !stateOf(p.r).memory.Take(n) {
-		p.s.tooMany(p.w, p.r)
+	if n := p.MemoryOf(page); n > 0 && !stateOf(p.R).memory.Take(n) {
+		p.s.tooMany(p.W, p.R)
 		return
 	}
-	p.collection(page)
+	p.Collection(page)
 }
 
 // serveUnknown answers for a resource that is not here: another server may
@@ -100,30 +101,30 @@ func (s *Server) serveUnknown(w http.ResponseWriter, r *http.Request, t *routes,
 // negotiate settles the form of the answer; ok is false if none fits, which has
 // been answered then.
 func (p *exchange) negotiate(can request.Allowed) (ok bool) {
-	a, err := request.Negotiate(p.r, can)
+	a, err := request.Negotiate(p.R, can)
 	if err != nil && can.Stream {
 		err = refusal.NotAcceptable(request.StreamTypes)
 	}
 	if err != nil {
-		p.fail(err)
+		p.Fail(err)
 		return false
 	}
-	p.a = a
+	p.Accept = a
 	return true
 }
 
 var _ input = (*exchange)(nil)
 
 func (p *exchange) revision() string {
-	if p.r.URL.RawQuery == "" {
+	if p.R.URL.RawQuery == "" {
 		return ""
 	}
-	return p.r.URL.Query().Get("resourceVersion")
+	return p.R.URL.Query().Get("resourceVersion")
 }
 
 // document is the request's body, which has been read by a filter.
 func (p *exchange) document() call.Document {
-	return p.doc()
+	return p.Document()
 }
 
 func (p *exchange) sent(c *call.Call) (runtime.Object, error) {
@@ -143,10 +144,10 @@ func (p *exchange) sent(c *call.Call) (runtime.Object, error) {
 	return stored, nil
 }
 
-func (p *exchange) listOptions() (*metav1.ListOptions, error) { return request.ListOptions(p.r.URL) }
+func (p *exchange) listOptions() (*metav1.ListOptions, error) { return request.ListOptions(p.R.URL) }
 
 func (p *exchange) writeOptions() (metav1.PatchOptions, error) {
-	return request.WriteOptions(p.r.URL, p.c.Verb == "patch")
+	return request.WriteOptions(p.R.URL, p.Call.Verb == "patch")
 }
 
 // deleteOptions reads them from the body, or from the parameters if it is empty.
@@ -155,5 +156,5 @@ func (p *exchange) deleteOptions() (*metav1.DeleteOptions, error) {
 	if d := p.document(); len(d.Body) > 0 {
 		return o, d.DeleteOptions(o)
 	}
-	return o, request.DeleteOptions(p.r.URL, o)
+	return o, request.DeleteOptions(p.R.URL, o)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/kemudi/kemudi/internal/apiserver/answer"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 )
 
@@ -66,13 +67,13 @@ func TestOldPathsOfWatches(t *testing.T) {
 func TestEventsOfManyObjectsAreThoseOfEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		for i := range little + 8 {
+		for i := range answer.Few + 8 {
 			f.must(201, "POST", mapsPath, fmt.Sprintf(`{"metadata":{"name":"m%02d"},"data":{"a":"%0*d"}}`, i, i*10, i))
 		}
 		for _, kind := range []string{request.JSON, request.Proto + ";stream=watch"} {
 			all := f.must(200, "GET", mapsPath+"?watch=1&timeoutSeconds=1", "", "Accept: "+kind)
 			length := 0
-			for i := range little + 8 {
+			for i := range answer.Few + 8 {
 				one := f.must(200, "GET", fmt.Sprintf("%s?watch=1&timeoutSeconds=1&fieldSelector=metadata.name%%3Dm%02d", mapsPath, i), "", "Accept: "+kind)
 				if length += len(one); !strings.Contains(all, one) || one == "" {
 					t.Errorf("%s: the event of m%02d among all is not %q", kind, i, one)

@@ -60,10 +60,15 @@ func (f *fixture) do(r *client.Request) (any, error) {
 }
 
 func methodOf(r *client.Request) string {
-	for _, m := range methods {
-		if m.object == r.Verb || m.collection == r.Verb {
-			return m.method
-		}
+	switch r.Verb {
+	case "get", "list":
+		return http.MethodGet
+	case "update":
+		return http.MethodPut
+	case "patch":
+		return http.MethodPatch
+	case "delete", "deletecollection":
+		return http.MethodDelete
 	}
 	return http.MethodPost
 }

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kemudi/kemudi/internal/apiserver/answer"
 	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/apiserver/h2"
 	"github.com/kemudi/kemudi/internal/apiserver/read"
@@ -155,7 +156,7 @@ func (w *watcher) deliver() error {
 	if err != nil {
 		return err
 	}
-	sent, many := false, w.sent.IsZero() && len(events) > little
+	sent, many := false, w.sent.IsZero() && len(events) > answer.Few
 	for i := range events {
 		e, ok := events[i], true
 		if !w.q.sel.Everything() {

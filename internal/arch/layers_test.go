@@ -34,6 +34,7 @@ apiserver/served
 apiserver/call
 admission apiserver/alloc apiserver/read
 apiserver/* kubelet/*
+apiserver/answer
 controller apiserver
 workload endpoint
 controllers/* scheduler kubelet proxy dns

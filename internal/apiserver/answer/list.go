@@ -1,4 +1,4 @@
-package apiserver
+package answer
 
 import (
 	"net/http"
@@ -13,38 +13,38 @@ import (
 	"github.com/kemudi/kemudi/internal/wire"
 )
 
-// collection answers with a list, in the form agreed on.
-func (p *reply) collection(page *read.Page) {
-	p.warnings()
+// Collection answers with a list, in the form agreed on.
+func (p *Reply) Collection(page *read.Page) {
+	p.Warnings()
 	switch {
-	case p.a.Shape == request.Table:
+	case p.Accept.Shape == request.Table:
 		p.table(http.StatusOK, page)
-	case p.a.Shape == request.Metadata:
+	case p.Accept.Shape == request.Metadata:
 		p.metadataList(page)
-	case p.a.Media == request.MediaProto:
+	case p.Accept.Media == request.MediaProto:
 		p.protoList(page)
-	case p.a.Media == request.MediaYAML || p.a.Pretty:
+	case p.Accept.Media == request.MediaYAML || p.Accept.Pretty:
 		p.wholeList(page)
 	default:
 		p.jsonList(page)
 	}
 }
 
-func (p *reply) jsonList(page *read.Page) {
-	p.w.Header().Set("Content-Type", request.JSON)
-	l := pieces.New(p.w)
+func (p *Reply) jsonList(page *read.Page) {
+	p.W.Header().Set("Content-Type", request.JSON)
+	l := pieces.New(p.W)
 	l.Buf = p.appendJSONList(l, page)
 	l.Buf = append(l.Buf, '\n')
 	l.End()
 }
 
 // appendJSONList returns what of the list is not written yet.
-func (p *reply) appendJSONList(l *pieces.Writer, page *read.Page) []byte {
-	l.Buf = append(l.Buf, p.c.Resource.ListHead...)
+func (p *Reply) appendJSONList(l *pieces.Writer, page *read.Page) []byte {
+	l.Buf = append(l.Buf, p.Call.Resource.ListHead...)
 	l.Buf = append(l.Buf, `,"metadata":`...)
 	l.Buf, _ = wire.AppendJSON(l.Buf, &page.Meta)
 	l.Buf = append(l.Buf, `,"items":[`...)
-	bytes := p.bulk(page, p.c.Resource.Forms.JSON)
+	bytes := p.bulk(page, p.Call.Resource.Forms.JSON)
 	p.items(l, page, func(dst []byte, i int) ([]byte, error) {
 		if i > 0 {
 			dst = append(dst, ',')
@@ -55,31 +55,31 @@ func (p *reply) appendJSONList(l *pieces.Writer, page *read.Page) []byte {
 }
 
 // items writes the items of a list, each as item appends it.
-func (p *reply) items(l *pieces.Writer, page *read.Page, item func(dst []byte, i int) ([]byte, error)) {
+func (p *Reply) items(l *pieces.Writer, page *read.Page, item func(dst []byte, i int) ([]byte, error)) {
 	if err := l.Items(len(page.Items), item); err != nil {
-		p.log.WarnContext(p.r.Context(), "encode list item", "err", err)
+		p.Log.WarnContext(p.R.Context(), "encode list item", "err", err)
 		panic(http.ErrAbortHandler) // the answer has begun: cut it off
 	}
 }
 
-// memoryOf is about what it takes to make a list, beside buffers. One that is not sent
+// MemoryOf is about what it takes to make a list, beside buffers. One that is not sent
 // piece by piece takes its objects as they are, and again in the form asked for, while
 // buffers double.
-func (p *reply) memoryOf(page *read.Page) int64 {
-	if p.a.Shape != request.Metadata && p.a.Media != request.MediaYAML && !p.a.Pretty {
+func (p *Reply) MemoryOf(page *read.Page) int64 {
+	if p.Accept.Shape != request.Metadata && p.Accept.Media != request.MediaYAML && !p.Accept.Pretty {
 		return 0
 	}
 	const samples = 8
 	times := int64(6)
 	switch {
-	case p.a.Shape == request.Metadata:
+	case p.Accept.Shape == request.Metadata:
 		times = 2
-	case p.a.Media == request.MediaYAML:
+	case p.Accept.Media == request.MediaYAML:
 		times = 15 // by way of maps
 	}
 	n, sum := len(page.Items), 0
 	for i := range min(n, samples) {
-		size, err := p.encoded.Size(page.Items[i*n/min(n, samples)], p.c.Resource.Forms.JSON)
+		size, err := p.Encoded.Size(page.Items[i*n/min(n, samples)], p.Call.Resource.Forms.JSON)
 		if err != nil {
 			return 0 // that the list cannot be made is found out below
 		}
@@ -89,60 +89,60 @@ func (p *reply) memoryOf(page *read.Page) int64 {
 }
 
 // wholeList sends a list that is to be reformatted.
-func (p *reply) wholeList(page *read.Page) {
+func (p *Reply) wholeList(page *read.Page) {
 	p.send(http.StatusOK, p.appendJSONList(&pieces.Writer{}, page))
 }
 
-// little is up to how many objects that are asked for together are kept as they were
+// Few is up to how many objects that are asked for together are kept as they were
 // sent. With more, or part by part, they would push everything else out: kept
 // packed, they take little and are nearly as quick.
-const little = 32
+const Few = 32
 
 // bulk returns what appends the bytes of a page's items.
-func (p *reply) bulk(page *read.Page, f *encoded.Form) func(dst []byte, it *cache.Item) ([]byte, error) {
-	if page.Part || len(page.Items) > little {
-		return func(dst []byte, it *cache.Item) ([]byte, error) { return p.encoded.Append(dst, it, f) }
+func (p *Reply) bulk(page *read.Page, f *encoded.Form) func(dst []byte, it *cache.Item) ([]byte, error) {
+	if page.Part || len(page.Items) > Few {
+		return func(dst []byte, it *cache.Item) ([]byte, error) { return p.Encoded.Append(dst, it, f) }
 	}
 	return func(dst []byte, it *cache.Item) ([]byte, error) {
-		b, err := p.encoded.Bytes(it, f)
+		b, err := p.Encoded.Bytes(it, f)
 		return append(dst, b...), err
 	}
 }
 
 // protoList sends the list's length first, so sizes are summed up before.
-func (p *reply) protoList(page *read.Page) {
-	f := p.c.Resource.Forms.Proto
+func (p *Reply) protoList(page *read.Page) {
+	f := p.Call.Resource.Forms.Proto
 	head, err := wire.AppendListHead(nil, &page.Meta)
 	if err != nil {
-		p.fail(err)
+		p.Fail(err)
 		return
 	}
 	size := len(head)
 	sizes := make([]int, len(page.Items))
 	for i, it := range page.Items {
-		if sizes[i], err = p.encoded.Size(it, f); err != nil {
-			p.fail(err)
+		if sizes[i], err = p.Encoded.Size(it, f); err != nil {
+			p.Fail(err)
 			return
 		}
 		size += wire.ListItemSize(sizes[i])
 	}
-	p.w.Header().Set("Content-Type", request.Proto)
-	l := pieces.New(p.w)
-	l.Buf = append(p.c.Resource.ListProto.AppendHead(l.Buf, size), head...)
+	p.W.Header().Set("Content-Type", request.Proto)
+	l := pieces.New(p.W)
+	l.Buf = append(p.Call.Resource.ListProto.AppendHead(l.Buf, size), head...)
 	bytes := p.bulk(page, f)
 	p.items(l, page, func(dst []byte, i int) ([]byte, error) {
 		return bytes(wire.AppendListItemHead(dst, sizes[i]), page.Items[i])
 	})
-	l.Buf = p.c.Resource.ListProto.AppendTail(l.Buf)
+	l.Buf = p.Call.Resource.ListProto.AppendTail(l.Buf)
 	l.End()
 }
 
-func (p *reply) metadataList(page *read.Page) {
+func (p *Reply) metadataList(page *read.Page) {
 	list := &metav1.PartialObjectMetadataList{ListMeta: page.Meta, Items: make([]metav1.PartialObjectMetadata, len(page.Items))}
-	gvk := metadataGVK(p.a, "PartialObjectMetadata")
+	gvk := MetadataGVK(p.Accept, "PartialObjectMetadata")
 	for i, it := range page.Items {
-		list.Items[i] = *partial(it.Object)
+		list.Items[i] = *Partial(it.Object)
 		list.Items[i].SetGroupVersionKind(gvk)
 	}
-	p.object(http.StatusOK, metadataGVK(p.a, "PartialObjectMetadataList"), list)
+	p.object(http.StatusOK, MetadataGVK(p.Accept, "PartialObjectMetadataList"), list)
 }

@@ -1,4 +1,4 @@
-package apiserver
+package answer
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,72 +29,73 @@ import (
 	"github.com/kemudi/kemudi/internal/wire"
 )
 
-// reply is the answer to one HTTP request on a resource.
-type reply struct {
-	w    http.ResponseWriter
-	r    *http.Request
-	body []byte // of the request
-	c    *call.Call
-	a    request.Accept
+// Reply is the answer to one HTTP request on a resource.
+type Reply struct {
+	W      http.ResponseWriter
+	R      *http.Request
+	Body   []byte // of the request
+	Call   *call.Call
+	Accept request.Accept
 
-	encoded *encoded.Store
-	log     *slog.Logger
+	Encoded *encoded.Store
+	Log     *slog.Logger
 }
 
-// doc is the document that the request has sent.
-func (p *reply) doc() call.Document {
-	return call.Document{Type: request.ContentType(p.r), Body: p.body}
+// Document is the document that the request has sent.
+func (p *Reply) Document() call.Document {
+	return call.Document{Type: request.ContentType(p.R), Body: p.Body}
 }
 
-// fail answers with an error.
-func (p *reply) fail(err error) {
-	p.warnings()
+// Fail answers with an error.
+func (p *Reply) Fail(err error) {
+	p.Warnings()
 	if apierrors.IsMethodNotSupported(err) {
-		p.w.Header().Set("Allow", allowed(p.c))
+		p.W.Header().Set("Allow", allowed(p.Call))
 	}
-	writeError(p.w, p.r, err, p.log)
+	Error(p.W, p.R, err, p.Log)
 }
 
-// warnings sends what the client should know: once each, before the answer.
-func (p *reply) warnings() {
-	if v := p.c.Resource.Version; v != nil && v.Deprecated != "" {
-		addWarning(p.w, v.Deprecated)
+// Warnings sends what the client should know: once each, before the answer.
+func (p *Reply) Warnings() {
+	if v := p.Call.Resource.Version; v != nil && v.Deprecated != "" {
+		AddWarning(p.W, v.Deprecated)
 	}
-	for _, text := range p.c.Warnings {
-		addWarning(p.w, text)
+	for _, text := range p.Call.Warnings {
+		AddWarning(p.W, text)
 	}
-	p.c.Warnings = nil
+	p.Call.Warnings = nil
 }
 
-func addWarning(w http.ResponseWriter, text string) {
+// AddWarning adds a header Warning, unless the text cannot stand in one.
+func AddWarning(w http.ResponseWriter, text string) {
 	if header, err := utilnet.NewWarningHeader(299, "-", text); err == nil {
 		w.Header().Add("Warning", header)
 	}
 }
 
-// item answers with one object.
-func (p *reply) item(code int, it *cache.Item) {
-	p.warnings()
-	switch p.a.Shape {
+// Item answers with one object.
+func (p *Reply) Item(code int, it *cache.Item) {
+	p.Warnings()
+	switch p.Accept.Shape {
 	case request.Table:
 		p.table(code, &read.Page{Items: []*cache.Item{it}, Meta: metav1.ListMeta{ResourceVersion: it.Object.GetResourceVersion()}})
 		return
 	case request.Metadata:
-		p.object(code, metadataGVK(p.a, "PartialObjectMetadata"), partial(it.Object))
+		p.object(code, MetadataGVK(p.Accept, "PartialObjectMetadata"), Partial(it.Object))
 		return
 	}
-	b, err := p.encoded.Bytes(it, p.c.Resource.Forms.In(p.a.Bytes()))
+	b, err := p.Encoded.Bytes(it, p.Call.Resource.Forms.In(p.Accept.Bytes()))
 	if err != nil {
-		p.fail(err)
+		p.Fail(err)
 		return
 	}
 	room := rooms.Get().(*[]byte)
 	defer rooms.Put(room)
 	out := (*room)[:0]
-	if p.a.Media == request.MediaProto {
-		out = p.c.Resource.Proto.Append(out, b)
+	if p.Accept.Media == request.MediaProto {
+		out = p.Call.Resource.Proto.Append(out, b)
 	} else {
-		out = served.AppendWithHead(out, p.c.Resource.Head, b)
+		out = served.AppendWithHead(out, p.Call.Resource.Head, b)
 	}
 	*room = out
 	p.send(code, out)
@@ -102,9 +104,9 @@ func (p *reply) item(code int, it *cache.Item) {
 // rooms lends room to put answers together in.
 var rooms = sync.Pool{New: func() any { b := make([]byte, 0, 16<<10); return &b }}
 
-// joinHead makes one JSON object of a head and the object that was appended after
+// JoinHead makes one JSON object of a head and the object that was appended after
 // it, at the place given.
-func joinHead(dst []byte, at int) []byte {
+func JoinHead(dst []byte, at int) []byte {
 	if len(dst) == at+len("{}") {
 		return append(dst[:at], '}')
 	}
@@ -112,42 +114,44 @@ func joinHead(dst []byte, at int) []byte {
 	return dst
 }
 
-// part answers with what is no stored object, or may be shown without the store: what
+// Part answers with what is no stored object, or may be shown without the store: what
 // stands for an object in the call's subresource (a Scale), or what an action says.
-func (p *reply) part(code int, obj runtime.Object) {
+func (p *Reply) Part(code int, obj runtime.Object) {
 	gvk := obj.GetObjectKind().GroupVersionKind()
 	shown, ok := obj.(resource.Object)
 	switch {
 	case !gvk.Empty(): // a Status
-	case ok && (sameType(shown, p.c.Resource.Def) || p.a.Shape == request.Table && len(p.c.Columns()) > 0):
-		p.item(code, read.NewItem(shown, 0))
+	case ok && (sameType(shown, p.Call.Resource.Def) || p.Accept.Shape == request.Table && len(p.Call.Columns()) > 0):
+		p.Item(code, read.NewItem(shown, 0))
 		return
-	case p.c.Sub != nil && p.c.Sub.Body != nil:
-		gvk = p.doc().Accepted(p.c.Sub.Body)
+	case p.Call.Sub != nil && p.Call.Sub.Body != nil:
+		gvk = p.Document().Accepted(p.Call.Sub.Body)
 	default:
-		gvk = p.c.Resource.GVK
+		gvk = p.Call.Resource.GVK
 	}
 	p.object(code, gvk, obj)
 }
 
 // object answers with an object that is no stored resource (a Scale, a Status,
 // a review). Its kind and apiVersion are set on a copy.
-func (p *reply) object(code int, gvk schema.GroupVersionKind, obj runtime.Object) {
-	p.warnings()
-	out, err := served.AppendAny(nil, p.a.Media, gvk, obj)
+func (p *Reply) object(code int, gvk schema.GroupVersionKind, obj runtime.Object) {
+	p.Warnings()
+	out, err := served.AppendAny(nil, p.Accept.Media, gvk, obj)
 	if err != nil {
-		p.fail(err)
+		p.Fail(err)
 		return
 	}
 	p.send(code, out)
 }
 
 // send writes JSON or protobuf as the whole answer, in the media type agreed on.
-func (p *reply) send(code int, body []byte) {
-	send(p.w, code, p.a, body)
+func (p *Reply) send(code int, body []byte) {
+	Send(p.W, code, p.Accept, body)
 }
 
-func send(w http.ResponseWriter, code int, a request.Accept, body []byte) {
+// Send writes what is JSON or protobuf as the whole answer, in the form of a. body may be
+// written to.
+func Send(w http.ResponseWriter, code int, a request.Accept, body []byte) {
 	h := w.Header()
 	switch {
 	case a.Media == request.MediaProto:
@@ -173,11 +177,11 @@ func send(w http.ResponseWriter, code int, a request.Accept, body []byte) {
 	_, _ = w.Write(body) // an error means that the client has gone
 }
 
-// statusGVK is the kind of every error and of plain successes.
-var statusGVK = schema.GroupVersionKind{Version: "v1", Kind: "Status"}
+// StatusGVK is the kind of every error and of plain successes.
+var StatusGVK = schema.GroupVersionKind{Version: "v1", Kind: "Status"}
 
-// partial is an object's metadata alone.
-func partial(obj resource.Object) *metav1.PartialObjectMetadata {
+// Partial is an object's metadata alone.
+func Partial(obj resource.Object) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: objectMeta(obj)}
 }
 
@@ -202,8 +206,8 @@ func copyMeta(obj resource.Object) metav1.ObjectMeta {
 	}
 }
 
-// metadataGVK is a kind of the meta group at the version that was asked for.
-func metadataGVK(a request.Accept, kind string) schema.GroupVersionKind {
+// MetadataGVK is a kind of the meta group at the version that was asked for.
+func MetadataGVK(a request.Accept, kind string) schema.GroupVersionKind {
 	gvk := schema.GroupVersionKind{Group: "meta.k8s.io", Version: "v1", Kind: kind}
 	if a.Beta {
 		gvk.Version = "v1beta1"
@@ -211,11 +215,11 @@ func metadataGVK(a request.Accept, kind string) schema.GroupVersionKind {
 	return gvk
 }
 
-// deleted answers a delete with a Status that names the object, and in a header the
+// Deleted answers a delete with a Status that names the object, and in a header the
 // revision of its last state.
-func (p *reply) deleted(it *cache.Item) {
-	p.w.Header().Set(client.RevisionHeader, it.Object.GetResourceVersion())
-	p.object(http.StatusOK, statusGVK, deletedStatus(p.c, it))
+func (p *Reply) Deleted(it *cache.Item) {
+	p.W.Header().Set(client.RevisionHeader, it.Object.GetResourceVersion())
+	p.object(http.StatusOK, StatusGVK, deletedStatus(p.Call, it))
 }
 
 // deletedStatus is the Status that answers a delete.
@@ -260,9 +264,9 @@ var methods = []struct{ method, object, collection string }{
 	{http.MethodDelete, "delete", "deletecollection"},
 }
 
-// writeError answers with the Status of an error, in the media type that the
+// Error answers with the Status of an error, in the media type that the
 // client accepts.
-func writeError(w http.ResponseWriter, r *http.Request, err error, log *slog.Logger) {
+func Error(w http.ResponseWriter, r *http.Request, err error, log *slog.Logger) {
 	status := refusal.Status(err)
 	if status.Code == http.StatusInternalServerError {
 		log.WarnContext(r.Context(), "request failed", "method", r.Method, "path", r.URL.Path, "err", err)
@@ -274,10 +278,15 @@ func writeError(w http.ResponseWriter, r *http.Request, err error, log *slog.Log
 	if bad != nil {
 		a = request.Accept{Pretty: request.WantsPretty(r)}
 	}
-	body, encodeErr := served.AppendAny(nil, a.Media, statusGVK, status)
+	body, encodeErr := served.AppendAny(nil, a.Media, StatusGVK, status)
 	if encodeErr != nil {
 		http.Error(w, fmt.Sprintf("%v: %v", encodeErr, err), http.StatusInternalServerError)
 		return
 	}
-	send(w, int(status.Code), a, body)
+	Send(w, int(status.Code), a, body)
+}
+
+// sameType reports whether obj is of the Go type that def stores.
+func sameType(obj resource.Object, def *resource.Def) bool {
+	return reflect.TypeOf(obj) == reflect.TypeOf(def.New())
 }

@@ -1,4 +1,4 @@
-package apiserver
+package answer
 
 import (
 	"encoding/json"
@@ -16,12 +16,12 @@ import (
 	"github.com/kemudi/kemudi/internal/wire"
 )
 
-// include is which part of the object goes with each row of a table.
-func (p *reply) include() (metav1.IncludeObjectPolicy, error) {
-	if p.r.URL.RawQuery == "" {
+// Include is which part of the object goes with each row of a table.
+func (p *Reply) Include() (metav1.IncludeObjectPolicy, error) {
+	if p.R.URL.RawQuery == "" {
 		return metav1.IncludeMetadata, nil
 	}
-	switch policy := metav1.IncludeObjectPolicy(p.r.URL.Query().Get("includeObject")); policy {
+	switch policy := metav1.IncludeObjectPolicy(p.R.URL.Query().Get("includeObject")); policy {
 	case "":
 		return metav1.IncludeMetadata, nil
 	case metav1.IncludeMetadata, metav1.IncludeNone, metav1.IncludeObject:
@@ -32,42 +32,42 @@ func (p *reply) include() (metav1.IncludeObjectPolicy, error) {
 }
 
 // table answers with the columns that the kind declares, one row an object.
-func (p *reply) table(code int, page *read.Page) {
-	policy, err := p.include()
+func (p *Reply) table(code int, page *read.Page) {
+	policy, err := p.Include()
 	if err != nil {
-		p.fail(err)
+		p.Fail(err)
 		return
 	}
-	if code == http.StatusOK && p.a.Media == request.MediaJSON && !p.a.Pretty {
-		p.w.Header().Set("Content-Type", request.JSON)
-		l := &pieces.Writer{To: p.w, Buf: make([]byte, 0, 16<<10)}
-		l.Buf = append(p.appendTable(l, page, tableOptions{policy, true}), '\n')
+	if code == http.StatusOK && p.Accept.Media == request.MediaJSON && !p.Accept.Pretty {
+		p.W.Header().Set("Content-Type", request.JSON)
+		l := &pieces.Writer{To: p.W, Buf: make([]byte, 0, 16<<10)}
+		l.Buf = append(p.AppendTable(l, page, TableOptions{policy, true}), '\n')
 		l.Flush()
 		return
 	}
-	p.send(code, p.appendTable(&pieces.Writer{}, page, tableOptions{policy, true}))
+	p.send(code, p.AppendTable(&pieces.Writer{}, page, TableOptions{policy, true}))
 }
 
-// tableOptions say what of a table is sent.
-type tableOptions struct {
-	include metav1.IncludeObjectPolicy
-	columns bool
+// TableOptions say what of a table is sent.
+type TableOptions struct {
+	Include metav1.IncludeObjectPolicy
+	Columns bool
 }
 
-// appendTable returns what of the table is not written yet.
-func (p *reply) appendTable(l *pieces.Writer, page *read.Page, o tableOptions) []byte {
-	gvk := metadataGVK(p.a, "Table")
+// AppendTable returns what of the table is not written yet.
+func (p *Reply) AppendTable(l *pieces.Writer, page *read.Page, o TableOptions) []byte {
+	gvk := MetadataGVK(p.Accept, "Table")
 	l.Buf = append(l.Buf, served.JSONHead(gvk.GroupVersion().String(), gvk.Kind)...)
 	l.Buf = append(l.Buf, `,"metadata":`...)
 	l.Buf, _ = wire.AppendJSON(l.Buf, &page.Meta)
 	l.Buf = append(l.Buf, `,"columnDefinitions":`...)
-	l.Buf = appendColumns(l.Buf, p.c.Columns(), o.columns)
+	l.Buf = appendColumns(l.Buf, p.Call.Columns(), o.Columns)
 	l.Buf = append(l.Buf, `,"rows":[`...)
 	for i, it := range page.Items {
 		if i > 0 {
 			l.Buf = append(l.Buf, ',')
 		}
-		l.Buf = p.appendRow(l.Buf, it, o.include)
+		l.Buf = p.appendRow(l.Buf, it, o.Include)
 		if l.To != nil {
 			l.Spill()
 		}
@@ -92,9 +92,9 @@ func appendColumns(dst []byte, columns []resource.Column[resource.Object], all b
 }
 
 // appendRow shows one object; one that cannot be shown gets empty cells.
-func (p *reply) appendRow(dst []byte, it *cache.Item, include metav1.IncludeObjectPolicy) []byte {
+func (p *Reply) appendRow(dst []byte, it *cache.Item, include metav1.IncludeObjectPolicy) []byte {
 	dst = append(dst, `{"cells":[`...)
-	for i, column := range p.c.Columns() {
+	for i, column := range p.Call.Columns() {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
@@ -109,8 +109,8 @@ func (p *reply) appendRow(dst []byte, it *cache.Item, include metav1.IncludeObje
 		}
 		dst = whole
 	case metav1.IncludeMetadata:
-		part := partial(it.Object)
-		part.SetGroupVersionKind(metadataGVK(p.a, "PartialObjectMetadata"))
+		part := Partial(it.Object)
+		part.SetGroupVersionKind(MetadataGVK(p.Accept, "PartialObjectMetadata"))
 		dst, _ = wire.AppendJSON(dst, part)
 	default:
 		dst = append(dst, "null"...)
@@ -119,15 +119,15 @@ func (p *reply) appendRow(dst []byte, it *cache.Item, include metav1.IncludeObje
 }
 
 // appendWhole appends a table's object as it would have been answered.
-func (p *reply) appendWhole(dst []byte, it *cache.Item) ([]byte, error) {
-	if p.c.Sub != nil && p.c.Sub.Body != nil {
-		return served.AppendAny(dst, request.MediaJSON, served.BodyGVK(p.c.Sub.Body), it.Object)
+func (p *Reply) appendWhole(dst []byte, it *cache.Item) ([]byte, error) {
+	if p.Call.Sub != nil && p.Call.Sub.Body != nil {
+		return served.AppendAny(dst, request.MediaJSON, served.BodyGVK(p.Call.Sub.Body), it.Object)
 	}
-	b, err := p.encoded.Bytes(it, p.c.Resource.Forms.JSON)
+	b, err := p.Encoded.Bytes(it, p.Call.Resource.Forms.JSON)
 	if err != nil {
 		return dst, err
 	}
-	return served.AppendWithHead(dst, p.c.Resource.Head, b), nil
+	return served.AppendWithHead(dst, p.Call.Resource.Head, b), nil
 }
 
 func appendCell(dst []byte, value any) []byte {

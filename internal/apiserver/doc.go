@@ -3,15 +3,15 @@
 // other parts of the process.
 //
 // Start at verbs.go, the one table of what can be done, by HTTP (http_resource.go) and
-// from within (local.go). Package write carries a write from the call to a committed
-// revision, top to bottom; package read serves reads from the caches of package
-// watchcache, and watch.go watches; package answer shows over HTTP what came of it.
-// filters.go lists what every HTTP request passes through, in order. [Server.Handler] is the way in for HTTP, [Server.As] for
-// the same process. Subresources and questions that are more than a
-// read-merge-write are in package action, connections to nodes and pods in
-// package tunnel; handlers.go hands both what they may ask for. What objects
-// look like as bytes is in package wire, and kept by package encoded. Who may do
-// what, and what the kinds mean, is not decided here.
+// from within (local.go). filters.go lists what every HTTP request passes through, in
+// order. From there on, each in a package of its own: call is what is asked for; write
+// carries a write from the call to a committed revision, top to bottom; read serves
+// reads from the caches of package watchcache, and watch.go watches; answer shows over
+// HTTP what came of it. [Server.Handler] is the way in for HTTP, [Server.As] for the
+// same process. Subresources and questions that are more than a read-merge-write are
+// in package action, connections to nodes and pods in package tunnel; handlers.go hands
+// both what they may ask for. What objects look like as bytes is in package wire, and
+// kept by package encoded. Who may do what, and what the kinds mean, is not decided here.
 //
 // Invariants, cited by number in the code:
 //

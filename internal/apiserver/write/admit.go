@@ -24,7 +24,12 @@ type Admission interface {
 // NoAdmission lets everything pass as it is.
 type NoAdmission struct{}
 
-func (NoAdmission) Mutate(context.Context, *admission.Attributes) error   { return nil }
+var _ Admission = NoAdmission{}
+
+// Mutate changes nothing.
+func (NoAdmission) Mutate(context.Context, *admission.Attributes) error { return nil }
+
+// Validate refuses nothing.
 func (NoAdmission) Validate(context.Context, *admission.Attributes) error { return nil }
 
 // admit asks one half of admission about the attempt.

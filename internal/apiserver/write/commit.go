@@ -22,7 +22,7 @@ import (
 // commit stores the object in one transaction, together with its allocations.
 func (w *attempt) commit(ctx context.Context) (*cache.Item, error) {
 	if w.item != nil && w.leaves() {
-		return w.p.takeAway(ctx, w.c, w.item, w.obj)
+		return w.p.remove(ctx, w.c, w.item, w.obj)
 	}
 	for {
 		obj, tx, err := w.allocate(ctx)

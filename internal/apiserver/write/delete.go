@@ -24,7 +24,7 @@ import (
 
 // Delete deletes the call's object as the call says.
 func (p *Pipeline) Delete(ctx context.Context, c *call.Call) (call.Result, error) {
-	it, gone, err := p.remove(ctx, c, c.Delete)
+	it, gone, err := p.deleteOrMark(ctx, c, c.Delete)
 	out := call.Result{Item: it, Gone: gone}
 	if o := c.Delete.OrphanDependents; !gone && o != nil && !*o { //nolint:staticcheck // the old form of the policy
 		out.Code = http.StatusAccepted
@@ -32,10 +32,10 @@ func (p *Pipeline) Delete(ctx context.Context, c *call.Call) (call.Result, error
 	return out, err
 }
 
-// remove removes an object, or marks it as being deleted where something still
+// deleteOrMark removes an object, or marks it as being deleted where something still
 // has to happen first (finalizers, grace period). gone tells which; item is the
 // object's last state, or the marked one.
-func (p *Pipeline) remove(ctx context.Context, c *call.Call, o *metav1.DeleteOptions) (item *cache.Item, gone bool, err error) {
+func (p *Pipeline) deleteOrMark(ctx context.Context, c *call.Call, o *metav1.DeleteOptions) (item *cache.Item, gone bool, err error) {
 	for try := 0; ; try++ {
 		old, err := p.o.Reads.Latest(ctx, c, try > 0)
 		if err != nil {
@@ -57,7 +57,7 @@ func (p *Pipeline) remove(ctx context.Context, c *call.Call, o *metav1.DeleteOpt
 		mark := markDeleted(c, old.Object, o)
 		switch {
 		case mark == nil:
-			item, err = p.takeAway(ctx, c, old, old.Object)
+			item, err = p.remove(ctx, c, old, old.Object)
 			gone = true
 		case mark == old.Object:
 			return old, false, nil
@@ -204,9 +204,9 @@ func (w *attempt) commitMark(ctx context.Context) (*cache.Item, error) {
 	return w.put(ctx, w.obj, value, nil)
 }
 
-// takeAway deletes the stored object. last is the state that is reported: the
+// remove deletes the stored object. last is the state that is reported: the
 // stored one, or with the update that let it go.
-func (p *Pipeline) takeAway(ctx context.Context, c *call.Call, old *cache.Item, last resource.Object) (*cache.Item, error) {
+func (p *Pipeline) remove(ctx context.Context, c *call.Call, old *cache.Item, last resource.Object) (*cache.Item, error) {
 	if c.DryRun {
 		return old, nil
 	}
@@ -273,7 +273,7 @@ func (p *Pipeline) deleteItem(ctx context.Context, c *call.Call, it *cache.Item)
 	}()
 	one, options := *c, *c.Delete
 	one.Namespace, one.Name, one.Warnings = it.Object.GetNamespace(), it.Object.GetName(), nil
-	if _, _, err := p.remove(ctx, &one, &options); err != nil && !apierrors.IsNotFound(err) {
+	if _, _, err := p.deleteOrMark(ctx, &one, &options); err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
 	return nil

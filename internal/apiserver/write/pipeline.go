@@ -50,10 +50,11 @@ type Change struct {
 	Make func(ctx context.Context, old resource.Object) (resource.Object, error)
 
 	Only    *metav1.Preconditions // what must be true of what is stored; nil: nothing
-	create  bool                  // the object must not exist
-	missing bool                  // update or apply: create the object if it does not exist
 	Tracked bool                  // managedFields are done already (apply)
 	Trusted bool                  // the server's own change of an object: it is neither admitted nor validated (bind)
+
+	create  bool // the object must not exist
+	missing bool // update or apply: create the object if it does not exist
 }
 
 // Write carries one create, update, patch or apply from the request to a

@@ -32,6 +32,7 @@ kubelet/cri apiserver/request
 apiserver/encoded apiserver/refusal
 apiserver/served
 apiserver/call
+kubelet/objects
 admission apiserver/alloc apiserver/read
 apiserver/* kubelet/*
 apiserver/answer

@@ -24,7 +24,7 @@ func (w *ensureImage) do(ctx context.Context) (err error) {
 		Secrets: func() *image.Keyring { return w.a.pullSecrets(ctx, w.pod) },
 		Event:   func(kind, reason, message string) { w.a.about(w.pod, w.container.Name).event(kind, reason, message) },
 	}
-	if handler, err := w.a.runtimeHandler(ctx, w.pod); err == nil {
+	if handler, err := w.a.objects.RuntimeHandler(ctx, w.pod); err == nil {
 		r.Runtime = handler
 	}
 	w.got, err = w.a.puller.Ensure(ctx, r) // an error says that it was given up
@@ -44,9 +44,9 @@ func (w *ensureImage) note(x *actor, err error) {
 // is told and left out, as the image may be public.
 func (a *Agent) pullSecrets(ctx context.Context, pod *v1.Pod) *image.Keyring {
 	k := &image.Keyring{}
-	objects := a.objects.in(ctx)
+	refers := a.objects.In(ctx)
 	for _, ref := range pod.Spec.ImagePullSecrets {
-		s, err := objects.Secret(pod.Namespace, ref.Name)
+		s, err := refers.Secret(pod.Namespace, ref.Name)
 		if err == nil {
 			err = k.AddSecret(s)
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/machine"
 	"github.com/kemudi/kemudi/internal/kubelet/manifest"
 	"github.com/kemudi/kemudi/internal/kubelet/node"
+	"github.com/kemudi/kemudi/internal/kubelet/objects"
 	"github.com/kemudi/kemudi/internal/kubelet/probe"
 	"github.com/kemudi/kemudi/internal/task"
 )
@@ -32,7 +33,7 @@ type Agent struct {
 	o       Options
 	pods    client.Client[*v1.Pod]
 	node    *node.Node
-	objects *objects
+	objects *objects.Objects
 	puller  *image.Puller
 	// providers know credentials; collector removes images (not on a simulated node).
 	providers *image.Providers
@@ -63,8 +64,7 @@ type Agent struct {
 	mu struct {
 		sync.Mutex
 		actors      map[types.UID]*actor
-		allocations admit.Allocations // of the pods that are not finished
-		interest    interest
+		allocations admit.Allocations           // of the pods that are not finished
 		deferred    map[types.UID]*actor        // whose pods wait for more resources
 		statics     map[string]*actor           // of the pods of manifests, the newest ones, by their keys
 		leaving     map[types.UID]chan struct{} // closed when the pod that is evicted has ended
@@ -104,7 +104,7 @@ func New(o Options) (*Agent, error) {
 		running:  make(chan struct{}),
 		podCache: client.Cached(o.Transport, core.Pods, scope),
 	}
-	a.objects = newObjects(o.Transport)
+	a.objects = objects.New(o.Transport, o.Log)
 	a.prober = a.newProber()
 	if err := a.newImages(); err != nil {
 		return nil, fmt.Errorf("kubelet: %w", err)
@@ -123,7 +123,6 @@ func New(o Options) (*Agent, error) {
 		a.manifests = &manifest.Dir{Path: dir, Node: o.NodeName}
 	}
 	a.mu.leaving = map[types.UID]chan struct{}{}
-	a.mu.interest = interest{map[reference]map[*actor]struct{}{}, map[*cache.Cache]bool{}}
 	if err := a.findFacts(); err != nil {
 		return nil, fmt.Errorf("kubelet: %w", err)
 	}
@@ -257,7 +256,7 @@ func (a *Agent) start(act *actor, found *inventory) {
 
 func (a *Agent) drop(act *actor) {
 	a.puller.Forget(act.uid)
-	a.unfollow(act)
+	a.objects.Unfollow(act.uid)
 	close(act.done)
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -132,7 +132,7 @@ func (w *createSandbox) note(x *actor, err error) {
 }
 
 func (a *Agent) runSandbox(ctx context.Context, pod *v1.Pod, attempt int) (*runtimeapi.PodSandboxStatus, error) {
-	handler, err := a.runtimeHandler(ctx, pod)
+	handler, err := a.objects.RuntimeHandler(ctx, pod)
 	if err != nil {
 		return nil, err
 	}

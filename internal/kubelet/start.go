@@ -10,6 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
+	"github.com/kemudi/kemudi/internal/kubelet/objects"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
 	"github.com/kemudi/kemudi/internal/task"
 )
@@ -131,7 +132,7 @@ func (s *start) config(ctx context.Context) (*runtimeapi.ContainerConfig, *runti
 	in := &cri.ContainerInput{
 		Pod: s.pod, Container: s.container, Node: &node, Start: s.act, PodIPs: s.podIPs,
 		ImageRef: s.image.Ref, ImageUser: cri.ImageUser{UID: s.image.UID, Name: s.image.User}, TargetID: s.target,
-		Objects: s.a.objects.in(ctx), IsMissing: isMissing,
+		Objects: s.a.objects.In(ctx), IsMissing: objects.IsMissing,
 	}
 	if s.a.disk != nil {
 		in.ReadFile = s.readFile

@@ -12,6 +12,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
+	"github.com/kemudi/kemudi/internal/kubelet/objects"
 	"github.com/kemudi/kemudi/internal/kubelet/volume"
 )
 
@@ -24,7 +25,7 @@ type prepareVolumes struct {
 
 func (x *actor) prepareVolumes() work {
 	if x.a.disk != nil {
-		x.a.follow(x, x.d.Pod)
+		x.a.objects.Follow(x.a.group, x.d.Pod, func() { x.post((*actor).sourceChanged) })
 	}
 	return &prepareVolumes{a: x.a, pod: x.d.Pod}
 }
@@ -88,14 +89,14 @@ type sources struct {
 var _ volume.Sources = sources{}
 
 func (s sources) ConfigMap(namespace, name string) (*v1.ConfigMap, error) {
-	return s.a.objects.in(s.ctx).ConfigMap(namespace, name)
+	return s.a.objects.In(s.ctx).ConfigMap(namespace, name)
 }
 
 func (s sources) Secret(namespace, name string) (*v1.Secret, error) {
-	return s.a.objects.in(s.ctx).Secret(namespace, name)
+	return s.a.objects.In(s.ctx).Secret(namespace, name)
 }
 
-func (s sources) IsMissing(err error) bool { return isMissing(err) }
+func (s sources) IsMissing(err error) bool { return objects.IsMissing(err) }
 
 func (s sources) Field(pod *v1.Pod, path string) (string, error) {
 	return cri.Field(pod, path, nil, s.a.node.Addresses())

@@ -1,4 +1,4 @@
-package kubelet
+package objects
 
 import (
 	"context"
@@ -9,9 +9,11 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/kubelet/apitest"
 )
 
 // TestPodIsToldOfADeletionAmongManyChanges deletes a secret together with more
@@ -25,14 +27,16 @@ func TestPodIsToldOfADeletionAmongManyChanges(t *testing.T) {
 	}
 	c := cache.New(core.Secrets.Def, &cache.Progress{})
 	c.Replace([]*cache.Item{secret("goes"), secret("noise"), secret("stays")}, 3)
-	a := &Agent{}
-	a.o.Log = slog.New(slog.DiscardHandler)
-	a.mu.interest = interest{map[reference]map[*actor]struct{}{}, map[*cache.Cache]bool{}}
-	uses := func(name string) *actor {
-		x := &actor{}
-		x.box.ready = make(chan struct{}, 1)
-		a.mu.interest.actors[reference{core.Secrets.Def, "default", name}] = map[*actor]struct{}{x: {}}
-		return x
+	o := New(apitest.New(t), slog.New(slog.DiscardHandler))
+	uses := func(name string) chan struct{} {
+		told := make(chan struct{}, 1)
+		o.mu.users[reference{core.Secrets.Def, "default", name}] = map[types.UID]func(){types.UID(name): func() {
+			select {
+			case told <- struct{}{}:
+			default: // it has been told
+			}
+		}}
+		return told
 	}
 	goes, stays := uses("goes"), uses("stays")
 	var wg sync.WaitGroup
@@ -40,20 +44,20 @@ func TestPodIsToldOfADeletionAmongManyChanges(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	wg.Go(func() {
-		if err := a.followCache(ctx, c); ctx.Err() == nil {
+		if err := o.followCache(ctx, c); ctx.Err() == nil {
 			t.Errorf("followCache ended: %v", err)
 		}
 	})
-	<-goes.box.ready
-	<-stays.box.ready
+	<-goes
+	<-stays
 	rev++
 	changes := []cache.Change{cache.Gone(c.Get("default/goes"), rev)}
 	for range 5000 {
 		changes = append(changes, cache.Change{Item: secret("noise")})
 	}
 	c.Apply(append(changes, cache.Change{Item: secret("stays")}))
-	<-stays.box.ready // it is told last
-	if len(goes.box.ready) == 0 {
+	<-stays // it is told last
+	if len(goes) == 0 {
 		t.Error("the pod that uses the deleted secret was not told")
 	}
 }

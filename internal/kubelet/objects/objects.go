@@ -1,61 +1,75 @@
-package kubelet
+package objects
 
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/node"
+	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
-// objects finds the objects that pods refer to: in the process's caches, which
+// Objects finds the objects that pods refer to: in the process's caches, which
 // are asked to hold them, or else in the API.
-type objects struct {
+type Objects struct {
 	t              client.Transport
+	log            *slog.Logger
 	configMaps     client.Client[*v1.ConfigMap]
 	secrets        client.Client[*v1.Secret]
 	runtimeClasses client.Client[*nodev1.RuntimeClass]
-}
 
-func newObjects(t client.Transport) *objects {
-	return &objects{
-		t: t, configMaps: client.For(t, core.ConfigMaps), secrets: client.For(t, core.Secrets),
-		runtimeClasses: client.For(t, node.RuntimeClasses),
+	mu struct {
+		sync.Mutex
+		users  map[reference]map[types.UID]func() // whom to tell of a change, by pod
+		caches map[*cache.Cache]bool              // that are followed
 	}
 }
 
-// objectsWait is how long an object may take to be fetched.
-const objectsWait = 20 * time.Second
+// New finds objects by t.
+func New(t client.Transport, log *slog.Logger) *Objects {
+	o := &Objects{
+		t: t, log: log, configMaps: client.For(t, core.ConfigMaps), secrets: client.For(t, core.Secrets),
+		runtimeClasses: client.For(t, node.RuntimeClasses),
+	}
+	o.mu.users, o.mu.caches = map[reference]map[types.UID]func(){}, map[*cache.Cache]bool{}
+	return o
+}
 
-// in returns the view that a call with ctx has.
-func (o *objects) in(ctx context.Context) cri.Objects { return objectsIn{o, ctx} }
+// wait is how long an object may take to be fetched.
+const wait = 20 * time.Second
 
-// objectsIn lives as long as one call.
-type objectsIn struct {
-	o   *objects
+// In returns the view that a call with ctx has.
+func (o *Objects) In(ctx context.Context) cri.Objects { return view{o, ctx} }
+
+// view lives as long as one call.
+type view struct {
+	o   *Objects
 	ctx context.Context
 }
 
-func (v objectsIn) ConfigMap(namespace, name string) (*v1.ConfigMap, error) {
+func (v view) ConfigMap(namespace, name string) (*v1.ConfigMap, error) {
 	return find(v.ctx, v.o.configMaps, client.Cached(v.o.t, core.ConfigMaps, only(namespace, name)), namespace, name)
 }
 
-func (v objectsIn) Secret(namespace, name string) (*v1.Secret, error) {
+func (v view) Secret(namespace, name string) (*v1.Secret, error) {
 	return find(v.ctx, v.o.secrets, client.Cached(v.o.t, core.Secrets, only(namespace, name)), namespace, name)
 }
 
-func (v objectsIn) Services(namespace string) []*v1.Service {
+func (v view) Services(namespace string) []*v1.Service {
 	r := client.Cached(v.o.t, core.Services, "")
-	ctx, cancel := context.WithTimeout(v.ctx, objectsWait)
+	ctx, cancel := context.WithTimeout(v.ctx, wait)
 	defer cancel()
 	select {
 	case <-r.Synced():
@@ -70,7 +84,7 @@ func only(namespace, name string) string {
 }
 
 func find[T resource.Object](ctx context.Context, c client.Client[T], r client.Reader[T], namespace, name string) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, objectsWait)
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	select {
 	case <-r.Synced():
@@ -89,17 +103,18 @@ func find[T resource.Object](ctx context.Context, c client.Client[T], r client.R
 	return obj, err
 }
 
-func isMissing(err error) bool { return apierrors.IsNotFound(err) }
+// IsMissing reports whether err says that there is no such object.
+func IsMissing(err error) bool { return apierrors.IsNotFound(err) }
 
-// runtimeHandler is the handler that the pod's runtime class names; empty: the
+// RuntimeHandler is the handler that the pod's runtime class names; empty: the
 // runtime's default one.
-func (a *Agent) runtimeHandler(ctx context.Context, pod *v1.Pod) (string, error) {
+func (o *Objects) RuntimeHandler(ctx context.Context, pod *v1.Pod) (string, error) {
 	if pod.Spec.RuntimeClassName == nil || *pod.Spec.RuntimeClassName == "" {
 		return "", nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, objectsWait)
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	class, err := a.objects.runtimeClasses.Get(ctx, "", *pod.Spec.RuntimeClassName)
+	class, err := o.runtimeClasses.Get(ctx, "", *pod.Spec.RuntimeClassName)
 	if err != nil {
 		return "", fmt.Errorf("failed to get RuntimeClass %q: %w", *pod.Spec.RuntimeClassName, err)
 	}

@@ -32,7 +32,7 @@ kubelet/cri apiserver/request
 apiserver/encoded apiserver/refusal
 apiserver/served
 apiserver/call
-kubelet/objects
+kubelet/objects kubelet/runtime
 admission apiserver/alloc apiserver/read
 apiserver/* kubelet/*
 apiserver/answer

@@ -30,7 +30,7 @@ func (a *Agent) admit(pod *v1.Pod, ours bool) *podstep.Failure {
 		if reason, message := admit.OtherSystem(pod); reason != "" {
 			return a.rejected(pod, reason, message)
 		}
-		if reason, message := admit.Groups(pod, a.facts.strictGroups); reason != "" {
+		if reason, message := admit.Groups(pod, a.facts.runtime.StrictGroups); reason != "" {
 			return a.rejected(pod, reason, message)
 		}
 		allocatable := a.facts.node.Allocatable

@@ -13,6 +13,7 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/contain"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
+	"github.com/kemudi/kemudi/internal/kubelet/runtime"
 )
 
 // killContainer runs the preStop hook, within the grace period, and stops the
@@ -125,7 +126,7 @@ const exitEventWait = 10 * time.Second
 func (w *killContainer) ended(ctx context.Context) error {
 	resp, err := w.a.o.Runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: w.act.ID})
 	switch {
-	case isNotFound(err):
+	case runtime.IsNotFound(err):
 		w.gone = true
 		return nil
 	case err != nil:

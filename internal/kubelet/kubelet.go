@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"runtime"
 	"sync"
 	"time"
 
@@ -25,6 +24,7 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/node"
 	"github.com/kemudi/kemudi/internal/kubelet/objects"
 	"github.com/kemudi/kemudi/internal/kubelet/probe"
+	"github.com/kemudi/kemudi/internal/kubelet/runtime"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
@@ -58,6 +58,7 @@ type Agent struct {
 
 	running chan struct{} // closed when pods are being run
 	group   *task.Group   // of all that Run starts
+	watch   *runtime.Watch
 	// podCache holds the pods of this node at least.
 	podCache client.Reader[*v1.Pod]
 
@@ -79,14 +80,11 @@ type Agent struct {
 
 // facts is what the agent finds out about the node once.
 type facts struct {
-	runtime  string // name of the runtime, "containerd"
-	version  string // its version
+	runtime  runtime.Identity
 	node     cri.Node
 	capacity v1.ResourceList
 	machine  machine.Info
 	sysctls  *admit.Sysctls
-
-	strictGroups bool // the runtime gives a container no groups but those that its pod names, if told to
 }
 
 const defaultPace = 10 * time.Second
@@ -104,6 +102,7 @@ func New(o Options) (*Agent, error) {
 		running:  make(chan struct{}),
 		podCache: client.Cached(o.Transport, core.Pods, scope),
 	}
+	a.watch = &runtime.Watch{Client: o.Runtime, Log: o.Log, Event: a.deliver, Again: a.lookedAgain, Wanted: a.running}
 	a.objects = objects.New(o.Transport, o.Log)
 	a.prober = a.newProber()
 	if err := a.newImages(); err != nil {
@@ -135,25 +134,23 @@ func New(o Options) (*Agent, error) {
 	return a, nil
 }
 
-// atOnce is how many sandboxes, and how many containers, are started at a time.
-func atOnce() int { return max(4, 2*runtime.NumCPU()) }
-
 // Running is closed when the agent has found what runs already and takes pods.
 func (a *Agent) Running() <-chan struct{} { return a.running }
 
 // Run keeps the node alive and runs its pods until ctx ends. Containers keep
 // running (K1).
 func (a *Agent) Run(ctx context.Context) error {
-	if err := a.waitForRuntime(ctx); err != nil {
+	var err error
+	if a.facts.runtime, err = a.watch.Identify(ctx); err != nil {
 		return err
 	}
 	g := task.NewGroup(ctx)
 	a.group = g
 	goOn := func(part string, f func(context.Context) error) { g.Go(part, contain.Lasting(a.o.Log, part, f)) }
 	goOn("heartbeat", func(ctx context.Context) error {
-		return a.node.Run(ctx, node.Runtime{Version: a.facts.runtime + "://" + a.facts.version, StrictGroups: a.facts.strictGroups})
+		return a.node.Run(ctx, node.Runtime{Version: a.facts.runtime.Name + "://" + a.facts.runtime.Version, StrictGroups: a.facts.runtime.StrictGroups})
 	})
-	goOn("runtime events", a.followRuntime)
+	goOn("runtime events", a.watch.Run)
 	goOn("pods", a.followPods)
 	if a.o.Settings.ManifestDir != "" {
 		goOn("static pods", a.followManifests)
@@ -166,26 +163,6 @@ func (a *Agent) Run(ctx context.Context) error {
 		goOn("image garbage collection", a.collector.Run)
 	}
 	return g.Wait()
-}
-
-// waitForRuntime asks the runtime who it is and what it can do until it answers.
-func (a *Agent) waitForRuntime(ctx context.Context) error {
-	retry := task.Backoff{Initial: 20 * time.Millisecond, Max: 2 * time.Second}
-	for {
-		v, err := a.o.Runtime.Version(ctx, &runtimeapi.VersionRequest{})
-		if err == nil {
-			var s *runtimeapi.StatusResponse
-			if s, err = a.o.Runtime.Status(ctx, &runtimeapi.StatusRequest{}); err == nil {
-				a.facts.runtime, a.facts.version = v.RuntimeName, v.RuntimeVersion
-				a.facts.strictGroups = s.GetFeatures().GetSupplementalGroupsPolicy()
-				return nil
-			}
-		}
-		a.o.Log.Debug("container runtime does not answer yet", "err", err)
-		if err := task.Sleep(ctx, retry.Next()); err != nil {
-			return err
-		}
-	}
 }
 
 // followPods starts an actor for each pod of the node, and tells the actors of
@@ -212,7 +189,7 @@ func (a *Agent) take(ctx context.Context, deltas []cache.Delta) error {
 	return nil
 }
 
-func (a *Agent) takeOne(d cache.Delta, found *inventory) {
+func (a *Agent) takeOne(d cache.Delta, found *runtime.Inventory) {
 	pod := d.Last().Object.(*v1.Pod)
 	if mirrorOf(pod) != "" {
 		a.takeMirror(pod, d.Now == nil)
@@ -235,7 +212,7 @@ func (a *Agent) takeOne(d cache.Delta, found *inventory) {
 }
 
 // start runs an actor; found is what the runtime has of its pod already.
-func (a *Agent) start(act *actor, found *inventory) {
+func (a *Agent) start(act *actor, found *runtime.Inventory) {
 	if found != nil {
 		act.adopt(found)
 	}

@@ -4,15 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	stdruntime "runtime"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
+	"github.com/kemudi/kemudi/internal/kubelet/runtime"
 )
 
 // work is an action as a value: what it takes from the actor, and what comes of it.
@@ -92,16 +92,6 @@ func (x *actor) prepareWrite(act podstep.Action) work {
 
 // name is for logs; the pod's name and namespace never change.
 func (x *actor) name() string { return x.d.Pod.Namespace + "/" + x.d.Pod.Name }
-
-// message is an error's text as users are to see it: without the wrapping of gRPC.
-func message(err error) string {
-	if s, ok := status.FromError(err); ok {
-		return s.Message()
-	}
-	return err.Error()
-}
-
-func isNotFound(err error) bool { return status.Code(err) == codes.NotFound }
 
 // createSandbox makes a sandbox for the pod.
 type createSandbox struct {
@@ -183,6 +173,9 @@ func (a *Agent) runSandbox(ctx context.Context, pod *v1.Pod, attempt int) (*runt
 	return st.Status, nil
 }
 
+// atOnce is how many sandboxes, and how many containers, are started at a time.
+func atOnce() int { return max(4, 2*stdruntime.NumCPU()) }
+
 // semaphore lets only so many through at a time: started all together, pods
 // would all be slow.
 type semaphore chan struct{}
@@ -207,7 +200,7 @@ func (w *stopSandbox) do(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, runtimeDeadline)
 	defer cancel()
 	_, err := w.a.o.Runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: w.id})
-	if err != nil && !isNotFound(err) {
+	if err != nil && !runtime.IsNotFound(err) {
 		return fmt.Errorf("stop sandbox: %w", err)
 	}
 	return nil
@@ -239,7 +232,7 @@ func (w *removeSandbox) do(ctx context.Context) error {
 		}
 	}
 	_, err := w.a.o.Runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: w.id})
-	if err != nil && !isNotFound(err) {
+	if err != nil && !runtime.IsNotFound(err) {
 		return fmt.Errorf("remove sandbox: %w", err)
 	}
 	return nil
@@ -262,7 +255,7 @@ func (w *removeContainer) do(ctx context.Context) error {
 	defer cancel()
 	log := w.a.logOf(ctx, w.id)
 	_, err := w.a.o.Runtime.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: w.id})
-	if err != nil && !isNotFound(err) {
+	if err != nil && !runtime.IsNotFound(err) {
 		return fmt.Errorf("remove container: %w", err)
 	}
 	return w.a.removeLog(log)

@@ -18,6 +18,7 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
+	"github.com/kemudi/kemudi/internal/kubelet/runtime"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
@@ -102,7 +103,7 @@ func newActor(a *Agent, pod *v1.Pod, rev int64) *actor {
 	x.box.ready = make(chan struct{}, 1)
 	x.ops = task.NewGroup(a.group.Context())
 	x.o = podstep.Observed{
-		FirstSeen: x.now, HostIPs: a.node.Addresses(), Runtime: a.facts.runtime,
+		FirstSeen: x.now, HostIPs: a.node.Addresses(), Runtime: a.facts.runtime.Name,
 		Storage: podstep.Storage{Limited: a.podUsage != nil && evict.HasLimits(pod), Every: a.pace},
 		Images:  map[string]podstep.Image{}, Failures: map[string]podstep.Failure{}, Probes: map[string]podstep.Probes{},
 		Killed: map[string]podstep.KillReason{}, Hooked: map[string]bool{}, Doing: map[string]podstep.Action{}, Resized: map[string]v1.ResourceRequirements{},
@@ -241,10 +242,10 @@ func (x *actor) ended(h *handle, err error, givenUp bool) {
 // failed notes why an action did not work.
 func (x *actor) failed(act podstep.Action, err error) {
 	key := act.Key()
-	f := podstep.Failure{Message: message(err), At: x.now, Count: x.o.Failures[key].Count + 1}
+	f := podstep.Failure{Message: runtime.Message(err), At: x.now, Count: x.o.Failures[key].Count + 1}
 	var start *startError
 	if errors.As(err, &start) {
-		f.Reason, f.Message = start.reason, message(start.err)
+		f.Reason, f.Message = start.reason, runtime.Message(start.err)
 	}
 	x.o.Failures[key] = f
 	switch {
@@ -302,12 +303,12 @@ func (x *actor) gone(pod *v1.Pod) {
 }
 
 // adopt takes in what the runtime had of the pod before this process.
-func (x *actor) adopt(inv *inventory) {
-	for _, s := range inv.sandboxes {
+func (x *actor) adopt(inv *runtime.Inventory) {
+	for _, s := range inv.Sandboxes {
 		x.observeSandbox(s)
 	}
-	for _, c := range inv.containers {
-		x.observeContainer(c.status, c.sandbox)
+	for _, c := range inv.Containers {
+		x.observeContainer(c.Status, c.Sandbox)
 	}
 	if t := x.d.Pod.Status.StartTime; t != nil {
 		x.o.FirstSeen = t.Time
@@ -316,12 +317,12 @@ func (x *actor) adopt(inv *inventory) {
 
 // replace takes in all that the runtime has of the pod. What was made since it
 // was asked stays.
-func (x *actor) replace(inv *inventory) {
+func (x *actor) replace(inv *runtime.Inventory) {
 	x.o.Sandboxes = slices.DeleteFunc(x.o.Sandboxes, func(s podstep.Sandbox) bool {
-		return s.CreatedAt.Before(inv.at) && !slices.ContainsFunc(inv.sandboxes, func(f *runtimeapi.PodSandboxStatus) bool { return f.Id == s.ID })
+		return s.CreatedAt.Before(inv.At) && !slices.ContainsFunc(inv.Sandboxes, func(f *runtimeapi.PodSandboxStatus) bool { return f.Id == s.ID })
 	})
 	x.o.Containers = slices.DeleteFunc(x.o.Containers, func(c podstep.Container) bool {
-		return c.CreatedAt.Before(inv.at) && !slices.ContainsFunc(inv.containers, func(f foundContainer) bool { return f.status.Id == c.ID })
+		return c.CreatedAt.Before(inv.At) && !slices.ContainsFunc(inv.Containers, func(f runtime.Found) bool { return f.Status.Id == c.ID })
 	})
 	x.adopt(inv)
 }

@@ -96,7 +96,7 @@ func (x *actor) endProbes(id string) {
 
 // known is the status that the API has of this very container, or nil.
 func (x *actor) known(c *podstep.Container) *v1.ContainerStatus {
-	id := x.a.facts.runtime + "://" + c.ID
+	id := x.a.facts.runtime.Name + "://" + c.ID
 	for _, list := range [][]v1.ContainerStatus{x.d.Pod.Status.ContainerStatuses, x.d.Pod.Status.InitContainerStatuses} {
 		for i := range list {
 			if list[i].ContainerID == id {

@@ -17,6 +17,7 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/admit"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
+	"github.com/kemudi/kemudi/internal/kubelet/runtime"
 )
 
 // reallocate lets a running pod have what its spec asks for now, or says why not:
@@ -145,7 +146,7 @@ func (w *resizePod) note(x *actor, err error) {
 		x.o.Resized[id] = r
 	}
 	if err != nil {
-		x.reportResize("ResizeError", v1.EventTypeWarning, resizeText("Pod resize error", w.pod, message(err)))
+		x.reportResize("ResizeError", v1.EventTypeWarning, resizeText("Pod resize error", w.pod, runtime.Message(err)))
 		return
 	}
 	x.volumesStale() // they may tell of it

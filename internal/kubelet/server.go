@@ -330,7 +330,7 @@ func (a *Agent) serveLogs(w http.ResponseWriter, r *http.Request) {
 	}
 	st, err := a.o.Runtime.ContainerStatus(r.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: id})
 	if err != nil {
-		fail(w, fmt.Errorf("unable to retrieve container logs for %s://%s", a.facts.runtime, id))
+		fail(w, fmt.Errorf("unable to retrieve container logs for %s://%s", a.facts.runtime.Name, id))
 		return
 	}
 	o.Follow = o.Follow && running

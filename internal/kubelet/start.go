@@ -12,6 +12,7 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/objects"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
+	"github.com/kemudi/kemudi/internal/kubelet/runtime"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
@@ -183,7 +184,7 @@ func (s *start) readFile(name, path string) ([]byte, error) {
 }
 
 func (s *start) fail(reason string, err error) error {
-	s.event(v1.EventTypeWarning, "Failed", "Error: "+message(err))
+	s.event(v1.EventTypeWarning, "Failed", "Error: "+runtime.Message(err))
 	return &startError{reason, err}
 }
 
@@ -204,7 +205,7 @@ func (s *start) inspect(ctx context.Context, id string) *runtimeapi.ContainerSta
 // stopContainer ends a container, by force when grace seconds have passed.
 func (a *Agent) stopContainer(ctx context.Context, id string, grace int64) error {
 	_, err := a.o.Runtime.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: max(grace, 2)})
-	if err != nil && !isNotFound(err) {
+	if err != nil && !runtime.IsNotFound(err) {
 		return fmt.Errorf("stop container: %w", err)
 	}
 	return nil

@@ -18,6 +18,7 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/inotify"
 	"github.com/kemudi/kemudi/internal/kubelet/manifest"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
+	"github.com/kemudi/kemudi/internal/kubelet/runtime"
 )
 
 // mirrorOf is the UID of the static pod of which a pod of the API is the mirror;
@@ -59,7 +60,7 @@ func (a *Agent) followManifests(ctx context.Context) error {
 // applyManifests starts the pods of new files and ends those of files that have
 // gone. found is what the runtime has, mirrors what the API has of them, by their
 // keys, when the agent begins. It is called by one goroutine at a time.
-func (a *Agent) applyManifests(found map[types.UID]*inventory, mirrors map[string]*v1.Pod) {
+func (a *Agent) applyManifests(found map[types.UID]*runtime.Inventory, mirrors map[string]*v1.Pod) {
 	if a.manifests == nil {
 		return
 	}

@@ -32,7 +32,8 @@ kubelet/cri apiserver/request
 apiserver/encoded apiserver/refusal
 apiserver/served
 apiserver/call
-kubelet/objects kubelet/runtime
+kubelet/cgroup kubelet/logs kubelet/objects kubelet/runtime kubelet/volume
+kubelet/disk
 admission apiserver/alloc apiserver/read
 apiserver/* kubelet/*
 apiserver/answer

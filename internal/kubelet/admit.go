@@ -62,3 +62,17 @@ func (a *Agent) release(uid types.UID) {
 	delete(a.mu.allocations, uid)
 	a.askAgainLocked()
 }
+
+// burstable is what the burstable pods ask for together, in thousandths of a CPU.
+func (a *Agent) burstable() int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	sum := int64(0)
+	for _, c := range a.mu.allocations {
+		if c.QOS == v1.PodQOSBurstable {
+			cpu := c.Requests[v1.ResourceCPU]
+			sum += cpu.MilliValue()
+		}
+	}
+	return sum
+}

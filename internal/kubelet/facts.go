@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,11 +9,14 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kemudi/kemudi/internal/kubelet/admit"
 	"github.com/kemudi/kemudi/internal/kubelet/cgroup"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
+	"github.com/kemudi/kemudi/internal/kubelet/disk"
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
+	"github.com/kemudi/kemudi/internal/kubelet/logs"
 	"github.com/kemudi/kemudi/internal/kubelet/machine"
 	"github.com/kemudi/kemudi/internal/kubelet/node"
 )
@@ -64,6 +68,20 @@ func (a *Agent) findFacts() error {
 		f.node.LimitSwap = cgroups.HasSwap(a.o.CgroupParent)
 	}
 	return nil
+}
+
+// newDisk returns what pods have on the machine.
+func (a *Agent) newDisk() (*disk.Disk, error) {
+	return disk.New(disk.Options{
+		RootDir: a.o.RootDir, PodLogsDir: a.o.PodLogsDir, Node: &a.facts.node, Log: a.o.Log,
+		Logs: &logs.Rotator{
+			Limits: logs.Limits{Size: a.o.Settings.LogMaxSize.Value(), Files: a.o.Settings.LogMaxFiles}, Every: a.pace, Log: a.o.Log,
+			Reopen: func(ctx context.Context, id string) error {
+				_, err := a.o.Runtime.ReopenContainerLog(ctx, &runtimeapi.ReopenContainerLogRequest{ContainerId: id})
+				return err
+			},
+		},
+	})
 }
 
 // nodeFacts is what pods are translated with; the host's own DNS and hosts file

@@ -17,6 +17,7 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/admit"
 	"github.com/kemudi/kemudi/internal/kubelet/contain"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
+	"github.com/kemudi/kemudi/internal/kubelet/disk"
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
 	"github.com/kemudi/kemudi/internal/kubelet/image"
 	"github.com/kemudi/kemudi/internal/kubelet/machine"
@@ -39,7 +40,7 @@ type Agent struct {
 	providers *image.Providers
 	collector *image.Collector
 	prober    *probe.Prober
-	disk      *disk // nil on a simulated node
+	disk      *disk.Disk // nil on a simulated node
 	facts     facts
 
 	// podUsage measures what a pod holds on disk, gauge what the node has left. Nil on
@@ -69,7 +70,6 @@ type Agent struct {
 		deferred    map[types.UID]*actor        // whose pods wait for more resources
 		statics     map[string]*actor           // of the pods of manifests, the newest ones, by their keys
 		leaving     map[types.UID]chan struct{} // closed when the pod that is evicted has ended
-		logs        map[string]string           // paths of the logs of running containers, by container ID
 		read        map[string]int64            // how many bytes of a log clients have read from its beginning
 		// early holds events that came between the first look at the runtime and
 		// the start of the actors; nil when they are not kept.
@@ -110,7 +110,7 @@ func New(o Options) (*Agent, error) {
 	}
 	a.sandboxes, a.starts = make(semaphore, atOnce()), make(semaphore, atOnce())
 	a.mu.actors, a.mu.allocations = map[types.UID]*actor{}, admit.Allocations{}
-	a.mu.logs, a.mu.deferred = map[string]string{}, map[types.UID]*actor{}
+	a.mu.deferred = map[types.UID]*actor{}
 	a.mu.read = map[string]int64{}
 	a.pace = defaultPace
 	a.staticGone = make(chan struct{}, 1)
@@ -126,7 +126,7 @@ func New(o Options) (*Agent, error) {
 		return nil, fmt.Errorf("kubelet: %w", err)
 	}
 	if !o.Simulated {
-		if a.disk, err = newDisk(a); err != nil {
+		if a.disk, err = a.newDisk(); err != nil {
 			return nil, fmt.Errorf("kubelet: %w", err)
 		}
 		a.podUsage, a.gauge = a.storageOf, a.readGauges
@@ -159,7 +159,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		goOn("pressure", a.watchPressure)
 	}
 	if a.disk != nil {
-		goOn("log rotation", a.rotateLogs)
+		goOn("log rotation", a.disk.Logs.Run)
 		goOn("image garbage collection", a.collector.Run)
 	}
 	return g.Wait()

@@ -13,6 +13,9 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/volume"
 )
 
+// hostsPath is where a container finds its hosts file.
+const hostsPath = "/etc/hosts"
+
 // mounts lists what the container mounts: its volumes, and files of the node's.
 func (s *start) mounts(ctx context.Context, env []*runtimeapi.KeyValue) ([]*runtimeapi.Mount, error) {
 	if s.a.disk == nil {
@@ -30,7 +33,8 @@ func (s *start) mounts(ctx context.Context, env []*runtimeapi.KeyValue) ([]*runt
 		return slices.ContainsFunc(out, func(m *runtimeapi.Mount) bool { return m.ContainerPath == path })
 	}
 	if (len(s.podIPs) > 0 || s.pod.Spec.HostNetwork) && !taken(hostsPath) {
-		path, err := s.hostsFile()
+		node := s.a.nodeFacts()
+		path, err := s.a.disk.HostsFile(s.pod.UID, cri.HostsFile(s.pod, &node, s.podIPs))
 		if err != nil {
 			return nil, err
 		}
@@ -38,7 +42,7 @@ func (s *start) mounts(ctx context.Context, env []*runtimeapi.KeyValue) ([]*runt
 		out = append(out, &runtimeapi.Mount{ContainerPath: hostsPath, HostPath: path, Readonly: readOnly, SelinuxRelabel: true})
 	}
 	if p := s.container.TerminationMessagePath; p != "" && !taken(p) {
-		path, err := s.terminationLog()
+		path, err := s.a.disk.TerminationLog(s.pod.UID, s.container.Name, s.act.Attempt)
 		if err != nil {
 			return nil, err
 		}
@@ -71,9 +75,9 @@ func (s *start) mount(ctx context.Context, i int, env []*runtimeapi.KeyValue) (*
 	if v.Image != nil {
 		return out, s.mountImage(ctx, v, part, out)
 	}
-	out.HostPath = s.a.disk.volumes.Path(s.pod, v)
+	out.HostPath = s.a.disk.Volumes.Path(s.pod, v)
 	if part != "" {
-		out.HostPath, err = s.a.disk.volumes.SubPath(s.pod, volume.Part{Volume: v, Container: s.container.Name, Mount: i, Path: part})
+		out.HostPath, err = s.a.disk.Volumes.SubPath(s.pod, volume.Part{Volume: v, Container: s.container.Name, Mount: i, Path: part})
 	}
 	return out, err
 }

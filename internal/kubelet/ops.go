@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
@@ -137,12 +138,12 @@ func (a *Agent) runSandbox(ctx context.Context, pod *v1.Pod, attempt int) (*runt
 	if err := a.checkOwnUsers(ctx, pod, handler); err != nil {
 		return nil, err
 	}
-	own, err := a.usersOf(pod)
+	own, err := a.disk.UsersOf(pod)
 	if err != nil {
 		return nil, err
 	}
 	own.Sandbox(config)
-	if err := a.prepareSandbox(pod, &node, config); err != nil {
+	if err := a.disk.PrepareSandbox(config, cri.PodCgroup(pod, &node), a.burstable()); err != nil {
 		return nil, err
 	}
 	if !pod.Spec.HostNetwork {
@@ -227,7 +228,7 @@ func (w *removeSandbox) do(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, runtimeDeadline)
 	defer cancel()
 	if w.gone {
-		if err := w.a.removePodLogs(w.pod); err != nil {
+		if err := w.a.disk.RemovePodLogs(w.pod); err != nil {
 			return err
 		}
 	}
@@ -253,12 +254,15 @@ type removeContainer struct {
 func (w *removeContainer) do(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, runtimeDeadline)
 	defer cancel()
-	log := w.a.logOf(ctx, w.id)
+	log := ""
+	if w.a.disk != nil {
+		log = w.a.logOf(ctx, w.id)
+	}
 	_, err := w.a.o.Runtime.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: w.id})
 	if err != nil && !runtime.IsNotFound(err) {
 		return fmt.Errorf("remove container: %w", err)
 	}
-	return w.a.removeLog(log)
+	return w.a.disk.RemoveLog(log)
 }
 
 func (w *removeContainer) note(x *actor, err error) {
@@ -266,3 +270,22 @@ func (w *removeContainer) note(x *actor, err error) {
 		x.forget(w.id)
 	}
 }
+
+// logOf is the path of a container's log; empty if there is none.
+func (a *Agent) logOf(ctx context.Context, id string) string {
+	resp, err := a.o.Runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
+	if err != nil {
+		return ""
+	}
+	return resp.GetStatus().GetLogPath()
+}
+
+// cleanUp removes all that the pod has on the machine, except sandboxes and logs.
+type cleanUp struct {
+	a   *Agent
+	uid types.UID
+}
+
+func (w *cleanUp) do(context.Context) error { return w.a.disk.CleanUp(w.uid) }
+
+func (w *cleanUp) note(x *actor, err error) { x.o.CleanedUp = err == nil }

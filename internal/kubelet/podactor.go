@@ -156,7 +156,7 @@ func (x *actor) step() (wake time.Time, done bool) {
 		x.a.release(x.uid)
 	}
 	if r.Done {
-		if err := x.a.forgetOnDisk(x.uid); err != nil {
+		if err := x.a.disk.Forget(x.uid); err != nil {
 			x.a.o.Log.Warn("remove the last of a pod", "pod", x.name(), "err", err)
 		}
 		return time.Time{}, true
@@ -346,7 +346,7 @@ func (x *actor) observe(e *runtimeapi.ContainerEventResponse) {
 // forget drops a sandbox or container that has been removed.
 func (x *actor) forget(id string) {
 	x.removed[id] = true
-	x.a.noteLog(&runtimeapi.ContainerStatus{Id: id, State: runtimeapi.ContainerState_CONTAINER_EXITED})
+	x.a.disk.Note(&runtimeapi.ContainerStatus{Id: id, State: runtimeapi.ContainerState_CONTAINER_EXITED})
 	x.a.forgetRead(id)
 	x.o.Sandboxes = slices.DeleteFunc(x.o.Sandboxes, func(s podstep.Sandbox) bool { return s.ID == id })
 	for i := range x.o.Containers {
@@ -398,7 +398,7 @@ func (x *actor) observeContainer(s *runtimeapi.ContainerStatus, sandbox string) 
 	if x.removed[s.Id] {
 		return
 	}
-	x.a.noteLog(s)
+	x.a.disk.Note(s)
 	now := cri.ObservedContainer(s, sandbox)
 	i := slices.IndexFunc(x.o.Containers, func(o podstep.Container) bool { return o.ID == s.Id })
 	if i < 0 {
@@ -433,7 +433,7 @@ func (x *actor) exited(c *podstep.Container, s *runtimeapi.ContainerStatus) {
 	}
 	x.endProbes(c.ID)
 	x.tellExit(c.ID)
-	if message, ok := x.a.terminationMessage(x.ops.Context(), s); ok {
+	if message, ok := x.a.disk.TerminationMessage(x.ops.Context(), s); ok {
 		c.Message = message
 	}
 }

@@ -195,11 +195,9 @@ func (a *Agent) applyResources(ctx context.Context, pod *v1.Pod, list []podstep.
 	node := a.nodeFacts()
 	path := node.Cgroup(pod, core.QOSClass(pod))
 	limits := cri.PodCgroup(pod, &node)
-	if a.disk != nil && path != "" {
-		wide := &runtimeapi.LinuxContainerResources{CpuShares: limits.CpuShares, CpuPeriod: limits.CpuPeriod}
-		if err := a.disk.cgroups.Ensure(path, wide); err != nil {
-			return nil, err
-		}
+	wide := &runtimeapi.LinuxContainerResources{CpuShares: limits.CpuShares, CpuPeriod: limits.CpuPeriod}
+	if err := a.disk.Limit(path, wide); err != nil {
+		return nil, err
 	}
 	done := map[string]v1.ResourceRequirements{}
 	var errs []error
@@ -218,8 +216,6 @@ func (a *Agent) applyResources(ctx context.Context, pod *v1.Pod, list []podstep.
 		}
 		done[c.ID] = spec.Resources
 	}
-	if a.disk != nil && path != "" {
-		errs = append(errs, a.disk.cgroups.Ensure(path, limits), a.weighClasses(node.CgroupParent))
-	}
+	errs = append(errs, a.disk.Limit(path, limits), a.disk.WeighClasses(a.burstable()))
 	return done, errors.Join(errs...)
 }

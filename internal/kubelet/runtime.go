@@ -52,7 +52,7 @@ func (a *Agent) adopt(ctx context.Context, pods []cache.Delta) error {
 	for _, e := range early {
 		a.deliver(e)
 	}
-	a.removeLeftovers()
+	a.disk.RemoveLeftovers(a.knows)
 	close(a.running)
 	return nil
 }
@@ -79,6 +79,13 @@ func (a *Agent) deliver(e *runtimeapi.ContainerEventResponse) {
 	if act != nil {
 		act.post(func(x *actor) { x.observe(e) })
 	}
+}
+
+// knows reports whether there is an actor of the pod.
+func (a *Agent) knows(uid types.UID) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.mu.actors[uid] != nil
 }
 
 // newOrphan is the actor of a pod that the API does not have any more: all that

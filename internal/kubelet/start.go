@@ -149,7 +149,7 @@ func (s *start) config(ctx context.Context) (*runtimeapi.ContainerConfig, *runti
 	if err != nil {
 		return nil, nil, err
 	}
-	own, err := s.a.usersOf(s.pod)
+	own, err := s.a.disk.UsersOf(s.pod)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -177,7 +177,7 @@ func (s *start) giveUp(ctx context.Context, id string) error {
 func (s *start) readFile(name, path string) ([]byte, error) {
 	for i := range s.pod.Spec.Volumes {
 		if v := &s.pod.Spec.Volumes[i]; v.Name == name {
-			return s.a.disk.volumes.ReadFile(s.pod, v, path)
+			return s.a.disk.Volumes.ReadFile(s.pod, v, path)
 		}
 	}
 	return nil, fmt.Errorf("there is no volume %q", name)

@@ -3,7 +3,6 @@ package kubelet
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -57,19 +56,7 @@ func (a *Agent) containerStatsOf(ctx context.Context, pod *v1.Pod) ([]*runtimeap
 // storageOf measures what the pod holds on disk: its volumes and logs now, its
 // writable layers as the runtime has last seen them.
 func (a *Agent) storageOf(ctx context.Context, pod *v1.Pod) (evict.Storage, error) {
-	out := evict.Storage{Volumes: map[string]int64{}, Containers: map[string]int64{}}
-	for i := range pod.Spec.Volumes {
-		if v := &pod.Spec.Volumes[i]; v.EmptyDir != nil {
-			out.Volumes[v.Name] = evict.DiskUsage(a.disk.volumes.Path(pod, v))
-		}
-	}
-	logs := cri.PodLogDir(a.o.PodLogsDir, pod.Namespace, pod.Name, string(pod.UID))
-	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range list {
-			out.Containers[list[i].Name] = evict.DiskUsage(filepath.Join(logs, list[i].Name))
-		}
-	}
-	out.Other = evict.DiskUsage(filepath.Join(a.disk.volumes.PodDir(pod.UID), "containers"))
+	out := a.disk.Usage(pod)
 	stats, err := a.containerStatsOf(ctx, pod)
 	if err != nil {
 		return out, err

@@ -10,20 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
-	"github.com/kemudi/kemudi/internal/kubelet/users"
 )
-
-// usersOf returns the users that the pod has for itself, nil if it has the node's.
-func (a *Agent) usersOf(pod *v1.Pod) (*cri.Users, error) {
-	if a.disk == nil || !cri.HasOwnUsers(pod) {
-		return nil, nil
-	}
-	r, err := a.disk.users.Of(pod.UID)
-	if err != nil {
-		return nil, err
-	}
-	return &cri.Users{First: r.First, Count: users.Size}, nil
-}
 
 // checkOwnUsers refuses a pod that asks for users of its own from a runtime that
 // has none to give: run anyway, it would have those of the node.

@@ -54,7 +54,7 @@ func (a *Agent) writeVolumes(ctx context.Context, pod *v1.Pod) (time.Time, error
 	if a.disk == nil {
 		return time.Time{}, nil
 	}
-	again, err := a.disk.volumes.Prepare(ctx, pod, sources{a, ctx})
+	again, err := a.disk.Volumes.Prepare(ctx, pod, sources{a, ctx})
 	if err != nil && ctx.Err() == nil {
 		a.reportMountErrors(pod, err)
 	}

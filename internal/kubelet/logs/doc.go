@@ -3,5 +3,5 @@
 //
 // A line of a file is "<time> <stream> <tags> <text>": the time in RFC 3339 with
 // nanoseconds, the stream stdout or stderr, the tag P for a part of a line that
-// goes on and F for its end. See [Read], [Limits.Rotate] and [Directory].
+// goes on and F for its end. See [Read], [Rotator] and [Directory].
 package logs

@@ -1,0 +1,150 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kemudi/kemudi/internal/kubelet/cgroup"
+	"github.com/kemudi/kemudi/internal/kubelet/cri"
+	"github.com/kemudi/kemudi/internal/kubelet/evict"
+	"github.com/kemudi/kemudi/internal/kubelet/logs"
+	"github.com/kemudi/kemudi/internal/kubelet/users"
+	"github.com/kemudi/kemudi/internal/kubelet/volume"
+)
+
+// Disk is what the pods of one node have on the machine. Its methods may be
+// called concurrently, those about one pod one after another.
+type Disk struct {
+	Volumes *volume.Manager
+	Logs    *logs.Rotator
+
+	o       Options
+	cgroups cgroup.Tree
+	users   *users.Ranges
+}
+
+// Options of a Disk; all are required.
+type Options struct {
+	RootDir    string    // of volumes and other files of pods
+	PodLogsDir string    // of the logs of containers
+	Node       *cri.Node // says where the cgroups of pods are
+	Logs       *logs.Rotator
+	Log        *slog.Logger
+}
+
+// New returns the disk of a machine.
+func New(o Options) (*Disk, error) {
+	pods := filepath.Join(o.RootDir, "pods")
+	volumes, err := volume.NewManager(pods, o.Log)
+	if err != nil {
+		return nil, err
+	}
+	ranges, err := users.Open(pods, "/etc")
+	if err != nil {
+		return nil, err
+	}
+	return &Disk{Volumes: volumes, Logs: o.Logs, o: o, cgroups: cgroup.Open(cgroup.Top), users: ranges}, nil
+}
+
+// CleanUp removes all that the pod has on the machine, except sandboxes and logs.
+func (d *Disk) CleanUp(uid types.UID) error {
+	if d == nil {
+		return nil
+	}
+	if err := d.Volumes.CleanUp(uid); err != nil {
+		return err
+	}
+	for _, qos := range []v1.PodQOSClass{v1.PodQOSGuaranteed, v1.PodQOSBurstable, v1.PodQOSBestEffort} {
+		pod := &v1.Pod{}
+		pod.UID = uid
+		if err := d.cgroups.Remove(d.o.Node.Cgroup(pod, qos)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RemoveLeftovers removes what is there for pods that are not known.
+func (d *Disk) RemoveLeftovers(known func(types.UID) bool) {
+	if d == nil {
+		return
+	}
+	uids, err := d.Volumes.Pods()
+	if err != nil {
+		d.o.Log.Warn("look for leftovers of pods", "err", err)
+	}
+	for _, class := range []string{"", "/burstable", "/besteffort"} {
+		for _, name := range d.cgroups.Children(d.o.Node.CgroupParent + "/kubepods" + class) {
+			if uid, ok := strings.CutPrefix(name, "pod"); ok {
+				uids = append(uids, types.UID(uid))
+			}
+		}
+	}
+	for _, uid := range uids {
+		if known(uid) {
+			continue
+		}
+		d.o.Log.Info("remove leftovers of pod", "uid", uid)
+		if err := errors.Join(d.CleanUp(uid), d.Forget(uid)); err != nil {
+			d.o.Log.Warn("remove leftovers of pod", "uid", uid, "err", err)
+		}
+	}
+}
+
+// Forget removes the last that is there of a pod: its logs, which are found by its
+// UID, and the directory that says that there may be some.
+func (d *Disk) Forget(uid types.UID) error {
+	if d == nil {
+		return nil
+	}
+	dirs, err := filepath.Glob(cri.PodLogDir(d.o.PodLogsDir, "*", "*", string(uid)))
+	if err != nil {
+		return fmt.Errorf("find logs of pod: %w", err)
+	}
+	for _, dir := range dirs {
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("remove logs of pod: %w", err)
+		}
+	}
+	if err := d.users.Release(uid); err != nil {
+		return err
+	}
+	return d.Volumes.Forget(uid)
+}
+
+// UsersOf returns the users that the pod has for itself, nil if it has the node's.
+func (d *Disk) UsersOf(pod *v1.Pod) (*cri.Users, error) {
+	if d == nil || !cri.HasOwnUsers(pod) {
+		return nil, nil
+	}
+	r, err := d.users.Of(pod.UID)
+	if err != nil {
+		return nil, err
+	}
+	return &cri.Users{First: r.First, Count: users.Size}, nil
+}
+
+// Usage is what the pod holds there now; of its containers, only their logs.
+func (d *Disk) Usage(pod *v1.Pod) evict.Storage {
+	out := evict.Storage{Volumes: map[string]int64{}, Containers: map[string]int64{}}
+	for i := range pod.Spec.Volumes {
+		if v := &pod.Spec.Volumes[i]; v.EmptyDir != nil {
+			out.Volumes[v.Name] = evict.DiskUsage(d.Volumes.Path(pod, v))
+		}
+	}
+	dir := cri.PodLogDir(d.o.PodLogsDir, pod.Namespace, pod.Name, string(pod.UID))
+	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			out.Containers[list[i].Name] = evict.DiskUsage(filepath.Join(dir, list[i].Name))
+		}
+	}
+	out.Other = evict.DiskUsage(filepath.Join(d.Volumes.PodDir(pod.UID), "containers"))
+	return out
+}

@@ -61,7 +61,7 @@ var elsewhere = map[string][]string{
 	"kubelet Event(reason)":                   {"NodeHasDiskPressure", "NodeHasInsufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientMemory"},
 	"kubelet event(n.Reason)":                 {"DNSConfigForming", "MissingClusterDNS"},
 	"kubelet rejected(reason)":                {"NodeAffinity", "NodePorts", "OutOf[resource]", "PodOSNotSupported", "PodOSSelectorNodeLabelDoesNotMatch", "SysctlForbidden", "TaintToleration"},
-	`kubelet reportResize("Resize" + f.Reason)`: {"Resize[Deferred or Infeasible]"},
+	`kubelet reportResize("Resize" + reason)`: {"Resize[Deferred or Infeasible]"},
 }
 
 func TestMapListsEveryReasonOfEvents(t *testing.T) {

@@ -2,7 +2,6 @@ package kubelet
 
 import (
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/kubelet/admit"
@@ -16,63 +15,42 @@ func (a *Agent) admit(pod *v1.Pod, ours bool) *podstep.Failure {
 	if core.PodTerminal(pod) {
 		return nil
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	c := admit.AllocationOf(pod)
-	if !ours && pod.DeletionTimestamp == nil {
+	refuse := a.refuse(pod)
+	if ours || pod.DeletionTimestamp != nil {
+		refuse = nil
+	}
+	if reason, message := a.ledger.Take(pod, refuse); reason != "" {
+		return a.rejected(pod, reason, message)
+	}
+	return nil
+}
+
+// refuse returns what decides whether the node rejects the pod.
+func (a *Agent) refuse(pod *v1.Pod) func(admit.Allocations, admit.Allocation) (reason, message string) {
+	return func(others admit.Allocations, own admit.Allocation) (reason, message string) {
 		node, _ := a.node.Seen()
 		if message := evict.Refuse(pod, a.node.Pressure()); message != "" {
-			return a.rejected(pod, podstep.ReasonEvicted, message)
+			return podstep.ReasonEvicted, message
 		}
-		if reason, message := a.facts.sysctls.Refuse(pod); reason != "" {
-			return a.rejected(pod, reason, message)
+		if reason, message = a.facts.sysctls.Refuse(pod); reason != "" {
+			return reason, message
 		}
-		if reason, message := admit.OtherSystem(pod); reason != "" {
-			return a.rejected(pod, reason, message)
+		if reason, message = admit.OtherSystem(pod); reason != "" {
+			return reason, message
 		}
-		if reason, message := admit.Groups(pod, a.facts.runtime.StrictGroups); reason != "" {
-			return a.rejected(pod, reason, message)
+		if reason, message = admit.Groups(pod, a.facts.runtime.StrictGroups); reason != "" {
+			return reason, message
 		}
 		allocatable := a.facts.node.Allocatable
 		if node != nil {
 			allocatable = a.node.Allocatable(a.node.Capacity(node.Status.Capacity))
 		}
-		if reason, message := a.mu.allocations.Reject(pod, c, node, allocatable); reason != "" {
-			return a.rejected(pod, reason, message)
-		}
+		return others.Reject(pod, own, node, allocatable)
 	}
-	a.mu.allocations[pod.UID] = c
-	return nil
 }
 
 func (a *Agent) rejected(pod *v1.Pod, reason, message string) *podstep.Failure {
 	message = "Pod was rejected: " + message
 	a.about(pod, "").event(v1.EventTypeWarning, reason, message)
 	return &podstep.Failure{Reason: reason, Message: message}
-}
-
-// release gives back what a finished pod took.
-func (a *Agent) release(uid types.UID) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.leftLocked(uid)
-	if _, ok := a.mu.allocations[uid]; !ok {
-		return
-	}
-	delete(a.mu.allocations, uid)
-	a.askAgainLocked()
-}
-
-// burstable is what the burstable pods ask for together, in thousandths of a CPU.
-func (a *Agent) burstable() int64 {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	sum := int64(0)
-	for _, c := range a.mu.allocations {
-		if c.QOS == v1.PodQOSBurstable {
-			cpu := c.Requests[v1.ResourceCPU]
-			sum += cpu.MilliValue()
-		}
-	}
-	return sum
 }

@@ -34,6 +34,7 @@ type Agent struct {
 	o       Options
 	pods    client.Client[*v1.Pod]
 	node    *node.Node
+	ledger  *admit.Ledger
 	objects *objects.Objects
 	puller  *image.Puller
 	// providers know credentials; collector removes images (not on a simulated node).
@@ -67,7 +68,6 @@ type Agent struct {
 		sync.Mutex
 		actors      map[types.UID]*actor
 		allocations admit.Allocations           // of the pods that are not finished
-		deferred    map[types.UID]*actor        // whose pods wait for more resources
 		statics     map[string]*actor           // of the pods of manifests, the newest ones, by their keys
 		leaving     map[types.UID]chan struct{} // closed when the pod that is evicted has ended
 		read        map[string]int64            // how many bytes of a log clients have read from its beginning
@@ -109,8 +109,7 @@ func New(o Options) (*Agent, error) {
 		return nil, fmt.Errorf("kubelet: %w", err)
 	}
 	a.sandboxes, a.starts = make(semaphore, atOnce()), make(semaphore, atOnce())
-	a.mu.actors, a.mu.allocations = map[types.UID]*actor{}, admit.Allocations{}
-	a.mu.deferred = map[types.UID]*actor{}
+	a.mu.actors, a.ledger = map[types.UID]*actor{}, admit.NewLedger()
 	a.mu.read = map[string]int64{}
 	a.pace = defaultPace
 	a.staticGone = make(chan struct{}, 1)
@@ -219,7 +218,7 @@ func (a *Agent) start(act *actor, found *runtime.Inventory) {
 	if !act.d.Gone {
 		act.d.Fail = a.admit(act.d.Pod, len(act.o.Sandboxes) > 0)
 		if core.PodConditionTrue(act.d.Pod, v1.PodResizePending) {
-			act.d.Deferred = a.reallocate(act)
+			act.resize()
 		}
 	}
 	a.mu.Lock()
@@ -234,6 +233,7 @@ func (a *Agent) start(act *actor, found *runtime.Inventory) {
 func (a *Agent) drop(act *actor) {
 	a.puller.Forget(act.uid)
 	a.objects.Unfollow(act.uid)
+	a.ledger.Forget(act.uid)
 	close(act.done)
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -245,10 +245,7 @@ func (a *Agent) drop(act *actor) {
 		default: // it has been told
 		}
 	}
-	delete(a.mu.deferred, act.uid)
-	delete(a.mu.allocations, act.uid)
 	a.leftLocked(act.uid)
-	a.askAgainLocked()
 }
 
 // forgetDeleted tells the actors whose pods have left the API unnoticed.

@@ -143,7 +143,7 @@ func (a *Agent) runSandbox(ctx context.Context, pod *v1.Pod, attempt int) (*runt
 		return nil, err
 	}
 	own.Sandbox(config)
-	if err := a.disk.PrepareSandbox(config, cri.PodCgroup(pod, &node), a.burstable()); err != nil {
+	if err := a.disk.PrepareSandbox(config, cri.PodCgroup(pod, &node), a.ledger.Burstable()); err != nil {
 		return nil, err
 	}
 	if !pod.Spec.HostNetwork {

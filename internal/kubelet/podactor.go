@@ -291,7 +291,7 @@ func (x *actor) update(pod *v1.Pod, rev int64) {
 	resources := pod.Generation != x.d.Pod.Generation
 	x.d.Pod, x.rev = pod, rev
 	if resources {
-		x.d.Deferred = x.a.reallocate(x)
+		x.resize()
 	}
 }
 

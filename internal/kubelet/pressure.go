@@ -116,6 +116,14 @@ func (a *Agent) evictPod(ctx context.Context, uid types.UID, message string) boo
 	return false
 }
 
+// release gives back what a finished pod took.
+func (a *Agent) release(uid types.UID) {
+	a.ledger.Release(uid)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.leftLocked(uid)
+}
+
 // leftLocked tells who waits for a pod's end.
 func (a *Agent) leftLocked(uid types.UID) {
 	if ch := a.mu.leaving[uid]; ch != nil {

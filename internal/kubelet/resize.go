@@ -6,28 +6,27 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	resourcehelper "k8s.io/component-helpers/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kemudi/kemudi/internal/api/core"
-	"github.com/kemudi/kemudi/internal/kubelet/admit"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
 	"github.com/kemudi/kemudi/internal/kubelet/runtime"
 )
 
-// reallocate lets a running pod have what its spec asks for now, or says why not:
-// then it keeps what it has, and is asked about again when others have gone.
-func (a *Agent) reallocate(x *actor) *podstep.Failure {
-	f := a.grant(x)
-	if f != nil {
-		x.reportResize("Resize"+f.Reason, v1.EventTypeWarning, resizeText("Pod resize "+f.Reason, x.d.Pod, f.Message))
+// resize lets the pod have what its spec asks for now, or says why not: then it
+// keeps what it has, and is asked about again when others have gone.
+func (x *actor) resize() {
+	x.d.Deferred = nil
+	reason, message := x.a.ledger.Resize(x.d.Pod, x.a.facts.node.Allocatable, func() { x.post((*actor).resize) })
+	if reason == "" {
+		return
 	}
-	return f
+	x.d.Deferred = &podstep.Failure{Reason: reason, Message: message}
+	x.reportResize("Resize"+reason, v1.EventTypeWarning, resizeText("Pod resize "+reason, x.d.Pod, message))
 }
 
 // reportResize tells each thing once for each change of the pod.
@@ -68,50 +67,6 @@ func resizeText(title string, pod *v1.Pod, problem string) string {
 		panic(fmt.Sprintf("encode resources of pod %s: %v", pod.UID, err))
 	}
 	return title + ": " + string(data)
-}
-
-// grant takes what the pod asks for out of what the node has left.
-func (a *Agent) grant(x *actor) *podstep.Failure {
-	pod := x.d.Pod
-	asked := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.mu.deferred, x.uid)
-	mine, ok := a.mu.allocations[x.uid]
-	if !ok {
-		return nil // rejected or finished
-	}
-	delete(a.mu.allocations, x.uid)
-	defer func() { a.mu.allocations[x.uid] = mine }()
-	for _, name := range slices.Sorted(maps.Keys(asked)) {
-		if !slices.Contains([]v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory}, name) {
-			continue
-		}
-		want, have, old := asked[name], a.facts.node.Allocatable[name], mine.Requests[name]
-		if want.Cmp(old) <= 0 {
-			continue // less always fits
-		}
-		amount := admit.Amount(name)
-		if want.Cmp(have) > 0 {
-			return &podstep.Failure{Reason: v1.PodReasonInfeasible, Message: fmt.Sprintf("Node didn't have enough capacity: %s, requested: %d, capacity: %d", name, amount(want), amount(have))}
-		}
-		used := a.mu.allocations.Used(name)
-		left := have.DeepCopy()
-		left.Sub(used)
-		if want.Cmp(left) > 0 {
-			a.mu.deferred[x.uid] = x
-			return &podstep.Failure{Reason: v1.PodReasonDeferred, Message: fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, amount(want), amount(used), amount(have))}
-		}
-	}
-	mine.Requests = asked
-	return nil
-}
-
-// askAgainLocked has the pods that wait for room look whether there is some now.
-func (a *Agent) askAgainLocked() {
-	for _, x := range a.mu.deferred {
-		x.post(func(x *actor) { x.d.Deferred = x.a.reallocate(x) })
-	}
 }
 
 // resizePod gives the pod's running containers what its spec asks for.
@@ -216,6 +171,6 @@ func (a *Agent) applyResources(ctx context.Context, pod *v1.Pod, list []podstep.
 		}
 		done[c.ID] = spec.Resources
 	}
-	errs = append(errs, a.disk.Limit(path, limits), a.disk.WeighClasses(a.burstable()))
+	errs = append(errs, a.disk.Limit(path, limits), a.disk.WeighClasses(a.ledger.Burstable()))
 	return done, errors.Join(errs...)
 }

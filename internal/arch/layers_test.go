@@ -32,8 +32,9 @@ kubelet/cri apiserver/request
 apiserver/encoded apiserver/refusal
 apiserver/served
 apiserver/call
-kubelet/cgroup kubelet/logs kubelet/objects kubelet/runtime kubelet/volume
+kubelet/admit kubelet/cgroup kubelet/image kubelet/logs kubelet/node kubelet/objects kubelet/probe kubelet/runtime kubelet/volume
 kubelet/disk
+kubelet/container
 admission apiserver/alloc apiserver/read
 apiserver/* kubelet/*
 apiserver/answer

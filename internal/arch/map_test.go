@@ -59,7 +59,7 @@ func metricOf(n ast.Node) (name, help string) {
 // recorder by. Each is a text of the product, up to what changes with the object, in brackets.
 var elsewhere = map[string][]string{
 	"kubelet Event(reason)":                   {"NodeHasDiskPressure", "NodeHasInsufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientMemory"},
-	"kubelet event(n.Reason)":                 {"DNSConfigForming", "MissingClusterDNS"},
+	"kubelet Event(n.Reason)":                 {"DNSConfigForming", "MissingClusterDNS"},
 	"kubelet rejected(reason)":                {"NodeAffinity", "NodePorts", "OutOf[resource]", "PodOSNotSupported", "PodOSSelectorNodeLabelDoesNotMatch", "SysctlForbidden", "TaintToleration"},
 	`kubelet reportResize("Resize" + reason)`: {"Resize[Deferred or Infeasible]"},
 }

@@ -51,6 +51,6 @@ func (a *Agent) refuse(pod *v1.Pod) func(admit.Allocations, admit.Allocation) (r
 
 func (a *Agent) rejected(pod *v1.Pod, reason, message string) *podstep.Failure {
 	message = "Pod was rejected: " + message
-	a.about(pod, "").event(v1.EventTypeWarning, reason, message)
+	a.runner.About(pod, "").Event(v1.EventTypeWarning, reason, message)
 	return &podstep.Failure{Reason: reason, Message: message}
 }

@@ -2,7 +2,6 @@ package kubelet
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -82,21 +81,6 @@ func (a *Agent) newDisk() (*disk.Disk, error) {
 			},
 		},
 	})
-}
-
-// nodeFacts is what pods are translated with; the host's own DNS and hosts file
-// may change and are read anew.
-func (a *Agent) nodeFacts() cri.Node {
-	n := a.facts.node
-	n.IPs = a.node.Addresses()
-	if a.o.Simulated {
-		return n
-	}
-	n.HostDNS = cri.HostResolv(a.o.ResolvConf, os.ReadFile)
-	if data, err := os.ReadFile("/etc/hosts"); err == nil {
-		n.HostHosts = string(data)
-	}
-	return n
 }
 
 // SetNodeIPs tells the agent that the node has other addresses now, the primary

@@ -19,15 +19,7 @@ type ensureImage struct {
 }
 
 func (w *ensureImage) do(ctx context.Context) (err error) {
-	r := image.Request{
-		Pod: w.pod.UID, Image: w.container.Image, Policy: w.container.ImagePullPolicy,
-		Secrets: func() *image.Keyring { return w.a.pullSecrets(ctx, w.pod) },
-		Event:   func(kind, reason, message string) { w.a.about(w.pod, w.container.Name).event(kind, reason, message) },
-	}
-	if handler, err := w.a.objects.RuntimeHandler(ctx, w.pod); err == nil {
-		r.Runtime = handler
-	}
-	w.got, err = w.a.puller.Ensure(ctx, r) // an error says that it was given up
+	w.got, err = w.a.runner.EnsureImage(ctx, w.pod, w.container)
 	return err
 }
 
@@ -38,48 +30,4 @@ func (w *ensureImage) note(x *actor, err error) {
 			Reason: w.got.Reason, Message: w.got.Message, Retry: w.got.Retry,
 		}
 	}
-}
-
-// pullSecrets collects the credentials of the pod; one that is missing or broken
-// is told and left out, as the image may be public.
-func (a *Agent) pullSecrets(ctx context.Context, pod *v1.Pod) *image.Keyring {
-	k := &image.Keyring{}
-	refers := a.objects.In(ctx)
-	for _, ref := range pod.Spec.ImagePullSecrets {
-		s, err := refers.Secret(pod.Namespace, ref.Name)
-		if err == nil {
-			err = k.AddSecret(s)
-		}
-		if err != nil {
-			a.about(pod, "").event(v1.EventTypeWarning, "FailedToRetrieveImagePullSecret",
-				"Unable to retrieve some image pull secrets ("+ref.Name+"); attempting to pull the image may not succeed.")
-		}
-	}
-	return k
-}
-
-// newImages makes what pulls images and what removes them.
-func (a *Agent) newImages() (err error) {
-	if a.providers, err = image.NewProviders(a.o.ImageConfig, a.o.Log); err != nil {
-		return err
-	}
-	a.puller = image.NewPuller(a.o.Images, a.o.ImageConfig, a.nodeCredentials)
-	a.collector = image.NewCollector(image.CollectorOptions{
-		Config: a.o.ImageConfig, Images: a.o.Images, Runtime: a.o.Runtime, Puller: a.puller, Log: a.o.Log,
-		Event: func(kind, reason, message string) { a.o.Events.Event(a.node.Self(), kind, reason, message) },
-	})
-	return nil
-}
-
-// nodeCredentials are those that every pod of the node may pull an image with.
-func (a *Agent) nodeCredentials(ctx context.Context, name string) *image.Keyring {
-	if a.disk == nil {
-		return nil
-	}
-	k, err := image.NodeKeyring(a.o.RootDir)
-	if err != nil {
-		a.o.Log.Warn("read registry credentials of the node", "err", err)
-	}
-	a.providers.AddTo(ctx, k, name)
-	return k
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/kubelet/admit"
 	"github.com/kemudi/kemudi/internal/kubelet/contain"
+	"github.com/kemudi/kemudi/internal/kubelet/container"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/disk"
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
@@ -24,7 +25,6 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/manifest"
 	"github.com/kemudi/kemudi/internal/kubelet/node"
 	"github.com/kemudi/kemudi/internal/kubelet/objects"
-	"github.com/kemudi/kemudi/internal/kubelet/probe"
 	"github.com/kemudi/kemudi/internal/kubelet/runtime"
 	"github.com/kemudi/kemudi/internal/task"
 )
@@ -40,7 +40,7 @@ type Agent struct {
 	// providers know credentials; collector removes images (not on a simulated node).
 	providers *image.Providers
 	collector *image.Collector
-	prober    *probe.Prober
+	runner    *container.Runner
 	disk      *disk.Disk // nil on a simulated node
 	facts     facts
 
@@ -56,8 +56,6 @@ type Agent struct {
 	manifests  *manifest.Dir
 	staticGone chan struct{}
 
-	sandboxes, starts semaphore
-
 	running chan struct{} // closed when pods are being run
 	group   *task.Group   // of all that Run starts
 	watch   *runtime.Watch
@@ -66,11 +64,10 @@ type Agent struct {
 
 	mu struct {
 		sync.Mutex
-		actors      map[types.UID]*actor
-		allocations admit.Allocations           // of the pods that are not finished
-		statics     map[string]*actor           // of the pods of manifests, the newest ones, by their keys
-		leaving     map[types.UID]chan struct{} // closed when the pod that is evicted has ended
-		read        map[string]int64            // how many bytes of a log clients have read from its beginning
+		actors  map[types.UID]*actor
+		statics map[string]*actor           // of the pods of manifests, the newest ones, by their keys
+		leaving map[types.UID]chan struct{} // closed when the pod that is evicted has ended
+		read    map[string]int64            // how many bytes of a log clients have read from its beginning
 		// early holds events that came between the first look at the runtime and
 		// the start of the actors; nil when they are not kept.
 		early []*runtimeapi.ContainerEventResponse
@@ -104,11 +101,9 @@ func New(o Options) (*Agent, error) {
 	}
 	a.watch = &runtime.Watch{Client: o.Runtime, Log: o.Log, Event: a.deliver, Again: a.lookedAgain, Wanted: a.running}
 	a.objects = objects.New(o.Transport, o.Log)
-	a.prober = a.newProber()
 	if err := a.newImages(); err != nil {
 		return nil, fmt.Errorf("kubelet: %w", err)
 	}
-	a.sandboxes, a.starts = make(semaphore, atOnce()), make(semaphore, atOnce())
 	a.mu.actors, a.ledger = map[types.UID]*actor{}, admit.NewLedger()
 	a.mu.read = map[string]int64{}
 	a.pace = defaultPace
@@ -130,6 +125,10 @@ func New(o Options) (*Agent, error) {
 		}
 		a.podUsage, a.gauge = a.storageOf, a.readGauges
 	}
+	a.runner = container.New(container.Runner{
+		Runtime: o.Runtime, Events: o.Events, Log: o.Log, Node: a.node, Facts: a.facts.node, Disk: a.disk, Objects: a.objects,
+		Puller: a.puller, Ledger: a.ledger, Version: o.Version, ResolvConf: o.ResolvConf, Connected: o.Connected,
+	})
 	return a, nil
 }
 

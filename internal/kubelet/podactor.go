@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/kubelet/contain"
+	"github.com/kemudi/kemudi/internal/kubelet/container"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
@@ -243,9 +243,9 @@ func (x *actor) ended(h *handle, err error, givenUp bool) {
 func (x *actor) failed(act podstep.Action, err error) {
 	key := act.Key()
 	f := podstep.Failure{Message: runtime.Message(err), At: x.now, Count: x.o.Failures[key].Count + 1}
-	var start *startError
+	var start *container.StartError
 	if errors.As(err, &start) {
-		f.Reason, f.Message = start.reason, runtime.Message(start.err)
+		f.Reason, f.Message = start.Reason, runtime.Message(start.Err)
 	}
 	x.o.Failures[key] = f
 	switch {
@@ -440,22 +440,5 @@ func (x *actor) exited(c *podstep.Container, s *runtimeapi.ContainerStatus) {
 
 // event tells the user about a container of the pod (empty: the pod itself).
 func (x *actor) event(container, kind, reason, message string) {
-	x.a.about(x.d.Pod, container).event(kind, reason, message)
-}
-
-// subject is what an event is about.
-type subject struct {
-	a         *Agent
-	pod       *v1.Pod
-	container string // empty: the pod itself
-}
-
-func (a *Agent) about(pod *v1.Pod, container string) subject { return subject{a, pod, container} }
-
-func (s subject) event(kind, reason, message string) {
-	if s.container == "" {
-		s.a.o.Events.Event(s.pod, kind, reason, message)
-		return
-	}
-	s.a.o.Events.Event(client.Part{Object: s.pod, FieldPath: cri.FieldPath(s.pod, s.container)}, kind, reason, message)
+	x.a.runner.About(x.d.Pod, container).Event(kind, reason, message)
 }

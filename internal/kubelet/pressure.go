@@ -23,6 +23,8 @@ const (
 	pressureInterval = 10 * time.Second
 	// evictionWait is how long the next pod to go waits for the one before.
 	evictionWait = 30 * time.Second
+	// fsInfoTimeout bounds the question where images lie.
+	fsInfoTimeout = 2 * time.Minute
 )
 
 // watchPressure keeps the node from running out of memory and disk: it tells the
@@ -180,7 +182,7 @@ func (a *Agent) readGauges(ctx context.Context) (evict.Readings, error) {
 	if err := readFileSystem(a.o.RootDir, out, evict.NodeFSAvailable, evict.NodeFSInodes); err != nil {
 		return out, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, runtimeDeadline)
+	ctx, cancel := context.WithTimeout(ctx, fsInfoTimeout)
 	defer cancel()
 	images, err := a.o.Images.ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{})
 	if err != nil {

@@ -140,12 +140,9 @@ type outcome struct {
 	output string
 }
 
-// probeOnce probes; on a simulated node, only commands can fail.
+// probeOnce probes.
 func (a *Agent) probeOnce(ctx context.Context, h *v1.ProbeHandler, t probe.Target) outcome {
-	if a.o.Simulated && h.Exec == nil {
-		return outcome{result: probe.Success}
-	}
-	r, out := a.prober.Probe(ctx, h, t)
+	r, out := a.runner.Probe(ctx, h, t)
 	return outcome{r, out[:min(len(out), maxProbeOutput)]}
 }
 

@@ -3,13 +3,11 @@ package kubelet
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
@@ -89,10 +87,7 @@ func (x *actor) resizePod() work {
 }
 
 func (w *resizePod) do(ctx context.Context) (err error) {
-	if err := w.a.checkMemory(ctx, w.pod, w.list); err != nil {
-		return err
-	}
-	w.done, err = w.a.applyResources(ctx, w.pod, w.list)
+	w.done, err = w.a.runner.Resize(ctx, w.pod, w.list)
 	return err
 }
 
@@ -106,71 +101,4 @@ func (w *resizePod) note(x *actor, err error) {
 	}
 	x.volumesStale() // they may tell of it
 	x.event("", v1.EventTypeNormal, "ResizeCompleted", resizeText("Pod resize completed", w.pod, ""))
-}
-
-// checkMemory refuses limits below what is in use: the kernel would kill for them.
-func (a *Agent) checkMemory(ctx context.Context, pod *v1.Pod, list []podstep.Container) error {
-	resp, err := a.o.Runtime.ListContainerStats(ctx, &runtimeapi.ListContainerStatsRequest{
-		Filter: &runtimeapi.ContainerStatsFilter{LabelSelector: map[string]string{cri.LabelPodUID: string(pod.UID)}},
-	})
-	if err != nil {
-		return fmt.Errorf("look at what containers use: %w", err)
-	}
-	used, all := map[string]int64{}, int64(0)
-	for _, s := range resp.Stats {
-		if s.GetAttributes().GetLabels()[cri.LabelPodUID] == string(pod.UID) {
-			n := int64(s.GetMemory().GetWorkingSetBytes().GetValue())
-			used[s.Attributes.Id] = n
-			all += n
-		}
-	}
-	var problems []string
-	node := a.nodeFacts()
-	if limit := cri.PodCgroup(pod, &node).MemoryLimitInBytes; limit > 0 && all > limit {
-		problems = append(problems, fmt.Sprintf("attempting to set pod memory limit (%d) below current usage (%d)", limit, all))
-	}
-	for _, c := range list {
-		limit := cri.FindContainer(pod, c.Name).Resources.Limits.Memory().Value()
-		if limit > 0 && used[c.ID] > limit {
-			problems = append(problems, fmt.Sprintf("attempting to set container %q memory limit (%d) below current usage (%d)", c.Name, limit, used[c.ID]))
-		}
-	}
-	switch len(problems) {
-	case 0:
-		return nil
-	case 1:
-		return fmt.Errorf("cannot decrease memory limits: %s", problems[0])
-	}
-	return fmt.Errorf("cannot decrease memory limits: [%s]", strings.Join(problems, ", "))
-}
-
-// applyResources sets the limits of the containers, and around them those of the
-// pod's cgroup: what holds them all must be wide enough at every moment.
-func (a *Agent) applyResources(ctx context.Context, pod *v1.Pod, list []podstep.Container) (map[string]v1.ResourceRequirements, error) {
-	node := a.nodeFacts()
-	path := node.Cgroup(pod, core.QOSClass(pod))
-	limits := cri.PodCgroup(pod, &node)
-	wide := &runtimeapi.LinuxContainerResources{CpuShares: limits.CpuShares, CpuPeriod: limits.CpuPeriod}
-	if err := a.disk.Limit(path, wide); err != nil {
-		return nil, err
-	}
-	done := map[string]v1.ResourceRequirements{}
-	var errs []error
-	for _, c := range list {
-		spec := cri.FindContainer(pod, c.Name)
-		r := cri.Resources(pod, spec, &node)
-		if r.CpuQuota == 0 {
-			r.CpuQuota = -1 // 0 would leave it as it is
-		}
-		if r.MemoryLimitInBytes == 0 {
-			r.MemoryLimitInBytes = -1
-		}
-		if _, err := a.o.Runtime.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{ContainerId: c.ID, Linux: r}); err != nil {
-			errs = append(errs, fmt.Errorf("resize container %s: %w", c.Name, err))
-			continue
-		}
-		done[c.ID] = spec.Resources
-	}
-	errs = append(errs, a.disk.Limit(path, limits), a.disk.WeighClasses(a.ledger.Burstable()))
-	return done, errors.Join(errs...)
 }

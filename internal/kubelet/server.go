@@ -295,7 +295,7 @@ func (a *Agent) serveRun(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	out, code, err := a.exec(r.Context(), id, r.URL.Query()["cmd"], 0)
+	out, code, err := a.runner.Exec(r.Context(), id, r.URL.Query()["cmd"], 0)
 	if err == nil && code != 0 {
 		err = fmt.Errorf("command exited with %d: %s", code, out)
 	}

@@ -2,12 +2,9 @@ package kubelet
 
 import (
 	"context"
-	"fmt"
 
 	v1 "k8s.io/api/core/v1"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
 )
@@ -40,24 +37,11 @@ func (x *actor) evict(message string) {
 	clear(x.o.Failures) // what is asked for now is another thing
 }
 
-// containerStatsOf asks the runtime what the pod's containers use.
-func (a *Agent) containerStatsOf(ctx context.Context, pod *v1.Pod) ([]*runtimeapi.ContainerStats, error) {
-	ctx, cancel := context.WithTimeout(ctx, runtimeDeadline)
-	defer cancel()
-	resp, err := a.o.Runtime.ListContainerStats(ctx, &runtimeapi.ListContainerStatsRequest{
-		Filter: &runtimeapi.ContainerStatsFilter{LabelSelector: map[string]string{cri.LabelPodUID: string(pod.UID)}},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("ask what containers use: %w", err)
-	}
-	return resp.Stats, nil
-}
-
 // storageOf measures what the pod holds on disk: its volumes and logs now, its
 // writable layers as the runtime has last seen them.
 func (a *Agent) storageOf(ctx context.Context, pod *v1.Pod) (evict.Storage, error) {
 	out := a.disk.Usage(pod)
-	stats, err := a.containerStatsOf(ctx, pod)
+	stats, err := a.runner.Stats(ctx, pod)
 	if err != nil {
 		return out, err
 	}

@@ -68,7 +68,7 @@ func (a *Agent) reportMountErrors(pod *v1.Pod, err error) {
 		}
 		return
 	}
-	a.about(pod, "").event(v1.EventTypeWarning, "FailedMount", err.Error())
+	a.runner.About(pod, "").Event(v1.EventTypeWarning, "FailedMount", err.Error())
 }
 
 // sourceChanged notes that something the pod refers to is another now.

@@ -1,4 +1,4 @@
-package kubelet
+package container
 
 import (
 	"context"
@@ -14,11 +14,11 @@ import (
 
 // checkOwnUsers refuses a pod that asks for users of its own from a runtime that
 // has none to give: run anyway, it would have those of the node.
-func (a *Agent) checkOwnUsers(ctx context.Context, pod *v1.Pod, handler string) error {
-	if a.disk == nil || !cri.HasOwnUsers(pod) {
+func (r *Runner) checkOwnUsers(ctx context.Context, pod *v1.Pod, handler string) error {
+	if r.Disk == nil || !cri.HasOwnUsers(pod) {
 		return nil
 	}
-	resp, err := a.o.Runtime.Status(ctx, &runtimeapi.StatusRequest{})
+	resp, err := r.Runtime.Status(ctx, &runtimeapi.StatusRequest{})
 	if err != nil {
 		return fmt.Errorf("ask the runtime what it can do: %w", err)
 	}

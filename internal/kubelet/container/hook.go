@@ -1,4 +1,4 @@
-package kubelet
+package container
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"strings"
 	"time"
 
@@ -25,21 +24,21 @@ type hookCall struct {
 	target  probe.Target
 }
 
-func (s *start) hook(id string, h *v1.LifecycleHandler) hookCall {
-	t := probe.Target{Pod: s.pod, Container: s.container, ContainerID: id}
-	if len(s.podIPs) > 0 {
-		t.PodIP = s.podIPs[0]
+func (c *Container) hook(id string, h *v1.LifecycleHandler) hookCall {
+	t := probe.Target{Pod: c.Pod, Container: c.Spec, ContainerID: id}
+	if len(c.PodIPs) > 0 {
+		t.PodIP = c.PodIPs[0]
 	}
 	return hookCall{h, t}
 }
 
 // runHook runs a hook to its end, or until ctx ends, which is an error.
-func (a *Agent) runHook(ctx context.Context, c hookCall) error {
+func (r *Runner) runHook(ctx context.Context, c hookCall) error {
 	switch h := c.handler; {
 	case h.Sleep != nil:
 		return task.Sleep(ctx, time.Duration(h.Sleep.Seconds)*time.Second)
 	case h.Exec != nil:
-		out, code, err := a.exec(ctx, c.target.ContainerID, h.Exec.Command, 0)
+		out, code, err := r.Exec(ctx, c.target.ContainerID, h.Exec.Command, 0)
 		if err != nil {
 			return fmt.Errorf("exec lifecycle hook (%q): %w", strings.Join(h.Exec.Command, " "), err)
 		}
@@ -47,18 +46,18 @@ func (a *Agent) runHook(ctx context.Context, c hookCall) error {
 			return fmt.Errorf("command '%s' exited with %d: %s", strings.Join(h.Exec.Command, " "), code, out)
 		}
 		return nil
-	case h.HTTPGet != nil && !a.o.Simulated:
-		return a.httpHook(ctx, h.HTTPGet, c.target)
+	case h.HTTPGet != nil && r.Disk != nil:
+		return r.httpHook(ctx, h.HTTPGet, c.target)
 	}
 	return nil // tcpSocket is accepted in manifests and has never done anything
 }
 
 // httpHook makes the request; any answer will do.
-func (a *Agent) httpHook(ctx context.Context, h *v1.HTTPGetAction, t probe.Target) error {
-	client := a.prober.Client()
+func (r *Runner) httpHook(ctx context.Context, h *v1.HTTPGetAction, t probe.Target) error {
+	client := r.prober.Client()
 	defer client.CloseIdleConnections()
 	for {
-		req, err := a.prober.Request(ctx, h, t, "kube-lifecycle/"+a.prober.Version)
+		req, err := r.prober.Request(ctx, h, t, "kube-lifecycle/"+r.prober.Version)
 		if err != nil {
 			return err
 		}
@@ -78,11 +77,11 @@ func (a *Agent) httpHook(ctx context.Context, h *v1.HTTPGetAction, t probe.Targe
 	}
 }
 
-// exec runs a command in a container; no timeout if that is 0. The error is
+// Exec runs a command in a container; no timeout if that is 0. The error is
 // context.DeadlineExceeded if it took too long.
-func (a *Agent) exec(ctx context.Context, id string, command []string, timeout time.Duration) (string, int32, error) {
+func (r *Runner) Exec(ctx context.Context, id string, command []string, timeout time.Duration) (string, int32, error) {
 	seconds := int64((timeout + time.Second - 1) / time.Second)
-	resp, err := a.o.Runtime.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: command, Timeout: seconds})
+	resp, err := r.Runtime.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: command, Timeout: seconds})
 	if status.Code(err) == codes.DeadlineExceeded {
 		return "", 0, context.DeadlineExceeded
 	}
@@ -90,19 +89,4 @@ func (a *Agent) exec(ctx context.Context, id string, command []string, timeout t
 		return "", 0, err
 	}
 	return string(resp.Stdout) + string(resp.Stderr), resp.ExitCode, nil
-}
-
-// newProber returns what carries out probes on this node.
-func (a *Agent) newProber() *probe.Prober {
-	p := &probe.Prober{Exec: a.exec, Version: shortVersion(a.o.Version)}
-	if !a.o.Simulated {
-		p.Dial = (&net.Dialer{}).DialContext
-	}
-	return p
-}
-
-// shortVersion is "1.37" of "v1.37.2".
-func shortVersion(v string) string {
-	parts := strings.SplitN(strings.TrimPrefix(v, "v"), ".", 3)
-	return strings.Join(parts[:min(len(parts), 2)], ".")
 }

@@ -1,4 +1,4 @@
-package kubelet
+package container
 
 import (
 	"context"
@@ -17,13 +17,13 @@ import (
 const hostsPath = "/etc/hosts"
 
 // mounts lists what the container mounts: its volumes, and files of the node's.
-func (s *start) mounts(ctx context.Context, env []*runtimeapi.KeyValue) ([]*runtimeapi.Mount, error) {
-	if s.a.disk == nil {
+func (c *Container) mounts(ctx context.Context, env []*runtimeapi.KeyValue) ([]*runtimeapi.Mount, error) {
+	if c.Runner.Disk == nil {
 		return nil, nil
 	}
 	var out []*runtimeapi.Mount
-	for i := range s.container.VolumeMounts {
-		m, err := s.mount(ctx, i, env)
+	for i := range c.Spec.VolumeMounts {
+		m, err := c.mount(ctx, i, env)
 		if err != nil {
 			return nil, err
 		}
@@ -32,17 +32,17 @@ func (s *start) mounts(ctx context.Context, env []*runtimeapi.KeyValue) ([]*runt
 	taken := func(path string) bool {
 		return slices.ContainsFunc(out, func(m *runtimeapi.Mount) bool { return m.ContainerPath == path })
 	}
-	if (len(s.podIPs) > 0 || s.pod.Spec.HostNetwork) && !taken(hostsPath) {
-		node := s.a.nodeFacts()
-		path, err := s.a.disk.HostsFile(s.pod.UID, cri.HostsFile(s.pod, &node, s.podIPs))
+	if (len(c.PodIPs) > 0 || c.Pod.Spec.HostNetwork) && !taken(hostsPath) {
+		node := c.Runner.now()
+		path, err := c.Runner.Disk.HostsFile(c.Pod.UID, cri.HostsFile(c.Pod, &node, c.PodIPs))
 		if err != nil {
 			return nil, err
 		}
-		readOnly := s.container.SecurityContext != nil && s.container.SecurityContext.ReadOnlyRootFilesystem != nil && *s.container.SecurityContext.ReadOnlyRootFilesystem
+		readOnly := c.Spec.SecurityContext != nil && c.Spec.SecurityContext.ReadOnlyRootFilesystem != nil && *c.Spec.SecurityContext.ReadOnlyRootFilesystem
 		out = append(out, &runtimeapi.Mount{ContainerPath: hostsPath, HostPath: path, Readonly: readOnly, SelinuxRelabel: true})
 	}
-	if p := s.container.TerminationMessagePath; p != "" && !taken(p) {
-		path, err := s.a.disk.TerminationLog(s.pod.UID, s.container.Name, s.act.Attempt)
+	if p := c.Spec.TerminationMessagePath; p != "" && !taken(p) {
+		path, err := c.Runner.Disk.TerminationLog(c.Pod.UID, c.Spec.Name, c.Act.Attempt)
 		if err != nil {
 			return nil, err
 		}
@@ -52,13 +52,13 @@ func (s *start) mounts(ctx context.Context, env []*runtimeapi.KeyValue) ([]*runt
 }
 
 // mount is the container's mount number i.
-func (s *start) mount(ctx context.Context, i int, env []*runtimeapi.KeyValue) (*runtimeapi.Mount, error) {
-	m := &s.container.VolumeMounts[i]
-	n := slices.IndexFunc(s.pod.Spec.Volumes, func(v v1.Volume) bool { return v.Name == m.Name })
+func (c *Container) mount(ctx context.Context, i int, env []*runtimeapi.KeyValue) (*runtimeapi.Mount, error) {
+	m := &c.Spec.VolumeMounts[i]
+	n := slices.IndexFunc(c.Pod.Spec.Volumes, func(v v1.Volume) bool { return v.Name == m.Name })
 	if n < 0 {
-		return nil, fmt.Errorf("cannot find volume %q to mount into container %q", m.Name, s.container.Name)
+		return nil, fmt.Errorf("cannot find volume %q to mount into container %q", m.Name, c.Spec.Name)
 	}
-	v := &s.pod.Spec.Volumes[n]
+	v := &c.Pod.Spec.Volumes[n]
 	part, err := cri.SubPath(m, env)
 	if err != nil {
 		return nil, err
@@ -73,21 +73,21 @@ func (s *start) mount(ctx context.Context, i int, env []*runtimeapi.KeyValue) (*
 		out.RecursiveReadOnly = *m.RecursiveReadOnly == v1.RecursiveReadOnlyEnabled || *m.RecursiveReadOnly == v1.RecursiveReadOnlyIfPossible
 	}
 	if v.Image != nil {
-		return out, s.mountImage(ctx, v, part, out)
+		return out, c.mountImage(ctx, v, part, out)
 	}
-	out.HostPath = s.a.disk.Volumes.Path(s.pod, v)
+	out.HostPath = c.Runner.Disk.Volumes.Path(c.Pod, v)
 	if part != "" {
-		out.HostPath, err = s.a.disk.Volumes.SubPath(s.pod, volume.Part{Volume: v, Container: s.container.Name, Mount: i, Path: part})
+		out.HostPath, err = c.Runner.Disk.Volumes.SubPath(c.Pod, volume.Part{Volume: v, Container: c.Spec.Name, Mount: i, Path: part})
 	}
 	return out, err
 }
 
 // mountImage makes m a mount of an image's files.
-func (s *start) mountImage(ctx context.Context, v *v1.Volume, part string, m *runtimeapi.Mount) error {
-	got, err := s.a.puller.Ensure(ctx, image.Request{
-		Pod: s.pod.UID, Image: v.Image.Reference, Policy: v.Image.PullPolicy,
-		Secrets: func() *image.Keyring { return s.a.pullSecrets(ctx, s.pod) },
-		Event:   func(kind, reason, message string) { s.a.about(s.pod, s.container.Name).event(kind, reason, message) },
+func (c *Container) mountImage(ctx context.Context, v *v1.Volume, part string, m *runtimeapi.Mount) error {
+	got, err := c.Runner.Puller.Ensure(ctx, image.Request{
+		Pod: c.Pod.UID, Image: v.Image.Reference, Policy: v.Image.PullPolicy,
+		Secrets: func() *image.Keyring { return c.Runner.pullSecrets(ctx, c.Pod) },
+		Event:   c.Runner.About(c.Pod, c.Spec.Name).Event,
 	})
 	if err != nil {
 		return err

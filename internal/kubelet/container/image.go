@@ -1,0 +1,41 @@
+package container
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kemudi/kemudi/internal/kubelet/image"
+)
+
+// EnsureImage makes sure that the image of a container of the pod is there. An error
+// says that it was given up.
+func (r *Runner) EnsureImage(ctx context.Context, pod *v1.Pod, c *v1.Container) (image.Result, error) {
+	q := image.Request{
+		Pod: pod.UID, Image: c.Image, Policy: c.ImagePullPolicy,
+		Secrets: func() *image.Keyring { return r.pullSecrets(ctx, pod) },
+		Event:   r.About(pod, c.Name).Event,
+	}
+	if handler, err := r.Objects.RuntimeHandler(ctx, pod); err == nil {
+		q.Runtime = handler
+	}
+	return r.Puller.Ensure(ctx, q)
+}
+
+// pullSecrets collects the credentials of the pod; one that is missing or broken
+// is told and left out, as the image may be public.
+func (r *Runner) pullSecrets(ctx context.Context, pod *v1.Pod) *image.Keyring {
+	k := &image.Keyring{}
+	objects := r.Objects.In(ctx)
+	for _, ref := range pod.Spec.ImagePullSecrets {
+		s, err := objects.Secret(pod.Namespace, ref.Name)
+		if err == nil {
+			err = k.AddSecret(s)
+		}
+		if err != nil {
+			r.About(pod, "").Event(v1.EventTypeWarning, "FailedToRetrieveImagePullSecret",
+				"Unable to retrieve some image pull secrets ("+ref.Name+"); attempting to pull the image may not succeed.")
+		}
+	}
+	return k
+}

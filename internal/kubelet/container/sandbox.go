@@ -1,0 +1,116 @@
+package container
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kemudi/kemudi/internal/kubelet/cri"
+	"github.com/kemudi/kemudi/internal/kubelet/runtime"
+)
+
+// networkWait is how long a sandbox waits for the network to come up before it is
+// tried, and fails, without.
+const networkWait = 10 * time.Second
+
+// RunSandbox makes a sandbox for the pod, its number attempt.
+func (r *Runner) RunSandbox(ctx context.Context, pod *v1.Pod, attempt int) (*runtimeapi.PodSandboxStatus, error) {
+	handler, err := r.Objects.RuntimeHandler(ctx, pod)
+	if err != nil {
+		return nil, err
+	}
+	node := r.now()
+	config, notes, err := cri.Sandbox(pod, &node, attempt)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range notes {
+		r.About(pod, "").Event(v1.EventTypeWarning, n.Reason, n.Message)
+	}
+	if err := r.checkOwnUsers(ctx, pod, handler); err != nil {
+		return nil, err
+	}
+	own, err := r.Disk.UsersOf(pod)
+	if err != nil {
+		return nil, err
+	}
+	own.Sandbox(config)
+	if err := r.Disk.PrepareSandbox(config, cri.PodCgroup(pod, &node), r.Ledger.Burstable()); err != nil {
+		return nil, err
+	}
+	if !pod.Spec.HostNetwork {
+		select { // right after the machine's start, the network may need a moment
+		case <-r.Node.NetworkUp():
+		case <-time.After(networkWait):
+		case <-ctx.Done():
+		}
+	}
+	leave, err := r.sandboxes.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
+	defer cancel()
+	resp, err := r.Runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
+	if err != nil {
+		return nil, err
+	}
+	st, err := r.Runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: resp.PodSandboxId})
+	if err != nil {
+		return nil, fmt.Errorf("inspect new sandbox: %w", err)
+	}
+	if ips := cri.ObservedSandbox(st.Status).IPs; r.Connected != nil && len(ips) > 0 {
+		r.Connected(ips)
+	}
+	return st.Status, nil
+}
+
+// StopSandbox has a sandbox give its network back.
+func (r *Runner) StopSandbox(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err := r.Runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id})
+	if err != nil && !runtime.IsNotFound(err) {
+		return fmt.Errorf("stop sandbox: %w", err)
+	}
+	return nil
+}
+
+// RemoveSandbox removes a sandbox.
+func (r *Runner) RemoveSandbox(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err := r.Runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id})
+	if err != nil && !runtime.IsNotFound(err) {
+		return fmt.Errorf("remove sandbox: %w", err)
+	}
+	return nil
+}
+
+// Remove removes a container and its log.
+func (r *Runner) Remove(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	log := ""
+	if r.Disk != nil {
+		log = r.logOf(ctx, id)
+	}
+	_, err := r.Runtime.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: id})
+	if err != nil && !runtime.IsNotFound(err) {
+		return fmt.Errorf("remove container: %w", err)
+	}
+	return r.Disk.RemoveLog(log)
+}
+
+// logOf is the path of a container's log; empty if there is none.
+func (r *Runner) logOf(ctx context.Context, id string) string {
+	resp, err := r.Runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
+	if err != nil {
+		return ""
+	}
+	return resp.GetStatus().GetLogPath()
+}

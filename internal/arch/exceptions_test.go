@@ -13,7 +13,6 @@ var exceptions = map[exception]string{
 	{"params", "internal/kubelet/relay/exec.go#executing.ExecInContainer"}:     "the streaming library's interface is so",
 	{"params", "internal/kubelet/relay/exec_test.go#served.ExecInContainer"}:   "the streaming library's interface is so",
 	{"params", "internal/apiserver/suite_test.go#fixture.must"}:                "a request reads best as code, method, path, body, headers",
-	{"struct-fields", "internal/kubelet/kubelet.go#Agent"}:                     "half of them are of pods alone: they are to become a package of their own",
 	{"kind", "internal/resource/spec.go"}:                                      "the body that the subresource scale is declared with",
 
 	{"setter", "internal/apiserver/options.go#Options.Shared"}:                    "several servers on one store: nothing starts them yet",

@@ -35,6 +35,7 @@ apiserver/call
 kubelet/admit kubelet/cgroup kubelet/image kubelet/logs kubelet/node kubelet/objects kubelet/probe kubelet/runtime kubelet/volume
 kubelet/disk
 kubelet/container
+kubelet/pod
 admission apiserver/alloc apiserver/read
 apiserver/* kubelet/*
 apiserver/answer

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 
@@ -37,7 +38,7 @@ func (a *Agent) serveAttach(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	c := cri.FindContainer(f.pod, name)
+	c := cri.FindContainer(f.Pod, name)
 	if c == nil {
 		c = &v1.Container{}
 	}
@@ -60,7 +61,7 @@ func (a *Agent) serveAttach(w http.ResponseWriter, r *http.Request) {
 		Where: where, StdinOnce: c.StdinOnce,
 		Running: func(ctx context.Context) bool { return a.isRunning(ctx, id) },
 		Replay: func(ctx context.Context, out, errOut io.Writer) error {
-			return a.replay(ctx, f.pod, unread{id, began, out, errOut})
+			return a.replay(ctx, f.Pod.UID, unread{id, began, out, errOut})
 		},
 	}).Serve(w, r, o)
 }
@@ -80,9 +81,9 @@ type unread struct {
 
 // replay writes what is unread, unless the client came to a container that had
 // run for a while: such a client wants what comes.
-func (a *Agent) replay(ctx context.Context, pod *v1.Pod, u unread) error {
+func (a *Agent) replay(ctx context.Context, pod types.UID, u unread) error {
 	select { // the log is complete when the runtime says that the container has ended
-	case <-a.exitOf(pod, u.container):
+	case <-a.pods.ExitOf(pod, u.container):
 	case <-time.After(exitWait): // it runs on, without output
 	case <-ctx.Done():
 		return nil

@@ -218,9 +218,25 @@ func TestAgentOutlivesPanicsOfItsParts(t *testing.T) {
 	})
 }
 
+// holder holds up who tells it that a container is killed.
+type holder struct {
+	*memAPI
+	hold chan struct{} // closed when it does no more
+}
+
+func (h holder) Event(obj resource.Object, kind, reason, message string) {
+	if reason == "Killing" {
+		<-h.hold
+	}
+	h.memAPI.Event(obj, kind, reason, message)
+}
+
 func TestHealthOfTheAgentHasUpstreamsNames(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		n := newNode(t, fakecri.Options{})
+		hold := make(chan struct{})
+		n := &testNode{t: t, api: newMemAPI(t), cri: fakecri.New(fakecri.Options{Program: deaf})}
+		n.with = func(o *Options) { o.Events = holder{n.api, hold} }
+		n.run()
 		defer func() { n.end() }()
 		createPod(t, n.api, "web", `{containers: [{name: c, image: x}]}`)
 		n.pod("web")
@@ -240,11 +256,9 @@ func TestHealthOfTheAgentHasUpstreamsNames(t *testing.T) {
 		if code, _ := ask("/healthz/none"); code != 404 {
 			t.Errorf("no such check: got %d, want 404", code)
 		}
-		hold := make(chan struct{})
-		act := n.agent.allActors()[0]
-		act.post(func(*actor) { <-hold })
+		deletePod(t, n.api, "web", 30) // the event of it holds the pod's actor
 		n.after(time.Second, "web")
-		act.post(func(*actor) {})
+		deletePod(t, n.api, "web", 20) // an update that waits
 		if code, _ := ask("/healthz/syncloop"); code != 200 {
 			t.Errorf("an actor that is busy for a moment: got %d, want 200", code)
 		}

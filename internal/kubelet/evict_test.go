@@ -31,21 +31,20 @@ func (m *meter) set(f func()) {
 	f()
 }
 
-func (m *meter) attach(a *Agent) {
-	a.podUsage = func(_ context.Context, pod *v1.Pod) (evict.Storage, error) {
-		m.Lock()
-		defer m.Unlock()
-		return m.pods[pod.Name], nil
-	}
-	a.gauge = func(context.Context) (evict.Readings, error) {
-		m.Lock()
-		defer m.Unlock()
-		return m.node, nil
-	}
+func (m *meter) Pod(_ context.Context, pod *v1.Pod) (evict.Storage, error) {
+	m.Lock()
+	defer m.Unlock()
+	return m.pods[pod.Name], nil
+}
+
+func (m *meter) Node(context.Context) (evict.Readings, error) {
+	m.Lock()
+	defer m.Unlock()
+	return m.node, nil
 }
 
 func newMeteredNode(t *testing.T, m *meter) *testNode {
-	n := &testNode{t: t, api: newMemAPI(t), cri: fakecri.New(fakecri.Options{Program: deaf}), tune: m.attach}
+	n := &testNode{t: t, api: newMemAPI(t), cri: fakecri.New(fakecri.Options{Program: deaf}), with: func(o *Options) { o.gauges = m }}
 	n.run()
 	return n
 }

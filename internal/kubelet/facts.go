@@ -89,9 +89,7 @@ func (a *Agent) newDisk() (*disk.Disk, error) {
 func (a *Agent) SetNodeIPs(ips []string) {
 	ips = slices.Clone(ips)
 	a.node.SetAddresses(ips)
-	for _, act := range a.allActors() {
-		act.post(func(x *actor) { x.o.HostIPs = ips })
-	}
+	a.pods.SetHostIPs(ips)
 }
 
 // ImagesChanged tells the agent that others have added or removed images, for the

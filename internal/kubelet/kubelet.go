@@ -19,12 +19,12 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/container"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/disk"
-	"github.com/kemudi/kemudi/internal/kubelet/evict"
 	"github.com/kemudi/kemudi/internal/kubelet/image"
 	"github.com/kemudi/kemudi/internal/kubelet/machine"
 	"github.com/kemudi/kemudi/internal/kubelet/manifest"
 	"github.com/kemudi/kemudi/internal/kubelet/node"
 	"github.com/kemudi/kemudi/internal/kubelet/objects"
+	"github.com/kemudi/kemudi/internal/kubelet/pod"
 	"github.com/kemudi/kemudi/internal/kubelet/runtime"
 	"github.com/kemudi/kemudi/internal/task"
 )
@@ -32,7 +32,7 @@ import (
 // Agent is one node's agent.
 type Agent struct {
 	o       Options
-	pods    client.Client[*v1.Pod]
+	pods    *pod.Set
 	node    *node.Node
 	ledger  *admit.Ledger
 	objects *objects.Objects
@@ -44,10 +44,7 @@ type Agent struct {
 	disk      *disk.Disk // nil on a simulated node
 	facts     facts
 
-	// podUsage measures what a pod holds on disk, gauge what the node has left. Nil on
-	// a simulated node, which has no disk.
-	podUsage func(context.Context, *v1.Pod) (evict.Storage, error)
-	gauge    func(context.Context) (evict.Readings, error)
+	gauges gauges // nil on a simulated node, unless a test pretends some
 	// pace is how often what the kernel does not tell of is looked at: how large
 	// directories and logs are.
 	pace time.Duration
@@ -64,14 +61,8 @@ type Agent struct {
 
 	mu struct {
 		sync.Mutex
-		actors  map[types.UID]*actor
-		statics map[string]*actor           // of the pods of manifests, the newest ones, by their keys
-		leaving map[types.UID]chan struct{} // closed when the pod that is evicted has ended
-		read    map[string]int64            // how many bytes of a log clients have read from its beginning
-		// early holds events that came between the first look at the runtime and
-		// the start of the actors; nil when they are not kept.
-		early []*runtimeapi.ContainerEventResponse
-		keep  bool
+		statics map[string]*pod.Actor // of the pods of manifests, the newest ones, by their keys
+		read    map[string]int64      // how many bytes of a log clients have read from its beginning
 	}
 }
 
@@ -95,27 +86,26 @@ func New(o Options) (*Agent, error) {
 	scope := "spec.nodeName=" + o.NodeName
 	a := &Agent{
 		o:        o,
-		pods:     client.For(o.Transport, core.Pods),
 		running:  make(chan struct{}),
 		podCache: client.Cached(o.Transport, core.Pods, scope),
 	}
-	a.watch = &runtime.Watch{Client: o.Runtime, Log: o.Log, Event: a.deliver, Again: a.lookedAgain, Wanted: a.running}
+	a.watch = &runtime.Watch{Client: o.Runtime, Log: o.Log, Event: func(e *runtimeapi.ContainerEventResponse) { a.pods.Deliver(e) },
+		Again: func(found map[types.UID]*runtime.Inventory, began time.Time) { a.pods.Replace(found, began) }, Wanted: a.running}
 	a.objects = objects.New(o.Transport, o.Log)
 	if err := a.newImages(); err != nil {
 		return nil, fmt.Errorf("kubelet: %w", err)
 	}
-	a.mu.actors, a.ledger = map[types.UID]*actor{}, admit.NewLedger()
+	a.ledger = admit.NewLedger()
 	a.mu.read = map[string]int64{}
 	a.pace = defaultPace
 	a.staticGone = make(chan struct{}, 1)
-	a.mu.statics = map[string]*actor{}
+	a.mu.statics = map[string]*pod.Actor{}
 	if dir := o.Settings.ManifestDir; dir != "" {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return nil, fmt.Errorf("kubelet: make directory of manifests: %w", err)
 		}
 		a.manifests = &manifest.Dir{Path: dir, Node: o.NodeName}
 	}
-	a.mu.leaving = map[types.UID]chan struct{}{}
 	if err := a.findFacts(); err != nil {
 		return nil, fmt.Errorf("kubelet: %w", err)
 	}
@@ -123,12 +113,19 @@ func New(o Options) (*Agent, error) {
 		if a.disk, err = a.newDisk(); err != nil {
 			return nil, fmt.Errorf("kubelet: %w", err)
 		}
-		a.podUsage, a.gauge = a.storageOf, a.readGauges
 	}
 	a.runner = container.New(container.Runner{
 		Runtime: o.Runtime, Events: o.Events, Log: o.Log, Node: a.node, Facts: a.facts.node, Disk: a.disk, Objects: a.objects,
 		Puller: a.puller, Ledger: a.ledger, Version: o.Version, ResolvConf: o.ResolvConf, Connected: o.Connected,
 	})
+	if a.gauges = o.gauges; a.gauges == nil && !o.Simulated {
+		a.gauges = machineGauges{o.RootDir, o.Images, a.runner}
+	}
+	set := pod.Options{Runner: a.runner, Transport: o.Transport, Admit: a.admit, Every: a.pace, Forgotten: a.forgetRead}
+	if a.gauges != nil {
+		set.Usage = a.gauges.Pod
+	}
+	a.pods = pod.NewSet(set)
 	return a, nil
 }
 
@@ -144,6 +141,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	g := task.NewGroup(ctx)
 	a.group = g
+	a.pods.Begin(g, a.facts.runtime.Name)
 	goOn := func(part string, f func(context.Context) error) { g.Go(part, contain.Lasting(a.o.Log, part, f)) }
 	goOn("heartbeat", func(ctx context.Context) error {
 		return a.node.Run(ctx, node.Runtime{Version: a.facts.runtime.Name + "://" + a.facts.runtime.Version, StrictGroups: a.facts.runtime.StrictGroups})
@@ -153,7 +151,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.o.Settings.ManifestDir != "" {
 		goOn("static pods", a.followManifests)
 	}
-	if a.gauge != nil {
+	if a.gauges != nil {
 		goOn("pressure", a.watchPressure)
 	}
 	if a.disk != nil {
@@ -167,14 +165,14 @@ func (a *Agent) Run(ctx context.Context) error {
 // changes.
 func (a *Agent) followPods(ctx context.Context) error {
 	if a.Ready() == nil { // it begins anew
-		a.forgetDeleted()
+		a.pods.Compare(a.podCache.Get)
 	}
 	return a.podCache.Each(ctx, cache.FollowOptions{Index: "spec.nodeName", Value: a.o.NodeName},
 		func(deltas []cache.Delta) error { return a.take(ctx, deltas) })
 }
 
 // take hands a batch of changes to the actors. The first batch is all there is:
-// only then is it known what on the node belongs to nobody (K4).
+// only then is it known what on the node belongs to nobody (K2).
 func (a *Agent) take(ctx context.Context, deltas []cache.Delta) error {
 	select {
 	case <-a.running:
@@ -188,90 +186,13 @@ func (a *Agent) take(ctx context.Context, deltas []cache.Delta) error {
 }
 
 func (a *Agent) takeOne(d cache.Delta, found *runtime.Inventory) {
-	pod := d.Last().Object.(*v1.Pod)
-	if mirrorOf(pod) != "" {
-		a.takeMirror(pod, d.Now == nil)
-		return
+	p := d.Last().Object.(*v1.Pod)
+	switch {
+	case pod.MirrorOf(p) != "":
+		a.takeMirror(p, d.Now == nil)
+	case d.Now == nil:
+		a.pods.Gone(p)
+	default:
+		a.pods.Take(p, d.Now.Rev, found)
 	}
-	a.mu.Lock()
-	act := a.mu.actors[pod.UID]
-	a.mu.Unlock()
-	if d.Now == nil {
-		if act != nil {
-			act.post(func(x *actor) { x.gone(pod) })
-		}
-		return
-	}
-	if act != nil {
-		act.post(func(x *actor) { x.update(pod, d.Now.Rev) })
-		return
-	}
-	a.start(newActor(a, pod, d.Now.Rev), found)
-}
-
-// start runs an actor; found is what the runtime has of its pod already.
-func (a *Agent) start(act *actor, found *runtime.Inventory) {
-	if found != nil {
-		act.adopt(found)
-	}
-	if !act.d.Gone {
-		act.d.Fail = a.admit(act.d.Pod, len(act.o.Sandboxes) > 0)
-		if core.PodConditionTrue(act.d.Pod, v1.PodResizePending) {
-			act.resize()
-		}
-	}
-	a.mu.Lock()
-	a.mu.actors[act.uid] = act
-	a.mu.Unlock()
-	a.group.Go("pod", func(context.Context) error {
-		defer a.drop(act)
-		return act.run()
-	})
-}
-
-func (a *Agent) drop(act *actor) {
-	a.puller.Forget(act.uid)
-	a.objects.Unfollow(act.uid)
-	a.ledger.Forget(act.uid)
-	close(act.done)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.mu.actors, act.uid)
-	if key := cache.Key(act.d.Pod.Namespace, act.d.Pod.Name); a.mu.statics[key] == act {
-		delete(a.mu.statics, key)
-		select {
-		case a.staticGone <- struct{}{}: // its file may be back
-		default: // it has been told
-		}
-	}
-	a.leftLocked(act.uid)
-}
-
-// forgetDeleted tells the actors whose pods have left the API unnoticed.
-func (a *Agent) forgetDeleted() {
-	for _, act := range a.allActors() {
-		act.post(func(x *actor) {
-			pod, ok := a.podCache.Get(x.d.Pod.Namespace, x.d.Pod.Name)
-			if x.o.Mirror != nil {
-				if !ok || mirrorOf(pod) == "" {
-					pod = nil
-				}
-				x.sawMirror(pod)
-				return
-			}
-			if !ok || pod.UID != x.uid {
-				x.gone(x.d.Pod)
-			}
-		})
-	}
-}
-
-func (a *Agent) allActors() []*actor {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	list := make([]*actor, 0, len(a.mu.actors))
-	for _, act := range a.mu.actors {
-		list = append(list, act)
-	}
-	return list
 }

@@ -69,6 +69,8 @@ type Options struct {
 	Version string
 
 	Log *slog.Logger // default slog.Default()
+
+	gauges gauges // of a simulated node; nil: there is no disk
 }
 
 // What an agent takes of the settings that people have flags for.

@@ -11,6 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/kubelet/container"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
 	"github.com/kemudi/kemudi/internal/kubelet/machine"
@@ -26,6 +27,14 @@ const (
 	// fsInfoTimeout bounds the question where images lie.
 	fsInfoTimeout = 2 * time.Minute
 )
+
+// gauges show what is left and used of memory and disk.
+type gauges interface {
+	// Node is what the node has left.
+	Node(context.Context) (evict.Readings, error)
+	// Pod is what a pod holds on disk.
+	Pod(context.Context, *v1.Pod) (evict.Storage, error)
+}
 
 // watchPressure keeps the node from running out of memory and disk: it tells the
 // API when little is left, and lets pods go, one after another, until there is
@@ -53,7 +62,7 @@ func (a *Agent) watchPressure(ctx context.Context) error {
 
 // lookAtNode reads the gauges and notes what pressure they show.
 func (a *Agent) lookAtNode(ctx context.Context, m *evict.Monitor) []evict.Starved {
-	readings, err := a.gauge(ctx)
+	readings, err := a.gauges.Node(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
 			a.o.Log.Warn("look at what the node has left", "err", err)
@@ -98,17 +107,10 @@ func (a *Agent) relieve(ctx context.Context, m *evict.Monitor, s evict.Starved) 
 
 // evictPod ends a pod and waits until it has ended, for a while.
 func (a *Agent) evictPod(ctx context.Context, uid types.UID, message string) bool {
-	left := make(chan struct{})
-	a.mu.Lock()
-	act := a.mu.actors[uid]
-	if act != nil {
-		a.mu.leaving[uid] = left
-	}
-	a.mu.Unlock()
-	if act == nil {
+	left := a.pods.Evict(uid, message)
+	if left == nil {
 		return false
 	}
-	act.post(func(x *actor) { x.evict(message) })
 	select {
 	case <-left:
 		return true
@@ -116,22 +118,6 @@ func (a *Agent) evictPod(ctx context.Context, uid types.UID, message string) boo
 	case <-ctx.Done():
 	}
 	return false
-}
-
-// release gives back what a finished pod took.
-func (a *Agent) release(uid types.UID) {
-	a.ledger.Release(uid)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.leftLocked(uid)
-}
-
-// leftLocked tells who waits for a pod's end.
-func (a *Agent) leftLocked(uid types.UID) {
-	if ch := a.mu.leaving[uid]; ch != nil {
-		close(ch)
-		delete(a.mu.leaving, uid)
-	}
 }
 
 // users are the pods that are not finished, with what they use of a resource.
@@ -149,13 +135,13 @@ func (a *Agent) users(ctx context.Context, s evict.Signal) ([]evict.User, error)
 		memory[uid][st.GetAttributes().GetMetadata().GetName()] = int64(st.GetMemory().GetWorkingSetBytes().GetValue())
 	}
 	var out []evict.User
-	for _, pod := range ask(a, func(x *actor) *v1.Pod { return x.d.Pod }) {
+	for _, pod := range a.pods.Pods() {
 		if core.PodTerminal(pod) {
 			continue
 		}
 		u := evict.User{Pod: pod, Used: memory[string(pod.UID)]}
 		if s != evict.MemoryAvailable {
-			held, err := a.podUsage(ctx, pod)
+			held, err := a.gauges.Pod(ctx, pod)
 			if err != nil {
 				return nil, err
 			}
@@ -167,8 +153,17 @@ func (a *Agent) users(ctx context.Context, s evict.Signal) ([]evict.User, error)
 	return out, nil
 }
 
-// readGauges looks at memory and file systems.
-func (a *Agent) readGauges(ctx context.Context) (evict.Readings, error) {
+// machineGauges are those of the machine.
+type machineGauges struct {
+	root   string // directory of the file system that pods write to
+	images runtimeapi.ImageServiceClient
+	runner *container.Runner
+}
+
+var _ gauges = machineGauges{}
+
+// Node looks at memory and file systems.
+func (g machineGauges) Node(ctx context.Context) (evict.Readings, error) {
 	out := evict.Readings{}
 	total, err := machine.TotalMemory()
 	if err != nil {
@@ -179,12 +174,12 @@ func (a *Agent) readGauges(ctx context.Context) (evict.Readings, error) {
 		return nil, err
 	}
 	out[evict.MemoryAvailable] = evict.Reading{Available: total - int64(used.Memory), Capacity: total}
-	if err := readFileSystem(a.o.RootDir, out, evict.NodeFSAvailable, evict.NodeFSInodes); err != nil {
+	if err := readFileSystem(g.root, out, evict.NodeFSAvailable, evict.NodeFSInodes); err != nil {
 		return out, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, fsInfoTimeout)
 	defer cancel()
-	images, err := a.o.Images.ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{})
+	images, err := g.images.ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{})
 	if err != nil {
 		return out, fmt.Errorf("ask where images lie: %w", err)
 	}
@@ -208,4 +203,18 @@ func readFileSystem(path string, out evict.Readings, space, inodes evict.Signal)
 		out[inodes] = evict.Reading{Available: int64(fs.Ffree), Capacity: int64(fs.Files)}
 	}
 	return nil
+}
+
+// Pod measures what the pod holds on disk: its volumes and logs now, its
+// writable layers as the runtime has last seen them.
+func (g machineGauges) Pod(ctx context.Context, pod *v1.Pod) (evict.Storage, error) {
+	out := g.runner.Disk.Usage(pod)
+	stats, err := g.runner.Stats(ctx, pod)
+	if err != nil {
+		return out, err
+	}
+	for _, s := range stats {
+		out.Containers[s.GetAttributes().GetMetadata().GetName()] += int64(s.GetWritableLayer().GetUsedBytes().GetValue())
+	}
+	return out, nil
 }

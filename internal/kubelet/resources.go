@@ -1,11 +1,9 @@
 package kubelet
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"runtime"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -15,7 +13,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/kubelet/machine"
-	"github.com/kemudi/kemudi/internal/kubelet/podstep"
 	"github.com/kemudi/kemudi/internal/kubelet/usage"
 )
 
@@ -52,53 +49,13 @@ func (a *Agent) metricsHandler() http.Handler {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "kubelet_running_pods", Help: "Number of pods that have a running pod sandbox."},
-			func() float64 { pods, _ := a.count(); return float64(pods) }),
+			func() float64 { pods, _ := a.pods.Count(); return float64(pods) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "kubelet_running_containers", Help: "Number of containers currently running."},
-			func() float64 { _, containers := a.count(); return float64(containers) }),
+			func() float64 { _, containers := a.pods.Count(); return float64(containers) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "go_goroutines", Help: "Number of goroutines that currently exist."},
 			func() float64 { return float64(runtime.NumGoroutine()) }),
 	)
 	return promhttp.HandlerFor(reg, promhttp.HandlerOpts{})
-}
-
-// count asks every actor for what runs of its pod.
-func (a *Agent) count() (pods, containers int) {
-	type counts struct{ pods, containers int }
-	for _, c := range ask(a, func(x *actor) (c counts) {
-		if len(x.o.Sandboxes) > 0 && x.o.Sandboxes[0].Ready {
-			c.pods = 1
-		}
-		for i := range x.o.Containers {
-			if x.o.Containers[i].State == podstep.Running {
-				c.containers++
-			}
-		}
-		return c
-	}) {
-		pods, containers = pods+c.pods, containers+c.containers
-	}
-	return pods, containers
-}
-
-// ask has f answered by every actor. Those that are busy for a second, or end
-// meanwhile, are left out.
-func ask[T any](a *Agent, f func(*actor) T) (out []T) {
-	ctx, cancel := context.WithTimeout(a.group.Context(), time.Second)
-	defer cancel()
-	actors := a.allActors()
-	answers := make(chan T, len(actors)) // buffered: an answer may come too late
-	for _, act := range actors {
-		act.post(func(x *actor) { answers <- f(x) })
-	}
-	for range actors {
-		select {
-		case one := <-answers:
-			out = append(out, one)
-		case <-ctx.Done():
-			return out
-		}
-	}
-	return out
 }
 
 // serveConfig answers with how the agent is configured, as far as upstream's

@@ -21,6 +21,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/logs"
+	"github.com/kemudi/kemudi/internal/kubelet/pod"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
 	"github.com/kemudi/kemudi/internal/kubelet/relay"
 	"github.com/kemudi/kemudi/internal/obs"
@@ -103,10 +104,8 @@ const actorPatience = 5 * time.Minute
 
 // checkActors fails when there is an update of a pod that nobody has seen to.
 func (a *Agent) checkActors(context.Context) error {
-	for _, x := range a.allActors() {
-		if waits := x.behind(); waits > actorPatience {
-			return fmt.Errorf("nothing has been done for pod %s, of which there is an update, for %s", x.uid, waits.Round(time.Second))
-		}
+	if uid, waits := a.pods.Late(); waits > actorPatience {
+		return fmt.Errorf("nothing has been done for pod %s, of which there is an update, for %s", uid, waits.Round(time.Second))
 	}
 	return nil
 }
@@ -130,16 +129,12 @@ func writeJSON(w http.ResponseWriter, value any) {
 }
 
 // found is what a request is about, as its pod's actor knows it.
-type found struct {
-	pod        *v1.Pod
-	sandbox    string // ID of the newest; empty if there is none
-	containers []podstep.Container
-}
+type found struct{ *pod.View }
 
 // running is the ID of the running container with the name.
-func (f *found) running(name string) (string, error) {
-	for i := range f.containers {
-		if c := &f.containers[i]; c.Name == name && c.State == podstep.Running {
+func (f found) running(name string) (string, error) {
+	for i := range f.Containers {
+		if c := &f.Containers[i]; c.Name == name && c.State == podstep.Running {
 			return c.ID, nil
 		}
 	}
@@ -150,33 +145,16 @@ func (f *found) running(name string) (string, error) {
 var errNoPod = errors.New("pod does not exist")
 
 // find asks the actor of a pod what it knows.
-func (a *Agent) find(ctx context.Context, r *http.Request) (*found, error) {
-	pod, ok := a.podCache.Get(r.PathValue("namespace"), r.PathValue("pod"))
-	if !ok || pod.Spec.NodeName != a.o.NodeName || r.PathValue("uid") != "" && r.PathValue("uid") != string(pod.UID) && r.PathValue("uid") != string(runningUID(pod)) {
-		return nil, errNoPod
+func (a *Agent) find(ctx context.Context, r *http.Request) (found, error) {
+	p, ok := a.podCache.Get(r.PathValue("namespace"), r.PathValue("pod"))
+	if !ok || p.Spec.NodeName != a.o.NodeName || r.PathValue("uid") != "" && r.PathValue("uid") != string(p.UID) && r.PathValue("uid") != string(pod.RunningUID(p)) {
+		return found{}, errNoPod
 	}
-	a.mu.Lock()
-	act := a.mu.actors[runningUID(pod)]
-	a.mu.Unlock()
-	if act == nil {
-		return nil, errNoPod
+	v, err := a.pods.View(ctx, pod.RunningUID(p))
+	if err == nil && v == nil {
+		err = errNoPod
 	}
-	answer := make(chan *found, 1) // buffered: nobody may be waiting any more
-	act.post(func(x *actor) {
-		f := &found{pod: x.d.Pod, containers: append([]podstep.Container(nil), x.o.Containers...)}
-		if len(x.o.Sandboxes) > 0 && x.o.Sandboxes[0].Ready {
-			f.sandbox = x.o.Sandboxes[0].ID
-		}
-		answer <- f
-	})
-	select {
-	case f := <-answer:
-		return f, nil
-	case <-act.done:
-		return nil, errNoPod
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+	return found{v}, err
 }
 
 func fail(w http.ResponseWriter, err error) {
@@ -239,8 +217,8 @@ func (a *Agent) servePortForward(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	if f.sandbox == "" {
-		fail(w, fmt.Errorf("sandbox of pod %s/%s is not running", f.pod.Namespace, f.pod.Name))
+	if f.Sandbox == "" {
+		fail(w, fmt.Errorf("sandbox of pod %s/%s is not running", f.Pod.Namespace, f.Pod.Name))
 		return
 	}
 	var ports []int32
@@ -252,7 +230,7 @@ func (a *Agent) servePortForward(w http.ResponseWriter, r *http.Request) {
 		}
 		ports = append(ports, int32(n))
 	}
-	resp, err := a.o.Runtime.PortForward(r.Context(), &runtimeapi.PortForwardRequest{PodSandboxId: f.sandbox, Port: ports})
+	resp, err := a.o.Runtime.PortForward(r.Context(), &runtimeapi.PortForwardRequest{PodSandboxId: f.Sandbox, Port: ports})
 	if err != nil {
 		fail(w, err)
 		return
@@ -319,8 +297,8 @@ func (a *Agent) serveLogs(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	name := r.PathValue("container")
-	if cri.FindContainer(f.pod, name) == nil {
-		fail(w, &badRequest{fmt.Sprintf("container %q not found in pod %q", name, f.pod.Namespace+"_"+f.pod.Name)})
+	if cri.FindContainer(f.Pod, name) == nil {
+		fail(w, &badRequest{fmt.Sprintf("container %q not found in pod %q", name, f.Pod.Namespace+"_"+f.Pod.Name)})
 		return
 	}
 	id, running, err := f.logged(name, previous)
@@ -335,7 +313,7 @@ func (a *Agent) serveLogs(w http.ResponseWriter, r *http.Request) {
 	}
 	o.Follow = o.Follow && running
 	if o.Follow {
-		o.Done = a.exitOf(f.pod, id)
+		o.Done = a.pods.ExitOf(f.Pod.UID, id)
 	}
 	out := &flushed{w: w}
 	out.f, _ = w.(http.Flusher)
@@ -361,10 +339,10 @@ func (a *Agent) serveLogs(w http.ResponseWriter, r *http.Request) {
 
 // logged is the container whose log is meant: the last that was started, or the
 // one before.
-func (f *found) logged(name string, previous bool) (id string, running bool, err error) {
+func (f found) logged(name string, previous bool) (id string, running bool, err error) {
 	var list []*podstep.Container
-	for i := range f.containers {
-		if c := &f.containers[i]; c.Name == name && c.State != podstep.Created {
+	for i := range f.Containers {
+		if c := &f.Containers[i]; c.Name == name && c.State != podstep.Created {
 			list = append(list, c)
 		}
 	}
@@ -374,31 +352,31 @@ func (f *found) logged(name string, previous bool) (id string, running bool, err
 		last := f.lastState(name)
 		i := slices.IndexFunc(list, func(c *podstep.Container) bool { return c.ID == last })
 		if i < 0 {
-			return "", false, fmt.Errorf("previous terminated container %q in pod %q not found", name, f.pod.Name)
+			return "", false, fmt.Errorf("previous terminated container %q in pod %q not found", name, f.Pod.Name)
 		}
 		return last, false, nil
 	}
 	if len(list) == 0 {
 		reason := "ContainerCreating"
-		for _, cs := range f.pod.Status.ContainerStatuses {
+		for _, cs := range f.Pod.Status.ContainerStatuses {
 			if cs.Name == name && cs.State.Waiting != nil {
 				reason = cs.State.Waiting.Reason
 				if cs.State.Waiting.Message != "" && (reason == "ErrImagePull" || reason == "ImagePullBackOff" || reason == "ErrImageNeverPull") {
-					return "", false, fmt.Errorf("container %q in pod %q is waiting to start: %s", name, f.pod.Name, map[string]string{
+					return "", false, fmt.Errorf("container %q in pod %q is waiting to start: %s", name, f.Pod.Name, map[string]string{
 						"ErrImagePull": "image can't be pulled", "ImagePullBackOff": "trying and failing to pull image", "ErrImageNeverPull": "image is not present",
 					}[reason])
 				}
 			}
 		}
-		return "", false, fmt.Errorf("container %q in pod %q is waiting to start: %s", name, f.pod.Name, reason)
+		return "", false, fmt.Errorf("container %q in pod %q is waiting to start: %s", name, f.Pod.Name, reason)
 	}
 	return list[0].ID, list[0].State == podstep.Running, nil
 }
 
 // lastState is the ID of the container that ended before the present one, as
 // the pod's status has it; empty if there is none.
-func (f *found) lastState(name string) string {
-	s := &f.pod.Status
+func (f found) lastState(name string) string {
+	s := &f.Pod.Status
 	for _, cs := range slices.Concat(s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses) {
 		if t := cs.LastTerminationState.Terminated; cs.Name == name && t != nil {
 			_, id, _ := strings.Cut(t.ContainerID, "://")
@@ -406,28 +384,6 @@ func (f *found) lastState(name string) string {
 		}
 	}
 	return ""
-}
-
-// exitOf returns a channel that is closed when the container has ended.
-func (a *Agent) exitOf(pod *v1.Pod, id string) <-chan struct{} {
-	done := make(chan struct{})
-	a.mu.Lock()
-	act := a.mu.actors[runningUID(pod)]
-	a.mu.Unlock()
-	if act == nil {
-		close(done)
-		return done
-	}
-	act.post(func(x *actor) {
-		for i := range x.o.Containers {
-			if c := &x.o.Containers[i]; c.ID == id && c.State == podstep.Running {
-				x.waiters[id] = append(x.waiters[id], done)
-				return
-			}
-		}
-		close(done)
-	})
-	return done
 }
 
 // flushed hands each write on at once.

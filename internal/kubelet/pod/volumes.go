@@ -1,4 +1,4 @@
-package kubelet
+package pod
 
 import (
 	"context"
@@ -18,24 +18,24 @@ import (
 
 // prepareVolumes makes the pod's volumes.
 type prepareVolumes struct {
-	a     *Agent
+	s     *Set
 	pod   *v1.Pod
 	renew time.Time // when to write them anew; zero: never
 }
 
-func (x *actor) prepareVolumes() work {
-	if x.a.disk != nil {
-		x.a.objects.Follow(x.a.group, x.d.Pod, func() { x.post((*actor).sourceChanged) })
+func (x *Actor) prepareVolumes() work {
+	if x.s.Runner.Disk != nil {
+		x.s.Runner.Objects.Follow(x.s.group, x.d.Pod, func() { x.post((*Actor).sourceChanged) })
 	}
-	return &prepareVolumes{a: x.a, pod: x.d.Pod}
+	return &prepareVolumes{s: x.s, pod: x.d.Pod}
 }
 
 func (w *prepareVolumes) do(ctx context.Context) (err error) {
-	w.renew, err = w.a.writeVolumes(ctx, w.pod)
+	w.renew, err = w.s.writeVolumes(ctx, w.pod)
 	return err
 }
 
-func (w *prepareVolumes) note(x *actor, err error) {
+func (w *prepareVolumes) note(x *Actor, err error) {
 	if err == nil {
 		x.o.Volumes.Ready, x.o.Volumes.RenewAt, x.o.Storage.Since = true, w.renew, x.now
 	}
@@ -46,60 +46,60 @@ type refreshVolumes prepareVolumes
 
 func (w *refreshVolumes) do(ctx context.Context) error { return (*prepareVolumes)(w).do(ctx) }
 
-func (w *refreshVolumes) note(x *actor, err error) { x.o.Volumes.RenewAt = w.renew }
+func (w *refreshVolumes) note(x *Actor, err error) { x.o.Volumes.RenewAt = w.renew }
 
 // writeVolumes makes the pod's volumes, or brings them up to date, and returns when
 // that is to be done again (zero: never), also if it has not worked for all of them.
-func (a *Agent) writeVolumes(ctx context.Context, pod *v1.Pod) (time.Time, error) {
-	if a.disk == nil {
+func (s *Set) writeVolumes(ctx context.Context, pod *v1.Pod) (time.Time, error) {
+	if s.Runner.Disk == nil {
 		return time.Time{}, nil
 	}
-	again, err := a.disk.Volumes.Prepare(ctx, pod, sources{a, ctx})
+	again, err := s.Runner.Disk.Volumes.Prepare(ctx, pod, sources{s, ctx})
 	if err != nil && ctx.Err() == nil {
-		a.reportMountErrors(pod, err)
+		s.reportMountErrors(pod, err)
 	}
 	return again, err
 }
 
-func (a *Agent) reportMountErrors(pod *v1.Pod, err error) {
+func (s *Set) reportMountErrors(pod *v1.Pod, err error) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, one := range joined.Unwrap() {
-			a.reportMountErrors(pod, one)
+			s.reportMountErrors(pod, one)
 		}
 		return
 	}
-	a.runner.About(pod, "").Event(v1.EventTypeWarning, "FailedMount", err.Error())
+	s.Runner.About(pod, "").Event(v1.EventTypeWarning, "FailedMount", err.Error())
 }
 
 // sourceChanged notes that something the pod refers to is another now.
-func (x *actor) sourceChanged() {
+func (x *Actor) sourceChanged() {
 	x.volumesStale()
 	clear(x.o.Failures) // perhaps it works now
 }
 
 // volumesStale notes that the pod's volumes may have to say something else now.
-func (x *actor) volumesStale() { x.o.Volumes.Stale = x.a.disk != nil }
+func (x *Actor) volumesStale() { x.o.Volumes.Stale = x.s.Runner.Disk != nil }
 
 // sources is where volumes get their content from, for one call.
 type sources struct {
-	a   *Agent
+	set *Set
 	ctx context.Context
 }
 
 var _ volume.Sources = sources{}
 
 func (s sources) ConfigMap(namespace, name string) (*v1.ConfigMap, error) {
-	return s.a.objects.In(s.ctx).ConfigMap(namespace, name)
+	return s.set.Runner.Objects.In(s.ctx).ConfigMap(namespace, name)
 }
 
 func (s sources) Secret(namespace, name string) (*v1.Secret, error) {
-	return s.a.objects.In(s.ctx).Secret(namespace, name)
+	return s.set.Runner.Objects.In(s.ctx).Secret(namespace, name)
 }
 
 func (s sources) IsMissing(err error) bool { return objects.IsMissing(err) }
 
 func (s sources) Field(pod *v1.Pod, path string) (string, error) {
-	return cri.Field(pod, path, nil, s.a.node.Addresses())
+	return cri.Field(pod, path, nil, s.set.Runner.Node.Addresses())
 }
 
 func (s sources) ResourceField(pod *v1.Pod, ref *v1.ResourceFieldSelector) (string, error) {
@@ -107,7 +107,7 @@ func (s sources) ResourceField(pod *v1.Pod, ref *v1.ResourceFieldSelector) (stri
 	if c == nil {
 		return "", fmt.Errorf("container %s not found", ref.ContainerName)
 	}
-	return cri.ResourceField(pod, c, ref, s.a.facts.node.Allocatable)
+	return cri.ResourceField(pod, c, ref, s.set.Runner.Facts.Allocatable)
 }
 
 // Token asks the API for a token bound to the pod.
@@ -126,7 +126,7 @@ func (s sources) Token(ctx context.Context, pod *v1.Pod, p *v1.ServiceAccountTok
 		r.Spec.Audiences = []string{p.Audience}
 	}
 	issued := time.Now()
-	answer, err := client.For(s.a.o.Transport, core.ServiceAccounts).Post(ctx, pod.Namespace, pod.Spec.ServiceAccountName, "token", r)
+	answer, err := client.For(s.set.Transport, core.ServiceAccounts).Post(ctx, pod.Namespace, pod.Spec.ServiceAccountName, "token", r)
 	if err != nil {
 		return volume.Token{}, err
 	}

@@ -1,4 +1,4 @@
-package kubelet
+package pod
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 
 // ensureImage makes sure that a container's image is there.
 type ensureImage struct {
-	a         *Agent
+	s         *Set
 	pod       *v1.Pod
 	container *v1.Container
 	attempt   int
@@ -19,11 +19,11 @@ type ensureImage struct {
 }
 
 func (w *ensureImage) do(ctx context.Context) (err error) {
-	w.got, err = w.a.runner.EnsureImage(ctx, w.pod, w.container)
+	w.got, err = w.s.Runner.EnsureImage(ctx, w.pod, w.container)
 	return err
 }
 
-func (w *ensureImage) note(x *actor, err error) {
+func (w *ensureImage) note(x *Actor, err error) {
 	if err == nil {
 		x.o.Images[w.container.Name] = podstep.Image{
 			Attempt: w.attempt, Ref: w.got.Ref, UID: w.got.UID, User: w.got.User,

@@ -1,4 +1,4 @@
-package kubelet
+package pod
 
 import (
 	"context"
@@ -17,9 +17,9 @@ import (
 
 // resize lets the pod have what its spec asks for now, or says why not: then it
 // keeps what it has, and is asked about again when others have gone.
-func (x *actor) resize() {
+func (x *Actor) resize() {
 	x.d.Deferred = nil
-	reason, message := x.a.ledger.Resize(x.d.Pod, x.a.facts.node.Allocatable, func() { x.post((*actor).resize) })
+	reason, message := x.s.Runner.Ledger.Resize(x.d.Pod, x.s.Runner.Facts.Allocatable, func() { x.post((*Actor).resize) })
 	if reason == "" {
 		return
 	}
@@ -28,7 +28,7 @@ func (x *actor) resize() {
 }
 
 // reportResize tells each thing once for each change of the pod.
-func (x *actor) reportResize(reason, kind, message string) {
+func (x *Actor) reportResize(reason, kind, message string) {
 	key := "resize " + reason + message
 	if x.reported[key] {
 		return
@@ -69,14 +69,14 @@ func resizeText(title string, pod *v1.Pod, problem string) string {
 
 // resizePod gives the pod's running containers what its spec asks for.
 type resizePod struct {
-	a    *Agent
+	s    *Set
 	pod  *v1.Pod
 	list []podstep.Container
 	done map[string]v1.ResourceRequirements // by container ID
 }
 
-func (x *actor) resizePod() work {
-	w := &resizePod{a: x.a, pod: x.d.Pod}
+func (x *Actor) resizePod() work {
+	w := &resizePod{s: x.s, pod: x.d.Pod}
 	for _, c := range x.o.Containers {
 		if c.State == podstep.Running && cri.FindContainer(w.pod, c.Name) != nil {
 			w.list = append(w.list, c)
@@ -87,11 +87,11 @@ func (x *actor) resizePod() work {
 }
 
 func (w *resizePod) do(ctx context.Context) (err error) {
-	w.done, err = w.a.runner.Resize(ctx, w.pod, w.list)
+	w.done, err = w.s.Runner.Resize(ctx, w.pod, w.list)
 	return err
 }
 
-func (w *resizePod) note(x *actor, err error) {
+func (w *resizePod) note(x *Actor, err error) {
 	for id, r := range w.done {
 		x.o.Resized[id] = r
 	}

@@ -1,4 +1,4 @@
-package kubelet
+package pod
 
 import (
 	"context"
@@ -11,17 +11,17 @@ import (
 
 // measureStorage measures what the pod holds on disk.
 type measureStorage struct {
-	a    *Agent
+	s    *Set
 	pod  *v1.Pod
 	held evict.Storage
 }
 
 func (w *measureStorage) do(ctx context.Context) (err error) {
-	w.held, err = w.a.podUsage(ctx, w.pod)
+	w.held, err = w.s.Usage(ctx, w.pod)
 	return err
 }
 
-func (w *measureStorage) note(x *actor, err error) {
+func (w *measureStorage) note(x *Actor, err error) {
 	x.o.Storage.Since = x.now
 	if err == nil {
 		x.o.Storage.Held = w.held
@@ -29,24 +29,10 @@ func (w *measureStorage) note(x *actor, err error) {
 }
 
 // evict ends the pod because the node is short of something.
-func (x *actor) evict(message string) {
+func (x *Actor) evict(message string) {
 	if x.d.Evict != nil || x.d.Gone {
 		return
 	}
 	x.d.Evict = &podstep.Eviction{Message: message}
 	clear(x.o.Failures) // what is asked for now is another thing
-}
-
-// storageOf measures what the pod holds on disk: its volumes and logs now, its
-// writable layers as the runtime has last seen them.
-func (a *Agent) storageOf(ctx context.Context, pod *v1.Pod) (evict.Storage, error) {
-	out := a.disk.Usage(pod)
-	stats, err := a.runner.Stats(ctx, pod)
-	if err != nil {
-		return out, err
-	}
-	for _, s := range stats {
-		out.Containers[s.GetAttributes().GetMetadata().GetName()] += int64(s.GetWritableLayer().GetUsedBytes().GetValue())
-	}
-	return out, nil
 }

@@ -1,4 +1,4 @@
-package kubelet
+package pod
 
 import (
 	"context"
@@ -22,12 +22,14 @@ import (
 	"github.com/kemudi/kemudi/internal/task"
 )
 
-// actor owns one pod on the node. All but uid and box belongs to its goroutine (K2).
-type actor struct {
-	a    *Agent
-	uid  types.UID
-	box  mailbox
-	done chan struct{} // closed when the actor has ended
+// Actor owns one pod on the node. Its state, from d on, belongs to its goroutine (P1).
+type Actor struct {
+	s     *Set
+	uid   types.UID
+	box   mailbox
+	done  chan struct{} // closed when the actor has ended
+	left  chan struct{} // closed when the pod has finished, or is gone
+	onEnd func(*Actor)  // called after that; may be nil
 
 	d   podstep.Desired
 	o   podstep.Observed
@@ -55,13 +57,13 @@ type mailbox struct {
 	ready chan struct{} // holds one token: there is something
 	mu    struct {
 		sync.Mutex
-		posts []func(*actor)
+		posts []func(*Actor)
 		since time.Time // when the first of them came
 	}
 }
 
 // behind is how long the first of what is posted has waited.
-func (x *actor) behind() time.Duration {
+func (x *Actor) behind() time.Duration {
 	x.box.mu.Lock()
 	defer x.box.mu.Unlock()
 	if len(x.box.mu.posts) == 0 {
@@ -71,7 +73,7 @@ func (x *actor) behind() time.Duration {
 }
 
 // post has f run by the actor's goroutine. It never blocks.
-func (x *actor) post(f func(*actor)) {
+func (x *Actor) post(f func(*Actor)) {
 	x.box.mu.Lock()
 	if len(x.box.mu.posts) == 0 {
 		x.box.mu.since = time.Now()
@@ -84,27 +86,27 @@ func (x *actor) post(f func(*actor)) {
 	}
 }
 
-func (x *actor) takePosts() {
+func (x *Actor) takePosts() {
 	x.box.mu.Lock()
 	posts := x.box.mu.posts
 	x.box.mu.posts = nil
 	x.box.mu.Unlock()
 	for _, f := range posts {
-		contain.Run(x.a.o.Log, "update", x.name(), func() { f(x) })
+		contain.Run(x.s.Runner.Log, "update", x.name(), func() { f(x) })
 	}
 }
 
-func newActor(a *Agent, pod *v1.Pod, rev int64) *actor {
-	x := &actor{
-		a: a, uid: pod.UID, done: make(chan struct{}), d: podstep.Desired{Pod: pod}, rev: rev,
+func newActor(s *Set, pod *v1.Pod, rev int64) *Actor {
+	x := &Actor{
+		s: s, uid: pod.UID, done: make(chan struct{}), left: make(chan struct{}), d: podstep.Desired{Pod: pod}, rev: rev,
 		now: time.Now(), handles: map[string]*handle{}, reported: map[string]bool{}, removed: map[string]bool{},
 		probes: map[string]*probes{}, waiters: map[string][]chan struct{}{},
 	}
 	x.box.ready = make(chan struct{}, 1)
-	x.ops = task.NewGroup(a.group.Context())
+	x.ops = task.NewGroup(s.group.Context())
 	x.o = podstep.Observed{
-		FirstSeen: x.now, HostIPs: a.node.Addresses(), Runtime: a.facts.runtime.Name,
-		Storage: podstep.Storage{Limited: a.podUsage != nil && evict.HasLimits(pod), Every: a.pace},
+		FirstSeen: x.now, HostIPs: s.Runner.Node.Addresses(), Runtime: s.runtime,
+		Storage: podstep.Storage{Limited: s.Usage != nil && evict.HasLimits(pod), Every: s.Every},
 		Images:  map[string]podstep.Image{}, Failures: map[string]podstep.Failure{}, Probes: map[string]podstep.Probes{},
 		Killed: map[string]podstep.KillReason{}, Hooked: map[string]bool{}, Doing: map[string]podstep.Action{}, Resized: map[string]v1.ResourceRequirements{},
 	}
@@ -112,8 +114,8 @@ func newActor(a *Agent, pod *v1.Pod, rev int64) *actor {
 }
 
 // run steps the pod until nothing is left of it or the agent ends; then containers
-// stay as they are (K1).
-func (x *actor) run() error {
+// stay as they are (P3).
+func (x *Actor) run() error {
 	defer x.ops.Wait()
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
@@ -124,7 +126,7 @@ func (x *actor) run() error {
 		x.takePosts()
 		var done bool
 		var wake time.Time
-		if !contain.Run(x.a.o.Log, "step", x.name(), func() { wake, done = x.step() }) {
+		if !contain.Run(x.s.Runner.Log, "step", x.name(), func() { wake, done = x.step() }) {
 			if task.Sleep(x.ops.Context(), again.Next()) != nil { // what is posted meanwhile does not hurry it
 				return x.ops.Wait()
 			}
@@ -149,15 +151,16 @@ func (x *actor) run() error {
 
 // step does what is due for the pod now, and returns when to look again at the
 // latest (zero: when there is an update), or that nothing is left of it.
-func (x *actor) step() (wake time.Time, done bool) {
+func (x *Actor) step() (wake time.Time, done bool) {
 	x.followProbes()
 	r := podstep.Next(x.d, x.o, x.now)
 	if x.status = r.Status; x.status.Phase == v1.PodFailed || x.status.Phase == v1.PodSucceeded {
-		x.a.release(x.uid)
+		x.s.Runner.Ledger.Release(x.uid)
+		x.leave()
 	}
 	if r.Done {
-		if err := x.a.disk.Forget(x.uid); err != nil {
-			x.a.o.Log.Warn("remove the last of a pod", "pod", x.name(), "err", err)
+		if err := x.s.Runner.Disk.Forget(x.uid); err != nil {
+			x.s.Runner.Log.Warn("remove the last of a pod", "pod", x.name(), "err", err)
 		}
 		return time.Time{}, true
 	}
@@ -173,8 +176,17 @@ func (x *actor) step() (wake time.Time, done bool) {
 	return r.Wake, false
 }
 
+// leave says that the pod has finished, or is gone.
+func (x *Actor) leave() {
+	select {
+	case <-x.left: // it has been told
+	default:
+		close(x.left)
+	}
+}
+
 // begin starts an action; its outcome comes back as a post.
-func (x *actor) begin(act podstep.Action) {
+func (x *Actor) begin(act podstep.Action) {
 	switch act.Op {
 	case podstep.BackOffEvent, podstep.DeadlineEvent, podstep.EvictedEvent:
 		x.reportOnce(act)
@@ -190,21 +202,21 @@ func (x *actor) begin(act podstep.Action) {
 	h := &handle{act: act, cancel: cancel}
 	key, name := act.Key(), x.name()
 	x.o.Doing[key], x.handles[key] = act, h
-	contain.Run(x.a.o.Log, key, name, func() { h.work = x.prepare(act) })
+	contain.Run(x.s.Runner.Log, key, name, func() { h.work = x.prepare(act) })
 	x.ops.Go(key, func(context.Context) error {
 		defer cancel()
 		err := errPanicked
 		if h.work != nil {
-			contain.Run(x.a.o.Log, key, name, func() { err = h.work.do(ctx) })
+			contain.Run(x.s.Runner.Log, key, name, func() { err = h.work.do(ctx) })
 		}
 		givenUp := ctx.Err() != nil
-		x.post(func(x *actor) { x.ended(h, err, givenUp) })
+		x.post(func(x *Actor) { x.ended(h, err, givenUp) })
 		return nil
 	})
 }
 
 // reportOnce tells the user what the step has to say, once for each ID.
-func (x *actor) reportOnce(act podstep.Action) {
+func (x *Actor) reportOnce(act podstep.Action) {
 	if x.reported[act.ID] {
 		return
 	}
@@ -214,7 +226,7 @@ func (x *actor) reportOnce(act podstep.Action) {
 	case podstep.DeadlineEvent:
 		x.event("", v1.EventTypeNormal, "DeadlineExceeded", act.Message)
 	case podstep.EvictedEvent:
-		x.a.o.Log.Info("evict pod", "pod", x.name(), "why", act.Message)
+		x.s.Runner.Log.Info("evict pod", "pod", x.name(), "why", act.Message)
 		x.event("", v1.EventTypeWarning, podstep.ReasonEvicted, act.Message)
 	}
 	x.reported[act.ID] = true
@@ -222,7 +234,7 @@ func (x *actor) reportOnce(act podstep.Action) {
 
 // ended takes in the outcome of an action: the step decides when one that has
 // failed is tried again.
-func (x *actor) ended(h *handle, err error, givenUp bool) {
+func (x *Actor) ended(h *handle, err error, givenUp bool) {
 	key := h.act.Key()
 	if x.handles[key] == h { // not overtaken
 		delete(x.handles, key)
@@ -240,7 +252,7 @@ func (x *actor) ended(h *handle, err error, givenUp bool) {
 }
 
 // failed notes why an action did not work.
-func (x *actor) failed(act podstep.Action, err error) {
+func (x *Actor) failed(act podstep.Action, err error) {
 	key := act.Key()
 	f := podstep.Failure{Message: runtime.Message(err), At: x.now, Count: x.o.Failures[key].Count + 1}
 	var start *container.StartError
@@ -253,7 +265,7 @@ func (x *actor) failed(act podstep.Action, err error) {
 	case apierrors.IsNotFound(err): // that the object is gone will be heard by itself
 	case errors.Is(err, errPanicked): // it has been told with its stack
 	default:
-		x.a.o.Log.Warn("pod action failed", "action", key, "pod", x.name(), "err", err, "retry", act.Op.RetryAfter(f.Count))
+		x.s.Runner.Log.Warn("pod action failed", "action", key, "pod", x.name(), "err", err, "retry", act.Op.RetryAfter(f.Count))
 	}
 }
 
@@ -267,7 +279,7 @@ func reportedByEvents(op podstep.Op) bool {
 }
 
 // giveUpStarting cancels what makes no sense any more once the pod is to end.
-func (x *actor) giveUpStarting() {
+func (x *Actor) giveUpStarting() {
 	for _, key := range slices.Sorted(maps.Keys(x.handles)) {
 		switch h := x.handles[key]; h.act.Op {
 		case podstep.EnsureImage, podstep.PrepareVolumes, podstep.StartContainer:
@@ -277,7 +289,7 @@ func (x *actor) giveUpStarting() {
 }
 
 // update takes in the pod as the API has it at revision rev.
-func (x *actor) update(pod *v1.Pod, rev int64) {
+func (x *Actor) update(pod *v1.Pod, rev int64) {
 	if rev <= x.rev || pod.UID != x.uid {
 		return
 	}
@@ -295,7 +307,7 @@ func (x *actor) update(pod *v1.Pod, rev int64) {
 	}
 }
 
-func (x *actor) gone(pod *v1.Pod) {
+func (x *Actor) gone(pod *v1.Pod) {
 	if pod.UID == x.uid {
 		x.d.Gone = true
 		clear(x.o.Failures) // what is asked for now is another thing
@@ -303,7 +315,7 @@ func (x *actor) gone(pod *v1.Pod) {
 }
 
 // adopt takes in what the runtime had of the pod before this process.
-func (x *actor) adopt(inv *runtime.Inventory) {
+func (x *Actor) adopt(inv *runtime.Inventory) {
 	for _, s := range inv.Sandboxes {
 		x.observeSandbox(s)
 	}
@@ -317,7 +329,7 @@ func (x *actor) adopt(inv *runtime.Inventory) {
 
 // replace takes in all that the runtime has of the pod. What was made since it
 // was asked stays.
-func (x *actor) replace(inv *runtime.Inventory) {
+func (x *Actor) replace(inv *runtime.Inventory) {
 	x.o.Sandboxes = slices.DeleteFunc(x.o.Sandboxes, func(s podstep.Sandbox) bool {
 		return s.CreatedAt.Before(inv.At) && !slices.ContainsFunc(inv.Sandboxes, func(f *runtimeapi.PodSandboxStatus) bool { return f.Id == s.ID })
 	})
@@ -329,7 +341,7 @@ func (x *actor) replace(inv *runtime.Inventory) {
 
 // observe takes in an event of the runtime, which carries the whole pod. Events
 // may overtake each other, so nothing goes back to an earlier state.
-func (x *actor) observe(e *runtimeapi.ContainerEventResponse) {
+func (x *Actor) observe(e *runtimeapi.ContainerEventResponse) {
 	s := e.PodSandboxStatus
 	if e.ContainerEventType == runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT {
 		x.forget(e.ContainerId)
@@ -344,14 +356,14 @@ func (x *actor) observe(e *runtimeapi.ContainerEventResponse) {
 }
 
 // forget drops a sandbox or container that has been removed.
-func (x *actor) forget(id string) {
+func (x *Actor) forget(id string) {
 	x.removed[id] = true
-	x.a.disk.Note(&runtimeapi.ContainerStatus{Id: id, State: runtimeapi.ContainerState_CONTAINER_EXITED})
-	x.a.forgetRead(id)
+	x.s.Runner.Disk.Note(&runtimeapi.ContainerStatus{Id: id, State: runtimeapi.ContainerState_CONTAINER_EXITED})
+	x.s.forgotten(id)
 	x.o.Sandboxes = slices.DeleteFunc(x.o.Sandboxes, func(s podstep.Sandbox) bool { return s.ID == id })
 	for i := range x.o.Containers {
 		if c := &x.o.Containers[i]; c.SandboxID == id {
-			x.a.forgetRead(c.ID)
+			x.s.forgotten(c.ID)
 		}
 	}
 	x.o.Containers = slices.DeleteFunc(x.o.Containers, func(c podstep.Container) bool { return c.ID == id || c.SandboxID == id })
@@ -364,19 +376,19 @@ func (x *actor) forget(id string) {
 }
 
 // tellExit tells those who wait for the container's end.
-func (x *actor) tellExit(id string) {
+func (x *Actor) tellExit(id string) {
 	for _, w := range x.waiters[id] {
 		close(w)
 	}
 	delete(x.waiters, id)
 }
 
-func (x *actor) observeSandbox(s *runtimeapi.PodSandboxStatus) {
+func (x *Actor) observeSandbox(s *runtimeapi.PodSandboxStatus) {
 	if x.removed[s.Id] {
 		return
 	}
 	now := cri.ObservedSandbox(s)
-	if ips := x.a.node.Addresses(); len(ips) > 0 {
+	if ips := x.s.Runner.Node.Addresses(); len(ips) > 0 {
 		cri.SortIPs(now.IPs, ips[0])
 	}
 	i := slices.IndexFunc(x.o.Sandboxes, func(o podstep.Sandbox) bool { return o.ID == s.Id })
@@ -394,11 +406,11 @@ func (x *actor) observeSandbox(s *runtimeapi.PodSandboxStatus) {
 	*old = now
 }
 
-func (x *actor) observeContainer(s *runtimeapi.ContainerStatus, sandbox string) {
+func (x *Actor) observeContainer(s *runtimeapi.ContainerStatus, sandbox string) {
 	if x.removed[s.Id] {
 		return
 	}
-	x.a.disk.Note(s)
+	x.s.Runner.Disk.Note(s)
 	now := cri.ObservedContainer(s, sandbox)
 	i := slices.IndexFunc(x.o.Containers, func(o podstep.Container) bool { return o.ID == s.Id })
 	if i < 0 {
@@ -427,18 +439,18 @@ func rank(s podstep.State) int {
 }
 
 // exited completes what is known of a container that has just ended.
-func (x *actor) exited(c *podstep.Container, s *runtimeapi.ContainerStatus) {
+func (x *Actor) exited(c *podstep.Container, s *runtimeapi.ContainerStatus) {
 	if c.State != podstep.Exited {
 		return
 	}
 	x.endProbes(c.ID)
 	x.tellExit(c.ID)
-	if message, ok := x.a.disk.TerminationMessage(x.ops.Context(), s); ok {
+	if message, ok := x.s.Runner.Disk.TerminationMessage(x.ops.Context(), s); ok {
 		c.Message = message
 	}
 }
 
 // event tells the user about a container of the pod (empty: the pod itself).
-func (x *actor) event(container, kind, reason, message string) {
-	x.a.runner.About(x.d.Pod, container).Event(kind, reason, message)
+func (x *Actor) event(container, kind, reason, message string) {
+	x.s.Runner.About(x.d.Pod, container).Event(kind, reason, message)
 }

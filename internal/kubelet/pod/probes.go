@@ -1,4 +1,4 @@
-package kubelet
+package pod
 
 import (
 	"context"
@@ -71,7 +71,7 @@ func (p *probes) results() podstep.Probes {
 }
 
 // followProbes has the probes of every container that runs, and of no other.
-func (x *actor) followProbes() {
+func (x *Actor) followProbes() {
 	for i := range x.o.Containers {
 		c := &x.o.Containers[i]
 		if c.State != podstep.Running {
@@ -89,14 +89,14 @@ func (x *actor) followProbes() {
 }
 
 // endProbes forgets the probes of a container that does not run any more.
-func (x *actor) endProbes(id string) {
+func (x *Actor) endProbes(id string) {
 	delete(x.probes, id)
 	delete(x.o.Probes, id)
 }
 
 // known is the status that the API has of this very container, or nil.
-func (x *actor) known(c *podstep.Container) *v1.ContainerStatus {
-	id := x.a.facts.runtime.Name + "://" + c.ID
+func (x *Actor) known(c *podstep.Container) *v1.ContainerStatus {
+	id := x.s.runtime + "://" + c.ID
 	for _, list := range [][]v1.ContainerStatus{x.d.Pod.Status.ContainerStatuses, x.d.Pod.Status.InitContainerStatuses} {
 		for i := range list {
 			if list[i].ContainerID == id {
@@ -109,7 +109,7 @@ func (x *actor) known(c *podstep.Container) *v1.ContainerStatus {
 
 // runProbe carries out one probe.
 type runProbe struct {
-	a       *Agent
+	s       *Set
 	pod     string // for logs
 	target  probe.Target
 	probes  *probes
@@ -117,7 +117,7 @@ type runProbe struct {
 	outcome outcome
 }
 
-func (x *actor) runProbe(act podstep.Action) work {
+func (x *Actor) runProbe(act podstep.Action) work {
 	p := x.probes[act.ID]
 	w := p.worker(act.Probe)
 	w.Begin(x.now)
@@ -126,11 +126,11 @@ func (x *actor) runProbe(act podstep.Action) work {
 	if ips := x.podIPs(); len(ips) > 0 {
 		t.PodIP = ips[0]
 	}
-	return &runProbe{a: x.a, pod: x.name(), target: t, probes: p, worker: w, outcome: outcome{probe.Unknown, "the probe panicked"}}
+	return &runProbe{s: x.s, pod: x.name(), target: t, probes: p, worker: w, outcome: outcome{probe.Unknown, "the probe panicked"}}
 }
 
 func (w *runProbe) do(ctx context.Context) error {
-	contain.Run(w.a.o.Log, "probe", w.pod, func() { w.outcome = w.a.probeOnce(ctx, &w.worker.Spec.ProbeHandler, w.target) })
+	contain.Run(w.s.Runner.Log, "probe", w.pod, func() { w.outcome = w.s.probeOnce(ctx, &w.worker.Spec.ProbeHandler, w.target) })
 	return nil
 }
 
@@ -141,8 +141,8 @@ type outcome struct {
 }
 
 // probeOnce probes.
-func (a *Agent) probeOnce(ctx context.Context, h *v1.ProbeHandler, t probe.Target) outcome {
-	r, out := a.runner.Probe(ctx, h, t)
+func (s *Set) probeOnce(ctx context.Context, h *v1.ProbeHandler, t probe.Target) outcome {
+	r, out := s.Runner.Probe(ctx, h, t)
 	return outcome{r, out[:min(len(out), maxProbeOutput)]}
 }
 
@@ -150,7 +150,7 @@ func (a *Agent) probeOnce(ctx context.Context, h *v1.ProbeHandler, t probe.Targe
 const maxProbeOutput = 1024
 
 // note counts the outcome, unless the container has ended meanwhile.
-func (w *runProbe) note(x *actor, _ error) {
+func (w *runProbe) note(x *Actor, _ error) {
 	id := w.target.ContainerID
 	if x.probes[id] != w.probes || x.ops.Context().Err() != nil {
 		return

@@ -1,4 +1,4 @@
-package kubelet
+package pod
 
 import (
 	"context"
@@ -18,7 +18,7 @@ type startContainer struct {
 	status *runtimeapi.ContainerStatus // of the container as far as it came
 }
 
-func (x *actor) startContainer(act podstep.Action) work {
+func (x *Actor) startContainer(act podstep.Action) work {
 	w := &startContainer{Container: x.onContainer(act), ops: x.ops}
 	w.Image = x.o.Images[act.Container]
 	for i := range w.Pod.Spec.EphemeralContainers {
@@ -41,14 +41,14 @@ func (w *startContainer) do(wanted context.Context) (err error) {
 	return err
 }
 
-func (w *startContainer) note(x *actor, _ error) {
+func (w *startContainer) note(x *Actor, _ error) {
 	if w.status != nil {
 		x.observeContainer(w.status, w.Act.ID)
 	}
 }
 
 // runningID is the ID of the running container with the name, or empty.
-func (x *actor) runningID(name string) string {
+func (x *Actor) runningID(name string) string {
 	for i := range x.o.Containers {
 		if c := &x.o.Containers[i]; c.Name == name && c.State == podstep.Running {
 			return c.ID

@@ -1,4 +1,4 @@
-package kubelet
+package pod
 
 import (
 	"context"
@@ -20,7 +20,7 @@ type killContainer struct {
 	gone    bool // the runtime does not know the container
 }
 
-func (x *actor) killContainer(act podstep.Action) work {
+func (x *Actor) killContainer(act podstep.Action) work {
 	w := &killContainer{Container: x.onContainer(act)}
 	w.Hooked = x.o.Hooked[act.ID] || act.Why == podstep.KilledForRound
 	x.event(act.Container, v1.EventTypeNormal, "Killing", act.Message)
@@ -38,7 +38,7 @@ func (w *killContainer) do(ctx context.Context) (err error) {
 	return err
 }
 
-func (w *killContainer) note(x *actor, _ error) {
+func (w *killContainer) note(x *Actor, _ error) {
 	switch {
 	case w.gone:
 		x.forget(w.Act.ID)
@@ -50,7 +50,7 @@ func (w *killContainer) note(x *actor, _ error) {
 // preStop runs the preStop hook of a container whose turn to be killed has not come.
 type preStop struct{ *container.Container }
 
-func (x *actor) preStop(act podstep.Action) work {
+func (x *Actor) preStop(act podstep.Action) work {
 	w := &preStop{x.onContainer(act)}
 	w.Exited = x.exitOf(act.ID)
 	return w
@@ -61,26 +61,26 @@ func (w *preStop) do(ctx context.Context) error {
 	return nil
 }
 
-func (w *preStop) note(x *actor, err error) {
+func (w *preStop) note(x *Actor, err error) {
 	x.o.Hooked[w.Act.ID] = x.o.Hooked[w.Act.ID] || err == nil
 }
 
 // onContainer is a container of the pod, and what is to be done to it.
-func (x *actor) onContainer(act podstep.Action) *container.Container {
-	return &container.Container{Runner: x.a.runner, Pod: x.d.Pod, Spec: cri.FindContainer(x.d.Pod, act.Container), Act: act, PodIPs: x.podIPs()}
+func (x *Actor) onContainer(act podstep.Action) *container.Container {
+	return &container.Container{Runner: x.s.Runner, Pod: x.d.Pod, Spec: cri.FindContainer(x.d.Pod, act.Container), Act: act, PodIPs: x.podIPs()}
 }
 
 // exitOf returns a channel that is closed when the container has ended.
-func (x *actor) exitOf(id string) <-chan struct{} {
+func (x *Actor) exitOf(id string) <-chan struct{} {
 	exited := make(chan struct{})
 	x.waiters[id] = append(x.waiters[id], exited)
 	return exited
 }
 
 // podIPs are the addresses at which the pod's containers are reached.
-func (x *actor) podIPs() []string {
+func (x *Actor) podIPs() []string {
 	if x.d.Pod.Spec.HostNetwork {
-		return x.a.node.Addresses()
+		return x.s.Runner.Node.Addresses()
 	}
 	if len(x.o.Sandboxes) > 0 {
 		return x.o.Sandboxes[0].IPs

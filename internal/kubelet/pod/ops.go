@@ -1,4 +1,4 @@
-package kubelet
+package pod
 
 import (
 	"context"
@@ -19,30 +19,30 @@ type work interface {
 	do(ctx context.Context) error
 	// note has the actor take in what has come of it; err is what do returned, or
 	// errPanicked.
-	note(x *actor, err error)
+	note(x *Actor, err error)
 }
 
 var errPanicked = errors.New("the node agent panicked")
 
 // prepare takes from the actor what an action needs.
-func (x *actor) prepare(act podstep.Action) work {
-	a, pod := x.a, x.d.Pod
+func (x *Actor) prepare(act podstep.Action) work {
+	s, pod := x.s, x.d.Pod
 	switch act.Op {
 	case podstep.PrepareVolumes:
 		return x.prepareVolumes()
 	case podstep.RefreshVolumes:
 		x.o.Volumes.Stale = false
-		return &refreshVolumes{a: a, pod: pod}
+		return &refreshVolumes{s: s, pod: pod}
 	case podstep.MeasureStorage:
-		return &measureStorage{a: a, pod: pod}
+		return &measureStorage{s: s, pod: pod}
 	case podstep.CreateSandbox:
 		return x.createSandbox(act)
 	case podstep.StopSandbox:
-		return &stopSandbox{a, act.ID}
+		return &stopSandbox{s, act.ID}
 	case podstep.RemoveSandbox:
-		return &removeSandbox{a: a, pod: pod, gone: x.d.Gone, id: act.ID}
+		return &removeSandbox{s: s, pod: pod, gone: x.d.Gone, id: act.ID}
 	case podstep.EnsureImage:
-		return &ensureImage{a: a, pod: pod, container: cri.FindContainer(pod, act.Container), attempt: act.Attempt}
+		return &ensureImage{s: s, pod: pod, container: cri.FindContainer(pod, act.Container), attempt: act.Attempt}
 	case podstep.StartContainer:
 		return x.startContainer(act)
 	case podstep.PreStop:
@@ -50,63 +50,63 @@ func (x *actor) prepare(act podstep.Action) work {
 	case podstep.KillContainer:
 		return x.killContainer(act)
 	case podstep.RemoveContainer:
-		return &removeContainer{a, act.ID}
+		return &removeContainer{s, act.ID}
 	case podstep.RunProbe:
 		return x.runProbe(act)
 	case podstep.ResizePod:
 		return x.resizePod()
 	case podstep.CleanUp:
-		return &cleanUp{a, x.uid}
+		return &cleanUp{s, x.uid}
 	}
 	return x.prepareWrite(act)
 }
 
 // prepareWrite is prepare for what goes to the API.
-func (x *actor) prepareWrite(act podstep.Action) work {
-	a, pod := x.a, x.d.Pod
+func (x *Actor) prepareWrite(act podstep.Action) work {
+	s, pod := x.s, x.d.Pod
 	switch act.Op {
 	case podstep.WriteStatus:
 		pod = pod.DeepCopy()
 		pod.Status = x.status
-		return &writeStatus{a: a, pod: pod}
+		return &writeStatus{s: s, pod: pod}
 	case podstep.DeletePod:
-		return &removePod{a, pod, act}
+		return &removePod{s, pod, act}
 	case podstep.KeepStatus:
 		return &keepStatus{x.status}
 	case podstep.MirrorPod:
-		return &mirrorPod{a: a, pod: pod}
+		return &mirrorPod{s: s, pod: pod}
 	case podstep.RemoveMirror:
-		return &removeMirror{a, pod}
+		return &removeMirror{s, pod}
 	}
-	panic(fmt.Sprintf("kubelet: unknown action %q", act.Op))
+	panic(fmt.Sprintf("pod: unknown action %q", act.Op))
 }
 
 // name is for logs; the pod's name and namespace never change.
-func (x *actor) name() string { return x.d.Pod.Namespace + "/" + x.d.Pod.Name }
+func (x *Actor) name() string { return x.d.Pod.Namespace + "/" + x.d.Pod.Name }
 
 // createSandbox makes a sandbox for the pod.
 type createSandbox struct {
-	a       *Agent
+	s       *Set
 	pod     *v1.Pod
 	attempt int
 	made    *runtimeapi.PodSandboxStatus
 }
 
-func (x *actor) createSandbox(act podstep.Action) work {
+func (x *Actor) createSandbox(act podstep.Action) work {
 	if act.Attempt > 0 {
 		x.event("", v1.EventTypeNormal, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
 	}
-	return &createSandbox{a: x.a, pod: x.d.Pod, attempt: act.Attempt}
+	return &createSandbox{s: x.s, pod: x.d.Pod, attempt: act.Attempt}
 }
 
 func (w *createSandbox) do(ctx context.Context) (err error) {
-	if w.made, err = w.a.runner.RunSandbox(ctx, w.pod, w.attempt); err != nil && ctx.Err() == nil {
-		w.a.runner.About(w.pod, "").Event(v1.EventTypeWarning, "FailedCreatePodSandBox", fmt.Sprintf("Failed to create pod sandbox: %v", err))
+	if w.made, err = w.s.Runner.RunSandbox(ctx, w.pod, w.attempt); err != nil && ctx.Err() == nil {
+		w.s.Runner.About(w.pod, "").Event(v1.EventTypeWarning, "FailedCreatePodSandBox", fmt.Sprintf("Failed to create pod sandbox: %v", err))
 	}
 	return err
 }
 
-func (w *createSandbox) note(x *actor, err error) {
+func (w *createSandbox) note(x *Actor, err error) {
 	if err == nil {
 		x.observeSandbox(w.made)
 	}
@@ -114,13 +114,13 @@ func (w *createSandbox) note(x *actor, err error) {
 
 // stopSandbox has a sandbox give its network back.
 type stopSandbox struct {
-	a  *Agent
+	s  *Set
 	id string
 }
 
-func (w *stopSandbox) do(ctx context.Context) error { return w.a.runner.StopSandbox(ctx, w.id) }
+func (w *stopSandbox) do(ctx context.Context) error { return w.s.Runner.StopSandbox(ctx, w.id) }
 
-func (w *stopSandbox) note(x *actor, err error) {
+func (w *stopSandbox) note(x *Actor, err error) {
 	for i := range x.o.Sandboxes {
 		if s := &x.o.Sandboxes[i]; err == nil && s.ID == w.id {
 			s.Ready, s.Stopped = false, true
@@ -131,7 +131,7 @@ func (w *stopSandbox) note(x *actor, err error) {
 // removeSandbox removes a sandbox, and the pod's logs before it if the pod is
 // gone: the sandbox is what a later process would know of them by.
 type removeSandbox struct {
-	a    *Agent
+	s    *Set
 	pod  *v1.Pod
 	gone bool
 	id   string
@@ -139,14 +139,14 @@ type removeSandbox struct {
 
 func (w *removeSandbox) do(ctx context.Context) error {
 	if w.gone {
-		if err := w.a.disk.RemovePodLogs(w.pod); err != nil {
+		if err := w.s.Runner.Disk.RemovePodLogs(w.pod); err != nil {
 			return err
 		}
 	}
-	return w.a.runner.RemoveSandbox(ctx, w.id)
+	return w.s.Runner.RemoveSandbox(ctx, w.id)
 }
 
-func (w *removeSandbox) note(x *actor, err error) {
+func (w *removeSandbox) note(x *Actor, err error) {
 	if err == nil {
 		x.forget(w.id)
 	}
@@ -154,13 +154,13 @@ func (w *removeSandbox) note(x *actor, err error) {
 
 // removeContainer removes a container and its log.
 type removeContainer struct {
-	a  *Agent
+	s  *Set
 	id string
 }
 
-func (w *removeContainer) do(ctx context.Context) error { return w.a.runner.Remove(ctx, w.id) }
+func (w *removeContainer) do(ctx context.Context) error { return w.s.Runner.Remove(ctx, w.id) }
 
-func (w *removeContainer) note(x *actor, err error) {
+func (w *removeContainer) note(x *Actor, err error) {
 	if err == nil {
 		x.forget(w.id)
 	}
@@ -168,10 +168,10 @@ func (w *removeContainer) note(x *actor, err error) {
 
 // cleanUp removes all that the pod has on the machine, except sandboxes and logs.
 type cleanUp struct {
-	a   *Agent
+	s   *Set
 	uid types.UID
 }
 
-func (w *cleanUp) do(context.Context) error { return w.a.disk.CleanUp(w.uid) }
+func (w *cleanUp) do(context.Context) error { return w.s.Runner.Disk.CleanUp(w.uid) }
 
-func (w *cleanUp) note(x *actor, err error) { x.o.CleanedUp = err == nil }
+func (w *cleanUp) note(x *Actor, err error) { x.o.CleanedUp = err == nil }

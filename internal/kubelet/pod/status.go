@@ -1,4 +1,4 @@
-package kubelet
+package pod
 
 import (
 	"context"
@@ -19,18 +19,18 @@ const apiDeadline = 30 * time.Second
 
 // writeStatus puts the status of the last step into the API. The object's
 // revision goes along: if it has changed, the step is taken anew on what is there
-// now (K3).
+// now (P2).
 type writeStatus struct {
-	a   *Agent
+	s   *Set
 	pod *v1.Pod // what to write, and then what has been
 }
 
 func (w *writeStatus) do(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, apiDeadline)
 	defer cancel()
-	written, err := w.a.pods.UpdateStatus(ctx, w.pod)
+	written, err := w.s.api.UpdateStatus(ctx, w.pod)
 	if apierrors.IsConflict(err) {
-		written, err = w.a.readAgain(ctx, w.pod)
+		written, err = w.s.readAgain(ctx, w.pod)
 	}
 	if err != nil {
 		return fmt.Errorf("write status: %w", err)
@@ -41,7 +41,7 @@ func (w *writeStatus) do(ctx context.Context) error {
 
 // That the pod is gone counts only once the cache says so too: else an older update
 // would bring it back.
-func (w *writeStatus) note(x *actor, err error) {
+func (w *writeStatus) note(x *Actor, err error) {
 	if err == nil {
 		x.update(w.pod, resource.Revision(w.pod))
 	}
@@ -50,8 +50,8 @@ func (w *writeStatus) note(x *actor, err error) {
 // readAgain reads a pod that others have changed. A node may read its own pods, of
 // which one that has gone is none: so a refusal most likely says that, which is no cause
 // for alarm. It may say so of a pod that is there: what was to be done is not done by it.
-func (a *Agent) readAgain(ctx context.Context, pod *v1.Pod) (*v1.Pod, error) {
-	now, err := a.pods.Get(ctx, pod.Namespace, pod.Name)
+func (s *Set) readAgain(ctx context.Context, pod *v1.Pod) (*v1.Pod, error) {
+	now, err := s.api.Get(ctx, pod.Namespace, pod.Name)
 	if apierrors.IsForbidden(err) {
 		err = apierrors.NewNotFound(v1.Resource("pods"), pod.Name)
 	}
@@ -64,7 +64,7 @@ var errRaced = errors.New("it changes all the time")
 // node. The action stays under way until the cache shows that it is gone, which
 // may take long if others hold the object by finalizers.
 type removePod struct {
-	a   *Agent
+	s   *Set
 	pod *v1.Pod
 	act podstep.Action
 }
@@ -73,12 +73,12 @@ func (w *removePod) do(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, apiDeadline)
 	defer cancel()
 	now := int64(0)
-	err := w.a.pods.Delete(ctx, w.pod.Namespace, w.pod.Name, metav1.DeleteOptions{
+	err := w.s.api.Delete(ctx, w.pod.Namespace, w.pod.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &w.pod.UID},
 	})
 	if apierrors.IsConflict(err) { // with other writers, or it is another pod by now
 		var now *v1.Pod
-		if now, err = w.a.readAgain(ctx, w.pod); err == nil && now.UID == w.pod.UID {
+		if now, err = w.s.readAgain(ctx, w.pod); err == nil && now.UID == w.pod.UID {
 			err = errRaced
 		}
 		if err != nil { // also if it seems to have gone: the next attempt will know
@@ -91,7 +91,7 @@ func (w *removePod) do(ctx context.Context) error {
 	return nil
 }
 
-func (w *removePod) note(x *actor, err error) {
+func (w *removePod) note(x *Actor, err error) {
 	if err == nil {
 		x.o.Doing[w.act.Key()] = w.act
 	}

@@ -1,0 +1,116 @@
+package pod
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kemudi/kemudi/internal/kubelet/podstep"
+)
+
+// View is what a pod's actor knows of it at one moment.
+type View struct {
+	Pod        *v1.Pod
+	Sandbox    string              // ID of the newest, if it is ready
+	Containers []podstep.Container // nobody may change them
+}
+
+// View asks the actor of a pod what it knows; nil: there is none.
+func (s *Set) View(ctx context.Context, uid types.UID) (*View, error) {
+	x := s.actor(uid)
+	if x == nil {
+		return nil, nil
+	}
+	answer := make(chan *View, 1) // buffered: nobody may be waiting any more
+	x.post(func(x *Actor) {
+		v := &View{Pod: x.d.Pod, Containers: slices.Clone(x.o.Containers)}
+		if len(x.o.Sandboxes) > 0 && x.o.Sandboxes[0].Ready {
+			v.Sandbox = x.o.Sandboxes[0].ID
+		}
+		answer <- v
+	})
+	select {
+	case v := <-answer:
+		return v, nil
+	case <-x.done:
+		return nil, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// ExitOf returns a channel that is closed when the container of the pod has ended.
+func (s *Set) ExitOf(uid types.UID, container string) <-chan struct{} {
+	done := make(chan struct{})
+	x := s.actor(uid)
+	if x == nil {
+		close(done)
+		return done
+	}
+	x.post(func(x *Actor) {
+		for i := range x.o.Containers {
+			if c := &x.o.Containers[i]; c.ID == container && c.State == podstep.Running {
+				x.waiters[container] = append(x.waiters[container], done)
+				return
+			}
+		}
+		close(done)
+	})
+	return done
+}
+
+// Late is the pod of which an update has waited longest for its actor, and how long.
+func (s *Set) Late() (uid types.UID, most time.Duration) {
+	for _, x := range s.all() {
+		if waits := x.behind(); waits > most {
+			uid, most = x.uid, waits
+		}
+	}
+	return uid, most
+}
+
+// Count asks every actor for what runs of its pod.
+func (s *Set) Count() (pods, containers int) {
+	type counts struct{ pods, containers int }
+	for _, c := range ask(s, func(x *Actor) (c counts) {
+		if len(x.o.Sandboxes) > 0 && x.o.Sandboxes[0].Ready {
+			c.pods = 1
+		}
+		for i := range x.o.Containers {
+			if x.o.Containers[i].State == podstep.Running {
+				c.containers++
+			}
+		}
+		return c
+	}) {
+		pods, containers = pods+c.pods, containers+c.containers
+	}
+	return pods, containers
+}
+
+// Pods are those of all actors, as these know them.
+func (s *Set) Pods() []*v1.Pod { return ask(s, func(x *Actor) *v1.Pod { return x.d.Pod }) }
+
+// ask has f answered by every actor. Those that are busy for a second, or end
+// meanwhile, are left out.
+func ask[T any](s *Set, f func(*Actor) T) (out []T) {
+	ctx, cancel := context.WithTimeout(s.group.Context(), time.Second)
+	defer cancel()
+	actors := s.all()
+	answers := make(chan T, len(actors)) // buffered: an answer may come too late
+	for _, x := range actors {
+		x.post(func(x *Actor) { answers <- f(x) })
+	}
+	for range actors {
+		select {
+		case one := <-answers:
+			out = append(out, one)
+		case <-ctx.Done():
+			return out
+		}
+	}
+	return out
+}

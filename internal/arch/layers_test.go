@@ -32,7 +32,7 @@ kubelet/cri apiserver/request
 apiserver/encoded apiserver/refusal
 apiserver/served
 apiserver/call
-kubelet/admit kubelet/cgroup kubelet/image kubelet/logs kubelet/node kubelet/objects kubelet/probe kubelet/runtime kubelet/volume
+kubelet/admit kubelet/cgroup kubelet/image kubelet/logs kubelet/node kubelet/objects kubelet/probe kubelet/relay kubelet/runtime kubelet/usage kubelet/volume
 kubelet/disk
 kubelet/container
 kubelet/pod

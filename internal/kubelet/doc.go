@@ -3,13 +3,17 @@
 // and streams.
 //
 // Start at [Agent.Run] (kubelet.go), then package pod, where one goroutine owns each
-// pod. What lives here joins the parts; the parts are packages below that know nothing
-// of the agent: podstep, admit, evict and backoff (decisions), pod (carries them out),
-// container (what is asked of the runtime), runtime (what is seen in it), cri
-// (translation), objects and disk (what pods refer to, and have on the machine), node
-// (the object, its heartbeat and its lease), machine, usage, image, volume, probe, logs,
-// relay and guard (streams, and who may ask for them), contain (panics), and fakecri for
-// tests and simulated nodes.
+// pod. What lives here makes the parts (wire.go) and joins them. The parts are packages
+// below that know nothing of the agent:
+//
+//	podstep admit evict backoff    decide
+//	pod static                     carry out what is decided about pods, and have those of manifests
+//	container runtime cri          act on the runtime, look at it, and translate for it
+//	objects image volume disk      what pods refer to and have on the machine
+//	node machine pressure usage    the node in the API, what it is, what it has left
+//	server relay logs guard        the agent's API, its streams, and who may ask
+//	probe contain                  probes; panics
+//	fakecri apitest                for tests and simulated nodes
 //
 // Invariants, cited by number in the code:
 //

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/client"
@@ -197,7 +196,7 @@ func TestPodThatIsGoneIsNotWaitedFor(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		n := newMeteredNode(t, &meter{})
 		defer func() { n.end() }()
-		if n.agent.evictPod(t.Context(), types.UID("none"), "no room") {
+		if n.agent.pods.Evict("none", "no room") != nil {
 			t.Error("evicted a pod that is not there")
 		}
 	})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/kubelet/image"
+	"github.com/kemudi/kemudi/internal/kubelet/pressure"
 )
 
 // Options of an agent. NodeName, Transport, Runtime and Images are required;
@@ -70,7 +71,7 @@ type Options struct {
 
 	Log *slog.Logger // default slog.Default()
 
-	gauges gauges // of a simulated node; nil: there is no disk
+	gauges pressure.Gauges // of a simulated node; nil: there is no disk
 }
 
 // What an agent takes of the settings that people have flags for.

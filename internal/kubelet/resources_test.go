@@ -16,9 +16,8 @@ func TestResourceMetricsAreSummedUpByPod(t *testing.T) {
 		createPod(t, n.api, "web", `{containers: [{name: a, image: web}, {name: b, image: web}]}`)
 		createPod(t, n.api, "one", `{containers: [{name: a, image: web}]}`)
 		n.pod("web")
-		a := &Agent{o: Options{Runtime: n.cri, Simulated: true}}
 		w := httptest.NewRecorder()
-		a.serveResources(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics/resource", nil))
+		n.agent.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics/resource", nil))
 		for _, want := range []string{
 			`container_cpu_usage_seconds_total{container="b",namespace="default",pod="web"} 1.5 `,
 			`container_memory_working_set_bytes{container="a",namespace="default",pod="one"} 4.194304e+06 `,

@@ -22,7 +22,7 @@ import (
 func newManifestNode(t *testing.T) (n *testNode, put func(name, text string)) {
 	dir := t.TempDir()
 	n = &testNode{t: t, api: newMemAPI(t), cri: fakecri.New(fakecri.Options{}), tune: func(a *Agent) {
-		a.manifests = &manifest.Dir{Path: dir, Node: "n1"}
+		a.static.Dir = &manifest.Dir{Path: dir, Node: "n1"}
 	}}
 	put = func(name, text string) {
 		t.Helper()
@@ -35,7 +35,7 @@ func newManifestNode(t *testing.T) (n *testNode, put func(name, text string)) {
 			t.Fatal(err)
 		}
 		if n.agent != nil {
-			n.agent.applyManifests(nil, nil)
+			n.agent.static.Apply(nil, nil)
 		}
 	}
 	return n, put

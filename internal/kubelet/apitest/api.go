@@ -1,6 +1,6 @@
 // Package apitest is the API as tests of the node agent want it: a server on a
 // memory store, in the process, whose answers a test can disturb. It is for tests
-// of package kubelet and of a whole node only.
+// of package kubelet, of the packages below it and of a whole node only.
 package apitest
 
 import (

@@ -45,6 +45,12 @@ type Actor struct {
 	waiters  map[string][]chan struct{} // closed when the container with the ID has ended
 }
 
+// UID is that of the actor's pod.
+func (x *Actor) UID() types.UID { return x.uid }
+
+// Done is closed when nothing is left of the pod, or the agent has ended.
+func (x *Actor) Done() <-chan struct{} { return x.done }
+
 // handle is an action under way.
 type handle struct {
 	act    podstep.Action

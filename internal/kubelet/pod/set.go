@@ -62,15 +62,15 @@ func NewSet(o Options) *Set {
 	return s
 }
 
-// UID is that of the actor's pod.
-func (x *Actor) UID() types.UID { return x.uid }
-
-// Done is closed when nothing is left of the pod, or the agent has ended.
-func (x *Actor) Done() <-chan struct{} { return x.done }
-
 // Begin has the actors run in g; runtime is the name of the container runtime. It is
 // called once, before anything else.
 func (s *Set) Begin(g *task.Group, runtime string) { s.group, s.runtime = g, runtime }
+
+// Go starts f beside the actors.
+func (s *Set) Go(name string, f func(context.Context) error) { s.group.Go(name, f) }
+
+// RuntimeName is the name of the container runtime.
+func (s *Set) RuntimeName() string { return s.runtime }
 
 // Take takes in a pod as the API has it at revision rev. Found is what the runtime has
 // of it already, if it is a new one.

@@ -25,6 +25,9 @@ type Watch struct {
 	Again func(found map[types.UID]*Inventory, began time.Time)
 	// Wanted is closed when Again is to be called: before, nothing can be missed.
 	Wanted <-chan struct{}
+
+	// Identity is what the runtime has said of itself to Identify.
+	Identity Identity
 }
 
 // Identity is what the runtime says of itself.
@@ -35,20 +38,22 @@ type Identity struct {
 	StrictGroups bool // it gives a container no groups but those that its pod names, if told to
 }
 
-// Identify asks the runtime who it is and what it can do until it answers.
-func (w *Watch) Identify(ctx context.Context) (Identity, error) {
+// Identify asks the runtime who it is and what it can do until it answers. It is
+// called once, before Run.
+func (w *Watch) Identify(ctx context.Context) error {
 	retry := task.Backoff{Initial: 20 * time.Millisecond, Max: 2 * time.Second}
 	for {
 		v, err := w.Client.Version(ctx, &runtimeapi.VersionRequest{})
 		if err == nil {
 			var s *runtimeapi.StatusResponse
 			if s, err = w.Client.Status(ctx, &runtimeapi.StatusRequest{}); err == nil {
-				return Identity{v.RuntimeName, v.RuntimeVersion, s.GetFeatures().GetSupplementalGroupsPolicy()}, nil
+				w.Identity = Identity{v.RuntimeName, v.RuntimeVersion, s.GetFeatures().GetSupplementalGroupsPolicy()}
+				return nil
 			}
 		}
 		w.Log.Debug("container runtime does not answer yet", "err", err)
 		if err := task.Sleep(ctx, retry.Next()); err != nil {
-			return Identity{}, err
+			return err
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package kubelet
+package server
 
 import (
 	"context"
@@ -25,9 +25,9 @@ const (
 	exitWait = 5 * time.Second
 )
 
-func (a *Agent) serveAttach(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveAttach(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	f, err := a.find(r.Context(), r)
+	f, err := s.find(r.Context(), r)
 	if err != nil {
 		fail(w, err)
 		return
@@ -44,7 +44,7 @@ func (a *Agent) serveAttach(w http.ResponseWriter, r *http.Request) {
 	}
 	// The terminal is as the container was started, whatever is asked for.
 	o := &remotecommand.Options{Stdin: flag(q, "input"), Stdout: flag(q, "output"), Stderr: flag(q, "error") && !c.TTY, TTY: c.TTY}
-	resp, err := a.o.Runtime.Attach(r.Context(), &runtimeapi.AttachRequest{
+	resp, err := s.runtime.Attach(r.Context(), &runtimeapi.AttachRequest{
 		ContainerId: id, Tty: o.TTY, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr,
 	})
 	if err != nil {
@@ -59,16 +59,16 @@ func (a *Agent) serveAttach(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	(&relay.Attachment{
 		Where: where, StdinOnce: c.StdinOnce,
-		Running: func(ctx context.Context) bool { return a.isRunning(ctx, id) },
+		Running: func(ctx context.Context) bool { return s.isRunning(ctx, id) },
 		Replay: func(ctx context.Context, out, errOut io.Writer) error {
-			return a.replay(ctx, f.Pod.UID, unread{id, began, out, errOut})
+			return s.replay(ctx, f.Pod.UID, unread{id, began, out, errOut})
 		},
 	}).Serve(w, r, o)
 }
 
 // isRunning reports whether a container runs, as far as the runtime knows.
-func (a *Agent) isRunning(ctx context.Context, id string) bool {
-	resp, err := a.o.Runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
+func (s *Server) isRunning(ctx context.Context, id string) bool {
+	resp, err := s.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
 	return err == nil && resp.GetStatus().GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING
 }
 
@@ -81,20 +81,20 @@ type unread struct {
 
 // replay writes what is unread, unless the client came to a container that had
 // run for a while: such a client wants what comes.
-func (a *Agent) replay(ctx context.Context, pod types.UID, u unread) error {
+func (s *Server) replay(ctx context.Context, pod types.UID, u unread) error {
 	select { // the log is complete when the runtime says that the container has ended
-	case <-a.pods.ExitOf(pod, u.container):
+	case <-s.o.Pods.ExitOf(pod, u.container):
 	case <-time.After(exitWait): // it runs on, without output
 	case <-ctx.Done():
 		return nil
 	}
-	resp, err := a.o.Runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: u.container})
+	resp, err := s.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: u.container})
 	if err != nil || resp.GetStatus().GetLogPath() == "" || u.attached.Sub(time.Unix(0, resp.GetStatus().GetStartedAt())) > attachedAtOnce {
 		return nil // there is nothing to show
 	}
-	a.mu.Lock()
-	seen := a.mu.read[u.container]
-	a.mu.Unlock()
+	s.mu.Lock()
+	seen := s.mu.read[u.container]
+	s.mu.Unlock()
 	err = logs.Read(ctx, resp.GetStatus().GetLogPath(), logs.Options{Tail: -1, Limit: -1, Stdout: remainder{&seen, u.out}, Stderr: remainder{&seen, u.errOut}})
 	if err != nil {
 		return fmt.Errorf("show what the container wrote: %w", err)
@@ -104,17 +104,17 @@ func (a *Agent) replay(ctx context.Context, pod types.UID, u unread) error {
 
 // noteRead notes how much of a container's log a client has read that began at
 // its beginning: kubectl run reads what there is before it attaches.
-func (a *Agent) noteRead(id string, bytes int64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.mu.read[id] = max(a.mu.read[id], bytes)
+func (s *Server) noteRead(id string, bytes int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.read[id] = max(s.mu.read[id], bytes)
 }
 
-// forgetRead forgets it when the container is gone.
-func (a *Agent) forgetRead(id string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.mu.read, id)
+// Forget forgets what is noted of a container that is gone.
+func (s *Server) Forget(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.mu.read, id)
 }
 
 // remainder passes on to w, which may be nil, what comes after the first bytes that

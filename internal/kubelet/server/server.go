@@ -1,16 +1,18 @@
-package kubelet
+package server
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -18,7 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/proxy"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
+	config "k8s.io/kubelet/config/v1beta1"
 
+	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/logs"
 	"github.com/kemudi/kemudi/internal/kubelet/pod"
@@ -27,39 +31,69 @@ import (
 	"github.com/kemudi/kemudi/internal/obs"
 )
 
+// Options of a Server; all but NoSystemLogs are required.
+type Options struct {
+	NodeName string
+	Pods     *pod.Set
+	// Cached holds the pods of the node at least, as the API has them.
+	Cached client.Reader[*v1.Pod]
+	// Config is how the agent is configured, as far as upstream's has the same settings.
+	Config       config.KubeletConfiguration
+	NoSystemLogs bool // the machine's own logs are not served
+	Log          *slog.Logger
+}
+
+// Server serves the API of one node's agent.
+type Server struct {
+	o       Options
+	runtime runtimeapi.RuntimeServiceClient
+
+	mu struct {
+		sync.Mutex
+		read map[string]int64 // how many bytes of a log clients have read from its beginning
+	}
+}
+
+// New returns a server.
+func New(o Options) *Server {
+	s := &Server{o: o, runtime: o.Pods.Runner.Runtime}
+	s.mu.read = map[string]int64{}
+	return s
+}
+
 // Handler serves the agent's API: what the API server asks nodes for. Whoever
 // serves it must have made sure that the caller may ask.
-func (a *Agent) Handler() http.Handler {
+func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	health := &obs.Health{Log: a.o.Log}
-	health.Add(obs.Check{Name: "syncloop", Run: a.checkActors})
+	health := &obs.Health{Log: s.o.Log}
+	health.Add(obs.Check{Name: "syncloop", Run: s.checkActors})
 	health.Install(mux, "healthz")
-	mux.HandleFunc("GET /pods", a.servePods)
-	mux.HandleFunc("GET /pods/{$}", a.servePods)
-	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", a.serveLogs)
+	mux.HandleFunc("GET /pods", s.servePods)
+	mux.HandleFunc("GET /pods/{$}", s.servePods)
+	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", s.serveLogs)
 	for _, path := range []string{"/exec/{namespace}/{pod}/{container}", "/exec/{namespace}/{pod}/{uid}/{container}"} {
-		mux.HandleFunc("GET "+path, a.serveExec)
-		mux.HandleFunc("POST "+path, a.serveExec)
+		mux.HandleFunc("GET "+path, s.serveExec)
+		mux.HandleFunc("POST "+path, s.serveExec)
 	}
 	for _, path := range []string{"/attach/{namespace}/{pod}/{container}", "/attach/{namespace}/{pod}/{uid}/{container}"} {
-		mux.HandleFunc("GET "+path, a.serveAttach)
-		mux.HandleFunc("POST "+path, a.serveAttach)
+		mux.HandleFunc("GET "+path, s.serveAttach)
+		mux.HandleFunc("POST "+path, s.serveAttach)
 	}
 	for _, path := range []string{"/portForward/{namespace}/{pod}", "/portForward/{namespace}/{pod}/{uid}"} {
-		mux.HandleFunc("GET "+path, a.servePortForward)
-		mux.HandleFunc("POST "+path, a.servePortForward)
+		mux.HandleFunc("GET "+path, s.servePortForward)
+		mux.HandleFunc("POST "+path, s.servePortForward)
 	}
-	mux.HandleFunc("POST /run/{namespace}/{pod}/{container}", a.serveRun)
-	mux.HandleFunc("GET /stats/summary", a.serveSummary)
-	mux.Handle("GET /metrics", a.metricsHandler())
-	mux.HandleFunc("GET /metrics/resource", a.serveResources)
-	mux.HandleFunc("GET /configz", a.serveConfig)
-	mux.Handle("GET /logs/", a.systemLogs())
-	return a.guarded(mux)
+	mux.HandleFunc("POST /run/{namespace}/{pod}/{container}", s.serveRun)
+	mux.HandleFunc("GET /stats/summary", s.serveSummary)
+	mux.Handle("GET /metrics", s.metricsHandler())
+	mux.HandleFunc("GET /metrics/resource", s.serveResources)
+	mux.HandleFunc("GET /configz", s.serveConfig)
+	mux.Handle("GET /logs/", s.systemLogs())
+	return s.guarded(mux)
 }
 
 // guarded answers for a handler that panics.
-func (a *Agent) guarded(next http.Handler) http.Handler {
+func (s *Server) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			p := recover()
@@ -69,7 +103,7 @@ func (a *Agent) guarded(next http.Handler) http.Handler {
 			if p == http.ErrAbortHandler {
 				panic(p) // net/http cuts the connection off
 			}
-			a.o.Log.ErrorContext(r.Context(), "node agent panicked", "part", "API", "method", r.Method, "path", r.URL.Path, "err", fmt.Sprintf("panic: %v\n%s", p, debug.Stack()))
+			s.o.Log.ErrorContext(r.Context(), "node agent panicked", "part", "API", "method", r.Method, "path", r.URL.Path, "err", fmt.Sprintf("panic: %v\n%s", p, debug.Stack()))
 			http.Error(w, "This request caused the node agent to panic. Look in the logs for details.", http.StatusInternalServerError)
 		}()
 		next.ServeHTTP(w, r)
@@ -80,8 +114,8 @@ func (a *Agent) guarded(next http.Handler) http.Handler {
 const systemLogDir = "/var/log"
 
 // systemLogs serves the machine's own logs, unless that is turned off.
-func (a *Agent) systemLogs() http.Handler {
-	if a.o.Settings.NoSystemLogs {
+func (s *Server) systemLogs() http.Handler {
+	if s.o.NoSystemLogs {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "logs endpoint is disabled.", http.StatusMethodNotAllowed)
 		})
@@ -89,30 +123,20 @@ func (a *Agent) systemLogs() http.Handler {
 	return http.StripPrefix("/logs", logs.Directory(systemLogDir))
 }
 
-// Ready reports why the agent does not run pods yet; nil: it does.
-func (a *Agent) Ready() error {
-	select {
-	case <-a.running:
-		return nil
-	default:
-		return errors.New("the node agent has not taken up its pods yet")
-	}
-}
-
 // actorPatience is how long an update may wait for a pod's actor that is well.
 const actorPatience = 5 * time.Minute
 
 // checkActors fails when there is an update of a pod that nobody has seen to.
-func (a *Agent) checkActors(context.Context) error {
-	if uid, waits := a.pods.Late(); waits > actorPatience {
+func (s *Server) checkActors(context.Context) error {
+	if uid, waits := s.o.Pods.Late(); waits > actorPatience {
 		return fmt.Errorf("nothing has been done for pod %s, of which there is an update, for %s", uid, waits.Round(time.Second))
 	}
 	return nil
 }
 
-func (a *Agent) servePods(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) servePods(w http.ResponseWriter, _ *http.Request) {
 	list := v1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}}
-	for _, pod := range a.podCache.ByIndex("spec.nodeName", a.o.NodeName) {
+	for _, pod := range s.o.Cached.ByIndex("spec.nodeName", s.o.NodeName) {
 		list.Items = append(list.Items, *pod)
 	}
 	writeJSON(w, list)
@@ -145,12 +169,12 @@ func (f found) running(name string) (string, error) {
 var errNoPod = errors.New("pod does not exist")
 
 // find asks the actor of a pod what it knows.
-func (a *Agent) find(ctx context.Context, r *http.Request) (found, error) {
-	p, ok := a.podCache.Get(r.PathValue("namespace"), r.PathValue("pod"))
-	if !ok || p.Spec.NodeName != a.o.NodeName || r.PathValue("uid") != "" && r.PathValue("uid") != string(p.UID) && r.PathValue("uid") != string(pod.RunningUID(p)) {
+func (s *Server) find(ctx context.Context, r *http.Request) (found, error) {
+	p, ok := s.o.Cached.Get(r.PathValue("namespace"), r.PathValue("pod"))
+	if !ok || p.Spec.NodeName != s.o.NodeName || r.PathValue("uid") != "" && r.PathValue("uid") != string(p.UID) && r.PathValue("uid") != string(pod.RunningUID(p)) {
 		return found{}, errNoPod
 	}
-	v, err := a.pods.View(ctx, pod.RunningUID(p))
+	v, err := s.o.Pods.View(ctx, pod.RunningUID(p))
 	if err == nil && v == nil {
 		err = errNoPod
 	}
@@ -179,10 +203,10 @@ func (e *badRequest) Error() string { return e.text }
 // flag reads a boolean of the query as upstream's agent does.
 func flag(q url.Values, name string) bool { return q.Get(name) == "1" || q.Get(name) == "true" }
 
-func (a *Agent) serveExec(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveExec(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	o := &remotecommand.Options{Stdin: flag(q, "input"), Stdout: flag(q, "output"), Stderr: flag(q, "error") && !flag(q, "tty"), TTY: flag(q, "tty")}
-	f, err := a.find(r.Context(), r)
+	f, err := s.find(r.Context(), r)
 	if err != nil {
 		fail(w, err)
 		return
@@ -192,7 +216,7 @@ func (a *Agent) serveExec(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	resp, err := a.o.Runtime.Exec(r.Context(), &runtimeapi.ExecRequest{
+	resp, err := s.runtime.Exec(r.Context(), &runtimeapi.ExecRequest{
 		ContainerId: id, Cmd: q["command"], Tty: o.TTY, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr,
 	})
 	if err != nil {
@@ -200,7 +224,7 @@ func (a *Agent) serveExec(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !o.TTY || !o.Stdin {
-		a.connect(w, r, resp.Url)
+		s.connect(w, r, resp.Url)
 		return
 	}
 	where, err := streamURL(resp.Url)
@@ -211,8 +235,8 @@ func (a *Agent) serveExec(w http.ResponseWriter, r *http.Request) {
 	(&relay.Execution{Where: where}).Serve(w, r, o)
 }
 
-func (a *Agent) servePortForward(w http.ResponseWriter, r *http.Request) {
-	f, err := a.find(r.Context(), r)
+func (s *Server) servePortForward(w http.ResponseWriter, r *http.Request) {
+	f, err := s.find(r.Context(), r)
 	if err != nil {
 		fail(w, err)
 		return
@@ -230,16 +254,16 @@ func (a *Agent) servePortForward(w http.ResponseWriter, r *http.Request) {
 		}
 		ports = append(ports, int32(n))
 	}
-	resp, err := a.o.Runtime.PortForward(r.Context(), &runtimeapi.PortForwardRequest{PodSandboxId: f.Sandbox, Port: ports})
+	resp, err := s.runtime.PortForward(r.Context(), &runtimeapi.PortForwardRequest{PodSandboxId: f.Sandbox, Port: ports})
 	if err != nil {
 		fail(w, err)
 		return
 	}
-	a.connect(w, r, resp.Url)
+	s.connect(w, r, resp.Url)
 }
 
 // connect passes the client's connection through to the runtime's stream server.
-func (a *Agent) connect(w http.ResponseWriter, r *http.Request, where string) {
+func (s *Server) connect(w http.ResponseWriter, r *http.Request, where string) {
 	location, err := streamURL(where)
 	if err != nil {
 		fail(w, err)
@@ -262,8 +286,8 @@ type proxyErrors struct{}
 func (proxyErrors) Error(w http.ResponseWriter, _ *http.Request, err error) { fail(w, err) }
 
 // serveRun runs a command and answers with its output.
-func (a *Agent) serveRun(w http.ResponseWriter, r *http.Request) {
-	f, err := a.find(r.Context(), r)
+func (s *Server) serveRun(w http.ResponseWriter, r *http.Request) {
+	f, err := s.find(r.Context(), r)
 	if err != nil {
 		fail(w, err)
 		return
@@ -273,7 +297,7 @@ func (a *Agent) serveRun(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	out, code, err := a.runner.Exec(r.Context(), id, r.URL.Query()["cmd"], 0)
+	out, code, err := s.o.Pods.Runner.Exec(r.Context(), id, r.URL.Query()["cmd"], 0)
 	if err == nil && code != 0 {
 		err = fmt.Errorf("command exited with %d: %s", code, out)
 	}
@@ -285,13 +309,13 @@ func (a *Agent) serveRun(w http.ResponseWriter, r *http.Request) {
 }
 
 // serveLogs writes a container's log.
-func (a *Agent) serveLogs(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveLogs(w http.ResponseWriter, r *http.Request) {
 	o, previous, err := logOptions(r.URL.Query())
 	if err != nil {
 		fail(w, &badRequest{err.Error()})
 		return
 	}
-	f, err := a.find(r.Context(), r)
+	f, err := s.find(r.Context(), r)
 	if err != nil {
 		fail(w, err)
 		return
@@ -306,14 +330,14 @@ func (a *Agent) serveLogs(w http.ResponseWriter, r *http.Request) {
 		fail(w, &badRequest{err.Error()})
 		return
 	}
-	st, err := a.o.Runtime.ContainerStatus(r.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: id})
+	st, err := s.runtime.ContainerStatus(r.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: id})
 	if err != nil {
-		fail(w, fmt.Errorf("unable to retrieve container logs for %s://%s", a.facts.runtime.Name, id))
+		fail(w, fmt.Errorf("unable to retrieve container logs for %s://%s", s.o.Pods.RuntimeName(), id))
 		return
 	}
 	o.Follow = o.Follow && running
 	if o.Follow {
-		o.Done = a.pods.ExitOf(f.Pod.UID, id)
+		o.Done = s.o.Pods.ExitOf(f.Pod.UID, id)
 	}
 	out := &flushed{w: w}
 	out.f, _ = w.(http.Flusher)
@@ -333,7 +357,7 @@ func (a *Agent) serveLogs(w http.ResponseWriter, r *http.Request) {
 		fail(w, fmt.Errorf("failed to read log of container %q: %w", name, err))
 	}
 	if whole := o.Tail < 0 && o.Limit < 0 && o.Since.IsZero() && !o.Timestamps && o.Stdout != nil && o.Stderr != nil; whole && err == nil {
-		a.noteRead(id, out.n)
+		s.noteRead(id, out.n)
 	}
 }
 

@@ -1,0 +1,65 @@
+package kubelet
+
+import (
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/kubelet/admit"
+	"github.com/kemudi/kemudi/internal/kubelet/container"
+	"github.com/kemudi/kemudi/internal/kubelet/evict"
+	"github.com/kemudi/kemudi/internal/kubelet/podstep"
+	"github.com/kemudi/kemudi/internal/kubelet/runtime"
+)
+
+// gate is where pods are taken on or rejected.
+type gate struct {
+	*container.Runner
+	sysctls *admit.Sysctls
+	watch   *runtime.Watch
+}
+
+// admit takes the pod on, or says why the node rejects it: the scheduler may
+// have decided on old knowledge.
+func (g *gate) admit(pod *v1.Pod, ours bool) *podstep.Failure {
+	if core.PodTerminal(pod) {
+		return nil
+	}
+	refuse := g.refuse(pod)
+	if ours || pod.DeletionTimestamp != nil {
+		refuse = nil
+	}
+	if reason, message := g.Ledger.Take(pod, refuse); reason != "" {
+		return g.rejected(pod, reason, message)
+	}
+	return nil
+}
+
+// refuse returns what decides whether the node rejects the pod.
+func (g *gate) refuse(pod *v1.Pod) func(admit.Allocations, admit.Allocation) (reason, message string) {
+	return func(others admit.Allocations, own admit.Allocation) (reason, message string) {
+		node, _ := g.Node.Seen()
+		if message := evict.Refuse(pod, g.Node.Pressure()); message != "" {
+			return podstep.ReasonEvicted, message
+		}
+		if reason, message = g.sysctls.Refuse(pod); reason != "" {
+			return reason, message
+		}
+		if reason, message = admit.OtherSystem(pod); reason != "" {
+			return reason, message
+		}
+		if reason, message = admit.Groups(pod, g.watch.Identity.StrictGroups); reason != "" {
+			return reason, message
+		}
+		allocatable := g.Facts.Allocatable
+		if node != nil {
+			allocatable = g.Node.Allocatable(g.Node.Capacity(node.Status.Capacity))
+		}
+		return others.Reject(pod, own, node, allocatable)
+	}
+}
+
+func (g *gate) rejected(pod *v1.Pod, reason, message string) *podstep.Failure {
+	message = "Pod was rejected: " + message
+	g.About(pod, "").Event(v1.EventTypeWarning, reason, message)
+	return &podstep.Failure{Reason: reason, Message: message}
+}

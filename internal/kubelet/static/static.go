@@ -1,0 +1,163 @@
+package static
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/kubelet/contain"
+	"github.com/kemudi/kemudi/internal/kubelet/inotify"
+	"github.com/kemudi/kemudi/internal/kubelet/manifest"
+	"github.com/kemudi/kemudi/internal/kubelet/pod"
+	"github.com/kemudi/kemudi/internal/kubelet/runtime"
+)
+
+// Pods are the static pods of a node.
+type Pods struct {
+	// Dir has their manifests. Nil: there are none.
+	Dir *manifest.Dir
+	Set *pod.Set // runs them
+	Log *slog.Logger
+
+	gone chan struct{} // holds a token when one of them has ended
+
+	mu struct {
+		sync.Mutex
+		actors map[string]*pod.Actor // the newest ones, by the keys of their pods
+	}
+}
+
+// New returns the static pods of dir, which set is to run.
+func New(dir *manifest.Dir, set *pod.Set, log *slog.Logger) *Pods {
+	p := &Pods{Dir: dir, Set: set, Log: log, gone: make(chan struct{}, 1)}
+	p.mu.actors = map[string]*pod.Actor{}
+	return p
+}
+
+// Run runs the pods of the manifests, and no longer those of files that have gone,
+// after begun is closed.
+func (p *Pods) Run(ctx context.Context, begun <-chan struct{}) error {
+	select {
+	case <-begun:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	w, err := inotify.Watch(p.Dir.Path, inotify.Closed|inotify.Moved)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	for {
+		p.Apply(nil, nil)
+		select {
+		case <-w.Changed:
+		case <-p.gone:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Apply starts the pods of new files and ends those of files that have
+// gone. found is what the runtime has, mirrors what the API has of them, by their
+// keys, when the agent begins. It is called by one goroutine at a time.
+func (p *Pods) Apply(found map[types.UID]*runtime.Inventory, mirrors map[string]*v1.Pod) {
+	if p.Dir == nil {
+		return
+	}
+	pods, err := p.Dir.Load()
+	if err != nil {
+		p.Log.Warn("read manifests of static pods", "err", err)
+		if pods == nil && errors.Is(err, os.ErrNotExist) {
+			return // the directory is away: no reason to stop what runs
+		}
+	}
+	want := map[string]bool{}
+	for _, one := range pods {
+		key := cache.Key(one.Namespace, one.Name)
+		want[key] = true
+		old := p.actor(key)
+		if old != nil && old.UID() == one.UID {
+			continue
+		}
+		mirror := mirrors[key]
+		if mirror != nil && pod.MirrorOf(mirror) == one.UID {
+			one = one.DeepCopy()
+			one.Status = mirror.Status
+		}
+		act := p.Set.NewStatic(one, mirror, func(act *pod.Actor) { p.ended(key, act) })
+		p.mu.Lock()
+		p.mu.actors[key] = act
+		p.mu.Unlock()
+		inv := found[one.UID]
+		delete(found, one.UID)
+		if old == nil {
+			p.Set.Start(act, inv)
+			continue
+		}
+		old.RemoveStatic()
+		p.Set.Go("next static pod", func(ctx context.Context) error {
+			select {
+			case <-old.Done():
+				contain.Run(p.Log, "start", key, func() { p.Set.Start(act, inv) })
+			case <-ctx.Done():
+			}
+			return nil
+		})
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, act := range p.mu.actors {
+		if !want[key] {
+			act.RemoveStatic()
+		}
+	}
+}
+
+func (p *Pods) actor(key string) *pod.Actor {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.actors[key]
+}
+
+// ended takes in that nothing is left of a static pod.
+func (p *Pods) ended(key string, act *pod.Actor) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.actors[key] != act {
+		return // another one has taken its place
+	}
+	delete(p.mu.actors, key)
+	select {
+	case p.gone <- struct{}{}: // its file may be back
+	default: // it has been told
+	}
+}
+
+// TakeMirror tells the actor of a static pod what has become of its mirror. One
+// that mirrors nothing is removed.
+func (p *Pods) TakeMirror(mirror *v1.Pod, deleted bool) {
+	act := p.actor(cache.Key(mirror.Namespace, mirror.Name))
+	switch {
+	case act != nil && deleted:
+		act.SawMirror(nil)
+	case act != nil:
+		act.SawMirror(mirror)
+	case !deleted:
+		p.Set.Go("orphaned mirror", func(ctx context.Context) error {
+			name := mirror.Namespace + "/" + mirror.Name
+			contain.Run(p.Log, "orphaned mirror", name, func() {
+				if err := p.Set.DeleteMirror(ctx, mirror); err != nil && ctx.Err() == nil {
+					p.Log.Warn("delete mirror of a static pod that is gone", "pod", name, "err", err)
+				}
+			})
+			return nil
+		})
+	}
+}

@@ -1,0 +1,200 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	config "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/utils/ptr"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/kubelet/admit"
+	"github.com/kemudi/kemudi/internal/kubelet/container"
+	"github.com/kemudi/kemudi/internal/kubelet/cri"
+	"github.com/kemudi/kemudi/internal/kubelet/disk"
+	"github.com/kemudi/kemudi/internal/kubelet/evict"
+	"github.com/kemudi/kemudi/internal/kubelet/image"
+	"github.com/kemudi/kemudi/internal/kubelet/logs"
+	"github.com/kemudi/kemudi/internal/kubelet/manifest"
+	"github.com/kemudi/kemudi/internal/kubelet/node"
+	"github.com/kemudi/kemudi/internal/kubelet/objects"
+	"github.com/kemudi/kemudi/internal/kubelet/pod"
+	"github.com/kemudi/kemudi/internal/kubelet/pressure"
+	"github.com/kemudi/kemudi/internal/kubelet/runtime"
+	"github.com/kemudi/kemudi/internal/kubelet/server"
+	"github.com/kemudi/kemudi/internal/kubelet/static"
+)
+
+// pace is how often what the kernel does not tell of is looked at: how large
+// directories and logs are.
+const pace = 10 * time.Second
+
+// New returns an agent that does nothing yet.
+func New(o Options) (*Agent, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	a, err := wire(o)
+	if err != nil {
+		return nil, fmt.Errorf("kubelet: %w", err)
+	}
+	return a, nil
+}
+
+// wire makes the parts of an agent and joins them.
+func wire(o Options) (*Agent, error) {
+	a := &Agent{o: o, running: make(chan struct{}), cache: client.Cached(o.Transport, core.Pods, "spec.nodeName="+o.NodeName)}
+	a.watch = &runtime.Watch{
+		Client: o.Runtime, Log: o.Log, Wanted: a.running,
+		Event: func(e *runtimeapi.ContainerEventResponse) { a.pods.Deliver(e) },
+		Again: func(found map[types.UID]*runtime.Inventory, began time.Time) { a.pods.Replace(found, began) },
+	}
+	f, err := findFacts(&o)
+	if err != nil {
+		return nil, err
+	}
+	puller, err := newPuller(&o)
+	if err != nil {
+		return nil, err
+	}
+	a.node = nodeFor(&o, f, puller.Changes)
+	facts := f.forPods(&o, a.node.Allocatable(f.capacity))
+	files, err := newDisk(&o, &facts)
+	if err != nil {
+		return nil, err
+	}
+	runner := container.New(container.Runner{
+		Runtime: o.Runtime, Events: o.Events, Log: o.Log, Node: a.node, Facts: facts, Disk: files, Objects: objects.New(o.Transport, o.Log),
+		Puller: puller, Ledger: admit.NewLedger(), Version: o.Version, ResolvConf: o.ResolvConf, Connected: o.Connected,
+	})
+	set := pod.Options{
+		Runner: runner, Transport: o.Transport, Every: pace, Forgotten: func(id string) { a.server.Forget(id) },
+		Admit: (&gate{runner, f.sysctls, a.watch}).admit,
+	}
+	gauges := o.gauges
+	if gauges == nil && !o.Simulated {
+		gauges = pressure.Machine{Root: o.RootDir, Images: o.Images, Runner: runner}
+	}
+	if gauges != nil {
+		set.Usage = gauges.Pod
+	}
+	a.pods = pod.NewSet(set)
+	if a.static, err = newStatic(&o, a.pods); err != nil {
+		return nil, err
+	}
+	a.server = server.New(server.Options{
+		NodeName: o.NodeName, Pods: a.pods, Cached: a.cache, Config: configuration(&o), NoSystemLogs: o.Settings.NoSystemLogs, Log: o.Log,
+	})
+	a.parts = a.partsWith(gauges)
+	return a, nil
+}
+
+// partsWith lists what Run runs, in the order of its start.
+func (a *Agent) partsWith(gauges pressure.Gauges) []part {
+	o, runner := &a.o, a.pods.Runner
+	collector := image.NewCollector(image.CollectorOptions{
+		Config: o.ImageConfig, Images: o.Images, Runtime: o.Runtime, Puller: runner.Puller, Log: o.Log,
+		Event: func(kind, reason, message string) { o.Events.Event(a.node.Self(), kind, reason, message) },
+	})
+	list := []part{{"heartbeat", a.heartbeat}, {"runtime events", a.watch.Run}, {"pods", a.followPods}}
+	if o.Settings.ManifestDir != "" {
+		list = append(list, part{"static pods", func(ctx context.Context) error { return a.static.Run(ctx, a.running) }})
+	}
+	if gauges != nil {
+		w := &pressure.Watch{
+			Thresholds: o.Settings.Eviction, Transition: o.Settings.Transition, Gauges: gauges,
+			Pods: a.pods, Runtime: o.Runtime, Images: collector, Node: a.node, Events: o.Events, Log: o.Log,
+		}
+		list = append(list, part{"pressure", func(ctx context.Context) error { return w.Run(ctx, a.running) }})
+	}
+	if runner.Disk != nil {
+		list = append(list, part{"log rotation", runner.Disk.Logs.Run}, part{"image garbage collection", collector.Run})
+	}
+	return list
+}
+
+// newPuller returns what pulls images, with the credentials that every pod of the
+// node may use.
+func newPuller(o *Options) (*image.Puller, error) {
+	providers, err := image.NewProviders(o.ImageConfig, o.Log)
+	if err != nil {
+		return nil, err
+	}
+	return image.NewPuller(o.Images, o.ImageConfig, func(ctx context.Context, name string) *image.Keyring {
+		if o.Simulated {
+			return nil
+		}
+		k, err := image.NodeKeyring(o.RootDir)
+		if err != nil {
+			o.Log.Warn("read registry credentials of the node", "err", err)
+		}
+		providers.AddTo(ctx, k, name)
+		return k
+	}), nil
+}
+
+// nodeFor returns the node; changes is how many images have been pulled or removed.
+func nodeFor(o *Options, f *facts, changes func() int64) *node.Node {
+	var eviction evict.Thresholds
+	if !o.Simulated {
+		eviction = o.Settings.Eviction
+	}
+	return node.New(node.Options{
+		Name: o.NodeName, Transport: o.Transport, Runtime: o.Runtime, Images: o.Images, Events: o.Events, Log: o.Log,
+		Simulated: o.Simulated, ByHand: o.ByHand, Labels: o.Labels, Taints: o.Taints, Port: o.Port, Version: o.Version,
+		Machine: f.machine, Addresses: o.NodeIPs, Capacity: f.capacity,
+		Reserved: []v1.ResourceList{v1.ResourceList(o.Settings.KubeReserved), v1.ResourceList(o.Settings.SystemReserved)}, Eviction: eviction,
+		ImageChanges: changes,
+	})
+}
+
+// newDisk returns what pods have on the machine; nil on a simulated node.
+func newDisk(o *Options, facts *cri.Node) (*disk.Disk, error) {
+	if o.Simulated {
+		return nil, nil
+	}
+	return disk.New(disk.Options{
+		RootDir: o.RootDir, PodLogsDir: o.PodLogsDir, Node: facts, Log: o.Log,
+		Logs: &logs.Rotator{
+			Limits: logs.Limits{Size: o.Settings.LogMaxSize.Value(), Files: o.Settings.LogMaxFiles}, Every: pace, Log: o.Log,
+			Reopen: func(ctx context.Context, id string) error {
+				_, err := o.Runtime.ReopenContainerLog(ctx, &runtimeapi.ReopenContainerLogRequest{ContainerId: id})
+				return err
+			},
+		},
+	})
+}
+
+// newStatic returns the static pods, of which there are none without a directory.
+func newStatic(o *Options, set *pod.Set) (*static.Pods, error) {
+	path := o.Settings.ManifestDir
+	if path == "" {
+		return static.New(nil, set, o.Log), nil
+	}
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return nil, fmt.Errorf("make directory of manifests: %w", err)
+	}
+	return static.New(&manifest.Dir{Path: path, Node: o.NodeName}, set, o.Log), nil
+}
+
+// configuration is how the agent is configured, as far as upstream's agent has the
+// same settings.
+func configuration(o *Options) config.KubeletConfiguration {
+	return config.KubeletConfiguration{
+		TypeMeta: metav1.TypeMeta{Kind: "KubeletConfiguration", APIVersion: "kubelet.config.k8s.io/v1beta1"},
+		Port:     int32(o.Port), MaxPods: int32(o.Settings.MaxPods), ClusterDomain: o.ClusterDomain, ClusterDNS: o.ClusterDNS,
+		CgroupRoot: o.CgroupParent, PodLogsDir: o.PodLogsDir, EnableSystemLogHandler: ptr.To(!o.Settings.NoSystemLogs),
+		Authentication: config.KubeletAuthentication{
+			Anonymous: config.KubeletAnonymousAuthentication{Enabled: ptr.To(false)}, Webhook: config.KubeletWebhookAuthentication{Enabled: ptr.To(true)},
+		},
+		Authorization: config.KubeletAuthorization{Mode: config.KubeletAuthorizationModeWebhook},
+	}
+}

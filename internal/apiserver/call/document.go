@@ -55,7 +55,7 @@ func (d Document) Decode(c *Call, into runtime.Object, want schema.GroupVersionK
 // DecodeJSON reads JSON in fields of today, and returns what strict reading has against it,
 // unless the call's field validation ignores that.
 func (c *Call) DecodeJSON(body []byte, into any) (strict []error, err error) {
-	if c.mayBeOld(body) {
+	if c.MayBeOld(body) {
 		var doc map[string]any
 		if c.Validation != IgnoreFields {
 			strict, _ = wire.DecodeJSONStrict(body, &doc) // what is said twice
@@ -71,14 +71,14 @@ func (c *Call) DecodeJSON(body []byte, into any) (strict []error, err error) {
 	return append(strict, more...), err
 }
 
-// mayBeOld says whether a document may have fields of an earlier release.
-func (c *Call) mayBeOld(body []byte) bool {
+// MayBeOld says whether a document may have fields of an earlier release.
+func (c *Call) MayBeOld(body []byte) bool {
 	return c.Resource.Version == nil && (c.Sub == nil || c.Sub.Body == nil) && c.Resource.Def.HasOldFields(body)
 }
 
 // Modern returns a document, or a merge patch of one, by today's means.
 func (c *Call) Modern(body []byte, patch bool) ([]byte, error) {
-	if !c.mayBeOld(body) {
+	if !c.MayBeOld(body) {
 		return body, nil
 	}
 	body, warnings, err := c.Resource.Def.ModernizeJSON(body, patch)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -126,6 +127,9 @@ type patching struct {
 }
 
 func (p *Pipeline) patchInto(c *call.Call, d diff, at patching) error {
+	if patchPart(c, d, at) {
+		return nil
+	}
 	doc, err := served.AppendAny(nil, request.MediaJSON, at.gvk, at.from)
 	if err != nil {
 		return err
@@ -134,17 +138,7 @@ func (p *Pipeline) patchInto(c *call.Call, d diff, at patching) error {
 	if err != nil {
 		return invalidPatch(string(d.data), err.Error())
 	}
-	var out []byte
-	switch d.kind {
-	case types.JSONPatchType:
-		out, err = patch.JSON(doc, data)
-	case types.MergePatchType:
-		out, err = patch.Merge(doc, data)
-	case types.StrategicMergePatchType:
-		out, err = patch.Strategic(doc, data, at.to)
-	default:
-		return refusal.UnsupportedMedia(PatchTypes)
-	}
+	out, err := d.apply(doc, data, at.to)
 	if err != nil {
 		return err
 	}
@@ -164,6 +158,54 @@ func (p *Pipeline) patchInto(c *call.Call, d diff, at patching) error {
 	}
 	served.ClearType(at.to)
 	return nil
+}
+
+// apply applies the patch, which data is by today's means, to a document of the type
+// that example has.
+func (d diff) apply(doc, data []byte, example any) ([]byte, error) {
+	switch d.kind {
+	case types.JSONPatchType:
+		return patch.JSON(doc, data)
+	case types.MergePatchType:
+		return patch.Merge(doc, data)
+	case types.StrategicMergePatchType:
+		return patch.Strategic(doc, data, example)
+	}
+	return nil, refusal.UnsupportedMedia(PatchTypes)
+}
+
+// patchPart applies a merge patch to nothing but the members that it names: a
+// patch of a pod's status need not write and read its spec. It reports false, and
+// changes nothing, where there is more to it; whatever is refused is refused with
+// the whole document, which the answer shows.
+func patchPart(c *call.Call, d diff, at patching) bool {
+	if d.kind == types.JSONPatchType || len(d.strict) > 0 || c.MayBeOld(d.data) {
+		return false
+	}
+	part := patch.PartOf(at.from, d.data)
+	if part == nil {
+		return false
+	}
+	doc, err := served.AppendAny(nil, request.MediaJSON, at.gvk, part.Named())
+	if err != nil {
+		return false
+	}
+	out, err := d.apply(doc, d.data, at.to)
+	if err != nil {
+		return false
+	}
+	fresh := reflect.New(reflect.TypeOf(at.to).Elem())
+	into := patching{at.gvk, at.from, fresh.Interface().(runtime.Object)} // as at.to is one
+	if strict, err := c.DecodeJSON(out, into.to); err != nil || len(strict) > 0 {
+		return false
+	}
+	if sameKind(into) != nil && d.kind != types.StrategicMergePatchType {
+		return false
+	}
+	part.Complete(into.to)
+	served.ClearType(into.to)
+	reflect.ValueOf(at.to).Elem().Set(fresh.Elem())
+	return true
 }
 
 // agree brings a document and a patch of it to one form, where the patch has

@@ -45,6 +45,7 @@ var onMemoryOnly = map[string]string{
 	"TestEveryDeclaredHandlerIsAnActionOrATunnel":   "asks nothing of a store",
 	"TestListClient":                                "is a process of a benchmark",
 	"TestOpenAPIComesAsItIsAskedFor":                "asks the handler for documents, which are of no store",
+	"TestManyWritersKeepFieldsOfOneObject":          "asks nothing of a store",
 }
 
 // TestEveryTestRunsOnEtcdAsWell, unless onMemoryOnly says why not.

@@ -21,7 +21,6 @@ import (
 )
 
 func TestStatusCatchesUpWithTheGenerationOfThePod(t *testing.T) {
-	trace.Proves(t, "C-287", "C-288", "C-289")
 	inBubble(t, func(t *testing.T) {
 		n := newNode(t, fakecri.Options{})
 		defer func() { n.end() }()
@@ -45,6 +44,7 @@ func TestStatusCatchesUpWithTheGenerationOfThePod(t *testing.T) {
 				pod.Spec.ActiveDeadlineSeconds = &seconds
 			})
 		}
+		trace.Proves(t, "C-287", "C-288", "C-289")
 		observed := func(generation int64) *v1.Pod {
 			t.Helper()
 			p := n.pod("web")

@@ -151,8 +151,10 @@ func testReadinessGate(t *testing.T, c *cluster) {
 	trace.Proves(t, "PLC-050", "PLC-052", "PLC-055", "PLC-056", "PLC-057")
 	ns := c.namespace(t)
 	c.create(t, ns, "metadata: {name: gate}\nspec:\n  terminationGracePeriodSeconds: 0\n  readinessGates: [{conditionType: www.example.com/feature-1}]\n  containers:\n  - {name: c, image: kemudi.local/agnhost:1}\n")
-	c.await(t, ns, "gate", func(pod *corev1.Pod) error { return hasCondition(pod, corev1.ContainersReady, corev1.ConditionTrue) })
-	c.await(t, ns, "gate", isNotReady)
+	pod := c.await(t, ns, "gate", func(pod *corev1.Pod) error { return hasCondition(pod, corev1.ContainersReady, corev1.ConditionTrue) })
+	if isNotReady(pod) != nil {
+		t.Errorf("nobody has opened the gate, but the pod is ready: %+v", pod.Status.Conditions)
+	}
 	set := func(status string) {
 		t.Helper()
 		patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"www.example.com/feature-1","status":%q}]}}`, status)

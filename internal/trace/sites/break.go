@@ -66,6 +66,9 @@ func breakLines(ext string, f form, lines []string, holds [2]int) (int, string) 
 		if strings.HasPrefix(lines[from], "$ ") { // it must print nothing, or only fail
 			return from, lines[from] + "; echo " + wrong
 		}
+		if strings.HasPrefix(lines[from], "-- ") { // nothing must come out
+			return from, lines[from] + "\n" + wrong
+		}
 		return -1, ""
 	}
 	for i := from; i < to; i++ {

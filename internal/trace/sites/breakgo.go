@@ -16,7 +16,7 @@ import (
 // expected; else, as some cite when all is done, the last expectation before it; else what
 // a helper is told by a field of a table; else the first one of the functions of the file
 // that are called after it. An expectation is a condition under which the test fails, or
-// what a helper is told to expect.
+// what a helper is told to expect, or a line of a simulation that looks at what was printed.
 func breakGo(name string, data []byte, line int) (*Break, error) {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, name, data, parser.SkipObjectResolution)
@@ -74,6 +74,10 @@ func (g *goBreak) visit(n ast.Node) bool {
 		}
 		if lit := wantedWord(n); lit != nil {
 			g.found(n, &change{lit.Pos(), lit.End(), func(text string) string { return text[:len(text)-1] + wrong + text[len(text)-1:] }})
+			break
+		}
+		if lit := scriptLine(n); lit != nil {
+			g.found(n, &change{lit.Pos(), lit.End(), func(text string) string { return text[:1] + "! " + text[1:] }})
 			break
 		}
 		if g.set.Position(n.Pos()).Line < g.line {
@@ -186,6 +190,19 @@ func wantedWord(call *ast.CallExpr) (lit *ast.BasicLit) {
 		_, inner := n.(*ast.FuncLit)
 		return !inner
 	})
+	return lit
+}
+
+// scriptLine returns the line of a simulation that a call writes, if it is one that
+// looks at what was printed.
+func scriptLine(call *ast.CallExpr) *ast.BasicLit {
+	if len(call.Args) == 0 {
+		return nil
+	}
+	lit, ok := call.Args[0].(*ast.BasicLit)
+	if !ok || lit.Kind != token.STRING || !strings.HasPrefix(lit.Value[1:], "stdout ") {
+		return nil
+	}
 	return lit
 }
 

@@ -18,6 +18,7 @@ func TestBreaksWhatIsExpectedBesideACitation(t *testing.T) {
 		{"a story", "a.txt", "pod\n----\nA\n\nproves RS-001\n\nobserve\nx\n----\nB\nC\n", "B", "B Qqbroken"},
 		{"a decision", "a.txt", "node a\nfits p\n= a\nproves RS-001\nnode b\nfits p\n= a b\n", "= a b", "= a b Qqbroken"},
 		{"a section", "a.txt", "-- ask --\nA\n-- proves --\nRS-001\n-- apply --\nx\n-- ask --\nB\n", "B", "B Qqbroken"},
+		{"a section that must be empty", "a.txt", "-- ask --\nA\n-- proves --\nRS-001\n-- apply --\nx\n-- full ip --\n", "-- full ip --", "-- full ip --\nQqbroken"},
 		{"a case that is refused", "a.yaml", "name: a\nerrors:\n- 'b: c'\nproves: [RS-001]\n", "- 'b: c'", "- 'b: c Qqbroken'"},
 		{"a case with a number", "a.yaml", "name: a\nwant:\n  spec:\n    a: 10\nproves: [RS-001]\n", "    a: 10", "    a: 107"},
 		{"a case with a word", "a.yaml", "name: a\nwant: {spec: {type: Recreate, b: null}}\nproves: [RS-001]\n", "want: {spec: {type: Recreate, b: null}}", "want: {spec: {type: RecreateQqbroken, b: null}}"},
@@ -33,6 +34,7 @@ func TestBreaksWhatIsExpectedBesideACitation(t *testing.T) {
 		{"a condition before a citation in Go at the end", "a_test.go", "package a\nfunc f(t T) {\n\tif a {\n\t\tt.Error(a)\n\t}\n\tif b {\n\t\tt.Error(b)\n\t}\n\tif !t.Failed() {\n\t\ttrace.Proves(t, \"RS-001\")\n\t}\n}\nfunc g(t T) {\n\tif c {\n\t\tt.Error(c)\n\t}\n}\n", "if b {", "if !(b) {"},
 		{"a helper in Go with a field of a table", "a_test.go", "package a\nfunc f(t T) {\n\ttrace.Proves(t, \"RS-001\")\n\twantLines(t, got, f.line)\n}\n", "wantLines(t, got, f.line)", "wantLines(t, got, f.line + \" Qqbroken\")"},
 		{"a condition of a function in Go that is called", "a_test.go", "package a\nfunc f(t T) {\n\ttrace.Proves(t, \"RS-001\")\n\tb()\n\tr.c(t)\n}\nfunc b() {}\nfunc (r R) c(t T) {\n\tif d {\n\t\tt.Error(d)\n\t}\n}\n", "if d {", "if !(d) {"},
+		{"a line of a simulation that Go writes", "a_test.go", "package a\nfunc f(t T) {\n\ttrace.Proves(t, \"RS-001\")\n\tsim.Script(t, life())\n}\nfunc life() string {\n\tsay(\"nodes 3\")\n\tsay(\"stdout %d\", 3)\n}\n", "say(\"stdout %d\", 3)", "say(\"! stdout %d\", 3)"},
 		{"what is asked again in Go", "a_test.go", "package a\nfunc f(t T) {\n\ttrace.Proves(t, \"RS-001\")\n\teventually(t, func() error {\n\t\tif a {\n\t\t\treturn fmt.Errorf(\"a\")\n\t\t}\n\t})\n}\n", "if a {", "if !(a) {"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"github.com/kemudi/kemudi/internal/apiserver/answer"
 	"github.com/kemudi/kemudi/internal/apiserver/budget"
 	"github.com/kemudi/kemudi/internal/apiserver/compress"
+	"github.com/kemudi/kemudi/internal/apiserver/door"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 )
@@ -116,6 +117,9 @@ func (s *Server) withAuthn(next http.Handler) http.Handler {
 		}
 		r.Header.Del("Authorization")
 		st.user = res.User
+		if st.user.GetName() != user.Anonymous {
+			door.Known(r.Context(), func() bool { return flowOf(st.user).System })
+		}
 		next.ServeHTTP(w, r)
 	})
 }

@@ -48,7 +48,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, config *tls.Config) 
 		BaseContext: func(net.Listener) context.Context {
 			return context.WithValue(context.WithoutCancel(ctx), servingKey{}, ctx)
 		},
+		ConnContext: s.door.Context,
 	}
+	l = s.door.Listener(l)
 	if !s.o.FrameByFrame {
 		if err := h2.Configure(srv); err != nil {
 			return err

@@ -5,15 +5,18 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,10 +24,13 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/apiserver/door"
+	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/trace"
 	"github.com/kemudi/kemudi/internal/watchcache"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 func TestServeEndsWatchesWhenItIsToldToStop(t *testing.T) {
@@ -68,6 +74,83 @@ func TestServeEndsWatchesWhenItIsToldToStop(t *testing.T) {
 	}
 	if got := f.must(500, "GET", "/readyz/shutdown", ""); !strings.Contains(got, "process is shutting down") {
 		t.Errorf("readiness of a server that stops: got %s", got)
+	}
+}
+
+// TestManyConnectionsOfStrangersLockNobodyOut opens connections that say nothing,
+// and that ask as nobody, from the address of a node: it keeps its own, and gets more.
+func TestManyConnectionsOfStrangersLockNobodyOut(t *testing.T) {
+	f := newFixture(t, func(o *Options) {
+		o.Authenticator = authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
+			if r.Header.Get("Authorization") != "Bearer node" {
+				return nil, false, nil
+			}
+			return &authenticator.Response{User: &user.DefaultInfo{Name: "system:node:n", Groups: []string{user.NodesGroup}}}, true, nil
+		})
+	})
+	const most = 40
+	f.door = door.New(most, slog.New(slog.DiscardHandler))
+	f.url() // lends its certificate
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := task.NewGroup(t.Context())
+	g.Go("serve", func(ctx context.Context) error {
+		return f.Serve(ctx, l, &tls.Config{Certificates: f.http.TLS.Certificates})
+	})
+	ask := func(http2 bool, query string) *http.Response {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: http2}
+		t.Cleanup(transport.CloseIdleConnections)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+l.Addr().String()+"/api/v1/namespaces"+query, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer node")
+		res, err := transport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	watches := []*http.Response{ask(true, "?watch=1"), ask(false, "?watch=1")}
+	var strangers []net.Conn
+	for range 10 * most {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		strangers = append(strangers, c)
+	}
+	for i, c := range strangers[:9*most] { // the last ones may wait for the server to accept them
+		if err := c.SetReadDeadline(time.Now().Add(wait.Patience)); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := c.Read(make([]byte, 1)); n > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("stranger %d of %d: got %d bytes, %v; want an end", i, len(strangers), n, err)
+		}
+	}
+	for range most {
+		res := ask(true, "")
+		if _, err := io.Copy(io.Discard, res.Body); err != nil || res.StatusCode != http.StatusOK {
+			t.Errorf("a new connection of the node: got %d, %v", res.StatusCode, err)
+		}
+		res.Body.Close()
+	}
+	if _, err := client.For(f.As(admin, "test"), core.Namespaces).Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, res := range watches {
+		line, err := bufio.NewReader(res.Body).ReadString('\n')
+		if err != nil || !strings.HasPrefix(line, `{"type":"ADDED"`) {
+			t.Errorf("event of a watch over HTTP/%d: %v %s", res.ProtoMajor, err, line)
+		}
+		res.Body.Close()
+	}
+	g.Cancel(context.Canceled)
+	if err := g.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/kemudi/kemudi/internal/apiserver/budget"
+	"github.com/kemudi/kemudi/internal/apiserver/door"
 	"github.com/kemudi/kemudi/internal/apiserver/encoded"
 	"github.com/kemudi/kemudi/internal/apiserver/h2"
 	"github.com/kemudi/kemudi/internal/apiserver/read"
@@ -31,7 +32,8 @@ type Server struct {
 	metrics  *metrics
 	handlers handlers
 	handler  http.Handler
-	pace     *h2.Pace // of the watches; nil: they do not rest
+	pace     *h2.Pace     // of the watches; nil: they do not rest
+	door     *door.Keeper // who has a connection
 
 	// allocated is closed when the allocations fit the objects, stopping is set when the
 	// server has been told to stop.
@@ -48,6 +50,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		o: o, log: o.Logger, reads: &read.Reader{Store: o.Store, Shared: o.Shared},
 		encoded: encoded.New(o.EncodedBytes), memory: budget.New(), metrics: newMetrics(o.Registry),
+		door:      door.New(door.Room(), o.Logger),
 		allocated: make(chan struct{}),
 	}
 	if !o.FrameByFrame {

@@ -41,6 +41,7 @@ var onMemoryOnly = map[string]string{
 	"TestTwoHundredRequestsOfAUserWait":             "has real connections already, and asks little of a store",
 	"TestClientsThatDoNotReadAreCutOff":             "has real connections already, and asks nothing of a store",
 	"TestSmallAnswerThatNobodyTakesIsGivenUp":       "has real connections already, and asks nothing of a store",
+	"TestManyConnectionsOfStrangersLockNobodyOut":   "has real connections already, and asks little of a store",
 	"TestHTTP2IsAsTheSpecificationSays":             "has real connections already, and asks nothing of a store",
 	"TestEveryDeclaredHandlerIsAnActionOrATunnel":   "asks nothing of a store",
 	"TestListClient":                                "is a process of a benchmark",

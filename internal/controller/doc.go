@@ -15,7 +15,7 @@
 //	C3 After a reconcile that wrote revision r of a cached resource, the key is not reconciled until that cache shows r; no other key waits for it.
 //	C4 Every add, update or delete of a declared input wakes its keys at least once, also across a relist.
 //	C5 A write that is not in Writes fails.
-//	C6 Update and Delete carry the revision that was read.
+//	C6 Update and Delete carry the revision that was read; DeleteByUID carries the UID alone.
 //	C7 Run returns only after every goroutine it started has ended.
 //	C8 An error is logged once per reconcile, with the key; conflict and not-found are not logged.
 //	C9 Losing leadership cancels the context before another holder starts.

@@ -96,6 +96,13 @@ func (c Client[T]) Delete(ctx context.Context, obj T) error {
 	return c.DeleteWith(ctx, obj, metav1.DeleteOptions{})
 }
 
+// DeleteByUID deletes obj whatever has become of it since it was read, where its
+// state decides nothing: a conflict says that it is gone and another has its name.
+func (c Client[T]) DeleteByUID(ctx context.Context, obj T) error {
+	uid := obj.GetUID()
+	return c.api.Delete(ctx, obj.GetNamespace(), obj.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+}
+
 // DeleteWith is Delete with options; preconditions are added.
 func (c Client[T]) DeleteWith(ctx context.Context, obj T, o metav1.DeleteOptions) error {
 	uid, rv := obj.GetUID(), obj.GetResourceVersion()
@@ -149,15 +156,16 @@ func (g guard) Do(ctx context.Context, r *client.Request) (runtime.Object, error
 	return obj, err
 }
 
-// carriesRevision says that an update or a delete names the revision it was
-// decided at. What a subresource's own body (Scale) stands for has one too.
+// carriesRevision says that an update names the revision it was decided at, and a
+// delete that or the object itself. What a subresource's own body (Scale) stands for has one too.
 func carriesRevision(r *client.Request) bool {
 	switch r.Verb {
 	case "update":
 		obj, ok := r.Object.(metav1.Object)
 		return !ok || obj.GetResourceVersion() != ""
 	case "delete":
-		return r.Delete.Preconditions != nil && r.Delete.Preconditions.ResourceVersion != nil
+		p := r.Delete.Preconditions
+		return p != nil && p.UID != nil
 	}
 	return true
 }

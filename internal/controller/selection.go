@@ -224,4 +224,3 @@ func (h *hub) selectors(s *Selection, c *cache.Cache) *selectors {
 	}
 	return nil
 }
-

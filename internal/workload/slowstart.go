@@ -11,23 +11,28 @@ import (
 // their writes together, few enough not to crowd out other callers.
 const width = 16
 
-// SlowStart calls do n times in growing batches (1, 2, 4 ...) that stop at the
-// first batch with an error: a request that cannot succeed is not made a
-// thousand times. It returns how many calls succeeded and the first error.
-func SlowStart(n int, do func() error) (int, error) {
-	return slowStart(n, 1, func(int) error { return do() })
+// SlowStartWide calls do with 0 to n-1 in growing batches (1, 2, 4 ...), the calls
+// of a batch side by side, and stops at the first batch with an error: a request
+// that cannot succeed is not made a thousand times. It returns how many calls
+// succeeded and the first error.
+func SlowStartWide(n int, do func(i int) error) (done int, err error) {
+	for batch := 1; done < n && err == nil; batch *= 2 {
+		var made int
+		made, err = calls{from: done, to: done + min(batch, n-done), do: do}.run(width)
+		done += made
+	}
+	return done, err
 }
-
-// SlowStartWide is SlowStart with the calls of a batch side by side: do is called
-// with 0 to n-1, and must be safe for that.
-func SlowStartWide(n int, do func(i int) error) (int, error) { return slowStart(n, width, do) }
 
 // SideBySide calls do with 0 to n-1, a few at a time, however it goes. It returns
 // how many calls succeeded and the errors of the others.
 func SideBySide(n int, do func(i int) error) (int, error) {
 	errs := make([]error, n)
 	// The calls themselves do not fail, so all of them are made.
-	_, _ = calls{to: n, do: func(i int) error { errs[i] = do(i); return nil }}.run(width)
+	_, _ = calls{to: n, do: func(i int) error {
+		errs[i] = task.Contain(func() error { return do(i) })
+		return nil
+	}}.run(width)
 	done := n
 	for _, err := range errs {
 		if err != nil {
@@ -35,15 +40,6 @@ func SideBySide(n int, do func(i int) error) (int, error) {
 		}
 	}
 	return done, errors.Join(errs...)
-}
-
-func slowStart(n, width int, do func(i int) error) (done int, err error) {
-	for batch := 1; done < n && err == nil; batch *= 2 {
-		var made int
-		made, err = calls{from: done, to: done + min(batch, n-done), do: do}.run(width)
-		done += made
-	}
-	return done, err
 }
 
 // calls are made with the numbers from one to below another.

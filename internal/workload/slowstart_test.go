@@ -2,6 +2,9 @@ package workload
 
 import (
 	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -14,21 +17,51 @@ func TestCreationStopsWhereItCannotSucceed(t *testing.T) {
 	}{
 		{"all succeed", 10, 0, 10, 10},
 		{"the first fails", 1000, 1, 1, 0},
-		{"the second batch fails", 1000, 3, 3, 2},
+		{"the second batch fails in part", 1000, 3, 3, 2},
 		{"nothing to do", 0, 0, 0, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			calls := 0
-			done, err := SlowStart(tc.n, func() error {
-				calls++
-				if tc.fails > 0 && calls >= tc.fails {
+			var calls atomic.Int64
+			done, err := SlowStartWide(tc.n, func(i int) error {
+				calls.Add(1)
+				if tc.fails > 0 && i+1 >= tc.fails {
 					return full
 				}
 				return nil
 			})
-			if calls != tc.calls || done != tc.done || (err != nil) != (tc.fails > 0) {
-				t.Errorf("got %d calls, %d done, %v; want %d, %d", calls, done, err, tc.calls, tc.done)
+			if int(calls.Load()) != tc.calls || done != tc.done || (err != nil) != (tc.fails > 0) {
+				t.Errorf("got %d calls, %d done, %v; want %d, %d", calls.Load(), done, err, tc.calls, tc.done)
 			}
 		})
+	}
+}
+
+func TestCallsAreMadeSideBySideButNotAllAtOnce(t *testing.T) {
+	const n = 100
+	var now, most atomic.Int64
+	enough := make(chan struct{})
+	tell := sync.OnceFunc(func() { close(enough) })
+	done, err := SideBySide(n, func(i int) error {
+		defer now.Add(-1)
+		at := now.Add(1)
+		if at == width {
+			tell() // nobody gets on before so many are under way
+		}
+		<-enough
+		for was := most.Load(); at > was && !most.CompareAndSwap(was, at); was = most.Load() {
+		}
+		switch i % 10 {
+		case 3:
+			return errors.New("no")
+		case 7:
+			panic("broken")
+		}
+		return nil
+	})
+	if most.Load() != width {
+		t.Errorf("got %d at once, want %d", most.Load(), width)
+	}
+	if done != 80 || strings.Count(err.Error(), "no\n") != 10 || strings.Count(err.Error(), "panic: broken") != 10 {
+		t.Errorf("got %d done, and %v; want 80, 10 errors and 10 panics", done, err)
 	}
 }

@@ -2,6 +2,7 @@ package replicaset_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -10,10 +11,11 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/api/apps"
+	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/cluster"
 	"github.com/kemudi/kemudi/internal/sim"
@@ -76,40 +78,88 @@ func TestSetNeverOvershoots(t *testing.T) {
 		st := &slow{Store: mem.New(mem.Options{}), pods: map[string]bool{}}
 		plane := sim.Plane(t, cluster.ControlPlaneOptions{Store: st})
 		sets := client.For(plane.Admin(), apps.ReplicaSets)
-		labels := map[string]string{"app": "web"}
-		_, err := sets.Create(t.Context(), &appsv1.ReplicaSet{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
-			Spec: appsv1.ReplicaSetSpec{
-				Replicas: ptr.To[int32](20), Selector: &metav1.LabelSelector{MatchLabels: labels},
-				Template: corev1.PodTemplateSpec{
-					ObjectMeta: metav1.ObjectMeta{Labels: labels},
-					Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "c"}}},
-				},
-			},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		create(t, sets, 20)
 		time.Sleep(5 * time.Minute)
 		if now, most, _ := st.count(); now != 20 || most != 20 {
 			t.Errorf("got %d pods, at most %d, want 20 and never more", now, most)
 		}
 		for _, n := range []int32{5, 12, 1} {
 			was, _, _ := st.count()
-			set, err := sets.Get(t.Context(), "default", "web")
-			if err != nil {
-				t.Fatal(err)
-			}
-			set = set.DeepCopy()
-			set.Spec.Replicas = &n
-			if _, err := sets.Update(t.Context(), set); err != nil {
-				t.Fatal(err)
-			}
+			scale(t, sets, n)
 			time.Sleep(5 * time.Minute)
 			now, most, few := st.count()
 			if now != int(n) || most != max(was, int(n)) || few != min(was, int(n)) {
 				t.Errorf("from %d to %d: got %d pods, between %d and %d on the way", was, n, now, few, most)
 			}
+		}
+	})
+}
+
+func create(t *testing.T, sets client.Client[*appsv1.ReplicaSet], replicas int32) {
+	t.Helper()
+	labels := map[string]string{"app": "web"}
+	_, err := sets.Create(t.Context(), &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
+		Spec: appsv1.ReplicaSetSpec{
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "c"}}},
+			},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func scale(t *testing.T, sets client.Client[*appsv1.ReplicaSet], replicas int32) {
+	t.Helper()
+	set, err := sets.Get(t.Context(), "default", "web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	set = set.DeepCopy()
+	set.Spec.Replicas = &replicas
+	if _, err := sets.Update(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPodsThatChangeMeanwhileAreDeletedWithoutAWord scales down while the cache
+// does not show yet how the pods are.
+func TestPodsThatChangeMeanwhileAreDeletedWithoutAWord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &slow{Store: mem.New(mem.Options{}), pods: map[string]bool{}}
+		plane := sim.Plane(t, cluster.ControlPlaneOptions{Store: st})
+		sets, pods := client.For(plane.Admin(), apps.ReplicaSets), client.For(plane.Admin(), core.Pods)
+		create(t, sets, 20)
+		time.Sleep(time.Minute)
+		scale(t, sets, 0)
+		for range 300 { // three seconds, while the controller works
+			all, err := pods.List(t.Context(), "default", metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, pod := range all {
+				_, err := pods.Patch(t.Context(), "default", pod.Name, "", client.Patch{
+					Type: "application/merge-patch+json", Data: fmt.Appendf(nil, `{"metadata":{"annotations":{"at":"%s"}}}`, time.Now()),
+				})
+				if err != nil && !apierrors.IsNotFound(err) {
+					t.Fatal(err)
+				}
+			}
+			set, err := sets.Get(t.Context(), "default", "web")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(set.Status.Conditions) > 0 {
+				t.Fatalf("got condition %v, want none: pods that change are nothing to tell", set.Status.Conditions)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if now, _, _ := st.count(); now != 0 {
+			t.Errorf("got %d pods left, want none", now)
 		}
 	})
 }

@@ -22,36 +22,60 @@ import (
 const burst = 500
 
 // Controller is the replicaset controller.
-var Controller = controller.New(controller.Spec[*appsv1.ReplicaSet]{
-	Name: "replicaset-controller",
-	For:  apps.ReplicaSets,
-	Watches: []controller.Watch{
-		controller.Owned(core.Pods.Def, "ReplicaSet"),
-		controller.Adopters(core.Pods, apps.ReplicaSets, func(rs *appsv1.ReplicaSet) *metav1.LabelSelector { return rs.Spec.Selector }),
+var Controller = newController("replicaset-controller", kind[*appsv1.ReplicaSet]{
+	resource: apps.ReplicaSets,
+	asSet:    func(rs *appsv1.ReplicaSet) *appsv1.ReplicaSet { return rs },
+	report: func(rs *appsv1.ReplicaSet, s appsv1.ReplicaSetStatus) *appsv1.ReplicaSet {
+		rs = rs.DeepCopy()
+		rs.Status = s
+		return rs
 	},
-	Writes: []controller.Permission{
-		controller.Create(core.Pods.Def), controller.Delete(core.Pods.Def), controller.Patch(core.Pods.Def, ""),
-		controller.UpdateStatus(apps.ReplicaSets.Def),
-	},
-	Setup: func(k *controller.Kit) controller.Reconciler[*appsv1.ReplicaSet] {
-		return &reconciler{k: k, sets: controller.For(k, apps.ReplicaSets), pods: controller.For(k, core.Pods)}
-	},
+	terminating: true,
 })
 
-type reconciler struct {
+// kind is what differs between the kinds of sets.
+type kind[O resource.Object] struct {
+	resource *resource.Resource[O]
+	asSet    func(O) *appsv1.ReplicaSet         // what a ReplicaSet would be in its place; shared, read-only
+	report   func(O, appsv1.ReplicaSetStatus) O // a copy with that status
+	// terminating says that its status counts the pods that are ending.
+	terminating bool
+}
+
+func newController[O resource.Object](name string, of kind[O]) *controller.Controller {
+	return controller.New(controller.Spec[O]{
+		Name: name,
+		For:  of.resource,
+		Watches: []controller.Watch{
+			controller.Owned(core.Pods.Def, of.resource.Kind),
+			controller.Adopters(core.Pods, of.resource, func(o O) *metav1.LabelSelector { return of.asSet(o).Spec.Selector }),
+		},
+		Writes: []controller.Permission{
+			controller.Create(core.Pods.Def), controller.Delete(core.Pods.Def), controller.Patch(core.Pods.Def, ""),
+			controller.UpdateStatus(of.resource.Def),
+		},
+		Setup: func(k *controller.Kit) controller.Reconciler[O] {
+			return &reconciler[O]{k: k, kind: of, sets: controller.For(k, of.resource), pods: controller.For(k, core.Pods)}
+		},
+	})
+}
+
+type reconciler[O resource.Object] struct {
 	k    *controller.Kit
-	sets controller.Client[*appsv1.ReplicaSet]
+	kind kind[O]
+	sets controller.Client[O]
 	pods controller.Client[*corev1.Pod]
 }
 
 // Reconcile creates or deletes pods until as many as wanted are active, and
 // reports what there is.
-func (r *reconciler) Reconcile(ctx context.Context, rs *appsv1.ReplicaSet) (controller.Next, error) {
+func (r *reconciler[O]) Reconcile(ctx context.Context, obj O) (controller.Next, error) {
+	rs := r.kind.asSet(obj)
 	sel, err := metav1.LabelSelectorAsSelector(rs.Spec.Selector)
 	if err != nil {
 		return controller.Done, fmt.Errorf("selector: %w", err)
 	}
-	pods, err := controller.Claimer[*corev1.Pod, *appsv1.ReplicaSet]{Children: r.pods, Owners: r.sets, Open: workload.PodActive}.Claim(ctx, rs, sel)
+	pods, err := controller.Claimer[*corev1.Pod, O]{Children: r.pods, Owners: r.sets, Open: workload.PodActive}.Claim(ctx, obj, sel)
 	if err != nil {
 		return controller.Done, err
 	}
@@ -61,19 +85,20 @@ func (r *reconciler) Reconcile(ctx context.Context, rs *appsv1.ReplicaSet) (cont
 			active = append(active, p)
 		}
 	}
-	var failed *failure
+	var failed failure
 	if rs.DeletionTimestamp == nil {
-		active, failed = r.scale(ctx, rs, active)
+		active, failed = r.scale(ctx, obj, active)
 	}
 	status := newStatus(rs, pods, active, failed)
+	if !r.kind.terminating {
+		status.TerminatingReplicas = nil
+	}
 	if !equality.Semantic.DeepEqual(status, rs.Status) {
-		rs = rs.DeepCopy()
-		rs.Status = status
-		if _, err := r.sets.UpdateStatus(ctx, rs); err != nil && !apierrors.IsNotFound(err) {
+		if _, err := r.sets.UpdateStatus(ctx, r.kind.report(obj, status)); err != nil && !apierrors.IsNotFound(err) {
 			return controller.Done, err
 		}
 	}
-	if failed != nil {
+	if failed.err != nil {
 		return controller.Done, failed.err
 	}
 	if wait, ok := workload.NextAvailable(active, rs.Spec.MinReadySeconds, time.Now()); ok {
@@ -82,83 +107,46 @@ func (r *reconciler) Reconcile(ctx context.Context, rs *appsv1.ReplicaSet) (cont
 	return controller.Done, nil
 }
 
-// failure is why pods could not be created or deleted. reason is that of the
-// ReplicaFailure condition.
+// failure is why pods could not be created or deleted; err is nil if they could.
+// reason is that of the ReplicaFailure condition.
 type failure struct {
 	reason string
 	err    error
 }
 
+// tell says that people should see the failure.
+func (f failure) tell() bool { return f.err != nil && !workload.Expected(f.err) }
+
 // scale makes the number of active pods right and returns those that are left
 // or new.
-func (r *reconciler) scale(ctx context.Context, rs *appsv1.ReplicaSet, active []*corev1.Pod) ([]*corev1.Pod, *failure) {
+func (r *reconciler[O]) scale(ctx context.Context, obj O, active []*corev1.Pod) ([]*corev1.Pod, failure) {
+	rs := r.kind.asSet(obj)
 	missing := int(*rs.Spec.Replicas) - len(active)
-	switch {
+	switch pods := (workload.Pods{Client: r.pods, Events: r.k.Events}); {
 	case missing > 0:
-		active, err := r.create(ctx, rs, active, min(missing, burst))
-		return active, newFailure("FailedCreate", err)
+		made, err := pods.Create(ctx, obj, min(missing, burst), func(int) *corev1.Pod {
+			return workload.PodFromTemplate(&rs.Spec.Template, obj, r.sets.Def)
+		})
+		return append(active, made...), failure{"FailedCreate", err}
 	case missing < 0:
-		active, err := r.remove(ctx, rs, active, min(-missing, burst))
-		return active, newFailure("FailedDelete", err)
+		workload.Rank(active, r.siblings(obj), time.Now())
+		n := min(-missing, burst)
+		left, err := pods.Delete(ctx, obj, active[:n])
+		return append(left, active[n:]...), failure{"FailedDelete", err}
 	}
-	return active, nil
-}
-
-func newFailure(reason string, err error) *failure {
-	if err == nil {
-		return nil
-	}
-	return &failure{reason, err}
-}
-
-func (r *reconciler) create(ctx context.Context, rs *appsv1.ReplicaSet, active []*corev1.Pod, n int) ([]*corev1.Pod, error) {
-	_, err := workload.SlowStart(n, func() error {
-		pod, err := r.pods.Create(ctx, workload.PodFromTemplate(&rs.Spec.Template, rs, apps.ReplicaSets.Def))
-		if err != nil {
-			if !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-				r.k.Events.Event(rs, corev1.EventTypeWarning, "FailedCreate", "Error creating: "+err.Error())
-			}
-			return err
-		}
-		r.k.Events.Event(rs, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: "+pod.Name)
-		active = append(active, pod)
-		return nil
-	})
-	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return active, nil // the set goes with its namespace
-	}
-	return active, err
-}
-
-func (r *reconciler) remove(ctx context.Context, rs *appsv1.ReplicaSet, active []*corev1.Pod, n int) ([]*corev1.Pod, error) {
-	workload.Rank(active, r.siblings(rs), time.Now())
-	for _, pod := range active[:n] {
-		err := r.pods.Delete(ctx, pod)
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if apierrors.IsConflict(err) {
-			return active, err
-		}
-		if err != nil {
-			r.k.Events.Event(rs, corev1.EventTypeWarning, "FailedDelete", "Error deleting: "+err.Error())
-			return active, err
-		}
-		r.k.Events.Event(rs, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: "+pod.Name)
-	}
-	return active[n:], nil
+	return active, failure{}
 }
 
 // siblings counts, by node, the active pods of all sets with the same owner:
 // a rollout then takes pods from nodes where another revision runs already.
-func (r *reconciler) siblings(rs *appsv1.ReplicaSet) map[string]int {
-	sets := []*appsv1.ReplicaSet{rs}
-	if owner := metav1.GetControllerOfNoCopy(rs); owner != nil {
+func (r *reconciler[O]) siblings(obj O) map[string]int {
+	sets := []O{obj}
+	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
 		sets = r.sets.ByIndex(resource.IndexController, string(owner.UID))
 	}
 	byNode := map[string]int{}
 	for _, set := range sets {
-		for _, p := range r.pods.ByIndex(resource.IndexController, string(set.UID)) {
+		for _, p := range r.pods.ByIndex(resource.IndexController, string(set.GetUID())) {
 			if workload.PodActive(p) {
 				byNode[p.Spec.NodeName]++
 			}

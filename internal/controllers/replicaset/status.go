@@ -14,7 +14,7 @@ import (
 
 // newStatus is what the set reports: pods are all pods that the set controls, active
 // the unfinished pods after scaling.
-func newStatus(rs *appsv1.ReplicaSet, pods, active []*corev1.Pod, failed *failure) appsv1.ReplicaSetStatus {
+func newStatus(rs *appsv1.ReplicaSet, pods, active []*corev1.Pod, failed failure) appsv1.ReplicaSetStatus {
 	s := appsv1.ReplicaSetStatus{
 		ObservedGeneration: rs.Generation,
 		Replicas:           int32(len(active)),
@@ -44,16 +44,16 @@ func newStatus(rs *appsv1.ReplicaSet, pods, active []*corev1.Pod, failed *failur
 }
 
 // conditions sets or clears ReplicaFailure and leaves others alone.
-func conditions(rs *appsv1.ReplicaSet, failed *failure) []appsv1.ReplicaSetCondition {
+func conditions(rs *appsv1.ReplicaSet, failed failure) []appsv1.ReplicaSetCondition {
 	var kept []appsv1.ReplicaSetCondition
 	for _, c := range rs.Status.Conditions {
 		if c.Type != appsv1.ReplicaSetReplicaFailure {
 			kept = append(kept, c)
-		} else if failed != nil && c.Status == corev1.ConditionTrue && c.Reason == failed.reason {
+		} else if failed.tell() && c.Status == corev1.ConditionTrue && c.Reason == failed.reason {
 			return rs.Status.Conditions // it stands already; the time of its beginning stays
 		}
 	}
-	if failed == nil {
+	if !failed.tell() {
 		return kept
 	}
 	return append(kept, appsv1.ReplicaSetCondition{

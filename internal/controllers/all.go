@@ -70,6 +70,7 @@ func All(o Options) []*controller.Controller {
 		serviceaccount.Controller,
 		rootca.New(o.CABundle),
 		replicaset.Controller,
+		replicaset.ReplicationController,
 		deployment.Controller,
 		endpointslice.New(o.EndpointSlice),
 		endpoints.Controller,

@@ -59,7 +59,9 @@ func (h History[O]) Sync(ctx context.Context, w Revised[O]) (Revisions, error) {
 	if err != nil {
 		return Revisions{}, err
 	}
-	r := arrange(all, data, w.Template)
+	r := arrange(all, func(rev *appsv1.ControllerRevision) bool {
+		return rev.Labels[h.HashLabel] != "" && sameData(rev, data, w.Template) // without its hash it is of no use
+	})
 	r.Collisions = w.Collisions
 	next := int64(1)
 	if n := len(r.Old); n > 0 {
@@ -124,16 +126,16 @@ func revisionName(owner, hash string) string {
 	return owner[:min(len(owner), longestPrefix)] + "-" + hash
 }
 
-// arrange sorts revisions into that of the template (whose patch is data), the
-// newest if there are several, and the others. Number and age order them.
-func arrange(all []*appsv1.ControllerRevision, data []byte, template *corev1.PodTemplateSpec) Revisions {
+// arrange sorts revisions into the present one, the newest if there are several,
+// and the others. Number and age order them.
+func arrange(all []*appsv1.ControllerRevision, present func(*appsv1.ControllerRevision) bool) Revisions {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b *appsv1.ControllerRevision) int {
 		return cmp.Or(cmp.Compare(a.Revision, b.Revision), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 	r := Revisions{Old: all}
 	for i := len(all) - 1; i >= 0; i-- {
-		if sameData(all[i], data, template) {
+		if present(all[i]) {
 			r.Present = all[i]
 			r.Old = slices.Delete(all, i, i+1)
 			break

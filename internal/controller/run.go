@@ -22,7 +22,7 @@ const reconcileDeadline = 2 * time.Minute
 
 // New makes the controller that a Spec declares.
 func New[T resource.Object](s Spec[T]) *Controller {
-	c := &Controller{Name: s.Name, Writes: s.Writes, Rules: s.Rules, every: s.Every}
+	c := &Controller{Name: s.Name, Source: cmp.Or(s.Source, s.Name), Writes: s.Writes, Rules: s.Rules, every: s.Every}
 	c.addReads(s.For.Def)
 	for _, w := range s.Watches {
 		c.addReads(w.Def)
@@ -34,7 +34,7 @@ func New[T resource.Object](s Spec[T]) *Controller {
 
 // NewKeyed makes the controller that a Keyed declares.
 func NewKeyed(s Keyed) *Controller {
-	c := &Controller{Name: s.Name, Writes: s.Writes, Rules: s.Rules, every: s.Every}
+	c := &Controller{Name: s.Name, Source: s.Name, Writes: s.Writes, Rules: s.Rules, every: s.Every}
 	for _, w := range s.Watches {
 		c.addReads(w.Def)
 	}
@@ -48,7 +48,7 @@ func NewKeyed(s Keyed) *Controller {
 
 // NewCustom makes the controller that a Custom declares.
 func NewCustom(s Custom) *Controller {
-	c := &Controller{Name: s.Name, Writes: s.Writes, Rules: s.Rules, run: s.Run}
+	c := &Controller{Name: s.Name, Source: s.Name, Writes: s.Writes, Rules: s.Rules, run: s.Run}
 	c.addReads(s.Reads...)
 	return c
 }
@@ -89,7 +89,7 @@ func (c *Controller) lead(ctx context.Context, env Env, h *hub) error {
 		c: c, t: env.As(c.Name), m: env.Metrics.of(c.Name), hub: h,
 	}
 	if env.Recorder != nil {
-		k.Events = env.Recorder(c.Name)
+		k.Events = env.Recorder(c.Source)
 	}
 	run := func(ctx context.Context) error {
 		reads := c.Reads

@@ -15,6 +15,7 @@ import (
 // Spec declares a controller of one kind of object.
 type Spec[T resource.Object] struct {
 	Name    string                // as upstream names its service account: "replicaset-controller"
+	Source  string                // of its events, where that is not the name
 	For     *resource.Resource[T] // the objects that are reconciled; their changes wake their own keys
 	Watches []Watch               // further inputs whose changes wake keys of For
 	Every   *Every                // inputs that come and go; nil: none
@@ -130,6 +131,7 @@ type Custom struct {
 // Controller is a declared controller, the same for every kind.
 type Controller struct {
 	Name   string
+	Source string          // of its events
 	Reads  []*resource.Def // For, Watches and Reads together, without repetition
 	Writes []Permission
 	Rules  []rbacv1.PolicyRule

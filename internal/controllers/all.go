@@ -9,6 +9,7 @@ import (
 	"github.com/kemudi/kemudi/internal/controllers/bootstraptokens"
 	"github.com/kemudi/kemudi/internal/controllers/certificates"
 	"github.com/kemudi/kemudi/internal/controllers/clusterroleaggregation"
+	"github.com/kemudi/kemudi/internal/controllers/daemonset"
 	"github.com/kemudi/kemudi/internal/controllers/deployment"
 	"github.com/kemudi/kemudi/internal/controllers/endpoints"
 	"github.com/kemudi/kemudi/internal/controllers/endpointslice"
@@ -71,6 +72,7 @@ func All(o Options) []*controller.Controller {
 		rootca.New(o.CABundle),
 		replicaset.Controller,
 		replicaset.ReplicationController,
+		daemonset.Controller,
 		deployment.Controller,
 		endpointslice.New(o.EndpointSlice),
 		endpoints.Controller,

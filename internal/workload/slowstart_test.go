@@ -65,3 +65,36 @@ func TestCallsAreMadeSideBySideButNotAllAtOnce(t *testing.T) {
 		t.Errorf("got %d done, and %v; want 80, 10 errors and 10 panics", done, err)
 	}
 }
+
+func TestCallsSideBySide(t *testing.T) {
+	full := errors.New("quota is used up")
+	var mu sync.Mutex
+	seen := map[int]int{}
+	call := func(fails func(i int) bool) func(i int) error {
+		clear(seen)
+		return func(i int) error {
+			mu.Lock()
+			defer mu.Unlock()
+			seen[i]++
+			if fails(i) {
+				return full
+			}
+			return nil
+		}
+	}
+	if done, err := SlowStartWide(500, call(func(int) bool { return false })); done != 500 || err != nil || len(seen) != 500 || seen[499] != 1 {
+		t.Errorf("got %d done of %d calls, %v; want 500, each once", done, len(seen), err)
+	}
+	// The batches are 1, 2, 4, 8 and 16 calls; those of a batch that had begun when one failed may succeed.
+	done, err := SlowStartWide(500, call(func(i int) bool { return i >= 20 }))
+	if !errors.Is(err, full) || done < 15 || done > 20 || len(seen) > 31 {
+		t.Errorf("got %d done of %d calls, %v; want no batch after the one that failed", done, len(seen), err)
+	}
+	done, err = SideBySide(100, call(func(i int) bool { return i%2 == 0 }))
+	if done != 50 || len(seen) != 100 || !errors.Is(err, full) {
+		t.Errorf("got %d done of %d calls, %v; want all calls, and half of them done", done, len(seen), err)
+	}
+	if done, err := SideBySide(0, nil); done != 0 || err != nil {
+		t.Errorf("nothing to do: got %d, %v", done, err)
+	}
+}

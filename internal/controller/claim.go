@@ -19,6 +19,8 @@ type Claimer[T, O resource.Object] struct {
 	Owners   Client[O]
 	// Open says which children may be adopted and released still; nil: all.
 	Open func(T) bool
+	// Finalizer is what children have as long as they are claimed; empty: nothing.
+	Finalizer string
 }
 
 // Claim returns the children that owner controls and its selector matches. On
@@ -34,7 +36,7 @@ func (c Claimer[T, O]) Claim(ctx context.Context, owner O, sel labels.Selector) 
 		if sel.Matches(labels.Set(child.GetLabels())) {
 			mine = append(mine, child)
 		} else if owner.GetDeletionTimestamp() == nil && c.open(child) {
-			errs = append(errs, release(ctx, c.Children, child, owner))
+			errs = append(errs, c.release(ctx, child, owner))
 		}
 	}
 	adopted, err := c.adopt(ctx, owner, sel)
@@ -78,9 +80,11 @@ func (c Claimer[T, O]) adopt(ctx context.Context, owner O, sel labels.Selector) 
 			}
 			checked = true
 		}
-		child, err := c.Children.StrategicPatch(ctx, child, "", map[string]any{
-			"metadata": map[string]any{"ownerReferences": []any{*ControllerRef(owner, c.Owners.Def)}},
-		})
+		metadata := map[string]any{"ownerReferences": []any{*ControllerRef(owner, c.Owners.Def)}}
+		if c.Finalizer != "" {
+			metadata["finalizers"] = []any{c.Finalizer}
+		}
+		child, err := c.Children.StrategicPatch(ctx, child, "", map[string]any{"metadata": metadata})
 		if apierrors.IsNotFound(err) {
 			continue
 		}
@@ -104,10 +108,12 @@ func stillThere[O resource.Object](ctx context.Context, owners Client[O], owner 
 	return nil
 }
 
-func release[T, O resource.Object](ctx context.Context, children Client[T], child T, owner O) error {
-	_, err := children.StrategicPatch(ctx, child, "", map[string]any{
-		"metadata": map[string]any{"ownerReferences": []any{map[string]any{"$patch": "delete", "uid": string(owner.GetUID())}}},
-	})
+func (c Claimer[T, O]) release(ctx context.Context, child T, owner O) error {
+	metadata := map[string]any{"ownerReferences": []any{map[string]any{"$patch": "delete", "uid": string(owner.GetUID())}}}
+	if c.Finalizer != "" {
+		metadata["$deleteFromPrimitiveList/finalizers"] = []any{c.Finalizer}
+	}
+	_, err := c.Children.StrategicPatch(ctx, child, "", map[string]any{"metadata": metadata})
 	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
 		return nil // it is gone, or has no owners left
 	}

@@ -58,6 +58,10 @@ func metricOf(n ast.Node) (name, help string) {
 // elsewhere has the reasons that come from afar, by the area and the call that they reach the
 // recorder by. Each is a text of the product, up to what changes with the object, in brackets.
 var elsewhere = map[string][]string{
+	"controllers Event(e.reason)": { // of jobs
+		"BackoffLimitExceeded", "Completed", "DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded", "PodFailurePolicy",
+		"Resumed", "Suspended", "TooManySucceededPods",
+	},
 	"kubelet Event(reason)":                   {"NodeHasDiskPressure", "NodeHasInsufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientMemory"},
 	"kubelet Event(n.Reason)":                 {"DNSConfigForming", "MissingClusterDNS"},
 	"kubelet rejected(reason)":                {"NodeAffinity", "NodePorts", "OutOf[resource]", "PodOSNotSupported", "PodOSSelectorNodeLabelDoesNotMatch", "SysctlForbidden", "TaintToleration"},

@@ -15,6 +15,7 @@ import (
 	"github.com/kemudi/kemudi/internal/controllers/endpointslice"
 	"github.com/kemudi/kemudi/internal/controllers/endpointslicemirroring"
 	"github.com/kemudi/kemudi/internal/controllers/garbagecollector"
+	"github.com/kemudi/kemudi/internal/controllers/job"
 	"github.com/kemudi/kemudi/internal/controllers/namespace"
 	"github.com/kemudi/kemudi/internal/controllers/nodeipam"
 	"github.com/kemudi/kemudi/internal/controllers/nodelifecycle"
@@ -74,6 +75,8 @@ func All(o Options) []*controller.Controller {
 		replicaset.ReplicationController,
 		daemonset.Controller,
 		deployment.Controller,
+		job.Controller,
+		job.Orphans,
 		endpointslice.New(o.EndpointSlice),
 		endpoints.Controller,
 		endpointslicemirroring.New(o.EndpointSliceMirroring),

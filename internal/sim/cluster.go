@@ -16,6 +16,7 @@ import (
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/cluster"
 	"github.com/kemudi/kemudi/internal/controllers"
+	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/store/mem"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/watchcache"
@@ -25,6 +26,7 @@ import (
 type Options struct {
 	Nodes  []NodeOptions
 	Logger *slog.Logger // nil: nothing is logged
+	Store  store.Store  // nil: an empty one in memory
 	// DualStack gives services and pods addresses of both families.
 	DualStack bool
 	// Serving configures the API server beyond a simulation's needs, for tests
@@ -58,6 +60,9 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.Store == nil {
+		o.Store = mem.New(mem.Options{})
+	}
 	ca, err := pki.NewAuthority("simulated")
 	if err != nil {
 		return nil, err
@@ -73,7 +78,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	}
 	c := &Cluster{group: task.NewGroup(ctx), nodes: map[string]*Node{}, log: o.Logger, dual: o.DualStack, ca: ca}
 	c.options = cluster.ControlPlaneOptions{
-		Store: mem.New(mem.Options{}), CABundle: string(ca.CertPEM()), Logger: o.Logger, Host: "sim", Network: network,
+		Store: o.Store, CABundle: string(ca.CertPEM()), Logger: o.Logger, Host: "sim", Network: network,
 		Controllers: controllers.Options{Authority: ca, Tokens: issuer},
 		Serving:     o.Serving,
 	}

@@ -1,0 +1,209 @@
+package job_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/kemudi/kemudi/internal/api/batch"
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/cluster"
+	"github.com/kemudi/kemudi/internal/sim"
+	"github.com/kemudi/kemudi/internal/store"
+	"github.com/kemudi/kemudi/internal/store/mem"
+	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/internal/trace"
+)
+
+// slow is a store that takes its time before and after each write, so that
+// whoever is killed is killed between two writes, or before it hears of one.
+type slow struct {
+	store.Store
+	mu  sync.Mutex
+	rng *rand.Rand
+}
+
+func (s *slow) Txn(ctx context.Context, t store.Txn) (store.TxnResult, error) {
+	if err := s.pause(ctx); err != nil {
+		return store.TxnResult{}, err
+	}
+	res, err := s.Store.Txn(ctx, t)
+	return res, errors.Join(err, s.pause(ctx))
+}
+
+func (s *slow) pause(ctx context.Context) error {
+	s.mu.Lock()
+	d := time.Duration(s.rng.IntN(3000)) * time.Microsecond
+	s.mu.Unlock()
+	return task.Sleep(ctx, d)
+}
+
+// life is a control plane that is killed and started again, with pods that end
+// as the test says.
+type life struct {
+	*testing.T
+	rng    *rand.Rand
+	store  *slow
+	plane  *cluster.ControlPlane
+	kill   func()
+	killed int
+
+	succeeded, failed map[types.UID]bool // what became of pods
+}
+
+var errKilled = errors.New("killed")
+
+// start starts a control plane that knows only what is stored.
+func (l *life) start() {
+	l.Helper()
+	plane, err := cluster.NewControlPlane(cluster.ControlPlaneOptions{Store: l.store, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		l.Fatal(err)
+	}
+	g := task.NewGroup(l.Context())
+	g.Go("control plane", plane.Run)
+	l.plane = plane
+	l.kill = func() {
+		g.Cancel(errKilled)
+		if err := g.Wait(); err != nil && !errors.Is(err, errKilled) {
+			l.Error(err)
+		}
+	}
+	select {
+	case <-plane.Ready():
+	case <-g.Context().Done():
+		l.Fatal(g.Wait())
+	}
+}
+
+func (l *life) job() *batchv1.Job {
+	l.Helper()
+	job, err := client.For(l.plane.Admin(), batch.Jobs).Get(l.Context(), "default", "work")
+	if err != nil {
+		l.Fatal(err)
+	}
+	return job
+}
+
+// end ends one of the active pods: well, badly, or by deleting it.
+func (l *life) end() {
+	l.Helper()
+	pods := client.For(l.plane.Admin(), core.Pods)
+	all, err := pods.List(l.Context(), "default", metav1.ListOptions{})
+	if err != nil {
+		l.Fatal(err)
+	}
+	var active []*corev1.Pod
+	for _, p := range all {
+		if p.DeletionTimestamp == nil && !core.PodTerminal(p) {
+			active = append(active, p)
+		}
+	}
+	if len(active) == 0 {
+		return
+	}
+	pod := active[l.rng.IntN(len(active))].DeepCopy()
+	if l.rng.IntN(6) == 0 {
+		err = pods.Delete(l.Context(), pod.Namespace, pod.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}})
+		if err == nil {
+			l.failed[pod.UID] = true
+		}
+	} else {
+		outcome := l.succeeded
+		pod.Status.Phase = corev1.PodSucceeded
+		if l.rng.IntN(3) == 0 {
+			outcome, pod.Status.Phase = l.failed, corev1.PodFailed
+		}
+		if _, err = pods.UpdateStatus(l.Context(), pod); err == nil {
+			outcome[pod.UID] = true
+		}
+	}
+	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		l.Fatal(err)
+	}
+}
+
+// TestEachPodIsCountedOnceWheneverWeAreKilled runs jobs whose pods end at random
+// under a control plane that is killed again and again, between any two writes.
+// KEMUDI_SEED plays one seed again.
+func TestEachPodIsCountedOnceWheneverWeAreKilled(t *testing.T) {
+	trace.Proves(t, "JOB-002")
+	sim.Seeds(t, 12, func(t *testing.T, rng *rand.Rand) {
+		synctest.Test(t, func(t *testing.T) { play(t, rng) })
+	})
+}
+
+func play(t *testing.T, rng *rand.Rand) {
+	l := &life{T: t, rng: rng, store: &slow{Store: mem.New(mem.Options{}), rng: rng}, succeeded: map[types.UID]bool{}, failed: map[types.UID]bool{}}
+	l.start()
+	defer func() { l.kill() }()
+	job := &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "work"},
+		Spec: batchv1.JobSpec{
+			Parallelism: ptr.To(1 + rng.Int32N(8)), Completions: ptr.To(10 + rng.Int32N(20)), BackoffLimit: ptr.To[int32](1000),
+			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+				RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "c"}},
+			}},
+		},
+	}
+	if rng.IntN(2) == 0 {
+		job.Spec.CompletionMode = ptr.To(batchv1.IndexedCompletion)
+	}
+	if rng.IntN(3) == 0 {
+		job.Spec.PodReplacementPolicy = ptr.To(batchv1.Failed)
+	}
+	if _, err := client.For(l.plane.Admin(), batch.Jobs).Create(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	for moment := 0; batch.JobFinished(l.job()) == nil; moment++ {
+		if moment == 20000 {
+			t.Fatalf("the job does not end: %+v", l.job().Status)
+		}
+		for range rng.IntN(4) {
+			l.end()
+		}
+		time.Sleep(time.Duration(rng.IntN(30)) * time.Millisecond)
+		if rng.IntN(8) == 0 {
+			l.kill()
+			l.killed++
+			l.start()
+		}
+		if rng.IntN(4) == 0 { // let back-offs pass
+			time.Sleep(time.Duration(rng.IntN(30)) * time.Second)
+		}
+		if s := l.job().Status; int(s.Succeeded) > len(l.succeeded) || int(s.Failed) > len(l.failed) {
+			t.Fatalf("got %d succeeded and %d failed, want at most %d and %d", s.Succeeded, s.Failed, len(l.succeeded), len(l.failed))
+		}
+	}
+	got := l.job()
+	if s := got.Status; got.Status.CompletionTime == nil || int(s.Succeeded) != len(l.succeeded) || int(s.Failed) != len(l.failed) {
+		t.Errorf("%s: got %d succeeded and %d failed, want %d and %d; %v", fmt.Sprint(*job.Spec.Parallelism, *job.Spec.Completions),
+			s.Succeeded, s.Failed, len(l.succeeded), len(l.failed), s.Conditions)
+	}
+	if l.killed == 0 || len(l.failed) == 0 {
+		t.Errorf("killed %d times, %d pods failed, want some of both", l.killed, len(l.failed))
+	}
+	pods, err := client.For(l.plane.Admin(), core.Pods).List(t.Context(), "default", metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pods {
+		if len(p.Finalizers) > 0 {
+			t.Errorf("pod %s still has %q", p.Name, p.Finalizers)
+		}
+	}
+}

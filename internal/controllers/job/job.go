@@ -1,0 +1,245 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kemudi/kemudi/internal/api/batch"
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/controller"
+	"github.com/kemudi/kemudi/internal/workload"
+)
+
+// Controller is the job controller.
+var Controller = controller.New(controller.Spec[*batchv1.Job]{
+	Name: "job-controller",
+	For:  batch.Jobs,
+	Watches: []controller.Watch{
+		controller.Owned(core.Pods.Def, "Job"),
+		controller.Adopters(core.Pods, batch.Jobs, selectorOf),
+	},
+	Writes: []controller.Permission{
+		controller.Create(core.Pods.Def), controller.Delete(core.Pods.Def), controller.Patch(core.Pods.Def, ""),
+		controller.UpdateStatus(batch.Jobs.Def),
+	},
+	Setup: func(k *controller.Kit) controller.Reconciler[*batchv1.Job] {
+		r := &reconciler{k: k, jobs: controller.For(k, batch.Jobs), pods: controller.For(k, core.Pods)}
+		r.mu.known = map[string]memory{}
+		return r
+	},
+})
+
+// selectorOf is what a job would adopt; nothing if it is over, or somebody else's.
+func selectorOf(job *batchv1.Job) *metav1.LabelSelector {
+	if foreign(job) || batch.JobFinished(job) != nil {
+		return nil
+	}
+	return job.Spec.Selector
+}
+
+// foreign says that another controller takes care of the job.
+func foreign(job *batchv1.Job) bool {
+	return job.Spec.ManagedBy != nil && *job.Spec.ManagedBy != batchv1.JobControllerName
+}
+
+type reconciler struct {
+	k    *controller.Kit
+	jobs controller.Client[*batchv1.Job]
+	pods controller.Client[*corev1.Pod]
+	mu   struct {
+		sync.Mutex
+		known map[string]memory // by the job's key
+	}
+}
+
+// memory is what is remembered of a job between looks. Without it a job is right
+// all the same.
+type memory struct {
+	uid        types.UID
+	generation int64
+	back       backoff
+	rest       time.Time // the next look is not to come before
+}
+
+// Reconcile brings a job on.
+func (r *reconciler) Reconcile(ctx context.Context, job *batchv1.Job) (controller.Next, error) {
+	key := cache.Key(job.Namespace, job.Name)
+	if foreign(job) || batch.JobFinished(job) != nil {
+		return controller.Done, r.Gone(ctx, key)
+	}
+	v := &view{job: job, now: time.Now()}
+	if m, ok := r.recall(key, job.UID); ok {
+		if wait := m.rest.Sub(v.now); wait > 0 && m.generation == job.Generation && job.DeletionTimestamp == nil {
+			return controller.After(wait), nil
+		}
+		v.back = &m.back
+	}
+	sel, err := metav1.LabelSelectorAsSelector(job.Spec.Selector)
+	if err != nil {
+		return controller.Done, fmt.Errorf("selector: %w", err)
+	}
+	if err := caughtUp(ctx, r.pods.Cache, job); err != nil { // J4
+		return controller.Done, err
+	}
+	claimer := controller.Claimer[*corev1.Pod, *batchv1.Job]{Children: r.pods, Owners: r.jobs, Finalizer: batchv1.JobTrackingFinalizer}
+	if v.pods, err = claimer.Claim(ctx, job, sel); err != nil {
+		return controller.Done, err
+	}
+	p := v.next()
+	if err := r.do(ctx, v, &p); err != nil {
+		return controller.Done, err
+	}
+	m := memory{uid: job.UID, generation: job.Generation, back: p.back}
+	if !p.more {
+		m.rest = v.now.Add(rest(len(v.pods)))
+	}
+	r.remember(key, m)
+	switch {
+	case p.more:
+		return controller.After(0), nil
+	case p.after > 0:
+		return controller.After(p.after), nil
+	}
+	return controller.Done, nil
+}
+
+// rest is how long a job with so many pods is let alone after a look: each costs
+// a walk over all of them, and may write the status.
+func rest(pods int) time.Duration {
+	return min(time.Duration(pods)*time.Millisecond, time.Second)
+}
+
+// Gone forgets a job.
+func (r *reconciler) Gone(_ context.Context, key string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.mu.known, key)
+	return nil
+}
+
+func (r *reconciler) recall(key string, uid types.UID) (memory, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m, ok := r.mu.known[key]
+	return m, ok && m.uid == uid
+}
+
+func (r *reconciler) remember(key string, m memory) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.known[key] = m
+}
+
+// do carries out a plan. What goes wrong with single pods does not keep the rest
+// of it from being done; the status says what has been.
+func (r *reconciler) do(ctx context.Context, v *view, p *plan) error {
+	made, createErr := r.create(ctx, v, p.create)
+	p.status.Active -= int32(len(p.create) - made)
+	gone, cancelErr := r.stop(ctx, v.job, p.cancel)
+	left := int32(len(p.cancel) - gone)
+	p.status.Active += left
+	*p.status.Terminating -= left
+	if err := r.store(ctx, v.job, p); err != nil {
+		return errors.Join(createErr, cancelErr, err)
+	}
+	freeErr := r.free(ctx, v.job, p)
+	return errors.Join(createErr, cancelErr, freeErr)
+}
+
+// create makes pods and returns how many could be made.
+func (r *reconciler) create(ctx context.Context, v *view, pods []newPod) (int, error) {
+	made, err := workload.SlowStartWide(len(pods), func(i int) error {
+		pod, err := r.pods.Create(ctx, v.pod(pods[i]))
+		if err != nil {
+			if !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+				r.k.Events.Event(v.job, corev1.EventTypeWarning, "FailedCreate", "Error creating: "+err.Error())
+			}
+			return err
+		}
+		r.k.Events.Event(v.job, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: "+pod.Name)
+		return nil
+	})
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return made, nil // the job goes with its namespace
+	}
+	return made, err
+}
+
+// stop frees and deletes pods, so that they do not count, and returns how many it could.
+func (r *reconciler) stop(ctx context.Context, job *batchv1.Job, pods []*corev1.Pod) (int, error) {
+	return workload.SideBySide(len(pods), func(i int) error {
+		pod, err := release(ctx, r.pods, pods[i])
+		if err == nil {
+			err = r.pods.Delete(ctx, pod)
+		}
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil
+		case apierrors.IsConflict(err):
+			return err
+		case err != nil:
+			r.k.Events.Event(job, corev1.EventTypeWarning, "FailedDelete", "Error deleting: "+err.Error())
+			return err
+		}
+		r.k.Events.Event(job, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: "+pod.Name)
+		return nil
+	})
+}
+
+// free takes the finalizer from pods that the stored status names, and deletes
+// those of them that are to stop.
+func (r *reconciler) free(ctx context.Context, job *batchv1.Job, p *plan) error {
+	stops := map[*corev1.Pod]bool{}
+	for _, pod := range p.stop {
+		stops[pod] = true
+	}
+	_, stopErr := r.stop(ctx, job, p.stop)
+	_, err := workload.SideBySide(len(p.free), func(i int) error {
+		if stops[p.free[i]] {
+			return nil
+		}
+		_, err := release(ctx, r.pods, p.free[i])
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	})
+	return errors.Join(stopErr, err)
+}
+
+// release takes the tracking finalizer from a pod and returns the pod as it is then.
+func release(ctx context.Context, pods controller.Client[*corev1.Pod], pod *corev1.Pod) (*corev1.Pod, error) {
+	if !tracked(pod) {
+		return pod, nil
+	}
+	return pods.StrategicPatch(ctx, pod, "", map[string]any{
+		"metadata": map[string]any{"$deleteFromPrimitiveList/finalizers": []any{batchv1.JobTrackingFinalizer}},
+	})
+}
+
+// store writes the status, if it is another, and then tells of it.
+func (r *reconciler) store(ctx context.Context, job *batchv1.Job, p *plan) error {
+	if equality.Semantic.DeepEqual(p.status, job.Status) {
+		return nil
+	}
+	now := job.DeepCopy()
+	now.Status = p.status
+	if _, err := r.jobs.UpdateStatus(ctx, now); err != nil {
+		return err
+	}
+	for _, e := range p.events {
+		r.k.Events.Event(job, e.kind, e.reason, e.message)
+	}
+	return nil
+}

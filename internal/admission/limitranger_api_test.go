@@ -11,13 +11,13 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/client"
-	"github.com/kemudi/kemudi/internal/cluster"
+	"github.com/kemudi/kemudi/internal/plane"
 	"github.com/kemudi/kemudi/internal/sim"
 )
 
 func TestAPIAppliesTheLimitRangesOfANamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		plane := sim.Plane(t, cluster.ControlPlaneOptions{})
+		plane := sim.Plane(t, plane.Options{})
 		cpu := func(q string) corev1.ResourceList { return corev1.ResourceList{"cpu": resource.MustParse(q)} }
 		_, err := client.For(plane.Admin(), core.LimitRanges).Create(t.Context(), &corev1.LimitRange{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "l"},

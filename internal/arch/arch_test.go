@@ -12,6 +12,7 @@ var rules = []struct {
 	{"layer", checkLayers},
 	{"command", checkCommands},
 	{"import", checkImports},
+	{"light", checkLight},
 	{"forbidden", checkForbidden},
 	{"doc", checkDocs},
 	{"file-lines", checkFileLines},

@@ -75,6 +75,24 @@ import _ "github.com/kemudi/kemudi/internal/cluster"
 import _ "github.com/kemudi/kemudi/internal/store"
 import _ "github.com/kemudi/kemudi/cmd/kemudi/help"
 `, []string{"command cmd/kemudi/main.go"}, ""},
+	{"a simulation that reaches the container runtime is found, a server that does is not", `
+-- internal/sim/sim.go --
+// Package sim simulates.
+package sim
+import _ "github.com/kemudi/kemudi/internal/cluster"
+-- internal/controllers/job/job_test.go --
+package job
+import _ "github.com/kemudi/kemudi/internal/sim"
+import _ "github.com/kemudi/kemudi/internal/store"
+-- internal/cluster/cluster.go --
+// Package cluster wires.
+package cluster
+import _ "github.com/kemudi/kemudi/internal/container"
+-- internal/container/container.go --
+// Package container runs containers.
+package container
+import _ "github.com/containerd/containerd/v2/client"
+`, []string{"light internal/sim/sim.go", "light internal/controllers/job/job_test.go"}, "light"},
 	{"an unlisted third-party import is found, in tests too", `
 -- internal/store/store.go --
 // Package store stores.

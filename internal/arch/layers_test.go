@@ -43,7 +43,7 @@ controller apiserver
 workload endpoint
 controllers/* scheduler kubelet proxy dns
 controllers
-up
+plane up
 cluster
 kubelet/apitest sim
 arch

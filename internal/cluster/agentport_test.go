@@ -31,6 +31,7 @@ import (
 	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/kubelet"
 	"github.com/kemudi/kemudi/internal/kubelet/fakecri"
+	"github.com/kemudi/kemudi/internal/plane"
 	"github.com/kemudi/kemudi/internal/store/mem"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/trace"
@@ -59,7 +60,7 @@ func newPortBed(t *testing.T, with ...func(*Options)) *portBed {
 	}
 	b := &portBed{T: t, s: newServer(o, addresses{}), g: task.NewGroup(t.Context())}
 	b.must(b.s.keys())
-	b.s.plane, err = NewControlPlane(ControlPlaneOptions{
+	b.s.plane, err = plane.New(plane.Options{
 		Store: mem.New(mem.Options{}), CABundle: string(b.s.pki.CA.CertPEM()), Logger: o.Logger, Serving: b.s.configure,
 		Controllers: controllers.Options{Authority: b.s.pki.CA}, Plugins: o.API.Plugins,
 	})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kemudi/kemudi/internal/admission"
+	"github.com/kemudi/kemudi/internal/plane"
 )
 
 // API says how the API is served, each field by its flag. The zero value has the
@@ -18,13 +19,7 @@ type API struct {
 	MaxReads         int             // --max-requests-inflight
 	MaxWrites        int             // --max-mutating-requests-inflight
 	FrameByFrame     bool            // --coalesce-http2, which if false says: send each frame of HTTP/2 by itself
-	Plugins          Plugins
-}
-
-// Plugins names the admission plugins that are on or off other than by default.
-type Plugins struct {
-	Enable  []string // --enable-admission-plugins
-	Disable []string // --disable-admission-plugins
+	Plugins          plane.Plugins
 }
 
 // AdmissionPlugins are the names of the plugins that are on, and off, by default.

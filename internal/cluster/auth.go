@@ -7,39 +7,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 
-	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/api/core"
-	rbacapi "github.com/kemudi/kemudi/internal/api/rbac"
-	"github.com/kemudi/kemudi/internal/api/storage"
-	"github.com/kemudi/kemudi/internal/auth"
 	"github.com/kemudi/kemudi/internal/auth/authn"
-	"github.com/kemudi/kemudi/internal/auth/node"
-	"github.com/kemudi/kemudi/internal/auth/rbac"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/watchcache"
 )
-
-// admission makes the chain that every write passes, and the authorizers: node
-// agents' own, and then the roles.
-func (c *ControlPlane) admission() (*admission.Chain, error) {
-	cache := func(def *resource.Def) *cache.Cache { return c.caches.Cache(def) }
-	c.roles = rbac.New(rbac.Caches{
-		Roles: cache(rbacapi.Roles.Def), ClusterRoles: cache(rbacapi.ClusterRoles.Def),
-		RoleBindings: cache(rbacapi.RoleBindings.Def), ClusterRoleBindings: cache(rbacapi.ClusterRoleBindings.Def),
-	})
-	c.authorizer = auth.Authorizers(
-		node.New(node.Caches{
-			Pods: cache(core.Pods.Def), Claims: cache(core.PersistentVolumeClaims.Def), Volumes: cache(core.PersistentVolumes.Def),
-			VolumeAttachments: cache(storage.VolumeAttachments.Def),
-		}),
-		c.roles,
-	)
-	return admission.New(admission.Options{
-		Caches: cache, Fresh: c.caches.Fresh, Authorizer: c.authorizer, Rules: c.roles, Defs: c.defs,
-		Enable: c.o.Plugins.Enable, Disable: c.o.Plugins.Disable,
-	})
-}
 
 // authenticator believes the cluster's client certificates, the tokens of its
 // service accounts, those of machines that join, and the front proxy that the

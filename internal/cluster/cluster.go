@@ -20,6 +20,7 @@ import (
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/container"
 	"github.com/kemudi/kemudi/internal/obs"
+	"github.com/kemudi/kemudi/internal/plane"
 	"github.com/kemudi/kemudi/internal/podnet"
 	"github.com/kemudi/kemudi/internal/proxy"
 	"github.com/kemudi/kemudi/internal/store/etcd"
@@ -38,7 +39,7 @@ type server struct {
 	issuer   *authn.Issuer
 	proxy    *authn.FrontProxy // who may say for whom a request is; nil: nobody
 	hints    *x509.CertPool    // authorities that clients find their certificates by
-	plane    *ControlPlane
+	plane    *plane.Plane
 	node     *localNode // nil: this machine runs no pods
 }
 
@@ -217,8 +218,8 @@ func (s *server) serve(sg *stages, st *etcd.Server) error {
 	controllers.Authority, controllers.Tokens = s.pki.CA, s.issuer
 	published := make(chan struct{})
 	var err error
-	s.plane, err = NewControlPlane(ControlPlaneOptions{
-		Store: &st.Store, CABundle: string(s.pki.CA.CertPEM()), Network: s.o.Network, Logger: s.o.Logger,
+	s.plane, err = plane.New(plane.Options{
+		Store: &st.Store, CABundle: string(s.pki.CA.CertPEM()), Network: s.o.Network.Network, Logger: s.o.Logger,
 		Registry: s.registry, Controllers: controllers, Host: s.o.NodeName, Plugins: s.o.API.Plugins, NodesToScore: s.o.NodesToScore,
 		Serving: func(o *apiserver.Options, caches *watchcache.Set) error {
 			o.Health.Add(

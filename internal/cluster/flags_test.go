@@ -30,6 +30,7 @@ import (
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/container"
+	"github.com/kemudi/kemudi/internal/plane"
 	"github.com/kemudi/kemudi/internal/trace"
 )
 
@@ -154,7 +155,7 @@ func TestKeysAndLivesOfTokensAreTheOperatorsChoice(t *testing.T) {
 func TestAdmissionPluginsAreTurnedOnAndOff(t *testing.T) {
 	trace.Proves(t, "IMG-008")
 	b := newPortBed(t, func(o *Options) {
-		o.API.Plugins = Plugins{Enable: []string{"AlwaysPullImages"}, Disable: []string{"DefaultTolerationSeconds", "ServiceAccount"}}
+		o.API.Plugins = plane.Plugins{Enable: []string{"AlwaysPullImages"}, Disable: []string{"DefaultTolerationSeconds", "ServiceAccount"}}
 	})
 	made, err := client.For(b.s.plane.Admin(), core.Pods).Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"},
@@ -187,7 +188,7 @@ func TestSettingsThatCannotBeAreRefused(t *testing.T) {
 		"--percentage-of-nodes-to-score 101 is not between 0 and 100": func(o *Options) { o.NodesToScore = 101 },
 		"--request-timeout must not be negative":                      func(o *Options) { o.API.RequestTimeout = -1 },
 		"--enable-admission-plugins and --disable-admission-plugins both have Priority": func(o *Options) {
-			o.API.Plugins = Plugins{Enable: []string{"Priority"}, Disable: []string{"Priority"}}
+			o.API.Plugins = plane.Plugins{Enable: []string{"Priority"}, Disable: []string{"Priority"}}
 		},
 		"--service-account-max-token-expiration must be between 1 hour and 2^32 seconds": func(o *Options) { o.Identity.MaxLife = time.Minute },
 		"the flags --requestheader-... need --requestheader-client-ca-file: nobody else is believed": func(o *Options) {

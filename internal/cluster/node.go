@@ -29,6 +29,7 @@ import (
 	"github.com/kemudi/kemudi/internal/dns"
 	"github.com/kemudi/kemudi/internal/kubelet"
 	"github.com/kemudi/kemudi/internal/kubelet/cgroup"
+	"github.com/kemudi/kemudi/internal/plane"
 	"github.com/kemudi/kemudi/internal/podnet"
 	"github.com/kemudi/kemudi/internal/proxy"
 	"github.com/kemudi/kemudi/internal/task"
@@ -95,7 +96,7 @@ func (s *server) newLocalNode(g *task.Group) (*localNode, error) {
 
 // start starts node agent, pod network, service proxy and DNS, and returns
 // when the node is ready for pods.
-func (n *localNode) start(g *task.Group, plane *ControlPlane) error {
+func (n *localNode) start(g *task.Group, plane *plane.Plane) error {
 	o := &n.s.o
 	if n.runtime != nil {
 		if err := await(g, n.runtime.Ready()); err != nil {
@@ -169,7 +170,7 @@ func (n *localNode) connected(ips []string) {
 
 // markControlPlane notes in this machine's Node that it is a server too: a node
 // agent may not say that of itself.
-func (n *localNode) markControlPlane(ctx context.Context, plane *ControlPlane) error {
+func (n *localNode) markControlPlane(ctx context.Context, plane *plane.Plane) error {
 	_, err := client.For(plane.Admin(), core.Nodes).Patch(ctx, "", n.s.o.NodeName, "", client.Patch{
 		Type: types.MergePatchType, Data: []byte(`{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`),
 	})
@@ -207,7 +208,7 @@ func (n *localNode) serve(g *task.Group) error {
 }
 
 // podCIDRs waits for the node's share of the pod addresses.
-func (n *localNode) podCIDRs(ctx context.Context, plane *ControlPlane) ([]netip.Prefix, error) {
+func (n *localNode) podCIDRs(ctx context.Context, plane *plane.Plane) ([]netip.Prefix, error) {
 	node, err := n.await(ctx, plane, func(node *corev1.Node) bool { return len(node.Spec.PodCIDRs) > 0 })
 	if err != nil {
 		return nil, err
@@ -229,7 +230,7 @@ const headerTimeout = 30 * time.Second
 var errFound = errors.New("found")
 
 // await waits until this machine's Node passes the test.
-func (n *localNode) await(ctx context.Context, plane *ControlPlane, test func(*corev1.Node) bool) (*corev1.Node, error) {
+func (n *localNode) await(ctx context.Context, plane *plane.Plane, test func(*corev1.Node) bool) (*corev1.Node, error) {
 	var found *corev1.Node
 	nodes := client.Cached(plane.Admin(), core.Nodes, "")
 	err := nodes.Each(ctx, cache.FollowOptions{}, func([]cache.Delta) error {
@@ -246,7 +247,7 @@ func (n *localNode) await(ctx context.Context, plane *ControlPlane, test func(*c
 }
 
 // network starts the pod network, the service proxy and DNS.
-func (n *localNode) network(g *task.Group, plane *ControlPlane, share []netip.Prefix, recorder *client.Recorder) error {
+func (n *localNode) network(g *task.Group, plane *plane.Plane, share []netip.Prefix, recorder *client.Recorder) error {
 	o := &n.s.o
 	options := podnetOptions(o.DataDir, o.RunDir)
 	options.PodCIDRs, options.ClusterCIDRs, options.ServiceCIDRs = share, o.Network.ClusterCIDRs, o.Network.ServiceCIDRs
@@ -296,7 +297,7 @@ func (o *Options) proxy() proxy.Config {
 const dnsPort = 53
 
 // dns serves DNS on the node's end of the pod network and publishes it.
-func (n *localNode) dns(g *task.Group, plane *ControlPlane, share []netip.Prefix) error {
+func (n *localNode) dns(g *task.Group, plane *plane.Plane, share []netip.Prefix) error {
 	o := &n.s.o
 	i := slices.IndexFunc(share, func(p netip.Prefix) bool { return p.Addr().Is4() == o.Network.ClusterDNS.Is4() })
 	gateway := share[max(i, 0)].Masked().Addr().Next()
@@ -329,7 +330,7 @@ func (n *localNode) publishDNS(ctx context.Context, t client.Transport, gateway 
 		Namespace: metav1.NamespaceSystem, Name: "kube-dns",
 		Labels: map[string]string{"k8s-app": "kube-dns", "kubernetes.io/name": "CoreDNS", "kubernetes.io/cluster-service": "true"},
 	}
-	if err := ensure(ctx, t, core.Services, &corev1.Service{
+	if err := plane.Ensure(ctx, t, core.Services, &corev1.Service{
 		ObjectMeta: meta,
 		Spec: corev1.ServiceSpec{
 			ClusterIP: o.Network.ClusterDNS.String(), TrafficDistribution: ptr.To(corev1.ServiceTrafficDistributionPreferSameNode),
@@ -365,7 +366,7 @@ func (n *localNode) publishDNS(ctx context.Context, t client.Transport, gateway 
 }
 
 // ready waits until the node is ready.
-func (n *localNode) ready(ctx context.Context, plane *ControlPlane) error {
+func (n *localNode) ready(ctx context.Context, plane *plane.Plane) error {
 	_, err := n.await(ctx, plane, func(node *corev1.Node) bool {
 		for _, c := range node.Status.Conditions {
 			if c.Type == corev1.NodeReady {

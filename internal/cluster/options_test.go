@@ -11,6 +11,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/controllers/nodeipam"
+	"github.com/kemudi/kemudi/internal/plane"
 )
 
 func TestOptionsWorkWithoutAny(t *testing.T) {
@@ -56,7 +57,7 @@ func TestAddressesAreOfTheFamiliesOfTheCluster(t *testing.T) {
 		return all
 	}
 	four, six := netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("2001:db8::7")
-	dual := Network{ClusterCIDRs: prefixes("10.244.0.0/16", "fd00:244::/56"), ServiceCIDRs: prefixes("fd00:96::/112", "10.96.0.0/16")}
+	dual := Network{Network: plane.Network{ClusterCIDRs: prefixes("10.244.0.0/16", "fd00:244::/56"), ServiceCIDRs: prefixes("fd00:96::/112", "10.96.0.0/16")}}
 	second := func(n Network, ip netip.Addr) Network {
 		n.SecondNodeIP = ip
 		return n
@@ -73,8 +74,8 @@ func TestAddressesAreOfTheFamiliesOfTheCluster(t *testing.T) {
 		{o: Options{NodeIP: four, AdvertiseAddress: netip.IPv6Loopback()}, refusal: "--advertise-address ::1: pods and other machines reach nothing there" + nextStep},
 		{o: Options{NodeIP: netip.MustParseAddr("127.0.0.1"), AdvertiseAddress: four}, refusal: "--node-ip 127.0.0.1: pods and other machines reach nothing there" + nextStep},
 		{o: Options{NodeIP: four, Network: second(Network{}, four)}, refusal: "--node-ip 192.0.2.7,192.0.2.7: want one of each family"},
-		{o: Options{NodeIP: four, Network: Network{ServiceCIDRs: prefixes("10.0.0.0/24", "fd00::/112")}}, refusal: "--service-cluster-ip-range fd00::/112: --cluster-cidr has no pod addresses of that family"},
-		{o: Options{NodeIP: four, Network: Network{ClusterCIDRs: prefixes("10.0.0.0/24", "10.1.0.0/24")}}, refusal: "--cluster-cidr: want one range, or one of each family"},
+		{o: Options{NodeIP: four, Network: Network{Network: plane.Network{ServiceCIDRs: prefixes("10.0.0.0/24", "fd00::/112")}}}, refusal: "--service-cluster-ip-range fd00::/112: --cluster-cidr has no pod addresses of that family"},
+		{o: Options{NodeIP: four, Network: Network{Network: plane.Network{ClusterCIDRs: prefixes("10.0.0.0/24", "10.1.0.0/24")}}}, refusal: "--cluster-cidr: want one range, or one of each family"},
 		{o: Options{NodeIP: four, Controllers: controllers.Options{NodeIPAM: nodeipam.Options{Bits: 26}}}, nodeIPs: []string{"192.0.2.7"}, dns: "10.96.0.10"},
 		{o: Options{NodeIP: four, Controllers: controllers.Options{NodeIPAM: nodeipam.Options{Bits: 64}}}, refusal: "--node-cidr-mask-size 64 is not between 1 and 32"},
 		{o: Options{NodeIP: six, Network: dual, Controllers: controllers.Options{NodeIPAM: nodeipam.Options{Bits: 26}}}, refusal: "--node-cidr-mask-size is for pods with addresses of one family: here, say --node-cidr-mask-size-ipv4 and --node-cidr-mask-size-ipv6"},

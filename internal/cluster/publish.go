@@ -19,6 +19,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/discovery"
 	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/plane"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -27,7 +28,7 @@ import (
 func (s *server) publish(ctx context.Context) error {
 	t := s.plane.Admin()
 	labels := map[string]string{"component": "apiserver", "provider": "kubernetes"}
-	if err := ensure(ctx, t, core.Services, &corev1.Service{
+	if err := plane.Ensure(ctx, t, core.Services, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "kubernetes", Labels: labels},
 		Spec: corev1.ServiceSpec{
 			ClusterIP: s.o.Network.APIServiceIP().String(),

@@ -24,8 +24,8 @@ import (
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/client/https"
 	"github.com/kemudi/kemudi/internal/controller"
-	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/obs"
+	"github.com/kemudi/kemudi/internal/plane"
 	"github.com/kemudi/kemudi/internal/scheduler"
 	"github.com/kemudi/kemudi/internal/store/etcd"
 	"github.com/kemudi/kemudi/internal/task"
@@ -85,7 +85,7 @@ func newFarBed(t *testing.T) *farBed {
 	g.Go("transport", b.remote.Run)
 	env := controller.Env{As: func(name string) client.Transport { return b.remote.As(name) }, Logger: o.Logger}
 	g.Go("controllers", func(ctx context.Context) error {
-		return controller.RunAll(ctx, controllers.All(b.s.plane.controllerOptions()), env)
+		return controller.RunAll(ctx, b.s.plane.Controllers(), env)
 	})
 	sched := scheduler.New(scheduler.Options{Transport: b.remote.As("kube-scheduler"), Events: client.NoEvents, Logger: o.Logger, Registry: obs.NewRegistry()})
 	g.Go("scheduler", sched.Run)
@@ -100,7 +100,7 @@ func (b *farBed) start() {
 	st, err := etcd.New(etcd.Options{Dir: b.s.o.DataDir, Name: "far", Log: b.s.o.Logger, NoSync: true})
 	b.must(err)
 	under.Go("etcd", st.Run)
-	b.s.plane, err = NewControlPlane(ControlPlaneOptions{
+	b.s.plane, err = plane.New(plane.Options{
 		Store: &st.Store, CABundle: string(b.s.pki.CA.CertPEM()), Logger: b.s.o.Logger, Serving: b.s.configure, Leadership: nobody{},
 	})
 	b.must(err)

@@ -17,10 +17,10 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/client"
-	"github.com/kemudi/kemudi/internal/cluster"
 	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/controllers/garbagecollector"
 	"github.com/kemudi/kemudi/internal/controllers/namespace"
+	"github.com/kemudi/kemudi/internal/plane"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/sim"
 	"github.com/kemudi/kemudi/internal/task"
@@ -126,7 +126,7 @@ func (b *kindsBed) expect(step string, want ...string) {
 
 func TestKindsMayComeAndGoWhileControllersRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		plane := sim.Plane(t, cluster.ControlPlaneOptions{Leadership: nobody{}})
+		plane := sim.Plane(t, plane.Options{Leadership: nobody{}})
 		b := &kindsBed{T: t, secrets: client.For(plane.Admin(), core.Secrets), maps: client.For(plane.Admin(), core.ConfigMaps)}
 		without := slices.DeleteFunc(slices.Clone(plane.Defs()), func(def *resource.Def) bool { return def == core.ConfigMaps.Def })
 		kinds := &someKinds{}

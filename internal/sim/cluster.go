@@ -14,8 +14,8 @@ import (
 	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/client"
-	"github.com/kemudi/kemudi/internal/cluster"
 	"github.com/kemudi/kemudi/internal/controllers"
+	"github.com/kemudi/kemudi/internal/plane"
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/store/mem"
 	"github.com/kemudi/kemudi/internal/task"
@@ -36,8 +36,8 @@ type Options struct {
 
 // Cluster is a simulated cluster.
 type Cluster struct {
-	options cluster.ControlPlaneOptions
-	plane   *cluster.ControlPlane
+	options plane.Options
+	plane   *plane.Plane
 	stop    context.CancelCauseFunc // ends the control plane
 	stopped chan struct{}           // closed when it has ended
 
@@ -71,13 +71,13 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	network := cluster.Network{}
+	network := plane.Network{}
 	if o.DualStack {
 		network.ServiceCIDRs = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")}
 		network.ClusterCIDRs = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/56")}
 	}
 	c := &Cluster{group: task.NewGroup(ctx), nodes: map[string]*Node{}, log: o.Logger, dual: o.DualStack, ca: ca}
-	c.options = cluster.ControlPlaneOptions{
+	c.options = plane.Options{
 		Store: o.Store, CABundle: string(ca.CertPEM()), Logger: o.Logger, Host: "sim", Network: network,
 		Controllers: controllers.Options{Authority: ca, Tokens: issuer},
 		Serving:     o.Serving,
@@ -98,7 +98,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 // be used.
 func (c *Cluster) startPlane() error {
 	c.options.Registry = prometheus.NewRegistry() // each counts from the start
-	plane, err := cluster.NewControlPlane(c.options)
+	plane, err := plane.New(c.options)
 	if err != nil {
 		return err
 	}

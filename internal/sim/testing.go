@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/kemudi/kemudi/internal/cluster"
+	"github.com/kemudi/kemudi/internal/plane"
 	"github.com/kemudi/kemudi/internal/store/mem"
 	"github.com/kemudi/kemudi/internal/task"
 )
@@ -16,7 +16,7 @@ import (
 // Plane runs a control plane without nodes until the test ends, for tests that
 // say in Go what they do. It returns when the API can be used. The default store
 // is an empty one in memory, the default logger silent.
-func Plane(t *testing.T, o cluster.ControlPlaneOptions) *cluster.ControlPlane {
+func Plane(t *testing.T, o plane.Options) *plane.Plane {
 	t.Helper()
 	if o.Store == nil {
 		o.Store = mem.New(mem.Options{})
@@ -24,7 +24,7 @@ func Plane(t *testing.T, o cluster.ControlPlaneOptions) *cluster.ControlPlane {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	plane, err := cluster.NewControlPlane(o)
+	plane, err := plane.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/client"
-	"github.com/kemudi/kemudi/internal/cluster"
+	"github.com/kemudi/kemudi/internal/plane"
 	"github.com/kemudi/kemudi/internal/sim"
 	"github.com/kemudi/kemudi/internal/trace"
 )
@@ -61,7 +61,7 @@ func TestWhatIsLeftIsWhatTheReferencesSay(t *testing.T) {
 }
 
 func playGraph(t *testing.T, rng *rand.Rand) {
-	plane := sim.Plane(t, cluster.ControlPlaneOptions{})
+	plane := sim.Plane(t, plane.Options{})
 	api := client.For(plane.Admin(), core.Secrets)
 	gone, kept := 0, 0
 	for round := range 6 {

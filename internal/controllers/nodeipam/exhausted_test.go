@@ -17,7 +17,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/client"
-	"github.com/kemudi/kemudi/internal/cluster"
+	"github.com/kemudi/kemudi/internal/plane"
 	"github.com/kemudi/kemudi/internal/sim"
 )
 
@@ -44,8 +44,8 @@ func (r *record) String() string {
 func TestNodesBeyondTheAddressesSaySoOnceAndWaitForAnotherToGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &record{}
-		plane := sim.Plane(t, cluster.ControlPlaneOptions{
-			Network: cluster.Network{ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/23")}},
+		plane := sim.Plane(t, plane.Options{
+			Network: plane.Network{ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/23")}},
 			Logger:  slog.New(slog.NewTextHandler(log, nil)),
 		})
 		nodes := client.For(plane.Admin(), core.Nodes)

@@ -13,9 +13,9 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/client"
-	"github.com/kemudi/kemudi/internal/cluster"
 	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/controllers/podgc"
+	"github.com/kemudi/kemudi/internal/plane"
 	"github.com/kemudi/kemudi/internal/sim"
 	"github.com/kemudi/kemudi/internal/trace"
 )
@@ -25,7 +25,7 @@ import (
 func TestFinishedPodsBeyondTheThresholdGo(t *testing.T) {
 	trace.Proves(t, "PLC-066", "PLC-067")
 	synctest.Test(t, func(t *testing.T) {
-		plane := sim.Plane(t, cluster.ControlPlaneOptions{
+		plane := sim.Plane(t, plane.Options{
 			Controllers: controllers.Options{PodGC: podgc.Options{Threshold: 3}},
 		})
 		pods := client.For(plane.Admin(), core.Pods)

@@ -17,7 +17,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/apps"
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/client"
-	"github.com/kemudi/kemudi/internal/cluster"
+	"github.com/kemudi/kemudi/internal/plane"
 	"github.com/kemudi/kemudi/internal/sim"
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/store/mem"
@@ -76,7 +76,7 @@ func TestSetNeverOvershoots(t *testing.T) {
 	trace.Proves(t, "RS-003", "RS-042")
 	synctest.Test(t, func(t *testing.T) {
 		st := &slow{Store: mem.New(mem.Options{}), pods: map[string]bool{}}
-		plane := sim.Plane(t, cluster.ControlPlaneOptions{Store: st})
+		plane := sim.Plane(t, plane.Options{Store: st})
 		sets := client.For(plane.Admin(), apps.ReplicaSets)
 		create(t, sets, 20)
 		time.Sleep(5 * time.Minute)

@@ -1,4 +1,4 @@
-package cluster
+package plane
 
 import (
 	"context"
@@ -10,11 +10,18 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
-	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/store/mem"
 	"github.com/kemudi/kemudi/internal/task"
 )
+
+// nobody leads.
+type nobody struct{}
+
+func (nobody) Lead(ctx context.Context, _ func(context.Context) error) error {
+	<-ctx.Done()
+	return nil
+}
 
 // lagging is a store whose changes are told of late, as they are when it has much to do.
 type lagging struct{ store.Store }
@@ -30,28 +37,28 @@ func (l lagging) Watch(ctx context.Context, prefix string, after int64, fn func(
 
 func TestControllersStartWithTheirRolesInForce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		plane, err := NewControlPlane(ControlPlaneOptions{
+		p, err := New(Options{
 			Store: lagging{mem.New(mem.Options{})}, Logger: slog.New(slog.DiscardHandler), Leadership: nobody{},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		g := task.NewGroup(t.Context())
-		g.Go("control plane", plane.Run)
+		g.Go("control plane", p.Run)
 		defer func() {
 			g.Cancel(context.Canceled)
 			if err := g.Wait(); err != nil {
 				t.Error(err)
 			}
 		}()
-		<-plane.Ready()
-		for _, c := range controllers.All(plane.controllerOptions()) {
+		<-p.Ready()
+		for _, c := range p.Controllers() {
 			who := &user.DefaultInfo{Name: "system:serviceaccount:kube-system:" + c.Name, Groups: []string{user.AllAuthenticated}}
 			for _, w := range c.Writes {
 				asks := authorizer.AttributesRecord{
 					User: who, Verb: w.Verb, APIGroup: w.Def.Group, APIVersion: w.Def.Version, Resource: w.Def.Plural, Subresource: w.Sub, ResourceRequest: true,
 				}
-				if decision, why, err := plane.authorizer.Authorize(t.Context(), &asks); decision != authorizer.DecisionAllow {
+				if decision, why, err := p.authorizer.Authorize(t.Context(), &asks); decision != authorizer.DecisionAllow {
 					t.Errorf("%s may not %s %s/%s: got %v %q %v", c.Name, w.Verb, w.Def, w.Sub, decision, why, err)
 				}
 			}

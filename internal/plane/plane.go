@@ -1,4 +1,4 @@
-package cluster
+package plane
 
 import (
 	"context"
@@ -24,9 +24,9 @@ import (
 	"github.com/kemudi/kemudi/internal/watchcache"
 )
 
-// ControlPlaneOptions configure a control plane. Store, CABundle and Logger are
+// Options configure a control plane. Store, CABundle and Logger are
 // required.
-type ControlPlaneOptions struct {
+type Options struct {
 	Store    store.Store
 	CABundle string // PEM, for kube-root-ca.crt
 	Network  Network
@@ -48,9 +48,9 @@ type ControlPlaneOptions struct {
 	Host string
 }
 
-// ControlPlane is store, API server, controllers and scheduler in one process.
-type ControlPlane struct {
-	o      ControlPlaneOptions
+// Plane is store, API server, controllers and scheduler in one process.
+type Plane struct {
+	o      Options
 	caches *watchcache.Set
 	server *apiserver.Server
 	defs   []*resource.Def
@@ -64,50 +64,50 @@ type ControlPlane struct {
 // made are the objects that every cluster has, each closed when they are there.
 type made struct{ namespaces, priorities, roles chan struct{} }
 
-// NewControlPlane puts a control plane together; Run runs it.
-func NewControlPlane(o ControlPlaneOptions) (*ControlPlane, error) {
+// New puts a control plane together; Run runs it.
+func New(o Options) (*Plane, error) {
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()
 	}
 	var err error
-	if o.Network, err = o.Network.withDefaults(); err != nil {
+	if o.Network, err = o.Network.WithDefaults(); err != nil {
 		return nil, err
 	}
-	c := &ControlPlane{o: o, defs: api.All(), ready: make(chan struct{})}
-	c.made = made{make(chan struct{}), make(chan struct{}), make(chan struct{})}
-	c.caches, err = watchcache.New(watchcache.Options{Store: o.Store, Defs: c.defs, Logger: o.Logger.With("part", "watchcache")})
+	p := &Plane{o: o, defs: api.All(), ready: make(chan struct{})}
+	p.made = made{make(chan struct{}), make(chan struct{}), make(chan struct{})}
+	p.caches, err = watchcache.New(watchcache.Options{Store: o.Store, Defs: p.defs, Logger: o.Logger.With("part", "watchcache")})
 	if err != nil {
 		return nil, err
 	}
-	admit, err := c.admission()
+	admit, err := p.admission()
 	if err != nil {
 		return nil, err
 	}
 	serving := apiserver.Options{
-		Store: o.Store, Defs: c.defs, Caches: c.caches, Settings: o.Network.settings(),
-		Registry: o.Registry, Logger: o.Logger.With("part", "apiserver"), Authorizer: c.authorizer, Admission: admit,
-		Health: c.health(),
+		Store: o.Store, Defs: p.defs, Caches: p.caches, Settings: o.Network.settings(),
+		Registry: o.Registry, Logger: o.Logger.With("part", "apiserver"), Authorizer: p.authorizer, Admission: admit,
+		Health: p.health(),
 		// kubectl asks for them before it validates a kind that cannot be patched.
 		Empty: []resource.Names{{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition", Plural: "customresourcedefinitions"}},
 	}
 	if o.Serving != nil {
-		if err := o.Serving(&serving, c.caches); err != nil {
+		if err := o.Serving(&serving, p.caches); err != nil {
 			return nil, err
 		}
 	}
-	if c.server, err = apiserver.New(serving); err != nil {
+	if p.server, err = apiserver.New(serving); err != nil {
 		return nil, err
 	}
-	return c, nil
+	return p, nil
 }
 
 // health checks what an answer depends on, by upstream's names: the store, caches
 // that hold all of it, and the objects that every cluster has. What is to be done
 // once fails until it has been; liveness needs that too, as upstream.
-func (c *ControlPlane) health() *obs.Health {
-	h := &obs.Health{Log: c.o.Logger}
+func (p *Plane) health() *obs.Health {
+	h := &obs.Health{Log: p.o.Logger}
 	store := func(ctx context.Context) error {
-		_, _, err := c.o.Store.Get(ctx, "/registry/health")
+		_, _, err := p.o.Store.Get(ctx, "/registry/health")
 		return err
 	}
 	h.Add(
@@ -117,12 +117,12 @@ func (c *ControlPlane) health() *obs.Health {
 			defer cancel()
 			return store(ctx)
 		}},
-		obs.Check{Name: "informer-sync", Run: obs.Done(c.caches.Synced()), ReadyOnly: true},
+		obs.Check{Name: "informer-sync", Run: obs.Done(p.caches.Synced()), ReadyOnly: true},
 		// Admission decides by the caches: it can once they are complete.
-		obs.Check{Name: "poststarthook/start-apiserver-admission-initializer", Run: obs.Done(c.caches.Synced())},
-		obs.Check{Name: "poststarthook/start-system-namespaces-controller", Run: obs.Done(c.made.namespaces)},
-		obs.Check{Name: "poststarthook/scheduling/bootstrap-system-priority-classes", Run: obs.Done(c.made.priorities)},
-		obs.Check{Name: "poststarthook/rbac/bootstrap-roles", Run: obs.Done(c.made.roles)},
+		obs.Check{Name: "poststarthook/start-apiserver-admission-initializer", Run: obs.Done(p.caches.Synced())},
+		obs.Check{Name: "poststarthook/start-system-namespaces-controller", Run: obs.Done(p.made.namespaces)},
+		obs.Check{Name: "poststarthook/scheduling/bootstrap-system-priority-classes", Run: obs.Done(p.made.priorities)},
+		obs.Check{Name: "poststarthook/rbac/bootstrap-roles", Run: obs.Done(p.made.roles)},
 	)
 	return h
 }
@@ -131,81 +131,82 @@ func (c *ControlPlane) health() *obs.Health {
 const storeReady = 2 * time.Second
 
 // Server is the API server.
-func (c *ControlPlane) Server() *apiserver.Server { return c.server }
+func (p *Plane) Server() *apiserver.Server { return p.server }
 
 // Defs are the resources that it serves.
-func (c *ControlPlane) Defs() []*resource.Def { return c.defs }
+func (p *Plane) Defs() []*resource.Def { return p.defs }
 
 // Ready is closed when the API can be used: caches are complete and the
 // objects that every cluster has are there.
-func (c *ControlPlane) Ready() <-chan struct{} { return c.ready }
+func (p *Plane) Ready() <-chan struct{} { return p.ready }
 
 // Admin is the API as the process itself sees it: everything is allowed.
-func (c *ControlPlane) Admin() client.Transport {
-	return c.server.As(&user.DefaultInfo{Name: user.APIServerUser, Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}, "kemudi")
+func (p *Plane) Admin() client.Transport {
+	return p.server.As(&user.DefaultInfo{Name: user.APIServerUser, Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}, "kemudi")
 }
 
 // as is the API as the service account of that name in kube-system sees it.
-func (c *ControlPlane) as(name string) client.Transport {
-	return c.server.As(&user.DefaultInfo{
+func (p *Plane) as(name string) client.Transport {
+	return p.server.As(&user.DefaultInfo{
 		Name:   "system:serviceaccount:kube-system:" + name,
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", user.AllAuthenticated},
 	}, name)
 }
 
 // Run runs the control plane until ctx ends or a part of it fails.
-func (c *ControlPlane) Run(ctx context.Context) error {
+func (p *Plane) Run(ctx context.Context) error {
 	g := task.NewGroup(ctx)
-	g.Go("watch cache", c.caches.Run)
-	g.Go("api server", c.server.Run)
+	g.Go("watch cache", p.caches.Run)
+	g.Go("api server", p.server.Run)
 	g.Go("control", func(ctx context.Context) error {
 		select {
-		case <-c.caches.Synced():
+		case <-p.caches.Synced():
 		case <-ctx.Done():
 			return nil
 		}
-		all := controllers.All(c.controllerOptions())
-		if err := c.bootstrap(ctx, all); err != nil {
+		all := p.Controllers()
+		if err := p.bootstrap(ctx, all); err != nil {
 			return fmt.Errorf("create the objects that every cluster has: %w", err)
 		}
 		// The authorizer goes by the caches: nobody acts before it has seen the roles.
-		if err := c.caches.Fresh(ctx); err != nil {
+		if err := p.caches.Fresh(ctx); err != nil {
 			return err
 		}
-		close(c.ready)
-		return c.control(ctx, all)
+		close(p.ready)
+		return p.control(ctx, all)
 	})
 	return g.Wait()
 }
 
-func (c *ControlPlane) controllerOptions() controllers.Options {
-	o := c.o.Controllers
-	o.Defs, o.CABundle, o.PodCIDRs = c.defs, c.o.CABundle, c.o.Network.ClusterCIDRs
-	return o
+// Controllers are the controllers of the cluster.
+func (p *Plane) Controllers() []*controller.Controller {
+	o := p.o.Controllers
+	o.Defs, o.CABundle, o.PodCIDRs = p.defs, p.o.CABundle, p.o.Network.ClusterCIDRs
+	return controllers.All(o)
 }
 
 // control runs controllers and scheduler.
-func (c *ControlPlane) control(ctx context.Context, all []*controller.Controller) error {
-	recorder := client.NewRecorder(c.Admin(), c.o.Host, c.o.Logger)
+func (p *Plane) control(ctx context.Context, all []*controller.Controller) error {
+	recorder := client.NewRecorder(p.Admin(), p.o.Host, p.o.Logger)
 	sched := scheduler.New(scheduler.Options{
-		Transport: c.server.As(&user.DefaultInfo{Name: user.KubeScheduler, Groups: []string{user.AllAuthenticated}}, "kube-scheduler"),
+		Transport: p.server.As(&user.DefaultInfo{Name: user.KubeScheduler, Groups: []string{user.AllAuthenticated}}, "kube-scheduler"),
 		Events:    recorder.For("default-scheduler"),
-		Logger:    c.o.Logger.With("part", "scheduler"),
-		Registry:  c.o.Registry,
+		Logger:    p.o.Logger.With("part", "scheduler"),
+		Registry:  p.o.Registry,
 
-		PercentageOfNodesToScore: c.o.NodesToScore,
+		PercentageOfNodesToScore: p.o.NodesToScore,
 	})
 	env := controller.Env{
-		As: c.as, Recorder: recorder.For, Logger: c.o.Logger, Metrics: controller.NewMetrics(c.o.Registry), Leadership: c.o.Leadership,
+		As: p.as, Recorder: recorder.For, Logger: p.o.Logger, Metrics: controller.NewMetrics(p.o.Registry), Leadership: p.o.Leadership,
 	}
 	g := task.NewGroup(ctx)
 	g.Go("events", recorder.Run)
 	g.Go("controllers", func(ctx context.Context) error { return controller.RunAll(ctx, all, env) })
 	g.Go("scheduler", func(ctx context.Context) error {
-		if c.o.Leadership == nil {
+		if p.o.Leadership == nil {
 			return sched.Run(ctx)
 		}
-		return c.o.Leadership.Lead(ctx, sched.Run)
+		return p.o.Leadership.Lead(ctx, sched.Run)
 	})
 	return g.Wait()
 }

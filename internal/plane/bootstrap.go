@@ -1,4 +1,4 @@
-package cluster
+package plane
 
 import (
 	"context"
@@ -22,40 +22,40 @@ var systemNamespaces = []string{
 }
 
 // bootstrap creates the objects that every cluster has, where they are missing.
-func (c *ControlPlane) bootstrap(ctx context.Context, all []*controller.Controller) error {
-	t := c.Admin()
+func (p *Plane) bootstrap(ctx context.Context, all []*controller.Controller) error {
+	t := p.Admin()
 	for _, name := range systemNamespaces {
-		if err := ensure(ctx, t, core.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		if err := Ensure(ctx, t, core.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			return err
 		}
 	}
-	close(c.made.namespaces)
+	close(p.made.namespaces)
 	for _, pc := range scheduling.SystemClasses() {
-		if err := ensure(ctx, t, scheduling.PriorityClasses, pc); err != nil {
+		if err := Ensure(ctx, t, scheduling.PriorityClasses, pc); err != nil {
 			return err
 		}
 	}
-	close(c.made.priorities)
+	close(p.made.priorities)
 	if err := bootstrap.Reconcile(ctx, t, bootstrap.Default().Join(controllerPolicy(all))); err != nil {
 		return err
 	}
-	close(c.made.roles)
+	close(p.made.roles)
 	return nil
 }
 
 // controllerPolicy gives every controller the rights that it declares.
 func controllerPolicy(all []*controller.Controller) bootstrap.Policy {
-	var p bootstrap.Policy
+	var policy bootstrap.Policy
 	for _, c := range all {
 		role := c.Role()
-		p.ClusterRoles = append(p.ClusterRoles, role)
-		p.ClusterRoleBindings = append(p.ClusterRoleBindings, bootstrap.Cluster(role.Name, bootstrap.Account(metav1.NamespaceSystem, c.Name)))
+		policy.ClusterRoles = append(policy.ClusterRoles, role)
+		policy.ClusterRoleBindings = append(policy.ClusterRoleBindings, bootstrap.Cluster(role.Name, bootstrap.Account(metav1.NamespaceSystem, c.Name)))
 	}
-	return p
+	return policy
 }
 
-// ensure creates an object if it is not there yet.
-func ensure[T resource.Object](ctx context.Context, t client.Transport, r *resource.Resource[T], obj T) error {
+// Ensure creates an object if it is not there yet.
+func Ensure[T resource.Object](ctx context.Context, t client.Transport, r *resource.Resource[T], obj T) error {
 	if _, ok := client.Cached(t, r, "").Get(obj.GetNamespace(), obj.GetName()); ok {
 		return nil
 	}

@@ -1,0 +1,40 @@
+package plane
+
+import (
+	"github.com/kemudi/kemudi/internal/admission"
+	"github.com/kemudi/kemudi/internal/api/core"
+	rbacapi "github.com/kemudi/kemudi/internal/api/rbac"
+	"github.com/kemudi/kemudi/internal/api/storage"
+	"github.com/kemudi/kemudi/internal/auth"
+	"github.com/kemudi/kemudi/internal/auth/node"
+	"github.com/kemudi/kemudi/internal/auth/rbac"
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+// Plugins names the admission plugins that are on or off other than by default.
+type Plugins struct {
+	Enable  []string // --enable-admission-plugins
+	Disable []string // --disable-admission-plugins
+}
+
+// admission makes the chain that every write passes, and the authorizers: node
+// agents' own, and then the roles.
+func (p *Plane) admission() (*admission.Chain, error) {
+	cache := func(def *resource.Def) *cache.Cache { return p.caches.Cache(def) }
+	p.roles = rbac.New(rbac.Caches{
+		Roles: cache(rbacapi.Roles.Def), ClusterRoles: cache(rbacapi.ClusterRoles.Def),
+		RoleBindings: cache(rbacapi.RoleBindings.Def), ClusterRoleBindings: cache(rbacapi.ClusterRoleBindings.Def),
+	})
+	p.authorizer = auth.Authorizers(
+		node.New(node.Caches{
+			Pods: cache(core.Pods.Def), Claims: cache(core.PersistentVolumeClaims.Def), Volumes: cache(core.PersistentVolumes.Def),
+			VolumeAttachments: cache(storage.VolumeAttachments.Def),
+		}),
+		p.roles,
+	)
+	return admission.New(admission.Options{
+		Caches: cache, Fresh: p.caches.Fresh, Authorizer: p.authorizer, Rules: p.roles, Defs: p.defs,
+		Enable: p.o.Plugins.Enable, Disable: p.o.Plugins.Disable,
+	})
+}

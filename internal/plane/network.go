@@ -1,0 +1,82 @@
+package plane
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Network says which addresses are given out. The zero value has the defaults.
+type Network struct {
+	ServiceCIDRs []netip.Prefix // of cluster IPs (--service-cluster-ip-range)
+	ClusterCIDRs []netip.Prefix // of pods (--cluster-cidr)
+	NodePorts    PortRange      // of NodePort services (--service-node-port-range)
+}
+
+// PortRange is a range of ports, both ends included.
+type PortRange struct{ First, Last uint16 }
+
+// String is the range as the flag takes it.
+func (r PortRange) String() string { return fmt.Sprintf("%d-%d", r.First, r.Last) }
+
+// DefaultNetwork is the network of a control plane that is told of none.
+func DefaultNetwork() Network {
+	return Network{
+		ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}, ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")},
+		NodePorts: PortRange{30000, 32767},
+	}
+}
+
+// WithDefaults fills in what is not set, and checks the rest.
+func (n Network) WithDefaults() (Network, error) {
+	d := DefaultNetwork()
+	if len(n.ServiceCIDRs) == 0 {
+		n.ServiceCIDRs = d.ServiceCIDRs
+	}
+	if len(n.ClusterCIDRs) == 0 {
+		n.ClusterCIDRs = d.ClusterCIDRs
+	}
+	n.NodePorts = cmp.Or(n.NodePorts, d.NodePorts)
+	if err := oneOfEach("--service-cluster-ip-range", n.ServiceCIDRs); err != nil {
+		return n, err
+	}
+	if err := oneOfEach("--cluster-cidr", n.ClusterCIDRs); err != nil {
+		return n, err
+	}
+	for _, s := range n.ServiceCIDRs {
+		if !slices.ContainsFunc(n.ClusterCIDRs, func(p netip.Prefix) bool { return p.Addr().Is4() == s.Addr().Is4() }) {
+			return n, fmt.Errorf("--service-cluster-ip-range %s: --cluster-cidr has no pod addresses of that family", s)
+		}
+		for _, p := range n.ClusterCIDRs {
+			if s.Overlaps(p) {
+				return n, fmt.Errorf("--service-cluster-ip-range %s and --cluster-cidr %s overlap", s, p)
+			}
+		}
+	}
+	if n.NodePorts.First == 0 || n.NodePorts.Last < n.NodePorts.First {
+		return n, fmt.Errorf("--service-node-port-range %s is not a range of ports", n.NodePorts)
+	}
+	return n, nil
+}
+
+// oneOfEach reports an error unless there is one range, or one of each family.
+func oneOfEach(flag string, list []netip.Prefix) error {
+	if len(list) > 2 || len(list) == 2 && list[0].Addr().Is4() == list[1].Addr().Is4() {
+		return fmt.Errorf("%s: want one range, or one of each family", flag)
+	}
+	return nil
+}
+
+// settings are what allocations of addresses depend on, by the flag's name.
+func (n Network) settings() map[string]string {
+	cidrs := make([]string, len(n.ServiceCIDRs))
+	for i, p := range n.ServiceCIDRs {
+		cidrs[i] = p.String()
+	}
+	return map[string]string{
+		"service-cluster-ip-range": strings.Join(cidrs, ","),
+		"service-node-port-range":  n.NodePorts.String(),
+	}
+}

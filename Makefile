@@ -36,7 +36,7 @@ HEAP        := -X runtime.godebugDefault=disablethp=1
 LDFLAGS     := -s -w $(HEAP) $(KUBE_STAMP) -X $(STAMP).Version=$(VERSION) -X $(STAMP).Commit=$(COMMIT) -X $(STAMP).TreeState=$(TREE_STATE) -X $(STAMP).Date=$(DATE)
 
 .DEFAULT_GOAL := help
-.PHONY: help root prerequisites runtime build images test test-often lint up down reset bench bench-compare requirements audit clean
+.PHONY: help root prerequisites runtime build images test test-often lint up down reset bench bench-compare bench-baseline baseline requirements audit clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r target text; do printf '  make %-14s %s\n' "$$target" "$$text"; done
@@ -79,8 +79,17 @@ down: bin/kemudi ## stop the cluster; its state stays
 reset: bin/kemudi ## remove every trace of the cluster from this machine
 	@bin/kemudi reset
 
-bench: build ## measure start, memory, latency and throughput (root)
-	$(GO) run ./test/bench -kemudi bin/kemudi
+bench: build $(if $(BASELINE),baseline) ## measure start, memory, latency and throughput (root); BASELINE=1: and the baseline
+	$(GO) run ./test/bench -kemudi bin/kemudi $(if $(BASELINE),-baseline bin/baseline -rounds $(or $(ROUNDS),2))
+
+# What upstream's server library needs for the load from outside. Its module is
+# compiled only here, so vet looks at it here, too: what that needs is compiled anyway.
+baseline:
+	@$(STEP) "building the baseline" $(GO) build -C test/baseline -o $(CURDIR)/bin/baseline .
+	@$(STEP) "vet of the baseline" $(GO) vet -C test/baseline .
+
+bench-baseline: build baseline ## put the load from outside on upstream's server library, too, by turns, ROUNDS=2 (root)
+	$(GO) run ./test/bench -kemudi bin/kemudi -baseline bin/baseline -rounds $(or $(ROUNDS),2) -only outside -out ''
 
 # Go benchmarks of PACKAGES that match BENCH, or with LOAD=outside that load (root).
 bench-compare: runtime ## compare with commit BASE by turns: PACKAGES, BENCH, ROUNDS=5, or LOAD

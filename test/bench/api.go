@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 type access struct {
 	url     string
 	tls     *tls.Config
+	token   string // empty: the certificate in tls says who asks
 	clients kubernetes.Interface
 }
 
@@ -53,7 +55,7 @@ func awaitAPI(ctx context.Context, s *server) (*access, error) {
 	}
 	config.QPS, config.Burst = -1, -1 // no limit of our own
 	config.ContentType = mediaProto
-	a := &access{url: config.Host}
+	a := &access{url: config.Host, token: config.BearerToken}
 	if a.clients, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
@@ -75,6 +77,19 @@ const (
 // transport is a connection of its own to the server.
 func (a *access) transport() *http.Transport {
 	return &http.Transport{TLSClientConfig: a.tls.Clone(), ForceAttemptHTTP2: true, DisableCompression: true, MaxConnsPerHost: 1}
+}
+
+// request prepares a request as outsiders send it.
+func (a *access) request(ctx context.Context, method, path string, body io.Reader) (*http.Request, error) {
+	r, err := http.NewRequestWithContext(ctx, method, a.url+path, body)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("User-Agent", "kemudi-bench/1")
+	if a.token != "" {
+		r.Header.Set("Authorization", "Bearer "+a.token)
+	}
+	return r, nil
 }
 
 // podWatch sees what becomes of the pods in the default namespace.

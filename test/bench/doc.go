@@ -4,6 +4,9 @@
 //
 //	go run ./test/bench -kemudi bin/kemudi
 //
+// With -baseline the load from outside is also put on the program of test/baseline,
+// by turns, and the table has what that took in the place of what is known from elsewhere.
+//
 // It needs root, and some minutes on a machine that does nothing else.
 //
 // main.go has the order of what is measured, bars.go what each figure is held

@@ -89,11 +89,10 @@ func (l *loader) send(ctx context.Context, t http.RoundTripper, c call, i int) (
 	if c.body != nil {
 		body = bytes.NewReader(c.body(i))
 	}
-	r, err := http.NewRequestWithContext(ctx, c.method, l.a.url+c.path(i), body)
+	r, err := l.a.request(ctx, c.method, c.path(i), body)
 	if err != nil {
 		return 0, err
 	}
-	r.Header.Set("User-Agent", "kemudi-bench/1")
 	if body != nil {
 		r.Header.Set("Content-Type", c.media)
 	}
@@ -345,7 +344,7 @@ func (l *loader) watchLines(ctx context.Context, t http.RoundTripper, opened fun
 	if err != nil {
 		return err
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, l.a.url+"/api/v1/pods?watch=1&resourceVersion="+version, nil)
+	r, err := l.a.request(ctx, http.MethodGet, "/api/v1/pods?watch=1&resourceVersion="+version, nil)
 	if err != nil {
 		return err
 	}

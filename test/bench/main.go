@@ -20,11 +20,13 @@ func main() {
 	bin := flag.String("kemudi", "bin/kemudi", "program to measure")
 	out := flag.String("out", "docs/bench.md", "file to write the table to; empty: none")
 	figures := flag.String("figures", "", "file to write the figures to, a line each: name, unit and value between tabs")
+	baseline := flag.String("baseline", "", "program of test/baseline that gets the load from outside by turns with the other; empty: none")
+	rounds := flag.Int("rounds", 1, "how often the load from outside is measured; medians count")
 	only := flag.String("only", "", "comma-separated parts to measure: node, plane, load, outside, size, tests; default all but load, which is the last part of plane")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := run(ctx, *bin, *only, output{*out, *figures})
+	err := run(ctx, &bench{bin: *bin, baseline: *baseline, rounds: *rounds, only: *only}, output{*out, *figures})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -46,24 +48,33 @@ func (o output) write(table, figures string) error {
 	return nil
 }
 
-func run(ctx context.Context, bin, only string, out output) error {
-	bin, err := filepath.Abs(bin)
-	if err != nil {
-		return fmt.Errorf("find program: %w", err)
+func run(ctx context.Context, b *bench, out output) error {
+	if b.rounds < 1 {
+		return fmt.Errorf("%d rounds measure nothing", b.rounds)
 	}
-	if _, err := os.Stat(bin); err != nil {
-		return fmt.Errorf("find program: %w; run make build", err)
+	for bin, build := range map[*string]string{&b.bin: "make build", &b.baseline: "make bench-baseline"} {
+		if *bin == "" {
+			continue
+		}
+		path, err := filepath.Abs(*bin)
+		if err != nil {
+			return fmt.Errorf("find program: %w", err)
+		}
+		if _, err := os.Stat(path); err != nil {
+			return fmt.Errorf("find program: %w; run %s", err, build)
+		}
+		*bin = path
 	}
-	dir := os.Getenv(insideEnv)
-	if dir == "" {
-		return supervise(ctx, bin, only)
+	b.results, b.began = results{}, time.Now()
+	b.dir = os.Getenv(insideEnv)
+	if b.dir == "" {
+		return supervise(ctx, b)
 	}
-	b := &bench{bin: bin, dir: dir, results: results{}, began: time.Now()}
-	b.node, b.plane = places(dir)
-	if err := b.measure(ctx, only); err != nil {
+	b.node, b.plane = places(b.dir)
+	if err := b.measure(ctx); err != nil {
 		return err
 	}
-	doc := b.results.document(about(ctx, bin))
+	doc := b.document(about(ctx, b.bin))
 	fmt.Print("\n", doc)
 	return out.write(doc, b.results.figures())
 }
@@ -71,43 +82,47 @@ func run(ctx context.Context, bin, only string, out output) error {
 // bench is one run of the benchmark.
 type bench struct {
 	bin         string
+	baseline    string // upstream's server library; empty: none
+	rounds      int    // of the load from outside
+	only        string // parts that are asked for; empty: all
 	dir         string // scratch
 	node, plane place
 	results     results
+	elsewhere   results // of the baseline
 	began       time.Time
 }
 
 // wanted says whether a part is asked for by the flag -only.
-func wanted(only, part string) bool {
-	return only == "" || strings.Contains(","+only+",", ","+part+",")
+func (b *bench) wanted(part string) bool {
+	return b.only == "" || strings.Contains(","+b.only+",", ","+part+",")
 }
 
 // measure measures the parts that are asked for.
-func (b *bench) measure(ctx context.Context, only string) error {
+func (b *bench) measure(ctx context.Context) error {
 	if err := network(ctx); err != nil {
 		return err
 	}
-	if wanted(only, "node") || wanted(only, "plane") {
-		if err := b.servers(ctx, wanted(only, "node"), wanted(only, "plane")); err != nil {
+	if b.wanted("node") || b.wanted("plane") {
+		if err := b.servers(ctx, b.wanted("node"), b.wanted("plane")); err != nil {
 			return err
 		}
 	}
-	if only != "" && wanted(only, "load") {
+	if b.only != "" && b.wanted("load") {
 		if err := b.planeAlone(ctx, func(s *server) error { return b.load(ctx, s) }); err != nil {
 			return err
 		}
 	}
-	if wanted(only, "outside") {
-		if err := b.outside(ctx); err != nil {
+	if b.wanted("outside") {
+		if err := b.turns(ctx); err != nil {
 			return err
 		}
 	}
-	if wanted(only, "size") {
+	if b.wanted("size") {
 		if err := b.programSize(); err != nil {
 			return err
 		}
 	}
-	if wanted(only, "tests") {
+	if b.wanted("tests") {
 		return b.runTests(ctx)
 	}
 	return nil

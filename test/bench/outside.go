@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"path/filepath"
 	"regexp"
 	"sync/atomic"
 	"time"
@@ -42,6 +44,34 @@ func (l *loader) spent(f func() error) (reading, error) {
 	wall := time.Since(began)
 	after, err := usageOf(l.s.cmd.Process.Pid)
 	return reading{wall, after.cpu - before.cpu}, err
+}
+
+// turns measures the load from outside on the program and, if there is one, on
+// the baseline, by turns: what the machine does besides, it does to both.
+func (b *bench) turns(ctx context.Context) error {
+	sides := []string{b.bin}
+	if b.baseline != "" {
+		sides = append(sides, b.baseline)
+	}
+	var rounds [2][]results
+	for round := range b.rounds {
+		for turn := range sides {
+			side := turn
+			if round%2 == 1 {
+				side = len(sides) - 1 - turn // who comes second finds the machine warmer
+			}
+			one := *b
+			one.bin, one.results = sides[side], results{}
+			b.say("load from outside on %s, round %d of %d", filepath.Base(one.bin), round+1, b.rounds)
+			if err := one.outside(ctx); err != nil {
+				return err
+			}
+			rounds[side] = append(rounds[side], one.results)
+		}
+	}
+	maps.Copy(b.results, medians(rounds[0]))
+	b.elsewhere = medians(rounds[1])
+	return nil
 }
 
 // outside measures a control plane that has just been started, as clients see it.
@@ -248,11 +278,10 @@ func (o *outsider) listThrough(ctx context.Context, media string, limit int) err
 
 // open sends a GET whose answer the caller reads and closes.
 func (o *outsider) open(ctx context.Context, t http.RoundTripper, path, media string) (*http.Response, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, o.a.url+path, nil)
+	r, err := o.a.request(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return nil, err
 	}
-	r.Header.Set("User-Agent", "kemudi-bench/1")
 	r.Header.Set("Accept", media)
 	res, err := t.RoundTrip(r)
 	if err != nil {

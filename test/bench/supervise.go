@@ -23,15 +23,13 @@ const dirPrefix = "kemudi-bench"
 // supervise builds what the parts asked for need, runs this program again in a
 // network namespace of its own, where it measures, and removes what that leaves
 // behind, however it ends.
-func supervise(ctx context.Context, bin, only string) (err error) {
-	dir, err := os.MkdirTemp("", dirPrefix)
-	if err != nil {
+func supervise(ctx context.Context, b *bench) (err error) {
+	if b.dir, err = os.MkdirTemp("", dirPrefix); err != nil {
 		return fmt.Errorf("make directory: %w", err)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
 	// Building may download modules, which the namespace has no way to.
-	b := &bench{bin: bin, dir: dir, began: time.Now()}
-	if err := b.prepare(ctx, wanted(only, "node"), wanted(only, "tests")); err != nil {
+	if err := b.prepare(ctx, b.wanted("node"), b.wanted("tests")); err != nil {
 		return err
 	}
 	exe, err := os.Executable()
@@ -39,7 +37,7 @@ func supervise(ctx context.Context, bin, only string) (err error) {
 		return fmt.Errorf("find this program: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, exe, os.Args[1:]...)
-	cmd.Env = append(os.Environ(), insideEnv+"="+dir)
+	cmd.Env = append(os.Environ(), insideEnv+"="+b.dir)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGTERM}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
@@ -53,9 +51,9 @@ func supervise(ctx context.Context, bin, only string) (err error) {
 	}
 	defer netns.Close()
 	err = cmd.Wait()
-	node, plane := places(dir)
+	node, plane := places(b.dir)
 	for _, p := range []place{node, plane} {
-		err = errors.Join(err, p.wipe(context.WithoutCancel(ctx), bin, netns))
+		err = errors.Join(err, p.wipe(context.WithoutCancel(ctx), b.bin, netns))
 	}
 	return err
 }

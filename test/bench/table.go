@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -13,8 +15,9 @@ type results map[measure]float64
 func (r results) duration(m measure, d time.Duration) { r[m] = m.unit.of(d) }
 
 // table writes the results as a Markdown table, in order, and says how many
-// bars there are and how many of them are met.
-func (r results) table() (text string, met, bars int) {
+// bars there are and how many of them are met. Figures from elsewhere that were
+// measured in the same run take the place of those that are known.
+func (r results) table(measured results) (text string, met, bars int) {
 	var b strings.Builder
 	b.WriteString("| | measured | first version | goal | elsewhere | of it |\n|---|--:|--:|--:|--:|--:|\n")
 	cell := func(m measure, to bar, v float64) string {
@@ -39,12 +42,28 @@ func (r results) table() (text string, met, bars int) {
 			continue
 		}
 		elsewhere, ratio := "", ""
-		if m.elsewhere > 0 {
-			elsewhere, ratio = m.unit.format(m.elsewhere), times(v/m.elsewhere)
+		if other := cmp.Or(measured[m], m.elsewhere); other > 0 {
+			elsewhere, ratio = m.unit.format(other), times(v/other)
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", m.name, m.unit.format(v), cell(m, m.first, v), cell(m, m.goal, v), elsewhere, ratio)
 	}
 	return b.String(), met, bars
+}
+
+// medians are those of several rounds of the same measures.
+func medians(rounds []results) results {
+	all := map[measure][]float64{}
+	for _, r := range rounds {
+		for m, v := range r {
+			all[m] = append(all[m], v)
+		}
+	}
+	out := results{}
+	for m, values := range all {
+		slices.Sort(values)
+		out[m] = (values[(len(values)-1)/2] + values[len(values)/2]) / 2
+	}
+	return out
 }
 
 // figures writes the results for other programs.
@@ -67,8 +86,13 @@ func times(ratio float64) string {
 }
 
 // document is the whole report.
-func (r results) document(about string) string {
-	table, met, bars := r.table()
+func (b *bench) document(about string) string {
+	table, met, bars := b.results.table(b.elsewhere)
+	byTurns := ""
+	if len(b.elsewhere) > 0 {
+		byTurns = fmt.Sprintf(` What it says of
+upstream's server library (test/baseline) was measured by turns with ours in this run; figures are medians of %d rounds.`, b.rounds)
+	}
 	return fmt.Sprintf(`# Measured
 
 Written by `+"`make bench`"+` (test/bench). %s
@@ -84,7 +108,7 @@ Requests go over TLS and HTTP/2 on the loopback device, from %d connections; the
 runs on the same processors. Processor time is the server's as a whole while it answers, other work that the requests cause included.
 
 *Outside* is a load that knows nothing of the server: %d workers on %d connections, %d pods of 7.6 KB of JSON with managedFields, each different
-and written twice, %d config maps. Unless it says otherwise, a figure is the server's processor time.
+and written twice, %d config maps. Unless it says otherwise, a figure is the server's processor time.%s
 `, about, met, bars, table, starts, clients,
-		clients, outsideConns, podsLoaded, configMaps)
+		clients, outsideConns, podsLoaded, configMaps, byTurns)
 }

@@ -2,50 +2,64 @@ package watchcache
 
 import "reflect"
 
-// adopt replaces parts of own by equal ones of kept, a value of the same type, so
-// that both refer to one copy, and reports whether all of own is equal. own can be
-// set; of what it refers to nothing is changed, but a slice whose elements are
-// equal in part is replaced by a copy that has those parts.
-func adopt(own, kept reflect.Value) (equal bool) {
+// adopt replaces parts of own by equal ones of first or else of second, values of
+// the same type, so that both refer to one copy, and reports whether all of own is in
+// first. second may be no value. own can be set; of what it refers to nothing is
+// changed, but a slice whose elements are equal in part is replaced by a copy that has
+// those parts.
+func adopt(own, first, second reflect.Value) (equal bool) {
 	switch own.Kind() {
 	case reflect.Struct:
 		equal = true
 		for i := range own.NumField() {
 			f := own.Field(i)
 			if !f.CanSet() { // a time, a quantity: small, and its own affair
-				return same(own, kept)
+				return same(own, first)
 			}
-			equal = adopt(f, kept.Field(i)) && equal
+			var other reflect.Value
+			if second.IsValid() {
+				other = second.Field(i)
+			}
+			equal = adopt(f, first.Field(i), other) && equal
 		}
 		return equal
-	case reflect.Slice:
-		return adoptItems(own, kept)
-	case reflect.String, reflect.Pointer, reflect.Map:
-		if equal = same(own, kept); equal {
-			own.Set(kept)
+	case reflect.String, reflect.Pointer, reflect.Map, reflect.Slice:
+		switch {
+		case same(own, first):
+			own.Set(first)
+			return true
+		case second.IsValid() && same(own, second):
+			own.Set(second)
+		case own.Kind() == reflect.Slice && own.Len() > 0 && own.Type().Elem().Kind() == reflect.Struct:
+			adoptItems(own, first, second)
 		}
-		return equal
-	}
-	return same(own, kept)
-}
-
-// adoptItems does so for slices.
-func adoptItems(own, kept reflect.Value) (equal bool) {
-	if same(own, kept) {
-		own.Set(kept)
-		return true
-	}
-	n := min(own.Len(), kept.Len())
-	if kind := own.Type().Elem().Kind(); n == 0 || kind != reflect.Struct {
 		return false
 	}
+	return same(own, first)
+}
+
+// adoptItems does so with the elements of a slice that is not equal as a whole.
+func adoptItems(own, first, second reflect.Value) {
 	fresh := reflect.MakeSlice(own.Type(), own.Len(), own.Len())
 	reflect.Copy(fresh, own)
-	for i := range n {
-		adopt(fresh.Index(i), kept.Index(i))
+	for i := range own.Len() {
+		a, b := itemAt(first, i), itemAt(second, i)
+		if !a.IsValid() {
+			a, b = b, a
+		}
+		if a.IsValid() {
+			adopt(fresh.Index(i), a, b)
+		}
 	}
 	own.Set(fresh)
-	return false
+}
+
+// itemAt is the element of a slice, or no value.
+func itemAt(list reflect.Value, i int) reflect.Value {
+	if !list.IsValid() || i >= list.Len() {
+		return reflect.Value{}
+	}
+	return list.Index(i)
 }
 
 // same reports that two values of one type are equal to the letter, what they refer

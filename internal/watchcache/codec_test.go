@@ -282,7 +282,7 @@ func TestOnlyEqualValuesAreShared(t *testing.T) {
 			}
 		}
 		kept, want := a.DeepCopy(), b.DeepCopy()
-		adoptObject(b, a)
+		adoptObject(b, a, nil)
 		if !reflect.DeepEqual(b, want) || !reflect.DeepEqual(a, kept) {
 			t.Fatalf("got %+v, want %+v; kept %+v, want %+v", b, want, a, kept)
 		}

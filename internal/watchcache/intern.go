@@ -41,7 +41,6 @@ func (in *interner) decoded(def *resource.Def, obj, before resource.Object) {
 	}
 	in.words(m)
 	in.share(def, obj, before)
-	in.remember(def, obj)
 }
 
 // handed does the same to an object of which only the fields of its own struct are
@@ -53,7 +52,6 @@ func (in *interner) handed(def *resource.Def, obj, before resource.Object) {
 	}
 	in.names(m)
 	in.share(def, obj, before)
-	in.remember(def, obj)
 }
 
 // words shares what is in tables of metadata that is the caller's own.

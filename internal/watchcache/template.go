@@ -26,44 +26,28 @@ type templateKey struct {
 }
 
 // share replaces the parts of an object that are equal to those of its state
-// before (nil: there is none) and of one that resembles it. Only the object's own
-// fields are changed, not what they refer to.
+// before (nil: there is none) or of one that resembles it. Only the object's own
+// fields are changed, not what they refer to. Nobody changes the object afterwards:
+// the next ones like it are compared with it.
 func (in *interner) share(def *resource.Def, obj, before resource.Object) {
-	if before != nil {
-		adoptObject(obj, before)
-	}
 	key, ok := templateOf(def, obj)
 	if !ok {
+		adoptObject(obj, before, nil)
 		return
 	}
 	known := in.templates(key)
-	if len(known) == 0 {
-		return
+	var like resource.Object
+	switch {
+	case len(known) > 0 && before != nil:
+		like = known[0] // of the spec there is more in the state before
+	case len(known) > 0:
+		like = known[likeAt(def, known, obj)]
 	}
-	adoptObject(obj, known[max(0, likeAt(def, known, obj))])
-}
-
-// adoptObject takes over what two objects of one type have in common.
-func adoptObject(obj, kept resource.Object) {
-	own, other := reflect.ValueOf(obj), reflect.ValueOf(kept)
-	if own.Type() == other.Type() {
-		adopt(own.Elem(), other.Elem())
-	}
-}
-
-// remember makes the object, which nobody changes any more, one that the next ones
-// like it are compared with.
-func (in *interner) remember(def *resource.Def, obj resource.Object) {
-	key, ok := templateOf(def, obj)
-	if !ok {
-		return
-	}
-	known := in.templates(key)
-	at := likeAt(def, known, obj)
+	adoptObject(obj, before, like)
 	// A new array each time: others read the old one without the lock.
 	next := append(make([]resource.Object, 0, templateForms), obj)
-	for i, other := range known {
-		if i != at && len(next) < templateForms {
+	for _, other := range known {
+		if len(next) < templateForms && &def.PodSpec(other).Containers[0] != &def.PodSpec(obj).Containers[0] {
 			next = append(next, other)
 		}
 	}
@@ -73,6 +57,28 @@ func (in *interner) remember(def *resource.Def, obj resource.Object) {
 		in.mu.templates = map[templateKey][]resource.Object{}
 	}
 	in.mu.templates[key] = next
+}
+
+// adoptObject takes over what an object has in common with one of two others, each
+// of which may be nil.
+func adoptObject(obj, first, second resource.Object) {
+	own := reflect.ValueOf(obj)
+	a, b := structOf(first, own.Type()), structOf(second, own.Type())
+	if !a.IsValid() {
+		a, b = b, a
+	}
+	if a.IsValid() {
+		adopt(own.Elem(), a, b)
+	}
+}
+
+// structOf is the struct of an object, or no value: there is none, or it is of
+// another type.
+func structOf(obj resource.Object, t reflect.Type) reflect.Value {
+	if v := reflect.ValueOf(obj); obj != nil && v.Type() == t {
+		return v.Elem()
+	}
+	return reflect.Value{}
 }
 
 // templateOf is where objects like this one are; false: what one refers to is not
@@ -89,7 +95,7 @@ func templateOf(def *resource.Def, obj resource.Object) (templateKey, bool) {
 	return templateKey{def, obj.GetNamespace(), c.Name, c.Image}, true
 }
 
-// likeAt is the place of the one with equal containers; -1: there is none.
+// likeAt is the place of the one with equal containers, or else of the newest.
 func likeAt(def *resource.Def, known []resource.Object, obj resource.Object) int {
 	containers := reflect.ValueOf(def.PodSpec(obj)).Elem().FieldByName("Containers")
 	for i, other := range known {
@@ -97,7 +103,7 @@ func likeAt(def *resource.Def, known []resource.Object, obj resource.Object) int
 			return i
 		}
 	}
-	return -1
+	return 0
 }
 
 func (in *interner) templates(key templateKey) []resource.Object {

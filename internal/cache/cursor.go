@@ -57,6 +57,15 @@ func (cu *Cursor) Close() {
 	cu.leaveLocked()
 }
 
+// Notify has told called, instead of the tokens that Ready yields, whenever Next
+// may have something new; it may have already. The cache is locked meanwhile: told
+// must not block, nor ask the cache.
+func (cu *Cursor) Notify(told func()) {
+	cu.c.mu.Lock()
+	defer cu.c.mu.Unlock()
+	cu.told, cu.ready = told, nil
+}
+
 // Rev is the revision up to which everything has been delivered by Next.
 func (cu *Cursor) Rev() int64 { return cu.rev }
 

@@ -10,6 +10,7 @@ type tail struct {
 	c     *Cache
 	o     FollowOptions
 	ready chan struct{} // holds one token: there may be something to read
+	told  func()        // is called instead, if there is one
 
 	// Guarded by the cache's lock.
 	pending bool   // events from next on have not been read
@@ -57,6 +58,10 @@ func (t *tail) wakeLocked(seq uint64) {
 }
 
 func (t *tail) token() {
+	if t.told != nil {
+		t.told()
+		return
+	}
 	select {
 	case t.ready <- struct{}{}:
 	default: // there is one already

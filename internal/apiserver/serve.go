@@ -52,7 +52,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, config *tls.Config) 
 	}
 	l = s.door.Listener(l)
 	if !s.o.FrameByFrame {
-		if err := h2.Configure(srv); err != nil {
+		if err := h2.Configure(srv, s.pace); err != nil {
 			return err
 		}
 		l = h2.Listener{Listener: l}

@@ -37,12 +37,14 @@ type Conn struct {
 	sent   chan struct{} // holds one token: there may be room again
 	done   chan struct{} // closed when nothing is sent any more
 	in     inbound
+	lanes  lanes
 	// timeout is how long a client may take to receive a burst; zero: for ever.
 	timeout time.Duration
 
 	mu struct {
 		sync.Mutex
 		buf    *bytes.Buffer // nil: nothing is to be sent
+		out    outbound      // what buf and those before it have had
 		closed bool
 		err    error // why nothing can be sent any more
 	}
@@ -54,9 +56,11 @@ var _ net.Conn = (*Conn)(nil)
 // must be running, and the result be closed. A client that takes longer than
 // timeout, unless that is zero, to receive what is sent at a time is cut off: the
 // streams' own deadlines end what waits for a stream, but not for the connection.
-func newConn(c *tls.Conn, s *socket, timeout time.Duration) *Conn {
+func newConn(c *tls.Conn, s *socket, timeout time.Duration, pace *Pace) *Conn {
 	b := &Conn{Conn: c, socket: s, timeout: timeout, wake: make(chan struct{}, 1), sent: make(chan struct{}, 1), done: make(chan struct{})}
+	b.lanes.init(pace, func() { token(b.wake) })
 	b.in.credit = newCredit()
+	b.in.credit.lanes = &b.lanes
 	b.in.late = time.AfterFunc(heldFor, b.tellLate)
 	b.in.late.Stop()
 	s.gather(func() { token(b.wake) })
@@ -103,6 +107,7 @@ func (c *Conn) add(p []byte) (ok bool, err error) {
 		return false, nil
 	}
 	c.mu.buf.Write(p)
+	c.mu.out.follow(p, c.lanes.wrote)
 	return true, nil
 }
 
@@ -116,6 +121,7 @@ func (c *Conn) run() {
 			more, err := c.send()
 			if err != nil {
 				c.fail(err)
+				_ = c.socket.Conn.Close() // so that who reads learns of it
 				return
 			}
 			if !more {
@@ -167,12 +173,34 @@ func (c *Conn) limitSending() error {
 	return c.socket.SetWriteDeadline(time.Now().Add(c.timeout))
 }
 
+// take takes what is to be sent, nil if nothing is: what the server has written,
+// and what the lanes have, if they may follow it (H1).
 func (c *Conn) take() *bytes.Buffer {
+	buf, between := c.written()
+	if !between {
+		return buf
+	}
+	room := buf
+	if room == nil {
+		room = newRoom()
+	}
+	if all := c.lanes.fill(room.Bytes()); len(all) > room.Len() {
+		*room = *bytes.NewBuffer(all)
+		return room
+	}
+	if buf == nil {
+		putRoom(room)
+	}
+	return buf
+}
+
+// written takes what the server has written; between says that it ends with a frame.
+func (c *Conn) written() (buf *bytes.Buffer, between bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	buf := c.mu.buf
+	buf = c.mu.buf
 	c.mu.buf = nil
-	return buf
+	return buf, c.mu.out.between() && !c.mu.closed
 }
 
 func (c *Conn) fail(err error) {
@@ -192,6 +220,7 @@ func (c *Conn) closed() bool {
 func (c *Conn) Close() error {
 	err := c.closing()
 	c.in.late.Stop()
+	c.lanes.close()
 	token(c.wake)
 	if err == nil {
 		<-c.done

@@ -16,6 +16,7 @@ type credit struct {
 	window uint32 // what a stream may be sent to begin with
 	whole  uint32 // the same of the connection
 	held   []windowUpdate
+	lanes  *lanes // nil: there are none
 }
 
 // windowUpdate is how much more a stream, or with 0 the connection, may be sent.
@@ -38,10 +39,10 @@ const (
 )
 
 const (
-	heldShare = 8         // this part of a window may be held back
-	heldMost  = 512 << 10 // and no more than this
-	heldKinds = 8         // of so many streams
-	lookedAt  = 40 * settingSize
+	heldShare = 8                 // this part of a window may be held back
+	heldMost  = 512 << 10         // and no more than this
+	heldKinds = 8                 // of so many streams
+	lookedAt  = 100 * settingSize // the server refuses what has more
 )
 
 func newCredit() credit {
@@ -50,7 +51,7 @@ func newCredit() credit {
 
 // filter appends to dst what the server is to see of src, which is what the
 // client has sent after what was filtered before. It is at most what both have
-// brought.
+// brought, as long as the client keeps to the rules.
 func (c *credit) filter(dst, src []byte) []byte {
 	for len(src) > 0 {
 		if c.pass > 0 {
@@ -69,6 +70,9 @@ func (c *credit) filter(dst, src []byte) []byte {
 			continue // until there is all of it
 		case want == headSize:
 			c.opened = c.opened || c.part[3] == headersFrame
+			if c.lanes != nil && c.part[3] == resetFrame {
+				c.lanes.reset(readHead(c.part).stream)
+			}
 			dst, c.pass = append(dst, c.part...), length(c.part)
 		case c.part[3] == settingsFrame:
 			// All windows change, so that the shares of them held back do.
@@ -99,6 +103,9 @@ func (c *credit) settings(list []byte) {
 	for ; len(list) >= settingSize; list = list[settingSize:] {
 		if binary.BigEndian.Uint16(list) == initialWindow {
 			c.window = binary.BigEndian.Uint32(list[2:])
+			if c.lanes != nil {
+				c.lanes.resize(c.window)
+			}
 		}
 	}
 }
@@ -107,6 +114,18 @@ func (c *credit) settings(list []byte) {
 // breaks the rules or is about more than may be held back.
 func (c *credit) update(dst []byte) []byte {
 	u := windowUpdate{binary.BigEndian.Uint32(c.part[5:]) & most31, binary.BigEndian.Uint32(c.part[headSize:]) & most31}
+	if c.lanes != nil && u.bytes > 0 {
+		left, ok := c.lanes.update(u, c.opened)
+		if !ok { // so that the server finds it out, which knows of less
+			u.bytes = most31
+			return appendUpdate(appendUpdate(dst, u), u)
+		}
+		if left == 0 {
+			return dst
+		}
+		u.bytes = left
+		binary.BigEndian.PutUint32(c.part[headSize:], left)
+	}
 	window := c.window
 	if u.stream == 0 {
 		if window = c.whole; !c.opened { // so the client says how large it is
@@ -149,6 +168,6 @@ func (c *credit) flush(dst []byte) []byte {
 }
 
 func appendUpdate(dst []byte, u windowUpdate) []byte {
-	dst = append(dst, 0, 0, updateSize, updateFrame, 0)
-	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(dst, u.stream), u.bytes)
+	dst = appendHead(dst, head{size: updateSize, kind: updateFrame, stream: u.stream})
+	return binary.BigEndian.AppendUint32(dst, u.bytes)
 }

@@ -12,8 +12,8 @@ import (
 
 // Configure makes srv, which must have its TLSConfig and HTTP2 settings and not
 // serve yet, send HTTP/2 in bursts on the connections of a [Listener]. A burst may
-// take as long as an answer, by srv's WriteTimeout.
-func Configure(srv *http.Server) error {
+// take as long as an answer, by srv's WriteTimeout; those of lanes keep pace.
+func Configure(srv *http.Server, pace *Pace) error {
 	widen()
 	server := &http2.Server{}
 	if err := http2.ConfigureServer(srv, server); err != nil {
@@ -28,11 +28,11 @@ func Configure(srv *http.Server) error {
 			return
 		}
 		o := &http2.ServeConnOpts{BaseConfig: hs, Handler: h}
+		conn := newConn(c, s, hs.WriteTimeout, pace)
 		// So net/http hands over the context of the connection.
 		if b, ok := h.(interface{ BaseContext() context.Context }); ok {
-			o.Context = b.BaseContext()
+			o.Context = context.WithValue(b.BaseContext(), connKey{}, conn)
 		}
-		conn := newConn(c, s, hs.WriteTimeout)
 		var wg sync.WaitGroup
 		wg.Go(conn.run)
 		server.ServeConn(conn, o)

@@ -49,6 +49,11 @@ func (s *Stream) Flush() error {
 	return s.out.Flush()
 }
 
+// Reset ends the answer where it is: the client learns that it is not whole.
+func (s *Stream) Reset() {
+	_ = s.out.SetWriteDeadline(past) // who cannot has none
+}
+
 func (s *Stream) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,0 +1,181 @@
+package h2
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"net/http"
+	"reflect"
+	"sync"
+	"time"
+)
+
+// ErrSlow says that a client has not taken what it was sent in time.
+var ErrSlow = errors.New("the client does not take what it is sent")
+
+// Source appends to dst what is to be sent next, some 16 KiB at a time. To append
+// nothing ends its turn, until [Lane.Wake] is called; an error ends the answer
+// with what was appended.
+type Source func(dst []byte) ([]byte, error)
+
+// Lane is the rest of an answer over HTTP/2 that goes on: the connection's own
+// goroutine takes it from a [Source] and sends it together with what its other
+// lanes have, without the HTTP/2 server, which has sent the beginning.
+type Lane struct {
+	of *lanes
+	id uint32
+
+	// busy is held while the source is called.
+	busy      sync.Mutex
+	source    Source
+	remainder []byte // what the source has given and the client has no room for
+	ended     bool   // the source has given all
+
+	done chan struct{}
+
+	// All below is guarded by the lock of lanes.
+	window  int64 // how much the client takes of the stream
+	begun   bool  // the server has written the headers
+	written int64 // bytes that the server has written after them
+	after   int64 // the lane begins after so many
+	given   bool  // there is a source
+	started bool  // the source's turn has come
+	queued  bool  // in ready
+	blocked bool  // there is a remainder, and no window
+	closed  bool
+	err     error // why it was closed
+	limit   time.Duration
+	until   time.Time // when the remainder must have been sent; zero: there is none
+	late    *time.Timer
+}
+
+type connKey struct{}
+
+// Open returns a lane of the answer w to a request whose context is ctx, nil if
+// it can have none: it is not sent over HTTP/2 by a [Conn], or the client has
+// little room. No byte of the answer may have been sent. The lane must be closed
+// before the handler returns.
+func Open(ctx context.Context, w http.ResponseWriter) *Lane {
+	c, ok := ctx.Value(connKey{}).(*Conn)
+	if !ok {
+		return nil
+	}
+	id := streamOf(w)
+	if id == 0 {
+		return nil
+	}
+	return c.lanes.add(id)
+}
+
+// streamOf is the number of the stream that an answer is sent on, 0 if it is
+// not known: the HTTP/2 server does not tell, so it is read from its own fields.
+func streamOf(w http.ResponseWriter) uint32 {
+	for {
+		u, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			break
+		}
+		w = u.Unwrap()
+	}
+	v := reflect.ValueOf(w)
+	for _, field := range []string{"rws", "stream", "id"} {
+		if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
+			return 0
+		}
+		v = v.Elem().FieldByName(field)
+	}
+	if v.Kind() != reflect.Uint32 {
+		return 0
+	}
+	return uint32(v.Uint())
+}
+
+// Follow has the connection send what source gives, when the headers and so many
+// bytes have been sent that the handler has written and flushed. A client that does
+// not take within limit what is sent at a time is given up. The handler writes no more.
+func (l *Lane) Follow(source Source, written int64, limit time.Duration) {
+	l.busy.Lock()
+	l.source = source
+	l.busy.Unlock()
+	l.of.follow(l, written, limit)
+}
+
+// Wake says that the source may have something. It does not block, and may be
+// called under any lock.
+func (l *Lane) Wake() { l.of.woken(l) }
+
+// Done is closed when the source has ended and all of it is on its way, or when
+// nothing more can be sent.
+func (l *Lane) Done() <-chan struct{} { return l.done }
+
+// Close ends the lane: the source is not called any more. It fails if what the
+// source has given cannot be sent to its end; then the stream must be reset.
+func (l *Lane) Close() error {
+	l.of.finish(l, nil)
+	l.busy.Lock() // until it has been called
+	defer l.busy.Unlock()
+	part := len(l.remainder) > 0
+	l.remainder = nil
+	return l.of.why(l, part)
+}
+
+var errPart = errors.New("the last part was not sent")
+
+// turn appends frames with what is next, as far as the client has room. again says
+// that there may be more.
+func (l *Lane) turn(dst []byte) (_ []byte, again bool) {
+	l.busy.Lock()
+	defer l.busy.Unlock()
+	allowed, ok := l.of.allowed(l)
+	if !ok {
+		return dst, false
+	}
+	at := len(dst) + headSize
+	dst = append(dst, make([]byte, headSize)...)
+	switch {
+	case len(l.remainder) > 0:
+		n := min(len(l.remainder), allowed, turnMost)
+		dst = append(dst, l.remainder[:n]...)
+		l.remainder = l.remainder[n:]
+	case !l.ended:
+		var err error
+		dst, err = l.source(dst)
+		l.ended = err != nil
+		if len(dst)-at > allowed {
+			l.remainder = bytes.Clone(dst[at+allowed:])
+			dst = dst[:at+allowed]
+		}
+	}
+	n := len(dst) - at
+	if len(l.remainder) == 0 {
+		l.remainder = nil
+	}
+	return framed(dst, at, l.id), l.of.spent(l, n)
+}
+
+// turnMost is how much of a remainder is sent at a time.
+const turnMost = 64 << 10
+
+// framed makes what dst has from at on the content of frames; there is room for
+// a head before it.
+func framed(dst []byte, at int, stream uint32) []byte {
+	n := len(dst) - at
+	if n == 0 {
+		return dst[:at-headSize]
+	}
+	more := (n - 1) / frameMost // frames after the first
+	dst = append(dst, make([]byte, more*headSize)...)
+	for i := more; i >= 0; i-- { // from the end: each moves to where nothing is any more
+		from, size := at+i*frameMost, min(frameMost, n-i*frameMost)
+		to := from + i*headSize
+		copy(dst[to:to+size], dst[from:from+size])
+		appendHead(dst[to-headSize:to-headSize], head{size: size, kind: dataFrame, stream: stream})
+	}
+	return dst
+}
+
+func appendHead(dst []byte, h head) []byte {
+	dst = append(dst, byte(h.size>>16), byte(h.size>>8), byte(h.size), h.kind, h.flags)
+	return binary.BigEndian.AppendUint32(dst, h.stream)
+}

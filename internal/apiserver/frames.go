@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kemudi/kemudi/internal/apiserver/answer"
+	"github.com/kemudi/kemudi/internal/apiserver/h2"
 	"github.com/kemudi/kemudi/internal/apiserver/pieces"
 	"github.com/kemudi/kemudi/internal/apiserver/read"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
@@ -27,6 +28,9 @@ type httpSink struct {
 	out *timeouts.Stream
 	buf []byte // of frameRooms while it is not empty
 	err error
+	// lent: buf is what a lane sends, which is not written here.
+	lent    bool
+	written int64
 
 	// columnsSent: a table watch describes the columns in its first event only.
 	columnsSent bool
@@ -160,7 +164,7 @@ func (k *httpSink) fail(err error) {
 }
 
 func (k *httpSink) spill() error {
-	if len(k.buf) >= pieces.Size {
+	if len(k.buf) >= pieces.Size && !k.lent {
 		return k.write()
 	}
 	return nil
@@ -168,7 +172,9 @@ func (k *httpSink) spill() error {
 
 func (k *httpSink) write() error {
 	if k.err == nil && len(k.buf) > 0 {
-		_, k.err = k.out.Write(k.buf)
+		var n int
+		n, k.err = k.out.Write(k.buf)
+		k.written += int64(n)
 	}
 	if room := k.buf[:0]; room != nil {
 		k.buf = nil
@@ -178,6 +184,9 @@ func (k *httpSink) write() error {
 }
 
 func (k *httpSink) flush() error {
+	if k.lent {
+		return nil
+	}
 	if err := k.write(); err != nil {
 		return err
 	}
@@ -190,6 +199,10 @@ func (p *exchange) stream(w *watcher) {
 	p.Warnings()
 	sink := p.newSink()
 	w.sink = sink
+	if lane := h2.Open(p.R.Context(), p.W); lane != nil {
+		w.source = &laneSource{w: w, sink: sink, lane: lane, limit: p.s.o.RequestTimeout}
+		defer w.source.close()
+	}
 	done := p.s.metrics.watcher(p.Call)
 	defer done()
 	if err := w.run(p.R.Context()); err != nil {

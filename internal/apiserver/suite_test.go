@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kemudi/kemudi/internal/api"
+	"github.com/kemudi/kemudi/internal/apiserver/h2"
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/store/etcd"
@@ -128,6 +129,11 @@ func (f *fixture) url() string {
 		f.http = httptest.NewUnstartedServer(f.Handler())
 		f.http.EnableHTTP2 = true
 		f.http.TLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate(f.tb)}}
+		f.http.Config.TLSConfig = f.http.TLS
+		if err := h2.Configure(f.http.Config, f.pace); err != nil { // as Serve does
+			f.tb.Fatal(err)
+		}
+		f.http.Listener = h2.Listener{Listener: f.http.Listener}
 		f.http.StartTLS()
 		f.tb.Cleanup(func() {
 			f.http.CloseClientConnections()

@@ -44,7 +44,11 @@ var onMemoryOnly = map[string]string{
 	"TestManyConnectionsOfStrangersLockNobodyOut":   "has real connections already, and asks little of a store",
 	"TestHTTP2IsAsTheSpecificationSays":             "has real connections already, and asks nothing of a store",
 	"TestEveryDeclaredHandlerIsAnActionOrATunnel":   "asks nothing of a store",
+	"TestWatchesOfOneConnectionSeeEveryEventOnce":   "has real connections already, and asks little of a store",
+	"TestWatchThatFellBehindIsToldSo":               "has real connections already, and asks little of a store",
+	"TestWatchThatIsStoppedWithinAnEventIsCutOff":   "has real connections already, and asks little of a store",
 	"TestListClient":                                "is a process of a benchmark",
+	"TestWatchClient":                               "is a process of a benchmark",
 	"TestOpenAPIComesAsItIsAskedFor":                "asks the handler for documents, which are of no store",
 	"TestManyWritersKeepFieldsOfOneObject":          "asks nothing of a store",
 }

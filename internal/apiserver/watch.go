@@ -50,6 +50,7 @@ type watcher struct {
 	pace   *h2.Pace
 	q      *watchQuery
 	sink   sink
+	source *laneSource // nil: the watch sends for itself
 	cursor *cache.Cursor
 	// announce: the end of the initial events is still to be told.
 	announce bool
@@ -124,6 +125,10 @@ func (w *watcher) run(ctx context.Context) error {
 			if err := w.sink.flush(); err != nil { // an empty watch has begun, too
 				return err
 			}
+			if w.source != nil {
+				w.source.run(ctx, due, end.C)
+				return nil
+			}
 		}
 		select {
 		case <-w.cursor.Ready():
@@ -158,18 +163,11 @@ func (w *watcher) deliver() error {
 	}
 	sent, many := false, w.sent.IsZero() && len(events) > answer.Few
 	for i := range events {
-		e, ok := events[i], true
-		if !w.q.sel.Everything() {
-			e, ok = cache.Narrow(e, w.q.sel.Has)
-		}
-		if !ok {
-			continue
-		}
-		sent = true
-		w.showAsItWas(&e)
-		if err := w.sink.event(&e, many); err != nil {
+		ok, err := w.event(events[i], many)
+		if err != nil {
 			return err
 		}
+		sent = sent || ok
 	}
 	w.told = w.cursor.Rev()
 	if w.announce {
@@ -181,6 +179,17 @@ func (w *watcher) deliver() error {
 	}
 	w.sent = time.Now()
 	return w.sink.flush()
+}
+
+// event adds an event; ok is false if the client sees nothing of it.
+func (w *watcher) event(e cache.Event, many bool) (ok bool, err error) {
+	if !w.q.sel.Everything() {
+		if e, ok = cache.Narrow(e, w.q.sel.Has); !ok {
+			return false, nil
+		}
+	}
+	w.showAsItWas(&e)
+	return true, w.sink.event(&e, many)
 }
 
 // showAsItWas: who is told that an object has left the selection sees it as it

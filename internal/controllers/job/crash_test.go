@@ -21,7 +21,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/batch"
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/client"
-	"github.com/kemudi/kemudi/internal/cluster"
+	"github.com/kemudi/kemudi/internal/plane"
 	"github.com/kemudi/kemudi/internal/sim"
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/store/mem"
@@ -58,7 +58,7 @@ type life struct {
 	*testing.T
 	rng    *rand.Rand
 	store  *slow
-	plane  *cluster.ControlPlane
+	plane  *plane.Plane
 	kill   func()
 	killed int
 
@@ -70,7 +70,7 @@ var errKilled = errors.New("killed")
 // start starts a control plane that knows only what is stored.
 func (l *life) start() {
 	l.Helper()
-	plane, err := cluster.NewControlPlane(cluster.ControlPlaneOptions{Store: l.store, Logger: slog.New(slog.DiscardHandler)})
+	plane, err := plane.New(plane.Options{Store: l.store, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		l.Fatal(err)
 	}

@@ -131,7 +131,7 @@ func scale(t *testing.T, sets client.Client[*appsv1.ReplicaSet], replicas int32)
 func TestPodsThatChangeMeanwhileAreDeletedWithoutAWord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &slow{Store: mem.New(mem.Options{}), pods: map[string]bool{}}
-		plane := sim.Plane(t, cluster.ControlPlaneOptions{Store: st})
+		plane := sim.Plane(t, plane.Options{Store: st})
 		sets, pods := client.For(plane.Admin(), apps.ReplicaSets), client.For(plane.Admin(), core.Pods)
 		create(t, sets, 20)
 		time.Sleep(time.Minute)

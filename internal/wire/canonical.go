@@ -6,7 +6,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kemudi/kemudi/internal/layout"
 )
@@ -42,11 +41,33 @@ func canonicalByLibrary(obj Proto) {
 	if back.Interface().(Proto).Unmarshal(data) != nil {
 		return
 	}
-	if o, ok := obj.(runtime.Object); ok { // the kind is no part of the message
-		back.Interface().(runtime.Object).GetObjectKind().SetGroupVersionKind(o.GetObjectKind().GroupVersionKind())
-	}
+	keepKinds(back.Elem(), v)
 	if !reflect.DeepEqual(obj, back.Interface()) {
 		v.Set(back.Elem())
+	}
+}
+
+// keepKinds gives an object that was read from bytes, and those within it, the kinds of
+// the one that was written: they are no part of the message.
+func keepKinds(back, own reflect.Value) {
+	switch own.Kind() {
+	case reflect.Struct:
+		if own.Type() == reflect.TypeFor[metav1.TypeMeta]() {
+			back.Set(own)
+			return
+		}
+		for i := range own.NumField() {
+			if f := back.Field(i); f.CanSet() {
+				keepKinds(f, own.Field(i))
+			}
+		}
+	case reflect.Slice:
+		if kind := own.Type().Elem().Kind(); kind != reflect.Struct {
+			return
+		}
+		for i := range min(back.Len(), own.Len()) {
+			keepKinds(back.Index(i), own.Index(i))
+		}
 	}
 }
 

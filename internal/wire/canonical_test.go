@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -67,4 +69,15 @@ func form(t *testing.T, v any) []byte {
 		t.Fatal(err)
 	}
 	return data
+}
+
+func TestObjectsWithinOthersKeepTheirKind(t *testing.T) {
+	set := &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{VolumeClaimTemplates: []corev1.PersistentVolumeClaim{
+		{TypeMeta: metav1.TypeMeta{Kind: "PersistentVolumeClaim", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: "data", Labels: map[string]string{}}},
+	}}}
+	set.Kind = "StatefulSet"
+	Canonical(set)
+	if c := set.Spec.VolumeClaimTemplates[0]; set.Kind != "StatefulSet" || c.Kind != "PersistentVolumeClaim" || c.APIVersion != "v1" {
+		t.Errorf("got %q with a claim of kind %q in %q, want them as they were", set.Kind, c.Kind, c.APIVersion)
+	}
 }

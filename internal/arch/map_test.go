@@ -62,6 +62,10 @@ var elsewhere = map[string][]string{
 		"BackoffLimitExceeded", "Completed", "DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded", "PodFailurePolicy",
 		"Resumed", "Suspended", "TooManySucceededPods",
 	},
+	"controllers Event(n.reason)": { // of CronJobs
+		"JobAlreadyActive", "MissSchedule", "MissingJob", "SawCompletedJob", "TooManyMissedTimes", "UnexpectedJob",
+		"UnknownTimeZone", "UnparseableSchedule",
+	},
 	"kubelet Event(reason)":                   {"NodeHasDiskPressure", "NodeHasInsufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientMemory"},
 	"kubelet Event(n.Reason)":                 {"DNSConfigForming", "MissingClusterDNS"},
 	"kubelet rejected(reason)":                {"NodeAffinity", "NodePorts", "OutOf[resource]", "PodOSNotSupported", "PodOSSelectorNodeLabelDoesNotMatch", "SysctlForbidden", "TaintToleration"},

@@ -9,6 +9,7 @@ import (
 	"github.com/kemudi/kemudi/internal/controllers/bootstraptokens"
 	"github.com/kemudi/kemudi/internal/controllers/certificates"
 	"github.com/kemudi/kemudi/internal/controllers/clusterroleaggregation"
+	"github.com/kemudi/kemudi/internal/controllers/cronjob"
 	"github.com/kemudi/kemudi/internal/controllers/daemonset"
 	"github.com/kemudi/kemudi/internal/controllers/deployment"
 	"github.com/kemudi/kemudi/internal/controllers/endpoints"
@@ -77,6 +78,7 @@ func All(o Options) []*controller.Controller {
 		deployment.Controller,
 		job.Controller,
 		job.Orphans,
+		cronjob.Controller,
 		endpointslice.New(o.EndpointSlice),
 		endpoints.Controller,
 		endpointslicemirroring.New(o.EndpointSliceMirroring),

@@ -26,6 +26,7 @@ import (
 	"github.com/kemudi/kemudi/internal/controllers/serviceaccount"
 	"github.com/kemudi/kemudi/internal/controllers/tainteviction"
 	"github.com/kemudi/kemudi/internal/controllers/tokens"
+	"github.com/kemudi/kemudi/internal/controllers/ttlafterfinished"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -79,6 +80,7 @@ func All(o Options) []*controller.Controller {
 		job.Controller,
 		job.Orphans,
 		cronjob.Controller,
+		ttlafterfinished.Controller,
 		endpointslice.New(o.EndpointSlice),
 		endpoints.Controller,
 		endpointslicemirroring.New(o.EndpointSliceMirroring),

@@ -69,7 +69,7 @@ type memory struct {
 	uid        types.UID
 	generation int64
 	back       backoff
-	rest       time.Time // the next look is not to come before
+	next       time.Time // the next look comes no sooner
 }
 
 // Reconcile brings a job on.
@@ -80,7 +80,7 @@ func (r *reconciler) Reconcile(ctx context.Context, job *batchv1.Job) (controlle
 	}
 	v := &view{job: job, now: time.Now()}
 	if m, ok := r.recall(key, job.UID); ok {
-		if wait := m.rest.Sub(v.now); wait > 0 && m.generation == job.Generation && job.DeletionTimestamp == nil {
+		if wait := m.next.Sub(v.now); wait > 0 && m.generation == job.Generation && job.DeletionTimestamp == nil {
 			return controller.After(wait), nil
 		}
 		v.back = &m.back
@@ -102,7 +102,7 @@ func (r *reconciler) Reconcile(ctx context.Context, job *batchv1.Job) (controlle
 	}
 	m := memory{uid: job.UID, generation: job.Generation, back: p.back}
 	if !p.more {
-		m.rest = v.now.Add(rest(len(v.pods)))
+		m.next = v.now.Add(pace(len(v.pods)))
 	}
 	r.remember(key, m)
 	switch {
@@ -114,9 +114,9 @@ func (r *reconciler) Reconcile(ctx context.Context, job *batchv1.Job) (controlle
 	return controller.Done, nil
 }
 
-// rest is how long a job with so many pods is let alone after a look: each costs
-// a walk over all of them, and may write the status.
-func rest(pods int) time.Duration {
+// pace is how far apart the looks at a job with so many pods are: each costs a
+// walk over all of them, and may write the status.
+func pace(pods int) time.Duration {
 	return min(time.Duration(pods)*time.Millisecond, time.Second)
 }
 

@@ -1,4 +1,4 @@
-package job_test
+package cluster_test
 
 import (
 	"context"
@@ -27,7 +27,8 @@ import (
 
 // BenchmarkCompletions runs a Job of 10,000 completions (KEMUDI_COMPLETIONS: of
 // as many), 500 at a time, from its creation to its end: the whole control plane,
-// on simulated nodes that need no time for a pod.
+// on simulated nodes that need no time for a pod. It is here since no test of a
+// controller links etcd.
 func BenchmarkCompletions(b *testing.B) {
 	completions := 10_000
 	if s := os.Getenv("KEMUDI_COMPLETIONS"); s != "" {

@@ -177,7 +177,7 @@ func (p *peer) read(t *testing.T, enough func() bool) {
 			t.Fatal(err)
 		}
 		h := frame.Header()
-		if p.ended[h.StreamID] != 0 && h.StreamID != 0 {
+		if _, ended := p.ended[h.StreamID]; ended {
 			t.Fatalf("got %v after the end of its stream", h)
 		}
 		switch f := frame.(type) {
@@ -294,7 +294,7 @@ func TestLaneBeginsAfterMuchThatTheHandlerHasWritten(t *testing.T) {
 	}
 	stop.Store(true)
 	p.grant(t, 1, 1<<20)
-	p.read(t, func() bool { return p.ended[1] != 0 })
+	p.read(t, func() bool { return len(p.ended) == 1 })
 	after, whole := strings.CutPrefix(p.got[1].String(), before)
 	if !whole {
 		t.Error("what the handler wrote does not come first")

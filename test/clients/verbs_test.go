@@ -49,7 +49,7 @@ var everyKind = []aKind{
 	{version: "apps/v1", plural: "statefulsets", sample: `spec: {replicas: 0, serviceName: s, ` + selected, proves: "C-057"},
 	{version: "apps/v1", plural: "daemonsets", sample: `spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {nodeSelector: {never: here}, containers: [{name: c, image: c}]}}}`, proves: "C-007"},
 	{version: "apps/v1", plural: "controllerrevisions", sample: `{data: {a: b}, revision: 3}`},
-	{version: "batch/v1", plural: "jobs", sample: `spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: c, image: c}]}}}`},
+	{version: "batch/v1", plural: "jobs", sample: `spec: {suspend: true, managedBy: example.com/nobody, template: {spec: {restartPolicy: Never, containers: [{name: c, image: c}]}}}`},
 	{version: "batch/v1", plural: "cronjobs", sample: `spec: {schedule: "0 0 1 1 *", suspend: true, jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: c}]}}}}}`},
 	{version: "coordination.k8s.io/v1", plural: "leases", sample: `spec: {holderIdentity: me, renewTime: "2020-01-02T03:04:05.123456Z"}`},
 	{version: "discovery.k8s.io/v1", plural: "endpointslices", sample: `{addressType: IPv4, endpoints: [], ports: []}`, proves: "C-203/verbs"},

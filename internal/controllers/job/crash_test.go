@@ -148,7 +148,7 @@ func TestEachPodIsCountedOnceWheneverWeAreKilled(t *testing.T) {
 }
 
 func play(t *testing.T, rng *rand.Rand) {
-	l := &life{T: t, rng: rng, store: &slow{Store: mem.New(mem.Options{}), rng: rng}, succeeded: map[types.UID]bool{}, failed: map[types.UID]bool{}}
+	l := &life{T: t, rng: rng, store: &slow{Store: mem.New(mem.Options{}), rng: rand.New(rand.NewPCG(rng.Uint64(), 0))}, succeeded: map[types.UID]bool{}, failed: map[types.UID]bool{}}
 	l.start()
 	defer func() { l.kill() }()
 	job := &batchv1.Job{

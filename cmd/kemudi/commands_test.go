@@ -178,6 +178,26 @@ func TestShareOfTheOnlyFamilyStandsAlone(t *testing.T) {
 	}
 }
 
+// Nobody said 0 who says nothing.
+func TestLimitOfNothingIsNotTheDefault(t *testing.T) {
+	for args, want := range map[string]int{
+		"":                                  12500,
+		"--terminated-pod-gc-threshold=7":   7,
+		"--terminated-pod-gc-threshold=0":   -1,
+		"--terminated-pod-gc-threshold=-20": -1,
+	} {
+		o := cluster.Defaults()
+		f := pflag.NewFlagSet("server", pflag.ContinueOnError)
+		addServerFlags(f, &o)
+		if err := f.Parse(strings.Fields(args)); err != nil || o.Controllers.PodGC.Threshold != want {
+			t.Errorf("%q: got %d, %v, want %d", args, o.Controllers.PodGC.Threshold, err, want)
+		}
+	}
+	if err := newServer().Flags().Set("terminated-pod-gc-threshold", "many"); err == nil {
+		t.Error("many is taken for a number")
+	}
+}
+
 func TestWrongCommandLinesEndWithCode2(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{

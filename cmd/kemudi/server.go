@@ -110,7 +110,7 @@ func addServerFlags(f *pflag.FlagSet, o *cluster.Options) {
 
 	f.IntVar(&o.NodesToScore, "percentage-of-nodes-to-score", o.NodesToScore, "how much of the cluster is searched before the best node found is taken, in percent; default 50 to 5, the less the larger the cluster")
 	f.IntVar(&o.Controllers.EndpointSlice.MaxEndpointsPerSlice, "max-endpoints-per-slice", o.Controllers.EndpointSlice.MaxEndpointsPerSlice, "how many endpoints an EndpointSlice holds")
-	f.IntVar(&o.Controllers.PodGC.Threshold, "terminated-pod-gc-threshold", o.Controllers.PodGC.Threshold, "how many finished pods are kept")
+	f.Var((*limitFlag)(&o.Controllers.PodGC.Threshold), "terminated-pod-gc-threshold", "how many finished pods are kept; 0 or less: all of them")
 	f.DurationVar(&o.Controllers.NodeLifecycle.GracePeriod, "node-monitor-grace-period", o.Controllers.NodeLifecycle.GracePeriod, "how long a node may be silent")
 	f.DurationVar(&o.Controllers.NodeLifecycle.StartupGracePeriod, "node-startup-grace-period", o.Controllers.NodeLifecycle.StartupGracePeriod, "the same for a node that has never reported")
 	f.Float64Var(&o.Controllers.NodeLifecycle.EvictionRate, "node-eviction-rate", o.Controllers.NodeLifecycle.EvictionRate, "how many lost nodes of a zone begin to be emptied in a second")
@@ -182,6 +182,22 @@ func (n *notFlag) String() string { return strconv.FormatBool(!bool(*n)) }
 func (n *notFlag) Set(s string) error {
 	yes, err := strconv.ParseBool(s)
 	*n = notFlag(!yes)
+	return err
+}
+
+// limitFlag is a number that limits nothing from 0 down. It is negative then: an
+// option that is 0 was not said.
+type limitFlag int
+
+func (l *limitFlag) Type() string   { return "int" }
+func (l *limitFlag) String() string { return strconv.Itoa(int(*l)) }
+
+func (l *limitFlag) Set(s string) error {
+	n, err := strconv.Atoi(s)
+	if n <= 0 {
+		n = -1
+	}
+	*l = limitFlag(n)
 	return err
 }
 

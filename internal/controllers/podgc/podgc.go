@@ -28,7 +28,8 @@ const quarantine = 40 * time.Second
 
 // Options configure the controller. The zero value is upstream's.
 type Options struct {
-	// Threshold is how many finished pods are kept (--terminated-pod-gc-threshold).
+	// Threshold is how many finished pods are kept (--terminated-pod-gc-threshold;
+	// negative: all of them).
 	Threshold int
 }
 
@@ -173,10 +174,10 @@ func (r *reconciler) note(key string, finished bool) int {
 		delete(r.mu.finished, key)
 		return 0
 	}
-	r.mu.finished[key] = true
-	if r.threshold == 0 {
+	if r.threshold < 0 {
 		return 0
 	}
+	r.mu.finished[key] = true
 	return len(r.mu.finished) - r.threshold
 }
 

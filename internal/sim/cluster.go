@@ -141,9 +141,7 @@ func (c *Cluster) Restart() error {
 		return err
 	}
 	for name, n := range c.nodes {
-		again := newNode(n.o, c.API(), c.log)
-		again.dual, again.nextIP = n.dual, n.nextIP
-		c.nodes[name] = again
+		c.nodes[name] = newNode(n.o, n.ips, c.API(), c.log)
 	}
 	for _, name := range running {
 		if err := c.StartNode(name); err != nil {
@@ -170,9 +168,10 @@ func (c *Cluster) AddNode(o NodeOptions) error {
 	if c.nodes[o.Name] != nil {
 		return fmt.Errorf("there is a node %s already", o.Name)
 	}
-	n := newNode(o, c.API(), c.log)
-	n.dual = c.dual
-	c.nodes[o.Name] = n
+	if len(c.nodes) == maxNodes {
+		return fmt.Errorf("a simulated cluster has at most %d nodes", maxNodes)
+	}
+	c.nodes[o.Name] = newNode(o, &addresses{node: len(c.nodes), dual: c.dual}, c.API(), c.log)
 	return c.StartNode(o.Name)
 }
 

@@ -56,8 +56,7 @@ type Node struct {
 	pods   client.Client[*corev1.Pod]
 	seen   client.Reader[*corev1.Pod]
 	log    *slog.Logger
-	nextIP int
-	dual   bool         // pods have addresses of both families
+	ips    *addresses
 	skew   atomic.Int64 // by how much its clock is ahead of the cluster's; nanoseconds
 
 	cancel context.CancelCauseFunc // nil: it does not run
@@ -78,7 +77,7 @@ type stage struct {
 	do func(ctx context.Context, pod *corev1.Pod) error
 }
 
-func newNode(o NodeOptions, t client.Transport, log *slog.Logger) *Node {
+func newNode(o NodeOptions, ips *addresses, t client.Transport, log *slog.Logger) *Node {
 	if o.CPU == "" {
 		o.CPU = "4"
 	}
@@ -92,7 +91,7 @@ func newNode(o NodeOptions, t client.Transport, log *slog.Logger) *Node {
 		o.StartAfter = time.Second
 	}
 	return &Node{
-		o: o, nodes: client.For(t, core.Nodes), leases: client.For(t, coordination.Leases), pods: client.For(t, core.Pods),
+		o: o, ips: ips, nodes: client.For(t, core.Nodes), leases: client.For(t, coordination.Leases), pods: client.For(t, core.Pods),
 		seen: client.Cached(t, core.Pods, "spec.nodeName="+o.Name), log: log.With("node", o.Name), plans: map[string]*plan{},
 	}
 }
@@ -298,15 +297,14 @@ func (n *Node) work(ctx context.Context) time.Duration {
 }
 
 func (n *Node) setRunning(ctx context.Context, pod *corev1.Pod, ready bool) error {
-	return n.update(ctx, pod, func(s *corev1.PodStatus) {
+	return n.update(ctx, pod, func(s *corev1.PodStatus) error {
 		s.Phase = corev1.PodRunning
 		if s.PodIP == "" {
-			n.nextIP++
-			s.PodIP = fmt.Sprintf("10.%d.%d.%d", 1+n.nextIP/65536, n.nextIP/256%256, n.nextIP%256)
-			s.PodIPs = []corev1.PodIP{{IP: s.PodIP}}
-			if n.dual {
-				s.PodIPs = append(s.PodIPs, corev1.PodIP{IP: fmt.Sprintf("fd00:1::%x", n.nextIP)})
+			ips, err := n.ips.next(n.taken)
+			if err != nil {
+				return err
 			}
+			s.PodIP, s.PodIPs = ips[0].IP, ips
 			s.StartTime = ptr.To(metav1.Now().Rfc3339Copy())
 		}
 		state := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now().Rfc3339Copy()}}
@@ -316,7 +314,18 @@ func (n *Node) setRunning(ctx context.Context, pod *corev1.Pod, ready bool) erro
 		}
 		condition(s, corev1.ContainersReady, ready)
 		condition(s, corev1.PodReady, ready)
+		return nil
 	})
+}
+
+// taken says that a pod which has not ended has the address.
+func (n *Node) taken(ip string) bool {
+	for _, p := range n.plans {
+		if p.pod.Status.PodIP == ip && !core.PodTerminal(p.pod) {
+			return true
+		}
+	}
+	return false
 }
 
 func (n *Node) exit(ctx context.Context, pod *corev1.Pod) error {
@@ -329,7 +338,7 @@ func (n *Node) exit(ctx context.Context, pod *corev1.Pod) error {
 
 // terminate lets the containers of a pod end with a code.
 func (n *Node) terminate(ctx context.Context, pod *corev1.Pod, code int) error {
-	return n.update(ctx, pod, func(s *corev1.PodStatus) {
+	return n.update(ctx, pod, func(s *corev1.PodStatus) error {
 		s.Phase = corev1.PodSucceeded
 		reason := "Completed"
 		if code != 0 {
@@ -340,6 +349,7 @@ func (n *Node) terminate(ctx context.Context, pod *corev1.Pod, code int) error {
 		}}, false)
 		condition(s, corev1.ContainersReady, false)
 		condition(s, corev1.PodReady, false)
+		return nil
 	})
 }
 
@@ -356,7 +366,7 @@ func (n *Node) finish(ctx context.Context, pod *corev1.Pod) error {
 	})
 }
 
-func (n *Node) update(ctx context.Context, pod *corev1.Pod, change func(*corev1.PodStatus)) error {
+func (n *Node) update(ctx context.Context, pod *corev1.Pod, change func(*corev1.PodStatus) error) error {
 	now, err := n.pods.Get(ctx, pod.Namespace, pod.Name)
 	if err != nil {
 		return err
@@ -365,7 +375,9 @@ func (n *Node) update(ctx context.Context, pod *corev1.Pod, change func(*corev1.
 		return nil
 	}
 	now = now.DeepCopy()
-	change(&now.Status)
+	if err := change(&now.Status); err != nil {
+		return err
+	}
 	_, err = n.pods.UpdateStatus(ctx, now)
 	return err
 }

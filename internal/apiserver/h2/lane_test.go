@@ -120,7 +120,7 @@ type peer struct {
 	windows map[uint32]int
 	first   int
 	got     map[uint32]*bytes.Buffer
-	ended   map[uint32]http2.FrameType
+	ended   map[uint32]http2.FrameType // by what; data is the zero value
 }
 
 // newPeer connects to url; first and connection are the windows that it begins with.
@@ -168,6 +168,12 @@ func (p *peer) get(t *testing.T, stream uint32, path string) {
 	check(t, p.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block, EndStream: true, EndHeaders: true}))
 }
 
+// over says whether a stream has ended, in whatever way.
+func (p *peer) over(stream uint32) bool {
+	_, over := p.ended[stream]
+	return over
+}
+
 // read reads frames until it has enough, and minds the windows.
 func (p *peer) read(t *testing.T, enough func() bool) {
 	t.Helper()
@@ -177,7 +183,7 @@ func (p *peer) read(t *testing.T, enough func() bool) {
 			t.Fatal(err)
 		}
 		h := frame.Header()
-		if _, ended := p.ended[h.StreamID]; ended {
+		if p.over(h.StreamID) {
 			t.Fatalf("got %v after the end of its stream", h)
 		}
 		switch f := frame.(type) {
@@ -294,7 +300,7 @@ func TestLaneBeginsAfterMuchThatTheHandlerHasWritten(t *testing.T) {
 	}
 	stop.Store(true)
 	p.grant(t, 1, 1<<20)
-	p.read(t, func() bool { return len(p.ended) == 1 })
+	p.read(t, func() bool { return p.over(1) })
 	after, whole := strings.CutPrefix(p.got[1].String(), before)
 	if !whole {
 		t.Error("what the handler wrote does not come first")

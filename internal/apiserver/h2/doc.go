@@ -35,4 +35,5 @@
 //	H2 What the server and the lanes may send together is what the client lets the connection send, or less.
 //	H3 A stream with a lane is sent nothing by the lane before all that the handler wrote, nor after its end.
 //	H4 A lane that waits for its client holds up no other, and its source is not asked meanwhile.
+//	H5 Neither the server nor the lanes may have more than half of the connection's window to themselves.
 package h2

@@ -340,6 +340,97 @@ func TestLanesShareTheWindowOfTheirConnection(t *testing.T) {
 	checkNumbers(t, p.got[1].String())
 }
 
+// TestClientsThatGrantAtHalfAWindowAreServedToTheEnd, as many libraries do: by lanes
+// alone, by ordinary answers alone, and by both in turn.
+func TestClientsThatGrantAtHalfAWindowAreServedToTheEnd(t *testing.T) {
+	const whole = 400_000
+	url, _, _ := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/ordinary" {
+			_, _ = w.Write(make([]byte, 2*whole))
+			return
+		}
+		var stop atomic.Bool
+		if err := follow(t, w, r, "", func(l *Lane) Source {
+			inner, size := numbers(&stop)(l), 0
+			return func(dst []byte) ([]byte, error) {
+				had := len(dst)
+				dst, err := inner(dst)
+				size += len(dst) - had
+				stop.Store(size > 2*whole)
+				return dst, err
+			}
+		}); err != nil {
+			t.Error(err)
+		}
+	}))
+	p := newPeer(t, url, 1<<30, whole)
+	for i, path := range []string{"/lane", "/ordinary", "/lane", "/lane", "/ordinary", "/ordinary"} {
+		stream := uint32(2*i + 1)
+		p.get(t, stream, path)
+		for !p.over(stream) {
+			p.read(t, func() bool { return p.over(stream) || p.windows[0] <= whole/2 })
+			if used := whole - p.windows[0]; used >= whole/2 {
+				p.grant(t, 0, used)
+			}
+		}
+	}
+}
+
+// TestHalfAWindowIsForLanes whatever is granted and used, in any order.
+func TestHalfAWindowIsForLanes(t *testing.T) {
+	for seed := range uint64(200) {
+		rnd := rand.New(rand.NewPCG(seed, 2))
+		var s lanes
+		s.init(nil, func() {})
+		whole := int64(firstWindow) + 2*firstWindow + rnd.Int64N(1<<20)
+		s.update(windowUpdate{bytes: uint32(whole - firstWindow)}, false)
+		used := int64(0) // since the client has granted more
+		for range 100 {
+			n := rnd.Int64N(whole)
+			if lane := rnd.IntN(2) == 0; lane {
+				n = min(n, s.mu.ours)
+				s.mu.ours -= n
+			} else {
+				n = min(n, s.mu.theirs)
+				s.wrote(head{kind: dataFrame, stream: 1, size: int(n)})
+			}
+			used += n
+			if granted := used - rnd.Int64N(1+used/2); used >= whole/2 {
+				s.update(windowUpdate{bytes: uint32(granted)}, true)
+				used -= granted
+			}
+			if most := (whole + 1) / 2; s.mu.ours > most || s.mu.theirs > most || s.mu.ours+s.mu.theirs+used != whole {
+				t.Fatalf("seed %d: lanes have %d and the server %d, of %d and %d used", seed, s.mu.ours, s.mu.theirs, whole, used)
+			}
+		}
+	}
+}
+
+// TestLaneHasWhatItsStreamWasGrantedBefore it was opened.
+func TestLaneHasWhatItsStreamWasGrantedBefore(t *testing.T) {
+	var stop atomic.Bool
+	granted := make(chan struct{})
+	url, _, _ := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/granted" {
+			close(granted)
+			return
+		}
+		<-granted
+		if err := follow(t, w, r, "", numbers(&stop)); err != nil {
+			t.Error(err)
+		}
+	}))
+	p := newPeer(t, url, 1000, 4<<20)
+	p.get(t, 1, "/")
+	p.grant(t, 1, 50_000)
+	p.get(t, 3, "/granted")
+	p.read(t, func() bool { return p.windows[1] == 0 })
+	stop.Store(true)
+	p.grant(t, 1, 1<<20)
+	p.read(t, func() bool { return p.over(1) })
+	checkNumbers(t, p.got[1].String())
+}
+
 // TestLaneOfASlowClientIsGivenUp, also if it takes a little now and then.
 func TestLaneOfASlowClientIsGivenUp(t *testing.T) {
 	var stop atomic.Bool

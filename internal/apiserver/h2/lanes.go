@@ -21,6 +21,7 @@ type lanes struct {
 	mu struct {
 		sync.Mutex
 		open         map[uint32]*Lane
+		early        map[uint32]int64 // what streams without a lane were granted
 		ready        []*Lane // for the next round
 		resting      bool    // timer will wake
 		first        int64   // what a stream may be sent to begin with
@@ -45,7 +46,8 @@ func (s *lanes) add(id uint32) *Lane {
 	if !s.mu.shared || s.mu.open[id] != nil {
 		return nil
 	}
-	l := &Lane{of: s, id: id, window: s.mu.first, done: make(chan struct{})}
+	l := &Lane{of: s, id: id, window: min(s.mu.first+s.mu.early[id], most31), done: make(chan struct{})}
+	delete(s.mu.early, id)
 	s.mu.open[id] = l
 	return l
 }
@@ -123,6 +125,9 @@ func (s *lanes) wrote(h head) {
 	}
 	l := s.mu.open[h.stream]
 	if l == nil {
+		if h.kind == resetFrame || h.flags&endStreamFlag != 0 {
+			delete(s.mu.early, h.stream)
+		}
 		return
 	}
 	switch h.kind {
@@ -148,6 +153,7 @@ func (s *lanes) wrote(h head) {
 func (s *lanes) reset(stream uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	delete(s.mu.early, stream)
 	if l := s.mu.open[stream]; l != nil {
 		s.finishLocked(l, nil)
 	}
@@ -157,9 +163,9 @@ func (s *lanes) reset(stream uint32) {
 // the connection. It returns what is left for the server; ok is false if the window
 // would be larger than a window may be.
 //
-// The lanes get half of what comes before the first request, which says how large
-// the window is, if that is much. Then what the client has taken in goes to those
-// who have less.
+// What the client grants before its first request says how large the window is. If
+// that is much the lanes get half of it, as does the server: many clients grant
+// more only when half has been used, and either may be the only one to use any (H5).
 func (s *lanes) update(u windowUpdate, opened bool) (left uint32, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,11 +177,9 @@ func (s *lanes) update(u windowUpdate, opened bool) (left uint32, ok bool) {
 		mine := int64(0)
 		switch {
 		case !opened && n/2 >= firstWindow:
-			s.mu.shared, mine = true, n/2
-		case s.mu.shared && s.mu.ours < s.mu.theirs:
-			mine = n
-		case s.mu.shared && s.mu.ours == s.mu.theirs: // so that nobody starves when both have none
-			mine = n / 2
+			s.mu.shared, mine = true, s.evenLocked(n)
+		case s.mu.shared:
+			mine = s.evenLocked(n)
 		}
 		s.mu.ours += mine
 		s.mu.theirs += n - mine
@@ -188,6 +192,7 @@ func (s *lanes) update(u windowUpdate, opened bool) (left uint32, ok bool) {
 	}
 	l := s.mu.open[u.stream]
 	if l == nil {
+		s.earlyLocked(u.stream, n)
 		return u.bytes, true
 	}
 	if l.window+n > most31 {
@@ -199,6 +204,28 @@ func (s *lanes) update(u windowUpdate, opened bool) (left uint32, ok bool) {
 	}
 	s.unblockLocked(l)
 	return 0, true
+}
+
+// earlyMost is how many streams early has room for: more would be of streams that
+// have ended, or of a client that has more requests than it may.
+const earlyMost = 256
+
+// earlyLocked takes note of what a stream is granted that may have a lane soon. What is
+// forgotten only makes a lane send less at a time.
+func (s *lanes) earlyLocked(stream uint32, n int64) {
+	if !s.mu.shared {
+		return
+	}
+	if s.mu.early == nil || len(s.mu.early) >= earlyMost {
+		s.mu.early = map[uint32]int64{}
+	}
+	s.mu.early[stream] = min(s.mu.early[stream]+n, most31)
+}
+
+// evenLocked is the part of n that lanes get, so that they and the server may
+// send as much as each other afterwards, if that can be.
+func (s *lanes) evenLocked(n int64) int64 {
+	return min(max((s.mu.theirs+n-s.mu.ours)/2, 0), n)
 }
 
 func (s *lanes) unblockLocked(l *Lane) {

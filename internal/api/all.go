@@ -1,6 +1,8 @@
 package api
 
 import (
+	"slices"
+
 	"github.com/kemudi/kemudi/internal/api/apps"
 	"github.com/kemudi/kemudi/internal/api/authentication"
 	"github.com/kemudi/kemudi/internal/api/authorization"
@@ -19,61 +21,19 @@ import (
 
 // All lists every built-in resource, by group and kind.
 func All() []*resource.Def {
-	return []*resource.Def{
-		core.Bindings.Def,
-		core.ConfigMaps.Def,
-		core.Endpoints.Def,
-		core.Events.Def,
-		core.LimitRanges.Def,
-		core.Namespaces.Def,
-		core.Nodes.Def,
-		core.PersistentVolumeClaims.Def,
-		core.PersistentVolumes.Def,
-		core.PodTemplates.Def,
-		core.Pods.Def,
-		core.ReplicationControllers.Def,
-		core.ResourceQuotas.Def,
-		core.Secrets.Def,
-		core.ServiceAccounts.Def,
-		core.Services.Def,
-
-		apps.ControllerRevisions.Def,
-		apps.DaemonSets.Def,
-		apps.Deployments.Def,
-		apps.ReplicaSets.Def,
-		apps.StatefulSets.Def,
-
-		authentication.SelfSubjectReviews.Def,
-		authentication.TokenReviews.Def,
-
-		authorization.LocalSubjectAccessReviews.Def,
-		authorization.SelfSubjectAccessReviews.Def,
-		authorization.SelfSubjectRulesReviews.Def,
-		authorization.SubjectAccessReviews.Def,
-
-		batch.CronJobs.Def,
-		batch.Jobs.Def,
-
-		certificates.CertificateSigningRequests.Def,
-
-		coordination.Leases.Def,
-
-		discovery.EndpointSlices.Def,
-
-		node.RuntimeClasses.Def,
-
-		policy.PodDisruptionBudgets.Def,
-
-		rbac.ClusterRoleBindings.Def,
-		rbac.ClusterRoles.Def,
-		rbac.RoleBindings.Def,
-		rbac.Roles.Def,
-
-		scheduling.PriorityClasses.Def,
-
-		storage.CSIDrivers.Def,
-		storage.CSINodes.Def,
-		storage.StorageClasses.Def,
-		storage.VolumeAttachments.Def,
-	}
+	return slices.Concat(
+		core.All(),
+		apps.All(),
+		authentication.All(),
+		authorization.All(),
+		batch.All(),
+		certificates.All(),
+		coordination.All(),
+		discovery.All(),
+		node.All(),
+		policy.All(),
+		rbac.All(),
+		scheduling.All(),
+		storage.All(),
+	)
 }

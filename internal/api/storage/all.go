@@ -1,0 +1,13 @@
+package storage
+
+import "github.com/kemudi/kemudi/internal/resource"
+
+// All lists the resources of storage.k8s.io, by kind.
+func All() []*resource.Def {
+	return []*resource.Def{
+		CSIDrivers.Def,
+		CSINodes.Def,
+		StorageClasses.Def,
+		VolumeAttachments.Def,
+	}
+}

@@ -331,7 +331,7 @@ func TestLanesShareTheWindowOfTheirConnection(t *testing.T) {
 	p.get(t, 3, "/ordinary")
 	p.read(t, func() bool { return p.windows[0] == 0 })
 	for p.got[1].Len() < 2*whole || p.got[3].Len() < 2*whole {
-		p.grant(t, 0, 10_000)
+		p.grant(t, 0, 60_000) // half of it is more than is held back
 		p.read(t, func() bool { return p.windows[0] == 0 })
 	}
 	stop.Store(true)

@@ -22,11 +22,11 @@ type lanes struct {
 		sync.Mutex
 		open         map[uint32]*Lane
 		early        map[uint32]int64 // what streams without a lane were granted
-		ready        []*Lane // for the next round
-		resting      bool    // timer will wake
-		first        int64   // what a stream may be sent to begin with
-		ours, theirs int64   // what lanes and server may send of the connection's window
-		shared       bool    // the window is large enough for both
+		ready        []*Lane          // for the next round
+		resting      bool             // timer will wake
+		first        int64            // what a stream may be sent to begin with
+		ours, theirs int64            // what lanes and server may send of the connection's window
+		shared       bool             // the window is large enough for both
 	}
 }
 

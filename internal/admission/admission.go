@@ -2,16 +2,16 @@ package admission
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/auth/rbac"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
@@ -105,49 +105,13 @@ type Options struct {
 	Enable, Disable []string
 }
 
-// Chain is the plugins that are on. It may be used concurrently.
+// Chain is plugins that are asked one after the other. It may be used concurrently.
 type Chain struct{ plugins []Plugin }
 
-// New returns the chain of o.
-func New(o Options) (*Chain, error) {
-	if o.Caches == nil {
-		return nil, errors.New("admission options: no caches")
-	}
-	if o.Fresh == nil {
-		o.Fresh = func(context.Context) error { return nil }
-	}
-	all := plugins(&o)
-	on, off := Plugins()
-	known := slices.Sorted(slices.Values(slices.Concat(on, off)))
-	for _, name := range slices.Concat(o.Enable, o.Disable) {
-		if !slices.Contains(known, name) {
-			return nil, fmt.Errorf("admission plugin %q is unknown; there are %s", name, strings.Join(known, ", "))
-		}
-	}
-	c := &Chain{}
-	for _, e := range all {
-		on := (!e.off || slices.Contains(o.Enable, e.Name)) && !slices.Contains(o.Disable, e.Name)
-		if on {
-			c.plugins = append(c.plugins, e.Plugin)
-		}
-	}
-	return c, nil
-}
+// NewChain returns the chain of the plugins, in their order.
+func NewChain(plugins ...Plugin) *Chain { return &Chain{plugins} }
 
-// Plugins are the names of the plugins that are on, and off, by default.
-func Plugins() (on, off []string) {
-	nothing := &Options{Caches: func(*resource.Def) *cache.Cache { return nil }}
-	for _, e := range plugins(nothing) {
-		if e.off {
-			off = append(off, e.Name)
-		} else {
-			on = append(on, e.Name)
-		}
-	}
-	return on, off
-}
-
-// Names lists the plugins that are on, in order.
+// Names lists the plugins in order.
 func (c *Chain) Names() []string {
 	names := make([]string, len(c.plugins))
 	for i, p := range c.plugins {
@@ -180,8 +144,8 @@ func (c *Chain) Validate(ctx context.Context, a *Attributes) error {
 	return nil
 }
 
-// reader reads a resource from its cache; one that the server does not have is empty.
-func reader[T resource.Object](o *Options, r *resource.Resource[T]) client.Reader[T] {
+// Reader reads a resource from its cache; one that the server does not have is empty.
+func Reader[T resource.Object](o *Options, r *resource.Resource[T]) client.Reader[T] {
 	c := o.Caches(r.Def)
 	if c == nil {
 		c = cache.New(r.Def, &cache.Progress{})
@@ -189,8 +153,8 @@ func reader[T resource.Object](o *Options, r *resource.Resource[T]) client.Reade
 	return client.Reader[T]{Cache: c}
 }
 
-// find reads one object, and again from a fresh cache if it is not there.
-func find[T resource.Object](ctx context.Context, o *Options, r client.Reader[T], namespace, name string) (obj T, ok bool, err error) {
+// Find reads one object, and again from a fresh cache if it is not there.
+func Find[T resource.Object](ctx context.Context, o *Options, r client.Reader[T], namespace, name string) (obj T, ok bool, err error) {
 	if obj, ok = r.Get(namespace, name); ok {
 		return obj, true, nil
 	}
@@ -201,18 +165,12 @@ func find[T resource.Object](ctx context.Context, o *Options, r client.Reader[T]
 	return obj, ok, nil
 }
 
-// allowed asks the authorizer.
-func (o *Options) allowed(ctx context.Context, attrs authorizer.AttributesRecord) bool {
-	ok, _ := o.ask(ctx, attrs)
-	return ok
-}
-
-// ask asks the authorizer; why is its reason and error as messages have them.
-func (o *Options) ask(ctx context.Context, attrs authorizer.AttributesRecord) (ok bool, why string) {
-	if o.Authorizer == nil {
-		return true, ""
-	}
-	attrs.ResourceRequest = true
-	decision, reason, err := o.Authorizer.Authorize(ctx, &attrs)
-	return err == nil && decision == authorizer.DecisionAllow, fmt.Sprintf("%v, %v", reason, err)
+// ForPods is a plugin that changes or refuses pods that are created.
+func ForPods(name string, f func(ctx context.Context, a *Attributes, pod *corev1.Pod) error) Plugin {
+	return Plugin{Name: name, Mutate: func(ctx context.Context, a *Attributes) error {
+		if pod, ok := a.Object.(*corev1.Pod); ok && a.Is(core.Pods.Def, "", Create) {
+			return f(ctx, a, pod)
+		}
+		return nil
+	}}
 }

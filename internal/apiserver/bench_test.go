@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kemudi/kemudi/internal/admission"
+	"github.com/kemudi/kemudi/internal/admission/plugins"
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/apiserver/served"
@@ -176,7 +177,7 @@ func BenchmarkCreateUnderAdmission(b *testing.B) {
 	chain := &racing{}
 	f := newFixture(b, func(o *Options) { o.Admission, o.Store = chain, newEtcd(b, b.TempDir()) })
 	var err error
-	if chain.Chain, err = admission.New(admission.Options{Caches: f.o.Caches.Cache, Fresh: f.Fresh}); err != nil {
+	if chain.Chain, err = plugins.New(admission.Options{Caches: f.o.Caches.Cache, Fresh: f.Fresh}); err != nil {
 		b.Fatal(err)
 	}
 	api := f.As(admin, "bench")

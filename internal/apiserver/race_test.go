@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kemudi/kemudi/internal/admission"
+	"github.com/kemudi/kemudi/internal/admission/plugins"
 	"github.com/kemudi/kemudi/internal/api/coordination"
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/client"
@@ -40,7 +41,7 @@ func TestNoObjectIsLeftInANamespaceThatGoes(t *testing.T) {
 	race := &racing{}
 	f := newFixture(t, func(o *Options) { o.Admission = race })
 	var err error
-	if race.Chain, err = admission.New(admission.Options{Caches: f.o.Caches.Cache, Fresh: f.Fresh}); err != nil {
+	if race.Chain, err = plugins.New(admission.Options{Caches: f.o.Caches.Cache, Fresh: f.Fresh}); err != nil {
 		t.Fatal(err)
 	}
 	api := f.As(admin, "test")

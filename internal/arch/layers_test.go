@@ -37,6 +37,8 @@ kubelet/disk
 kubelet/container
 kubelet/pod
 admission apiserver/alloc apiserver/read
+admission/*
+admission/plugins
 apiserver/* kubelet/*
 apiserver/answer
 controller apiserver
@@ -51,7 +53,7 @@ arch
 
 // testOnly names the units that only tests, their own sub-folders and each
 // other import: nothing of them may end up in the program.
-var testOnly = []string{"trace", "texttest", "kubelet/apitest", "kubelet/fakecri", "sim", "arch"}
+var testOnly = []string{"trace", "texttest", "admission/admissiontest", "kubelet/apitest", "kubelet/fakecri", "sim", "arch"}
 
 // commandImports lists what cmd may import of internal/: wiring, and what
 // turns flags and output into words.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kemudi/kemudi/internal/admission"
+	"github.com/kemudi/kemudi/internal/admission/plugins"
 	"github.com/kemudi/kemudi/internal/plane"
 )
 
@@ -23,7 +23,7 @@ type API struct {
 }
 
 // AdmissionPlugins are the names of the plugins that are on, and off, by default.
-func AdmissionPlugins() (on, off []string) { return admission.Plugins() }
+func AdmissionPlugins() (on, off []string) { return plugins.Defaults() }
 
 func (a *API) check() error {
 	for _, n := range []struct {

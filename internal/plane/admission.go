@@ -2,6 +2,7 @@ package plane
 
 import (
 	"github.com/kemudi/kemudi/internal/admission"
+	"github.com/kemudi/kemudi/internal/admission/plugins"
 	"github.com/kemudi/kemudi/internal/api/core"
 	rbacapi "github.com/kemudi/kemudi/internal/api/rbac"
 	"github.com/kemudi/kemudi/internal/api/storage"
@@ -33,7 +34,7 @@ func (p *Plane) admission() (*admission.Chain, error) {
 		}),
 		p.roles,
 	)
-	return admission.New(admission.Options{
+	return plugins.New(admission.Options{
 		Caches: cache, Fresh: p.caches.Fresh, Authorizer: p.authorizer, Rules: p.roles, Defs: p.defs,
 		Enable: p.o.Plugins.Enable, Disable: p.o.Plugins.Disable,
 	})

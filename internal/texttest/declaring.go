@@ -7,11 +7,12 @@ import (
 	"testing"
 )
 
-// Declaring finds the file of a test's package that declares something: the first
-// that has its name as a text. Documents that are generated name it.
-func Declaring(t testing.TB, name string) string {
+// Declaring finds the file that declares something: the first of those that glob
+// matches, tests aside, that has its name as a text. Documents that are generated name
+// it.
+func Declaring(t testing.TB, glob, name string) string {
 	t.Helper()
-	files, err := filepath.Glob("*.go")
+	files, err := filepath.Glob(glob)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,6 +25,6 @@ func Declaring(t testing.TB, name string) string {
 			return file
 		}
 	}
-	t.Errorf("no file has %q", name)
+	t.Errorf("no file of %s has %q", glob, name)
 	return ""
 }

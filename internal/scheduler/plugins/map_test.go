@@ -26,7 +26,7 @@ func TestMapListsEveryPlugin(t *testing.T) {
 				events = append(events, kind.String())
 			}
 		}
-		file := texttest.Declaring(t, p.Name())
+		file := texttest.Declaring(t, "*.go", p.Name())
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | [%s](../internal/scheduler/plugins/%s) |\n", p.Name(), filters, weight, strings.Join(events, ", "), file, file)
 	}
 	texttest.Part(t, "../../../docs/MAP.md", "scheduler plugins", b.String())

@@ -1,10 +1,13 @@
-package admission
+package limitranger
 
 import (
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kemudi/kemudi/internal/admission"
+	"github.com/kemudi/kemudi/internal/admission/admissiontest"
 )
 
 const (
@@ -19,15 +22,15 @@ const (
 )
 
 func TestContainersGetWhatTheirLimitRangeHasForThem(t *testing.T) {
-	c := newWorld(t, containerDefaults).only(t, "LimitRanger")
-	a := request(t, `Pod: {metadata: {namespace: team, name: x}, spec: {
+	c := admission.NewChain(New(admissiontest.New(t, containerDefaults).Options()))
+	a := admissiontest.Request(t, `Pod: {metadata: {namespace: team, name: x}, spec: {
 		initContainers: [{name: i, resources: {limits: {cpu: "1", memory: 2Gi}, requests: {memory: 2Gi}}}],
 		containers: [{name: a}, {name: b, resources: {requests: {cpu: 200m}}}]}}`, "")
-	if got := run(t, c, a); got != "" {
+	if got := admissiontest.Run(t, c, a); got != "" {
 		t.Fatal(got)
 	}
 	pod := a.Object.(*corev1.Pod)
-	if got, want := spec(t, pod), `containers:
+	if got, want := admissiontest.Spec(t, pod), `containers:
 - name: a
   resources:
     limits:
@@ -64,23 +67,23 @@ initContainers:
 }
 
 func TestPodsOfOtherNamespacesAndPodsThatSayAllAreLeftAsTheyAre(t *testing.T) {
-	c := newWorld(t, containerDefaults).only(t, "LimitRanger")
+	c := admission.NewChain(New(admissiontest.New(t, containerDefaults).Options()))
 	for _, text := range []string{
 		`Pod: {metadata: {namespace: other, name: x}, spec: {containers: [{name: a}]}}`,
 		`Pod: {metadata: {namespace: team, name: x}, spec: {containers: [{name: a, resources: {requests: {cpu: "1", memory: "1"}, limits: {cpu: "1", memory: "1"}}}]}}`,
 	} {
-		a, before := request(t, text, ""), request(t, text, "")
-		if got := run(t, c, a); got != "" {
+		a, before := admissiontest.Request(t, text, ""), admissiontest.Request(t, text, "")
+		if got := admissiontest.Run(t, c, a); got != "" {
 			t.Fatal(got)
 		}
-		if got, want := spec(t, a.Object.(*corev1.Pod)), spec(t, before.Object.(*corev1.Pod)); got != want || len(a.Object.(*corev1.Pod).Annotations) > 0 {
+		if got, want := admissiontest.Spec(t, a.Object.(*corev1.Pod)), admissiontest.Spec(t, before.Object.(*corev1.Pod)); got != want || len(a.Object.(*corev1.Pod).Annotations) > 0 {
 			t.Errorf("got %s, want %s without annotations", got, want)
 		}
 	}
 }
 
 func TestLimitRangesRefuseInUpstreamsWords(t *testing.T) {
-	c := newWorld(t, containerBounds, podBounds, claimBounds).only(t, "LimitRanger")
+	c := admission.NewChain(New(admissiontest.New(t, containerBounds, podBounds, claimBounds).Options()))
 	pod := func(resources ...string) string {
 		for i, r := range resources {
 			resources[i] = "{name: c" + string(rune('0'+i)) + ", resources: {" + r + "}}"
@@ -114,7 +117,7 @@ func TestLimitRangesRefuseInUpstreamsWords(t *testing.T) {
 			`persistentvolumeclaims "x" is forbidden: maximum storage usage per PersistentVolumeClaim is 5Gi, but request is 6Gi`},
 	} {
 		t.Run(q.name, func(t *testing.T) {
-			if got := run(t, c, request(t, q.object, "")); got != q.want {
+			if got := admissiontest.Run(t, c, admissiontest.Request(t, q.object, "")); got != q.want {
 				t.Errorf("got  %s\nwant %s", got, q.want)
 			}
 		})
@@ -122,21 +125,21 @@ func TestLimitRangesRefuseInUpstreamsWords(t *testing.T) {
 }
 
 func TestLimitRangesHoldForResizesAndNoOtherUpdatesOfPods(t *testing.T) {
-	c := newWorld(t, containerBounds).only(t, "LimitRanger")
+	c := admission.NewChain(New(admissiontest.New(t, containerBounds).Options()))
 	const small, big = `Pod: {metadata: {namespace: team, name: x}, spec: {containers: [{name: a, resources: {requests: {cpu: 1m}, limits: {cpu: 1m}}}]}}`,
 		`Pod: {metadata: {namespace: team, name: x}, spec: {containers: [{name: a, resources: {requests: {cpu: "2"}, limits: {cpu: "2"}}}]}}`
 	for sub, want := range map[string]string{
 		"": "", "status": "", "ephemeralcontainers": "",
 		"resize": `pods "x" is forbidden: maximum cpu usage per Container is 1, but limit is 2`,
 	} {
-		a := request(t, big, small)
+		a := admissiontest.Request(t, big, small)
 		a.Sub = sub
-		if got := run(t, c, a); got != want {
+		if got := admissiontest.Run(t, c, a); got != want {
 			t.Errorf("%q: got %q, want %q", sub, got, want)
 		}
 	}
-	a := request(t, big, strings.Replace(small, "name: x", `name: x, deletionTimestamp: "2026-01-01T00:00:00Z"`, 1))
-	if a.Sub = "resize"; run(t, c, a) != "" {
+	a := admissiontest.Request(t, big, strings.Replace(small, "name: x", `name: x, deletionTimestamp: "2026-01-01T00:00:00Z"`, 1))
+	if a.Sub = "resize"; admissiontest.Run(t, c, a) != "" {
 		t.Error("a pod that is being deleted is refused")
 	}
 }

@@ -1,4 +1,4 @@
-package admission
+package serviceaccount
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 
+	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
@@ -29,13 +30,13 @@ const (
 // its namespace, which a controller makes a moment after the namespace.
 const defaultAccountWait = time.Second
 
-// serviceAccount gives every pod a service account, which must exist, and its token.
-func serviceAccount(o *Options) Plugin {
-	accounts := reader(o, core.ServiceAccounts)
-	return Plugin{
+// New gives every pod a service account, which must exist, and its token.
+func New(o *admission.Options) admission.Plugin {
+	accounts := admission.Reader(o, core.ServiceAccounts)
+	return admission.Plugin{
 		Name: "ServiceAccount",
-		Mutate: func(ctx context.Context, a *Attributes) error {
-			if !a.Is(core.Pods.Def, "", Create) {
+		Mutate: func(ctx context.Context, a *admission.Attributes) error {
+			if !a.Is(core.Pods.Def, "", admission.Create) {
 				return nil
 			}
 			pod, ok := a.Object.(*corev1.Pod)
@@ -57,8 +58,8 @@ func serviceAccount(o *Options) Plugin {
 			}
 			return nil
 		},
-		Validate: func(_ context.Context, a *Attributes) error {
-			if !a.Is(core.Pods.Def, "", Create) {
+		Validate: func(_ context.Context, a *admission.Attributes) error {
+			if !a.Is(core.Pods.Def, "", admission.Create) {
 				return nil
 			}
 			if pod, ok := a.Object.(*corev1.Pod); ok && core.IsMirror(pod) {
@@ -71,7 +72,7 @@ func serviceAccount(o *Options) Plugin {
 
 // checkMirror refuses what a mirror pod cannot have: it runs from a file on its
 // node already, without the API.
-func checkMirror(a *Attributes, p *corev1.Pod) error {
+func checkMirror(a *admission.Attributes, p *corev1.Pod) error {
 	for ref := range core.References(p) {
 		switch ref.Kind {
 		case core.ToServiceAccount:
@@ -85,8 +86,8 @@ func checkMirror(a *Attributes, p *corev1.Pod) error {
 	return nil
 }
 
-func findAccount(ctx context.Context, o *Options, accounts client.Reader[*corev1.ServiceAccount], namespace, name string) (*corev1.ServiceAccount, error) {
-	sa, ok, err := find(ctx, o, accounts, namespace, name)
+func findAccount(ctx context.Context, o *admission.Options, accounts client.Reader[*corev1.ServiceAccount], namespace, name string) (*corev1.ServiceAccount, error) {
+	sa, ok, err := admission.Find(ctx, o, accounts, namespace, name)
 	if err == nil && !ok && name == "default" {
 		sa, ok = awaitAccount(ctx, accounts, namespace, name)
 	}

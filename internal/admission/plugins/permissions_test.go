@@ -1,6 +1,7 @@
-package admission
+package plugins
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -8,21 +9,39 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
+	"slices"
 	"testing"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/kemudi/kemudi/internal/admission"
+	"github.com/kemudi/kemudi/internal/admission/admissiontest"
 	"github.com/kemudi/kemudi/internal/api/rbac"
 	authrbac "github.com/kemudi/kemudi/internal/auth/rbac"
 )
+
+// allow is an authorizer that knows who may do what: "alice approve signers/x".
+type allow []string
+
+func (w allow) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	what := a.GetResource()
+	if a.GetSubresource() != "" {
+		what += "/" + a.GetSubresource()
+	}
+	if slices.Contains(w, a.GetUser().GetName()+" "+a.GetVerb()+" "+what+" "+a.GetName()) {
+		return authorizer.DecisionAllow, "", nil
+	}
+	return authorizer.DecisionNoOpinion, "", nil
+}
 
 func csr(signer string) string {
 	return "CertificateSigningRequest: {metadata: {name: x}, spec: {signerName: " + signer + "}}"
 }
 
 func TestSignersAreForThoseWhoMay(t *testing.T) {
-	o := newWorld(t).options()
+	o := admissiontest.New(t).Options()
 	o.Authorizer = allow{"alice approve signers example.com/a", "bob approve signers example.com/*", "alice sign signers example.com/a"}
 	signed := "CertificateSigningRequest: {metadata: {name: x}, spec: {signerName: example.com/%s}, status: {certificate: YWJj}}"
 	const prefix = `certificatesigningrequests.certificates.k8s.io "x" is forbidden: user not permitted to `
@@ -35,9 +54,9 @@ func TestSignersAreForThoseWhoMay(t *testing.T) {
 		{"sign for another signer", "CertificateSigning", "alice", "status", fmt.Sprintf(signed, "b"), csr("example.com/b"), prefix + `sign requests with signerName "example.com/b"`},
 		{"status without a change", "CertificateSigning", "eve", "status", csr("example.com/a"), csr("example.com/a"), ""},
 	} {
-		a := request(t, q.now, q.old)
+		a := admissiontest.Request(t, q.now, q.old)
 		a.Sub, a.User = q.sub, &user.DefaultInfo{Name: q.who}
-		if got := run(t, with(t, o, q.plugin), a); got != q.want {
+		if got := admissiontest.Run(t, only(t, o, q.plugin), a); got != q.want {
 			t.Errorf("%s: got %s, want %s", q.name, got, q.want)
 		}
 	}
@@ -48,37 +67,37 @@ func TestMastersAreNotForRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask := func(signer, group string) *Attributes {
+	ask := func(signer, group string) *admission.Attributes {
 		der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "eve", Organization: []string{group}}}, key)
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := request(t, csr(signer), "")
+		a := admissiontest.Request(t, csr(signer), "")
 		a.User = &user.DefaultInfo{Name: "alice", UID: "7", Groups: []string{"dev"}, Extra: map[string][]string{"k": {"v"}}}
 		a.Object.(*certificatesv1.CertificateSigningRequest).Spec.Request = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 		return a
 	}
-	c, err := New(newWorld(t).options())
+	c, err := New(*admissiontest.New(t).Options())
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := ask("kubernetes.io/kube-apiserver-client", "dev")
-	if got := run(t, c, a); got != "" {
+	if got := admissiontest.Run(t, c, a); got != "" {
 		t.Errorf("usual request: got %s", got)
 	}
 	want := `certificatesigningrequests.certificates.k8s.io "x" is forbidden: use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed`
-	if got := run(t, c, ask("kubernetes.io/kube-apiserver-client", "system:masters")); got != want {
+	if got := admissiontest.Run(t, c, ask("kubernetes.io/kube-apiserver-client", "system:masters")); got != want {
 		t.Errorf("masters: got %s, want %s", got, want)
 	}
-	if got := run(t, c, ask("example.com/own", "system:masters")); got != "" {
+	if got := admissiontest.Run(t, c, ask("example.com/own", "system:masters")); got != "" {
 		t.Errorf("masters of another signer: got %s", got)
 	}
 }
 
 func TestOwnerReferencesNeedPermission(t *testing.T) {
-	o := newWorld(t).options()
+	o := admissiontest.New(t).Options()
 	o.Authorizer = allow{"alice delete configmaps x", "bob delete configmaps x", "alice update deployments/finalizers web"}
-	c := with(t, o, "OwnerReferencesPermissionEnforcement")
+	c := only(t, o, "OwnerReferencesPermissionEnforcement")
 	obj := func(owner string) string {
 		return "ConfigMap: {metadata: {namespace: team, name: x, ownerReferences: [" + owner + "]}}"
 	}
@@ -95,30 +114,30 @@ func TestOwnerReferencesNeedPermission(t *testing.T) {
 		{"block without finalizers", "bob", obj(blocks), obj(plain), prefix + "blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: , <nil>"},
 		{"block a kind that is not there", "alice", obj("{apiVersion: example.com/v1, kind: Thing, name: t, blockOwnerDeletion: true}"), "", prefix + "blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion example.com/v1 Kind Thing"},
 	} {
-		a := request(t, q.now, q.old)
+		a := admissiontest.Request(t, q.now, q.old)
 		a.User = &user.DefaultInfo{Name: q.who}
-		if got := run(t, c, a); got != q.want {
+		if got := admissiontest.Run(t, c, a); got != q.want {
 			t.Errorf("%s: got %s, want %s", q.name, got, q.want)
 		}
 	}
 }
 
 func TestRolesCannotGrantMoreThanTheirWriterHas(t *testing.T) {
-	w := newWorld(t, "ClusterRole: {metadata: {name: view}, rules: [{verbs: [get], apiGroups: [''], resources: [pods]}]}",
+	w := admissiontest.New(t, "ClusterRole: {metadata: {name: view}, rules: [{verbs: [get], apiGroups: [''], resources: [pods]}]}",
 		"ClusterRoleBinding: {metadata: {name: alice}, roleRef: {kind: ClusterRole, name: view}, subjects: [{kind: User, name: alice}]}")
-	o := w.options()
+	o := w.Options()
 	o.Rules = authrbac.New(authrbac.Caches{
-		Roles: w.caches[rbac.Roles.Def], ClusterRoles: w.caches[rbac.ClusterRoles.Def],
-		RoleBindings: w.caches[rbac.RoleBindings.Def], ClusterRoleBindings: w.caches[rbac.ClusterRoleBindings.Def],
+		Roles: w.Caches[rbac.Roles.Def], ClusterRoles: w.Caches[rbac.ClusterRoles.Def],
+		RoleBindings: w.Caches[rbac.RoleBindings.Def], ClusterRoleBindings: w.Caches[rbac.ClusterRoleBindings.Def],
 	})
 	o.Authorizer = o.Rules
-	c := with(t, o, "RBACEscalation")
-	if got := run(t, c, request(t, "Role: {metadata: {namespace: team, name: r}, rules: [{verbs: [get], apiGroups: [''], resources: [pods]}]}", "")); got != "" {
+	c := only(t, o, "RBACEscalation")
+	if got := admissiontest.Run(t, c, admissiontest.Request(t, "Role: {metadata: {namespace: team, name: r}, rules: [{verbs: [get], apiGroups: [''], resources: [pods]}]}", "")); got != "" {
 		t.Errorf("what one has: got %s", got)
 	}
 	want := `roles.rbac.authorization.k8s.io "r" is forbidden: user "alice" (groups=[]) is attempting to grant RBAC permissions not currently held:` + "\n" +
 		`{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}`
-	if got := run(t, c, request(t, "Role: {metadata: {namespace: team, name: r}, rules: [{verbs: [get], apiGroups: [''], resources: [secrets]}]}", "")); got != want {
+	if got := admissiontest.Run(t, c, admissiontest.Request(t, "Role: {metadata: {namespace: team, name: r}, rules: [{verbs: [get], apiGroups: [''], resources: [secrets]}]}", "")); got != want {
 		t.Errorf("more: got %s, want %s", got, want)
 	}
 }

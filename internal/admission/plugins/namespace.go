@@ -1,4 +1,4 @@
-package admission
+package plugins
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/api/authorization"
 	"github.com/kemudi/kemudi/internal/api/core"
 )
@@ -20,35 +21,35 @@ var immortal = map[string]bool{
 
 // namespaceLifecycle refuses objects in namespaces that are not there or
 // going, and keeps the system's own namespaces.
-func namespaceLifecycle(o *Options) Plugin {
-	namespaces := reader(o, core.Namespaces)
-	return Plugin{Name: "NamespaceLifecycle", Mutate: func(ctx context.Context, a *Attributes) error {
+func namespaceLifecycle(o *admission.Options) admission.Plugin {
+	namespaces := admission.Reader(o, core.Namespaces)
+	return admission.Plugin{Name: "NamespaceLifecycle", Mutate: func(ctx context.Context, a *admission.Attributes) error {
 		if a.Def == core.Namespaces.Def {
-			if a.Operation == Delete && a.Sub == "" && immortal[a.Name] {
+			if a.Operation == admission.Delete && a.Sub == "" && immortal[a.Name] {
 				return a.Forbid("this namespace may not be deleted")
 			}
 			return nil
 		}
-		if a.Namespace == "" || a.Operation == Delete || a.Operation == Connect || a.Def == authorization.LocalSubjectAccessReviews.Def {
+		if a.Namespace == "" || a.Operation == admission.Delete || a.Operation == admission.Connect || a.Def == authorization.LocalSubjectAccessReviews.Def {
 			return nil
 		}
-		ns, ok, err := find(ctx, o, namespaces, "", a.Namespace)
+		ns, ok, err := admission.Find(ctx, o, namespaces, "", a.Namespace)
 		switch {
 		case err != nil:
 			return fmt.Errorf("look up namespace %s: %w", a.Namespace, err)
 		case !ok:
 			return apierrors.NewNotFound(corev1.Resource("namespaces"), a.Namespace)
-		case a.Operation == Create && ns.Status.Phase == corev1.NamespaceTerminating:
+		case a.Operation == admission.Create && ns.Status.Phase == corev1.NamespaceTerminating:
 			return terminating(a)
 		}
-		if a.Operation == Create {
+		if a.Operation == admission.Create {
 			a.Rely(core.Namespaces.Def, ns)
 		}
 		return nil
 	}}
 }
 
-func terminating(a *Attributes) error {
+func terminating(a *admission.Attributes) error {
 	err := a.Forbid("unable to create new content in namespace %s because it is being terminated", a.Namespace)
 	var status *apierrors.StatusError
 	if errors.As(err, &status) {

@@ -1,4 +1,4 @@
-package admission
+package plugins
 
 import (
 	"context"
@@ -6,14 +6,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/api/core"
 )
 
 // taintNodesByCondition keeps pods away from a new node until it is ready.
-func taintNodesByCondition() Plugin {
-	return Plugin{Name: "TaintNodesByCondition", Mutate: func(_ context.Context, a *Attributes) error {
+func taintNodesByCondition() admission.Plugin {
+	return admission.Plugin{Name: "TaintNodesByCondition", Mutate: func(_ context.Context, a *admission.Attributes) error {
 		n, ok := a.Object.(*corev1.Node)
-		if !ok || !a.Is(core.Nodes.Def, "", Create) {
+		if !ok || !a.Is(core.Nodes.Def, "", admission.Create) {
 			return nil
 		}
 		taint := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
@@ -26,10 +27,10 @@ func taintNodesByCondition() Plugin {
 
 // denyServiceExternalIPs refuses further external addresses of services: whoever
 // may set them can draw others' traffic to their pods.
-func denyServiceExternalIPs() Plugin {
-	return Plugin{Name: "DenyServiceExternalIPs", Validate: func(_ context.Context, a *Attributes) error {
+func denyServiceExternalIPs() admission.Plugin {
+	return admission.Plugin{Name: "DenyServiceExternalIPs", Validate: func(_ context.Context, a *admission.Attributes) error {
 		svc, ok := a.Object.(*corev1.Service)
-		if !ok || !a.Is(core.Services.Def, "", Create, Update) {
+		if !ok || !a.Is(core.Services.Def, "", admission.Create, admission.Update) {
 			return nil
 		}
 		var before []string

@@ -1,4 +1,4 @@
-package admission
+package noderestriction
 
 import (
 	"fmt"
@@ -6,33 +6,13 @@ import (
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/kemudi/kemudi/internal/admission"
+	"github.com/kemudi/kemudi/internal/admission/admissiontest"
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/trace"
 )
-
-func TestNewNodeIsTaintedUntilItIsReady(t *testing.T) {
-	c := newWorld(t).only(t, "TaintNodesByCondition")
-	for _, q := range []struct{ spec, want string }{
-		{"{}", "node.kubernetes.io/not-ready:NoSchedule"},
-		{"{taints: [{key: mine, effect: NoExecute}]}", "mine:NoExecute node.kubernetes.io/not-ready:NoSchedule"},
-		{"{taints: [{key: node.kubernetes.io/not-ready, effect: NoSchedule}]}", "node.kubernetes.io/not-ready:NoSchedule"},
-	} {
-		a := request(t, "Node: {metadata: {name: n1}, spec: "+q.spec+"}", "")
-		if got := run(t, c, a); got != "" {
-			t.Fatal(got)
-		}
-		var got []string
-		for _, taint := range a.Object.(*corev1.Node).Spec.Taints {
-			got = append(got, taint.Key+":"+string(taint.Effect))
-		}
-		if strings.Join(got, " ") != q.want {
-			t.Errorf("%s: got %s, want %s", q.spec, got, q.want)
-		}
-	}
-}
 
 var agent = &user.DefaultInfo{Name: "system:node:n1", Groups: []string{"system:nodes"}}
 
@@ -40,8 +20,8 @@ const mirrorPod = `Pod: {metadata: {namespace: team, name: x, annotations: {kube
 
 func TestNodeAgentsWriteOnlyWhatIsAboutTheirNode(t *testing.T) {
 	trace.Proves(t, "NODE-074")
-	w := newWorld(t, "Node: {metadata: {name: n1, uid: u1}}")
-	c := w.only(t, "NodeRestriction")
+	w := admissiontest.New(t, "Node: {metadata: {name: n1, uid: u1}}")
+	c := admission.NewChain(New(w.Options()))
 	const owner = "{apiVersion: v1, kind: Node, name: n1, uid: u1, controller: true}"
 	mirror := func(owners, spec string) string { return fmt.Sprintf(mirrorPod, owners, spec) }
 	const mine, others = "Pod: {metadata: {namespace: team, name: x, labels: {a: b}}, spec: {nodeName: n1}}", "Pod: {metadata: {namespace: team, name: x}, spec: {nodeName: n2}}"
@@ -89,29 +69,29 @@ func TestNodeAgentsWriteOnlyWhatIsAboutTheirNode(t *testing.T) {
 		{"another's CSINode", "", "CSINode: {metadata: {name: n2}}", "", `csinodes.storage.k8s.io "n2" is forbidden: can only access CSINode with the same name as the requesting node`},
 		{"event", "", "Event: {metadata: {namespace: team, name: e}}", "", ""},
 	} {
-		a := request(t, q.now, q.old)
+		a := admissiontest.Request(t, q.now, q.old)
 		a.Sub, a.User = q.sub, agent
-		if got := run(t, c, a); got != q.want {
+		if got := admissiontest.Run(t, c, a); got != q.want {
 			t.Errorf("%s:\ngot  %s\nwant %s", q.name, got, q.want)
 		}
-		a = request(t, q.now, q.old)
+		a = admissiontest.Request(t, q.now, q.old)
 		a.Sub = q.sub
-		if got := run(t, c, a); got != "" {
+		if got := admissiontest.Run(t, c, a); got != "" {
 			t.Errorf("%s, by somebody else: got %s", q.name, got)
 		}
 	}
-	a := request(t, mine, "")
+	a := admissiontest.Request(t, mine, "")
 	a.User = &user.DefaultInfo{Name: "system:node:", Groups: []string{"system:nodes"}}
-	if got, want := run(t, c, a), pods+`could not determine node from user "system:node:"`; got != want {
+	if got, want := admissiontest.Run(t, c, a), pods+`could not determine node from user "system:node:"`; got != want {
 		t.Errorf("agent of no node: got %s, want %s", got, want)
 	}
 }
 
 func TestNodeAgentsGetTokensOfTheirPodsOnly(t *testing.T) {
-	w := newWorld(t,
+	w := admissiontest.New(t,
 		"Pod: {metadata: {namespace: team, name: mine, uid: u1}, spec: {nodeName: n1}}",
 		"Pod: {metadata: {namespace: team, name: others, uid: u2}, spec: {nodeName: n2}}")
-	c := w.only(t, "NodeRestriction")
+	c := admission.NewChain(New(w.Options()))
 	const prefix = `serviceaccounts "robot" is forbidden: `
 	for _, q := range []struct {
 		name string
@@ -127,27 +107,12 @@ func TestNodeAgentsGetTokensOfTheirPodsOnly(t *testing.T) {
 		{"pod elsewhere", &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: "others", UID: "u2"}, prefix + "node requested token bound to a pod scheduled on a different node"},
 		{"pod that is gone", &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: "gone", UID: "u3"}, `pods "gone" not found`},
 	} {
-		a := &Attributes{
-			Operation: Create, Def: core.ServiceAccounts.Def, Sub: "token", Namespace: "team", Name: "robot", User: agent,
+		a := &admission.Attributes{
+			Operation: admission.Create, Def: core.ServiceAccounts.Def, Sub: "token", Namespace: "team", Name: "robot", User: agent,
 			Object: &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: q.ref}},
 		}
-		if got := run(t, c, a); got != q.want {
+		if got := admissiontest.Run(t, c, a); got != q.want {
 			t.Errorf("%s: got %s, want %s", q.name, got, q.want)
-		}
-	}
-}
-
-func TestExternalAddressesAreDenied(t *testing.T) {
-	c := newWorld(t).only(t, "DenyServiceExternalIPs")
-	svc := func(ips string) string {
-		return "Service: {metadata: {namespace: team, name: web}, spec: {externalIPs: [" + ips + "]}}"
-	}
-	const want = `services "web" is forbidden: Use of external IPs is denied by admission control.`
-	for _, q := range []struct{ now, old, want string }{
-		{svc(""), "", ""}, {svc("192.0.2.1"), "", want}, {svc("192.0.2.1"), svc("192.0.2.1, 192.0.2.2"), ""}, {svc("192.0.2.1, 192.0.2.3"), svc("192.0.2.1"), want},
-	} {
-		if got := run(t, c, request(t, q.now, q.old)); got != q.want {
-			t.Errorf("%s over %s: got %s, want %s", q.now, q.old, got, q.want)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package admission
+package priority
 
 import (
 	"context"
@@ -7,26 +7,27 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 
+	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/scheduling"
 	"github.com/kemudi/kemudi/internal/client"
 )
 
-// priority computes a pod's priority from its class, and keeps the default
+// New computes a pod's priority from its class, and keeps the default
 // class the only one.
-func priority(o *Options) Plugin {
-	classes := reader(o, scheduling.PriorityClasses)
-	return Plugin{
+func New(o *admission.Options) admission.Plugin {
+	classes := admission.Reader(o, scheduling.PriorityClasses)
+	return admission.Plugin{
 		Name: "Priority",
-		Mutate: func(ctx context.Context, a *Attributes) error {
-			if !a.Is(core.Pods.Def, "", Create, Update) {
+		Mutate: func(ctx context.Context, a *admission.Attributes) error {
+			if !a.Is(core.Pods.Def, "", admission.Create, admission.Update) {
 				return nil
 			}
 			pod, ok := a.Object.(*corev1.Pod)
 			if !ok {
 				return nil
 			}
-			if a.Operation == Update {
+			if a.Operation == admission.Update {
 				keepPriority(pod, a.Old)
 				return nil
 			}
@@ -36,18 +37,18 @@ func priority(o *Options) Plugin {
 			}
 			return setPriority(a, pod, class)
 		},
-		Validate: func(_ context.Context, a *Attributes) error {
-			if a.Is(scheduling.PriorityClasses.Def, "", Delete) && isSystemClass(a.Name) {
+		Validate: func(_ context.Context, a *admission.Attributes) error {
+			if a.Is(scheduling.PriorityClasses.Def, "", admission.Delete) && isSystemClass(a.Name) {
 				return a.Forbid("this is a system priority class and cannot be deleted")
 			}
-			if !a.Is(scheduling.PriorityClasses.Def, "", Create, Update) {
+			if !a.Is(scheduling.PriorityClasses.Def, "", admission.Create, admission.Update) {
 				return nil
 			}
 			class, ok := a.Object.(*schedulingv1.PriorityClass)
 			if !ok || !class.GlobalDefault {
 				return nil
 			}
-			if d := defaultClass(classes); d != nil && (a.Operation == Create || d.Name != class.Name) {
+			if d := defaultClass(classes); d != nil && (a.Operation == admission.Create || d.Name != class.Name) {
 				return a.Forbid("PriorityClass %v is already marked as default. Only one default can exist", d.Name)
 			}
 			return nil
@@ -75,7 +76,7 @@ func keepPriority(pod *corev1.Pod, old any) {
 
 // classOf finds the pod's class and names it in the pod; nil if there is none
 // and no default either.
-func classOf(ctx context.Context, o *Options, classes client.Reader[*schedulingv1.PriorityClass], a *Attributes, pod *corev1.Pod) (*schedulingv1.PriorityClass, error) {
+func classOf(ctx context.Context, o *admission.Options, classes client.Reader[*schedulingv1.PriorityClass], a *admission.Attributes, pod *corev1.Pod) (*schedulingv1.PriorityClass, error) {
 	if pod.Spec.PriorityClassName == "" {
 		class := defaultClass(classes)
 		if class != nil {
@@ -83,7 +84,7 @@ func classOf(ctx context.Context, o *Options, classes client.Reader[*schedulingv
 		}
 		return class, nil
 	}
-	class, ok, err := find(ctx, o, classes, "", pod.Spec.PriorityClassName)
+	class, ok, err := admission.Find(ctx, o, classes, "", pod.Spec.PriorityClassName)
 	if err == nil && !ok {
 		err = a.Forbid("no PriorityClass with name %v was found", pod.Spec.PriorityClassName)
 	}
@@ -101,7 +102,7 @@ func defaultClass(classes client.Reader[*schedulingv1.PriorityClass]) *schedulin
 	return found
 }
 
-func setPriority(a *Attributes, pod *corev1.Pod, class *schedulingv1.PriorityClass) error {
+func setPriority(a *admission.Attributes, pod *corev1.Pod, class *schedulingv1.PriorityClass) error {
 	value, policy := int32(0), corev1.PreemptLowerPriority
 	if class != nil {
 		value = class.Value

@@ -1,4 +1,4 @@
-package admission
+package plugins
 
 import (
 	"context"
@@ -9,29 +9,20 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/node"
 )
-
-// podPlugin is a plugin that changes or refuses pods that are created.
-func podPlugin(name string, f func(ctx context.Context, a *Attributes, pod *corev1.Pod) error) Plugin {
-	return Plugin{Name: name, Mutate: func(ctx context.Context, a *Attributes) error {
-		if pod, ok := a.Object.(*corev1.Pod); ok && a.Is(core.Pods.Def, "", Create) {
-			return f(ctx, a, pod)
-		}
-		return nil
-	}}
-}
 
 // tolerationSeconds is how long a pod stays on a node that has gone silent.
 const tolerationSeconds = 300
 
 // defaultTolerationSeconds lets pods stay for a while on nodes that are not
 // ready or not reachable.
-func defaultTolerationSeconds() Plugin {
-	return Plugin{Name: "DefaultTolerationSeconds", Mutate: func(_ context.Context, a *Attributes) error {
+func defaultTolerationSeconds() admission.Plugin {
+	return admission.Plugin{Name: "DefaultTolerationSeconds", Mutate: func(_ context.Context, a *admission.Attributes) error {
 		pod, ok := a.Object.(*corev1.Pod)
-		if !ok || !a.Is(core.Pods.Def, "", Create, Update) {
+		if !ok || !a.Is(core.Pods.Def, "", admission.Create, admission.Update) {
 			return nil
 		}
 		for _, taint := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
@@ -53,8 +44,8 @@ func toleratesEviction(pod *corev1.Pod, taint string) bool {
 
 // limitPodHardAntiAffinityTopology refuses required anti-affinity over anything
 // larger than a node: it can keep others' pods out of whole zones.
-func limitPodHardAntiAffinityTopology() Plugin {
-	return podPlugin("LimitPodHardAntiAffinityTopology", func(_ context.Context, a *Attributes, pod *corev1.Pod) error {
+func limitPodHardAntiAffinityTopology() admission.Plugin {
+	return admission.ForPods("LimitPodHardAntiAffinityTopology", func(_ context.Context, a *admission.Attributes, pod *corev1.Pod) error {
 		if pod.Spec.Affinity == nil || pod.Spec.Affinity.PodAntiAffinity == nil {
 			return nil
 		}
@@ -69,8 +60,8 @@ func limitPodHardAntiAffinityTopology() Plugin {
 
 // alwaysPullImages makes nodes ask the registry for every container, so that
 // only who may pull an image can use it.
-func alwaysPullImages() Plugin {
-	return podPlugin("AlwaysPullImages", func(_ context.Context, _ *Attributes, pod *corev1.Pod) error {
+func alwaysPullImages() admission.Plugin {
+	return admission.ForPods("AlwaysPullImages", func(_ context.Context, _ *admission.Attributes, pod *corev1.Pod) error {
 		for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 			for i := range containers {
 				containers[i].ImagePullPolicy = corev1.PullAlways
@@ -84,10 +75,10 @@ func alwaysPullImages() Plugin {
 const nodeSelectorAnnotation = "scheduler.alpha.kubernetes.io/node-selector"
 
 // podNodeSelector adds the selector of a pod's namespace to the pod's own.
-func podNodeSelector(o *Options) Plugin {
-	namespaces := reader(o, core.Namespaces)
-	return podPlugin("PodNodeSelector", func(ctx context.Context, a *Attributes, pod *corev1.Pod) error {
-		ns, ok, err := find(ctx, o, namespaces, "", a.Namespace)
+func podNodeSelector(o *admission.Options) admission.Plugin {
+	namespaces := admission.Reader(o, core.Namespaces)
+	return admission.ForPods("PodNodeSelector", func(ctx context.Context, a *admission.Attributes, pod *corev1.Pod) error {
+		ns, ok, err := admission.Find(ctx, o, namespaces, "", a.Namespace)
 		if err != nil || !ok {
 			return err
 		}
@@ -105,16 +96,16 @@ func podNodeSelector(o *Options) Plugin {
 
 // runtimeClass takes over what a pod's runtime class says of overhead and of
 // the nodes that have it.
-func runtimeClass(o *Options) Plugin {
-	classes := reader(o, node.RuntimeClasses)
-	return podPlugin("RuntimeClass", func(ctx context.Context, a *Attributes, pod *corev1.Pod) error {
+func runtimeClass(o *admission.Options) admission.Plugin {
+	classes := admission.Reader(o, node.RuntimeClasses)
+	return admission.ForPods("RuntimeClass", func(ctx context.Context, a *admission.Attributes, pod *corev1.Pod) error {
 		if pod.Spec.RuntimeClassName == nil {
 			if len(pod.Spec.Overhead) > 0 {
 				return a.Forbid("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
 			}
 			return nil
 		}
-		class, ok, err := find(ctx, o, classes, "", *pod.Spec.RuntimeClassName)
+		class, ok, err := admission.Find(ctx, o, classes, "", *pod.Spec.RuntimeClassName)
 		switch {
 		case err != nil:
 			return err

@@ -1,4 +1,4 @@
-package admission
+package noderestriction
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/api/coordination"
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/storage"
@@ -23,14 +24,15 @@ import (
 // restriction keeps node agents from writing what is not about their node. The
 // node authorizer has looked at names; this looks at contents.
 type restriction struct {
-	o     *Options
+	o     *admission.Options
 	pods  client.Reader[*corev1.Pod]
 	nodes client.Reader[*corev1.Node]
 }
 
-func nodeRestriction(o *Options) Plugin {
-	r := &restriction{o, reader(o, core.Pods), reader(o, core.Nodes)}
-	return Plugin{Name: "NodeRestriction", Mutate: func(ctx context.Context, a *Attributes) error {
+// New keeps node agents to their own node.
+func New(o *admission.Options) admission.Plugin {
+	r := &restriction{o, admission.Reader(o, core.Pods), admission.Reader(o, core.Nodes)}
+	return admission.Plugin{Name: "NodeRestriction", Mutate: func(ctx context.Context, a *admission.Attributes) error {
 		name, ok := node.Of(a.User)
 		switch {
 		case !ok:
@@ -42,7 +44,7 @@ func nodeRestriction(o *Options) Plugin {
 	}}
 }
 
-func (r *restriction) check(ctx context.Context, a *Attributes, node string) error {
+func (r *restriction) check(ctx context.Context, a *admission.Attributes, node string) error {
 	switch a.Def {
 	case core.Pods.Def:
 		return r.pod(ctx, a, node)
@@ -65,20 +67,20 @@ func (r *restriction) check(ctx context.Context, a *Attributes, node string) err
 }
 
 // nameOf is the name of what is written; of a new object it may be in the object alone.
-func nameOf(a *Attributes) string {
+func nameOf(a *admission.Attributes) string {
 	if obj, ok := a.Object.(resource.Object); ok && a.Name == "" {
 		return obj.GetName()
 	}
 	return a.Name
 }
 
-func (r *restriction) pod(ctx context.Context, a *Attributes, node string) error {
+func (r *restriction) pod(ctx context.Context, a *admission.Attributes, node string) error {
 	switch a.Sub {
 	case "":
 		switch a.Operation {
-		case Create:
+		case admission.Create:
 			return r.createPod(ctx, a, node)
-		case Delete:
+		case admission.Delete:
 			return r.onNode(ctx, a, node, "node %q can only delete pods with spec.nodeName set to itself")
 		}
 		return a.Forbid("unexpected operation %q, node %q can only create and delete mirror pods", a.Operation, node)
@@ -98,11 +100,11 @@ func (r *restriction) pod(ctx context.Context, a *Attributes, node string) error
 }
 
 // onNode refuses, with text, unless the pod is bound to the node.
-func (r *restriction) onNode(ctx context.Context, a *Attributes, node, text string) error {
+func (r *restriction) onNode(ctx context.Context, a *admission.Attributes, node, text string) error {
 	pod, ok := a.Old.(*corev1.Pod)
 	if !ok {
 		var err error
-		if pod, ok, err = find(ctx, r.o, r.pods, a.Namespace, a.Name); err != nil {
+		if pod, ok, err = admission.Find(ctx, r.o, r.pods, a.Namespace, a.Name); err != nil {
 			return err
 		}
 		if !ok {
@@ -115,7 +117,7 @@ func (r *restriction) onNode(ctx context.Context, a *Attributes, node, text stri
 	return nil
 }
 
-func (r *restriction) createPod(ctx context.Context, a *Attributes, node string) error {
+func (r *restriction) createPod(ctx context.Context, a *admission.Attributes, node string) error {
 	pod := a.Object.(*corev1.Pod)
 	switch {
 	case !core.IsMirror(pod):
@@ -132,7 +134,7 @@ func (r *restriction) createPod(ctx context.Context, a *Attributes, node string)
 	return r.ownsPod(ctx, a, pod, node)
 }
 
-func (r *restriction) ownsPod(ctx context.Context, a *Attributes, pod *corev1.Pod, node string) error {
+func (r *restriction) ownsPod(ctx context.Context, a *admission.Attributes, pod *corev1.Pod, node string) error {
 	if len(pod.OwnerReferences) > 1 {
 		return a.Forbid("node %q can only create pods with a single owner reference set to itself", node)
 	}
@@ -148,7 +150,7 @@ func (r *restriction) ownsPod(ctx context.Context, a *Attributes, pod *corev1.Po
 	case owner.BlockOwnerDeletion != nil && *owner.BlockOwnerDeletion:
 		return a.Forbid("node %q must not set blockOwnerDeletion on an owner reference", node)
 	}
-	n, ok, err := find(ctx, r.o, r.nodes, "", node)
+	n, ok, err := admission.Find(ctx, r.o, r.nodes, "", node)
 	switch {
 	case err != nil:
 		return err
@@ -160,9 +162,9 @@ func (r *restriction) ownsPod(ctx context.Context, a *Attributes, pod *corev1.Po
 	return nil
 }
 
-func (r *restriction) node(a *Attributes, node string) error {
+func (r *restriction) node(a *admission.Attributes, node string) error {
 	obj, _ := a.Object.(*corev1.Node)
-	if a.Operation == Create && obj != nil {
+	if a.Operation == admission.Create && obj != nil {
 		if bad := forbiddenLabels(obj.Labels, nil); len(bad) > 0 {
 			return a.Forbid("is not allowed to set the following labels: %s", strings.Join(bad, ", "))
 		}
@@ -174,7 +176,7 @@ func (r *restriction) node(a *Attributes, node string) error {
 		return a.Forbid("node %q is not allowed to modify node %q", node, name)
 	}
 	old, _ := a.Old.(*corev1.Node)
-	if a.Operation != Update || obj == nil || old == nil {
+	if a.Operation != admission.Update || obj == nil || old == nil {
 		return nil
 	}
 	if !equality.Semantic.DeepEqual(obj.Spec.Taints, old.Spec.Taints) {
@@ -239,9 +241,9 @@ func agentLabel(key string) bool {
 }
 
 // token checks that an agent asks for tokens of pods on its node only.
-func (r *restriction) token(ctx context.Context, a *Attributes, node string) error {
+func (r *restriction) token(ctx context.Context, a *admission.Attributes, node string) error {
 	req, ok := a.Object.(*authenticationv1.TokenRequest)
-	if !ok || a.Operation != Create {
+	if !ok || a.Operation != admission.Create {
 		return nil
 	}
 	ref := req.Spec.BoundObjectRef
@@ -251,7 +253,7 @@ func (r *restriction) token(ctx context.Context, a *Attributes, node string) err
 	case ref.UID == "":
 		return a.Forbid("node requested token with a pod binding without a uid")
 	}
-	pod, ok, err := find(ctx, r.o, r.pods, a.Namespace, ref.Name)
+	pod, ok, err := admission.Find(ctx, r.o, r.pods, a.Namespace, ref.Name)
 	switch {
 	case err != nil:
 		return err

@@ -1,4 +1,4 @@
-package admission_test
+package limitranger_test
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package admission
+package plugins
 
 import (
 	"bytes"
@@ -13,18 +13,19 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/api/certificates"
 )
 
 // certificateApproval lets only those approve requests to a signer who may do
 // so for that signer.
-func certificateApproval(o *Options) Plugin {
-	return Plugin{Name: "CertificateApproval", Validate: func(ctx context.Context, a *Attributes) error {
+func certificateApproval(o *admission.Options) admission.Plugin {
+	return admission.Plugin{Name: "CertificateApproval", Validate: func(ctx context.Context, a *admission.Attributes) error {
 		old, ok := a.Old.(*certificatesv1.CertificateSigningRequest)
-		if !ok || !a.Is(certificates.CertificateSigningRequests.Def, "approval", Update) {
+		if !ok || !a.Is(certificates.CertificateSigningRequests.Def, "approval", admission.Update) {
 			return nil
 		}
-		if !o.mayForSigner(ctx, a.User, "approve", old.Spec.SignerName) {
+		if !mayForSigner(ctx, o, a.User, "approve", old.Spec.SignerName) {
 			return a.Forbid("user not permitted to approve requests with signerName %q", old.Spec.SignerName)
 		}
 		return nil
@@ -33,17 +34,17 @@ func certificateApproval(o *Options) Plugin {
 
 // certificateSigning lets only those put a certificate into a request who may
 // sign for its signer.
-func certificateSigning(o *Options) Plugin {
-	return Plugin{Name: "CertificateSigning", Validate: func(ctx context.Context, a *Attributes) error {
+func certificateSigning(o *admission.Options) admission.Plugin {
+	return admission.Plugin{Name: "CertificateSigning", Validate: func(ctx context.Context, a *admission.Attributes) error {
 		old, ok := a.Old.(*certificatesv1.CertificateSigningRequest)
-		if !ok || !a.Is(certificates.CertificateSigningRequests.Def, "status", Update) {
+		if !ok || !a.Is(certificates.CertificateSigningRequests.Def, "status", admission.Update) {
 			return nil
 		}
 		now, ok := a.Object.(*certificatesv1.CertificateSigningRequest)
 		if !ok || bytes.Equal(now.Status.Certificate, old.Status.Certificate) && reflect.DeepEqual(now.Status.Conditions, old.Status.Conditions) {
 			return nil
 		}
-		if !o.mayForSigner(ctx, a.User, "sign", old.Spec.SignerName) {
+		if !mayForSigner(ctx, o, a.User, "sign", old.Spec.SignerName) {
 			return a.Forbid("user not permitted to sign requests with signerName %q", old.Spec.SignerName)
 		}
 		return nil
@@ -51,22 +52,23 @@ func certificateSigning(o *Options) Plugin {
 }
 
 // mayForSigner asks for the signer by its name, and for all of its domain.
-func (o *Options) mayForSigner(ctx context.Context, u user.Info, verb, signer string) bool {
+func mayForSigner(ctx context.Context, o *admission.Options, u user.Info, verb, signer string) bool {
 	attrs := authorizer.AttributesRecord{User: u, Verb: verb, Name: signer, APIGroup: certificatesv1.GroupName, APIVersion: "*", Resource: "signers"}
-	if o.allowed(ctx, attrs) {
+	if ok, _ := ask(ctx, o, attrs); ok {
 		return true
 	}
 	domain, _, _ := strings.Cut(signer, "/")
 	attrs.Name = domain + "/*"
-	return o.allowed(ctx, attrs)
+	ok, _ := ask(ctx, o, attrs)
+	return ok
 }
 
 // certificateSubjectRestriction keeps people from asking for a client
 // certificate of the group that may do everything.
-func certificateSubjectRestriction() Plugin {
-	return Plugin{Name: "CertificateSubjectRestriction", Validate: func(_ context.Context, a *Attributes) error {
+func certificateSubjectRestriction() admission.Plugin {
+	return admission.Plugin{Name: "CertificateSubjectRestriction", Validate: func(_ context.Context, a *admission.Attributes) error {
 		r, ok := a.Object.(*certificatesv1.CertificateSigningRequest)
-		if !ok || !a.Is(certificates.CertificateSigningRequests.Def, "", Create) || r.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName {
+		if !ok || !a.Is(certificates.CertificateSigningRequests.Def, "", admission.Create) || r.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName {
 			return nil
 		}
 		block, _ := pem.Decode(r.Spec.Request)

@@ -1,4 +1,4 @@
-package admission
+package limitranger
 
 import (
 	"context"
@@ -12,21 +12,22 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	resourcehelper "k8s.io/component-helpers/resource"
 
+	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/api/core"
 )
 
-// limitRangerAnnotation tells what of a pod was set by LimitRanges.
-const limitRangerAnnotation = "kubernetes.io/limit-ranger"
+// annotation tells what of a pod was set by LimitRanges.
+const annotation = "kubernetes.io/limit-ranger"
 
-// limitRanger gives containers the requests and limits that the LimitRanges of
+// New gives containers the requests and limits that the LimitRanges of
 // their namespace have for those that name none, and refuses pods and claims
 // that ask for less or more than they allow.
-func limitRanger(o *Options) Plugin {
-	ranges := reader(o, core.LimitRanges)
-	return Plugin{
+func New(o *admission.Options) admission.Plugin {
+	ranges := admission.Reader(o, core.LimitRanges)
+	return admission.Plugin{
 		Name: "LimitRanger",
-		Mutate: func(_ context.Context, a *Attributes) error {
-			if pod, ok := a.Object.(*corev1.Pod); ok && a.limited() {
+		Mutate: func(_ context.Context, a *admission.Attributes) error {
+			if pod, ok := a.Object.(*corev1.Pod); ok && limited(a) {
 				// By name: what the first one sets is there for the others.
 				for _, l := range ranges.List(a.Namespace, nil) {
 					setDefaults(pod, l)
@@ -34,8 +35,8 @@ func limitRanger(o *Options) Plugin {
 			}
 			return nil
 		},
-		Validate: func(_ context.Context, a *Attributes) error {
-			if !a.limited() {
+		Validate: func(_ context.Context, a *admission.Attributes) error {
+			if !limited(a) {
 				return nil
 			}
 			for _, l := range ranges.List(a.Namespace, nil) {
@@ -51,12 +52,12 @@ func limitRanger(o *Options) Plugin {
 // limited reports whether the write is of a thing that has limits: a new pod, as
 // its containers do not change afterwards except by resize, or a claim, new or
 // changed. What is being deleted is left alone.
-func (a *Attributes) limited() bool {
+func limited(a *admission.Attributes) bool {
 	if a.Old != nil && a.Old.GetDeletionTimestamp() != nil {
 		return false
 	}
-	return a.Is(core.Pods.Def, "", Create) || a.Is(core.Pods.Def, "resize", Update) ||
-		a.Is(core.PersistentVolumeClaims.Def, "", Create, Update)
+	return a.Is(core.Pods.Def, "", admission.Create) || a.Is(core.Pods.Def, "resize", admission.Update) ||
+		a.Is(core.PersistentVolumeClaims.Def, "", admission.Create, admission.Update)
 }
 
 // setDefaults fills in what the pod's containers leave open, and notes it.
@@ -88,7 +89,7 @@ func setDefaults(pod *corev1.Pod, l *corev1.LimitRange) {
 		if annotations == nil {
 			annotations = map[string]string{}
 		}
-		annotations[limitRangerAnnotation] = "LimitRanger plugin set: " + strings.Join(notes, "; ")
+		annotations[annotation] = "LimitRanger plugin set: " + strings.Join(notes, "; ")
 		pod.Annotations = annotations
 	}
 }
@@ -113,7 +114,7 @@ func fill(list *corev1.ResourceList, defaults corev1.ResourceList) string {
 }
 
 // violations are what the write has against one LimitRange.
-func violations(a *Attributes, l *corev1.LimitRange) (errs []error) {
+func violations(a *admission.Attributes, l *corev1.LimitRange) (errs []error) {
 	for i := range l.Spec.Limits {
 		item := &l.Spec.Limits[i]
 		switch obj := a.Object.(type) {

@@ -1,4 +1,4 @@
-package admission
+package plugins
 
 import (
 	"context"
@@ -8,15 +8,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
 // ownerReferencesPermissionEnforcement looks at changes of owner references:
 // with them a user can have an object deleted, or hold up the deletion of another.
-func ownerReferencesPermissionEnforcement(o *Options) Plugin {
-	return Plugin{Name: "OwnerReferencesPermissionEnforcement", Validate: func(ctx context.Context, a *Attributes) error {
+func ownerReferencesPermissionEnforcement(o *admission.Options) admission.Plugin {
+	return admission.Plugin{Name: "OwnerReferencesPermissionEnforcement", Validate: func(ctx context.Context, a *admission.Attributes) error {
 		obj, ok := a.Object.(resource.Object)
-		if !ok || a.Operation != Create && a.Operation != Update {
+		if !ok || a.Operation != admission.Create && a.Operation != admission.Update {
 			return nil
 		}
 		now, before := obj.GetOwnerReferences(), []metav1.OwnerReference(nil)
@@ -27,23 +28,23 @@ func ownerReferencesPermissionEnforcement(o *Options) Plugin {
 			return nil
 		}
 		// A new object can be deleted by who may create it, as far as is known here.
-		if a.Operation == Create {
-			return o.blocks(ctx, a, now, before)
+		if a.Operation == admission.Create {
+			return blocks(ctx, o, a, now, before)
 		}
-		ok, why := o.ask(ctx, authorizer.AttributesRecord{
+		ok, why := ask(ctx, o, authorizer.AttributesRecord{
 			User: a.User, Verb: "delete", Namespace: a.Namespace, Name: a.Name,
 			APIGroup: a.Def.Group, APIVersion: a.Def.Version, Resource: a.Def.Plural,
 		})
 		if !ok {
 			return a.Forbid("cannot set an ownerRef on a resource you can't delete: %s", why)
 		}
-		return o.blocks(ctx, a, now, before)
+		return blocks(ctx, o, a, now, before)
 	}}
 }
 
 // blocks checks that the user may hold up the deletion of the new owners for
 // which the object asks that.
-func (o *Options) blocks(ctx context.Context, a *Attributes, now, before []metav1.OwnerReference) error {
+func blocks(ctx context.Context, o *admission.Options, a *admission.Attributes, now, before []metav1.OwnerReference) error {
 	for _, ref := range now {
 		if ref.BlockOwnerDeletion == nil || !*ref.BlockOwnerDeletion {
 			continue
@@ -51,7 +52,7 @@ func (o *Options) blocks(ctx context.Context, a *Attributes, now, before []metav
 		if slices.ContainsFunc(before, func(b metav1.OwnerReference) bool { return sameReference(b, ref) }) {
 			continue
 		}
-		owner, ok := o.kind(ref.APIVersion, ref.Kind)
+		owner, ok := kindOf(o, ref.APIVersion, ref.Kind)
 		if !ok {
 			return a.Forbid("cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion %v Kind %v", ref.APIVersion, ref.Kind)
 		}
@@ -62,7 +63,7 @@ func (o *Options) blocks(ctx context.Context, a *Attributes, now, before []metav
 		if owner.Namespaced {
 			attrs.Namespace = a.Namespace
 		}
-		if ok, why := o.ask(ctx, attrs); !ok {
+		if ok, why := ask(ctx, o, attrs); !ok {
 			return a.Forbid("cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: %s", why)
 		}
 	}
@@ -75,8 +76,8 @@ func sameReference(a, b metav1.OwnerReference) bool {
 		yes(a.Controller) == yes(b.Controller) && yes(a.BlockOwnerDeletion) == yes(b.BlockOwnerDeletion)
 }
 
-// kind finds the resource of a kind in any of its versions.
-func (o *Options) kind(apiVersion, kind string) (*resource.Def, bool) {
+// kindOf finds the resource of a kind in any of its versions.
+func kindOf(o *admission.Options, apiVersion, kind string) (*resource.Def, bool) {
 	gv, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {
 		return nil, false

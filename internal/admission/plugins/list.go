@@ -1,0 +1,42 @@
+package plugins
+
+import (
+	"github.com/kemudi/kemudi/internal/admission"
+	"github.com/kemudi/kemudi/internal/admission/limitranger"
+	"github.com/kemudi/kemudi/internal/admission/noderestriction"
+	"github.com/kemudi/kemudi/internal/admission/priority"
+	"github.com/kemudi/kemudi/internal/admission/serviceaccount"
+)
+
+// entry is a plugin with whether it must be turned on.
+type entry struct {
+	admission.Plugin
+	off bool
+}
+
+func on(p admission.Plugin) entry  { return entry{Plugin: p} }
+func off(p admission.Plugin) entry { return entry{Plugin: p, off: true} }
+
+// entries are all plugins in the order in which they are asked, which is
+// upstream's: a later one sees what the ones before have changed.
+func entries(o *admission.Options) []entry {
+	return []entry{
+		on(namespaceLifecycle(o)),
+		off(limitPodHardAntiAffinityTopology()),
+		on(limitranger.New(o)),
+		on(serviceaccount.New(o)),
+		on(noderestriction.New(o)),
+		on(taintNodesByCondition()),
+		off(alwaysPullImages()),
+		off(podNodeSelector(o)),
+		on(priority.New(o)),
+		on(defaultTolerationSeconds()),
+		off(ownerReferencesPermissionEnforcement(o)),
+		on(runtimeClass(o)),
+		on(certificateApproval(o)),
+		on(certificateSigning(o)),
+		on(certificateSubjectRestriction()),
+		off(denyServiceExternalIPs()),
+		on(escalation(o)),
+	}
+}

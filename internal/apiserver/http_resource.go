@@ -14,6 +14,7 @@ import (
 	"github.com/kemudi/kemudi/internal/apiserver/read"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
+	"github.com/kemudi/kemudi/internal/apiserver/watch"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -54,7 +55,7 @@ func (p *exchange) perform(v *verb) {
 	a, err := p.s.perform(p.R.Context(), p.Call, v, p)
 	switch {
 	case p.Call.Verb == "watch" && apierrors.IsResourceExpired(err):
-		p.newSink().fail(err) // an event, as if the watch had begun
+		p.Events(p.s.o.RequestTimeout).Fail(err) // as if the watch had begun
 	case err != nil:
 		p.Fail(err)
 	case a.watch != nil:
@@ -68,6 +69,13 @@ func (p *exchange) perform(v *verb) {
 	default:
 		p.Part(cmp.Or(a.Code, http.StatusOK), a.Body)
 	}
+}
+
+// stream sends the events of a watch until the client or its time is gone.
+func (p *exchange) stream(w *watch.Watch) {
+	done := p.s.metrics.watch(p.Call)
+	defer done()
+	w.Serve(&p.Reply, p.s.pace, p.s.o.RequestTimeout)
 }
 
 // page answers with a list, if there is the memory to make it.

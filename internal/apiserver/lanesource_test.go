@@ -165,69 +165,112 @@ func createSideBySide(t *testing.T, maps client.Client[*corev1.ConfigMap], write
 	return created
 }
 
-// TestWatchThatFellBehindIsToldSo, after what it had been sent: its client did not
-// read for so long that the log has forgotten what comes next.
-func TestWatchThatFellBehindIsToldSo(t *testing.T) {
+// blockedWatch is a watch of config maps whose client has received all that it lets the
+// server send, while there is more.
+type blockedWatch struct {
+	t      *testing.T
+	f      *fixture
+	maps   client.Client[*corev1.ConfigMap]
+	framer *http2.Framer
+	text   bytes.Buffer
+}
+
+// newBlockedWatch has seen the map "first", and is blocked by maps that fill creates.
+func newBlockedWatch(t *testing.T, fill func(b *blockedWatch)) *blockedWatch {
 	f := newFixture(t, crowd(nil), func(o *Options) { o.RequestTimeout = wait.Patience })
-	maps := client.For(f.As(admin, "writer"), core.ConfigMaps)
-	create := func(name string) {
-		t.Helper()
-		if _, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	create("first")
+	b := &blockedWatch{t: t, f: f, maps: client.For(f.As(admin, "writer"), core.ConfigMaps)}
+	b.create("first", "")
 	conn := dial(t, f.serveTLS(), true)
 	if err := conn.SetReadDeadline(time.Now().Add(wait.Patience)); err != nil {
 		t.Fatal(err)
 	}
-	const window = 280_000 // half of the connection's is the lanes'
-	framer := get2(t, conn, mapsPath+"?watch=1", window)
-	var text bytes.Buffer
-	receive := func(enough func() bool) {
-		t.Helper()
-		for !enough() {
-			frame, err := framer.ReadFrame()
-			if err != nil {
-				t.Fatal(err)
+	const window, lanes = 280_000, (65535 + 280_000) / 2 // half of the connection's is the lanes'
+	b.framer = get2(t, conn, mapsPath+"?watch=1", window)
+	b.receive(func() bool { return b.text.Len() > 0 })
+	begun := b.text.Len()
+	fill(b)
+	b.receive(func() bool { return b.text.Len() == begun+lanes })
+	return b
+}
+
+func (b *blockedWatch) create(name, data string) {
+	b.t.Helper()
+	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}, Data: map[string]string{"a": data}}
+	if _, err := b.maps.Create(b.t.Context(), m); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// receive reads frames until the text is enough.
+func (b *blockedWatch) receive(enough func() bool) {
+	b.t.Helper()
+	for !enough() {
+		frame, err := b.framer.ReadFrame()
+		if err != nil {
+			b.t.Fatalf("after %d bytes: %v", b.text.Len(), err)
+		}
+		switch frame := frame.(type) {
+		case *http2.DataFrame:
+			b.text.Write(frame.Data())
+		case *http2.PingFrame:
+			if err := b.framer.WritePing(true, frame.Data); err != nil {
+				b.t.Fatal(err)
 			}
-			switch frame := frame.(type) {
-			case *http2.DataFrame:
-				text.Write(frame.Data())
-			case *http2.PingFrame:
-				if err := framer.WritePing(true, frame.Data); err != nil {
-					t.Fatal(err)
-				}
-			case *http2.RSTStreamFrame:
-				t.Fatalf("got %v", frame)
-			}
+		case *http2.RSTStreamFrame:
+			b.t.Fatalf("got %v", frame)
 		}
 	}
-	// More than the window has room for, once the watch has begun.
-	receive(func() bool { return text.Len() > 0 })
-	for i := range 1000 {
-		create(fmt.Sprint("m", i))
-	}
-	receive(func() bool { return text.Len() >= window/2 })
-	f.o.Caches.Cache(core.ConfigMaps.Def).Trim()
-	f.o.Caches.Cache(core.ConfigMaps.Def).Trim()
+}
+
+// rest lets the server send, and returns the events to the one that last is part of.
+func (b *blockedWatch) rest(last string) []watched {
+	b.t.Helper()
 	for _, stream := range []uint32{0, 1} {
-		if err := framer.WriteWindowUpdate(stream, 1<<24); err != nil {
-			t.Fatal(err)
+		if err := b.framer.WriteWindowUpdate(stream, 1<<24); err != nil {
+			b.t.Fatal(err)
 		}
 	}
-	receive(func() bool {
-		return strings.Contains(text.String(), `"ERROR"`) && strings.HasSuffix(text.String(), "\n")
+	b.receive(func() bool {
+		return strings.Contains(b.text.String(), last) && strings.HasSuffix(b.text.String(), "\n")
 	})
-	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
-	for i, line := range lines {
-		e := decoded[watched](t, line)
-		if i == len(lines)-1 {
+	var events []watched
+	for line := range strings.Lines(b.text.String()) {
+		events = append(events, decoded[watched](b.t, line))
+	}
+	return events
+}
+
+// TestWatchThatFellBehindIsToldSo, after what it had been sent: its client did not
+// read for so long that the log has forgotten what comes next.
+func TestWatchThatFellBehindIsToldSo(t *testing.T) {
+	b := newBlockedWatch(t, func(b *blockedWatch) {
+		for i := range 1000 {
+			b.create(fmt.Sprint("m", i), "")
+		}
+	})
+	b.create("forgotten", "")
+	b.f.o.Caches.Cache(core.ConfigMaps.Def).Trim()
+	b.f.o.Caches.Cache(core.ConfigMaps.Def).Trim()
+	events := b.rest(`"ERROR"`)
+	for i, e := range events {
+		if i == len(events)-1 {
 			if e.Type != "ERROR" || e.Object.Code != http.StatusGone {
-				t.Errorf("got %s as the last event, want that the revision is too old", line)
+				t.Errorf("got %v as the last event, want that the revision is too old", e)
 			}
 		} else if want := fmt.Sprint("m", i-1); i > 0 && e.Object.Metadata.Name != want {
 			t.Fatalf("event %d: got %s, want %s", i, e.Object.Metadata.Name, want)
+		}
+	}
+}
+
+// TestWatchGoesOnWithWhatHappenedWhileItWasBlocked, though that woke nobody.
+func TestWatchGoesOnWithWhatHappenedWhileItWasBlocked(t *testing.T) {
+	b := newBlockedWatch(t, func(b *blockedWatch) { b.create("large", strings.Repeat("x", 400_000)) })
+	b.create("late", "")
+	events := b.rest(`"late"`)
+	for i, want := range []string{"first", "large", "late"} {
+		if i >= len(events) || events[i].Object.Metadata.Name != want {
+			t.Fatalf("got %v, want first, large and late", events)
 		}
 	}
 }

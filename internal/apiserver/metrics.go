@@ -103,8 +103,8 @@ func (o objects) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// watcher counts a watch until the result is called.
-func (m *metrics) watcher(c *call.Call) (done func()) {
+// watch counts a watch until the result is called.
+func (m *metrics) watch(c *call.Call) (done func()) {
 	gauge := m.watchers.WithLabelValues("WATCH", c.Resource.GVK.Group, c.Resource.GVK.Version, c.Resource.Def.Plural, c.SubName(), scopeOf(c.Namespace, c.Name), "apiserver")
 	gauge.Inc()
 	return gauge.Dec

@@ -3,7 +3,6 @@ package apiserver
 import (
 	"context"
 	"net/http"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -13,6 +12,7 @@ import (
 	"github.com/kemudi/kemudi/internal/apiserver/read"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
+	"github.com/kemudi/kemudi/internal/apiserver/watch"
 	"github.com/kemudi/kemudi/internal/apiserver/write"
 	"github.com/kemudi/kemudi/internal/resource"
 )
@@ -68,7 +68,7 @@ type input interface {
 type outcome struct {
 	call.Result
 	page  *read.Page
-	watch *watcher
+	watch *watch.Watch
 }
 
 // gate finds out what a call is to do, or why it may not be made at all. sub is the
@@ -222,16 +222,7 @@ func (s *Server) runList(ctx context.Context, c *call.Call) (outcome, error) {
 }
 
 func (s *Server) runWatch(ctx context.Context, c *call.Call) (outcome, error) {
-	o := c.List
-	q := &watchQuery{rev: o.ResourceVersion, bookmarks: o.AllowWatchBookmarks, sendInitial: o.SendInitialEvents}
-	if o.TimeoutSeconds != nil {
-		q.timeout = time.Duration(*o.TimeoutSeconds) * time.Second
-	}
-	var err error
-	if q.sel, err = read.SelectionOf(c); err != nil {
-		return outcome{}, err
-	}
-	w, err := s.startWatch(ctx, c, q)
+	w, err := watch.Start(ctx, s.reads, c)
 	return outcome{watch: w}, err
 }
 

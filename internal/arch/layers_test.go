@@ -41,6 +41,7 @@ admission/*
 admission/plugins
 apiserver/* kubelet/*
 apiserver/answer
+apiserver/watch
 controller apiserver
 workload endpoint
 controllers/* scheduler kubelet proxy dns

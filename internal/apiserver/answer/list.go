@@ -139,10 +139,10 @@ func (p *Reply) protoList(page *read.Page) {
 
 func (p *Reply) metadataList(page *read.Page) {
 	list := &metav1.PartialObjectMetadataList{ListMeta: page.Meta, Items: make([]metav1.PartialObjectMetadata, len(page.Items))}
-	gvk := MetadataGVK(p.Accept, "PartialObjectMetadata")
+	gvk := metadataGVK(p.Accept, "PartialObjectMetadata")
 	for i, it := range page.Items {
-		list.Items[i] = *Partial(it.Object)
+		list.Items[i] = *partial(it.Object)
 		list.Items[i].SetGroupVersionKind(gvk)
 	}
-	p.object(http.StatusOK, MetadataGVK(p.Accept, "PartialObjectMetadataList"), list)
+	p.object(http.StatusOK, metadataGVK(p.Accept, "PartialObjectMetadataList"), list)
 }

@@ -81,7 +81,7 @@ func (p *Reply) Item(code int, it *cache.Item) {
 		p.table(code, &read.Page{Items: []*cache.Item{it}, Meta: metav1.ListMeta{ResourceVersion: it.Object.GetResourceVersion()}})
 		return
 	case request.Metadata:
-		p.object(code, MetadataGVK(p.Accept, "PartialObjectMetadata"), Partial(it.Object))
+		p.object(code, metadataGVK(p.Accept, "PartialObjectMetadata"), partial(it.Object))
 		return
 	}
 	b, err := p.Encoded.Bytes(it, p.Call.Resource.Forms.In(p.Accept.Bytes()))
@@ -104,9 +104,9 @@ func (p *Reply) Item(code int, it *cache.Item) {
 // rooms lends room to put answers together in.
 var rooms = sync.Pool{New: func() any { b := make([]byte, 0, 16<<10); return &b }}
 
-// JoinHead makes one JSON object of a head and the object that was appended after
+// joinHead makes one JSON object of a head and the object that was appended after
 // it, at the place given.
-func JoinHead(dst []byte, at int) []byte {
+func joinHead(dst []byte, at int) []byte {
 	if len(dst) == at+len("{}") {
 		return append(dst[:at], '}')
 	}
@@ -177,11 +177,11 @@ func Send(w http.ResponseWriter, code int, a request.Accept, body []byte) {
 	_, _ = w.Write(body) // an error means that the client has gone
 }
 
-// StatusGVK is the kind of every error and of plain successes.
-var StatusGVK = schema.GroupVersionKind{Version: "v1", Kind: "Status"}
+// statusGVK is the kind of every error and of plain successes.
+var statusGVK = schema.GroupVersionKind{Version: "v1", Kind: "Status"}
 
-// Partial is an object's metadata alone.
-func Partial(obj resource.Object) *metav1.PartialObjectMetadata {
+// partial is an object's metadata alone.
+func partial(obj resource.Object) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: objectMeta(obj)}
 }
 
@@ -206,8 +206,8 @@ func copyMeta(obj resource.Object) metav1.ObjectMeta {
 	}
 }
 
-// MetadataGVK is a kind of the meta group at the version that was asked for.
-func MetadataGVK(a request.Accept, kind string) schema.GroupVersionKind {
+// metadataGVK is a kind of the meta group at the version that was asked for.
+func metadataGVK(a request.Accept, kind string) schema.GroupVersionKind {
 	gvk := schema.GroupVersionKind{Group: "meta.k8s.io", Version: "v1", Kind: kind}
 	if a.Beta {
 		gvk.Version = "v1beta1"
@@ -219,7 +219,7 @@ func MetadataGVK(a request.Accept, kind string) schema.GroupVersionKind {
 // revision of its last state.
 func (p *Reply) Deleted(it *cache.Item) {
 	p.W.Header().Set(client.RevisionHeader, it.Object.GetResourceVersion())
-	p.object(http.StatusOK, StatusGVK, deletedStatus(p.Call, it))
+	p.object(http.StatusOK, statusGVK, deletedStatus(p.Call, it))
 }
 
 // deletedStatus is the Status that answers a delete.
@@ -278,7 +278,7 @@ func Error(w http.ResponseWriter, r *http.Request, err error, log *slog.Logger) 
 	if bad != nil {
 		a = request.Accept{Pretty: request.WantsPretty(r)}
 	}
-	body, encodeErr := served.AppendAny(nil, a.Media, StatusGVK, status)
+	body, encodeErr := served.AppendAny(nil, a.Media, statusGVK, status)
 	if encodeErr != nil {
 		http.Error(w, fmt.Sprintf("%v: %v", encodeErr, err), http.StatusInternalServerError)
 		return

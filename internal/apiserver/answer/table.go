@@ -16,8 +16,8 @@ import (
 	"github.com/kemudi/kemudi/internal/wire"
 )
 
-// Include is which part of the object goes with each row of a table.
-func (p *Reply) Include() (metav1.IncludeObjectPolicy, error) {
+// include is which part of the object goes with each row of a table.
+func (p *Reply) include() (metav1.IncludeObjectPolicy, error) {
 	if p.R.URL.RawQuery == "" {
 		return metav1.IncludeMetadata, nil
 	}
@@ -33,7 +33,7 @@ func (p *Reply) Include() (metav1.IncludeObjectPolicy, error) {
 
 // table answers with the columns that the kind declares, one row an object.
 func (p *Reply) table(code int, page *read.Page) {
-	policy, err := p.Include()
+	policy, err := p.include()
 	if err != nil {
 		p.Fail(err)
 		return
@@ -41,33 +41,33 @@ func (p *Reply) table(code int, page *read.Page) {
 	if code == http.StatusOK && p.Accept.Media == request.MediaJSON && !p.Accept.Pretty {
 		p.W.Header().Set("Content-Type", request.JSON)
 		l := &pieces.Writer{To: p.W, Buf: make([]byte, 0, 16<<10)}
-		l.Buf = append(p.AppendTable(l, page, TableOptions{policy, true}), '\n')
+		l.Buf = append(p.appendTable(l, page, tableOptions{policy, true}), '\n')
 		l.Flush()
 		return
 	}
-	p.send(code, p.AppendTable(&pieces.Writer{}, page, TableOptions{policy, true}))
+	p.send(code, p.appendTable(&pieces.Writer{}, page, tableOptions{policy, true}))
 }
 
-// TableOptions say what of a table is sent.
-type TableOptions struct {
-	Include metav1.IncludeObjectPolicy
-	Columns bool
+// tableOptions say what of a table is sent.
+type tableOptions struct {
+	include metav1.IncludeObjectPolicy
+	columns bool
 }
 
-// AppendTable returns what of the table is not written yet.
-func (p *Reply) AppendTable(l *pieces.Writer, page *read.Page, o TableOptions) []byte {
-	gvk := MetadataGVK(p.Accept, "Table")
+// appendTable returns what of the table is not written yet.
+func (p *Reply) appendTable(l *pieces.Writer, page *read.Page, o tableOptions) []byte {
+	gvk := metadataGVK(p.Accept, "Table")
 	l.Buf = append(l.Buf, served.JSONHead(gvk.GroupVersion().String(), gvk.Kind)...)
 	l.Buf = append(l.Buf, `,"metadata":`...)
 	l.Buf, _ = wire.AppendJSON(l.Buf, &page.Meta)
 	l.Buf = append(l.Buf, `,"columnDefinitions":`...)
-	l.Buf = appendColumns(l.Buf, p.Call.Columns(), o.Columns)
+	l.Buf = appendColumns(l.Buf, p.Call.Columns(), o.columns)
 	l.Buf = append(l.Buf, `,"rows":[`...)
 	for i, it := range page.Items {
 		if i > 0 {
 			l.Buf = append(l.Buf, ',')
 		}
-		l.Buf = p.appendRow(l.Buf, it, o.Include)
+		l.Buf = p.appendRow(l.Buf, it, o.include)
 		if l.To != nil {
 			l.Spill()
 		}
@@ -109,8 +109,8 @@ func (p *Reply) appendRow(dst []byte, it *cache.Item, include metav1.IncludeObje
 		}
 		dst = whole
 	case metav1.IncludeMetadata:
-		part := Partial(it.Object)
-		part.SetGroupVersionKind(MetadataGVK(p.Accept, "PartialObjectMetadata"))
+		part := partial(it.Object)
+		part.SetGroupVersionKind(metadataGVK(p.Accept, "PartialObjectMetadata"))
 		dst, _ = wire.AppendJSON(dst, part)
 	default:
 		dst = append(dst, "null"...)

@@ -55,8 +55,8 @@ func FuzzSelectors(f *testing.F) {
 		if sel.name != "" && sel.Matches(pod) && sel.name != name {
 			t.Errorf("%q: is looked for as %q, but selects %q", byField, sel.name, name)
 		}
-		if sel.Index != "" && sel.Matches(pod) && sel.Value != set[sel.Index] {
-			t.Errorf("%q: is looked for by %s=%s, but selects %s", byField, sel.Index, sel.Value, set[sel.Index])
+		if sel.index != "" && sel.Matches(pod) && sel.value != set[sel.index] {
+			t.Errorf("%q: is looked for by %s=%s, but selects %s", byField, sel.index, sel.value, set[sel.index])
 		}
 	})
 }

@@ -59,7 +59,7 @@ func (r *Reader) collect(ctx context.Context, c *call.Call, q *query) (*Page, er
 	if err := r.FreshEnough(ctx, c, q.rev); err != nil {
 		return nil, err
 	}
-	if q.sel.Index != "" {
+	if q.sel.index != "" {
 		if p := r.listIndexed(c, q); q.limit == 0 || int64(len(p.Items)) <= q.limit {
 			return p, nil
 		}
@@ -77,15 +77,15 @@ func (q *query) exact(c *call.Call, rev int64) bool {
 
 // single reports whether the selection names the one object that it can find.
 func (s *Selection) single(c *call.Call) bool {
-	return s.name != "" && (s.Namespace != "" || !c.Resource.Def.Namespaced)
+	return s.name != "" && (s.namespace != "" || !c.Resource.Def.Namespaced)
 }
 
 // listIndexed reads the objects that an index narrows the search to.
 func (r *Reader) listIndexed(c *call.Call, q *query) *Page {
 	rev := c.Resource.Cache.Rev()
 	p := &Page{Meta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(rev, 10)}}
-	for _, it := range c.Resource.Cache.ByIndex(q.sel.Index, q.sel.Value) {
-		if (q.sel.Namespace == "" || it.Namespace() == q.sel.Namespace) && q.sel.Matches(it.Object) {
+	for _, it := range c.Resource.Cache.ByIndex(q.sel.index, q.sel.value) {
+		if (q.sel.namespace == "" || it.Namespace() == q.sel.namespace) && q.sel.Matches(it.Object) {
 			p.Items = append(p.Items, it)
 		}
 	}
@@ -97,21 +97,21 @@ func (r *Reader) listIndexed(c *call.Call, q *query) *Page {
 func (r *Reader) listSnapshot(c *call.Call, q *query, snap *cache.Snapshot, at request.Position) *Page {
 	p := &Page{Meta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(at.Rev, 10)}, Part: at.Key != ""}
 	if q.sel.single(c) && at.Key == "" {
-		if it := snap.Get(cache.Key(q.sel.Namespace, q.sel.name)); q.sel.Has(it) {
+		if it := snap.Get(cache.Key(q.sel.namespace, q.sel.name)); q.sel.Has(it) {
 			p.Items = []*cache.Item{it}
 		}
 		return p
 	}
-	if q.sel.Everything() && q.sel.Namespace == "" && q.limit == 0 {
+	if q.sel.Everything() && q.sel.namespace == "" && q.limit == 0 {
 		p.Items = make([]*cache.Item, 0, snap.Len())
 	}
 	from, remaining := "", int64(0)
 	if at.Key != "" {
 		from = at.Key + "\x00"
 	}
-	all := q.sel.Everything() && q.sel.Namespace == "" && from == ""
+	all := q.sel.Everything() && q.sel.namespace == "" && from == ""
 	more := false
-	snap.Scan(q.sel.Namespace, from, func(it *cache.Item) bool {
+	snap.Scan(q.sel.namespace, from, func(it *cache.Item) bool {
 		switch full := q.limit > 0 && int64(len(p.Items)) == q.limit; {
 		case full && all: // what remains is known without a look
 			more, remaining = true, int64(snap.Len())-q.limit
@@ -211,7 +211,7 @@ const chunk = 500
 
 // listAt reads one page as it was at a revision, from the store.
 func (r *Reader) listAt(ctx context.Context, c *call.Call, q *query, at request.Position) (*Page, error) {
-	prefix := c.Resource.Def.Key(q.sel.Namespace, "")
+	prefix := c.Resource.Def.Key(q.sel.namespace, "")
 	from := ""
 	if at.Key != "" {
 		from = c.Resource.Def.Key("", at.Key) + "\x00"

@@ -14,13 +14,13 @@ import (
 
 // Selection says which objects a list or watch is about.
 type Selection struct {
-	Namespace string
+	namespace string
 	labels    labels.Selector // nil: all
 	fields    []requirement
 	name      string // exact metadata.name, if that is asked for
 
-	// Index and value name an index of the cache that narrows the search.
-	Index, Value string
+	// index and value name an index of the cache that narrows the search.
+	index, value string
 }
 
 type requirement struct {
@@ -31,7 +31,7 @@ type requirement struct {
 
 // newSelection reads label and field selectors.
 func newSelection(c *call.Call, labelSelector, fieldSelector string) (*Selection, error) {
-	sel := &Selection{Namespace: c.Namespace}
+	sel := &Selection{namespace: c.Namespace}
 	if labelSelector != "" {
 		l, err := labels.Parse(labelSelector)
 		if err != nil {
@@ -71,7 +71,7 @@ func (sel *Selection) addField(d *resource.Def, r fields.Requirement) error {
 			return unknownField(d, r.Field)
 		}
 		if d.Index[r.Field] != nil && !q.differ {
-			sel.Index, sel.Value = r.Field, r.Value
+			sel.index, sel.value = r.Field, r.Value
 		}
 	}
 	sel.fields = append(sel.fields, q)
@@ -83,6 +83,15 @@ func unknownField(d *resource.Def, name string) error {
 		return refusal.BadRequest("%q is not a known field selector: only \"metadata.name\", \"metadata.namespace\"", name)
 	}
 	return refusal.BadRequest("field label not supported: %s", name)
+}
+
+// Cursor is what a cursor is to follow, as far as the cache can narrow it.
+func (sel *Selection) Cursor() cache.CursorOptions {
+	o := cache.CursorOptions{Namespace: sel.namespace}
+	if sel.index != "" {
+		o.Index, o.Value = sel.index, sel.value
+	}
+	return o
 }
 
 // Everything reports that the selection is no narrower than its namespace.
@@ -104,7 +113,7 @@ func (sel *Selection) Has(it *cache.Item) bool { return it != nil && sel.Matches
 
 // String shows the selection in log and error texts.
 func (sel *Selection) String() string {
-	return fmt.Sprintf("namespace %q, labels %v", sel.Namespace, sel.labels)
+	return fmt.Sprintf("namespace %q, labels %v", sel.namespace, sel.labels)
 }
 
 // SelectionOf narrows the call by its options; a name in the path counts as a

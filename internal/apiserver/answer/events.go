@@ -1,15 +1,17 @@
-package apiserver
+package answer
 
 import (
+	"errors"
+	"io"
 	"net/http"
+	"strconv"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/kemudi/kemudi/internal/apiserver/answer"
-	"github.com/kemudi/kemudi/internal/apiserver/h2"
 	"github.com/kemudi/kemudi/internal/apiserver/pieces"
 	"github.com/kemudi/kemudi/internal/apiserver/read"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
@@ -17,52 +19,65 @@ import (
 	"github.com/kemudi/kemudi/internal/apiserver/served"
 	"github.com/kemudi/kemudi/internal/apiserver/timeouts"
 	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/wire"
 )
 
-// httpSink writes the events of a watch as frames. The bytes of an object are
+// Events answers a watch: it writes events as frames. The bytes of an object are
 // made once for all watches of its form; only the few bytes around them are
-// written for each watch.
-type httpSink struct {
-	p   *exchange
+// written for each watch. It is for one goroutine at a time.
+type Events struct {
+	p   *Reply
 	out *timeouts.Stream
-	buf []byte // of frameRooms while it is not empty
+	buf []byte // of frameBuffers while it is not empty
 	err error
 	// lent: buf is what a lane sends, which is not written here.
 	lent    bool
+	whole   int // bytes of buf that are whole events
 	written int64
 
 	// columnsSent: a table watch describes the columns in its first event only.
 	columnsSent bool
 }
 
-var _ sink = (*httpSink)(nil)
-
-// frameRooms has the buffers of watches that have nothing to send: few are
+// frameBuffers has the buffers of watches that have nothing to send: few are
 // needed at a time, and those are in the processor's cache.
-var frameRooms = sync.Pool{New: func() any { return &[]byte{} }}
+var frameBuffers = sync.Pool{New: func() any { return &[]byte{} }}
 
-// newSink sends the headers of a watch.
-func (p *exchange) newSink() *httpSink {
+// Events sends the headers of a watch. Its client may take limit to receive what is
+// sent at a time.
+func (p *Reply) Events(limit time.Duration) *Events {
+	p.Warnings()
 	kind := request.JSON
 	if p.Accept.Media == request.MediaProto {
 		kind = request.Proto + ";stream=watch"
 	}
 	p.W.Header().Set("Content-Type", kind)
 	p.W.WriteHeader(http.StatusOK)
-	return &httpSink{p: p, out: timeouts.NewStream(p.W, p.s.o.RequestTimeout)}
+	return &Events{p: p, out: timeouts.NewStream(p.W, limit)}
 }
 
-func (k *httpSink) event(e *cache.Event, many bool) error {
+// Add adds an event, which is one of many that begin a watch or not. [Events.Flush] sends
+// all added since.
+func (k *Events) Add(e *cache.Event, many bool) error {
 	if k.buf == nil {
-		k.buf = *frameRooms.Get().(*[]byte)
+		k.buf = *frameBuffers.Get().(*[]byte)
 	}
+	if err := k.add(e, many); err != nil {
+		return err
+	}
+	k.whole = len(k.buf)
+	return nil
+}
+
+func (k *Events) add(e *cache.Event, many bool) error {
 	it := e.Item
 	switch k.p.Accept.Shape {
 	case request.Table:
 		return k.tableEvent(string(e.Type), it)
 	case request.Metadata:
-		return k.object(string(e.Type), answer.MetadataGVK(k.p.Accept, "PartialObjectMetadata"), answer.Partial(it.Object))
+		return k.object(string(e.Type), metadataGVK(k.p.Accept, "PartialObjectMetadata"), partial(it.Object))
 	}
 	start := len(k.buf)
 	if err := k.cached(e, many); err != nil {
@@ -74,7 +89,7 @@ func (k *httpSink) event(e *cache.Event, many bool) error {
 
 // cached adds an event with the kept bytes of its object. Those of one of many are
 // kept packed at most, as those of a list.
-func (k *httpSink) cached(e *cache.Event, many bool) error {
+func (k *Events) cached(e *cache.Event, many bool) error {
 	res, proto := k.p.Call.Resource, k.p.Accept.Media == request.MediaProto
 	form, store := res.Forms.In(k.p.Accept.Bytes()), k.p.Encoded
 	switch {
@@ -95,7 +110,7 @@ func (k *httpSink) cached(e *cache.Event, many bool) error {
 		if k.buf, err = store.Append(k.buf, e.Item, form); err != nil {
 			return err
 		}
-		k.buf = append(answer.JoinHead(k.buf, at), "}\n"...)
+		k.buf = append(joinHead(k.buf, at), "}\n"...)
 		return nil
 	}
 	b, err := store.Bytes(e.Item, form)
@@ -119,7 +134,7 @@ func appendJSONFrame(dst []byte, event string) []byte {
 }
 
 // object adds an event with an object that is not a cached one.
-func (k *httpSink) object(event string, gvk schema.GroupVersionKind, obj runtime.Object) error {
+func (k *Events) object(event string, gvk schema.GroupVersionKind, obj runtime.Object) error {
 	if k.p.Accept.Media == request.MediaProto {
 		raw, err := served.AppendAny(nil, request.MediaProto, gvk, obj)
 		if err != nil {
@@ -141,49 +156,52 @@ func (k *httpSink) object(event string, gvk schema.GroupVersionKind, obj runtime
 	return k.spill()
 }
 
-func (k *httpSink) bookmark(rev int64, initialEnd bool) error {
+// Bookmark adds a bookmark: the client has all events up to a revision, those that begin
+// the watch being the last or not.
+func (k *Events) Bookmark(rev int64, initialEnd bool) error {
 	obj := bookmarkObject(k.p.Call.Resource, rev, initialEnd)
 	switch k.p.Accept.Shape {
 	case request.Table:
 		return k.tableEvent("BOOKMARK", read.NewItem(obj, rev))
 	case request.Metadata:
-		return k.object("BOOKMARK", answer.MetadataGVK(k.p.Accept, "PartialObjectMetadata"), answer.Partial(obj))
+		return k.object("BOOKMARK", metadataGVK(k.p.Accept, "PartialObjectMetadata"), partial(obj))
 	}
 	return k.object("BOOKMARK", k.p.Call.Resource.GVK, obj)
 }
 
-// fail tells the client why the watch ends, as its last event.
-func (k *httpSink) fail(err error) {
+// Fail tells the client why the watch ends, as its last event.
+func (k *Events) Fail(err error) {
 	if k.err != nil {
 		return // the client has gone
 	}
 	status := refusal.Status(err)
-	if k.object("ERROR", answer.StatusGVK, status) == nil {
-		_ = k.flush() // the client may have gone
+	if k.object("ERROR", statusGVK, status) == nil {
+		_ = k.Flush() // the client may have gone
 	}
 }
 
-func (k *httpSink) spill() error {
+func (k *Events) spill() error {
 	if len(k.buf) >= pieces.Size && !k.lent {
 		return k.write()
 	}
 	return nil
 }
 
-func (k *httpSink) write() error {
+func (k *Events) write() error {
 	if k.err == nil && len(k.buf) > 0 {
 		var n int
 		n, k.err = k.out.Write(k.buf)
 		k.written += int64(n)
 	}
-	if room := k.buf[:0]; room != nil {
+	if empty := k.buf[:0]; empty != nil {
 		k.buf = nil
-		frameRooms.Put(&room)
+		frameBuffers.Put(&empty)
 	}
 	return k.err
 }
 
-func (k *httpSink) flush() error {
+// Flush sends what was added, unless a lane does.
+func (k *Events) Flush() error {
 	if k.lent {
 		return nil
 	}
@@ -194,34 +212,51 @@ func (k *httpSink) flush() error {
 	return k.err
 }
 
-// stream sends the events of a watch until the client or its time is gone.
-func (p *exchange) stream(w *watcher) {
-	p.Warnings()
-	sink := p.newSink()
-	w.sink = sink
-	if lane := h2.Open(p.R.Context(), p.W); lane != nil {
-		w.source = &laneSource{w: w, sink: sink, lane: lane, limit: p.s.o.RequestTimeout}
-		defer w.source.close()
+// Into has fill add events to dst, which a lane sends: from now on nothing is written here.
+// It returns dst with what are whole events. An error other than [io.EOF] is told
+// to the client, a panic of fill included.
+func (k *Events) Into(dst []byte, fill func() error) ([]byte, error) {
+	k.buf, k.whole, k.lent = dst, len(dst), true
+	err := task.Contain(fill)
+	if err != nil && !errors.Is(err, io.EOF) {
+		k.buf = k.buf[:k.whole]
+		k.Fail(err)
 	}
-	done := p.s.metrics.watcher(p.Call)
-	defer done()
-	if err := w.run(p.R.Context()); err != nil {
-		sink.fail(err)
-	}
+	dst, k.buf = k.buf, nil
+	return dst, err
 }
+
+// Len is how many bytes there are that are not sent, those before in what a lane sends included.
+func (k *Events) Len() int { return len(k.buf) }
+
+// Written is how many bytes have been sent, lanes not counted.
+func (k *Events) Written() int64 { return k.written }
+
+// CutOff ends the answer as one that is not whole.
+func (k *Events) CutOff() { k.out.Reset() }
 
 // tableEvent adds an event whose object is a table of one row. The columns are
 // described in the first event only, as upstream has it.
-func (k *httpSink) tableEvent(event string, it *cache.Item) error {
-	policy, err := k.p.Include()
+func (k *Events) tableEvent(event string, it *cache.Item) error {
+	policy, err := k.p.include()
 	if err != nil {
 		return err
 	}
 	one := &read.Page{Items: []*cache.Item{it}, Meta: metav1.ListMeta{ResourceVersion: it.Object.GetResourceVersion()}}
-	body := k.p.AppendTable(&pieces.Writer{}, one, answer.TableOptions{Include: policy, Columns: !k.columnsSent})
+	body := k.p.appendTable(&pieces.Writer{}, one, tableOptions{include: policy, columns: !k.columnsSent})
 	k.columnsSent = true
 	k.buf = appendJSONFrame(k.buf, event)
 	k.buf = append(k.buf, body...)
 	k.buf = append(k.buf, "}\n"...)
 	return k.spill()
+}
+
+// bookmarkObject is an object of the version that says nothing but a revision.
+func bookmarkObject(v *served.Resource, rev int64, initialEnd bool) resource.Object {
+	obj := v.New()
+	obj.SetResourceVersion(strconv.FormatInt(rev, 10))
+	if initialEnd {
+		obj.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+	}
+	return obj
 }

@@ -1,4 +1,4 @@
-package apiserver
+package watch
 
 import (
 	"context"
@@ -8,25 +8,13 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kemudi/kemudi/internal/apiserver/answer"
 	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/apiserver/h2"
 	"github.com/kemudi/kemudi/internal/apiserver/read"
-	"github.com/kemudi/kemudi/internal/apiserver/served"
 	"github.com/kemudi/kemudi/internal/cache"
-	"github.com/kemudi/kemudi/internal/resource"
 )
-
-// watchQuery is what a watch asks for.
-type watchQuery struct {
-	sel         *read.Selection
-	rev         string
-	bookmarks   bool
-	sendInitial *bool
-	timeout     time.Duration
-}
 
 // Times of a watch: how often a bookmark is due, and how long a watch lasts
 // that does not say (the random part spreads the reconnects).
@@ -35,84 +23,90 @@ const (
 	minWatch      = 30 * time.Minute
 )
 
-// sink takes the events of one watch, as its client wants them.
-type sink interface {
-	// event adds an event, which is one of many that begin a watch or not; flush sends
-	// all added since.
-	event(e *cache.Event, many bool) error
-	bookmark(rev int64, initialEnd bool) error
-	flush() error
-}
-
-// watcher is one client following a resource.
-type watcher struct {
+// Watch is one client following a resource.
+type Watch struct {
 	c      *call.Call
-	pace   *h2.Pace
-	q      *watchQuery
-	sink   sink
-	source *laneSource // nil: the watch sends for itself
+	sel    *read.Selection
 	cursor *cache.Cursor
+	pace   *h2.Pace
+	events *answer.Events
+	lane   *lane // nil: the watch sends for itself
 	// announce: the end of the initial events is still to be told.
 	announce bool
 	told     int64     // the last revision the client knows to be complete
 	sent     time.Time // when events were sent last
 }
 
-// startWatch resolves where a watch begins.
-func (s *Server) startWatch(ctx context.Context, c *call.Call, q *watchQuery) (*watcher, error) {
-	o := cache.CursorOptions{Namespace: q.sel.Namespace}
-	if q.sel.Index != "" {
-		o.Index, o.Value = q.sel.Index, q.sel.Value
-	}
-	w := &watcher{c: c, q: q, pace: s.pace}
-	initial := q.rev == "" || q.rev == "0"
-	if q.sendInitial != nil {
-		initial = *q.sendInitial
-		w.announce = initial && q.bookmarks
-	}
-	rev, err := read.ParseRevision(q.rev)
+// Start resolves where the watch that c asks for begins. What it returns must be served.
+func Start(ctx context.Context, reads *read.Reader, c *call.Call) (*Watch, error) {
+	sel, err := read.SelectionOf(c)
 	if err != nil {
 		return nil, err
 	}
+	w := &Watch{c: c, sel: sel}
+	asked := c.List.ResourceVersion
+	initial := asked == "" || asked == "0"
+	if send := c.List.SendInitialEvents; send != nil {
+		initial = *send
+		w.announce = initial && c.List.AllowWatchBookmarks
+	}
+	rev, err := read.ParseRevision(asked)
+	if err != nil {
+		return nil, err
+	}
+	from := sel.Cursor()
 	switch {
 	case initial || rev == 0: // the present state must be fresh enough
-		if err := s.reads.FreshEnough(ctx, c, q.rev); err != nil {
+		if err := reads.FreshEnough(ctx, c, asked); err != nil {
 			return nil, err
 		}
-		o.FromNow, o.After = initial, c.Resource.Cache.Rev() // without initial events: from now on
+		from.FromNow, from.After = initial, c.Resource.Cache.Rev() // without initial events: from now on
 	default: // changes after a revision, which may be to come
-		if err := s.reads.Synced(ctx, c.Resource.Cache); err != nil {
+		if err := reads.Synced(ctx, c.Resource.Cache); err != nil {
 			return nil, err
 		}
-		o.After = rev
+		from.After = rev
 	}
-	cursor, err := c.Resource.Cache.Cursor(o)
+	w.cursor, err = c.Resource.Cache.Cursor(from)
 	if errors.Is(err, cache.ErrTooOld) {
-		return nil, tooOld(o.After)
+		return nil, tooOld(from.After)
 	}
 	if err != nil {
 		return nil, err
 	}
-	w.cursor, w.told = cursor, o.After
+	w.told = from.After
 	return w, nil
+}
+
+// Serve sends the events until the client goes or the time of the watch is up, at the
+// given pace. The client may take limit to receive what is sent at a time.
+func (w *Watch) Serve(p *answer.Reply, pace *h2.Pace, limit time.Duration) {
+	w.pace, w.events = pace, p.Events(limit)
+	if l := h2.Open(p.R.Context(), p.W); l != nil {
+		w.lane = &lane{w: w, lane: l, limit: limit}
+		defer w.lane.close()
+	}
+	if err := w.run(p.R.Context()); err != nil {
+		w.events.Fail(err)
+	}
 }
 
 func tooOld(rev int64) error {
 	return apierrors.NewResourceExpired("too old resource version: " + strconv.FormatInt(rev, 10))
 }
 
-// run feeds the sink until the client goes, its time is up, or the cursor
+// run sends events until the client goes, its time is up, or the cursor
 // falls behind; the latter is returned as the error to tell the client.
-func (w *watcher) run(ctx context.Context) error {
+func (w *Watch) run(ctx context.Context) error {
 	defer w.cursor.Close()
-	timeout := w.q.timeout
-	if timeout <= 0 {
-		timeout = minWatch + rand.N(minWatch)
+	timeout := minWatch + rand.N(minWatch)
+	if seconds := w.c.List.TimeoutSeconds; seconds != nil && *seconds > 0 {
+		timeout = time.Duration(*seconds) * time.Second
 	}
 	end := time.NewTimer(timeout)
 	defer end.Stop()
 	var due <-chan time.Time
-	if w.q.bookmarks {
+	if w.c.List.AllowWatchBookmarks {
 		ticker := time.NewTicker(bookmarkEvery)
 		defer ticker.Stop()
 		due = ticker.C
@@ -122,11 +116,11 @@ func (w *watcher) run(ctx context.Context) error {
 			return err
 		}
 		if first {
-			if err := w.sink.flush(); err != nil { // an empty watch has begun, too
+			if err := w.events.Flush(); err != nil { // an empty watch has begun, too
 				return err
 			}
-			if w.source != nil {
-				w.source.run(ctx, due, end.C)
+			if w.lane != nil {
+				w.lane.run(ctx, due, end.C)
 				return nil
 			}
 		}
@@ -142,7 +136,7 @@ func (w *watcher) run(ctx context.Context) error {
 				}
 			}
 		case <-end.C:
-			if rev := w.cursor.Rev(); w.q.bookmarks && rev > 0 {
+			if rev := w.cursor.Rev(); w.c.List.AllowWatchBookmarks && rev > 0 {
 				return w.bookmark(rev, false) // the next watch can go on from here
 			}
 			return nil
@@ -153,7 +147,7 @@ func (w *watcher) run(ctx context.Context) error {
 }
 
 // deliver sends what has happened since the last time.
-func (w *watcher) deliver() error {
+func (w *Watch) deliver() error {
 	events, err := w.cursor.Next()
 	if errors.Is(err, cache.ErrTooOld) {
 		return tooOld(w.told)
@@ -178,41 +172,31 @@ func (w *watcher) deliver() error {
 		return nil
 	}
 	w.sent = time.Now()
-	return w.sink.flush()
+	return w.events.Flush()
 }
 
 // event adds an event; ok is false if the client sees nothing of it.
-func (w *watcher) event(e cache.Event, many bool) (ok bool, err error) {
-	if !w.q.sel.Everything() {
-		if e, ok = cache.Narrow(e, w.q.sel.Has); !ok {
+func (w *Watch) event(e cache.Event, many bool) (ok bool, err error) {
+	if !w.sel.Everything() {
+		if e, ok = cache.Narrow(e, w.sel.Has); !ok {
 			return false, nil
 		}
 	}
 	w.showAsItWas(&e)
-	return true, w.sink.event(&e, many)
+	return true, w.events.Add(&e, many)
 }
 
 // showAsItWas: who is told that an object has left the selection sees it as it
 // was within, at the revision of the change.
-func (w *watcher) showAsItWas(e *cache.Event) {
-	if e.Type == cache.Deleted && e.Prev != nil && !w.q.sel.Matches(e.Item.Object) {
+func (w *Watch) showAsItWas(e *cache.Event) {
+	if e.Type == cache.Deleted && e.Prev != nil && !w.sel.Matches(e.Item.Object) {
 		e.Item = read.NewItem(cache.AtRevision(e.Prev.Object, e.Rev()), e.Rev())
 	}
 }
 
-func (w *watcher) bookmark(rev int64, initialEnd bool) error {
-	if err := w.sink.bookmark(rev, initialEnd); err != nil {
+func (w *Watch) bookmark(rev int64, initialEnd bool) error {
+	if err := w.events.Bookmark(rev, initialEnd); err != nil {
 		return err
 	}
-	return w.sink.flush()
-}
-
-// bookmarkObject is an object of the version that says nothing but a revision.
-func bookmarkObject(v *served.Resource, rev int64, initialEnd bool) resource.Object {
-	obj := v.New()
-	obj.SetResourceVersion(strconv.FormatInt(rev, 10))
-	if initialEnd {
-		obj.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
-	}
-	return obj
+	return w.events.Flush()
 }

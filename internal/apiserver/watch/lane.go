@@ -1,4 +1,4 @@
-package apiserver
+package watch
 
 import (
 	"context"
@@ -9,23 +9,19 @@ import (
 
 	"github.com/kemudi/kemudi/internal/apiserver/h2"
 	"github.com/kemudi/kemudi/internal/cache"
-	"github.com/kemudi/kemudi/internal/task"
 )
 
-// laneSource is a watch whose connection sends it: it is woken by the cursor and asks
+// lane is a watch whose connection sends it: it is woken by the cursor and asks
 // for events when it has room, together with those of its other watches. The
 // watch's own goroutine minds the time only.
-type laneSource struct {
-	w    *watcher
-	sink *httpSink
+type lane struct {
+	w    *Watch
 	lane *h2.Lane
 	// limit is how long the client may take to receive what is sent at a time.
 	limit time.Duration
 
 	// Of who sends.
 	events []cache.Event // that the cursor has given, and are not sent
-	asked  bool          // the cursor has been asked in this turn
-	whole  int           // bytes of the sink that are whole events
 
 	bookmarkDue, timeUp atomic.Bool
 }
@@ -35,10 +31,9 @@ type laneSource struct {
 const turnMost = 8 << 10
 
 // run has the lane send what follows what was sent, until the watch ends.
-func (f *laneSource) run(ctx context.Context, due, end <-chan time.Time) {
-	f.sink.lent = true
+func (f *lane) run(ctx context.Context, due, end <-chan time.Time) {
 	f.w.cursor.Notify(f.lane.Wake)
-	f.lane.Follow(f.next, f.sink.written, f.limit)
+	f.lane.Follow(f.next, f.w.events.Written(), f.limit)
 	for {
 		select {
 		case <-due:
@@ -56,33 +51,31 @@ func (f *laneSource) run(ctx context.Context, due, end <-chan time.Time) {
 }
 
 // close ends the lane, and the answer with it if it ends within an event.
-func (f *laneSource) close() {
+func (f *lane) close() {
 	if f.lane.Close() != nil {
-		f.sink.out.Reset()
+		f.w.events.CutOff()
 	}
 }
 
 // next appends what is to be sent next: the lane's source.
-func (f *laneSource) next(dst []byte) ([]byte, error) {
-	k := f.sink
-	k.buf, f.whole = dst, len(dst)
-	err := task.Contain(func() error { return f.fill(len(dst) + turnMost) })
-	if err != nil && !errors.Is(err, io.EOF) {
-		k.buf = k.buf[:f.whole]
-		k.fail(err)
-	}
-	dst, k.buf = k.buf, nil
-	return dst, err
+func (f *lane) next(dst []byte) ([]byte, error) {
+	return f.w.events.Into(dst, func() error { return f.fill(len(dst) + turnMost) })
 }
 
 // fill adds events until there are so many bytes, and what is due when there are
-// no more events.
-func (f *laneSource) fill(most int) error {
-	for len(f.sink.buf) < most {
+// no more events. It asks the cursor once: what happens meanwhile is for the next call. A
+// call that adds nothing has asked, so that a wake-up before it is not lost.
+func (f *lane) fill(most int) error {
+	for asked := false; f.w.events.Len() < most; {
 		if len(f.events) == 0 {
-			if more, err := f.fetch(); err != nil {
+			if asked {
+				break
+			}
+			asked = true
+			if err := f.fetch(); err != nil {
 				return err
-			} else if !more {
+			}
+			if len(f.events) == 0 {
 				return f.atRest()
 			}
 		}
@@ -93,32 +86,25 @@ func (f *laneSource) fill(most int) error {
 		if _, err := f.w.event(e, false); err != nil {
 			return err
 		}
-		f.whole = len(f.sink.buf)
 	}
 	return nil
 }
 
-// fetch asks the cursor, once in a turn: what happens during it is for the next.
-func (f *laneSource) fetch() (more bool, err error) {
+func (f *lane) fetch() (err error) {
 	f.w.told = f.w.cursor.Rev()
-	if f.asked {
-		f.asked = false
-		return false, nil
-	}
 	f.events, err = f.w.cursor.Next()
 	if errors.Is(err, cache.ErrTooOld) {
-		return false, tooOld(f.w.told)
+		return tooOld(f.w.told)
 	}
-	f.asked = len(f.events) > 0
-	return f.asked, err
+	return err
 }
 
 // atRest adds the bookmark that is due when all events were added: it says that they were.
-func (f *laneSource) atRest() error {
+func (f *lane) atRest() error {
 	up := f.timeUp.Load()
-	if due := f.bookmarkDue.Swap(false); due || up && f.w.q.bookmarks {
+	if due := f.bookmarkDue.Swap(false); due || up && f.w.c.List.AllowWatchBookmarks {
 		if rev := f.w.cursor.Rev(); rev > 0 {
-			if err := f.w.sink.bookmark(rev, false); err != nil { // after the last the next watch can go on
+			if err := f.w.events.Bookmark(rev, false); err != nil { // after the last the next watch can go on
 				return err
 			}
 		}

@@ -16,7 +16,6 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/client"
-	"github.com/kemudi/kemudi/internal/scheduler/plugins"
 	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
 )
 
@@ -35,7 +34,7 @@ func (l *loop) attempt(item *pending) {
 	switch {
 	case d.node != nil:
 		l.log.Debug("found node", "pod", nameOf(item.pod.Obj), "node", d.node.Name, "evaluated", d.evaluated, "feasible", d.feasible)
-		l.bind(item, d.node, started)
+		l.place(item, d.node, started)
 	case d.unfit != nil:
 		l.unfit(item, d.unfit)
 		l.metrics.attempt("unschedulable", time.Since(started))
@@ -145,66 +144,6 @@ func patchStatus(ctx context.Context, pods client.Client[*corev1.Pod], p *corev1
 	}
 	_, err = pods.Patch(ctx, p.Namespace, p.Name, "status", client.Patch{Type: types.StrategicMergePatchType, Data: data})
 	return err
-}
-
-// bind gives a pod its place on a node, and has it bound there (B1).
-func (l *loop) bind(item *pending, n *snapshot.Node, started time.Time) {
-	p, obj, node := item.pod, item.pod.Obj, n.Name
-	l.snapshot.Nominate(p, "")
-	p.Assumed = true
-	l.snapshot.Add(p, node)
-	l.wake(plugins.Event{Kind: plugins.PodAdded, Node: n, Pod: p})
-	l.calls.add(&call{
-		pod: obj.UID, kind: bindCall,
-		do: func(ctx context.Context) error {
-			_, err := l.pods.Post(ctx, obj.Namespace, obj.Name, "binding", &corev1.Binding{
-				ObjectMeta: metav1.ObjectMeta{Namespace: obj.Namespace, Name: obj.Name, UID: obj.UID},
-				Target:     corev1.ObjectReference{Kind: "Node", Name: node},
-			})
-			return err
-		},
-		then: func(err error) {
-			if err == nil {
-				l.bound(item, obj, node)
-				l.metrics.attempt("scheduled", time.Since(started))
-				return
-			}
-			l.notBound(item, p, fmt.Errorf("binding rejected: %w", err), started)
-		},
-	})
-}
-
-func (l *loop) bound(item *pending, obj *corev1.Pod, node string) {
-	l.o.Events.Event(obj, corev1.EventTypeNormal, "Scheduled", fmt.Sprintf("Successfully assigned %s to %s", nameOf(obj), node))
-	l.metrics.bound(item)
-	if l.queue.get(obj.UID) == item {
-		l.queue.remove(item)
-	}
-}
-
-// notBound takes back the place of a pod whose binding failed (B3). If it was
-// bound all the same, or is gone, the caches say so sooner or later.
-func (l *loop) notBound(item *pending, p *snapshot.Pod, err error, started time.Time) {
-	if l.snapshot.Pod(p.Obj.UID) == p && p.Assumed {
-		p.Assumed = false
-		l.takeOff(p)
-	}
-	if l.queue.get(p.Obj.UID) != item {
-		return // gone, or bound after all
-	}
-	if p := l.snapshot.Pod(p.Obj.UID); p != nil { // the answer was lost, not the binding
-		l.queue.remove(item)
-		return
-	}
-	item.pod = l.snapshot.NewPod(p.Obj)
-	// The cache is behind, or the pod goes with its namespace: say nothing yet.
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		l.queue.retry(item, time.Now())
-		l.metrics.attempt("error", time.Since(started))
-		return
-	}
-	l.log.Error("bind pod", "pod", nameOf(p.Obj), "err", err)
-	l.failed(item, err, started)
 }
 
 // makeRoom nominates the pod for a node and asks for the deletion of those who

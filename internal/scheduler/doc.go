@@ -5,6 +5,7 @@
 // cluster, the queue of pending pods, the calls in flight) and takes in, in turn,
 // changes from the caches (feed.go), answers of calls (calls.go) and pods to
 // schedule. cycle.go is the decision itself, a pure function of the snapshot;
+// flight.go is the way of a pod from its decision to its binding;
 // message.go says why there was none; preempt.go looks for pods that could make
 // room. The rules are plugins (package plugins, in the order of its list.go).
 //
@@ -16,4 +17,5 @@
 //	B2 Calls about one pod are made one after the other.
 //	B3 A pod whose binding failed is tried again, unless it is bound or gone.
 //	B4 A pod that could not be scheduled is tried again after an event that can help it, and after 5 minutes in any case.
+//	B5 A plugin whose Reserve was called is told of the pod's binding or of its end, one of both, once.
 package scheduler

@@ -180,6 +180,7 @@ func (l *loop) podGone(obj *corev1.Pod) {
 	if item := l.queue.get(obj.UID); item != nil {
 		n := item.pod.Nominated()
 		l.snapshot.Nominate(item.pod, "")
+		l.ground(item)
 		l.queue.remove(item)
 		if n != nil {
 			l.wake(plugins.Event{Kind: plugins.PodRemoved, Node: n, Pod: item.pod})
@@ -206,6 +207,7 @@ func (l *loop) podOnNode(obj *corev1.Pod) {
 	if p == nil {
 		if item := l.queue.get(obj.UID); item != nil {
 			l.snapshot.Nominate(item.pod, "")
+			l.ground(item)
 			l.queue.remove(item)
 		}
 		p = l.snapshot.NewPod(obj)

@@ -46,6 +46,7 @@ type pending struct {
 	seq    uint64    // order of arrival
 	index  int       // in the heap of its place
 	stated stated
+	flight *flight // while it is flying; nil before it has a place
 }
 
 // stated is what the pod's status says, or will when the call under way is done.

@@ -24,6 +24,7 @@ import (
 	"github.com/kemudi/kemudi/internal/apiserver"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/scheduler/plugins"
 	"github.com/kemudi/kemudi/internal/store/mem"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/trace"
@@ -95,7 +96,10 @@ func (x *transport) called() []string {
 }
 
 // inCluster runs a test with a scheduler.
-func inCluster(t *testing.T, test func(r *rig)) {
+func inCluster(t *testing.T, test func(r *rig)) { inClusterWith(t, nil, test) }
+
+// inClusterWith runs a test with a scheduler that has further plugins.
+func inClusterWith(t *testing.T, more []plugins.Plugin, test func(r *rig)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		g := task.NewGroup(t.Context())
@@ -106,6 +110,13 @@ func inCluster(t *testing.T, test func(r *rig)) {
 			}
 		}()
 		s := New(Options{Transport: r.transport, Events: r.transport, Registry: r.reg})
+		s.plugins = func() *plugins.Set {
+			set := plugins.New()
+			for _, p := range more {
+				set.Add(p, 0)
+			}
+			return set
+		}
 		g.Go("scheduler", s.Run)
 		synctest.Wait()
 		test(r)

@@ -59,12 +59,13 @@ func (o Options) withDefaults() Options {
 type Scheduler struct {
 	o       Options
 	metrics *metrics
+	plugins func() *plugins.Set // for each run
 }
 
 // New returns a scheduler.
 func New(o Options) *Scheduler {
 	o = o.withDefaults()
-	return &Scheduler{o: o, metrics: newMetrics(o.Registry, o.Name)}
+	return &Scheduler{o: o, metrics: newMetrics(o.Registry, o.Name), plugins: plugins.New}
 }
 
 // loop is one run of a scheduler. All of it belongs to the goroutine of Run.
@@ -77,6 +78,7 @@ type loop struct {
 	cycle     *cycle
 	queue     *queue
 	calls     *calls
+	held      held
 	budgets   map[string]*policyv1.PodDisruptionBudget
 	followers *followers
 	swept     time.Time
@@ -102,10 +104,10 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	snap := snapshot.New(own.selector)
 	l := &loop{
 		Scheduler: s, log: s.o.Logger,
-		pods: client.For(t, core.Pods), snapshot: snap, queue: newQueue(), calls: newCalls(g),
+		pods: client.For(t, core.Pods), snapshot: snap, queue: newQueue(), calls: newCalls(g), held: newHeld(),
 		budgets: map[string]*policyv1.PodDisruptionBudget{}, swept: time.Now(),
 		cycle: &cycle{
-			snapshot: snap, plugins: plugins.New(),
+			snapshot: snap, plugins: s.plugins(),
 			percentage: s.o.PercentageOfNodesToScore, rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 		},
 	}
@@ -120,6 +122,7 @@ func (l *loop) run(ctx context.Context, t client.Transport) error {
 	for ctx.Err() == nil {
 		l.takeIn()
 		l.takeAnswers()
+		l.proceed(time.Now())
 		if !l.calls.full() {
 			if item := l.queue.pop(time.Now()); item != nil {
 				l.attempt(item)
@@ -147,7 +150,7 @@ func (l *loop) takeAnswers() {
 // wait returns when there may be something to do.
 func (l *loop) wait(ctx context.Context) {
 	var due <-chan time.Time
-	if next := l.queue.next(); !next.IsZero() {
+	if next := l.next(); !next.IsZero() {
 		timer := time.NewTimer(time.Until(next))
 		defer timer.Stop()
 		due = timer.C
@@ -169,8 +172,18 @@ func (l *loop) wait(ctx context.Context) {
 	}
 }
 
+// next is when there will be something to do by the clock; zero: never.
+func (l *loop) next() time.Time {
+	next := l.queue.next()
+	if until := l.held.next(); next.IsZero() || !until.IsZero() && until.Before(next) {
+		return until
+	}
+	return next
+}
+
 // wake has pods tried again that an event can help.
 func (l *loop) wake(e plugins.Event) {
+	l.held.events |= e.Kind
 	now := time.Now()
 	set := l.cycle.plugins
 	for refused, items := range l.queue.byRefused {

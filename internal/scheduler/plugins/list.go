@@ -11,32 +11,46 @@ type Set struct {
 	Weights    []int64
 	wakers     []Events
 	hinters    []Hinter
+
+	// Late are those that have to do with pods that have their place, in order.
+	Late []Late
+}
+
+// Late is what a plugin does between the choice of a node and the end of the
+// binding; nil: nothing.
+type Late struct {
+	Plugin int // index in All
+	Reserver
+	Permitter
+	PreBinder
+	PostBinder
 }
 
 // New returns the plugins of a scheduler.
 func New() *Set {
 	s := &Set{}
-	s.add(newNodeUnschedulable(s.next()), 0)
-	s.add(newNodeName(s.next()), 0)
-	s.add(newTaintToleration(s.next()), 3)
-	s.add(newNodeAffinity(s.next()), 2)
-	s.add(newNodePorts(s.next()), 0)
-	s.add(newNodeResourcesFit(s.next()), 1)
-	s.add(newVolumeRestrictions(s.next()), 0)
-	s.add(newVolumeBinding(s.next()), 0)
-	s.add(newVolumeZone(s.next()), 0)
-	s.add(newPodTopologySpread(s.next()), 2)
-	s.add(newInterPodAffinity(s.next()), 2)
-	s.add(&nodeResourcesBalancedAllocation{}, 1)
-	s.add(&imageLocality{}, 1)
+	s.Add(newNodeUnschedulable(s.next()), 0)
+	s.Add(newNodeName(s.next()), 0)
+	s.Add(newTaintToleration(s.next()), 3)
+	s.Add(newNodeAffinity(s.next()), 2)
+	s.Add(newNodePorts(s.next()), 0)
+	s.Add(newNodeResourcesFit(s.next()), 1)
+	s.Add(newVolumeRestrictions(s.next()), 0)
+	s.Add(newVolumeBinding(s.next()), 0)
+	s.Add(newVolumeZone(s.next()), 0)
+	s.Add(newPodTopologySpread(s.next()), 2)
+	s.Add(newInterPodAffinity(s.next()), 2)
+	s.Add(&nodeResourcesBalancedAllocation{}, 1)
+	s.Add(&imageLocality{}, 1)
 	return s
 }
 
 // next is the index of the plugin that is added next.
 func (s *Set) next() int { return len(s.All) }
 
-// add takes a plugin with the weight of its scores.
-func (s *Set) add(p Plugin, weight int64) {
+// Add takes a plugin with the weight of its scores, after those that are there.
+func (s *Set) Add(p Plugin, weight int64) {
+	s.addLate(p)
 	s.All = append(s.All, p)
 	pf, _ := p.(PreFilterer)
 	f, _ := p.(Filterer)
@@ -49,6 +63,17 @@ func (s *Set) add(p Plugin, weight int64) {
 	s.PreFilters, s.Filters = append(s.PreFilters, pf), append(s.Filters, f)
 	s.Scorers, s.Weights = append(s.Scorers, sc), append(s.Weights, weight)
 	s.wakers, s.hinters = append(s.wakers, events), append(s.hinters, h)
+}
+
+func (s *Set) addLate(p Plugin) {
+	late, some := Late{Plugin: s.next()}, [4]bool{}
+	late.Reserver, some[0] = p.(Reserver)
+	late.Permitter, some[1] = p.(Permitter)
+	late.PreBinder, some[2] = p.(PreBinder)
+	late.PostBinder, some[3] = p.(PostBinder)
+	if some != [4]bool{} {
+		s.Late = append(s.Late, late)
+	}
 }
 
 // Wakes reports whether a pod that the plugins in refused (bits by index in
@@ -64,6 +89,10 @@ func (s *Set) Wakes(refused uint32, c *Cycle, e *Event) bool {
 	}
 	return false
 }
+
+// Moves reports whether events of these kinds can end what a plugin (by index in
+// All) makes a pod wait for.
+func (s *Set) Moves(plugin int, kinds Events) bool { return s.wakers[plugin]&kinds != 0 }
 
 // Cares reports whether events of a kind can matter at all to a pod that these
 // plugins refused.

@@ -1,6 +1,10 @@
 package plugins
 
 import (
+	"context"
+	"time"
+
+	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
 )
 
@@ -30,8 +34,50 @@ type Scorer interface {
 	Score(c *Cycle, nodes []*snapshot.Node, scores []int64) bool
 }
 
+// Reserver keeps something of the node that a pod got, so that no other pod is
+// promised the same. Reserve is called in the turn in which the node was chosen:
+// what the plugin noted about the pod is still true; what it needs later it must keep by
+// pod. A reason refuses the pod. Unreserve gives all back if the pod is not bound
+// in the end; it is called for every plugin, Reserve or not, the last one first.
+type Reserver interface {
+	Reserve(c *Cycle, n *snapshot.Node) *Reason
+	Unreserve(p *snapshot.Pod, n *snapshot.Node)
+}
+
+// Permitter refuses a pod that has its place, or holds it back there.
+type Permitter interface {
+	Permit(c *Cycle, n *snapshot.Node) (Wait, *Reason)
+}
+
+// PreBinder does through the API what must be done before a pod is bound.
+type PreBinder interface {
+	PreBind(c *Cycle, n *snapshot.Node) Work
+}
+
+// PostBinder is told of a pod that is bound.
+type PostBinder interface {
+	PostBind(p *snapshot.Pod, n *snapshot.Node)
+}
+
+// Wait is what holds back a pod that has its place. The zero Wait is none.
+type Wait struct {
+	// Over is asked after each event that the plugin's Wakers name; an error
+	// takes the place from the pod.
+	Over func() (bool, error)
+	// For is how long the pod waits at most; the place is taken from it then.
+	For time.Duration
+}
+
+// Work is what is to be done before a binding. The zero Work is nothing.
+type Work struct {
+	// Do runs beside the scheduler: it must not touch the snapshot or the plugin.
+	Do func(ctx context.Context, t client.Transport) error
+	// Wait begins when Do has returned; whether it is over is asked at once.
+	Wait Wait
+}
+
 // Waker names the events after which a pod that the plugin refused may be
-// accepted.
+// accepted, and after which a pod that it holds back may go on.
 type Waker interface {
 	Wakers() Events
 }
@@ -42,7 +88,8 @@ type Hinter interface {
 	Hint(c *Cycle, e *Event) bool
 }
 
-// Cycle is what plugins see of one attempt to schedule one pod.
+// Cycle is what plugins see of one attempt to schedule one pod. From Reserve on
+// it may be kept until the pod is bound or Unreserve is called.
 type Cycle struct {
 	Snapshot *snapshot.Snapshot
 	Pod      *snapshot.Pod

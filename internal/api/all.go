@@ -6,6 +6,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/apps"
 	"github.com/kemudi/kemudi/internal/api/authentication"
 	"github.com/kemudi/kemudi/internal/api/authorization"
+	"github.com/kemudi/kemudi/internal/api/autoscaling"
 	"github.com/kemudi/kemudi/internal/api/batch"
 	"github.com/kemudi/kemudi/internal/api/certificates"
 	"github.com/kemudi/kemudi/internal/api/coordination"
@@ -26,6 +27,7 @@ func All() []*resource.Def {
 		apps.All(),
 		authentication.All(),
 		authorization.All(),
+		autoscaling.All(),
 		batch.All(),
 		certificates.All(),
 		coordination.All(),

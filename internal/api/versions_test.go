@@ -13,18 +13,21 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	appsv1beta1 "k8s.io/api/apps/v1beta1"
 	appsv1beta2 "k8s.io/api/apps/v1beta2"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	discoveryv1beta1 "k8s.io/api/discovery/v1beta1"
 	extensionsv1beta1 "k8s.io/api/extensions/v1beta1"
 	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
 	"k8s.io/apimachinery/pkg/api/equality"
+	quantity "k8s.io/apimachinery/pkg/api/resource"
 	metafuzzer "k8s.io/apimachinery/pkg/apis/meta/fuzzer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/randfill"
 
 	"github.com/kemudi/kemudi/internal/api"
@@ -79,6 +82,10 @@ func TestLegacyGoldenFilesSurviveConversion(t *testing.T) {
 			fromJSON := v.New()
 			if err := json.Unmarshal(text, fromJSON); err != nil {
 				t.Fatalf("%s.json: %v", name, err)
+			}
+			if _, ok := fromJSON.(resource.Wire); !ok { // a type of our own, for one that the libraries have dropped
+				roundTrip(t, v, fromJSON)
+				continue
 			}
 			fromProto := readProto(t, name+".pb", v.New())
 			if toJSON(fromJSON) != toJSON(fromProto) {
@@ -243,6 +250,54 @@ func keepable(obj resource.Object) {
 			delete(o.Endpoints[i].DeprecatedTopology, "kubernetes.io/hostname")
 			delete(o.Endpoints[i].DeprecatedTopology, "topology.kubernetes.io/zone")
 		}
+	case *autoscalingv2.HorizontalPodAutoscaler:
+		for i := range o.Spec.Metrics {
+			keepableTargets(&o.Spec.Metrics[i])
+		}
+		for i := range o.Status.CurrentMetrics {
+			keepableValues(&o.Status.CurrentMetrics[i])
+		}
+	}
+}
+
+// keepableTargets gives the sources of a metric targets that are valid.
+func keepableTargets(m *autoscalingv2.MetricSpec) {
+	q := ptr.To(quantity.MustParse("3"))
+	average := autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: q}
+	if m.Object != nil {
+		m.Object.Target = autoscalingv2.MetricTarget{Type: autoscalingv2.ValueMetricType, Value: q}
+	}
+	if m.Pods != nil {
+		m.Pods.Target = average
+	}
+	if m.Resource != nil {
+		m.Resource.Target = autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: ptr.To[int32](40)}
+	}
+	if m.ContainerResource != nil {
+		m.ContainerResource.Target = average
+	}
+	if m.External != nil {
+		m.External.Target = average
+	}
+}
+
+// keepableValues gives the sources of a metric the values that a controller writes.
+func keepableValues(m *autoscalingv2.MetricStatus) {
+	q := ptr.To(quantity.MustParse("3"))
+	if m.Object != nil {
+		m.Object.Current = autoscalingv2.MetricValueStatus{Value: q}
+	}
+	if m.Pods != nil {
+		m.Pods.Current = autoscalingv2.MetricValueStatus{AverageValue: q}
+	}
+	if m.Resource != nil {
+		m.Resource.Current = autoscalingv2.MetricValueStatus{AverageValue: q, AverageUtilization: ptr.To[int32](40)}
+	}
+	if m.ContainerResource != nil {
+		m.ContainerResource.Current = autoscalingv2.MetricValueStatus{AverageValue: q}
+	}
+	if m.External != nil {
+		m.External.Current = autoscalingv2.MetricValueStatus{Value: q, AverageValue: q}
 	}
 }
 
@@ -250,6 +305,13 @@ func keepable(obj resource.Object) {
 // information, parts of a second.
 func throughWire(t *testing.T, obj resource.Object) resource.Object {
 	t.Helper()
+	if _, ok := obj.(resource.Wire); !ok {
+		out := reflect.New(reflect.TypeOf(obj).Elem()).Interface().(resource.Object)
+		if err := json.Unmarshal([]byte(toJSON(obj)), out); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
 	data, err := obj.(resource.Wire).Marshal()
 	if err != nil {
 		t.Fatal(err)
@@ -269,7 +331,7 @@ func TestDeprecationTextsAreWhatTheLibrarySays(t *testing.T) {
 	eachVersion(t, func(t *testing.T, def *resource.Def, v *resource.VersionDef) {
 		l, ok := v.New().(lifecycle)
 		if !ok {
-			if v.Deprecated != "" {
+			if gv := (schema.GroupVersion{Group: v.Group, Version: v.Version}); v.Deprecated != "" && scheme.Scheme.IsVersionRegistered(gv) {
 				t.Errorf("deprecated: %q, but the library knows nothing of it", v.Deprecated)
 			}
 			return

@@ -60,7 +60,7 @@ func (c *collector) look(ctx context.Context, key string) (controller.Next, erro
 	obj := it.Object
 	if obj.GetDeletionTimestamp() != nil {
 		switch {
-		case !c.k.Synced(c.now().defs): // dependents may not be seen yet; it is woken when they are
+		case !c.k.Synced(c.kinds.Defs()): // dependents may not be seen yet; it is woken when they are
 		case slices.Contains(obj.GetFinalizers(), metav1.FinalizerOrphanDependents):
 			return controller.Done, c.orphan(ctx, n, obj)
 		case slices.Contains(obj.GetFinalizers(), metav1.FinalizerDeleteDependents):

@@ -3,7 +3,6 @@ package garbagecollector
 import (
 	"context"
 	"strings"
-	"sync"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,7 +16,7 @@ import (
 
 // New returns the garbage collector over all resources of the server.
 func New(kinds controller.Kinds) *controller.Controller {
-	g := &graph{kinds: kinds}
+	g := &graph{kinds: controller.NewLookup(kinds)}
 	return controller.NewKeyed(controller.Keyed{
 		Name: "generic-garbage-collector",
 		Rules: []rbacv1.PolicyRule{{
@@ -40,61 +39,14 @@ func New(kinds controller.Kinds) *controller.Controller {
 	})
 }
 
-// graph finds resources by name and kind.
-type graph struct {
-	kinds controller.Kinds
-	mu    struct {
-		sync.Mutex
-		now     *resources      // nil: not asked yet
-		changed <-chan struct{} // closed when now is old
-	}
-}
-
-// resources are those there are at one time. They are read-only.
-type resources struct {
-	defs   []*resource.Def
-	byName map[string]*resource.Def
-	byKind map[schema.GroupKind]*resource.Def
-}
-
-// now are the present resources.
-func (g *graph) now() *resources {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	select {
-	case <-g.mu.changed:
-		g.mu.now = nil
-	default:
-	}
-	if g.mu.now == nil {
-		var defs []*resource.Def
-		defs, g.mu.changed = g.kinds.Defs()
-		g.mu.now = newResources(defs)
-	}
-	return g.mu.now
-}
-
-func newResources(defs []*resource.Def) *resources {
-	r := &resources{byName: map[string]*resource.Def{}, byKind: map[schema.GroupKind]*resource.Def{}}
-	for _, def := range defs {
-		if !def.Stored() {
-			continue
-		}
-		r.defs = append(r.defs, def)
-		r.byName[def.String()] = def
-		r.byKind[def.GVK().GroupKind()] = def
-		for _, v := range def.Versions {
-			r.byKind[schema.GroupKind{Group: v.Group, Kind: def.Kind}] = def
-		}
-	}
-	return r
-}
+// graph are the objects of all resources, by their references to each other.
+type graph struct{ kinds *controller.Lookup }
 
 // undecided are the objects that have owners or a finalizer of ours: a kind of
 // owner or of dependents may be known now that was not.
 func (g *graph) undecided(t client.Transport) []string {
 	var keys []string
-	for _, def := range g.now().defs {
+	for _, def := range g.kinds.Defs() {
 		c := t.Cache(def, "")
 		if c == nil {
 			continue
@@ -127,7 +79,7 @@ func (n node) get(t client.Transport) *cache.Item {
 
 func (g *graph) parse(key string) (node, bool) {
 	name, rest, ok := strings.Cut(key, "|")
-	def := g.now().byName[name]
+	def := g.kinds.Name(name)
 	return node{def, rest}, ok && def != nil
 }
 
@@ -162,7 +114,7 @@ func (g *graph) owner(namespace string, ref metav1.OwnerReference) (node, bool) 
 	if err != nil {
 		return node{}, false
 	}
-	def := g.now().byKind[schema.GroupKind{Group: gv.Group, Kind: ref.Kind}]
+	def := g.kinds.Kind(schema.GroupKind{Group: gv.Group, Kind: ref.Kind})
 	if def == nil {
 		return node{}, false
 	}
@@ -175,7 +127,7 @@ func (g *graph) owner(namespace string, ref metav1.OwnerReference) (node, bool) 
 // dependents are the objects that name obj among their owners.
 func (g *graph) dependents(t client.Transport, obj resource.Object) []node {
 	var deps []node
-	for _, def := range g.now().defs {
+	for _, def := range g.kinds.Defs() {
 		c := t.Cache(def, "")
 		if c == nil { // the kind has gone meanwhile
 			continue

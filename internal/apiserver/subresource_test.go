@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -11,6 +12,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -19,12 +22,16 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/policy"
+	"github.com/kemudi/kemudi/internal/apiserver/write"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/trace"
 )
 
 func TestEveryDeclaredHandlerIsAnActionOrATunnel(t *testing.T) {
@@ -108,8 +115,162 @@ func TestEvictionSpendsTheDisruptionBudget(t *testing.T) {
 		t.Fatalf("second eviction: got %v", err)
 	}
 	causes := err.(apierrors.APIStatus).Status().Details.Causes
-	if len(causes) != 1 || causes[0].Message != "The disruption budget b needs 1 healthy pods and has 2 currently" {
+	if len(causes) != 1 || causes[0].Message != "The disruption budget b does not allow evicting pods currently" {
 		t.Errorf("causes: %+v", causes)
+	}
+}
+
+// budget makes a disruption budget of all pods of an app and gives it a status.
+func (f *fixture) budget(t *testing.T, name string, status policyv1.PodDisruptionBudgetStatus) {
+	t.Helper()
+	budgets := client.For(f.As(admin, "test"), policy.PodDisruptionBudgets)
+	b, err := budgets.Create(t.Context(), &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: new(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = b.DeepCopy()
+	b.Status = status
+	if _, err := budgets.UpdateStatus(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEvictionsAreRefusedInUpstreamsWords(t *testing.T) {
+	f := newFixture(t)
+	runningPod(t, f, "a")
+	many := map[string]metav1.Time{}
+	for i := range 2001 {
+		many[fmt.Sprint("p", i)] = metav1.Now()
+	}
+	failed := metav1.Condition{
+		Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse, LastTransitionTime: metav1.Now(), Reason: policyv1.SyncFailedReason, Message: "no idea",
+	}
+	other := failed
+	other.Reason = "Holiday"
+	const tooMany = "Cannot evict pod as it would violate the pod's disruption budget."
+	for _, c := range []struct {
+		name                 string
+		status               policyv1.PodDisruptionBudgetStatus
+		code                 int
+		message, cause, wait string
+	}{
+		{"the controller has not looked", policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1}, 429, tooMany, "The disruption budget b is still being processed by the server.", "10"},
+		{"too few are healthy", policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, CurrentHealthy: 2, DesiredHealthy: 3}, 429, tooMany, "The disruption budget b needs 3 healthy pods and has 2 currently", ""},
+		{"enough are healthy, but all are spent", policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, CurrentHealthy: 4, DesiredHealthy: 3}, 429, tooMany, "The disruption budget b does not allow evicting pods currently", ""},
+		{"it could not be counted", policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, Conditions: []metav1.Condition{failed}}, 429, tooMany, "The disruption budget b does not allow evicting pods currently because it failed sync: no idea", ""},
+		{"its condition says why", policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, CurrentHealthy: 2, Conditions: []metav1.Condition{other}}, 429, tooMany, "The disruption budget b does not allow evicting pods currently (Holiday): no idea", ""},
+		{"too many are unconfirmed", policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, DisruptionsAllowed: 1, DisruptedPods: many}, 403, `poddisruptionbudget.policy "b" is forbidden: DisruptedPods map too big - too many evictions not confirmed by PDB controller`, "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f.budget(t, "b", c.status)
+			defer f.must(200, "DELETE", "/apis/policy/v1/namespaces/default/poddisruptionbudgets/b", "")
+			w := f.ask("POST", "/api/v1/namespaces/default/pods/a/eviction", `{"kind":"Eviction","apiVersion":"policy/v1","metadata":{"name":"a"}}`)
+			got := decoded[metav1.Status](t, w.Body.String())
+			if w.Code != c.code || got.Code != int32(c.code) || got.Message != c.message || w.Header().Get("Retry-After") != c.wait {
+				t.Errorf("got %d %q, Retry-After %q; want %d %q, %q", w.Code, got.Message, w.Header().Get("Retry-After"), c.code, c.message, c.wait)
+			}
+			if c.code != 429 {
+				return
+			}
+			trace.Proves(t, "C-023")
+			if got.Reason != metav1.StatusReasonTooManyRequests || len(got.Details.Causes) != 1 || got.Details.Causes[0].Type != "DisruptionBudget" || got.Details.Causes[0].Message != c.cause {
+				t.Errorf("got %s, %+v; want cause %q", got.Reason, got.Details, c.cause)
+			}
+		})
+	}
+	f.budget(t, "b", policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, DisruptionsAllowed: 5})
+	f.budget(t, "c", policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, DisruptionsAllowed: 5})
+	several := decoded[metav1.Status](t, f.must(500, "POST", "/api/v1/namespaces/default/pods/a/eviction", `{"metadata":{"name":"a"}}`))
+	if several.Message != "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support." || several.Code != 500 || several.Status != "Failure" {
+		t.Errorf("two budgets: got %+v", several)
+	}
+	unnamed := decoded[metav1.Status](t, f.must(400, "POST", "/api/v1/namespaces/default/pods/a/eviction", `{"metadata":{"name":"b"}}`))
+	if unnamed.Message != "name in URL does not match name in Eviction object" {
+		t.Errorf("another name: got %+v", unnamed)
+	}
+}
+
+func TestEvictionsSideBySideStayWithinTheBudget(t *testing.T) {
+	f := newFixture(t)
+	const pods, allowed = 24, 5
+	for i := range pods {
+		runningPod(t, f, fmt.Sprint("p", i))
+	}
+	f.budget(t, "b", policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, DisruptionsAllowed: allowed, CurrentHealthy: pods, DesiredHealthy: pods - allowed, ExpectedPods: pods})
+	api := client.For(f.As(admin, "test"), core.Pods)
+	var evicted atomic.Int64
+	var wg sync.WaitGroup
+	for i := range pods {
+		wg.Go(func() {
+			name := fmt.Sprint("p", i)
+			_, err := api.Post(t.Context(), "default", name, "eviction", &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: name}})
+			switch {
+			case err == nil:
+				evicted.Add(1)
+			case !apierrors.IsTooManyRequests(err):
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+	wg.Wait()
+	left, err := api.List(t.Context(), "default", metav1.ListOptions{})
+	trace.Proves(t, "DIS-016")
+	if err != nil || evicted.Load() != allowed || len(left) != pods-allowed {
+		t.Errorf("got %d evicted, %d left, %v; want %d and %d", evicted.Load(), len(left), err, allowed, pods-allowed)
+	}
+}
+
+// healing is an admission that makes pods ready at the moment they are deleted.
+type healing struct {
+	write.NoAdmission
+	heal func(name string) error
+}
+
+func (h *healing) Validate(_ context.Context, a *admission.Attributes) error {
+	if a.Operation == "DELETE" && a.Def == core.Pods.Def {
+		return h.heal(a.Name)
+	}
+	return nil
+}
+
+func TestUnhealthyPodThatGetsWellMeanwhileIsNotEvicted(t *testing.T) {
+	h := &healing{}
+	f := newFixture(t, func(o *Options) { o.Admission = h })
+	pods := client.For(f.As(admin, "test"), core.Pods)
+	state := func(name string, phase corev1.PodPhase, ready corev1.ConditionStatus) error {
+		patch := fmt.Appendf(nil, `{"status":{"phase":%q,"conditions":[{"type":"Ready","status":%q}]}}`, phase, ready)
+		_, err := pods.Patch(t.Context(), "default", name, "status", client.Patch{Type: types.StrategicMergePatchType, Data: patch})
+		return err
+	}
+	healed := map[string]bool{}
+	h.heal = func(name string) error {
+		if healed[name] {
+			return nil
+		}
+		healed[name] = true
+		return state(name, corev1.PodRunning, corev1.ConditionTrue)
+	}
+	for name, phase := range map[string]corev1.PodPhase{"sick": corev1.PodRunning, "starts": corev1.PodPending} {
+		runningPod(t, f, name)
+		if err := state(name, phase, corev1.ConditionFalse); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.budget(t, "b", policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, CurrentHealthy: 1, DesiredHealthy: 1, ExpectedPods: 2})
+	for name, cause := range map[string]string{
+		"sick":   "The disruption budget b is still being processed by the server.",
+		"starts": "The disruption budget b needs 1 healthy pods and has 1 currently",
+	} {
+		got := f.must(429, "POST", "/api/v1/namespaces/default/pods/"+name+"/eviction", `{"metadata":{"name":"`+name+`"}}`)
+		if !strings.Contains(got, cause) || !healed[name] {
+			t.Errorf("%s: got %s, healed %v; want %q", name, got, healed[name], cause)
+		}
+		f.must(200, "GET", "/api/v1/namespaces/default/pods/"+name, "")
 	}
 }
 

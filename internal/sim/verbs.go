@@ -33,6 +33,8 @@ import (
 //	create FILE                 create them
 //	delete OBJECT [grace=N] [policy=Orphan|Background|Foreground]
 //	delete-collection KIND [-l selector]   all of them in the namespace default
+//	evict POD [grace=N] [dry-run]         print what became of it: "evicted", or "refused:" and the cause
+//	drain NODE                             cordon it and evict its pods once, oldest first; print a line each: label app, outcome
 //	patch OBJECT JSON [sub=SUBRESOURCE]    JSON merge patch
 //	scale OBJECT N              through the scale subresource
 //	get KIND|OBJECT [-A] [-l selector] [-o wide|name|jsonpath=...]   print
@@ -52,7 +54,7 @@ import (
 //	token SECRET                print whose the token in a secret is, and the groups
 var verbs = map[string]func(ctx context.Context, r *run, args []string) error{
 	"nodes": addNodes, "node": addNode, "stop-node": stopNode, "start-node": startNode, "step-clock": stepClock, "restart": restart,
-	"apply": apply, "create": create, "delete": remove, "delete-collection": removeAll, "patch": mergePatch, "scale": scale,
+	"apply": apply, "create": create, "delete": remove, "delete-collection": removeAll, "evict": evict, "drain": drain, "patch": mergePatch, "scale": scale,
 	"get": get, "events": events, "track": track, "tracked": tracked, "raw": raw, "save": save, "stdout": stdout, "wait": waitFor, "wait-count": waitCount, "advance": advance,
 	"csr": requestCertificate, "certificate": printCertificate, "token": whoseToken,
 }

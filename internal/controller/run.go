@@ -34,7 +34,7 @@ func New[T resource.Object](s Spec[T]) *Controller {
 
 // NewKeyed makes the controller that a Keyed declares.
 func NewKeyed(s Keyed) *Controller {
-	c := &Controller{Name: s.Name, Source: s.Name, Writes: s.Writes, Rules: s.Rules, every: s.Every}
+	c := &Controller{Name: s.Name, Source: cmp.Or(s.Source, s.Name), Writes: s.Writes, Rules: s.Rules, every: s.Every}
 	for _, w := range s.Watches {
 		c.addReads(w.Def)
 	}

@@ -110,6 +110,7 @@ func Delete(def *resource.Def) Permission { return Permission{"delete", def, ""}
 // (the garbage collector's are objects of every kind).
 type Keyed struct {
 	Name    string
+	Source  string // of its events, where that is not the name
 	Watches []Watch
 	Every   *Every // inputs that come and go; nil: none
 	Reads   []*resource.Def

@@ -12,6 +12,7 @@ import (
 	"github.com/kemudi/kemudi/internal/controllers/cronjob"
 	"github.com/kemudi/kemudi/internal/controllers/daemonset"
 	"github.com/kemudi/kemudi/internal/controllers/deployment"
+	"github.com/kemudi/kemudi/internal/controllers/disruption"
 	"github.com/kemudi/kemudi/internal/controllers/endpoints"
 	"github.com/kemudi/kemudi/internal/controllers/endpointslice"
 	"github.com/kemudi/kemudi/internal/controllers/endpointslicemirroring"
@@ -81,6 +82,8 @@ func All(o Options) []*controller.Controller {
 		job.Orphans,
 		cronjob.Controller,
 		ttlafterfinished.Controller,
+		disruption.New(controller.Fixed(o.Defs)),
+		disruption.Pods,
 		endpointslice.New(o.EndpointSlice),
 		endpoints.Controller,
 		endpointslicemirroring.New(o.EndpointSliceMirroring),

@@ -1,13 +1,9 @@
 package job_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"os"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -23,73 +19,18 @@ import (
 	"github.com/kemudi/kemudi/internal/api/batch"
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/client"
-	"github.com/kemudi/kemudi/internal/plane"
 	"github.com/kemudi/kemudi/internal/sim"
-	"github.com/kemudi/kemudi/internal/store"
-	"github.com/kemudi/kemudi/internal/store/mem"
-	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/trace"
 )
-
-// slow is a store that takes its time before and after each write, so that
-// whoever is killed is killed between two writes, or before it hears of one.
-type slow struct {
-	store.Store
-	mu  sync.Mutex
-	rng *rand.Rand
-}
-
-func (s *slow) Txn(ctx context.Context, t store.Txn) (store.TxnResult, error) {
-	if err := s.pause(ctx); err != nil {
-		return store.TxnResult{}, err
-	}
-	res, err := s.Store.Txn(ctx, t)
-	return res, errors.Join(err, s.pause(ctx))
-}
-
-func (s *slow) pause(ctx context.Context) error {
-	s.mu.Lock()
-	d := time.Duration(s.rng.IntN(3000)) * time.Microsecond
-	s.mu.Unlock()
-	return task.Sleep(ctx, d)
-}
 
 // life is a control plane that is killed and started again, with pods that end
 // as the test says.
 type life struct {
 	*testing.T
-	rng    *rand.Rand
-	store  *slow
-	plane  *plane.Plane
-	kill   func()
-	killed int
+	rng   *rand.Rand
+	plane *sim.Mortal
 
 	succeeded, failed map[types.UID]bool // what became of pods
-}
-
-var errKilled = errors.New("killed")
-
-// start starts a control plane that knows only what is stored.
-func (l *life) start() {
-	l.Helper()
-	plane, err := plane.New(plane.Options{Store: l.store, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		l.Fatal(err)
-	}
-	g := task.NewGroup(l.Context())
-	g.Go("control plane", plane.Run)
-	l.plane = plane
-	l.kill = func() {
-		g.Cancel(errKilled)
-		if err := g.Wait(); err != nil && !errors.Is(err, errKilled) {
-			l.Error(err)
-		}
-	}
-	select {
-	case <-plane.Ready():
-	case <-g.Context().Done():
-		l.Fatal(g.Wait())
-	}
 }
 
 func (l *life) job() *batchv1.Job {
@@ -153,16 +94,14 @@ func TestEachPodIsCountedOnceWheneverWeAreKilled(t *testing.T) {
 	sim.Seeds(t, 12, func(t *testing.T, rng *rand.Rand) {
 		synctest.Test(t, func(t *testing.T) {
 			l := play(t, rng)
-			killed.Add(int64(l.killed))
+			killed.Add(int64(l.plane.Kills))
 			failed.Add(int64(len(l.failed)))
 		})
 	})
 }
 
 func play(t *testing.T, rng *rand.Rand) *life {
-	l := &life{T: t, rng: rng, store: &slow{Store: mem.New(mem.Options{}), rng: rand.New(rand.NewPCG(rng.Uint64(), 0))}, succeeded: map[types.UID]bool{}, failed: map[types.UID]bool{}}
-	l.start()
-	defer func() { l.kill() }()
+	l := &life{T: t, rng: rng, plane: sim.NewMortal(t, rng), succeeded: map[types.UID]bool{}, failed: map[types.UID]bool{}}
 	job := &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "work"},
 		Spec: batchv1.JobSpec{
@@ -190,9 +129,7 @@ func play(t *testing.T, rng *rand.Rand) *life {
 		}
 		time.Sleep(time.Duration(rng.IntN(30)) * time.Millisecond)
 		if rng.IntN(8) == 0 {
-			l.kill()
-			l.killed++
-			l.start()
+			l.plane.Kill()
 		}
 		if rng.IntN(4) == 0 { // let back-offs pass
 			time.Sleep(time.Duration(rng.IntN(30)) * time.Second)

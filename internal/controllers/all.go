@@ -25,6 +25,7 @@ import (
 	"github.com/kemudi/kemudi/internal/controllers/replicaset"
 	"github.com/kemudi/kemudi/internal/controllers/rootca"
 	"github.com/kemudi/kemudi/internal/controllers/serviceaccount"
+	"github.com/kemudi/kemudi/internal/controllers/statefulset"
 	"github.com/kemudi/kemudi/internal/controllers/tainteviction"
 	"github.com/kemudi/kemudi/internal/controllers/tokens"
 	"github.com/kemudi/kemudi/internal/controllers/ttlafterfinished"
@@ -77,6 +78,7 @@ func All(o Options) []*controller.Controller {
 		replicaset.Controller,
 		replicaset.ReplicationController,
 		daemonset.Controller,
+		statefulset.Controller,
 		deployment.Controller,
 		job.Controller,
 		job.Orphans,

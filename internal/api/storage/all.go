@@ -7,7 +7,9 @@ func All() []*resource.Def {
 	return []*resource.Def{
 		CSIDrivers.Def,
 		CSINodes.Def,
+		CSIStorageCapacities.Def,
 		StorageClasses.Def,
 		VolumeAttachments.Def,
+		VolumeAttributesClasses.Def,
 	}
 }

@@ -70,13 +70,26 @@ func IsDefaultClass(sc *storagev1.StorageClass) bool {
 		sc.Annotations["storageclass.beta.kubernetes.io/is-default-class"] == "true"
 }
 
-func validateStorageClass(sc *storagev1.StorageClass, errs *resource.Errors) {
-	if sc.Provisioner == "" {
-		errs.Required("provisioner", "")
-	} else {
-		lower := strings.ToLower(sc.Provisioner)
-		errs.Refuse("provisioner", lower, validation.IsQualifiedName(lower))
+// DefaultClass is the class that claims without one get; nil: there is none. Of
+// several it is the newest.
+func DefaultClass(classes []*storagev1.StorageClass) (chosen *storagev1.StorageClass) {
+	for _, sc := range classes {
+		if IsDefaultClass(sc) && (chosen == nil || newer(sc, chosen)) {
+			chosen = sc
+		}
 	}
+	return chosen
+}
+
+func newer(a, b *storagev1.StorageClass) bool {
+	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.Name < b.Name
+	}
+	return b.CreationTimestamp.Before(&a.CreationTimestamp)
+}
+
+func validateStorageClass(sc *storagev1.StorageClass, errs *resource.Errors) {
+	validateProvisioner("provisioner", sc.Provisioner, errs)
 	validateParameters(sc.Parameters, errs)
 	switch p := ptr.Deref(sc.ReclaimPolicy, ""); p {
 	case "", corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRetain:
@@ -93,6 +106,15 @@ func validateStorageClass(sc *storagev1.StorageClass, errs *resource.Errors) {
 		resource.NotSupported(errs, "volumeBindingMode", m, storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer)
 	}
 	validateTopologies(sc.AllowedTopologies, errs)
+}
+
+func validateProvisioner(path, name string, errs *resource.Errors) {
+	if name == "" {
+		errs.Required(path, "")
+		return
+	}
+	lower := strings.ToLower(name)
+	errs.Refuse(path, lower, validation.IsQualifiedName(lower))
 }
 
 func validateParameters(params map[string]string, errs *resource.Errors) {

@@ -1,0 +1,48 @@
+package storage
+
+import (
+	storagev1 "k8s.io/api/storage/v1"
+	storagev1beta1 "k8s.io/api/storage/v1beta1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+// CSIStorageCapacities tell how much a CSI driver can still provision of a storage
+// class, for nodes of a part of the cluster.
+var CSIStorageCapacities = resource.Define(resource.Spec[*storagev1.CSIStorageCapacity]{
+	Names:    resource.Names{Group: "storage.k8s.io", Version: "v1", Kind: "CSIStorageCapacity", Plural: "csistoragecapacities", Namespaced: true},
+	Validate: validateStorageCapacity,
+	Ageless:  true,
+	Columns: []resource.Column[*storagev1.CSIStorageCapacity]{
+		{Name: "StorageClassName", Description: storagev1.CSIStorageCapacity{}.SwaggerDoc()["storageClassName"], Value: func(c *storagev1.CSIStorageCapacity) any { return c.StorageClassName }},
+		{Name: "Capacity", Description: storagev1.CSIStorageCapacity{}.SwaggerDoc()["capacity"], Value: func(c *storagev1.CSIStorageCapacity) any {
+			if c.Capacity == nil {
+				return "<unset>"
+			}
+			return c.Capacity.String()
+		}},
+	},
+	Versions: []resource.Version[*storagev1.CSIStorageCapacity]{resource.SameWire[*storagev1beta1.CSIStorageCapacity](resource.Version[*storagev1.CSIStorageCapacity]{
+		Group: "storage.k8s.io", Version: "v1beta1",
+		Deprecated: "storage.k8s.io/v1beta1 CSIStorageCapacity is deprecated in v1.24+, unavailable in v1.27+; use storage.k8s.io/v1 CSIStorageCapacity",
+	})},
+})
+
+func validateStorageCapacity(c, old *storagev1.CSIStorageCapacity, errs *resource.Errors) {
+	errs.Add(metavalidation.ValidateLabelSelector(c.NodeTopology, metavalidation.LabelSelectorValidationOptions{}, errs.Path("nodeTopology"))...)
+	errs.Refuse("storageClassName", c.StorageClassName, resource.DNS1123Subdomain(c.StorageClassName, false))
+	if q := c.Capacity; q != nil && q.Sign() < 0 {
+		errs.Invalid("capacity", q.String(), "must be greater than or equal to 0")
+	}
+	if old == nil {
+		return
+	}
+	if !equality.Semantic.DeepEqual(c.NodeTopology, old.NodeTopology) {
+		errs.Immutable("nodeTopology", c.NodeTopology)
+	}
+	if c.StorageClassName != old.StorageClassName {
+		errs.Immutable("storageClassName", c.StorageClassName)
+	}
+}

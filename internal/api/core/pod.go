@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kemudi/kemudi/internal/api/core/check"
+	"github.com/kemudi/kemudi/internal/api/core/claims"
 	"github.com/kemudi/kemudi/internal/api/core/podspec"
 	"github.com/kemudi/kemudi/internal/resource"
 )
@@ -38,6 +39,7 @@ var Pods = resource.Define(resource.Spec[*corev1.Pod]{
 	},
 	Index: map[string]func(*corev1.Pod) []string{
 		"spec.nodeName": func(p *corev1.Pod) []string { return []string{p.Spec.NodeName} },
+		IndexClaim:      podClaims,
 	},
 	Sub: []resource.Sub[*corev1.Pod]{
 		{Name: "status", Merge: mergePodStatus, Validate: validatePodStatus},
@@ -63,6 +65,14 @@ var Pods = resource.Define(resource.Spec[*corev1.Pod]{
 		}},
 	},
 })
+
+func podClaims(p *corev1.Pod) []string {
+	names := claims.Of(p)
+	for i := range names {
+		names[i] = p.Namespace + "/" + names[i]
+	}
+	return names
+}
 
 // proxyVerbs are those of every proxy subresource: whatever HTTP can ask.
 var proxyVerbs = resource.Create | resource.Delete | resource.Get | resource.Patch | resource.Update

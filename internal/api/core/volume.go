@@ -6,11 +6,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/diff"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/api/core/check"
+	"github.com/kemudi/kemudi/internal/api/core/claims"
 	"github.com/kemudi/kemudi/internal/api/core/podspec"
 	"github.com/kemudi/kemudi/internal/resource"
 )
@@ -22,11 +24,40 @@ var PersistentVolumes = resource.Define(resource.Spec[*corev1.PersistentVolume]{
 	Default:  defaultVolumeObject, Prepare: prepareVolume, Validate: validateVolume,
 	Columns: volumeColumns,
 	Fields:  map[string]func(*corev1.PersistentVolume) string{"name": func(v *corev1.PersistentVolume) string { return v.Name }},
+	Index: map[string]func(*corev1.PersistentVolume) []string{
+		IndexClaim: func(v *corev1.PersistentVolume) []string {
+			if v.Spec.ClaimRef == nil {
+				return nil
+			}
+			return []string{v.Spec.ClaimRef.Namespace + "/" + v.Spec.ClaimRef.Name}
+		},
+		IndexFree: func(v *corev1.PersistentVolume) []string {
+			if v.Spec.ClaimRef != nil {
+				return nil
+			}
+			return []string{claims.VolumeClass(v)}
+		},
+	},
 	Sub: []resource.Sub[*corev1.PersistentVolume]{{
 		Name:  "status",
-		Merge: func(v, old *corev1.PersistentVolume) { v.Spec = old.Spec }, Validate: func(_, _ *corev1.PersistentVolume, _ *resource.Errors) {},
+		Merge: mergeVolumeStatus, Validate: func(_, _ *corev1.PersistentVolume, _ *resource.Errors) {},
 	}},
 })
+
+// Indexes of PersistentVolumes.
+const (
+	IndexClaim = "claim" // namespace/name of the claim they are for; of pods: of those they use
+	IndexFree  = "free"  // the class of those that are for no claim
+)
+
+// mergeVolumeStatus notes when the phase changed, unless the client says that.
+func mergeVolumeStatus(v, old *corev1.PersistentVolume) {
+	v.Spec = old.Spec
+	said := v.Status.LastPhaseTransitionTime
+	if v.Status.Phase != old.Status.Phase && (said == nil || said.Equal(old.Status.LastPhaseTransitionTime)) {
+		v.Status.LastPhaseTransitionTime = ptr.To(metav1.Now())
+	}
+}
 
 func defaultVolumeObject(v *corev1.PersistentVolume) {
 	check.SetIfZero(&v.Status.Phase, corev1.VolumePending)
@@ -39,10 +70,11 @@ func defaultVolumeObject(v *corev1.PersistentVolume) {
 }
 
 func prepareVolume(v, old *corev1.PersistentVolume) {
-	v.Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumePending}
 	if old != nil {
 		v.Status = old.Status
+		return
 	}
+	v.Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumePending, LastPhaseTransitionTime: ptr.To(metav1.Now())}
 }
 
 func validateVolume(v, old *corev1.PersistentVolume, errs *resource.Errors) {
@@ -185,12 +217,7 @@ var volumeColumns = []resource.Column[*corev1.PersistentVolume]{
 	},
 	{
 		Name: "StorageClass", Description: "StorageClass of the pv",
-		Value: func(v *corev1.PersistentVolume) any {
-			if class, ok := v.Annotations[corev1.BetaStorageClassAnnotation]; ok {
-				return class
-			}
-			return v.Spec.StorageClassName
-		},
+		Value: func(v *corev1.PersistentVolume) any { return claims.VolumeClass(v) },
 	},
 	{
 		Name: "VolumeAttributesClass", Description: "VolumeAttributesClass of the pv",

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/api/core/check"
+	"github.com/kemudi/kemudi/internal/api/core/claims"
 	"github.com/kemudi/kemudi/internal/api/core/podspec"
 	"github.com/kemudi/kemudi/internal/resource"
 )
@@ -23,11 +24,31 @@ var PersistentVolumeClaims = resource.Define(resource.Spec[*corev1.PersistentVol
 	Default:  defaultClaim, Prepare: prepareClaim, Validate: validateClaim,
 	Columns: claimColumns,
 	Fields:  map[string]func(*corev1.PersistentVolumeClaim) string{"name": func(c *corev1.PersistentVolumeClaim) string { return c.Name }},
+	Index: map[string]func(*corev1.PersistentVolumeClaim) []string{
+		IndexUnbound: func(c *corev1.PersistentVolumeClaim) []string {
+			if claims.Completed(c) {
+				return nil
+			}
+			return []string{claims.Class(c)}
+		},
+		IndexVolume: func(c *corev1.PersistentVolumeClaim) []string {
+			if c.Spec.VolumeName == "" {
+				return nil
+			}
+			return []string{c.Spec.VolumeName}
+		},
+	},
 	Sub: []resource.Sub[*corev1.PersistentVolumeClaim]{{
 		Name:  "status",
 		Merge: func(c, old *corev1.PersistentVolumeClaim) { c.Spec = old.Spec }, Validate: validateClaimStatus,
 	}},
 })
+
+// Indexes of PersistentVolumeClaims.
+const (
+	IndexUnbound = "unbound" // the class of those that were never bound
+	IndexVolume  = "volume"  // the name of the volume that they say is theirs
+)
 
 func defaultClaim(c *corev1.PersistentVolumeClaim) {
 	check.SetIfZero(&c.Status.Phase, corev1.ClaimPending)
@@ -180,12 +201,7 @@ var claimColumns = []resource.Column[*corev1.PersistentVolumeClaim]{
 	},
 	{
 		Name: "StorageClass", Description: "StorageClass of the pvc",
-		Value: func(c *corev1.PersistentVolumeClaim) any {
-			if class, ok := c.Annotations[corev1.BetaStorageClassAnnotation]; ok {
-				return class
-			}
-			return ptr.Deref(c.Spec.StorageClassName, "")
-		},
+		Value: func(c *corev1.PersistentVolumeClaim) any { return claims.Class(c) },
 	},
 	{
 		Name: "VolumeAttributesClass", Description: "VolumeAttributesClass of the pvc",

@@ -6,6 +6,7 @@ import (
 	"github.com/kemudi/kemudi/internal/admission/noderestriction"
 	"github.com/kemudi/kemudi/internal/admission/priority"
 	"github.com/kemudi/kemudi/internal/admission/serviceaccount"
+	"github.com/kemudi/kemudi/internal/admission/volumes"
 )
 
 // entry is a plugin with whether it must be turned on.
@@ -31,7 +32,10 @@ func entries(o *admission.Options) []entry {
 		off(podNodeSelector(o)),
 		on(priority.New(o)),
 		on(defaultTolerationSeconds()),
+		on(volumes.NewDefaultClass(o)),
+		on(volumes.NewProtection()),
 		off(ownerReferencesPermissionEnforcement(o)),
+		on(volumes.NewResize(o)),
 		on(runtimeClass(o)),
 		on(certificateApproval(o)),
 		on(certificateSigning(o)),

@@ -16,16 +16,19 @@ import (
 	"github.com/kemudi/kemudi/internal/controllers/endpoints"
 	"github.com/kemudi/kemudi/internal/controllers/endpointslice"
 	"github.com/kemudi/kemudi/internal/controllers/endpointslicemirroring"
+	"github.com/kemudi/kemudi/internal/controllers/ephemeralvolume"
 	"github.com/kemudi/kemudi/internal/controllers/garbagecollector"
 	"github.com/kemudi/kemudi/internal/controllers/job"
 	"github.com/kemudi/kemudi/internal/controllers/namespace"
 	"github.com/kemudi/kemudi/internal/controllers/nodeipam"
 	"github.com/kemudi/kemudi/internal/controllers/nodelifecycle"
+	"github.com/kemudi/kemudi/internal/controllers/persistentvolume"
 	"github.com/kemudi/kemudi/internal/controllers/podgc"
 	"github.com/kemudi/kemudi/internal/controllers/replicaset"
 	"github.com/kemudi/kemudi/internal/controllers/rootca"
 	"github.com/kemudi/kemudi/internal/controllers/serviceaccount"
 	"github.com/kemudi/kemudi/internal/controllers/statefulset"
+	"github.com/kemudi/kemudi/internal/controllers/storageprotection"
 	"github.com/kemudi/kemudi/internal/controllers/tainteviction"
 	"github.com/kemudi/kemudi/internal/controllers/tokens"
 	"github.com/kemudi/kemudi/internal/controllers/ttlafterfinished"
@@ -93,6 +96,10 @@ func All(o Options) []*controller.Controller {
 		tainteviction.Controller,
 		garbagecollector.New(controller.Fixed(o.Defs)),
 		podgc.New(o.PodGC),
+		persistentvolume.Controller,
+		storageprotection.Claims,
+		storageprotection.Volumes,
+		ephemeralvolume.Controller,
 		clusterroleaggregation.Controller,
 		certificates.Approving,
 		certificates.Cleaner,

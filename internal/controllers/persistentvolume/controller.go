@@ -1,0 +1,131 @@
+package persistentvolume
+
+import (
+	"context"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/core/claims"
+	"github.com/kemudi/kemudi/internal/api/storage"
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/controller"
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+// Keys are those of claims and of volumes.
+const (
+	claimKey  = "claim "
+	volumeKey = "volume "
+)
+
+// Controller is the binder. It has one worker: two could choose the same volume.
+var Controller = controller.NewKeyed(controller.Keyed{
+	Name:    "persistent-volume-binder",
+	Source:  "persistentvolume-controller",
+	Workers: 1,
+	Watches: []controller.Watch{
+		controller.Mapped(core.PersistentVolumeClaims, byClaim),
+		controller.Mapped(core.PersistentVolumes, byVolume),
+		controller.Mapped(storage.StorageClasses, byClass),
+	},
+	Reads: []*resource.Def{core.Pods.Def},
+	Writes: []controller.Permission{
+		controller.Update(core.PersistentVolumeClaims.Def), controller.UpdateStatus(core.PersistentVolumeClaims.Def),
+		controller.Update(core.PersistentVolumes.Def), controller.UpdateStatus(core.PersistentVolumes.Def),
+	},
+	Setup: func(k *controller.Kit) func(ctx context.Context, key string) (controller.Next, error) {
+		b := &binder{
+			events: k.Events, claims: controller.For(k, core.PersistentVolumeClaims), volumes: controller.For(k, core.PersistentVolumes),
+			classes: controller.For(k, storage.StorageClasses), pods: controller.For(k, core.Pods),
+		}
+		return b.reconcile
+	},
+})
+
+// binder is one run of the controller.
+type binder struct {
+	events  client.EventSink
+	claims  controller.Client[*corev1.PersistentVolumeClaim]
+	volumes controller.Client[*corev1.PersistentVolume]
+	classes controller.Client[*storagev1.StorageClass]
+	pods    controller.Client[*corev1.Pod]
+}
+
+func (b *binder) reconcile(ctx context.Context, key string) (controller.Next, error) {
+	if name, ok := strings.CutPrefix(key, volumeKey); ok {
+		if v, ok := b.volumes.Get("", name); ok {
+			return controller.Done, b.volume(ctx, v)
+		}
+		return controller.Done, nil
+	}
+	namespace, name, _ := strings.Cut(strings.TrimPrefix(key, claimKey), "/")
+	if c, ok := b.claims.Get(namespace, name); ok {
+		return controller.Done, b.claim(ctx, c)
+	}
+	return controller.Done, nil
+}
+
+// byClaim wakes a claim, its volume and those that are reserved for it.
+func byClaim(k *controller.Kit, c *corev1.PersistentVolumeClaim) []string {
+	id := cache.Key(c.Namespace, c.Name)
+	keys := []string{claimKey + id}
+	if c.Spec.VolumeName != "" {
+		keys = append(keys, volumeKey+c.Spec.VolumeName)
+	}
+	for _, v := range controller.For(k, core.PersistentVolumes).ByIndex(core.IndexClaim, id) {
+		if v.Name != c.Spec.VolumeName {
+			keys = append(keys, volumeKey+v.Name)
+		}
+	}
+	return keys
+}
+
+// byVolume wakes a volume, the claims that name it or that it names, and, if it is
+// free, those that could have it.
+func byVolume(k *controller.Kit, v *corev1.PersistentVolume) []string {
+	keys := []string{volumeKey + v.Name}
+	if ref := v.Spec.ClaimRef; ref != nil {
+		keys = append(keys, claimKey+cache.Key(ref.Namespace, ref.Name))
+	}
+	all := controller.For(k, core.PersistentVolumeClaims)
+	for _, c := range all.ByIndex(core.IndexVolume, v.Name) {
+		keys = append(keys, claimKey+cache.Key(c.Namespace, c.Name))
+	}
+	class := claims.VolumeClass(v)
+	if v.Spec.ClaimRef != nil || v.Status.Phase != corev1.VolumeAvailable || waits(controller.For(k, storage.StorageClasses), class) {
+		return keys
+	}
+	for _, c := range all.ByIndex(core.IndexUnbound, class) {
+		keys = append(keys, claimKey+cache.Key(c.Namespace, c.Name))
+	}
+	return keys
+}
+
+// byClass wakes the claims of a class that have no volume, and those of no class if
+// this is what they get.
+func byClass(k *controller.Kit, sc *storagev1.StorageClass) (keys []string) {
+	all := controller.For(k, core.PersistentVolumeClaims)
+	for _, c := range all.ByIndex(core.IndexUnbound, sc.Name) {
+		keys = append(keys, claimKey+cache.Key(c.Namespace, c.Name))
+	}
+	if !storage.IsDefaultClass(sc) {
+		return keys
+	}
+	for _, c := range all.ByIndex(core.IndexUnbound, "") {
+		if !claims.SaysClass(c) {
+			keys = append(keys, claimKey+cache.Key(c.Namespace, c.Name))
+		}
+	}
+	return keys
+}
+
+// waits reports whether the claims of a class are bound when a pod needs them.
+func waits(classes controller.Client[*storagev1.StorageClass], name string) bool {
+	sc, ok := classes.Get("", name)
+	return name != "" && ok && ptr.Deref(sc.VolumeBindingMode, storagev1.VolumeBindingImmediate) == storagev1.VolumeBindingWaitForFirstConsumer
+}

@@ -64,6 +64,8 @@ var everyKind = []aKind{
 	{version: "storage.k8s.io/v1", plural: "csidrivers", cluster: true, sample: `spec: {attachRequired: false}`, proves: "C-354"},
 	{version: "storage.k8s.io/v1", plural: "csinodes", cluster: true, sample: `spec: {drivers: []}`},
 	{version: "storage.k8s.io/v1", plural: "storageclasses", cluster: true, sample: `provisioner: example.com/none`},
+	{version: "storage.k8s.io/v1", plural: "csistoragecapacities", sample: `{storageClassName: fast, capacity: 1Gi}`, proves: "C-357"},
+	{version: "storage.k8s.io/v1", plural: "volumeattributesclasses", cluster: true, sample: `{driverName: csi.example.com, parameters: {iops: "1"}}`, proves: "C-444"},
 	{version: "storage.k8s.io/v1", plural: "volumeattachments", cluster: true, sample: `spec: {attacher: example.com, nodeName: one, source: {persistentVolumeName: v}}`, proves: "C-443"},
 	{version: "certificates.k8s.io/v1", plural: "certificatesigningrequests", cluster: true, sample: `spec: {signerName: example.com/none, usages: [client auth], request: ` + aRequest + `}`},
 }

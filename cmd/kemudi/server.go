@@ -67,6 +67,7 @@ func addServerFlags(f *pflag.FlagSet, o *cluster.Options) {
 	f.StringSliceVar(&o.TLSSANs, "tls-san", o.TLSSANs, "further names and addresses of the API server, for its certificate")
 	addAPIFlags(f, &o.API)
 	addIdentityFlags(f, &o.Identity)
+	addElectionFlags(f, o)
 
 	f.Var((*prefixesFlag)(&o.Network.ServiceCIDRs), "service-cluster-ip-range", "addresses of services")
 	f.Var((*prefixesFlag)(&o.Network.ClusterCIDRs), "cluster-cidr", "addresses of pods")
@@ -135,6 +136,16 @@ func addAPIFlags(f *pflag.FlagSet, o *cluster.API) {
 	on, off := cluster.AdmissionPlugins()
 	f.Var((*pluginsFlag)(&o.Plugins.Enable), "enable-admission-plugins", "admission plugins to turn on: "+strings.Join(off, ", "))
 	f.Var((*pluginsFlag)(&o.Plugins.Disable), "disable-admission-plugins", "admission plugins to turn off that are on: "+strings.Join(on, ", "))
+}
+
+func addElectionFlags(f *pflag.FlagSet, o *cluster.Options) {
+	f.VarPF((*notFlag)(&o.Election.Off), "leader-elect", "", "elect, of several servers with one store, which runs the controllers and which the scheduler; a server that has its store to itself writes no lease").NoOptDefVal = "true"
+	f.DurationVar(&o.Election.LeaseDuration, "leader-elect-lease-duration", o.Election.LeaseDuration, "how long others wait for a leader that is silent before they take over")
+	f.DurationVar(&o.Election.RenewDeadline, "leader-elect-renew-deadline", o.Election.RenewDeadline, "how long a leader tries to renew its lease before it gives up; less than the lease's duration")
+	f.DurationVar(&o.Election.RetryPeriod, "leader-elect-retry-period", o.Election.RetryPeriod, "how long it waits between two tries")
+	f.StringVar(&o.Election.Lock, "leader-elect-resource-lock", o.Election.Lock, "kind of object that is held: leases")
+	f.StringSliceVar(&o.Election.Names, "leader-elect-resource-name", o.Election.Names, "names of the leases of controllers and scheduler, or of one for both")
+	f.StringVar(&o.Election.Namespace, "leader-elect-resource-namespace", o.Election.Namespace, "namespace of the leases")
 }
 
 func addIdentityFlags(f *pflag.FlagSet, o *cluster.Identity) {

@@ -18,8 +18,8 @@ var exceptions = map[exception]string{
 	{"forbidden", "test/baseline/server.go"}:                                   "the library is what is measured there",
 	{"kind", "internal/resource/spec.go"}:                                      "the body that the subresource scale is declared with",
 
-	{"setter", "internal/apiserver/options.go#Options.Shared"}:             "several servers on one store: nothing starts them yet",
-	{"setter", "internal/plane/plane.go#Options.Leadership"}:               "several servers on one store: nothing starts them yet",
+	{"setter", "internal/plane/plane.go#Options.Shared"}:                   "several servers on one store: nothing starts them yet",
+	{"setter", "internal/plane/plane.go#Options.Leadership"}:               "leaders are elected; tests have nobody lead",
 	{"setter", "internal/apiserver/options.go#Options.Next"}:               "aggregated API servers: nothing asks them yet",
 	{"setter", "internal/apiserver/options.go#Options.MaxBody"}:            "a protocol limit, which upstream does not let people change; tests want a small one",
 	{"setter", "internal/apiserver/options.go#Options.MaxWaiting"}:         "a fixed share of what the two flags allow; a test wants none",

@@ -42,7 +42,7 @@ admission/plugins
 apiserver/* kubelet/*
 apiserver/answer
 apiserver/watch
-controller apiserver
+controller leader apiserver
 workload endpoint
 controllers/* scheduler kubelet proxy dns
 controllers

@@ -221,6 +221,7 @@ func (s *server) serve(sg *stages, st *etcd.Server) error {
 	s.plane, err = plane.New(plane.Options{
 		Store: &st.Store, CABundle: string(s.pki.CA.CertPEM()), Network: s.o.Network.Network, Logger: s.o.Logger,
 		Registry: s.registry, Controllers: controllers, Host: s.o.NodeName, Plugins: s.o.API.Plugins, NodesToScore: s.o.NodesToScore,
+		Election: s.o.Election,
 		Serving: func(o *apiserver.Options, caches *watchcache.Set) error {
 			o.Health.Add(
 				// The service "kubernetes" leads here.

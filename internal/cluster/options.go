@@ -18,6 +18,7 @@ import (
 	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/kubelet"
 	"github.com/kemudi/kemudi/internal/kubelet/image"
+	"github.com/kemudi/kemudi/internal/leader"
 	"github.com/kemudi/kemudi/internal/podnet"
 	"github.com/kemudi/kemudi/internal/up"
 )
@@ -54,7 +55,8 @@ type Options struct {
 	Images      image.Config // --image-gc-high-threshold and others
 	Controllers controllers.Options
 
-	NodesToScore int // --percentage-of-nodes-to-score
+	NodesToScore int             // --percentage-of-nodes-to-score
+	Election     leader.Settings // --leader-elect and others
 
 	Logger *slog.Logger
 	// Step is told of each step of the start when it is done; the last one is ready.
@@ -88,7 +90,7 @@ func Defaults() Options {
 			MaxReads: apiserver.DefaultMaxReads, MaxWrites: apiserver.DefaultMaxWrites,
 		},
 		Agent:  Agent{Settings: kubelet.DefaultSettings(), Port: kubelet.DefaultPort, PodLogsDir: kubelet.DefaultPodLogsDir},
-		Images: image.Defaults(), Controllers: controllers.Defaults(),
+		Images: image.Defaults(), Controllers: controllers.Defaults(), Election: leader.Defaults(),
 	}
 }
 
@@ -128,7 +130,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.NodesToScore < 0 || o.NodesToScore > 100 {
 		return o, fmt.Errorf("--percentage-of-nodes-to-score %d is not between 0 and 100", o.NodesToScore)
 	}
-	for _, check := range []func() error{o.Images.Check, o.Controllers.Check, o.API.check, o.Identity.check} {
+	for _, check := range []func() error{o.Images.Check, o.Controllers.Check, o.Election.Check, o.API.check, o.Identity.check} {
 		if err := check(); err != nil {
 			return o, err
 		}

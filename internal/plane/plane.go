@@ -1,6 +1,7 @@
 package plane
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -16,10 +17,12 @@ import (
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/controllers"
+	"github.com/kemudi/kemudi/internal/leader"
 	"github.com/kemudi/kemudi/internal/obs"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/scheduler"
 	"github.com/kemudi/kemudi/internal/store"
+	"github.com/kemudi/kemudi/internal/store/fence"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/watchcache"
 )
@@ -42,9 +45,13 @@ type Options struct {
 	Serving func(o *apiserver.Options, caches *watchcache.Set) error
 	// Controllers configures the controllers beyond what is set here.
 	Controllers controllers.Options
-	// Leadership decides which process runs controllers and scheduler; nil: this one.
+	// Shared says that other control planes work on the store as well: one of them is
+	// elected to run the controllers, one the scheduler. Who is alone pays nothing.
+	Shared   bool
+	Election leader.Settings
+	// Leadership decides in place of elections; nil: nobody does.
 	Leadership controller.Leadership
-	// Host names this process in events.
+	// Host names this process in events, and with a random part in elections.
 	Host string
 }
 
@@ -73,6 +80,12 @@ func New(o Options) (*Plane, error) {
 	if o.Network, err = o.Network.WithDefaults(); err != nil {
 		return nil, err
 	}
+	if err := o.Election.Check(); err != nil {
+		return nil, err
+	}
+	if o.elects() {
+		o.Store = fence.Store{Store: o.Store}
+	}
 	p := &Plane{o: o, defs: api.All(), ready: make(chan struct{})}
 	p.made = made{make(chan struct{}), make(chan struct{}), make(chan struct{})}
 	p.caches, err = watchcache.New(watchcache.Options{Store: o.Store, Defs: p.defs, Logger: o.Logger.With("part", "watchcache")})
@@ -84,7 +97,7 @@ func New(o Options) (*Plane, error) {
 		return nil, err
 	}
 	serving := apiserver.Options{
-		Store: o.Store, Defs: p.defs, Caches: p.caches, Settings: o.Network.settings(),
+		Store: o.Store, Shared: o.Shared, Defs: p.defs, Caches: p.caches, Settings: o.Network.settings(),
 		Registry: o.Registry, Logger: o.Logger.With("part", "apiserver"), Authorizer: p.authorizer, Admission: admit,
 		Health: p.health(),
 		// kubectl asks for them before it validates a kind that cannot be patched.
@@ -153,11 +166,14 @@ func (p *Plane) as(name string) client.Transport {
 	}, name)
 }
 
-// Run runs the control plane until ctx ends or a part of it fails.
+// Run runs the control plane until ctx ends or a part of it fails. The API answers until
+// controllers and scheduler have ended: who leads gives its leases back.
 func (p *Plane) Run(ctx context.Context) error {
-	g := task.NewGroup(ctx)
-	g.Go("watch cache", p.caches.Run)
-	g.Go("api server", p.server.Run)
+	api, g := task.NewGroup(context.WithoutCancel(ctx)), task.NewGroup(ctx)
+	stop := context.AfterFunc(api.Context(), func() { g.Cancel(context.Cause(api.Context())) })
+	defer stop()
+	api.Go("watch cache", p.caches.Run)
+	api.Go("api server", p.server.Run)
 	g.Go("control", func(ctx context.Context) error {
 		select {
 		case <-p.caches.Synced():
@@ -175,7 +191,9 @@ func (p *Plane) Run(ctx context.Context) error {
 		close(p.ready)
 		return p.control(ctx, all)
 	})
-	return g.Wait()
+	err := g.Wait()
+	api.Cancel(context.Canceled)
+	return cmp.Or(api.Wait(), err)
 }
 
 // Controllers are the controllers of the cluster.
@@ -196,17 +214,21 @@ func (p *Plane) control(ctx context.Context, all []*controller.Controller) error
 
 		PercentageOfNodesToScore: p.o.NodesToScore,
 	})
+	lead := p.leadership(recorder)
 	env := controller.Env{
-		As: p.as, Recorder: recorder.For, Logger: p.o.Logger, Metrics: controller.NewMetrics(p.o.Registry), Leadership: p.o.Leadership,
+		As: p.as, Recorder: recorder.For, Logger: p.o.Logger, Metrics: controller.NewMetrics(p.o.Registry), Leadership: lead.controllers,
 	}
 	g := task.NewGroup(ctx)
 	g.Go("events", recorder.Run)
+	for _, e := range lead.electors {
+		g.Go("election", e.Run)
+	}
 	g.Go("controllers", func(ctx context.Context) error { return controller.RunAll(ctx, all, env) })
 	g.Go("scheduler", func(ctx context.Context) error {
-		if p.o.Leadership == nil {
+		if lead.scheduler == nil {
 			return sched.Run(ctx)
 		}
-		return p.o.Leadership.Lead(ctx, sched.Run)
+		return lead.scheduler.Lead(ctx, sched.Run)
 	})
 	return g.Wait()
 }

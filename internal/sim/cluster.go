@@ -41,12 +41,13 @@ type Cluster struct {
 	stop    context.CancelCauseFunc // ends the control plane
 	stopped chan struct{}           // closed when it has ended
 
-	group *task.Group
-	nodes map[string]*Node
-	log   *slog.Logger
-	dual  bool
-	ca    *pki.Authority
-	token *authn.ServiceAccountTokens
+	group  *task.Group
+	nodes  map[string]*Node
+	planes map[string]*contender // that stand for election; nil: the one control plane leads
+	log    *slog.Logger
+	dual   bool
+	ca     *pki.Authority
+	token  *authn.ServiceAccountTokens
 }
 
 var (
@@ -153,6 +154,9 @@ func (c *Cluster) Restart() error {
 
 // Stop ends the cluster and waits for all of it.
 func (c *Cluster) Stop() error {
+	for _, p := range c.planes {
+		p.line.thaw(true)
+	}
 	c.group.Cancel(errStopped)
 	return c.group.Wait()
 }

@@ -29,6 +29,13 @@ import (
 //	start-node NAME             it is back
 //	step-clock NAME DURATION    the node's clock is set, ahead or back
 //	restart                     the control plane dies and starts again from what is stored
+//	contend NAME...             control planes of these names stand for election; the first one only serves the API
+//	start-plane NAME            another one does
+//	stop-plane NAME             one of them ends in order; NAME may be leader, the one that runs the controllers
+//	kill-plane NAME             it ends in the middle of what it does
+//	freeze-plane NAME N         after N more writes it stands still, with the next one on its way, and knows nothing of it
+//	thaw-plane NAME             it goes on
+//	leader LEASE                print which of them holds a lease in kube-system
 //	apply FILE                  server-side apply of all objects in a file, with force
 //	create FILE                 create them
 //	delete OBJECT [grace=N] [policy=Orphan|Background|Foreground]
@@ -55,6 +62,7 @@ import (
 var verbs = map[string]func(ctx context.Context, r *run, args []string) error{
 	"nodes": addNodes, "node": addNode, "stop-node": stopNode, "start-node": startNode, "step-clock": stepClock, "restart": restart,
 	"apply": apply, "create": create, "delete": remove, "delete-collection": removeAll, "evict": evict, "drain": drain, "patch": mergePatch, "scale": scale,
+	"contend": contend, "start-plane": startPlane, "stop-plane": stopPlane, "kill-plane": killPlane, "freeze-plane": freezePlane, "thaw-plane": thawPlane, "leader": leader,
 	"get": get, "events": events, "track": track, "tracked": tracked, "raw": raw, "save": save, "stdout": stdout, "wait": waitFor, "wait-count": waitCount, "advance": advance,
 	"csr": requestCertificate, "certificate": printCertificate, "token": whoseToken,
 }

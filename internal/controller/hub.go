@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"sync"
 
@@ -12,8 +13,9 @@ import (
 // hub feeds the watches of all controllers of a process: each cache has one
 // follower, however many watch it.
 type hub struct {
-	g  *task.Group
-	mu struct {
+	g   *task.Group
+	log *slog.Logger
+	mu  struct {
 		sync.Mutex
 		feeds      map[*cache.Cache]*feed // of the caches that somebody watches
 		selections map[keptFor]*kept      // that somebody watches by
@@ -40,8 +42,8 @@ type member struct {
 }
 
 // newHub returns a hub whose followers run in g.
-func newHub(g *task.Group) *hub {
-	h := &hub{g: g}
+func newHub(g *task.Group, log *slog.Logger) *hub {
+	h := &hub{g: g, log: log}
 	h.mu.feeds = map[*cache.Cache]*feed{}
 	h.mu.selections = map[keptFor]*kept{}
 	return h

@@ -100,7 +100,7 @@ func watches(h *hub, s *source) *view {
 func TestAllWatchesOfACacheHaveOneFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := task.NewGroup(t.Context())
-		h := newHub(g)
+		h := newHub(g, slog.New(slog.DiscardHandler))
 		s := newSource("a", "b")
 		one, two := watches(h, s), watches(h, s)
 		synctest.Wait()
@@ -142,7 +142,7 @@ func TestAllWatchesOfACacheHaveOneFollower(t *testing.T) {
 func TestWatchesThatComeAndGoMissNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := task.NewGroup(t.Context())
-		h := newHub(g)
+		h := newHub(g, slog.New(slog.DiscardHandler))
 		s := newSource("a", "b")
 		rnd := rand.New(rand.NewPCG(1, 1))
 		var now []*view

@@ -16,13 +16,16 @@ import (
 
 const defaultWorkers = 4
 
+// A controller that has failed as a whole begins anew, after a wait.
+const firstRestart, lastRestart = time.Second, time.Minute
+
 // reconcileDeadline bounds one reconcile, so that a hanging call cannot hold a
 // key for ever.
 const reconcileDeadline = 2 * time.Minute
 
 // New makes the controller that a Spec declares.
 func New[T resource.Object](s Spec[T]) *Controller {
-	c := &Controller{Name: s.Name, Source: cmp.Or(s.Source, s.Name), Writes: s.Writes, Rules: s.Rules, every: s.Every}
+	c := &Controller{Name: s.Name, Source: cmp.Or(s.Source, s.Name), Writes: s.Writes, Rules: s.Rules, Workers: s.Workers, every: s.Every}
 	c.addReads(s.For.Def)
 	for _, w := range s.Watches {
 		c.addReads(w.Def)
@@ -34,14 +37,14 @@ func New[T resource.Object](s Spec[T]) *Controller {
 
 // NewKeyed makes the controller that a Keyed declares.
 func NewKeyed(s Keyed) *Controller {
-	c := &Controller{Name: s.Name, Source: cmp.Or(s.Source, s.Name), Writes: s.Writes, Rules: s.Rules, every: s.Every}
+	c := &Controller{Name: s.Name, Source: cmp.Or(s.Source, s.Name), Writes: s.Writes, Rules: s.Rules, Workers: s.Workers, every: s.Every}
 	for _, w := range s.Watches {
 		c.addReads(w.Def)
 	}
 	c.addReads(s.Reads...)
 	c.run = func(ctx context.Context, k *Kit) error {
 		r := &runner{k: k, q: newQueue(k.m), reconcile: s.Setup(k)}
-		return r.run(ctx, s.Watches, s.Workers)
+		return r.run(ctx, s.Watches)
 	}
 	return c
 }
@@ -72,14 +75,30 @@ func (c *Controller) Run(ctx context.Context, env Env) error {
 }
 
 // RunAll runs controllers side by side, whenever this process leads, until ctx
-// ends or one of them fails (C7, C9).
+// ends (C7, C9). One that fails or panics stops no other, and begins anew after a while.
 func RunAll(ctx context.Context, controllers []*Controller, env Env) error {
 	g := task.NewGroup(ctx)
-	h := newHub(g)
+	h := newHub(g, env.Logger)
 	for _, c := range controllers {
-		g.Go(c.Name, func(ctx context.Context) error { return c.lead(ctx, env, h) })
+		g.Go(c.Name, func(ctx context.Context) error { return c.last(ctx, env, h) })
 	}
 	return g.Wait()
+}
+
+// last runs the controller again and again, until ctx ends or it has nothing left to do.
+func (c *Controller) last(ctx context.Context, env Env, h *hub) error {
+	again := task.Backoff{Initial: firstRestart, Max: lastRestart}
+	for {
+		err := task.Contain(func() error { return c.lead(ctx, env, h) })
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		wait := again.Next()
+		env.Logger.Error("a controller has failed and begins anew", "controller", c.Name, "err", err, "after", wait)
+		if err := task.Sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
 }
 
 // lead runs the controller whenever this process leads.
@@ -124,7 +143,7 @@ func runSpec[T resource.Object](ctx context.Context, k *Kit, s *Spec[T]) error {
 	own := Watch{Def: s.For.Def, Keys: func(_ *Kit, obj resource.Object) []string {
 		return []string{cache.Key(obj.GetNamespace(), obj.GetName())}
 	}}
-	return r.run(ctx, append([]Watch{own}, s.Watches...), s.Workers)
+	return r.run(ctx, append([]Watch{own}, s.Watches...))
 }
 
 // runner is one run of a controller with keys.
@@ -134,7 +153,7 @@ type runner struct {
 	reconcile func(ctx context.Context, key string) (Next, error)
 }
 
-func (r *runner) run(ctx context.Context, watches []Watch, workers int) error {
+func (r *runner) run(ctx context.Context, watches []Watch) error {
 	defer r.q.end()
 	for _, w := range watches {
 		if w.Selection != nil { // before the owners wake their keys
@@ -148,7 +167,7 @@ func (r *runner) run(ctx context.Context, watches []Watch, workers int) error {
 	if every := r.k.c.every; every != nil {
 		g.Go("watch every kind", func(ctx context.Context) error { return r.watchEvery(ctx, every) })
 	}
-	for range cmp.Or(workers, defaultWorkers) {
+	for range cmp.Or(r.k.c.Workers, defaultWorkers) {
 		g.Go("worker", r.work)
 	}
 	return g.Wait()
@@ -160,7 +179,15 @@ func (r *runner) watch(w Watch) (leave func()) {
 	if c == nil { // a kind that is about to leave its set
 		return func() {}
 	}
-	return r.k.hub.join(c, func(d cache.Delta) { r.wake(d, w) })
+	return r.k.hub.join(c, func(d cache.Delta) {
+		err := task.Contain(func() error {
+			r.wake(d, w)
+			return nil
+		})
+		if err != nil { // of this controller: the others are told of the change all the same
+			r.k.Logger.Error("wake the keys of a change", "resource", w.Def.String(), "key", d.Last().Key, "err", err)
+		}
+	})
 }
 
 func (r *runner) wake(d cache.Delta, w Watch) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/task"
 )
 
 // Selection declares that objects of a kind, the owners, select others of their
@@ -197,7 +198,15 @@ func (h *hub) keep(s *Selection, c *cache.Cache) (leave func()) {
 	if of == nil {
 		of = &kept{index: newSelectors()}
 		h.mu.selections[keptFor{s, c}] = of
-		of.leave = h.joinLocked(c, func(d cache.Delta) { of.index.take(s, d) })
+		of.leave = h.joinLocked(c, func(d cache.Delta) {
+			err := task.Contain(func() error {
+				of.index.take(s, d)
+				return nil
+			})
+			if err != nil {
+				h.log.Error("read what an object selects", "resource", s.owners.String(), "key", d.Last().Key, "err", err)
+			}
+		})
 	}
 	of.users++
 	h.mu.Unlock()

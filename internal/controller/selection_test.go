@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -93,7 +94,7 @@ func TestIndexOfASelectionIsAheadOfItsOwnersKeys(t *testing.T) {
 	s := NewSelection(core.Services, func(svc *corev1.Service) labels.Selector { return labels.SelectorFromSet(svc.Spec.Selector) })
 	owners := cache.New(core.Services.Def, &cache.Progress{})
 	owners.Replace([]*cache.Item{service(1, "old", "a")}, 1)
-	h := newHub(g)
+	h := newHub(g, slog.New(slog.DiscardHandler))
 	var leave []func()
 	told := make(chan string)
 	for range 2 {

@@ -136,6 +136,8 @@ type Controller struct {
 	Reads  []*resource.Def // For, Watches and Reads together, without repetition
 	Writes []Permission
 	Rules  []rbacv1.PolicyRule
+	// Workers is how many keys are reconciled at once; 0: the default, 4.
+	Workers int
 
 	every *Every
 	run   func(ctx context.Context, k *Kit) error

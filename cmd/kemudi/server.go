@@ -68,6 +68,7 @@ func addServerFlags(f *pflag.FlagSet, o *cluster.Options) {
 	addAPIFlags(f, &o.API)
 	addIdentityFlags(f, &o.Identity)
 	addElectionFlags(f, o)
+	addControllerFlags(f, o)
 
 	f.Var((*prefixesFlag)(&o.Network.ServiceCIDRs), "service-cluster-ip-range", "addresses of services")
 	f.Var((*prefixesFlag)(&o.Network.ClusterCIDRs), "cluster-cidr", "addresses of pods")
@@ -136,6 +137,15 @@ func addAPIFlags(f *pflag.FlagSet, o *cluster.API) {
 	on, off := cluster.AdmissionPlugins()
 	f.Var((*pluginsFlag)(&o.Plugins.Enable), "enable-admission-plugins", "admission plugins to turn on: "+strings.Join(off, ", "))
 	f.Var((*pluginsFlag)(&o.Plugins.Disable), "disable-admission-plugins", "admission plugins to turn off that are on: "+strings.Join(on, ", "))
+}
+
+func addControllerFlags(f *pflag.FlagSet, o *cluster.Options) {
+	f.StringSliceVar(&o.Controllers.Enabled, "controllers", o.Controllers.Enabled, "controllers that run: *, all; a name, that one; -name, all but that one. There are: "+strings.Join(cluster.Controllers(), ", "))
+	for i := range o.Controllers.Syncs {
+		s := &o.Controllers.Syncs[i]
+		f.IntVar(&s.Keys, s.Flag, s.Keys, "how many "+s.Of+" are worked on at once")
+	}
+	f.DurationVar(&o.Controllers.NodeLifecycle.MonitorPeriod, "node-monitor-period", o.Controllers.NodeLifecycle.MonitorPeriod, "how often it is decided about lost nodes; that they are lost is noticed at once")
 }
 
 func addElectionFlags(f *pflag.FlagSet, o *cluster.Options) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kemudi/kemudi/internal/admission/plugins"
+	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/plane"
 )
 
@@ -24,6 +25,9 @@ type API struct {
 
 // AdmissionPlugins are the names of the plugins that are on, and off, by default.
 func AdmissionPlugins() (on, off []string) { return plugins.Defaults() }
+
+// Controllers are the names that --controllers takes.
+func Controllers() []string { return controllers.Names() }
 
 func (a *API) check() error {
 	for _, n := range []struct {

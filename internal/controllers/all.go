@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"fmt"
 	"net/netip"
 
 	"github.com/kemudi/kemudi/internal/auth/authn"
@@ -46,6 +47,9 @@ type Options struct {
 	// Authority signs requests for certificates; nil: nobody signs.
 	Authority *pki.Authority
 
+	Enabled []string // which controllers run, by upstream's names (--controllers)
+	Syncs   []Sync   // how many keys they reconcile at once; nil: [DefaultSyncs]
+
 	Certificates           certificates.Options
 	EndpointSlice          endpointslice.Options
 	EndpointSliceMirroring endpointslicemirroring.Options
@@ -57,6 +61,7 @@ type Options struct {
 // Defaults are the options that people set, as they are when nobody does.
 func Defaults() Options {
 	return Options{
+		Enabled: []string{"*"}, Syncs: DefaultSyncs(),
 		Certificates: certificates.Defaults(), EndpointSlice: endpointslice.Defaults(), EndpointSliceMirroring: endpointslicemirroring.Defaults(),
 		NodeIPAM: nodeipam.Defaults(), NodeLifecycle: nodelifecycle.Defaults(), PodGC: podgc.Defaults(),
 	}
@@ -69,7 +74,12 @@ func (o *Options) Check() error {
 			return err
 		}
 	}
-	return nil
+	for _, s := range o.Syncs {
+		if s.Keys < 1 {
+			return fmt.Errorf("--%s %d must be greater than 0", s.Flag, s.Keys)
+		}
+	}
+	return o.checkNames()
 }
 
 // All returns the controllers, in no particular order.
@@ -115,5 +125,5 @@ func All(o Options) []*controller.Controller {
 	if len(o.PodCIDRs) > 0 {
 		all = append(all, nodeipam.New(o.PodCIDRs, o.NodeIPAM))
 	}
-	return all
+	return o.sized(all)
 }

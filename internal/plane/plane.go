@@ -223,7 +223,9 @@ func (p *Plane) control(ctx context.Context, all []*controller.Controller) error
 	for _, e := range lead.electors {
 		g.Go("election", e.Run)
 	}
-	g.Go("controllers", func(ctx context.Context) error { return controller.RunAll(ctx, all, env) })
+	g.Go("controllers", func(ctx context.Context) error {
+		return controller.RunAll(ctx, p.o.Controllers.Running(all), env)
+	})
 	g.Go("scheduler", func(ctx context.Context) error {
 		if lead.scheduler == nil {
 			return sched.Run(ctx)

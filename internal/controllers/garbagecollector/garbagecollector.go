@@ -22,7 +22,6 @@ func New(kinds controller.Kinds) *controller.Controller {
 		Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch", "patch", "update", "delete"},
 		}},
-		Workers: 8,
 		Every: &controller.Every{
 			Kinds: kinds,
 			Of: func(def *resource.Def) (controller.Watch, bool) {

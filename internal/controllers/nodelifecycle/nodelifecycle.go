@@ -25,6 +25,10 @@ type Options struct {
 	// StartupGracePeriod is the same for a node that never reported
 	// (--node-startup-grace-period).
 	StartupGracePeriod time.Duration
+	// MonitorPeriod is how often nodes that are lost are looked at: whether their pods may be
+	// driven away depends on other nodes (--node-monitor-period). That a node is lost is noticed
+	// when it is.
+	MonitorPeriod time.Duration
 
 	// EvictionRate is how many nodes of a zone may begin to be emptied in a
 	// second (--node-eviction-rate; negative: none).
@@ -40,10 +44,6 @@ type Options struct {
 	LargeClusterSize int
 }
 
-// lookEvery is how often it is looked at nodes that are lost: whether their
-// pods may be driven away depends on other nodes (--node-monitor-period).
-const lookEvery = 5 * time.Second
-
 // Defaults are the options of a controller that is given none.
 func Defaults() Options { return Options{}.withDefaults() }
 
@@ -53,6 +53,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.StartupGracePeriod == 0 {
 		o.StartupGracePeriod = time.Minute
+	}
+	if o.MonitorPeriod == 0 {
+		o.MonitorPeriod = 5 * time.Second
 	}
 	if o.EvictionRate == 0 {
 		o.EvictionRate = 0.1
@@ -73,6 +76,9 @@ func (o Options) withDefaults() Options {
 func (o Options) Check() error {
 	if t := o.UnhealthyZoneThreshold; t < 0 || t > 1 {
 		return fmt.Errorf("--unhealthy-zone-threshold %g is not between 0 and 1", t)
+	}
+	if o.MonitorPeriod < 0 {
+		return fmt.Errorf("--node-monitor-period %s must not be negative", o.MonitorPeriod)
 	}
 	return nil
 }
@@ -146,7 +152,7 @@ func (r *reconciler) Reconcile(ctx context.Context, node *corev1.Node) (controll
 		return controller.Done, err
 	}
 	if c := core.NodeCondition(&node.Status, corev1.NodeReady); left <= 0 || c != nil && c.Status != corev1.ConditionTrue {
-		return controller.After(lookEvery), nil
+		return controller.After(r.o.MonitorPeriod), nil
 	}
 	return controller.After(left), nil
 }

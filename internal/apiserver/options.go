@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/kemudi/kemudi/internal/apiserver/read"
 	"github.com/kemudi/kemudi/internal/apiserver/tunnel"
 	"github.com/kemudi/kemudi/internal/apiserver/write"
 	"github.com/kemudi/kemudi/internal/auth/authn"
@@ -35,6 +36,9 @@ type Options struct {
 	// Shared says that other servers write to the store as well: then each read
 	// of the newest state asks the store how new that is.
 	Shared bool
+
+	// Sources make the objects of computed resources; those of others are not found.
+	Sources map[*resource.Def]read.Source
 
 	// Settings are flags that allocations depend on, such as service-cluster-ip-range.
 	Settings map[string]string

@@ -48,7 +48,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		o: o, log: o.Logger, reads: &read.Reader{Store: o.Store, Shared: o.Shared},
+		o: o, log: o.Logger, reads: &read.Reader{Store: o.Store, Shared: o.Shared, Sources: o.Sources},
 		encoded: encoded.New(o.EncodedBytes), memory: budget.New(), metrics: newMetrics(o.Registry),
 		door:      door.New(door.Room(), o.Logger),
 		allocated: make(chan struct{}),

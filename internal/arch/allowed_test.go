@@ -23,6 +23,7 @@ var allowed = []allowance{
 	{"k8s.io/cri-api", "types of the Container Runtime Interface, the only way to a container runtime"},
 	{"k8s.io/cri-streaming", "streaming server of exec, attach and port-forward on the runtime's side"},
 	{"k8s.io/kubelet", "types of the node agent's API and configuration"},
+	{"k8s.io/metrics/pkg/apis", "the wire types of the groups of metrics"},
 	{"k8s.io/klog/v2", "the Kubernetes libraries log through it"},
 	{"k8s.io/utils", "small helpers the Kubernetes libraries share"},
 	{"sigs.k8s.io/json", "case-sensitive JSON decoding with strict errors, as clients expect them"},

@@ -30,9 +30,9 @@ type (
 	VersionDef = Version[Object]
 )
 
-// Stored reports whether the resource's objects are kept, and not questions that
-// a handler answers.
-func (d *Def) Stored() bool { return d.Handler == Generic }
+// Stored reports whether the resource's objects are kept, and neither questions that
+// a handler answers nor computed.
+func (d *Def) Stored() bool { return d.Handler == Generic && !d.Computed }
 
 // Define checks a declaration and returns the resource. It panics on a
 // declaration that cannot work: that is found by the first test that runs.
@@ -51,8 +51,11 @@ func Define[T Object](s Spec[T]) *Resource[T] {
 // that other declarations may share.
 func (s *Spec[T]) complete() {
 	s.Names.complete()
-	if s.Handler != Generic {
+	switch {
+	case s.Handler != Generic:
 		s.Verbs = Create
+	case s.Computed:
+		s.Verbs = ReadVerbs
 	}
 	s.Verbs = cmp.Or(s.Verbs, AllVerbs)
 	s.DefaultPropagation = cmp.Or(s.DefaultPropagation, metav1.DeletePropagationBackground)

@@ -12,7 +12,7 @@ import (
 // its functions take Objects, which must be T's, or nil where T's may be.
 func (s *Spec[T]) erase() Spec[Object] {
 	d := Spec[Object]{
-		Names: s.Names, Verbs: s.Verbs, Handler: s.Handler,
+		Names: s.Names, Verbs: s.Verbs, Handler: s.Handler, Computed: s.Computed,
 		IsNamespace: s.IsNamespace, HasGeneration: s.HasGeneration, Untracked: s.Untracked, UpdateCreates: s.UpdateCreates, UpdateNeedsRevision: s.UpdateNeedsRevision,
 		Default:   func(obj Object) { s.Default(obj.(T)) },
 		Prepare:   func(obj, old Object) { s.Prepare(obj.(T), typed[T](old)) },

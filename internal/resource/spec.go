@@ -41,11 +41,14 @@ type Spec[T Object] struct {
 	// It may be run again after a conflict, with obj as it was before the first run.
 	Commit func(tx Tx, obj, old T) error
 
-	// Verbs are what can be done with the objects; none: AllVerbs, or Create
-	// alone if there is a Handler.
+	// Verbs are what can be done with the objects; none: AllVerbs, Create alone if
+	// there is a Handler, or ReadVerbs if they are Computed.
 	Verbs Verbs
 	// Handler answers the objects if they are questions, and not stored (TokenReview ...).
 	Handler Handler
+	// Computed: the objects are made when somebody asks for them, by a source that the
+	// server is given, and not stored. They cannot be watched.
+	Computed bool
 
 	// IsNamespace: the objects are what others lie in. Their names are also the
 	// namespaces for which roles let people act on them.

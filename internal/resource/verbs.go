@@ -21,6 +21,7 @@ const (
 const (
 	AllVerbs  = Create | Delete | DeleteCollection | Get | List | Patch | Update | Watch // of what is stored
 	PartVerbs = Get | Patch | Update                                                     // of a subresource
+	ReadVerbs = Get | List                                                               // of what is computed
 )
 
 // verbNames are the verbs as requests, roles and discovery have them.

@@ -15,7 +15,8 @@ type Form struct {
 	// Size is how many bytes Append would append, 0 if that is not known before.
 	// It may be nil.
 	Size func(obj resource.Object) int
-	// Current reports whether the item is the newest state of its object.
+	// Current reports whether the item is the newest state of its object; nil: no item
+	// is asked for again, and no bytes are kept.
 	Current func(it *cache.Item) bool
 
 	learner learner
@@ -53,6 +54,9 @@ func encodingOf(it *cache.Item, f *Form) *encoding {
 
 // Bytes returns the item's bytes in a form, and keeps them for the next reader.
 func (s *Store) Bytes(it *cache.Item, f *Form) ([]byte, error) {
+	if f.Current == nil {
+		return f.Append(nil, it.Object)
+	}
 	e := encodingOf(it, f)
 	b, made, err := e.bytes()
 	if made {
@@ -88,6 +92,9 @@ var scratch = sync.Pool{New: func() any { b := make([]byte, 0, 16<<10); return &
 // Append appends the item's bytes in a form to dst. New ones are kept packed: it
 // is for lists, which ask for many at once.
 func (s *Store) Append(dst []byte, it *cache.Item, f *Form) ([]byte, error) {
+	if f.Current == nil {
+		return f.Append(dst, it.Object)
+	}
 	e := encodingOf(it, f)
 	dst, packed, err := e.append(dst, s.packed.full)
 	if packed > 0 {
@@ -118,6 +125,9 @@ func (e *encoding) append(dst []byte, full func() bool) (_ []byte, packed int, e
 
 // Size is how many bytes Append would append.
 func (s *Store) Size(it *cache.Item, f *Form) (int, error) {
+	if f.Current == nil && f.Size != nil {
+		return f.Size(it.Object), nil
+	}
 	if n := encodingOf(it, f).size(s.packed.full); n > 0 {
 		return n, nil
 	}

@@ -99,12 +99,15 @@ func (k *kind) paths(s *schemas) []path {
 		w.scope, w.params = "Namespaced", []string{"namespace"}
 	}
 	out := []path{{url: w.collection(""), parameters: w.params, operations: []operation{w.create()}}}
-	if k.def.Stored() {
+	if k.def.Handler == resource.Generic {
 		out = []path{w.whole(), w.object()}
 		if k.def.Namespaced {
 			out = append(out, path{url: w.all(""), operations: []operation{w.list("ForAllNamespaces")}})
 		}
-		out = append(append(out, w.watches()...), w.subs()...)
+		if k.def.Verbs.Has(resource.Watch) {
+			out = append(out, w.watches()...)
+		}
+		out = append(out, w.subs()...)
 	}
 	for i := range out {
 		out[i].tag = groupTag(k.gvk.Group) + "_" + k.gvk.Version
@@ -145,7 +148,10 @@ func (w *writer) list(rest string) operation {
 }
 
 func (w *writer) whole() path {
-	p := path{url: w.collection(""), parameters: w.params, operations: []operation{w.list(""), w.create()}}
+	p := path{url: w.collection(""), parameters: w.params, operations: []operation{w.list("")}}
+	if w.def.Verbs.Has(resource.Create) {
+		p.operations = append(p.operations, w.create())
+	}
 	if w.def.Verbs.Has(resource.DeleteCollection) {
 		options, status := w.s.ref(reflect.TypeFor[metav1.DeleteOptions]()), w.s.ref(reflect.TypeFor[metav1.Status]())
 		p.operations = append(p.operations, operation{
@@ -160,8 +166,11 @@ func (w *writer) object() path {
 	options, status, change := w.s.ref(reflect.TypeFor[metav1.DeleteOptions]()), w.s.ref(reflect.TypeFor[metav1.Status]()), w.s.ref(reflect.TypeFor[metav1.Patch]())
 	p := path{url: w.collection("") + "/{name}", parameters: w.named(), operations: []operation{
 		{"get", "get", w.id("read", ""), "read the specified " + w.gvk.Kind, w.gvk, nil, w.obj, nil},
-		{"delete", "delete", w.id("delete", ""), "delete " + article(w.gvk.Kind), w.gvk, options, status, deleteQuery},
 	}}
+	if w.def.Verbs.Has(resource.Delete) {
+		p.operations = append(p.operations,
+			operation{"delete", "delete", w.id("delete", ""), "delete " + article(w.gvk.Kind), w.gvk, options, status, deleteQuery})
+	}
 	if w.def.Verbs.Has(resource.Update) {
 		p.operations = append(p.operations,
 			operation{"put", "put", w.id("replace", ""), "replace the specified " + w.gvk.Kind, w.gvk, w.obj, w.obj, writeQuery},

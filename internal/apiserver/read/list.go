@@ -39,6 +39,9 @@ func (r *Reader) List(ctx context.Context, c *call.Call) (*Page, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.Resource.Def.Computed {
+		return r.computeAll(ctx, c, sel)
+	}
 	o := c.List
 	return r.collect(ctx, c, &query{sel: sel, rev: o.ResourceVersion, match: o.ResourceVersionMatch, limit: o.Limit, token: o.Continue})
 }

@@ -23,6 +23,8 @@ import (
 type Reader struct {
 	Store  store.Store
 	Shared bool // other servers write to the store as well
+	// Sources make the objects of computed resources.
+	Sources map[*resource.Def]Source
 
 	// committed is the last revision that a write of this process was answered with (A3).
 	committed atomic.Int64
@@ -31,6 +33,9 @@ type Reader struct {
 // Get reads one object. rev is the resourceVersion parameter: empty for the
 // newest state (A3), "0" for what is at hand, otherwise at least that revision.
 func (r *Reader) Get(ctx context.Context, c *call.Call, rev string) (*cache.Item, error) {
+	if c.Resource.Def.Computed {
+		return r.computeOne(ctx, c)
+	}
 	if err := r.FreshEnough(ctx, c, rev); err != nil {
 		return nil, err
 	}

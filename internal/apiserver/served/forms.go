@@ -20,6 +20,9 @@ type Forms struct{ JSON, Proto *encoded.Form }
 
 func newForms(v *Resource) Forms {
 	current := func(it *cache.Item) bool { return v.Cache != nil && v.Cache.Get(it.Key) == it }
+	if v.Def.Computed {
+		current = nil
+	}
 	f := Forms{JSON: &encoded.Form{Current: current, Append: v.appendJSON}, Proto: &encoded.Form{Current: current, Append: v.appendProto}}
 	if v.Version == nil {
 		f.Proto.Size = protoSize

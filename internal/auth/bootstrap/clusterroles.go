@@ -23,6 +23,7 @@ func userRoles() []*rbacv1.ClusterRole {
 		partOf(toAdmin, clusterRole("system:aggregate-to-admin", adminRules()...)),
 		partOf(toEdit, clusterRole("system:aggregate-to-edit", editRules()...)),
 		partOf(toView, clusterRole("system:aggregate-to-view", viewRules()...)),
+		partOf(toAdmin, partOf(toEdit, partOf(toView, clusterRole("system:aggregated-metrics-reader", rule(read, "metrics.k8s.io", "pods,nodes"))))),
 	}
 }
 

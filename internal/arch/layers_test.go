@@ -24,7 +24,7 @@ api
 patch
 cache
 client
-auth watchcache
+auth metricsserver watchcache
 kubelet/backoff kubelet/contain kubelet/inotify kubelet/machine kubelet/manifest kubelet/users
 kubelet/evict
 kubelet/podstep

@@ -11,13 +11,17 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/kemudi/kemudi/internal/api"
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/metrics"
 	"github.com/kemudi/kemudi/internal/apiserver"
+	"github.com/kemudi/kemudi/internal/apiserver/read"
 	"github.com/kemudi/kemudi/internal/auth"
 	"github.com/kemudi/kemudi/internal/auth/rbac"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/leader"
+	"github.com/kemudi/kemudi/internal/metricsserver"
 	"github.com/kemudi/kemudi/internal/obs"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/scheduler"
@@ -60,6 +64,7 @@ type Plane struct {
 	o      Options
 	caches *watchcache.Set
 	server *apiserver.Server
+	agents *metricsserver.Agents
 	defs   []*resource.Def
 	ready  chan struct{}
 	made   made
@@ -108,10 +113,20 @@ func New(o Options) (*Plane, error) {
 			return nil, err
 		}
 	}
+	p.agents = metricsserver.NewAgents(serving.Nodes)
+	serving.Sources = p.sources()
 	if p.server, err = apiserver.New(serving); err != nil {
 		return nil, err
 	}
 	return p, nil
+}
+
+// sources make what is computed: what nodes and pods use.
+func (p *Plane) sources() map[*resource.Def]read.Source {
+	s := metricsserver.New(metricsserver.Options{
+		Ask: p.agents.Ask, Nodes: p.caches.Cache(core.Nodes.Def), Pods: p.caches.Cache(core.Pods.Def), Logger: p.o.Logger.With("part", "metrics"),
+	})
+	return map[*resource.Def]read.Source{metrics.Nodes.Def: metricsserver.Nodes{S: s}, metrics.Pods.Def: metricsserver.Pods{S: s}}
 }
 
 // health checks what an answer depends on, by upstream's names: the store, caches
@@ -172,6 +187,7 @@ func (p *Plane) Run(ctx context.Context) error {
 	api, g := task.NewGroup(context.WithoutCancel(ctx)), task.NewGroup(ctx)
 	stop := context.AfterFunc(api.Context(), func() { g.Cancel(context.Cause(api.Context())) })
 	defer stop()
+	defer p.agents.Close()
 	api.Go("watch cache", p.caches.Run)
 	api.Go("api server", p.server.Run)
 	g.Go("control", func(ctx context.Context) error {

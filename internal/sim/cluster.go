@@ -10,9 +10,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/apiserver"
 	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/auth/pki"
+	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/plane"
@@ -44,6 +46,7 @@ type Cluster struct {
 	group  *task.Group
 	nodes  map[string]*Node
 	planes map[string]*contender // that stand for election; nil: the one control plane leads
+	usage  *usage
 	log    *slog.Logger
 	dual   bool
 	ca     *pki.Authority
@@ -81,7 +84,14 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	c.options = plane.Options{
 		Store: o.Store, CABundle: string(ca.CertPEM()), Logger: o.Logger, Host: "sim", Network: network,
 		Controllers: controllers.Options{Authority: ca, Tokens: issuer},
-		Serving:     o.Serving,
+	}
+	c.usage = newUsage(c.group, func() *cache.Cache { return c.API().Cache(core.Pods.Def, "") })
+	c.options.Serving = func(s *apiserver.Options, caches *watchcache.Set) error {
+		s.Nodes = c.usage
+		if o.Serving == nil {
+			return nil
+		}
+		return o.Serving(s, caches)
 	}
 	if err := c.startPlane(); err != nil {
 		return nil, err
@@ -164,6 +174,9 @@ func (c *Cluster) Stop() error {
 // API is the cluster's API with every right.
 func (c *Cluster) API() client.Transport { return c.plane.Admin() }
 
+// SetLoad says what pods use from now on.
+func (c *Cluster) SetLoad(l Load) { c.usage.SetLoad(l) }
+
 // Server is the cluster's API server.
 func (c *Cluster) Server() *apiserver.Server { return c.plane.Server() }
 
@@ -188,6 +201,7 @@ func (c *Cluster) StartNode(name string) error {
 	if n.cancel != nil {
 		return fmt.Errorf("node %s runs already", name)
 	}
+	c.usage.answers(name, true)
 	ctx, cancel := context.WithCancelCause(c.group.Context())
 	n.cancel, n.done = cancel, make(chan struct{})
 	c.group.Go("node "+name, func(context.Context) error {
@@ -216,6 +230,7 @@ func (c *Cluster) StopNode(name string) error {
 	if n == nil || n.cancel == nil {
 		return fmt.Errorf("no node %s runs", name)
 	}
+	c.usage.answers(name, false)
 	n.cancel(errStopped)
 	<-n.done
 	n.cancel = nil

@@ -49,6 +49,8 @@ type NodeOptions struct {
 //	sim.kemudi.io/exit-after    how long after its start it ends (default never)
 //	sim.kemudi.io/exit-code     with which code (default 0)
 //	sim.kemudi.io/stop-after    how long it takes to end when it is deleted (default at once)
+//	sim.kemudi.io/cpu           how much of a processor it uses while it runs (default nothing)
+//	sim.kemudi.io/memory        how much memory (default nothing)
 type Node struct {
 	o      NodeOptions
 	nodes  client.Client[*corev1.Node]

@@ -27,6 +27,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api"
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -160,6 +161,26 @@ func parseSelection(args []string) (selection, []string, error) {
 	return s, rest, err
 }
 
+// computed are the objects of a kind that is not stored, newly made.
+func (s *selection) computed(ctx context.Context, r *run) ([]*cache.Item, error) {
+	req := &client.Request{Def: s.def, Namespace: s.namespace}
+	if s.all {
+		req.Namespace = ""
+	}
+	if s.sel != nil {
+		req.List.LabelSelector = s.sel.String()
+	}
+	if s.name != "" {
+		req.List.FieldSelector = "metadata.name=" + s.name
+	}
+	list, err := r.c.API().List(ctx, req)
+	var items []*cache.Item
+	for _, obj := range list.Items {
+		items = append(items, &cache.Item{Key: cache.Key(obj.GetNamespace(), obj.GetName()), Object: obj})
+	}
+	return items, err
+}
+
 func (s *selection) items(r *run) []*cache.Item {
 	c := r.c.API().Cache(s.def, "")
 	if s.name != "" {
@@ -175,13 +196,18 @@ func (s *selection) items(r *run) []*cache.Item {
 	return c.List(namespace, s.sel)
 }
 
-func get(_ context.Context, r *run, args []string) error {
+func get(ctx context.Context, r *run, args []string) error {
 	s, rest, err := parseSelection(args)
 	if err != nil || len(rest) > 0 {
 		return errors.Join(err, errArgs)
 	}
 	synctest.Wait() // what was done before is seen
-	items := s.items(r)
+	var items []*cache.Item
+	if s.def.Stored() {
+		items = s.items(r)
+	} else if items, err = s.computed(ctx, r); err != nil {
+		return err
+	}
 	if s.name != "" && len(items) == 0 {
 		return fmt.Errorf("%s %q not found", s.def, s.name)
 	}

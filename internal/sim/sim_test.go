@@ -11,6 +11,8 @@ import (
 
 func TestControllerScripts(t *testing.T) { Test(t, "../controllers/*/testdata/*.txt") }
 
+func TestMetricsScripts(t *testing.T) { Test(t, "../metricsserver/testdata/*.txt") }
+
 // TestNodesLiveForAnHour also is the macro benchmark: KEMUDI_SIM_NODES=1000
 // makes it the size of the charter's bar (60 s of wall time).
 func TestNodesLiveForAnHour(t *testing.T) {

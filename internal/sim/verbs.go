@@ -11,7 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -44,6 +46,7 @@ import (
 //	drain NODE                             cordon it and evict its pods once, oldest first; print a line each: label app, outcome
 //	patch OBJECT JSON [sub=SUBRESOURCE]    JSON merge patch
 //	scale OBJECT N              through the scale subresource
+//	load -l selector [cpu=Q] [memory=Q]    what the pods in the namespace default use together from now on, in equal shares
 //	get KIND|OBJECT [-A] [-l selector] [-o wide|name|jsonpath=...]   print
 //	events OBJECT               print the events of an object, oldest first: type, reason, message
 //	track [-l selector]         from now on, note how the pods in the namespace default come and go
@@ -63,7 +66,7 @@ var verbs = map[string]func(ctx context.Context, r *run, args []string) error{
 	"nodes": addNodes, "node": addNode, "stop-node": stopNode, "start-node": startNode, "step-clock": stepClock, "restart": restart,
 	"apply": apply, "create": create, "delete": remove, "delete-collection": removeAll, "evict": evict, "drain": drain, "patch": mergePatch, "scale": scale,
 	"contend": contend, "start-plane": startPlane, "stop-plane": stopPlane, "kill-plane": killPlane, "freeze-plane": freezePlane, "thaw-plane": thawPlane, "leader": leader,
-	"get": get, "events": events, "track": track, "tracked": tracked, "raw": raw, "save": save, "stdout": stdout, "wait": waitFor, "wait-count": waitCount, "advance": advance,
+	"load": setLoad, "get": get, "events": events, "track": track, "tracked": tracked, "raw": raw, "save": save, "stdout": stdout, "wait": waitFor, "wait-count": waitCount, "advance": advance,
 	"csr": requestCertificate, "certificate": printCertificate, "token": whoseToken,
 }
 
@@ -241,6 +244,35 @@ func scale(ctx context.Context, r *run, args []string) error {
 		Patch: []byte(`{"spec":{"replicas":` + rest[0] + `}}`), PatchType: types.MergePatchType,
 	})
 	return err
+}
+
+func setLoad(_ context.Context, r *run, args []string) error {
+	if len(args) < 3 || args[0] != "-l" {
+		return errArgs
+	}
+	l := Load{Namespace: metav1.NamespaceDefault}
+	var err error
+	if l.Selector, err = labels.Parse(args[1]); err != nil {
+		return err
+	}
+	for _, arg := range args[2:] {
+		key, value, _ := strings.Cut(arg, "=")
+		q, err := resource.ParseQuantity(value)
+		if err != nil {
+			return fmt.Errorf("%s: %w", arg, err)
+		}
+		switch key {
+		case "cpu":
+			l.CPU = q
+		case "memory":
+			l.Memory = q
+		default:
+			return errArgs
+		}
+	}
+	synctest.Wait() // what was done before is seen
+	r.c.SetLoad(l)
+	return nil
 }
 
 func save(_ context.Context, r *run, args []string) error {

@@ -27,8 +27,6 @@ type Mortal struct {
 	stop  func()
 }
 
-var errKilled = errors.New("killed")
-
 // NewMortal starts one, which is killed when the test ends.
 func NewMortal(t *testing.T, rng *rand.Rand) *Mortal {
 	t.Helper()

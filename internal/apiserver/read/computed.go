@@ -45,7 +45,7 @@ func (r *Reader) computeAll(ctx context.Context, c *call.Call, sel *Selection) (
 	if selected == nil {
 		selected = labels.Everything()
 	}
-	objs, err := src.All(ctx, sel.Namespace, selected)
+	objs, err := src.All(ctx, sel.namespace, selected)
 	if err != nil {
 		return nil, err
 	}

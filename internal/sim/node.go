@@ -240,7 +240,9 @@ func (n *Node) take(d cache.Delta) {
 	if p == nil || p.pod.UID != pod.UID {
 		p = &plan{pod: pod}
 		n.plans[key] = p
-		if pod.Status.Phase == corev1.PodPending && pod.DeletionTimestamp == nil {
+		// One that runs and is not ready began to live before this node was started again.
+		starts := pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodRunning && !core.PodReady(pod)
+		if starts && pod.DeletionTimestamp == nil {
 			p.stages = n.life(pod)
 		}
 	}

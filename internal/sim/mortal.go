@@ -5,12 +5,9 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/kemudi/kemudi/internal/plane"
-	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/store/mem"
 	"github.com/kemudi/kemudi/internal/task"
 )
@@ -23,14 +20,14 @@ type Mortal struct {
 	Kills        int // how often it was killed
 
 	t     *testing.T
-	store *slow
+	store *Slow
 	stop  func()
 }
 
 // NewMortal starts one, which is killed when the test ends.
 func NewMortal(t *testing.T, rng *rand.Rand) *Mortal {
 	t.Helper()
-	m := &Mortal{t: t, store: &slow{Store: mem.New(mem.Options{}), rng: rand.New(rand.NewPCG(rng.Uint64(), 0))}}
+	m := &Mortal{t: t, store: NewSlow(mem.New(mem.Options{}), rng.Uint64())}
 	m.start()
 	t.Cleanup(func() { m.stop() })
 	return m
@@ -64,26 +61,4 @@ func (m *Mortal) start() {
 	case <-g.Context().Done():
 		m.t.Fatal(g.Wait())
 	}
-}
-
-// slow is a store that takes its time.
-type slow struct {
-	store.Store
-	mu  sync.Mutex
-	rng *rand.Rand
-}
-
-func (s *slow) Txn(ctx context.Context, t store.Txn) (store.TxnResult, error) {
-	if err := s.pause(ctx); err != nil {
-		return store.TxnResult{}, err
-	}
-	res, err := s.Store.Txn(ctx, t)
-	return res, errors.Join(err, s.pause(ctx))
-}
-
-func (s *slow) pause(ctx context.Context) error {
-	s.mu.Lock()
-	d := time.Duration(s.rng.IntN(3000)) * time.Microsecond
-	s.mu.Unlock()
-	return task.Sleep(ctx, d)
 }

@@ -35,6 +35,7 @@ var Controller = controller.New(controller.Spec[*batchv1.Job]{
 	},
 	Setup: func(k *controller.Kit) controller.Reconciler[*batchv1.Job] {
 		r := &reconciler{k: k, jobs: controller.For(k, batch.Jobs), pods: controller.For(k, core.Pods)}
+		r.workload = workload.Pods{Client: r.pods, Events: k.Events}
 		r.mu.known = map[string]memory{}
 		return r
 	},
@@ -57,7 +58,10 @@ type reconciler struct {
 	k    *controller.Kit
 	jobs controller.Client[*batchv1.Job]
 	pods controller.Client[*corev1.Pod]
-	mu   struct {
+	// workload creates and deletes them.
+	workload workload.Pods
+
+	mu struct {
 		sync.Mutex
 		known map[string]memory // by the job's key
 	}
@@ -159,42 +163,34 @@ func (r *reconciler) do(ctx context.Context, v *view, p *plan) error {
 
 // create makes pods and returns how many could be made.
 func (r *reconciler) create(ctx context.Context, v *view, pods []newPod) (int, error) {
-	made, err := workload.SlowStartWide(len(pods), func(i int) error {
-		pod, err := r.pods.Create(ctx, v.pod(pods[i]))
-		if err != nil {
-			if !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-				r.k.Events.Event(v.job, corev1.EventTypeWarning, "FailedCreate", "Error creating: "+err.Error())
-			}
-			return err
-		}
-		r.k.Events.Event(v.job, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: "+pod.Name)
-		return nil
-	})
-	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return made, nil // the job goes with its namespace
-	}
-	return made, err
+	made, err := r.workload.Create(ctx, v.job, len(pods), func(i int) *corev1.Pod { return v.pod(pods[i]) })
+	return len(made), err
 }
 
 // stop frees and deletes pods, so that they do not count, and returns how many it could.
 func (r *reconciler) stop(ctx context.Context, job *batchv1.Job, pods []*corev1.Pod) (int, error) {
-	return workload.SideBySide(len(pods), func(i int) error {
-		pod, err := release(ctx, r.pods, pods[i])
-		if err == nil {
-			err = r.pods.Delete(ctx, pod)
-		}
-		switch {
-		case apierrors.IsNotFound(err):
-			return nil
-		case apierrors.IsConflict(err):
-			return err
-		case err != nil:
-			r.k.Events.Event(job, corev1.EventTypeWarning, "FailedDelete", "Error deleting: "+err.Error())
-			return err
-		}
-		r.k.Events.Event(job, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: "+pod.Name)
-		return nil
+	errs := make([]error, len(pods))
+	_, _ = workload.SideBySide(len(pods), func(i int) error { // each failure is told of below
+		_, errs[i] = release(ctx, r.pods, pods[i])
+		return errs[i]
 	})
+	var freed []*corev1.Pod
+	held := 0
+	for i, pod := range pods {
+		switch {
+		case errs[i] == nil:
+			freed = append(freed, pod)
+		case apierrors.IsNotFound(errs[i]):
+			errs[i] = nil
+		default:
+			held++
+			if !workload.Expected(errs[i]) {
+				r.k.Events.Event(job, corev1.EventTypeWarning, "FailedDelete", "Error deleting: "+errs[i].Error())
+			}
+		}
+	}
+	left, err := r.workload.Delete(ctx, job, freed)
+	return len(pods) - held - len(left), errors.Join(append(errs, err)...)
 }
 
 // free takes the finalizer from pods that the stored status names, and deletes

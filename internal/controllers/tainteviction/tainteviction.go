@@ -46,7 +46,8 @@ type reconciler struct {
 	}
 }
 
-// stay is since when a pod has been on a tainted node, as this process saw it.
+// stay is since when a pod has only been tolerated for a time. It is kept as long
+// as that lasts, whatever becomes of the taints, and of the clock.
 type stay struct {
 	uid  types.UID
 	from time.Time
@@ -60,7 +61,7 @@ func (r *reconciler) Reconcile(ctx context.Context, pod *corev1.Pod) (controller
 		r.forget(key)
 		return controller.Done, nil
 	}
-	limit, limited := tolerated(pod, node)
+	t, limited := tolerated(pod, node)
 	if !limited {
 		if r.forget(key) {
 			r.k.Events.Event(pod, corev1.EventTypeNormal, "TaintManagerEviction",
@@ -68,8 +69,8 @@ func (r *reconciler) Reconcile(ctx context.Context, pod *corev1.Pod) (controller
 		}
 		return controller.Done, nil
 	}
-	if limit > 0 {
-		if wait := time.Until(r.start(key, pod.UID).Add(limit)); wait > 0 {
+	if t.limit > 0 {
+		if wait := time.Until(r.start(key, pod, t.since).Add(t.limit)); wait > 0 {
 			return controller.After(wait), nil
 		}
 	}
@@ -82,10 +83,15 @@ func (r *reconciler) Gone(_ context.Context, key string) error {
 	return nil
 }
 
-// tolerated is how long a pod tolerates the NoExecute taints of its node: of the
-// first toleration that fits each, the shortest limit. limited is false if it may
-// stay for ever.
-func tolerated(pod *corev1.Pod, node *corev1.Node) (limit time.Duration, limited bool) {
+// tolerance is how long a pod stays on a tainted node.
+type tolerance struct {
+	limit time.Duration // the shortest of those of the taints
+	since time.Time     // when the first of the taints came that are tolerated for a time; zero: nobody says
+}
+
+// tolerated is how long a pod tolerates the NoExecute taints of its node, each by
+// the first toleration that fits. limited is false if it may stay for ever.
+func tolerated(pod *corev1.Pod, node *corev1.Node) (t tolerance, limited bool) {
 	for i := range node.Spec.Taints {
 		taint := &node.Spec.Taints[i]
 		if taint.Effect != corev1.TaintEffectNoExecute {
@@ -95,26 +101,49 @@ func tolerated(pod *corev1.Pod, node *corev1.Node) (limit time.Duration, limited
 			return t.ToleratesTaint(klog.Background(), taint, false)
 		})
 		if at < 0 {
-			return 0, true
+			return tolerance{}, true
 		}
-		if s := pod.Spec.Tolerations[at].TolerationSeconds; s != nil {
-			if d := time.Duration(max(0, *s)) * time.Second; !limited || d < limit {
-				limit, limited = d, true
-			}
+		s := pod.Spec.Tolerations[at].TolerationSeconds
+		if s == nil {
+			continue
+		}
+		if d := time.Duration(max(0, *s)) * time.Second; !limited || d < t.limit {
+			t.limit = d
+		}
+		limited = true
+		if added := taint.TimeAdded; added != nil && (t.since.IsZero() || added.Time.Before(t.since)) {
+			t.since = added.Time
 		}
 	}
-	return limit, limited
+	return t, limited
 }
 
-func (r *reconciler) start(key string, uid types.UID) time.Time {
+// start is since when the time of a pod runs: since the taint came, but not since
+// before the pod did. Where that is not known, or has yet to be, it is now. What
+// was found first is kept.
+func (r *reconciler) start(key string, pod *corev1.Pod, tainted time.Time) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s, ok := r.mu.since[key]
-	if !ok || s.uid != uid {
-		s = stay{uid, time.Now()}
+	if !ok || s.uid != pod.UID {
+		s = stay{pod.UID, time.Now()}
+		if !tainted.IsZero() {
+			if came := cameTo(pod); came.After(tainted) {
+				tainted = came
+			}
+			s.from = s.from.Add(-max(0, time.Since(tainted))) // by the clock that is not set
+		}
 		r.mu.since[key] = s
 	}
 	return s.from
+}
+
+// cameTo is when a pod came to its node.
+func cameTo(pod *corev1.Pod) time.Time {
+	if c := core.PodCondition(&pod.Status, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionTrue {
+		return c.LastTransitionTime.Time
+	}
+	return pod.CreationTimestamp.Time
 }
 
 func (r *reconciler) forget(key string) bool {

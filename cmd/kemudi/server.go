@@ -110,7 +110,8 @@ func addServerFlags(f *pflag.FlagSet, o *cluster.Options) {
 	f.StringVar(&o.Images.ProviderBinDir, "image-credential-provider-bin-dir", o.Images.ProviderBinDir, "directory of these programs")
 	f.StringVar(&o.Network.ResolvConf, "resolv-conf", o.Network.ResolvConf, "file that names the DNS servers for names outside of the cluster")
 
-	f.IntVar(&o.NodesToScore, "percentage-of-nodes-to-score", o.NodesToScore, "how much of the cluster is searched before the best node found is taken, in percent; default 50 to 5, the less the larger the cluster")
+	f.StringVar(&o.Scheduling.ConfigFile, "scheduler-config", o.Scheduling.ConfigFile, "file of a KubeSchedulerConfiguration: profiles, their plugins with arguments, extenders")
+	f.IntVar(&o.Scheduling.NodesToScore, "percentage-of-nodes-to-score", o.Scheduling.NodesToScore, "how much of the cluster is searched before the best node found is taken, in percent; default 50 to 5, the less the larger the cluster")
 	f.IntVar(&o.Controllers.EndpointSlice.MaxEndpointsPerSlice, "max-endpoints-per-slice", o.Controllers.EndpointSlice.MaxEndpointsPerSlice, "how many endpoints an EndpointSlice holds")
 	f.Var((*limitFlag)(&o.Controllers.PodGC.Threshold), "terminated-pod-gc-threshold", "how many finished pods are kept; 0 or less: all of them")
 	f.DurationVar(&o.Controllers.NodeLifecycle.GracePeriod, "node-monitor-grace-period", o.Controllers.NodeLifecycle.GracePeriod, "how long a node may be silent")

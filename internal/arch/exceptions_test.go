@@ -41,5 +41,4 @@ var exceptions = map[exception]string{
 	{"setter", "internal/kubelet/options.go#Options.Simulated"}:            "nodes without a machine are for tests",
 	{"setter", "internal/kubelet/options.go#Options.Capacity"}:             "goes with Simulated",
 	{"setter", "internal/kubelet/image/collect.go#CollectorOptions.Usage"}: "the disk, which tests pretend",
-	{"setter", "internal/scheduler/scheduler.go#Options.Name"}:             "a second scheduler runs from outside; it names itself in its pods",
 }

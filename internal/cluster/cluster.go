@@ -217,10 +217,13 @@ func (s *server) serve(sg *stages, st *etcd.Server) error {
 	controllers := s.o.Controllers
 	controllers.Authority, controllers.Tokens = s.pki.CA, s.issuer
 	published := make(chan struct{})
-	var err error
+	scheduling, err := s.o.Scheduling.config()
+	if err != nil {
+		return err
+	}
 	s.plane, err = plane.New(plane.Options{
 		Store: &st.Store, CABundle: string(s.pki.CA.CertPEM()), Network: s.o.Network.Network, Logger: s.o.Logger,
-		Registry: s.registry, Controllers: controllers, Host: s.o.NodeName, Plugins: s.o.API.Plugins, NodesToScore: s.o.NodesToScore,
+		Registry: s.registry, Controllers: controllers, Host: s.o.NodeName, Plugins: s.o.API.Plugins, Scheduler: scheduling,
 		Election: s.o.Election,
 		Serving: func(o *apiserver.Options, caches *watchcache.Set) error {
 			o.Health.Add(

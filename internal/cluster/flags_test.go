@@ -185,8 +185,9 @@ func TestSettingsReachTheirParts(t *testing.T) {
 
 func TestSettingsThatCannotBeAreRefused(t *testing.T) {
 	for want, change := range map[string]func(*Options){
-		"--percentage-of-nodes-to-score 101 is not between 0 and 100": func(o *Options) { o.NodesToScore = 101 },
-		"--request-timeout must not be negative":                      func(o *Options) { o.API.RequestTimeout = -1 },
+		"--percentage-of-nodes-to-score 101 is not between 0 and 100":  func(o *Options) { o.Scheduling.NodesToScore = 101 },
+		"--scheduler-config: open /nowhere: no such file or directory": func(o *Options) { o.Scheduling.ConfigFile = "/nowhere" },
+		"--request-timeout must not be negative":                       func(o *Options) { o.API.RequestTimeout = -1 },
 		"--enable-admission-plugins and --disable-admission-plugins both have Priority": func(o *Options) {
 			o.API.Plugins = plane.Plugins{Enable: []string{"Priority"}, Disable: []string{"Priority"}}
 		},

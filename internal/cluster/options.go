@@ -55,8 +55,8 @@ type Options struct {
 	Images      image.Config // --image-gc-high-threshold and others
 	Controllers controllers.Options
 
-	NodesToScore int             // --percentage-of-nodes-to-score
-	Election     leader.Settings // --leader-elect and others
+	Scheduling Scheduling
+	Election   leader.Settings // --leader-elect and others
 
 	Logger *slog.Logger
 	// Step is told of each step of the start when it is done; the last one is ready.
@@ -127,10 +127,7 @@ func (o Options) withDefaults() (Options, error) {
 	if len(o.Runtime.Handlers) > 0 && o.Runtime.Endpoint != "" {
 		return o, errors.New("--runtime-handlers are of the built-in container runtime: one of --container-runtime-endpoint has its own")
 	}
-	if o.NodesToScore < 0 || o.NodesToScore > 100 {
-		return o, fmt.Errorf("--percentage-of-nodes-to-score %d is not between 0 and 100", o.NodesToScore)
-	}
-	for _, check := range []func() error{o.Images.Check, o.Controllers.Check, o.Election.Check, o.API.check, o.Identity.check} {
+	for _, check := range []func() error{o.Images.Check, o.Controllers.Check, o.Election.Check, o.Scheduling.check, o.API.check, o.Identity.check} {
 		if err := check(); err != nil {
 			return o, err
 		}

@@ -87,7 +87,7 @@ func newFarBed(t *testing.T) *farBed {
 	g.Go("controllers", func(ctx context.Context) error {
 		return controller.RunAll(ctx, b.s.plane.Controllers(), env)
 	})
-	sched := scheduler.New(scheduler.Options{Transport: b.remote.As("kube-scheduler"), Events: client.NoEvents, Logger: o.Logger, Registry: obs.NewRegistry()})
+	sched := scheduler.New(scheduler.Options{Transport: b.remote.As("kube-scheduler"), Logger: o.Logger, Registry: obs.NewRegistry()})
 	g.Go("scheduler", sched.Run)
 	g.Go("node", func(ctx context.Context) error { return pretend(ctx, b.remote.As("kubelet"), "n1") })
 	return b

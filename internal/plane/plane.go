@@ -25,6 +25,7 @@ import (
 	"github.com/kemudi/kemudi/internal/obs"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/scheduler"
+	"github.com/kemudi/kemudi/internal/scheduler/config"
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/store/fence"
 	"github.com/kemudi/kemudi/internal/task"
@@ -42,8 +43,8 @@ type Options struct {
 
 	// Plugins are on or off other than by default.
 	Plugins Plugins
-	// NodesToScore is the share of nodes that the scheduler looks for; 0: by their number.
-	NodesToScore int
+	// Scheduler says how to schedule; nil: as upstream.
+	Scheduler *config.Config
 
 	// Serving configures the API server beyond what is set here; nil: as it is.
 	Serving func(o *apiserver.Options, caches *watchcache.Set) error
@@ -224,11 +225,10 @@ func (p *Plane) control(ctx context.Context, all []*controller.Controller) error
 	recorder := client.NewRecorder(p.Admin(), p.o.Host, p.o.Logger)
 	sched := scheduler.New(scheduler.Options{
 		Transport: p.server.As(&user.DefaultInfo{Name: user.KubeScheduler, Groups: []string{user.AllAuthenticated}}, "kube-scheduler"),
-		Events:    recorder.For("default-scheduler"),
+		Events:    recorder.For,
 		Logger:    p.o.Logger.With("part", "scheduler"),
 		Registry:  p.o.Registry,
-
-		PercentageOfNodesToScore: p.o.NodesToScore,
+		Config:    p.o.Scheduler,
 	})
 	lead := p.leadership(recorder)
 	env := controller.Env{

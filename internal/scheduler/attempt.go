@@ -29,7 +29,7 @@ func (l *loop) attempt(item *pending) {
 		l.snapshot.Sweep()
 		l.swept = started
 	}
-	d := l.cycle.decide(item.pod)
+	d := item.by.decide(item.pod)
 	l.metrics.algorithm.Observe(time.Since(started).Seconds())
 	switch {
 	case d.node != nil:
@@ -37,11 +37,11 @@ func (l *loop) attempt(item *pending) {
 		l.place(item, d.node, started)
 	case d.unfit != nil:
 		l.unfit(item, d.unfit)
-		l.metrics.attempt("unschedulable", time.Since(started))
+		l.metrics.attempt(item.by, "unschedulable", time.Since(started))
 	case errors.Is(d.err, errNoNodes):
 		l.queue.refuse(item, anyEvent, time.Now())
 		l.state(item, corev1.PodReasonUnschedulable, d.err.Error())
-		l.metrics.attempt("unschedulable", time.Since(started))
+		l.metrics.attempt(item.by, "unschedulable", time.Since(started))
 	default:
 		l.failed(item, d.err, started)
 	}
@@ -52,9 +52,14 @@ func nameOf(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
 // unfit puts a pod aside that fits nowhere, and looks whether others could make
 // room for it.
 func (l *loop) unfit(item *pending, u *unfit) {
-	l.metrics.preemption.Inc()
 	message := u.message()
-	pre := l.cycle.preempt(u, slices.Collect(maps.Values(l.budgets)))
+	if !item.by.plugins.Preempts {
+		l.queue.refuse(item, u.plugins, time.Now())
+		l.state(item, corev1.PodReasonUnschedulable, message)
+		return
+	}
+	l.metrics.preemption.Inc()
+	pre := item.by.preempt(u, slices.Collect(maps.Values(l.budgets)))
 	if pre.message != "" {
 		message += " preemption: " + pre.message
 	}
@@ -76,7 +81,7 @@ func (l *loop) failed(item *pending, err error, started time.Time) {
 	item.stated.nominated = ""
 	l.queue.retry(item, time.Now())
 	l.state(item, corev1.PodReasonSchedulerError, err.Error())
-	l.metrics.attempt("error", time.Since(started))
+	l.metrics.attempt(item.by, "error", time.Since(started))
 }
 
 // statedIn is what a pod's status says about its scheduling.
@@ -91,7 +96,7 @@ func statedIn(p *corev1.Pod) stated {
 // state tells people why a pod has no node, by an event and in its status.
 func (l *loop) state(item *pending, reason, message string) {
 	obj := item.pod.Obj
-	l.o.Events.Event(obj, corev1.EventTypeWarning, "FailedScheduling", truncate(message))
+	item.by.events.Event(obj, corev1.EventTypeWarning, "FailedScheduling", truncate(message))
 	item.stated.reason, item.stated.message = reason, message
 	if item.stated == statedIn(obj) {
 		return
@@ -189,7 +194,7 @@ func (l *loop) evict(item *pending, v *snapshot.Pod, node string) {
 		then: func(err error) {
 			switch {
 			case err == nil:
-				l.o.Events.Event(victim, corev1.EventTypeNormal, "Preempted", fmt.Sprintf("Preempted by pod %s on node %s", preemptor.UID, node))
+				item.by.events.Event(victim, corev1.EventTypeNormal, "Preempted", fmt.Sprintf("Preempted by pod %s on node %s", preemptor.UID, node))
 			case apierrors.IsNotFound(err):
 			default:
 				v.Victim = false

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kemudi/kemudi/internal/scheduler/config"
 )
 
 // The compact notation of nodes and pods in the scripts and tests of this
@@ -121,7 +123,7 @@ func parsePod(words []string) *corev1.Pod {
 	}
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(words[0]), Labels: map[string]string{}, Generation: 1},
-		Spec:       corev1.PodSpec{SchedulerName: DefaultName, Containers: []corev1.Container{{Name: "c"}}, Affinity: &corev1.Affinity{}},
+		Spec:       corev1.PodSpec{SchedulerName: config.DefaultName, Containers: []corev1.Container{{Name: "c"}}, Affinity: &corev1.Affinity{}},
 		Status:     corev1.PodStatus{Phase: corev1.PodPending},
 	}
 	for _, a := range attributes(words[1:]) {

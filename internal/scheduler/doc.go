@@ -7,7 +7,8 @@
 // schedule. cycle.go is the decision itself, a pure function of the snapshot;
 // flight.go is the way of a pod from its decision to its binding;
 // message.go says why there was none; preempt.go looks for pods that could make
-// room. The rules are plugins (package plugins, in the order of its list.go).
+// room. The rules are plugins (package plugins, in the order of its list.go); which
+// of them, and how, is the profile that a pod names (profile.go), as package config reads it.
 //
 // Upstream's names are kept for plugins, messages, events, conditions and metrics.
 //

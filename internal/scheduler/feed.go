@@ -167,7 +167,7 @@ func (l *loop) takePod(obj resource.Object, gone bool) {
 		l.podGone(p)
 	case p.Spec.NodeName != "":
 		l.podOnNode(p)
-	case p.Spec.SchedulerName != l.o.Name:
+	case l.profiles[p.Spec.SchedulerName] == nil:
 	case p.DeletionTimestamp != nil:
 		l.podGone(p)
 	default:
@@ -254,7 +254,7 @@ func (l *loop) podPending(obj *corev1.Pod) {
 	now := time.Now()
 	item := l.queue.get(obj.UID)
 	if item == nil {
-		item = l.queue.add(l.snapshot.NewPod(obj), now)
+		item = l.queue.add(l.snapshot.NewPod(obj), l.profiles[obj.Spec.SchedulerName], now)
 		item.stated = statedIn(obj)
 		l.snapshot.Nominate(item.pod, obj.Status.NominatedNodeName)
 		l.metrics.incoming.WithLabelValues("PodAdd", string(item.place)).Inc()

@@ -2,19 +2,20 @@ package scheduler
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/client/clienttest"
 	"github.com/kemudi/kemudi/internal/resource"
-	"github.com/kemudi/kemudi/internal/scheduler/plugins"
+	"github.com/kemudi/kemudi/internal/scheduler/config"
 	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
 )
 
@@ -29,8 +30,8 @@ func newFed(t *testing.T) *fed {
 	f := &fed{Filled: clienttest.NewFilled()}
 	snap := snapshot.New(nil)
 	f.loop = &loop{
-		Scheduler: New(Options{Transport: f}), snapshot: snap, queue: newQueue(), budgets: map[string]*policyv1.PodDisruptionBudget{},
-		cycle: &cycle{snapshot: snap, plugins: plugins.New(), rand: rand.New(rand.NewPCG(1, 1))},
+		Scheduler: New(Options{Transport: f}), snapshot: snap, queue: newQueue(time.Second, 10*time.Second), budgets: map[string]*policyv1.PodDisruptionBudget{},
+		profiles: newProfiles(config.Default().Profiles, snap, func(string) client.EventSink { return client.NoEvents }), held: newHeld(),
 	}
 	f.log = f.o.Logger
 	f.follow(f)

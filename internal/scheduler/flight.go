@@ -66,7 +66,7 @@ func (l *loop) place(item *pending, n *snapshot.Node, started time.Time) {
 	f.pod.Assumed = true
 	l.snapshot.Add(f.pod, n.Name)
 	l.wake(plugins.Event{Kind: plugins.PodAdded, Node: n, Pod: f.pod})
-	if len(l.cycle.plugins.Late) == 0 {
+	if len(item.by.plugins.Late) == 0 {
 		l.bind(f)
 		return
 	}
@@ -81,7 +81,7 @@ func (l *loop) place(item *pending, n *snapshot.Node, started time.Time) {
 // reserve asks the plugins whether the pod may have its place, and what it has
 // to wait for there.
 func (l *loop) reserve(f *flight) *plugins.Reason {
-	late := l.cycle.plugins.Late
+	late := f.item.by.plugins.Late
 	for _, p := range late {
 		if p.Reserver != nil {
 			if why := p.Reserve(f.cycle, f.node); why != nil {
@@ -132,10 +132,10 @@ func (l *loop) ask(f *flight, events plugins.Events, now time.Time) bool {
 	still := f.waits[:0]
 	for _, w := range f.waits {
 		late := !now.Before(w.until)
-		if late || l.cycle.plugins.Moves(w.plugin, events) {
+		if late || f.item.by.plugins.Moves(w.plugin, events) {
 			over, err := w.Over()
 			if err == nil && !over && late {
-				err = errTooLate{w.For, l.cycle.plugins.All[w.plugin].Name()}
+				err = errTooLate{w.For, f.item.by.plugins.All[w.plugin].Name()}
 			}
 			if err != nil {
 				l.waitFailed(f, w.plugin, err)
@@ -169,7 +169,7 @@ func (l *loop) waitFailed(f *flight, plugin int, err error) {
 		l.reject(f, &plugins.Reason{Texts: []string{err.Error()}, Plugin: plugin})
 		return
 	}
-	l.fail(f, preBinding(l.cycle.plugins.All[plugin], err))
+	l.fail(f, preBinding(f.item.by.plugins.All[plugin], err))
 }
 
 func preBinding(p plugins.Plugin, err error) error {
@@ -178,7 +178,7 @@ func preBinding(p plugins.Plugin, err error) error {
 
 // goOn takes a flight that does not wait to the next thing to do.
 func (l *loop) goOn(f *flight) {
-	late := l.cycle.plugins.Late
+	late := f.item.by.plugins.Late
 	for len(f.waits) == 0 {
 		delete(l.held.flights, f)
 		if f.prepared == len(late) {
@@ -211,7 +211,7 @@ func (l *loop) prepare(f *flight, plugin int, work plugins.Work) {
 			switch {
 			case f.over:
 			case err != nil:
-				l.fail(f, preBinding(l.cycle.plugins.All[plugin], err))
+				l.fail(f, preBinding(f.item.by.plugins.All[plugin], err))
 			default:
 				l.hold(f, work.Wait, plugin)
 				if len(f.waits) == 0 || l.ask(f, ^plugins.Events(0), time.Now()) {
@@ -242,7 +242,7 @@ func (l *loop) bind(f *flight) {
 			case apierrors.IsNotFound(err), apierrors.IsConflict(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 				if l.takeBack(f) {
 					l.queue.retry(f.item, time.Now())
-					l.metrics.attempt("error", time.Since(f.started))
+					l.metrics.attempt(f.item.by, "error", time.Since(f.started))
 				}
 			default:
 				l.fail(f, fmt.Errorf("binding rejected: %w", err))
@@ -252,12 +252,12 @@ func (l *loop) bind(f *flight) {
 }
 
 func (l *loop) bound(f *flight) {
-	l.o.Events.Event(f.obj, corev1.EventTypeNormal, "Scheduled", fmt.Sprintf("Successfully assigned %s to %s", nameOf(f.obj), f.node.Name))
+	f.item.by.events.Event(f.obj, corev1.EventTypeNormal, "Scheduled", fmt.Sprintf("Successfully assigned %s to %s", nameOf(f.obj), f.node.Name))
 	l.metrics.bound(f.item)
-	l.metrics.attempt("scheduled", time.Since(f.started))
+	l.metrics.attempt(f.item.by, "scheduled", time.Since(f.started))
 	if !f.over {
 		f.over = true
-		for _, p := range l.cycle.plugins.Late {
+		for _, p := range f.item.by.plugins.Late {
 			if p.PostBinder != nil {
 				p.PostBind(f.pod, f.node)
 			}
@@ -276,7 +276,7 @@ func (l *loop) land(f *flight) {
 	}
 	f.over, f.waits = true, nil
 	delete(l.held.flights, f)
-	late := l.cycle.plugins.Late
+	late := f.item.by.plugins.Late
 	for i := len(late) - 1; i >= 0; i-- {
 		if late[i].Reserver != nil {
 			late[i].Unreserve(f.pod, f.node)
@@ -319,7 +319,7 @@ func (l *loop) reject(f *flight, why *plugins.Reason) {
 	u := &unfit{nodes: 1, refusals: []refusal{{f.node, why}}, plugins: 1 << why.Plugin}
 	l.queue.refuse(f.item, u.plugins, time.Now())
 	l.state(f.item, corev1.PodReasonUnschedulable, u.message())
-	l.metrics.attempt("unschedulable", time.Since(f.started))
+	l.metrics.attempt(f.item.by, "unschedulable", time.Since(f.started))
 }
 
 // fail ends a flight that failed for no fault of the pod's (B3).

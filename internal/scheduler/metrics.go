@@ -11,7 +11,6 @@ import (
 
 // metrics are upstream's, with upstream's names.
 type metrics struct {
-	profile    string
 	attempts   *prometheus.CounterVec
 	duration   *prometheus.HistogramVec
 	algorithm  prometheus.Histogram
@@ -26,10 +25,9 @@ type metrics struct {
 	goroutines *prometheus.GaugeVec
 }
 
-func newMetrics(reg prometheus.Registerer, profile string) *metrics {
+func newMetrics(reg prometheus.Registerer) *metrics {
 	seconds := prometheus.ExponentialBuckets(0.001, 2, 15)
 	m := &metrics{
-		profile: profile,
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "scheduler_schedule_attempts_total",
 			Help: "Attempts to schedule pods, by result (scheduled, unschedulable, error).",
@@ -82,9 +80,9 @@ func newMetrics(reg prometheus.Registerer, profile string) *metrics {
 }
 
 // attempt notes the end of an attempt.
-func (m *metrics) attempt(result string, took time.Duration) {
-	m.attempts.WithLabelValues(m.profile, result).Inc()
-	m.duration.WithLabelValues(m.profile, result).Observe(took.Seconds())
+func (m *metrics) attempt(by *profile, result string, took time.Duration) {
+	m.attempts.WithLabelValues(by.name, result).Inc()
+	m.duration.WithLabelValues(by.name, result).Observe(took.Seconds())
 }
 
 // bound notes a pod that has its node.
@@ -102,21 +100,28 @@ func (m *metrics) sizes(l *loop) {
 	for _, p := range []place{active, backoff, unschedulable, gated} {
 		m.pending.WithLabelValues(string(p)).Set(float64(l.queue.counts[p]))
 	}
-	byPlugin := map[int]int{}
-	for refused, pods := range l.queue.byRefused {
-		for i := range l.cycle.plugins.All {
-			if refused&(1<<i) != 0 {
-				byPlugin[i] += len(pods)
-			}
-		}
-	}
-	for i, p := range l.cycle.plugins.All {
-		if _, filters := p.(plugins.Filterer); filters {
-			m.refused.WithLabelValues(p.Name(), m.profile).Set(float64(byPlugin[i]))
-		}
+	for _, by := range l.profiles {
+		m.refusals(l.queue, by)
 	}
 	m.cacheSize.WithLabelValues("nodes").Set(float64(l.snapshot.Len()))
 	m.cacheSize.WithLabelValues("pods").Set(float64(l.snapshot.PodCount()))
 	m.cacheSize.WithLabelValues("assumed_pods").Set(float64(l.queue.counts[flying]))
 	m.goroutines.WithLabelValues("binding").Set(float64(l.calls.running))
+}
+
+// refusals notes how many pods of a profile each of its plugins refused.
+func (m *metrics) refusals(q *queue, by *profile) {
+	byPlugin := make([]int, len(by.plugins.All))
+	for refused, pods := range q.byRefused {
+		for i := range byPlugin {
+			if refused.by == by && refused.plugins&(1<<i) != 0 {
+				byPlugin[i] += len(pods)
+			}
+		}
+	}
+	for i, p := range by.plugins.All {
+		if _, filters := p.(plugins.Filterer); filters {
+			m.refused.WithLabelValues(p.Name(), by.name).Set(float64(byPlugin[i]))
+		}
+	}
 }

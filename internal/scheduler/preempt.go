@@ -13,13 +13,6 @@ import (
 	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
 )
 
-// How many nodes preemption compares, as upstream: a tenth of those where it
-// may help, but at least 100.
-const (
-	candidatePercentage = 10
-	candidatesAtLeast   = 100
-)
-
 // Reasons why preemption does not help on a node.
 var (
 	notHelpful = &plugins.Reason{Texts: []string{"Preemption is not helpful for scheduling"}}
@@ -61,7 +54,7 @@ func (c *cycle) preempt(u *unfit, budgets []*policyv1.PodDisruptionBudget) preem
 	}
 	var best *candidate
 	if n := len(potential); n > 0 {
-		want, found := max(n*candidatePercentage/100, candidatesAtLeast), 0
+		want, found := c.candidates(n), 0
 		from := c.rand.IntN(n)
 		for i := 0; i < n && found < want; i++ {
 			cand, reason := c.victimsOn(potential[(from+i)%n], budgets)
@@ -79,6 +72,16 @@ func (c *cycle) preempt(u *unfit, budgets []*policyv1.PodDisruptionBudget) preem
 		return preemption{message: available(u.nodes, why)}
 	}
 	return preemption{node: best.node, victims: best.victims}
+}
+
+// candidates is how many nodes preemption compares of those where it may help:
+// a tenth of them, but at least 100, unless the profile says otherwise.
+func (c *cycle) candidates(nodes int) int {
+	percentage, least := 10, 100
+	if args := c.plugins.Arguments.DefaultPreemption; args != nil {
+		percentage, least = int(*args.MinCandidateNodesPercentage), int(*args.MinCandidateNodesAbsolute)
+	}
+	return max(nodes*percentage/100, least)
 }
 
 // mayNotPreempt returns why the pod must not look for victims, or "".

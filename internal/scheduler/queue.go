@@ -10,13 +10,8 @@ import (
 	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
 )
 
-// How long a pod waits after an attempt that failed, at first and at most (it
-// doubles each time), and when it is tried again although nothing happened (B4).
-const (
-	backoffInitial = 1 * time.Second
-	backoffMax     = 10 * time.Second
-	leftoverAfter  = 5 * time.Minute
-)
+// leftoverAfter is when a pod is tried again although nothing happened (B4).
+const leftoverAfter = 5 * time.Minute
 
 // place is where a pending pod stands.
 type place string
@@ -33,6 +28,7 @@ const (
 // pending is a pod without a node.
 type pending struct {
 	pod   *snapshot.Pod
+	by    *profile // how it is scheduled
 	place place
 
 	refused  uint32        // plugins that refused it at the last attempt; all bits: any event may help
@@ -66,20 +62,31 @@ type queue struct {
 	pods map[types.UID]*pending
 
 	active, backoff, unschedulable heapOf
-	erred                          heapOf                           // in back-off because of an error
-	byRefused                      map[uint32]map[*pending]struct{} // unschedulable pods
+	erred                          heapOf                              // in back-off because of an error
+	byRefused                      map[refusedBy]map[*pending]struct{} // unschedulable pods
 	counts                         map[place]int
 	seq                            uint64
+
+	// How long a pod waits after an attempt that failed, at first and at most; it
+	// doubles each time.
+	initial, longest time.Duration
 }
 
-func newQueue() *queue {
+// refusedBy is plugins of a profile that refused a pod, by index.
+type refusedBy struct {
+	by      *profile
+	plugins uint32
+}
+
+func newQueue(initial, longest time.Duration) *queue {
 	return &queue{
+		initial: initial, longest: longest,
 		pods:          map[types.UID]*pending{},
 		active:        heapOf{before: moreUrgent},
 		backoff:       heapOf{before: dueFirst},
 		erred:         heapOf{before: dueFirst},
 		unschedulable: heapOf{before: dueFirst},
-		byRefused:     map[uint32]map[*pending]struct{}{},
+		byRefused:     map[refusedBy]map[*pending]struct{}{},
 		counts:        map[place]int{},
 	}
 }
@@ -100,8 +107,8 @@ func dueFirst(a, b *pending) bool {
 func (q *queue) get(uid types.UID) *pending { return q.pods[uid] }
 
 // add takes in a pod that is not there yet.
-func (q *queue) add(p *snapshot.Pod, now time.Time) *pending {
-	item := &pending{pod: p, since: now, index: -1}
+func (q *queue) add(p *snapshot.Pod, by *profile, now time.Time) *pending {
+	item := &pending{pod: p, by: by, since: now, index: -1}
 	q.pods[p.Obj.UID] = item
 	q.put(item, q.entry(item))
 	return item
@@ -109,7 +116,7 @@ func (q *queue) add(p *snapshot.Pod, now time.Time) *pending {
 
 // entry is where a pod starts.
 func (q *queue) entry(item *pending) place {
-	if len(item.pod.Obj.Spec.SchedulingGates) > 0 {
+	if len(item.pod.Obj.Spec.SchedulingGates) > 0 && item.by.plugins.Gated {
 		return gated
 	}
 	return active
@@ -194,7 +201,7 @@ func (q *queue) retry(item *pending, now time.Time) {
 
 func (q *queue) fail(item *pending, to place, now time.Time) {
 	item.failures++
-	item.wait = min(backoffInitial<<min(item.failures-1, 10), backoffMax)
+	item.wait = min(q.initial<<min(item.failures-1, 10), q.longest)
 	item.since = now
 	q.put(item, to)
 }
@@ -222,10 +229,11 @@ func (q *queue) put(item *pending, to place) {
 		heap.Push(h, item)
 	}
 	if to == unschedulable {
-		if q.byRefused[item.refused] == nil {
-			q.byRefused[item.refused] = map[*pending]struct{}{}
+		key := refusedBy{item.by, item.refused}
+		if q.byRefused[key] == nil {
+			q.byRefused[key] = map[*pending]struct{}{}
 		}
-		q.byRefused[item.refused][item] = struct{}{}
+		q.byRefused[key][item] = struct{}{}
 	}
 }
 
@@ -235,9 +243,10 @@ func (q *queue) leave(item *pending) {
 		heap.Remove(h, item.index)
 	}
 	if item.place == unschedulable {
-		delete(q.byRefused[item.refused], item)
-		if len(q.byRefused[item.refused]) == 0 {
-			delete(q.byRefused, item.refused)
+		key := refusedBy{item.by, item.refused}
+		delete(q.byRefused[key], item)
+		if len(q.byRefused[key]) == 0 {
+			delete(q.byRefused, key)
 		}
 	}
 }

@@ -17,10 +17,12 @@ type queueTest struct {
 	t    *testing.T
 	q    *queue
 	snap *snapshot.Snapshot
+	by   *profile
 }
 
 func newQueueTest(t *testing.T) *queueTest {
-	return &queueTest{t: t, q: newQueue(), snap: snapshot.New(nil)}
+	snap := snapshot.New(nil)
+	return &queueTest{t: t, q: newQueue(time.Second, 10*time.Second), snap: snap, by: &profile{cycle: newCycle(snap)}}
 }
 
 var dawn = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -28,7 +30,7 @@ var dawn = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func second(s float64) time.Time { return dawn.Add(time.Duration(s * float64(time.Second))) }
 
 func (x *queueTest) add(line string, s float64) *pending {
-	return x.q.add(x.snap.NewPod(parsePod(split(line))), second(s))
+	return x.q.add(x.snap.NewPod(parsePod(split(line))), x.by, second(s))
 }
 
 func (x *queueTest) get(name string) *pending { return x.q.get(types.UID(name)) }

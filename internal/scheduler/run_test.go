@@ -24,6 +24,7 @@ import (
 	"github.com/kemudi/kemudi/internal/apiserver"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/scheduler/config"
 	"github.com/kemudi/kemudi/internal/scheduler/plugins"
 	"github.com/kemudi/kemudi/internal/store/mem"
 	"github.com/kemudi/kemudi/internal/task"
@@ -71,6 +72,24 @@ func (x *transport) Event(obj resource.Object, kind, reason, message string) {
 	x.mu.events = append(x.mu.events, fmt.Sprintf("%s %s %s: %s", kind, reason, obj.GetName(), message))
 }
 
+// reports takes the events of a reporter, which are marked unless it is the default one.
+func (x *transport) reports(reporter string) client.EventSink {
+	if reporter == config.DefaultName {
+		return x
+	}
+	return reporting{x, reporter}
+}
+
+// reporting is the events of one reporter.
+type reporting struct {
+	*transport
+	reporter string
+}
+
+func (x reporting) Event(obj resource.Object, kind, reason, message string) {
+	x.transport.Event(obj, x.reporter+": "+kind, reason, message)
+}
+
 func (x *transport) onBinding(f func(r *client.Request) error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -100,6 +119,11 @@ func inCluster(t *testing.T, test func(r *rig)) { inClusterWith(t, nil, test) }
 
 // inClusterWith runs a test with a scheduler that has further plugins.
 func inClusterWith(t *testing.T, more []plugins.Plugin, test func(r *rig)) {
+	inClusterOf(t, config.Default(), more, test)
+}
+
+// inClusterOf runs a test with a scheduler that is configured.
+func inClusterOf(t *testing.T, c *config.Config, more []plugins.Plugin, test func(r *rig)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		g := task.NewGroup(t.Context())
@@ -109,14 +133,8 @@ func inClusterWith(t *testing.T, more []plugins.Plugin, test func(r *rig)) {
 				t.Error(err)
 			}
 		}()
-		s := New(Options{Transport: r.transport, Events: r.transport, Registry: r.reg})
-		s.plugins = func() *plugins.Set {
-			set := plugins.New()
-			for _, p := range more {
-				set.Add(p, 0)
-			}
-			return set
-		}
+		s := New(Options{Transport: r.transport, Events: r.reports, Registry: r.reg, Config: c})
+		s.more = more
 		g.Go("scheduler", s.Run)
 		synctest.Wait()
 		test(r)
@@ -608,7 +626,7 @@ func TestPreemptsTheLeastImportantPod(t *testing.T) {
 func TestEndsAndBeginsAgainWithWhatIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		s := New(Options{Transport: r.transport, Events: r.transport})
+		s := New(Options{Transport: r.transport, Events: r.reports})
 		for round := range 2 {
 			ctx, cancel := context.WithCancel(t.Context())
 			var wg sync.WaitGroup

@@ -3,7 +3,6 @@ package scheduler
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,13 +12,11 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/scheduler/config"
 	"github.com/kemudi/kemudi/internal/scheduler/plugins"
 	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
 	"github.com/kemudi/kemudi/internal/task"
 )
-
-// DefaultName is the scheduler that pods get when they name none.
-const DefaultName = "default-scheduler"
 
 // sweepEvery is how often the snapshot forgets what nobody asks for.
 const sweepEvery = 5 * time.Minute
@@ -28,29 +25,25 @@ const sweepEvery = 5 * time.Minute
 type Options struct {
 	// Transport is the API as system:kube-scheduler sees it.
 	Transport client.Transport
-	// Events takes notes about pods; nil: nobody does. Its component should be Name.
-	Events client.EventSink
+	// Events returns who takes notes about pods, given the reporter; nil: nobody does.
+	Events func(reporter string) client.EventSink
 	// Logger; nil: nothing is logged.
 	Logger *slog.Logger
 	// Registry gets the metrics; nil: they are not shown.
 	Registry prometheus.Registerer
-	// Name is the spec.schedulerName of the pods to schedule. Default: DefaultName.
-	Name string
-	// PercentageOfNodesToScore is how much of the cluster is searched before the
-	// best node found is taken, at least 100 nodes. 0: 50 % of 100 nodes, falling
-	// to 5 % of 5,625.
-	PercentageOfNodesToScore int
+	// Config is how to schedule; nil: that of upstream.
+	Config *config.Config
 }
 
 func (o Options) withDefaults() Options {
 	if o.Events == nil {
-		o.Events = client.NoEvents
+		o.Events = func(string) client.EventSink { return client.NoEvents }
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.Name == "" {
-		o.Name = DefaultName
+	if o.Config == nil {
+		o.Config = config.Default()
 	}
 	return o
 }
@@ -59,13 +52,13 @@ func (o Options) withDefaults() Options {
 type Scheduler struct {
 	o       Options
 	metrics *metrics
-	plugins func() *plugins.Set // for each run
+	more    []plugins.Plugin // of every profile, beside those that it chooses: the tests'
 }
 
 // New returns a scheduler.
 func New(o Options) *Scheduler {
 	o = o.withDefaults()
-	return &Scheduler{o: o, metrics: newMetrics(o.Registry, o.Name), plugins: plugins.New}
+	return &Scheduler{o: o, metrics: newMetrics(o.Registry)}
 }
 
 // loop is one run of a scheduler. All of it belongs to the goroutine of Run.
@@ -75,7 +68,7 @@ type loop struct {
 
 	pods      client.Client[*corev1.Pod]
 	snapshot  *snapshot.Snapshot
-	cycle     *cycle
+	profiles  profiles
 	queue     *queue
 	calls     *calls
 	held      held
@@ -104,12 +97,14 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	snap := snapshot.New(own.selector)
 	l := &loop{
 		Scheduler: s, log: s.o.Logger,
-		pods: client.For(t, core.Pods), snapshot: snap, queue: newQueue(), calls: newCalls(g), held: newHeld(),
+		pods: client.For(t, core.Pods), snapshot: snap, queue: newQueue(s.o.Config.PodInitialBackoff, s.o.Config.PodMaxBackoff), calls: newCalls(g), held: newHeld(),
 		budgets: map[string]*policyv1.PodDisruptionBudget{}, swept: time.Now(),
-		cycle: &cycle{
-			snapshot: snap, plugins: s.plugins(),
-			percentage: s.o.PercentageOfNodesToScore, rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
-		},
+		profiles: newProfiles(s.o.Config.Profiles, snap, s.o.Events),
+	}
+	for _, by := range l.profiles {
+		for _, p := range s.more {
+			by.plugins.Add(p, 0)
+		}
 	}
 	g.Go("schedule", func(ctx context.Context) error { return l.run(ctx, t) })
 	return g.Wait()
@@ -185,13 +180,13 @@ func (l *loop) next() time.Time {
 func (l *loop) wake(e plugins.Event) {
 	l.held.events |= e.Kind
 	now := time.Now()
-	set := l.cycle.plugins
 	for refused, items := range l.queue.byRefused {
-		if !set.Cares(refused, e.Kind) {
+		set := refused.by.plugins
+		if !set.Cares(refused.plugins, e.Kind) {
 			continue
 		}
 		for item := range items {
-			if set.Wakes(refused, &plugins.Cycle{Snapshot: l.snapshot, Pod: item.pod}, &e) {
+			if set.Wakes(refused.plugins, &plugins.Cycle{Snapshot: l.snapshot, Pod: item.pod}, &e) {
 				l.queue.wake(item, now)
 				l.metrics.incoming.WithLabelValues(e.Kind.String(), string(item.place)).Inc()
 			}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/kemudi/kemudi/internal/scheduler/config"
 	"github.com/kemudi/kemudi/internal/scheduler/plugins"
 	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
 	"github.com/kemudi/kemudi/internal/texttest"
@@ -30,6 +31,8 @@ import (
 //	claim NAME [volume=NAME] [class=NAME] [mode=MODE] [deleted]
 //	volume NAME [on=EXPR] [LABEL=VALUE]
 //	class NAME [waits]
+//	args PLUGIN JSON            the plugin's arguments from now on
+//	choose JSON                 the profile's plugins from now on
 //	pod NAME on=NODE ...        see parsePod
 //	gone NAME                   the pod is gone
 //	fits NAME ...               all nodes that will do, or why there is none
@@ -47,11 +50,13 @@ type script struct {
 	cites   *trace.Script
 	c       *cycle
 	owned   map[string]labels.Selector
+	chosen  string            // the profile's plugins
+	args    map[string]string // their arguments
 	budgets []*policyv1.PodDisruptionBudget
 }
 
 func newScript(t *testing.T, file string) *script {
-	s := &script{t: t, cites: trace.NewScript(t, file), owned: map[string]labels.Selector{}}
+	s := &script{t: t, cites: trace.NewScript(t, file), owned: map[string]labels.Selector{}, chosen: "{}", args: map[string]string{}}
 	snap := snapshot.New(func(kind, namespace, name string) (labels.Selector, bool) {
 		sel, ok := s.owned[kind+"/"+name]
 		return sel, ok
@@ -125,12 +130,33 @@ func (s *script) do(verb string, args []string) string {
 		snap.Add(snap.NewPod(p), p.Spec.NodeName)
 	case "gone":
 		snap.Remove(snap.Pod(parsePod(args).UID))
+	case "args":
+		s.args[args[0]] = strings.Join(args[1:], " ")
+		s.configure()
+	case "choose":
+		s.chosen = strings.Join(args, " ")
+		s.configure()
 	case "fits", "best", "place", "preempt":
 		return s.decide(verb, args)
 	default:
 		s.t.Fatalf("unknown verb %q", verb)
 	}
 	return ""
+}
+
+// configure gives the cycle the plugins of a profile.
+func (s *script) configure() {
+	s.t.Helper()
+	profile := "plugins: " + s.chosen + ", pluginConfig: ["
+	for name, args := range s.args {
+		profile += "{name: " + name + ", args: " + args + "}, "
+	}
+	profile += "]"
+	c, err := config.Parse([]byte("{apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration, profiles: [{" + profile + "}]}"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.c.plugins = plugins.NewSet(c.Profiles[0].Plugins)
 }
 
 func (s *script) decide(verb string, args []string) string {
@@ -144,7 +170,7 @@ func (s *script) decide(verb string, args []string) string {
 	switch {
 	case d.err != nil:
 		return d.err.Error()
-	case d.unfit != nil && verb == "preempt":
+	case d.unfit != nil && verb == "preempt" && s.c.plugins.Preempts:
 		return s.preempt(p, d.unfit)
 	case d.unfit != nil:
 		return d.unfit.message()

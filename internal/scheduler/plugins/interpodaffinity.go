@@ -1,12 +1,18 @@
 package plugins
 
-import "github.com/kemudi/kemudi/internal/scheduler/snapshot"
+import (
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
+)
 
 // interPodAffinity refuses nodes by the pods that run near them (in the same
 // topology domain): those that the pod must have near, those it must not have
 // near, and those that must not have it near. It prefers by the same rules.
 type interPodAffinity struct {
 	notNear, notApart, notWanted *Reason
+	attraction                   int64 // what a running pod's required affinity adds to a score
+	ownWishesOnly                bool  // pods without preferences do not care about those of others
 
 	// About the pod at hand.
 	near      []*snapshot.View // by term of Affinity: pods that all terms are about
@@ -15,12 +21,21 @@ type interPodAffinity struct {
 	selfMatch bool             // the pod satisfies its own affinity
 }
 
-func newInterPodAffinity(i int) *interPodAffinity {
-	return &interPodAffinity{
+func newInterPodAffinity(i int, args *configv1.InterPodAffinityArgs) *interPodAffinity {
+	p := &interPodAffinity{
+		attraction: 1,
+
 		notNear:   lasting(i, "node(s) didn't match pod affinity rules"),
 		notApart:  passing(i, "node(s) didn't match pod anti-affinity rules"),
 		notWanted: passing(i, "node(s) didn't satisfy existing pods anti-affinity rules"),
 	}
+	if args != nil {
+		p.ownWishesOnly = args.IgnorePreferredTermsOfExistingPods
+		if args.HardPodAffinityWeight != nil {
+			p.attraction = int64(*args.HardPodAffinityWeight)
+		}
+	}
+	return p
 }
 
 func (*interPodAffinity) Name() string { return "InterPodAffinity" }
@@ -89,7 +104,7 @@ func (p *interPodAffinity) nearEnough(n *snapshot.Node) bool {
 func (p *interPodAffinity) Score(c *Cycle, nodes []*snapshot.Node, scores []int64) bool {
 	s := c.Snapshot
 	prefer := s.Class(c.Pod).Prefer()
-	if len(c.Pod.Constraints.PreferredPods)+len(prefer) == 0 {
+	if mine := len(c.Pod.Constraints.PreferredPods); mine+len(prefer) == 0 || mine == 0 && p.ownWishesOnly {
 		return false
 	}
 	for _, t := range c.Pod.Constraints.PreferredPods {
@@ -104,9 +119,13 @@ func (p *interPodAffinity) Score(c *Cycle, nodes []*snapshot.Node, scores []int6
 		}
 	}
 	for _, t := range prefer {
+		weight := int64(1)
+		if t.Kind == snapshot.Attraction {
+			weight = p.attraction
+		}
 		for i, n := range nodes {
 			if d, ok := t.Topology.Domain(n); ok {
-				scores[i] += t.In(d)
+				scores[i] += t.In(d) * weight
 			}
 		}
 	}

@@ -1,6 +1,38 @@
 package plugins
 
-// Set is the plugins of one scheduler, in order. Filters run in this order and
+import "slices"
+
+// listed is a plugin that can be chosen.
+type listed struct {
+	weight int64 // of its scores by default; 0: it gives none
+	make   func(i int, a *Args) Plugin
+}
+
+func (l *listed) name() string { return l.make(0, &Args{}).Name() }
+
+// list is all plugins, in upstream's order.
+func list() []listed {
+	return []listed{
+		{0, func(i int, _ *Args) Plugin { return newNodeUnschedulable(i) }},
+		{0, func(i int, _ *Args) Plugin { return newNodeName(i) }},
+		{3, func(i int, _ *Args) Plugin { return newTaintToleration(i) }},
+		{2, func(i int, a *Args) Plugin { return newNodeAffinity(i, a.NodeAffinity) }},
+		{0, func(i int, _ *Args) Plugin { return newNodePorts(i) }},
+		{1, func(i int, a *Args) Plugin { return newNodeResourcesFit(i, a.NodeResourcesFit) }},
+		{0, func(i int, _ *Args) Plugin { return newVolumeRestrictions(i) }},
+		{0, func(i int, _ *Args) Plugin { return newVolumeBinding(i) }},
+		{0, func(i int, _ *Args) Plugin { return newVolumeZone(i) }},
+		{2, func(i int, a *Args) Plugin { return newPodTopologySpread(i, a.PodTopologySpread) }},
+		{2, func(i int, a *Args) Plugin { return newInterPodAffinity(i, a.InterPodAffinity) }},
+		{1, func(_ int, a *Args) Plugin { return newNodeResourcesBalanced(a.NodeResourcesBalancedAllocation) }},
+		{1, func(int, *Args) Plugin { return &imageLocality{} }},
+	}
+}
+
+// own are the plugins whose work the scheduler itself does, each at its point.
+var own = map[string]Point{"SchedulingGates": PreEnqueue, "PrioritySort": QueueSort, "DefaultPreemption": PostFilter, "DefaultBinder": Bind}
+
+// Set is the plugins of one profile, in order. Filters run in this order and
 // the first that refuses a node gives the reason.
 type Set struct {
 	All []Plugin
@@ -14,6 +46,10 @@ type Set struct {
 
 	// Late are those that have to do with pods that have their place, in order.
 	Late []Late
+
+	Gated     bool // pods with scheduling gates wait until they have none
+	Preempts  bool // pods that fit nowhere may have others make room
+	Arguments *Args
 }
 
 // Late is what a plugin does between the choice of a node and the end of the
@@ -26,54 +62,84 @@ type Late struct {
 	PostBinder
 }
 
-// New returns the plugins of a scheduler.
-func New() *Set {
-	s := &Set{}
-	s.Add(newNodeUnschedulable(s.next()), 0)
-	s.Add(newNodeName(s.next()), 0)
-	s.Add(newTaintToleration(s.next()), 3)
-	s.Add(newNodeAffinity(s.next()), 2)
-	s.Add(newNodePorts(s.next()), 0)
-	s.Add(newNodeResourcesFit(s.next()), 1)
-	s.Add(newVolumeRestrictions(s.next()), 0)
-	s.Add(newVolumeBinding(s.next()), 0)
-	s.Add(newVolumeZone(s.next()), 0)
-	s.Add(newPodTopologySpread(s.next()), 2)
-	s.Add(newInterPodAffinity(s.next()), 2)
-	s.Add(&nodeResourcesBalancedAllocation{}, 1)
-	s.Add(&imageLocality{}, 1)
+// New returns the plugins of a profile that chooses nothing.
+func New() *Set { return NewSet(DefaultChoice()) }
+
+// NewSet returns the plugins that a profile has chosen.
+func NewSet(c *Choice) *Set {
+	s := &Set{Gated: c.has(PreEnqueue, "SchedulingGates"), Preempts: c.has(PostFilter, "DefaultPreemption"), Arguments: &c.Args}
+	all := map[string]listed{}
+	for _, l := range list() {
+		all[l.name()] = l
+	}
+	for _, point := range []Point{Filter, PreFilter, Score, Reserve, Permit, PreBind, PostBind} {
+		for _, chosen := range c.At[point] {
+			if l, ok := all[chosen.Name]; ok && !s.knows(chosen.Name) {
+				s.add(l.make(s.next(), &c.Args), c)
+			}
+		}
+	}
 	return s
 }
 
 // next is the index of the plugin that is added next.
 func (s *Set) next() int { return len(s.All) }
 
-// Add takes a plugin with the weight of its scores, after those that are there.
-func (s *Set) Add(p Plugin, weight int64) {
-	s.addLate(p)
-	s.All = append(s.All, p)
-	pf, _ := p.(PreFilterer)
-	f, _ := p.(Filterer)
-	sc, _ := p.(Scorer)
+func (s *Set) knows(name string) bool {
+	return slices.ContainsFunc(s.All, func(p Plugin) bool { return p.Name() == name })
+}
+
+// add takes a plugin at the points that are chosen for it. What it notes when it looks at a pod
+// first is for its filter too, so these are had together.
+func (s *Set) add(p Plugin, c *Choice) {
+	var pf PreFilterer
+	var f Filterer
+	var sc Scorer
+	var weight int64
+	if c.has(PreFilter, p.Name()) || c.has(Filter, p.Name()) {
+		pf, _ = p.(PreFilterer)
+	}
+	if c.has(Filter, p.Name()) {
+		f, _ = p.(Filterer)
+	}
+	if i := c.find(Score, p.Name()); i >= 0 {
+		sc, _ = p.(Scorer)
+		weight = c.At[Score][i].Weight
+	}
 	h, _ := p.(Hinter)
 	var events Events
 	if w, ok := p.(Waker); ok {
 		events = w.Wakers()
 	}
+	late := Late{Plugin: s.next()}
+	if c.has(Reserve, p.Name()) {
+		late.Reserver, _ = p.(Reserver)
+	}
+	if c.has(Permit, p.Name()) {
+		late.Permitter, _ = p.(Permitter)
+	}
+	if c.has(PreBind, p.Name()) {
+		late.PreBinder, _ = p.(PreBinder)
+	}
+	if c.has(PostBind, p.Name()) {
+		late.PostBinder, _ = p.(PostBinder)
+	}
+	if late.Reserver != nil || late.Permitter != nil || late.PreBinder != nil || late.PostBinder != nil {
+		s.Late = append(s.Late, late)
+	}
+	s.All = append(s.All, p)
 	s.PreFilters, s.Filters = append(s.PreFilters, pf), append(s.Filters, f)
 	s.Scorers, s.Weights = append(s.Scorers, sc), append(s.Weights, weight)
 	s.wakers, s.hinters = append(s.wakers, events), append(s.hinters, h)
 }
 
-func (s *Set) addLate(p Plugin) {
-	late, some := Late{Plugin: s.next()}, [4]bool{}
-	late.Reserver, some[0] = p.(Reserver)
-	late.Permitter, some[1] = p.(Permitter)
-	late.PreBinder, some[2] = p.(PreBinder)
-	late.PostBinder, some[3] = p.(PostBinder)
-	if some != [4]bool{} {
-		s.Late = append(s.Late, late)
+// Add takes a further plugin at all of its points, after those that are there.
+func (s *Set) Add(p Plugin, weight int64) {
+	c := &Choice{}
+	for point := range c.At {
+		c.At[point] = []Chosen{{p.Name(), weight}}
 	}
+	s.add(p, c)
 }
 
 // Wakes reports whether a pod that the plugins in refused (bits by index in

@@ -1,18 +1,30 @@
 package plugins
 
-import "github.com/kemudi/kemudi/internal/scheduler/snapshot"
+import (
+	"slices"
+
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
+)
 
 // nodeAffinity refuses nodes that the node selector or the required node
 // affinity does not match, and prefers those that the preferred one matches.
 type nodeAffinity struct {
-	refused *Reason
-	matched *snapshot.NodeSet // the nodes that match; nil: ask each node
+	refused, enforced *Reason
+	added             *snapshot.AddedAffinity // of every pod of the profile; nil: none
+	matched           *snapshot.NodeSet       // the nodes that match; nil: ask each node
 }
 
-func newNodeAffinity(i int) *nodeAffinity {
-	return &nodeAffinity{
-		refused: lasting(i, "node(s) didn't match Pod's node affinity/selector"),
+func newNodeAffinity(i int, args *configv1.NodeAffinityArgs) *nodeAffinity {
+	p := &nodeAffinity{
+		refused:  lasting(i, "node(s) didn't match Pod's node affinity/selector"),
+		enforced: lasting(i, "node(s) didn't match scheduler-enforced node affinity"),
 	}
+	if args != nil && args.AddedAffinity != nil {
+		p.added = snapshot.NewAddedAffinity(args.AddedAffinity)
+	}
+	return p
 }
 
 func (*nodeAffinity) Name() string { return "NodeAffinity" }
@@ -22,7 +34,7 @@ func (p *nodeAffinity) PreFilter(c *Cycle) PreFilterResult {
 	r := c.Pod.Constraints.Required
 	switch {
 	case r == nil:
-		return PreFilterResult{Skip: true}
+		return PreFilterResult{Skip: p.added == nil}
 	case r.Names != nil: // a set of nodes kept for each daemon's pod would not pay
 		return PreFilterResult{Nodes: r.Names}
 	}
@@ -38,6 +50,9 @@ func requiredNodes(c *Cycle) *snapshot.NodeSet {
 }
 
 func (p *nodeAffinity) Filter(c *Cycle, n *snapshot.Node) *Reason {
+	if p.added != nil && !p.added.Matches(n) {
+		return p.enforced
+	}
 	r := c.Pod.Constraints.Required
 	switch {
 	case r == nil:
@@ -50,6 +65,9 @@ func (p *nodeAffinity) Filter(c *Cycle, n *snapshot.Node) *Reason {
 
 func (p *nodeAffinity) Score(c *Cycle, nodes []*snapshot.Node, scores []int64) bool {
 	preferred := c.Pod.Constraints.Preferred
+	if p.added != nil {
+		preferred = slices.Concat(p.added.Preferred, preferred)
+	}
 	if len(preferred) == 0 {
 		return false
 	}
@@ -67,5 +85,9 @@ func (p *nodeAffinity) Score(c *Cycle, nodes []*snapshot.Node, scores []int64) b
 func (*nodeAffinity) Wakers() Events { return NodeAdded | NodeLabels }
 
 func (p *nodeAffinity) Hint(c *Cycle, e *Event) bool {
-	return e.Node == nil || e.Node.Obj != nil && (c.Pod.Constraints.Required == nil || c.Pod.Constraints.Required.Matches(e.Node))
+	if e.Node == nil {
+		return true
+	}
+	required := c.Pod.Constraints.Required
+	return e.Node.Obj != nil && (p.added == nil || p.added.Matches(e.Node)) && (required == nil || required.Matches(e.Node))
 }

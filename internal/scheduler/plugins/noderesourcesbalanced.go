@@ -3,35 +3,79 @@ package plugins
 import (
 	"math"
 
+	corev1 "k8s.io/api/core/v1"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
 	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
 )
 
-// nodeResourcesBalancedAllocation prefers nodes where CPU and memory would be
-// used to a similar degree.
-type nodeResourcesBalancedAllocation struct{}
+// nodeResourcesBalancedAllocation prefers nodes where some resources, CPU and
+// memory unless it is told others, would be used to a similar degree.
+type nodeResourcesBalancedAllocation struct {
+	resources []corev1.ResourceName // nil: CPU and memory
+
+	// Of the pod at hand, by resource.
+	indexes []int
+	asked   []int64
+	parts   []float64
+}
+
+func newNodeResourcesBalanced(args *configv1.NodeResourcesBalancedAllocationArgs) *nodeResourcesBalancedAllocation {
+	p := &nodeResourcesBalancedAllocation{resources: []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}}
+	if args != nil {
+		p.resources = nil
+		for _, r := range args.Resources {
+			p.resources = append(p.resources, corev1.ResourceName(r.Name))
+		}
+	}
+	return p
+}
 
 func (*nodeResourcesBalancedAllocation) Name() string { return "NodeResourcesBalancedAllocation" }
 
-func (*nodeResourcesBalancedAllocation) Score(c *Cycle, nodes []*snapshot.Node, scores []int64) bool {
-	var asked [2]int64
-	for _, need := range c.Pod.Requests {
-		if need.Resource <= snapshot.Memory {
-			asked[need.Resource] = need.Value
+func (p *nodeResourcesBalancedAllocation) Score(c *Cycle, nodes []*snapshot.Node, scores []int64) bool {
+	p.indexes, p.asked = p.indexes[:0], p.asked[:0]
+	any := false
+	for _, name := range p.resources {
+		i := c.Snapshot.ResourceIndex(name)
+		want := asked(c.Pod, i)
+		if want == 0 && i > snapshot.EphemeralStorage { // what only some nodes have matters to those who ask for it
+			continue
 		}
+		p.indexes, p.asked = append(p.indexes, i), append(p.asked, want)
+		any = any || want > 0
 	}
-	if asked == [2]int64{} { // pods that ask for nothing would all gather on one node
+	if !any { // pods that ask for nothing would all gather on one node
 		return false
 	}
 	for i, n := range nodes {
-		cpu, hasCPU := fraction(n, snapshot.CPU, asked[snapshot.CPU])
-		memory, hasMemory := fraction(n, snapshot.Memory, asked[snapshot.Memory])
-		deviation := 0.0
-		if hasCPU && hasMemory {
-			deviation = math.Abs(cpu-memory) / 2
-		}
-		scores[i] = int64((1 - deviation) * MaxScore)
+		scores[i] = int64((1 - p.deviation(n)) * MaxScore)
 	}
 	return true
+}
+
+// deviation is the standard deviation of the used parts of the resources that
+// a node has.
+func (p *nodeResourcesBalancedAllocation) deviation(n *snapshot.Node) float64 {
+	parts, sum := p.parts[:0], 0.0
+	for i, r := range p.indexes {
+		if part, ok := fraction(n, r, p.asked[i]); ok {
+			parts = append(parts, part)
+			sum += part
+		}
+	}
+	p.parts = parts
+	switch len(parts) {
+	case 0, 1:
+		return 0
+	case 2:
+		return math.Abs(parts[0]-parts[1]) / 2
+	}
+	mean, squares := sum/float64(len(parts)), 0.0
+	for _, x := range parts {
+		squares += (x - mean) * (x - mean)
+	}
+	return math.Sqrt(squares / float64(len(parts)))
 }
 
 // fraction is how much of a node's resource would be used.

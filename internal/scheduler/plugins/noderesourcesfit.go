@@ -1,13 +1,23 @@
 package plugins
 
-import "github.com/kemudi/kemudi/internal/scheduler/snapshot"
+import (
+	"slices"
+	"strings"
+
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
+)
 
 // nodeResourcesFit refuses nodes that have not enough of a resource left, and
-// prefers those that would have the most CPU and memory left.
+// prefers those that would have the most CPU and memory left, unless it is told
+// another strategy.
 type nodeResourcesFit struct {
 	plugin  int
 	reasons map[shortage]*Reason
-	last    struct { // neighbours often lack the same
+	scoring *resourceScore  // nil: the mean of what is left of CPU and memory
+	ignored map[string]bool // resources, and groups of them, that are not looked at; nil: none
+	last    struct {        // neighbours often lack the same
 		short  shortage
 		reason *Reason
 	}
@@ -20,8 +30,19 @@ type shortage struct {
 	final bool
 }
 
-func newNodeResourcesFit(i int) *nodeResourcesFit {
-	return &nodeResourcesFit{plugin: i, reasons: map[shortage]*Reason{}}
+func newNodeResourcesFit(i int, args *configv1.NodeResourcesFitArgs) *nodeResourcesFit {
+	p := &nodeResourcesFit{plugin: i, reasons: map[shortage]*Reason{}}
+	if args == nil {
+		return p
+	}
+	p.scoring = newResourceScore(args.ScoringStrategy)
+	for _, name := range slices.Concat(args.IgnoredResources, args.IgnoredResourceGroups) {
+		if p.ignored == nil {
+			p.ignored = map[string]bool{}
+		}
+		p.ignored[name] = true
+	}
+	return p
 }
 
 func (*nodeResourcesFit) Name() string { return "NodeResourcesFit" }
@@ -31,11 +52,22 @@ func (p *nodeResourcesFit) Filter(c *Cycle, n *snapshot.Node) *Reason {
 		return p.refuse(c, n)
 	}
 	for _, need := range c.Pod.Requests {
-		if need.Value > n.Free(need.Resource) {
+		if need.Value > n.Free(need.Resource) && !p.ignores(c, need.Resource) {
 			return p.refuse(c, n)
 		}
 	}
 	return nil
+}
+
+// ignores reports whether a resource is not to be looked at. Only extended ones
+// can be ignored.
+func (p *nodeResourcesFit) ignores(c *Cycle, resource int) bool {
+	if p.ignored == nil || resource <= snapshot.EphemeralStorage {
+		return false
+	}
+	name := string(c.Snapshot.ResourceName(resource))
+	group, _, extended := strings.Cut(name, "/")
+	return extended && (p.ignored[name] || p.ignored[group])
 }
 
 // refuse says of what there is not enough. No pod can have what the node never
@@ -46,7 +78,7 @@ func (p *nodeResourcesFit) refuse(c *Cycle, n *snapshot.Node) *Reason {
 		short.bits = 1
 	}
 	for _, need := range c.Pod.Requests {
-		if need.Value > n.Free(need.Resource) {
+		if need.Value > n.Free(need.Resource) && !p.ignores(c, need.Resource) {
 			short.bits |= 1 << min(need.Resource+1, 63)
 			short.final = short.final || need.Resource >= len(n.Allocatable) || need.Value > n.Allocatable[need.Resource]
 		}
@@ -72,7 +104,7 @@ func (p *nodeResourcesFit) texts(c *Cycle, n *snapshot.Node) (texts []string) {
 		texts = append(texts, "Too many pods")
 	}
 	for _, need := range c.Pod.Requests {
-		if need.Value > n.Free(need.Resource) {
+		if need.Value > n.Free(need.Resource) && !p.ignores(c, need.Resource) {
 			texts = append(texts, p.insufficient(c, need.Resource))
 		}
 	}
@@ -92,6 +124,10 @@ func (p *nodeResourcesFit) insufficient(c *Cycle, resource int) string {
 }
 
 func (p *nodeResourcesFit) Score(c *Cycle, nodes []*snapshot.Node, scores []int64) bool {
+	if p.scoring != nil {
+		p.scoring.score(c, nodes, scores)
+		return true
+	}
 	for i, n := range nodes {
 		var sum, resources int64
 		for r := range n.Scored {

@@ -2,8 +2,10 @@ package plugins
 
 import (
 	"math"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
 )
@@ -13,7 +15,9 @@ import (
 // of a service or controller has by default) prefer others.
 type podTopologySpread struct {
 	noLabel, skewed *Reason
-	hard            []spreadView // of the pod at hand
+	defaults        []snapshot.Spread // of pods without constraints, without matchers
+	system          bool              // the defaults are upstream's own
+	hard            []spreadView      // of the pod at hand
 }
 
 // spreadView is a hard constraint and its counts.
@@ -23,11 +27,42 @@ type spreadView struct {
 	self int32 // 1 if the pod itself counts
 }
 
-func newPodTopologySpread(i int) *podTopologySpread {
-	return &podTopologySpread{
+func newPodTopologySpread(i int, args *configv1.PodTopologySpreadArgs) *podTopologySpread {
+	p := &podTopologySpread{
+		defaults: defaultSpread, system: true,
+
 		noLabel: lasting(i, "node(s) didn't match pod topology spread constraints (missing required label)"),
 		skewed:  passing(i, "node(s) didn't match pod topology spread constraints"),
 	}
+	if args != nil && args.DefaultingType == configv1.ListDefaulting {
+		p.defaults, p.system = nil, false
+		for i := range args.DefaultConstraints {
+			p.defaults = append(p.defaults, snapshot.NewSpread(&args.DefaultConstraints[i], nil))
+		}
+	}
+	return p
+}
+
+// constraints are the pod's constraints, those that it has by default
+// included.
+func (p *podTopologySpread) constraints(c *Cycle) []snapshot.Spread {
+	if own := c.Pod.Constraints.Spread; len(own) > 0 || len(p.defaults) == 0 {
+		return own
+	}
+	m := c.Snapshot.DefaultSelector(c.Pod)
+	if m == nil {
+		return nil
+	}
+	all := slices.Clone(p.defaults)
+	for i := range all {
+		all[i].Matcher = m
+	}
+	return all
+}
+
+// mayRefuse reports whether constraints that every pod has by default can refuse nodes.
+func (p *podTopologySpread) mayRefuse() bool {
+	return slices.ContainsFunc(p.defaults, func(sp snapshot.Spread) bool { return sp.Hard })
 }
 
 func (*podTopologySpread) Name() string { return "PodTopologySpread" }
@@ -35,6 +70,9 @@ func (*podTopologySpread) Name() string { return "PodTopologySpread" }
 func (p *podTopologySpread) PreFilter(c *Cycle) PreFilterResult {
 	p.hard = p.hard[:0]
 	spread := c.Pod.Constraints.Spread
+	if len(spread) == 0 && p.mayRefuse() {
+		spread = p.constraints(c)
+	}
 	for i := range spread {
 		if !spread[i].Hard {
 			continue
@@ -79,28 +117,17 @@ var defaultSpread = []snapshot.Spread{
 
 // soft returns the pod's soft constraints. With all, only nodes that have the
 // labels of all of them count.
-func soft(c *Cycle) (constraints []snapshot.Spread, all bool) {
-	if own := c.Pod.Constraints.Spread; len(own) > 0 {
-		for i := range own {
-			if !own[i].Hard {
-				constraints = append(constraints, own[i])
-			}
+func (p *podTopologySpread) soft(c *Cycle) (constraints []snapshot.Spread, all bool) {
+	for _, sp := range p.constraints(c) {
+		if !sp.Hard {
+			constraints = append(constraints, sp)
 		}
-		return constraints, true
 	}
-	m := c.Snapshot.DefaultSelector(c.Pod)
-	if m == nil {
-		return nil, false
-	}
-	for _, sp := range defaultSpread {
-		sp.Matcher = m
-		constraints = append(constraints, sp)
-	}
-	return constraints, false
+	return constraints, !p.system || len(c.Pod.Constraints.Spread) > 0
 }
 
 func (p *podTopologySpread) Score(c *Cycle, nodes []*snapshot.Node, scores []int64) bool {
-	constraints, all := soft(c)
+	constraints, all := p.soft(c)
 	if len(constraints) == 0 {
 		return false
 	}
@@ -221,8 +248,9 @@ func (p *podTopologySpread) Hint(c *Cycle, e *Event) bool {
 	if e.Pod.Obj.Namespace != c.Pod.Obj.Namespace {
 		return false
 	}
-	for i := range c.Pod.Constraints.Spread {
-		sp := &c.Pod.Constraints.Spread[i]
+	spread := p.constraints(c)
+	for i := range spread {
+		sp := &spread[i]
 		if sp.Hard && sp.Matcher.Matches(c.Snapshot, e.Pod.Obj.Namespace, e.Pod.Obj.Labels) {
 			return true
 		}

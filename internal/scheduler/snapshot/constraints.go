@@ -11,10 +11,6 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// hardAffinityWeight is what a running pod's required affinity adds to the
-// score of its domain for the pods that it is about.
-const hardAffinityWeight = 1
-
 // Constraints are what a pod's spec asks of a node beyond resources, parsed once for
 // all pods of a namespace that ask the same.
 type Constraints struct {
@@ -158,6 +154,14 @@ func (c *Constraints) parseNodes(p *corev1.Pod, a *corev1.NodeAffinity) error {
 	if a == nil {
 		return nil
 	}
+	var err error
+	if c.Preferred, err = preferredNodes(a); err != nil {
+		return fmt.Errorf("parse preferred node affinity: %w", err)
+	}
+	return nil
+}
+
+func preferredNodes(a *corev1.NodeAffinity) (list []PreferredNode, err error) {
 	for i := range a.PreferredDuringSchedulingIgnoredDuringExecution {
 		t := &a.PreferredDuringSchedulingIgnoredDuringExecution[i]
 		if t.Weight == 0 || len(t.Preference.MatchExpressions)+len(t.Preference.MatchFields) == 0 {
@@ -165,11 +169,37 @@ func (c *Constraints) parseNodes(p *corev1.Pod, a *corev1.NodeAffinity) error {
 		}
 		sel, err := nodeaffinity.NewNodeSelector(&corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{t.Preference}})
 		if err != nil {
-			return fmt.Errorf("parse preferred node affinity: %w", err)
+			return nil, err
 		}
-		c.Preferred = append(c.Preferred, PreferredNode{Weight: int64(t.Weight), selector: sel})
+		list = append(list, PreferredNode{Weight: int64(t.Weight), selector: sel})
 	}
-	return nil
+	return list, nil
+}
+
+// AddedAffinity is node affinity that a profile adds to that of each pod.
+type AddedAffinity struct {
+	Preferred []PreferredNode
+
+	required *nodeaffinity.LazyErrorNodeSelector // nil: none
+}
+
+// NewAddedAffinity parses node affinity, which has been checked.
+func NewAddedAffinity(a *corev1.NodeAffinity) *AddedAffinity {
+	added := &AddedAffinity{}
+	added.Preferred, _ = preferredNodes(a) // checked
+	if r := a.RequiredDuringSchedulingIgnoredDuringExecution; r != nil {
+		added.required = nodeaffinity.NewLazyErrorNodeSelector(r)
+	}
+	return added
+}
+
+// Matches reports whether a node has what is required.
+func (a *AddedAffinity) Matches(n *Node) bool {
+	if a.required == nil {
+		return true
+	}
+	ok, err := a.required.Match(n.Obj)
+	return ok && err == nil
 }
 
 // onlyNames returns the nodes that terms can match, if all of them are by
@@ -212,7 +242,7 @@ func (c *Constraints) parsePods(p *corev1.Pod, a *corev1.Affinity) (err error) {
 		c.hold(Avoidance, t, 1)
 	}
 	for _, t := range c.Affinity {
-		c.hold(Preference, t, hardAffinityWeight)
+		c.hold(Attraction, t, 1)
 	}
 	for _, t := range c.PreferredPods {
 		c.hold(Preference, t.PodTerm, t.Weight)
@@ -275,22 +305,27 @@ func (c *Constraints) parseSpread(p *corev1.Pod) error {
 			requirements, _ := sel.Requirements()
 			sel = labels.SelectorFromSet(own).Add(requirements...)
 		}
-		s := Spread{
-			Matcher: NewMatcher([]string{p.Namespace}, nil, sel), TopologyKey: t.TopologyKey,
-			MaxSkew: t.MaxSkew, MinDomains: 1, Hard: t.WhenUnsatisfiable == corev1.DoNotSchedule, HonorAffinity: true,
-		}
-		if t.MinDomains != nil {
-			s.MinDomains = *t.MinDomains
-		}
-		if t.NodeAffinityPolicy != nil {
-			s.HonorAffinity = *t.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor
-		}
-		if t.NodeTaintsPolicy != nil {
-			s.HonorTaints = *t.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor
-		}
-		c.Spread = append(c.Spread, s)
+		c.Spread = append(c.Spread, NewSpread(t, NewMatcher([]string{p.Namespace}, nil, sel)))
 	}
 	return nil
+}
+
+// NewSpread parses a constraint about the pods that a matcher is about.
+func NewSpread(t *corev1.TopologySpreadConstraint, m *Matcher) Spread {
+	s := Spread{
+		Matcher: m, TopologyKey: t.TopologyKey,
+		MaxSkew: t.MaxSkew, MinDomains: 1, Hard: t.WhenUnsatisfiable == corev1.DoNotSchedule, HonorAffinity: true,
+	}
+	if t.MinDomains != nil {
+		s.MinDomains = *t.MinDomains
+	}
+	if t.NodeAffinityPolicy != nil {
+		s.HonorAffinity = *t.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor
+	}
+	if t.NodeTaintsPolicy != nil {
+		s.HonorTaints = *t.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor
+	}
+	return s
 }
 
 // ownLabels is the pod's labels with the keys.

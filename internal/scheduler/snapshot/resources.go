@@ -59,6 +59,9 @@ func (r *resourceNames) of(name corev1.ResourceName) int {
 // ResourceName is the name of the resource with the index.
 func (s *Snapshot) ResourceName(index int) corev1.ResourceName { return s.resources.names[index] }
 
+// ResourceIndex is the index of a resource, which it gets now if it has none.
+func (s *Snapshot) ResourceIndex(name corev1.ResourceName) int { return s.resources.of(name) }
+
 func value(index int, q *resource.Quantity) int64 {
 	if index == CPU {
 		return q.MilliValue()

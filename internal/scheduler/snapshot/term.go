@@ -6,7 +6,8 @@ type TermKind int
 // The kinds of terms.
 const (
 	Avoidance  TermKind = iota // required anti-affinity
-	Preference                 // preferred affinity or anti-affinity, and required affinity as a preference
+	Preference                 // preferred affinity or anti-affinity
+	Attraction                 // required affinity, as a preference of each pod that has it
 )
 
 // Term is an affinity or anti-affinity term of running pods about others in their topology

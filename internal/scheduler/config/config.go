@@ -1,0 +1,94 @@
+package config
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	componentv1alpha1 "k8s.io/component-base/config/v1alpha1"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/kemudi/kemudi/internal/scheduler/plugins"
+)
+
+// DefaultName is the scheduler that pods get when they name none.
+const DefaultName = "default-scheduler"
+
+// Config is how to schedule.
+type Config struct {
+	Profiles  []Profile // at least one, each with another name
+	Extenders []configv1.Extender
+
+	// How long a pod waits after an attempt that failed, at first and at most.
+	PodInitialBackoff, PodMaxBackoff time.Duration
+
+	// LeaderElection says how processes agree on who schedules.
+	LeaderElection componentv1alpha1.LeaderElectionConfiguration
+}
+
+// Profile is how pods that name it are scheduled.
+type Profile struct {
+	Name string // the spec.schedulerName of its pods
+	// PercentageOfNodesToScore is how much of the cluster is searched before the
+	// best node found is taken, at least 100 nodes. 0: 50 % of 100 nodes, falling
+	// to 5 % of 5,625.
+	PercentageOfNodesToScore int
+	Plugins                  *plugins.Choice
+}
+
+// Default is the configuration of a scheduler that is told nothing.
+func Default() *Config {
+	c, err := fromFile(&configv1.KubeSchedulerConfiguration{})
+	if err != nil {
+		panic(fmt.Sprintf("default configuration of the scheduler: %v", err)) // a test reads it
+	}
+	return c
+}
+
+// Parse reads a configuration in YAML or JSON.
+func Parse(data []byte) (*Config, error) {
+	file, err := decode(data)
+	if err != nil {
+		return nil, err
+	}
+	return fromFile(file)
+}
+
+// fromFile fills in defaults, checks everything, and takes over what is asked for.
+func fromFile(file *configv1.KubeSchedulerConfiguration) (*Config, error) {
+	setDefaults(file)
+	errs := validate(file)
+	c := &Config{
+		Profiles:          make([]Profile, len(file.Profiles)),
+		Extenders:         file.Extenders,
+		PodInitialBackoff: time.Duration(*file.PodInitialBackoffSeconds) * time.Second,
+		PodMaxBackoff:     time.Duration(*file.PodMaxBackoffSeconds) * time.Second,
+		LeaderElection:    file.LeaderElection,
+	}
+	for i := range file.Profiles {
+		profile, more := newProfile(&file.Profiles[i], field.NewPath("profiles").Index(i))
+		errs = append(errs, more...)
+		if profile.PercentageOfNodesToScore = int(*file.PercentageOfNodesToScore); file.Profiles[i].PercentageOfNodesToScore != nil {
+			profile.PercentageOfNodesToScore = int(*file.Profiles[i].PercentageOfNodesToScore)
+		}
+		c.Profiles[i] = profile
+	}
+	if err := errs.ToAggregate(); err != nil {
+		return nil, err
+	}
+	for i := range c.Profiles {
+		if err := choose(c.Profiles[i].Plugins, &file.Profiles[i]); err != nil {
+			return nil, fmt.Errorf("profile %q: %w", c.Profiles[i].Name, err)
+		}
+	}
+	return c, nil
+}
+
+// newProfile is a profile without the plugins that it chooses.
+func newProfile(p *configv1.KubeSchedulerProfile, path *field.Path) (Profile, field.ErrorList) {
+	profile := Profile{Plugins: &plugins.Choice{}}
+	if p.SchedulerName != nil {
+		profile.Name = *p.SchedulerName
+	}
+	return profile, readArgs(&profile.Plugins.Args, p.PluginConfig, path.Child("pluginConfig"))
+}

@@ -138,6 +138,7 @@ func addAPIFlags(f *pflag.FlagSet, o *cluster.API) {
 	on, off := cluster.AdmissionPlugins()
 	f.Var((*pluginsFlag)(&o.Plugins.Enable), "enable-admission-plugins", "admission plugins to turn on: "+strings.Join(off, ", "))
 	f.Var((*pluginsFlag)(&o.Plugins.Disable), "disable-admission-plugins", "admission plugins to turn off that are on: "+strings.Join(on, ", "))
+	f.StringVar(&o.PluginConfigFile, "admission-control-config-file", o.PluginConfigFile, "AdmissionConfiguration file with what plugins are told")
 }
 
 func addControllerFlags(f *pflag.FlagSet, o *cluster.Options) {

@@ -103,6 +103,8 @@ type Options struct {
 	// Enable and Disable name plugins that are on or off other than by default
 	// (--enable-admission-plugins, --disable-admission-plugins).
 	Enable, Disable []string
+	// Config is what plugins are told beyond that (--admission-control-config-file).
+	Config Configurations
 }
 
 // Chain is plugins that are asked one after the other. It may be used concurrently.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/admission/plugins"
 	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/plane"
@@ -21,6 +22,7 @@ type API struct {
 	MaxWrites        int             // --max-mutating-requests-inflight
 	FrameByFrame     bool            // --coalesce-http2, which if false says: send each frame of HTTP/2 by itself
 	Plugins          plane.Plugins
+	PluginConfigFile string // --admission-control-config-file, which is read into Plugins
 }
 
 // AdmissionPlugins are the names of the plugins that are on, and off, by default.
@@ -49,6 +51,13 @@ func (a *API) check() error {
 	}
 	if len(both) > 0 {
 		return fmt.Errorf("--enable-admission-plugins and --disable-admission-plugins both have %s", strings.Join(both, ", "))
+	}
+	if a.PluginConfigFile == "" {
+		return nil
+	}
+	var err error
+	if a.Plugins.Config, err = admission.ReadConfigurations(a.PluginConfigFile); err != nil {
+		return fmt.Errorf("--admission-control-config-file: %w", err)
 	}
 	return nil
 }

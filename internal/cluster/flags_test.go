@@ -188,6 +188,9 @@ func TestSettingsThatCannotBeAreRefused(t *testing.T) {
 		"--percentage-of-nodes-to-score 101 is not between 0 and 100":  func(o *Options) { o.Scheduling.NodesToScore = 101 },
 		"--scheduler-config: open /nowhere: no such file or directory": func(o *Options) { o.Scheduling.ConfigFile = "/nowhere" },
 		"--request-timeout must not be negative":                       func(o *Options) { o.API.RequestTimeout = -1 },
+		"--admission-control-config-file: read admission configuration: open /nowhere.yaml: no such file or directory": func(o *Options) {
+			o.API.PluginConfigFile = "/nowhere.yaml"
+		},
 		"--enable-admission-plugins and --disable-admission-plugins both have Priority": func(o *Options) {
 			o.API.Plugins = plane.Plugins{Enable: []string{"Priority"}, Disable: []string{"Priority"}}
 		},

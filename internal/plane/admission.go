@@ -13,10 +13,12 @@ import (
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
-// Plugins names the admission plugins that are on or off other than by default.
+// Plugins names the admission plugins that are on or off other than by default, and
+// says what they are told.
 type Plugins struct {
 	Enable  []string // --enable-admission-plugins
 	Disable []string // --disable-admission-plugins
+	Config  admission.Configurations
 }
 
 // admission makes the chain that every write passes, and the authorizers: node
@@ -36,6 +38,6 @@ func (p *Plane) admission() (*admission.Chain, error) {
 	)
 	return plugins.New(admission.Options{
 		Caches: cache, Fresh: p.caches.Fresh, Authorizer: p.authorizer, Rules: p.roles, Defs: p.defs,
-		Enable: p.o.Plugins.Enable, Disable: p.o.Plugins.Disable,
+		Enable: p.o.Plugins.Enable, Disable: p.o.Plugins.Disable, Config: p.o.Plugins.Config,
 	})
 }

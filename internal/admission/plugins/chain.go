@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -24,7 +25,7 @@ func New(o admission.Options) (*admission.Chain, error) {
 	}
 	on, off := Defaults()
 	known := slices.Sorted(slices.Values(slices.Concat(on, off)))
-	for _, name := range slices.Concat(o.Enable, o.Disable) {
+	for _, name := range slices.Concat(o.Enable, o.Disable, slices.Sorted(maps.Keys(o.Config))) {
 		if !slices.Contains(known, name) {
 			return nil, fmt.Errorf("admission plugin %q is unknown; there are %s", name, strings.Join(known, ", "))
 		}

@@ -7,13 +7,17 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
+	"github.com/kemudi/kemudi/internal/api/core/claims"
 	"github.com/kemudi/kemudi/internal/scheduler/config"
+	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
 )
 
 // The compact notation of nodes and pods in the scripts and tests of this
@@ -306,6 +310,10 @@ func parseClaim(words []string) *corev1.PersistentVolumeClaim {
 			c.Spec.StorageClassName = &a.value
 		case "mode":
 			c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.PersistentVolumeAccessMode(a.value)}
+		case "size":
+			c.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(a.value)}
+		case "for":
+			c.Annotations = map[string]string{claims.SelectedNode: a.value}
 		case "lost":
 			c.Status.Phase = corev1.ClaimLost
 		case "deleted":
@@ -316,15 +324,71 @@ func parseClaim(words []string) *corev1.PersistentVolumeClaim {
 }
 
 func parseVolume(words []string) *corev1.PersistentVolume {
-	v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: words[0], Labels: map[string]string{}}}
+	v := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: words[0], Labels: map[string]string{}},
+		Status:     corev1.PersistentVolumeStatus{Phase: corev1.VolumeAvailable},
+	}
 	for _, a := range attributes(words[1:]) {
-		if a.key == "on" {
+		switch a.key {
+		case "on":
 			v.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{nodeTerm(a.value)}}}
-			continue
+		case "class":
+			v.Spec.StorageClassName = a.value
+		case "size":
+			v.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(a.value)}
+		case "for":
+			v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: a.value}
+		case "csi":
+			v.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: a.value, VolumeHandle: words[0]}
+		default:
+			v.Labels[topologyKey(a.key)] = a.value
 		}
-		v.Labels[topologyKey(a.key)] = a.value
 	}
 	return v
+}
+
+func parseClass(words []string) *storagev1.StorageClass {
+	sc := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: words[0]}, Provisioner: claims.NoProvisioner}
+	for _, a := range attributes(words[1:]) {
+		switch a.key {
+		case "waits":
+			sc.VolumeBindingMode = ptr.To(storagev1.VolumeBindingWaitForFirstConsumer)
+		case "by":
+			sc.Provisioner = a.value
+		case "zones":
+			sc.AllowedTopologies = []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{
+				{Key: corev1.LabelTopologyZone, Values: strings.Split(a.value, ",")},
+			}}}
+		}
+	}
+	return sc
+}
+
+func parseSpace(words []string) *storagev1.CSIStorageCapacity {
+	c := &storagev1.CSIStorageCapacity{ObjectMeta: metav1.ObjectMeta{Name: words[0]}, NodeTopology: &metav1.LabelSelector{MatchLabels: map[string]string{}}}
+	for _, a := range attributes(words[1:]) {
+		switch a.key {
+		case "class":
+			c.StorageClassName = a.value
+		case "size":
+			c.Capacity = ptr.To(resource.MustParse(a.value))
+		default:
+			c.NodeTopology.MatchLabels[topologyKey(a.key)] = a.value
+		}
+	}
+	return c
+}
+
+func parsePromise(words []string) (p snapshot.Promise) {
+	for _, a := range attributes(words) {
+		switch a.key {
+		case "volume":
+			p.Volume = a.value
+		case "node":
+			p.Node = a.value
+		}
+	}
+	return p
 }
 
 func toleration(s string) corev1.Toleration {

@@ -27,10 +27,14 @@ type follower struct {
 
 // followers are in the order in which a first state is taken in: pods last,
 // since the others give them meaning.
-type followers struct{ namespaces, services, budgets, classes, volumes, claims, nodes, pods follower }
+type followers struct {
+	namespaces, services, budgets, classes, drivers, capacities, csiNodes, volumes, claims, nodes, pods follower
+}
 
-func (f *followers) all() [8]*follower {
-	return [8]*follower{&f.namespaces, &f.services, &f.budgets, &f.classes, &f.volumes, &f.claims, &f.nodes, &f.pods}
+func (f *followers) all() [11]*follower {
+	return [11]*follower{
+		&f.namespaces, &f.services, &f.budgets, &f.classes, &f.drivers, &f.capacities, &f.csiNodes, &f.volumes, &f.claims, &f.nodes, &f.pods,
+	}
 }
 
 func (f *followers) close() {
@@ -46,6 +50,9 @@ func (l *loop) follows() *followers {
 		services:   follower{def: core.Services.Def, take: l.takeService},
 		budgets:    follower{def: policy.PodDisruptionBudgets.Def, take: l.takeBudget},
 		classes:    follower{def: storage.StorageClasses.Def, take: l.takeStorageClass},
+		drivers:    follower{def: storage.CSIDrivers.Def, take: l.takeDriver},
+		capacities: follower{def: storage.CSIStorageCapacities.Def, take: l.takeCapacity},
+		csiNodes:   follower{def: storage.CSINodes.Def, take: l.takeCSINode},
 		volumes:    follower{def: core.PersistentVolumes.Def, take: l.takeVolume},
 		claims:     follower{def: core.PersistentVolumeClaims.Def, take: l.takeClaim},
 		nodes:      follower{def: core.Nodes.Def, take: l.takeNode},
@@ -103,8 +110,39 @@ func (l *loop) takeBudget(obj resource.Object, gone bool) {
 }
 
 func (l *loop) takeStorageClass(obj resource.Object, gone bool) {
-	mode := obj.(*storagev1.StorageClass).VolumeBindingMode
-	l.snapshot.SetStorageClass(obj.GetName(), !gone && mode != nil && *mode == storagev1.VolumeBindingWaitForFirstConsumer)
+	if gone {
+		l.snapshot.RemoveStorageClass(obj.GetName())
+	} else {
+		l.snapshot.SetStorageClass(obj.(*storagev1.StorageClass))
+	}
+	l.wake(plugins.Event{Kind: plugins.ClaimChanged})
+}
+
+func (l *loop) takeDriver(obj resource.Object, gone bool) {
+	if gone {
+		l.snapshot.RemoveDriver(obj.GetName())
+	} else {
+		l.snapshot.SetDriver(obj.(*storagev1.CSIDriver))
+	}
+	l.wake(plugins.Event{Kind: plugins.ClaimChanged})
+}
+
+func (l *loop) takeCapacity(obj resource.Object, gone bool) {
+	c := obj.(*storagev1.CSIStorageCapacity)
+	if gone {
+		l.snapshot.RemoveCapacity(c)
+		return
+	}
+	l.snapshot.SetCapacity(c)
+	l.wake(plugins.Event{Kind: plugins.ClaimChanged})
+}
+
+func (l *loop) takeCSINode(obj resource.Object, gone bool) {
+	if gone {
+		l.snapshot.RemoveCSINode(obj.GetName())
+	} else {
+		l.snapshot.SetCSINode(obj.(*storagev1.CSINode))
+	}
 	l.wake(plugins.Event{Kind: plugins.ClaimChanged})
 }
 

@@ -160,6 +160,9 @@ func (l *loop) wait(ctx context.Context) {
 	case <-f.services.Ready():
 	case <-f.budgets.Ready():
 	case <-f.classes.Ready():
+	case <-f.drivers.Ready():
+	case <-f.capacities.Ready():
+	case <-f.csiNodes.Ready():
 	case <-f.volumes.Ready():
 	case <-f.claims.Ready():
 	case <-due:

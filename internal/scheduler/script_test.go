@@ -8,8 +8,10 @@ import (
 	"testing"
 
 	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/scheduler/config"
 	"github.com/kemudi/kemudi/internal/scheduler/plugins"
@@ -28,9 +30,13 @@ import (
 //	service NAME LABEL=VALUE... a service of the default namespace
 //	replicaset NAME SELECTOR    what a pod with owner=ReplicaSet/NAME belongs to
 //	budget NAME ALLOWED SELECTOR
-//	claim NAME [volume=NAME] [class=NAME] [mode=MODE] [deleted]
-//	volume NAME [on=EXPR] [LABEL=VALUE]
-//	class NAME [waits]
+//	claim NAME [volume=NAME] [class=NAME] [mode=MODE] [size=SIZE] [for=NODE] [deleted]
+//	volume NAME [on=EXPR] [class=NAME] [size=SIZE] [for=CLAIM] [csi=DRIVER] [LABEL=VALUE]
+//	class NAME [waits] [by=PROVISIONER] [zones=a,b]
+//	space NAME class=NAME size=SIZE [LABEL=VALUE]   what a driver that tells has left
+//	driver NAME                 a driver that tells
+//	limit NODE DRIVER=N         how many volumes of a driver a node takes
+//	promise CLAIM [volume=NAME] [node=NAME]   what the claim of a pod on its way is to get
 //	args PLUGIN JSON            the plugin's arguments from now on
 //	choose JSON                 the profile's plugins from now on
 //	pod NAME on=NODE ...        see parsePod
@@ -124,7 +130,18 @@ func (s *script) do(verb string, args []string) string {
 	case "volume":
 		snap.SetVolume(parseVolume(args))
 	case "class":
-		snap.SetStorageClass(args[0], len(args) > 1)
+		snap.SetStorageClass(parseClass(args))
+	case "driver":
+		snap.SetDriver(&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: args[0]}, Spec: storagev1.CSIDriverSpec{StorageCapacity: ptr.To(true)}})
+	case "space":
+		snap.SetCapacity(parseSpace(args))
+	case "limit":
+		driver, count, _ := strings.Cut(args[1], "=")
+		snap.SetCSINode(&storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: args[0]}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{
+			Name: driver, Allocatable: &storagev1.VolumeNodeResources{Count: ptr.To(atoi(count))},
+		}}}})
+	case "promise":
+		snap.Promise("default/"+args[0], parsePromise(args[1:]))
 	case "pod":
 		p := parsePod(args)
 		snap.Add(snap.NewPod(p), p.Spec.NodeName)

@@ -1,0 +1,132 @@
+package snapshot
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
+)
+
+// storage is what is known of classes and drivers.
+type storage struct {
+	classes  map[string]*storagev1.StorageClass
+	measured map[string]bool              // drivers that tell how much they have left
+	spaces   map[string]map[string]*space // by class, and namespace/name
+	limits   map[string]map[string]int32  // how many volumes of a driver a node takes, by node and driver
+}
+
+func newStorage() storage {
+	return storage{
+		classes: map[string]*storagev1.StorageClass{}, measured: map[string]bool{},
+		spaces: map[string]map[string]*space{}, limits: map[string]map[string]int32{},
+	}
+}
+
+// space is what a driver has left of a class, for some nodes.
+type space struct {
+	nodes labels.Selector
+	max   *apiresource.Quantity // of one volume; nil: the driver did not say
+}
+
+// SetStorageClass takes in a storage class.
+func (s *Snapshot) SetStorageClass(sc *storagev1.StorageClass) { s.volumes.classes[sc.Name] = sc }
+
+// RemoveStorageClass forgets a storage class.
+func (s *Snapshot) RemoveStorageClass(name string) { delete(s.volumes.classes, name) }
+
+// StorageClass returns a storage class, or nil.
+func (s *Snapshot) StorageClass(name string) *storagev1.StorageClass { return s.volumes.classes[name] }
+
+// Waits reports whether the claims of a class wait for a pod.
+func (s *Snapshot) Waits(class string) bool {
+	sc := s.volumes.classes[class]
+	return sc != nil && ptr.Deref(sc.VolumeBindingMode, storagev1.VolumeBindingImmediate) == storagev1.VolumeBindingWaitForFirstConsumer
+}
+
+// SetDriver takes in what a CSI driver can do.
+func (s *Snapshot) SetDriver(d *storagev1.CSIDriver) {
+	s.volumes.measured[d.Name] = ptr.Deref(d.Spec.StorageCapacity, false)
+}
+
+// RemoveDriver forgets a CSI driver.
+func (s *Snapshot) RemoveDriver(name string) { delete(s.volumes.measured, name) }
+
+// SetCapacity takes in how much is left of a class for some nodes. Of which class
+// it is does not change.
+func (s *Snapshot) SetCapacity(c *storagev1.CSIStorageCapacity) {
+	x := &space{nodes: labels.Nothing(), max: c.Capacity}
+	if c.MaximumVolumeSize != nil {
+		x.max = c.MaximumVolumeSize
+	}
+	if selector, err := metav1.LabelSelectorAsSelector(c.NodeTopology); err == nil {
+		x.nodes = selector
+	}
+	if s.volumes.spaces[c.StorageClassName] == nil {
+		s.volumes.spaces[c.StorageClassName] = map[string]*space{}
+	}
+	s.volumes.spaces[c.StorageClassName][c.Namespace+"/"+c.Name] = x
+}
+
+// RemoveCapacity forgets how much is left.
+func (s *Snapshot) RemoveCapacity(c *storagev1.CSIStorageCapacity) {
+	delete(s.volumes.spaces[c.StorageClassName], c.Namespace+"/"+c.Name)
+}
+
+// HasSpace reports whether a volume of the class and size can be made for a node,
+// as far as its driver tells.
+func (s *Snapshot) HasSpace(sc *storagev1.StorageClass, size apiresource.Quantity, n *Node) bool {
+	if !s.volumes.measured[sc.Provisioner] {
+		return true
+	}
+	for _, x := range s.volumes.spaces[sc.Name] {
+		if x.max != nil && x.max.Cmp(size) >= 0 && x.nodes.Matches(labels.Set(n.Obj.Labels)) {
+			return true
+		}
+	}
+	return false
+}
+
+// SetCSINode takes in how many volumes a node takes.
+func (s *Snapshot) SetCSINode(n *storagev1.CSINode) {
+	limits := map[string]int32{}
+	for i := range n.Spec.Drivers {
+		if d := &n.Spec.Drivers[i]; d.Allocatable != nil && d.Allocatable.Count != nil {
+			limits[d.Name] = *d.Allocatable.Count
+		}
+	}
+	s.volumes.limits[n.Name] = limits
+}
+
+// RemoveCSINode forgets how many volumes a node takes.
+func (s *Snapshot) RemoveCSINode(name string) { delete(s.volumes.limits, name) }
+
+// VolumeLimits is how many volumes a node takes, by driver; drivers that are not
+// there have no limit.
+func (s *Snapshot) VolumeLimits(node string) map[string]int32 { return s.volumes.limits[node] }
+
+// InTopology reports whether a node is where volumes of a class may be.
+func InTopology(sc *storagev1.StorageClass, n *Node) bool {
+	if len(sc.AllowedTopologies) == 0 {
+		return true
+	}
+	for i := range sc.AllowedTopologies {
+		if matches(&sc.AllowedTopologies[i], n.Obj) {
+			return true
+		}
+	}
+	return false
+}
+
+func matches(term *corev1.TopologySelectorTerm, n *corev1.Node) bool {
+	for _, e := range term.MatchLabelExpressions {
+		value, ok := n.Labels[e.Key]
+		if !ok || !slices.Contains(e.Values, value) {
+			return false
+		}
+	}
+	return len(term.MatchLabelExpressions) > 0
+}

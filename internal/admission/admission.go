@@ -100,12 +100,19 @@ type Options struct {
 	Rules *rbac.Authorizer
 	// Defs are all resources that are served.
 	Defs []*resource.Def
+	// Served reports whether clients can reach a resource. Nil: they can all.
+	Served func(def *resource.Def) bool
+	// Events takes what plugins have to tell of objects that they let pass. Nil: nobody does.
+	Events client.EventSink
 	// Enable and Disable name plugins that are on or off other than by default
 	// (--enable-admission-plugins, --disable-admission-plugins).
 	Enable, Disable []string
 	// Config is what plugins are told beyond that (--admission-control-config-file).
 	Config Configurations
 }
+
+// Serves reports whether clients can reach a resource.
+func (o *Options) Serves(def *resource.Def) bool { return o.Served == nil || o.Served(def) }
 
 // Chain is plugins that are asked one after the other. It may be used concurrently.
 type Chain struct{ plugins []Plugin }

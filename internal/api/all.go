@@ -17,6 +17,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/policy"
 	"github.com/kemudi/kemudi/internal/api/rbac"
 	"github.com/kemudi/kemudi/internal/api/scheduling"
+	"github.com/kemudi/kemudi/internal/api/settings"
 	"github.com/kemudi/kemudi/internal/api/storage"
 	"github.com/kemudi/kemudi/internal/resource"
 )
@@ -38,6 +39,7 @@ func All() []*resource.Def {
 		policy.All(),
 		rbac.All(),
 		scheduling.All(),
+		settings.All(),
 		storage.All(),
 	)
 }

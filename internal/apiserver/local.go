@@ -128,6 +128,11 @@ func (l *local) perform(ctx context.Context, c *call.Call, r *client.Request) (o
 	return l.s.perform(ctx, c, v, handed{r})
 }
 
+// Serves reports whether a resource is served over HTTP at its storage version.
+func (s *Server) Serves(d *resource.Def) bool {
+	return s.routes.Load().lookup(d.Group, d.Version, d.Plural) != nil
+}
+
 // storage is a resource at its storage version, whether or not that is served
 // over HTTP.
 func (s *Server) storage(d *resource.Def) *served.Resource {

@@ -10,8 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
-	"k8s.io/client-go/applyconfigurations"
-	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/kemudi/kemudi/internal/layout"
@@ -42,12 +40,6 @@ type target struct {
 	gv  schema.GroupVersion
 	sub string
 }
-
-// types is the schema of the built-in kinds, which is the same for all. Reading
-// it takes about 0.1 s, so it waits for the first use.
-var types = sync.OnceValue(func() managedfields.TypeConverter {
-	return applyconfigurations.NewTypeConverter(scheme.Scheme)
-})
 
 // Warm reads the schema of the built-in kinds now, so that the first write need
 // not wait for it.
@@ -116,7 +108,11 @@ func (f *Fields) makePlan(d *resource.Def, gv schema.GroupVersion) (*node, error
 	}
 	t := reflect.TypeOf(obj)
 	obj.GetObjectKind().SetGroupVersionKind(gv.WithKind(d.Kind))
-	typed, err := types().ObjectToTyped(obj)
+	types, err := typesOf(d)
+	if err != nil {
+		return nil, err
+	}
+	typed, err := types.ObjectToTyped(obj)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +177,11 @@ func (f *Fields) manager(w Write) (*managedfields.FieldManager, error) {
 		return m, nil
 	}
 	conv := &converter{def: w.Def}
-	m, err := managedfields.NewDefaultFieldManager(types(), conv, conv, conv,
+	types, err := typesOf(w.Def)
+	if err != nil {
+		return nil, err
+	}
+	m, err := managedfields.NewDefaultFieldManager(types, conv, conv, conv,
 		w.GV.WithKind(w.Def.Kind), w.Def.GVK().GroupVersion(), w.Sub, reset(w.Def, w.Sub))
 	if err != nil {
 		return nil, fmt.Errorf("keep fields of %s: %w", w.Def, err)

@@ -32,7 +32,11 @@ func (f *Fields) tellUndeclared(w Write, applied runtime.Object, err error) erro
 		return err
 	}
 	obj.GetObjectKind().SetGroupVersionKind(w.GV.WithKind(w.Def.Kind))
-	typed, newErr := types().ObjectToTyped(obj)
+	types, newErr := typesOf(w.Def)
+	if newErr != nil {
+		return err
+	}
+	typed, newErr := types.ObjectToTyped(obj)
 	if newErr != nil {
 		return err
 	}

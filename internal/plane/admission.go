@@ -21,6 +21,14 @@ type Plugins struct {
 	Config  admission.Configurations
 }
 
+// told hands on what admission has to tell. It is made before the server that the
+// recorder writes through.
+type told struct{ p *Plane }
+
+func (t told) Event(obj resource.Object, kind, reason, message string) {
+	t.p.recorder.For("admission").Event(obj, kind, reason, message)
+}
+
 // admission makes the chain that every write passes, and the authorizers: node
 // agents' own, and then the roles.
 func (p *Plane) admission() (*admission.Chain, error) {
@@ -39,5 +47,6 @@ func (p *Plane) admission() (*admission.Chain, error) {
 	return plugins.New(admission.Options{
 		Caches: cache, Fresh: p.caches.Fresh, Authorizer: p.authorizer, Rules: p.roles, Defs: p.defs,
 		Enable: p.o.Plugins.Enable, Disable: p.o.Plugins.Disable, Config: p.o.Plugins.Config,
+		Served: func(def *resource.Def) bool { return p.server.Serves(def) }, Events: told{p},
 	})
 }

@@ -70,6 +70,7 @@ type Plane struct {
 	ready  chan struct{}
 	made   made
 
+	recorder   *client.Recorder
 	roles      *rbac.Authorizer
 	authorizer auth.Chain
 }
@@ -119,6 +120,7 @@ func New(o Options) (*Plane, error) {
 	if p.server, err = apiserver.New(serving); err != nil {
 		return nil, err
 	}
+	p.recorder = client.NewRecorder(p.Admin(), o.Host, o.Logger)
 	return p, nil
 }
 
@@ -222,20 +224,19 @@ func (p *Plane) Controllers() []*controller.Controller {
 
 // control runs controllers and scheduler.
 func (p *Plane) control(ctx context.Context, all []*controller.Controller) error {
-	recorder := client.NewRecorder(p.Admin(), p.o.Host, p.o.Logger)
 	sched := scheduler.New(scheduler.Options{
 		Transport: p.server.As(&user.DefaultInfo{Name: user.KubeScheduler, Groups: []string{user.AllAuthenticated}}, "kube-scheduler"),
-		Events:    recorder.For,
+		Events:    p.recorder.For("default-scheduler"),
 		Logger:    p.o.Logger.With("part", "scheduler"),
 		Registry:  p.o.Registry,
 		Config:    p.o.Scheduler,
 	})
-	lead := p.leadership(recorder)
+	lead := p.leadership(p.recorder)
 	env := controller.Env{
-		As: p.as, Recorder: recorder.For, Logger: p.o.Logger, Metrics: controller.NewMetrics(p.o.Registry), Leadership: lead.controllers,
+		As: p.as, Recorder: p.recorder.For, Logger: p.o.Logger, Metrics: controller.NewMetrics(p.o.Registry), Leadership: lead.controllers,
 	}
 	g := task.NewGroup(ctx)
-	g.Go("events", recorder.Run)
+	g.Go("events", p.recorder.Run)
 	for _, e := range lead.electors {
 		g.Go("election", e.Run)
 	}

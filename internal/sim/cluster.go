@@ -31,6 +31,8 @@ type Options struct {
 	Store  store.Store  // nil: an empty one in memory
 	// DualStack gives services and pods addresses of both families.
 	DualStack bool
+	// Plugins are the admission plugins that are on or off other than by default.
+	Plugins plane.Plugins
 	// Serving configures the API server beyond a simulation's needs, for tests
 	// that reach it over a network; nil: as it is.
 	Serving func(o *apiserver.Options, caches *watchcache.Set) error
@@ -84,6 +86,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	c.options = plane.Options{
 		Store: o.Store, CABundle: string(ca.CertPEM()), Logger: o.Logger, Host: "sim", Network: network,
 		Controllers: controllers.Options{Authority: ca, Tokens: issuer},
+		Plugins:     o.Plugins,
 	}
 	c.usage = newUsage(c.group, func() *cache.Cache { return c.API().Cache(core.Pods.Def, "") })
 	c.options.Serving = func(s *apiserver.Options, caches *watchcache.Set) error {

@@ -27,6 +27,7 @@ import (
 	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/plane"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/sim"
 	"github.com/kemudi/kemudi/internal/task"
@@ -106,7 +107,9 @@ func startServer(g *task.Group, dir string) (*server, error) {
 			{Name: "node-1", StartAfter: time.Millisecond, Labels: map[string]string{"accelerator": "nvidia-tesla-p100"}},
 			{Name: "node-2", StartAfter: time.Millisecond},
 		},
+		Plugins: plane.Plugins{Enable: []string{"PodPreset"}},
 		Serving: func(o *apiserver.Options, caches *watchcache.Set) error {
+			o.RuntimeConfig = map[string]bool{"settings.k8s.io/v1alpha1": true}
 			o.Tokens = issuer
 			o.Authenticator = authn.New(authn.Options{ClientCA: keys.CA.Pool(), Tokens: []authenticator.Token{tokens(issuer, caches)}})
 			return nil

@@ -61,6 +61,7 @@ var everyKind = []aKind{
 	{version: "rbac.authorization.k8s.io/v1", plural: "clusterroles", cluster: true, sample: `rules: []`},
 	{version: "rbac.authorization.k8s.io/v1", plural: "clusterrolebindings", cluster: true, sample: `roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: x}`},
 	{version: "scheduling.k8s.io/v1", plural: "priorityclasses", cluster: true, sample: `value: 5`},
+	{version: "settings.k8s.io/v1alpha1", plural: "podpresets", sample: `spec: {env: [{name: A, value: b}], selector: {matchLabels: {a: none}}}`},
 	{version: "storage.k8s.io/v1", plural: "csidrivers", cluster: true, sample: `spec: {attachRequired: false}`, proves: "C-354"},
 	{version: "storage.k8s.io/v1", plural: "csinodes", cluster: true, sample: `spec: {drivers: []}`},
 	{version: "storage.k8s.io/v1", plural: "storageclasses", cluster: true, sample: `provisioner: example.com/none`},
@@ -289,7 +290,7 @@ var kindOf = map[string]string{
 	"namespaces": "Namespace", "nodes": "Node", "pods": "Pod", "deployments": "Deployment", "replicasets": "ReplicaSet", "statefulsets": "StatefulSet",
 	"daemonsets": "DaemonSet", "controllerrevisions": "ControllerRevision", "jobs": "Job", "cronjobs": "CronJob", "leases": "Lease",
 	"endpointslices": "EndpointSlice", "runtimeclasses": "RuntimeClass", "poddisruptionbudgets": "PodDisruptionBudget", "roles": "Role",
-	"rolebindings": "RoleBinding", "clusterroles": "ClusterRole", "clusterrolebindings": "ClusterRoleBinding", "priorityclasses": "PriorityClass",
+	"rolebindings": "RoleBinding", "clusterroles": "ClusterRole", "clusterrolebindings": "ClusterRoleBinding", "priorityclasses": "PriorityClass", "podpresets": "PodPreset",
 	"csidrivers": "CSIDriver", "csinodes": "CSINode", "storageclasses": "StorageClass", "volumeattachments": "VolumeAttachment",
 	"certificatesigningrequests": "CertificateSigningRequest",
 }

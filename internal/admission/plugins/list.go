@@ -4,6 +4,7 @@ import (
 	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/admission/limitranger"
 	"github.com/kemudi/kemudi/internal/admission/noderestriction"
+	"github.com/kemudi/kemudi/internal/admission/podpreset"
 	"github.com/kemudi/kemudi/internal/admission/priority"
 	"github.com/kemudi/kemudi/internal/admission/serviceaccount"
 	"github.com/kemudi/kemudi/internal/admission/volumes"
@@ -24,6 +25,7 @@ func entries(o *admission.Options) []entry {
 	return []entry{
 		on(namespaceLifecycle(o)),
 		off(limitPodHardAntiAffinityTopology()),
+		off(podpreset.New(o)),
 		on(limitranger.New(o)),
 		on(serviceaccount.New(o)),
 		on(noderestriction.New(o)),

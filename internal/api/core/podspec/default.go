@@ -89,15 +89,7 @@ func defaultContainer(c *corev1.Container) {
 			c.Ports[i].Protocol = corev1.ProtocolTCP
 		}
 	}
-	for i := range c.Env {
-		from := c.Env[i].ValueFrom
-		if from != nil && from.FieldRef != nil && from.FieldRef.APIVersion == "" {
-			from.FieldRef.APIVersion = "v1"
-		}
-		if from != nil && from.FileKeyRef != nil && from.FileKeyRef.Optional == nil {
-			from.FileKeyRef.Optional = ptr.To(false)
-		}
-	}
+	defaultEnv(c.Env)
 	check.RoundUp(c.Resources.Limits)
 	check.RoundUp(c.Resources.Requests)
 	defaultProbe(c.LivenessProbe)
@@ -111,6 +103,27 @@ func defaultContainer(c *corev1.Container) {
 			defaultHTTPGet(c.Lifecycle.PreStop.HTTPGet)
 		}
 	}
+}
+
+func defaultEnv(env []corev1.EnvVar) {
+	for i := range env {
+		from := env[i].ValueFrom
+		if from != nil && from.FieldRef != nil && from.FieldRef.APIVersion == "" {
+			from.FieldRef.APIVersion = "v1"
+		}
+		if from != nil && from.FileKeyRef != nil && from.FileKeyRef.Optional == nil {
+			from.FileKeyRef.Optional = ptr.To(false)
+		}
+	}
+}
+
+// DefaultParts fills volumes and environment variables that are to become parts of
+// pods.
+func DefaultParts(volumes []corev1.Volume, env []corev1.EnvVar) {
+	for i := range volumes {
+		defaultVolume(&volumes[i])
+	}
+	defaultEnv(env)
 }
 
 func defaultProbe(p *corev1.Probe) {

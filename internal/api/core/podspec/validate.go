@@ -51,6 +51,15 @@ func ValidateTemplate(t *corev1.PodTemplateSpec, errs *resource.Errors) {
 	}
 }
 
+// ValidateParts checks volumes, and the environment and mounts of a container, that
+// are to become parts of pods.
+func ValidateParts(errs *resource.Errors, volumes []corev1.Volume, c *corev1.Container) {
+	good := validateVolumes(errs.At("volumes"), volumes, nil)
+	validateEnv(errs, c.Env, good)
+	validateEnvFrom(errs, c.EnvFrom)
+	validateMounts(errs, c, good)
+}
+
 // validatePodSpec checks the spec of a pod, or of a template if meta is nil.
 func validatePodSpec(errs *resource.Errors, s *corev1.PodSpec, meta *metav1.ObjectMeta) {
 	if s.TerminationGracePeriodSeconds == nil {

@@ -33,15 +33,14 @@ import (
 	"github.com/kemudi/kemudi/internal/controllers/tainteviction"
 	"github.com/kemudi/kemudi/internal/controllers/tokens"
 	"github.com/kemudi/kemudi/internal/controllers/ttlafterfinished"
-	"github.com/kemudi/kemudi/internal/resource"
 )
 
 // Options configure the controllers. What people set is each controller's own, and its
 // zero value is upstream's.
 type Options struct {
-	Defs     []*resource.Def // all resources of the server; required
-	CABundle string          // PEM of the cluster's CA; required
-	PodCIDRs []netip.Prefix  // what nodes get their shares from; none: nobody gives any
+	Kinds    controller.Kinds // all resources of the server, as they come and go; required
+	CABundle string           // PEM of the cluster's CA; required
+	PodCIDRs []netip.Prefix   // what nodes get their shares from; none: nobody gives any
 	// Tokens makes the tokens that are kept in secrets; nil: nobody does.
 	Tokens *authn.Issuer
 	// Authority signs requests for certificates; nil: nobody signs.
@@ -85,7 +84,7 @@ func (o *Options) Check() error {
 // All returns the controllers, in no particular order.
 func All(o Options) []*controller.Controller {
 	all := []*controller.Controller{
-		namespace.New(controller.Fixed(o.Defs)),
+		namespace.New(o.Kinds),
 		serviceaccount.Controller,
 		rootca.New(o.CABundle),
 		replicaset.Controller,
@@ -97,14 +96,14 @@ func All(o Options) []*controller.Controller {
 		job.Orphans,
 		cronjob.Controller,
 		ttlafterfinished.Controller,
-		disruption.New(controller.Fixed(o.Defs)),
+		disruption.New(o.Kinds),
 		disruption.Pods,
 		endpointslice.New(o.EndpointSlice),
 		endpoints.Controller,
 		endpointslicemirroring.New(o.EndpointSliceMirroring),
 		nodelifecycle.New(o.NodeLifecycle),
 		tainteviction.Controller,
-		garbagecollector.New(controller.Fixed(o.Defs)),
+		garbagecollector.New(o.Kinds),
 		podgc.New(o.PodGC),
 		persistentvolume.Controller,
 		storageprotection.Claims,

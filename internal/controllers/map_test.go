@@ -15,6 +15,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/auth/pki"
+	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/texttest"
@@ -23,7 +24,7 @@ import (
 func TestMapListsEveryController(t *testing.T) {
 	defs := []*resource.Def{core.ConfigMaps.Def} // stands for all, where a controller has all
 	all := controllers.All(controllers.Options{
-		Defs: defs, PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, Authority: &pki.Authority{}, Tokens: &authn.Issuer{},
+		Kinds: controller.Fixed(defs), PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, Authority: &pki.Authority{}, Tokens: &authn.Issuer{},
 	})
 	listed := listedControllers(t)
 	if len(listed) != len(all) {
@@ -44,7 +45,7 @@ func TestMapListsEveryController(t *testing.T) {
 			writes = append(writes, g.Verb+" "+name)
 		}
 		for _, field := range listed[i].fields {
-			if field == "Defs" {
+			if field == "Kinds" {
 				reads, writes = []string{"everything"}, []string{"as its role says"}
 			}
 			own = append(own, flags[field]...)

@@ -10,12 +10,12 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/auth/pki"
+	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/controllers/endpointslice"
 	"github.com/kemudi/kemudi/internal/controllers/endpointslicemirroring"
 	"github.com/kemudi/kemudi/internal/controllers/nodeipam"
 	"github.com/kemudi/kemudi/internal/controllers/nodelifecycle"
-	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/texttest"
 	"github.com/kemudi/kemudi/internal/trace"
 )
@@ -25,7 +25,7 @@ import (
 // shown with three.
 func TestRolesAreWhatWasReviewed(t *testing.T) {
 	all := controllers.All(controllers.Options{
-		Defs:     []*resource.Def{core.ConfigMaps.Def, core.Pods.Def, core.Nodes.Def},
+		Kinds:    controller.Fixed{core.ConfigMaps.Def, core.Pods.Def, core.Nodes.Def},
 		PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, Authority: &pki.Authority{}, Tokens: &authn.Issuer{},
 	})
 	var roles []string

@@ -45,7 +45,7 @@ func (p *Plane) admission() (*admission.Chain, error) {
 		p.roles,
 	)
 	return plugins.New(admission.Options{
-		Caches: cache, Fresh: p.caches.Fresh, Authorizer: p.authorizer, Rules: p.roles, Defs: p.defs,
+		Caches: cache, Fresh: p.caches.Fresh, Authorizer: p.authorizer, Rules: p.roles, Defs: p.kinds.now(),
 		Enable: p.o.Plugins.Enable, Disable: p.o.Plugins.Disable, Config: p.o.Plugins.Config,
 		Served: func(def *resource.Def) bool { return p.server.Serves(def) }, Events: told{p},
 	})

@@ -66,7 +66,7 @@ type Plane struct {
 	caches *watchcache.Set
 	server *apiserver.Server
 	agents *metricsserver.Agents
-	defs   []*resource.Def
+	kinds  *kinds
 	ready  chan struct{}
 	made   made
 
@@ -93,9 +93,10 @@ func New(o Options) (*Plane, error) {
 	if o.elects() {
 		o.Store = fence.Store{Store: o.Store}
 	}
-	p := &Plane{o: o, defs: api.All(), ready: make(chan struct{})}
+	defs := api.All()
+	p := &Plane{o: o, kinds: newKinds(defs), ready: make(chan struct{})}
 	p.made = made{make(chan struct{}), make(chan struct{}), make(chan struct{})}
-	p.caches, err = watchcache.New(watchcache.Options{Store: o.Store, Defs: p.defs, Logger: o.Logger.With("part", "watchcache")})
+	p.caches, err = watchcache.New(watchcache.Options{Store: o.Store, Defs: defs, Logger: o.Logger.With("part", "watchcache")})
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +105,7 @@ func New(o Options) (*Plane, error) {
 		return nil, err
 	}
 	serving := apiserver.Options{
-		Store: o.Store, Shared: o.Shared, Defs: p.defs, Caches: p.caches, Settings: o.Network.settings(),
+		Store: o.Store, Shared: o.Shared, Defs: defs, Caches: p.caches, Settings: o.Network.settings(),
 		Registry: o.Registry, Logger: o.Logger.With("part", "apiserver"), Authorizer: p.authorizer, Admission: admit,
 		Health: p.health(),
 		// kubectl asks for them before it validates a kind that cannot be patched.
@@ -164,9 +165,6 @@ const storeReady = 2 * time.Second
 // Server is the API server.
 func (p *Plane) Server() *apiserver.Server { return p.server }
 
-// Defs are the resources that it serves.
-func (p *Plane) Defs() []*resource.Def { return p.defs }
-
 // Ready is closed when the API can be used: caches are complete and the
 // objects that every cluster has are there.
 func (p *Plane) Ready() <-chan struct{} { return p.ready }
@@ -218,7 +216,7 @@ func (p *Plane) Run(ctx context.Context) error {
 // Controllers are the controllers of the cluster.
 func (p *Plane) Controllers() []*controller.Controller {
 	o := p.o.Controllers
-	o.Defs, o.CABundle, o.PodCIDRs = p.defs, p.o.CABundle, p.o.Network.ClusterCIDRs
+	o.Kinds, o.CABundle, o.PodCIDRs = p.kinds, p.o.CABundle, p.o.Network.ClusterCIDRs
 	return controllers.All(o)
 }
 

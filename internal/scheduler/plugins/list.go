@@ -20,6 +20,7 @@ func list() []listed {
 		{0, func(i int, _ *Args) Plugin { return newNodePorts(i) }},
 		{1, func(i int, a *Args) Plugin { return newNodeResourcesFit(i, a.NodeResourcesFit) }},
 		{0, func(i int, _ *Args) Plugin { return newVolumeRestrictions(i) }},
+		{0, func(i int, _ *Args) Plugin { return newNodeVolumeLimits(i) }},
 		{0, func(i int, _ *Args) Plugin { return newVolumeBinding(i) }},
 		{0, func(i int, _ *Args) Plugin { return newVolumeZone(i) }},
 		{2, func(i int, a *Args) Plugin { return newPodTopologySpread(i, a.PodTopologySpread) }},
@@ -79,23 +80,6 @@ func NewSet(c *Choice) *Set {
 			}
 		}
 	}
-// New returns the plugins of a scheduler.
-func New() *Set {
-	s := &Set{}
-	s.Add(newNodeUnschedulable(s.next()), 0)
-	s.Add(newNodeName(s.next()), 0)
-	s.Add(newTaintToleration(s.next()), 3)
-	s.Add(newNodeAffinity(s.next()), 2)
-	s.Add(newNodePorts(s.next()), 0)
-	s.Add(newNodeResourcesFit(s.next()), 1)
-	s.Add(newVolumeRestrictions(s.next()), 0)
-	s.Add(newNodeVolumeLimits(s.next()), 0)
-	s.Add(newVolumeBinding(s.next()), 0)
-	s.Add(newVolumeZone(s.next()), 0)
-	s.Add(newPodTopologySpread(s.next()), 2)
-	s.Add(newInterPodAffinity(s.next()), 2)
-	s.Add(&nodeResourcesBalancedAllocation{}, 1)
-	s.Add(&imageLocality{}, 1)
 	return s
 }
 

@@ -224,7 +224,7 @@ func (p *Plane) Controllers() []*controller.Controller {
 func (p *Plane) control(ctx context.Context, all []*controller.Controller) error {
 	sched := scheduler.New(scheduler.Options{
 		Transport: p.server.As(&user.DefaultInfo{Name: user.KubeScheduler, Groups: []string{user.AllAuthenticated}}, "kube-scheduler"),
-		Events:    p.recorder.For("default-scheduler"),
+		Events:    p.recorder.For,
 		Logger:    p.o.Logger.With("part", "scheduler"),
 		Registry:  p.o.Registry,
 		Config:    p.o.Scheduler,

@@ -181,7 +181,7 @@ func (v *view) caring(pod *corev1.Pod, n int) care {
 
 // shrink says whether to go on. A pod goes when its claims know whether they go
 // with it. One by one, a pod that is not available is waited for, unless it is the
-// only one: nothing would help it.
+// lowest of those, or has ended: nothing would help it.
 func (v *view) shrink(p *plan) bool {
 	var excess []int
 	for n := range v.pods {
@@ -206,7 +206,7 @@ func (v *view) shrink(p *plan) bool {
 				return false
 			}
 			continue
-		case v.ordered() && pod != lowest && !v.well(pod):
+		case v.ordered() && pod != lowest && !v.well(pod) && !core.PodTerminal(pod):
 			return false
 		}
 		p.remove = append(p.remove, pod)

@@ -41,6 +41,10 @@ type Attributes struct {
 
 	// Relied is what the answers of the plugins rest on: see Rely.
 	Relied []Relied
+	// Carried is what is written together with the object: see Carry.
+	Carried []Carried
+	// After is called, last first, when it is known what has become of the write.
+	After []func()
 }
 
 // Relied is an object as a plugin saw it.
@@ -55,6 +59,29 @@ type Relied struct {
 func (a *Attributes) Rely(def *resource.Def, obj resource.Object) {
 	a.Relied = append(a.Relied, Relied{def, obj})
 }
+
+// Carried is another object that a plugin changes by the write.
+type Carried struct {
+	Def *resource.Def
+	Was resource.Object // as the plugin saw it
+	Now resource.Object // as it is to be; handed over
+	// Stored is told of the object as it was stored, if it was; nil: nobody is.
+	Stored func(resource.Object)
+}
+
+// Carry has another object changed in the write's own transaction, and the write
+// committed only if that object is then still as the plugin saw it; otherwise the
+// plugins are asked again. It must be called by Validate: what is written stays as
+// the plugin makes it, and is neither admitted nor validated. A dry run changes
+// nothing.
+func (a *Attributes) Carry(c Carried) {
+	a.Rely(c.Def, c.Was)
+	a.Carried = append(a.Carried, c)
+}
+
+// Finally has f called when it is known what has become of the write, or the
+// plugins are asked again.
+func (a *Attributes) Finally(f func()) { a.After = append(a.After, f) }
 
 // Is reports whether the write is of the resource itself, or of the subresource
 // sub, by one of the operations.

@@ -2,6 +2,7 @@ package write
 
 import (
 	"context"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -46,9 +47,25 @@ func (w *attempt) admit(ctx context.Context, ask func(context.Context, *admissio
 	err := ask(ctx, a)
 	for _, on := range a.Relied {
 		rev, _ := read.ParseRevision(on.Object.GetResourceVersion()) // the cache's own
-		w.relied = append(w.relied, store.Cond{Key: on.Def.Key(on.Object.GetNamespace(), on.Object.GetName()), Rev: rev})
+		cond := store.Cond{Key: on.Def.Key(on.Object.GetNamespace(), on.Object.GetName()), Rev: rev}
+		if !slices.Contains(w.relied, cond) {
+			w.relied = append(w.relied, cond)
+		}
 	}
+	w.carried, w.after = append(w.carried, a.Carried...), append(w.after, a.After...)
 	return err
+}
+
+// end tells those plugins that wanted to know it that it is known what has become
+// of the attempt. A nil attempt is none.
+func (w *attempt) end() {
+	if w == nil {
+		return
+	}
+	for _, f := range slices.Backward(w.after) {
+		f()
+	}
+	w.after = nil
 }
 
 // admitAgain asks admission anew when what it relied on has changed. The object
@@ -57,7 +74,8 @@ func (w *attempt) admitAgain(ctx context.Context, changed *errRelied) error {
 	if err := w.c.Resource.Cache.WaitRev(ctx, changed.rev); err != nil { // the caches advance together
 		return err
 	}
-	w.relied = nil
+	w.end()
+	w.relied, w.carried = nil, nil
 	if err := w.admit(ctx, w.p.o.Admission.Mutate); err != nil {
 		return err
 	}

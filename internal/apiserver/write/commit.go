@@ -142,6 +142,10 @@ func (w *attempt) put(ctx context.Context, obj resource.Object, value []byte, tx
 		txn.Conds[0].Rev = w.item.Rev
 	}
 	txn.Conds = append(txn.Conds, w.relied...)
+	carried, err := w.carry(&txn)
+	if err != nil {
+		return nil, err
+	}
 	tx.AddTo(&txn)
 	at := p.o.Caches.Handoff(w.c.Resource.Def, key, value, cache.Shallow(obj))
 	res, err := p.o.Store.Txn(ctx, txn)
@@ -160,7 +164,32 @@ func (w *attempt) put(ctx context.Context, obj resource.Object, value []byte, tx
 	}
 	p.o.Reads.Answered(res.Rev)
 	tx.Committed(res.Rev)
+	carried(res.Rev)
 	return at(res.Rev), nil
+}
+
+// carry adds to the transaction what admission changes with the write. stored is to be
+// called with the revision of the transaction if it was committed.
+func (w *attempt) carry(txn *store.Txn) (stored func(rev int64), _ error) {
+	ats := make([]func(rev int64) *cache.Item, len(w.carried))
+	for i, c := range w.carried {
+		obj := cache.Shallow(c.Now)
+		obj.SetResourceVersion("")
+		key := c.Def.Key(obj.GetNamespace(), obj.GetName())
+		value, err := watchcache.Encode(c.Def, obj)
+		if err != nil {
+			return nil, err
+		}
+		txn.Ops = append(txn.Ops, store.Op{Key: key, Value: value, TTL: c.Def.TTL(obj)})
+		ats[i] = w.p.o.Caches.Handoff(c.Def, key, value, obj)
+	}
+	return func(rev int64) {
+		for i, c := range w.carried {
+			if at := ats[i](rev); c.Stored != nil {
+				c.Stored(at.Object)
+			}
+		}
+	}, nil
 }
 
 // reliedChanged reports whether the state of a transaction's conditions, which

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/apiserver/alloc"
 	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/apiserver/read"
@@ -61,7 +62,10 @@ type Change struct {
 // committed revision. Nothing else happens to a write; a new step is added here.
 // Who may make the request, and what its body says, has been looked at before.
 func (p *Pipeline) Write(ctx context.Context, c *call.Call, ch Change) (*cache.Item, error) {
+	var w *attempt
+	defer func() { w.end() }()
 	for try := 0; ; try++ {
+		w.end()
 		old, err := p.o.Reads.Latest(ctx, c, try > 0) // what is stored now
 		if err != nil {
 			return nil, err
@@ -77,7 +81,7 @@ func (p *Pipeline) Write(ctx context.Context, c *call.Call, ch Change) (*cache.I
 				return nil, err
 			}
 		}
-		w := &attempt{p: p, c: c, item: old, trusted: ch.Trusted}
+		w = &attempt{p: p, c: c, item: old, trusted: ch.Trusted}
 		if ch.create {
 			w.item = nil // what is wrong with a new object comes before that its name is taken
 		}
@@ -109,7 +113,7 @@ func (p *Pipeline) Write(ctx context.Context, c *call.Call, ch Change) (*cache.I
 		if ch.create && old != nil {
 			return nil, c.AlreadyExists()
 		}
-		item, err := w.commit(ctx) // one transaction, allocations included; nothing was held until here
+		item, err := w.commit(ctx) // one transaction, with allocations and charges of quotas
 		for changed := (*errRelied)(nil); errors.As(err, &changed); {
 			if err = w.admitAgain(ctx, changed); err == nil { // its namespace has changed meanwhile
 				item, err = w.commit(ctx)
@@ -129,7 +133,9 @@ type attempt struct {
 	item *cache.Item     // what is stored; nil: nothing
 	obj  resource.Object // what shall be
 
-	relied []store.Cond // what admission has looked at must not have changed
+	relied  []store.Cond        // what admission has looked at must not have changed
+	carried []admission.Carried // what admission changes besides
+	after   []func()            // see end
 
 	givenRV string // the resourceVersion in what the client sent
 	trusted bool   // as in change

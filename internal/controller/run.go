@@ -191,6 +191,9 @@ func (r *runner) watch(w Watch) (leave func()) {
 }
 
 func (r *runner) wake(d cache.Delta, w Watch) {
+	if w.SkipNew && d.Prev == nil {
+		return
+	}
 	if w.Same != nil && d.Prev != nil && d.Now != nil && w.Same(d.Prev.Object, d.Now.Object) {
 		return
 	}

@@ -193,6 +193,39 @@ func TestEveryChangeOfAnInputWakesItsKeys(t *testing.T) {
 	})
 }
 
+func TestWhatIsNewWakesNobodyWhereOnlyChangesMatter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		var seen log
+		secrets := client.For(b.as("test"), core.Secrets)
+		make := func(name string) {
+			t.Helper()
+			labels := map[string]string{"map": "a"}
+			if _, err := secrets.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: labels}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		make("before")
+		s := followsSecrets(&seen)
+		s.Watches[0].SkipNew = true
+		b.run(controller.New(s))
+		make("s")
+		synctest.Wait()
+		if got := seen.taken(); len(got) > 0 {
+			t.Errorf("what is new: got %v, want nothing", got)
+		}
+		for _, name := range []string{"before", "s"} {
+			if err := secrets.Delete(t.Context(), "default", name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if got := seen.taken(); !slices.Equal(got, []string{"gone default/a"}) {
+				t.Errorf("%s goes: got %v, want its key", name, got)
+			}
+		}
+	})
+}
+
 // TestChangesAreNotLostByAFollowerThatFellBehind holds the follower up until
 // the cache has forgotten changes that it has not read.
 func TestChangesAreNotLostByAFollowerThatFellBehind(t *testing.T) {

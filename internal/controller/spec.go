@@ -63,6 +63,9 @@ type Watch struct {
 	// Same says that a change is nothing to this controller, and wakes nobody;
 	// nil: every change counts. For inputs that change often and matter little.
 	Same func(before, after resource.Object) bool
+	// SkipNew says that objects that are new wake nobody, those from before the
+	// controller ran included: for inputs of which only changes and ends matter.
+	SkipNew bool
 	// Selection, if set, is kept up to date while this is watched, for Keys to ask.
 	Selection *Selection
 }

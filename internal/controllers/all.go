@@ -20,6 +20,7 @@ import (
 	"github.com/kemudi/kemudi/internal/controllers/ephemeralvolume"
 	"github.com/kemudi/kemudi/internal/controllers/garbagecollector"
 	"github.com/kemudi/kemudi/internal/controllers/job"
+	"github.com/kemudi/kemudi/internal/controllers/localvolume"
 	"github.com/kemudi/kemudi/internal/controllers/namespace"
 	"github.com/kemudi/kemudi/internal/controllers/nodeipam"
 	"github.com/kemudi/kemudi/internal/controllers/nodelifecycle"
@@ -33,6 +34,8 @@ import (
 	"github.com/kemudi/kemudi/internal/controllers/tainteviction"
 	"github.com/kemudi/kemudi/internal/controllers/tokens"
 	"github.com/kemudi/kemudi/internal/controllers/ttlafterfinished"
+	"github.com/kemudi/kemudi/internal/controllers/volumeexpand"
+	"github.com/kemudi/kemudi/internal/resource"
 )
 
 // Options configure the controllers. What people set is each controller's own, and its
@@ -109,6 +112,8 @@ func All(o Options) []*controller.Controller {
 		storageprotection.Claims,
 		storageprotection.Volumes,
 		ephemeralvolume.Controller,
+		localvolume.Controller,
+		volumeexpand.Controller,
 		clusterroleaggregation.Controller,
 		certificates.Approving,
 		certificates.Cleaner,

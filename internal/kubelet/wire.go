@@ -21,6 +21,7 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/disk"
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
 	"github.com/kemudi/kemudi/internal/kubelet/image"
+	"github.com/kemudi/kemudi/internal/kubelet/localvolume"
 	"github.com/kemudi/kemudi/internal/kubelet/logs"
 	"github.com/kemudi/kemudi/internal/kubelet/manifest"
 	"github.com/kemudi/kemudi/internal/kubelet/node"
@@ -116,7 +117,8 @@ func (a *Agent) partsWith(gauges pressure.Gauges) []part {
 		list = append(list, part{"pressure", func(ctx context.Context) error { return w.Run(ctx, a.running) }})
 	}
 	if runner.Disk != nil {
-		list = append(list, part{"log rotation", runner.Disk.Logs.Run}, part{"image garbage collection", collector.Run})
+		volumes := &localvolume.Collector{Node: o.NodeName, Transport: o.Transport, Erase: runner.Disk.Volumes.Erase, Log: o.Log}
+		list = append(list, part{"log rotation", runner.Disk.Logs.Run}, part{"image garbage collection", collector.Run}, part{"local volumes", volumes.Run})
 	}
 	return list
 }

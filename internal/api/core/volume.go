@@ -23,13 +23,22 @@ var PersistentVolumes = resource.Define(resource.Spec[*corev1.PersistentVolume]{
 	Deletion: resource.Deletion[*corev1.PersistentVolume]{AnswersDeleted: true},
 	Default:  defaultVolumeObject, Prepare: prepareVolume, Validate: validateVolume,
 	Columns: volumeColumns,
-	Fields:  map[string]func(*corev1.PersistentVolume) string{"name": func(v *corev1.PersistentVolume) string { return v.Name }},
+	Fields: map[string]func(*corev1.PersistentVolume) string{
+		"name":           func(v *corev1.PersistentVolume) string { return v.Name },
+		claims.LocalNode: claims.LocalTo,
+	},
 	Index: map[string]func(*corev1.PersistentVolume) []string{
 		IndexClaim: func(v *corev1.PersistentVolume) []string {
 			if v.Spec.ClaimRef == nil {
 				return nil
 			}
 			return []string{v.Spec.ClaimRef.Namespace + "/" + v.Spec.ClaimRef.Name}
+		},
+		claims.LocalNode: func(v *corev1.PersistentVolume) []string {
+			if node := claims.LocalTo(v); node != "" {
+				return []string{node}
+			}
+			return nil
 		},
 		IndexFree: func(v *corev1.PersistentVolume) []string {
 			if v.Spec.ClaimRef != nil {

@@ -64,9 +64,12 @@ var StorageClasses = resource.Define(resource.Spec[*storagev1.StorageClass]{
 	})},
 })
 
+// DefaultAnnotation marks the default class, by the value "true".
+const DefaultAnnotation = "storageclass.kubernetes.io/is-default-class"
+
 // IsDefaultClass reports whether claims without a class get this one.
 func IsDefaultClass(sc *storagev1.StorageClass) bool {
-	return sc.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" ||
+	return sc.Annotations[DefaultAnnotation] == "true" ||
 		sc.Annotations["storageclass.beta.kubernetes.io/is-default-class"] == "true"
 }
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/core/claims"
 	"github.com/kemudi/kemudi/internal/auth/bootstrap"
 	"github.com/kemudi/kemudi/internal/auth/rbac"
 	"github.com/kemudi/kemudi/internal/cache"
@@ -88,7 +89,7 @@ func (a *Authorizer) refuses(node string, attrs authorizer.Attributes) string {
 	case "/persistentvolumeclaims":
 		return a.claim(node, attrs)
 	case "/persistentvolumes":
-		return a.gets(node, attrs, func() bool { return a.usesVolume(node, attrs.GetName()) })
+		return a.volume(node, attrs)
 	case "storage.k8s.io/volumeattachments":
 		return a.gets(node, attrs, func() bool { return a.attached(node, attrs.GetName()) })
 	case "/serviceaccounts":
@@ -161,6 +162,36 @@ func (a *Authorizer) claim(node string, attrs authorizer.Attributes) string {
 	return ""
 }
 
+// volume lets an agent follow the volumes that are directories of its node, and
+// delete them when their claims are gone; of others it gets those that its pods use.
+func (a *Authorizer) volume(node string, attrs authorizer.Attributes) string {
+	switch attrs.GetVerb() {
+	case "list", "watch":
+		return selected(attrs, claims.LocalNode, node, "can only list/watch volumes of its own node by field selector")
+	case "delete":
+		if v := find[*corev1.PersistentVolume](a.c.Volumes, attrs.GetName()); v == nil || claims.LocalTo(v) != node || v.Status.Phase != corev1.VolumeReleased {
+			return unrelated(node)
+		}
+		return ""
+	}
+	return a.gets(node, attrs, func() bool { return a.usesVolume(node, attrs.GetName()) })
+}
+
+// selected says why a list or watch is refused unless a field selector narrows it to
+// one value.
+func selected(attrs authorizer.Attributes, field, value, why string) string {
+	reqs, err := attrs.GetFieldSelector()
+	if err != nil {
+		return err.Error()
+	}
+	for _, r := range reqs {
+		if r.Field == field && r.Operator == selection.Equals && r.Value == value {
+			return ""
+		}
+	}
+	return why
+}
+
 func (a *Authorizer) serviceAccount(node string, attrs authorizer.Attributes) string {
 	switch {
 	case attrs.GetVerb() == "get" && attrs.GetSubresource() == "":
@@ -216,16 +247,7 @@ func csiNode(node string, attrs authorizer.Attributes) string {
 func (a *Authorizer) pod(node string, attrs authorizer.Attributes) string {
 	switch attrs.GetVerb() {
 	case "list", "watch":
-		reqs, err := attrs.GetFieldSelector()
-		if err != nil {
-			return err.Error()
-		}
-		for _, r := range reqs {
-			if r.Field == podsByNode && r.Operator == selection.Equals && r.Value == node {
-				return ""
-			}
-		}
-		return "can only list/watch pods with spec.nodeName field selector"
+		return selected(attrs, podsByNode, node, "can only list/watch pods with spec.nodeName field selector")
 	case "get":
 		if it := a.c.Pods.Get(cache.Key(attrs.GetNamespace(), attrs.GetName())); it == nil || it.Object.(*corev1.Pod).Spec.NodeName != node {
 			return unrelated(node)

@@ -89,11 +89,17 @@ metadata: {name: pv-1}
 spec: {claimRef: {namespace: team, name: data}, csi: {driver: x, volumeHandle: vol, nodeStageSecretRef: {namespace: team, name: stage}}}`),
 			parse[corev1.PersistentVolume](t, `
 metadata: {name: pv-2}
-spec: {claimRef: {namespace: team, name: other}, csi: {driver: x, volumeHandle: vol, nodeStageSecretRef: {namespace: team, name: others-stage}}}`)),
+spec: {claimRef: {namespace: team, name: other}, csi: {driver: x, volumeHandle: vol, nodeStageSecretRef: {namespace: team, name: others-stage}}}`),
+			parse[corev1.PersistentVolume](t, localVolume("bound", "n1", "Bound")), parse[corev1.PersistentVolume](t, localVolume("released", "n1", "Released")),
+			parse[corev1.PersistentVolume](t, localVolume("foreign", "n2", "Released"))),
 		VolumeAttachments: filled(storage.VolumeAttachments.Def,
 			&storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va-1"}, Spec: storagev1.VolumeAttachmentSpec{NodeName: "n1"}},
 			&storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va-2"}, Spec: storagev1.VolumeAttachmentSpec{NodeName: "n2"}}),
 	})
+}
+
+func localVolume(name, node, phase string) string {
+	return "metadata: {name: " + name + "}\nspec: {csi: {driver: local.kemudi.io, volumeHandle: x, volumeAttributes: {kemudi.io/node: " + node + "}}}\nstatus: {phase: " + phase + "}"
 }
 
 // ask reads "get secrets team/x", "list pods ?spec.nodeName=n1" or "get nodes n1";
@@ -160,6 +166,13 @@ func TestAgentsSeeAndWriteWhatTheirNodeNeeds(t *testing.T) {
 		"patch persistentvolumeclaims/status team/other": unrelated,
 		"get persistentvolumes pv-1":                     "",
 		"get persistentvolumes pv-2":                     unrelated,
+		"list persistentvolumes":                         "can only list/watch volumes of its own node by field selector",
+		"watch persistentvolumes ?kemudi.io/node=n1":     "",
+		"watch persistentvolumes ?kemudi.io/node=n2":     "can only list/watch volumes of its own node by field selector",
+		"delete persistentvolumes released":              "",
+		"delete persistentvolumes bound":                 unrelated,
+		"delete persistentvolumes foreign":               unrelated,
+		"delete persistentvolumes pv-1":                  unrelated,
 		"get volumeattachments.storage.k8s.io va-1":      "",
 		"get volumeattachments.storage.k8s.io va-2":      unrelated,
 		// Tokens.

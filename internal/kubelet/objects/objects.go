@@ -29,6 +29,8 @@ type Objects struct {
 	configMaps     client.Client[*v1.ConfigMap]
 	secrets        client.Client[*v1.Secret]
 	runtimeClasses client.Client[*nodev1.RuntimeClass]
+	claims         client.Client[*v1.PersistentVolumeClaim]
+	volumes        client.Client[*v1.PersistentVolume]
 
 	mu struct {
 		sync.Mutex
@@ -41,7 +43,7 @@ type Objects struct {
 func New(t client.Transport, log *slog.Logger) *Objects {
 	o := &Objects{
 		t: t, log: log, configMaps: client.For(t, core.ConfigMaps), secrets: client.For(t, core.Secrets),
-		runtimeClasses: client.For(t, node.RuntimeClasses),
+		runtimeClasses: client.For(t, node.RuntimeClasses), claims: client.For(t, core.PersistentVolumeClaims), volumes: client.For(t, core.PersistentVolumes),
 	}
 	o.mu.users, o.mu.caches = map[reference]map[types.UID]func(){}, map[*cache.Cache]bool{}
 	return o

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/core/claims"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/objects"
@@ -55,10 +56,30 @@ func (s *Set) writeVolumes(ctx context.Context, pod *v1.Pod) (time.Time, error) 
 		return time.Time{}, nil
 	}
 	again, err := s.Runner.Disk.Volumes.Prepare(ctx, pod, sources{s, ctx})
+	err = errors.Join(err, s.placeVolumes(ctx, pod))
 	if err != nil && ctx.Err() == nil {
 		s.reportMountErrors(pod, err)
 	}
 	return again, err
+}
+
+// placeVolumes gives the pod the persistent volumes that it has not got yet.
+func (s *Set) placeVolumes(ctx context.Context, pod *v1.Pod) error {
+	var errs []error
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		name := claims.OfVolume(pod, v)
+		if name == "" || s.Runner.Disk.Volumes.Placed(pod, v) {
+			continue
+		}
+		pv, err := s.Runner.Objects.VolumeOf(ctx, pod, v)
+		if err != nil {
+			errs = append(errs, &volume.ClaimError{Volume: v.Name, Namespace: pod.Namespace, Claim: name, Err: err})
+			continue
+		}
+		errs = append(errs, s.Runner.Disk.Volumes.Place(pod, v, pv))
+	}
+	return errors.Join(errs...)
 }
 
 func (s *Set) reportMountErrors(pod *v1.Pod, err error) {

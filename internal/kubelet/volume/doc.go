@@ -7,7 +7,10 @@
 //	    ..data -> ..2006_01_02_15_04_05.N    the current content of a written volume
 //	    key -> ..data/key
 //	  volume-subpaths/<name>/<container>/<n> a part of a volume, mounted safely
+//	  volumes/kubernetes.io~persistent-volume/<name> -> where it lies
 //	  etc-hosts, containers/<name>/<n>       other files of the pod
+//
+//	<root>/../volumes/<handle>/              a persistent volume of the node's own
 //
 // Invariants, cited by number in the code:
 //

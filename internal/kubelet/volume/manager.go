@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kemudi/kemudi/internal/api/core/claims"
 	"github.com/kemudi/kemudi/internal/kubelet/users"
 )
 
@@ -87,7 +88,7 @@ func (e *MountError) Error() string {
 
 func (e *MountError) Unwrap() error { return e.Err }
 
-// Prepare makes all volumes of the pod that are not there, and brings written
+// Prepare makes all volumes of the pod that are not there, except persistent ones, and brings written
 // ones up to date. It returns when it must be called again to keep tokens fresh
 // (zero: never). An error may join several MountErrors.
 func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod, src Sources) (again time.Time, err error) {
@@ -115,6 +116,8 @@ func (m *Manager) prepare(ctx context.Context, pod *v1.Pod, v *v1.Volume, src So
 		return time.Time{}, m.emptyDir(pod, v)
 	case v.Image != nil:
 		return time.Time{}, nil // the runtime mounts it
+	case claims.OfVolume(pod, v) != "":
+		return time.Time{}, nil // see Place
 	}
 	w := &writer{ctx: ctx, m: m, pod: pod, volume: v, src: src, files: map[string]file{}}
 	if err := w.collect(); err != nil {
@@ -133,6 +136,13 @@ func (m *Manager) prepare(ctx context.Context, pod *v1.Pod, v *v1.Volume, src So
 func (m *Manager) Path(pod *v1.Pod, v *v1.Volume) string {
 	if v.HostPath != nil {
 		return v.HostPath.Path
+	}
+	if claims.OfVolume(pod, v) != "" {
+		path, err := os.Readlink(m.link(pod.UID, v.Name))
+		if err != nil {
+			return ""
+		}
+		return path
 	}
 	if k := kind(v); k != "" {
 		return filepath.Join(m.PodDir(pod.UID), "volumes", "kubernetes.io~"+k, v.Name)
@@ -157,8 +167,12 @@ func kind(v *v1.Volume) string {
 	return ""
 }
 
-// ReadOnly reports whether containers may not write to a volume of this kind.
+// ReadOnly reports whether containers may not write to a volume: it is of such a
+// kind, or the pod wants it so.
 func ReadOnly(v *v1.Volume) bool {
+	if v.PersistentVolumeClaim != nil {
+		return v.PersistentVolumeClaim.ReadOnly
+	}
 	return v.ConfigMap != nil || v.Secret != nil || v.Projected != nil || v.DownwardAPI != nil || v.Image != nil
 }
 

@@ -25,6 +25,23 @@ const (
 // NoProvisioner is the provisioner of classes whose volumes people make.
 const NoProvisioner = "kubernetes.io/no-provisioner"
 
+// LocalDriver is the provisioner and CSI driver of volumes that are directories of
+// a node, which the node agent makes and removes itself. LocalNode is the attribute of
+// such a volume that names its node, and the field by which that node finds it.
+const (
+	LocalDriver = "local.kemudi.io"
+	LocalNode   = "kemudi.io/node"
+)
+
+// LocalTo is the node on which a volume of the [LocalDriver] lies; empty: it is
+// none of those.
+func LocalTo(v *corev1.PersistentVolume) string {
+	if v.Spec.CSI == nil || v.Spec.CSI.Driver != LocalDriver {
+		return ""
+	}
+	return v.Spec.CSI.VolumeAttributes[LocalNode]
+}
+
 // Finalizers that hold up the deletion of what is in use.
 const (
 	ProtectClaim  = "kubernetes.io/pvc-protection"

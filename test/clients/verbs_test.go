@@ -292,6 +292,7 @@ var kindOf = map[string]string{
 	"endpointslices": "EndpointSlice", "runtimeclasses": "RuntimeClass", "poddisruptionbudgets": "PodDisruptionBudget", "roles": "Role",
 	"rolebindings": "RoleBinding", "clusterroles": "ClusterRole", "clusterrolebindings": "ClusterRoleBinding", "priorityclasses": "PriorityClass", "podpresets": "PodPreset",
 	"csidrivers": "CSIDriver", "csinodes": "CSINode", "storageclasses": "StorageClass", "volumeattachments": "VolumeAttachment",
+	"csistoragecapacities": "CSIStorageCapacity", "volumeattributesclasses": "VolumeAttributesClass",
 	"certificatesigningrequests": "CertificateSigningRequest",
 }
 

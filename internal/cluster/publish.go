@@ -18,13 +18,14 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/discovery"
+	"github.com/kemudi/kemudi/internal/api/storage"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/plane"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
 // publish makes the API reachable within the cluster: the service "kubernetes"
-// and its endpoints.
+// and its endpoints. It also gives the cluster its default storage class.
 func (s *server) publish(ctx context.Context) error {
 	t := s.plane.Admin()
 	labels := map[string]string{"component": "apiserver", "provider": "kubernetes"}
@@ -35,6 +36,9 @@ func (s *server) publish(ctx context.Context) error {
 			Ports:     []corev1.ServicePort{{Name: "https", Port: 443, TargetPort: intstr.FromInt32(int32(s.o.SecurePort)), Protocol: corev1.ProtocolTCP}},
 		},
 	}); err != nil {
+		return err
+	}
+	if err := plane.Ensure(ctx, t, storage.StorageClasses, standardClass()); err != nil {
 		return err
 	}
 	if err := s.publishInfo(ctx); err != nil {

@@ -25,6 +25,7 @@ func TestCluster(t *testing.T) {
 			"volume updates":              testVolumeUpdates,
 			"volume facts":                testVolumeFacts,
 			"volume owners":               testVolumeOwners,
+			"persistent volumes":          testPersistentVolumes,
 			"followed volumes":            testFollowedVolumes,
 			"many config maps":            testManyConfigMaps,
 			"missing volumes":             testMissingVolumes,

@@ -1,0 +1,159 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/test/wait"
+)
+
+// diary writes a line into its volume at each start, and prints all lines.
+const diary = `
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: diary}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: diary}
+spec:
+  strategy: {type: Recreate}
+  selector: {matchLabels: {app: diary}}
+  template:
+    metadata: {labels: {app: diary}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      securityContext: {runAsUser: 1000, fsGroup: 2000}
+      containers:
+      - name: c
+        image: kemudi.local/busybox:1
+        command: [sh, -c, 'echo life >> /v/diary; echo $(wc -l < /v/diary) lives of group $(stat -c %g /v/diary); exec sleep 1d']
+        volumeMounts: [{name: v, mountPath: /v}]
+      volumes: [{name: v, persistentVolumeClaim: {claimName: diary}}]
+`
+
+// TestClaimsKeepTheirData has a Deployment's pod ended, and the server killed: what it
+// wrote into its claim is there for the next one, until the claim is deleted.
+func TestClaimsKeepTheirData(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	k := c.kubectl()
+	k.wants(t, []string{"standard (default)", "local.kemudi.io", "WaitForFirstConsumer"}, "get", "storageclass")
+	k.apply(t, diary)
+	k.rolledOut(t, "diary")
+	lives := func(n int) {
+		t.Helper()
+		wait.Until(t, func() error {
+			return contains(k.try(t, "", "logs", "deployment/diary").all(), []string{fmt.Sprint(n, " lives of group 2000")})
+		})
+	}
+	lives(1)
+	k.wants(t, []string{"Bound", "1Gi", "RWO", "standard"}, "get", "pvc", "diary")
+	next := func() {
+		t.Helper()
+		pods := c.pods(t, "default", "app=diary")
+		k.do(t, "delete", "pod", pods[0].Name)
+		k.rolledOut(t, "diary")
+	}
+	next()
+	lives(2)
+	before := c.containers(t, "default", "app=diary")
+	c.kill(syscall.SIGKILL)
+	c.serve(t)
+	c.await(t, "default", c.pods(t, "default", "app=diary")[0].Name, isReady)
+	wantSame(t, before, c.containers(t, "default", "app=diary"))
+	next()
+	lives(3)
+
+	// The claim goes when no pod uses it any more, and its data with it.
+	dirs, err := filepath.Glob(filepath.Join(c.DataDir, "kubelet/volumes/pvc-*"))
+	if err != nil || len(dirs) != 1 {
+		t.Fatalf("directories of volumes: got %v, %v, want one", dirs, err)
+	}
+	k.do(t, "delete", "pvc", "diary", "--wait=false")
+	k.wants(t, []string{"Terminating"}, "get", "pvc", "diary")
+	k.do(t, "delete", "deployment", "diary")
+	wait.Until(t, func() error {
+		volumes, err := c.client.CoreV1().PersistentVolumes().List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(volumes.Items) > 0 {
+			return fmt.Errorf("volumes: got %v, %w, want none", names(volumes.Items), err)
+		}
+		if _, err := os.Stat(dirs[0]); !os.IsNotExist(err) {
+			return fmt.Errorf("directory %s: got %v, want none", dirs[0], err)
+		}
+		return nil
+	})
+}
+
+func names(volumes []corev1.PersistentVolume) string {
+	var list []string
+	for i := range volumes {
+		list = append(list, volumes[i].Name+" "+string(volumes[i].Status.Phase))
+	}
+	return strings.Join(list, ", ")
+}
+
+// testPersistentVolumes mounts volumes that people have made, and says what is
+// wrong with those that cannot be mounted.
+func testPersistentVolumes(t *testing.T, c *cluster) {
+	ns := c.namespace(t)
+	k := c.kubectl().in(ns)
+	host := filepath.Join(c.Dir, "persistent")
+	if err := os.MkdirAll(host, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(host+"/file", []byte("from the host"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ name, source, want, failed string }{
+		{"path", "hostPath: {path: " + host + ", type: Directory}", `content of file "/v/file": from the host`, ""},
+		{"local", "local: {path: " + host + "}", `content of file "/v/file": from the host`, ""},
+		{"missing", "local: {path: " + host + "/missing}", "", `MountVolume.SetUp failed for volume "` + ns + `-missing" : path "` + host + `/missing" does not exist`},
+		{"driver", "csi: {driver: csi.example.com, volumeHandle: x}", "", "driver name csi.example.com not found in the list of registered CSI drivers"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			affinity := ""
+			if strings.HasPrefix(tc.source, "local") {
+				affinity = "nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/os, operator: In, values: [linux]}]}]}}, "
+			}
+			volume := ns + "-" + tc.name
+			k.apply(t, fmt.Sprintf(`
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: %[1]s}
+spec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce], storageClassName: %[1]s, %[2]s%[3]s}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: %[4]s}
+spec: {accessModes: [ReadWriteOnce], storageClassName: %[1]s, resources: {requests: {storage: 1Gi}}}
+`, volume, affinity, tc.source, tc.name))
+			pod := fmt.Sprintf(`
+metadata: {name: %[1]s}
+spec:
+  restartPolicy: Never
+  containers:
+  - {name: c, image: kemudi.local/agnhost:1, args: [mounttest, --file_content=/v/file], volumeMounts: [{name: v, mountPath: /v}]}
+  volumes: [{name: v, persistentVolumeClaim: {claimName: %[1]s, readOnly: true}}]
+`, tc.name)
+			if tc.failed == "" {
+				_, got := c.finish(t, ns, pod)
+				wantLines(t, got, tc.want)
+				return
+			}
+			c.create(t, ns, pod)
+			trace.Proves(t, "VOL-K06")
+			c.awaitEvent(t, ns, tc.name, "FailedMount", tc.failed)
+		})
+	}
+}

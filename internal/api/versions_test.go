@@ -31,6 +31,7 @@ import (
 	"sigs.k8s.io/randfill"
 
 	"github.com/kemudi/kemudi/internal/api"
+	"github.com/kemudi/kemudi/internal/api/metrics"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/texttest"
 	"github.com/kemudi/kemudi/internal/trace"
@@ -67,6 +68,9 @@ func goldenDirs(t *testing.T) []string {
 func TestLegacyGoldenFilesSurviveConversion(t *testing.T) {
 	dirs := goldenDirs(t)
 	eachVersion(t, func(t *testing.T, def *resource.Def, v *resource.VersionDef) {
+		if def.Group == metrics.Pods.Def.Group {
+			return // of another module, which has none
+		}
 		found := 0
 		for _, dir := range dirs {
 			group := v.Group

@@ -35,7 +35,6 @@ import (
 	"github.com/kemudi/kemudi/internal/controllers/tokens"
 	"github.com/kemudi/kemudi/internal/controllers/ttlafterfinished"
 	"github.com/kemudi/kemudi/internal/controllers/volumeexpand"
-	"github.com/kemudi/kemudi/internal/resource"
 )
 
 // Options configure the controllers. What people set is each controller's own, and its

@@ -54,10 +54,10 @@ func (c *cycle) preempt(u *unfit, budgets []*policyv1.PodDisruptionBudget) preem
 	}
 	var best *candidate
 	if n := len(potential); n > 0 {
-		want, found := c.candidates(n), 0
+		want, found, guarded := c.candidates(n), 0, newGuards(budgets)
 		from := c.rand.IntN(n)
-		for i := 0; i < n && found < want; i++ {
-			cand, reason := c.victimsOn(potential[(from+i)%n], budgets)
+		for i := 0; i < n && (found < want || best == nil || best.violations > 0); i++ {
+			cand, reason := c.victimsOn(potential[(from+i)%n], guarded)
 			if reason != nil {
 				why[reason]++
 				continue
@@ -75,7 +75,8 @@ func (c *cycle) preempt(u *unfit, budgets []*policyv1.PodDisruptionBudget) preem
 }
 
 // candidates is how many nodes preemption compares of those where it may help:
-// a tenth of them, but at least 100, unless the profile says otherwise.
+// a tenth of them, but at least 100, unless the profile says otherwise; and more as
+// long as all of them would violate budgets.
 func (c *cycle) candidates(nodes int) int {
 	percentage, least := 10, 100
 	if args := c.plugins.Arguments.DefaultPreemption; args != nil {
@@ -119,7 +120,7 @@ func preempted(p *corev1.Pod) bool {
 
 // victimsOn finds the fewest and least important pods on a node that would have
 // to go, or why none would help. The snapshot is as before when it returns (S1).
-func (c *cycle) victimsOn(n *snapshot.Node, budgets []*policyv1.PodDisruptionBudget) (*candidate, *plugins.Reason) {
+func (c *cycle) victimsOn(n *snapshot.Node, budgets guards) (*candidate, *plugins.Reason) {
 	var lower []*snapshot.Pod
 	for _, other := range n.Pods {
 		if other.Priority < c.pod.Pod.Priority {
@@ -144,7 +145,7 @@ func (c *cycle) victimsOn(n *snapshot.Node, budgets []*policyv1.PodDisruptionBud
 	}
 	slices.SortStableFunc(lower, byImportance)
 	cand := &candidate{node: n}
-	violating, others := splitByBudget(lower, budgets)
+	violating, others := budgets.split(lower)
 	reprieve := func(p *snapshot.Pod) bool {
 		c.snapshot.Lower(p, n)
 		if c.filter(n) == nil {
@@ -228,29 +229,51 @@ func (a *candidate) earliest() metav1.Time {
 	return first
 }
 
-// splitByBudget tells pods whose disruption a budget does not allow from the
-// others, keeping their order.
-func splitByBudget(pods []*snapshot.Pod, budgets []*policyv1.PodDisruptionBudget) (violating, others []*snapshot.Pod) {
-	allowed := make([]int32, len(budgets))
-	selectors := make([]labels.Selector, len(budgets))
-	for i, b := range budgets {
-		allowed[i] = b.Status.DisruptionsAllowed
-		sel, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
-		if err == nil && !sel.Empty() {
-			selectors[i] = sel
+// guards are disruption budgets by namespace, as one preemption looks at them on
+// each node.
+type guards map[string][]*guard
+
+type guard struct {
+	budget   *policyv1.PodDisruptionBudget
+	parsed   bool
+	selector labels.Selector // nil: it selects nothing
+}
+
+func newGuards(budgets []*policyv1.PodDisruptionBudget) guards {
+	g := make(guards, len(budgets))
+	for _, b := range budgets {
+		g[b.Namespace] = append(g[b.Namespace], &guard{budget: b})
+	}
+	return g
+}
+
+// about says that the budget has to allow the disruption of a pod. One that is
+// granted already is counted.
+func (g *guard) about(p *corev1.Pod) bool {
+	if !g.parsed {
+		g.parsed = true
+		if sel, err := metav1.LabelSelectorAsSelector(g.budget.Spec.Selector); err == nil && !sel.Empty() {
+			g.selector = sel
 		}
 	}
+	if len(p.Labels) == 0 || g.selector == nil || !g.selector.Matches(labels.Set(p.Labels)) {
+		return false
+	}
+	_, counted := g.budget.Status.DisruptedPods[p.Name]
+	return !counted
+}
+
+// split tells pods whose disruption a budget does not allow from the others,
+// keeping their order.
+func (g guards) split(pods []*snapshot.Pod) (violating, others []*snapshot.Pod) {
+	spent := map[*guard]int32{}
 	for _, p := range pods {
 		violates := false
-		for i, b := range budgets {
-			if len(p.Obj.Labels) == 0 || b.Namespace != p.Obj.Namespace || selectors[i] == nil || !selectors[i].Matches(labels.Set(p.Obj.Labels)) {
-				continue
+		for _, b := range g[p.Obj.Namespace] {
+			if b.about(p.Obj) {
+				spent[b]++
+				violates = violates || spent[b] > b.budget.Status.DisruptionsAllowed
 			}
-			if _, counted := b.Status.DisruptedPods[p.Obj.Name]; counted {
-				continue
-			}
-			allowed[i]--
-			violates = violates || allowed[i] < 0
 		}
 		if violates {
 			violating = append(violating, p)

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -28,6 +27,7 @@ type collector struct {
 	mu struct {
 		sync.Mutex
 		absent map[place]absence
+		last   *census // nil: nobody asked lately
 	}
 }
 
@@ -49,6 +49,7 @@ const maxAbsent = 500
 // look decides about one object: finish its own deletion if it waits for its
 // dependents, or delete it if none of its owners is left.
 func (c *collector) look(ctx context.Context, key string) (controller.Next, error) {
+	c.forgetCensus()
 	n, ok := c.parse(key)
 	if !ok {
 		return controller.Done, nil
@@ -141,7 +142,7 @@ func (c *collector) find(ctx context.Context, obj resource.Object, ref metav1.Ow
 		if owner != nil && owner.GetUID() == ref.UID {
 			return owner, true, nil
 		}
-		known = c.remember(at)
+		known = c.remember(at, obj)
 	}
 	if known.elsewhere {
 		c.reportNamespace(obj, ref)
@@ -171,15 +172,12 @@ func (c *collector) known(at place) (absence, bool) {
 	return a, ok
 }
 
-// remember notes that an owner is not at a place. It will not be again: an
-// object never comes back under its UID.
-func (c *collector) remember(at place) absence {
-	a := absence{}
-	if all := c.t.Cache(at.def, ""); all != nil && at.def.Namespaced {
-		a.elsewhere = slices.ContainsFunc(all.List("", nil), func(it *cache.Item) bool { return it.Object.GetUID() == at.uid })
-	}
+// remember notes that the owner that dependent names is not at a place. It will not
+// be again: an object never comes back under its UID.
+func (c *collector) remember(at place, dependent resource.Object) absence {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	a := absence{elsewhere: at.def.Namespaced && c.censusLocked(at.def, dependent).has(at.uid)}
 	if c.mu.absent == nil || len(c.mu.absent) >= maxAbsent {
 		c.mu.absent = map[place]absence{}
 	}

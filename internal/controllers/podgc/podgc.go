@@ -1,6 +1,3 @@
-// Package podgc removes pods that nobody else will: bound to a node that is
-// gone, ending on a node that is out of service, deleted before they were bound,
-// or finished long ago when there are too many of those.
 package podgc
 
 import (
@@ -51,7 +48,7 @@ func New(o Options) *controller.Controller {
 		Writes:  []controller.Permission{controller.Delete(core.Pods.Def), controller.Patch(core.Pods.Def, "status")},
 		Setup: func(k *controller.Kit) controller.Reconciler[*corev1.Pod] {
 			r := &reconciler{threshold: threshold, pods: controller.For(k, core.Pods), nodes: controller.For(k, core.Nodes)}
-			r.mu.missing, r.mu.finished = map[string]time.Time{}, map[string]bool{}
+			r.mu.missing, r.mu.finished = map[string]time.Time{}, newFinished()
 			return r
 		},
 	})
@@ -83,7 +80,7 @@ type reconciler struct {
 	mu        struct {
 		sync.Mutex
 		missing  map[string]time.Time // node name: since when it has been missed
-		finished map[string]bool      // keys of finished pods
+		finished *finished            // pods that are not being deleted
 	}
 }
 
@@ -115,7 +112,7 @@ func (r *reconciler) Reconcile(ctx context.Context, pod *corev1.Pod) (controller
 func (r *reconciler) Gone(_ context.Context, key string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.mu.finished, key)
+	r.mu.finished.remove(key)
 	return nil
 }
 
@@ -138,47 +135,45 @@ func (r *reconciler) missingFor(node string) (left time.Duration, missing bool) 
 
 // limit removes the oldest finished pods beyond the threshold.
 func (r *reconciler) limit(ctx context.Context, pod *corev1.Pod) error {
-	key := cache.Key(pod.Namespace, pod.Name)
-	over := r.note(key, core.PodTerminal(pod))
-	if over <= 0 {
-		return nil
-	}
-	finished := slices.DeleteFunc(r.pods.List("", nil), func(p *corev1.Pod) bool { return !core.PodTerminal(p) || p.DeletionTimestamp != nil })
-	slices.SortFunc(finished, func(a, b *corev1.Pod) int {
-		return cmp.Or(evictedFirst(a, b), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-	})
-	for _, p := range finished[:max(0, len(finished)-r.threshold)] {
+	surplus := r.note(pod)
+	for i, old := range surplus {
+		p, ok := r.pods.Get(old.namespace, old.name)
+		if !ok {
+			continue
+		}
 		if err := r.remove(ctx, p, ""); err != nil {
+			r.keep(surplus[i:]) // it is tried again
 			return err
 		}
 	}
 	return nil
 }
 
-// evictedFirst orders pods that a node evicted before others.
-func evictedFirst(a, b *corev1.Pod) int {
-	evicted := func(p *corev1.Pod) int {
-		if p.Status.Reason == "Evicted" {
-			return 0
-		}
-		return 1
-	}
-	return cmp.Compare(evicted(a), evicted(b))
-}
-
-// note counts the finished pods and returns how many are over the threshold.
-func (r *reconciler) note(key string, finished bool) int {
+// note takes in a pod and takes out those that are over the threshold.
+func (r *reconciler) note(pod *corev1.Pod) (surplus []*ended) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !finished {
-		delete(r.mu.finished, key)
-		return 0
+	if !core.PodTerminal(pod) || pod.DeletionTimestamp != nil {
+		r.mu.finished.remove(cache.Key(pod.Namespace, pod.Name))
+		return nil
 	}
 	if r.threshold < 0 {
-		return 0
+		return nil
 	}
-	r.mu.finished[key] = true
-	return len(r.mu.finished) - r.threshold
+	r.mu.finished.set(newEnded(pod))
+	for r.mu.finished.Len() > r.threshold {
+		surplus = append(surplus, r.mu.finished.first())
+	}
+	return surplus
+}
+
+// keep puts pods back.
+func (r *reconciler) keep(pods []*ended) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range pods {
+		r.mu.finished.set(p)
+	}
 }
 
 // remove deletes a pod at once. One that had not finished is marked as failed

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -39,10 +41,12 @@ func New(kinds controller.Kinds) *controller.Controller {
 			Changed: allTerminating,
 		},
 		Setup: func(k *controller.Kit) controller.Reconciler[*corev1.Namespace] {
-			return &reconciler{
+			r := &reconciler{
 				k: k, kinds: kinds,
 				namespaces: controller.For(k, core.Namespaces), finalize: controller.Writer(k, core.Namespaces),
 			}
+			r.mu.next = map[string]time.Time{}
+			return r
 		},
 	})
 }
@@ -75,6 +79,17 @@ type reconciler struct {
 	kinds      controller.Kinds
 	namespaces controller.Client[*corev1.Namespace]
 	finalize   client.Client[*corev1.Namespace]
+	mu         struct {
+		sync.Mutex
+		next map[string]time.Time // by namespace: the next look comes no sooner
+	}
+}
+
+// pace is how far apart the looks at a namespace are that has so many objects left:
+// each walks over all of them, may write the status, and is asked for by each
+// object that goes.
+func pace(left int) time.Duration {
+	return min(time.Duration(left)*100*time.Microsecond, time.Second)
 }
 
 // Reconcile deletes the objects that are left in a terminating namespace. Each
@@ -82,6 +97,9 @@ type reconciler struct {
 func (r *reconciler) Reconcile(ctx context.Context, ns *corev1.Namespace) (controller.Next, error) {
 	if ns.DeletionTimestamp == nil || !slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes) {
 		return controller.Done, nil
+	}
+	if wait := r.wait(ns.Name); wait > 0 {
+		return controller.After(wait), nil
 	}
 	contents := r.contents()
 	if !r.k.Synced(contents) {
@@ -94,6 +112,7 @@ func (r *reconciler) Reconcile(ctx context.Context, ns *corev1.Namespace) (contr
 		}
 	}
 	left := r.left(contents, ns.Name)
+	r.rest(ns.Name, left)
 	reported, err := r.report(ctx, ns, left, failed)
 	if err != nil {
 		return controller.Done, err
@@ -117,6 +136,33 @@ func (r *reconciler) Reconcile(ctx context.Context, ns *corev1.Namespace) (contr
 		err = nil
 	}
 	return controller.Done, err
+}
+
+// Gone forgets a namespace.
+func (r *reconciler) Gone(_ context.Context, key string) error {
+	r.rest(key, nil)
+	return nil
+}
+
+// rest puts the next look at a namespace off by the pace of what is left.
+func (r *reconciler) rest(ns string, left []remainder) {
+	objects := 0
+	for _, c := range left {
+		objects += c.objects
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if objects == 0 {
+		delete(r.mu.next, ns)
+		return
+	}
+	r.mu.next[ns] = time.Now().Add(pace(objects))
+}
+
+func (r *reconciler) wait(ns string) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Until(r.mu.next[ns])
 }
 
 // order is what to delete now: pods as long as there are any, so that what they

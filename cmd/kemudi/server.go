@@ -114,6 +114,7 @@ func addServerFlags(f *pflag.FlagSet, o *cluster.Options) {
 	f.IntVar(&o.Scheduling.NodesToScore, "percentage-of-nodes-to-score", o.Scheduling.NodesToScore, "how much of the cluster is searched before the best node found is taken, in percent; default 50 to 5, the less the larger the cluster")
 	f.IntVar(&o.Controllers.EndpointSlice.MaxEndpointsPerSlice, "max-endpoints-per-slice", o.Controllers.EndpointSlice.MaxEndpointsPerSlice, "how many endpoints an EndpointSlice holds")
 	f.Var((*limitFlag)(&o.Controllers.PodGC.Threshold), "terminated-pod-gc-threshold", "how many finished pods are kept; 0 or less: all of them")
+	f.DurationVar(&o.Controllers.ResourceQuota.SyncPeriod, "resource-quota-sync-period", o.Controllers.ResourceQuota.SyncPeriod, "how often what is used of quotas is counted without cause")
 	f.DurationVar(&o.Controllers.NodeLifecycle.GracePeriod, "node-monitor-grace-period", o.Controllers.NodeLifecycle.GracePeriod, "how long a node may be silent")
 	f.DurationVar(&o.Controllers.NodeLifecycle.StartupGracePeriod, "node-startup-grace-period", o.Controllers.NodeLifecycle.StartupGracePeriod, "the same for a node that has never reported")
 	f.Float64Var(&o.Controllers.NodeLifecycle.EvictionRate, "node-eviction-rate", o.Controllers.NodeLifecycle.EvictionRate, "how many lost nodes of a zone begin to be emptied in a second")

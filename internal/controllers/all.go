@@ -27,6 +27,7 @@ import (
 	"github.com/kemudi/kemudi/internal/controllers/persistentvolume"
 	"github.com/kemudi/kemudi/internal/controllers/podgc"
 	"github.com/kemudi/kemudi/internal/controllers/replicaset"
+	"github.com/kemudi/kemudi/internal/controllers/resourcequota"
 	"github.com/kemudi/kemudi/internal/controllers/rootca"
 	"github.com/kemudi/kemudi/internal/controllers/serviceaccount"
 	"github.com/kemudi/kemudi/internal/controllers/statefulset"
@@ -57,6 +58,7 @@ type Options struct {
 	NodeIPAM               nodeipam.Options
 	NodeLifecycle          nodelifecycle.Options
 	PodGC                  podgc.Options
+	ResourceQuota          resourcequota.Options
 }
 
 // Defaults are the options that people set, as they are when nobody does.
@@ -64,13 +66,13 @@ func Defaults() Options {
 	return Options{
 		Enabled: []string{"*"}, Syncs: DefaultSyncs(),
 		Certificates: certificates.Defaults(), EndpointSlice: endpointslice.Defaults(), EndpointSliceMirroring: endpointslicemirroring.Defaults(),
-		NodeIPAM: nodeipam.Defaults(), NodeLifecycle: nodelifecycle.Defaults(), PodGC: podgc.Defaults(),
+		NodeIPAM: nodeipam.Defaults(), NodeLifecycle: nodelifecycle.Defaults(), PodGC: podgc.Defaults(), ResourceQuota: resourcequota.Defaults(),
 	}
 }
 
 // Check says what is wrong with the options that people set.
 func (o *Options) Check() error {
-	for _, own := range []interface{ Check() error }{o.EndpointSlice, o.EndpointSliceMirroring, o.NodeIPAM, o.NodeLifecycle} {
+	for _, own := range []interface{ Check() error }{o.EndpointSlice, o.EndpointSliceMirroring, o.NodeIPAM, o.NodeLifecycle, o.ResourceQuota} {
 		if err := own.Check(); err != nil {
 			return err
 		}
@@ -113,6 +115,7 @@ func All(o Options) []*controller.Controller {
 		ephemeralvolume.Controller,
 		localvolume.Controller,
 		volumeexpand.Controller,
+		resourcequota.New(controller.Fixed(o.Defs), o.ResourceQuota),
 		clusterroleaggregation.Controller,
 		certificates.Approving,
 		certificates.Cleaner,

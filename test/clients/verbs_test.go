@@ -36,7 +36,7 @@ var everyKind = []aKind{
 	{version: "v1", plural: "endpoints", sample: `subsets: [{addresses: [{ip: 192.0.2.1}], ports: [{port: 80}]}]`},
 	{version: "v1", plural: "events", sample: `involvedObject: {kind: Pod, name: x, namespace: NAMESPACE}`, proves: "C-448"},
 	{version: "v1", plural: "limitranges", sample: `spec: {limits: [{type: Pod, max: {cpu: "1000"}}]}`},
-	{version: "v1", plural: "resourcequotas", sample: `spec: {hard: {services: "100"}}`},
+	{version: "v1", plural: "resourcequotas", sample: `spec: {hard: {services: "100"}}`, proves: "C-144"},
 	{version: "v1", plural: "podtemplates", sample: `template: {spec: {containers: [{name: c, image: c}]}}`, proves: "C-284 C-285 C-286"},
 	{version: "v1", plural: "replicationcontrollers", sample: `spec: {replicas: 0, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: c}]}}}`},
 	{version: "v1", plural: "persistentvolumes", cluster: true, sample: `spec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce], hostPath: {path: /x}, storageClassName: verbs}`},

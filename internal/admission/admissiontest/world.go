@@ -18,17 +18,17 @@ import (
 
 // World is the caches of all resources.
 type World struct {
-	Caches map[*resource.Def]*cache.Cache
-	rev    int64
+	Caches   map[*resource.Def]*cache.Cache
+	progress *cache.Progress
+	rev      int64
 }
 
 // New holds objects written as "Kind: YAML".
 func New(t testing.TB, objs ...string) *World {
 	t.Helper()
-	w := &World{Caches: map[*resource.Def]*cache.Cache{}, rev: 1}
-	p := &cache.Progress{}
+	w := &World{Caches: map[*resource.Def]*cache.Cache{}, progress: &cache.Progress{}, rev: 1}
 	for _, d := range api.All() {
-		w.Caches[d] = cache.New(d, p)
+		w.Caches[d] = cache.New(d, w.progress)
 		w.Caches[d].Replace(nil, 1)
 	}
 	for _, text := range objs {
@@ -43,6 +43,7 @@ func (w *World) Set(t testing.TB, text string) {
 	d, obj := parse(t, text)
 	w.rev++
 	w.Caches[d].Apply([]cache.Change{{Item: &cache.Item{Key: cache.Key(obj.GetNamespace(), obj.GetName()), Rev: w.rev, Object: obj}}})
+	w.progress.Advance(w.rev)
 }
 
 // Options are those of plugins in this world, whose caches are never behind.

@@ -6,6 +6,7 @@ import (
 	"github.com/kemudi/kemudi/internal/admission/noderestriction"
 	"github.com/kemudi/kemudi/internal/admission/podpreset"
 	"github.com/kemudi/kemudi/internal/admission/priority"
+	"github.com/kemudi/kemudi/internal/admission/quota"
 	"github.com/kemudi/kemudi/internal/admission/serviceaccount"
 	"github.com/kemudi/kemudi/internal/admission/volumes"
 )
@@ -44,5 +45,6 @@ func entries(o *admission.Options) []entry {
 		on(certificateSubjectRestriction()),
 		off(denyServiceExternalIPs()),
 		on(escalation(o)),
+		on(quota.New(o)),
 	}
 }

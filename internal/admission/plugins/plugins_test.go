@@ -38,7 +38,7 @@ func TestPluginsAreOnAndOffAsAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "NamespaceLifecycle LimitRanger ServiceAccount NodeRestriction TaintNodesByCondition Priority DefaultTolerationSeconds DefaultStorageClass StorageObjectInUseProtection PersistentVolumeClaimResize RuntimeClass " +
-		"CertificateApproval CertificateSigning CertificateSubjectRestriction RBACEscalation"
+		"CertificateApproval CertificateSigning CertificateSubjectRestriction RBACEscalation ResourceQuota"
 	if got := strings.Join(byDefault.Names(), " "); got != want {
 		t.Errorf("by default: got %s, want %s", got, want)
 	}

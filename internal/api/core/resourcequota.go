@@ -28,6 +28,7 @@ var ResourceQuotas = resource.Define(resource.Spec[*corev1.ResourceQuota]{
 		}
 	},
 	Validate: validateQuota,
+	Index:    map[string]func(*corev1.ResourceQuota) []string{IndexNamespace: func(q *corev1.ResourceQuota) []string { return []string{q.Namespace} }},
 	Columns: []resource.Column[*corev1.ResourceQuota]{
 		{
 			Name:        "Request",
@@ -50,6 +51,9 @@ var ResourceQuotas = resource.Define(resource.Spec[*corev1.ResourceQuota]{
 		},
 	}},
 })
+
+// IndexNamespace finds the quotas of a namespace.
+const IndexNamespace = "namespace"
 
 func isLimit(name string) bool { return strings.HasPrefix(name, "limits.") }
 

@@ -99,6 +99,10 @@ func (s *Server) withAuthn(next http.Handler) http.Handler {
 	anonymous := &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		st := stateOf(r)
+		if st.user = callerOf(r.Context()); st.user != nil {
+			next.ServeHTTP(w, r)
+			return
+		}
 		if s.o.Authenticator == nil {
 			st.user = anonymous
 			next.ServeHTTP(w, r)

@@ -35,6 +35,9 @@ func (l *local) Cache(def *resource.Def, _ string) *cache.Cache { return l.s.o.C
 
 // Do performs one request by plain calls.
 func (l *local) Do(ctx context.Context, r *client.Request) (runtime.Object, error) {
+	if r.Path != "" {
+		return l.raw(ctx, r.Path)
+	}
 	if r.Verb == "list" || r.Verb == "watch" {
 		return nil, refusal.MethodNotAllowed() // there are List and Cache for that
 	}

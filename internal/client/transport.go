@@ -32,6 +32,11 @@ type Transport interface {
 
 // Request is one call. Options that do not belong to the verb are ignored.
 type Request struct {
+	// Path, if set, is what a GET is sent for, with its query ("/apis/group/version/..."):
+	// of what others serve through this API, and no Def describes. All else but the verb get
+	// is left out then. The answer is a [runtime.Unknown] that holds JSON.
+	Path string
+
 	Verb            string // get, list, create, update, patch, delete, deletecollection
 	Def             *resource.Def
 	Sub             string // subresource; empty: the object itself

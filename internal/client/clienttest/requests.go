@@ -15,6 +15,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -351,5 +352,20 @@ func contexts(b *bed) {
 	}
 	if list, err := b.maps().List(b.ctx, "default", metav1.ListOptions{}); err != nil || len(list) != 0 {
 		b.Errorf("got %v, %v, want nothing made", list, err)
+	}
+}
+
+func paths(b *bed) {
+	b.put("one")
+	got, err := b.Do(b.ctx, &client.Request{Verb: "get", Path: "/api/v1/namespaces/default/configmaps?fieldSelector=metadata.name%3Done&limit=1"})
+	b.must(err)
+	raw, ok := got.(*runtime.Unknown)
+	if !ok || raw.ContentType != runtime.ContentTypeJSON || !strings.HasPrefix(string(raw.Raw), `{"kind":"ConfigMapList"`) || !strings.Contains(string(raw.Raw), `"name":"one"`) {
+		b.Errorf("a list by its path: got %+v", got)
+	}
+	for _, path := range []string{"/apis/metrics.example.com", "/apis/metrics.example.com/v1/x", "/api/v1/namespaces/default/configmaps/none", "/nowhere"} {
+		if got, err := b.Do(b.ctx, &client.Request{Verb: "get", Path: path}); !apierrors.IsNotFound(err) {
+			b.Errorf("%s: got %v, %v, want it not found", path, got, err)
+		}
 	}
 }

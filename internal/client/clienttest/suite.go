@@ -29,6 +29,7 @@ func Run(t *testing.T, open func(t *testing.T) client.Transport) {
 		{"A name that is missing is an object that is not there", emptyNames},
 		{"Subresources have their own bodies", subresources},
 		{"Questions are answered", questions},
+		{"Paths are answered that no kind describes", paths},
 		{"Patches of every kind are applied, by the agent's name", patches},
 		{"A dry run changes nothing", dryRuns},
 		{"A deletion tells what went and when", deletions},

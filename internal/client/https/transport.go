@@ -3,6 +3,7 @@ package https
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -143,6 +144,9 @@ func (t *Transport) Run(ctx context.Context) error {
 
 // Do performs one request.
 func (t *Transport) Do(ctx context.Context, r *client.Request) (runtime.Object, error) {
+	if r.Path != "" {
+		return t.raw(ctx, r.Path)
+	}
 	c, err := t.encode(r)
 	if err != nil {
 		return nil, err
@@ -152,6 +156,19 @@ func (t *Transport) Do(ctx context.Context, r *client.Request) (runtime.Object, 
 		return nil, err
 	}
 	return a.object(r)
+}
+
+// raw sends a GET for a path, and returns the bytes of the answer.
+func (t *Transport) raw(ctx context.Context, path string) (runtime.Object, error) {
+	u, err := url.Parse(path)
+	if err != nil {
+		return nil, fmt.Errorf("get %s: %w", path, err)
+	}
+	a, err := t.ask(ctx, &call{method: http.MethodGet, path: u.EscapedPath(), query: u.Query(), accept: mediaJSON, verb: "get"})
+	if err != nil {
+		return nil, err
+	}
+	return &runtime.Unknown{Raw: a.body, ContentType: runtime.ContentTypeJSON}, nil
 }
 
 // List performs a list.

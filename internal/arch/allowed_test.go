@@ -24,6 +24,7 @@ var allowed = []allowance{
 	{"k8s.io/cri-api", "types of the Container Runtime Interface, the only way to a container runtime"},
 	{"k8s.io/cri-streaming", "streaming server of exec, attach and port-forward on the runtime's side"},
 	{"k8s.io/kube-scheduler/config", "types of the scheduler's configuration"},
+	{"k8s.io/kube-scheduler/extender", "types of the calls to the scheduler's extenders"},
 	{"k8s.io/kubelet", "types of the node agent's API and configuration"},
 	{"k8s.io/metrics/pkg/apis", "the wire types of the groups of metrics"},
 	{"k8s.io/klog/v2", "the Kubernetes libraries log through it"},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/scheduler/extender"
 	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
 )
 
@@ -25,6 +26,11 @@ const anyEvent = ^uint32(0)
 // attempt tries to find a node for a pod, and to bind it there.
 func (l *loop) attempt(item *pending) {
 	started := time.Now()
+	consults := l.mustConsult(item.pod.Obj)
+	if consults && l.consulting != nil {
+		l.queue.ask(item)
+		return
+	}
 	if started.Sub(l.swept) >= sweepEvery {
 		l.snapshot.Sweep()
 		l.swept = started
@@ -34,6 +40,10 @@ func (l *loop) attempt(item *pending) {
 	switch {
 	case d.node != nil:
 		l.log.Debug("found node", "pod", nameOf(item.pod.Obj), "node", d.node.Name, "evaluated", d.evaluated, "feasible", d.feasible)
+		if consults {
+			l.consult(item, started)
+			return
+		}
 		l.place(item, d.node, started)
 	case d.unfit != nil:
 		l.unfit(item, d.unfit)
@@ -59,9 +69,26 @@ func (l *loop) unfit(item *pending, u *unfit) {
 		return
 	}
 	l.metrics.preemption.Inc()
-	pre := item.by.preempt(u, slices.Collect(maps.Values(l.budgets)))
+	asked := having(l.interested(item.pod.Obj), (*extender.Extender).Preempts)
+	pre, list := item.by.preempt(u, slices.Collect(maps.Values(l.budgets)))
+	if len(asked) > 0 && len(list) > 0 {
+		l.consultVictims(item, setback{message, u.plugins}, asked, list)
+		return
+	}
+	l.preempted(item, setback{message, u.plugins}, pre)
+}
+
+// setback is why a pod fits nowhere, and which plugins say so.
+type setback struct {
+	message string
+	plugins uint32
+}
+
+// preempted puts a pod aside that fits nowhere, having made room for it if that
+// can be.
+func (l *loop) preempted(item *pending, s setback, pre preemption) {
 	if pre.message != "" {
-		message += " preemption: " + pre.message
+		s.message += " preemption: " + pre.message
 	}
 	switch {
 	case pre.node != nil:
@@ -71,8 +98,8 @@ func (l *loop) unfit(item *pending, u *unfit) {
 		l.snapshot.Nominate(item.pod, "")
 		item.stated.nominated = ""
 	}
-	l.queue.refuse(item, u.plugins, time.Now())
-	l.state(item, corev1.PodReasonUnschedulable, message)
+	l.queue.refuse(item, s.plugins, time.Now())
+	l.state(item, corev1.PodReasonUnschedulable, s.message)
 }
 
 // failed puts a pod aside whose attempt failed for no fault of its own.

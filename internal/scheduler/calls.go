@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -26,6 +27,7 @@ const (
 	stateCall callKind = iota // says in the pod's status how things are; only the last one matters
 	bindCall                  // what was said before does not matter any more
 	evictCall
+	askCall // an extender's answer is waited for
 )
 
 // call is something to be written through the API.
@@ -34,7 +36,9 @@ type call struct {
 	kind callKind
 	do   func(ctx context.Context) error // runs beside the scheduler: it must not touch its state
 	then func(err error)                 // runs in the scheduler's turn
-	err  error
+	// limit is how long it may take; 0: callDeadline.
+	limit time.Duration
+	err   error
 }
 
 // calls runs calls beside the scheduler, for one pod one after the other (B2).
@@ -56,7 +60,7 @@ func (c *calls) full() bool { return len(c.ready) >= callsWaiting }
 // add starts a call, now or when it may.
 func (c *calls) add(x *call) {
 	before := c.byPod[x.pod]
-	if len(before) > 1 && x.kind != evictCall { // keep the one under way, and what must not be lost
+	if len(before) > 1 && (x.kind == stateCall || x.kind == bindCall) { // keep the one under way, and what must not be lost
 		before = append(before[:1:1], slices.DeleteFunc(slices.Clone(before[1:]), func(b *call) bool { return b.kind == stateCall })...)
 	}
 	c.byPod[x.pod] = append(before, x)
@@ -73,7 +77,7 @@ func (c *calls) start() {
 		c.ready = c.ready[1:]
 		c.running++
 		c.group.Go("call", func(ctx context.Context) error {
-			ctx, cancel := context.WithTimeout(ctx, callDeadline)
+			ctx, cancel := context.WithTimeout(ctx, cmp.Or(x.limit, callDeadline))
 			defer cancel()
 			x.err = x.do(ctx)
 			c.answers <- x

@@ -227,9 +227,29 @@ func (c *cycle) ask(filters []plugins.Filterer, n *snapshot.Node) *plugins.Reaso
 	return nil
 }
 
-// best scores the feasible nodes and takes one of the best, each with the same chance.
+// resume takes up the decision about a pod again, among nodes that were found
+// before: those that will do now are feasible.
+func (c *cycle) resume(p *snapshot.Pod, nodes []*snapshot.Node) {
+	c.pod = plugins.Cycle{Snapshot: c.snapshot, Pod: p}
+	c.feasible = c.feasible[:0]
+	if _, no := c.preFilter(); no != nil && no.rejected != nil {
+		return
+	}
+	for _, n := range nodes {
+		if n.Obj != nil && c.filter(n) == nil {
+			c.feasible = append(c.feasible, n)
+		}
+	}
+}
+
+// best scores the feasible nodes and takes one of the best.
 func (c *cycle) best() *snapshot.Node {
 	c.score()
+	return c.pick()
+}
+
+// pick takes one of the nodes with the best score, each with the same chance.
+func (c *cycle) pick() *snapshot.Node {
 	at, ties := 0, 1
 	for i := 1; i < len(c.total); i++ {
 		switch {

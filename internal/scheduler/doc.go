@@ -5,7 +5,7 @@
 // cluster, the queue of pending pods, the calls in flight) and takes in, in turn,
 // changes from the caches (feed.go), answers of calls (calls.go) and pods to
 // schedule. cycle.go is the decision itself, a pure function of the snapshot;
-// flight.go is the way of a pod from its decision to its binding;
+// extend.go asks extenders about it; flight.go is the way of a pod from its decision to its binding;
 // message.go says why there was none; preempt.go looks for pods that could make
 // room. The rules are plugins (package plugins, in the order of its list.go); which
 // of them, and how, is the profile that a pod names (profile.go), as package config reads it.

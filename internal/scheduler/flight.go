@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kemudi/kemudi/internal/scheduler/extender"
 	"github.com/kemudi/kemudi/internal/scheduler/plugins"
 	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
 )
@@ -226,12 +227,16 @@ func (l *loop) prepare(f *flight, plugin int, work plugins.Work) {
 func (l *loop) bind(f *flight) {
 	obj, node := f.obj, f.node.Name
 	l.calls.add(&call{
-		pod: obj.UID, kind: bindCall,
+		pod: obj.UID, kind: bindCall, limit: l.patience(having(l.o.Config.Extenders, (*extender.Extender).Binds)),
 		do: func(ctx context.Context) error {
-			_, err := l.pods.Post(ctx, obj.Namespace, obj.Name, "binding", &corev1.Binding{
+			b := &corev1.Binding{
 				ObjectMeta: metav1.ObjectMeta{Namespace: obj.Namespace, Name: obj.Name, UID: obj.UID},
 				Target:     corev1.ObjectReference{Kind: "Node", Name: node},
-			})
+			}
+			if done, err := l.bindBy(ctx, obj, b); done {
+				return err
+			}
+			_, err := l.pods.Post(ctx, obj.Namespace, obj.Name, "binding", b)
 			return err
 		},
 		then: func(err error) {

@@ -97,9 +97,10 @@ func (m *metrics) bound(item *pending) {
 
 // sizes notes how much there is; the caller does so before it waits.
 func (m *metrics) sizes(l *loop) {
-	for _, p := range []place{active, backoff, unschedulable, gated} {
+	for _, p := range []place{backoff, unschedulable, gated} {
 		m.pending.WithLabelValues(string(p)).Set(float64(l.queue.counts[p]))
 	}
+	m.pending.WithLabelValues(string(active)).Set(float64(l.queue.counts[active] + l.queue.counts[asking]))
 	for _, by := range l.profiles {
 		m.refusals(l.queue, by)
 	}

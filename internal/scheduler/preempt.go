@@ -37,10 +37,11 @@ type candidate struct {
 }
 
 // preempt looks for the node where the least important pods would have to go
-// for the pod that decide has just found unfit. budgets may be nil.
-func (c *cycle) preempt(u *unfit, budgets []*policyv1.PodDisruptionBudget) preemption {
+// for the pod that decide has just found unfit, and returns all candidates too.
+// budgets may be nil.
+func (c *cycle) preempt(u *unfit, budgets []*policyv1.PodDisruptionBudget) (pre preemption, list []*candidate) {
 	if why := c.mayNotPreempt(u); why != "" {
-		return preemption{message: why, keep: true}
+		return preemption{message: why, keep: true}, nil
 	}
 	var potential []*snapshot.Node
 	for _, r := range u.refusals {
@@ -63,15 +64,16 @@ func (c *cycle) preempt(u *unfit, budgets []*policyv1.PodDisruptionBudget) preem
 				continue
 			}
 			found++
+			list = append(list, cand)
 			if best == nil || cand.better(best) {
 				best = cand
 			}
 		}
 	}
 	if best == nil {
-		return preemption{message: available(u.nodes, why)}
+		return preemption{message: available(u.nodes, why)}, nil
 	}
-	return preemption{node: best.node, victims: best.victims}
+	return preemption{node: best.node, victims: best.victims}, list
 }
 
 // candidates is how many nodes preemption compares of those where it may help:

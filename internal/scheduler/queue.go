@@ -22,7 +22,8 @@ const (
 	backoff       place = "backoff"       // to be tried when its wait is over
 	unschedulable place = "unschedulable" // to be tried after an event that helps
 	gated         place = "gated"         // has scheduling gates: not to be tried
-	flying        place = "flying"        // has a place; the binding is under way
+	asking        place = "asking"        // extenders are to be asked about it, after others
+	flying        place = "flying"        // has a place, or extenders are asked for one; the binding is under way
 )
 
 // pending is a pod without a node.
@@ -62,6 +63,7 @@ type queue struct {
 	pods map[types.UID]*pending
 
 	active, backoff, unschedulable heapOf
+	asking                         heapOf
 	erred                          heapOf                              // in back-off because of an error
 	byRefused                      map[refusedBy]map[*pending]struct{} // unschedulable pods
 	counts                         map[place]int
@@ -83,6 +85,7 @@ func newQueue(initial, longest time.Duration) *queue {
 		initial: initial, longest: longest,
 		pods:          map[types.UID]*pending{},
 		active:        heapOf{before: moreUrgent},
+		asking:        heapOf{before: moreUrgent},
 		backoff:       heapOf{before: dueFirst},
 		erred:         heapOf{before: dueFirst},
 		unschedulable: heapOf{before: dueFirst},
@@ -161,6 +164,31 @@ func (q *queue) pop(now time.Time) *pending {
 	}
 	q.put(item, flying)
 	return item
+}
+
+// ask puts a popped pod aside until extenders can be asked about it.
+func (q *queue) ask(item *pending) {
+	q.leave(item)
+	item.attempts--
+	q.put(item, asking)
+}
+
+// answer takes the most urgent pod that extenders are to be asked about.
+func (q *queue) answer() *pending {
+	item := q.asking.first()
+	if item == nil {
+		return nil
+	}
+	q.leave(item)
+	item.attempts++
+	q.put(item, flying)
+	return item
+}
+
+// again has a popped pod tried again at once.
+func (q *queue) again(item *pending) {
+	q.leave(item)
+	q.put(item, active)
 }
 
 // ripen moves what is due to the active pods.
@@ -263,6 +291,8 @@ func (q *queue) heap(item *pending) *heapOf {
 		return &q.backoff
 	case unschedulable:
 		return &q.unschedulable
+	case asking:
+		return &q.asking
 	}
 	return nil
 }

@@ -66,15 +66,17 @@ type loop struct {
 	*Scheduler
 	log *slog.Logger
 
-	pods      client.Client[*corev1.Pod]
-	snapshot  *snapshot.Snapshot
-	profiles  profiles
-	queue     *queue
-	calls     *calls
-	held      held
-	budgets   map[string]*policyv1.PodDisruptionBudget
-	followers *followers
-	swept     time.Time
+	pods     client.Client[*corev1.Pod]
+	snapshot *snapshot.Snapshot
+	profiles profiles
+	queue    *queue
+	calls    *calls
+	held     held
+
+	consulting *consultation // extenders are asked; nil: they are not
+	budgets    map[string]*policyv1.PodDisruptionBudget
+	followers  *followers
+	swept      time.Time
 }
 
 // Run schedules until ctx ends. It may be called again after that, but not twice
@@ -119,6 +121,10 @@ func (l *loop) run(ctx context.Context, t client.Transport) error {
 		l.takeAnswers()
 		l.proceed(time.Now())
 		if !l.calls.full() {
+			if item := l.nextToAsk(); item != nil {
+				l.attempt(item)
+				continue
+			}
 			if item := l.queue.pop(time.Now()); item != nil {
 				l.attempt(item)
 				continue

@@ -213,7 +213,7 @@ func (s *script) decide(verb string, args []string) string {
 }
 
 func (s *script) preempt(p *snapshot.Pod, u *unfit) string {
-	pre := s.c.preempt(u, s.budgets)
+	pre, _ := s.c.preempt(u, s.budgets)
 	if pre.node == nil {
 		if !pre.keep {
 			s.c.snapshot.Nominate(p, "")

@@ -8,6 +8,7 @@ import (
 	componentv1alpha1 "k8s.io/component-base/config/v1alpha1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/kemudi/kemudi/internal/scheduler/extender"
 	"github.com/kemudi/kemudi/internal/scheduler/plugins"
 )
 
@@ -17,7 +18,7 @@ const DefaultName = "default-scheduler"
 // Config is how to schedule.
 type Config struct {
 	Profiles  []Profile // at least one, each with another name
-	Extenders []configv1.Extender
+	Extenders []*extender.Extender
 
 	// How long a pod waits after an attempt that failed, at first and at most.
 	PodInitialBackoff, PodMaxBackoff time.Duration
@@ -58,9 +59,11 @@ func Parse(data []byte) (*Config, error) {
 func fromFile(file *configv1.KubeSchedulerConfiguration) (*Config, error) {
 	setDefaults(file)
 	errs := validate(file)
+	extenders, more := newExtenders(file.Extenders)
+	errs = append(errs, more...)
 	c := &Config{
 		Profiles:          make([]Profile, len(file.Profiles)),
-		Extenders:         file.Extenders,
+		Extenders:         extenders,
 		PodInitialBackoff: time.Duration(*file.PodInitialBackoffSeconds) * time.Second,
 		PodMaxBackoff:     time.Duration(*file.PodMaxBackoffSeconds) * time.Second,
 		LeaderElection:    file.LeaderElection,
@@ -77,11 +80,40 @@ func fromFile(file *configv1.KubeSchedulerConfiguration) (*Config, error) {
 		return nil, err
 	}
 	for i := range c.Profiles {
+		fit := c.Profiles[i].Plugins.NodeResourcesFit
+		fit.IgnoredResources = append(fit.IgnoredResources, ignored(file.Extenders)...)
 		if err := choose(c.Profiles[i].Plugins, &file.Profiles[i]); err != nil {
 			return nil, fmt.Errorf("profile %q: %w", c.Profiles[i].Name, err)
 		}
 	}
 	return c, nil
+}
+
+// newExtenders makes extenders; one without a URL has been found out before.
+func newExtenders(list []configv1.Extender) (extenders []*extender.Extender, errs field.ErrorList) {
+	for i := range list {
+		if list[i].URLPrefix == "" {
+			continue
+		}
+		e, err := extender.New(list[i], field.NewPath("extenders").Index(i))
+		if err != nil {
+			errs = append(errs, err)
+		}
+		extenders = append(extenders, e)
+	}
+	return extenders, errs
+}
+
+// ignored are the resources that extenders alone look after.
+func ignored(extenders []configv1.Extender) (names []string) {
+	for i := range extenders {
+		for _, r := range extenders[i].ManagedResources {
+			if r.IgnoredByScheduler {
+				names = append(names, r.Name)
+			}
+		}
+	}
+	return names
 }
 
 // newProfile is a profile without the plugins that it chooses.

@@ -60,7 +60,7 @@ func read(doc string) []string {
 		say("leader elected: %t, lease %s/%s of %v, renewed in %v, tried every %v", *l.LeaderElect, l.ResourceNamespace, l.ResourceName, l.LeaseDuration.Duration, l.RenewDeadline.Duration, l.RetryPeriod.Duration)
 	}
 	for _, e := range c.Extenders {
-		say("extender %s timeout %v", e.URLPrefix, e.HTTPTimeout.Duration)
+		say("extender %s timeout %v", e.Name(), e.Client.Timeout)
 	}
 	for _, p := range c.Profiles {
 		out = append(out, differences(&p)...)

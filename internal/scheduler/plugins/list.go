@@ -143,9 +143,19 @@ func (s *Set) Add(p Plugin, weight int64) {
 	s.add(p, c)
 }
 
+// ByExtender, among the bits of plugins that refused a pod, says that extenders
+// did: any event may help. NoPlugin is the plugin of their reasons.
+const (
+	NoPlugin   = 31
+	ByExtender = uint32(1) << NoPlugin
+)
+
 // Wakes reports whether a pod that the plugins in refused (bits by index in
 // All) should be tried again after an event.
 func (s *Set) Wakes(refused uint32, c *Cycle, e *Event) bool {
+	if refused&ByExtender != 0 {
+		return true
+	}
 	for i := range s.All {
 		if refused&(1<<i) == 0 || s.wakers[i]&e.Kind == 0 {
 			continue
@@ -164,6 +174,9 @@ func (s *Set) Moves(plugin int, kinds Events) bool { return s.wakers[plugin]&kin
 // Cares reports whether events of a kind can matter at all to a pod that these
 // plugins refused.
 func (s *Set) Cares(refused uint32, kind Events) bool {
+	if refused&ByExtender != 0 {
+		return true
+	}
 	for i := range s.All {
 		if refused&(1<<i) != 0 && s.wakers[i]&kind != 0 {
 			return true

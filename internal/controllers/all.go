@@ -115,7 +115,7 @@ func All(o Options) []*controller.Controller {
 		ephemeralvolume.Controller,
 		localvolume.Controller,
 		volumeexpand.Controller,
-		resourcequota.New(controller.Fixed(o.Defs), o.ResourceQuota),
+		resourcequota.New(o.Kinds, o.ResourceQuota),
 		clusterroleaggregation.Controller,
 		certificates.Approving,
 		certificates.Cleaner,

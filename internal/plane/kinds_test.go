@@ -35,7 +35,7 @@ func asAdmin(o *apiserver.Options, _ *watchcache.Set) error {
 // newGadgets is a kind that comes and goes.
 func newGadgets() *resource.Resource[*corev1.ConfigMap] {
 	return resource.Define(resource.Spec[*corev1.ConfigMap]{
-		Names: resource.Names{Group: "example.com", Version: "v1", Kind: "Gadget", Plural: "gadgets", Namespaced: true},
+		Names:     resource.Names{Group: "example.com", Version: "v1", Kind: "Gadget", Plural: "gadgets", Namespaced: true},
 		Untracked: true, // the libraries know no such kind
 	})
 }

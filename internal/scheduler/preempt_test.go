@@ -41,7 +41,7 @@ func TestPreemptionLooksOnForANodeThatViolatesNoBudget(t *testing.T) {
 	for seed := range uint64(20) {
 		c.rand = rand.New(rand.NewPCG(seed, 0))
 		d := c.decide(c.snapshot.NewPod(parsePod([]string{fmt.Sprint("p", seed), "cpu=1", "prio=10"})))
-		pre := c.preempt(d.unfit, budgets)
+		pre, _ := c.preempt(d.unfit, budgets)
 		if pre.node == nil || pre.node.Name != fmt.Sprint("node-", free) {
 			t.Errorf("seed %d: got %+v, want the node of the pod that no budget is about", seed, pre)
 		}
@@ -59,7 +59,7 @@ func BenchmarkPreemption(b *testing.B) {
 			d := c.decide(c.snapshot.NewPod(parsePod([]string{"p", "cpu=1", "prio=10"})))
 			b.ReportAllocs()
 			for b.Loop() {
-				if c.preempt(d.unfit, budgets).node == nil {
+				if pre, _ := c.preempt(d.unfit, budgets); pre.node == nil {
 					b.Fatal("no node")
 				}
 			}

@@ -9,6 +9,9 @@ func TestCluster(t *testing.T) {
 		for name, test := range map[string]func(*testing.T, *cluster){
 			"deployment of the documents": testDocumentDeployment,
 			"rollout under load":          testRolloutUnderLoad,
+			"daemon set":                  testDaemonSet,
+			"jobs":                        testJobs,
+			"cron job":                    testCronJob,
 			"reading":                     everyKubectl(testReading),
 			"changing":                    everyKubectl(testChanging),
 			"watching":                    everyKubectl(testWatching),

@@ -12,12 +12,16 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/policy"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/controller"
+	"github.com/kemudi/kemudi/internal/controllers/disruption"
 	"github.com/kemudi/kemudi/internal/controllers/garbagecollector"
 	"github.com/kemudi/kemudi/internal/controllers/namespace"
 	"github.com/kemudi/kemudi/internal/plane"
@@ -174,5 +178,64 @@ func TestKindsMayComeAndGoWhileControllersRun(t *testing.T) {
 		if err := g.Wait(); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+func TestBudgetsCountOwnersOfKindsThatComeLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		plane := sim.Plane(t, plane.Options{Leadership: nobody{}})
+		without := slices.DeleteFunc(slices.Clone(plane.Defs()), func(def *resource.Def) bool { return def == core.ReplicationControllers.Def })
+		kinds := &someKinds{}
+		kinds.set(without)
+		g := task.NewGroup(t.Context())
+		g.Go("controllers", func(ctx context.Context) error {
+			return controller.RunAll(ctx, []*controller.Controller{disruption.New(kinds)}, controller.Env{
+				As: func(string) client.Transport { return plane.Admin() }, Logger: slog.New(slog.DiscardHandler),
+			})
+		})
+		defer func() {
+			g.Cancel(context.Canceled)
+			if err := g.Wait(); err != nil {
+				t.Error(err)
+			}
+		}()
+		rc, err := client.For(plane.Admin(), core.ReplicationControllers).Create(t.Context(), &corev1.ReplicationController{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db"},
+			Spec: corev1.ReplicationControllerSpec{Replicas: new(int32(3)), Template: &corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "db"}},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "c"}}},
+			}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		meta := owned("default", "p", metav1.NewControllerRef(rc, core.ReplicationControllers.GVK()))
+		meta.Labels = map[string]string{"app": "db"}
+		if _, err := client.For(plane.Admin(), core.Pods).Create(t.Context(), &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "c"}}}}); err != nil {
+			t.Fatal(err)
+		}
+		budgets := client.For(plane.Admin(), policy.PodDisruptionBudgets)
+		if _, err := budgets.Create(t.Context(), &policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"},
+			Spec: policyv1.PodDisruptionBudgetSpec{
+				MaxUnavailable: new(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}},
+			},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		expect := func(step string, expected int32, message string) {
+			t.Helper()
+			time.Sleep(time.Minute)
+			b, err := budgets.Get(t.Context(), "default", "b")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b.Status.ExpectedPods != expected || len(b.Status.Conditions) != 1 || b.Status.Conditions[0].Message != message {
+				t.Errorf("%s: got %+v, want %d pods, message %q", step, b.Status, expected, message)
+			}
+		}
+		expect("the kind of the owner is not known", 0, `no matches for kind "ReplicationController" in version "v1"`)
+		kinds.set(plane.Defs())
+		expect("it comes", 3, "")
 	})
 }

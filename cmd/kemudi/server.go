@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -114,6 +115,12 @@ func addServerFlags(f *pflag.FlagSet, o *cluster.Options) {
 	f.IntVar(&o.Scheduling.NodesToScore, "percentage-of-nodes-to-score", o.Scheduling.NodesToScore, "how much of the cluster is searched before the best node found is taken, in percent; default 50 to 5, the less the larger the cluster")
 	f.IntVar(&o.Controllers.EndpointSlice.MaxEndpointsPerSlice, "max-endpoints-per-slice", o.Controllers.EndpointSlice.MaxEndpointsPerSlice, "how many endpoints an EndpointSlice holds")
 	f.Var((*limitFlag)(&o.Controllers.PodGC.Threshold), "terminated-pod-gc-threshold", "how many finished pods are kept; 0 or less: all of them")
+	f.DurationVar(&o.Controllers.PodAutoscaler.SyncPeriod, "horizontal-pod-autoscaler-sync-period", o.Controllers.PodAutoscaler.SyncPeriod, "how often an autoscaler looks at what its pods use")
+	f.Var((*spanFlag)(&o.Controllers.PodAutoscaler.Downscale), "horizontal-pod-autoscaler-downscale-stabilization", "how long an autoscaler keeps the most pods that were wanted before it takes any away")
+	f.Float64Var(&o.Controllers.PodAutoscaler.Tolerance, "horizontal-pod-autoscaler-tolerance", o.Controllers.PodAutoscaler.Tolerance, "how far a metric may be off its target, as a share of it, with nothing done about it")
+	f.Var((*spanFlag)(&o.Controllers.PodAutoscaler.CPUInitialization), "horizontal-pod-autoscaler-cpu-initialization-period", "how long after its start what a pod uses of processors does not count, unless it has been ready for all of it")
+	f.Var((*spanFlag)(&o.Controllers.PodAutoscaler.InitialReadinessDelay), "horizontal-pod-autoscaler-initial-readiness-delay", "how long after its start a pod that becomes unready is taken never to have been ready")
+	f.IntVar(&o.Controllers.PodAutoscaler.Syncs, "concurrent-horizontal-pod-autoscaler-syncs", o.Controllers.PodAutoscaler.Syncs, "how many autoscalers look at one time")
 	f.DurationVar(&o.Controllers.ResourceQuota.SyncPeriod, "resource-quota-sync-period", o.Controllers.ResourceQuota.SyncPeriod, "how often what is used of quotas is counted without cause")
 	f.DurationVar(&o.Controllers.NodeLifecycle.GracePeriod, "node-monitor-grace-period", o.Controllers.NodeLifecycle.GracePeriod, "how long a node may be silent")
 	f.DurationVar(&o.Controllers.NodeLifecycle.StartupGracePeriod, "node-startup-grace-period", o.Controllers.NodeLifecycle.StartupGracePeriod, "the same for a node that has never reported")
@@ -222,6 +229,21 @@ func (l *limitFlag) Set(s string) error {
 		n = -1
 	}
 	*l = limitFlag(n)
+	return err
+}
+
+// spanFlag is a time that may be 0. It is negative then: an option that is 0 was not said.
+type spanFlag time.Duration
+
+func (s *spanFlag) Type() string   { return "duration" }
+func (s *spanFlag) String() string { return max(time.Duration(*s), 0).String() }
+
+func (s *spanFlag) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if d <= 0 {
+		d = -1
+	}
+	*s = spanFlag(d)
 	return err
 }
 

@@ -62,6 +62,10 @@ var elsewhere = map[string][]string{
 		"BackoffLimitExceeded", "Completed", "DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded", "PodFailurePolicy",
 		"Resumed", "Suspended", "TooManySucceededPods",
 	},
+	"controllers Event(r.reason)": { // of autoscalers
+		"FailedGetContainerResourceMetric", "FailedGetExternalMetric", "FailedGetObjectMetric", "FailedGetPodsMetric",
+		"FailedGetResourceMetric", "InvalidMetricSourceType",
+	},
 	"controllers Event(n.reason)": { // of CronJobs
 		"JobAlreadyActive", "MissSchedule", "MissingJob", "SawCompletedJob", "TooManyMissedTimes", "UnexpectedJob",
 		"UnknownTimeZone", "UnparseableSchedule",

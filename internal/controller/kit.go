@@ -174,8 +174,9 @@ func (c *Controller) mayWrite(r *client.Request) error {
 	if slices.Contains(c.Writes, Permission{r.Verb, r.Def, r.Sub}) {
 		return nil
 	}
-	for _, rule := range c.Rules { // a custom controller with wide rules
-		if slices.Contains(rule.Resources, "*") && (slices.Contains(rule.Verbs, "*") || slices.Contains(rule.Verbs, r.Verb)) {
+	for _, rule := range c.Rules { // a controller with wide rules
+		wide := slices.Contains(rule.Resources, "*") || r.Sub != "" && slices.Contains(rule.Resources, "*/"+r.Sub)
+		if wide && (slices.Contains(rule.Verbs, "*") || slices.Contains(rule.Verbs, r.Verb)) {
 			return nil
 		}
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/kemudi/kemudi/internal/controllers/nodeipam"
 	"github.com/kemudi/kemudi/internal/controllers/nodelifecycle"
 	"github.com/kemudi/kemudi/internal/controllers/persistentvolume"
+	"github.com/kemudi/kemudi/internal/controllers/podautoscaler"
 	"github.com/kemudi/kemudi/internal/controllers/podgc"
 	"github.com/kemudi/kemudi/internal/controllers/replicaset"
 	"github.com/kemudi/kemudi/internal/controllers/resourcequota"
@@ -57,6 +58,7 @@ type Options struct {
 	EndpointSliceMirroring endpointslicemirroring.Options
 	NodeIPAM               nodeipam.Options
 	NodeLifecycle          nodelifecycle.Options
+	PodAutoscaler          podautoscaler.Options
 	PodGC                  podgc.Options
 	ResourceQuota          resourcequota.Options
 }
@@ -67,12 +69,14 @@ func Defaults() Options {
 		Enabled: []string{"*"}, Syncs: DefaultSyncs(),
 		Certificates: certificates.Defaults(), EndpointSlice: endpointslice.Defaults(), EndpointSliceMirroring: endpointslicemirroring.Defaults(),
 		NodeIPAM: nodeipam.Defaults(), NodeLifecycle: nodelifecycle.Defaults(), PodGC: podgc.Defaults(), ResourceQuota: resourcequota.Defaults(),
+		NodeIPAM: nodeipam.Defaults(), NodeLifecycle: nodelifecycle.Defaults(), PodAutoscaler: podautoscaler.Defaults(), PodGC: podgc.Defaults(),
 	}
 }
 
 // Check says what is wrong with the options that people set.
 func (o *Options) Check() error {
 	for _, own := range []interface{ Check() error }{o.EndpointSlice, o.EndpointSliceMirroring, o.NodeIPAM, o.NodeLifecycle, o.ResourceQuota} {
+	for _, own := range []interface{ Check() error }{o.EndpointSlice, o.EndpointSliceMirroring, o.NodeIPAM, o.NodeLifecycle, o.PodAutoscaler} {
 		if err := own.Check(); err != nil {
 			return err
 		}
@@ -108,6 +112,8 @@ func All(o Options) []*controller.Controller {
 		nodelifecycle.New(o.NodeLifecycle),
 		tainteviction.Controller,
 		garbagecollector.New(o.Kinds),
+		garbagecollector.New(controller.Fixed(o.Defs)),
+		podautoscaler.New(controller.Fixed(o.Defs), o.PodAutoscaler),
 		podgc.New(o.PodGC),
 		persistentvolume.Controller,
 		storageprotection.Claims,

@@ -45,14 +45,15 @@ type Cluster struct {
 	stop    context.CancelCauseFunc // ends the control plane
 	stopped chan struct{}           // closed when it has ended
 
-	group  *task.Group
-	nodes  map[string]*Node
-	planes map[string]*contender // that stand for election; nil: the one control plane leads
-	usage  *usage
-	log    *slog.Logger
-	dual   bool
-	ca     *pki.Authority
-	token  *authn.ServiceAccountTokens
+	group   *task.Group
+	nodes   map[string]*Node
+	planes  map[string]*contender // that stand for election; nil: the one control plane leads
+	usage   *usage
+	adapter *adapter
+	log     *slog.Logger
+	dual    bool
+	ca      *pki.Authority
+	token   *authn.ServiceAccountTokens
 }
 
 var (
@@ -88,9 +89,10 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 		Controllers: controllers.Options{Authority: ca, Tokens: issuer},
 		Plugins:     o.Plugins,
 	}
-	c.usage = newUsage(c.group, func() *cache.Cache { return c.API().Cache(core.Pods.Def, "") })
+	pods := func() *cache.Cache { return c.API().Cache(core.Pods.Def, "") }
+	c.usage, c.adapter = newUsage(c.group, pods), newAdapter(pods)
 	c.options.Serving = func(s *apiserver.Options, caches *watchcache.Set) error {
-		s.Nodes = c.usage
+		s.Nodes, s.Next = c.usage, c.adapter
 		if o.Serving == nil {
 			return nil
 		}

@@ -117,7 +117,7 @@ func (u *usage) answers(node string, does bool) {
 
 // lookLocked counts what the pods have used until now, and shows it as metrics.
 func (u *usage) lookLocked(items []*cache.Item) string {
-	now := time.Now()
+	now := time.Now().Truncate(time.Millisecond) // as it is told
 	var text strings.Builder
 	var nodeCPU, nodeMemory float64
 	shares := u.sharesLocked()

@@ -47,6 +47,8 @@ import (
 //	patch OBJECT JSON [sub=SUBRESOURCE]    JSON merge patch
 //	scale OBJECT N              through the scale subresource
 //	load -l selector [cpu=Q] [memory=Q]    what the pods in the namespace default use together from now on, in equal shares
+//	metric NAME Q               the value of a metric from now on that another server serves: external/METRIC,
+//	                            pods/METRIC (of each pod) or PLURAL.GROUP/OBJECT/METRIC (of one object)
 //	get KIND|OBJECT [-A] [-l selector] [-o wide|name|jsonpath=...]   print
 //	events OBJECT               print the events of an object, oldest first: type, reason, message
 //	track [-l selector]         from now on, note how the pods in the namespace default come and go
@@ -66,7 +68,7 @@ var verbs = map[string]func(ctx context.Context, r *run, args []string) error{
 	"nodes": addNodes, "node": addNode, "stop-node": stopNode, "start-node": startNode, "step-clock": stepClock, "restart": restart,
 	"apply": apply, "create": create, "delete": remove, "delete-collection": removeAll, "evict": evict, "drain": drain, "patch": mergePatch, "scale": scale,
 	"contend": contend, "start-plane": startPlane, "stop-plane": stopPlane, "kill-plane": killPlane, "freeze-plane": freezePlane, "thaw-plane": thawPlane, "leader": leader,
-	"load": setLoad, "get": get, "events": events, "track": track, "tracked": tracked, "raw": raw, "save": save, "stdout": stdout, "wait": waitFor, "wait-count": waitCount, "advance": advance,
+	"load": setLoad, "metric": setMetric, "get": get, "events": events, "track": track, "tracked": tracked, "raw": raw, "save": save, "stdout": stdout, "wait": waitFor, "wait-count": waitCount, "advance": advance,
 	"csr": requestCertificate, "certificate": printCertificate, "token": whoseToken,
 }
 

@@ -68,15 +68,14 @@ func Defaults() Options {
 	return Options{
 		Enabled: []string{"*"}, Syncs: DefaultSyncs(),
 		Certificates: certificates.Defaults(), EndpointSlice: endpointslice.Defaults(), EndpointSliceMirroring: endpointslicemirroring.Defaults(),
-		NodeIPAM: nodeipam.Defaults(), NodeLifecycle: nodelifecycle.Defaults(), PodGC: podgc.Defaults(), ResourceQuota: resourcequota.Defaults(),
 		NodeIPAM: nodeipam.Defaults(), NodeLifecycle: nodelifecycle.Defaults(), PodAutoscaler: podautoscaler.Defaults(), PodGC: podgc.Defaults(),
+		ResourceQuota: resourcequota.Defaults(),
 	}
 }
 
 // Check says what is wrong with the options that people set.
 func (o *Options) Check() error {
-	for _, own := range []interface{ Check() error }{o.EndpointSlice, o.EndpointSliceMirroring, o.NodeIPAM, o.NodeLifecycle, o.ResourceQuota} {
-	for _, own := range []interface{ Check() error }{o.EndpointSlice, o.EndpointSliceMirroring, o.NodeIPAM, o.NodeLifecycle, o.PodAutoscaler} {
+	for _, own := range []interface{ Check() error }{o.EndpointSlice, o.EndpointSliceMirroring, o.NodeIPAM, o.NodeLifecycle, o.PodAutoscaler, o.ResourceQuota} {
 		if err := own.Check(); err != nil {
 			return err
 		}
@@ -112,8 +111,7 @@ func All(o Options) []*controller.Controller {
 		nodelifecycle.New(o.NodeLifecycle),
 		tainteviction.Controller,
 		garbagecollector.New(o.Kinds),
-		garbagecollector.New(controller.Fixed(o.Defs)),
-		podautoscaler.New(controller.Fixed(o.Defs), o.PodAutoscaler),
+		podautoscaler.New(o.Kinds, o.PodAutoscaler),
 		podgc.New(o.PodGC),
 		persistentvolume.Controller,
 		storageprotection.Claims,

@@ -44,7 +44,7 @@ apiserver/answer
 apiserver/watch
 controller leader apiserver
 workload endpoint
-controllers/* scheduler kubelet proxy dns
+controllers/* scheduler kubelet proxy dns simnode
 controllers
 plane up
 cluster

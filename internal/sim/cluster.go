@@ -18,11 +18,22 @@ import (
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/plane"
+	"github.com/kemudi/kemudi/internal/simnode"
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/store/mem"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/watchcache"
 )
+
+// NodeOptions describe a simulated node.
+type NodeOptions = simnode.Options
+
+// node is a simulated node, which may run.
+type node struct {
+	*simnode.Node
+	cancel context.CancelCauseFunc // nil: it does not run
+	done   chan struct{}
+}
 
 // Options say what to simulate.
 type Options struct {
@@ -46,7 +57,7 @@ type Cluster struct {
 	stopped chan struct{}           // closed when it has ended
 
 	group   *task.Group
-	nodes   map[string]*Node
+	nodes   map[string]*node
 	planes  map[string]*contender // that stand for election; nil: the one control plane leads
 	usage   *usage
 	adapter *adapter
@@ -83,7 +94,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 		network.ServiceCIDRs = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")}
 		network.ClusterCIDRs = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/56")}
 	}
-	c := &Cluster{group: task.NewGroup(ctx), nodes: map[string]*Node{}, log: o.Logger, dual: o.DualStack, ca: ca}
+	c := &Cluster{group: task.NewGroup(ctx), nodes: map[string]*node{}, log: o.Logger, dual: o.DualStack, ca: ca}
 	c.options = plane.Options{
 		Store: o.Store, CABundle: string(ca.CertPEM()), Logger: o.Logger, Host: "sim", Network: network,
 		Controllers: controllers.Options{Authority: ca, Tokens: issuer},
@@ -156,8 +167,8 @@ func (c *Cluster) Restart() error {
 	if err := c.startPlane(); err != nil {
 		return err
 	}
-	for name, n := range c.nodes {
-		c.nodes[name] = newNode(n.o, n.ips, c.API(), c.log)
+	for _, n := range c.nodes {
+		n.Node = n.Again(c.API(), c.log)
 	}
 	for _, name := range running {
 		if err := c.StartNode(name); err != nil {
@@ -190,10 +201,10 @@ func (c *Cluster) AddNode(o NodeOptions) error {
 	if c.nodes[o.Name] != nil {
 		return fmt.Errorf("there is a node %s already", o.Name)
 	}
-	if len(c.nodes) == maxNodes {
-		return fmt.Errorf("a simulated cluster has at most %d nodes", maxNodes)
+	if len(c.nodes) == simnode.MaxNodes {
+		return fmt.Errorf("a simulated cluster has at most %d nodes", simnode.MaxNodes)
 	}
-	c.nodes[o.Name] = newNode(o, &addresses{node: len(c.nodes), dual: c.dual}, c.API(), c.log)
+	c.nodes[o.Name] = &node{Node: simnode.New(o, &simnode.Addresses{Node: len(c.nodes), Dual: c.dual}, c.API(), c.log)}
 	return c.StartNode(o.Name)
 }
 
@@ -211,7 +222,7 @@ func (c *Cluster) StartNode(name string) error {
 	n.cancel, n.done = cancel, make(chan struct{})
 	c.group.Go("node "+name, func(context.Context) error {
 		defer close(n.done)
-		if err := n.run(ctx); err != nil && ctx.Err() == nil {
+		if err := n.Run(ctx); err != nil && ctx.Err() == nil {
 			return err
 		}
 		return nil
@@ -225,7 +236,7 @@ func (c *Cluster) StepClock(name string, d time.Duration) error {
 	if n == nil {
 		return fmt.Errorf("there is no node %s", name)
 	}
-	n.skew.Add(int64(d))
+	n.StepClock(d)
 	return nil
 }
 

@@ -1,4 +1,4 @@
-package sim
+package simnode
 
 import (
 	"context"
@@ -28,17 +28,23 @@ const (
 	statusEvery = 5 * time.Minute
 )
 
-// NodeOptions describe a simulated node. Zero values are those of a machine
-// with 4 CPUs and 16 GiB.
-type NodeOptions struct {
+// Options describe a simulated node. Zero values are those of a machine
+// with 4 CPUs, 16 GiB and a disk of 100 GiB.
+type Options struct {
 	Name    string
 	Labels  map[string]string
 	Taints  []corev1.Taint
 	CPU     string
 	Memory  string
 	MaxPods int
+	Devices map[string]string // extended resources, by name
+	// Resources are what the node has in place of all that; nil: that.
+	Resources corev1.ResourceList
 	// StartAfter is how long a pod takes to run that does not say it. Default 1s.
 	StartAfter time.Duration
+	// Failing is the share of pods that fail, from 0 to 1: they end with code 1, or, where they
+	// would be started again, never become ready.
+	Failing float64
 }
 
 // Node pretends to run the pods that are bound to it. Annotations of a pod say
@@ -52,17 +58,14 @@ type NodeOptions struct {
 //	sim.kemudi.io/cpu           how much of a processor it uses while it runs (default nothing)
 //	sim.kemudi.io/memory        how much memory (default nothing)
 type Node struct {
-	o      NodeOptions
+	o      Options
 	nodes  client.Client[*corev1.Node]
 	leases client.Client[*coordinationv1.Lease]
 	pods   client.Client[*corev1.Pod]
 	seen   client.Reader[*corev1.Pod]
 	log    *slog.Logger
-	ips    *addresses
+	ips    *Addresses
 	skew   atomic.Int64 // by how much its clock is ahead of the cluster's; nanoseconds
-
-	cancel context.CancelCauseFunc // nil: it does not run
-	done   chan struct{}
 
 	plans map[string]*plan // by pod key
 	lease *coordinationv1.Lease
@@ -79,7 +82,9 @@ type stage struct {
 	do func(ctx context.Context, pod *corev1.Pod) error
 }
 
-func newNode(o NodeOptions, ips *addresses, t client.Transport, log *slog.Logger) *Node {
+// New returns a node that does not run yet. Its pods have addresses of ips, which are
+// its own and outlive it if it is made anew.
+func New(o Options, ips *Addresses, t client.Transport, log *slog.Logger) *Node {
 	if o.CPU == "" {
 		o.CPU = "4"
 	}
@@ -98,9 +103,15 @@ func newNode(o NodeOptions, ips *addresses, t client.Transport, log *slog.Logger
 	}
 }
 
-// run is the node's one goroutine: it heartbeats, and moves its pods on when
+// Again is the node as it is on another control plane.
+func (n *Node) Again(t client.Transport, log *slog.Logger) *Node { return New(n.o, n.ips, t, log) }
+
+// StepClock sets the node's clock ahead by d, or back if d is negative.
+func (n *Node) StepClock(d time.Duration) { n.skew.Add(int64(d)) }
+
+// Run is the node's one goroutine: it heartbeats, and moves its pods on when
 // their time comes or they change.
-func (n *Node) run(ctx context.Context) error {
+func (n *Node) Run(ctx context.Context) error {
 	if err := n.register(ctx); err != nil {
 		return fmt.Errorf("register node %s: %w", n.o.Name, err)
 	}
@@ -171,6 +182,12 @@ func (n *Node) setReady(ctx context.Context) error {
 	resources := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse(n.o.CPU), corev1.ResourceMemory: resource.MustParse(n.o.Memory),
 		corev1.ResourcePods: *resource.NewQuantity(int64(n.o.MaxPods), resource.DecimalSI), corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"),
+	}
+	if n.o.Resources != nil {
+		resources = n.o.Resources
+	}
+	for name, amount := range n.o.Devices {
+		resources[corev1.ResourceName(name)] = resource.MustParse(amount)
 	}
 	node.Status.Capacity, node.Status.Allocatable = resources, resources
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: n.o.Name}}
@@ -259,8 +276,15 @@ func (n *Node) take(d cache.Delta) {
 // life is what happens to a new pod.
 func (n *Node) life(pod *corev1.Pod) []stage {
 	start := time.Now().Add(wait(pod, "start-after", n.o.StartAfter))
+	fails := n.o.Failing > 0 && rand.Float64() < n.o.Failing
+	if fails && pod.Spec.RestartPolicy != corev1.RestartPolicyAlways {
+		return []stage{
+			{start, func(ctx context.Context, p *corev1.Pod) error { return n.setRunning(ctx, p, false) }},
+			{start, func(ctx context.Context, p *corev1.Pod) error { return n.terminate(ctx, p, 1) }},
+		}
+	}
 	stages := []stage{{start, func(ctx context.Context, p *corev1.Pod) error { return n.setRunning(ctx, p, false) }}}
-	if pod.Annotations["sim.kemudi.io/ready-after"] != "never" {
+	if pod.Annotations["sim.kemudi.io/ready-after"] != "never" && !fails {
 		stages = append(stages, stage{start.Add(wait(pod, "ready-after", 0)), func(ctx context.Context, p *corev1.Pod) error { return n.setRunning(ctx, p, true) }})
 	}
 	if pod.Annotations["sim.kemudi.io/exit-after"] != "" {

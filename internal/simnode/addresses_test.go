@@ -1,4 +1,4 @@
-package sim
+package simnode
 
 import (
 	"errors"
@@ -6,11 +6,13 @@ import (
 	"testing"
 )
 
+const perNode = 1<<shareBits - 2
+
 func TestPodsOfAllNodesHaveAddressesOfTheirOwn(t *testing.T) {
 	services := netip.MustParsePrefix("10.96.0.0/16")
 	seen := map[string]bool{}
-	for _, node := range []int{0, 1, 2, 15, 16, 255, 256, maxNodes - 1} {
-		a := addresses{node: node, dual: true}
+	for _, node := range []int{0, 1, 2, 15, 16, 255, 256, MaxNodes - 1} {
+		a := Addresses{Node: node, Dual: true}
 		for range perNode {
 			ips, err := a.next(nil)
 			if err != nil || len(ips) != 2 {
@@ -24,8 +26,8 @@ func TestPodsOfAllNodesHaveAddressesOfTheirOwn(t *testing.T) {
 			}
 		}
 	}
-	for node, want := range map[int]string{0: "10.1.0.1 fd00:1::1", 1: "10.1.16.1 fd00:1:0:1::1", maxNodes - 1: "10.95.240.1 fd00:1:0:5ef::1"} {
-		a := addresses{node: node, dual: true}
+	for node, want := range map[int]string{0: "10.1.0.1 fd00:1::1", 1: "10.1.16.1 fd00:1:0:1::1", MaxNodes - 1: "10.95.240.1 fd00:1:0:5ef::1"} {
+		a := Addresses{Node: node, Dual: true}
 		if ips, err := a.next(nil); err != nil || ips[0].IP+" "+ips[1].IP != want {
 			t.Errorf("node %d: got %v, %v, want %s", node, ips, err, want)
 		}
@@ -33,11 +35,24 @@ func TestPodsOfAllNodesHaveAddressesOfTheirOwn(t *testing.T) {
 }
 
 func TestAddressesOfPodsThatAreGoneAreGivenAgain(t *testing.T) {
-	a := addresses{given: perNode}
+	a := Addresses{given: perNode}
 	if ips, err := a.next(func(ip string) bool { return ip != "10.1.0.7" }); err != nil || ips[0].IP != "10.1.0.7" {
 		t.Errorf("got %v, %v, want the one that is free, 10.1.0.7", ips, err)
 	}
 	if ips, err := a.next(func(string) bool { return true }); !errors.Is(err, errNoAddress) {
 		t.Errorf("got %v, %v of a share that is used up", ips, err)
+	}
+}
+
+func TestSmallSharesAreForManyNodes(t *testing.T) {
+	for node, want := range map[int]string{0: "10.1.0.1", 1: "10.1.1.1", MaxSmallNodes - 1: "10.95.255.1"} {
+		a := Addresses{Node: node, Small: true}
+		if ips, err := a.next(nil); err != nil || ips[0].IP != want {
+			t.Errorf("node %d: got %v, %v, want %s", node, ips, err, want)
+		}
+	}
+	a := Addresses{Small: true, given: 254}
+	if ips, err := a.next(func(ip string) bool { return ip != "10.1.0.7" }); err != nil || ips[0].IP != "10.1.0.7" {
+		t.Errorf("got %v, %v, want the one that is free", ips, err)
 	}
 }

@@ -27,7 +27,7 @@ const configFlag = "config"
 // configuration file (data-dir: ...) has for them. What is wrong there is
 // refused before the command begins.
 func settle(c *cobra.Command) error {
-	if c.HasSubCommands() {
+	if c.HasSubCommands() && !hasFlags(c) {
 		return nil // it only shows its help
 	}
 	flags := c.Flags()
@@ -53,6 +53,12 @@ func settle(c *cobra.Command) error {
 		return errUsage{fmt.Errorf("configuration %s: %w", file, err)}
 	}
 	return nil
+}
+
+// hasFlags says that a command has flags of its own, and so does something itself.
+func hasFlags(c *cobra.Command) (has bool) {
+	c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) { has = has || f.Name != "help" })
+	return has
 }
 
 // fromEnvironment sets the flags that were not given from KEMUDI_* variables.

@@ -29,6 +29,7 @@ var exceptions = map[exception]string{
 	{"setter", "internal/store/etcd/options.go#Options.KeyFile"}:           "goes with ListenClient",
 	{"setter", "internal/store/etcd/options.go#Options.ClientCAFile"}:      "goes with ListenClient",
 	{"setter", "internal/store/etcd/options.go#Options.NoSync"}:            "for tests only, as it says",
+	{"setter", "internal/store/mem/mem.go#Options.History"}:                "copies of clusters need none; tests want little",
 	{"setter", "internal/container/options.go#Options.CNIConfDir"}:         "follows the data directory; tests have others",
 	{"setter", "internal/container/options.go#Options.Snapshotter"}:        "found out; tests want both",
 	{"setter", "internal/container/options.go#Options.LogLevel"}:           "follows the program's own; a test wants more",

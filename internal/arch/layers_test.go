@@ -47,6 +47,7 @@ workload endpoint
 controllers/* scheduler kubelet proxy dns simnode
 controllers
 plane up
+simulate
 cluster
 kubelet/apitest sim
 arch

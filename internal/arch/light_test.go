@@ -10,7 +10,7 @@ import (
 // nor etcd, and heavy is what they must not reach: the linker takes several times as long
 // over each test binary that has it, and most of all under the race detector.
 var (
-	light = []string{"internal/plane", "internal/sim", "internal/simnode", "internal/controllers", "internal/scheduler", "internal/admission"}
+	light = []string{"internal/plane", "internal/sim", "internal/simnode", "internal/simulate", "internal/controllers", "internal/scheduler", "internal/admission"}
 	heavy = []string{"github.com/containerd/containerd", "go.etcd.io/etcd/server"}
 )
 

@@ -153,10 +153,18 @@ func (s *server) start(sg *stages) error {
 		return err
 	}
 	s.o.Step("store", false)
+	if s.o.seed != nil {
+		if err := s.o.seed(sg.last.Context(), st); err != nil {
+			return err
+		}
+	}
 	if err := s.serve(sg, st); err != nil {
 		return err
 	}
 	s.o.Step("API server", false)
+	if s.o.also != nil {
+		sg.last.Go("simulation", func(ctx context.Context) error { return s.o.also(ctx, s.plane.Admin()) })
+	}
 	renewals := []func() error{s.pki.Renew}
 	if s.node == nil {
 		s.o.Step("ready", true)

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,12 +15,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kemudi/kemudi/internal/apiserver"
+	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/container"
 	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/kubelet"
 	"github.com/kemudi/kemudi/internal/kubelet/image"
 	"github.com/kemudi/kemudi/internal/leader"
 	"github.com/kemudi/kemudi/internal/podnet"
+	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/up"
 )
 
@@ -61,6 +64,9 @@ type Options struct {
 	Logger *slog.Logger
 	// Step is told of each step of the start when it is done; the last one is ready.
 	Step func(name string, ready bool)
+
+	seed func(ctx context.Context, st store.Store) error     // fills the store before it is served; nil: nobody does
+	also func(ctx context.Context, t client.Transport) error // runs with the server; nil: nothing
 }
 
 // Agent is what people tune of the node agent, each by its flag.

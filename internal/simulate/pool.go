@@ -1,0 +1,217 @@
+package simulate
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/simnode"
+)
+
+// Pool is a group of nodes that are alike.
+type Pool struct {
+	Name string `json:"name"`
+	// Count is how many nodes there are at first. There are never fewer than Min nor more than Max;
+	// both are Count unless they are set.
+	Count int  `json:"count"`
+	Min   *int `json:"min"`
+	Max   *int `json:"max"`
+
+	CPU     string            `json:"cpu"`     // default 4
+	Memory  string            `json:"memory"`  // default 16Gi
+	Pods    int               `json:"pods"`    // how many a node takes; default 110
+	Devices map[string]string `json:"devices"` // extended resources, by name
+
+	Labels map[string]string `json:"labels"`
+	Taints []corev1.Taint    `json:"taints"`
+
+	StartAfter     metav1.Duration `json:"startAfter"`     // how long a pod takes to run; default 1s
+	ProvisionAfter metav1.Duration `json:"provisionAfter"` // how long a node takes to come; default 30s
+	IdleAfter      metav1.Duration `json:"idleAfter"`      // how long a node without pods stays; default 10m
+	Failing        float64         `json:"failing"`        // the share of pods that fail, from 0 to 1
+}
+
+// Profile is what a file of pools holds.
+type Profile struct {
+	Pools []Pool `json:"pools"`
+}
+
+// PoolLabel is on each node of a pool, with its name.
+const PoolLabel = "sim.kemudi.io/pool"
+
+// ParseProfile reads a profile in YAML, and says which field is wrong.
+func ParseProfile(data []byte) (*Profile, error) {
+	p := &Profile{}
+	if err := yaml.UnmarshalStrict(data, p); err != nil {
+		return nil, err
+	}
+	if len(p.Pools) == 0 {
+		return nil, fmt.Errorf("pools: at least one is needed")
+	}
+	nodes := 0
+	for i := range p.Pools {
+		pool := &p.Pools[i]
+		if err := pool.complete(); err != nil {
+			return nil, fmt.Errorf("pools[%d].%w", i, err)
+		}
+		if slices.ContainsFunc(p.Pools[:i], func(other Pool) bool { return other.Name == pool.Name }) {
+			return nil, fmt.Errorf("pools[%d].name: there is another pool %q", i, pool.Name)
+		}
+		nodes += *pool.Max
+	}
+	if nodes > simnode.MaxSmallNodes {
+		return nil, fmt.Errorf("pools: %d nodes at the most are more than the %d that have addresses", nodes, simnode.MaxSmallNodes)
+	}
+	return p, nil
+}
+
+// OnePool is the profile of so many nodes that are all alike.
+func OnePool(nodes int) (*Profile, error) {
+	p := &Profile{Pools: []Pool{{Name: "node", Count: nodes}}}
+	return p, p.Pools[0].complete()
+}
+
+// complete fills in what is not set, and checks the rest.
+func (p *Pool) complete() error {
+	if problems := validation.IsDNS1123Label(p.Name); len(problems) > 0 {
+		return fmt.Errorf("name: %q: %s", p.Name, problems[0])
+	}
+	if p.Min == nil {
+		p.Min = &p.Count
+	}
+	if p.Max == nil {
+		p.Max = &p.Count
+	}
+	if p.CPU == "" {
+		p.CPU = "4"
+	}
+	if p.Memory == "" {
+		p.Memory = "16Gi"
+	}
+	if p.Pods == 0 {
+		p.Pods = 110
+	}
+	for _, d := range []struct {
+		of       *metav1.Duration
+		fallback string
+	}{{&p.StartAfter, "1s"}, {&p.ProvisionAfter, "30s"}, {&p.IdleAfter, "10m"}} {
+		if d.of.Duration == 0 {
+			if err := d.of.UnmarshalJSON([]byte(`"` + d.fallback + `"`)); err != nil {
+				return err
+			}
+		}
+	}
+	return p.check()
+}
+
+func (p *Pool) check() error {
+	switch {
+	case p.Count < 0:
+		return fmt.Errorf("count: %d is negative", p.Count)
+	case *p.Min < 0 || *p.Min > p.Count:
+		return fmt.Errorf("min: %d is not between 0 and count, %d", *p.Min, p.Count)
+	case *p.Max < p.Count:
+		return fmt.Errorf("max: %d is less than count, %d", *p.Max, p.Count)
+	case p.Pods < 0 || p.Pods > 254:
+		return fmt.Errorf("pods: %d is not between 1 and 254, as many as have addresses", p.Pods)
+	case p.Failing < 0 || p.Failing > 1:
+		return fmt.Errorf("failing: %g is not between 0 and 1", p.Failing)
+	}
+	amounts := map[string]string{"cpu": p.CPU, "memory": p.Memory}
+	for name, amount := range p.Devices {
+		if problems := validation.IsQualifiedName(name); len(problems) > 0 {
+			return fmt.Errorf("devices: %q: %s", name, problems[0])
+		}
+		amounts["devices["+name+"]"] = amount
+	}
+	for field, amount := range amounts {
+		if q, err := resource.ParseQuantity(amount); err != nil || q.Sign() <= 0 {
+			return fmt.Errorf("%s: %q is no amount above zero", field, amount)
+		}
+	}
+	for key, value := range p.Labels {
+		if problems := slices.Concat(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)); len(problems) > 0 {
+			return fmt.Errorf("labels: %s=%s: %s", key, value, problems[0])
+		}
+	}
+	for i, t := range p.Taints {
+		switch t.Effect {
+		case corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute:
+		default:
+			return fmt.Errorf("taints[%d].effect: %q is neither NoSchedule, PreferNoSchedule nor NoExecute", i, t.Effect)
+		}
+	}
+	return nil
+}
+
+// node are the options of one of the pool's nodes.
+func (p *Pool) node(name string) simnode.Options {
+	labels := map[string]string{PoolLabel: p.Name}
+	for k, v := range p.Labels {
+		labels[k] = v
+	}
+	return simnode.Options{
+		Name: name, Labels: labels, Taints: p.Taints, CPU: p.CPU, Memory: p.Memory, MaxPods: p.Pods, Devices: p.Devices,
+		StartAfter: p.StartAfter.Duration, Failing: p.Failing,
+	}
+}
+
+// room is what a new node of the pool has for pods.
+func (p *Pool) room() corev1.ResourceList {
+	room := corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse(p.CPU), corev1.ResourceMemory: resource.MustParse(p.Memory),
+		corev1.ResourcePods: *resource.NewQuantity(int64(p.Pods), resource.DecimalSI), corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"),
+	}
+	for name, amount := range p.Devices {
+		room[corev1.ResourceName(name)] = resource.MustParse(amount)
+	}
+	return room
+}
+
+// welcomes says that a pod may run on nodes of the pool, if there is room.
+func (p *Pool) welcomes(pod *corev1.Pod) bool {
+	labels := map[string]string{PoolLabel: p.Name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64"}
+	for k, v := range p.Labels {
+		labels[k] = v
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.Name, Labels: labels}}
+	if ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !ok {
+		return false
+	}
+	return !slices.ContainsFunc(p.Taints, func(t corev1.Taint) bool {
+		return t.Effect != corev1.TaintEffectPreferNoSchedule && !slices.ContainsFunc(pod.Spec.Tolerations, func(o corev1.Toleration) bool {
+			return o.ToleratesTaint(klog.Background(), &t, false)
+		})
+	})
+}
+
+// take takes what a pod asks for from the room of a node, if there is enough.
+func take(room corev1.ResourceList, pod *corev1.Pod) bool {
+	asks := core.PodRequests(pod)
+	one := *resource.NewQuantity(1, resource.DecimalSI)
+	if left := room[corev1.ResourcePods]; left.Cmp(one) < 0 {
+		return false
+	}
+	for name, amount := range asks {
+		if left := room[name]; left.Cmp(amount) < 0 {
+			return false
+		}
+	}
+	for name, amount := range asks {
+		left := room[name]
+		left.Sub(amount)
+		room[name] = left
+	}
+	left := room[corev1.ResourcePods]
+	left.Sub(one)
+	room[corev1.ResourcePods] = left
+	return true
+}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
+	"github.com/kemudi/kemudi/internal/api/core/podspec"
 	"github.com/kemudi/kemudi/internal/api/core/workload"
 	"github.com/kemudi/kemudi/internal/resource"
 )
@@ -27,6 +28,9 @@ func validateStatefulSet(obj, old *appsv1.StatefulSet, errs *resource.Errors) {
 		// What was let in once and cannot be changed any more is not looked at again.
 		if s.ServiceName != "" {
 			errs.Refuse("spec.serviceName", s.ServiceName, validation.IsDNS1123Label(s.ServiceName))
+		}
+		for i := range s.VolumeClaimTemplates {
+			podspec.ValidateClaimSpec(errs.At("spec.volumeClaimTemplates[%d].spec", i), &s.VolumeClaimTemplates[i].Spec)
 		}
 		validateTemplate(withClaims(s), errs)
 	} else if !equality.Semantic.DeepEqual(s.Template, old.Spec.Template) {

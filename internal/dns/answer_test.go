@@ -18,6 +18,7 @@ import (
 //	proves   IDs of what the next section "ask" shows
 //	apply    objects, as YAML documents, that are new or changed
 //	delete   objects, as YAML documents, that are gone
+//	domain   the cluster's domain from here on, if it is not cluster.local
 //	ask      lines "TYPE name", each followed by its answer, further in
 //
 // An answer is its records (after "+" the additional ones), sorted, "nothing" if the name
@@ -28,7 +29,7 @@ func TestAnswerScripts(t *testing.T) {
 		cites := trace.NewScript(t, file)
 		t.Cleanup(cites.End)
 		o := newObjects()
-		view := newView(o)
+		view, zone := newView(o), "cluster.local."
 		return func(s texttest.Section) (string, bool) {
 			switch s.Name {
 			case "proves":
@@ -37,9 +38,11 @@ func TestAnswerScripts(t *testing.T) {
 				o.apply(t, s.Text)
 			case "delete":
 				o.delete(t, s.Text)
+			case "domain":
+				zone = dns.Fqdn(strings.TrimSpace(s.Text))
 			case "ask":
 				cites.Passed()
-				return answers(t, view, s.Text), true
+				return answers(t, view, zone, s.Text), true
 			default:
 				t.Fatalf("unknown section %q", s.Name)
 			}
@@ -49,7 +52,7 @@ func TestAnswerScripts(t *testing.T) {
 }
 
 // answers repeats the questions of a section with the answers there are.
-func answers(t *testing.T, view View, text string) string {
+func answers(t *testing.T, view View, zone, text string) string {
 	t.Helper()
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -68,9 +71,9 @@ func answers(t *testing.T, view View, text string) string {
 		name = dns.Fqdn(name)
 		var a Answer
 		if ip, ok := reverseAddress(name); ok {
-			a = Reverse(view, "cluster.local.", name, ip)
+			a = Reverse(view, zone, name, ip)
 		} else {
-			a = Resolve(view, "cluster.local.", name, qtype)
+			a = Resolve(view, zone, name, qtype)
 		}
 		b.WriteString(answerText(a))
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/kubelet/fakecri"
 	"github.com/kemudi/kemudi/internal/kubelet/manifest"
+	"github.com/kemudi/kemudi/internal/trace"
 )
 
 // newManifestNode is a node that runs the pods of a directory. What the kernel
@@ -78,6 +79,7 @@ func TestManifestRunsAndHasAMirrorThatCannotStopIt(t *testing.T) {
 		if len(p.OwnerReferences) != 1 || p.OwnerReferences[0].Kind != "Node" || !*p.OwnerReferences[0].Controller {
 			t.Errorf("owner of the mirror: got %+v", p.OwnerReferences)
 		}
+		trace.Proves(t, "DS-046")
 		deletePod(t, n.api, "web-n1", 30)
 		again := n.pod("web-n1")
 		if again == nil || again.UID == p.UID || again.DeletionTimestamp != nil || again.Status.ContainerStatuses[0].ContainerID != p.Status.ContainerStatuses[0].ContainerID {
@@ -151,6 +153,7 @@ func TestStaticPodRunsWhileTheAPIIsAway(t *testing.T) {
 		defer func() { n.end() }()
 		n.api.BreakWith(os.ErrDeadlineExceeded)
 		put("web.yaml", staticWeb)
+		trace.Proves(t, "DS-046")
 		if n.containers() != 1 {
 			t.Errorf("got %d containers without the API, want 1", n.containers())
 		}

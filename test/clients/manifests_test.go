@@ -31,6 +31,7 @@ const unserved = "no matches for kind"
 // shows lists the requirements that are about a sample being taken.
 var shows = map[string]string{
 	"1.4.5-pod-two-labels-reconstructed.yaml":                  "LBL-016",
+	"4.2.4-web-statefulset.yaml":                               "STS-010",
 	"4.2.5-fluentd-elasticsearch-daemonset-reconstructed.yaml": "DS-007",
 	"6.1-aws-ebs-pod.yaml":                                     "EBS-009",
 	"6.1-cinder-pod.yaml":                                      "CIND-005",

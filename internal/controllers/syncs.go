@@ -23,6 +23,7 @@ func DefaultSyncs() []Sync {
 		{"concurrent-deployment-syncs", "Deployments", 5, "deployment-controller"},
 		{"concurrent-endpoint-syncs", "services for Endpoints", 5, "endpoint-controller"},
 		{"concurrent-gc-syncs", "objects by the garbage collector", 20, "generic-garbage-collector"},
+		{"concurrent-horizontal-pod-autoscaler-syncs", "HorizontalPodAutoscalers", 5, "horizontal-pod-autoscaler"},
 		{"concurrent-job-syncs", "Jobs", 5, "job-controller"},
 		{"concurrent-namespace-syncs", "namespaces", 10, "namespace-controller"},
 		{"concurrent-rc-syncs", "ReplicationControllers", 5, "replication-controller"},

@@ -36,9 +36,6 @@ type Options struct {
 	// taken never to have been ready (--horizontal-pod-autoscaler-initial-readiness-delay;
 	// negative: never).
 	InitialReadinessDelay time.Duration
-	// Syncs is how many autoscalers are looked at at one time
-	// (--concurrent-horizontal-pod-autoscaler-syncs).
-	Syncs int
 }
 
 // Defaults are the options of a controller that is given none.
@@ -47,7 +44,7 @@ func Defaults() Options { return Options{}.withDefaults() }
 func (o Options) withDefaults() Options {
 	o.SyncPeriod, o.Downscale = cmp.Or(o.SyncPeriod, 15*time.Second), cmp.Or(o.Downscale, 5*time.Minute)
 	o.CPUInitialization, o.InitialReadinessDelay = cmp.Or(o.CPUInitialization, 5*time.Minute), cmp.Or(o.InitialReadinessDelay, 30*time.Second)
-	o.Tolerance, o.Syncs = cmp.Or(o.Tolerance, 0.1), cmp.Or(o.Syncs, 5)
+	o.Tolerance = cmp.Or(o.Tolerance, 0.1)
 	return o
 }
 
@@ -58,8 +55,6 @@ func (o Options) Check() error {
 		return errors.New("--horizontal-pod-autoscaler-sync-period must not be negative")
 	case o.Tolerance < 0:
 		return errors.New("--horizontal-pod-autoscaler-tolerance must not be negative")
-	case o.Syncs < 0:
-		return errors.New("--concurrent-horizontal-pod-autoscaler-syncs must not be negative")
 	}
 	return nil
 }
@@ -69,11 +64,10 @@ func New(kinds controller.Kinds, o Options) *controller.Controller {
 	o = o.withDefaults()
 	o.Downscale, o.CPUInitialization, o.InitialReadinessDelay = max(o.Downscale, 0), max(o.CPUInitialization, 0), max(o.InitialReadinessDelay, 0)
 	return controller.New(controller.Spec[*autoscalingv2.HorizontalPodAutoscaler]{
-		Name:    "horizontal-pod-autoscaler",
-		For:     autoscaling.HorizontalPodAutoscalers,
-		Reads:   []*resource.Def{core.Pods.Def},
-		Writes:  []controller.Permission{controller.UpdateStatus(autoscaling.HorizontalPodAutoscalers.Def)},
-		Workers: o.Syncs,
+		Name:   "horizontal-pod-autoscaler",
+		For:    autoscaling.HorizontalPodAutoscalers,
+		Reads:  []*resource.Def{core.Pods.Def},
+		Writes: []controller.Permission{controller.UpdateStatus(autoscaling.HorizontalPodAutoscalers.Def)},
 		Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{"*"}, Resources: []string{"*/scale"}, Verbs: []string{"get", "update"}},
 			{APIGroups: []string{"metrics.k8s.io"}, Resources: []string{"pods"}, Verbs: []string{"list"}},

@@ -336,3 +336,17 @@ func TestVictimsThatAreNoneAreAnError(t *testing.T) {
 		})
 	}
 }
+
+func TestNobodyMakesRoomOnANodeThatAnExtenderRefuses(t *testing.T) {
+	withHelper(t, doing(does{filter: only("n2")}), "filterVerb: filter", func(r *rig) {
+		r.node("n1 cpu=4")
+		r.pod("low cpu=1 prio=1 on=n1")
+		r.take()
+		r.pod("p cpu=1 prio=10")
+		why := "0/1 nodes are available: 1 not to the helper's taste. preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+		r.said("p", refused(why), "Warning FailedScheduling p: "+why)
+		if got := r.get("p").Status.NominatedNodeName; got != "" {
+			t.Errorf("nominated %q, want none", got)
+		}
+	})
+}

@@ -166,6 +166,9 @@ func (c *cycle) victimsOn(n *snapshot.Node, budgets guards) (*candidate, *plugin
 	for _, p := range others {
 		reprieve(p)
 	}
+	if len(cand.victims) == 0 { // somebody else refuses the node: an extender
+		return nil, noVictims
+	}
 	slices.SortStableFunc(cand.victims, byImportance)
 	return cand, nil
 }

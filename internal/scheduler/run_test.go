@@ -649,3 +649,79 @@ func TestEndsAndBeginsAgainWithWhatIsThere(t *testing.T) {
 		}
 	})
 }
+
+// The victim's controller makes a successor at once, and the victim takes its time
+// to go: the place is not the successor's, and nobody else has to go for it.
+func TestPreemptsNoMoreThanNeededWhileSuccessorsWait(t *testing.T) {
+	inCluster(t, func(r *rig) {
+		r.node("n1 cpu=2")
+		r.node("n2 cpu=2")
+		for i, n := range []string{"n1", "n1", "n2", "n2"} {
+			r.pod(fmt.Sprintf("low%d cpu=1 prio=1 select=kubernetes.io/hostname=%s", i, n))
+			r.patch(fmt.Sprintf("low%d", i), "", `{"metadata":{"finalizers":["example.com/stay"]}}`)
+		}
+		r.pod("high cpu=1 prio=10")
+		leaving := func() (names []string) {
+			for i := range 4 {
+				if p, err := r.pods.Get(r.t.Context(), "default", fmt.Sprintf("low%d", i)); err == nil && p.DeletionTimestamp != nil {
+					names = append(names, p.Name)
+				}
+			}
+			return names
+		}
+		first := leaving()
+		if len(first) != 1 {
+			r.t.Fatalf("%q are to go, want one", first)
+		}
+		r.pod("next0 cpu=1 prio=1")
+		r.pod("second cpu=1 prio=10") // wants a place of its own
+		r.pod("next1 cpu=1 prio=1")
+		for range 40 { // attempts after attempts, with nothing changed that matters
+			time.Sleep(10 * time.Second)
+			r.node(fmt.Sprintf("tiny%d cpu=10m", time.Now().Unix()))
+		}
+		both := leaving()
+		if len(both) != 2 {
+			r.t.Fatalf("%q are to go, want two", both)
+		}
+		for _, name := range both {
+			r.patch(name, "", `{"metadata":{"finalizers":null}}`)
+			r.delete(name)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if r.get("high").Spec.NodeName == "" || r.get("second").Spec.NodeName == "" {
+			r.t.Error("the important pods have no place")
+		}
+		r.where("next0", "")
+		r.where("next1", "")
+		if now := leaving(); len(now) > 0 {
+			r.t.Errorf("%q are to go too, want nobody", now)
+		}
+	})
+}
+
+// A pod whose nominated node goes away has another make room.
+func TestAPodWhoseNominatedNodeGoesPreemptsElsewhere(t *testing.T) {
+	inCluster(t, func(r *rig) {
+		r.node("n1 cpu=1")
+		r.node("n2 cpu=1")
+		r.pod("a cpu=1 prio=1 select=kubernetes.io/hostname=n1")
+		r.pod("b cpu=1 prio=2 select=kubernetes.io/hostname=n2")
+		r.patch("a", "", `{"metadata":{"finalizers":["example.com/stay"]}}`)
+		r.pod("p cpu=1 prio=10")
+		if got := r.get("p").Status.NominatedNodeName; got != "n1" {
+			r.t.Fatalf("nominated %q, want n1", got)
+		}
+		if err := r.nodes.Delete(r.t.Context(), "", "n1", metav1.DeleteOptions{}); err != nil {
+			r.t.Fatal(err)
+		}
+		time.Sleep(6 * time.Minute) // the node took the promise with it
+		synctest.Wait()
+		if got := r.get("p").Status.NominatedNodeName; got != "n2" || r.get("b").DeletionTimestamp == nil {
+			r.t.Errorf("nominated %q, b goes at %v; want n2, and that b goes", got, r.get("b").DeletionTimestamp)
+		}
+		r.delete("b")
+		r.where("p", "n2")
+	})
+}

@@ -8,6 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/scheduler/config"
+	"github.com/kemudi/kemudi/internal/scheduler/plugins"
 	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
 )
 
@@ -30,12 +33,17 @@ var benchCases = []struct {
 	{"topology spread over nodes", "color=blue cpu=100m mem=500Mi spread=host:1:color=blue", 5000, 50000},
 	{"default spread of a service", "app=web cpu=100m mem=500Mi", 5000, 50000},
 	{"preferred pod anti-affinity", "color=red cpu=100m mem=500Mi wantapart=10:host:color=red", 5000, 50000},
+	{"preferred pod affinity", "color=red cpu=100m mem=500Mi wantnear=10:host:color=red", 5000, 50000},
+	{"pod anti-affinity by namespace selector", "color=green cpu=100m mem=500Mi apart=host:color=green:team=devops", 1000, 3000},
 	{"unschedulable", "cpu=64", 5000, 50000},
 }
 
 func benchCluster(pod string, running int) *cycle {
 	snap := snapshot.New(nil)
-	snap.SetNamespace("default", nil)
+	snap.SetNamespace("default", map[string]string{"team": "devops"})
+	for i := range 100 {
+		snap.SetNamespace(fmt.Sprintf("team-%d", i), map[string]string{"team": "devops"})
+	}
 	snap.SetService("default", "web", map[string]string{"app": "web"})
 	for i := range benchNodes {
 		words := []string{fmt.Sprintf("node-%d", i), "cpu=16", "mem=64Gi", fmt.Sprintf("zone=moon-%d", i%3+1)}
@@ -91,5 +99,170 @@ func scheduleOne(b *testing.B, c *cycle, obj *corev1.Pod) {
 		b.Fatal(d.unfit.message())
 	default:
 		_ = d.unfit.message()
+	}
+}
+
+// BenchmarkDaemon puts one pod on each of 15,000 nodes, each bound to its node by
+// name as a DaemonSet's are.
+func BenchmarkDaemon(b *testing.B) {
+	const nodes = 15000
+	b.ReportAllocs()
+	var c *cycle
+	next, total := nodes, 0
+	var spent time.Duration
+	for b.Loop() {
+		if next == nodes {
+			b.StopTimer()
+			snap := snapshot.New(nil)
+			for i := range nodes {
+				snap.SetNode(parseNode([]string{fmt.Sprintf("node-%d", i), "cpu=16", "mem=64Gi"}))
+			}
+			c, next = newCycle(snap), 0
+			b.StartTimer()
+		}
+		obj := parsePod(split(fmt.Sprintf("daemon-%d cpu=100m mem=100Mi names=node-%d", total, next)))
+		started := time.Now()
+		scheduleOne(b, c, obj)
+		spent += time.Since(started)
+		next++
+		total++
+	}
+	b.ReportMetric(float64(total)/spent.Seconds(), "pods/s")
+}
+
+// BenchmarkPreemptionEverywhere has important pods make room on 5,000 nodes that are full of
+// four less important ones each; the victims go at once.
+func BenchmarkPreemptionEverywhere(b *testing.B) {
+	b.ReportAllocs()
+	var c *cycle
+	left, total := 0, 0
+	var spent time.Duration
+	for b.Loop() {
+		if left == 0 {
+			b.StopTimer()
+			c, left = fullCluster(), benchNodes
+			b.StartTimer()
+		}
+		obj := parsePod(split(fmt.Sprintf("high-%d cpu=3 mem=500Mi prio=10", total)))
+		started := time.Now()
+		p := c.snapshot.NewPod(obj)
+		d := c.decide(p)
+		if d.unfit == nil {
+			b.Fatalf("pod %d fits: %+v", total, d)
+		}
+		_ = d.unfit.message()
+		pre, _ := c.preempt(d.unfit, nil)
+		if pre.node == nil {
+			b.Fatal(pre.message)
+		}
+		c.snapshot.Nominate(p, pre.node.Name)
+		for _, v := range pre.victims {
+			c.snapshot.Remove(v)
+		}
+		if d = c.decide(p); d.node != pre.node {
+			b.Fatalf("pod %d went to %+v, want %s", total, d, pre.node.Name)
+		}
+		c.snapshot.Nominate(p, "")
+		c.snapshot.Add(p, d.node.Name)
+		spent += time.Since(started)
+		left--
+		total++
+	}
+	b.ReportMetric(float64(total)/spent.Seconds(), "pods/s")
+}
+
+func fullCluster() *cycle {
+	snap := snapshot.New(nil)
+	for i := range benchNodes {
+		name := fmt.Sprintf("node-%d", i)
+		snap.SetNode(parseNode([]string{name, "cpu=4", "mem=32Gi"}))
+		for j := range 4 {
+			p := parsePod(split(fmt.Sprintf("low-%d-%d cpu=900m mem=500Mi on=%s", i, j, name)))
+			snap.Add(snap.NewPod(p), name)
+		}
+	}
+	return newCycle(snap)
+}
+
+// benchLoop is a scheduler's state with 10,000 pods that fit nowhere.
+func benchLoop(unschedulable int) *loop {
+	snap := benchCluster("cpu=100m mem=500Mi", 5000).snapshot
+	l := &loop{
+		Scheduler: New(Options{}), snapshot: snap, queue: newQueue(time.Second, 10*time.Second), held: newHeld(),
+		profiles: newProfiles(config.Default().Profiles, snap, func(string) client.EventSink { return client.NoEvents }),
+	}
+	by, now := l.profiles[config.DefaultName], time.Now()
+	for i := range unschedulable {
+		p := snap.NewPod(parsePod(split(fmt.Sprintf("large-%d cpu=64", i))))
+		item := l.queue.add(p, by, now)
+		l.queue.pop(now)
+		l.queue.refuse(item, by.decide(p).unfit.plugins, now)
+	}
+	return l
+}
+
+// BenchmarkLoop schedules plain pods, what it takes to bind them excepted, beside
+// others that fit nowhere, and while nodes, services and pods come and go.
+func BenchmarkLoop(b *testing.B) {
+	for _, bc := range []struct {
+		name          string
+		unschedulable int
+		churn         int // pods between two changes of the cluster; 0: none
+	}{{"beside 10,000 unschedulable", 10000, 0}, {"mixed churn", 100, 500}} {
+		b.Run(bc.name, func(b *testing.B) {
+			b.ReportAllocs()
+			var l *loop
+			placed, total := 50000, 0
+			var spent time.Duration
+			for b.Loop() {
+				if placed == 50000 {
+					b.StopTimer()
+					l, placed = benchLoop(bc.unschedulable), 0
+					b.StartTimer()
+				}
+				obj := parsePod(split(fmt.Sprintf("pod-%d cpu=100m mem=500Mi", total)))
+				started := time.Now()
+				if bc.churn > 0 && total%bc.churn == 0 {
+					churn(l, total)
+				}
+				l.scheduleOne(b, obj)
+				spent += time.Since(started)
+				placed++
+				total++
+			}
+			b.ReportMetric(float64(total)/spent.Seconds(), "pods/s")
+		})
+	}
+}
+
+// scheduleOne takes a pending pod in and puts it on its node.
+func (l *loop) scheduleOne(b *testing.B, obj *corev1.Pod) {
+	now := time.Now()
+	item := l.queue.add(l.snapshot.NewPod(obj), l.profiles[config.DefaultName], now)
+	for popped := l.queue.pop(now); popped != item; popped = l.queue.pop(now) {
+		if d := popped.by.decide(popped.pod); d.unfit != nil {
+			l.queue.refuse(popped, d.unfit.plugins, now)
+		}
+	}
+	d := item.by.decide(item.pod)
+	if d.node == nil {
+		b.Fatalf("pod %s: %v", obj.Name, d.err)
+	}
+	l.snapshot.Add(item.pod, d.node.Name)
+	l.wake(plugins.Event{Kind: plugins.PodAdded, Node: d.node, Pod: item.pod})
+	l.queue.remove(item)
+}
+
+// churn has a node, a service and a pod come, and those of the time before go.
+func churn(l *loop, n int) {
+	name := fmt.Sprintf("churn-%d", n%2)
+	l.snapshot.RemoveNode(name)
+	l.wake(plugins.Event{Kind: plugins.NodeRemoved})
+	node, _ := l.snapshot.SetNode(parseNode([]string{name, "cpu=16", "mem=64Gi", "zone=moon-1"}))
+	l.wake(plugins.Event{Kind: plugins.NodeAdded, Node: node})
+	l.snapshot.SetService("default", name, map[string]string{"churn": name})
+	for p := range l.snapshot.Pods() {
+		l.takeOff(p)
+		break
 	}
 }

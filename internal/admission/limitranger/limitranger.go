@@ -113,18 +113,30 @@ func fill(list *corev1.ResourceList, defaults corev1.ResourceList) string {
 	return strings.Join(set, ", ")
 }
 
-// violations are what the write has against one LimitRange.
+// violations are what the write has against one LimitRange. What an update leaves as
+// it was is not held against the range again.
 func violations(a *admission.Attributes, l *corev1.LimitRange) (errs []error) {
 	for i := range l.Spec.Limits {
 		item := &l.Spec.Limits[i]
 		switch obj := a.Object.(type) {
 		case *corev1.PersistentVolumeClaim:
 			if item.Type == corev1.LimitTypePersistentVolumeClaim {
-				errs = append(errs, usage{item: item, requests: obj.Spec.Resources.Requests, requestsOnly: true}.violations()...)
+				u := usage{requests: obj.Spec.Resources.Requests}
+				if old, ok := a.Old.(*corev1.PersistentVolumeClaim); ok {
+					u.before = &usage{requests: old.Spec.Resources.Requests}
+				}
+				errs = append(errs, u.violations(item)...)
 			}
 		case *corev1.Pod:
+			before := map[string]*usage{}
+			if old, ok := a.Old.(*corev1.Pod); ok {
+				for _, u := range podUsage(old, item) {
+					before[u.name] = &u
+				}
+			}
 			for _, u := range podUsage(obj, item) {
-				errs = append(errs, u.violations()...)
+				u.before = before[u.name]
+				errs = append(errs, u.violations(item)...)
 			}
 		}
 	}
@@ -138,31 +150,35 @@ func podUsage(pod *corev1.Pod, item *corev1.LimitRangeItem) (list []usage) {
 	case corev1.LimitTypeContainer:
 		for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 			for i := range containers {
-				list = append(list, usage{item: item, requests: containers[i].Resources.Requests, limits: containers[i].Resources.Limits})
+				list = append(list, usage{name: containers[i].Name, requests: containers[i].Resources.Requests, limits: containers[i].Resources.Limits})
 			}
 		}
 	case corev1.LimitTypePod:
 		o := resourcehelper.PodResourcesOptions{ExcludeOverhead: true}
-		list = append(list, usage{item: item, requests: resourcehelper.PodRequests(pod, o), limits: resourcehelper.PodLimits(pod, o)})
+		list = append(list, usage{requests: resourcehelper.PodRequests(pod, o), limits: resourcehelper.PodLimits(pod, o)})
 	}
 	return list
 }
 
-// usage is resources with the limits that hold for them.
+// usage is resources that limits hold for.
 type usage struct {
-	item             *corev1.LimitRangeItem
+	name             string // of the container; empty: of the object as a whole
 	requests, limits corev1.ResourceList
-	requestsOnly     bool // limits mean nothing here
+	before           *usage // what is stored; nil: nothing is
 }
 
 // violations are what is less than the minimum or more than the maximum or the
 // ratio, in the order of the resources' names.
-func (u usage) violations() (errs []error) {
+func (u usage) violations(item *corev1.LimitRangeItem) (errs []error) {
+	b := bounds{u, item.Type}
 	for _, rule := range []struct {
 		list  corev1.ResourceList
 		check func(name corev1.ResourceName, bound quantity.Quantity) error
-	}{{u.item.Min, u.less}, {u.item.Max, u.more}, {u.item.MaxLimitRequestRatio, u.ratio}} {
+	}{{item.Min, b.less}, {item.Max, b.more}, {item.MaxLimitRequestRatio, b.ratio}} {
 		for _, name := range slices.Sorted(maps.Keys(rule.list)) {
+			if u.unchanged(name) {
+				continue
+			}
 			if err := rule.check(name, rule.list[name]); err != nil {
 				errs = append(errs, err)
 			}
@@ -171,49 +187,71 @@ func (u usage) violations() (errs []error) {
 	return errs
 }
 
-func (u usage) less(name corev1.ResourceName, least quantity.Quantity) error {
+// unchanged says that request and limit of a resource are what is stored.
+func (u usage) unchanged(name corev1.ResourceName) bool {
+	return u.before != nil && same(u.requests, u.before.requests, name) && same(u.limits, u.before.limits, name)
+}
+
+func same(a, b corev1.ResourceList, name corev1.ResourceName) bool {
+	x, hasX := a[name]
+	y, hasY := b[name]
+	return hasX == hasY && x.Cmp(y) == 0
+}
+
+// bounds holds resources against the limits of a type.
+type bounds struct {
+	usage
+	of corev1.LimitType
+}
+
+func (u bounds) less(name corev1.ResourceName, least quantity.Quantity) error {
 	request, hasRequest := u.requests[name]
 	limit, hasLimit := u.limits[name]
 	switch {
 	case !hasRequest:
-		return fmt.Errorf("minimum %s usage per %s is %s.  No request is specified", name, u.item.Type, least.String())
+		return fmt.Errorf("minimum %s usage per %s is %s.  No request is specified", name, u.of, least.String())
 	case request.Cmp(least) < 0:
-		return fmt.Errorf("minimum %s usage per %s is %s, but request is %s", name, u.item.Type, least.String(), request.String())
+		return fmt.Errorf("minimum %s usage per %s is %s, but request is %s", name, u.of, least.String(), request.String())
 	case hasLimit && limit.Cmp(least) < 0:
-		return fmt.Errorf("minimum %s usage per %s is %s, but limit is %s", name, u.item.Type, least.String(), limit.String())
+		return fmt.Errorf("minimum %s usage per %s is %s, but limit is %s", name, u.of, least.String(), limit.String())
 	}
 	return nil
 }
 
-func (u usage) more(name corev1.ResourceName, most quantity.Quantity) error {
+func (u bounds) more(name corev1.ResourceName, most quantity.Quantity) error {
 	request, hasRequest := u.requests[name]
 	limit, hasLimit := u.limits[name]
 	switch {
-	case u.requestsOnly && !hasRequest:
-		return fmt.Errorf("maximum %s usage per %s is %s.  No request is specified", name, u.item.Type, most.String())
-	case !u.requestsOnly && !hasLimit:
-		return fmt.Errorf("maximum %s usage per %s is %s.  No limit is specified", name, u.item.Type, most.String())
+	case u.requestsOnly() && !hasRequest:
+		return fmt.Errorf("maximum %s usage per %s is %s.  No request is specified", name, u.of, most.String())
+	case !u.requestsOnly() && !hasLimit:
+		return fmt.Errorf("maximum %s usage per %s is %s.  No limit is specified", name, u.of, most.String())
 	case hasLimit && limit.Cmp(most) > 0:
-		return fmt.Errorf("maximum %s usage per %s is %s, but limit is %s", name, u.item.Type, most.String(), limit.String())
+		return fmt.Errorf("maximum %s usage per %s is %s, but limit is %s", name, u.of, most.String(), limit.String())
 	case hasRequest && request.Cmp(most) > 0:
-		return fmt.Errorf("maximum %s usage per %s is %s, but request is %s", name, u.item.Type, most.String(), request.String())
+		return fmt.Errorf("maximum %s usage per %s is %s, but request is %s", name, u.of, most.String(), request.String())
 	}
 	return nil
 }
 
-func (u usage) ratio(name corev1.ResourceName, most quantity.Quantity) error {
-	if u.requestsOnly {
+func (u bounds) ratio(name corev1.ResourceName, most quantity.Quantity) error {
+	if u.requestsOnly() {
 		return nil
 	}
 	request, limit := u.requests[name], u.limits[name]
 	switch {
 	case request.IsZero():
-		return fmt.Errorf("%s max limit to request ratio per %s is %s, but no request is specified or request is 0", name, u.item.Type, most.String())
+		return fmt.Errorf("%s max limit to request ratio per %s is %s, but no request is specified or request is 0", name, u.of, most.String())
 	case limit.IsZero():
-		return fmt.Errorf("%s max limit to request ratio per %s is %s, but no limit is specified or limit is 0", name, u.item.Type, most.String())
+		return fmt.Errorf("%s max limit to request ratio per %s is %s, but no limit is specified or limit is 0", name, u.of, most.String())
 	}
-	if is := limit.AsApproximateFloat64() / request.AsApproximateFloat64(); is > most.AsApproximateFloat64() {
-		return fmt.Errorf("%s max limit to request ratio per %s is %s, but provided ratio is %f", name, u.item.Type, most.String(), is)
+	allowed, least, is := most.DeepCopy(), request.DeepCopy(), limit.DeepCopy() // AsDec changes them
+	if product := allowed.AsDec(); product.Mul(product, least.AsDec()).Cmp(is.AsDec()) < 0 {
+		ratio := limit.AsApproximateFloat64() / request.AsApproximateFloat64()
+		return fmt.Errorf("%s max limit to request ratio per %s is %s, but provided ratio is %f", name, u.of, most.String(), ratio)
 	}
 	return nil
 }
+
+// requestsOnly says that limits mean nothing here.
+func (u bounds) requestsOnly() bool { return u.of == corev1.LimitTypePersistentVolumeClaim }

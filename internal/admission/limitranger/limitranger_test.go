@@ -143,3 +143,49 @@ func TestLimitRangesHoldForResizesAndNoOtherUpdatesOfPods(t *testing.T) {
 		t.Error("a pod that is being deleted is refused")
 	}
 }
+
+// TestLimitRangesAreNotHeldAgainstWhatStaysAsItWas changes what a range that has come later
+// does not allow as it is.
+func TestLimitRangesAreNotHeldAgainstWhatStaysAsItWas(t *testing.T) {
+	c := admission.NewChain(New(admissiontest.New(t, containerBounds, podBounds, claimBounds).Options()))
+	pod := func(a, b string) string {
+		return "Pod: {metadata: {namespace: team, name: x}, spec: {containers: [{name: a, resources: {" + a + "}}, {name: b, resources: {" + b + "}}]}}"
+	}
+	claim := func(storage, mode string) string {
+		return "PersistentVolumeClaim: {metadata: {namespace: team, name: x, labels: {m: " + mode + "}}, spec: {resources: {requests: {storage: " + storage + "}}}}"
+	}
+	const big, small, large = "requests: {cpu: 5, memory: 4Gi}, limits: {cpu: 5, memory: 4Gi}", "requests: {cpu: 200m}, limits: {cpu: 200m}", "requests: {cpu: 300m}, limits: {cpu: 300m}"
+	for _, q := range []struct{ name, now, old, want string }{
+		{"the other container", pod(big, large), pod(big, small), ""},
+		{"the container itself", pod(strings.ReplaceAll(big, "cpu: 5", "cpu: 4"), small), pod(big, small),
+			`pods "x" is forbidden: maximum cpu usage per Container is 1, but limit is 4`},
+		{"the pod as a whole", pod(strings.ReplaceAll(big, "4Gi", "3Gi"), small), pod(big, small),
+			`pods "x" is forbidden: maximum memory usage per Pod is 1Gi, but limit is 3Gi`},
+		{"another thing of a claim", claim("9Gi", "b"), claim("9Gi", "a"), ""},
+		{"the size of a claim", claim("10Gi", "a"), claim("9Gi", "a"),
+			`persistentvolumeclaims "x" is forbidden: maximum storage usage per PersistentVolumeClaim is 5Gi, but request is 10Gi`},
+	} {
+		a := admissiontest.Request(t, q.now, q.old)
+		if strings.HasPrefix(q.now, "Pod") {
+			a.Sub = "resize"
+		}
+		if got := admissiontest.Run(t, c, a); got != q.want {
+			t.Errorf("%s: got %q, want %q", q.name, got, q.want)
+		}
+	}
+}
+
+func TestRatiosAreExact(t *testing.T) {
+	for _, q := range []struct{ most, limit, request, want string }{
+		{"3", "900m", "300m", ""},
+		{"1100m", "110m", "100m", ""},
+		{"3", "3000000001n", "1", `pods "x" is forbidden: cpu max limit to request ratio per Container is 3, but provided ratio is 3.000000`},
+	} {
+		r := "LimitRange: {metadata: {namespace: team, name: a}, spec: {limits: [{type: Container, maxLimitRequestRatio: {cpu: " + q.most + "}}]}}"
+		pod := "Pod: {metadata: {namespace: team, name: x}, spec: {containers: [{name: a, resources: {limits: {cpu: " + q.limit + "}, requests: {cpu: " + q.request + "}}}]}}"
+		c := admission.NewChain(New(admissiontest.New(t, r).Options()))
+		if got := admissiontest.Run(t, c, admissiontest.Request(t, pod, "")); got != q.want {
+			t.Errorf("%s of %s by %s: got %q, want %q", q.limit, q.request, q.most, got, q.want)
+		}
+	}
+}

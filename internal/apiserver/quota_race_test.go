@@ -59,9 +59,16 @@ func withQuota(t testing.TB, api client.Transport, ns string, hard int64) {
 	}
 }
 
-// TestServersOfOneStoreChargeAQuotaTogether makes 200 objects at once, over three servers,
+func TestQuotasAreCharged(t *testing.T) {
+	t.Parallel()
+	t.Run("by the servers of one store together", chargeTogether)
+	t.Run("not for what fails", chargeNotForFailures)
+	t.Run("when they come in the middle", chargeWhatComesMeanwhile)
+}
+
+// chargeTogether makes 200 objects at once, over three servers,
 // where a quota allows 100. Those of one server try them before, which is free.
-func TestServersOfOneStoreChargeAQuotaTogether(t *testing.T) {
+func chargeTogether(t *testing.T) {
 	t.Parallel()
 	first := admitting(t, func(*Options) {})
 	second := func(o *Options) { o.Store = first.store }
@@ -109,9 +116,9 @@ func TestServersOfOneStoreChargeAQuotaTogether(t *testing.T) {
 	}
 }
 
-// TestWhatFailsIsNotCharged makes objects that the server refuses in the end, or is only
+// chargeNotForFailures makes objects that the server refuses in the end, or is only
 // asked to try.
-func TestWhatFailsIsNotCharged(t *testing.T) {
+func chargeNotForFailures(t *testing.T) {
 	t.Parallel()
 	f := admitting(t, func(*Options) {})
 	withQuota(t, f.As(admin, "test"), "team", 2)
@@ -129,9 +136,9 @@ func TestWhatFailsIsNotCharged(t *testing.T) {
 	}
 }
 
-// TestAQuotaThatComesInTheMiddleIsSeen makes a quota between the admission of an object and
+// chargeWhatComesMeanwhile makes a quota between the admission of an object and
 // its commit, and changes what it counts: the object is charged to it.
-func TestAQuotaThatComesInTheMiddleIsSeen(t *testing.T) {
+func chargeWhatComesMeanwhile(t *testing.T) {
 	t.Parallel()
 	race := &racing{}
 	f := newFixture(t, func(o *Options) { o.Admission = race })

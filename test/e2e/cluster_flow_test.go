@@ -48,6 +48,7 @@ func TestCluster(t *testing.T) {
 			"proxy":                       testProxy,
 			"host ports":                  testHostPorts,
 			"affinity":                    testAffinity,
+			"autoscaling":                 testAutoscaling,
 			"service types":               testServiceTypes,
 			"unschedulable":               testUnschedulable,
 			"extended resources":          testExtendedResources,

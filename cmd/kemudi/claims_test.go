@@ -116,7 +116,7 @@ func TestPluginsAreNamedAndChecked(t *testing.T) {
 		}
 	}
 	r = call{}.run(t, "server", "--enable-admission-plugins", "AlwaysPullImages,Nothing")
-	if r.code != exitUsage || !strings.Contains(r.stderr, `there is no plugin "Nothing"; there are AlwaysPullImages, CertificateApproval,`) {
+	if r.code != exitUsage || !strings.Contains(r.stderr, `there is no plugin "Nothing"; there are AlwaysAdmit, AlwaysDeny, AlwaysPullImages, CertificateApproval,`) {
 		t.Errorf("a plugin that is not there: got %+v", r)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -129,8 +130,13 @@ type Options struct {
 	Defs []*resource.Def
 	// Served reports whether clients can reach a resource. Nil: they can all.
 	Served func(def *resource.Def) bool
+	// API is the API as the process itself sees it, for plugins that make objects. Nil:
+	// they make none.
+	API func() client.Transport
 	// Events takes what plugins have to tell of objects that they let pass. Nil: nobody does.
 	Events client.EventSink
+	// Registry takes the metrics of plugins. Nil: they are not shown.
+	Registry *prometheus.Registry
 	// Enable and Disable name plugins that are on or off other than by default
 	// (--enable-admission-plugins, --disable-admission-plugins).
 	Enable, Disable []string

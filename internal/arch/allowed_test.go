@@ -21,6 +21,8 @@ var allowed = []allowance{
 	{"k8s.io/kube-openapi", "builders of OpenAPI v2 and v3 from Go types"},
 	{"k8s.io/component-helpers", "pure scheduling helpers"},
 	{"k8s.io/streaming/pkg/httpstream/wsstream", "the older WebSocket subprotocols of exec, attach and logs, frame by frame as clients expect"},
+	{"k8s.io/pod-security-admission/api", "levels and versions of the Pod Security Standards, and the labels that name them"},
+	{"k8s.io/pod-security-admission/policy", "what the Pod Security Standards say, in the words that clients know"},
 	{"k8s.io/cri-api", "types of the Container Runtime Interface, the only way to a container runtime"},
 	{"k8s.io/cri-streaming", "streaming server of exec, attach and port-forward on the runtime's side"},
 	{"k8s.io/kube-scheduler/config", "types of the scheduler's configuration"},

@@ -33,9 +33,13 @@ func New(o admission.Options) (*admission.Chain, error) {
 	var list []admission.Plugin
 	for _, e := range entries(&o) {
 		on := (!e.off || slices.Contains(o.Enable, e.Name)) && !slices.Contains(o.Disable, e.Name)
-		if on {
-			list = append(list, e.Plugin)
+		if !on {
+			continue
 		}
+		if e.err != nil {
+			return nil, e.err
+		}
+		list = append(list, e.Plugin)
 	}
 	return admission.NewChain(list...), nil
 }

@@ -2,29 +2,44 @@ package plugins
 
 import (
 	"github.com/kemudi/kemudi/internal/admission"
+	"github.com/kemudi/kemudi/internal/admission/eventratelimit"
 	"github.com/kemudi/kemudi/internal/admission/limitranger"
 	"github.com/kemudi/kemudi/internal/admission/noderestriction"
 	"github.com/kemudi/kemudi/internal/admission/podpreset"
+	"github.com/kemudi/kemudi/internal/admission/podsecurity"
 	"github.com/kemudi/kemudi/internal/admission/priority"
 	"github.com/kemudi/kemudi/internal/admission/quota"
 	"github.com/kemudi/kemudi/internal/admission/serviceaccount"
 	"github.com/kemudi/kemudi/internal/admission/volumes"
 )
 
-// entry is a plugin with whether it must be turned on.
+// entry is a plugin with whether it must be turned on, and why it cannot be: its
+// configuration.
 type entry struct {
 	admission.Plugin
 	off bool
+	err error
 }
 
 func on(p admission.Plugin) entry  { return entry{Plugin: p} }
 func off(p admission.Plugin) entry { return entry{Plugin: p, off: true} }
 
+// told is a plugin that is on and has a configuration.
+func told(p admission.Plugin, err error) entry { return entry{Plugin: p, err: err} }
+
+func (e entry) unlessAsked() entry {
+	e.off = true
+	return e
+}
+
 // entries are all plugins in the order in which they are asked, which is
 // upstream's: a later one sees what the ones before have changed.
 func entries(o *admission.Options) []entry {
 	return []entry{
+		off(alwaysAdmit()),
+		off(namespaceAutoProvision(o)),
 		on(namespaceLifecycle(o)),
+		off(namespaceExists(o)),
 		off(limitPodHardAntiAffinityTopology()),
 		off(podpreset.New(o)),
 		on(limitranger.New(o)),
@@ -32,9 +47,13 @@ func entries(o *admission.Options) []entry {
 		on(noderestriction.New(o)),
 		on(taintNodesByCondition()),
 		off(alwaysPullImages()),
-		off(podNodeSelector(o)),
+		told(podsecurity.New(o)),
+		told(podNodeSelector(o)).unlessAsked(),
 		on(priority.New(o)),
 		on(defaultTolerationSeconds()),
+		told(podTolerationRestriction(o)).unlessAsked(),
+		told(eventratelimit.New(o)).unlessAsked(),
+		off(extendedResourceToleration()),
 		on(volumes.NewDefaultClass(o)),
 		on(volumes.NewProtection()),
 		off(ownerReferencesPermissionEnforcement(o)),
@@ -46,5 +65,6 @@ func entries(o *admission.Options) []entry {
 		off(denyServiceExternalIPs()),
 		on(escalation(o)),
 		on(quota.New(o)),
+		off(alwaysDeny()),
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/api/authorization"
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/client"
 )
 
 // immortal are the namespaces that the system itself lives in.
@@ -44,6 +45,40 @@ func namespaceLifecycle(o *admission.Options) admission.Plugin {
 		}
 		if a.Operation == admission.Create {
 			a.Rely(core.Namespaces.Def, ns)
+		}
+		return nil
+	}}
+}
+
+// namespaceExists refuses everything in namespaces that are not there; what
+// namespaceLifecycle refuses is less.
+func namespaceExists(o *admission.Options) admission.Plugin {
+	namespaces := admission.Reader(o, core.Namespaces)
+	return admission.Plugin{Name: "NamespaceExists", Validate: func(ctx context.Context, a *admission.Attributes) error {
+		if a.Namespace == "" || a.Def == core.Namespaces.Def {
+			return nil
+		}
+		_, ok, err := admission.Find(ctx, o, namespaces, "", a.Namespace)
+		if err == nil && !ok {
+			err = apierrors.NewNotFound(corev1.Resource("namespaces"), a.Namespace)
+		}
+		return err
+	}}
+}
+
+// namespaceAutoProvision makes the namespace of an object that is made before it.
+func namespaceAutoProvision(o *admission.Options) admission.Plugin {
+	namespaces := admission.Reader(o, core.Namespaces)
+	return admission.Plugin{Name: "NamespaceAutoProvision", Mutate: func(ctx context.Context, a *admission.Attributes) error {
+		if a.DryRun || a.Operation != admission.Create || a.Namespace == "" || a.Def == core.Namespaces.Def || a.Def == authorization.LocalSubjectAccessReviews.Def {
+			return nil
+		}
+		if _, ok, err := admission.Find(ctx, o, namespaces, "", a.Namespace); ok || err != nil || o.API == nil {
+			return err
+		}
+		_, err := client.For(o.API(), core.Namespaces).Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.Namespace}})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return a.Forbid("%w", err)
 		}
 		return nil
 	}}

@@ -37,7 +37,7 @@ func TestPluginsAreOnAndOffAsAsked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "NamespaceLifecycle LimitRanger ServiceAccount NodeRestriction TaintNodesByCondition Priority DefaultTolerationSeconds DefaultStorageClass StorageObjectInUseProtection PersistentVolumeClaimResize RuntimeClass " +
+	want := "NamespaceLifecycle LimitRanger ServiceAccount NodeRestriction TaintNodesByCondition PodSecurity Priority DefaultTolerationSeconds DefaultStorageClass StorageObjectInUseProtection PersistentVolumeClaimResize RuntimeClass " +
 		"CertificateApproval CertificateSigning CertificateSubjectRestriction RBACEscalation ResourceQuota"
 	if got := strings.Join(byDefault.Names(), " "); got != want {
 		t.Errorf("by default: got %s, want %s", got, want)
@@ -50,7 +50,15 @@ func TestPluginsAreOnAndOffAsAsked(t *testing.T) {
 	if got := asked.Names(); !slices.Contains(got, "AlwaysPullImages") || slices.Contains(got, "Priority") {
 		t.Errorf("as asked: got %s", got)
 	}
-	o.Enable = []string{"Nonsense"}
+	o.Enable = []string{"EventRateLimit"}
+	if _, err := New(*o); err == nil || err.Error() != "configuration of admission plugin EventRateLimit: limits: Required value: there must be at least one" {
+		t.Errorf("plugin without the configuration that it needs: got %v", err)
+	}
+	o.Enable, o.Config = nil, admission.Configurations{"Other": nil}
+	if _, err := New(*o); err == nil || !strings.Contains(err.Error(), `"Other"`) {
+		t.Errorf("configuration of an unknown plugin: got %v", err)
+	}
+	o.Config, o.Enable = nil, []string{"Nonsense"}
 	if _, err := New(*o); err == nil || !strings.Contains(err.Error(), `"Nonsense"`) {
 		t.Errorf("unknown plugin: got %v", err)
 	}

@@ -74,24 +74,49 @@ func alwaysPullImages() admission.Plugin {
 // nodeSelectorAnnotation is a namespace's restriction of where its pods run.
 const nodeSelectorAnnotation = "scheduler.alpha.kubernetes.io/node-selector"
 
+// nodeSelectors is what the plugin is told: by namespace the labels that the selectors
+// of its pods may have, and a selector for pods of namespaces without one.
+type nodeSelectors struct {
+	Config map[string]string `json:"podNodeSelectorPluginConfig"`
+}
+
+const clusterNodeSelector = "clusterDefaultNodeSelector"
+
 // podNodeSelector adds the selector of a pod's namespace to the pod's own.
-func podNodeSelector(o *admission.Options) admission.Plugin {
+func podNodeSelector(o *admission.Options) (admission.Plugin, error) {
 	namespaces := admission.Reader(o, core.Namespaces)
+	var told nodeSelectors
+	err := o.Config.Read("PodNodeSelector", &told)
+	selectors := map[string]labels.Set{}
+	for name, text := range told.Config {
+		var bad error
+		if selectors[name], bad = labels.ConvertSelectorToLabelsMap(text); bad != nil {
+			err = admission.Misconfigured("PodNodeSelector", fmt.Errorf("podNodeSelectorPluginConfig.%s: %w", name, bad))
+		}
+	}
 	return admission.ForPods("PodNodeSelector", func(ctx context.Context, a *admission.Attributes, pod *corev1.Pod) error {
 		ns, ok, err := admission.Find(ctx, o, namespaces, "", a.Namespace)
 		if err != nil || !ok {
 			return err
 		}
-		selector, err := labels.ConvertSelectorToLabelsMap(ns.Annotations[nodeSelectorAnnotation])
-		if err != nil {
-			return a.Forbid("selector of namespace %s: %w", ns.Name, err)
+		selector := selectors[clusterNodeSelector]
+		if text, ok := ns.Annotations[nodeSelectorAnnotation]; ok {
+			if selector, err = labels.ConvertSelectorToLabelsMap(text); err != nil {
+				return a.Forbid("selector of namespace %s: %w", ns.Name, err)
+			}
 		}
 		if labels.Conflicts(selector, pod.Spec.NodeSelector) {
 			return a.Forbid("pod node label selector conflicts with its namespace node label selector")
 		}
 		pod.Spec.NodeSelector = labels.Merge(selector, pod.Spec.NodeSelector)
+		allowed := selectors[ns.Name]
+		for k, v := range pod.Spec.NodeSelector {
+			if own, ok := allowed[k]; len(allowed) > 0 && (!ok || own != v) {
+				return a.Forbid("pod node label selector labels conflict with its namespace whitelist")
+			}
+		}
 		return nil
-	})
+	}), err
 }
 
 // runtimeClass takes over what a pod's runtime class says of overhead and of

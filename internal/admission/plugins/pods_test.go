@@ -102,6 +102,17 @@ func TestPluginsForPodsThatAreOffByDefault(t *testing.T) {
 	if got := admissiontest.Run(t, only(t, w.Options(), "PodNodeSelector"), pod("{nodeSelector: {env: prod}}")); got != want {
 		t.Errorf("PodNodeSelector: got %s, want %s", got, want)
 	}
+	o := w.Options()
+	o.Config = admission.Configurations{"PodNodeSelector": []byte("podNodeSelectorPluginConfig: {clusterDefaultNodeSelector: env=any, team: 'env=test,team=a', other: env=test}")}
+	if want := `pods "x" is forbidden: pod node label selector labels conflict with its namespace whitelist`; admissiontest.Run(t, only(t, o, "PodNodeSelector"), pod("{nodeSelector: {disk: ssd}}")) != want {
+		t.Errorf("PodNodeSelector, a label that is not allowed: want %s", want)
+	}
+	w.Set(t, "Namespace: {metadata: {name: team}}")
+	o.Config["PodNodeSelector"] = []byte("podNodeSelectorPluginConfig: {clusterDefaultNodeSelector: env=any}")
+	a = pod("{}")
+	if got := admissiontest.Run(t, only(t, o, "PodNodeSelector"), a); got != "" || fmt.Sprint(a.Object.(*corev1.Pod).Spec.NodeSelector) != "map[env:any]" {
+		t.Errorf("PodNodeSelector of the cluster: got %q, %v", got, a.Object.(*corev1.Pod).Spec.NodeSelector)
+	}
 	apart := func(key string) *admission.Attributes {
 		return pod("{affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: " + key + "}]}}}")
 	}

@@ -23,6 +23,8 @@ var switchNames = map[string]switchName{
 	"certificatesigningrequest-cleaner-controller":   {"certificatesigningrequest-cleaner-controller", "csrcleaner"},
 	"certificatesigningrequest-signing-controller":   {"certificatesigningrequest-signing-controller", "csrsigning"},
 	"daemon-set-controller":                          {"daemonset-controller", "daemonset"},
+	"disruption-pod-controller":                      {"disruption-controller", "disruption"}, // upstream's does both
+	"expand-controller":                              {"persistentvolume-expander-controller", "persistentvolume-expander"},
 	"endpoint-controller":                            {"endpoints-controller", "endpoint"},
 	"endpointslicemirroring-controller":              {"endpointslice-mirroring-controller", "endpointslicemirroring"},
 	"generic-garbage-collector":                      {"garbage-collector-controller", "garbagecollector"},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -176,7 +177,22 @@ func list(ctx context.Context, c rest.Interface, def *resource.Def) ([]simulate.
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", def, err)
 	}
-	return simulate.ReadObjects(data)
+	var l struct {
+		Items []json.RawMessage `json:"items"` // which say of themselves neither version nor kind
+	}
+	if err := json.Unmarshal(data, &l); err != nil {
+		return nil, fmt.Errorf("list %s: %w", def, err)
+	}
+	out := make([]simulate.Object, len(l.Items))
+	for i, item := range l.Items {
+		obj := def.New()
+		if err := json.Unmarshal(item, obj); err != nil {
+			return nil, fmt.Errorf("list %s: %w", def, err)
+		}
+		def.Default(obj)
+		out[i] = simulate.Object{Def: def, Object: obj}
+	}
+	return out, nil
 }
 
 // Fit says how many more of the pod in a file fit into a cluster.

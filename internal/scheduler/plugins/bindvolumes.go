@@ -14,7 +14,8 @@ import (
 	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
 )
 
-// bindTimeout is how long a pod keeps its place while volumes are bound and made.
+// bindTimeout is how long a pod keeps its place while volumes are bound and made,
+// unless the profile says otherwise.
 const bindTimeout = 10 * time.Minute
 
 // preparation is what is to be done about the claims of a pod that has its place.
@@ -82,7 +83,7 @@ func (p *volumeBinding) PreBind(c *Cycle, n *snapshot.Node) Work {
 	}
 	return Work{
 		Do:   func(ctx context.Context, t client.Transport) error { return x.write(ctx, t, n.Name) },
-		Wait: Wait{For: bindTimeout, Over: func() (bool, error) { return x.done(c.Snapshot, n) }},
+		Wait: Wait{For: p.timeout, Over: func() (bool, error) { return x.done(c.Snapshot, n) }},
 	}
 }
 

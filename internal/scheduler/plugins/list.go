@@ -21,7 +21,7 @@ func list() []listed {
 		{1, func(i int, a *Args) Plugin { return newNodeResourcesFit(i, a.NodeResourcesFit) }},
 		{0, func(i int, _ *Args) Plugin { return newVolumeRestrictions(i) }},
 		{0, func(i int, _ *Args) Plugin { return newNodeVolumeLimits(i) }},
-		{0, func(i int, _ *Args) Plugin { return newVolumeBinding(i) }},
+		{0, func(i int, a *Args) Plugin { return newVolumeBinding(i, a.VolumeBinding) }},
 		{0, func(i int, _ *Args) Plugin { return newVolumeZone(i) }},
 		{2, func(i int, a *Args) Plugin { return newPodTopologySpread(i, a.PodTopologySpread) }},
 		{2, func(i int, a *Args) Plugin { return newInterPodAffinity(i, a.InterPodAffinity) }},

@@ -3,10 +3,12 @@ package plugins
 import (
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/kemudi/kemudi/internal/api/core/claims"
 	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
@@ -19,6 +21,7 @@ import (
 type volumeBinding struct {
 	plugin                                     int
 	unbound, lost, outOfReach, delays, noSpace *Reason
+	timeout                                    time.Duration // of what must be done before the binding
 
 	// About the pod at hand.
 	bound   []*snapshot.Volume
@@ -39,8 +42,8 @@ type wish struct {
 	suits []*snapshot.Volume // the best first
 }
 
-func newVolumeBinding(i int) *volumeBinding {
-	return &volumeBinding{
+func newVolumeBinding(i int, a *configv1.VolumeBindingArgs) *volumeBinding {
+	p := &volumeBinding{
 		plugin:     i,
 		unbound:    lasting(i, "pod has unbound immediate PersistentVolumeClaims"),
 		lost:       lasting(i, "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"),
@@ -48,7 +51,12 @@ func newVolumeBinding(i int) *volumeBinding {
 		delays:     lasting(i, "node(s) didn't find available persistent volumes to bind"),
 		noSpace:    lasting(i, "node(s) did not have enough free storage"),
 		preparing:  map[types.UID]*preparation{},
+		timeout:    bindTimeout,
 	}
+	if a != nil && a.BindTimeoutSeconds != nil {
+		p.timeout = time.Duration(*a.BindTimeoutSeconds) * time.Second
+	}
+	return p
 }
 
 func (*volumeBinding) Name() string { return "VolumeBinding" }

@@ -183,7 +183,7 @@ func TestKindsMayComeAndGoWhileControllersRun(t *testing.T) {
 
 func TestBudgetsCountOwnersOfKindsThatComeLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		plane := sim.Plane(t, plane.Options{Leadership: nobody{}})
+		plane := sim.Plane(t, plane.Options{Leadership: nobody{}, Plugins: plane.Plugins{Disable: []string{"ServiceAccount"}}})
 		without := slices.DeleteFunc(slices.Clone(plane.Defs()), func(def *resource.Def) bool { return def == core.ReplicationControllers.Def })
 		kinds := &someKinds{}
 		kinds.set(without)

@@ -158,7 +158,7 @@ func TestLabelsHaveAForm(t *testing.T) {
 }
 
 func TestFieldSelectors(t *testing.T) {
-	f := newFixture(t, func(o *Options) { o.RuntimeConfig = map[string]bool{"settings.k8s.io/v1alpha1": true} })
+	f := newFixture(t, everyVersion)
 	for _, name := range []string{"a", "b"} {
 		runningPod(t, f, name)
 		f.must(201, "POST", mapsPath, `{"metadata":{"name":"`+name+`"}}`)

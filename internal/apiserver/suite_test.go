@@ -40,6 +40,9 @@ type fixture struct {
 	http   *httptest.Server // TLS, HTTP/2; made by the first use of url or config
 }
 
+// everyVersion serves what is off by default, too.
+func everyVersion(o *Options) { o.RuntimeConfig = map[string]bool{"settings.k8s.io/v1alpha1": true} }
+
 // newFixture starts a server with the built-in resources; change may alter its options.
 func newFixture(tb testing.TB, change ...func(o *Options)) *fixture {
 	tb.Helper()

@@ -96,7 +96,7 @@ func pathOf(r *client.Request) string {
 // subresource (A4): what the one way does not allow, the other does not.
 func TestCallersWithinHaveTheVerbsThatHTTPHas(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := newFixture(t, everyVersion)
 	refused := 0
 	for _, d := range api.All() {
 		subs := []string{""}

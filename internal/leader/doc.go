@@ -4,7 +4,7 @@
 //
 // Nobody has to trust clocks. What runs while a process leads writes under the condition that
 // the lease is as this process has it (package fence): who has slept through the lease
-// finds out by the first write, which fails. Why: docs/decisions/026-leaders-are-fenced.md.
+// finds out by the first write, which fails. Why: docs/decisions/024-leaders-are-fenced.md.
 //
 // Invariants, cited by number in the code:
 //

@@ -214,7 +214,7 @@ func (l *look) podsOf(to *target) (*measured, labels.Selector, error) {
 	for i, pod := range pods {
 		keys[i] = cache.Key(pod.Namespace, pod.Name)
 	}
-	if all := l.claims.set(l.key, keys); len(all) > 1 {
+	if all := l.overlap.set(l.key, keys); len(all) > 1 {
 		message := fmt.Sprintf("pods by selector %s are controlled by multiple HPAs: %v", text, all)
 		l.kit.Events.Event(l.a, corev1.EventTypeWarning, "AmbiguousSelector", message)
 		l.inactive("AmbiguousSelector", message)

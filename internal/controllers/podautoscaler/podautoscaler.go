@@ -77,7 +77,7 @@ func New(kinds controller.Kinds, o Options) *controller.Controller {
 			t := &targets{kinds: kinds, api: k.Transport()}
 			r := &reconciler{
 				o: o, kit: k, autoscalers: controller.For(k, autoscaling.HorizontalPodAutoscalers), pods: controller.For(k, core.Pods),
-				targets: t, metrics: &source{api: k.Transport(), targets: t}, claims: newClaims(),
+				targets: t, metrics: &source{api: k.Transport(), targets: t}, overlap: newOverlap(),
 			}
 			r.mu.states = map[string]*state{}
 			return r
@@ -92,7 +92,7 @@ type reconciler struct {
 	pods        controller.Client[*corev1.Pod]
 	targets     *targets
 	metrics     *source
-	claims      *claims
+	overlap     *overlap
 
 	mu struct {
 		sync.Mutex
@@ -121,7 +121,7 @@ func (r *reconciler) state(key string) *state {
 
 // Gone forgets an autoscaler.
 func (r *reconciler) Gone(_ context.Context, key string) error {
-	r.claims.drop(key)
+	r.overlap.drop(key)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.mu.states, key)

@@ -53,6 +53,8 @@ var harmless = []struct{ start, detail string }{
 	// A shim has ended before it was told that its last event had come.
 	{"failed sending message on channel", "broken pipe"},
 	{"failed sending message on channel", "connection reset by peer"},
+	// A pod has gone while somebody asked what all of them use.
+	{start: "skipping container "},
 	// Who followed the output has gone.
 	{"Failed to pipe ", "connection reset by peer"},
 	{"Failed to pipe ", "broken pipe"},

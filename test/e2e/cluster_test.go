@@ -154,7 +154,7 @@ var (
 
 // Containerd warns of races at the ordinary ends of containers, by its own log or
 // that of its shim; those that are known are quiet, and nobody knows them all.
-var foreign = regexp.MustCompile(`part=containerd |runtime=io\.containerd|msg="forward event"`)
+var foreign = regexp.MustCompile(`part=containerd\b|runtime=io\.containerd|msg="forward event"`)
 
 // complaints are the lines of the server's log that ask somebody to act.
 func (c *cluster) complaints() (list []string) {

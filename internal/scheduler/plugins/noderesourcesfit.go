@@ -59,10 +59,15 @@ func (p *nodeResourcesFit) Filter(c *Cycle, n *snapshot.Node) *Reason {
 	return nil
 }
 
-// ignores reports whether a resource is not to be looked at. Only extended ones
-// can be ignored.
+// ignores reports whether a resource is not to be looked at. It is asked for each node
+// that lacks something, and so small enough to be inlined.
 func (p *nodeResourcesFit) ignores(c *Cycle, resource int) bool {
-	if p.ignored == nil || resource <= snapshot.EphemeralStorage {
+	return p.ignored != nil && p.told(c, resource)
+}
+
+// told reports whether the arguments name a resource. Only extended ones can be ignored.
+func (p *nodeResourcesFit) told(c *Cycle, resource int) bool {
+	if resource <= snapshot.EphemeralStorage {
 		return false
 	}
 	name := string(c.Snapshot.ResourceName(resource))

@@ -30,7 +30,6 @@ var switchNames = map[string]switchName{
 	"generic-garbage-collector":                      {"garbage-collector-controller", "garbagecollector"},
 	"horizontal-pod-autoscaler":                      {"horizontal-pod-autoscaler-controller", "horizontalpodautoscaling"},
 	"job-orphan-controller":                          {"job-controller", "job"}, // upstream's does both
-	"legacy-service-account-token-cleaner":           {"legacy-serviceaccount-token-cleaner-controller", "legacy-service-account-token-cleaner"},
 	"node-controller":                                {"node-lifecycle-controller", "nodelifecycle"},
 	"node-ipam-controller":                           {"node-ipam-controller", "nodeipam"},
 	"persistent-volume-binder":                       {"persistentvolume-binder-controller", "persistentvolume-binder"},
@@ -38,7 +37,6 @@ var switchNames = map[string]switchName{
 	"pv-protection-controller":                       {"persistentvolume-protection-controller", "pv-protection"},
 	"pvc-protection-controller":                      {"persistentvolumeclaim-protection-controller", "pvc-protection"},
 	"replication-controller":                         {"replicationcontroller-controller", "replicationcontroller"},
-	"resource-claim-controller":                      {"resourceclaim-controller", "resource-claim-controller"},
 	"root-ca-cert-publisher":                         {"root-ca-certificate-publisher-controller", "root-ca-cert-publisher"},
 	"service-account-controller":                     {"serviceaccount-controller", "serviceaccount"},
 	"token-cleaner":                                  {"token-cleaner-controller", "tokencleaner"},

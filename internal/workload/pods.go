@@ -68,11 +68,11 @@ func (p Pods) Create(ctx context.Context, owner resource.Object, n int, pod func
 	for i := range n {
 		if made[i] != nil {
 			p.Events.Event(owner, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: "+made[i].Name)
-		} else if errs[i] != nil && !Expected(errs[i]) && !namespaceEnds(errs[i]) {
+		} else if errs[i] != nil && !Expected(errs[i]) && !NamespaceEnds(errs[i]) {
 			p.Events.Event(owner, corev1.EventTypeWarning, "FailedCreate", "Error creating: "+errs[i].Error())
 		}
 	}
-	if namespaceEnds(err) {
+	if NamespaceEnds(err) {
 		err = nil
 	}
 	return slices.DeleteFunc(made, func(pod *corev1.Pod) bool { return pod == nil }), err
@@ -84,7 +84,7 @@ func (p Pods) Delete(ctx context.Context, owner resource.Object, pods []*corev1.
 	errs := make([]error, len(pods))
 	_, err := SideBySide(len(pods), func(i int) error {
 		errs[i] = p.Client.DeleteByUID(ctx, pods[i])
-		if gone(errs[i]) {
+		if Gone(errs[i]) {
 			return nil
 		}
 		return errs[i]
@@ -94,7 +94,7 @@ func (p Pods) Delete(ctx context.Context, owner resource.Object, pods []*corev1.
 		switch {
 		case errs[i] == nil:
 			p.Events.Event(owner, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: "+pod.Name)
-		case !gone(errs[i]):
+		case !Gone(errs[i]):
 			p.Events.Event(owner, corev1.EventTypeWarning, "FailedDelete", "Error deleting: "+errs[i].Error())
 			if left = append(left, pod); len(left) == 1 {
 				err = errs[i] // one for all
@@ -108,10 +108,12 @@ func (p Pods) Delete(ctx context.Context, owner resource.Object, pods []*corev1.
 // tried again, and nothing that people should be told of.
 func Expected(err error) bool { return apierrors.IsConflict(err) }
 
-func namespaceEnds(err error) bool {
+// NamespaceEnds says that an object could not be made because its namespace is about
+// to go.
+func NamespaceEnds(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// gone says of a pod that could not be deleted by its UID that it is not there:
+// Gone says of a pod that could not be deleted by its UID that it is not there:
 // another may have its name.
-func gone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
+func Gone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }

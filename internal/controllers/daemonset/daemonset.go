@@ -107,7 +107,7 @@ func (r *reconciler) Reconcile(ctx context.Context, ds *appsv1.DaemonSet) (contr
 	revisions, err := r.history.Sync(ctx, workload.Revised[*appsv1.DaemonSet]{
 		Owner: ds, Selector: sel, Template: &ds.Spec.Template, Collisions: ds.Status.CollisionCount,
 	})
-	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+	if workload.NamespaceEnds(err) {
 		return controller.Done, nil
 	}
 	if err != nil {

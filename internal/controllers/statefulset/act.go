@@ -118,7 +118,7 @@ func (r *reconciler) tellClaims(v *view, pod string, claims madeClaims) {
 		switch {
 		case m.contested:
 			r.tellContested(v, m.claim)
-		case !m.fresh || apierrors.IsAlreadyExists(m.err) || namespaceEnds(m.err):
+		case !m.fresh || apierrors.IsAlreadyExists(m.err) || workload.NamespaceEnds(m.err):
 		case m.err != nil:
 			r.k.Events.Event(v.set, corev1.EventTypeWarning, "FailedCreate",
 				fmt.Sprintf("create Claim %s for Pod %s in StatefulSet %s failed error: %v", m.claim, pod, v.set.Name, errors.Unwrap(m.err)))
@@ -156,12 +156,12 @@ func (r *reconciler) create(ctx context.Context, v *view, numbers []int) error {
 		switch {
 		case errs[i] == nil:
 			r.k.Events.Event(v.set, corev1.EventTypeNormal, "SuccessfulCreate", fmt.Sprintf("create Pod %s in StatefulSet %s successful", name, v.set.Name))
-		case apierrors.IsAlreadyExists(errs[i]) || namespaceEnds(errs[i]):
+		case apierrors.IsAlreadyExists(errs[i]) || workload.NamespaceEnds(errs[i]):
 		default:
 			r.k.Events.Event(v.set, corev1.EventTypeWarning, "FailedCreate", fmt.Sprintf("create Pod %s in StatefulSet %s failed error: %v", name, v.set.Name, errs[i]))
 		}
 	}
-	if namespaceEnds(err) {
+	if workload.NamespaceEnds(err) {
 		return nil // the set goes with it
 	}
 	return err
@@ -172,8 +172,8 @@ func (r *reconciler) remove(ctx context.Context, v *view, pods []*corev1.Pod) er
 	errs := make([]error, len(pods))
 	_, err := workload.SideBySide(len(pods), func(i int) error {
 		errs[i] = r.pods.DeleteByUID(ctx, pods[i])
-		if apierrors.IsNotFound(errs[i]) || apierrors.IsConflict(errs[i]) {
-			return nil // it is gone, and another may have its name
+		if workload.Gone(errs[i]) {
+			return nil
 		}
 		return errs[i]
 	})
@@ -181,13 +181,9 @@ func (r *reconciler) remove(ctx context.Context, v *view, pods []*corev1.Pod) er
 		switch {
 		case errs[i] == nil:
 			r.k.Events.Event(v.set, corev1.EventTypeNormal, "SuccessfulDelete", fmt.Sprintf("delete Pod %s in StatefulSet %s successful", pod.Name, v.set.Name))
-		case !apierrors.IsNotFound(errs[i]) && !apierrors.IsConflict(errs[i]):
+		case !workload.Gone(errs[i]):
 			r.k.Events.Event(v.set, corev1.EventTypeWarning, "FailedDelete", fmt.Sprintf("delete Pod %s in StatefulSet %s failed error: %v", pod.Name, v.set.Name, errs[i]))
 		}
 	}
 	return err
-}
-
-func namespaceEnds(err error) bool {
-	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }

@@ -127,7 +127,7 @@ func (r *reconciler) Reconcile(ctx context.Context, set *appsv1.StatefulSet) (co
 	revisions, err := r.history.Sync(ctx, workload.Revised[*appsv1.StatefulSet]{
 		Owner: set, Selector: sel, Template: &set.Spec.Template, Collisions: ptr.To(ptr.Deref(set.Status.CollisionCount, 0)),
 	})
-	if namespaceEnds(err) {
+	if workload.NamespaceEnds(err) {
 		return controller.Done, nil
 	}
 	if err != nil {

@@ -32,6 +32,7 @@ type cycle struct {
 
 	// Scratch, reused from pod to pod.
 	pod      plugins.Cycle
+	idle     uint32 // plugins that have nothing to do with the pod once it has a node, by index
 	filters  []plugins.Filterer
 	feasible []*snapshot.Node
 	refusals []refusal
@@ -118,7 +119,7 @@ func (c *cycle) find() *unfit {
 // preFilter returns the nodes to look at. The unfit is not nil if that is not
 // all of them.
 func (c *cycle) preFilter() ([]*snapshot.Node, *unfit) {
-	c.filters = c.filters[:0]
+	c.filters, c.idle = c.filters[:0], 0
 	var names []string
 	var narrowed uint32
 	for i, f := range c.plugins.Filters {
@@ -128,6 +129,9 @@ func (c *cycle) preFilter() ([]*snapshot.Node, *unfit) {
 		}
 		if r.Reject != nil {
 			return nil, &unfit{nodes: c.snapshot.Len(), rejected: r.Reject, plugins: 1 << i}
+		}
+		if r.Idle {
+			c.idle |= 1 << i
 		}
 		if r.Nodes != nil {
 			names = intersect(names, r.Nodes)
@@ -250,16 +254,19 @@ func (c *cycle) best() *snapshot.Node {
 
 // pick takes one of the nodes with the best score, each with the same chance.
 func (c *cycle) pick() *snapshot.Node {
-	at, ties := 0, 1
-	for i := 1; i < len(c.total); i++ {
-		switch {
-		case c.total[i] > c.total[at]:
-			at, ties = i, 1
-		case c.total[i] == c.total[at]:
+	best, ties := c.total[0], 0
+	for _, score := range c.total {
+		if score > best {
+			best, ties = score, 0
+		}
+		if score == best {
 			ties++
-			if c.rand.IntN(ties) == 0 {
-				at = i
-			}
+		}
+	}
+	at := 0
+	for skip := c.rand.IntN(ties); c.total[at] < best || skip > 0; at++ {
+		if c.total[at] == best {
+			skip--
 		}
 	}
 	return c.feasible[at]

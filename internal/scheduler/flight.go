@@ -25,7 +25,8 @@ type flight struct {
 	obj     *corev1.Pod // as it was when it got its place
 	node    *snapshot.Node
 	started time.Time
-	cycle   *plugins.Cycle // nil: no plugin has to do with it
+	cycle   plugins.Cycle
+	idle    uint32 // plugins that have nothing to do with it, by index
 
 	prepared int       // plugins that have pre-bound it, or need not
 	waits    []waiting // none: it can go on
@@ -67,11 +68,11 @@ func (l *loop) place(item *pending, n *snapshot.Node, started time.Time) {
 	f.pod.Assumed = true
 	l.snapshot.Add(f.pod, n.Name)
 	l.wake(plugins.Event{Kind: plugins.PodAdded, Node: n, Pod: f.pod})
-	if len(item.by.plugins.Late) == 0 {
+	if f.idle = item.by.idle; !item.by.plugins.Busy(f.idle) {
 		l.bind(f)
 		return
 	}
-	f.cycle = &plugins.Cycle{Snapshot: l.snapshot, Pod: f.pod}
+	f.cycle = plugins.Cycle{Snapshot: l.snapshot, Pod: f.pod}
 	if why := l.reserve(f); why != nil {
 		l.reject(f, why)
 		return
@@ -83,18 +84,19 @@ func (l *loop) place(item *pending, n *snapshot.Node, started time.Time) {
 // to wait for there.
 func (l *loop) reserve(f *flight) *plugins.Reason {
 	late := f.item.by.plugins.Late
-	for _, p := range late {
-		if p.Reserver != nil {
-			if why := p.Reserve(f.cycle, f.node); why != nil {
+	for i := range late {
+		if p := &late[i]; p.Reserver != nil && !p.Idle(f.idle) {
+			if why := p.Reserve(&f.cycle, f.node); why != nil {
 				return why
 			}
 		}
 	}
-	for _, p := range late {
-		if p.Permitter == nil {
+	for i := range late {
+		p := &late[i]
+		if p.Permitter == nil || p.Idle(f.idle) {
 			continue
 		}
-		wait, why := p.Permit(f.cycle, f.node)
+		wait, why := p.Permit(&f.cycle, f.node)
 		if why != nil {
 			return why
 		}
@@ -186,12 +188,12 @@ func (l *loop) goOn(f *flight) {
 			l.bind(f)
 			return
 		}
-		p := late[f.prepared]
+		p := &late[f.prepared]
 		f.prepared++
-		if p.PreBinder == nil {
+		if p.PreBinder == nil || p.Idle(f.idle) {
 			continue
 		}
-		work := p.PreBind(f.cycle, f.node)
+		work := p.PreBind(&f.cycle, f.node)
 		if work.Do != nil {
 			l.prepare(f, p.Plugin, work)
 			return
@@ -262,8 +264,9 @@ func (l *loop) bound(f *flight) {
 	l.metrics.attempt(f.item.by, "scheduled", time.Since(f.started))
 	if !f.over {
 		f.over = true
-		for _, p := range f.item.by.plugins.Late {
-			if p.PostBinder != nil {
+		late := f.item.by.plugins.Late
+		for i := range late {
+			if p := &late[i]; p.PostBinder != nil && !p.Idle(f.idle) {
 				p.PostBind(f.pod, f.node)
 			}
 		}
@@ -283,7 +286,7 @@ func (l *loop) land(f *flight) {
 	delete(l.held.flights, f)
 	late := f.item.by.plugins.Late
 	for i := len(late) - 1; i >= 0; i-- {
-		if late[i].Reserver != nil {
+		if late[i].Reserver != nil && !late[i].Idle(f.idle) {
 			late[i].Unreserve(f.pod, f.node)
 		}
 	}

@@ -35,7 +35,7 @@ type reservation struct {
 // Reserve promises the pod's claims what they are to get, so that no other pod is
 // given the same volume, or the same claim on another node.
 func (p *volumeBinding) Reserve(c *Cycle, n *snapshot.Node) *Reason {
-	if len(c.Pod.Claims) == 0 || len(p.waiting) == 0 {
+	if len(p.waiting) == 0 {
 		return nil
 	}
 	x := &preparation{written: map[string]int64{}}

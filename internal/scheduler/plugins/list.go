@@ -47,6 +47,7 @@ type Set struct {
 
 	// Late are those that have to do with pods that have their place, in order.
 	Late []Late
+	late uint32 // bits by index in All
 
 	Gated     bool // pods with scheduling gates wait until they have none
 	Preempts  bool // pods that fit nowhere may have others make room
@@ -62,6 +63,13 @@ type Late struct {
 	PreBinder
 	PostBinder
 }
+
+// Idle reports whether the plugin is among those (bits by index in All) that a pod
+// is none of the business of.
+func (l *Late) Idle(plugins uint32) bool { return plugins&(1<<l.Plugin) != 0 }
+
+// Busy reports whether a pod is the business of any of Late but those that are idle.
+func (s *Set) Busy(idle uint32) bool { return s.late&^idle != 0 }
 
 // New returns the plugins of a profile that chooses nothing.
 func New() *Set { return NewSet(DefaultChoice()) }
@@ -126,7 +134,7 @@ func (s *Set) add(p Plugin, c *Choice) {
 		late.PostBinder, _ = p.(PostBinder)
 	}
 	if late.Reserver != nil || late.Permitter != nil || late.PreBinder != nil || late.PostBinder != nil {
-		s.Late = append(s.Late, late)
+		s.Late, s.late = append(s.Late, late), s.late|1<<late.Plugin
 	}
 	s.All = append(s.All, p)
 	s.PreFilters, s.Filters = append(s.PreFilters, pf), append(s.Filters, f)

@@ -48,10 +48,28 @@ func (p *nodeResourcesBalancedAllocation) Score(c *Cycle, nodes []*snapshot.Node
 	if !any { // pods that ask for nothing would all gather on one node
 		return false
 	}
+	if len(p.indexes) == 2 {
+		p.scoreTwo(nodes, scores)
+		return true
+	}
 	for i, n := range nodes {
 		scores[i] = int64((1 - p.deviation(n)) * MaxScore)
 	}
 	return true
+}
+
+// scoreTwo does for two resources, as there are unless the plugin is told others,
+// without a call for each node.
+func (p *nodeResourcesBalancedAllocation) scoreTwo(nodes []*snapshot.Node, scores []int64) {
+	a, b, askedA, askedB := p.indexes[0], p.indexes[1], p.asked[0], p.asked[1]
+	for i, n := range nodes {
+		scores[i] = MaxScore
+		x, ok := fraction(n, a, askedA)
+		y, also := fraction(n, b, askedB)
+		if ok && also {
+			scores[i] = int64((1 - math.Abs(x-y)/2) * MaxScore)
+		}
+	}
 }
 
 // deviation is the standard deviation of the used parts of the resources that
@@ -68,7 +86,7 @@ func (p *nodeResourcesBalancedAllocation) deviation(n *snapshot.Node) float64 {
 	switch len(parts) {
 	case 0, 1:
 		return 0
-	case 2:
+	case 2: // exactly as scoreTwo has it
 		return math.Abs(parts[0]-parts[1]) / 2
 	}
 	mean, squares := sum/float64(len(parts)), 0.0

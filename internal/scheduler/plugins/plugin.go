@@ -38,7 +38,7 @@ type Scorer interface {
 // promised the same. Reserve is called in the turn in which the node was chosen:
 // what the plugin noted about the pod is still true; what it needs later it must keep by
 // pod. A reason refuses the pod. Unreserve gives all back if the pod is not bound
-// in the end; it is called for every plugin, Reserve or not, the last one first.
+// in the end; it is called for every plugin that is not idle, Reserve or not, the last one first.
 type Reserver interface {
 	Reserve(c *Cycle, n *snapshot.Node) *Reason
 	Unreserve(p *snapshot.Pod, n *snapshot.Node)
@@ -101,6 +101,9 @@ type PreFilterResult struct {
 	Skip   bool     // the plugin's Filter passes every node as things are: it need not be called
 	Nodes  []string // if not nil: no other node can pass
 	Reject *Reason  // no node can pass
+	// Idle: the pod is none of the plugin's business once it has a node, so that none
+	// of [Late] is called for it.
+	Idle bool
 }
 
 // Reason says why a pod cannot go to a node. Plugins make theirs once, since

@@ -25,6 +25,9 @@ func (p *taintToleration) Filter(c *Cycle, n *snapshot.Node) *Reason {
 }
 
 func (p *taintToleration) Score(c *Cycle, nodes []*snapshot.Node, scores []int64) bool {
+	if !c.Snapshot.AnyTaints() {
+		return false
+	}
 	differ := false
 	for i, n := range nodes {
 		_, scores[i] = c.Pod.Constraints.Tolerates(n)

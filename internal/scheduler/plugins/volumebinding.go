@@ -94,7 +94,8 @@ func (p *volumeBinding) PreFilter(c *Cycle) PreFilterResult {
 		}
 	}
 	slices.SortStableFunc(p.waiting, func(a, b wish) int { return a.size.Cmp(b.size) })
-	return PreFilterResult{Skip: len(p.bound) == 0 && !p.missing && len(p.waiting) == 0}
+	idle := len(p.waiting) == 0
+	return PreFilterResult{Skip: len(p.bound) == 0 && !p.missing && idle, Idle: idle}
 }
 
 // madeFor reports whether a claim is to be made for one of the pod's volumes.

@@ -37,6 +37,9 @@ func (s *Snapshot) taintsOf(taints []corev1.Taint) *Taints {
 	return t
 }
 
+// AnyTaints reports whether nodes have taints, or had some not long ago.
+func (s *Snapshot) AnyTaints() bool { return len(s.taints) > 0 }
+
 // toleratedTaints is what a pod makes of one set of taints.
 type toleratedTaints struct {
 	taints    *Taints

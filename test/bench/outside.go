@@ -89,9 +89,11 @@ func (b *bench) outside(ctx context.Context) error {
 		}
 		g := task.NewGroup(ctx)
 		g.Go("load", func(ctx context.Context) error {
-			for _, step := range []func(context.Context) error{
-				o.prepare, o.write, o.change, o.read, o.pages, o.ofOneNode, o.streams, o.watches, o.atRest,
-			} {
+			steps := []func(context.Context) error{o.prepare, o.write, o.change}
+			if b.wanted("outside") {
+				steps = append(steps, o.read, o.pages, o.ofOneNode, o.streams, o.watches, o.atRest)
+			}
+			for _, step := range steps {
 				if err := step(ctx); err != nil {
 					return err
 				}

@@ -3,6 +3,7 @@ package clients
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,7 +51,7 @@ var everyKind = []aKind{
 	{version: "apps/v1", plural: "daemonsets", sample: `spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {nodeSelector: {never: here}, containers: [{name: c, image: c}]}}}`, proves: "C-007"},
 	{version: "apps/v1", plural: "controllerrevisions", sample: `{data: {a: b}, revision: 3}`},
 	{version: "batch/v1", plural: "jobs", sample: `spec: {suspend: true, managedBy: example.com/nobody, template: {spec: {restartPolicy: Never, containers: [{name: c, image: c}]}}}`},
-	{version: "batch/v1", plural: "cronjobs", sample: `spec: {schedule: "0 0 1 1 *", suspend: true, jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: c}]}}}}}`},
+	{version: "batch/v1", plural: "cronjobs", sample: `spec: {schedule: "0 0 1 1 *", suspend: true, jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: c}]}}}}}`, proves: "C-006/verbs"},
 	{version: "coordination.k8s.io/v1", plural: "leases", sample: `spec: {holderIdentity: me, renewTime: "2020-01-02T03:04:05.123456Z"}`},
 	{version: "discovery.k8s.io/v1", plural: "endpointslices", sample: `{addressType: IPv4, endpoints: [], ports: []}`, proves: "C-203/verbs"},
 	{version: "events.k8s.io/v1", plural: "events", sample: `{eventTime: "2020-01-02T03:04:05.123456Z", regarding: {kind: Pod, name: x, namespace: NAMESPACE}, type: Normal, reason: R, action: A, reportingController: example.com/c, reportingInstance: i}`, proves: "C-446"},
@@ -156,8 +157,39 @@ func (v *verbs) good(what string) func(*unstructured.Unstructured, error) *unstr
 	}
 }
 
+// discovered looks for the kind among the groups, their versions and what a version serves.
+func (v *verbs) discovered() {
+	v.Helper()
+	groups, kinds, err := theServer.client.Discovery().ServerGroupsAndResources()
+	if err != nil {
+		v.Fatal(err)
+	}
+	gv, err := schema.ParseGroupVersion(v.k.version)
+	if err != nil {
+		v.Fatal(err)
+	}
+	if !slices.ContainsFunc(groups, func(g *metav1.APIGroup) bool {
+		return g.Name == gv.Group && slices.ContainsFunc(g.Versions, func(d metav1.GroupVersionForDiscovery) bool { return d.GroupVersion == v.k.version })
+	}) {
+		v.Errorf("the groups lack %s", v.k.version)
+	}
+	want := []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+	if v.k.plural == "namespaces" {
+		want = slices.Delete(want, 2, 3)
+	}
+	for _, list := range kinds {
+		for _, r := range list.APIResources {
+			if list.GroupVersion == v.k.version && r.Name == v.k.plural && r.Kind == kindOf[v.k.plural] && slices.Equal(slices.Sorted(slices.Values(r.Verbs)), want) {
+				return
+			}
+		}
+	}
+	v.Errorf("%s lacks %s with the verbs %v", v.k.version, v.k.plural, want)
+}
+
 func (v *verbs) run() {
 	ctx := v.Context()
+	v.discovered()
 	w, err := v.own.Watch(ctx, v.chosen())
 	if err != nil {
 		v.Fatal(err)

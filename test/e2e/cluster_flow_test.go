@@ -32,6 +32,8 @@ func TestCluster(t *testing.T) {
 			"followed volumes":            testFollowedVolumes,
 			"many config maps":            testManyConfigMaps,
 			"missing volumes":             testMissingVolumes,
+			"expanded path":               testExpandedPath,
+			"web sockets":                 testWebSockets,
 			"restarts":                    testRestarts,
 			"init containers":             testInitContainers,
 			"endings":                     testEndings,

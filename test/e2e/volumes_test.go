@@ -163,6 +163,35 @@ spec:
 	sees(`value-2ncolor="green"value-1`)
 }
 
+// testExpandedPath mounts a directory that is named after an annotation, and changes that.
+func testExpandedPath(t *testing.T, c *cluster) {
+	k := c.kubectl().in(c.namespace(t))
+	c.create(t, k.namespace, `
+metadata: {name: expands, annotations: {mysubpath: mypath}}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: c
+    image: kemudi.local/busybox:1
+    command: [sh, -c, 'trap exit TERM; while :; do sleep 0.2; done']
+    env: [{name: PATH_NAME, valueFrom: {fieldRef: {fieldPath: "metadata.annotations['mysubpath']"}}}]
+    volumeMounts: [{name: v, mountPath: /part, subPathExpr: $(PATH_NAME)}, {name: v, mountPath: /whole}]
+  volumes: [{name: v, emptyDir: {}}]
+`)
+	c.await(t, k.namespace, "expands", isReady)
+	k.do(t, "exec", "expands", "--", "touch", "/part/test.log")
+	if got := k.do(t, "exec", "expands", "--", "ls", "/whole", "/whole/mypath"); got != "/whole:\nmypath\n\n/whole/mypath:\ntest.log\n" {
+		t.Errorf("the volume holds %q, want the file in mypath", got)
+	}
+	k.do(t, "annotate", "pod", "expands", "mysubpath=other", "--overwrite")
+	if got := k.do(t, "exec", "expands", "--", "ls", "/part", "/whole"); got != "/part:\ntest.log\n\n/whole:\nmypath\n" {
+		t.Errorf("with another annotation the mounts hold %q, want what they held", got)
+	}
+	k.do(t, "annotate", "pod", "expands", "mysubpath-")
+	trace.Proves(t, "C-336")
+	k.do(t, "delete", "pod", "expands", patient)
+}
+
 // testMissingVolumes says what a pod waits for, and starts it when it comes.
 func testMissingVolumes(t *testing.T, c *cluster) {
 	trace.Proves(t, "CMV-007", "CMV-K04", "VOL-K06")

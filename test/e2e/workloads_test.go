@@ -224,7 +224,7 @@ func testJobs(t *testing.T, c *cluster) {
 	k := c.kubectl().in(c.namespace(t))
 	k.apply(t, aJob("indexed", "Never", "echo $JOB_COMPLETION_INDEX on $(hostname)", "completionMode: Indexed, completions: 3, parallelism: 2")+
 		aJob("again", "Never", "echo tried; exit 7", "backoffLimit: 1")+
-		aJob("here", "OnFailure", "test -e /data/tried || { touch /data/tried; exit 1; }", "completions: 1"))
+		aJob("here", "OnFailure", "test -e /data/tried || { touch /data/tried; exit 1; }", "completions: 4, parallelism: 2"))
 	trace.Proves(t, "JOB-007", "JOB-009", "JOB-010")
 	k.do(t, "wait", "--for=condition=complete", "job/indexed", patient)
 	if got := k.do(t, "get", "job", "indexed", "-o", "jsonpath={.status.completedIndexes} {.status.succeeded} {.status.failed}"); got != "0-2 3 " {
@@ -241,11 +241,16 @@ func testJobs(t *testing.T, c *cluster) {
 	if got := k.do(t, "get", "job", "again", "-o", `jsonpath={.status.failed} {.status.conditions[?(@.type=="Failed")].reason}`); got != "2 BackoffLimitExceeded" {
 		t.Errorf("again: got %q, want it given up after the second failure", got)
 	}
-	trace.Proves(t, "JOB-034")
+	trace.Proves(t, "C-036", "JOB-034")
 	k.do(t, "wait", "--for=condition=complete", "job/here", patient)
 	pods := c.pods(t, k.namespace, "job-name=here")
-	if len(pods) != 1 || pods[0].Status.ContainerStatuses[0].RestartCount != 1 {
-		t.Errorf("here: got %d pods, the first %s; want one whose container was run twice", len(pods), states(&pods[0]))
+	if len(pods) != 4 {
+		t.Errorf("here: got %d pods, want four", len(pods))
+	}
+	for _, pod := range pods {
+		if pod.Status.ContainerStatuses[0].RestartCount != 1 {
+			t.Errorf("here: pod %s is %s; want its container run twice", pod.Name, states(&pod))
+		}
 	}
 	k.do(t, "delete", "job", "--all")
 	c.wantNothing(t, k.namespace)

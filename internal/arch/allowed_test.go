@@ -17,7 +17,9 @@ var allowed = []allowance{
 	{"k8s.io/apiserver/pkg/authentication/user", "who makes a request"},
 	{"k8s.io/apiserver/pkg/authentication/serviceaccount", "user names, groups and extra keys of service accounts"},
 	{"k8s.io/apiserver/pkg/authorization/authorizer", "the form of an authorization's question"},
+	{"k8s.io/apiserver/pkg/cel", "the environment of the API's expressions"},
 	{"k8s.io/apiserver/pkg/util/proxy", "translation of today's WebSocket streams for runtimes that speak SPDY"},
+	{"k8s.io/dynamic-resource-allocation/cel", "what expressions say of devices, and what that costs"},
 	{"k8s.io/kube-openapi", "builders of OpenAPI v2 and v3 from Go types"},
 	{"k8s.io/component-helpers", "pure scheduling helpers"},
 	{"k8s.io/streaming/pkg/httpstream/wsstream", "the older WebSocket subprotocols of exec, attach and logs, frame by frame as clients expect"},
@@ -35,6 +37,8 @@ var allowed = []allowance{
 	{"sigs.k8s.io/yaml", "YAML to JSON as kubectl does it"},
 	{"sigs.k8s.io/structured-merge-diff/v6", "field sets and merging for server-side apply"},
 	{"gopkg.in/evanphx/json-patch.v4", "JSON patch and JSON merge patch, the version upstream's errors come from"},
+	{"github.com/google/cel-go", "values that expressions are evaluated with"},
+	{"github.com/blang/semver/v4", "semantic versions, as expressions compare them"},
 	{"github.com/google/gnostic-models", "protobuf form of OpenAPI, which kubectl asks for"},
 	// Store.
 	{"go.etcd.io/etcd/server/v3", "the only durable store, embedded"},

@@ -19,7 +19,7 @@ trace texttest
 task obs layout
 ociimage
 store container podnet
-resource wire
+cel resource wire
 api
 patch
 cache

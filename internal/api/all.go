@@ -12,6 +12,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/coordination"
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/discovery"
+	"github.com/kemudi/kemudi/internal/api/dra"
 	"github.com/kemudi/kemudi/internal/api/metrics"
 	"github.com/kemudi/kemudi/internal/api/node"
 	"github.com/kemudi/kemudi/internal/api/policy"
@@ -34,6 +35,7 @@ func All() []*resource.Def {
 		certificates.All(),
 		coordination.All(),
 		discovery.All(),
+		dra.All(),
 		metrics.All(),
 		node.All(),
 		policy.All(),

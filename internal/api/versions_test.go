@@ -18,6 +18,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	discoveryv1beta1 "k8s.io/api/discovery/v1beta1"
 	extensionsv1beta1 "k8s.io/api/extensions/v1beta1"
+	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1beta1 "k8s.io/api/resource/v1beta1"
 	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
 	"k8s.io/apimachinery/pkg/api/equality"
 	quantity "k8s.io/apimachinery/pkg/api/resource"
@@ -169,6 +171,12 @@ func normalize(obj resource.Object) {
 		typed(o.Spec.VolumeClaimTemplates)
 	case *appsv1beta2.StatefulSet:
 		typed(o.Spec.VolumeClaimTemplates)
+	case *resourcev1beta1.ResourceSlice:
+		for i := range o.Spec.Devices {
+			if o.Spec.Devices[i].Basic == nil { // not valid
+				o.Spec.Devices[i].Basic = &resourcev1beta1.BasicDevice{}
+			}
+		}
 	case *discoveryv1beta1.EndpointSlice:
 		for i := range o.Endpoints {
 			e := &o.Endpoints[i]
@@ -254,12 +262,32 @@ func keepable(obj resource.Object) {
 			delete(o.Endpoints[i].DeprecatedTopology, "kubernetes.io/hostname")
 			delete(o.Endpoints[i].DeprecatedTopology, "topology.kubernetes.io/zone")
 		}
+	case *resourcev1.ResourceClaim:
+		keepableRequests(o.Spec.Devices.Requests)
+	case *resourcev1.ResourceClaimTemplate:
+		keepableRequests(o.Spec.Spec.Devices.Requests)
+	case *resourcev1.ResourceSlice: // v1beta1 has no such values, and v1 refuses them
+		if ptr.Deref(o.Spec.NodeName, "") == "" {
+			o.Spec.NodeName = nil
+		}
+		if !ptr.Deref(o.Spec.AllNodes, false) {
+			o.Spec.AllNodes = nil
+		}
 	case *autoscalingv2.HorizontalPodAutoscaler:
 		for i := range o.Spec.Metrics {
 			keepableTargets(&o.Spec.Metrics[i])
 		}
 		for i := range o.Status.CurrentMetrics {
 			keepableValues(&o.Status.CurrentMetrics[i])
+		}
+	}
+}
+
+// keepableRequests asks for something where a request has no alternatives.
+func keepableRequests(requests []resourcev1.DeviceRequest) {
+	for i := range requests {
+		if e := requests[i].Exactly; e != nil {
+			e.DeviceClassName = "gpu.example.com"
 		}
 	}
 }

@@ -68,7 +68,7 @@ func (t *routes) discovered() discovery.Groups {
 }
 
 func (t *routes) add(v *served.Resource, on map[string]bool) {
-	if !discovery.Enabled(on, v.GVK.GroupVersion(), v.Def.Plural) {
+	if !discovery.Enabled(on, v.GVK.GroupVersion(), v.Def.Plural, v.Version) {
 		return
 	}
 	if t.groups[v.GVK.Group] == nil {

@@ -59,7 +59,7 @@ func (s Sub[T]) erase() Sub[Object] {
 
 func (v Version[T]) erase() Version[Object] {
 	return Version[Object]{
-		Group: v.Group, Version: v.Version, New: v.New, Default: v.Default, Deprecated: v.Deprecated,
+		Group: v.Group, Version: v.Version, New: v.New, Default: v.Default, Deprecated: v.Deprecated, OffByDefault: v.OffByDefault,
 		To:                 func(obj Object) (Object, error) { return v.To(obj) },
 		From:               func(obj Object) (Object, error) { return v.From(obj.(T)) },
 		Prepare:            func(obj, old Object) { v.Prepare(obj.(T), typed[T](old)) },

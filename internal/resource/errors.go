@@ -61,6 +61,11 @@ func (e *Errors) Forbidden(path, detail string) {
 	e.Add(&field.Error{Type: field.ErrorTypeForbidden, Field: e.path(path), BadValue: "", Detail: detail})
 }
 
+// Internal says that a value could not be checked, by a fault of ours.
+func (e *Errors) Internal(path string, err error) {
+	e.Add(field.InternalError(e.Path(path), err))
+}
+
 // NotSupported says that a value is not one of those allowed, which are listed
 // in the order given.
 func NotSupported[S ~string](e *Errors, path string, value S, allowed ...S) {

@@ -166,6 +166,9 @@ type Version[T Object] struct {
 	// Deprecated, if not empty, is sent as a Warning header with every answer,
 	// e.g. "extensions/v1beta1 Deployment is deprecated in v1.9+, unavailable in v1.16+; use apps/v1 Deployment".
 	Deprecated string
+	// OffByDefault: the version is served only if --runtime-config says so, as alpha
+	// versions are.
+	OffByDefault bool
 	// Prepare and Validate replace the Spec's for writes through this version,
 	// where it has other rules (a selector that may still be changed).
 	Prepare  func(obj, old T)

@@ -4,6 +4,8 @@ import (
 	"regexp"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kemudi/kemudi/internal/resource"
 )
 
 // alpha and beta tell how stable a version is, by its name.
@@ -15,8 +17,9 @@ var (
 // Enabled reports whether a resource is served. on holds switches, of which the
 // most specific one counts: "group/version/resource", "group/version" ("v1" is
 // the core group), "api/ga", "api/beta" or "api/alpha" for all versions that
-// are so stable, and "api/all". Without any, all but alpha versions are served.
-func Enabled(on map[string]bool, gv schema.GroupVersion, plural string) bool {
+// are so stable, and "api/all". Without any, all are served but alpha versions and
+// those that say so themselves: v is nil for the version that is stored.
+func Enabled(on map[string]bool, gv schema.GroupVersion, plural string, v *resource.VersionDef) bool {
 	level := "api/ga"
 	switch {
 	case alpha.MatchString(gv.Version):
@@ -29,5 +32,5 @@ func Enabled(on map[string]bool, gv schema.GroupVersion, plural string) bool {
 			return state
 		}
 	}
-	return level != "api/alpha"
+	return level != "api/alpha" && (v == nil || !v.OffByDefault)
 }

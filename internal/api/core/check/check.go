@@ -184,6 +184,14 @@ func Unset(errs *resource.Errors, value any, detail string, allowed ...string) {
 	}
 }
 
+// TemplateMeta accepts what a template may say of the metadata of what is made from it:
+// labels and annotations.
+func TemplateMeta(errs *resource.Errors, meta *metav1.ObjectMeta) {
+	Annotations(errs, "annotations", meta.Annotations)
+	Labels(errs, "labels", meta.Labels)
+	Unset(errs, *meta, "cannot be set", "Annotations", "Labels")
+}
+
 // Protocol accepts a transport protocol, at the path "protocol".
 func Protocol(errs *resource.Errors, protocol corev1.Protocol) {
 	RequiredOneOf(errs, "protocol", protocol, corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)

@@ -149,14 +149,8 @@ func validateClaimVolume(errs *resource.Errors, one *check.Choice, v *corev1.Vol
 // validateClaimTemplate checks what a claim is made from: of its metadata only
 // labels and annotations are used.
 func validateClaimTemplate(errs *resource.Errors, t *corev1.PersistentVolumeClaimTemplate) {
-	validateTemplateMeta(errs.At("metadata"), &t.ObjectMeta)
+	check.TemplateMeta(errs.At("metadata"), &t.ObjectMeta)
 	ValidateClaimSpec(errs.At("spec"), &t.Spec)
-}
-
-func validateTemplateMeta(errs *resource.Errors, meta *metav1.ObjectMeta) {
-	check.Annotations(errs, "annotations", meta.Annotations)
-	check.Labels(errs, "labels", meta.Labels)
-	check.Unset(errs, *meta, "cannot be set", "Annotations", "Labels")
 }
 
 func validateHostPath(errs *resource.Errors, h *corev1.HostPathVolumeSource) {

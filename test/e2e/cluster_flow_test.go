@@ -48,6 +48,7 @@ func TestCluster(t *testing.T) {
 			"API service":                 testAPIService,
 			"issuer":                      testIssuer,
 			"proxy":                       testProxy,
+			"guestbook":                   testGuestbook,
 			"host ports":                  testHostPorts,
 			"affinity":                    testAffinity,
 			"autoscaling":                 testAutoscaling,

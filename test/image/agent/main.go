@@ -23,6 +23,7 @@ var commands = map[string]command{
 	"entrypoint-tester":      entrypointTester,
 	"etc-hosts":              etcHosts,
 	"grpc-health-checking":   grpcHealthChecking,
+	"guestbook":              guestbookServer,
 	"liveness":               liveness,
 	"logs-generator":         logsGenerator,
 	"mounttest":              mounttest,

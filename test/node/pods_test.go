@@ -10,8 +10,10 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -39,51 +41,62 @@ import (
 	"github.com/kemudi/kemudi/test/wait"
 )
 
-// The tests named TestE2E run real containers. They do so in a process of their
-// own, with a network of its own, which TestWithRealContainers starts.
-const e2eEnv = "KEMUDI_NODE_TEST"
+// dirEnv tells the process that runs the tests, which has a network of its own,
+// the directory of its machine.
+const dirEnv = "KEMUDI_NODE_TEST"
 
-func TestWithRealContainers(t *testing.T) {
+// TestMain runs everything in a process of its own, with the same flags, and then
+// removes what that has left.
+func TestMain(m *testing.M) {
+	if os.Getenv(dirEnv) != "" || cannot() != "" {
+		os.Exit(m.Run())
+	}
+	code, err := runApart()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "node:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// cannot says why there are no real containers here, if so.
+func cannot() string {
 	switch {
-	case os.Getenv(e2eEnv) != "":
-		t.Skip("this is the process that runs the containers")
-	case testing.Short():
-		t.Skip("slow")
 	case os.Getuid() != 0:
-		t.Skip("needs root: containers, mounts and cgroups")
+		return "needs root: containers, mounts and cgroups"
 	case !container.Built():
-		t.Skip("needs the embedded programs: run build/runtime/build.sh first")
+		return "needs the embedded programs: run build/runtime/build.sh first"
 	}
+	return ""
+}
+
+// runApart runs this program anew and returns its exit code. Mounts that are left
+// when it has ended are an error.
+func runApart() (code int, err error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	dir, err := os.MkdirTemp("/tmp", "kke")
+	if err == nil {
+		err = os.Chmod(dir, 0o711) // a pod's own root must get to its files
+	}
 	if err != nil {
-		t.Fatal(err)
+		return 0, err
 	}
-	if err := os.Chmod(dir, 0o711); err != nil { // a pod's own root must get to its files
-		t.Fatal(err)
-	}
-	cmd := exec.Command(os.Args[0], "-test.run=^TestE2E", "-test.v="+fmt.Sprint(testing.Verbose()), "-test.timeout=14m")
-	cmd.Env = append(os.Environ(), e2eEnv+"="+dir)
+	goruntime.LockOSThread() // whose end ends the process
+	cmd := exec.CommandContext(ctx, os.Args[0], os.Args[1:]...)
+	cmd.Env = append(os.Environ(), dirEnv+"="+dir)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
-	out, err := cmd.CombinedOutput()
-	if err != nil || testing.Verbose() {
-		t.Logf("%s", out)
+	if err := cmd.Run(); cmd.ProcessState == nil {
+		return 0, err
 	}
-	if err != nil {
-		t.Error(err)
-	}
-	if _, err := container.Reset(context.Background(), containerOptions(dir)); err != nil {
-		t.Errorf("reset: %v", err)
-	}
+	_, resetErr := container.Reset(context.Background(), containerOptions(dir))
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
-	if err != nil || len(mounts) > 0 {
-		t.Errorf("mounts left: %v, %v", mounts, err)
-	}
+	errs := []error{resetErr, err}
 	for _, m := range mounts {
-		_ = syscall.Unmount(m.Mountpoint, syscall.MNT_DETACH) // best effort: the test has failed already
+		errs = append(errs, fmt.Errorf("mount left: %s", m.Mountpoint), syscall.Unmount(m.Mountpoint, syscall.MNT_DETACH))
 	}
-	if err := os.RemoveAll(dir); err != nil {
-		t.Error(err)
-	}
+	return cmd.ProcessState.ExitCode(), errors.Join(append(errs, os.RemoveAll(dir))...)
 }
 
 func containerOptions(dir string) container.Options {
@@ -106,10 +119,13 @@ type machine struct {
 }
 
 func newMachine(t *testing.T) *machine {
-	dir := os.Getenv(e2eEnv)
-	if dir == "" {
-		t.Skip("run by TestWithRealContainers")
+	if testing.Short() {
+		t.Skip("slow")
 	}
+	if why := cannot(); why != "" {
+		t.Skip(why)
+	}
+	dir := os.Getenv(dirEnv)
 	lo, err := netlink.LinkByName("lo")
 	if err == nil {
 		err = netlink.LinkSetUp(lo)
@@ -227,7 +243,7 @@ func (m *machine) exec(pod string, command ...string) string {
 	return string(resp.Stdout) + string(resp.Stderr)
 }
 
-func TestE2EPodsOnARealRuntime(t *testing.T) {
+func TestPodsOnARealRuntime(t *testing.T) {
 	m := newMachine(t)
 	start := time.Now()
 	for _, tc := range []struct {
@@ -762,12 +778,17 @@ func e2eAnew(t *testing.T, m *machine) {
 }
 
 func e2eGone(t *testing.T, m *machine) {
-	for _, name := range []string{"web", "vols", "limited", "sizes", "msg", "crash", "oom", "noimage", "probed", "hookless", "init", "sec", "root", "full", "loud"} {
+	apitest.CreatePod(t, m.api, "last", `{terminationGracePeriodSeconds: 0, volumes: [{name: e, emptyDir: {}}], containers: [{name: c, image: `+busybox+`, command: [sleep, "1000"], volumeMounts: [{name: e, mountPath: /e}]}]}`)
+	last := m.ready("last")
+	if _, err := os.Stat(m.dir + "/kubelet/pods/" + string(last.UID) + "/volumes/kubernetes.io~empty-dir/e"); err != nil {
+		t.Errorf("volume of a pod that runs: %v", err)
+	}
+	for _, name := range []string{"web", "vols", "limited", "sizes", "msg", "crash", "oom", "noimage", "probed", "hookless", "init", "sec", "root", "full", "loud", "last"} {
 		if apitest.GetPod(t, m.api, name) != nil {
 			apitest.DeletePod(t, m.api, name, 2)
 		}
 	}
-	for _, name := range []string{"web", "vols", "limited", "sizes", "msg", "crash", "oom", "noimage", "probed", "hookless", "init", "sec", "root", "full", "loud"} {
+	for _, name := range []string{"web", "vols", "limited", "sizes", "msg", "crash", "oom", "noimage", "probed", "hookless", "init", "sec", "root", "full", "loud", "last"} {
 		m.wait(name, "gone", func(p *v1.Pod) bool { return p == nil })
 	}
 	m.eventually("sandboxes to go", func() bool {

@@ -98,8 +98,8 @@ bench-compare: runtime ## compare with commit BASE by turns: PACKAGES, BENCH, RO
 requirements: ## show what the last make test has proved, where, and what is open
 	@$(GO) run ./internal/trace/cmd/requirements -dir $(TRACE_DIR) -out docs/requirements/COVERAGE.md
 
-audit: ## break what N citations stand at, drawn by SEED: each test must notice (root)
-	@$(GO) run ./internal/trace/cmd/audit -go $(GO) -dir $(TRACE_DIR) -n $(or $(N),20) $(if $(SEED),-seed $(SEED))
+audit: ## break what N citations of packages ONLY stand at, drawn by SEED: each test must notice (root)
+	@$(GO) run ./internal/trace/cmd/audit -go $(GO) -dir $(TRACE_DIR) -n $(or $(N),20) $(if $(SEED),-seed $(SEED)) $(if $(ONLY),-only '$(ONLY)')
 
 clean: ## remove what was built
 	rm -rf bin $(TRACE_DIR)

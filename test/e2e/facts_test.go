@@ -14,16 +14,16 @@ import (
 )
 
 // fact is a line that a container must print, and what it proves.
-type fact struct{ proves, line string }
+type fact struct{ proves, want string }
 
 // wantFacts checks each line as a test of its own.
 func wantFacts(t *testing.T, got string, facts []fact) {
 	t.Helper()
 	for _, f := range facts {
-		name := strings.Fields(f.proves + " " + f.line)[0]
+		name := strings.Fields(f.proves + " " + f.want)[0]
 		t.Run(name, func(t *testing.T) {
 			trace.Proves(t, strings.Fields(f.proves)...)
-			wantLines(t, got, f.line)
+			wantLines(t, got, f.want)
 		})
 	}
 }

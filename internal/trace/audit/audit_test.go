@@ -62,6 +62,8 @@ func cite() {}
 {"test":"TestExpectsNothing","package":"a","ids":["RS-004"],"site":"a/a_test.go:36"}
 {"test":"TestTells","package":"a","ids":["RS-005"],"site":"a/a_test.go:24"}
 `,
+		".trace/b.jsonl": `{"test":"TestElsewhere","package":"b","ids":["RS-006"],"site":"b/b_test.go:1"}
+`,
 	} {
 		name = filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
@@ -72,7 +74,7 @@ func cite() {}
 		}
 	}
 	var out bytes.Buffer
-	passed, err := Run(t.Context(), Options{Root: root, Dir: filepath.Join(root, ".trace"), N: 10, Seed: 1, Go: "go", Out: &out})
+	passed, err := Run(t.Context(), Options{Root: root, Dir: filepath.Join(root, ".trace"), N: 10, Seed: 1, Only: "^a$", Go: "go", Out: &out})
 	if err != nil || passed != 1 {
 		t.Errorf("got %d tests that pass (%v), want 1", passed, err)
 	}

@@ -19,11 +19,11 @@ type Break struct {
 // noWay says that only a person can judge a site.
 func noWay(why string) error { return fmt.Errorf("for a person: %s", why) }
 
-// BreakAt breaks the expectation that belongs to the citation on a line of a file. An error says
-// why a person has to look instead.
-func BreakAt(name string, data []byte, line int) (*Break, error) {
+// BreakAt breaks the expectation that belongs to the citation of an ID on a line of a file. An
+// error says why a person has to look instead.
+func BreakAt(name string, data []byte, line int, id string) (*Break, error) {
 	if path.Ext(name) == ".go" {
-		return breakGo(name, data, line)
+		return breakGo(name, data, line, id)
 	}
 	found, err := Find(name, data)
 	if err != nil {

@@ -11,13 +11,14 @@ import (
 	"strings"
 )
 
-// breakGo breaks the expectation that a citation on a line is about: the first at or
+// breakGo breaks the expectation that a citation on a line is about: of a table, what the
+// row with the ID expects; else the first at or
 // after it in the function that holds it; else the last request there whose code is
 // expected; else, as some cite when all is done, the last expectation before it; else what
 // a helper is told by a field of a table; else the first one of the functions of the file
 // that are called after it. An expectation is a condition under which the test fails, or
 // what a helper is told to expect, or a line of a simulation that looks at what was printed.
-func breakGo(name string, data []byte, line int) (*Break, error) {
+func breakGo(name string, data []byte, line int, id string) (*Break, error) {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, name, data, parser.SkipObjectResolution)
 	if err != nil {
@@ -29,7 +30,7 @@ func breakGo(name string, data []byte, line int) (*Break, error) {
 			ast.Inspect(decl, g.visit)
 		}
 	}
-	e := cmp.Or(g.after, g.code, g.before, g.field, g.within(file))
+	e := cmp.Or(row(file, id), g.after, g.code, g.before, g.field, g.within(file))
 	if e == nil {
 		return nil, noWay("no expectation was found about the citation")
 	}
@@ -73,7 +74,11 @@ func (g *goBreak) visit(n ast.Node) bool {
 			return false
 		}
 		if lit := wantedWord(n); lit != nil {
-			g.found(n, &change{lit.Pos(), lit.End(), func(text string) string { return text[:len(text)-1] + wrong + text[len(text)-1:] }})
+			g.found(n, wrongString(lit))
+			break
+		}
+		if cond := awaited(n); cond != nil {
+			g.found(n, &change{cond.Pos(), cond.End(), func(text string) string { return "false && (" + text + ")" }})
 			break
 		}
 		if lit := scriptLine(n); lit != nil {
@@ -147,9 +152,7 @@ func isErrorCheck(cond ast.Expr) bool {
 	if !ok || b.Op != token.NEQ {
 		return false
 	}
-	x, ok := b.X.(*ast.Ident)
-	y, isIdent := b.Y.(*ast.Ident)
-	return ok && isIdent && x.Name == "err" && y.Name == "nil"
+	return isIdent(b.X, "err") && isIdent(b.Y, "nil")
 }
 
 // telling are helpers that are told what to expect, not by their first argument: the
@@ -157,13 +160,13 @@ func isErrorCheck(cond ast.Expr) bool {
 var telling = map[string]int{"check": -1, "expect": -1, "heard": -1, "reach": 2, "said": -1, "sees": -1, "where": -1}
 
 // wantedArg returns the argument that tells a helper what to expect: one of those above,
-// or one whose name begins with want, check or expect and that is handed the test.
+// or one whose name begins with want, check, expect or await and that is handed the test.
 func wantedArg(call *ast.CallExpr) ast.Expr {
 	name := calledName(call)
 	at, ok := telling[name]
 	if !ok {
 		lower := strings.ToLower(name)
-		if !slices.ContainsFunc([]string{"want", "check", "expect", "sees"}, func(p string) bool { return strings.HasPrefix(lower, p) }) || !isGivenTest(call) {
+		if !slices.ContainsFunc([]string{"want", "check", "expect", "sees", "await"}, func(p string) bool { return strings.HasPrefix(lower, p) }) || !isGivenTest(call) {
 			return nil
 		}
 		at = -1
@@ -178,19 +181,32 @@ func wantedArg(call *ast.CallExpr) ast.Expr {
 }
 
 // wantedWord returns the last string in what a helper is told to expect.
-func wantedWord(call *ast.CallExpr) (lit *ast.BasicLit) {
-	arg := wantedArg(call)
-	if arg == nil {
+func wantedWord(call *ast.CallExpr) *ast.BasicLit {
+	if arg := wantedArg(call); arg != nil {
+		return lastString(arg)
+	}
+	return nil
+}
+
+// awaited returns the condition that a call waits for, if that is what its last argument returns.
+func awaited(call *ast.CallExpr) ast.Expr {
+	if name := calledName(call); name != "wait" && name != "eventually" || len(call.Args) == 0 {
 		return nil
 	}
-	ast.Inspect(arg, func(n ast.Node) bool {
-		if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING {
-			lit = l
-		}
-		_, inner := n.(*ast.FuncLit)
-		return !inner
-	})
-	return lit
+	fn, ok := call.Args[len(call.Args)-1].(*ast.FuncLit)
+	if !ok || len(fn.Body.List) == 0 || fn.Type.Results == nil || !isIdent(fn.Type.Results.List[0].Type, "bool") {
+		return nil
+	}
+	ret, ok := fn.Body.List[len(fn.Body.List)-1].(*ast.ReturnStmt)
+	if !ok || len(ret.Results) != 1 || isIdent(ret.Results[0], "false") {
+		return nil
+	}
+	return ret.Results[0]
+}
+
+func isIdent(e ast.Expr, name string) bool {
+	x, ok := e.(*ast.Ident)
+	return ok && x.Name == name
 }
 
 // scriptLine returns the line of a simulation that a call writes, if it is one that
@@ -222,8 +238,7 @@ func isGivenTest(call *ast.CallExpr) bool {
 	if len(call.Args) < 2 {
 		return false
 	}
-	t, ok := call.Args[0].(*ast.Ident)
-	return ok && t.Name == "t"
+	return isIdent(call.Args[0], "t")
 }
 
 func calledName(call *ast.CallExpr) string {

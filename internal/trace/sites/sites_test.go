@@ -27,6 +27,13 @@ func TestBreaksWhatIsExpectedBesideACitation(t *testing.T) {
 		{"a case where something is not there", "a.yaml", "name: a\nstored: {a: {b: null}}\nproves: [RS-001]\n", "stored: {a: {b: null}}", "stored: {a: {b: Qqbroken}}"},
 		{"a condition in Go", "a_test.go", "package a\nfunc f(t T) {\n\ttrace.Proves(t, \"RS-001\")\n\tif err != nil {\n\t\tt.Fatal(err)\n\t}\n\tif a := b(); a != 1 {\n\t\tt.Error(a)\n\t}\n}\n", "if a := b(); a != 1 {", "if a := b(); !(a != 1) {"},
 		{"a helper in Go", "a_test.go", "package a\nfunc f(t T) {\n\ttrace.Proves(t, \"RS-001\")\n\twantLines(t, got, \"a\", `b`)\n}\n", "wantLines(t, got, \"a\", `b`)", "wantLines(t, got, \"a\", `bQqbroken`)"},
+		{"a row of a table in Go", "a_test.go", "package a\nfunc f(t T) {\n\tfor _, r := range rows {\n\t\ttrace.Proves(t, r.ids...)\n\t\tif r.got != r.want {\n\t\t\tt.Error(r)\n\t\t}\n\t}\n}\ntype r struct{ name, want string; ids []string }\nvar rows = []r{\n\t{\"a\", \"b\" + c, \"RS-002\"},\n\t{\"a\", \"b\" + c + \"d\", \"RS-003 RS-001\"},\n}\n", "{\"a\", \"b\" + c + \"d\", \"RS-003 RS-001\"},", "{\"a\", \"b\" + c + \"dQqbroken\", \"RS-003 RS-001\"},"},
+		{"a row with names of a table in Go", "a_test.go", "package a\nvar rows = []struct{ name string; want int; proves string; told bool }{\n\t{name: \"a\", want: 3, proves: \"RS-001\", told: true},\n}\n", "{name: \"a\", want: 3, proves: \"RS-001\", told: true},", "{name: \"a\", want: 37, proves: \"RS-001\", told: true},"},
+		{"a row with what is a number", "a_test.go", "package a\nvar rows = []struct{ name string; code int; proves []string }{\n\t{a.B, -1, []string{\"RS-001\"}},\n}\n", "{a.B, -1, []string{\"RS-001\"}},", "{a.B, -17, []string{\"RS-001\"}},"},
+		{"a row that says whether", "a_test.go", "package a\nvar rows = []struct{ name string; want bool; proves string }{\n\t{\"a\", true, \"RS-001\"},\n}\n", "{\"a\", true, \"RS-001\"},", "{\"a\", !true, \"RS-001\"},"},
+		{"a row that names what it wants", "a_test.go", "package a\ntype r struct{ name, want, proves string }\nfunc f(a string) []r {\n\treturn []r{\n\t\t{\"a\", a, \"RS-001\"},\n\t}\n}\n", "{\"a\", a, \"RS-001\"},", "{\"a\", a + \" Qqbroken\", \"RS-001\"},"},
+		{"a wait in Go", "a_test.go", "package a\nfunc f(t T) {\n\ttrace.Proves(t, \"RS-001\")\n\tm.wait(\"a\", \"up\", func(p *Pod) bool { return p == nil })\n\tif a {\n\t\tt.Error(a)\n\t}\n}\n", "m.wait(\"a\", \"up\", func(p *Pod) bool { return p == nil })", "m.wait(\"a\", \"up\", func(p *Pod) bool { return false && (p == nil) })"},
+		{"a helper in Go that waits", "a_test.go", "package a\nfunc f(t T) {\n\ttrace.Proves(t, \"RS-001\")\n\tc.awaitEvent(t, \"FailedMount\", tc.failed)\n}\n", "c.awaitEvent(t, \"FailedMount\", tc.failed)", "c.awaitEvent(t, \"FailedMount\", tc.failed + \" Qqbroken\")"},
 		{"a helper in Go that is not handed the test", "a_test.go", "package a\nfunc f(t T) {\n\ttrace.Proves(t, \"RS-001\")\n\tr.expect(\"A\", name, \"NOERROR\")\n}\n", "r.expect(\"A\", name, \"NOERROR\")", "r.expect(\"A\", name, \"NOERRORQqbroken\")"},
 		{"a helper in Go with what is made", "a_test.go", "package a\nfunc f(t T) {\n\ttrace.Proves(t, \"RS-001\")\n\trun := a(\"x\")\n\tcheck(t, run, \"y\", want{\"echo\", Success, \"echo x\"})\n}\n", "check(t, run, \"y\", want{\"echo\", Success, \"echo x\"})", "check(t, run, \"y\", want{\"echo\", Success, \"echo xQqbroken\"})"},
 		{"a helper in Go that says where what is expected stands", "a_test.go", "package a\nfunc f(t T) {\n\ttrace.Proves(t, \"RS-001\")\n\ts.reach(s.a, \"10.96.0.10:80\", \"c\", \"10.244.1.2\")\n}\n", "s.reach(s.a, \"10.96.0.10:80\", \"c\", \"10.244.1.2\")", "s.reach(s.a, \"10.96.0.10:80\", \"cQqbroken\", \"10.244.1.2\")"},
@@ -42,7 +49,7 @@ func TestBreaksWhatIsExpectedBesideACitation(t *testing.T) {
 			if strings.Contains(tc.text, "-- proves --") {
 				line--
 			}
-			b, err := BreakAt(tc.file, []byte(tc.text), line)
+			b, err := BreakAt(tc.file, []byte(tc.text), line, "RS-001")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -63,7 +70,7 @@ func TestLeavesToAPersonWhatItCannotBreak(t *testing.T) {
 		if tc.file == "a_test.go" {
 			line = 2
 		}
-		if b, err := BreakAt(tc.file, []byte(tc.text), line); err == nil || !strings.HasPrefix(err.Error(), "for a person: ") {
+		if b, err := BreakAt(tc.file, []byte(tc.text), line, "RS-001"); err == nil || !strings.HasPrefix(err.Error(), "for a person: ") {
 			t.Errorf("%s: got %+v, %v, want that a person looks", tc.name, b, err)
 		}
 	}

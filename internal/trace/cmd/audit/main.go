@@ -18,6 +18,7 @@ func main() {
 	flag.StringVar(&o.Dir, "dir", ".trace", "directory with the records of a test run")
 	flag.IntVar(&o.N, "n", 20, "how many IDs to draw")
 	flag.Uint64Var(&o.Seed, "seed", rand.Uint64(), "seed of the draw")
+	flag.StringVar(&o.Only, "only", "", "draw citations of packages whose path matches this `pattern`, only")
 	flag.StringVar(&o.Go, "go", "go", "the go command")
 	flag.Parse()
 	passed, err := audit.Run(context.Background(), o)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -45,6 +44,12 @@ func (l *loop) attempt(item *pending) {
 			return
 		}
 		l.place(item, d.node, started)
+	case d.setback != nil:
+		if item.by.plugins.Preempts {
+			l.metrics.preemption.Inc()
+		}
+		l.leave(item, *d.setback)
+		l.metrics.attempt(item.by, "unschedulable", time.Since(started))
 	case d.unfit != nil:
 		l.unfit(item, d.unfit)
 		l.metrics.attempt(item.by, "unschedulable", time.Since(started))
@@ -64,42 +69,51 @@ func nameOf(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
 func (l *loop) unfit(item *pending, u *unfit) {
 	message := u.message()
 	if !item.by.plugins.Preempts {
-		l.queue.refuse(item, u.plugins, time.Now())
-		l.state(item, corev1.PodReasonUnschedulable, message)
+		s := setback{message: message, plugins: u.plugins, keep: true}
+		item.by.stands(s)
+		l.leave(item, s)
 		return
 	}
 	l.metrics.preemption.Inc()
 	asked := having(l.interested(item.pod.Obj), (*extender.Extender).Preempts)
-	pre, list := item.by.preempt(u, slices.Collect(maps.Values(l.budgets)))
+	pre, list := item.by.preempt(u)
+	s := setback{message: message, plugins: u.plugins, keep: pre.keep}
 	if len(asked) > 0 && len(list) > 0 {
-		l.consultVictims(item, setback{message, u.plugins}, asked, list)
+		l.consultVictims(item, s, asked, list)
 		return
 	}
-	l.preempted(item, setback{message, u.plugins}, pre)
+	if pre.node != nil {
+		l.preempted(item, s, pre)
+		return
+	}
+	s.message += " preemption: " + pre.message
+	item.by.stands(s)
+	l.leave(item, s)
 }
 
 // setback is why a pod fits nowhere, and which plugins say so.
 type setback struct {
 	message string
 	plugins uint32
+	keep    bool // the pod keeps the place that it holds
 }
 
-// preempted puts a pod aside that fits nowhere, having made room for it if that
-// can be.
-func (l *loop) preempted(item *pending, s setback, pre preemption) {
-	if pre.message != "" {
-		s.message += " preemption: " + pre.message
-	}
-	switch {
-	case pre.node != nil:
-		l.makeRoom(item, pre)
-		item.stated.nominated = pre.node.Name
-	case !pre.keep:
+// leave puts a pod aside that fits nowhere and for which nothing can be done.
+func (l *loop) leave(item *pending, s setback) {
+	if !s.keep {
 		l.snapshot.Nominate(item.pod, "")
 		item.stated.nominated = ""
 	}
 	l.queue.refuse(item, s.plugins, time.Now())
 	l.state(item, corev1.PodReasonUnschedulable, s.message)
+}
+
+// preempted puts a pod aside that fits nowhere, having made room for it.
+func (l *loop) preempted(item *pending, s setback, pre preemption) {
+	l.makeRoom(item, pre)
+	item.stated.nominated = pre.node.Name
+	s.keep = true
+	l.leave(item, s)
 }
 
 // failed puts a pod aside whose attempt failed for no fault of its own.

@@ -151,7 +151,7 @@ func BenchmarkPreemptionEverywhere(b *testing.B) {
 			b.Fatalf("pod %d fits: %+v", total, d)
 		}
 		_ = d.unfit.message()
-		pre, _ := c.preempt(d.unfit, nil)
+		pre, _ := c.preempt(d.unfit)
 		if pre.node == nil {
 			b.Fatal(pre.message)
 		}
@@ -188,8 +188,8 @@ func fullCluster() *cycle {
 func benchLoop(unschedulable int) *loop {
 	snap := benchCluster("cpu=100m mem=500Mi", 5000).snapshot
 	l := &loop{
-		Scheduler: New(Options{}), snapshot: snap, queue: newQueue(time.Second, 10*time.Second), held: newHeld(),
-		profiles: newProfiles(config.Default().Profiles, snap, func(string) client.EventSink { return client.NoEvents }),
+		Scheduler: New(Options{}), snapshot: snap, queue: newQueue(time.Second, 10*time.Second), held: newHeld(), budgets: newBudgets(),
+		profiles: newProfiles(config.Default().Profiles, snap, newBudgets(), func(string) client.EventSink { return client.NoEvents }),
 	}
 	by, now := l.profiles[config.DefaultName], time.Now()
 	for i := range unschedulable {

@@ -28,16 +28,31 @@ type cycle struct {
 	percentage int // of nodes to score; 0: by the size of the cluster
 	rand       *rand.Rand
 
-	start int // where in the order of nodes the next search begins
+	budgets *budgets // that preemption heeds
+
+	start    int // where in the order of nodes the next search begins
+	memories memories
 
 	// Scratch, reused from pod to pod.
 	pod      plugins.Cycle
-	idle     uint32 // plugins that have nothing to do with the pod once it has a node, by index
+	memory   *memory // of pods of its shape; nil: none
+	alike    bool    // pods of its shape fit where it does
+	idle     uint32  // plugins that have nothing to do with the pod once it has a node, by index
 	filters  []plugins.Filterer
+	local    int // of filters, those that look at nothing but the node
+	fresh    []*snapshot.Node
 	feasible []*snapshot.Node
 	refusals []refusal
 	total    []int64 // scores of feasible
-	scores   []int64 // of one plugin
+	rated    []int64 // of fresh
+	preempts
+	scores []int64 // of one plugin
+}
+
+// preempts is scratch of preemption.
+type preempts struct {
+	potential  []*snapshot.Node
+	candidates []*candidate
 }
 
 // refusal is a node that a pod cannot go to.
@@ -51,8 +66,9 @@ type decision struct {
 	node      *snapshot.Node
 	evaluated int // nodes that were filtered
 	feasible  int
-	unfit     *unfit // no node will do
-	err       error  // the attempt itself failed
+	unfit     *unfit   // no node will do
+	setback   *setback // no node will do, as for the last pod of the shape
+	err       error    // the attempt itself failed
 }
 
 // unfit says why a pod fits nowhere.
@@ -74,8 +90,11 @@ func (c *cycle) decide(p *snapshot.Pod) decision {
 	if c.snapshot.Len() == 0 {
 		return decision{err: errNoNodes}
 	}
-	c.pod = plugins.Cycle{Snapshot: c.snapshot, Pod: p}
-	d := decision{unfit: c.find()}
+	nodes, no := c.begin(p)
+	if s := c.standing(); s != nil {
+		return decision{setback: s}
+	}
+	d := decision{unfit: c.find(nodes, no)}
 	d.evaluated, d.feasible = len(c.feasible)+len(c.refusals), len(c.feasible)
 	if d.feasible == 1 {
 		d.node = c.feasible[0]
@@ -85,10 +104,17 @@ func (c *cycle) decide(p *snapshot.Pod) decision {
 	return d
 }
 
-// find fills feasible with nodes that will do, or says why there is none.
-func (c *cycle) find() *unfit {
+// begin takes up a pod, and returns what preFilter does.
+func (c *cycle) begin(p *snapshot.Pod) ([]*snapshot.Node, *unfit) {
+	c.pod = plugins.Cycle{Snapshot: c.snapshot, Pod: p}
+	c.memory = c.memories.of(c.snapshot.Shape(p), c.snapshot.Slots())
+	return c.preFilter()
+}
+
+// find fills feasible with nodes that will do, or says why there is none. It is handed
+// what preFilter returned.
+func (c *cycle) find(nodes []*snapshot.Node, no *unfit) *unfit {
 	c.feasible, c.refusals = c.feasible[:0], c.refusals[:0]
-	nodes, no := c.preFilter()
 	if no != nil && no.rejected != nil {
 		return no
 	}
@@ -119,13 +145,16 @@ func (c *cycle) find() *unfit {
 // preFilter returns the nodes to look at. The unfit is not nil if that is not
 // all of them.
 func (c *cycle) preFilter() ([]*snapshot.Node, *unfit) {
-	c.filters, c.idle = c.filters[:0], 0
+	c.filters, c.local, c.alike, c.idle = c.filters[:0], 0, c.memory != nil, 0
 	var names []string
 	var narrowed uint32
 	for i, f := range c.plugins.Filters {
 		var r plugins.PreFilterResult
 		if pf := c.plugins.PreFilters[i]; pf != nil {
 			r = pf.PreFilter(&c.pod)
+		}
+		if c.plugins.Apart&(1<<i) != 0 && !r.Skip {
+			c.alike = false
 		}
 		if r.Reject != nil {
 			return nil, &unfit{nodes: c.snapshot.Len(), rejected: r.Reject, plugins: 1 << i}
@@ -139,6 +168,9 @@ func (c *cycle) preFilter() ([]*snapshot.Node, *unfit) {
 		}
 		if f != nil && !r.Skip {
 			c.filters = append(c.filters, f)
+			if i < c.plugins.Local {
+				c.local++
+			}
 		}
 	}
 	if narrowed == 0 {
@@ -195,10 +227,30 @@ func (c *cycle) enough(nodes int) int {
 	return max(nodes*percentage/100, alwaysAllBelow)
 }
 
-// filter returns why the pod cannot go to a node, or nil. Pods that hold a
-// place there and are no less important count as if they were there already; but
-// since they may never come, the pod must also do without them.
+// filter returns why the pod cannot go to a node, or nil.
 func (c *cycle) filter(n *snapshot.Node) *plugins.Reason {
+	v := c.remembered(n)
+	if v == nil {
+		return c.filterAnew(n)
+	}
+	if v.edition != n.Edition {
+		*v = verdict{edition: n.Edition, score: unscored}
+		if len(n.Nominated) > 0 {
+			v.why = c.filterAnew(n)
+		} else {
+			v.why = c.ask(c.filters[:c.local], n)
+		}
+	}
+	if v.why != nil || c.local == len(c.filters) {
+		return v.why
+	}
+	return c.ask(c.filters[c.local:], n)
+}
+
+// filterAnew is filter without what is remembered. Pods that hold a
+// place on the node and are no less important count as if they were there already; but
+// since they may never come, the pod must also do without them.
+func (c *cycle) filterAnew(n *snapshot.Node) *plugins.Reason {
 	if len(n.Nominated) == 0 {
 		return c.ask(c.filters, n)
 	}
@@ -234,9 +286,8 @@ func (c *cycle) ask(filters []plugins.Filterer, n *snapshot.Node) *plugins.Reaso
 // resume takes up the decision about a pod again, among nodes that were found
 // before: those that will do now are feasible.
 func (c *cycle) resume(p *snapshot.Pod, nodes []*snapshot.Node) {
-	c.pod = plugins.Cycle{Snapshot: c.snapshot, Pod: p}
 	c.feasible = c.feasible[:0]
-	if _, no := c.preFilter(); no != nil && no.rejected != nil {
+	if _, no := c.begin(p); no != nil && no.rejected != nil {
 		return
 	}
 	for _, n := range nodes {
@@ -278,16 +329,56 @@ func (c *cycle) score() {
 	c.total = slices.Grow(c.total[:0], n)[:n]
 	clear(c.total)
 	c.scores = slices.Grow(c.scores[:0], n)[:n]
+	if c.memory == nil {
+		c.add(^uint32(0), c.feasible, c.total)
+		return
+	}
+	c.add(^c.plugins.LocalScorers, c.feasible, c.total)
+	c.scoreNodes()
+}
+
+// add asks plugins (bits by index) for their scores of nodes and adds these up.
+func (c *cycle) add(which uint32, nodes []*snapshot.Node, total []int64) {
 	for i, s := range c.plugins.Scorers {
-		if s == nil {
+		if s == nil || which&(1<<i) == 0 {
 			continue
 		}
-		clear(c.scores)
-		if !s.Score(&c.pod, c.feasible, c.scores) {
+		scores := c.scores[:len(nodes)]
+		clear(scores)
+		if !s.Score(&c.pod, nodes, scores) {
 			continue
 		}
-		for j, v := range c.scores {
-			c.total[j] += v * c.plugins.Weights[i]
+		for j, v := range scores {
+			total[j] += v * c.plugins.Weights[i]
 		}
+	}
+}
+
+// scoreNodes adds to total what follows from each node alone, as it is remembered.
+func (c *cycle) scoreNodes() {
+	c.fresh = c.fresh[:0]
+	for i, n := range c.feasible {
+		if v := &c.memory.nodes[n.Slot()]; v.edition == n.Edition && v.score != unscored {
+			c.total[i] += v.score
+		} else {
+			c.fresh = append(c.fresh, n)
+		}
+	}
+	if len(c.fresh) == 0 {
+		return
+	}
+	c.rated = slices.Grow(c.rated[:0], len(c.fresh))[:len(c.fresh)]
+	clear(c.rated)
+	c.add(c.plugins.LocalScorers, c.fresh, c.rated)
+	at := 0
+	for i, n := range c.feasible {
+		if at == len(c.fresh) || c.fresh[at] != n {
+			continue
+		}
+		c.total[i] += c.rated[at]
+		if v := &c.memory.nodes[n.Slot()]; v.edition == n.Edition {
+			v.score = c.rated[at]
+		}
+		at++
 	}
 }

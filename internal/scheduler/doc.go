@@ -7,7 +7,8 @@
 // schedule. cycle.go is the decision itself, a pure function of the snapshot;
 // extend.go asks extenders about it; flight.go is the way of a pod from its decision to its binding;
 // message.go says why there was none; preempt.go looks for pods that could make
-// room. The rules are plugins (package plugins, in the order of its list.go); which
+// room, budgets.go for whom that is forbidden. What was found out about one pod is remembered
+// for others of its shape (memory.go). The rules are plugins (package plugins, in the order of its list.go); which
 // of them, and how, is the profile that a pod names (profile.go), as package config reads it.
 //
 // Upstream's names are kept for plugins, messages, events, conditions and metrics.
@@ -19,4 +20,5 @@
 //	B3 A pod whose binding failed is tried again, unless it is bound or gone.
 //	B4 A pod that could not be scheduled is tried again after an event that can help it, and after 5 minutes in any case.
 //	B5 A plugin whose Reserve was called is told of the pod's binding or of its end, one of both, once.
+//	B6 What is remembered changes no decision: it holds until the node or the snapshot has another edition.
 package scheduler

@@ -185,8 +185,7 @@ func (l *loop) refusedByExtenders(x *consultation, nodes []*snapshot.Node, faile
 		}
 		u.refusals = append(u.refusals, refusal{n, reasons[why]})
 	}
-	x.item.by.pod = plugins.Cycle{Snapshot: l.snapshot, Pod: x.pod}
-	x.item.by.preFilter() // for the filters of preemption
+	x.item.by.begin(x.pod) // for the filters of preemption
 	l.unfit(x.item, u)
 	l.metrics.attempt(x.item.by, "unschedulable", time.Since(x.started))
 }
@@ -289,11 +288,12 @@ func (l *loop) consultVictims(item *pending, s setback, asked []*extender.Extend
 				best = cand
 			}
 		}
-		pre := preemption{message: available(l.snapshot.Len(), map[*plugins.Reason]int{notHelpful: l.snapshot.Len()})}
 		if best != nil {
-			pre = preemption{node: best.node, victims: best.victims}
+			l.preempted(item, s, preemption{node: best.node, victims: best.victims})
+			return
 		}
-		l.preempted(item, s, pre)
+		s.message += " preemption: " + available(l.snapshot.Len(), map[*plugins.Reason]int{notHelpful: l.snapshot.Len()})
+		l.leave(item, s)
 	})
 }
 
@@ -374,5 +374,6 @@ func (l *loop) candidateOf(node string, v *extenderv1.MetaVictims) *candidate {
 		}
 	}
 	slices.SortStableFunc(cand.victims, byImportance)
+	cand.priorities = sumOf(cand.victims)
 	return cand
 }

@@ -101,11 +101,10 @@ func (l *loop) takeService(obj resource.Object, gone bool) {
 
 func (l *loop) takeBudget(obj resource.Object, gone bool) {
 	b := obj.(*policyv1.PodDisruptionBudget)
-	key := cache.Key(b.Namespace, b.Name)
 	if gone {
-		delete(l.budgets, key)
+		l.budgets.remove(b.Namespace, b.Name)
 	} else {
-		l.budgets[key] = b
+		l.budgets.set(b)
 	}
 }
 

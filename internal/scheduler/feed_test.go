@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kemudi/kemudi/internal/client"
@@ -30,8 +29,8 @@ func newFed(t *testing.T) *fed {
 	f := &fed{Filled: clienttest.NewFilled()}
 	snap := snapshot.New(nil)
 	f.loop = &loop{
-		Scheduler: New(Options{Transport: f}), snapshot: snap, queue: newQueue(time.Second, 10*time.Second), budgets: map[string]*policyv1.PodDisruptionBudget{},
-		profiles: newProfiles(config.Default().Profiles, snap, func(string) client.EventSink { return client.NoEvents }), held: newHeld(),
+		Scheduler: New(Options{Transport: f}), snapshot: snap, queue: newQueue(time.Second, 10*time.Second), budgets: newBudgets(),
+		profiles: newProfiles(config.Default().Profiles, snap, newBudgets(), func(string) client.EventSink { return client.NoEvents }), held: newHeld(),
 	}
 	f.log = f.o.Logger
 	f.follow(f)

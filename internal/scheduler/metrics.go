@@ -116,7 +116,7 @@ func (m *metrics) refusals(q *queue, by *profile) {
 	for refused, pods := range q.byRefused {
 		for i := range byPlugin {
 			if refused.by == by && refused.plugins&(1<<i) != 0 {
-				byPlugin[i] += len(pods)
+				byPlugin[i] += pods.count
 			}
 		}
 	}

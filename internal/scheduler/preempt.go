@@ -5,9 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kemudi/kemudi/internal/scheduler/plugins"
 	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
@@ -34,31 +32,34 @@ type candidate struct {
 	node       *snapshot.Node
 	victims    []*snapshot.Pod // the most important first
 	violations int             // of disruption budgets
+	priorities int64           // of the victims, see sumOf
 }
 
 // preempt looks for the node where the least important pods would have to go
-// for the pod that decide has just found unfit, and returns all candidates too.
-// budgets may be nil.
-func (c *cycle) preempt(u *unfit, budgets []*policyv1.PodDisruptionBudget) (pre preemption, list []*candidate) {
+// for the pod that decide has just found unfit, and returns all candidates too, which are
+// good until the next call.
+func (c *cycle) preempt(u *unfit) (pre preemption, list []*candidate) {
 	if why := c.mayNotPreempt(u); why != "" {
 		return preemption{message: why, keep: true}, nil
 	}
-	var potential []*snapshot.Node
+	potential := c.potential[:0]
 	for _, r := range u.refusals {
 		if !r.reason.Final {
 			potential = append(potential, r.node)
 		}
 	}
+	c.potential = potential
 	why := map[*plugins.Reason]int{}
 	if rest := u.nodes - len(potential); rest > 0 {
 		why[notHelpful] = rest
 	}
 	var best *candidate
+	list = c.candidates[:0]
 	if n := len(potential); n > 0 {
-		want, found, guarded := c.candidates(n), 0, newGuards(budgets)
+		want, found := c.enoughCandidates(n), 0
 		from := c.rand.IntN(n)
 		for i := 0; i < n && (found < want || best == nil || best.violations > 0); i++ {
-			cand, reason := c.victimsOn(potential[(from+i)%n], guarded)
+			cand, reason := c.outcomeOn(potential[(from+i)%n])
 			if reason != nil {
 				why[reason]++
 				continue
@@ -70,16 +71,17 @@ func (c *cycle) preempt(u *unfit, budgets []*policyv1.PodDisruptionBudget) (pre 
 			}
 		}
 	}
+	c.candidates = list
 	if best == nil {
 		return preemption{message: available(u.nodes, why)}, nil
 	}
 	return preemption{node: best.node, victims: best.victims}, list
 }
 
-// candidates is how many nodes preemption compares of those where it may help:
+// enoughCandidates is how many nodes preemption compares of those where it may help:
 // a tenth of them, but at least 100, unless the profile says otherwise; and more as
 // long as all of them would violate budgets.
-func (c *cycle) candidates(nodes int) int {
+func (c *cycle) enoughCandidates(nodes int) int {
 	percentage, least := 10, 100
 	if args := c.plugins.Arguments.DefaultPreemption; args != nil {
 		percentage, least = int(*args.MinCandidateNodesPercentage), int(*args.MinCandidateNodesAbsolute)
@@ -121,8 +123,8 @@ func preempted(p *corev1.Pod) bool {
 }
 
 // victimsOn finds the fewest and least important pods on a node that would have
-// to go, or why none would help. The snapshot is as before when it returns (S1).
-func (c *cycle) victimsOn(n *snapshot.Node, budgets guards) (*candidate, *plugins.Reason) {
+// to go, or why none would help.
+func (c *cycle) victimsOn(n *snapshot.Node) (*candidate, *plugins.Reason) {
 	var lower []*snapshot.Pod
 	for _, other := range n.Pods {
 		if other.Priority < c.pod.Pod.Priority {
@@ -132,32 +134,45 @@ func (c *cycle) victimsOn(n *snapshot.Node, budgets guards) (*candidate, *plugin
 	if len(lower) == 0 {
 		return nil, noVictims
 	}
-	lifted := map[*snapshot.Pod]bool{}
-	for _, p := range lower {
-		c.snapshot.Lift(p)
-		lifted[p] = true
-	}
-	defer func() {
-		for p := range lifted {
+	cand, why := &candidate{node: n}, noVictims
+	c.snapshot.WhatIf(n, func() {
+		for _, p := range lower {
+			c.snapshot.Lift(p)
+		}
+		if why = c.filterAnew(n); why == nil {
+			slices.SortStableFunc(lower, byImportance)
+			c.choose(cand, lower)
+			lower = cand.victims
+		}
+		for _, p := range lower {
 			c.snapshot.Lower(p, n)
 		}
-	}()
-	if why := c.filter(n); why != nil {
+	})
+	switch {
+	case why != nil:
 		return nil, why
+	case len(cand.victims) == 0: // somebody else refuses the node: an extender
+		return nil, noVictims
 	}
-	slices.SortStableFunc(lower, byImportance)
-	cand := &candidate{node: n}
-	violating, others := budgets.split(lower)
+	slices.SortStableFunc(cand.victims, byImportance)
+	cand.priorities = sumOf(cand.victims)
+	return cand, nil
+}
+
+// choose spares as many as can be of the pods that were lifted off a candidate's node, those first whose
+// disruption budgets forbid. The others are the victims.
+func (c *cycle) choose(cand *candidate, lifted []*snapshot.Pod) {
+	n := cand.node
 	reprieve := func(p *snapshot.Pod) bool {
 		c.snapshot.Lower(p, n)
-		if c.filter(n) == nil {
-			delete(lifted, p)
+		if c.filterAnew(n) == nil {
 			return true
 		}
 		c.snapshot.Lift(p)
 		cand.victims = append(cand.victims, p)
 		return false
 	}
+	violating, others := c.budgets.split(lifted)
 	for _, p := range violating {
 		if !reprieve(p) {
 			cand.violations++
@@ -166,11 +181,6 @@ func (c *cycle) victimsOn(n *snapshot.Node, budgets guards) (*candidate, *plugin
 	for _, p := range others {
 		reprieve(p)
 	}
-	if len(cand.victims) == 0 { // somebody else refuses the node: an extender
-		return nil, noVictims
-	}
-	slices.SortStableFunc(cand.victims, byImportance)
-	return cand, nil
 }
 
 // byImportance sorts the more important pods first: by priority, then by how
@@ -205,8 +215,8 @@ func (a *candidate) better(b *candidate) bool {
 	if x, y := a.victims[0].Priority, b.victims[0].Priority; x != y {
 		return x < y
 	}
-	if x, y := a.priorities(), b.priorities(); x != y {
-		return x < y
+	if a.priorities != b.priorities {
+		return a.priorities < b.priorities
 	}
 	if len(a.victims) != len(b.victims) {
 		return len(a.victims) < len(b.victims)
@@ -214,10 +224,10 @@ func (a *candidate) better(b *candidate) bool {
 	return a.earliest().After(b.earliest().Time)
 }
 
-// priorities is the sum of the victims' priorities, each made positive so that
+// sumOf is the sum of the victims' priorities, each made positive so that
 // many victims of negative priority do not look better than one.
-func (a *candidate) priorities() (sum int64) {
-	for _, p := range a.victims {
+func sumOf(victims []*snapshot.Pod) (sum int64) {
+	for _, p := range victims {
 		sum += int64(p.Priority) + math.MaxInt32 + 1
 	}
 	return sum
@@ -232,59 +242,4 @@ func (a *candidate) earliest() metav1.Time {
 		}
 	}
 	return first
-}
-
-// guards are disruption budgets by namespace, as one preemption looks at them on
-// each node.
-type guards map[string][]*guard
-
-type guard struct {
-	budget   *policyv1.PodDisruptionBudget
-	parsed   bool
-	selector labels.Selector // nil: it selects nothing
-}
-
-func newGuards(budgets []*policyv1.PodDisruptionBudget) guards {
-	g := make(guards, len(budgets))
-	for _, b := range budgets {
-		g[b.Namespace] = append(g[b.Namespace], &guard{budget: b})
-	}
-	return g
-}
-
-// about says that the budget has to allow the disruption of a pod. One that is
-// granted already is counted.
-func (g *guard) about(p *corev1.Pod) bool {
-	if !g.parsed {
-		g.parsed = true
-		if sel, err := metav1.LabelSelectorAsSelector(g.budget.Spec.Selector); err == nil && !sel.Empty() {
-			g.selector = sel
-		}
-	}
-	if len(p.Labels) == 0 || g.selector == nil || !g.selector.Matches(labels.Set(p.Labels)) {
-		return false
-	}
-	_, counted := g.budget.Status.DisruptedPods[p.Name]
-	return !counted
-}
-
-// split tells pods whose disruption a budget does not allow from the others,
-// keeping their order.
-func (g guards) split(pods []*snapshot.Pod) (violating, others []*snapshot.Pod) {
-	spent := map[*guard]int32{}
-	for _, p := range pods {
-		violates := false
-		for _, b := range g[p.Obj.Namespace] {
-			if b.about(p.Obj) {
-				spent[b]++
-				violates = violates || spent[b] > b.budget.Status.DisruptionsAllowed
-			}
-		}
-		if violates {
-			violating = append(violating, p)
-		} else {
-			others = append(others, p)
-		}
-	}
-	return violating, others
 }

@@ -13,7 +13,7 @@ import (
 
 // guarded makes a cluster of nodes each full of one pod, of which a budget allows
 // none to go, but for that of one node.
-func guarded(nodes, free int) (*cycle, []*policyv1.PodDisruptionBudget) {
+func guarded(nodes, free int) *cycle {
 	snap := snapshot.New(nil)
 	snap.SetNamespace("default", nil)
 	for i := range nodes {
@@ -25,7 +25,9 @@ func guarded(nodes, free int) (*cycle, []*policyv1.PodDisruptionBudget) {
 		p := parsePod([]string{fmt.Sprint("pod-", i), "app=" + app, "on=" + name, "cpu=1", "prio=1"})
 		snap.Add(snap.NewPod(p), name)
 	}
-	return newCycle(snap), []*policyv1.PodDisruptionBudget{guarding("default", "b", "guarded")}
+	c := newCycle(snap)
+	c.budgets.set(guarding("default", "b", "guarded"))
+	return c
 }
 
 func guarding(namespace, name, app string) *policyv1.PodDisruptionBudget {
@@ -37,11 +39,11 @@ func guarding(namespace, name, app string) *policyv1.PodDisruptionBudget {
 
 func TestPreemptionLooksOnForANodeThatViolatesNoBudget(t *testing.T) {
 	const nodes, free = 400, 250
-	c, budgets := guarded(nodes, free)
+	c := guarded(nodes, free)
 	for seed := range uint64(20) {
 		c.rand = rand.New(rand.NewPCG(seed, 0))
 		d := c.decide(c.snapshot.NewPod(parsePod([]string{fmt.Sprint("p", seed), "cpu=1", "prio=10"})))
-		pre, _ := c.preempt(d.unfit, budgets)
+		pre, _ := c.preempt(d.unfit)
 		if pre.node == nil || pre.node.Name != fmt.Sprint("node-", free) {
 			t.Errorf("seed %d: got %+v, want the node of the pod that no budget is about", seed, pre)
 		}
@@ -52,14 +54,15 @@ func TestPreemptionLooksOnForANodeThatViolatesNoBudget(t *testing.T) {
 func BenchmarkPreemption(b *testing.B) {
 	for _, n := range []int{10, 100, 1000} {
 		b.Run(fmt.Sprintf("budgets=%d", n), func(b *testing.B) {
-			c, budgets := guarded(1000, 0)
+			c := guarded(1000, 0)
 			for i := range n {
-				budgets = append(budgets, guarding(fmt.Sprint("ns-", i%10), fmt.Sprint("b", i), "other"), guarding("default", fmt.Sprint("d", i), "other"))
+				c.budgets.set(guarding(fmt.Sprint("ns-", i%10), fmt.Sprint("b", i), "other"))
+				c.budgets.set(guarding("default", fmt.Sprint("d", i), "other"))
 			}
 			d := c.decide(c.snapshot.NewPod(parsePod([]string{"p", "cpu=1", "prio=10"})))
 			b.ReportAllocs()
 			for b.Loop() {
-				if pre, _ := c.preempt(d.unfit, budgets); pre.node == nil {
+				if pre, _ := c.preempt(d.unfit); pre.node == nil {
 					b.Fatal("no node")
 				}
 			}

@@ -20,11 +20,11 @@ type profile struct {
 // profiles are by name.
 type profiles map[string]*profile
 
-func newProfiles(list []config.Profile, snap *snapshot.Snapshot, events func(reporter string) client.EventSink) profiles {
+func newProfiles(list []config.Profile, snap *snapshot.Snapshot, b *budgets, events func(reporter string) client.EventSink) profiles {
 	all := profiles{}
 	for _, p := range list {
 		all[p.Name] = &profile{name: p.Name, events: events(p.Name), cycle: &cycle{
-			snapshot: snap, plugins: plugins.NewSet(p.Plugins),
+			snapshot: snap, budgets: b, plugins: plugins.NewSet(p.Plugins),
 			percentage: p.PercentageOfNodesToScore, rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 		}}
 	}

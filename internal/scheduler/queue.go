@@ -38,10 +38,11 @@ type pending struct {
 	wait     time.Duration // after the last attempt
 	erred    bool          // the last attempt failed for no fault of the pod's; changes only between places
 
-	first  time.Time // when it was first tried
-	since  time.Time // when it came to its place; for back-off and unschedulable: when its last attempt was
-	seq    uint64    // order of arrival
-	index  int       // in the heap of its place
+	first  time.Time       // when it was first tried
+	since  time.Time       // when it came to its place; for back-off and unschedulable: when its last attempt was
+	seq    uint64          // order of arrival
+	among  *snapshot.Shape // while it is unschedulable: it wakes with the pods of this shape; nil: by itself
+	index  int             // in the heap of its place
 	stated stated
 	flight *flight // while it is flying; nil before it has a place
 }
@@ -64,8 +65,8 @@ type queue struct {
 
 	active, backoff, unschedulable heapOf
 	asking                         heapOf
-	erred                          heapOf                              // in back-off because of an error
-	byRefused                      map[refusedBy]map[*pending]struct{} // unschedulable pods
+	erred                          heapOf                     // in back-off because of an error
+	byRefused                      map[refusedBy]*refusedPods // unschedulable pods
 	counts                         map[place]int
 	seq                            uint64
 
@@ -80,6 +81,24 @@ type refusedBy struct {
 	plugins uint32
 }
 
+// refusedPods are pods that the same plugins refused.
+type refusedPods struct {
+	count int
+	// alike are pods that an event wakes all or none of, by their shape. apart are to be asked one by one.
+	alike map[*snapshot.Shape]items
+	apart items
+}
+
+type items map[*pending]struct{}
+
+// oneOf returns any of some.
+func oneOf(some items) *pending {
+	for item := range some {
+		return item
+	}
+	return nil
+}
+
 func newQueue(initial, longest time.Duration) *queue {
 	return &queue{
 		initial: initial, longest: longest,
@@ -89,7 +108,7 @@ func newQueue(initial, longest time.Duration) *queue {
 		backoff:       heapOf{before: dueFirst},
 		erred:         heapOf{before: dueFirst},
 		unschedulable: heapOf{before: dueFirst},
-		byRefused:     map[refusedBy]map[*pending]struct{}{},
+		byRefused:     map[refusedBy]*refusedPods{},
 		counts:        map[place]int{},
 	}
 }
@@ -257,11 +276,44 @@ func (q *queue) put(item *pending, to place) {
 		heap.Push(h, item)
 	}
 	if to == unschedulable {
-		key := refusedBy{item.by, item.refused}
-		if q.byRefused[key] == nil {
-			q.byRefused[key] = map[*pending]struct{}{}
-		}
-		q.byRefused[key][item] = struct{}{}
+		q.group(item)
+	}
+}
+
+// group puts an unschedulable pod to those that the same plugins refused.
+func (q *queue) group(item *pending) {
+	key := refusedBy{item.by, item.refused}
+	by := q.byRefused[key]
+	if by == nil {
+		by = &refusedPods{alike: map[*snapshot.Shape]items{}, apart: items{}}
+		q.byRefused[key] = by
+	}
+	by.count++
+	item.among = nil
+	if item.by.plugins.Alike(item.refused) {
+		item.among = item.by.snapshot.Shape(item.pod)
+	}
+	if item.among == nil {
+		by.apart[item] = struct{}{}
+		return
+	}
+	if by.alike[item.among] == nil {
+		by.alike[item.among] = items{}
+	}
+	by.alike[item.among][item] = struct{}{}
+}
+
+// ungroup undoes group.
+func (q *queue) ungroup(item *pending) {
+	key := refusedBy{item.by, item.refused}
+	by := q.byRefused[key]
+	if item.among == nil {
+		delete(by.apart, item)
+	} else if delete(by.alike[item.among], item); len(by.alike[item.among]) == 0 {
+		delete(by.alike, item.among)
+	}
+	if by.count--; by.count == 0 {
+		delete(q.byRefused, key)
 	}
 }
 
@@ -271,11 +323,7 @@ func (q *queue) leave(item *pending) {
 		heap.Remove(h, item.index)
 	}
 	if item.place == unschedulable {
-		key := refusedBy{item.by, item.refused}
-		delete(q.byRefused[key], item)
-		if len(q.byRefused[key]) == 0 {
-			delete(q.byRefused, key)
-		}
+		q.ungroup(item)
 	}
 }
 

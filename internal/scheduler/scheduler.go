@@ -7,7 +7,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/cache"
@@ -74,7 +73,7 @@ type loop struct {
 	held     held
 
 	consulting *consultation // extenders are asked; nil: they are not
-	budgets    map[string]*policyv1.PodDisruptionBudget
+	budgets    *budgets
 	followers  *followers
 	swept      time.Time
 }
@@ -100,9 +99,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	l := &loop{
 		Scheduler: s, log: s.o.Logger,
 		pods: client.For(t, core.Pods), snapshot: snap, queue: newQueue(s.o.Config.PodInitialBackoff, s.o.Config.PodMaxBackoff), calls: newCalls(g), held: newHeld(),
-		budgets: map[string]*policyv1.PodDisruptionBudget{}, swept: time.Now(),
-		profiles: newProfiles(s.o.Config.Profiles, snap, s.o.Events),
+		budgets: newBudgets(), swept: time.Now(),
 	}
+	l.profiles = newProfiles(s.o.Config.Profiles, snap, l.budgets, s.o.Events)
 	for _, by := range l.profiles {
 		for _, p := range s.more {
 			by.plugins.Add(p, 0)
@@ -189,16 +188,27 @@ func (l *loop) next() time.Time {
 func (l *loop) wake(e plugins.Event) {
 	l.held.events |= e.Kind
 	now := time.Now()
-	for refused, items := range l.queue.byRefused {
+	for refused, by := range l.queue.byRefused {
 		set := refused.by.plugins
 		if !set.Cares(refused.plugins, e.Kind) {
 			continue
 		}
-		for item := range items {
+		for item := range by.apart {
 			if set.Wakes(refused.plugins, &plugins.Cycle{Snapshot: l.snapshot, Pod: item.pod}, &e) {
-				l.queue.wake(item, now)
-				l.metrics.incoming.WithLabelValues(e.Kind.String(), string(item.place)).Inc()
+				l.wakeItem(item, e.Kind, now)
+			}
+		}
+		for _, items := range by.alike {
+			if set.Wakes(refused.plugins, &plugins.Cycle{Snapshot: l.snapshot, Pod: oneOf(items).pod}, &e) {
+				for item := range items {
+					l.wakeItem(item, e.Kind, now)
+				}
 			}
 		}
 	}
+}
+
+func (l *loop) wakeItem(item *pending, why plugins.Events, now time.Time) {
+	l.queue.wake(item, now)
+	l.metrics.incoming.WithLabelValues(why.String(), string(item.place)).Inc()
 }

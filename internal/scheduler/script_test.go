@@ -52,13 +52,12 @@ func TestDecidesAsTheScriptsSay(t *testing.T) {
 }
 
 type script struct {
-	t       *testing.T
-	cites   *trace.Script
-	c       *cycle
-	owned   map[string]labels.Selector
-	chosen  string            // the profile's plugins
-	args    map[string]string // their arguments
-	budgets []*policyv1.PodDisruptionBudget
+	t      *testing.T
+	cites  *trace.Script
+	c      *cycle
+	owned  map[string]labels.Selector
+	chosen string            // the profile's plugins
+	args   map[string]string // their arguments
 }
 
 func newScript(t *testing.T, file string) *script {
@@ -74,7 +73,7 @@ func newScript(t *testing.T, file string) *script {
 }
 
 func newCycle(snap *snapshot.Snapshot) *cycle {
-	return &cycle{snapshot: snap, plugins: plugins.New(), rand: rand.New(rand.NewPCG(1, 2))}
+	return &cycle{snapshot: snap, plugins: plugins.New(), budgets: newBudgets(), rand: rand.New(rand.NewPCG(1, 2))}
 }
 
 // run returns the script with the results as they are.
@@ -120,7 +119,7 @@ func (s *script) do(verb string, args []string) string {
 		}
 		s.owned["ReplicaSet/"+args[0]] = sel
 	case "budget":
-		s.budgets = append(s.budgets, &policyv1.PodDisruptionBudget{
+		s.c.budgets.set(&policyv1.PodDisruptionBudget{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: args[0]},
 			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: mustSelector(args[2])},
 			Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: atoi(args[1])},
@@ -173,7 +172,7 @@ func (s *script) configure() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.c.plugins = plugins.NewSet(c.Profiles[0].Plugins)
+	s.c.plugins, s.c.memories = plugins.NewSet(c.Profiles[0].Plugins), memories{}
 }
 
 func (s *script) decide(verb string, args []string) string {
@@ -213,7 +212,7 @@ func (s *script) decide(verb string, args []string) string {
 }
 
 func (s *script) preempt(p *snapshot.Pod, u *unfit) string {
-	pre, _ := s.c.preempt(u, s.budgets)
+	pre, _ := s.c.preempt(u)
 	if pre.node == nil {
 		if !pre.keep {
 			s.c.snapshot.Nominate(p, "")

@@ -148,6 +148,9 @@ func spreadOut(scores []int64) bool {
 	return true
 }
 
+// Shared: pods of a shape want the same near, and are wanted by the same.
+func (*interPodAffinity) Shared() Scope { return Scope{} }
+
 func (*interPodAffinity) Wakers() Events { return NodeAdded | NodeLabels | PodAdded | PodRemoved }
 
 // Hint: a new pod can satisfy an affinity, a lost one an anti-affinity in

@@ -45,6 +45,14 @@ type Set struct {
 	wakers     []Events
 	hinters    []Hinter
 
+	// Apart are plugins (bits by index) that may answer differently for pods of one shape.
+	Apart uint32
+	// Local is how many of Filters, from the first, look at nothing but the node.
+	Local int
+	// LocalScorers are plugins whose scores depend on nothing but the node.
+	LocalScorers uint32
+	hintsApart   uint32 // plugins whose hints may differ for pods of one shape
+
 	// Late are those that have to do with pods that have their place, in order.
 	Late []Late
 	late uint32 // bits by index in All
@@ -136,11 +144,38 @@ func (s *Set) add(p Plugin, c *Choice) {
 	if late.Reserver != nil || late.Permitter != nil || late.PreBinder != nil || late.PostBinder != nil {
 		s.Late, s.late = append(s.Late, late), s.late|1<<late.Plugin
 	}
+	s.share(p, f != nil || pf != nil)
 	s.All = append(s.All, p)
 	s.PreFilters, s.Filters = append(s.PreFilters, pf), append(s.Filters, f)
 	s.Scorers, s.Weights = append(s.Scorers, sc), append(s.Weights, weight)
 	s.wakers, s.hinters = append(s.wakers, events), append(s.hinters, h)
 }
+
+// share notes for which pods the answers of a plugin, which is added next, are good.
+func (s *Set) share(p Plugin, filters bool) {
+	i, scope := s.next(), Scope{}
+	sh, shares := p.(Sharer)
+	if shares {
+		scope = sh.Shared()
+		shares = !scope.Pod
+	}
+	if filters && !shares {
+		s.Apart |= 1 << i
+	}
+	if _, hints := p.(Hinter); hints && !shares {
+		s.hintsApart |= 1 << i
+	}
+	if s.Local == i && (scope.Filter || !filters) {
+		s.Local++
+	}
+	if scope.Score {
+		s.LocalScorers |= 1 << i
+	}
+}
+
+// Alike reports whether an event wakes either all or none of the pods of a shape that
+// these plugins refused.
+func (s *Set) Alike(refused uint32) bool { return refused&ByExtender != 0 || refused&s.hintsApart == 0 }
 
 // Add takes a further plugin at all of its points, after those that are there.
 func (s *Set) Add(p Plugin, weight int64) {

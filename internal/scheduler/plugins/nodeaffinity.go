@@ -82,6 +82,9 @@ func (p *nodeAffinity) Score(c *Cycle, nodes []*snapshot.Node, scores []int64) b
 	return true
 }
 
+// Shared: pods of a shape ask the same of a node.
+func (*nodeAffinity) Shared() Scope { return Scope{Filter: true} }
+
 func (*nodeAffinity) Wakers() Events { return NodeAdded | NodeLabels }
 
 func (p *nodeAffinity) Hint(c *Cycle, e *Event) bool {

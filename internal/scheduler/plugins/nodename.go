@@ -25,6 +25,9 @@ func (p *nodeName) Filter(c *Cycle, n *snapshot.Node) *Reason {
 	return p.refused
 }
 
+// Shared: pods of a shape ask the same of a node.
+func (*nodeName) Shared() Scope { return Scope{Filter: true} }
+
 func (*nodeName) Wakers() Events { return NodeAdded }
 
 func (p *nodeName) Hint(c *Cycle, e *Event) bool { return passes(c, e, p) }

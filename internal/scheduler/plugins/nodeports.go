@@ -28,6 +28,9 @@ func (p *nodePorts) Filter(c *Cycle, n *snapshot.Node) *Reason {
 	return nil
 }
 
+// Shared: pods of a shape ask the same of a node.
+func (*nodePorts) Shared() Scope { return Scope{Filter: true} }
+
 func (*nodePorts) Wakers() Events { return NodeAdded | PodRemoved }
 
 func (p *nodePorts) Hint(c *Cycle, e *Event) bool {

@@ -72,6 +72,9 @@ func (p *nodeResourcesBalancedAllocation) scoreTwo(nodes []*snapshot.Node, score
 	}
 }
 
+// Shared: pods of a shape ask the same of a node.
+func (*nodeResourcesBalancedAllocation) Shared() Scope { return Scope{Score: true} }
+
 // deviation is the standard deviation of the used parts of the resources that
 // a node has.
 func (p *nodeResourcesBalancedAllocation) deviation(n *snapshot.Node) float64 {

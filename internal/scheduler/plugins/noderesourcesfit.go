@@ -151,6 +151,9 @@ func (p *nodeResourcesFit) Score(c *Cycle, nodes []*snapshot.Node, scores []int6
 	return true
 }
 
+// Shared: pods of a shape ask the same of a node.
+func (*nodeResourcesFit) Shared() Scope { return Scope{Filter: true, Score: true} }
+
 func (*nodeResourcesFit) Wakers() Events { return NodeAdded | NodeAllocatable | PodRemoved }
 
 func (p *nodeResourcesFit) Hint(c *Cycle, e *Event) bool { return passes(c, e, p) }

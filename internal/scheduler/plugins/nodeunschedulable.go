@@ -26,6 +26,9 @@ func (p *nodeUnschedulable) Filter(c *Cycle, n *snapshot.Node) *Reason {
 	return p.refused
 }
 
+// Shared: pods of a shape ask the same of a node.
+func (*nodeUnschedulable) Shared() Scope { return Scope{Filter: true} }
+
 func (*nodeUnschedulable) Wakers() Events { return NodeAdded | NodeTaints }
 
 func (p *nodeUnschedulable) Hint(c *Cycle, e *Event) bool { return passes(c, e, p) }

@@ -88,6 +88,22 @@ type Hinter interface {
 	Hint(c *Cycle, e *Event) bool
 }
 
+// Sharer is a plugin that tells pods apart by their [snapshot.Shape] alone: what its Filter
+// and its Hint say of one pod is true of all pods of the shape as long as the snapshot has the same edition.
+type Sharer interface {
+	// Shared says what they and its Score look at besides.
+	Shared() Scope
+}
+
+// Scope is what the answers of a plugin depend on besides the shape of the pod.
+type Scope struct {
+	// Filter, Score: on the node alone, as long as it has the same edition. Such a Score may be asked
+	// about few nodes, or one.
+	Filter, Score bool
+	// Pod: on the pod itself, as it is told, so that Filter and Hint are shared by no two.
+	Pod bool
+}
+
 // Cycle is what plugins see of one attempt to schedule one pod. From Reserve on
 // it may be kept until the pod is bound or Unreserve is called.
 type Cycle struct {

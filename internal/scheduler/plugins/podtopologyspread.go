@@ -236,6 +236,10 @@ func keys(spread []snapshot.Spread, hard bool) (keys []string) {
 	return keys
 }
 
+// Shared: pods of a shape have the same constraints of their own. What they have by default
+// follows from their owners too.
+func (p *podTopologySpread) Shared() Scope { return Scope{Pod: p.mayRefuse()} }
+
 func (*podTopologySpread) Wakers() Events {
 	return NodeAdded | NodeLabels | NodeTaints | NodeRemoved | PodAdded | PodRemoved
 }

@@ -39,6 +39,9 @@ func (p *taintToleration) Score(c *Cycle, nodes []*snapshot.Node, scores []int64
 	return differ
 }
 
+// Shared: pods of a shape ask the same of a node.
+func (*taintToleration) Shared() Scope { return Scope{Filter: true} }
+
 func (*taintToleration) Wakers() Events { return NodeAdded | NodeTaints }
 
 func (p *taintToleration) Hint(c *Cycle, e *Event) bool { return passes(c, e, p) }

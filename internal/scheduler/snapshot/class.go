@@ -15,6 +15,7 @@ type Class struct {
 	namespace string
 	labels    labels.Set
 	key       string
+	number    uint64
 
 	pods   []*Pod    // on nodes, in no order
 	sets   []*PodSet // that count these pods
@@ -63,7 +64,7 @@ func (s *Snapshot) Class(p *Pod) *Class {
 	key := classKey(p.Obj.Namespace, p.Obj.Labels)
 	c := s.classes[key]
 	if c == nil {
-		c = &Class{namespace: p.Obj.Namespace, labels: p.Obj.Labels, key: key}
+		c = &Class{namespace: p.Obj.Namespace, labels: p.Obj.Labels, key: key, number: s.shapes.number()}
 		s.classes[key] = c
 		in := s.classesIn[c.namespace]
 		if in == nil {
@@ -181,6 +182,7 @@ func (s *Snapshot) SetNamespace(name string, set map[string]string) (relabelled 
 	} else {
 		s.namespaces[name] = set
 	}
+	s.changed(nil)
 	relabelled = known && set != nil
 	if len(s.byHome.sets.wide) == 0 && len(s.byHome.terms.wide) == 0 {
 		return relabelled

@@ -29,8 +29,9 @@ type Constraints struct {
 	TolerationsKey string // the same for equal tolerations
 	tolerated      []toleratedTaints
 
-	own  []ownTerm
-	used uint64 // last sweep that saw it asked for
+	own    []ownTerm
+	number uint64
+	used   uint64 // last sweep that saw it asked for
 }
 
 // Required is a pod's node selector and required node affinity.
@@ -86,7 +87,7 @@ func (s *Snapshot) constraintsOf(p *corev1.Pod) *Constraints {
 	key := constraintsKey(p)
 	c := s.constraints[key]
 	if c == nil {
-		c = &Constraints{}
+		c = &Constraints{number: s.shapes.number()}
 		if err := c.parse(p); err != nil {
 			c.Err = err
 		}

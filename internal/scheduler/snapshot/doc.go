@@ -4,7 +4,8 @@
 // change, so that a scheduling cycle never walks over pods.
 //
 // Start at [Snapshot]. [Node] and [Pod] are the records; [Constraints] are what a pod's
-// spec asks of a node, parsed once for all pods that ask the same; [PodSet],
+// spec asks of a node, parsed once for all pods that ask the same; the [Shape] of a pod is all that it
+// asks, and an edition numbers a state of a node, so that others can remember what they found out; [PodSet],
 // [View] and [Term] are the counts. Deciding anything is not done here: that is
 // package plugins and the scheduler's cycle.
 //
@@ -17,6 +18,7 @@
 //	S1 Add and Remove are exact inverses, so a caller may change the snapshot to ask "what if" and put it back.
 //	S2 Every count equals what one would count in a snapshot built anew from the same objects.
 //	S3 What nothing has asked for since the sweep before last is forgotten; it is counted again when asked for.
+//	S4 Two states of a node that differ in what filters may ask have two editions, and so have two of the snapshot; volumes aside.
 //
 // A Snapshot belongs to one goroutine.
 package snapshot

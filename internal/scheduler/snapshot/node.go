@@ -11,6 +11,9 @@ import (
 type Node struct {
 	Name string
 	Obj  *corev1.Node // nil: only pods say that there is such a node
+	// Edition is the number of the present state of the node, of the pods on it and of those that hold
+	// a place there; no other state of any node has had it.
+	Edition uint64
 
 	Unschedulable bool
 	Taints        *Taints // nil: none
@@ -25,6 +28,13 @@ type Node struct {
 
 	slot int32 // index in arrays by node
 }
+
+// Slot is the node's index in arrays by node, below [Snapshot.Slots]. A node that comes gets
+// that of one that went.
+func (n *Node) Slot() int { return int(n.slot) }
+
+// Slots is how long arrays by node have to be.
+func (s *Snapshot) Slots() int { return len(s.slots) }
 
 // Change says what of a node has changed, in the scheduler's eyes.
 type Change uint8
@@ -150,11 +160,15 @@ func (s *Snapshot) SetNode(obj *corev1.Node) (*Node, Change) {
 	}
 	if changed&^AllocatableChanged == 0 {
 		n.Obj = obj
+		if changed != 0 {
+			s.changed(n)
+		}
 		return n, changed
 	}
 	s.withoutNode(n, func() {
 		n.Obj, n.Taints, n.Unschedulable = obj, taints, obj.Spec.Unschedulable
 	})
+	s.changed(n)
 	return n, changed
 }
 
@@ -225,6 +239,7 @@ func (s *Snapshot) RemoveNode(name string) {
 	n.Allocatable, n.AllowedPods = nil, 0
 	s.known--
 	s.order = nil
+	s.changed(n)
 	s.dropIfGone(n)
 }
 

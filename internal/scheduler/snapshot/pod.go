@@ -27,6 +27,7 @@ type Pod struct {
 
 	node      *Node // nil: pending
 	class     *Class
+	shape     *Shape
 	inNode    int // index in node.Pods
 	inClass   int // index in class.pods
 	held      []heldTerm
@@ -119,15 +120,17 @@ func (s *Snapshot) Remove(p *Pod) {
 	s.dropIfGone(n)
 }
 
-// Try puts a pod on a node for the time of fn.
+// Try puts pods on a node for the time of fn.
 func (s *Snapshot) Try(pods []*Pod, n *Node, fn func()) {
-	for _, p := range pods {
-		s.place(p, n)
-	}
-	fn()
-	for _, p := range slices.Backward(pods) {
-		s.take(p)
-	}
+	s.WhatIf(n, func() {
+		for _, p := range pods {
+			s.place(p, n)
+		}
+		fn()
+		for _, p := range slices.Backward(pods) {
+			s.take(p)
+		}
+	})
 }
 
 // Lift takes a pod off its node until Lower puts it back.
@@ -143,11 +146,12 @@ func (s *Snapshot) Update(p *Pod, obj *corev1.Pod) {
 	same := p.Terminating == terminating && slices.Equal(p.Requests, requests) && p.Scored == scored
 	if same && equalLabels(p.Obj.Labels, obj.Labels) {
 		p.Obj = obj
+		s.changed(p.node) // when it started matters to preemption
 		return
 	}
 	n := p.node
 	s.take(p)
-	p.Obj, p.Terminating, p.Requests, p.Scored, p.class = obj, terminating, requests, scored, nil
+	p.Obj, p.Terminating, p.Requests, p.Scored, p.class, p.shape = obj, terminating, requests, scored, nil, nil
 	s.place(p, n)
 }
 
@@ -169,6 +173,7 @@ func (s *Snapshot) place(p *Pod, n *Node) {
 	n.use(p, +1)
 	s.volumes.use(p, +1)
 	s.count(p)
+	s.changed(n)
 }
 
 func (s *Snapshot) take(p *Pod) {
@@ -182,6 +187,7 @@ func (s *Snapshot) take(p *Pod) {
 	n.Pods[last] = nil
 	n.Pods = n.Pods[:last]
 	p.node = nil
+	s.changed(n)
 }
 
 // count takes a pod on a node into all counts.
@@ -223,10 +229,12 @@ func (s *Snapshot) Nominate(p *Pod, node string) {
 	if n := p.nominated; n != nil {
 		n.Nominated = slices.DeleteFunc(n.Nominated, func(x *Pod) bool { return x == p })
 		p.nominated = nil
+		s.changed(n)
 	}
 	if n := s.byName[node]; n != nil && n.Obj != nil {
 		n.Nominated = append(n.Nominated, p)
 		p.nominated = n
+		s.changed(n)
 	}
 }
 

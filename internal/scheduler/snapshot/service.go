@@ -29,6 +29,7 @@ func (s *Snapshot) SetService(namespace, name string, selector map[string]string
 		return
 	}
 	in.generation++
+	s.changed(nil)
 	if len(selector) == 0 {
 		delete(in.selectors, name)
 	} else {

@@ -22,22 +22,27 @@ type Snapshot struct {
 	owners     Owners
 	volumes    volumes
 
-	resources  resourceNames
-	topologies map[string]*Topology
-	nodeSets   map[string]*NodeSet
-	podSets    map[string]*PodSet
-	terms      map[string]*Term
-	classes    map[string]*Class
-	classesIn  map[string]map[*Class]struct{} // by namespace
-	byHome     struct {
-		sets  homes[*PodSet]
-		terms homes[*Term]
-	}
+	resources   resourceNames
+	topologies  map[string]*Topology
+	nodeSets    map[string]*NodeSet
+	podSets     map[string]*PodSet
+	terms       map[string]*Term
+	classes     map[string]*Class
+	classesIn   map[string]map[*Class]struct{} // by namespace
+	byHome      byHome
+	shapes      shapes
 	taints      map[string]*Taints
 	images      map[string]*Image
 	constraints map[string]*Constraints
 
-	epoch uint64 // counts sweeps
+	editions editions
+	epoch    uint64 // counts sweeps
+}
+
+// byHome finds what may be about the pods of a namespace.
+type byHome struct {
+	sets  homes[*PodSet]
+	terms homes[*Term]
 }
 
 // New returns an empty snapshot. owners may be nil.
@@ -49,8 +54,8 @@ func New(owners Owners) *Snapshot {
 		podSets: map[string]*PodSet{}, terms: map[string]*Term{},
 		classes: map[string]*Class{}, classesIn: map[string]map[*Class]struct{}{},
 		taints: map[string]*Taints{}, images: map[string]*Image{}, volumes: newVolumes(), constraints: map[string]*Constraints{}, epoch: 1,
+		byHome: byHome{sets: newHomes[*PodSet](), terms: newHomes[*Term]()}, shapes: shapes{byKey: map[string]*Shape{}},
 	}
-	s.byHome.sets, s.byHome.terms = newHomes[*PodSet](), newHomes[*Term]()
 	return s
 }
 
@@ -92,6 +97,7 @@ func (s *Snapshot) Sweep() {
 			delete(s.constraints, key)
 		}
 	}
+	s.sweepShapes(old)
 	s.sweepTopologies(old)
 	s.sweepTaints()
 }

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"testing/synctest"
 	"text/tabwriter"
 	"time"
 
@@ -201,7 +200,6 @@ func get(ctx context.Context, r *run, args []string) error {
 	if err != nil || len(rest) > 0 {
 		return errors.Join(err, errArgs)
 	}
-	synctest.Wait() // what was done before is seen
 	var items []*cache.Item
 	if s.def.Stored() {
 		items = s.items(r)
@@ -266,7 +264,6 @@ func events(_ context.Context, r *run, args []string) error {
 	if err != nil || len(rest) > 0 {
 		return errors.Join(err, errArgs)
 	}
-	synctest.Wait() // what was noted is written
 	var found []*corev1.Event
 	for _, it := range r.c.API().Cache(core.Events.Def, "").List("", nil) {
 		e := it.Object.(*corev1.Event)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -22,7 +23,8 @@ import (
 // between lines "-- name --". "# Proves: RS-006, C-041" in it names requirements
 // that the next command shows, which must be one that expects something (stdout, wait,
 // wait-count, or any with !); other lines that begin with # are comments. "! " before
-// a command says that it must fail.
+// a command says that it must fail. Before each command, what those before it have set
+// off at this moment comes about: an object that is there for no time is not seen.
 func Test(t *testing.T, pattern string) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
@@ -98,6 +100,11 @@ type run struct {
 	tracker *tracker          // nil: nobody tracks
 }
 
+// abrupt commands may come in the middle of what those before them have set off. All
+// others find a cluster that has done what it does at once, so that two commands in a
+// row mean the same every time.
+var abrupt = []string{"restart", "kill-plane"}
+
 // line executes one line. done says that it held a command.
 func (r *run) line(ctx context.Context, line string) (done bool, err error) {
 	words, err := split(line)
@@ -116,6 +123,9 @@ func (r *run) line(ctx context.Context, line string) (done bool, err error) {
 	verb := verbs[words[0]]
 	if verb == nil {
 		return false, fmt.Errorf("there is no command %q", words[0])
+	}
+	if !slices.Contains(abrupt, words[0]) {
+		synctest.Wait()
 	}
 	err = verb(ctx, r, words[1:])
 	switch {

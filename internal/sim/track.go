@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"testing/synctest"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -75,7 +74,6 @@ func tracked(_ context.Context, r *run, args []string) error {
 	if len(args) > 0 || t == nil {
 		return errArgs
 	}
-	synctest.Wait() // it has read everything
 	r.untrack()
 	var b strings.Builder
 	for _, c := range t.counts {

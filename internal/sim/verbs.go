@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -272,7 +271,6 @@ func setLoad(_ context.Context, r *run, args []string) error {
 			return errArgs
 		}
 	}
-	synctest.Wait() // what was done before is seen
 	r.c.SetLoad(l)
 	return nil
 }
@@ -307,9 +305,5 @@ func advance(ctx context.Context, _ *run, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := task.Sleep(ctx, d); err != nil {
-		return err
-	}
-	synctest.Wait()
-	return nil
+	return task.Sleep(ctx, d)
 }

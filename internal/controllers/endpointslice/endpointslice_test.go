@@ -27,20 +27,31 @@ func TestManyPodsAreInManySlices(t *testing.T) {
 			t.Fatal(err)
 		}
 		services, pods := client.For(c.API(), core.Services), client.For(c.API(), core.Pods)
-		if _, err := services.Create(t.Context(), &corev1.Service{
+		web, err := services.Create(t.Context(), &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
 			Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80, Protocol: corev1.ProtocolTCP}}},
-		}); err != nil {
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
-		add := func(from, to int) {
+		// Those of another app are there before the service selects them, too: that it
+		// follows each pod is shown by fewer.
+		add := func(from, to int, app string) {
 			for i := from; i < to; i++ {
 				if _, err := pods.Create(t.Context(), &corev1.Pod{
-					ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("web-%d", i), Labels: map[string]string{"app": "web"}},
+					ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("web-%d", i), Labels: map[string]string{"app": app, "tier": "web"}},
 					Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "c"}}},
 				}); err != nil {
 					t.Fatal(err)
 				}
+			}
+			time.Sleep(10 * time.Second)
+		}
+		selects := func(key string) {
+			web = web.DeepCopy()
+			web.Spec.Selector = map[string]string{key: "web"}
+			if web, err = services.Update(t.Context(), web); err != nil {
+				t.Fatal(err)
 			}
 			time.Sleep(10 * time.Second)
 		}
@@ -54,17 +65,20 @@ func TestManyPodsAreInManySlices(t *testing.T) {
 			}
 			return slices, most, all, addresses, e.Annotations[corev1.EndpointsOverCapacity]
 		}
-		add(0, 60)
+		add(0, 60, "web")
 		trace.Proves(t, "EPS-006", "EPS-011")
 		if slices, _, all, addresses, over := look(); slices != 1 || all != 60 || addresses != 60 || over != "" {
 			t.Errorf("got %d endpoints in %d slices, %d addresses (%q); want 60 in one, 60", all, slices, addresses, over)
 		}
-		add(60, 1005)
+		add(60, 905, "other")
+		add(905, 1005, "web")
+		selects("tier")
 		trace.Proves(t, "EPS-006", "EPS-010")
 		if slices, most, all, addresses, over := look(); slices < 11 || most > 100 || all != 1005 || addresses != 1000 || over != "truncated" {
 			t.Errorf("got %d endpoints in %d slices of %d at the most, %d addresses (%q); want 1005 in 11 of 100, 1000 (truncated)", all, slices, most, addresses, over)
 		}
-		for i := range 905 {
+		selects("app")
+		for i := range 60 {
 			if err := pods.Delete(t.Context(), "default", fmt.Sprintf("web-%d", i), metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}

@@ -95,8 +95,10 @@ func randomLife(rng *rand.Rand) string {
 	}
 	patch(`{"spec":{"paused":false,"revisionHistoryLimit":2,"replicas":%d}}`, replicas)
 	change("1s")
-	say("advance 20m")
-	say("get deployment/web -o 'jsonpath={.status.replicas}/{.status.updatedReplicas}/{.status.availableReplicas}/{.status.terminatingReplicas} {.status.conditions[?(@.type==\"Progressing\")].reason}'")
+	const is = `{.status.replicas}/{.status.updatedReplicas}/{.status.availableReplicas}/{.status.terminatingReplicas}`
+	say("wait deployment/web 'jsonpath=%s=%d/%d/%d/0' timeout=20m", is, replicas, replicas, replicas)
+	say("advance 3m") // and of what is not its own any more nothing is left
+	say("get deployment/web -o 'jsonpath=%s {.status.conditions[?(@.type==\"Progressing\")].reason}'", is)
 	say("stdout ^%d/%d/%d/0.NewReplicaSetAvailable\\n$", replicas, replicas, replicas)
 	say("wait-count pods %d timeout=1s", replicas)
 	say("get pods -o jsonpath={.metadata.annotations.v}/{.metadata.ownerReferences[0].kind}")

@@ -16,6 +16,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/scheduler/extender"
+	"github.com/kemudi/kemudi/internal/scheduler/plugins"
 	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
 )
 
@@ -67,17 +68,19 @@ func nameOf(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
 // unfit puts a pod aside that fits nowhere, and looks whether others could make
 // room for it.
 func (l *loop) unfit(item *pending, u *unfit) {
-	message := u.message()
+	s := setback{message: u.message(), plugins: u.plugins, note: l.postFilter(item)}
 	if !item.by.plugins.Preempts {
-		s := setback{message: message, plugins: u.plugins, keep: true}
-		item.by.stands(s)
-		l.leave(item, s)
+		s.keep = true
+		if s.note != "" {
+			s.message += " " + s.note
+		}
+		l.leaveAs(item, s)
 		return
 	}
 	l.metrics.preemption.Inc()
 	asked := having(l.interested(item.pod.Obj), (*extender.Extender).Preempts)
 	pre, list := item.by.preempt(u)
-	s := setback{message: message, plugins: u.plugins, keep: pre.keep}
+	s.keep = pre.keep
 	if len(asked) > 0 && len(list) > 0 {
 		l.consultVictims(item, s, asked, list)
 		return
@@ -86,16 +89,70 @@ func (l *loop) unfit(item *pending, u *unfit) {
 		l.preempted(item, s, pre)
 		return
 	}
-	s.message += " preemption: " + pre.message
-	item.by.stands(s)
+	s.unhelped(pre)
+	l.leaveAs(item, s)
+}
+
+// leaveAs puts a pod aside that fits nowhere, as others of its shape will be.
+func (l *loop) leaveAs(item *pending, s setback) {
+	if s.note == "" {
+		item.by.stands(s)
+	}
 	l.leave(item, s)
+}
+
+// unhelped adds why preemption does not help.
+func (s *setback) unhelped(pre preemption) {
+	if s.note != "" {
+		s.message += " " + s.note + ","
+	}
+	s.message += " preemption: " + pre.message
+}
+
+// postFilter has plugins do what they can for a pod that fits nowhere, and returns what
+// they say about it.
+func (l *loop) postFilter(item *pending) (note string) {
+	for _, p := range item.by.plugins.PostFilters {
+		says, work := p.PostFilter(&item.by.pod)
+		if says != "" && note != "" {
+			note += ", "
+		}
+		note += says
+		l.besides(item.pod.Obj, work)
+	}
+	return note
+}
+
+// besides has work done for a pod on which nothing that becomes of it depends.
+func (l *loop) besides(p *corev1.Pod, work plugins.Work) {
+	if work.Do == nil {
+		return
+	}
+	l.calls.add(&call{
+		pod: p.UID, kind: evictCall,
+		do: func(ctx context.Context) error { return work.Do(ctx, l.o.Transport) },
+		then: func(err error) {
+			l.workDone(work, err)
+			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+				l.log.Warn("clear up for pod", "pod", nameOf(p), "err", err)
+			}
+		},
+	})
+}
+
+// workDone tells a plugin that its work has ended.
+func (l *loop) workDone(work plugins.Work, err error) {
+	if work.Done != nil && work.Done(err) {
+		l.wake(plugins.Event{Kind: plugins.ResourceClaimChanged, Freed: true})
+	}
 }
 
 // setback is why a pod fits nowhere, and which plugins say so.
 type setback struct {
 	message string
 	plugins uint32
-	keep    bool // the pod keeps the place that it holds
+	keep    bool   // the pod keeps the place that it holds
+	note    string // of plugins that have done what they could
 }
 
 // leave puts a pod aside that fits nowhere and for which nothing can be done.

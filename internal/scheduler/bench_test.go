@@ -6,7 +6,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/scheduler/config"
@@ -265,4 +269,91 @@ func churn(l *loop, n int) {
 		l.takeOff(p)
 		break
 	}
+}
+
+// BenchmarkDevices gives each pod a claim of its own, on 500 nodes with ten devices each: pods are parsed
+// and decided, and their claims promised devices; what it takes to write that is measured elsewhere.
+func BenchmarkDevices(b *testing.B) {
+	const nodes, each = 500, 10
+	for _, bc := range []struct{ name, claim string }{
+		{"one device", "{requests: [{name: r, exactly: {deviceClassName: gpu}}]}"},
+		{"a selector", `{requests: [{name: r, exactly: {deviceClassName: gpu, selectors: [{cel: {expression: 'device.attributes["d.io"].numa == 1'}}]}}]}`},
+		{"two that match", "{requests: [{name: r, exactly: {deviceClassName: gpu, count: 2}}], constraints: [{matchAttribute: d.io/numa}]}"},
+		{"the second of two", "{requests: [{name: r, firstAvailable: [{name: many, deviceClassName: gpu, count: 11}, {name: one, deviceClassName: gpu}]}]}"},
+	} {
+		b.Run(bc.name, func(b *testing.B) {
+			b.ReportAllocs()
+			var claim resourcev1.ResourceClaim
+			if err := yaml.UnmarshalStrict([]byte(bc.claim), &claim.Spec.Devices); err != nil {
+				b.Fatal(err)
+			}
+			var c *cycle
+			left, total := 0, 0
+			var spent time.Duration
+			for b.Loop() {
+				if left == 0 {
+					b.StopTimer()
+					c, left = deviceCluster(b, nodes, each), nodes*each/4
+					b.StartTimer()
+				}
+				name := fmt.Sprintf("pod-%d", total)
+				obj := parsePod([]string{name, "cpu=10m", "uses=" + name})
+				mine := claim
+				mine.Namespace, mine.Name, mine.UID = "default", name, types.UID(name)
+				started := time.Now()
+				c.snapshot.SetResourceClaim(&mine)
+				p := c.snapshot.NewPod(obj)
+				d := c.decide(p)
+				if d.node == nil {
+					b.Fatal(d.err, d.unfit)
+				}
+				c.snapshot.Add(p, d.node.Name)
+				for i := range c.plugins.Late {
+					if late := &c.plugins.Late[i]; late.Reserver != nil && !late.Idle(c.idle) {
+						if why := late.Reserve(&c.pod, d.node); why != nil {
+							b.Fatal(why.Texts)
+						}
+					}
+				}
+				spent += time.Since(started)
+				left--
+				total++
+			}
+			b.ReportMetric(float64(total)/spent.Seconds(), "pods/s")
+		})
+	}
+}
+
+// deviceCluster is nodes with so many devices each.
+func deviceCluster(b *testing.B, nodes, each int) *cycle {
+	b.Helper()
+	snap := snapshot.New(nil)
+	snap.Compile(expressions(b.Context()))
+	snap.SetDeviceClass(benchClass())
+	for i := range nodes {
+		snap.SetNode(parseNode([]string{fmt.Sprintf("node-%d", i), "cpu=16", "mem=64Gi"}))
+		snap.Devices().SetSlice(benchSlice(i, each))
+	}
+	return newCycle(snap)
+}
+
+func benchClass() *resourcev1.DeviceClass {
+	return &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}, Spec: resourcev1.DeviceClassSpec{
+		Selectors: []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: `device.driver == "d.io"`}}},
+	}}
+}
+
+// benchSlice is the devices of the node with the number.
+func benchSlice(node, devices int) *resourcev1.ResourceSlice {
+	name := fmt.Sprintf("node-%d", node)
+	s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: resourcev1.ResourceSliceSpec{
+		Driver: "d.io", NodeName: &name, Pool: resourcev1.ResourcePool{Name: name, Generation: 1, ResourceSliceCount: 1},
+	}}
+	for i := range devices {
+		s.Spec.Devices = append(s.Spec.Devices, resourcev1.Device{
+			Name:       fmt.Sprintf("gpu-%d", i),
+			Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"numa": {IntValue: ptr.To(int64(i % 2))}},
+		})
+	}
+	return s
 }

@@ -256,6 +256,15 @@ func setOther(p *corev1.Pod, a attribute) bool {
 	case "claim":
 		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "v", VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: a.value}}})
+	case "uses": // resource claims, or templates of them as made:NAME
+		for name := range strings.SplitSeq(a.value, ",") {
+			c := corev1.PodResourceClaim{Name: name, ResourceClaimName: &name}
+			if template, ok := strings.CutPrefix(name, "made:"); ok {
+				c = corev1.PodResourceClaim{Name: template, ResourceClaimTemplateName: &template}
+			}
+			p.Spec.ResourceClaims = append(p.Spec.ResourceClaims, c)
+			p.Spec.Containers[0].Resources.Claims = append(p.Spec.Containers[0].Resources.Claims, corev1.ResourceClaim{Name: c.Name})
+		}
 	case "disk":
 		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "v", VolumeSource: disk(a.value)})
 	case "ephemeral":

@@ -35,6 +35,7 @@ type cycle struct {
 
 	// Scratch, reused from pod to pod.
 	pod      plugins.Cycle
+	err      error   // the attempt has failed
 	memory   *memory // of pods of its shape; nil: none
 	alike    bool    // pods of its shape fit where it does
 	idle     uint32  // plugins that have nothing to do with the pod once it has a node, by index
@@ -95,6 +96,9 @@ func (c *cycle) decide(p *snapshot.Pod) decision {
 		return decision{setback: s}
 	}
 	d := decision{unfit: c.find(nodes, no)}
+	if c.err != nil {
+		return decision{err: c.err}
+	}
 	d.evaluated, d.feasible = len(c.feasible)+len(c.refusals), len(c.feasible)
 	if d.feasible == 1 {
 		d.node = c.feasible[0]
@@ -106,7 +110,7 @@ func (c *cycle) decide(p *snapshot.Pod) decision {
 
 // begin takes up a pod, and returns what preFilter does.
 func (c *cycle) begin(p *snapshot.Pod) ([]*snapshot.Node, *unfit) {
-	c.pod = plugins.Cycle{Snapshot: c.snapshot, Pod: p}
+	c.pod, c.err = plugins.Cycle{Snapshot: c.snapshot, Pod: p}, nil
 	c.memory = c.memories.of(c.snapshot.Shape(p), c.snapshot.Slots())
 	return c.preFilter()
 }
@@ -157,6 +161,7 @@ func (c *cycle) preFilter() ([]*snapshot.Node, *unfit) {
 			c.alike = false
 		}
 		if r.Reject != nil {
+			c.err = r.Reject.Err
 			return nil, &unfit{nodes: c.snapshot.Len(), rejected: r.Reject, plugins: 1 << i}
 		}
 		if r.Idle {
@@ -196,7 +201,7 @@ func intersect(a, b []string) []string {
 // search looks at nodes from where the last search ended, until enough will do.
 func (c *cycle) search(nodes []*snapshot.Node) {
 	enough, looked := c.enough(len(nodes)), 0
-	for ; looked < len(nodes) && len(c.feasible) < enough; looked++ {
+	for ; looked < len(nodes) && len(c.feasible) < enough && c.err == nil; looked++ {
 		i := c.start + looked
 		if i >= len(nodes) {
 			i %= len(nodes)
@@ -210,6 +215,9 @@ func (c *cycle) search(nodes []*snapshot.Node) {
 func (c *cycle) look(n *snapshot.Node) {
 	if why := c.filter(n); why != nil {
 		c.refusals = append(c.refusals, refusal{n, why})
+		if why.Err != nil {
+			c.err = why.Err
+		}
 	} else {
 		c.feasible = append(c.feasible, n)
 	}

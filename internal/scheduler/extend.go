@@ -292,7 +292,7 @@ func (l *loop) consultVictims(item *pending, s setback, asked []*extender.Extend
 			l.preempted(item, s, preemption{node: best.node, victims: best.victims})
 			return
 		}
-		s.message += " preemption: " + available(l.snapshot.Len(), map[*plugins.Reason]int{notHelpful: l.snapshot.Len()})
+		s.unhelped(preemption{message: available(l.snapshot.Len(), map[*plugins.Reason]int{notHelpful: l.snapshot.Len()})})
 		l.leave(item, s)
 	})
 }

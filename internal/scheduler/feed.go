@@ -6,9 +6,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/dra"
 	"github.com/kemudi/kemudi/internal/api/policy"
 	"github.com/kemudi/kemudi/internal/api/storage"
 	"github.com/kemudi/kemudi/internal/cache"
@@ -28,12 +30,15 @@ type follower struct {
 // followers are in the order in which a first state is taken in: pods last,
 // since the others give them meaning.
 type followers struct {
-	namespaces, services, budgets, classes, drivers, capacities, csiNodes, volumes, claims, nodes, pods follower
+	namespaces, services, budgets, classes, drivers, capacities, csiNodes, volumes, claims follower
+	deviceClasses, deviceRules, deviceSlices, deviceClaims                                 follower
+	nodes, pods                                                                            follower
 }
 
-func (f *followers) all() [11]*follower {
-	return [11]*follower{
-		&f.namespaces, &f.services, &f.budgets, &f.classes, &f.drivers, &f.capacities, &f.csiNodes, &f.volumes, &f.claims, &f.nodes, &f.pods,
+func (f *followers) all() [15]*follower {
+	return [15]*follower{
+		&f.namespaces, &f.services, &f.budgets, &f.classes, &f.drivers, &f.capacities, &f.csiNodes, &f.volumes, &f.claims,
+		&f.deviceClasses, &f.deviceRules, &f.deviceSlices, &f.deviceClaims, &f.nodes, &f.pods,
 	}
 }
 
@@ -46,17 +51,21 @@ func (f *followers) close() {
 // follows is what a scheduler follows, and what becomes of it.
 func (l *loop) follows() *followers {
 	return &followers{
-		namespaces: follower{def: core.Namespaces.Def, take: l.takeNamespace},
-		services:   follower{def: core.Services.Def, take: l.takeService},
-		budgets:    follower{def: policy.PodDisruptionBudgets.Def, take: l.takeBudget},
-		classes:    follower{def: storage.StorageClasses.Def, take: l.takeStorageClass},
-		drivers:    follower{def: storage.CSIDrivers.Def, take: l.takeDriver},
-		capacities: follower{def: storage.CSIStorageCapacities.Def, take: l.takeCapacity},
-		csiNodes:   follower{def: storage.CSINodes.Def, take: l.takeCSINode},
-		volumes:    follower{def: core.PersistentVolumes.Def, take: l.takeVolume},
-		claims:     follower{def: core.PersistentVolumeClaims.Def, take: l.takeClaim},
-		nodes:      follower{def: core.Nodes.Def, take: l.takeNode},
-		pods:       follower{def: core.Pods.Def, take: l.takePod},
+		namespaces:    follower{def: core.Namespaces.Def, take: l.takeNamespace},
+		services:      follower{def: core.Services.Def, take: l.takeService},
+		budgets:       follower{def: policy.PodDisruptionBudgets.Def, take: l.takeBudget},
+		classes:       follower{def: storage.StorageClasses.Def, take: l.takeStorageClass},
+		drivers:       follower{def: storage.CSIDrivers.Def, take: l.takeDriver},
+		capacities:    follower{def: storage.CSIStorageCapacities.Def, take: l.takeCapacity},
+		csiNodes:      follower{def: storage.CSINodes.Def, take: l.takeCSINode},
+		volumes:       follower{def: core.PersistentVolumes.Def, take: l.takeVolume},
+		claims:        follower{def: core.PersistentVolumeClaims.Def, take: l.takeClaim},
+		deviceClasses: follower{def: dra.DeviceClasses.Def, take: l.takeDeviceClass},
+		deviceRules:   follower{def: dra.DeviceTaintRules.Def, take: l.takeDeviceRule},
+		deviceSlices:  follower{def: dra.ResourceSlices.Def, take: l.takeSlice},
+		deviceClaims:  follower{def: dra.ResourceClaims.Def, take: l.takeResourceClaim},
+		nodes:         follower{def: core.Nodes.Def, take: l.takeNode},
+		pods:          follower{def: core.Pods.Def, take: l.takePod},
 	}
 }
 
@@ -302,7 +311,7 @@ func (l *loop) podPending(obj *corev1.Pod) {
 		item.stated.nominated = nominated
 		l.snapshot.Nominate(item.pod, nominated)
 	}
-	if obj.Generation == was.Generation && labels.Equals(was.Labels, obj.Labels) && len(obj.Spec.SchedulingGates) == len(was.Spec.SchedulingGates) {
+	if sameClaims(obj, was) && obj.Generation == was.Generation && labels.Equals(was.Labels, obj.Labels) && len(obj.Spec.SchedulingGates) == len(was.Spec.SchedulingGates) {
 		item.pod.Obj = obj
 		return
 	}
@@ -313,4 +322,9 @@ func (l *loop) podPending(obj *corev1.Pod) {
 		l.snapshot.Nominate(item.pod, n.Name)
 	}
 	l.metrics.incoming.WithLabelValues("PodUpdate", string(item.place)).Inc()
+}
+
+// sameClaims reports whether the claims that were made for a pod are the same.
+func sameClaims(a, b *corev1.Pod) bool {
+	return len(a.Spec.ResourceClaims) == 0 || equality.Semantic.DeepEqual(a.Status.ResourceClaimStatuses, b.Status.ResourceClaimStatuses)
 }

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -37,8 +38,11 @@ type flight struct {
 type waiting struct {
 	plugins.Wait
 	plugin int // index in the set
-	until  time.Time
+	since  time.Time
 }
+
+// until is when the wait ends in any case.
+func (w *waiting) until() time.Time { return w.since.Add(w.For) }
 
 // held is the flights that wait.
 type held struct {
@@ -52,8 +56,8 @@ func newHeld() held { return held{flights: map[*flight]struct{}{}} }
 func (h *held) next() (next time.Time) {
 	for f := range h.flights {
 		for _, w := range f.waits {
-			if next.IsZero() || w.until.Before(next) {
-				next = w.until
+			if until := w.until(); next.IsZero() || until.Before(next) {
+				next = until
 			}
 		}
 	}
@@ -110,7 +114,7 @@ func (l *loop) hold(f *flight, w plugins.Wait, plugin int) {
 	if w.Over == nil {
 		return
 	}
-	f.waits = append(f.waits, waiting{Wait: w, plugin: plugin, until: time.Now().Add(w.For)})
+	f.waits = append(f.waits, waiting{Wait: w, plugin: plugin, since: time.Now()})
 	l.held.flights[f] = struct{}{}
 }
 
@@ -134,11 +138,14 @@ func (l *loop) proceed(now time.Time) {
 func (l *loop) ask(f *flight, events plugins.Events, now time.Time) bool {
 	still := f.waits[:0]
 	for _, w := range f.waits {
-		late := !now.Before(w.until)
+		late := !now.Before(w.until())
 		if late || f.item.by.plugins.Moves(w.plugin, events) {
 			over, err := w.Over()
 			if err == nil && !over && late {
-				err = errTooLate{w.For, f.item.by.plugins.All[w.plugin].Name()}
+				err = cmp.Or[error](w.Late, errTooLate{w.For, f.item.by.plugins.All[w.plugin].Name()})
+			}
+			if over || err != nil {
+				l.metrics.waited(f.item.by, &w, now, err)
 			}
 			if err != nil {
 				l.waitFailed(f, w.plugin, err)
@@ -152,6 +159,12 @@ func (l *loop) ask(f *flight, events plugins.Events, now time.Time) bool {
 	}
 	clear(f.waits[len(still):])
 	f.waits = still
+	for i := range still {
+		if note := still[i].Note; note != nil {
+			f.item.by.events.Event(f.obj, corev1.EventTypeNormal, note.Reason, note.Message)
+			still[i].Note = nil
+		}
+	}
 	return len(still) == 0
 }
 
@@ -211,6 +224,7 @@ func (l *loop) prepare(f *flight, plugin int, work plugins.Work) {
 		pod: f.obj.UID, kind: bindCall,
 		do: func(ctx context.Context) error { return work.Do(ctx, l.o.Transport) },
 		then: func(err error) {
+			l.workDone(work, err)
 			switch {
 			case f.over:
 			case err != nil:
@@ -288,6 +302,11 @@ func (l *loop) land(f *flight) {
 	for i := len(late) - 1; i >= 0; i-- {
 		if late[i].Reserver != nil && !late[i].Idle(f.idle) {
 			late[i].Unreserve(f.pod, f.node)
+		}
+	}
+	for i := range late {
+		if late[i].Undoer != nil && !late[i].Idle(f.idle) {
+			l.besides(f.obj, late[i].Undo(f.pod, f.node))
 		}
 	}
 }

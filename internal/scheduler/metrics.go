@@ -23,6 +23,8 @@ type metrics struct {
 	preemption prometheus.Counter
 	victims    prometheus.Histogram
 	goroutines *prometheus.GaugeVec
+	prepared   *prometheus.CounterVec
+	preparing  *prometheus.HistogramVec
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -71,10 +73,18 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		goroutines: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "scheduler_goroutines", Help: "Running goroutines by what they do.",
 		}, []string{"operation"}),
+		prepared: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "scheduler_dra_bindingconditions_allocations_total",
+			Help: "Waits for devices with binding conditions, by what came of them (success, failure, timeout).",
+		}, []string{"profile", "driver", "status"}),
+		preparing: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "scheduler_dra_bindingconditions_wait_duration_seconds",
+			Help: "Time for which pods waited for binding conditions of devices.", Buckets: prometheus.ExponentialBuckets(0.1, 2, 14),
+		}, []string{"profile", "driver", "status"}),
 	}
 	if reg != nil {
 		reg.MustRegister(m.attempts, m.duration, m.algorithm, m.sli, m.tries, m.incoming, m.pending,
-			m.refused, m.cacheSize, m.preemption, m.victims, m.goroutines)
+			m.refused, m.cacheSize, m.preemption, m.victims, m.goroutines, m.prepared, m.preparing)
 	}
 	return m
 }
@@ -83,6 +93,21 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 func (m *metrics) attempt(by *profile, result string, took time.Duration) {
 	m.attempts.WithLabelValues(by.name, result).Inc()
 	m.duration.WithLabelValues(by.name, result).Observe(took.Seconds())
+}
+
+// waited notes the end of a wait for devices of drivers.
+func (m *metrics) waited(by *profile, w *waiting, now time.Time, err error) {
+	status := "success"
+	switch {
+	case err != nil && err == w.Late:
+		status = "timeout"
+	case err != nil:
+		status = "failure"
+	}
+	for _, driver := range w.Drivers {
+		m.prepared.WithLabelValues(by.name, driver, status).Inc()
+		m.preparing.WithLabelValues(by.name, driver, status).Observe(now.Sub(w.since).Seconds())
+	}
 }
 
 // bound notes a pod that has its node.

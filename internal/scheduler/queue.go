@@ -21,7 +21,7 @@ const (
 	active        place = "active"        // to be tried now
 	backoff       place = "backoff"       // to be tried when its wait is over
 	unschedulable place = "unschedulable" // to be tried after an event that helps
-	gated         place = "gated"         // has scheduling gates: not to be tried
+	gated         place = "gated"         // has scheduling gates, or waits for what it cannot do without: not to be tried
 	asking        place = "asking"        // extenders are to be asked about it, after others
 	flying        place = "flying"        // has a place, or extenders are asked for one; the binding is under way
 )
@@ -43,6 +43,7 @@ type pending struct {
 	seq    uint64          // order of arrival
 	among  *snapshot.Shape // while it is unschedulable: it wakes with the pods of this shape; nil: by itself
 	index  int             // in the heap of its place
+	awaits string          // while it is gated, the key of what it waits for; empty: a change of the pod
 	stated stated
 	flight *flight // while it is flying; nil before it has a place
 }
@@ -65,8 +66,9 @@ type queue struct {
 
 	active, backoff, unschedulable heapOf
 	asking                         heapOf
-	erred                          heapOf                     // in back-off because of an error
-	byRefused                      map[refusedBy]*refusedPods // unschedulable pods
+	erred                          heapOf                           // in back-off because of an error
+	byRefused                      map[refusedBy]*refusedPods       // unschedulable pods
+	awaited                        map[string]map[*pending]struct{} // gated pods that wait for something, by its key
 	counts                         map[place]int
 	seq                            uint64
 
@@ -109,6 +111,7 @@ func newQueue(initial, longest time.Duration) *queue {
 		erred:         heapOf{before: dueFirst},
 		unschedulable: heapOf{before: dueFirst},
 		byRefused:     map[refusedBy]*refusedPods{},
+		awaited:       map[string]map[*pending]struct{}{},
 		counts:        map[place]int{},
 	}
 }
@@ -138,10 +141,31 @@ func (q *queue) add(p *snapshot.Pod, by *profile, now time.Time) *pending {
 
 // entry is where a pod starts.
 func (q *queue) entry(item *pending) place {
+	item.awaits = ""
 	if len(item.pod.Obj.Spec.SchedulingGates) > 0 && item.by.plugins.Gated {
 		return gated
 	}
+	for _, p := range item.by.plugins.PreEnqueuers {
+		if key, wait := p.PreEnqueue(item.by.snapshot, item.pod); wait {
+			item.awaits = key
+			return gated
+		}
+	}
 	return active
+}
+
+// reenter looks anew at the pods that wait for what has the key, and returns those that
+// are to be tried now.
+func (q *queue) reenter(key string, now time.Time) (tried []*pending) {
+	for item := range q.awaited[key] {
+		q.leave(item)
+		item.since = now
+		q.put(item, q.entry(item))
+		if item.place == active {
+			tried = append(tried, item)
+		}
+	}
+	return tried
 }
 
 // replace takes in a new form of a pod that asks for something else now, and
@@ -272,6 +296,12 @@ func (q *queue) put(item *pending, to place) {
 	q.seq++
 	item.seq = q.seq
 	q.counts[to]++
+	if to == gated && item.awaits != "" {
+		if q.awaited[item.awaits] == nil {
+			q.awaited[item.awaits] = map[*pending]struct{}{}
+		}
+		q.awaited[item.awaits][item] = struct{}{}
+	}
 	if h := q.heap(item); h != nil {
 		heap.Push(h, item)
 	}
@@ -319,6 +349,12 @@ func (q *queue) ungroup(item *pending) {
 
 func (q *queue) leave(item *pending) {
 	q.counts[item.place]--
+	if item.place == gated && item.awaits != "" {
+		delete(q.awaited[item.awaits], item)
+		if len(q.awaited[item.awaits]) == 0 {
+			delete(q.awaited, item.awaits)
+		}
+	}
 	if h := q.heap(item); h != nil {
 		heap.Remove(h, item.index)
 	}

@@ -39,6 +39,7 @@ type rig struct {
 	pods  client.Client[*corev1.Pod]
 	nodes client.Client[*corev1.Node]
 	reg   *prometheus.Registry
+	admin client.Transport
 	*transport
 }
 
@@ -49,6 +50,7 @@ type transport struct {
 		sync.Mutex
 		events  []string
 		binding func(r *client.Request) error // called before each binding
+		all     func(r *client.Request) error // called before each request
 		calls   []string                      // writes, as VERB SUB NAME
 	}
 }
@@ -56,8 +58,13 @@ type transport struct {
 func (x *transport) Do(ctx context.Context, r *client.Request) (runtime.Object, error) {
 	x.mu.Lock()
 	x.mu.calls = append(x.mu.calls, strings.TrimSpace(r.Verb+" "+r.Sub)+" "+r.Name)
-	hook := x.mu.binding
+	hook, all := x.mu.binding, x.mu.all
 	x.mu.Unlock()
+	if all != nil {
+		if err := all(r); err != nil {
+			return nil, err
+		}
+	}
 	if r.Sub == "binding" && hook != nil {
 		if err := hook(r); err != nil {
 			return nil, err
@@ -162,7 +169,7 @@ func newRig(t *testing.T) *rig {
 	})
 	admin := server.As(&user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivilegedGroup}}, "test")
 	r := &rig{
-		t: t, pods: client.For(admin, core.Pods), nodes: client.For(admin, core.Nodes), reg: prometheus.NewRegistry(),
+		t: t, pods: client.For(admin, core.Pods), nodes: client.For(admin, core.Nodes), reg: prometheus.NewRegistry(), admin: admin,
 		transport: &transport{Transport: server.As(&user.DefaultInfo{Name: user.KubeScheduler}, "kube-scheduler")},
 	}
 	synctest.Wait()

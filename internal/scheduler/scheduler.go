@@ -96,6 +96,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 	g := task.NewGroup(ctx)
 	snap := snapshot.New(own.selector)
+	snap.Compile(expressions(g.Context()))
 	l := &loop{
 		Scheduler: s, log: s.o.Logger,
 		pods: client.For(t, core.Pods), snapshot: snap, queue: newQueue(s.o.Config.PodInitialBackoff, s.o.Config.PodMaxBackoff), calls: newCalls(g), held: newHeld(),
@@ -170,6 +171,10 @@ func (l *loop) wait(ctx context.Context) {
 	case <-f.csiNodes.Ready():
 	case <-f.volumes.Ready():
 	case <-f.claims.Ready():
+	case <-f.deviceClasses.Ready():
+	case <-f.deviceRules.Ready():
+	case <-f.deviceSlices.Ready():
+	case <-f.deviceClaims.Ready():
 	case <-due:
 	case <-ctx.Done():
 	}

@@ -119,9 +119,10 @@ func schedulerRules() []rbacv1.PolicyRule {
 		rule("create", "authorization.k8s.io", "subjectaccessreviews"),
 		rule(read, "storage.k8s.io", "csinodes,csidrivers,csistoragecapacities,volumeattachments,storageclasses"),
 		rule(read, "scheduling.k8s.io", "priorityclasses"),
-		rule(read, "resource.k8s.io", "deviceclasses,resourceslices"),
-		rule("get,list,patch,update,watch", "resource.k8s.io", "resourceclaims"),
-		rule("patch,update", "resource.k8s.io", "resourceclaims/status"),
+		rule(read, "resource.k8s.io", "deviceclasses,resourceslices,devicetaintrules"),
+		rule("create,delete,get,list,patch,update,watch", "resource.k8s.io", "resourceclaims"),
+		rule("patch,update", "resource.k8s.io", "resourceclaims/status,resourceclaims/binding"),
+		rule("update", "", "pods/finalizers"),
 	}
 }
 

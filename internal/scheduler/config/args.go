@@ -40,7 +40,7 @@ func readArgs(a *plugins.Args, list []configv1.PluginConfig, path *field.Path) (
 		"NodeResourcesFit":                of(&a.NodeResourcesFit, checkFit),
 		"PodTopologySpread":               of(&a.PodTopologySpread, checkSpread),
 		"VolumeBinding":                   of(&a.VolumeBinding, checkVolumeBinding),
-		"DynamicResources":                of(new(*configv1.DynamicResourcesArgs), checkDynamic),
+		"DynamicResources":                of(&a.DynamicResources, checkDynamic),
 	}
 	seen := map[string]bool{}
 	for i, c := range list {
@@ -296,10 +296,12 @@ func checkVolumeBinding(a *configv1.VolumeBindingArgs, path *field.Path) (errs f
 }
 
 func checkDynamic(a *configv1.DynamicResourcesArgs, path *field.Path) (errs field.ErrorList) {
-	if a.FilterTimeout != nil && a.FilterTimeout.Duration < 0 {
+	setDefault(&a.FilterTimeout, metav1.Duration{Duration: configv1.DynamicResourcesFilterTimeoutDefault})
+	setDefault(&a.BindingTimeout, metav1.Duration{Duration: configv1.DynamicResourcesBindingTimeoutDefault})
+	if a.FilterTimeout.Duration < 0 {
 		errs = append(errs, field.Invalid(path.Child("filterTimeout"), a.FilterTimeout, "must be zero or positive"))
 	}
-	if a.BindingTimeout != nil && a.BindingTimeout.Seconds() < 1 {
+	if a.BindingTimeout.Seconds() < 1 {
 		errs = append(errs, field.Invalid(path.Child("bindingTimeout"), a.BindingTimeout, "must be at least 1 second"))
 	}
 	return errs

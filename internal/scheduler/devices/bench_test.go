@@ -14,7 +14,7 @@ import (
 // BenchmarkTry looks for devices on one node after the other: of eight, half are in use.
 func BenchmarkTry(b *testing.B) {
 	const nodes = 500
-	any := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}, Spec: resourcev1.DeviceClassSpec{
+	class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}, Spec: resourcev1.DeviceClassSpec{
 		Selectors: []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: "kind=gpu"}}},
 	}}
 	numa := ptr.To(resourcev1.FullyQualifiedName("d.io/numa"))
@@ -29,7 +29,7 @@ func BenchmarkTry(b *testing.B) {
 	} {
 		b.Run(bc.name, func(b *testing.B) {
 			v := New(testCompile)
-			v.SetClass(any)
+			v.SetClass(class)
 			var list []*corev1.Node
 			for i := range nodes {
 				name := fmt.Sprintf("node-%d", i)

@@ -1,5 +1,9 @@
 package devices
 
+import "errors"
+
+var errNoCompiler = errors.New("expressions cannot be read here")
+
 // expressionsKept is how many expressions are remembered with what they said about
 // each device.
 const expressionsKept = 256
@@ -47,7 +51,11 @@ func (v *Inventory) expression(text string) *expression {
 		x.forget()
 	}
 	e := &expression{epoch: x.epoch, slot: len(x.byText)}
-	e.matches, e.err = v.compile(text)
+	if v.compile == nil {
+		e.err = errNoCompiler
+	} else {
+		e.matches, e.err = v.compile(text)
+	}
 	x.byText[text] = e
 	return e
 }

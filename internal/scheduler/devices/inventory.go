@@ -41,7 +41,7 @@ type Inventory struct {
 	search      search // scratch
 }
 
-// New returns an empty inventory.
+// New returns an empty inventory. Without a compiler no expression can be read.
 func New(compile Compiler) *Inventory {
 	v := &Inventory{
 		compile: compile,
@@ -166,10 +166,13 @@ func (v *Inventory) Take(claim types.UID, a *resourcev1.AllocationResult) {
 	v.account(a, +1)
 }
 
-// Release notes that a claim has nothing any more.
-func (v *Inventory) Release(claim types.UID) {
-	if a := v.taken[claim]; a != nil {
-		delete(v.taken, claim)
-		v.account(a, -1)
+// Release notes that a claim has nothing any more, and reports whether it had something.
+func (v *Inventory) Release(claim types.UID) bool {
+	a := v.taken[claim]
+	if a == nil {
+		return false
 	}
+	delete(v.taken, claim)
+	v.account(a, -1)
+	return true
 }

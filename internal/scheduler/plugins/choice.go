@@ -59,6 +59,7 @@ type Choice struct {
 // Args are the arguments of plugins; nil: the defaults.
 type Args struct {
 	DefaultPreemption               *configv1.DefaultPreemptionArgs
+	DynamicResources                *configv1.DynamicResourcesArgs
 	InterPodAffinity                *configv1.InterPodAffinityArgs
 	NodeAffinity                    *configv1.NodeAffinityArgs
 	NodeResourcesBalancedAllocation *configv1.NodeResourcesBalancedAllocationArgs
@@ -111,6 +112,10 @@ func Has(name string, at Point) bool {
 
 func has(p Plugin, at Point) (ok bool) {
 	switch at {
+	case PreEnqueue:
+		_, ok = p.(PreEnqueuer)
+	case PostFilter:
+		_, ok = p.(PostFilterer)
 	case PreFilter:
 		if _, ok = p.(PreFilterer); !ok {
 			_, ok = p.(Filterer) // upstream has both where ours needs one

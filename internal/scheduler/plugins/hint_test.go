@@ -4,9 +4,11 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
 )
@@ -125,6 +127,38 @@ func TestEventsWakeOnlyWhomTheyCanHelp(t *testing.T) {
 	}
 }
 
+// TestClaimsWakeOnlyWhomTheyCanHelp: the pod uses claim "a".
+func TestClaimsWakeOnlyWhomTheyCanHelp(t *testing.T) {
+	named := func(name string) *resourcev1.ResourceClaim {
+		return &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+	}
+	uses := func(p *corev1.Pod) {
+		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "x", ResourceClaimName: ptr.To("a")}}
+	}
+	s := snapshot.New(nil)
+	for _, tc := range []struct {
+		name string
+		e    Event
+		want bool
+	}{
+		{"its claim changed", Event{Kind: ResourceClaimChanged, Claim: named("a")}, true},
+		{"another claim changed", Event{Kind: ResourceClaimChanged, Claim: named("b")}, false},
+		{"another claim gave devices back", Event{Kind: ResourceClaimChanged, Claim: named("b"), Freed: true}, true},
+		{"devices came", Event{Kind: DevicesChanged}, true},
+		{"a class came", Event{Kind: DeviceClassChanged}, true},
+		{"a pod left that had some", Event{Kind: PodRemoved, Pod: s.NewPod(pod("o", "1", uses))}, true},
+		{"a pod left that had none", Event{Kind: PodRemoved, Pod: s.NewPod(pod("o", "1"))}, false},
+		{"a taint changed", Event{Kind: NodeTaints}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := newDynamicResources(0, nil)
+			if got := p.Wakers()&tc.e.Kind != 0 && p.Hint(&Cycle{Snapshot: s, Pod: s.NewPod(pod("p", "1", uses))}, &tc.e); got != tc.want {
+				t.Errorf("woken: %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
 func TestPluginsAreInUpstreamsOrderWithItsWeights(t *testing.T) {
 	want := []struct {
 		name   string
@@ -132,7 +166,7 @@ func TestPluginsAreInUpstreamsOrderWithItsWeights(t *testing.T) {
 	}{
 		{"NodeUnschedulable", 0}, {"NodeName", 0}, {"TaintToleration", 3}, {"NodeAffinity", 2}, {"NodePorts", 0},
 		{"NodeResourcesFit", 1}, {"VolumeRestrictions", 0}, {"NodeVolumeLimits", 0}, {"VolumeBinding", 0}, {"VolumeZone", 0}, {"PodTopologySpread", 2}, {"InterPodAffinity", 2},
-		{"NodeResourcesBalancedAllocation", 1}, {"ImageLocality", 1},
+		{"DynamicResources", 1}, {"NodeResourcesBalancedAllocation", 1}, {"ImageLocality", 1},
 	}
 	set := New()
 	for i, p := range set.All {

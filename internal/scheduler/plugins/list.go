@@ -25,6 +25,7 @@ func list() []listed {
 		{0, func(i int, _ *Args) Plugin { return newVolumeZone(i) }},
 		{2, func(i int, a *Args) Plugin { return newPodTopologySpread(i, a.PodTopologySpread) }},
 		{2, func(i int, a *Args) Plugin { return newInterPodAffinity(i, a.InterPodAffinity) }},
+		{1, func(i int, a *Args) Plugin { return newDynamicResources(i, a.DynamicResources) }},
 		{1, func(_ int, a *Args) Plugin { return newNodeResourcesBalanced(a.NodeResourcesBalancedAllocation) }},
 		{1, func(int, *Args) Plugin { return &imageLocality{} }},
 	}
@@ -37,6 +38,9 @@ var own = map[string]Point{"SchedulingGates": PreEnqueue, "PrioritySort": QueueS
 // the first that refuses a node gives the reason.
 type Set struct {
 	All []Plugin
+
+	PreEnqueuers []PreEnqueuer // those that there are, in order
+	PostFilters  []PostFilterer
 
 	PreFilters []PreFilterer // by index in All; nil: has none
 	Filters    []Filterer
@@ -70,6 +74,7 @@ type Late struct {
 	Permitter
 	PreBinder
 	PostBinder
+	Undoer
 }
 
 // Idle reports whether the plugin is among those (bits by index in All) that a pod
@@ -89,7 +94,7 @@ func NewSet(c *Choice) *Set {
 	for _, l := range list() {
 		all[l.name()] = l
 	}
-	for _, point := range []Point{Filter, PreFilter, Score, Reserve, Permit, PreBind, PostBind} {
+	for _, point := range []Point{Filter, PreFilter, Score, Reserve, Permit, PreBind, PostBind, PreEnqueue, PostFilter} {
 		for _, chosen := range c.At[point] {
 			if l, ok := all[chosen.Name]; ok && !s.knows(chosen.Name) {
 				s.add(l.make(s.next(), &c.Args), c)
@@ -137,12 +142,19 @@ func (s *Set) add(p Plugin, c *Choice) {
 	}
 	if c.has(PreBind, p.Name()) {
 		late.PreBinder, _ = p.(PreBinder)
+		late.Undoer, _ = p.(Undoer)
 	}
 	if c.has(PostBind, p.Name()) {
 		late.PostBinder, _ = p.(PostBinder)
 	}
 	if late.Reserver != nil || late.Permitter != nil || late.PreBinder != nil || late.PostBinder != nil {
 		s.Late, s.late = append(s.Late, late), s.late|1<<late.Plugin
+	}
+	if e, ok := p.(PreEnqueuer); ok && c.has(PreEnqueue, p.Name()) {
+		s.PreEnqueuers = append(s.PreEnqueuers, e)
+	}
+	if e, ok := p.(PostFilterer); ok && c.has(PostFilter, p.Name()) {
+		s.PostFilters = append(s.PostFilters, e)
 	}
 	s.share(p, f != nil || pf != nil)
 	s.All = append(s.All, p)

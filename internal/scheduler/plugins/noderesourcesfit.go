@@ -52,7 +52,7 @@ func (p *nodeResourcesFit) Filter(c *Cycle, n *snapshot.Node) *Reason {
 		return p.refuse(c, n)
 	}
 	for _, need := range c.Pod.Requests {
-		if need.Value > n.Free(need.Resource) && !p.ignores(c, need.Resource) {
+		if need.Value > n.Free(need.Resource) && !p.ignores(c, need.Resource) && !byDevices(c, n, need.Resource) {
 			return p.refuse(c, n)
 		}
 	}
@@ -63,6 +63,12 @@ func (p *nodeResourcesFit) Filter(c *Cycle, n *snapshot.Node) *Reason {
 // that lacks something, and so small enough to be inlined.
 func (p *nodeResourcesFit) ignores(c *Cycle, resource int) bool {
 	return p.ignored != nil && p.told(c, resource)
+}
+
+// byDevices reports whether it is devices that serve a resource on a node: DynamicResources
+// sees to that. Like ignores it is small enough to be inlined.
+func byDevices(c *Cycle, n *snapshot.Node, resource int) bool {
+	return resource > snapshot.EphemeralStorage && !n.Has(resource) && c.Snapshot.ServedByDevices(resource) != nil
 }
 
 // told reports whether the arguments name a resource. Only extended ones can be ignored.
@@ -83,7 +89,7 @@ func (p *nodeResourcesFit) refuse(c *Cycle, n *snapshot.Node) *Reason {
 		short.bits = 1
 	}
 	for _, need := range c.Pod.Requests {
-		if need.Value > n.Free(need.Resource) && !p.ignores(c, need.Resource) {
+		if need.Value > n.Free(need.Resource) && !p.ignores(c, need.Resource) && !byDevices(c, n, need.Resource) {
 			short.bits |= 1 << min(need.Resource+1, 63)
 			short.final = short.final || need.Resource >= len(n.Allocatable) || need.Value > n.Allocatable[need.Resource]
 		}
@@ -109,7 +115,7 @@ func (p *nodeResourcesFit) texts(c *Cycle, n *snapshot.Node) (texts []string) {
 		texts = append(texts, "Too many pods")
 	}
 	for _, need := range c.Pod.Requests {
-		if need.Value > n.Free(need.Resource) && !p.ignores(c, need.Resource) {
+		if need.Value > n.Free(need.Resource) && !p.ignores(c, need.Resource) && !byDevices(c, n, need.Resource) {
 			texts = append(texts, p.insufficient(c, need.Resource))
 		}
 	}
@@ -154,6 +160,8 @@ func (p *nodeResourcesFit) Score(c *Cycle, nodes []*snapshot.Node, scores []int6
 // Shared: pods of a shape ask the same of a node.
 func (*nodeResourcesFit) Shared() Scope { return Scope{Filter: true, Score: true} }
 
-func (*nodeResourcesFit) Wakers() Events { return NodeAdded | NodeAllocatable | PodRemoved }
+func (*nodeResourcesFit) Wakers() Events {
+	return NodeAdded | NodeAllocatable | PodRemoved | DeviceClassChanged
+}
 
 func (p *nodeResourcesFit) Hint(c *Cycle, e *Event) bool { return passes(c, e, p) }

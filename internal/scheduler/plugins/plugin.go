@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	resourcev1 "k8s.io/api/resource/v1"
+
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
 )
@@ -17,6 +19,13 @@ type Plugin interface {
 	Name() string
 }
 
+// PreEnqueuer keeps a pod out of the queue for a reason that no node has anything to do with.
+// Such a pod is not tried, nor is anything said about it, until there is a change of the pod or
+// of what the key names.
+type PreEnqueuer interface {
+	PreEnqueue(s *snapshot.Snapshot, p *snapshot.Pod) (key string, wait bool)
+}
+
 // PreFilterer looks at a pod before its nodes are filtered.
 type PreFilterer interface {
 	PreFilter(c *Cycle) PreFilterResult
@@ -26,6 +35,12 @@ type PreFilterer interface {
 // called although PreFilter said Skip, when the snapshot was changed after that.
 type Filterer interface {
 	Filter(c *Cycle, n *snapshot.Node) *Reason
+}
+
+// PostFilterer does something for a pod that fits nowhere, in the turn in which that was found.
+// The note is for people; empty: there is nothing to say.
+type PostFilterer interface {
+	PostFilter(c *Cycle) (note string, w Work)
 }
 
 // Scorer prefers nodes. Score sets scores[i], which are 0, to at most MaxScore
@@ -54,6 +69,12 @@ type PreBinder interface {
 	PreBind(c *Cycle, n *snapshot.Node) Work
 }
 
+// Undoer takes back what PreBind has written, when a pod is not bound in the end. Undo is
+// called after all Unreserve; its work begins when that of PreBind has ended, and its Wait does not count.
+type Undoer interface {
+	Undo(p *snapshot.Pod, n *snapshot.Node) Work
+}
+
 // PostBinder is told of a pod that is bound.
 type PostBinder interface {
 	PostBind(p *snapshot.Pod, n *snapshot.Node)
@@ -66,12 +87,24 @@ type Wait struct {
 	Over func() (bool, error)
 	// For is how long the pod waits at most; the place is taken from it then.
 	For time.Duration
+	// Late is why, then; nil: that it is too late.
+	Late error
+	// Note is for people, if the pod has to wait; nil: there is nothing to say.
+	Note *Note
+	// Drivers are those of the devices that are waited for; their waits are measured.
+	Drivers []string
 }
+
+// Note is an event about a pod.
+type Note struct{ Reason, Message string }
 
 // Work is what is to be done before a binding. The zero Work is nothing.
 type Work struct {
 	// Do runs beside the scheduler: it must not touch the snapshot or the plugin.
 	Do func(ctx context.Context, t client.Transport) error
+	// Done is called in the scheduler's turn when Do has returned, whatever has become of the pod. It
+	// reports whether devices came free. nil: nobody has to know.
+	Done func(err error) (freed bool)
 	// Wait begins when Do has returned; whether it is over is asked at once.
 	Wait Wait
 }
@@ -130,6 +163,8 @@ type Reason struct {
 	Final bool
 	// Plugin is the index in [Set.All] of the plugin that refused.
 	Plugin int
+	// Err: no node was refused, the attempt has failed.
+	Err error
 }
 
 // passing and lasting make reasons of a plugin: the one may pass when other pods
@@ -153,12 +188,16 @@ const (
 	PodAdded     // a pod got a node, or its labels changed there
 	PodRemoved   // a pod left its node, began to leave or needs less
 	ClaimChanged // a volume claim, a volume or a storage class
-	Leftover     // nothing: it was long ago
+	ResourceClaimChanged
+	DevicesChanged // or their taints
+	DeviceClassChanged
+	Leftover // nothing: it was long ago
 )
 
 var eventNames = map[Events]string{
 	NodeAdded: "NodeAdd", NodeAllocatable: "NodeAllocatableChange", NodeLabels: "NodeLabelChange", NodeTaints: "NodeTaintChange", NodeRemoved: "NodeDelete",
-	PodAdded: "AssignedPodAdd", PodRemoved: "AssignedPodDelete", ClaimChanged: "PvcUpdate", Leftover: "UnschedulableTimeout",
+	PodAdded: "AssignedPodAdd", PodRemoved: "AssignedPodDelete", ClaimChanged: "PvcUpdate",
+	ResourceClaimChanged: "ResourceClaimUpdate", DevicesChanged: "ResourceSliceUpdate", DeviceClassChanged: "DeviceClassUpdate", Leftover: "UnschedulableTimeout",
 }
 
 // String is the event's name in metrics.
@@ -169,6 +208,9 @@ type Event struct {
 	Kind Events         // exactly one
 	Node *snapshot.Node // where; nil for claims, and for a node that is gone
 	Pod  *snapshot.Pod  // which pod came or went; it may be on no node any more
+
+	Claim *resourcev1.ResourceClaim // to devices, which has changed; nil: it is not one that has
+	Freed bool                      // devices came free by that
 }
 
 // passes is the hint of a Filter that looks at nothing but the node: the event

@@ -59,6 +59,11 @@ func (n *Node) Free(resource int) int64 {
 	return free
 }
 
+// Has reports whether the node has any of a resource.
+func (n *Node) Has(resource int) bool {
+	return resource < len(n.Allocatable) && n.Allocatable[resource] != 0
+}
+
 func (n *Node) use(p *Pod, sign int64) {
 	for _, a := range p.Requests {
 		for a.Resource >= len(n.Used) {

@@ -21,6 +21,7 @@ type Snapshot struct {
 	services   map[string]*services
 	owners     Owners
 	volumes    volumes
+	claims     resourceClaims
 
 	resources   resourceNames
 	topologies  map[string]*Topology
@@ -53,9 +54,10 @@ func New(owners Owners) *Snapshot {
 		resources: newResourceNames(), topologies: map[string]*Topology{}, nodeSets: map[string]*NodeSet{},
 		podSets: map[string]*PodSet{}, terms: map[string]*Term{},
 		classes: map[string]*Class{}, classesIn: map[string]map[*Class]struct{}{},
-		taints: map[string]*Taints{}, images: map[string]*Image{}, volumes: newVolumes(), constraints: map[string]*Constraints{}, epoch: 1,
+		taints: map[string]*Taints{}, images: map[string]*Image{}, volumes: newVolumes(), claims: newResourceClaims(), constraints: map[string]*Constraints{}, epoch: 1,
 		byHome: byHome{sets: newHomes[*PodSet](), terms: newHomes[*Term]()}, shapes: shapes{byKey: map[string]*Shape{}},
 	}
+	s.Compile(nil)
 	return s
 }
 

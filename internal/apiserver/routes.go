@@ -68,7 +68,7 @@ func (t *routes) discovered() discovery.Groups {
 }
 
 func (t *routes) add(v *served.Resource, on map[string]bool) {
-	if !discovery.Enabled(on, v.GVK.GroupVersion(), v.Def.Plural, v.Version) {
+	if !discovery.Enabled(on, &v.Def.Names, v.GVK.GroupVersion(), v.Version) {
 		return
 	}
 	if t.groups[v.GVK.Group] == nil {

@@ -57,7 +57,7 @@ func New(o Options) (*Server, error) {
 		s.pace = &h2.Pace{}
 	}
 	s.writes = write.New(write.Options{
-		Store: o.Store, Caches: o.Caches, Reads: s.reads, Admission: o.Admission, Authorize: s.authorize, Settings: o.Settings, Logger: o.Logger,
+		Store: o.Store, Caches: o.Caches, Reads: s.reads, Admission: o.Admission, Authorize: s.authorize, Settings: o.Settings, Serves: s.Serves, Logger: o.Logger,
 	})
 	s.handlers = s.newHandlers()
 	s.addChecks()

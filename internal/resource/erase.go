@@ -13,7 +13,7 @@ import (
 func (s *Spec[T]) erase() Spec[Object] {
 	d := Spec[Object]{
 		Names: s.Names, Verbs: s.Verbs, Handler: s.Handler, Computed: s.Computed,
-		IsNamespace: s.IsNamespace, HasGeneration: s.HasGeneration, Untracked: s.Untracked, UpdateCreates: s.UpdateCreates, UpdateNeedsRevision: s.UpdateNeedsRevision,
+		IsNamespace: s.IsNamespace, HasGeneration: s.HasGeneration, Untracked: s.Untracked, Update: s.Update, Needs: each(s.Needs, Need[T].erase),
 		Default:   func(obj Object) { s.Default(obj.(T)) },
 		Prepare:   func(obj, old Object) { s.Prepare(obj.(T), typed[T](old)) },
 		Requester: when(s.Requester != nil, func(obj Object, by user.Info) { s.Requester(obj.(T), by) }),
@@ -35,6 +35,10 @@ func (s *Spec[T]) erase() Spec[Object] {
 		d.Index[name] = func(obj Object) []string { return f(obj.(T)) }
 	}
 	return d
+}
+
+func (n Need[T]) erase() Need[Object] {
+	return Need[Object]{Served: n.Served, Drop: func(obj, old Object) { n.Drop(obj.(T), typed[T](old)) }}
 }
 
 func (d Deletion[T]) erase() Deletion[Object] {

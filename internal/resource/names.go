@@ -22,6 +22,9 @@ type Names struct {
 
 	// NameRule refuses bad names of objects; the default is DNS1123Subdomain.
 	NameRule NameRule
+
+	// OptIn: it is served only if --runtime-config says so, whatever its versions are.
+	OptIn bool
 }
 
 // complete sets what was left to its default.

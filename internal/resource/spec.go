@@ -58,11 +58,10 @@ type Spec[T Object] struct {
 	// Untracked: only apply requests write metadata.managedFields; for heartbeat
 	// objects that nobody applies.
 	Untracked bool
-	// UpdateCreates: PUT makes an object that is not there (Lease, Event, Endpoints ...).
-	UpdateCreates bool
-	// UpdateNeedsRevision: an update without resourceVersion, which overwrites
-	// whatever there is of most kinds, is refused.
-	UpdateNeedsRevision bool
+	// Update is what a PUT does other than of most kinds.
+	Update UpdateRules
+	// Needs are parts of an object that mean nothing unless another resource is served.
+	Needs []Need[T]
 
 	// TTL, if not nil, says how long an object is kept (events). Zero: for ever.
 	TTL func(obj T) time.Duration
@@ -94,6 +93,29 @@ type Spec[T Object] struct {
 
 	// Versions are further group-versions of the same objects, served converted.
 	Versions []Version[T]
+}
+
+// UpdateRules are what a PUT does other than of most kinds.
+type UpdateRules uint8
+
+// The rules.
+const (
+	// UpdateCreates: it makes an object that is not there (Lease, Event, Endpoints ...).
+	UpdateCreates UpdateRules = 1 << iota
+	// UpdateNeedsRevision: without a resourceVersion, where it overwrites whatever
+	// there is of most kinds, it is refused.
+	UpdateNeedsRevision
+)
+
+// Has reports whether a rule is among them.
+func (r UpdateRules) Has(rule UpdateRules) bool { return r&rule != 0 }
+
+// Need is a part of an object that means nothing unless another resource is served.
+type Need[T Object] struct {
+	Served *Def
+	// Drop takes the part away from what is to be stored. old is nil on create; what
+	// is there already may stay.
+	Drop func(obj, old T)
 }
 
 // Deletion is how the objects of a resource go.

@@ -12,7 +12,7 @@ import (
 // Leases are heartbeats and locks.
 var Leases = resource.Define(resource.Spec[*coordinationv1.Lease]{
 	Names:     resource.Names{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease", Plural: "leases", Namespaced: true},
-	Untracked: true, UpdateCreates: true, UpdateNeedsRevision: true,
+	Untracked: true, Update: resource.UpdateCreates | resource.UpdateNeedsRevision,
 	Validate: validateLease,
 	Columns: []resource.Column[*coordinationv1.Lease]{
 		{Name: "Holder", Description: coordinationv1.LeaseSpec{}.SwaggerDoc()["holderIdentity"], Value: func(l *coordinationv1.Lease) any {

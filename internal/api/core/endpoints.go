@@ -14,9 +14,9 @@ import (
 
 // Endpoints is the addresses behind a service, in the form before EndpointSlice.
 var Endpoints = resource.Define(resource.Spec[*corev1.Endpoints]{
-	Names:         resource.Names{Version: "v1", Kind: "Endpoints", Plural: "endpoints", Short: []string{"ep"}, Namespaced: true, StoragePrefix: "services/endpoints"},
-	UpdateCreates: true,
-	Default:       defaultEndpoints, Validate: validateEndpoints, Warn: warnEndpoints,
+	Names:   resource.Names{Version: "v1", Kind: "Endpoints", Plural: "endpoints", Short: []string{"ep"}, Namespaced: true, StoragePrefix: "services/endpoints"},
+	Update:  resource.UpdateCreates,
+	Default: defaultEndpoints, Validate: validateEndpoints, Warn: warnEndpoints,
 	Columns: []resource.Column[*corev1.Endpoints]{{
 		Name: "Endpoints", Description: corev1.Endpoints{}.SwaggerDoc()["subsets"],
 		Value: func(e *corev1.Endpoints) any { return formatSubsets(e.Subsets) },

@@ -19,11 +19,11 @@ import (
 // Events is what happened to objects, kept for an hour. They have a second home
 // in events.k8s.io, where the fields have other names.
 var Events = resource.Define(resource.Spec[*corev1.Event]{
-	Names:         resource.Names{Version: "v1", Kind: "Event", Plural: "events", Short: []string{"ev"}, Namespaced: true},
-	UpdateCreates: true,
-	Validate:      validateEvent,
-	TTL:           func(*corev1.Event) time.Duration { return time.Hour },
-	Columns:       eventColumns, Ageless: true,
+	Names:    resource.Names{Version: "v1", Kind: "Event", Plural: "events", Short: []string{"ev"}, Namespaced: true},
+	Update:   resource.UpdateCreates,
+	Validate: validateEvent,
+	TTL:      func(*corev1.Event) time.Duration { return time.Hour },
+	Columns:  eventColumns, Ageless: true,
 	Fields: eventFields,
 	Versions: []resource.Version[*corev1.Event]{
 		{

@@ -18,9 +18,9 @@ import (
 
 // LimitRanges is bounds of what one pod, container or claim may ask for.
 var LimitRanges = resource.Define(resource.Spec[*corev1.LimitRange]{
-	Names:         resource.Names{Version: "v1", Kind: "LimitRange", Plural: "limitranges", Short: []string{"limits"}, Namespaced: true},
-	UpdateCreates: true,
-	Default:       defaultLimitRange, Validate: validateLimitRange,
+	Names:   resource.Names{Version: "v1", Kind: "LimitRange", Plural: "limitranges", Short: []string{"limits"}, Namespaced: true},
+	Update:  resource.UpdateCreates,
+	Default: defaultLimitRange, Validate: validateLimitRange,
 	Ageless: true,
 	Columns: []resource.Column[*corev1.LimitRange]{{
 		Name: "Created At", Type: "date", Description: metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"],

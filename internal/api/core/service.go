@@ -23,9 +23,9 @@ var Services = resource.Define(resource.Spec[*corev1.Service]{
 		Version: "v1", Kind: "Service", Plural: "services",
 		Short: []string{"svc"}, Categories: []string{"all"}, Namespaced: true, StoragePrefix: "services/specs", NameRule: resource.DNS1035Label,
 	},
-	Deletion:      resource.Deletion[*corev1.Service]{AnswersDeleted: true},
-	UpdateCreates: true,
-	Default:       defaultService, Prepare: prepareService, Validate: validateService, Warn: warnService, Commit: commitService,
+	Deletion: resource.Deletion[*corev1.Service]{AnswersDeleted: true},
+	Update:   resource.UpdateCreates,
+	Default:  defaultService, Prepare: prepareService, Validate: validateService, Warn: warnService, Commit: commitService,
 	Columns: serviceColumns,
 	Fields: map[string]func(*corev1.Service) string{
 		"spec.clusterIP": func(s *corev1.Service) string { return s.Spec.ClusterIP },

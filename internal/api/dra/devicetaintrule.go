@@ -15,12 +15,12 @@ import (
 
 // DeviceTaintRules put a taint on the devices that they select, as if their driver had.
 var DeviceTaintRules = resource.Define(resource.Spec[*resourcev1.DeviceTaintRule]{
-	Names:               resource.Names{Group: "resource.k8s.io", Version: "v1", Kind: "DeviceTaintRule", Plural: "devicetaintrules"},
-	HasGeneration:       true,
-	UpdateNeedsRevision: true,
-	Default:             func(r *resourcev1.DeviceTaintRule) { defaultTaint(&r.Spec.Taint) },
-	Prepare:             prepareTaintRule,
-	Validate:            validateTaintRule,
+	Names:         resource.Names{Group: "resource.k8s.io", Version: "v1", Kind: "DeviceTaintRule", Plural: "devicetaintrules"},
+	HasGeneration: true,
+	Update:        resource.UpdateNeedsRevision,
+	Default:       func(r *resourcev1.DeviceTaintRule) { defaultTaint(&r.Spec.Taint) },
+	Prepare:       prepareTaintRule,
+	Validate:      validateTaintRule,
 	Sub: []resource.Sub[*resourcev1.DeviceTaintRule]{{
 		Name: "status",
 		Merge: func(obj, old *resourcev1.DeviceTaintRule) {

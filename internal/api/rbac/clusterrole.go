@@ -10,10 +10,10 @@ import (
 
 // ClusterRoles hold rules for the whole cluster.
 var ClusterRoles = resource.Define(resource.Spec[*rbacv1.ClusterRole]{
-	Names:         resource.Names{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole", Plural: "clusterroles", NameRule: resource.PathSegment},
-	UpdateCreates: true,
-	Validate:      validateClusterRole,
-	Columns:       createdAt[*rbacv1.ClusterRole](), Ageless: true,
+	Names:    resource.Names{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole", Plural: "clusterroles", NameRule: resource.PathSegment},
+	Update:   resource.UpdateCreates,
+	Validate: validateClusterRole,
+	Columns:  createdAt[*rbacv1.ClusterRole](), Ageless: true,
 	Versions: []resource.Version[*rbacv1.ClusterRole]{resource.SameWire[*rbacv1beta1.ClusterRole](resource.Version[*rbacv1.ClusterRole]{
 		Group: "rbac.authorization.k8s.io", Version: "v1beta1",
 		Deprecated: "rbac.authorization.k8s.io/v1beta1 ClusterRole is deprecated in v1.17+, unavailable in v1.22+; use rbac.authorization.k8s.io/v1 ClusterRole",

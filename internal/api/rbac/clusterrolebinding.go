@@ -9,9 +9,9 @@ import (
 
 // ClusterRoleBindings grant a cluster role everywhere.
 var ClusterRoleBindings = resource.Define(resource.Spec[*rbacv1.ClusterRoleBinding]{
-	Names:         resource.Names{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRoleBinding", Plural: "clusterrolebindings", NameRule: resource.PathSegment},
-	UpdateCreates: true,
-	Default:       func(rb *rbacv1.ClusterRoleBinding) { defaultBinding(&rb.RoleRef, rb.Subjects) },
+	Names:   resource.Names{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRoleBinding", Plural: "clusterrolebindings", NameRule: resource.PathSegment},
+	Update:  resource.UpdateCreates,
+	Default: func(rb *rbacv1.ClusterRoleBinding) { defaultBinding(&rb.RoleRef, rb.Subjects) },
 	Validate: func(obj, old *rbacv1.ClusterRoleBinding, errs *resource.Errors) {
 		validateBinding(obj.RoleRef, obj.Subjects, false, errs)
 		if old != nil && obj.RoleRef != old.RoleRef {

@@ -9,8 +9,8 @@ import (
 
 // Roles hold the rules of one namespace.
 var Roles = resource.Define(resource.Spec[*rbacv1.Role]{
-	Names:         resource.Names{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role", Plural: "roles", Namespaced: true, NameRule: resource.PathSegment},
-	UpdateCreates: true,
+	Names:  resource.Names{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role", Plural: "roles", Namespaced: true, NameRule: resource.PathSegment},
+	Update: resource.UpdateCreates,
 	Validate: func(obj, _ *rbacv1.Role, errs *resource.Errors) {
 		for i := range obj.Rules {
 			validateRule(&obj.Rules[i], true, errs.At("rules[%d]", i))

@@ -9,9 +9,9 @@ import (
 
 // RoleBindings grant a role within one namespace.
 var RoleBindings = resource.Define(resource.Spec[*rbacv1.RoleBinding]{
-	Names:         resource.Names{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBinding", Plural: "rolebindings", Namespaced: true, NameRule: resource.PathSegment},
-	UpdateCreates: true,
-	Default:       func(rb *rbacv1.RoleBinding) { defaultBinding(&rb.RoleRef, rb.Subjects) },
+	Names:   resource.Names{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBinding", Plural: "rolebindings", Namespaced: true, NameRule: resource.PathSegment},
+	Update:  resource.UpdateCreates,
+	Default: func(rb *rbacv1.RoleBinding) { defaultBinding(&rb.RoleRef, rb.Subjects) },
 	Validate: func(obj, old *rbacv1.RoleBinding, errs *resource.Errors) {
 		validateBinding(obj.RoleRef, obj.Subjects, true, errs)
 		if old != nil && obj.RoleRef != old.RoleRef {

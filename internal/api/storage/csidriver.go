@@ -15,7 +15,7 @@ import (
 // CSIDrivers tell what a CSI driver can do.
 var CSIDrivers = resource.Define(resource.Spec[*storagev1.CSIDriver]{
 	Names:         resource.Names{Group: "storage.k8s.io", Version: "v1", Kind: "CSIDriver", Plural: "csidrivers"},
-	HasGeneration: true, UpdateNeedsRevision: true,
+	HasGeneration: true, Update: resource.UpdateNeedsRevision,
 	Default:  defaultCSIDriver,
 	Validate: validateCSIDriver,
 	Columns: []resource.Column[*storagev1.CSIDriver]{

@@ -17,7 +17,7 @@ const maxNodeID = 256 // bytes
 
 // CSINodes tell which CSI drivers a node has.
 var CSINodes = resource.Define(resource.Spec[*storagev1.CSINode]{
-	Names: resource.Names{Group: "storage.k8s.io", Version: "v1", Kind: "CSINode", Plural: "csinodes"}, UpdateNeedsRevision: true,
+	Names: resource.Names{Group: "storage.k8s.io", Version: "v1", Kind: "CSINode", Plural: "csinodes"}, Update: resource.UpdateNeedsRevision,
 	Validate: validateCSINode,
 	Columns: []resource.Column[*storagev1.CSINode]{
 		{Name: "Drivers", Type: "integer", Description: "Drivers indicates the number of CSI drivers registered on the node", Value: func(n *storagev1.CSINode) any { return int64(len(n.Spec.Drivers)) }},

@@ -28,7 +28,9 @@ type Options struct {
 	Authorize func(ctx context.Context, a authorizer.Attributes) error
 	// Settings are flags that allocations depend on, such as service-cluster-ip-range.
 	Settings map[string]string
-	Logger   *slog.Logger
+	// Serves reports whether clients can reach a resource. Nil: they can all.
+	Serves func(d *resource.Def) bool
+	Logger *slog.Logger
 }
 
 // Pipeline carries writes to the store. Its methods may be called concurrently.
@@ -219,7 +221,7 @@ func (w *attempt) checkPreconditions() error {
 	if w.givenRV != "" && w.givenRV != old.GetResourceVersion() {
 		return stale{w.c.Conflict(call.ErrModified)}
 	}
-	if w.givenRV == "" && w.c.Verb == "update" && !w.trusted && w.c.Resource.Def.UpdateNeedsRevision {
+	if w.givenRV == "" && w.c.Verb == "update" && !w.trusted && w.c.Resource.Def.Update.Has(resource.UpdateNeedsRevision) {
 		return w.c.Invalid(mustGiveRevision())
 	}
 	return nil

@@ -75,6 +75,7 @@ func (w *attempt) prepareNew() {
 	obj.SetUID(types.UID(uuid.NewString()))
 	obj.SetCreationTimestamp(metav1.NewTime(time.Now().UTC().Truncate(time.Second)))
 	w.c.Resource.Prepare(obj, nil)
+	w.dropNeedless()
 	if set := w.c.Resource.Def.Requester; set != nil {
 		set(obj, w.c.User)
 	}
@@ -102,6 +103,7 @@ func (w *attempt) prepareUpdate() {
 	}
 	if w.c.Sub == nil {
 		w.c.Resource.Prepare(obj, old)
+		w.dropNeedless()
 		if w.c.Resource.Def.HasGeneration && !sameDesired(obj, old) {
 			obj.SetGeneration(old.GetGeneration() + 1)
 		}
@@ -109,6 +111,15 @@ func (w *attempt) prepareUpdate() {
 	}
 	if w.c.Sub.Name != "status" && w.c.Resource.Def.HasGeneration && !sameDesired(obj, old) {
 		obj.SetGeneration(old.GetGeneration() + 1)
+	}
+}
+
+// dropNeedless takes away what means nothing without a resource that is not served.
+func (w *attempt) dropNeedless() {
+	for _, need := range w.c.Resource.Def.Needs {
+		if serves := w.p.o.Serves; serves != nil && !serves(need.Served) {
+			need.Drop(w.obj, w.old())
+		}
 	}
 }
 

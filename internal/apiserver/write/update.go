@@ -22,7 +22,7 @@ func (p *Pipeline) Update(ctx context.Context, c *call.Call) (call.Result, error
 	}
 	rev, created := obj.GetResourceVersion(), false
 	item, err := p.Write(ctx, c, Change{
-		missing: c.Sub == nil && c.Resource.Def.UpdateCreates,
+		missing: c.Sub == nil && c.Resource.Def.Update.Has(resource.UpdateCreates),
 		Make: func(_ context.Context, old resource.Object) (resource.Object, error) {
 			created = old == nil
 			next := obj

@@ -245,3 +245,39 @@ func TestAlphaVersionsAreServedOnlyWhenAskedFor(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatNeedsAnotherResourceIsDroppedWhereThatIsNotServed(t *testing.T) {
+	const pods, groups = "/api/v1/namespaces/default/pods", "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
+	const pod = `{"metadata":{"name":"p"},"spec":{"schedulingGroup":{"podGroupName":"%s"},"containers":[{"name":"c","image":"i"}]}}`
+	const set = `{"metadata":{"name":"s"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"schedulingGroup":{"podGroupName":"g"},"containers":[{"name":"c","image":"i"}]}}}}`
+	for _, c := range []struct {
+		on     string
+		served bool
+	}{
+		{"", false},
+		{"scheduling.k8s.io/v1beta1", true},
+		{"scheduling.k8s.io/v1beta1/podgroups", true},
+		{"api/beta", true},
+		{"scheduling.k8s.io/v1alpha3", false},
+	} {
+		t.Run(c.on, func(t *testing.T) {
+			f := newFixture(t, func(o *Options) { o.RuntimeConfig = map[string]bool{c.on: true} })
+			want := 404
+			if c.served {
+				want = 200
+			}
+			f.must(want, "GET", groups, "")
+			f.must(200, "GET", "/apis/scheduling.k8s.io/v1beta1/priorityclasses", "")
+			f.must(201, "POST", pods, fmt.Sprintf(pod, "g"))
+			f.must(201, "POST", "/apis/apps/v1/namespaces/default/replicasets", set)
+			for _, path := range []string{pods + "/p", "/apis/apps/v1/namespaces/default/replicasets/s"} {
+				if got := f.must(200, "GET", path, ""); strings.Contains(got, `"podGroupName":"g"`) != c.served {
+					t.Errorf("%s: got %s, want the group in it: %t", path, got, c.served)
+				}
+			}
+			if got := f.ask("PUT", pods+"/p", fmt.Sprintf(pod, "other")); (got.Code == 422) != c.served {
+				t.Errorf("the pod's group changes: got %d %s, want it refused: %t", got.Code, got.Body, c.served)
+			}
+		})
+	}
+}

@@ -41,7 +41,9 @@ type fixture struct {
 }
 
 // everyVersion serves what is off by default, too.
-func everyVersion(o *Options) { o.RuntimeConfig = map[string]bool{"settings.k8s.io/v1alpha1": true} }
+func everyVersion(o *Options) {
+	o.RuntimeConfig = map[string]bool{"scheduling.k8s.io/v1alpha3": true, "scheduling.k8s.io/v1beta1": true, "settings.k8s.io/v1alpha1": true}
+}
 
 // newFixture starts a server with the built-in resources; change may alter its options.
 func newFixture(tb testing.TB, change ...func(o *Options)) *fixture {

@@ -27,6 +27,7 @@ import (
 	"github.com/kemudi/kemudi/internal/controllers/persistentvolume"
 	"github.com/kemudi/kemudi/internal/controllers/podautoscaler"
 	"github.com/kemudi/kemudi/internal/controllers/podgc"
+	"github.com/kemudi/kemudi/internal/controllers/podgroupprotection"
 	"github.com/kemudi/kemudi/internal/controllers/replicaset"
 	"github.com/kemudi/kemudi/internal/controllers/resourcequota"
 	"github.com/kemudi/kemudi/internal/controllers/rootca"
@@ -49,6 +50,9 @@ type Options struct {
 	Tokens *authn.Issuer
 	// Authority signs requests for certificates; nil: nobody signs.
 	Authority *pki.Authority
+
+	// PodGroups says that groups of pods are served.
+	PodGroups bool
 
 	Enabled []string // which controllers run, by upstream's names (--controllers)
 	Syncs   []Sync   // how many keys they reconcile at once; nil: [DefaultSyncs]
@@ -134,6 +138,9 @@ func All(o Options) []*controller.Controller {
 	}
 	if len(o.PodCIDRs) > 0 {
 		all = append(all, nodeipam.New(o.PodCIDRs, o.NodeIPAM))
+	}
+	if o.PodGroups {
+		all = append(all, podgroupprotection.Controller)
 	}
 	return o.sized(all)
 }

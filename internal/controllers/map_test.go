@@ -24,7 +24,7 @@ import (
 func TestMapListsEveryController(t *testing.T) {
 	defs := []*resource.Def{core.ConfigMaps.Def} // stands for all, where a controller has all
 	all := controllers.All(controllers.Options{
-		Kinds: controller.Fixed(defs), PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, Authority: &pki.Authority{}, Tokens: &authn.Issuer{},
+		Kinds: controller.Fixed(defs), PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, Authority: &pki.Authority{}, Tokens: &authn.Issuer{}, PodGroups: true,
 	})
 	listed := listedControllers(t)
 	if len(listed) != len(all) {

@@ -64,6 +64,7 @@ func Names() []string {
 func every() []*controller.Controller {
 	return All(Options{
 		Tokens: new(authn.Issuer), Authority: new(pki.Authority), PodCIDRs: []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 8)},
+		PodGroups: true,
 	})
 }
 

@@ -24,6 +24,7 @@ import (
 )
 
 func everyController(o controllers.Options) []*controller.Controller {
+	o.PodGroups = true
 	o.PodCIDRs, o.Authority, o.Tokens = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, &pki.Authority{}, &authn.Issuer{}
 	return controllers.All(o)
 }

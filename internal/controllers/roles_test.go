@@ -26,7 +26,7 @@ import (
 func TestRolesAreWhatWasReviewed(t *testing.T) {
 	all := controllers.All(controllers.Options{
 		Kinds:    controller.Fixed{core.ConfigMaps.Def, core.Pods.Def, core.Nodes.Def},
-		PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, Authority: &pki.Authority{}, Tokens: &authn.Issuer{},
+		PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, Authority: &pki.Authority{}, Tokens: &authn.Issuer{}, PodGroups: true,
 	})
 	var roles []string
 	for _, c := range all {

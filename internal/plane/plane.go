@@ -13,6 +13,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api"
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/metrics"
+	"github.com/kemudi/kemudi/internal/api/scheduling"
 	"github.com/kemudi/kemudi/internal/apiserver"
 	"github.com/kemudi/kemudi/internal/apiserver/read"
 	"github.com/kemudi/kemudi/internal/auth"
@@ -217,6 +218,7 @@ func (p *Plane) Run(ctx context.Context) error {
 func (p *Plane) Controllers() []*controller.Controller {
 	o := p.o.Controllers
 	o.Kinds, o.CABundle, o.PodCIDRs = p.kinds, p.o.CABundle, p.o.Network.ClusterCIDRs
+	o.PodGroups = p.server.Serves(scheduling.PodGroups.Def)
 	return controllers.All(o)
 }
 

@@ -5,6 +5,7 @@ import (
 	"github.com/kemudi/kemudi/internal/admission/eventratelimit"
 	"github.com/kemudi/kemudi/internal/admission/limitranger"
 	"github.com/kemudi/kemudi/internal/admission/noderestriction"
+	"github.com/kemudi/kemudi/internal/admission/podgroup"
 	"github.com/kemudi/kemudi/internal/admission/podpreset"
 	"github.com/kemudi/kemudi/internal/admission/podsecurity"
 	"github.com/kemudi/kemudi/internal/admission/priority"
@@ -56,6 +57,7 @@ func entries(o *admission.Options) []entry {
 		off(extendedResourceToleration()),
 		on(volumes.NewDefaultClass(o)),
 		on(volumes.NewProtection()),
+		on(podgroup.New(o)),
 		off(ownerReferencesPermissionEnforcement(o)),
 		on(volumes.NewResize(o)),
 		on(runtimeClass(o)),

@@ -37,7 +37,7 @@ func TestPluginsAreOnAndOffAsAsked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "NamespaceLifecycle LimitRanger ServiceAccount NodeRestriction TaintNodesByCondition PodSecurity Priority DefaultTolerationSeconds DefaultStorageClass StorageObjectInUseProtection PersistentVolumeClaimResize RuntimeClass " +
+	want := "NamespaceLifecycle LimitRanger ServiceAccount NodeRestriction TaintNodesByCondition PodSecurity Priority DefaultTolerationSeconds DefaultStorageClass StorageObjectInUseProtection PodGroupProtection PersistentVolumeClaimResize RuntimeClass " +
 		"CertificateApproval CertificateSigning CertificateSubjectRestriction RBACEscalation ResourceQuota"
 	if got := strings.Join(byDefault.Names(), " "); got != want {
 		t.Errorf("by default: got %s, want %s", got, want)

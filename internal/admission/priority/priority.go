@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 
 	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/api/core"
@@ -13,13 +14,16 @@ import (
 	"github.com/kemudi/kemudi/internal/client"
 )
 
-// New computes a pod's priority from its class, and keeps the default
-// class the only one.
+// New computes the priority of a pod or a group of pods from its class, and keeps the
+// default class the only one.
 func New(o *admission.Options) admission.Plugin {
 	classes := admission.Reader(o, scheduling.PriorityClasses)
 	return admission.Plugin{
 		Name: "Priority",
 		Mutate: func(ctx context.Context, a *admission.Attributes) error {
+			if g, ok := a.Object.(*schedulingv1beta1.PodGroup); ok && a.Is(scheduling.PodGroups.Def, "", admission.Create, admission.Update) {
+				return admitGroup(ctx, o, classes, a, g)
+			}
 			if !a.Is(core.Pods.Def, "", admission.Create, admission.Update) {
 				return nil
 			}
@@ -31,7 +35,7 @@ func New(o *admission.Options) admission.Plugin {
 				keepPriority(pod, a.Old)
 				return nil
 			}
-			class, err := classOf(ctx, o, classes, a, pod)
+			class, err := classOf(ctx, o, classes, a, &pod.Spec.PriorityClassName)
 			if err != nil {
 				return err
 			}
@@ -74,21 +78,45 @@ func keepPriority(pod *corev1.Pod, old any) {
 	}
 }
 
-// classOf finds the pod's class and names it in the pod; nil if there is none
-// and no default either.
-func classOf(ctx context.Context, o *admission.Options, classes client.Reader[*schedulingv1.PriorityClass], a *admission.Attributes, pod *corev1.Pod) (*schedulingv1.PriorityClass, error) {
-	if pod.Spec.PriorityClassName == "" {
+// classOf finds the class of that name; without one it is the default class, if there is
+// one, and named.
+func classOf(ctx context.Context, o *admission.Options, classes client.Reader[*schedulingv1.PriorityClass], a *admission.Attributes, name *string) (*schedulingv1.PriorityClass, error) {
+	if *name == "" {
 		class := defaultClass(classes)
 		if class != nil {
-			pod.Spec.PriorityClassName = class.Name
+			*name = class.Name
 		}
 		return class, nil
 	}
-	class, ok, err := admission.Find(ctx, o, classes, "", pod.Spec.PriorityClassName)
+	class, ok, err := admission.Find(ctx, o, classes, "", *name)
 	if err == nil && !ok {
-		err = a.Forbid("no PriorityClass with name %v was found", pod.Spec.PriorityClassName)
+		err = a.Forbid("no PriorityClass with name %v was found", *name)
 	}
 	return class, err
+}
+
+// admitGroup sets the priority of a new group. One that is there keeps its own, also
+// if who changes it leaves it out.
+func admitGroup(ctx context.Context, o *admission.Options, classes client.Reader[*schedulingv1.PriorityClass], a *admission.Attributes, g *schedulingv1beta1.PodGroup) error {
+	if before, ok := a.Old.(*schedulingv1beta1.PodGroup); ok && a.Operation == admission.Update {
+		if g.Spec.Priority == nil {
+			g.Spec.Priority = before.Spec.Priority
+		}
+		return nil
+	}
+	class, err := classOf(ctx, o, classes, a, &g.Spec.PriorityClassName)
+	if err != nil {
+		return err
+	}
+	value := int32(0)
+	if class != nil {
+		value = class.Value
+	}
+	if p := g.Spec.Priority; p != nil && *p != value {
+		return a.Forbid("the integer value of priority (%d) must not be provided in pod group spec; priority admission controller computed %d from the given PriorityClass name", *p, value)
+	}
+	g.Spec.Priority = &value
+	return nil
 }
 
 // defaultClass is the default class of the lowest value, should there be several.

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 
 	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/admission/admissiontest"
@@ -45,6 +46,33 @@ func TestPriorityComesFromTheClass(t *testing.T) {
 			continue
 		}
 		if got := fmt.Sprintf("%s %d %s", s.PriorityClassName, *s.Priority, *s.PreemptionPolicy); got != q.want {
+			t.Errorf("%s: got %s, want %s", q.name, got, q.want)
+		}
+	}
+}
+
+func TestAGroupOfPodsHasThePriorityOfItsClass(t *testing.T) {
+	classes := []string{"PriorityClass: {metadata: {name: high}, value: 1000}", "PriorityClass: {metadata: {name: usual}, value: 5, globalDefault: true}"}
+	group := func(spec string) string {
+		return "PodGroup: {metadata: {namespace: team, name: x}, spec: {schedulingPolicy: {basic: {}}, " + spec + "}}"
+	}
+	for _, q := range []struct{ name, now, old, want, refused string }{
+		{name: "no class", now: group(""), want: "usual 5"},
+		{name: "named class", now: group("priorityClassName: high"), want: "high 1000"},
+		{name: "class that is not there", now: group("priorityClassName: gone"), refused: `podgroups.scheduling.k8s.io "x" is forbidden: no PriorityClass with name gone was found`},
+		{name: "other value given", now: group("priorityClassName: high, priority: 7"), refused: `podgroups.scheduling.k8s.io "x" is forbidden: the integer value of priority (7) must not be provided in pod group spec; priority admission controller computed 1000 from the given PriorityClass name`},
+		{name: "update that leaves it out", now: group("priorityClassName: high"), old: group("priorityClassName: high, priority: 900"), want: "high 900"},
+	} {
+		w := admissiontest.New(t, classes...)
+		a := admissiontest.Request(t, q.now, q.old)
+		if refused := admissiontest.Run(t, admission.NewChain(New(w.Options())), a); refused != q.refused {
+			t.Errorf("%s: got %q, want %q", q.name, refused, q.refused)
+		}
+		s := a.Object.(*schedulingv1beta1.PodGroup).Spec
+		if q.refused != "" {
+			continue
+		}
+		if got := fmt.Sprintf("%s %d", s.PriorityClassName, *s.Priority); got != q.want {
 			t.Errorf("%s: got %s, want %s", q.name, got, q.want)
 		}
 	}

@@ -30,6 +30,7 @@ var daemonSets = workload.Kind[*appsv1.DaemonSet]{
 var DaemonSets = resource.Define(resource.Spec[*appsv1.DaemonSet]{
 	Names:         resource.Names{Group: "apps", Version: "v1", Kind: "DaemonSet", Plural: "daemonsets", Short: []string{"ds"}, Categories: []string{"all"}, Namespaced: true},
 	HasGeneration: true,
+	Needs:         podspec.NeedsGroups(func(ds *appsv1.DaemonSet) *corev1.PodSpec { return &ds.Spec.Template.Spec }),
 	Default:       defaultDaemonSet,
 	Prepare:       prepareDaemonSet,
 	Validate: func(obj, old *appsv1.DaemonSet, errs *resource.Errors) {

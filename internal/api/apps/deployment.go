@@ -30,6 +30,7 @@ var deployments = workload.Kind[*appsv1.Deployment]{
 var Deployments = resource.Define(resource.Spec[*appsv1.Deployment]{
 	Names:         resource.Names{Group: "apps", Version: "v1", Kind: "Deployment", Plural: "deployments", Short: []string{"deploy"}, Categories: []string{"all"}, Namespaced: true},
 	HasGeneration: true,
+	Needs:         podspec.NeedsGroups(func(d *appsv1.Deployment) *corev1.PodSpec { return &d.Spec.Template.Spec }),
 	Default:       defaultDeployment,
 	Prepare:       prepareDeployment,
 	Validate:      validateDeployment,

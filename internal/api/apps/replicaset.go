@@ -28,6 +28,7 @@ var replicaSets = workload.Kind[*appsv1.ReplicaSet]{
 var ReplicaSets = resource.Define(resource.Spec[*appsv1.ReplicaSet]{
 	Names:         resource.Names{Group: "apps", Version: "v1", Kind: "ReplicaSet", Plural: "replicasets", Short: []string{"rs"}, Categories: []string{"all"}, Namespaced: true},
 	HasGeneration: true,
+	Needs:         podspec.NeedsGroups(func(rs *appsv1.ReplicaSet) *corev1.PodSpec { return &rs.Spec.Template.Spec }),
 	Default: func(rs *appsv1.ReplicaSet) {
 		podspec.DefaultTemplate(&rs.Spec.Template)
 		if rs.Spec.Replicas == nil {

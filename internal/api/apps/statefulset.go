@@ -31,6 +31,7 @@ var StatefulSets = resource.Define(resource.Spec[*appsv1.StatefulSet]{
 		Short: []string{"sts"}, Categories: []string{"all"}, Namespaced: true, NameRule: resource.DNS1123Label,
 	},
 	HasGeneration: true,
+	Needs:         podspec.NeedsGroups(func(s *appsv1.StatefulSet) *corev1.PodSpec { return &s.Spec.Template.Spec }),
 	Default:       defaultStatefulSet,
 	Prepare: func(obj, old *appsv1.StatefulSet) {
 		podspec.DropUnsupported(&obj.Spec.Template.Spec)

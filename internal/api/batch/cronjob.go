@@ -32,6 +32,7 @@ var cronJobs = workload.Kind[*batchv1.CronJob]{
 var CronJobs = resource.Define(resource.Spec[*batchv1.CronJob]{
 	Names:         resource.Names{Group: "batch", Version: "v1", Kind: "CronJob", Plural: "cronjobs", Short: []string{"cj"}, Categories: []string{"all"}, Namespaced: true},
 	HasGeneration: true,
+	Needs:         podspec.NeedsGroups(func(cj *batchv1.CronJob) *corev1.PodSpec { return &cj.Spec.JobTemplate.Spec.Template.Spec }),
 	Default:       defaultCronJob,
 	Prepare: func(obj, old *batchv1.CronJob) {
 		podspec.DropUnsupported(&obj.Spec.JobTemplate.Spec.Template.Spec)

@@ -35,6 +35,7 @@ var jobs = workload.Kind[*batchv1.Job]{
 var Jobs = resource.Define(resource.Spec[*batchv1.Job]{
 	Names:         resource.Names{Group: "batch", Version: "v1", Kind: "Job", Plural: "jobs", Categories: []string{"all"}, Namespaced: true},
 	HasGeneration: true,
+	Needs:         podspec.NeedsGroups(func(j *batchv1.Job) *corev1.PodSpec { return &j.Spec.Template.Spec }),
 	// As it was in the first version of this group.
 	Deletion: resource.Deletion[*batchv1.Job]{DefaultPropagation: metav1.DeletePropagationOrphan},
 	Default:  defaultJob,

@@ -23,6 +23,7 @@ var Pods = resource.Define(resource.Spec[*corev1.Pod]{
 	Names:   resource.Names{Version: "v1", Kind: "Pod", Plural: "pods", Short: []string{"po"}, Categories: []string{"all"}, Namespaced: true},
 	Default: podspec.Default, Prepare: preparePod, Validate: validatePod, Warn: podspec.Warn,
 	HasGeneration: true,
+	Needs:         podspec.NeedsGroups(func(p *corev1.Pod) *corev1.PodSpec { return &p.Spec }),
 	Deletion:      resource.Deletion[*corev1.Pod]{GracePeriod: podGracePeriod, AnswersDeleted: true},
 	PodSpec:       func(p *corev1.Pod) *corev1.PodSpec { return &p.Spec },
 	Columns:       podColumns,
@@ -40,6 +41,7 @@ var Pods = resource.Define(resource.Spec[*corev1.Pod]{
 	Index: map[string]func(*corev1.Pod) []string{
 		"spec.nodeName": func(p *corev1.Pod) []string { return []string{p.Spec.NodeName} },
 		IndexClaim:      podClaims,
+		IndexPodGroup:   PodGroupKeys,
 	},
 	Sub: []resource.Sub[*corev1.Pod]{
 		{Name: "status", Merge: mergePodStatus, Validate: validatePodStatus},
@@ -72,6 +74,25 @@ func podClaims(p *corev1.Pod) []string {
 		names[i] = p.Namespace + "/" + names[i]
 	}
 	return names
+}
+
+// IndexPodGroup is the index of pods by the key of their group.
+const IndexPodGroup = "podgroup"
+
+// PodGroupName is the name of the group that a pod belongs to; empty: to none.
+func PodGroupName(p *corev1.Pod) string {
+	if g := p.Spec.SchedulingGroup; g != nil && g.PodGroupName != nil {
+		return *g.PodGroupName
+	}
+	return ""
+}
+
+// PodGroupKeys is the key of the group that a pod belongs to, if it does.
+func PodGroupKeys(p *corev1.Pod) []string {
+	if name := PodGroupName(p); name != "" {
+		return []string{p.Namespace + "/" + name}
+	}
+	return nil
 }
 
 // proxyVerbs are those of every proxy subresource: whatever HTTP can ask.

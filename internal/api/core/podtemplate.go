@@ -13,6 +13,7 @@ var PodTemplates = resource.Define(resource.Spec[*corev1.PodTemplate]{
 	Names:         resource.Names{Version: "v1", Kind: "PodTemplate", Plural: "podtemplates", Namespaced: true},
 	Deletion:      resource.Deletion[*corev1.PodTemplate]{AnswersDeleted: true},
 	HasGeneration: true,
+	Needs:         podspec.NeedsGroups(func(t *corev1.PodTemplate) *corev1.PodSpec { return &t.Template.Spec }),
 	Default:       func(t *corev1.PodTemplate) { podspec.DefaultTemplate(&t.Template) },
 	Prepare:       func(t, _ *corev1.PodTemplate) { podspec.DropUnsupported(&t.Template.Spec) },
 	Validate: func(t, _ *corev1.PodTemplate, errs *resource.Errors) {

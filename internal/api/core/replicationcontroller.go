@@ -31,6 +31,7 @@ var ReplicationControllers = resource.Define(resource.Spec[*corev1.ReplicationCo
 		Short: []string{"rc"}, Categories: []string{"all"}, Namespaced: true, StoragePrefix: "controllers",
 	},
 	HasGeneration: true,
+	Needs:         podspec.NeedsGroups(controlledSpec),
 	// Its pods stay when it is deleted, as they did before there was a choice.
 	Deletion: resource.Deletion[*corev1.ReplicationController]{DefaultPropagation: metav1.DeletePropagationOrphan},
 	Default:  defaultReplicationController, Prepare: prepareReplicationController, Validate: validateReplicationController,
@@ -76,6 +77,14 @@ func defaultReplicationController(rc *corev1.ReplicationController) {
 	if t.Labels != nil && len(rc.Labels) == 0 {
 		rc.Labels = maps.Clone(t.Labels)
 	}
+}
+
+// controlledSpec is the spec of the pods; nil: the controller has no template.
+func controlledSpec(rc *corev1.ReplicationController) *corev1.PodSpec {
+	if rc.Spec.Template == nil {
+		return nil
+	}
+	return &rc.Spec.Template.Spec
 }
 
 func prepareReplicationController(rc, old *corev1.ReplicationController) {

@@ -64,6 +64,7 @@ func editRules() []rbacv1.PolicyRule {
 		rule(write, "networking.k8s.io", "networkpolicies,ingresses"),
 		rule(readWrite, "coordination.k8s.io", "leases"),
 		rule(write, "resource.k8s.io", "resourceclaims,resourceclaimtemplates"),
+		rule(write, "scheduling.k8s.io", "podgroups,workloads"),
 		rule(readWrite, "settings.k8s.io", "podpresets"),
 	}
 }
@@ -81,6 +82,7 @@ func viewRules() []rbacv1.PolicyRule {
 		rule(read, "policy", "poddisruptionbudgets,poddisruptionbudgets/status"),
 		rule(read, "networking.k8s.io", "networkpolicies,ingresses,ingresses/status"),
 		rule(read, "resource.k8s.io", "resourceclaims,resourceclaims/status,resourceclaimtemplates"),
+		rule(read, "scheduling.k8s.io", "podgroups,podgroups/status,workloads"),
 		rule(read, "settings.k8s.io", "podpresets"),
 	}
 }

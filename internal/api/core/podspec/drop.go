@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/kemudi/kemudi/internal/api/scheduling"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -14,7 +15,6 @@ import (
 // that they had no effect. It writes only where there is something to drop: parts
 // of s may be shared with a stored object.
 func DropUnsupported(s *corev1.PodSpec) {
-	s.SchedulingGroup = nil
 	s.EvictionResponders = nil
 	for i := range s.Volumes {
 		dropUnsupportedVolumeFields(&s.Volumes[i])
@@ -35,6 +35,21 @@ func DropUnsupported(s *corev1.PodSpec) {
 		}
 	})
 }
+
+// NeedsGroups says of a kind with the spec of pods that their group is dropped where
+// groups are not served.
+func NeedsGroups[T resource.Object](spec func(obj T) *corev1.PodSpec) []resource.Need[T] {
+	return []resource.Need[T]{{Served: scheduling.PodGroups.Def, Drop: func(obj, old T) {
+		if any(old) != any(*new(T)) && inGroup(spec(old)) {
+			return
+		}
+		if s := spec(obj); inGroup(s) {
+			s.SchedulingGroup = nil
+		}
+	}}}
+}
+
+func inGroup(s *corev1.PodSpec) bool { return s != nil && s.SchedulingGroup != nil }
 
 func dropUnsupportedVolumeFields(v *corev1.Volume) {
 	if v.EmptyDir != nil {

@@ -133,6 +133,11 @@ func validatePodNames(errs *resource.Errors, s *corev1.PodSpec) {
 	if s.PriorityClassName != "" {
 		check.DNSSubdomain(errs, "priorityClassName", s.PriorityClassName)
 	}
+	if g := s.SchedulingGroup; g != nil && g.PodGroupName == nil {
+		errs.Invalid("schedulingGroup", "", "must specify one of: `podGroupName`")
+	} else if g != nil {
+		check.DNSSubdomain(errs, "schedulingGroup.podGroupName", *g.PodGroupName)
+	}
 	if s.RuntimeClassName != nil {
 		check.DNSSubdomain(errs, "runtimeClassName", *s.RuntimeClassName)
 	}

@@ -374,6 +374,6 @@ func (l *loop) candidateOf(node string, v *extenderv1.MetaVictims) *candidate {
 		}
 	}
 	slices.SortStableFunc(cand.victims, byImportance)
-	cand.priorities = sumOf(cand.victims)
+	cand.weight = weigh(cand.victims)
 	return cand
 }

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"math"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,7 +33,13 @@ type candidate struct {
 	node       *snapshot.Node
 	victims    []*snapshot.Pod // the most important first
 	violations int             // of disruption budgets
-	priorities int64           // of the victims, see sumOf
+	weight
+}
+
+// weight is what victims are compared by, beside the first of them.
+type weight struct {
+	priorities int64     // their sum, each made positive so that many victims of negative priority do not look better than one
+	started    time.Time // when the first of the most important ones started
 }
 
 // preempt looks for the node where the least important pods would have to go
@@ -155,7 +162,7 @@ func (c *cycle) victimsOn(n *snapshot.Node) (*candidate, *plugins.Reason) {
 		return nil, noVictims
 	}
 	slices.SortStableFunc(cand.victims, byImportance)
-	cand.priorities = sumOf(cand.victims)
+	cand.weight = weigh(cand.victims)
 	return cand, nil
 }
 
@@ -221,25 +228,16 @@ func (a *candidate) better(b *candidate) bool {
 	if len(a.victims) != len(b.victims) {
 		return len(a.victims) < len(b.victims)
 	}
-	return a.earliest().After(b.earliest().Time)
+	return a.started.After(b.started)
 }
 
-// sumOf is the sum of the victims' priorities, each made positive so that
-// many victims of negative priority do not look better than one.
-func sumOf(victims []*snapshot.Pod) (sum int64) {
-	for _, p := range victims {
-		sum += int64(p.Priority) + math.MaxInt32 + 1
-	}
-	return sum
-}
-
-// earliest is when the first of the most important victims started.
-func (a *candidate) earliest() metav1.Time {
-	first := startOf(a.victims[0].Obj)
-	for _, p := range a.victims {
-		if t := startOf(p.Obj); p.Priority == a.victims[0].Priority && t.Before(&first) {
-			first = t
+// weigh returns the weight of victims, which are sorted by importance.
+func weigh(victims []*snapshot.Pod) (w weight) {
+	for i, p := range victims {
+		w.priorities += int64(p.Priority) + math.MaxInt32 + 1
+		if i == 0 {
+			w.started = startOf(p.Obj).Time
 		}
 	}
-	return first
+	return w
 }

@@ -13,7 +13,9 @@ type Node struct {
 	Obj  *corev1.Node // nil: only pods say that there is such a node
 	// Edition is the number of the present state of the node, of the pods on it and of those that hold
 	// a place there; no other state of any node has had it.
-	Edition uint64
+	Edition   uint64
+	Nominated []*Pod // pending pods that hold a place here
+	slot      int32  // index in arrays by node; up here beside what every search looks at
 
 	Unschedulable bool
 	Taints        *Taints // nil: none
@@ -24,9 +26,6 @@ type Node struct {
 	Scored    [2]int64 // CPU and memory used, for scores
 	Pods      []*Pod   // in no order
 	HostPorts map[HostPort]int
-	Nominated []*Pod // pending pods that hold a place here
-
-	slot int32 // index in arrays by node
 }
 
 // Slot is the node's index in arrays by node, below [Snapshot.Slots]. A node that comes gets

@@ -176,15 +176,14 @@ func addSpread(c *Cycle, sp *snapshot.Spread, to *spreadScore) {
 	}
 	t := c.Snapshot.Topology(sp.TopologyKey)
 	v := c.Snapshot.View(set, t, countedNodes(c, sp, to.required))
-	domains := map[int32]struct{}{}
-	last := int32(-1)
+	seen, domains := make([]bool, t.Len()), 0
 	for i, n := range to.nodes {
-		if d, ok := t.Domain(n); ok && !to.ignored[i] && d != last {
-			domains[d] = struct{}{}
-			last = d
+		if d, ok := t.Domain(n); ok && !to.ignored[i] && !seen[d] {
+			seen[d] = true
+			domains++
 		}
 	}
-	weight := math.Log(float64(len(domains) + 2))
+	weight := math.Log(float64(domains + 2))
 	for i, n := range to.nodes {
 		if d, ok := t.Domain(n); ok && !to.ignored[i] {
 			to.raw[i] += float64(inSet(sp, v.In(d)))*weight + float64(sp.MaxSkew-1)

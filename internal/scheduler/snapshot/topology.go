@@ -34,6 +34,9 @@ func (t *Topology) Domain(n *Node) (domain int32, ok bool) {
 	return d, d >= 0
 }
 
+// Len is above every domain.
+func (t *Topology) Len() int { return len(t.values) }
+
 // Value is the label value that stands for a domain.
 func (t *Topology) Value(domain int32) string { return t.values[domain] }
 

@@ -22,7 +22,7 @@ func main() {
 	figures := flag.String("figures", "", "file to write the figures to, a line each: name, unit and value between tabs")
 	baseline := flag.String("baseline", "", "program of test/baseline that gets the load from outside by turns with the other; empty: none")
 	rounds := flag.Int("rounds", 1, "how often the load from outside is measured; medians count")
-	only := flag.String("only", "", "comma-separated parts to measure: node, plane, load, outside, writes, size, tests; default all but load, the last part of plane, and writes, the first of outside")
+	only := flag.String("only", "", "comma-separated parts to measure: node, plane, load, outside, writes, reads, size, tests; default all but load, the last part of plane, and writes and reads, the beginning of outside without and with its reads")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -112,7 +112,7 @@ func (b *bench) measure(ctx context.Context) error {
 			return err
 		}
 	}
-	if b.wanted("outside") || b.only != "" && b.wanted("writes") {
+	if b.wanted("outside") || b.only != "" && (b.wanted("writes") || b.wanted("reads")) {
 		if err := b.turns(ctx); err != nil {
 			return err
 		}

@@ -89,9 +89,13 @@ func (b *bench) outside(ctx context.Context) error {
 		}
 		g := task.NewGroup(ctx)
 		g.Go("load", func(ctx context.Context) error {
+			reads := []func(context.Context) error{o.read, o.pages, o.ofOneNode, o.streams}
 			steps := []func(context.Context) error{o.prepare, o.write, o.change}
-			if b.wanted("outside") {
-				steps = append(steps, o.read, o.pages, o.ofOneNode, o.streams, o.watches, o.atRest)
+			switch {
+			case b.wanted("outside"):
+				steps = append(append(steps, reads...), o.watches, o.atRest)
+			case b.wanted("reads"):
+				steps = append(steps, reads...)
 			}
 			for _, step := range steps {
 				if err := step(ctx); err != nil {

@@ -131,6 +131,12 @@ func (c *Cache) ByIndex(index, value string) []*Item {
 type Snapshot struct {
 	Rev  int64
 	tree *btree.BTreeG[entry]
+	kept bool // the cache has it ready for who asks again
+
+	counts struct {
+		sync.Mutex
+		after map[string]int // how many objects follow a key, where that was counted
+	}
 }
 
 // Snapshot returns the present state (K1).
@@ -142,6 +148,32 @@ func (c *Cache) Snapshot() *Snapshot {
 
 // Len is the number of objects.
 func (s *Snapshot) Len() int { return s.tree.Len() }
+
+// After is how many objects have keys above one that [Snapshot.NoteAfter] was told of; ok
+// is false if it was not: to count them is to look at each.
+func (s *Snapshot) After(key string) (n int, ok bool) {
+	s.counts.Lock()
+	defer s.counts.Unlock()
+	n, ok = s.counts.after[key]
+	return n, ok
+}
+
+// NoteAfter notes how many objects have keys above one, for who goes on from there. It does
+// so where others will read the same snapshot: see [Cache.SnapshotAt].
+func (s *Snapshot) NoteAfter(key string, n int) {
+	if !s.kept {
+		return
+	}
+	s.counts.Lock()
+	defer s.counts.Unlock()
+	if s.counts.after == nil || len(s.counts.after) >= countsMost {
+		s.counts.after = map[string]int{}
+	}
+	s.counts.after[key] = n
+}
+
+// countsMost is how many counts a snapshot keeps: of a list in pages each needs the one before.
+const countsMost = 256
 
 // Get returns the object with the key, or nil.
 func (s *Snapshot) Get(key string) *Item {

@@ -472,3 +472,30 @@ func TestNarrowTellsWhatTheFollowerSees(t *testing.T) {
 		}
 	}
 }
+
+// TestHowManyFollowIsKeptWithAState that is kept itself: who lists in pages reads the same
+// again, whether anything has changed since or not.
+func TestHowManyFollowIsKeptWithAState(t *testing.T) {
+	c := filled("a/1", "a/2", "a/3")
+	now := c.Snapshot()
+	now.NoteAfter("a/1", 2)
+	if n, ok := now.After("a/1"); ok {
+		t.Errorf("of a snapshot that nobody else reads %d was kept", n)
+	}
+	for _, changed := range []bool{false, true} {
+		if changed {
+			feed(c, 11, "-a/3")
+		}
+		s := c.SnapshotAt(10)
+		if _, ok := s.After("a/2"); ok != changed {
+			t.Errorf("changed is %t: what follows a/2 is known: got %t", changed, ok)
+		}
+		s.NoteAfter("a/2", 1)
+		if n, ok := c.SnapshotAt(10).After("a/2"); n != 1 || !ok {
+			t.Errorf("changed is %t: got %d, %t, want 1", changed, n, ok)
+		}
+	}
+	if n, ok := c.SnapshotAt(11).After("a/2"); ok {
+		t.Errorf("of another state: got %d, want nothing", n)
+	}
+}

@@ -14,7 +14,7 @@ const pastSize = 8
 // what has changed since, the first time.
 func (c *Cache) SnapshotAt(rev int64) *Snapshot {
 	s, since := c.past(rev)
-	if len(since) == 0 {
+	if s == nil || s.kept {
 		return s
 	}
 	for _, e := range slices.Backward(since) {
@@ -24,10 +24,10 @@ func (c *Cache) SnapshotAt(rev int64) *Snapshot {
 			s.tree.ReplaceOrInsert(entry{e.Prev.Key, e.Prev})
 		}
 	}
+	s.kept = true
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.mu.log.keep(s)
-	return s
+	return c.mu.log.keep(s)
 }
 
 // past returns a state that is kept, or else the present one with the changes
@@ -55,17 +55,18 @@ func (l *eventLog) find(rev int64) (int, bool) {
 }
 
 // keep keeps a state for as long as the log reaches back to it: the objects that it
-// holds on to, the log holds on to anyway.
-func (l *eventLog) keep(s *Snapshot) {
+// holds on to, the log holds on to anyway. It returns the one that is kept.
+func (l *eventLog) keep(s *Snapshot) *Snapshot {
 	i, ok := l.find(s.Rev)
 	if ok {
-		return // another reader was faster
+		return l.past[i] // another reader was faster
 	}
 	l.past = slices.Insert(l.past, i, s)
 	if len(l.past) > pastSize {
 		l.past = slices.Delete(l.past, 0, 1)
 	}
 	l.begin(l.first)
+	return s
 }
 
 // begin says that the changes after rev are known in full, and no earlier ones.

@@ -109,15 +109,17 @@ func (r *Reader) listSnapshot(c *call.Call, q *query, snap *cache.Snapshot, at r
 		p.Items = make([]*cache.Item, 0, snap.Len())
 	}
 	from, remaining := "", int64(0)
+	left, known := snap.Len(), true // from there on, of all namespaces
 	if at.Key != "" {
 		from = at.Key + "\x00"
+		left, known = snap.After(at.Key)
 	}
-	all := q.sel.Everything() && q.sel.namespace == "" && from == ""
+	all := q.sel.Everything() && q.sel.namespace == ""
 	more := false
 	snap.Scan(q.sel.namespace, from, func(it *cache.Item) bool {
 		switch full := q.limit > 0 && int64(len(p.Items)) == q.limit; {
-		case full && all: // what remains is known without a look
-			more, remaining = true, int64(snap.Len())-q.limit
+		case full && all && known: // what remains is known without a look
+			more, remaining = true, int64(left)-q.limit
 			return false
 		case full && q.sel.Everything():
 			more = true
@@ -133,6 +135,9 @@ func (r *Reader) listSnapshot(c *call.Call, q *query, snap *cache.Snapshot, at r
 	})
 	if more {
 		p.goesOn(at.Rev, remaining, q)
+		if all {
+			snap.NoteAfter(p.Items[len(p.Items)-1].Key, int(remaining))
+		}
 	}
 	return p
 }

@@ -26,6 +26,13 @@ const (
 	progressMaxDelay = time.Second
 )
 
+// sawUpTo is the highest revision that this member's etcd has told of.
+func (s *Store) sawUpTo() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.seen
+}
+
 // saw notes a revision of the store.
 func (s *Store) saw(rev int64) {
 	s.mu.Lock()

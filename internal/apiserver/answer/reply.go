@@ -84,21 +84,44 @@ func (p *Reply) Item(code int, it *cache.Item) {
 		p.object(code, metadataGVK(p.Accept, "PartialObjectMetadata"), partial(it.Object))
 		return
 	}
-	b, err := p.Encoded.Bytes(it, p.Call.Resource.Forms.In(p.Accept.Bytes()))
+	room := rooms.Get().(*[]byte)
+	defer rooms.Put(room)
+	out, err := p.appendItem((*room)[:0], it)
+	*room = out
 	if err != nil {
 		p.Fail(err)
 		return
 	}
-	room := rooms.Get().(*[]byte)
-	defer rooms.Put(room)
-	out := (*room)[:0]
-	if p.Accept.Media == request.MediaProto {
-		out = p.Call.Resource.Proto.Append(out, b)
-	} else {
-		out = served.AppendWithHead(out, p.Call.Resource.Head, b)
-	}
-	*room = out
 	p.send(code, out)
+}
+
+// appendItem appends an object with what it is. Bytes that are kept packed stay so: to
+// unpack them for each who asks is less than to find room for them.
+func (p *Reply) appendItem(dst []byte, it *cache.Item) ([]byte, error) {
+	res, proto := p.Call.Resource, p.Accept.Media == request.MediaProto
+	form := res.Forms.In(p.Accept.Bytes())
+	size := p.Encoded.Kept(it, form)
+	if size == 0 {
+		b, err := p.Encoded.Bytes(it, form)
+		switch {
+		case err != nil:
+			return dst, err
+		case proto:
+			return res.Proto.Append(dst, b), nil
+		}
+		return served.AppendWithHead(dst, res.Head, b), nil
+	}
+	if proto {
+		dst, err := p.Encoded.Append(res.Proto.AppendHead(dst, size), it, form)
+		return res.Proto.AppendTail(dst), err
+	}
+	dst = append(dst, res.Head...)
+	at := len(dst)
+	dst, err := p.Encoded.Append(dst, it, form)
+	if err != nil {
+		return dst, err
+	}
+	return joinHead(dst, at), nil
 }
 
 // rooms lends room to put answers together in.

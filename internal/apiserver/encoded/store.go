@@ -138,6 +138,21 @@ func (s *Store) Size(it *cache.Item, f *Form) (int, error) {
 	return len(*room), err
 }
 
+// Kept is how many bytes Append would append without making them, 0 if it would make
+// them.
+func (s *Store) Kept(it *cache.Item, f *Form) int {
+	if f.Current == nil {
+		return 0
+	}
+	e := encodingOf(it, f)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.mu.raw == nil && e.mu.packed == nil {
+		return 0
+	}
+	return e.mu.size
+}
+
 // size is the size of the bytes, 0 if they have to be made to know it.
 func (e *encoding) size(full func() bool) int {
 	e.mu.Lock()

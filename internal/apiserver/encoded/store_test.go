@@ -238,3 +238,29 @@ func TestManyReadersAgree(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+func TestWhatIsKeptIsToldWithoutMakingIt(t *testing.T) {
+	w, s := newWorld(2), New(1<<20)
+	for _, it := range w.items {
+		if n := s.Kept(it, w.form); n != 0 {
+			t.Errorf("before anybody asked %d bytes are kept", n)
+		}
+	}
+	if _, err := s.Bytes(w.items[0], w.form); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Append(nil, w.items[1], w.form); err != nil {
+		t.Fatal(err)
+	}
+	for i, it := range w.items {
+		if n := s.Kept(it, w.form); n != len(text(fmt.Sprint(i))) {
+			t.Errorf("item %d: got %d bytes, want %d", i, n, len(text(fmt.Sprint(i))))
+		}
+	}
+	if w.made != 2 {
+		t.Errorf("made %d times, want 2", w.made)
+	}
+	if n := s.Kept(w.items[0], &Form{}); n != 0 {
+		t.Errorf("of a form that keeps nothing %d bytes are kept", n)
+	}
+}

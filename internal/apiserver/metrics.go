@@ -238,6 +238,9 @@ func (w *countingWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
+// Sent counts what was sent beside the writer.
+func (w *countingWriter) Sent(n int64) { w.st.wrote += n }
+
 // hurry lets the client send only a little longer what nobody has read.
 func (w *countingWriter) hurry() {
 	if w.st.unread > 0 {

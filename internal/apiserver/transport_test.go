@@ -39,6 +39,8 @@ var onMemoryOnly = map[string]string{
 	"TestTimeoutBoundsTheWholeRequest":                 "needs virtual time, and real connections already",
 	"TestTrickledBodiesHoldUpNobody":                   "has real connections already, and asks nothing of a store",
 	"TestTwoHundredRequestsOfAUserWait":                "has real connections already, and asks little of a store",
+	"TestLongListsOverHTTP2AreThoseOfHTTP1":            "has real connections already, and asks little of a store",
+	"TestLongListThatIsNotReadEnds":                    "has real connections already, and asks little of a store",
 	"TestClientsThatDoNotReadAreCutOff":                "has real connections already, and asks nothing of a store",
 	"TestSmallAnswerThatNobodyTakesIsGivenUp":          "has real connections already, and asks nothing of a store",
 	"TestManyConnectionsOfStrangersLockNobodyOut":      "has real connections already, and asks little of a store",

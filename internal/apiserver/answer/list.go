@@ -32,26 +32,24 @@ func (p *Reply) Collection(page *read.Page) {
 
 func (p *Reply) jsonList(page *read.Page) {
 	p.W.Header().Set("Content-Type", request.JSON)
-	l := pieces.New(p.W)
-	l.Buf = p.appendJSONList(l, page)
-	l.Buf = append(l.Buf, '\n')
-	l.End()
+	p.long(p.listOfJSON(page, "]}\n"))
 }
 
-// appendJSONList returns what of the list is not written yet.
-func (p *Reply) appendJSONList(l *pieces.Writer, page *read.Page) []byte {
-	l.Buf = append(l.Buf, p.Call.Resource.ListHead...)
-	l.Buf = append(l.Buf, `,"metadata":`...)
-	l.Buf, _ = wire.AppendJSON(l.Buf, &page.Meta)
-	l.Buf = append(l.Buf, `,"items":[`...)
-	bytes := p.bulk(page, p.Call.Resource.Forms.JSON)
-	p.items(l, page, func(dst []byte, i int) ([]byte, error) {
+// listOfJSON is a list without its end, which is told.
+func (p *Reply) listOfJSON(page *read.Page, end string) *long {
+	l := &long{page: page, form: p.Call.Resource.Forms.JSON, tail: []byte(end)}
+	l.head = append(l.head, p.Call.Resource.ListHead...)
+	l.head = append(l.head, `,"metadata":`...)
+	l.head, _ = wire.AppendJSON(l.head, &page.Meta)
+	l.head = append(l.head, `,"items":[`...)
+	bytes := p.bulk(page, l.form)
+	l.item = func(dst []byte, i int) ([]byte, error) {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
 		return bytes(dst, page.Items[i])
-	})
-	return append(l.Buf, "]}"...)
+	}
+	return l
 }
 
 // items writes the items of a list, each as item appends it.
@@ -90,7 +88,10 @@ func (p *Reply) MemoryOf(page *read.Page) int64 {
 
 // wholeList sends a list that is to be reformatted.
 func (p *Reply) wholeList(page *read.Page) {
-	p.send(http.StatusOK, p.appendJSONList(&pieces.Writer{}, page))
+	list, l := p.listOfJSON(page, "]}"), &pieces.Writer{}
+	l.Buf = append(l.Buf, list.head...)
+	p.items(l, page, list.item)
+	p.send(http.StatusOK, append(l.Buf, list.tail...))
 }
 
 // Few is up to how many objects that are asked for together are kept as they were
@@ -127,14 +128,13 @@ func (p *Reply) protoList(page *read.Page) {
 		size += wire.ListItemSize(sizes[i])
 	}
 	p.W.Header().Set("Content-Type", request.Proto)
-	l := pieces.New(p.W)
-	l.Buf = append(p.Call.Resource.ListProto.AppendHead(l.Buf, size), head...)
 	bytes := p.bulk(page, f)
-	p.items(l, page, func(dst []byte, i int) ([]byte, error) {
-		return bytes(wire.AppendListItemHead(dst, sizes[i]), page.Items[i])
+	p.long(&long{
+		page: page, form: f, head: append(p.Call.Resource.ListProto.AppendHead(nil, size), head...), tail: p.Call.Resource.ListProto.AppendTail(nil),
+		item: func(dst []byte, i int) ([]byte, error) {
+			return bytes(wire.AppendListItemHead(dst, sizes[i]), page.Items[i])
+		},
 	})
-	l.Buf = p.Call.Resource.ListProto.AppendTail(l.Buf)
-	l.End()
 }
 
 func (p *Reply) metadataList(page *read.Page) {

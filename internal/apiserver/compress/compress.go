@@ -27,6 +27,12 @@ func Handler(next http.Handler, may func(r *http.Request) bool) http.Handler {
 	})
 }
 
+// Compresses reports whether large answers written to w are compressed.
+func Compresses(w http.ResponseWriter) bool {
+	_, ok := w.(*gzipWriter)
+	return ok
+}
+
 func isLocal(r *http.Request) bool {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

@@ -91,6 +91,13 @@ func streamOf(w http.ResponseWriter) uint32 {
 	return uint32(v.Uint())
 }
 
+// wideFrom is how much a client must take of a stream at a time to be sent by a lane what is
+// long from the first byte on: the pace lets one that takes less wait again and again.
+const wideFrom = 1 << 20
+
+// Wide reports whether the client takes much of the stream at a time.
+func (l *Lane) Wide() bool { return l.of.windowOf(l) >= wideFrom }
+
 // Follow has the connection send what source gives, when the headers and so many
 // bytes have been sent that the handler has written and flushed. A client that does
 // not take within limit what is sent at a time is given up. The handler writes no more.

@@ -52,6 +52,12 @@ func (s *lanes) add(id uint32) *Lane {
 	return l
 }
 
+func (s *lanes) windowOf(l *Lane) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return l.window
+}
+
 func (s *lanes) follow(l *Lane, after int64, limit time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -353,8 +359,14 @@ func (s *lanes) rested() {
 	}
 }
 
-// close ends the waiting of a connection that has ended.
+// close ends the waiting of a connection that has ended, and its lanes.
 func (s *lanes) close() {
 	s.timer.Stop()
 	s.rested()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.shared = false // no more are opened
+	for _, l := range s.mu.open {
+		s.finishLocked(l, nil)
+	}
 }

@@ -22,6 +22,7 @@ type lane struct {
 
 	// Of who sends.
 	events []cache.Event // that the cursor has given, and are not sent
+	many   bool          // they are the initial ones
 
 	bookmarkDue, timeUp atomic.Bool
 }
@@ -50,6 +51,10 @@ func (f *lane) run(ctx context.Context, due, end <-chan time.Time) {
 	}
 }
 
+// begin has the lane send the initial events, and that they end if that is to be told.
+// It comes before run.
+func (f *lane) begin(events []cache.Event) { f.events, f.many = events, true }
+
 // close ends the lane, and the answer with it if it ends within an event.
 func (f *lane) close() {
 	if f.lane.Close() != nil {
@@ -71,6 +76,9 @@ func (f *lane) fill(most int) error {
 			if asked {
 				break
 			}
+			if err := f.begun(); err != nil {
+				return err
+			}
 			asked = true
 			if err := f.fetch(); err != nil {
 				return err
@@ -83,11 +91,25 @@ func (f *lane) fill(most int) error {
 		if f.events = f.events[1:]; len(f.events) == 0 {
 			f.events = nil
 		}
-		if _, err := f.w.event(e, false); err != nil {
+		if _, err := f.w.event(e, f.many); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// begun adds that the initial events have ended, if they just have and it is to be told.
+func (f *lane) begun() error {
+	if !f.many {
+		return nil
+	}
+	f.many = false
+	f.w.told = f.w.cursor.Rev()
+	if !f.w.announce {
+		return nil
+	}
+	f.w.announce = false
+	return f.w.events.Bookmark(f.w.told, true)
 }
 
 func (f *lane) fetch() (err error) {

@@ -156,6 +156,10 @@ func (w *Watch) deliver() error {
 		return err
 	}
 	sent, many := false, w.sent.IsZero() && len(events) > answer.Few
+	if many && w.lane != nil && w.lane.lane.Wide() {
+		w.lane.begin(events)
+		return nil
+	}
 	for i := range events {
 		ok, err := w.event(events[i], many)
 		if err != nil {

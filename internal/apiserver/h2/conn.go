@@ -59,6 +59,7 @@ var _ net.Conn = (*Conn)(nil)
 func newConn(c *tls.Conn, s *socket, timeout time.Duration, pace *Pace) *Conn {
 	b := &Conn{Conn: c, socket: s, timeout: timeout, wake: make(chan struct{}, 1), sent: make(chan struct{}, 1), done: make(chan struct{})}
 	b.lanes.init(pace, func() { token(b.wake) })
+	b.lanes.much = func() { s.much.Store(true) }
 	b.in.credit = newCredit()
 	b.in.credit.lanes = &b.lanes
 	b.in.late = time.AfterFunc(heldFor, b.tellLate)

@@ -13,6 +13,7 @@ type lanes struct {
 	wake  func() // has fill called, by the goroutine that sends
 	pace  *Pace
 	timer *time.Timer
+	much  func() // told each time that much was sent to clients that take much at a time
 
 	// Of the goroutine that sends.
 	round []*Lane   // whose turn it is
@@ -26,6 +27,7 @@ type lanes struct {
 		resting      bool             // timer will wake
 		first        int64            // what a stream may be sent to begin with
 		ours, theirs int64            // what lanes and server may send of the connection's window
+		since        int64            // bytes that were sent since much was told
 		shared       bool             // the window is large enough for both
 	}
 }
@@ -270,6 +272,10 @@ func (s *lanes) spent(l *Lane, n int) (again bool) {
 	defer s.mu.Unlock()
 	l.window -= int64(n)
 	s.mu.ours -= int64(n)
+	if s.mu.since += int64(n); s.mu.since >= napAfter && s.mu.first >= wideFrom {
+		s.mu.since = 0
+		s.much()
+	}
 	if l.closed {
 		return false
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"net"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // Listener accepts connections whose TLS records can gather, for [Configure].
@@ -21,6 +23,9 @@ func (l Listener) Accept() (net.Conn, error) {
 // socket is the connection below TLS. Until gather is called it is as any other.
 type socket struct {
 	net.Conn
+	// much is set when much was sent: then the client's window updates come in great numbers.
+	much atomic.Bool
+	nap  *time.Timer // nil: there was no reason for one yet
 
 	mu struct {
 		sync.Mutex
@@ -43,6 +48,27 @@ func (s *socket) hold() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.held = true
+}
+
+const (
+	// napAfter is how much is sent before window updates are let gather, napFor how long.
+	// It is far less than a client with a lane takes.
+	napAfter = 256 << 10
+	napFor   = time.Millisecond
+)
+
+// Read reads what has come. While much is sent it lets some gather before: a client
+// grants more for each 8 KiB that it has read, and to be woken costs more than to read.
+func (s *socket) Read(p []byte) (int, error) {
+	if s.much.Swap(false) {
+		if s.nap == nil {
+			s.nap = time.NewTimer(napFor)
+		} else {
+			s.nap.Reset(napFor)
+		}
+		<-s.nap.C
+	}
+	return s.Conn.Read(p)
 }
 
 // Write sends TLS records, or lets them gather.

@@ -34,6 +34,9 @@ const (
 	scavengePages = 24 << 20
 	// scavengePause is how long pages stay mapped at least.
 	scavengePause = time.Minute
+	// scavengeDatabase is how much mapped memory of files a busy process may have before it
+	// gives back those of the database: its objects are read from the caches.
+	scavengeDatabase = 96 << 20
 )
 
 // scavenge gives memory back to the system whenever the server has had little to do
@@ -76,7 +79,8 @@ func (r *scavenger) look() (heap, pages int64, err error) {
 	idle := !r.at.IsZero() && float64(cpu-r.cpu) <= scavengeIdle*float64(now.Sub(r.at))
 	r.cpu, r.at = cpu, now
 	if !idle {
-		return 0, 0, nil
+		pages, err = r.forgetDatabase()
+		return 0, pages, err
 	}
 	if before := unusedHeap(); before-r.heap > scavengeHeap {
 		debug.FreeOSMemory()
@@ -102,6 +106,20 @@ func (r *scavenger) look() (heap, pages int64, err error) {
 	r.let = now
 	after, err := filePages()
 	return heap, before - after, err
+}
+
+// forgetDatabase gives back the pages of the database if many of files are in memory.
+// Writing has brought them there, some again and again; most are never read.
+func (r *scavenger) forgetDatabase() (pages int64, err error) {
+	before, err := filePages()
+	if err != nil || before <= scavengeDatabase || r.store == nil {
+		return 0, err
+	}
+	if err := r.store.WhileMapped(func() error { return forget(r.store.Database()) }); err != nil {
+		return 0, err
+	}
+	after, err := filePages()
+	return before - after, err
 }
 
 // unusedHeap is how many bytes of the heap are in memory although no object

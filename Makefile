@@ -36,7 +36,7 @@ HEAP        := -X runtime.godebugDefault=disablethp=1
 LDFLAGS     := -s -w $(HEAP) $(KUBE_STAMP) -X $(STAMP).Version=$(VERSION) -X $(STAMP).Commit=$(COMMIT) -X $(STAMP).TreeState=$(TREE_STATE) -X $(STAMP).Date=$(DATE)
 
 .DEFAULT_GOAL := help
-.PHONY: help root prerequisites runtime build images test test-often lint up down reset bench bench-compare bench-baseline baseline requirements audit clean
+.PHONY: help root prerequisites runtime build images test test-often lint up down reset bench bench-scale bench-compare bench-baseline baseline requirements audit clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r target text; do printf '  make %-14s %s\n' "$$target" "$$text"; done
@@ -90,6 +90,9 @@ baseline:
 
 bench-baseline: build baseline ## put the load from outside on upstream's server library, too, by turns, ROUNDS=2 (root)
 	$(GO) run ./test/bench -kemudi bin/kemudi -baseline bin/baseline -rounds $(or $(ROUNDS),2) -only outside -out ''
+
+bench-scale: build ## measure clusters of simulated nodes, STEPS=pods,rollout,... or all (root)
+	$(GO) run ./test/bench -kemudi bin/kemudi -only scale -steps '$(STEPS)' -out $(if $(STEPS),'',docs/bench-scale.md)
 
 # Go benchmarks of PACKAGES that match BENCH, or with LOAD=outside that load (root).
 bench-compare: runtime ## compare with commit BASE by turns: PACKAGES, BENCH, ROUNDS=5, or LOAD

@@ -112,6 +112,21 @@ var (
 	schedBind   = measure{"schedule and bind through the API (memory store)", perSecond, bar{}, above(2000), 150}
 )
 
+// What is asked of whole clusters of simulated nodes, whose part of the work is in the figures.
+var (
+	scalePods        = measure{"30,000 pods of 300 Deployments, to Ready", perSecond, bar{}, above(300), 0}
+	scalePodsMemory  = measure{"the same: memory (RSS) at most", mebibytes, bar{}, below(1024), 0}
+	scaleRollout     = measure{"a Deployment of 5,000 pods rolled out", seconds, bar{}, below(60), 0}
+	scaleJob         = measure{"a Job of 10,000 completions", perSecond, bar{}, above(150), 0}
+	scaleCron        = measure{"5,000 CronJobs of one minute started", seconds, bar{}, below(15), 0}
+	scaleNamespace   = measure{"a namespace with 10,000 objects gone", seconds, bar{}, below(20), 0}
+	scaleDependents  = measure{"an owner with 20,000 dependents gone", seconds, bar{}, below(30), 0}
+	scaleEndpoints   = measure{"a Service of 10,000 endpoints, 100 changes a second, of one core", percent, bar{}, below(15), 0}
+	scaleAutoscalers = measure{"1,000 autoscalers at rest, of one core", percent, bar{}, below(15), 0}
+	scaleNodes       = measure{"5,000 nodes with 50,000 pods at rest, of one core", percent, bar{}, below(35), 0}
+	scaleNodesMemory = measure{"the same: memory (RSS)", mebibytes, bar{}, below(1024), 0}
+)
+
 // order is the order of the table.
 var order = []measure{
 	startReady, startReadyWarm, startPod, podOne50, podOne99, podBurst50, podBurst99, memory, memoryPod, idleCPU, idleDisk,
@@ -122,6 +137,7 @@ var order = []measure{
 	outStream, outProtoStream, outFew, outFew50, outFew99, outMany, outMany50, outMany99, outMemory, outRest,
 	size, sizePacked,
 	schedPlain, schedNear, schedApart, schedSpread, schedBind, simHour,
+	scalePods, scalePodsMemory, scaleRollout, scaleJob, scaleCron, scaleNamespace, scaleDependents, scaleEndpoints, scaleAutoscalers, scaleNodes, scaleNodesMemory,
 }
 
 // A unit is what a measure's value counts.

@@ -22,11 +22,12 @@ func main() {
 	figures := flag.String("figures", "", "file to write the figures to, a line each: name, unit and value between tabs")
 	baseline := flag.String("baseline", "", "program of test/baseline that gets the load from outside by turns with the other; empty: none")
 	rounds := flag.Int("rounds", 1, "how often the load from outside is measured; medians count")
-	only := flag.String("only", "", "comma-separated parts to measure: node, plane, load, outside, writes, reads, size, tests; default all but load, the last part of plane, and writes and reads, the beginning of outside without and with its reads")
+	only := flag.String("only", "", "comma-separated parts to measure: node, plane, load, outside, writes, reads, scale, size, tests; default all but load, the last part of plane, writes and reads, the beginning of outside without and with its reads, and scale, which has a table of its own")
+	steps := flag.String("steps", "", "comma-separated steps of the part scale; default all")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := run(ctx, &bench{bin: *bin, baseline: *baseline, rounds: *rounds, only: *only}, output{*out, *figures})
+	err := run(ctx, &bench{bin: *bin, baseline: *baseline, rounds: *rounds, only: *only, steps: *steps}, output{*out, *figures})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -75,6 +76,9 @@ func run(ctx context.Context, b *bench, out output) error {
 		return err
 	}
 	doc := b.document(about(ctx, b.bin))
+	if b.only == "scale" {
+		doc = b.scaleDocument(about(ctx, b.bin))
+	}
 	fmt.Print("\n", doc)
 	return out.write(doc, b.results.figures())
 }
@@ -84,7 +88,8 @@ type bench struct {
 	bin         string
 	baseline    string // upstream's server library; empty: none
 	rounds      int    // of the load from outside
-	only        string // parts that are asked for; empty: all
+	only        string // parts that are asked for; empty: all but scale
+	steps       string // of the part scale that are asked for; empty: all
 	dir         string // scratch
 	node, plane place
 	results     results
@@ -94,8 +99,11 @@ type bench struct {
 
 // wanted says whether a part is asked for by the flag -only.
 func (b *bench) wanted(part string) bool {
-	return b.only == "" || strings.Contains(","+b.only+",", ","+part+",")
+	return b.only == "" || listed(b.only, part)
 }
+
+// listed says whether a comma-separated list has a name.
+func listed(list, name string) bool { return strings.Contains(","+list+",", ","+name+",") }
 
 // measure measures the parts that are asked for.
 func (b *bench) measure(ctx context.Context) error {
@@ -114,6 +122,11 @@ func (b *bench) measure(ctx context.Context) error {
 	}
 	if b.wanted("outside") || b.only != "" && (b.wanted("writes") || b.wanted("reads")) {
 		if err := b.turns(ctx); err != nil {
+			return err
+		}
+	}
+	if listed(b.only, "scale") {
+		if err := b.scale(ctx); err != nil {
 			return err
 		}
 	}

@@ -44,7 +44,7 @@ func (p place) start(bin string) (*server, error) {
 		return nil, fmt.Errorf("make pipe: %w", err)
 	}
 	defer w.Close()
-	cmd := exec.Command(bin, append([]string{"server", "--data-dir", p.data, "--run-dir", p.run, "--pod-logs-dir", p.logs}, p.flags...)...)
+	cmd := exec.Command(bin, p.args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{w}
 	cmd.Env = append(os.Environ(), up.NotifyEnv+"=3")

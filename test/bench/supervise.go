@@ -52,7 +52,7 @@ func supervise(ctx context.Context, b *bench) (err error) {
 	defer netns.Close()
 	err = cmd.Wait()
 	node, plane := places(b.dir)
-	for _, p := range []place{node, plane} {
+	for _, p := range []place{node, plane, simulated(b.dir)} {
 		err = errors.Join(err, p.wipe(context.WithoutCancel(ctx), b.bin, netns))
 	}
 	return err
@@ -61,20 +61,36 @@ func supervise(ctx context.Context, b *bench) (err error) {
 // A place is the directories of one server.
 type place struct {
 	data, run, logs string
-	flags           []string // further flags of the server
+	args            []string // the command line of the server
+}
+
+// newPlace is a place in the directory of a benchmark. Its server is run by the arguments.
+func newPlace(dir, name string, args ...string) place {
+	p := place{
+		data: filepath.Join(dir, name, "data"), logs: filepath.Join(dir, name, "pods"),
+		run: "/run/kb" + strings.TrimPrefix(filepath.Base(dir), dirPrefix) + name[:1],
+	}
+	p.args = append(args, "--data-dir", p.data, "--run-dir", p.run)
+	return p
 }
 
 // places are where the servers of a benchmark with this directory are: the one
 // with a node, and the control plane alone.
 func places(dir string) (node, plane place) {
-	at := func(name string, flags ...string) place {
-		return place{
-			data: filepath.Join(dir, name, "data"), logs: filepath.Join(dir, name, "pods"),
-			run: "/run/kb" + strings.TrimPrefix(filepath.Base(dir), dirPrefix) + name[:1], flags: flags,
-		}
+	node, plane = newPlace(dir, "node", "server"), newPlace(dir, "plane", "server", "--disable-agent", "--secure-port", planePort)
+	for _, p := range []*place{&node, &plane} {
+		p.args = append(p.args, "--pod-logs-dir", p.logs)
 	}
-	return at("node"), at("plane", "--disable-agent", "--secure-port", planePort)
+	return node, plane
 }
+
+// simulated is where a cluster of simulated nodes is.
+func simulated(dir string) place {
+	return newPlace(dir, "simulated", "simulate", "--profile", pools(dir), "--secure-port", planePort)
+}
+
+// pools is the file that says which nodes those are.
+func pools(dir string) string { return filepath.Join(dir, "pools.yaml") }
 
 // planePort is the port of the control plane that runs beside the server.
 const planePort = "7443"

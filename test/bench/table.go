@@ -112,3 +112,20 @@ and written twice, %d config maps. Unless it says otherwise, a figure is the ser
 `, about, met, bars, table, starts, clients,
 		clients, outsideConns, podsLoaded, configMaps, byTurns)
 }
+
+// scaleDocument is the report of the part scale.
+func (b *bench) scaleDocument(about string) string {
+	table, met, bars := b.results.table(nil)
+	return fmt.Sprintf(`# Measured at scale
+
+Written by `+"`make bench-scale`"+` (test/bench). %s
+
+Each figure stands beside the bar that it is held to; in brackets, how much of the bar the figure is. %d of %d bars are met.
+
+%s
+Each is a cluster of its own on etcd, as `+"`kemudi simulate`"+` runs it: API server, scheduler and controllers are the real ones, and the
+nodes, which live in the API alone and start a pod in a millisecond, are in the same process. So what they cost is in each
+figure, and on a machine of few processors so is what the client costs, which asks over TLS. Of changes of endpoints and of
+autoscalers the figure is what they add: the same was measured without the Service, and without the autoscalers.
+`, about, met, bars, table)
+}

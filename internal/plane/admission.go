@@ -4,6 +4,7 @@ import (
 	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/admission/plugins"
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/dra"
 	rbacapi "github.com/kemudi/kemudi/internal/api/rbac"
 	"github.com/kemudi/kemudi/internal/api/storage"
 	"github.com/kemudi/kemudi/internal/auth"
@@ -40,7 +41,7 @@ func (p *Plane) admission() (*admission.Chain, error) {
 	p.authorizer = auth.Authorizers(
 		node.New(node.Caches{
 			Pods: cache(core.Pods.Def), Claims: cache(core.PersistentVolumeClaims.Def), Volumes: cache(core.PersistentVolumes.Def),
-			VolumeAttachments: cache(storage.VolumeAttachments.Def),
+			VolumeAttachments: cache(storage.VolumeAttachments.Def), ResourceSlices: cache(dra.ResourceSlices.Def),
 		}),
 		p.roles,
 	)

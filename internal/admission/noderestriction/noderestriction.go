@@ -9,12 +9,14 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/api/coordination"
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/dra"
 	"github.com/kemudi/kemudi/internal/api/storage"
 	"github.com/kemudi/kemudi/internal/auth/node"
 	"github.com/kemudi/kemudi/internal/client"
@@ -58,10 +60,30 @@ func (r *restriction) check(ctx context.Context, a *admission.Attributes, node s
 		if a.Namespace != corev1.NamespaceNodeLease || nameOf(a) != node {
 			return a.Forbid("can only access node lease with the same name as the requesting node")
 		}
+	case dra.ResourceSlices.Def:
+		return resourceSlice(a, node)
 	case storage.CSINodes.Def:
 		if nameOf(a) != node {
 			return a.Forbid("can only access CSINode with the same name as the requesting node")
 		}
+	}
+	return nil
+}
+
+// resourceSlice looks at the node of slices that are new, and of each that goes with
+// others. Of single ones the authorizer knows.
+func resourceSlice(a *admission.Attributes, node string) error {
+	of := func(obj any) string {
+		if s, ok := obj.(*resourcev1.ResourceSlice); ok && s.Spec.NodeName != nil {
+			return *s.Spec.NodeName
+		}
+		return ""
+	}
+	switch {
+	case a.Operation == admission.Create && of(a.Object) != node:
+		return a.Forbid("can only create ResourceSlice with the same NodeName as the requesting node")
+	case a.Operation == admission.Delete && of(a.Old) != node:
+		return a.Forbid("can only delete ResourceSlice with the same NodeName as the requesting node")
 	}
 	return nil
 }
@@ -91,6 +113,13 @@ func (r *restriction) pod(ctx context.Context, a *admission.Attributes, node str
 		pod, old := a.Object.(*corev1.Pod), a.Old.(*corev1.Pod)
 		if !maps.Equal(pod.Labels, old.Labels) {
 			return a.Forbid("node %q can not update labels through pod status", node)
+		}
+		// What a pod claims, its node may read.
+		if !equality.Semantic.DeepEqual(pod.Status.ResourceClaimStatuses, old.Status.ResourceClaimStatuses) {
+			return a.Forbid("node %q cannot update resource claim statuses", node)
+		}
+		if !equality.Semantic.DeepEqual(pod.Status.ExtendedResourceClaimStatus, old.Status.ExtendedResourceClaimStatus) {
+			return a.Forbid("node %q cannot update extended resource claim status", node)
 		}
 		return nil
 	case "eviction":

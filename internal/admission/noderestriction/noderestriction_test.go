@@ -67,6 +67,13 @@ func TestNodeAgentsWriteOnlyWhatIsAboutTheirNode(t *testing.T) {
 		{"another's lease", "", "Lease: {metadata: {namespace: kube-node-lease, name: n2}}", "", `leases.coordination.k8s.io "n2" is forbidden: can only access node lease with the same name as the requesting node`},
 		{"own CSINode", "", "CSINode: {metadata: {name: n1}}", "", ""},
 		{"another's CSINode", "", "CSINode: {metadata: {name: n2}}", "", `csinodes.storage.k8s.io "n2" is forbidden: can only access CSINode with the same name as the requesting node`},
+		{"claims through the status", "status", strings.Replace(mine, "{nodeName: n1}}", "{nodeName: n1}, status: {resourceClaimStatuses: [{name: a, resourceClaimName: b}]}}", 1), mine,
+			pods + `node "n1" cannot update resource claim statuses`},
+		{"claim of extended resources through the status", "status", strings.Replace(mine, "{nodeName: n1}}", "{nodeName: n1}, status: {extendedResourceClaimStatus: {resourceClaimName: b}}}", 1), mine,
+			pods + `node "n1" cannot update extended resource claim status`},
+		{"own slice", "", "ResourceSlice: {metadata: {name: s}, spec: {nodeName: n1}}", "", ""},
+		{"another's slice", "", "ResourceSlice: {metadata: {name: s}, spec: {nodeName: n2}}", "", `resourceslices.resource.k8s.io "s" is forbidden: can only create ResourceSlice with the same NodeName as the requesting node`},
+		{"delete of a slice of all nodes", "", "", "ResourceSlice: {metadata: {name: s}, spec: {allNodes: true}}", `resourceslices.resource.k8s.io "s" is forbidden: can only delete ResourceSlice with the same NodeName as the requesting node`},
 		{"event", "", "Event: {metadata: {namespace: team, name: e}}", "", ""},
 	} {
 		a := admissiontest.Request(t, q.now, q.old)

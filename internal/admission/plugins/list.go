@@ -66,6 +66,7 @@ func entries(o *admission.Options) []entry {
 		on(certificateSubjectRestriction()),
 		off(denyServiceExternalIPs()),
 		on(escalation(o)),
+		on(resourceClaims(o)),
 		on(quota.New(o)),
 		off(alwaysDeny()),
 	}

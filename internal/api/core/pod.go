@@ -39,9 +39,11 @@ var Pods = resource.Define(resource.Spec[*corev1.Pod]{
 		"status.nominatedNodeName": func(p *corev1.Pod) string { return p.Status.NominatedNodeName },
 	},
 	Index: map[string]func(*corev1.Pod) []string{
-		"spec.nodeName": func(p *corev1.Pod) []string { return []string{p.Spec.NodeName} },
-		IndexClaim:      podClaims,
-		IndexPodGroup:   PodGroupKeys,
+		"spec.nodeName":    func(p *corev1.Pod) []string { return []string{p.Spec.NodeName} },
+		IndexClaim:         podClaims,
+		IndexPodGroup:      PodGroupKeys,
+		IndexResourceClaim: podResourceClaims,
+		IndexUnmadeClaim:   unmadeClaims,
 	},
 	Sub: []resource.Sub[*corev1.Pod]{
 		{Name: "status", Merge: mergePodStatus, Validate: validatePodStatus},

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -27,6 +28,7 @@ type Caches struct {
 	Claims            *cache.Cache // PersistentVolumeClaims
 	Volumes           *cache.Cache // PersistentVolumes
 	VolumeAttachments *cache.Cache
+	ResourceSlices    *cache.Cache
 }
 
 // podsByNode is the index of pods by the node they are bound to.
@@ -92,6 +94,10 @@ func (a *Authorizer) refuses(node string, attrs authorizer.Attributes) string {
 		return a.volume(node, attrs)
 	case "storage.k8s.io/volumeattachments":
 		return a.gets(node, attrs, func() bool { return a.attached(node, attrs.GetName()) })
+	case "resource.k8s.io/resourceclaims":
+		return a.gets(node, attrs, func() bool { return a.usesResourceClaim(node, attrs.GetNamespace(), attrs.GetName()) })
+	case "resource.k8s.io/resourceslices":
+		return a.resourceSlice(node, attrs)
 	case "/serviceaccounts":
 		return a.serviceAccount(node, attrs)
 	case "/nodes":
@@ -175,6 +181,23 @@ func (a *Authorizer) volume(node string, attrs authorizer.Attributes) string {
 		return ""
 	}
 	return a.gets(node, attrs, func() bool { return a.usesVolume(node, attrs.GetName()) })
+}
+
+// resourceSlice lets an agent deal with what drivers publish of its node.
+func (a *Authorizer) resourceSlice(node string, attrs authorizer.Attributes) string {
+	if attrs.GetSubresource() != "" {
+		return "cannot authorize ResourceSlice subresources"
+	}
+	switch attrs.GetVerb() {
+	case "create": // admission looks at the node
+		return ""
+	case "list", "watch", "deletecollection":
+		return selected(attrs, resourcev1.ResourceSliceSelectorNodeName, node, "can only list/watch/deletecollection resourceslices with nodeName field selector")
+	}
+	if s := find[*resourcev1.ResourceSlice](a.c.ResourceSlices, attrs.GetName()); s == nil || s.Spec.NodeName == nil || *s.Spec.NodeName != node {
+		return unrelated(node)
+	}
+	return ""
 }
 
 // selected says why a list or watch is refused unless a field selector narrows it to

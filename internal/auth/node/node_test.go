@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/dra"
 	"github.com/kemudi/kemudi/internal/api/storage"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -40,6 +42,10 @@ spec:
   - {name: e, csi: {driver: x, nodePublishSecretRef: {name: csi}}}
   - {name: f, cinder: {volumeID: x, secretRef: {name: cinder}}}
   - {name: g, persistentVolumeClaim: {claimName: greedy}}
+  resourceClaims: [{name: a, resourceClaimName: gpu}, {name: b, resourceClaimTemplateName: nic}, {name: c, resourceClaimTemplateName: later}]
+status:
+  resourceClaimStatuses: [{name: b, resourceClaimName: web-nic-x}]
+  extendedResourceClaimStatus: {resourceClaimName: web-extended-x}
 `
 
 // A mirror pod is made by the agent: what it named, the agent could read.
@@ -51,6 +57,7 @@ spec:
   volumes:
   - {name: a, secret: {secretName: static}}
   - {name: b, persistentVolumeClaim: {claimName: static}}
+  resourceClaims: [{name: a, resourceClaimName: static}]
 `
 
 const podOnN2 = `
@@ -95,6 +102,10 @@ spec: {claimRef: {namespace: team, name: other}, csi: {driver: x, volumeHandle: 
 		VolumeAttachments: filled(storage.VolumeAttachments.Def,
 			&storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va-1"}, Spec: storagev1.VolumeAttachmentSpec{NodeName: "n1"}},
 			&storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va-2"}, Spec: storagev1.VolumeAttachmentSpec{NodeName: "n2"}}),
+		ResourceSlices: filled(dra.ResourceSlices.Def,
+			parse[resourcev1.ResourceSlice](t, "metadata: {name: s-1}\nspec: {nodeName: n1}"),
+			parse[resourcev1.ResourceSlice](t, "metadata: {name: s-2}\nspec: {nodeName: n2}"),
+			parse[resourcev1.ResourceSlice](t, "metadata: {name: s-3}\nspec: {allNodes: true}")),
 	})
 }
 
@@ -129,9 +140,11 @@ func ask(t testing.TB, who, text string) *authorizer.AttributesRecord {
 	return a
 }
 
+// unrelated is said of what has nothing to do with the node.
+const unrelated = "no relationship found between node 'n1' and this object"
+
 func TestAgentsSeeAndWriteWhatTheirNodeNeeds(t *testing.T) {
 	a := newAuthorizer(t)
-	const unrelated = "no relationship found between node 'n1' and this object"
 	for question, want := range map[string]string{
 		// Secrets and config maps: those that the node's pods refer to, one at a time.
 		"get secrets team/mounted":             "",
@@ -219,14 +232,42 @@ func TestAgentsSeeAndWriteWhatTheirNodeNeeds(t *testing.T) {
 		"create subjectaccessreviews.authorization.k8s.io": "",
 		"list deployments.apps":                            "not allowed",
 	} {
-		decision, reason, err := a.Authorize(t.Context(), ask(t, "system:node:n1", question))
-		got := reason
-		if decision != authorizer.DecisionAllow && reason == "" {
-			got = "not allowed"
-		}
-		if err != nil || got != want {
-			t.Errorf("%s: got %q, %v; want %q", question, got, err, want)
-		}
+		decides(t, a, question, want)
+	}
+}
+
+// decides checks what is said to n1's agent.
+func decides(t *testing.T, a *Authorizer, question, want string) {
+	t.Helper()
+	decision, reason, err := a.Authorize(t.Context(), ask(t, "system:node:n1", question))
+	got := reason
+	if decision != authorizer.DecisionAllow && reason == "" {
+		got = "not allowed"
+	}
+	if err != nil || got != want {
+		t.Errorf("%s: got %q, %v; want %q", question, got, err, want)
+	}
+}
+
+func TestAgentsSeeClaimsOfTheirPodsAndWriteSlicesOfTheirNode(t *testing.T) {
+	a := newAuthorizer(t)
+	for question, want := range map[string]string{
+		"get resourceclaims.resource.k8s.io team/gpu":                       "",
+		"get resourceclaims.resource.k8s.io team/web-nic-x":                 "",
+		"get resourceclaims.resource.k8s.io team/web-extended-x":            "",
+		"get resourceclaims.resource.k8s.io team/static":                    unrelated,
+		"get resourceclaims.resource.k8s.io team/other":                     unrelated,
+		"list resourceclaims.resource.k8s.io team/":                         "can only get individual resources of this type",
+		"get resourceclaims.resource.k8s.io/status team/gpu":                "cannot get subresource",
+		"create resourceslices.resource.k8s.io":                             "",
+		"update resourceslices.resource.k8s.io s-1":                         "",
+		"delete resourceslices.resource.k8s.io s-2":                         unrelated,
+		"get resourceslices.resource.k8s.io s-3":                            unrelated,
+		"watch resourceslices.resource.k8s.io ?spec.nodeName=n1":            "",
+		"deletecollection resourceslices.resource.k8s.io ?spec.nodeName=n2": "can only list/watch/deletecollection resourceslices with nodeName field selector",
+		"list resourceslices.resource.k8s.io":                               "can only list/watch/deletecollection resourceslices with nodeName field selector",
+	} {
+		decides(t, a, question, want)
 	}
 }
 

@@ -28,6 +28,19 @@ func (a *Authorizer) refers(node, namespace string, to core.Reference) bool {
 	return false
 }
 
+// usesResourceClaim reports whether a pod on the node uses the claim. Of claims that are
+// made for a pod the name is in its status, which is not for nodes to write: admission
+// sees to that.
+func (a *Authorizer) usesResourceClaim(node, namespace, name string) bool {
+	for _, it := range a.c.Pods.ByIndex(podsByNode, node) {
+		p, ok := it.Object.(*corev1.Pod)
+		if ok && p.Namespace == namespace && !core.IsMirror(p) && slices.Contains(core.ResourceClaimNames(p), name) {
+			return true
+		}
+	}
+	return false
+}
+
 // usesVolume reports whether a pod on the node has the claim that the volume is
 // bound to. That is for the volume to say: a claim may name any volume.
 func (a *Authorizer) usesVolume(node, volume string) bool {

@@ -46,7 +46,7 @@ func TestPatchOfAScaleNamesNoRevision(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const writers, each = 4, 50
+	const writers, each = 4, 20
 	var mu sync.Mutex
 	revisions := map[string]bool{}
 	var wg sync.WaitGroup

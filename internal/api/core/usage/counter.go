@@ -9,6 +9,7 @@ import (
 	quantity "k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/dra"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -47,6 +48,7 @@ var byResource = map[*resource.Def]*rules{
 	core.Pods.Def:                   &pods,
 	core.Services.Def:               &services,
 	core.PersistentVolumeClaims.Def: &claims,
+	dra.ResourceClaims.Def:          &resourceClaims,
 	core.ConfigMaps.Def:             {alias: corev1.ResourceConfigMaps},
 	core.Secrets.Def:                {alias: corev1.ResourceSecrets},
 	core.ReplicationControllers.Def: {alias: corev1.ResourceReplicationControllers},

@@ -117,7 +117,7 @@ func resourceName(key string) corev1.ResourceName {
 //	select=K=V,...  affinity='EXPR || EXPR'  prefer=WEIGHT:EXPR  names=NODE,...  tol=KEY[=VALUE][:EFFECT] or tol=*
 //	spread=KEY:SKEW:SELECTOR[:OPT,...] (hard)  soft=...  with options mindomains=N taints affinity keys=LABEL
 //	near=KEY:SELECTOR[:NSSELECTOR] apart=... wantnear=WEIGHT:KEY:SELECTOR wantapart=...
-//	terminating victim never nominated=NODE started=SECONDS gate=NAME
+//	uses=CLAIM,... (to devices; made:TEMPLATE)  terminating victim never nominated=NODE started=SECONDS gate=NAME
 //
 // Everything else is a label.
 func parsePod(words []string) *corev1.Pod {

@@ -245,7 +245,7 @@ func TestPrefersNodesWithWhatIsAskedForFirst(t *testing.T) {
 
 func TestServesExtendedResourcesByDevices(t *testing.T) {
 	withGPUs(t, func(r *rig) {
-		r.pod("p cpu=1 example.com/gpu=2")
+		r.pod("p cpu=1 res:example.com/gpu=2")
 		why := "0/1 nodes are available: 1 Insufficient example.com/gpu. preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
 		r.said("p", refused(why), "Warning FailedScheduling p: "+why)
 		r.class("served", `{selectors: [{cel: {expression: 'device.driver == "d.io"'}}], extendedResourceName: example.com/gpu}`)
@@ -266,10 +266,10 @@ func TestServesExtendedResourcesByDevices(t *testing.T) {
 		}
 		// By the name of the class, and on nodes that have the resource themselves without devices.
 		r.take()
-		r.pod("q cpu=1 deviceclass.resource.kubernetes.io/served=1")
+		r.pod("q cpu=1 res:deviceclass.resource.kubernetes.io/served=1")
 		r.said("q", refused(noDevice), "Warning FailedScheduling q: "+noDevice)
-		r.node("n2 cpu=4 example.com/gpu=1")
-		r.pod("o cpu=1 example.com/gpu=1")
+		r.node("n2 cpu=4 res:example.com/gpu=1")
+		r.pod("o cpu=1 res:example.com/gpu=1")
 		r.where("o", "n2")
 		if s := r.get("o").Status.ExtendedResourceClaimStatus; s != nil {
 			t.Errorf("got claim %+v where the node has the resource", s)
@@ -376,6 +376,7 @@ func raceForDevices(t *testing.T, seed uint64) {
 		if err := g.Wait(); err != nil {
 			t.Error(err)
 		}
+		synctest.Wait() // whoever takes over has caches that show all that was written
 	}
 	for i := range 24 {
 		name := fmt.Sprintf("c%d", i/2) // two pods a claim
@@ -450,7 +451,7 @@ func (r *rig) boundPods() (n int) {
 // TestGoesOnWhereASchedulerDied kills the scheduler before each of its writes in turn, and has another
 // one finish the job.
 func TestGoesOnWhereASchedulerDied(t *testing.T) {
-	for _, pod := range []string{"p cpu=1 uses=a,b", "p cpu=1 example.com/gpu=2"} {
+	for _, pod := range []string{"p cpu=1 uses=a,b", "p cpu=1 res:example.com/gpu=2"} {
 		for at := range 8 {
 			t.Run(fmt.Sprint(pod, " ", at), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {

@@ -66,9 +66,9 @@ type queue struct {
 
 	active, backoff, unschedulable heapOf
 	asking                         heapOf
-	erred                          heapOf                           // in back-off because of an error
-	byRefused                      map[refusedBy]*refusedPods       // unschedulable pods
-	awaited                        map[string]map[*pending]struct{} // gated pods that wait for something, by its key
+	erred                          heapOf                     // in back-off because of an error
+	byRefused                      map[refusedBy]*refusedPods // unschedulable pods
+	awaited                        map[string]items           // gated pods that wait for something, by its key
 	counts                         map[place]int
 	seq                            uint64
 
@@ -111,7 +111,7 @@ func newQueue(initial, longest time.Duration) *queue {
 		erred:         heapOf{before: dueFirst},
 		unschedulable: heapOf{before: dueFirst},
 		byRefused:     map[refusedBy]*refusedPods{},
-		awaited:       map[string]map[*pending]struct{}{},
+		awaited:       map[string]items{},
 		counts:        map[place]int{},
 	}
 }
@@ -298,7 +298,7 @@ func (q *queue) put(item *pending, to place) {
 	q.counts[to]++
 	if to == gated && item.awaits != "" {
 		if q.awaited[item.awaits] == nil {
-			q.awaited[item.awaits] = map[*pending]struct{}{}
+			q.awaited[item.awaits] = items{}
 		}
 		q.awaited[item.awaits][item] = struct{}{}
 	}

@@ -26,6 +26,9 @@ import (
 // claimTries is how often a claim is written that others write at the same time.
 const claimTries = 5
 
+// errDevicesLate is the end of a wait for devices by the clock.
+var errDevicesLate = errors.New("device binding timeout")
+
 // claiming is what is to be done about the claims of a pod that has its place.
 type claiming struct {
 	pod      *corev1.Pod
@@ -40,7 +43,7 @@ type claiming struct {
 // while that runs.
 type bindingClaim struct {
 	obj        *resourcev1.ResourceClaim
-	promised   types.UID                    // to whom; empty: it has what it needs
+	promised   types.UID                    // to whom; empty: to nobody, or not any more
 	allocation *resourcev1.AllocationResult // what was promised
 	mappings   []corev1.ContainerExtendedResourceRequest
 	written    *resourcev1.ResourceClaim // as it was written; nil: it was not, as far as is known
@@ -106,8 +109,8 @@ func (p *dynamicResources) PostBind(pod *snapshot.Pod, _ *snapshot.Node) {
 	}
 }
 
-// settle ends the promises of claims as far as is known what became of them, and reports
-// whether devices came free.
+// settle ends the promises of claims as far as is known what became of them, each once: another pod
+// may promise the claim something then. It reports whether devices came free.
 func (x *claiming) settle() (freed bool) {
 	for _, b := range x.claims {
 		switch {
@@ -116,11 +119,12 @@ func (x *claiming) settle() (freed bool) {
 			if b.written.UID != b.promised { // it has its own now
 				x.snapshot.PromiseDevices(b.written.UID, b.written.Namespace+"/"+b.written.Name, b.allocation)
 				x.snapshot.RecallDevices(b.promised)
-				b.promised = b.written.UID
 			}
-			freed = x.snapshot.KeepDevices(b.promised, resource.Revision(b.written)) || freed
+			freed = x.snapshot.KeepDevices(b.written.UID, resource.Revision(b.written)) || freed
+			b.promised = ""
 		default:
 			freed = x.snapshot.RecallDevices(b.promised) || freed
+			b.promised = ""
 		}
 	}
 	return freed
@@ -133,7 +137,7 @@ func (p *dynamicResources) PreBind(c *Cycle, n *snapshot.Node) Work {
 	if x == nil {
 		return Work{}
 	}
-	w := Work{Wait: Wait{For: p.timeout, Late: errors.New("device binding timeout"), Over: func() (bool, error) { return x.ready(p) }}}
+	w := Work{Wait: Wait{For: p.timeout, Late: errDevicesLate, Over: func() (bool, error) { return x.ready(p) }}}
 	if drivers := x.waitsFor(); len(drivers) > 0 {
 		w.Wait.Note = &Note{"BindingConditionsPending", "waiting for binding conditions for device on node " + n.Name}
 		w.Wait.Drivers = drivers
@@ -296,7 +300,7 @@ func (x *claiming) ready(p *dynamicResources) (bool, error) {
 		case err != nil:
 			return false, err
 		case !ready && p.expired(seen.Obj):
-			return false, fmt.Errorf("claim %s binding timeout", obj.Name)
+			return false, errDevicesLate
 		case !ready:
 			return false, nil
 		}
@@ -375,8 +379,8 @@ func (p *dynamicResources) Undo(pod *snapshot.Pod, _ *snapshot.Node) Work {
 		}
 		x.settle()
 		for _, b := range x.claims {
-			if b.made() { // it is gone
-				x.snapshot.RecallDevices(b.promised)
+			if b.made() && b.written != nil { // it is gone
+				x.snapshot.RecallDevices(b.written.UID)
 			}
 		}
 		return true

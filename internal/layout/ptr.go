@@ -19,6 +19,9 @@ func New(t reflect.Type) Ptr { return Ptr{reflect.New(t).UnsafePointer()} }
 // for maps that of a key or an element.
 func At[T any](p Ptr) *T { return (*T)(p.p) }
 
+// PtrTo is where the elements of a slice lie.
+func PtrTo(list reflect.Value) Ptr { return Ptr{list.UnsafePointer()} }
+
 // IsNil reports that p is nowhere.
 func (p Ptr) IsNil() bool { return p.p == nil }
 

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "sigs.k8s.io/json"
 )
 
 // usualPod is a pod as a cluster has thousands of them, of about 3 KB of JSON.
@@ -68,7 +69,11 @@ func BenchmarkDecode(b *testing.B) {
 		b.Fatal(err)
 	}
 	for name, decode := range map[string]func(*corev1.Pod) error{
-		"json":     func(pod *corev1.Pod) error { return DecodeJSON(text, pod) },
+		"json": func(pod *corev1.Pod) error { return DecodeJSON(text, pod) },
+		"json by the library": func(pod *corev1.Pod) error {
+			_, err := kjson.UnmarshalStrict(text, pod)
+			return err
+		},
 		"protobuf": func(pod *corev1.Pod) error { return pod.Unmarshal(bare) },
 	} {
 		b.Run(name, func(b *testing.B) {

@@ -8,11 +8,17 @@ import (
 // DecodeJSON reads a JSON document by upstream's rules: names are case
 // sensitive, whole numbers stay whole.
 func DecodeJSON(data []byte, into any) error {
+	if readJSON(data, into) {
+		return nil
+	}
 	return kjson.UnmarshalCaseSensitivePreserveInts(data, into)
 }
 
 // DecodeJSONStrict does the same and also returns what is unknown or duplicate.
 func DecodeJSONStrict(data []byte, into any) (strict []error, err error) {
+	if readJSON(data, into) {
+		return nil, nil
+	}
 	return kjson.UnmarshalStrict(data, into)
 }
 

@@ -68,6 +68,8 @@ func (f *Fields) appliedOwnership(c *changes, mine string, entries []metav1.Mana
 		Subresource: c.w.Sub, FieldsType: "FieldsV1",
 	}
 	raw := []byte("{" + mine + "}")
+	sets := f.writers.Get().(*setWriter)
+	defer f.writers.Put(sets)
 	var next []metav1.ManagedFieldsEntry
 	for _, e := range entries {
 		if e.Manager == self.Manager && e.Operation == self.Operation && e.Subresource == self.Subresource {
@@ -77,7 +79,7 @@ func (f *Fields) appliedOwnership(c *changes, mine string, entries []metav1.Mana
 			self.Time, self.FieldsV1 = e.Time, e.FieldsV1
 			continue
 		}
-		kept, err := f.keeps(c, &e)
+		kept, err := f.keeps(c, sets, &e)
 		if err != nil {
 			return nil, err
 		}
@@ -108,7 +110,9 @@ func (f *Fields) takesNothingBack(e *metav1.ManagedFieldsEntry, w Write, mine st
 	if e.APIVersion != w.GV.String() {
 		return errRare
 	}
-	left, err := f.sets.after(e.FieldsV1.GetRawBytes(), change{set: mine}, false)
+	sets := f.writers.Get().(*setWriter)
+	defer f.writers.Put(sets)
+	left, err := sets.after(e.FieldsV1.GetRawBytes(), change{set: mine}, false)
 	if err != nil {
 		return err
 	}
@@ -119,21 +123,24 @@ func (f *Fields) takesNothingBack(e *metav1.ManagedFieldsEntry, w Write, mine st
 }
 
 // keeps returns what another manager keeps of its fields. If the apply is not
-// forced that must be all: conflicts are explained by the library.
-func (f *Fields) keeps(c *changes, e *metav1.ManagedFieldsEntry) ([]byte, error) {
+// forced that must be all: conflicts are explained by the library. What it returns is
+// valid as long as that of the writer.
+func (f *Fields) keeps(c *changes, sets *setWriter, e *metav1.ManagedFieldsEntry) ([]byte, error) {
 	ch, err := c.of(e)
 	if err != nil {
 		return nil, err
 	}
 	raw := e.FieldsV1.GetRawBytes()
-	kept, err := f.sets.after(raw, change{set: ch.set}, false)
-	if err != nil {
-		return nil, err
+	if !c.w.Force {
+		kept, err := sets.after(raw, change{set: ch.set}, false)
+		if err != nil {
+			return nil, err
+		}
+		if !bytes.Equal(kept, raw) {
+			return nil, errRare
+		}
 	}
-	if !c.w.Force && !bytes.Equal(kept, raw) {
-		return nil, errRare
-	}
-	return f.sets.after(kept, change{removed: ch.removed}, false)
+	return sets.after(raw, ch, false)
 }
 
 // appliedSet returns the fields that a document sets, as a set without its

@@ -57,3 +57,29 @@ func BenchmarkOwnership(b *testing.B) {
 	run("apply", func() error { _, err := f.apply(applying, live, doc); return err })
 	run("apply by the library", func() error { _, err := f.applyByLibrary(applying, live, doc.DeepCopy()); return err })
 }
+
+// BenchmarkSets measures what a change of a pod's address costs the set of the manager
+// who writes its status.
+func BenchmarkSets(b *testing.B) {
+	before := []byte(`{"f:status":{"f:conditions":{"k:{\"type\":\"ContainersReady\"}":{".":{},"f:lastTransitionTime":{},"f:status":{},"f:type":{}},` +
+		`"k:{\"type\":\"Initialized\"}":{".":{},"f:lastTransitionTime":{},"f:status":{},"f:type":{}},"k:{\"type\":\"Ready\"}":{".":{},"f:lastTransitionTime":{},"f:status":{},"f:type":{}}},` +
+		`"f:containerStatuses":{},"f:hostIP":{},"f:phase":{},"f:podIP":{},"f:podIPs":{".":{},"k:{\"ip\":\"10.1.0.1\"}":{".":{},"f:ip":{}}},"f:startTime":{}}}`)
+	ch := change{
+		set:     `"f:status":{"f:podIP":{},"f:podIPs":{"k:{\"ip\":\"10.1.0.2\"}":{".":{},"f:ip":{}}}}`,
+		removed: `"f:status":{"f:podIPs":{"k:{\"ip\":\"10.1.0.1\"}":{".":{},"f:ip":{}}}}`,
+	}
+	w := &setWriter{}
+	for name, change := range map[string]func() ([]byte, error){
+		"written":        func() ([]byte, error) { return w.after(before, ch, true) },
+		"by the library": func() ([]byte, error) { return afterSet(before, ch, true) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := change(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -210,6 +210,12 @@ type item struct {
 }
 
 func (d *differ) lists(n *node, old, new layout.Ptr) {
+	if !old.IsNil() && !new.IsNil() {
+		first, size := old.Slice()
+		if other, n := new.Slice(); other == first && n == size {
+			return // one array: nothing in it differs
+		}
+	}
 	o, w := d.items(n, old), d.items(n, new)
 	if d.err != nil {
 		return

@@ -19,7 +19,7 @@ import (
 // Fields keeps metadata.managedFields and performs server-side apply for a set
 // of resources. It may be used concurrently.
 type Fields struct {
-	sets setMemo
+	writers sync.Pool // of *setWriter
 
 	mu struct {
 		sync.Mutex
@@ -47,7 +47,7 @@ func Warm() { types() }
 
 // NewFields returns the field keeper of the built-in kinds.
 func NewFields() *Fields {
-	f := &Fields{}
+	f := &Fields{writers: sync.Pool{New: func() any { return &setWriter{} }}}
 	f.mu.managers, f.mu.plans = map[target]*managedfields.FieldManager{}, map[target]plan{}
 	return f
 }

@@ -149,6 +149,8 @@ func (f *Fields) ownership(c *changes, mine change, entries []metav1.ManagedFiel
 	if mine.none() {
 		return entries, nil
 	}
+	w := f.writers.Get().(*setWriter)
+	defer f.writers.Put(w)
 	next := make([]metav1.ManagedFieldsEntry, 0, len(entries)+1)
 	found := false
 	updaters := 0
@@ -160,7 +162,7 @@ func (f *Fields) ownership(c *changes, mine change, entries []metav1.ManagedFiel
 		if err != nil {
 			return nil, err
 		}
-		raw, err := f.sets.after(e.FieldsV1.GetRawBytes(), ch, isSelf)
+		raw, err := w.after(e.FieldsV1.GetRawBytes(), ch, isSelf)
 		if err != nil {
 			return nil, err
 		}

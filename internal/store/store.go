@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -63,6 +64,28 @@ type Txn struct {
 
 // MaxTxnBytes is how large the keys and values of a transaction may be in sum.
 const MaxTxnBytes = 4 << 20
+
+// Check refuses a transaction that is too large or writes a key twice. size is that
+// of its keys and values.
+func (t *Txn) Check() (size int, err error) {
+	var written map[string]bool
+	if len(t.Ops) > 1 {
+		written = make(map[string]bool, len(t.Ops))
+	}
+	for _, op := range t.Ops {
+		size += len(op.Key) + len(op.Value)
+		if written[op.Key] {
+			return size, fmt.Errorf("transaction writes key %s twice", op.Key)
+		}
+		if written != nil {
+			written[op.Key] = true
+		}
+	}
+	if size > MaxTxnBytes {
+		return size, ErrTooLarge
+	}
+	return size, nil
+}
 
 // Cond holds if Key was last written at Rev; Rev 0 means that it does not exist.
 type Cond struct {

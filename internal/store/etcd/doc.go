@@ -8,7 +8,9 @@
 // Nothing is written while the store is idle. History older than five minutes
 // is compacted away; a compaction happens only if something was written.
 //
-// What lives here: the server's life and settings, the store's methods over an
-// etcd client, leases for keys with a time to live. What must not: anything
-// that knows what keys mean.
+// Writes and feeds, of which there are many, ask the server's own methods; what is
+// rare asks by way of etcd's client.
+//
+// What lives here: the server's life and settings, the store's methods, leases for
+// keys with a time to live. What must not: anything that knows what keys mean.
 package etcd

@@ -5,7 +5,6 @@ import (
 	"math"
 	"sync"
 	"time"
-	"unsafe"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -62,7 +61,3 @@ func (l *leases) reuse(ttl time.Duration) (clientv3.LeaseID, bool) {
 	le.keys++
 	return le.id, true
 }
-
-// text is b as a string without a copy: etcd's client wants strings, and turns
-// them into bytes again. b is not changed afterwards (see store.Store).
-func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

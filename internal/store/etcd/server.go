@@ -111,7 +111,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	s.disk = &diskGuard{dir: c.Dir, db: s.Database(), log: s.o.Log, reserve: reserveBytes, commit: e.Server.Backend().ForceCommit}
 	s.disk.back()
-	s.client = v3client.New(e.Server)
+	s.client, s.server = v3client.New(e.Server), e.Server
 	defer s.client.Close()
 	close(s.ready)
 

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"sync"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/etcdserver"
+	servererrors "go.etcd.io/etcd/server/v3/etcdserver/errors"
 
 	"github.com/kemudi/kemudi/internal/store"
 )
@@ -18,6 +21,7 @@ type Store struct {
 	ready   chan struct{} // closed when client is set
 	stopped chan struct{} // closed when the client works no more
 	client  *clientv3.Client
+	server  *etcdserver.EtcdServer // what every write asks, and what feeds; set with client
 
 	leases leases
 	disk   *diskGuard // set before ready is closed
@@ -108,26 +112,26 @@ func (s *Store) Txn(ctx context.Context, t store.Txn) (store.TxnResult, error) {
 	if err != nil {
 		return store.TxnResult{}, err
 	}
-	ops, size := make([]clientv3.Op, len(t.Ops)), 0
-	for _, op := range t.Ops {
-		size += len(op.Key) + len(op.Value)
-	}
-	if size > store.MaxTxnBytes {
-		return store.TxnResult{}, store.ErrTooLarge
+	size, err := t.Check()
+	if err != nil {
+		return store.TxnResult{}, err
 	}
 	if err := s.disk.take(size); err != nil {
 		return store.TxnResult{}, err
 	}
+	req := &etcdserverpb.TxnRequest{Compare: make([]*etcdserverpb.Compare, len(t.Conds)), Success: make([]*etcdserverpb.RequestOp, len(t.Ops))}
 	for i, op := range t.Ops {
-		if ops[i], err = s.op(ctx, c, op); err != nil {
+		if req.Success[i], err = s.op(ctx, c, op); err != nil {
 			return store.TxnResult{}, s.explain(ctx, "grant a lease for "+op.Key, err)
 		}
 	}
-	conds := make([]clientv3.Cmp, len(t.Conds))
 	for i, cond := range t.Conds {
-		conds[i] = clientv3.Compare(clientv3.ModRevision(cond.Key), "=", cond.Rev)
+		req.Compare[i] = &etcdserverpb.Compare{
+			Key: []byte(cond.Key), Result: etcdserverpb.Compare_EQUAL, Target: etcdserverpb.Compare_MOD,
+			TargetUnion: &etcdserverpb.Compare_ModRevision{ModRevision: cond.Rev},
+		}
 	}
-	r, err := c.Txn(ctx).If(conds...).Then(ops...).Commit()
+	r, err := s.server.Txn(ctx, req)
 	if err != nil {
 		return store.TxnResult{}, s.explain(ctx, "commit transaction", err)
 	}
@@ -160,18 +164,20 @@ func (s *Store) refused(ctx context.Context, conds []store.Cond, rev int64) (sto
 	return result, nil
 }
 
-func (s *Store) op(ctx context.Context, c *clientv3.Client, op store.Op) (clientv3.Op, error) {
-	switch {
-	case op.Value == nil:
-		return clientv3.OpDelete(op.Key), nil
-	case op.TTL <= 0:
-		return clientv3.OpPut(op.Key, text(op.Value)), nil
+func (s *Store) op(ctx context.Context, c *clientv3.Client, op store.Op) (*etcdserverpb.RequestOp, error) {
+	if op.Value == nil {
+		gone := &etcdserverpb.DeleteRangeRequest{Key: []byte(op.Key)}
+		return &etcdserverpb.RequestOp{Request: &etcdserverpb.RequestOp_RequestDeleteRange{RequestDeleteRange: gone}}, nil
 	}
-	id, err := s.leases.get(ctx, c, op.TTL)
-	if err != nil {
-		return clientv3.Op{}, err
+	put := &etcdserverpb.PutRequest{Key: []byte(op.Key), Value: op.Value}
+	if op.TTL > 0 {
+		id, err := s.leases.get(ctx, c, op.TTL)
+		if err != nil {
+			return nil, err
+		}
+		put.Lease = int64(id)
 	}
-	return clientv3.OpPut(op.Key, text(op.Value), clientv3.WithLease(id)), nil
+	return &etcdserverpb.RequestOp{Request: &etcdserverpb.RequestOp_RequestPut{RequestPut: put}}, nil
 }
 
 // Compact forgets the history below rev.
@@ -199,7 +205,7 @@ func (s *Store) explain(ctx context.Context, doing string, err error) error {
 		return store.ErrCompacted
 	case errors.Is(err, rpctypes.ErrFutureRev):
 		return store.ErrFuture
-	case errors.Is(err, rpctypes.ErrRequestTooLarge):
+	case errors.Is(err, rpctypes.ErrRequestTooLarge), errors.Is(err, servererrors.ErrRequestTooLarge):
 		return store.ErrTooLarge
 	case ctx.Err() != nil:
 		return context.Cause(ctx)

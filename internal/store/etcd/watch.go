@@ -2,14 +2,11 @@ package etcd
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc/metadata"
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
 
 	"github.com/kemudi/kemudi/internal/store"
 )
@@ -69,8 +66,7 @@ func (s *Store) leave(w *watcher) {
 
 // Watch calls fn with the changes under a prefix.
 func (s *Store) Watch(ctx context.Context, prefix string, after int64, fn func([]store.Change, int64) error) error {
-	c, err := s.open(ctx)
-	if err != nil {
+	if _, err := s.open(ctx); err != nil {
 		return err
 	}
 	w := &watcher{behind: make(chan struct{}, 1)}
@@ -80,33 +76,28 @@ func (s *Store) Watch(ctx context.Context, prefix string, after int64, fn func([
 
 	// A stream of its own: progress is asked for by stream, and one feed's must
 	// not wait for another's.
-	wctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, "feed", fmt.Sprintf("%p", w)))
-	defer cancel()
-	responses := c.Watch(wctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(after+1))
+	stream := s.server.Watchable().NewWatchStream()
+	defer stream.Close()
+	if _, err := stream.Watch(ctx, clientv3.AutoWatchID, []byte(prefix), []byte(clientv3.GetPrefixRangeEnd(prefix)), after+1); err != nil {
+		return s.explain(ctx, "watch "+prefix, err)
+	}
 	progress := after
 	ask := time.NewTimer(progressDelay)
 	defer ask.Stop()
 	armed, delay := true, progressDelay
 	for {
 		select {
-		case r, ok := <-responses:
-			if !ok {
-				return s.watchEnded(ctx, prefix)
-			}
-			if err := r.Err(); err != nil {
-				if r.CompactRevision != 0 || errors.Is(err, rpctypes.ErrCompacted) {
-					return store.ErrCompacted
+		case r := <-stream.Chan():
+			changes, rev, err := gather(r, stream.Chan(), progress)
+			if rev > progress {
+				if err := fn(changes, rev); err != nil {
+					return err
 				}
-				return s.explain(ctx, "watch "+prefix, err)
+				progress = rev
 			}
-			changes, rev := toChanges(&r)
-			if rev <= progress {
-				continue
-			}
-			if err := fn(changes, rev); err != nil {
+			if err != nil {
 				return err
 			}
-			progress = rev
 		case <-w.behind:
 			if !armed {
 				armed, delay = true, progressDelay
@@ -116,36 +107,60 @@ func (s *Store) Watch(ctx context.Context, prefix string, after int64, fn func([
 			if armed = progress < s.seen(); !armed {
 				continue
 			}
-			if err := c.RequestProgress(wctx); err != nil {
-				return s.explain(ctx, "ask for progress of "+prefix, err)
-			}
+			stream.RequestProgressAll()
 			delay = min(2*delay, progressMaxDelay)
 			ask.Reset(delay)
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		case <-s.stopped:
+			return ErrStopped
 		}
 	}
 }
 
-func (s *Store) watchEnded(ctx context.Context, prefix string) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return s.explain(ctx, "watch "+prefix, errors.New("the feed has ended"))
-}
+// gatherMost is how many responses are handed on together.
+const gatherMost = 128
 
-// toChanges returns the changes and the revision up to which they are all:
-// etcd's own revision in the header is ahead while a feed catches up.
-func toChanges(r *clientv3.WatchResponse) ([]store.Change, int64) {
-	if len(r.Events) == 0 {
-		return nil, r.Header.Revision
-	}
-	changes := make([]store.Change, len(r.Events))
-	for i, e := range r.Events {
-		changes[i].KV = fromKV(e.Kv)
-		if e.Type == mvccpb.DELETE {
-			changes[i].Value = nil
+// gather returns what a response and those that wait behind it have that is newer
+// than the progress so far: each is about one transaction, and who takes them in does that for all at
+// the cost of one.
+func gather(r mvcc.WatchResponse, more <-chan mvcc.WatchResponse, progress int64) (changes []store.Change, rev int64, err error) {
+	rev = progress
+	for n := 1; ; n++ {
+		mvcc.ReportEventReceived(len(r.Events))
+		if r.CompactRevision != 0 {
+			return changes, rev, store.ErrCompacted
+		}
+		if upTo := completeTo(&r); upTo > rev {
+			changes, rev = appendChanges(changes, r.Events), upTo
+		}
+		if n == gatherMost {
+			return changes, rev, nil
+		}
+		select {
+		case r = <-more:
+		default:
+			return changes, rev, nil
 		}
 	}
-	return changes, changes[len(changes)-1].Rev
+}
+
+// completeTo is the revision up to which a response has all changes: etcd's own is
+// ahead while a feed catches up.
+func completeTo(r *mvcc.WatchResponse) int64 {
+	if n := len(r.Events); n > 0 {
+		return r.Events[n-1].Kv.ModRevision
+	}
+	return r.Revision
+}
+
+func appendChanges(changes []store.Change, events []*mvccpb.Event) []store.Change {
+	for _, e := range events {
+		c := store.Change{KV: fromKV(e.Kv)}
+		if e.Type == mvccpb.Event_DELETE {
+			c.Value = nil
+		}
+		changes = append(changes, c)
+	}
+	return changes
 }

@@ -2,7 +2,6 @@ package mem
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"slices"
 	"sort"
@@ -140,7 +139,7 @@ func (s *Store) Txn(ctx context.Context, t store.Txn) (store.TxnResult, error) {
 	if ctx.Err() != nil {
 		return store.TxnResult{}, context.Cause(ctx)
 	}
-	if err := check(t); err != nil {
+	if _, err := t.Check(); err != nil {
 		return store.TxnResult{}, err
 	}
 	s.mu.Lock()
@@ -152,22 +151,6 @@ func (s *Store) Txn(ctx context.Context, t store.Txn) (store.TxnResult, error) {
 	}
 	s.writeLocked(t.Ops)
 	return store.TxnResult{OK: true, Rev: s.mu.rev}, nil
-}
-
-func check(t store.Txn) error {
-	size := 0
-	written := make(map[string]bool, len(t.Ops))
-	for _, op := range t.Ops {
-		if written[op.Key] {
-			return fmt.Errorf("transaction writes key %s twice", op.Key)
-		}
-		written[op.Key] = true
-		size += len(op.Key) + len(op.Value)
-	}
-	if size > store.MaxTxnBytes {
-		return store.ErrTooLarge
-	}
-	return nil
 }
 
 func (s *Store) stateLocked(conds []store.Cond) []store.KV {

@@ -17,6 +17,7 @@
 //	C5 A write that is not in Writes fails.
 //	C6 Update and Delete carry the revision that was read; DeleteByUID carries the UID alone.
 //	C7 Run returns only after every goroutine it started has ended.
-//	C8 An error is logged once per reconcile, with the key; conflict and not-found are not logged.
+//	C8 An error is logged once per reconcile, with the key: what the API server refuses (a quota, a
+//	   policy) as information; conflict and not-found are not logged.
 //	C9 Losing leadership cancels the context before another holder starts.
 package controller

@@ -3,6 +3,7 @@ package controller
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -229,7 +230,11 @@ func (r *runner) work(ctx context.Context) error {
 			return nil
 		}
 		if err != nil && !quiet(err) {
-			r.k.Logger.Error("reconcile", "key", key, "err", err) // C8
+			level := slog.LevelError // C8
+			if refused(err) {
+				level = slog.LevelInfo
+			}
+			r.k.Logger.Log(ctx, level, "reconcile", "key", key, "err", err)
 		}
 		r.k.m.done(time.Since(started), err != nil)
 		r.q.done(key, result{after: next.after, failed: err != nil, wrote: w.take()})
@@ -245,6 +250,11 @@ func (w *written) take() map[*cache.Progress]int64 {
 // quiet errors are part of normal life: the caches were old. The key is tried
 // again, as after any error.
 func quiet(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }
+
+// refused says that the API server does not let what an object asks for come to
+// be: a quota, a policy or a template is in the way. Its owner is who can act, and
+// is told by the controller's event.
+func refused(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) }
 
 // guarded bounds a reconcile in time and turns its panics into errors.
 func (r *runner) guarded(ctx context.Context, key string) (next Next, err error) {

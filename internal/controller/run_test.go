@@ -413,6 +413,7 @@ func TestErrorIsLoggedOnceWithItsKey(t *testing.T) {
 			"broken":   errors.New("out of order"),
 			"conflict": fmt.Errorf("update: %w", apierrors.NewConflict(core.ConfigMaps.Def.GroupResource(), "x", errors.New("changed"))),
 			"gone":     apierrors.NewNotFound(core.ConfigMaps.Def.GroupResource(), "x"),
+			"refused":  fmt.Errorf("create: %w", apierrors.NewForbidden(core.Pods.Def.GroupResource(), "x", errors.New("exceeded quota: q"))),
 		}
 		b.run(controller.New(spec(func(*controller.Kit, controller.Client[*corev1.ConfigMap]) reconcileFunc {
 			failed := sync.Map{}
@@ -432,19 +433,22 @@ func TestErrorIsLoggedOnceWithItsKey(t *testing.T) {
 		}
 		b.put("panics", nil)
 		time.Sleep(time.Minute)
-		if n := tries.Load(); n != 8 {
+		if n := tries.Load(); n != 10 {
 			t.Errorf("got %d reconciles, want each key twice", n)
 		}
 		lines := strings.Split(strings.TrimSpace(b.log.String()), "\n")
 		slices.SortFunc(lines, func(x, y string) int { return len(x) - len(y) })
-		if len(lines) != 2 {
-			t.Fatalf("got %d log lines, want 2:\n%s", len(lines), b.log.String())
+		if len(lines) != 3 {
+			t.Fatalf("got %d log lines, want 3:\n%s", len(lines), b.log.String())
 		}
 		if want := `level=ERROR msg=reconcile controller=test-controller key=default/broken err="out of order"`; !strings.HasSuffix(lines[0], want) {
 			t.Errorf("got %s, want %s", lines[0], want)
 		}
-		if want := `key=default/panics err="panic: what was not thought of`; !strings.Contains(lines[1], want) {
+		if want := `level=INFO msg=reconcile controller=test-controller key=default/refused err="create: pods \"x\" is forbidden: exceeded quota: q"`; !strings.HasSuffix(lines[1], want) {
 			t.Errorf("got %s, want %s", lines[1], want)
+		}
+		if want := `key=default/panics err="panic: what was not thought of`; !strings.Contains(lines[2], want) {
+			t.Errorf("got %s, want %s", lines[2], want)
 		}
 	})
 }

@@ -23,10 +23,11 @@ type Kit struct {
 	Logger *slog.Logger
 	Events client.EventSink
 
-	c   *Controller
-	t   client.Transport
-	m   *keyMetrics
-	hub *hub
+	c       *Controller
+	t       client.Transport
+	m       *keyMetrics
+	metrics *Metrics // nil: none
+	hub     *hub
 }
 
 // Transport is the controller's own access to the API, for what the typed

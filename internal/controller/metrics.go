@@ -1,22 +1,32 @@
 package controller
 
 import (
+	"reflect"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics are the queue metrics of all controllers, under upstream's names.
+// Metrics are the queue metrics of all controllers, under upstream's names, and those
+// that single controllers have of their own.
 type Metrics struct {
+	reg      prometheus.Registerer
 	adds     *prometheus.CounterVec
 	depth    *prometheus.GaugeVec
 	retries  *prometheus.CounterVec
 	duration *prometheus.HistogramVec
+
+	mu struct {
+		sync.Mutex
+		own map[reflect.Type]any // each is registered once, however often its controller begins
+	}
 }
 
 // NewMetrics registers the metrics.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
+		reg: reg,
 		adds: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "workqueue_adds_total", Help: "Keys that changes of inputs asked to be reconciled.",
 		}, []string{"name"}),
@@ -32,7 +42,26 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"name"}),
 	}
 	reg.MustRegister(m.adds, m.depth, m.retries, m.duration)
+	m.mu.own = map[reflect.Type]any{}
 	return m
+}
+
+// OwnMetrics are the metrics that a controller has beside those of its queue, of a
+// type of its own. They are registered the first time, and the same whenever it begins
+// anew. Where nobody reads metrics they count all the same.
+func OwnMetrics[T any](k *Kit, register func(prometheus.Registerer) T) T {
+	if k.metrics == nil {
+		return register(prometheus.NewRegistry())
+	}
+	k.metrics.mu.Lock()
+	defer k.metrics.mu.Unlock()
+	kind := reflect.TypeFor[T]()
+	m, ok := k.metrics.mu.own[kind]
+	if !ok {
+		m = register(k.metrics.reg)
+		k.metrics.mu.own[kind] = m
+	}
+	return m.(T)
 }
 
 // keyMetrics are the metrics of one controller; nil counts nothing.

@@ -106,7 +106,7 @@ func (c *Controller) last(ctx context.Context, env Env, h *hub) error {
 func (c *Controller) lead(ctx context.Context, env Env, h *hub) error {
 	k := &Kit{
 		Logger: env.Logger.With("controller", c.Name), Events: client.NoEvents,
-		c: c, t: env.As(c.Name), m: env.Metrics.of(c.Name), hub: h,
+		c: c, t: env.As(c.Name), m: env.Metrics.of(c.Name), metrics: env.Metrics, hub: h,
 	}
 	if env.Recorder != nil {
 		k.Events = env.Recorder(c.Source)

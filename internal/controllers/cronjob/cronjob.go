@@ -31,7 +31,7 @@ var Controller = controller.New(controller.Spec[*batchv1.CronJob]{
 		controller.Create(batch.Jobs.Def), controller.Delete(batch.Jobs.Def), controller.UpdateStatus(batch.CronJobs.Def),
 	},
 	Setup: func(k *controller.Kit) controller.Reconciler[*batchv1.CronJob] {
-		r := &reconciler{k: k, cronJobs: controller.For(k, batch.CronJobs), jobs: controller.For(k, batch.Jobs)}
+		r := &reconciler{k: k, cronJobs: controller.For(k, batch.CronJobs), jobs: controller.For(k, batch.Jobs), metrics: controller.OwnMetrics(k, newMetrics)}
 		r.mu.given = map[string]given{}
 		return r
 	},
@@ -41,6 +41,7 @@ type reconciler struct {
 	k        *controller.Kit
 	cronJobs controller.Client[*batchv1.CronJob]
 	jobs     controller.Client[*batchv1.Job]
+	metrics  *metrics
 	mu       struct {
 		sync.Mutex
 		given map[string]given // by the CronJob's key
@@ -115,6 +116,7 @@ func (r *reconciler) do(ctx context.Context, v *view, p *plan) error {
 			return err
 		}
 		if j != nil {
+			r.metrics.skew.Observe(j.CreationTimestamp.Sub(p.due).Seconds())
 			p.activate(j, p.due)
 		}
 	}

@@ -1,5 +1,3 @@
-// Package ephemeralvolume makes the claims of volumes that live as long as their
-// pod. The pod owns them, so that the garbage collector deletes them with it.
 package ephemeralvolume
 
 import (
@@ -24,13 +22,14 @@ var Controller = controller.New(controller.Spec[*corev1.Pod]{
 	Watches: []controller.Watch{controller.Owned(core.PersistentVolumeClaims.Def, "Pod")},
 	Writes:  []controller.Permission{controller.Create(core.PersistentVolumeClaims.Def)},
 	Setup: func(k *controller.Kit) controller.Reconciler[*corev1.Pod] {
-		return reconciler{k.Events, controller.For(k, core.PersistentVolumeClaims)}
+		return reconciler{k.Events, controller.For(k, core.PersistentVolumeClaims), controller.OwnMetrics(k, newMetrics)}
 	},
 })
 
 type reconciler struct {
-	events client.EventSink
-	claims controller.Client[*corev1.PersistentVolumeClaim]
+	events  client.EventSink
+	claims  controller.Client[*corev1.PersistentVolumeClaim]
+	metrics *metrics
 }
 
 // Reconcile makes the claims of a pod that are not there.
@@ -69,7 +68,9 @@ func (r reconciler) claim(ctx context.Context, p *corev1.Pod, v *corev1.Volume) 
 		},
 		Spec: template.Spec,
 	})
+	r.metrics.created.Inc()
 	if err != nil {
+		r.metrics.failed.Inc()
 		return fmt.Errorf("create PVC %s: %w", name, err)
 	}
 	return nil

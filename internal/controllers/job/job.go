@@ -34,7 +34,7 @@ var Controller = controller.New(controller.Spec[*batchv1.Job]{
 		controller.UpdateStatus(batch.Jobs.Def),
 	},
 	Setup: func(k *controller.Kit) controller.Reconciler[*batchv1.Job] {
-		r := &reconciler{k: k, jobs: controller.For(k, batch.Jobs), pods: controller.For(k, core.Pods)}
+		r := &reconciler{k: k, jobs: controller.For(k, batch.Jobs), pods: controller.For(k, core.Pods), metrics: controller.OwnMetrics(k, newMetrics)}
 		r.workload = workload.Pods{Client: r.pods, Events: k.Events}
 		r.mu.known = map[string]memory{}
 		return r
@@ -60,6 +60,7 @@ type reconciler struct {
 	pods controller.Client[*corev1.Pod]
 	// workload creates and deletes them.
 	workload workload.Pods
+	metrics  *metrics
 
 	mu struct {
 		sync.Mutex
@@ -79,30 +80,46 @@ type memory struct {
 // Reconcile brings a job on.
 func (r *reconciler) Reconcile(ctx context.Context, job *batchv1.Job) (controller.Next, error) {
 	key := cache.Key(job.Namespace, job.Name)
-	if foreign(job) || batch.JobFinished(job) != nil {
+	switch {
+	case batch.JobFinished(job) != nil:
 		return controller.Done, r.Gone(ctx, key)
+	case foreign(job):
+		if _, known := r.recall(key, job.UID); !known {
+			r.metrics.foreign.WithLabelValues(*job.Spec.ManagedBy).Inc()
+			r.remember(key, memory{uid: job.UID})
+		}
+		return controller.Done, nil
 	}
+	began := time.Now()
+	next, action, err := r.look(ctx, key, job)
+	r.metrics.looked(job, began, action, err)
+	return next, err
+}
+
+// look brings a job on, and says what that came to.
+func (r *reconciler) look(ctx context.Context, key string, job *batchv1.Job) (next controller.Next, action string, err error) {
 	v := &view{job: job, now: time.Now()}
 	if m, ok := r.recall(key, job.UID); ok {
 		if wait := m.next.Sub(v.now); wait > 0 && m.generation == job.Generation && job.DeletionTimestamp == nil {
-			return controller.After(wait), nil
+			return controller.After(wait), lookWaits, nil
 		}
 		v.back = &m.back
 	}
 	sel, err := metav1.LabelSelectorAsSelector(job.Spec.Selector)
 	if err != nil {
-		return controller.Done, fmt.Errorf("selector: %w", err)
+		return controller.Done, lookWaits, fmt.Errorf("selector: %w", err)
 	}
 	if err := caughtUp(ctx, r.pods.Cache, job); err != nil { // J4
-		return controller.Done, err
+		return controller.Done, lookWaits, err
 	}
 	claimer := controller.Claimer[*corev1.Pod, *batchv1.Job]{Children: r.pods, Owners: r.jobs, Finalizer: batchv1.JobTrackingFinalizer}
 	if v.pods, err = claimer.Claim(ctx, job, sel); err != nil {
-		return controller.Done, err
+		return controller.Done, lookWaits, err
 	}
 	p := v.next()
+	action = p.action()
 	if err := r.do(ctx, v, &p); err != nil {
-		return controller.Done, err
+		return controller.Done, action, err
 	}
 	m := memory{uid: job.UID, generation: job.Generation, back: p.back}
 	if !p.more {
@@ -111,11 +128,11 @@ func (r *reconciler) Reconcile(ctx context.Context, job *batchv1.Job) (controlle
 	r.remember(key, m)
 	switch {
 	case p.more:
-		return controller.After(0), nil
+		return controller.After(0), action, nil
 	case p.after > 0:
-		return controller.After(p.after), nil
+		return controller.After(p.after), action, nil
 	}
-	return controller.Done, nil
+	return controller.Done, action, nil
 }
 
 // pace is how far apart the looks at a job with so many pods are: each costs a
@@ -164,6 +181,9 @@ func (r *reconciler) do(ctx context.Context, v *view, p *plan) error {
 // create makes pods and returns how many could be made.
 func (r *reconciler) create(ctx context.Context, v *view, pods []newPod) (int, error) {
 	made, err := r.workload.Create(ctx, v.job, len(pods), func(i int) *corev1.Pod { return v.pod(pods[i]) })
+	if len(pods) > 0 {
+		r.metrics.made(v, len(pods), len(made))
+	}
 	return len(made), err
 }
 
@@ -233,6 +253,10 @@ func (r *reconciler) store(ctx context.Context, job *batchv1.Job, p *plan) error
 	now.Status = p.status
 	if _, err := r.jobs.UpdateStatus(ctx, now); err != nil {
 		return err
+	}
+	r.metrics.stored(job, now)
+	for action, n := range p.ruled {
+		r.metrics.policy.WithLabelValues(string(action)).Add(float64(n))
 	}
 	for _, e := range p.events {
 		r.k.Events.Event(job, e.kind, e.reason, e.message)

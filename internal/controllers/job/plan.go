@@ -39,6 +39,7 @@ type plan struct {
 	free   []*corev1.Pod     // lose their finalizer (J2)
 	stop   []*corev1.Pod     // active pods of a job that is to end: they go after that
 	events []event
+	ruled  map[batchv1.PodFailurePolicyAction]int // failed pods that rules were about and the status now names
 
 	after time.Duration // until time alone changes the plan; 0: never
 	more  bool          // the bounds of one look have left something over
@@ -312,8 +313,12 @@ func (v *view) name(t *tally, end *batchv1.JobCondition, p *plan) {
 				u.Succeeded = append(u.Succeeded, pod.UID)
 			}
 		case failed, end != nil && end.Type == batchv1.JobFailureTarget:
-			if v.matchFailure(pod).counts {
+			m := v.matchFailure(pod)
+			if m.counts {
 				u.Failed = append(u.Failed, pod.UID)
+			}
+			if m.action != "" {
+				p.rule(m.action)
 			}
 		default:
 			continue
@@ -321,6 +326,25 @@ func (v *view) name(t *tally, end *batchv1.JobCondition, p *plan) {
 		named = append(named, pod)
 	}
 	p.back = t.back.after(named)
+}
+
+// rule notes that a rule of the failure policy was about a pod.
+func (p *plan) rule(action batchv1.PodFailurePolicyAction) {
+	if p.ruled == nil {
+		p.ruled = map[batchv1.PodFailurePolicyAction]int{}
+	}
+	p.ruled[action]++
+}
+
+// action is what the plan comes to, as metrics have it.
+func (p *plan) action() string {
+	switch {
+	case len(p.create) > 0:
+		return lookCreates
+	case len(p.cancel)+len(p.stop) > 0:
+		return lookDeletes
+	}
+	return lookTracks
 }
 
 // end says that the job is to end, and that it has ended when nothing is left of

@@ -28,6 +28,7 @@ type look struct {
 	a     *autoscalingv2.HorizontalPodAutoscaler // ours
 
 	metricsNow []autoscalingv2.MetricStatus
+	had, has   int32 // pods that the target was to have, before and after
 }
 
 // run goes from the scale of the target to that which its metrics want.
@@ -39,6 +40,7 @@ func (l *look) run(ctx context.Context) error {
 		return err
 	}
 	l.condition(autoscalingv2.AbleToScale, corev1.ConditionTrue, limit{"SucceededGetScale", "the HPA controller was able to get the target's current scale"})
+	l.had, l.has = to.scale.Spec.Replicas, to.scale.Spec.Replicas
 	b := &bounds{
 		current: to.scale.Spec.Replicas, least: ptr.Deref(l.a.Spec.MinReplicas, 1), most: l.a.Spec.MaxReplicas,
 		behavior: l.a.Spec.Behavior, downscale: l.o.Downscale, now: l.now,
@@ -102,6 +104,7 @@ func (l *look) rescale(ctx context.Context, to target, b *bounds, wanted int32, 
 		l.condition(autoscalingv2.AbleToScale, corev1.ConditionFalse, limit{"FailedUpdateScale", fmt.Sprintf("the HPA controller was unable to update the target scale: %v", err)})
 		return err
 	}
+	l.has = wanted
 	l.condition(autoscalingv2.AbleToScale, corev1.ConditionTrue, limit{"SucceededRescale", fmt.Sprintf("the HPA controller was able to update the target scale to %d", wanted)})
 	if wanted == 0 && b.least == 0 && autoscaling.ScalesFromZero(l.a) {
 		l.condition(autoscalingv2.ScaledToZero, corev1.ConditionTrue, limit{"ScaledToZero", "the HPA controller scaled the workload to zero"})
@@ -170,8 +173,10 @@ func (l *look) measure(ctx context.Context, to *target) (wanted int32, metric st
 	failures := 0
 	for i := range specs {
 		q := &question{look: l, m: m, selected: selected, to: to, spec: &specs[i], now: &l.metricsNow[i]}
+		began := time.Now()
 		p, name, r := q.ask(ctx)
 		if r != nil {
+			l.counted.asked(began, specs[i].Type, "none", fault(r.whole))
 			failures++
 			l.kit.Events.Event(l.a, corev1.EventTypeWarning, r.reason, r.why.Error())
 			if first == nil {
@@ -179,6 +184,7 @@ func (l *look) measure(ctx context.Context, to *target) (wanted int32, metric st
 			}
 			continue
 		}
+		l.counted.asked(began, specs[i].Type, action(to.scale.Spec.Replicas, p.replicas), fault(nil))
 		if metric == "" || p.replicas > wanted {
 			wanted, metric = p.replicas, name
 		}
@@ -200,14 +206,14 @@ func (l *look) podsOf(to *target) (*measured, labels.Selector, error) {
 	if text == "" {
 		l.kit.Events.Event(l.a, corev1.EventTypeWarning, "SelectorRequired", "selector is required")
 		l.inactive("InvalidSelector", "the HPA target's scale is missing a selector")
-		return nil, nil, errors.New("selector is required")
+		return nil, nil, specError{errors.New("selector is required")}
 	}
 	selected, err := labels.Parse(text)
 	if err != nil {
 		message := fmt.Sprintf("couldn't convert selector into a corresponding internal selector object: %v", err)
 		l.kit.Events.Event(l.a, corev1.EventTypeWarning, "InvalidSelector", message)
 		l.inactive("InvalidSelector", message)
-		return nil, nil, errors.New(message)
+		return nil, nil, specError{errors.New(message)}
 	}
 	pods := l.pods.List(l.a.Namespace, selected)
 	keys := make([]string, len(pods))
@@ -218,7 +224,7 @@ func (l *look) podsOf(to *target) (*measured, labels.Selector, error) {
 		message := fmt.Sprintf("pods by selector %s are controlled by multiple HPAs: %v", text, all)
 		l.kit.Events.Event(l.a, corev1.EventTypeWarning, "AmbiguousSelector", message)
 		l.inactive("AmbiguousSelector", message)
-		return nil, nil, errors.New(message)
+		return nil, nil, specError{errors.New(message)}
 	}
 	m := &measured{
 		pods: pods, current: to.scale.Spec.Replicas, tolerance: l.tolerance(),

@@ -78,6 +78,7 @@ func New(kinds controller.Kinds, o Options) *controller.Controller {
 			r := &reconciler{
 				o: o, kit: k, autoscalers: controller.For(k, autoscaling.HorizontalPodAutoscalers), pods: controller.For(k, core.Pods),
 				targets: t, metrics: &source{api: k.Transport(), targets: t}, overlap: newOverlap(),
+				counted: controller.OwnMetrics(k, newCounters),
 			}
 			r.mu.states = map[string]*state{}
 			return r
@@ -93,6 +94,7 @@ type reconciler struct {
 	targets     *targets
 	metrics     *source
 	overlap     *overlap
+	counted     *counters
 
 	mu struct {
 		sync.Mutex
@@ -115,6 +117,7 @@ func (r *reconciler) state(key string) *state {
 	if s == nil {
 		s = &state{next: time.Now().Add(r.o.SyncPeriod)}
 		r.mu.states[key] = s
+		r.counted.autoscalers.Set(float64(len(r.mu.states)))
 	}
 	return s
 }
@@ -125,6 +128,7 @@ func (r *reconciler) Gone(_ context.Context, key string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.mu.states, key)
+	r.counted.autoscalers.Set(float64(len(r.mu.states)))
 	return nil
 }
 
@@ -137,9 +141,11 @@ func (r *reconciler) Reconcile(ctx context.Context, a *autoscalingv2.HorizontalP
 		return controller.After(left), nil
 	}
 	l := &look{reconciler: r, key: key, state: s, now: time.Now(), a: a.DeepCopy()}
-	if err := l.run(ctx); err != nil {
+	err := l.run(ctx)
+	if err != nil {
 		r.kit.Logger.Debug("look at autoscaler", "key", key, "err", err)
 	}
+	r.counted.looked(l.now, l.had, l.has, err)
 	s.next = time.Now().Add(r.o.SyncPeriod)
 	return controller.After(r.o.SyncPeriod), l.store(ctx, a)
 }

@@ -53,14 +53,14 @@ func (q *question) ask(ctx context.Context) (proposal, string, *refused) {
 	case autoscalingv2.ExternalMetricSourceType:
 		return q.fromOutside(ctx, q.spec.External)
 	}
-	err := fmt.Errorf("unknown metric source type %q", q.spec.Type)
+	err := specError{fmt.Errorf("unknown metric source type %q", q.spec.Type)}
 	return proposal{}, "", &refused{"InvalidMetricSourceType", err, err}
 }
 
 func (q *question) ofResource(ctx context.Context, of resourceOf, t *autoscalingv2.MetricTarget) (proposal, string, autoscalingv2.MetricValueStatus, error) {
 	none := autoscalingv2.MetricValueStatus{}
 	if t.AverageValue == nil && t.AverageUtilization == nil {
-		return proposal{}, "", none, errors.New("invalid resource metric source: neither an average utilization target nor an average value (usage) target was set")
+		return proposal{}, "", none, specError{errors.New("invalid resource metric source: neither an average utilization target nor an average value (usage) target was set")}
 	}
 	m := *q.m
 	m.name = of.name
@@ -118,7 +118,7 @@ func (q *question) ofObject(ctx context.Context, s *autoscalingv2.ObjectMetricSo
 	p, now, err := q.byTarget(&s.Target, func() (int64, error) { return q.metrics.ofObject(ctx, q.a.Namespace, s) })
 	switch {
 	case errors.Is(err, errNoTarget):
-		return failed(errors.New("invalid object metric source: neither a value target nor an average value target was set"))
+		return failed(specError{errors.New("invalid object metric source: neither a value target nor an average value target was set")})
 	case err != nil:
 		return failed(err)
 	}
@@ -137,7 +137,7 @@ func (q *question) fromOutside(ctx context.Context, s *autoscalingv2.ExternalMet
 		whole := fmt.Errorf("failed to get external metric %s: %w", s.Metric.Name, err)
 		switch {
 		case errors.Is(err, errNoTarget):
-			err = errors.New("invalid external metric source: neither a value target nor an average value target was set")
+			err = specError{errors.New("invalid external metric source: neither a value target nor an average value target was set")}
 			whole = err
 		case s.Target.AverageValue != nil:
 			whole = fmt.Errorf("failed to get %s external metric: %w", s.Metric.Name, err)

@@ -32,14 +32,14 @@ type target struct {
 func (t *targets) kind(apiVersion, kind string) (*resource.Def, error) {
 	gv, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {
-		return nil, err
+		return nil, specError{err}
 	}
 	defs, _ := t.kinds.Defs()
 	i := slices.IndexFunc(defs, func(d *resource.Def) bool {
 		return d.Kind == kind && d.Stored() && (d.Group == gv.Group || slices.ContainsFunc(d.Versions, func(v resource.VersionDef) bool { return v.Group == gv.Group }))
 	})
 	if i < 0 {
-		return nil, &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: gv.Group, Kind: kind}}
+		return nil, specError{&meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: gv.Group, Kind: kind}}}
 	}
 	return defs[i], nil
 }

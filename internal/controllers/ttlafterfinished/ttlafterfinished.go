@@ -1,5 +1,3 @@
-// Package ttlafterfinished deletes Jobs, and their pods with them, when they have
-// been over for as long as they are to be kept.
 package ttlafterfinished
 
 import (
@@ -21,12 +19,13 @@ var Controller = controller.New(controller.Spec[*batchv1.Job]{
 	For:    batch.Jobs,
 	Writes: []controller.Permission{controller.Delete(batch.Jobs.Def)},
 	Setup: func(k *controller.Kit) controller.Reconciler[*batchv1.Job] {
-		return reconciler{controller.For(k, batch.Jobs)}
+		return reconciler{controller.For(k, batch.Jobs), controller.OwnMetrics(k, newMetrics)}
 	},
 })
 
 type reconciler struct {
-	jobs controller.Client[*batchv1.Job]
+	jobs    controller.Client[*batchv1.Job]
+	metrics *metrics
 }
 
 // Reconcile deletes a job whose time is up. Who has changed that time meanwhile
@@ -37,12 +36,16 @@ func (r reconciler) Reconcile(ctx context.Context, job *batchv1.Job) (controller
 		return controller.Done, nil
 	}
 	ttl := time.Duration(*job.Spec.TTLSecondsAfterFinished) * time.Second
-	if left := time.Until(over.LastTransitionTime.Add(ttl)); left > 0 {
+	up := over.LastTransitionTime.Add(ttl)
+	if left := time.Until(up); left > 0 {
 		return controller.After(left), nil
 	}
 	err := r.jobs.DeleteWith(ctx, job, metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationForeground)})
-	if apierrors.IsNotFound(err) {
-		return controller.Done, nil
+	switch {
+	case err == nil:
+		r.metrics.late.Observe(time.Since(up).Seconds())
+	case apierrors.IsNotFound(err):
+		err = nil
 	}
 	return controller.Done, err
 }

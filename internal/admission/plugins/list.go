@@ -67,7 +67,7 @@ func entries(o *admission.Options) []entry {
 		off(denyServiceExternalIPs()),
 		on(escalation(o)),
 		on(resourceClaims(o)),
-		on(quota.New(o)),
+		told(quota.New(o)),
 		off(alwaysDeny()),
 	}
 }

@@ -33,8 +33,11 @@ func newWrite(c usage.Counter, obj, old resource.Object) *write {
 type change struct{ was, now *corev1.ResourceQuota }
 
 // charges are what the write changes of the quotas. An error says, in upstream's
-// words, which of them does not allow it.
-func (w *write) charges(quotas []*corev1.ResourceQuota) ([]change, error) {
+// words, which of them does not allow it, or for what there would have to be one.
+func (w *write) charges(limits []limited, quotas []*corev1.ResourceQuota) ([]change, error) {
+	if err := w.covered(limits, quotas); err != nil {
+		return nil, err
+	}
 	var changes []change
 	for _, q := range quotas {
 		now, err := w.charge(q)

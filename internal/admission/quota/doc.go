@@ -1,7 +1,8 @@
 // Package quota is the ResourceQuota plugin: it refuses what would take more than
 // the quotas of a namespace allow, and charges them for the rest in the
 // transaction of the write itself. What an object takes says api/core/usage; what
-// is given back, controllers/resourcequota counts.
+// is given back, controllers/resourcequota counts. The plugin's configuration names
+// what nobody may have without a quota (limitedResources).
 //
 // Invariants, cited by number in the code:
 //

@@ -14,17 +14,21 @@ import (
 )
 
 // New holds what is written in a namespace against its quotas, and charges them.
-func New(o *admission.Options) admission.Plugin {
+func New(o *admission.Options) (admission.Plugin, error) {
+	const name = "ResourceQuota"
+	limited, err := read(o.Config, name)
 	p := &plugin{
+		limited:    limited,
 		fresh:      o.Fresh,
 		quotas:     admission.Reader(o, core.ResourceQuotas),
 		namespaces: admission.Reader(o, core.Namespaces),
 	}
 	p.turns.mu.byNamespace = map[string]*turn{}
-	return admission.Plugin{Name: "ResourceQuota", Validate: p.validate}
+	return admission.Plugin{Name: name, Validate: p.validate}, err
 }
 
 type plugin struct {
+	limited    []limited // what nobody has without a quota
 	fresh      func(ctx context.Context) error
 	quotas     client.Reader[*corev1.ResourceQuota]
 	namespaces client.Reader[*corev1.Namespace]
@@ -65,7 +69,8 @@ func (p *plugin) validate(ctx context.Context, a *admission.Attributes) error {
 
 // charge has the quotas of the namespace charged with the write, or refuses it.
 func (p *plugin) charge(ctx context.Context, a *admission.Attributes, w *write) error {
-	if !p.concerned(a.Namespace, w.counter) {
+	limits := p.limits(a.Def)
+	if len(limits) == 0 && !p.concerned(a.Namespace, w.counter) {
 		return nil
 	}
 	t, err := p.turns.take(ctx, a.Namespace) // Q3
@@ -73,13 +78,13 @@ func (p *plugin) charge(ctx context.Context, a *admission.Attributes, w *write) 
 		return err
 	}
 	a.Finally(func() { p.leave(t) })
-	changed, err := w.charges(p.newest(t))
+	changed, err := w.charges(limits, p.newest(t))
 	if err != nil {
 		// What is refused may have been made room for by what the cache does not show yet.
 		if err := p.fresh(ctx); err != nil {
 			return err
 		}
-		if changed, err = w.charges(p.newest(t)); err != nil {
+		if changed, err = w.charges(limits, p.newest(t)); err != nil {
 			return a.Forbid("%w", err)
 		}
 	}

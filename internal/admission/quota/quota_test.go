@@ -25,8 +25,19 @@ func withQuota(name, hard, spec, used string) string {
 // ask asks the plugin, and tells what it refuses or else what it charges.
 func ask(t *testing.T, w *admissiontest.World, a *admission.Attributes) string {
 	t.Helper()
+	return askTold(t, w, a, "")
+}
+
+// askTold does so when the plugin has a configuration.
+func askTold(t *testing.T, w *admissiontest.World, a *admission.Attributes, config string) string {
+	t.Helper()
 	o := w.Options()
-	text := admissiontest.Run(t, admission.NewChain(quota.New(o)), a)
+	o.Config = admission.Configurations{"ResourceQuota": []byte(config)}
+	p, err := quota.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := admissiontest.Run(t, admission.NewChain(p), a)
 	for _, f := range a.After {
 		f()
 	}
@@ -175,6 +186,58 @@ func TestQuotasAreOfTheirScopesAlone(t *testing.T) {
 			if got := ask(t, admissiontest.New(t, team, full), admissiontest.Request(t, text, "")); got != "" {
 				t.Errorf("%s: %s: got %s, though it is not in the scope", q.scope, text, got)
 			}
+		}
+	}
+}
+
+func TestWhatIsLimitedNeedsAQuota(t *testing.T) {
+	const config = `
+apiVersion: apiserver.config.k8s.io/v1
+kind: ResourceQuotaConfiguration
+limitedResources:
+- resource: pods
+  matchContains: [cpu]
+- resource: pods
+  matchScopes: [{scopeName: PriorityClass, operator: In, values: [high]}]
+- {apiGroup: apps, resource: deployments, matchContains: [count/]}
+- resource: persistentvolumeclaims
+  matchContains: [.storageclass.storage.k8s.io/requests.storage]
+`
+	none := "ResourceQuota: {metadata: {namespace: other, name: c}}"
+	high := "Pod: {metadata: {namespace: team, name: x}, spec: {priorityClassName: high, containers: [{name: a}]}}"
+	ofHigh := ", scopeSelector: {matchExpressions: [{scopeName: PriorityClass, operator: In, values: [high]}]}"
+	claim := "PersistentVolumeClaim: {metadata: {namespace: team, name: x}, spec: {storageClassName: gold, resources: {requests: {storage: 4Gi}}}}"
+	for _, q := range []struct{ name, quota, now, want string }{
+		{"a pod of which nothing is limited", none, "Pod: {metadata: {namespace: team, name: x}, spec: {containers: [{name: a}]}}", ""},
+		{"one that takes what is", none, plain, `pods "x" is forbidden: insufficient quota to consume: cpu,limits.cpu,requests.cpu`},
+		{"with a quota of a part of it", withQuota("q", "requests.cpu: 9", "", "requests.cpu: 0"), plain, `pods "x" is forbidden: insufficient quota to consume: cpu,limits.cpu`},
+		{"with one of all", withQuota("q", "requests.cpu: 9, cpu: 9, limits.cpu: 9", "", "requests.cpu: 0, cpu: 0, limits.cpu: 0"), plain, "q: cpu: 100m\nlimits.cpu: \"1\"\nrequests.cpu: 100m\n"},
+		{"with one that is about others", withQuota("q", "requests.cpu: 9, cpu: 9, limits.cpu: 9", ", scopes: [BestEffort]", "requests.cpu: 0, cpu: 0, limits.cpu: 0"), plain,
+			`pods "x" is forbidden: insufficient quota to consume: cpu,limits.cpu,requests.cpu`},
+		{"a priority", none, high, `pods "x" is forbidden: insufficient quota to match these scopes: [{PriorityClass In [high]}]`},
+		{"with a quota of all priorities", withQuota("q", "pods: 9", "", "pods: 0"), high, `pods "x" is forbidden: insufficient quota to match these scopes: [{PriorityClass In [high]}]`},
+		{"with one of that priority", withQuota("q", "pods: 9", ofHigh, "pods: 0"), high, "q: pods: \"1\"\n"},
+		{"another kind", none, "Deployment: {metadata: {namespace: team, name: web}}", `deployments.apps "web" is forbidden: insufficient quota to consume: count/deployments.apps`},
+		{"a kind that is not limited", none, "ReplicaSet: {metadata: {namespace: team, name: web}}", ""},
+		{"a class", none, claim, `persistentvolumeclaims "x" is forbidden: insufficient quota to consume: gold.storageclass.storage.k8s.io/requests.storage`},
+	} {
+		if got := askTold(t, admissiontest.New(t, team, q.quota), admissiontest.Request(t, q.now, ""), config); got != q.want {
+			t.Errorf("%s:\ngot  %q\nwant %q", q.name, got, q.want)
+		}
+	}
+	for config, want := range map[string]string{
+		"limitedResources: [{resource: ''}]": "configuration of admission plugin ResourceQuota: limitedResources[0].resource: Required value",
+		"limitedResources: [{kind: Pod}]":    `configuration of admission plugin ResourceQuota: error unmarshaling JSON: while decoding JSON: json: unknown field "kind"`,
+		"kind: Other":                        "configuration of admission plugin ResourceQuota: is v1 Other, want apiserver.config.k8s.io/v1 ResourceQuotaConfiguration",
+	} {
+		o := admissiontest.New(t, team).Options()
+		version := "apiVersion: v1\n"
+		if config != "kind: Other" {
+			version = "apiVersion: resourcequota.admission.k8s.io/v1beta1\nkind: Configuration\n"
+		}
+		o.Config = admission.Configurations{"ResourceQuota": []byte(version + config)}
+		if _, err := quota.New(o); err == nil || err.Error() != want {
+			t.Errorf("%s:\ngot  %v\nwant %s", config, err, want)
 		}
 	}
 }

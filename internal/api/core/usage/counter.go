@@ -131,12 +131,27 @@ func (c Counter) Require(names []corev1.ResourceName, obj resource.Object) error
 
 // In says whether an object is in all scopes of a quota.
 func (c Counter) In(q *corev1.ResourceQuota, obj resource.Object) bool {
-	for _, scope := range scopes(q) {
-		if c.rules.in == nil || !c.rules.in(&scope, obj) {
+	for _, scope := range Scopes(q) {
+		if !c.in(&scope, obj) {
 			return false
 		}
 	}
 	return true
+}
+
+// InWhich are those of the scopes that an object is in.
+func (c Counter) InWhich(scopes []corev1.ScopedResourceSelectorRequirement, obj resource.Object) []corev1.ScopedResourceSelectorRequirement {
+	var in []corev1.ScopedResourceSelectorRequirement
+	for i := range scopes {
+		if c.in(&scopes[i], obj) {
+			in = append(in, scopes[i])
+		}
+	}
+	return in
+}
+
+func (c Counter) in(scope *corev1.ScopedResourceSelectorRequirement, obj resource.Object) bool {
+	return c.rules.in != nil && c.rules.in(scope, obj)
 }
 
 // Same says that a change of an object is nothing to any quota.
@@ -173,6 +188,28 @@ func (u *Use) At(now time.Time, name corev1.ResourceName) quantity.Quantity {
 		u.amounts = u.c.rules.amounts(u.obj)
 	}
 	return u.amounts[name]
+}
+
+// Names are those of the amounts that the object takes something of at a time.
+func (u *Use) Names(now time.Time) []corev1.ResourceName {
+	count := corev1.ResourceName("count/" + u.c.def.GroupResource().String())
+	names := []corev1.ResourceName{count}
+	if u.c.rules.alias != "" {
+		names = append(names, u.c.rules.alias)
+	}
+	if ended, _ := u.Ends(now); ended {
+		return names
+	}
+	if u.c.rules.unit != "" {
+		names = append(names, u.c.rules.unit)
+	}
+	if u.amounts == nil && u.c.rules.amounts != nil {
+		u.amounts = u.c.rules.amounts(u.obj)
+	}
+	for name := range u.amounts {
+		names = append(names, name)
+	}
+	return names
 }
 
 // Ends says whether the object takes nothing any more but its count, and if not,

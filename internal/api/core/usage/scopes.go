@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// scopes are all that an object must be in for a quota to be about it.
-func scopes(q *corev1.ResourceQuota) []corev1.ScopedResourceSelectorRequirement {
+// Scopes are all that an object must be in for a quota to be about it.
+func Scopes(q *corev1.ResourceQuota) []corev1.ScopedResourceSelectorRequirement {
 	var all []corev1.ScopedResourceSelectorRequirement
 	for _, name := range q.Spec.Scopes {
 		all = append(all, corev1.ScopedResourceSelectorRequirement{ScopeName: name, Operator: corev1.ScopeSelectorOpExists})

@@ -246,7 +246,7 @@ func TestAlphaVersionsAreServedOnlyWhenAskedFor(t *testing.T) {
 	}
 }
 
-func TestWhatNeedsAnotherResourceIsDroppedWhereThatIsNotServed(t *testing.T) {
+func TestWhatNeedsAnotherResourceIsDroppedWithoutIt(t *testing.T) {
 	const pods, groups = "/api/v1/namespaces/default/pods", "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
 	const pod = `{"metadata":{"name":"p"},"spec":{"schedulingGroup":{"podGroupName":"%s"},"containers":[{"name":"c","image":"i"}]}}`
 	const set = `{"metadata":{"name":"s"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"schedulingGroup":{"podGroupName":"g"},"containers":[{"name":"c","image":"i"}]}}}}`

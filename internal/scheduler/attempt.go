@@ -33,8 +33,10 @@ func (l *loop) attempt(item *pending) {
 	}
 	if started.Sub(l.swept) >= sweepEvery {
 		l.snapshot.Sweep()
+		l.forget()
 		l.swept = started
 	}
+	l.tried = started
 	d := item.by.decide(item.pod)
 	l.metrics.algorithm.Observe(time.Since(started).Seconds())
 	switch {

@@ -87,6 +87,11 @@ func (m *memories) make(sh *snapshot.Shape) *memory {
 	return x
 }
 
+// forget forgets everything that was remembered.
+func (c *cycle) forget() {
+	c.memory, c.alike, c.memories, c.preempts = nil, false, memories{}, preempts{}
+}
+
 // reach makes a list by slot long enough.
 func reach[T any](list []T, slots int) []T {
 	if len(list) >= slots {

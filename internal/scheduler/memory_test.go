@@ -269,6 +269,27 @@ func TestWhatIsRememberedChangesNoDecision(t *testing.T) {
 	}
 }
 
+func TestNothingIsRememberedAtRest(t *testing.T) {
+	x := newTwins(t, rand.New(rand.NewPCG(1, 1)), 5)
+	l, c := x.loop, x.remembers
+	for i := range 3 {
+		p := x.snap.NewPod(parsePod(split(fmt.Sprint("p", i, " cpu=100"))))
+		c.preempt(c.decide(p).unfit)
+	}
+	if len(c.memories.byShape) != 1 {
+		t.Errorf("%d shapes are remembered, want 1", len(c.memories.byShape))
+	}
+	l.tried = dawn
+	l.rest(second(59))
+	if next := l.next(); len(c.memories.byShape) != 1 || !next.Equal(second(60)) {
+		t.Errorf("after 59s: %d shapes, next at %v; want 1 shape, and to forget it after 60s", len(c.memories.byShape), next.Sub(dawn))
+	}
+	l.rest(second(60))
+	if next := l.next(); len(c.memories.byShape) != 0 || !next.IsZero() {
+		t.Errorf("after 60s: %d shapes, next at %v; want nothing", len(c.memories.byShape), next)
+	}
+}
+
 // TestEventsWakePodsOfAShapeTogether compares whom random events wake with what the plugins say of each
 // waiting pod.
 func TestEventsWakePodsOfAShapeTogether(t *testing.T) {

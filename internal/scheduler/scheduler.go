@@ -17,8 +17,12 @@ import (
 	"github.com/kemudi/kemudi/internal/task"
 )
 
-// sweepEvery is how often the snapshot forgets what nobody asks for.
-const sweepEvery = 5 * time.Minute
+// sweepEvery is how often the snapshot forgets what nobody asks for; restAfter is after which time
+// without an attempt nothing is remembered for the next.
+const (
+	sweepEvery = 5 * time.Minute
+	restAfter  = time.Minute
+)
 
 // Options say how to schedule. Transport is required.
 type Options struct {
@@ -76,6 +80,7 @@ type loop struct {
 	budgets    *budgets
 	followers  *followers
 	swept      time.Time
+	tried      time.Time // when a pod was tried last; zero: nothing is remembered
 }
 
 // Run schedules until ctx ends. It may be called again after that, but not twice
@@ -120,6 +125,7 @@ func (l *loop) run(ctx context.Context, t client.Transport) error {
 		l.takeIn()
 		l.takeAnswers()
 		l.proceed(time.Now())
+		l.rest(time.Now())
 		if !l.calls.full() {
 			if item := l.nextToAsk(); item != nil {
 				l.attempt(item)
@@ -183,10 +189,32 @@ func (l *loop) wait(ctx context.Context) {
 // next is when there will be something to do by the clock; zero: never.
 func (l *loop) next() time.Time {
 	next := l.queue.next()
-	if until := l.held.next(); next.IsZero() || !until.IsZero() && until.Before(next) {
-		return until
+	sooner := func(t time.Time) {
+		if next.IsZero() || !t.IsZero() && t.Before(next) {
+			next = t
+		}
+	}
+	sooner(l.held.next())
+	if !l.tried.IsZero() {
+		sooner(l.tried.Add(restAfter))
 	}
 	return next
+}
+
+// rest forgets what is remembered when no pod has been tried for a while: it holds on to
+// pods that have gone.
+func (l *loop) rest(now time.Time) {
+	if !l.tried.IsZero() && now.Sub(l.tried) >= restAfter {
+		l.forget()
+		l.tried = time.Time{}
+	}
+}
+
+// forget forgets what was found out about pods and nodes.
+func (l *loop) forget() {
+	for _, by := range l.profiles {
+		by.forget()
+	}
 }
 
 // wake has pods tried again that an event can help.

@@ -239,6 +239,25 @@ func BenchmarkLoop(b *testing.B) {
 	}
 }
 
+// BenchmarkWake has pods leave their node while others wait that this does not help: as many as are
+// alike cost what one does.
+func BenchmarkWake(b *testing.B) {
+	for _, waiting := range []int{1000, 10000} {
+		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) {
+			b.ReportAllocs()
+			l := benchLoop(waiting)
+			n := l.snapshot.Node("node-0")
+			e := plugins.Event{Kind: plugins.PodRemoved, Node: n, Pod: n.Pods[0]}
+			for b.Loop() {
+				l.wake(e)
+			}
+			if l.queue.counts[unschedulable] != waiting {
+				b.Fatal("some were woken")
+			}
+		})
+	}
+}
+
 // scheduleOne takes a pending pod in and puts it on its node.
 func (l *loop) scheduleOne(b *testing.B, obj *corev1.Pod) {
 	now := time.Now()

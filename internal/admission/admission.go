@@ -33,7 +33,7 @@ type Attributes struct {
 	Def             *resource.Def
 	Sub             string
 	Namespace, Name string
-	Object          runtime.Object  // what shall be; nil on delete. Mutate may change it.
+	Object          runtime.Object  // what shall be; nil on delete. Mutate may change it, but for what a subresource does not write: that is shared with Old.
 	Old             resource.Object // what is; nil on create. Read-only.
 	User            user.Info
 	DryRun          bool

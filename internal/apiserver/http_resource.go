@@ -136,6 +136,12 @@ func (p *exchange) document() call.Document {
 }
 
 func (p *exchange) sent(c *call.Call) (runtime.Object, error) {
+	c.Again = func() (runtime.Object, error) { return p.read(c) }
+	return p.read(c)
+}
+
+// read reads the object that was sent.
+func (p *exchange) read(c *call.Call) (runtime.Object, error) {
 	d := p.document()
 	if c.Sub != nil && c.Sub.Body != nil {
 		body := c.Sub.Body.New()

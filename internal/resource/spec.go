@@ -149,7 +149,8 @@ type Sub[T Object] struct {
 	Body *Body
 
 	// Merge makes the object to be stored from what the client sent and what is
-	// stored: it copies into obj from old all that this subresource does not write.
+	// stored: it takes over into obj from old all that this subresource does not
+	// write. That may be shared, and old is not changed.
 	Merge func(obj, old T)
 	// Validate replaces the resource's Validate for writes through this subresource.
 	Validate func(obj, old T, errs *Errors)

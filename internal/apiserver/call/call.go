@@ -39,6 +39,10 @@ type Call struct {
 	Delete *metav1.DeleteOptions // delete, deletecollection
 	Patch  Document
 	Body   runtime.Object // create, update: at the storage version; or what the subresource or the action is sent
+
+	// Again reads Body anew as it was sent: who writes it changes it. Nil: it was
+	// handed over as an object.
+	Again func() (runtime.Object, error)
 }
 
 // Warn tells the client something, once.

@@ -17,6 +17,7 @@ import (
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/watchcache"
+	"github.com/kemudi/kemudi/internal/wire"
 )
 
 // commit stores the object in one transaction, together with its allocations.
@@ -89,7 +90,7 @@ var errAllocationLost = errors.New("an allocated value has changed hands")
 // for the times in managedFields.
 func (w *attempt) unchanged(obj resource.Object, value []byte) bool {
 	old := w.item.Object
-	if !sameButTimes(obj.GetManagedFields(), old.GetManagedFields()) {
+	if !sameButTimes(obj.GetManagedFields(), old.GetManagedFields()) || wire.Differ(obj, old) {
 		return false
 	}
 	was, err := watchcache.Encode(w.c.Resource.Def, old)

@@ -20,14 +20,17 @@ func (p *Pipeline) Update(ctx context.Context, c *call.Call) (call.Result, error
 	if err := c.FitName(obj); err != nil {
 		return call.Result{}, err
 	}
-	rev, created := obj.GetResourceVersion(), false
+	rev, created, begun := obj.GetResourceVersion(), false, false
 	item, err := p.Write(ctx, c, Change{
 		missing: c.Sub == nil && c.Resource.Def.Update.Has(resource.UpdateCreates),
-		Make: func(_ context.Context, old resource.Object) (resource.Object, error) {
+		Make: func(_ context.Context, old resource.Object) (next resource.Object, err error) {
 			created = old == nil
-			next := obj
-			if rev == "" {
-				next = obj.DeepCopyObject().(resource.Object) // it may be needed again
+			if next = obj; rev == "" { // it may be needed again, as it was sent
+				next, err = sentFor(c, obj, begun)
+				begun = true
+			}
+			if err != nil {
+				return nil, err
 			}
 			next.SetResourceVersion(rev)
 			return covered(c, next, old), nil
@@ -36,11 +39,28 @@ func (p *Pipeline) Update(ctx context.Context, c *call.Call) (call.Result, error
 	return call.Result{Item: item, Code: okOrCreated(created)}, err
 }
 
-// covered limits what is written to what the subresource covers. What is taken
-// over is a copy: admission may change it (A1).
+// sentFor is the object that the call sends, for one more attempt: a copy, or what is
+// read again. What can be read again is given away at first as it is.
+func sentFor(c *call.Call, obj resource.Object, again bool) (resource.Object, error) {
+	switch {
+	case c.Again == nil:
+		return obj.DeepCopyObject().(resource.Object), nil
+	case !again:
+		return obj, nil
+	}
+	body, err := c.Again()
+	if err != nil {
+		return nil, err
+	}
+	next := body.(resource.Object)
+	return next, c.FitName(next)
+}
+
+// covered limits what is written to what the subresource covers. What it takes over is
+// shared with the stored object, which nobody changes from here on (A1).
 func covered(c *call.Call, obj, old resource.Object) resource.Object {
 	if c.Sub != nil && c.Sub.Merge != nil && old != nil {
-		c.Sub.Merge(obj, old.DeepCopyObject().(resource.Object))
+		c.Sub.Merge(obj, old)
 	}
 	return obj
 }

@@ -54,6 +54,9 @@ func (p Ptr) Slice() (first Ptr, n int) {
 	return Ptr{s.data}, s.len
 }
 
+// SetSlice lets the slice at p be that at q, of the same type.
+func (p Ptr) SetSlice(q Ptr) { *(*slice)(p.p) = *(*slice)(q.p) }
+
 // ClearSlice makes the slice at p nil.
 func (p Ptr) ClearSlice() { *(*slice)(p.p) = slice{} }
 

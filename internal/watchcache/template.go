@@ -3,6 +3,9 @@ package watchcache
 import (
 	"reflect"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kemudi/kemudi/internal/layout"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -62,23 +65,23 @@ func (in *interner) share(def *resource.Def, obj, before resource.Object) {
 // adoptObject takes over what an object has in common with one of two others, each
 // of which may be nil.
 func adoptObject(obj, first, second resource.Object) {
-	own := reflect.ValueOf(obj)
-	a, b := structOf(first, own.Type()), structOf(second, own.Type())
-	if !a.IsValid() {
+	t := reflect.TypeOf(obj)
+	a, b := structOf(first, t), structOf(second, t)
+	if a.IsNil() {
 		a, b = b, a
 	}
-	if a.IsValid() {
-		adopt(own.Elem(), a, b)
+	if !a.IsNil() {
+		likenessOf(t.Elem()).ready().adopt(layout.PtrOf(obj), a, b)
 	}
 }
 
-// structOf is the struct of an object, or no value: there is none, or it is of
+// structOf is where the struct of an object lies; nowhere: there is none, or it is of
 // another type.
-func structOf(obj resource.Object, t reflect.Type) reflect.Value {
-	if v := reflect.ValueOf(obj); obj != nil && v.Type() == t {
-		return v.Elem()
+func structOf(obj resource.Object, t reflect.Type) layout.Ptr {
+	if obj == nil || reflect.TypeOf(obj) != t {
+		return layout.Ptr{}
 	}
-	return reflect.Value{}
+	return layout.PtrOf(obj)
 }
 
 // templateOf is where objects like this one are; false: what one refers to is not
@@ -97,9 +100,10 @@ func templateOf(def *resource.Def, obj resource.Object) (templateKey, bool) {
 
 // likeAt is the place of the one with equal containers, or else of the newest.
 func likeAt(def *resource.Def, known []resource.Object, obj resource.Object) int {
-	containers := reflect.ValueOf(def.PodSpec(obj)).Elem().FieldByName("Containers")
+	own := layout.PtrOf(&def.PodSpec(obj).Containers)
+	like := likenessOf(reflect.TypeFor[[]corev1.Container]()).ready()
 	for i, other := range known {
-		if sameItems(containers, reflect.ValueOf(def.PodSpec(other).Containers)) {
+		if like.same(own, layout.PtrOf(&def.PodSpec(other).Containers)) {
 			return i
 		}
 	}

@@ -168,10 +168,13 @@ which pods go, which may not, and where those that are made instead get to.`,
 			for _, r := range d.Waiting {
 				fmt.Fprintf(w, "waiting\t%s\t%s\n", r.Pod, r.Why)
 			}
+			for _, r := range d.Refused {
+				fmt.Fprintf(w, "refused\t%s\t%s\n", r.Pod, r.Why)
+			}
 			if err := w.Flush(); err != nil {
 				return err
 			}
-			if len(d.Blocked)+len(d.Waiting) > 0 {
+			if len(d.Blocked)+len(d.Waiting)+len(d.Refused) > 0 {
 				return errNo
 			}
 			return nil

@@ -35,7 +35,7 @@ type Object struct {
 func Kinds() []*resource.Def {
 	wanted := map[schema.GroupResource]bool{}
 	for group, plurals := range map[string][]string{
-		"":                  {"namespaces", "nodes", "pods", "services", "persistentvolumes", "persistentvolumeclaims", "replicationcontrollers", "limitranges"},
+		"":                  {"namespaces", "nodes", "pods", "services", "persistentvolumes", "persistentvolumeclaims", "replicationcontrollers", "limitranges", "resourcequotas"},
 		"apps":              {"deployments", "replicasets", "statefulsets", "daemonsets", "controllerrevisions"},
 		"batch":             {"jobs"},
 		"policy":            {"poddisruptionbudgets"},

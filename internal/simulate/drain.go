@@ -30,6 +30,7 @@ type Drained struct {
 	Lost    []string `json:"lost"`    // evicted pods that nobody makes again
 	Placed  []Place  `json:"placed"`  // pods that were made instead
 	Waiting []Reason `json:"waiting"` // those of them that fit nowhere
+	Refused []Reason `json:"refused"` // pods that left the node, and why none may be made instead
 }
 
 // Reason is why a pod is where it is.
@@ -47,7 +48,7 @@ type Place struct {
 // workloads are the controllers that make pods again, and those that say which may go.
 var workloads = []string{
 	"daemonset-controller", "deployment-controller", "disruption-controller", "job-controller", "replicaset-controller",
-	"replicationcontroller-controller", "statefulset-controller",
+	"replicationcontroller-controller", "resourcequota-controller", "statefulset-controller",
 }
 
 const (
@@ -78,7 +79,7 @@ func Drain(ctx context.Context, objects []Object, node string, wait time.Duratio
 			d.g.Go("node "+n.Name, simnode.New(o, &simnode.Addresses{Node: i % simnode.MaxSmallNodes, Small: true}, d.api(), slog.New(slog.DiscardHandler)).Run)
 		}
 	}
-	x := &draining{d: d, before: map[types.UID]bool{}, out: &Drained{}}
+	x := &draining{d: d, before: map[types.UID]bool{}, owned: map[types.UID][]string{}, out: &Drained{}}
 	return x.out, x.run(ctx, node, wait)
 }
 
@@ -91,7 +92,8 @@ func ready(n *corev1.Node) bool {
 // draining is one drain.
 type draining struct {
 	d      *duplicate
-	before map[types.UID]bool // pods that there were
+	before map[types.UID]bool     // pods that there were
+	owned  map[types.UID][]string // by owner, pods that left the node and are to be made again
 	out    *Drained
 }
 
@@ -123,6 +125,9 @@ func (x *draining) run(ctx context.Context, node string, wait time.Duration) err
 			switch {
 			case err == nil, apierrors.IsNotFound(err):
 				x.out.Evicted = append(x.out.Evicted, podKey(p))
+				if owner := metav1.GetControllerOfNoCopy(p); owner != nil {
+					x.owned[owner.UID] = append(x.owned[owner.UID], podKey(p))
+				}
 			case apierrors.IsTooManyRequests(err), apierrors.IsInternalError(err):
 				left = append(left, p)
 				x.out.Blocked = append(x.out.Blocked, Reason{podKey(p), err.Error()})
@@ -171,8 +176,13 @@ func (x *draining) settle(ctx context.Context, pods client.Reader[*corev1.Pod]) 
 		break
 	}
 	for _, p := range pods.List("", nil) {
+		if x.before[p.UID] {
+			continue
+		}
+		if owner := metav1.GetControllerOfNoCopy(p); owner != nil && len(x.owned[owner.UID]) > 0 {
+			x.owned[owner.UID] = x.owned[owner.UID][1:]
+		}
 		switch {
-		case x.before[p.UID]:
 		case p.Spec.NodeName != "":
 			x.out.Placed = append(x.out.Placed, Place{podKey(p), p.Spec.NodeName})
 		default:
@@ -180,5 +190,28 @@ func (x *draining) settle(ctx context.Context, pods client.Reader[*corev1.Pod]) 
 		}
 	}
 	slices.SortFunc(x.out.Placed, func(a, b Place) int { return strings.Compare(a.Pod, b.Pod) })
+	return x.refused(ctx)
+}
+
+// refused says why pods were not made again, as their owners' events do.
+func (x *draining) refused(ctx context.Context) error {
+	events, err := client.For(x.d.api(), core.Events).List(ctx, "", metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("read events: %w", err)
+	}
+	why := map[types.UID]string{}
+	for _, e := range events {
+		if e.Reason == "FailedCreate" {
+			why[e.InvolvedObject.UID] = e.Message
+		}
+	}
+	for owner, pods := range x.owned {
+		for _, pod := range pods {
+			if why[owner] != "" {
+				x.out.Refused = append(x.out.Refused, Reason{pod, why[owner]})
+			}
+		}
+	}
+	slices.SortFunc(x.out.Refused, func(a, b Reason) int { return strings.Compare(a.Pod, b.Pod) })
 	return nil
 }

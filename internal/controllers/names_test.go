@@ -21,6 +21,7 @@ import (
 	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/plane"
 	"github.com/kemudi/kemudi/internal/sim"
+	"github.com/kemudi/kemudi/internal/trace"
 )
 
 func everyController(o controllers.Options) []*controller.Controller {
@@ -71,6 +72,7 @@ func TestControllersAreTurnedOnAndOffByUpstreamsNames(t *testing.T) {
 		}
 	}
 	list := controllers.Names()
+	trace.Proves(t, "CTL-022")
 	for _, want := range []string{"deployment-controller", "garbage-collector-controller", "job-controller", "node-ipam-controller", "serviceaccount-token-controller"} {
 		if !slices.Contains(list, want) {
 			t.Errorf("the names %q have no %s", list, want)
@@ -131,6 +133,7 @@ func TestControllerThatIsOffStopsNoOther(t *testing.T) {
 		if n := client.Cached(p.Admin(), apps.ReplicaSets, "").Len(); n != 1 {
 			t.Errorf("there are %d sets of pods, want only the one that was made by hand", n)
 		}
+		trace.Proves(t, "COMP-012", "WHAT-017")
 		if n := client.Cached(p.Admin(), core.Pods, "").Len(); n != 1 {
 			t.Errorf("there are %d pods, want the one of the set", n)
 		}

@@ -82,6 +82,9 @@ func (r *scavenger) look() (heap, pages int64, err error) {
 		pages, err = r.forgetDatabase()
 		return 0, pages, err
 	}
+	if r.store != nil {
+		r.store.Rest()
+	}
 	if before := unusedHeap(); before-r.heap > scavengeHeap {
 		debug.FreeOSMemory()
 		r.heap = unusedHeap()

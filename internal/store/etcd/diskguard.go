@@ -22,6 +22,8 @@ const (
 	// commitBytes is how much may be written before it is committed, in however few
 	// writes. What is not committed is in memory.
 	commitBytes = 16 << 20
+	// restBytes is how much must have been written to be worth the commits of rest.
+	restBytes = 4 << 20
 )
 
 // diskGuard refuses writes in time when the disk fills up, whoever fills it. Reads go on,
@@ -33,6 +35,7 @@ type diskGuard struct {
 	commit  func() // brings the database up to the log
 
 	unsettled atomic.Uint64 // bytes written since the last commit of ours
+	held      atomic.Uint64 // bytes written since etcd let go of what was
 	unbacked  atomic.Uint64 // bytes written since the disk backed the file
 	refusing  atomic.Bool
 
@@ -56,6 +59,7 @@ func (g *diskGuard) take(n int) error {
 	if err != nil {
 		return err
 	}
+	g.held.Add(size)
 	if g.unsettled.Add(size) > commitBytes {
 		g.settle()
 	}
@@ -103,6 +107,22 @@ func (g *diskGuard) settle() {
 		return
 	}
 	g.back()
+	g.commit()
+	g.back()
+}
+
+// rest has etcd let go of what was written, if it is much. Its buffers hold on to what they
+// had after a commit, until they are written to again or there is one more.
+func (g *diskGuard) rest() {
+	if g.held.Load() < restBytes {
+		return
+	}
+	g.settling.Lock()
+	defer g.settling.Unlock()
+	g.held.Store(0)
+	g.unsettled.Store(0)
+	g.back()
+	g.commit()
 	g.commit()
 	g.back()
 }

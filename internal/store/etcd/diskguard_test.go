@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -137,4 +138,36 @@ func TestAFullDiskLosesNothingAndHoldsUpWritesAlone(t *testing.T) {
 	write(t, s, "/last", "x")
 	acknowledged.keys = append(acknowledged.keys, "/last")
 	complete("after all")
+}
+
+// TestWhatWasWrittenIsLetGoAtRest from the buffers of etcd, and is there afterwards.
+func TestWhatWasWrittenIsLetGoAtRest(t *testing.T) {
+	s, stop := run(t, Options{Dir: t.TempDir(), NoSync: true})
+	const writes, size = 10, 1 << 20
+	for i := range writes {
+		if _, err := s.Txn(t.Context(), store.Txn{Ops: []store.Op{{Key: fmt.Sprint("/large/", i), Value: bytes.Repeat([]byte{byte('a' + i)}, size)}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	live := func() int64 {
+		runtime.GC()
+		runtime.GC() // what pools hold goes with the second
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := live()
+	s.Rest()
+	if after := live(); before-after < writes*size/2 {
+		t.Errorf("of %d bytes %d were let go, want most of the %d written", before, before-after, writes*size)
+	}
+	if held, left := s.disk.held.Load(), s.disk.unsettled.Load(); held != 0 || left != 0 {
+		t.Errorf("held %d, not committed %d, want none", held, left)
+	}
+	page, err := s.List(t.Context(), "/large/", store.ListOptions{})
+	if err != nil || len(page.KVs) != writes || !bytes.Equal(page.KVs[3].Value, bytes.Repeat([]byte("d"), size)) {
+		t.Errorf("afterwards: got %d values, %v", len(page.KVs), err)
+	}
+	stop()
+	s.Rest() // does nothing
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/controller"
@@ -13,6 +15,7 @@ import (
 	"github.com/kemudi/kemudi/internal/controllers/cronjob"
 	"github.com/kemudi/kemudi/internal/controllers/daemonset"
 	"github.com/kemudi/kemudi/internal/controllers/deployment"
+	"github.com/kemudi/kemudi/internal/controllers/devicetainteviction"
 	"github.com/kemudi/kemudi/internal/controllers/disruption"
 	"github.com/kemudi/kemudi/internal/controllers/endpoints"
 	"github.com/kemudi/kemudi/internal/controllers/endpointslice"
@@ -29,6 +32,7 @@ import (
 	"github.com/kemudi/kemudi/internal/controllers/podgc"
 	"github.com/kemudi/kemudi/internal/controllers/podgroupprotection"
 	"github.com/kemudi/kemudi/internal/controllers/replicaset"
+	"github.com/kemudi/kemudi/internal/controllers/resourceclaim"
 	"github.com/kemudi/kemudi/internal/controllers/resourcequota"
 	"github.com/kemudi/kemudi/internal/controllers/rootca"
 	"github.com/kemudi/kemudi/internal/controllers/serviceaccount"
@@ -50,6 +54,8 @@ type Options struct {
 	Tokens *authn.Issuer
 	// Authority signs requests for certificates; nil: nobody signs.
 	Authority *pki.Authority
+	// Registry takes the metrics of single controllers; nil: they are not shown.
+	Registry *prometheus.Registry
 
 	// PodGroups says that groups of pods are served.
 	PodGroups bool
@@ -123,6 +129,8 @@ func All(o Options) []*controller.Controller {
 		ephemeralvolume.Controller,
 		localvolume.Controller,
 		volumeexpand.Controller,
+		resourceclaim.New(o.Registry),
+		devicetainteviction.Controller,
 		resourcequota.New(o.Kinds, o.ResourceQuota),
 		clusterroleaggregation.Controller,
 		certificates.Approving,

@@ -217,7 +217,7 @@ func (p *Plane) Run(ctx context.Context) error {
 // Controllers are the controllers of the cluster.
 func (p *Plane) Controllers() []*controller.Controller {
 	o := p.o.Controllers
-	o.Kinds, o.CABundle, o.PodCIDRs = p.kinds, p.o.CABundle, p.o.Network.ClusterCIDRs
+	o.Kinds, o.CABundle, o.PodCIDRs, o.Registry = p.kinds, p.o.CABundle, p.o.Network.ClusterCIDRs, p.o.Registry
 	o.PodGroups = p.server.Serves(scheduling.PodGroups.Def)
 	return controllers.All(o)
 }

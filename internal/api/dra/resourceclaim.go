@@ -1,6 +1,7 @@
 package dra
 
 import (
+	"slices"
 	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
@@ -38,6 +39,7 @@ var ResourceClaims = resource.Define(resource.Spec[*resourcev1.ResourceClaim]{
 	Columns: []resource.Column[*resourcev1.ResourceClaim]{
 		{Name: "State", Description: "A summary of the current state (allocated, pending, reserved, etc.).", Value: func(c *resourcev1.ResourceClaim) any { return stateText(c) }},
 	},
+	Index: map[string]func(*resourcev1.ResourceClaim) []string{IndexPool: poolsOf},
 	Sub: []resource.Sub[*resourcev1.ResourceClaim]{{
 		Name: "status",
 		Merge: func(obj, old *resourcev1.ResourceClaim) {
@@ -87,6 +89,21 @@ func defaultTolerations(list []resourcev1.DeviceToleration) {
 			list[i].Operator = resourcev1.DeviceTolerationOpEqual
 		}
 	}
+}
+
+// poolsOf are the pools that a claim has devices of.
+func poolsOf(c *resourcev1.ResourceClaim) []string {
+	if c.Status.Allocation == nil {
+		return nil
+	}
+	var pools []string
+	for i := range c.Status.Allocation.Devices.Results {
+		r := &c.Status.Allocation.Devices.Results[i]
+		if pool := r.Driver + "/" + r.Pool; !slices.Contains(pools, pool) {
+			pools = append(pools, pool)
+		}
+	}
+	return pools
 }
 
 func stateText(c *resourcev1.ResourceClaim) string {

@@ -44,6 +44,7 @@ var ResourceSlices = resource.Define(resource.Spec[*resourcev1.ResourceSlice]{
 	},
 	Index: map[string]func(*resourcev1.ResourceSlice) []string{
 		resourcev1.ResourceSliceSelectorNodeName: func(s *resourcev1.ResourceSlice) []string { return []string{nodeOf(s)} },
+		IndexPool:                                func(s *resourcev1.ResourceSlice) []string { return []string{s.Spec.Driver + "/" + s.Spec.Pool.Name} },
 	},
 	Versions: []resource.Version[*resourcev1.ResourceSlice]{
 		sliceV1beta1,
@@ -53,6 +54,10 @@ var ResourceSlices = resource.Define(resource.Spec[*resourcev1.ResourceSlice]{
 		}),
 	},
 })
+
+// IndexPool is the index of slices by the pool that they are part of, and of claims by the
+// pools that their devices are of: the driver, a slash and the pool's name.
+const IndexPool = "pool"
 
 // nodeOf is the node that a slice's devices are part of; empty if it is not one node.
 func nodeOf(s *resourcev1.ResourceSlice) string { return ptr.Deref(s.Spec.NodeName, "") }

@@ -61,6 +61,11 @@ var everyKind = []aKind{
 	{version: "rbac.authorization.k8s.io/v1", plural: "rolebindings", sample: `roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: x}`},
 	{version: "rbac.authorization.k8s.io/v1", plural: "clusterroles", cluster: true, sample: `rules: []`},
 	{version: "rbac.authorization.k8s.io/v1", plural: "clusterrolebindings", cluster: true, sample: `roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: x}`},
+	{version: "resource.k8s.io/v1", plural: "deviceclasses", cluster: true, sample: `spec: {}`},
+	{version: "resource.k8s.io/v1", plural: "devicetaintrules", cluster: true, sample: `spec: {deviceSelector: {driver: verbs.example.com}, taint: {key: a, effect: NoSchedule}}`},
+	{version: "resource.k8s.io/v1", plural: "resourceclaims", sample: `spec: {devices: {requests: [{name: a, exactly: {deviceClassName: b}}]}}`},
+	{version: "resource.k8s.io/v1", plural: "resourceclaimtemplates", sample: `spec: {spec: {devices: {requests: [{name: a, exactly: {deviceClassName: b}}]}}}`},
+	{version: "resource.k8s.io/v1", plural: "resourceslices", cluster: true, sample: `spec: {driver: verbs.example.com, allNodes: true, pool: {name: a, resourceSliceCount: 1}}`},
 	{version: "scheduling.k8s.io/v1", plural: "priorityclasses", cluster: true, sample: `value: 5`},
 	{version: "settings.k8s.io/v1alpha1", plural: "podpresets", sample: `spec: {env: [{name: A, value: b}], selector: {matchLabels: {a: none}}}`},
 	{version: "storage.k8s.io/v1", plural: "csidrivers", cluster: true, sample: `spec: {attachRequired: false}`, proves: "C-354"},
@@ -325,7 +330,8 @@ var kindOf = map[string]string{
 	"rolebindings": "RoleBinding", "clusterroles": "ClusterRole", "clusterrolebindings": "ClusterRoleBinding", "priorityclasses": "PriorityClass", "podpresets": "PodPreset",
 	"csidrivers": "CSIDriver", "csinodes": "CSINode", "storageclasses": "StorageClass", "volumeattachments": "VolumeAttachment",
 	"csistoragecapacities": "CSIStorageCapacity", "volumeattributesclasses": "VolumeAttributesClass",
-	"certificatesigningrequests": "CertificateSigningRequest",
+	"certificatesigningrequests": "CertificateSigningRequest", "deviceclasses": "DeviceClass", "devicetaintrules": "DeviceTaintRule",
+	"resourceclaims": "ResourceClaim", "resourceclaimtemplates": "ResourceClaimTemplate", "resourceslices": "ResourceSlice",
 }
 
 // aRequest is a request for a certificate, in PEM and base64.

@@ -73,7 +73,7 @@ API server, scheduler and controllers are the real ones.`,
 	f.Uint16Var(&s.SecurePort, "secure-port", s.SecurePort, "port of this machine to serve the API on")
 	f.IntVar(&s.Nodes, "nodes", s.Nodes, "how many nodes, of 4 processors and 16 GiB each, if there are no pools")
 	f.StringVar(&s.Profile, "profile", "", "file of pools of nodes")
-	f.StringVar(&s.From, "from", "", "kubeconfig of a cluster, or a file as kubectl get nodes,pods -A -o yaml prints it, to begin with its nodes and pods")
+	f.StringVar(&s.From, "from", "", "kubeconfig of a cluster, a file as kubectl get nodes,pods -A -o yaml prints it, or a snapshot of an etcd, to begin with its nodes and pods")
 	c.AddCommand(newFit(), newDrain())
 	return c
 }
@@ -81,7 +81,7 @@ API server, scheduler and controllers are the real ones.`,
 // addFrom adds the flag that says which cluster is asked about.
 func addFrom(c *cobra.Command, from *string) {
 	c.Flags().StringVar(from, "from", "",
-		"kubeconfig of the cluster, or a file as kubectl get nodes,pods -A -o yaml prints it; default the simulation that runs here")
+		"kubeconfig of the cluster, a file as kubectl get nodes,pods -A -o yaml prints it, or a snapshot of its etcd; default the simulation that runs here")
 }
 
 func newFit() *cobra.Command {

@@ -45,7 +45,7 @@ var allowed = []allowance{
 	{"go.etcd.io/etcd/client/v3", "client of an external etcd, and the types of the in-process one"},
 	{"go.etcd.io/etcd/api/v3", "messages and errors of etcd"},
 	{"go.etcd.io/etcd/client/pkg/v3", "TLS settings of an external etcd"},
-	{"go.etcd.io/bbolt", "the file that etcd keeps its data in, to find damage before etcd ends the process for it"},
+	{"go.etcd.io/bbolt", "the file that etcd keeps its data in, to find damage before etcd ends the process for it, and to read snapshots"},
 	{"go.etcd.io/raft/v3", "raft messages, to start a single member without waiting for its election timer"},
 	{"go.uber.org/zap", "etcd logs through it"},
 	{"github.com/google/btree", "ordered maps with cheap copies"},

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,8 +24,10 @@ import (
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/simulate"
 	"github.com/kemudi/kemudi/internal/store"
+	"github.com/kemudi/kemudi/internal/store/etcd"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/up"
+	"github.com/kemudi/kemudi/internal/watchcache"
 )
 
 // Simulation says what `kemudi simulate` runs, each field by its flag.
@@ -34,7 +37,7 @@ type Simulation struct {
 	SecurePort uint16 // --secure-port
 	Nodes      int    // --nodes, if there is no profile
 	Profile    string // --profile: a file of pools
-	From       string // --from: a kubeconfig, or what kubectl printed; empty: an empty cluster
+	From       string // --from: a kubeconfig, what kubectl printed, or a snapshot of an etcd; empty: an empty cluster
 }
 
 // DefaultSimulation is a simulation that is told nothing, as its flags show it.
@@ -120,9 +123,15 @@ func seed(ctx context.Context, st store.Store, objects []simulate.Object) error 
 const readTimeout = 2 * time.Minute
 
 // Objects reads what decides where pods run: from the cluster of a kubeconfig (empty: the simulation
-// that runs in its own place), or from a file as kubectl prints it with -o yaml or -o json.
+// that runs in its own place), from a file as kubectl prints it with -o yaml or -o json, or from a
+// snapshot of its etcd.
 func Objects(ctx context.Context, from string) ([]simulate.Object, error) {
 	from = cmp.Or(from, SimulationKubeconfig(DefaultSimulation()))
+	if is, err := etcd.IsSnapshot(from); err != nil {
+		return nil, fmt.Errorf("read a cluster: %w", err)
+	} else if is {
+		return fromSnapshot(from)
+	}
 	data, err := os.ReadFile(from)
 	if err != nil {
 		return nil, fmt.Errorf("read a cluster: %w", err)
@@ -138,6 +147,29 @@ func Objects(ctx context.Context, from string) ([]simulate.Object, error) {
 		return nil, fmt.Errorf("%s: %w", from, err)
 	}
 	return objects, nil
+}
+
+// fromSnapshot reads the objects that a cluster had when a snapshot of its etcd was made.
+func fromSnapshot(file string) ([]simulate.Object, error) {
+	list, err := etcd.ReadSnapshot(file, "/registry/")
+	if err != nil {
+		return nil, err
+	}
+	var all []simulate.Object
+	for _, def := range simulate.Kinds() {
+		prefix := "/registry/" + def.StoragePrefix + "/"
+		for _, kv := range list {
+			if !strings.HasPrefix(kv.Key, prefix) {
+				continue
+			}
+			obj, err := watchcache.Decode(def, kv.Value, kv.Rev)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %s: %w", file, kv.Key, err)
+			}
+			all = append(all, simulate.Object{Def: def, Object: obj})
+		}
+	}
+	return all, nil
 }
 
 // fetch reads the objects of a cluster, kind by kind.

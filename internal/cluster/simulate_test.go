@@ -1,13 +1,18 @@
 package cluster
 
 import (
+	"context"
+	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/kemudi/kemudi/internal/simulate"
+	"github.com/kemudi/kemudi/internal/store/etcd"
 	"github.com/kemudi/kemudi/internal/store/mem"
+	"github.com/kemudi/kemudi/internal/task"
 )
 
 func TestPodToFitIsFoundInWhatHasOne(t *testing.T) {
@@ -38,10 +43,10 @@ func TestSimulationThatCannotBeIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, s := range map[string]Simulation{
-		"--nodes -1 is negative":                                   {Nodes: -1},
-		"--profile: open /nowhere: no such file or directory":      {Profile: "/nowhere"},
-		"--profile " + file + ": pools[0].count: -1 is negative":   {Profile: file},
-		"read a cluster: open /nowhere: no such file or directory": {From: "/nowhere"},
+		"--nodes -1 is negative":                                                        {Nodes: -1},
+		"--profile: open /nowhere: no such file or directory":                           {Profile: "/nowhere"},
+		"--profile " + file + ": pools[0].count: -1 is negative":                        {Profile: file},
+		"read a cluster: look for a snapshot: open /nowhere: no such file or directory": {From: "/nowhere"},
 	} {
 		err := Simulate(t.Context(), Options{}, s)
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -64,5 +69,34 @@ func TestCopyOfAClusterGoesIntoAnEmptyStoreAlone(t *testing.T) {
 	}
 	if err := seed(t.Context(), st, objects); err == nil || !strings.HasPrefix(err.Error(), "--from: the data directory has a cluster already") {
 		t.Errorf("of a store that has something: got %v", err)
+	}
+}
+
+// TestSnapshotOfAnEtcdIsACluster reads the database of an etcd that has ended, which is what a
+// snapshot is.
+func TestSnapshotOfAnEtcdIsACluster(t *testing.T) {
+	want, err := simulate.ReadObjects([]byte("apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Node, metadata: {name: one}}\n- {apiVersion: v1, kind: Service, metadata: {namespace: a, name: s}}\n"))
+	if err != nil || len(want) != 2 {
+		t.Fatalf("got %v, %v", want, err)
+	}
+	dir := t.TempDir()
+	st, err := etcd.New(etcd.Options{Dir: dir, Name: "test", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := task.NewGroup(t.Context())
+	g.Go("etcd", st.Run)
+	select {
+	case <-st.Ready():
+		err = simulate.Copy(t.Context(), st, want)
+	case <-g.Context().Done():
+	}
+	g.Cancel(context.Canceled)
+	if err := errors.Join(err, g.Wait()); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Objects(t.Context(), filepath.Join(dir, "etcd", "member", "snap", "db"))
+	if err != nil || len(got) != 2 || got[0].Object.GetName()+got[1].Object.GetName() != "ones" && got[0].Object.GetName()+got[1].Object.GetName() != "sone" {
+		t.Errorf("got %v, %v, want the node and the service", got, err)
 	}
 }

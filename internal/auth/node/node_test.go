@@ -140,8 +140,8 @@ func ask(t testing.TB, who, text string) *authorizer.AttributesRecord {
 	return a
 }
 
-// unrelated is said of what has nothing to do with the node.
-const unrelated = "no relationship found between node 'n1' and this object"
+// noRelation is said of what has nothing to do with the node.
+const noRelation = "no relationship found between node 'n1' and this object"
 
 func TestAgentsSeeAndWriteWhatTheirNodeNeeds(t *testing.T) {
 	a := newAuthorizer(t)
@@ -156,11 +156,11 @@ func TestAgentsSeeAndWriteWhatTheirNodeNeeds(t *testing.T) {
 		"get secrets team/csi":                 "",
 		"get secrets team/cinder":              "",
 		"get secrets team/stage":               "",
-		"get secrets team/others-stage":        unrelated, // of a volume that a claim names, and that is not bound to it
-		"get secrets team/foreign":             unrelated,
-		"get secrets team/static":              unrelated,
-		"get secrets elsewhere/mounted":        unrelated,
-		"get secrets team/files":               unrelated,
+		"get secrets team/others-stage":        noRelation, // of a volume that a claim names, and that is not bound to it
+		"get secrets team/foreign":             noRelation,
+		"get secrets team/static":              noRelation,
+		"get secrets elsewhere/mounted":        noRelation,
+		"get secrets team/files":               noRelation,
 		"list secrets team/":                   "No Object name found",
 		"list secrets":                         "can only read namespaced object of this type",
 		"delete secrets team/mounted":          "can only read resources of this type",
@@ -168,31 +168,31 @@ func TestAgentsSeeAndWriteWhatTheirNodeNeeds(t *testing.T) {
 		"get configmaps team/settings":         "",
 		"list configmaps team/files":           "",
 		"get configmaps team/kube-root-ca.crt": "",
-		"get configmaps team/mounted":          unrelated,
+		"get configmaps team/mounted":          noRelation,
 		// Volumes.
 		"get persistentvolumeclaims team/data":           "",
 		"get persistentvolumeclaims team/web-scratch":    "",
-		"get persistentvolumeclaims team/other":          unrelated,
-		"get persistentvolumeclaims team/static":         unrelated,
+		"get persistentvolumeclaims team/other":          noRelation,
+		"get persistentvolumeclaims team/static":         noRelation,
 		"list persistentvolumeclaims team/":              "can only get individual resources of this type",
 		"patch persistentvolumeclaims/status team/data":  "",
-		"patch persistentvolumeclaims/status team/other": unrelated,
+		"patch persistentvolumeclaims/status team/other": noRelation,
 		"get persistentvolumes pv-1":                     "",
-		"get persistentvolumes pv-2":                     unrelated,
+		"get persistentvolumes pv-2":                     noRelation,
 		"list persistentvolumes":                         "can only list/watch volumes of its own node by field selector",
 		"watch persistentvolumes ?kemudi.io/node=n1":     "",
 		"watch persistentvolumes ?kemudi.io/node=n2":     "can only list/watch volumes of its own node by field selector",
 		"delete persistentvolumes released":              "",
-		"delete persistentvolumes bound":                 unrelated,
-		"delete persistentvolumes foreign":               unrelated,
-		"delete persistentvolumes pv-1":                  unrelated,
+		"delete persistentvolumes bound":                 noRelation,
+		"delete persistentvolumes foreign":               noRelation,
+		"delete persistentvolumes pv-1":                  noRelation,
 		"get volumeattachments.storage.k8s.io va-1":      "",
-		"get volumeattachments.storage.k8s.io va-2":      unrelated,
+		"get volumeattachments.storage.k8s.io va-2":      noRelation,
 		// Tokens.
 		"create serviceaccounts/token team/runner":  "",
-		"create serviceaccounts/token team/other":   unrelated,
-		"create serviceaccounts/token team/static":  unrelated,
-		"create serviceaccounts/token team/default": unrelated,
+		"create serviceaccounts/token team/other":   noRelation,
+		"create serviceaccounts/token team/static":  noRelation,
+		"create serviceaccounts/token team/default": noRelation,
 		"get serviceaccounts team/runner":           "",
 		"delete serviceaccounts team/runner":        "can only create tokens for individual service accounts",
 		// Its own objects.
@@ -214,7 +214,7 @@ func TestAgentsSeeAndWriteWhatTheirNodeNeeds(t *testing.T) {
 		"update csinodes.storage.k8s.io n2":                    "can only access CSINode with the same name as the requesting node",
 		// Pods.
 		"get pods team/web":             "",
-		"get pods team/other":           unrelated,
+		"get pods team/other":           noRelation,
 		"list pods ?spec.nodeName=n1":   "",
 		"watch pods ?spec.nodeName=n1":  "",
 		"list pods ?spec.nodeName=n2":   "can only list/watch pods with spec.nodeName field selector",
@@ -255,14 +255,14 @@ func TestAgentsSeeClaimsOfTheirPodsAndWriteSlicesOfTheirNode(t *testing.T) {
 		"get resourceclaims.resource.k8s.io team/gpu":                       "",
 		"get resourceclaims.resource.k8s.io team/web-nic-x":                 "",
 		"get resourceclaims.resource.k8s.io team/web-extended-x":            "",
-		"get resourceclaims.resource.k8s.io team/static":                    unrelated,
-		"get resourceclaims.resource.k8s.io team/other":                     unrelated,
+		"get resourceclaims.resource.k8s.io team/static":                    noRelation,
+		"get resourceclaims.resource.k8s.io team/other":                     noRelation,
 		"list resourceclaims.resource.k8s.io team/":                         "can only get individual resources of this type",
 		"get resourceclaims.resource.k8s.io/status team/gpu":                "cannot get subresource",
 		"create resourceslices.resource.k8s.io":                             "",
 		"update resourceslices.resource.k8s.io s-1":                         "",
-		"delete resourceslices.resource.k8s.io s-2":                         unrelated,
-		"get resourceslices.resource.k8s.io s-3":                            unrelated,
+		"delete resourceslices.resource.k8s.io s-2":                         noRelation,
+		"get resourceslices.resource.k8s.io s-3":                            noRelation,
 		"watch resourceslices.resource.k8s.io ?spec.nodeName=n1":            "",
 		"deletecollection resourceslices.resource.k8s.io ?spec.nodeName=n2": "can only list/watch/deletecollection resourceslices with nodeName field selector",
 		"list resourceslices.resource.k8s.io":                               "can only list/watch/deletecollection resourceslices with nodeName field selector",

@@ -190,9 +190,14 @@ func patchPart(c *call.Call, d diff, at patching) bool {
 	if err != nil {
 		return false
 	}
-	out, err := d.apply(doc, d.data, at.to)
-	if err != nil {
-		return false
+	out, ok := []byte(nil), false
+	if d.kind == types.MergePatchType {
+		out, ok = wire.MergeJSON(doc, d.data)
+	}
+	if !ok {
+		if out, err = d.apply(doc, d.data, at.to); err != nil {
+			return false
+		}
 	}
 	fresh := reflect.New(reflect.TypeOf(at.to).Elem())
 	into := patching{at.gvk, at.from, fresh.Interface().(runtime.Object)} // as at.to is one

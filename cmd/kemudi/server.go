@@ -120,6 +120,7 @@ func addServerFlags(f *pflag.FlagSet, o *cluster.Options) {
 	f.Float64Var(&o.Controllers.PodAutoscaler.Tolerance, "horizontal-pod-autoscaler-tolerance", o.Controllers.PodAutoscaler.Tolerance, "how far a metric may be off its target, as a share of it, with nothing done about it")
 	f.Var((*spanFlag)(&o.Controllers.PodAutoscaler.CPUInitialization), "horizontal-pod-autoscaler-cpu-initialization-period", "how long after its start what a pod uses of processors does not count, unless it has been ready for all of it")
 	f.Var((*spanFlag)(&o.Controllers.PodAutoscaler.InitialReadinessDelay), "horizontal-pod-autoscaler-initial-readiness-delay", "how long after its start a pod that becomes unready is taken never to have been ready")
+	f.DurationVar(&o.Controllers.LegacyTokens.CleanUpPeriod, "legacy-service-account-token-clean-up-period", o.Controllers.LegacyTokens.CleanUpPeriod, "for how long nobody must have used a token of old in a secret before it is refused, and then before it is deleted")
 	f.DurationVar(&o.Controllers.ResourceQuota.SyncPeriod, "resource-quota-sync-period", o.Controllers.ResourceQuota.SyncPeriod, "how often what is used of quotas is counted without cause")
 	f.DurationVar(&o.Controllers.NodeLifecycle.GracePeriod, "node-monitor-grace-period", o.Controllers.NodeLifecycle.GracePeriod, "how long a node may be silent")
 	f.DurationVar(&o.Controllers.NodeLifecycle.StartupGracePeriod, "node-startup-grace-period", o.Controllers.NodeLifecycle.StartupGracePeriod, "the same for a node that has never reported")

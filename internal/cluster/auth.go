@@ -25,6 +25,7 @@ func (s *server) authenticator(caches *watchcache.Set) *authn.Authenticator {
 		Node: func(ctx context.Context, name string) *corev1.Node {
 			return reader(caches, core.Nodes)(ctx, "", name)
 		},
+		Used:  s.used.Used,
 		Fresh: caches.Fresh,
 	})
 	secrets := caches.Cache(core.Secrets.Def)

@@ -37,6 +37,7 @@ type server struct {
 	registry *prometheus.Registry
 	pki      *pki.PKI
 	issuer   *authn.Issuer
+	used     *authn.UsedTokens
 	proxy    *authn.FrontProxy // who may say for whom a request is; nil: nobody
 	hints    *x509.CertPool    // authorities that clients find their certificates by
 	plane    *plane.Plane
@@ -46,7 +47,7 @@ type server struct {
 // newServer is a server that has not been started. The options are complete; asked
 // are the addresses that they named before.
 func newServer(o Options, asked addresses) *server {
-	s := &server{o: o, asked: asked, registry: obs.NewRegistry()}
+	s := &server{o: o, asked: asked, registry: obs.NewRegistry(), used: authn.NewUsedTokens()}
 	at := o.addresses()
 	at.routed = routedIP(at.first.Is4()) == at.first
 	s.at.Store(&at)
@@ -250,6 +251,7 @@ func (s *server) serve(sg *stages, st *etcd.Server) error {
 		return fmt.Errorf("serve the API: %w; is another server running, or is --secure-port taken?", err)
 	}
 	sg.plane.Go("control plane", s.plane.Run)
+	g.Go("used tokens", func(ctx context.Context) error { return s.used.Run(ctx, s.plane.Admin(), s.o.Logger) })
 	g.Go("memory", func(ctx context.Context) error { return s.scavenge(ctx, st) })
 	g.Go("serve", func(ctx context.Context) error {
 		return s.plane.Server().Serve(ctx, l, &tls.Config{

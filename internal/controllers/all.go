@@ -71,6 +71,7 @@ type Options struct {
 	PodAutoscaler          podautoscaler.Options
 	PodGC                  podgc.Options
 	ResourceQuota          resourcequota.Options
+	LegacyTokens           tokens.Options
 }
 
 // Defaults are the options that people set, as they are when nobody does.
@@ -79,13 +80,13 @@ func Defaults() Options {
 		Enabled: []string{"*"}, Syncs: DefaultSyncs(),
 		Certificates: certificates.Defaults(), EndpointSlice: endpointslice.Defaults(), EndpointSliceMirroring: endpointslicemirroring.Defaults(),
 		NodeIPAM: nodeipam.Defaults(), NodeLifecycle: nodelifecycle.Defaults(), PodAutoscaler: podautoscaler.Defaults(), PodGC: podgc.Defaults(),
-		ResourceQuota: resourcequota.Defaults(),
+		ResourceQuota: resourcequota.Defaults(), LegacyTokens: tokens.Defaults(),
 	}
 }
 
 // Check says what is wrong with the options that people set.
 func (o *Options) Check() error {
-	for _, own := range []interface{ Check() error }{o.EndpointSlice, o.EndpointSliceMirroring, o.NodeIPAM, o.NodeLifecycle, o.PodAutoscaler, o.ResourceQuota} {
+	for _, own := range []interface{ Check() error }{o.EndpointSlice, o.EndpointSliceMirroring, o.NodeIPAM, o.NodeLifecycle, o.PodAutoscaler, o.ResourceQuota, o.LegacyTokens} {
 		if err := own.Check(); err != nil {
 			return err
 		}
@@ -139,7 +140,7 @@ func All(o Options) []*controller.Controller {
 		bootstraptokens.Signer,
 	}
 	if o.Tokens != nil {
-		all = append(all, tokens.New(o.Tokens, o.CABundle))
+		all = append(all, tokens.New(o.Tokens, o.CABundle), tokens.NewCleaner(o.LegacyTokens))
 	}
 	if o.Authority != nil {
 		all = append(all, certificates.NewSigning(o.Authority, o.Certificates))

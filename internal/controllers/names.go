@@ -30,6 +30,7 @@ var switchNames = map[string]switchName{
 	"generic-garbage-collector":                      {"garbage-collector-controller", "garbagecollector"},
 	"horizontal-pod-autoscaler":                      {"horizontal-pod-autoscaler-controller", "horizontalpodautoscaling"},
 	"job-orphan-controller":                          {"job-controller", "job"}, // upstream's does both
+	"legacy-service-account-token-cleaner":           {"legacy-serviceaccount-token-cleaner-controller", "legacy-service-account-token-cleaner"},
 	"node-controller":                                {"node-lifecycle-controller", "nodelifecycle"},
 	"node-ipam-controller":                           {"node-ipam-controller", "nodeipam"},
 	"persistent-volume-binder":                       {"persistentvolume-binder-controller", "persistentvolume-binder"},

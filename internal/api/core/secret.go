@@ -12,6 +12,13 @@ import (
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
+// Labels of secrets with the token of a service account: the day on which it was used last,
+// and that from which it is refused because nobody used it.
+const (
+	LabelTokenLastUsed     = "kubernetes.io/legacy-token-last-used"
+	LabelTokenInvalidSince = "kubernetes.io/legacy-token-invalid-since"
+)
+
 // Secrets is confidential configuration that pods consume.
 var Secrets = resource.Define(resource.Spec[*corev1.Secret]{
 	Names:   resource.Names{Version: "v1", Kind: "Secret", Plural: "secrets", Namespaced: true},

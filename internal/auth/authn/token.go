@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -27,6 +28,8 @@ type Objects struct {
 	Secret         func(ctx context.Context, namespace, name string) *corev1.Secret
 	Pod            func(ctx context.Context, namespace, name string) *corev1.Pod
 	Node           func(ctx context.Context, name string) *corev1.Node
+	// Used, if not nil, is told of the secrets whose tokens were good.
+	Used func(*corev1.Secret)
 	// Fresh, if not nil, returns when the functions show all that was written
 	// before it was called: a token is not refused because they are behind.
 	Fresh func(ctx context.Context) error
@@ -220,7 +223,17 @@ func (s *ServiceAccountTokens) legacy(ctx context.Context, c *checked, token str
 	if secret == nil || secret.DeletionTimestamp != nil || string(secret.Data[corev1.ServiceAccountTokenKey]) != token {
 		return errors.New("service account token has been invalidated")
 	}
-	return s.account(ctx, l.Namespace, ref{l.Name, l.UID})
+	if err := s.account(ctx, l.Namespace, ref{l.Name, l.UID}); err != nil {
+		return err
+	}
+	if _, err := time.Parse(time.DateOnly, secret.Labels[core.LabelTokenInvalidSince]); err == nil {
+		return fmt.Errorf("the token in %s/%s for service account %s/%s has been marked invalid. Use tokens from the TokenRequest API or manually created secret-based tokens, or remove the '%s' label from the secret to temporarily allow use of this token",
+			l.Namespace, l.Secret, l.Namespace, l.Name, core.LabelTokenInvalidSince)
+	}
+	if s.objects.Used != nil {
+		s.objects.Used(secret)
+	}
+	return nil
 }
 
 // alive checks that the object that a token is bound to is there and the same.

@@ -320,6 +320,14 @@ func TestTokenInASecretIsGoodWhileTheSecretHoldsIt(t *testing.T) {
 	if got := say(t.Context(), a, token); got != builder {
 		t.Errorf("got %s", got)
 	}
+	w.secret.Labels = map[string]string{"kubernetes.io/legacy-token-invalid-since": "2000-01-01"}
+	if got, want := say(t.Context(), a, token), "refused: the token in team/"+w.secret.Name+" for service account team/builder has been marked invalid. Use tokens from the TokenRequest API or manually created secret-based tokens, or remove the 'kubernetes.io/legacy-token-invalid-since' label from the secret to temporarily allow use of this token"; got != want {
+		t.Errorf("secret is marked invalid: got %s, want %s", got, want)
+	}
+	w.secret.Labels = map[string]string{"kubernetes.io/legacy-token-invalid-since": "lately"}
+	if got := say(t.Context(), a, token); got != builder {
+		t.Errorf("mark that is no date: got %s", got)
+	}
 	w.secret.Data["token"] = []byte("another")
 	if got, want := say(t.Context(), a, token), "refused: service account token has been invalidated"; got != want {
 		t.Errorf("secret holds another: got %s, want %s", got, want)

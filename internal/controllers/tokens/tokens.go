@@ -1,5 +1,3 @@
-// Package tokens fills Secrets of type kubernetes.io/service-account-token with
-// a token that does not end, and deletes those whose account is gone.
 package tokens
 
 import (

@@ -38,6 +38,7 @@ var switchNames = map[string]switchName{
 	"pv-protection-controller":                       {"persistentvolume-protection-controller", "pv-protection"},
 	"pvc-protection-controller":                      {"persistentvolumeclaim-protection-controller", "pvc-protection"},
 	"replication-controller":                         {"replicationcontroller-controller", "replicationcontroller"},
+	"resource-claim-controller":                      {"resourceclaim-controller", "resource-claim-controller"},
 	"root-ca-cert-publisher":                         {"root-ca-certificate-publisher-controller", "root-ca-cert-publisher"},
 	"service-account-controller":                     {"serviceaccount-controller", "serviceaccount"},
 	"token-cleaner":                                  {"token-cleaner-controller", "tokencleaner"},

@@ -134,6 +134,7 @@ func (l *life) allocate(c *resourcev1.ResourceClaim) {
 		l.must(err)
 		return
 	}
+	c = c.DeepCopy()
 	c.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{
 		Results: []resourcev1.DeviceRequestAllocationResult{{Request: "gpu", Driver: "d", Pool: "p", Device: "x"}},
 	}}

@@ -13,7 +13,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/kemudi/kemudi/internal/apiserver"
 	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/internal/watchcache"
 )
 
 // Test runs every script that the pattern matches as a subtest of its own, each
@@ -24,7 +26,8 @@ import (
 // that the next command shows, which must be one that expects something (stdout, wait,
 // wait-count, or any with !); other lines that begin with # are comments. "! " before
 // a command says that it must fail. Before each command, what those before it have set
-// off at this moment comes about: an object that is there for no time is not seen.
+// off at this moment comes about: an object that is there for no time is not seen. "# Serves:
+// scheduling.k8s.io/v1beta1" turns on what is off by default, as --runtime-config does.
 func Test(t *testing.T, pattern string) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
@@ -55,7 +58,16 @@ func Script(t *testing.T, name, text string) {
 		if os.Getenv("KEMUDI_SIM_LOG") != "" {
 			log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 		}
-		c, err := Start(t.Context(), Options{Logger: log, Serving: asAdmin})
+		on := map[string]bool{}
+		for _, line := range lines {
+			if name, ok := strings.CutPrefix(line, "# Serves: "); ok {
+				on[name] = true
+			}
+		}
+		c, err := Start(t.Context(), Options{Logger: log, Serving: func(o *apiserver.Options, caches *watchcache.Set) error {
+			o.RuntimeConfig = on
+			return asAdmin(o, caches)
+		}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -230,6 +230,7 @@ func (p *Plane) control(ctx context.Context, all []*controller.Controller) error
 		Logger:    p.o.Logger.With("part", "scheduler"),
 		Registry:  p.o.Registry,
 		Config:    p.o.Scheduler,
+		PodGroups: p.server.Serves(scheduling.PodGroups.Def),
 	})
 	lead := p.leadership(p.recorder)
 	env := controller.Env{

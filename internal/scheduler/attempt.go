@@ -26,7 +26,7 @@ const anyEvent = ^uint32(0)
 // attempt tries to find a node for a pod, and to bind it there.
 func (l *loop) attempt(item *pending) {
 	started := time.Now()
-	consults := l.mustConsult(item.pod.Obj)
+	consults := item.group == nil && l.mustConsult(item.pod.Obj)
 	if consults && l.consulting != nil {
 		l.queue.ask(item)
 		return
@@ -37,6 +37,10 @@ func (l *loop) attempt(item *pending) {
 		l.swept = started
 	}
 	l.tried = started
+	if item.group != nil {
+		l.attemptGroup(item, started)
+		return
+	}
 	d := item.by.decide(item.pod)
 	l.metrics.algorithm.Observe(time.Since(started).Seconds())
 	switch {
@@ -177,7 +181,9 @@ func (l *loop) preempted(item *pending, s setback, pre preemption) {
 
 // failed puts a pod aside whose attempt failed for no fault of its own.
 func (l *loop) failed(item *pending, err error, started time.Time) {
-	l.snapshot.Nominate(item.pod, "")
+	if !item.together { // its group decides about the place that it holds
+		l.snapshot.Nominate(item.pod, "")
+	}
 	item.stated.nominated = ""
 	l.queue.retry(item, time.Now())
 	l.state(item, corev1.PodReasonSchedulerError, err.Error())
@@ -255,9 +261,9 @@ func patchStatus(ctx context.Context, pods client.Client[*corev1.Pod], p *corev1
 // have to go.
 func (l *loop) makeRoom(item *pending, pre preemption) {
 	l.metrics.victims.Observe(float64(len(pre.victims)))
-	for _, v := range pre.victims {
+	for _, v := range l.whole(pre.victims) {
 		if !v.Terminating {
-			l.evict(item, v, pre.node.Name)
+			l.evict(item, v, "pod "+string(item.pod.Obj.UID), v.Node().Name)
 		}
 	}
 	for _, other := range slices.Clone(pre.node.Nominated) {
@@ -268,19 +274,19 @@ func (l *loop) makeRoom(item *pending, pre preemption) {
 		if waiting := l.queue.get(other.Obj.UID); waiting != nil {
 			waiting.stated.nominated = ""
 			l.sendState(waiting)
-			l.queue.wake(waiting, time.Now())
+			l.rouse(waiting)
 		}
 	}
 	l.snapshot.Nominate(item.pod, pre.node.Name)
 }
 
-// evict deletes a victim, having said why in its status.
-func (l *loop) evict(item *pending, v *snapshot.Pod, node string) {
+// evict deletes a victim, having said why in its status. preemptor is for whom, in words.
+func (l *loop) evict(item *pending, v *snapshot.Pod, preemptor, node string) {
 	v.Victim = true
-	victim, preemptor := v.Obj, item.pod.Obj
+	victim, obj := v.Obj, item.pod.Obj
 	status := map[string]any{"conditions": []corev1.PodCondition{condition(victim, corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler,
-		Message: preemptor.Spec.SchedulerName + ": preempting to accommodate a higher priority pod",
+		Message: obj.Spec.SchedulerName + ": preempting to accommodate a higher priority pod",
 	})}}
 	l.calls.add(&call{
 		pod: victim.UID, kind: evictCall,
@@ -294,13 +300,13 @@ func (l *loop) evict(item *pending, v *snapshot.Pod, node string) {
 		then: func(err error) {
 			switch {
 			case err == nil:
-				item.by.events.Event(victim, corev1.EventTypeNormal, "Preempted", fmt.Sprintf("Preempted by pod %s on node %s", preemptor.UID, node))
+				item.by.events.Event(victim, corev1.EventTypeNormal, "Preempted", fmt.Sprintf("Preempted by %s on node %s", preemptor, node))
 			case apierrors.IsNotFound(err):
 			default:
 				v.Victim = false
 				l.log.Error("preempt pod", "pod", nameOf(victim), "err", err)
-				if waiting := l.queue.get(preemptor.UID); waiting != nil {
-					l.queue.wake(waiting, time.Now())
+				if waiting := l.queue.get(obj.UID); waiting != nil {
+					l.rouse(waiting)
 				}
 			}
 		},

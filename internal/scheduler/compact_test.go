@@ -285,6 +285,8 @@ func setOther(p *corev1.Pod, a attribute) bool {
 		p.Status.NominatedNodeName = a.value
 	case "started":
 		p.Status.StartTime = &metav1.Time{Time: time.Unix(int64(atoi(a.value)), 0)}
+	case "group":
+		p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &a.value}
 	case "gate":
 		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: a.value}}
 	default:

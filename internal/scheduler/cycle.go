@@ -32,6 +32,8 @@ type cycle struct {
 
 	start    int // where in the order of nodes the next search begins
 	memories memories
+	domain   *domain // no other nodes are looked at; nil: all are
+	groups   *groups // by which pods are as important as their group; nil: there are none
 
 	// Scratch, reused from pod to pod.
 	pod      plugins.Cycle
@@ -85,16 +87,38 @@ type unfit struct {
 
 // decide chooses a node for a pod.
 func (c *cycle) decide(p *snapshot.Pod) decision {
-	if p.Constraints.Err != nil {
-		return decision{err: p.Constraints.Err}
-	}
-	if c.snapshot.Len() == 0 {
-		return decision{err: errNoNodes}
+	if err := c.hopeless(p); err != nil {
+		return decision{err: err}
 	}
 	nodes, no := c.begin(p)
 	if s := c.standing(); s != nil {
 		return decision{setback: s}
 	}
+	return c.choice(nodes, no)
+}
+
+// decideAnew is decide for a pod that is placed with others: the setback of a pod that
+// goes alone, which looked for victims, is not its own.
+func (c *cycle) decideAnew(p *snapshot.Pod) decision {
+	if err := c.hopeless(p); err != nil {
+		return decision{err: err}
+	}
+	return c.choice(c.begin(p))
+}
+
+// hopeless is why no decision can be made.
+func (c *cycle) hopeless(p *snapshot.Pod) error {
+	if p.Constraints.Err != nil {
+		return p.Constraints.Err
+	}
+	if c.snapshot.Len() == 0 {
+		return errNoNodes
+	}
+	return nil
+}
+
+// choice chooses a node for the pod at hand.
+func (c *cycle) choice(nodes []*snapshot.Node, no *unfit) decision {
 	d := decision{unfit: c.find(nodes, no)}
 	if c.err != nil {
 		return decision{err: c.err}
@@ -122,7 +146,10 @@ func (c *cycle) find(nodes []*snapshot.Node, no *unfit) *unfit {
 	if no != nil && no.rejected != nil {
 		return no
 	}
-	if n := c.pod.Pod.Nominated(); n != nil && c.filter(n) == nil {
+	if c.domain != nil {
+		nodes, no = c.domain.narrow(nodes, no, c.snapshot.Len())
+	}
+	if n := c.pod.Pod.Nominated(); n != nil && c.domain.has(n) && c.filter(n) == nil {
 		c.feasible = append(c.feasible, n)
 		return nil
 	}

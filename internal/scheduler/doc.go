@@ -6,6 +6,8 @@
 // changes from the caches (feed.go), answers of calls (calls.go) and pods to
 // schedule. cycle.go is the decision itself, a pure function of the snapshot;
 // extend.go asks extenders about it; flight.go is the way of a pod from its decision to its binding;
+// group.go has groups of pods that wait for each other, which groupattempt.go places as one, by the
+// decision in gang.go, or makes room for (grouppreempt.go);
 // message.go says why there was none; preempt.go looks for pods that could make
 // room, budgets.go for whom that is forbidden. What was found out about one pod is remembered
 // for others of its shape (memory.go). The rules are plugins (package plugins, in the order of its list.go); which
@@ -22,4 +24,5 @@
 //	B5 A plugin whose Reserve was called is told of the pod's binding or of its end, one of both, once.
 //	B6 What is remembered changes no decision: it holds until the node or the snapshot has another edition.
 //	B7 Devices that a claim was promised are nobody else's until the claim is seen to have them, or is known not to get them.
+//	B8 Of a group as many pods as it needs have a place, or none that has not been bound before.
 package scheduler

@@ -341,11 +341,26 @@ func TestDoesNotWaitForDevicesForEver(t *testing.T) {
 // schedulers die and others go on.
 func TestNeverGivesADeviceTwice(t *testing.T) {
 	for seed := range uint64(25) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { synctest.Test(t, func(t *testing.T) { raceForDevices(t, seed) }) })
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				raceForDevices(t, seed, Options{}, func(r *rig) int {
+					for i := range 24 {
+						name := fmt.Sprintf("c%d", i/2) // two pods a claim
+						if i%2 == 0 {
+							r.claims(name)
+						}
+						r.create(fmt.Sprintf("p%d cpu=1 uses=%s", i, name))
+					}
+					return 24
+				})
+			})
+		})
 	}
 }
 
-func raceForDevices(t *testing.T, seed uint64) {
+// raceForDevices has the pods that fill makes, of which it returns the number, race for devices
+// that are enough for twelve claims: six devices, and three with three parts.
+func raceForDevices(t *testing.T, seed uint64, o Options, fill func(r *rig) int) {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	r := newRig(t)
 	r.class("gpu", "{}")
@@ -370,7 +385,8 @@ func raceForDevices(t *testing.T, seed uint64) {
 	}
 	run := func(d time.Duration) {
 		g := task.NewGroup(t.Context())
-		g.Go("scheduler", New(Options{Transport: r.transport, Events: r.reports}).Run)
+		o.Transport, o.Events = r.transport, r.reports
+		g.Go("scheduler", New(o).Run)
 		time.Sleep(d)
 		g.Cancel(context.Canceled)
 		if err := g.Wait(); err != nil {
@@ -378,20 +394,14 @@ func raceForDevices(t *testing.T, seed uint64) {
 		}
 		synctest.Wait() // whoever takes over has caches that show all that was written
 	}
-	for i := range 24 {
-		name := fmt.Sprintf("c%d", i/2) // two pods a claim
-		if i%2 == 0 {
-			r.claims(name)
-		}
-		r.create(fmt.Sprintf("p%d cpu=1 uses=%s", i, name))
-	}
+	pods := fill(r)
 	for range 3 {
 		run(time.Duration(rnd.IntN(3000)) * time.Millisecond)
 	}
 	run(20 * time.Minute)
 	checkDevices(t, r)
-	if n := r.boundPods(); n != 24 { // six devices and three with three parts are enough for twelve claims
-		t.Errorf("%d of 24 pods are bound", n)
+	if n := r.boundPods(); n != pods {
+		t.Errorf("%d of %d pods are bound", n, pods)
 	}
 }
 

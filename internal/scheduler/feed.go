@@ -12,6 +12,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/dra"
 	"github.com/kemudi/kemudi/internal/api/policy"
+	"github.com/kemudi/kemudi/internal/api/scheduling"
 	"github.com/kemudi/kemudi/internal/api/storage"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
@@ -33,6 +34,8 @@ type followers struct {
 	namespaces, services, budgets, classes, drivers, capacities, csiNodes, volumes, claims follower
 	deviceClasses, deviceRules, deviceSlices, deviceClaims                                 follower
 	nodes, pods                                                                            follower
+
+	groups *follower // nil: there are no groups of pods
 }
 
 func (f *followers) all() [15]*follower {
@@ -46,6 +49,17 @@ func (f *followers) close() {
 	for _, x := range f.all() {
 		x.Close()
 	}
+	if f.groups != nil {
+		f.groups.Close()
+	}
+}
+
+// groupsReady is ready when groups of pods have changed.
+func (f *followers) groupsReady() <-chan struct{} {
+	if f.groups == nil {
+		return nil
+	}
+	return f.groups.Ready()
 }
 
 // follows is what a scheduler follows, and what becomes of it.
@@ -75,14 +89,24 @@ func (l *loop) follow(t client.Transport) {
 	for _, f := range l.followers.all() {
 		f.Follower = t.Cache(f.def, "").Follow(cache.FollowOptions{})
 	}
+	if l.groups != nil {
+		l.followers.groups = &follower{Follower: t.Cache(scheduling.PodGroups.Def, "").Follow(cache.FollowOptions{}), take: l.takeGroup}
+	}
 }
 
 // takeIn takes in what has changed.
 func (l *loop) takeIn() {
+	if f := l.followers.groups; f != nil {
+		f.takeIn()
+	}
 	for _, f := range l.followers.all() {
-		for _, d := range f.Next() {
-			f.take(d.Last().Object, d.Now == nil)
-		}
+		f.takeIn()
+	}
+}
+
+func (f *follower) takeIn() {
+	for _, d := range f.Next() {
+		f.take(d.Last().Object, d.Now == nil)
 	}
 }
 
@@ -208,6 +232,9 @@ func (l *loop) nominateOn(node string) {
 
 func (l *loop) takePod(obj resource.Object, gone bool) {
 	p := obj.(*corev1.Pod)
+	if l.groups != nil {
+		l.groups.see(p, gone)
+	}
 	switch {
 	case gone || core.PodTerminal(p):
 		l.podGone(p)

@@ -26,6 +26,7 @@ type flight struct {
 	obj     *corev1.Pod // as it was when it got its place
 	node    *snapshot.Node
 	started time.Time
+	held    *snapshot.Node // of a group's pod: where it held a place before; nil: nowhere
 	cycle   plugins.Cycle
 	idle    uint32 // plugins that have nothing to do with it, by index
 
@@ -335,6 +336,9 @@ func (l *loop) takeBack(f *flight) bool {
 		return false
 	}
 	f.item.pod, f.item.flight = l.snapshot.NewPod(f.pod.Obj), nil
+	if f.item.together {
+		l.broke(f)
+	}
 	return true
 }
 

@@ -25,6 +25,8 @@ type metrics struct {
 	goroutines *prometheus.GaugeVec
 	prepared   *prometheus.CounterVec
 	preparing  *prometheus.HistogramVec
+
+	groups *groupMetrics // nil: there are no groups of pods
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -150,4 +152,58 @@ func (m *metrics) refusals(q *queue, by *profile) {
 			m.refused.WithLabelValues(p.Name(), by.name).Set(float64(byPlugin[i]))
 		}
 	}
+}
+
+// groupMetrics are upstream's of groups of pods.
+type groupMetrics struct {
+	attempts    *prometheus.CounterVec
+	duration    *prometheus.HistogramVec
+	algorithm   prometheus.Histogram
+	preemptions *prometheus.CounterVec
+	victims     prometheus.Histogram
+}
+
+func newGroupMetrics(reg prometheus.Registerer) *groupMetrics {
+	seconds := prometheus.ExponentialBuckets(0.001, 2, 15)
+	m := &groupMetrics{
+		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "scheduler_podgroup_schedule_attempts_total",
+			Help: "Attempts to schedule groups of pods, by result (scheduled, unschedulable, error).",
+		}, []string{"profile", "result"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "scheduler_podgroup_scheduling_attempt_duration_seconds",
+			Help: "Duration of attempts to schedule a group of pods, by result.", Buckets: seconds,
+		}, []string{"profile", "result"}),
+		algorithm: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "scheduler_podgroup_scheduling_algorithm_duration_seconds",
+			Help: "Duration of deciding where a group of pods goes.", Buckets: seconds,
+		}),
+		preemptions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "scheduler_workload_preemption_attempts_total", Help: "Attempts to make room for a group of pods, by result (success, failure).",
+		}, []string{"result"}),
+		victims: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "scheduler_workload_preemption_victims", Help: "Pods that were chosen to make room for a group of pods.",
+			Buckets: prometheus.ExponentialBuckets(1, 2, 10),
+		}),
+	}
+	if reg != nil {
+		reg.MustRegister(m.attempts, m.duration, m.algorithm, m.preemptions, m.victims)
+	}
+	return m
+}
+
+// attempt notes the end of an attempt.
+func (m *groupMetrics) attempt(by *profile, result string, took time.Duration) {
+	m.attempts.WithLabelValues(by.name, result).Inc()
+	m.duration.WithLabelValues(by.name, result).Observe(took.Seconds())
+}
+
+// preempted notes what came of an attempt to make room.
+func (m *groupMetrics) preempted(pre *groupPreemption) {
+	if pre.nodes == nil {
+		m.preemptions.WithLabelValues("failure").Inc()
+		return
+	}
+	m.preemptions.WithLabelValues("success").Inc()
+	m.victims.Observe(float64(len(pre.victims)))
 }

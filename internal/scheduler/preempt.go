@@ -134,7 +134,7 @@ func preempted(p *corev1.Pod) bool {
 func (c *cycle) victimsOn(n *snapshot.Node) (*candidate, *plugins.Reason) {
 	var lower []*snapshot.Pod
 	for _, other := range n.Pods {
-		if other.Priority < c.pod.Pod.Priority {
+		if c.groups.rank(other) < c.pod.Pod.Priority {
 			lower = append(lower, other)
 		}
 	}

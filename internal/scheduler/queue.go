@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
 )
 
@@ -22,6 +23,7 @@ const (
 	backoff       place = "backoff"       // to be tried when its wait is over
 	unschedulable place = "unschedulable" // to be tried after an event that helps
 	gated         place = "gated"         // has scheduling gates, or waits for what it cannot do without: not to be tried
+	grouped       place = "grouped"       // waits with its group, which stands in the queue for it
 	asking        place = "asking"        // extenders are to be asked about it, after others
 	flying        place = "flying"        // has a place, or extenders are asked for one; the binding is under way
 )
@@ -37,6 +39,7 @@ type pending struct {
 	failures int           // that count for the wait
 	wait     time.Duration // after the last attempt
 	erred    bool          // the last attempt failed for no fault of the pod's; changes only between places
+	together bool          // it is placed with its group, or not at all
 
 	first  time.Time       // when it was first tried
 	since  time.Time       // when it came to its place; for back-off and unschedulable: when its last attempt was
@@ -46,6 +49,7 @@ type pending struct {
 	awaits string          // while it is gated, the key of what it waits for; empty: a change of the pod
 	stated stated
 	flight *flight // while it is flying; nil before it has a place
+	group  *group  // not a pod, but all of a group that wait together; nil: a pod
 }
 
 // stated is what the pod's status says, or will when the call under way is done.
@@ -71,6 +75,7 @@ type queue struct {
 	awaited                        map[string]items           // gated pods that wait for something, by its key
 	counts                         map[place]int
 	seq                            uint64
+	groups                         bool // pods may wait with their group
 
 	// How long a pod waits after an attempt that failed, at first and at most; it
 	// doubles each time.
@@ -133,7 +138,7 @@ func (q *queue) get(uid types.UID) *pending { return q.pods[uid] }
 
 // add takes in a pod that is not there yet.
 func (q *queue) add(p *snapshot.Pod, by *profile, now time.Time) *pending {
-	item := &pending{pod: p, by: by, since: now, index: -1}
+	item := &pending{pod: p, by: by, since: now, index: -1, together: q.groups && core.PodGroupName(p.Obj) != ""}
 	q.pods[p.Obj.UID] = item
 	q.put(item, q.entry(item))
 	return item
@@ -151,21 +156,39 @@ func (q *queue) entry(item *pending) place {
 			return gated
 		}
 	}
+	if item.together {
+		return grouped
+	}
 	return active
 }
 
 // reenter looks anew at the pods that wait for what has the key, and returns those that
-// are to be tried now.
+// are to be tried now, alone or with their group.
 func (q *queue) reenter(key string, now time.Time) (tried []*pending) {
 	for item := range q.awaited[key] {
 		q.leave(item)
 		item.since = now
 		q.put(item, q.entry(item))
-		if item.place == active {
+		if item.place != gated {
 			tried = append(tried, item)
 		}
 	}
 	return tried
+}
+
+// part lets a pod go without its group from now on.
+func (q *queue) part(item *pending, now time.Time) {
+	q.leave(item)
+	item.together, item.since = false, now
+	q.put(item, active)
+}
+
+// retire takes a group out of the queue, if it stands there.
+func (q *queue) retire(item *pending) {
+	if item.place != "" {
+		q.leave(item)
+		item.place = ""
+	}
 }
 
 // replace takes in a new form of a pod that asks for something else now, and
@@ -200,13 +223,18 @@ func (q *queue) pop(now time.Time) *pending {
 			return nil
 		}
 	}
+	q.depart(item, now)
+	return item
+}
+
+// depart has a pod fly.
+func (q *queue) depart(item *pending, now time.Time) {
 	q.leave(item)
 	item.attempts++
 	if item.first.IsZero() {
 		item.first = now
 	}
 	q.put(item, flying)
-	return item
 }
 
 // ask puts a popped pod aside until extenders can be asked about it.
@@ -274,6 +302,9 @@ func (q *queue) fail(item *pending, to place, now time.Time) {
 	item.failures++
 	item.wait = min(q.initial<<min(item.failures-1, 10), q.longest)
 	item.since = now
+	if item.together {
+		to = grouped
+	}
 	q.put(item, to)
 }
 
@@ -320,7 +351,7 @@ func (q *queue) group(item *pending) {
 	}
 	by.count++
 	item.among = nil
-	if item.by.plugins.Alike(item.refused) {
+	if item.group == nil && item.by.plugins.Alike(item.refused) {
 		item.among = item.by.snapshot.Shape(item.pod)
 	}
 	if item.among == nil {

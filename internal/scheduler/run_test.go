@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api"
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/scheduling"
 	"github.com/kemudi/kemudi/internal/apiserver"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -35,11 +37,13 @@ import (
 // rig is a scheduler against the real API server on the memory store, in a
 // bubble of virtual time.
 type rig struct {
-	t     *testing.T
-	pods  client.Client[*corev1.Pod]
-	nodes client.Client[*corev1.Node]
-	reg   *prometheus.Registry
-	admin client.Transport
+	t       *testing.T
+	pods    client.Client[*corev1.Pod]
+	nodes   client.Client[*corev1.Node]
+	groups  client.Client[*schedulingv1beta1.PodGroup]
+	reg     *prometheus.Registry
+	restart func() // ends the scheduler, whatever it is at, and starts another
+	admin   client.Transport
 	*transport
 }
 
@@ -131,18 +135,33 @@ func inClusterWith(t *testing.T, more []plugins.Plugin, test func(r *rig)) {
 
 // inClusterOf runs a test with a scheduler that is configured.
 func inClusterOf(t *testing.T, c *config.Config, more []plugins.Plugin, test func(r *rig)) {
+	inClusterBy(t, Options{Config: c}, more, test)
+}
+
+// inClusterBy runs a test with a scheduler that has these options besides its own.
+func inClusterBy(t *testing.T, o Options, more []plugins.Plugin, test func(r *rig)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		g := task.NewGroup(t.Context())
-		defer func() {
+		var g *task.Group
+		stop := func() {
 			g.Cancel(context.Canceled)
 			if err := g.Wait(); err != nil {
 				t.Error(err)
 			}
-		}()
-		s := New(Options{Transport: r.transport, Events: r.reports, Registry: r.reg, Config: c})
+		}
+		o.Transport, o.Events, o.Registry = r.transport, r.reports, r.reg
+		s := New(o)
 		s.more = more
-		g.Go("scheduler", s.Run)
+		start := func() {
+			g = task.NewGroup(t.Context())
+			g.Go("scheduler", s.Run)
+		}
+		start()
+		defer func() { stop() }()
+		r.restart = func() {
+			stop()
+			start()
+		}
 		synctest.Wait()
 		test(r)
 	})
@@ -154,7 +173,7 @@ func newRig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := apiserver.New(apiserver.Options{Store: st, Defs: api.All(), Caches: set})
+	server, err := apiserver.New(apiserver.Options{Store: st, Defs: api.All(), Caches: set, RuntimeConfig: map[string]bool{"scheduling.k8s.io/v1beta1": true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +188,7 @@ func newRig(t *testing.T) *rig {
 	})
 	admin := server.As(&user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivilegedGroup}}, "test")
 	r := &rig{
-		t: t, pods: client.For(admin, core.Pods), nodes: client.For(admin, core.Nodes), reg: prometheus.NewRegistry(), admin: admin,
+		t: t, groups: client.For(admin, scheduling.PodGroups), pods: client.For(admin, core.Pods), nodes: client.For(admin, core.Nodes), reg: prometheus.NewRegistry(), admin: admin,
 		transport: &transport{Transport: server.As(&user.DefaultInfo{Name: user.KubeScheduler}, "kube-scheduler")},
 	}
 	synctest.Wait()

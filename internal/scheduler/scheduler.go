@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/scheduling"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/scheduler/config"
@@ -34,6 +35,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Registry gets the metrics; nil: they are not shown.
 	Registry prometheus.Registerer
+	// PodGroups says that groups of pods are served, and to be placed as one.
+	PodGroups bool
 	// Config is how to schedule; nil: that of upstream.
 	Config *config.Config
 }
@@ -61,7 +64,11 @@ type Scheduler struct {
 // New returns a scheduler.
 func New(o Options) *Scheduler {
 	o = o.withDefaults()
-	return &Scheduler{o: o, metrics: newMetrics(o.Registry)}
+	m := newMetrics(o.Registry)
+	if o.PodGroups {
+		m.groups = newGroupMetrics(o.Registry)
+	}
+	return &Scheduler{o: o, metrics: m}
 }
 
 // loop is one run of a scheduler. All of it belongs to the goroutine of Run.
@@ -75,6 +82,7 @@ type loop struct {
 	queue    *queue
 	calls    *calls
 	held     held
+	groups   *groups // nil: there are none
 
 	consulting *consultation // extenders are asked; nil: they are not
 	budgets    *budgets
@@ -92,6 +100,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	for _, f := range new(loop).follows().all() {
 		caches = append(caches, t.Cache(f.def, ""))
 	}
+	if s.o.PodGroups {
+		caches = append(caches, t.Cache(scheduling.PodGroups.Def, ""))
+	}
 	for _, c := range caches {
 		select {
 		case <-c.Synced():
@@ -108,7 +119,11 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		budgets: newBudgets(), swept: time.Now(),
 	}
 	l.profiles = newProfiles(s.o.Config.Profiles, snap, l.budgets, s.o.Events)
+	if s.o.PodGroups {
+		l.groups, l.queue.groups = newGroups(t), true
+	}
 	for _, by := range l.profiles {
+		by.groups = l.groups
 		for _, p := range s.more {
 			by.plugins.Add(p, 0)
 		}
@@ -125,6 +140,7 @@ func (l *loop) run(ctx context.Context, t client.Transport) error {
 		l.takeIn()
 		l.takeAnswers()
 		l.proceed(time.Now())
+		l.settleGroups()
 		l.rest(time.Now())
 		if !l.calls.full() {
 			if item := l.nextToAsk(); item != nil {
@@ -181,6 +197,7 @@ func (l *loop) wait(ctx context.Context) {
 	case <-f.deviceRules.Ready():
 	case <-f.deviceSlices.Ready():
 	case <-f.deviceClaims.Ready():
+	case <-f.groupsReady():
 	case <-due:
 	case <-ctx.Done():
 	}
@@ -227,7 +244,8 @@ func (l *loop) wake(e plugins.Event) {
 			continue
 		}
 		for item := range by.apart {
-			if set.Wakes(refused.plugins, &plugins.Cycle{Snapshot: l.snapshot, Pod: item.pod}, &e) {
+			if item.group != nil && item.group.helped(set, refused.plugins, l.snapshot, &e) ||
+				item.group == nil && set.Wakes(refused.plugins, &plugins.Cycle{Snapshot: l.snapshot, Pod: item.pod}, &e) {
 				l.wakeItem(item, e.Kind, now)
 			}
 		}

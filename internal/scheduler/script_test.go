@@ -1,9 +1,11 @@
 package scheduler
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -46,7 +48,10 @@ import (
 //	place NAME ...              as best, and the pod goes to the first of them
 //	preempt NAME ...            the message, and the node with its victims
 //
-// Each of the last four is followed by a line "= RESULT".
+//	gang LEAST COUNT [key=KEY] [placed=N] [at=VALUE] NAME ...   so many pods are placed together, LEAST of
+//	                            them or none: how many are, where, and why the others are not
+//
+// Each of the last five is followed by a line "= RESULT".
 func TestDecidesAsTheScriptsSay(t *testing.T) {
 	texttest.Run(t, "testdata/*.txt", func(t *testing.T, file, text string) string { return newScript(t, file).run(text) })
 }
@@ -152,6 +157,8 @@ func (s *script) do(verb string, args []string) string {
 	case "choose":
 		s.chosen = strings.Join(args, " ")
 		s.configure()
+	case "gang":
+		return s.gang(args)
 	case "fits", "best", "place", "preempt":
 		return s.decide(verb, args)
 	default:
@@ -225,6 +232,57 @@ func (s *script) preempt(p *snapshot.Pod, u *unfit) string {
 	}
 	s.c.snapshot.Nominate(p, pre.node.Name)
 	return fmt.Sprintf("%s victims on %s: %s", u.message(), pre.node.Name, strings.Join(victims, " "))
+}
+
+// plainTrial puts pods on nodes, and nothing else.
+type plainTrial struct {
+	snapshot *snapshot.Snapshot
+	pods     []*snapshot.Pod
+}
+
+func (t *plainTrial) take(i int, n *snapshot.Node) *plugins.Reason {
+	t.snapshot.Add(t.pods[i], n.Name)
+	return nil
+}
+
+func (t *plainTrial) back(i int) { t.snapshot.Remove(t.pods[i]) }
+
+func (s *script) gang(args []string) string {
+	g := &gang{least: int(atoi(args[0]))}
+	count, args := int(atoi(args[1])), args[2:]
+	for ; strings.Contains(args[0], "="); args = args[1:] {
+		switch key, value, _ := strings.Cut(args[0], "="); key {
+		case "key":
+			g.key = topologyKey(value)
+		case "placed":
+			g.placed = int(atoi(value))
+		case "at":
+			g.value = &value
+		}
+	}
+	for i := range count {
+		own := slices.Clone(args)
+		own[0] += strconv.Itoa(i + 1)
+		g.pods = append(g.pods, s.c.snapshot.NewPod(parsePod(own)))
+	}
+	before := s.c.snapshot.PodCount()
+	d := s.c.gang(g, &plainTrial{s.c.snapshot, g.pods})
+	if s.c.snapshot.PodCount() != before {
+		s.t.Errorf("%q: %d pods are on nodes, and were %d before the decision", args, s.c.snapshot.PodCount(), before)
+	}
+	if d.err != nil || d.message != "" {
+		return cmp.Or(d.message, fmt.Sprint(d.err))
+	}
+	result := fmt.Sprint(d.count(), " placed")
+	if d.domain != nil {
+		result += " in " + d.domain.value
+	}
+	for i, n := range d.nodes {
+		if n == nil {
+			result += " | " + d.why[i].message
+		}
+	}
+	return result
 }
 
 func names(nodes []*snapshot.Node) string {

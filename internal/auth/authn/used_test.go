@@ -37,6 +37,7 @@ func TestLastUseOfATokenIsNotedOnceADay(t *testing.T) {
 			u.Used(s)
 			time.Sleep(time.Hour)
 		}
+		synctest.Wait()
 		want := `patch secrets team/s {"metadata":{"uid":"uid","labels":{"kubernetes.io/legacy-token-last-used":"2000-01-01"}}}`
 		if len(seen.list) != 1 || seen.list[0] != want {
 			t.Fatalf("got %q, want %s alone", seen.list, want)

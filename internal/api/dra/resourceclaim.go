@@ -8,6 +8,7 @@ import (
 	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kemudi/kemudi/internal/resource"
 )
@@ -121,4 +122,9 @@ func stateText(c *resourcev1.ResourceClaim) string {
 		states = append(states, "pending")
 	}
 	return strings.Join(states, ",")
+}
+
+// Reserved reports whether the pod with a UID may use a claim.
+func Reserved(c *resourcev1.ResourceClaim, pod types.UID) bool {
+	return slices.ContainsFunc(c.Status.ReservedFor, func(r resourcev1.ResourceClaimConsumerReference) bool { return r.UID == pod })
 }

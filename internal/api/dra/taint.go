@@ -16,3 +16,10 @@ func Tolerates(by *resourcev1.DeviceToleration, t *resourcev1.DeviceTaint) bool 
 	}
 	return false
 }
+
+// Selects reports whether what a rule selects includes a device: none is selected by no
+// selector, all by an empty one.
+func Selects(s *resourcev1.DeviceTaintSelector, driver, pool, device string) bool {
+	is := func(want *string, have string) bool { return want == nil || *want == have }
+	return s != nil && is(s.Driver, driver) && is(s.Pool, pool) && is(s.Device, device)
+}

@@ -10,7 +10,7 @@ import (
 )
 
 // background is for checks that wait for nothing and ask nobody.
-var background = context.TODO()
+var background = context.Background()
 
 // generated has an object checked by what the library generates of its types, which
 // v1alpha3 alone has, with the same form. check is handed both objects so.

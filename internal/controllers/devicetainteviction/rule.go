@@ -9,6 +9,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kemudi/kemudi/internal/api/dra"
 	"github.com/kemudi/kemudi/internal/controller"
 )
 
@@ -133,7 +134,7 @@ func (w world) devices(rule *resourcev1.DeviceTaintRule) (published, given int) 
 		pools[key] = true
 		for _, s := range w.pool(s.Spec.Driver, s.Spec.Pool.Name) {
 			for i := range s.Spec.Devices {
-				if matches(rule, s.Spec.Driver, s.Spec.Pool.Name, s.Spec.Devices[i].Name) {
+				if dra.Selects(rule.Spec.DeviceSelector, s.Spec.Driver, s.Spec.Pool.Name, s.Spec.Devices[i].Name) {
 					published++
 				}
 			}

@@ -53,7 +53,7 @@ func (w world) eviction(p *corev1.Pod, supposed *resourcev1.DeviceTaintRule) *ev
 	var e *eviction
 	for _, name := range core.ResourceClaimNames(p) {
 		c, ok := w.claims.Get(p.Namespace, name)
-		if !ok || c.Status.Allocation == nil || !reserved(c, p) {
+		if !ok || c.Status.Allocation == nil || !dra.Reserved(c, p.UID) {
 			continue
 		}
 		for i := range c.Status.Allocation.Devices.Results {
@@ -66,15 +66,6 @@ func (w world) eviction(p *corev1.Pod, supposed *resourcev1.DeviceTaintRule) *ev
 		}
 	}
 	return e
-}
-
-func reserved(c *resourcev1.ResourceClaim, p *corev1.Pod) bool {
-	for i := range c.Status.ReservedFor {
-		if c.Status.ReservedFor[i].UID == p.UID {
-			return true
-		}
-	}
-	return false
 }
 
 // origin is a taint with the rule that it comes from, if it does.
@@ -102,7 +93,7 @@ func (w world) taints(d *resourcev1.DeviceRequestAllocationResult, supposed *res
 		if supposed != nil && r.UID == supposed.UID {
 			r = supposed
 		}
-		if r.Spec.Taint.Effect == resourcev1.DeviceTaintEffectNoExecute && matches(r, d.Driver, d.Pool, d.Device) {
+		if r.Spec.Taint.Effect == resourcev1.DeviceTaintEffectNoExecute && dra.Selects(r.Spec.DeviceSelector, d.Driver, d.Pool, d.Device) {
 			list = append(list, origin{&r.Spec.Taint, r.UID})
 		}
 	}
@@ -145,12 +136,6 @@ func until(tolerations []resourcev1.DeviceToleration, t *resourcev1.DeviceTaint)
 	return added.Add(time.Duration(least) * time.Second), true
 }
 
-// matches reports whether a rule selects a device. One without a selector selects none.
-func matches(r *resourcev1.DeviceTaintRule, driver, pool, device string) bool {
-	s := r.Spec.DeviceSelector
-	return s != nil && (s.Driver == nil || *s.Driver == driver) && (s.Pool == nil || *s.Pool == pool) && (s.Device == nil || *s.Device == device)
-}
-
 // selects reports whether a rule selects a device that a claim has.
 func selects(r *resourcev1.DeviceTaintRule, c *resourcev1.ResourceClaim) bool {
 	return selected(r, c) > 0
@@ -162,7 +147,7 @@ func selected(r *resourcev1.DeviceTaintRule, c *resourcev1.ResourceClaim) (n int
 		return 0
 	}
 	for i := range c.Status.Allocation.Devices.Results {
-		if d := &c.Status.Allocation.Devices.Results[i]; matches(r, d.Driver, d.Pool, d.Device) {
+		if d := &c.Status.Allocation.Devices.Results[i]; dra.Selects(r.Spec.DeviceSelector, d.Driver, d.Pool, d.Device) {
 			n++
 		}
 	}

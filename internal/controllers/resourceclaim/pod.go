@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/dra"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -108,13 +109,8 @@ func claimPrefixOf(pod, podClaim string) string {
 // is done here for pods that somebody else put on their node.
 func (r *reconciler) reserve(ctx context.Context, p *corev1.Pod, name string) error {
 	c, ok := r.claims.Get(p.Namespace, name)
-	if !ok || c.Status.Allocation == nil || len(c.Status.ReservedFor) >= resourcev1.ResourceClaimReservedForMaxSize {
+	if !ok || c.Status.Allocation == nil || len(c.Status.ReservedFor) >= resourcev1.ResourceClaimReservedForMaxSize || dra.Reserved(c, p.UID) {
 		return nil
-	}
-	for i := range c.Status.ReservedFor {
-		if c.Status.ReservedFor[i].UID == p.UID {
-			return nil
-		}
 	}
 	c = c.DeepCopy()
 	c.Status.ReservedFor = append(c.Status.ReservedFor, resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: p.Name, UID: p.UID})

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	resourcev1 "k8s.io/api/resource/v1"
+
+	"github.com/kemudi/kemudi/internal/api/dra"
 )
 
 // taint finds out anew how all devices are tainted.
@@ -27,7 +29,7 @@ func (v *Inventory) taintDevice(d *device) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(v.rules)) {
 		r := v.rules[name]
-		if effective(&r.Spec.Taint) && selects(r.Spec.DeviceSelector, d.id) {
+		if effective(&r.Spec.Taint) && dra.Selects(r.Spec.DeviceSelector, d.id.Driver, d.id.Pool, d.id.Device) {
 			d.taints = append(d.taints, r.Spec.Taint)
 		}
 	}
@@ -37,32 +39,12 @@ func effective(t *resourcev1.DeviceTaint) bool {
 	return t.Effect == resourcev1.DeviceTaintEffectNoSchedule || t.Effect == resourcev1.DeviceTaintEffectNoExecute
 }
 
-// selects reports whether a rule is about a device: about none without a selector,
-// about all with an empty one.
-func selects(s *resourcev1.DeviceTaintSelector, id ID) bool {
-	is := func(want *string, have string) bool { return want == nil || *want == have }
-	return s != nil && is(s.Driver, id.Driver) && is(s.Pool, id.Pool) && is(s.Device, id.Device)
-}
-
 // tolerated reports whether none of the taints of a device keeps a request off.
 func (d *device) tolerated(by []resourcev1.DeviceToleration) bool {
 	for i := range d.taints {
-		if !slices.ContainsFunc(by, func(t resourcev1.DeviceToleration) bool { return Tolerates(&t, &d.taints[i]) }) {
+		if !slices.ContainsFunc(by, func(t resourcev1.DeviceToleration) bool { return dra.Tolerates(&t, &d.taints[i]) }) {
 			return false
 		}
 	}
 	return true
-}
-
-// Tolerates reports whether a toleration is about a taint.
-func Tolerates(by *resourcev1.DeviceToleration, t *resourcev1.DeviceTaint) bool {
-	switch {
-	case by.Effect != "" && by.Effect != t.Effect:
-		return false
-	case by.Key != "" && by.Key != t.Key:
-		return false
-	case by.Operator == "" || by.Operator == resourcev1.DeviceTolerationOpEqual:
-		return by.Value == t.Value
-	}
-	return by.Operator == resourcev1.DeviceTolerationOpExists
 }

@@ -142,7 +142,7 @@ func (p *dynamicResources) PreBind(c *Cycle, n *snapshot.Node) Work {
 		w.Wait.Note = &Note{"BindingConditionsPending", "waiting for binding conditions for device on node " + n.Name}
 		w.Wait.Drivers = drivers
 	}
-	if !slices.ContainsFunc(x.claims, func(b *bindingClaim) bool { return b.promised != "" || !reserved(b.obj, x.pod) }) {
+	if !slices.ContainsFunc(x.claims, func(b *bindingClaim) bool { return b.promised != "" || !dra.Reserved(b.obj, x.pod.UID) }) {
 		return w
 	}
 	x.writing, x.wrote = true, true
@@ -177,7 +177,7 @@ func (x *claiming) waitsFor() (drivers []string) {
 // write writes all claims, one after the other.
 func (x *claiming) write(ctx context.Context, t client.Transport) error {
 	for _, b := range x.claims {
-		if b.promised == "" && reserved(b.obj, x.pod) {
+		if b.promised == "" && dra.Reserved(b.obj, x.pod.UID) {
 			continue
 		}
 		if err := x.bind(ctx, t, b); err != nil {
@@ -258,7 +258,7 @@ func (x *claiming) reserve(ctx context.Context, all client.Client[*resourcev1.Re
 	} else if obj.Status.Allocation == nil {
 		return fmt.Errorf("claim %s got deallocated in the meantime", nameOfClaim(obj))
 	}
-	if !reserved(fresh, x.pod) {
+	if !dra.Reserved(fresh, x.pod.UID) {
 		fresh.Status.ReservedFor = append(fresh.Status.ReservedFor, resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: x.pod.Name, UID: x.pod.UID})
 	}
 	if fresh.Status.Allocation.AllocationTimestamp == nil {

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/dra"
 	"github.com/kemudi/kemudi/internal/scheduler/devices"
 	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
 )
@@ -76,21 +78,18 @@ func (*dynamicResources) Name() string { return "DynamicResources" }
 
 // claimOf is the key of a claim that a pod names; empty: it needs none there.
 func claimOf(p *corev1.Pod, c *corev1.PodResourceClaim) (key string, made bool, err error) {
-	switch {
-	case c.ResourceClaimName != nil:
-		return p.Namespace + "/" + *c.ResourceClaimName, false, nil
-	case c.ResourceClaimTemplateName == nil:
+	made = c.ResourceClaimName == nil
+	if made && c.ResourceClaimTemplateName == nil {
 		return "", false, fmt.Errorf("pod %q, spec.resourceClaim %q: none of the supported fields are set", p.Namespace+"/"+p.Name, c.Name)
 	}
-	for i := range p.Status.ResourceClaimStatuses {
-		if s := &p.Status.ResourceClaimStatuses[i]; s.Name == c.Name {
-			if s.ResourceClaimName == nil {
-				return "", true, nil
-			}
-			return p.Namespace + "/" + *s.ResourceClaimName, true, nil
-		}
+	name, known := core.ResourceClaimName(p, c)
+	switch {
+	case !known:
+		return "", made, fmt.Errorf("pod %q: ResourceClaim not created yet", p.Namespace+"/"+p.Name)
+	case name == "":
+		return "", made, nil
 	}
-	return "", true, fmt.Errorf("pod %q: ResourceClaim not created yet", p.Namespace+"/"+p.Name)
+	return p.Namespace + "/" + name, made, nil
 }
 
 // find finds a claim that a pod names; nil: it needs none there. With an error it returns
@@ -167,7 +166,7 @@ func (p *dynamicResources) read(c *Cycle) *Reason {
 		case claim.Obj.Status.Allocation == nil:
 			p.toAllocate = append(p.toAllocate, claim.Obj)
 			p.prefers = p.prefers || slices.ContainsFunc(claim.Obj.Spec.Devices.Requests, func(r resourcev1.DeviceRequest) bool { return len(r.FirstAvailable) > 0 })
-		case !reserved(claim.Obj, obj) && len(claim.Obj.Status.ReservedFor) >= resourcev1.ResourceClaimReservedForMaxSize:
+		case !dra.Reserved(claim.Obj, obj.UID) && len(claim.Obj.Status.ReservedFor) >= resourcev1.ResourceClaimReservedForMaxSize:
 			return p.inUse
 		}
 		p.claims = append(p.claims, claim)
@@ -175,11 +174,6 @@ func (p *dynamicResources) read(c *Cycle) *Reason {
 		p.away = append(p.away, false)
 	}
 	return nil
-}
-
-// reserved reports whether a pod may use a claim.
-func reserved(c *resourcev1.ResourceClaim, p *corev1.Pod) bool {
-	return slices.ContainsFunc(c.Status.ReservedFor, func(r resourcev1.ResourceClaimConsumerReference) bool { return r.UID == p.UID })
 }
 
 // because makes a reason. Most texts name what they are about, so only some are kept.

@@ -47,7 +47,7 @@ func typesOf(def *resource.Def) (managedfields.TypeConverter, error) {
 		return nil, fmt.Errorf("read the schema of the libraries' kinds: %w", err)
 	}
 	kinds := runtime.NewScheme()
-	all := ownTypes{library: known.Schema(), seen: map[string]bool{}}
+	all := ownTypes{known: known.Schema(), seen: map[string]bool{}}
 	for gvk, obj := range versions {
 		kinds.AddKnownTypeWithName(gvk, obj)
 		all.of(reflect.TypeOf(obj).Elem())
@@ -65,10 +65,10 @@ type modelled interface{ OpenAPIModelName() string }
 
 // ownTypes collects the schemas of Go types and of all they use.
 type ownTypes struct {
-	library *smd.Schema
-	out     []smd.TypeDef
-	seen    map[string]bool
-	err     error // the first type that has no schema
+	known *smd.Schema
+	out   []smd.TypeDef
+	seen  map[string]bool
+	err   error // the first type that has no schema
 }
 
 // of is how a type is referred to.
@@ -105,7 +105,7 @@ func (o *ownTypes) named(name string, t reflect.Type) {
 		return
 	}
 	o.seen[name] = true
-	def, ok := o.library.FindNamedType(name)
+	def, ok := o.known.FindNamedType(name)
 	if ok {
 		o.follow(&def.Atom)
 	} else {
@@ -147,7 +147,7 @@ func (o *ownTypes) follow(a *smd.Atom) {
 	for _, ref := range refs {
 		if ref.NamedType == nil {
 			o.follow(&ref.Inlined)
-		} else if def, ok := o.library.FindNamedType(*ref.NamedType); ok && !o.seen[def.Name] {
+		} else if def, ok := o.known.FindNamedType(*ref.NamedType); ok && !o.seen[def.Name] {
 			o.seen[def.Name] = true
 			o.out = append(o.out, def)
 			o.follow(&def.Atom)

@@ -47,7 +47,7 @@ workload endpoint
 controllers/* scheduler kubelet proxy dns simnode
 controllers
 plane up
-simulate
+simulate worker
 cluster
 kubelet/apitest sim
 arch

@@ -141,8 +141,8 @@ func (s *server) settle(ctx context.Context, renewals []func() error) error {
 			return err
 		}
 	}
-	if s.node != nil {
-		s.node.agent.SetNodeIPs(s.at.Load().node())
+	if s.worker != nil {
+		s.worker.SetNodeIPs(s.at.Load().node())
 	}
 	return s.publish(ctx)
 }

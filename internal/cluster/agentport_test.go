@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -27,6 +28,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/rbac"
 	"github.com/kemudi/kemudi/internal/auth/pki"
+	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/kubelet"
@@ -35,6 +37,7 @@ import (
 	"github.com/kemudi/kemudi/internal/store/mem"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/internal/worker"
 )
 
 // portBed is a server on a memory store whose node agent's port is served.
@@ -43,13 +46,15 @@ type portBed struct {
 	s *server
 	g *task.Group
 	t client.Transport // as the node agent
+
+	handler http.Handler // the agent's
 }
 
 func newPortBed(t *testing.T, with ...func(*Options)) *portBed {
 	t.Helper()
 	given := Options{
 		DataDir: t.TempDir(), NodeName: "n1", NodeIP: netip.MustParseAddr("192.0.2.1"), Logger: slog.New(slog.DiscardHandler),
-		Agent: Agent{Address: netip.MustParseAddr("127.0.0.1"), Port: freePort(t)},
+		Agent: worker.Agent{Address: netip.MustParseAddr("127.0.0.1"), Port: freePort(t)},
 	}
 	for _, f := range with {
 		f(&given)
@@ -75,15 +80,42 @@ func newPortBed(t *testing.T, with ...func(*Options)) *portBed {
 	b.must(await(b.g, b.s.plane.Ready()))
 	b.t = b.s.plane.Server().As(&user.DefaultInfo{Name: "system:node:n1", Groups: []string{user.NodesGroup, user.AllAuthenticated}}, "kubelet")
 	runtime := fakecri.New(fakecri.Options{})
-	b.s.node = &localNode{s: b.s}
-	b.s.node.agent, err = kubelet.New(kubelet.Options{
+	agent, err := kubelet.New(kubelet.Options{
 		NodeName: "n1", Transport: b.t, Runtime: runtime, Images: runtime, Simulated: true, Port: int(o.Agent.Port), NodeIPs: []string{"127.0.0.1"},
 		Capacity: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi")}, Log: o.Logger,
 	})
 	b.must(err)
-	b.g.Go("agent", b.s.node.agent.Run)
-	b.must(b.s.node.servePort(b.g, b.t))
+	b.g.Go("agent", agent.Run)
+	b.must(b.s.serving.renew())
+	b.handler = agent.Handler()
+	b.must(b.servePort())
 	return b
+}
+
+// servePort serves the agent's port as a worker does.
+func (b *portBed) servePort() error {
+	return worker.Port{
+		NodeName: "n1", Address: netip.AddrPortFrom(b.s.o.Agent.Address, b.s.o.Agent.Port), Transport: b.t,
+		ClientCA: b.s.pki.CA.Pool(), Serving: b.s.serving.get, Handler: b.handler, Logger: b.s.o.Logger,
+	}.Serve(b.g)
+}
+
+// served waits until the node says where its agent is served.
+func (b *portBed) served() *corev1.Node {
+	b.Helper()
+	var found *corev1.Node
+	nodes, done := client.Cached(b.s.plane.Admin(), core.Nodes, ""), errors.New("done")
+	err := nodes.Each(b.Context(), cache.FollowOptions{}, func([]cache.Delta) error {
+		if node, ok := nodes.Get("", "n1"); ok && node.Status.DaemonEndpoints.KubeletEndpoint.Port != 0 {
+			found = node
+			return done
+		}
+		return nil
+	})
+	if !errors.Is(err, done) {
+		b.Fatalf("node n1 does not say where its agent is served: %v", err)
+	}
+	return found
 }
 
 // freePort is a port that nobody uses now.
@@ -237,9 +269,8 @@ func TestNodeAgentsPortShowsTheNodesCertificate(t *testing.T) {
 
 func TestNodeSaysWhereItsAgentIsServed(t *testing.T) {
 	b := newPortBed(t)
-	node, err := b.s.node.await(t.Context(), b.s.plane, func(node *corev1.Node) bool { return node.Status.DaemonEndpoints.KubeletEndpoint.Port != 0 })
-	if err != nil || node.Status.DaemonEndpoints.KubeletEndpoint.Port != int32(b.s.o.Agent.Port) {
-		t.Errorf("got %v, %v, want port %d", node, err, b.s.o.Agent.Port)
+	if got := b.served().Status.DaemonEndpoints.KubeletEndpoint.Port; got != int32(b.s.o.Agent.Port) {
+		t.Errorf("got port %d, want %d", got, b.s.o.Agent.Port)
 	}
 }
 
@@ -253,8 +284,7 @@ func (b *portBed) elsewhere() nodes {
 func TestAPIServerReachesAgentsOfOtherMachinesByTheirPorts(t *testing.T) {
 	trace.Proves(t, "COMM-014")
 	b := newPortBed(t)
-	_, err := b.s.node.await(t.Context(), b.s.plane, func(node *corev1.Node) bool { return node.Status.DaemonEndpoints.KubeletEndpoint.Port != 0 })
-	b.must(err)
+	b.served()
 	far := b.elsewhere()
 	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return far.DialNode(ctx, "n1")
@@ -320,7 +350,7 @@ func TestAPIServerBelievesNoOtherCertificateThanTheNodes(t *testing.T) {
 
 func TestPortThatIsTakenIsNamed(t *testing.T) {
 	b := newPortBed(t)
-	err := b.s.node.servePort(b.g, b.t)
+	err := b.servePort()
 	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("serve the node agent's API: listen tcp 127.0.0.1:%d: bind: address already in use", b.s.o.Agent.Port)) ||
 		!strings.Contains(err.Error(), "--port") {
 		t.Errorf("got %v, want the port and its flag named", err)

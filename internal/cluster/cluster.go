@@ -21,12 +21,11 @@ import (
 	"github.com/kemudi/kemudi/internal/container"
 	"github.com/kemudi/kemudi/internal/obs"
 	"github.com/kemudi/kemudi/internal/plane"
-	"github.com/kemudi/kemudi/internal/podnet"
-	"github.com/kemudi/kemudi/internal/proxy"
 	"github.com/kemudi/kemudi/internal/store/etcd"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/up"
 	"github.com/kemudi/kemudi/internal/watchcache"
+	"github.com/kemudi/kemudi/internal/worker"
 )
 
 // server is one running server.
@@ -41,7 +40,8 @@ type server struct {
 	proxy    *authn.FrontProxy // who may say for whom a request is; nil: nobody
 	hints    *x509.CertPool    // authorities that clients find their certificates by
 	plane    *plane.Plane
-	node     *localNode // nil: this machine runs no pods
+	worker   *worker.Worker // nil: this machine runs no pods
+	serving  *serving       // its certificate
 }
 
 // newServer is a server that has not been started. The options are complete; asked
@@ -51,6 +51,7 @@ func newServer(o Options, asked addresses) *server {
 	at := o.addresses()
 	at.routed = routedIP(at.first.Is4()) == at.first
 	s.at.Store(&at)
+	s.serving = &serving{s: s}
 	return s
 }
 
@@ -87,7 +88,7 @@ func Run(ctx context.Context, o Options) error {
 	sg := newStages(ctx)
 	// The container runtime boots while the store and the control plane start.
 	if !o.NoNode {
-		if s.node, err = s.newLocalNode(sg.last); err != nil {
+		if s.worker, err = s.newWorker(sg.last); err != nil {
 			return sg.fail(err)
 		}
 	}
@@ -167,13 +168,13 @@ func (s *server) start(sg *stages) error {
 		sg.last.Go("simulation", func(ctx context.Context) error { return s.o.also(ctx, s.plane.Admin()) })
 	}
 	renewals := []func() error{s.pki.Renew}
-	if s.node == nil {
+	if s.worker == nil {
 		s.o.Step("ready", true)
 	} else {
-		if err := s.node.start(sg.last, s.plane); err != nil {
+		if err := s.startWorker(sg.last); err != nil {
 			return err
 		}
-		renewals = append(renewals, s.node.port.renew)
+		renewals = append(renewals, s.serving.renew)
 	}
 	moved := make(chan struct{}, 1) // a token: addresses may have changed
 	sg.last.Go("follow addresses", func(ctx context.Context) error { return followAddresses(ctx, moved) })
@@ -291,40 +292,4 @@ func (s *server) requests(o *apiserver.Options) {
 
 // Removers undo what a server with these directories changed on this machine,
 // in the order in which it must be undone.
-func Removers(dataDir, runDir string) []up.Remover {
-	return []up.Remover{
-		{Part: "containers", Remove: func(ctx context.Context) ([]string, error) {
-			return container.Reset(ctx, container.Options{DataDir: dataDir, RunDir: runDir, CgroupParent: cgroupParent(runDir)})
-		}},
-		{Part: "pod volumes", Remove: func(context.Context) ([]string, error) { return unmountVolumes(dataDir) }},
-		{Part: "pod network", Remove: func(ctx context.Context) ([]string, error) {
-			return podnet.Reset(ctx, podnetOptions(dataDir, runDir))
-		}},
-		{Part: "service proxy", Remove: func(ctx context.Context) ([]string, error) {
-			if other, err := podnet.Owner(podnetOptions(dataDir, runDir)); err != nil || other != "" {
-				return nil, err // the rules here are another server's
-			}
-			return proxy.Reset(ctx)
-		}},
-		{Part: "pod logs", Remove: func(context.Context) ([]string, error) { return removeLogs(dataDir) }},
-		{Part: "pod files", Remove: func(context.Context) ([]string, error) { return removeRoots(dataDir) }},
-		{Part: "hosts file", Remove: func(context.Context) ([]string, error) { return removeHosts(hostsFile) }},
-	}
-}
-
-// cgroupParent is the cgroup of all pods: one of its own for each server of a
-// machine.
-func cgroupParent(runDir string) string {
-	if runDir == DefaultRunDir {
-		return "/kemudi"
-	}
-	return "/kemudi-" + filepath.Base(runDir)
-}
-
-// podnetOptions are those that depend on the directories alone.
-func podnetOptions(dataDir, runDir string) podnet.Options {
-	return podnet.Options{
-		CNIConfDir: filepath.Join(dataDir, "cni/net.d"), DataDir: filepath.Join(dataDir, "podnet"), RuntimeCacheDir: filepath.Join(dataDir, "cni"),
-		NetNSDirs: []string{container.Options{DataDir: dataDir, RunDir: runDir}.NetNSDir()},
-	}
-}
+func Removers(dataDir, runDir string) []up.Remover { return worker.Removers(dataDir, runDir) }

@@ -6,8 +6,6 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
-	"io/fs"
 	"net/http"
 	"net/netip"
 	"os"
@@ -32,6 +30,7 @@ import (
 	"github.com/kemudi/kemudi/internal/container"
 	"github.com/kemudi/kemudi/internal/plane"
 	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/internal/worker"
 )
 
 func TestFrontProxyOfTheOperatorsChoiceIsBelieved(t *testing.T) {
@@ -173,8 +172,8 @@ func TestSettingsReachTheirParts(t *testing.T) {
 		NodeName: "n1", API: API{RequestTimeout: 3 * time.Second, MaxReads: 4, MaxWrites: 5},
 		Network: Network{NodePortAddresses: only, NodePortPrimary: true, MasqueradeAll: true},
 	}, addresses{})
-	if c := s.o.proxy(); !slices.Equal(c.NodePortAddresses, only) || !c.NodePortPrimary || !c.MasqueradeAll || c.NodeName != "n1" {
-		t.Errorf("service proxy: got %+v", c)
+	if o := s.o.worker(); !slices.Equal(o.NodePorts.Addresses, only) || !o.NodePorts.Primary || !o.NodePorts.MasqueradeAll || o.NodeName != "n1" {
+		t.Errorf("worker: got %+v", o)
 	}
 	var o apiserver.Options
 	s.requests(&o)
@@ -199,7 +198,7 @@ func TestSettingsThatCannotBeAreRefused(t *testing.T) {
 			o.Identity.FrontProxy.Names = []string{"gate"}
 		},
 		"--runtime-handlers are of the built-in container runtime: one of --container-runtime-endpoint has its own": func(o *Options) {
-			o.Runtime = Runtime{Endpoint: "/run/x.sock", Handlers: container.Handlers{"crun": {}}}
+			o.Runtime = worker.Runtime{Endpoint: "/run/x.sock", Handlers: container.Handlers{"crun": {}}}
 		},
 	} {
 		o := Options{NodeIP: netip.MustParseAddr("192.0.2.7")}
@@ -230,34 +229,5 @@ func TestFilesOfKeysThatAreNoneAreRefused(t *testing.T) {
 				t.Errorf("%s %s: got %v, want an error that names both", flag, file, err)
 			}
 		}
-	}
-}
-
-func TestResetFindsRootDirectoriesThatAreElsewhere(t *testing.T) {
-	data, first, second := t.TempDir(), filepath.Join(t.TempDir(), "root"), t.TempDir()
-	for _, root := range []string{first, filepath.Join(data, "kubelet"), second, first} {
-		if err := noteRoot(data, root); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.MkdirAll(filepath.Join(root, "pods/uid/volumes"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	own := filepath.Join(second, "config.json")
-	if err := os.WriteFile(own, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	want := []string{"directory " + first + "/pods", "directory " + first, "directory " + second + "/pods"}
-	if got, err := removeRoots(data); err != nil || !slices.Equal(got, want) {
-		t.Errorf("got %q, %v, want %q", got, err, want)
-	}
-	if _, err := os.Stat(own); err != nil {
-		t.Errorf("the administrator's file: %v", err)
-	}
-	if _, err := os.Stat(first); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("%s: got %v, want that it is gone", first, err)
-	}
-	if got, err := removeRoots(data); err != nil || len(got) > 0 {
-		t.Errorf("again: got %q, %v", got, err)
 	}
 }

@@ -29,8 +29,8 @@ const agentDial = 10 * time.Second
 // show certificates of the cluster's CA, the agent one that is made out to its
 // node: nobody else is believed.
 func (d nodes) DialNode(ctx context.Context, name string) (net.Conn, error) {
-	if d.s.node != nil && name == d.s.o.NodeName {
-		return (&net.Dialer{}).DialContext(ctx, "unix", d.s.node.agentSocket())
+	if d.s.worker != nil && name == d.s.o.NodeName {
+		return (&net.Dialer{}).DialContext(ctx, "unix", d.s.worker.Socket())
 	}
 	node, ok := client.Cached(d.s.plane.Admin(), core.Nodes, "").Get("", name)
 	if !ok {

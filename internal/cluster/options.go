@@ -9,14 +9,12 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kemudi/kemudi/internal/apiserver"
 	"github.com/kemudi/kemudi/internal/client"
-	"github.com/kemudi/kemudi/internal/container"
 	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/kubelet"
 	"github.com/kemudi/kemudi/internal/kubelet/image"
@@ -24,12 +22,13 @@ import (
 	"github.com/kemudi/kemudi/internal/podnet"
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/up"
+	"github.com/kemudi/kemudi/internal/worker"
 )
 
 // Where a server keeps what it has, unless told otherwise.
 const (
 	DefaultDataDir = "/var/lib/kemudi"
-	DefaultRunDir  = "/run/kemudi"
+	DefaultRunDir  = worker.DefaultRunDir
 )
 
 // Options configure a server. The zero value works; each field is the flag of
@@ -53,8 +52,8 @@ type Options struct {
 	NodeIP      netip.Addr        // --node-ip
 	NodeLabels  map[string]string // --node-labels
 	NodeTaints  []corev1.Taint    // --register-with-taints
-	Agent       Agent
-	Runtime     Runtime
+	Agent       worker.Agent
+	Runtime     worker.Runtime
 	Images      image.Config // --image-gc-high-threshold and others
 	Controllers controllers.Options
 
@@ -69,22 +68,6 @@ type Options struct {
 	also func(ctx context.Context, t client.Transport) error // runs with the server; nil: nothing
 }
 
-// Agent is what people tune of the node agent, each by its flag.
-type Agent struct {
-	kubelet.Settings
-	Address    netip.Addr // --address
-	Port       uint16     // --port
-	RootDir    string     // --root-dir
-	PodLogsDir string     // --pod-logs-dir
-}
-
-// Runtime says what runs containers, each field by its flag.
-type Runtime struct {
-	Endpoint    string             // --container-runtime-endpoint; empty: the embedded one
-	RegistryDir string             // --registry-config-dir
-	Handlers    container.Handlers // --runtime-handlers: of the embedded one, beside runc
-}
-
 // Defaults are the options of a server that is given none, as its flags show them. What is found
 // out on the machine, such as the node's name, is not set.
 func Defaults() Options {
@@ -95,7 +78,7 @@ func Defaults() Options {
 			EncodedCacheSize: apiserver.DefaultEncodedBytes, RequestTimeout: apiserver.DefaultRequestTimeout,
 			MaxReads: apiserver.DefaultMaxReads, MaxWrites: apiserver.DefaultMaxWrites,
 		},
-		Agent:  Agent{Settings: kubelet.DefaultSettings(), Port: kubelet.DefaultPort, PodLogsDir: kubelet.DefaultPodLogsDir},
+		Agent:  worker.Agent{Settings: kubelet.DefaultSettings(), Port: kubelet.DefaultPort, PodLogsDir: kubelet.DefaultPodLogsDir},
 		Images: image.Defaults(), Controllers: controllers.Defaults(), Election: leader.Defaults(),
 	}
 }
@@ -105,7 +88,7 @@ func (o Options) withDefaults() (Options, error) {
 	d := Defaults()
 	o.DataDir, o.RunDir = cmp.Or(o.DataDir, d.DataDir), cmp.Or(o.RunDir, d.RunDir)
 	if o.Agent.RootDir == "" {
-		o.Agent.RootDir = filepath.Join(o.DataDir, defaultRoot)
+		o.Agent.RootDir = worker.DefaultRoot(o.DataDir)
 	}
 	for _, dir := range []*string{&o.DataDir, &o.RunDir, &o.Agent.RootDir} {
 		path, err := up.RealDir(*dir)

@@ -12,6 +12,7 @@ import (
 	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/controllers/nodeipam"
 	"github.com/kemudi/kemudi/internal/plane"
+	"github.com/kemudi/kemudi/internal/worker"
 )
 
 func TestOptionsWorkWithoutAny(t *testing.T) {
@@ -35,7 +36,7 @@ func TestOptionsKeepWhatIsGiven(t *testing.T) {
 	t.Chdir(dir)
 	given := Options{
 		DataDir: "data", RunDir: "./run/", NodeName: "node-1", NodeIP: netip.MustParseAddr("192.0.2.7"), AdvertiseAddress: netip.MustParseAddr("192.0.2.8"),
-		BindAddress: netip.MustParseAddr("127.0.0.1"), SecurePort: 7443, Agent: Agent{PodLogsDir: "/logs", RootDir: "root"},
+		BindAddress: netip.MustParseAddr("127.0.0.1"), SecurePort: 7443, Agent: worker.Agent{PodLogsDir: "/logs", RootDir: "root"},
 	}
 	o, err := given.withDefaults()
 	if err != nil {
@@ -90,23 +91,6 @@ func TestAddressesAreOfTheFamiliesOfTheCluster(t *testing.T) {
 		if err != nil || !slices.Equal(o.addresses().node(), tc.nodeIPs) || o.Network.ClusterDNS.String() != tc.dns {
 			t.Errorf("%+v: got %v, addresses %v and DNS %s, want %v and %s", tc.o.Network, err, o.addresses().node(), o.Network.ClusterDNS, tc.nodeIPs, tc.dns)
 		}
-	}
-}
-
-// Two servers of a machine, in network namespaces of their own, share neither
-// cgroup nor anything that reset removes.
-func TestServersOfAMachineHaveTheirOwnCgroups(t *testing.T) {
-	for dir, want := range map[string]string{DefaultRunDir: "/kemudi", "/run/other": "/kemudi-other"} {
-		if got := cgroupParent(dir); got != want {
-			t.Errorf("%s: got %s, want %s", dir, got, want)
-		}
-	}
-	parts := map[string]bool{}
-	for _, r := range Removers("/data", "/run/other") {
-		if parts[r.Part] || r.Remove == nil {
-			t.Errorf("remover of %q is there twice, or does nothing", r.Part)
-		}
-		parts[r.Part] = true
 	}
 }
 

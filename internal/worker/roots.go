@@ -1,4 +1,4 @@
-package cluster
+package worker
 
 import (
 	"errors"
@@ -16,8 +16,8 @@ import (
 // data directory is noted there, so that a reset finds it, and is the
 // administrator's: a reset removes from it only what belongs to pods.
 
-// defaultRoot is the root directory in the data directory.
-const defaultRoot = "kubelet"
+// DefaultRoot is the root directory in the data directory.
+func DefaultRoot(dataDir string) string { return filepath.Join(dataDir, "kubelet") }
 
 func rootsNote(dataDir string) string { return filepath.Join(dataDir, "root-dirs") }
 
@@ -33,7 +33,7 @@ func noteRoot(dataDir, root string) error {
 // rootsOf are all root directories that a server with this data directory has had,
 // the one in the data directory first.
 func rootsOf(dataDir string) ([]string, error) {
-	roots := []string{filepath.Join(dataDir, defaultRoot)}
+	roots := []string{DefaultRoot(dataDir)}
 	note, err := os.ReadFile(rootsNote(dataDir))
 	if errors.Is(err, os.ErrNotExist) {
 		return roots, nil

@@ -1,0 +1,83 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/dns"
+	"github.com/kemudi/kemudi/internal/podnet"
+	"github.com/kemudi/kemudi/internal/proxy"
+	"github.com/kemudi/kemudi/internal/task"
+)
+
+// network starts the pod network, the service proxy and DNS.
+func (w *Worker) network(g *task.Group, share []netip.Prefix, recorder *client.Recorder) error {
+	o := &w.o
+	options := podnetOptions(o.DataDir, o.RunDir)
+	options.PodCIDRs, options.ClusterCIDRs, options.ServiceCIDRs = share, w.c.Settings.ClusterCIDRs, w.c.Settings.ServiceCIDRs
+	options.Log = o.Logger.With("part", "podnet")
+	options.Trouble = func(message string) {
+		if node, ok := client.Cached(w.c.Transport, core.Nodes, "").Get("", o.NodeName); ok {
+			recorder.For("kemudi").Event(node, corev1.EventTypeWarning, "FirewallDropsForwarded", message)
+		}
+	}
+	pods, err := podnet.New(options)
+	if err != nil {
+		return err
+	}
+	if err := pods.Ensure(g.Context()); err != nil {
+		return fmt.Errorf("pod network: %w", err)
+	}
+	g.Go("pod network", func(ctx context.Context) error {
+		defer pods.Close()
+		return pods.Run(ctx)
+	})
+	o.Step("pod network", false)
+	services, err := proxy.New(proxy.Options{
+		Config: o.proxy(&w.c.Settings), Transport: w.c.Transport,
+		Events: recorder.For("kube-proxy"), Log: o.Logger.With("part", "proxy"), Metrics: o.Registry,
+	})
+	if err != nil {
+		return err
+	}
+	g.Go("service proxy", func(ctx context.Context) error {
+		defer services.Close()
+		return services.Run(ctx)
+	})
+	return w.dns(g, share)
+}
+
+// dnsPort is where DNS is served on the address of the bridge.
+const dnsPort = 53
+
+// dns serves DNS on the node's end of the pod network.
+func (w *Worker) dns(g *task.Group, share []netip.Prefix) error {
+	o, s := &w.o, &w.c.Settings
+	names, err := dns.New(dns.Options{
+		Transport: w.c.Transport, Domain: s.ClusterDomain,
+		Addresses:  []netip.AddrPort{netip.AddrPortFrom(gateway(share, s.ClusterDNS), dnsPort)},
+		ServiceIP:  s.ClusterDNS,
+		ResolvConf: o.ResolvConf, Logger: o.Logger.With("part", "dns"),
+	})
+	if err != nil {
+		return err
+	}
+	g.Go("dns", names.Run)
+	if err := await(g, names.Ready()); err != nil {
+		return err
+	}
+	o.Step("cluster DNS", false)
+	return nil
+}
+
+// gateway is the node's end of the pod network in the family of an address.
+func gateway(share []netip.Prefix, of netip.Addr) netip.Addr {
+	i := slices.IndexFunc(share, func(p netip.Prefix) bool { return p.Addr().Is4() == of.Is4() })
+	return share[max(i, 0)].Masked().Addr().Next()
+}

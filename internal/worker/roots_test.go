@@ -1,0 +1,39 @@
+package worker
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+func TestResetFindsRootDirectoriesThatAreElsewhere(t *testing.T) {
+	data, first, second := t.TempDir(), filepath.Join(t.TempDir(), "root"), t.TempDir()
+	for _, root := range []string{first, filepath.Join(data, "kubelet"), second, first} {
+		if err := noteRoot(data, root); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(filepath.Join(root, "pods/uid/volumes"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	own := filepath.Join(second, "config.json")
+	if err := os.WriteFile(own, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"directory " + first + "/pods", "directory " + first, "directory " + second + "/pods"}
+	if got, err := removeRoots(data); err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
+	if _, err := os.Stat(own); err != nil {
+		t.Errorf("the administrator's file: %v", err)
+	}
+	if _, err := os.Stat(first); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s: got %v, want that it is gone", first, err)
+	}
+	if got, err := removeRoots(data); err != nil || len(got) > 0 {
+		t.Errorf("again: got %q, %v", got, err)
+	}
+}

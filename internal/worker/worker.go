@@ -1,0 +1,253 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/container"
+	"github.com/kemudi/kemudi/internal/kubelet"
+	"github.com/kemudi/kemudi/internal/kubelet/cgroup"
+	"github.com/kemudi/kemudi/internal/podnet"
+	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/internal/version"
+)
+
+// Worker runs pods on this machine.
+type Worker struct {
+	o       Options
+	cri     *container.CRI
+	runtime *container.Embedded // nil: an external one
+	agent   *kubelet.Agent
+	c       Cluster // once it is started
+}
+
+// New starts the container runtime; the rest follows when the API is there.
+func New(g *task.Group, o Options) (*Worker, error) {
+	w := &Worker{o: o}
+	if err := noteLogs(o.DataDir, o.Agent.PodLogsDir); err != nil {
+		return nil, err
+	}
+	if err := noteRoot(o.DataDir, o.Agent.RootDir); err != nil {
+		return nil, err
+	}
+	if err := checkPrograms(o.DataDir); err != nil {
+		return nil, err
+	}
+	if err := cgroup.Open(cgroup.Top).Check(cgroupParent(o.RunDir)); err != nil {
+		return nil, err
+	}
+	if err := ensureHosts(hostsFile); err != nil {
+		return nil, err
+	}
+	if err := podnet.DropMoved(podnetOptions(o.DataDir, o.RunDir)); err != nil {
+		return nil, err
+	}
+	if o.Runtime.Endpoint != "" {
+		cri, closer, err := container.Dial(o.Runtime.Endpoint)
+		if err != nil {
+			return nil, err
+		}
+		w.cri = cri
+		if err := container.UnpackPlugins(container.Options{DataDir: o.DataDir, RunDir: o.RunDir}); err != nil {
+			return nil, errors.Join(err, closer.Close())
+		}
+		g.Go("runtime connection", func(ctx context.Context) error {
+			<-ctx.Done()
+			return closer.Close()
+		})
+		return w, nil
+	}
+	var err error
+	w.runtime, err = container.New(container.Options{
+		DataDir: o.DataDir, RunDir: o.RunDir, CgroupParent: cgroupParent(o.RunDir), RegistryConfigDir: o.Runtime.RegistryDir,
+		Handlers: o.Runtime.Handlers, OwnTemp: true, Logger: o.Logger.With("part", "runtime"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	w.cri = w.runtime.CRI()
+	g.Go("container runtime", w.runtime.Run)
+	return w, nil
+}
+
+// Start starts node agent, pod network, service proxy and DNS, and returns
+// when the node is ready for pods.
+func (w *Worker) Start(g *task.Group, c Cluster) error {
+	o := &w.o
+	w.c = c
+	if w.runtime != nil {
+		if err := await(g, w.runtime.Ready()); err != nil {
+			return err
+		}
+		o.Step("container runtime", false)
+	}
+	recorder := client.NewRecorder(c.Transport, o.NodeName, o.Logger)
+	g.Go("node events", recorder.Run)
+	if err := w.startAgent(g, recorder); err != nil {
+		return err
+	}
+	if err := w.serve(g); err != nil {
+		return err
+	}
+	if err := w.servePort(g); err != nil {
+		return err
+	}
+	share, err := w.podCIDRs(g.Context())
+	if err != nil {
+		return err
+	}
+	if err := w.network(g, share, recorder); err != nil {
+		return err
+	}
+	return w.ready(g.Context())
+}
+
+// startAgent starts the node agent.
+func (w *Worker) startAgent(g *task.Group, recorder *client.Recorder) (err error) {
+	o, c := &w.o, &w.c
+	var profile string
+	if w.runtime != nil {
+		profile = w.runtime.SandboxSeccomp()
+	}
+	w.agent, err = kubelet.New(kubelet.Options{
+		NodeName: o.NodeName, Transport: c.Transport, Runtime: w.cri.Runtime, Images: w.cri.Images, Events: recorder.For("kubelet"),
+		NodeIPs: c.NodeIPs, ByHand: o.ByHand, Labels: o.Labels, Taints: o.Taints, Settings: o.Agent.Settings,
+		RootDir: o.Agent.RootDir, PodLogsDir: o.Agent.PodLogsDir, CgroupParent: cgroupParent(o.RunDir), SandboxSeccomp: profile,
+		ClusterDNS: []string{c.Settings.ClusterDNS.String()}, ClusterDomain: c.Settings.ClusterDomain, ResolvConf: o.ResolvConf, ImageConfig: o.Images,
+		Connected: w.connected, Version: version.Git(), Port: int(o.Agent.Port), Log: o.Logger.With("part", "kubelet"),
+	})
+	if err != nil {
+		return err
+	}
+	g.Go("node agent", w.agent.Run)
+	if w.runtime != nil {
+		g.Go("image changes", func(ctx context.Context) error {
+			if err := w.runtime.Images().Follow(ctx, w.agent.ImagesChanged); ctx.Err() == nil {
+				o.Logger.Warn("images that are imported will be seen in the node's status later", "err", err)
+			}
+			return nil
+		})
+	}
+	return nil
+}
+
+// SetNodeIPs tells a worker that was started that the node has other addresses now, the
+// primary one first.
+func (w *Worker) SetNodeIPs(ips []string) { w.agent.SetNodeIPs(ips) }
+
+// connected is told the addresses that a new pod has got.
+func (w *Worker) connected(ips []string) {
+	var addrs []netip.Addr
+	for _, ip := range ips {
+		if a, err := netip.ParseAddr(ip); err == nil {
+			addrs = append(addrs, a)
+		}
+	}
+	if err := podnet.ForgetNeighbours(podnetOptions(w.o.DataDir, w.o.RunDir), addrs); err != nil {
+		w.o.Logger.Warn("cannot forget who had a pod's address before: it may not answer for some seconds", "err", err)
+	}
+}
+
+// Socket is where the node agent's API is served to the API server of the
+// same machine. Who can open it is root already.
+func (w *Worker) Socket() string { return filepath.Join(w.o.RunDir, "kubelet.sock") }
+
+func (w *Worker) serve(g *task.Group) error {
+	path := w.Socket()
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove old socket: %w", err)
+	}
+	l, err := (&net.ListenConfig{}).Listen(g.Context(), "unix", path)
+	if err != nil {
+		return fmt.Errorf("serve the node agent's API: %w", err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return fmt.Errorf("serve the node agent's API: %w", err)
+	}
+	srv := &http.Server{Handler: w.agent.Handler(), ReadHeaderTimeout: headerTimeout}
+	g.Go("node agent API", func(context.Context) error {
+		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	g.Go("end node agent API", func(ctx context.Context) error {
+		<-ctx.Done()
+		return srv.Close()
+	})
+	return nil
+}
+
+const headerTimeout = 30 * time.Second
+
+// podCIDRs waits for the node's share of the pod addresses.
+func (w *Worker) podCIDRs(ctx context.Context) ([]netip.Prefix, error) {
+	node, err := w.await(ctx, func(node *corev1.Node) bool { return len(node.Spec.PodCIDRs) > 0 })
+	if err != nil {
+		return nil, err
+	}
+	var share []netip.Prefix
+	for _, cidr := range node.Spec.PodCIDRs {
+		p, err := netip.ParsePrefix(cidr)
+		if err != nil {
+			return nil, fmt.Errorf("pod CIDR of node %s: %w", node.Name, err)
+		}
+		share = append(share, p)
+	}
+	return share, nil
+}
+
+// errFound ends a watch that saw what it waited for.
+var errFound = errors.New("found")
+
+// await waits until this machine's Node passes the test.
+func (w *Worker) await(ctx context.Context, test func(*corev1.Node) bool) (*corev1.Node, error) {
+	var found *corev1.Node
+	nodes := client.Cached(w.c.Transport, core.Nodes, "")
+	err := nodes.Each(ctx, cache.FollowOptions{}, func([]cache.Delta) error {
+		if node, ok := nodes.Get("", w.o.NodeName); ok && test(node) {
+			found = node
+			return errFound
+		}
+		return nil
+	})
+	if !errors.Is(err, errFound) {
+		return nil, err
+	}
+	return found, nil
+}
+
+// ready waits until the node is ready.
+func (w *Worker) ready(ctx context.Context) error {
+	_, err := w.await(ctx, func(node *corev1.Node) bool {
+		for _, c := range node.Status.Conditions {
+			if c.Type == corev1.NodeReady {
+				return c.Status == corev1.ConditionTrue
+			}
+		}
+		return false
+	})
+	return err
+}
+
+// await waits for a part to be ready.
+func await(g *task.Group, ready <-chan struct{}) error {
+	select {
+	case <-ready:
+		return nil
+	case <-g.Context().Done():
+		return context.Cause(g.Context())
+	}
+}

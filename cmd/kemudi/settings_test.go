@@ -54,13 +54,13 @@ func TestFlagGoesBeforeEnvironmentBeforeFile(t *testing.T) {
 func TestEveryFlagIsAVariableAndAKey(t *testing.T) {
 	values := map[string]string{ // by the type of the flag
 		"string": "text", "uint16": "4711", "int": "4711", "int64": "4711", "bool": "true", "duration": "47s", "float64": "0.47", "ip": "10.1.2.3", "ips": "10.1.2.3", "quantity": "47Mi", "signal<value,...": "memory.available<47Mi", "cidrs": "10.47.0.0/16",
-		"ports": "30047-30048", "map": "batch/v1=false", "taints": "k=v:NoSchedule", "stringSlice": "a,b", "stringArray": "a", "stringToString": "k=v", "plugins": "AlwaysPullImages", "resource=quantity,...": "cpu=47m", "name=program,...": "crun=/usr/bin/crun", "format": "json",
+		"ports": "30047-30048", "map": "batch/v1=false", "taints": "k=v:NoSchedule", "stringSlice": "a,b", "stringArray": "a", "stringToString": "k=v", "plugins": "AlwaysPullImages", "resource=quantity,...": "cpu=47m", "name=program,...": "crun=/usr/bin/crun", "format": "json", "part": "server",
 	}
 	everyCommand(newRoot(), func(c *cobra.Command) {
 		if c.HasSubCommands() || c.Name() == "kubectl" || c.Name() == "help" || c.Parent().Name() == "completion" {
 			return
 		}
-		path := append(strings.Fields(c.CommandPath())[1:], map[string][]string{"import": {"x"}, "pull": {"x"}, "rm": {"x"}}[c.Name()]...)
+		path := append(strings.Fields(c.CommandPath())[1:], map[string][]string{"import": {"x"}, "pull": {"x"}, "rm": {"x"}, "revoke": {"abcdef"}}[c.Name()]...)
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
 			if f.Name == "help" || f.Name == configFlag {
 				return

@@ -25,6 +25,7 @@ patch
 cache
 client
 auth metricsserver watchcache
+join
 kubelet/backoff kubelet/contain kubelet/inotify kubelet/machine kubelet/manifest kubelet/users
 kubelet/evict
 kubelet/podstep
@@ -59,7 +60,7 @@ var testOnly = []string{"trace", "texttest", "admission/admissiontest", "kubelet
 
 // commandImports lists what cmd may import of internal/: wiring, and what
 // turns flags and output into words.
-var commandImports = []string{"cluster", "up", "container", "obs", "version"}
+var commandImports = []string{"cluster", "up", "join", "container", "obs", "version"}
 
 // ranks maps a unit to its layer, counted from the bottom.
 func ranks() map[string]int {

@@ -8,13 +8,17 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"net"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,7 +30,9 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/join"
 	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/internal/up"
 )
 
 // joinBed is a server whose API is served.
@@ -169,4 +175,70 @@ func TestBootstrapTokensThatAreNotGood(t *testing.T) {
 	if _, err := other.CoreV1().Secrets("kube-system").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("secrets, as one who joins: got %v, want forbidden", err)
 	}
+}
+
+// TestTokensAreMadeListedAndRevoked does what the commands of the administrator do.
+func TestTokensAreMadeListedAndRevoked(t *testing.T) {
+	b := newJoinBed(t)
+	a := b.access()
+	made, err := up.CreateToken(t.Context(), a, up.TokenOptions{Life: time.Hour, Uses: 2, Server: true, Description: "rack 7"})
+	b.must(err)
+	other, err := up.CreateToken(t.Context(), a, up.TokenOptions{})
+	b.must(err)
+	token, err := join.ParseToken(made.Token)
+	b.must(err)
+	if want := pki.Pin(b.s.pki.CA.Cert); token.ID != made.ID || token.Pin != want {
+		t.Errorf("token %s of pin %s, want ID %s and the pin of the authority, %s", token.ID, token.Pin, made.ID, want)
+	}
+	if want := []string{fmt.Sprintf("https://192.0.2.1:%d", b.s.o.SecurePort)}; !slices.Equal(made.Servers, want) {
+		t.Errorf("servers %v, want %v", made.Servers, want)
+	}
+	groups := b.whoami(token.Bearer())
+	if !slices.Contains(groups, "system:bootstrappers:kemudi:servers") {
+		t.Errorf("who shows the token is of %v, want of those who become servers", groups)
+	}
+	list, err := up.Tokens(t.Context(), a)
+	b.must(err)
+	shown, err := json.Marshal(list)
+	b.must(err)
+	if strings.Contains(string(shown), token.Secret) {
+		t.Errorf("the list shows a secret: %s", shown)
+	}
+	byID := map[string]up.TokenState{}
+	for _, s := range list {
+		byID[s.ID] = s
+	}
+	if s := byID[made.ID]; s.For != "server" || s.Uses != 2 || s.UsesLeft == nil || *s.UsesLeft != 2 || s.Description != "rack 7" ||
+		s.Expires == nil || time.Until(*s.Expires) > time.Hour || time.Until(*s.Expires) < 50*time.Minute {
+		t.Errorf("the list says %+v of a token for two servers and an hour", s)
+	}
+	if s, ok := byID[other.ID]; !ok || s.For != "agent" || s.Uses != 0 || s.UsesLeft != nil || s.Expires != nil {
+		t.Errorf("the list says %+v of a token for any number of agents, for ever", s)
+	}
+	b.must(up.RevokeToken(t.Context(), a, made.ID))
+	if _, err := b.client(rest.Config{BearerToken: token.Bearer()}).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
+		t.Errorf("asking with a token that was revoked: got %v, want unauthorized", err)
+	}
+	if err := up.RevokeToken(t.Context(), a, made.ID); err == nil || !strings.Contains(err.Error(), "kemudi token list") {
+		t.Errorf("revoked again: got %v, want what there is to do", err)
+	}
+	if _, err := up.Tokens(t.Context(), up.Access{DataDir: t.TempDir()}); err == nil || !strings.Contains(err.Error(), "--kubeconfig") {
+		t.Errorf("where there is no server: got %v, want what there is to do", err)
+	}
+}
+
+// access is the administrator's, by a file.
+func (b *joinBed) access() up.Access {
+	b.Helper()
+	file := filepath.Join(b.TempDir(), "admin.kubeconfig")
+	b.must(b.s.pki.WriteAdminKubeconfig(file, "kemudi", b.url))
+	return up.Access{Kubeconfig: file}
+}
+
+// whoami are the groups of who shows a token.
+func (b *joinBed) whoami(token string) []string {
+	b.Helper()
+	review, err := b.client(rest.Config{BearerToken: token}).AuthenticationV1().SelfSubjectReviews().Create(b.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	b.must(err)
+	return review.Status.UserInfo.Groups
 }

@@ -4,7 +4,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"errors"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -212,6 +214,55 @@ func TestBootstrapTokens(t *testing.T) {
 		if got := who(a, request(t, "Authorization: Bearer "+c.token)); got != c.want {
 			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
 		}
+	}
+}
+
+func TestBootstrapTokenIsReadAsItIsStored(t *testing.T) {
+	for _, want := range []BootstrapToken{
+		{ID: "abcdef", Secret: "0123456789abcdef", Authenticates: true, Signs: true, groups: AgentsGroup},
+		{
+			ID: "abcdef", Secret: "0123456789abcdef", Authenticates: true, Servers: true, Uses: 3, Description: "rack 7",
+			Ends: time.Now().Add(time.Hour).UTC().Truncate(time.Second), groups: ServersGroup,
+		},
+	} {
+		s := want.NewSecret()
+		got, ok := ReadBootstrapToken(s)
+		if want.Used = []string{}; !ok || !reflect.DeepEqual(got, want) || s.Namespace != "kube-system" {
+			t.Errorf("got %+v, %t of %s; want %+v", got, ok, s.Namespace, want)
+		}
+	}
+}
+
+func TestTokenLetsInNoMoreMachinesThanItMay(t *testing.T) {
+	counted := BootstrapToken{ID: "abcdef", Secret: "0123456789abcdef", Authenticates: true, Uses: 2}
+	s := counted.NewSecret()
+	for _, c := range []struct {
+		pin, want string // new: it is counted; known: it was
+	}{{"one", "new"}, {"one", "known"}, {"two", "new"}, {"three", "used up"}, {"one", "known"}} {
+		next, err := UseBootstrapToken(s, c.pin)
+		got := "known"
+		switch {
+		case errors.Is(err, ErrUsedUp):
+			got = "used up"
+		case err != nil:
+			got = err.Error()
+		case next != nil:
+			got, s = "new", next
+		}
+		if got != c.want {
+			t.Errorf("%s: got %s, want %s", c.pin, got, c.want)
+		}
+	}
+	if read, _ := ReadBootstrapToken(s); !slices.Equal(read.Used, []string{"one", "two"}) {
+		t.Errorf("used by %v, want by one and two", read.Used)
+	}
+	s.Data["kemudi-uses"] = []byte("many")
+	if read, _ := ReadBootstrapToken(s); !read.Ended(time.Now()) {
+		t.Error("a token with a number of uses that is none is good, want it to have ended")
+	}
+	counted.Uses = 0
+	if next, err := UseBootstrapToken(counted.NewSecret(), "one"); next != nil || err != nil {
+		t.Errorf("a token for any number: got %v, %v; want nothing to be counted", next, err)
 	}
 }
 

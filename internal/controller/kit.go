@@ -27,7 +27,7 @@ type Kit struct {
 	t       client.Transport
 	m       *keyMetrics
 	metrics *Metrics // nil: none
-	hub     *hub
+	shared
 }
 
 // Transport is the controller's own access to the API, for what the typed

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -16,13 +15,19 @@ const (
 
 // queue holds the keys to reconcile. A key is in one place at a time: waiting
 // for its turn, being worked on, parked behind the barrier, or delayed.
+//
+// A worker begins when there are more keys than workers that are about to take one,
+// up to the queue's number of them, and ends when it finds none: what waits for
+// nothing costs no goroutine.
 type queue struct {
-	m    *keyMetrics
-	wake chan struct{} // holds a token while ready may be non-empty
-	mu   struct {
+	m     *keyMetrics
+	begin func() // starts a worker; called with mu held
+	mu    struct {
 		sync.Mutex
 		keys  map[string]*entry
 		ready []string
+		free  int // workers that may yet begin
+		eager int // workers that will call take next
 		ended bool
 	}
 }
@@ -37,9 +42,28 @@ type entry struct {
 }
 
 func newQueue(m *keyMetrics) *queue {
-	q := &queue{m: m, wake: make(chan struct{}, 1)}
+	q := &queue{m: m}
 	q.mu.keys = map[string]*entry{}
 	return q
+}
+
+// open lets up to n workers begin; until then keys wait.
+func (q *queue) open(n int, begin func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.begin, q.mu.free = begin, n
+	for range q.mu.ready {
+		q.beginLocked()
+	}
+}
+
+// beginLocked starts a worker if one more is of use.
+func (q *queue) beginLocked() {
+	if q.mu.eager < len(q.mu.ready) && q.mu.free > 0 {
+		q.mu.free--
+		q.mu.eager++
+		q.begin()
+	}
 }
 
 // add asks for the key to be reconciled.
@@ -66,7 +90,7 @@ func (q *queue) addLocked(key string) {
 		e.queued = true
 		q.mu.ready = append(q.mu.ready, key)
 		q.m.wait(1)
-		q.tokenLocked()
+		q.beginLocked()
 	}
 }
 
@@ -79,37 +103,22 @@ func (q *queue) entryLocked(key string) *entry {
 	return e
 }
 
-func (q *queue) tokenLocked() {
-	select {
-	case q.wake <- struct{}{}:
-	default:
+// take gives a worker the key whose turn it is: the worker calls done, and take again.
+// Without a key the worker has to end.
+func (q *queue) take() (string, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.mu.eager--
+	if len(q.mu.ready) == 0 {
+		q.mu.free++
+		return "", false
 	}
-}
-
-// pop waits for a key and gives it to the caller, who must call done.
-func (q *queue) pop(ctx context.Context) (string, bool) {
-	for {
-		select {
-		case <-q.wake:
-		case <-ctx.Done():
-			return "", false
-		}
-		q.mu.Lock()
-		if len(q.mu.ready) == 0 {
-			q.mu.Unlock()
-			continue
-		}
-		key := q.mu.ready[0]
-		q.mu.ready = q.mu.ready[1:]
-		q.m.wait(-1)
-		if len(q.mu.ready) > 0 {
-			q.tokenLocked() // for the next worker
-		}
-		e := q.mu.keys[key]
-		e.queued, e.working = false, true
-		q.mu.Unlock()
-		return key, true
-	}
+	key := q.mu.ready[0]
+	q.mu.ready = q.mu.ready[1:]
+	q.m.wait(-1)
+	e := q.mu.keys[key]
+	e.queued, e.working = false, true
+	return key, true
 }
 
 // result is how the work on a key ended.
@@ -124,6 +133,7 @@ type result struct {
 func (q *queue) done(key string, r result) {
 	delay := r.after
 	q.mu.Lock()
+	q.mu.eager++
 	e := q.mu.keys[key]
 	e.working = false
 	e.parked = len(r.wrote)
@@ -188,7 +198,7 @@ func (q *queue) delayLocked(key string, e *entry, delay time.Duration) {
 	})
 }
 
-// end drops all keys and timers; later adds are ignored.
+// end drops all keys and timers; later adds are ignored, and no worker begins.
 func (q *queue) end() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"context"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -10,18 +9,24 @@ import (
 	"github.com/kemudi/kemudi/internal/cache"
 )
 
-// take pops a key, or returns "" if none is ready now.
+// opened returns a queue whose one worker is the test.
+func opened() *queue {
+	q := newQueue(nil)
+	q.open(1, func() {})
+	return q
+}
+
+// take is what a worker that begins now is given, or "" if none would begin.
 func take(t *testing.T, q *queue) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
-	defer cancel()
-	key, _ := q.pop(ctx)
+	synctest.Wait()
+	key, _ := q.take()
 	return key
 }
 
 func TestKeyIsGivenToOneWorkerAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // C1, C2
-		q := newQueue(nil)
+		q := opened()
 		defer q.end()
 		q.add("a")
 		q.add("a")
@@ -48,16 +53,69 @@ func TestKeyIsGivenToOneWorkerAtATime(t *testing.T) {
 	})
 }
 
+func TestWorkersBeginForKeysThatFindNoneFreeAndEndWithTheKeys(t *testing.T) {
+	q := newQueue(nil)
+	defer q.end()
+	q.add("early")
+	begun := 0
+	q.open(3, func() { begun++ })
+	begins := func(want int, when string) {
+		t.Helper()
+		if begun != want {
+			t.Fatalf("%s: got %d workers that have begun, want %d", when, begun, want)
+		}
+	}
+	taken := func(want string) {
+		t.Helper()
+		if got, ok := q.take(); got != want || ok != (want != "") {
+			t.Fatalf("got %q, %v, want %q", got, ok, want)
+		}
+	}
+	begins(1, "a key that was there before")
+	q.add("early")
+	begins(1, "the same key again")
+	taken("early")
+	for _, key := range []string{"a", "b", "c"} {
+		q.add(key)
+	}
+	begins(3, "three keys beside the one that is worked on, by at most three")
+	taken("a")
+	taken("b")
+	q.add("a")
+	q.done("a", result{})
+	begins(3, "a key that its own worker is about to take again")
+	taken("c")
+	q.done("b", result{})
+	taken("a")
+	q.done("early", result{})
+	taken("") // one has ended
+	q.add("d")
+	begins(4, "a key while two work")
+	taken("d")
+	for _, key := range []string{"a", "c", "d"} {
+		q.done(key, result{})
+		taken("")
+	}
+	q.add("e")
+	begins(5, "a key after all have ended")
+	q.end()
+	q.add("f")
+	begins(5, "a key after the end")
+	if q.mu.free != 2 || q.mu.eager != 1 {
+		t.Errorf("got %d workers that may begin and %d that are about to take a key, want 2 and 1", q.mu.free, q.mu.eager)
+	}
+}
+
 func TestFailedKeyComesBackAfterGrowingWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(nil)
+		q := opened()
 		defer q.end()
 		q.add("a")
 		var waits []time.Duration
 		for range 8 {
 			began := time.Now()
-			if _, ok := q.pop(t.Context()); !ok {
-				t.Fatal("the queue ended")
+			for take(t, q) == "" {
+				time.Sleep(time.Millisecond)
 			}
 			waits = append(waits, time.Since(began))
 			q.done("a", result{failed: true})
@@ -79,7 +137,7 @@ func TestFailedKeyComesBackAfterGrowingWaits(t *testing.T) {
 
 func TestKeyIsLookedAtAgainWhenItAsksFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(nil)
+		q := opened()
 		defer q.end()
 		q.add("a")
 		take(t, q)
@@ -110,7 +168,7 @@ func TestKeyThatWroteWaitsForItsFeedAndNoOtherDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // C3
 		var feed cache.Progress
 		feed.Advance(5)
-		q := newQueue(nil)
+		q := opened()
 		defer q.end()
 		q.add("a")
 		q.add("b")
@@ -139,7 +197,7 @@ func TestKeyThatWroteWaitsForItsFeedAndNoOtherDoes(t *testing.T) {
 func TestPlannedLookWaitsForTheFeedToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // C3
 		var feed cache.Progress
-		q := newQueue(nil)
+		q := opened()
 		defer q.end()
 		for _, r := range []result{{after: time.Second}, {failed: true}} {
 			q.add("a")
@@ -164,7 +222,7 @@ func TestPlannedLookWaitsForTheFeedToo(t *testing.T) {
 func TestQueueThatEndedTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var feed cache.Progress
-		q := newQueue(nil)
+		q := opened()
 		q.add("a")
 		q.add("b")
 		take(t, q)

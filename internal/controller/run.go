@@ -17,6 +17,9 @@ import (
 
 const defaultWorkers = 4
 
+// spareWorkers is how many goroutines wait for keys, of all controllers together.
+const spareWorkers = 4
+
 // A controller that has failed as a whole begins anew, after a wait.
 const firstRestart, lastRestart = time.Second, time.Minute
 
@@ -80,17 +83,24 @@ func (c *Controller) Run(ctx context.Context, env Env) error {
 func RunAll(ctx context.Context, controllers []*Controller, env Env) error {
 	g := task.NewGroup(ctx)
 	h := newHub(g, env.Logger)
+	workers := task.NewPool(g, "worker", spareWorkers)
 	for _, c := range controllers {
-		g.Go(c.Name, func(ctx context.Context) error { return c.last(ctx, env, h) })
+		g.Go(c.Name, func(ctx context.Context) error { return c.last(ctx, env, shared{h, workers}) })
 	}
 	return g.Wait()
 }
 
+// shared is what controllers that run side by side have in common.
+type shared struct {
+	hub     *hub
+	workers *task.Pool
+}
+
 // last runs the controller again and again, until ctx ends or it has nothing left to do.
-func (c *Controller) last(ctx context.Context, env Env, h *hub) error {
+func (c *Controller) last(ctx context.Context, env Env, s shared) error {
 	again := task.Backoff{Initial: firstRestart, Max: lastRestart}
 	for {
-		err := task.Contain(func() error { return c.lead(ctx, env, h) })
+		err := task.Contain(func() error { return c.lead(ctx, env, s) })
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
@@ -103,10 +113,10 @@ func (c *Controller) last(ctx context.Context, env Env, h *hub) error {
 }
 
 // lead runs the controller whenever this process leads.
-func (c *Controller) lead(ctx context.Context, env Env, h *hub) error {
+func (c *Controller) lead(ctx context.Context, env Env, s shared) error {
 	k := &Kit{
 		Logger: env.Logger.With("controller", c.Name), Events: client.NoEvents,
-		c: c, t: env.As(c.Name), m: env.Metrics.of(c.Name), metrics: env.Metrics, hub: h,
+		c: c, t: env.As(c.Name), m: env.Metrics.of(c.Name), metrics: env.Metrics, shared: s,
 	}
 	if env.Recorder != nil {
 		k.Events = env.Recorder(c.Source)
@@ -164,13 +174,13 @@ func (r *runner) run(ctx context.Context, watches []Watch) error {
 	for _, w := range watches {
 		defer r.watch(w)()
 	}
-	g := task.NewGroup(ctx)
+	g := r.k.workers.Group(ctx)
 	if every := r.k.c.every; every != nil {
 		g.Go("watch every kind", func(ctx context.Context) error { return r.watchEvery(ctx, every) })
 	}
-	for range cmp.Or(r.k.c.Workers, defaultWorkers) {
-		g.Go("worker", r.work)
-	}
+	r.q.open(cmp.Or(r.k.c.Workers, defaultWorkers), func() { g.Go("worker", r.work) })
+	<-g.Context().Done()
+	r.q.end() // or a worker could begin after the last has been waited for
 	return g.Wait()
 }
 
@@ -217,9 +227,10 @@ func (r *runner) add(key string) {
 	r.q.add(key)
 }
 
+// work reconciles keys until there are none.
 func (r *runner) work(ctx context.Context) error {
 	for {
-		key, ok := r.q.pop(ctx)
+		key, ok := r.q.take()
 		if !ok {
 			return nil
 		}

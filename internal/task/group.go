@@ -14,6 +14,7 @@ type Group struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup
+	start  func(f func()) // runs f as a part of wg
 
 	mu struct {
 		sync.Mutex
@@ -25,7 +26,9 @@ type Group struct {
 // The caller must call Wait, or the context leaks.
 func NewGroup(ctx context.Context) *Group {
 	ctx, cancel := context.WithCancelCause(ctx)
-	return &Group{ctx: ctx, cancel: cancel}
+	g := &Group{ctx: ctx, cancel: cancel}
+	g.start = g.wg.Go
+	return g
 }
 
 // Context is what the group's tasks are given. It ends when a task fails, when
@@ -36,7 +39,7 @@ func (g *Group) Context() context.Context { return g.ctx }
 // the group that carries the stack, so that one broken task ends the group in
 // order rather than the process at once.
 func (g *Group) Go(name string, f func(ctx context.Context) error) {
-	g.wg.Go(func() {
+	g.start(func() {
 		err := Contain(func() error { return f(g.ctx) })
 		// Who only passes on why the group ends has not failed himself.
 		if err == nil || g.ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(g.ctx))) {

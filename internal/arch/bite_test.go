@@ -390,3 +390,21 @@ func TestDocumentPathsBite(t *testing.T) {
 		t.Errorf("paths: got %q, want %q", got, want)
 	}
 }
+
+func TestWhatADocumentSaysTwiceIsFound(t *testing.T) {
+	line := "a sentence of more than a few words"
+	got := saidTwice(line + "\n| " + line[:28] + " | here |\nshort\nshort\n| " + line[:28] + " | there |\n  " + line + "\n" + line + "\n")
+	if want := []string{line[:28], line}; !slices.Equal(got, want) {
+		t.Errorf("said twice: got %q, want %q", got, want)
+	}
+}
+
+func TestWrongLayersInAPictureAreFound(t *testing.T) {
+	row := func(units, words string) string { return fmt.Sprintf("%-36s%s\n", units, words) }
+	ranks := map[string]int{"top": 3, "b": 2, "b/*": 2, "b/c": 1, "low": 0, "sim": 4, "lost": 1}
+	picture := row("top", "a word") + row("b  b/*", "low words") + row("b", "") + row("low", "") + row("b/c  planned", "")
+	got := wrongInLayers(picture, ranks)
+	if want := []string{"b is drawn twice", "b/c is drawn too low", "planned is no unit", "lost is not drawn"}; !slices.Equal(got, want) {
+		t.Errorf("layers: got %q, want %q", got, want)
+	}
+}

@@ -2,10 +2,12 @@ package arch
 
 import (
 	"bytes"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -96,4 +98,87 @@ func pathsIn(name, text string) (out []string) {
 		out = append(out, path.Join(path.Dir(name), m[1]))
 	}
 	return out
+}
+
+// saidTwice lists what a document says on more than one line: long lines, and long first
+// cells of tables. Putting two changes together leaves such lines.
+func saidTwice(text string) (out []string) {
+	seen := map[string]int{}
+	for line := range strings.Lines(text) {
+		if cell, ok := strings.CutPrefix(line, "| "); ok {
+			line, _, _ = strings.Cut(cell, " |")
+		}
+		if line = strings.TrimSpace(line); len(line) < 25 {
+			continue
+		}
+		if seen[line]++; seen[line] == 2 {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+func TestDocumentsSayNothingTwice(t *testing.T) {
+	names, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if filepath.Base(name) == "MAP.md" { // generated; its sections begin alike
+			continue
+		}
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range saidTwice(string(data)) {
+			t.Errorf("%s: says twice: %s", filepath.Base(name), line)
+		}
+	}
+}
+
+// drawnLayers matches the picture of the layers in docs/architecture.md, which begins with
+// the commands: what it calls the units stands before the words on them.
+var drawnLayers = regexp.MustCompile("(?s)```\ncmd/kemudi\n(.*?)```")
+
+// wrongInLayers lists what a picture of the layers, drawn from the top down, says other than ranks.
+func wrongInLayers(picture string, ranks map[string]int) (out []string) {
+	drawn := map[string]bool{}
+	layer := len(ranks)
+	for line := range strings.Lines(picture) {
+		units, _, _ := strings.Cut(line, "   ")
+		for unit := range strings.FieldsSeq(units) {
+			switch rank, ok := ranks[unit]; {
+			case !ok:
+				out = append(out, unit+" is no unit")
+			case drawn[unit]:
+				out = append(out, unit+" is drawn twice")
+			case rank > layer:
+				out = append(out, unit+" is drawn too low")
+			default:
+				layer = rank
+			}
+			drawn[unit] = true
+		}
+	}
+	for _, unit := range slices.Sorted(maps.Keys(ranks)) {
+		if !drawn[unit] && !strings.Contains(strings.TrimSuffix(unit, "/*"), "/") && !slices.Contains(testOnly, unit) {
+			out = append(out, unit+" is not drawn")
+		}
+	}
+	return out
+}
+
+func TestArchitectureDrawsTheLayersAsTheyAre(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join(root, "docs/architecture.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := drawnLayers.FindSubmatch(data)
+	if found == nil {
+		t.Fatal("docs/architecture.md has no picture of the layers")
+	}
+	for _, wrong := range wrongInLayers(string(found[1]), ranks()) {
+		t.Errorf("docs/architecture.md: %s", wrong)
+	}
 }

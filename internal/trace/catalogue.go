@@ -2,6 +2,7 @@ package trace
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io/fs"
 	"regexp"
@@ -58,8 +59,9 @@ type Area struct {
 // A Catalogue is every requirement known, in the order of the files' names
 // and of the lines in them.
 type Catalogue struct {
-	Areas []Area
-	byID  map[string]Requirement
+	Areas   []Area
+	byID    map[string]Requirement
+	excused map[string]bool // what stays open for a reason, by what is cited
 }
 
 // Lookup returns the requirement with the given ID.
@@ -79,7 +81,13 @@ var requirementLine = regexp.MustCompile("^ *(?:[0-9]+\\.|-) +`?(([A-Z]{1,8})-K?
 var clauseList = regexp.MustCompile(` *\{clauses: ([^{}]+)\}$`)
 
 // notCatalogue names the markdown files beside the catalogue that define nothing.
-var notCatalogue = []string{"README.md", "COVERAGE.md", "defects.md"}
+var notCatalogue = []string{"README.md", "COVERAGE.md", "defects.md", reasons}
+
+// reasons names the file that says of some lines why they stay open.
+const reasons = "today.md"
+
+// reasonLine matches "- RS-021: why", with the name of a clause or without.
+var reasonLine = regexp.MustCompile("(?m)^- ([A-Z]{1,8}-K?[0-9]{2,3}(?:/[\\w.-]+)?): .")
 
 // Parse reads a catalogue from the markdown files at the root of files. A
 // line that defines an ID a second time is an error.
@@ -99,7 +107,23 @@ func Parse(files fs.FS) (*Catalogue, error) {
 		}
 	}
 	c.cutClauses()
-	return c, nil
+	return c, c.readReasons(files)
+}
+
+// readReasons notes what stays open for a reason.
+func (c *Catalogue) readReasons(files fs.FS) error {
+	text, err := fs.ReadFile(files, reasons)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read the reasons: %w", err)
+	}
+	c.excused = map[string]bool{}
+	for _, m := range reasonLine.FindAllStringSubmatch(string(text), -1) {
+		if err := c.citable(m[1]); err != nil {
+			return fmt.Errorf("%s: %w", reasons, err)
+		}
+		c.excused[m[1]] = true
+	}
+	return nil
 }
 
 // cutClauses takes the names of the clauses from the end of each text.

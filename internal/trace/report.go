@@ -199,8 +199,18 @@ func (c Coverage) writeArea(b *bytes.Buffer, a AreaCoverage) {
 		b.WriteByte('\n')
 		c.writeFiles(b, ids)
 	}
+	var excused []string
+	open = slices.DeleteFunc(open, func(unit string) bool {
+		if c.catalogue.excused[unit] {
+			excused = append(excused, unit)
+		}
+		return c.catalogue.excused[unit]
+	})
 	if len(open) > 0 {
 		fmt.Fprintf(b, "\nOpen: %s\n", strings.Join(open, ", "))
+	}
+	if len(excused) > 0 {
+		fmt.Fprintf(b, "\nOpen [for a reason](%s): %s\n", reasons, strings.Join(excused, ", "))
 	}
 }
 

@@ -17,6 +17,7 @@ func sample(t *testing.T, more ...string) Coverage {
 	c, err := Parse(fstest.MapFS{
 		"conformance.md": {Data: []byte("# Conformance\n- `C-007` [conformance] G.\n- `C-008` [conformance] H.\n")},
 		"job.md":         {Data: []byte("# Job\n1. JOB-001 [doc-only] B.\n2. JOB-002 [api] C.\n3. JOB-003 [api] D. {clauses: one, two}\n")},
+		"today.md":       {Data: []byte("# Open\n- JOB-002: is otherwise today.\n- JOB-003/one: likewise.\n")},
 		"rs.md":          {Data: []byte("# ReplicaSet\n1. RS-001 [api] A.\n2. RS-002 [api] B. {clauses: one, two}\n3. RS-003 [api] C.\n")},
 	})
 	if err != nil {

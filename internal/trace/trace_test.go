@@ -190,3 +190,10 @@ func TestEmbeddedCatalogueIsWhole(t *testing.T) {
 		t.Errorf("requirements in docs/requirements: got %d, want %d", got, want)
 	}
 }
+
+func TestReasonsAreOfLinesThatAre(t *testing.T) {
+	_, err := Parse(fstest.MapFS{"a.md": {Data: []byte("1. RS-001 [api] A.\n")}, reasons: {Data: []byte("- RS-002: why.\n")}})
+	if err == nil || !strings.Contains(err.Error(), `today.md: unknown requirement ID "RS-002"`) {
+		t.Errorf("error: got %v", err)
+	}
+}

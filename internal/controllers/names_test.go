@@ -2,6 +2,7 @@ package controllers_test
 
 import (
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/plane"
+	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/sim"
 	"github.com/kemudi/kemudi/internal/trace"
 )
@@ -77,6 +79,31 @@ func TestControllersAreTurnedOnAndOffByUpstreamsNames(t *testing.T) {
 		if !slices.Contains(list, want) {
 			t.Errorf("the names %q have no %s", list, want)
 		}
+	}
+}
+
+// TestControllersTrackObjectsThatSayWhatIsWanted lists those that follow no kind with a spec: what is wanted there is
+// said by the object's being there, its data or its metadata.
+func TestControllersTrackObjectsThatSayWhatIsWanted(t *testing.T) {
+	var without []string
+	for _, c := range everyController(controllers.Options{Kinds: controller.Fixed([]*resource.Def{core.Pods.Def})}) {
+		spec := slices.ContainsFunc(c.Reads, func(d *resource.Def) bool {
+			_, ok := reflect.TypeOf(d.New()).Elem().FieldByName("Spec")
+			return ok
+		})
+		if !spec {
+			without = append(without, c.Name)
+		}
+		if len(c.Reads) == 0 && c.Name != "generic-garbage-collector" { // that follows them all, as they come and go
+			t.Errorf("%s follows no kind", c.Name)
+		}
+	}
+	slices.Sort(without)
+	trace.Proves(t, "CTL-002")
+	if want := []string{
+		"bootstrap-signer", "clusterrole-aggregation-controller", "generic-garbage-collector", "serviceaccount-token-controller", "token-cleaner",
+	}; !slices.Equal(without, want) {
+		t.Errorf("without a spec to go by: got %q, want %q", without, want)
 	}
 }
 

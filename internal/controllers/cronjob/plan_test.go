@@ -58,6 +58,22 @@ func TestPlansAreWhatTheTextsSay(t *testing.T) {
 	})
 }
 
+// TestSchedulesWithoutZoneAreInTheServersZone is not parallel: it sets the zone of the process.
+func TestSchedulesWithoutZoneAreInTheServersZone(t *testing.T) {
+	before := time.Local
+	t.Cleanup(func() { time.Local = before })
+	time.Local = time.FixedZone("UTC+9", 9*60*60)
+	v := newView(t, []string{"daily", "schedule=0_9_*_*_*", "now=2024-05-02T00:00:30Z", "created=2024-05-01T12:00:00Z"})
+	schedule, err := v.schedule()
+	if err != nil {
+		t.Fatal(err)
+	}
+	trace.Proves(t, "CJ-003")
+	if due, _, next := v.due(schedule); !due.Equal(at(t, "00:00:00")) || !next.Equal(at(t, "2024-05-03T00:00:00Z")) {
+		t.Errorf("nine o'clock, nine hours east of UTC: got %s and next %s, want midnight of both days in UTC", due, next)
+	}
+}
+
 func at(t *testing.T, text string) time.Time {
 	t.Helper()
 	if len(text) == len("15:04:05") {

@@ -35,10 +35,11 @@ type queue struct {
 type entry struct {
 	queued  bool        // in ready
 	working bool        // a worker has it (C1)
-	parked  int         // feeds that have not shown what the last reconcile wrote (C3)
+	parked  int         // feeds that have not shown what the last reconcile wrote (C3), and its rest (C10)
 	dirty   bool        // wanted again when working or parked ends (C2)
 	tries   int         // errors in a row
 	timer   *time.Timer // ends the delay; nil: there is none
+	rest    *time.Timer // ends the rest; nil: there has been none
 }
 
 func newQueue(m *keyMetrics) *queue {
@@ -125,6 +126,7 @@ func (q *queue) take() (string, bool) {
 type result struct {
 	after  time.Duration             // the delay after which to look again; 0: do not
 	failed bool                      // look again after a delay that grows
+	rest   time.Duration             // how long not to look, whatever happens (C10)
 	wrote  map[*cache.Progress]int64 // what the feeds have to show before
 }
 
@@ -144,6 +146,10 @@ func (q *queue) done(key string, r result) {
 		e.tries = 0
 	}
 	q.delayLocked(key, e, delay)
+	if r.rest > 0 && !q.mu.ended {
+		e.parked++
+		e.rest = time.AfterFunc(r.rest, func() { q.unpark(key) })
+	}
 	q.releaseLocked(key, e)
 	q.mu.Unlock()
 	for p, rev := range r.wrote {
@@ -206,6 +212,9 @@ func (q *queue) end() {
 	for _, e := range q.mu.keys {
 		if e.timer != nil {
 			e.timer.Stop()
+		}
+		if e.rest != nil {
+			e.rest.Stop()
 		}
 	}
 	q.m.wait(-len(q.mu.ready))

@@ -236,3 +236,42 @@ func TestQueueThatEndedTakesNothing(t *testing.T) {
 		}
 	})
 }
+
+func TestKeyThatCostsMuchRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // C10
+		q := opened()
+		defer q.end()
+		for _, c := range []struct {
+			took, rest time.Duration
+		}{{time.Millisecond, 0}, {10 * time.Millisecond, 190 * time.Millisecond}, {time.Minute, time.Second}} {
+			q.add("a")
+			if got := take(t, q); got != "a" {
+				t.Fatalf("got %q, want a", got)
+			}
+			q.done("a", result{rest: Done.Costly(c.took).rest})
+			began := time.Now()
+			q.add("a")
+			q.add("a")
+			for take(t, q) == "" {
+				time.Sleep(time.Millisecond)
+			}
+			if rested := time.Since(began); rested != c.rest {
+				t.Errorf("a key that took %s rested for %s, want %s", c.took, rested, c.rest)
+			}
+			q.done("a", result{})
+			if got := take(t, q); got != "" {
+				t.Errorf("got %q, want nothing: what changed while the key rested was looked at together", got)
+			}
+		}
+	})
+}
+
+func TestRestEndsWithTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // which fails if a timer outlives it
+		q := opened()
+		q.add("a")
+		take(t, q)
+		q.done("a", result{rest: time.Second})
+		q.end()
+	})
+}

@@ -42,9 +42,10 @@ type Goner interface {
 	Gone(ctx context.Context, key string) error
 }
 
-// Next says when a key is to be looked at again without a change of its inputs.
+// Next says when a key is to be looked at again without a change of its inputs,
+// and how long it rests before, whatever changes.
 type Next struct {
-	after time.Duration
+	after, rest time.Duration
 }
 
 // Done waits for the next change.
@@ -52,6 +53,23 @@ var Done = Next{}
 
 // After looks again in d at the latest.
 func After(d time.Duration) Next { return Next{after: max(d, time.Nanosecond)} }
+
+// What a key that costs much is held to.
+const (
+	cheap    = time.Millisecond // what takes no longer does not count
+	restsFor = 19               // times as long as it took: it takes a twentieth of a processor
+	longest  = time.Second      // rest
+)
+
+// Costly says how long it took to find out what is to be done, without the writing. An
+// object with thousands of dependents, of which one after another changes, is then looked at
+// once for many changes (C10); one with few is never held back.
+func (n Next) Costly(took time.Duration) Next {
+	if took > cheap {
+		n.rest = min(restsFor*took, longest)
+	}
+	return n
+}
 
 // Watch is an input whose changes wake keys of the Spec's For resource.
 type Watch struct {

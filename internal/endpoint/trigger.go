@@ -32,38 +32,54 @@ type triggered struct {
 // last call for the service: that it was made, that a pod became ready or ceased
 // to be. It is zero if nothing did.
 func (t *Triggers) Take(svc *corev1.Service, pods []*corev1.Pod) time.Time {
-	now := &triggered{service: svc.UID, pods: make(map[types.UID]time.Time, len(pods))}
-	for _, pod := range pods {
-		if c := core.PodCondition(&pod.Status, corev1.PodReady); c != nil {
-			now.pods[pod.UID] = c.LastTransitionTime.Time
-		}
-	}
-	key := cache.Key(svc.Namespace, svc.Name)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	before := t.mu.seen[key]
-	if t.mu.seen == nil {
-		t.mu.seen = map[string]*triggered{}
-	}
-	if before == nil || before.service != now.service {
-		before = &triggered{}
-	}
-	t.mu.seen[key] = now
 	var oldest time.Time
 	note := func(at time.Time) {
 		if oldest.IsZero() || at.Before(oldest) {
 			oldest = at
 		}
 	}
-	if before.service == "" {
+	key := cache.Key(svc.Namespace, svc.Name)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.seen == nil {
+		t.mu.seen = map[string]*triggered{}
+	}
+	seen := t.mu.seen[key]
+	if seen == nil || seen.service != svc.UID {
+		seen = &triggered{service: svc.UID, pods: make(map[types.UID]time.Time, len(pods))}
+		t.mu.seen[key] = seen
 		note(svc.CreationTimestamp.Time)
 	}
-	for uid, at := range now.pods {
-		if at.After(before.pods[uid]) {
-			note(at)
+	there := 0
+	for _, pod := range pods {
+		c := core.PodCondition(&pod.Status, corev1.PodReady)
+		if c == nil {
+			continue
+		}
+		there++
+		before, ok := seen.pods[pod.UID]
+		if at := c.LastTransitionTime.Time; !ok || !at.Equal(before) {
+			seen.pods[pod.UID] = at
+			if at.After(before) {
+				note(at)
+			}
 		}
 	}
+	if len(seen.pods) > there {
+		seen.keep(pods)
+	}
 	return oldest
+}
+
+// keep forgets the pods that are gone.
+func (s *triggered) keep(pods []*corev1.Pod) {
+	kept := make(map[types.UID]time.Time, len(pods))
+	for _, pod := range pods {
+		if at, ok := s.pods[pod.UID]; ok {
+			kept[pod.UID] = at
+		}
+	}
+	s.pods = kept
 }
 
 // Forget drops what is known of a service that is gone.

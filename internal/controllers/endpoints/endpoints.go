@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -74,6 +75,7 @@ func (r *reconciler) Reconcile(ctx context.Context, svc *corev1.Service) (contro
 	if len(svc.Spec.Selector) == 0 || svc.Spec.Type == corev1.ServiceTypeExternalName {
 		return controller.Done, nil
 	}
+	began := time.Now()
 	want := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Namespace: svc.Namespace, Name: svc.Name, Labels: labelsOf(svc)}}
 	over := false
 	pods := r.pods.List(svc.Namespace, labels.SelectorFromSet(svc.Spec.Selector))
@@ -91,8 +93,10 @@ func (r *reconciler) Reconcile(ctx context.Context, svc *corev1.Service) (contro
 		}
 		want.Annotations[corev1.EndpointsOverCapacity] = "truncated"
 	}
-	if ok && equality.Semantic.DeepEqual(has.Subsets, want.Subsets) && maps.Equal(has.Labels, want.Labels) && maps.Equal(has.Annotations, want.Annotations) {
-		return controller.Done, nil
+	same := ok && equality.Semantic.DeepEqual(has.Subsets, want.Subsets) && maps.Equal(has.Labels, want.Labels) && maps.Equal(has.Annotations, want.Annotations)
+	next := controller.Done.Costly(time.Since(began))
+	if same {
+		return next, nil
 	}
 	want.Annotations = endpoint.TriggerAnnotation(want.Annotations, trigger)
 	var err error
@@ -108,7 +112,7 @@ func (r *reconciler) Reconcile(ctx context.Context, svc *corev1.Service) (contro
 		r.k.Events.Event(svc, corev1.EventTypeWarning, "FailedToUpdateEndpoint",
 			fmt.Sprintf("Failed to update endpoint %s/%s: %v", svc.Namespace, svc.Name, err))
 	}
-	return controller.Done, err
+	return next, err
 }
 
 func labelsOf(svc *corev1.Service) map[string]string {

@@ -8,12 +8,14 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/api/core"
@@ -125,6 +127,7 @@ func (r *reconciler) Reconcile(ctx context.Context, svc *corev1.Service) (contro
 	if len(svc.Spec.Selector) == 0 || svc.DeletionTimestamp != nil {
 		return controller.Done, nil // somebody else makes its slices; those of a deleted service go with it
 	}
+	began := time.Now()
 	existing := r.slices.List(svc.Namespace, labels.SelectorFromSet(labels.Set{
 		discoveryv1.LabelServiceName: svc.Name, discoveryv1.LabelManagedBy: discovery.ManagedByController,
 	}))
@@ -138,16 +141,14 @@ func (r *reconciler) Reconcile(ctx context.Context, svc *corev1.Service) (contro
 		}
 	}
 	trigger := r.triggers.Take(svc, pods)
-	p := planner{
-		limit: r.limit,
-		blank: func(g *group) *discoveryv1.EndpointSlice { return blank(svc, g) },
-		meta:  func(s *discoveryv1.EndpointSlice) bool { return relabel(s, svc) },
-	}
+	p := planner{limit: r.limit, labels: labelsOf(svc)}
+	p.blank = func(g *group) *discoveryv1.EndpointSlice { return blank(svc, g, p.labels) }
 	c := p.plan(groups, existing)
 	for _, s := range slices.Concat(c.create, c.update) {
 		s.Annotations = endpoint.TriggerAnnotation(s.Annotations, trigger)
 	}
-	return controller.Done, r.write(ctx, svc, c)
+	next := controller.Done.Costly(time.Since(began))
+	return next, r.write(ctx, svc, c)
 }
 
 func (r *reconciler) write(ctx context.Context, svc *corev1.Service, c changes) error {
@@ -195,27 +196,35 @@ func families(svc *corev1.Service) []discoveryv1.AddressType {
 // groups sorts the endpoints of one family by their ports: pods may give the
 // same port name different numbers. There is always at least one group.
 func (r *reconciler) groups(svc *corev1.Service, family discoveryv1.AddressType, pods []*corev1.Pod) []*group {
-	byKey := map[string]*group{}
 	var order []*group
 	for _, pod := range pods {
 		address := addressOf(pod, family)
 		if address == "" || !endpoint.Possible(pod) || !r.placed(svc, pod) {
 			continue
 		}
-		g := &group{family: family, ports: portsOf(svc, pod)}
-		if has := byKey[g.key()]; has != nil {
-			g = has
-		} else {
-			byKey[g.key()] = g
-			order = append(order, g)
+		i := 0
+		if len(order) == 0 || named(svc) {
+			ports := portsOf(svc, pod)
+			i = slices.IndexFunc(order, func(g *group) bool { return slices.EqualFunc(g.ports, ports, samePort) })
+			if i < 0 {
+				i, order = len(order), append(order, &group{family: family, ports: ports})
+			}
 		}
-		g.endpoints = append(g.endpoints, r.endpoint(svc, pod, address))
+		order[i].endpoints = append(order[i].endpoints, r.endpoint(svc, pod, address))
 	}
 	if len(order) == 0 {
 		return []*group{{family: family}}
 	}
 	return order
 }
+
+// named says whether a pod is asked which port it means.
+func named(svc *corev1.Service) bool {
+	return slices.ContainsFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return p.TargetPort.Type == intstr.String })
+}
+
+// samePort compares the ports that two pods have for one port of their service.
+func samePort(a, b discoveryv1.EndpointPort) bool { return *a.Name == *b.Name && *a.Port == *b.Port }
 
 // placed says whether the node of a pod is there: pods of a node that was removed
 // go soon, and nobody tells how they are.
@@ -296,21 +305,18 @@ func hints(svc *corev1.Service, e *discoveryv1.Endpoint) *discoveryv1.EndpointHi
 }
 
 // blank is an empty slice of a service for a group.
-func blank(svc *corev1.Service, g *group) *discoveryv1.EndpointSlice {
-	s := &discoveryv1.EndpointSlice{
+func blank(svc *corev1.Service, g *group, labels map[string]string) *discoveryv1.EndpointSlice {
+	return &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: svc.Namespace, GenerateName: svc.Name + "-",
+			Namespace: svc.Namespace, GenerateName: svc.Name + "-", Labels: maps.Clone(labels),
 			OwnerReferences: []metav1.OwnerReference{*controller.ControllerRef(svc, core.Services.Def)},
 		},
 		AddressType: g.family, Ports: g.ports,
 	}
-	relabel(s, svc)
-	return s
 }
 
-// relabel gives a slice the labels of its service and its own, and says whether
-// it had others.
-func relabel(s *discoveryv1.EndpointSlice, svc *corev1.Service) bool {
+// labelsOf are the labels of a service's slices: its own and some more.
+func labelsOf(svc *corev1.Service) map[string]string {
 	want := maps.Clone(svc.Labels)
 	if want == nil {
 		want = map[string]string{}
@@ -322,9 +328,5 @@ func relabel(s *discoveryv1.EndpointSlice, svc *corev1.Service) bool {
 	if svc.Spec.ClusterIP == corev1.ClusterIPNone {
 		want[corev1.IsHeadlessService] = ""
 	}
-	if maps.Equal(want, s.Labels) {
-		return false
-	}
-	s.Labels = want
-	return true
+	return want
 }

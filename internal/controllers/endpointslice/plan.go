@@ -3,11 +3,13 @@ package endpointslice
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 )
 
@@ -31,11 +33,12 @@ func portsKey(family discoveryv1.AddressType, ports []discoveryv1.EndpointPort) 
 	return string(family) + " " + strings.Join(parts, " ")
 }
 
-// planner plans the slices of one service.
+// planner plans the slices of one service. What it costs is of the number of
+// endpoints, of which mostly one has changed: the others are compared, not copied.
 type planner struct {
-	limit int                                     // endpoints a slice, at the most
-	blank func(*group) *discoveryv1.EndpointSlice // makes an empty slice with the right metadata
-	meta  func(*discoveryv1.EndpointSlice) bool   // puts the metadata of a slice right and says whether it had to
+	limit  int                                     // endpoints a slice, at the most
+	blank  func(*group) *discoveryv1.EndpointSlice // makes an empty slice with the right metadata
+	labels map[string]string                       // what slices have
 
 	changes
 }
@@ -49,16 +52,17 @@ type changes struct {
 // they hold the groups.
 func (p *planner) plan(groups []*group, existing []*discoveryv1.EndpointSlice) changes {
 	byKey := map[string][]*discoveryv1.EndpointSlice{}
-	for _, s := range existing {
-		key := portsKey(s.AddressType, s.Ports)
-		byKey[key] = append(byKey[key], s)
+	keys := make([]string, len(existing))
+	for i, s := range existing {
+		keys[i] = portsKey(s.AddressType, s.Ports)
+		byKey[keys[i]] = append(byKey[keys[i]], s)
 	}
 	for _, g := range groups {
 		p.fill(g, byKey[g.key()])
 		delete(byKey, g.key())
 	}
-	for _, s := range existing {
-		if _, unused := byKey[portsKey(s.AddressType, s.Ports)]; unused {
+	for i, s := range existing {
+		if _, unused := byKey[keys[i]]; unused {
 			p.delete = append(p.delete, s)
 		}
 	}
@@ -74,17 +78,7 @@ type draft struct {
 
 // fill makes the slices with the ports of a group hold its endpoints.
 func (p *planner) fill(g *group, existing []*discoveryv1.EndpointSlice) {
-	wanted := map[string]discoveryv1.Endpoint{}
-	for _, e := range g.endpoints {
-		wanted[identity(&e)] = e
-	}
-	drafts := keep(existing, wanted)
-	var rest []discoveryv1.Endpoint // in a stable order
-	for _, e := range g.endpoints {
-		if _, ok := wanted[identity(&e)]; ok {
-			rest = append(rest, e)
-		}
-	}
+	drafts, rest := keep(existing, g.endpoints)
 	rest = pour(drafts, rest, p.limit)
 	// A group without endpoints has one empty slice, so that there is something to see.
 	empty := len(g.endpoints) == 0
@@ -94,9 +88,9 @@ func (p *planner) fill(g *group, existing []*discoveryv1.EndpointSlice) {
 			continue
 		}
 		empty = false
-		s := d.was.DeepCopy()
-		s.Endpoints = d.now
-		if p.meta(s) || d.changed {
+		if d.changed || !maps.Equal(d.was.Labels, p.labels) {
+			s := d.was.DeepCopy()
+			s.Endpoints, s.Labels = d.now, maps.Clone(p.labels)
 			p.update = append(p.update, s)
 		}
 	}
@@ -110,27 +104,50 @@ func (p *planner) fill(g *group, existing []*discoveryv1.EndpointSlice) {
 }
 
 // keep takes over, slice by slice, the endpoints that are still wanted, as they
-// are wanted now, and removes them from wanted.
-func keep(existing []*discoveryv1.EndpointSlice, wanted map[string]discoveryv1.Endpoint) []*draft {
-	var drafts []*draft
+// are wanted now. The rest of what is wanted is in none, and stays in its order.
+func keep(existing []*discoveryv1.EndpointSlice, wanted []discoveryv1.Endpoint) (drafts []*draft, rest []discoveryv1.Endpoint) {
+	if len(existing) == 0 {
+		return nil, wanted
+	}
+	at := make(map[identity]int, len(wanted))
+	for i := range wanted {
+		at[identityOf(&wanted[i])] = i
+	}
+	kept := make([]bool, len(wanted))
 	for _, s := range existing {
-		d := &draft{was: s}
+		d := &draft{was: s, now: make([]discoveryv1.Endpoint, 0, len(s.Endpoints))}
 		for i := range s.Endpoints {
-			id := identity(&s.Endpoints[i])
-			e, ok := wanted[id]
-			if !ok {
+			has := &s.Endpoints[i]
+			w, ok := at[identityOf(has)]
+			if !ok || kept[w] {
 				d.changed = true
 				continue
 			}
-			if !equality.Semantic.DeepEqual(e, s.Endpoints[i]) {
+			kept[w] = true
+			if !same(has, &wanted[w]) {
 				d.changed = true
 			}
-			d.now = append(d.now, e)
-			delete(wanted, id)
+			d.now = append(d.now, wanted[w])
 		}
 		drafts = append(drafts, d)
 	}
-	return drafts
+	for i := range wanted {
+		if !kept[i] {
+			rest = append(rest, wanted[i])
+		}
+	}
+	return drafts, rest
+}
+
+// same says whether two endpoints are alike. It is asked of all endpoints whenever one
+// changes, and so looks at what is there in nearly all of them by itself.
+func same(a, b *discoveryv1.Endpoint) bool {
+	return slices.Equal(a.Addresses, b.Addresses) &&
+		ptr.Equal(a.Conditions.Ready, b.Conditions.Ready) && ptr.Equal(a.Conditions.Serving, b.Conditions.Serving) &&
+		ptr.Equal(a.Conditions.Terminating, b.Conditions.Terminating) &&
+		ptr.Equal(a.Hostname, b.Hostname) && ptr.Equal(a.NodeName, b.NodeName) && ptr.Equal(a.Zone, b.Zone) &&
+		ptr.Equal(a.TargetRef, b.TargetRef) && maps.Equal(a.DeprecatedTopology, b.DeprecatedTopology) &&
+		(a.Hints == nil && b.Hints == nil || equality.Semantic.DeepEqual(a.Hints, b.Hints))
 }
 
 // pour puts new endpoints into slices that have to be written anyway, and then
@@ -159,10 +176,26 @@ func pour(drafts []*draft, rest []discoveryv1.Endpoint, limit int) []discoveryv1
 }
 
 // identity is what makes an endpoint the same one over time: its pod and address.
-func identity(e *discoveryv1.Endpoint) string {
-	id := strings.Join(e.Addresses, ",")
+type identity struct {
+	address string
+	pod     types.UID
+}
+
+func identityOf(e *discoveryv1.Endpoint) identity {
+	var id identity
+	switch len(e.Addresses) {
+	case 0:
+	case 1:
+		id.address = e.Addresses[0]
+	default: // of somebody else's making
+		id.address = strings.Join(e.Addresses, ",")
+	}
 	if e.TargetRef != nil {
-		id += " " + string(e.TargetRef.UID)
+		id.pod = e.TargetRef.UID
 	}
 	return id
+}
+
+func (id identity) compare(other identity) int {
+	return cmp.Or(strings.Compare(id.address, other.address), strings.Compare(string(id.pod), string(other.pod)))
 }

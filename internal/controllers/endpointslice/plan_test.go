@@ -39,7 +39,6 @@ func TestSlicesChangeAsLittleAsPossible(t *testing.T) {
 			p := planner{
 				limit: c.limit,
 				blank: func(*group) *discoveryv1.EndpointSlice { return &discoveryv1.EndpointSlice{} },
-				meta:  func(*discoveryv1.EndpointSlice) bool { return false },
 			}
 			var existing []*discoveryv1.EndpointSlice
 			for i, s := range strings.Fields(c.has) {

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -64,7 +63,7 @@ func shares(nodes []*corev1.Node) (map[string]float64, disabled) {
 // allocate gives every ready endpoint a hint for one zone, so that each zone has
 // endpoints for its share of the CPUs: most for their own zone, some of a zone
 // that has many for one that has few. Those that had a hint keep it if they can.
-func allocate(groups []*group, share map[string]float64, before map[string]string) disabled {
+func allocate(groups []*group, share map[string]float64, before map[identity]string) disabled {
 	var ready []*discoveryv1.Endpoint
 	for _, g := range groups {
 		for i := range g.endpoints {
@@ -120,10 +119,10 @@ func richest(byZone map[string][]*discoveryv1.Endpoint, share map[string]float64
 
 // move takes an endpoint from one zone to another: one that was there before, or
 // else the last one by name.
-func move(byZone map[string][]*discoveryv1.Endpoint, from, to string, before map[string]string) {
+func move(byZone map[string][]*discoveryv1.Endpoint, from, to string, before map[identity]string) {
 	list := byZone[from]
-	slices.SortFunc(list, func(a, b *discoveryv1.Endpoint) int { return strings.Compare(identity(a), identity(b)) })
-	i := slices.IndexFunc(list, func(e *discoveryv1.Endpoint) bool { return before[identity(e)] == to })
+	slices.SortFunc(list, func(a, b *discoveryv1.Endpoint) int { return identityOf(a).compare(identityOf(b)) })
+	i := slices.IndexFunc(list, func(e *discoveryv1.Endpoint) bool { return before[identityOf(e)] == to })
 	if i < 0 {
 		i = len(list) - 1
 	}
@@ -132,12 +131,12 @@ func move(byZone map[string][]*discoveryv1.Endpoint, from, to string, before map
 }
 
 // hinted is the zone that each endpoint of the slices is meant for.
-func hinted(existing []*discoveryv1.EndpointSlice) map[string]string {
-	out := map[string]string{}
+func hinted(existing []*discoveryv1.EndpointSlice) map[identity]string {
+	out := map[identity]string{}
 	for _, s := range existing {
 		for i := range s.Endpoints {
 			if h := s.Endpoints[i].Hints; h != nil && len(h.ForZones) > 0 {
-				out[identity(&s.Endpoints[i])] = h.ForZones[0].Name
+				out[identityOf(&s.Endpoints[i])] = h.ForZones[0].Name
 			}
 		}
 	}

@@ -19,12 +19,12 @@ func TestEndpointsAreSharedOutAmongZones(t *testing.T) {
 		name      string
 		share     map[string]float64
 		endpoints string
-		before    map[string]string
+		before    map[identity]string
 		want      string
 	}{
 		{"each in its own zone", map[string]float64{"1": 0.5, "2": 0.5}, "a1 b1 c2 d2", nil, "a1 b1 c2 d2"},
 		{"one zone has more than it needs", map[string]float64{"1": 0.5, "2": 0.5}, "a1 b1 c1 d1 e1 f2", nil, "a1 b1 c1 d2 e2 f2"},
-		{"one of them was given away before", map[string]float64{"1": 0.5, "2": 0.5}, "a1 b1 c1 d1 e1 f2", map[string]string{"b ": "2"}, "a1 b2 c1 d1 e2 f2"},
+		{"one of them was given away before", map[string]float64{"1": 0.5, "2": 0.5}, "a1 b1 c1 d1 e1 f2", map[identity]string{{address: "b"}: "2"}, "a1 b2 c1 d1 e2 f2"},
 		{"a zone without endpoints", map[string]float64{"1": 0.25, "2": 0.75}, "a1 b1 c1 d1", nil, "a1 b2 c2 d2"},
 		{"a zone without nodes", map[string]float64{"1": 0.5, "2": 0.5}, "a1 b2 c3 d3", nil, "a1 b2 c2 d1"},
 		{"fewer endpoints than zones", map[string]float64{"1": 0.3, "2": 0.3, "3": 0.4}, "a1 b2", nil, "Insufficient number of endpoints (2 endpoints, 3 zones)"},

@@ -70,6 +70,7 @@ type reconciler[O resource.Object] struct {
 // Reconcile creates or deletes pods until as many as wanted are active, and
 // reports what there is.
 func (r *reconciler[O]) Reconcile(ctx context.Context, obj O) (controller.Next, error) {
+	began := time.Now()
 	rs := r.kind.asSet(obj)
 	sel, err := metav1.LabelSelectorAsSelector(rs.Spec.Selector)
 	if err != nil {
@@ -86,6 +87,10 @@ func (r *reconciler[O]) Reconcile(ctx context.Context, obj O) (controller.Next, 
 		}
 	}
 	var failed failure
+	took := time.Duration(0)
+	if len(active) == int(*rs.Spec.Replicas) { // what makes and removes pods does not rest
+		took = time.Since(began)
+	}
 	if rs.DeletionTimestamp == nil {
 		active, failed = r.scale(ctx, obj, active)
 	}
@@ -101,10 +106,11 @@ func (r *reconciler[O]) Reconcile(ctx context.Context, obj O) (controller.Next, 
 	if failed.err != nil {
 		return controller.Done, failed.err
 	}
+	next := controller.Done
 	if wait, ok := workload.NextAvailable(active, rs.Spec.MinReadySeconds, time.Now()); ok {
-		return controller.After(wait), nil
+		next = controller.After(wait)
 	}
-	return controller.Done, nil
+	return next.Costly(took), nil
 }
 
 // failure is why pods could not be created or deleted; err is nil if they could.

@@ -94,6 +94,50 @@ func TestClaimsKeepTheirData(t *testing.T) {
 	})
 }
 
+// testSetWithClaims has a pod of a StatefulSet made anew: its successor mounts the volume of the same claim.
+func testSetWithClaims(t *testing.T, c *cluster) {
+	k := c.kubectl().in(c.namespace(t))
+	k.apply(t, `
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: diary}
+spec:
+  serviceName: none
+  replicas: 2
+  persistentVolumeClaimRetentionPolicy: {whenDeleted: Delete}
+  selector: {matchLabels: {app: diary}}
+  template:
+    metadata: {labels: {app: diary}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      containers:
+      - name: c
+        image: kemudi.local/busybox:1
+        command: [sh, -c, 'echo $(hostname) >> /v/diary; cat /v/diary; exec sleep 1d']
+        volumeMounts: [{name: v, mountPath: /v}]
+  volumeClaimTemplates:
+  - metadata: {name: v}
+    spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+`)
+	says := func(pod, want string) {
+		t.Helper()
+		wait.Until(t, func() error {
+			if o := k.try(t, "", "logs", pod); o.code != 0 || o.stdout != want {
+				return fmt.Errorf("log of %s: got %+v, want %q", pod, o, want)
+			}
+			return nil
+		})
+	}
+	says("diary-0", "diary-0\n")
+	says("diary-1", "diary-1\n")
+	k.do(t, "delete", "pod", "diary-1")
+	trace.Proves(t, "STS-028")
+	says("diary-1", "diary-1\ndiary-1\n")
+	k.do(t, "delete", "statefulset", "diary")
+	k.do(t, "wait", "--for=delete", "pvc", "--all", patient)
+	c.wantNothing(t, k.namespace)
+}
+
 func names(volumes []corev1.PersistentVolume) string {
 	var list []string
 	for i := range volumes {

@@ -174,7 +174,7 @@ func testStuckRollout(t *testing.T, c *cluster) {
 	k.rolledOut(t, "web")
 	k.do(t, "patch", "deployment", "web", "-p", `{"spec":{"progressDeadlineSeconds":3}}`)
 	k.do(t, "set", "image", "deployment/web", "web=127.0.0.1:1/none:1")
-	trace.Proves(t, "DEP-088")
+	trace.Proves(t, "DEP-079/images", "DEP-088")
 	if o := k.try(t, "", "rollout", "status", "deployment/web"); o.code != 1 || !strings.Contains(o.stderr, `error: deployment "web" exceeded its progress deadline`) {
 		t.Errorf("rollout status: got %+v", o)
 	}
@@ -198,6 +198,16 @@ func testStuckRollout(t *testing.T, c *cluster) {
 	trace.Proves(t, "DEP-081")
 	k.wants(t, []string{"Progressing    False   ProgressDeadlineExceeded"}, "describe", "deployment", "web")
 	k.do(t, "patch", "deployment", "web", "-p", `{"spec":{"progressDeadlineSeconds":600}}`)
+	k.do(t, "rollout", "undo", "deployment/web")
+	k.rolledOut(t, "web")
+	// A program that does not find what it needs, and ends again and again.
+	k.do(t, "patch", "deployment", "web", "-p", `{"spec":{"progressDeadlineSeconds":3,"minReadySeconds":2,"template":{"spec":{"containers":[{"name":"web","args":["--no-such-flag"]}]}}}}`)
+	trace.Proves(t, "DEP-079/misconfiguration")
+	if o := k.try(t, "", "rollout", "status", "deployment/web"); o.code != 1 || !strings.Contains(o.stderr, `error: deployment "web" exceeded its progress deadline`) {
+		t.Errorf("rollout status: got %+v", o)
+	}
+	k.wants(t, []string{"2/2     1            2"}, "get", "deployment", "web")
+	k.do(t, "patch", "deployment", "web", "-p", `{"spec":{"progressDeadlineSeconds":600,"minReadySeconds":0}}`)
 	k.do(t, "rollout", "undo", "deployment/web")
 	k.rolledOut(t, "web")
 }

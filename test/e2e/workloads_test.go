@@ -224,6 +224,7 @@ func testJobs(t *testing.T, c *cluster) {
 	k := c.kubectl().in(c.namespace(t))
 	k.apply(t, aJob("indexed", "Never", "echo $JOB_COMPLETION_INDEX on $(hostname)", "completionMode: Indexed, completions: 3, parallelism: 2")+
 		aJob("again", "Never", "echo tried; exit 7", "backoffLimit: 1")+
+		aJob("pi", "Never", "echo 'scale=2000; 4*a(1)' | BC_LINE_LENGTH=0 bc -l", "backoffLimit: 4")+
 		aJob("here", "OnFailure", "test -e /data/tried || { touch /data/tried; exit 1; }", "completions: 4, parallelism: 2"))
 	trace.Proves(t, "JOB-007", "JOB-009", "JOB-010")
 	k.do(t, "wait", "--for=condition=complete", "job/indexed", patient)
@@ -237,6 +238,11 @@ func testJobs(t *testing.T, c *cluster) {
 		}
 	}
 	k.wants(t, []string{"Completed"}, "get", "pods", "-l", "job-name=indexed")
+	k.do(t, "wait", "--for=condition=complete", "job/pi", patient)
+	trace.Proves(t, "JOB-006")
+	if got := strings.TrimSpace(k.do(t, "logs", "job/pi")); !strings.HasPrefix(got, "3.14159265358979323846264338327950288419716939937510") || len(got) != len("3.")+2000 {
+		t.Errorf("pi: got %d characters, %.60q...; want 2000 digits of it", len(got), got)
+	}
 	k.do(t, "wait", "--for=condition=failed", "job/again", patient)
 	if got := k.do(t, "get", "job", "again", "-o", `jsonpath={.status.failed} {.status.conditions[?(@.type=="Failed")].reason}`); got != "2 BackoffLimitExceeded" {
 		t.Errorf("again: got %q, want it given up after the second failure", got)
@@ -253,6 +259,87 @@ func testJobs(t *testing.T, c *cluster) {
 		}
 	}
 	k.do(t, "delete", "job", "--all")
+	c.wantNothing(t, k.namespace)
+}
+
+// testJobThatLeads has the one pod of a Job make another, wait for its work and remove it, all with its own credentials.
+func testJobThatLeads(t *testing.T, c *cluster) {
+	k := c.kubectl().in(c.namespace(t))
+	k.do(t, "create", "rolebinding", "lead", "--clusterrole=edit", "--serviceaccount="+k.namespace+":default")
+	k.apply(t, `
+apiVersion: batch/v1
+kind: Job
+metadata: {name: lead}
+spec:
+  backoffLimit: 0
+  template:
+    spec:
+      restartPolicy: Never
+      terminationGracePeriodSeconds: 0
+      containers:
+      - name: lead
+        image: kemudi.local/agnhost:1
+        command: [sh, -ec]
+        args:
+        - |
+          cd /var/run/secrets/kubernetes.io/serviceaccount
+          pods=https://kubernetes.default.svc/api/v1/namespaces/$(cat namespace)/pods
+          call() { curl -s -S -f -k -H "Authorization: Bearer $(cat token)" "$@"; }
+          until call $pods > /dev/null; do sleep 0.2; done
+          call -X POST -H 'Content-Type: application/json' -d '{"metadata":{"name":"worker","labels":{"made":"by-lead"}},"spec":{"restartPolicy":"Never","terminationGracePeriodSeconds":0,"containers":[{"name":"c","image":"kemudi.local/busybox:1","command":["echo","work"]}]}}' $pods > /dev/null
+          until call $pods/worker | grep -q '"phase": *"Succeeded"'; do sleep 0.2; done
+          echo "worker is done"
+          call -X DELETE $pods/worker > /dev/null
+`)
+	k.do(t, "wait", "--for=condition=complete", "job/lead", patient)
+	trace.Proves(t, "JOB-071")
+	if got := k.do(t, "logs", "job/lead"); !strings.HasSuffix(got, "worker is done\n") {
+		t.Errorf("got %q, want the worker to have been done", got)
+	}
+	if pods := c.pods(t, k.namespace, "made=by-lead"); len(pods) != 0 {
+		t.Errorf("got %d workers, want those of the lead removed", len(pods))
+	}
+	k.do(t, "delete", "job", "lead")
+	c.wantNothing(t, k.namespace)
+}
+
+// testLocalRestarts ends the containers of controllers' pods: the node starts them
+// again, and the controllers make no pod.
+func testLocalRestarts(t *testing.T, c *cluster) {
+	k := c.kubectl().in(c.namespace(t))
+	for _, tc := range []struct{ kind, version, selector, proves string }{
+		{"ReplicaSet", "apps/v1", "{matchLabels: {app: replicaset}}", "RS-047"},
+		{"ReplicationController", "v1", "{app: replicationcontroller}", "RC-017"},
+	} {
+		name := strings.ToLower(tc.kind)
+		k.apply(t, fmt.Sprintf(`
+apiVersion: %s
+kind: %s
+metadata: {name: %[3]s}
+spec:
+  replicas: 1
+  selector: %s
+  template:
+    metadata: {labels: {app: %[3]s}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      containers: [{name: c, image: "kemudi.local/agnhost:1", args: [netexec]}]
+`, tc.version, tc.kind, name, tc.selector))
+		k.do(t, "wait", "--for=jsonpath={.status.readyReplicas}=1", name+"/"+name, patient)
+		pod := c.pods(t, k.namespace, "app="+name)[0]
+		k.try(t, "", "exec", pod.Name, "--", "sh", "-c", "kill 1")
+		c.await(t, k.namespace, pod.Name, func(p *corev1.Pod) error {
+			if p.Status.ContainerStatuses[0].RestartCount == 0 {
+				return fmt.Errorf("not restarted: %s", states(p))
+			}
+			return isReady(p)
+		})
+		trace.Proves(t, tc.proves)
+		if pods := c.pods(t, k.namespace, "app="+name); len(pods) != 1 || pods[0].UID != pod.UID {
+			t.Errorf("%s: got %d pods, the first %s; want %s alone, restarted", tc.kind, len(pods), pods[0].Name, pod.Name)
+		}
+		k.do(t, "delete", name+"/"+name)
+	}
 	c.wantNothing(t, k.namespace)
 }
 

@@ -37,7 +37,7 @@ var Controller = controller.NewKeyed(controller.Keyed{
 		controller.Delete(core.Pods.Def), controller.Patch(core.Pods.Def, "status"), controller.UpdateStatus(dra.DeviceTaintRules.Def),
 	},
 	Setup: func(k *controller.Kit) func(ctx context.Context, key string) (controller.Next, error) {
-		r := &reconciler{k: k, pods: controller.For(k, core.Pods), rules: controller.For(k, dra.DeviceTaintRules), world: newWorld(k)}
+		r := &reconciler{k: k, pods: controller.For(k, core.Pods), rules: controller.For(k, dra.DeviceTaintRules), world: newWorld(k), counted: controller.OwnMetrics(k, newCounters)}
 		r.mu.evicted, r.mu.pending = map[types.UID]int{}, map[string]bool{}
 		return r.reconcile
 	},
@@ -101,11 +101,12 @@ func ruleKeys(k *controller.Kit, r *resourcev1.DeviceTaintRule) []string {
 }
 
 type reconciler struct {
-	k     *controller.Kit
-	pods  controller.Client[*corev1.Pod]
-	rules controller.Client[*resourcev1.DeviceTaintRule]
-	world world
-	mu    struct {
+	k       *controller.Kit
+	pods    controller.Client[*corev1.Pod]
+	rules   controller.Client[*resourcev1.DeviceTaintRule]
+	world   world
+	counted *counters
+	mu      struct {
 		sync.Mutex
 		evicted map[types.UID]int // pods that went because of a rule, by the rule's UID
 		pending map[string]bool   // pods that are to go later, by key
@@ -171,6 +172,7 @@ func (r *reconciler) evict(ctx context.Context, p *corev1.Pod, e *eviction) erro
 	case err != nil:
 		return err
 	}
+	r.counted.gone(e.when)
 	r.waits(cache.Key(p.Namespace, p.Name), false)
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -93,6 +93,19 @@ func (c *Cache) Get(key string) *Item {
 	return e.it
 }
 
+// Finder returns a function that finds one object by its resource and name in the caches
+// that of gives; nil: there is none, or no such cache.
+func Finder(of func(def *resource.Def) *Cache) func(def *resource.Def, namespace, name string) resource.Object {
+	return func(def *resource.Def, namespace, name string) resource.Object {
+		if c := of(def); c != nil {
+			if it := c.Get(Key(namespace, name)); it != nil {
+				return it.Object
+			}
+		}
+		return nil
+	}
+}
+
 // Len is the number of objects.
 func (c *Cache) Len() int {
 	c.mu.RLock()

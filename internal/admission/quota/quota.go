@@ -9,6 +9,7 @@ import (
 	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/core/usage"
+	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/resource"
 )
@@ -22,6 +23,7 @@ func New(o *admission.Options) (admission.Plugin, error) {
 		fresh:      o.Fresh,
 		quotas:     admission.Reader(o, core.ResourceQuotas),
 		namespaces: admission.Reader(o, core.Namespaces),
+		world:      cache.Finder(o.Caches),
 	}
 	p.turns.mu.byNamespace = map[string]*turn{}
 	return admission.Plugin{Name: name, Validate: p.validate}, err
@@ -32,6 +34,7 @@ type plugin struct {
 	fresh      func(ctx context.Context) error
 	quotas     client.Reader[*corev1.ResourceQuota]
 	namespaces client.Reader[*corev1.Namespace]
+	world      usage.World
 	turns      turns
 }
 
@@ -64,7 +67,7 @@ func (p *plugin) validate(ctx context.Context, a *admission.Attributes) error {
 	if err := p.quotas.Cache.WaitRev(ctx, it.Rev); err != nil {
 		return err
 	}
-	return p.charge(ctx, a, newWrite(counter, obj, a.Old))
+	return p.charge(ctx, a, newWrite(counter.Within(p.world), obj, a.Old))
 }
 
 // charge has the quotas of the namespace charged with the write, or refuses it.

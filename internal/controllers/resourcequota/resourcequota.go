@@ -61,6 +61,7 @@ func New(kinds controller.Kinds, o Options) *controller.Controller {
 		Rules:  []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"list", "watch"}}},
 		Setup: func(k *controller.Kit) func(ctx context.Context, key string) (controller.Next, error) {
 			r := &reconciler{k: k, kinds: kinds, period: o.withDefaults().SyncPeriod, quotas: controller.For(k, core.ResourceQuotas)}
+			r.world = cache.Finder(func(def *resource.Def) *cache.Cache { return k.Transport().Cache(def, "") })
 			return r.reconcile
 		},
 	})
@@ -108,6 +109,7 @@ type reconciler struct {
 	kinds  controller.Kinds
 	period time.Duration
 	quotas controller.Client[*corev1.ResourceQuota]
+	world  usage.World
 	paces  paces
 }
 
@@ -204,7 +206,7 @@ func (r *reconciler) counting(q *corev1.ResourceQuota) []kind {
 			continue
 		}
 		if c := r.k.Transport().Cache(def, ""); c != nil {
-			list = append(list, kind{counter, c})
+			list = append(list, kind{counter.Within(r.world), c})
 		}
 	}
 	return list

@@ -15,7 +15,7 @@ import (
 var claims = rules{
 	alias:  corev1.ResourcePersistentVolumeClaims,
 	counts: claimCounts,
-	amounts: func(obj resource.Object) corev1.ResourceList {
+	amounts: func(obj resource.Object, _ World) corev1.ResourceList {
 		return claimAmounts(obj.(*corev1.PersistentVolumeClaim))
 	},
 	in: func(scope *corev1.ScopedResourceSelectorRequirement, obj resource.Object) bool {

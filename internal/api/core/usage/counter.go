@@ -17,7 +17,12 @@ import (
 type Counter struct {
 	def   *resource.Def
 	rules *rules
+	world World
 }
+
+// World has the objects that decide with an object what it takes: it returns one by its
+// name, or nil. A nil World has none.
+type World func(def *resource.Def, namespace, name string) resource.Object
 
 // rules are what a resource is counted by beside the number of its objects. Any
 // may be left out.
@@ -28,7 +33,7 @@ type rules struct {
 	// counts says that amounts of the name are taken.
 	counts func(name corev1.ResourceName) bool
 	// amounts are what an object takes of them.
-	amounts func(obj resource.Object) corev1.ResourceList
+	amounts func(obj resource.Object, w World) corev1.ResourceList
 	// require refuses an object that says too little to be counted.
 	require func(names []corev1.ResourceName, obj resource.Object) error
 	// ended says whether an object takes nothing any more but its count, and if
@@ -61,11 +66,17 @@ func For(def *resource.Def) (c Counter, ok bool) {
 	if !def.Namespaced || !def.Stored() || def == core.Events.Def {
 		return Counter{}, false
 	}
-	c = Counter{def, byResource[def]}
+	c = Counter{def: def, rules: byResource[def]}
 	if c.rules == nil {
 		c.rules = &rules{}
 	}
 	return c, true
+}
+
+// Within returns the counter as it counts in a world.
+func (c Counter) Within(w World) Counter {
+	c.world = w
+	return c
 }
 
 // Checks says whether a write may take more: the creation of an object (sub is
@@ -185,7 +196,7 @@ func (u *Use) At(now time.Time, name corev1.ResourceName) quantity.Quantity {
 		return one
 	}
 	if u.amounts == nil {
-		u.amounts = u.c.rules.amounts(u.obj)
+		u.amounts = u.c.rules.amounts(u.obj, u.c.world)
 	}
 	return u.amounts[name]
 }
@@ -204,7 +215,7 @@ func (u *Use) Names(now time.Time) []corev1.ResourceName {
 		names = append(names, u.c.rules.unit)
 	}
 	if u.amounts == nil && u.c.rules.amounts != nil {
-		u.amounts = u.c.rules.amounts(u.obj)
+		u.amounts = u.c.rules.amounts(u.obj, u.c.world)
 	}
 	for name := range u.amounts {
 		names = append(names, name)

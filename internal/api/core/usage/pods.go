@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	resourcehelper "k8s.io/component-helpers/resource"
 
@@ -20,7 +21,7 @@ import (
 var pods = rules{
 	unit:    corev1.ResourcePods,
 	counts:  podCounts,
-	amounts: func(obj resource.Object) corev1.ResourceList { return podAmounts(obj.(*corev1.Pod)) },
+	amounts: func(obj resource.Object, _ World) corev1.ResourceList { return podAmounts(obj.(*corev1.Pod)) },
 	require: func(names []corev1.ResourceName, obj resource.Object) error {
 		return podRequires(names, obj.(*corev1.Pod))
 	},
@@ -45,6 +46,13 @@ var ofPods = []corev1.ResourceName{
 func podCounts(name corev1.ResourceName) bool {
 	return slices.Contains(ofPods, name) || check.IsHugePages(name) ||
 		strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix) ||
+		isExtended(name)
+}
+
+// isExtended says whether a name is that of an extended resource as quotas count it: a
+// node's, or the devices of a class by the name that each class has for pods.
+func isExtended(name corev1.ResourceName) bool {
+	return strings.HasPrefix(string(name), corev1.ResourceImplicitExtendedClaimsPerClass) ||
 		!check.IsNativeResource(name) && strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix)
 }
 
@@ -62,7 +70,7 @@ func compute(requests, limits corev1.ResourceList) corev1.ResourceList {
 		case name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage || check.IsHugePages(name):
 			amounts[name] = q
 			amounts[corev1.DefaultResourceRequestsPrefix+name] = q
-		case check.IsExtendedResource(name):
+		case check.IsExtendedResource(name) || strings.HasPrefix(string(name), resourcev1.ResourceDeviceClassPrefix):
 			amounts[corev1.DefaultResourceRequestsPrefix+name] = q
 		}
 	}

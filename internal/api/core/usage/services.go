@@ -13,9 +13,11 @@ import (
 // services take node ports and load balancers by what they ask for: the ports
 // are given to them later.
 var services = rules{
-	alias:   corev1.ResourceServices,
-	counts:  func(name corev1.ResourceName) bool { return slices.Contains(ofServices, name) },
-	amounts: func(obj resource.Object) corev1.ResourceList { return serviceAmounts(&obj.(*corev1.Service).Spec) },
+	alias:  corev1.ResourceServices,
+	counts: func(name corev1.ResourceName) bool { return slices.Contains(ofServices, name) },
+	amounts: func(obj resource.Object, _ World) corev1.ResourceList {
+		return serviceAmounts(&obj.(*corev1.Service).Spec)
+	},
 	same: func(before, after resource.Object) bool {
 		return sameAmounts(serviceAmounts(&before.(*corev1.Service).Spec), serviceAmounts(&after.(*corev1.Service).Spec))
 	},

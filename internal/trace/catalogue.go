@@ -87,7 +87,7 @@ var notCatalogue = []string{"README.md", "COVERAGE.md", "defects.md", reasons}
 const reasons = "today.md"
 
 // reasonLine matches "- RS-021: why", with the name of a clause or without.
-var reasonLine = regexp.MustCompile("(?m)^- ([A-Z]{1,8}-K?[0-9]{2,3}(?:/[\\w.-]+)?): .")
+var reasonLine = regexp.MustCompile(`(?m)^- ([A-Z]{1,8}-K?[0-9]{2,3}(?:/[\w.-]+)?): .`)
 
 // Parse reads a catalogue from the markdown files at the root of files. A
 // line that defines an ID a second time is an error.

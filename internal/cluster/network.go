@@ -14,7 +14,6 @@ import (
 // network.
 type Network struct {
 	plane.Network
-	ClusterDNS    netip.Addr // of the DNS service (--cluster-dns); default the tenth cluster IP
 	ClusterDomain string     // --cluster-domain
 	ResolvConf    string     // --resolv-conf: the machine's resolver, for names outside the cluster
 	SecondNodeIP  netip.Addr // --node-ip: the node's of the other family, where pods have both; default as Options.NodeIP
@@ -38,12 +37,6 @@ func (n Network) withDefaults() (Network, error) {
 		return n, err
 	}
 	n.ClusterDomain = cmp.Or(n.ClusterDomain, defaultNetwork().ClusterDomain)
-	if !n.ClusterDNS.IsValid() {
-		n.ClusterDNS = nth(n.ServiceCIDRs[0], 10)
-	}
-	if !n.ServiceCIDRs[0].Contains(n.ClusterDNS) {
-		return n, fmt.Errorf("--cluster-dns %s is not in --service-cluster-ip-range %s", n.ClusterDNS, n.ServiceCIDRs[0])
-	}
 	return n, nil
 }
 
@@ -63,13 +56,4 @@ func (n Network) checkShare(bits int) error {
 }
 
 // APIServiceIP is the cluster IP of the service "kubernetes".
-func (n Network) APIServiceIP() netip.Addr { return nth(n.ServiceCIDRs[0], 1) }
-
-// nth is the n-th address of a prefix.
-func nth(p netip.Prefix, n int) netip.Addr {
-	a := p.Masked().Addr()
-	for range n {
-		a = a.Next()
-	}
-	return a
-}
+func (n Network) APIServiceIP() netip.Addr { return n.ServiceIP(1) }

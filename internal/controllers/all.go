@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/controllers/bootstraptokens"
 	"github.com/kemudi/kemudi/internal/controllers/certificates"
+	"github.com/kemudi/kemudi/internal/controllers/clusterdns"
 	"github.com/kemudi/kemudi/internal/controllers/clusterroleaggregation"
 	"github.com/kemudi/kemudi/internal/controllers/cronjob"
 	"github.com/kemudi/kemudi/internal/controllers/daemonset"
@@ -50,6 +52,8 @@ type Options struct {
 	Kinds    controller.Kinds // all resources of the server, as they come and go; required
 	CABundle string           // PEM of the cluster's CA; required
 	PodCIDRs []netip.Prefix   // what nodes get their shares from; none: nobody gives any
+	// DNS says where the service is that leads to the nodes' DNS; no address: nobody publishes it.
+	DNS clusterdns.Options
 	// Tokens makes the tokens that are kept in secrets; nil: nobody does.
 	Tokens *authn.Issuer
 	// Authority signs requests for certificates; nil: nobody signs.
@@ -147,6 +151,10 @@ func All(o Options) []*controller.Controller {
 	}
 	if len(o.PodCIDRs) > 0 {
 		all = append(all, nodeipam.New(o.PodCIDRs, o.NodeIPAM))
+	}
+	if o.DNS.Address.IsValid() {
+		o.DNS.MaxInSlice = cmp.Or(o.EndpointSlice.MaxEndpointsPerSlice, endpointslice.Defaults().MaxEndpointsPerSlice)
+		all = append(all, clusterdns.New(o.DNS))
 	}
 	if o.PodGroups {
 		all = append(all, podgroupprotection.Controller)

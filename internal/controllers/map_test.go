@@ -17,6 +17,7 @@ import (
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/controllers"
+	"github.com/kemudi/kemudi/internal/controllers/clusterdns"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/texttest"
 )
@@ -25,6 +26,7 @@ func TestMapListsEveryController(t *testing.T) {
 	defs := []*resource.Def{core.ConfigMaps.Def} // stands for all, where a controller has all
 	all := controllers.All(controllers.Options{
 		Kinds: controller.Fixed(defs), PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, Authority: &pki.Authority{}, Tokens: &authn.Issuer{}, PodGroups: true,
+		DNS: clusterdns.Options{Address: netip.IPv4Unspecified()},
 	})
 	listed := listedControllers(t)
 	if len(listed) != len(all) {

@@ -9,6 +9,7 @@ import (
 	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/controller"
+	"github.com/kemudi/kemudi/internal/controllers/clusterdns"
 )
 
 // switchName is how people turn a controller on and off: upstream's name and, for scripts that are
@@ -66,7 +67,7 @@ func Names() []string {
 func every() []*controller.Controller {
 	return All(Options{
 		Tokens: new(authn.Issuer), Authority: new(pki.Authority), PodCIDRs: []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 8)},
-		PodGroups: true,
+		DNS: clusterdns.Options{Address: netip.IPv4Unspecified()}, PodGroups: true,
 	})
 }
 

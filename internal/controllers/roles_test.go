@@ -12,6 +12,7 @@ import (
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/controllers"
+	"github.com/kemudi/kemudi/internal/controllers/clusterdns"
 	"github.com/kemudi/kemudi/internal/controllers/endpointslice"
 	"github.com/kemudi/kemudi/internal/controllers/endpointslicemirroring"
 	"github.com/kemudi/kemudi/internal/controllers/nodeipam"
@@ -27,6 +28,7 @@ func TestRolesAreWhatWasReviewed(t *testing.T) {
 	all := controllers.All(controllers.Options{
 		Kinds:    controller.Fixed{core.ConfigMaps.Def, core.Pods.Def, core.Nodes.Def},
 		PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, Authority: &pki.Authority{}, Tokens: &authn.Issuer{}, PodGroups: true,
+		DNS: clusterdns.Options{Address: netip.IPv4Unspecified()},
 	})
 	var roles []string
 	for _, c := range all {

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/discovery"
@@ -27,7 +28,7 @@ func newView(t client.Transport) *cached {
 	return &cached{
 		namespaces: client.Cached(t, core.Namespaces, ""), services: client.Cached(t, core.Services, ""),
 		slices:     client.Cached(t, discovery.EndpointSlices, ""),
-		configMaps: client.Cached(t, core.ConfigMaps, "metadata.name="+settingsName),
+		configMaps: client.Cached(t, core.ConfigMaps, "metadata.namespace="+metav1.NamespaceSystem+",metadata.name="+settingsName),
 	}
 }
 

@@ -13,6 +13,7 @@ type Network struct {
 	ServiceCIDRs []netip.Prefix // of cluster IPs (--service-cluster-ip-range)
 	ClusterCIDRs []netip.Prefix // of pods (--cluster-cidr)
 	NodePorts    PortRange      // of NodePort services (--service-node-port-range)
+	ClusterDNS   netip.Addr     // of the DNS service (--cluster-dns); default the tenth cluster IP
 }
 
 // PortRange is a range of ports, both ends included.
@@ -55,10 +56,25 @@ func (n Network) WithDefaults() (Network, error) {
 			}
 		}
 	}
+	if !n.ClusterDNS.IsValid() {
+		n.ClusterDNS = n.ServiceIP(10)
+	}
+	if !n.ServiceCIDRs[0].Contains(n.ClusterDNS) {
+		return n, fmt.Errorf("--cluster-dns %s is not in --service-cluster-ip-range %s", n.ClusterDNS, n.ServiceCIDRs[0])
+	}
 	if n.NodePorts.First == 0 || n.NodePorts.Last < n.NodePorts.First {
 		return n, fmt.Errorf("--service-node-port-range %s is not a range of ports", n.NodePorts)
 	}
 	return n, nil
+}
+
+// ServiceIP is the nth cluster IP.
+func (n Network) ServiceIP(nth int) netip.Addr {
+	a := n.ServiceCIDRs[0].Masked().Addr()
+	for range nth {
+		a = a.Next()
+	}
+	return a
 }
 
 // oneOfEach reports an error unless there is one range, or one of each family.

@@ -60,7 +60,7 @@ func (n *Network) amiss() (string, error) {
 	for _, c := range n.o.PodCIDRs {
 		if !slices.ContainsFunc(have, func(a netlink.Addr) bool {
 			p, ok := prefixOf(a.IPNet)
-			return ok && p == netip.PrefixFrom(gateway(c), c.Bits())
+			return ok && p == netip.PrefixFrom(Gateway(c), c.Bits())
 		}) {
 			return fmt.Sprintf("the bridge has no address of %s", c), nil
 		}

@@ -273,7 +273,7 @@ func (n *Network) ensureBridge(mtu int) error {
 func (n *Network) ensureAddrs(link netlink.Link) error {
 	want := map[netip.Prefix]bool{}
 	for _, c := range n.o.PodCIDRs {
-		want[netip.PrefixFrom(gateway(c), c.Bits())] = true
+		want[netip.PrefixFrom(Gateway(c), c.Bits())] = true
 	}
 	have, err := n.nl.AddrList(link, netlink.FAMILY_ALL)
 	if err != nil {
@@ -332,7 +332,7 @@ func (n *Network) serviceRoutes() (list []netip.Prefix) {
 
 // hardwareAddr is a locally administered address made from the pod CIDR.
 func hardwareAddr(p netip.Prefix) net.HardwareAddr {
-	b := gateway(p).AsSlice()
+	b := Gateway(p).AsSlice()
 	return append(net.HardwareAddr{0x0a, 0x58}, b[len(b)-4:]...)
 }
 

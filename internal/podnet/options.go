@@ -84,5 +84,5 @@ func (o *Options) confFile() string   { return filepath.Join(o.CNIConfDir, "10-k
 func (o *Options) ipamDir() string    { return filepath.Join(o.DataDir, "ipam") }
 func (o *Options) sysctlFile() string { return filepath.Join(o.DataDir, "sysctls.json") }
 
-// gateway is the first address of a pod CIDR: the bridge's.
-func gateway(p netip.Prefix) netip.Addr { return p.Masked().Addr().Next() }
+// Gateway is the first address of a node's share of the pod addresses: the bridge's.
+func Gateway(p netip.Prefix) netip.Addr { return p.Masked().Addr().Next() }

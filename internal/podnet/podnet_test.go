@@ -261,8 +261,8 @@ func TestNeighboursAreReachedByTheGateway(t *testing.T) {
 		if err != nil || len(routes) != 1 {
 			t.Fatalf("route to %s: got %v, %v", ip, routes, err)
 		}
-		if want := gateway(n.o.PodCIDRs[i]).AsSlice(); !routes[0].Gw.Equal(want) {
-			t.Errorf("route to %s: got by %s, want by the gateway %s", ip, routes[0].Gw, gateway(n.o.PodCIDRs[i]))
+		if want := Gateway(n.o.PodCIDRs[i]).AsSlice(); !routes[0].Gw.Equal(want) {
+			t.Errorf("route to %s: got by %s, want by the gateway %s", ip, routes[0].Gw, Gateway(n.o.PodCIDRs[i]))
 		}
 	}
 }

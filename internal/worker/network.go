@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -53,16 +52,18 @@ func (w *Worker) network(g *task.Group, share []netip.Prefix, recorder *client.R
 	return w.dns(g, share)
 }
 
-// dnsPort is where DNS is served on the address of the bridge.
+// dnsPort is where DNS is served on the addresses of the bridge.
 const dnsPort = 53
 
-// dns serves DNS on the node's end of the pod network.
+// dns serves DNS on the node's end of the pod network, in each family.
 func (w *Worker) dns(g *task.Group, share []netip.Prefix) error {
 	o, s := &w.o, &w.c.Settings
+	var addresses []netip.AddrPort
+	for _, p := range share {
+		addresses = append(addresses, netip.AddrPortFrom(podnet.Gateway(p), dnsPort))
+	}
 	names, err := dns.New(dns.Options{
-		Transport: w.c.Transport, Domain: s.ClusterDomain,
-		Addresses:  []netip.AddrPort{netip.AddrPortFrom(gateway(share, s.ClusterDNS), dnsPort)},
-		ServiceIP:  s.ClusterDNS,
+		Transport: w.c.Transport, Domain: s.ClusterDomain, Addresses: addresses, ServiceIP: s.ClusterDNS,
 		ResolvConf: o.ResolvConf, Logger: o.Logger.With("part", "dns"),
 	})
 	if err != nil {
@@ -74,10 +75,4 @@ func (w *Worker) dns(g *task.Group, share []netip.Prefix) error {
 	}
 	o.Step("cluster DNS", false)
 	return nil
-}
-
-// gateway is the node's end of the pod network in the family of an address.
-func gateway(share []netip.Prefix, of netip.Addr) netip.Addr {
-	i := slices.IndexFunc(share, func(p netip.Prefix) bool { return p.Addr().Is4() == of.Is4() })
-	return share[max(i, 0)].Masked().Addr().Next()
 }

@@ -87,13 +87,14 @@ func New(g *task.Group, o Options) (*Worker, error) {
 func (w *Worker) Start(g *task.Group, c Cluster) error {
 	o := &w.o
 	w.c = c
+	w.c.Transport = shared{c.Transport}
 	if w.runtime != nil {
 		if err := await(g, w.runtime.Ready()); err != nil {
 			return err
 		}
 		o.Step("container runtime", false)
 	}
-	recorder := client.NewRecorder(c.Transport, o.NodeName, o.Logger)
+	recorder := client.NewRecorder(w.c.Transport, o.NodeName, o.Logger)
 	g.Go("node events", recorder.Run)
 	if err := w.startAgent(g, recorder); err != nil {
 		return err

@@ -18,6 +18,8 @@ func namespacedRoles() []*rbacv1.Role {
 			rule("watch", "", "configmaps"), named("get,update", "", "configmaps", "kube-controller-manager")),
 		role(kubeSystem, "system::leader-locking-kube-scheduler",
 			rule("watch", "", "configmaps"), named("get,update", "", "configmaps", "kube-scheduler")),
+		// What all machines of the cluster have in common, and where its DNS sends other names.
+		role(kubeSystem, "kemudi:cluster-settings", named(read, "", "configmaps", "kemudi-cluster,kube-dns")),
 		role(kubePublic, "system:controller:bootstrap-signer",
 			rule(read, "", "configmaps"), named("update", "", "configmaps", "cluster-info"), events()),
 		// What is in kube-public is for everybody to read.
@@ -34,6 +36,7 @@ func namespacedBindings() []*rbacv1.RoleBinding {
 		bind(kubeSystem, "system:controller:cloud-provider", "system:controller:cloud-provider", Account(kubeSystem, "cloud-provider")),
 		bind(kubeSystem, "system::leader-locking-kube-controller-manager", "system::leader-locking-kube-controller-manager", controllers, Account(kubeSystem, "kube-controller-manager")),
 		bind(kubeSystem, "system::leader-locking-kube-scheduler", "system::leader-locking-kube-scheduler", scheduler, Account(kubeSystem, "kube-scheduler")),
+		bind(kubeSystem, "kemudi:cluster-settings", "kemudi:cluster-settings", Group("system:nodes"), Group("system:bootstrappers")),
 		bind(kubePublic, "system:controller:bootstrap-signer", "system:controller:bootstrap-signer", Account(kubeSystem, "bootstrap-signer")),
 		bind(kubePublic, "kemudi:public-reader", "kemudi:public-reader", Group("system:authenticated"), Group("system:unauthenticated")),
 	}
@@ -50,6 +53,7 @@ func clusterBindings() []*rbacv1.ClusterRoleBinding {
 		Cluster("system:public-info-viewer", authenticated, Group("system:unauthenticated")),
 		Cluster("system:service-account-issuer-discovery", Group("system:serviceaccounts")),
 		Cluster("system:node"), // nobody: the node authorizer is for nodes
+		Cluster("kemudi:node", Group("system:nodes")),
 		Cluster("system:node-proxier", User("system:kube-proxy")),
 		Cluster("system:kube-controller-manager", User("system:kube-controller-manager")),
 		Cluster("system:kube-scheduler", User("system:kube-scheduler")),

@@ -64,6 +64,8 @@ func NodeRules() []rbacv1.PolicyRule {
 func nodeRoles() []*rbacv1.ClusterRole {
 	return []*rbacv1.ClusterRole{
 		clusterRole("system:node", NodeRules()...),
+		// What a node's proxy, DNS and routes to other nodes' pods need beyond that.
+		clusterRole("kemudi:node", rule(read, "", "namespaces,nodes"), rule(read, "discovery.k8s.io", "endpointslices")),
 		clusterRole("system:node-proxier",
 			rule("list,watch", "", "services,endpoints"),
 			rule(read, "", "nodes"),

@@ -1,0 +1,188 @@
+package clusterdns
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/discovery"
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/controller"
+	"github.com/kemudi/kemudi/internal/podnet"
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+const (
+	namespace = metav1.NamespaceSystem
+	name      = "kube-dns"
+	key       = namespace + "/" + name
+	// managedBy is the value of the label that marks slices as this controller's.
+	managedBy = "kemudi"
+	// port is where nodes serve DNS.
+	port = 53
+)
+
+// Options say how DNS is reached. Address is required.
+type Options struct {
+	Address    netip.Addr // of the service
+	DualStack  bool       // services have addresses of both families
+	MaxInSlice int        // as of all slices (--max-endpoints-per-slice)
+}
+
+// New returns the controller. It has one key.
+func New(o Options) *controller.Controller {
+	return controller.NewKeyed(controller.Keyed{
+		Name: "cluster-dns-controller",
+		Watches: []controller.Watch{
+			{Def: core.Nodes.Def, Keys: func(*controller.Kit, resource.Object) []string { return []string{key} }, Same: sameNode},
+			controller.Mapped(core.Services, func(_ *controller.Kit, s *corev1.Service) []string {
+				if cache.Key(s.Namespace, s.Name) != key {
+					return nil
+				}
+				return []string{key}
+			}),
+			controller.Mapped(discovery.EndpointSlices, func(_ *controller.Kit, s *discoveryv1.EndpointSlice) []string {
+				if !ours(s) {
+					return nil
+				}
+				return []string{key}
+			}),
+		},
+		Writes: []controller.Permission{
+			controller.Create(core.Services.Def),
+			controller.Create(discovery.EndpointSlices.Def), controller.Update(discovery.EndpointSlices.Def), controller.Delete(discovery.EndpointSlices.Def),
+		},
+		Setup: func(k *controller.Kit) func(context.Context, string) (controller.Next, error) {
+			r := &reconciler{o: o, nodes: controller.For(k, core.Nodes), services: controller.For(k, core.Services), slices: controller.For(k, discovery.EndpointSlices)}
+			return r.reconcile
+		},
+	})
+}
+
+type reconciler struct {
+	o        Options
+	nodes    controller.Client[*corev1.Node]
+	services controller.Client[*corev1.Service]
+	slices   controller.Client[*discoveryv1.EndpointSlice]
+}
+
+// reconcile makes the service if a node serves DNS, and its slices hold all that do.
+func (r *reconciler) reconcile(ctx context.Context, _ string) (controller.Next, error) {
+	var servers []server
+	for _, node := range r.nodes.List("", labels.Everything()) {
+		if s, ok := serverOf(node); ok {
+			servers = append(servers, s)
+		}
+	}
+	svc, ok := r.services.Get(namespace, name)
+	if !ok {
+		if len(servers) == 0 {
+			return controller.Done, r.write(ctx, change{drop: r.existing()})
+		}
+		_, err := r.services.Create(ctx, r.o.service())
+		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			err = nil
+		}
+		return controller.Done, err // its slices follow when it is seen
+	}
+	if len(svc.Spec.Selector) > 0 || svc.DeletionTimestamp != nil {
+		servers = nil
+	}
+	return controller.Done, r.write(ctx, plan(servers, svc.Spec.IPFamilies, r.existing(), r.o.MaxInSlice))
+}
+
+// existing are the slices of this controller.
+func (r *reconciler) existing() []*discoveryv1.EndpointSlice {
+	return slices.DeleteFunc(r.slices.ByIndex(discovery.IndexService, key), func(s *discoveryv1.EndpointSlice) bool { return !ours(s) })
+}
+
+func (r *reconciler) write(ctx context.Context, c change) error {
+	for _, s := range c.make {
+		if _, err := r.slices.Create(ctx, s); err != nil {
+			return err
+		}
+	}
+	for _, s := range c.put {
+		if _, err := r.slices.Update(ctx, s); err != nil {
+			return err
+		}
+	}
+	for _, s := range c.drop {
+		if err := r.slices.Delete(ctx, s); err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+func ours(s *discoveryv1.EndpointSlice) bool {
+	return s.Namespace == namespace && s.Labels[discoveryv1.LabelServiceName] == name && s.Labels[discoveryv1.LabelManagedBy] == managedBy
+}
+
+// service is how the cluster's DNS is found.
+func (o *Options) service() *corev1.Service {
+	svc := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name,
+			Labels: map[string]string{"k8s-app": "kube-dns", "kubernetes.io/name": "CoreDNS", "kubernetes.io/cluster-service": "true"},
+		},
+		Spec: corev1.ServiceSpec{
+			ClusterIP: o.Address.String(), TrafficDistribution: ptr.To(corev1.ServiceTrafficDistributionPreferSameNode),
+			Ports: []corev1.ServicePort{
+				{Name: "dns", Port: port, Protocol: corev1.ProtocolUDP, TargetPort: intstr.FromInt32(port)},
+				{Name: "dns-tcp", Port: port, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromInt32(port)},
+			},
+		},
+	}
+	if o.DualStack {
+		svc.Spec.IPFamilyPolicy = ptr.To(corev1.IPFamilyPolicyPreferDualStack)
+	}
+	return svc
+}
+
+// sameNode says that a change of a node is none of its DNS.
+func sameNode(before, after resource.Object) bool {
+	b, hadDNS := serverOf(before.(*corev1.Node))
+	a, hasDNS := serverOf(after.(*corev1.Node))
+	return hadDNS == hasDNS && b.Node == a.Node && b.Lost == a.Lost && slices.Equal(b.Addresses, a.Addresses)
+}
+
+// program is in the version of node agents that are this program's, which have DNS beside
+// them.
+const program = "+kemudi."
+
+// server is a node that serves DNS.
+type server struct {
+	Node      string
+	Addresses []netip.Addr // its ends of the pod network
+	Lost      bool         // it has not been heard of for a while, or goes
+}
+
+// serverOf is the server that runs on a node; ok is false if there is none.
+func serverOf(node *corev1.Node) (s server, ok bool) {
+	if !strings.Contains(node.Status.NodeInfo.KubeletVersion, program) {
+		return s, false
+	}
+	s.Node, s.Lost = node.Name, node.DeletionTimestamp != nil
+	for _, cidr := range node.Spec.PodCIDRs {
+		if p, err := netip.ParsePrefix(cidr); err == nil {
+			s.Addresses = append(s.Addresses, podnet.Gateway(p))
+		}
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown {
+			s.Lost = true
+		}
+	}
+	return s, len(s.Addresses) > 0
+}

@@ -66,12 +66,20 @@ func run(ctx context.Context, b *bench, out output) error {
 		}
 		*bin = path
 	}
-	b.results, b.began = results{}, time.Now()
+	b.results, b.samples, b.began = results{}, samples{}, time.Now()
 	b.dir = os.Getenv(insideEnv)
 	if b.dir == "" {
 		return supervise(ctx, b)
 	}
 	b.node, b.plane = places(b.dir)
+	for _, bin := range []*string{&b.bin, &b.baseline} {
+		if *bin == "" {
+			continue
+		}
+		if err := install(bin, b.dir); err != nil {
+			return err
+		}
+	}
 	if err := b.measure(ctx); err != nil {
 		return err
 	}
@@ -93,6 +101,7 @@ type bench struct {
 	dir         string // scratch
 	node, plane place
 	results     results
+	samples     samples // of the load from outside
 	elsewhere   results // of the baseline
 	began       time.Time
 }

@@ -9,11 +9,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
-)
 
-// clockTick is the unit of processor time in /proc; Linux has told programs
-// this one since ever.
-const clockTick = 10 * time.Millisecond
+	"golang.org/x/sys/unix"
+)
 
 // usage is what processes use.
 type usage struct {
@@ -74,12 +72,8 @@ func procFile(pid int, name string) string { return filepath.Join("/proc", strco
 
 // usageOf reads what one process uses.
 func usageOf(pid int) (u usage, err error) {
-	stat, err := os.ReadFile(procFile(pid, "stat"))
-	if err != nil {
-		return u, fmt.Errorf("read process %d: %w", pid, err)
-	}
-	if u.cpu, err = cpuTime(string(stat)); err != nil {
-		return u, fmt.Errorf("read process %d: %w", pid, err)
+	if u.cpu, err = cpuTime(pid); err != nil {
+		return u, fmt.Errorf("read processor time of process %d: %w", pid, err)
 	}
 	if u.rss, err = field(procFile(pid, "status"), "VmRSS:"); err != nil {
 		return u, err
@@ -91,22 +85,17 @@ func usageOf(pid int) (u usage, err error) {
 	return u, nil
 }
 
-// cpuTime is the time in user and kernel mode that a line of /proc/PID/stat tells.
-func cpuTime(stat string) (time.Duration, error) {
-	// The second field is the name in brackets, which may hold anything.
-	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("%q is too short", stat)
+// cpuTime is the time in user and kernel mode of a process with all its threads, by the
+// clock of its own: /proc counts in steps of 10 ms, and a list takes less than ten.
+func cpuTime(pid int) (time.Duration, error) {
+	const whole = 2 // of the process, and what the scheduler measured: clock_getcpuclockid(3)
+	var t unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|whole), &t); errors.Is(err, unix.EINVAL) {
+		return 0, os.ErrNotExist
+	} else if err != nil {
+		return 0, err
 	}
-	var ticks int64
-	for _, f := range fields[11:13] {
-		n, err := strconv.ParseInt(f, 10, 64)
-		if err != nil {
-			return 0, err
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * clockTick, nil
+	return time.Duration(t.Nano()), nil
 }
 
 // field is the number behind a name in a file of lines "name number ...".

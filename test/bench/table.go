@@ -14,10 +14,33 @@ type results map[measure]float64
 // duration sets a measure of time.
 func (r results) duration(m measure, d time.Duration) { r[m] = m.unit.of(d) }
 
+// samples are all values of measures that are taken often, because single ones differ: a
+// collection of the server's falls into them or not. Their medians are the results.
+type samples map[measure][]float64
+
+// spread says between what the values of a measure were.
+func (s samples) spread(m measure) string {
+	values := s[m]
+	if len(values) == 0 {
+		return ""
+	}
+	least, _, _ := strings.Cut(m.unit.format(slices.Min(values)), " ")
+	most, _, _ := strings.Cut(m.unit.format(slices.Max(values)), " ")
+	return fmt.Sprintf(" (%s to %s)", least, most)
+}
+
+// add joins the values of another round.
+func (s samples) add(round samples) {
+	for m, values := range round {
+		s[m] = append(s[m], values...)
+	}
+}
+
 // table writes the results as a Markdown table, in order, and says how many
 // bars there are and how many of them are met. Figures from elsewhere that were
-// measured in the same run take the place of those that are known.
-func (r results) table(measured results) (text string, met, bars int) {
+// measured in the same run take the place of those that are known; what was measured
+// often has its least and most value in brackets.
+func (r results) table(measured results, all samples) (text string, met, bars int) {
 	var b strings.Builder
 	b.WriteString("| | measured | first version | goal | elsewhere | of it |\n|---|--:|--:|--:|--:|--:|\n")
 	cell := func(m measure, to bar, v float64) string {
@@ -45,7 +68,7 @@ func (r results) table(measured results) (text string, met, bars int) {
 		if other := cmp.Or(measured[m], m.elsewhere); other > 0 {
 			elsewhere, ratio = m.unit.format(other), times(v/other)
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", m.name, m.unit.format(v), cell(m, m.first, v), cell(m, m.goal, v), elsewhere, ratio)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", m.name, m.unit.format(v)+all.spread(m), cell(m, m.first, v), cell(m, m.goal, v), elsewhere, ratio)
 	}
 	return b.String(), met, bars
 }
@@ -60,10 +83,14 @@ func medians(rounds []results) results {
 	}
 	out := results{}
 	for m, values := range all {
-		slices.Sort(values)
-		out[m] = (values[(len(values)-1)/2] + values[len(values)/2]) / 2
+		out[m] = median(values)
 	}
 	return out
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 }
 
 // figures writes the results for other programs.
@@ -87,7 +114,7 @@ func times(ratio float64) string {
 
 // document is the whole report.
 func (b *bench) document(about string) string {
-	table, met, bars := b.results.table(b.elsewhere)
+	table, met, bars := b.results.table(b.elsewhere, b.samples)
 	byTurns := ""
 	if len(b.elsewhere) > 0 {
 		byTurns = fmt.Sprintf(` What it says of
@@ -108,14 +135,15 @@ Requests go over TLS and HTTP/2 on the loopback device, from %d connections; the
 runs on the same processors. Processor time is the server's as a whole while it answers, other work that the requests cause included.
 
 *Outside* is a load that knows nothing of the server: %d workers on %d connections, %d pods of 7.6 KB of JSON with managedFields, each different
-and written twice, %d config maps. Unless it says otherwise, a figure is the server's processor time.%s
+and written twice, %d config maps. Unless it says otherwise, a figure is the server's processor time. Of lists and streams it is the
+median of %d, with the least and the most in brackets: a collection of the server's falls into one or not.%s
 `, about, met, bars, table, starts, clients,
-		clients, outsideConns, podsLoaded, configMaps, byTurns)
+		clients, outsideConns, podsLoaded, configMaps, outsideLists, byTurns)
 }
 
 // scaleDocument is the report of the part scale.
 func (b *bench) scaleDocument(about string) string {
-	table, met, bars := b.results.table(nil)
+	table, met, bars := b.results.table(nil, nil)
 	return fmt.Sprintf(`# Measured at scale
 
 Written by `+"`make bench-scale`"+` (test/bench). %s

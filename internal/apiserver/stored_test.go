@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	quantity "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
@@ -127,6 +128,8 @@ func report(v reflect.Value) {
 		*p = metav1.NewMicroTime(time.Now().Add(time.Nanosecond))
 	case *quantity.Quantity:
 		*p = quantity.MustParse("1000m")
+	case *runtime.RawExtension: // JSON, as in whatever came over HTTP
+		p.Raw = []byte(`{"a":"b"}`)
 	case *corev1.ConditionStatus:
 		*p = corev1.ConditionTrue
 	case *metav1.ConditionStatus:

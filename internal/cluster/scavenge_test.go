@@ -113,6 +113,33 @@ func TestGivesBackMemoryOnlyWhenIdle(t *testing.T) {
 	}
 }
 
+func TestPagesAreGivenBackOnceMoreThanIdleWorkNeeds(t *testing.T) {
+	const mib = 1 << 20
+	r := scavenger{}
+	for _, step := range []struct {
+		pages int64
+		since time.Duration
+		want  bool
+	}{
+		{scavengePages, time.Hour, false}, // never given back: it is not known what is needed
+		{scavengePages + 1, time.Hour, true},
+		{30 * mib, time.Second, false}, // a moment after
+		{12 * mib, scavengePause, false},
+		{16 * mib, 2 * scavengePause, false},
+		{16*mib + 1, 3 * scavengePause, true},
+		{22 * mib, scavengePause, false}, // the pause was not an idle one
+		{scavengePages + 1, 2 * scavengePause, true},
+	} {
+		got := r.worth(step.pages, step.since)
+		if got != step.want {
+			t.Errorf("%d MiB after %s: got %v, want %v", step.pages/mib, step.since, got, step.want)
+		}
+		if got {
+			r.let, r.need = time.Now(), 0
+		}
+	}
+}
+
 // touch brings the pages of a mapped file into memory.
 func touch(t *testing.T, file string) {
 	t.Helper()

@@ -32,9 +32,11 @@ const (
 	// scavengePages is how much mapped memory of files is worth the page faults that
 	// follow. An idle node's work brings back less.
 	scavengePages = 24 << 20
-	// scavengeMore is how much more of it than the work of an idle pause has brought back is
-	// worth them, too: what was done once has left it there.
+	// scavengeMore is how much more of it than idle work had soon brought back is worth
+	// them, too: what is done seldom, a collection for example, has left it there.
 	scavengeMore = 4 << 20
+	// scavengeSoon is how long idle work is given for that.
+	scavengeSoon = 20 * time.Second
 	// scavengePause is how long pages stay mapped at least.
 	scavengePause = time.Minute
 	// scavengeDatabase is how much mapped memory of files a busy process may have before it
@@ -70,7 +72,7 @@ type scavenger struct {
 	at   time.Time     // time of the last look
 	heap int64         // unused heap after the last collection
 	let  time.Time     // when pages were last unmapped
-	need int64         // pages that were mapped again a pause after that; 0: not known
+	need int64         // pages that were mapped again soon after that; 0: not known
 }
 
 // look gives memory back if there is little to do, and says how much.
@@ -117,13 +119,10 @@ func (r *scavenger) look() (heap, pages int64, err error) {
 
 // worth says whether mapped pages of files are worth giving back, so long after the last time.
 func (r *scavenger) worth(pages int64, since time.Duration) bool {
-	if since < scavengePause {
-		return false
-	}
-	if r.need == 0 && !r.let.IsZero() {
+	if r.need == 0 && !r.let.IsZero() && since >= scavengeSoon {
 		r.need = pages
 	}
-	return pages > scavengePages || r.need > 0 && pages > r.need+scavengeMore
+	return since >= scavengePause && (pages > scavengePages || r.need > 0 && pages > r.need+scavengeMore)
 }
 
 // forgetDatabase gives back the pages of the database if many of files are in memory.

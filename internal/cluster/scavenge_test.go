@@ -124,10 +124,11 @@ func TestPagesAreGivenBackOnceMoreThanIdleWorkNeeds(t *testing.T) {
 		{scavengePages, time.Hour, false}, // never given back: it is not known what is needed
 		{scavengePages + 1, time.Hour, true},
 		{30 * mib, time.Second, false}, // a moment after
-		{12 * mib, scavengePause, false},
+		{12 * mib, scavengeSoon, false},
+		{17 * mib, 2 * scavengeSoon, false},
 		{16 * mib, 2 * scavengePause, false},
 		{16*mib + 1, 3 * scavengePause, true},
-		{22 * mib, scavengePause, false}, // the pause was not an idle one
+		{22 * mib, scavengePause, false}, // it was not idle before
 		{scavengePages + 1, 2 * scavengePause, true},
 	} {
 		got := r.worth(step.pages, step.since)

@@ -139,6 +139,12 @@ func (s *Server) withAuthn(next http.Handler) http.Handler {
 		if st.user.GetName() != user.Anonymous {
 			door.Known(r.Context(), func() bool { return flowOf(st.user).System })
 		}
+		if s.o.While != nil && st.info.LongRunning() {
+			ctx, cancel := context.WithCancel(r.Context())
+			defer cancel()
+			defer s.o.While(r, cancel)()
+			r = r.WithContext(ctx)
+		}
 		next.ServeHTTP(w, r)
 	})
 }

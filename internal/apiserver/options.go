@@ -45,6 +45,10 @@ type Options struct {
 
 	// Authenticator says who sends an HTTP request; nil: everybody is anonymous.
 	Authenticator authenticator.Request
+	// While calls end when what a request showed to the Authenticator is good no more: it
+	// then ends, however long it would last. The server calls stop when it is over.
+	// Nil: what was good stays so until the request ends.
+	While func(r *http.Request, end func()) (stop func())
 	// Authorizer says who may do what; nil: everybody everything.
 	Authorizer authorizer.Authorizer
 	// Admission changes and refuses writes; nil: none.

@@ -67,7 +67,7 @@ func newPortBed(t *testing.T, with ...func(*Options)) *portBed {
 	b.must(b.s.keys())
 	b.s.plane, err = plane.New(plane.Options{
 		Store: mem.New(mem.Options{}), CABundle: string(b.s.pki.CA.CertPEM()), Logger: o.Logger, Serving: b.s.configure,
-		Controllers: controllers.Options{Authority: b.s.pki.CA}, Plugins: o.API.Plugins,
+		Controllers: controllers.Options{Authority: b.s.pki.CA, Certificates: o.Controllers.Certificates}, Plugins: o.API.Plugins,
 	})
 	b.must(err)
 	b.g.Go("control plane", b.s.plane.Run)

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 
+	"github.com/kemudi/kemudi/internal/api/certificates"
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/cache"
@@ -35,7 +36,8 @@ func (s *server) authenticator(caches *watchcache.Set) *authn.Authenticator {
 		}
 		return nil
 	}}
-	return authn.New(authn.Options{ClientCA: s.pki.CA.Pool(), FrontProxy: s.proxy, Tokens: []authenticator.Token{tokens, joining}})
+	s.access = authn.NewNodeAccess(caches.Cache(core.Nodes.Def), caches.Cache(certificates.CertificateSigningRequests.Def), caches.Fresh)
+	return authn.New(authn.Options{ClientCA: s.pki.CA.Pool(), FrontProxy: s.proxy, Nodes: s.access, Tokens: []authenticator.Token{tokens, joining}})
 }
 
 // reader reads objects from a cache; the function returns nil for what is not there.

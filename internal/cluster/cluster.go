@@ -37,6 +37,7 @@ type server struct {
 	pki      *pki.PKI
 	issuer   *authn.Issuer
 	used     *authn.UsedTokens
+	access   *authn.NodeAccess
 	proxy    *authn.FrontProxy // who may say for whom a request is; nil: nobody
 	hints    *x509.CertPool    // authorities that clients find their certificates by
 	plane    *plane.Plane
@@ -252,6 +253,7 @@ func (s *server) serve(sg *stages, st *etcd.Server) error {
 		return fmt.Errorf("serve the API: %w; is another server running, or is --secure-port taken?", err)
 	}
 	sg.plane.Go("control plane", s.plane.Run)
+	sg.plane.Go("access of nodes", s.access.Run)
 	g.Go("used tokens", func(ctx context.Context) error { return s.used.Run(ctx, s.plane.Admin(), s.o.Logger) })
 	g.Go("memory", func(ctx context.Context) error { return s.scavenge(ctx, st) })
 	g.Go("serve", func(ctx context.Context) error {
@@ -278,6 +280,7 @@ func (s *server) configure(o *apiserver.Options, caches *watchcache.Set) error {
 	s.requests(o)
 	o.Tokens = s.issuer
 	o.Authenticator = s.authenticator(caches)
+	o.While = s.access.While
 	o.Nodes = nodes{s}
 	return nil
 }

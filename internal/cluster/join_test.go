@@ -51,6 +51,7 @@ func newJoinBed(t *testing.T, with ...func(*Options)) *joinBed {
 	b.g.Go("serve", func(ctx context.Context) error {
 		return b.s.plane.Server().Serve(ctx, l, &tls.Config{GetCertificate: b.s.pki.ServingCertificate, ClientCAs: b.s.hints})
 	})
+	b.g.Go("access of nodes", b.s.access.Run)
 	b.must(b.s.publish(t.Context()))
 	return b
 }

@@ -140,6 +140,8 @@ func All(o Options) []*controller.Controller {
 		clusterroleaggregation.Controller,
 		certificates.Approving,
 		certificates.Cleaner,
+		certificates.Keys,
+		certificates.ServingApproving,
 		bootstraptokens.Cleaner,
 		bootstraptokens.Signer,
 	}

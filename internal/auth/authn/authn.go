@@ -18,6 +18,9 @@ import (
 type Options struct {
 	// ClientCA signs the certificates of clients. Nil: none are looked at.
 	ClientCA *x509.CertPool
+	// Nodes says which of the certificates of nodes are good still. Nil: all that are
+	// signed and have not ended.
+	Nodes *NodeAccess
 	// Tokens are asked in turn about bearer tokens.
 	Tokens []authenticator.Token
 	// FrontProxy believes a proxy that says for whom a request is. Nil: nobody.
@@ -44,7 +47,7 @@ func New(o Options) *Authenticator {
 		proxy.Headers = proxy.Headers.canonical()
 		o.FrontProxy = &proxy
 	}
-	return &Authenticator{o: o, certs: certificates{roots: o.ClientCA}}
+	return &Authenticator{o: o, certs: certificates{roots: o.ClientCA, nodes: o.Nodes}}
 }
 
 // errToken says that a bearer token was shown and nobody knows it.

@@ -18,6 +18,7 @@ import (
 // client has the key, but not who signed.
 type certificates struct {
 	roots *x509.CertPool
+	nodes *NodeAccess // nil: nodes are believed for as long as their certificates are good
 
 	mu struct {
 		sync.RWMutex
@@ -31,7 +32,8 @@ type known struct {
 }
 
 // Checking signatures takes longer than the rest of a request: what was found
-// out is kept, for as long as the certificates are good.
+// out is kept, for as long as the certificates are good. Whether the cluster still
+// knows a node is asked each time.
 const maxKnown = 4096
 
 func (c *certificates) authenticate(r *http.Request) (*authenticator.Response, bool, error) {
@@ -42,6 +44,11 @@ func (c *certificates) authenticate(r *http.Request) (*authenticator.Response, b
 	u, err := c.user(leaf, r.TLS.PeerCertificates[1:])
 	if err != nil {
 		return nil, false, err
+	}
+	if c.nodes != nil {
+		if err := c.nodes.good(r.Context(), leaf); err != nil {
+			return nil, false, err
+		}
 	}
 	auds, _ := authenticator.AudiencesFrom(r.Context())
 	return &authenticator.Response{Audiences: auds, User: u}, true, nil

@@ -3,27 +3,37 @@ package certificates
 import (
 	"context"
 	"crypto/x509"
+	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kemudi/kemudi/internal/api/authorization"
 	api "github.com/kemudi/kemudi/internal/api/certificates"
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/auth/authn"
+	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/controller"
+	"github.com/kemudi/kemudi/internal/resource"
 )
 
 // Approving approves requests of node agents for their client certificates, if
 // who asks may have one.
 var Approving = controller.New(controller.Spec[*certificatesv1.CertificateSigningRequest]{
-	Name: "certificatesigningrequest-approving-controller",
-	For:  api.CertificateSigningRequests,
+	Name:  "certificatesigningrequest-approving-controller",
+	For:   api.CertificateSigningRequests,
+	Reads: []*resource.Def{core.Nodes.Def, core.Secrets.Def},
 	Writes: []controller.Permission{
 		{Verb: "update", Def: api.CertificateSigningRequests.Def, Sub: "approval"},
 		controller.Create(authorization.SubjectAccessReviews.Def),
+		controller.Update(core.Secrets.Def), // the uses of tokens
 	},
 	Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{certificatesv1.GroupName}, Resources: []string{"signers"}, Verbs: []string{"approve"},
@@ -32,8 +42,12 @@ var Approving = controller.New(controller.Spec[*certificatesv1.CertificateSignin
 	Workers: 1, // there is little to do
 	Setup: func(k *controller.Kit) controller.Reconciler[*certificatesv1.CertificateSigningRequest] {
 		return &approver{
-			requests: controller.Writer(k, api.CertificateSigningRequests),
+			requests: controller.For(k, api.CertificateSigningRequests),
+			approval: controller.Writer(k, api.CertificateSigningRequests),
 			reviews:  controller.Writer(k, authorization.SubjectAccessReviews),
+			nodes:    controller.For(k, core.Nodes),
+			secrets:  controller.For(k, core.Secrets),
+			joining:  map[string]joining{},
 		}
 	},
 })
@@ -61,8 +75,12 @@ var cases = []struct {
 }
 
 type approver struct {
-	requests client.Client[*certificatesv1.CertificateSigningRequest]
+	requests controller.Client[*certificatesv1.CertificateSigningRequest]
+	approval client.Client[*certificatesv1.CertificateSigningRequest]
 	reviews  client.Client[*authorizationv1.SubjectAccessReview]
+	nodes    controller.Client[*corev1.Node]
+	secrets  controller.Client[*corev1.Secret]
+	joining  map[string]joining // by the names of nodes: what the cache may not show yet
 }
 
 // Reconcile approves a request that nobody has decided about.
@@ -84,7 +102,7 @@ func (a *approver) Reconcile(ctx context.Context, r *certificatesv1.CertificateS
 			return controller.Done, err
 		}
 		if ok {
-			return controller.Done, a.approve(ctx, r, c.message)
+			return controller.Done, a.decide(ctx, r, req, c.message)
 		}
 	}
 	return controller.After(askAgain), nil
@@ -109,11 +127,58 @@ func (a *approver) may(ctx context.Context, r *certificatesv1.CertificateSigning
 	return review.Status.Allowed, nil
 }
 
-func (a *approver) approve(ctx context.Context, r *certificatesv1.CertificateSigningRequest, message string) error {
+// decide approves what who asks may have, unless a machine that joins must not join like this.
+func (a *approver) decide(ctx context.Context, r *certificatesv1.CertificateSigningRequest, req *x509.CertificateRequest, message string) error {
+	id, joins := authn.BootstrapTokenOf(r.Spec.Username, r.Spec.Groups)
+	if !joins {
+		return conclude(ctx, a.approval, r, approved(message))
+	}
+	node := strings.TrimPrefix(req.Subject.CommonName, nodeUser)
+	pin, err := pki.PinOf(req.PublicKey)
+	if err != nil {
+		return err
+	}
+	if taken := a.taken(node, pin, time.Now()); taken != "" {
+		return conclude(ctx, a.approval, r, decision{certificatesv1.CertificateDenied, "NodeNameTaken", taken})
+	}
+	secret, ok := a.secrets.Get(metav1.NamespaceSystem, authn.BootstrapSecret(id))
+	if ok { // one that was revoked meanwhile has let this request in before
+		used, err := authn.UseBootstrapToken(secret, pin)
+		switch {
+		case errors.Is(err, authn.ErrUsedUp):
+			return conclude(ctx, a.approval, r, decision{certificatesv1.CertificateDenied, "TokenUsedUp", err.Error()})
+		case err != nil:
+			return err
+		case used != nil:
+			if _, err := a.secrets.Update(ctx, used); err != nil {
+				return fmt.Errorf("count a use of token %s: %w", id, err)
+			}
+		}
+	}
+	if err := conclude(ctx, a.approval, r, approved(message)); err != nil {
+		return err
+	}
+	a.joining[node] = joining{r.Name, pin, time.Now()}
+	return nil
+}
+
+// decision is what a controller says about a request.
+type decision struct {
+	kind            certificatesv1.RequestConditionType
+	reason, message string
+}
+
+// approved is the decision to sign.
+func approved(message string) decision {
+	return decision{certificatesv1.CertificateApproved, "AutoApproved", message}
+}
+
+// conclude writes a decision down.
+func conclude(ctx context.Context, requests client.Client[*certificatesv1.CertificateSigningRequest], r *certificatesv1.CertificateSigningRequest, d decision) error {
 	r = r.DeepCopy()
 	r.Status.Conditions = append(r.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
-		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "AutoApproved", Message: message,
+		Type: d.kind, Status: corev1.ConditionTrue, Reason: d.reason, Message: d.message,
 	})
-	_, err := a.requests.UpdateSub(ctx, "approval", r)
+	_, err := requests.UpdateSub(ctx, "approval", r)
 	return err
 }

@@ -80,15 +80,17 @@ func (s *signer) Reconcile(ctx context.Context, r *certificatesv1.CertificateSig
 		r.Status.Conditions = append(r.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 			Type: certificatesv1.CertificateFailed, Status: corev1.ConditionTrue, Reason: "SignerValidationFailure", Message: err.Error(),
 		})
-	} else if r.Status.Certificate, err = s.sign(req, &r.Spec, time.Now()); err != nil {
+	} else if r.Status.Certificate, err = s.sign(req, r, time.Now()); err != nil {
 		return controller.Done, fmt.Errorf("error auto signing csr: %w", err)
 	}
 	_, err = s.requests.UpdateStatus(ctx, r)
 	return controller.Done, err
 }
 
-// sign makes the certificate that a request asks for, in PEM.
-func (s *signer) sign(req *x509.CertificateRequest, spec *certificatesv1.CertificateSigningRequestSpec, now time.Time) ([]byte, error) {
+// sign makes the certificate that a request asks for, in PEM. One by which a node is
+// known says which request that was: its access depends on it until the Node is there.
+func (s *signer) sign(req *x509.CertificateRequest, r *certificatesv1.CertificateSigningRequest, now time.Time) ([]byte, error) {
+	spec := &r.Spec
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
 		return nil, fmt.Errorf("choose a serial number: %w", err)
@@ -101,6 +103,13 @@ func (s *signer) sign(req *x509.CertificateRequest, spec *certificatesv1.Certifi
 		SerialNumber: serial.Add(serial, big.NewInt(1)), RawSubject: req.RawSubject,
 		DNSNames: req.DNSNames, IPAddresses: req.IPAddresses, EmailAddresses: req.EmailAddresses, URIs: req.URIs,
 		NotBefore: begin, NotAfter: end, BasicConstraintsValid: true,
+	}
+	if spec.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName {
+		extension, err := pki.RequestExtension(string(r.UID))
+		if err != nil {
+			return nil, fmt.Errorf("name the request in its certificate: %w", err)
+		}
+		template.ExtraExtensions = append(template.ExtraExtensions, extension)
 	}
 	for _, u := range spec.Usages {
 		template.KeyUsage |= keyUsages[u]

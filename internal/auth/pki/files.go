@@ -56,8 +56,10 @@ type files struct{ dir string }
 func (f files) path(name string) string { return filepath.Join(f.dir, name) }
 
 // key reads a private key, or makes and writes it.
-func (f files) key(name string) (crypto.Signer, error) {
-	path := f.path(name + ".key")
+func (f files) key(name string) (crypto.Signer, error) { return Key(f.path(name + ".key")) }
+
+// Key reads the private key in a file, or makes one and writes it there.
+func Key(path string) (crypto.Signer, error) {
 	data, err := os.ReadFile(path)
 	if err == nil {
 		key, err := parseKey(data)

@@ -33,6 +33,11 @@ var _ client.Transport = (*local)(nil)
 // Cache returns the shared cache; local callers see all of it.
 func (l *local) Cache(def *resource.Def, _ string) *cache.Cache { return l.s.o.Caches.Cache(def) }
 
+// Hold returns the shared cache, which is there whether or not somebody holds it.
+func (l *local) Hold(def *resource.Def, scope string) (*cache.Cache, func()) {
+	return l.Cache(def, scope), func() {}
+}
+
 // Do performs one request by plain calls.
 func (l *local) Do(ctx context.Context, r *client.Request) (runtime.Object, error) {
 	if r.Path != "" {

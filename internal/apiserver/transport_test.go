@@ -203,7 +203,7 @@ func (f *fixture) remote(t *testing.T, agent string) client.Transport {
 	t.Helper()
 	server := f.url()
 	tr, err := https.New(https.Options{
-		Server: server, Agent: agent, CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.http.Certificate().Raw}), PageSize: 7,
+		Servers: []string{server}, Agent: agent, CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.http.Certificate().Raw}), PageSize: 7,
 	})
 	if err != nil {
 		t.Fatal(err)

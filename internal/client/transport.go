@@ -28,6 +28,13 @@ type Transport interface {
 	// fetches only that, a local one gives the whole cache, so callers must still
 	// narrow by index. Wait for Synced before use.
 	Cache(def *resource.Def, scope string) *cache.Cache
+
+	// Hold is Cache for a scope that is needed for a while, such as one object that a
+	// pod names. It is kept fed until all who hold it have called release, unless Cache
+	// has been called for it; then a remote transport lets it go, and who holds the scope
+	// again gets another cache. release may be called more than once. What has been
+	// released stays as it is, or is fed on where it is shared.
+	Hold(def *resource.Def, scope string) (c *cache.Cache, release func())
 }
 
 // Request is one call. Options that do not belong to the verb are ignored.

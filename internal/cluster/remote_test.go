@@ -72,7 +72,7 @@ func newFarBed(t *testing.T) *farBed {
 	b.must(err)
 	cert := admin.TLS()
 	b.remote, err = https.New(https.Options{
-		Server: "https://" + b.addr, CA: b.s.pki.CA.CertPEM(), Dial: b.dial, Backoff: 5 * time.Millisecond,
+		Servers: []string{"https://" + b.addr}, CA: b.s.pki.CA.CertPEM(), Dial: b.dial, Backoff: 5 * time.Millisecond,
 		Certificate: func() (*tls.Certificate, error) { return &cert, nil },
 	})
 	b.must(err)

@@ -62,7 +62,7 @@ func newFarBed(t *testing.T) *farBed {
 		return f.server.Serve(ctx, l, &tls.Config{GetCertificate: p.ServingCertificate})
 	})
 	f.remote, err = https.New(https.Options{
-		Server: "https://" + l.Addr().String(), CA: p.CA.CertPEM(), Dial: f.dial, Backoff: 2 * time.Millisecond,
+		Servers: []string{"https://" + l.Addr().String()}, CA: p.CA.CertPEM(), Dial: f.dial, Backoff: 2 * time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -136,6 +136,10 @@ var _ client.Transport = guard{}
 
 func (g guard) Cache(def *resource.Def, scope string) *cache.Cache { return g.k.t.Cache(def, scope) }
 
+func (g guard) Hold(def *resource.Def, scope string) (*cache.Cache, func()) {
+	return g.k.t.Hold(def, scope)
+}
+
 func (g guard) List(ctx context.Context, r *client.Request) (client.List, error) {
 	return g.k.t.List(ctx, r)
 }

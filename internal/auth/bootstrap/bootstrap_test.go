@@ -73,6 +73,8 @@ func (c *cluster) List(_ context.Context, r *client.Request) (client.List, error
 
 func (c *cluster) Cache(*resource.Def, string) *cache.Cache { return nil }
 
+func (c *cluster) Hold(*resource.Def, string) (*cache.Cache, func()) { return nil, func() {} }
+
 func (c *cluster) reconcile(t *testing.T) []string {
 	t.Helper()
 	c.writes = nil

@@ -106,6 +106,43 @@ func scopes(b *bed) {
 	}
 }
 
+// holds: who holds a scope sees it, whoever else has let it go, and again when all had.
+func holds(b *bed) {
+	const scope = "metadata.namespace=default,metadata.name=a"
+	first, release := b.Hold(core.ConfigMaps.Def, scope)
+	second, releaseToo := b.Hold(core.ConfigMaps.Def, scope)
+	if first != second {
+		b.Error("a second cache of the same scope")
+	}
+	b.synced(first)
+	release()
+	release() // once is enough for both
+	made := b.put("a")
+	b.reaches(second, made.ResourceVersion)
+	if it := second.Get("default/a"); it == nil || it.Object.GetUID() != made.UID {
+		b.Errorf("after another one's release: got %v", it)
+	}
+	releaseToo()
+	third, releaseLast := b.Hold(core.ConfigMaps.Def, scope)
+	defer releaseLast()
+	b.synced(third)
+	changed := made.DeepCopy()
+	changed.Data = map[string]string{"k": "v"}
+	changed, err := b.maps().Update(b.ctx, changed)
+	b.must(err)
+	b.reaches(third, changed.ResourceVersion)
+	if it := third.Get("default/a"); it == nil || it.Object.GetResourceVersion() != changed.ResourceVersion {
+		b.Errorf("held again: got %v", it)
+	}
+	kept := b.Cache(core.ConfigMaps.Def, scope) // for as long as the transport lives
+	releaseLast()
+	b.must(b.maps().Delete(b.ctx, "default", "a", metav1.DeleteOptions{}))
+	b.reaches(kept, b.put("a").ResourceVersion)
+	if it := kept.Get("default/a"); it == nil || it.Object.GetUID() == made.UID {
+		b.Errorf("kept: got %v", it)
+	}
+}
+
 // barrier is what controllers rely on: who has written waits for the revision
 // of the write, and then sees it.
 func barrier(b *bed) {

@@ -42,6 +42,11 @@ func NewFilled(objects ...resource.Object) *Filled {
 // Cache returns the cache of a kind, whatever the scope.
 func (f *Filled) Cache(def *resource.Def, _ string) *cache.Cache { return f.caches[def] }
 
+// Hold returns the cache of a kind as well.
+func (f *Filled) Hold(def *resource.Def, scope string) (*cache.Cache, func()) {
+	return f.Cache(def, scope), func() {}
+}
+
 // Relist gives def a new cache, which is not listed before list is called: with
 // the objects of the former one.
 func (f *Filled) Relist(def *resource.Def) (list func()) {

@@ -37,6 +37,7 @@ func Run(t *testing.T, open func(t *testing.T) client.Transport) {
 		{"Lists are narrowed, and come in pages of one revision", lists},
 		{"A cache shows what is there and what happens", caches},
 		{"A cache of a scope holds at least what is in it", scopes},
+		{"A scope that is held is fed until it is released", holds},
 		{"A cache shows a write when its revision has come", barrier},
 		{"Followers see every change once, in order", followers},
 		{"Concurrent counters lose no step", counters},

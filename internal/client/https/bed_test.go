@@ -203,7 +203,7 @@ func (l *line) mend() {
 func (b *bed) remote(l *line, change ...func(o *https.Options)) *https.Transport {
 	b.Helper()
 	o := https.Options{
-		Server: "https://" + b.addr, CA: b.pki.CA.CertPEM(), Agent: "agent", Dial: l.dial, PageSize: 7, Backoff: 2 * time.Millisecond,
+		Servers: []string{"https://" + b.addr}, CA: b.pki.CA.CertPEM(), Agent: "agent", Dial: l.dial, PageSize: 7, Backoff: 2 * time.Millisecond,
 		Token: func() (string, error) { return "good", nil },
 	}
 	for _, f := range change {
@@ -251,5 +251,5 @@ func fake(t *testing.T, h http.HandlerFunc) https.Options {
 		srv.Close()
 		wg.Wait()
 	})
-	return https.Options{Server: "https://" + l.Addr().String(), CA: p.CA.CertPEM(), Backoff: 2 * time.Millisecond}
+	return https.Options{Servers: []string{"https://" + l.Addr().String()}, CA: p.CA.CertPEM(), Backoff: 2 * time.Millisecond}
 }

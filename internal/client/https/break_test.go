@@ -285,7 +285,7 @@ func TestCacheIsFedAgainByAnotherRun(t *testing.T) {
 	b := newBed(t)
 	var l line
 	tr, err := https.New(https.Options{
-		Server: "https://" + b.addr, CA: b.pki.CA.CertPEM(), Dial: l.dial, Token: func() (string, error) { return "good", nil },
+		Servers: []string{"https://" + b.addr}, CA: b.pki.CA.CertPEM(), Dial: l.dial, Token: func() (string, error) { return "good", nil },
 	})
 	b.must(err)
 	c := tr.Cache(core.ConfigMaps.Def, "")

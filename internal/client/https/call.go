@@ -26,6 +26,7 @@ type call struct {
 	body   []byte
 	kind   string // media type of body
 	accept string
+	known  bool // the revision that is asked for has been seen: a server without it is behind
 
 	// For errors.
 	verb string
@@ -148,9 +149,9 @@ func (t *Transport) listCall(p place, o *metav1.ListOptions) (*call, error) {
 	}, err
 }
 
-// request is the call as package net/http wants it.
-func (t *Transport) request(ctx context.Context, c *call) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, c.method, t.base.String()+c.path, bytes.NewReader(c.body))
+// request is the call as package net/http wants it, to a server.
+func (t *Transport) request(ctx context.Context, to *server, c *call) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, c.method, to.base+c.path, bytes.NewReader(c.body))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c, err)
 	}

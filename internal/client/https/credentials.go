@@ -2,11 +2,9 @@ package https
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"sync"
 )
@@ -90,54 +88,4 @@ func same(a, b []os.FileInfo) bool {
 		}
 	}
 	return true
-}
-
-// connections are the open connections of a client, so that all can be closed at once.
-type connections struct {
-	dial func(ctx context.Context, network, address string) (net.Conn, error)
-
-	mu struct {
-		sync.Mutex
-		open map[*tracked]struct{}
-	}
-}
-
-func (c *connections) dialTracked(ctx context.Context, network, address string) (net.Conn, error) {
-	conn, err := c.dial(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	t := &tracked{Conn: conn, of: c}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.mu.open == nil {
-		c.mu.open = map[*tracked]struct{}{}
-	}
-	c.mu.open[t] = struct{}{}
-	return t, nil
-}
-
-// closeAll closes what is open: what comes next is sent on new connections.
-func (c *connections) closeAll() {
-	c.mu.Lock()
-	open := c.mu.open
-	c.mu.open = nil
-	c.mu.Unlock()
-	for t := range open {
-		_ = t.Conn.Close() // the other end sees it in any case
-	}
-}
-
-// tracked is a connection that leaves the list when it is closed.
-type tracked struct {
-	net.Conn
-	of *connections
-}
-
-// Close closes the connection.
-func (t *tracked) Close() error {
-	t.of.mu.Lock()
-	delete(t.of.mu.open, t)
-	t.of.mu.Unlock()
-	return t.Conn.Close()
 }

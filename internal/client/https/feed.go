@@ -29,6 +29,13 @@ type feed struct {
 	cache  *cache.Cache
 	log    *slog.Logger
 
+	use struct { // guarded by the lock of the transport
+		holders  int
+		kept     bool // somebody wants it for as long as the transport lives
+		released bool
+		end      context.CancelCauseFunc // of run
+	}
+
 	// Owned by run.
 	resume int64 // the server is asked for what happened after this (H3); 0: nothing is known
 	last   int64 // the last revision that a change was delivered of
@@ -66,8 +73,20 @@ func placeOf(def *resource.Def, scope string) (p place, fields string) {
 // revision asked for.
 var errExpired = errors.New("the revision is too old")
 
-// run feeds the cache until ctx ends.
+// errReleased is why a feed ended that nobody needs any more.
+var errReleased = errors.New("nobody follows it any more")
+
+// run feeds the cache until ctx ends, or nobody needs it any more.
 func (f *feed) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	f.t.mu.Lock()
+	f.use.end = cancel
+	released := f.use.released
+	f.t.mu.Unlock()
+	if released {
+		return nil
+	}
 	f.resume = 0
 	backoff := task.Backoff{Initial: f.t.o.Backoff, Max: most * f.t.o.Backoff, Jitter: 1}
 	for ctx.Err() == nil {
@@ -81,6 +100,9 @@ func (f *feed) run(ctx context.Context) error {
 			backoff.Reset()
 		}
 		wait := backoff.Next()
+		if errors.Is(err, errLeft) { // it goes on at the next server
+			continue
+		}
 		if errors.Is(err, errExpired) {
 			f.resume = 0
 			f.log.Debug("too far behind, reading everything again")
@@ -135,6 +157,9 @@ func (f *feed) fill(ctx context.Context) error {
 		return err
 	}
 	rev, err := revision(text)
+	if err == nil && rev < f.cache.Rev() {
+		err = fmt.Errorf("the server is at revision %d, after one that was at %d", rev, f.cache.Rev())
+	}
 	if err != nil {
 		return fmt.Errorf("list %s: %w", f.def, err)
 	}
@@ -155,11 +180,16 @@ func (f *feed) fill(ctx context.Context) error {
 // list reads all pages of one revision.
 func (f *feed) list(ctx context.Context, limit int64) (objs []resource.Object, rev string, err error) {
 	o := metav1.ListOptions{FieldSelector: f.fields, Limit: limit}
+	shown := f.cache.Rev()
+	if shown > 0 { // the server may be another one, which is behind (H1)
+		o.ResourceVersion, o.ResourceVersionMatch = fmt.Sprint(shown), metav1.ResourceVersionMatchNotOlderThan
+	}
 	for {
 		c, err := f.t.listCall(f.place, &o)
 		if err != nil {
 			return nil, "", err
 		}
+		c.known = shown > 0
 		a, err := f.t.ask(ctx, c)
 		if err != nil {
 			return nil, "", err
@@ -172,7 +202,7 @@ func (f *feed) list(ctx context.Context, limit int64) (objs []resource.Object, r
 		if page.Continue == "" {
 			return objs, page.ResourceVersion, nil
 		}
-		o.Continue = page.Continue
+		o.Continue, o.ResourceVersion, o.ResourceVersionMatch = page.Continue, "", ""
 	}
 }
 
@@ -204,16 +234,17 @@ func (f *feed) watch(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, lasts+watchGrace, errTime)
 	defer cancel()
-	res, err := f.t.send(ctx, c)
+	r, err := f.t.send(ctx, c)
 	if err != nil {
 		if apierrors.IsResourceExpired(plain(err)) || apierrors.IsGone(plain(err)) {
 			return errExpired
 		}
 		return err
 	}
-	defer res.Body.Close()
+	defer r.close()
+	r.lasts()
 	f.note(nil)
-	in := newStream(mediaType(res.Header), res.Body)
+	in := newStream(mediaType(r.Header), r.Body)
 	for {
 		events, err := in.next()
 		if applyErr := f.apply(events); applyErr != nil {
@@ -223,7 +254,7 @@ func (f *feed) watch(ctx context.Context) error {
 			return nil
 		}
 		if err != nil {
-			return &linkError{c.String(), causeOf(ctx, err)}
+			return &linkError{what: c.String(), err: causeOf(r.ctx, err)}
 		}
 	}
 }

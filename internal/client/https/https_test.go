@@ -26,6 +26,7 @@ import (
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/client/https"
 	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 func reaches(t *testing.T, c *cache.Cache, rev int64) {
@@ -332,12 +333,52 @@ func TestKindsWithoutProtobufAreReadAsJSON(t *testing.T) {
 func TestBadOptionsAreRefused(t *testing.T) {
 	for what, o := range map[string]https.Options{
 		"no server":    {},
-		"no TLS":       {Server: "http://127.0.0.1:8080"},
-		"no host":      {Server: "https://"},
-		"no authority": {Server: "https://127.0.0.1:6443", CA: []byte("nothing")},
+		"no TLS":       {Servers: []string{"http://127.0.0.1:8080"}},
+		"no host":      {Servers: []string{"https://"}},
+		"no authority": {Servers: []string{"https://127.0.0.1:6443"}, CA: []byte("nothing")},
 	} {
 		if _, err := https.New(o); err == nil {
 			t.Errorf("%s: got no error", what)
 		}
+	}
+}
+
+// TestScopeThatIsRefusedIsAskedForUntilItIsReleased: a node may not see any more what only
+// pods that are gone have named.
+func TestScopeThatIsRefusedIsAskedForUntilItIsReleased(t *testing.T) {
+	t.Parallel()
+	var a, b atomic.Int32
+	o := fake(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("fieldSelector") == "metadata.name=a" {
+			a.Add(1)
+		} else {
+			b.Add(1)
+		}
+		status := apierrors.NewForbidden(core.Secrets.GroupResource(), "", errors.New("no pod of the node names it")).ErrStatus
+		status.APIVersion, status.Kind = "v1", "Status"
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(int(status.Code))
+		_ = json.NewEncoder(w).Encode(status)
+	})
+	tr := run(t, o)
+	_, releaseA := tr.Hold(core.Secrets.Def, "metadata.namespace=default,metadata.name=a")
+	_, releaseB := tr.Hold(core.Secrets.Def, "metadata.namespace=default,metadata.name=b")
+	defer releaseB()
+	asked := func(n *atomic.Int32, times int32) {
+		t.Helper()
+		least := n.Load() + times
+		wait.Until(t, func() error {
+			if got := n.Load(); got < least {
+				return fmt.Errorf("asked %d times, want %d", got, least)
+			}
+			return nil
+		})
+	}
+	asked(&a, 2)
+	releaseA()
+	before := a.Load()
+	asked(&b, 4)
+	if after := a.Load(); after > before+1 {
+		t.Errorf("asked %d times for what has been released", after-before)
 	}
 }

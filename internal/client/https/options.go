@@ -5,17 +5,16 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
-	"net/url"
 	"time"
 )
 
-// Options say where the API is and who asks. Server is required.
+// Options say where the API is and who asks. Servers is required.
 type Options struct {
-	// Server is the URL of the API server: "https://10.0.0.1:6443".
-	Server string
+	// Servers are the URLs of the cluster's API servers: "https://10.0.0.1:6443". One of
+	// them is asked, the others when it does not work. See [Transport.SetServers].
+	Servers []string
 	// CA are the certificates of the authority that the server's is signed by, in
 	// PEM. Default: those that the machine trusts.
 	CA []byte
@@ -61,14 +60,7 @@ const (
 // most is how often the first back-off fits into the longest one.
 const most = 150
 
-func (o Options) withDefaults() (Options, *url.URL, error) {
-	base, err := url.Parse(o.Server)
-	if err != nil {
-		return o, nil, fmt.Errorf("https options: server: %w", err)
-	}
-	if base.Scheme != "https" || base.Host == "" {
-		return o, nil, fmt.Errorf("https options: server %q is not the URL of a server with TLS", o.Server)
-	}
+func (o Options) withDefaults() Options {
 	if o.Agent == "" {
 		o.Agent = "kemudi"
 	}
@@ -82,7 +74,7 @@ func (o Options) withDefaults() (Options, *url.URL, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return o, base, nil
+	return o
 }
 
 func setDefault[T comparable](p *T, value T) {

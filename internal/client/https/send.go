@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
+	"net/http/httptrace"
 	"strconv"
 	"time"
 
@@ -62,30 +62,63 @@ func outOfTime(ctx context.Context, wait time.Duration) bool {
 
 // once sends a call and reads the answer.
 func (t *Transport) once(ctx context.Context, c *call) (*answer, error) {
-	res, err := t.send(ctx, c)
+	r, err := t.send(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
+	defer r.close()
+	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return nil, &linkError{c.String(), causeOf(ctx, err)}
+		return nil, &linkError{what: c.String(), err: causeOf(r.ctx, err)}
 	}
-	return &answer{kind: mediaType(res.Header), body: body, header: res.Header}, nil
+	return &answer{kind: mediaType(r.Header), body: body, header: r.Header}, nil
 }
 
-// send sends a call; the answer is a success, whose body is to be read.
-func (t *Transport) send(ctx context.Context, c *call) (*http.Response, error) {
-	if err := t.renewed(); err != nil {
+// reply is the answer to an attempt, a success, whose body is to be read before it is closed.
+type reply struct {
+	*http.Response
+	*attempt
+}
+
+func (r reply) close() {
+	_ = r.Body.Close() // it has been read, or nobody wants the rest
+	r.end(nil)
+}
+
+// send sends a call to the server that is in use, and goes on to the next one where that
+// does nothing twice (H4).
+func (t *Transport) send(ctx context.Context, c *call) (reply, error) {
+	for left := t.servers.count(); ; left-- {
+		a := t.servers.begin(ctx)
+		res, err := t.sendTo(a, c)
+		if err == nil {
+			t.servers.worked(a.at)
+			return reply{res, a}, nil
+		}
+		a.end(nil)
+		if again := t.fault(ctx, a, c, err); !again || left <= 1 {
+			return reply{}, err
+		}
+	}
+}
+
+func (t *Transport) sendTo(a *attempt, c *call) (*http.Response, error) {
+	by, err := t.client()
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c, err)
 	}
-	req, err := t.request(ctx, c)
+	connected := false // what a connection did not take is sent over another one by package net/http
+	ctx := httptrace.WithClientTrace(a.ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { connected = false },
+		GotConn: func(httptrace.GotConnInfo) { connected = true },
+	})
+	req, err := t.request(ctx, a.at.server, c)
 	if err != nil {
 		return nil, err
 	}
-	res, err := t.http.Do(req)
+	res, err := by.Do(req)
 	if err != nil {
-		return nil, &linkError{c.String(), causeOf(ctx, err)}
+		return nil, &linkError{what: c.String(), unsent: !connected, err: causeOf(a.ctx, err)}
 	}
 	if res.StatusCode >= 200 && res.StatusCode < 300 {
 		return res, nil
@@ -94,30 +127,59 @@ func (t *Transport) send(ctx context.Context, c *call) (*http.Response, error) {
 	return nil, refusal(c, res)
 }
 
-// renewed makes all connections anew when there is another client certificate.
-func (t *Transport) renewed() error {
+// fault notes what an error says of the server that was asked, and reports whether the call
+// can be sent to the next one at once.
+func (t *Transport) fault(ctx context.Context, a *attempt, c *call, err error) (again bool) {
+	var link *linkError
+	var no *refused
+	switch {
+	case ctx.Err() != nil:
+		return false
+	case errors.As(err, &link):
+		if link.unsent && !errors.Is(err, errLeft) {
+			t.servers.failed(a.at, 0)
+		}
+		return link.unsent || c.safe() && errors.Is(err, errLeft)
+	case !errors.As(err, &no):
+		return false
+	case no.ErrStatus.Code == http.StatusServiceUnavailable && no.retry >= 0,
+		c.known && apierrors.HasStatusCause(no.StatusError, metav1.CauseTypeResourceVersionTooLarge):
+		t.servers.failed(a.at, max(no.retry, 0))
+		return true
+	case no.ErrStatus.Code >= http.StatusInternalServerError:
+		t.servers.doubt(a.at)
+	}
+	return false
+}
+
+// client returns what to send by: another one, with connections of its own, when there is
+// another client certificate.
+func (t *Transport) client() (*http.Client, error) {
 	if t.o.Certificate == nil {
-		return nil
+		return t.mu.http, nil
 	}
 	cert, err := t.o.Certificate()
 	if err != nil {
-		return err
+		return nil, err
 	}
+	var old []*tracked
 	t.mu.Lock()
-	old := t.mu.shown
-	t.mu.shown = cert
-	t.mu.Unlock()
-	if old != nil && old != cert {
-		t.conns.closeAll()
+	if t.mu.shown != nil && t.mu.shown != cert {
+		old, t.mu.http = t.conns.take(), t.newHTTP()
 	}
-	return nil
+	t.mu.shown = cert
+	h := t.mu.http
+	t.mu.Unlock()
+	closeAll(old)
+	return h, nil
 }
 
 // linkError says that the server could not be reached, or the connection broke
 // before the answer was complete.
 type linkError struct {
-	what string
-	err  error
+	what   string
+	unsent bool // there was no connection that it could have been sent over
+	err    error
 }
 
 func (e *linkError) Error() string { return e.what + ": " + e.err.Error() }
@@ -135,11 +197,7 @@ func causeOf(ctx context.Context, err error) error {
 // without doing anything twice (H4).
 func mayRepeat(c *call, err error) bool {
 	var broken *linkError
-	if !errors.As(err, &broken) {
-		return false
-	}
-	var op *net.OpError
-	return c.safe() || errors.As(err, &op) && op.Op == "dial"
+	return errors.As(err, &broken) && (c.safe() || broken.unsent)
 }
 
 // maxRefusal bounds the answer that is read when a request was refused.
@@ -151,7 +209,7 @@ func refusal(c *call, res *http.Response) error {
 	asked := err == nil && seconds >= 0
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxRefusal))
 	if err != nil {
-		return &linkError{c.String(), err}
+		return &linkError{what: c.String(), err: err}
 	}
 	out := &refused{retry: -1, StatusError: statusError(&answer{kind: mediaType(res.Header), body: body})}
 	final := out.StatusError != nil && answers(&out.ErrStatus)

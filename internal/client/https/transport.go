@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -20,8 +19,8 @@ import (
 	"github.com/kemudi/kemudi/internal/task"
 )
 
-// Transport carries requests to an API server on another machine. Its caches
-// are fed while Run runs.
+// Transport carries requests to the API servers of a cluster, on other machines. Its
+// caches are fed while Run runs, and servers that hang are left.
 type Transport struct {
 	*link
 	agent string
@@ -29,16 +28,17 @@ type Transport struct {
 
 var _ client.Transport = (*Transport)(nil)
 
-// link is what the transports of one process to one server share.
+// link is what the transports of one process to one cluster share.
 type link struct {
-	o     Options
-	base  *url.URL
-	http  *http.Client
-	conns connections
+	o       Options
+	servers servers
+	config  *tls.Config
+	conns   connections
 
 	mu struct {
 		sync.Mutex
-		shown *tls.Certificate // the client certificate last used
+		http  *http.Client     // always the same if there is no client certificate
+		shown *tls.Certificate // the client certificate that http has used last
 		feeds map[feedKey]*feed
 		added []*feed // those that Run has not seen
 	}
@@ -52,43 +52,87 @@ type feedKey struct {
 
 // New returns a transport, which connects when it is used.
 func New(o Options) (*Transport, error) {
-	o, base, err := o.withDefaults()
+	o = o.withDefaults()
+	list, err := parseServers(o.Servers)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("https options: %w", err)
 	}
 	config, err := o.tls()
 	if err != nil {
 		return nil, err
 	}
-	base.Path = strings.TrimSuffix(base.Path, "/")
-	l := &link{o: o, base: base, conns: connections{dial: o.Dial}, wake: make(chan struct{}, 1)}
+	l := &link{o: o, config: config, conns: connections{dial: o.Dial, began: time.Now()}, wake: make(chan struct{}, 1)}
+	l.servers.init(list, o.Backoff)
 	l.mu.feeds = map[feedKey]*feed{}
-	l.http = &http.Client{
+	l.mu.http = l.newHTTP()
+	return &Transport{link: l, agent: o.Agent}, nil
+}
+
+// newHTTP returns a client without connections.
+func (l *link) newHTTP() *http.Client {
+	return &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
-			DialContext: l.conns.dialTracked, TLSClientConfig: config, TLSHandshakeTimeout: handshakeTimeout,
+			DialContext: l.conns.dialTracked, TLSClientConfig: l.config.Clone(), TLSHandshakeTimeout: handshakeTimeout,
 			ForceAttemptHTTP2: true, IdleConnTimeout: idleTimeout,
 			// For watches: whatever else is asked has ended by then, and says why.
-			ResponseHeaderTimeout: o.RequestTimeout + handshakeTimeout,
+			ResponseHeaderTimeout: l.o.RequestTimeout + handshakeTimeout,
 			DisableCompression:    true, // within a cluster bytes are cheaper than the servers' time
 			HTTP2:                 &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
 		},
 	}
-	return &Transport{link: l, agent: o.Agent}, nil
 }
 
 // As returns the same connection and caches under the name of another client.
 func (t *Transport) As(agent string) *Transport { return &Transport{link: t.link, agent: agent} }
+
+// SetServers says where the API servers are from now on. The one that is in use stays
+// so if it is still among them.
+func (t *Transport) SetServers(urls []string) error {
+	list, err := parseServers(urls)
+	if err != nil {
+		return fmt.Errorf("set the API servers: %w", err)
+	}
+	t.servers.set(list)
+	return nil
+}
 
 // Cache returns the cache of what is in the scope, one for each scope. It is
 // fed while Run runs.
 func (t *Transport) Cache(def *resource.Def, scope string) *cache.Cache {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	f := t.feedLocked(feedKey{def, scope})
+	f.use.kept = true
+	return f.cache
+}
+
+// Hold returns the cache of what is in the scope, which is fed until it has been released.
+func (t *Transport) Hold(def *resource.Def, scope string) (c *cache.Cache, release func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	key := feedKey{def, scope}
+	f := t.feedLocked(key)
+	f.use.holders++
+	return f.cache, sync.OnceFunc(func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if f.use.holders--; f.use.holders > 0 || f.use.kept {
+			return
+		}
+		delete(t.mu.feeds, key)
+		f.use.released = true
+		if f.use.end != nil {
+			f.use.end(errReleased)
+		}
+	})
+}
+
+// feedLocked returns the feed of a scope, and has it begun.
+func (t *Transport) feedLocked(key feedKey) *feed {
 	f := t.mu.feeds[key]
 	if f == nil {
-		f = newFeed(t, def, scope)
+		f = newFeed(t, key.def, key.scope)
 		t.mu.feeds[key] = f
 		t.mu.added = append(t.mu.added, f)
 		select {
@@ -96,7 +140,7 @@ func (t *Transport) Cache(def *resource.Def, scope string) *cache.Cache {
 		default: // there is one already
 		}
 	}
-	return f.cache
+	return f
 }
 
 // forgetEvery is how often caches forget changes that nobody will read any more.
@@ -107,7 +151,7 @@ const forgetEvery = 5 * time.Minute
 func (t *Transport) Run(ctx context.Context) error {
 	g := task.NewGroup(ctx)
 	t.mu.Lock()
-	running := slices.Collect(maps.Values(t.mu.feeds))
+	feeds := slices.Collect(maps.Values(t.mu.feeds))
 	t.mu.added = nil
 	t.mu.Unlock()
 	begin := func(feeds []*feed) {
@@ -115,7 +159,8 @@ func (t *Transport) Run(ctx context.Context) error {
 			g.Go("feed "+f.def.String(), f.run)
 		}
 	}
-	begin(running)
+	begin(feeds)
+	g.Go("servers", t.look)
 	g.Go("feeds", func(ctx context.Context) error {
 		forget := time.NewTicker(forgetEvery)
 		defer forget.Stop()
@@ -127,9 +172,11 @@ func (t *Transport) Run(ctx context.Context) error {
 				t.mu.added = nil
 				t.mu.Unlock()
 				begin(added)
-				running = append(running, added...)
 			case <-forget.C:
-				for _, f := range running {
+				t.mu.Lock()
+				feeds := slices.Collect(maps.Values(t.mu.feeds))
+				t.mu.Unlock()
+				for _, f := range feeds {
 					f.cache.Trim()
 				}
 			case <-ctx.Done():
@@ -138,7 +185,7 @@ func (t *Transport) Run(ctx context.Context) error {
 		}
 	})
 	err := g.Wait()
-	t.conns.closeAll()
+	closeAll(t.conns.take())
 	return err
 }
 

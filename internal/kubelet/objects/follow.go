@@ -2,6 +2,7 @@ package objects
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 
@@ -34,30 +35,79 @@ func (o *Objects) Follow(g *task.Group, pod *v1.Pod, changed func()) {
 		default:
 			continue
 		}
-		c := o.t.Cache(r.def, only(r.namespace, r.name))
-		o.mu.Lock()
-		if o.mu.users[r] == nil {
-			o.mu.users[r] = map[types.UID]func(){}
-		}
-		o.mu.users[r][pod.UID] = changed
-		known := o.mu.caches[c]
-		o.mu.caches[c] = true
-		o.mu.Unlock()
-		if !known {
-			part := "follow " + r.def.Plural
-			g.Go(part, contain.Lasting(o.log, part, func(ctx context.Context) error { return o.followCache(ctx, c) }))
-		}
+		o.use(g, r, pod.UID, changed)
 	}
 }
 
-// Unfollow ends what Follow began for the pod.
+// followed is an object that pods use.
+type followed struct {
+	users   map[types.UID]func() // whom to tell of a change, by pod
+	release func()               // lets go of the object, and of what follows it
+}
+
+// follower tells of the changes of a cache.
+type follower struct {
+	objects int // that are followed in it
+	end     context.CancelCauseFunc
+}
+
+// use has a pod told of the changes of an object.
+func (o *Objects) use(g *task.Group, r reference, pod types.UID, changed func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	f := o.mu.used[r]
+	if f == nil {
+		c, release := o.t.Hold(r.def, only(r.namespace, r.name))
+		o.joinLocked(g, c)
+		f = &followed{users: map[types.UID]func(){}, release: func() {
+			o.leaveLocked(c)
+			release()
+		}}
+		o.mu.used[r] = f
+	}
+	f.users[pod] = changed
+}
+
+// errUnused is why nobody follows a cache any more.
+var errUnused = errors.New("no pod uses it any more")
+
+// joinLocked has one more object followed in a cache.
+func (o *Objects) joinLocked(g *task.Group, c *cache.Cache) {
+	f := o.mu.caches[c]
+	if f == nil {
+		f = &follower{}
+		o.mu.caches[c] = f
+		var ctx context.Context
+		ctx, f.end = context.WithCancelCause(g.Context())
+		part := "follow " + c.Def.Plural
+		g.Go(part, contain.Lasting(o.log, part, func(context.Context) error {
+			if err := o.followCache(ctx, c); !errors.Is(err, errUnused) {
+				return err
+			}
+			return nil
+		}))
+	}
+	f.objects++
+}
+
+// leaveLocked has one object less followed in a cache.
+func (o *Objects) leaveLocked(c *cache.Cache) {
+	f := o.mu.caches[c]
+	if f.objects--; f.objects == 0 {
+		delete(o.mu.caches, c)
+		f.end(errUnused)
+	}
+}
+
+// Unfollow ends what Follow began for the pod. What no other pod uses is let go.
 func (o *Objects) Unfollow(uid types.UID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for r, users := range o.mu.users {
-		delete(users, uid)
-		if len(users) == 0 {
-			delete(o.mu.users, r)
+	for r, f := range o.mu.used {
+		delete(f.users, uid)
+		if len(f.users) == 0 {
+			delete(o.mu.used, r)
+			f.release()
 		}
 	}
 }
@@ -77,7 +127,10 @@ func (o *Objects) followCache(ctx context.Context, c *cache.Cache) error {
 // changed tells the users of an object that it has changed.
 func (o *Objects) changed(r reference) {
 	o.mu.Lock()
-	users := slices.Collect(maps.Values(o.mu.users[r]))
+	var users []func()
+	if f := o.mu.used[r]; f != nil {
+		users = slices.Collect(maps.Values(f.users))
+	}
 	o.mu.Unlock()
 	for _, tell := range users {
 		tell()

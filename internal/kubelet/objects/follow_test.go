@@ -30,12 +30,12 @@ func TestPodIsToldOfADeletionAmongManyChanges(t *testing.T) {
 	o := New(apitest.New(t), slog.New(slog.DiscardHandler))
 	uses := func(name string) chan struct{} {
 		told := make(chan struct{}, 1)
-		o.mu.users[reference{core.Secrets.Def, "default", name}] = map[types.UID]func(){types.UID(name): func() {
+		o.mu.used[reference{core.Secrets.Def, "default", name}] = &followed{users: map[types.UID]func(){types.UID(name): func() {
 			select {
 			case told <- struct{}{}:
 			default: // it has been told
 			}
-		}}
+		}}}
 		return told
 	}
 	goes, stays := uses("goes"), uses("stays")

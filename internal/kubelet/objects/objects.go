@@ -11,7 +11,6 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/node"
@@ -26,26 +25,24 @@ import (
 type Objects struct {
 	t              client.Transport
 	log            *slog.Logger
-	configMaps     client.Client[*v1.ConfigMap]
-	secrets        client.Client[*v1.Secret]
 	runtimeClasses client.Client[*nodev1.RuntimeClass]
 	claims         client.Client[*v1.PersistentVolumeClaim]
 	volumes        client.Client[*v1.PersistentVolume]
 
 	mu struct {
 		sync.Mutex
-		users  map[reference]map[types.UID]func() // whom to tell of a change, by pod
-		caches map[*cache.Cache]bool              // that are followed
+		used   map[reference]*followed
+		caches map[*cache.Cache]*follower // that are followed
 	}
 }
 
 // New finds objects by t.
 func New(t client.Transport, log *slog.Logger) *Objects {
 	o := &Objects{
-		t: t, log: log, configMaps: client.For(t, core.ConfigMaps), secrets: client.For(t, core.Secrets),
+		t: t, log: log,
 		runtimeClasses: client.For(t, node.RuntimeClasses), claims: client.For(t, core.PersistentVolumeClaims), volumes: client.For(t, core.PersistentVolumes),
 	}
-	o.mu.users, o.mu.caches = map[reference]map[types.UID]func(){}, map[*cache.Cache]bool{}
+	o.mu.used, o.mu.caches = map[reference]*followed{}, map[*cache.Cache]*follower{}
 	return o
 }
 
@@ -62,11 +59,11 @@ type view struct {
 }
 
 func (v view) ConfigMap(namespace, name string) (*v1.ConfigMap, error) {
-	return find(v.ctx, v.o.configMaps, client.Cached(v.o.t, core.ConfigMaps, only(namespace, name)), namespace, name)
+	return find(v.ctx, v.o, core.ConfigMaps, namespace, name)
 }
 
 func (v view) Secret(namespace, name string) (*v1.Secret, error) {
-	return find(v.ctx, v.o.secrets, client.Cached(v.o.t, core.Secrets, only(namespace, name)), namespace, name)
+	return find(v.ctx, v.o, core.Secrets, namespace, name)
 }
 
 func (v view) Services(namespace string) []*v1.Service {
@@ -85,9 +82,14 @@ func only(namespace, name string) string {
 	return "metadata.namespace=" + namespace + ",metadata.name=" + name
 }
 
-func find[T resource.Object](ctx context.Context, c client.Client[T], r client.Reader[T], namespace, name string) (T, error) {
+// find reads an object from the cache that is fed with it for the pod, or from one that is
+// fed for so long.
+func find[T resource.Object](ctx context.Context, o *Objects, kind *resource.Resource[T], namespace, name string) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
+	c, release := o.t.Hold(kind.Def, only(namespace, name))
+	defer release()
+	r := client.Reader[T]{Cache: c}
 	select {
 	case <-r.Synced():
 		if obj, ok := r.Get(namespace, name); ok {
@@ -97,7 +99,7 @@ func find[T resource.Object](ctx context.Context, c client.Client[T], r client.R
 		var none T
 		return none, fmt.Errorf("fetch %s/%s: %w", namespace, name, context.Cause(ctx))
 	}
-	obj, err := c.Get(ctx, namespace, name) // the cache may be behind
+	obj, err := client.For(o.t, kind).Get(ctx, namespace, name) // the cache may be behind
 	if apierrors.IsNotFound(err) {
 		// Messages about pods name the kind in the singular.
 		err = apierrors.NewNotFound(schema.GroupResource{Resource: r.Def.Singular}, name)

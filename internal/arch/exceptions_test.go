@@ -36,6 +36,7 @@ var exceptions = map[exception]string{
 	{"setter", "internal/container/options.go#Options.LogLevel"}:           "follows the program's own; a test wants more",
 	{"setter", "internal/podnet/options.go#Options.Bridge"}:                "one bridge a machine; tests have others beside it",
 	{"setter", "internal/podnet/options.go#Options.CNICacheDir"}:           "where CNI has it; tests have others",
+	{"setter", "internal/dialback/agent.go#AgentOptions.Dial"}:             "the network, which tests pretend",
 	{"setter", "internal/apiserver/tunnel/tunnel.go#Options.Dial"}:         "the network, which tests pretend",
 	{"setter", "internal/client/https/options.go#Options.Dial"}:            "the network, which tests pretend",
 	{"setter", "internal/client/https/options.go#Options.RequestTimeout"}:  "a pace that suits all; tests want another",

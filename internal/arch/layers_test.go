@@ -18,7 +18,7 @@ version
 trace texttest
 task obs layout
 ociimage
-store container podnet
+store container dialback podnet
 cel resource wire
 api
 patch

@@ -30,7 +30,8 @@ type Worker struct {
 	cri     *container.CRI
 	runtime *container.Embedded // nil: an external one
 	agent   *kubelet.Agent
-	c       Cluster // once it is started
+	c       Cluster        // once it is started
+	share   []netip.Prefix // of the pod addresses, likewise
 }
 
 // New starts the container runtime; the rest follows when the API is there.
@@ -105,11 +106,11 @@ func (w *Worker) Start(g *task.Group, c Cluster) error {
 	if err := w.servePort(g); err != nil {
 		return err
 	}
-	share, err := w.podCIDRs(g.Context())
-	if err != nil {
+	var err error
+	if w.share, err = w.podCIDRs(g.Context()); err != nil {
 		return err
 	}
-	if err := w.network(g, share, recorder); err != nil {
+	if err := w.network(g, w.share, recorder); err != nil {
 		return err
 	}
 	return w.ready(g.Context())

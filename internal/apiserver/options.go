@@ -14,6 +14,7 @@ import (
 	"github.com/kemudi/kemudi/internal/apiserver/tunnel"
 	"github.com/kemudi/kemudi/internal/apiserver/write"
 	"github.com/kemudi/kemudi/internal/auth/authn"
+	"github.com/kemudi/kemudi/internal/dialback"
 	"github.com/kemudi/kemudi/internal/obs"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/store"
@@ -56,6 +57,8 @@ type Options struct {
 
 	// Nodes reaches node agents, for logs, exec and the like; nil: there are none.
 	Nodes tunnel.Nodes
+	// Tunnels has the connections that agents keep to this server; nil: none is taken.
+	Tunnels *dialback.Registry
 	// Tokens signs tokens of service accounts; nil: none are issued.
 	Tokens *authn.Issuer
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -12,6 +13,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kemudi/kemudi/internal/apiserver/refusal"
+	"github.com/kemudi/kemudi/internal/apiserver/timeouts"
+	"github.com/kemudi/kemudi/internal/auth/node"
+	"github.com/kemudi/kemudi/internal/dialback"
 	"github.com/kemudi/kemudi/internal/obs"
 	"github.com/kemudi/kemudi/internal/version"
 )
@@ -36,6 +41,9 @@ func (s *Server) plainPaths() http.Handler {
 		for _, path := range withSlash("/openid/v1/jwks") {
 			mux.HandleFunc("GET "+path, s.serveDocument("application/jwk-set+json", s.o.Tokens.KeySet))
 		}
+	}
+	if s.o.Tunnels != nil {
+		mux.HandleFunc("GET "+dialback.Path("{node}"), s.serveTunnel)
 	}
 	mux.HandleFunc("GET /{$}", s.serveRoot)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -67,6 +75,21 @@ func (s *Server) addChecks() {
 // withSlash are the patterns of a path that may end in a slash: OpenAPI documents
 // name those that way.
 func withSlash(path string) []string { return []string{path, path + "/{$}"} }
+
+// serveTunnel takes the connection that a node's agent keeps to this server. The
+// agent alone may open it, whatever others may do: who has it answers in the name
+// of the node.
+func (s *Server) serveTunnel(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("node")
+	if own, ok := node.Of(stateOf(r).user); !ok || own != name {
+		s.writeError(w, r, refusal.Forbidden(attributesOf(r), fmt.Sprintf("only the agent of node %q opens its tunnel", name)))
+		return
+	}
+	timeouts.Exempt(w)
+	if err := s.o.Tunnels.Serve(w, r, name); err != nil {
+		s.writeError(w, r, refusal.BadRequest("%v", err))
+	}
+}
 
 // serveNext hands a request on to whom paths belong that are not ours.
 func (s *Server) serveNext(w http.ResponseWriter, r *http.Request) {

@@ -19,6 +19,7 @@ import (
 	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/container"
+	"github.com/kemudi/kemudi/internal/dialback"
 	"github.com/kemudi/kemudi/internal/obs"
 	"github.com/kemudi/kemudi/internal/plane"
 	"github.com/kemudi/kemudi/internal/store/etcd"
@@ -41,8 +42,9 @@ type server struct {
 	proxy    *authn.FrontProxy // who may say for whom a request is; nil: nobody
 	hints    *x509.CertPool    // authorities that clients find their certificates by
 	plane    *plane.Plane
-	worker   *worker.Worker // nil: this machine runs no pods
-	serving  *serving       // its certificate
+	tunnels  *dialback.Registry // of the agents of other machines
+	worker   *worker.Worker     // nil: this machine runs no pods
+	serving  *serving           // its certificate
 }
 
 // newServer is a server that has not been started. The options are complete; asked
@@ -276,12 +278,15 @@ func (s *server) serve(sg *stages, st *etcd.Server) error {
 }
 
 // configure sets what an API server beyond a simulation's has.
-func (s *server) configure(o *apiserver.Options, caches *watchcache.Set) error {
+func (s *server) configure(o *apiserver.Options, caches *watchcache.Set) (err error) {
+	if s.tunnels, err = dialback.NewRegistry(s.o.Logger.With("part", "tunnels")); err != nil {
+		return err
+	}
 	s.requests(o)
 	o.Tokens = s.issuer
 	o.Authenticator = s.authenticator(caches)
 	o.While = s.access.While
-	o.Nodes = nodes{s}
+	o.Nodes, o.Tunnels = nodes{s}, s.tunnels
 	return nil
 }
 

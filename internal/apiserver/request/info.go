@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/kemudi/kemudi/internal/auth"
+	"github.com/kemudi/kemudi/internal/dialback"
 )
 
 // Info is what a request's method and path say.
@@ -136,7 +137,7 @@ func IsTrue(value string, present bool) bool {
 // LongRunning reports whether the request stays open for as long as it likes.
 func (in *Info) LongRunning() bool {
 	if !in.Resource {
-		return false
+		return in.Tunnel()
 	}
 	return in.Verb == "watch" || in.Sub == "log" || in.Tunnel()
 }
@@ -145,7 +146,8 @@ func (in *Info) LongRunning() bool {
 // also gets what the client sends.
 func (in *Info) Tunnel() bool {
 	if !in.Resource {
-		return false
+		_, ok := dialback.NodeOf(in.Path)
+		return ok
 	}
 	switch in.Sub {
 	case "exec", "attach", "portforward", "proxy":

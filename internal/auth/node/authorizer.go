@@ -19,6 +19,7 @@ import (
 	"github.com/kemudi/kemudi/internal/auth/bootstrap"
 	"github.com/kemudi/kemudi/internal/auth/rbac"
 	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/dialback"
 )
 
 // Caches are those of what pods refer to. Those of kinds that the cluster does
@@ -67,6 +68,9 @@ func (a *Authorizer) Authorize(_ context.Context, attrs authorizer.Attributes) (
 	}
 	if node == "" {
 		return authorizer.DecisionNoOpinion, fmt.Sprintf("unknown node for user %q", attrs.GetUser().GetName()), nil
+	}
+	if !attrs.IsResourceRequest() && attrs.GetVerb() == "get" && attrs.GetPath() == dialback.Path(node) {
+		return authorizer.DecisionAllow, "", nil
 	}
 	if why := a.refuses(node, attrs); why != "" {
 		return authorizer.DecisionNoOpinion, why, nil

@@ -306,3 +306,24 @@ func BenchmarkSecretAmong100Pods(b *testing.B) {
 		}
 	}
 }
+
+func TestAgentOpensTheTunnelOfItsOwnNode(t *testing.T) {
+	a := newAuthorizer(t)
+	for _, c := range []struct {
+		node, verb, path string
+		want             authorizer.Decision
+	}{
+		{"n1", "get", "/kemudi.io/v1/nodes/n1/tunnel", authorizer.DecisionAllow},
+		{"n2", "get", "/kemudi.io/v1/nodes/n1/tunnel", authorizer.DecisionNoOpinion},
+		{"n1", "post", "/kemudi.io/v1/nodes/n1/tunnel", authorizer.DecisionNoOpinion},
+		{"n1", "get", "/kemudi.io/v1/nodes/n1", authorizer.DecisionNoOpinion},
+		{"", "get", "/kemudi.io/v1/nodes//tunnel", authorizer.DecisionNoOpinion},
+	} {
+		got, _, err := a.Authorize(t.Context(), authorizer.AttributesRecord{
+			User: &user.DefaultInfo{Name: "system:node:" + c.node, Groups: []string{user.NodesGroup}}, Verb: c.verb, Path: c.path,
+		})
+		if got != c.want || err != nil {
+			t.Errorf("node %q: %s %s: got %v, %v, want %v", c.node, c.verb, c.path, got, err, c.want)
+		}
+	}
+}

@@ -274,11 +274,19 @@ func TestNodeSaysWhereItsAgentIsServed(t *testing.T) {
 	}
 }
 
+// caughtUp waits until the server's cache shows a Node as it was written.
+func (b *portBed) caughtUp(node *corev1.Node) {
+	b.Helper()
+	rev, err := strconv.ParseInt(node.ResourceVersion, 10, 64)
+	b.must(err)
+	b.must(client.Cached(b.s.plane.Admin(), core.Nodes, "").WaitRev(b.Context(), rev))
+}
+
 // elsewhere is the server as one on another machine, which is not the node's own.
 func (b *portBed) elsewhere() nodes {
 	o := b.s.o
 	o.NodeName = "control-plane"
-	return nodes{&server{o: o, pki: b.s.pki, plane: b.s.plane}}
+	return nodes{&server{o: o, pki: b.s.pki, plane: b.s.plane, tunnels: b.s.tunnels}}
 }
 
 func TestAPIServerReachesAgentsOfOtherMachinesByTheirPorts(t *testing.T) {
@@ -337,9 +345,7 @@ func TestAPIServerBelievesNoOtherCertificateThanTheNodes(t *testing.T) {
 			Data: fmt.Appendf(nil, `{"status":{"addresses":[{"type":"InternalIP","address":"127.0.0.1"}],"daemonEndpoints":{"kubeletEndpoint":{"Port":%d}}}}`, l.Addr().(*net.TCPAddr).Port),
 		})
 		b.must(err)
-		rev, err := strconv.ParseInt(node.ResourceVersion, 10, 64)
-		b.must(err)
-		b.must(client.Cached(b.s.plane.Admin(), core.Nodes, "").WaitRev(t.Context(), rev))
+		b.caughtUp(node)
 		if conn, err := b.elsewhere().DialNode(t.Context(), "n9"); err == nil || !strings.Contains(err.Error(), "reach the agent of node n9: tls: failed to verify certificate") {
 			t.Errorf("%s certificate: got %v, %v", what, conn, err)
 		}

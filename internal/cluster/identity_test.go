@@ -135,7 +135,7 @@ func (b *joinBed) create(o up.TokenOptions) string {
 func (m *machine) run() (stop func()) {
 	m.Helper()
 	c := m.id.Cluster()
-	t, err := https.New(https.Options{Server: c.Servers[0], CA: c.CA, Certificate: m.id.Certificate, Backoff: 5 * time.Millisecond})
+	t, err := https.New(https.Options{Servers: c.Servers, CA: c.CA, Certificate: m.id.Certificate, Backoff: 5 * time.Millisecond})
 	m.must(err)
 	ctx, cancel := context.WithCancel(m.Context())
 	var wg sync.WaitGroup

@@ -104,7 +104,7 @@ func discoverAny(ctx context.Context, servers []string, t Token) (*Cluster, erro
 // signedByToken gets a certificate by the token.
 func (i *Identity) signedByToken(ctx context.Context, found *Cluster, t Token, w *wish) (signed []byte, err error) {
 	transport, err := https.New(https.Options{
-		Server: found.Servers[0], CA: found.CA, Agent: "kemudi-join", Logger: i.o.Log, Token: func() (string, error) { return t.Bearer(), nil },
+		Servers: found.Servers, CA: found.CA, Agent: "kemudi-join", Logger: i.o.Log, Token: func() (string, error) { return t.Bearer(), nil },
 	})
 	if err != nil {
 		return nil, err

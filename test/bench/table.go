@@ -39,10 +39,10 @@ func (s samples) add(round samples) {
 // table writes the results as a Markdown table, in order, and says how many
 // bars there are and how many of them are met. Figures from elsewhere that were
 // measured in the same run take the place of those that are known; what was measured
-// often has its least and most value in brackets.
+// often has its least and most value in brackets. A column that nothing stands in is
+// left out.
 func (r results) table(measured results, all samples) (text string, met, bars int) {
-	var b strings.Builder
-	b.WriteString("| | measured | first version | goal | elsewhere | of it |\n|---|--:|--:|--:|--:|--:|\n")
+	rows := [][]string{{"", "measured", "first version", "goal", "elsewhere", "of it"}}
 	cell := func(m measure, to bar, v float64) string {
 		if to == (bar{}) {
 			return ""
@@ -68,9 +68,34 @@ func (r results) table(measured results, all samples) (text string, met, bars in
 		if other := cmp.Or(measured[m], m.elsewhere); other > 0 {
 			elsewhere, ratio = m.unit.format(other), times(v/other)
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", m.name, m.unit.format(v)+all.spread(m), cell(m, m.first, v), cell(m, m.goal, v), elsewhere, ratio)
+		rows = append(rows, []string{m.name, m.unit.format(v) + all.spread(m), cell(m, m.first, v), cell(m, m.goal, v), elsewhere, ratio})
 	}
-	return b.String(), met, bars
+	return markdown(rows), met, bars
+}
+
+// markdown writes rows, of which the first is the head, without the columns that are
+// empty below it.
+func markdown(rows [][]string) string {
+	var b strings.Builder
+	for i, row := range rows {
+		rule := ""
+		for col, cell := range row {
+			if !slices.ContainsFunc(rows[1:], func(r []string) bool { return r[col] != "" }) {
+				continue
+			}
+			if cell == "" {
+				b.WriteString("| ")
+			} else {
+				b.WriteString("| " + cell + " ")
+			}
+			rule += "|--:"
+		}
+		b.WriteString("|\n")
+		if i == 0 {
+			b.WriteString("|---" + strings.TrimPrefix(rule, "|--:") + "|\n")
+		}
+	}
+	return b.String()
 }
 
 // medians are those of several rounds of the same measures.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -47,6 +48,7 @@ type Agent struct {
 	mu struct {
 		sync.Mutex
 		servers []string
+		open    map[string]chan struct{} // closed when the tunnel to the server of that ID has ended
 	}
 	changed chan struct{} // holds a token while servers may be others
 }
@@ -66,6 +68,7 @@ func NewAgent(o AgentOptions) (*Agent, error) {
 		MaxConcurrentStreams: maxStreams, MaxUploadBufferPerStream: streamBuffer, MaxUploadBufferPerConnection: tunnelBuffer,
 		ReadIdleTimeout: agentPing, PingTimeout: pingTimeout, WriteByteTimeout: writeTimeout,
 	}}
+	a.mu.open = map[string]chan struct{}{}
 	a.base = &http.Server{ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug)}
 	if err := http2.ConfigureServer(a.base, a.http); err != nil {
 		return nil, fmt.Errorf("configure HTTP/2 of tunnels: %w", err)
@@ -137,11 +140,21 @@ func (a *Agent) keep(ctx context.Context, server string) {
 	wait := task.Backoff{Initial: firstWait, Max: longestWait, Jitter: 1}
 	said := false // that the server cannot be reached: once is enough
 	for {
-		conn, err := a.open(ctx, server)
+		conn, id, err := a.open(ctx, server)
+		if another := a.tunnel(id); errors.Is(err, errAnother) && another != nil { // it has several names
+			select {
+			case <-another:
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
 		if err == nil {
 			a.log.InfoContext(ctx, "tunnel to server is open", "server", server)
 			since := time.Now()
+			ended := a.note(id)
 			a.serve(ctx, conn)
+			ended()
 			if said = false; time.Since(since) > longestWait {
 				wait.Reset()
 			}
@@ -159,13 +172,45 @@ func (a *Agent) keep(ctx context.Context, server string) {
 	}
 }
 
-// open asks a server for a tunnel.
-func (a *Agent) open(ctx context.Context, server string) (_ net.Conn, err error) {
+// note remembers that there is a tunnel to a server until the returned function is called.
+func (a *Agent) note(id string) (ended func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	done := make(chan struct{})
+	a.mu.open[id] = done
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if close(done); a.mu.open[id] == done {
+			delete(a.mu.open, id)
+		}
+	}
+}
+
+// tunnel is closed when the tunnel to a server has ended; nil: there is none.
+func (a *Agent) tunnel(id string) <-chan struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.mu.open[id]
+}
+
+// others are the servers to which there are tunnels.
+func (a *Agent) others() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Sorted(maps.Keys(a.mu.open))
+}
+
+// errAnother says that there is a tunnel to the same server already.
+var errAnother = errors.New("there is a tunnel to this server under another of its names")
+
+// open asks a server for a tunnel, and returns the server's ID too.
+func (a *Agent) open(ctx context.Context, server string) (_ net.Conn, id string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, dialTimeout, fmt.Errorf("no answer within %s", dialTimeout))
 	defer cancel()
 	at, err := url.Parse(server)
 	if err != nil {
-		return nil, fmt.Errorf("server: %w", err)
+		return nil, "", fmt.Errorf("server: %w", err)
 	}
 	host := at.Host
 	if at.Port() == "" {
@@ -173,7 +218,7 @@ func (a *Agent) open(ctx context.Context, server string) (_ net.Conn, err error)
 	}
 	raw, err := a.o.Dial(ctx, "tcp", host)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	conn := tls.Client(raw, &tls.Config{
 		MinVersion: tls.VersionTLS12, RootCAs: a.o.CA, ServerName: at.Hostname(), NextProtos: []string{"http/1.1"},
@@ -189,34 +234,39 @@ func (a *Agent) open(ctx context.Context, server string) (_ net.Conn, err error)
 		_ = conn.Close()
 	}()
 	if err := conn.HandshakeContext(ctx); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	return a.upgrade(ctx, conn, at)
 }
 
 // upgrade turns a connection to a server into a tunnel.
-func (a *Agent) upgrade(ctx context.Context, conn net.Conn, at *url.URL) (net.Conn, error) {
+func (a *Agent) upgrade(ctx context.Context, conn net.Conn, at *url.URL) (_ net.Conn, id string, _ error) {
 	where := *at
 	where.Path = strings.TrimSuffix(at.Path, "/") + Path(a.o.NodeName)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, where.String(), nil)
 	if err != nil {
-		return nil, fmt.Errorf("ask for a tunnel: %w", err)
+		return nil, "", fmt.Errorf("ask for a tunnel: %w", err)
 	}
 	req.Header.Set("Connection", "Upgrade")
 	req.Header.Set("Upgrade", protocol)
+	req.Header[othersHeader] = a.others()
 	if err := req.Write(conn); err != nil {
-		return nil, fmt.Errorf("ask for a tunnel: %w", err)
+		return nil, "", fmt.Errorf("ask for a tunnel: %w", err)
 	}
 	read := bufio.NewReader(conn)
 	res, err := http.ReadResponse(read, req)
 	if err != nil {
-		return nil, fmt.Errorf("ask for a tunnel: %w", err)
+		return nil, "", fmt.Errorf("ask for a tunnel: %w", err)
+	}
+	id = res.Header.Get(serverHeader)
+	if res.StatusCode == http.StatusConflict {
+		return nil, id, errAnother
 	}
 	if res.StatusCode != http.StatusSwitchingProtocols || !strings.EqualFold(res.Header.Get("Upgrade"), protocol) {
 		text, _ := io.ReadAll(io.LimitReader(res.Body, maxRefusal)) // what there is of it
-		return nil, fmt.Errorf("the server gives no tunnel: %s: %s", res.Status, strings.TrimSpace(string(text)))
+		return nil, "", fmt.Errorf("the server gives no tunnel: %s: %s", res.Status, strings.TrimSpace(string(text)))
 	}
-	return &ahead{conn, read}, nil
+	return &ahead{conn, read}, id, nil
 }
 
 // serve connects servers through a tunnel until it breaks or ctx ends.

@@ -20,7 +20,7 @@
 // Invariants, cited by number in the code:
 //
 //	T1 An agent connects to its own node's agent and its own pods, to nothing else, whatever a server asks for.
-//	T2 A node has one tunnel to a server: a new one ends the one before.
+//	T2 A node has one tunnel to a server, by whichever of its names: a new one ends the one before, unless the agent says that it is good.
 //	T3 A stream that nobody reads holds up its own sender, and no other stream.
 //	T4 An end that has gone without a word is noticed, and all that waits for it is told.
 //	T5 Without streams a tunnel costs its connection and two goroutines at each end.

@@ -10,6 +10,13 @@ import (
 // protocol is what both ends upgrade to.
 const protocol = "kemudi-tunnel/1"
 
+// A server says in every answer about tunnels which it is; an agent says to which it has one.
+// Both are in the form that http.Header has them in.
+const (
+	serverHeader = "Kemudi-Server"
+	othersHeader = "Kemudi-Tunnels"
+)
+
 // NodeAgent is the address by which a server asks for the node's own agent,
 // wherever that is served.
 const NodeAgent = "node-agent:0"

@@ -3,6 +3,7 @@ package dialback
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 
@@ -22,6 +24,7 @@ var ErrNoTunnel = errors.New("the node has no tunnel to this server")
 // Registry has the tunnels of nodes to this server. Its methods may be called
 // concurrently.
 type Registry struct {
+	id     string // of this server, as long as it runs
 	log    *slog.Logger
 	client *http2.Transport
 
@@ -45,7 +48,7 @@ func NewRegistry(log *slog.Logger) (*Registry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configure HTTP/2 of tunnels: %w", err)
 	}
-	r := &Registry{log: log, client: client}
+	r := &Registry{id: rand.Text(), log: log, client: client}
 	r.mu.tunnels = map[string]*tunnel{}
 	return r, nil
 }
@@ -64,13 +67,18 @@ func (r *Registry) Serve(w http.ResponseWriter, req *http.Request, node string) 
 	if !strings.EqualFold(req.Header.Get("Upgrade"), protocol) || req.ProtoMajor != 1 {
 		return fmt.Errorf("a tunnel is asked for over HTTP/1.1 with the header Upgrade: %s", protocol)
 	}
+	if slices.Contains(req.Header[othersHeader], r.id) && r.Has(node) {
+		w.Header().Set(serverHeader, r.id)
+		http.Error(w, errAnother.Error(), http.StatusConflict)
+		return nil
+	}
 	raw, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return fmt.Errorf("take over the connection: %w", err)
 	}
 	conn := watch(&ahead{raw, rw.Reader})
 	defer conn.Close()
-	if _, err := io.WriteString(raw, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+protocol+"\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(raw, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+protocol+"\r\n"+serverHeader+": "+r.id+"\r\n\r\n"); err != nil {
 		return nil // the agent has gone, and nobody can be told
 	}
 	t := &tunnel{node: node, conn: conn}

@@ -31,6 +31,8 @@ import (
 type bed struct {
 	*testing.T
 	registry *Registry
+	network  *network
+	answered chan int // codes of answers that are no tunnels
 	server   *httptest.Server
 	agent    *Agent
 	end      func() // ends the agent
@@ -41,16 +43,15 @@ type site func(conn net.Conn)
 
 func newBed(t *testing.T, sites map[string]site) *bed {
 	t.Helper()
-	b := &bed{T: t}
+	b := &bed{T: t, network: newNetwork(t, sites), answered: make(chan int, 100)}
 	var err error
 	b.registry, err = NewRegistry(slog.New(slog.DiscardHandler))
 	b.must(err)
 	b.server = b.serve("127.0.0.1:0")
 	roots := x509.NewCertPool()
 	roots.AddCert(b.server.Certificate())
-	network := newNetwork(t, sites)
 	b.agent, err = NewAgent(AgentOptions{
-		NodeName: "n1", CA: roots, Certificate: func() (*tls.Certificate, error) { return &tls.Certificate{}, nil }, Dial: network.dial,
+		NodeName: "n1", CA: roots, Certificate: func() (*tls.Certificate, error) { return &tls.Certificate{}, nil }, Dial: b.network.dial,
 		Scope: Scope{NodeAgent: "192.0.2.1:10250", Pods: func() []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24")} }},
 	})
 	b.must(err)
@@ -69,6 +70,19 @@ func newBed(t *testing.T, sites map[string]site) *bed {
 	return b
 }
 
+// coded tells the codes of answers.
+type coded struct {
+	http.ResponseWriter
+	codes chan<- int
+}
+
+func (c *coded) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+func (c *coded) WriteHeader(code int) {
+	c.ResponseWriter.WriteHeader(code)
+	c.codes <- code
+}
+
 // serve serves tunnels at an address until the server is closed.
 func (b *bed) serve(address string) *httptest.Server {
 	b.Helper()
@@ -82,7 +96,7 @@ func (b *bed) serve(address string) *httptest.Server {
 		ending, stop := context.WithCancel(r.Context())
 		defer stop()
 		defer context.AfterFunc(ctx, stop)()
-		if err := b.registry.Serve(w, r.WithContext(ending), node); err != nil {
+		if err := b.registry.Serve(&coded{w, b.answered}, r.WithContext(ending), node); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 		}
 	}))
@@ -408,6 +422,26 @@ func TestNewTunnelOfNodeEndsTheOlder(t *testing.T) {
 			return
 		}
 	}
+}
+
+func TestServerOfTwoNamesHasOneTunnel(t *testing.T) {
+	b := newBed(t, map[string]site{pod: echo})
+	first := b.registry.get("n1")
+	at := b.server.Listener.Addr().String()
+	_, port, err := net.SplitHostPort(at)
+	b.must(err)
+	b.network.at["example.com:"+port] = at // which is in the certificate, too
+	b.agent.SetServers([]string{b.server.URL, "https://example.com:" + port})
+	if code := <-b.answered; code != http.StatusConflict {
+		t.Errorf("asked by the other name: got %d, want that there is one already", code)
+	}
+	if b.registry.get("n1") != first {
+		t.Error("the tunnel was replaced")
+	}
+	// When the first name goes, the other takes over.
+	b.agent.SetServers([]string{"https://example.com:" + port})
+	<-first.conn.done
+	b.must(b.registry.Wait(t.Context(), "n1"))
 }
 
 func TestTunnelComesBackAfterServerAndAgentWereGone(t *testing.T) {

@@ -70,6 +70,17 @@ type Options struct {
 	// API servers); nil: they are not found.
 	Next http.Handler
 
+	Limits
+
+	// FrameByFrame says that HTTP/2 is sent as the library's server does it, without
+	// package h2, and that busy watches do not wait to send more at a time.
+	FrameByFrame bool
+
+	Logger *slog.Logger
+}
+
+// Limits bound what requests take. What is 0 has its default.
+type Limits struct {
 	// RequestTimeout bounds every request that is not long-running. Default [DefaultRequestTimeout].
 	RequestTimeout time.Duration
 	// MaxBody bounds the body of a request, in bytes. Default 3 MiB.
@@ -81,11 +92,6 @@ type Options struct {
 	MaxWaiting int
 	// EncodedBytes bounds the memory for encodings of cached objects. Default [DefaultEncodedBytes].
 	EncodedBytes int64
-	// FrameByFrame says that HTTP/2 is sent as the library's server does it, without
-	// package h2, and that busy watches do not wait to send more at a time.
-	FrameByFrame bool
-
-	Logger *slog.Logger
 }
 
 func (o Options) withDefaults() (Options, error) {

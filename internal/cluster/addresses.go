@@ -3,9 +3,11 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,19 +26,34 @@ type addresses struct {
 
 // addresses are those that the options name.
 func (o *Options) addresses() addresses {
-	return addresses{first: o.NodeIP, second: o.Network.SecondNodeIP, advertise: o.AdvertiseAddress}
+	return addresses{first: o.NodeIP, second: o.SecondNodeIP, advertise: o.AdvertiseAddress}
 }
 
 // find finds out the addresses that are not asked for.
 func (o Options) find(asked addresses) (addresses, error) {
-	o.NodeIP, o.Network.SecondNodeIP, o.AdvertiseAddress = asked.first, asked.second, asked.advertise
+	o.NodeIP, o.SecondNodeIP, o.AdvertiseAddress = asked.first, asked.second, asked.advertise
 	if err := o.findNode(); err != nil {
 		return addresses{}, err
 	}
-	found := o.addresses()
-	found.routed = routedIP(found.first.Is4()) == found.first
-	return found, nil
+	return o.addresses(), nil
 }
+
+// place is where a machine is: the addresses by which others know it.
+type place struct {
+	log   *slog.Logger
+	asked addresses
+	find  func(asked addresses) (addresses, error) // finds out those that were not asked for
+	now   atomic.Pointer[addresses]
+}
+
+// set notes the machine's addresses.
+func (p *place) set(now addresses) {
+	now.routed = routedIP(now.first.Is4()) == now.first
+	p.now.Store(&now)
+}
+
+// get are the machine's addresses now.
+func (p *place) get() addresses { return *p.now.Load() }
 
 // node are the node's addresses as text, the first one first.
 func (a addresses) node() []string {
@@ -122,14 +139,22 @@ func followAddresses(ctx context.Context, moved chan<- struct{}) error {
 }
 
 // look reports whether the machine has other addresses now, and notes them.
-func (s *server) look() (moved bool, _ error) {
-	now := *s.at.Load()
-	next, err := now.next(s.asked, onMachine, s.o.find)
+func (p *place) look() (moved bool, _ error) {
+	now := p.get()
+	next, err := now.next(p.asked, onMachine, func(asked addresses) (addresses, error) {
+		found, err := p.find(asked)
+		found.routed = routedIP(found.first.Is4()) == found.first
+		return found, err
+	})
 	if err != nil || next == now {
 		return false, err
 	}
-	s.o.Logger.Warn("the machine's address has changed", "was", now.node(), "is", next.node(), "advertised", next.advertise)
-	s.at.Store(&next)
+	if next.advertise.IsValid() {
+		p.log.Warn("the machine's address has changed", "was", now.node(), "is", next.node(), "advertised", next.advertise)
+	} else {
+		p.log.Warn("the machine's address has changed", "was", now.node(), "is", next.node())
+	}
+	p.now.Store(&next)
 	return true, nil
 }
 
@@ -142,21 +167,21 @@ func (s *server) settle(ctx context.Context, renewals []func() error) error {
 		}
 	}
 	if s.worker != nil {
-		s.worker.SetNodeIPs(s.at.Load().node())
+		s.worker.SetNodeIPs(s.at.get().node())
 	}
 	return s.publish(ctx)
 }
 
 // hosts are the names and addresses by which the API server is reached.
 func (s *server) hosts() []string {
-	at := s.at.Load()
+	at := s.at.get()
 	return slices.Concat([]string{s.o.NodeName, at.advertise.String(), s.o.Network.APIServiceIP().String()}, at.node(), s.o.TLSSANs)
 }
 
 // keep keeps certificates good and what names this machine true, until ctx ends.
 // It looks once a day whether a certificate ends soon, and at each token of moved
-// whether the machine's addresses have changed. What fails is tried again.
-func (s *server) keep(ctx context.Context, moved <-chan struct{}, renewals []func() error) error {
+// whether the machine's addresses have changed: then it settles. What fails is tried again.
+func (p *place) keep(ctx context.Context, moved <-chan struct{}, renewals []func() error, settle func(context.Context) error) error {
 	retry := task.Backoff{Initial: time.Second, Max: time.Minute}
 	var again <-chan time.Time // of a failure; nil: there is none
 	daily := time.NewTicker(24 * time.Hour)
@@ -166,14 +191,14 @@ func (s *server) keep(ctx context.Context, moved <-chan struct{}, renewals []fun
 		case <-daily.C:
 			for _, renew := range renewals {
 				if err := renew(); err != nil { // there are months left
-					s.o.Logger.Error("renew certificates", "err", err)
+					p.log.Error("renew certificates", "err", err)
 				}
 			}
 			continue
 		case <-moved:
-			moved, err := s.look()
+			moved, err := p.look()
 			if err != nil {
-				s.o.Logger.Debug("the machine has no other address", "err", err)
+				p.log.Debug("the machine has no other address", "err", err)
 			}
 			if !moved {
 				continue
@@ -183,10 +208,10 @@ func (s *server) keep(ctx context.Context, moved <-chan struct{}, renewals []fun
 			return nil
 		}
 		again = nil
-		if err := s.settle(ctx, renewals); err == nil {
+		if err := settle(ctx); err == nil {
 			retry.Reset()
 		} else if ctx.Err() == nil {
-			s.o.Logger.Error("tell everybody the machine's new address", "err", err)
+			p.log.Error("tell everybody the machine's new address", "err", err)
 			again = time.After(retry.Next())
 		}
 	}

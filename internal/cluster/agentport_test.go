@@ -52,10 +52,10 @@ type portBed struct {
 
 func newPortBed(t *testing.T, with ...func(*Options)) *portBed {
 	t.Helper()
-	given := Options{
+	given := Options{Machine: Machine{
 		DataDir: t.TempDir(), NodeName: "n1", NodeIP: netip.MustParseAddr("192.0.2.1"), Logger: slog.New(slog.DiscardHandler),
 		Agent: worker.Agent{Address: netip.MustParseAddr("127.0.0.1"), Port: freePort(t)},
-	}
+	}}
 	for _, f := range with {
 		f(&given)
 	}

@@ -8,17 +8,14 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strconv"
-	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kemudi/kemudi/internal/apiserver"
 	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/auth/pki"
-	"github.com/kemudi/kemudi/internal/container"
 	"github.com/kemudi/kemudi/internal/dialback"
 	"github.com/kemudi/kemudi/internal/obs"
 	"github.com/kemudi/kemudi/internal/plane"
@@ -32,8 +29,7 @@ import (
 // server is one running server.
 type server struct {
 	o        Options
-	asked    addresses                 // as the options named them
-	at       atomic.Pointer[addresses] // as they are now
+	at       place
 	registry *prometheus.Registry
 	pki      *pki.PKI
 	issuer   *authn.Issuer
@@ -50,10 +46,9 @@ type server struct {
 // newServer is a server that has not been started. The options are complete; asked
 // are the addresses that they named before.
 func newServer(o Options, asked addresses) *server {
-	s := &server{o: o, asked: asked, registry: obs.NewRegistry(), used: authn.NewUsedTokens()}
-	at := o.addresses()
-	at.routed = routedIP(at.first.Is4()) == at.first
-	s.at.Store(&at)
+	s := &server{o: o, registry: obs.NewRegistry(), used: authn.NewUsedTokens()}
+	s.at.log, s.at.asked, s.at.find = o.Logger, asked, o.find
+	s.at.set(o.addresses())
 	s.serving = &serving{s: s}
 	return s
 }
@@ -66,27 +61,19 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if !o.NoNode { // before anything is made there
-		if err := container.CheckRunDir(o.RunDir); err != nil {
+	if !o.NoNode {
+		if err := o.checkNode("; without one (--disable-agent), a server does not"); err != nil {
 			return err
 		}
-	}
-	if !o.NoNode && os.Geteuid() != 0 {
-		return fmt.Errorf("a node needs root; without one (--disable-agent), a server does not: %w", os.ErrPermission)
 	}
 	if err := settleProcess(); err != nil {
 		return err
 	}
-	lock, err := up.Claim(o.RunDir)
+	release, err := o.claim()
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
-	data, err := up.ClaimData(o.DataDir)
-	if err != nil {
-		return err
-	}
-	defer data.Close()
+	defer release()
 	s := newServer(o, asked)
 	sg := newStages(ctx)
 	// The container runtime boots while the store and the control plane start.
@@ -181,7 +168,9 @@ func (s *server) start(sg *stages) error {
 	}
 	moved := make(chan struct{}, 1) // a token: addresses may have changed
 	sg.last.Go("follow addresses", func(ctx context.Context) error { return followAddresses(ctx, moved) })
-	sg.last.Go("keep certificates", func(ctx context.Context) error { return s.keep(ctx, moved, renewals) })
+	sg.last.Go("keep certificates", func(ctx context.Context) error {
+		return s.at.keep(ctx, moved, renewals, func(ctx context.Context) error { return s.settle(ctx, renewals) })
+	})
 	return nil
 }
 

@@ -169,8 +169,8 @@ func TestAdmissionPluginsAreTurnedOnAndOff(t *testing.T) {
 func TestSettingsReachTheirParts(t *testing.T) {
 	only := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	s := newServer(Options{
-		NodeName: "n1", API: API{RequestTimeout: 3 * time.Second, MaxReads: 4, MaxWrites: 5},
-		Network: Network{NodePortAddresses: only, NodePortPrimary: true, MasqueradeAll: true},
+		Machine: Machine{NodeName: "n1", NodePorts: worker.NodePorts{Addresses: only, Primary: true, MasqueradeAll: true}},
+		API:     API{RequestTimeout: 3 * time.Second, MaxReads: 4, MaxWrites: 5},
 	}, addresses{})
 	if o := s.o.worker(); !slices.Equal(o.NodePorts.Addresses, only) || !o.NodePorts.Primary || !o.NodePorts.MasqueradeAll || o.NodeName != "n1" {
 		t.Errorf("worker: got %+v", o)
@@ -201,7 +201,7 @@ func TestSettingsThatCannotBeAreRefused(t *testing.T) {
 			o.Runtime = worker.Runtime{Endpoint: "/run/x.sock", Handlers: container.Handlers{"crun": {}}}
 		},
 	} {
-		o := Options{NodeIP: netip.MustParseAddr("192.0.2.7")}
+		o := Options{Machine: Machine{NodeIP: netip.MustParseAddr("192.0.2.7")}}
 		change(&o)
 		if _, err := o.withDefaults(); err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
@@ -220,7 +220,7 @@ func TestFilesOfKeysThatAreNoneAreRefused(t *testing.T) {
 			"--service-account-signing-key-file": {SigningKey: file}, "--service-account-key-file": {Keys: []string{file}},
 			"--requestheader-client-ca-file": {FrontProxy: FrontProxy{CA: file}},
 		} {
-			o, err := Options{DataDir: t.TempDir(), NodeIP: netip.MustParseAddr("192.0.2.7"), Identity: i}.withDefaults()
+			o, err := Options{Machine: Machine{DataDir: t.TempDir(), NodeIP: netip.MustParseAddr("192.0.2.7")}, Identity: i}.withDefaults()
 			if err != nil {
 				t.Fatal(err)
 			}

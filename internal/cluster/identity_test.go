@@ -33,8 +33,8 @@ import (
 	"github.com/kemudi/kemudi/test/wait"
 )
 
-// machine is one that joins, in a directory.
-type machine struct {
+// candidate is one that joins, in a directory.
+type candidate struct {
 	*joinBed
 	name, dir string
 	id        *join.Identity
@@ -42,22 +42,22 @@ type machine struct {
 }
 
 // machine returns one that is in no cluster.
-func (b *joinBed) machine(name string) *machine {
+func (b *joinBed) machine(name string) *candidate {
 	b.Helper()
-	m := &machine{joinBed: b, name: name, dir: b.TempDir()}
+	m := &candidate{joinBed: b, name: name, dir: b.TempDir()}
 	m.hosts.Store(&[]string{"192.0.2.7"})
 	b.must(m.start("hardware of " + name))
 	return m
 }
 
 // start reads the machine's identity again, as a start of the agent does.
-func (m *machine) start(hardware string) (err error) {
+func (m *candidate) start(hardware string) (err error) {
 	m.id, err = join.Open(join.Options{Dir: m.dir, NodeName: m.name, Machine: hardware, Hosts: func() []string { return *m.hosts.Load() }, Log: m.s.o.Logger})
 	return err
 }
 
 // join joins by the token's text.
-func (m *machine) join(token string) error {
+func (m *candidate) join(token string) error {
 	m.Helper()
 	var t join.Token
 	if token != "" {
@@ -71,7 +71,7 @@ func (m *machine) join(token string) error {
 }
 
 // api is client-go's client with the machine's certificate of now.
-func (m *machine) api() kubernetes.Interface {
+func (m *candidate) api() kubernetes.Interface {
 	m.Helper()
 	cert, err := os.ReadFile(filepath.Join(m.dir, "client.crt"))
 	m.must(err)
@@ -82,7 +82,7 @@ func (m *machine) api() kubernetes.Interface {
 
 // register makes the machine's Node, ready and with its addresses, and waits until the
 // cluster has noted its key.
-func (m *machine) register() {
+func (m *candidate) register() {
 	m.Helper()
 	nodes := m.api().CoreV1().Nodes()
 	node, err := nodes.Create(m.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.name}}, metav1.CreateOptions{})
@@ -132,7 +132,7 @@ func (b *joinBed) create(o up.TokenOptions) string {
 }
 
 // run keeps the certificates of the machine good until the test ends or stop is called.
-func (m *machine) run() (stop func()) {
+func (m *candidate) run() (stop func()) {
 	m.Helper()
 	c := m.id.Cluster()
 	t, err := https.New(https.Options{Servers: c.Servers, CA: c.CA, Certificate: m.id.Certificate, Backoff: 5 * time.Millisecond})
@@ -151,7 +151,7 @@ func (m *machine) run() (stop func()) {
 }
 
 // serves says whether the serving certificate is for these hosts, and no others.
-func (m *machine) serves(hosts ...string) bool {
+func (m *candidate) serves(hosts ...string) bool {
 	cert, err := m.id.Serving()
 	if err != nil {
 		return false
@@ -240,7 +240,7 @@ func TestMachineHasAnIdentity(t *testing.T) {
 	}
 }
 
-func (m *machine) file(name string) []byte {
+func (m *candidate) file(name string) []byte {
 	m.Helper()
 	data, err := os.ReadFile(filepath.Join(m.dir, name))
 	m.must(err)
@@ -302,11 +302,11 @@ func TestDeletedNodeLosesItsAccess(t *testing.T) {
 	b := newJoinBed(t)
 	m, other := b.machine("n2"), b.machine("n3")
 	token := b.create(up.TokenOptions{})
-	for _, m := range []*machine{m, other} {
+	for _, m := range []*candidate{m, other} {
 		b.must(m.join(token))
 		m.register()
 	}
-	own := func(m *machine) metav1.ListOptions {
+	own := func(m *candidate) metav1.ListOptions {
 		return metav1.ListOptions{FieldSelector: "metadata.name=" + m.name}
 	}
 	api, kept := m.api(), other.api()
@@ -489,7 +489,7 @@ func TestNoMoreMachinesJoinAtATimeThanMay(t *testing.T) {
 	text := b.create(up.TokenOptions{Uses: may})
 	token, err := join.ParseToken(text)
 	b.must(err)
-	machines := make([]*machine, come)
+	machines := make([]*candidate, come)
 	for i := range machines {
 		machines[i] = b.machine(fmt.Sprintf("m%d", i))
 	}

@@ -47,7 +47,7 @@ func TestHostNamesThatNoNodeCanHaveAreRefused(t *testing.T) {
 		"m": true, "my.big.host": true, strings.Repeat("a", 63): true,
 		"my_host": false, "host-": false, strings.Repeat("a", 64): false, "(none)": false,
 	} {
-		_, err := Options{NodeName: name}.withDefaults()
+		_, err := Options{Machine: Machine{NodeName: name}}.withDefaults()
 		if ok && err != nil || !ok && (err == nil || !strings.Contains(err.Error(), "--node-name")) {
 			t.Errorf("%q: got %v, want it to be allowed: %t", name, err, ok)
 		}
@@ -61,12 +61,12 @@ func TestDirectoriesAreNamedAsTheKernelNamesThem(t *testing.T) {
 	if err := os.Symlink("/srv", link); err != nil {
 		t.Fatal(err)
 	}
-	o, err := Options{DataDir: link + "/my data", RunDir: "/run/x"}.withDefaults()
+	o, err := Options{Machine: Machine{DataDir: link + "/my data", RunDir: "/run/x"}}.withDefaults()
 	if err != nil || o.DataDir != "/srv/my data" {
 		t.Errorf("got %s, %v", o.DataDir, err)
 	}
 	for _, dir := range []string{"/srv/a:b", "/srv/a,b"} {
-		if _, err := (Options{DataDir: dir}).withDefaults(); err == nil || !strings.Contains(err.Error(), dir) {
+		if _, err := (Options{Machine: Machine{DataDir: dir}}).withDefaults(); err == nil || !strings.Contains(err.Error(), dir) {
 			t.Errorf("%s: got %v", dir, err)
 		}
 	}

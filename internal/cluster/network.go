@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/kemudi/kemudi/internal/kubelet"
 	"github.com/kemudi/kemudi/internal/plane"
 )
 
@@ -14,20 +13,14 @@ import (
 // network.
 type Network struct {
 	plane.Network
-	ClusterDomain string     // --cluster-domain
-	ResolvConf    string     // --resolv-conf: the machine's resolver, for names outside the cluster
-	SecondNodeIP  netip.Addr // --node-ip: the node's of the other family, where pods have both; default as Options.NodeIP
-
-	NodePortAddresses []netip.Prefix // --nodeport-addresses: of the node's, those that serve node ports; none, and not NodePortPrimary: all
-	NodePortPrimary   bool           // --nodeport-addresses: the node's first of each family does, whichever that is
-	MasqueradeAll     bool           // --masquerade-all: hide who connects to cluster IPs
+	ClusterDomain string // --cluster-domain
 }
 
 // PortRange is a range of ports, both ends included.
 type PortRange = plane.PortRange
 
 func defaultNetwork() Network {
-	return Network{Network: plane.DefaultNetwork(), ClusterDomain: "cluster.local", ResolvConf: kubelet.DefaultResolvConf}
+	return Network{Network: plane.DefaultNetwork(), ClusterDomain: "cluster.local"}
 }
 
 // withDefaults fills in what is not set, and checks the rest.

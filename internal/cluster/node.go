@@ -18,17 +18,6 @@ import (
 	"github.com/kemudi/kemudi/internal/worker/settings"
 )
 
-// worker is what the machine is told that runs pods.
-func (o *Options) worker() worker.Options {
-	return worker.Options{
-		DataDir: o.DataDir, RunDir: o.RunDir,
-		NodeName: o.NodeName, ByHand: o.NodeByHand, Labels: o.NodeLabels, Taints: o.NodeTaints,
-		Agent: o.Agent, Runtime: o.Runtime, Images: o.Images, ResolvConf: o.Network.ResolvConf,
-		NodePorts: worker.NodePorts{Addresses: o.Network.NodePortAddresses, Primary: o.Network.NodePortPrimary, MasqueradeAll: o.Network.MasqueradeAll},
-		Logger:    o.Logger, Step: o.Step,
-	}
-}
-
 // newWorker begins to make this machine one that runs pods.
 func (s *server) newWorker(g *task.Group) (*worker.Worker, error) {
 	o := s.o.worker()
@@ -43,7 +32,7 @@ func (s *server) startWorker(g *task.Group) error {
 	}
 	g.Go("node role", s.keepRole)
 	if err := s.worker.Start(g, worker.Cluster{
-		Transport: s.asNode(), ClientCA: s.pki.CA.Pool(), Serving: s.serving.get, NodeIPs: s.at.Load().node(), Settings: s.o.Network.settings(),
+		Transport: s.asNode(), ClientCA: s.pki.CA.Pool(), Serving: s.serving.get, NodeIPs: s.at.get().node(), Settings: s.o.Network.settings(),
 	}); err != nil {
 		return err
 	}
@@ -68,7 +57,7 @@ func (c *serving) renew() error {
 	o := &c.s.o
 	pair, err := c.s.pki.Pair("kubelet", pki.Subject{
 		Name: "system:node:" + o.NodeName, Organizations: []string{"system:nodes"}, Server: true,
-		Hosts: append(c.s.at.Load().node(), o.NodeName, "localhost", "127.0.0.1", "::1"),
+		Hosts: append(c.s.at.get().node(), o.NodeName, "localhost", "127.0.0.1", "::1"),
 	})
 	if err != nil {
 		return err

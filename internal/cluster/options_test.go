@@ -16,7 +16,7 @@ import (
 )
 
 func TestOptionsWorkWithoutAny(t *testing.T) {
-	o, err := Options{NodeIP: netip.MustParseAddr("192.0.2.7")}.withDefaults()
+	o, err := Options{Machine: Machine{NodeIP: netip.MustParseAddr("192.0.2.7")}}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,8 +35,10 @@ func TestOptionsKeepWhatIsGiven(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	given := Options{
-		DataDir: "data", RunDir: "./run/", NodeName: "node-1", NodeIP: netip.MustParseAddr("192.0.2.7"), AdvertiseAddress: netip.MustParseAddr("192.0.2.8"),
-		BindAddress: netip.MustParseAddr("127.0.0.1"), SecurePort: 7443, Agent: worker.Agent{PodLogsDir: "/logs", RootDir: "root"},
+		Machine: Machine{
+			DataDir: "data", RunDir: "./run/", NodeName: "node-1", NodeIP: netip.MustParseAddr("192.0.2.7"), Agent: worker.Agent{PodLogsDir: "/logs", RootDir: "root"},
+		},
+		AdvertiseAddress: netip.MustParseAddr("192.0.2.8"), BindAddress: netip.MustParseAddr("127.0.0.1"), SecurePort: 7443,
 	}
 	o, err := given.withDefaults()
 	if err != nil {
@@ -59,27 +61,23 @@ func TestAddressesAreOfTheFamiliesOfTheCluster(t *testing.T) {
 	}
 	four, six := netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("2001:db8::7")
 	dual := Network{Network: plane.Network{ClusterCIDRs: prefixes("10.244.0.0/16", "fd00:244::/56"), ServiceCIDRs: prefixes("fd00:96::/112", "10.96.0.0/16")}}
-	second := func(n Network, ip netip.Addr) Network {
-		n.SecondNodeIP = ip
-		return n
-	}
 	for _, tc := range []struct {
 		o       Options
 		nodeIPs []string
 		dns     string
 		refusal string
 	}{
-		{o: Options{NodeIP: four}, nodeIPs: []string{"192.0.2.7"}, dns: "10.96.0.10"},
-		{o: Options{NodeIP: six, Network: second(dual, four)}, nodeIPs: []string{"2001:db8::7", "192.0.2.7"}, dns: "fd00:96::a"},
-		{o: Options{NodeIP: four, Network: second(dual, six)}, refusal: "the API is reached at 192.0.2.7 and as a service of fd00:96::/112: --advertise-address (default --node-ip) and the first --service-cluster-ip-range must be of one family"},
-		{o: Options{NodeIP: four, AdvertiseAddress: netip.IPv6Loopback()}, refusal: "--advertise-address ::1: pods and other machines reach nothing there" + nextStep},
-		{o: Options{NodeIP: netip.MustParseAddr("127.0.0.1"), AdvertiseAddress: four}, refusal: "--node-ip 127.0.0.1: pods and other machines reach nothing there" + nextStep},
-		{o: Options{NodeIP: four, Network: second(Network{}, four)}, refusal: "--node-ip 192.0.2.7,192.0.2.7: want one of each family"},
-		{o: Options{NodeIP: four, Network: Network{Network: plane.Network{ServiceCIDRs: prefixes("10.0.0.0/24", "fd00::/112")}}}, refusal: "--service-cluster-ip-range fd00::/112: --cluster-cidr has no pod addresses of that family"},
-		{o: Options{NodeIP: four, Network: Network{Network: plane.Network{ClusterCIDRs: prefixes("10.0.0.0/24", "10.1.0.0/24")}}}, refusal: "--cluster-cidr: want one range, or one of each family"},
-		{o: Options{NodeIP: four, Controllers: controllers.Options{NodeIPAM: nodeipam.Options{Bits: 26}}}, nodeIPs: []string{"192.0.2.7"}, dns: "10.96.0.10"},
-		{o: Options{NodeIP: four, Controllers: controllers.Options{NodeIPAM: nodeipam.Options{Bits: 64}}}, refusal: "--node-cidr-mask-size 64 is not between 1 and 32"},
-		{o: Options{NodeIP: six, Network: dual, Controllers: controllers.Options{NodeIPAM: nodeipam.Options{Bits: 26}}}, refusal: "--node-cidr-mask-size is for pods with addresses of one family: here, say --node-cidr-mask-size-ipv4 and --node-cidr-mask-size-ipv6"},
+		{o: Options{Machine: Machine{NodeIP: four}}, nodeIPs: []string{"192.0.2.7"}, dns: "10.96.0.10"},
+		{o: Options{Machine: Machine{NodeIP: six, SecondNodeIP: four}, Network: dual}, nodeIPs: []string{"2001:db8::7", "192.0.2.7"}, dns: "fd00:96::a"},
+		{o: Options{Machine: Machine{NodeIP: four, SecondNodeIP: six}, Network: dual}, refusal: "the API is reached at 192.0.2.7 and as a service of fd00:96::/112: --advertise-address (default --node-ip) and the first --service-cluster-ip-range must be of one family"},
+		{o: Options{Machine: Machine{NodeIP: four}, AdvertiseAddress: netip.IPv6Loopback()}, refusal: "--advertise-address ::1: pods and other machines reach nothing there" + nextStep},
+		{o: Options{Machine: Machine{NodeIP: netip.MustParseAddr("127.0.0.1")}, AdvertiseAddress: four}, refusal: "--node-ip 127.0.0.1: pods and other machines reach nothing there" + nextStep},
+		{o: Options{Machine: Machine{NodeIP: four, SecondNodeIP: four}}, refusal: "--node-ip 192.0.2.7,192.0.2.7: want one of each family"},
+		{o: Options{Machine: Machine{NodeIP: four}, Network: Network{Network: plane.Network{ServiceCIDRs: prefixes("10.0.0.0/24", "fd00::/112")}}}, refusal: "--service-cluster-ip-range fd00::/112: --cluster-cidr has no pod addresses of that family"},
+		{o: Options{Machine: Machine{NodeIP: four}, Network: Network{Network: plane.Network{ClusterCIDRs: prefixes("10.0.0.0/24", "10.1.0.0/24")}}}, refusal: "--cluster-cidr: want one range, or one of each family"},
+		{o: Options{Machine: Machine{NodeIP: four}, Controllers: controllers.Options{NodeIPAM: nodeipam.Options{Bits: 26}}}, nodeIPs: []string{"192.0.2.7"}, dns: "10.96.0.10"},
+		{o: Options{Machine: Machine{NodeIP: four}, Controllers: controllers.Options{NodeIPAM: nodeipam.Options{Bits: 64}}}, refusal: "--node-cidr-mask-size 64 is not between 1 and 32"},
+		{o: Options{Machine: Machine{NodeIP: six}, Network: dual, Controllers: controllers.Options{NodeIPAM: nodeipam.Options{Bits: 26}}}, refusal: "--node-cidr-mask-size is for pods with addresses of one family: here, say --node-cidr-mask-size-ipv4 and --node-cidr-mask-size-ipv6"},
 	} {
 		o, err := tc.o.withDefaults()
 		if tc.refusal != "" {
@@ -96,7 +94,7 @@ func TestAddressesAreOfTheFamiliesOfTheCluster(t *testing.T) {
 
 func TestRunDirectoryTooLongForSocketsIsRefusedBeforeAnythingIsMade(t *testing.T) {
 	t.Parallel()
-	o := Options{NodeIP: netip.MustParseAddr("192.0.2.7"), DataDir: filepath.Join(t.TempDir(), "data"), RunDir: filepath.Join(t.TempDir(), strings.Repeat("x", 60))}
+	o := Options{Machine: Machine{NodeIP: netip.MustParseAddr("192.0.2.7"), DataDir: filepath.Join(t.TempDir(), "data"), RunDir: filepath.Join(t.TempDir(), strings.Repeat("x", 60))}}
 	if err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "choose a shorter one (--run-dir)") {
 		t.Errorf("got %v, want a refusal that says what to do", err)
 	}

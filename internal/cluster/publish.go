@@ -22,6 +22,7 @@ import (
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/plane"
 	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/worker/settings"
 )
 
 // publish makes the API reachable within the cluster: the service "kubernetes"
@@ -44,7 +45,10 @@ func (s *server) publish(ctx context.Context) error {
 	if err := s.publishInfo(ctx); err != nil {
 		return err
 	}
-	addr := s.at.Load().advertise
+	if err := s.publishSettings(ctx); err != nil {
+		return err
+	}
+	addr := s.at.get().advertise
 	endpoints := &corev1.Endpoints{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: metav1.NamespaceDefault, Name: "kubernetes", Labels: map[string]string{discoveryv1.LabelSkipMirror: "true"},
@@ -80,7 +84,7 @@ func (s *server) publish(ctx context.Context) error {
 // controller bootstrap-signer adds to it how they can tell that it is genuine.
 func (s *server) publishInfo(ctx context.Context) error {
 	cluster := clientcmdapi.NewCluster()
-	cluster.Server = "https://" + net.JoinHostPort(s.at.Load().advertise.String(), strconv.Itoa(int(s.o.SecurePort)))
+	cluster.Server = "https://" + net.JoinHostPort(s.at.get().advertise.String(), strconv.Itoa(int(s.o.SecurePort)))
 	cluster.CertificateAuthorityData = s.pki.CA.CertPEM()
 	config := clientcmdapi.NewConfig()
 	config.Clusters[""] = cluster
@@ -94,6 +98,20 @@ func (s *server) publishInfo(ctx context.Context) error {
 	}
 	return put(ctx, client.For(s.plane.Admin(), core.ConfigMaps), info, func(has *corev1.ConfigMap) bool {
 		return has.Data["kubeconfig"] == info.Data["kubeconfig"]
+	})
+}
+
+// publishSettings tells machines of the cluster what they have in common.
+func (s *server) publishSettings(ctx context.Context) error {
+	text, err := s.o.Network.settings().Encode()
+	if err != nil {
+		return err
+	}
+	made := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: settings.ConfigMap}, Data: map[string]string{settings.Key: text},
+	}
+	return put(ctx, client.For(s.plane.Admin(), core.ConfigMaps), made, func(has *corev1.ConfigMap) bool {
+		return has.Data[settings.Key] == text
 	})
 }
 

@@ -59,7 +59,7 @@ func newFarBed(t *testing.T) *farBed {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 2*time.Minute, errors.New("the test's time is over"))
 	t.Cleanup(cancel)
-	o, err := Options{DataDir: t.TempDir(), NodeName: "far", Logger: slog.New(slog.DiscardHandler)}.withDefaults()
+	o, err := Options{Machine: Machine{DataDir: t.TempDir(), NodeName: "far", Logger: slog.New(slog.DiscardHandler)}}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,11 +13,11 @@ import (
 
 func TestEachCertificateIsLookedAtOnceADayWhateverTheOthersDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &server{o: Options{Logger: slog.New(slog.DiscardHandler)}}
+		p := &place{log: slog.New(slog.DiscardHandler)}
 		g := task.NewGroup(t.Context())
 		failed, renewed := 0, 0
 		g.Go("renew", func(ctx context.Context) error {
-			return s.keep(ctx, nil, []func() error{func() error { failed++; return errors.New("full disk") }, func() error { renewed++; return nil }})
+			return p.keep(ctx, nil, []func() error{func() error { failed++; return errors.New("full disk") }, func() error { renewed++; return nil }}, nil)
 		})
 		time.Sleep(49 * time.Hour)
 		g.Cancel(context.Canceled)

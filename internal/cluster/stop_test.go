@@ -32,13 +32,15 @@ func TestServerThatStopsAnswersWhatItTookOn(t *testing.T) {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	ready := make(chan struct{})
 	o := Options{
-		DataDir: dir + "/data", RunDir: dir + "/run", NoNode: true, NodeName: "n1", NodeIP: netip.MustParseAddr("192.0.2.1"),
-		BindAddress: netip.MustParseAddr("127.0.0.1"), SecurePort: freePort(t), Logger: slog.New(slog.DiscardHandler),
-		Step: func(_ string, done bool) {
-			if done {
-				close(ready)
-			}
+		Machine: Machine{
+			DataDir: dir + "/data", RunDir: dir + "/run", NodeName: "n1", NodeIP: netip.MustParseAddr("192.0.2.1"), Logger: slog.New(slog.DiscardHandler),
+			Step: func(_ string, done bool) {
+				if done {
+					close(ready)
+				}
+			},
 		},
+		NoNode: true, BindAddress: netip.MustParseAddr("127.0.0.1"), SecurePort: freePort(t),
 	}
 	g := task.NewGroup(t.Context())
 	g.Go("server", func(ctx context.Context) error { return Run(ctx, o) })

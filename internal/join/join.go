@@ -174,27 +174,21 @@ func (i *Identity) verify(ctx context.Context, servers []string, t Token) (again
 	return false, i.remember(r)
 }
 
-// self reads the machine's own Node by its own identity.
+// self reads the machine's own Node by its own identity, from any of the servers.
 func (i *Identity) self(ctx context.Context, servers []string) (node *corev1.Node, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, verifyWithin, errors.New("no server answered in time"))
 	defer cancel()
-	for _, server := range servers {
-		var transport *https.Transport
-		transport, err = https.New(https.Options{
-			Server: server, CA: i.Cluster().CA, Agent: "kemudi-join", Certificate: i.Certificate, Logger: i.o.Log,
-		})
-		if err != nil {
-			return nil, err
-		}
-		err = using(ctx, transport, func(ctx context.Context) (err error) {
-			node, err = client.For(transport, core.Nodes).Get(ctx, "", i.o.NodeName)
-			return err
-		})
-		if err == nil || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) {
-			return node, err
-		}
+	transport, err := https.New(https.Options{
+		Servers: servers, CA: i.Cluster().CA, Agent: "kemudi-join", Certificate: i.Certificate, Logger: i.o.Log,
+	})
+	if err != nil {
+		return nil, err
 	}
-	return nil, err
+	err = using(ctx, transport, func(ctx context.Context) (err error) {
+		node, err = client.For(transport, core.Nodes).Get(ctx, "", i.o.NodeName)
+		return err
+	})
+	return node, err
 }
 
 func ready(node *corev1.Node) bool {

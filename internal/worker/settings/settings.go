@@ -2,12 +2,79 @@
 // neither flags nor parts: who runs one takes from here what it needs.
 package settings
 
-import "net/netip"
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Servers publish the settings under Key of this ConfigMap in kube-system.
+const (
+	ConfigMap = "kemudi-cluster"
+	Key       = "cluster.yaml"
+)
 
 // Settings are those of a cluster.
 type Settings struct {
-	ClusterCIDRs  []netip.Prefix // addresses of pods, one range of each family
-	ServiceCIDRs  []netip.Prefix // addresses of services
-	ClusterDNS    netip.Addr     // address of the DNS service
-	ClusterDomain string         // zone of the cluster's names
+	ClusterCIDRs  []netip.Prefix `json:"clusterCIDRs"`  // addresses of pods, one range of each family
+	ServiceCIDRs  []netip.Prefix `json:"serviceCIDRs"`  // addresses of services
+	ClusterDNS    netip.Addr     `json:"clusterDNS"`    // address of the DNS service
+	ClusterDomain string         `json:"clusterDomain"` // zone of the cluster's names
+}
+
+// Encode returns the settings as text for [Parse].
+func (s Settings) Encode() (string, error) {
+	text, err := yaml.Marshal(s)
+	if err != nil {
+		return "", fmt.Errorf("encode the cluster's settings: %w", err)
+	}
+	return string(text), nil
+}
+
+// Parse reads settings. What it does not know is for machines of a later version.
+func Parse(text string) (Settings, error) {
+	var s Settings
+	if err := yaml.Unmarshal([]byte(text), &s); err != nil {
+		return s, fmt.Errorf("read the cluster's settings: %w", err)
+	}
+	if len(s.ClusterCIDRs) == 0 || len(s.ServiceCIDRs) == 0 || !s.ClusterDNS.IsValid() || s.ClusterDomain == "" {
+		return s, errors.New("read the cluster's settings: clusterCIDRs, serviceCIDRs, clusterDNS and clusterDomain must all be there")
+	}
+	return s, nil
+}
+
+// Check refuses what a machine has been told that is not so in its cluster. What said
+// leaves out is as the cluster has it.
+func (s Settings) Check(said Settings) error {
+	var errs []error
+	differ := func(flag, said, is string) {
+		errs = append(errs, fmt.Errorf("--%s %s: the cluster has %s; leave the flag out, as machines ask the servers for it", flag, said, is))
+	}
+	for _, r := range []struct {
+		flag     string
+		said, is []netip.Prefix
+	}{{"cluster-cidr", said.ClusterCIDRs, s.ClusterCIDRs}, {"service-cluster-ip-range", said.ServiceCIDRs, s.ServiceCIDRs}} {
+		if len(r.said) > 0 && !slices.Equal(r.said, r.is) {
+			differ(r.flag, join(r.said), join(r.is))
+		}
+	}
+	if said.ClusterDNS.IsValid() && said.ClusterDNS != s.ClusterDNS {
+		differ("cluster-dns", said.ClusterDNS.String(), s.ClusterDNS.String())
+	}
+	if said.ClusterDomain != "" && said.ClusterDomain != s.ClusterDomain {
+		differ("cluster-domain", said.ClusterDomain, s.ClusterDomain)
+	}
+	return errors.Join(errs...)
+}
+
+func join(list []netip.Prefix) string {
+	var text []string
+	for _, p := range list {
+		text = append(text, p.String())
+	}
+	return strings.Join(text, ",")
 }

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/kemudi/kemudi/internal/cluster"
+)
+
+// addMachineFlags adds what servers and agents have in common.
+func addMachineFlags(f *pflag.FlagSet, o *cluster.Machine) {
+	f.StringVar(&o.DataDir, "data-dir", o.DataDir, "directory of the state of what runs here")
+	f.StringVar(&o.RunDir, "run-dir", o.RunDir, "directory of sockets and process IDs; at most 40 characters")
+	f.Var(&nodePortsFlag{&o.NodePorts.Addresses, &o.NodePorts.Primary}, "nodeport-addresses", "addresses of the node that serve node ports: primary (its first of each family), localhost, all, or 127.0.0.0/8,192.0.2.7/32,...; default all")
+	f.BoolVar(&o.NodePorts.MasqueradeAll, "masquerade-all", o.NodePorts.MasqueradeAll, "hide from pods who connects to them by a cluster IP")
+	f.VarPF((*notFlag)(&o.NodeByHand), "register-node", "", "make the Node object; if false, people do").NoOptDefVal = "true"
+	f.StringVar(&o.NodeName, "node-name", o.NodeName, "name of the node; default the host name")
+	f.Var(&nodeIPFlag{&o.NodeIP, &o.SecondNodeIP}, "node-ip", "address of the node, or one of each family; default what it sends from to the world")
+	f.StringToStringVar(&o.NodeLabels, "node-labels", o.NodeLabels, "labels of the node when it registers")
+	f.Var((*taintsFlag)(&o.NodeTaints), "register-with-taints", "taints of the node when it registers: key=value:effect,...")
+	f.IntVar(&o.Agent.MaxPods, "max-pods", o.Agent.MaxPods, "how many pods the node takes")
+	f.Var(&o.Agent.KubeReserved, "kube-reserved", "what the cluster's own programs need of the machine, and pods may not have: cpu=100m,memory=1Gi,ephemeral-storage=1Gi")
+	f.Var(&o.Agent.SystemReserved, "system-reserved", "what everything else on the machine needs")
+	f.StringVar(&o.Agent.ManifestDir, "pod-manifest-path", o.Agent.ManifestDir, "directory with manifests of pods that run without the API")
+	f.StringSliceVar(&o.Agent.UnsafeSysctls, "allowed-unsafe-sysctls", o.Agent.UnsafeSysctls, "kernel parameters that pods may set beside the safe ones: names, or their beginnings with a *")
+	f.Var(&o.Agent.LogMaxSize, "container-log-max-size", "how large a container's log grows before a new one is begun")
+	f.IntVar(&o.Agent.LogMaxFiles, "container-log-max-files", o.Agent.LogMaxFiles, "how many files a container's log has at the most")
+	f.VarPF((*notFlag)(&o.Agent.NoSystemLogs), "enable-system-log-handler", "", "serve the files of /var/log to who may read nodes/log").NoOptDefVal = "true"
+	f.Var(&o.Agent.Eviction, "eviction-hard", "how little may be left before pods are evicted; empty: never evict")
+	f.DurationVar(&o.Agent.Transition, "eviction-pressure-transition-period", o.Agent.Transition, "how long a node stays under pressure after its cause has gone")
+	f.Var((*addrFlag)(&o.Agent.Address), "address", "address to serve the node agent's API on; default all")
+	f.Uint16Var(&o.Agent.Port, "port", o.Agent.Port, "port to serve the node agent's API on")
+	f.StringVar(&o.Runtime.Endpoint, "container-runtime-endpoint", o.Runtime.Endpoint, "socket of another container runtime, which is to find CNI in cni/net.d and bin of the data directory; default the built-in one")
+	f.Var(&o.Runtime.Handlers, "runtime-handlers", "what RuntimeClasses may name beside runc: programs that are called as it is, or shims: crun=/usr/bin/crun,kata=io.containerd.kata.v2,...")
+	f.StringVar(&o.Agent.RootDir, "root-dir", o.Agent.RootDir, "directory of the volumes and other files of pods; default kubelet in the data directory")
+	f.StringVar(&o.Agent.PodLogsDir, "pod-logs-dir", o.Agent.PodLogsDir, "directory of the containers' logs")
+	f.StringVar(&o.Runtime.RegistryDir, "registry-config-dir", o.Runtime.RegistryDir, "directories with hosts.toml files of registries")
+	f.IntVar(&o.Images.HighPercent, "image-gc-high-threshold", o.Images.HighPercent, "how full the disk of the images gets, in percent, before unused ones are removed; 100: they never are")
+	f.IntVar(&o.Images.LowPercent, "image-gc-low-threshold", o.Images.LowPercent, "how full it is when enough is removed")
+	f.DurationVar(&o.Images.MinAge, "minimum-image-ttl-duration", o.Images.MinAge, "how long an unused image is kept at least")
+	f.DurationVar(&o.Images.MaxAge, "image-maximum-gc-age", o.Images.MaxAge, "how long an unused image is kept at the most; default for ever")
+	f.IntVar(&o.Images.MaxPulls, "max-parallel-image-pulls", o.Images.MaxPulls, "how many images are pulled at a time")
+	f.StringVar(&o.Images.ProviderConfig, "image-credential-provider-config", o.Images.ProviderConfig, "CredentialProviderConfig file, or directory of them, that names programs which know registry credentials")
+	f.StringVar(&o.Images.ProviderBinDir, "image-credential-provider-bin-dir", o.Images.ProviderBinDir, "directory of these programs")
+	f.StringVar(&o.ResolvConf, "resolv-conf", o.ResolvConf, "file that names the DNS servers for names outside of the cluster")
+}

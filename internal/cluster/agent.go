@@ -1,0 +1,270 @@
+package cluster
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/discovery"
+	"github.com/kemudi/kemudi/internal/auth/pki"
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/client/https"
+	"github.com/kemudi/kemudi/internal/dialback"
+	"github.com/kemudi/kemudi/internal/join"
+	"github.com/kemudi/kemudi/internal/kubelet/machine"
+	"github.com/kemudi/kemudi/internal/obs"
+	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/internal/worker"
+	"github.com/kemudi/kemudi/internal/worker/settings"
+)
+
+// AgentOptions configure an agent: a machine that runs pods of a cluster whose servers
+// are others.
+type AgentOptions struct {
+	Machine
+
+	Servers []string          // --server: URLs or addresses; none: those that it knows from before
+	Token   join.Token        // --token, --token-file; none: it has joined before
+	Said    settings.Settings // --cluster-cidr and others: what is said must be so in the cluster
+}
+
+// AgentDefaults are the options of an agent that is given none, as its flags show them.
+func AgentDefaults() AgentOptions { return AgentOptions{Machine: defaultMachine()} }
+
+// agent is one running agent.
+type agent struct {
+	o       AgentOptions
+	at      place
+	id      *join.Identity
+	api     *https.Transport
+	worker  *worker.Worker
+	tunnels *dialback.Agent
+	common  settings.Settings // of the cluster
+}
+
+// RunAgent runs an agent until ctx ends or a part of it fails. Containers keep running
+// when it returns.
+func RunAgent(ctx context.Context, o AgentOptions) error {
+	asked := addresses{first: o.NodeIP, second: o.SecondNodeIP}
+	if err := o.complete(); err != nil {
+		return err
+	}
+	if err := o.checkNode(""); err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(o.DataDir, "pki", "ca.key")); err == nil {
+		return fmt.Errorf("%s has the data of a server: run kemudi server here, or remove it with kemudi reset to have an agent, or name another directory (--data-dir)", o.DataDir)
+	}
+	if err := settleProcess(); err != nil {
+		return err
+	}
+	release, err := o.claim()
+	if err != nil {
+		return err
+	}
+	defer release()
+	a := &agent{o: o}
+	a.at.log, a.at.asked, a.at.find = o.Logger, asked, a.findAddresses
+	sg := newStages(ctx)
+	// The container runtime boots while the machine joins.
+	w := o.worker()
+	w.Registry = obs.NewRegistry()
+	if a.worker, err = worker.New(sg.last, w); err != nil {
+		return sg.fail(err)
+	}
+	if err := a.start(sg); err != nil {
+		return sg.fail(err)
+	}
+	return sg.wait()
+}
+
+// start joins the cluster and starts the parts, in order.
+func (a *agent) start(sg *stages) error {
+	g := sg.last
+	if err := a.join(g.Context()); err != nil {
+		return err
+	}
+	a.o.Step("joined the cluster", false)
+	known := a.id.Cluster()
+	var err error
+	a.api, err = https.New(https.Options{
+		Servers: known.Servers, CA: known.CA, Certificate: a.id.Certificate, Agent: "kubelet", Logger: a.o.Logger.With("part", "api"),
+	})
+	if err != nil {
+		return err
+	}
+	sg.plane.Go("connection to the servers", a.api.Run)
+	if err := a.learn(g.Context()); err != nil {
+		return err
+	}
+	found, err := a.findAddresses(a.at.asked)
+	if err != nil {
+		return err
+	}
+	a.at.set(found)
+	g.Go("certificates", func(ctx context.Context) error { return a.id.Run(ctx, a.api) })
+	authorities := x509.NewCertPool()
+	if !authorities.AppendCertsFromPEM(known.CA) {
+		return errors.New("the cluster's authority, as this machine knows it, is no certificate: run 'kemudi reset' here and join again")
+	}
+	if err := a.worker.Start(g, worker.Cluster{
+		Transport: a.api, ClientCA: authorities, Serving: a.id.Serving, NodeIPs: a.at.get().node(), Settings: a.common,
+	}); err != nil {
+		return err
+	}
+	if a.tunnels, err = a.worker.Tunnels(authorities, a.id.Certificate); err != nil {
+		return err
+	}
+	a.tunnels.SetServers(known.Servers)
+	g.Go("tunnels", a.tunnels.Run)
+	g.Go("servers", func(ctx context.Context) error { return a.followServers(ctx, known.Servers) })
+	moved := make(chan struct{}, 1) // a token: addresses may have changed
+	g.Go("follow addresses", func(ctx context.Context) error { return followAddresses(ctx, moved) })
+	g.Go("keep addresses", func(ctx context.Context) error { return a.at.keep(ctx, moved, nil, a.settle) })
+	a.o.Step("node is ready", true)
+	return nil
+}
+
+// join makes this machine part of the cluster, unless it is.
+func (a *agent) join(ctx context.Context) (err error) {
+	a.id, err = join.Open(join.Options{
+		Dir: filepath.Join(a.o.DataDir, "identity"), NodeName: a.o.NodeName, Machine: machine.Identify().SystemUUID,
+		Hosts: func() []string { return a.at.get().node() }, Log: a.o.Logger.With("part", "join"),
+	})
+	if err != nil {
+		return err
+	}
+	return a.id.Join(ctx, a.o.Servers, a.o.Token)
+}
+
+// Waits for the cluster's settings.
+const (
+	settingsWithin = 5 * time.Second // then the machine starts with those that it had
+	firstAsked     = 200 * time.Millisecond
+	longestAsked   = 10 * time.Second
+)
+
+// learn finds out what all machines of the cluster have in common. A machine whose servers
+// do not answer starts with what it has learned before.
+func (a *agent) learn(ctx context.Context) error {
+	file := filepath.Join(a.o.DataDir, settings.Key)
+	before, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read what this machine knows of its cluster: %w", err)
+	}
+	text, err := a.ask(ctx, len(before) > 0)
+	if err != nil {
+		return err
+	}
+	if text == "" {
+		text = string(before)
+	}
+	if a.common, err = settings.Parse(text); err != nil {
+		return err
+	}
+	if err := a.common.Check(a.o.Said); err != nil {
+		return err
+	}
+	if text == string(before) {
+		return nil
+	}
+	return pki.WriteFile(file, []byte(text))
+}
+
+// ask asks for the cluster's settings until they are there, or, if so long only, for a while: then it
+// returns none.
+func (a *agent) ask(ctx context.Context, whileOnly bool) (text string, _ error) {
+	backoff := task.Backoff{Initial: firstAsked, Max: longestAsked, Jitter: 0.2}
+	limited := ctx
+	if whileOnly {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, settingsWithin)
+		defer cancel()
+	}
+	for {
+		found, err := client.For(a.api, core.ConfigMaps).Get(limited, metav1.NamespaceSystem, settings.ConfigMap)
+		if err == nil {
+			return found.Data[settings.Key], nil
+		}
+		if ctx.Err() != nil {
+			return "", fmt.Errorf("ask for the cluster's settings: %w", err)
+		}
+		wait := backoff.Next()
+		a.o.Logger.Warn("the servers do not say what the cluster's settings are", "err", err, "again", wait.Round(time.Millisecond))
+		if err := task.Sleep(limited, wait); err != nil {
+			if ctx.Err() != nil {
+				return "", fmt.Errorf("ask for the cluster's settings: %w", err)
+			}
+			return "", nil
+		}
+	}
+}
+
+// findAddresses finds out the machine's addresses that are not asked for.
+func (a *agent) findAddresses(asked addresses) (addresses, error) {
+	m := a.o.Machine
+	m.NodeIP, m.SecondNodeIP = asked.first, asked.second
+	err := m.findAddresses(a.common.ServiceCIDRs[0].Addr().Is4(), len(a.common.ClusterCIDRs) == 2)
+	return addresses{first: m.NodeIP, second: m.SecondNodeIP}, err
+}
+
+// settle brings everything that names this machine's addresses up to date.
+func (a *agent) settle(context.Context) error {
+	a.worker.SetNodeIPs(a.at.get().node())
+	a.id.Changed()
+	return nil
+}
+
+// followServers keeps those who ask the servers told of where they are, until ctx ends: where
+// they were when the agent started, which may be an address that the cluster does not
+// know of, and where the cluster says that they are.
+func (a *agent) followServers(ctx context.Context, known []string) error {
+	const service = metav1.NamespaceDefault + "/kubernetes"
+	of := client.Cached(a.api, discovery.EndpointSlices, "")
+	return of.Each(ctx, cache.FollowOptions{Index: discovery.IndexService, Value: service}, func([]cache.Delta) error {
+		urls := slices.Clone(known)
+		for _, s := range of.ByIndex(discovery.IndexService, service) {
+			for _, url := range serverURLs(s) {
+				if !slices.Contains(urls, url) {
+					urls = append(urls, url)
+				}
+			}
+		}
+		if err := a.api.SetServers(urls); err != nil {
+			a.o.Logger.Warn("cannot follow where the servers are", "err", err)
+			return nil
+		}
+		a.tunnels.SetServers(urls)
+		if err := a.id.SetServers(urls); err != nil {
+			a.o.Logger.Warn("the next start may not know where the servers are", "err", err)
+		}
+		return nil
+	})
+}
+
+// serverURLs are the servers that a slice of the service "kubernetes" names.
+func serverURLs(s *discoveryv1.EndpointSlice) (urls []string) {
+	for _, port := range s.Ports {
+		for _, e := range s.Endpoints {
+			if port.Port == nil || len(e.Addresses) == 0 || !ptr.Deref(e.Conditions.Ready, true) {
+				continue
+			}
+			urls = append(urls, "https://"+net.JoinHostPort(e.Addresses[0], strconv.Itoa(int(*port.Port))))
+		}
+	}
+	return urls
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"runtime/debug"
 	"runtime/metrics"
@@ -19,7 +20,7 @@ import (
 	"github.com/kemudi/kemudi/internal/task"
 )
 
-// When a server gives back memory, and how much is worth it: the reasons are in
+// When a process gives back memory, and how much is worth it: the reasons are in
 // docs/decisions/008-memory-at-rest.md.
 const (
 	// scavengeEvery is the time between two looks at how busy the process is.
@@ -44,11 +45,10 @@ const (
 	scavengeDatabase = 96 << 20
 )
 
-// scavenge gives memory back to the system whenever the server has had little to do
-// for a while, until ctx ends.
-func (s *server) scavenge(ctx context.Context, st *etcd.Server) error {
+// scavenge gives memory back to the system whenever the process has had little to do
+// for a while, until ctx ends. A server has a store, an agent none.
+func scavenge(ctx context.Context, st *etcd.Server, log *slog.Logger) error {
 	r := scavenger{store: st}
-	log := s.o.Logger.With("part", "memory")
 	for {
 		if err := task.Sleep(ctx, scavengeEvery); err != nil {
 			return nil

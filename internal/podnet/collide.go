@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -46,7 +47,7 @@ func (n *Network) collision() error {
 	}
 	for _, a := range have {
 		p, ok := prefixOf(a.IPNet)
-		if !ok {
+		if !ok || strings.HasPrefix(n.linkName(a.LinkIndex), overlayNames) {
 			continue
 		}
 		for _, s := range append(pods, services...) {

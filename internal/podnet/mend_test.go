@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/kemudi/kemudi/internal/podnet/nettest"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 func TestRunMendsWhatOthersTakeAway(t *testing.T) {
@@ -86,15 +87,8 @@ func TestRunMendsWhatOthersTakeAway(t *testing.T) {
 // within tries until it works.
 func within(t *testing.T, what string, try func() error) {
 	t.Helper()
-	end := time.Now().Add(10 * time.Second)
-	for {
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%s: %v", what, err)
-		}
+	if err := wait.Try(wait.Patience, try); err != nil {
+		t.Fatalf("%s: %v", what, err)
 	}
 }
 

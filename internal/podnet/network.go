@@ -30,6 +30,7 @@ type Network struct {
 	watch *nft.Watch
 	hooks *nft.Watch // of others' chains
 	links *nft.Groups
+	moves *moves
 	pause time.Duration // between two repairs; see mendPause
 
 	looked   bool   // for collisions, and found none
@@ -72,7 +73,12 @@ func New(o Options) (*Network, error) {
 		n.Close()
 		return nil, fmt.Errorf("open netlink: %w", err)
 	}
-	n.Routes = newRoutes(forRoutes)
+	if n.moves, err = watchMoves(); err != nil {
+		forRoutes.Close()
+		n.Close()
+		return nil, err
+	}
+	n.Routes = newRoutes(&n.o, forRoutes, n.moves)
 	return n, nil
 }
 
@@ -90,6 +96,9 @@ func (n *Network) Close() {
 	}
 	if n.links != nil {
 		n.links.Close()
+	}
+	if n.moves != nil {
+		n.moves.Close()
 	}
 	if n.Routes != nil {
 		n.Routes.nl.Close()
@@ -156,7 +165,7 @@ func (n *Network) Run(ctx context.Context) error {
 	}
 	n.inspectFirewall()
 	g := task.NewGroup(ctx)
-	rules, hooks, links := make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1) // each holds one token: there is something to look at
+	rules, hooks, links, moves := make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1) // each holds one token: there is something to look at
 	tell := func(to chan struct{}, next func(ctx context.Context) error) func(ctx context.Context) error {
 		return func(ctx context.Context) error {
 			for {
@@ -173,6 +182,12 @@ func (n *Network) Run(ctx context.Context) error {
 	g.Go("watch rules of the pod network", tell(rules, func(ctx context.Context) error { return n.watch.Next(ctx, table) }))
 	g.Go("watch chains", tell(hooks, n.hooks.NextHook))
 	g.Go("watch links", tell(links, n.linksChanged))
+	g.Go("watch ways to other nodes", tell(moves, n.moves.next))
+	var (
+		look   <-chan time.Time // when the ways to other nodes are looked at; nil: they need not be
+		looked time.Time
+		tries  = task.Backoff{Initial: n.pause, Max: 5 * time.Minute, Jitter: 0.2}
+	)
 	for {
 		select {
 		case <-g.Context().Done():
@@ -184,6 +199,20 @@ func (n *Network) Run(ctx context.Context) error {
 			n.inspectFirewall()
 		case <-links:
 			n.mend(g.Context())
+		case <-moves:
+			look = time.After(time.Until(looked.Add(n.pause)))
+		case <-n.Routes.again:
+			if look == nil {
+				look = time.After(tries.Next())
+			}
+		case <-look:
+			look, looked = nil, time.Now()
+			if err := n.Routes.refresh(g.Context()); err == nil {
+				tries.Reset()
+			} else {
+				n.o.Log.Error("cannot reach the pods of other nodes", "err", err)
+			}
+			n.inspectFirewall() // a port may be needed now
 		}
 	}
 }
@@ -203,12 +232,14 @@ func (n *Network) rewrite(ctx context.Context) {
 }
 
 // mtu is what the pods' links may carry at a time: as much as the link that the
-// default route uses.
+// default route uses, or as VXLAN leaves of that where all goes by it. Elsewhere pods
+// are told by the node when a packet is too large for the way to a node.
 func (n *Network) mtu() (int, error) {
 	routes, err := n.nl.RouteList(nil, netlink.FAMILY_ALL)
 	if err != nil {
 		return 0, fmt.Errorf("list routes: %w", err)
 	}
+	mtu, over := 1500, over4
 	for _, r := range routes {
 		if !isDefault(r.Dst) || r.LinkIndex == 0 {
 			continue
@@ -217,9 +248,15 @@ func (n *Network) mtu() (int, error) {
 		if err != nil {
 			return 0, fmt.Errorf("find link of the default route: %w", err)
 		}
-		return l.Attrs().MTU, nil
+		if mtu = l.Attrs().MTU; r.Family == netlink.FAMILY_V6 {
+			over = over6
+		}
+		break
 	}
-	return 1500, nil
+	if n.o.Mode == OnlyVXLAN {
+		mtu = max(mtu-over.overhead(), leastMTU)
+	}
+	return mtu, nil
 }
 
 func isDefault(dst *net.IPNet) bool {
@@ -275,7 +312,12 @@ func (n *Network) ensureAddrs(link netlink.Link) error {
 	for _, c := range n.o.PodCIDRs {
 		want[netip.PrefixFrom(Gateway(c), c.Bits())] = true
 	}
-	have, err := n.nl.AddrList(link, netlink.FAMILY_ALL)
+	return setAddrs(n.nl, link, want)
+}
+
+// setAddrs gives a link the addresses that it is to have, and takes away others.
+func setAddrs(nl *netlink.Handle, link netlink.Link, want map[netip.Prefix]bool) error {
+	have, err := nl.AddrList(link, netlink.FAMILY_ALL)
 	if err != nil {
 		return fmt.Errorf("list addresses: %w", err)
 	}
@@ -286,7 +328,7 @@ func (n *Network) ensureAddrs(link netlink.Link) error {
 		case want[p]:
 			delete(want, p)
 		default:
-			if err := n.nl.AddrDel(link, &a); err != nil {
+			if err := nl.AddrDel(link, &a); err != nil {
 				return fmt.Errorf("delete address %s: %w", p, err)
 			}
 		}
@@ -296,7 +338,7 @@ func (n *Network) ensureAddrs(link netlink.Link) error {
 		if p.Addr().Is4() {
 			addr.Flags = 0
 		}
-		if err := n.nl.AddrAdd(link, addr); err != nil {
+		if err := nl.AddrAdd(link, addr); err != nil {
 			return fmt.Errorf("add address %s: %w", p, err)
 		}
 	}

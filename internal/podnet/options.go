@@ -1,18 +1,72 @@
 package podnet
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"path/filepath"
+	"slices"
 )
 
 // DefaultBridge is the name of the bridge unless Options say another.
 const DefaultBridge = "kemudi0"
 
+// Mode says how packets get to the pods of other nodes (--pod-network).
+type Mode string
+
+const (
+	// Auto is a route to a node that is a neighbour, and VXLAN to one that is not.
+	Auto Mode = "auto"
+	// OnlyRoutes leaves nodes that are not neighbours to the routers of the network.
+	OnlyRoutes Mode = "routes"
+	// OnlyVXLAN takes VXLAN to neighbours too, for networks that pass on no addresses
+	// but those they gave away.
+	OnlyVXLAN Mode = "vxlan"
+	// None leaves all nodes to the network, or to another program of the machine.
+	None Mode = "none"
+)
+
+// modes are all modes.
+var modes = []Mode{Auto, OnlyRoutes, OnlyVXLAN, None}
+
+// routes and tunnels report which kinds of ways a mode makes.
+func (m Mode) routes() bool  { return m == Auto || m == OnlyRoutes }
+func (m Mode) tunnels() bool { return m == Auto || m == OnlyVXLAN }
+
+// Check refuses what is no mode.
+func (m Mode) Check() error {
+	if !slices.Contains(modes, m) {
+		return fmt.Errorf("--pod-network %q is none of %v", m, modes)
+	}
+	return nil
+}
+
+// VXLAN are the numbers that all nodes must agree on to understand each other.
+type VXLAN struct {
+	Port uint16 // UDP port (--vxlan-port)
+	ID   uint32 // number of the network, below 1<<24 (--vxlan-id)
+}
+
+// DefaultVXLAN has the port that IANA gave to VXLAN, which is what network cards and
+// programs know it by.
+func DefaultVXLAN() VXLAN { return VXLAN{Port: 4789, ID: 75} }
+
+// Check refuses numbers that cannot be.
+func (v VXLAN) Check() error {
+	if v.ID >= 1<<24 {
+		return fmt.Errorf("--vxlan-id %d is not below %d", v.ID, 1<<24)
+	}
+	return nil
+}
+
 // Options say what the pod network of this node is.
 type Options struct {
+	// Mode is by which ways the pods of other nodes are reached; default Auto.
+	Mode Mode
+	// VXLAN defaults to DefaultVXLAN, field by field.
+	VXLAN VXLAN
 	// Bridge is the name of the bridge; default kemudi0.
 	Bridge string
 	// PodCIDRs are the prefixes that this node's pods get their addresses from:
@@ -54,6 +108,11 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.CNIConfDir == "" || o.DataDir == "" {
 		return o, errors.New("pod network: CNIConfDir and DataDir must be set")
+	}
+	o.Mode = cmp.Or(o.Mode, Auto)
+	o.VXLAN.Port, o.VXLAN.ID = cmp.Or(o.VXLAN.Port, DefaultVXLAN().Port), cmp.Or(o.VXLAN.ID, DefaultVXLAN().ID)
+	if err := errors.Join(o.Mode.Check(), o.VXLAN.Check()); err != nil {
+		return o, err
 	}
 	if o.CNICacheDir == "" {
 		o.CNICacheDir = "/var/lib/cni"

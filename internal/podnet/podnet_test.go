@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
+	"github.com/vishvananda/netlink"
 
 	"github.com/kemudi/kemudi/internal/podnet/nettest"
 	"github.com/kemudi/kemudi/internal/podnet/nft"
@@ -329,8 +330,7 @@ func TestRoutesFollowTheirPeers(t *testing.T) {
 	}
 	ctx := t.Context()
 	// An earlier process has left a route.
-	old := newRoutes(n1.Netlink())
-	must(old.Update(ctx, "gone", Peer{PodCIDRs: mustPrefixes("10.244.9.0/24"), Addrs: n2.peer(2).Addrs}))
+	must(n1.Netlink().RouteAdd(&netlink.Route{Dst: ipNet(mustPrefixes("10.244.9.0/24")[0]), Gw: n2.peer(2).Addrs[0].AsSlice(), Protocol: routeProtocol}))
 	r := n1.net.Routes
 	must(r.Update(ctx, "n2", n2.peer(2)))
 	must(r.Update(ctx, "n2", n2.peer(2)))
@@ -353,7 +353,7 @@ func TestRoutesFollowTheirPeers(t *testing.T) {
 		t.Errorf("routes after a node went: got %q, want %q", got, want)
 	}
 	if err := r.Update(ctx, "far", Peer{PodCIDRs: mustPrefixes("10.244.5.0/24"), Addrs: []netip.Addr{netip.MustParseAddr("203.0.113.1")}}); err == nil {
-		t.Error("a route via a machine that is no neighbour was accepted")
+		t.Error("a machine to which there is no way was accepted")
 	}
 }
 
@@ -541,6 +541,8 @@ func TestOptionsAreChecked(t *testing.T) {
 		"too small":        {CNIConfDir: "/c", DataDir: "/d", PodCIDRs: mustPrefixes("10.0.0.0/31")},
 		"longer than 15":   {CNIConfDir: "/c", DataDir: "/d", Bridge: "abcdefghijklmnop"},
 		"no pod CIDR":      base,
+		"is none of":       {CNIConfDir: "/c", DataDir: "/d", Mode: "bgp"},
+		"is not below":     {CNIConfDir: "/c", DataDir: "/d", VXLAN: VXLAN{ID: 1 << 24}},
 	} {
 		if _, err := New(o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("New(%+v): got %v, want an error with %q", o, err, want)

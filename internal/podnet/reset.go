@@ -88,6 +88,7 @@ func find(ctx context.Context, o Options) (found []leftover, done func(), err er
 	add(findNamespaces(o.NetNSDirs))
 	if ours {
 		add(findLinks(nl, o.Bridge))
+		add(findOverlays(nl))
 		add(findTable(ctx, conn))
 	}
 	add(findSysctls(o.sysctlFile()))
@@ -114,7 +115,10 @@ func findRoutes(nl *netlink.Handle) ([]leftover, error) {
 	var found []leftover
 	for _, r := range routes {
 		what := fmt.Sprintf("route %s via %s", r.Dst, r.Gw)
-		if r.Gw == nil {
+		switch {
+		case r.Type == unix.RTN_UNREACHABLE:
+			what = fmt.Sprintf("route %s, unreachable", r.Dst)
+		case r.Gw == nil:
 			what = fmt.Sprintf("route %s", r.Dst)
 		}
 		found = append(found, leftover{what, func() error { return nl.RouteDel(&r) }})
@@ -178,6 +182,23 @@ func findLinks(nl *netlink.Handle, bridge string) ([]leftover, error) {
 		}
 	}
 	return append(found, leftover{"bridge " + bridge, del(br)}), nil
+}
+
+// findOverlays lists our VXLAN devices.
+func findOverlays(nl *netlink.Handle) ([]leftover, error) {
+	var found []leftover
+	for _, over := range []overlay{over4, over6} {
+		link, err := nl.LinkByName(over.name())
+		var notFound netlink.LinkNotFoundError
+		switch {
+		case errors.As(err, &notFound):
+		case err != nil:
+			return found, fmt.Errorf("find link %s: %w", over.name(), err)
+		case ownDevice(link):
+			found = append(found, leftover{"link " + over.name(), func() error { return nl.LinkDel(link) }})
+		}
+	}
+	return found, nil
 }
 
 func findTable(ctx context.Context, conn *nft.Conn) ([]leftover, error) {

@@ -32,6 +32,7 @@ import (
 type site struct {
 	t                       *testing.T
 	n1, n2, client, a, b, c *nettest.Host
+	bridge                  string // of the pods of n1
 	model                   *Model
 	kernel                  *kernel
 }
@@ -39,7 +40,7 @@ type site struct {
 func newSite(t *testing.T) *site {
 	t.Parallel()
 	s := &site{
-		t:  t,
+		t: t, bridge: "br0",
 		n1: nettest.New(t, "n1"), n2: nettest.New(t, "n2"), client: nettest.New(t, "client"),
 		a: nettest.New(t, "a"), b: nettest.New(t, "b"), c: nettest.New(t, "c"),
 	}
@@ -87,7 +88,7 @@ func newSite(t *testing.T) *site {
 func (s *site) pod(node, pod *nettest.Host, subnet, number int) {
 	port := fmt.Sprintf("veth%d", number)
 	nettest.Link(node, port, pod, "eth0")
-	node.Port("br0", port)
+	node.Port(s.bridge, port)
 	pod.Addr("eth0", fmt.Sprintf("10.244.%d.%d/24", subnet, number))
 	pod.Addr("eth0", fmt.Sprintf("fd00:244:0:%d::%d/64", subnet, number))
 	gw4, gw6 := fmt.Sprintf("10.244.%d.1", subnet), fmt.Sprintf("fd00:244:0:%d::1", subnet)

@@ -35,7 +35,10 @@ func (w *Worker) network(g *task.Group, share []netip.Prefix, recorder *client.R
 	}
 	g.Go("pod network", func(ctx context.Context) error {
 		defer pods.Close()
-		return pods.Run(ctx)
+		g := task.NewGroup(ctx)
+		g.Go("this node", pods.Run)
+		g.Go("other nodes", func(ctx context.Context) error { return w.followNodes(ctx, pods.Routes) })
+		return g.Wait()
 	})
 	o.Step("pod network", false)
 	services, err := proxy.New(proxy.Options{

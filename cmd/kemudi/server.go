@@ -75,6 +75,9 @@ func addServerFlags(f *pflag.FlagSet, o *cluster.Options) {
 	f.Var((*portRangeFlag)(&o.Network.NodePorts), "service-node-port-range", "ports of NodePort services")
 	f.Var((*addrFlag)(&o.Network.ClusterDNS), "cluster-dns", "address of the DNS service; default the tenth service address")
 	f.StringVar(&o.Network.ClusterDomain, "cluster-domain", o.Network.ClusterDomain, "DNS domain of the cluster")
+	f.StringVar((*string)(&o.Network.PodNetwork), "pod-network", string(o.Network.PodNetwork), "how packets get to the pods of other nodes: routes to neighbours and VXLAN to others (auto), routes alone, vxlan to all, or none of these")
+	f.Uint16Var(&o.Network.VXLAN.Port, "vxlan-port", o.Network.VXLAN.Port, "UDP port to which nodes send each other VXLAN")
+	f.Uint32Var(&o.Network.VXLAN.ID, "vxlan-id", o.Network.VXLAN.ID, "number of the cluster's VXLAN network")
 
 	f.BoolVar(&o.NoNode, "disable-agent", o.NoNode, "run no pods on this machine")
 

@@ -182,7 +182,7 @@ func machineIP(four bool) netip.Addr {
 		return netip.Addr{}
 	}
 	for _, l := range links {
-		if l.Name == podnet.DefaultBridge {
+		if podnet.OwnLink(l.Name) {
 			continue
 		}
 		addrs, _ := l.Addrs() // none, if it has just gone

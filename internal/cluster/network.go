@@ -7,20 +7,23 @@ import (
 	"net/netip"
 
 	"github.com/kemudi/kemudi/internal/plane"
+	"github.com/kemudi/kemudi/internal/podnet"
 )
 
 // Network says which addresses the cluster uses. The zero value is the default
 // network.
 type Network struct {
 	plane.Network
-	ClusterDomain string // --cluster-domain
+	ClusterDomain string       // --cluster-domain
+	PodNetwork    podnet.Mode  // --pod-network
+	VXLAN         podnet.VXLAN // --vxlan-port, --vxlan-id
 }
 
 // PortRange is a range of ports, both ends included.
 type PortRange = plane.PortRange
 
 func defaultNetwork() Network {
-	return Network{Network: plane.DefaultNetwork(), ClusterDomain: "cluster.local"}
+	return Network{Network: plane.DefaultNetwork(), ClusterDomain: "cluster.local", PodNetwork: podnet.Auto, VXLAN: podnet.DefaultVXLAN()}
 }
 
 // withDefaults fills in what is not set, and checks the rest.
@@ -29,8 +32,10 @@ func (n Network) withDefaults() (Network, error) {
 	if n.Network, err = n.Network.WithDefaults(); err != nil {
 		return n, err
 	}
-	n.ClusterDomain = cmp.Or(n.ClusterDomain, defaultNetwork().ClusterDomain)
-	return n, nil
+	d := defaultNetwork()
+	n.ClusterDomain, n.PodNetwork = cmp.Or(n.ClusterDomain, d.ClusterDomain), cmp.Or(n.PodNetwork, d.PodNetwork)
+	n.VXLAN.Port, n.VXLAN.ID = cmp.Or(n.VXLAN.Port, d.VXLAN.Port), cmp.Or(n.VXLAN.ID, d.VXLAN.ID)
+	return n, errors.Join(n.PodNetwork.Check(), n.VXLAN.Check())
 }
 
 // checkShare reports an error unless a prefix of so many bits can be a node's share of

@@ -71,7 +71,10 @@ func (c *serving) get() (*tls.Certificate, error) { return c.cert.Load(), nil }
 
 // settings is what all machines of the cluster have in common.
 func (n *Network) settings() settings.Settings {
-	return settings.Settings{ClusterCIDRs: n.ClusterCIDRs, ServiceCIDRs: n.ServiceCIDRs, ClusterDNS: n.ClusterDNS, ClusterDomain: n.ClusterDomain}
+	return settings.Settings{
+		ClusterCIDRs: n.ClusterCIDRs, ServiceCIDRs: n.ServiceCIDRs, ClusterDNS: n.ClusterDNS, ClusterDomain: n.ClusterDomain,
+		PodNetwork: string(n.PodNetwork), VXLANPort: n.VXLAN.Port, VXLANID: n.VXLAN.ID,
+	}
 }
 
 // keepRole keeps the label on this machine's Node that says that it is a server too, until

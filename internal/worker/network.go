@@ -20,6 +20,7 @@ func (w *Worker) network(g *task.Group, share []netip.Prefix, recorder *client.R
 	o := &w.o
 	options := podnetOptions(o.DataDir, o.RunDir)
 	options.PodCIDRs, options.ClusterCIDRs, options.ServiceCIDRs = share, w.c.Settings.ClusterCIDRs, w.c.Settings.ServiceCIDRs
+	options.Mode, options.VXLAN = podnet.Mode(w.c.Settings.PodNetwork), podnet.VXLAN{Port: w.c.Settings.VXLANPort, ID: w.c.Settings.VXLANID}
 	options.Log = o.Logger.With("part", "podnet")
 	options.Trouble = func(message string) {
 		if node, ok := client.Cached(w.c.Transport, core.Nodes, "").Get("", o.NodeName); ok {

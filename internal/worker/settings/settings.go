@@ -24,6 +24,9 @@ type Settings struct {
 	ServiceCIDRs  []netip.Prefix `json:"serviceCIDRs"`  // addresses of services
 	ClusterDNS    netip.Addr     `json:"clusterDNS"`    // address of the DNS service
 	ClusterDomain string         `json:"clusterDomain"` // zone of the cluster's names
+	PodNetwork    string         `json:"podNetwork"`    // how packets get to the pods of other nodes; empty: as the worker does by default
+	VXLANPort     uint16         `json:"vxlanPort"`     // to which nodes send to those that are no neighbours; 0: likewise
+	VXLANID       uint32         `json:"vxlanID"`       // number of their network; 0: likewise
 }
 
 // Encode returns the settings as text for [Parse].
@@ -67,6 +70,15 @@ func (s Settings) Check(said Settings) error {
 	}
 	if said.ClusterDomain != "" && said.ClusterDomain != s.ClusterDomain {
 		differ("cluster-domain", said.ClusterDomain, s.ClusterDomain)
+	}
+	if said.PodNetwork != "" && said.PodNetwork != s.PodNetwork {
+		differ("pod-network", said.PodNetwork, s.PodNetwork)
+	}
+	if said.VXLANPort != 0 && said.VXLANPort != s.VXLANPort {
+		differ("vxlan-port", fmt.Sprint(said.VXLANPort), fmt.Sprint(s.VXLANPort))
+	}
+	if said.VXLANID != 0 && said.VXLANID != s.VXLANID {
+		differ("vxlan-id", fmt.Sprint(said.VXLANID), fmt.Sprint(s.VXLANID))
 	}
 	return errors.Join(errs...)
 }

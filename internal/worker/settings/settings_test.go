@@ -12,6 +12,9 @@ var dual = Settings{
 	ServiceCIDRs:  []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
 	ClusterDNS:    netip.MustParseAddr("10.96.0.10"),
 	ClusterDomain: "cluster.local",
+	PodNetwork:    "auto",
+	VXLANPort:     4789,
+	VXLANID:       75,
 }
 
 func TestSettingsAreReadAsTheyWereWritten(t *testing.T) {
@@ -51,6 +54,9 @@ func TestWhatAMachineIsToldMustBeSoInItsCluster(t *testing.T) {
 		"--service-cluster-ip-range 10.2.0.0/16: the cluster has 10.96.0.0/16":    {ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16")}},
 		"--cluster-dns 10.96.0.11: the cluster has 10.96.0.10":                    {ClusterDNS: netip.MustParseAddr("10.96.0.11")},
 		"--cluster-domain k8s.example: the cluster has cluster.local":             {ClusterDomain: "k8s.example"},
+		"--pod-network routes: the cluster has auto":                              {PodNetwork: "routes"},
+		"--vxlan-port 8472: the cluster has 4789":                                 {VXLANPort: 8472},
+		"--vxlan-id 1: the cluster has 75":                                        {VXLANID: 1},
 	} {
 		err := dual.Check(said)
 		if err == nil || !strings.HasPrefix(err.Error(), want+"; ") {

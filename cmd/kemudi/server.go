@@ -81,7 +81,7 @@ func addServerFlags(f *pflag.FlagSet, o *cluster.Options) {
 
 	f.BoolVar(&o.NoNode, "disable-agent", o.NoNode, "run no pods on this machine")
 
-	f.StringVar(&o.Scheduling.ConfigFile, "scheduler-config", o.Scheduling.ConfigFile, "file of a KubeSchedulerConfiguration: profiles, their plugins with arguments, extenders")
+	f.StringVar(&o.Scheduling.ConfigFile, "scheduler-config", o.Scheduling.ConfigFile, "file of a KubeSchedulerConfiguration: profiles, their plugins with arguments, extenders, leader election; flags go before it")
 	f.IntVar(&o.Scheduling.NodesToScore, "percentage-of-nodes-to-score", o.Scheduling.NodesToScore, "how much of the cluster is searched before the best node found is taken, in percent; default 50 to 5, the less the larger the cluster")
 	f.IntVar(&o.Controllers.EndpointSlice.MaxEndpointsPerSlice, "max-endpoints-per-slice", o.Controllers.EndpointSlice.MaxEndpointsPerSlice, "how many endpoints an EndpointSlice holds")
 	f.Var((*limitFlag)(&o.Controllers.PodGC.Threshold), "terminated-pod-gc-threshold", "how many finished pods are kept; 0 or less: all of them")

@@ -219,9 +219,12 @@ func (s *server) serve(sg *stages, st *etcd.Server) error {
 	controllers := s.o.Controllers
 	controllers.Authority, controllers.Tokens = s.pki.CA, s.issuer
 	published := make(chan struct{})
-	scheduling, err := s.o.Scheduling.config()
+	scheduling, err := s.o.Scheduling.config(s.o.Election)
 	if err != nil {
 		return err
+	}
+	for _, idle := range scheduling.Idle {
+		s.o.Logger.Warn("a field of --scheduler-config has no effect", "field", idle.Field, "why", idle.Why)
 	}
 	s.plane, err = plane.New(plane.Options{
 		Store: &st.Store, CABundle: string(s.pki.CA.CertPEM()), Network: s.o.Network.Network, Logger: s.o.Logger,

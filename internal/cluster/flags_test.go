@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"os"
@@ -28,6 +29,7 @@ import (
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/container"
+	"github.com/kemudi/kemudi/internal/leader"
 	"github.com/kemudi/kemudi/internal/plane"
 	"github.com/kemudi/kemudi/internal/trace"
 	"github.com/kemudi/kemudi/internal/worker"
@@ -179,6 +181,37 @@ func TestSettingsReachTheirParts(t *testing.T) {
 	s.requests(&o)
 	if o.RequestTimeout != 3*time.Second || o.MaxReads != 4 || o.MaxWrites != 5 {
 		t.Errorf("API server: got timeout %s, %d reads and %d writes", o.RequestTimeout, o.MaxReads, o.MaxWrites)
+	}
+}
+
+func TestFlagsOfElectionsGoBeforeTheSchedulersFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "scheduler.yaml")
+	text := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nleaderElection: {leaseDuration: 40s, renewDeadline: 30s, resourceName: mine}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := Scheduling{ConfigFile: file}
+	for _, c := range []struct {
+		flags leader.Settings
+		want  string
+	}{
+		{leader.Settings{}, "kube-system/mine 40s 30s 2s"},
+		{leader.Defaults(), "kube-system/mine 40s 30s 2s"},
+		{leader.Settings{RenewDeadline: 20 * time.Second, Namespace: "elsewhere"}, "elsewhere/mine 40s 20s 2s"},
+		{leader.Settings{Names: []string{"a", "b"}}, "kube-system/b 40s 30s 2s"},
+		{leader.Settings{Names: []string{"both"}, RetryPeriod: time.Second}, "kube-system/both 40s 30s 1s"},
+		{leader.Settings{LeaseDuration: 20 * time.Second}, "leader election of the scheduler, by flags and by --scheduler-config: --leader-elect-lease-duration 20s must be greater than --leader-elect-renew-deadline 30s"},
+		{leader.Settings{Off: true, LeaseDuration: 20 * time.Second}, "off"},
+	} {
+		got := "off"
+		if o, err := s.config(c.flags); err != nil {
+			got = err.Error()
+		} else if e := o.LeaderElection; !e.Off {
+			got = fmt.Sprint(e.Namespace, "/", e.Lease(0), " ", e.LeaseDuration, " ", e.RenewDeadline, " ", e.RetryPeriod)
+		}
+		if got != c.want {
+			t.Errorf("%+v: got %s, want %s", c.flags, got, c.want)
+		}
 	}
 }
 

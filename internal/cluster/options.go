@@ -67,12 +67,15 @@ func (o Options) withDefaults() (Options, error) {
 	if !o.BindAddress.IsValid() {
 		o.BindAddress = netip.IPv6Unspecified()
 	}
-	for _, check := range []func() error{o.Controllers.Check, o.Election.Check, o.Scheduling.check, o.API.check, o.Identity.check} {
+	for _, check := range []func() error{o.Controllers.Check, o.Election.Check, o.API.check, o.Identity.check} {
 		if err := check(); err != nil {
 			return o, err
 		}
 	}
-	var err error
+	_, err := o.Scheduling.config(o.Election)
+	if err != nil {
+		return o, err
+	}
 	if o.Network, err = o.Network.withDefaults(); err != nil {
 		return o, err
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/kemudi/kemudi/internal/leader"
 	"github.com/kemudi/kemudi/internal/scheduler/config"
 )
 
@@ -13,13 +14,8 @@ type Scheduling struct {
 	NodesToScore int    // --percentage-of-nodes-to-score: of profiles that say nothing of it
 }
 
-func (s *Scheduling) check() error {
-	_, err := s.config()
-	return err
-}
-
-// config is the configuration of the scheduler.
-func (s *Scheduling) config() (*config.Config, error) {
+// config is the configuration of the scheduler. What flags say of elections goes before its file.
+func (s *Scheduling) config(election leader.Settings) (*config.Config, error) {
 	if s.NodesToScore < 0 || s.NodesToScore > 100 {
 		return nil, fmt.Errorf("--percentage-of-nodes-to-score %d is not between 0 and 100", s.NodesToScore)
 	}
@@ -32,6 +28,10 @@ func (s *Scheduling) config() (*config.Config, error) {
 		if c, err = config.Parse(data); err != nil {
 			return nil, fmt.Errorf("--scheduler-config %s: %w", s.ConfigFile, err)
 		}
+	}
+	c.LeaderElection = election.Over(c.LeaderElection, 1)
+	if err := c.LeaderElection.Check(); err != nil {
+		return nil, fmt.Errorf("leader election of the scheduler, by flags and by --scheduler-config: %w", err)
 	}
 	for i := range c.Profiles {
 		if p := &c.Profiles[i]; p.PercentageOfNodesToScore == 0 {

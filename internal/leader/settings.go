@@ -43,10 +43,14 @@ func (s Settings) WithDefaults() Settings {
 // jitter is by how much retries may be late, as upstream has it.
 const jitter = 1.2
 
+// Late is when the retry after a period may come at the latest.
+func Late(period time.Duration) time.Duration { return time.Duration(jitter * float64(period)) }
+
 // Check says what is wrong with the settings.
 func (s Settings) Check() error {
 	s = s.WithDefaults()
 	switch {
+	case s.Off:
 	case s.Lock != "leases":
 		return fmt.Errorf("--leader-elect-resource-lock %q: leaders are elected by leases alone", s.Lock)
 	case len(s.Names) > 2:
@@ -57,10 +61,37 @@ func (s Settings) Check() error {
 		return errors.New("--leader-elect-renew-deadline and --leader-elect-retry-period must be greater than zero")
 	case s.LeaseDuration <= s.RenewDeadline:
 		return fmt.Errorf("--leader-elect-lease-duration %s must be greater than --leader-elect-renew-deadline %s", s.LeaseDuration, s.RenewDeadline)
-	case s.RenewDeadline <= time.Duration(jitter*float64(s.RetryPeriod)):
+	case s.RenewDeadline <= Late(s.RetryPeriod):
 		return fmt.Errorf("--leader-elect-renew-deadline %s must be greater than %.1f times --leader-elect-retry-period %s", s.RenewDeadline, jitter, s.RetryPeriod)
 	}
 	return nil
+}
+
+// SameTimes says that both elect in the same time.
+func (s Settings) SameTimes(other Settings) bool {
+	return s.LeaseDuration == other.LeaseDuration && s.RenewDeadline == other.RenewDeadline && s.RetryPeriod == other.RetryPeriod
+}
+
+// Over are the settings of a file, with those that flags say in their place: those that differ from
+// their defaults. name is the lease that the file is about, as for [Settings.Lease].
+func (s Settings) Over(file Settings, name int) Settings {
+	s, d := s.WithDefaults(), Defaults()
+	over(&file.LeaseDuration, s.LeaseDuration, d.LeaseDuration)
+	over(&file.RenewDeadline, s.RenewDeadline, d.RenewDeadline)
+	over(&file.RetryPeriod, s.RetryPeriod, d.RetryPeriod)
+	over(&file.Lock, s.Lock, d.Lock)
+	over(&file.Namespace, s.Namespace, d.Namespace)
+	over(&file.Off, s.Off, d.Off)
+	if s.Lease(name) != d.Lease(name) {
+		file.Names = []string{s.Lease(name)}
+	}
+	return file
+}
+
+func over[T comparable](field *T, said, usual T) {
+	if said != usual {
+		*field = said
+	}
 }
 
 // Lease is the name of the lease of the controllers (0) or of the scheduler (1).

@@ -1,6 +1,8 @@
 package plane
 
 import (
+	"fmt"
+
 	"github.com/google/uuid"
 
 	"github.com/kemudi/kemudi/internal/client"
@@ -8,8 +10,43 @@ import (
 	"github.com/kemudi/kemudi/internal/leader"
 )
 
+// elections are how leaders are elected: of the controllers, and of the scheduler, whose
+// configuration may say something else.
+func (o *Options) elections() (controllers, scheduler leader.Settings) {
+	controllers = o.Election.WithDefaults()
+	scheduler = controllers
+	scheduler.Names = []string{controllers.Lease(1)}
+	if o.Scheduler != nil {
+		scheduler = o.Scheduler.LeaderElection
+	}
+	return controllers, scheduler
+}
+
 // elects says that leaders are elected: there are others, and nobody decides for them.
-func (o *Options) elects() bool { return o.Shared && !o.Election.Off && o.Leadership == nil }
+func (o *Options) elects() bool {
+	controllers, scheduler := o.elections()
+	return o.Shared && o.Leadership == nil && !(controllers.Off && scheduler.Off)
+}
+
+// checkElections says what is wrong with the elections.
+func (o *Options) checkElections() error {
+	controllers, scheduler := o.elections()
+	if err := controllers.Check(); err != nil {
+		return err
+	}
+	if err := scheduler.Check(); err != nil {
+		return fmt.Errorf("leader election of the scheduler: %w", err)
+	}
+	if !controllers.Off && !scheduler.Off && oneLease(controllers, scheduler) && !controllers.SameTimes(scheduler) {
+		return fmt.Errorf("controllers and scheduler go by one lease, %s/%s: their leader elections must not differ", controllers.Namespace, controllers.Lease(0))
+	}
+	return nil
+}
+
+// oneLease says that both go by the same lease.
+func oneLease(controllers, scheduler leader.Settings) bool {
+	return controllers.Namespace == scheduler.Namespace && controllers.Lease(0) == scheduler.Lease(0)
+}
 
 // leadership is who decides whether this process runs the controllers, and the
 // scheduler; nil: it does.
@@ -24,18 +61,26 @@ func (p *Plane) leadership(events *client.Recorder) leadership {
 	if !p.o.elects() {
 		return leadership{controllers: p.o.Leadership, scheduler: p.o.Leadership}
 	}
-	settings, metrics := p.o.Election.WithDefaults(), leader.NewMetrics(p.o.Registry)
-	identity := p.o.Host + "_" + uuid.NewString()
-	elector := func(lease int, component string) *leader.Elector {
-		return leader.New(leader.Options{
-			Settings: settings, Name: settings.Lease(lease), Identity: identity, Transport: p.Admin(),
+	controllers, scheduler := p.o.elections()
+	metrics, identity := leader.NewMetrics(p.o.Registry), p.o.Host+"_"+uuid.NewString()
+	var l leadership
+	elector := func(settings leader.Settings, component string) *leader.Elector {
+		e := leader.New(leader.Options{
+			Settings: settings, Name: settings.Lease(0), Identity: identity, Transport: p.Admin(),
 			Events: events.For(component), Metrics: metrics, Logger: p.o.Logger,
 		})
+		l.electors = append(l.electors, e)
+		return e
 	}
-	first := elector(0, "kube-controller-manager")
-	if settings.Lease(0) == settings.Lease(1) {
-		return leadership{first, first, []*leader.Elector{first}}
+	if !controllers.Off {
+		l.controllers = elector(controllers, "kube-controller-manager")
 	}
-	second := elector(1, "default-scheduler")
-	return leadership{first, second, []*leader.Elector{first, second}}
+	switch {
+	case scheduler.Off:
+	case !controllers.Off && oneLease(controllers, scheduler):
+		l.scheduler = l.controllers
+	default:
+		l.scheduler = elector(scheduler, "default-scheduler")
+	}
+	return l
 }

@@ -53,7 +53,8 @@ type Options struct {
 	Controllers controllers.Options
 	// Shared says that other control planes work on the store as well: one of them is
 	// elected to run the controllers, one the scheduler. Who is alone pays nothing.
-	Shared   bool
+	Shared bool
+	// Election says how; of the scheduler, its configuration does, if there is one.
 	Election leader.Settings
 	// Leadership decides in place of elections; nil: nobody does.
 	Leadership controller.Leadership
@@ -88,7 +89,7 @@ func New(o Options) (*Plane, error) {
 	if o.Network, err = o.Network.WithDefaults(); err != nil {
 		return nil, err
 	}
-	if err := o.Election.Check(); err != nil {
+	if err := o.checkElections(); err != nil {
 		return nil, err
 	}
 	if o.elects() {

@@ -261,9 +261,10 @@ func patchStatus(ctx context.Context, pods client.Client[*corev1.Pod], p *corev1
 // have to go.
 func (l *loop) makeRoom(item *pending, pre preemption) {
 	l.metrics.victims.Observe(float64(len(pre.victims)))
+	by := l.beneficiary(item, "pod "+string(item.pod.Obj.UID))
 	for _, v := range l.whole(pre.victims) {
 		if !v.Terminating {
-			l.evict(item, v, "pod "+string(item.pod.Obj.UID), v.Node().Name)
+			l.evict(by, v, v.Node().Name)
 		}
 	}
 	for _, other := range slices.Clone(pre.node.Nominated) {
@@ -280,16 +281,27 @@ func (l *loop) makeRoom(item *pending, pre preemption) {
 	l.snapshot.Nominate(item.pod, pre.node.Name)
 }
 
-// evict deletes a victim, having said why in its status. preemptor is for whom, in words.
-func (l *loop) evict(item *pending, v *snapshot.Pod, preemptor, node string) {
+// beneficiary is for whom pods are evicted.
+type beneficiary struct {
+	item *pending
+	who  string // in words
+	few  *few   // its evictions
+}
+
+func (l *loop) beneficiary(item *pending, who string) *beneficiary {
+	return &beneficiary{item, who, &few{free: l.o.Config.Parallelism}}
+}
+
+// evict deletes a victim, having said why in its status.
+func (l *loop) evict(by *beneficiary, v *snapshot.Pod, node string) {
 	v.Victim = true
-	victim, obj := v.Obj, item.pod.Obj
+	victim, obj := v.Obj, by.item.pod.Obj
 	status := map[string]any{"conditions": []corev1.PodCondition{condition(victim, corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler,
 		Message: obj.Spec.SchedulerName + ": preempting to accommodate a higher priority pod",
 	})}}
 	l.calls.add(&call{
-		pod: victim.UID, kind: evictCall,
+		pod: victim.UID, kind: evictCall, few: by.few,
 		do: func(ctx context.Context) error {
 			if err := patchStatus(ctx, l.pods, victim, status); err != nil {
 				return fmt.Errorf("say why pod %s is preempted: %w", nameOf(victim), err)
@@ -300,7 +312,7 @@ func (l *loop) evict(item *pending, v *snapshot.Pod, preemptor, node string) {
 		then: func(err error) {
 			switch {
 			case err == nil:
-				item.by.events.Event(victim, corev1.EventTypeNormal, "Preempted", fmt.Sprintf("Preempted by %s on node %s", preemptor, node))
+				by.item.by.events.Event(victim, corev1.EventTypeNormal, "Preempted", fmt.Sprintf("Preempted by %s on node %s", by.who, node))
 			case apierrors.IsNotFound(err):
 			default:
 				v.Victim = false

@@ -38,7 +38,14 @@ type call struct {
 	then func(err error)                 // runs in the scheduler's turn
 	// limit is how long it may take; 0: callDeadline.
 	limit time.Duration
+	few   *few // it is one of; nil: of none
 	err   error
+}
+
+// few is calls of which no more than some are under way at once.
+type few struct {
+	free int
+	rest []*call // to be added when others are done
 }
 
 // calls runs calls beside the scheduler, for one pod one after the other (B2).
@@ -59,6 +66,18 @@ func (c *calls) full() bool { return len(c.ready) >= callsWaiting }
 
 // add starts a call, now or when it may.
 func (c *calls) add(x *call) {
+	if x.few != nil {
+		if x.few.free == 0 {
+			x.few.rest = append(x.few.rest, x)
+			return
+		}
+		x.few.free--
+	}
+	c.put(x)
+}
+
+// put is add without regard to what the call is one of.
+func (c *calls) put(x *call) {
 	before := c.byPod[x.pod]
 	if len(before) > 1 && (x.kind == stateCall || x.kind == bindCall) { // keep the one under way, and what must not be lost
 		before = append(before[:1:1], slices.DeleteFunc(slices.Clone(before[1:]), func(b *call) bool { return b.kind == stateCall })...)
@@ -94,6 +113,13 @@ func (c *calls) done(x *call) {
 		c.ready = append(c.ready, rest[0])
 	} else {
 		delete(c.byPod, x.pod)
+	}
+	if x.few != nil {
+		x.few.free++
+		if rest := x.few.rest; len(rest) > 0 {
+			x.few.rest = rest[1:]
+			c.add(rest[0])
+		}
 	}
 	c.start()
 	x.then(x.err)

@@ -228,9 +228,10 @@ func (l *loop) groupUnfit(item *pending, ask *gang, t *groupTrial, d *gangDecisi
 	})
 	l.metrics.groups.attempt(item.by, "unschedulable", now.Sub(t.started))
 	l.queue.refuse(item, refused, now)
+	by := l.beneficiary(t.waiting[0], "podgroup "+string(g.obj.UID))
 	for _, v := range pre.victims {
 		if !v.Terminating {
-			l.evict(t.waiting[0], v, "podgroup "+string(g.obj.UID), v.Node().Name)
+			l.evict(by, v, v.Node().Name)
 		}
 	}
 }

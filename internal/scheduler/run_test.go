@@ -649,6 +649,48 @@ func TestPreemptsTheLeastImportantPod(t *testing.T) {
 	})
 }
 
+func TestEvictsSoManyAtOnce(t *testing.T) {
+	for _, parallelism := range []int{2, 16} {
+		c := config.Default()
+		c.Parallelism = parallelism
+		inClusterOf(t, c, nil, func(r *rig) {
+			const victims = 5
+			r.node("n cpu=5")
+			for i := range victims {
+				r.pod(fmt.Sprintf("low%d cpu=1", i))
+			}
+			now, most := 0, 0
+			r.mu.Lock()
+			r.mu.all = func(q *client.Request) error {
+				if !strings.HasPrefix(q.Name, "low") || q.Sub != "status" && q.Verb != "delete" {
+					return nil
+				}
+				r.mu.Lock()
+				now++
+				most = max(most, now)
+				r.mu.Unlock()
+				time.Sleep(time.Second)
+				r.mu.Lock()
+				now--
+				r.mu.Unlock()
+				return nil
+			}
+			r.mu.Unlock()
+			r.pod("high cpu=5 prio=9")
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			for i := range victims {
+				if r.get(fmt.Sprintf("low%d", i)).DeletionTimestamp == nil {
+					r.t.Errorf("low%d has not been evicted", i)
+				}
+			}
+			if want := min(parallelism, victims); most != want {
+				r.t.Errorf("parallelism %d: %d evictions at once, want %d", parallelism, most, want)
+			}
+		})
+	}
+}
+
 func TestEndsAndBeginsAgainWithWhatIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

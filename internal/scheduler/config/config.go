@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	componentv1alpha1 "k8s.io/component-base/config/v1alpha1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/kemudi/kemudi/internal/leader"
 	"github.com/kemudi/kemudi/internal/scheduler/extender"
 	"github.com/kemudi/kemudi/internal/scheduler/plugins"
 )
@@ -23,8 +23,15 @@ type Config struct {
 	// How long a pod waits after an attempt that failed, at first and at most.
 	PodInitialBackoff, PodMaxBackoff time.Duration
 
-	// LeaderElection says how processes agree on who schedules.
-	LeaderElection componentv1alpha1.LeaderElectionConfiguration
+	// Parallelism is how many pods are evicted at once for one that preempts them. Nodes are
+	// filtered and scored by one goroutine whatever it says.
+	Parallelism int
+
+	// LeaderElection says how processes agree on who schedules; its one name is that of the lease.
+	LeaderElection leader.Settings
+
+	// Idle is what the file says and nothing follows from.
+	Idle []IdleField
 }
 
 // Profile is how pods that name it are scheduled.
@@ -57,6 +64,7 @@ func Parse(data []byte) (*Config, error) {
 
 // fromFile fills in defaults, checks everything, and takes over what is asked for.
 func fromFile(file *configv1.KubeSchedulerConfiguration) (*Config, error) {
+	idle := idleFields(file)
 	setDefaults(file)
 	errs := validate(file)
 	extenders, more := newExtenders(file.Extenders)
@@ -66,7 +74,9 @@ func fromFile(file *configv1.KubeSchedulerConfiguration) (*Config, error) {
 		Extenders:         extenders,
 		PodInitialBackoff: time.Duration(*file.PodInitialBackoffSeconds) * time.Second,
 		PodMaxBackoff:     time.Duration(*file.PodMaxBackoffSeconds) * time.Second,
-		LeaderElection:    file.LeaderElection,
+		Parallelism:       int(*file.Parallelism),
+		LeaderElection:    election(&file.LeaderElection),
+		Idle:              idle,
 	}
 	for i := range file.Profiles {
 		profile, more := newProfile(&file.Profiles[i], field.NewPath("profiles").Index(i))

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -56,8 +57,14 @@ func read(doc string) []string {
 	if c.PodInitialBackoff != d.PodInitialBackoff || c.PodMaxBackoff != d.PodMaxBackoff {
 		say("back-off %v to %v", c.PodInitialBackoff, c.PodMaxBackoff)
 	}
-	if l := c.LeaderElection; *l.LeaderElect != *d.LeaderElection.LeaderElect || l.LeaseDuration != d.LeaderElection.LeaseDuration || l.ResourceName != d.LeaderElection.ResourceName {
-		say("leader elected: %t, lease %s/%s of %v, renewed in %v, tried every %v", *l.LeaderElect, l.ResourceNamespace, l.ResourceName, l.LeaseDuration.Duration, l.RenewDeadline.Duration, l.RetryPeriod.Duration)
+	if l := c.LeaderElection; !reflect.DeepEqual(l, d.LeaderElection) {
+		say("leader elected: %t, lease %s/%s of %v, renewed in %v, tried every %v", !l.Off, l.Namespace, l.Lease(0), l.LeaseDuration, l.RenewDeadline, l.RetryPeriod)
+	}
+	if c.Parallelism != d.Parallelism {
+		say("%d evictions at once", c.Parallelism)
+	}
+	for _, idle := range c.Idle {
+		say("%s has no effect: %s", idle.Field, idle.Why)
 	}
 	for _, e := range c.Extenders {
 		say("extender %s timeout %v", e.Name(), e.Client.Timeout)
@@ -100,9 +107,12 @@ func TestDefaultsAreUpstreams(t *testing.T) {
 		t.Errorf("back-off: got %v to %v, want 1s to 10s", c.PodInitialBackoff, c.PodMaxBackoff)
 	}
 	l := c.LeaderElection
-	if !*l.LeaderElect || l.LeaseDuration.Duration != 15*time.Second || l.RenewDeadline.Duration != 10*time.Second || l.RetryPeriod.Duration != 2*time.Second ||
-		l.ResourceLock != "leases" || l.ResourceNamespace != "kube-system" || l.ResourceName != "kube-scheduler" {
+	if l.Off || l.LeaseDuration != 15*time.Second || l.RenewDeadline != 10*time.Second || l.RetryPeriod != 2*time.Second ||
+		l.Lock != "leases" || l.Namespace != "kube-system" || !slices.Equal(l.Names, []string{"kube-scheduler"}) {
 		t.Errorf("leader election: got %+v", l)
+	}
+	if c.Parallelism != 16 || len(c.Idle) > 0 {
+		t.Errorf("got parallelism %d and %v", c.Parallelism, c.Idle)
 	}
 	if got, want := c.Profiles[0].Plugins.At, plugins.DefaultChoice().At; fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("plugins: got %v, want %v", got, want)

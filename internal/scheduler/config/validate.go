@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	componentv1alpha1 "k8s.io/component-base/config/v1alpha1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
@@ -40,32 +39,6 @@ func validatePercentage(path *field.Path, percentage *int32) field.ErrorList {
 		return field.ErrorList{field.Invalid(path, *percentage, "not in valid range [0-100]")}
 	}
 	return nil
-}
-
-func validateLeader(l *componentv1alpha1.LeaderElectionConfiguration) (errs field.ErrorList) {
-	if !*l.LeaderElect {
-		return nil
-	}
-	path := field.NewPath("leaderElection")
-	if l.LeaseDuration.Duration <= 0 {
-		errs = append(errs, field.Invalid(path.Child("leaseDuration"), l.LeaseDuration, "must be greater than zero"))
-	}
-	if l.RenewDeadline.Duration <= 0 {
-		errs = append(errs, field.Invalid(path.Child("renewDeadline"), l.RenewDeadline, "must be greater than zero"))
-	}
-	if l.RetryPeriod.Duration <= 0 {
-		errs = append(errs, field.Invalid(path.Child("retryPeriod"), l.RetryPeriod, "must be greater than zero"))
-	}
-	if l.LeaseDuration.Duration <= l.RenewDeadline.Duration {
-		errs = append(errs, field.Invalid(path.Child("leaseDuration"), l.RenewDeadline, "LeaseDuration must be greater than RenewDeadline"))
-	}
-	if l.RenewDeadline.Duration <= l.RetryPeriod.Duration {
-		errs = append(errs, field.Invalid(path.Child("renewDeadline"), l.RetryPeriod, "RenewDeadline must be greater than RetryPeriod"))
-	}
-	if l.ResourceLock != "leases" {
-		errs = append(errs, field.Invalid(path.Child("resourceLock"), l.ResourceLock, `resourceLock value must be "leases"`))
-	}
-	return errs
 }
 
 func validateProfiles(profiles []configv1.KubeSchedulerProfile) (errs field.ErrorList) {

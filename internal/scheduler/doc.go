@@ -23,6 +23,6 @@
 //	B4 A pod that could not be scheduled is tried again after an event that can help it, and after 5 minutes in any case.
 //	B5 A plugin whose Reserve was called is told of the pod's binding or of its end, one of both, once.
 //	B6 What is remembered changes no decision: it holds until the node or the snapshot has another edition.
-//	B7 Devices that a claim was promised are nobody else's until the claim is seen to have them, or is known not to get them.
+//	B7 Devices that a claim was promised are nobody else's until the claim is seen to have them, or is known not to get them from any pod that holds the promise.
 //	B8 Of a group as many pods as it needs have a place, or none that has not been bound before.
 package scheduler

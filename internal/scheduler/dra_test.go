@@ -471,32 +471,39 @@ func TestGoesOnWhereASchedulerDied(t *testing.T) {
 					r.slice("n1", "[{name: g0}, {name: g1}]")
 					r.claims("a", "b")
 					r.create(pod)
-					writes := 0
-					r.mu.all = func(*client.Request) error {
-						r.mu.Lock()
-						defer r.mu.Unlock()
-						if writes++; writes > at {
-							return context.Canceled
-						}
-						return nil
-					}
-					for _, d := range []time.Duration{time.Millisecond, time.Hour} {
-						g := task.NewGroup(t.Context())
-						g.Go("scheduler", New(Options{Transport: r.transport, Events: r.reports}).Run)
-						time.Sleep(d)
-						synctest.Wait()
-						g.Cancel(context.Canceled)
-						if err := g.Wait(); err != nil {
-							t.Error(err)
-						}
-						r.mu.Lock()
-						r.mu.all = nil
-						r.mu.Unlock()
-					}
+					r.dyingAt(at, Options{})
 					r.where("p", "n1")
 					checkDevices(t, r)
 				})
 			})
 		}
+	}
+}
+
+// dyingAt runs a scheduler that dies before one of its writes, and then another one.
+func (r *rig) dyingAt(write int, o Options) {
+	r.t.Helper()
+	writes := 0
+	r.mu.all = func(*client.Request) error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if writes++; writes > write {
+			return context.Canceled
+		}
+		return nil
+	}
+	for _, d := range []time.Duration{time.Millisecond, time.Hour} {
+		g := task.NewGroup(r.t.Context())
+		o.Transport, o.Events = r.transport, r.reports
+		g.Go("scheduler", New(o).Run)
+		time.Sleep(d)
+		synctest.Wait()
+		g.Cancel(context.Canceled)
+		if err := g.Wait(); err != nil {
+			r.t.Error(err)
+		}
+		r.mu.Lock()
+		r.mu.all = nil
+		r.mu.Unlock()
 	}
 }

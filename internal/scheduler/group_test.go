@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/dra"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
 )
@@ -400,22 +401,86 @@ func TestAGangHasAllItsDevicesOrNone(t *testing.T) {
 	})
 }
 
-func TestNeverGivesADeviceTwiceToGangs(t *testing.T) {
-	for seed := range uint64(25) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+func TestPodsOfAGangShareAClaim(t *testing.T) {
+	withGroups(t, func(r *rig) {
+		r.class("gpu", `{selectors: [{cel: {expression: 'device.driver == "d.io"'}}]}`)
+		for _, n := range []string{"n1", "n2", "n3"} {
+			r.node(n + " cpu=8")
+		}
+		r.slice("n2", "[{name: g0}]")
+		r.claims("a", "b")
+		r.gang("g", 3)
+		r.pod("g1 group=g cpu=1 uses=a")
+		r.pod("g2 group=g cpu=1 uses=a")
+		r.pod("g3 group=g cpu=1 uses=a,b")
+		r.groupSaid("g", metav1.ConditionFalse, "Unschedulable", "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining. preemption: No preemption victims found for incoming preemptor")
+		r.has("a", "")
+		r.slice("n3", "[{name: g0}]") // of no use: all must be where a is
+		time.Sleep(time.Minute)
+		r.has("a", "")
+		s := client.For(r.admin, dra.ResourceSlices)
+		if err := s.Delete(r.t.Context(), "", "n3", metav1.DeleteOptions{}); err != nil {
+			r.t.Fatal(err)
+		}
+		made(r, dra.ResourceSlices, "{metadata: {name: more}, spec: {driver: d.io, nodeName: n2, pool: {name: more, generation: 1, resourceSliceCount: 1}, devices: [{name: g1}]}}")
+		time.Sleep(time.Minute)
+		r.havePlaces(map[string]int{"g": 3})
+		for _, p := range []string{"g1", "g2", "g3"} {
+			r.where(p, "n2")
+		}
+		users := []string{"g1", "g2", "g3"}
+		if c := r.getClaim("a"); len(c.Status.ReservedFor) != len(users) {
+			r.t.Errorf("claim a is reserved for %v, want %v", c.Status.ReservedFor, users)
+		}
+		checkDevices(r.t, r)
+	})
+}
+
+// TestAGangThatSharesAClaimGoesOnWhereASchedulerDied kills the scheduler before each of its writes in turn.
+func TestAGangThatSharesAClaimGoesOnWhereASchedulerDied(t *testing.T) {
+	for at := range 12 {
+		t.Run(fmt.Sprint(at), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				raceForDevices(t, seed, Options{PodGroups: true}, func(r *rig) int {
-					for i := range 12 {
-						if i%3 == 0 {
-							r.gang(fmt.Sprint("g", i/3), 3)
-						}
-						r.claims(fmt.Sprint("c", i))
-						r.create(fmt.Sprintf("p%d cpu=1 group=g%d uses=c%d", i, i/3, i))
-					}
-					return 12
-				})
+				r := newRig(t)
+				r.class("gpu", "{}")
+				r.node("n1 cpu=4")
+				r.slice("n1", "[{name: g0}]")
+				r.claims("a")
+				r.gang("g", 3)
+				for i := range 3 {
+					r.create(fmt.Sprintf("g%d group=g cpu=1 uses=a", i))
+				}
+				r.dyingAt(at, Options{PodGroups: true})
+				for i := range 3 {
+					r.where(fmt.Sprint("g", i), "n1")
+				}
+				r.has("a", "n1/g0", "g0", "g1", "g2")
+				checkDevices(t, r)
 			})
 		})
+	}
+}
+
+func TestNeverGivesADeviceTwiceToGangs(t *testing.T) {
+	for seed := range uint64(25) {
+		for each, name := range map[int]string{1: "", 2: " shared"} { // pods a claim
+			t.Run(fmt.Sprint(seed, name), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					raceForDevices(t, seed, Options{PodGroups: true}, func(r *rig) int {
+						for i := range 12 {
+							if i%3 == 0 {
+								r.gang(fmt.Sprint("g", i/3), 3)
+							}
+							if i%each == 0 {
+								r.claims(fmt.Sprint("c", i/each))
+							}
+							r.create(fmt.Sprintf("p%d cpu=1 group=g%d uses=c%d", i, i/3, i/each))
+						}
+						return 12
+					})
+				})
+			})
+		}
 	}
 }
 

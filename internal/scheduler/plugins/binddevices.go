@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,8 +24,9 @@ import (
 	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
 )
 
-// claimTries is how often a claim is written that others write at the same time.
-const claimTries = 5
+// claimTries is how often a claim is written that others write at the same time: each of
+// those who may use it comes before at most once.
+const claimTries = resourcev1.ResourceClaimReservedForMaxSize + 5
 
 // errDevicesLate is the end of a wait for devices by the clock.
 var errDevicesLate = errors.New("device binding timeout")
@@ -43,8 +45,8 @@ type claiming struct {
 // while that runs.
 type bindingClaim struct {
 	obj        *resourcev1.ResourceClaim
-	promised   types.UID                    // to whom; empty: to nobody, or not any more
-	allocation *resourcev1.AllocationResult // what was promised
+	promised   types.UID                    // to whom; empty: to nobody, or not any more. Others may hold the promise too
+	allocation *resourcev1.AllocationResult // what was promised; it is written unless one of the others was faster
 	mappings   []corev1.ContainerExtendedResourceRequest
 	written    *resourcev1.ResourceClaim // as it was written; nil: it was not, as far as is known
 	doubtful   bool                      // whether it was written is not known
@@ -59,8 +61,14 @@ func (b *bindingClaim) made() bool { return b.mappings != nil }
 // given the same devices.
 func (p *dynamicResources) Reserve(c *Cycle, n *snapshot.Node) *Reason {
 	x := &claiming{pod: c.Pod.Obj, snapshot: c.Snapshot}
-	for _, claim := range p.claims {
-		x.claims = append(x.claims, &bindingClaim{obj: claim.Obj})
+	var shared []types.UID
+	for i, claim := range p.claims {
+		b := &bindingClaim{obj: claim.Obj}
+		if promise := p.promises[i]; promise != nil {
+			b.promised, b.allocation = claim.Obj.UID, promise.Allocation
+			shared = append(shared, b.promised)
+		}
+		x.claims = append(x.claims, b)
 	}
 	plan, why := p.planFor(c, n)
 	if why != nil {
@@ -81,6 +89,9 @@ func (p *dynamicResources) Reserve(c *Cycle, n *snapshot.Node) *Reason {
 			b.promised, b.allocation = obj.UID, &results[i]
 			c.Snapshot.PromiseDevices(obj.UID, b.key(), b.allocation)
 		}
+	}
+	for _, claim := range shared {
+		c.Snapshot.ShareDevices(claim)
 	}
 	if len(x.claims) > 0 {
 		p.preparing[c.Pod.Obj.UID] = x
@@ -241,11 +252,11 @@ func (x *claiming) reserve(ctx context.Context, all client.Client[*resourcev1.Re
 	}
 	doing := "add reservation to claim"
 	fresh := obj.DeepCopy()
-	if b.allocation != nil {
+	switch a := obj.Status.Allocation; {
+	case a == nil && b.allocation == nil:
+		return fmt.Errorf("claim %s got deallocated in the meantime", nameOfClaim(obj))
+	case a == nil:
 		doing = "add allocation and reservation to claim"
-		if obj.Status.Allocation != nil {
-			return fmt.Errorf("claim %s got allocated elsewhere in the meantime", nameOfClaim(obj))
-		}
 		if !slices.Contains(fresh.Finalizers, resourcev1.Finalizer) {
 			fresh.Finalizers = append(fresh.Finalizers, resourcev1.Finalizer)
 			stored, err := all.Update(ctx, fresh)
@@ -255,8 +266,8 @@ func (x *claiming) reserve(ctx context.Context, all client.Client[*resourcev1.Re
 			fresh = stored.DeepCopy()
 		}
 		fresh.Status.Allocation = b.allocation.DeepCopy()
-	} else if obj.Status.Allocation == nil {
-		return fmt.Errorf("claim %s got deallocated in the meantime", nameOfClaim(obj))
+	case b.allocation != nil && !equality.Semantic.DeepEqual(a.Devices.Results, b.allocation.Devices.Results):
+		return fmt.Errorf("claim %s got allocated elsewhere in the meantime", nameOfClaim(obj))
 	}
 	if !dra.Reserved(fresh, x.pod.UID) {
 		fresh.Status.ReservedFor = append(fresh.Status.ReservedFor, resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: x.pod.Name, UID: x.pod.UID})
@@ -379,8 +390,8 @@ func (p *dynamicResources) Undo(pod *snapshot.Pod, _ *snapshot.Node) Work {
 		}
 		x.settle()
 		for _, b := range x.claims {
-			if b.made() && b.written != nil { // it is gone
-				x.snapshot.RecallDevices(b.written.UID)
+			if b.made() && b.written != nil {
+				x.snapshot.EndDevices(b.written.UID)
 			}
 		}
 		return true

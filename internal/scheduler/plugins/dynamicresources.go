@@ -43,8 +43,9 @@ type dynamicResources struct {
 	none       bool // it has to do with no device
 	refused    bool // before any node was looked at
 	claims     []*snapshot.ResourceClaim
-	failed     []bool // of claims: what they have cannot be prepared
-	away       []bool // of claims: there is a node that cannot use what they have
+	promises   []*snapshot.DevicePromise // of claims: what others have been promised for them; nil: nothing that they do not say
+	failed     []bool                    // of claims: what they have cannot be prepared
+	away       []bool                    // of claims: there is a node that cannot use what they have
 	toAllocate []*resourcev1.ResourceClaim
 	extended   extendedResources
 	plan       *devices.Plan // of toAllocate; nil: nothing is to be allocated
@@ -127,7 +128,7 @@ func (p *dynamicResources) PreFilter(c *Cycle) PreFilterResult {
 	if len(c.Pod.Obj.Spec.ResourceClaims) == 0 && !p.extended.any(c) {
 		return PreFilterResult{Skip: true, Idle: true}
 	}
-	p.claims, p.failed, p.away, p.toAllocate = p.claims[:0], p.failed[:0], p.away[:0], p.toAllocate[:0]
+	p.claims, p.promises, p.failed, p.away, p.toAllocate = p.claims[:0], p.promises[:0], p.failed[:0], p.away[:0], p.toAllocate[:0]
 	clear(p.preference)
 	if why := p.read(c); why != nil {
 		p.refused = true
@@ -159,17 +160,23 @@ func (p *dynamicResources) read(c *Cycle) *Reason {
 			return p.because(err.Error())
 		case claim == nil || slices.Contains(p.claims, claim):
 			continue
-		case c.Snapshot.DevicesPromised(claim.Obj.UID):
-			return p.because("resource claim " + claim.Obj.Namespace + "/" + claim.Obj.Name + " is in the process of being allocated")
 		case claim.Outdated():
 			return p.because("resource claim " + claim.Obj.Namespace + "/" + claim.Obj.Name + " is in the process of being released")
-		case claim.Obj.Status.Allocation == nil:
+		}
+		promise, users := c.Snapshot.DevicesPromised(claim.Obj.UID), len(claim.Obj.Status.ReservedFor)
+		if claim.Obj.Status.Allocation != nil {
+			promise = nil // it says what it has
+		} else if promise != nil {
+			users = promise.Holders
+		}
+		switch {
+		case claim.Obj.Status.Allocation == nil && promise == nil:
 			p.toAllocate = append(p.toAllocate, claim.Obj)
 			p.prefers = p.prefers || slices.ContainsFunc(claim.Obj.Spec.Devices.Requests, func(r resourcev1.DeviceRequest) bool { return len(r.FirstAvailable) > 0 })
-		case !dra.Reserved(claim.Obj, obj.UID) && len(claim.Obj.Status.ReservedFor) >= resourcev1.ResourceClaimReservedForMaxSize:
+		case !dra.Reserved(claim.Obj, obj.UID) && users >= resourcev1.ResourceClaimReservedForMaxSize:
 			return p.inUse
 		}
-		p.claims = append(p.claims, claim)
+		p.claims, p.promises = append(p.claims, claim), append(p.promises, promise)
 		p.failed = append(p.failed, p.late(claim.Obj))
 		p.away = append(p.away, false)
 	}
@@ -222,6 +229,8 @@ func (p *dynamicResources) Filter(c *Cycle, n *snapshot.Node) *Reason {
 		if p.failed[i] || !claim.Reaches(n) {
 			p.away[i] = true
 			why = p.elsewhere
+		} else if promise := p.promises[i]; promise != nil && !promise.Reaches(n) {
+			why = p.elsewhere // others write it, who take it back by themselves
 		}
 	}
 	return why

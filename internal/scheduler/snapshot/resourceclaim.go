@@ -13,20 +13,28 @@ import (
 // resourceClaims is the claims to devices, and which devices some of them are about to get.
 type resourceClaims struct {
 	inventory *devices.Inventory
-	byKey     map[string]*ResourceClaim         // by namespace/name
-	ofPod     map[types.UID]string              // claims made for the extended resources of a pod, by the pod
-	promises  map[types.UID]*allocationPromised // by claim
+	byKey     map[string]*ResourceClaim    // by namespace/name
+	ofPod     map[types.UID]string         // claims made for the extended resources of a pod, by the pod
+	promises  map[types.UID]*DevicePromise // by claim
 }
 
-// allocationPromised is what a claim is about to get.
-type allocationPromised struct {
+// DevicePromise is what a claim is about to get. The pods that are to use it hold it together:
+// whoever comes first writes it, and nobody else gets the devices as long as one of them may.
+type DevicePromise struct {
+	Allocation *resourcev1.AllocationResult // read-only
+	Holders    int                          // pods
+
 	key   string
-	seen  bool  // the claim was there; if it is not any more, it is gone
-	until int64 // the revision of the claim that shows what became of it; 0: not known yet
+	reach *nodeaffinity.LazyErrorNodeSelector // nil: every node
+	seen  bool                                // the claim was there; if it is not any more, it is gone
+	until int64                               // the revision of the claim that shows what became of it; 0: not known yet
 }
+
+// Reaches reports whether a node can use what is promised.
+func (p *DevicePromise) Reaches(n *Node) bool { return reaches(p.reach, n) }
 
 func newResourceClaims() resourceClaims {
-	return resourceClaims{byKey: map[string]*ResourceClaim{}, ofPod: map[types.UID]string{}, promises: map[types.UID]*allocationPromised{}}
+	return resourceClaims{byKey: map[string]*ResourceClaim{}, ofPod: map[types.UID]string{}, promises: map[types.UID]*DevicePromise{}}
 }
 
 // ResourceClaim is a claim to devices.
@@ -41,12 +49,22 @@ type ResourceClaim struct {
 func (c *ResourceClaim) Outdated() bool { return resource.Revision(c.Obj) < c.expected }
 
 // Reaches reports whether a node can use what the claim has.
-func (c *ResourceClaim) Reaches(n *Node) bool {
-	if c.reach == nil {
+func (c *ResourceClaim) Reaches(n *Node) bool { return reaches(c.reach, n) }
+
+func reaches(reach *nodeaffinity.LazyErrorNodeSelector, n *Node) bool {
+	if reach == nil {
 		return true
 	}
-	ok, err := c.reach.Match(n.Obj)
+	ok, err := reach.Match(n.Obj)
 	return ok && err == nil
+}
+
+// reachOf is which nodes can use an allocation; nil: every node.
+func reachOf(a *resourcev1.AllocationResult) *nodeaffinity.LazyErrorNodeSelector {
+	if a == nil || a.NodeSelector == nil {
+		return nil
+	}
+	return nodeaffinity.NewLazyErrorNodeSelector(a.NodeSelector)
 }
 
 // Compile says how expressions about devices are read. It is called once, before
@@ -85,12 +103,9 @@ func (s *Snapshot) SetResourceClaim(obj *resourcev1.ResourceClaim) (freed bool) 
 	if old := s.claims.byKey[key]; old != nil && old.Obj.UID != obj.UID {
 		freed = s.RemoveResourceClaim(obj.Namespace, obj.Name)
 	}
-	c := &ResourceClaim{Obj: obj}
+	c := &ResourceClaim{Obj: obj, reach: reachOf(obj.Status.Allocation)}
 	if old := s.claims.byKey[key]; old != nil {
 		c.expected = old.expected
-	}
-	if a := obj.Status.Allocation; a != nil && a.NodeSelector != nil {
-		c.reach = nodeaffinity.NewLazyErrorNodeSelector(a.NodeSelector)
 	}
 	s.claims.byKey[key] = c
 	if pod := ownerOfExtended(obj); pod != "" {
@@ -149,30 +164,47 @@ func (s *Snapshot) ExtendedResourceClaim(pod types.UID) *ResourceClaim {
 	return s.claims.byKey[s.claims.ofPod[pod]]
 }
 
-// PromiseDevices promises a claim devices, until KeepDevices or RecallDevices: B7 of the
-// scheduler.
+// PromiseDevices promises a claim devices. Who calls it holds the promise, until KeepDevices or
+// RecallDevices: B7 of the scheduler.
 func (s *Snapshot) PromiseDevices(claim types.UID, key string, a *resourcev1.AllocationResult) {
 	c := s.claims.byKey[key]
-	s.claims.promises[claim] = &allocationPromised{key: key, seen: c != nil && c.Obj.UID == claim}
+	s.claims.promises[claim] = &DevicePromise{Allocation: a, Holders: 1, key: key, reach: reachOf(a), seen: c != nil && c.Obj.UID == claim}
 	s.claims.inventory.Take(claim, a)
 }
 
-// DevicesPromised reports whether a claim is about to get devices.
-func (s *Snapshot) DevicesPromised(claim types.UID) bool { return s.claims.promises[claim] != nil }
+// DevicesPromised is what a claim is about to get; nil: nothing.
+func (s *Snapshot) DevicesPromised(claim types.UID) *DevicePromise { return s.claims.promises[claim] }
 
-// KeepDevices leaves it to the claim as it is from a revision on whether it got what it was
-// promised. It reports whether devices came free by that.
+// ShareDevices holds a promise with those who do already.
+func (s *Snapshot) ShareDevices(claim types.UID) { s.claims.promises[claim].Holders++ }
+
+// KeepDevices lets go of a promise that was written: the claim as it is from a revision on says what it
+// has. It reports whether devices came free by that.
 func (s *Snapshot) KeepDevices(claim types.UID, rev int64) (freed bool) {
 	p := s.claims.promises[claim]
 	if p == nil {
 		return false
 	}
-	p.until = rev
+	p.Holders, p.until = p.Holders-1, max(p.until, rev)
 	return s.settle(claim, p.key)
 }
 
-// RecallDevices ends a promise, and reports whether devices came free by that.
+// RecallDevices lets go of a promise that was not written, and reports whether devices came
+// free by that.
 func (s *Snapshot) RecallDevices(claim types.UID) (freed bool) {
+	p := s.claims.promises[claim]
+	if p == nil {
+		return false
+	}
+	if p.Holders--; p.Holders == 0 && p.until == 0 {
+		delete(s.claims.promises, claim)
+	}
+	return s.settle(claim, p.key)
+}
+
+// EndDevices ends the promise to a claim that is gone and may never have been seen. It reports
+// whether devices came free by that.
+func (s *Snapshot) EndDevices(claim types.UID) (freed bool) {
 	p := s.claims.promises[claim]
 	if p == nil {
 		return false
@@ -193,7 +225,7 @@ func (s *Snapshot) settle(claim types.UID, key string) (freed bool) {
 		if c != nil && c.Obj.Status.Allocation != nil { // as it was promised, or somebody was faster
 			s.claims.inventory.Take(claim, c.Obj.Status.Allocation)
 		}
-		if p.until == 0 || !p.seen || c != nil && resource.Revision(c.Obj) < p.until {
+		if p.Holders > 0 || p.until == 0 || !p.seen || c != nil && resource.Revision(c.Obj) < p.until {
 			return false
 		}
 		delete(s.claims.promises, claim)

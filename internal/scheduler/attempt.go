@@ -261,12 +261,7 @@ func patchStatus(ctx context.Context, pods client.Client[*corev1.Pod], p *corev1
 // have to go.
 func (l *loop) makeRoom(item *pending, pre preemption) {
 	l.metrics.victims.Observe(float64(len(pre.victims)))
-	by := l.beneficiary(item, "pod "+string(item.pod.Obj.UID))
-	for _, v := range l.whole(pre.victims) {
-		if !v.Terminating {
-			l.evict(by, v, v.Node().Name)
-		}
-	}
+	l.evictAll(beneficiary{item, "pod", item.pod.Obj.UID}, l.whole(pre.victims))
 	for _, other := range slices.Clone(pre.node.Nominated) {
 		if other.Priority >= item.pod.Priority || other == item.pod {
 			continue
@@ -284,24 +279,36 @@ func (l *loop) makeRoom(item *pending, pre preemption) {
 // beneficiary is for whom pods are evicted.
 type beneficiary struct {
 	item *pending
-	who  string // in words
-	few  *few   // its evictions
+	kind string // pod or podgroup
+	uid  types.UID
 }
 
-func (l *loop) beneficiary(item *pending, who string) *beneficiary {
-	return &beneficiary{item, who, &few{free: l.o.Config.Parallelism}}
+// why is what is said to those that are evicted.
+func (b *beneficiary) why() string {
+	return b.item.pod.Obj.Spec.SchedulerName + ": preempting to accommodate a higher priority " + b.kind
+}
+
+// evictAll asks for the deletion of pods, of so many at once.
+func (l *loop) evictAll(by beneficiary, victims []*snapshot.Pod) {
+	some := &few{free: l.o.Config.Parallelism}
+	l.disrupted(&by, victims)
+	for _, v := range victims {
+		if !v.Terminating {
+			l.evict(&by, v, some)
+		}
+	}
 }
 
 // evict deletes a victim, having said why in its status.
-func (l *loop) evict(by *beneficiary, v *snapshot.Pod, node string) {
+func (l *loop) evict(by *beneficiary, v *snapshot.Pod, one *few) {
 	v.Victim = true
-	victim, obj := v.Obj, by.item.pod.Obj
+	victim, obj, node := v.Obj, by.item.pod.Obj, v.Node().Name
 	status := map[string]any{"conditions": []corev1.PodCondition{condition(victim, corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler,
-		Message: obj.Spec.SchedulerName + ": preempting to accommodate a higher priority pod",
+		Message: by.why(),
 	})}}
 	l.calls.add(&call{
-		pod: victim.UID, kind: evictCall, few: by.few,
+		pod: victim.UID, kind: evictCall, few: one,
 		do: func(ctx context.Context) error {
 			if err := patchStatus(ctx, l.pods, victim, status); err != nil {
 				return fmt.Errorf("say why pod %s is preempted: %w", nameOf(victim), err)
@@ -312,7 +319,7 @@ func (l *loop) evict(by *beneficiary, v *snapshot.Pod, node string) {
 		then: func(err error) {
 			switch {
 			case err == nil:
-				by.item.by.events.Event(victim, corev1.EventTypeNormal, "Preempted", fmt.Sprintf("Preempted by %s on node %s", by.who, node))
+				by.item.by.events.Event(victim, corev1.EventTypeNormal, "Preempted", fmt.Sprintf("Preempted by %s %s on node %s", by.kind, by.uid, node))
 			case apierrors.IsNotFound(err):
 			default:
 				v.Victim = false

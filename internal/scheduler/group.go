@@ -250,6 +250,19 @@ func (l *loop) whole(victims []*snapshot.Pod) []*snapshot.Pod {
 	return victims
 }
 
+// disrupted says so of groups that are evicted as a whole.
+func (l *loop) disrupted(by *beneficiary, victims []*snapshot.Pod) {
+	told := map[*group]bool{}
+	for _, v := range victims {
+		if g := l.groups.of(v.Obj); g != nil && !told[g] && g.disruptedWhole() {
+			told[g] = true
+			l.stateGroup(g, metav1.Condition{
+				Type: schedulingv1beta1.DisruptionTarget, Status: metav1.ConditionTrue, Reason: schedulingv1beta1.PodGroupReasonPreemptionByScheduler, Message: by.why(),
+			})
+		}
+	}
+}
+
 // stateGroup writes a condition of a group. That it was placed once stays true.
 func (l *loop) stateGroup(g *group, c metav1.Condition) {
 	if g.obj == nil {

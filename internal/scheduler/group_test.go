@@ -324,13 +324,23 @@ func TestAGroupThatIsDisruptedAsAWholeGoesAsAWhole(t *testing.T) {
 				r.gang("low", 2, whole, ranked(1))
 				r.members("low", 2, "cpu=2 prio=1")
 				r.havePlaces(map[string]int{"low": 2})
+				why := "default-scheduler: preempting to accommodate a higher priority pod"
 				if preemptor == "a gang" {
 					r.gang("g", 1, ranked(100))
 					r.pod("g1 group=g cpu=2 prio=100")
+					why += "group"
 				} else {
 					r.pod("g1 cpu=2 prio=100")
 				}
 				r.havePlaces(map[string]int{"low": 0})
+				low, err := r.groups.Get(r.t.Context(), "default", "low")
+				if err != nil {
+					t.Fatal(err)
+				}
+				c := meta.FindStatusCondition(low.Status.Conditions, schedulingv1beta1.DisruptionTarget)
+				if c == nil || c.Status != metav1.ConditionTrue || c.Reason != "PreemptionByScheduler" || c.Message != why {
+					t.Errorf("the group's condition: got %+v, want %s", c, why)
+				}
 				r.reap()
 				if r.get("g1").Spec.NodeName == "" {
 					t.Error("the preemptor has no node")

@@ -228,12 +228,7 @@ func (l *loop) groupUnfit(item *pending, ask *gang, t *groupTrial, d *gangDecisi
 	})
 	l.metrics.groups.attempt(item.by, "unschedulable", now.Sub(t.started))
 	l.queue.refuse(item, refused, now)
-	by := l.beneficiary(t.waiting[0], "podgroup "+string(g.obj.UID))
-	for _, v := range pre.victims {
-		if !v.Terminating {
-			l.evict(by, v, v.Node().Name)
-		}
-	}
+	l.evictAll(beneficiary{t.waiting[0], "podgroup", g.obj.UID}, pre.victims)
 }
 
 // promise holds the place for a pod of a group that it is to get, or none: then others may

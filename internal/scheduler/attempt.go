@@ -26,7 +26,7 @@ const anyEvent = ^uint32(0)
 // attempt tries to find a node for a pod, and to bind it there.
 func (l *loop) attempt(item *pending) {
 	started := time.Now()
-	consults := item.group == nil && l.mustConsult(item.pod.Obj)
+	consults := l.consults(item)
 	if consults && l.consulting != nil {
 		l.queue.ask(item)
 		return

@@ -7,7 +7,7 @@
 // schedule. cycle.go is the decision itself, a pure function of the snapshot;
 // extend.go asks extenders about it; flight.go is the way of a pod from its decision to its binding;
 // group.go has groups of pods that wait for each other, which groupattempt.go places as one, by the
-// decision in gang.go, or makes room for (grouppreempt.go);
+// decision in gang.go and what extenders say of it (groupextend.go), or makes room for (grouppreempt.go);
 // message.go says why there was none; preempt.go looks for pods that could make
 // room, budgets.go for whom that is forbidden. What was found out about one pod is remembered
 // for others of its shape (memory.go). The rules are plugins (package plugins, in the order of its list.go); which

@@ -116,6 +116,14 @@ type extenderRefusal struct {
 	final bool
 }
 
+// reason makes a reason of a refusal, unless there is one among those that were made.
+func (why extenderRefusal) reason(made map[extenderRefusal]*plugins.Reason) *plugins.Reason {
+	if made[why] == nil {
+		made[why] = &plugins.Reason{Texts: []string{why.text}, Final: why.final, Plugin: plugins.NoPlugin}
+	}
+	return made[why]
+}
+
 // filterAll asks one extender after the other, and notes why nodes fail.
 func filterAll(ctx context.Context, list []*extender.Extender, p *corev1.Pod, nodes []*corev1.Node, failed map[string]extenderRefusal) ([]*corev1.Node, error) {
 	for _, e := range list {
@@ -180,10 +188,7 @@ func (l *loop) refusedByExtenders(x *consultation, nodes []*snapshot.Node, faile
 		if !ok || n.Obj == nil {
 			continue
 		}
-		if reasons[why] == nil {
-			reasons[why] = &plugins.Reason{Texts: []string{why.text}, Final: why.final, Plugin: plugins.NoPlugin}
-		}
-		u.refusals = append(u.refusals, refusal{n, reasons[why]})
+		u.refusals = append(u.refusals, refusal{n, why.reason(reasons)})
 	}
 	x.item.by.begin(x.pod) // for the filters of preemption
 	l.unfit(x.item, u)
@@ -205,18 +210,10 @@ func (l *loop) rate(x *consultation, nodes []*snapshot.Node) {
 		x.totals[n] = by.total[i]
 	}
 	objs := objectsOf(nodes)
-	more := map[string]int64{}
+	var more map[string]int64
 	l.consulting = x
 	l.askExtenders(x, func(ctx context.Context) error {
-		for _, e := range raters {
-			scores, err := e.Prioritize(ctx, x.pod.Obj, objs)
-			if err != nil {
-				continue // its opinion is not needed
-			}
-			for name, s := range scores {
-				more[name] += s
-			}
-		}
+		more = rateAll(ctx, raters, x.pod.Obj, objs)
 		return nil
 	}, func() {
 		for n := range x.totals {
@@ -225,6 +222,21 @@ func (l *loop) rate(x *consultation, nodes []*snapshot.Node) {
 		by.resume(x.pod, nodes)
 		l.settle(x)
 	})
+}
+
+// rateAll adds up how good extenders find nodes.
+func rateAll(ctx context.Context, raters []*extender.Extender, p *corev1.Pod, nodes []*corev1.Node) map[string]int64 {
+	sum := map[string]int64{}
+	for _, e := range raters {
+		scores, err := e.Prioritize(ctx, p, nodes)
+		if err != nil {
+			continue // its opinion is not needed
+		}
+		for name, s := range scores {
+			sum[name] += s
+		}
+	}
+	return sum
 }
 
 // settle places the pod on the best of the feasible nodes; if none is left, it is

@@ -107,9 +107,19 @@ func (h *helper) asked() []string {
 
 // withHelper runs a test with an extender.
 func withHelper(t *testing.T, h *helper, fields string, test func(r *rig)) {
-	c := configured(t, "extenders: [{urlPrefix: http://helper, nodeCacheCapable: true, "+fields+"}]")
-	c.Extenders[0].Client.Transport = h
-	inClusterOf(t, c, nil, test)
+	withHelperBy(t, h, Options{}, fields, test)
+}
+
+// withHelperBy runs a test with an extender and a scheduler that has these options besides its own.
+func withHelperBy(t *testing.T, h *helper, o Options, fields string, test func(r *rig)) {
+	o.Config = configured(t, "extenders: [{urlPrefix: http://helper, nodeCacheCapable: true, "+fields+"}]")
+	o.Config.Extenders[0].Client.Transport = h
+	inClusterBy(t, o, nil, test)
+}
+
+// all passes all nodes.
+func all(a *extenderv1.ExtenderArgs) *extenderv1.ExtenderFilterResult {
+	return &extenderv1.ExtenderFilterResult{NodeNames: a.NodeNames}
 }
 
 // only passes one node.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kemudi/kemudi/internal/scheduler/plugins"
 	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
@@ -18,6 +19,10 @@ type gang struct {
 	placed int             // pods that have one already
 	key    string          // label of which the nodes of all must have one value; empty: none
 	value  *string         // the one that those have which are placed; nil: none has any
+
+	heard    map[types.UID]hearing // what extenders say, of pods that they have a say in
+	guessing bool                  // they are not asked: what they have not refused will do
+	ask      *question             // what they are to be asked, after errAsks
 }
 
 // trial puts pods of a gang on nodes, and takes them off. A reason says that it cannot.
@@ -143,9 +148,9 @@ func (c *cycle) gangIn(g *gang, t trial, in *domain) gangDecision {
 	}()
 	placed, failed := g.placed, -1
 	for i, p := range g.pods {
-		if failed >= 0 && alike(p, g.pods[failed]) {
+		if failed >= 0 && g.heard[p.Obj.UID] == nil && alike(p, g.pods[failed]) {
 			d.why[i] = d.why[failed]
-		} else if d.why[i], d.err = c.member(t, &d, i, p); d.err != nil {
+		} else if d.why[i], d.err = c.member(g, t, &d, i); d.err != nil {
 			return d
 		}
 		if d.nodes[i] != nil {
@@ -165,8 +170,14 @@ func (c *cycle) gangIn(g *gang, t trial, in *domain) gangDecision {
 }
 
 // member finds a node for one pod of a gang, and takes it.
-func (c *cycle) member(t trial, d *gangDecision, i int, p *snapshot.Pod) (setback, error) {
-	found := c.decideAnew(p)
+func (c *cycle) member(g *gang, t trial, d *gangDecision, i int) (setback, error) {
+	p := g.pods[i]
+	var found decision
+	if said := g.heard[p.Obj.UID]; said != nil {
+		found = c.heed(g, said, p)
+	} else {
+		found = c.decideAnew(p)
+	}
 	switch {
 	case errors.Is(found.err, errNoNodes):
 		return setback{message: found.err.Error(), plugins: anyEvent}, nil

@@ -42,6 +42,8 @@ type group struct {
 	stated  map[string]metav1.Condition // what its status says, or will, by type
 	item    *pending                    // stands in the queue for those that wait together
 
+	heard map[types.UID]hearing // by pod: what extenders have said in the attempt that is under way
+
 	refused []*snapshot.Pod // the forms of pods that had no place at the last attempt
 	news    bool            // a member came or asks for something else now
 	broke   bool            // a member has lost the place that it had
@@ -263,6 +265,9 @@ func (l *loop) disrupted(by *beneficiary, victims []*snapshot.Pod) {
 	}
 }
 
+// callsOf is whom calls about a group are about.
+func callsOf(g *group) types.UID { return types.UID("podgroup/" + g.key) }
+
 // stateGroup writes a condition of a group. That it was placed once stays true.
 func (l *loop) stateGroup(g *group, c metav1.Condition) {
 	if g.obj == nil {
@@ -281,7 +286,7 @@ func (l *loop) stateGroup(g *group, c metav1.Condition) {
 	g.stated[c.Type] = c
 	obj := g.obj
 	l.calls.add(&call{
-		pod: types.UID("podgroup/" + string(obj.UID)), kind: evictCall, // each of its conditions counts
+		pod: callsOf(g), kind: evictCall, // each of its conditions counts
 		do: func(ctx context.Context) error {
 			data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": obj.UID}, "status": map[string]any{"conditions": []metav1.Condition{c}}})
 			if err != nil {

@@ -538,6 +538,16 @@ func TestGangsNeverHoldHalfOfTheRoomEach(t *testing.T) {
 			t.Run(fmt.Sprintf("crashes %t seed %d", crashes, seed), func(t *testing.T) {
 				withGroups(t, func(r *rig) { compete(r, rand.New(rand.NewPCG(seed, 7)), crashes) })
 			})
+			t.Run(fmt.Sprintf("crashes %t helper seed %d", crashes, seed), func(t *testing.T) {
+				chance := rand.New(rand.NewPCG(seed, 8))
+				h := doing(does{filter: all, takes: 10 * time.Millisecond, broken: func(string) error { // one is asked at a time
+					if chance.IntN(8) == 0 {
+						return errors.New("out of order")
+					}
+					return nil
+				}})
+				withHelpedGroups(t, h, "filterVerb: filter", func(r *rig) { compete(r, rand.New(rand.NewPCG(seed, 9)), crashes) })
+			})
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -22,17 +23,23 @@ func (l *loop) attemptGroup(item *pending, started time.Time) {
 	for i, p := range waiting {
 		ask.pods[i] = p.pod
 	}
-	ask.value = l.domainOf(g, ask.key)
+	ask.value, ask.heard = l.domainOf(g, ask.key), l.hearings(g, waiting)
 	by := waiting[0].by
 	item.by = by
 	for _, p := range waiting {
 		if p.by != by {
+			g.heard = nil
 			l.groupFailed(item, waiting, fmt.Errorf("all pods in a single pod group should have the same .spec.schedulerName set, got: %q and %q", by.name, p.by.name), started)
 			return
 		}
 	}
 	t := &groupTrial{l: l, waiting: waiting, flights: make([]*flight, len(waiting)), started: started}
 	d := by.gang(ask, t)
+	if errors.Is(d.err, errAsks) {
+		l.consultGroup(item, ask.ask, started)
+		return
+	}
+	g.heard = nil
 	l.metrics.groups.algorithm.Observe(time.Since(started).Seconds())
 	if d.err == nil && d.message == "" && !t.again(&d) {
 		d.message = "pod group is unschedulable"
@@ -245,11 +252,15 @@ func (l *loop) promise(p *pending, nodes []*snapshot.Node, i int) {
 	}
 }
 
-// groupFailed puts a group aside whose attempt failed for no fault of its own.
+// groupFailed puts a group aside whose attempt failed for no fault of its own. Its pods keep the
+// places that they hold if others of them are bound (B8).
 func (l *loop) groupFailed(item *pending, waiting []*pending, err error, started time.Time) {
+	_, placed := l.standing(item.group)
 	for _, p := range waiting {
 		p.stated.nominated = ""
-		l.snapshot.Nominate(p.pod, "")
+		if placed == 0 {
+			l.snapshot.Nominate(p.pod, "")
+		}
 		l.state(p, corev1.PodReasonSchedulerError, err.Error())
 		l.metrics.attempt(p.by, "error", time.Since(started))
 	}

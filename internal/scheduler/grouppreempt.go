@@ -34,7 +34,7 @@ type unit struct {
 }
 
 // preemptForGroup looks for the least important pods that would have to go so that all of
-// the group that must be placed can be. If none would help, nobody goes.
+// the group that must be placed can be. If none would help, nobody goes. Extenders are not asked.
 func (l *loop) preemptForGroup(g *group, ask *gang, t *groupTrial) groupPreemption {
 	if why := l.groupMayNotPreempt(g, ask); why != "" {
 		return groupPreemption{message: why, keep: true}
@@ -43,6 +43,7 @@ func (l *loop) preemptForGroup(g *group, ask *gang, t *groupTrial) groupPreempti
 	if len(units) == 0 {
 		return groupPreemption{message: "No preemption victims found for incoming preemptor"}
 	}
+	ask.guessing = true
 	by := t.waiting[0].by
 	best := groupPreemption{message: "Preemption is not helpful for scheduling"}
 	for _, in := range by.domains(ask) {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/warning"
 
 	"github.com/kemudi/kemudi/internal/apiserver/answer"
 	"github.com/kemudi/kemudi/internal/apiserver/budget"
@@ -49,6 +50,7 @@ func (s *Server) filters(next http.Handler) http.Handler {
 // and belongs to the request's goroutine.
 type state struct {
 	info   *request.Info
+	w      http.ResponseWriter // of the answer, as it came
 	user   user.Info
 	body   []byte             // all of it, unless it is a tunnel's
 	memory budget.Reservation // what the request holds
@@ -57,6 +59,12 @@ type state struct {
 	unread time.Duration
 	record
 }
+
+var _ warning.Recorder = (*state)(nil)
+
+// AddWarning tells the client what others have found out about the request, its
+// credentials above all.
+func (st *state) AddWarning(_, text string) { answer.AddWarning(st.w, text) }
 
 type stateKey struct{}
 
@@ -70,13 +78,14 @@ const unreadShare = 60
 func (s *Server) withRequestInfo(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		deepen()
-		st := &state{info: request.Parse(r), record: s.begin()}
+		st := &state{info: request.Parse(r), w: w, record: s.begin()}
 		if r.ProtoMajor == 1 && r.ContentLength != 0 && !st.info.Tunnel() {
 			st.unread = s.o.RequestTimeout / unreadShare
 		}
 		w.Header().Set("Cache-Control", "no-cache, private")
 		w.Header().Set("Audit-Id", request.AuditID(r))
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), stateKey{}, st)))
+		ctx := context.WithValue(r.Context(), stateKey{}, st)
+		next.ServeHTTP(w, r.WithContext(warning.WithWarningRecorder(ctx, st)))
 	})
 }
 

@@ -26,8 +26,9 @@ func (s *server) authenticator(caches *watchcache.Set) *authn.Authenticator {
 		Node: func(ctx context.Context, name string) *corev1.Node {
 			return reader(caches, core.Nodes)(ctx, "", name)
 		},
-		Used:  s.used.Used,
-		Fresh: caches.Fresh,
+		Used:     s.used.Used,
+		Fresh:    caches.Fresh,
+		Registry: s.registry,
 	})
 	secrets := caches.Cache(core.Secrets.Def)
 	joining := authn.BootstrapTokens{Secret: func(name string) *corev1.Secret {

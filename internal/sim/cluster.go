@@ -42,6 +42,8 @@ type Options struct {
 	Store  store.Store  // nil: an empty one in memory
 	// DualStack gives services and pods addresses of both families.
 	DualStack bool
+	// Tokens makes the tokens of service accounts; nil: an issuer of the simulation's own.
+	Tokens *authn.Issuer
 	// Plugins are the admission plugins that are on or off other than by default.
 	Plugins plane.Plugins
 	// Serving configures the API server beyond a simulation's needs, for tests
@@ -85,9 +87,11 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	issuer, err := authn.NewIssuer(authn.IssuerOptions{Key: ca.Key})
-	if err != nil {
-		return nil, err
+	issuer := o.Tokens
+	if issuer == nil {
+		if issuer, err = authn.NewIssuer(authn.IssuerOptions{Key: ca.Key}); err != nil {
+			return nil, err
+		}
 	}
 	network := plane.Network{}
 	if o.DualStack {

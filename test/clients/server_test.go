@@ -107,6 +107,7 @@ func startServer(g *task.Group, dir string) (*server, error) {
 			{Name: "node-1", StartAfter: time.Millisecond, Labels: map[string]string{"accelerator": "nvidia-tesla-p100"}},
 			{Name: "node-2", StartAfter: time.Millisecond},
 		},
+		Tokens:  issuer,
 		Plugins: plane.Plugins{Enable: []string{"PodPreset"}},
 		Serving: func(o *apiserver.Options, caches *watchcache.Set) error {
 			o.RuntimeConfig = map[string]bool{"settings.k8s.io/v1alpha1": true}

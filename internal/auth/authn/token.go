@@ -12,10 +12,12 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/warning"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -28,11 +30,14 @@ type Objects struct {
 	Secret         func(ctx context.Context, namespace, name string) *corev1.Secret
 	Pod            func(ctx context.Context, namespace, name string) *corev1.Pod
 	Node           func(ctx context.Context, name string) *corev1.Node
-	// Used, if not nil, is told of the secrets whose tokens were good.
+	// Used, if not nil, is told of the secrets whose tokens were shown, and were good or
+	// had been marked invalid.
 	Used func(*corev1.Secret)
 	// Fresh, if not nil, returns when the functions show all that was written
 	// before it was called: a token is not refused because they are behind.
 	Fresh func(ctx context.Context) error
+	// Registry, if not nil, is where the uses of tokens are counted.
+	Registry *prometheus.Registry
 }
 
 // ServiceAccountTokens knows service accounts by the tokens that an Issuer has
@@ -40,6 +45,7 @@ type Objects struct {
 type ServiceAccountTokens struct {
 	issuer  *Issuer
 	objects Objects
+	metrics *tokenMetrics
 
 	mu struct {
 		sync.RWMutex
@@ -51,7 +57,7 @@ var _ authenticator.Token = (*ServiceAccountTokens)(nil)
 
 // NewServiceAccountTokens returns the reader of i's tokens.
 func NewServiceAccountTokens(i *Issuer, o Objects) *ServiceAccountTokens {
-	return &ServiceAccountTokens{issuer: i, objects: o}
+	return &ServiceAccountTokens{issuer: i, objects: o, metrics: newTokenMetrics(o.Registry)}
 }
 
 // checked is what a token with a good signature says.
@@ -76,9 +82,9 @@ func (s *ServiceAccountTokens) AuthenticateToken(ctx context.Context, token stri
 	if !ok {
 		wanted = s.issuer.o.Audiences
 	}
-	legacy := c.standard.Issuer == legacyIssuer
 	has := []string(c.standard.Audience)
-	if legacy && len(has) == 0 {
+	if c.standard.Issuer == legacyIssuer && len(has) == 0 {
+		s.metrics.legacy.Inc()
 		has = s.issuer.o.Audiences
 	}
 	auds := intersect(wanted, has)
@@ -92,6 +98,7 @@ func (s *ServiceAccountTokens) AuthenticateToken(ctx context.Context, token stri
 		}
 		err = s.good(ctx, c, token)
 	}
+	s.metrics.count(c, err)
 	if err != nil {
 		return nil, false, err
 	}
@@ -188,7 +195,7 @@ func (s *ServiceAccountTokens) bound(ctx context.Context, c *checked) error {
 	case c.standard.NotBefore != nil && now.Before(c.standard.NotBefore.Time()):
 		return errors.New("service account token is not valid yet")
 	}
-	if err := s.account(ctx, k.Namespace, k.Svcacct); err != nil {
+	if err := alive("service account", &k.Svcacct, orNil(s.objects.ServiceAccount(ctx, k.Namespace, k.Svcacct.Name))); err != nil {
 		return err
 	}
 	if k.Secret != nil {
@@ -206,11 +213,8 @@ func (s *ServiceAccountTokens) bound(ctx context.Context, c *checked) error {
 	return nil
 }
 
-func (s *ServiceAccountTokens) account(ctx context.Context, namespace string, r ref) error {
-	return alive("service account", &r, orNil(s.objects.ServiceAccount(ctx, namespace, r.Name)))
-}
-
-// legacy checks a token that is kept in a secret.
+// legacy checks a token that is kept in a secret. The client is warned of one that a cluster of
+// old has made without being asked: it ends if nobody uses it for long.
 func (s *ServiceAccountTokens) legacy(ctx context.Context, c *checked, token string) error {
 	l := c.own.legacyClaims
 	if l.Namespace == "" || l.Name == "" || l.UID == "" || l.Secret == "" {
@@ -223,17 +227,30 @@ func (s *ServiceAccountTokens) legacy(ctx context.Context, c *checked, token str
 	if secret == nil || secret.DeletionTimestamp != nil || string(secret.Data[corev1.ServiceAccountTokenKey]) != token {
 		return errors.New("service account token has been invalidated")
 	}
-	if err := s.account(ctx, l.Namespace, ref{l.Name, l.UID}); err != nil {
+	account := s.objects.ServiceAccount(ctx, l.Namespace, l.Name)
+	if err := alive("service account", &ref{l.Name, l.UID}, orNil(account)); err != nil {
 		return err
-	}
-	if _, err := time.Parse(time.DateOnly, secret.Labels[core.LabelTokenInvalidSince]); err == nil {
-		return fmt.Errorf("the token in %s/%s for service account %s/%s has been marked invalid. Use tokens from the TokenRequest API or manually created secret-based tokens, or remove the '%s' label from the secret to temporarily allow use of this token",
-			l.Namespace, l.Secret, l.Namespace, l.Name, core.LabelTokenInvalidSince)
 	}
 	if s.objects.Used != nil {
 		s.objects.Used(secret)
 	}
+	if secret.Labels[core.LabelTokenInvalidSince] != "" {
+		return &markedError{secret: l.Namespace + "/" + l.Secret, account: l.Namespace + "/" + l.Name}
+	}
+	generated := slices.ContainsFunc(account.Secrets, func(ref corev1.ObjectReference) bool { return ref.Name == secret.Name })
+	s.metrics.kept(generated)
+	if generated {
+		warning.AddWarning(ctx, "", "Use tokens from the TokenRequest API or manually created secret-based tokens instead of auto-generated secret-based tokens.")
+	}
 	return nil
+}
+
+// markedError says that a token would be good if its secret were not marked.
+type markedError struct{ secret, account string }
+
+func (e *markedError) Error() string {
+	return fmt.Sprintf("the token in secret %s for service account %s has been marked invalid. Use tokens from the TokenRequest API or manually created secret-based tokens, or remove the '%s' label from the secret to temporarily allow use of this token",
+		e.secret, e.account, core.LabelTokenInvalidSince)
 }
 
 // alive checks that the object that a token is bound to is there and the same.

@@ -16,11 +16,13 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+	"github.com/prometheus/client_golang/prometheus"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/warning"
 )
 
 // world is the objects that tokens are bound to.
@@ -320,14 +322,6 @@ func TestTokenInASecretIsGoodWhileTheSecretHoldsIt(t *testing.T) {
 	if got := say(t.Context(), a, token); got != builder {
 		t.Errorf("got %s", got)
 	}
-	w.secret.Labels = map[string]string{"kubernetes.io/legacy-token-invalid-since": "2000-01-01"}
-	if got, want := say(t.Context(), a, token), "refused: the token in team/"+w.secret.Name+" for service account team/builder has been marked invalid. Use tokens from the TokenRequest API or manually created secret-based tokens, or remove the 'kubernetes.io/legacy-token-invalid-since' label from the secret to temporarily allow use of this token"; got != want {
-		t.Errorf("secret is marked invalid: got %s, want %s", got, want)
-	}
-	w.secret.Labels = map[string]string{"kubernetes.io/legacy-token-invalid-since": "lately"}
-	if got := say(t.Context(), a, token); got != builder {
-		t.Errorf("mark that is no date: got %s", got)
-	}
 	w.secret.Data["token"] = []byte("another")
 	if got, want := say(t.Context(), a, token), "refused: service account token has been invalidated"; got != want {
 		t.Errorf("secret holds another: got %s, want %s", got, want)
@@ -336,6 +330,102 @@ func TestTokenInASecretIsGoodWhileTheSecretHoldsIt(t *testing.T) {
 	if got, want := say(t.Context(), a, token), "refused: service account token has been invalidated"; got != want {
 		t.Errorf("secret is gone: got %s, want %s", got, want)
 	}
+}
+
+// told notes the warnings of a request.
+type told []string
+
+func (w *told) AddWarning(_, text string) { *w = append(*w, text) }
+
+// TestUseOfATokenInASecretIsNotedCountedAndWarnedOf, if a cluster of old has made it; one
+// that is marked invalid is refused, and the attempt noted all the same.
+func TestUseOfATokenInASecretIsNotedCountedAndWarnedOf(t *testing.T) {
+	const warned = "Use tokens from the TokenRequest API or manually created secret-based tokens instead of auto-generated secret-based tokens."
+	const refused = "refused: the token in secret team/builder-token for service account team/builder has been marked invalid. Use tokens from the TokenRequest API or manually created secret-based tokens, or remove the 'kubernetes.io/legacy-token-invalid-since' label from the secret to temporarily allow use of this token"
+	for _, c := range []struct {
+		name    string
+		change  func(w *world)
+		want    string
+		warning string
+		counted string
+	}{
+		{"made by a person", func(*world) {}, builder, "", "legacy_manual_token_uses legacy_tokens"},
+		{"another secret is the account's", func(w *world) { w.account.Secrets = []corev1.ObjectReference{{Name: "other"}} }, builder, "", "legacy_manual_token_uses legacy_tokens"},
+		{"made by a cluster", func(w *world) { w.account.Secrets = []corev1.ObjectReference{{Name: "builder-token"}} }, builder, warned, "legacy_auto_token_uses legacy_tokens"},
+		{"marked", func(w *world) {
+			w.account.Secrets = []corev1.ObjectReference{{Name: "builder-token"}}
+			w.secret.Labels = map[string]string{"kubernetes.io/legacy-token-invalid-since": "2000-01-01"}
+		}, refused, "", "invalid_legacy_auto_token_uses legacy_tokens"},
+		{"marked with no date", func(w *world) {
+			w.secret.Labels = map[string]string{"kubernetes.io/legacy-token-invalid-since": "lately"}
+		}, refused, "", "invalid_legacy_auto_token_uses legacy_tokens"},
+	} {
+		w, i, reg := newWorld(), newIssuer(t, IssuerOptions{}), prometheus.NewRegistry()
+		token, err := i.IssueLegacy(w.account, w.secret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.secret.Data["token"] = []byte(token)
+		c.change(w)
+		var used []string
+		o := w.objects()
+		o.Used = func(s *corev1.Secret) { used = append(used, s.Name) }
+		o.Fresh = func(context.Context) error { used = nil; return nil } // who is refused is asked about again
+		o.Registry = reg
+		var warnings told
+		if got := say(warning.WithWarningRecorder(t.Context(), &warnings), NewServiceAccountTokens(i, o), token); got != c.want {
+			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
+		}
+		if got := strings.Join(warnings, "; "); got != c.warning {
+			t.Errorf("%s: got warnings %q, want %q", c.name, got, c.warning)
+		}
+		if got := strings.Join(used, " "); got != "builder-token" {
+			t.Errorf("%s: noted the use of %q, want that of the secret, once", c.name, got)
+		}
+		if got := counted(t, reg); got != c.counted {
+			t.Errorf("%s: counted %s, want %s", c.name, got, c.counted)
+		}
+	}
+}
+
+// counted are the counters that stand at one; the others must be zero.
+func counted(t *testing.T, reg *prometheus.Registry) string {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range families {
+		switch n := f.GetMetric()[0].GetCounter().GetValue(); n {
+		case 0:
+		case 1:
+			names = append(names, strings.TrimSuffix(strings.TrimPrefix(f.GetName(), "serviceaccount_"), "_total"))
+		default:
+			t.Errorf("%s: got %v, want 1", f.GetName(), n)
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+// TestUseOfAPodsTokenIsCountedAsStaleWhenItShouldHaveBeenReadAnew after the hour that its node
+// has asked for; it is good for a year.
+func TestUseOfAPodsTokenIsCountedAsStaleWhenItShouldHaveBeenReadAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, i := newWorld(), newIssuer(t, IssuerOptions{})
+		token := issueToken(t, i, authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(3607))}, Bound{ServiceAccount: w.account, Pod: w.pod}).Status.Token
+		for _, want := range []string{"valid_tokens", "stale_tokens"} {
+			o := w.objects()
+			o.Registry = prometheus.NewRegistry()
+			if got := say(t.Context(), NewServiceAccountTokens(i, o), token); got != builder {
+				t.Errorf("got %s", got)
+			}
+			if got := counted(t, o.Registry); got != want {
+				t.Errorf("counted %s, want %s", got, want)
+			}
+			time.Sleep(2 * time.Hour)
+		}
+	})
 }
 
 func BenchmarkServiceAccountToken(b *testing.B) {

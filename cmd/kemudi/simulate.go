@@ -52,7 +52,9 @@ grow by pods that fit nowhere and shrink when nodes have nothing to do:
     idleAfter: 10m        # how long one without pods stays
   - name: gpu
     count: 2
-    devices: {example.com/gpu: "4"}
+    devices: {example.com/gpu: "4"}     # extended resources
+    drivers:                            # of devices that claims are given
+    - {name: gpu.example.com, count: 4, attributes: {model: {string: a100}}, capacity: {memory: {value: 40Gi}}}
     taints: [{key: gpu, effect: NoSchedule}]
     startAfter: 20s       # how long a pod takes to run
     failing: 0.01         # the share of pods that fail

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -206,6 +207,9 @@ func list(ctx context.Context, c rest.Interface, def *resource.Def) ([]simulate.
 		path = "/api/" + def.Version + "/" + def.Plural
 	}
 	data, err := c.Get().AbsPath(path).SetHeader("Accept", "application/json").DoRaw(ctx)
+	if apierrors.IsNotFound(err) {
+		return nil, nil // an older cluster, which does not know the kind
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", def, err)
 	}

@@ -361,7 +361,7 @@ func BenchmarkDevices(b *testing.B) {
 func deviceCluster(b *testing.B, nodes, each int) *cycle {
 	b.Helper()
 	snap := snapshot.New(nil)
-	snap.Compile(expressions(b.Context()))
+	snap.Compile(Expressions(b.Context()))
 	snap.SetDeviceClass(benchClass())
 	for i := range nodes {
 		snap.SetNode(parseNode([]string{fmt.Sprintf("node-%d", i), "cpu=16", "mem=64Gi"}))

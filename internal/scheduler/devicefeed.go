@@ -12,8 +12,8 @@ import (
 	"github.com/kemudi/kemudi/internal/scheduler/plugins"
 )
 
-// expressions reads expressions about devices, as long as ctx lasts.
-func expressions(ctx context.Context) devices.Compiler {
+// Expressions reads expressions about devices, as long as ctx lasts.
+func Expressions(ctx context.Context) devices.Compiler {
 	return func(text string) (devices.Matcher, error) {
 		selector, err := device.Compile(text)
 		if err != nil {

@@ -112,7 +112,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 	g := task.NewGroup(ctx)
 	snap := snapshot.New(own.selector)
-	snap.Compile(expressions(g.Context()))
+	snap.Compile(Expressions(g.Context()))
 	l := &loop{
 		Scheduler: s, log: s.o.Logger,
 		pods: client.For(t, core.Pods), snapshot: snap, queue: newQueue(s.o.Config.PodInitialBackoff, s.o.Config.PodMaxBackoff), calls: newCalls(g), held: newHeld(),

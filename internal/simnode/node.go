@@ -11,6 +11,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/coordination"
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/dra"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
 )
@@ -38,6 +40,7 @@ type Options struct {
 	Memory  string
 	MaxPods int
 	Devices map[string]string // extended resources, by name
+	Drivers []Driver          // whose devices claims are given
 	// Resources are what the node has in place of all that; nil: that.
 	Resources corev1.ResourceList
 	// StartAfter is how long a pod takes to run that does not say it. Default 1s.
@@ -61,6 +64,7 @@ type Node struct {
 	o      Options
 	nodes  client.Client[*corev1.Node]
 	leases client.Client[*coordinationv1.Lease]
+	slices client.Client[*resourcev1.ResourceSlice]
 	pods   client.Client[*corev1.Pod]
 	seen   client.Reader[*corev1.Pod]
 	log    *slog.Logger
@@ -98,7 +102,8 @@ func New(o Options, ips *Addresses, t client.Transport, log *slog.Logger) *Node 
 		o.StartAfter = time.Second
 	}
 	return &Node{
-		o: o, ips: ips, nodes: client.For(t, core.Nodes), leases: client.For(t, coordination.Leases), pods: client.For(t, core.Pods),
+		o: o, ips: ips, nodes: client.For(t, core.Nodes), leases: client.For(t, coordination.Leases),
+		slices: client.For(t, dra.ResourceSlices), pods: client.For(t, core.Pods),
 		seen: client.Cached(t, core.Pods, "spec.nodeName="+o.Name), log: log.With("node", o.Name), plans: map[string]*plan{},
 	}
 }
@@ -160,11 +165,17 @@ func (n *Node) register(ctx context.Context) error {
 	for k, v := range n.o.Labels {
 		labels[k] = v
 	}
-	_, err := n.nodes.Create(ctx, &corev1.Node{
+	node, err := n.nodes.Create(ctx, &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: n.o.Name, Labels: labels},
 		Spec:       corev1.NodeSpec{Taints: n.o.Taints},
 	})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
+	if apierrors.IsAlreadyExists(err) {
+		node, err = n.nodes.Get(ctx, "", n.o.Name)
+	}
+	if err != nil {
+		return err
+	}
+	if err := n.publish(ctx, node); err != nil {
 		return err
 	}
 	if err := n.setReady(ctx); err != nil {

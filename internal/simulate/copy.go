@@ -40,6 +40,7 @@ func Kinds() []*resource.Def {
 		"batch":             {"jobs"},
 		"policy":            {"poddisruptionbudgets"},
 		"scheduling.k8s.io": {"priorityclasses"},
+		"resource.k8s.io":   {"deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices"},
 		"storage.k8s.io":    {"storageclasses", "csinodes", "csidrivers", "csistoragecapacities"},
 	} {
 		for _, plural := range plurals {

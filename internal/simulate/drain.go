@@ -45,10 +45,10 @@ type Place struct {
 	Node string `json:"node"`
 }
 
-// workloads are the controllers that make pods again, and those that say which may go.
+// workloads are the controllers that make pods and their claims again, and those that say which may go.
 var workloads = []string{
 	"daemonset-controller", "deployment-controller", "disruption-controller", "job-controller", "replicaset-controller",
-	"replicationcontroller-controller", "resourcequota-controller", "statefulset-controller",
+	"replicationcontroller-controller", "resourceclaim-controller", "resourcequota-controller", "statefulset-controller",
 }
 
 const (

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/dra"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
 )
@@ -26,18 +29,21 @@ const fitLabel = "sim.kemudi.io/fit"
 // batch is how many pods are tried at a time.
 const batch = 500
 
-// none of the controllers: what is named is off, and the others are not named.
-var none = []string{"-namespace-controller"}
+// claimsOnly is the controller that makes the claims of pods: no other changes what is tried.
+var claimsOnly = []string{"resourceclaim-controller"}
 
 // Fit says how many more of a pod fit into a cluster of these objects, at most so many: it has the
 // scheduler find out in a copy. Pods that are there stay where they are.
 func Fit(ctx context.Context, objects []Object, pod *corev1.Pod, most int) (_ *Fitting, err error) {
-	d, err := newDuplicate(ctx, objects, none)
+	pod = like(pod)
+	if err := claimsOf(pod, objects); err != nil {
+		return nil, err
+	}
+	d, err := newDuplicate(ctx, objects, claimsOnly)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, d.end()) }()
-	pod = like(pod)
 	spaces := client.Cached(d.api(), core.Namespaces, "")
 	if _, ok := spaces.Get("", pod.Namespace); !ok {
 		space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: pod.Namespace}}
@@ -64,6 +70,23 @@ func Fit(ctx context.Context, objects []Object, pod *corev1.Pod, most int) (_ *F
 		}
 	}
 	return fit, nil
+}
+
+// claimsOf says which of the things that a pod's claims are, or are made of, the cluster lacks: the
+// scheduler would wait for it.
+func claimsOf(pod *corev1.Pod, objects []Object) error {
+	for _, c := range pod.Spec.ResourceClaims {
+		def, name := dra.ResourceClaims.Def, ptr.Deref(c.ResourceClaimName, "")
+		if c.ResourceClaimTemplateName != nil {
+			def, name = dra.ResourceClaimTemplates.Def, *c.ResourceClaimTemplateName
+		}
+		if !slices.ContainsFunc(objects, func(o Object) bool {
+			return o.Def == def && o.Object.GetNamespace() == pod.Namespace && o.Object.GetName() == name
+		}) {
+			return fmt.Errorf("claim %s of the pod: the cluster has no %s %q in namespace %s", c.Name, def.Kind, name, pod.Namespace)
+		}
+	}
+	return nil
 }
 
 // like is a pod of the same form that has not been anywhere yet. Its priority is left out: pods

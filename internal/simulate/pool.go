@@ -3,9 +3,11 @@ package simulate
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+	resourcev1 "k8s.io/api/resource/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
@@ -13,6 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/dra"
+	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/simnode"
 )
 
@@ -29,6 +33,7 @@ type Pool struct {
 	Memory  string            `json:"memory"`  // default 16Gi
 	Pods    int               `json:"pods"`    // how many a node takes; default 110
 	Devices map[string]string `json:"devices"` // extended resources, by name
+	Drivers []simnode.Driver  `json:"drivers"` // of devices that claims are given
 
 	Labels map[string]string `json:"labels"`
 	Taints []corev1.Taint    `json:"taints"`
@@ -133,7 +138,7 @@ func (p *Pool) check() error {
 		amounts["devices["+name+"]"] = amount
 	}
 	for field, amount := range amounts {
-		if q, err := resource.ParseQuantity(amount); err != nil || q.Sign() <= 0 {
+		if q, err := apiresource.ParseQuantity(amount); err != nil || q.Sign() <= 0 {
 			return fmt.Errorf("%s: %q is no amount above zero", field, amount)
 		}
 	}
@@ -142,11 +147,39 @@ func (p *Pool) check() error {
 			return fmt.Errorf("labels: %s=%s: %s", key, value, problems[0])
 		}
 	}
+	if err := p.checkDrivers(); err != nil {
+		return err
+	}
 	for i, t := range p.Taints {
 		switch t.Effect {
 		case corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute:
 		default:
 			return fmt.Errorf("taints[%d].effect: %q is neither NoSchedule, PreferNoSchedule nor NoExecute", i, t.Effect)
+		}
+	}
+	return nil
+}
+
+// mostDevices is how many devices a slice holds: a driver publishes one for each node.
+const mostDevices = resourcev1.ResourceSliceMaxDevices
+
+func (p *Pool) checkDrivers() error {
+	for i := range p.Drivers {
+		d := &p.Drivers[i]
+		if problems := validation.IsDNS1123Subdomain(d.Name); len(problems) > 0 {
+			return fmt.Errorf("drivers[%d].name: %q: %s", i, d.Name, problems[0])
+		}
+		if slices.ContainsFunc(p.Drivers[:i], func(other simnode.Driver) bool { return other.Name == d.Name }) {
+			return fmt.Errorf("drivers[%d].name: there is another driver %q", i, d.Name)
+		}
+		if d.Count < 1 || d.Count > mostDevices {
+			return fmt.Errorf("drivers[%d].count: %d is not between 1 and %d, as many as a slice holds", i, d.Count, mostDevices)
+		}
+		errs := resource.NewErrors()
+		dra.ResourceSlices.Def.Validate(d.Slice(p.sample("node")), nil, errs)
+		if errs.Len() > 0 {
+			wrong := errs.List()[0]
+			return fmt.Errorf("drivers[%d].%s: %s", i, strings.TrimPrefix(wrong.Field, "spec.devices[0]."), wrong.ErrorBody())
 		}
 	}
 	return nil
@@ -159,7 +192,7 @@ func (p *Pool) node(name string) simnode.Options {
 		labels[k] = v
 	}
 	return simnode.Options{
-		Name: name, Labels: labels, Taints: p.Taints, CPU: p.CPU, Memory: p.Memory, MaxPods: p.Pods, Devices: p.Devices,
+		Name: name, Labels: labels, Taints: p.Taints, CPU: p.CPU, Memory: p.Memory, MaxPods: p.Pods, Devices: p.Devices, Drivers: p.Drivers,
 		StartAfter: p.StartAfter.Duration, Failing: p.Failing,
 	}
 }
@@ -167,22 +200,27 @@ func (p *Pool) node(name string) simnode.Options {
 // room is what a new node of the pool has for pods.
 func (p *Pool) room() corev1.ResourceList {
 	room := corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse(p.CPU), corev1.ResourceMemory: resource.MustParse(p.Memory),
-		corev1.ResourcePods: *resource.NewQuantity(int64(p.Pods), resource.DecimalSI), corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"),
+		corev1.ResourceCPU: apiresource.MustParse(p.CPU), corev1.ResourceMemory: apiresource.MustParse(p.Memory),
+		corev1.ResourcePods: *apiresource.NewQuantity(int64(p.Pods), apiresource.DecimalSI), corev1.ResourceEphemeralStorage: apiresource.MustParse("100Gi"),
 	}
 	for name, amount := range p.Devices {
-		room[corev1.ResourceName(name)] = resource.MustParse(amount)
+		room[corev1.ResourceName(name)] = apiresource.MustParse(amount)
 	}
 	return room
 }
 
-// welcomes says that a pod may run on nodes of the pool, if there is room.
-func (p *Pool) welcomes(pod *corev1.Pod) bool {
+// sample is a node of the pool as far as pods choose by that.
+func (p *Pool) sample(name string) *corev1.Node {
 	labels := map[string]string{PoolLabel: p.Name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64"}
 	for k, v := range p.Labels {
 		labels[k] = v
 	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.Name, Labels: labels}}
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+}
+
+// welcomes says that a pod may run on nodes of the pool, if there is room.
+func (p *Pool) welcomes(pod *corev1.Pod) bool {
+	node := p.sample(p.Name)
 	if ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !ok {
 		return false
 	}
@@ -196,7 +234,7 @@ func (p *Pool) welcomes(pod *corev1.Pod) bool {
 // take takes what a pod asks for from the room of a node, if there is enough.
 func take(room corev1.ResourceList, pod *corev1.Pod) bool {
 	asks := core.PodRequests(pod)
-	one := *resource.NewQuantity(1, resource.DecimalSI)
+	one := *apiresource.NewQuantity(1, apiresource.DecimalSI)
 	if left := room[corev1.ResourcePods]; left.Cmp(one) < 0 {
 		return false
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kemudi/kemudi/internal/simulate"
@@ -61,6 +62,21 @@ func TestQuestionsAboutAClusterAreAnsweredByACopy(t *testing.T) {
 		archive.Files[last].Data = out
 		return string(txtar.Format(archive))
 	})
+}
+
+// TestPodsWhoseClaimsAreOfNothingThatThereIsDoNotFit at all: the scheduler would wait for it.
+func TestPodsWhoseClaimsAreOfNothingThatThereIsDoNotFit(t *testing.T) {
+	claim := corev1.PodResourceClaim{Name: "device", ResourceClaimName: ptr.To("none")}
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}, ResourceClaims: []corev1.PodResourceClaim{claim}}}
+	_, err := simulate.Fit(t.Context(), nil, pod, 1)
+	if want := `claim device of the pod: the cluster has no ResourceClaim "none" in namespace default`; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	pod.Spec.ResourceClaims[0] = corev1.PodResourceClaim{Name: "device", ResourceClaimTemplateName: ptr.To("none")}
+	_, err = simulate.Fit(t.Context(), nil, pod, 1)
+	if want := `claim device of the pod: the cluster has no ResourceClaimTemplate "none" in namespace default`; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
 }
 
 func TestObjectsOfOtherKindsAreLeftOut(t *testing.T) {

@@ -10,13 +10,17 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/dra"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/scheduler"
+	"github.com/kemudi/kemudi/internal/scheduler/devices"
 	"github.com/kemudi/kemudi/internal/simnode"
 	"github.com/kemudi/kemudi/internal/task"
 )
@@ -35,6 +39,9 @@ type Simulation struct {
 	nodes client.Client[*corev1.Node]
 	seen  client.Reader[*corev1.Node]
 	pods  client.Reader[*corev1.Pod]
+	// What devices there may be, and who asks for them.
+	classes client.Reader[*resourcev1.DeviceClass]
+	claims  client.Reader[*resourcev1.ResourceClaim]
 
 	// What follows belongs to the goroutine of Run.
 	g       *task.Group
@@ -47,6 +54,7 @@ type Simulation struct {
 	waiting map[string]*corev1.Pod // that fit nowhere, by key
 	tried   map[string]time.Time   // until when pods for which a node comes are left alone
 	onNode  map[string]int         // how many pods that work each node has
+	emptied bool                   // a node has lost its last pod since this was looked at
 }
 
 // running is a node that runs.
@@ -74,6 +82,7 @@ func New(o Options) *Simulation {
 	s := &Simulation{
 		o: o, log: o.Logger.With("part", "simulation"), nodes: client.For(o.Transport, core.Nodes),
 		seen: client.Cached(o.Transport, core.Nodes, ""), pods: client.Cached(o.Transport, core.Pods, ""),
+		classes: client.Cached(o.Transport, dra.DeviceClasses, ""), claims: client.Cached(o.Transport, dra.ResourceClaims, ""),
 		pools: map[string]*Pool{}, sizes: map[string]int{}, last: map[string]int{}, running: map[string]*running{},
 		waiting: map[string]*corev1.Pod{}, tried: map[string]time.Time{}, onNode: map[string]int{},
 	}
@@ -86,7 +95,7 @@ func New(o Options) *Simulation {
 // Run runs the nodes that the cluster has and those that the pools are to begin with, until
 // ctx ends.
 func (s *Simulation) Run(ctx context.Context) error {
-	for _, c := range []*cache.Cache{s.seen.Cache, s.pods.Cache} {
+	for _, c := range []*cache.Cache{s.seen.Cache, s.pods.Cache, s.classes.Cache, s.claims.Cache} {
 		select {
 		case <-c.Synced():
 		case <-ctx.Done():
@@ -162,14 +171,15 @@ func (s *Simulation) follow(ctx context.Context) error {
 			for _, d := range f.Next() {
 				s.take(d)
 			}
-			if len(s.waiting) > 0 {
+			if len(s.waiting) > 0 || s.emptied {
+				s.emptied = false
 				due.Reset(settle)
 			}
 			continue
 		case <-due.C:
 		}
 		s.arrive()
-		s.grow()
+		s.grow(ctx)
 		due.Reset(min(s.shrink(ctx), s.next()))
 	}
 }
@@ -205,7 +215,7 @@ func (s *Simulation) count(pod *corev1.Pod, by int) {
 	if s.onNode[name] == 0 {
 		delete(s.onNode, name)
 		if n != nil {
-			n.idle = time.Now()
+			n.idle, s.emptied = time.Now(), true
 		}
 	} else if n != nil {
 		n.idle = time.Time{}
@@ -242,7 +252,7 @@ func (s *Simulation) arrive() {
 }
 
 // grow orders nodes for the pods that fit nowhere.
-func (s *Simulation) grow() {
+func (s *Simulation) grow(ctx context.Context) {
 	var pods []*corev1.Pod
 	for key, pod := range s.waiting {
 		if time.Until(s.tried[key]) <= 0 {
@@ -254,13 +264,30 @@ func (s *Simulation) grow() {
 	}
 	onTheWay := make([]*coming, len(s.coming))
 	for i, a := range s.coming { // anew: pods may have gone meanwhile
-		a.room, a.pods = a.pool.room(), nil
+		a.room, a.pods, a.node = a.pool.room(), nil, nil
 		onTheWay[i] = a.coming
 	}
-	for _, c := range grow(s.o.Pools, s.sizes, onTheWay, pods) {
+	g := &growth{pools: s.o.Pools, sizes: s.sizes, claims: s.open, inventory: devices.New(scheduler.Expressions(ctx)), given: map[types.UID]*coming{}}
+	for _, class := range s.classes.List("", nil) {
+		g.inventory.SetClass(class)
+	}
+	for _, c := range g.run(onTheWay, pods) {
 		s.coming = append(s.coming, &arrival{c, time.Now().Add(c.pool.ProvisionAfter.Duration)})
 		s.log.Info("a pool grows", "pool", c.pool.Name, "nodes", s.sizes[c.pool.Name], "for", len(c.pods))
 	}
+}
+
+// open are the claims of a pod that devices have to be found for. A new node is of no use to
+// a pod whose claims have devices elsewhere.
+func (s *Simulation) open(pod *corev1.Pod) (claims []*resourcev1.ResourceClaim, ok bool) {
+	for _, name := range core.ResourceClaimNames(pod) {
+		claim, there := s.claims.Get(pod.Namespace, name)
+		if !there || claim.Status.Allocation != nil {
+			return nil, false
+		}
+		claims = append(claims, claim)
+	}
+	return claims, true
 }
 
 // shrink takes away nodes that have had nothing to do for long, and says when to look again.

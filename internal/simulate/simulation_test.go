@@ -12,6 +12,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/apps"
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/dra"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/plane"
 	"github.com/kemudi/kemudi/internal/sim"
@@ -173,6 +175,90 @@ func TestNodesComeFromThePoolThatTakesThePod(t *testing.T) {
 	})
 }
 
+// TestNodesComeWithTheDevicesThatClaimsAskFor has pods with claims wait, for devices that one pool
+// has and for some that none has. Nodes take their devices with them when they go.
+func TestNodesComeWithTheDevicesThatClaimsAskFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bed{t, sim.Plane(t, plane.Options{})}
+		stop := b.simulate(`
+pools:
+- {name: plain, count: 1, max: 9}
+- name: old
+  count: 0
+  max: 9
+  drivers: [{name: gpu.example.com, count: 4, attributes: {model: {string: tiny}}}]
+- name: new
+  count: 0
+  max: 9
+  idleAfter: 5m
+  drivers: [{name: gpu.example.com, count: 2, attributes: {model: {string: big}}, capacity: {memory: {value: 40Gi}}}]
+`)
+		b.deviceClass("big", `device.driver == "gpu.example.com" && device.attributes["gpu.example.com"].model == "big" && device.capacity["gpu.example.com"].memory.compareTo(quantity("40Gi")) >= 0`)
+		b.deviceClass("huge", `device.driver == "gpu.example.com" && device.attributes["gpu.example.com"].model == "huge"`)
+		b.set("train", 3, b.claim("big"))
+		b.set("never", 1, b.claim("huge"))
+		time.Sleep(5 * time.Minute)
+		if got, n := b.nodes(), b.ready("train"); got != "new-1 new-2 plain-1" || n != 3 {
+			t.Errorf("got nodes %q and %d pods ready, want two nodes of two devices each, none for the claim that no node serves", got, n)
+		}
+		if got := b.slices(); got != "new-1-gpu.example.com:2 new-2-gpu.example.com:2" {
+			t.Errorf("got slices %s, want one for each node", got)
+		}
+		stop() // and again: what is published is known
+		b.simulate("pools: [{name: new, count: 0, max: 9, idleAfter: 5m, drivers: [{name: gpu.example.com, count: 3}]}]")
+		time.Sleep(time.Minute)
+		if got := b.slices(); got != "new-1-gpu.example.com:3 new-2-gpu.example.com:3" {
+			t.Errorf("other devices: got slices %s", got)
+		}
+		b.set("train", 0, nil)
+		time.Sleep(20 * time.Minute)
+		if got := b.nodes(); got != "plain-1" {
+			t.Errorf("idle: got nodes %q", got)
+		}
+		if got := b.slices(); got != "" {
+			t.Errorf("their nodes have gone: got slices %s", got)
+		}
+	})
+}
+
+func (b *bed) deviceClass(name, expression string) {
+	b.Helper()
+	_, err := client.For(b.p.Admin(), dra.DeviceClasses).Create(b.Context(), &resourcev1.DeviceClass{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       resourcev1.DeviceClassSpec{Selectors: []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: expression}}}},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// claim makes a template of claims for a device of a class, and has pods have one each.
+func (b *bed) claim(class string) func(*corev1.PodSpec) {
+	b.Helper()
+	_, err := client.For(b.p.Admin(), dra.ResourceClaimTemplates).Create(b.Context(), &resourcev1.ResourceClaimTemplate{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: class},
+		Spec: resourcev1.ResourceClaimTemplateSpec{Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{
+			Requests: []resourcev1.DeviceRequest{{Name: "one", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: class}}},
+		}}},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return func(s *corev1.PodSpec) {
+		s.ResourceClaims = []corev1.PodResourceClaim{{Name: "device", ResourceClaimTemplateName: ptr.To(class)}}
+		s.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "device"}}
+	}
+}
+
+// slices lists what is published, each with its number of devices.
+func (b *bed) slices() string {
+	var list []string
+	for _, s := range client.Cached(b.p.Admin(), dra.ResourceSlices, "").List("", nil) {
+		list = append(list, fmt.Sprintf("%s:%d", s.Name, len(s.Spec.Devices)))
+	}
+	return strings.Join(list, " ")
+}
+
 func TestSimulationGoesOnWithTheNodesThatThereAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bed{t, sim.Plane(t, plane.Options{})}
@@ -196,21 +282,26 @@ func TestSimulationGoesOnWithTheNodesThatThereAre(t *testing.T) {
 
 func TestProfilesThatCannotBeAreRefusedByField(t *testing.T) {
 	for text, want := range map[string]string{
-		"pools: []":                                                       "pools: at least one is needed",
-		"pools: [{name: A}]":                                              `pools[0].name: "A": `,
-		"pools: [{name: a, count: -1}]":                                   "pools[0].count: -1 is negative",
-		"pools: [{name: a, count: 2, min: 3}]":                            "pools[0].min: 3 is not between 0 and count, 2",
-		"pools: [{name: a, count: 2, max: 1}]":                            "pools[0].max: 1 is less than count, 2",
-		"pools: [{name: a, cpu: much}]":                                   `pools[0].cpu: "much" is no amount above zero`,
-		"pools: [{name: a}, {name: a}]":                                   `pools[1].name: there is another pool "a"`,
-		"pools: [{name: a, failing: 2}]":                                  "pools[0].failing: 2 is not between 0 and 1",
-		"pools: [{name: a, pods: 300}]":                                   "pools[0].pods: 300 is not between 1 and 254",
-		"pools: [{name: a, count: 30000}]":                                "pools: 30000 nodes at the most are more than the 24320 that have addresses",
-		"pools: [{name: a, colour: red}]":                                 `unknown field "colour"`,
-		"pools: [{name: a, taints: [{key: k, effect: Never}]}]":           `pools[0].taints[0].effect: "Never" is neither`,
-		"pools: [{name: a, labels: {'a b': c}}]":                          "pools[0].labels: a b=c: ",
-		"pools: [{name: a, devices: {example.com/gpu: none}}]":            `pools[0].devices[example.com/gpu]: "none" is no amount above zero`,
-		"pools: [{name: a, count: 1, startAfter: 3s}, {name: b, max: 2}]": "",
+		"pools: []":                                                                      "pools: at least one is needed",
+		"pools: [{name: A}]":                                                             `pools[0].name: "A": `,
+		"pools: [{name: a, count: -1}]":                                                  "pools[0].count: -1 is negative",
+		"pools: [{name: a, count: 2, min: 3}]":                                           "pools[0].min: 3 is not between 0 and count, 2",
+		"pools: [{name: a, count: 2, max: 1}]":                                           "pools[0].max: 1 is less than count, 2",
+		"pools: [{name: a, cpu: much}]":                                                  `pools[0].cpu: "much" is no amount above zero`,
+		"pools: [{name: a}, {name: a}]":                                                  `pools[1].name: there is another pool "a"`,
+		"pools: [{name: a, failing: 2}]":                                                 "pools[0].failing: 2 is not between 0 and 1",
+		"pools: [{name: a, pods: 300}]":                                                  "pools[0].pods: 300 is not between 1 and 254",
+		"pools: [{name: a, count: 30000}]":                                               "pools: 30000 nodes at the most are more than the 24320 that have addresses",
+		"pools: [{name: a, colour: red}]":                                                `unknown field "colour"`,
+		"pools: [{name: a, taints: [{key: k, effect: Never}]}]":                          `pools[0].taints[0].effect: "Never" is neither`,
+		"pools: [{name: a, labels: {'a b': c}}]":                                         "pools[0].labels: a b=c: ",
+		"pools: [{name: a, devices: {example.com/gpu: none}}]":                           `pools[0].devices[example.com/gpu]: "none" is no amount above zero`,
+		"pools: [{name: a, drivers: [{name: A_b, count: 1}]}]":                           `pools[0].drivers[0].name: "A_b": `,
+		"pools: [{name: a, drivers: [{name: d.io}]}]":                                    "pools[0].drivers[0].count: 0 is not between 1 and 128",
+		"pools: [{name: a, drivers: [{name: d.io, count: 1}, {name: d.io, count: 2}]}]":  `pools[0].drivers[1].name: there is another driver "d.io"`,
+		"pools: [{name: a, drivers: [{name: d.io, count: 1, attributes: {model: {}}}]}]": `pools[0].drivers[0].attributes[model]: Invalid value: "": exactly one value must be specified`,
+		"pools: [{name: a, drivers: [{name: d.io, count: 1, capacity: {memory: {value: 1Gi, most: 2}}}]}]": `unknown field "most"`,
+		"pools: [{name: a, count: 1, startAfter: 3s}, {name: b, max: 2}]":                                  "",
 	} {
 		_, err := simulate.ParseProfile([]byte(text))
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

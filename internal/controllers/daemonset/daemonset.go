@@ -93,9 +93,10 @@ func (r *reconciler) Gone(_ context.Context, key string) error {
 // Reconcile moves a DaemonSet one step on: what it creates and deletes wakes it
 // for the next.
 func (r *reconciler) Reconcile(ctx context.Context, ds *appsv1.DaemonSet) (controller.Next, error) {
-	sel, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
+	sel, err := workload.Selector(ds.Spec.Selector, &ds.Spec.Template)
 	if err != nil {
-		return controller.Done, fmt.Errorf("selector: %w", err)
+		r.k.Events.Event(ds, corev1.EventTypeWarning, "InvalidSelector", err.Error())
+		return controller.Done, nil
 	}
 	if sel.Empty() {
 		r.k.Events.Event(ds, corev1.EventTypeWarning, "SelectingAll", "This daemon set is selecting all pods. A non-empty selector is required.")

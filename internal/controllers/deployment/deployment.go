@@ -18,6 +18,7 @@ import (
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/workload"
 )
 
 // Controller is the deployment controller.
@@ -74,9 +75,10 @@ func recreating(k *controller.Kit, pod *corev1.Pod) []string {
 // Reconcile moves a Deployment one step on: each step changes sets, and their
 // changes wake it for the next.
 func (r *reconciler) Reconcile(ctx context.Context, d *appsv1.Deployment) (controller.Next, error) {
-	sel, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
+	sel, err := workload.Selector(d.Spec.Selector, &d.Spec.Template)
 	if err != nil {
-		return controller.Done, fmt.Errorf("selector: %w", err)
+		r.k.Events.Event(d, corev1.EventTypeWarning, "InvalidSelector", err.Error())
+		return controller.Done, nil
 	}
 	if sel.Empty() {
 		r.k.Events.Event(d, corev1.EventTypeWarning, "SelectingAll", "This deployment is selecting all pods. A non-empty selector is required.")

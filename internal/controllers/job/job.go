@@ -3,7 +3,6 @@ package job
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -105,9 +104,10 @@ func (r *reconciler) look(ctx context.Context, key string, job *batchv1.Job) (ne
 		}
 		v.back = &m.back
 	}
-	sel, err := metav1.LabelSelectorAsSelector(job.Spec.Selector)
+	sel, err := workload.Selector(job.Spec.Selector, &job.Spec.Template)
 	if err != nil {
-		return controller.Done, lookWaits, fmt.Errorf("selector: %w", err)
+		r.k.Events.Event(job, corev1.EventTypeWarning, "InvalidSelector", err.Error())
+		return controller.Done, lookWaits, nil
 	}
 	if err := caughtUp(ctx, r.pods.Cache, job); err != nil { // J4
 		return controller.Done, lookWaits, err

@@ -2,7 +2,6 @@ package replicaset
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -72,9 +71,10 @@ type reconciler[O resource.Object] struct {
 func (r *reconciler[O]) Reconcile(ctx context.Context, obj O) (controller.Next, error) {
 	began := time.Now()
 	rs := r.kind.asSet(obj)
-	sel, err := metav1.LabelSelectorAsSelector(rs.Spec.Selector)
+	sel, err := workload.Selector(rs.Spec.Selector, &rs.Spec.Template)
 	if err != nil {
-		return controller.Done, fmt.Errorf("selector: %w", err)
+		r.k.Events.Event(obj, corev1.EventTypeWarning, "InvalidSelector", err.Error())
+		return controller.Done, nil
 	}
 	pods, err := controller.Claimer[*corev1.Pod, O]{Children: r.pods, Owners: r.sets, Open: workload.PodActive}.Claim(ctx, obj, sel)
 	if err != nil {
@@ -136,7 +136,7 @@ func (r *reconciler[O]) scale(ctx context.Context, obj O, active []*corev1.Pod) 
 		return append(active, made...), failure{"FailedCreate", err}
 	case missing < 0:
 		workload.Rank(active, r.siblings(obj), time.Now())
-		n := min(-missing, burst)
+		n := min(-missing, burst, len(active))
 		left, err := pods.Delete(ctx, obj, active[:n])
 		return append(left, active[n:]...), failure{"FailedDelete", err}
 	}

@@ -102,9 +102,10 @@ type reconciler struct {
 // Reconcile moves a StatefulSet one step on: what it creates, changes and deletes
 // wakes it for the next.
 func (r *reconciler) Reconcile(ctx context.Context, set *appsv1.StatefulSet) (controller.Next, error) {
-	sel, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
+	sel, err := workload.Selector(set.Spec.Selector, &set.Spec.Template)
 	if err != nil {
-		return controller.Done, fmt.Errorf("selector: %w", err)
+		r.k.Events.Event(set, corev1.EventTypeWarning, "InvalidSelector", err.Error())
+		return controller.Done, nil
 	}
 	claimer := controller.Claimer[*corev1.Pod, *appsv1.StatefulSet]{
 		Children: r.pods, Owners: r.sets,

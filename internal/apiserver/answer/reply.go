@@ -84,10 +84,10 @@ func (p *Reply) Item(code int, it *cache.Item) {
 		p.object(code, metadataGVK(p.Accept, "PartialObjectMetadata"), partial(it.Object))
 		return
 	}
-	room := rooms.Get().(*[]byte)
-	defer rooms.Put(room)
-	out, err := p.appendItem((*room)[:0], it)
-	*room = out
+	buf := unused.Get().(*[]byte)
+	defer unused.Put(buf)
+	out, err := p.appendItem((*buf)[:0], it)
+	*buf = out
 	if err != nil {
 		p.Fail(err)
 		return
@@ -124,8 +124,8 @@ func (p *Reply) appendItem(dst []byte, it *cache.Item) ([]byte, error) {
 	return joinHead(dst, at), nil
 }
 
-// rooms lends room to put answers together in.
-var rooms = sync.Pool{New: func() any { b := make([]byte, 0, 16<<10); return &b }}
+// unused lends buffers to put answers together in.
+var unused = sync.Pool{New: func() any { b := make([]byte, 0, 16<<10); return &b }}
 
 // joinHead makes one JSON object of a head and the object that was appended after
 // it, at the place given.

@@ -75,12 +75,12 @@ func (e *encoding) bytes() (b []byte, made bool, err error) {
 	if e.mu.packed != nil {
 		b = e.mu.dict.unpack(make([]byte, 0, e.mu.size), e.mu.packed)
 	} else {
-		room := scratch.Get().(*[]byte)
-		defer scratch.Put(room)
-		if *room, err = e.form.Append((*room)[:0], e.item.Object); err != nil {
+		buf := scratch.Get().(*[]byte)
+		defer scratch.Put(buf)
+		if *buf, err = e.form.Append((*buf)[:0], e.item.Object); err != nil {
 			return nil, false, err
 		}
-		b = append(make([]byte, 0, len(*room)), *room...)
+		b = append(make([]byte, 0, len(*buf)), *buf...)
 	}
 	e.mu.raw, e.mu.size = b, len(b)
 	return b, true, nil
@@ -131,11 +131,11 @@ func (s *Store) Size(it *cache.Item, f *Form) (int, error) {
 	if n := encodingOf(it, f).size(s.packed.full); n > 0 {
 		return n, nil
 	}
-	room := scratch.Get().(*[]byte)
-	defer scratch.Put(room)
+	buf := scratch.Get().(*[]byte)
+	defer scratch.Put(buf)
 	var err error
-	*room, err = s.Append((*room)[:0], it, f)
-	return len(*room), err
+	*buf, err = s.Append((*buf)[:0], it, f)
+	return len(*buf), err
 }
 
 // Kept is how many bytes Append would append without making them, 0 if it would make
@@ -165,16 +165,16 @@ func (e *encoding) size(full func() bool) int {
 
 // packLocked packs the bytes and returns their size then.
 func (e *encoding) packLocked(text []byte) int {
-	room := scratch.Get().(*[]byte)
-	defer scratch.Put(room)
+	buf := scratch.Get().(*[]byte)
+	defer scratch.Put(buf)
 	d := e.form.learner.dictionary()
 	if d == nil {
 		d = noDictionary
 	}
-	*room = d.pack((*room)[:0], text)
-	e.form.learner.packed(text, len(*room))
-	e.mu.packed, e.mu.dict = append(make([]byte, 0, len(*room)), *room...), d
-	return len(*room)
+	*buf = d.pack((*buf)[:0], text)
+	e.form.learner.packed(text, len(*buf))
+	e.mu.packed, e.mu.dict = append(make([]byte, 0, len(*buf)), *buf...), d
+	return len(*buf)
 }
 
 // noDictionary packs texts as themselves.

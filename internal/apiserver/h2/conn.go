@@ -18,14 +18,14 @@ const (
 	lastWords = 5 * time.Second
 )
 
-// rooms has the buffers that are not in use: most connections have nothing to send.
-var rooms = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+// unused are the buffers that nobody needs now: most connections have nothing to send.
+var unused = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-func newRoom() *bytes.Buffer { return rooms.Get().(*bytes.Buffer) }
+func newBuffer() *bytes.Buffer { return unused.Get().(*bytes.Buffer) }
 
-func putRoom(b *bytes.Buffer) {
+func putBuffer(b *bytes.Buffer) {
 	b.Reset()
-	rooms.Put(b)
+	unused.Put(b)
 }
 
 // Conn is a TLS connection that sends what is written to it in bursts. One
@@ -102,7 +102,7 @@ func (c *Conn) add(p []byte) (ok bool, err error) {
 	case c.mu.closed:
 		return false, net.ErrClosed
 	case c.mu.buf == nil:
-		c.mu.buf = newRoom()
+		c.mu.buf = newBuffer()
 		token(c.wake)
 	case c.mu.buf.Len() >= gatherMost:
 		return false, nil
@@ -138,7 +138,7 @@ func (c *Conn) run() {
 // send sends what has gathered, if anything has.
 func (c *Conn) send() (some bool, err error) {
 	if buf := c.take(); buf != nil {
-		defer putRoom(buf)
+		defer putBuffer(buf)
 		token(c.sent)
 		some = true
 		c.socket.hold()
@@ -155,7 +155,7 @@ func (c *Conn) flush() error {
 	if buf == nil {
 		return nil
 	}
-	defer putRoom(buf)
+	defer putBuffer(buf)
 	if err := c.limitSending(); err != nil {
 		return err
 	}
@@ -181,16 +181,16 @@ func (c *Conn) take() *bytes.Buffer {
 	if !between {
 		return buf
 	}
-	room := buf
-	if room == nil {
-		room = newRoom()
+	filled := buf
+	if filled == nil {
+		filled = newBuffer()
 	}
-	if all := c.lanes.fill(room.Bytes()); len(all) > room.Len() {
-		*room = *bytes.NewBuffer(all)
-		return room
+	if all := c.lanes.fill(filled.Bytes()); len(all) > filled.Len() {
+		*filled = *bytes.NewBuffer(all)
+		return filled
 	}
 	if buf == nil {
-		putRoom(room)
+		putBuffer(filled)
 	}
 	return buf
 }

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	readRoom = 1 << 10
+	readSize = 1 << 10
 	// heldFor is how long a client's window updates are held back at most. Only one that
 	// waits for the last byte of its window ever waits for them.
 	heldFor = 100 * time.Millisecond
@@ -15,7 +15,7 @@ const (
 
 // inbound is the receiving side of a Conn. It belongs to the goroutine that reads.
 type inbound struct {
-	room   [readRoom]byte // what has come
+	came   [readSize]byte // what has come
 	kept   []byte         // what the server is to see of it
 	seen   int            // how much of kept it has seen
 	credit credit
@@ -39,8 +39,8 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 				return n, nil
 			}
 		} else {
-			n, err = c.Conn.Read(in.room[:])
-			in.kept = in.credit.filter(in.kept, in.room[:n])
+			n, err = c.Conn.Read(in.came[:])
+			in.kept = in.credit.filter(in.kept, in.came[:n])
 		}
 		if in.armed && errors.Is(err, os.ErrDeadlineExceeded) {
 			in.armed = false

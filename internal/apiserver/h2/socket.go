@@ -86,7 +86,7 @@ func (s *socket) keep(p []byte) bool {
 		return false
 	}
 	if s.mu.buf == nil {
-		s.mu.buf = newRoom()
+		s.mu.buf = newBuffer()
 	}
 	s.mu.buf.Write(p)
 	if !s.mu.held {

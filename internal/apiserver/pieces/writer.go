@@ -19,23 +19,23 @@ type Writer struct {
 	err error
 }
 
-// rooms lends room to gather in: a page of 500 pods needs as much as a list of all.
+// unused lends buffers to gather in: a page of 500 pods needs as much as a list of all.
 // What a large object has made much larger is not kept.
-var rooms = sync.Pool{New: func() any { b := make([]byte, 0, 2*Size); return &b }}
+var unused = sync.Pool{New: func() any { b := make([]byte, 0, 2*Size); return &b }}
 
-const roomMost = 4 * Size
+const keptMost = 4 * Size
 
-// New returns a writer to w with room that End gives back. An answer that is cut
+// New returns a writer to w with a buffer that End gives back. An answer that is cut
 // off need not be ended.
 func New(w http.ResponseWriter) *Writer {
-	return &Writer{To: w, Buf: (*rooms.Get().(*[]byte))[:0]}
+	return &Writer{To: w, Buf: (*unused.Get().(*[]byte))[:0]}
 }
 
 // End writes what is left. The writer is of no more use.
 func (l *Writer) End() {
 	l.Flush()
-	if room := l.Buf; cap(room) <= roomMost {
-		rooms.Put(&room)
+	if buf := l.Buf; cap(buf) <= keptMost {
+		unused.Put(&buf)
 	}
 	l.Buf = nil
 }

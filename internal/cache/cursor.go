@@ -57,13 +57,13 @@ func (cu *Cursor) Close() {
 	cu.leaveLocked()
 }
 
-// Notify has told called, instead of the tokens that Ready yields, whenever Next
-// may have something new; it may have already. The cache is locked meanwhile: told
+// Notify has notify called, instead of the tokens that Ready yields, whenever Next
+// may have something new; it may have already. The cache is locked meanwhile: notify
 // must not block, nor ask the cache.
-func (cu *Cursor) Notify(told func()) {
+func (cu *Cursor) Notify(notify func()) {
 	cu.c.mu.Lock()
 	defer cu.c.mu.Unlock()
-	cu.told, cu.ready = told, nil
+	cu.notify, cu.ready = notify, nil
 }
 
 // Rev is the revision up to which everything has been delivered by Next.

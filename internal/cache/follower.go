@@ -39,8 +39,8 @@ type Follower struct {
 
 // lag is what a follower has missed of one object.
 type lag struct {
-	told *Item // the state it was told before; nil: none
-	rev  int64 // of the last change
+	known *Item // the state it was told before; nil: none
+	rev   int64 // of the last change
 }
 
 // Follow starts to follow the cache: the first read is the present state.
@@ -84,7 +84,7 @@ func (f *Follower) Next() []Delta {
 	}
 	var deltas []Delta
 	for e := range f.unreadLocked() {
-		d := Delta{Prev: e.told()}
+		d := Delta{Prev: e.known()}
 		if e.Type != Deleted {
 			d.Now = e.Item
 		}
@@ -114,8 +114,8 @@ func (f *Follower) unreadLocked() iter.Seq[Event] {
 	}
 }
 
-// told is the state that who follows was told before the event.
-func (e *Event) told() *Item {
+// known is the state that who follows was told before the event.
+func (e *Event) known() *Item {
 	if e.Type == Added { // Prev may be what a narrowed follower did not see
 		return nil
 	}
@@ -131,8 +131,8 @@ func (f *Follower) missLocked() {
 		key := e.Item.Key
 		l, missed := f.behind[key]
 		if !missed {
-			l.told = e.told()
-		} else if l.told == nil && e.Type == Deleted { // it came and went
+			l.known = e.known()
+		} else if l.known == nil && e.Type == Deleted { // it came and went
 			delete(f.behind, key)
 			continue
 		}
@@ -152,16 +152,16 @@ func (f *Follower) catchUpLocked() []Delta {
 	})
 	deltas := make([]Delta, 0, len(keys))
 	for _, key := range keys {
-		told := f.behind[key].told
+		known := f.behind[key].known
 		now, _ := f.c.mu.tree.Get(entry{key: key})
 		if !f.has(now.it) {
 			now.it = nil
 		}
-		if told != nil && now.it != nil && told.Object.GetUID() != now.it.Object.GetUID() {
-			deltas = append(deltas, Delta{Prev: told})
-			told = nil
+		if known != nil && now.it != nil && known.Object.GetUID() != now.it.Object.GetUID() {
+			deltas = append(deltas, Delta{Prev: known})
+			known = nil
 		}
-		deltas = append(deltas, Delta{told, now.it})
+		deltas = append(deltas, Delta{known, now.it})
 	}
 	f.behind = nil
 	return deltas

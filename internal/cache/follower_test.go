@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// told is what a follower was told, by key.
-type told map[string]*Item
+// known is what a follower was told, by key.
+type known map[string]*Item
 
 // take holds deltas against what was told before (K5).
-func (s told) take(t *testing.T, who string, deltas []Delta) {
+func (s known) take(t *testing.T, who string, deltas []Delta) {
 	for _, d := range deltas {
 		key := d.Last().Key
 		if s[key] != d.Prev {
@@ -30,7 +30,7 @@ func (s told) take(t *testing.T, who string, deltas []Delta) {
 	}
 }
 
-func (s told) String() string {
+func (s known) String() string {
 	var items []*Item
 	for _, it := range s {
 		items = append(items, it)
@@ -186,7 +186,7 @@ func TestFollowersKeepUpWithRandomHistories(t *testing.T) {
 		type reader struct {
 			name    string
 			f       *Follower
-			told    told
+			known   known
 			want    func() []*Item
 			pause   int // reads once in so many changes
 			missed  int // reads of what had left the log
@@ -207,7 +207,7 @@ func TestFollowersKeepUpWithRandomHistories(t *testing.T) {
 				}},
 			} {
 				name := fmt.Sprintf("%s, log of %d, every %d", r.name, size, pause)
-				readers = append(readers, &reader{name: name, f: follower(t, c, r.o), told: told{}, want: r.want, pause: pause})
+				readers = append(readers, &reader{name: name, f: follower(t, c, r.o), known: known{}, want: r.want, pause: pause})
 			}
 		}
 		read := func(r *reader, rev int64) {
@@ -226,8 +226,8 @@ func TestFollowersKeepUpWithRandomHistories(t *testing.T) {
 				t.Errorf("%s at %d: out of order: %s", r.name, rev, describeDeltas(deltas))
 			}
 			r.changes += len(deltas)
-			r.told.take(t, r.name, deltas)
-			if got, want := r.told.String(), stateOf(r.want()); got != want {
+			r.known.take(t, r.name, deltas)
+			if got, want := r.known.String(), stateOf(r.want()); got != want {
 				t.Fatalf("%s at %d: got %s, want %s", r.name, rev, got, want)
 			}
 		}
@@ -308,7 +308,7 @@ func TestFollowersKeepUpBesideTheFeed(t *testing.T) {
 	var wg sync.WaitGroup
 	for i, o := range []FollowOptions{{}, {}, {Namespace: "b"}, {Index: "color", Value: "red"}} {
 		wg.Go(func() {
-			state := told{}
+			state := known{}
 			err := c.Each(t.Context(), o, func(deltas []Delta) error {
 				state.take(t, fmt.Sprint("follower ", i), deltas)
 				if state["b/last"] != nil {

@@ -52,11 +52,11 @@ func TestCursorsReplayRandomHistories(t *testing.T) {
 	colors := []string{"", "red", "blue", "red,blue"}
 	c := filled()
 	type follower struct {
-		name  string
-		cu    *Cursor
-		state replayed
-		want  func() []*Item
-		told  int // of events
+		name   string
+		cu     *Cursor
+		state  replayed
+		want   func() []*Item
+		events int
 	}
 	var followers []*follower
 	add := func(name string, o CursorOptions, want func() []*Item) {
@@ -104,7 +104,7 @@ func TestCursorsReplayRandomHistories(t *testing.T) {
 			if !slices.IsSortedFunc(events, func(a, b Event) int { return int(a.Rev() - b.Rev()) }) {
 				t.Errorf("%s at %d: events out of order: %s", f.name, rev, describe(events))
 			}
-			f.told += len(events)
+			f.events += len(events)
 			f.state.take(t, f.name, events)
 			if got, want := f.state.String(), stateOf(f.want()); got != want {
 				t.Fatalf("%s at %d: got %s, want %s", f.name, rev, got, want)
@@ -112,8 +112,8 @@ func TestCursorsReplayRandomHistories(t *testing.T) {
 		}
 	}
 	for _, f := range followers {
-		if f.told < 500 {
-			t.Errorf("%s was told of %d events, want at least 500", f.name, f.told)
+		if f.events < 500 {
+			t.Errorf("%s was told of %d events, want at least 500", f.name, f.events)
 		}
 	}
 }
@@ -207,7 +207,7 @@ func TestReadersNeverSeeHalfABatch(t *testing.T) {
 			}
 		})
 		wg.Go(func() {
-			state := told{}
+			state := known{}
 			err := c.Each(t.Context(), FollowOptions{Index: "color", Value: "blue"}, func(deltas []Delta) error {
 				state.take(t, "watch", deltas)
 				if len(state) != 2 || state["b/3"].Rev != state["b/4"].Rev {

@@ -7,10 +7,10 @@ import (
 
 // tail is a reader's place in the log, and what it is to see of it.
 type tail struct {
-	c     *Cache
-	o     FollowOptions
-	ready chan struct{} // holds one token: there may be something to read
-	told  func()        // is called instead, if there is one
+	c      *Cache
+	o      FollowOptions
+	ready  chan struct{} // holds one token: there may be something to read
+	notify func()        // is called instead, if there is one
 
 	// Guarded by the cache's lock.
 	pending bool   // events from next on have not been read
@@ -58,8 +58,8 @@ func (t *tail) wakeLocked(seq uint64) {
 }
 
 func (t *tail) token() {
-	if t.told != nil {
-		t.told()
+	if t.notify != nil {
+		t.notify()
 		return
 	}
 	select {

@@ -89,7 +89,7 @@ func (r *scavenger) look() (heap, pages int64, err error) {
 		return 0, pages, err
 	}
 	if r.store != nil {
-		r.store.Rest()
+		r.store.Scavenge()
 	}
 	if before := unusedHeap(); before-r.heap > scavengeHeap {
 		debug.FreeOSMemory()

@@ -20,5 +20,5 @@
 //	C8 An error is logged once per reconcile, with the key: what the API server refuses (a quota, a
 //	   policy) as information; conflict and not-found are not logged.
 //	C9 Losing leadership cancels the context before another holder starts.
-//	C10 A key that costs much takes a twentieth of a processor at the most: what changes while it rests is looked at together.
+//	C10 A key that costs much takes a twentieth of a processor at the most: what changes while it cools down is looked at together.
 package controller

@@ -33,13 +33,13 @@ type queue struct {
 }
 
 type entry struct {
-	queued  bool        // in ready
-	working bool        // a worker has it (C1)
-	parked  int         // feeds that have not shown what the last reconcile wrote (C3), and its rest (C10)
-	dirty   bool        // wanted again when working or parked ends (C2)
-	tries   int         // errors in a row
-	timer   *time.Timer // ends the delay; nil: there is none
-	rest    *time.Timer // ends the rest; nil: there has been none
+	queued   bool        // in ready
+	working  bool        // a worker has it (C1)
+	parked   int         // feeds that have not shown what the last reconcile wrote (C3), and its cooldown (C10)
+	dirty    bool        // wanted again when working or parked ends (C2)
+	tries    int         // errors in a row
+	timer    *time.Timer // ends the delay; nil: there is none
+	cooldown *time.Timer // ends the cooldown; nil: there has been none
 }
 
 func newQueue(m *keyMetrics) *queue {
@@ -124,10 +124,10 @@ func (q *queue) take() (string, bool) {
 
 // result is how the work on a key ended.
 type result struct {
-	after  time.Duration             // the delay after which to look again; 0: do not
-	failed bool                      // look again after a delay that grows
-	rest   time.Duration             // how long not to look, whatever happens (C10)
-	wrote  map[*cache.Progress]int64 // what the feeds have to show before
+	after    time.Duration             // the delay after which to look again; 0: do not
+	failed   bool                      // look again after a delay that grows
+	cooldown time.Duration             // how long not to look, whatever happens (C10)
+	wrote    map[*cache.Progress]int64 // what the feeds have to show before
 }
 
 // done ends the work on a key. It is looked at again when it was changed
@@ -146,9 +146,9 @@ func (q *queue) done(key string, r result) {
 		e.tries = 0
 	}
 	q.delayLocked(key, e, delay)
-	if r.rest > 0 && !q.mu.ended {
+	if r.cooldown > 0 && !q.mu.ended {
 		e.parked++
-		e.rest = time.AfterFunc(r.rest, func() { q.unpark(key) })
+		e.cooldown = time.AfterFunc(r.cooldown, func() { q.unpark(key) })
 	}
 	q.releaseLocked(key, e)
 	q.mu.Unlock()
@@ -213,8 +213,8 @@ func (q *queue) end() {
 		if e.timer != nil {
 			e.timer.Stop()
 		}
-		if e.rest != nil {
-			e.rest.Stop()
+		if e.cooldown != nil {
+			e.cooldown.Stop()
 		}
 	}
 	q.m.wait(-len(q.mu.ready))

@@ -242,25 +242,25 @@ func TestKeyThatCostsMuchRests(t *testing.T) {
 		q := opened()
 		defer q.end()
 		for _, c := range []struct {
-			took, rest time.Duration
+			took, cooldown time.Duration
 		}{{time.Millisecond, 0}, {10 * time.Millisecond, 190 * time.Millisecond}, {time.Minute, time.Second}} {
 			q.add("a")
 			if got := take(t, q); got != "a" {
 				t.Fatalf("got %q, want a", got)
 			}
-			q.done("a", result{rest: Done.Costly(c.took).rest})
+			q.done("a", result{cooldown: Done.Costly(c.took).cooldown})
 			began := time.Now()
 			q.add("a")
 			q.add("a")
 			for take(t, q) == "" {
 				time.Sleep(time.Millisecond)
 			}
-			if rested := time.Since(began); rested != c.rest {
-				t.Errorf("a key that took %s rested for %s, want %s", c.took, rested, c.rest)
+			if cooled := time.Since(began); cooled != c.cooldown {
+				t.Errorf("a key that took %s cooled down for %s, want %s", c.took, cooled, c.cooldown)
 			}
 			q.done("a", result{})
 			if got := take(t, q); got != "" {
-				t.Errorf("got %q, want nothing: what changed while the key rested was looked at together", got)
+				t.Errorf("got %q, want nothing: what changed while the key cooled down was looked at together", got)
 			}
 		}
 	})
@@ -271,7 +271,7 @@ func TestRestEndsWithTheQueue(t *testing.T) {
 		q := opened()
 		q.add("a")
 		take(t, q)
-		q.done("a", result{rest: time.Second})
+		q.done("a", result{cooldown: time.Second})
 		q.end()
 	})
 }

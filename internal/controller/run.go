@@ -248,7 +248,7 @@ func (r *runner) work(ctx context.Context) error {
 			r.k.Logger.Log(ctx, level, "reconcile", "key", key, "err", err)
 		}
 		r.k.m.done(time.Since(started), err != nil)
-		r.q.done(key, result{after: next.after, rest: next.rest, failed: err != nil, wrote: w.take()})
+		r.q.done(key, result{after: next.after, cooldown: next.cooldown, failed: err != nil, wrote: w.take()})
 	}
 }
 

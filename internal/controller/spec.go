@@ -43,9 +43,9 @@ type Goner interface {
 }
 
 // Next says when a key is to be looked at again without a change of its inputs,
-// and how long it rests before, whatever changes.
+// and how long it is let cool down before, whatever changes.
 type Next struct {
-	after, rest time.Duration
+	after, cooldown time.Duration
 }
 
 // Done waits for the next change.
@@ -57,8 +57,8 @@ func After(d time.Duration) Next { return Next{after: max(d, time.Nanosecond)} }
 // What a key that costs much is held to.
 const (
 	cheap    = time.Millisecond // what takes no longer does not count
-	restsFor = 19               // times as long as it took: it takes a twentieth of a processor
-	longest  = time.Second      // rest
+	coolsFor = 19               // times as long as it took: it takes a twentieth of a processor
+	longest  = time.Second      // cooldown
 )
 
 // Costly says how long it took to find out what is to be done, without the writing. An
@@ -66,7 +66,7 @@ const (
 // once for many changes (C10); one with few is never held back.
 func (n Next) Costly(took time.Duration) Next {
 	if took > cheap {
-		n.rest = min(restsFor*took, longest)
+		n.cooldown = min(coolsFor*took, longest)
 	}
 	return n
 }

@@ -113,7 +113,7 @@ func play(t *testing.T, rng *rand.Rand) (late, changes int) {
 		g.start()
 	}
 	time.Sleep(10 * time.Minute)
-	g.rest(ctx)
+	g.settled(ctx)
 	for _, n := range g.late {
 		late += n()
 	}
@@ -287,8 +287,8 @@ func hold(pods map[string]*corev1.Pod, made map[types.UID]map[types.UID]bool, po
 	return nil
 }
 
-// rest holds what must be so in the end.
-func (g *game) rest(ctx context.Context) {
+// settled holds what must be so in the end.
+func (g *game) settled(ctx context.Context) {
 	g.Helper()
 	set, err := g.sets.Get(ctx, "default", "set")
 	g.must(nil, err)

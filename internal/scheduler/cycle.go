@@ -30,17 +30,17 @@ type cycle struct {
 
 	budgets *budgets // that preemption heeds
 
-	start    int // where in the order of nodes the next search begins
-	memories memories
-	domain   *domain // no other nodes are looked at; nil: all are
-	groups   *groups // by which pods are as important as their group; nil: there are none
+	start  int // where in the order of nodes the next search begins
+	memos  memos
+	domain *domain // no other nodes are looked at; nil: all are
+	groups *groups // by which pods are as important as their group; nil: there are none
 
 	// Scratch, reused from pod to pod.
 	pod      plugins.Cycle
-	err      error   // the attempt has failed
-	memory   *memory // of pods of its shape; nil: none
-	alike    bool    // pods of its shape fit where it does
-	idle     uint32  // plugins that have nothing to do with the pod once it has a node, by index
+	err      error  // the attempt has failed
+	memo     *memo  // of pods of its shape; nil: none
+	alike    bool   // pods of its shape fit where it does
+	idle     uint32 // plugins that have nothing to do with the pod once it has a node, by index
 	filters  []plugins.Filterer
 	local    int // of filters, those that look at nothing but the node
 	fresh    []*snapshot.Node
@@ -135,7 +135,7 @@ func (c *cycle) choice(nodes []*snapshot.Node, no *unfit) decision {
 // begin takes up a pod, and returns what preFilter does.
 func (c *cycle) begin(p *snapshot.Pod) ([]*snapshot.Node, *unfit) {
 	c.pod, c.err = plugins.Cycle{Snapshot: c.snapshot, Pod: p}, nil
-	c.memory = c.memories.of(c.snapshot.Shape(p), c.snapshot.Slots())
+	c.memo = c.memos.of(c.snapshot.Shape(p), c.snapshot.Slots())
 	return c.preFilter()
 }
 
@@ -176,7 +176,7 @@ func (c *cycle) find(nodes []*snapshot.Node, no *unfit) *unfit {
 // preFilter returns the nodes to look at. The unfit is not nil if that is not
 // all of them.
 func (c *cycle) preFilter() ([]*snapshot.Node, *unfit) {
-	c.filters, c.local, c.alike, c.idle = c.filters[:0], 0, c.memory != nil, 0
+	c.filters, c.local, c.alike, c.idle = c.filters[:0], 0, c.memo != nil, 0
 	var names []string
 	var narrowed uint32
 	for i, f := range c.plugins.Filters {
@@ -364,7 +364,7 @@ func (c *cycle) score() {
 	c.total = slices.Grow(c.total[:0], n)[:n]
 	clear(c.total)
 	c.scores = slices.Grow(c.scores[:0], n)[:n]
-	if c.memory == nil {
+	if c.memo == nil {
 		c.add(^uint32(0), c.feasible, c.total)
 		return
 	}
@@ -393,7 +393,7 @@ func (c *cycle) add(which uint32, nodes []*snapshot.Node, total []int64) {
 func (c *cycle) scoreNodes() {
 	c.fresh = c.fresh[:0]
 	for i, n := range c.feasible {
-		if v := &c.memory.nodes[n.Slot()]; v.edition == n.Edition && v.score != unscored {
+		if v := &c.memo.nodes[n.Slot()]; v.edition == n.Edition && v.score != unscored {
 			c.total[i] += v.score
 		} else {
 			c.fresh = append(c.fresh, n)
@@ -411,7 +411,7 @@ func (c *cycle) scoreNodes() {
 			continue
 		}
 		c.total[i] += c.rated[at]
-		if v := &c.memory.nodes[n.Slot()]; v.edition == n.Edition {
+		if v := &c.memo.nodes[n.Slot()]; v.edition == n.Edition {
 			v.score = c.rated[at]
 		}
 		at++

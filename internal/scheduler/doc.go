@@ -10,7 +10,7 @@
 // decision in gang.go and what extenders say of it (groupextend.go), or makes room for (grouppreempt.go);
 // message.go says why there was none; preempt.go looks for pods that could make
 // room, budgets.go for whom that is forbidden. What was found out about one pod is remembered
-// for others of its shape (memory.go). The rules are plugins (package plugins, in the order of its list.go); which
+// for others of its shape (memo.go). The rules are plugins (package plugins, in the order of its list.go); which
 // of them, and how, is the profile that a pod names (profile.go), as package config reads it.
 //
 // Upstream's names are kept for plugins, messages, events, conditions and metrics.

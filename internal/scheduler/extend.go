@@ -386,6 +386,6 @@ func (l *loop) candidateOf(node string, v *extenderv1.MetaVictims) *candidate {
 		}
 	}
 	slices.SortStableFunc(cand.victims, byImportance)
-	cand.weight = weigh(cand.victims)
+	cand.cost = costOf(cand.victims)
 	return cand
 }

@@ -45,7 +45,7 @@ type group struct {
 	heard map[types.UID]hearing // by pod: what extenders have said in the attempt that is under way
 
 	refused []*snapshot.Pod // the forms of pods that had no place at the last attempt
-	news    bool            // a member came or asks for something else now
+	changed bool            // a member came or asks for something else now
 	broke   bool            // a member has lost the place that it had
 }
 
@@ -76,7 +76,7 @@ func (gs *groups) of(p *corev1.Pod) *group {
 // touch has the group of a pod looked at, if it has one.
 func (gs *groups) touch(p *corev1.Pod) {
 	if g := gs.of(p); g != nil {
-		g.news = true
+		g.changed = true
 		gs.dirty[g] = struct{}{}
 	}
 }
@@ -94,14 +94,14 @@ func (gs *groups) see(p *corev1.Pod, gone bool) {
 	}
 	was := g.members[p.UID]
 	g.members[p.UID] = p
-	g.news = g.news || was == nil || was.Generation != p.Generation || !labels.Equals(was.Labels, p.Labels)
+	g.changed = g.changed || was == nil || was.Generation != p.Generation || !labels.Equals(was.Labels, p.Labels)
 }
 
 // takeGroup takes in a change of a group.
 func (l *loop) takeGroup(obj resource.Object, gone bool) {
 	g := l.groups.get(cache.Key(obj.GetNamespace(), obj.GetName()))
 	now := obj.(*schedulingv1beta1.PodGroup)
-	g.news = g.news || g.obj == nil || g.obj.UID != now.UID || scheduling.MinCount(now) < scheduling.MinCount(g.obj)
+	g.changed = g.changed || g.obj == nil || g.obj.UID != now.UID || scheduling.MinCount(now) < scheduling.MinCount(g.obj)
 	if g.obj = now; gone {
 		g.obj = nil
 	}
@@ -149,10 +149,10 @@ func (l *loop) settleGroup(g *group, now time.Time) {
 		} else {
 			l.queue.put(item, active)
 		}
-	case g.news:
+	case g.changed:
 		l.queue.wake(item, now)
 	}
-	g.news, g.broke = false, false
+	g.changed, g.broke = false, false
 }
 
 // together says that pods of the group that have no place yet depend on one another,

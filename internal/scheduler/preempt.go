@@ -33,11 +33,11 @@ type candidate struct {
 	node       *snapshot.Node
 	victims    []*snapshot.Pod // the most important first
 	violations int             // of disruption budgets
-	weight
+	cost
 }
 
-// weight is what victims are compared by, beside the first of them.
-type weight struct {
+// cost is what victims are compared by, beside the first of them.
+type cost struct {
 	priorities int64     // their sum, each made positive so that many victims of negative priority do not look better than one
 	started    time.Time // when the first of the most important ones started
 }
@@ -162,7 +162,7 @@ func (c *cycle) victimsOn(n *snapshot.Node) (*candidate, *plugins.Reason) {
 		return nil, noVictims
 	}
 	slices.SortStableFunc(cand.victims, byImportance)
-	cand.weight = weigh(cand.victims)
+	cand.cost = costOf(cand.victims)
 	return cand, nil
 }
 
@@ -231,13 +231,13 @@ func (a *candidate) better(b *candidate) bool {
 	return a.started.After(b.started)
 }
 
-// weigh returns the weight of victims, which are sorted by importance.
-func weigh(victims []*snapshot.Pod) (w weight) {
+// costOf returns the cost of victims, which are sorted by importance.
+func costOf(victims []*snapshot.Pod) (c cost) {
 	for i, p := range victims {
-		w.priorities += int64(p.Priority) + math.MaxInt32 + 1
+		c.priorities += int64(p.Priority) + math.MaxInt32 + 1
 		if i == 0 {
-			w.started = startOf(p.Obj).Time
+			c.started = startOf(p.Obj).Time
 		}
 	}
-	return w
+	return c
 }

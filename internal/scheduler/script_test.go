@@ -179,7 +179,7 @@ func (s *script) configure() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.c.plugins, s.c.memories = plugins.NewSet(c.Profiles[0].Plugins), memories{}
+	s.c.plugins, s.c.memos = plugins.NewSet(c.Profiles[0].Plugins), memos{}
 }
 
 func (s *script) decide(verb string, args []string) string {

@@ -25,8 +25,8 @@ type entry struct {
 func on(p admission.Plugin) entry  { return entry{Plugin: p} }
 func off(p admission.Plugin) entry { return entry{Plugin: p, off: true} }
 
-// told is a plugin that is on and has a configuration.
-func told(p admission.Plugin, err error) entry { return entry{Plugin: p, err: err} }
+// configured is a plugin that is on and has a configuration.
+func configured(p admission.Plugin, err error) entry { return entry{Plugin: p, err: err} }
 
 func (e entry) unlessAsked() entry {
 	e.off = true
@@ -48,12 +48,12 @@ func entries(o *admission.Options) []entry {
 		on(noderestriction.New(o)),
 		on(taintNodesByCondition()),
 		off(alwaysPullImages()),
-		told(podsecurity.New(o)),
-		told(podNodeSelector(o)).unlessAsked(),
+		configured(podsecurity.New(o)),
+		configured(podNodeSelector(o)).unlessAsked(),
 		on(priority.New(o)),
 		on(defaultTolerationSeconds()),
-		told(podTolerationRestriction(o)).unlessAsked(),
-		told(eventratelimit.New(o)).unlessAsked(),
+		configured(podTolerationRestriction(o)).unlessAsked(),
+		configured(eventratelimit.New(o)).unlessAsked(),
 		off(extendedResourceToleration()),
 		on(volumes.NewDefaultClass(o)),
 		on(volumes.NewProtection()),
@@ -67,7 +67,7 @@ func entries(o *admission.Options) []entry {
 		off(denyServiceExternalIPs()),
 		on(escalation(o)),
 		on(resourceClaims(o)),
-		told(quota.New(o)),
+		configured(quota.New(o)),
 		off(alwaysDeny()),
 	}
 }

@@ -74,7 +74,7 @@ func alwaysPullImages() admission.Plugin {
 // nodeSelectorAnnotation is a namespace's restriction of where its pods run.
 const nodeSelectorAnnotation = "scheduler.alpha.kubernetes.io/node-selector"
 
-// nodeSelectors is what the plugin is told: by namespace the labels that the selectors
+// nodeSelectors is how the plugin is configured: by namespace the labels that the selectors
 // of its pods may have, and a selector for pods of namespaces without one.
 type nodeSelectors struct {
 	Config map[string]string `json:"podNodeSelectorPluginConfig"`
@@ -85,10 +85,10 @@ const clusterNodeSelector = "clusterDefaultNodeSelector"
 // podNodeSelector adds the selector of a pod's namespace to the pod's own.
 func podNodeSelector(o *admission.Options) (admission.Plugin, error) {
 	namespaces := admission.Reader(o, core.Namespaces)
-	var told nodeSelectors
-	err := o.Config.Read("PodNodeSelector", &told)
+	var configured nodeSelectors
+	err := o.Config.Read("PodNodeSelector", &configured)
 	selectors := map[string]labels.Set{}
-	for name, text := range told.Config {
+	for name, text := range configured.Config {
 		var bad error
 		if selectors[name], bad = labels.ConvertSelectorToLabelsMap(text); bad != nil {
 			err = admission.Misconfigured("PodNodeSelector", fmt.Errorf("podNodeSelectorPluginConfig.%s: %w", name, bad))

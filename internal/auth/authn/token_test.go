@@ -177,18 +177,18 @@ func TestTokenEndsInTime(t *testing.T) {
 	key := newPKI(t).ServiceAccounts
 	seconds := func(n int64) *int64 { return &n }
 	for _, c := range []struct {
-		name      string
-		o         IssuerOptions
-		asked     *int64
-		pod       bool
-		told, end time.Duration
+		name          string
+		o             IssuerOptions
+		asked         *int64
+		pod           bool
+		answered, end time.Duration
 	}{
-		{name: "default", told: time.Hour, end: time.Hour},
-		{name: "asked", asked: seconds(600), told: 10 * time.Minute, end: 10 * time.Minute},
-		{name: "bounded", o: IssuerOptions{MaxLife: time.Hour}, asked: seconds(86400), told: time.Hour, end: time.Hour},
-		{name: "node agent's", asked: seconds(3607), pod: true, told: 3607 * time.Second, end: 365 * 24 * time.Hour},
-		{name: "not for a pod", asked: seconds(3607), told: 3607 * time.Second, end: 3607 * time.Second},
-		{name: "extension turned off", o: IssuerOptions{NoExtension: true}, asked: seconds(3607), pod: true, told: 3607 * time.Second, end: 3607 * time.Second},
+		{name: "default", answered: time.Hour, end: time.Hour},
+		{name: "asked", asked: seconds(600), answered: 10 * time.Minute, end: 10 * time.Minute},
+		{name: "bounded", o: IssuerOptions{MaxLife: time.Hour}, asked: seconds(86400), answered: time.Hour, end: time.Hour},
+		{name: "node agent's", asked: seconds(3607), pod: true, answered: 3607 * time.Second, end: 365 * 24 * time.Hour},
+		{name: "not for a pod", asked: seconds(3607), answered: 3607 * time.Second, end: 3607 * time.Second},
+		{name: "extension turned off", o: IssuerOptions{NoExtension: true}, asked: seconds(3607), pod: true, answered: 3607 * time.Second, end: 3607 * time.Second},
 	} {
 		c.o.Key = key
 		synctest.Test(t, func(t *testing.T) {
@@ -200,8 +200,8 @@ func TestTokenEndsInTime(t *testing.T) {
 			}
 			start := time.Now()
 			answer := issueToken(t, i, authenticationv1.TokenRequestSpec{ExpirationSeconds: c.asked}, b)
-			if got := answer.Status.ExpirationTimestamp.Sub(start); got != c.told || *answer.Spec.ExpirationSeconds != int64(c.told/time.Second) {
-				t.Errorf("%s: told %s and %d s, want %s", c.name, got, *answer.Spec.ExpirationSeconds, c.told)
+			if got := answer.Status.ExpirationTimestamp.Sub(start); got != c.answered || *answer.Spec.ExpirationSeconds != int64(c.answered/time.Second) {
+				t.Errorf("%s: told %s and %d s, want %s", c.name, got, *answer.Spec.ExpirationSeconds, c.answered)
 			}
 			time.Sleep(c.end - time.Second)
 			if got := say(t.Context(), a, answer.Status.Token); got != builder {

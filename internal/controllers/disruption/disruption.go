@@ -99,7 +99,7 @@ func (r *reconciler) Reconcile(ctx context.Context, b *policyv1.PodDisruptionBud
 	for _, p := range late {
 		r.k.Events.Event(p, corev1.EventTypeWarning, "NotDeleted", "Pod was expected by PDB "+key+" to be deleted but it wasn't")
 	}
-	r.rest(key, time.Since(started))
+	r.cool(key, time.Since(started))
 	if err := r.store(ctx, b, s); err != nil {
 		return controller.Done, err
 	}
@@ -118,25 +118,25 @@ func (r *reconciler) Gone(_ context.Context, key string) error {
 }
 
 // A look at a budget walks over the pods of its namespace, and each pod that
-// changes asks for one. Looks that take long enough to matter therefore rest for
-// restFactor times as long, but not for longer than longestRest. That what is
+// changes asks for one. Looks that take long enough to matter are therefore followed by none for
+// coolFactor times as long, but not for longer than longestCool. That what is
 // allowed grows a little later harms nobody; that it shrinks is seen to by the
 // evictions themselves.
 const (
-	restFactor  = 20
-	longestRest = time.Second
-	worthRest   = 500 * time.Microsecond
+	coolFactor  = 20
+	longestCool = time.Second
+	worthCool   = 500 * time.Microsecond
 )
 
-// rest notes that a look has taken so long.
-func (r *reconciler) rest(key string, took time.Duration) {
+// cool notes that a look has taken so long.
+func (r *reconciler) cool(key string, took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if took < worthRest {
+	if took < worthCool {
 		delete(r.mu.next, key)
 		return
 	}
-	r.mu.next[key] = time.Now().Add(min(restFactor*took, longestRest))
+	r.mu.next[key] = time.Now().Add(min(coolFactor*took, longestCool))
 }
 
 func (r *reconciler) wait(key string, now time.Time) time.Duration {

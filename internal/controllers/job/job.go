@@ -35,7 +35,7 @@ var Controller = controller.New(controller.Spec[*batchv1.Job]{
 	Setup: func(k *controller.Kit) controller.Reconciler[*batchv1.Job] {
 		r := &reconciler{k: k, jobs: controller.For(k, batch.Jobs), pods: controller.For(k, core.Pods), metrics: controller.OwnMetrics(k, newMetrics)}
 		r.workload = workload.Pods{Client: r.pods, Events: k.Events}
-		r.mu.known = map[string]memory{}
+		r.mu.known = map[string]lastLook{}
 		return r
 	},
 })
@@ -63,13 +63,13 @@ type reconciler struct {
 
 	mu struct {
 		sync.Mutex
-		known map[string]memory // by the job's key
+		known map[string]lastLook // by the job's key
 	}
 }
 
-// memory is what is remembered of a job between looks. Without it a job is right
+// lastLook is what is remembered of a job between looks. Without it a job is right
 // all the same.
-type memory struct {
+type lastLook struct {
 	uid        types.UID
 	generation int64
 	back       backoff
@@ -85,7 +85,7 @@ func (r *reconciler) Reconcile(ctx context.Context, job *batchv1.Job) (controlle
 	case foreign(job):
 		if _, known := r.recall(key, job.UID); !known {
 			r.metrics.foreign.WithLabelValues(*job.Spec.ManagedBy).Inc()
-			r.remember(key, memory{uid: job.UID})
+			r.remember(key, lastLook{uid: job.UID})
 		}
 		return controller.Done, nil
 	}
@@ -121,7 +121,7 @@ func (r *reconciler) look(ctx context.Context, key string, job *batchv1.Job) (ne
 	if err := r.do(ctx, v, &p); err != nil {
 		return controller.Done, action, err
 	}
-	m := memory{uid: job.UID, generation: job.Generation, back: p.back}
+	m := lastLook{uid: job.UID, generation: job.Generation, back: p.back}
 	if !p.more {
 		m.next = v.now.Add(pace(len(v.pods)))
 	}
@@ -149,14 +149,14 @@ func (r *reconciler) Gone(_ context.Context, key string) error {
 	return nil
 }
 
-func (r *reconciler) recall(key string, uid types.UID) (memory, bool) {
+func (r *reconciler) recall(key string, uid types.UID) (lastLook, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m, ok := r.mu.known[key]
 	return m, ok && m.uid == uid
 }
 
-func (r *reconciler) remember(key string, m memory) {
+func (r *reconciler) remember(key string, m lastLook) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.known[key] = m

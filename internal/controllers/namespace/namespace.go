@@ -112,7 +112,7 @@ func (r *reconciler) Reconcile(ctx context.Context, ns *corev1.Namespace) (contr
 		}
 	}
 	left := r.left(contents, ns.Name)
-	r.rest(ns.Name, left)
+	r.postpone(ns.Name, left)
 	reported, err := r.report(ctx, ns, left, failed)
 	if err != nil {
 		return controller.Done, err
@@ -140,12 +140,12 @@ func (r *reconciler) Reconcile(ctx context.Context, ns *corev1.Namespace) (contr
 
 // Gone forgets a namespace.
 func (r *reconciler) Gone(_ context.Context, key string) error {
-	r.rest(key, nil)
+	r.postpone(key, nil)
 	return nil
 }
 
-// rest puts the next look at a namespace off by the pace of what is left.
-func (r *reconciler) rest(ns string, left []remainder) {
+// postpone puts the next look at a namespace off by the pace of what is left.
+func (r *reconciler) postpone(ns string, left []remainder) {
 	objects := 0
 	for _, c := range left {
 		objects += c.objects

@@ -188,7 +188,7 @@ func judge(t *testing.T, st store.Store) {
 			}
 			if i+1 == len(changes) || changes[i+1].Rev != c.Rev {
 				rev = c.Rev
-				refused += weigh(t, objects, rev, rev == last)
+				refused += balance(t, objects, rev, rev == last)
 			}
 		}
 		if progress >= last {
@@ -204,9 +204,9 @@ func judge(t *testing.T, st store.Store) {
 	}
 }
 
-// weigh holds what there is at one revision against what the quotas say; at the end
+// balance holds what there is at one revision against what the quotas say; at the end
 // they must say just that. It returns how many of their amounts are used up.
-func weigh(t *testing.T, objects map[string]kemudi.Object, rev int64, end bool) (full int) {
+func balance(t *testing.T, objects map[string]kemudi.Object, rev int64, end bool) (full int) {
 	t.Helper()
 	is := map[corev1.ResourceName]*resource.Quantity{}
 	for _, name := range []corev1.ResourceName{"count/configmaps", "configmaps", "count/pods", "pods", "requests.cpu", "services.nodeports"} {

@@ -148,9 +148,9 @@ func (n *Node) tellNetwork() {
 
 // Capacity is what the node has: what it knows of itself, and the extended resources
 // that others have told its status of.
-func (n *Node) Capacity(told v1.ResourceList) v1.ResourceList {
+func (n *Node) Capacity(reported v1.ResourceList) v1.ResourceList {
 	out := n.o.Capacity.DeepCopy()
-	for name, q := range told {
+	for name, q := range reported {
 		if _, own := out[name]; !own && check.IsExtendedResource(name) {
 			out[name] = q.DeepCopy()
 		}

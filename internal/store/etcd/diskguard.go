@@ -22,8 +22,8 @@ const (
 	// commitBytes is how much may be written before it is committed, in however few
 	// writes. What is not committed is in memory.
 	commitBytes = 16 << 20
-	// restBytes is how much must have been written to be worth the commits of rest.
-	restBytes = 4 << 20
+	// scavengeBytes is how much must have been written to be worth the commits of scavenge.
+	scavengeBytes = 4 << 20
 )
 
 // diskGuard refuses writes in time when the disk fills up, whoever fills it. Reads go on,
@@ -111,10 +111,10 @@ func (g *diskGuard) settle() {
 	g.back()
 }
 
-// rest has etcd let go of what was written, if it is much. Its buffers hold on to what they
+// scavenge has etcd let go of what was written, if it is much. Its buffers hold on to what they
 // had after a commit, until they are written to again or there is one more.
-func (g *diskGuard) rest() {
-	if g.held.Load() < restBytes {
+func (g *diskGuard) scavenge() {
+	if g.held.Load() < scavengeBytes {
 		return
 	}
 	g.settling.Lock()

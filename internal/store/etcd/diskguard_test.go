@@ -157,7 +157,7 @@ func TestWhatWasWrittenIsLetGoAtRest(t *testing.T) {
 		return int64(m.HeapAlloc)
 	}
 	before := live()
-	s.Rest()
+	s.Scavenge()
 	if after := live(); before-after < writes*size/2 {
 		t.Errorf("of %d bytes %d were let go, want most of the %d written", before, before-after, writes*size)
 	}
@@ -169,5 +169,5 @@ func TestWhatWasWrittenIsLetGoAtRest(t *testing.T) {
 		t.Errorf("afterwards: got %d values, %v", len(page.KVs), err)
 	}
 	stop()
-	s.Rest() // does nothing
+	s.Scavenge() // does nothing
 }

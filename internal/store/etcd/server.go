@@ -50,13 +50,13 @@ func (s *Server) WhileMapped(f func() error) error {
 	return f()
 }
 
-// Rest gives back memory that writes have left behind, if it is much, for a server that
+// Scavenge gives back memory that writes have left behind, if it is much, for a server that
 // has little to do.
-func (s *Server) Rest() {
+func (s *Server) Scavenge() {
 	_ = s.WhileMapped(func() error { // which does not fail by itself
 		select {
 		case <-s.ready:
-			s.disk.rest()
+			s.disk.scavenge()
 		default: // it has not begun
 		}
 		return nil

@@ -276,17 +276,17 @@ func TestNothingIsRememberedAtRest(t *testing.T) {
 		p := x.snap.NewPod(parsePod(split(fmt.Sprint("p", i, " cpu=100"))))
 		c.preempt(c.decide(p).unfit)
 	}
-	if len(c.memories.byShape) != 1 {
-		t.Errorf("%d shapes are remembered, want 1", len(c.memories.byShape))
+	if len(c.memos.byShape) != 1 {
+		t.Errorf("%d shapes are remembered, want 1", len(c.memos.byShape))
 	}
 	l.tried = dawn
 	l.rest(second(59))
-	if next := l.next(); len(c.memories.byShape) != 1 || !next.Equal(second(60)) {
-		t.Errorf("after 59s: %d shapes, next at %v; want 1 shape, and to forget it after 60s", len(c.memories.byShape), next.Sub(dawn))
+	if next := l.next(); len(c.memos.byShape) != 1 || !next.Equal(second(60)) {
+		t.Errorf("after 59s: %d shapes, next at %v; want 1 shape, and to forget it after 60s", len(c.memos.byShape), next.Sub(dawn))
 	}
 	l.rest(second(60))
-	if next := l.next(); len(c.memories.byShape) != 0 || !next.IsZero() {
-		t.Errorf("after 60s: %d shapes, next at %v; want nothing", len(c.memories.byShape), next)
+	if next := l.next(); len(c.memos.byShape) != 0 || !next.IsZero() {
+		t.Errorf("after 60s: %d shapes, next at %v; want nothing", len(c.memos.byShape), next)
 	}
 }
 

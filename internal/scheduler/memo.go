@@ -8,12 +8,12 @@ import (
 	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
 )
 
-// memoriesKept bounds the shapes of pods of which a cycle remembers anything.
-const memoriesKept = 16
+// memosKept bounds the shapes of pods of which a cycle remembers anything.
+const memosKept = 16
 
-// memory is what a cycle has found out about the pods of one shape and need not find out
+// memo is what a cycle has found out about the pods of one shape and need not find out
 // again before the node or the snapshot has another edition (B6).
-type memory struct {
+type memo struct {
 	used     uint64    // decision that asked for it last
 	nodes    []verdict // by slot
 	outcomes []outcome // by slot; empty: no pod of the shape has tried to preempt
@@ -43,15 +43,15 @@ type standing struct {
 	setback          setback
 }
 
-// memories are by shape.
-type memories struct {
-	byShape map[*snapshot.Shape]*memory
+// memos are by shape.
+type memos struct {
+	byShape map[*snapshot.Shape]*memo
 	turn    uint64
 }
 
 // of returns what is remembered for pods of a shape; nil if it is not worth it: no other pod
 // had the shape so far.
-func (m *memories) of(sh *snapshot.Shape, slots int) *memory {
+func (m *memos) of(sh *snapshot.Shape, slots int) *memo {
 	if sh == nil || sh.Pods < 2 {
 		return nil
 	}
@@ -65,13 +65,13 @@ func (m *memories) of(sh *snapshot.Shape, slots int) *memory {
 	return x
 }
 
-// make takes the place of the memory that was used least recently if there are many.
-func (m *memories) make(sh *snapshot.Shape) *memory {
+// make takes the place of the memo that was used least recently if there are many.
+func (m *memos) make(sh *snapshot.Shape) *memo {
 	if m.byShape == nil {
-		m.byShape = map[*snapshot.Shape]*memory{}
+		m.byShape = map[*snapshot.Shape]*memo{}
 	}
-	x := &memory{}
-	if len(m.byShape) == memoriesKept {
+	x := &memo{}
+	if len(m.byShape) == memosKept {
 		var oldest *snapshot.Shape
 		for other, y := range m.byShape {
 			if oldest == nil || y.used < m.byShape[oldest].used {
@@ -89,7 +89,7 @@ func (m *memories) make(sh *snapshot.Shape) *memory {
 
 // forget forgets everything that was remembered.
 func (c *cycle) forget() {
-	c.memory, c.alike, c.memories, c.preempts = nil, false, memories{}, preempts{}
+	c.memo, c.alike, c.memos, c.preempts = nil, false, memos{}, preempts{}
 }
 
 // reach makes a list by slot long enough.
@@ -103,10 +103,10 @@ func reach[T any](list []T, slots int) []T {
 // remembered returns the verdict of the present state of a node, which may have to be filled in; nil if
 // there is none that pods of the shape share: those that hold a place there make a difference.
 func (c *cycle) remembered(n *snapshot.Node) *verdict {
-	if c.memory == nil || len(n.Nominated) > 0 && !c.sharesHeld(n) {
+	if c.memo == nil || len(n.Nominated) > 0 && !c.sharesHeld(n) {
 		return nil
 	}
-	return &c.memory.nodes[n.Slot()]
+	return &c.memo.nodes[n.Slot()]
 }
 
 // sharesHeld reports whether the pods that hold a place on a node are the same to all pods of the
@@ -129,7 +129,7 @@ func (c *cycle) standing() *setback {
 	if !c.alike || c.pod.Pod.Nominated() != nil {
 		return nil
 	}
-	if s := &c.memory.standing; s.edition == c.snapshot.Edition() && s.edition != 0 && s.budgets == c.budgets.edition {
+	if s := &c.memo.standing; s.edition == c.snapshot.Edition() && s.edition != 0 && s.budgets == c.budgets.edition {
 		return &s.setback
 	}
 	return nil
@@ -138,7 +138,7 @@ func (c *cycle) standing() *setback {
 // stands notes the setback of the pod at hand, for which nothing could be done.
 func (c *cycle) stands(s setback) {
 	if c.alike && c.pod.Pod.Nominated() == nil {
-		c.memory.standing = standing{edition: c.snapshot.Edition(), budgets: c.budgets.edition, setback: s}
+		c.memo.standing = standing{edition: c.snapshot.Edition(), budgets: c.budgets.edition, setback: s}
 	}
 }
 
@@ -147,7 +147,7 @@ func (c *cycle) outcomeOn(n *snapshot.Node) (*candidate, *plugins.Reason) {
 	if !c.alike || c.local < len(c.filters) || len(n.Nominated) > 0 && !c.sharesHeld(n) {
 		return c.victimsOn(n)
 	}
-	m := c.memory
+	m := c.memo
 	m.outcomes = reach(m.outcomes, len(m.nodes))
 	o := &m.outcomes[n.Slot()]
 	if o.edition != n.Edition || o.budgets != c.budgets.edition {

@@ -113,6 +113,8 @@ func addAPIFlags(f *pflag.FlagSet, o *cluster.API) {
 	f.IntVar(&o.MaxReads, "max-requests-inflight", o.MaxReads, "how many reads the API serves at one time")
 	f.IntVar(&o.MaxWrites, "max-mutating-requests-inflight", o.MaxWrites, "how many writes the API serves at one time")
 	f.VarPF((*notFlag)(&o.FrameByFrame), "coalesce-http2", "", "send what is to be sent at one time in few large pieces; if false, each frame by itself as Go's own server does").NoOptDefVal = "true"
+	f.VarPF((*notFlag)(&o.NoProfiling), "profiling", "", "serve profiles of the process below /debug/pprof to who may get them").NoOptDefVal = "true"
+	f.BoolVar(&o.Contention, "contention-profiling", o.Contention, "note where goroutines wait for each other, for /debug/pprof/block, if profiles are served")
 	on, off := cluster.AdmissionPlugins()
 	f.Var((*pluginsFlag)(&o.Plugins.Enable), "enable-admission-plugins", "admission plugins to turn on: "+strings.Join(off, ", "))
 	f.Var((*pluginsFlag)(&o.Plugins.Disable), "disable-admission-plugins", "admission plugins to turn off that are on: "+strings.Join(on, ", "))

@@ -66,6 +66,8 @@ type Options struct {
 	Health *obs.Health
 	// Registry holds the metrics that /metrics shows; nil: a new one.
 	Registry *prometheus.Registry
+	// NoProfiling says that nobody gets profiles of the process, below /debug/pprof.
+	NoProfiling bool
 	// Next serves the paths below /apis that no resource here has (aggregated
 	// API servers); nil: they are not found.
 	Next http.Handler

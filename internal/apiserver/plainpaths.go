@@ -25,6 +25,9 @@ import (
 func (s *Server) plainPaths() http.Handler {
 	mux := http.NewServeMux()
 	s.o.Health.Install(mux)
+	if !s.o.NoProfiling {
+		serveProfiles(mux)
+	}
 	mux.Handle("GET /metrics", obs.MetricsHandler(s.o.Registry, s.log))
 	for _, path := range withSlash("/version") {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, version.Info()) })

@@ -31,6 +31,8 @@ var onMemoryOnly = map[string]string{
 	"TestSuiteHoldsOnEtcdOverHTTPS":                    "runs the others",
 	"TestEveryTestRunsOnEtcdAsWell":                    "is about the list of the others",
 	"TestWatchEndsInTimeWithABookmark":                 "needs virtual time",
+	"TestProfileTakesAsLongAsItIsAskedTo":              "needs virtual time",
+	"TestProfilesAreServedToWhoMayGetThem":             "asks nothing of a store",
 	"TestEventsOfManyObjectsAreThoseOfEach":            "needs virtual time",
 	"TestOldPathsOfWatches":                            "needs virtual time",
 	"TestMemoryThatRunsOutHoldsUpWhatTakesMuchOfIt":    "needs virtual time",

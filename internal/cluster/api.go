@@ -21,6 +21,8 @@ type API struct {
 	MaxReads         int             // --max-requests-inflight
 	MaxWrites        int             // --max-mutating-requests-inflight
 	FrameByFrame     bool            // --coalesce-http2, which if false says: send each frame of HTTP/2 by itself
+	NoProfiling      bool            // --profiling=false
+	Contention       bool            // --contention-profiling
 	Plugins          plane.Plugins
 	PluginConfigFile string // --admission-control-config-file, which is read into Plugins
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"runtime"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -287,7 +288,10 @@ func (s *server) requests(o *apiserver.Options) {
 	api := &s.o.API
 	o.RuntimeConfig, o.EncodedBytes = api.RuntimeConfig, api.EncodedCacheSize
 	o.RequestTimeout, o.MaxReads, o.MaxWrites = api.RequestTimeout, api.MaxReads, api.MaxWrites
-	o.FrameByFrame = api.FrameByFrame
+	o.FrameByFrame, o.NoProfiling = api.FrameByFrame, api.NoProfiling
+	if api.Contention && !api.NoProfiling {
+		runtime.SetBlockProfileRate(1) // every wait
+	}
 }
 
 // Removers undo what a server with these directories changed on this machine,

@@ -137,7 +137,8 @@ func IsTrue(value string, present bool) bool {
 // LongRunning reports whether the request stays open for as long as it likes.
 func (in *Info) LongRunning() bool {
 	if !in.Resource {
-		return in.Tunnel()
+		// A profile takes as long as its reader wants.
+		return in.Tunnel() || strings.HasPrefix(in.Path, "/debug/pprof/")
 	}
 	return in.Verb == "watch" || in.Sub == "log" || in.Tunnel()
 }

@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -100,7 +101,18 @@ func TestSuiteHoldsOnEtcdOverHTTPS(t *testing.T) {
 	}
 }
 
+// onEtcdToo are the tests that are run again on etcd.
 func onEtcdToo() map[string]func(t *testing.T) {
+	list := map[string]func(t *testing.T){
+		"TestReadsOfASharedStoreShowWhatOthersWrote":     TestReadsOfASharedStoreShowWhatOthersWrote,
+		"TestAStoreThatReachesNoMajorityIsToldToClients": TestAStoreThatReachesNoMajorityIsToldToClients,
+	}
+	maps.Copy(list, ownStoreOnEtcd())
+	return list
+}
+
+// ownStoreOnEtcd are those of a server that has its store to itself.
+func ownStoreOnEtcd() map[string]func(t *testing.T) {
 	return map[string]func(t *testing.T){
 		"TestBadInputIsRefusedInUpstreamsWords":                TestBadInputIsRefusedInUpstreamsWords,
 		"TestBadPatchesAreRefusedInUpstreamsWords":             TestBadPatchesAreRefusedInUpstreamsWords,

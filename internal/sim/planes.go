@@ -112,6 +112,14 @@ func (l *line) Get(ctx context.Context, key string) (store.KV, int64, error) {
 	return l.Store.Get(ctx, key)
 }
 
+// Rev asks how far the store is.
+func (l *line) Rev(ctx context.Context) (int64, error) {
+	if _, err := l.pass(); err != nil {
+		return 0, err
+	}
+	return l.Store.Rev(ctx)
+}
+
 // List reads keys.
 func (l *line) List(ctx context.Context, prefix string, o store.ListOptions) (store.Page, error) {
 	if _, err := l.pass(); err != nil {

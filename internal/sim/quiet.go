@@ -28,7 +28,7 @@ func (c *Cluster) restless(ctx context.Context) (busy []string, err error) {
 	if err := task.Sleep(ctx, settleTime); err != nil {
 		return nil, err
 	}
-	_, rev, err := c.options.Store.Get(ctx, "/registry/none")
+	rev, err := c.options.Store.Rev(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,10 @@ type Store interface {
 	// no error. rev is the revision of the store at the time of the read.
 	Get(ctx context.Context, key string) (kv KV, rev int64, err error)
 
+	// Rev is the revision of the store, no older than the call: all that was answered
+	// before it is at or below. Calls that wait at one time share one answer.
+	Rev(ctx context.Context) (int64, error)
+
 	// List reads the keys with the given prefix in ascending order.
 	List(ctx context.Context, prefix string, o ListOptions) (Page, error)
 
@@ -123,6 +127,14 @@ var ErrFuture = errors.New("required revision is in the future")
 
 // ErrTooLarge answers transactions of more than MaxTxnBytes.
 var ErrTooLarge = errors.New("request is too large")
+
+// ErrNoMajority answers what needs a majority of the store's members while this one
+// cannot reach any. Nothing was written.
+var ErrNoMajority = errors.New("the store cannot reach a majority of its members")
+
+// ErrUnknown answers writes of which it cannot be said whether they were made: they had
+// been sent when the store ceased to answer.
+var ErrUnknown = errors.New("it is not known whether the write was made")
 
 // ErrDisk answers writes that the store's disk does not take: it is full, or has
 // become read-only. Reads go on. The text says what to do.

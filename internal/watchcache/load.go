@@ -19,7 +19,7 @@ const pageSize = 500
 
 // loadAll takes in the state of all resources at one revision.
 func (s *Set) loadAll(ctx context.Context) error {
-	_, rev, err := s.store.Get(ctx, root)
+	rev, err := s.store.Rev(ctx)
 	if err != nil {
 		return fmt.Errorf("read the revision of the store: %w", err)
 	}

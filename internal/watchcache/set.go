@@ -126,7 +126,7 @@ func (s *Set) Progress() *cache.Progress { return s.progress }
 // Fresh returns when the caches show all that the store held when it was
 // called, whoever wrote it.
 func (s *Set) Fresh(ctx context.Context) error {
-	_, rev, err := s.store.Get(ctx, root)
+	rev, err := s.store.Rev(ctx)
 	if err != nil {
 		return fmt.Errorf("read the revision of the store: %w", err)
 	}

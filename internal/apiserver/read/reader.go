@@ -125,15 +125,12 @@ func (r *Reader) CaughtUp(ctx context.Context, c *cache.Cache) error {
 	rev := r.committed.Load()
 	if r.Shared {
 		var err error
-		if _, rev, err = r.Store.Get(ctx, nowKey); err != nil {
+		if rev, err = r.Store.Rev(ctx); err != nil {
 			return err
 		}
 	}
 	return c.WaitRev(ctx, rev)
 }
-
-// nowKey is a key that nobody writes: reading it tells the store's revision.
-const nowKey = "/registry/kemudi/now"
 
 // decodeItem makes of a stored value what the cache would hold.
 func (r *Reader) decodeItem(d *resource.Def, kv store.KV) (*cache.Item, error) {

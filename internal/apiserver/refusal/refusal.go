@@ -85,6 +85,10 @@ func Forbidden(a authorizer.Attributes, reason string) error {
 	return apierrors.NewForbidden(schema.GroupResource{Group: a.GetAPIGroup(), Resource: a.GetResource()}, a.GetName(), errors.New(b.String()))
 }
 
+// retryMajority is how many seconds a client waits that finds no majority of the store: an
+// election takes no longer.
+const retryMajority = 1
+
 // Status turns any error into what is answered. Errors that are not for
 // clients become an internal error; their text is kept, as upstream does.
 func Status(err error) *metav1.Status {
@@ -109,6 +113,13 @@ func Status(err error) *metav1.Status {
 		return &metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusInsufficientStorage, Reason: "InsufficientStorage", Message: err.Error(),
 		}
+	case errors.Is(err, store.ErrNoMajority):
+		status := apierrors.NewServiceUnavailable(err.Error()).ErrStatus
+		status.Details = &metav1.StatusDetails{RetryAfterSeconds: retryMajority}
+		return &status
+	case errors.Is(err, store.ErrUnknown): // not to be sent again by itself: it may have been done
+		status := apierrors.NewTimeoutError("request timed out - "+err.Error(), 0).ErrStatus
+		return &status
 	case errors.Is(err, store.ErrCompacted):
 		status := apierrors.NewResourceExpired("The provided resource version is too old.").ErrStatus
 		return &status

@@ -75,6 +75,20 @@ func (s *Store) Get(ctx context.Context, key string) (store.KV, int64, error) {
 	return kv, r.Header.Revision, nil
 }
 
+// Rev is the revision of the store, no older than the call. Etcd asks its leader once for
+// all who wait, and waits until it has come so far itself.
+func (s *Store) Rev(ctx context.Context) (int64, error) {
+	if _, err := s.open(ctx); err != nil {
+		return 0, err
+	}
+	if err := s.server.LinearizableReadNotify(ctx); err != nil {
+		return 0, s.explain(ctx, "ask for the revision", err)
+	}
+	rev := s.server.KV().Rev()
+	s.saw(rev)
+	return rev, nil
+}
+
 // List reads the keys with a prefix.
 func (s *Store) List(ctx context.Context, prefix string, o store.ListOptions) (store.Page, error) {
 	c, err := s.open(ctx)

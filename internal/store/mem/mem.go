@@ -100,6 +100,16 @@ func (s *Store) Get(ctx context.Context, key string) (store.KV, int64, error) {
 	return s.nowLocked(key), s.mu.rev, nil
 }
 
+// Rev is the revision of the newest write.
+func (s *Store) Rev(ctx context.Context) (int64, error) {
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.mu.rev, nil
+}
+
 // List reads the keys with a prefix.
 func (s *Store) List(ctx context.Context, prefix string, o store.ListOptions) (store.Page, error) {
 	if ctx.Err() != nil {

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/kemudi/kemudi/internal/store"
@@ -31,6 +32,21 @@ func readBack(t *testing.T, s store.Store) {
 	kv, now, err := s.Get(within(t), "/a")
 	if err != nil || kv.Rev != 0 || now != rev {
 		t.Errorf("Get after deleting at %d: got %+v, store at %d, %v", rev, kv, now, err)
+	}
+}
+
+func revisionIsFresh(t *testing.T, s store.Store) {
+	for range 20 {
+		want := mustPut(t, s, "/a", "x")
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				if rev, err := s.Rev(within(t)); err != nil || rev != want {
+					t.Errorf("revision after a write at %d: got %d, %v", want, rev, err)
+				}
+			})
+		}
+		wg.Wait()
 	}
 }
 

@@ -19,6 +19,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	}{
 		{"A key that does not exist has revision 0", missingKey},
 		{"Writes are read back with their revision", readBack},
+		{"The store's revision is that of the last write answered", revisionIsFresh},
 		{"S1 Revisions grow by transaction", revisionsGrow},
 		{"S3 A list shows the state at the revision asked for", listAtRevision},
 		{"S3 A random history reads the same at every revision", randomHistory},

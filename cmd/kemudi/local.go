@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kemudi/kemudi/internal/cluster"
+	"github.com/kemudi/kemudi/internal/fleet"
 	"github.com/kemudi/kemudi/internal/up"
 )
 
@@ -61,18 +63,23 @@ func addKubeconfig(c *cobra.Command, o *up.Options) {
 
 func newUp() *cobra.Command {
 	o := up.Options{Out: os.Stdout}
+	agents := 0
 	c := &cobra.Command{
 		Use:   "up [-- server flags]",
-		Short: "Start a one-node cluster in the background",
+		Short: "Start a cluster on this machine in the background",
 		Long: `Starts the server in the background, waits until it is ready, writes a
 kubeconfig context and prints each step with the time it took. Doing it again is
 harmless. Flags after -- are passed to kemudi server.
+
+With --agents the cluster has further nodes, each with its own network and data on this
+machine: what runs there is the same as on machines of their own.
 
 With --at-boot systemd starts the server, now and whenever the machine starts, and
 again should it crash. Without it, kemudi up brings the cluster back after a reboot.`,
 		Example: `  kemudi up
   kemudi up --import web.tar --apply web.yaml
   kemudi up --at-boot
+  kemudi up --agents 2
   kemudi up -- --secure-port 7443`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 && c.ArgsLenAtDash() != 0 {
@@ -92,6 +99,9 @@ again should it crash. Without it, kemudi up brings the cluster back after a reb
 				return fmt.Errorf("find this program: %w", err)
 			}
 			o.ServerArgs = args
+			if err := addAgents(&o, agents); err != nil {
+				return err
+			}
 			urls, err := up.Up(c.Context(), o)
 			if err != nil {
 				return err
@@ -103,9 +113,33 @@ again should it crash. Without it, kemudi up brings the cluster back after a reb
 	addDirs(c, &o)
 	addKubeconfig(c, &o)
 	c.Flags().BoolVar(&o.AtBoot, "at-boot", false, "make a service of systemd that starts the server with the machine")
+	c.Flags().IntVar(&agents, "agents", agents, "how many further nodes the cluster has on this machine; those that there are stay")
 	c.Flags().StringArrayVar(&o.Images, "import", nil, "image archive to import; may be repeated")
 	c.Flags().StringArrayVar(&o.Manifests, "apply", nil, "manifest to apply and wait for; may be repeated")
 	return c
+}
+
+// addAgents gives a cluster its further nodes on this machine: those that it has, and
+// more if more are wanted.
+func addAgents(o *up.Options, wanted int) error {
+	f := fleet.Fleet{Program: o.Program, DataDir: o.DataDir, RunDir: o.RunDir}
+	have, err := f.Size()
+	if err != nil || have == 0 && wanted <= 0 {
+		return err
+	}
+	if o.AtBoot {
+		return errUsage{errors.New("--at-boot and --agents: what systemd starts is one node; further ones on this machine are for trying a cluster out")}
+	}
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("further nodes need root: %w", os.ErrPermission)
+	}
+	server, err := f.Grow(max(have, wanted))
+	if err != nil {
+		return err
+	}
+	o.ServerArgs = append([]string{"--node-ip", server.String()}, o.ServerArgs...) // what is said comes later, and holds
+	o.Machines = f
+	return nil
 }
 
 // tips are commands to try after a start, as this person has to type them here:
@@ -156,6 +190,13 @@ func newDown() *cobra.Command {
   kemudi down && kemudi up   # restart without restarting a container`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			agents, err := fleet.Fleet{DataDir: o.DataDir, RunDir: o.RunDir}.Down(c.Context())
+			if err != nil {
+				return err
+			}
+			for _, name := range agents {
+				fmt.Println("stopped", name)
+			}
 			stopped, err := up.Down(c.Context(), o.RunDir)
 			if err != nil {
 				return err
@@ -182,8 +223,12 @@ func newStatus() *cobra.Command {
   kemudi status -o json`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			s, err := up.Status(c.Context(), o)
-			if err != nil {
+			s := status{}
+			var err error
+			if s.State, err = up.Status(c.Context(), o); err != nil {
+				return err
+			}
+			if s.Machines, err = (fleet.Fleet{DataDir: o.DataDir, RunDir: o.RunDir}).States(); err != nil {
 				return err
 			}
 			if output == "json" {
@@ -205,12 +250,25 @@ func newStatus() *cobra.Command {
 	return c
 }
 
-func printStatus(s up.State) {
+// status is how the cluster on this machine is.
+type status struct {
+	up.State
+	Machines []fleet.State `json:"machines,omitempty"` // further ones
+}
+
+func printStatus(s status) {
 	if !s.Running {
 		fmt.Println("no server is running; start one with: kemudi up")
 		return
 	}
 	fmt.Printf("server   process %d, %s\n", s.Process, s.Version)
+	for _, m := range s.Machines {
+		if m.Process != 0 {
+			fmt.Printf("machine  %s: process %d, log %s\n", m.Name, m.Process, m.Log)
+		} else {
+			fmt.Printf("machine  %s: does not run (kemudi up starts it)\n", m.Name)
+		}
+	}
 	for _, n := range s.Nodes {
 		ready := "not ready"
 		if n.Ready {
@@ -252,7 +310,12 @@ that nothing is left. The cluster's data is gone afterwards.`,
 			if err != nil {
 				return fmt.Errorf("find run directory: %w", err)
 			}
-			return up.Reset(c.Context(), o, cluster.Removers(data, run))
+			program, err := os.Executable()
+			if err != nil {
+				return fmt.Errorf("find this program: %w", err)
+			}
+			machines := fleet.Fleet{Program: program, DataDir: data, RunDir: run}
+			return up.Reset(c.Context(), o, append([]up.Remover{machines.Remover()}, cluster.Removers(data, run)...))
 		},
 	}
 	addDirs(c, &o)

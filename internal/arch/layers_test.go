@@ -48,7 +48,7 @@ workload endpoint
 controllers/* scheduler kubelet proxy dns simnode
 controllers
 plane up
-simulate worker
+simulate worker fleet
 cluster
 kubelet/apitest sim
 arch
@@ -60,7 +60,7 @@ var testOnly = []string{"trace", "texttest", "admission/admissiontest", "kubelet
 
 // commandImports lists what cmd may import of internal/: wiring, and what
 // turns flags and output into words.
-var commandImports = []string{"cluster", "up", "join", "container", "obs", "version"}
+var commandImports = []string{"cluster", "up", "fleet", "join", "container", "obs", "version"}
 
 // ranks maps a unit to its layer, counted from the bottom.
 func ranks() map[string]int {

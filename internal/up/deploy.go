@@ -40,7 +40,9 @@ import (
 // deployPatience is how long an application may take to serve.
 const deployPatience = 2 * time.Minute
 
-func importImage(ctx context.Context, o Options, file string) (names []string, _ error) {
+// ImportImage has the machine with these directories take the images of an archive, and
+// returns their names.
+func ImportImage(ctx context.Context, o Options, file string) (names []string, _ error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, fmt.Errorf("open image: %w", err)

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/kemudi/kemudi/internal/task"
@@ -27,7 +25,17 @@ type Options struct {
 	Images     []string // image archives to import
 	Manifests  []string // files to apply
 	AtBoot     bool     // have systemd start the server with the machine, and now
+	Machines   Machines // further ones of the cluster, on this machine; nil: there are none
 	Out        io.Writer
+}
+
+// Machines are further machines of a cluster.
+type Machines interface {
+	// Start starts those that do not run, and waits until they take pods. step is told
+	// what was done.
+	Start(ctx context.Context, step func(what string)) error
+	// Import has them take the images of an archive.
+	Import(ctx context.Context, file string) error
 }
 
 // startPatience is how long a start may take before it counts as failed.
@@ -85,8 +93,16 @@ func Up(ctx context.Context, o Options) (urls []string, _ error) {
 		}
 		p.step("wrote context \"kemudi\" to " + o.Kubeconfig)
 	}
+	if o.Machines != nil {
+		if err := o.Machines.Start(ctx, p.step); err != nil {
+			return nil, err
+		}
+	}
 	for _, file := range o.Images {
-		names, err := importImage(ctx, o, file)
+		names, err := ImportImage(ctx, o, file)
+		if err == nil && o.Machines != nil {
+			err = o.Machines.Import(ctx, file)
+		}
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("interrupted: the server runs, and kemudi up goes on with the rest (%w)", context.Cause(ctx))
 		}
@@ -121,94 +137,19 @@ func awaitRunning(ctx context.Context, o Options) (version string, _ error) {
 	}
 }
 
-// start runs the server as a process of its own session and follows its steps.
+// start runs the server in the background.
 func start(ctx context.Context, o Options, p *printer) error {
-	if err := os.MkdirAll(o.DataDir, 0o700); err != nil {
-		return fmt.Errorf("make data directory: %w", err)
-	}
-	log, err := os.OpenFile(LogFile(o.DataDir), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return fmt.Errorf("open log: %w", err)
-	}
-	defer log.Close()
-	before, err := log.Seek(0, io.SeekEnd) // where what this start logs begins
-	if err != nil {
-		return fmt.Errorf("open log: %w", err)
-	}
-	r, w, err := os.Pipe()
-	if err != nil {
-		return fmt.Errorf("make pipe: %w", err)
-	}
-	defer r.Close()
-	args := append([]string{"server", "--data-dir", o.DataDir, "--run-dir", o.RunDir}, o.ServerArgs...)
-	cmd := exec.Command(o.Program, args...) // not tied to ctx: it is to outlive us
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.ExtraFiles = []*os.File{w}
-	cmd.Env = append(os.Environ(), NotifyEnv+"=3")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		w.Close()
-		return fmt.Errorf("start server: %w", err)
-	}
-	w.Close()
-	p.step("started the server (process " + strconv.Itoa(cmd.Process.Pid) + ", log " + LogFile(o.DataDir) + ")")
-	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("not ready after %s", startPatience))
-	defer cancel()
-	defer context.AfterFunc(ctx, func() { r.Close() })() // wakes the reader
-	err = follow(r, func(s Step) { p.done(s.Name, s.Took) })
-	switch {
-	case err == nil:
-		p.last = time.Now()
-		return cmd.Process.Release()
-	case errors.Is(ctx.Err(), context.Canceled):
-		return errors.Join(fmt.Errorf("interrupted: the server was stopped again, what it has made stays (kemudi reset removes it): %w", ctx.Err()), stop(cmd))
-	case ctx.Err() != nil:
-		return fmt.Errorf("start server: %w; it goes on starting (process %d, kemudi down ends it): see %s", context.Cause(ctx), cmd.Process.Pid, LogFile(o.DataDir))
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("the server ended while starting (%w):\n%s", cmd.Wait(), tail(LogFile(o.DataDir), before))
-	}
-	return err
-}
-
-// stop ends the server that this process has started.
-func stop(cmd *exec.Cmd) error {
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		return fmt.Errorf("stop server: %w", err)
-	}
-	kill := time.AfterFunc(stopPatience, func() { _ = cmd.Process.Kill() })
-	defer kill.Stop()
-	var exit *exec.ExitError
-	if err := cmd.Wait(); err != nil && !errors.As(err, &exit) {
-		return fmt.Errorf("stop server: %w", err)
-	}
-	return nil
-}
-
-// tail is what a log says at its end, for an error message: the error with which
-// the program ended, or else the last lines. What is before the offset from is of
-// earlier starts.
-func tail(file string, from int64) string {
-	f, err := os.Open(file)
-	if err != nil {
-		return err.Error()
-	}
-	defer f.Close()
-	size, err := f.Seek(0, io.SeekEnd)
-	if err != nil {
-		return err.Error()
-	}
-	data := make([]byte, min(size-min(from, size), 64<<10))
-	if _, err := f.ReadAt(data, size-int64(len(data))); err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
-	lines = lines[max(0, len(lines)-10):]
-	for i, line := range lines {
-		if strings.HasPrefix(line, "kemudi: ") {
-			return strings.Join(lines[i:], "\n")
+	server := Process{Program: o.Program, Command: "server", DataDir: o.DataDir, RunDir: o.RunDir, Args: o.ServerArgs}
+	server.Begin = func(cmd *exec.Cmd) error {
+		err := cmd.Start()
+		if err == nil {
+			p.step("started the server (process " + strconv.Itoa(cmd.Process.Pid) + ", log " + LogFile(o.DataDir) + ")")
 		}
+		return err
 	}
-	return strings.Join(lines, "\n")
+	err := server.Start(ctx, p.done)
+	p.last = time.Now()
+	return err
 }
 
 // printer shows steps with their times.

@@ -317,6 +317,12 @@ func NotInInterface(name string, scratch Reg) []Expr {
 	return []Expr{e[0], NotEqual(scratch, ifnameValue(name))}
 }
 
+// NotOutInterface holds if the packet goes out by another interface.
+func NotOutInterface(name string, scratch Reg) []Expr {
+	e := ifname(unix.NFT_META_OIFNAME, name, scratch)
+	return []Expr{e[0], NotEqual(scratch, ifnameValue(name))}
+}
+
 // InPrefix holds if the address in the register is in the prefix. The register
 // does not hold the address afterwards.
 func InPrefix(r Reg, p netip.Prefix) []Expr {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -145,7 +144,7 @@ func TestKindsMayComeAndGoWhileControllersRun(t *testing.T) {
 		b.orphaned("early")
 		b.secret("waits", &metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "never", UID: types.UID("was")})
 		b.expect("config maps are not known", "configmap early", "secret waits")
-		before := runtime.NumGoroutine()
+		before := sim.Goroutines(t)
 
 		kinds.set(plane.Defs())
 		b.expect("config maps come: theirs, and what they owned, are looked at")
@@ -165,7 +164,7 @@ func TestKindsMayComeAndGoWhileControllersRun(t *testing.T) {
 		kinds.set(without)
 		b.orphaned("late")
 		b.expect("config maps go: nobody looks at them", "configmap late")
-		if after := runtime.NumGoroutine(); after != before {
+		if after := sim.Goroutines(t); after != before {
 			t.Errorf("got %d goroutines after the kind came and went, want the %d from before", after, before)
 		}
 		for range 10 {

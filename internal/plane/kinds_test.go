@@ -3,7 +3,6 @@ package plane_test
 import (
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -76,7 +75,7 @@ func TestKindComesAndGoesOnARunningServer(t *testing.T) {
 		// Its owner is of a kind that is not known: nobody may say that it is gone.
 		secret("waits", metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Gadget", Name: "never", UID: "was"})
 		time.Sleep(10 * time.Minute)
-		before := runtime.NumGoroutine()
+		before := sim.Goroutines(t)
 		if discovered() || !there(secrets.Get(t.Context(), "default", "waits")) {
 			t.Fatal("before the kind is there: it is served, or what it owns is gone")
 		}
@@ -127,7 +126,7 @@ func TestKindComesAndGoesOnARunningServer(t *testing.T) {
 			if discovered() || !there(secrets.Get(t.Context(), "default", "waits")) {
 				t.Errorf("round %d: after the kind has gone: it is served, or what it owns is gone", round)
 			}
-			if after := runtime.NumGoroutine(); after != before {
+			if after := sim.Goroutines(t); after != before {
 				t.Errorf("round %d: got %d goroutines after the kind came and went, want the %d from before", round, after, before)
 			}
 		}

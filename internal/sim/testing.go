@@ -5,8 +5,11 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"regexp"
+	"runtime"
 	"strconv"
 	"testing"
+	"testing/synctest"
 
 	"github.com/kemudi/kemudi/internal/plane"
 	"github.com/kemudi/kemudi/internal/store/mem"
@@ -42,6 +45,24 @@ func Plane(t *testing.T, o plane.Options) *plane.Plane {
 		t.Fatal(g.Wait())
 	}
 	return plane
+}
+
+// bubbled matches what begins the stack of a goroutine of a bubble.
+var bubbled = regexp.MustCompile(`(?m)^goroutine .*, synctest bubble `)
+
+// Goroutines returns how many there are in the bubble of a test once all others of it wait.
+// runtime.NumGoroutine would also count what does its last steps, and what is outside.
+func Goroutines(t *testing.T) int {
+	t.Helper()
+	synctest.Wait()
+	stacks := make([]byte, 1<<20)
+	for {
+		n := runtime.Stack(stacks, true)
+		if n < len(stacks) {
+			return len(bubbled.FindAll(stacks[:n], -1))
+		}
+		stacks = make([]byte, 2*len(stacks))
+	}
 }
 
 // Seeds plays a random test n times, each with a seed of its own that names the

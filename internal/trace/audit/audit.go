@@ -144,7 +144,9 @@ func (a *auditor) audit(ctx context.Context, d draw) (verdict, error) {
 	if err != nil {
 		return a.show(err.Error(), data, line), nil
 	}
-	fmt.Fprintf(a.Out, "  %s:%d\n  - %s\n  + %s\n", d.File(), b.Line, b.Was, strings.ReplaceAll(b.Now, "\n", "\n  + "))
+	for _, l := range b.Lines {
+		fmt.Fprintf(a.Out, "  %s:%d\n  - %s\n  + %s\n", d.File(), l.Number, l.Was, strings.ReplaceAll(l.Now, "\n", "\n  + "))
+	}
 	if err := replace(name, b.Data); err != nil {
 		return person, err
 	}

@@ -10,10 +10,14 @@ import (
 
 // A Break is a change of a file that a test must notice.
 type Break struct {
-	Data []byte
-	Line int    // what was changed
-	Was  string // the line before
-	Now  string // and after
+	Data  []byte
+	Lines []Line // that were changed
+}
+
+// A Line is one of a file, before and after a change.
+type Line struct {
+	Number   int // from 1
+	Was, Now string
 }
 
 // noWay says that only a person can judge a site.
@@ -41,11 +45,9 @@ func BreakAt(name string, data []byte, line int, id string) (*Break, error) {
 	if i < 0 {
 		return nil, noWay("there is no line in what is expected that can be changed")
 	}
-	b := &Break{Line: i + 1, Was: lines[i], Now: now}
-	lines = slices.Clone(lines)
+	was := lines[i]
 	lines[i] = now
-	b.Data = []byte(strings.Join(lines, "\n"))
-	return b, nil
+	return &Break{[]byte(strings.Join(lines, "\n")), []Line{{i + 1, was, now}}}, nil
 }
 
 // wrong is a word that nothing prints.

@@ -1,7 +1,6 @@
 package sites
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"go/ast"
@@ -12,8 +11,8 @@ import (
 )
 
 // breakGo breaks the expectation that a citation on a line is about: of a table, what the
-// row with the ID expects; else the first at or
-// after it in the function that holds it; else the last request there whose code is
+// rows with the ID expect, unless the citation names it itself; else the first at or
+// after it in what runs with it; else the last request there whose code is
 // expected; else, as some cite when all is done, the last expectation before it; else what
 // a helper is told by a field of a table; else the first one of the functions of the file
 // that are called after it. An expectation is a condition under which the test fails, or
@@ -25,24 +24,22 @@ func breakGo(name string, data []byte, line int, id string) (*Break, error) {
 		return nil, fmt.Errorf("parse %s: %w", name, err)
 	}
 	g := &goBreak{set: set, line: line}
-	for _, decl := range file.Decls {
-		if set.Position(decl.Pos()).Line <= line && line <= set.Position(decl.End()).Line {
-			ast.Inspect(decl, g.visit)
+	if !g.cites(file, id) {
+		// Which of them belongs to the test, is not known.
+		if all := rows(file, id); len(all) > 0 {
+			return g.write(data, all), nil
 		}
 	}
-	e := cmp.Or(row(file, id), g.after, g.code, g.before, g.field, g.within(file))
+	for _, decl := range file.Decls {
+		if g.holds(decl) {
+			ast.Inspect(g.subtest(decl), g.visit)
+		}
+	}
+	e := cmp.Or(g.after, g.code, g.before, g.field, g.within(file))
 	if e == nil {
 		return nil, noWay("no expectation was found about the citation")
 	}
-	from, to := set.Position(e.from).Offset, set.Position(e.to).Offset
-	var out bytes.Buffer
-	out.Write(data[:from])
-	out.WriteString(e.write(string(data[from:to])))
-	out.Write(data[to:])
-	b := &Break{Data: out.Bytes(), Line: set.Position(e.from).Line}
-	b.Was = strings.TrimSpace(strings.Split(string(data), "\n")[b.Line-1])
-	b.Now = strings.TrimSpace(strings.Split(out.String(), "\n")[b.Line-1])
-	return b, nil
+	return g.write(data, []*change{e}), nil
 }
 
 // goBreak looks for what to break.
@@ -60,6 +57,56 @@ type change struct {
 	write    func(string) string
 }
 
+// holds reports whether the line of the citation is one of n.
+func (g *goBreak) holds(n ast.Node) bool {
+	return g.set.Position(n.Pos()).Line <= g.line && g.line <= g.set.Position(n.End()).Line
+}
+
+// cites reports whether a call on the line names the ID, rather than a table for it.
+func (g *goBreak) cites(file *ast.File, id string) (found bool) {
+	ast.Inspect(file, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		found = found || ok && isProves(call) && g.holds(call) && slices.Contains(literalIDs(call.Args[1:]), id)
+		return !found
+	})
+	return found
+}
+
+// subtest returns the innermost function in decl that holds the citation and is given a test of its
+// own: who runs that one by its name leaves out its neighbours. Else decl itself runs.
+func (g *goBreak) subtest(decl ast.Node) ast.Node {
+	inner := decl
+	ast.Inspect(decl, func(n ast.Node) bool {
+		if fn, ok := n.(*ast.FuncLit); ok && g.holds(fn) && len(fn.Type.Params.List) > 0 && isTest(fn.Type.Params.List[0]) {
+			inner = fn
+		}
+		return true
+	})
+	return inner
+}
+
+// isTest reports whether a parameter is a test: they are all called t.
+func isTest(param *ast.Field) bool { return len(param.Names) == 1 && param.Names[0].Name == "t" }
+
+// write makes changes, of which none adds a line.
+func (g *goBreak) write(data []byte, changes []*change) *Break {
+	b, last := &Break{}, 0
+	was := strings.Split(string(data), "\n")
+	for _, c := range changes {
+		from, to := g.set.Position(c.from).Offset, g.set.Position(c.to).Offset
+		b.Data = append(append(b.Data, data[last:from]...), c.write(string(data[from:to]))...)
+		last = to
+		number := g.set.Position(c.from).Line
+		b.Lines = append(b.Lines, Line{Number: number, Was: strings.TrimSpace(was[number-1])})
+	}
+	b.Data = append(b.Data, data[last:]...)
+	now := strings.Split(string(b.Data), "\n")
+	for i, l := range b.Lines {
+		b.Lines[i].Now = strings.TrimSpace(now[l.Number-1])
+	}
+	return b
+}
+
 func (g *goBreak) visit(n ast.Node) bool {
 	if n == nil || g.after != nil {
 		return false
@@ -73,8 +120,8 @@ func (g *goBreak) visit(n ast.Node) bool {
 		if isProves(n) {
 			return false
 		}
-		if lit := wantedWord(n); lit != nil {
-			g.found(n, wrongString(lit))
+		if c := told(n); c != nil {
+			g.found(n, c)
 			break
 		}
 		if cond := awaited(n); cond != nil {
@@ -100,15 +147,31 @@ func (g *goBreak) visit(n ast.Node) bool {
 }
 
 // within returns the first expectation of the functions of the file that are called
-// after the citation.
+// after the citation, those that the function with the citation gives a name included.
 func (g *goBreak) within(file *ast.File) *change {
-	for _, name := range g.calls {
-		for _, decl := range file.Decls {
-			if fn, ok := decl.(*ast.FuncDecl); ok && fn.Name.Name == name {
-				inner := &goBreak{set: g.set}
-				if ast.Inspect(fn, inner.visit); inner.after != nil {
-					return inner.after
+	bodies := map[string]ast.Node{}
+	for _, decl := range file.Decls {
+		if fn, ok := decl.(*ast.FuncDecl); ok {
+			bodies[fn.Name.Name] = fn
+		}
+	}
+	for _, decl := range file.Decls {
+		if g.holds(decl) {
+			ast.Inspect(decl, func(n ast.Node) bool {
+				if set, ok := n.(*ast.AssignStmt); ok && len(set.Lhs) == 1 && len(set.Rhs) == 1 {
+					if fn, ok := set.Rhs[0].(*ast.FuncLit); ok {
+						bodies[namedBy(set.Lhs[0])] = fn
+					}
 				}
+				return true
+			})
+		}
+	}
+	for _, name := range g.calls {
+		if body := bodies[name]; body != nil {
+			inner := &goBreak{set: g.set}
+			if ast.Inspect(body, inner.visit); inner.after != nil {
+				return inner.after
 			}
 		}
 	}
@@ -180,12 +243,20 @@ func wantedArg(call *ast.CallExpr) ast.Expr {
 	return call.Args[at]
 }
 
-// wantedWord returns the last string in what a helper is told to expect.
-func wantedWord(call *ast.CallExpr) *ast.BasicLit {
-	if arg := wantedArg(call); arg != nil {
-		return lastString(arg)
+// told returns the change of the last string in what a helper is told to expect, or else of
+// its number: the argument itself, or that of the call which makes it.
+func told(call *ast.CallExpr) *change {
+	arg := wantedArg(call)
+	if arg == nil {
+		return nil
 	}
-	return nil
+	if lit := lastString(arg); lit != nil {
+		return wrongString(lit)
+	}
+	if made, ok := arg.(*ast.CallExpr); ok && len(made.Args) > 0 {
+		arg = made.Args[len(made.Args)-1]
+	}
+	return wrongNumber(arg)
 }
 
 // awaited returns the condition that a call waits for, if that is what its last argument returns.
@@ -241,12 +312,15 @@ func isGivenTest(call *ast.CallExpr) bool {
 	return isIdent(call.Args[0], "t")
 }
 
-func calledName(call *ast.CallExpr) string {
-	switch fn := call.Fun.(type) {
+func calledName(call *ast.CallExpr) string { return namedBy(call.Fun) }
+
+// namedBy returns the last name of an expression.
+func namedBy(e ast.Expr) string {
+	switch e := e.(type) {
 	case *ast.Ident:
-		return fn.Name
+		return e.Name
 	case *ast.SelectorExpr:
-		return fn.Sel.Name
+		return e.Sel.Name
 	}
 	return ""
 }

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// row returns the change of what is expected by the row of a table in a file that holds
-// an ID, or nil: there is none, or it does not say what it expects.
-func row(file *ast.File, id string) (found *change) {
+// rows returns the changes of what is expected by the rows of tables in a file that hold
+// an ID; none: there are no such rows, or they do not say what they expect.
+func rows(file *ast.File, id string) (found []*change) {
 	structs := map[string]*ast.StructType{}
 	ast.Inspect(file, func(n ast.Node) bool {
 		if spec, ok := n.(*ast.TypeSpec); ok {
@@ -21,17 +21,19 @@ func row(file *ast.File, id string) (found *change) {
 	})
 	ast.Inspect(file, func(n ast.Node) bool {
 		table, ok := n.(*ast.CompositeLit)
-		if !ok || found != nil {
-			return found == nil
+		if !ok {
+			return true
 		}
-		var fields []field
-		if list, ok := table.Type.(*ast.ArrayType); ok {
-			fields = fieldsOf(list.Elt, structs)
+		list, ok := table.Type.(*ast.ArrayType)
+		if !ok {
+			return true
 		}
+		fields := fieldsOf(list.Elt, structs)
 		for _, e := range table.Elts {
-			if r, ok := e.(*ast.CompositeLit); ok && r.Type == nil && len(fields) > 0 && holdsID(r.Elts, id) {
-				found = breakRow(r.Elts, fields)
-				return false
+			if r, ok := e.(*ast.CompositeLit); ok && r.Type == nil && holdsID(r.Elts, id) {
+				if c := breakRow(r.Elts, fields); c != nil {
+					found = append(found, c)
+				}
 			}
 		}
 		return true
@@ -100,20 +102,24 @@ func breakValue(e ast.Expr, text bool) *change {
 	if lit := lastString(e); lit != nil {
 		return wrongString(lit)
 	}
-	last := e
-	if neg, ok := e.(*ast.UnaryExpr); ok && neg.Op == token.SUB {
-		last = neg.X
-	}
-	number, ok := last.(*ast.BasicLit)
 	switch {
-	case ok && number.Kind == token.INT:
-		return &change{last.Pos(), last.End(), func(was string) string { return was + "7" }}
 	case isIdent(e, "true"), isIdent(e, "false"):
 		return &change{e.Pos(), e.End(), func(was string) string { return "!" + was }}
 	case text:
 		return &change{e.Pos(), e.End(), func(was string) string { return was + ` + " ` + wrong + `"` }}
 	}
-	return nil
+	return wrongNumber(e)
+}
+
+// wrongNumber makes a number another, or returns nil: it is none.
+func wrongNumber(e ast.Expr) *change {
+	if neg, ok := e.(*ast.UnaryExpr); ok && neg.Op == token.SUB {
+		e = neg.X
+	}
+	if lit, ok := e.(*ast.BasicLit); !ok || lit.Kind != token.INT {
+		return nil
+	}
+	return &change{e.Pos(), e.End(), func(was string) string { return was + "7" }}
 }
 
 // lastString returns the last string in an expression, outside functions in it.

@@ -1,6 +1,7 @@
 package sites
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -40,6 +41,9 @@ func TestBreaksWhatIsExpectedBesideACitation(t *testing.T) {
 		{"requests in Go, of which the last counts", "a_test.go", "package a\nfunc f(t T) {\n\ttrace.Proves(t, \"RS-001\")\n\tf.must(201, \"POST\")\n\tf.must(422, \"PUT\")\n}\n", "f.must(422, \"PUT\")", "f.must(4227, \"PUT\")"},
 		{"a condition before a citation in Go at the end", "a_test.go", "package a\nfunc f(t T) {\n\tif a {\n\t\tt.Error(a)\n\t}\n\tif b {\n\t\tt.Error(b)\n\t}\n\tif !t.Failed() {\n\t\ttrace.Proves(t, \"RS-001\")\n\t}\n}\nfunc g(t T) {\n\tif c {\n\t\tt.Error(c)\n\t}\n}\n", "if b {", "if !(b) {"},
 		{"a helper in Go with a field of a table", "a_test.go", "package a\nfunc f(t T) {\n\ttrace.Proves(t, \"RS-001\")\n\twantLines(t, got, f.line)\n}\n", "wantLines(t, got, f.line)", "wantLines(t, got, f.line + \" Qqbroken\")"},
+		{"a number in Go that a helper is told", "a_test.go", "package a\nfunc f(t T) {\n\ttrace.Proves(t, \"RS-001\")\n\tc.await(t, \"a\", hasRestarted(1))\n}\n", "c.await(t, \"a\", hasRestarted(1))", "c.await(t, \"a\", hasRestarted(17))"},
+		{"a subtest in Go, not the next one", "a_test.go", "package a\nfunc f(t T) {\n\tb := func() {\n\t\tif c {\n\t\t\tt.Error(c)\n\t\t}\n\t}\n\tt.Run(\"a\", func(t *testing.T) {\n\t\ttrace.Proves(t, \"RS-001\")\n\t\tb()\n\t})\n\tt.Run(\"b\", func(t *testing.T) {\n\t\tif d {\n\t\t\tt.Error(d)\n\t\t}\n\t})\n}\n", "if c {", "if !(c) {"},
+		{"what a citation in Go names, not a row with the same ID", "a_test.go", "package a\nfunc f(t T) {\n\ttrace.Proves(t, \"RS-001\")\n\tif a {\n\t\tt.Error(a)\n\t}\n}\nvar rows = []struct{ want, proves string }{\n\t{\"b\", \"RS-001\"},\n}\n", "if a {", "if !(a) {"},
 		{"a condition of a function in Go that is called", "a_test.go", "package a\nfunc f(t T) {\n\ttrace.Proves(t, \"RS-001\")\n\tb()\n\tr.c(t)\n}\nfunc b() {}\nfunc (r R) c(t T) {\n\tif d {\n\t\tt.Error(d)\n\t}\n}\n", "if d {", "if !(d) {"},
 		{"a line of a simulation that Go writes", "a_test.go", "package a\nfunc f(t T) {\n\ttrace.Proves(t, \"RS-001\")\n\tsim.Script(t, life())\n}\nfunc life() string {\n\tsay(\"nodes 3\")\n\tsay(\"stdout %d\", 3)\n}\n", "say(\"stdout %d\", 3)", "say(\"! stdout %d\", 3)"},
 		{"what is asked again in Go", "a_test.go", "package a\nfunc f(t T) {\n\ttrace.Proves(t, \"RS-001\")\n\teventually(t, func() error {\n\t\tif a {\n\t\t\treturn fmt.Errorf(\"a\")\n\t\t}\n\t})\n}\n", "if a {", "if !(a) {"},
@@ -53,10 +57,34 @@ func TestBreaksWhatIsExpectedBesideACitation(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if b.Was != tc.was || b.Now != tc.now || !strings.Contains(string(b.Data), tc.now) {
-				t.Errorf("got %q for %q, want %q for %q\n%s", b.Now, b.Was, tc.now, tc.was, b.Data)
+			if len(b.Lines) != 1 || b.Lines[0].Was != tc.was || b.Lines[0].Now != tc.now || !strings.Contains(string(b.Data), tc.now) {
+				t.Errorf("got %+v, want %q for %q\n%s", b.Lines, tc.now, tc.was, b.Data)
 			}
 		})
+	}
+}
+
+// TestBreaksAllRowsThatCite since the name of the test does not tell them apart.
+func TestBreaksAllRowsThatCite(t *testing.T) {
+	const text = `package a
+
+var rows = []struct{ want, proves string }{
+	{"b", "RS-001"},
+	{"c", "RS-002"},
+	{"d", "RS-002 RS-001"},
+}
+
+func f(t T) {
+	trace.Proves(t, r.proves)
+}
+`
+	b, err := BreakAt("a_test.go", []byte(text), 10, "RS-001")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Line{{4, `{"b", "RS-001"},`, `{"bQqbroken", "RS-001"},`}, {6, `{"d", "RS-002 RS-001"},`, `{"dQqbroken", "RS-002 RS-001"},`}}
+	if !slices.Equal(b.Lines, want) || strings.Count(string(b.Data), "Qqbroken") != 2 {
+		t.Errorf("got %+v, want %+v\n%s", b.Lines, want, b.Data)
 	}
 }
 
@@ -64,6 +92,7 @@ func TestLeavesToAPersonWhatItCannotBreak(t *testing.T) {
 	for _, tc := range []struct{ name, file, text string }{
 		{"a command that expects nothing", "a.txt", "# Proves: RS-001\nnodes 2\n"},
 		{"no citation", "a.txt", "nodes 2\n"},
+		{"no expectation in a subtest in Go", "a_test.go", "package a\nfunc f(t T) { t.Run(\"a\", func(t *testing.T) { trace.Proves(t, \"RS-001\") })\n\tt.Run(\"b\", func(t *testing.T) {\n\t\tif a {\n\t\t\tt.Error(a)\n\t\t}\n\t})\n}\n"},
 		{"no expectation in Go", "a_test.go", "package a\nfunc f(t T) { trace.Proves(t, \"RS-001\") }\nfunc g(t T) {\n\tif a {\n\t\tt.Error(a)\n\t}\n}\n"},
 	} {
 		line := 1

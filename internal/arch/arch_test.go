@@ -24,6 +24,7 @@ var rules = []struct {
 	{"init", checkInit},
 	{"background", checkBackground},
 	{"sleep", checkSleep},
+	{"seed", checkSeeds},
 	{"errorf", checkErrorf},
 	{"setter", checkSetters},
 	{"names", checkNames},

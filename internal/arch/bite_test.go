@@ -240,6 +240,24 @@ func g() { go f(nil); _ = context.Background() }
 package task
 func f() { go f() }
 `, []string{"go internal/store/store.go", "init internal/store/store.go", "background internal/store/store.go", "sleep internal/store/store.go", "errorf internal/store/store.go"}, ""},
+	{"a test that draws without a seed is found", `
+-- internal/store/store.go --
+// Package store stores.
+package store
+import "math/rand/v2"
+var _ = rand.IntN(3)
+-- internal/store/store_test.go --
+package store
+import "math/rand/v2"
+func f() int {
+	seed := rand.Uint64()
+	return rand.New(rand.NewPCG(seed, 0)).IntN(3) + rand.IntN(3)
+}
+-- internal/store/key_test.go --
+package store
+import "crypto/rand"
+var _ = rand.Text()
+`, []string{"seed internal/store/store_test.go"}, ""},
 	{"units of one folder are apart, a named one below the others", `
 -- internal/kubelet/podstep/podstep.go --
 // Package podstep steps.

@@ -3,6 +3,7 @@ package arch
 import (
 	"go/ast"
 	"go/token"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -62,6 +63,31 @@ func checkSleep(sources []*source) (out []violation) {
 		eachUse(s, "time", "Sleep", func(n ast.Node) {
 			out = append(out, s.at("sleep", n, "time.Sleep: wait for the event, or use task.Sleep(ctx, d)"))
 		})
+	}
+	return out
+}
+
+// seeding is what tests take of package rand: a seed, which they print, and what draws by it.
+var seeding = []string{"Int64", "New", "NewPCG", "NewSource", "Rand", "Uint64"}
+
+// checkSeeds holds that what a test does at random has a seed: nobody can play again
+// what package rand draws by its own.
+func checkSeeds(sources []*source) (out []violation) {
+	for _, s := range sources {
+		for _, pkg := range []string{"math/rand", "math/rand/v2"} {
+			local := s.localName(pkg)
+			if !s.test || local == "" {
+				continue
+			}
+			ast.Inspect(s.file, func(n ast.Node) bool {
+				if sel, ok := n.(*ast.SelectorExpr); ok && !slices.Contains(seeding, sel.Sel.Name) {
+					if x, ok := sel.X.(*ast.Ident); ok && x.Name == local {
+						out = append(out, s.at("seed", sel, "%s.%s has no seed: draw by rand.New, from a seed that is printed", local, sel.Sel.Name))
+					}
+				}
+				return true
+			})
+		}
 	}
 	return out
 }

@@ -77,6 +77,9 @@ func (s *source) localName(pkg string) string {
 			return
 		}
 		name = path.Base(p)
+		if majorVersion.MatchString(name) && !strings.Contains(p, ".") { // math/rand/v2 is rand
+			name = path.Base(path.Dir(p))
+		}
 		if spec.Name != nil {
 			name = spec.Name.Name
 		}

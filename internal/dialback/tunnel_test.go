@@ -230,8 +230,12 @@ func TestWhatWasWrittenBeforeCloseArrives(t *testing.T) {
 
 func TestManyStreamsAtOnceDoNotMix(t *testing.T) {
 	b := newBed(t, map[string]site{pod: echo, other: echo})
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
 	var wg sync.WaitGroup
 	for i := range 200 {
+		sent := bytes.Repeat([]byte{byte(i), byte(i >> 8)}, 1000+rng.IntN(50_000))
 		wg.Go(func() {
 			conn, err := b.registry.Dial(t.Context(), "n1", []string{pod, other}[i%2])
 			if err != nil {
@@ -239,7 +243,6 @@ func TestManyStreamsAtOnceDoNotMix(t *testing.T) {
 				return
 			}
 			defer conn.Close()
-			sent := bytes.Repeat([]byte{byte(i), byte(i >> 8)}, 1000+rand.IntN(50_000))
 			wg.Go(func() {
 				if _, err := conn.Write(sent); err != nil {
 					t.Error(err)

@@ -365,13 +365,16 @@ func TestNothingIsLostOrDoubledWhileServersComeAndGo(t *testing.T) {
 	s := newSeveral(t, 3)
 	remote := s.client(func(o *https.Options) { o.Backoff = 2 * time.Millisecond })
 	f := s.follow(remote)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
 	var left atomic.Int32
 	stop := make(chan struct{})
 	var breaker sync.WaitGroup
 	breaker.Go(func() {
+		rng := rand.New(rand.NewPCG(seed, 0))
 		for {
-			m := s.member[rand.IntN(3)]
-			hangs := rand.IntN(4) == 0
+			m := s.member[rng.IntN(3)]
+			hangs := rng.IntN(4) == 0
 			if hangs {
 				s.net.hang(m.addr, true)
 			} else {

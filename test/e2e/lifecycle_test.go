@@ -254,9 +254,13 @@ func testDeletion(t *testing.T, c *cluster) {
 	})
 	t.Run("with a hook that hangs", func(t *testing.T) {
 		t.Parallel()
-		trace.Proves(t, "HOOK-017")
 		pod(t, "hangs", "2", "touch /d/hangs.armed; sleep 10000", "preStop: {exec: {command: [sleep, '10000']}}")
+		trace.Proves(t, "HOOK-017")
+		begin := time.Now()
 		c.kubectl().in(ns).do(t, "delete", "pod", "hangs", patient)
+		if took := time.Since(begin); took < 2*time.Second {
+			t.Errorf("deleting took %s; want that the hook has the grace period of 2 s", took)
+		}
 	})
 	t.Run("now", func(t *testing.T) {
 		t.Parallel()

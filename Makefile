@@ -20,7 +20,8 @@ POINTERS    ?= $(addsuffix /...,$(addprefix ./internal/,layout patch))
 TEST_FLAGS  ?= -count=1 -shuffle=on -timeout=15m
 # How often a package with failed tests is tried again; all tries must pass (docs/decisions/020).
 AGAIN       ?= 0
-OFTEN       ?= ^(test/(clients|e2e|image|node)|internal/(cluster|container|kubelet|podnet|proxy|store/etcd|up))$$
+# Packages that work with real time, which make test-often runs.
+OFTEN       ?= ^(test/(clients|e2e|image|node)|internal/(apiserver|client/https|cluster|container|controller|dialback|dns|kubelet|podnet|proxy|store/etcd|up))$$
 TRACE_DIR   := $(CURDIR)/.trace
 
 VERSION     ?= $(shell $(GIT) describe --tags --always --dirty 2>/dev/null || echo 0.0.0-dev)
@@ -60,8 +61,9 @@ bin/kemudi:
 lint: runtime ## check format, vet, staticcheck and the house rules
 	@GO=$(GO) build/lint.sh
 
-test: build lint ## run every test, end to end ones with real containers included (root)
-	@GO=$(GO) TEST_FLAGS='$(TEST_FLAGS)' KEMUDI_TRACE_DIR=$(TRACE_DIR) build/test.sh -race '$(RACE)' -pointers '$(POINTERS)' -again '$(AGAIN)'
+# What lint checks, it checks beside the tests.
+test: build ## run every test, end to end ones with real containers included, and lint (root)
+	@GO=$(GO) TEST_FLAGS='$(TEST_FLAGS)' KEMUDI_TRACE_DIR=$(TRACE_DIR) build/test.sh -check build/lint.sh -race '$(RACE)' -pointers '$(POINTERS)' -again '$(AGAIN)'
 
 # By chance or not: what works with real time and real machines, N times.
 test-often: build ## run those suites N=5 times while other programs take all processors (root)

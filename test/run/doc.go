@@ -1,10 +1,13 @@
 // Command run runs the tests of the whole tree, pass by pass: packages that hold
 // shared state under the race detector, all others without, some of them with
 // pointers checked; those that work on the machine itself (containers, networks)
-// one after the other, beside all others: they mostly wait, and must not mind. It
-// is what make test and make test-often call.
+// one after the other. It is what make test and make test-often call.
 //
-//	run [-race PATTERNS] [-pointers PATTERNS] [-flags FLAGS] [-only PATTERN] [-times N] [-busy] [-again N]
+//	run [-race PATTERNS] [-pointers PATTERNS] [-check PROGRAM] [-flags FLAGS] [-only PATTERN] [-times N] [-busy] [-again N]
+//
+// Three lanes run side by side: the race detector, which has work for the processors from the
+// first to the last minute; the machine itself, whose tests mostly wait, and must not mind; and
+// all else, the program of -check before it, with what the other two leave of the processors.
 //
 // While nothing ends it says every 20 seconds what runs. Of tests that pass it
 // says nothing, of those that fail what they have printed, at once and again at
@@ -16,6 +19,6 @@
 //
 // What lives here: which package is in which pass (passes.go), what becomes of
 // the output of go test (output.go), what is tried again (again.go), and what keeps the processors busy while
-// suites run again and again (busy.go). make lint has vetted what is run here, so
+// suites run again and again (busy.go). What is run here is vetted by make lint, so
 // go test does not.
 package main

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -23,9 +24,9 @@ import (
 
 // options are the command line.
 type options struct {
-	race, pointers, flags, only string
-	times, again                int
-	busy                        bool
+	race, pointers, flags, only, check string
+	times, again                       int
+	busy                               bool
 }
 
 func main() {
@@ -35,6 +36,7 @@ func main() {
 	flag.StringVar(&o.pointers, "pointers", "", "`patterns` of the packages to run with uses of package unsafe checked")
 	flag.StringVar(&o.flags, "flags", "", "`flags` of go test")
 	flag.StringVar(&o.only, "only", "", "run packages whose path matches this `pattern`, only")
+	flag.StringVar(&o.check, "check", "", "`program` to run beside the tests; it must find nothing")
 	flag.IntVar(&o.times, "times", 1, "run everything this many `times`")
 	flag.IntVar(&o.again, "again", 0, "run a package with failed tests this many `times` more, and let it pass if it passes them all")
 	flag.BoolVar(&o.busy, "busy", false, "have other programs take all processors meanwhile")
@@ -88,12 +90,14 @@ func (r *runner) run(ctx context.Context) error {
 		if r.o.times > 1 {
 			r.say("     ...  round %d of %d\n", round+1, r.o.times)
 		}
-		// What works on the machine itself mostly waits.
 		var lanes sync.WaitGroup
-		for _, alone := range []bool{false, true} {
+		for _, l := range []lane{raced, machine, rest} {
 			lanes.Go(func() {
+				if l == rest && round == 0 && r.o.check != "" {
+					r.check(ctx)
+				}
 				for _, p := range passes {
-					if p.alone == alone && ctx.Err() == nil {
+					if p.lane() == l && ctx.Err() == nil {
 						r.pass(ctx, p)
 					}
 				}
@@ -162,6 +166,20 @@ func (r *runner) pass(ctx context.Context, p pass) {
 	}
 }
 
+// check runs the program that must find nothing. What it compiles, tests of its lane need too.
+func (r *runner) check(ctx context.Context) {
+	var said bytes.Buffer
+	cmd := r.command(ctx, rest, r.o.check)
+	cmd.Stdout = io.MultiWriter(r, &said)
+	cmd.Stderr = cmd.Stdout
+	cmd.WaitDelay = 10 * time.Second // for what it has started, once it is told to end
+	if err := cmd.Run(); err != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.mu.failed = append(r.mu.failed, failure{certain: true, text: fmt.Sprintf("%s: %v\n%s", r.o.check, err, said.String())})
+	}
+}
+
 // try runs what pass asks for, and says how it went.
 func (r *runner) try(ctx context.Context, p pass) (*output, error) {
 	r.say("     ...  tests %s: %d packages\n", p.name, len(p.packages))
@@ -178,8 +196,7 @@ func (r *runner) try(ctx context.Context, p pass) (*output, error) {
 // goTest calls go test. The tests may clean up behind themselves after an
 // interrupt, which they get too.
 func (r *runner) goTest(ctx context.Context, p pass, out *output) error {
-	cmd := exec.CommandContext(ctx, r.gocmd, append([]string{"test"}, p.args(strings.Fields(r.o.flags))...)...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd := r.command(ctx, p.lane(), append([]string{r.gocmd, "test"}, p.args(strings.Fields(r.o.flags))...)...)
 	cmd.Stderr = os.Stderr
 	cmd.Env = os.Environ()
 	if p.race { // which needs cgo
@@ -199,6 +216,17 @@ func (r *runner) goTest(ctx context.Context, p pass, out *output) error {
 	close(over)
 	wg.Wait()
 	return err
+}
+
+// command is one of a lane. What runs beside the race detector, which takes longer,
+// has what that leaves of the processors.
+func (r *runner) command(ctx context.Context, l lane, words ...string) *exec.Cmd {
+	if l == rest && r.o.race != "" {
+		words = append([]string{"nice"}, words...)
+	}
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	return cmd
 }
 
 // say writes for people.

@@ -14,6 +14,25 @@ type pass struct {
 	alone    bool // one package after the other, beside those of other passes
 }
 
+// A lane is what runs one after the other, beside the other lanes.
+type lane int
+
+const (
+	raced   lane = iota // takes the longest
+	machine             // mostly waits
+	rest                // takes what the others leave of the processors
+)
+
+func (p pass) lane() lane {
+	switch {
+	case p.alone:
+		return machine
+	case p.race:
+		return raced
+	}
+	return rest
+}
+
 // host matches packages whose tests work on the machine itself: its containers,
 // networks, firewall, cgroups.
 var host = regexp.MustCompile(`^github\.com/kemudi/kemudi/(internal/(container|podnet|proxy)|test)(/|$)`)

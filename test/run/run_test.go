@@ -148,6 +148,34 @@ func TestFailuresAndSkippedTestsStandAtTheEnd(t *testing.T) {
 	}
 }
 
+func TestWhatIsCheckedBesideTheTestsMustFindNothing(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"go.mod": module["go.mod"], "good/g_test.go": module["good/g_test.go"]})
+	for name, text := range map[string]string{"clean": "exit 0", "finds": "echo g.go: not formatted; exit 3"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+	t.Setenv("GOFLAGS", "")
+	t.Setenv(trace.DirEnv, "")
+	for _, race := range []string{"", "./none/..."} { // with a race detector, the rest gives way to it
+		for check, want := range map[string]error{"./clean": nil, "./finds": errTests} {
+			var text strings.Builder
+			err := newRunner(options{times: 2, again: 1, race: race, check: check, flags: "-count=1"}, "go", &text).run(t.Context())
+			if !errors.Is(err, want) || strings.Count(text.String(), "/good\t") != 2 {
+				t.Errorf("%s: got %v, want %v, and two rounds of tests\n%s", check, err, want, text.String())
+			}
+			if told := strings.Count(text.String(), "g.go: not formatted\n"); (told == 2) != (want != nil) {
+				t.Errorf("%s: what was found is told %d times, want it at once and at the end\n%s", check, told, text.String())
+			}
+			if strings.Contains(text.String(), "./finds: exit status 3\n") != (want != nil) {
+				t.Errorf("%s: got\n%s", check, text.String())
+			}
+		}
+	}
+}
+
 func TestFailureThatDoesNotComeAgainIsToldAndLetPass(t *testing.T) {
 	// once fails the first time that it runs for name.
 	once := func(name, how string) string {

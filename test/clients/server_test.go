@@ -110,7 +110,7 @@ func startServer(g *task.Group, dir string) (*server, error) {
 		Tokens:  issuer,
 		Plugins: plane.Plugins{Enable: []string{"PodPreset"}},
 		Serving: func(o *apiserver.Options, caches *watchcache.Set) error {
-			o.RuntimeConfig = map[string]bool{"settings.k8s.io/v1alpha1": true}
+			o.RuntimeConfig = map[string]bool{"settings.k8s.io/v1alpha1": true, "scheduling.k8s.io/v1beta1": true}
 			o.Tokens = issuer
 			o.Authenticator = authn.New(authn.Options{ClientCA: keys.CA.Pool(), Tokens: []authenticator.Token{tokens(issuer, caches)}})
 			return nil

@@ -205,6 +205,18 @@ func benchLoop(unschedulable int) *loop {
 	return l
 }
 
+// BenchmarkNodeComes has a node come and go beside 10,000 pods that fit nowhere, none of which was
+// promised it.
+func BenchmarkNodeComes(b *testing.B) {
+	l := benchLoop(10000)
+	b.ReportAllocs()
+	for b.Loop() {
+		n := parseNode([]string{"late", "cpu=1"})
+		l.takeNode(n, false)
+		l.takeNode(n, true)
+	}
+}
+
 // BenchmarkLoop schedules plain pods, what it takes to bind them excepted, beside
 // others that fit nowhere, and while nodes, services and pods come and go.
 func BenchmarkLoop(b *testing.B) {

@@ -223,8 +223,8 @@ var nodeEvents = map[snapshot.Change]plugins.Events{
 // nominateOn gives pods their place on a node that was not known when they
 // were promised it.
 func (l *loop) nominateOn(node string) {
-	for _, item := range l.queue.pods {
-		if item.place != flying && item.pod.Obj.Status.NominatedNodeName == node && item.pod.Nominated() == nil {
+	for item := range l.queue.named[node] {
+		if item.place != flying && item.pod.Nominated() == nil {
 			l.snapshot.Nominate(item.pod, node)
 		}
 	}
@@ -340,6 +340,7 @@ func (l *loop) podPending(obj *corev1.Pod) {
 	}
 	if sameClaims(obj, was) && obj.Generation == was.Generation && labels.Equals(was.Labels, obj.Labels) && len(obj.Spec.SchedulingGates) == len(was.Spec.SchedulingGates) {
 		item.pod.Obj = obj
+		l.queue.name(item)
 		return
 	}
 	n := item.pod.Nominated()

@@ -91,6 +91,54 @@ func TestFollowsNodesAndPods(t *testing.T) {
 	f.expect(t, "")
 }
 
+func TestPodsHaveTheirPlaceOnANodeThatComesLater(t *testing.T) {
+	f := newFed(t)
+	held := func() string {
+		var names []string
+		for _, n := range f.snapshot.Nodes() {
+			for _, p := range n.Nominated {
+				names = append(names, n.Name+":"+p.Obj.Name)
+			}
+		}
+		slices.Sort(names)
+		return strings.Join(names, " ")
+	}
+	for i, step := range []struct {
+		put, remove resource.Object
+		want        string
+	}{
+		{put: parsePod(split("a nominated=n1"))},
+		{put: parsePod(split("b nominated=n1"))},
+		{put: parsePod(split("c nominated=n2"))},
+		{put: parsePod(split("gone nominated=n1"))},
+		{remove: parsePod(split("gone nominated=n1"))},
+		{put: parsePod(split("b nominated=n2"))}, // by its status alone
+		{put: parsePod(split("c nominated=n2 app=x"))},
+		{put: parseNode([]string{"n1"}), want: "n1:a"},
+		{put: parseNode([]string{"n2"}), want: "n1:a n2:b n2:c"},
+		{remove: parseNode([]string{"n2"}), want: "n1:a"},
+		{put: parsePod(split("b on=n1")), want: "n1:a"},
+		{put: parseNode([]string{"n2"}), want: "n1:a n2:c"},
+	} {
+		if step.put != nil {
+			f.put(step.put)
+		} else {
+			f.Remove(step.remove)
+		}
+		f.takeIn()
+		if got := held(); got != step.want {
+			t.Errorf("step %d: got %q, want %q", i, got, step.want)
+		}
+	}
+	named := 0
+	for _, some := range f.queue.named {
+		named += len(some)
+	}
+	if named != 2 || len(f.queue.named) != 2 {
+		t.Errorf("the queue has %v by nodes, want a and c", f.queue.named)
+	}
+}
+
 func TestMissesNothingWhenItFellBehind(t *testing.T) {
 	f := newFed(t)
 	for _, name := range []string{"gone", "stays", "anew"} {

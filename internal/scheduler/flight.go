@@ -336,6 +336,7 @@ func (l *loop) takeBack(f *flight) bool {
 		return false
 	}
 	f.item.pod, f.item.flight = l.snapshot.NewPod(f.pod.Obj), nil
+	l.queue.name(f.item)
 	if f.item.together {
 		l.broke(f)
 	}

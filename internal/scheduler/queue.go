@@ -46,6 +46,7 @@ type pending struct {
 	seq    uint64          // order of arrival
 	among  *snapshot.Shape // while it is unschedulable: it wakes with the pods of this shape; nil: by itself
 	index  int             // in the heap of its place
+	names  string          // the node that its status names, under which the queue has it
 	awaits string          // while it is gated, the key of what it waits for; empty: a change of the pod
 	stated stated
 	flight *flight // while it is flying; nil before it has a place
@@ -72,7 +73,8 @@ type queue struct {
 	asking                         heapOf
 	erred                          heapOf                     // in back-off because of an error
 	byRefused                      map[refusedBy]*refusedPods // unschedulable pods
-	awaited                        map[string]items           // gated pods that wait for something, by its key
+	awaited                        itemsBy                    // gated pods that wait for something, by its key
+	named                          itemsBy                    // pods whose status names a node, by that
 	counts                         map[place]int
 	seq                            uint64
 	groups                         bool // pods may wait with their group
@@ -98,6 +100,22 @@ type refusedPods struct {
 
 type items map[*pending]struct{}
 
+// itemsBy are items by a key.
+type itemsBy map[string]items
+
+func (m itemsBy) put(key string, item *pending) {
+	if m[key] == nil {
+		m[key] = items{}
+	}
+	m[key][item] = struct{}{}
+}
+
+func (m itemsBy) drop(key string, item *pending) {
+	if delete(m[key], item); len(m[key]) == 0 {
+		delete(m, key)
+	}
+}
+
 // oneOf returns any of some.
 func oneOf(some items) *pending {
 	for item := range some {
@@ -116,7 +134,8 @@ func newQueue(initial, longest time.Duration) *queue {
 		erred:         heapOf{before: dueFirst},
 		unschedulable: heapOf{before: dueFirst},
 		byRefused:     map[refusedBy]*refusedPods{},
-		awaited:       map[string]items{},
+		awaited:       itemsBy{},
+		named:         itemsBy{},
 		counts:        map[place]int{},
 	}
 }
@@ -140,8 +159,22 @@ func (q *queue) get(uid types.UID) *pending { return q.pods[uid] }
 func (q *queue) add(p *snapshot.Pod, by *profile, now time.Time) *pending {
 	item := &pending{pod: p, by: by, since: now, index: -1, together: q.groups && core.PodGroupName(p.Obj) != ""}
 	q.pods[p.Obj.UID] = item
+	q.name(item)
 	q.put(item, q.entry(item))
 	return item
+}
+
+// name takes in which node the status of a pod names.
+func (q *queue) name(item *pending) { q.rename(item, item.pod.Obj.Status.NominatedNodeName) }
+
+func (q *queue) rename(item *pending, node string) {
+	if node == item.names {
+		return
+	}
+	q.named.drop(item.names, item)
+	if item.names = node; node != "" {
+		q.named.put(node, item)
+	}
 }
 
 // entry is where a pod starts.
@@ -196,6 +229,7 @@ func (q *queue) retire(item *pending) {
 func (q *queue) replace(item *pending, p *snapshot.Pod, now time.Time) {
 	q.leave(item)
 	item.pod = p
+	q.name(item)
 	switch to := q.entry(item); {
 	case to == active && (item.place == backoff || item.place == unschedulable):
 		q.put(item, item.place)
@@ -209,6 +243,7 @@ func (q *queue) replace(item *pending, p *snapshot.Pod, now time.Time) {
 // remove forgets a pod.
 func (q *queue) remove(item *pending) {
 	q.leave(item)
+	q.rename(item, "")
 	delete(q.pods, item.pod.Obj.UID)
 }
 
@@ -328,10 +363,7 @@ func (q *queue) put(item *pending, to place) {
 	item.seq = q.seq
 	q.counts[to]++
 	if to == gated && item.awaits != "" {
-		if q.awaited[item.awaits] == nil {
-			q.awaited[item.awaits] = items{}
-		}
-		q.awaited[item.awaits][item] = struct{}{}
+		q.awaited.put(item.awaits, item)
 	}
 	if h := q.heap(item); h != nil {
 		heap.Push(h, item)
@@ -381,10 +413,7 @@ func (q *queue) ungroup(item *pending) {
 func (q *queue) leave(item *pending) {
 	q.counts[item.place]--
 	if item.place == gated && item.awaits != "" {
-		delete(q.awaited[item.awaits], item)
-		if len(q.awaited[item.awaits]) == 0 {
-			delete(q.awaited, item.awaits)
-		}
+		q.awaited.drop(item.awaits, item)
 	}
 	if h := q.heap(item); h != nil {
 		heap.Remove(h, item.index)

@@ -390,6 +390,19 @@ func parseSpace(words []string) *storagev1.CSIStorageCapacity {
 	return c
 }
 
+func parseAttachment(words []string) *storagev1.VolumeAttachment {
+	x := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: words[0]}, Spec: storagev1.VolumeAttachmentSpec{Attacher: "csi.example.com"}}
+	for _, a := range attributes(words[1:]) {
+		switch a.key {
+		case "node":
+			x.Spec.NodeName = a.value
+		case "volume":
+			x.Spec.Source.PersistentVolumeName = &a.value
+		}
+	}
+	return x
+}
+
 func parsePromise(words []string) (p snapshot.Promise) {
 	for _, a := range attributes(words) {
 		switch a.key {

@@ -31,16 +31,16 @@ type follower struct {
 // followers are in the order in which a first state is taken in: pods last,
 // since the others give them meaning.
 type followers struct {
-	namespaces, services, budgets, classes, drivers, capacities, csiNodes, volumes, claims follower
-	deviceClasses, deviceRules, deviceSlices, deviceClaims                                 follower
-	nodes, pods                                                                            follower
+	namespaces, services, budgets, classes, drivers, capacities, csiNodes, attachments, volumes, claims follower
+	deviceClasses, deviceRules, deviceSlices, deviceClaims                                              follower
+	nodes, pods                                                                                         follower
 
 	groups *follower // nil: there are no groups of pods
 }
 
-func (f *followers) all() [15]*follower {
-	return [15]*follower{
-		&f.namespaces, &f.services, &f.budgets, &f.classes, &f.drivers, &f.capacities, &f.csiNodes, &f.volumes, &f.claims,
+func (f *followers) all() [16]*follower {
+	return [16]*follower{
+		&f.namespaces, &f.services, &f.budgets, &f.classes, &f.drivers, &f.capacities, &f.csiNodes, &f.attachments, &f.volumes, &f.claims,
 		&f.deviceClasses, &f.deviceRules, &f.deviceSlices, &f.deviceClaims, &f.nodes, &f.pods,
 	}
 }
@@ -72,6 +72,7 @@ func (l *loop) follows() *followers {
 		drivers:       follower{def: storage.CSIDrivers.Def, take: l.takeDriver},
 		capacities:    follower{def: storage.CSIStorageCapacities.Def, take: l.takeCapacity},
 		csiNodes:      follower{def: storage.CSINodes.Def, take: l.takeCSINode},
+		attachments:   follower{def: storage.VolumeAttachments.Def, take: l.takeAttachment},
 		volumes:       follower{def: core.PersistentVolumes.Def, take: l.takeVolume},
 		claims:        follower{def: core.PersistentVolumeClaims.Def, take: l.takeClaim},
 		deviceClasses: follower{def: dra.DeviceClasses.Def, take: l.takeDeviceClass},
@@ -176,6 +177,16 @@ func (l *loop) takeCSINode(obj resource.Object, gone bool) {
 		l.snapshot.SetCSINode(obj.(*storagev1.CSINode))
 	}
 	l.wake(plugins.Event{Kind: plugins.ClaimChanged})
+}
+
+func (l *loop) takeAttachment(obj resource.Object, gone bool) {
+	a := obj.(*storagev1.VolumeAttachment)
+	if gone {
+		l.snapshot.RemoveAttachment(a)
+		l.wake(plugins.Event{Kind: plugins.VolumeDetached})
+		return
+	}
+	l.snapshot.SetAttachment(a)
 }
 
 func (l *loop) takeVolume(obj resource.Object, gone bool) {

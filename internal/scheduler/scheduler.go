@@ -191,6 +191,7 @@ func (l *loop) wait(ctx context.Context) {
 	case <-f.drivers.Ready():
 	case <-f.capacities.Ready():
 	case <-f.csiNodes.Ready():
+	case <-f.attachments.Ready():
 	case <-f.volumes.Ready():
 	case <-f.claims.Ready():
 	case <-f.deviceClasses.Ready():

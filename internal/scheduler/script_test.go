@@ -38,6 +38,7 @@ import (
 //	space NAME class=NAME size=SIZE [LABEL=VALUE]   what a driver that tells has left
 //	driver NAME                 a driver that tells
 //	limit NODE DRIVER=N         how many volumes of a driver a node takes
+//	attached NAME node=NODE volume=VOLUME   a volume is attached to a node; detached NAME node=NODE: not any more
 //	promise CLAIM [volume=NAME] [node=NAME]   what the claim of a pod on its way is to get
 //	args PLUGIN JSON            the plugin's arguments from now on
 //	choose JSON                 the profile's plugins from now on
@@ -144,6 +145,10 @@ func (s *script) do(verb string, args []string) string {
 		snap.SetCSINode(&storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: args[0]}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{
 			Name: driver, Allocatable: &storagev1.VolumeNodeResources{Count: ptr.To(atoi(count))},
 		}}}})
+	case "attached":
+		snap.SetAttachment(parseAttachment(args))
+	case "detached":
+		snap.RemoveAttachment(parseAttachment(args))
 	case "promise":
 		snap.Promise("default/"+args[0], parsePromise(args[1:]))
 	case "pod":

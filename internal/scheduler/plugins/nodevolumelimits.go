@@ -8,7 +8,8 @@ import (
 )
 
 // nodeVolumeLimits refuses nodes that have as many volumes of a CSI driver as the
-// driver says they take.
+// driver says they take: those of their pods, and those that are attached although no pod
+// uses them, not yet or no longer.
 type nodeVolumeLimits struct {
 	full *Reason
 	pod  []attachment // of the pod at hand
@@ -60,6 +61,13 @@ func (p *nodeVolumeLimits) Filter(c *Cycle, n *snapshot.Node) *Reason {
 	for _, other := range n.Pods {
 		there = attachments(there, c.Snapshot, other)
 	}
+	for driver, v := range c.Snapshot.Attached(n.Name) {
+		if csi := v.Obj.Spec.CSI; csi != nil {
+			if a := (attachment{driver, csi.VolumeHandle}); !slices.Contains(there, a) {
+				there = append(there, a)
+			}
+		}
+	}
 	counts := map[string]int32{}
 	for _, a := range there {
 		counts[a.driver]++
@@ -76,4 +84,6 @@ func (p *nodeVolumeLimits) Filter(c *Cycle, n *snapshot.Node) *Reason {
 	return nil
 }
 
-func (*nodeVolumeLimits) Wakers() Events { return ClaimChanged | NodeAdded | PodRemoved }
+func (*nodeVolumeLimits) Wakers() Events {
+	return ClaimChanged | NodeAdded | PodRemoved | VolumeDetached
+}

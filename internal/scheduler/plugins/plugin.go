@@ -188,6 +188,7 @@ const (
 	PodAdded     // a pod got a node, or its labels changed there
 	PodRemoved   // a pod left its node, began to leave or needs less
 	ClaimChanged // a volume claim, a volume or a storage class
+	VolumeDetached
 	ResourceClaimChanged
 	DevicesChanged // or their taints
 	DeviceClassChanged
@@ -196,7 +197,7 @@ const (
 
 var eventNames = map[Events]string{
 	NodeAdded: "NodeAdd", NodeAllocatable: "NodeAllocatableChange", NodeLabels: "NodeLabelChange", NodeTaints: "NodeTaintChange", NodeRemoved: "NodeDelete",
-	PodAdded: "AssignedPodAdd", PodRemoved: "AssignedPodDelete", ClaimChanged: "PvcUpdate",
+	PodAdded: "AssignedPodAdd", PodRemoved: "AssignedPodDelete", ClaimChanged: "PvcUpdate", VolumeDetached: "VolumeAttachmentDelete",
 	ResourceClaimChanged: "ResourceClaimUpdate", DevicesChanged: "ResourceSliceUpdate", DeviceClassChanged: "DeviceClassUpdate", Leftover: "UnschedulableTimeout",
 }
 

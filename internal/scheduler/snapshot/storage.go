@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"iter"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,12 +18,13 @@ type storage struct {
 	measured map[string]bool              // drivers that tell how much they have left
 	spaces   map[string]map[string]*space // by class, and namespace/name
 	limits   map[string]map[string]int32  // how many volumes of a driver a node takes, by node and driver
+	attached map[string]attachments       // to nodes, by node
 }
 
 func newStorage() storage {
 	return storage{
 		classes: map[string]*storagev1.StorageClass{}, measured: map[string]bool{},
-		spaces: map[string]map[string]*space{}, limits: map[string]map[string]int32{},
+		spaces: map[string]map[string]*space{}, limits: map[string]map[string]int32{}, attached: map[string]attachments{},
 	}
 }
 
@@ -107,6 +109,39 @@ func (s *Snapshot) RemoveCSINode(name string) { delete(s.volumes.limits, name) }
 // VolumeLimits is how many volumes a node takes, by driver; drivers that are not
 // there have no limit.
 func (s *Snapshot) VolumeLimits(node string) map[string]int32 { return s.volumes.limits[node] }
+
+// attachments are volumes that are attached to a node, or are about to be, by name.
+type attachments map[string]*storagev1.VolumeAttachment
+
+// SetAttachment takes in that a volume is attached to a node; that cannot change.
+func (s *Snapshot) SetAttachment(a *storagev1.VolumeAttachment) {
+	on := s.volumes.attached[a.Spec.NodeName]
+	if on == nil {
+		on = attachments{}
+		s.volumes.attached[a.Spec.NodeName] = on
+	}
+	on[a.Name] = a
+}
+
+// RemoveAttachment forgets an attachment.
+func (s *Snapshot) RemoveAttachment(a *storagev1.VolumeAttachment) {
+	on := s.volumes.attached[a.Spec.NodeName]
+	if delete(on, a.Name); len(on) == 0 {
+		delete(s.volumes.attached, a.Spec.NodeName)
+	}
+}
+
+// Attached is the persistent volumes that are attached to a node, with the driver that attaches
+// them: as long as they are, whether a pod uses them or not.
+func (s *Snapshot) Attached(node string) iter.Seq2[string, *Volume] {
+	return func(yield func(string, *Volume) bool) {
+		for _, a := range s.volumes.attached[node] {
+			if name := a.Spec.Source.PersistentVolumeName; name != nil && s.volumes.volumes[*name] != nil && !yield(a.Spec.Attacher, s.volumes.volumes[*name]) {
+				return
+			}
+		}
+	}
+}
 
 // InTopology reports whether a node is where volumes of a class may be.
 func InTopology(sc *storagev1.StorageClass, n *Node) bool {

@@ -64,10 +64,9 @@ func idleFields(f *configv1.KubeSchedulerConfiguration) (idle []IdleField) {
 		encoded = "what it sends and gets is not encoded"
 		counted = "its calls are limited by number, not by rate"
 		shared  = "the caches are those of the API server"
-		served  = "profiles are not served"
+		served  = "--profiling and --contention-profiling say so for all of the process"
 	)
 	c, d := &f.ClientConnection, &f.DebuggingConfiguration
-	yes := func(b *bool) bool { return b != nil && *b }
 	for _, x := range []struct {
 		set        bool
 		field, why string
@@ -77,8 +76,8 @@ func idleFields(f *configv1.KubeSchedulerConfiguration) (idle []IdleField) {
 		{c.ContentType != "", "clientConnection.contentType", encoded},
 		{c.QPS != 0, "clientConnection.qps", counted},
 		{c.Burst != 0, "clientConnection.burst", counted},
-		{yes(d.EnableProfiling), "enableProfiling", served},
-		{yes(d.EnableContentionProfiling), "enableContentionProfiling", served},
+		{d.EnableProfiling != nil, "enableProfiling", served},
+		{d.EnableContentionProfiling != nil, "enableContentionProfiling", served},
 		{f.DelayCacheUntilActive, "delayCacheUntilActive", shared},
 	} {
 		if x.set {

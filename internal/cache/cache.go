@@ -17,8 +17,10 @@ import (
 var ErrTooOld = errors.New("too old resource version")
 
 // logSize is how many recent changes a cache remembers at most for cursors to
-// resume at. Each keeps the state before it in memory, which of a pod is 2 KB.
-const logSize = 4096
+// resume at, and of a resource with many objects one for each logShare of them: a
+// burst is as large as what there is. Each keeps the state before it in memory, which
+// of a pod is 2 KB.
+const logSize, logShare = 4096, 4
 
 // Cache is all objects of one resource. Readers, cursors and followers may be used
 // concurrently with each other and with the one feeder, which calls Replace

@@ -282,6 +282,44 @@ func TestSlowCursorIsToldThatItIsTooOld(t *testing.T) {
 	}
 }
 
+// TestLogOfManyObjectsHoldsAsManyChanges has a burst over a fourth of many objects, which who was away
+// meanwhile can still read, and the log be small again when they have gone.
+func TestLogOfManyObjectsHoldsAsManyChanges(t *testing.T) {
+	names := make([]string, logShare*(logSize+1000))
+	for i := range names {
+		names[i] = fmt.Sprintf("a/x%d", i)
+	}
+	c := filled(names...)
+	f := c.Follow(FollowOptions{})
+	defer f.Close()
+	f.Next()
+	burst := int64(len(names) / logShare)
+	for i := range burst {
+		feed(c, 11+i, names[i])
+	}
+	if got := next(t, cursor(t, c, CursorOptions{After: 10})); strings.Count(got, "MODIFIED") != int(burst) {
+		t.Errorf("after a burst: got %d events, want %d", strings.Count(got, "MODIFIED"), burst)
+	}
+	feed(c, 11+burst, names[0])
+	if _, err := c.Cursor(CursorOptions{After: 10}); !errors.Is(err, ErrTooOld) {
+		t.Errorf("from before it, after one change more: got %v, want ErrTooOld", err)
+	}
+	rev := 12 + burst
+	for _, name := range names[1:] {
+		feed(c, rev, "-"+name)
+		rev++
+	}
+	if got := next(t, cursor(t, c, CursorOptions{After: rev - 1 - logSize})); strings.Count(got, "DELETED") != logSize {
+		t.Errorf("of few objects: got %d events, want %d", strings.Count(got, "DELETED"), logSize)
+	}
+	if _, err := c.Cursor(CursorOptions{After: rev - 2 - logSize}); !errors.Is(err, ErrTooOld) {
+		t.Errorf("from one before: got %v, want ErrTooOld", err)
+	}
+	if got := len(f.Next()); got != len(names) {
+		t.Errorf("follower that read nothing meanwhile: got %d objects, want %d", got, len(names))
+	}
+}
+
 func TestTrimForgetsOldChanges(t *testing.T) {
 	c := filled("a/x")
 	slow := cursor(t, c, CursorOptions{After: 10})

@@ -85,8 +85,9 @@ func (c *Cache) applyLocked(changes []Change, log bool) {
 			c.indexLocked(ch.Item)
 		}
 		if log {
-			c.missBelowLocked(c.mu.log.kept())
-			seq := c.mu.log.add(e)
+			objects := c.mu.tree.Len()
+			c.missBelowLocked(c.mu.log.kept(objects))
+			seq := c.mu.log.add(e, objects)
 			c.notifyLocked(&e, seq)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 // eventLog holds the last events, numbered from 0 on.
 type eventLog struct {
-	size   int // how many events it holds at most
+	size   int // how many events it holds at most, unless there are many objects
 	events []Event
 	oldest uint64      // number of events[0]
 	next   uint64      // number of the next event
@@ -17,13 +17,14 @@ type eventLog struct {
 	past   []*Snapshot // states that were asked for, from first on, by revision
 }
 
-func (l *eventLog) add(e Event) uint64 {
+// add takes in an event of a resource with so many objects.
+func (l *eventLog) add(e Event, objects int) uint64 {
 	l.last = e.Item.Rev
-	if l.kept() > l.oldest {
-		l.begin(max(l.first, l.events[0].Item.Rev))
-		l.events[0] = Event{}
-		l.events = l.events[1:] // growth moves the rest to a new array now and then
-		l.oldest++
+	if n := l.kept(objects) - l.oldest; n > 0 {
+		l.begin(max(l.first, l.events[n-1].Item.Rev))
+		clear(l.events[:n])
+		l.events = l.events[n:] // growth moves the rest to a new array now and then
+		l.oldest += n
 	}
 	l.events = append(l.events, e)
 	l.next++
@@ -31,11 +32,12 @@ func (l *eventLog) add(e Event) uint64 {
 }
 
 // kept is the number of the first event that the next add leaves in the log.
-func (l *eventLog) kept() uint64 {
-	if len(l.events) == l.size {
-		return l.oldest + 1
+func (l *eventLog) kept(objects int) uint64 {
+	room := l.size
+	if many := objects / logShare; many > logSize {
+		room = many
 	}
-	return l.oldest
+	return l.oldest + uint64(max(0, len(l.events)+1-room))
 }
 
 func (l *eventLog) at(seq uint64) *Event { return &l.events[seq-l.oldest] }

@@ -104,10 +104,12 @@ func (c Client[T]) DeleteByUID(ctx context.Context, obj T) error {
 	return c.api.Delete(ctx, obj.GetNamespace(), obj.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
 }
 
-// DeleteWith is Delete with options; preconditions are added.
+// DeleteWith is Delete with options. Those with preconditions keep them: the UID at least.
 func (c Client[T]) DeleteWith(ctx context.Context, obj T, o metav1.DeleteOptions) error {
-	uid, rv := obj.GetUID(), obj.GetResourceVersion()
-	o.Preconditions = &metav1.Preconditions{UID: &uid, ResourceVersion: &rv}
+	if o.Preconditions == nil {
+		uid, rv := obj.GetUID(), obj.GetResourceVersion()
+		o.Preconditions = &metav1.Preconditions{UID: &uid, ResourceVersion: &rv}
+	}
 	return c.api.Delete(ctx, obj.GetNamespace(), obj.GetName(), o)
 }
 

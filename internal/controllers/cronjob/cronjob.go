@@ -20,6 +20,7 @@ import (
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/workload"
 )
 
 // Controller is the cronjob controller.
@@ -134,12 +135,13 @@ func (r *reconciler) do(ctx context.Context, v *view, p *plan) error {
 }
 
 func (r *reconciler) remove(ctx context.Context, cj *batchv1.CronJob, j *batchv1.Job) error {
-	err := r.jobs.DeleteWith(ctx, j, metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)})
+	err := r.jobs.DeleteWith(ctx, j, metav1.DeleteOptions{
+		PropagationPolicy: ptr.To(metav1.DeletePropagationBackground),
+		Preconditions:     metav1.NewUIDPreconditions(string(j.UID)), // one that has ended does not go on, one that is replaced goes as it is
+	})
 	switch {
-	case apierrors.IsNotFound(err):
+	case workload.Gone(err):
 		return nil
-	case apierrors.IsConflict(err):
-		return err
 	case err != nil:
 		r.k.Events.Event(cj, corev1.EventTypeWarning, "FailedDelete", "Deleted job: "+err.Error())
 		return err

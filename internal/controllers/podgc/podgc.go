@@ -197,8 +197,10 @@ func (r *reconciler) remove(ctx context.Context, pod *corev1.Pod, disrupted stri
 		}
 		pod = patched
 	}
-	err := r.pods.DeleteWith(ctx, pod, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
-	if apierrors.IsNotFound(err) {
+	err := r.pods.DeleteWith(ctx, pod, metav1.DeleteOptions{
+		GracePeriodSeconds: ptr.To[int64](0), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)), // it does not come to life again
+	})
+	if workload.Gone(err) {
 		return nil
 	}
 	return err

@@ -164,7 +164,10 @@ func (r *reconciler) evict(ctx context.Context, pod *corev1.Pod) error {
 		}},
 	}})
 	if err == nil {
-		err = r.pods.Delete(ctx, pod)
+		err = r.pods.DeleteByUID(ctx, pod) // how it fares meanwhile decides nothing
+		if workload.Gone(err) {
+			return nil
+		}
 	}
 	if apierrors.IsNotFound(err) {
 		return nil

@@ -3,10 +3,10 @@ package garbagecollector
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +16,7 @@ import (
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/workload"
 )
 
 // collector is one run of the garbage collector.
@@ -65,7 +66,7 @@ func (c *collector) look(ctx context.Context, key string) (controller.Next, erro
 		case slices.Contains(obj.GetFinalizers(), metav1.FinalizerOrphanDependents):
 			return controller.Done, c.orphan(ctx, n, obj)
 		case slices.Contains(obj.GetFinalizers(), metav1.FinalizerDeleteDependents):
-			return controller.Done, c.foreground(ctx, n, obj)
+			return c.foreground(ctx, n, obj)
 		}
 		return controller.Done, nil
 	}
@@ -206,41 +207,36 @@ func (c *collector) mustWait(obj resource.Object) bool {
 	return len(deps) > 0
 }
 
-// foreground deletes the dependents of an object that is being deleted, and lets
-// it go when none that blocks it is left.
-func (c *collector) foreground(ctx context.Context, n node, obj resource.Object) error {
-	var errs []error
-	blocked := false
+// foreground lets an object that is being deleted go when no dependent that blocks it is left. Each
+// of them is looked at for itself meanwhile, and wakes its owner when it goes.
+func (c *collector) foreground(ctx context.Context, n node, obj resource.Object) (controller.Next, error) {
+	began := time.Now()
 	for _, dep := range c.dependents(c.t, obj) {
-		it := dep.get(c.t)
-		if it == nil {
-			continue
-		}
-		for _, ref := range it.Object.GetOwnerReferences() {
-			if ref.UID == obj.GetUID() && ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion {
-				blocked = true
-			}
-		}
-		if it.Object.GetDeletionTimestamp() == nil {
-			errs = append(errs, c.judge(ctx, dep, it.Object))
+		if it := dep.get(c.t); it != nil && blocks(it.Object, obj) {
+			return controller.Done.Costly(time.Since(began)), nil // it has many, and each wakes it
 		}
 	}
-	if blocked || len(errs) > 0 && errors.Join(errs...) != nil {
-		return errors.Join(errs...) // each dependent that goes wakes its owner
-	}
-	return c.dropFinalizer(ctx, n, obj, metav1.FinalizerDeleteDependents)
+	return controller.Done, c.dropFinalizer(ctx, n, obj, metav1.FinalizerDeleteDependents)
 }
 
-// orphan makes the dependents of an object forget it, and then lets it go.
+// blocks says that an object must be gone before its owner may go.
+func blocks(dependent, owner resource.Object) bool {
+	return slices.ContainsFunc(dependent.GetOwnerReferences(), func(ref metav1.OwnerReference) bool {
+		return ref.UID == owner.GetUID() && ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion
+	})
+}
+
+// orphan makes the dependents of an object forget it, many side by side, and then lets it go.
 func (c *collector) orphan(ctx context.Context, n node, obj resource.Object) error {
-	for _, dep := range c.dependents(c.t, obj) {
-		it := dep.get(c.t)
-		if it == nil {
-			continue
+	deps := c.dependents(c.t, obj)
+	_, err := workload.SideBySide(len(deps), func(i int) error {
+		if it := deps[i].get(c.t); it != nil {
+			return c.dropRefs(ctx, deps[i], it.Object, []metav1.OwnerReference{{UID: obj.GetUID()}})
 		}
-		if err := c.dropRefs(ctx, dep, it.Object, []metav1.OwnerReference{{UID: obj.GetUID()}}); err != nil {
-			return err
-		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	return c.dropFinalizer(ctx, n, obj, metav1.FinalizerOrphanDependents)
 }

@@ -17,7 +17,6 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/client"
-	"github.com/kemudi/kemudi/internal/plane"
 	"github.com/kemudi/kemudi/internal/sim"
 	"github.com/kemudi/kemudi/internal/trace"
 )
@@ -52,8 +51,8 @@ func (g graph) String() string {
 }
 
 // TestWhatIsLeftIsWhatTheReferencesSay builds random webs of owners, circles
-// among them, and deletes parts of them with every policy. KEMUDI_SEED plays one
-// seed again.
+// among them, and deletes parts of them with every policy, while the control plane is
+// killed again and again. KEMUDI_SEED plays one seed again.
 func TestWhatIsLeftIsWhatTheReferencesSay(t *testing.T) {
 	sim.Seeds(t, 20, func(t *testing.T, rng *rand.Rand) {
 		synctest.Test(t, func(t *testing.T) { playGraph(t, rng) })
@@ -61,10 +60,10 @@ func TestWhatIsLeftIsWhatTheReferencesSay(t *testing.T) {
 }
 
 func playGraph(t *testing.T, rng *rand.Rand) {
-	plane := sim.Plane(t, plane.Options{})
-	api := client.For(plane.Admin(), core.Secrets)
+	plane := sim.NewMortal(t, rng)
 	gone, kept := 0, 0
 	for round := range 6 {
+		api := client.For(plane.Admin(), core.Secrets)
 		model := plant(t, rng, api, round)
 		planted := len(model)
 		before := model.String()
@@ -83,6 +82,11 @@ func playGraph(t *testing.T, rng *rand.Rand) {
 			}
 			model.drop(name, policy == metav1.DeletePropagationOrphan)
 			done = append(done, string(policy)+" "+name)
+			for range rng.IntN(4) { // in the middle of its writes
+				time.Sleep(time.Duration(rng.IntN(20)) * time.Millisecond)
+				plane.Kill()
+			}
+			api = client.For(plane.Admin(), core.Secrets)
 			time.Sleep(10 * time.Minute)
 		}
 		left := graph{}

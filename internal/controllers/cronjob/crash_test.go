@@ -36,7 +36,7 @@ type timetable struct {
 func TestEachTimeHasOneRunWheneverWeAreKilled(t *testing.T) {
 	var killed atomic.Int64
 	t.Run("seeds", func(t *testing.T) {
-		sim.Seeds(t, 6, func(t *testing.T, rng *rand.Rand) {
+		sim.Seeds(t, 4, func(t *testing.T, rng *rand.Rand) {
 			synctest.Test(t, func(t *testing.T) {
 				x := &timetable{T: t, rng: rng, plane: sim.NewMortal(t, rng), runs: map[string]map[string]types.UID{}}
 				x.play()
@@ -50,7 +50,7 @@ func TestEachTimeHasOneRunWheneverWeAreKilled(t *testing.T) {
 }
 
 // minutes is how long a game is.
-const minutes = 12
+const minutes = 8
 
 func (x *timetable) play() {
 	for _, policy := range []batchv1.ConcurrencyPolicy{batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent} {
@@ -76,7 +76,7 @@ func (x *timetable) play() {
 		} else {
 			time.Sleep(time.Duration(1+x.rng.IntN(20)) * time.Second)
 		}
-		for range x.rng.IntN(4) {
+		for range x.rng.IntN(3) {
 			x.plane.Kill()
 			time.Sleep(time.Duration(x.rng.IntN(20)) * time.Millisecond)
 		}

@@ -54,7 +54,7 @@ func (g graph) String() string {
 // among them, and deletes parts of them with every policy, while the control plane is
 // killed again and again. KEMUDI_SEED plays one seed again.
 func TestWhatIsLeftIsWhatTheReferencesSay(t *testing.T) {
-	sim.Seeds(t, 20, func(t *testing.T, rng *rand.Rand) {
+	sim.Seeds(t, 12, func(t *testing.T, rng *rand.Rand) {
 		synctest.Test(t, func(t *testing.T) { playGraph(t, rng) })
 	})
 }
@@ -82,7 +82,7 @@ func playGraph(t *testing.T, rng *rand.Rand) {
 			}
 			model.drop(name, policy == metav1.DeletePropagationOrphan)
 			done = append(done, string(policy)+" "+name)
-			for range rng.IntN(4) { // in the middle of its writes
+			for range rng.IntN(2) { // in the middle of its writes
 				time.Sleep(time.Duration(rng.IntN(20)) * time.Millisecond)
 				plane.Kill()
 			}

@@ -7,9 +7,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
+	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/scheduler/devices"
 )
 
@@ -85,8 +87,12 @@ func (g *growth) take(c *coming, pod *corev1.Pod, claims []*resourcev1.ResourceC
 			return false // it shares the claim with a pod that gets another node
 		}
 	}
+	served, claim := g.served(c, pod)
+	if claim != nil {
+		open = append(open, claim)
+	}
 	found, ok := g.find(c, open)
-	if !ok || !take(c.room, pod) {
+	if !ok || !take(c.room, pod, served) {
 		return false
 	}
 	for i, claim := range open {
@@ -94,6 +100,28 @@ func (g *growth) take(c *coming, pod *corev1.Pod, claims []*resourcev1.ResourceC
 		g.given[claim.UID] = c
 	}
 	return true
+}
+
+// served are the extended resources of a pod that the pool's nodes have as devices alone, by the
+// class, and the claim that the scheduler would make for them; nil: there are none.
+func (g *growth) served(c *coming, pod *corev1.Pod) (map[corev1.ResourceName]string, *resourcev1.ResourceClaim) {
+	served := map[corev1.ResourceName]string{}
+	for name := range core.PodRequests(pod) {
+		if _, has := c.room[name]; has {
+			continue
+		}
+		if class := g.inventory.Serves(string(name)); class != nil {
+			served[name] = class.Name
+		}
+	}
+	if len(served) == 0 {
+		return nil, nil
+	}
+	requests, _ := devices.Serve(pod, served)
+	return served, &resourcev1.ResourceClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID + "-extended"},
+		Spec:       resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: requests}},
+	}
 }
 
 // find finds devices of a node for claims.

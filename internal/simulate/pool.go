@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -231,9 +232,11 @@ func (p *Pool) welcomes(pod *corev1.Pod) bool {
 	})
 }
 
-// take takes what a pod asks for from the room of a node, if there is enough.
-func take(room corev1.ResourceList, pod *corev1.Pod) bool {
+// take takes what a pod asks for from the room of a node, if there is enough: not what is served
+// by devices.
+func take(room corev1.ResourceList, pod *corev1.Pod, served map[corev1.ResourceName]string) bool {
 	asks := core.PodRequests(pod)
+	maps.DeleteFunc(asks, func(name corev1.ResourceName, _ apiresource.Quantity) bool { return served[name] != "" })
 	one := *apiresource.NewQuantity(1, apiresource.DecimalSI)
 	if left := room[corev1.ResourcePods]; left.Cmp(one) < 0 {
 		return false

@@ -221,6 +221,28 @@ pools:
 	})
 }
 
+// TestNodesComeWithDevicesThatServeExtendedResources has pods ask for a resource that no node has but as
+// devices of a class.
+func TestNodesComeWithDevicesThatServeExtendedResources(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bed{t, sim.Plane(t, plane.Options{})}
+		b.simulate("pools: [{name: plain, count: 1, max: 9}, {name: gpu, count: 0, max: 9, drivers: [{name: gpu.example.com, count: 2}]}]")
+		b.deviceClass("gpu", `device.driver == "gpu.example.com"`)
+		patch := client.Patch{Type: types.MergePatchType, Data: []byte(`{"spec":{"extendedResourceName":"example.com/gpu"}}`)}
+		if _, err := client.For(b.p.Admin(), dra.DeviceClasses).Patch(t.Context(), "", "gpu", "", patch); err != nil {
+			t.Fatal(err)
+		}
+		b.set("train", 3, func(s *corev1.PodSpec) {
+			one := corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}
+			s.Containers[0].Resources = corev1.ResourceRequirements{Requests: one, Limits: one}
+		})
+		time.Sleep(5 * time.Minute)
+		if got, n := b.nodes(), b.ready("train"); got != "gpu-1 gpu-2 plain-1" || n != 3 {
+			t.Errorf("got nodes %q and %d pods ready, want two nodes of two devices each", got, n)
+		}
+	})
+}
+
 func (b *bed) deviceClass(name, expression string) {
 	b.Helper()
 	_, err := client.For(b.p.Admin(), dra.DeviceClasses).Create(b.Context(), &resourcev1.DeviceClass{

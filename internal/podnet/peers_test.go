@@ -836,17 +836,17 @@ func TestPodsAreToldHowMuchTheWayCarries(t *testing.T) {
 				}
 				defer c.Close()
 				carries := neverCut(t, c.(*net.UDPConn), ip.Is4())
+				headers := 28
+				if ip.Is6() {
+					headers = 48
+				}
 				wait.Until(t, func() error {
-					_, err := c.Write(make([]byte, 1500-28)) // or 48, but then it is too large for any
+					_, err := c.Write(make([]byte, 1500-headers)) // what the pod's own link carries
 					if mtu := carries(); mtu != want {
 						return fmt.Errorf("a datagram to %s: got %v, and that the way carries %d, want %d", ip, err, mtu, want)
 					}
 					return nil
 				})
-				headers := 28
-				if ip.Is6() {
-					headers = 48
-				}
 				if _, err := c.Write(make([]byte, want-headers+1)); !errors.Is(err, unix.EMSGSIZE) {
 					t.Errorf("a byte too many to %s: got %v, want that it is too long", ip, err)
 				}

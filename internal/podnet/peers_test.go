@@ -19,6 +19,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/podnet/nettest"
 	"github.com/kemudi/kemudi/internal/podnet/nft"
+	"github.com/kemudi/kemudi/internal/trace"
 	"github.com/kemudi/kemudi/test/wait"
 )
 
@@ -260,6 +261,7 @@ func TestPodsOfNodesThatAreNeighboursNeedNoVXLAN(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, false, f, Auto)
 			s.meet()
+			trace.Proves(t, "CONN-002", "CONN-005", "CONN-006")
 			s.check()
 			for _, n := range s.nodes {
 				if got := n.devices(); len(got) > 0 {
@@ -280,6 +282,7 @@ func TestPodsBehindARouterAreReachedByVXLAN(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, true, f, Auto)
 			s.meet()
+			trace.Proves(t, "CONN-002", "CONN-005", "CONN-006")
 			s.check()
 			for _, n := range s.nodes {
 				if got := n.devices(); !slices.Equal(got, []string{want}) {

@@ -35,7 +35,7 @@ func apart(t *testing.T, mode podnet.Mode) (sites [2]*site) {
 	}
 	join(client, 3, 100)
 	nodes := [2]*nettest.Host{nettest.New(t, "n1"), nettest.New(t, "n2")}
-	a, c := nettest.New(t, "a"), nettest.New(t, "c")
+	a, b, c := nettest.New(t, "a"), nettest.New(t, "b"), nettest.New(t, "c") // b is nowhere
 	pods := mustPrefixes("10.244.0.0/16", "fd00:244::/48")
 	for i, n := range nodes {
 		join(n, i+1, i+1)
@@ -58,7 +58,7 @@ func apart(t *testing.T, mode podnet.Mode) (sites [2]*site) {
 			return err
 		})
 		t.Cleanup(network.Close)
-		sites[i] = &site{t: t, n1: n, n2: nodes[1-i], client: client, a: a, b: c, c: c, bridge: podnet.DefaultBridge}
+		sites[i] = &site{t: t, n1: n, n2: nodes[1-i], client: client, a: a, b: b, c: c, bridge: podnet.DefaultBridge}
 		sites[i].model = NewModel(Config{NodeName: fmt.Sprintf("n%d", i+1), ClusterCIDRs: pods, ServiceCIDRs: mustPrefixes("10.96.0.0/12")})
 		sites[i].open()
 	}

@@ -1,6 +1,8 @@
 package watchcache
 
 import (
+	"bytes"
+	"hash/maphash"
 	"slices"
 	"sync"
 
@@ -18,7 +20,7 @@ type interner struct {
 	mu struct {
 		sync.Mutex
 		texts  map[string]string
-		fields map[string]*metav1.FieldsV1
+		fields map[uint64]*metav1.FieldsV1 // by the hash of their bytes: as keys, these would be kept twice
 		// What objects of one template are compared with, the newest first. The slices
 		// are replaced, not changed.
 		templates map[templateKey][]resource.Object
@@ -31,6 +33,8 @@ const (
 	// internText is the longest text that is looked up.
 	internText = 64
 )
+
+var fieldsSeed = maphash.MakeSeed()
 
 // decoded replaces parts of obj by equal shared ones. All of obj is the caller's own,
 // and is not changed afterwards. before is its state before; nil: there is none.
@@ -94,7 +98,7 @@ func (in *interner) boundLocked() {
 		in.mu.texts = map[string]string{}
 	}
 	if in.mu.fields == nil || len(in.mu.fields) > internMax {
-		in.mu.fields = map[string]*metav1.FieldsV1{}
+		in.mu.fields = map[uint64]*metav1.FieldsV1{}
 	}
 }
 
@@ -107,10 +111,11 @@ func (in *interner) managedLocked(managed []metav1.ManagedFieldsEntry) {
 			continue
 		}
 		raw := m.FieldsV1.GetRawBytes()
-		if shared, ok := in.mu.fields[string(raw)]; ok {
+		hash := maphash.Bytes(fieldsSeed, raw)
+		if shared := in.mu.fields[hash]; shared != nil && bytes.Equal(shared.GetRawBytes(), raw) {
 			m.FieldsV1 = shared
 		} else {
-			in.mu.fields[string(raw)] = m.FieldsV1
+			in.mu.fields[hash] = m.FieldsV1
 		}
 	}
 }

@@ -183,11 +183,22 @@ var noDictionary = newDictionary(nil)
 // keep accounts for raw bytes that were just made. The oldest are packed to make
 // room for them.
 func (s *Store) keep(e *encoding, size int) {
-	s.raw.add(e, size, func(old *encoding) {
-		if size := old.shelve(); size > 0 {
-			s.packed.add(old, size, (*encoding).forgetPacked)
+	s.raw.add(e, size, s.shelve)
+}
+
+// Scavenge packs what is kept as it is, or lets it go, for a server that has little to do.
+func (s *Store) Scavenge() {
+	for _, d := range s.raw.empty() {
+		if e := d.e.Value(); e != nil {
+			s.shelve(e)
 		}
-	})
+	}
+}
+
+func (s *Store) shelve(e *encoding) {
+	if size := e.shelve(); size > 0 {
+		s.packed.add(e, size, (*encoding).forgetPacked)
+	}
 }
 
 // shelve lets raw bytes go, packed if they will be asked for again (E3), and

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,6 +77,31 @@ func TestBytesAreMadeOnceAndSurviveInLittleRoom(t *testing.T) {
 	}
 }
 
+func TestNothingIsKeptAsItIsAtRest(t *testing.T) {
+	w, s := newWorld(50), New(1<<20)
+	for i, it := range w.items {
+		got, err := s.Bytes(it, w.form)
+		w.check(t, got, err, i)
+	}
+	before := s.raw.mu.used
+	s.Scavenge()
+	for _, it := range w.items {
+		if e := encodingOf(it, w.form); e.mu.raw != nil || e.mu.packed == nil {
+			t.Errorf("%s: kept as it is: %t, packed: %t", it.Key, e.mu.raw != nil, e.mu.packed != nil)
+		}
+	}
+	if after := s.raw.mu.used + s.packed.mu.used; after > before/2 {
+		t.Errorf("takes %d bytes, want far fewer than %d", after, before)
+	}
+	for i, it := range w.items {
+		got, err := s.Bytes(it, w.form)
+		w.check(t, got, err, i)
+	}
+	if w.made != len(w.items) {
+		t.Errorf("made %d times, want %d", w.made, len(w.items))
+	}
+}
+
 func TestListsKeepTheirObjectsPacked(t *testing.T) {
 	const n = 500
 	w, s := newWorld(n), New(400<<10)
@@ -94,6 +120,44 @@ func TestListsKeepTheirObjectsPacked(t *testing.T) {
 	}
 	if w.made != n {
 		t.Errorf("made %d times to have them as they are, want %d", w.made, n)
+	}
+}
+
+// States of before are behind one object that has not changed since.
+func TestFormerStatesTakeNoRoomFromLists(t *testing.T) {
+	const n = 3000
+	w, s := newWorld(n), New(300<<10)
+	w.form.Append = func(dst []byte, _ resource.Object) ([]byte, error) {
+		w.made++
+		x := uint32(w.made)
+		for range 100 { // nothing resembles another
+			x = x*1664525 + 1013904223
+			dst = append(dst, byte(x>>24), byte(x>>16), byte(x>>8))
+		}
+		return dst, nil
+	}
+	list := func(items []*cache.Item) (made int) {
+		t.Helper()
+		before := w.made
+		for _, it := range items {
+			if _, err := s.Append(nil, it, w.form); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return w.made - before
+	}
+	list(w.items)
+	full := len(s.packed.mu.kept)
+	for _, it := range w.items[1:full] {
+		w.old[it] = true
+	}
+	s.packed.mu.at = time.Time{} // as if the last look had been long ago
+	now := w.items[n-full/2:]
+	if list(now); list(now) != 0 {
+		t.Errorf("%d objects are made for each list, although %d others are of former states", len(now), full-1)
+	}
+	if e := encodingOf(w.items[1], w.form); e.mu.packed != nil {
+		t.Error("the encoding of a former state is kept")
 	}
 }
 

@@ -73,6 +73,9 @@ func (s *Server) SetDefs(defs []*resource.Def) {
 	s.routes.Store(newRoutes(s.routes.Load(), defs, &s.o))
 }
 
+// Scavenge gives back memory that requests have left behind, while there are few of them.
+func (s *Server) Scavenge() { s.encoded.Scavenge() }
+
 // Handler serves the API over HTTP.
 func (s *Server) Handler() http.Handler { return s.handler }
 

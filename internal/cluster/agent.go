@@ -135,7 +135,7 @@ func (a *agent) start(sg *stages) error {
 	moved := make(chan struct{}, 1) // a token: addresses may have changed
 	g.Go("follow addresses", func(ctx context.Context) error { return followAddresses(ctx, moved) })
 	g.Go("keep addresses", func(ctx context.Context) error { return a.at.keep(ctx, moved, nil, a.settle) })
-	g.Go("memory", func(ctx context.Context) error { return scavenge(ctx, nil, a.o.Logger.With("part", "memory")) })
+	g.Go("memory", func(ctx context.Context) error { return scavenge(ctx, scavenger{}, a.o.Logger.With("part", "memory")) })
 	a.o.Step("node is ready", true)
 	return nil
 }

@@ -250,7 +250,9 @@ func (s *server) serve(sg *stages, st *etcd.Server) error {
 	sg.plane.Go("control plane", s.plane.Run)
 	sg.plane.Go("access of nodes", s.access.Run)
 	g.Go("used tokens", func(ctx context.Context) error { return s.used.Run(ctx, s.plane.Admin(), s.o.Logger) })
-	g.Go("memory", func(ctx context.Context) error { return scavenge(ctx, st, s.o.Logger.With("part", "memory")) })
+	g.Go("memory", func(ctx context.Context) error {
+		return scavenge(ctx, scavenger{store: st, api: s.plane.Server()}, s.o.Logger.With("part", "memory"))
+	})
 	g.Go("serve", func(ctx context.Context) error {
 		return s.plane.Server().Serve(ctx, l, &tls.Config{
 			MinVersion: tls.VersionTLS12, GetCertificate: s.pki.ServingCertificate, ClientCAs: s.hints,

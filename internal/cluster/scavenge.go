@@ -2,12 +2,14 @@ package cluster
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"strconv"
@@ -16,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kemudi/kemudi/internal/apiserver"
 	"github.com/kemudi/kemudi/internal/store/etcd"
 	"github.com/kemudi/kemudi/internal/task"
 )
@@ -40,15 +43,27 @@ const (
 	scavengeSoon = 20 * time.Second
 	// scavengePause is how long pages stay mapped at least.
 	scavengePause = time.Minute
-	// scavengeDatabase is how much mapped memory of files a busy process may have before it
-	// gives back those of the database: its objects are read from the caches.
-	scavengeDatabase = 96 << 20
+	// scavengeBusy is how much mapped memory of files a busy process may have before it
+	// gives back the pages of the database, since its objects are read from the caches, and, if
+	// that was not enough, those of the program, once in a scavengePause: what is in use comes back.
+	scavengeBusy = 64 << 20
+
+	// largeHeap is how much may be alive before less garbage gathers than Go lets by
+	// default, which is as much as is alive. It is never less than leastGarbage percent of
+	// that, and rareGarbage percent where collections are so rare that they have lately taken
+	// less than rareCollections of a processor.
+	largeHeap       = 96 << 20
+	leastGarbage    = 80
+	rareGarbage     = 50
+	rareCollections = 0.05
+	// garbageStep is by how many percent that changes at a time.
+	garbageStep = 5
 )
 
 // scavenge gives memory back to the system whenever the process has had little to do
-// for a while, until ctx ends. A server has a store, an agent none.
-func scavenge(ctx context.Context, st *etcd.Server, log *slog.Logger) error {
-	r := scavenger{store: st}
+// for a while, until ctx ends. r says what there is beside the process itself.
+func scavenge(ctx context.Context, r scavenger, log *slog.Logger) error {
+	r.own = os.Getenv("GOGC") == ""
 	for {
 		if err := task.Sleep(ctx, scavengeEvery); err != nil {
 			return nil
@@ -66,13 +81,23 @@ func scavenge(ctx context.Context, st *etcd.Server, log *slog.Logger) error {
 
 // scavenger gives memory back, and remembers what it looked like afterwards.
 type scavenger struct {
-	store *etcd.Server // its database is mapped whole, and read whole by a start; nil: none
+	// What a server has, and an agent has not.
+	store *etcd.Server      // its database is mapped whole, and read whole by a start; nil: none
+	api   *apiserver.Server // nil: none
 
 	cpu  time.Duration // processor time used until the last look
 	at   time.Time     // time of the last look
 	heap int64         // unused heap after the last collection
-	let  time.Time     // when pages were last unmapped
+	let  time.Time     // when pages were last unmapped because there was little to do
 	need int64         // pages that were mapped again soon after that; 0: not known
+
+	busy    bool      // there was much to do since unused heap was last given back
+	letBusy time.Time // when the program's pages were last unmapped all the same
+
+	own       bool    // nobody has said how much garbage may gather
+	percent   int     // how much may; 0: as much as Go lets by default
+	collected float64 // processor seconds that collections had taken at the last look
+	share     float64 // of a processor that they have lately taken
 }
 
 // look gives memory back if there is little to do, and says how much.
@@ -83,15 +108,26 @@ func (r *scavenger) look() (heap, pages int64, err error) {
 	}
 	cpu, now := time.Duration(used.Utime.Nano()+used.Stime.Nano()), time.Now()
 	idle := !r.at.IsZero() && float64(cpu-r.cpu) <= scavengeIdle*float64(now.Sub(r.at))
+	if r.own && !r.at.IsZero() {
+		r.pace(now.Sub(r.at))
+	}
 	r.cpu, r.at = cpu, now
 	if !idle {
-		pages, err = r.forgetDatabase()
+		r.busy = true
+		pages, err = r.forgetBusy(now)
 		return 0, pages, err
 	}
 	if r.store != nil {
 		r.store.Scavenge()
 	}
 	if before := unusedHeap(); before-r.heap > scavengeHeap {
+		if r.busy {
+			if r.api != nil {
+				r.api.Scavenge()
+			}
+			runtime.GC() // what pools hold goes with the second collection
+			r.busy = false
+		}
 		debug.FreeOSMemory()
 		r.heap = unusedHeap()
 		heap = before - r.heap
@@ -100,17 +136,8 @@ func (r *scavenger) look() (heap, pages int64, err error) {
 	if err != nil || !r.worth(before, now.Sub(r.let)) {
 		return heap, 0, err
 	}
-	program, err := os.Readlink("/proc/self/exe")
-	if err != nil {
-		return heap, 0, fmt.Errorf("find this program: %w", err)
-	}
-	if err := forget(program); err != nil { // it is mapped for as long as the process lives
+	if err := errors.Join(forgetProgram(), r.forgetDatabase()); err != nil {
 		return heap, 0, err
-	}
-	if r.store != nil {
-		if err := r.store.WhileMapped(func() error { return forget(r.store.Database()) }); err != nil {
-			return heap, 0, err
-		}
 	}
 	r.let, r.need = now, 0
 	after, err := filePages()
@@ -125,18 +152,73 @@ func (r *scavenger) worth(pages int64, since time.Duration) bool {
 	return since >= scavengePause && (pages > scavengePages || r.need > 0 && pages > r.need+scavengeMore)
 }
 
-// forgetDatabase gives back the pages of the database if many of files are in memory.
-// Writing has brought them there, some again and again; most are never read.
-func (r *scavenger) forgetDatabase() (pages int64, err error) {
+// forgetBusy gives back pages of files although there is much to do, if many are in memory.
+// Writing has brought there those of the database, some again and again; most are never read.
+func (r *scavenger) forgetBusy(now time.Time) (pages int64, err error) {
 	before, err := filePages()
-	if err != nil || before <= scavengeDatabase || r.store == nil {
+	if err != nil || before <= scavengeBusy {
 		return 0, err
 	}
-	if err := r.store.WhileMapped(func() error { return forget(r.store.Database()) }); err != nil {
+	if err := r.forgetDatabase(); err != nil {
 		return 0, err
 	}
 	after, err := filePages()
+	if err != nil || after <= scavengeBusy || now.Sub(r.letBusy) < scavengePause {
+		return before - after, err
+	}
+	if err := forgetProgram(); err != nil {
+		return before - after, err
+	}
+	r.letBusy = now
+	after, err = filePages()
 	return before - after, err
+}
+
+// forgetDatabase gives back the pages of the database.
+func (r *scavenger) forgetDatabase() error {
+	if r.store == nil {
+		return nil
+	}
+	return r.store.WhileMapped(func() error { return forget(r.store.Database()) })
+}
+
+// forgetProgram gives back the pages of the program.
+func forgetProgram() error {
+	program, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	return forget(program) // it is mapped for as long as the process lives
+}
+
+// pace has garbage collected sooner where much is alive, and as much garbage again would be
+// too much memory. It is told how long ago the last look was.
+func (r *scavenger) pace(since time.Duration) {
+	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/cpu/classes/gc/total:cpu-seconds"}}
+	metrics.Read(samples)
+	collected := samples[1].Value.Float64()
+	r.share += ((collected-r.collected)/since.Seconds() - r.share) / 4
+	r.collected = collected
+	want := garbageFor(int64(samples[0].Value.Uint64()), r.share)
+	if have := cmp.Or(r.percent, usualGarbage); want <= have-garbageStep || want >= have+garbageStep {
+		debug.SetGCPercent(want)
+		r.percent = want
+	}
+}
+
+// usualGarbage is how much Go lets gather by default, in percent of what is alive.
+const usualGarbage = 100
+
+// garbageFor is how much garbage may gather before it is collected, in percent of what is
+// alive, if collections take such a share of a processor.
+func garbageFor(live int64, share float64) int {
+	switch {
+	case live <= largeHeap:
+		return usualGarbage
+	case share < rareCollections:
+		return rareGarbage
+	}
+	return max(leastGarbage, int(usualGarbage*largeHeap/live))
 }
 
 // unusedHeap is how many bytes of the heap are in memory although no object

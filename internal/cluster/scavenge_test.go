@@ -141,6 +141,27 @@ func TestPagesAreGivenBackOnceMoreThanIdleWorkNeeds(t *testing.T) {
 	}
 }
 
+func TestLessGarbageGathersWhereMuchIsAlive(t *testing.T) {
+	const mib, rarely, often = 1 << 20, 0.01, 0.3
+	for _, tc := range []struct {
+		live  int64
+		share float64
+		want  int
+	}{
+		{0, rarely, 100}, {96 * mib, rarely, 100}, {97 * mib, rarely, 50}, {10_000 * mib, rarely, 50},
+		{96 * mib, often, 100}, {108 * mib, often, 88}, {120 * mib, often, 80}, {10_000 * mib, often, 80},
+	} {
+		if got := garbageFor(tc.live, tc.share); got != tc.want {
+			t.Errorf("%d MiB alive, collections take %.2f: got %d %%, want %d", tc.live/mib, tc.share, got, tc.want)
+		}
+	}
+	r := scavenger{percent: 85} // as with much alive before
+	r.pace(time.Hour)
+	if got := debug.SetGCPercent(100); got != 100 || r.percent != 100 {
+		t.Errorf("little is alive again: got %d %%, want 100", got)
+	}
+}
+
 // touch brings the pages of a mapped file into memory.
 func touch(t *testing.T, file string) {
 	t.Helper()

@@ -115,3 +115,16 @@ func TestWhatIsInUseFollowsTheHeap(t *testing.T) {
 		t.Errorf("got %d bytes in use", used)
 	}
 }
+
+// BenchmarkTake is what each request pays for there to be memory for it.
+func BenchmarkTake(b *testing.B) {
+	m := Of(func() int64 { return 1 << 30 }, inUse)
+	b.ReportAllocs()
+	for b.Loop() {
+		r := Reservation{Budget: m, Flow: "somebody"}
+		if !r.Take(64 << 10) {
+			b.Fatal("refused")
+		}
+		r.Give()
+	}
+}

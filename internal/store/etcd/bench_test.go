@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 
@@ -33,6 +34,43 @@ func BenchmarkTxn(b *testing.B) {
 					}
 				})
 			})
+		}
+	}
+}
+
+// BenchmarkTxnHeldByAnother creates a value if another, such as that of its namespace, is as
+// it was seen: what that condition costs.
+func BenchmarkTxnHeldByAnother(b *testing.B) {
+	for _, held := range []bool{false, true} {
+		b.Run(fmt.Sprintf("held=%t", held), func(b *testing.B) {
+			s, stop := run(b, Options{Dir: b.TempDir(), NoSync: true})
+			defer stop()
+			const other = "/registry/namespaces/default"
+			rev := write(b, s, other, string(make([]byte, 400)))
+			value, n := make([]byte, 1000), 0
+			b.ReportAllocs()
+			for b.Loop() {
+				n++
+				key := fmt.Sprintf("/registry/configmaps/default/%d", n)
+				conds := []store.Cond{{Key: key}}
+				if held {
+					conds = append(conds, store.Cond{Key: other, Rev: rev})
+				}
+				if _, err := s.Txn(b.Context(), store.Txn{Conds: conds, Ops: []store.Op{{Key: key, Value: value}}}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkDiskGuard is what each write pays for the disk not to fill up.
+func BenchmarkDiskGuard(b *testing.B) {
+	g := diskGuard{dir: b.TempDir(), reserve: reserveBytes, log: slog.New(slog.DiscardHandler), commit: func() {}}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := g.take(1000); err != nil {
+			b.Fatal(err)
 		}
 	}
 }

@@ -68,8 +68,9 @@ const (
 	quotaBytes = 8 << 30
 	// How many writes make a snapshot (the log is read from there on each start),
 	// and how many raft entries stay in memory: far below etcd's own values, which
-	// would keep 5,000 values for members that a single server does not have.
-	snapshotCount  = 2000
+	// would keep 5,000 values for members that a single server does not have. All that were
+	// written since the last snapshot are in memory as well.
+	snapshotCount  = 1000
 	catchUpEntries = 50
 	// Each timer that fires costs about 0.1 ms of an idle machine. The election
 	// time also is the shortest time to live of a key, divided by 1.5.
@@ -79,8 +80,9 @@ const (
 	// up costs some 30 KB of writes, whether there was one change or a thousand:
 	// what comes every ten seconds shall not do that each time. A compaction, which
 	// is as rare, makes it catch up as well.
+	// Until then what is written is in memory.
 	batchInterval = 5 * time.Minute
-	batchLimit    = 2000
+	batchLimit    = 1000
 	// The log is read as a whole, twice, on each start.
 	logFiles        = 2
 	logSegmentBytes = 16 << 20

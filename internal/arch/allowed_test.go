@@ -91,6 +91,7 @@ var allowedInTests = []allowance{
 	{"github.com/gorilla/websocket", "the client's side of exec, attach and port-forward"},
 	{"sigs.k8s.io/randfill", "fills API types with random values, to compare codecs with the libraries'"},
 	{"github.com/rogpeppe/go-internal", "text scripts as tests"},
+	{"github.com/anishathalye/porcupine", "whether one order of writes explains what clients of several members have read"},
 }
 
 // forbidden lists code that the product must not be made of, tests included.

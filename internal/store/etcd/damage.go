@@ -54,8 +54,12 @@ func (o Options) start(c *embed.Config) (e *embed.Etcd, err error) {
 			err = o.damaged(fmt.Errorf("start etcd in %s: %v", o.member(), r))
 		}
 	}()
+	_, old := o.loggedCluster()
 	if e, err = embed.StartEtcd(c); err == nil {
 		return e, nil
+	}
+	if len(o.Join.Members) > 0 && !old {
+		return nil, fmt.Errorf("join the other members of the store: %w", err)
 	}
 	return nil, o.explain(err)
 }

@@ -161,7 +161,12 @@ func TestWhatWasWrittenIsLetGoAtRest(t *testing.T) {
 	if after := live(); before-after < writes*size/2 {
 		t.Errorf("of %d bytes %d were let go, want most of the %d written", before, before-after, writes*size)
 	}
-	if held, left := s.disk.held.Load(), s.disk.unsettled.Load(); held != 0 || left != 0 {
+	m, leave, err := s.here(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	if held, left := m.disk.held.Load(), m.disk.unsettled.Load(); held != 0 || left != 0 {
 		t.Errorf("held %d, not committed %d, want none", held, left)
 	}
 	page, err := s.List(t.Context(), "/large/", store.ListOptions{})

@@ -5,6 +5,11 @@
 // A single member leads at once: rather than wait for its election timer, it is
 // told to stand for election as soon as it has read its log.
 //
+// [Server.SetPeer] makes it one that others can join: [Server.AddLearner], a Server with
+// Options.Join elsewhere, [Server.Promote]. Callers wait while its etcd is opened anew with
+// other timers. Each member takes reads and writes; without a majority they are answered
+// with store.ErrNoMajority.
+//
 // Nothing is written while the store is idle. History older than five minutes
 // is compacted away; a compaction happens only if something was written.
 //

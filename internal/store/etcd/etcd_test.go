@@ -35,7 +35,7 @@ func run(t testing.TB, o Options) (s *Server, stop func()) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := s.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		if err := s.Run(ctx); err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, ErrRemoved) {
 			t.Errorf("Run: %v", err)
 		}
 	}()

@@ -34,6 +34,14 @@ type Options struct {
 	ListenClient string
 	// CertFile, KeyFile and ClientCAFile are the TLS files of the client port.
 	CertFile, KeyFile, ClientCAFile string
+	// Peer says how other members reach this one. Default: there are none.
+	Peer Peer
+	// Join is the cluster that this member belongs to, as AddLearner told it: an empty
+	// directory joins it, data of another one is refused. Default: whatever the directory
+	// holds, or a new cluster.
+	Join Cluster
+	// Quota is how large the database may become. Default 8 GiB, the most that etcd recommends.
+	Quota int64
 	// NoSync does not wait for the disk: a crash may lose writes. For tests only.
 	NoSync bool
 }
@@ -51,7 +59,13 @@ func (o Options) withDefaults() (Options, error) {
 		o.Name = host
 	}
 	if o.History == 0 {
-		o.History = 5 * time.Minute
+		o.History = defaultHistory
+	}
+	if o.Quota == 0 {
+		o.Quota = quotaBytes
+	}
+	if err := o.Peer.check(); err != nil {
+		return o, err
 	}
 	if o.ListenClient != "" && (o.CertFile == "" || o.KeyFile == "" || o.ClientCAFile == "") {
 		return o, errors.New("etcd options: ListenClient needs CertFile, KeyFile and ClientCAFile")
@@ -60,11 +74,16 @@ func (o Options) withDefaults() (Options, error) {
 }
 
 // peerURL is the address that a single member has in its cluster. Nothing
-// listens there; it can be changed when the cluster gets further members.
+// listens there; it is changed when the cluster gets further members.
 const peerURL = "http://127.0.0.1:2380"
 
+// defaultHistory is how long old revisions stay readable.
+const defaultHistory = 5 * time.Minute
+
+// maxLearners is how many members may join at a time.
+const maxLearners = 4
+
 const (
-	// How large the database may become: the most that etcd recommends.
 	quotaBytes = 8 << 30
 	// How many writes make a snapshot (the log is read from there on each start),
 	// and how many raft entries stay in memory: far below etcd's own values, which
@@ -76,6 +95,12 @@ const (
 	// time also is the shortest time to live of a key, divided by 1.5.
 	heartbeatMillis = 1000
 	electionMillis  = 5000
+	// Of several members each tells the others so often that it leads. Who hears nothing
+	// for the election time, or up to twice as long, stands for election. What a slow
+	// member may lack without needing the whole database is what stays in memory.
+	severalHeartbeatMillis = 200
+	severalElectionMillis  = 1000
+	severalCatchUpEntries  = 1000
 	// The database is behind the log by at most so much. Each time that it catches
 	// up costs some 30 KB of writes, whether there was one change or a thousand:
 	// what comes every ten seconds shall not do that each time. A compaction, which
@@ -98,25 +123,29 @@ func (o Options) dir() string { return filepath.Join(o.Dir, "etcd") }
 // member is where etcd keeps all that is this member's.
 func (o Options) member() string { return filepath.Join(o.dir(), "member") }
 
+// database is the file that the store is kept in.
+func (o Options) database() string { return filepath.Join(o.member(), "snap", "db") }
+
 func (o Options) config() (*embed.Config, error) {
-	peer, err := url.Parse(peerURL)
-	if err != nil {
-		return nil, fmt.Errorf("parse peer URL: %w", err)
-	}
 	smallSegments()
 	quieten()
 	c := embed.NewConfig()
 	c.Name, c.Dir = o.Name, o.dir()
-	c.ListenPeerUrls, c.AdvertisePeerUrls = nil, []url.URL{*peer}
+	if err := o.setCluster(c); err != nil {
+		return nil, err
+	}
 	c.ListenClientUrls, c.AdvertiseClientUrls = nil, nil
-	c.InitialCluster = c.InitialClusterFromName(o.Name)
-	c.InitialClusterToken = "kemudi"
+	c.MaxLearners = maxLearners
 	c.EnableGRPCGateway = false
 	c.TickMs, c.ElectionMs = heartbeatMillis, electionMillis
 	c.SnapshotCount, c.SnapshotCatchUpEntries = snapshotCount, catchUpEntries
+	if o.Peer.set() {
+		c.TickMs, c.ElectionMs = severalHeartbeatMillis, severalElectionMillis
+		c.SnapshotCatchUpEntries = severalCatchUpEntries
+	}
 	c.MaxWalFiles, c.MaxSnapFiles = logFiles, logFiles
 	c.BackendBatchInterval, c.BackendBatchLimit = batchInterval, batchLimit
-	c.QuotaBackendBytes = quotaBytes
+	c.QuotaBackendBytes = o.Quota
 	// The limit is on the encoded request; leave room around the values.
 	c.MaxRequestBytes = store.MaxTxnBytes + 512<<10
 	c.MaxTxnOps = 10_000

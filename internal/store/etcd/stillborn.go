@@ -18,6 +18,9 @@ const firstLog = "0000000000000000-0000000000000000.wal"
 // that of a member which others will tell of the cluster, and waits for ever.
 // Nothing was ever committed there, and nobody was voted for.
 func (o Options) clearStillborn() error {
+	if _, err := os.Stat(o.joinedMark()); err == nil {
+		return nil // the others will tell of the cluster
+	}
 	member := o.member()
 	logs, err := filepath.Glob(filepath.Join(member, "wal", "*.wal"))
 	if err != nil || len(logs) != 1 || filepath.Base(logs[0]) != firstLog {

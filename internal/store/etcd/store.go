@@ -3,32 +3,28 @@ package etcd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/server/v3/etcdserver"
-	servererrors "go.etcd.io/etcd/server/v3/etcdserver/errors"
 
 	"github.com/kemudi/kemudi/internal/store"
 )
 
-// Store is a store.Store over an etcd client.
+// Store is a store.Store over an etcd.
 type Store struct {
-	ready   chan struct{} // closed when client is set
-	stopped chan struct{} // closed when the client works no more
-	client  *clientv3.Client
-	server  *etcdserver.EtcdServer // what every write asks, and what feeds; set with client
+	ready   chan struct{} // closed when the store can be read and written for the first time
+	stopped chan struct{} // closed when it cannot be any more
 
 	leases leases
-	disk   *diskGuard // set before ready is closed
 
 	mu struct {
 		sync.Mutex
-		seen     int64 // the highest revision that etcd has told of
+		spell    *spell        // nil: there is no engine at present
+		begun    chan struct{} // closed when there is one
+		seen     int64         // the highest revision that etcd has told of
 		watchers map[*watcher]struct{}
 	}
 }
@@ -37,33 +33,25 @@ var _ store.Store = (*Store)(nil)
 
 func (s *Store) init() {
 	s.ready, s.stopped = make(chan struct{}), make(chan struct{})
+	s.mu.begun = make(chan struct{})
 	s.mu.watchers = map[*watcher]struct{}{}
 }
 
-// open waits until there is a client.
-func (s *Store) open(ctx context.Context) (*clientv3.Client, error) {
-	select {
-	case <-s.stopped:
-		return nil, ErrStopped
-	default:
-	}
-	select {
-	case <-s.ready:
-		return s.client, nil
-	case <-s.stopped:
-		return nil, ErrStopped
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-}
+// Ready is closed when the store can be read and written.
+func (s *Store) Ready() <-chan struct{} { return s.ready }
 
 // Get reads one key.
 func (s *Store) Get(ctx context.Context, key string) (store.KV, int64, error) {
-	c, err := s.open(ctx)
+	sp, err := s.enter(ctx)
 	if err != nil {
 		return store.KV{}, 0, err
 	}
-	r, err := c.Get(ctx, key)
+	defer s.leave(sp)
+	var r *clientv3.GetResponse
+	err = sp.read(ctx, func(ctx context.Context) (err error) {
+		r, err = sp.api().Get(ctx, key)
+		return err
+	})
 	if err != nil {
 		return store.KV{}, 0, s.explain(ctx, "get "+key, err)
 	}
@@ -75,26 +63,32 @@ func (s *Store) Get(ctx context.Context, key string) (store.KV, int64, error) {
 	return kv, r.Header.Revision, nil
 }
 
-// Rev is the revision of the store, no older than the call. Etcd asks its leader once for
-// all who wait, and waits until it has come so far itself.
+// Rev is the revision of the store, no older than the call.
 func (s *Store) Rev(ctx context.Context) (int64, error) {
-	if _, err := s.open(ctx); err != nil {
+	sp, err := s.enter(ctx)
+	if err != nil {
 		return 0, err
 	}
-	if err := s.server.LinearizableReadNotify(ctx); err != nil {
+	defer s.leave(sp)
+	var rev int64
+	err = sp.read(ctx, func(ctx context.Context) (err error) {
+		rev, err = sp.rev(ctx)
+		return err
+	})
+	if err != nil {
 		return 0, s.explain(ctx, "ask for the revision", err)
 	}
-	rev := s.server.KV().Rev()
 	s.saw(rev)
 	return rev, nil
 }
 
 // List reads the keys with a prefix.
 func (s *Store) List(ctx context.Context, prefix string, o store.ListOptions) (store.Page, error) {
-	c, err := s.open(ctx)
+	sp, err := s.enter(ctx)
 	if err != nil {
 		return store.Page{}, err
 	}
+	defer s.leave(sp)
 	opts := []clientv3.OpOption{clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix))}
 	if o.Limit > 0 {
 		opts = append(opts, clientv3.WithLimit(int64(o.Limit)))
@@ -105,7 +99,11 @@ func (s *Store) List(ctx context.Context, prefix string, o store.ListOptions) (s
 			opts = append(opts, clientv3.WithSerializable())
 		}
 	}
-	r, err := c.Get(ctx, max(prefix, o.From), opts...)
+	var r *clientv3.GetResponse
+	err = sp.read(ctx, func(ctx context.Context) (err error) {
+		r, err = sp.api().Get(ctx, max(prefix, o.From), opts...)
+		return err
+	})
 	if err != nil {
 		return store.Page{}, s.explain(ctx, "list "+prefix, err)
 	}
@@ -122,20 +120,21 @@ func (s *Store) List(ctx context.Context, prefix string, o store.ListOptions) (s
 
 // Txn applies all writes in one revision if all conditions hold.
 func (s *Store) Txn(ctx context.Context, t store.Txn) (store.TxnResult, error) {
-	c, err := s.open(ctx)
-	if err != nil {
-		return store.TxnResult{}, err
-	}
 	size, err := t.Check()
 	if err != nil {
 		return store.TxnResult{}, err
 	}
-	if err := s.disk.take(size); err != nil {
+	sp, err := s.enter(ctx)
+	if err != nil {
+		return store.TxnResult{}, err
+	}
+	defer s.leave(sp)
+	if err := sp.take(size, added(t.Ops)); err != nil {
 		return store.TxnResult{}, err
 	}
 	req := &etcdserverpb.TxnRequest{Compare: make([]*etcdserverpb.Compare, len(t.Conds)), Success: make([]*etcdserverpb.RequestOp, len(t.Ops))}
 	for i, op := range t.Ops {
-		if req.Success[i], err = s.op(ctx, c, op); err != nil {
+		if req.Success[i], err = s.op(ctx, sp, op); err != nil {
 			return store.TxnResult{}, s.explain(ctx, "grant a lease for "+op.Key, err)
 		}
 	}
@@ -145,26 +144,40 @@ func (s *Store) Txn(ctx context.Context, t store.Txn) (store.TxnResult, error) {
 			TargetUnion: &etcdserverpb.Compare_ModRevision{ModRevision: cond.Rev},
 		}
 	}
-	r, err := s.server.Txn(ctx, req)
+	r, err := sp.txn(ctx, req)
 	if err != nil {
-		return store.TxnResult{}, s.explain(ctx, "commit transaction", err)
+		return store.TxnResult{}, s.fate(ctx, "commit transaction", err)
 	}
 	s.saw(r.Header.Revision)
 	if r.Succeeded {
 		return store.TxnResult{OK: true, Rev: r.Header.Revision}, nil
 	}
-	return s.refused(ctx, t.Conds, r.Header.Revision)
+	return s.refused(ctx, sp, t.Conds, r.Header.Revision)
+}
+
+// added is how many bytes of keys and values operations put into the store.
+func added(ops []store.Op) (n int) {
+	for _, op := range ops {
+		if op.Value != nil {
+			n += len(op.Key) + len(op.Value)
+		}
+	}
+	return n
 }
 
 // refused reads the keys of a transaction's conditions, at the revision at which it was
 // refused. The transaction itself has no reads for that case: nearly
 // all transactions succeed, and would carry these reads through the log for nothing.
-func (s *Store) refused(ctx context.Context, conds []store.Cond, rev int64) (store.TxnResult, error) {
+func (s *Store) refused(ctx context.Context, sp *spell, conds []store.Cond, rev int64) (store.TxnResult, error) {
 	gets := make([]clientv3.Op, len(conds))
 	for i, cond := range conds {
 		gets[i] = clientv3.OpGet(cond.Key, clientv3.WithRev(rev))
 	}
-	r, err := s.client.Txn(ctx).Then(gets...).Commit()
+	var r *clientv3.TxnResponse
+	err := sp.read(ctx, func(ctx context.Context) (err error) {
+		r, err = sp.api().Txn(ctx).Then(gets...).Commit()
+		return err
+	})
 	if err != nil {
 		return store.TxnResult{}, s.explain(ctx, "read what refused a transaction", err)
 	}
@@ -178,16 +191,21 @@ func (s *Store) refused(ctx context.Context, conds []store.Cond, rev int64) (sto
 	return result, nil
 }
 
-func (s *Store) op(ctx context.Context, c *clientv3.Client, op store.Op) (*etcdserverpb.RequestOp, error) {
+func (s *Store) op(ctx context.Context, sp *spell, op store.Op) (*etcdserverpb.RequestOp, error) {
 	if op.Value == nil {
 		gone := &etcdserverpb.DeleteRangeRequest{Key: []byte(op.Key)}
 		return &etcdserverpb.RequestOp{Request: &etcdserverpb.RequestOp_RequestDeleteRange{RequestDeleteRange: gone}}, nil
 	}
 	put := &etcdserverpb.PutRequest{Key: []byte(op.Key), Value: op.Value}
 	if op.TTL > 0 {
-		id, err := s.leases.get(ctx, c, op.TTL)
+		ctx, cancel, err := sp.bound(ctx)
 		if err != nil {
 			return nil, err
+		}
+		defer cancel()
+		id, err := s.leases.get(ctx, sp.api(), op.TTL)
+		if err != nil {
+			return nil, because(ctx, err)
 		}
 		put.Lease = int64(id)
 	}
@@ -196,40 +214,19 @@ func (s *Store) op(ctx context.Context, c *clientv3.Client, op store.Op) (*etcds
 
 // Compact forgets the history below rev.
 func (s *Store) Compact(ctx context.Context, rev int64) error {
-	c, err := s.open(ctx)
+	sp, err := s.enter(ctx)
 	if err != nil {
 		return err
 	}
-	if err := s.disk.take(0); err != nil {
+	defer s.leave(sp)
+	if err := sp.take(0, 0); err != nil {
 		return err // a compaction takes some of the disk, and frees none
 	}
-	_, err = c.Compact(ctx, rev)
+	_, err = sp.api().Compact(ctx, rev)
 	if errors.Is(err, rpctypes.ErrCompacted) {
 		return nil // as far, or further, already
 	}
 	return s.explain(ctx, "compact", err)
-}
-
-// explain turns etcd's errors into those of package store and says what was being done.
-func (s *Store) explain(ctx context.Context, doing string, err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, rpctypes.ErrCompacted):
-		return store.ErrCompacted
-	case errors.Is(err, rpctypes.ErrFutureRev):
-		return store.ErrFuture
-	case errors.Is(err, rpctypes.ErrRequestTooLarge), errors.Is(err, servererrors.ErrRequestTooLarge):
-		return store.ErrTooLarge
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	}
-	select {
-	case <-s.stopped:
-		return ErrStopped
-	default:
-		return fmt.Errorf("%s: %w", doing, err)
-	}
 }
 
 func fromKV(kv *mvccpb.KeyValue) store.KV {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 
 	"github.com/kemudi/kemudi/internal/store"
@@ -46,19 +45,13 @@ func (s *Store) saw(rev int64) {
 	}
 }
 
-func (s *Store) seen() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.mu.seen
-}
-
 func (s *Store) join(w *watcher) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.watchers[w] = struct{}{}
 }
 
-func (s *Store) leave(w *watcher) {
+func (s *Store) leaveFeed(w *watcher) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.mu.watchers, w)
@@ -66,34 +59,56 @@ func (s *Store) leave(w *watcher) {
 
 // Watch calls fn with the changes under a prefix.
 func (s *Store) Watch(ctx context.Context, prefix string, after int64, fn func([]store.Change, int64) error) error {
-	if _, err := s.open(ctx); err != nil {
-		return err
-	}
 	w := &watcher{behind: make(chan struct{}, 1)}
 	w.behind <- struct{}{}
 	s.join(w)
-	defer s.leave(w)
+	defer s.leaveFeed(w)
+	f := &follower{prefix: prefix, progress: after, fn: fn}
+	for {
+		sp, err := s.enter(ctx)
+		if err != nil {
+			return err
+		}
+		s.leave(sp) // a feed keeps no engine from ending
+		if err := s.follow(ctx, sp, w, f); err != nil {
+			return err
+		}
+	}
+}
 
+// follower is a feed from one engine to the next.
+type follower struct {
+	prefix   string
+	progress int64 // everything up to it has been delivered
+	fn       func([]store.Change, int64) error
+}
+
+// follow follows an engine until its spell is over.
+func (s *Store) follow(ctx context.Context, sp *spell, w *watcher, f *follower) error {
+	watch, cancel := context.WithCancel(ctx)
+	defer cancel()
 	// A stream of its own: progress is asked for by stream, and one feed's must
 	// not wait for another's.
-	stream := s.server.Watchable().NewWatchStream()
-	defer stream.Close()
-	if _, err := stream.Watch(ctx, clientv3.AutoWatchID, []byte(prefix), []byte(clientv3.GetPrefixRangeEnd(prefix)), after+1); err != nil {
-		return s.explain(ctx, "watch "+prefix, err)
+	st, err := sp.watch(watch, f.prefix, f.progress+1)
+	if err != nil {
+		return s.explain(ctx, "watch "+f.prefix, err)
 	}
-	progress := after
+	defer st.Close()
 	ask := time.NewTimer(progressDelay)
 	defer ask.Stop()
 	armed, delay := true, progressDelay
 	for {
 		select {
-		case r := <-stream.Chan():
-			changes, rev, err := gather(r, stream.Chan(), progress)
-			if rev > progress {
-				if err := fn(changes, rev); err != nil {
+		case r, ok := <-st.Chan():
+			if !ok {
+				return s.cutOff(ctx, sp)
+			}
+			changes, rev, err := gather(r, st.Chan(), f.progress)
+			if rev > f.progress {
+				if err := f.fn(changes, rev); err != nil {
 					return err
 				}
-				progress = rev
+				f.progress = rev
 			}
 			if err != nil {
 				return err
@@ -104,17 +119,36 @@ func (s *Store) Watch(ctx context.Context, prefix string, after int64, fn func([
 				ask.Reset(delay)
 			}
 		case <-ask.C:
-			if armed = progress < s.seen(); !armed {
+			if armed = f.progress < s.sawUpTo(); !armed {
 				continue
 			}
-			stream.RequestProgressAll()
+			st.RequestProgressAll()
 			delay = min(2*delay, progressMaxDelay)
 			ask.Reset(delay)
+		case <-sp.over:
+			return nil
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-s.stopped:
 			return ErrStopped
 		}
+	}
+}
+
+// cutOff waits for what follows the end of a stream: the end of its engine, or, of one
+// across the network, that it may be asked again.
+func (s *Store) cutOff(ctx context.Context, sp *spell) error {
+	again := time.NewTimer(progressMaxDelay)
+	defer again.Stop()
+	select {
+	case <-sp.over:
+		return nil
+	case <-again.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-s.stopped:
+		return ErrStopped
 	}
 }
 
@@ -137,8 +171,12 @@ func gather(r mvcc.WatchResponse, more <-chan mvcc.WatchResponse, progress int64
 		if n == gatherMost {
 			return changes, rev, nil
 		}
+		var ok bool
 		select {
-		case r = <-more:
+		case r, ok = <-more:
+			if !ok {
+				return changes, rev, nil
+			}
 		default:
 			return changes, rev, nil
 		}

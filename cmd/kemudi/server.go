@@ -65,6 +65,7 @@ func addServerFlags(f *pflag.FlagSet, o *cluster.Options) {
 	f.Uint16Var(&o.SecurePort, "secure-port", o.SecurePort, "port to serve the API on")
 	f.Var((*addrFlag)(&o.AdvertiseAddress), "advertise-address", "address at which others reach the API; default the node's")
 	f.StringSliceVar(&o.TLSSANs, "tls-san", o.TLSSANs, "further names and addresses of the API server, for its certificate")
+	addEtcdFlags(f, &o.Etcd)
 	addAPIFlags(f, &o.API)
 	addIdentityFlags(f, &o.Identity)
 	addElectionFlags(f, o)
@@ -138,6 +139,13 @@ func addElectionFlags(f *pflag.FlagSet, o *cluster.Options) {
 	f.StringVar(&o.Election.Lock, "leader-elect-resource-lock", o.Election.Lock, "kind of object that is held: leases")
 	f.StringSliceVar(&o.Election.Names, "leader-elect-resource-name", o.Election.Names, "names of the leases of controllers and scheduler, or of one for both")
 	f.StringVar(&o.Election.Namespace, "leader-elect-resource-namespace", o.Election.Namespace, "namespace of the leases")
+}
+
+func addEtcdFlags(f *pflag.FlagSet, o *cluster.Etcd) {
+	f.StringSliceVar(&o.Servers, "etcd-servers", o.Servers, "addresses of an etcd that keeps the cluster's state: https://10.0.0.1:2379,...; default the built-in one")
+	f.StringVar(&o.CAFile, "etcd-cafile", o.CAFile, "certificates of the authority of that etcd")
+	f.StringVar(&o.CertFile, "etcd-certfile", o.CertFile, "certificate that this server shows to it")
+	f.StringVar(&o.KeyFile, "etcd-keyfile", o.KeyFile, "key of that certificate")
 }
 
 func addIdentityFlags(f *pflag.FlagSet, o *cluster.Identity) {

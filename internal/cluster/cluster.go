@@ -20,7 +20,6 @@ import (
 	"github.com/kemudi/kemudi/internal/dialback"
 	"github.com/kemudi/kemudi/internal/obs"
 	"github.com/kemudi/kemudi/internal/plane"
-	"github.com/kemudi/kemudi/internal/store/etcd"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/up"
 	"github.com/kemudi/kemudi/internal/watchcache"
@@ -194,16 +193,6 @@ func (s *server) keys() error {
 	return err
 }
 
-// store starts the embedded etcd.
-func (s *server) store(sg *stages) (*etcd.Server, error) {
-	st, err := etcd.New(etcd.Options{Dir: s.o.DataDir, Name: s.o.NodeName, Log: s.o.Logger.With("part", "etcd")})
-	if err != nil {
-		return nil, err
-	}
-	sg.store.Go("store", st.Run)
-	return st, await(sg.last, st.Ready())
-}
-
 // await waits for a part to be ready.
 func await(g *task.Group, ready <-chan struct{}) error {
 	select {
@@ -215,7 +204,7 @@ func await(g *task.Group, ready <-chan struct{}) error {
 }
 
 // serve starts the control plane and serves its API.
-func (s *server) serve(sg *stages, st *etcd.Server) error {
+func (s *server) serve(sg *stages, st state) error {
 	g := sg.last
 	controllers := s.o.Controllers
 	controllers.Authority, controllers.Tokens = s.pki.CA, s.issuer
@@ -228,15 +217,15 @@ func (s *server) serve(sg *stages, st *etcd.Server) error {
 		s.o.Logger.Warn("a field of --scheduler-config has no effect", "field", idle.Field, "why", idle.Why)
 	}
 	s.plane, err = plane.New(plane.Options{
-		Store: &st.Store, CABundle: string(s.pki.CA.CertPEM()), Network: s.o.Network.Network, Logger: s.o.Logger,
+		Store: st.Store, Shared: st.own == nil, CABundle: string(s.pki.CA.CertPEM()), Network: s.o.Network.Network, Logger: s.o.Logger,
 		Registry: s.registry, Controllers: controllers, Host: s.o.NodeName, Plugins: s.o.API.Plugins, Scheduler: scheduling,
 		Election: s.o.Election,
 		Serving: func(o *apiserver.Options, caches *watchcache.Set) error {
-			o.Health.Add(
-				// The service "kubernetes" leads here.
-				obs.Check{Name: "poststarthook/bootstrap-controller", Run: obs.Done(published)},
-				obs.Check{Name: "disk", Run: st.Writable, ReadyOnly: true},
-			)
+			// The service "kubernetes" leads here.
+			o.Health.Add(obs.Check{Name: "poststarthook/bootstrap-controller", Run: obs.Done(published)})
+			if st.own != nil {
+				o.Health.Add(obs.Check{Name: "disk", Run: st.own.Writable, ReadyOnly: true})
+			}
 			return s.configure(o, caches)
 		},
 	})
@@ -251,7 +240,7 @@ func (s *server) serve(sg *stages, st *etcd.Server) error {
 	sg.plane.Go("access of nodes", s.access.Run)
 	g.Go("used tokens", func(ctx context.Context) error { return s.used.Run(ctx, s.plane.Admin(), s.o.Logger) })
 	g.Go("memory", func(ctx context.Context) error {
-		return scavenge(ctx, scavenger{store: st, api: s.plane.Server()}, s.o.Logger.With("part", "memory"))
+		return scavenge(ctx, scavenger{store: st.own, api: s.plane.Server()}, s.o.Logger.With("part", "memory"))
 	})
 	g.Go("serve", func(ctx context.Context) error {
 		return s.plane.Server().Serve(ctx, l, &tls.Config{

@@ -230,6 +230,10 @@ func TestSettingsThatCannotBeAreRefused(t *testing.T) {
 		"the flags --requestheader-... need --requestheader-client-ca-file: nobody else is believed": func(o *Options) {
 			o.Identity.FrontProxy.Names = []string{"gate"}
 		},
+		"--etcd-certfile, --etcd-keyfile and --etcd-cafile are for connections to --etcd-servers, which is missing": func(o *Options) { o.Etcd.CAFile = "/ca.crt" },
+		"--etcd-certfile and --etcd-keyfile go together": func(o *Options) {
+			o.Etcd = Etcd{Servers: []string{"https://127.0.0.1:2379"}, CertFile: "/a.crt"}
+		},
 		"--runtime-handlers are of the built-in container runtime: one of --container-runtime-endpoint has its own": func(o *Options) {
 			o.Runtime = worker.Runtime{Endpoint: "/run/x.sock", Handlers: container.Handlers{"crun": {}}}
 		},

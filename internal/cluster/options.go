@@ -33,6 +33,7 @@ type Options struct {
 	Network  Network
 	API      API
 	Identity Identity
+	Etcd     Etcd // --etcd-servers and others
 
 	NoNode      bool // --disable-agent
 	Controllers controllers.Options
@@ -67,7 +68,7 @@ func (o Options) withDefaults() (Options, error) {
 	if !o.BindAddress.IsValid() {
 		o.BindAddress = netip.IPv6Unspecified()
 	}
-	for _, check := range []func() error{o.Controllers.Check, o.Election.Check, o.API.check, o.Identity.check} {
+	for _, check := range []func() error{o.Controllers.Check, o.Election.Check, o.API.check, o.Identity.check, o.Etcd.check} {
 		if err := check(); err != nil {
 			return o, err
 		}

@@ -61,6 +61,8 @@ func (s *Store) explain(ctx context.Context, doing string, err error) error {
 		return store.ErrTooLarge
 	case oneOf(err, noSpace):
 		return fmt.Errorf("%w: %s: %w", store.ErrDisk, doing, errFull)
+	case errors.Is(err, rpctypes.ErrTooManyOps):
+		return fmt.Errorf("%s: %w; start etcd with --max-txn-ops=10000", doing, err)
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}

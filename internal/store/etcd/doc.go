@@ -8,7 +8,7 @@
 // [Server.SetPeer] makes it one that others can join: [Server.AddLearner], a Server with
 // Options.Join elsewhere, [Server.Promote]. Callers wait while its etcd is opened anew with
 // other timers. Each member takes reads and writes; without a majority they are answered
-// with store.ErrNoMajority.
+// with store.ErrNoMajority. A [Remote] keeps the store in etcds that others run.
 //
 // Nothing is written while the store is idle. History older than five minutes
 // is compacted away; a compaction happens only if something was written.

@@ -14,6 +14,9 @@ import (
 type engine interface {
 	// api is etcd's own client, for what is rare.
 	api() *clientv3.Client
+	// behind reports whether an answer may come from another member than the one before, which
+	// may not have come as far.
+	behind() bool
 	// take makes sure that there is room for a write of so many bytes, some of which it
 	// adds to the database, or says in a store.ErrDisk why not.
 	take(size, added int) error

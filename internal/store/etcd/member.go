@@ -78,6 +78,8 @@ func (m *member) belongs() error {
 	return nil
 }
 
+func (m *member) behind() bool { return false }
+
 func (m *member) take(size, added int) error {
 	if err := m.disk.take(size); err != nil {
 		return err

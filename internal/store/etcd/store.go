@@ -95,7 +95,7 @@ func (s *Store) List(ctx context.Context, prefix string, o store.ListOptions) (s
 	}
 	if o.Rev > 0 {
 		opts = append(opts, clientv3.WithRev(o.Rev))
-		if o.Rev <= s.sawUpTo() { // the past is the same for all members, and this one has come to it
+		if !sp.behind() && o.Rev <= s.sawUpTo() { // the past is the same for all members, and this one has come to it
 			opts = append(opts, clientv3.WithSerializable())
 		}
 	}

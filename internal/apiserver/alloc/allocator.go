@@ -2,6 +2,7 @@ package alloc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -15,12 +16,18 @@ import (
 // what this was called when the first stores were written.
 const prefixOfAll = "/registry/kemudi/claims/"
 
+// Options configure an Allocator. Store is required.
+type Options struct {
+	Store    store.Store
+	Settings map[string]string // values of the server's flags
+	Shared   bool              // other servers allocate in the store as well
+}
+
 // Allocator knows who holds which unique values (cluster IPs, node ports). What it
 // remembers may be outdated by other servers: the conditions of the
-// transaction decide, and a lost one is read again.
+// transaction decide, and a lost one is read again. What would be refused is read anew before.
 type Allocator struct {
-	store    store.Store
-	settings map[string]string
+	o Options
 
 	mu struct {
 		sync.Mutex
@@ -35,8 +42,8 @@ type held struct {
 }
 
 // New returns what is known of the allocations in a store: nothing yet.
-func New(st store.Store, settings map[string]string) *Allocator {
-	a := &Allocator{store: st, settings: settings}
+func New(o Options) *Allocator {
+	a := &Allocator{o: o}
 	a.mu.classes = map[string]map[string]held{}
 	return a
 }
@@ -49,14 +56,9 @@ func (a *Allocator) load(ctx context.Context, class string) error {
 	if known {
 		return nil
 	}
-	prefix := prefixOfAll + class + "/"
-	page, err := a.store.List(ctx, prefix, store.ListOptions{})
+	names, err := a.list(ctx, class)
 	if err != nil {
-		return fmt.Errorf("list allocations of %s: %w", class, err)
-	}
-	names := make(map[string]held, len(page.KVs))
-	for _, kv := range page.KVs {
-		names[strings.TrimPrefix(kv.Key, prefix)] = held{string(kv.Value), kv.Rev}
+		return err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -64,6 +66,45 @@ func (a *Allocator) load(ctx context.Context, class string) error {
 		a.mu.classes[class] = names
 	}
 	return nil
+}
+
+// reload reads a class from the store, where others may have left some of it. What is
+// written meanwhile may be missing: a transaction that relies on that is lost.
+func (a *Allocator) reload(ctx context.Context, class string) error {
+	names, err := a.list(ctx, class)
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.mu.classes[class] = names
+	return nil
+}
+
+// list reads a class from the store.
+func (a *Allocator) list(ctx context.Context, class string) (map[string]held, error) {
+	prefix := prefixOfAll + class + "/"
+	page, err := a.o.Store.List(ctx, prefix, store.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list allocations of %s: %w", class, err)
+	}
+	names := make(map[string]held, len(page.KVs))
+	for _, kv := range page.KVs {
+		names[strings.TrimPrefix(kv.Key, prefix)] = held{string(kv.Value), kv.Rev}
+	}
+	return names, nil
+}
+
+// askAnew is who holds a value, as others may have left it meanwhile.
+func (a *Allocator) askAnew(ctx context.Context, class, name string) (held, error) {
+	key := prefixOfAll + class + "/" + name
+	kv, _, err := a.o.Store.Get(ctx, key)
+	if err != nil {
+		return held{}, fmt.Errorf("read the allocation of %s %s: %w", class, name, err)
+	}
+	h := held{string(kv.Value), kv.Rev}
+	a.note(key, h)
+	return h, nil
 }
 
 func (a *Allocator) get(class, name string) held {
@@ -108,7 +149,7 @@ type Allocation struct {
 
 // All reads the allocations of all classes from the store.
 func (a *Allocator) All(ctx context.Context) (all []Allocation, err error) {
-	page, err := a.store.List(ctx, prefixOfAll, store.ListOptions{})
+	page, err := a.o.Store.List(ctx, prefixOfAll, store.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list allocations: %w", err)
 	}
@@ -145,6 +186,12 @@ func (t *Tx) Allocate(class, name string) error {
 	if err != nil {
 		return err
 	}
+	if h.owner != "" && h.owner != t.owner && t.a.o.Shared {
+		if h, err = t.a.askAnew(t.ctx, class, name); err != nil {
+			t.Err = err
+			return err
+		}
+	}
 	if h.owner != "" && h.owner != t.owner {
 		return resource.ErrAllocated
 	}
@@ -154,6 +201,18 @@ func (t *Tx) Allocate(class, name string) error {
 
 // AllocateAny takes the first free one of the candidates.
 func (t *Tx) AllocateAny(class string, candidates func(yield func(name string) bool)) (string, error) {
+	taken, err := t.takeFirst(class, candidates)
+	if errors.Is(err, resource.ErrExhausted) && t.a.o.Shared {
+		if err := t.a.reload(t.ctx, class); err != nil {
+			t.Err = err
+			return "", err
+		}
+		return t.takeFirst(class, candidates)
+	}
+	return taken, err
+}
+
+func (t *Tx) takeFirst(class string, candidates func(yield func(name string) bool)) (string, error) {
 	var taken string
 	var failed error
 	candidates(func(name string) bool {
@@ -189,7 +248,7 @@ func (t *Tx) Release(class, name string) {
 func (t *Tx) Keys() []string { return t.order }
 
 // Setting is the value of a flag of the server.
-func (t *Tx) Setting(flag string) string { return t.a.settings[flag] }
+func (t *Tx) Setting(flag string) string { return t.a.o.Settings[flag] }
 
 // look is who holds a value, with this transaction's own changes in view.
 func (t *Tx) look(class, name string) (held, error) {

@@ -42,7 +42,7 @@ type Pipeline struct {
 
 // New returns a pipeline that knows of no allocations yet.
 func New(o Options) *Pipeline {
-	return &Pipeline{o: o, fields: patch.NewFields(), alloc: alloc.New(o.Store, o.Settings)}
+	return &Pipeline{o: o, fields: patch.NewFields(), alloc: alloc.New(alloc.Options{Store: o.Store, Settings: o.Settings, Shared: o.Reads.Shared})}
 }
 
 // Change is what a write wants: from what is stored (nil: nothing is) to what

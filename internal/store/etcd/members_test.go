@@ -129,7 +129,8 @@ func within(t testing.TB) context.Context {
 
 // trio are the members of one store.
 type trio struct {
-	*testing.T
+	testing.TB
+	sync    bool // they wait for the disk
 	ca      *authority
 	links   *links // between the members; nil: they reach each other by TLS
 	options []Options
@@ -138,20 +139,20 @@ type trio struct {
 }
 
 // newTrio grows one member to n.
-func newTrio(t *testing.T, n int) *trio {
+func newTrio(t testing.TB, n int) *trio {
 	t.Helper()
-	return (&trio{T: t, ca: newAuthority(t)}).grow(n)
+	return (&trio{TB: t, ca: newAuthority(t)}).grow(n)
 }
 
 // newTrioOver grows one member to n that reach each other by links.
 func newTrioOver(t *testing.T, l *links, n int) *trio {
 	t.Helper()
-	return (&trio{T: t, links: l}).grow(n)
+	return (&trio{TB: t, links: l}).grow(n)
 }
 
 func (tr *trio) grow(n int) *trio {
 	tr.Helper()
-	o := Options{Dir: tr.TempDir(), Name: "m0", NoSync: true}
+	o := Options{Dir: tr.TempDir(), Name: "m0", NoSync: !tr.sync}
 	s, stop := run(tr, o)
 	o.Peer = tr.peer("m0")
 	if err := s.SetPeer(within(tr), o.Peer); err != nil {
@@ -198,7 +199,7 @@ func (tr *trio) join() *Server {
 	if tr.links != nil {
 		tr.links.named(at.ID, name)
 	}
-	o := Options{Dir: tr.TempDir(), Name: name, NoSync: true, Peer: peer, Join: cluster}
+	o := Options{Dir: tr.TempDir(), Name: name, NoSync: !tr.sync, Peer: peer, Join: cluster}
 	s, stop := run(tr, o)
 	if err := tr.servers[0].Promote(within(tr), at.ID); err != nil {
 		tr.Fatal(err)
@@ -242,7 +243,7 @@ func TestOneMemberGrowsToThreeAndBack(t *testing.T) {
 	s, stop := run(t, Options{Dir: dir, Name: "m0", NoSync: true})
 	write(t, s, "/before", "x")
 	stop()
-	tr := &trio{T: t, ca: ca}
+	tr := &trio{TB: t, ca: ca}
 	s, stop = run(t, Options{Dir: dir, Name: "m0", NoSync: true})
 	tr.servers, tr.stops = []*Server{s}, []func(){stop}
 

@@ -69,6 +69,7 @@ func addServerFlags(f *pflag.FlagSet, o *cluster.Options) {
 	addAPIFlags(f, &o.API)
 	addIdentityFlags(f, &o.Identity)
 	addElectionFlags(f, o)
+	addCloudFlags(f, o)
 	addControllerFlags(f, o)
 
 	f.Var((*prefixesFlag)(&o.Network.ServiceCIDRs), "service-cluster-ip-range", "addresses of services")
@@ -129,6 +130,16 @@ func addControllerFlags(f *pflag.FlagSet, o *cluster.Options) {
 		f.IntVar(&s.Keys, s.Flag, s.Keys, "how many "+s.Of+" are worked on at once")
 	}
 	f.DurationVar(&o.Controllers.NodeLifecycle.MonitorPeriod, "node-monitor-period", o.Controllers.NodeLifecycle.MonitorPeriod, "how often it is decided about lost nodes; that they are lost is noticed at once")
+}
+
+func addCloudFlags(f *pflag.FlagSet, o *cluster.Options) {
+	f.StringVar(&o.Controllers.Cloud.Name, "cloud-provider", o.Controllers.Cloud.Name, "the cloud that the machines are of: "+strings.Join(cluster.CloudProviders(), ", ")+"; external: that of another program, which tells the nodes what they are; default none")
+	f.StringVar(&o.Controllers.Cloud.ConfigFile, "cloud-config", o.Controllers.Cloud.ConfigFile, "file that a built-in cloud provider is configured by")
+	f.StringVar(&o.Controllers.Cloud.ClusterName, "cluster-name", o.Controllers.Cloud.ClusterName, "by what the cloud tells this cluster's routes and balancers from those of others")
+	f.VarPF((*notFlag)(&o.Controllers.Cloud.NoRoutes), "configure-cloud-routes", "", "keep a route in the cloud for the pods of each node").NoOptDefVal = "true"
+	f.DurationVar(&o.Controllers.Cloud.RoutePeriod, "route-reconciliation-period", o.Controllers.Cloud.RoutePeriod, "how often the cloud's routes are looked at")
+	f.DurationVar(&o.Controllers.Cloud.StatusPeriod, "node-status-update-frequency", o.Controllers.Cloud.StatusPeriod, "how often the cloud is asked for the addresses of nodes")
+	f.VarPF((*notFlag)(&o.Controllers.NodeIPAM.Off), "allocate-node-cidrs", "", "give nodes their shares of --cluster-cidr; if false, somebody else does").NoOptDefVal = "true"
 }
 
 func addElectionFlags(f *pflag.FlagSet, o *cluster.Options) {

@@ -18,7 +18,7 @@ version
 trace texttest
 task obs layout
 ociimage
-store container dialback podnet
+store cloud container dialback podnet
 cel resource wire
 api
 patch

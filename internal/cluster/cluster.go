@@ -208,6 +208,9 @@ func (s *server) serve(sg *stages, st state) error {
 	g := sg.last
 	controllers := s.o.Controllers
 	controllers.Authority, controllers.Tokens = s.pki.CA, s.issuer
+	if err := s.openCloud(&controllers); err != nil {
+		return err
+	}
 	published := make(chan struct{})
 	scheduling, err := s.o.Scheduling.config(s.o.Election)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/controllers/bootstraptokens"
 	"github.com/kemudi/kemudi/internal/controllers/certificates"
+	"github.com/kemudi/kemudi/internal/controllers/cloud"
 	"github.com/kemudi/kemudi/internal/controllers/clusterdns"
 	"github.com/kemudi/kemudi/internal/controllers/clusterroleaggregation"
 	"github.com/kemudi/kemudi/internal/controllers/cronjob"
@@ -54,6 +56,8 @@ type Options struct {
 	PodCIDRs []netip.Prefix   // what nodes get their shares from; none: nobody gives any
 	// DNS says where the service is that leads to the nodes' DNS; no address: nobody publishes it.
 	DNS clusterdns.Options
+	// Cloud is the cluster's cloud; without a provider nothing of it runs.
+	Cloud cloud.Options
 	// Tokens makes the tokens that are kept in secrets; nil: nobody does.
 	Tokens *authn.Issuer
 	// Authority signs requests for certificates; nil: nobody signs.
@@ -82,7 +86,7 @@ type Options struct {
 func Defaults() Options {
 	return Options{
 		Enabled: []string{"*"}, Syncs: DefaultSyncs(),
-		Certificates: certificates.Defaults(), EndpointSlice: endpointslice.Defaults(), EndpointSliceMirroring: endpointslicemirroring.Defaults(),
+		Certificates: certificates.Defaults(), Cloud: cloud.Defaults(), EndpointSlice: endpointslice.Defaults(), EndpointSliceMirroring: endpointslicemirroring.Defaults(),
 		NodeIPAM: nodeipam.Defaults(), NodeLifecycle: nodelifecycle.Defaults(), PodAutoscaler: podautoscaler.Defaults(), PodGC: podgc.Defaults(),
 		ResourceQuota: resourcequota.Defaults(), LegacyTokens: tokens.Defaults(),
 	}
@@ -90,7 +94,7 @@ func Defaults() Options {
 
 // Check says what is wrong with the options that people set.
 func (o *Options) Check() error {
-	for _, own := range []interface{ Check() error }{o.EndpointSlice, o.EndpointSliceMirroring, o.NodeIPAM, o.NodeLifecycle, o.PodAutoscaler, o.ResourceQuota, o.LegacyTokens} {
+	for _, own := range []interface{ Check() error }{o.Cloud, o.EndpointSlice, o.EndpointSliceMirroring, o.NodeIPAM, o.NodeLifecycle, o.PodAutoscaler, o.ResourceQuota, o.LegacyTokens} {
 		if err := own.Check(); err != nil {
 			return err
 		}
@@ -151,12 +155,17 @@ func All(o Options) []*controller.Controller {
 	if o.Authority != nil {
 		all = append(all, certificates.NewSigning(o.Authority, o.Certificates))
 	}
-	if len(o.PodCIDRs) > 0 {
+	if len(o.PodCIDRs) > 0 && !o.NodeIPAM.Off {
 		all = append(all, nodeipam.New(o.PodCIDRs, o.NodeIPAM))
 	}
 	if o.DNS.Address.IsValid() {
 		o.DNS.MaxInSlice = cmp.Or(o.EndpointSlice.MaxEndpointsPerSlice, endpointslice.Defaults().MaxEndpointsPerSlice)
 		all = append(all, clusterdns.New(o.DNS))
+	}
+	if o.Cloud.Provider != nil {
+		o.Cloud.MonitorPeriod = o.NodeLifecycle.MonitorPeriod
+		all = append(all, cloud.NewNode(o.Cloud), cloud.NewNodeLifecycle(o.Cloud), cloud.NewRoute(o.Cloud), cloud.NewService(o.Cloud))
+		all = slices.DeleteFunc(all, func(c *controller.Controller) bool { return !o.Cloud.Has(c) })
 	}
 	if o.PodGroups {
 		all = append(all, podgroupprotection.Controller)

@@ -15,8 +15,10 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/auth/pki"
+	"github.com/kemudi/kemudi/internal/cloud/loopback"
 	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/controllers"
+	"github.com/kemudi/kemudi/internal/controllers/cloud"
 	"github.com/kemudi/kemudi/internal/controllers/clusterdns"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/texttest"
@@ -26,7 +28,7 @@ func TestMapListsEveryController(t *testing.T) {
 	defs := []*resource.Def{core.ConfigMaps.Def} // stands for all, where a controller has all
 	all := controllers.All(controllers.Options{
 		Kinds: controller.Fixed(defs), PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, Authority: &pki.Authority{}, Tokens: &authn.Issuer{}, PodGroups: true,
-		DNS: clusterdns.Options{Address: netip.IPv4Unspecified()},
+		DNS: clusterdns.Options{Address: netip.IPv4Unspecified()}, Cloud: cloud.Options{Provider: &loopback.Cloud{}},
 	})
 	listed := listedControllers(t)
 	if len(listed) != len(all) {

@@ -8,7 +8,9 @@ import (
 
 	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/auth/pki"
+	"github.com/kemudi/kemudi/internal/cloud/loopback"
 	"github.com/kemudi/kemudi/internal/controller"
+	"github.com/kemudi/kemudi/internal/controllers/cloud"
 	"github.com/kemudi/kemudi/internal/controllers/clusterdns"
 )
 
@@ -36,6 +38,8 @@ var switchNames = map[string]switchName{
 	"node-ipam-controller":                           {"node-ipam-controller", "nodeipam"},
 	"persistent-volume-binder":                       {"persistentvolume-binder-controller", "persistentvolume-binder"},
 	"pod-garbage-collector":                          {"pod-garbage-collector-controller", "podgc"},
+	"route-controller":                               {"node-route-controller", "route"},
+	"service-controller":                             {"service-lb-controller", "service"},
 	"pv-protection-controller":                       {"persistentvolume-protection-controller", "pv-protection"},
 	"pvc-protection-controller":                      {"persistentvolumeclaim-protection-controller", "pvc-protection"},
 	"replication-controller":                         {"replicationcontroller-controller", "replicationcontroller"},
@@ -67,7 +71,7 @@ func Names() []string {
 func every() []*controller.Controller {
 	return All(Options{
 		Tokens: new(authn.Issuer), Authority: new(pki.Authority), PodCIDRs: []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 8)},
-		DNS: clusterdns.Options{Address: netip.IPv4Unspecified()}, PodGroups: true,
+		DNS: clusterdns.Options{Address: netip.IPv4Unspecified()}, PodGroups: true, Cloud: cloud.Options{Provider: &loopback.Cloud{}},
 	})
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/cloud/loopback"
 	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/plane"
@@ -27,7 +28,7 @@ import (
 )
 
 func everyController(o controllers.Options) []*controller.Controller {
-	o.PodGroups = true
+	o.PodGroups, o.Cloud.Provider = true, &loopback.Cloud{}
 	o.PodCIDRs, o.Authority, o.Tokens = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, &pki.Authority{}, &authn.Issuer{}
 	return controllers.All(o)
 }

@@ -10,8 +10,10 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/auth/pki"
+	"github.com/kemudi/kemudi/internal/cloud/loopback"
 	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/controllers"
+	"github.com/kemudi/kemudi/internal/controllers/cloud"
 	"github.com/kemudi/kemudi/internal/controllers/clusterdns"
 	"github.com/kemudi/kemudi/internal/controllers/endpointslice"
 	"github.com/kemudi/kemudi/internal/controllers/endpointslicemirroring"
@@ -28,7 +30,7 @@ func TestRolesAreWhatWasReviewed(t *testing.T) {
 	all := controllers.All(controllers.Options{
 		Kinds:    controller.Fixed{core.ConfigMaps.Def, core.Pods.Def, core.Nodes.Def},
 		PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, Authority: &pki.Authority{}, Tokens: &authn.Issuer{}, PodGroups: true,
-		DNS: clusterdns.Options{Address: netip.IPv4Unspecified()},
+		DNS: clusterdns.Options{Address: netip.IPv4Unspecified()}, Cloud: cloud.Options{Provider: &loopback.Cloud{}},
 	})
 	var roles []string
 	for _, c := range all {

@@ -219,6 +219,7 @@ func (p *Plane) Run(ctx context.Context) error {
 func (p *Plane) Controllers() []*controller.Controller {
 	o := p.o.Controllers
 	o.Kinds, o.CABundle, o.PodCIDRs, o.Registry = p.kinds, p.o.CABundle, p.o.Network.ClusterCIDRs, p.o.Registry
+	o.Cloud.ClusterCIDRs = p.o.Network.ClusterCIDRs
 	o.PodGroups = p.server.Serves(scheduling.PodGroups.Def)
 	o.DNS.Address, o.DNS.DualStack = p.o.Network.ClusterDNS, len(p.o.Network.ServiceCIDRs) > 1
 	return controllers.All(o)

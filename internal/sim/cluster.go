@@ -16,6 +16,7 @@ import (
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/cloud/loopback"
 	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/plane"
 	"github.com/kemudi/kemudi/internal/simnode"
@@ -44,6 +45,8 @@ type Options struct {
 	DualStack bool
 	// Tokens makes the tokens of service accounts; nil: an issuer of the simulation's own.
 	Tokens *authn.Issuer
+	// Cloud is the file of a loopback cloud; empty: the cluster has none.
+	Cloud string
 	// Plugins are the admission plugins that are on or off other than by default.
 	Plugins plane.Plugins
 	// Serving configures the API server beyond a simulation's needs, for tests
@@ -103,6 +106,13 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 		Store: o.Store, CABundle: string(ca.CertPEM()), Logger: o.Logger, Host: "sim", Network: network,
 		Controllers: controllers.Options{Authority: ca, Tokens: issuer},
 		Plugins:     o.Plugins,
+	}
+	if o.Cloud != "" {
+		provider, err := loopback.Open(o.Cloud)
+		if err != nil {
+			return nil, err
+		}
+		c.options.Controllers.Cloud.Provider = provider
 	}
 	pods := func() *cache.Cache { return c.API().Cache(core.Pods.Def, "") }
 	c.usage, c.adapter = newUsage(c.group, pods), newAdapter(pods)

@@ -27,7 +27,8 @@ import (
 // wait-count, or any with !); other lines that begin with # are comments. "! " before
 // a command says that it must fail. Before each command, what those before it have set
 // off at this moment comes about: an object that is there for no time is not seen. "# Serves:
-// scheduling.k8s.io/v1beta1" turns on what is off by default, as --runtime-config does.
+// scheduling.k8s.io/v1beta1" turns on what is off by default, as --runtime-config does; "# Cloud:
+// machines.yaml" gives the cluster a loopback cloud, which begins as that file.
 func Test(t *testing.T, pattern string) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
@@ -58,23 +59,31 @@ func Script(t *testing.T, name, text string) {
 		if os.Getenv("KEMUDI_SIM_LOG") != "" {
 			log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 		}
-		on := map[string]bool{}
+		on, machines := map[string]bool{}, ""
 		for _, line := range lines {
 			if name, ok := strings.CutPrefix(line, "# Serves: "); ok {
 				on[name] = true
 			}
+			if name, ok := strings.CutPrefix(line, "# Cloud: "); ok {
+				machines = name
+			}
 		}
-		c, err := Start(t.Context(), Options{Logger: log, Serving: func(o *apiserver.Options, caches *watchcache.Set) error {
+		files := map[string][]byte{}
+		for _, f := range archive.Files {
+			files[f.Name] = f.Data
+		}
+		cloud, err := newCloud(t, files[machines])
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := Start(t.Context(), Options{Logger: log, Cloud: string(cloud), Serving: func(o *apiserver.Options, caches *watchcache.Set) error {
 			o.RuntimeConfig = on
 			return asAdmin(o, caches)
 		}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := &run{c: c, files: map[string][]byte{}, saved: map[string]string{}}
-		for _, f := range archive.Files {
-			r.files[f.Name] = f.Data
-		}
+		r := &run{c: c, files: files, cloud: cloud, saved: map[string]string{}}
 		for i, line := range lines {
 			if ids, ok := strings.CutPrefix(line, "# Proves:"); ok {
 				cites.Cites(i+1, ids)
@@ -106,6 +115,7 @@ func Script(t *testing.T, name, text string) {
 type run struct {
 	c      *Cluster
 	files  map[string][]byte
+	cloud  cloudFile
 	stdout string
 
 	saved   map[string]string // what ${name} in a command stands for

@@ -37,6 +37,8 @@ import (
 //	freeze-plane NAME N         after N more writes it stands still, with the next one on its way, and knows nothing of it
 //	thaw-plane NAME             it goes on
 //	leader LEASE                print which of them holds a lease in kube-system
+//	cloud FILE                  the keys of a YAML file become those of the cloud's file
+//	show-cloud                  print the cloud's file
 //	apply FILE                  server-side apply of all objects in a file, with force
 //	create FILE                 create them
 //	delete OBJECT [grace=N] [policy=Orphan|Background|Foreground]
@@ -65,7 +67,7 @@ import (
 //	token SECRET                print whose the token in a secret is, and the groups
 var verbs = map[string]func(ctx context.Context, r *run, args []string) error{
 	"nodes": addNodes, "node": addNode, "stop-node": stopNode, "start-node": startNode, "step-clock": stepClock, "restart": restart,
-	"apply": apply, "create": create, "delete": remove, "delete-collection": removeAll, "evict": evict, "drain": drain, "patch": mergePatch, "scale": scale,
+	"cloud": setCloud, "show-cloud": showCloud, "apply": apply, "create": create, "delete": remove, "delete-collection": removeAll, "evict": evict, "drain": drain, "patch": mergePatch, "scale": scale,
 	"contend": contend, "start-plane": startPlane, "stop-plane": stopPlane, "kill-plane": killPlane, "freeze-plane": freezePlane, "thaw-plane": thawPlane, "leader": leader,
 	"load": setLoad, "metric": setMetric, "get": get, "events": events, "track": track, "tracked": tracked, "raw": raw, "save": save, "stdout": stdout, "wait": waitFor, "wait-count": waitCount, "advance": advance,
 	"csr": requestCertificate, "certificate": printCertificate, "token": whoseToken,

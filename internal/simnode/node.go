@@ -201,7 +201,9 @@ func (n *Node) setReady(ctx context.Context) error {
 		resources[corev1.ResourceName(name)] = resource.MustParse(amount)
 	}
 	node.Status.Capacity, node.Status.Allocatable = resources, resources
-	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: n.o.Name}}
+	if len(node.Status.Addresses) == 0 { // else a cloud has said more
+		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: n.o.Name}}
+	}
 	node.Status.NodeInfo.KubeletVersion, node.Status.NodeInfo.OperatingSystem, node.Status.NodeInfo.Architecture = "sim", "linux", "amd64"
 	now := metav1.NewTime(n.clock()).Rfc3339Copy()
 	set := func(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason, message string) {

@@ -16,6 +16,8 @@ import (
 
 // Options say how large a node's share is. The zero value is upstream's.
 type Options struct {
+	// Off says that somebody else gives nodes their shares (--allocate-node-cidrs=false).
+	Off bool
 	// Bits4 and Bits6 are how long the prefix of a node's share is
 	// (--node-cidr-mask-size-ipv4, -ipv6).
 	Bits4, Bits6 int

@@ -69,6 +69,7 @@ func addSettingsFlags(f *pflag.FlagSet, o *cluster.AgentOptions) {
 	f.Var((*prefixesFlag)(&o.Said.ClusterCIDRs), "cluster-cidr", "addresses of pods; if said, they must be the cluster's")
 	f.Var((*addrFlag)(&o.Said.ClusterDNS), "cluster-dns", "address of the DNS service; if said, it must be the cluster's")
 	f.StringVar(&o.Said.ClusterDomain, "cluster-domain", o.Said.ClusterDomain, "DNS domain of the cluster; if said, it must be the cluster's")
+	f.StringVar(&o.Said.CloudProvider, "cloud-provider", o.Said.CloudProvider, "external, if a cloud is to say what the node is; if said, it must be so in the cluster")
 	f.StringVar(&o.Said.PodNetwork, "pod-network", o.Said.PodNetwork, "how packets get to the pods of other nodes; if said, it must be as in the cluster")
 	f.Uint16Var(&o.Said.VXLANPort, "vxlan-port", o.Said.VXLANPort, "UDP port to which nodes send each other VXLAN; if said, it must be the cluster's")
 	f.Uint32Var(&o.Said.VXLANID, "vxlan-id", o.Said.VXLANID, "number of the cluster's VXLAN network; if said, it must be that")

@@ -64,6 +64,16 @@ func (a addresses) node() []string {
 	return list
 }
 
+// said are those of the node's addresses that were asked for, as text.
+func (a addresses) said() (list []string) {
+	for _, addr := range []netip.Addr{a.first, a.second} {
+		if addr.IsValid() {
+			list = append(list, addr.String())
+		}
+	}
+	return list
+}
+
 // next are the addresses that follow on a when the machine's have changed: an
 // address stays as long as the machine has it, and while there is no better one.
 // So a laptop keeps its address while it is away from every network.

@@ -82,6 +82,7 @@ func RunAgent(ctx context.Context, o AgentOptions) error {
 	sg := newStages(ctx)
 	// The container runtime boots while the machine joins.
 	w := o.worker()
+	w.Agent.SaidIPs = asked.said()
 	w.Registry = obs.NewRegistry()
 	if a.worker, err = worker.New(sg.last, w); err != nil {
 		return sg.fail(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/cloud"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/worker"
 	"github.com/kemudi/kemudi/internal/worker/settings"
@@ -22,6 +23,7 @@ import (
 func (s *server) newWorker(g *task.Group) (*worker.Worker, error) {
 	o := s.o.worker()
 	o.Registry = s.registry
+	o.Agent.SaidIPs = s.at.asked.said()
 	return worker.New(g, o)
 }
 
@@ -32,7 +34,7 @@ func (s *server) startWorker(g *task.Group) error {
 	}
 	g.Go("node role", s.keepRole)
 	if err := s.worker.Start(g, worker.Cluster{
-		Transport: s.asNode(), ClientCA: s.pki.CA.Pool(), Serving: s.serving.get, NodeIPs: s.at.get().node(), Settings: s.o.Network.settings(),
+		Transport: s.asNode(), ClientCA: s.pki.CA.Pool(), Serving: s.serving.get, NodeIPs: s.at.get().node(), Settings: s.o.settings(),
 	}); err != nil {
 		return err
 	}
@@ -70,9 +72,14 @@ func (c *serving) renew() error {
 func (c *serving) get() (*tls.Certificate, error) { return c.cert.Load(), nil }
 
 // settings is what all machines of the cluster have in common.
-func (n *Network) settings() settings.Settings {
+func (o *Options) settings() settings.Settings {
+	n, provider := &o.Network, ""
+	if o.Controllers.Cloud.Name != "" {
+		provider = cloud.External // to a node, wherever its loops run
+	}
 	return settings.Settings{
-		ClusterCIDRs: n.ClusterCIDRs, ServiceCIDRs: n.ServiceCIDRs, ClusterDNS: n.ClusterDNS, ClusterDomain: n.ClusterDomain,
+		CloudProvider: provider,
+		ClusterCIDRs:  n.ClusterCIDRs, ServiceCIDRs: n.ServiceCIDRs, ClusterDNS: n.ClusterDNS, ClusterDomain: n.ClusterDomain,
 		PodNetwork: string(n.PodNetwork), VXLANPort: n.VXLAN.Port, VXLANID: n.VXLAN.ID,
 	}
 }

@@ -103,7 +103,7 @@ func (s *server) publishInfo(ctx context.Context) error {
 
 // publishSettings tells machines of the cluster what they have in common.
 func (s *server) publishSettings(ctx context.Context) error {
-	text, err := s.o.Network.settings().Encode()
+	text, err := s.o.settings().Encode()
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package kubelet
 import (
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -198,4 +199,42 @@ func TestNodeThatPeopleMakeIsWaitedFor(t *testing.T) {
 			t.Errorf("got condition %+v, taints %v, labels %v; want ready and as it was made", c, node.Spec.Taints, node.Labels)
 		}
 	})
+}
+
+func TestNodeOfACloudWaitsToBeToldWhatItIs(t *testing.T) {
+	for _, said := range [][]string{nil, {"10.0.0.5", "fd00::5"}} {
+		t.Run(strings.Join(append([]string{"said"}, said...), " "), func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				n := &testNode{t: t, api: newMemAPI(t), cri: fakecri.New(fakecri.Options{}), with: func(o *Options) {
+					o.Settings.External, o.Settings.SaidIPs, o.NodeIPs = true, said, []string{"10.0.0.5", "fd00::5"}
+				}}
+				n.run()
+				defer func() { n.end() }()
+				node := n.node()
+				trace.Proves(t, "CCM-020", "CCM-021", "CCM-022", "NODE-069")
+				if want := (v1.Taint{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: v1.TaintEffectNoSchedule}); len(node.Spec.Taints) != 1 || !node.Spec.Taints[0].MatchTaint(&want) || node.Spec.Taints[0].Value != "true" {
+					t.Errorf("got taints %v, want %v", node.Spec.Taints, want)
+				}
+				if node.Spec.ProviderID != "" || node.Labels[v1.LabelTopologyZone] != "" || node.Labels[v1.LabelInstanceTypeStable] != "" {
+					t.Errorf("got provider ID %q and labels %v, want nothing of the cloud", node.Spec.ProviderID, node.Labels)
+				}
+				if got, want := node.Annotations["alpha.kubernetes.io/provided-node-ip"], strings.Join(said, ","); got != want {
+					t.Errorf("got annotation %q, want %q", got, want)
+				}
+				if got := node.Status.Addresses; len(got) != len(said)+1 || got[len(got)-1] != (v1.NodeAddress{Type: v1.NodeHostName, Address: "n1"}) {
+					t.Errorf("got addresses %v, want %v and the host name", got, said)
+				}
+				// What the cloud says stays, whatever the node reports later.
+				told := node.DeepCopy()
+				told.Status.Addresses = []v1.NodeAddress{{Type: v1.NodeExternalIP, Address: "192.0.2.1"}}
+				if _, err := client.For(n.api, core.Nodes).UpdateStatus(t.Context(), told); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(6 * time.Minute)
+				if got := n.node().Status.Addresses; len(got) != 1 || got[0].Address != "192.0.2.1" {
+					t.Errorf("got addresses %v, want what the cloud has said", got)
+				}
+			})
+		})
+	}
 }

@@ -31,6 +31,11 @@ type Settings struct {
 
 	Eviction   evict.Thresholds // --eviction-hard; default evict.Default
 	Transition time.Duration    // --eviction-pressure-transition-period
+	// External says that a cloud knows what the node is (--cloud-provider): it registers with
+	// the taint that keeps pods off until a loop of the cloud has told it, and names no addresses
+	// but SaidIPs, which people have said (--node-ip).
+	External bool
+	SaidIPs  []string
 }
 
 // DefaultSettings are those of an agent that is given none. Eviction stays nil, which says the same.

@@ -123,9 +123,11 @@ func (w *Worker) startAgent(g *task.Group, recorder *client.Recorder) (err error
 	if w.runtime != nil {
 		profile = w.runtime.SandboxSeccomp()
 	}
+	tuned := o.Agent.Settings
+	tuned.External = c.Settings.CloudProvider != ""
 	w.agent, err = kubelet.New(kubelet.Options{
 		NodeName: o.NodeName, Transport: c.Transport, Runtime: w.cri.Runtime, Images: w.cri.Images, Events: recorder.For("kubelet"),
-		NodeIPs: c.NodeIPs, ByHand: o.ByHand, Labels: o.Labels, Taints: o.Taints, Settings: o.Agent.Settings,
+		NodeIPs: c.NodeIPs, ByHand: o.ByHand, Labels: o.Labels, Taints: o.Taints, Settings: tuned,
 		RootDir: o.Agent.RootDir, PodLogsDir: o.Agent.PodLogsDir, CgroupParent: cgroupParent(o.RunDir), SandboxSeccomp: profile,
 		ClusterDNS: []string{c.Settings.ClusterDNS.String()}, ClusterDomain: c.Settings.ClusterDomain, ResolvConf: o.ResolvConf, ImageConfig: o.Images,
 		Connected: w.connected, Version: version.Git(), Port: int(o.Agent.Port), Log: o.Logger.With("part", "kubelet"),

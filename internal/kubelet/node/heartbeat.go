@@ -97,7 +97,9 @@ type heartbeat struct {
 func (h *heartbeat) register(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, apiDeadline)
 	defer cancel()
-	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: h.n.o.Name, Labels: h.n.labels()}, Spec: v1.NodeSpec{Taints: h.n.o.Taints}}
+	node := &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: h.n.o.Name, Labels: h.n.labels(), Annotations: h.n.annotations(nil)}, Spec: v1.NodeSpec{Taints: h.n.taints()},
+	}
 	h.look(ctx)
 	if h.n.o.ByHand {
 		existing, err := h.n.nodes.Get(ctx, "", h.n.o.Name)
@@ -119,7 +121,7 @@ func (h *heartbeat) register(ctx context.Context) error {
 	return nil
 }
 
-// takeOver brings the labels of an existing Node up to date.
+// takeOver brings the labels and annotations of an existing Node up to date.
 func (h *heartbeat) takeOver(ctx context.Context) error {
 	node, err := h.n.nodes.Get(ctx, "", h.n.o.Name)
 	if err != nil {
@@ -131,11 +133,12 @@ func (h *heartbeat) takeOver(ctx context.Context) error {
 		labels = map[string]string{}
 	}
 	maps.Copy(labels, h.n.labels())
-	if maps.Equal(labels, node.Labels) {
+	annotations := h.n.annotations(node.Annotations)
+	if maps.Equal(labels, node.Labels) && maps.Equal(annotations, node.Annotations) {
 		return nil
 	}
 	node = node.DeepCopy()
-	node.Labels = labels
+	node.Labels, node.Annotations = labels, annotations
 	if h.node, err = h.n.nodes.Update(ctx, node); err != nil {
 		return fmt.Errorf("update node: %w", err)
 	}

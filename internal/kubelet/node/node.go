@@ -42,6 +42,10 @@ type Options struct {
 
 	// Addresses are the node's at first, the primary one first.
 	Addresses []string
+	// External says that a cloud knows what the node is: it registers with a taint that keeps
+	// pods off until it has been told, and names no addresses but those that people have Said.
+	External bool
+	Said     []string
 	// Capacity is what the node knows that it has. Reserved are shares of it that pods
 	// may not have, Eviction what must be left free.
 	Capacity v1.ResourceList

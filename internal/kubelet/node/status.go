@@ -24,11 +24,7 @@ func (h *heartbeat) setStatus(ctx context.Context, s *v1.NodeStatus) {
 	n := h.n
 	s.Capacity = n.Capacity(s.Capacity)
 	s.Allocatable = n.Allocatable(s.Capacity)
-	s.Addresses = nil
-	for _, ip := range n.Addresses() {
-		s.Addresses = append(s.Addresses, v1.NodeAddress{Type: v1.NodeInternalIP, Address: ip})
-	}
-	s.Addresses = append(s.Addresses, v1.NodeAddress{Type: v1.NodeHostName, Address: n.o.Name})
+	s.Addresses = n.statusAddresses(s.Addresses)
 	s.DaemonEndpoints.KubeletEndpoint.Port = int32(n.o.Port)
 	m := n.o.Machine
 	s.NodeInfo = v1.NodeSystemInfo{

@@ -3,6 +3,7 @@
 package settings
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -27,6 +28,8 @@ type Settings struct {
 	PodNetwork    string         `json:"podNetwork"`    // how packets get to the pods of other nodes; empty: as the worker does by default
 	VXLANPort     uint16         `json:"vxlanPort"`     // to which nodes send to those that are no neighbours; 0: likewise
 	VXLANID       uint32         `json:"vxlanID"`       // number of their network; 0: likewise
+	// CloudProvider is external where a cloud says what nodes are; empty: they say it themselves.
+	CloudProvider string `json:"cloudProvider,omitempty"`
 }
 
 // Encode returns the settings as text for [Parse].
@@ -79,6 +82,9 @@ func (s Settings) Check(said Settings) error {
 	}
 	if said.VXLANID != 0 && said.VXLANID != s.VXLANID {
 		differ("vxlan-id", fmt.Sprint(said.VXLANID), fmt.Sprint(s.VXLANID))
+	}
+	if said.CloudProvider != "" && said.CloudProvider != s.CloudProvider {
+		differ("cloud-provider", said.CloudProvider, cmp.Or(s.CloudProvider, "none"))
 	}
 	return errors.Join(errs...)
 }

@@ -15,6 +15,7 @@ var dual = Settings{
 	PodNetwork:    "auto",
 	VXLANPort:     4789,
 	VXLANID:       75,
+	CloudProvider: "external",
 }
 
 func TestSettingsAreReadAsTheyWereWritten(t *testing.T) {
@@ -56,6 +57,7 @@ func TestWhatAMachineIsToldMustBeSoInItsCluster(t *testing.T) {
 		"--cluster-domain k8s.example: the cluster has cluster.local":             {ClusterDomain: "k8s.example"},
 		"--pod-network routes: the cluster has auto":                              {PodNetwork: "routes"},
 		"--vxlan-port 8472: the cluster has 4789":                                 {VXLANPort: 8472},
+		"--cloud-provider aws: the cluster has external":                          {CloudProvider: "aws"},
 		"--vxlan-id 1: the cluster has 75":                                        {VXLANID: 1},
 	} {
 		err := dual.Check(said)

@@ -1,0 +1,47 @@
+package node
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	cloudapi "k8s.io/cloud-provider/api"
+)
+
+// taints are those that the node registers with.
+func (n *Node) taints() []v1.Taint {
+	if !n.o.External || slices.ContainsFunc(n.o.Taints, func(t v1.Taint) bool { return t.Key == cloudapi.TaintExternalCloudProvider }) {
+		return n.o.Taints
+	}
+	return append(slices.Clone(n.o.Taints), v1.Taint{Key: cloudapi.TaintExternalCloudProvider, Value: "true", Effect: v1.TaintEffectNoSchedule})
+}
+
+// annotations are those of the Node with what the cloud is to know: which addresses the node
+// was told to have.
+func (n *Node) annotations(has map[string]string) map[string]string {
+	if n.o.External && len(n.o.Said) > 0 {
+		has = maps.Clone(has)
+		if has == nil {
+			has = map[string]string{}
+		}
+		has[cloudapi.AnnotationAlphaProvidedIPAddr] = strings.Join(n.o.Said, ",")
+	}
+	return has
+}
+
+// statusAddresses are the addresses that the node says it has. Where a cloud knows better, what it
+// has said stays.
+func (n *Node) statusAddresses(has []v1.NodeAddress) (out []v1.NodeAddress) {
+	ips := n.Addresses()
+	if n.o.External {
+		if len(has) > 0 {
+			return has
+		}
+		ips = n.o.Said
+	}
+	for _, ip := range ips {
+		out = append(out, v1.NodeAddress{Type: v1.NodeInternalIP, Address: ip})
+	}
+	return append(out, v1.NodeAddress{Type: v1.NodeHostName, Address: n.o.Name})
+}

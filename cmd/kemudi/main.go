@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kemudi/kemudi/internal/cloudmanager"
 )
 
 // Exit codes that scripts can rely on.
@@ -39,7 +41,11 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // the second signal ends the process at once
-	os.Exit(run(ctx, os.Args[1:]))
+	args := os.Args[1:]
+	if name := filepath.Base(os.Args[0]); name == cloudmanager.Name {
+		args = append([]string{name}, args...)
+	}
+	os.Exit(run(ctx, args))
 }
 
 // findHome gives a process without $HOME (a service, a bare shell) its owner's:
@@ -104,7 +110,7 @@ scheduler, node agent, container runtime, network and DNS.`,
 	root.PersistentFlags().String(configFlag, "", "file of settings, each under its flag's name; default "+defaultConfig+", if it is there")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return errUsage{err} })
 	root.AddCommand(
-		newServer(), newAgent(), newUp(), newDown(), newStatus(), newReset(), newImage(), newToken(), newSimulate(), newVersion(),
+		newServer(), newAgent(), newCloudManager(), newUp(), newDown(), newStatus(), newReset(), newImage(), newToken(), newSimulate(), newVersion(),
 		&cobra.Command{
 			Use: "kubectl", Short: "The real kubectl, for this cluster by default",
 			Example:            "  kemudi kubectl get nodes\n  ln -s $(command -v kemudi) /usr/local/bin/kubectl",

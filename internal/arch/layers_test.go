@@ -47,7 +47,7 @@ controller leader apiserver
 workload endpoint
 controllers/* scheduler kubelet proxy dns simnode
 controllers
-plane up
+plane up cloudmanager
 simulate worker fleet
 cluster
 kubelet/apitest sim
@@ -60,7 +60,7 @@ var testOnly = []string{"trace", "texttest", "admission/admissiontest", "kubelet
 
 // commandImports lists what cmd may import of internal/: wiring, and what
 // turns flags and output into words.
-var commandImports = []string{"cluster", "up", "fleet", "join", "container", "obs", "version"}
+var commandImports = []string{"cluster", "cloudmanager", "up", "fleet", "join", "container", "obs", "version"}
 
 // ranks maps a unit to its layer, counted from the bottom.
 func ranks() map[string]int {

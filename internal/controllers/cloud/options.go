@@ -99,6 +99,11 @@ const (
 	serviceName   = "service-controller"
 )
 
+// Loop says that a controller is one of this package.
+func Loop(c *controller.Controller) bool {
+	return slices.Contains([]string{nodeName, lifecycleName, routeName, serviceName}, c.Name)
+}
+
 // errNoInstances is upstream's.
 var errNoInstances = errors.New("cloud provider does not support instances")
 

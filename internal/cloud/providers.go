@@ -8,6 +8,7 @@ import (
 
 	cloudprovider "k8s.io/cloud-provider"
 
+	"github.com/kemudi/kemudi/internal/cloud/baremetal"
 	"github.com/kemudi/kemudi/internal/cloud/loopback"
 )
 
@@ -19,7 +20,8 @@ type opener func(file string) (cloudprovider.Interface, error)
 
 func builtIn() map[string]opener {
 	return map[string]opener{
-		loopback.Name: func(file string) (cloudprovider.Interface, error) { return loopback.Open(file) },
+		baremetal.Name: func(file string) (cloudprovider.Interface, error) { return baremetal.Open(file) },
+		loopback.Name:  func(file string) (cloudprovider.Interface, error) { return loopback.Open(file) },
 	}
 }
 

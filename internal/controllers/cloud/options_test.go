@@ -13,7 +13,7 @@ func TestCloudsThatCannotBeAreRefused(t *testing.T) {
 		{Options{}, ""},
 		{Options{Name: "external"}, ""},
 		{Options{Name: "loopback", ConfigFile: "cloud.yaml"}, ""},
-		{Options{Name: "aws"}, `--cloud-provider "aws" is not built in: there are loopback; for another one say external, and run the program of its vendor beside`},
+		{Options{Name: "aws"}, `--cloud-provider "aws" is not built in: there are bare-metal and loopback; for another one say external, and run the program of its vendor beside`},
 		{Options{Name: "external", ConfigFile: "cloud.yaml"}, "--cloud-config is of a built-in --cloud-provider"},
 		{Options{ConfigFile: "cloud.yaml"}, "--cloud-config is of a built-in --cloud-provider"},
 		{Options{RoutePeriod: -time.Second}, "--route-reconciliation-period -1s must not be negative"},

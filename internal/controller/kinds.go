@@ -44,8 +44,12 @@ func (e *Every) has(def *resource.Def) bool {
 	return ok && slices.Contains(defs, def)
 }
 
-// watchEvery watches what is in the set, as that changes.
+// watchEvery watches what is in the set, as that changes, until ctx ends. A nil Every has nothing.
 func (r *runner) watchEvery(ctx context.Context, e *Every) error {
+	if e == nil {
+		<-ctx.Done()
+		return nil
+	}
 	leave := map[*resource.Def]func(){}
 	defer func() {
 		for _, f := range leave {

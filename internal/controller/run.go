@@ -3,6 +3,8 @@ package controller
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -175,13 +177,14 @@ func (r *runner) run(ctx context.Context, watches []Watch) error {
 		defer r.watch(w)()
 	}
 	g := r.k.workers.Group(ctx)
-	if every := r.k.c.every; every != nil {
-		g.Go("watch every kind", func(ctx context.Context) error { return r.watchEvery(ctx, every) })
-	}
 	r.q.open(cmp.Or(r.k.c.Workers, defaultWorkers), func() { g.Go("worker", r.work) })
-	<-g.Context().Done()
+	err := task.Contain(func() error { return r.watchEvery(g.Context(), r.k.c.every) })
+	if err != nil {
+		err = fmt.Errorf("watch every kind: %w", err)
+	}
+	g.Cancel(err)
 	r.q.end() // or a worker could begin after the last has been waited for
-	return g.Wait()
+	return errors.Join(err, g.Wait())
 }
 
 // watch wakes the keys of every change of an input (C4) until leave is called.

@@ -27,7 +27,7 @@ func TestPoolKeepsAsManyGoroutinesAsMayWait(t *testing.T) {
 			synctest.Wait()
 			close(release)
 			synctest.Wait()
-			if n := pool.idle.Load(); n != 2 {
+			if n := len(pool.mu.waiting); n != 2 {
 				t.Fatalf("got %d goroutines that wait, want 2", n)
 			}
 		}
@@ -36,6 +36,30 @@ func TestPoolKeepsAsManyGoroutinesAsMayWait(t *testing.T) {
 		}
 		owner.Cancel(context.Canceled)
 		for _, g := range []*Group{a, b, owner} {
+			if err := g.Wait(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// TestPoolIsTheSameAtRest whatever has run: who counts goroutines finds as many as before.
+func TestPoolIsTheSameAtRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		owner := NewGroup(t.Context())
+		pool := NewPool(owner, "worker", 3)
+		g := pool.Group(owner.Context())
+		for round := range 2000 {
+			for range round % 8 {
+				g.Go("task", func(context.Context) error { return nil })
+			}
+			synctest.Wait()
+			if n := len(pool.mu.waiting); n != 3 {
+				t.Fatalf("round %d: got %d goroutines that wait, want 3", round, n)
+			}
+		}
+		owner.Cancel(context.Canceled)
+		for _, g := range []*Group{g, owner} {
 			if err := g.Wait(); err != nil {
 				t.Error(err)
 			}

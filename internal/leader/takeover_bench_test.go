@@ -29,10 +29,13 @@ func BenchmarkTakeOver(b *testing.B) {
 		do   func(c *sim.Cluster, plane string) error
 	}{{"stopped", (*sim.Cluster).StopPlane}, {"killed", (*sim.Cluster).KillPlane}} {
 		b.Run(end.name, func(b *testing.B) {
+			seed := rand.Uint64()
+			b.Logf("seed %d", seed)
+			rng := rand.New(rand.NewPCG(seed, 0))
 			c := contenders(b)
 			var took []time.Duration
 			for b.Loop() {
-				if err := task.Sleep(b.Context(), rand.N(4*time.Second)); err != nil {
+				if err := task.Sleep(b.Context(), time.Duration(rng.Int64N(int64(4*time.Second)))); err != nil {
 					b.Fatal(err)
 				}
 				first := c.Leader("kube-scheduler")

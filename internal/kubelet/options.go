@@ -10,9 +10,13 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/kubelet/container"
 	"github.com/kemudi/kemudi/internal/kubelet/image"
 	"github.com/kemudi/kemudi/internal/kubelet/pressure"
 )
+
+// Connection is a new sandbox in the pod network.
+type Connection = container.Connection
 
 // Options of an agent. NodeName, Transport, Runtime and Images are required;
 // the zero value of the others works.
@@ -46,9 +50,9 @@ type Options struct {
 	RootDir string
 	// PodLogsDir holds the logs of containers. Default [DefaultPodLogsDir].
 	PodLogsDir string
-	// Connected is told the addresses of a pod's new sandbox before anybody else
-	// is. Optional.
-	Connected func(ips []string)
+	// Connected is told of a pod's new sandbox before anybody else is. What it cannot do
+	// fails the sandbox. Optional.
+	Connected func(Connection) error
 	// CgroupParent is the cgroup that pods live in. Default /kemudi.
 	CgroupParent string
 

@@ -2,11 +2,10 @@ package podnet
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -156,21 +155,16 @@ func (n *Network) podLinks() ([]string, error) {
 	}
 	var names []string
 	for _, f := range files {
-		data, err := os.ReadFile(f)
-		if err != nil {
+		links, err := notedLinks(f)
+		if errors.Is(err, fs.ErrNotExist) {
 			continue // it has gone with its pod
 		}
-		var noted struct {
-			Result struct {
-				Interfaces []struct{ Name, Sandbox string } `json:"interfaces"`
-			} `json:"result"`
+		if err != nil {
+			return nil, err
 		}
-		if err := json.Unmarshal(data, &noted); err != nil {
-			return nil, fmt.Errorf("decode CNI result %s: %w", f, err)
-		}
-		for _, i := range noted.Result.Interfaces {
-			if i.Sandbox == "" && i.Name != n.o.Bridge {
-				names = append(names, i.Name)
+		for _, l := range links {
+			if l.Sandbox == "" && l.Name != n.o.Bridge {
+				names = append(names, l.Name)
 			}
 		}
 	}

@@ -151,17 +151,22 @@ func (w *Worker) startAgent(g *task.Group, recorder *client.Recorder) (err error
 // primary one first.
 func (w *Worker) SetNodeIPs(ips []string) { w.agent.SetNodeIPs(ips) }
 
-// connected is told the addresses that a new pod has got.
-func (w *Worker) connected(ips []string) {
+// connected is told of a new pod in the pod network.
+func (w *Worker) connected(c kubelet.Connection) error {
+	o := podnetOptions(w.o.DataDir, w.o.RunDir)
 	var addrs []netip.Addr
-	for _, ip := range ips {
+	for _, ip := range c.IPs {
 		if a, err := netip.ParseAddr(ip); err == nil {
 			addrs = append(addrs, a)
 		}
 	}
-	if err := podnet.ForgetNeighbours(podnetOptions(w.o.DataDir, w.o.RunDir), addrs); err != nil {
+	if err := podnet.ForgetNeighbours(o, addrs); err != nil {
 		w.o.Logger.Warn("cannot forget who had a pod's address before: it may not answer for some seconds", "err", err)
 	}
+	if c.Receive == 0 && c.Send == 0 {
+		return nil
+	}
+	return podnet.Limit(o, c.Sandbox, podnet.Limits{Receive: c.Receive, Send: c.Send})
 }
 
 // Socket is where the node agent's API is served to the API server of the

@@ -22,6 +22,13 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/probe"
 )
 
+// Connection is a new sandbox in the pod network.
+type Connection struct {
+	Sandbox       string
+	IPs           []string
+	Receive, Send uint64 // bits a second that the pod may have; 0: as many as there are
+}
+
 // Runner is what makes the containers of all pods of a node. Its methods may be
 // called concurrently.
 type Runner struct {
@@ -40,8 +47,9 @@ type Runner struct {
 
 	// ResolvConf is the file of the machine's own resolver.
 	ResolvConf string
-	// Connected is told the addresses of a pod's new sandbox before anybody else is. Optional.
-	Connected func(ips []string)
+	// Connected is told of a pod's new sandbox before anybody else is. What it cannot do
+	// fails the sandbox. Optional.
+	Connected func(Connection) error
 
 	prober            *probe.Prober
 	sandboxes, starts semaphore

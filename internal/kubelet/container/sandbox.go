@@ -2,10 +2,12 @@ package container
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
@@ -64,9 +66,23 @@ func (r *Runner) RunSandbox(ctx context.Context, pod *v1.Pod, attempt int) (*run
 		return nil, fmt.Errorf("inspect new sandbox: %w", err)
 	}
 	if ips := cri.ObservedSandbox(st.Status).IPs; r.Connected != nil && len(ips) > 0 {
-		r.Connected(ips)
+		c := Connection{Sandbox: resp.PodSandboxId, IPs: ips}
+		c.Receive, c.Send = bandwidth(pod, "kubernetes.io/ingress-bandwidth"), bandwidth(pod, "kubernetes.io/egress-bandwidth")
+		if err := r.Connected(c); err != nil {
+			return nil, errors.Join(err, r.StopSandbox(ctx, c.Sandbox))
+		}
 	}
 	return st.Status, nil
+}
+
+// bandwidth is how many bits a second an annotation of a pod allows; 0: it says nothing.
+// What it cannot say has been refused by the runtime.
+func bandwidth(pod *v1.Pod, annotation string) uint64 {
+	q, err := resource.ParseQuantity(pod.Annotations[annotation])
+	if err != nil || q.Sign() < 0 {
+		return 0
+	}
+	return uint64(q.Value())
 }
 
 // StopSandbox has a sandbox give its network back.

@@ -101,6 +101,7 @@ func (b *farBed) start() {
 	st, err := etcd.New(etcd.Options{Dir: b.s.o.DataDir, Name: "far", Log: b.s.o.Logger, NoSync: true})
 	b.must(err)
 	under.Go("etcd", st.Run)
+	b.s.registry = obs.NewRegistry() // as a process that starts has
 	b.s.plane, err = plane.New(plane.Options{
 		Store: &st.Store, CABundle: string(b.s.pki.CA.CertPEM()), Logger: b.s.o.Logger, Serving: b.s.configure, Leadership: nobody{},
 	})

@@ -24,12 +24,13 @@ const logSize, logShare = 4096, 4
 
 // Cache is all objects of one resource. Readers, cursors and followers may be used
 // concurrently with each other and with the one feeder, which calls Replace
-// once and then Apply.
+// once and then Apply. If it cannot, it may call Recall before.
 type Cache struct {
 	Def      *resource.Def
 	Progress *Progress
 
-	synced chan struct{} // closed by the first Replace
+	synced chan struct{} // closed by the first Replace or Recall
+	heard  chan struct{} // closed by the first Replace
 
 	mu struct {
 		sync.RWMutex
@@ -41,6 +42,7 @@ type Cache struct {
 		followers map[*Follower]struct{}
 		unread    uint64 // followers have read all events below
 		synced    bool
+		heard     bool
 	}
 }
 
@@ -49,7 +51,7 @@ type indexValue struct{ index, value string }
 // New returns an empty cache of def's objects that shares progress with the
 // other caches of its feed.
 func New(def *resource.Def, progress *Progress) *Cache {
-	c := &Cache{Def: def, Progress: progress, synced: make(chan struct{})}
+	c := &Cache{Def: def, Progress: progress, synced: make(chan struct{}), heard: make(chan struct{})}
 	c.mu.tree = newTree()
 	c.mu.index = newIndex(def)
 	c.mu.log.size = logSize
@@ -80,6 +82,10 @@ func newIndex(def *resource.Def) map[string]map[string]map[string]*Item {
 
 // Synced is closed when the cache holds its first full state.
 func (c *Cache) Synced() <-chan struct{} { return c.synced }
+
+// Heard is closed when the cache holds what its feed has told, and not only what was known
+// earlier: what is missing then is not there.
+func (c *Cache) Heard() <-chan struct{} { return c.heard }
 
 // Rev is the revision that the cache shows at least.
 func (c *Cache) Rev() int64 { return c.Progress.Rev() }

@@ -19,6 +19,22 @@ type Change struct {
 func (c *Cache) Replace(items []*Item, rev int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.replaceLocked(items, rev)
+	if !c.mu.heard {
+		c.mu.heard = true
+		close(c.heard)
+	}
+}
+
+// Recall sets the whole state as an earlier process knew it, for as long as the feed cannot
+// tell what has become of it. It is Replace but for [Cache.Heard].
+func (c *Cache) Recall(items []*Item, rev int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.replaceLocked(items, rev)
+}
+
+func (c *Cache) replaceLocked(items []*Item, rev int64) {
 	c.applyLocked(c.differenceLocked(items, rev), c.mu.synced)
 	c.mu.log.begin(rev)
 	c.mu.log.last = max(c.mu.log.last, rev)

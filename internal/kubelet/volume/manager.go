@@ -31,21 +31,6 @@ type Sources interface {
 	ResourceField(pod *v1.Pod, ref *v1.ResourceFieldSelector) (string, error)
 }
 
-// Token is a service account token with its life time.
-type Token struct {
-	Value           string
-	Issued, Expires time.Time
-}
-
-// renew is when to fetch the next one: well before the end, and once a day.
-func (t Token) renew() time.Time {
-	at := t.Issued.Add(t.Expires.Sub(t.Issued) * 8 / 10)
-	if day := t.Issued.Add(24 * time.Hour); day.Before(at) {
-		return day
-	}
-	return at
-}
-
 // Manager makes and removes the volumes of the pods of a node. Calls for
 // different pods may be made concurrently, those for one pod not.
 type Manager struct {
@@ -241,28 +226,4 @@ func (m *Manager) Pods() ([]types.UID, error) {
 		}
 	}
 	return out, nil
-}
-
-// token returns a token for a projection: the one there is, unless it is time
-// for the next.
-func (m *Manager) token(ctx context.Context, pod *v1.Pod, volume string, p *v1.ServiceAccountTokenProjection, src Sources) (Token, error) {
-	key := tokenKey{pod.UID, volume, p.Path}
-	m.mu.Lock()
-	t, ok := m.mu.tokens[key]
-	m.mu.Unlock()
-	if ok && time.Now().Before(t.renew()) {
-		return t, nil
-	}
-	fresh, err := src.Token(ctx, pod, p)
-	if err != nil {
-		if ok && time.Now().Before(t.Expires) {
-			m.log.Warn("refresh service account token", "pod", pod.Namespace+"/"+pod.Name, "err", err)
-			return t, nil // still good
-		}
-		return Token{}, fmt.Errorf("failed to fetch token: %w", err)
-	}
-	m.mu.Lock()
-	m.mu.tokens[key] = fresh
-	m.mu.Unlock()
-	return fresh, nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -289,8 +290,55 @@ func TestTokenIsRefreshedInTimeAndKeptWhileTheAPIIsAway(t *testing.T) {
 	wantTree(t, m.Path(pod, &pod.Spec.Volumes[0]), "token 0644 token-2")
 	src.broken = errors.New("away")
 	old(2 * time.Hour)
+	again, err := m.Prepare(t.Context(), pod, src)
+	if err != nil || time.Until(again) > time.Minute || time.Until(again) < time.Second {
+		t.Errorf("while the API is away: got %v, again in %s", err, time.Until(again))
+	}
+	wantTree(t, m.Path(pod, &pod.Spec.Volumes[0]), "token 0644 token-2")
+	src.broken = apierrors.NewNotFound(v1.Resource("serviceaccounts"), "default")
 	if _, err := m.Prepare(t.Context(), pod, src); err == nil {
-		t.Error("an expired token was kept without an error")
+		t.Error("an expired token was kept without an error, although the API refuses another")
+	}
+}
+
+// TestTokensOutliveTheAgentAndTheMachine prepares a pod's volumes without the API, by an agent
+// that is new and on a machine that was started again.
+func TestTokensOutliveTheAgentAndTheMachine(t *testing.T) {
+	m := newManager(t)
+	src := &sources{life: time.Hour}
+	pod := podOf(t, `{volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: a/token}}]}}]}`)
+	prepare(t, m, pod, src)
+	m.mu.tokens = map[tokenKey]Token{}
+	prepare(t, m, pod, src)
+	dir := m.Path(pod, &pod.Spec.Volumes[0])
+	wantTree(t, dir, "a/token 0644 token-2")
+
+	m.mu.tokens = map[tokenKey]Token{}
+	src.broken = errors.New("away")
+	prepare(t, m, pod, src)
+	wantTree(t, dir, "a/token 0644 token-2")
+
+	m.mu.tokens = map[tokenKey]Token{}
+	if err := syscall.Unmount(dir, 0); err != nil {
+		t.Fatal(err)
+	}
+	prepare(t, m, pod, src)
+	wantTree(t, dir, "a/token 0644 token-1")
+	if info, err := os.Stat(filepath.Join(m.PodDir(pod.UID), "tokens")); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("where tokens are kept: got %v, %v, want mode 0700", info, err)
+	}
+
+	m.mu.tokens = map[tokenKey]Token{}
+	src.broken = apierrors.NewForbidden(v1.Resource("serviceaccounts"), "default", errors.New("no"))
+	if _, err := m.Prepare(t.Context(), pod, src); err == nil {
+		t.Error("a token was kept although the API refuses one")
+	}
+	if err := m.CleanUp(pod.UID); err != nil {
+		t.Fatal(err)
+	}
+	src.broken = errors.New("away")
+	if _, err := m.Prepare(t.Context(), pod, src); err == nil {
+		t.Error("a token is left of a pod that was cleaned up")
 	}
 }
 

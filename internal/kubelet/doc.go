@@ -18,5 +18,5 @@
 // Invariants, cited by number in the code:
 //
 //	K1 Ending the agent ends no container; the next one finds them by their labels.
-//	K2 What is on the node for no pod of the API is removed, but only after the API has told which pods there are.
+//	K2 What is on the node for no pod of the API is removed, but only after the API itself has told which pods there are: what was known of it earlier is not enough.
 package kubelet

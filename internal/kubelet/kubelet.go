@@ -30,6 +30,7 @@ type Agent struct {
 	parts   []part                 // that Run runs
 	cache   client.Reader[*v1.Pod] // of the pods of this node at least
 	running chan struct{}          // closed when pods are being run
+	unheard unheard
 }
 
 // part is a part of the agent, which runs until its context ends.
@@ -91,8 +92,15 @@ func (a *Agent) take(ctx context.Context, deltas []cache.Delta) error {
 	if a.Ready() != nil {
 		return a.adopt(ctx, deltas)
 	}
+	found, err := a.heardOf(ctx, deltas)
+	if err != nil {
+		return err
+	}
 	for _, d := range deltas {
-		contain.Run(a.o.Log, "update", d.Last().Key, func() { a.takeOne(d, nil) })
+		contain.Run(a.o.Log, "update", d.Last().Key, func() { a.takeOne(d, found[d.Last().Object.GetUID()]) })
+	}
+	if found != nil {
+		a.pods.Replay()
 	}
 	return nil
 }
@@ -109,8 +117,8 @@ func (a *Agent) takeOne(d cache.Delta, found *runtime.Inventory) {
 	}
 }
 
-// adopt starts the actors of the pods there are, and of what the runtime still
-// has of pods that are not.
+// adopt starts the actors of the pods there are. What the runtime still has of pods that
+// are not is left to the part that removes it.
 func (a *Agent) adopt(ctx context.Context, pods []cache.Delta) error {
 	a.pods.Keep()
 	found, err := a.watch.All(ctx)
@@ -132,12 +140,8 @@ func (a *Agent) adopt(ctx context.Context, pods []cache.Delta) error {
 		contain.Run(a.o.Log, "update", d.Now.Key, func() { a.takeOne(d, found[uid]) })
 		delete(found, uid)
 	}
-	for uid, inv := range found {
-		a.o.Log.Info("remove pod that is not in the API", "uid", uid)
-		contain.Run(a.o.Log, "what is left", string(uid), func() { a.pods.StartOrphan(uid, inv) })
-	}
+	a.unheard.leave(found)
 	a.pods.Replay()
-	a.pods.Runner.Disk.RemoveLeftovers(a.pods.Has)
 	close(a.running)
 	return nil
 }

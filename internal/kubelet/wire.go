@@ -105,7 +105,7 @@ func (a *Agent) partsWith(gauges pressure.Gauges) []part {
 		Config: o.ImageConfig, Images: o.Images, Runtime: o.Runtime, Puller: runner.Puller, Log: o.Log,
 		Event: func(kind, reason, message string) { o.Events.Event(a.node.Self(), kind, reason, message) },
 	})
-	list := []part{{"heartbeat", a.heartbeat}, {"runtime events", a.watch.Run}, {"pods", a.followPods}}
+	list := []part{{"heartbeat", a.heartbeat}, {"runtime events", a.watch.Run}, {"pods", a.followPods}, {"unknown pods", a.removeUnknown}}
 	if o.Settings.ManifestDir != "" {
 		list = append(list, part{"static pods", func(ctx context.Context) error { return a.static.Run(ctx, a.running) }})
 	}

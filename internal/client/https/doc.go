@@ -3,7 +3,8 @@
 // protobuf for every kind that has it, and keeps caches fed by list and watch.
 //
 // Start at [New] and [Transport.Run]; feed.go is how a cache stays right, servers.go
-// which server is asked, and look.go when it is left for another one. It
+// which server is asked, and look.go when it is left for another one. What is known
+// when there is none is in memory.go, and who is believed in cluster.go. It
 // knows nothing of who the caller is: certificates and tokens are functions
 // that are asked again for each request. Nor does it find out which servers
 // there are: see [Transport.SetServers].
@@ -15,4 +16,5 @@
 //	H3 A watch resumes only after a revision that was delivered as a whole.
 //	H4 A request that may have been carried out is not sent again, unless it only reads.
 //	H5 One server is asked as long as it works. It is left at once if it cannot be reached or sends the client away, and if it hangs, for one that answers.
+//	H6 Who has a memory believes no servers of another cluster, and none that are at an earlier state than they were: caches stay as they are.
 package https

@@ -41,6 +41,12 @@ type feed struct {
 	last   int64 // the last revision that a change was delivered of
 	failed bool  // the last try failed
 	filled time.Time
+	broke  time.Time     // when a watch did, or ended early; zero: who answered has been verified since
+	before *recollection // what was known earlier; nil: nothing, or it does not count any more
+
+	// Guarded by the lock of the memory.
+	written time.Time // when the state was written
+	size    int       // of what was written
 }
 
 // expiredSoon is how soon after a list a revision has no right to be too old.
@@ -88,6 +94,9 @@ func (f *feed) run(ctx context.Context) error {
 		return nil
 	}
 	f.resume = 0
+	if f.t.memory != nil {
+		f.before = f.t.memory.recall(f)
+	}
 	backoff := task.Backoff{Initial: f.t.o.Backoff, Max: most * f.t.o.Backoff, Jitter: 1}
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -99,7 +108,13 @@ func (f *feed) run(ctx context.Context) error {
 		if f.cache.Rev() > seen || time.Since(began) > f.t.o.WatchTimeout/2 {
 			backoff.Reset()
 		}
+		if err != nil || time.Since(began) < f.t.o.WatchTimeout/2 {
+			f.broke = time.Now()
+		}
 		wait := backoff.Next()
+		if f.before != nil { // that counts soon
+			wait = min(wait, max(time.Until(f.before.until), 0))
+		}
 		if errors.Is(err, errLeft) { // it goes on at the next server
 			continue
 		}
@@ -138,10 +153,15 @@ func (f *feed) note(err error) {
 // follow takes in what happens until the watch ends.
 func (f *feed) follow(ctx context.Context) error {
 	if f.resume == 0 {
-		if err := f.fill(ctx); err != nil {
+		if err := f.begin(ctx); err != nil {
 			return err
 		}
 		f.note(nil)
+	} else if !f.broke.IsZero() { // who answers now may be another one
+		if err := f.t.verify(ctx, f.broke); err != nil {
+			return err
+		}
+		f.broke = time.Time{}
 	}
 	return f.watch(ctx)
 }
@@ -149,6 +169,9 @@ func (f *feed) follow(ctx context.Context) error {
 // fill lists what is there, and sets the cache to it (H1): its followers are
 // told of the difference.
 func (f *feed) fill(ctx context.Context) error {
+	if err := f.t.verify(ctx, time.Now().Add(-sameAnswer)); err != nil {
+		return err
+	}
 	objs, text, err := f.list(ctx, f.t.o.PageSize)
 	if apierrors.IsResourceExpired(err) { // in the middle of the pages
 		objs, text, err = f.list(ctx, 0)
@@ -157,8 +180,8 @@ func (f *feed) fill(ctx context.Context) error {
 		return err
 	}
 	rev, err := revision(text)
-	if err == nil && rev < f.cache.Rev() {
-		err = fmt.Errorf("the server is at revision %d, after one that was at %d", rev, f.cache.Rev())
+	if shown := f.shown(); err == nil && rev < shown {
+		err = fmt.Errorf("the server is at revision %d, after one that was at %d", rev, shown)
 	}
 	if err != nil {
 		return fmt.Errorf("list %s: %w", f.def, err)
@@ -171,16 +194,35 @@ func (f *feed) fill(ctx context.Context) error {
 		}
 		items = append(items, it)
 	}
+	differs := f.differs(items)
+	f.before = nil
 	f.cache.Replace(items, rev)
-	f.cache.Progress.Advance(rev)
+	f.advance(rev, differs)
 	f.resume, f.last, f.filled = rev, rev, time.Now()
 	return nil
+}
+
+// shown is the revision that the cache shows, or was known to show earlier.
+func (f *feed) shown() int64 {
+	if f.before != nil {
+		return max(f.before.rev, f.cache.Rev())
+	}
+	return f.cache.Rev()
+}
+
+// advance says that the cache shows a revision now, and whether it is to be remembered.
+func (f *feed) advance(rev int64, changed bool) {
+	f.cache.Progress.Advance(rev)
+	f.t.memory.saw(rev)
+	if changed {
+		f.t.memory.changed(f)
+	}
 }
 
 // list reads all pages of one revision.
 func (f *feed) list(ctx context.Context, limit int64) (objs []resource.Object, rev string, err error) {
 	o := metav1.ListOptions{FieldSelector: f.fields, Limit: limit}
-	shown := f.cache.Rev()
+	shown := f.shown()
 	if shown > 0 { // the server may be another one, which is behind (H1)
 		o.ResourceVersion, o.ResourceVersionMatch = fmt.Sprint(shown), metav1.ResourceVersionMatchNotOlderThan
 	}
@@ -290,9 +332,10 @@ func (f *feed) apply(events []event) error {
 		}
 		changes = append(changes, cache.Change{Item: it, Delete: e.kind == string(cache.Deleted)})
 	}
+	worth := f.changes(changes)
 	f.cache.Apply(changes)
 	f.resume, f.last = marks, last
-	f.cache.Progress.Advance(last)
+	f.advance(last, worth)
 	return ended
 }
 

@@ -44,6 +44,9 @@ type Options struct {
 	// it. Default 100 ms.
 	Backoff time.Duration
 
+	// Memory has the last known state kept on disk. Nil: it is not.
+	Memory *Memory
+
 	Logger *slog.Logger // default: nothing is logged
 }
 

@@ -34,6 +34,7 @@ type link struct {
 	servers servers
 	config  *tls.Config
 	conns   connections
+	memory  *memory // nil: there is none
 
 	mu struct {
 		sync.Mutex
@@ -65,6 +66,11 @@ func New(o Options) (*Transport, error) {
 	l.servers.init(list, o.Backoff)
 	l.mu.feeds = map[feedKey]*feed{}
 	l.mu.http = l.newHTTP()
+	if o.Memory != nil {
+		if l.memory, err = newMemory(l); err != nil {
+			return nil, err
+		}
+	}
 	return &Transport{link: l, agent: o.Agent}, nil
 }
 
@@ -122,6 +128,9 @@ func (t *Transport) Hold(def *resource.Def, scope string) (c *cache.Cache, relea
 		}
 		delete(t.mu.feeds, key)
 		f.use.released = true
+		if t.memory != nil {
+			t.memory.forget(f)
+		}
 		if f.use.end != nil {
 			f.use.end(errReleased)
 		}
@@ -161,6 +170,9 @@ func (t *Transport) Run(ctx context.Context) error {
 	}
 	begin(feeds)
 	g.Go("servers", t.look)
+	if t.memory != nil {
+		g.Go("memory", t.memory.run)
+	}
 	g.Go("feeds", func(ctx context.Context) error {
 		forget := time.NewTicker(forgetEvery)
 		defer forget.Stop()
@@ -179,6 +191,9 @@ func (t *Transport) Run(ctx context.Context) error {
 				for _, f := range feeds {
 					f.cache.Trim()
 				}
+				if t.memory != nil {
+					t.memory.tidy(feeds)
+				}
 			case <-ctx.Done():
 				return nil
 			}
@@ -194,6 +209,17 @@ func (t *Transport) Do(ctx context.Context, r *client.Request) (runtime.Object, 
 	if r.Path != "" {
 		return t.raw(ctx, r.Path)
 	}
+	if t.memory.remembers(r) {
+		return t.get(ctx, r)
+	}
+	if t.memory != nil && r.Verb == "delete" { // once it is gone, an older state must not bring it back
+		t.memory.flush(ctx, r.Def)
+	}
+	return t.do(ctx, r)
+}
+
+// do sends one request.
+func (t *Transport) do(ctx context.Context, r *client.Request) (runtime.Object, error) {
 	c, err := t.encode(r)
 	if err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -104,6 +105,7 @@ func (a *agent) start(sg *stages) error {
 	var err error
 	a.api, err = https.New(https.Options{
 		Servers: known.Servers, CA: known.CA, Certificate: a.id.Certificate, Agent: "kubelet", Logger: a.o.Logger.With("part", "api"),
+		Memory: worker.Memory(a.o.DataDir, a.worker.Disbelieved),
 	})
 	if err != nil {
 		return err
@@ -198,9 +200,12 @@ func (a *agent) ask(ctx context.Context, whileOnly bool) (text string, _ error) 
 		defer cancel()
 	}
 	for {
-		found, err := client.For(a.api, core.ConfigMaps).Get(limited, metav1.NamespaceSystem, settings.ConfigMap)
+		err := a.api.Verify(limited)
 		if err == nil {
-			return found.Data[settings.Key], nil
+			var found *corev1.ConfigMap
+			if found, err = client.For(a.api, core.ConfigMaps).Get(limited, metav1.NamespaceSystem, settings.ConfigMap); err == nil {
+				return found.Data[settings.Key], nil
+			}
 		}
 		if ctx.Err() != nil {
 			return "", fmt.Errorf("ask for the cluster's settings: %w", err)

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,6 +33,8 @@ type Worker struct {
 	agent   *kubelet.Agent
 	c       Cluster        // once it is started
 	share   []netip.Prefix // of the pod addresses, likewise
+
+	recorder atomic.Pointer[client.Recorder] // likewise
 }
 
 // New starts the container runtime; the rest follows when the API is there.
@@ -96,6 +99,7 @@ func (w *Worker) Start(g *task.Group, c Cluster) error {
 		o.Step("container runtime", false)
 	}
 	recorder := client.NewRecorder(w.c.Transport, o.NodeName, o.Logger)
+	w.recorder.Store(recorder)
 	g.Go("node events", recorder.Run)
 	if err := w.startAgent(g, recorder); err != nil {
 		return err

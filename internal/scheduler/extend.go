@@ -83,11 +83,11 @@ func (l *loop) consult(item *pending, started time.Time) {
 		l.rate(x, nodes)
 		return
 	}
-	objs := objectsOf(nodes)
+	p, objs := item.pod.Obj, objectsOf(nodes)
 	var passed []*corev1.Node
 	failed := map[string]extenderRefusal{}
 	l.askExtenders(x, func(ctx context.Context) (err error) {
-		passed, err = filterAll(ctx, filters, x.pod.Obj, objs, failed)
+		passed, err = filterAll(ctx, filters, p, objs, failed)
 		return err
 	}, func() {
 		if len(passed) == 0 {
@@ -209,11 +209,11 @@ func (l *loop) rate(x *consultation, nodes []*snapshot.Node) {
 	for i, n := range nodes {
 		x.totals[n] = by.total[i]
 	}
-	objs := objectsOf(nodes)
+	p, objs := x.pod.Obj, objectsOf(nodes)
 	var more map[string]int64
 	l.consulting = x
 	l.askExtenders(x, func(ctx context.Context) error {
-		more = rateAll(ctx, raters, x.pod.Obj, objs)
+		more = rateAll(ctx, raters, p, objs)
 		return nil
 	}, func() {
 		for n := range x.totals {
@@ -288,9 +288,9 @@ func (l *loop) consultVictims(item *pending, s setback, asked []*extender.Extend
 		victims[cand.node.Name] = v
 	}
 	var chosen map[string]*extenderv1.MetaVictims
-	pods := podsByUID(l.snapshot, list)
+	p, pods := x.pod.Obj, podsByUID(l.snapshot, list)
 	l.askExtenders(x, func(ctx context.Context) (err error) {
-		chosen, err = consider(ctx, asked, x.pod.Obj, victims, pods)
+		chosen, err = consider(ctx, asked, p, victims, pods)
 		return err
 	}, func() {
 		var best *candidate

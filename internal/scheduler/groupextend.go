@@ -140,10 +140,10 @@ func (c *cycle) unheeded(said hearing) *unfit {
 func (l *loop) consultGroup(item *pending, q *question, started time.Time) {
 	x := &consultation{item: item, pod: q.pod, asked: l.interested(q.pod.Obj), started: started}
 	l.consulting = x
-	nodes, said := objectsOf(q.nodes), hearing{}
+	p, nodes, said := q.pod.Obj, objectsOf(q.nodes), hearing{} // as they are now: the call must not look
 	l.calls.add(&call{
 		pod: callsOf(item.group), kind: askCall, limit: l.patience(x.asked),
-		do: func(ctx context.Context) error { return said.fill(ctx, x.asked, q.pod.Obj, nodes) },
+		do: func(ctx context.Context) error { return said.fill(ctx, x.asked, p, nodes) },
 		then: func(err error) {
 			l.consulting = nil
 			g := item.group

@@ -19,6 +19,7 @@ import (
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/store/storetest"
 	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // run runs a server until the test ends or stop is called.
@@ -52,26 +53,31 @@ func run(t testing.TB, o Options) (s *Server, stop func()) {
 	return s, stop
 }
 
+// write writes a key, again if the leader of several members has changed meanwhile.
 func write(t testing.TB, s *Server, key, value string) int64 {
 	t.Helper()
-	r, err := s.Txn(t.Context(), store.Txn{Ops: []store.Op{{Key: key, Value: []byte(value)}}})
-	if err != nil {
-		t.Fatalf("write %s: %v", key, err)
+	for {
+		r, err := s.Txn(t.Context(), store.Txn{Ops: []store.Op{{Key: key, Value: []byte(value)}}})
+		switch {
+		case err == nil:
+			return r.Rev
+		case !errors.Is(err, store.ErrUnknown) && !errors.Is(err, store.ErrNoMajority):
+			t.Fatalf("write %s: %v", key, err)
+		}
 	}
-	return r.Rev
 }
 
 // eventually waits until ok, which has no event to wait for.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(wait.Patience)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("%s: not within 30 s", what)
+			t.Fatalf("%s: not within %s", what, wait.Patience)
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // memberEnv has the settings of a child process that is a member.
@@ -82,7 +83,7 @@ func TestChildIsAMember(t *testing.T) {
 }
 
 func obey(s *Server, o order) (r report) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), wait.Patience)
 	defer cancel()
 	var err error
 	switch o.Do {
@@ -165,6 +166,19 @@ func (p *process) kill() {
 	p.Helper()
 	_ = p.cmd.Process.Kill()
 	_ = p.cmd.Wait()
+}
+
+// endsWith waits until the process ends by itself, and reports whether it said a line before.
+func (p *process) endsWith(line string) bool {
+	p.Helper()
+	stop := context.AfterFunc(within(p.T), func() { _ = p.cmd.Process.Kill() })
+	defer stop()
+	heard := false
+	for p.lines.Scan() {
+		heard = heard || p.lines.Text() == line
+	}
+	_ = p.cmd.Wait()
+	return heard
 }
 
 // errKilled is what is heard of an order whose process ended.
@@ -295,18 +309,13 @@ func TestMembersSurviveAKillAtEachStepOfAChange(t *testing.T) {
 
 	for i := 1; i >= 0; i-- {
 		during(r, m0, m0, order{Do: "remove", ID: ids[i]})
-		for others[i].lines.Scan() {
+		for range 2 { // it stays so
+			if !others[i].endsWith("removed") {
+				t.Errorf("%s does not say that it was removed", others[i].settings.Name)
+			}
+			others[i].start()
 		}
-		_ = others[i].cmd.Wait()
-		others[i].start() // it may have been killed before it heard of it; it does now
-		heard := false
-		for others[i].lines.Scan() {
-			heard = heard || others[i].lines.Text() == "removed"
-		}
-		if !heard {
-			t.Errorf("%s does not say that it was removed", others[i].settings.Name)
-		}
-		_ = others[i].cmd.Wait()
+		others[i].kill()
 		write(m0)
 	}
 	during(r, m0, m0, order{Do: "peer"})

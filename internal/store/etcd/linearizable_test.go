@@ -15,6 +15,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // asked is what a client asked of a key: to read it, to write a value, or, if old is set, to
@@ -220,12 +221,12 @@ func (h *history) judge() {
 	if h.mu.writes < 100 {
 		h.Errorf("%d writes were answered, want enough to judge", h.mu.writes)
 	}
-	switch result, info := porcupine.CheckOperationsVerbose(register, h.mu.list, time.Minute); result {
+	switch result, info := porcupine.CheckOperationsVerbose(register, h.mu.list, wait.Patience); result {
 	case porcupine.Illegal:
 		path := h.ArtifactDir() + "/history.html"
 		h.Errorf("no order of the writes explains what clients have read; see %s: %v", path, porcupine.VisualizePath(register, info, path))
 	case porcupine.Unknown:
-		h.Errorf("it was not found out within a minute whether an order explains what clients have read")
+		h.Errorf("it was not found out in time whether an order explains what clients have read")
 	}
 	// A lie is noticed.
 	lie := slices.Clone(h.mu.list)

@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
 	servererrors "go.etcd.io/etcd/server/v3/etcdserver/errors"
 
+	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
@@ -191,8 +192,9 @@ func (s *Server) HandOver(ctx context.Context) error {
 }
 
 // notYet are refusals that time heals: members that have not caught up, or have not been
-// connected for long enough to be relied upon.
+// connected for long enough to be relied upon, or too few of them.
 var notYet = []error{
+	store.ErrNoMajority,
 	servererrors.ErrLearnerNotReady, servererrors.ErrUnhealthy, servererrors.ErrNotEnoughStartedMembers,
 	servererrors.ErrNotLeader, servererrors.ErrTimeout, servererrors.ErrTimeoutDueToLeaderFail, servererrors.ErrLeaderChanged,
 	servererrors.ErrTimeoutLeaderTransfer, membership.ErrTooManyLearners, errNoAnswer,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -80,7 +81,7 @@ func TestAMinorityRefusesWritesAndCatchesUpAfterwards(t *testing.T) {
 			t.Fatalf("feed of the member that was cut off: got %q, want all up to the last", seen)
 		}
 	}
-	if fmt.Sprint(seen) != "[before during after]" {
+	if fmt.Sprint(slices.Compact(seen)) != "[before during after]" { // what was unknown may have been written twice
 		t.Errorf("feed of the member that was cut off: got %q", seen)
 	}
 }

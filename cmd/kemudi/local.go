@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -99,7 +100,7 @@ again should it crash. Without it, kemudi up brings the cluster back after a reb
 				return fmt.Errorf("find this program: %w", err)
 			}
 			o.ServerArgs = args
-			if err := addAgents(&o, agents); err != nil {
+			if err := addAgents(c.Context(), &o, agents); err != nil {
 				return err
 			}
 			urls, err := up.Up(c.Context(), o)
@@ -121,7 +122,7 @@ again should it crash. Without it, kemudi up brings the cluster back after a reb
 
 // addAgents gives a cluster its further nodes on this machine: those that it has, and
 // more if more are wanted.
-func addAgents(o *up.Options, wanted int) error {
+func addAgents(ctx context.Context, o *up.Options, wanted int) error {
 	f := fleet.Fleet{Program: o.Program, DataDir: o.DataDir, RunDir: o.RunDir}
 	have, err := f.Size()
 	if err != nil || have == 0 && wanted <= 0 {
@@ -133,7 +134,7 @@ func addAgents(o *up.Options, wanted int) error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("further nodes need root: %w", os.ErrPermission)
 	}
-	server, err := f.Grow(max(have, wanted))
+	server, err := f.Grow(ctx, max(have, wanted))
 	if err != nil {
 		return err
 	}

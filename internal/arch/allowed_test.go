@@ -69,6 +69,7 @@ var allowed = []allowance{
 	{"github.com/klauspost/compress", "zstd, which the embedded helper programs are packed with"},
 	// Network.
 	{"github.com/vishvananda/netlink", "links, addresses, routes"},
+	{"github.com/vishvananda/netns", "network namespaces of further nodes on one machine"},
 	{"github.com/coredns/coredns", "the embedded cluster DNS server"},
 	{"github.com/miekg/dns", "DNS messages"},
 	{"golang.org/x/net", "HTTP/2 settings that the standard library does not offer"},
@@ -88,7 +89,6 @@ var allowed = []allowance{
 var allowedInTests = []allowance{
 	{"k8s.io/cli-runtime", "how tests hand kubectl its streams and settings, to run it in process"},
 	{"github.com/google/nftables", "whether foreign rules are still there and ours are gone, read by other code than wrote them"},
-	{"github.com/vishvananda/netns", "network namespaces that tests make"},
 	{"github.com/gorilla/websocket", "the client's side of exec, attach and port-forward"},
 	{"sigs.k8s.io/randfill", "fills API types with random values, to compare codecs with the libraries'"},
 	{"github.com/rogpeppe/go-internal", "text scripts as tests"},

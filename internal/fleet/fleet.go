@@ -81,11 +81,11 @@ func (f Fleet) Size() (int, error) {
 
 // Grow makes machines until there are so many; none is taken away. It returns the
 // address at which they reach the server: that is to be the address of its node.
-func (f Fleet) Grow(size int) (server netip.Addr, err error) {
+func (f Fleet) Grow(ctx context.Context, size int) (server netip.Addr, err error) {
 	if size > most {
 		return server, fmt.Errorf("%d machines: there can be %d", size, most)
 	}
-	l, err := openLAN(f.machines())
+	l, err := openLAN(ctx, f.machines())
 	if err != nil {
 		return server, err
 	}
@@ -225,7 +225,7 @@ func (f Fleet) remove(ctx context.Context) (removed []string, _ error) {
 	if len(errs) > 0 {
 		return removed, errors.Join(errs...)
 	}
-	gone, err := removeLAN(f.machines())
+	gone, err := removeLAN(ctx, f.machines())
 	if err == nil {
 		err = os.RemoveAll(f.machines())
 	}

@@ -42,7 +42,7 @@ type lan struct {
 
 // openLAN makes the network, unless it is there. dir is where its addresses are noted:
 // they stay the same.
-func openLAN(dir string) (_ *lan, err error) {
+func openLAN(ctx context.Context, dir string) (_ *lan, err error) {
 	nl, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink: %w", err)
@@ -59,7 +59,7 @@ func openLAN(dir string) (_ *lan, err error) {
 	if err := l.ensureBridge(dir); err != nil {
 		return nil, fmt.Errorf("make the network of the machines: %w", err)
 	}
-	if err := l.ensureRules(); err != nil {
+	if err := l.ensureRules(ctx); err != nil {
 		return nil, err
 	}
 	return l, nil
@@ -144,7 +144,7 @@ const ruleTimeout = 10 * time.Second
 
 // ensureRules give what machines send to the world this machine's address. Pods, and
 // the machines among each other, see who it is.
-func (l *lan) ensureRules() error {
+func (l *lan) ensureRules(ctx context.Context) error {
 	conn, err := nft.Open()
 	if err != nil {
 		return err
@@ -161,7 +161,7 @@ func (l *lan) ensureRules() error {
 		rule = append(rule, nft.NotOutInterface(inside, nft.R0)...)
 	}
 	b.AddRule(table, "postrouting", append(rule, nft.Masquerade())...)
-	ctx, cancel := context.WithTimeout(context.Background(), ruleTimeout)
+	ctx, cancel := context.WithTimeout(ctx, ruleTimeout)
 	defer cancel()
 	if err := conn.Commit(ctx, &b); err != nil {
 		return fmt.Errorf("write rules of the machines' network: %w", err)
@@ -237,7 +237,7 @@ func disconnect(m machine) error {
 
 // removeLAN removes what the network of the machines has left on this machine, if it is
 // theirs.
-func removeLAN(owner string) (removed []string, _ error) {
+func removeLAN(ctx context.Context, owner string) (removed []string, _ error) {
 	nl, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink: %w", err)
@@ -263,7 +263,7 @@ func removeLAN(owner string) (removed []string, _ error) {
 	var b nft.Batch
 	b.AddTable(table)
 	b.DelTable(table)
-	ctx, cancel := context.WithTimeout(context.Background(), ruleTimeout)
+	ctx, cancel := context.WithTimeout(ctx, ruleTimeout)
 	defer cancel()
 	if err := conn.Commit(ctx, &b); err != nil {
 		return removed, fmt.Errorf("remove rules of the machines' network: %w", err)
@@ -282,8 +282,8 @@ func makeNetns(name string) error {
 	if made(name) {
 		return nil
 	}
-	return onThread(func() error {
-		ns, err := netns.NewNamed(name)
+	return backAfter(func() error {
+		ns, err := netns.NewNamed(name) // which enters it
 		if err != nil {
 			return fmt.Errorf("make network namespace %s: %w", name, err)
 		}
@@ -293,7 +293,7 @@ func makeNetns(name string) error {
 
 // within runs f in a network namespace.
 func within(name string, f func() error) error {
-	return onThread(func() error {
+	return backAfter(func() error {
 		ns, err := netns.GetFromName(name)
 		if err != nil {
 			return fmt.Errorf("open network namespace %s: %w; kemudi up makes it again", name, err)
@@ -306,15 +306,22 @@ func within(name string, f func() error) error {
 	})
 }
 
-// onThread runs f on a thread that nothing else uses afterwards: it may be in another
-// namespace then.
-func onThread(f func() error) error {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-		done <- f()
-	}()
-	return <-done
+// backAfter runs f, which may enter another network namespace, on this thread alone, and
+// comes back to the present one. A thread that does not come back is nobody else's.
+func backAfter(f func() error) error {
+	runtime.LockOSThread()
+	here, err := netns.Get()
+	if err != nil {
+		runtime.UnlockOSThread()
+		return fmt.Errorf("find this network namespace: %w", err)
+	}
+	defer here.Close()
+	err = f()
+	if back := netns.Set(here); back != nil {
+		return errors.Join(err, fmt.Errorf("come back to this network namespace: %w", back))
+	}
+	runtime.UnlockOSThread()
+	return err
 }
 
 func ipNet(p netip.Prefix) *net.IPNet {

@@ -1,0 +1,128 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kemudi/kemudi/internal/fleet"
+	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/test/wait"
+)
+
+const webOnEachNode = `
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: web}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers:
+      - {name: c, image: "kemudi.local/agnhost:1", args: [netexec], ports: [{containerPort: 8080}], readinessProbe: {httpGet: {path: /healthz, port: 8080}}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec:
+  selector: {app: web}
+  ports: [{port: 80, targetPort: 8080}]
+`
+
+// TestFurtherNodesOnOneMachine brings up three nodes, has pods on each reach those on the
+// others, and stops and starts all of it.
+func TestFurtherNodesOnOneMachine(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	dirs := []string{"--data-dir", m.DataDir, "--run-dir", m.RunDir}
+	command := func(args ...string) string {
+		t.Helper()
+		o := m.run(t.Context(), nil, append(append([]string{m.bin, args[0]}, dirs...), args[1:]...)...)
+		if o.code != 0 {
+			t.Fatalf("%v: exit code %d\n%s", args, o.code, o.all())
+		}
+		return o.stdout
+	}
+	agnhost := m.images[slices.IndexFunc(m.images, func(file string) bool { return filepath.Base(file) == "agnhost-1.tar" })]
+	up := []string{"up", "--kubeconfig", "", "--agents", "2", "--import", agnhost, "--", "--pod-logs-dir", m.LogsDir}
+	said := command(up...)
+	for _, want := range []string{"node is ready: agent-1\n", "node is ready: agent-2\n", "imported kemudi.local/agnhost:1\n"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("up: got\n%s\nwant it to contain %q", said, want)
+		}
+	}
+	c := &cluster{machine: m}
+	c.connect(t)
+	k := c.kubectl()
+	nodes := strings.Fields(k.do(t, "get", "nodes", "-o", "jsonpath={.items[*].metadata.name}"))
+	if len(nodes) != 3 || nodes[0] != "agent-1" || nodes[1] != "agent-2" {
+		t.Fatalf("got nodes %q, want those of the server and two more", nodes)
+	}
+	trace.Proves(t, "C-445")
+
+	k.apply(t, webOnEachNode)
+	k.do(t, "rollout", "status", "daemonset/web", patient)
+	pods := c.pods(t, "default", "app=web")
+	c.wantEachOther(t, pods)
+	for i := range pods {
+		// By the agents of the nodes, which are reached by their addresses or by their tunnels.
+		if got := k.do(t, "exec", pods[i].Name, "--", "/agnhost", "help"); !strings.Contains(got, "netexec") {
+			t.Errorf("exec on %s: got %q", pods[i].Spec.NodeName, got)
+		}
+		k.wants(t, []string{"Started HTTP server on port 8080"}, "logs", pods[i].Name)
+	}
+
+	before := c.containers(t, "default", "app=web")
+	if got := command("down"); !strings.Contains(got, "stopped agent-1\nstopped agent-2\nstopped the server") {
+		t.Errorf("down: got %q", got)
+	}
+	command("up", "--kubeconfig", "", "--", "--pod-logs-dir", m.LogsDir)
+	var s struct {
+		Ready    bool
+		Machines []fleet.State
+	}
+	wait.Until(t, func() error {
+		if err := json.Unmarshal([]byte(m.run(t.Context(), nil, append([]string{m.bin, "status", "-o", "json"}, dirs...)...).stdout), &s); err != nil {
+			return err
+		}
+		if !s.Ready || len(s.Machines) != 2 || s.Machines[0].Process == 0 || s.Machines[1].Process == 0 {
+			return fmt.Errorf("status: got %+v", s)
+		}
+		return nil
+	})
+	c.connect(t)
+	k.do(t, "rollout", "status", "daemonset/web", patient)
+	wantSame(t, before, c.containers(t, "default", "app=web"))
+	c.wantEachOther(t, c.pods(t, "default", "app=web"))
+}
+
+// wantEachOther has each pod ask each of them, by its address and by the service.
+func (c *cluster) wantEachOther(t *testing.T, pods []corev1.Pod) {
+	t.Helper()
+	if len(pods) != 3 {
+		t.Fatalf("got %d pods, want one on each node", len(pods))
+	}
+	for i := range pods {
+		ask := func(what string, target, want string) {
+			t.Helper()
+			url := "http://" + pods[i].Status.PodIP + ":8080/dial?request=" + what + "&protocol=http&tries=1&" + target
+			got, err := get(c.host, url)
+			if err != nil || !strings.Contains(got, want) {
+				t.Errorf("from %s: %s: got %q, %v, want %q", pods[i].Spec.NodeName, target, got, err, want)
+			}
+		}
+		for j := range pods {
+			ask("hostname", "host="+pods[j].Status.PodIP+"&port=8080", pods[j].Name)
+			// Who asks is seen as who he is, on the other nodes too.
+			ask("clientip", "host="+pods[j].Status.PodIP+"&port=8080", pods[i].Status.PodIP+":")
+		}
+		ask("hostname", "host=web.default.svc.cluster.local&port=80", "web-")
+	}
+}

@@ -13,6 +13,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kemudi/kemudi/internal/client/known"
 )
@@ -136,7 +137,8 @@ func (t *Transport) inquire(ctx context.Context, since time.Time) (*inquiry, err
 // behind that was seen, it has been given time.
 func (t *Transport) askCluster(ctx context.Context, q *inquiry, seen int64) error {
 	c := &call{
-		method: http.MethodGet, path: "/api/v1/namespaces", query: url.Values{"fieldSelector": {"metadata.name=kube-system"}}, accept: mediaJSON, verb: "list",
+		method: http.MethodGet, path: "/api/v1/namespaces", query: url.Values{"fieldSelector": {"metadata.name=kube-system"}}, accept: mediaJSON,
+		verb: "list", gr: schema.GroupResource{Resource: "namespaces"},
 	}
 	behind := *c
 	if seen > 0 {

@@ -40,7 +40,6 @@ type Memory struct {
 // rested from the write before, by its size.
 const (
 	writeAfter  = time.Second
-	leastRest   = 5 * time.Second
 	bytesASec   = 64 << 10
 	flushWithin = 2 * time.Second
 	defPatience = 5 * time.Second
@@ -261,7 +260,7 @@ func (m *memory) due(now time.Time) (u *unwritten, wait time.Duration) {
 	defer m.mu.Unlock()
 	for f, u := range m.mu.dirty {
 		at := u.since.Add(writeAfter)
-		if rested := f.written.Add(max(leastRest, time.Duration(f.size)*time.Second/bytesASec)); rested.After(at) {
+		if rested := f.written.Add(time.Duration(f.size) * time.Second / bytesASec); rested.After(at) {
 			at = rested
 		}
 		if u.urgent || now.IsZero() || !at.After(now) {

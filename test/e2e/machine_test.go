@@ -65,7 +65,12 @@ func newMachine(t *testing.T) *machine {
 	m.host.Addr("eth0", machineIP+"/24")
 	m.neighbour.Addr("eth0", neighbourIP+"/24")
 	m.host.Route("0.0.0.0/0", neighbourIP)
+	return m.furnish(t)
+}
 
+// furnish gives a machine that is cabled its directories, and sees to its end.
+func (m *machine) furnish(t *testing.T) *machine {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "ke")
 	if err != nil {
 		t.Fatal(err)

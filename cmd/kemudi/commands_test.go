@@ -430,7 +430,8 @@ func TestTipsAreWhatPeopleCanType(t *testing.T) {
 	got := tips(c, o, []string{"http://192.0.2.1:30080/"})
 	const access = "--kubeconfig '/srv/my data/admin.kubeconfig'"
 	want := "\nTry next:\n  bin/kemudi kubectl " + access + " get pods -A\n  bin/kemudi kubectl " + access + " get nodes -o wide\n" +
-		"  curl http://192.0.2.1:30080/\n  bin/kemudi status --data-dir '/srv/my data'\n  bin/kemudi down --data-dir '/srv/my data'\n"
+		"  curl http://192.0.2.1:30080/\n  bin/kemudi status --data-dir '/srv/my data'\n  bin/kemudi down --data-dir '/srv/my data'\n" +
+		"  bin/kemudi token create --data-dir '/srv/my data'   # lets another machine join, and says what to type there\n"
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

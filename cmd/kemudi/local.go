@@ -148,10 +148,13 @@ func addAgents(ctx context.Context, o *up.Options, wanted int) error {
 // cluster, and with a kubectl that there is.
 func tips(c *cobra.Command, o up.Options, urls []string) string {
 	self := shellQuoted(os.Args[0])
-	dirs := ""
+	dirs, data := "", ""
 	for _, name := range []string{"data-dir", "run-dir"} {
 		if f := c.Flags().Lookup(name); f.Value.String() != f.DefValue {
 			dirs += " --" + name + " " + shellQuoted(f.Value.String())
+		}
+		if name == "data-dir" {
+			data = dirs
 		}
 	}
 	kubectl := self + " kubectl"
@@ -169,7 +172,7 @@ func tips(c *cobra.Command, o up.Options, urls []string) string {
 	for _, url := range urls {
 		lines = append(lines, "curl "+url)
 	}
-	lines = append(lines, self+" status"+dirs, self+" down"+dirs)
+	lines = append(lines, self+" status"+dirs, self+" down"+dirs, self+" token create"+data+"   # lets another machine join, and says what to type there")
 	return "\n" + strings.Join(lines, "\n  ") + "\n"
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -78,6 +79,9 @@ a machine that joins gives nothing away to a cluster that is another.`,
 				return printJSON(t)
 			}
 			fmt.Fprintln(c.OutOrStdout(), t.Token)
+			if !o.Server { // for people, beside what scripts read
+				fmt.Fprintf(c.ErrOrStderr(), "on the machine that is to join:\n  kemudi agent --server %s --token %s\n", strings.Join(t.Servers, ","), t.Token)
+			}
 			return nil
 		},
 	}

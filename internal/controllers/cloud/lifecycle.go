@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -59,7 +60,9 @@ func (r *lifecycle) Reconcile(ctx context.Context, node *corev1.Node) (controlle
 		r.pace.forget(node.Name)
 		return controller.Done, r.taint(ctx, node, false)
 	}
-	if left := r.pace.left(node.Name); left > 0 {
+	// One that has only just registered is given as long to get ready as others, who
+	// look every so often, would give it.
+	if left := max(r.pace.left(node.Name), time.Until(node.CreationTimestamp.Add(r.pace.every))); left > 0 {
 		return controller.After(left), nil
 	}
 	r.pace.asked(node.Name)

@@ -74,7 +74,7 @@ const reliefPause = 5 * time.Second
 // makeSpace gives back what the database does not need: all that can be had when it is full,
 // and what pays when history was forgotten.
 func (s *Server) makeSpace(ctx context.Context, m *member) error {
-	if m.alarmed() {
+	if m.alarmed(ctx) {
 		m.space.ask()
 	}
 	for {
@@ -84,7 +84,7 @@ func (s *Server) makeSpace(ctx context.Context, m *member) error {
 			err = s.relieve(ctx, m)
 		case <-m.space.history:
 			err = s.defragment(ctx, m, paysByItself)
-			if m.alarmed() || m.space.check(0) != nil { // another member has raised it, or nobody writes any more
+			if m.alarmed(ctx) || m.space.check(0) != nil { // another member has raised it, or nobody writes any more
 				m.space.ask()
 			}
 		case <-ctx.Done():
@@ -116,28 +116,34 @@ func (s *Server) relieve(ctx context.Context, m *member) error {
 	return m.endAlarm(ctx)
 }
 
-// alarmed reports whether etcd has stopped all writes but those that free space.
-func (m *member) alarmed() bool {
-	for _, a := range m.srv.Alarms() {
-		if a.Alarm == etcdserverpb.AlarmType_NOSPACE {
-			return true
-		}
-	}
-	return false
-}
-
-// endAlarm ends etcd's alarms about the quota, whichever member has raised them.
-func (m *member) endAlarm(ctx context.Context) error {
-	if !m.alarmed() {
-		return nil
-	}
+// alarms are those that have stopped all writes but the ones that free space, whichever
+// member has raised them; none while nobody answers. They are asked for as a client would:
+// what the server itself has in memory may be replaced under a reader.
+func (m *member) alarms(ctx context.Context) (list []*clientv3.AlarmMember) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	for _, a := range m.srv.Alarms() {
-		if a.Alarm != etcdserverpb.AlarmType_NOSPACE {
-			continue
+	answer, err := m.client.AlarmList(ctx)
+	if err != nil {
+		return nil
+	}
+	for _, a := range answer.Alarms {
+		if a.Alarm == etcdserverpb.AlarmType_NOSPACE {
+			list = append(list, (*clientv3.AlarmMember)(a))
 		}
-		if _, err := m.client.AlarmDisarm(ctx, (*clientv3.AlarmMember)(a)); err != nil {
+	}
+	return list
+}
+
+// alarmed reports whether there is such an alarm.
+func (m *member) alarmed(ctx context.Context) bool { return len(m.alarms(ctx)) > 0 }
+
+// endAlarm ends etcd's alarms about the quota.
+func (m *member) endAlarm(ctx context.Context) error {
+	for _, a := range m.alarms(ctx) {
+		ctx, cancel := context.WithTimeout(ctx, answerTime)
+		_, err := m.client.AlarmDisarm(ctx, a)
+		cancel()
+		if err != nil {
 			return fmt.Errorf("end the alarm about the quota: %w", err)
 		}
 	}

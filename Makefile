@@ -13,7 +13,7 @@ GIT         := git -c safe.directory='*'
 STEP        := build/step.sh
 # Packages whose tests run with the race detector: all that have goroutines or
 # locks, which a house rule holds.
-RACE        ?= $(addsuffix /...,$(addprefix ./internal/,admission apiserver auth cache cel client cloud cloudmanager cluster controller controllers dialback dns endpoint join kubelet leader metricsserver obs plane podnet proxy scheduler simnode simulate store task up watchcache wire worker workload))
+RACE        ?= $(addsuffix /...,$(addprefix ./internal/,admission announce apiserver audit auth cache cel client cloud cloudmanager cluster controller controllers dialback dns drain edge edgefeed endpoint fleet ingress join kubelet leader metricsserver netpolicy nodepool obs parts plane podnet proxy reach scheduler secureport servers simnode simulate store task up watchcache wire worker workload))
 # Packages whose tests are of one goroutine, and run without it, but reach by
 # package unsafe: they run with its other half, the check of pointers.
 POINTERS    ?= $(addsuffix /...,$(addprefix ./internal/,layout patch))
@@ -21,7 +21,9 @@ TEST_FLAGS  ?= -count=1 -shuffle=on -timeout=15m
 # How often a package with failed tests is tried again; all tries must pass (docs/decisions/020).
 AGAIN       ?= 0
 # Packages that work with real time, which make test-often runs.
-OFTEN       ?= ^(test/(clients|e2e|image|node)|internal/(apiserver|client/https|cluster|container|controller|dialback|dns|kubelet|podnet|proxy|store/etcd|up))$$
+OFTEN       ?= ^(test/(clients|e2e|image|node)|internal/(apiserver|client/https|cluster|container|controller|dialback|dns|kubelet|netpolicy|podnet|proxy|store/etcd|up))$$
+# The tests of several machines with faults, and of roll-outs that lose no request.
+CHAOS       ?= ^Test(RollOutsOfAServerThatDoesNotLinger|ClientsOfAllServersSeeOneOrder|ResetLeavesTheHostAsBefore|AnyMachineOfSeveralMayDie|ServerOnItsOwnRefusesWrites|PodsComeBackAfterALossOfPower|PodsOfALostNodeAreNotDoubled)$$
 TRACE_DIR   := $(CURDIR)/.trace
 
 VERSION     ?= $(shell $(GIT) describe --tags --always --dirty 2>/dev/null || echo 0.0.0-dev)
@@ -37,7 +39,7 @@ HEAP        := -X runtime.godebugDefault=disablethp=1
 LDFLAGS     := -s -w $(HEAP) $(KUBE_STAMP) -X $(STAMP).Version=$(VERSION) -X $(STAMP).Commit=$(COMMIT) -X $(STAMP).TreeState=$(TREE_STATE) -X $(STAMP).Date=$(DATE)
 
 .DEFAULT_GOAL := help
-.PHONY: help root prerequisites runtime build images test test-often lint up down reset bench bench-scale bench-compare bench-baseline baseline requirements audit clean
+.PHONY: help root prerequisites runtime build images test test-often chaos lint up down reset bench bench-scale bench-cluster bench-compare bench-baseline baseline upstream-cloud requirements audit clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r target text; do printf '  make %-14s %s\n' "$$target" "$$text"; done
@@ -63,11 +65,15 @@ lint: runtime ## check format, vet, staticcheck and the house rules
 
 # What lint checks, it checks beside the tests.
 test: build ## run every test, end to end ones with real containers included, and lint (root)
-	@GO=$(GO) TEST_FLAGS='$(TEST_FLAGS)' KEMUDI_TRACE_DIR=$(TRACE_DIR) build/test.sh -check build/lint.sh -race '$(RACE)' -pointers '$(POINTERS)' -again '$(AGAIN)'
+	@GO=$(GO) TEST_FLAGS='$(TEST_FLAGS)' KEMUDI_TRACE_DIR=$(TRACE_DIR) build/test.sh -memory -check build/lint.sh -race '$(RACE)' -pointers '$(POINTERS)' -again '$(AGAIN)'
 
 # By chance or not: what works with real time and real machines, N times.
 test-often: build ## run those suites N=5 times while other programs take all processors (root)
 	@GO=$(GO) TEST_FLAGS='$(TEST_FLAGS) -timeout=30m' build/test.sh -busy -times $(or $(N),5) -only '$(OFTEN)'
+
+# What happens to machines by chance: as many faults, and as many clusters one after the other.
+chaos: build ## run the tests that break servers and agents, ROUNDS=100 times as long (root)
+	@KEMUDI_BIN=$(CURDIR)/bin/kemudi KEMUDI_ROUNDS=$(or $(ROUNDS),100) $(GO) test -count=1 -timeout=9h -v -run '$(CHAOS)' ./test/e2e
 
 images: prerequisites ## build the images of examples and tests into bin/images
 	@$(STEP) "building images" sh -c '$(GO) run ./test/image/cmd/testimages bin/images >/dev/null'
@@ -90,11 +96,20 @@ baseline:
 	@$(STEP) "building the baseline" $(GO) build -C test/baseline -o $(CURDIR)/bin/baseline .
 	@$(STEP) "vet of the baseline" $(GO) vet -C test/baseline .
 
+# Its module, too, is compiled and vetted only here.
+upstream-cloud: ## let upstream's loops of a cloud go through the story that ours do, and compare
+	@$(STEP) "building upstream's loops" $(GO) build -C test/upstreamcloud -o $(CURDIR)/bin/ ./...
+	@$(STEP) "vet of them" $(GO) vet -C test/upstreamcloud ./...
+	KEMUDI_UPSTREAM_CLOUD=$(CURDIR)/bin/upstreamcloud $(GO) test -count=1 -run TestCloudComesToTheSameWithUpstreamsLoopsAndOurs ./internal/cluster
+
 bench-baseline: build baseline ## put the load from outside on upstream's server library, too, by turns, ROUNDS=2 (root)
 	$(GO) run ./test/bench -kemudi bin/kemudi -baseline bin/baseline -rounds $(or $(ROUNDS),2) -only outside -out ''
 
 bench-scale: build ## measure clusters of simulated nodes, STEPS=pods,rollout,... or all (root)
 	$(GO) run ./test/bench -kemudi bin/kemudi -only scale -steps '$(STEPS)' -out $(if $(STEPS),'',docs/bench-scale.md)
+
+bench-cluster: build ## measure clusters of several machines, STEPS=agent,servers,... or all, WITHIN=10m (root)
+	$(GO) run ./test/bench -kemudi bin/kemudi -only cluster -steps '$(STEPS)' -within $(or $(WITHIN),0) -out $(if $(STEPS),'',docs/bench-cluster.md)
 
 # Go benchmarks of PACKAGES that match BENCH, or with LOAD=outside that load (root).
 bench-compare: runtime ## compare with commit BASE by turns: PACKAGES, BENCH, ROUNDS=5, or LOAD

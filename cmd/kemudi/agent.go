@@ -11,7 +11,6 @@ import (
 	"github.com/kemudi/kemudi/internal/cluster"
 	"github.com/kemudi/kemudi/internal/join"
 	"github.com/kemudi/kemudi/internal/obs"
-	"github.com/kemudi/kemudi/internal/up"
 )
 
 func newAgent() *cobra.Command {
@@ -32,22 +31,12 @@ it asks the servers for. A token is made on a server by kemudi token create.`,
   kemudi agent --server https://10.0.0.1:6443 --token-file /root/token
   kemudi agent                         # a machine that has joined before`,
 		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			log, err := obs.NewLogger(os.Stderr, logs)
-			if err != nil {
-				return errUsage{err}
-			}
+		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if o.Token, err = readToken(token, tokenFile); err != nil {
 				return err
 			}
-			obs.CaptureKlog(log)
-			n, err := up.NewNotifier()
-			if err != nil {
+			if o.Logger, o.Step, err = foreground(logs); err != nil {
 				return err
-			}
-			o.Logger, o.Step = log, func(name string, ready bool) {
-				log.Info("started", "step", name)
-				n.Done(name, ready)
 			}
 			return cluster.RunAgent(c.Context(), o)
 		},
@@ -57,6 +46,7 @@ it asks the servers for. A token is made on a server by kemudi token create.`,
 	f.StringSliceVar(&o.Servers, "server", o.Servers, "address or URL of a server, or of several; port 6443 unless it is said")
 	f.StringVar(&token, "token", token, "token to join by; others on this machine may see it here: prefer --token-file, or KEMUDI_TOKEN")
 	f.StringVar(&tokenFile, "token-file", tokenFile, "file with the token")
+	f.Uint16Var(&o.LocalPort, "lb-server-port", o.LocalPort, "port of 127.0.0.1 that leads to a server that lives, for programs on this machine; 0: none")
 	addSettingsFlags(f, &o)
 	addMachineFlags(f, &o.Machine)
 	return c

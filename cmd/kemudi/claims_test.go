@@ -19,9 +19,7 @@ import (
 
 // otherwise holds flags and admission plugins that requirements name and kemudi does
 // not have, with what stands for each.
-var otherwise = map[string]string{
-	"--hostname-override": "--node-name, as everywhere else here",
-}
+var otherwise = map[string]string{}
 
 var (
 	someFlag = regexp.MustCompile(`(?:^|[^\w-])(--[a-z][a-z0-9-]*[a-z0-9])`)

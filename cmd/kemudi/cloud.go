@@ -1,8 +1,6 @@
 package main
 
 import (
-	"os"
-
 	"github.com/spf13/cobra"
 
 	"github.com/kemudi/kemudi/internal/cloudmanager"
@@ -21,13 +19,10 @@ A server that names a built-in cloud runs the same loops itself.`,
 		Example: `  kemudi cloud-controller-manager --cloud-provider loopback --cloud-config machines.yaml --kubeconfig admin.conf
   ln -s $(command -v kemudi) /usr/local/bin/cloud-controller-manager`,
 		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			log, err := obs.NewLogger(os.Stderr, logs)
-			if err != nil {
-				return errUsage{err}
+		RunE: func(c *cobra.Command, _ []string) (err error) {
+			if o.Logger, _, err = foreground(logs); err != nil {
+				return err
 			}
-			obs.CaptureKlog(log)
-			o.Logger = log
 			return cloudmanager.Run(c.Context(), o, nil)
 		},
 	}

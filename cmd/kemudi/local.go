@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -64,23 +65,37 @@ func addKubeconfig(c *cobra.Command, o *up.Options) {
 
 func newUp() *cobra.Command {
 	o := up.Options{Out: os.Stdout}
-	agents := 0
+	size := fleet.Size{Servers: 1}
+	var start starting
 	c := &cobra.Command{
-		Use:   "up [-- server flags]",
+		Use:   "up [-- server flags [-- agent flags]]",
 		Short: "Start a cluster on this machine in the background",
 		Long: `Starts the server in the background, waits until it is ready, writes a
 kubeconfig context and prints each step with the time it took. Doing it again is
 harmless. Flags after -- are passed to kemudi server.
 
-With --agents the cluster has further nodes, each with its own network and data on this
-machine: what runs there is the same as on machines of their own.
+With --servers and --agents the cluster has further servers and nodes, each with its own
+network and data on this machine: what runs there is the same as on machines of their own.
+Flags after -- are then those of all servers, but for addresses, names and directories,
+which are the first one's alone. Agents have those that they know, but for labels and
+taints of nodes; what is for agents alone goes after a second --.
+
+With --ephemeral the cluster's state is in memory, and kemudi down removes all of it.
+
+With --from-etcd it continues another Kubernetes: its store, and with --from-pki its
+keys, are copied, and nothing is changed there. What this one does not serve is named, and
+left as it is.
 
 With --at-boot systemd starts the server, now and whenever the machine starts, and
 again should it crash. Without it, kemudi up brings the cluster back after a reboot.`,
 		Example: `  kemudi up
   kemudi up --import web.tar --apply web.yaml
   kemudi up --at-boot
-  kemudi up --agents 2
+  kemudi up --servers 3 --agents 2
+  kemudi up --agents 2 -- --register-with-taints node-role.kubernetes.io/control-plane:NoSchedule
+  kemudi up --agents 2 -- --max-pods 50 -- --node-labels example.com/rack=7
+  kemudi up --ephemeral
+  kemudi up --from-etcd /var/lib/etcd --from-pki /etc/kubernetes/pki
   kemudi up -- --secure-port 7443`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 && c.ArgsLenAtDash() != 0 {
@@ -95,12 +110,18 @@ again should it crash. Without it, kemudi up brings the cluster back after a reb
 				}
 				args = append([]string{"--" + configFlag, file}, args...)
 			}
-			var err error
+			flags, err := flagsOfMachines(c, args)
+			if err != nil {
+				return err
+			}
 			if o.Program, err = os.Executable(); err != nil {
 				return fmt.Errorf("find this program: %w", err)
 			}
-			o.ServerArgs = args
-			if err := addAgents(c.Context(), &o, agents); err != nil {
+			o.ServerArgs = flags.first
+			if err := start.settle(c.Context(), &o); err != nil {
+				return err
+			}
+			if err := addMachines(c.Context(), &o, size, flags); err != nil {
 				return err
 			}
 			urls, err := up.Up(c.Context(), o)
@@ -114,31 +135,96 @@ again should it crash. Without it, kemudi up brings the cluster back after a reb
 	addDirs(c, &o)
 	addKubeconfig(c, &o)
 	c.Flags().BoolVar(&o.AtBoot, "at-boot", false, "make a service of systemd that starts the server with the machine")
-	c.Flags().IntVar(&agents, "agents", agents, "how many further nodes the cluster has on this machine; those that there are stay")
+	c.Flags().BoolVar(&start.ephemeral, "ephemeral", start.ephemeral, "keep the cluster's state in memory: kemudi down then ends it for good")
+	c.Flags().StringVar(&start.etcd, "from-etcd", start.etcd, "data directory of the etcd of another Kubernetes, or a snapshot of it: take over its store; it stays as it is")
+	c.Flags().StringVar(&start.pki, "from-pki", start.pki, "directory of that Kubernetes' keys and certificates, as kubeadm lays it out; default they are made anew")
+	c.Flags().IntVar(&size.Servers, "servers", size.Servers, "how many servers the cluster has on this machine; those that there are stay, and those that were removed come back if need be")
+	c.Flags().IntVar(&size.Agents, "agents", size.Agents, "how many further nodes the cluster has on this machine; those that there are stay")
 	c.Flags().StringArrayVar(&o.Images, "import", nil, "image archive to import; may be repeated")
 	c.Flags().StringArrayVar(&o.Manifests, "apply", nil, "manifest to apply and wait for; may be repeated")
 	return c
 }
 
-// addAgents gives a cluster its further nodes on this machine: those that it has, and
-// more if more are wanted.
-func addAgents(ctx context.Context, o *up.Options, wanted int) error {
-	f := fleet.Fleet{Program: o.Program, DataDir: o.DataDir, RunDir: o.RunDir}
-	have, err := f.Size()
-	if err != nil || have == 0 && wanted <= 0 {
+// starting says what a cluster begins with.
+type starting struct {
+	ephemeral bool
+	etcd, pki string // of another Kubernetes; empty: none
+}
+
+// settle has the server told. It refuses to take a cluster that runs for one that is ephemeral,
+// and removes the machines of one that has crashed: they are of no cluster any more.
+func (s *starting) settle(ctx context.Context, o *up.Options) error {
+	for _, p := range []struct {
+		flag string
+		path *string
+	}{{"--from-etcd", &s.etcd}, {"--from-pki", &s.pki}} {
+		if *p.path == "" {
+			continue
+		}
+		abs, err := filepath.Abs(*p.path) // the server may be started elsewhere
+		if err != nil {
+			return fmt.Errorf("find %s: %w", *p.path, err)
+		}
+		*p.path = abs
+		o.ServerArgs = append(o.ServerArgs, p.flag, abs)
+	}
+	if s.ephemeral {
+		o.ServerArgs = append(o.ServerArgs, "--ephemeral")
+	}
+	was := up.Ephemeral(o.DataDir)
+	pid, err := up.Running(o.RunDir)
+	switch {
+	case err != nil:
+		return err
+	case pid != 0 && s.ephemeral && !was:
+		return fmt.Errorf("--ephemeral: the cluster that runs here (process %d) is on the disk: kemudi down stops it, and another one needs directories of its own (--data-dir, --run-dir)", pid)
+	case pid != 0 && s.etcd != "" && up.TakenFrom(o.DataDir) != s.etcd:
+		return fmt.Errorf("--from-etcd: a server runs here already (process %d): what is taken over needs directories of its own (--data-dir, --run-dir)", pid)
+	case pid == 0 && was:
+		return removeMachines(ctx, fleet.Fleet{Program: o.Program, DataDir: o.DataDir, RunDir: o.RunDir})
+	}
+	return nil
+}
+
+// removeMachines removes the further machines of a cluster that is gone.
+func removeMachines(ctx context.Context, f fleet.Fleet) error {
+	if n, err := f.Size(); err != nil || n == (fleet.Size{Servers: 1}) {
 		return err
 	}
-	if o.AtBoot {
-		return errUsage{errors.New("--at-boot and --agents: what systemd starts is one node; further ones on this machine are for trying a cluster out")}
+	_, err := f.Remover().Remove(ctx)
+	return err
+}
+
+// addMachines gives a cluster its further machines on this one: those that it has, and
+// more if more are wanted.
+func addMachines(ctx context.Context, o *up.Options, wanted fleet.Size, flags machineFlags) error {
+	f := fleet.Fleet{Program: o.Program, DataDir: o.DataDir, RunDir: o.RunDir, ServerArgs: flags.servers, AgentArgs: flags.agents}
+	have, err := f.Size()
+	if err != nil {
+		return err
 	}
-	if os.Geteuid() != 0 {
-		return fmt.Errorf("further nodes need root: %w", os.ErrPermission)
+	machines, err := f.States() // those of servers that were removed, too
+	if err != nil {
+		return err
 	}
-	server, err := f.Grow(ctx, max(have, wanted))
+	want := fleet.Size{Servers: max(have.Servers, wanted.Servers), Agents: max(have.Agents, wanted.Agents)}
+	if want == (fleet.Size{Servers: 1}) && len(machines) == 0 {
+		return nil
+	}
+	switch {
+	case o.AtBoot:
+		return errUsage{errors.New("--at-boot, --servers and --agents: what systemd starts is one node; further machines on this one are for trying a cluster out")}
+	case want.Servers > 1 && slices.Contains(o.ServerArgs, "--ephemeral"):
+		return errUsage{errors.New("--servers and --ephemeral: a store in memory is that of one server")}
+	case os.Geteuid() != 0:
+		return fmt.Errorf("further machines need root: %w", os.ErrPermission)
+	}
+	server, err := f.Grow(ctx, want)
 	if err != nil {
 		return err
 	}
 	o.ServerArgs = append([]string{"--node-ip", server.String()}, o.ServerArgs...) // what is said comes later, and holds
+	f.Servers = wanted.Servers
 	o.Machines = f
 	return nil
 }
@@ -192,23 +278,39 @@ func newDown() *cobra.Command {
 		Short: "Stop the server; containers keep running and its state stays",
 		Example: `  kemudi down
   kemudi down && kemudi up   # restart without restarting a container`,
+		Long: `Stops the server, and further nodes on this machine. Containers keep running, and
+the next kemudi up finds them again; of a cluster that was started with --ephemeral
+nothing is left.`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			agents, err := fleet.Fleet{DataDir: o.DataDir, RunDir: o.RunDir}.Down(c.Context())
+			program, err := os.Executable()
+			if err != nil {
+				return fmt.Errorf("find this program: %w", err)
+			}
+			f := fleet.Fleet{Program: program, DataDir: o.DataDir, RunDir: o.RunDir}
+			agents, err := f.Down(c.Context())
 			if err != nil {
 				return err
 			}
 			for _, name := range agents {
 				fmt.Println("stopped", name)
 			}
-			stopped, err := up.Down(c.Context(), o.RunDir)
-			if err != nil {
-				return err
+			ephemeral := up.Ephemeral(o.DataDir)
+			if ephemeral {
+				if err := removeMachines(c.Context(), f); err != nil {
+					return err
+				}
 			}
-			if stopped {
-				fmt.Println("stopped the server; containers keep running (kemudi reset removes everything)")
-			} else {
+			stopped, err := up.Down(c.Context(), o.RunDir)
+			switch {
+			case err != nil:
+				return err
+			case !stopped:
 				fmt.Println("no server is running")
+			case ephemeral:
+				fmt.Println("stopped the server; the cluster was in memory, and is gone with all that ran in it")
+			default:
+				fmt.Println("stopped the server; containers keep running (kemudi reset removes everything)")
 			}
 			return nil
 		},
@@ -223,6 +325,9 @@ func newStatus() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show how the cluster on this machine is (exit code 3: not ready)",
+		Long: `Shows the server of this machine, or its agent and the servers that the agent knows,
+further machines of a cluster on this one, nodes and pods. On an agent's machine the
+node is its own, and the pods are those that run there.`,
 		Example: `  kemudi status
   kemudi status -o json`,
 		Args: noArgs,
@@ -261,17 +366,42 @@ type status struct {
 }
 
 func printStatus(s status) {
-	if !s.Running {
+	switch {
+	case !s.Running && s.Role == up.RoleAgent:
+		fmt.Println("the agent of this machine does not run; start it with: kemudi agent")
+		return
+	case !s.Running && !slices.ContainsFunc(s.Machines, func(m fleet.State) bool { return m.Process != 0 }):
 		fmt.Println("no server is running; start one with: kemudi up")
 		return
+	case !s.Running:
+		fmt.Println("server   does not run (kemudi up starts it)")
+	case s.Role == up.RoleAgent:
+		fmt.Printf("agent    process %d\n", s.Process)
+	default:
+		fmt.Printf("server   process %d, %s\n", s.Process, s.Version)
 	}
-	fmt.Printf("server   process %d, %s\n", s.Process, s.Version)
+	for _, server := range s.Servers {
+		is := "ready"
+		if !server.Ready {
+			is = server.Problem
+		}
+		fmt.Printf("server   %s: %s\n", server.URL, is)
+	}
+	if s.Ephemeral {
+		fmt.Println("state    in memory: gone when the server stops (kemudi down)")
+	}
 	for _, m := range s.Machines {
-		if m.Process != 0 {
+		switch {
+		case m.Process != 0:
 			fmt.Printf("machine  %s: process %d, log %s\n", m.Name, m.Process, m.Log)
-		} else {
+		case m.Removed:
+			fmt.Printf("machine  %s: removed from the servers (kemudi up --servers has it join again)\n", m.Name)
+		default:
 			fmt.Printf("machine  %s: does not run (kemudi up starts it)\n", m.Name)
 		}
+	}
+	if !s.Running {
+		return
 	}
 	for _, n := range s.Nodes {
 		ready := "not ready"

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"net/netip"
+
 	"github.com/spf13/pflag"
 
 	"github.com/kemudi/kemudi/internal/cluster"
@@ -8,12 +10,29 @@ import (
 
 // addMachineFlags adds what servers and agents have in common.
 func addMachineFlags(f *pflag.FlagSet, o *cluster.Machine) {
+	addNodePortFlags(f, &o.NodePorts.Addresses, nodePorts{&o.NodePorts.Primary, &o.NodePorts.MasqueradeAll})
+	f.Var((*addrPortFlag)(&o.NodePorts.Healthz), "proxy-healthz-bind-address", "where to serve /healthz of the service proxy, which balancers ask; port 0: nowhere")
+	f.Uint16Var(&o.Edge.HTTP, "ingress-http-port", o.Edge.HTTP, "port of this machine on which Ingresses are served, once there are some; 0: none")
+	f.Uint16Var(&o.Edge.HTTPS, "ingress-https-port", o.Edge.HTTPS, "the same with TLS")
+	f.Uint16Var(&o.Edge.Status, "ingress-status-port", o.Edge.Status, "port of 127.0.0.1 on which the process that serves Ingresses shows metrics and health; 0: none")
+	f.StringVar(&o.NodeName, "node-name", o.NodeName, "name of the node; default the host name")
+	addNodeAgentFlags(f, o)
+}
+
+// nodePorts say how services are reached by the node's own addresses.
+type nodePorts struct{ primary, masqueradeAll *bool }
+
+// addNodePortFlags adds those of the service proxy.
+func addNodePortFlags(f *pflag.FlagSet, addresses *[]netip.Prefix, n nodePorts) {
+	f.Var(&nodePortsFlag{addresses, n.primary}, "nodeport-addresses", "addresses of the node that serve node ports: primary (its first of each family), localhost, all, or 127.0.0.0/8,192.0.2.7/32,...; default all")
+	f.BoolVar(n.masqueradeAll, "masquerade-all", *n.masqueradeAll, "hide from pods who connects to them by a cluster IP")
+}
+
+// addNodeAgentFlags adds what a node agent has wherever it runs.
+func addNodeAgentFlags(f *pflag.FlagSet, o *cluster.Machine) {
 	f.StringVar(&o.DataDir, "data-dir", o.DataDir, "directory of the state of what runs here")
 	f.StringVar(&o.RunDir, "run-dir", o.RunDir, "directory of sockets and process IDs; at most 40 characters")
-	f.Var(&nodePortsFlag{&o.NodePorts.Addresses, &o.NodePorts.Primary}, "nodeport-addresses", "addresses of the node that serve node ports: primary (its first of each family), localhost, all, or 127.0.0.0/8,192.0.2.7/32,...; default all")
-	f.BoolVar(&o.NodePorts.MasqueradeAll, "masquerade-all", o.NodePorts.MasqueradeAll, "hide from pods who connects to them by a cluster IP")
 	f.VarPF((*notFlag)(&o.NodeByHand), "register-node", "", "make the Node object; if false, people do").NoOptDefVal = "true"
-	f.StringVar(&o.NodeName, "node-name", o.NodeName, "name of the node; default the host name")
 	f.Var(&nodeIPFlag{&o.NodeIP, &o.SecondNodeIP}, "node-ip", "address of the node, or one of each family; default what it sends from to the world")
 	f.StringToStringVar(&o.NodeLabels, "node-labels", o.NodeLabels, "labels of the node when it registers")
 	f.Var((*taintsFlag)(&o.NodeTaints), "register-with-taints", "taints of the node when it registers: key=value:effect,...")

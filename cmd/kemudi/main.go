@@ -9,13 +9,12 @@ import (
 	"os/signal"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
-
-	"github.com/kemudi/kemudi/internal/cloudmanager"
 )
 
 // Exit codes that scripts can rely on.
@@ -42,7 +41,7 @@ func main() {
 	defer stop()
 	context.AfterFunc(ctx, stop) // the second signal ends the process at once
 	args := os.Args[1:]
-	if name := filepath.Base(os.Args[0]); name == cloudmanager.Name {
+	if name := filepath.Base(os.Args[0]); slices.Contains(partNames(), name) {
 		args = append([]string{name}, args...)
 	}
 	os.Exit(run(ctx, args))
@@ -110,7 +109,7 @@ scheduler, node agent, container runtime, network and DNS.`,
 	root.PersistentFlags().String(configFlag, "", "file of settings, each under its flag's name; default "+defaultConfig+", if it is there")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return errUsage{err} })
 	root.AddCommand(
-		newServer(), newAgent(), newCloudManager(), newUp(), newDown(), newStatus(), newReset(), newImage(), newToken(), newSimulate(), newVersion(),
+		newServer(), newAgent(), newCloudManager(), newAPIServer(), newControllerManager(), newScheduler(), newKubelet(), newProxy(), newEdge(), newUp(), newDown(), newStatus(), newReset(), newImage(), newMember(), newToken(), newSimulate(), newVersion(),
 		&cobra.Command{
 			Use: "kubectl", Short: "The real kubectl, for this cluster by default",
 			Example:            "  kemudi kubectl get nodes\n  ln -s $(command -v kemudi) /usr/local/bin/kubectl",

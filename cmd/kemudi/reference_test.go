@@ -20,7 +20,7 @@ func TestFlagReferenceIsThatOfTheFlags(t *testing.T) {
 	b.WriteString(`# Flags
 
 Generated from the flags themselves: ` + "`go test ./cmd/kemudi -run TestFlagReferenceIsThatOfTheFlags -update`" + `. What a flag says here is what ` + "`--help`" + `
-says. Each is also an environment variable (` + "`--data-dir`: `KEMUDI_DATA_DIR`" + `) and a key of the configuration file (` + "`data-dir`" + `).
+says. Each is also an environment variable (` + "`--data-dir`: `KEMUDI_DATA_DIR`" + `) and a key of the configuration file (` + "`data-dir`" + `), but for those of the parts alone: ` + "`kube-apiserver` and so on" + `.
 `)
 	everyCommand(newRoot(), func(c *cobra.Command) {
 		if c.DisableFlagParsing || strings.HasPrefix(c.CommandPath(), "kemudi completion ") { // kubectl's and the library's

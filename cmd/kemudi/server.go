@@ -1,10 +1,8 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,12 +14,12 @@ import (
 
 	"github.com/kemudi/kemudi/internal/cluster"
 	"github.com/kemudi/kemudi/internal/obs"
-	"github.com/kemudi/kemudi/internal/up"
 )
 
 func newServer() *cobra.Command {
 	o := cluster.Defaults()
 	var logs obs.LogOptions
+	var token, tokenFile string
 	c := &cobra.Command{
 		Use:   "server",
 		Short: "Run the control plane, and a node, in the foreground",
@@ -29,33 +27,37 @@ func newServer() *cobra.Command {
 told otherwise, a node with container runtime, network and DNS. It ends on SIGTERM;
 containers keep running, and are found again by the next start.
 
+With --server and --token it becomes one of the servers of a cluster that others have
+begun (kemudi token create --for server, on one of them): the store is then kept by all of
+them, and each answers alike. Later starts need neither.
+
 Each flag of each command can also be given as an environment variable, --data-dir
 as KEMUDI_DATA_DIR, or as a key of a YAML file, data-dir: /srv/kemudi, that --config
 names. The command line goes before the environment, and both before the file.`,
 		Example: `  kemudi server
   kemudi server --data-dir /srv/kemudi --secure-port 7443
   kemudi server --disable-agent        # control plane only
+  kemudi server --ephemeral            # gone when it ends
+  kemudi server --from-etcd /var/lib/etcd --from-pki /etc/kubernetes/pki
+  kemudi server --server 10.0.0.1 --token-file /root/token   # one more of a cluster
   kemudi server --config /srv/kemudi.yaml`,
 		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			log, err := obs.NewLogger(os.Stderr, logs)
-			if err != nil {
-				return errUsage{err}
-			}
-			obs.CaptureKlog(log)
-			n, err := up.NewNotifier()
-			if err != nil {
+		RunE: func(c *cobra.Command, _ []string) (err error) {
+			if o.Logger, o.Step, err = foreground(logs); err != nil {
 				return err
 			}
-			o.Logger, o.Step = log, func(name string, ready bool) {
-				log.Info("started", "step", name)
-				n.Done(name, ready)
+			if o.Joining.Token, err = readToken(token, tokenFile); err != nil {
+				return err
 			}
+			o.Say(c.Flags().Changed)
 			return cluster.Run(c.Context(), o)
 		},
 	}
 	logs.AddFlags(c.Flags())
 	addServerFlags(c.Flags(), &o)
+	addJoiningFlags(c.Flags(), &o.Joining)
+	c.Flags().StringVar(&token, "token", token, "token to join the servers by; others on this machine may see it here: prefer --token-file, or KEMUDI_TOKEN")
+	c.Flags().StringVar(&tokenFile, "token-file", tokenFile, "file with the token")
 	return c
 }
 
@@ -65,12 +67,18 @@ func addServerFlags(f *pflag.FlagSet, o *cluster.Options) {
 	f.Uint16Var(&o.SecurePort, "secure-port", o.SecurePort, "port to serve the API on")
 	f.Var((*addrFlag)(&o.AdvertiseAddress), "advertise-address", "address at which others reach the API; default the node's")
 	f.StringSliceVar(&o.TLSSANs, "tls-san", o.TLSSANs, "further names and addresses of the API server, for its certificate")
+	f.Var((*addrsFlag)(&o.VirtualIPs), "virtual-ip", "address that one of the servers holds, or one of each family: it moves within seconds when that fails; on a network that all servers are on")
 	addEtcdFlags(f, &o.Etcd)
+	f.BoolVar(&o.Ephemeral, "ephemeral", o.Ephemeral, "keep the cluster's state in memory: when the server ends, the cluster and all that runs in it is gone")
+	f.StringVar(&o.Takeover.Etcd, "from-etcd", o.Takeover.Etcd, "data directory of the etcd of another Kubernetes, or a snapshot of it, whose store this server takes over; it stays as it is")
+	f.StringVar(&o.Takeover.PKI, "from-pki", o.Takeover.PKI, "directory of that Kubernetes' keys and certificates, as kubeadm lays it out: ca, sa and front-proxy-ca are taken over; default they are made anew")
 	addAPIFlags(f, &o.API)
 	addIdentityFlags(f, &o.Identity)
+	addKubeletFlags(f, &o.Kubelets)
+	addSSHFlags(f, &o.SSH)
 	addElectionFlags(f, o)
 	addCloudFlags(f, o)
-	addControllerFlags(f, o)
+	addControllersFlags(f, &o.Controllers)
 
 	f.Var((*prefixesFlag)(&o.Network.ServiceCIDRs), "service-cluster-ip-range", "addresses of services")
 	f.Var((*prefixesFlag)(&o.Network.ClusterCIDRs), "cluster-cidr", "addresses of pods")
@@ -85,27 +93,32 @@ func addServerFlags(f *pflag.FlagSet, o *cluster.Options) {
 
 	f.StringVar(&o.Scheduling.ConfigFile, "scheduler-config", o.Scheduling.ConfigFile, "file of a KubeSchedulerConfiguration: profiles, their plugins with arguments, extenders, leader election; flags go before it")
 	f.IntVar(&o.Scheduling.NodesToScore, "percentage-of-nodes-to-score", o.Scheduling.NodesToScore, "how much of the cluster is searched before the best node found is taken, in percent; default 50 to 5, the less the larger the cluster")
-	f.IntVar(&o.Controllers.EndpointSlice.MaxEndpointsPerSlice, "max-endpoints-per-slice", o.Controllers.EndpointSlice.MaxEndpointsPerSlice, "how many endpoints an EndpointSlice holds")
-	f.Var((*limitFlag)(&o.Controllers.PodGC.Threshold), "terminated-pod-gc-threshold", "how many finished pods are kept; 0 or less: all of them")
-	f.DurationVar(&o.Controllers.PodAutoscaler.SyncPeriod, "horizontal-pod-autoscaler-sync-period", o.Controllers.PodAutoscaler.SyncPeriod, "how often an autoscaler looks at what its pods use")
-	f.Var((*spanFlag)(&o.Controllers.PodAutoscaler.Downscale), "horizontal-pod-autoscaler-downscale-stabilization", "how long an autoscaler keeps the most pods that were wanted before it takes any away")
-	f.Float64Var(&o.Controllers.PodAutoscaler.Tolerance, "horizontal-pod-autoscaler-tolerance", o.Controllers.PodAutoscaler.Tolerance, "how far a metric may be off its target, as a share of it, with nothing done about it")
-	f.Var((*spanFlag)(&o.Controllers.PodAutoscaler.CPUInitialization), "horizontal-pod-autoscaler-cpu-initialization-period", "how long after its start what a pod uses of processors does not count, unless it has been ready for all of it")
-	f.Var((*spanFlag)(&o.Controllers.PodAutoscaler.InitialReadinessDelay), "horizontal-pod-autoscaler-initial-readiness-delay", "how long after its start a pod that becomes unready is taken never to have been ready")
-	f.DurationVar(&o.Controllers.LegacyTokens.CleanUpPeriod, "legacy-service-account-token-clean-up-period", o.Controllers.LegacyTokens.CleanUpPeriod, "for how long nobody must have used a token of old in a secret before it is refused, and then before it is deleted")
-	f.DurationVar(&o.Controllers.ResourceQuota.SyncPeriod, "resource-quota-sync-period", o.Controllers.ResourceQuota.SyncPeriod, "how often what is used of quotas is counted without cause")
-	f.DurationVar(&o.Controllers.NodeLifecycle.GracePeriod, "node-monitor-grace-period", o.Controllers.NodeLifecycle.GracePeriod, "how long a node may be silent")
-	f.DurationVar(&o.Controllers.NodeLifecycle.StartupGracePeriod, "node-startup-grace-period", o.Controllers.NodeLifecycle.StartupGracePeriod, "the same for a node that has never reported")
-	f.Float64Var(&o.Controllers.NodeLifecycle.EvictionRate, "node-eviction-rate", o.Controllers.NodeLifecycle.EvictionRate, "how many lost nodes of a zone begin to be emptied in a second")
-	f.Float64Var(&o.Controllers.NodeLifecycle.SecondaryEvictionRate, "secondary-node-eviction-rate", o.Controllers.NodeLifecycle.SecondaryEvictionRate, "the same for a large zone much of which is lost")
-	f.Float64Var(&o.Controllers.NodeLifecycle.UnhealthyZoneThreshold, "unhealthy-zone-threshold", o.Controllers.NodeLifecycle.UnhealthyZoneThreshold, "how much of a zone that is, from 0 to 1")
-	f.IntVar(&o.Controllers.NodeLifecycle.LargeClusterSize, "large-cluster-size-threshold", o.Controllers.NodeLifecycle.LargeClusterSize, "how many nodes a small zone has at the most; it is left alone when much of it is lost")
-	f.IntVar(&o.Controllers.NodeIPAM.Bits4, "node-cidr-mask-size-ipv4", o.Controllers.NodeIPAM.Bits4, "size of a node's share of the IPv4 addresses of pods: length of its prefix")
-	f.IntVar(&o.Controllers.NodeIPAM.Bits6, "node-cidr-mask-size-ipv6", o.Controllers.NodeIPAM.Bits6, "the same of the IPv6 addresses")
-	f.IntVar(&o.Controllers.NodeIPAM.Bits, "node-cidr-mask-size", o.Controllers.NodeIPAM.Bits, "size of a node's share where pods have addresses of one family, in place of that family's flag")
-	o.Controllers.NodeIPAM.Bits4, o.Controllers.NodeIPAM.Bits6 = 0, 0 // shown, but not said: --node-cidr-mask-size is for who says neither
-	f.DurationVar(&o.Controllers.Certificates.Life, "cluster-signing-duration", o.Controllers.Certificates.Life, "how long certificates that are signed on request are good for")
-	f.IntVar(&o.Controllers.EndpointSliceMirroring.MaxEndpointsPerSubset, "mirroring-max-endpoints-per-subset", o.Controllers.EndpointSliceMirroring.MaxEndpointsPerSubset, "how many addresses of hand-made Endpoints are mirrored to slices")
+	addTunedControllerFlags(f, &o.Controllers)
+}
+
+// addTunedControllerFlags adds what people tune of single controllers.
+func addTunedControllerFlags(f *pflag.FlagSet, o *cluster.ControllerOptions) {
+	f.IntVar(&o.EndpointSlice.MaxEndpointsPerSlice, "max-endpoints-per-slice", o.EndpointSlice.MaxEndpointsPerSlice, "how many endpoints an EndpointSlice holds")
+	f.Var((*limitFlag)(&o.PodGC.Threshold), "terminated-pod-gc-threshold", "how many finished pods are kept; 0 or less: all of them")
+	f.DurationVar(&o.PodAutoscaler.SyncPeriod, "horizontal-pod-autoscaler-sync-period", o.PodAutoscaler.SyncPeriod, "how often an autoscaler looks at what its pods use")
+	f.Var((*spanFlag)(&o.PodAutoscaler.Downscale), "horizontal-pod-autoscaler-downscale-stabilization", "how long an autoscaler keeps the most pods that were wanted before it takes any away")
+	f.Float64Var(&o.PodAutoscaler.Tolerance, "horizontal-pod-autoscaler-tolerance", o.PodAutoscaler.Tolerance, "how far a metric may be off its target, as a share of it, with nothing done about it")
+	f.Var((*spanFlag)(&o.PodAutoscaler.CPUInitialization), "horizontal-pod-autoscaler-cpu-initialization-period", "how long after its start what a pod uses of processors does not count, unless it has been ready for all of it")
+	f.Var((*spanFlag)(&o.PodAutoscaler.InitialReadinessDelay), "horizontal-pod-autoscaler-initial-readiness-delay", "how long after its start a pod that becomes unready is taken never to have been ready")
+	f.DurationVar(&o.LegacyTokens.CleanUpPeriod, "legacy-service-account-token-clean-up-period", o.LegacyTokens.CleanUpPeriod, "for how long nobody must have used a token of old in a secret before it is refused, and then before it is deleted")
+	f.DurationVar(&o.ResourceQuota.SyncPeriod, "resource-quota-sync-period", o.ResourceQuota.SyncPeriod, "how often what is used of quotas is counted without cause")
+	f.DurationVar(&o.NodeLifecycle.GracePeriod, "node-monitor-grace-period", o.NodeLifecycle.GracePeriod, "how long a node may be silent")
+	f.DurationVar(&o.NodeLifecycle.StartupGracePeriod, "node-startup-grace-period", o.NodeLifecycle.StartupGracePeriod, "the same for a node that has never reported")
+	f.Float64Var(&o.NodeLifecycle.EvictionRate, "node-eviction-rate", o.NodeLifecycle.EvictionRate, "how many lost nodes of a zone begin to be emptied in a second")
+	f.Float64Var(&o.NodeLifecycle.SecondaryEvictionRate, "secondary-node-eviction-rate", o.NodeLifecycle.SecondaryEvictionRate, "the same for a large zone much of which is lost")
+	f.Float64Var(&o.NodeLifecycle.UnhealthyZoneThreshold, "unhealthy-zone-threshold", o.NodeLifecycle.UnhealthyZoneThreshold, "how much of a zone that is, from 0 to 1")
+	f.IntVar(&o.NodeLifecycle.LargeClusterSize, "large-cluster-size-threshold", o.NodeLifecycle.LargeClusterSize, "how many nodes a small zone has at the most; it is left alone when much of it is lost")
+	f.IntVar(&o.NodeIPAM.Bits4, "node-cidr-mask-size-ipv4", o.NodeIPAM.Bits4, "size of a node's share of the IPv4 addresses of pods: length of its prefix")
+	f.IntVar(&o.NodeIPAM.Bits6, "node-cidr-mask-size-ipv6", o.NodeIPAM.Bits6, "the same of the IPv6 addresses")
+	f.IntVar(&o.NodeIPAM.Bits, "node-cidr-mask-size", o.NodeIPAM.Bits, "size of a node's share where pods have addresses of one family, in place of that family's flag")
+	o.NodeIPAM.Bits4, o.NodeIPAM.Bits6 = 0, 0 // shown, but not said: --node-cidr-mask-size is for who says neither
+	f.DurationVar(&o.Certificates.Life, "cluster-signing-duration", o.Certificates.Life, "how long certificates that are signed on request are good for")
+	f.IntVar(&o.EndpointSliceMirroring.MaxEndpointsPerSubset, "mirroring-max-endpoints-per-subset", o.EndpointSliceMirroring.MaxEndpointsPerSubset, "how many addresses of hand-made Endpoints are mirrored to slices")
 }
 
 func addAPIFlags(f *pflag.FlagSet, o *cluster.API) {
@@ -121,18 +134,20 @@ func addAPIFlags(f *pflag.FlagSet, o *cluster.API) {
 	f.Var((*pluginsFlag)(&o.Plugins.Enable), "enable-admission-plugins", "admission plugins to turn on: "+strings.Join(off, ", "))
 	f.Var((*pluginsFlag)(&o.Plugins.Disable), "disable-admission-plugins", "admission plugins to turn off that are on: "+strings.Join(on, ", "))
 	f.StringVar(&o.PluginConfigFile, "admission-control-config-file", o.PluginConfigFile, "AdmissionConfiguration file with what plugins are told")
+	addAuditFlags(f, &o.Audit)
 }
 
-func addControllerFlags(f *pflag.FlagSet, o *cluster.Options) {
-	f.StringSliceVar(&o.Controllers.Enabled, "controllers", o.Controllers.Enabled, "controllers that run: *, all; a name, that one; -name, all but that one. There are: "+strings.Join(cluster.Controllers(), ", "))
-	for i := range o.Controllers.Syncs {
-		s := &o.Controllers.Syncs[i]
+func addControllersFlags(f *pflag.FlagSet, o *cluster.ControllerOptions) {
+	f.StringSliceVar(&o.Enabled, "controllers", o.Enabled, "controllers that run: *, all; a name, that one; -name, all but that one. There are: "+strings.Join(cluster.Controllers(), ", "))
+	for i := range o.Syncs {
+		s := &o.Syncs[i]
 		f.IntVar(&s.Keys, s.Flag, s.Keys, "how many "+s.Of+" are worked on at once")
 	}
-	f.DurationVar(&o.Controllers.NodeLifecycle.MonitorPeriod, "node-monitor-period", o.Controllers.NodeLifecycle.MonitorPeriod, "how often it is decided about lost nodes; that they are lost is noticed at once")
+	f.DurationVar(&o.NodeLifecycle.MonitorPeriod, "node-monitor-period", o.NodeLifecycle.MonitorPeriod, "how often it is decided about lost nodes; that they are lost is noticed at once")
 }
 
 func addCloudFlags(f *pflag.FlagSet, o *cluster.Options) {
+	f.StringSliceVar(&o.Controllers.LoadBalancer.From, "load-balancer", o.Controllers.LoadBalancer.From, "what Services of type LoadBalancer are reached at: nodes, the addresses of the nodes; addresses of a pool, 192.0.2.0/28, 192.0.2.10-192.0.2.20 or NAME=fd00::/120, of several the first unless a Service names one; none: another program sees to them. With a --cloud-provider that has balancers, those of class kemudi.io/load-balancer alone")
 	f.StringVar(&o.Controllers.Cloud.Name, "cloud-provider", o.Controllers.Cloud.Name, "the cloud that the machines are of: "+strings.Join(cluster.CloudProviders(), ", ")+"; external: that of another program, which tells the nodes what they are; default none")
 	f.StringVar(&o.Controllers.Cloud.ConfigFile, "cloud-config", o.Controllers.Cloud.ConfigFile, "file that a built-in cloud provider is configured by")
 	f.StringVar(&o.Controllers.Cloud.ClusterName, "cluster-name", o.Controllers.Cloud.ClusterName, "by what the cloud tells this cluster's routes and balancers from those of others")
@@ -159,6 +174,12 @@ func addEtcdFlags(f *pflag.FlagSet, o *cluster.Etcd) {
 	f.StringVar(&o.KeyFile, "etcd-keyfile", o.KeyFile, "key of that certificate")
 }
 
+func addJoiningFlags(f *pflag.FlagSet, o *cluster.Joining) {
+	f.StringSliceVar(&o.Servers, "server", o.Servers, "address or URL of a server to join, or of several; port 6443 unless it is said; default: a cluster of its own")
+	f.Var((*addrFlag)(&o.PeerAddress), "peer-address", "address at which other servers reach this one's part of the store; default the node's")
+	f.Uint16Var(&o.PeerPort, "peer-port", o.PeerPort, "port of it; nothing listens there while there are no other servers")
+}
+
 func addIdentityFlags(f *pflag.FlagSet, o *cluster.Identity) {
 	f.StringVar(&o.SigningKey, "service-account-signing-key-file", o.SigningKey, "file of the key that signs tokens of service accounts; default the server's own, pki/sa.key of the data directory")
 	f.StringSliceVar(&o.Keys, "service-account-key-file", o.Keys, "files of keys, public or private, that have signed other tokens that are good")
@@ -171,6 +192,30 @@ func addIdentityFlags(f *pflag.FlagSet, o *cluster.Identity) {
 	f.StringSliceVar(&o.FrontProxy.Headers.UID, "requestheader-uid-headers", o.FrontProxy.Headers.UID, "headers of the UID; default X-Remote-Uid")
 	f.StringSliceVar(&o.FrontProxy.Headers.Group, "requestheader-group-headers", o.FrontProxy.Headers.Group, "headers of the groups; default X-Remote-Group")
 	f.StringSliceVar(&o.FrontProxy.Headers.Extra, "requestheader-extra-headers-prefix", o.FrontProxy.Headers.Extra, "how headers of further attributes begin; default X-Remote-Extra-")
+}
+
+func addKubeletFlags(f *pflag.FlagSet, o *cluster.Kubelets) {
+	f.Var((*authorityFlag)(o), "kubelet-certificate-authority", "certificates of the authority that signs those of node agents; empty, if said: these are not verified; default the cluster's own authority")
+	f.StringVar(&o.CertFile, "kubelet-client-certificate", o.CertFile, "certificate that this server shows to node agents; default one of the cluster's")
+	f.StringVar(&o.KeyFile, "kubelet-client-key", o.KeyFile, "key of that certificate")
+	f.StringSliceVar(&o.AddressTypes, "kubelet-preferred-address-types", o.AddressTypes, "which of a node's addresses its agent is reached by: the first of these types that it has")
+	f.DurationVar(&o.Timeout, "kubelet-timeout", o.Timeout, "how long it may take to reach a node agent")
+}
+
+func addSSHFlags(f *pflag.FlagSet, o *cluster.SSH) {
+	f.StringVar(&o.User, "ssh-user", o.User, "reach node agents, pods and services of other machines by SSH alone, as this user of theirs")
+	f.StringVar(&o.KeyFile, "ssh-keyfile", o.KeyFile, "private key by which that user is logged in as")
+}
+
+// authorityFlag is a file of certificates, or the word that nothing is verified: none.
+type authorityFlag cluster.Kubelets
+
+func (a *authorityFlag) Type() string   { return "string" }
+func (a *authorityFlag) String() string { return a.CAFile }
+
+func (a *authorityFlag) Set(file string) error {
+	a.CAFile, a.Unverified = file, file == ""
+	return nil
 }
 
 // pluginsFlag is names of admission plugins.
@@ -253,6 +298,31 @@ func (a *addrFlag) Set(s string) error {
 	addr, err := netip.ParseAddr(s)
 	*a = addrFlag(addr)
 	return err
+}
+
+// addrsFlag is IP addresses.
+type addrsFlag []netip.Addr
+
+func (a *addrsFlag) Type() string { return "ips" }
+func (a *addrsFlag) String() string {
+	var list []string
+	for _, addr := range *a {
+		list = append(list, addr.String())
+	}
+	return strings.Join(list, ",")
+}
+
+func (a *addrsFlag) Set(s string) error {
+	var list addrsFlag
+	for part := range splitList(s) {
+		addr, err := netip.ParseAddr(part)
+		if err != nil {
+			return err
+		}
+		list = append(list, addr)
+	}
+	*a = list
+	return nil
 }
 
 // nodeIPFlag is one address, or one of each family.
@@ -359,16 +429,8 @@ func (p *portRangeFlag) String() string {
 }
 
 func (p *portRangeFlag) Set(s string) error {
-	first, last, ok := strings.Cut(s, "-")
-	if !ok {
-		return errors.New("not of the form 30000-32767")
-	}
-	a, err := strconv.ParseUint(first, 10, 16)
-	if err != nil {
-		return err
-	}
-	b, err := strconv.ParseUint(last, 10, 16)
-	*p = portRangeFlag{First: uint16(a), Last: uint16(b)}
+	r, err := cluster.ParsePortRange(s)
+	*p = portRangeFlag(r)
 	return err
 }
 

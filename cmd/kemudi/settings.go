@@ -113,7 +113,9 @@ func collectFlags(c *cobra.Command, known map[string]bool) {
 		known[f.Name] = f.Name != "help" && f.Name != configFlag
 	})
 	for _, sub := range c.Commands() {
-		collectFlags(sub, known)
+		if sub.PersistentPreRunE == nil { // else it reads no settings
+			collectFlags(sub, known)
+		}
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/kemudi/kemudi/internal/cluster"
 )
 
 // settled parses a command line, then environment and file, and returns the
@@ -53,14 +55,14 @@ func TestFlagGoesBeforeEnvironmentBeforeFile(t *testing.T) {
 // Whatever is a flag can be said in all three ways, and means the same.
 func TestEveryFlagIsAVariableAndAKey(t *testing.T) {
 	values := map[string]string{ // by the type of the flag
-		"string": "text", "uint16": "4711", "uint32": "4711", "int": "4711", "int64": "4711", "bool": "true", "duration": "47s", "float64": "0.47", "ip": "10.1.2.3", "ips": "10.1.2.3", "quantity": "47Mi", "signal<value,...": "memory.available<47Mi", "cidrs": "10.47.0.0/16",
+		"string": "text", "uint16": "4711", "uint32": "4711", "int": "4711", "int64": "4711", "bool": "true", "duration": "47s", "float32": "0.47", "float64": "0.47", "ip": "10.1.2.3", "ips": "10.1.2.3", "ip:port": "10.1.2.3:4711", "quantity": "47Mi", "signal<value,...": "memory.available<47Mi", "cidrs": "10.47.0.0/16",
 		"ports": "30047-30048", "map": "batch/v1=false", "taints": "k=v:NoSchedule", "stringSlice": "a,b", "stringArray": "a", "stringToString": "k=v", "plugins": "AlwaysPullImages", "resource=quantity,...": "cpu=47m", "name=program,...": "crun=/usr/bin/crun", "format": "json", "part": "server",
 	}
 	everyCommand(newRoot(), func(c *cobra.Command) {
-		if c.HasSubCommands() || c.Name() == "kubectl" || c.Name() == "help" || c.Parent().Name() == "completion" {
+		if c.HasSubCommands() || c.Name() == "kubectl" || c.Name() == "help" || c.HasParent() && c.PersistentPreRunE != nil || c.Parent().Name() == "completion" {
 			return
 		}
-		path := append(strings.Fields(c.CommandPath())[1:], map[string][]string{"import": {"x"}, "pull": {"x"}, "rm": {"x"}, "revoke": {"abcdef"}}[c.Name()]...)
+		path := append(strings.Fields(c.CommandPath())[1:], map[string][]string{"import": {"x"}, "pull": {"x"}, "rm": {"x"}, "remove": {"x"}, "revoke": {"abcdef"}}[c.Name()]...)
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
 			if f.Name == "help" || f.Name == configFlag {
 				return
@@ -201,5 +203,19 @@ func TestNodePortAddressesAreNamedByWordsToo(t *testing.T) {
 	}
 	if _, err := settled(t, "server", "--nodeport-addresses", "primary,secondary"); err == nil || !strings.Contains(err.Error(), `"secondary"`) {
 		t.Errorf("got error %v, want one about secondary", err)
+	}
+}
+
+func TestWhatServersMustHaveAlikeIsSaidByTheirFlags(t *testing.T) {
+	o, flags, asked := cluster.Defaults(), newServer().Flags(), 0
+	o.Say(func(flag string) bool {
+		asked++
+		if flags.Lookup(flag) == nil {
+			t.Errorf("kemudi server has no flag --%s", flag)
+		}
+		return true
+	})
+	if asked < 20 {
+		t.Errorf("asked for %d flags", asked)
 	}
 }

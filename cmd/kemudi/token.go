@@ -79,9 +79,8 @@ a machine that joins gives nothing away to a cluster that is another.`,
 				return printJSON(t)
 			}
 			fmt.Fprintln(c.OutOrStdout(), t.Token)
-			if !o.Server { // for people, beside what scripts read
-				fmt.Fprintf(c.ErrOrStderr(), "on the machine that is to join:\n  kemudi agent --server %s --token %s\n", strings.Join(t.Servers, ","), t.Token)
-			}
+			// For people, beside what scripts read.
+			fmt.Fprintf(c.ErrOrStderr(), "on the machine that is to join:\n  kemudi %s --server %s --token %s\n", t.For, strings.Join(t.Servers, ","), t.Token)
 			return nil
 		},
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/audit"
 	"github.com/kemudi/kemudi/internal/auth/rbac"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
@@ -39,6 +40,7 @@ type Attributes struct {
 	DryRun          bool
 	Options         runtime.Object // CreateOptions, UpdateOptions, PatchOptions or DeleteOptions
 	Warn            func(text string)
+	Audit           *audit.Request // for [audit.Request.Annotate]; nil: the write is not audited
 
 	// Relied is what the answers of the plugins rest on: see Rely.
 	Relied []Relied

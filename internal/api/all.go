@@ -14,6 +14,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/discovery"
 	"github.com/kemudi/kemudi/internal/api/dra"
 	"github.com/kemudi/kemudi/internal/api/metrics"
+	"github.com/kemudi/kemudi/internal/api/networking"
 	"github.com/kemudi/kemudi/internal/api/node"
 	"github.com/kemudi/kemudi/internal/api/policy"
 	"github.com/kemudi/kemudi/internal/api/rbac"
@@ -37,6 +38,7 @@ func All() []*resource.Def {
 		discovery.All(),
 		dra.All(),
 		metrics.All(),
+		networking.All(),
 		node.All(),
 		policy.All(),
 		rbac.All(),

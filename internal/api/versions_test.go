@@ -18,6 +18,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	discoveryv1beta1 "k8s.io/api/discovery/v1beta1"
 	extensionsv1beta1 "k8s.io/api/extensions/v1beta1"
+	networkingv1 "k8s.io/api/networking/v1"
+	networkingv1beta1 "k8s.io/api/networking/v1beta1"
 	resourcev1 "k8s.io/api/resource/v1"
 	resourcev1beta1 "k8s.io/api/resource/v1beta1"
 	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
@@ -28,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/randfill"
@@ -177,6 +180,24 @@ func normalize(obj resource.Object) {
 				o.Spec.Devices[i].Basic = &resourcev1beta1.BasicDevice{}
 			}
 		}
+	case *networkingv1beta1.Ingress:
+		if o.Spec.Backend != nil {
+			namedPort(&o.Spec.Backend.ServicePort)
+		}
+		for _, r := range o.Spec.Rules {
+			for i := range ptr.Deref(r.HTTP, networkingv1beta1.HTTPIngressRuleValue{}).Paths {
+				namedPort(&r.HTTP.Paths[i].Backend.ServicePort)
+			}
+		}
+	case *extensionsv1beta1.Ingress:
+		if o.Spec.Backend != nil {
+			namedPort(&o.Spec.Backend.ServicePort)
+		}
+		for _, r := range o.Spec.Rules {
+			for i := range ptr.Deref(r.HTTP, extensionsv1beta1.HTTPIngressRuleValue{}).Paths {
+				namedPort(&r.HTTP.Paths[i].Backend.ServicePort)
+			}
+		}
 	case *discoveryv1beta1.EndpointSlice:
 		for i := range o.Endpoints {
 			e := &o.Endpoints[i]
@@ -187,6 +208,13 @@ func normalize(obj resource.Object) {
 				e.Topology["kubernetes.io/hostname"] = *e.NodeName // shown in both places
 			}
 		}
+	}
+}
+
+// namedPort: a port of an empty name is none, and so is that of the number zero.
+func namedPort(p *intstr.IntOrString) {
+	if p.Type == intstr.String && p.StrVal == "" {
+		*p = intstr.IntOrString{}
 	}
 }
 
@@ -262,6 +290,15 @@ func keepable(obj resource.Object) {
 			delete(o.Endpoints[i].DeprecatedTopology, "kubernetes.io/hostname")
 			delete(o.Endpoints[i].DeprecatedTopology, "topology.kubernetes.io/zone")
 		}
+	case *networkingv1.Ingress:
+		if o.Spec.DefaultBackend != nil {
+			keepableBackend(o.Spec.DefaultBackend)
+		}
+		for _, r := range o.Spec.Rules {
+			for i := range ptr.Deref(r.HTTP, networkingv1.HTTPIngressRuleValue{}).Paths {
+				keepableBackend(&r.HTTP.Paths[i].Backend)
+			}
+		}
 	case *resourcev1.ResourceClaim:
 		keepableRequests(o.Spec.Devices.Requests)
 	case *resourcev1.ResourceClaimTemplate:
@@ -280,6 +317,17 @@ func keepable(obj resource.Object) {
 		for i := range o.Status.CurrentMetrics {
 			keepableValues(&o.Status.CurrentMetrics[i])
 		}
+	}
+}
+
+// keepableBackend gives a service a name, and a port either a name or a number.
+func keepableBackend(b *networkingv1.IngressBackend) {
+	if b.Service == nil {
+		return
+	}
+	b.Service.Name = "web"
+	if b.Service.Port.Name != "" {
+		b.Service.Port.Number = 0
 	}
 }
 

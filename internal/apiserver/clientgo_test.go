@@ -28,6 +28,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // eachWire runs a test with a typed client that speaks JSON, and one that speaks protobuf.
@@ -128,8 +129,8 @@ func take(t *testing.T, w watch.Interface) watch.Event {
 			t.Fatal("the watch has ended")
 		}
 		return e
-	case <-time.After(10 * time.Second):
-		t.Fatal("no event within 10 s")
+	case <-time.After(wait.Patience):
+		t.Fatal("there is no event")
 		return watch.Event{}
 	}
 }

@@ -29,6 +29,10 @@ func (b byTunnel) DialNode(ctx context.Context, node string) (net.Conn, error) {
 	return b.Dial(ctx, node, dialback.NodeAgent)
 }
 
+func (b byTunnel) DialAddress(ctx context.Context, node, address string) (net.Conn, error) {
+	return b.Dial(ctx, node, address)
+}
+
 // TestNodesAgentAloneOpensItsTunnel opens one as the agent does, over TLS, after
 // others have tried to, and uses it for what goes to the node.
 func TestNodesAgentAloneOpensItsTunnel(t *testing.T) {

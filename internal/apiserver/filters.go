@@ -23,6 +23,7 @@ import (
 	"github.com/kemudi/kemudi/internal/apiserver/door"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
+	"github.com/kemudi/kemudi/internal/audit"
 )
 
 // filters wraps next in all that happens to every HTTP request. They are
@@ -34,6 +35,7 @@ func (s *Server) filters(next http.Handler) http.Handler {
 		s.withPanicGuard,    // a bug ends one request, not the process
 		s.withDeadline,      // for how long, all that follows included
 		s.withAuthn,         // who it is
+		s.withAudit,         // what is told of it
 		s.withImpersonation, // whom they act for
 		s.withAuthz,         // may they; who may not costs nothing more
 		s.withBody,          // all that they say
@@ -57,7 +59,9 @@ type state struct {
 	// unread is how long the client may take, when it is answered, to send what is
 	// left of the body; zero: nothing is, or that does not hold up the answer.
 	unread time.Duration
+	audit  *audit.Request // nil: it is not audited
 	record
+	remainder
 }
 
 var _ warning.Recorder = (*state)(nil)
@@ -77,16 +81,30 @@ const unreadShare = 60
 
 func (s *Server) withRequestInfo(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		deepen()
-		st := &state{info: request.Parse(r), w: w, record: s.begin()}
-		if r.ProtoMajor == 1 && r.ContentLength != 0 && !st.info.Tunnel() {
-			st.unread = s.o.RequestTimeout / unreadShare
-		}
-		w.Header().Set("Cache-Control", "no-cache, private")
-		w.Header().Set("Audit-Id", request.AuditID(r))
-		ctx := context.WithValue(r.Context(), stateKey{}, st)
-		next.ServeHTTP(w, r.WithContext(warning.WithWarningRecorder(ctx, st)))
+		s.handle(next, w, r).wait()
 	})
+}
+
+// handle has next handle a request, with what its path says. What is left to do is waited for
+// without the stack that this takes.
+//
+//go:noinline
+func (s *Server) handle(next http.Handler, w http.ResponseWriter, r *http.Request) *remainder {
+	deepen()
+	st := &state{info: request.Parse(r), w: w, record: s.begin()}
+	if r.ProtoMajor == 1 && r.ContentLength != 0 && !st.info.Tunnel() {
+		st.unread = s.o.RequestTimeout / unreadShare
+	}
+	w.Header().Set("Cache-Control", "no-cache, private")
+	id := request.AuditID(r)
+	w.Header().Set("Audit-Id", id)
+	ctx := context.WithValue(r.Context(), stateKey{}, st)
+	if s.o.Audit != nil {
+		st.audit = s.o.Audit.New(id)
+		ctx = audit.NewContext(ctx, st.audit)
+	}
+	next.ServeHTTP(w, r.WithContext(warning.WithWarningRecorder(ctx, st)))
+	return &st.remainder
 }
 
 // deepen gives the goroutine of a request the stack that nearly all of them need: from
@@ -137,7 +155,7 @@ func (s *Server) withAuthn(next http.Handler) http.Handler {
 			if err != nil {
 				s.log.DebugContext(r.Context(), "authentication failed", "err", err)
 			}
-			s.writeError(w, r, apierrors.NewUnauthorized("Unauthorized"))
+			s.refuse(w, r, apierrors.NewUnauthorized("Unauthorized"))
 			return
 		}
 		if hasSpacedToken(r) {
@@ -150,8 +168,8 @@ func (s *Server) withAuthn(next http.Handler) http.Handler {
 		}
 		if s.o.While != nil && st.info.LongRunning() {
 			ctx, cancel := context.WithCancel(r.Context())
-			defer cancel()
-			defer s.o.While(r, cancel)()
+			defer st.after(cancel)
+			defer st.after(s.o.While(r, cancel))
 			r = r.WithContext(ctx)
 		}
 		next.ServeHTTP(w, r)
@@ -168,9 +186,9 @@ func hasSpacedToken(r *http.Request) bool {
 
 func (s *Server) withDeadline(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if stateOf(r).info.LongRunning() {
+		if st := stateOf(r); st.info.LongRunning() {
 			ctx, cancel := untilStop(r.Context())
-			defer cancel()
+			defer st.after(cancel)
 			next.ServeHTTP(w, r.WithContext(ctx))
 			return
 		}
@@ -179,7 +197,7 @@ func (s *Server) withDeadline(next http.Handler) http.Handler {
 			if asked := r.URL.Query().Get("timeout"); asked != "" {
 				d, err := time.ParseDuration(asked)
 				if err != nil {
-					s.writeError(w, r, refusal.BadRequest("invalid timeout specified in the request URL - %v", err))
+					s.refuse(w, r, refusal.BadRequest("invalid timeout specified in the request URL - %v", err))
 					return
 				}
 				if d > 0 {
@@ -195,7 +213,7 @@ func (s *Server) withDeadline(next http.Handler) http.Handler {
 
 func (s *Server) withAuthz(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := s.authorize(r.Context(), attributesOf(r)); err != nil {
+		if err := s.decide(r.Context(), attributesOf(r), stateOf(r).audit); err != nil {
 			s.writeError(w, r, err)
 			return
 		}
@@ -268,6 +286,7 @@ func (s *Server) withImpersonation(next http.Handler) http.Handler {
 		}
 		request.JoinImplied(as)
 		request.StripImpersonation(r.Header)
+		st.audit.Impersonated(as)
 		st.user = as
 		next.ServeHTTP(w, r)
 	})
@@ -298,10 +317,16 @@ func writeJSON(w http.ResponseWriter, v any) {
 
 // authorize refuses what the user may not do.
 func (s *Server) authorize(ctx context.Context, a authorizer.Attributes) error {
+	return s.decide(ctx, a, nil)
+}
+
+// decide is authorize for what a request itself asks for, of which is told what was decided.
+func (s *Server) decide(ctx context.Context, a authorizer.Attributes, told *audit.Request) error {
 	if s.o.Authorizer == nil {
 		return nil
 	}
 	decision, reason, err := s.o.Authorizer.Authorize(ctx, a)
+	told.Decided(decision, reason)
 	if decision == authorizer.DecisionAllow {
 		return nil
 	}
@@ -313,5 +338,6 @@ func (s *Server) authorize(ctx context.Context, a authorizer.Attributes) error {
 
 // writeError answers with the Status of an error.
 func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
+	tellError(stateOf(r).audit, err)
 	answer.Error(w, r, err, s.log)
 }

@@ -470,13 +470,6 @@ func dial(t *testing.T, addr string, http2 bool) net.Conn {
 // lets the server send as much as the window is large.
 func get2(t *testing.T, conn net.Conn, path string, window uint32) *http2.Framer {
 	t.Helper()
-	var block bytes.Buffer
-	enc := hpack.NewEncoder(&block)
-	for _, h := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", "x"}, {":path", path}, {"from", "eve"}} {
-		if err := enc.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}); err != nil {
-			t.Fatal(err)
-		}
-	}
 	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
 		t.Fatal(err)
 	}
@@ -489,8 +482,21 @@ func get2(t *testing.T, conn net.Conn, path string, window uint32) *http2.Framer
 			t.Fatal(err)
 		}
 	}
-	if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true}); err != nil {
+	ask2(t, f, 1, path)
+	return f
+}
+
+// ask2 asks for a path as eve, by a stream of its own.
+func ask2(t *testing.T, f *http2.Framer, stream uint32, path string) {
+	t.Helper()
+	var block bytes.Buffer
+	enc := hpack.NewEncoder(&block)
+	for _, h := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", "x"}, {":path", path}, {"from", "eve"}} {
+		if err := enc.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true}); err != nil {
 		t.Fatal(err)
 	}
-	return f
 }

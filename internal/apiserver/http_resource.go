@@ -34,7 +34,7 @@ func (s *Server) serveResource(w http.ResponseWriter, r *http.Request, in *reque
 		return
 	}
 	st := stateOf(r)
-	c := &call.Call{Verb: in.Verb, Resource: res, Namespace: in.Namespace, Name: in.Name, User: st.user, Agent: r.UserAgent()}
+	c := &call.Call{Verb: in.Verb, Resource: res, Namespace: in.Namespace, Name: in.Name, User: st.user, Agent: r.UserAgent(), Audit: st.audit}
 	p := &exchange{Reply: answer.Reply{W: w, R: r, Body: st.body, Call: c, Encoded: s.encoded, Log: s.log}, s: s}
 	v, err := s.gate(c, in.Sub)
 	if err == nil && r.Method == http.MethodHead && in.Sub == "" {
@@ -48,6 +48,7 @@ func (s *Server) serveResource(w http.ResponseWriter, r *http.Request, in *reque
 	case p.negotiate(v.forms):
 		p.perform(v)
 	}
+	tellDeprecated(c)
 }
 
 // perform does what the call asks for, and answers.
@@ -73,9 +74,11 @@ func (p *exchange) perform(v *verb) {
 
 // stream sends the events of a watch until the client or its time is gone.
 func (p *exchange) stream(w *watch.Watch) {
-	done := p.s.metrics.watch(p.Call)
-	defer done()
-	w.Serve(&p.Reply, p.s.pace, p.s.o.RequestTimeout)
+	st := stateOf(p.R)
+	defer st.after(p.s.metrics.watch(p.Call))
+	if goesOn := w.Serve(&p.Reply, p.s.pace, p.s.o.RequestTimeout); goesOn != nil {
+		st.goOn(goesOn, w.Close)
+	}
 }
 
 // page answers with a list, if there is the memory to make it.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
@@ -77,6 +78,7 @@ func (l *local) List(ctx context.Context, r *client.Request) (client.List, error
 // ask carries a request out, and has it counted.
 func (l *local) ask(ctx context.Context, r *client.Request) (a outcome, err error) {
 	c := l.call(r)
+	asks := l.attributes(c, r)
 	rec, of := l.s.begin(), series{
 		verb: metricVerb(r.Verb, string(r.PatchType)), group: c.Resource.GVK.Group, version: c.Resource.GVK.Version, plural: c.Resource.Def.Plural,
 		scope: scopeOf(c.Namespace, c.Name),
@@ -91,12 +93,30 @@ func (l *local) ask(ctx context.Context, r *client.Request) (a outcome, err erro
 	}()
 	ctx, cancel := context.WithTimeout(ctx, l.s.o.RequestTimeout)
 	defer cancel()
-	if a, err = l.perform(ctx, c, r); err != nil {
+	if ctx, err = l.audit(ctx, c, r, asks); err != nil {
+		return outcome{}, err
+	}
+	defer c.Audit.End(&rec.code)
+	if a, err = l.perform(ctx, c, r, asks); err != nil {
 		rec.code = int(refusal.Status(err).Code)
+		tellError(c.Audit, err)
 		return outcome{}, err
 	}
 	rec.code = cmp.Or(a.Code, http.StatusOK)
+	if c.Audit != nil {
+		l.s.tellAnswer(c, a)
+	}
 	return a, nil
+}
+
+// attributes are the request as the authorizer sees it.
+func (l *local) attributes(c *call.Call, r *client.Request) *authorizer.AttributesRecord {
+	a := c.Attributes(r.Verb)
+	a.Subresource = r.Sub
+	if r.Verb == "list" || r.Verb == "deletecollection" {
+		withSelectors(a, r.List.FieldSelector, r.List.LabelSelector)
+	}
+	return a
 }
 
 // call is a request as it would have come over HTTP: without what its path cannot have.
@@ -115,13 +135,8 @@ func (l *local) call(r *client.Request) *call.Call {
 }
 
 // perform asks who may do it, what is to be done, and does it.
-func (l *local) perform(ctx context.Context, c *call.Call, r *client.Request) (outcome, error) {
-	a := c.Attributes(r.Verb)
-	a.Subresource = r.Sub
-	if r.Verb == "list" || r.Verb == "deletecollection" {
-		withSelectors(a, r.List.FieldSelector, r.List.LabelSelector)
-	}
-	if err := l.s.authorize(ctx, a); err != nil {
+func (l *local) perform(ctx context.Context, c *call.Call, r *client.Request, asks authorizer.Attributes) (outcome, error) {
+	if err := l.s.decide(ctx, asks, c.Audit); err != nil {
 		return outcome{}, err
 	}
 	switch {

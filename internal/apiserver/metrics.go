@@ -125,7 +125,7 @@ func (s *Server) withMetrics(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		st := stateOf(r)
 		cw := &countingWriter{ResponseWriter: w, st: st}
-		defer func() { s.end(&st.record, s.seriesOf(r)) }()
+		defer st.after(func() { s.end(&st.record, s.seriesOf(r)) })
 		next.ServeHTTP(cw, r)
 	})
 }
@@ -169,7 +169,7 @@ type record struct {
 }
 
 // begin is called at the beginning of each call, end at its end, whoever made it and
-// whatever came of it (A4): who is to hear of all calls is told here.
+// whatever came of it (A4).
 func (s *Server) begin() record { return record{start: time.Now()} }
 
 func (s *Server) end(rec *record, of series) {
@@ -225,6 +225,7 @@ func (w *countingWriter) WriteHeader(code int) {
 		w.st.code = code
 	}
 	w.hurry()
+	w.st.audit.Started(code)
 	w.ResponseWriter.WriteHeader(code)
 }
 
@@ -232,6 +233,7 @@ func (w *countingWriter) Write(b []byte) (int, error) {
 	if w.st.code == 0 {
 		w.st.code = http.StatusOK
 		w.hurry()
+		w.st.audit.Started(http.StatusOK)
 	}
 	n, err := w.ResponseWriter.Write(b)
 	w.st.wrote += int64(n)
@@ -255,6 +257,7 @@ func (w *countingWriter) Flush() { _ = http.NewResponseController(w.ResponseWrit
 // Hijack takes the connection over.
 func (w *countingWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	w.st.code = http.StatusSwitchingProtocols
+	w.st.audit.Started(http.StatusSwitchingProtocols)
 	return http.NewResponseController(w.ResponseWriter).Hijack()
 }
 

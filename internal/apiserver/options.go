@@ -1,18 +1,22 @@
 package apiserver
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/kemudi/kemudi/internal/apiserver/read"
 	"github.com/kemudi/kemudi/internal/apiserver/tunnel"
 	"github.com/kemudi/kemudi/internal/apiserver/write"
+	"github.com/kemudi/kemudi/internal/audit"
 	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/dialback"
 	"github.com/kemudi/kemudi/internal/obs"
@@ -59,8 +63,14 @@ type Options struct {
 	Nodes tunnel.Nodes
 	// Tunnels has the connections that agents keep to this server; nil: none is taken.
 	Tunnels *dialback.Registry
+	// Plain are further paths that are no resources, by their patterns for [http.ServeMux].
+	// Who asks may, by the path; what an answer is made of is sent as JSON.
+	Plain map[string]func(ctx context.Context, q PlainRequest) (any, error)
 	// Tokens signs tokens of service accounts; nil: none are issued.
 	Tokens *authn.Issuer
+
+	// Audit is told of requests; nil: nobody is.
+	Audit *audit.Log
 
 	// Health answers /livez, /readyz and /healthz; nil: one without checks.
 	Health *obs.Health
@@ -79,6 +89,14 @@ type Options struct {
 	FrameByFrame bool
 
 	Logger *slog.Logger
+}
+
+// PlainRequest is a request of one of the paths of Options.Plain.
+type PlainRequest struct {
+	User  user.Info
+	Name  string // {name} of the pattern
+	Query url.Values
+	Body  []byte
 }
 
 // Limits bound what requests take. What is 0 has its default.

@@ -12,6 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/timeouts"
@@ -47,6 +48,10 @@ func (s *Server) plainPaths() http.Handler {
 	}
 	if s.o.Tunnels != nil {
 		mux.HandleFunc("GET "+dialback.Path("{node}"), s.serveTunnel)
+		mux.HandleFunc("GET "+dialback.RelayPath("{node}"), s.serveRelay)
+	}
+	for pattern, answer := range s.o.Plain {
+		mux.HandleFunc(pattern, s.servePlain(answer))
 	}
 	mux.HandleFunc("GET /{$}", s.serveRoot)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -89,7 +94,37 @@ func (s *Server) serveTunnel(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	timeouts.Exempt(w)
-	if err := s.o.Tunnels.Serve(w, r, name); err != nil {
+	goesOn, end, err := s.o.Tunnels.Serve(w, r, name)
+	switch {
+	case err != nil:
+		s.writeError(w, r, refusal.BadRequest("%v", err))
+	case goesOn != nil:
+		stateOf(r).goOn(goesOn, end)
+	}
+}
+
+// servePlain serves one of the paths that the server's owner adds.
+func (s *Server) servePlain(answer func(context.Context, PlainRequest) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		st := stateOf(r)
+		v, err := answer(r.Context(), PlainRequest{User: st.user, Name: r.PathValue("name"), Query: r.URL.Query(), Body: st.body})
+		if err != nil {
+			s.writeError(w, r, err)
+			return
+		}
+		writeJSON(w, v)
+	}
+}
+
+// serveRelay connects another server to a node that has its tunnel to this one. Servers
+// alone may ask for it: what is at the other end is not asked again who it is that comes.
+func (s *Server) serveRelay(w http.ResponseWriter, r *http.Request) {
+	if !slices.Contains(stateOf(r).user.GetGroups(), user.SystemPrivilegedGroup) {
+		s.writeError(w, r, refusal.Forbidden(attributesOf(r), "only other servers are connected to nodes by their tunnels to this one"))
+		return
+	}
+	timeouts.Exempt(w)
+	if err := s.o.Tunnels.Relay(w, r, r.PathValue("node")); err != nil {
 		s.writeError(w, r, refusal.BadRequest("%v", err))
 	}
 }

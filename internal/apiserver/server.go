@@ -17,6 +17,7 @@ import (
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/patch"
 	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
@@ -48,16 +49,19 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		o: o, log: o.Logger, reads: &read.Reader{Store: o.Store, Shared: o.Shared, Sources: o.Sources},
+		o: o, log: o.Logger, reads: &read.Reader{Store: o.Store, Sources: o.Sources},
 		encoded: encoded.New(o.EncodedBytes), memory: budget.New(), metrics: newMetrics(o.Registry),
 		door:      door.New(door.Room(), o.Logger),
 		allocated: make(chan struct{}),
+	}
+	if o.Shared {
+		s.Share()
 	}
 	if !o.FrameByFrame {
 		s.pace = &h2.Pace{}
 	}
 	s.writes = write.New(write.Options{
-		Store: o.Store, Caches: o.Caches, Reads: s.reads, Admission: o.Admission, Authorize: s.authorize, Settings: o.Settings, Serves: s.Serves, Logger: o.Logger,
+		Store: o.Store, Caches: o.Caches, Reads: s.reads, Admission: o.Admission, Authorize: s.authorize, Settings: o.Settings, Defs: o.Defs, Serves: s.Serves, Logger: o.Logger,
 	})
 	s.handlers = s.newHandlers()
 	s.addChecks()
@@ -72,6 +76,15 @@ func New(o Options) (*Server, error) {
 func (s *Server) SetDefs(defs []*resource.Def) {
 	s.routes.Store(newRoutes(s.routes.Load(), defs, &s.o))
 }
+
+// Share says that other servers write to the store as well, from now on (see [Options]).
+func (s *Server) Share() { s.reads.Share() }
+
+// Told takes in changes of the store that are of no resource, as [watchcache.Options] tell of them.
+func (s *Server) Told(changes []store.Change, rev int64) { s.writes.Told(changes, rev) }
+
+// Missed takes in up to which revision there were changes that nobody has told of.
+func (s *Server) Missed(rev int64) { s.writes.Missed(rev) }
 
 // Scavenge gives back memory that requests have left behind, while there are few of them.
 func (s *Server) Scavenge() { s.encoded.Scavenge() }
@@ -103,6 +116,9 @@ func (s *Server) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	})
+	if s.o.Audit != nil {
+		g.Go("audit", s.o.Audit.Run)
+	}
 	defer s.handlers.close()
 	return g.Wait()
 }

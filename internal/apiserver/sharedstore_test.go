@@ -87,6 +87,7 @@ func TestAStoreThatReachesNoMajorityIsToldToClients(t *testing.T) {
 	f := newFixture(t, func(o *Options) { o.Store, o.Shared = st, true })
 	f.must(201, "POST", "/api/v1/namespaces", `{"metadata":{"name":"default"}}`)
 	f.must(201, "POST", configMaps, `{"metadata":{"name":"a"}}`)
+	f.must(200, "GET", configMaps+"/a", "") // what is at hand has it
 	for name, tc := range map[string]struct {
 		err    error
 		code   int

@@ -55,12 +55,16 @@ func newFixture(tb testing.TB, change ...func(o *Options)) *fixture {
 	if o.Store == nil {
 		o.Store = newStore(tb)
 	}
-	set, err := watchcache.New(watchcache.Options{Store: o.Store, Defs: o.Defs})
+	var s *Server
+	set, err := watchcache.New(watchcache.Options{
+		Store: o.Store, Defs: o.Defs,
+		Others: func(changes []store.Change, rev int64) { s.Told(changes, rev) }, Missed: func(rev int64) { s.Missed(rev) },
+	})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	o.Caches = set
-	s, err := New(o)
+	s, err = New(o)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -29,38 +29,41 @@ const onEtcd = "TestSuiteHoldsOnEtcdOverHTTPS/"
 
 // onMemoryOnly are the tests that are not run on etcd, and why.
 var onMemoryOnly = map[string]string{
-	"TestSuiteHoldsOnEtcdOverHTTPS":                    "runs the others",
-	"TestEveryTestRunsOnEtcdAsWell":                    "is about the list of the others",
-	"TestWatchEndsInTimeWithABookmark":                 "needs virtual time",
-	"TestProfileTakesAsLongAsItIsAskedTo":              "needs virtual time",
-	"TestProfilesAreServedToWhoMayGetThem":             "asks nothing of a store",
-	"TestEventsOfManyObjectsAreThoseOfEach":            "needs virtual time",
-	"TestOldPathsOfWatches":                            "needs virtual time",
-	"TestMemoryThatRunsOutHoldsUpWhatTakesMuchOfIt":    "needs virtual time",
-	"TestCollectionsAreDeletedEightAtATime":            "needs virtual time",
-	"TestBodiesOfOneFlowTakeHalfOfTheMemory":           "needs virtual time",
-	"TestTimeoutBoundsTheWholeRequest":                 "needs virtual time, and real connections already",
-	"TestTrickledBodiesHoldUpNobody":                   "has real connections already, and asks nothing of a store",
-	"TestTwoHundredRequestsOfAUserWait":                "has real connections already, and asks little of a store",
-	"TestLongListsOverHTTP2AreThoseOfHTTP1":            "has real connections already, and asks little of a store",
-	"TestLongListThatIsNotReadEnds":                    "has real connections already, and asks little of a store",
-	"TestClientsThatDoNotReadAreCutOff":                "has real connections already, and asks nothing of a store",
-	"TestSmallAnswerThatNobodyTakesIsGivenUp":          "has real connections already, and asks nothing of a store",
-	"TestManyConnectionsOfStrangersLockNobodyOut":      "has real connections already, and asks little of a store",
-	"TestHTTP2IsAsTheSpecificationSays":                "has real connections already, and asks nothing of a store",
-	"TestEveryDeclaredHandlerIsAnActionOrATunnel":      "asks nothing of a store",
-	"TestWatchesOfOneConnectionSeeEveryEventOnce":      "has real connections already, and asks little of a store",
-	"TestWatchThatFellBehindIsToldSo":                  "has real connections already, and asks little of a store",
-	"TestComputedObjectsAreMadeForEachRead":            "is about what no store has",
-	"TestComputedObjectsAreReadAlone":                  "the same",
-	"TestWatchGoesOnWithWhatHappenedWhileItWasBlocked": "has real connections already, and asks little of a store",
-	"TestWatchThatIsStoppedWithinAnEventIsCutOff":      "has real connections already, and asks little of a store",
-	"TestListClient":                                   "is a process of a benchmark",
-	"TestWatchClient":                                  "is a process of a benchmark",
-	"TestOpenAPIComesAsItIsAskedFor":                   "asks the handler for documents, which are of no store",
-	"TestWhatNeedsAnotherResourceIsDroppedWithoutIt":   "is about what comes before the store",
-	"TestManyWritersKeepFieldsOfOneObject":             "asks nothing of a store",
-	"TestNodesAgentAloneOpensItsTunnel":                "has real connections already, and asks little of a store",
+	"TestSuiteHoldsOnEtcdOverHTTPS":                      "runs the others",
+	"TestEveryTestRunsOnEtcdAsWell":                      "is about the list of the others",
+	"TestWatchEndsInTimeWithABookmark":                   "needs virtual time",
+	"TestBeginningOfAWatchIsAudited":                     "has real connections already, and asks little of a store",
+	"TestProfileTakesAsLongAsItIsAskedTo":                "needs virtual time",
+	"TestProfilesAreServedToWhoMayGetThem":               "asks nothing of a store",
+	"TestEventsOfManyObjectsAreThoseOfEach":              "needs virtual time",
+	"TestOldPathsOfWatches":                              "needs virtual time",
+	"TestMemoryThatRunsOutHoldsUpWhatTakesMuchOfIt":      "needs virtual time",
+	"TestCollectionsAreDeletedEightAtATime":              "needs virtual time",
+	"TestBodiesOfOneFlowTakeHalfOfTheMemory":             "needs virtual time",
+	"TestTimeoutBoundsTheWholeRequest":                   "needs virtual time, and real connections already",
+	"TestTrickledBodiesHoldUpNobody":                     "has real connections already, and asks nothing of a store",
+	"TestTwoHundredRequestsOfAUserWait":                  "has real connections already, and asks little of a store",
+	"TestLongListsOverHTTP2AreThoseOfHTTP1":              "has real connections already, and asks little of a store",
+	"TestLongListThatIsNotReadEnds":                      "has real connections already, and asks little of a store",
+	"TestClientsThatDoNotReadAreCutOff":                  "has real connections already, and asks nothing of a store",
+	"TestSmallAnswerThatNobodyTakesIsGivenUp":            "has real connections already, and asks nothing of a store",
+	"TestManyConnectionsOfStrangersLockNobodyOut":        "has real connections already, and asks little of a store",
+	"TestHTTP2IsAsTheSpecificationSays":                  "has real connections already, and asks nothing of a store",
+	"TestEveryDeclaredHandlerIsAnActionOrATunnel":        "asks nothing of a store",
+	"TestWatchesOfOneConnectionSeeEveryEventOnce":        "has real connections already, and asks little of a store",
+	"TestHeartbeatsOfNodesAreToldInTheirOrder":           "has real connections already, and asks little of a store",
+	"TestWatchesThatTheirConnectionSendsKeepLittleStack": "has real connections already, and asks little of a store",
+	"TestWatchThatFellBehindIsToldSo":                    "has real connections already, and asks little of a store",
+	"TestComputedObjectsAreMadeForEachRead":              "is about what no store has",
+	"TestComputedObjectsAreReadAlone":                    "the same",
+	"TestWatchGoesOnWithWhatHappenedWhileItWasBlocked":   "has real connections already, and asks little of a store",
+	"TestWatchThatIsStoppedWithinAnEventIsCutOff":        "has real connections already, and asks little of a store",
+	"TestListClient":                                     "is a process of a benchmark",
+	"TestWatchClient":                                    "is a process of a benchmark",
+	"TestOpenAPIComesAsItIsAskedFor":                     "asks the handler for documents, which are of no store",
+	"TestWhatNeedsAnotherResourceIsDroppedWithoutIt":     "is about what comes before the store",
+	"TestManyWritersKeepFieldsOfOneObject":               "asks nothing of a store",
+	"TestNodesAgentAloneOpensItsTunnel":                  "has real connections already, and asks little of a store",
 }
 
 // TestEveryTestRunsOnEtcdAsWell, unless onMemoryOnly says why not.
@@ -104,11 +107,31 @@ func TestSuiteHoldsOnEtcdOverHTTPS(t *testing.T) {
 // onEtcdToo are the tests that are run again on etcd.
 func onEtcdToo() map[string]func(t *testing.T) {
 	list := map[string]func(t *testing.T){
-		"TestReadsOfASharedStoreShowWhatOthersWrote":     TestReadsOfASharedStoreShowWhatOthersWrote,
-		"TestAStoreThatReachesNoMajorityIsToldToClients": TestAStoreThatReachesNoMajorityIsToldToClients,
+		"TestReadsOfASharedStoreShowWhatOthersWrote":               TestReadsOfASharedStoreShowWhatOthersWrote,
+		"TestAStoreThatReachesNoMajorityIsToldToClients":           TestAStoreThatReachesNoMajorityIsToldToClients,
+		"TestAServiceTakesItsAddressByAnIPAddress":                 TestAServiceTakesItsAddressByAnIPAddress,
+		"TestAnAddressThatSomethingElseHasIsNotGiven":              TestAnAddressThatSomethingElseHasIsNotGiven,
+		"TestAnAddressThatIsTakenForAServiceIsGivenToIt":           TestAnAddressThatIsTakenForAServiceIsGivenToIt,
+		"TestAllocationsFromBeforeAddressesWereObjectsAreReplaced": TestAllocationsFromBeforeAddressesWereObjectsAreReplaced,
+		"TestServicesGetAddressesOfTheRangesThatAreReady":          TestServicesGetAddressesOfTheRangesThatAreReady,
+		"TestADryRunTakesNoAddress":                                TestADryRunTakesNoAddress,
 	}
 	maps.Copy(list, ownStoreOnEtcd())
+	maps.Copy(list, auditOnEtcd())
 	return list
+}
+
+// auditOnEtcd are those of what the audit is told.
+func auditOnEtcd() map[string]func(t *testing.T) {
+	return map[string]func(t *testing.T){
+		"TestAuditEvents":                          TestAuditEvents,
+		"TestAuditIDIsTheClientsOrANewOne":         TestAuditIDIsTheClientsOrANewOne,
+		"TestAuditKnowsWhereRequestsComeFrom":      TestAuditKnowsWhereRequestsComeFrom,
+		"TestWhoShowsNothingIsAuditedAsNobody":     TestWhoShowsNothingIsAuditedAsNobody,
+		"TestPanicIsAudited":                       TestPanicIsAudited,
+		"TestStrictAuditRefusesWhatItCannotTellOf": TestStrictAuditRefusesWhatItCannotTellOf,
+		"TestAdmissionAddsAnnotationsToEvents":     TestAdmissionAddsAnnotationsToEvents,
+	}
 }
 
 // ownStoreOnEtcd are those of a server that has its store to itself.

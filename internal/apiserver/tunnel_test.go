@@ -30,6 +30,10 @@ func (a *agents) DialNode(ctx context.Context, _ string) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "tcp", a.server.Listener.Addr().String())
 }
 
+func (a *agents) DialAddress(ctx context.Context, _, address string) (net.Conn, error) {
+	return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+}
+
 // withAgents starts a server whose nodes' agents answer with h.
 func withAgents(t *testing.T, h http.HandlerFunc) (*fixture, *agents) {
 	t.Helper()

@@ -136,6 +136,9 @@ func (s *Server) perform(ctx context.Context, c *call.Call, v *verb, in input) (
 			return a, err
 		}
 	}
+	if c.Audit != nil {
+		s.tellSent(c)
+	}
 	return v.run(s, ctx, c)
 }
 

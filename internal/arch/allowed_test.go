@@ -14,6 +14,7 @@ var allowed = []allowance{
 	{"k8s.io/kubectl", "kemudi kubectl is the real kubectl"},
 	{"k8s.io/component-base/config/v1alpha1", "what the scheduler's configuration shares with that of other components"},
 	{"k8s.io/component-base/cli", "how kubectl's own main runs it, with the flags of its log"},
+	{"k8s.io/apiserver/pkg/apis/audit/v1", "the wire types of audit policies and events"},
 	{"k8s.io/apiserver/pkg/authentication/authenticator", "the form of an authentication's answer"},
 	{"k8s.io/apiserver/pkg/authentication/user", "who makes a request"},
 	{"k8s.io/apiserver/pkg/authentication/serviceaccount", "user names, groups and extra keys of service accounts"},
@@ -70,8 +71,10 @@ var allowed = []allowance{
 	// Network.
 	{"github.com/vishvananda/netlink", "links, addresses, routes"},
 	{"github.com/vishvananda/netns", "network namespaces of further nodes on one machine"},
+	{"github.com/coredns/caddy", "parses Corefiles for CoreDNS' plugins"},
 	{"github.com/coredns/coredns", "the embedded cluster DNS server"},
 	{"github.com/miekg/dns", "DNS messages"},
+	{"golang.org/x/crypto/ssh", "SSH to nodes, for networks that nobody trusts (--ssh-user)"},
 	{"golang.org/x/net", "HTTP/2 settings that the standard library does not offer"},
 	{"google.golang.org/grpc", "CRI and etcd speak it"},
 	{"google.golang.org/protobuf", "messages of CRI, copied between caller and in-process runtime"},

@@ -16,16 +16,17 @@ import (
 const layers = `
 version
 trace texttest
-task obs layout
-ociimage
-store cloud container dialback podnet
-cel resource wire
+corefile task obs layout
+ociimage edge/route
+announce store cloud container dialback edge podnet
+cel resource wire reach
 api
 patch
-cache
+audit cache
 client
-auth metricsserver watchcache
-join
+drain
+audit/audittest auth metricsserver watchcache
+join secureport servers
 kubelet/backoff kubelet/contain kubelet/inotify kubelet/machine kubelet/manifest kubelet/users
 kubelet/evict
 kubelet/podstep
@@ -44,11 +45,12 @@ apiserver/* kubelet/*
 apiserver/answer
 apiserver/watch
 controller leader apiserver
-workload endpoint
-controllers/* scheduler kubelet proxy dns simnode
+scheduler/devices
+workload endpoint ingress nodepool
+controllers/* scheduler kubelet proxy netpolicy dns edgefeed simnode
 controllers
 plane up cloudmanager
-simulate worker fleet
+simulate worker fleet parts
 cluster
 kubelet/apitest sim
 arch
@@ -56,11 +58,11 @@ arch
 
 // testOnly names the units that only tests, their own sub-folders and each
 // other import: nothing of them may end up in the program.
-var testOnly = []string{"trace", "texttest", "admission/admissiontest", "kubelet/apitest", "kubelet/fakecri", "sim", "arch"}
+var testOnly = []string{"trace", "texttest", "admission/admissiontest", "audit/audittest", "kubelet/apitest", "kubelet/fakecri", "sim", "arch"}
 
 // commandImports lists what cmd may import of internal/: wiring, and what
 // turns flags and output into words.
-var commandImports = []string{"cluster", "cloudmanager", "up", "fleet", "join", "container", "obs", "version"}
+var commandImports = []string{"cluster", "edge", "cloudmanager", "parts", "up", "fleet", "join", "container", "obs", "version"}
 
 // ranks maps a unit to its layer, counted from the bottom.
 func ranks() map[string]int {

@@ -66,6 +66,7 @@ var elsewhere = map[string][]string{
 		"FailedGetContainerResourceMetric", "FailedGetExternalMetric", "FailedGetObjectMetric", "FailedGetPodsMetric",
 		"FailedGetResourceMetric", "InvalidMetricSourceType",
 	},
+	"controllers Event(p.Reason)": {"AnnotationNotObeyed", "BackendNotFound", "BadCertificate", "BadPath"}, // of Ingresses
 	"controllers Event(n.reason)": { // of CronJobs
 		"JobAlreadyActive", "MissSchedule", "MissingJob", "SawCompletedJob", "TooManyMissedTimes", "UnexpectedJob",
 		"UnknownTimeZone", "UnparseableSchedule",

@@ -36,6 +36,7 @@ type Cache struct {
 		sync.RWMutex
 		tree      *btree.BTreeG[entry]
 		index     map[string]map[string]map[string]*Item // index name, value, key
+		labels    *labelIndex                            // nil: there is none
 		log       eventLog
 		tails     map[*tail]struct{} // of all readers without an index
 		keyed     map[indexValue]map[*tail]struct{}
@@ -54,6 +55,9 @@ func New(def *resource.Def, progress *Progress) *Cache {
 	c := &Cache{Def: def, Progress: progress, synced: make(chan struct{}), heard: make(chan struct{})}
 	c.mu.tree = newTree()
 	c.mu.index = newIndex(def)
+	if def.ByLabels {
+		c.mu.labels = newLabelIndex()
+	}
 	c.mu.log.size = logSize
 	c.mu.tails = map[*tail]struct{}{}
 	c.mu.keyed = map[indexValue]map[*tail]struct{}{}
@@ -124,6 +128,11 @@ func (c *Cache) Len() int {
 // List returns the objects of a namespace (empty: all) that the selector
 // matches (nil: all), in the order of their keys.
 func (c *Cache) List(namespace string, sel labels.Selector) []*Item {
+	if namespace != "" && sel != nil {
+		if items, ok := c.byLabels(namespace, sel); ok {
+			return items
+		}
+	}
 	var items []*Item
 	c.Snapshot().Scan(namespace, "", func(it *Item) bool {
 		if sel == nil || sel.Empty() || sel.Matches(labels.Set(it.Object.GetLabels())) {

@@ -124,6 +124,34 @@ func isReady(cu *Cursor) bool {
 	}
 }
 
+// TestMinorChangesAreForLater tells who asks for it which changes nobody waits for.
+func TestMinorChangesAreForLater(t *testing.T) {
+	calm := resource.Define(resource.Spec[*corev1.ConfigMap]{
+		Names:   resource.Names{Version: "v1", Kind: "ConfigMap", Plural: "configmaps", Namespaced: true},
+		Caching: resource.Caching[*corev1.ConfigMap]{Minor: func(was, is *corev1.ConfigMap) bool { return was.Annotations["color"] == is.Annotations["color"] }},
+	})
+	c := New(calm.Def, &Progress{})
+	c.Replace(items(10, "a/x blue"), 10)
+	c.Progress.Advance(10)
+	plain, cu := cursor(t, c, CursorOptions{After: 10}), cursor(t, c, CursorOptions{After: 10})
+	var told []string
+	cu.Notify(func() { told = append(told, "now") }, func() { told = append(told, "later") })
+	feed(c, 11, "a/x blue")
+	feed(c, 12, "a/x red")
+	feed(c, 13, "a/y red")
+	feed(c, 14, "a/y red")
+	feed(c, 15, "-a/y")
+	if got, want := strings.Join(told, " "), "later now now later now"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if !isReady(plain) {
+		t.Error("who asked for nothing is not told")
+	}
+	if got, want := next(t, cu), next(t, plain); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 func TestReadsFindWhatWasFed(t *testing.T) {
 	c := filled("b/x blue", "a/y red,blue", "a/x", "ab/z")
 	feed(c, 11, "-a/x", "c/q blue")

@@ -58,12 +58,13 @@ func (cu *Cursor) Close() {
 }
 
 // Notify has notify called, instead of the tokens that Ready yields, whenever Next
-// may have something new; it may have already. The cache is locked meanwhile: notify
-// must not block, nor ask the cache.
-func (cu *Cursor) Notify(notify func()) {
+// may have something new; it may have already. If that is a minor change (see
+// [resource.Caching]), later is called. The cache is locked meanwhile: neither must block, or
+// ask the cache.
+func (cu *Cursor) Notify(notify, later func()) {
 	cu.c.mu.Lock()
 	defer cu.c.mu.Unlock()
-	cu.notify, cu.ready = notify, nil
+	cu.notify, cu.later, cu.ready = notify, later, nil
 }
 
 // Rev is the revision up to which everything has been delivered by Next.

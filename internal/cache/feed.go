@@ -91,6 +91,7 @@ func (c *Cache) applyLocked(changes []Change, log bool) {
 			}
 			e.Type, e.Prev = Deleted, old.it
 			c.unindexLocked(old.it)
+			c.labelLocked(old.it, nil)
 		} else {
 			old, ok := c.mu.tree.ReplaceOrInsert(entry{ch.Item.Key, ch.Item})
 			e.Type = Added
@@ -99,6 +100,7 @@ func (c *Cache) applyLocked(changes []Change, log bool) {
 				c.unindexLocked(old.it)
 			}
 			c.indexLocked(ch.Item)
+			c.labelLocked(old.it, ch.Item)
 		}
 		if log {
 			objects := c.mu.tree.Len()
@@ -106,6 +108,12 @@ func (c *Cache) applyLocked(changes []Change, log bool) {
 			seq := c.mu.log.add(e, objects)
 			c.notifyLocked(&e, seq)
 		}
+	}
+}
+
+func (c *Cache) labelLocked(old, now *Item) {
+	if c.mu.labels != nil {
+		c.mu.labels.replace(old, now)
 	}
 }
 
@@ -135,8 +143,9 @@ func (c *Cache) unindexLocked(it *Item) {
 }
 
 func (c *Cache) notifyLocked(e *Event, seq uint64) {
+	minor := e.Type == Modified && c.Def.Minor != nil && c.Def.Minor(e.Prev.Object, e.Item.Object)
 	for t := range c.mu.tails {
-		t.wakeLocked(seq)
+		t.wakeLocked(seq, minor)
 	}
 	if len(c.mu.keyed) == 0 {
 		return
@@ -144,7 +153,7 @@ func (c *Cache) notifyLocked(e *Event, seq uint64) {
 	for name, f := range c.Def.Index {
 		for _, v := range f(e.Item.Object) {
 			for t := range c.mu.keyed[indexValue{name, v}] {
-				t.wakeLocked(seq)
+				t.wakeLocked(seq, minor)
 			}
 		}
 		if e.Prev == nil {
@@ -152,7 +161,7 @@ func (c *Cache) notifyLocked(e *Event, seq uint64) {
 		}
 		for _, v := range f(e.Prev.Object) {
 			for t := range c.mu.keyed[indexValue{name, v}] {
-				t.wakeLocked(seq)
+				t.wakeLocked(seq, minor)
 			}
 		}
 	}

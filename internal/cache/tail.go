@@ -11,6 +11,7 @@ type tail struct {
 	o      FollowOptions
 	ready  chan struct{} // holds one token: there may be something to read
 	notify func()        // is called instead, if there is one
+	later  func()        // is called instead of notify after minor changes
 
 	// Guarded by the cache's lock.
 	pending bool   // events from next on have not been read
@@ -49,10 +50,14 @@ func (t *tail) leaveLocked() {
 // Ready yields a token when Next may have something new.
 func (t *tail) Ready() <-chan struct{} { return t.ready }
 
-// wakeLocked notes that event seq may matter.
-func (t *tail) wakeLocked(seq uint64) {
+// wakeLocked notes that event seq may matter, which is of a minor change or not.
+func (t *tail) wakeLocked(seq uint64, minor bool) {
 	if !t.pending {
 		t.pending, t.next = true, seq
+	}
+	if minor && t.later != nil {
+		t.later()
+		return
 	}
 	t.token()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/kemudi/kemudi/internal/cloud"
 	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/leader"
+	"github.com/kemudi/kemudi/internal/secureport"
 )
 
 // Name is that of the program, and of the lease that is held while the loops run.
@@ -29,16 +30,21 @@ type Options struct {
 	// Untagged says that what the cloud has need not be marked as this cluster's (--allow-untagged-cloud).
 	Untagged bool
 	Election leader.Settings // --leader-elect and others
-	Logger   *slog.Logger
+	// Secure is the port on which the process tells of itself; the zero value serves nothing.
+	Secure secureport.Options
+	Logger *slog.Logger
 }
 
 // Begin is called before the loops run, for a cloud that asks the API itself. What it begins ends
 // with ctx.
 type Begin func(ctx context.Context, provider cloudprovider.Interface, config *rest.Config) error
 
+// port is upstream's.
+const port = 10258
+
 // Defaults are the options of who is given none.
 func Defaults() Options {
-	o := Options{ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, Controllers: controllers.Defaults(), Election: leader.Defaults(), Logger: slog.Default()}
+	o := Options{Secure: secureport.Defaults(port), ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, Controllers: controllers.Defaults(), Election: leader.Defaults(), Logger: slog.Default()}
 	o.Election.Names = []string{Name}
 	o.Controllers.Syncs = controllers.CloudSyncs()
 	return o
@@ -55,7 +61,7 @@ func (o *Options) check() error {
 	if err := o.Election.Check(); err != nil {
 		return err
 	}
-	return nil
+	return o.Secure.Check()
 }
 
 // AddFlags adds upstream's flags.
@@ -80,6 +86,7 @@ func (o *Options) AddFlags(f *pflag.FlagSet) {
 		f.IntVar(&s.Keys, s.Flag, s.Keys, "how many "+s.Of+" are worked on at once")
 	}
 	o.addElectionFlags(f)
+	o.Secure.AddFlags(f)
 }
 
 func (o *Options) addElectionFlags(f *pflag.FlagSet) {

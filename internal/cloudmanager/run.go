@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	cloudprovider "k8s.io/cloud-provider"
@@ -17,6 +19,8 @@ import (
 	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/leader"
+	"github.com/kemudi/kemudi/internal/obs"
+	"github.com/kemudi/kemudi/internal/secureport"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
@@ -27,6 +31,11 @@ type manager struct {
 	config *rest.Config
 	api    *https.Transport
 	events *client.Recorder
+
+	registry *prometheus.Registry
+	metrics  *controller.Metrics
+	health   *obs.Health
+	told     sync.Once // which loops there are
 }
 
 // Run runs the loops until ctx ends, whenever this process leads. begin may be nil.
@@ -40,7 +49,8 @@ func Run(ctx context.Context, o Options, begin Begin) error {
 	if !o.Controllers.Cloud.Provider.HasClusterID() && !o.Untagged {
 		return errors.New("no ClusterID found: what the cloud has must be marked as this cluster's, or --allow-untagged-cloud be said")
 	}
-	m := &manager{o: o, begin: begin}
+	m := &manager{o: o, begin: begin, registry: obs.NewRegistry(), health: &obs.Health{Log: o.Logger}}
+	m.metrics = controller.NewMetrics(m.registry)
 	if err := m.connect(); err != nil {
 		return err
 	}
@@ -53,12 +63,16 @@ func Run(ctx context.Context, o Options, begin Begin) error {
 	under, g := task.NewGroup(context.WithoutCancel(ctx)), task.NewGroup(ctx)
 	under.Go("connection to the servers", m.api.Run)
 	g.Go("events", m.events.Run)
+	if err := o.Secure.Serve(g, secureport.Part{Name: Name, Host: host, API: m.api, Health: m.health, Registry: m.registry, Config: o.configuration(), Logger: o.Logger}); err != nil {
+		g.Cancel(err)
+		return errors.Join(err, g.Wait())
+	}
 	if o.Election.Off {
 		g.Go("loops", m.loops)
 	} else {
 		elector := leader.New(leader.Options{
 			Settings: o.Election, Name: o.Election.Lease(0), Identity: host + "_" + uuid.NewString(), Transport: m.api,
-			Events: m.events.For(Name), Logger: o.Logger,
+			Events: m.events.For(Name), Metrics: leader.NewMetrics(m.registry), Logger: o.Logger,
 		})
 		g.Go("election", elector.Run)
 		g.Go("loops", func(ctx context.Context) error { return elector.Lead(ctx, m.loops) })
@@ -120,7 +134,13 @@ func (m *manager) loops(ctx context.Context) error {
 	for _, lack := range m.o.Controllers.Cloud.Lacks() {
 		m.o.Logger.Warn("a loop of the cloud does not run", "controller", lack.Loop, "why", lack.Why)
 	}
-	return controller.RunAll(ctx, controllers.OfCloud(m.o.Controllers), controller.Env{
-		As: func(string) client.Transport { return m.api }, Recorder: m.events.For, Logger: m.o.Logger,
+	all := controllers.OfCloud(m.o.Controllers)
+	m.told.Do(func() {
+		for _, c := range all { // as upstream, that they run is all there is to say
+			m.health.Add(obs.Check{Name: c.Name, Run: func(context.Context) error { return nil }})
+		}
+	})
+	return controller.RunAll(ctx, all, controller.Env{
+		As: func(string) client.Transport { return m.api }, Recorder: m.events.For, Logger: m.o.Logger, Metrics: m.metrics,
 	})
 }

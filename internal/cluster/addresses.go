@@ -48,24 +48,21 @@ type place struct {
 
 // set notes the machine's addresses.
 func (p *place) set(now addresses) {
-	now.routed = routedIP(now.first.Is4()) == now.first
+	now = now.withRouted()
 	p.now.Store(&now)
+}
+
+// withRouted are the addresses with what the machine's routes say of the first one now.
+func (a addresses) withRouted() addresses {
+	a.routed = routedIP(a.first.Is4()) == a.first
+	return a
 }
 
 // get are the machine's addresses now.
 func (p *place) get() addresses { return *p.now.Load() }
 
-// node are the node's addresses as text, the first one first.
-func (a addresses) node() []string {
-	list := []string{a.first.String()}
-	if a.second.IsValid() {
-		list = append(list, a.second.String())
-	}
-	return list
-}
-
-// said are those of the node's addresses that were asked for, as text.
-func (a addresses) said() (list []string) {
+// node are those of the node's addresses that are known, as text, the first one first.
+func (a addresses) node() (list []string) {
 	for _, addr := range []netip.Addr{a.first, a.second} {
 		if addr.IsValid() {
 			list = append(list, addr.String())
@@ -153,8 +150,7 @@ func (p *place) look() (moved bool, _ error) {
 	now := p.get()
 	next, err := now.next(p.asked, onMachine, func(asked addresses) (addresses, error) {
 		found, err := p.find(asked)
-		found.routed = routedIP(found.first.Is4()) == found.first
-		return found, err
+		return found.withRouted(), err
 	})
 	if err != nil || next == now {
 		return false, err
@@ -179,13 +175,17 @@ func (s *server) settle(ctx context.Context, renewals []func() error) error {
 	if s.worker != nil {
 		s.worker.SetNodeIPs(s.at.get().node())
 	}
+	if err := s.seats.moved(ctx); err != nil {
+		return err
+	}
+	s.plane.Move(s.own())
 	return s.publish(ctx)
 }
 
 // hosts are the names and addresses by which the API server is reached.
 func (s *server) hosts() []string {
 	at := s.at.get()
-	return slices.Concat([]string{s.o.NodeName, at.advertise.String(), s.o.Network.APIServiceIP().String()}, at.node(), s.o.TLSSANs)
+	return slices.Concat([]string{s.o.NodeName, at.advertise.String(), s.o.Network.APIServiceIP().String()}, at.node(), s.o.TLSSANs, texts(s.o.VirtualIPs))
 }
 
 // keep keeps certificates good and what names this machine true, until ctx ends.

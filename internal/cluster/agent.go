@@ -25,10 +25,13 @@ import (
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/client/https"
 	"github.com/kemudi/kemudi/internal/dialback"
+	"github.com/kemudi/kemudi/internal/drain"
 	"github.com/kemudi/kemudi/internal/join"
 	"github.com/kemudi/kemudi/internal/kubelet/machine"
 	"github.com/kemudi/kemudi/internal/obs"
+	"github.com/kemudi/kemudi/internal/reach/local"
 	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/internal/version"
 	"github.com/kemudi/kemudi/internal/worker"
 	"github.com/kemudi/kemudi/internal/worker/settings"
 )
@@ -41,10 +44,12 @@ type AgentOptions struct {
 	Servers []string          // --server: URLs or addresses; none: those that it knows from before
 	Token   join.Token        // --token, --token-file; none: it has joined before
 	Said    settings.Settings // --cluster-cidr and others: what is said must be so in the cluster
+
+	LocalPort uint16 // --lb-server-port: of 127.0.0.1, which leads to a server; 0: there is none
 }
 
 // AgentDefaults are the options of an agent that is given none, as its flags show them.
-func AgentDefaults() AgentOptions { return AgentOptions{Machine: defaultMachine()} }
+func AgentDefaults() AgentOptions { return AgentOptions{Machine: defaultMachine(), LocalPort: 6444} }
 
 // agent is one running agent.
 type agent struct {
@@ -54,6 +59,7 @@ type agent struct {
 	api     *https.Transport
 	worker  *worker.Worker
 	tunnels *dialback.Agent
+	local   *local.Address    // nil: the machine has none
 	common  settings.Settings // of the cluster
 }
 
@@ -83,8 +89,7 @@ func RunAgent(ctx context.Context, o AgentOptions) error {
 	sg := newStages(ctx)
 	// The container runtime boots while the machine joins.
 	w := o.worker()
-	w.Agent.SaidIPs = asked.said()
-	w.Registry = obs.NewRegistry()
+	w.Agent.SaidIPs = asked.node()
 	if a.worker, err = worker.New(sg.last, w); err != nil {
 		return sg.fail(err)
 	}
@@ -105,12 +110,15 @@ func (a *agent) start(sg *stages) error {
 	var err error
 	a.api, err = https.New(https.Options{
 		Servers: known.Servers, CA: known.CA, Certificate: a.id.Certificate, Agent: "kubelet", Logger: a.o.Logger.With("part", "api"),
-		Memory: worker.Memory(a.o.DataDir, a.worker.Disbelieved),
+		Trim: worker.Trim(a.o.NodeName), Memory: worker.Memory(a.o.DataDir, a.id.Silent(), a.worker.Disbelieved),
 	})
 	if err != nil {
 		return err
 	}
 	sg.plane.Go("connection to the servers", a.api.Run)
+	if err := a.serveLocally(g); err != nil {
+		return err
+	}
 	if err := a.learn(g.Context()); err != nil {
 		return err
 	}
@@ -125,7 +133,8 @@ func (a *agent) start(sg *stages) error {
 		return errors.New("the cluster's authority, as this machine knows it, is no certificate: run 'kemudi reset' here and join again")
 	}
 	if err := a.worker.Start(g, worker.Cluster{
-		Transport: a.api, ClientCA: authorities, Serving: a.id.Serving, NodeIPs: a.at.get().node(), Settings: a.common,
+		Transport: a.api, ClientCA: func() *x509.CertPool { return authorities }, Serving: a.id.Serving, NodeIPs: a.at.get().node(), Settings: a.common,
+		Others: drain.ByServers(a.api),
 	}); err != nil {
 		return err
 	}
@@ -146,8 +155,8 @@ func (a *agent) start(sg *stages) error {
 // join makes this machine part of the cluster, unless it is.
 func (a *agent) join(ctx context.Context) (err error) {
 	a.id, err = join.Open(join.Options{
-		Dir: filepath.Join(a.o.DataDir, "identity"), NodeName: a.o.NodeName, Machine: machine.Identify().SystemUUID,
-		Hosts: func() []string { return a.at.get().node() }, Log: a.o.Logger.With("part", "join"),
+		Dir: a.identityFile(""), NodeName: a.o.NodeName, Machine: machine.Identify().SystemUUID,
+		Hosts: func() []string { return a.at.get().node() }, Log: a.o.Logger.With("part", "join"), Version: version.Git(),
 	})
 	if err != nil {
 		return err
@@ -155,11 +164,13 @@ func (a *agent) join(ctx context.Context) (err error) {
 	return a.id.Join(ctx, a.o.Servers, a.o.Token)
 }
 
+// identityFile is the path of a file of this machine's identity.
+func (a *agent) identityFile(name string) string { return filepath.Join(a.o.DataDir, "identity", name) }
+
 // Waits for the cluster's settings.
 const (
-	settingsWithin = 5 * time.Second // then the machine starts with those that it had
-	firstAsked     = 200 * time.Millisecond
-	longestAsked   = 10 * time.Second
+	firstAsked   = 200 * time.Millisecond
+	longestAsked = 10 * time.Second
 )
 
 // learn finds out what all machines of the cluster have in common. A machine whose servers
@@ -189,16 +200,21 @@ func (a *agent) learn(ctx context.Context) error {
 	return pki.WriteFile(file, []byte(text))
 }
 
-// ask asks for the cluster's settings until they are there, or, if so long only, for a while: then it
-// returns none.
+// ask asks for the cluster's settings until they are there, or, if so long only, until what is
+// remembered counts: then it returns none.
 func (a *agent) ask(ctx context.Context, whileOnly bool) (text string, _ error) {
 	backoff := task.Backoff{Initial: firstAsked, Max: longestAsked, Jitter: 0.2}
 	limited := ctx
 	if whileOnly {
+		until := a.api.Until()
+		if !time.Now().Before(until) {
+			return "", nil
+		}
 		var cancel context.CancelFunc
-		limited, cancel = context.WithTimeout(ctx, settingsWithin)
+		limited, cancel = context.WithDeadline(ctx, until)
 		defer cancel()
 	}
+	var row obs.Row
 	for {
 		err := a.api.Verify(limited)
 		if err == nil {
@@ -211,7 +227,7 @@ func (a *agent) ask(ctx context.Context, whileOnly bool) (text string, _ error) 
 			return "", fmt.Errorf("ask for the cluster's settings: %w", err)
 		}
 		wait := backoff.Next()
-		a.o.Logger.Warn("the servers do not say what the cluster's settings are", "err", err, "again", wait.Round(time.Millisecond))
+		a.o.Logger.Log(ctx, row.Failed(), "the servers do not say what the cluster's settings are", "err", err, "again", wait.Round(time.Millisecond))
 		if err := task.Sleep(limited, wait); err != nil {
 			if ctx.Err() != nil {
 				return "", fmt.Errorf("ask for the cluster's settings: %w", err)
@@ -256,6 +272,9 @@ func (a *agent) followServers(ctx context.Context, known []string) error {
 			return nil
 		}
 		a.tunnels.SetServers(urls)
+		if a.local != nil {
+			a.local.SetServers(urls)
+		}
 		if err := a.id.SetServers(urls); err != nil {
 			a.o.Logger.Warn("the next start may not know where the servers are", "err", err)
 		}

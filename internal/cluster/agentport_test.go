@@ -34,6 +34,7 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet"
 	"github.com/kemudi/kemudi/internal/kubelet/fakecri"
 	"github.com/kemudi/kemudi/internal/plane"
+	"github.com/kemudi/kemudi/internal/reach"
 	"github.com/kemudi/kemudi/internal/store/mem"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/trace"
@@ -94,9 +95,10 @@ func newPortBed(t *testing.T, with ...func(*Options)) *portBed {
 
 // servePort serves the agent's port as a worker does.
 func (b *portBed) servePort() error {
+	authority := b.s.pki.CA.Pool()
 	return worker.Port{
 		NodeName: "n1", Address: netip.AddrPortFrom(b.s.o.Agent.Address, b.s.o.Agent.Port), Transport: b.t,
-		ClientCA: b.s.pki.CA.Pool(), Serving: b.s.serving.get, Handler: b.handler, Logger: b.s.o.Logger,
+		ClientCA: func() *x509.CertPool { return authority }, Serving: b.s.serving.get, Handler: b.handler, Logger: b.s.o.Logger,
 	}.Serve(b.g)
 }
 
@@ -215,7 +217,7 @@ func TestNodeAgentsPortLetsOnlyThoseInWhoMay(t *testing.T) {
 		{"the administrator", b.as(admin.TLS()), "", "/healthz", "200 ok"},
 		{"the administrator", b.as(admin.TLS()), "", "/pods", `200 {"kind":"PodList"`},
 		{"the administrator", b.as(admin.TLS()), "", "/stats/summary", `200 {"node":{"nodeName":"n1"`},
-		{"the administrator", b.as(admin.TLS()), "", "/configz", `200 {"kubeletconfig":{"kind":"KubeletConfiguration","apiVersion":"kubelet.config.k8s.io/v1beta1",`},
+		{"the administrator", b.as(admin.TLS()), "", "/configz", `200 {"kubeletconfig":{"kind":"KubeletConfiguration","apiVersion":"kubelet.config.k8s.io/v1beta1","enableServer":true,`},
 		{"the administrator", b.as(admin.TLS()), "", "/containerLogs/default/a/c", "404 "},
 		{"the API server", b.as(serving.TLS()), "", "/metrics", "200 # HELP "},
 		{"the API server", b.as(serving.TLS()), "", "/metrics/resource", "200 # HELP "},
@@ -286,7 +288,10 @@ func (b *portBed) caughtUp(node *corev1.Node) {
 func (b *portBed) elsewhere() nodes {
 	o := b.s.o
 	o.NodeName = "control-plane"
-	return nodes{&server{o: o, pki: b.s.pki, plane: b.s.plane, tunnels: b.s.tunnels}}
+	far := nodes{&server{o: o, pki: b.s.pki, plane: b.s.plane, tunnels: b.s.tunnels}}
+	far.s.at.set(o.addresses())
+	far.s.ways = reach.New(far.ways)
+	return far
 }
 
 func TestAPIServerReachesAgentsOfOtherMachinesByTheirPorts(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/admission/plugins"
+	"github.com/kemudi/kemudi/internal/audit"
 	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/plane"
 )
@@ -25,7 +26,11 @@ type API struct {
 	Contention       bool            // --contention-profiling
 	Plugins          plane.Plugins
 	PluginConfigFile string // --admission-control-config-file, which is read into Plugins
+	Audit            Audit  // --audit-policy-file and others
 }
+
+// Audit says what of requests is told, and to whom.
+type Audit = audit.Options
 
 // AdmissionPlugins are the names of the plugins that are on, and off, by default.
 func AdmissionPlugins() (on, off []string) { return plugins.Defaults() }
@@ -53,6 +58,9 @@ func (a *API) check() error {
 	}
 	if len(both) > 0 {
 		return fmt.Errorf("--enable-admission-plugins and --disable-admission-plugins both have %s", strings.Join(both, ", "))
+	}
+	if err := a.Audit.Check(); err != nil {
+		return err
 	}
 	if a.PluginConfigFile == "" {
 		return nil

@@ -18,7 +18,7 @@ import (
 // authenticator believes the cluster's client certificates, the tokens of its
 // service accounts, those of machines that join, and the front proxy that the
 // operator names.
-func (s *server) authenticator(caches *watchcache.Set) *authn.Authenticator {
+func (s *server) authenticator(caches *watchcache.Set) authenticator.Request {
 	tokens := authn.NewServiceAccountTokens(s.issuer, authn.Objects{
 		ServiceAccount: reader(caches, core.ServiceAccounts),
 		Secret:         reader(caches, core.Secrets),
@@ -37,8 +37,12 @@ func (s *server) authenticator(caches *watchcache.Set) *authn.Authenticator {
 		}
 		return nil
 	}}
+	known := []authenticator.Token{tokens, joining}
+	if a := s.o.alone; a != nil && !a.BootstrapTokens {
+		known = known[:1]
+	}
 	s.access = authn.NewNodeAccess(caches.Cache(core.Nodes.Def), caches.Cache(certificates.CertificateSigningRequests.Def), caches.Fresh)
-	return authn.New(authn.Options{ClientCA: s.pki.CA.Pool(), FrontProxy: s.proxy, Nodes: s.access, Tokens: []authenticator.Token{tokens, joining}})
+	return s.chain(authn.Options{Nodes: s.access, Tokens: known, NoAnonymous: s.o.alone != nil && s.o.alone.NoAnonymous})
 }
 
 // reader reads objects from a cache; the function returns nil for what is not there.

@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,13 +24,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	cloudprovider "k8s.io/cloud-provider"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kemudi/kemudi/cloud"
+	"github.com/kemudi/kemudi/examples/acmecloud/acme"
 	"github.com/kemudi/kemudi/internal/api/coordination"
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/rbac"
@@ -35,6 +41,8 @@ import (
 	"github.com/kemudi/kemudi/internal/client/https"
 	"github.com/kemudi/kemudi/internal/cloud/loopback"
 	"github.com/kemudi/kemudi/internal/cloudmanager"
+	"github.com/kemudi/kemudi/internal/controllers"
+	cloudloops "github.com/kemudi/kemudi/internal/controllers/cloud"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/trace"
 	"github.com/kemudi/kemudi/test/wait"
@@ -89,8 +97,12 @@ func newCloudBed(t *testing.T) *cloudBed {
 	return b
 }
 
-// world is what the cloud's file says from now on.
-func (b *cloudBed) world(text string) { b.must(os.WriteFile(b.file, []byte(text), 0o600)) }
+// world is what the cloud's file says from now on: nobody sees half of it.
+func (b *cloudBed) world(text string) {
+	b.Helper()
+	b.must(os.WriteFile(b.file+".new", []byte(text), 0o600))
+	b.must(os.Rename(b.file+".new", b.file))
+}
 
 // run runs the program with the manifest's flags and further ones, until the test ends.
 func (b *cloudBed) run(further ...string) {
@@ -98,7 +110,7 @@ func (b *cloudBed) run(further ...string) {
 	o := cloudmanager.Defaults()
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	o.AddFlags(f)
-	b.must(f.Parse(slices.Concat(b.args, []string{"--cloud-config", b.file, "--kubeconfig", b.kubeconfig}, further)))
+	b.must(f.Parse(slices.Concat(b.args, []string{"--cloud-config", b.file, "--kubeconfig", b.kubeconfig, "--secure-port=0"}, further)))
 	o.Logger = slog.New(slog.DiscardHandler)
 	g := task.NewGroup(b.Context())
 	g.Go("cloud controller manager", func(ctx context.Context) error { return cloudmanager.Run(ctx, o, nil) })
@@ -177,6 +189,27 @@ func TestCloudControllerManagerWorksWithTheRightsThatAreDocumented(t *testing.T)
 		}
 		return nil
 	})
+	trace.Proves(t, "CCM-033/works")
+	if refused := b.refused(); len(refused) > 0 {
+		t.Errorf("the program has asked for what it may not do:\n%s", strings.Join(refused, "\n"))
+	}
+}
+
+// refused are the lines of the API server's metrics that count requests which were forbidden.
+func (b *cloudBed) refused() (lines []string) {
+	b.Helper()
+	config, err := clientcmd.RESTConfigFromKubeConfig(adminKubeconfig(b))
+	b.must(err)
+	api, err := kubernetes.NewForConfig(config)
+	b.must(err)
+	metrics, err := api.RESTClient().Get().AbsPath("/metrics").DoRaw(b.Context())
+	b.must(err)
+	for line := range strings.Lines(string(metrics)) {
+		if strings.HasPrefix(line, "apiserver_request_total{") && strings.Contains(line, `code="403"`) {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return lines
 }
 
 func TestCloudControllerManagerMayDoNothingElse(t *testing.T) {
@@ -199,6 +232,9 @@ func TestCloudControllerManagerMayDoNothingElse(t *testing.T) {
 	services := client.For(api, core.Services).Delete(t.Context(), "default", "kubernetes", metav1.DeleteOptions{})
 	_, events := client.For(api, core.Events).List(t.Context(), "default", metav1.ListOptions{})
 	trace.Proves(t, "CCM-033/denied")
+	if len(b.refused()) == 0 {
+		t.Error("the API server counts none of the requests that it forbids")
+	}
 	for what, err := range map[string]error{
 		"read secrets": secrets, "read pods": pods, "read service accounts": accounts, "delete endpoints": endpoints, "delete services": services, "read events": events,
 	} {
@@ -208,13 +244,13 @@ func TestCloudControllerManagerMayDoNothingElse(t *testing.T) {
 	}
 }
 
-// acme is a cloud that a vendor has written: one in a file, which wants clients too.
-type acme struct {
+// vendors is a cloud that a vendor has written: one in a file, which wants clients too.
+type vendors struct {
 	*loopback.Cloud
 	saw chan string
 }
 
-func (a acme) Initialize(clients cloudprovider.ControllerClientBuilder, stop <-chan struct{}) {
+func (a vendors) Initialize(clients cloudprovider.ControllerClientBuilder, stop <-chan struct{}) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		list, err := clients.ClientOrDie("acme").CoreV1().Services("default").List(context.Background(), metav1.ListOptions{})
@@ -229,7 +265,7 @@ func (a acme) Initialize(clients cloudprovider.ControllerClientBuilder, stop <-c
 func TestVendorsProgramRunsTheLoopsOverTheVendorsCloud(t *testing.T) {
 	b := newCloudBed(t)
 	b.world("clusterID: test\nmachines: [{name: cloudy, id: i-7}]\n")
-	a := acme{saw: make(chan string, 1)}
+	a := vendors{saw: make(chan string, 1)}
 	name := fmt.Sprintf("acme-%d", time.Now().UnixNano()) // there is one list of them in a process
 	cloudprovider.RegisterCloudProvider(name, func(config io.Reader) (cloudprovider.Interface, error) {
 		text, err := io.ReadAll(config)
@@ -245,13 +281,13 @@ func TestVendorsProgramRunsTheLoopsOverTheVendorsCloud(t *testing.T) {
 	ended := make(chan error, 1)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		ended <- cloud.Run(ctx, name, []string{"--cloud-config", config, "--kubeconfig", b.kubeconfig, "--leader-elect=false", "--log-level=error"})
+		ended <- cloud.Run(ctx, name, []string{"--cloud-config", config, "--kubeconfig", b.kubeconfig, "--leader-elect=false", "--log-level=error", "--secure-port=0"})
 	})
 	_, err := client.For(b.s.plane.Admin(), core.Nodes).Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cloudy"}, Spec: corev1.NodeSpec{
 		Taints: []corev1.Taint{{Key: "node.cloudprovider.kubernetes.io/uninitialized", Effect: corev1.TaintEffectNoSchedule}},
 	}})
 	b.must(err)
-	trace.Proves(t, "CCM-004", "CCM-024", "CCM-025")
+	trace.Proves(t, "CCM-004", "CCM-024", "CCM-025", "COMP-019")
 	wait.Until(t, func() error {
 		n, err := client.For(b.s.plane.Admin(), core.Nodes).Get(t.Context(), "", "cloudy")
 		if err == nil && n.Spec.ProviderID != "loopback://i-7" {
@@ -269,6 +305,63 @@ func TestVendorsProgramRunsTheLoopsOverTheVendorsCloud(t *testing.T) {
 	}
 	for range a.saw { // until what the cloud has begun has ended
 	}
+}
+
+// TestExampleOfAVendorsProgramLooksAfterNodes has the cloud of examples/acmecloud tell of a machine, from its first to its
+// last day.
+func TestExampleOfAVendorsProgramLooksAfterNodes(t *testing.T) {
+	b := newCloudBed(t)
+	var answer atomic.Value // what acme says of machine m
+	answer.Store(`{"id":"i-9","kind":"big","zone":"a","region":"west","address":"192.0.2.9"}`)
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		said := answer.Load().(string)
+		switch {
+		case r.Header.Get("Authorization") != "Bearer secret":
+			http.Error(w, "who", http.StatusUnauthorized)
+		case r.URL.Path != "/machines/m": // the bed's own node: nothing is known of it
+			http.Error(w, "not today", http.StatusServiceUnavailable)
+		case said == "":
+			http.NotFound(w, r)
+		default:
+			fmt.Fprint(w, said)
+		}
+	}))
+	t.Cleanup(api.Close)
+	config := filepath.Join(t.TempDir(), "acme.json")
+	b.must(os.WriteFile(config, fmt.Appendf(nil, `{"url": %q, "token": "secret"}`, api.URL), 0o600))
+	name := fmt.Sprintf("%s-%d", acme.Name, time.Now().UnixNano()) // there is one list of them in a process
+	cloudprovider.RegisterCloudProvider(name, acme.Open)
+	b.g.Go("the vendor's program", func(ctx context.Context) error {
+		return cloud.Run(ctx, name, []string{"--cloud-config", config, "--kubeconfig", b.kubeconfig, "--leader-elect=false", "--log-level=error", "--secure-port=0", "--node-monitor-period=1s"})
+	})
+	nodes := client.For(b.s.plane.Admin(), core.Nodes)
+	_, err := nodes.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Spec: corev1.NodeSpec{
+		Taints: []corev1.Taint{{Key: "node.cloudprovider.kubernetes.io/uninitialized", Effect: corev1.TaintEffectNoSchedule}},
+	}})
+	b.must(err)
+	trace.Proves(t, "CCM-004", "CCM-024", "CCM-025", "COMP-019")
+	wait.Until(t, func() error {
+		n, err := nodes.Get(t.Context(), "", "m")
+		if err == nil && (n.Spec.ProviderID != "acme://i-9" || n.Labels[corev1.LabelTopologyZone] != "a" || len(n.Status.Addresses) != 1) {
+			err = fmt.Errorf("got %+v with %v", n.Spec, n.Status.Addresses)
+		}
+		return err
+	})
+	answer.Store(`{"id":"i-9","off":true}`)
+	wait.Until(t, func() error {
+		n, err := nodes.Get(t.Context(), "", "m")
+		if err == nil && !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == "node.cloudprovider.kubernetes.io/shutdown" }) {
+			err = fmt.Errorf("got taints %v of a machine that is off", n.Spec.Taints)
+		}
+		return err
+	})
+	answer.Store("")
+	wait.Until(t, func() error {
+		if _, err := nodes.Get(t.Context(), "", "m"); !apierrors.IsNotFound(err) {
+			return errors.Join(errors.New("the node of a machine that is gone is there"), err)
+		}
+		return nil
+	})
 }
 
 func TestOneOfTwoCloudControllerManagersRuns(t *testing.T) {
@@ -306,8 +399,8 @@ func adminKubeconfig(b *cloudBed) []byte {
 
 func TestCloudControllerManagerRefusesWhatCannotBe(t *testing.T) {
 	dir := t.TempDir()
-	file := filepath.Join(dir, "cloud.yaml")
-	if err := os.WriteFile(file, []byte("machines: []\n"), 0o600); err != nil {
+	file, empty := filepath.Join(dir, "cloud.yaml"), filepath.Join(dir, "empty.yaml")
+	if err := errors.Join(os.WriteFile(file, []byte("machines: []\n"), 0o600), os.WriteFile(empty, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -318,8 +411,10 @@ func TestCloudControllerManagerRefusesWhatCannotBe(t *testing.T) {
 		{[]string{"--cloud-provider=external"}, "--cloud-provider: want the name of the cloud that the loops are to ask"},
 		{[]string{"--cloud-provider=acme"}, `--cloud-provider "acme" is not built in`},
 		{[]string{"--cloud-provider=loopback"}, "--cloud-provider loopback: want a file with its machines (--cloud-config)"},
+		{[]string{"--cloud-provider=loopback", "--cloud-config=" + empty}, "--cloud-provider loopback: loopback cloud " + empty + ": it is empty"},
 		{[]string{"--cloud-provider=loopback", "--cloud-config=" + file}, "no ClusterID found"},
 		{[]string{"--cloud-provider=loopback", "--cloud-config=" + file, "--allow-untagged-cloud", "--kubeconfig=" + filepath.Join(dir, "none")}, "find the API (--kubeconfig): "},
+		{[]string{"--cloud-provider=loopback", "--tls-cert-file=crt"}, "--tls-cert-file and --tls-private-key-file go together"},
 		{[]string{"--cloud-provider=loopback", "--leader-elect-resource-name=a,b"}, "--leader-elect-resource-name: want one name"},
 		{[]string{"--cloud-provider=loopback", "--cloud-config=" + file, "--controllers=cloud-nodes"}, "--controllers: 'cloud-nodes' is not in the list of known controllers"},
 	} {
@@ -331,6 +426,80 @@ func TestCloudControllerManagerRefusesWhatCannotBe(t *testing.T) {
 		}
 		if err := cloudmanager.Run(t.Context(), o, nil); err == nil || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %s", c.args, err, c.want)
+		}
+	}
+}
+
+// TestServersLeaveTheCloudToTheProgramBesideThem has nodes, a service and claims of volumes wait: what is of the cloud
+// for the program beside, the volumes for nobody.
+func TestServersLeaveTheCloudToTheProgramBesideThem(t *testing.T) {
+	b := newCloudBed(t)
+	const world = "clusterID: test\nmachines: [{name: cloudy, id: i-1, zone: a, addresses: [{type: InternalIP, address: 192.0.2.9}]}]\npool: [192.0.2.64/28]\n"
+	b.world(world)
+	admin := b.s.plane.Admin()
+	nodes, services, claims := client.For(admin, core.Nodes), client.For(admin, core.Services), client.For(admin, core.PersistentVolumeClaims)
+	_, err := nodes.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cloudy"}, Spec: corev1.NodeSpec{
+		PodCIDR: "10.244.9.0/24", PodCIDRs: []string{"10.244.9.0/24"},
+		Taints: []corev1.Taint{{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule}},
+	}})
+	b.must(err)
+	_, err = services.Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Selector: map[string]string{"a": "b"}, Ports: []corev1.ServicePort{{Port: 80}}},
+	})
+	b.must(err)
+	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	for name, source := range map[string]corev1.PersistentVolumeSource{
+		"flex": {FlexVolume: &corev1.FlexPersistentVolumeSource{Driver: "example.com/disk"}},
+		"csi":  {CSI: &corev1.CSIPersistentVolumeSource{Driver: "disk.example.com", VolumeHandle: "d-1"}},
+	} {
+		_, err = client.For(admin, core.PersistentVolumes).Create(t.Context(), &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{
+			Capacity: size, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: name, PersistentVolumeSource: source,
+		}})
+		b.must(err)
+		_, err = claims.Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: &name, Resources: corev1.VolumeResourceRequirements{Requests: size},
+		}})
+		b.must(err)
+	}
+	trace.Proves(t, "CCM-009", "CCM-010")
+	wait.Until(t, func() error { // the servers' own controllers, whoever the volume is of
+		for _, name := range []string{"flex", "csi"} {
+			if c, err := claims.Get(t.Context(), "default", name); err != nil || c.Status.Phase != corev1.ClaimBound {
+				return errors.Join(err, fmt.Errorf("claim %s is not bound", name))
+			}
+		}
+		return nil
+	})
+	node, err := nodes.Get(t.Context(), "", "cloudy")
+	b.must(err)
+	svc, err := services.Get(t.Context(), "default", "web")
+	b.must(err)
+	data, err := os.ReadFile(b.file)
+	b.must(err)
+	trace.Proves(t, "CCM-006")
+	if node.Spec.ProviderID != "" || len(node.Status.Addresses) > 0 || len(svc.Status.LoadBalancer.Ingress) > 0 || len(svc.Finalizers) > 0 || string(data) != world {
+		t.Errorf("without the program: got node %+v, service %+v and cloud\n%s", node, svc, data)
+	}
+	b.run("--configure-cloud-routes")
+	trace.Proves(t, "CCM-006", "CCM-007", "CCM-008")
+	wait.Until(t, func() error {
+		node, err := nodes.Get(t.Context(), "", "cloudy")
+		svc, err2 := services.Get(t.Context(), "default", "web")
+		if err := errors.Join(err, err2); err != nil {
+			return err
+		}
+		c := core.NodeCondition(&node.Status, corev1.NodeNetworkUnavailable)
+		if node.Spec.ProviderID == "" || c == nil || c.Status != corev1.ConditionFalse || len(svc.Status.LoadBalancer.Ingress) == 0 {
+			return fmt.Errorf("got provider ID %q, condition %v and ingress %v", node.Spec.ProviderID, c, svc.Status.LoadBalancer.Ingress)
+		}
+		return nil
+	})
+	for _, c := range controllers.OfCloud(controllers.Options{Cloud: cloudloops.Options{Provider: &loopback.Cloud{}}}) {
+		for _, def := range c.Reads {
+			if strings.HasPrefix(def.Plural, "persistentvolume") || def.Plural == "storageclasses" || def.Plural == "volumeattachments" {
+				t.Errorf("%s is about volumes: it reads %s", c.Name, def.Plural)
+			}
 		}
 	}
 }

@@ -11,15 +11,22 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kemudi/kemudi/internal/apiserver"
+	"github.com/kemudi/kemudi/internal/audit"
 	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/auth/pki"
+	"github.com/kemudi/kemudi/internal/auth/trust"
 	"github.com/kemudi/kemudi/internal/dialback"
+	"github.com/kemudi/kemudi/internal/drain"
 	"github.com/kemudi/kemudi/internal/obs"
 	"github.com/kemudi/kemudi/internal/plane"
+	"github.com/kemudi/kemudi/internal/reach"
+	"github.com/kemudi/kemudi/internal/reach/ssh"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/up"
 	"github.com/kemudi/kemudi/internal/watchcache"
@@ -35,18 +42,28 @@ type server struct {
 	issuer   *authn.Issuer
 	used     *authn.UsedTokens
 	access   *authn.NodeAccess
-	proxy    *authn.FrontProxy // who may say for whom a request is; nil: nobody
-	hints    *x509.CertPool    // authorities that clients find their certificates by
+	believed believed
+	hints    *x509.CertPool // authorities that clients find their certificates by; nil: they are not told
 	plane    *plane.Plane
 	tunnels  *dialback.Registry // of the agents of other machines
+	ways     *reach.Ways        // to other machines and their pods
+	backBy   time.Time          // when agents that had tunnels to this server before have them again
+	ssh      *ssh.Tunnels       // nil: they are not reached by SSH
 	worker   *worker.Worker     // nil: this machine runs no pods
 	serving  *serving           // its certificate
+	member   *membership        // its place among several servers
+	seats    *seats             // what it does about which there are
+	drains   *drain.Nodes       // what the nodes' rules are, for pods that end
+	telling  sync.Mutex         // which servers live: held from asking until it is written, else an earlier answer may be written last
 }
 
 // newServer is a server that has not been started. The options are complete; asked
 // are the addresses that they named before.
 func newServer(o Options, asked addresses) *server {
-	s := &server{o: o, registry: obs.NewRegistry(), used: authn.NewUsedTokens()}
+	s := &server{o: o, registry: obs.NewRegistry(), used: authn.NewUsedTokens(), member: o.member}
+	if s.member == nil {
+		s.member = newMembership(o.DataDir)
+	}
 	s.at.log, s.at.asked, s.at.find = o.Logger, asked, o.find
 	s.at.set(o.addresses())
 	s.serving = &serving{s: s}
@@ -55,11 +72,22 @@ func newServer(o Options, asked addresses) *server {
 
 // Run runs a server until ctx ends or a part of it fails. Containers keep
 // running when it returns.
-func Run(ctx context.Context, o Options) error {
+func Run(ctx context.Context, o Options) (failed error) {
 	asked := o.addresses()
-	o, err := o.withDefaults()
-	if err != nil {
+	if err := o.prepare(); err != nil {
 		return err
+	}
+	var err error
+	if o.member, err = openMembership(o.DataDir); err != nil {
+		return err
+	}
+	// What is wrong with the addresses is said before anything is touched; of a cluster that
+	// others have begun they are not known yet.
+	others := len(o.Joining.Servers) > 0 || o.member.get().withOthers()
+	if !others {
+		if o, err = o.withDefaults(); err != nil {
+			return err
+		}
 	}
 	if !o.NoNode {
 		if err := o.checkNode("; without one (--disable-agent), a server does not"); err != nil {
@@ -74,6 +102,24 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer release()
+	if err := o.forgetEphemeral(ctx); err != nil {
+		return err
+	}
+	if o.Ephemeral {
+		if err := o.markEphemeral(); err != nil {
+			return err
+		}
+		// However it ends, ctx included.
+		defer func() { failed = errors.Join(failed, o.forgetEphemeral(context.WithoutCancel(ctx))) }()
+	}
+	if err := o.takeOver(ctx); err != nil {
+		return err
+	}
+	if others {
+		if o, err = o.enrol(ctx); err != nil {
+			return err
+		}
+	}
 	s := newServer(o, asked)
 	sg := newStages(ctx)
 	// The container runtime boots while the store and the control plane start.
@@ -145,6 +191,9 @@ func (s *server) start(sg *stages) error {
 		return err
 	}
 	s.o.Step("store", false)
+	if err := s.agree(sg.last.Context(), st); err != nil {
+		return err
+	}
 	if s.o.seed != nil {
 		if err := s.o.seed(sg.last.Context(), st); err != nil {
 			return err
@@ -177,18 +226,24 @@ func (s *server) start(sg *stages) error {
 // keys makes sure that the cluster's keys and certificates exist.
 func (s *server) keys() error {
 	var err error
-	if s.pki, err = pki.Ensure(pki.Options{Dir: s.o.DataDir, Hosts: s.hosts(), Domain: s.o.Network.ClusterDomain}); err != nil {
+	joined := s.member.get().Joined
+	if s.o.alone != nil {
+		if s.pki, err = pki.Open(s.o.alone.Keys); err != nil {
+			return err
+		}
+	} else if s.pki, err = pki.Ensure(pki.Options{Dir: s.o.DataDir, Hosts: s.hosts(), Domain: s.o.Network.ClusterDomain, Joined: joined}); err != nil && joined {
+		return fmt.Errorf("keys and certificates: %w; the files of %s that are missing or damaged are alike on all servers: put back a copy of one, or remove this server (kemudi member remove, on another one), run 'kemudi reset' here and join again", err, filepath.Join(s.o.DataDir, "pki"))
+	} else if err != nil {
 		return fmt.Errorf("keys and certificates: %w; if a file there is damaged, put back a copy of it, or remove the whole of %s for new ones: other nodes and people then need new ones as well", err, filepath.Join(s.o.DataDir, "pki"))
 	}
-	s.hints = s.pki.CA.Pool()
-	if s.proxy, err = s.o.Identity.frontProxy(s.hints); err != nil {
+	if err := s.believe(); err != nil {
 		return err
 	}
 	issuer, err := s.o.Identity.issuer(s.pki.ServiceAccounts)
 	if err != nil {
 		return err
 	}
-	issuer.URL = "https://kubernetes.default.svc." + s.o.Network.ClusterDomain
+	issuer.URL = s.o.issuer()
 	s.issuer, err = authn.NewIssuer(issuer)
 	return err
 }
@@ -208,10 +263,14 @@ func (s *server) serve(sg *stages, st state) error {
 	g := sg.last
 	controllers := s.o.Controllers
 	controllers.Authority, controllers.Tokens = s.pki.CA, s.issuer
+	controllers.DNS.Domain = s.o.Network.ClusterDomain
 	if err := s.openCloud(&controllers); err != nil {
 		return err
 	}
 	published := make(chan struct{})
+	if s.o.alone == nil {
+		s.seats = newSeats(s, st)
+	}
 	scheduling, err := s.o.Scheduling.config(s.o.Election)
 	if err != nil {
 		return err
@@ -219,10 +278,14 @@ func (s *server) serve(sg *stages, st state) error {
 	for _, idle := range scheduling.Idle {
 		s.o.Logger.Warn("a field of --scheduler-config has no effect", "field", idle.Field, "why", idle.Why)
 	}
+	node := s.o.NodeName
+	if s.worker == nil {
+		node = ""
+	}
 	s.plane, err = plane.New(plane.Options{
-		Store: st.Store, Shared: st.own == nil, CABundle: string(s.pki.CA.CertPEM()), Network: s.o.Network.Network, Logger: s.o.Logger,
+		Store: st.Store, Shared: st.shared, Alone: s.o.alone != nil, CABundle: string(s.pki.CA.CertPEM()), Network: s.o.Network.Network, Logger: s.o.Logger,
 		Registry: s.registry, Controllers: controllers, Host: s.o.NodeName, Plugins: s.o.API.Plugins, Scheduler: scheduling,
-		Election: s.o.Election,
+		Election: s.o.Election, Address: s.own(), Node: node,
 		Serving: func(o *apiserver.Options, caches *watchcache.Set) error {
 			// The service "kubernetes" leads here.
 			o.Health.Add(obs.Check{Name: "poststarthook/bootstrap-controller", Run: obs.Done(published)})
@@ -235,13 +298,23 @@ func (s *server) serve(sg *stages, st state) error {
 	if err != nil {
 		return err
 	}
+	s.drains = drain.NewNodes(drain.NodesOptions{
+		Group: sg.plane, Transport: s.plane.Admin(), Dial: nodes{s}.DialNode, Logger: s.o.Logger.With("part", "drain"),
+	})
+	s.believed.told = trust.NewPublisher(s.plane.Admin(), s.trust, s.o.Logger)
 	l, err := (&net.ListenConfig{}).Listen(g.Context(), "tcp", netip.AddrPortFrom(s.o.BindAddress, s.o.SecurePort).String())
 	if err != nil {
 		return fmt.Errorf("serve the API: %w; is another server running, or is --secure-port taken?", err)
 	}
+	if s.seats != nil {
+		g.Go("servers", s.seats.keep)
+	}
 	sg.plane.Go("control plane", s.plane.Run)
 	sg.plane.Go("access of nodes", s.access.Run)
 	g.Go("used tokens", func(ctx context.Context) error { return s.used.Run(ctx, s.plane.Admin(), s.o.Logger) })
+	if s.ssh != nil {
+		sg.plane.Go("SSH to nodes", s.ssh.Run)
+	}
 	g.Go("memory", func(ctx context.Context) error {
 		return scavenge(ctx, scavenger{store: st.own, api: s.plane.Server()}, s.o.Logger.With("part", "memory"))
 	})
@@ -250,9 +323,11 @@ func (s *server) serve(sg *stages, st state) error {
 			MinVersion: tls.VersionTLS12, GetCertificate: s.pki.ServingCertificate, ClientCAs: s.hints,
 		})
 	})
-	url := "https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(int(s.o.SecurePort)))
-	if err := s.pki.WriteAdminKubeconfig(up.AdminKubeconfig(s.o.DataDir), "kemudi", url); err != nil {
-		return fmt.Errorf("write administrator's kubeconfig: %w", err)
+	if s.o.alone == nil {
+		url := "https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(int(s.o.SecurePort)))
+		if err := s.pki.WriteAdminKubeconfig(up.AdminKubeconfig(s.o.DataDir), "kemudi", url); err != nil {
+			return fmt.Errorf("write administrator's kubeconfig: %w", err)
+		}
 	}
 	if err := await(g, s.plane.Ready()); err != nil {
 		return err
@@ -261,6 +336,19 @@ func (s *server) serve(sg *stages, st state) error {
 		return err
 	}
 	close(published)
+	g.Go("whom others are to believe", s.believed.told.Run)
+	if s.member.get().Several {
+		s.seats.wake()
+	}
+	g.Go("other servers", s.attend)
+	g.Go("leave other servers", func(ctx context.Context) error {
+		<-ctx.Done()
+		s.plane.Leave()
+		return nil
+	})
+	if len(s.o.VirtualIPs) > 0 {
+		g.Go("virtual addresses", s.holdVirtual)
+	}
 	return nil
 }
 
@@ -269,11 +357,22 @@ func (s *server) configure(o *apiserver.Options, caches *watchcache.Set) (err er
 	if s.tunnels, err = dialback.NewRegistry(s.o.Logger.With("part", "tunnels")); err != nil {
 		return err
 	}
+	if err := s.openSSH(); err != nil {
+		return err
+	}
+	s.ways, s.backBy = reach.New(nodes{s}.ways), time.Now().Add(tunnelsWithin)
 	s.requests(o)
+	if o.Audit, err = s.audit(); err != nil {
+		return err
+	}
 	o.Tokens = s.issuer
 	o.Authenticator = s.authenticator(caches)
 	o.While = s.access.While
 	o.Nodes, o.Tunnels = nodes{s}, s.tunnels
+	if s.seats != nil {
+		o.Plain = s.seats.paths()
+		o.Plain[drain.Pattern] = s.drained
+	}
 	return nil
 }
 
@@ -286,6 +385,13 @@ func (s *server) requests(o *apiserver.Options) {
 	if api.Contention && !api.NoProfiling {
 		runtime.SetBlockProfileRate(1) // every wait
 	}
+}
+
+// audit is told of requests; nil: nobody is.
+func (s *server) audit() (*audit.Log, error) {
+	o := s.o.API.Audit
+	o.Registry, o.Logger = s.registry, s.o.Logger.With("part", "audit")
+	return audit.New(o)
 }
 
 // Removers undo what a server with these directories changed on this machine,

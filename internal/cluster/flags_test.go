@@ -123,7 +123,7 @@ func TestKeysAndLivesOfTokensAreTheOperatorsChoice(t *testing.T) {
 	b.must(err)
 	day := int64(24 * 60 * 60)
 	ask := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &day}}
-	own, err := b.s.issuer.Issue(ask, authn.Bound{ServiceAccount: account})
+	own, err := b.s.issuer.Issue(t.Context(), ask, authn.Bound{ServiceAccount: account})
 	b.must(err)
 	if got := *own.Spec.ExpirationSeconds; got != 60*60 || !slices.Equal(own.Spec.Audiences, []string{"api", "https://kubernetes.default.svc.cluster.local"}) {
 		t.Errorf("asked for a day: got a token for %d s and %q, want an hour and both audiences", got, own.Spec.Audiences)
@@ -131,13 +131,13 @@ func TestKeysAndLivesOfTokensAreTheOperatorsChoice(t *testing.T) {
 	by := func(key *ecdsa.PrivateKey) string {
 		i, err := authn.NewIssuer(authn.IssuerOptions{Key: key})
 		b.must(err)
-		answer, err := i.Issue(ask, authn.Bound{ServiceAccount: account})
+		answer, err := i.Issue(t.Context(), ask, authn.Bound{ServiceAccount: account})
 		b.must(err)
 		return answer.Status.Token
 	}
 	servers, err := authn.NewIssuer(authn.IssuerOptions{Key: b.s.pki.ServiceAccounts})
 	b.must(err)
-	servers1, err := servers.Issue(ask, authn.Bound{ServiceAccount: account})
+	servers1, err := servers.Issue(t.Context(), ask, authn.Bound{ServiceAccount: account})
 	b.must(err)
 	for name, c := range map[string]struct {
 		token string

@@ -2,15 +2,14 @@ package cluster
 
 import (
 	"crypto"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"k8s.io/client-go/util/keyutil"
 
 	"github.com/kemudi/kemudi/internal/auth/authn"
+	"github.com/kemudi/kemudi/internal/auth/pki"
 )
 
 // Identity says who is believed besides the cluster's own certificates, and what
@@ -71,20 +70,14 @@ func (i *Identity) issuer(own crypto.Signer) (authn.IssuerOptions, error) {
 	return o, nil
 }
 
-// frontProxy reads who may say for whom a request is; nil: nobody. Its authority is
-// added to hints, the pool that clients are told of to find their certificates by.
-func (i *Identity) frontProxy(hints *x509.CertPool) (*authn.FrontProxy, error) {
-	f := &i.FrontProxy
-	if f.CA == "" {
-		return nil, nil
+// signer is the pin of the key that was said to sign tokens of service accounts; empty: none was.
+func (i *Identity) signer() (string, error) {
+	if i.SigningKey == "" {
+		return "", nil
 	}
-	bundle, err := os.ReadFile(f.CA)
+	o, err := i.issuer(nil)
 	if err != nil {
-		return nil, fmt.Errorf("--requestheader-client-ca-file: %w", err)
+		return "", err
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(bundle) || !hints.AppendCertsFromPEM(bundle) {
-		return nil, fmt.Errorf("--requestheader-client-ca-file %s: there is no certificate in it", f.CA)
-	}
-	return &authn.FrontProxy{CA: pool, Names: f.Names, Headers: f.Headers}, nil
+	return pki.PinOf(o.Key.Public())
 }

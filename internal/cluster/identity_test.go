@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,6 +31,7 @@ import (
 	"github.com/kemudi/kemudi/internal/controllers/certificates"
 	"github.com/kemudi/kemudi/internal/join"
 	"github.com/kemudi/kemudi/internal/up"
+	"github.com/kemudi/kemudi/internal/version"
 	"github.com/kemudi/kemudi/test/wait"
 )
 
@@ -37,6 +39,7 @@ import (
 type candidate struct {
 	*joinBed
 	name, dir string
+	version   string // of its program
 	id        *join.Identity
 	hosts     atomic.Pointer[[]string]
 }
@@ -44,7 +47,7 @@ type candidate struct {
 // machine returns one that is in no cluster.
 func (b *joinBed) machine(name string) *candidate {
 	b.Helper()
-	m := &candidate{joinBed: b, name: name, dir: b.TempDir()}
+	m := &candidate{joinBed: b, name: name, dir: b.TempDir(), version: version.Git()}
 	m.hosts.Store(&[]string{"192.0.2.7"})
 	b.must(m.start("hardware of " + name))
 	return m
@@ -52,7 +55,7 @@ func (b *joinBed) machine(name string) *candidate {
 
 // start reads the machine's identity again, as a start of the agent does.
 func (m *candidate) start(hardware string) (err error) {
-	m.id, err = join.Open(join.Options{Dir: m.dir, NodeName: m.name, Machine: hardware, Hosts: func() []string { return *m.hosts.Load() }, Log: m.s.o.Logger})
+	m.id, err = join.Open(join.Options{Dir: m.dir, NodeName: m.name, Machine: hardware, Version: m.version, Hosts: func() []string { return *m.hosts.Load() }, Log: m.s.o.Logger})
 	return err
 }
 
@@ -228,10 +231,13 @@ func TestMachineHasAnIdentity(t *testing.T) {
 	if !m.serves("192.0.2.7", "198.51.100.9", "n2") || !bytes.Equal(key, m.file("client.key")) {
 		t.Error("after a restart the machine is another")
 	}
+	if since := m.id.Silent(); !since.IsZero() {
+		t.Errorf("got no answer since %s, want that there was one", since)
+	}
 	b.must(m.id.SetServers([]string{"https://127.0.0.1:1"})) // nobody is there
 	b.must(m.start("hardware of n2"))
-	if err := m.id.Join(t.Context(), nil, join.Token{}); err != nil {
-		t.Errorf("without the API: %v", err)
+	if err := m.id.Join(t.Context(), nil, join.Token{}); err != nil || m.id.Silent().IsZero() {
+		t.Errorf("without the API: %v, no answer since %s", err, m.id.Silent())
 	}
 	for _, e := range b.modes(m.dir) {
 		if e.Perm()&0o077 != 0 {
@@ -413,6 +419,48 @@ func TestTwoMachinesCannotHaveOneName(t *testing.T) {
 	})
 }
 
+// TestMachinesOfOtherVersionsAreRefused before they join, and when their program was changed.
+func TestMachinesOfOtherVersionsAreRefused(t *testing.T) {
+	b := newJoinBed(t)
+	token := b.create(up.TokenOptions{})
+	joined := b.machine("n2")
+	b.must(joined.join(token))
+	joined.register()
+	minor, err := version.Minor(version.Git())
+	b.must(err)
+	for off, says := range map[int]string{1: "must not be newer than servers", -4: "may be 3 minor versions older", 0: "", -3: ""} {
+		of := fmt.Sprintf("v1.%d.0+kemudi.9", minor+off)
+		for _, m := range []*candidate{joined, b.machine(fmt.Sprintf("new%d", off+9))} {
+			m.version = of
+			b.must(m.start("hardware of " + m.name))
+			before := m.files()
+			err := m.join(token)
+			if says == "" {
+				if err != nil {
+					t.Errorf("%s as %s: got %v", m.name, of, err)
+				}
+				continue
+			}
+			b.refused(m.name+" as "+of, err, says, of, version.Git())
+			if after := m.files(); !maps.Equal(before, after) {
+				t.Errorf("%s as %s: it has %d files, and had %d", m.name, of, len(after), len(before))
+			}
+		}
+	}
+}
+
+// files are those of the machine's identity.
+func (m *candidate) files() map[string]string {
+	m.Helper()
+	all := map[string]string{}
+	entries, err := os.ReadDir(m.dir)
+	m.must(err)
+	for _, e := range entries {
+		all[e.Name()] = string(m.file(e.Name()))
+	}
+	return all
+}
+
 // TestCopiedMachineIsRefused starts with the disk of another machine.
 func TestCopiedMachineIsRefused(t *testing.T) {
 	b := newJoinBed(t)
@@ -436,6 +484,7 @@ func TestCopiedMachineIsRefused(t *testing.T) {
 
 // TestTokensThatLetNobodyIn says for each what there is to do.
 func TestTokensThatLetNobodyIn(t *testing.T) {
+	t.Parallel()
 	b, foreign := newJoinBed(t), newJoinBed(t)
 	good := b.create(up.TokenOptions{})
 	token, err := join.ParseToken(good)

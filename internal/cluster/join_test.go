@@ -33,6 +33,7 @@ import (
 	"github.com/kemudi/kemudi/internal/join"
 	"github.com/kemudi/kemudi/internal/trace"
 	"github.com/kemudi/kemudi/internal/up"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // joinBed is a server whose API is served.
@@ -217,9 +218,13 @@ func TestTokensAreMadeListedAndRevoked(t *testing.T) {
 		t.Errorf("the list says %+v of a token for any number of agents, for ever", s)
 	}
 	b.must(up.RevokeToken(t.Context(), a, made.ID))
-	if _, err := b.client(rest.Config{BearerToken: token.Bearer()}).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
-		t.Errorf("asking with a token that was revoked: got %v, want unauthorized", err)
-	}
+	wait.Until(t, func() error { // until the server has heard of it
+		_, err := b.client(rest.Config{BearerToken: token.Bearer()}).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+		if !apierrors.IsUnauthorized(err) {
+			return fmt.Errorf("asking with a token that was revoked: got %w, want unauthorized", err)
+		}
+		return nil
+	})
 	if err := up.RevokeToken(t.Context(), a, made.ID); err == nil || !strings.Contains(err.Error(), "kemudi token list") {
 		t.Errorf("revoked again: got %v, want what there is to do", err)
 	}

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kemudi/kemudi/internal/container"
+	"github.com/kemudi/kemudi/internal/edge"
 	"github.com/kemudi/kemudi/internal/kubelet"
 	"github.com/kemudi/kemudi/internal/kubelet/image"
 	"github.com/kemudi/kemudi/internal/podnet"
@@ -36,7 +37,8 @@ type Machine struct {
 	Runtime      worker.Runtime
 	Images       image.Config // --image-gc-high-threshold and others
 	NodePorts    worker.NodePorts
-	ResolvConf   string // --resolv-conf: the machine's resolver, for names outside the cluster
+	Edge         edge.Ports // --ingress-http-port, --ingress-https-port, --ingress-status-port
+	ResolvConf   string     // --resolv-conf: the machine's resolver, for names outside the cluster
 
 	Logger *slog.Logger
 	// Step is told of each step of the start when it is done; the last one is ready.
@@ -47,7 +49,7 @@ func defaultMachine() Machine {
 	return Machine{
 		DataDir: DefaultDataDir, RunDir: DefaultRunDir, ResolvConf: kubelet.DefaultResolvConf,
 		Agent:  worker.Agent{Settings: kubelet.DefaultSettings(), Port: kubelet.DefaultPort, PodLogsDir: kubelet.DefaultPodLogsDir},
-		Images: image.Defaults(),
+		Images: image.Defaults(), NodePorts: worker.NodePorts{Healthz: worker.DefaultProxyHealthz}, Edge: edge.DefaultPorts(),
 	}
 }
 
@@ -121,7 +123,7 @@ func (m *Machine) worker() worker.Options {
 	return worker.Options{
 		DataDir: m.DataDir, RunDir: m.RunDir,
 		NodeName: m.NodeName, ByHand: m.NodeByHand, Labels: m.NodeLabels, Taints: m.NodeTaints,
-		Agent: m.Agent, Runtime: m.Runtime, Images: m.Images, ResolvConf: m.ResolvConf, NodePorts: m.NodePorts,
+		Agent: m.Agent, Runtime: m.Runtime, Images: m.Images, ResolvConf: m.ResolvConf, NodePorts: m.NodePorts, Edge: m.Edge,
 		Logger: m.Logger, Step: m.Step,
 	}
 }

@@ -22,6 +22,9 @@ type Network struct {
 // PortRange is a range of ports, both ends included.
 type PortRange = plane.PortRange
 
+// ParsePortRange reads a range as its String writes it.
+func ParsePortRange(text string) (PortRange, error) { return plane.ParsePortRange(text) }
+
 func defaultNetwork() Network {
 	return Network{Network: plane.DefaultNetwork(), ClusterDomain: "cluster.local", PodNetwork: podnet.Auto, VXLAN: podnet.DefaultVXLAN()}
 }

@@ -1,17 +1,13 @@
 package cluster
 
 import (
-	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"sync/atomic"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 
-	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/auth/pki"
-	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/cloud"
 	"github.com/kemudi/kemudi/internal/task"
@@ -23,7 +19,7 @@ import (
 func (s *server) newWorker(g *task.Group) (*worker.Worker, error) {
 	o := s.o.worker()
 	o.Registry = s.registry
-	o.Agent.SaidIPs = s.at.asked.said()
+	o.Agent.SaidIPs = s.at.asked.node()
 	return worker.New(g, o)
 }
 
@@ -32,9 +28,10 @@ func (s *server) startWorker(g *task.Group) error {
 	if err := s.serving.renew(); err != nil {
 		return err
 	}
-	g.Go("node role", s.keepRole)
+	authority := s.pki.CA.Pool()
 	if err := s.worker.Start(g, worker.Cluster{
-		Transport: s.asNode(), ClientCA: s.pki.CA.Pool(), Serving: s.serving.get, NodeIPs: s.at.get().node(), Settings: s.o.settings(),
+		Transport: s.asNode(), ClientCA: func() *x509.CertPool { return authority }, Serving: s.serving.get, NodeIPs: s.at.get().node(), Settings: s.o.settings(),
+		Others: s.drains.Others(s.o.NodeName),
 	}); err != nil {
 		return err
 	}
@@ -81,30 +78,6 @@ func (o *Options) settings() settings.Settings {
 		CloudProvider: provider,
 		ClusterCIDRs:  n.ClusterCIDRs, ServiceCIDRs: n.ServiceCIDRs, ClusterDNS: n.ClusterDNS, ClusterDomain: n.ClusterDomain,
 		PodNetwork: string(n.PodNetwork), VXLANPort: n.VXLAN.Port, VXLANID: n.VXLAN.ID,
+		NodePorts: n.NodePorts.String(), Servers: o.alike(),
 	}
 }
-
-// keepRole keeps the label on this machine's Node that says that it is a server too, until
-// ctx ends: a node may not say that of itself.
-func (s *server) keepRole(ctx context.Context) error {
-	nodes := client.Cached(s.plane.Admin(), core.Nodes, "")
-	return nodes.Each(ctx, cache.FollowOptions{}, func([]cache.Delta) error {
-		node, ok := nodes.Get("", s.o.NodeName)
-		if !ok {
-			return nil
-		}
-		if _, has := node.Labels[roleLabel]; has {
-			return nil
-		}
-		_, err := client.For(s.plane.Admin(), core.Nodes).Patch(ctx, "", node.Name, "", client.Patch{
-			Type: types.MergePatchType, Data: []byte(`{"metadata":{"labels":{"` + roleLabel + `":""}}}`),
-		})
-		if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
-			s.o.Logger.Warn("this machine's node does not say that it is of the control plane", "node", node.Name, "err", err)
-		}
-		return nil
-	})
-}
-
-// roleLabel is on the nodes that run the control plane too.
-const roleLabel = "node-role.kubernetes.io/control-plane"

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/kemudi/kemudi/internal/apiserver"
+	"github.com/kemudi/kemudi/internal/audit"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/leader"
@@ -20,6 +21,9 @@ const (
 	DefaultRunDir  = worker.DefaultRunDir
 )
 
+// ControllerOptions are what people tune of the controllers.
+type ControllerOptions = controllers.Options
+
 // Options configure a server. The zero value works; each field is the flag of
 // `kemudi server` that is named, whose help says what it is.
 type Options struct {
@@ -30,16 +34,27 @@ type Options struct {
 	AdvertiseAddress netip.Addr // --advertise-address
 	TLSSANs          []string   // --tls-san
 
+	VirtualIPs []netip.Addr // --virtual-ip: addresses that one of the servers holds
+
 	Network  Network
 	API      API
 	Identity Identity
-	Etcd     Etcd // --etcd-servers and others
+	Etcd     Etcd    // --etcd-servers and others
+	Joining  Joining // --server and others
+	Kubelets Kubelets
+	SSH      SSH
+
+	Ephemeral bool     // --ephemeral: the store is in memory
+	Takeover  Takeover // --from-etcd, --from-pki
 
 	NoNode      bool // --disable-agent
 	Controllers controllers.Options
 
 	Scheduling Scheduling
 	Election   leader.Settings // --leader-elect and others
+
+	alone  *Alone      // the process is the API server and nothing else; nil: it is a whole server
+	member *membership // what this server knows of its place among several; nil: it is alone
 
 	seed func(ctx context.Context, st store.Store) error     // fills the store before it is served; nil: nobody does
 	also func(ctx context.Context, t client.Transport) error // runs with the server; nil: nothing
@@ -50,33 +65,21 @@ type Options struct {
 func Defaults() Options {
 	return Options{
 		Machine: defaultMachine(), SecurePort: 6443,
-		Network: defaultNetwork(),
+		Network: defaultNetwork(), Kubelets: defaultKubelets(),
 		API: API{
 			EncodedCacheSize: apiserver.DefaultEncodedBytes, RequestTimeout: apiserver.DefaultRequestTimeout,
-			MaxReads: apiserver.DefaultMaxReads, MaxWrites: apiserver.DefaultMaxWrites,
+			MaxReads: apiserver.DefaultMaxReads, MaxWrites: apiserver.DefaultMaxWrites, Audit: audit.Defaults(),
 		},
-		Controllers: controllers.Defaults(), Election: leader.Defaults(),
+		Controllers: controllers.Defaults(), Election: leader.Defaults(), Joining: Joining{PeerPort: DefaultPeerPort},
 	}
 }
 
 // withDefaults fills in what is not set, and checks the rest.
 func (o Options) withDefaults() (Options, error) {
-	if err := o.Machine.complete(); err != nil {
+	if err := o.prepare(); err != nil {
 		return o, err
 	}
-	o.SecurePort = cmp.Or(o.SecurePort, Defaults().SecurePort)
-	if !o.BindAddress.IsValid() {
-		o.BindAddress = netip.IPv6Unspecified()
-	}
-	for _, check := range []func() error{o.Controllers.Check, o.Election.Check, o.API.check, o.Identity.check, o.Etcd.check} {
-		if err := check(); err != nil {
-			return o, err
-		}
-	}
-	_, err := o.Scheduling.config(o.Election)
-	if err != nil {
-		return o, err
-	}
+	var err error
 	if o.Network, err = o.Network.withDefaults(); err != nil {
 		return o, err
 	}
@@ -84,6 +87,30 @@ func (o Options) withDefaults() (Options, error) {
 		return o, err
 	}
 	return o, o.findNode()
+}
+
+// prepare does so for all but addresses, which may be others' to say.
+func (o *Options) prepare() error {
+	if err := o.Machine.complete(); err != nil {
+		return err
+	}
+	o.SecurePort = cmp.Or(o.SecurePort, Defaults().SecurePort)
+	if !o.BindAddress.IsValid() {
+		o.BindAddress = netip.IPv6Unspecified()
+	}
+	for _, check := range []func() error{
+		o.Controllers.Check, o.Election.Check, o.API.check, o.Identity.check, o.Etcd.check, o.Joining.check, o.checkEphemeral, o.checkTakeover,
+		o.Kubelets.complete, o.SSH.check,
+	} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	if err := checkVirtual(o.VirtualIPs); err != nil {
+		return err
+	}
+	_, err := o.Scheduling.config(o.Election)
+	return err
 }
 
 // findNode finds out the node's addresses, and where others reach the API.

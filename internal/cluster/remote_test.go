@@ -29,6 +29,7 @@ import (
 	"github.com/kemudi/kemudi/internal/scheduler"
 	"github.com/kemudi/kemudi/internal/store/etcd"
 	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // farBed is an API server on etcd, and everything else reaching it over HTTPS:
@@ -57,7 +58,7 @@ func (nobody) Lead(ctx context.Context, _ func(context.Context) error) error {
 
 func newFarBed(t *testing.T) *farBed {
 	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 2*time.Minute, errors.New("the test's time is over"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), wait.Patience, errors.New("the test's time is over"))
 	t.Cleanup(cancel)
 	o, err := Options{Machine: Machine{DataDir: t.TempDir(), NodeName: "far", Logger: slog.New(slog.DiscardHandler)}}.withDefaults()
 	if err != nil {
@@ -305,6 +306,7 @@ func count[T interface {
 // deletion of a namespace where controllers, scheduler and node are in other
 // processes, and breaks connections and server in the middle.
 func TestControllersWorkOverHTTPSOnEtcd(t *testing.T) {
+	t.Parallel()
 	b := newFarBed(t)
 	admin := func() client.Transport { return b.s.plane.Admin() } // of the server that runs now
 	pods := func(ns string) string {

@@ -36,6 +36,8 @@ const (
 	// scavengePages is how much mapped memory of files is worth the page faults that
 	// follow. An idle node's work brings back less.
 	scavengePages = 24 << 20
+	// scavengeFirst is how much of it is the first time: a start has left most of that there.
+	scavengeFirst = 16 << 20
 	// scavengeMore is how much more of it than idle work had soon brought back is worth
 	// them, too: what is done seldom, a collection for example, has left it there.
 	scavengeMore = 4 << 20
@@ -50,12 +52,14 @@ const (
 
 	// largeHeap is how much may be alive before less garbage gathers than Go lets by
 	// default, which is as much as is alive. It is never less than leastGarbage percent of
-	// that, and rareGarbage percent where collections are so rare that they have lately taken
-	// less than rareCollections of a processor.
-	largeHeap       = 96 << 20
-	leastGarbage    = 80
-	rareGarbage     = 50
-	rareCollections = 0.05
+	// that where collections have lately taken oftenCollections of a processor, nor than rareGarbage
+	// percent where they are so rare that they have taken less than rareCollections. Between those
+	// it is between.
+	largeHeap        = 96 << 20
+	leastGarbage     = 80
+	rareGarbage      = 50
+	rareCollections  = 0.02
+	oftenCollections = 0.08
 	// garbageStep is by how many percent that changes at a time.
 	garbageStep = 5
 )
@@ -146,7 +150,10 @@ func (r *scavenger) look() (heap, pages int64, err error) {
 
 // worth says whether mapped pages of files are worth giving back, so long after the last time.
 func (r *scavenger) worth(pages int64, since time.Duration) bool {
-	if r.need == 0 && !r.let.IsZero() && since >= scavengeSoon {
+	if r.let.IsZero() {
+		return pages > scavengeFirst
+	}
+	if r.need == 0 && since >= scavengeSoon {
 		r.need = pages
 	}
 	return since >= scavengePause && (pages > scavengePages || r.need > 0 && pages > r.need+scavengeMore)
@@ -218,7 +225,9 @@ func garbageFor(live int64, share float64) int {
 	case share < rareCollections:
 		return rareGarbage
 	}
-	return max(leastGarbage, int(usualGarbage*largeHeap/live))
+	most := max(leastGarbage, int(usualGarbage*largeHeap/live))
+	often := min(1, (share-rareCollections)/(oftenCollections-rareCollections))
+	return rareGarbage + int(often*float64(most-rareGarbage))
 }
 
 // unusedHeap is how many bytes of the heap are in memory although no object

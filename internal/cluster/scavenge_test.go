@@ -121,8 +121,8 @@ func TestPagesAreGivenBackOnceMoreThanIdleWorkNeeds(t *testing.T) {
 		since time.Duration
 		want  bool
 	}{
-		{scavengePages, time.Hour, false}, // never given back: it is not known what is needed
-		{scavengePages + 1, time.Hour, true},
+		{scavengeFirst, time.Hour, false}, // never given back: it is not known what is needed
+		{scavengeFirst + 1, time.Hour, true},
 		{30 * mib, time.Second, false}, // a moment after
 		{12 * mib, scavengeSoon, false},
 		{17 * mib, 2 * scavengeSoon, false},
@@ -150,6 +150,7 @@ func TestLessGarbageGathersWhereMuchIsAlive(t *testing.T) {
 	}{
 		{0, rarely, 100}, {96 * mib, rarely, 100}, {97 * mib, rarely, 50}, {10_000 * mib, rarely, 50},
 		{96 * mib, often, 100}, {108 * mib, often, 88}, {120 * mib, often, 80}, {10_000 * mib, often, 80},
+		{10_000 * mib, rareCollections, 50}, {10_000 * mib, 0.05, 65}, {10_000 * mib, oftenCollections, 80},
 	} {
 		if got := garbageFor(tc.live, tc.share); got != tc.want {
 			t.Errorf("%d MiB alive, collections take %.2f: got %d %%, want %d", tc.live/mib, tc.share, got, tc.want)

@@ -1,10 +1,13 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/store/etcd"
+	"github.com/kemudi/kemudi/internal/store/mem"
+	"github.com/kemudi/kemudi/internal/up"
 )
 
 // Etcd says where the store is of a server that does not keep it itself.
@@ -28,7 +31,8 @@ func (e *Etcd) check() error {
 // state is the store of a cluster.
 type state struct {
 	store.Store
-	own *etcd.Server // nil: it is kept elsewhere, where other servers may use it, too
+	own    *etcd.Server // nil: it is kept elsewhere, or in memory
+	shared bool         // other servers may use it, too
 }
 
 // store starts the store, or the connections to it.
@@ -40,12 +44,47 @@ func (s *server) store(sg *stages) (state, error) {
 			return state{}, err
 		}
 		sg.store.Go("store", r.Run)
-		return state{Store: &r.Store}, await(sg.last, r.Ready())
+		return state{Store: &r.Store, shared: true}, await(sg.last, r.Ready())
 	}
-	st, err := etcd.New(etcd.Options{Dir: s.o.DataDir, Name: s.o.NodeName, Log: log})
+	if s.o.Ephemeral {
+		return state{Store: mem.New(mem.Options{})}, nil
+	}
+	if err := up.SetWaits(s.o.RunDir, ""); err != nil { // of a start that was cut off
+		return state{}, err
+	}
+	o, at := etcd.Options{Dir: s.o.DataDir, Name: s.o.NodeName, Log: log}, s.member.get()
+	if at.Several {
+		p, err := s.peer()
+		if err != nil {
+			return state{}, err
+		}
+		o.Peer = p
+		if at.Cluster != nil {
+			o.Join = *at.Cluster
+		}
+		s.o.Logger.Info("this server is one of several, and starts as soon as a majority of them runs")
+	}
+	st, err := etcd.New(o)
 	if err != nil {
 		return state{}, err
 	}
-	sg.store.Go("store", st.Run)
-	return state{Store: &st.Store, own: st}, await(sg.last, st.Ready())
+	sg.store.Go("store", func(ctx context.Context) error {
+		err := st.Run(ctx)
+		if errors.Is(err, etcd.ErrRemoved) {
+			return s.member.removed()
+		}
+		return err
+	})
+	if at.Several {
+		sg.last.Go("servers", func(ctx context.Context) error { return s.doubt(ctx, st) })
+	}
+	if err := await(sg.last, st.Ready()); err != nil {
+		return state{}, err
+	}
+	if at.Joined && at.Several {
+		if err := s.takePlace(sg.last.Context(), st); err != nil {
+			return state{}, err
+		}
+	}
+	return state{Store: &st.Store, own: st, shared: at.Several}, up.SetWaits(s.o.RunDir, "")
 }

@@ -2,12 +2,15 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,8 +18,10 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kemudi/kemudi/internal/auth/pki"
+	"github.com/kemudi/kemudi/internal/join"
 	"github.com/kemudi/kemudi/internal/store/etcd"
 	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/internal/trace"
 	"github.com/kemudi/kemudi/internal/up"
 )
 
@@ -68,6 +73,38 @@ func etcdElsewhere(t *testing.T) Etcd {
 	return e
 }
 
+// oneOfSeveral is a server without a node whose store is elsewhere.
+type oneOfSeveral struct {
+	Dir, Name string
+	Port      uint16
+	Etcd      Etcd
+}
+
+func (s oneOfSeveral) options(ready func()) Options {
+	return Options{
+		Machine: Machine{
+			DataDir: s.Dir + "/data", RunDir: s.Dir + "/run", NodeName: s.Name, NodeIP: netip.MustParseAddr("192.0.2.1"), Logger: slog.New(slog.DiscardHandler),
+			Step: func(_ string, done bool) {
+				if done {
+					ready()
+				}
+			},
+		},
+		NoNode: true, BindAddress: netip.MustParseAddr("127.0.0.1"), SecurePort: s.Port, Etcd: s.Etcd,
+	}
+}
+
+// shortDir is a directory for a server: t.TempDir is too long for a run directory.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
 // TestServersOfOneEtcdAreOneCluster that have the same keys.
 func TestServersOfOneEtcdAreOneCluster(t *testing.T) {
 	e := etcdElsewhere(t)
@@ -75,28 +112,14 @@ func TestServersOfOneEtcdAreOneCluster(t *testing.T) {
 	var clients []kubernetes.Interface
 	var first string
 	for i := range 2 {
-		dir, err := os.MkdirTemp("", "k") // t.TempDir is too long for a run directory
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { os.RemoveAll(dir) })
+		dir := shortDir(t)
 		if i == 0 {
 			first = dir
 		} else if err := os.CopyFS(dir+"/data/pki", os.DirFS(first+"/data/pki")); err != nil {
 			t.Fatal(err)
 		}
 		ready := make(chan struct{})
-		o := Options{
-			Machine: Machine{
-				DataDir: dir + "/data", RunDir: dir + "/run", NodeName: fmt.Sprintf("n%d", i), NodeIP: netip.MustParseAddr("192.0.2.1"), Logger: slog.New(slog.DiscardHandler),
-				Step: func(_ string, done bool) {
-					if done {
-						close(ready)
-					}
-				},
-			},
-			NoNode: true, BindAddress: netip.MustParseAddr("127.0.0.1"), SecurePort: freePort(t), Etcd: e,
-		}
+		o := oneOfSeveral{Dir: dir, Name: fmt.Sprintf("n%d", i), Port: freePort(t), Etcd: e}.options(func() { close(ready) })
 		g.Go(o.NodeName, func(ctx context.Context) error { return Run(ctx, o) })
 		if err := await(g, ready); err != nil {
 			t.Fatal(err)
@@ -133,4 +156,59 @@ func TestServersOfOneEtcdAreOneCluster(t *testing.T) {
 	if err := g.Wait(); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestServerJoinsAClusterOnAnEtcdOfOthers by a token: it gets the cluster's keys and keeps no store.
+func TestServerJoinsAClusterOnAnEtcdOfOthers(t *testing.T) {
+	t.Parallel()
+	first := newOneServer(t, "n0")
+	first.o.Etcd = etcdElsewhere(t)
+	first.start().write("before")
+	token := first.token(up.TokenOptions{Server: true, Uses: 1, Life: time.Hour})
+
+	second := newOneServer(t, "n1").by(first, token)
+	refused := func(s *oneServer, want string) {
+		t.Helper()
+		if why := s.begin().ends(); !strings.Contains(why, want) {
+			t.Errorf("got %s, want %s", why, want)
+		}
+		if pin, err := pki.AuthorityPin(s.o.DataDir); pin != "" || err != nil {
+			t.Errorf("a server that was refused has the authority %q, %v", pin, err)
+		}
+	}
+	refused(second, "the servers of this cluster keep no store of their own: start this one with their --etcd-servers")
+	second.o.Etcd = first.o.Etcd
+	second.start().sees("before")
+	trace.Proves(t, "COMP-003")
+	second.write("second")
+	first.sees("second")
+	for _, s := range []*oneServer{first, second} {
+		if _, err := os.Stat(filepath.Join(s.o.DataDir, "etcd")); err == nil {
+			t.Errorf("%s has made a store of its own", s.o.NodeName)
+		}
+		if _, err := up.Members(t.Context(), s.access()); err == nil || !strings.Contains(err.Error(), "ask the etcd of --etcd-servers for its members") {
+			t.Errorf("members as %s knows them: got %v", s.o.NodeName, err)
+		}
+	}
+	pins := map[string]bool{}
+	for _, s := range []*oneServer{first, second} {
+		pin, err := pki.AuthorityPin(s.o.DataDir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pins[pin] = true
+	}
+	if len(pins) != 1 {
+		t.Errorf("got authorities %v, want one", pins)
+	}
+
+	// The token is used up, and who has joined needs neither it nor the first server.
+	third := newOneServer(t, "n2").by(second, token)
+	third.o.Etcd = first.o.Etcd
+	refused(third, "used up")
+	if err := errors.Join(second.stop(), first.stop()); err != nil {
+		t.Error(err)
+	}
+	second.o.Joining.Servers, second.o.Joining.Token = nil, join.Token{}
+	second.start().sees("before", "second")
 }

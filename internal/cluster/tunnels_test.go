@@ -3,22 +3,32 @@ package cluster
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/discovery"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/dialback"
+	"github.com/kemudi/kemudi/internal/podnet"
+	"github.com/kemudi/kemudi/internal/reach"
+	"github.com/kemudi/kemudi/internal/reach/ssh"
 	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // serveAPI serves the API as to other machines until the test ends, and returns its URL.
@@ -56,6 +66,7 @@ func (b *portBed) tunnelOf(node, url, agent string) {
 
 func TestAPIServerReachesAgentsByTheirTunnels(t *testing.T) {
 	b := newPortBed(t)
+	b.served()
 	url, far := b.serveAPI(), b.elsewhere()
 	port := fmt.Sprintf("127.0.0.1:%d", b.s.o.Agent.Port)
 	ask := func(dial func(ctx context.Context) (net.Conn, error), path string) (string, error) {
@@ -74,7 +85,9 @@ func TestAPIServerReachesAgentsByTheirTunnels(t *testing.T) {
 	}
 
 	b.tunnelOf("n1", url, port)
-	got, err := ask(func(ctx context.Context) (net.Conn, error) { return far.byTunnel(ctx, "n1") }, "/containerLogs/default/a/c")
+	alone := b.elsewhere()
+	alone.s.ways = reach.New(func(reach.Target) []reach.Way { return []reach.Way{{Name: "by its tunnel", Dial: alone.tunnel}} })
+	got, err := ask(func(ctx context.Context) (net.Conn, error) { return alone.DialNode(ctx, "n1") }, "/containerLogs/default/a/c")
 	if err != nil || got != "404 pod does not exist" {
 		t.Errorf("the node agent, by its tunnel: got %q, %v, want that it does not know the pod", got, err)
 	}
@@ -130,4 +143,125 @@ func TestTunnelsAreForTheirNodesCertificates(t *testing.T) {
 			t.Errorf("%s: got %s, want 403", who, res.Status)
 		}
 	}
+}
+
+// TestServerReachesNodesByTheirTunnelsToAnother has a node whose agent keeps a tunnel to one
+// server, and another server that has to do with it.
+func TestServerReachesNodesByTheirTunnelsToAnother(t *testing.T) {
+	b := newPortBed(t)
+	url := b.serveAPI()
+	pair, err := b.s.pki.NodeServing("n9", nil)
+	b.must(err)
+	b.foreign("n9", pair.TLS())
+	node, ok := client.Cached(b.s.plane.Admin(), core.Nodes, "").Get("", "n9")
+	if !ok {
+		t.Fatal("there is no node n9")
+	}
+	b.tunnelOf("n9", url, b.s.o.Kubelets.address(node))
+
+	far := b.elsewhere()
+	far.s.tunnels, err = dialback.NewRegistry(far.s.o.Logger)
+	b.must(err)
+	to := reach.Target{Node: "n9"}
+	secured, err := far.secure(to)
+	b.must(err)
+	raw, err := far.peers().Dial(t.Context(), url, "n9", asked(to))
+	b.must(err)
+	conn := tls.Client(raw, secured)
+	defer conn.Close()
+	_, err = fmt.Fprint(conn, "GET / HTTP/1.0\r\n\r\n")
+	b.must(err)
+	answer, err := io.ReadAll(conn)
+	if want := b.s.pki.KubeletClient.Cert.Subject.CommonName; err != nil || !strings.HasSuffix(string(answer), want) {
+		t.Errorf("by another server: got %q, %v, want that the agent sees %s", answer, err, want)
+	}
+	if _, err := far.peers().Dial(t.Context(), url, "n1", asked(to)); !errors.Is(err, dialback.ErrNoTunnel) {
+		t.Errorf("a node that has none there either: got %v", err)
+	}
+
+	n2, err := b.s.pki.NodeClient("n2")
+	b.must(err)
+	for who, c := range map[string]*http.Client{"a node": b.as(n2.TLS()), "nobody": b.as()} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+dialback.RelayPath("n9")+"?to=10.0.0.1:80", nil)
+		b.must(err)
+		res, err := c.Do(r)
+		b.must(err)
+		res.Body.Close()
+		if res.StatusCode != 403 {
+			t.Errorf("%s asks a server to connect: got %s, want 403", who, res.Status)
+		}
+	}
+}
+
+// TestServerThatHasJustStartedWaitsForTunnels asks for a node whose agent opens its tunnel later.
+func TestServerThatHasJustStartedWaitsForTunnels(t *testing.T) {
+	b := newPortBed(t)
+	pair, err := b.s.pki.NodeServing("n9", nil)
+	b.must(err)
+	b.foreign("n9", pair.TLS())
+	node, ok := client.Cached(b.s.plane.Admin(), core.Nodes, "").Get("", "n9")
+	if !ok {
+		t.Fatal("there is no node n9")
+	}
+	far := b.elsewhere()
+	_, err = far.tunnel(t.Context(), reach.Target{Node: "n9"})
+	if !errors.Is(err, dialback.ErrNoTunnel) {
+		t.Errorf("some time after the start: got %v", err)
+	}
+	far.s.backBy = time.Now().Add(wait.Patience)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		conn, err := far.tunnel(t.Context(), reach.Target{Node: "n9"})
+		if err != nil {
+			t.Errorf("just after the start: got %v", err)
+			return
+		}
+		conn.Close()
+	})
+	b.tunnelOf("n9", b.serveAPI(), b.s.o.Kubelets.address(node))
+	wg.Wait()
+}
+
+func TestWaysToNodesFollowFromWhoIsThere(t *testing.T) {
+	b := newPortBed(t)
+	far := b.elsewhere()
+	names := func(kind reach.Kind) string {
+		var list []string
+		for _, way := range far.ways(reach.Target{Node: "n9", Kind: kind}) {
+			list = append(list, way.Name)
+		}
+		return strings.Join(list, ", ")
+	}
+	want := func(kind reach.Kind, want string) {
+		t.Helper()
+		if got := names(kind); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	want(reach.Agent, "by the network")
+	port, name := int32(6443), "https"
+	slice, err := client.For(b.s.plane.Admin(), discovery.EndpointSlices).Create(t.Context(), &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "kubernetes", Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
+		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &name, Port: &port}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.1"}}, {Addresses: []string{"192.0.2.2"}}, {Addresses: []string{"192.0.2.3"}}},
+	})
+	b.must(err)
+	rev, err := strconv.ParseInt(slice.ResourceVersion, 10, 64)
+	b.must(err)
+	b.must(client.Cached(b.s.plane.Admin(), discovery.EndpointSlices, "").WaitRev(t.Context(), rev))
+	const others = "by the network, by server https://192.0.2.2:6443, by server https://192.0.2.3:6443"
+	want(reach.Agent, others) // and not by itself, which is at 192.0.2.1
+	want(reach.Pod, others)
+	b.tunnelOf("n9", b.serveAPI(), "127.0.0.1:1")
+	want(reach.Agent, "by the network, by its tunnel")
+	want(reach.Host, "by the network, by its tunnel")
+	want(reach.Pod, "by its tunnel, by the network") // this server has no node, and so no way to pods of its own
+	far.s.o.Network.PodNetwork = podnet.None
+	want(reach.Pod, "by the network, by its tunnel")
+	far.s.tunnels, err = dialback.NewRegistry(far.s.o.Logger)
+	b.must(err)
+	far.s.backBy = time.Now().Add(time.Hour) // it has just been started
+	want(reach.Pod, "by the network, by its tunnel, by server https://192.0.2.2:6443, by server https://192.0.2.3:6443")
+	far.s.ssh = &ssh.Tunnels{}
+	want(reach.Pod, "by SSH")
 }

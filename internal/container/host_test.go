@@ -24,6 +24,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/ociimage"
 	"github.com/kemudi/kemudi/test/image"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // The runtime under test runs in processes of its own, which are this test
@@ -378,7 +379,7 @@ func (p *pod) exec(id string, command ...string) string {
 // eventually waits for something that no event tells of.
 func (h *host) eventually(what string, done func() bool) {
 	h.Helper()
-	tick, timeout := time.NewTicker(10*time.Millisecond), time.After(20*time.Second)
+	tick, timeout := time.NewTicker(10*time.Millisecond), time.After(wait.Patience)
 	defer tick.Stop()
 	for !done() {
 		select {

@@ -33,6 +33,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kemudi/kemudi/internal/ociimage"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 func grpcCode(err error) string { return status.Code(err).String() }
@@ -312,7 +313,7 @@ func TestRemoveTakesOneNameAtATimeAndFollowersHearOfIt(t *testing.T) {
 			}
 			select {
 			case <-changes:
-			case <-time.After(20 * time.Second):
+			case <-time.After(wait.Patience):
 				t.Fatalf("a follower was not told that there are the images %v", want)
 			}
 		}

@@ -20,5 +20,6 @@
 //	C8 An error is logged once per reconcile, with the key: what the API server refuses (a quota, a
 //	   policy) as information; conflict and not-found are not logged.
 //	C9 Losing leadership cancels the context before another holder starts.
-//	C10 A key that costs much takes a twentieth of a processor at the most: what changes while it cools down is looked at together.
+//	C10 A key that costs much takes a twentieth of a processor at the most, or as little as its controller says: what changes while it cools down is looked at together.
+//	C11 A key that has changed waits for others that have, and for one in five of those that wait behind such: that are only there from the start, or of which their controller says so.
 package controller

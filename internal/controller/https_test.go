@@ -23,6 +23,7 @@ import (
 	"github.com/kemudi/kemudi/internal/client/https"
 	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/store/etcd"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // farBed is a bed on etcd whose controllers reach the API over HTTPS, on
@@ -93,14 +94,14 @@ func (f *farBed) cut() {
 // eventually waits until ok, which has no event to wait for.
 func (f *farBed) eventually(what string, ok func() bool) {
 	f.t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(wait.Patience)
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			f.t.Fatalf("%s: not within 30 s", what)
+			f.t.Fatalf("%s: not within %s", what, wait.Patience)
 		}
 	}
 }

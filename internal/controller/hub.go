@@ -37,9 +37,12 @@ type feed struct {
 type member struct {
 	mu struct {
 		sync.Mutex
-		take func(cache.Delta) // nil: it has left
+		take taker // nil: it has left
 	}
 }
+
+// taker is told of changes. first says that one is of the present state.
+type taker func(d cache.Delta, first bool)
 
 // newHub returns a hub whose followers run in g.
 func newHub(g *task.Group, log *slog.Logger) *hub {
@@ -51,13 +54,13 @@ func newHub(g *task.Group, log *slog.Logger) *hub {
 
 // join has take called for the present state of a cache, and then for every
 // change, by one goroutine, until leave has returned. take must be quick.
-func (h *hub) join(c *cache.Cache, take func(cache.Delta)) (leave func()) {
+func (h *hub) join(c *cache.Cache, take taker) (leave func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.joinLocked(c, take)
 }
 
-func (h *hub) joinLocked(c *cache.Cache, take func(cache.Delta)) (leave func()) {
+func (h *hub) joinLocked(c *cache.Cache, take taker) (leave func()) {
 	m := &member{}
 	m.mu.take = take
 	f := h.mu.feeds[c]
@@ -128,7 +131,7 @@ func (h *hub) run(ctx context.Context, f *feed) error {
 		}
 		settled, fresh := h.members(f)
 		deltas := follower.Next()
-		handOn(deltas, settled)
+		handOn(deltas, settled, false)
 		if len(fresh) == 0 {
 			continue
 		}
@@ -138,22 +141,22 @@ func (h *hub) run(ctx context.Context, f *feed) error {
 				deltas = append(deltas, cache.Delta{Now: it})
 			}
 		}
-		handOn(deltas, fresh)
+		handOn(deltas, fresh, true)
 	}
 }
 
-func handOn(deltas []cache.Delta, to []*member) {
+func handOn(deltas []cache.Delta, to []*member, first bool) {
 	for _, d := range deltas {
 		for _, m := range to {
-			m.tell(d)
+			m.tell(d, first)
 		}
 	}
 }
 
-func (m *member) tell(d cache.Delta) {
+func (m *member) tell(d cache.Delta, first bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.mu.take != nil {
-		m.mu.take(d)
+		m.mu.take(d, first)
 	}
 }

@@ -74,7 +74,7 @@ type view struct {
 	leave func()
 }
 
-func (v *view) take(d cache.Delta) {
+func (v *view) take(d cache.Delta, _ bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.calls++

@@ -80,7 +80,7 @@ func (r *runner) watchEvery(ctx context.Context, e *Every) error {
 				continue
 			}
 			for _, key := range e.Changed(r.k) {
-				r.add(key)
+				r.add(inFresh, key)
 			}
 		}
 		added = nil

@@ -28,13 +28,13 @@ func TestKeyIsGivenToOneWorkerAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // C1, C2
 		q := opened()
 		defer q.end()
-		q.add("a")
-		q.add("a")
-		q.add("b")
+		q.add(inFresh, "a")
+		q.add(inFresh, "a")
+		q.add(inFresh, "b")
 		if got := take(t, q); got != "a" {
 			t.Fatalf("got %q, want a", got)
 		}
-		q.add("a") // changed while it is worked on
+		q.add(inFresh, "a") // changed while it is worked on
 		if got := take(t, q); got != "b" {
 			t.Fatalf("got %q, want b: a is being worked on", got)
 		}
@@ -56,7 +56,7 @@ func TestKeyIsGivenToOneWorkerAtATime(t *testing.T) {
 func TestWorkersBeginForKeysThatFindNoneFreeAndEndWithTheKeys(t *testing.T) {
 	q := newQueue(nil)
 	defer q.end()
-	q.add("early")
+	q.add(inFresh, "early")
 	begun := 0
 	q.open(3, func() { begun++ })
 	begins := func(want int, when string) {
@@ -72,16 +72,16 @@ func TestWorkersBeginForKeysThatFindNoneFreeAndEndWithTheKeys(t *testing.T) {
 		}
 	}
 	begins(1, "a key that was there before")
-	q.add("early")
+	q.add(inFresh, "early")
 	begins(1, "the same key again")
 	taken("early")
 	for _, key := range []string{"a", "b", "c"} {
-		q.add(key)
+		q.add(inFresh, key)
 	}
 	begins(3, "three keys beside the one that is worked on, by at most three")
 	taken("a")
 	taken("b")
-	q.add("a")
+	q.add(inFresh, "a")
 	q.done("a", result{})
 	begins(3, "a key that its own worker is about to take again")
 	taken("c")
@@ -89,28 +89,92 @@ func TestWorkersBeginForKeysThatFindNoneFreeAndEndWithTheKeys(t *testing.T) {
 	taken("a")
 	q.done("early", result{})
 	taken("") // one has ended
-	q.add("d")
+	q.add(inFresh, "d")
 	begins(4, "a key while two work")
 	taken("d")
 	for _, key := range []string{"a", "c", "d"} {
 		q.done(key, result{})
 		taken("")
 	}
-	q.add("e")
+	q.add(inFresh, "e")
 	begins(5, "a key after all have ended")
 	q.end()
-	q.add("f")
+	q.add(inFresh, "f")
 	begins(5, "a key after the end")
 	if q.mu.free != 2 || q.mu.eager != 1 {
 		t.Errorf("got %d workers that may begin and %d that are about to take a key, want 2 and 1", q.mu.free, q.mu.eager)
 	}
 }
 
+func TestKeysThatHaveChangedGoBeforeThoseThatAreOnlyThere(t *testing.T) {
+	q := opened() // C11
+	defer q.end()
+	begin := func(where line, keys ...string) {
+		for _, key := range keys {
+			q.add(where, key)
+		}
+	}
+	taken := func(want ...string) {
+		t.Helper()
+		var got []string
+		for range want {
+			key, _ := q.take()
+			got = append(got, key)
+			q.done(key, result{})
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("got %q, want %q", got, want)
+		}
+	}
+	begin(inFirst, "a", "b", "c", "d")
+	begin(inFresh, "new", "c")
+	begin(inFirst, "c", "new")
+	taken("new", "c", "a", "b", "d")
+	begin(inFirst, "a", "b", "c")
+	begin(inFresh, "1", "2", "3", "4", "5", "6", "7", "8", "9")
+	taken("1", "2", "3", "4", "a", "5", "6", "7", "8", "b", "9", "c") // it never is quiet, and they have their turn
+	if key, ok := q.take(); ok {
+		t.Fatalf("got %q once all have been taken", key)
+	}
+	if n := len(q.mu.keys); n != 0 {
+		t.Errorf("got %d keys remembered, want none once all is done", n)
+	}
+}
+
+func TestKeysThatComeBackBehindOthersLetTheseGoBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // C11
+		q := opened()
+		defer q.end()
+		for i, key := range []string{"a", "b"} {
+			q.add(inFresh, key)
+			if got := take(t, q); got != key {
+				t.Fatalf("got %q, want %s", got, key)
+			}
+			next := After(time.Minute + time.Duration(i)*time.Second).Behind()
+			q.done(key, result{after: next.after, behind: next.behind})
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		for _, key := range []string{"new", "b"} {
+			q.add(inFresh, key)
+		}
+		for _, want := range []string{"new", "b", "a", ""} {
+			got := take(t, q)
+			if got != want {
+				t.Fatalf("got %q, want %q", got, want)
+			}
+			if got != "" {
+				q.done(got, result{})
+			}
+		}
+	})
+}
+
 func TestFailedKeyComesBackAfterGrowingWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := opened()
 		defer q.end()
-		q.add("a")
+		q.add(inFresh, "a")
 		var waits []time.Duration
 		for range 8 {
 			began := time.Now()
@@ -125,7 +189,7 @@ func TestFailedKeyComesBackAfterGrowingWaits(t *testing.T) {
 		if !slices.Equal(waits, want) {
 			t.Errorf("got waits %v, want %v", waits, want)
 		}
-		q.add("a") // a change does not wait
+		q.add(inFresh, "a") // a change does not wait
 		if got := take(t, q); got != "a" {
 			t.Errorf("got %q, want a at once: it changed", got)
 		}
@@ -139,7 +203,7 @@ func TestKeyIsLookedAtAgainWhenItAsksFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := opened()
 		defer q.end()
-		q.add("a")
+		q.add(inFresh, "a")
 		take(t, q)
 		q.done("a", result{after: time.Minute})
 		time.Sleep(59 * time.Second)
@@ -151,7 +215,7 @@ func TestKeyIsLookedAtAgainWhenItAsksFor(t *testing.T) {
 			t.Fatalf("got %q, want a", got)
 		}
 		q.done("a", result{after: time.Minute})
-		q.add("a") // a change replaces the delay
+		q.add(inFresh, "a") // a change replaces the delay
 		take(t, q)
 		q.done("a", result{})
 		time.Sleep(time.Hour)
@@ -170,16 +234,16 @@ func TestKeyThatWroteWaitsForItsFeedAndNoOtherDoes(t *testing.T) {
 		feed.Advance(5)
 		q := opened()
 		defer q.end()
-		q.add("a")
-		q.add("b")
+		q.add(inFresh, "a")
+		q.add(inFresh, "b")
 		take(t, q)
 		q.done("a", result{wrote: map[*cache.Progress]int64{&feed: 7}})
-		q.add("a")
+		q.add(inFresh, "a")
 		if got := take(t, q); got != "b" {
 			t.Fatalf("got %q, want b", got)
 		}
 		q.done("b", result{wrote: map[*cache.Progress]int64{&feed: 5}}) // that is shown already
-		q.add("b")
+		q.add(inFresh, "b")
 		if got := take(t, q); got != "b" {
 			t.Fatalf("got %q, want b", got)
 		}
@@ -200,7 +264,7 @@ func TestPlannedLookWaitsForTheFeedToo(t *testing.T) {
 		q := opened()
 		defer q.end()
 		for _, r := range []result{{after: time.Second}, {failed: true}} {
-			q.add("a")
+			q.add(inFresh, "a")
 			if got := take(t, q); got != "a" {
 				t.Fatalf("got %q, want a", got)
 			}
@@ -223,12 +287,12 @@ func TestQueueThatEndedTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var feed cache.Progress
 		q := opened()
-		q.add("a")
-		q.add("b")
+		q.add(inFresh, "a")
+		q.add(inFresh, "b")
 		take(t, q)
 		q.done("a", result{after: time.Second, wrote: map[*cache.Progress]int64{&feed: 1}})
 		q.end()
-		q.add("c")
+		q.add(inFresh, "c")
 		feed.Advance(1)
 		time.Sleep(time.Minute)
 		if got := take(t, q); got != "" {
@@ -243,15 +307,15 @@ func TestKeyThatCostsMuchRests(t *testing.T) {
 		defer q.end()
 		for _, c := range []struct {
 			took, cooldown time.Duration
-		}{{time.Millisecond, 0}, {10 * time.Millisecond, 190 * time.Millisecond}, {time.Minute, time.Second}} {
-			q.add("a")
+		}{{500 * time.Microsecond, 0}, {10 * time.Millisecond, 190 * time.Millisecond}, {time.Minute, time.Second}} {
+			q.add(inFresh, "a")
 			if got := take(t, q); got != "a" {
 				t.Fatalf("got %q, want a", got)
 			}
 			q.done("a", result{cooldown: Done.Costly(c.took).cooldown})
 			began := time.Now()
-			q.add("a")
-			q.add("a")
+			q.add(inFresh, "a")
+			q.add(inFresh, "a")
 			for take(t, q) == "" {
 				time.Sleep(time.Millisecond)
 			}
@@ -269,7 +333,7 @@ func TestKeyThatCostsMuchRests(t *testing.T) {
 func TestRestEndsWithTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // which fails if a timer outlives it
 		q := opened()
-		q.add("a")
+		q.add(inFresh, "a")
 		take(t, q)
 		q.done("a", result{cooldown: time.Second})
 		q.end()

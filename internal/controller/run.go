@@ -193,9 +193,9 @@ func (r *runner) watch(w Watch) (leave func()) {
 	if c == nil { // a kind that is about to leave its set
 		return func() {}
 	}
-	return r.k.hub.join(c, func(d cache.Delta) {
+	return r.k.hub.join(c, func(d cache.Delta, first bool) {
 		err := task.Contain(func() error {
-			r.wake(d, w)
+			r.wake(d, w, first)
 			return nil
 		})
 		if err != nil { // of this controller: the others are told of the change all the same
@@ -204,30 +204,34 @@ func (r *runner) watch(w Watch) (leave func()) {
 	})
 }
 
-func (r *runner) wake(d cache.Delta, w Watch) {
+func (r *runner) wake(d cache.Delta, w Watch, first bool) {
 	if w.SkipNew && d.Prev == nil {
 		return
 	}
 	if w.Same != nil && d.Prev != nil && d.Now != nil && w.Same(d.Prev.Object, d.Now.Object) {
 		return
 	}
+	where := inFresh
+	if first || w.Behind {
+		where = inFirst
+	}
 	last := w.Keys(r.k, d.Last().Object)
 	for _, key := range last {
-		r.add(key)
+		r.add(where, key)
 	}
 	if d.Prev == nil || d.Now == nil {
 		return
 	}
 	for _, key := range w.Keys(r.k, d.Prev.Object) {
 		if !slices.Contains(last, key) {
-			r.add(key)
+			r.add(where, key)
 		}
 	}
 }
 
-func (r *runner) add(key string) {
+func (r *runner) add(where line, key string) {
 	r.k.m.add()
-	r.q.add(key)
+	r.q.add(where, key)
 }
 
 // work reconciles keys until there are none.
@@ -251,7 +255,7 @@ func (r *runner) work(ctx context.Context) error {
 			r.k.Logger.Log(ctx, level, "reconcile", "key", key, "err", err)
 		}
 		r.k.m.done(time.Since(started), err != nil)
-		r.q.done(key, result{after: next.after, cooldown: next.cooldown, failed: err != nil, wrote: w.take()})
+		r.q.done(key, result{after: next.after, behind: next.behind, cooldown: next.cooldown, failed: err != nil, wrote: w.take()})
 	}
 }
 

@@ -98,7 +98,7 @@ func TestIndexOfASelectionIsAheadOfItsOwnersKeys(t *testing.T) {
 	var leave []func()
 	told := make(chan string)
 	for range 2 {
-		leave = append(leave, h.keep(s, owners), h.join(owners, func(d cache.Delta) {
+		leave = append(leave, h.keep(s, owners), h.join(owners, func(d cache.Delta, _ bool) {
 			app := d.Last().Object.(*corev1.Service).Spec.Selector["app"]
 			told <- fmt.Sprint(h.selectors(s, owners).matching("default", labels.Set{"app": app}))
 		}))

@@ -46,6 +46,7 @@ type Goner interface {
 // and how long it is let cool down before, whatever changes.
 type Next struct {
 	after, cooldown time.Duration
+	behind          bool
 }
 
 // Done waits for the next change.
@@ -54,20 +55,34 @@ var Done = Next{}
 // After looks again in d at the latest.
 func After(d time.Duration) Next { return Next{after: max(d, time.Nanosecond)} }
 
+// Behind has the key, when its time has come, let those go before that have changed (C11): for
+// what is looked at again and again, of many keys, by calls that take long.
+func (n Next) Behind() Next {
+	n.behind = true
+	return n
+}
+
 // What a key that costs much is held to.
 const (
-	cheap    = time.Millisecond // what takes no longer does not count
-	coolsFor = 19               // times as long as it took: it takes a twentieth of a processor
-	longest  = time.Second      // cooldown
+	cheap    = 500 * time.Microsecond // what takes no longer does not count
+	coolsFor = 19                     // times as long as it took: it takes a twentieth of a processor
+	longest  = time.Second            // cooldown
 )
 
 // Costly says how long it took to find out what is to be done, without the writing. An
 // object with thousands of dependents, of which one after another changes, is then looked at
 // once for many changes (C10); one with few is never held back.
 func (n Next) Costly(took time.Duration) Next {
-	if took > cheap {
-		n.cooldown = min(coolsFor*took, longest)
+	if took <= cheap {
+		return n
 	}
+	return n.Cool(coolsFor * took)
+}
+
+// Cool leaves the key alone for d, but for no longer than a second, whatever changes (C10): for
+// what is known to be cheaper when many changes are looked at together.
+func (n Next) Cool(d time.Duration) Next {
+	n.cooldown = min(d, longest)
 	return n
 }
 
@@ -84,6 +99,9 @@ type Watch struct {
 	// SkipNew says that objects that are new wake nobody, those from before the
 	// controller ran included: for inputs of which only changes and ends matter.
 	SkipNew bool
+	// Behind says that the keys which a change wakes let those go before that have changed
+	// themselves (C11): for inputs of which one change wakes many, whose reconciles take long.
+	Behind bool
 	// Selection, if set, is kept up to date while this is watched, for Keys to ask.
 	Selection *Selection
 }

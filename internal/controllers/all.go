@@ -14,7 +14,9 @@ import (
 	"github.com/kemudi/kemudi/internal/controllers/bootstraptokens"
 	"github.com/kemudi/kemudi/internal/controllers/certificates"
 	"github.com/kemudi/kemudi/internal/controllers/cloud"
+	"github.com/kemudi/kemudi/internal/controllers/clusterautoscaler"
 	"github.com/kemudi/kemudi/internal/controllers/clusterdns"
+	"github.com/kemudi/kemudi/internal/controllers/clusterip"
 	"github.com/kemudi/kemudi/internal/controllers/clusterroleaggregation"
 	"github.com/kemudi/kemudi/internal/controllers/cronjob"
 	"github.com/kemudi/kemudi/internal/controllers/daemonset"
@@ -26,7 +28,9 @@ import (
 	"github.com/kemudi/kemudi/internal/controllers/endpointslicemirroring"
 	"github.com/kemudi/kemudi/internal/controllers/ephemeralvolume"
 	"github.com/kemudi/kemudi/internal/controllers/garbagecollector"
+	"github.com/kemudi/kemudi/internal/controllers/ingress"
 	"github.com/kemudi/kemudi/internal/controllers/job"
+	"github.com/kemudi/kemudi/internal/controllers/loadbalancer"
 	"github.com/kemudi/kemudi/internal/controllers/localvolume"
 	"github.com/kemudi/kemudi/internal/controllers/namespace"
 	"github.com/kemudi/kemudi/internal/controllers/nodeipam"
@@ -39,7 +43,9 @@ import (
 	"github.com/kemudi/kemudi/internal/controllers/resourceclaim"
 	"github.com/kemudi/kemudi/internal/controllers/resourcequota"
 	"github.com/kemudi/kemudi/internal/controllers/rootca"
+	"github.com/kemudi/kemudi/internal/controllers/serverrole"
 	"github.com/kemudi/kemudi/internal/controllers/serviceaccount"
+	"github.com/kemudi/kemudi/internal/controllers/servicecidr"
 	"github.com/kemudi/kemudi/internal/controllers/statefulset"
 	"github.com/kemudi/kemudi/internal/controllers/storageprotection"
 	"github.com/kemudi/kemudi/internal/controllers/tainteviction"
@@ -54,6 +60,8 @@ type Options struct {
 	Kinds    controller.Kinds // all resources of the server, as they come and go; required
 	CABundle string           // PEM of the cluster's CA; required
 	PodCIDRs []netip.Prefix   // what nodes get their shares from; none: nobody gives any
+	// ServiceCIDR says what addresses of services the cluster begins with.
+	ServiceCIDR servicecidr.Options
 	// DNS says where the service is that leads to the nodes' DNS; no address: nobody publishes it.
 	DNS clusterdns.Options
 	// Cloud is the cluster's cloud; without a provider nothing of it runs.
@@ -65,6 +73,8 @@ type Options struct {
 	// Registry takes the metrics of single controllers; nil: they are not shown.
 	Registry *prometheus.Registry
 
+	// ServerNode is the node of this server's machine; empty: it is none.
+	ServerNode string
 	// PodGroups says that groups of pods are served.
 	PodGroups bool
 
@@ -74,6 +84,7 @@ type Options struct {
 	Certificates           certificates.Options
 	EndpointSlice          endpointslice.Options
 	EndpointSliceMirroring endpointslicemirroring.Options
+	LoadBalancer           loadbalancer.Options
 	NodeIPAM               nodeipam.Options
 	NodeLifecycle          nodelifecycle.Options
 	PodAutoscaler          podautoscaler.Options
@@ -87,14 +98,14 @@ func Defaults() Options {
 	return Options{
 		Enabled: []string{"*"}, Syncs: DefaultSyncs(),
 		Certificates: certificates.Defaults(), Cloud: cloud.Defaults(), EndpointSlice: endpointslice.Defaults(), EndpointSliceMirroring: endpointslicemirroring.Defaults(),
-		NodeIPAM: nodeipam.Defaults(), NodeLifecycle: nodelifecycle.Defaults(), PodAutoscaler: podautoscaler.Defaults(), PodGC: podgc.Defaults(),
+		LoadBalancer: loadbalancer.Defaults(), NodeIPAM: nodeipam.Defaults(), NodeLifecycle: nodelifecycle.Defaults(), PodAutoscaler: podautoscaler.Defaults(), PodGC: podgc.Defaults(),
 		ResourceQuota: resourcequota.Defaults(), LegacyTokens: tokens.Defaults(),
 	}
 }
 
 // Check says what is wrong with the options that people set.
 func (o *Options) Check() error {
-	for _, own := range []interface{ Check() error }{o.Cloud, o.EndpointSlice, o.EndpointSliceMirroring, o.NodeIPAM, o.NodeLifecycle, o.PodAutoscaler, o.ResourceQuota, o.LegacyTokens} {
+	for _, own := range []interface{ Check() error }{o.Cloud, o.EndpointSlice, o.EndpointSliceMirroring, o.LoadBalancer, o.NodeIPAM, o.NodeLifecycle, o.PodAutoscaler, o.ResourceQuota, o.LegacyTokens} {
 		if err := own.Check(); err != nil {
 			return err
 		}
@@ -109,9 +120,12 @@ func (o *Options) Check() error {
 
 // All returns the controllers, in no particular order.
 func All(o Options) []*controller.Controller {
+	o.LoadBalancer.Beside = o.LoadBalancer.Beside || o.Cloud.Balances()
 	all := []*controller.Controller{
 		namespace.New(o.Kinds),
 		serviceaccount.Controller,
+		servicecidr.New(o.ServiceCIDR),
+		clusterip.Controller,
 		rootca.New(o.CABundle),
 		replicaset.Controller,
 		replicaset.ReplicationController,
@@ -127,6 +141,7 @@ func All(o Options) []*controller.Controller {
 		endpointslice.New(o.EndpointSlice),
 		endpoints.Controller,
 		endpointslicemirroring.New(o.EndpointSliceMirroring),
+		loadbalancer.New(o.LoadBalancer),
 		nodelifecycle.New(o.NodeLifecycle),
 		tainteviction.Controller,
 		garbagecollector.New(o.Kinds),
@@ -148,6 +163,9 @@ func All(o Options) []*controller.Controller {
 		certificates.ServingApproving,
 		bootstraptokens.Cleaner,
 		bootstraptokens.Signer,
+		ingress.Controller,
+		ingress.Status,
+		serverrole.New(o.ServerNode),
 	}
 	if o.Tokens != nil {
 		all = append(all, tokens.New(o.Tokens, o.CABundle), tokens.NewCleaner(o.LegacyTokens))
@@ -166,6 +184,9 @@ func All(o Options) []*controller.Controller {
 		o.Cloud.MonitorPeriod = o.NodeLifecycle.MonitorPeriod
 		all = append(all, cloud.NewNode(o.Cloud), cloud.NewNodeLifecycle(o.Cloud), cloud.NewRoute(o.Cloud), cloud.NewService(o.Cloud))
 		all = slices.DeleteFunc(all, func(c *controller.Controller) bool { return !o.Cloud.Has(c) })
+		if pools, ok := o.Cloud.Scale(); ok {
+			all = append(all, clusterautoscaler.New(pools))
+		}
 	}
 	if o.PodGroups {
 		all = append(all, podgroupprotection.Controller)

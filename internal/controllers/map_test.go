@@ -113,7 +113,7 @@ func listedControllers(t *testing.T) (out []listedController) {
 	return out
 }
 
-var controllerFlag = regexp.MustCompile(`&o\.Controllers\.(\w+)(?:\.\w+)?\)?, "([a-z0-9-]+)"`)
+var controllerFlag = regexp.MustCompile(`&o\.(?:Controllers\.)?(\w+)\.\w+\)?, "([a-z0-9-]+)"`)
 
 // flagsOfControllers has the flags that set each field of the options.
 func flagsOfControllers(t *testing.T) map[string][]string {

@@ -32,7 +32,8 @@ var switchNames = map[string]switchName{
 	"endpointslicemirroring-controller":              {"endpointslice-mirroring-controller", "endpointslicemirroring"},
 	"generic-garbage-collector":                      {"garbage-collector-controller", "garbagecollector"},
 	"horizontal-pod-autoscaler":                      {"horizontal-pod-autoscaler-controller", "horizontalpodautoscaling"},
-	"job-orphan-controller":                          {"job-controller", "job"}, // upstream's does both
+	"ingress-status-controller":                      {"ingress-controller", "ingress"}, // one switch for both
+	"job-orphan-controller":                          {"job-controller", "job"},         // upstream's does both
 	"legacy-service-account-token-cleaner":           {"legacy-serviceaccount-token-cleaner-controller", "legacy-service-account-token-cleaner"},
 	"node-controller":                                {"node-lifecycle-controller", "nodelifecycle"},
 	"node-ipam-controller":                           {"node-ipam-controller", "nodeipam"},
@@ -46,6 +47,7 @@ var switchNames = map[string]switchName{
 	"resource-claim-controller":                      {"resourceclaim-controller", "resource-claim-controller"},
 	"root-ca-cert-publisher":                         {"root-ca-certificate-publisher-controller", "root-ca-cert-publisher"},
 	"service-account-controller":                     {"serviceaccount-controller", "serviceaccount"},
+	"service-cidrs-controller":                       {"service-cidr-controller", "service-cidr"},
 	"token-cleaner":                                  {"token-cleaner-controller", "tokencleaner"},
 }
 

@@ -1,7 +1,6 @@
 package dialback
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -206,67 +205,24 @@ var errAnother = errors.New("there is a tunnel to this server under another of i
 
 // open asks a server for a tunnel, and returns the server's ID too.
 func (a *Agent) open(ctx context.Context, server string) (_ net.Conn, id string, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, dialTimeout, fmt.Errorf("no answer within %s", dialTimeout))
-	defer cancel()
 	at, err := url.Parse(server)
 	if err != nil {
 		return nil, "", fmt.Errorf("server: %w", err)
 	}
-	host := at.Host
-	if at.Port() == "" {
-		host = net.JoinHostPort(at.Hostname(), "443")
+	at.Path = strings.TrimSuffix(at.Path, "/") + Path(a.o.NodeName)
+	call := caller{
+		ca: a.o.CA, dial: a.o.Dial,
+		certificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return a.o.Certificate() },
 	}
-	raw, err := a.o.Dial(ctx, "tcp", host)
-	if err != nil {
-		return nil, "", err
-	}
-	conn := tls.Client(raw, &tls.Config{
-		MinVersion: tls.VersionTLS12, RootCAs: a.o.CA, ServerName: at.Hostname(), NextProtos: []string{"http/1.1"},
-		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return a.o.Certificate() },
-	})
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	defer func() {
-		if ended := !stop(); err == nil && !ended {
-			return
-		} else if ended {
-			err = context.Cause(ctx)
+	conn, id, err := call.upgrade(ctx, at, http.Header{"Upgrade": {protocol}, othersHeader: a.others()})
+	var no *refusal
+	if errors.As(err, &no) {
+		if no.code == http.StatusConflict {
+			return nil, id, errAnother
 		}
-		_ = conn.Close()
-	}()
-	if err := conn.HandshakeContext(ctx); err != nil {
-		return nil, "", err
+		err = fmt.Errorf("the server gives no tunnel: %w", err)
 	}
-	return a.upgrade(ctx, conn, at)
-}
-
-// upgrade turns a connection to a server into a tunnel.
-func (a *Agent) upgrade(ctx context.Context, conn net.Conn, at *url.URL) (_ net.Conn, id string, _ error) {
-	where := *at
-	where.Path = strings.TrimSuffix(at.Path, "/") + Path(a.o.NodeName)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, where.String(), nil)
-	if err != nil {
-		return nil, "", fmt.Errorf("ask for a tunnel: %w", err)
-	}
-	req.Header.Set("Connection", "Upgrade")
-	req.Header.Set("Upgrade", protocol)
-	req.Header[othersHeader] = a.others()
-	if err := req.Write(conn); err != nil {
-		return nil, "", fmt.Errorf("ask for a tunnel: %w", err)
-	}
-	read := bufio.NewReader(conn)
-	res, err := http.ReadResponse(read, req)
-	if err != nil {
-		return nil, "", fmt.Errorf("ask for a tunnel: %w", err)
-	}
-	id = res.Header.Get(serverHeader)
-	if res.StatusCode == http.StatusConflict {
-		return nil, id, errAnother
-	}
-	if res.StatusCode != http.StatusSwitchingProtocols || !strings.EqualFold(res.Header.Get("Upgrade"), protocol) {
-		text, _ := io.ReadAll(io.LimitReader(res.Body, maxRefusal)) // what there is of it
-		return nil, "", fmt.Errorf("the server gives no tunnel: %s: %s", res.Status, strings.TrimSpace(string(text)))
-	}
-	return &ahead{conn, read}, id, nil
+	return conn, id, err
 }
 
 // serve connects servers through a tunnel until it breaks or ctx ends.

@@ -7,8 +7,11 @@ import (
 	"time"
 )
 
-// protocol is what both ends upgrade to.
-const protocol = "kemudi-tunnel/1"
+// What both ends upgrade to.
+const (
+	protocol      = "kemudi-tunnel/1"
+	relayProtocol = "kemudi-connect/1" // between servers
+)
 
 // A server says in every answer about tunnels which it is; an agent says to which it has one.
 // Both are in the form that http.Header has them in.
@@ -21,23 +24,25 @@ const (
 // wherever that is served.
 const NodeAgent = "node-agent:0"
 
-// The path of tunnels has the node's name between these.
+// The path of tunnels has the node's name between the first two, that by which a server
+// asks another one to use its tunnel between the first and the last.
 const (
-	pathPrefix = "/kemudi.io/v1/nodes/"
-	pathSuffix = "/tunnel"
+	pathPrefix  = "/kemudi.io/v1/nodes/"
+	pathSuffix  = "/tunnel"
+	relaySuffix = "/connect"
 )
 
 // Path is where the agent of a node asks for its tunnel.
 func Path(node string) string { return pathPrefix + node + pathSuffix }
 
-// NodeOf is the node whose tunnel a path asks for; ok is false for other paths.
-func NodeOf(path string) (node string, ok bool) {
+// RelayPath is where a server asks another one to connect to something on a node.
+func RelayPath(node string) string { return pathPrefix + node + relaySuffix }
+
+// IsPath reports whether a path is one of these.
+func IsPath(path string) bool {
 	rest, ok := strings.CutPrefix(path, pathPrefix)
-	if !ok {
-		return "", false
-	}
-	node, ok = strings.CutSuffix(rest, pathSuffix)
-	return node, ok && node != "" && !strings.Contains(node, "/")
+	node, what, _ := strings.Cut(rest, "/")
+	return ok && node != "" && (what == pathSuffix[1:] || what == relaySuffix[1:])
 }
 
 // Bounds of tunnels and of what goes through them.

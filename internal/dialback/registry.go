@@ -1,7 +1,6 @@
 package dialback
 
 import (
-	"bufio"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -60,49 +59,41 @@ type tunnel struct {
 	http *http2.ClientConn
 }
 
-// Serve makes a node's tunnel of the request's connection, and returns when the
-// tunnel or the request's context has ended. That the request is the node's own
-// has been found out before. An error is one of the request: it is not answered.
-func (r *Registry) Serve(w http.ResponseWriter, req *http.Request, node string) error {
+// Serve makes a node's tunnel of the request's connection. It goes on when Serve returns, until
+// the tunnel or the request's context has ended: then the channel is closed, and end must be
+// called. Without a channel there is no tunnel. That the request is the node's own has been
+// found out before. An error is one of the request: it is not answered.
+func (r *Registry) Serve(w http.ResponseWriter, req *http.Request, node string) (goesOn <-chan struct{}, end func(), _ error) {
 	if !strings.EqualFold(req.Header.Get("Upgrade"), protocol) || req.ProtoMajor != 1 {
-		return fmt.Errorf("a tunnel is asked for over HTTP/1.1 with the header Upgrade: %s", protocol)
+		return nil, nil, fmt.Errorf("a tunnel is asked for over HTTP/1.1 with the header Upgrade: %s", protocol)
 	}
 	if slices.Contains(req.Header[othersHeader], r.id) && r.Has(node) {
 		w.Header().Set(serverHeader, r.id)
 		http.Error(w, errAnother.Error(), http.StatusConflict)
-		return nil
+		return nil, nil, nil
 	}
-	raw, rw, err := http.NewResponseController(w).Hijack()
+	taken, err := takeOver(w, protocol, r.id)
 	if err != nil {
-		return fmt.Errorf("take over the connection: %w", err)
+		return nil, nil, err
 	}
-	conn := watch(&ahead{raw, rw.Reader})
-	defer conn.Close()
-	if _, err := io.WriteString(raw, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+protocol+"\r\n"+serverHeader+": "+r.id+"\r\n\r\n"); err != nil {
-		return nil // the agent has gone, and nobody can be told
-	}
+	conn := watch(taken)
 	t := &tunnel{node: node, conn: conn}
 	if t.http, err = r.client.NewClientConn(conn); err != nil {
-		return nil // likewise
+		_ = conn.Close()
+		return nil, nil, nil // the agent has gone, and nobody can be told
 	}
 	r.add(t)
-	defer r.remove(t)
-	r.log.InfoContext(req.Context(), "tunnel to node is open", "node", node, "from", raw.RemoteAddr().String())
-	select {
-	case <-conn.done:
-		r.log.InfoContext(req.Context(), "tunnel to node has ended", "node", node)
-	case <-req.Context().Done():
-	}
-	return nil
+	ctx := req.Context()
+	r.log.InfoContext(ctx, "tunnel to node is open", "node", node, "from", conn.RemoteAddr().String())
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	return conn.done, func() {
+		if stop() {
+			r.log.InfoContext(ctx, "tunnel to node has ended", "node", node)
+		}
+		r.remove(t)
+		_ = conn.Close()
+	}, nil
 }
-
-// ahead is a connection of which some bytes may have been read already.
-type ahead struct {
-	net.Conn
-	read *bufio.Reader
-}
-
-func (a *ahead) Read(p []byte) (int, error) { return a.read.Read(p) }
 
 // add makes a tunnel its node's, in place of an older one (T2).
 func (r *Registry) add(t *tunnel) {

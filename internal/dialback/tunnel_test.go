@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // bed is a server with a registry, and an agent of node n1 whose network is told by
@@ -83,23 +84,34 @@ func (c *coded) WriteHeader(code int) {
 	c.codes <- code
 }
 
+// tunnel serves a tunnel to its end.
+func (b *bed) tunnel(w http.ResponseWriter, r *http.Request, node string) error {
+	goesOn, end, err := b.registry.Serve(w, r, node)
+	if goesOn != nil {
+		<-goesOn
+		end()
+	}
+	return err
+}
+
 // serve serves tunnels at an address until the server is closed.
 func (b *bed) serve(address string) *httptest.Server {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		node, ok := NodeOf(r.URL.Path)
-		if !ok {
-			http.NotFound(w, r)
-			return
-		}
-		ending, stop := context.WithCancel(r.Context())
-		defer stop()
-		defer context.AfterFunc(ctx, stop)()
-		if err := b.registry.Serve(&coded{w, b.answered}, r.WithContext(ending), node); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-		}
-	}))
+	mux := http.NewServeMux()
+	s := httptest.NewUnstartedServer(mux)
+	for path, answer := range map[string]func(w http.ResponseWriter, r *http.Request, node string) error{
+		Path("{node}"): b.tunnel, RelayPath("{node}"): b.registry.Relay,
+	} {
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			ending, stop := context.WithCancel(r.Context())
+			defer stop()
+			defer context.AfterFunc(ctx, stop)()
+			if err := answer(&coded{w, b.answered}, r.WithContext(ending), r.PathValue("node")); err != nil {
+				http.Error(w, err.Error(), http.StatusBadRequest)
+			}
+		})
+	}
 	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
 	if address != "127.0.0.1:0" {
 		b.must(s.Listener.Close())
@@ -434,6 +446,12 @@ func TestServerOfTwoNamesHasOneTunnel(t *testing.T) {
 	_, port, err := net.SplitHostPort(at)
 	b.must(err)
 	b.network.at["example.com:"+port] = at // which is in the certificate, too
+	wait.Until(t, func() error {
+		if len(b.agent.others()) == 0 {
+			return errors.New("the agent has not heard that the server has its tunnel")
+		}
+		return nil
+	})
 	b.agent.SetServers([]string{b.server.URL, "https://example.com:" + port})
 	if code := <-b.answered; code != http.StatusConflict {
 		t.Errorf("asked by the other name: got %d, want that there is one already", code)

@@ -2,6 +2,7 @@ package dns
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/miekg/dns"
@@ -9,17 +10,16 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// ttl is how long clients may remember a cluster record, in seconds.
-const ttl = 5
-
 // View is what answers are made from.
 type View interface {
-	Namespace(name string) bool
+	Namespace(name string) *corev1.Namespace                 // nil: none
 	Service(namespace, name string) *corev1.Service          // nil: none
 	Slices(svc *corev1.Service) []*discoveryv1.EndpointSlice // of the service
 	// ByAddress finds what has an address: the service with that cluster IP, or
 	// else the endpoints.
 	ByAddress(ip netip.Addr) []Owner
+	// PodsAt lists the namespaces of the pods with an address, of those that are known.
+	PodsAt(ip netip.Addr) []string
 }
 
 // Owner has an address: a service, or, with Endpoint, one of its endpoints.
@@ -38,26 +38,47 @@ type Answer struct {
 	Chase string
 }
 
+// Names are those of a cluster, as the rules of a Corefile have them.
+type Names struct {
+	view  View
+	rules Rules
+	// server is the address by which clients reach these servers: the one of ns.dns.
+	// None: the zone names no server.
+	server netip.Addr
+}
+
+// NewNames returns the names of what view shows, as far as the rules let it be seen.
+func NewNames(view View, rules Rules, server netip.Addr) *Names {
+	if rules.limited() {
+		view = limited{view, &rules}
+	}
+	return &Names{view, rules, server}
+}
+
 // question is a question about a name of the cluster.
 type question struct {
-	view  View
+	*Names
 	zone  string // "cluster.local."
 	name  string // the full name as asked
 	qtype uint16
 }
 
-// Resolve answers a question about a name below zone; both end in a dot and are
-// in lower case.
-func Resolve(view View, zone, name string, qtype uint16) Answer {
-	q := question{view, zone, name, qtype}
+// Resolve answers a question about a name below zone, which is one of the rules' zones;
+// both end in a dot and are in lower case.
+func (n *Names) Resolve(zone, name string, qtype uint16) Answer {
+	q := question{n, zone, name, qtype}
 	rest := strings.TrimSuffix(strings.TrimSuffix(name, zone), ".")
 	labels := strings.Split(rest, ".")
 	last := labels[len(labels)-1]
 	switch {
 	case rest == "":
-		return Answer{Exists: true}
+		return q.apex()
 	case rest == "dns-version":
 		return q.version()
+	case rest == "dns" && n.server.IsValid():
+		return Answer{Exists: true}
+	case rest == "ns.dns" && n.server.IsValid():
+		return Answer{Exists: true, Records: q.address(name, n.server)}
 	case last == "svc":
 		return q.service(labels[:len(labels)-1])
 	case last == "pod":
@@ -66,27 +87,45 @@ func Resolve(view View, zone, name string, qtype uint16) Answer {
 	return Answer{}
 }
 
-func (q *question) version() Answer {
+// apex answers for the zone itself, which these servers are the only ones to know.
+func (q *question) apex() Answer {
 	a := Answer{Exists: true}
-	if q.qtype == dns.TypeTXT {
-		a.Records = []dns.RR{&dns.TXT{Hdr: header(q.name, dns.TypeTXT), Txt: []string{"1.1.0"}}}
+	if q.qtype == dns.TypeNS && q.server.IsValid() {
+		ns := "ns.dns." + q.zone
+		a.Records = []dns.RR{&dns.NS{Hdr: q.header(q.name, dns.TypeNS), Ns: ns}}
+		a.Extra = []dns.RR{q.record(ns, q.server)}
 	}
 	return a
 }
 
-// pod answers a-b-c-d.namespace.pod: the address in the name, if the namespace exists.
+func (q *question) version() Answer {
+	a := Answer{Exists: true}
+	if q.qtype == dns.TypeTXT {
+		a.Records = []dns.RR{&dns.TXT{Hdr: q.header(q.name, dns.TypeTXT), Txt: []string{"1.1.0"}}}
+	}
+	return a
+}
+
+// pod answers a-b-c-d.namespace.pod: the address in the name, if the namespace exists, and,
+// where pods are verified, the pod.
 func (q *question) pod(labels []string) Answer {
+	if q.rules.Pods == PodsDisabled {
+		return Answer{}
+	}
 	switch len(labels) {
 	case 0:
 		return Answer{Exists: true}
 	case 1:
-		return Answer{Exists: q.view.Namespace(labels[0])}
+		return Answer{Exists: q.view.Namespace(labels[0]) != nil}
 	case 2:
 	default:
 		return Answer{}
 	}
 	ip, ok := undash(labels[0])
-	if !ok || !q.view.Namespace(labels[1]) {
+	if !ok || q.view.Namespace(labels[1]) == nil {
+		return Answer{}
+	}
+	if q.rules.Pods == PodsVerified && !slices.Contains(q.view.PodsAt(ip), labels[1]) {
 		return Answer{}
 	}
 	return Answer{Exists: true, Records: q.address(q.name, ip)}
@@ -101,9 +140,13 @@ func undash(label string) (netip.Addr, bool) {
 	return ip, err == nil && ip.Is6()
 }
 
-// dashed writes an address as a label.
+// dashed writes an address as a label, which must not end in a dash.
 func dashed(ip netip.Addr) string {
-	return strings.NewReplacer(".", "-", ":", "-").Replace(ip.String())
+	label := strings.NewReplacer(".", "-", ":", "-").Replace(ip.String())
+	if strings.HasSuffix(label, "-") {
+		label += "0"
+	}
+	return label
 }
 
 // service answers [[_port._proto | endpoint.]service.]namespace.svc.
@@ -113,10 +156,10 @@ func (q *question) service(labels []string) Answer {
 	case 0:
 		return Answer{Exists: true}
 	case 1:
-		return Answer{Exists: q.view.Namespace(labels[0])}
+		return Answer{Exists: q.view.Namespace(labels[0]) != nil}
 	}
 	svc := q.view.Service(labels[n-1], labels[n-2])
-	if svc == nil {
+	if svc == nil || q.rules.IgnoreEmpty && q.empty(svc) {
 		return Answer{}
 	}
 	switch n {
@@ -132,6 +175,16 @@ func (q *question) service(labels []string) Answer {
 		return q.ports(svc, labels[0], labels[1])
 	}
 	return Answer{}
+}
+
+// empty says that a service with a cluster IP has nobody behind it.
+func (q *question) empty(svc *corev1.Service) bool {
+	if headless(svc) || svc.Spec.Type == corev1.ServiceTypeExternalName {
+		return false
+	}
+	empty := true
+	q.each(svc, func(*discoveryv1.EndpointSlice, *discoveryv1.Endpoint, netip.Addr) { empty = false })
+	return empty
 }
 
 // whole answers for the service's own name.
@@ -173,7 +226,7 @@ func (q *question) external(svc *corev1.Service) Answer {
 		return a
 	}
 	target := dns.Fqdn(strings.ToLower(svc.Spec.ExternalName))
-	a.Records = []dns.RR{&dns.CNAME{Hdr: header(q.name, dns.TypeCNAME), Target: target}}
+	a.Records = []dns.RR{&dns.CNAME{Hdr: q.header(q.name, dns.TypeCNAME), Target: target}}
 	if q.qtype != dns.TypeCNAME {
 		a.Chase = target
 	}
@@ -186,7 +239,7 @@ func (q *question) external(svc *corev1.Service) Answer {
 func (q *question) endpoint(svc *corev1.Service, label string) Answer {
 	var a Answer
 	q.each(svc, func(_ *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint, ip netip.Addr) {
-		if endpointLabel(e, ip) == label {
+		if q.rules.label(e, ip) == label {
 			a.Exists = true
 			a.Records = append(a.Records, q.address(q.name, ip)...)
 		}
@@ -194,10 +247,13 @@ func (q *question) endpoint(svc *corev1.Service, label string) Answer {
 	return a
 }
 
-// endpointLabel is the name of an endpoint below its service.
-func endpointLabel(e *discoveryv1.Endpoint, ip netip.Addr) string {
+// label is the name of an endpoint below its service.
+func (r *Rules) label(e *discoveryv1.Endpoint, ip netip.Addr) string {
 	if name := deref(e.Hostname); name != "" {
 		return strings.ToLower(name)
+	}
+	if ref := e.TargetRef; r.PodNames && ref != nil && ref.Kind == "Pod" && ref.Name != "" {
+		return ref.Name
 	}
 	return dashed(ip)
 }
@@ -216,15 +272,15 @@ func (q *question) ports(svc *corev1.Service, port, proto string) Answer {
 			return
 		}
 		a.Records = append(a.Records, &dns.SRV{
-			Hdr: header(q.name, dns.TypeSRV), Priority: 0, Weight: 100, Port: uint16(number), Target: target,
+			Hdr: q.header(q.name, dns.TypeSRV), Priority: 0, Weight: 100, Port: uint16(number), Target: target,
 		})
-		a.Extra = append(a.Extra, record(target, ip))
+		a.Extra = append(a.Extra, q.record(target, ip))
 	}
 	if headless(svc) {
 		q.each(svc, func(s *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint, ip netip.Addr) {
 			for _, p := range s.Ports {
 				if p.Port != nil && p.Name != nil && p.Protocol != nil {
-					add(*p.Name, *p.Protocol, *p.Port, endpointLabel(e, ip)+"."+name, ip)
+					add(*p.Name, *p.Protocol, *p.Port, q.rules.label(e, ip)+"."+name, ip)
 				}
 			}
 		})
@@ -276,18 +332,19 @@ func ready(e *discoveryv1.Endpoint) bool { return e.Conditions.Ready == nil || *
 // Reverse answers a PTR question for an address: of a cluster IP with the
 // service, of a pod with the names that it has below services: with its hostname,
 // or in headless services with its address.
-func Reverse(view View, zone, name string, ip netip.Addr) Answer {
+func (n *Names) Reverse(name string, ip netip.Addr) Answer {
 	var a Answer
-	for _, o := range view.ByAddress(ip) {
+	zone := n.rules.primary()
+	for _, o := range n.view.ByAddress(ip) {
 		target := o.Service.Name + "." + o.Service.Namespace + ".svc." + zone
 		if e := o.Endpoint; e != nil {
 			if !ready(e) || deref(e.Hostname) == "" && !headless(o.Service) {
 				continue
 			}
-			target = endpointLabel(e, ip) + "." + target
+			target = n.rules.label(e, ip) + "." + target
 		}
 		a.Exists = true
-		a.Records = append(a.Records, &dns.PTR{Hdr: header(name, dns.TypePTR), Ptr: target})
+		a.Records = append(a.Records, &dns.PTR{Hdr: n.header(name, dns.TypePTR), Ptr: target})
 	}
 	a.Records = dedupe(a.Records)
 	return a
@@ -302,21 +359,21 @@ func deref(s *string) string {
 
 // address is the record of an address, if its family was asked for.
 func (q *question) address(name string, ip netip.Addr) []dns.RR {
-	if r := record(name, ip); r.Header().Rrtype == q.qtype {
+	if r := q.record(name, ip); r.Header().Rrtype == q.qtype {
 		return []dns.RR{r}
 	}
 	return nil
 }
 
-func record(name string, ip netip.Addr) dns.RR {
+func (n *Names) record(name string, ip netip.Addr) dns.RR {
 	if ip.Is4() {
-		return &dns.A{Hdr: header(name, dns.TypeA), A: ip.AsSlice()}
+		return &dns.A{Hdr: n.header(name, dns.TypeA), A: ip.AsSlice()}
 	}
-	return &dns.AAAA{Hdr: header(name, dns.TypeAAAA), AAAA: ip.AsSlice()}
+	return &dns.AAAA{Hdr: n.header(name, dns.TypeAAAA), AAAA: ip.AsSlice()}
 }
 
-func header(name string, rrtype uint16) dns.RR_Header {
-	return dns.RR_Header{Name: name, Rrtype: rrtype, Class: dns.ClassINET, Ttl: ttl}
+func (n *Names) header(name string, rrtype uint16) dns.RR_Header {
+	return dns.RR_Header{Name: name, Rrtype: rrtype, Class: dns.ClassINET, Ttl: n.rules.TTL}
 }
 
 func headless(svc *corev1.Service) bool { return svc.Spec.ClusterIP == corev1.ClusterIPNone }

@@ -2,10 +2,12 @@ package dns
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/coredns/caddy"
 	"github.com/miekg/dns"
 
 	"github.com/kemudi/kemudi/internal/texttest"
@@ -19,6 +21,7 @@ import (
 //	apply    objects, as YAML documents, that are new or changed
 //	delete   objects, as YAML documents, that are gone
 //	domain   the cluster's domain from here on, if it is not cluster.local
+//	rules    the directive kubernetes of a Corefile, from here on
 //	ask      lines "TYPE name", each followed by its answer, further in
 //
 // An answer is its records (after "+" the additional ones), sorted, "nothing" if the name
@@ -29,7 +32,7 @@ func TestAnswerScripts(t *testing.T) {
 		cites := trace.NewScript(t, file)
 		t.Cleanup(cites.End)
 		o := newObjects()
-		view, zone := newView(o), "cluster.local."
+		rules := rulesOf("cluster.local.")
 		return func(s texttest.Section) (string, bool) {
 			switch s.Name {
 			case "proves":
@@ -39,10 +42,12 @@ func TestAnswerScripts(t *testing.T) {
 			case "delete":
 				o.delete(t, s.Text)
 			case "domain":
-				zone = dns.Fqdn(strings.TrimSpace(s.Text))
+				rules = rulesOf(dns.Fqdn(strings.TrimSpace(s.Text)))
+			case "rules":
+				rules = parsed(t, s.Text)
 			case "ask":
 				cites.Passed()
-				return answers(t, view, zone, s.Text), true
+				return answers(t, NewNames(newView(o, "n1"), rules, netip.MustParseAddr("10.96.0.10")), s.Text), true
 			default:
 				t.Fatalf("unknown section %q", s.Name)
 			}
@@ -51,8 +56,24 @@ func TestAnswerScripts(t *testing.T) {
 	})
 }
 
+// rulesOf are those by which a domain has all its names.
+func rulesOf(domain string) Rules {
+	return Rules{Zones: []string{domain, "in-addr.arpa.", "ip6.arpa."}, TTL: defaultTTL, Pods: PodsInsecure}
+}
+
+// parsed reads a directive.
+func parsed(t *testing.T, text string) Rules {
+	t.Helper()
+	c := caddy.NewTestController("dns", text)
+	rules, err := parseRules(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules
+}
+
 // answers repeats the questions of a section with the answers there are.
-func answers(t *testing.T, view View, zone, text string) string {
+func answers(t *testing.T, names *Names, text string) string {
 	t.Helper()
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -71,9 +92,9 @@ func answers(t *testing.T, view View, zone, text string) string {
 		name = dns.Fqdn(name)
 		var a Answer
 		if ip, ok := reverseAddress(name); ok {
-			a = Reverse(view, zone, name, ip)
+			a = names.Reverse(name, ip)
 		} else {
-			a = Resolve(view, zone, name, qtype)
+			a = names.Resolve(names.rules.primary(), name, qtype)
 		}
 		b.WriteString(answerText(a))
 	}

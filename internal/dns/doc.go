@@ -1,13 +1,21 @@
-// Package dns is the cluster's DNS: CoreDNS in the process, with a plugin of our
-// own that answers for the cluster's names from the caches, and CoreDNS' cache and
-// forward plugins for everything else.
+// Package dns is the cluster's DNS: CoreDNS in the process. A Corefile says what it does,
+// that of the config map kube-system/coredns or the one in package corefile, and CoreDNS'
+// plugins do it, but for those that plugins.go has in their place (docs/decisions/046-coredns.md).
 //
-// answer.go is pure: a question and a view of the cluster in, records out. It
-// follows the Kubernetes DNS specification 1.1.0. server.go runs it, upstream.go
-// sends on what is not about the cluster.
+// answer.go is pure: a question, the rules of a Corefile (rules.go) and a view of the cluster
+// in, records out. It follows the Kubernetes DNS specification 1.1.0. handler.go is the plugin
+// kubernetes around it. corefile.go reads a Corefile into a config, server.go decides which
+// one is in force, sockets.go leads questions to it, keep.go keeps it for the next start.
 //
-// The config map kube-system/kube-dns, if there is one, says where to, in the
-// words that kube-dns had for it: upstreamNameservers is a JSON list of servers,
-// stubDomains a JSON object of lists of servers by domain. A change is followed
-// at once.
+// The config map kube-system/kube-dns, if there is one, is read as well, in the words that
+// kube-dns had: upstreamNameservers is a JSON list of servers, which stand for those of
+// /etc/resolv.conf, stubDomains a JSON object of lists of servers by domain.
+//
+// What holds:
+//
+//	D1 The sockets stay open from one Corefile to the next, and each question is answered by
+//	   one of the two, whole.
+//	D2 A Corefile that cannot be read changes nothing.
+//	D3 A Corefile reads no file of the machine and no variable of the process: who may change
+//	   the config map has DNS, and not the node.
 package dns

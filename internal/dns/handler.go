@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
+	"time"
 
 	"github.com/coredns/coredns/plugin"
 	"github.com/coredns/coredns/plugin/pkg/dnsutil"
@@ -13,32 +15,47 @@ import (
 )
 
 // handler is the CoreDNS plugin that answers for the cluster's names and
-// addresses.
+// addresses, in the place of CoreDNS' own of that name.
 type handler struct {
-	next plugin.Handler
-	view View
-	zone string
+	next   plugin.Handler
+	names  *Names
+	shares []netip.Prefix                 // of the pod addresses: this node's
+	search []string                       // of the machine, in which pods look after the cluster's domains
+	asks   func(ip netip.Addr) netip.Addr // the server on the node of a pod elsewhere; invalid: none
 }
 
 // Name is the plugin's name.
-func (h *handler) Name() string { return "kemudi" }
+func (h *handler) Name() string { return "kubernetes" }
 
 // ServeDNS answers one message, or passes it on.
 func (h *handler) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
 	state := request.Request{W: w, Req: r}
 	name, qtype := state.Name(), state.QType()
-	if dns.IsSubDomain(h.zone, name) {
-		return dns.RcodeSuccess, h.reply(ctx, &state, Resolve(h.view, h.zone, name, qtype))
+	zone := h.names.rules.zone(name)
+	if zone == "" {
+		return plugin.NextOrFailure(h.Name(), h.next, ctx, w, r)
 	}
-	if ip, ok := reverseAddress(name); ok {
-		if a := Reverse(h.view, h.zone, name, ip); a.Exists {
-			if qtype != dns.TypePTR {
-				a.Records = nil
-			}
-			return dns.RcodeSuccess, h.reply(ctx, &state, a)
+	var a Answer
+	switch {
+	case qtype == dns.TypeAXFR || qtype == dns.TypeIXFR:
+		return dns.RcodeRefused, nil
+	case ofNames(zone):
+		if m := h.otherNode(ctx, r, zone, name); m != nil {
+			return dns.RcodeSuccess, w.WriteMsg(m)
+		}
+		a = h.names.Resolve(zone, name, qtype)
+	default:
+		if ip, ok := reverseAddress(name); ok {
+			a = h.names.Reverse(name, ip)
+		}
+		if qtype != dns.TypePTR {
+			a.Records = nil
 		}
 	}
-	return plugin.NextOrFailure(h.Name(), h.next, ctx, w, r)
+	if !a.Exists && h.names.rules.Fall.Through(name) {
+		return plugin.NextOrFailure(h.Name(), h.next, ctx, w, r)
+	}
+	return dns.RcodeSuccess, h.reply(ctx, &state, zone, a)
 }
 
 func reverseAddress(name string) (netip.Addr, bool) {
@@ -52,7 +69,7 @@ func reverseAddress(name string) (netip.Addr, bool) {
 
 // reply writes an answer: names without records of the type get the zone's SOA,
 // so that clients know how long to remember it.
-func (h *handler) reply(ctx context.Context, state *request.Request, a Answer) error {
+func (h *handler) reply(ctx context.Context, state *request.Request, zone string, a Answer) error {
 	m := new(dns.Msg)
 	m.SetReply(state.Req)
 	m.Authoritative, m.RecursionAvailable = true, true
@@ -60,7 +77,7 @@ func (h *handler) reply(ctx context.Context, state *request.Request, a Answer) e
 	// Many clients take the first address only.
 	rand.Shuffle(len(m.Answer), func(i, j int) { m.Answer[i], m.Answer[j] = m.Answer[j], m.Answer[i] })
 	if a.Chase != "" {
-		m.Answer = append(m.Answer, h.chase(ctx, state, a.Chase)...)
+		m.Answer = append(m.Answer, h.chase(ctx, state, zone, a.Chase)...)
 	}
 	for _, r := range m.Answer { // the name as the client wrote it: some compare letter by letter
 		if r.Header().Name == state.Name() {
@@ -70,33 +87,31 @@ func (h *handler) reply(ctx context.Context, state *request.Request, a Answer) e
 	switch {
 	case !a.Exists:
 		m.Rcode = dns.RcodeNameError
-		m.Ns = []dns.RR{h.soa()}
-	case state.QType() == dns.TypeSOA && state.Name() == h.zone:
-		m.Answer = []dns.RR{h.soa()}
+		m.Ns = []dns.RR{h.soa(zone)}
+	case state.QType() == dns.TypeSOA && state.Name() == zone:
+		m.Answer = []dns.RR{h.soa(zone)}
 	case len(m.Answer) == 0:
-		m.Ns = []dns.RR{h.soa()}
+		m.Ns = []dns.RR{h.soa(zone)}
 	}
 	m.Extra = a.Extra
-	state.SizeAndDo(m)
-	state.Scrub(m)
-	return state.W.WriteMsg(m)
+	return state.W.WriteMsg(m) // the server cuts it to what the client takes
 }
 
 // maxChain is how many names of the cluster may lead from one to the next.
 const maxChain = 8
 
-// chase resolves the target of a CNAME, inside the cluster or outside.
-func (h *handler) chase(ctx context.Context, state *request.Request, target string) []dns.RR {
+// chase resolves the target of a CNAME, inside the zone or outside.
+func (h *handler) chase(ctx context.Context, state *request.Request, zone, target string) []dns.RR {
 	var found []dns.RR
 	for range maxChain {
-		if !dns.IsSubDomain(h.zone, target) {
+		if !dns.IsSubDomain(zone, target) {
 			m, err := resolver.New().Lookup(ctx, *state, target, state.QType())
 			if err != nil || m == nil {
 				return found // the client sees the CNAME and may ask itself
 			}
 			return append(found, m.Answer...)
 		}
-		a := Resolve(h.view, h.zone, target, state.QType())
+		a := h.names.Resolve(zone, target, state.QType())
 		found = append(found, a.Records...)
 		if a.Chase == "" {
 			return found
@@ -106,9 +121,58 @@ func (h *handler) chase(ctx context.Context, state *request.Request, target stri
 	return nil // they lead in a circle
 }
 
-func (h *handler) soa() dns.RR {
+func (h *handler) soa(zone string) dns.RR {
 	return &dns.SOA{
-		Hdr: header(h.zone, dns.TypeSOA), Ns: "ns.dns." + h.zone, Mbox: "hostmaster." + h.zone,
-		Serial: 1, Refresh: 7200, Retry: 1800, Expire: 86400, Minttl: ttl,
+		Hdr: h.names.header(zone, dns.TypeSOA), Ns: "ns.dns." + zone, Mbox: "hostmaster." + zone,
+		Serial: 1, Refresh: 7200, Retry: 1800, Expire: 86400, Minttl: h.names.rules.TTL,
 	}
+}
+
+// otherNodeWait is how long the server of another node may take to say whether it has a pod.
+const otherNodeWait = 2 * time.Second
+
+// otherNode asks where a pod must be, if it is there: only its own node's server knows. Nil:
+// the question is none for others, or they do not answer.
+func (h *handler) otherNode(ctx context.Context, r *dns.Msg, zone, name string) *dns.Msg {
+	if h.names.rules.Pods != PodsVerified || h.asks == nil {
+		return nil
+	}
+	labels := dns.SplitDomainName(name)
+	if len(labels) != dns.CountLabel(zone)+3 || labels[2] != "pod" {
+		return nil
+	}
+	ip, ok := undash(labels[0])
+	if !ok || slices.ContainsFunc(h.shares, func(p netip.Prefix) bool { return p.Contains(ip) }) {
+		return nil
+	}
+	at := h.asks(ip)
+	if !at.IsValid() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, otherNodeWait)
+	defer cancel()
+	m, _, err := (&dns.Client{Net: "udp"}).ExchangeContext(ctx, r.Copy(), netip.AddrPortFrom(at, port).String())
+	if err != nil {
+		return nil
+	}
+	return m
+}
+
+// AutoPath is where the pod that asks looks for names, one after the other, for CoreDNS'
+// plugin autopath to do it in its stead. Nil: it is no pod of this node.
+func (h *handler) AutoPath(state request.Request) []string {
+	zone := h.names.rules.zone(state.Name())
+	if zone == "" || h.names.rules.Pods != PodsVerified {
+		return nil
+	}
+	ip, err := netip.ParseAddr(state.IP())
+	if err != nil {
+		return nil
+	}
+	namespaces := h.names.view.PodsAt(ip.Unmap())
+	if len(namespaces) == 0 {
+		return nil
+	}
+	search := []string{namespaces[0] + ".svc." + zone, "svc." + zone, zone}
+	return append(append(search, h.search...), "") // the name itself comes last
 }

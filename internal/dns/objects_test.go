@@ -18,7 +18,7 @@ type objects struct{ *clienttest.Filled }
 func newObjects() *objects { return &objects{clienttest.NewFilled()} }
 
 // apply takes in YAML documents, which are new or changed objects.
-func (o *objects) apply(t *testing.T, text string) { o.Put(parseObjects(t, text)...) }
+func (o *objects) apply(t testing.TB, text string) { o.Put(parseObjects(t, text)...) }
 
 // delete takes objects away, of which the documents need to say the names only.
 func (o *objects) delete(t *testing.T, text string) { o.Remove(parseObjects(t, text)...) }
@@ -37,6 +37,8 @@ func parseObjects(t testing.TB, text string) []resource.Object {
 			object = &corev1.Service{}
 		case "ConfigMap":
 			object = &corev1.ConfigMap{}
+		case "Pod":
+			object = &corev1.Pod{}
 		case "EndpointSlice":
 			object = &discoveryv1.EndpointSlice{}
 		default:

@@ -1,7 +1,6 @@
 package dns
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -9,34 +8,48 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
+	"sync/atomic"
 	"time"
 
-	"github.com/coredns/coredns/core/dnsserver"
-	"github.com/coredns/coredns/plugin"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	kube "github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/corefile"
+	"github.com/kemudi/kemudi/internal/podnet"
 	"github.com/kemudi/kemudi/internal/task"
 )
+
+// port is that of DNS.
+const port = 53
 
 // Options configure a node's DNS server.
 type Options struct {
 	Transport client.Transport // required
 	Domain    string           // cluster domain; default "cluster.local"
-	Addresses []netip.AddrPort // where to listen, UDP and TCP; required
+	// Addresses are where to listen, UDP and TCP; required. Their port is the one that a
+	// Corefile calls 53; others, and those of HTTP, are opened on the same addresses.
+	Addresses []netip.AddrPort
 	// ServiceIP is the cluster IP by which clients reach these servers. Nothing is
 	// forwarded there. Optional.
 	ServiceIP netip.Addr
-	// ResolvConf names the servers that questions about other names go to, unless
-	// the config map kube-system/kube-dns does; default /etc/resolv.conf. It is read
-	// again when it has changed and a question comes for another name. None in
-	// there: other names are refused.
+	// ResolvConf is what a Corefile means by /etc/resolv.conf, unless the config map
+	// kube-system/kube-dns names servers; default that file. It is read again when it has
+	// changed and a question comes for another name. None in there: other names are refused.
 	ResolvConf string
+	// NodeName is the node whose pods the server knows; Share, what it has of the pod
+	// addresses, ClusterCIDRs. Each node has as large a share.
+	NodeName            string
+	Share, ClusterCIDRs []netip.Prefix
+	// Dir keeps the last good Corefile of a config map. Empty: nothing is kept.
+	Dir     string
+	Events  client.EventSink      // of the config map; default: nowhere
+	Metrics prometheus.Registerer // default: nowhere
 	// Listen opens the sockets; nil: the host's network.
 	Listen Listener
 	Logger *slog.Logger // default: no log
@@ -50,15 +63,22 @@ type Listener interface {
 
 // Server is a node's DNS server.
 type Server struct {
-	o      Options
-	view   *cached
-	router *router
-	ready  chan struct{}
-	mu     struct {
+	o        Options
+	view     *cached
+	ready    chan struct{}
+	counted  *counters
+	measured *prometheus.Registry // what the page of metrics has beside CoreDNS' own
+	current  atomic.Pointer[config]
+
+	mu struct {
 		sync.Mutex
-		now    upstreams   // that the router has
-		file   os.FileInfo // of ResolvConf as it was read last; nil: not since the start
-		looked time.Time   // at the file
+		running  string                          // what is in force: source and settings
+		good     source                          // the last that could be read; nil: the one without a config map
+		reported string                          // the source that could not be read, as was said
+		file     os.FileInfo                     // of ResolvConf as it was read last; nil: not since the start
+		looked   time.Time                       // at the file
+		sockets  map[endpoint]context.CancelFunc // that are open
+		group    *task.Group                     // of all that runs; nil: nothing does
 	}
 }
 
@@ -71,7 +91,7 @@ func New(o Options) (*Server, error) {
 		o.Domain = "cluster.local"
 	}
 	if o.ResolvConf == "" {
-		o.ResolvConf = "/etc/resolv.conf"
+		o.ResolvConf = machineServers
 	}
 	if o.Listen == nil {
 		o.Listen = &net.ListenConfig{}
@@ -79,9 +99,12 @@ func New(o Options) (*Server, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.Events == nil {
+		o.Events = client.NoEvents
+	}
 	o.Domain = strings.ToLower(strings.Trim(o.Domain, ".")) + "."
-	s := &Server{o: o, view: newView(o.Transport), router: &router{log: o.Logger}, ready: make(chan struct{})}
-	s.router.look = s.look
+	s := &Server{o: o, view: newView(o.Transport, o.NodeName), ready: make(chan struct{}), measured: prometheus.NewRegistry()}
+	s.counted = newCounters(s.measured, o.Metrics)
 	return s, nil
 }
 
@@ -97,78 +120,154 @@ func (s *Server) Run(ctx context.Context) error {
 			return nil
 		}
 	}
-	first, err := s.upstreams()
+	g := task.NewGroup(ctx)
+	if err := s.begin(g); err != nil {
+		g.Cancel(err)
+		return errors.Join(err, g.Wait())
+	}
+	g.Go("dns corefile", func(ctx context.Context) error { return s.follow(ctx, s.view.corefiles) })
+	if s.view.settings.Cache != s.view.corefiles.Cache {
+		g.Go("dns settings", func(ctx context.Context) error { return s.follow(ctx, s.view.settings) })
+	}
+	close(s.ready)
+	err := g.Wait()
+	if c := s.current.Swap(nil); c != nil {
+		err = errors.Join(err, c.stop())
+	}
+	return err
+}
+
+// begin reads the Corefile and opens the sockets.
+func (s *Server) begin(g *task.Group) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.group, s.mu.sockets = g, map[endpoint]context.CancelFunc{}
+	if s.o.Dir != "" {
+		s.mu.good = keep(s.o.Dir).good()
+	}
+	_, err := s.updateLocked()
+	return err
+}
+
+// follow keeps to the config maps that r shows, whenever they change.
+func (s *Server) follow(ctx context.Context, r client.Reader[*corev1.ConfigMap]) error {
+	return r.Each(ctx, kube.FollowOptions{Namespace: metav1.NamespaceSystem}, func(changes []kube.Delta) error {
+		if !slices.ContainsFunc(changes, func(d kube.Delta) bool {
+			name := d.Last().Object.GetName()
+			return name == corefile.ConfigMap || name == settingsName
+		}) {
+			return nil
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if _, err := s.updateLocked(); err != nil {
+			s.o.Logger.Error("cannot follow the settings of dns", "err", err)
+		}
+		return nil
+	})
+}
+
+// updateLocked brings into force what is to be now: the Corefile of the config map, or else
+// the last one that was good, or else the one without a config map. changed says that it is
+// not what was in force before. An error says that none of them can be.
+func (s *Server) updateLocked() (changed bool, err error) {
+	settings, err := s.upstreams()
+	if err != nil {
+		return false, err
+	}
+	set, has := s.view.corefiles.Get(metav1.NamespaceSystem, corefile.ConfigMap)
+	plain := source{corefile.Key: corefile.Default(s.o.Domain)}
+	candidates := []source{plain}
+	if has {
+		candidates = []source{sourceOf(set), s.mu.good, plain}
+	}
+	for n, source := range candidates {
+		if source == nil {
+			continue
+		}
+		name := fmt.Sprint(source.sum(), settings)
+		if name == s.mu.running {
+			return false, nil
+		}
+		if err = s.useLocked(source, settings); err == nil {
+			s.mu.running = name
+			if n == 0 && s.mu.reported != "" {
+				s.mu.reported = ""
+				s.o.Events.Event(set, corev1.EventTypeNormal, "CorefileLoaded", "the Corefile is in force")
+			}
+			return true, nil
+		}
+		if n == 0 && has && s.mu.reported != source.sum() {
+			s.mu.reported = source.sum()
+			s.counted.failed.Inc()
+			s.o.Logger.Error("the Corefile of config map kube-system/coredns is not used, the one before stays in force", "err", err)
+			s.o.Events.Event(set, corev1.EventTypeWarning, "BadCorefile", err.Error()+"; the Corefile before stays in force")
+		}
+	}
+	return false, err
+}
+
+// useLocked reads a Corefile, and answers by it from then on.
+func (s *Server) useLocked(src source, settings upstreams) error {
+	text, ok := src[corefile.Key]
+	if !ok {
+		return errors.New("the config map has no key Corefile")
+	}
+	k, kept := keep(s.o.Dir), s.o.Dir != "" && text != corefile.Default(s.o.Domain)
+	if kept {
+		if err := k.write(src); err != nil {
+			s.o.Logger.Error("cannot keep the Corefile for the next start", "err", err)
+		}
+	}
+	next, err := s.load(text, k.folder(src), settings)
 	if err != nil {
 		return err
 	}
-	s.router.set(first)
-	s.mu.now = first
-	defer s.router.set(upstreams{})
-	g := task.NewGroup(ctx)
-	for _, addr := range s.o.Addresses {
-		if err := s.serve(g, addr); err != nil {
-			g.Cancel(err)
-			return errors.Join(err, g.Wait())
+	if err := s.openLocked(next); err != nil {
+		return errors.Join(err, next.stop())
+	}
+	old := s.current.Swap(next)
+	s.closeLocked(next)
+	s.mu.good = nil
+	if kept {
+		s.mu.good = src
+	}
+	if s.o.Dir != "" {
+		if err := k.settle(s.mu.good); err != nil {
+			s.o.Logger.Error("cannot keep the Corefile for the next start", "err", err)
 		}
 	}
-	g.Go("dns settings", func(ctx context.Context) error {
-		s.announce(ctx, first)
-		return s.follow(ctx)
-	})
-	close(s.ready)
-	return g.Wait()
-}
-
-// listenError says what to do when another server of this machine is in the way.
-func listenError(err error) error {
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("listen for dns: %w; another DNS server of this machine takes all addresses: let it listen on its own ones only", err)
+	s.retireLocked(old)
+	if len(next.targets) == 0 {
+		s.o.Logger.Info("no dns server to forward to: only cluster names are answered", "file", s.o.ResolvConf)
 	}
-	return fmt.Errorf("listen for dns: %w", err)
-}
-
-// serve listens on one address and answers until the group ends.
-func (s *Server) serve(g *task.Group, addr netip.AddrPort) error {
-	config := &dnsserver.Config{Zone: ".", Transport: "dns", Port: fmt.Sprint(addr.Port()), ListenHosts: []string{addr.Addr().String()}}
-	config.AddPlugin(func(next plugin.Handler) plugin.Handler { return &handler{next, s.view, s.o.Domain} })
-	config.AddPlugin(func(plugin.Handler) plugin.Handler { return s.router })
-	server, err := dnsserver.NewServer("dns://"+addr.String(), []*dnsserver.Config{config})
-	if err != nil {
-		return fmt.Errorf("make dns server: %w", err)
-	}
-	udp, err := s.o.Listen.ListenPacket(g.Context(), "udp", addr.String())
-	if err != nil {
-		return listenError(err)
-	}
-	tcp, err := s.o.Listen.Listen(g.Context(), "tcp", addr.String())
-	if err != nil {
-		udp.Close()
-		return listenError(err)
-	}
-	g.Go("dns udp "+addr.String(), func(ctx context.Context) error { return ended(ctx, server.ServePacket(udp)) })
-	g.Go("dns tcp "+addr.String(), func(ctx context.Context) error { return ended(ctx, server.Serve(tcp)) })
-	g.Go("dns stop "+addr.String(), func(ctx context.Context) error {
-		<-ctx.Done()
-		tcp.Close()
-		udp.Close()
-		return server.Stop()
+	s.mu.group.Go("dns probe", func(ctx context.Context) error {
+		next.probe(ctx)
+		return nil
 	})
 	return nil
 }
 
-// ended ignores the error of a server whose socket was closed on purpose.
-func ended(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
+// retireLocked ends what was in force when nobody answers by it any more.
+func (s *Server) retireLocked(old *config) {
+	if old == nil {
+		return
 	}
-	return err
+	s.mu.group.Go("dns former corefile", func(context.Context) error {
+		old.end()
+		<-old.idle // questions end by themselves
+		if err := old.stop(); err != nil {
+			s.o.Logger.Error("cannot end what the former Corefile ran", "err", err)
+		}
+		return nil
+	})
 }
 
 // upstreams are the servers to forward to: those of the config map, and where
 // it names none, those of the machine.
 func (s *Server) upstreams() (upstreams, error) {
 	var u upstreams
-	if set, ok := s.view.configMaps.Get("kube-system", settingsName); ok {
+	if set, ok := s.view.settings.Get(metav1.NamespaceSystem, settingsName); ok {
 		var err error
 		if u, err = parseSettings(set.Data); err != nil {
 			s.o.Logger.Error("config map kube-system/kube-dns is not understood, and not used", "err", err)
@@ -192,65 +291,8 @@ func (s *Server) upstreams() (upstreams, error) {
 // others leaves ourselves out: asking us again would never end.
 func (s *Server) others(servers []netip.AddrPort) []netip.AddrPort {
 	return slices.DeleteFunc(servers, func(at netip.AddrPort) bool {
-		return at == netip.AddrPortFrom(s.o.ServiceIP, 53) || own(s.o.Addresses, at)
+		return at == netip.AddrPortFrom(s.o.ServiceIP, port) || own(s.o.Addresses, at)
 	})
-}
-
-// follow sends questions on as the config map says, whenever it changes.
-func (s *Server) follow(ctx context.Context) error {
-	return s.view.configMaps.Each(ctx, kube.FollowOptions{Namespace: "kube-system"}, func([]kube.Delta) error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.updateLocked(ctx)
-		return nil
-	})
-}
-
-// updateLocked sends questions on to the servers that are to be asked now.
-func (s *Server) updateLocked(ctx context.Context) {
-	next, err := s.upstreams()
-	if err != nil {
-		s.o.Logger.Error("cannot find dns servers to forward to", "err", err)
-		return
-	}
-	if !reflect.DeepEqual(s.mu.now, next) {
-		s.mu.now = next
-		s.router.set(next)
-		s.announce(ctx, next)
-	}
-}
-
-// lookInterval is how often the machine's resolver may be found changed.
-const lookInterval = 2 * time.Second
-
-// look follows the machine to another network: it is called with questions about
-// other names, and reads the file with the servers again if it has changed.
-func (s *Server) look(ctx context.Context) {
-	if !s.mu.TryLock() {
-		return // somebody else looks
-	}
-	defer s.mu.Unlock()
-	if time.Since(s.mu.looked) < lookInterval {
-		return
-	}
-	s.mu.looked = time.Now()
-	info, err := os.Stat(s.o.ResolvConf)
-	if err != nil {
-		return // it is being replaced, or there is none
-	}
-	if old := s.mu.file; old != nil && os.SameFile(old, info) && old.ModTime().Equal(info.ModTime()) && old.Size() == info.Size() {
-		return
-	}
-	s.mu.file = info
-	s.updateLocked(ctx)
-}
-
-// announce says where questions go, and tries whether they come back.
-func (s *Server) announce(ctx context.Context, u upstreams) {
-	if len(u.servers) == 0 {
-		s.o.Logger.Info("no dns server to forward to: only cluster names are answered", "file", s.o.ResolvConf)
-	}
-	s.router.probe(ctx, u)
 }
 
 func own(addresses []netip.AddrPort, addr netip.AddrPort) bool {
@@ -262,26 +304,46 @@ func own(addresses []netip.AddrPort, addr netip.AddrPort) bool {
 	return false
 }
 
-// nameservers reads the servers of a resolv.conf file; a missing file names none.
-func nameservers(file string) ([]netip.AddrPort, error) {
-	f, err := os.Open(file)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
+// lookInterval is how often the machine's resolver may be found changed.
+const lookInterval = 2 * time.Second
+
+// look follows the machine to another network: it is called with questions about
+// other names, and reads the file with the servers again if it has changed. It says
+// whether they have.
+func (s *Server) look() bool {
+	if !s.mu.TryLock() {
+		return false // somebody else looks
 	}
+	defer s.mu.Unlock()
+	if time.Since(s.mu.looked) < lookInterval {
+		return false
+	}
+	s.mu.looked = time.Now()
+	info, err := os.Stat(s.o.ResolvConf)
 	if err != nil {
-		return nil, fmt.Errorf("read dns servers: %w", err)
+		return false // it is being replaced, or there is none
 	}
-	defer f.Close()
-	var servers []netip.AddrPort
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
-		if len(fields) < 2 || fields[0] != "nameserver" {
-			continue
-		}
-		if ip, err := netip.ParseAddr(fields[1]); err == nil {
-			servers = append(servers, netip.AddrPortFrom(ip, 53))
+	if old := s.mu.file; old != nil && os.SameFile(old, info) && old.ModTime().Equal(info.ModTime()) && old.Size() == info.Size() {
+		return false
+	}
+	s.mu.file = info
+	changed, err := s.updateLocked()
+	if err != nil {
+		s.o.Logger.Error("cannot find dns servers to forward to", "err", err)
+	}
+	return changed
+}
+
+// serverFor is the server of the node that has the share of the pod addresses in which ip
+// is; invalid: none has.
+func (s *Server) serverFor(ip netip.Addr) netip.Addr {
+	if !slices.ContainsFunc(s.o.ClusterCIDRs, func(p netip.Prefix) bool { return p.Contains(ip) }) {
+		return netip.Addr{}
+	}
+	for _, share := range s.o.Share {
+		if share.Addr().Is4() == ip.Is4() {
+			return podnet.Gateway(netip.PrefixFrom(ip, share.Bits()))
 		}
 	}
-	return servers, lines.Err()
+	return netip.Addr{}
 }

@@ -18,33 +18,75 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // running is a server that runs until the end of the test, and its objects.
 type running struct {
 	*objects
-	t   *testing.T
-	log *lockedBuffer
-	at  struct{ udp, tcp string }
+	t    testing.TB
+	s    *Server
+	log  *lockedBuffer
+	said *notes
+	stop func() // early
+	at   struct {
+		sync.Mutex
+		real map[string]string // what is asked for, with its network, to where it is
+	}
 }
 
-// Listen and ListenPacket note where the server really listens.
+// Listen and ListenPacket open any port instead of the one that is asked for, and note it.
 func (r *running) Listen(ctx context.Context, network, address string) (net.Listener, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, network, address)
+	l, err := (&net.ListenConfig{}).Listen(ctx, network, "127.0.0.1:0")
 	if err == nil {
-		r.at.tcp = l.Addr().String()
+		r.note(network, address, l.Addr())
 	}
 	return l, err
 }
 
 func (r *running) ListenPacket(ctx context.Context, network, address string) (net.PacketConn, error) {
-	c, err := (&net.ListenConfig{}).ListenPacket(ctx, network, address)
+	c, err := (&net.ListenConfig{}).ListenPacket(ctx, network, "127.0.0.1:0")
 	if err == nil {
-		r.at.udp = c.LocalAddr().String()
+		r.note(network, address, c.LocalAddr())
 	}
 	return c, err
+}
+
+func (r *running) note(network, address string, at net.Addr) {
+	r.at.Lock()
+	defer r.at.Unlock()
+	r.at.real[network+" "+address] = at.String()
+}
+
+// where is where the server listens that was told to at an address.
+func (r *running) where(network, address string) string {
+	r.at.Lock()
+	defer r.at.Unlock()
+	return r.at.real[network+" "+address]
+}
+
+// dnsAt is where servers of tests are told to listen.
+const dnsAt = "127.0.0.1:0"
+
+// notes are events.
+type notes struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (n *notes) Event(o resource.Object, kind, reason, message string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.list = append(n.list, fmt.Sprintf("%s/%s %s %s: %s", o.GetNamespace(), o.GetName(), kind, reason, message))
+}
+
+func (n *notes) all() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.list)
 }
 
 type lockedBuffer struct {
@@ -65,31 +107,41 @@ func (b *lockedBuffer) String() string {
 }
 
 // run starts a server with these objects and no servers to forward to.
-func run(t *testing.T, yaml string) *running {
+func run(t testing.TB, yaml string, change ...func(*Options)) *running {
 	t.Helper()
-	r := &running{objects: newObjects(), t: t, log: &lockedBuffer{}}
+	r := &running{objects: newObjects(), t: t, log: &lockedBuffer{}, said: &notes{}}
+	r.at.real = map[string]string{}
 	if yaml != "" {
 		r.apply(t, yaml)
 	}
-	s, err := New(Options{
-		Transport: r.objects, Addresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}, ServiceIP: netip.MustParseAddr("10.96.0.10"),
-		ResolvConf: filepath.Join(t.TempDir(), "resolv.conf"), Listen: r, Logger: slog.New(slog.NewTextHandler(r.log, nil)),
-	})
+	o := Options{
+		Transport: r.objects, Addresses: []netip.AddrPort{netip.MustParseAddrPort(dnsAt)}, ServiceIP: netip.MustParseAddr("10.96.0.10"),
+		ResolvConf: filepath.Join(t.TempDir(), "resolv.conf"), NodeName: "n1", Dir: filepath.Join(t.TempDir(), "dns"),
+		Events: r.said, Listen: r, Logger: slog.New(slog.NewTextHandler(r.log, nil)),
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	s, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.s = s
 	g := task.NewGroup(t.Context())
 	g.Go("dns", s.Run)
-	t.Cleanup(func() {
+	r.stop = sync.OnceFunc(func() {
 		g.Cancel(context.Canceled)
 		if err := g.Wait(); err != nil {
 			t.Errorf("server: %v", err)
 		}
 	})
+	t.Cleanup(r.stop)
 	select {
 	case <-s.Ready():
-	case <-time.After(10 * time.Second):
-		t.Fatal("the server is not ready after 10 s")
+	case <-g.Context().Done():
+		t.Fatalf("the server has ended: %v", g.Wait())
+	case <-time.After(wait.Patience):
+		t.Fatal("the server is not ready")
 	}
 	return r
 }
@@ -101,8 +153,7 @@ func (r *running) ask(network, kind, name string, change ...func(*dns.Msg)) *dns
 	for _, c := range change {
 		c(m)
 	}
-	at := map[string]string{"udp": r.at.udp, "tcp": r.at.tcp}[network]
-	answer, _, err := (&dns.Client{Net: network, Timeout: 8 * time.Second}).Exchange(m, at)
+	answer, _, err := (&dns.Client{Net: network, Timeout: wait.Patience}).Exchange(m, r.where(network, dnsAt))
 	if err != nil {
 		r.t.Fatalf("%s %s over %s: %v", kind, name, network, err)
 	}
@@ -134,6 +185,9 @@ func text(r dns.RR) string {
 	return dns.TypeToString[h.Rrtype] + " " + strings.TrimSpace(strings.TrimPrefix(r.String(), h.String()))
 }
 
+// defaultCorefileTTL is the ttl of the Corefile that servers have without a config map.
+const defaultCorefileTTL = 30
+
 const shop = `
 kind: Namespace
 metadata: {name: shop}
@@ -158,7 +212,7 @@ endpoints:
 func TestAnswersOverUDPAndTCP(t *testing.T) {
 	t.Parallel()
 	r := run(t, shop)
-	trace.Proves(t, "C-195/long-names", "DNS-007")
+	trace.Proves(t, "C-195/long-names", "COMP-029", "DNS-007")
 	r.expect("A", "web.shop.svc.cluster.local", "NOERROR", "A 10.96.0.88")
 	r.expect("AAAA", "web.shop.svc.cluster.local", "NOERROR", "AAAA fd00:96::88")
 	trace.Proves(t, "C-195/long-names", "DNS-008")
@@ -177,7 +231,7 @@ func TestAnswersOverUDPAndTCP(t *testing.T) {
 	r.expect("MX", "web.shop.svc.cluster.local", "NOERROR")
 	r.expect("A", "88.0.96.10.in-addr.arpa", "NOERROR")
 	r.expect("A", "nobody.shop.svc.cluster.local", "NXDOMAIN")
-	r.expect("SOA", "cluster.local", "NOERROR", "SOA ns.dns.cluster.local. hostmaster.cluster.local. 1 7200 1800 86400 5")
+	r.expect("SOA", "cluster.local", "NOERROR", "SOA ns.dns.cluster.local. hostmaster.cluster.local. 1 7200 1800 86400 30")
 }
 
 func TestDenialSaysHowLongItHolds(t *testing.T) {
@@ -188,8 +242,8 @@ func TestDenialSaysHowLongItHolds(t *testing.T) {
 		if m.Rcode != code || len(m.Answer) > 0 || len(m.Ns) != 1 || m.Ns[0].Header().Rrtype != dns.TypeSOA || m.Ns[0].Header().Name != "cluster.local." {
 			t.Errorf("%s: got\n%s\nwant %s with the SOA of the zone", name, m, dns.RcodeToString[code])
 		}
-		if soa, ok := m.Ns[0].(*dns.SOA); !ok || soa.Minttl != ttl || soa.Hdr.Ttl != ttl {
-			t.Errorf("%s: got %s, want both times %d s", name, m.Ns[0], ttl)
+		if soa, ok := m.Ns[0].(*dns.SOA); !ok || soa.Minttl != defaultCorefileTTL || soa.Hdr.Ttl != defaultCorefileTTL {
+			t.Errorf("%s: got %s, want both times %d s", name, m.Ns[0], defaultCorefileTTL)
 		}
 		if !m.Authoritative || !m.RecursionAvailable {
 			t.Errorf("%s: got flags %s, want aa and ra", name, m.MsgHdr.String())
@@ -205,8 +259,8 @@ func TestAnswerHasTheNameAsItWasAsked(t *testing.T) {
 		if len(m.Answer) != 1 || m.Answer[0].Header().Name != "WeB.Shop.sVc.Cluster.LOCAL." || m.Question[0].Name != "WeB.Shop.sVc.Cluster.LOCAL." {
 			t.Errorf("over %s: got\n%s", network, m)
 		}
-		if len(m.Answer) == 1 && m.Answer[0].Header().Ttl != ttl {
-			t.Errorf("over %s: got a TTL of %d s, want %d", network, m.Answer[0].Header().Ttl, ttl)
+		if len(m.Answer) == 1 && m.Answer[0].Header().Ttl != defaultCorefileTTL {
+			t.Errorf("over %s: got a TTL of %d s, want %d", network, m.Answer[0].Header().Ttl, defaultCorefileTTL)
 		}
 	}
 }
@@ -338,7 +392,7 @@ func TestBadMessagesDoNoHarm(t *testing.T) {
 	response[2] |= 0x80
 	for _, network := range []string{"udp", "tcp"} {
 		for _, bad := range [][]byte{{}, {0}, question[:5], question[:12], question[:20], response, loop, double, bytes.Repeat([]byte{0xff}, 600)} {
-			c, err := net.Dial(network, map[string]string{"udp": r.at.udp, "tcp": r.at.tcp}[network])
+			c, err := net.Dial(network, r.where(network, dnsAt))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -359,7 +413,7 @@ func TestBadMessagesDoNoHarm(t *testing.T) {
 }
 
 // upstream is a DNS server that answers every question for an address with its own.
-func upstream(t *testing.T, address string) (at string, asked func() int) {
+func upstream(t testing.TB, address string) (at string, asked func() int) {
 	t.Helper()
 	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -400,20 +454,17 @@ func (r *running) settings(data string) {
 // soon waits until a question over UDP is answered with the record.
 func (r *running) soon(name, code, want string) {
 	r.t.Helper()
-	var got string
-	deadline := time.Now().Add(10 * time.Second)
-	for time.Now().Before(deadline) {
+	wait.Until(r.t, func() error {
 		m := r.ask("udp", "A", name)
-		got = dns.RcodeToString[m.Rcode]
+		got := dns.RcodeToString[m.Rcode]
 		if len(m.Answer) > 0 {
 			got += " " + text(m.Answer[len(m.Answer)-1])
 		}
-		if got == strings.TrimSpace(code+" "+want) {
-			return
+		if got != strings.TrimSpace(code+" "+want) {
+			return fmt.Errorf("%s: got %s, want %s %s", name, got, code, want)
 		}
-		<-time.After(10 * time.Millisecond)
-	}
-	r.t.Fatalf("%s: got %s, want %s %s within 10 s", name, got, code, want)
+		return nil
+	})
 }
 
 func TestOtherNamesAreForwardedAsTheConfigMapSays(t *testing.T) {
@@ -468,17 +519,15 @@ func TestServersThatForwardToUsAreNotAsked(t *testing.T) {
 	t.Parallel()
 	a, b := run(t, shop), run(t, "")
 	// Each names the other: a question would go round until somebody gives up.
-	b.settings("  upstreamNameservers: '[\"" + a.at.udp + "\"]'\n")
-	a.settings("  upstreamNameservers: '[\"" + b.at.udp + "\"]'\n")
+	b.settings("  upstreamNameservers: '[\"" + a.where("udp", dnsAt) + "\"]'\n")
+	a.settings("  upstreamNameservers: '[\"" + b.where("udp", dnsAt) + "\"]'\n")
 	a.soon("www.kubernetes.io", "REFUSED", "")
-	deadline := time.Now().Add(10 * time.Second)
-	const loop = "send them back here"
-	for !strings.Contains(a.log.String()+b.log.String(), loop) && time.Now().Before(deadline) {
-		<-time.After(10 * time.Millisecond)
-	}
-	if got := a.log.String() + b.log.String(); !strings.Contains(got, loop) {
-		t.Errorf("log: got %q, want it to tell of the loop", got)
-	}
+	wait.Until(t, func() error {
+		if got := a.log.String() + b.log.String(); !strings.Contains(got, "send them back here") {
+			return fmt.Errorf("log: got %q, want it to tell of the loop", got)
+		}
+		return nil
+	})
 	a.expect("A", "web.shop.svc.cluster.local", "NOERROR", "A 10.96.0.88")
 }
 
@@ -526,15 +575,15 @@ func TestServersOfTheMachineAreFoundButNotOurselves(t *testing.T) {
 
 // A machine that starts before its network does, or goes to another one.
 func TestServersOfTheMachineAreReadAgainWhenTheyChange(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "resolv.conf")
-	s, err := New(Options{Transport: newObjects(), ResolvConf: file, Addresses: []netip.AddrPort{netip.MustParseAddrPort("10.244.1.1:53")}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := run(t, "", func(o *Options) { o.ResolvConf = file })
 	look := func() string {
-		s.mu.looked = time.Time{} // long ago
-		s.look(t.Context())
-		return fmt.Sprint(s.mu.now.servers)
+		r.s.mu.Lock()
+		r.s.mu.looked = time.Time{} // long ago
+		r.s.mu.Unlock()
+		r.s.look()
+		return fmt.Sprint(r.s.current.Load().targets)
 	}
 	if got := look(); got != "[]" {
 		t.Errorf("without a file: got %s", got)
@@ -551,12 +600,25 @@ func TestServersOfTheMachineAreReadAgainWhenTheyChange(t *testing.T) {
 		if got := look(); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
-		if s.router.choose("www.kubernetes.io.") == nil {
-			t.Errorf("%s: questions are sent nowhere", want)
+	}
+	before := r.s.current.Load()
+	if look(); r.s.current.Load() != before {
+		t.Error("read again without a change")
+	}
+}
+
+// A question that finds the machine in another network is answered from there.
+func TestQuestionThatFindsOtherServersGoesToThem(t *testing.T) {
+	t.Parallel()
+	r := run(t, shop)
+	world, _ := upstream(t, "192.0.2.1")
+	r.settings("  upstreamNameservers: '[\"127.0.0.1:1\"]'\n")
+	wait.Until(t, func() error {
+		if got := fmt.Sprint(r.s.current.Load().targets); got != "[127.0.0.1:1]" {
+			return fmt.Errorf("servers: got %s", got)
 		}
-	}
-	s.mu.now = upstreams{}
-	if got := look(); got != "[]" {
-		t.Errorf("read again without a change: got %s", got)
-	}
+		return nil
+	})
+	r.settings("  upstreamNameservers: '[\"" + world + "\"]'\n")
+	r.soon("www.kubernetes.io", "NOERROR", "A 192.0.2.1")
 }

@@ -12,35 +12,46 @@ import (
 	"github.com/kemudi/kemudi/internal/api/discovery"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/corefile"
 )
 
 // cached is the view over a process's caches.
 type cached struct {
 	namespaces client.Reader[*corev1.Namespace]
 	services   client.Reader[*corev1.Service]
-	configMaps client.Reader[*corev1.ConfigMap]
 	slices     client.Reader[*discoveryv1.EndpointSlice]
+	pods       client.Reader[*corev1.Pod] // of the node
+	node       string
+	// corefiles and settings hold one config map each, at most.
+	corefiles, settings client.Reader[*corev1.ConfigMap]
 }
 
 var _ View = (*cached)(nil)
 
-func newView(t client.Transport) *cached {
+func newView(t client.Transport, node string) *cached {
+	named := func(name string) client.Reader[*corev1.ConfigMap] {
+		return client.Cached(t, core.ConfigMaps, "metadata.namespace="+metav1.NamespaceSystem+",metadata.name="+name)
+	}
 	return &cached{
 		namespaces: client.Cached(t, core.Namespaces, ""), services: client.Cached(t, core.Services, ""),
-		slices:     client.Cached(t, discovery.EndpointSlices, ""),
-		configMaps: client.Cached(t, core.ConfigMaps, "metadata.namespace="+metav1.NamespaceSystem+",metadata.name="+settingsName),
+		slices: client.Cached(t, discovery.EndpointSlices, ""),
+		pods:   client.Cached(t, core.Pods, nodeField+"="+node), node: node,
+		corefiles: named(corefile.ConfigMap), settings: named(settingsName),
 	}
 }
+
+// nodeField is the field, and the index, that says on which node a pod is.
+const nodeField = "spec.nodeName"
 
 // synced are what must be complete before anything is answered: a name that is
 // only not known yet must not be denied.
 func (v *cached) synced() []<-chan struct{} {
-	return []<-chan struct{}{v.namespaces.Synced(), v.services.Synced(), v.slices.Synced(), v.configMaps.Synced()}
+	return []<-chan struct{}{v.namespaces.Synced(), v.services.Synced(), v.slices.Synced(), v.corefiles.Synced(), v.settings.Synced()}
 }
 
-func (v *cached) Namespace(name string) bool {
-	_, ok := v.namespaces.Get("", name)
-	return ok
+func (v *cached) Namespace(name string) *corev1.Namespace {
+	ns, _ := v.namespaces.Get("", name)
+	return ns
 }
 
 func (v *cached) Service(namespace, name string) *corev1.Service {
@@ -69,4 +80,17 @@ func (v *cached) ByAddress(ip netip.Addr) []Owner {
 		}
 	}
 	return found
+}
+
+// PodsAt looks at the pods of the node. Those that have ended have no address any more.
+func (v *cached) PodsAt(ip netip.Addr) (namespaces []string) {
+	for _, p := range v.pods.ByIndex(nodeField, v.node) {
+		if p.Spec.HostNetwork || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		if slices.ContainsFunc(p.Status.PodIPs, func(a corev1.PodIP) bool { return a.IP == ip.String() }) {
+			namespaces = append(namespaces, p.Namespace)
+		}
+	}
+	return namespaces
 }

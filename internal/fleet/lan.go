@@ -28,7 +28,7 @@ const (
 	uplink   = "eth0"       // a machine's link to it
 	netnsDir = "/run/netns" // where the ip program looks for network namespaces
 	addrFile = "network"    // in the machines' directory: the addresses of their network
-	first    = 10           // the first machine's last byte is one more
+	first    = 10           // the first agent's last byte is one more; servers have their numbers
 )
 
 var table = nft.Table{Family: nft.Inet, Name: "kemudi-lan"}
@@ -169,6 +169,14 @@ func (l *lan) ensureRules(ctx context.Context) error {
 	return nil
 }
 
+// link is the bridge's end of a machine's cable.
+func (m *machine) link() string {
+	if m.role == server {
+		return bridge + "s" + strconv.Itoa(m.number)
+	}
+	return bridge + strconv.Itoa(m.number)
+}
+
 // connect makes a machine's network namespace and its link, unless they are there.
 func (l *lan) connect(m machine) error {
 	if err := makeNetns(m.netns); err != nil {
@@ -192,14 +200,18 @@ func (l *lan) connect(m machine) error {
 		return fmt.Errorf("set the loopback of %s up: %w", m.netns, err)
 	}
 	if _, err := in.LinkByName(uplink); err != nil {
+		// The machine may have been lost with its network: the kernel takes its time with what is left.
+		if err := l.removeLink(m); err != nil {
+			return err
+		}
 		pair := &netlink.Veth{
-			LinkAttrs: netlink.LinkAttrs{Name: bridge + strconv.Itoa(m.number), MasterIndex: l.link.Attrs().Index}, PeerName: uplink, PeerNamespace: netlink.NsFd(ns),
+			LinkAttrs: netlink.LinkAttrs{Name: m.link(), MasterIndex: l.link.Attrs().Index}, PeerName: uplink, PeerNamespace: netlink.NsFd(ns),
 		}
 		if err := l.nl.LinkAdd(pair); err != nil {
 			return fmt.Errorf("join %s to the bridge: %w", m.netns, err)
 		}
 	}
-	outer, err := l.nl.LinkByName(bridge + strconv.Itoa(m.number))
+	outer, err := l.nl.LinkByName(m.link())
 	if err == nil {
 		err = l.nl.LinkSetUp(outer)
 	}
@@ -211,7 +223,10 @@ func (l *lan) connect(m machine) error {
 		return fmt.Errorf("find %s of %s: %w", uplink, m.netns, err)
 	}
 	last := l.prefix.Addr().As4()
-	last[3] = byte(first + m.number)
+	last[3] = byte(m.number)
+	if m.role == agent {
+		last[3] += first
+	}
 	if err := in.AddrReplace(inner, &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(netip.AddrFrom4(last), l.prefix.Bits()))}); err != nil {
 		return fmt.Errorf("give %s its address: %w", m.netns, err)
 	}
@@ -224,10 +239,32 @@ func (l *lan) connect(m machine) error {
 	return nil
 }
 
-// disconnect removes a machine's network namespace, and with it the link.
+// removeLink removes a machine's link, unless it is gone.
+func (l *lan) removeLink(m machine) error {
+	var none netlink.LinkNotFoundError
+	outer, err := l.nl.LinkByName(m.link())
+	if err == nil {
+		err = l.nl.LinkDel(outer)
+	}
+	if err != nil && !errors.As(err, &none) && !errors.Is(err, unix.ENODEV) {
+		return fmt.Errorf("remove the link to %s: %w", m.netns, err)
+	}
+	return nil
+}
+
+// disconnect removes a machine's link and its network namespace. The link goes by itself:
+// the kernel takes apart what was in a namespace some time after it is removed.
 func disconnect(m machine) error {
 	if !made(m.netns) {
 		return nil
+	}
+	nl, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("open netlink: %w", err)
+	}
+	defer nl.Close()
+	if err := (&lan{nl: nl}).removeLink(m); err != nil {
+		return err
 	}
 	if err := netns.DeleteNamed(m.netns); err != nil {
 		return fmt.Errorf("remove network namespace %s: %w", m.netns, err)

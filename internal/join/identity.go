@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/kemudi/kemudi/internal/auth/pki"
 )
@@ -27,6 +28,8 @@ type Options struct {
 	// Machine tells this machine from one that has a copy of its disk: its Node's
 	// systemUUID. Empty: nothing does.
 	Machine string
+	// Version is that of the program, as [version.Git] has it. Required to join.
+	Version string
 	Log     *slog.Logger // default: nobody is told
 }
 
@@ -42,6 +45,7 @@ type Identity struct {
 	mu struct {
 		sync.Mutex
 		record record
+		silent time.Time // since when no server answered; zero: one did
 	}
 }
 
@@ -100,6 +104,14 @@ func Open(o Options) (*Identity, error) {
 func (i *Identity) Joined() bool {
 	c := i.client.get()
 	return c != nil && !ended(c.Leaf) && i.record().CA != ""
+}
+
+// Silent is since when no server has answered, where Join has found none that did: the
+// machine starts without them, and who asks them next need not begin to wait anew. Zero: one has.
+func (i *Identity) Silent() time.Time {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.mu.silent
 }
 
 // Certificate is what the machine shows to the API: it fits the option of that name of

@@ -63,6 +63,9 @@ func (i *Identity) join(ctx context.Context, servers []string, t Token) error {
 	if err != nil {
 		return err
 	}
+	if err := i.fits(ctx, *found); err != nil {
+		return err
+	}
 	// From here on each step leaves what the next start goes on from: the record, the key, and
 	// what was signed for the key.
 	if err := i.remember(record{Node: i.o.NodeName, Machine: i.o.Machine, Servers: found.Servers, CA: string(found.CA)}); err != nil {
@@ -154,6 +157,7 @@ func (i *Identity) verify(ctx context.Context, servers []string, t Token) (again
 			all = append(all, s)
 		}
 	}
+	began := time.Now()
 	node, err := i.self(ctx, all)
 	switch {
 	case apierrors.IsUnauthorized(err) && t.ID == "":
@@ -166,9 +170,15 @@ func (i *Identity) verify(ctx context.Context, servers []string, t Token) (again
 		return false, fmt.Errorf("this is not the machine that joined the cluster as the node %s, by its hardware: look whether that one still runs: %w", r.Node, err)
 	case err != nil:
 		i.o.Log.Warn("start without the API", "node", r.Node, "err", err)
+		i.mu.Lock()
+		i.mu.silent = began
+		i.mu.Unlock()
 		return false, nil
 	case copied && ready(node) && node.Status.NodeInfo.SystemUUID != i.o.Machine:
 		return false, refuse("this machine has the identity of the node %s, which runs elsewhere: its disk is a copy. Run 'kemudi reset' here, give this machine a name of its own (--node-name) and join with a token", r.Node)
+	}
+	if err := i.fits(ctx, Cluster{Servers: all, CA: []byte(r.CA)}); err != nil {
+		return false, err
 	}
 	r.Servers, r.Machine = all, i.o.Machine
 	return false, i.remember(r)

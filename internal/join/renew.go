@@ -25,16 +25,22 @@ const (
 // life, the serving one also when the hosts have changed. The transport asks as the node.
 func (i *Identity) Run(ctx context.Context, t client.Transport) error {
 	g := task.NewGroup(ctx)
-	g.Go("client certificate", func(ctx context.Context) error {
-		return i.renew(ctx, t, &renewal{name: "client", of: i.client, wish: func(key crypto.Signer, _ []string) *wish { return clientWish(i.o.NodeName, key) }})
-	})
-	g.Go("serving certificate", func(ctx context.Context) error {
-		return i.renew(ctx, t, &renewal{
-			name: "serving", of: i.serving, hosts: i.hosts, changed: i.changed,
-			wish: func(key crypto.Signer, hosts []string) *wish { return servingWish(i.o.NodeName, key, hosts) },
-		})
-	})
+	g.Go("client certificate", func(ctx context.Context) error { return i.RunClient(ctx, t) })
+	g.Go("serving certificate", func(ctx context.Context) error { return i.RunServing(ctx, t) })
 	return g.Wait()
+}
+
+// RunClient keeps the certificate good that the machine shows to the API, and no other.
+func (i *Identity) RunClient(ctx context.Context, t client.Transport) error {
+	return i.renew(ctx, t, &renewal{name: "client", of: i.client, wish: func(key crypto.Signer, _ []string) *wish { return clientWish(i.o.NodeName, key) }})
+}
+
+// RunServing keeps the certificate good that the machine's agent serves with, and no other.
+func (i *Identity) RunServing(ctx context.Context, t client.Transport) error {
+	return i.renew(ctx, t, &renewal{
+		name: "serving", of: i.serving, hosts: i.hosts, changed: i.changed,
+		wish: func(key crypto.Signer, hosts []string) *wish { return servingWish(i.o.NodeName, key, hosts) },
+	})
 }
 
 // renewal is how one of the certificates is kept good.

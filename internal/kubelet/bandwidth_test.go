@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -24,7 +25,7 @@ func TestPodsAnnotationsSayTheirBandwidth(t *testing.T) {
 				var told []Connection
 				fails := errors.New("the link is gone")
 				n := &testNode{t: t, api: newMemAPI(t), cri: fakecri.New(fakecri.Options{}), with: func(o *Options) {
-					o.Connected = func(c Connection) error {
+					o.Network.Connected = func(_ context.Context, c Connection) error {
 						told = append(told, c)
 						if len(told) == 1 {
 							return fails

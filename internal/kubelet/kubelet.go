@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/kemudi/kemudi/internal/cache"
@@ -31,6 +32,8 @@ type Agent struct {
 	cache   client.Reader[*v1.Pod] // of the pods of this node at least
 	running chan struct{}          // closed when pods are being run
 	unheard unheard
+
+	registry *prometheus.Registry
 }
 
 // part is a part of the agent, which runs until its context ends.
@@ -55,6 +58,9 @@ func (a *Agent) Ready() error {
 // Handler serves the agent's API: what the API server asks nodes for. Whoever
 // serves it must have made sure that the caller may ask.
 func (a *Agent) Handler() http.Handler { return a.server.Handler() }
+
+// Registry has the metrics that the agent's API serves: its own, and what else is added.
+func (a *Agent) Registry() *prometheus.Registry { return a.registry }
 
 // Run keeps the node alive and runs its pods until ctx ends. Containers keep
 // running (K1).

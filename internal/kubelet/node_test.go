@@ -1,7 +1,9 @@
 package kubelet
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"strings"
 	"testing"
@@ -201,6 +203,22 @@ func TestNodeThatPeopleMakeIsWaitedFor(t *testing.T) {
 	})
 }
 
+// TestNodeThatCannotRegisterSaysSoNowAndThen waits a day for a Node.
+func TestNodeThatCannotRegisterSaysSoNowAndThen(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var log bytes.Buffer
+		n := &testNode{t: t, api: newMemAPI(t), cri: fakecri.New(fakecri.Options{}), with: func(o *Options) {
+			o.ByHand, o.Log = true, slog.New(slog.NewTextHandler(&log, nil))
+		}}
+		n.run()
+		time.Sleep(24 * time.Hour)
+		n.end()
+		if got := strings.Count(log.String(), "register node"); got < 2 || got > 30 {
+			t.Errorf("got %d warnings in a day, want one and then some at growing intervals:\n%s", got, log.String())
+		}
+	})
+}
+
 func TestNodeOfACloudWaitsToBeToldWhatItIs(t *testing.T) {
 	for _, said := range [][]string{nil, {"10.0.0.5", "fd00::5"}} {
 		t.Run(strings.Join(append([]string{"said"}, said...), " "), func(t *testing.T) {
@@ -235,6 +253,28 @@ func TestNodeOfACloudWaitsToBeToldWhatItIs(t *testing.T) {
 					t.Errorf("got addresses %v, want what the cloud has said", got)
 				}
 			})
+		})
+	}
+}
+
+// TestStatusIsPostedAsOftenAsIsSaid also where that is more often than a lease is renewed.
+func TestStatusIsPostedAsOftenAsIsSaid(t *testing.T) {
+	for _, period := range []time.Duration{2 * time.Second, 20 * time.Second, time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNode(t, fakecri.Options{})
+			defer func() { n.end() }()
+			n.end()
+			n.with = func(o *Options) { o.Settings.StatusPeriod = period }
+			n.run()
+			time.Sleep(time.Hour) // it is not looked at how it began
+			before := n.api.Updates("nodes/status")
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			trace.Proves(t, "NODE-075")
+			got, want := n.api.Updates("nodes/status")-before, int(time.Hour/period)
+			if got < want-1 || got > want+1 {
+				t.Errorf("every %s: got %d writes in an hour, want %d", period, got, want)
+			}
 		})
 	}
 }

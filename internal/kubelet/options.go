@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,6 +18,16 @@ import (
 
 // Connection is a new sandbox in the pod network.
 type Connection = container.Connection
+
+// Network is what the node's network is asked to do for pods. What is nil is not done.
+type Network struct {
+	// Connected is told of a pod's new sandbox before anybody else is. What it cannot do
+	// fails the sandbox.
+	Connected func(context.Context, Connection) error
+	// Drained returns when nothing new is sent to a pod that is being deleted. If ctx ends
+	// before, the error says what is not known.
+	Drained func(ctx context.Context, pod *v1.Pod) error
+}
 
 // Options of an agent. NodeName, Transport, Runtime and Images are required;
 // the zero value of the others works.
@@ -50,9 +61,7 @@ type Options struct {
 	RootDir string
 	// PodLogsDir holds the logs of containers. Default [DefaultPodLogsDir].
 	PodLogsDir string
-	// Connected is told of a pod's new sandbox before anybody else is. What it cannot do
-	// fails the sandbox. Optional.
-	Connected func(Connection) error
+	Network    Network
 	// CgroupParent is the cgroup that pods live in. Default /kemudi.
 	CgroupParent string
 

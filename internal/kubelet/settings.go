@@ -10,6 +10,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/kubelet/admit"
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
+	"github.com/kemudi/kemudi/internal/kubelet/node"
 )
 
 // Settings are what people tune of an agent, each by the flag that is named, whose help says what
@@ -31,6 +32,9 @@ type Settings struct {
 
 	Eviction   evict.Thresholds // --eviction-hard; default evict.Default
 	Transition time.Duration    // --eviction-pressure-transition-period
+	// StatusPeriod is how often the node's status is written although nothing has changed
+	// (--node-status-update-frequency of a kubelet); default [node.ReportInterval].
+	StatusPeriod time.Duration
 	// External says that a cloud knows what the node is (--cloud-provider): it registers with
 	// the taint that keeps pods off until a loop of the cloud has told it, and names no addresses
 	// but SaidIPs, which people have said (--node-ip).
@@ -41,7 +45,7 @@ type Settings struct {
 // DefaultSettings are those of an agent that is given none. Eviction stays nil, which says the same.
 func DefaultSettings() Settings {
 	return Settings{
-		MaxPods: 110, LogMaxFiles: 5, Transition: 5 * time.Minute,
+		MaxPods: 110, LogMaxFiles: 5, Transition: 5 * time.Minute, StatusPeriod: node.ReportInterval,
 		LogMaxSize: resource.QuantityValue{Quantity: *resource.NewQuantity(10<<20, resource.BinarySI)},
 	}
 }
@@ -65,6 +69,9 @@ func (s Settings) withDefaults() (Settings, error) {
 	if s.Transition == 0 {
 		s.Transition = d.Transition
 	}
+	if s.StatusPeriod == 0 {
+		s.StatusPeriod = d.StatusPeriod
+	}
 	return s, s.check()
 }
 
@@ -78,6 +85,8 @@ func (s *Settings) check() error {
 		return errors.New("container-log-max-size: must be positive")
 	case s.LogMaxFiles < 2:
 		return errors.New("container-log-max-files: must be 2 or more")
+	case s.StatusPeriod < 0:
+		return errors.New("node-status-update-frequency: must be positive")
 	case s.Transition < 0:
 		return errors.New("eviction-pressure-transition-period: must not be negative")
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/kubelet/fakecri"
 	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/trace"
 )
 
 // remembering is an API of which only the pods that were known earlier can be seen.
@@ -123,6 +124,42 @@ func TestPodsRunOnWithoutAnAPI(t *testing.T) {
 		api.pods.Progress.Advance(n.api.Progress.Rev())
 		if p := n.after(time.Minute, "web"); p.Status.Phase != v1.PodRunning || p.Status.ContainerStatuses[0].RestartCount < 1 {
 			t.Errorf("once the API is back: got phase %s, %+v", p.Status.Phase, p.Status.ContainerStatuses)
+		}
+	})
+}
+
+// TestPodsToldToEndGoOnWhileTheirNodeIsCutOff until the node hears of it.
+func TestPodsToldToEndGoOnWhileTheirNodeIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, fakecri.Options{})
+		defer func() { n.end() }()
+		createPod(t, n.api, "web", `{containers: [{name: c, image: x}]}`)
+		before := n.pod("web").Status.ContainerStatuses[0].ContainerID
+		n.end()
+		api := &remembering{n.api, cache.New(core.Pods.Def, &cache.Progress{})}
+		heard := func() {
+			api.pods.Replace(api.items(t, "web"), n.api.Progress.Rev())
+			api.pods.Progress.Advance(n.api.Progress.Rev())
+		}
+		heard()
+		n.with = func(o *Options) { o.Transport = api }
+		n.run()
+		time.Sleep(time.Minute)
+		deletePod(t, n.api, "web", 30)
+		n.api.BreakWith(errors.New("no server answers"))
+		trace.Proves(t, "NODE-018", "NODE-019")
+		time.Sleep(time.Hour)
+		if got := n.containers(); got != 1 || n.cri.Calls("StopContainer") != 0 {
+			t.Errorf("while the node is cut off: got %d containers, and %d calls to stop one; want it to run on", got, n.cri.Calls("StopContainer"))
+		}
+		n.api.BreakWith(nil)
+		if p := getPod(t, n.api, "web"); p == nil || p.DeletionTimestamp == nil || p.Status.ContainerStatuses[0].ContainerID != before {
+			t.Errorf("while the node is cut off: got of the API %+v, want the pod as it was, told to end", p)
+		}
+		heard()
+		time.Sleep(time.Minute)
+		if p := getPod(t, n.api, "web"); p != nil || n.containers() != 0 {
+			t.Errorf("once the node has heard: got %+v and %d containers, want neither", p, n.containers())
 		}
 	})
 }

@@ -7,11 +7,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	config "k8s.io/kubelet/config/v1beta1"
-	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/client"
@@ -31,6 +28,7 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/runtime"
 	"github.com/kemudi/kemudi/internal/kubelet/server"
 	"github.com/kemudi/kemudi/internal/kubelet/static"
+	"github.com/kemudi/kemudi/internal/obs"
 )
 
 // pace is how often what the kernel does not tell of is looked at: how large
@@ -52,7 +50,7 @@ func New(o Options) (*Agent, error) {
 
 // wire makes the parts of an agent and joins them.
 func wire(o Options) (*Agent, error) {
-	a := &Agent{o: o, running: make(chan struct{}), cache: client.Cached(o.Transport, core.Pods, "spec.nodeName="+o.NodeName)}
+	a := &Agent{o: o, running: make(chan struct{}), registry: obs.NewRegistry(), cache: client.Cached(o.Transport, core.Pods, "spec.nodeName="+o.NodeName)}
 	a.watch = &runtime.Watch{
 		Client: o.Runtime, Log: o.Log, Wanted: a.running,
 		Event: func(e *runtimeapi.ContainerEventResponse) { a.pods.Deliver(e) },
@@ -74,11 +72,11 @@ func wire(o Options) (*Agent, error) {
 	}
 	runner := container.New(container.Runner{
 		Runtime: o.Runtime, Events: o.Events, Log: o.Log, Node: a.node, Facts: facts, Disk: files, Objects: objects.New(o.Transport, o.Log),
-		Puller: puller, Ledger: admit.NewLedger(), Version: o.Version, ResolvConf: o.ResolvConf, Connected: o.Connected,
+		Puller: puller, Ledger: admit.NewLedger(), Version: o.Version, ResolvConf: o.ResolvConf, Connected: o.Network.Connected,
 	})
 	set := pod.Options{
 		Runner: runner, Transport: o.Transport, Every: pace, Forgotten: func(id string) { a.server.Forget(id) },
-		Admit: (&gate{runner, f.sysctls, a.watch}).admit,
+		Admit: (&gate{runner, f.sysctls, a.watch}).admit, Drained: o.Network.Drained,
 	}
 	gauges := o.gauges
 	if gauges == nil && !o.Simulated {
@@ -92,7 +90,8 @@ func wire(o Options) (*Agent, error) {
 		return nil, err
 	}
 	a.server = server.New(server.Options{
-		NodeName: o.NodeName, Pods: a.pods, Cached: a.cache, Config: configuration(&o), NoSystemLogs: o.Settings.NoSystemLogs, Log: o.Log,
+		NodeName: o.NodeName, Pods: a.pods, Cached: a.cache, Config: configuration(&o), NoSystemLogs: o.Settings.NoSystemLogs,
+		Registry: a.registry, Log: o.Log,
 	})
 	a.parts = a.partsWith(gauges)
 	return a, nil
@@ -154,7 +153,7 @@ func nodeFor(o *Options, f *facts, changes func() int64) *node.Node {
 		Simulated: o.Simulated, ByHand: o.ByHand, Labels: o.Labels, Taints: o.Taints, Port: o.Port, Version: o.Version,
 		Machine: f.machine, Addresses: o.NodeIPs, External: o.Settings.External, Said: o.Settings.SaidIPs, Capacity: f.capacity,
 		Reserved: []v1.ResourceList{v1.ResourceList(o.Settings.KubeReserved), v1.ResourceList(o.Settings.SystemReserved)}, Eviction: eviction,
-		ImageChanges: changes,
+		ImageChanges: changes, StatusPeriod: o.Settings.StatusPeriod,
 	})
 }
 
@@ -185,18 +184,4 @@ func newStatic(o *Options, set *pod.Set) (*static.Pods, error) {
 		return nil, fmt.Errorf("make directory of manifests: %w", err)
 	}
 	return static.New(&manifest.Dir{Path: path, Node: o.NodeName}, set, o.Log), nil
-}
-
-// configuration is how the agent is configured, as far as upstream's agent has the
-// same settings.
-func configuration(o *Options) config.KubeletConfiguration {
-	return config.KubeletConfiguration{
-		TypeMeta: metav1.TypeMeta{Kind: "KubeletConfiguration", APIVersion: "kubelet.config.k8s.io/v1beta1"},
-		Port:     int32(o.Port), MaxPods: int32(o.Settings.MaxPods), ClusterDomain: o.ClusterDomain, ClusterDNS: o.ClusterDNS,
-		CgroupRoot: o.CgroupParent, PodLogsDir: o.PodLogsDir, EnableSystemLogHandler: ptr.To(!o.Settings.NoSystemLogs),
-		Authentication: config.KubeletAuthentication{
-			Anonymous: config.KubeletAnonymousAuthentication{Enabled: ptr.To(false)}, Webhook: config.KubeletWebhookAuthentication{Enabled: ptr.To(true)},
-		},
-		Authorization: config.KubeletAuthorization{Mode: config.KubeletAuthorizationModeWebhook},
-	}
 }

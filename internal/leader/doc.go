@@ -5,6 +5,9 @@
 // Nobody has to trust clocks. What runs while a process leads writes under the condition that
 // the lease is as this process has it (package fence): who has slept through the lease
 // finds out by the first write, which fails. Why: docs/decisions/024-leaders-are-fenced.md.
+// Who is alone with its store leads without a lease, and goes on doing so when it gets one
+// because others come. Who is seen to be dead, by its record in package servers, loses its leases before
+// they have run out: docs/decisions/033-servers-come-and-go.md.
 //
 // Invariants, cited by number in the code:
 //

@@ -18,8 +18,10 @@ import (
 	"github.com/kemudi/kemudi/internal/api/coordination"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/servers"
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/store/fence"
+	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/watchcache"
 )
 
@@ -28,6 +30,12 @@ type Options struct {
 	Settings Settings
 	Name     string // of the lease
 	Identity string // of this process: no other may ever have it
+	// Alone says that nobody else stands for election before Run: until then this process leads, and
+	// needs no lease for that.
+	Alone bool
+	// Record shows to others that this process lives: as soon as they do not see it any more they may take
+	// its leases, without waiting for these to run out. Nil: they wait.
+	Record *servers.Keeper
 	// Transport may read and write the lease, past what the process may do as a leader.
 	Transport client.Transport
 	Events    client.EventSink // nil: no events are written
@@ -35,12 +43,17 @@ type Options struct {
 	Logger    *slog.Logger
 }
 
+// annotationRecord is on the leases of a process that has a record: the identity of that.
+const annotationRecord = "kemudi.io/server-record"
+
 // Elector takes part in one election while Run runs.
 type Elector struct {
 	o      Options
 	log    *slog.Logger
 	leases client.Client[*coordinationv1.Lease]
 	seen   client.Reader[*coordinationv1.Lease]
+
+	held chan struct{} // closed when this process has had the lease
 
 	mu struct {
 		sync.Mutex
@@ -59,10 +72,18 @@ func New(o Options) *Elector {
 		o: o, log: o.Logger.With("lease", o.Name, "identity", o.Identity),
 		leases: client.For(o.Transport, coordination.Leases), seen: client.Cached(o.Transport, coordination.Leases, ""),
 	}
-	e.mu.begun = make(chan struct{})
-	o.Metrics.set(o.Name, 0)
+	e.held, e.mu.begun = make(chan struct{}), make(chan struct{})
+	if o.Alone {
+		e.mu.term = newTerm()
+	} else {
+		o.Metrics.set(o.Name, 0)
+	}
 	return e
 }
+
+// Held is closed when this process has taken the lease for the first time, and all that runs
+// depends on it.
+func (e *Elector) Held() <-chan struct{} { return e.held }
 
 // releaseDeadline bounds how long it takes to give the lease back.
 const releaseDeadline = 2 * time.Second
@@ -70,6 +91,7 @@ const releaseDeadline = 2 * time.Second
 var (
 	errOther = errors.New("another process holds the lease")
 	errStops = errors.New("this process stops")
+	errAway  = errors.New("the other servers may take this one for dead: its record was not renewed in time")
 )
 
 // Lead calls run in each term of this process, until ctx ends or run returns while
@@ -107,22 +129,38 @@ func (e *Elector) wait(ctx context.Context) *term {
 }
 
 // Run stands for election again and again until ctx ends. It then gives the lease back,
-// so that another takes over at once: the API must still answer.
+// so that another takes over at once: the API must still answer. The term of who was alone goes on
+// meanwhile, and gets the lease.
 func (e *Elector) Run(ctx context.Context) error {
 	select {
 	case <-e.seen.Synced():
 	case <-ctx.Done():
 		return nil
 	}
-	for {
-		lease, since := e.acquire(ctx)
+	if e.o.Record != nil {
+		select {
+		case <-e.o.Record.Kept():
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	e.mu.Lock()
+	t := e.mu.term
+	e.mu.Unlock()
+	for ; ; t = nil {
+		ask := e.acquire
+		if t != nil {
+			ask = e.seize
+		}
+		lease, since := ask(ctx)
 		if lease == nil {
 			return nil
 		}
-		if err := e.caughtUp(ctx, lease, since); err == nil {
-			lease = e.serve(ctx, lease, since)
-		} else if ctx.Err() == nil {
-			e.log.Warn("begin a term: the caches are not as new as the lease", "err", err)
+		if t == nil {
+			t = e.newTerm(ctx, lease, since)
+		}
+		if t != nil {
+			lease = e.serve(ctx, t, lease, since)
 		}
 		if ctx.Err() != nil {
 			e.release(context.WithoutCancel(ctx), lease)
@@ -131,31 +169,103 @@ func (e *Elector) Run(ctx context.Context) error {
 	}
 }
 
-// caughtUp waits until the caches show all that was written before the term (L5).
+// newTerm is a term for a lease that was just taken, once the caches of this process
+// show all that was written before (L5); nil: they did not in time.
+func (e *Elector) newTerm(ctx context.Context, lease *coordinationv1.Lease, since time.Time) *term {
+	if err := e.caughtUp(ctx, lease, since); err != nil {
+		if ctx.Err() == nil {
+			e.log.Warn("begin a term: the caches are not as new as the lease", "err", err)
+		}
+		return nil
+	}
+	return newTerm()
+}
+
+// caughtUp waits until the caches show all that was written before the lease.
 func (e *Elector) caughtUp(ctx context.Context, lease *coordinationv1.Lease, since time.Time) error {
 	ctx, cancel := context.WithDeadline(ctx, since.Add(e.o.Settings.RenewDeadline))
 	defer cancel()
 	return e.seen.WaitRev(ctx, revision(lease))
 }
 
-// serve is one term, from beginning to end. It returns the lease as it was last written.
-func (e *Elector) serve(ctx context.Context, lease *coordinationv1.Lease, since time.Time) *coordinationv1.Lease {
-	t := e.begin(lease)
-	why := e.keep(ctx, t, since)
-	t.end(why)
+// serve is a term with a lease, from beginning to end. It returns the lease as it was
+// last written.
+func (e *Elector) serve(ctx context.Context, t *term, lease *coordinationv1.Lease, since time.Time) *coordinationv1.Lease {
+	t.lease = lease
+	err := t.hold.Take(ctx, e.claim(t, lease))
+	if err == nil {
+		e.begin(t)
+		err = e.keep(ctx, t, since)
+	}
+	t.end(err)
 	t.running.Wait() // L3, L4
 	e.o.Metrics.set(e.o.Name, 0)
 	e.o.Events.Event(t.lease, corev1.EventTypeNormal, "LeaderElection", e.o.Identity+" stopped leading")
-	e.log.Info("stopped leading", "err", why)
+	e.log.Info("stopped leading", "err", err)
 	return t.lease
 }
 
+// claim is what the writes of a term depend on.
+func (e *Elector) claim(t *term, lease *coordinationv1.Lease) fence.Claim {
+	return fence.Claim{
+		At:   store.Cond{Key: coordination.Leases.Def.Key(lease.Namespace, lease.Name), Rev: revision(lease)},
+		Held: func(value []byte) bool { return e.holds(value, lease) },
+		Lost: func() { t.end(fence.ErrLost) },
+	}
+}
+
+// begin lets those go on that wait for a term, and says that this process leads.
+func (e *Elector) begin(t *term) {
+	e.mu.Lock()
+	if e.mu.term != t {
+		e.mu.term = t
+		close(e.mu.begun)
+		e.mu.begun = make(chan struct{})
+	}
+	e.mu.Unlock()
+	select {
+	case <-e.held:
+	default:
+		close(e.held)
+	}
+	e.o.Metrics.set(e.o.Name, 1)
+	e.o.Events.Event(t.lease, corev1.EventTypeNormal, "LeaderElection", e.o.Identity+" became leader")
+	e.log.Info("became leader")
+}
+
+// seize takes the lease whoever has it: nobody else stands for election yet. since is when it was
+// asked for; nil: ctx has ended.
+func (e *Elector) seize(ctx context.Context) (_ *coordinationv1.Lease, since time.Time) {
+	for {
+		since = time.Now()
+		now, err := e.leases.Get(ctx, e.o.Settings.Namespace, e.o.Name)
+		if apierrors.IsNotFound(err) {
+			now, err = nil, nil
+		}
+		var lease *coordinationv1.Lease
+		if err == nil {
+			lease, err = e.take(ctx, now)
+		}
+		if err == nil {
+			return lease, since
+		}
+		if ctx.Err() == nil {
+			e.log.Warn("take the lease, as others may stand for election soon", "err", err)
+		}
+		if task.Sleep(ctx, e.o.Settings.RetryPeriod) != nil {
+			return nil, since
+		}
+	}
+}
+
 // acquire waits until the lease is free and takes it. A lease that nobody has changed for
-// as long as it is good for is free: what counts is this process's clock. since is when it was asked
-// for; nil: ctx has ended.
+// as long as it is good for is free: what counts is this process's clock. So is that of a process whose
+// record is gone. since is when it was asked for; nil: ctx has ended.
 func (e *Elector) acquire(ctx context.Context) (_ *coordinationv1.Lease, since time.Time) {
 	f := e.seen.Follow(cache.FollowOptions{Namespace: e.o.Settings.Namespace})
 	defer f.Close()
+	records := e.seen.Follow(cache.FollowOptions{Namespace: metav1.NamespaceSystem})
+	defer records.Close()
 	free := time.NewTimer(0)
 	defer free.Stop()
 	var now *coordinationv1.Lease
@@ -178,7 +288,16 @@ func (e *Elector) acquire(ctx context.Context) (_ *coordinationv1.Lease, since t
 		case <-f.Ready():
 			look(f.Next())
 			continue
+		case <-records.Ready():
+			if records.Next(); e.dead(now) {
+				free.Reset(0)
+			}
+			continue
 		case <-free.C:
+		}
+		if !e.alive() {
+			free.Reset(e.o.Settings.RetryPeriod) // others would take it away at once
+			continue
 		}
 		since = time.Now()
 		lease, err := e.take(ctx, now)
@@ -199,11 +318,24 @@ func (e *Elector) freeIn(l *coordinationv1.Lease) time.Duration {
 	if l == nil {
 		return 0
 	}
-	if holder := ptr.Deref(l.Spec.HolderIdentity, ""); holder == "" || holder == e.o.Identity {
+	if holder := ptr.Deref(l.Spec.HolderIdentity, ""); holder == "" || holder == e.o.Identity || e.dead(l) {
 		return 0
 	}
 	return time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second
 }
+
+// dead says that the holder of a lease had a record, and has none any more. The record was there
+// before the lease, and both are in one cache: what shows the lease has shown the record.
+func (e *Elector) dead(l *coordinationv1.Lease) bool {
+	if l == nil {
+		return false
+	}
+	record := l.Annotations[annotationRecord]
+	return servers.SameProcess(record, ptr.Deref(l.Spec.HolderIdentity, "")) && !servers.Lives(e.seen.Cache, record)
+}
+
+// alive says that others see that this process lives.
+func (e *Elector) alive() bool { return e.o.Record == nil || time.Now().Before(e.o.Record.Until()) }
 
 // take makes this process the holder of the lease, which is as now (nil: there is none).
 func (e *Elector) take(ctx context.Context, now *coordinationv1.Lease) (*coordinationv1.Lease, error) {
@@ -213,6 +345,10 @@ func (e *Elector) take(ctx context.Context, now *coordinationv1.Lease) (*coordin
 	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: e.o.Settings.Namespace, Name: e.o.Name}}
 	if now != nil {
 		l = now.DeepCopy()
+	}
+	delete(l.Annotations, annotationRecord)
+	if e.o.Record != nil {
+		metav1.SetMetaDataAnnotation(&l.ObjectMeta, annotationRecord, e.o.Record.Identity())
 	}
 	s := &l.Spec
 	if ptr.Deref(s.HolderIdentity, "") != e.o.Identity {
@@ -228,24 +364,6 @@ func (e *Elector) take(ctx context.Context, now *coordinationv1.Lease) (*coordin
 		return e.leases.Create(ctx, l)
 	}
 	return e.leases.Update(ctx, l)
-}
-
-// begin begins a term with the lease as it was just written.
-func (e *Elector) begin(lease *coordinationv1.Lease) *term {
-	t := newTerm(lease)
-	key := coordination.Leases.Def.Key(lease.Namespace, lease.Name)
-	t.hold = fence.NewHold(store.Cond{Key: key, Rev: revision(lease)},
-		func(value []byte) bool { return e.holds(value, lease) },
-		func() { t.end(fence.ErrLost) })
-	e.mu.Lock()
-	e.mu.term = t
-	close(e.mu.begun)
-	e.mu.begun = make(chan struct{})
-	e.mu.Unlock()
-	e.o.Metrics.set(e.o.Name, 1)
-	e.o.Events.Event(lease, corev1.EventTypeNormal, "LeaderElection", e.o.Identity+" became leader")
-	e.log.Info("became leader")
-	return t
 }
 
 // revision is that of a stored object. Of what is no number it is 0: the first write then
@@ -275,7 +393,11 @@ func same(a, b *coordinationv1.Lease) bool {
 func (e *Elector) keep(ctx context.Context, t *term, since time.Time) error {
 	for {
 		deadline := since.Add(e.o.Settings.RenewDeadline)
-		again := time.NewTimer(min(e.o.Settings.RetryPeriod, time.Until(deadline)))
+		until := deadline
+		if e.o.Record != nil && e.o.Record.Until().Before(deadline) {
+			until = e.o.Record.Until()
+		}
+		again := time.NewTimer(min(e.o.Settings.RetryPeriod, time.Until(until)))
 		select {
 		case <-again.C:
 		case <-t.over:
@@ -287,9 +409,11 @@ func (e *Elector) keep(ctx context.Context, t *term, since time.Time) error {
 			return errStops
 		case t.ended():
 			return fence.ErrLost
+		case !e.alive():
+			return errAway // L1
 		}
 		asked := time.Now()
-		err := e.renew(ctx, t, deadline)
+		err := e.renew(ctx, t, until)
 		switch {
 		case err == nil:
 			since = asked

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -36,13 +35,8 @@ const (
 
 // game is a random life of control planes, what is asked of them, and what must hold.
 type game struct {
-	*testing.T
-	rng    *rand.Rand
-	c      *sim.Cluster
-	alive  []string
-	frozen []string
-	late   []func() int
-	jobs   int
+	fates
+	jobs int
 
 	sets client.Client[*appsv1.ReplicaSet]
 	work client.Client[*batchv1.Job]
@@ -72,7 +66,7 @@ func play(t *testing.T, rng *rand.Rand) (late, changes int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &game{T: t, rng: rng, c: c, alive: []string{"a", "b", "c"}}
+	g := &game{fates: fates{T: t, rng: rng, c: c, alive: []string{"a", "b", "c"}}}
 	defer func() {
 		if err := c.Stop(); err != nil {
 			t.Error(err)
@@ -106,25 +100,10 @@ func play(t *testing.T, rng *rand.Rand) (late, changes int) {
 	for range steps {
 		g.step(ctx)
 	}
-	for _, name := range g.frozen {
-		g.thaw(name)
-	}
-	if len(g.alive) == 0 {
-		g.start()
-	}
+	g.revive()
 	time.Sleep(10 * time.Minute)
 	g.settled(ctx)
-	for _, n := range g.late {
-		late += n()
-	}
-	return late, g.transitions()
-}
-
-func (g *game) must(_ any, err error) {
-	g.Helper()
-	if err != nil {
-		g.Error(err)
-	}
+	return g.lateWrites(), g.transitions()
 }
 
 func template(of string, restart corev1.RestartPolicy, annotations map[string]string) corev1.PodTemplateSpec {
@@ -150,51 +129,6 @@ func (g *game) step(ctx context.Context) {
 		g.fate()
 	}
 	time.Sleep(time.Duration(g.rng.IntN(25)) * time.Second)
-}
-
-// fate is what happens to a control plane.
-func (g *game) fate() {
-	g.Helper()
-	leader := g.c.Leader("kube-controller-manager")
-	if g.rng.IntN(3) == 0 {
-		leader = g.c.Leader("kube-scheduler")
-	}
-	running := slices.Contains(g.alive, leader) && !slices.Contains(g.frozen, leader)
-	switch what := g.rng.IntN(6); {
-	case len(g.frozen) > 0 && (what == 0 || len(g.frozen) == 2):
-		g.thaw(g.frozen[0])
-	case len(g.alive) < 3 && what == 1:
-		g.start()
-	case !running || len(g.alive)-len(g.frozen) < 2: // one must be left
-	case what == 2:
-		g.end(leader, g.c.KillPlane)
-	case what == 3:
-		g.end(leader, g.c.StopPlane)
-	default:
-		g.must(nil, g.c.FreezePlane(leader, g.rng.IntN(4)))
-		g.frozen = append(g.frozen, leader)
-	}
-}
-
-func (g *game) thaw(name string) {
-	g.Helper()
-	late, err := g.c.ThawPlane(name)
-	g.must(nil, err)
-	g.late = append(g.late, late)
-	g.frozen = slices.DeleteFunc(slices.Clone(g.frozen), func(x string) bool { return x == name })
-}
-
-func (g *game) start() {
-	g.Helper()
-	name := fmt.Sprintf("p%d", g.rng.Uint32())
-	g.must(nil, g.c.StartPlane(name))
-	g.alive = append(g.alive, name)
-}
-
-func (g *game) end(name string, how func(string) error) {
-	g.Helper()
-	g.must(nil, how(name))
-	g.alive = slices.DeleteFunc(g.alive, func(x string) bool { return x == name })
 }
 
 // job asks for some work.
@@ -302,12 +236,4 @@ func (g *game) settled(ctx context.Context) {
 			g.Errorf("job %d: %d of %d done, finished at %v", i+1, job.Status.Succeeded, completions, job.Status.CompletionTime)
 		}
 	}
-}
-
-// transitions is how often leaders have changed.
-func (g *game) transitions() (n int) {
-	for _, lease := range []string{"kube-controller-manager", "kube-scheduler"} {
-		n += g.c.Transitions(lease)
-	}
-	return n
 }

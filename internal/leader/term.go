@@ -11,9 +11,9 @@ import (
 
 // term is a time for which this process leads, without a break.
 type term struct {
-	lease *coordinationv1.Lease // as it was last written; belongs to the goroutine of Run
-	hold  *fence.Hold
-	over  chan struct{} // closed when the term has ended
+	lease *coordinationv1.Lease // as it was last written; belongs to the goroutine of Run. nil: it has none yet
+	hold  *fence.Hold           // on which all writes depend
+	over  chan struct{}         // closed when the term has ended
 
 	running sync.WaitGroup // those that run
 	mu      struct {
@@ -23,8 +23,8 @@ type term struct {
 	}
 }
 
-func newTerm(lease *coordinationv1.Lease) *term {
-	t := &term{lease: lease, over: make(chan struct{})}
+func newTerm() *term {
+	t := &term{hold: fence.NewHold(), over: make(chan struct{})}
 	t.mu.runs = map[*context.CancelCauseFunc]struct{}{}
 	return t
 }

@@ -3,6 +3,7 @@ package obs
 import (
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -66,6 +67,13 @@ func parseLevel(s string) (slog.Level, error) {
 		return slog.LevelError, nil
 	}
 	return 0, fmt.Errorf("log level %q: must be debug, info, warn or error", s)
+}
+
+// CaptureStandard sends what libraries write to the standard library's logger to log, as
+// information: CoreDNS tells there of each question that could not be answered.
+func CaptureStandard(to *slog.Logger) {
+	log.SetFlags(0)
+	log.SetOutput(slog.NewLogLogger(to.With("component", "library").Handler(), slog.LevelInfo).Writer())
 }
 
 // CaptureKlog sends what the Kubernetes libraries log to log, marked with

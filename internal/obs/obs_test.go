@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	stdlog "log"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -166,4 +167,19 @@ func TestSameCheckTwicePanics(t *testing.T) {
 	}()
 	var h Health
 	h.Add(Check{Name: "a"}, Check{Name: "a"})
+}
+
+// It belongs to the process: no test beside it may write there.
+func TestStandardLoggerIsInformation(t *testing.T) {
+	flags, output := stdlog.Flags(), stdlog.Writer()
+	defer func() {
+		stdlog.SetFlags(flags)
+		stdlog.SetOutput(output)
+	}()
+	var b strings.Builder
+	CaptureStandard(slog.New(slog.NewTextHandler(&b, nil)))
+	stdlog.Print("[ERROR] plugin/errors: 2 www.example.com. A: i/o timeout")
+	if want := "level=INFO msg=\"[ERROR] plugin/errors: 2 www.example.com. A: i/o timeout\" component=library\n"; !strings.HasSuffix(b.String(), want) {
+		t.Errorf("got %q, want it to end in %q", b.String(), want)
+	}
 }

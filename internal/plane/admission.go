@@ -5,6 +5,7 @@ import (
 	"github.com/kemudi/kemudi/internal/admission/plugins"
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/dra"
+	"github.com/kemudi/kemudi/internal/api/networking"
 	rbacapi "github.com/kemudi/kemudi/internal/api/rbac"
 	"github.com/kemudi/kemudi/internal/api/storage"
 	"github.com/kemudi/kemudi/internal/auth"
@@ -41,7 +42,8 @@ func (p *Plane) admission() (*admission.Chain, error) {
 	p.authorizer = auth.Authorizers(
 		node.New(node.Caches{
 			Pods: cache(core.Pods.Def), Claims: cache(core.PersistentVolumeClaims.Def), Volumes: cache(core.PersistentVolumes.Def),
-			VolumeAttachments: cache(storage.VolumeAttachments.Def), ResourceSlices: cache(dra.ResourceSlices.Def),
+			VolumeAttachments: cache(storage.VolumeAttachments.Def), ResourceSlices: cache(dra.ResourceSlices.Def), NetworkPolicies: cache(networking.NetworkPolicies.Def),
+			Ingresses: cache(networking.Ingresses.Def), IngressClasses: cache(networking.IngressClasses.Def),
 		}),
 		p.roles,
 	)

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/networking"
 	"github.com/kemudi/kemudi/internal/api/scheduling"
 	"github.com/kemudi/kemudi/internal/auth/bootstrap"
 	"github.com/kemudi/kemudi/internal/client"
@@ -36,6 +37,9 @@ func (p *Plane) bootstrap(ctx context.Context, all []*controller.Controller) err
 		}
 	}
 	close(p.made.priorities)
+	if err := Ensure(ctx, t, networking.ServiceCIDRs, networking.NewDefaultServiceCIDR(p.o.Network.ServiceCIDRs)); err != nil {
+		return err
+	}
 	if err := bootstrap.Reconcile(ctx, t, bootstrap.Default().Join(controllerPolicy(all))); err != nil {
 		return err
 	}

@@ -3,9 +3,6 @@ package plane
 import (
 	"fmt"
 
-	"github.com/google/uuid"
-
-	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/leader"
 )
@@ -22,10 +19,10 @@ func (o *Options) elections() (controllers, scheduler leader.Settings) {
 	return controllers, scheduler
 }
 
-// elects says that leaders are elected: there are others, and nobody decides for them.
+// elects says that leaders are elected as soon as there are others: nobody decides for them.
 func (o *Options) elects() bool {
 	controllers, scheduler := o.elections()
-	return o.Shared && o.Leadership == nil && !(controllers.Off && scheduler.Off)
+	return !o.Alone && o.Leadership == nil && !(controllers.Off && scheduler.Off)
 }
 
 // checkElections says what is wrong with the elections.
@@ -52,22 +49,22 @@ func oneLease(controllers, scheduler leader.Settings) bool {
 // scheduler; nil: it does.
 type leadership struct {
 	controllers, scheduler controller.Leadership
-	electors               []*leader.Elector // to be run
+	electors               []*leader.Elector // to be run when there are others
 }
 
 // leadership takes part in the elections, if there are any. What is elected is known by
 // upstream's names of the programs.
-func (p *Plane) leadership(events *client.Recorder) leadership {
+func (p *Plane) leadership() leadership {
 	if !p.o.elects() {
 		return leadership{controllers: p.o.Leadership, scheduler: p.o.Leadership}
 	}
 	controllers, scheduler := p.o.elections()
-	metrics, identity := leader.NewMetrics(p.o.Registry), p.o.Host+"_"+uuid.NewString()
+	metrics, identity := leader.NewMetrics(p.o.Registry), p.o.Host+"_"+p.uid
 	var l leadership
 	elector := func(settings leader.Settings, component string) *leader.Elector {
 		e := leader.New(leader.Options{
-			Settings: settings, Name: settings.Lease(0), Identity: identity, Transport: p.Admin(),
-			Events: events.For(component), Metrics: metrics, Logger: p.o.Logger,
+			Settings: settings, Name: settings.Lease(0), Identity: identity, Alone: !p.o.Shared, Record: p.record, Transport: p.Admin(),
+			Events: p.recorder.For(component), Metrics: metrics, Logger: p.o.Logger,
 		})
 		l.electors = append(l.electors, e)
 		return e

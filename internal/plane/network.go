@@ -2,9 +2,11 @@ package plane
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -21,6 +23,25 @@ type PortRange struct{ First, Last uint16 }
 
 // String is the range as the flag takes it.
 func (r PortRange) String() string { return fmt.Sprintf("%d-%d", r.First, r.Last) }
+
+// ParsePortRange reads a range as String writes it.
+func ParsePortRange(text string) (r PortRange, _ error) {
+	first, last, ok := strings.Cut(text, "-")
+	if !ok {
+		return r, errors.New("not of the form 30000-32767")
+	}
+	for _, end := range []struct {
+		text string
+		to   *uint16
+	}{{first, &r.First}, {last, &r.Last}} {
+		n, err := strconv.ParseUint(end.text, 10, 16)
+		if err != nil {
+			return r, fmt.Errorf("not of the form 30000-32767: %w", err)
+		}
+		*end.to = uint16(n)
+	}
+	return r, nil
+}
 
 // DefaultNetwork is the network of a control plane that is told of none.
 func DefaultNetwork() Network {

@@ -5,12 +5,16 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/netip"
+	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/kemudi/kemudi/internal/api"
+	"github.com/kemudi/kemudi/internal/api/coordination"
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/metrics"
 	"github.com/kemudi/kemudi/internal/api/scheduling"
@@ -27,6 +31,7 @@ import (
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/scheduler"
 	"github.com/kemudi/kemudi/internal/scheduler/config"
+	"github.com/kemudi/kemudi/internal/servers"
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/store/fence"
 	"github.com/kemudi/kemudi/internal/task"
@@ -51,15 +56,21 @@ type Options struct {
 	Serving func(o *apiserver.Options, caches *watchcache.Set) error
 	// Controllers configures the controllers beyond what is set here.
 	Controllers controllers.Options
-	// Shared says that other control planes work on the store as well: one of them is
-	// elected to run the controllers, one the scheduler. Who is alone pays nothing.
+	// Shared says that other control planes work on the store as well, from the start: one of them is
+	// elected to run the controllers, one the scheduler. Who is alone pays nothing before Share.
 	Shared bool
+	// Alone says that neither controllers nor scheduler run here: processes of their own do.
+	Alone bool
 	// Election says how; of the scheduler, its configuration does, if there is one.
 	Election leader.Settings
 	// Leadership decides in place of elections; nil: nobody does.
 	Leadership controller.Leadership
-	// Host names this process in events, and with a random part in elections.
-	Host string
+	// Host names this process in events, with a random part in elections, and in the record by which
+	// other servers know that it lives. There, Address is that of its API, and Node the node of this machine;
+	// both may be missing.
+	Host    string
+	Address netip.AddrPort
+	Node    string
 }
 
 // Plane is store, API server, controllers and scheduler in one process.
@@ -71,6 +82,14 @@ type Plane struct {
 	kinds  *kinds
 	ready  chan struct{}
 	made   made
+
+	uid     string // of this process
+	record  *servers.Keeper
+	lead    leadership
+	sharing sync.Once
+	shared  chan struct{} // closed when others may work on the store
+	leaving sync.Once
+	left    chan struct{} // closed when others are to take over
 
 	recorder   *client.Recorder
 	roles      *rbac.Authorizer
@@ -96,9 +115,16 @@ func New(o Options) (*Plane, error) {
 		o.Store = fence.Store{Store: o.Store}
 	}
 	defs := api.All()
-	p := &Plane{o: o, kinds: newKinds(defs), ready: make(chan struct{})}
+	p := &Plane{o: o, kinds: newKinds(defs), ready: make(chan struct{}), uid: uuid.NewString(), shared: make(chan struct{}), left: make(chan struct{})}
+	if o.Shared {
+		close(p.shared)
+	}
 	p.made = made{make(chan struct{}), make(chan struct{}), make(chan struct{})}
-	p.caches, err = watchcache.New(watchcache.Options{Store: o.Store, Defs: defs, Logger: o.Logger.With("part", "watchcache")})
+	p.caches, err = watchcache.New(watchcache.Options{
+		Store: o.Store, Defs: defs, Logger: o.Logger.With("part", "watchcache"),
+		Others: func(changes []store.Change, rev int64) { p.server.Told(changes, rev) },
+		Missed: func(rev int64) { p.server.Missed(rev) },
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -124,6 +150,11 @@ func New(o Options) (*Plane, error) {
 		return nil, err
 	}
 	p.recorder = client.NewRecorder(p.Admin(), o.Host, o.Logger)
+	p.record = servers.NewKeeper(servers.Options{
+		Self:  servers.Self{Host: o.Host, UID: p.uid, Address: o.Address, Node: o.Node},
+		Store: o.Store, Leases: p.caches.Cache(coordination.Leases.Def), Logger: o.Logger,
+	})
+	p.lead = p.leadership()
 	return p, nil
 }
 
@@ -219,14 +250,21 @@ func (p *Plane) Run(ctx context.Context) error {
 func (p *Plane) Controllers() []*controller.Controller {
 	o := p.o.Controllers
 	o.Kinds, o.CABundle, o.PodCIDRs, o.Registry = p.kinds, p.o.CABundle, p.o.Network.ClusterCIDRs, p.o.Registry
+	o.ServerNode = p.o.Node
 	o.Cloud.ClusterCIDRs = p.o.Network.ClusterCIDRs
 	o.PodGroups = p.server.Serves(scheduling.PodGroups.Def)
-	o.DNS.Address, o.DNS.DualStack = p.o.Network.ClusterDNS, len(p.o.Network.ServiceCIDRs) > 1
+	o.DNS.Address, o.ServiceCIDR.Ranges = p.o.Network.ClusterDNS, p.o.Network.ServiceCIDRs
 	return controllers.All(o)
 }
 
-// control runs controllers and scheduler.
+// control runs controllers and scheduler, if they are this process's.
 func (p *Plane) control(ctx context.Context, all []*controller.Controller) error {
+	if p.o.Alone {
+		g := task.NewGroup(ctx)
+		g.Go("events", p.recorder.Run)
+		g.Go("other servers", p.among)
+		return g.Wait()
+	}
 	sched := scheduler.New(scheduler.Options{
 		Transport: p.server.As(&user.DefaultInfo{Name: user.KubeScheduler, Groups: []string{user.AllAuthenticated}}, "kube-scheduler"),
 		Events:    p.recorder.For,
@@ -235,23 +273,20 @@ func (p *Plane) control(ctx context.Context, all []*controller.Controller) error
 		Config:    p.o.Scheduler,
 		PodGroups: p.server.Serves(scheduling.PodGroups.Def),
 	})
-	lead := p.leadership(p.recorder)
 	env := controller.Env{
-		As: p.as, Recorder: p.recorder.For, Logger: p.o.Logger, Metrics: controller.NewMetrics(p.o.Registry), Leadership: lead.controllers,
+		As: p.as, Recorder: p.recorder.For, Logger: p.o.Logger, Metrics: controller.NewMetrics(p.o.Registry), Leadership: p.lead.controllers,
 	}
 	g := task.NewGroup(ctx)
 	g.Go("events", p.recorder.Run)
-	for _, e := range lead.electors {
-		g.Go("election", e.Run)
-	}
+	g.Go("other servers", p.among)
 	g.Go("controllers", func(ctx context.Context) error {
 		return controller.RunAll(ctx, p.o.Controllers.Running(all), env)
 	})
 	g.Go("scheduler", func(ctx context.Context) error {
-		if lead.scheduler == nil {
+		if p.lead.scheduler == nil {
 			return sched.Run(ctx)
 		}
-		return lead.scheduler.Lead(ctx, sched.Run)
+		return p.lead.scheduler.Lead(ctx, sched.Run)
 	})
 	return g.Wait()
 }

@@ -116,7 +116,7 @@ func TestFirewallThatDropsForwardedIsToldOf(t *testing.T) {
 		if want := "(ip filter FORWARD): pods may be cut off. Let pass what comes from and goes to kemudi0: iptables -I FORWARD -i kemudi0 -j ACCEPT; iptables -I FORWARD -o kemudi0 -j ACCEPT"; !strings.Contains(got, want) {
 			t.Errorf("got %q, want %q in it", got, want)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(wait.Patience):
 		t.Error("nobody was told")
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -32,6 +31,7 @@ type Network struct {
 	links *nft.Groups
 	moves *moves
 	pause time.Duration // between two repairs; see mendPause
+	next  serviceRanges
 
 	looked   bool   // for collisions, and found none
 	firewall string // the chains that Trouble has been told of
@@ -52,6 +52,7 @@ func New(o Options) (*Network, error) {
 		return nil, fmt.Errorf("open netlink: %w", err)
 	}
 	n := &Network{o: o, nl: nl, pause: mendPause}
+	n.next.set = make(chan struct{}, 1)
 	if n.conn, err = nft.Open(); err != nil {
 		n.Close()
 		return nil, err
@@ -199,6 +200,8 @@ func (n *Network) Run(ctx context.Context) error {
 			n.inspectFirewall()
 		case <-links:
 			n.mend(g.Context())
+		case <-n.next.set:
+			n.changeServices(g.Context())
 		case <-moves:
 			look = time.After(time.Until(looked.Add(n.pause)))
 		case <-n.Routes.again:
@@ -343,33 +346,6 @@ func setAddrs(nl *netlink.Handle, link netlink.Link, want map[netip.Prefix]bool)
 		}
 	}
 	return nil
-}
-
-// ensureServiceRoutes gives packets to service addresses a way, and with it a
-// source address. It is never gone to its end: the proxy rewrites or drops them first.
-func (n *Network) ensureServiceRoutes() error {
-	link, err := n.nl.LinkByName(n.o.Bridge)
-	if err != nil {
-		return fmt.Errorf("find bridge %s: %w", n.o.Bridge, err)
-	}
-	for _, c := range n.serviceRoutes() {
-		r := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(c), Scope: netlink.SCOPE_LINK, Protocol: routeProtocol}
-		if err := n.nl.RouteReplace(r); err != nil {
-			return fmt.Errorf("route service addresses %s: %w", c, err)
-		}
-	}
-	return nil
-}
-
-// serviceRoutes are the service addresses that are routed to the bridge.
-// Without pods of a family it has no address to send from.
-func (n *Network) serviceRoutes() (list []netip.Prefix) {
-	for _, c := range n.o.ServiceCIDRs {
-		if slices.ContainsFunc(n.o.PodCIDRs, func(p netip.Prefix) bool { return p.Addr().Is4() == c.Addr().Is4() }) {
-			list = append(list, c.Masked())
-		}
-	}
-	return list
 }
 
 // hardwareAddr is a locally administered address made from the pod CIDR.

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kemudi/kemudi/internal/podnet/nft"
+	"github.com/kemudi/kemudi/internal/podnet/nft/table"
 )
 
 // Config is what the rules depend on apart from the objects of the cluster.
@@ -51,123 +52,165 @@ const (
 // for session affinity in one family.
 const affinitySize = 1 << 20
 
+// sets are the declarations of the sets of both tables.
+var sets = [len(families)][setCount]*table.Set{declare(nft.IPv4), declare(nft.IPv6)}
+
+// affinities are the sets that rules fill, of both tables.
+var affinities = [len(families)]*table.Set{declareAffinity(nft.IPv4), declareAffinity(nft.IPv6)}
+
+func declare(f nft.Family) (all [setCount]*table.Set) {
+	for s := range setCount {
+		all[s] = &table.Set{Set: kernelSet(s, f)}
+	}
+	for _, s := range []Set{Actions, GuardedActions, PoolActions, NoteActions, MasqueradeActions, ServiceIPs, NodePorts, MasqueradeIPs, MasqueradePorts} {
+		all[s].Show = show
+	}
+	return all
+}
+
 // kernelSet is the declaration of a set.
 func kernelSet(s Set, f nft.Family) nft.Set {
 	addr := nft.AddrOf(f)
 	frontend := []nft.Field{addr, nft.Proto, nft.Port}
 	port := []nft.Field{nft.Proto, nft.Port}
 	endpoint := []nft.Field{addr, nft.Port}
-	verdict := []nft.Field{nft.Verdict}
+	place := []nft.Field{nft.Integer, nft.Proto, addr, nft.Port, nft.Integer}
+	// The first word of these is unused: see the statements that choose.
+	actions := []nft.Field{nft.Integer, nft.Integer, nft.Integer, nft.Integer, nft.Integer}
+	owner := []nft.Field{nft.Integer, nft.Proto, addr, nft.Port}
 	set := nft.Set{Name: s.String()}
 	switch s {
-	case ServiceIPs, MasqueradeIPs:
-		set.Key, set.Data = frontend, verdict
-	case ServicePicks:
-		set.Key, set.Data = frontend, []nft.Field{nft.Integer, nft.Integer} // the first is unused: see hidden
-	case Picks:
-		set.Key, set.Data = []nft.Field{nft.Integer}, verdict
+	case Actions, GuardedActions, PoolActions, NoteActions, MasqueradeActions:
+		set.Key, set.Data = []nft.Field{nft.Integer}, []nft.Field{nft.Verdict}
+	case ServiceIPs:
+		set.Key, set.Data = frontend, actions
+	case ServiceOwners:
+		set.Key, set.Data = frontend, owner
 	case ServiceEndpoints:
-		set.Key, set.Data = append(frontend, nft.Integer), endpoint
-	case ClusterIPs:
+		set.Key, set.Data = place, endpoint
+	case StickyPicks:
+		set.Key, set.Data = place, append([]nft.Field{nft.Integer}, endpoint...)
+	case StickyCluster, StickyLocal:
+		set.Key = []nft.Field{addr, nft.Port, nft.Proto, addr, nft.Port}
+	case Sources:
+		set.Key, set.Interval = []nft.Field{nft.Proto, addr, nft.Port, addr}, true
+	case ClusterIPs, OtherIPs:
 		set.Key = []nft.Field{addr}
-	case NodePorts, MasqueradePorts:
-		set.Key, set.Data = port, verdict
+	case NodePorts:
+		set.Key, set.Data = port, actions
+	case NodePortOwners:
+		set.Key, set.Data = port, owner
 	case HostPortIPs:
 		set.Key, set.Data = frontend, endpoint
 	case HostPorts:
 		set.Key, set.Data = port, endpoint
 	case Hairpin:
 		set.Key = []nft.Field{addr, addr}
+	case MasqueradeIPs:
+		set.Key, set.Data = frontend, actions[:2]
+	case MasqueradePorts:
+		set.Key, set.Data = port, actions[:2]
 	}
 	return set
 }
 
-func kernelAffinitySet(f nft.Family) nft.Set {
+func declareAffinity(f nft.Family) *table.Set {
 	addr := nft.AddrOf(f)
-	return nft.Set{
+	return &table.Set{Keep: true, Set: nft.Set{
 		Name: affinitySet, Dynamic: true, Timeout: 3 * time.Hour, Size: affinitySize,
-		Key: []nft.Field{addr, addr, nft.Proto, nft.Port}, Data: []nft.Field{nft.Integer, addr, nft.Port}, // the first is unused: see hidden
-	}
+		Key: []nft.Field{addr, nft.Proto, addr, nft.Port}, Data: []nft.Field{nft.Integer, addr, nft.Port}, // the first is unused
+	}}
 }
 
 // baseChains returns the chains that depend on nothing but the configuration and
 // the node.
-func baseChains(c *Config, node *NodeFacts, f nft.Family) []Chain {
-	jumpToServices := []Rule{{verdict{nft.Jump, chainServices}}}
-	return []Chain{
+func baseChains(c *Config, node *NodeFacts, f nft.Family) []table.Chain {
+	jumpToServices := []table.Rule{{verdict{nft.Jump, chainServices}}}
+	return []table.Chain{
 		{Name: "prerouting", Hook: &nft.Hook{Type: "nat", Num: unix.NF_INET_PRE_ROUTING, Priority: priorityDNAT}, Rules: jumpToServices},
 		{Name: "output", Hook: &nft.Hook{Type: "nat", Num: unix.NF_INET_LOCAL_OUT, Priority: priorityDNAT}, Rules: jumpToServices},
-		{Name: "postrouting", Hook: &nft.Hook{Type: "nat", Num: unix.NF_INET_POST_ROUTING, Priority: prioritySNAT}, Rules: []Rule{
+		{Name: "postrouting", Hook: &nft.Hook{Type: "nat", Num: unix.NF_INET_POST_ROUTING, Priority: prioritySNAT}, Rules: []table.Rule{
 			{redirected{}, verdict{nft.Goto, chainMasqueradeCheck}},
 		}},
+		// What connection tracking makes nothing of is not translated back either: the
+		// client would get it from an address that it knows nothing of, and answer with a
+		// reset that ends the connection.
+		{Name: "forward", Hook: &nft.Hook{Type: "filter", Num: unix.NF_INET_FORWARD}, Rules: []table.Rule{{invalid{}, verdict{nft.Drop, ""}}}},
 		{Name: chainServices, Rules: serviceRules(c, node, f)},
-		{Name: chainReject, Rules: []Rule{{rejectTCP{}}, {reject{}}}},
-		{Name: chainMasqueradeCheck, Rules: []Rule{
-			{vmap{originalDestination, MasqueradeIPs}},
+		{Name: chainReject, Rules: []table.Rule{{rejectTCP{}}, {reject{}}}},
+		{Name: chainMasqueradeCheck, Rules: []table.Rule{
+			{masqueradeBy{originalDestination, MasqueradeIPs}},
 			{in{originalAddr, ClusterIPs}, verdict{nft.Goto, chainMasqueradeInternal}},
-			{vmap{originalPort, MasqueradePorts}},
+			{masqueradeBy{originalPort, MasqueradePorts}},
 		}},
 		{Name: chainMasqueradeInternal, Rules: internalMasqueradeRules(c, f)},
-		{Name: chainMasqueradeLocal, Rules: []Rule{
+		{Name: chainMasqueradeLocal, Rules: []table.Rule{
 			{in{sourceAndAddr, Hairpin}, verdict{nft.Goto, chainMasquerade}},
 			{fromLocal{}, verdict{nft.Goto, chainMasquerade}},
 		}},
-		{Name: chainMasquerade, Rules: []Rule{{masquerade{}}}},
+		{Name: chainMasquerade, Rules: []table.Rule{{masquerade{}}}},
 	}
 }
 
 // baseElems are the elements that are always there.
-func baseElems() []Elem {
-	return []Elem{
-		{Key{Set: Picks, Index: countReject}, Value{Goto: chainReject}},
-		{Key{Set: Picks, Index: countDrop}, Value{Drop: true}},
+func baseElems(f nft.Family) []table.Elem {
+	var elems []table.Elem
+	action := func(n uint32, verdict string, maps ...Set) {
+		for _, s := range maps {
+			elems = append(elems, Key{Set: s, Index: n}.elem(f, Value{Verdict: verdict}))
+		}
 	}
+	action(actionReject, table.Goto(chainReject), Actions, GuardedActions)
+	action(actionDrop, table.Drop, Actions, GuardedActions, PoolActions, NoteActions)
+	action(actionMasquerade, table.Goto(chainMasquerade), MasqueradeActions)
+	action(actionMasqueradeLocal, table.Goto(chainMasqueradeLocal), MasqueradeActions)
+	return elems
 }
 
 // serviceRules find out what to do with the first packet of a connection.
-func serviceRules(c *Config, node *NodeFacts, f nft.Family) []Rule {
-	rules := []Rule{
-		{count{}},
-		{vmap{destination, ServiceIPs}},
+func serviceRules(c *Config, node *NodeFacts, f nft.Family) []table.Rule {
+	rules := []table.Rule{
+		{act{byIP, wordDo, Actions}},
 		{in{destinationAddr, ClusterIPs}, verdict{nft.Goto, chainReject}},
+		{in{destinationAddr, OtherIPs}, verdict{nft.Return, ""}},
 	}
 	for _, p := range ofFamily(c.ServiceCIDRs, f) {
-		rules = append(rules, Rule{to{p}, verdict{nft.Drop, ""}})
+		rules = append(rules, table.Rule{to{p}, verdict{nft.Drop, ""}})
 	}
 	if f == nft.IPv6 {
 		// A packet from ::1 can go nowhere else, and IPv6 has no way to allow it to:
 		// better a refusal at once, from the port that nobody listens on.
-		rules = append(rules, Rule{to{netip.PrefixFrom(netip.IPv6Loopback(), 128)}, verdict{nft.Accept, ""}})
+		rules = append(rules, table.Rule{to{netip.PrefixFrom(netip.IPv6Loopback(), 128)}, verdict{nft.Accept, ""}})
 	}
 	only := c.NodePortAddresses
 	if c.NodePortPrimary {
 		only = slices.Concat(only, node.Primary)
 	} else if len(only) == 0 {
-		rules = append(rules, Rule{toLocal{}, vmap{destinationPort, NodePorts}})
+		rules = append(rules, table.Rule{toLocal{}, act{byPort, wordDo, Actions}})
 	}
 	for _, p := range ofFamily(only, f) {
-		rules = append(rules, Rule{to{p}, toLocal{}, vmap{destinationPort, NodePorts}})
+		rules = append(rules, table.Rule{to{p}, toLocal{}, act{byPort, wordDo, Actions}})
 	}
 	return append(rules,
-		Rule{dnatMap{destination, HostPortIPs}},
-		Rule{toLocal{}, dnatMap{destinationPort, HostPorts}})
+		table.Rule{dnatMap{destination, HostPortIPs}},
+		table.Rule{toLocal{}, dnatMap{destinationPort, HostPorts}})
 }
 
 // internalMasqueradeRules decide about connections to cluster IPs: those from
 // outside the cluster must come back through this node.
-func internalMasqueradeRules(c *Config, f nft.Family) []Rule {
-	var rules []Rule
+func internalMasqueradeRules(c *Config, f nft.Family) []table.Rule {
+	var rules []table.Rule
 	if c.MasqueradeAll {
-		return []Rule{{verdict{nft.Goto, chainMasquerade}}}
+		return []table.Rule{{verdict{nft.Goto, chainMasquerade}}}
 	}
 	if pods := ofFamily(c.ClusterCIDRs, f); len(pods) > 0 {
-		var outside Rule
+		var outside table.Rule
 		for _, p := range pods {
 			outside = append(outside, from{p, true})
 		}
 		rules = append(rules, append(outside, verdict{nft.Goto, chainMasquerade}))
 	}
-	return append(rules, Rule{verdict{nft.Goto, chainMasqueradeLocal}})
+	return append(rules, table.Rule{verdict{nft.Goto, chainMasqueradeLocal}})
 }
 
 func ofFamily(prefixes []netip.Prefix, f nft.Family) []netip.Prefix {

@@ -65,7 +65,7 @@ func BenchmarkApplyFull(b *testing.B) {
 			full := m.Full()
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := k.apply(context.Background(), full.Tables[:]); err != nil {
+				if err := k.Apply(context.Background(), full.Tables[:]...); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -85,7 +85,7 @@ func BenchmarkOneEndpoint(b *testing.B) {
 				many(m, n)
 				m.Commit()
 				full := m.Full()
-				if err := k.apply(context.Background(), full.Tables[:]); err != nil {
+				if err := k.Apply(context.Background(), full.Tables[:]...); err != nil {
 					b.Fatal(err)
 				}
 				i := 0
@@ -100,7 +100,7 @@ func BenchmarkOneEndpoint(b *testing.B) {
 					}
 					m.SetSlice(slice)
 					step := m.Commit()
-					if err := k.apply(context.Background(), step.Tables[:]); err != nil {
+					if err := k.Apply(context.Background(), step.Tables[:]...); err != nil {
 						b.Fatal(err)
 					}
 				}
@@ -109,66 +109,115 @@ func BenchmarkOneEndpoint(b *testing.B) {
 	}
 }
 
-// BenchmarkFirstPacket is the way of one new UDP flow there and back: straight to
-// the pod, and by a cluster IP among many.
-func BenchmarkFirstPacket(b *testing.B) {
-	for _, n := range []int{0, 1, 10_000, 30_000} {
-		name := fmt.Sprintf("%d-services", n)
-		if n == 0 {
-			name = "straight"
-		}
+// BenchmarkOneOfMany replaces one of the 5,000 endpoints of a service, in slices of a
+// hundred: from the new slice to the rules in force.
+func BenchmarkOneOfMany(b *testing.B) {
+	for name, change := range map[string][]func(*corev1.Service){"plain": nil, "ports": {nodePort}, "sticky": {nodePort, sticking}} {
 		b.Run(name, func(b *testing.B) {
-			client, router, pod := nettest.New(b, "client"), nettest.New(b, "router"), nettest.New(b, "pod")
-			router.Router()
-			nettest.Link(router, "to-client", client, "eth0")
-			nettest.Link(router, "to-pod", pod, "eth0")
-			client.Addr("eth0", "10.1.0.2/24")
-			router.Addr("to-client", "10.1.0.1/24")
-			router.Addr("to-pod", "10.2.0.1/24")
-			pod.Addr("eth0", "10.2.0.2/24")
-			client.Route("0.0.0.0/0", "10.1.0.1")
-			pod.Route("0.0.0.0/0", "10.2.0.1")
-			pod.Serve("pod", "udp", "10.2.0.2:8080")
-			var k *kernel
-			router.Must(func() (err error) {
-				k, err = openKernel()
-				return err
-			})
-			b.Cleanup(k.close)
-			router.Sysctl("net/netfilter/nf_conntrack_udp_timeout", "1")
+			const slices, each = 50, 100
+			k := kernelIn(b)
 			m := NewModel(Config{NodeName: "n1"})
-			many(m, n)
-			web := service("web", "10.111.0.10")
-			m.SetService(web)
-			m.SetSlice(backends("web", "10.2.0.2@n1"))
+			many(m, 10_000)
+			m.SetService(service("web", "10.111.0.10", append(change, func(s *corev1.Service) { s.Spec.Ports = s.Spec.Ports[:1] })...))
+			slice := func(i, last int) *discoveryv1.EndpointSlice {
+				var eps []string
+				for j := range each {
+					eps = append(eps, fmt.Sprintf("10.%d.%d.%d@n%d", 200+i%5, i, j, i%7+2))
+				}
+				eps[each/2] = fmt.Sprintf("10.250.%d.%d@n2", i, last)
+				s := backends("web", eps...)
+				s.Name, s.Ports = fmt.Sprintf("web-%d", i), s.Ports[:1]
+				return s
+			}
+			for i := range slices {
+				m.SetSlice(slice(i, 0))
+			}
 			m.Commit()
 			full := m.Full()
-			if err := k.apply(context.Background(), full.Tables[:]); err != nil {
+			if err := k.Apply(context.Background(), full.Tables[:]...); err != nil {
 				b.Fatal(err)
 			}
-			at := "10.111.0.10:80"
-			if n == 0 {
-				at = "10.2.0.2:8080"
-			}
-			client.Must(func() error {
-				buf := make([]byte, 100)
-				for b.Loop() {
-					c, err := net.Dial("udp", at)
-					if err != nil {
-						return err
-					}
-					if _, err = c.Write([]byte("x")); err == nil {
-						_, err = c.Read(buf)
-					}
-					_ = c.Close()
-					if err != nil {
-						return err
-					}
+			changed := [2]*discoveryv1.EndpointSlice{slice(7, 1), slice(7, 2)}
+			i := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				i++
+				m.SetSlice(changed[i%2])
+				step := m.Commit()
+				if err := k.Apply(context.Background(), step.Tables[:]...); err != nil {
+					b.Fatal(err)
 				}
-				return nil
-			})
+			}
 		})
 	}
+}
+
+// BenchmarkFirstPacket is the way of one new UDP flow there and back: straight to
+// the pod, and by each kind of frontend among many services.
+func BenchmarkFirstPacket(b *testing.B) {
+	for _, n := range []int{1, 10_000, 30_000} {
+		for _, c := range []struct {
+			kind, at string
+			change   []func(*corev1.Service)
+		}{
+			{"straight", "10.2.0.2:8080", nil}, {"plain", "10.111.0.10:80", nil}, {"port", "10.1.0.1:30080", []func(*corev1.Service){nodePort}},
+			{"sticky", "10.111.0.10:80", []func(*corev1.Service){sticking}},
+		} {
+			b.Run(fmt.Sprintf("%s-%d-services", c.kind, n), func(b *testing.B) {
+				client := firstPackets(b, n, service("web", "10.111.0.10", c.change...))
+				client.Must(func() error {
+					buf := make([]byte, 100)
+					for b.Loop() {
+						conn, err := net.Dial("udp", c.at)
+						if err != nil {
+							return err
+						}
+						if _, err = conn.Write([]byte("x")); err == nil {
+							_, err = conn.Read(buf)
+						}
+						_ = conn.Close()
+						if err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+			})
+		}
+	}
+}
+
+// firstPackets makes a client, and a router with the rules of n services and web, whose
+// one pod is behind it.
+func firstPackets(b *testing.B, n int, web *corev1.Service) *nettest.Host {
+	client, router, pod := nettest.New(b, "client"), nettest.New(b, "router"), nettest.New(b, "pod")
+	router.Router()
+	nettest.Link(router, "to-client", client, "eth0")
+	nettest.Link(router, "to-pod", pod, "eth0")
+	client.Addr("eth0", "10.1.0.2/24")
+	router.Addr("to-client", "10.1.0.1/24")
+	router.Addr("to-pod", "10.2.0.1/24")
+	pod.Addr("eth0", "10.2.0.2/24")
+	client.Route("0.0.0.0/0", "10.1.0.1")
+	pod.Route("0.0.0.0/0", "10.2.0.1")
+	pod.Serve("pod", "udp", "10.2.0.2:8080")
+	var k *kernel
+	router.Must(func() (err error) {
+		k, err = openKernel()
+		return err
+	})
+	b.Cleanup(k.close)
+	router.Sysctl("net/netfilter/nf_conntrack_udp_timeout", "1")
+	m := NewModel(Config{NodeName: "n1"})
+	many(m, n)
+	m.SetService(web)
+	m.SetSlice(backends("web", "10.2.0.2@n1"))
+	m.Commit()
+	full := m.Full()
+	if err := k.Apply(context.Background(), full.Tables[:]...); err != nil {
+		b.Fatal(err)
+	}
+	return client
 }
 
 // BenchmarkMemory reports what the model of many services holds.

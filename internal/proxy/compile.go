@@ -1,16 +1,15 @@
 package proxy
 
 import (
-	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/podnet/nft"
+	"github.com/kemudi/kemudi/internal/podnet/nft/table"
 )
 
 // NodeFacts is what the rules depend on of the Node object.
@@ -24,13 +23,10 @@ type NodeFacts struct {
 // fragment is what one service, or one pod's host ports, adds to the rules of
 // one family (P4).
 type fragment struct {
-	elems  []Elem
-	chains []Chain
-	picks  []uint32 // the pick chains it uses
-	// places are the endpoints of each plain cluster IP port in the order of
-	// their index, for keepPlaces.
-	places map[portKey][]netip.AddrPort
-	flows  []flow
+	elems []table.Elem
+	ways  []way // the shared chains that it may use, whatever endpoints there are
+	pools map[poolKey]*pool
+	flows []flow
 	// The local endpoints' addresses, for the service's health check.
 	localReady map[netip.Addr]bool
 }
@@ -41,7 +37,7 @@ type flow struct {
 	Family nft.Family
 	Addr   netip.Addr
 	Port   uint16
-	Valid  []netip.AddrPort
+	Valid  []netip.AddrPort // in order
 }
 
 // foreign says whether the labels of a Service or slice keep it from every proxy
@@ -72,32 +68,34 @@ type scene struct {
 type compiler struct {
 	scene
 	*fragment
-	svc  *corev1.Service
-	vip  netip.Addr // the cluster IP
-	seen map[Key]bool
+	before *fragment // the last one; nil: there is none
+	svc    *corev1.Service
+	vip    netip.Addr // the cluster IP
+	seen   map[table.ID]bool
 }
 
-// compileService is the heart of the proxy: what the Service and its slices
+// compileService is the heart of the proxy: what the Service and its endpoints
 // mean on this node. before is the service's last fragment, or nil.
-func compileService(at scene, svc *corev1.Service, all []*discoveryv1.EndpointSlice, before *fragment) *fragment {
-	frag := &fragment{places: map[portKey][]netip.AddrPort{}, localReady: map[netip.Addr]bool{}}
+func compileService(at scene, svc *corev1.Service, endpoints map[portKey][]*endpoint, before *fragment) *fragment {
+	frag := &fragment{pools: map[poolKey]*pool{}, localReady: map[netip.Addr]bool{}}
 	vip, ok := clusterIP(svc, at.family)
-	if !proxied(svc) || !ok {
+	if !ok {
 		return frag
 	}
-	c := compiler{scene: at, fragment: frag, svc: svc, vip: vip, seen: map[Key]bool{}}
+	c := compiler{scene: at, fragment: frag, before: before, svc: svc, vip: vip, seen: map[table.ID]bool{}}
+	if !proxied(svc) {
+		if foreign(svc.Labels) && svc.Spec.Type != corev1.ServiceTypeExternalName {
+			c.add(Key{Set: OtherIPs, Addr: vip}, Value{})
+		}
+		return frag
+	}
 	c.add(Key{Set: ClusterIPs, Addr: vip}, Value{})
-	endpoints := gather(all, at.family, at.cfg.NodeName)
 	keys := core.TopologyKeys(svc)
 	for i := range svc.Spec.Ports {
 		p := &svc.Spec.Ports[i]
 		key := portKey{p.Name, protoOf(p.Protocol)}
-		eps := endpoints[key]
-		var places []netip.AddrPort
-		if before != nil {
-			places = before.places[key]
-		}
-		c.port(p, key, choosePools(eps, at.node, keys), places)
+		eps := merged(endpoints[key])
+		c.port(p, key, choosePools(eps, at.node, keys))
 		for j := range eps {
 			if eps[j].local {
 				c.add(Key{Set: Hairpin, Addr: eps[j].at.Addr()}, Value{})
@@ -125,212 +123,271 @@ func clusterIP(svc *corev1.Service, f nft.Family) (netip.Addr, bool) {
 
 // add adds an element, once.
 func (c *compiler) add(k Key, v Value) {
-	if !c.seen[k] {
-		c.seen[k] = true
-		c.elems = append(c.elems, Elem{k, v})
+	if e := k.elem(c.family, v); !c.seen[e.ID] {
+		c.seen[e.ID] = true
+		c.elems = append(c.elems, e)
 	}
 }
 
-func (c *compiler) chain(name string, rules ...Rule) Value {
-	c.chains = append(c.chains, Chain{Name: name, Rules: rules})
-	return Value{Goto: name}
+// use notes that the way's chains must be there.
+func (c *compiler) use(w way) {
+	if !slices.Contains(c.ways, w) {
+		c.ways = append(append(c.ways, w), w.with()...)
+	}
 }
 
 // servicePort is what is decided about one port before its elements are made.
 type servicePort struct {
 	*corev1.ServicePort
-	proto    Proto
-	suffix   string // of the names of its chains
+	key      portKey
 	pools    pools
-	sticky   *sticky
+	timeout  uint32       // of affinity, in seconds; 0: there is none
 	external []netip.Addr // external IPs
 	balancer []netip.Addr // addresses of the load balancer
-	clusterC Value        // the chain for the cluster pool, once made
-	localC   Value        // the chain for the local pool, once made
+}
+
+// name is the port's name for all its frontends.
+func (p *servicePort) name(c *compiler) netip.AddrPort {
+	return netip.AddrPortFrom(c.vip, uint16(p.Port))
 }
 
 // port adds all that one service port needs.
-func (c *compiler) port(spec *corev1.ServicePort, key portKey, ps pools, places []netip.AddrPort) {
-	p := &servicePort{
-		ServicePort: spec, proto: key.proto, pools: ps, sticky: c.affinity(spec, key.proto),
-		suffix:   fmt.Sprintf("%s/%s/%s/%d", c.svc.Namespace, c.svc.Name, key.proto, spec.Port),
-		external: c.externalIPs(), balancer: c.balancerIPs(),
-	}
-	c.internal(p, key, places)
+func (c *compiler) port(spec *corev1.ServicePort, key portKey, ps pools) {
+	p := &servicePort{ServicePort: spec, key: key, pools: ps, timeout: c.affinity(), external: c.externalIPs(), balancer: c.balancerIPs()}
+	c.internal(p)
 	if len(p.external)+len(p.balancer) > 0 || spec.NodePort != 0 {
 		c.externals(p)
 	}
-	if p.proto == UDP {
+	if p.key.proto == UDP {
 		c.udp(p)
 	}
 }
 
 // internal adds the cluster IP.
-func (c *compiler) internal(p *servicePort, key portKey, places []netip.AddrPort) {
-	onlyLocal := deref(c.svc.Spec.InternalTrafficPolicy) == corev1.ServiceInternalTrafficPolicyLocal
-	pool := p.pools.cluster
-	if onlyLocal {
-		pool = p.pools.local
+func (c *compiler) internal(p *servicePort) {
+	local := deref(c.svc.Spec.InternalTrafficPolicy) == corev1.ServiceInternalTrafficPolicyLocal
+	at := frontend{addr: c.vip, port: uint16(p.Port)}
+	if local || p.timeout > 0 {
+		c.front(p, at, c.lead(p, byIP, local))
+		return
 	}
-	at := Key{Set: ServiceIPs, Addr: c.vip, Proto: p.proto, Port: uint16(p.Port)}
-	plain := at
-	plain.Set = ServicePicks
-	switch {
-	case len(pool) == 0 && p.pools.any:
-		c.add(plain, Value{Count: countDrop})
-	case len(pool) == 0:
-		c.add(plain, Value{Count: countReject})
-	case p.sticky != nil && onlyLocal:
-		c.add(at, c.localChain(p))
-	case p.sticky != nil:
-		c.add(at, c.clusterChain(p))
-	default:
-		placed := keepPlaces(places, pool)
-		c.places[key] = placed
-		n := uint32(len(placed))
-		c.picks = append(c.picks, n)
-		c.add(plain, Value{Count: n})
-		for i, ep := range placed {
-			c.add(Key{Set: ServiceEndpoints, Addr: c.vip, Proto: p.proto, Port: uint16(p.Port), Index: uint32(i)}, Value{To: ep})
+	w := way{what: pick}
+	c.use(w)
+	f := p.nowhere()
+	if n := len(p.pools.of(local)); n > 0 {
+		f.Do = w.number(c.pool(p, local))
+	}
+	c.add(at.key(p, ServiceIPs), Value{Front: f})
+}
+
+// frontend is an address and port, or a port of the node, that connections are made to.
+type frontend struct {
+	addr netip.Addr // not valid: the node's
+	port uint16
+}
+
+func (f frontend) from() origin {
+	if f.addr.IsValid() {
+		return byIP
+	}
+	return byPort
+}
+
+// key is that of the frontend in the set, which is one for frontends of its kind.
+func (f frontend) key(p *servicePort, s Set) Key {
+	return Key{Set: s, Addr: f.addr, Proto: p.key.proto, Port: f.port}
+}
+
+// front adds a frontend that belongs to the port.
+func (c *compiler) front(p *servicePort, at frontend, f Front) {
+	sets := fronts[at.from()]
+	c.add(at.key(p, sets.actions), Value{Front: f})
+	c.add(at.key(p, sets.owners), Value{To: p.name(c)})
+}
+
+// nowhere is what is done where a port has no endpoint that may be used.
+func (p *servicePort) nowhere() Front {
+	if p.pools.any {
+		return Front{Do: actionDrop}
+	}
+	return Front{Do: actionReject}
+}
+
+// lead is a frontend from which all connections go to one pool.
+func (c *compiler) lead(p *servicePort, from origin, local bool) Front {
+	if p.timeout == 0 {
+		w := way{what: lead, from: from, local: local}
+		c.use(w)
+		if len(p.pools.of(local)) == 0 {
+			return p.nowhere()
 		}
+		return Front{Do: w.number(c.pool(p, local))}
 	}
+	w := way{what: sticky, from: from, local: local, timeout: p.timeout}
+	c.use(w)
+	f := Front{Do: w.number(p.timeout)}
+	chosen := c.noted(p, from, local)
+	switch {
+	case chosen == actionDrop:
+		return p.nowhere()
+	case local:
+		f.Local = chosen
+	default:
+		f.Cluster = chosen
+	}
+	return f
 }
 
-// pickChain is the name of the chain that plain services with n endpoints share.
-func pickChain(n uint32) string { return fmt.Sprintf("pick-%d", n) }
-
-// pickRules are its rules. The second one is for a packet that comes just when
-// the last endpoints go: it has read the old number but looks up the new elements.
-func pickRules(n uint32) []Rule {
-	if n == 1 {
-		return []Rule{{pick{1}}, {verdict{nft.Drop, ""}}}
+// noted is the action that chooses one of the pool for affinity.
+func (c *compiler) noted(p *servicePort, from origin, local bool) uint32 {
+	w := way{what: note, from: from, local: local}
+	c.use(w)
+	if len(p.pools.of(local)) == 0 {
+		return actionDrop
 	}
-	return []Rule{{pick{n}}, {pick{1}}, {verdict{nft.Drop, ""}}}
+	return w.number(c.pool(p, local))
 }
 
-// clusterChain makes the chain that picks from the cluster pool, once.
-func (c *compiler) clusterChain(p *servicePort) Value {
-	if p.clusterC == (Value{}) {
-		p.clusterC = c.chain("cluster/"+p.suffix, chooseRules(p.pools.cluster, p.sticky)...)
+// apart is a frontend from which clients outside the cluster go to the endpoints of
+// this node, and others to any.
+func (c *compiler) apart(p *servicePort, from origin) Front {
+	w := way{what: outside, from: from, timeout: p.timeout}
+	c.use(w)
+	f := Front{Do: w.number(p.timeout)}
+	word := func(local bool) uint32 {
+		if p.timeout > 0 {
+			return c.noted(p, from, local)
+		}
+		return c.lead(p, from, local).Do
 	}
-	return p.clusterC
+	f.Cluster, f.Local = word(false), word(true)
+	return f
 }
 
-// localChain makes the chain that picks from the local pool, once.
-func (c *compiler) localChain(p *servicePort) Value {
-	if p.localC == (Value{}) {
-		p.localC = c.chain("local/"+p.suffix, chooseRules(p.pools.local, p.sticky)...)
+// pool adds a pool of endpoints and returns its size. There is at least one.
+func (c *compiler) pool(p *servicePort, local bool) uint32 {
+	key := poolKey{p.key, local}
+	if c.pools[key] == nil {
+		want := p.pools.of(local)
+		at := Key{Set: ServiceEndpoints, Addr: c.vip, Proto: p.key.proto, Port: uint16(p.Port), Pool: poolOf(local)}
+		if p.timeout > 0 {
+			at.Set = StickyPicks
+		}
+		var before *pool
+		if c.before != nil {
+			before = c.before.pools[key]
+		}
+		c.pools[key] = before.then(at, want[:min(len(want), maxEndpoints)])
 	}
-	return p.localC
-}
-
-func chooseRules(pool []netip.AddrPort, s *sticky) []Rule {
-	if s == nil {
-		return []Rule{{choose{to: pool}}}
-	}
-	return []Rule{{recall{*s, pool}}, {forget{*s}}, {choose{pool, s}}}
+	return sizeOf(len(c.pools[key].placed))
 }
 
 // externals adds what is reachable from outside: node port, external IPs and
 // load balancer addresses.
 func (c *compiler) externals(p *servicePort) {
 	onlyLocal := c.svc.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
-	masquerade := Value{Goto: chainMasquerade}
-	var target Value
-	switch {
-	case !p.pools.any:
-		target = Value{Goto: chainReject}
-	case onlyLocal:
-		target = c.externalChain(p)
-		masquerade.Goto = chainMasqueradeLocal
-	default:
-		target = c.clusterChain(p)
+	masquerade := Value{Front: Front{Do: actionMasquerade}}
+	to := func(from origin) Front {
+		var f Front
+		if onlyLocal {
+			f = c.apart(p, from)
+		} else {
+			f = c.lead(p, from, false)
+		}
+		if !p.pools.any {
+			return p.nowhere()
+		}
+		return f
 	}
-	balancer := c.guarded(p, target)
+	if onlyLocal && p.pools.any {
+		masquerade.Do = actionMasqueradeLocal
+	}
 	port := uint16(p.Port)
 	for _, ip := range p.external {
-		c.add(Key{Set: ServiceIPs, Addr: ip, Proto: p.proto, Port: port}, target)
-		c.add(Key{Set: MasqueradeIPs, Addr: ip, Proto: p.proto, Port: port}, masquerade)
+		at := frontend{ip, port}
+		c.front(p, at, to(byIP))
+		c.add(at.key(p, MasqueradeIPs), masquerade)
 	}
 	for _, ip := range p.balancer {
-		c.add(Key{Set: ServiceIPs, Addr: ip, Proto: p.proto, Port: port}, balancer)
-		c.add(Key{Set: MasqueradeIPs, Addr: ip, Proto: p.proto, Port: port}, masquerade)
+		at := frontend{ip, port}
+		c.front(p, at, c.guarded(p, to(byIP)))
+		c.add(at.key(p, MasqueradeIPs), masquerade)
 	}
 	if p.NodePort != 0 {
-		c.add(Key{Set: NodePorts, Proto: p.proto, Port: uint16(p.NodePort)}, target)
-		c.add(Key{Set: MasqueradePorts, Proto: p.proto, Port: uint16(p.NodePort)}, masquerade)
+		at := frontend{port: uint16(p.NodePort)}
+		c.front(p, at, to(byPort))
+		c.add(at.key(p, MasqueradePorts), masquerade)
 	}
 }
 
-// externalChain makes the chain of a port whose external traffic must stay on
-// the node it came to. Clients in the cluster are not bound by that: pods and
-// this node itself may use any endpoint, as if they came in by another node.
-func (c *compiler) externalChain(p *servicePort) Value {
-	var rules []Rule
-	if len(p.pools.cluster) > 0 {
-		anywhere := verdict{nft.Goto, c.clusterChain(p).Goto}
-		for _, pods := range ofFamily(c.cfg.ClusterCIDRs, c.family) {
-			rules = append(rules, Rule{from{pods, false}, anywhere})
-		}
-		rules = append(rules, Rule{fromLocal{}, anywhere})
-	}
-	if len(p.pools.local) > 0 {
-		rules = append(rules, Rule{verdict{nft.Goto, c.localChain(p).Goto}})
-	} else {
-		rules = append(rules, Rule{verdict{nft.Drop, ""}})
-	}
-	return c.chain("external/"+p.suffix, rules...)
-}
-
-// guarded puts the load balancer's source ranges before target.
-func (c *compiler) guarded(p *servicePort, target Value) Value {
+// guarded puts the load balancer's source ranges before what is done.
+func (c *compiler) guarded(p *servicePort, f Front) Front {
 	ranges, all := c.sourceRanges()
-	if all || len(p.balancer) == 0 || target.Goto == "" {
-		return target
+	if all {
+		return f
 	}
-	pass := verdict{nft.Goto, target.Goto}
-	var rules []Rule
+	w := way{what: guard}
+	c.use(w)
 	fromNode := false
 	for _, r := range ranges {
-		rules = append(rules, Rule{from{r, false}, pass})
-		for _, a := range c.node.Addrs {
-			fromNode = fromNode || r.Contains(a)
-		}
+		fromNode = fromNode || slices.ContainsFunc(c.node.Addrs, r.Contains)
 	}
 	if fromNode {
 		// The load balancer's address may have been added to this node. Then
 		// connections from here to it have that address as their source as well.
 		for _, ip := range p.balancer {
-			rules = append(rules, Rule{from{netip.PrefixFrom(ip, ip.BitLen()), false}, pass})
+			ranges = append(ranges, netip.PrefixFrom(ip, ip.BitLen()))
 		}
 	}
-	return c.chain("firewall/"+p.suffix, append(rules, Rule{verdict{nft.Drop, ""}})...)
+	for _, r := range distinct(ranges) {
+		c.add(Key{Set: Sources, Proto: p.key.proto, Addr: c.vip, Port: uint16(p.Port), Range: r}, Value{})
+	}
+	f.Guarded, f.Do = f.Do, w.number(0)
+	return f
 }
 
-// sourceRanges returns the family's ranges; all says that there is no limit.
+// distinct leaves out what is within other ranges: the kernel refuses that.
+func distinct(ranges []netip.Prefix) []netip.Prefix {
+	ranges = slices.SortedFunc(slices.Values(ranges), func(a, b netip.Prefix) int { return a.Bits() - b.Bits() })
+	var kept []netip.Prefix
+	for _, r := range ranges {
+		if !slices.ContainsFunc(kept, func(k netip.Prefix) bool { return k.Contains(r.Addr()) }) {
+			kept = append(kept, r)
+		}
+	}
+	return kept
+}
+
+// sourceRanges returns the family's ranges; all says that there is no limit. One that
+// cannot be read lets nobody in, and is a limit.
 func (c *compiler) sourceRanges() (ranges []netip.Prefix, all bool) {
+	all = true
 	for _, s := range c.svc.Spec.LoadBalancerSourceRanges {
 		p, err := netip.ParsePrefix(strings.TrimSpace(s))
-		if err != nil || familyOf(p.Addr()) != c.family {
-			continue
-		}
-		if p.Bits() == 0 {
+		switch {
+		case err != nil:
+			all = false
+		case familyOf(p.Addr()) != c.family:
+		case p.Bits() == 0:
 			return nil, true
+		default:
+			all = false
+			ranges = append(ranges, p.Masked())
 		}
-		ranges = append(ranges, p.Masked())
 	}
-	return ranges, len(ranges) == 0
+	return ranges, all
 }
 
-func (c *compiler) affinity(p *corev1.ServicePort, proto Proto) *sticky {
+// affinity is for how many seconds clients stay with their endpoint; 0: they do not.
+func (c *compiler) affinity() uint32 {
 	if c.svc.Spec.SessionAffinity != corev1.ServiceAffinityClientIP {
-		return nil
+		return 0
 	}
 	seconds := int32(corev1.DefaultClientIPServiceAffinitySeconds)
 	if cfg := c.svc.Spec.SessionAffinityConfig; cfg != nil && cfg.ClientIP != nil && cfg.ClientIP.TimeoutSeconds != nil {
 		seconds = *cfg.ClientIP.TimeoutSeconds
 	}
-	return &sticky{netip.AddrPortFrom(c.vip, uint16(p.Port)), proto, time.Duration(seconds) * time.Second}
+	return uint32(min(max(seconds, 1), timeoutLimit))
 }
 
 func (c *compiler) externalIPs() []netip.Addr {
@@ -396,7 +453,7 @@ func compilePod(pod *corev1.Pod, f nft.Family) *fragment {
 		ports(pod.Spec.Containers[i].Ports)
 	}
 	if len(frag.elems) > 0 {
-		frag.elems = append(frag.elems, Elem{Key: Key{Set: Hairpin, Addr: ip}})
+		frag.elems = append(frag.elems, Key{Set: Hairpin, Addr: ip}.elem(f, Value{}))
 	}
 	return frag
 }
@@ -423,7 +480,7 @@ func (frag *fragment) hostPort(p *corev1.ContainerPort, pod netip.Addr, f nft.Fa
 		return
 	}
 	seen[at] = true
-	frag.elems = append(frag.elems, Elem{at, to}, Elem{masquerade, Value{Goto: chainMasqueradeLocal}})
+	frag.elems = append(frag.elems, at.elem(f, to), masquerade.elem(f, Value{Front: Front{Do: actionMasqueradeLocal}}))
 	if proto == UDP {
 		frag.flows = append(frag.flows, flow{f, at.Addr, port, []netip.AddrPort{to.To}})
 	}

@@ -15,22 +15,30 @@
 // no packet mark is used, and only the first packet of a connection sees them:
 //
 //	prerouting, output -> services
-//	services:     (destination . protocol . port) in @service-picks -> N, in @picks -> pick-N, reject or drop
-//	              (destination . protocol . port) in @service-ips   -> verdict
-//	              destination in @cluster-ips                       -> reject
-//	              destination is local, (protocol . port) in @service-nodeports -> verdict
-//	              ... in @hostport-ips, @hostports                  -> DNAT to the pod
-//	pick-N:       DNAT to @service-endpoints[destination . protocol . port . random below N]
-//	verdict:      reject | drop |
-//	              cluster/...  pick from all endpoints of a service port that is more than a plain cluster IP
-//	              local/...    pick from those on this node
-//	              external/... tell clients outside the cluster from others
-//	              firewall/... check the source ranges
+//	services:     (destination . protocol . port) in @service-ips -> action
+//	              destination in @cluster-ips                     -> reject
+//	              destination in @other-ips                       -> left to whoever proxies it
+//	              destination is local, (protocol . port) in @service-nodeports -> action
+//	              ... in @hostport-ips, @hostports                -> DNAT to the pod
 //	postrouting:  what was DNATed is looked up again by its original destination
 //	              and masqueraded if the way back would otherwise miss this node
+//	forward:      what connection tracking calls invalid is dropped
 //
-// A plain cluster IP thus costs three lookups however many services there are, and
-// has no chain of its own; a change of its endpoints changes a few set elements.
+// An action is a number, and @actions says in which chain it goes on. Those chains are
+// the same for all services; way.go has them:
+//
+//	pick-N           DNAT to @service-endpoints[pool . destination . random below N], of plain cluster IPs
+//	to-ip-N, -port-N the same for other frontends: @service-owners and @nodeport-owners say whose endpoints
+//	to-ip-local-N    of the endpoints of this node only
+//	sticky-...-T     to what @affinity has for the client, else note-...-N and again; T is the timeout
+//	external-...     tell clients outside the cluster from others
+//	firewall         check the source ranges, in @sources
+//
+// N is one of a few sizes: places that are empty are drawn again. So no chain is made or
+// changed when endpoints come and go, whatever the service is like: that changes a few
+// elements, and the numbers of actions are no verdicts, which would make the kernel walk
+// the table. A plain cluster IP costs three lookups however many services there are,
+// any other frontend one more.
 //
 // Invariants, cited by number in the code:
 //

@@ -16,7 +16,25 @@ type endpoint struct {
 	ready, serving, terminating bool
 	local                       bool   // it runs on this node
 	zone, region                string // where it runs
-	zones, nodes                []string
+	hints                       *hints
+	of                          *part // the slice that tells of it
+}
+
+// hints are for whom an endpoint is meant, if that is said.
+type hints struct{ zones, nodes []string }
+
+func (e *endpoint) hintZones() []string {
+	if e.hints == nil {
+		return nil
+	}
+	return e.hints.zones
+}
+
+func (e *endpoint) hintNodes() []string {
+	if e.hints == nil {
+		return nil
+	}
+	return e.hints.nodes
 }
 
 // portKey names a port across a Service and its slices.
@@ -35,45 +53,112 @@ func protoOf(p corev1.Protocol) Proto {
 	return TCP
 }
 
-// gather merges the slices of a service into the endpoints of each port, in the
-// order of their addresses. What several slices have is one endpoint, in the
-// best of the states told.
-func gather(all []*discoveryv1.EndpointSlice, f nft.Family, node string) map[portKey][]endpoint {
-	want := discoveryv1.AddressTypeIPv4
-	if f == nft.IPv6 {
-		want = discoveryv1.AddressTypeIPv6
+// part is what one slice has: the endpoints of each port, in the order of their
+// addresses.
+type part struct {
+	family nft.Family
+	ports  map[portKey][]*endpoint
+}
+
+// read takes a slice apart.
+func read(s *discoveryv1.EndpointSlice, node string) *part {
+	p := &part{family: nft.IPv4, ports: map[portKey][]*endpoint{}}
+	switch s.AddressType {
+	case discoveryv1.AddressTypeIPv4:
+	case discoveryv1.AddressTypeIPv6:
+		p.family = nft.IPv6
+	default:
+		return p
 	}
-	found := map[portKey]map[netip.AddrPort]*endpoint{}
-	for _, s := range all {
-		if s.AddressType != want {
+	for i := range s.Ports {
+		port := &s.Ports[i]
+		if port.Port == nil || *port.Port < 1 || *port.Port > 65535 {
+			continue // no port means any port, which cannot be proxied
+		}
+		key := portKey{deref(port.Name), protoOf(deref(port.Protocol))}
+		for j := range s.Endpoints {
+			if e, ok := newEndpoint(&s.Endpoints[j], uint16(*port.Port), p.family, node); ok {
+				e.of = p
+				p.ports[key] = append(p.ports[key], &e)
+			}
+		}
+	}
+	for _, list := range p.ports {
+		slices.SortFunc(list, (*endpoint).compare)
+	}
+	return p
+}
+
+// in is the part if it is of the family, else nil.
+func (p *part) in(f nft.Family) *part {
+	if p == nil || p.family != f {
+		return nil
+	}
+	return p
+}
+
+func (e *endpoint) compare(o *endpoint) int { return e.at.Compare(o.at) }
+
+// endpoints are those of a service in one family, of all of its slices, in the order of
+// their addresses. What several slices have is there several times.
+type endpoints map[portKey][]*endpoint
+
+// replace puts a slice in the place of its last state; either may be nil.
+func (e endpoints) replace(before, now *part) {
+	for _, p := range []*part{before, now} {
+		if p == nil {
 			continue
 		}
-		for i := range s.Ports {
-			p := &s.Ports[i]
-			if p.Port == nil || *p.Port < 1 || *p.Port > 65535 {
-				continue // no port means any port, which cannot be proxied
+		for key := range p.ports {
+			var come []*endpoint
+			if now != nil {
+				come = now.ports[key]
 			}
-			key := portKey{deref(p.Name), protoOf(deref(p.Protocol))}
-			if found[key] == nil {
-				found[key] = map[netip.AddrPort]*endpoint{}
+			if p == now && before != nil && before.ports[key] != nil {
+				continue // that was done with it
 			}
-			for j := range s.Endpoints {
-				if e, ok := newEndpoint(&s.Endpoints[j], uint16(*p.Port), f, node); ok {
-					merge(found[key], e)
-				}
+			if list := replaceOf(e[key], before, come); len(list) > 0 {
+				e[key] = list
+			} else {
+				delete(e, key)
 			}
 		}
 	}
-	sorted := make(map[portKey][]endpoint, len(found))
-	for key, eps := range found {
-		list := make([]endpoint, 0, len(eps))
-		for _, e := range eps {
-			list = append(list, *e)
+}
+
+// replaceOf is the list without those of a part, and with those of come.
+func replaceOf(list []*endpoint, gone *part, come []*endpoint) []*endpoint {
+	all := make([]*endpoint, 0, len(list)+len(come))
+	for _, e := range list {
+		if gone != nil && e.of == gone {
+			continue
 		}
-		slices.SortFunc(list, func(a, b endpoint) int { return a.at.Compare(b.at) })
-		sorted[key] = list
+		for len(come) > 0 && come[0].at.Compare(e.at) < 0 {
+			all, come = append(all, come[0]), come[1:]
+		}
+		all = append(all, e)
 	}
-	return sorted
+	return append(all, come...)
+}
+
+// merged is the list with each endpoint once, in the best of the states told.
+func merged(list []*endpoint) []*endpoint {
+	twice := false
+	for i := 1; i < len(list) && !twice; i++ {
+		twice = list[i].at == list[i-1].at
+	}
+	if !twice {
+		return list
+	}
+	once := make([]*endpoint, 0, len(list))
+	for _, e := range list {
+		if n := len(once); n > 0 && once[n-1].at == e.at {
+			once[n-1] = once[n-1].or(e)
+			continue
+		}
+		once = append(once, e)
+	}
+	return once
 }
 
 func newEndpoint(e *discoveryv1.Endpoint, port uint16, f nft.Family, node string) (endpoint, bool) {
@@ -98,27 +183,25 @@ func newEndpoint(e *discoveryv1.Endpoint, port uint16, f nft.Family, node string
 		n.serving = *e.Conditions.Serving
 	}
 	if e.Hints != nil {
+		n.hints = &hints{}
 		for _, z := range e.Hints.ForZones {
-			n.zones = append(n.zones, z.Name)
+			n.hints.zones = append(n.hints.zones, z.Name)
 		}
 		for _, h := range e.Hints.ForNodes {
-			n.nodes = append(n.nodes, h.Name)
+			n.hints.nodes = append(n.hints.nodes, h.Name)
 		}
 	}
 	return n, true
 }
 
-func merge(eps map[netip.AddrPort]*endpoint, e endpoint) {
-	old := eps[e.at]
-	if old == nil {
-		eps[e.at] = &e
-		return
+// or is the better of two states of one endpoint.
+func (e *endpoint) or(o *endpoint) *endpoint {
+	best := *e
+	if o.ready && !e.ready || o.ready == e.ready && o.serving && !e.serving {
+		best = *o
 	}
-	if e.ready && !old.ready || e.ready == old.ready && e.serving && !old.serving {
-		e.local = e.local || old.local
-		*old = e
-	}
-	old.local = old.local || e.local
+	best.local = e.local || o.local
+	return &best
 }
 
 // pools are the endpoints that a service port may use.
@@ -132,11 +215,19 @@ type pools struct {
 	any bool
 }
 
+// of is the pool of all nodes, or that of this one.
+func (p *pools) of(local bool) []netip.AddrPort {
+	if local {
+		return p.local
+	}
+	return p.cluster
+}
+
 // choosePools applies readiness and, for the cluster pool, the topology hints.
 // If no endpoint is ready, those that still serve while they terminate are
 // used (KEP-1669); the local pool decides that for itself. A service's topology
 // keys come before all that: what they leave out is as if it were not there.
-func choosePools(all []endpoint, node *NodeFacts, keys []string) pools {
+func choosePools(all []*endpoint, node *NodeFacts, keys []string) pools {
 	eps, near := all, func(*endpoint) bool { return true }
 	if len(keys) > 0 {
 		eps = byTopology(all, node, keys)
@@ -159,7 +250,7 @@ func choosePools(all []endpoint, node *NodeFacts, keys []string) pools {
 
 // byTopology returns the endpoints that are on nodes like this one by the first
 // key by which any usable one is; none if there is no such key.
-func byTopology(eps []endpoint, node *NodeFacts, keys []string) []endpoint {
+func byTopology(eps []*endpoint, node *NodeFacts, keys []string) []*endpoint {
 	for _, usable := range []func(*endpoint) bool{
 		func(e *endpoint) bool { return e.ready },
 		func(e *endpoint) bool { return e.serving && e.terminating },
@@ -174,12 +265,12 @@ func byTopology(eps []endpoint, node *NodeFacts, keys []string) []endpoint {
 			case corev1.LabelTopologyRegion:
 				like = func(e *endpoint) bool { return node.Region != "" && e.region == node.Region }
 			}
-			var found []endpoint
+			var found []*endpoint
 			some := false
 			for i := range eps {
-				if like(&eps[i]) {
+				if like(eps[i]) {
 					found = append(found, eps[i])
-					some = some || usable(&eps[i])
+					some = some || usable(eps[i])
 				}
 			}
 			if some {
@@ -190,10 +281,10 @@ func byTopology(eps []endpoint, node *NodeFacts, keys []string) []endpoint {
 	return nil
 }
 
-func pickOut(eps []endpoint, keep func(*endpoint) bool) []netip.AddrPort {
-	var out []netip.AddrPort
+func pickOut(eps []*endpoint, keep func(*endpoint) bool) []netip.AddrPort {
+	out := make([]netip.AddrPort, 0, len(eps))
 	for i := range eps {
-		if keep(&eps[i]) {
+		if keep(eps[i]) {
 			out = append(out, eps[i].at)
 		}
 	}
@@ -203,17 +294,17 @@ func pickOut(eps []endpoint, keep func(*endpoint) bool) []netip.AddrPort {
 // nearby returns which ready endpoints the hints leave for clients on this
 // node: those for the node, else those for its zone. Hints count only if every
 // ready endpoint has them and at least one is for here.
-func nearby(eps []endpoint, node *NodeFacts) func(*endpoint) bool {
-	if hinted(eps, node.Name, func(e *endpoint) []string { return e.nodes }) {
-		return func(e *endpoint) bool { return slices.Contains(e.nodes, node.Name) }
+func nearby(eps []*endpoint, node *NodeFacts) func(*endpoint) bool {
+	if hinted(eps, node.Name, (*endpoint).hintNodes) {
+		return func(e *endpoint) bool { return slices.Contains(e.hintNodes(), node.Name) }
 	}
-	if hinted(eps, node.Zone, func(e *endpoint) []string { return e.zones }) {
-		return func(e *endpoint) bool { return slices.Contains(e.zones, node.Zone) }
+	if hinted(eps, node.Zone, (*endpoint).hintZones) {
+		return func(e *endpoint) bool { return slices.Contains(e.hintZones(), node.Zone) }
 	}
 	return func(*endpoint) bool { return true }
 }
 
-func hinted(eps []endpoint, here string, hints func(*endpoint) []string) bool {
+func hinted(eps []*endpoint, here string, hints func(*endpoint) []string) bool {
 	if here == "" {
 		return false
 	}
@@ -222,7 +313,7 @@ func hinted(eps []endpoint, here string, hints func(*endpoint) []string) bool {
 		if !eps[i].ready {
 			continue
 		}
-		h := hints(&eps[i])
+		h := hints(eps[i])
 		if len(h) == 0 {
 			return false
 		}

@@ -101,9 +101,9 @@ func (f *feed) waiting() time.Time {
 }
 
 // follow starts the watches that fill the feed.
-func (f *feed) follow(g *task.Group, t client.Transport, node string) {
+func (f *feed) follow(g *task.Group, t client.Transport, node string, seen func([]cache.Delta)) {
 	for _, s := range []source{
-		{kind: "service", from: t.Cache(core.Services.Def, ""), change: changeService},
+		{kind: "service", from: t.Cache(core.Services.Def, ""), change: changeService, seen: seen},
 		{kind: "endpointslice", from: t.Cache(discovery.EndpointSlices.Def, ""), change: changeSlice},
 		{
 			kind: "pod", from: t.Cache(core.Pods.Def, "spec.nodeName="+node),
@@ -125,6 +125,7 @@ func changeService(m *Model, d cache.Delta) {
 
 func changeSlice(m *Model, d cache.Delta) {
 	s := d.Last().Object.(*discoveryv1.EndpointSlice)
+	m.taken = max(m.taken, d.Last().Rev)
 	if d.Now == nil {
 		m.DeleteSlice(s)
 		return
@@ -161,6 +162,7 @@ type source struct {
 	from   *cache.Cache
 	narrow cache.FollowOptions
 	change func(*Model, cache.Delta)
+	seen   func([]cache.Delta) // nil: nobody else is told
 }
 
 // into returns the task that puts the source into the feed.
@@ -177,6 +179,9 @@ func (s source) into(f *feed) func(context.Context) error {
 				}
 			})
 			whole = false
+			if s.seen != nil {
+				s.seen(deltas)
+			}
 			return nil
 		})
 	}

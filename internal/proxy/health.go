@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kemudi/kemudi/internal/client"
@@ -108,6 +109,39 @@ func (p *healthPort) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 		status = http.StatusServiceUnavailable
 	}
 	writeJSON(w, status, answer)
+}
+
+// serveSelf serves the proxy's own health where its options say, as soon as the port is
+// free: that it is not keeps no service from its clients.
+func (p *Proxy) serveSelf(ctx context.Context) error {
+	at := p.o.Healthz
+	back := task.Backoff{Initial: time.Second, Max: time.Minute, Jitter: 0.2}
+	for {
+		l, err := p.o.Listen(ctx, "tcp", at.String())
+		if err == nil {
+			return p.serveOn(ctx, l)
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		wait := back.Next()
+		p.o.Log.Warn("cannot serve the health of the service proxy", "address", at.String(), "err", err, "retry", wait)
+		message := fmt.Sprintf("failed to start proxier healthz on %s: %v", at, err)
+		p.o.Events.Event(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.o.NodeName}}, corev1.EventTypeWarning, "FailedToStartProxierHealthcheck", message)
+		if err := task.Sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+func (p *Proxy) serveOn(ctx context.Context, l net.Listener) error {
+	server := &http.Server{Handler: p.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 16}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	if err := server.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve the health of the service proxy: %w", err)
+	}
+	return context.Cause(ctx)
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {

@@ -12,7 +12,9 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/podnet/nft"
+	"github.com/kemudi/kemudi/internal/podnet/nft/table"
 )
 
 // Model turns the cluster's objects into rules, incrementally: objects are set
@@ -25,10 +27,11 @@ type Model struct {
 	rebase bool
 	// leaving says that load balancers should look for another node.
 	leaving bool
+	taken   int64 // the revision of the newest slice that was set
 	owners  map[ownerKey]*owner
 	dirty   map[*owner]bool
 	health  map[types.NamespacedName]Health
-	tables  [len(families)]*table
+	tables  [len(families)]*rules
 }
 
 // ownerKey names what elements and chains come from: a service, or the host
@@ -42,29 +45,11 @@ type ownerKey struct {
 type owner struct {
 	key    ownerKey
 	svc    *corev1.Service
-	slices map[string]*discoveryv1.EndpointSlice
+	slices map[string]*part
+	eps    [len(families)]endpoints
 	pod    *corev1.Pod
 	since  time.Time // when the object was made: of two that claim an element, the older one gets it
 	frags  [len(families)]*fragment
-}
-
-// table is the state of one family's table.
-type table struct {
-	family nft.Family
-	elems  map[Key]claim
-	rivals map[Key][]claim // further claims to an element, in no order
-	chains map[string]chainText
-	picks  map[uint32]int // how many ports use each pick chain
-}
-
-type claim struct {
-	by    *owner
-	value Value
-}
-
-type chainText struct {
-	Chain
-	content string
 }
 
 // NewModel returns a model of an empty cluster.
@@ -73,17 +58,8 @@ func NewModel(cfg Config) *Model {
 		cfg: cfg, node: NodeFacts{Name: cfg.NodeName}, owners: map[ownerKey]*owner{}, dirty: map[*owner]bool{},
 		health: map[types.NamespacedName]Health{},
 	}
-	for i, f := range families {
-		m.tables[i] = &table{
-			family: f, elems: map[Key]claim{}, rivals: map[Key][]claim{},
-			chains: map[string]chainText{}, picks: map[uint32]int{},
-		}
-		for _, c := range baseChains(&m.cfg, &m.node, f) {
-			m.tables[i].chains[c.Name] = chainText{c, c.text(f)}
-		}
-		for _, e := range baseElems() {
-			m.tables[i].elems[e.Key] = claim{value: e.Value}
-		}
+	for i := range families {
+		m.tables[i] = newRules(&m.cfg, &m.node, i)
 	}
 	return m
 }
@@ -128,10 +104,14 @@ func (m *Model) setSlice(s, now *discoveryv1.EndpointSlice) {
 		return
 	}
 	o := m.owner(serviceKey(s.Namespace, service))
-	if now == nil || foreign(s.Labels) {
-		delete(o.slices, s.Name)
-	} else {
-		o.slices[s.Name] = s
+	before, after := o.slices[s.Name], (*part)(nil)
+	delete(o.slices, s.Name)
+	if now != nil && !foreign(s.Labels) {
+		after = read(s, m.cfg.NodeName)
+		o.slices[s.Name] = after
+	}
+	for i, f := range families {
+		o.eps[i].replace(before.in(f), after.in(f))
 	}
 	m.dirty[o] = true
 }
@@ -164,7 +144,7 @@ func hasHostPorts(p *corev1.Pod) bool {
 
 // SetNode takes in this node.
 func (m *Model) SetNode(n *corev1.Node) {
-	m.leaving = leaving(n)
+	m.leaving = core.NodeLeaves(n)
 	facts := NodeFacts{
 		Name: m.cfg.NodeName, Zone: n.Labels[corev1.LabelTopologyZone], Region: n.Labels[corev1.LabelTopologyRegion],
 		Primary: primary(n.Status.Addresses),
@@ -199,17 +179,10 @@ func primary(addresses []corev1.NodeAddress) (found []netip.Prefix) {
 	return found
 }
 
-// leaving says whether a node is about to go.
-func leaving(n *corev1.Node) bool {
-	return n.DeletionTimestamp != nil || slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
-		return t.Key == "ToBeDeletedByClusterAutoscaler"
-	})
-}
-
 func (m *Model) owner(key ownerKey) *owner {
 	o := m.owners[key]
 	if o == nil {
-		o = &owner{key: key, slices: map[string]*discoveryv1.EndpointSlice{}}
+		o = &owner{key: key, slices: map[string]*part{}, eps: [len(families)]endpoints{{}, {}}}
 		m.owners[key] = o
 	}
 	return o
@@ -217,14 +190,14 @@ func (m *Model) owner(key ownerKey) *owner {
 
 // Step is what Commit asks for.
 type Step struct {
-	Tables [len(families)]Changes
+	Tables [len(families)]table.Changes
 	// Flows are the UDP ports whose connections must be looked through.
 	Flows []flow
 }
 
 // Empty says that there is nothing to do.
 func (s *Step) Empty() bool {
-	return len(s.Flows) == 0 && !slices.ContainsFunc(s.Tables[:], func(c Changes) bool { return !c.Empty() })
+	return len(s.Flows) == 0 && !slices.ContainsFunc(s.Tables[:], func(c table.Changes) bool { return !c.Empty() })
 }
 
 // Dirty says whether Commit may have something to do.
@@ -234,14 +207,9 @@ func (m *Model) Dirty() bool { return len(m.dirty) > 0 || m.rebase }
 // to be changed. The caller brings that to the kernel, or, if it cannot, later
 // asks for everything with Full.
 func (m *Model) Commit() *Step {
-	var edits [len(families)]*edit
-	for i := range edits {
-		edits[i] = newEdit(m.tables[i])
-	}
 	if m.rebase {
-		for i, f := range families {
-			chains := baseChains(&m.cfg, &m.node, f)
-			edits[i].replaceChains(chains, chains)
+		for _, r := range m.tables {
+			r.base(&m.node)
 		}
 		m.rebase = false
 	}
@@ -254,7 +222,7 @@ func (m *Model) Commit() *Step {
 		for i, f := range families {
 			now := m.compile(o, f, o.frags[i])
 			step.Flows = append(step.Flows, staleFlows(o.frags[i], now)...)
-			edits[i].replace(o, o.frags[i], now)
+			m.tables[i].replace(o, o.frags[i], now)
 			o.frags[i] = now
 		}
 		m.noteHealth(o)
@@ -263,8 +231,8 @@ func (m *Model) Commit() *Step {
 		}
 	}
 	clear(m.dirty)
-	for i := range edits {
-		step.Tables[i] = edits[i].changes()
+	for i, r := range m.tables {
+		step.Tables[i] = r.changes()
 	}
 	return step
 }
@@ -272,7 +240,7 @@ func (m *Model) Commit() *Step {
 func (m *Model) compile(o *owner, f nft.Family, before *fragment) *fragment {
 	switch {
 	case o.svc != nil:
-		return compileService(scene{&m.cfg, &m.node, f}, o.svc, slices.Collect(maps.Values(o.slices)), before)
+		return compileService(scene{&m.cfg, &m.node, f}, o.svc, o.eps[indexOf(f)], before)
 	case o.pod != nil:
 		return compilePod(o.pod, f)
 	}
@@ -283,24 +251,24 @@ func (m *Model) compile(o *owner, f nft.Family, before *fragment) *fragment {
 // dirty.
 func (m *Model) Full() *Step {
 	step := &Step{}
-	for i, t := range m.tables {
-		c := Changes{Family: t.family, Full: true, Add: make([]Elem, 0, len(t.elems))}
-		for _, name := range slices.Sorted(maps.Keys(t.chains)) {
-			c.Chains = append(c.Chains, t.chains[name].Chain)
-		}
-		for k, cl := range t.elems {
-			c.Add = append(c.Add, Elem{k, cl.value})
-		}
-		step.Tables[i] = c
+	for i, r := range m.tables {
+		step.Tables[i] = r.Full()
 	}
+	step.Flows = m.flows()
+	return step
+}
+
+// flows are all UDP ports.
+func (m *Model) flows() []flow {
+	var all []flow
 	for _, o := range m.owners {
 		for _, frag := range o.frags {
 			if frag != nil {
-				step.Flows = append(step.Flows, frag.flows...)
+				all = append(all, frag.flows...)
 			}
 		}
 	}
-	return step
+	return all
 }
 
 // staleFlows returns the ports from whose flows some may have to be ended: an
@@ -321,8 +289,8 @@ func staleFlows(before, now *fragment) []flow {
 	if now != nil {
 		for _, f := range now.flows {
 			p := port{f.Addr, f.Port}
-			gone := slices.ContainsFunc(old[p].Valid, func(ep netip.AddrPort) bool { return !slices.Contains(f.Valid, ep) })
-			if gone || len(old[p].Valid) == 0 && len(f.Valid) > 0 {
+			gone, _ := differ(old[p].Valid, f.Valid)
+			if len(gone) > 0 || len(old[p].Valid) == 0 && len(f.Valid) > 0 {
 				stale = append(stale, f)
 			}
 			delete(old, p)

@@ -20,6 +20,7 @@ import (
 	"github.com/kemudi/kemudi/internal/podnet/nettest"
 	"github.com/kemudi/kemudi/internal/podnet/nft"
 	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // site is two nodes, with pods, and a client that belongs to no cluster:
@@ -134,7 +135,7 @@ func (s *site) put(objects ...any) {
 
 func (s *site) applyStep(step *Step) {
 	s.t.Helper()
-	if err := s.kernel.apply(context.Background(), step.Tables[:]); err != nil {
+	if err := s.kernel.Apply(context.Background(), step.Tables[:]...); err != nil {
 		s.t.Fatalf("apply: %v", err)
 	}
 	if _, err := s.kernel.endStale(step.Flows); err != nil {
@@ -452,20 +453,17 @@ func TestSessionAffinityEndsWithItsTimeout(t *testing.T) {
 		svc.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &second}}
 	}), backends("web", "10.244.1.2@n1", "10.244.1.3@n1"))
 	s.ask(s.client, "tcp", "10.96.0.10:80", 2)
-	keys, err := s.kernel.conn.Keys(tableOf(nft.IPv4), affinitySet)
+	keys, err := s.kernel.Conn().Keys(tableOf(nft.IPv4), affinitySet)
 	if err != nil || len(keys) != 1 {
 		t.Fatalf("remembered clients: got %d, %v, want 1", len(keys), err)
 	}
-	deadline := time.Now().Add(5 * time.Second)
-	for len(keys) > 0 && time.Now().Before(deadline) {
-		<-time.After(200 * time.Millisecond)
-		if keys, err = s.kernel.conn.Keys(tableOf(nft.IPv4), affinitySet); err != nil {
-			t.Fatal(err)
+	wait.Until(t, func() error { // for a second
+		keys, err := s.kernel.Conn().Keys(tableOf(nft.IPv4), affinitySet)
+		if err == nil && len(keys) > 0 {
+			err = errors.New("the client is still remembered")
 		}
-	}
-	if len(keys) > 0 {
-		t.Errorf("the client is remembered after 5 s, want 1 s")
-	}
+		return err
+	})
 }
 
 func TestPodReachesItselfThroughItsService(t *testing.T) {
@@ -542,8 +540,66 @@ func TestExternalAndLoadBalancerAddressesAreServed(t *testing.T) {
 	s.dropped(s.client, "203.0.113.7:80")
 	s.reach(s.b, "203.0.113.7:80", "ac", "")
 	s.reach(s.client, "198.51.100.5:80", "ac", "")
-	s.put(balancer("10.0.0.0/8", "192.168.1.100/32"))
+	s.put(balancer("10.0.0.0/8", "192.168.1.100/32", "192.168.1.0/24", "10.244.0.0/16")) // some of them within others
 	s.reach(s.client, "203.0.113.7:80", "ac", "")
+	rival := balancer("192.168.0.0/16")
+	rival.Name, rival.Spec.ClusterIPs, rival.Spec.ClusterIP = "web-rival", []string{"10.96.0.11"}, "10.96.0.11"
+	s.put(rival) // claims the same addresses and ports: whoever has them, all rules are in force
+	s.reach(s.client, "203.0.113.7:80", "ac", "")
+	s.put(balancer("192.168.1.0/33")) // lets nobody in
+	s.dropped(s.client, "203.0.113.7:80")
+	s.dropped(s.b, "203.0.113.7:80")
+	s.sound()
+}
+
+// TestBalancerWithAllThatServicesHave has source ranges, affinity and a policy at once.
+func TestBalancerWithAllThatServicesHave(t *testing.T) {
+	trace.Proves(t, "SVC-062", "SVC-151", "SVC-159")
+	s := newSite(t)
+	s.serve()
+	s.client.Route("10.244.0.0/16", "192.168.1.1")
+	s.client.Route("fd00:244::/48", "fd00:1::1")
+	s.client.Route("fd00:203::/64", "fd00:1::1")
+	svc := service("web", "10.96.0.10 fd00:96::a", nodePort, sticking, func(svc *corev1.Service) {
+		svc.Spec.Type = corev1.ServiceTypeLoadBalancer
+		svc.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+		svc.Spec.LoadBalancerSourceRanges = []string{"192.168.1.100/32", "10.244.0.0/16", "fd00:1::100/128"}
+		svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.7"}, {IP: "fd00:203::7"}}
+	})
+	all := []any{backends("web", "10.244.1.2@n1", "10.244.1.3@n1", "10.244.2.2@n2"), backends("web", "fd00:244:0:1::2@n1", "fd00:244:0:1::3@n1", "fd00:244:0:2::2@n2")}
+	s.put(append(all, svc)...)
+	for addr, client := range map[string]string{
+		"203.0.113.7:80": "192.168.1.100", "192.168.1.1:30080": "192.168.1.100", "[fd00:203::7]:80": "fd00:1::100", "[fd00:1::1]:30080": "fd00:1::100",
+	} {
+		names, clients := s.ask(s.client, "tcp", addr, 20)
+		if len(names) != 1 || names["c"] > 0 || !slices.Equal(clients, []string{client}) {
+			t.Errorf("%s: %v answered and saw %v, want one pod of this node that sees %s", addr, names, clients, client)
+		}
+	}
+	s.dropped(s.n2, "203.0.113.7:80") // has no range
+	if names, _ := s.ask(s.a, "tcp", "203.0.113.7:80", 20); len(names) != 1 {
+		t.Errorf("a pod: %v answered, want always the same pod", names)
+	}
+	s.put(backends("web", "10.244.2.2@n2"), backends("web", "fd00:244:0:2::2@n2")) // none is left here
+	s.dropped(s.client, "203.0.113.7:80")
+	s.dropped(s.client, "[fd00:1::1]:30080")
+	s.reach(s.a, "203.0.113.7:80", "c", "")
+	s.put(all...)
+	if names, _ := s.ask(s.client, "tcp", "203.0.113.7:80", 20); len(names) != 1 || names["c"] > 0 {
+		t.Errorf("with endpoints again: %v answered, want one pod of this node", names)
+	}
+	s.put(backends("web"), backends("web", "fd00:244:0:2::2@n2"))
+	s.refused(s.client, "192.168.1.1:30080")
+	s.sound()
+}
+
+func TestAddressOfAnotherServiceIsNoEndpoint(t *testing.T) {
+	trace.Proves(t, "SVC-026")
+	s := newSite(t)
+	s.serve()
+	s.put(service("web", "10.96.0.10"), backends("web", "10.244.1.2@n1"), service("front", "10.96.0.11"), backends("front", "10.96.0.10"))
+	s.reach(s.client, "10.96.0.10:80", "a", "")
+	s.dropped(s.client, "10.96.0.11:80")
 }
 
 func TestExternalTrafficPolicyLocalKeepsTheClientAddress(t *testing.T) {
@@ -554,6 +610,11 @@ func TestExternalTrafficPolicyLocalKeepsTheClientAddress(t *testing.T) {
 		svc.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 		svc.Spec.ExternalIPs = []string{"198.51.100.5"}
 	})
+	open := local.DeepCopy()
+	open.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyCluster
+	s.put(open, backends("web", "10.244.2.2@n2"))
+	trace.Proves(t, "SVC-150")
+	s.reach(s.client, "198.51.100.5:80", "c", "192.168.1.1") // the client's address is hidden
 	s.put(local, backends("web", "10.244.1.2@n1", "10.244.2.2@n2"))
 	s.client.Route("10.244.0.0/16", "192.168.1.1")
 	s.reach(s.client, "192.168.1.1:30080", "a", "192.168.1.100")
@@ -683,7 +744,7 @@ func (s *site) sound() {
 	s.t.Helper()
 	for i, c := range s.model.Full().Tables {
 		table := tableOf(families[i])
-		chains, err := s.kernel.conn.Chains(table)
+		chains, err := s.kernel.Conn().Chains(table)
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -697,7 +758,7 @@ func (s *site) sound() {
 			s.t.Errorf("chains of %s: got %q, want %q", table, chains, want)
 		}
 		for set := range setCount {
-			keys, err := s.kernel.conn.Keys(table, set.String())
+			keys, err := s.kernel.Conn().Keys(table, set.String())
 			if err != nil {
 				s.t.Fatal(err)
 			}
@@ -707,9 +768,13 @@ func (s *site) sound() {
 			}
 			n := 0
 			for _, e := range c.Add {
-				if e.Set == set {
+				if e.Set == sets[i][set] {
 					n++
-					if !got[string(kernelElem(&e).Key)] {
+					key := e.Key
+					if e.Set.Interval {
+						key = key[:len(key)/2] // the first one of the range
+					}
+					if !got[key] {
 						s.t.Errorf("set %s of %s lacks %s", set, table, e)
 					}
 				}
@@ -731,7 +796,7 @@ func TestTableThatIsNotAsExpectedIsRebuilt(t *testing.T) {
 	b.AddRule(table, "services", nft.Do(nft.Drop, ""))
 	b.AddSet(table, nft.Set{Name: "service-ips", Key: []nft.Field{nft.Port}})
 	b.AddSet(table, nft.Set{Name: "stray", Key: []nft.Field{nft.Port}})
-	if err := s.kernel.conn.Commit(t.Context(), &b); err != nil {
+	if err := s.kernel.Conn().Commit(t.Context(), &b); err != nil {
 		t.Fatal(err)
 	}
 	s.put(service("web", "10.96.0.10"), backends("web", "10.244.1.2@n1"))
@@ -746,13 +811,13 @@ func TestForeignTablesStayAndOursGoWithoutTrace(t *testing.T) {
 	b.AddTable(foreign)
 	b.AddChain(foreign, "prerouting", &nft.Hook{Type: "nat", Num: unix.NF_INET_PRE_ROUTING, Priority: -101})
 	b.AddRule(foreign, "prerouting", nft.Counter())
-	if err := s.kernel.conn.Commit(t.Context(), &b); err != nil {
+	if err := s.kernel.Conn().Commit(t.Context(), &b); err != nil {
 		t.Fatal(err)
 	}
 	s.put(service("web", "10.96.0.10 fd00:96::a", nodePort, sticking), backends("web", "10.244.1.2@n1"))
 	s.put(backends("web"))
 	tables := func() []nft.Table {
-		list, err := s.kernel.conn.Tables()
+		list, err := s.kernel.Conn().Tables()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -772,7 +837,7 @@ func TestForeignTablesStayAndOursGoWithoutTrace(t *testing.T) {
 	if got := tables(); !slices.Equal(got, []nft.Table{foreign}) {
 		t.Errorf("tables after reset: got %v, want only %v", got, foreign)
 	}
-	if chains, err := s.kernel.conn.Chains(foreign); err != nil || len(chains) != 1 {
+	if chains, err := s.kernel.Conn().Chains(foreign); err != nil || len(chains) != 1 {
 		t.Errorf("chains of the foreign table: got %v, %v, want one", chains, err)
 	}
 	s.n1.Must(func() (err error) {

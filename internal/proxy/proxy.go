@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/podnet/nft"
 	"github.com/kemudi/kemudi/internal/task"
@@ -31,12 +32,20 @@ type Options struct {
 	Events client.EventSink
 	// Log defaults to no log.
 	Log *slog.Logger
+	// Applied is told up to which revision of EndpointSlices the rules are true. Optional.
+	Applied *cache.Progress
 	// Metrics is where the metrics are registered; default: nowhere.
 	Metrics prometheus.Registerer
+	// Services is told of the changes of Services that the proxy is told of, the first state included;
+	// nil: nobody is. It must not wait.
+	Services func([]cache.Delta)
 	// MinInterval is the least time between two transactions, so that a burst of
 	// changes becomes one; the first change after a pause does not wait. Default 20 ms.
 	MinInterval time.Duration
-	// Listen opens the health check ports of services. Default: this machine's.
+	// Healthz is where /healthz and /livez are served, for balancers that look for nodes;
+	// port 0: nowhere.
+	Healthz netip.AddrPort
+	// Listen opens the health check ports of services and of Healthz. Default: this machine's.
 	Listen func(ctx context.Context, network, addr string) (net.Listener, error)
 }
 
@@ -60,6 +69,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.MinInterval == 0 {
 		o.MinInterval = 20 * time.Millisecond
 	}
+	if o.Applied == nil {
+		o.Applied = &cache.Progress{}
+	}
 	if o.Listen == nil {
 		o.Listen = (&net.ListenConfig{}).Listen
 	}
@@ -79,6 +91,8 @@ type Proxy struct {
 	o       Options
 	model   *Model
 	kernel  *kernel
+	end     func([]flow) (int, error) // the kernel's
+	stale   []flow                    // whose connections are still to be looked through
 	watch   *nft.Watch
 	feed    *feed
 	health  *serviceHealth
@@ -104,13 +118,13 @@ func New(o Options) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	watch, err := k.conn.Watch()
+	watch, err := k.Watch()
 	if err != nil {
 		k.close()
 		return nil, err
 	}
 	p := &Proxy{
-		o: o, model: NewModel(o.Config), kernel: k, watch: watch, feed: newFeed(),
+		o: o, model: NewModel(o.Config), kernel: k, end: k.endStale, watch: watch, feed: newFeed(),
 		metrics: newMetrics(o.Metrics), foreign: make(chan struct{}, 1),
 	}
 	p.health = &serviceHealth{
@@ -130,8 +144,11 @@ func (p *Proxy) Close() {
 // once.
 func (p *Proxy) Run(ctx context.Context) error {
 	g := task.NewGroup(ctx)
-	p.feed.follow(g, p.o.Transport, p.o.NodeName)
+	p.feed.follow(g, p.o.Transport, p.o.NodeName, p.o.Services)
 	g.Go("watch tables", p.watchTables)
+	if p.o.Healthz.Port() != 0 {
+		g.Go("health of the service proxy", p.serveSelf)
+	}
 	g.Go("rules", func(ctx context.Context) error {
 		defer p.health.close()
 		return p.keep(ctx, g)
@@ -199,6 +216,14 @@ func (p *Proxy) keep(ctx context.Context, g *task.Group) error {
 			continue
 		}
 		full = false
+		err = p.endStale()
+		p.o.Applied.Advance(p.model.taken)
+		if err != nil {
+			wait := back.Next()
+			p.o.Log.Warn("cannot end stale UDP flows", "err", err, "retry", wait)
+			retry = time.After(wait)
+			continue
+		}
 		back.Reset()
 	}
 }
@@ -217,19 +242,31 @@ func (p *Proxy) sync(ctx context.Context, in intake, full bool) error {
 		step = p.model.Full()
 	}
 	if !step.Empty() {
-		if err := p.kernel.apply(ctx, step.Tables[:]); err != nil {
+		if err := p.kernel.Apply(ctx, step.Tables[:]...); err != nil {
 			p.metrics.failures.Inc()
 			p.note(err)
 			return err
 		}
-		n, err := p.kernel.endStale(step.Flows)
-		p.metrics.staleFlows.Add(float64(n))
-		if err != nil {
-			p.o.Log.Warn("cannot end stale UDP flows", "err", err)
-		}
+		p.stale = latest(p.stale, step.Flows)
 		p.measure(time.Since(start), full, in.causes)
 	}
 	p.note(nil)
+	return nil
+}
+
+// endStale ends the UDP flows that have lost their endpoint. Those that it could not
+// end are tried again, by what holds then.
+func (p *Proxy) endStale() error {
+	if len(p.stale) == 0 {
+		return nil
+	}
+	n, err := p.end(p.stale)
+	p.metrics.staleFlows.Add(float64(n))
+	if err != nil {
+		p.stale = latest(p.stale, p.model.flows())
+		return err
+	}
+	p.stale = nil
 	return nil
 }
 

@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
 
 	"github.com/kemudi/kemudi/internal/api/discovery"
 	"github.com/kemudi/kemudi/internal/client/clienttest"
@@ -24,6 +27,7 @@ import (
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // newCluster returns the objects of a cluster that has node n1.
@@ -31,8 +35,8 @@ func newCluster(objects ...resource.Object) *clienttest.Filled {
 	return clienttest.NewFilled(append(objects, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}})...)
 }
 
-// run runs a proxy on node n1 of the site until the test ends.
-func (s *site) run(o Options) *Proxy {
+// run runs a proxy on node n1 of the site until the test ends, changed before it starts.
+func (s *site) run(o Options, change ...func(*Proxy)) *Proxy {
 	s.t.Helper()
 	o.NodeName = "n1"
 	o.ClusterCIDRs = mustPrefixes("10.244.0.0/16", "fd00:244::/48")
@@ -42,6 +46,9 @@ func (s *site) run(o Options) *Proxy {
 		return err
 	})
 	s.t.Cleanup(p.Close)
+	for _, c := range change {
+		c(p)
+	}
 	g := task.NewGroup(s.t.Context())
 	g.Go("proxy", p.Run)
 	s.t.Cleanup(func() {
@@ -56,16 +63,12 @@ func (s *site) run(o Options) *Proxy {
 // soon waits until the condition holds.
 func soon(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.After(5 * time.Second)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !condition() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("%s: not within 5 s", what)
+	wait.Until(t, func() error {
+		if !condition() {
+			return errors.New(what)
 		}
-	}
+		return nil
+	})
 }
 
 func (s *site) answers(addr, want string) bool {
@@ -146,12 +149,43 @@ func TestFlushedRulesComeBack(t *testing.T) {
 	soon(t, "the rules are in force", p.Synced)
 	var b nft.Batch
 	b.DelTable(tableOf(nft.IPv4)) // as by "nft flush ruleset"
-	if err := s.kernel.conn.Commit(t.Context(), &b); err != nil {
+	if err := s.kernel.Conn().Commit(t.Context(), &b); err != nil {
 		t.Fatal(err)
 	}
 	soon(t, "a answers again", func() bool { return s.answers("10.96.0.10:80", "a") })
 	if n := sample(t, p.metrics.overwritten); n != 1 {
 		t.Errorf("kemudi_proxy_rules_overwritten_total: got %v, want 1", n)
+	}
+}
+
+// TestRulesOfOthersInOurTablesGoAgain puts in what would take all connections away.
+func TestRulesOfOthersInOurTablesGoAgain(t *testing.T) {
+	s := newSite(t)
+	s.serve()
+	p := s.run(Options{Transport: newCluster(service("web", "10.96.0.10"), backends("web", "10.244.1.2@n1"))})
+	soon(t, "the rules are in force", p.Synced)
+	soon(t, "a answers", func() bool { return s.answers("10.96.0.10:80", "a") })
+	for what, change := range map[string]func(b *nft.Batch){
+		"a chain that drops": func(b *nft.Batch) {
+			b.AddChain(tableOf(nft.IPv4), "theirs", &nft.Hook{Type: "filter", Num: unix.NF_INET_FORWARD})
+			b.AddRule(tableOf(nft.IPv4), "theirs", nft.Do(nft.Drop, ""))
+		},
+		"an endpoint": func(b *nft.Batch) {
+			e := Key{Set: ClusterIPs, Addr: netip.MustParseAddr("10.244.1.2")}.elem(nft.IPv4, Value{})
+			b.AddElems(tableOf(nft.IPv4), ClusterIPs.String(), []nft.Elem{{Key: []byte(e.Key)}})
+		},
+	} {
+		var b nft.Batch
+		change(&b)
+		if err := s.kernel.Conn().Commit(t.Context(), &b); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		soon(t, what+" is gone", func() bool {
+			chains, err := s.kernel.Conn().Chains(tableOf(nft.IPv4))
+			keys, keysErr := s.kernel.Conn().Keys(tableOf(nft.IPv4), ClusterIPs.String())
+			return err == nil && keysErr == nil && !slices.Contains(chains, "theirs") && len(keys) == 1
+		})
+		soon(t, "a answers again", func() bool { return s.answers("10.96.0.10:80", "a") })
 	}
 }
 
@@ -164,14 +198,41 @@ func TestRefusedTransactionIsTriedAgainAsAWhole(t *testing.T) {
 	// Something of ours is taken from under the proxy, so that its next change
 	// fails: there is no such element to be deleted.
 	var b nft.Batch
-	b.FlushSet(tableOf(nft.IPv4), ServicePicks.String())
-	if err := p.kernel.conn.Commit(t.Context(), &b); err != nil { // by its own socket: not seen as foreign
+	b.FlushSet(tableOf(nft.IPv4), ServiceIPs.String())
+	if err := p.kernel.Conn().Commit(t.Context(), &b); err != nil { // by its own socket: not seen as foreign
 		t.Fatal(err)
 	}
 	c.Put(backends("web", "10.244.1.2@n1", "10.244.1.3@n1"))
 	soon(t, "b answers", func() bool { return s.answers("10.96.0.10:80", "b") })
 	if n := sample(t, p.metrics.failures); n != 1 {
 		t.Errorf("kubeproxy_sync_proxy_rules_nftables_sync_failures_total: got %v, want 1", n)
+	}
+}
+
+func TestHealthIsServedOnceItsPortIsFree(t *testing.T) {
+	s := newSite(t)
+	tries := 0
+	s.run(Options{Transport: newCluster(), Healthz: netip.MustParseAddrPort("0.0.0.0:10256"), Listen: func(ctx context.Context, network, addr string) (l net.Listener, err error) {
+		if tries++; tries == 1 {
+			return nil, unix.EADDRINUSE
+		}
+		return l, errors.Join(s.n1.Do(func() error {
+			l, err = (&net.ListenConfig{}).Listen(ctx, network, addr)
+			return err
+		}))
+	}})
+	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(_ context.Context, network, addr string) (net.Conn, error) { return s.client.Dial(network, addr) }}}
+	for _, path := range []string{"/healthz", "/livez"} {
+		soon(t, path+" answers", func() bool {
+			r, err := client.Get("http://192.168.1.1:10256" + path)
+			if err != nil {
+				return false
+			}
+			defer r.Body.Close()
+			body, err := io.ReadAll(r.Body)
+			return err == nil && r.StatusCode == http.StatusOK && strings.Contains(string(body), `"lastUpdated"`)
+		})
 	}
 }
 

@@ -1,14 +1,13 @@
 package proxy
 
 import (
-	"cmp"
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/kemudi/kemudi/internal/podnet/nft"
+	"github.com/kemudi/kemudi/internal/podnet/nft/table"
 )
 
 // tableName is the name of our tables, one for each family.
@@ -16,6 +15,16 @@ const tableName = "kemudi"
 
 // families are the families that rules are made for.
 var families = [...]nft.Family{nft.IPv4, nft.IPv6}
+
+// indexOf is the family's place in arrays.
+func indexOf(f nft.Family) int {
+	if f == nft.IPv6 {
+		return 1
+	}
+	return 0
+}
+
+func tableOf(f nft.Family) nft.Table { return nft.Table{Family: f, Name: tableName} }
 
 func familyOf(a netip.Addr) nft.Family {
 	if a.Is4() {
@@ -34,45 +43,46 @@ const (
 	SCTP Proto = 132
 )
 
-func (p Proto) String() string {
-	switch p {
-	case TCP:
-		return "tcp"
-	case UDP:
-		return "udp"
-	case SCTP:
-		return "sctp"
-	}
-	return fmt.Sprintf("proto-%d", uint8(p))
-}
+func (p Proto) String() string { return table.ProtoText(uint8(p)) }
 
 // Set is one of the named sets of a table.
 type Set uint8
 
 // The sets whose elements the model decides. Which fields of a Key count, and
-// what a Value holds, is said behind each.
+// what a Value holds, is said behind each. A port is named by its protocol, cluster IP
+// and port, for all its frontends.
 const (
-	ServicePicks     Set = iota // Addr . Proto . Port : Count, for plain cluster IP ports
-	Picks                       // Index, which is a Count : verdict
-	ServiceEndpoints            // Addr . Proto . Port . Index : To
-	ServiceIPs                  // Addr . Proto . Port : verdict, for all ports that are not plain
-	ClusterIPs                  // Addr
-	NodePorts                   // Proto . Port : verdict
-	HostPortIPs                 // Addr . Proto . Port : To
-	HostPorts                   // Proto . Port : To
-	Hairpin                     // Addr . Addr: local endpoints, as source and destination of one packet
-	MasqueradeIPs               // Addr . Proto . Port of the original destination : verdict
-	MasqueradePorts             // Proto . Port of the original destination : verdict
+	Actions           Set = iota // Index, which is an action : verdict, for wordDo of a frontend
+	GuardedActions               // the same, for wordGuarded
+	PoolActions                  // the same, for the endpoints of all nodes and of this one
+	NoteActions                  // the same, where one is noted for the client
+	MasqueradeActions            // the same, for the way out
+	ServiceIPs                   // Addr . Proto . Port : Front
+	ServiceOwners                // Addr . Proto . Port : Owner, unless the frontend is its own
+	ServiceEndpoints             // Pool . Proto . Addr . Port . Index : To
+	StickyPicks                  // the same, for ports with affinity
+	StickyCluster                // Addr . Port . Proto . To: what may be recalled of all endpoints
+	StickyLocal                  // the same of those of this node
+	Sources                      // Proto . Addr . Port . Range, where a balancer has source ranges
+	ClusterIPs                   // Addr
+	OtherIPs                     // Addr: cluster IPs that are another proxy's affair
+	NodePorts                    // Proto . Port : Front
+	NodePortOwners               // Proto . Port : Owner
+	HostPortIPs                  // Addr . Proto . Port : To
+	HostPorts                    // Proto . Port : To
+	Hairpin                      // Addr . Addr: local endpoints, as source and destination of one packet
+	MasqueradeIPs                // Addr . Proto . Port of the original destination : Front.Do
+	MasqueradePorts              // Proto . Port of the original destination : Front.Do
 	setCount
 )
 
 // affinitySet is the set that rules add to by themselves: which endpoint a
-// client was given last. Client . cluster IP . Proto . Port : unused . endpoint.
+// client was given last. Client . Proto . cluster IP . Port : unused . endpoint.
 const affinitySet = "affinity"
 
 var setNames = [setCount]string{
-	"service-picks", "picks", "service-endpoints", "service-ips", "cluster-ips", "service-nodeports",
-	"hostport-ips", "hostports", "hairpin", "masquerade-ips", "masquerade-ports",
+	"actions", "guarded-actions", "pool-actions", "note-actions", "masquerade-actions", "service-ips", "service-owners", "service-endpoints", "sticky-picks", "sticky-cluster", "sticky-local", "sources",
+	"cluster-ips", "other-ips", "service-nodeports", "nodeport-owners", "hostport-ips", "hostports", "hairpin", "masquerade-ips", "masquerade-ports",
 }
 
 func (s Set) String() string { return setNames[s] }
@@ -83,151 +93,95 @@ type Key struct {
 	Proto Proto
 	Port  uint16
 	Index uint32
+	Pool  uint32
 	Addr  netip.Addr
-}
-
-func (k Key) compare(o Key) int {
-	return cmp.Or(cmp.Compare(k.Set, o.Set), k.Addr.Compare(o.Addr), cmp.Compare(k.Proto, o.Proto),
-		cmp.Compare(k.Port, o.Port), cmp.Compare(k.Index, o.Index))
-}
-
-func (k Key) String() string {
-	switch k.Set {
-	case ServiceEndpoints:
-		return fmt.Sprintf("%s . %s . %d . %d", k.Addr, k.Proto, k.Port, k.Index)
-	case Picks:
-		return countText(k.Index)
-	case ClusterIPs:
-		return k.Addr.String()
-	case NodePorts, HostPorts, MasqueradePorts:
-		return fmt.Sprintf("%s . %d", k.Proto, k.Port)
-	case Hairpin:
-		return fmt.Sprintf("%s . %s", k.Addr, k.Addr)
-	}
-	return fmt.Sprintf("%s . %s . %d", k.Addr, k.Proto, k.Port)
-}
-
-// Value is what a map has for a key: where a connection goes (To), from how
-// many endpoints to pick (Count), or a verdict: to drop the packet, or to go on
-// in the chain Goto. Elements of plain sets have the zero Value.
-type Value struct {
-	Drop  bool
-	Goto  string
 	To    netip.AddrPort
-	Count uint32
+	Range netip.Prefix
 }
 
-// Counts of endpoints that say why there are none: refuse or drop the packet.
-const (
-	countReject = 0
-	countDrop   = 1<<32 - 1
-)
-
-func countText(n uint32) string {
-	if n == countDrop {
-		return "none-here"
+// id is the key as an element of the family's table has it.
+func (k Key) id(f nft.Family) table.ID {
+	key, proto := make(nft.Key, 0, 48), uint8(k.Proto)
+	switch k.Set {
+	case Actions, GuardedActions, PoolActions, NoteActions, MasqueradeActions:
+		key = key.Integer(k.Index)
+	case ServiceEndpoints, StickyPicks:
+		key = key.Integer(k.Pool).Proto(proto).Addr(k.Addr).Port(k.Port).Integer(k.Index)
+	case StickyCluster, StickyLocal:
+		key = key.Addr(k.Addr).Port(k.Port).Proto(proto).Addr(k.To.Addr()).Port(k.To.Port())
+	case Sources:
+		first, last := table.Bounds(k.Range)
+		key = key.Proto(proto).Addr(k.Addr).Port(k.Port)
+		return table.ID{Set: sets[indexOf(f)][k.Set], Key: table.Range(slices.Concat(key, first), slices.Concat(key, last))}
+	case ClusterIPs, OtherIPs:
+		key = key.Addr(k.Addr)
+	case Hairpin:
+		key = key.Addr(k.Addr).Addr(k.Addr)
+	case NodePorts, NodePortOwners, HostPorts, MasqueradePorts:
+		key = key.Proto(proto).Port(k.Port)
+	default:
+		key = key.Addr(k.Addr).Proto(proto).Port(k.Port)
 	}
-	return strconv.FormatUint(uint64(n), 10)
+	return table.ID{Set: sets[indexOf(f)][k.Set], Key: string(key)}
 }
 
-func (v Value) String() string {
-	switch {
-	case v.Drop:
-		return "drop"
-	case v.Goto != "":
-		return "goto " + v.Goto
-	case v.To.IsValid():
-		return endpointText(v.To)
+// elem is the element of the family's table that has the value for the key.
+func (k Key) elem(f nft.Family, v Value) table.Elem {
+	e := table.Elem{ID: k.id(f)}
+	data := make(nft.Key, 0, 28)
+	switch k.Set {
+	case Actions, GuardedActions, PoolActions, NoteActions, MasqueradeActions:
+		e.Value = v.Verdict
+		return e
+	case ServiceIPs, NodePorts:
+		data = append(data, unused...).Integer(v.Do).Integer(v.Guarded).Integer(v.Cluster).Integer(v.Local)
+	case MasqueradeIPs, MasqueradePorts:
+		data = append(data, unused...).Integer(v.Do)
+	case ServiceOwners, NodePortOwners:
+		data = append(data, unused...).Proto(uint8(k.Proto)).Addr(v.To.Addr()).Port(v.To.Port())
+	case StickyPicks:
+		data = append(data, unused...).Addr(v.To.Addr()).Port(v.To.Port())
+	case ServiceEndpoints, HostPortIPs, HostPorts:
+		data = data.Addr(v.To.Addr()).Port(v.To.Port())
 	}
-	return ""
+	e.Value = string(data)
+	return e
+}
+
+// Value is what a map has for a key: where a connection goes or which port a frontend
+// belongs to (To), what a frontend does, or a verdict. Elements of plain sets have
+// the zero Value.
+type Value struct {
+	Front
+	To      netip.AddrPort
+	Verdict string
+}
+
+// Front are the actions of a frontend; see word.
+type Front struct{ Do, Guarded, Cluster, Local uint32 }
+
+// String is what people read: what is done, and the words that are used on the way.
+func (f Front) String() string {
+	text := actionText(f.Do)
+	for i, n := range []uint32{f.Guarded, f.Cluster, f.Local} {
+		if n != 0 {
+			text += fmt.Sprintf(", %s %s", wordNames[i+1], actionText(n))
+		}
+	}
+	return text
+}
+
+// show is an element with actions as people read it.
+func show(e table.Elem) string {
+	v := e.Value
+	if len(e.Key) == 4 && e.Set.Data[0] == nft.Verdict {
+		return actionText(binary.NativeEndian.Uint32([]byte(e.Key))) + " : " + e.ValueText()
+	}
+	n := [5]uint32{}
+	for i := range min(len(v)/4, len(n)) {
+		n[i] = binary.NativeEndian.Uint32([]byte(v[4*i:]))
+	}
+	return e.KeyText() + " : " + Front{n[1], n[2], n[3], n[4]}.String()
 }
 
 func endpointText(ep netip.AddrPort) string { return fmt.Sprintf("%s . %d", ep.Addr(), ep.Port()) }
-
-// Elem is an element of a set.
-type Elem struct {
-	Key
-	Value
-}
-
-func (e Elem) String() string {
-	if e.Set == ServicePicks {
-		return e.Key.String() + " : " + countText(e.Count)
-	}
-	if v := e.Value.String(); v != "" {
-		return e.Key.String() + " : " + v
-	}
-	return e.Key.String()
-}
-
-// Chain is a named list of rules. Hook is nil unless the kernel calls it.
-type Chain struct {
-	Name  string
-	Hook  *nft.Hook
-	Rules []Rule
-}
-
-// Rule is a list of statements: each goes on to the next one if its condition
-// holds, and the last one says what to do.
-type Rule []Statement
-
-// Text writes the rule as the nft program would, as far as its language goes.
-func (r Rule) Text(f nft.Family) string {
-	words := make([]string, len(r))
-	for i, s := range r {
-		words[i] = s.text(f)
-	}
-	return strings.Join(words, " ")
-}
-
-// text is the whole chain, one rule a line.
-func (c Chain) text(f nft.Family) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "chain %s {\n", c.Name)
-	if c.Hook != nil {
-		fmt.Fprintf(&b, "  type %s hook %d priority %d\n", c.Hook.Type, c.Hook.Num, c.Hook.Priority)
-	}
-	for _, r := range c.Rules {
-		fmt.Fprintf(&b, "  %s\n", r.Text(f))
-	}
-	b.WriteString("}\n")
-	return b.String()
-}
-
-// Changes is what is to be done to the table of one family. With Full set it
-// is all the table is to hold; otherwise it applies to what the table holds.
-type Changes struct {
-	Family nft.Family
-	Full   bool
-	// Chains are made, or emptied if they exist, and get these rules.
-	Chains    []Chain
-	DelChains []string
-	// An element with a new value is in both lists.
-	Del []Elem
-	Add []Elem
-}
-
-// Empty says that there is nothing to do.
-func (c *Changes) Empty() bool {
-	return !c.Full && len(c.Chains)+len(c.DelChains)+len(c.Del)+len(c.Add) == 0
-}
-
-// Text lists the changes in a fixed order, for people and tests.
-func (c *Changes) Text() string {
-	var b strings.Builder
-	for _, name := range c.DelChains {
-		fmt.Fprintf(&b, "delete chain %s\n", name)
-	}
-	byKey := func(a, b Elem) int { return a.compare(b.Key) }
-	for _, e := range slices.SortedFunc(slices.Values(c.Del), byKey) {
-		fmt.Fprintf(&b, "delete @%s %s\n", e.Set, e)
-	}
-	for _, e := range slices.SortedFunc(slices.Values(c.Add), byKey) {
-		fmt.Fprintf(&b, "add @%s %s\n", e.Set, e)
-	}
-	byName := func(a, b Chain) int { return strings.Compare(a.Name, b.Name) }
-	for _, ch := range slices.SortedFunc(slices.Values(c.Chains), byName) {
-		b.WriteString(ch.text(c.Family))
-	}
-	return b.String()
-}

@@ -1,15 +1,21 @@
 package proxy
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/podnet/nettest"
+	"github.com/kemudi/kemudi/internal/podnet/nft"
 	"github.com/kemudi/kemudi/internal/trace"
 )
 
@@ -210,4 +216,112 @@ func TestOneProtocolOfAPortCanGo(t *testing.T) {
 			}
 		}
 	}
+}
+
+// segment is a TCP segment without data, with its checksum.
+func segment(from, to netip.AddrPort, flags byte) []byte {
+	b := make([]byte, 20)
+	binary.BigEndian.PutUint16(b, from.Port())
+	binary.BigEndian.PutUint16(b[2:], to.Port())
+	b[12], b[13] = 5<<4, flags
+	pseudo := append(append(from.Addr().AsSlice(), to.Addr().AsSlice()...), 0, unix.IPPROTO_TCP, 0, byte(len(b)))
+	var sum uint32
+	for i, v := range append(pseudo, b...) {
+		sum += uint32(v) << (8 * (1 - i%2))
+	}
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	binary.BigEndian.PutUint16(b[16:], ^uint16(sum))
+	return b
+}
+
+func TestInvalidPacketsDoNotPassUntranslated(t *testing.T) {
+	s := newSite(t)
+	s.serve()
+	s.put(service("web", "10.96.0.10"), backends("web", "10.244.1.2@n1"))
+	raw := func(h *nettest.Host, addr string) (c net.PacketConn) {
+		h.Must(func() (err error) {
+			c, err = net.ListenPacket("ip4:tcp", addr)
+			return err
+		})
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	pod, client := raw(s.a, "10.244.1.2"), raw(s.client, "192.168.1.100")
+	const reset = 4
+	from, to := netip.MustParseAddrPort("10.244.1.2:8080"), netip.MustParseAddrPort("192.168.1.100:4444")
+	if _, err := pod.WriteTo(segment(from, to, reset), &net.IPAddr{IP: net.IP(to.Addr().AsSlice())}); err != nil {
+		t.Fatal(err)
+	}
+	s.ask(s.client, "tcp", "10.96.0.10:80", 1) // whose packets come behind
+	buf := make([]byte, 1500)
+	for answered := false; !answered; {
+		n, who, err := client.ReadFrom(buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answered = who.String() == "10.96.0.10"
+		if n >= 20 && who.String() == "10.244.1.2" {
+			t.Errorf("the client got a segment %x from %s, want none from there", buf[:n], who)
+		}
+	}
+}
+
+func TestServicesOfAnotherProxyAreLeftToIt(t *testing.T) {
+	s := newSite(t)
+	s.serve()
+	theirs := service("theirs", "10.96.0.77", func(svc *corev1.Service) {
+		svc.Labels = map[string]string{"service.kubernetes.io/service-proxy-name": "theirs"}
+	})
+	s.put(theirs)
+	var b nft.Batch
+	other := nft.Table{Family: nft.IPv4, Name: "theirs"}
+	b.AddTable(other)
+	b.AddChain(other, "prerouting", &nft.Hook{Type: "nat", Num: unix.NF_INET_PRE_ROUTING, Priority: priorityDNAT + 1})
+	rule := append([]nft.Expr{nft.DestinationAddr(nft.IPv4, nft.R0)}, nft.InPrefix(nft.R0, netip.MustParsePrefix("10.96.0.77/32"))...)
+	b.AddRule(other, "prerouting", append(rule, nft.Load(nft.R0, nft.Key(nil).Addr(netip.MustParseAddr("10.244.1.2"))), nft.Load(nft.R0+1, nft.Key(nil).Port(8080)[:2]), nft.DNAT(nft.IPv4, nft.R0, nft.R0+1))...)
+	if err := s.kernel.Conn().Commit(t.Context(), &b); err != nil {
+		t.Fatal(err)
+	}
+	s.reach(s.client, "10.96.0.77:80", "a", "")
+	s.put(service("theirs", "10.96.0.77")) // ours from now on, and without endpoints
+	s.refused(s.client, "10.96.0.77:81")
+	s.put(theirs)
+	s.reach(s.client, "10.96.0.77:80", "a", "")
+	s.sound()
+}
+
+// TestFlowsThatCouldNotBeEndedAreTriedAgain refuses the first time.
+func TestFlowsThatCouldNotBeEndedAreTriedAgain(t *testing.T) {
+	s := newSite(t)
+	s.serve()
+	c := newCluster(service("web", "10.96.0.10", nodePort), backends("web", "10.244.1.2@n1"))
+	refused, calls := make(chan struct{}), 0
+	p := s.run(Options{Transport: c}, func(p *Proxy) {
+		end := p.end
+		p.end = func(flows []flow) (int, error) {
+			if calls++; calls == 2 { // the first is that of the start
+				close(refused)
+				return 0, errors.New("not now")
+			}
+			return end(flows)
+		}
+	})
+	soon(t, "the rules are in force", p.Synced)
+	var conn net.Conn
+	s.client.Must(func() (err error) {
+		conn, err = net.Dial("udp", "192.168.1.1:30080")
+		return err
+	})
+	defer conn.Close()
+	if name, _, err := nettest.AskOn(conn); err != nil || name != "a" {
+		t.Fatalf("got %q, %v, want a", name, err)
+	}
+	c.Put(backends("web", "10.244.1.3@n1"))
+	<-refused
+	soon(t, "the flow goes to b", func() bool {
+		name, _, err := nettest.AskOn(conn)
+		return err == nil && name == "b"
+	})
 }

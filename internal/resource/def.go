@@ -17,7 +17,7 @@ type Resource[T Object] struct {
 // Def is a defined resource, the same for every kind: its declaration, complete,
 // with functions that may be called with objects of the resource's own type only
 // (they panic otherwise: that is a bug of ours). Nil are, where the declaration
-// has none, Requester, Commit, GracePeriod, PendingDelete, Terminate, PodSpec and the
+// has none, Requester, Commit, Taking, Offer, GracePeriod, PendingDelete, Terminate, PodSpec, Minor and the
 // functions of subresources. A Def is read-only after Define.
 type Def struct {
 	Spec[Object]

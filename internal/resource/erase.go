@@ -19,10 +19,14 @@ func (s *Spec[T]) erase() Spec[Object] {
 		Requester: when(s.Requester != nil, func(obj Object, by user.Info) { s.Requester(obj.(T), by) }),
 		Validate:  func(obj, old Object, errs *Errors) { s.Validate(obj.(T), typed[T](old), errs) },
 		Warn:      func(obj, old Object) []string { return s.Warn(obj.(T), typed[T](old)) },
-		Commit:    when(s.Commit != nil, func(tx Tx, obj, old Object) error { return s.Commit(tx, typed[T](obj), typed[T](old)) }),
+		Unique: Unique[Object]{
+			Commit: when(s.Commit != nil, func(tx Tx, obj, old Object) error { return s.Commit(tx, typed[T](obj), typed[T](old)) }),
+			Taking: s.Taking.erase(),
+			Offer:  s.Offer.erase(),
+		},
 
 		TTL: func(obj Object) time.Duration { return s.TTL(obj.(T)) }, Deletion: s.Deletion.erase(),
-		PodSpec: when(s.PodSpec != nil, func(obj Object) *corev1.PodSpec { return s.PodSpec(obj.(T)) }),
+		Caching: s.Caching.erase(),
 
 		Columns: each(s.Columns, Column[T].erase), Ageless: s.Ageless,
 		Fields: map[string]func(Object) string{}, Index: map[string]func(Object) []string{},
@@ -41,6 +45,25 @@ func (n Need[T]) erase() Need[Object] {
 	return Need[Object]{Served: n.Served, Drop: func(obj, old Object) { n.Drop(obj.(T), typed[T](old)) }}
 }
 
+func (c *Taking[T]) erase() *Taking[Object] {
+	if c == nil {
+		return nil
+	}
+	return &Taking[Object]{
+		Class:  c.Class,
+		New:    func(value string, holder Holder) Object { return c.New(value, holder) },
+		Holder: func(obj Object) Holder { return c.Holder(obj.(T)) },
+		Made:   func(obj Object) bool { return c.Made(obj.(T)) },
+	}
+}
+
+func (o *Offer[T]) erase() *Offer[Object] {
+	if o == nil {
+		return nil
+	}
+	return &Offer[Object]{Class: o.Class, Values: func(obj Object) []string { return o.Values(obj.(T)) }}
+}
+
 func (d Deletion[T]) erase() Deletion[Object] {
 	return Deletion[Object]{
 		GracePeriod:        when(d.GracePeriod != nil, func(obj Object, asked *int64) int64 { return d.GracePeriod(obj.(T), asked) }),
@@ -48,6 +71,15 @@ func (d Deletion[T]) erase() Deletion[Object] {
 		PendingDelete:      when(d.PendingDelete != nil, func(obj Object) bool { return d.PendingDelete(obj.(T)) }),
 		Terminate:          when(d.Terminate != nil, func(obj Object) { d.Terminate(obj.(T)) }),
 		AnswersDeleted:     d.AnswersDeleted,
+	}
+}
+
+func (c Caching[T]) erase() Caching[Object] {
+	return Caching[Object]{
+		PodSpec: when(c.PodSpec != nil, func(obj Object) *corev1.PodSpec { return c.PodSpec(obj.(T)) }),
+		Minor:   when(c.Minor != nil, func(was, is Object) bool { return c.Minor(was.(T), is.(T)) }),
+
+		ByLabels: c.ByLabels,
 	}
 }
 

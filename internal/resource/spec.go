@@ -36,10 +36,8 @@ type Spec[T Object] struct {
 	Validate func(obj, old T, errs *Errors)
 	// Warn returns the texts of Warning headers.
 	Warn func(obj, old T) []string
-	// Commit allocates values that must be unique in the cluster (cluster IPs, node
-	// ports) together with the write. obj is nil on delete, old is nil on create.
-	// It may be run again after a conflict, with obj as it was before the first run.
-	Commit func(tx Tx, obj, old T) error
+	// Unique is how values are kept unique in the cluster.
+	Unique[T]
 
 	// Verbs are what can be done with the objects; none: AllVerbs, Create alone if
 	// there is a Handler, or ReadVerbs if they are Computed.
@@ -68,9 +66,8 @@ type Spec[T Object] struct {
 	// Deletion is how objects go.
 	Deletion[T]
 
-	// PodSpec, if not nil, is a part of an object that is much the same in many:
-	// the cache keeps what is equal once.
-	PodSpec func(obj T) *corev1.PodSpec
+	// Caching is what caches know of the objects.
+	Caching[T]
 
 	// Columns of kubectl get. NAME is put in front and AGE before the first column
 	// of priority 1 (unless Ageless); declare a column of that name to have it
@@ -135,6 +132,20 @@ type Deletion[T Object] struct {
 	Terminate func(obj T)
 	// AnswersDeleted: who deletes an object is sent its last state, and not a Status.
 	AnswersDeleted bool
+}
+
+// Caching is what caches know of the objects of a resource.
+type Caching[T Object] struct {
+	// PodSpec, if not nil, is a part of an object that is much the same in many:
+	// the cache keeps what is equal once.
+	PodSpec func(obj T) *corev1.PodSpec
+	// Minor, if not nil, reports that nobody waits for a change: who watches it over the
+	// network is told of it together with the next one, or some seconds later (heartbeats, which
+	// all nodes watch of all nodes).
+	Minor func(was, is T) bool
+	// ByLabels has the objects of a namespace found by their labels without a look at all: for
+	// what is selected again and again.
+	ByLabels bool
 }
 
 // Sub is a subresource.
@@ -203,6 +214,42 @@ type Version[T Object] struct {
 	Sub []Sub[T]
 }
 
+// Unique is how values are kept unique in the cluster: who allocates them, and what takes them.
+type Unique[T Object] struct {
+	// Commit allocates values that must be unique in the cluster (cluster IPs, node
+	// ports) together with the write. obj is nil on delete, old is nil on create.
+	// It may be run again after a conflict, with obj as it was before the first run.
+	Commit func(tx Tx, obj, old T) error
+	// Taking, if not nil, says that the objects are how unique values are taken.
+	Taking *Taking[T]
+	// Offer, if not nil, says that the objects are where unique values are taken from.
+	Offer *Offer[T]
+}
+
+// Offer says that an object has values of a class for Commit to take.
+type Offer[T Object] struct {
+	Class string // as Tx has it
+	// Values are what is to be had of an object at present, in words that Commit reads
+	// ("10.96.0.0/16").
+	Values func(obj T) []string
+}
+
+// Taking says that an object takes a value of a class for another object: the one that it
+// is named after. It is in no namespace.
+type Taking[T Object] struct {
+	Class string // as Tx has it
+	// New is the object that takes a value. Its holder is the object that is being written.
+	New func(value string, holder Holder) T
+	// Holder is for which object a value is taken.
+	Holder func(obj T) Holder
+	// Made reports that an object was made by New, and not by a client: it goes when its
+	// holder does not have the value.
+	Made func(obj T) bool
+}
+
+// Holder names an object that has a unique value.
+type Holder struct{ Group, Resource, Namespace, Name string }
+
 // Tx is what Commit sees of the transaction that writes an object.
 type Tx interface {
 	// Allocate takes name in the class of unique values (for example class
@@ -214,6 +261,9 @@ type Tx interface {
 	AllocateAny(class string, candidates func(yield func(name string) bool)) (string, error)
 	// Release gives name up with the write.
 	Release(class, name string)
+	// Offered is what the objects that have values of a class offer, those of the oldest
+	// object first; ok is false if there are no such objects.
+	Offered(class string) (values []string, ok bool)
 	// Setting is the value that the server runs with of a flag that allocations depend
 	// on ("service-cluster-ip-range"); empty if it is not set.
 	Setting(flag string) string

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/scheduler/config"
+	"github.com/kemudi/kemudi/internal/scheduler/devices"
 	"github.com/kemudi/kemudi/internal/scheduler/plugins"
 	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
 )
@@ -373,7 +374,7 @@ func BenchmarkDevices(b *testing.B) {
 func deviceCluster(b *testing.B, nodes, each int) *cycle {
 	b.Helper()
 	snap := snapshot.New(nil)
-	snap.Compile(Expressions(b.Context()))
+	snap.Compile(devices.Expressions(b.Context()))
 	snap.SetDeviceClass(benchClass())
 	for i := range nodes {
 		snap.SetNode(parseNode([]string{fmt.Sprintf("node-%d", i), "cpu=16", "mem=64Gi"}))

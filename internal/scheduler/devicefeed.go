@@ -1,33 +1,13 @@
 package scheduler
 
 import (
-	"context"
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
 
-	"github.com/kemudi/kemudi/internal/cel/device"
 	"github.com/kemudi/kemudi/internal/resource"
-	"github.com/kemudi/kemudi/internal/scheduler/devices"
 	"github.com/kemudi/kemudi/internal/scheduler/plugins"
 )
-
-// Expressions reads expressions about devices, as long as ctx lasts.
-func Expressions(ctx context.Context) devices.Compiler {
-	return func(text string) (devices.Matcher, error) {
-		selector, err := device.Compile(text)
-		if err != nil {
-			return nil, err
-		}
-		return func(driver string, d *resourcev1.Device) (bool, error) {
-			in, err := device.NewInput(driver, d)
-			if err != nil {
-				return false, err
-			}
-			return selector.Matches(ctx, in)
-		}, nil
-	}
-}
 
 func (l *loop) takeDeviceClass(obj resource.Object, gone bool) {
 	if gone {

@@ -13,6 +13,7 @@ import (
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/scheduler/config"
+	"github.com/kemudi/kemudi/internal/scheduler/devices"
 	"github.com/kemudi/kemudi/internal/scheduler/plugins"
 	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
 	"github.com/kemudi/kemudi/internal/task"
@@ -112,7 +113,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 	g := task.NewGroup(ctx)
 	snap := snapshot.New(own.selector)
-	snap.Compile(Expressions(g.Context()))
+	snap.Compile(devices.Expressions(g.Context()))
 	l := &loop{
 		Scheduler: s, log: s.o.Logger,
 		pods: client.For(t, core.Pods), snapshot: snap, queue: newQueue(s.o.Config.PodInitialBackoff, s.o.Config.PodMaxBackoff), calls: newCalls(g), held: newHeld(),

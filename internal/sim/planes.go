@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -32,9 +33,11 @@ func (nobody) Lead(ctx context.Context, _ func(ctx context.Context) error) error
 // as that is possible within one: all that it asks of the store goes through a line that can be
 // cut and blocked.
 type contender struct {
-	line *line
-	stop context.CancelCauseFunc
-	done chan struct{} // closed when all of it has ended
+	*plane.Plane
+	line    *line
+	metrics *prometheus.Registry
+	stop    context.CancelCauseFunc
+	done    chan struct{} // closed when all of it has ended
 }
 
 // errKilled is what a dead process would be told.
@@ -147,6 +150,30 @@ func (l *line) Txn(ctx context.Context, t store.Txn) (store.TxnResult, error) {
 	return l.Store.Txn(ctx, t)
 }
 
+// BeginLife begins a life.
+func (l *line) BeginLife(ctx context.Context, ttl time.Duration) (store.Life, error) {
+	if _, err := l.pass(); err != nil {
+		return 0, err
+	}
+	return l.Store.BeginLife(ctx, ttl)
+}
+
+// RenewLife lets a life begin anew.
+func (l *line) RenewLife(ctx context.Context, life store.Life) error {
+	if _, err := l.pass(); err != nil {
+		return err
+	}
+	return l.Store.RenewLife(ctx, life)
+}
+
+// EndLife ends a life at once.
+func (l *line) EndLife(ctx context.Context, life store.Life) error {
+	if _, err := l.pass(); err != nil {
+		return err
+	}
+	return l.Store.EndLife(ctx, life)
+}
+
 // Watch follows the store.
 func (l *line) Watch(ctx context.Context, prefix string, after int64, fn func([]store.Change, int64) error) error {
 	return l.Store.Watch(ctx, prefix, after, func(changes []store.Change, progress int64) error {
@@ -180,10 +207,10 @@ func (c *Cluster) StartPlane(name string) error {
 		return fmt.Errorf("a control plane %s cannot be started", name)
 	}
 	o := c.options
-	p := &contender{line: newLine(o.Store), done: make(chan struct{})}
-	o.Store, o.Leadership, o.Host, o.Registry = p.line, nil, name, prometheus.NewRegistry()
-	pl, err := plane.New(o)
-	if err != nil {
+	p := &contender{line: newLine(o.Store), metrics: prometheus.NewRegistry(), done: make(chan struct{})}
+	o.Store, o.Leadership, o.Host, o.Registry = p.line, nil, name, p.metrics
+	var err error
+	if p.Plane, err = plane.New(o); err != nil {
 		return err
 	}
 	var ctx context.Context
@@ -191,13 +218,13 @@ func (c *Cluster) StartPlane(name string) error {
 	c.planes[name] = p
 	c.group.Go("control plane "+name, func(context.Context) error {
 		defer close(p.done)
-		if err := pl.Run(ctx); err != nil && ctx.Err() == nil {
+		if err := p.Run(ctx); err != nil && ctx.Err() == nil {
 			return err
 		}
 		return nil
 	})
 	select {
-	case <-pl.Ready():
+	case <-p.Ready():
 		return nil
 	case <-c.group.Context().Done():
 		return c.group.Wait()
@@ -209,6 +236,15 @@ func (c *Cluster) contender(name string) (*contender, error) {
 		return p, nil
 	}
 	return nil, fmt.Errorf("no control plane %s stands for election", name)
+}
+
+// PlaneAPI is the API of a contending control plane with every right; nil: there is no such.
+// It answers as long as that is neither stopped, killed nor frozen.
+func (c *Cluster) PlaneAPI(name string) client.Transport {
+	if p := c.planes[name]; p != nil {
+		return p.Admin()
+	}
+	return nil
 }
 
 // StopPlane ends a contending control plane in order, KillPlane as it is, in the middle of

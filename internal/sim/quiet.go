@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/task"
 )
@@ -22,9 +24,9 @@ const (
 	reconcilesPerNode, reconcilesAtRest = 30, 10
 )
 
-// restless says what still happens after a script, when nobody asks for anything any
-// more: writes other than heartbeats, and controllers that reconcile without end.
-func (c *Cluster) restless(ctx context.Context) (busy []string, err error) {
+// Restless says what still happens some time after a script or a test, when nobody asks for
+// anything any more: writes other than heartbeats, and controllers that reconcile without end.
+func (c *Cluster) Restless(ctx context.Context) (busy []string, err error) {
 	if err := task.Sleep(ctx, settleTime); err != nil {
 		return nil, err
 	}
@@ -67,25 +69,39 @@ func (c *Cluster) restless(ctx context.Context) (busy []string, err error) {
 	return slices.Compact(busy), nil
 }
 
-// reconciles is how often each controller has reconciled.
+// reconciles is how often each controller has reconciled, in all control planes together.
 func (c *Cluster) reconciles() (map[string]uint64, error) {
-	families, err := c.options.Registry.Gather()
-	if err != nil {
-		return nil, fmt.Errorf("read metrics: %w", err)
+	sources := prometheus.Gatherers{c.options.Registry}
+	for _, p := range c.planes {
+		sources = append(sources, p.metrics)
 	}
 	counts := map[string]uint64{}
-	for _, f := range families {
-		if f.GetName() != "workqueue_work_duration_seconds" {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			for _, l := range m.GetLabel() {
-				counts[l.GetValue()] = m.GetHistogram().GetSampleCount()
-			}
+	for _, source := range sources {
+		if err := countReconciles(source, counts); err != nil {
+			return nil, err
 		}
 	}
 	if len(counts) == 0 {
 		return nil, errors.New("no controller counts its reconciles")
 	}
 	return counts, nil
+}
+
+// countReconciles adds what one control plane counts.
+func countReconciles(of prometheus.Gatherer, counts map[string]uint64) error {
+	families, err := of.Gather()
+	if err != nil {
+		return fmt.Errorf("read metrics: %w", err)
+	}
+	for _, f := range families {
+		if f.GetName() != "workqueue_work_duration_seconds" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				counts[l.GetValue()] += m.GetHistogram().GetSampleCount()
+			}
+		}
+	}
+	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/kemudi/kemudi/internal/apiserver"
+	"github.com/kemudi/kemudi/internal/controllers/loadbalancer"
 	"github.com/kemudi/kemudi/internal/trace"
 	"github.com/kemudi/kemudi/internal/watchcache"
 )
@@ -28,7 +29,8 @@ import (
 // a command says that it must fail. Before each command, what those before it have set
 // off at this moment comes about: an object that is there for no time is not seen. "# Serves:
 // scheduling.k8s.io/v1beta1" turns on what is off by default, as --runtime-config does; "# Cloud:
-// machines.yaml" gives the cluster a loopback cloud, which begins as that file.
+// machines.yaml" gives the cluster a loopback cloud, which begins as that file; "# Balancers: nodes" is
+// --load-balancer.
 func Test(t *testing.T, pattern string) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
@@ -59,13 +61,16 @@ func Script(t *testing.T, name, text string) {
 		if os.Getenv("KEMUDI_SIM_LOG") != "" {
 			log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 		}
-		on, machines := map[string]bool{}, ""
+		on, machines, balancers := map[string]bool{}, "", loadbalancer.Options{}
 		for _, line := range lines {
 			if name, ok := strings.CutPrefix(line, "# Serves: "); ok {
 				on[name] = true
 			}
 			if name, ok := strings.CutPrefix(line, "# Cloud: "); ok {
 				machines = name
+			}
+			if from, ok := strings.CutPrefix(line, "# Balancers: "); ok {
+				balancers.From = strings.Split(from, ",")
 			}
 		}
 		files := map[string][]byte{}
@@ -76,7 +81,7 @@ func Script(t *testing.T, name, text string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := Start(t.Context(), Options{Logger: log, Cloud: string(cloud), Serving: func(o *apiserver.Options, caches *watchcache.Set) error {
+		c, err := Start(t.Context(), Options{Logger: log, Cloud: string(cloud), LoadBalancer: balancers, Serving: func(o *apiserver.Options, caches *watchcache.Set) error {
 			o.RuntimeConfig = on
 			return asAdmin(o, caches)
 		}})
@@ -101,7 +106,7 @@ func Script(t *testing.T, name, text string) {
 		r.untrack()
 		if !t.Failed() {
 			// What the script has done must come to an end, whatever it was.
-			if busy, err := c.restless(t.Context()); err != nil || len(busy) > 0 {
+			if busy, err := c.Restless(t.Context()); err != nil || len(busy) > 0 {
 				t.Errorf("%s: not at rest in the end: %q, %v", filepath.Base(name), busy, err)
 			}
 		}

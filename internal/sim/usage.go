@@ -77,6 +77,11 @@ func (u *usage) DialNode(_ context.Context, node string) (net.Conn, error) {
 	return theirs, nil
 }
 
+// DialAddress says that simulated pods and nodes serve nothing.
+func (u *usage) DialAddress(_ context.Context, node, address string) (net.Conn, error) {
+	return nil, fmt.Errorf("connect to %s on node %s: it is simulated, and serves nothing", address, node)
+}
+
 // answer tells over a connection what the pods of a node use; false if that has ended.
 func (u *usage) answer(conn net.Conn, node, path string) bool {
 	u.mu.Lock()

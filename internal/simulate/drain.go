@@ -215,3 +215,5 @@ func (x *draining) refused(ctx context.Context) error {
 	slices.SortFunc(x.out.Refused, func(a, b Reason) int { return strings.Compare(a.Pod, b.Pod) })
 	return nil
 }
+
+func podKey(p *corev1.Pod) string { return cache.Key(p.Namespace, p.Name) }

@@ -14,6 +14,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/dra"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/nodepool"
 )
 
 // Fitting is how many more of a pod fit into a cluster.
@@ -125,7 +126,7 @@ func (fit *Fitting) decided(ctx context.Context, f *cache.Follower, n int) error
 				seen[key] = true
 				fit.Pods++
 				fit.Nodes[pod.Spec.NodeName]++
-			case unschedulable(pod):
+			case nodepool.Unschedulable(pod):
 				seen[key] = true
 				fit.Next = message(pod)
 			}

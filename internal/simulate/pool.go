@@ -2,21 +2,19 @@ package simulate
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
-	"k8s.io/klog/v2"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/dra"
+	"github.com/kemudi/kemudi/internal/cloud/scale"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/simnode"
 )
@@ -177,7 +175,7 @@ func (p *Pool) checkDrivers() error {
 			return fmt.Errorf("drivers[%d].count: %d is not between 1 and %d, as many as a slice holds", i, d.Count, mostDevices)
 		}
 		errs := resource.NewErrors()
-		dra.ResourceSlices.Def.Validate(d.Slice(p.sample("node")), nil, errs)
+		dra.ResourceSlices.Def.Validate(d.Slice(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}), nil, errs)
 		if errs.Len() > 0 {
 			wrong := errs.List()[0]
 			return fmt.Errorf("drivers[%d].%s: %s", i, strings.TrimPrefix(wrong.Field, "spec.devices[0]."), wrong.ErrorBody())
@@ -188,7 +186,7 @@ func (p *Pool) checkDrivers() error {
 
 // node are the options of one of the pool's nodes.
 func (p *Pool) node(name string) simnode.Options {
-	labels := map[string]string{PoolLabel: p.Name}
+	labels := map[string]string{PoolLabel: p.Name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64"}
 	for k, v := range p.Labels {
 		labels[k] = v
 	}
@@ -198,8 +196,9 @@ func (p *Pool) node(name string) simnode.Options {
 	}
 }
 
-// room is what a new node of the pool has for pods.
-func (p *Pool) room() corev1.ResourceList {
+// scale is the pool as it is decided about.
+func (p *Pool) scale() scale.Pool {
+	n := p.node("")
 	room := corev1.ResourceList{
 		corev1.ResourceCPU: apiresource.MustParse(p.CPU), corev1.ResourceMemory: apiresource.MustParse(p.Memory),
 		corev1.ResourcePods: *apiresource.NewQuantity(int64(p.Pods), apiresource.DecimalSI), corev1.ResourceEphemeralStorage: apiresource.MustParse("100Gi"),
@@ -207,52 +206,23 @@ func (p *Pool) room() corev1.ResourceList {
 	for name, amount := range p.Devices {
 		room[corev1.ResourceName(name)] = apiresource.MustParse(amount)
 	}
-	return room
+	out := scale.Pool{
+		Name: p.Name, Min: *p.Min, Max: *p.Max, Resources: room, Labels: n.Labels, Taints: p.Taints,
+		IdleAfter: p.IdleAfter, ComeWithin: metav1.Duration{Duration: p.ProvisionAfter.Duration + registerWithin},
+	}
+	if len(p.Drivers) > 0 {
+		out.Slices = p.slices
+	}
+	return out
 }
 
-// sample is a node of the pool as far as pods choose by that.
-func (p *Pool) sample(name string) *corev1.Node {
-	labels := map[string]string{PoolLabel: p.Name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64"}
-	for k, v := range p.Labels {
-		labels[k] = v
-	}
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
-}
+// registerWithin is how long a simulated node may take to register, however busy this process is.
+const registerWithin = time.Hour
 
-// welcomes says that a pod may run on nodes of the pool, if there is room.
-func (p *Pool) welcomes(pod *corev1.Pod) bool {
-	node := p.sample(p.Name)
-	if ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !ok {
-		return false
+// slices are the devices of one of the pool's nodes.
+func (p *Pool) slices(node *corev1.Node) (out []*resourcev1.ResourceSlice) {
+	for i := range p.Drivers {
+		out = append(out, p.Drivers[i].Slice(node))
 	}
-	return !slices.ContainsFunc(p.Taints, func(t corev1.Taint) bool {
-		return t.Effect != corev1.TaintEffectPreferNoSchedule && !slices.ContainsFunc(pod.Spec.Tolerations, func(o corev1.Toleration) bool {
-			return o.ToleratesTaint(klog.Background(), &t, false)
-		})
-	})
-}
-
-// take takes what a pod asks for from the room of a node, if there is enough: not what is served
-// by devices.
-func take(room corev1.ResourceList, pod *corev1.Pod, served map[corev1.ResourceName]string) bool {
-	asks := core.PodRequests(pod)
-	maps.DeleteFunc(asks, func(name corev1.ResourceName, _ apiresource.Quantity) bool { return served[name] != "" })
-	one := *apiresource.NewQuantity(1, apiresource.DecimalSI)
-	if left := room[corev1.ResourcePods]; left.Cmp(one) < 0 {
-		return false
-	}
-	for name, amount := range asks {
-		if left := room[name]; left.Cmp(amount) < 0 {
-			return false
-		}
-	}
-	for name, amount := range asks {
-		left := room[name]
-		left.Sub(amount)
-		room[name] = left
-	}
-	left := room[corev1.ResourcePods]
-	left.Sub(one)
-	room[corev1.ResourcePods] = left
-	return true
+	return out
 }

@@ -36,7 +36,26 @@ type Store interface {
 
 	// Compact forgets all history below rev.
 	Compact(ctx context.Context, rev int64) error
+
+	Lives
 }
+
+// Lives are what keys have that must not outlast the process that wrote them. To renew one
+// writes nothing.
+type Lives interface {
+	// BeginLife begins a life. It ends some time after ttl, in whole seconds, has passed
+	// since it was last renewed, and never before.
+	BeginLife(ctx context.Context, ttl time.Duration) (Life, error)
+	// RenewLife lets a life begin anew. It returns ErrLifeOver of one that has ended, or that cannot
+	// be relied on to end in its time: then another one is to be begun.
+	RenewLife(ctx context.Context, l Life) error
+	// EndLife ends a life at once: its keys are deleted.
+	EndLife(ctx context.Context, l Life) error
+}
+
+// Life is for how long some keys are there: until nobody renews it any more. 0 is that of
+// all others.
+type Life int64
 
 // KV is one key at one revision.
 type KV struct {
@@ -102,6 +121,7 @@ type Op struct {
 	Key   string
 	Value []byte
 	TTL   time.Duration // delete the key after about this time; 0: never. Whole seconds.
+	Life  Life          // delete the key when it ends; not with TTL
 }
 
 // TxnResult says what a transaction did.
@@ -118,6 +138,9 @@ type TxnResult struct {
 type Change struct {
 	KV // Value nil: deleted at Rev
 }
+
+// ErrLifeOver answers what needs a life that has ended.
+var ErrLifeOver = errors.New("what keeps these keys in the store has ended")
 
 // ErrCompacted answers reads and feeds at a revision whose history is gone (S5).
 var ErrCompacted = errors.New("required revision has been compacted")

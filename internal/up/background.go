@@ -64,7 +64,7 @@ func (s Process) Start(ctx context.Context, done func(step string, took time.Dur
 	case errors.Is(ctx.Err(), context.Canceled):
 		return errors.Join(fmt.Errorf("interrupted: the %s was stopped again, what it has made stays (kemudi reset removes it): %w", s.Command, ctx.Err()), stop(cmd))
 	case ctx.Err() != nil:
-		return fmt.Errorf("start %s: %w; it goes on starting (process %d, kemudi down ends it): see %s", s.Command, context.Cause(ctx), cmd.Process.Pid, LogFile(s.DataDir))
+		return fmt.Errorf("start %s: %w; it goes on starting (process %d, kemudi down ends it): see %s", s.Command, late(ctx, s.RunDir), cmd.Process.Pid, LogFile(s.DataDir))
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("the %s ended while starting (%w):\n%s", s.Command, cmd.Wait(), tail(LogFile(s.DataDir), before))
 	}

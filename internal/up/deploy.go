@@ -40,6 +40,22 @@ import (
 // deployPatience is how long an application may take to serve.
 const deployPatience = 2 * time.Minute
 
+// ErrNoRuntime says that a machine has no built-in container runtime: it runs no pods, or with another one.
+var ErrNoRuntime = errors.New("there is no container runtime of ours to import into")
+
+// importEverywhere has each machine of a cluster that runs containers take the images of an archive.
+func importEverywhere(ctx context.Context, o Options, file string) (names []string, _ error) {
+	names, err := ImportImage(ctx, o, file)
+	if o.Machines == nil || err != nil && !errors.Is(err, ErrNoRuntime) {
+		return names, err
+	}
+	others, theirs := o.Machines.Import(ctx, file)
+	if theirs != nil || len(others) > 0 {
+		return others, theirs
+	}
+	return names, err
+}
+
 // ImportImage has the machine with these directories take the images of an archive, and
 // returns their names.
 func ImportImage(ctx context.Context, o Options, file string) (names []string, _ error) {
@@ -49,6 +65,9 @@ func ImportImage(ctx context.Context, o Options, file string) (names []string, _
 	}
 	defer f.Close()
 	images, err := container.DialImages(container.Options{DataDir: o.DataDir, RunDir: o.RunDir}.Socket())
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %w", ErrNoRuntime, err)
+	}
 	if err != nil {
 		return nil, err
 	}

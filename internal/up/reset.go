@@ -50,7 +50,7 @@ func Reset(ctx context.Context, o Options, removers []Remover) error {
 		if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 			continue
 		}
-		removed, err := removeDir(dir)
+		removed, err := RemoveDir(dir)
 		if err != nil {
 			return fmt.Errorf("remove %s: %w", dir, err)
 		}
@@ -92,25 +92,36 @@ func removeAll(ctx context.Context, out io.Writer, removers []Remover) (n int, _
 	return n, errors.Join(errs...)
 }
 
-// removeDir removes a directory, or what is in it where a link leads to it or a
-// file system is mounted there: that is the administrator's. It says whether there
+// RemoveDir removes a directory, or what is in it where a link leads to it or a
+// file system is mounted there or further down: that is the administrator's. It says whether there
 // was something.
-func removeDir(dir string) (removed bool, _ error) {
+func RemoveDir(dir string) (removed bool, _ error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return false, err
 	}
+	mounted := false
 	for _, e := range entries {
-		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+		path := filepath.Join(dir, e.Name())
+		err := os.RemoveAll(path)
+		if !errors.Is(err, unix.EBUSY) {
+			removed = true
+		} else {
+			mounted = true
+			var some bool
+			some, err = RemoveDir(path)
+			removed = removed || some
+		}
+		if err != nil {
 			return false, err
 		}
 	}
-	if link, err := os.Lstat(dir); err == nil && link.Mode()&os.ModeSymlink != 0 {
-		return len(entries) > 0, nil
+	if link, err := os.Lstat(dir); mounted || err == nil && link.Mode()&os.ModeSymlink != 0 {
+		return removed, nil
 	}
 	err = os.Remove(dir)
 	if errors.Is(err, unix.EBUSY) {
-		return len(entries) > 0, nil
+		return removed, nil
 	}
 	return true, err
 }

@@ -96,7 +96,7 @@ func (s services) start(ctx context.Context, o Options, p *printer) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("interrupted: %s goes on starting, systemctl stop %[1]s ends it: %w", unitName, context.Cause(ctx))
 	case limited.Err() != nil:
-		return fmt.Errorf("start server: %w; %s goes on starting: see %s", context.Cause(limited), unitName, LogFile(o.DataDir))
+		return fmt.Errorf("start server: %w; %s goes on starting: see %s", late(limited, o.RunDir), unitName, LogFile(o.DataDir))
 	}
 	// Not again and again: whoever asked is here to be told.
 	err = errors.Join(err, s.ctl(ctx, "stop", unitName))

@@ -1,12 +1,12 @@
 package up
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 )
@@ -14,12 +14,20 @@ import (
 // statusDeadline bounds how long a server may take to say how it is.
 const statusDeadline = 10 * time.Second
 
-// State is how a cluster on this machine is.
+// State is how a cluster on this machine is. Where an agent runs, it is what that one's node is
+// told: the nodes are its own alone, the pods those that it runs.
 type State struct {
+	Role    string `json:"role"` // server or agent
 	Running bool   `json:"running"`
 	Process int    `json:"process,omitempty"`
 	Version string `json:"version,omitempty"`
 	Ready   bool   `json:"ready"`
+	// Ephemeral says that the cluster is gone when the server ends.
+	Ephemeral bool `json:"ephemeral,omitempty"`
+
+	// Servers are those that an agent knows of.
+	Servers []Server `json:"servers,omitempty"`
+
 	Nodes   []Node `json:"nodes,omitempty"`
 	Pods    int    `json:"pods"`
 	Problem string `json:"problem,omitempty"` // why it is not ready
@@ -31,17 +39,30 @@ type Node struct {
 	Ready bool   `json:"ready"`
 }
 
-// Status asks the running server, if there is one.
+// Status asks the running server, or those of the agent that runs, if there is one.
 func Status(ctx context.Context, o Options) (State, error) {
+	s := State{Role: RoleServer}
+	m, err := member(o.DataDir)
+	if err != nil {
+		return s, err
+	}
+	if m != nil {
+		s.Role = RoleAgent
+	}
 	pid, err := Running(o.RunDir)
 	if err != nil || pid == 0 {
-		return State{}, err
+		return s, err
 	}
-	s := State{Running: true, Process: pid}
+	s.Running, s.Process, s.Ephemeral = true, pid, Ephemeral(o.DataDir)
 	ctx, cancel := context.WithTimeout(ctx, statusDeadline)
 	defer cancel()
-	if err := ask(ctx, o.DataDir, &s); err != nil {
-		s.Problem = err.Error()
+	if m != nil {
+		err = askAsNode(ctx, m, &s)
+	} else {
+		err = ask(ctx, o.DataDir, &s)
+	}
+	if err != nil {
+		s.Problem, s.Ready = cmp.Or(waits(o.RunDir), err.Error()), false
 	}
 	return s, nil
 }
@@ -71,12 +92,7 @@ func ask(ctx context.Context, dataDir string, s *State) error {
 	}
 	s.Ready = true
 	for i := range nodes.Items {
-		n := Node{Name: nodes.Items[i].Name}
-		for _, cond := range nodes.Items[i].Status.Conditions {
-			if cond.Type == corev1.NodeReady {
-				n.Ready = cond.Status == corev1.ConditionTrue
-			}
-		}
+		n := stateOfNode(&nodes.Items[i])
 		s.Ready = s.Ready && n.Ready
 		s.Nodes = append(s.Nodes, n)
 	}

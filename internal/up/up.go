@@ -31,11 +31,13 @@ type Options struct {
 
 // Machines are further machines of a cluster.
 type Machines interface {
+	// Resume starts those that the first server may wait for, and waits until they are ready.
+	Resume(ctx context.Context) (started []string, err error)
 	// Start starts those that do not run, and waits until they take pods. step is told
 	// what was done.
 	Start(ctx context.Context, step func(what string)) error
-	// Import has them take the images of an archive.
-	Import(ctx context.Context, file string) error
+	// Import has those that run containers take the images of an archive, and returns the images' names.
+	Import(ctx context.Context, file string) (names []string, err error)
 }
 
 // startPatience is how long a start may take before it counts as failed.
@@ -70,22 +72,32 @@ func Up(ctx context.Context, o Options) (urls []string, _ error) {
 		service = true
 		p.step("systemd starts the server with this machine: " + machine.file())
 	}
-	if pid != 0 {
-		runs, err := awaitRunning(ctx, o)
-		if err != nil {
-			return nil, err
-		}
-		p.step("the server runs already (process " + strconv.Itoa(pid) + ")")
-		if runs != version.Git() {
-			p.note("it is " + runs + ", and this program " + version.Git() + ": kemudi down and kemudi up change over; containers keep running")
-		}
-	} else if service {
+	others := task.NewGroup(ctx)
+	var resumed []string
+	if o.Machines != nil {
+		others.Go("other servers", func(ctx context.Context) (err error) {
+			resumed, err = o.Machines.Resume(ctx)
+			return err
+		})
+	}
+	switch {
+	case pid != 0:
+		err = runsAlready(ctx, o, p, pid)
+	case service:
 		err = machine.start(ctx, o, p)
-	} else {
+	default:
 		err = start(ctx, o, p)
 	}
 	if err != nil {
+		others.Cancel(err)
+		_ = others.Wait() // what went wrong is known
 		return nil, err
+	}
+	if err := others.Wait(); err != nil {
+		return nil, err
+	}
+	for _, name := range resumed {
+		p.step("node is ready: " + name)
 	}
 	if o.Kubeconfig != "" {
 		if err := mergeKubeconfig(AdminKubeconfig(o.DataDir), o.Kubeconfig); err != nil {
@@ -99,10 +111,7 @@ func Up(ctx context.Context, o Options) (urls []string, _ error) {
 		}
 	}
 	for _, file := range o.Images {
-		names, err := ImportImage(ctx, o, file)
-		if err == nil && o.Machines != nil {
-			err = o.Machines.Import(ctx, file)
-		}
+		names, err := importEverywhere(ctx, o, file)
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("interrupted: the server runs, and kemudi up goes on with the rest (%w)", context.Cause(ctx))
 		}
@@ -112,6 +121,19 @@ func Up(ctx context.Context, o Options) (urls []string, _ error) {
 		p.step("imported " + strings.Join(names, ", "))
 	}
 	return deploy(ctx, o, p)
+}
+
+// runsAlready waits for a server that runs to be ready, and tells of it.
+func runsAlready(ctx context.Context, o Options, p *printer, pid int) error {
+	runs, err := awaitRunning(ctx, o)
+	if err != nil {
+		return err
+	}
+	p.step("the server runs already (process " + strconv.Itoa(pid) + ")")
+	if runs != version.Git() {
+		p.note("it is " + runs + ", and this program " + version.Git() + ": kemudi down and kemudi up change over; containers keep running")
+	}
+	return nil
 }
 
 // awaitRunning waits until a server that somebody else has started, maybe just

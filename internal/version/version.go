@@ -3,6 +3,7 @@ package version
 import (
 	"fmt"
 	"runtime"
+	"strconv"
 	"strings"
 
 	apimachinery "k8s.io/apimachinery/pkg/version"
@@ -30,8 +31,15 @@ var (
 // Git returns the version in the form that Kubernetes clients parse as a
 // Kubernetes version: v1.37.2+kemudi.0.3.0.
 func Git() string {
-	return "v" + Kubernetes + "+kemudi." + buildMetadata(Version)
+	return "v" + Kubernetes + mark + buildMetadata(Version)
 }
+
+// mark is in the versions of this program, and in those of no other.
+const mark = "+kemudi."
+
+// Ours says that a version, as the node agent of a Node has it, is one of this program: such a
+// node has DNS and, where it is needed, an edge beside its agent.
+func Ours(git string) bool { return strings.Contains(git, mark) }
 
 // Info returns what GET /version answers.
 func Info() apimachinery.Info {
@@ -66,4 +74,17 @@ func buildMetadata(v string) string {
 		}
 		return '-'
 	}, strings.TrimPrefix(v, "v"))
+}
+
+// Minor is the minor version of Kubernetes in a version as [Git] has it.
+func Minor(text string) (int, error) {
+	parts := strings.SplitN(strings.TrimPrefix(text, "v"), ".", 3)
+	if len(parts) != 3 {
+		return 0, fmt.Errorf("%q is no version", text)
+	}
+	minor, err := strconv.Atoi(parts[1])
+	if err != nil {
+		return 0, fmt.Errorf("%q is no version: %w", text, err)
+	}
+	return minor, nil
 }

@@ -48,3 +48,14 @@ func TestUserAgentNamesComponentAndVersion(t *testing.T) {
 		t.Errorf("user agent: got %q", got)
 	}
 }
+
+func TestMinorVersionIsRead(t *testing.T) {
+	if minor, err := Minor("v1.36.4+kemudi.0.3.0"); err != nil || minor != 36 {
+		t.Errorf("got %d, %v", minor, err)
+	}
+	for _, text := range []string{"", "v1", "1.36", "v1.x.0"} {
+		if minor, err := Minor(text); err == nil {
+			t.Errorf("%q: got %d", text, minor)
+		}
+	}
+}

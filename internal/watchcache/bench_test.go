@@ -17,7 +17,7 @@ import (
 
 var benchPods = own.Define(own.Spec[*corev1.Pod]{
 	Names:   own.Names{Version: "v1", Kind: "Pod", Plural: "pods", Namespaced: true},
-	PodSpec: func(p *corev1.Pod) *corev1.PodSpec { return &p.Spec },
+	Caching: own.Caching[*corev1.Pod]{PodSpec: func(p *corev1.Pod) *corev1.PodSpec { return &p.Spec }},
 	Index: map[string]func(*corev1.Pod) []string{
 		"spec.nodeName": func(p *corev1.Pod) []string { return []string{p.Spec.NodeName} },
 	},

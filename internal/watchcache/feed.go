@@ -14,9 +14,11 @@ import (
 // take is called by the store's feed with whole revisions, in order.
 func (s *Set) take(changes []store.Change, progress int64) error {
 	batches := map[*source]*batch{}
+	var others []store.Change
 	for _, c := range changes {
 		src := s.sourceOf(c.Key)
 		if src == nil {
+			others = append(others, c)
 			continue
 		}
 		b := batches[src]
@@ -29,6 +31,7 @@ func (s *Set) take(changes []store.Change, progress int64) error {
 	for src, b := range batches {
 		src.take(b.changes)
 	}
+	s.others(others, progress)
 	s.progress.Advance(progress) // W2
 	return nil
 }

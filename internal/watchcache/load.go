@@ -30,6 +30,7 @@ func (s *Set) loadAll(ctx context.Context) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
+	s.missed(rev)
 	s.progress.Advance(rev) // W2
 	s.mu.Lock()
 	defer s.mu.Unlock()

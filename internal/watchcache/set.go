@@ -21,6 +21,13 @@ type Options struct {
 	// Defs are the resources to cache from the start. Those that are not stored
 	// are passed over.
 	Defs []*resource.Def
+	// Others is called with the changes of keys that are of no resource of the Set, nil if there
+	// are none, and with the revision that the feed has come to. It has returned before Progress passes
+	// that, and may not call the Set. Default: nobody is told.
+	Others func(changes []store.Change, rev int64)
+	// Missed is called with the revision of a new list of all resources: what has changed
+	// up to there has not been told to Others. As Others otherwise.
+	Missed func(rev int64)
 	// Logger is told of what cannot be read. Default: nobody.
 	Logger *slog.Logger
 }
@@ -29,6 +36,8 @@ type Options struct {
 // concurrently.
 type Set struct {
 	store    store.Store
+	others   func(changes []store.Change, rev int64)
+	missed   func(rev int64)
 	log      *slog.Logger
 	progress *cache.Progress
 	handoffs handoffs
@@ -78,7 +87,13 @@ func New(o Options) (*Set, error) {
 	if o.Store == nil {
 		return nil, errors.New("watch cache options: no store")
 	}
-	s := &Set{store: o.Store, log: o.Logger, progress: &cache.Progress{}, synced: make(chan struct{})}
+	s := &Set{store: o.Store, others: o.Others, missed: o.Missed, log: o.Logger, progress: &cache.Progress{}, synced: make(chan struct{})}
+	if s.others == nil {
+		s.others = func([]store.Change, int64) {}
+	}
+	if s.missed == nil {
+		s.missed = func(int64) {}
+	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

@@ -329,6 +329,57 @@ func TestFeedResumesAndListsAgainAfterCompaction(t *testing.T) {
 	}
 }
 
+func TestWhatIsOfNoResourceIsToldBeforeItCanBeWaitedFor(t *testing.T) {
+	st := &interrupted{Store: mem.New(mem.Options{})}
+	var mu sync.Mutex
+	var told []string
+	var missed int64
+	s := start(t, st, Options{
+		Others: func(changes []store.Change, _ int64) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, c := range changes {
+				told = append(told, fmt.Sprintf("%s=%s", c.Key, c.Value))
+			}
+		},
+		Missed: func(rev int64) {
+			mu.Lock()
+			defer mu.Unlock()
+			missed = rev
+		},
+	})
+	now := func(rev int64) (string, int64) {
+		t.Helper()
+		if err := s.Progress().Wait(t.Context(), rev); err != nil {
+			t.Fatal(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		return strings.Join(told, " "), missed
+	}
+	put := func(key, value string) store.Op {
+		op := store.Op{Key: key}
+		if value != "" {
+			op.Value = []byte(value)
+		}
+		return op
+	}
+	write(t, st, put("/registry/own/a", "1"), encode(t, services.Def, service("x", "red")), put("/elsewhere/a", "1"))
+	rev := write(t, st, put("/registry/own/a", ""))
+	if got, _ := now(rev); got != "/registry/own/a=1 /registry/own/a=" {
+		t.Errorf("told of %s", got)
+	}
+	resume := st.interrupt()
+	rev = write(t, st, put("/registry/own/b", "1"))
+	if err := st.Compact(t.Context(), rev); err != nil {
+		t.Fatal(err)
+	}
+	resume()
+	if got, upTo := now(rev); strings.Contains(got, "/b") || upTo != rev {
+		t.Errorf("told of %s, changes up to %d were missed; want that what was forgotten, up to %d, was", got, upTo, rev)
+	}
+}
+
 func TestResourceIsAddedWhileItIsWritten(t *testing.T) {
 	st := mem.New(mem.Options{})
 	s := start(t, st, Options{Defs: []*resource.Def{roles.Def}})

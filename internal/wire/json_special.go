@@ -25,6 +25,8 @@ func specialPlan(t reflect.Type) plan {
 	switch t {
 	case reflect.TypeFor[metav1.Time]():
 		return timePlan
+	case reflect.TypeFor[metav1.MicroTime]():
+		return microTimePlan
 	case reflect.TypeFor[resource.Quantity]():
 		return quantityPlan
 	case reflect.TypeFor[intstr.IntOrString]():
@@ -53,6 +55,17 @@ func timePlan(e *encoding, p layout.Ptr) {
 	}
 	e.buf = append(e.buf, '"')
 	e.buf = t.UTC().AppendFormat(e.buf, time.RFC3339)
+	e.buf = append(e.buf, '"')
+}
+
+func microTimePlan(e *encoding, p layout.Ptr) {
+	t := layout.At[metav1.MicroTime](p)
+	if t.IsZero() {
+		e.buf = append(e.buf, "null"...)
+		return
+	}
+	e.buf = append(e.buf, '"')
+	e.buf = t.UTC().AppendFormat(e.buf, metav1.RFC3339Micro)
 	e.buf = append(e.buf, '"')
 }
 

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"path/filepath"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -14,18 +15,25 @@ import (
 )
 
 // Memory says what a machine remembers of its cluster, for a start without the API: what
-// its caches show, and what pods refer to that nodes may read but not follow. Refused is
-// told why servers that answer are not believed.
-func Memory(dataDir string, refused func(error)) *https.Memory {
+// its caches show, and what pods refer to that nodes may read but not follow. Silent is since
+// when the servers have been asked in vain, if they have. Refused is told why servers that
+// answer are not believed.
+func Memory(dataDir string, silent time.Time, refused func(error)) *https.Memory {
 	return &https.Memory{
-		Dir: filepath.Join(dataDir, "known"), Worth: lasting, Refused: refused,
+		Dir: filepath.Join(dataDir, "known"), Worth: lasting, Silent: silent, Refused: refused,
 		Answers: []*resource.Def{core.PersistentVolumeClaims.Def, core.PersistentVolumes.Def, node.RuntimeClasses.Def},
 	}
 }
 
 // lasting reports whether a change is one that a start without the API should know. A node
-// tells every few minutes that it is well, and of the images that it has.
+// tells every few minutes that it is well, and of the images that it has. Of pods of other
+// nodes much changes of which this machine keeps nothing.
 func lasting(was, is resource.Object) bool {
+	if p, ok := was.(*corev1.Pod); ok {
+		before := *p
+		before.ResourceVersion = is.GetResourceVersion()
+		return !equality.Semantic.DeepEqual(&before, is)
+	}
 	a, ok := was.(*corev1.Node)
 	b, both := is.(*corev1.Node)
 	return !ok || !both || !equality.Semantic.DeepEqual(essence(a), essence(b))

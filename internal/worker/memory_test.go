@@ -36,7 +36,12 @@ func TestANodeThatIsWellIsNotWorthAWrite(t *testing.T) {
 			t.Errorf("%s: got %t, want %t", name, got, c.want)
 		}
 	}
-	if !lasting(&corev1.Pod{}, &corev1.Pod{}) {
+	pod := &corev1.Pod{}
+	pod.ResourceVersion = "1"
+	if !lasting(pod, &corev1.Pod{Status: corev1.PodStatus{PodIP: "10.42.0.2"}}) {
 		t.Error("a change of a pod is not worth a write")
+	}
+	if lasting(pod, &corev1.Pod{}) {
+		t.Error("a change of a pod of which nothing is kept is worth a write")
 	}
 }

@@ -4,15 +4,19 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"path/filepath"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/dns"
+	"github.com/kemudi/kemudi/internal/edgefeed"
 	"github.com/kemudi/kemudi/internal/podnet"
 	"github.com/kemudi/kemudi/internal/proxy"
 	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/internal/version"
 )
 
 // network starts the pod network, the service proxy and DNS.
@@ -41,37 +45,66 @@ func (w *Worker) network(g *task.Group, share []netip.Prefix, recorder *client.R
 		g.Go("other nodes", func(ctx context.Context) error { return w.followNodes(ctx, pods.Routes) })
 		return g.Wait()
 	})
+	w.keepPolicies(g)
 	o.Step("pod network", false)
+	measured := prometheus.NewRegistry()
+	addresses := newBalancers(g, o.NodeName, w.c.Transport)
+	addresses.events, addresses.log = recorder.For("kemudi"), o.Logger.With("part", "balancers")
 	services, err := proxy.New(proxy.Options{
-		Config: o.proxy(&w.c.Settings), Transport: w.c.Transport,
-		Events: recorder.For("kube-proxy"), Log: o.Logger.With("part", "proxy"), Metrics: o.Registry,
+		Config: o.proxy(&w.c.Settings), Transport: w.c.Transport, Healthz: o.NodePorts.Healthz, Services: addresses.seen,
+		Events: recorder.For("kube-proxy"), Log: o.Logger.With("part", "proxy"), Metrics: measured, Applied: &w.applied,
 	})
 	if err != nil {
 		return err
+	}
+	w.agent.Registry().MustRegister(measured)
+	if o.Registry != nil {
+		o.Registry.MustRegister(measured)
 	}
 	g.Go("service proxy", func(ctx context.Context) error {
 		defer services.Close()
 		return services.Run(ctx)
 	})
-	return w.dns(g, share)
+	g.Go("service ranges", func(ctx context.Context) error { return w.followRanges(ctx, pods, services) })
+	w.edge(g, recorder)
+	return w.dns(g, share, recorder.For("coredns"))
+}
+
+// edge has Ingresses served here as soon as there are some, unless no port is to be used.
+func (w *Worker) edge(g *task.Group, recorder *client.Recorder) {
+	o := &w.o
+	if o.Edge.HTTP == 0 && o.Edge.HTTPS == 0 {
+		return
+	}
+	f := edgefeed.New(edgefeed.Options{
+		Transport: w.c.Transport, NodeName: o.NodeName, RunDir: o.RunDir, LogFile: filepath.Join(o.DataDir, "edge.log"),
+		Cgroup: cgroupParent(o.RunDir) + "/edge", Ports: o.Edge, Version: version.Git(), Events: recorder.For("edge"), Log: o.Logger.With("part", "edge"),
+	})
+	g.Go("edge", f.Run)
 }
 
 // dnsPort is where DNS is served on the addresses of the bridge.
 const dnsPort = 53
 
 // dns serves DNS on the node's end of the pod network, in each family.
-func (w *Worker) dns(g *task.Group, share []netip.Prefix) error {
+func (w *Worker) dns(g *task.Group, share []netip.Prefix, events client.EventSink) error {
 	o, s := &w.o, &w.c.Settings
 	var addresses []netip.AddrPort
 	for _, p := range share {
 		addresses = append(addresses, netip.AddrPortFrom(podnet.Gateway(p), dnsPort))
 	}
+	counted := prometheus.NewRegistry()
 	names, err := dns.New(dns.Options{
 		Transport: w.c.Transport, Domain: s.ClusterDomain, Addresses: addresses, ServiceIP: s.ClusterDNS,
-		ResolvConf: o.ResolvConf, Logger: o.Logger.With("part", "dns"),
+		ResolvConf: o.ResolvConf, NodeName: o.NodeName, Share: share, ClusterCIDRs: s.ClusterCIDRs,
+		Dir: filepath.Join(o.DataDir, "dns"), Events: events, Metrics: counted, Logger: o.Logger.With("part", "dns"),
 	})
 	if err != nil {
 		return err
+	}
+	w.agent.Registry().MustRegister(counted)
+	if o.Registry != nil {
+		o.Registry.MustRegister(counted)
 	}
 	g.Go("dns", names.Run)
 	if err := await(g, names.Ready()); err != nil {

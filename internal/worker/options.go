@@ -12,12 +12,17 @@ import (
 
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/container"
+	"github.com/kemudi/kemudi/internal/drain"
+	"github.com/kemudi/kemudi/internal/edge"
 	"github.com/kemudi/kemudi/internal/kubelet"
 	"github.com/kemudi/kemudi/internal/kubelet/image"
 	"github.com/kemudi/kemudi/internal/podnet"
 	"github.com/kemudi/kemudi/internal/proxy"
 	"github.com/kemudi/kemudi/internal/worker/settings"
 )
+
+// DefaultProxyHealthz is where the service proxy of a node tells of its health.
+var DefaultProxyHealthz = netip.AddrPortFrom(netip.IPv4Unspecified(), 10256)
 
 // DefaultRunDir is where sockets and process IDs are, unless told otherwise.
 const DefaultRunDir = "/run/kemudi"
@@ -31,12 +36,20 @@ type Options struct {
 	Labels   map[string]string // of the Node when it registers
 	Taints   []corev1.Taint
 
+	// Alone says that the node agent and its runtime run here, and nothing else: neither pod
+	// network nor service proxy nor DNS. CNIConfDir is then where others configure the network.
+	Alone      bool
+	CNIConfDir string // --cni-conf-dir
+
 	Agent      Agent
 	Runtime    Runtime
 	Images     image.Config
 	ResolvConf string // the machine's resolver, for names outside the cluster
 	NodePorts  NodePorts
+	Edge       edge.Ports // of Ingresses: --ingress-http-port and others
 
+	// Registry gets the service proxy's metrics as well, for those who ask the API server. Nil:
+	// there is none, and they are among the node agent's alone.
 	Registry *prometheus.Registry
 	Logger   *slog.Logger
 	// Step is told of each step of the start when it is done.
@@ -64,6 +77,7 @@ type NodePorts struct {
 	Addresses     []netip.Prefix // --nodeport-addresses: of the node's, those that serve node ports; none, and not Primary: all
 	Primary       bool           // --nodeport-addresses: the node's first of each family does, whichever that is
 	MasqueradeAll bool           // --masquerade-all: hide who connects to cluster IPs
+	Healthz       netip.AddrPort // --proxy-healthz-bind-address: where balancers ask whether they may come here; port 0: nowhere
 }
 
 // Cluster is what a worker knows of its cluster once it belongs to it.
@@ -71,12 +85,16 @@ type Cluster struct {
 	// Transport is the API as the node itself sees it.
 	Transport client.Transport
 	// ClientCA signs the certificates of those who may ask the node agent.
-	ClientCA *x509.CertPool
+	// It may be another one each time.
+	ClientCA func() *x509.CertPool
 	// Serving is the certificate of the node agent's port, asked for with each connection.
 	Serving func() (*tls.Certificate, error)
 
 	Settings settings.Settings
 	NodeIPs  []string // the node's addresses, the primary one first
+
+	// Others says when the other nodes send nothing more to a pod that ends. Not needed if Alone.
+	Others drain.Others
 }
 
 // proxy is what the rules of the service proxy depend on.

@@ -21,8 +21,8 @@ import (
 type Port struct {
 	NodeName  string
 	Address   netip.AddrPort
-	Transport client.Transport // asks who may use it, as the node
-	ClientCA  *x509.CertPool   // signs the certificates of those who may
+	Transport client.Transport      // asks who may use it, as the node
+	ClientCA  func() *x509.CertPool // signs the certificates of those who may
 	Serving   func() (*tls.Certificate, error)
 	Handler   http.Handler // the agent's API
 	Logger    *slog.Logger
@@ -67,6 +67,6 @@ func (w *Worker) servePort(g *task.Group) error {
 	o := &w.o
 	return Port{
 		NodeName: o.NodeName, Address: netip.AddrPortFrom(o.Agent.Address, o.Agent.Port), Transport: w.c.Transport,
-		ClientCA: w.c.ClientCA, Serving: w.c.Serving, Handler: w.agent.Handler(), Logger: o.Logger.With("part", "kubelet"),
+		ClientCA: w.c.ClientCA, Serving: w.c.Serving, Handler: w.handler(), Logger: o.Logger.With("part", "kubelet"),
 	}.Serve(g)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/kemudi/kemudi/internal/container"
+	"github.com/kemudi/kemudi/internal/edgefeed"
+	"github.com/kemudi/kemudi/internal/netpolicy"
 	"github.com/kemudi/kemudi/internal/podnet"
 	"github.com/kemudi/kemudi/internal/proxy"
 	"github.com/kemudi/kemudi/internal/up"
@@ -13,6 +15,7 @@ import (
 // in the order in which it must be undone.
 func Removers(dataDir, runDir string) []up.Remover {
 	return []up.Remover{
+		{Part: "edge", Remove: func(ctx context.Context) ([]string, error) { return edgefeed.Reset(ctx, runDir) }},
 		{Part: "containers", Remove: func(ctx context.Context) ([]string, error) {
 			return container.Reset(ctx, container.Options{DataDir: dataDir, RunDir: runDir, CgroupParent: cgroupParent(runDir)})
 		}},
@@ -25,6 +28,12 @@ func Removers(dataDir, runDir string) []up.Remover {
 				return nil, err // the rules here are another server's
 			}
 			return proxy.Reset(ctx)
+		}},
+		{Part: "network policies", Remove: func(ctx context.Context) ([]string, error) {
+			if other, err := podnet.Owner(podnetOptions(dataDir, runDir)); err != nil || other != "" {
+				return nil, err // the rules here are another server's
+			}
+			return netpolicy.Reset(ctx)
 		}},
 		{Part: "pod logs", Remove: func(context.Context) ([]string, error) { return removeLogs(dataDir) }},
 		{Part: "pod files", Remove: func(context.Context) ([]string, error) { return removeRoots(dataDir) }},

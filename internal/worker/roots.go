@@ -66,6 +66,25 @@ func unmountVolumes(dataDir string) (removed []string, _ error) {
 	return removed, nil
 }
 
+// RemovePods removes what pods had in all root directories, volumes that outlive them included,
+// and their addresses. No pod runs any more.
+func RemovePods(dataDir string) error {
+	roots, err := rootsOf(dataDir)
+	if err != nil {
+		return err
+	}
+	dirs := []string{filepath.Join(dataDir, "podnet"), filepath.Join(dataDir, "cni")}
+	for _, root := range roots {
+		dirs = append(dirs, podsOf(root), filepath.Join(root, "volumes"))
+	}
+	for _, dir := range dirs {
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("remove files of pods: %w", err)
+		}
+	}
+	return nil
+}
+
 // removeRoots removes the files of pods that are not in the data directory.
 func removeRoots(dataDir string) (removed []string, _ error) {
 	roots, err := rootsOf(dataDir)

@@ -7,12 +7,12 @@ import (
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
-// shared is the API as all parts of a worker see it. Its own Node is read by several, and
+// Shared is the API as all parts of a worker see it. Its own Node is read by several, and
 // the others by those who route to them: there is one cache, of all.
-type shared struct{ client.Transport }
+type Shared struct{ client.Transport }
 
 // Cache returns the cache of what is in the scope.
-func (t shared) Cache(def *resource.Def, scope string) *cache.Cache {
+func (t Shared) Cache(def *resource.Def, scope string) *cache.Cache {
 	if def == core.Nodes.Def {
 		scope = ""
 	}

@@ -12,14 +12,17 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/container"
+	"github.com/kemudi/kemudi/internal/drain"
 	"github.com/kemudi/kemudi/internal/kubelet"
 	"github.com/kemudi/kemudi/internal/kubelet/cgroup"
+	"github.com/kemudi/kemudi/internal/netpolicy"
 	"github.com/kemudi/kemudi/internal/podnet"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/version"
@@ -33,8 +36,12 @@ type Worker struct {
 	agent   *kubelet.Agent
 	c       Cluster        // once it is started
 	share   []netip.Prefix // of the pod addresses, likewise
+	applied cache.Progress // up to which revision of EndpointSlices the kernel's rules are true
 
 	recorder atomic.Pointer[client.Recorder] // likewise
+
+	policies         *netpolicy.Agent     // likewise; nil: others see to the network
+	measuredPolicies *prometheus.Registry // its metrics
 }
 
 // New starts the container runtime; the rest follows when the API is there.
@@ -55,8 +62,10 @@ func New(g *task.Group, o Options) (*Worker, error) {
 	if err := ensureHosts(hostsFile); err != nil {
 		return nil, err
 	}
-	if err := podnet.DropMoved(podnetOptions(o.DataDir, o.RunDir)); err != nil {
-		return nil, err
+	if !o.Alone {
+		if err := podnet.DropMoved(podnetOptions(o.DataDir, o.RunDir)); err != nil {
+			return nil, err
+		}
 	}
 	if o.Runtime.Endpoint != "" {
 		cri, closer, err := container.Dial(o.Runtime.Endpoint)
@@ -75,7 +84,7 @@ func New(g *task.Group, o Options) (*Worker, error) {
 	}
 	var err error
 	w.runtime, err = container.New(container.Options{
-		DataDir: o.DataDir, RunDir: o.RunDir, CgroupParent: cgroupParent(o.RunDir), RegistryConfigDir: o.Runtime.RegistryDir,
+		DataDir: o.DataDir, RunDir: o.RunDir, CNIConfDir: o.CNIConfDir, CgroupParent: cgroupParent(o.RunDir), RegistryConfigDir: o.Runtime.RegistryDir,
 		Handlers: o.Runtime.Handlers, OwnTemp: true, Logger: o.Logger.With("part", "runtime"),
 	})
 	if err != nil {
@@ -87,11 +96,14 @@ func New(g *task.Group, o Options) (*Worker, error) {
 }
 
 // Start starts node agent, pod network, service proxy and DNS, and returns
-// when the node is ready for pods.
+// when the node is ready for pods. A node agent alone becomes ready when others have
+// configured the network; nobody waits for it.
 func (w *Worker) Start(g *task.Group, c Cluster) error {
 	o := &w.o
 	w.c = c
-	w.c.Transport = shared{c.Transport}
+	if !o.Alone {
+		w.c.Transport = Shared{c.Transport}
+	}
 	if w.runtime != nil {
 		if err := await(g, w.runtime.Ready()); err != nil {
 			return err
@@ -101,8 +113,16 @@ func (w *Worker) Start(g *task.Group, c Cluster) error {
 	recorder := client.NewRecorder(w.c.Transport, o.NodeName, o.Logger)
 	w.recorder.Store(recorder)
 	g.Go("node events", recorder.Run)
+	if !o.Alone {
+		if err := w.openPolicies(); err != nil {
+			return err
+		}
+	}
 	if err := w.startAgent(g, recorder); err != nil {
 		return err
+	}
+	if o.Alone {
+		return w.servePort(g)
 	}
 	if err := w.serve(g); err != nil {
 		return err
@@ -127,14 +147,23 @@ func (w *Worker) startAgent(g *task.Group, recorder *client.Recorder) (err error
 	if w.runtime != nil {
 		profile = w.runtime.SandboxSeccomp()
 	}
+	var network kubelet.Network // whose network it is sees to it
+	if !o.Alone {
+		pods := &drain.Pods{Transport: c.Transport, Own: &w.applied, Others: c.Others}
+		network = kubelet.Network{Connected: w.connected, Drained: pods.Await}
+	}
+	var dns []string
+	if c.Settings.ClusterDNS.IsValid() {
+		dns = []string{c.Settings.ClusterDNS.String()}
+	}
 	tuned := o.Agent.Settings
 	tuned.External = c.Settings.CloudProvider != ""
 	w.agent, err = kubelet.New(kubelet.Options{
 		NodeName: o.NodeName, Transport: c.Transport, Runtime: w.cri.Runtime, Images: w.cri.Images, Events: recorder.For("kubelet"),
 		NodeIPs: c.NodeIPs, ByHand: o.ByHand, Labels: o.Labels, Taints: o.Taints, Settings: tuned,
 		RootDir: o.Agent.RootDir, PodLogsDir: o.Agent.PodLogsDir, CgroupParent: cgroupParent(o.RunDir), SandboxSeccomp: profile,
-		ClusterDNS: []string{c.Settings.ClusterDNS.String()}, ClusterDomain: c.Settings.ClusterDomain, ResolvConf: o.ResolvConf, ImageConfig: o.Images,
-		Connected: w.connected, Version: version.Git(), Port: int(o.Agent.Port), Log: o.Logger.With("part", "kubelet"),
+		ClusterDNS: dns, ClusterDomain: c.Settings.ClusterDomain, ResolvConf: o.ResolvConf, ImageConfig: o.Images,
+		Network: network, Version: version.Git(), Port: int(o.Agent.Port), Log: o.Logger.With("part", "kubelet"),
 	})
 	if err != nil {
 		return err
@@ -156,7 +185,7 @@ func (w *Worker) startAgent(g *task.Group, recorder *client.Recorder) (err error
 func (w *Worker) SetNodeIPs(ips []string) { w.agent.SetNodeIPs(ips) }
 
 // connected is told of a new pod in the pod network.
-func (w *Worker) connected(c kubelet.Connection) error {
+func (w *Worker) connected(ctx context.Context, c kubelet.Connection) error {
 	o := podnetOptions(w.o.DataDir, w.o.RunDir)
 	var addrs []netip.Addr
 	for _, ip := range c.IPs {
@@ -167,10 +196,14 @@ func (w *Worker) connected(c kubelet.Connection) error {
 	if err := podnet.ForgetNeighbours(o, addrs); err != nil {
 		w.o.Logger.Warn("cannot forget who had a pod's address before: it may not answer for some seconds", "err", err)
 	}
-	if c.Receive == 0 && c.Send == 0 {
-		return nil
+	if c.Receive != 0 || c.Send != 0 {
+		if err := podnet.Limit(o, c.Sandbox, podnet.Limits{Receive: c.Receive, Send: c.Send}); err != nil {
+			return err
+		}
 	}
-	return podnet.Limit(o, c.Sandbox, podnet.Limits{Receive: c.Receive, Send: c.Send})
+	ctx, cancel := context.WithTimeout(ctx, isolatedWithin)
+	defer cancel()
+	return w.policies.Connected(ctx, c.Pod, addrs)
 }
 
 // Socket is where the node agent's API is served to the API server of the
@@ -189,7 +222,7 @@ func (w *Worker) serve(g *task.Group) error {
 	if err := os.Chmod(path, 0o600); err != nil {
 		return fmt.Errorf("serve the node agent's API: %w", err)
 	}
-	srv := &http.Server{Handler: w.agent.Handler(), ReadHeaderTimeout: headerTimeout}
+	srv := &http.Server{Handler: w.handler(), ReadHeaderTimeout: headerTimeout}
 	g.Go("node agent API", func(context.Context) error {
 		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			return err
@@ -204,6 +237,17 @@ func (w *Worker) serve(g *task.Group) error {
 }
 
 const headerTimeout = 30 * time.Second
+
+// handler serves the node agent's API, and what servers ask of the rest of the node.
+func (w *Worker) handler() http.Handler {
+	if w.o.Alone {
+		return w.agent.Handler()
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc(drain.Pattern, drain.Handler(&w.applied))
+	mux.Handle("/", w.agent.Handler())
+	return mux
+}
 
 // podCIDRs waits for the node's share of the pod addresses.
 func (w *Worker) podCIDRs(ctx context.Context) ([]netip.Prefix, error) {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -90,6 +92,81 @@ func (a *access) request(ctx context.Context, method, path string, body io.Reade
 		r.Header.Set("Authorization", "Bearer "+a.token)
 	}
 	return r, nil
+}
+
+// watches is how many watches the server serves, those of its own process not counted.
+func (a *access) watches(ctx context.Context) (n int, _ error) {
+	err := a.metrics(ctx, func(name string, v float64) {
+		if strings.HasPrefix(name, "apiserver_longrunning_requests{") && strings.Contains(name, `verb="WATCH"`) {
+			n += int(v)
+		}
+	})
+	return n, err
+}
+
+// metrics calls f with all that the server's metrics say.
+func (a *access) metrics(ctx context.Context, f func(name string, v float64)) error {
+	data, err := a.clients.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		return fmt.Errorf("read metrics: %w", err)
+	}
+	for line := range strings.Lines(string(data)) {
+		at := strings.LastIndexByte(line, ' ')
+		if strings.HasPrefix(line, "#") || at < 0 {
+			continue
+		}
+		v, err := strconv.ParseFloat(strings.TrimSpace(line[at:]), 64)
+		if err != nil {
+			return fmt.Errorf("read metrics: %w", err)
+		}
+		f(line[:at], v)
+	}
+	return nil
+}
+
+// heapUse is what the memory of a server is used for, in bytes.
+type heapUse struct{ alive, garbage, free, stacks int64 }
+
+// collections is how often the server has collected garbage.
+func (a *access) collections(ctx context.Context) (n float64, _ error) {
+	err := a.metrics(ctx, func(name string, v float64) {
+		if name == "go_gc_duration_seconds_count" {
+			n = v
+		}
+	})
+	return n, err
+}
+
+// heap reads what the server's memory is used for, and has it collect garbage then.
+func (a *access) heap(ctx context.Context) (u heapUse, _ error) {
+	var objects, stacks, idle, released, inUse float64
+	read := func() error {
+		return a.metrics(ctx, func(name string, v float64) {
+			switch name {
+			case "go_memstats_heap_alloc_bytes":
+				objects = v
+			case "go_memstats_heap_inuse_bytes":
+				inUse = v
+			case "go_memstats_heap_idle_bytes":
+				idle = v
+			case "go_memstats_heap_released_bytes":
+				released = v
+			case "go_memstats_stack_inuse_bytes":
+				stacks = v
+			}
+		})
+	}
+	if err := read(); err != nil {
+		return u, err
+	}
+	u.stacks, u.garbage, u.free = int64(stacks), int64(objects), int64(idle-released+inUse-objects)
+	if _, err := a.clients.CoreV1().RESTClient().Get().AbsPath("/debug/pprof/heap").Param("gc", "1").DoRaw(ctx); err != nil {
+		return u, fmt.Errorf("have garbage collected: %w", err)
+	}
+	err := read()
+	u.alive = int64(objects)
+	u.garbage = max(0, u.garbage-u.alive)
+	return u, err
 }
 
 // podWatch sees what becomes of the pods in the default namespace.

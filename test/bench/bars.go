@@ -127,6 +127,67 @@ var (
 	scaleNodesMemory = measure{"the same: memory (RSS)", mebibytes, bar{}, below(1024), 0}
 )
 
+// What is asked of clusters of several machines. elsewhere is another distribution's agent.
+var (
+	agentReady   = measure{"agent: joined by a token, to node Ready", seconds, bar{}, below(3), 0}
+	agentMemory  = measure{"agent at rest: memory (RSS)", mebibytes, bar{}, below(60), 275}
+	agentShared  = measure{"the same, pages that several share counted in parts (PSS)", mebibytes, bar{}, bar{}, 0}
+	agentAnon    = measure{"the same, without pages of files", mebibytes, bar{}, bar{}, 0}
+	agentCPU     = measure{"agent at rest: processor, of one core", percent, bar{}, below(0.3), 3}
+	agentWatches = measure{"agent at rest: watches", plain, bar{}, bar{}, 0}
+
+	nodesReady  = measure{"two servers with nodes joined to the first, one after the other, to node Ready", seconds, bar{}, bar{}, 0}
+	nodesMemory = measure{"three servers with nodes and three agents at rest: memory (RSS) of each server", mebibytes, bar{}, bar{}, 0}
+	nodesAnon   = measure{"the same, memory without pages of files", mebibytes, bar{}, bar{}, 0}
+	nodesCPU    = measure{"the same: processor of each server, of one core", percent, bar{}, bar{}, 0}
+
+	serversReady    = measure{"two servers joined to the first, one after the other", seconds, bar{}, bar{}, 0}
+	serversMemory   = measure{"three servers at rest: memory (RSS) of each", mebibytes, bar{}, below(90), 0}
+	serversAnon     = measure{"three servers at rest: memory without pages of files", mebibytes, bar{}, bar{}, 0}
+	serversCPU      = measure{"three servers at rest: processor of each, of one core", percent, bar{}, below(1), 0}
+	writesOne       = measure{"create config maps, one client, one server, p50", millis, bar{}, bar{}, 0}
+	writesThree     = measure{"the same, three servers", millis, bar{}, bar{}, 0}
+	writesLeader    = measure{"the same, asked of the one that leads", millis, bar{}, bar{}, 0}
+	writesRatio     = measure{"creates of three, of one server's", plain, bar{}, below(2), 0}
+	plainOne        = measure{"plain etcd beside it: put, one member, p50", millis, bar{}, bar{}, 0}
+	plainThree      = measure{"the same, three members", millis, bar{}, bar{}, 0}
+	plainRatio      = measure{"the same, of one member's", plain, bar{}, bar{}, 0}
+	syncOne         = measure{"this disk: 500 bytes appended and synchronized, p50", millis, bar{}, bar{}, 0}
+	syncThree       = measure{"the same, three files at a time", millis, bar{}, bar{}, 0}
+	apartOne        = measure{"memory for a disk: create config maps, one server, p50", millis, bar{}, bar{}, 0}
+	apartThree      = measure{"the same, three servers, each its own", millis, bar{}, bar{}, 0}
+	apartLeader     = measure{"memory for disks: creates of three, asked of the one that leads", millis, bar{}, bar{}, 0}
+	apartRatio      = measure{"memory for disks: creates of three, of one server's", plain, bar{}, below(2), 0}
+	plainApartOne   = measure{"memory for a disk: plain etcd, put, one member, p50", millis, bar{}, bar{}, 0}
+	plainApartThree = measure{"the same, three members of plain etcd", millis, bar{}, bar{}, 0}
+	plainApartRatio = measure{"memory for disks: puts of three, of one member's", plain, bar{}, bar{}, 0}
+	getsOne         = measure{"get config maps, 16 clients, one server", perSecond, bar{}, bar{}, 0}
+	getsThree       = measure{"gets, three servers", perSecond, bar{}, bar{}, 0}
+	getsRatio       = measure{"gets of three, of one server's", plain, bar{}, above(0.7), 0}
+
+	killWrites      = measure{"the leader killed: others take writes after", seconds, bar{}, below(3), 0}
+	killControllers = measure{"the leader killed: others run controllers after", seconds, bar{}, below(10), 0}
+	killScheduler   = measure{"the leader killed: others schedule after", seconds, bar{}, below(10), 0}
+	killEndpoints   = measure{"a server killed: not among the endpoints of the API after", seconds, bar{}, below(15), 0}
+	stopWrites      = measure{"the leader stopped: others take writes after", seconds, bar{}, below(1), 0}
+	stopControllers = measure{"the leader stopped: others run controllers after", seconds, bar{}, below(1), 0}
+	stopScheduler   = measure{"the leader stopped: others schedule after", seconds, bar{}, below(1), 0}
+
+	manyMemory      = measure{"a server with 1,000 agents: memory (RSS)", mebibytes, bar{}, below(600), 0}
+	manyEach        = measure{"the same, for each agent", kibibytes, bar{}, bar{}, 0}
+	manyAlive       = measure{"the same: objects that are alive", mebibytes, bar{}, bar{}, 0}
+	manyGarbage     = measure{"the same: garbage that has gathered", mebibytes, bar{}, bar{}, 0}
+	manyFree        = measure{"the same: room between and behind them", mebibytes, bar{}, bar{}, 0}
+	manyCollections = measure{"the same: collections in a minute", plain, bar{}, bar{}, 0}
+	manyStacks      = measure{"the same: stacks", mebibytes, bar{}, bar{}, 0}
+	manyFiles       = measure{"the same: pages of files", mebibytes, bar{}, bar{}, 0}
+	manyCPU         = measure{"the same at rest: processor, of one core", percent, bar{}, below(25), 0}
+	manyWatches     = measure{"the same: watches of each", plain, bar{}, bar{}, 0}
+	manyReady       = measure{"the same: all Ready after", seconds, bar{}, bar{}, 0}
+
+	shortWatches = measure{"an agent's watches after 10,000 short pods with secrets, of those before", percent, bar{}, below(100), 0}
+)
+
 // order is the order of the table.
 var order = []measure{
 	startReady, startReadyWarm, startPod, podOne50, podOne99, podBurst50, podBurst99, memory, memoryPod, idleCPU, idleDisk,
@@ -138,6 +199,11 @@ var order = []measure{
 	size, sizePacked,
 	schedPlain, schedNear, schedApart, schedSpread, schedBind, simHour,
 	scalePods, scalePodsMemory, scaleRollout, scaleJob, scaleCron, scaleNamespace, scaleDependents, scaleEndpoints, scaleAutoscalers, scaleNodes, scaleNodesMemory,
+	agentReady, agentMemory, agentShared, agentAnon, agentCPU, agentWatches, nodesReady, nodesMemory, nodesAnon, nodesCPU,
+	serversReady, serversMemory, serversAnon, serversCPU, writesOne, writesThree, writesLeader, writesRatio, plainOne, plainThree, plainRatio,
+	syncOne, syncThree, apartOne, apartThree, apartLeader, apartRatio, plainApartOne, plainApartThree, plainApartRatio, getsOne, getsThree, getsRatio,
+	killWrites, killControllers, killScheduler, killEndpoints, stopWrites, stopControllers, stopScheduler,
+	manyMemory, manyEach, manyAlive, manyGarbage, manyFree, manyStacks, manyFiles, manyCPU, manyCollections, manyWatches, manyReady, shortWatches,
 }
 
 // A unit is what a measure's value counts.
@@ -151,6 +217,7 @@ const (
 	kibibytes unit = "KiB"
 	percent   unit = "%"
 	perSecond unit = "/s"
+	plain     unit = ""
 )
 
 // format writes a value with three significant digits and its unit.
@@ -167,7 +234,7 @@ func (u unit) format(v float64) string {
 	for i := len(whole) - 3; i > 0 && whole[i-1] != '-'; i -= 3 {
 		s = s[:i] + "," + s[i:]
 	}
-	if u == percent || u == perSecond {
+	if u == percent || u == perSecond || u == plain {
 		return s + string(u)
 	}
 	return s + " " + string(u)

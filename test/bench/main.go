@@ -22,12 +22,21 @@ func main() {
 	figures := flag.String("figures", "", "file to write the figures to, a line each: name, unit and value between tabs")
 	baseline := flag.String("baseline", "", "program of test/baseline that gets the load from outside by turns with the other; empty: none")
 	rounds := flag.Int("rounds", 1, "how often the load from outside is measured; medians count")
-	only := flag.String("only", "", "comma-separated parts to measure: node, plane, load, outside, writes, reads, scale, size, tests; default all but load, the last part of plane, writes and reads, the beginning of outside without and with its reads, and scale, which has a table of its own")
-	steps := flag.String("steps", "", "comma-separated steps of the part scale; default all")
+	only := flag.String("only", "", "comma-separated parts to measure: node, plane, load, outside, writes, reads, scale, cluster, size, tests; default all but load, the last part of plane, writes and reads, the beginning of outside without and with its reads, and scale and cluster, which have tables of their own")
+	steps := flag.String("steps", "", "comma-separated steps of the part scale or cluster; default all")
+	within := flag.Duration("within", 0, "how long the part cluster may take: what there is no time for is not measured; 0: as long as it takes")
+	agents := flag.Int("agents", agentsSimulated, "how many agents the step agents of the part cluster simulates")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := run(ctx, &bench{bin: *bin, baseline: *baseline, rounds: *rounds, only: *only, steps: *steps}, output{*out, *figures})
+	if what := os.Getenv(memberEnv); what != "" {
+		if err := etcdMember(ctx, what); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	err := run(ctx, &bench{bin: *bin, baseline: *baseline, rounds: *rounds, only: *only, steps: *steps, within: *within, agents: *agents}, output{*out, *figures})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -66,7 +75,7 @@ func run(ctx context.Context, b *bench, out output) error {
 		}
 		*bin = path
 	}
-	b.results, b.samples, b.began = results{}, samples{}, time.Now()
+	b.results, b.samples, b.done, b.began, b.busy = results{}, samples{}, map[string]bool{}, time.Now(), load()
 	b.dir = os.Getenv(insideEnv)
 	if b.dir == "" {
 		return supervise(ctx, b)
@@ -80,30 +89,39 @@ func run(ctx context.Context, b *bench, out output) error {
 			return err
 		}
 	}
-	if err := b.measure(ctx); err != nil {
+	err := b.measure(ctx)
+	if err != nil && len(b.results) == 0 || err != nil && b.only != "cluster" {
 		return err
 	}
 	doc := b.document(about(ctx, b.bin))
-	if b.only == "scale" {
+	switch b.only {
+	case "scale":
 		doc = b.scaleDocument(about(ctx, b.bin))
+	case "cluster":
+		doc = b.clusterDocument(about(ctx, b.bin))
 	}
 	fmt.Print("\n", doc)
-	return out.write(doc, b.results.figures())
+	return errors.Join(err, out.write(doc, b.results.figures()))
 }
 
 // bench is one run of the benchmark.
 type bench struct {
 	bin         string
-	baseline    string // upstream's server library; empty: none
-	rounds      int    // of the load from outside
-	only        string // parts that are asked for; empty: all but scale
-	steps       string // of the part scale that are asked for; empty: all
-	dir         string // scratch
+	baseline    string          // upstream's server library; empty: none
+	rounds      int             // of the load from outside
+	only        string          // parts that are asked for; empty: all but scale and cluster
+	steps       string          // of the part scale or cluster that are asked for; empty: all
+	within      time.Duration   // for the part cluster; 0: as long as it takes
+	agents      int             // of its step agents
+	done        map[string]bool // its steps that another one has done
+	missing     []string        // its steps that have failed
+	dir         string          // scratch
 	node, plane place
 	results     results
 	samples     samples // of the load from outside
 	elsewhere   results // of the baseline
 	began       time.Time
+	busy        string // the machine's load when it began
 }
 
 // wanted says whether a part is asked for by the flag -only.
@@ -136,6 +154,11 @@ func (b *bench) measure(ctx context.Context) error {
 	}
 	if listed(b.only, "scale") {
 		if err := b.scale(ctx); err != nil {
+			return err
+		}
+	}
+	if listed(b.only, "cluster") {
+		if err := b.cluster(ctx); err != nil {
 			return err
 		}
 	}

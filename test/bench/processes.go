@@ -85,6 +85,31 @@ func usageOf(pid int) (u usage, err error) {
 	return u, nil
 }
 
+// A footprint is the memory of a process in several ways of counting, in bytes.
+type footprint struct{ rss, pss, anon int64 }
+
+// footprintOf reads the footprint of a process.
+func footprintOf(pid int) (f footprint, err error) {
+	for name, to := range map[string]*int64{"Rss:": &f.rss, "Pss:": &f.pss, "Anonymous:": &f.anon} {
+		kib, err := field(procFile(pid, "smaps_rollup"), name)
+		if err != nil {
+			return f, err
+		}
+		*to = kib << 10
+	}
+	return f, nil
+}
+
+// load is how many processes wanted a processor in the last minute.
+func load() string {
+	data, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return err.Error()
+	}
+	first, _, _ := strings.Cut(string(data), " ")
+	return first
+}
+
 // cpuTime is the time in user and kernel mode of a process with all its threads, by the
 // clock of its own: /proc counts in steps of 10 ms, and a list takes less than ten.
 func cpuTime(pid int) (time.Duration, error) {

@@ -112,15 +112,6 @@ const scaleSpace = "scale"
 // scaler asks much of a cluster.
 type scaler struct{ *loader }
 
-// set notes a figure and says it, unless what was measured has failed.
-func (s *scaler) set(m measure, v float64, err error) error {
-	if err == nil {
-		s.b.results[m] = v
-		s.b.say("%s: %s", m.name, m.unit.format(v))
-	}
-	return err
-}
-
 type watchFunc = func(context.Context, metav1.ListOptions) (watch.Interface, error)
 
 // until watches until n different objects pass a test.
@@ -222,10 +213,10 @@ func (s *scaler) manyPods(ctx context.Context) error {
 	}
 	took := time.Since(began)
 	peak, err := field(procFile(s.s.cmd.Process.Pid, "status"), "VmHWM:")
-	if err := s.set(scalePods, 30_000/took.Seconds(), err); err != nil {
+	if err := s.b.set(scalePods, 30_000/took.Seconds(), err); err != nil {
 		return err
 	}
-	return s.set(scalePodsMemory, mib(peak<<10), nil)
+	return s.b.set(scalePodsMemory, mib(peak<<10), nil)
 }
 
 // rollOut: another template for a Deployment of 5,000 pods.
@@ -248,7 +239,7 @@ func (s *scaler) rollOut(ctx context.Context) error {
 		st := obj.(*appsv1.Deployment).Status
 		return st.ObservedGeneration >= d.Generation && st.UpdatedReplicas == replicas && st.AvailableReplicas == replicas && st.Replicas == replicas
 	})
-	return s.set(scaleRollout, time.Since(began).Seconds(), err)
+	return s.b.set(scaleRollout, time.Since(began).Seconds(), err)
 }
 
 // complete: a Job of 10,000 completions, 500 at a time.
@@ -273,7 +264,7 @@ func (s *scaler) complete(ctx context.Context) error {
 		}
 		return false
 	})
-	return s.set(scaleJob, completions/time.Since(began).Seconds(), err)
+	return s.b.set(scaleJob, completions/time.Since(began).Seconds(), err)
 }
 
 // startCronJobs: 5,000 CronJobs that are due in the same minute. Their Jobs are
@@ -297,7 +288,7 @@ func (s *scaler) startCronJobs(ctx context.Context) error {
 		return fmt.Errorf("to create %d CronJobs took longer than the minute before they are due", crons)
 	}
 	err = s.until(ctx, s.a.clients.BatchV1().Jobs(scaleSpace).Watch, crons, func(watch.Event, metav1.Object) bool { return true })
-	return s.set(scaleCron, time.Since(due).Seconds(), err)
+	return s.b.set(scaleCron, time.Since(due).Seconds(), err)
 }
 
 // emptyNamespace: a namespace of 10,000 objects goes.
@@ -315,7 +306,7 @@ func (s *scaler) emptyNamespace(ctx context.Context) error {
 	err = s.until(ctx, s.a.clients.CoreV1().Namespaces().Watch, 1, func(e watch.Event, obj metav1.Object) bool {
 		return e.Type == watch.Deleted && obj.GetName() == scaleSpace
 	})
-	return s.set(scaleNamespace, time.Since(began).Seconds(), err)
+	return s.b.set(scaleNamespace, time.Since(began).Seconds(), err)
 }
 
 // dropOwner: an object that 20,000 others belong to goes.
@@ -340,7 +331,7 @@ func (s *scaler) dropOwner(ctx context.Context) error {
 	err = s.until(ctx, maps.Watch, 1, func(e watch.Event, obj metav1.Object) bool {
 		return e.Type == watch.Deleted && obj.GetName() == owner.Name
 	})
-	return s.set(scaleDependents, time.Since(began).Seconds(), err)
+	return s.b.set(scaleDependents, time.Since(began).Seconds(), err)
 }
 
 // changeEndpoints: 100 of 10,000 pods a second become ready or unready; what that
@@ -391,7 +382,7 @@ func (s *scaler) changeEndpoints(ctx context.Context) error {
 		return err
 	}
 	s.b.say("100 changes of pods a second: %.1f %% of a core without a Service, %.1f %% with it", without, with)
-	return s.set(scaleEndpoints, with-without, nil)
+	return s.b.set(scaleEndpoints, with-without, nil)
 }
 
 // steadily sends n requests, so many a second.
@@ -462,7 +453,7 @@ func (s *scaler) autoscale(ctx context.Context) error {
 		return err
 	}
 	s.b.say("1,000 Deployments at rest: %.1f %% of a core without autoscalers, %.1f %% with them", without, with)
-	return s.set(scaleAutoscalers, with-without, nil)
+	return s.b.set(scaleAutoscalers, with-without, nil)
 }
 
 // heartbeats: 5,000 nodes with 50,000 pods, at rest.
@@ -475,8 +466,8 @@ func (s *scaler) heartbeats(ctx context.Context) error {
 		return err
 	}
 	u, err := usageOf(s.s.cmd.Process.Pid)
-	if err := s.set(scaleNodes, share, err); err != nil {
+	if err := s.b.set(scaleNodes, share, err); err != nil {
 		return err
 	}
-	return s.set(scaleNodesMemory, mib(u.rss), nil)
+	return s.b.set(scaleNodesMemory, mib(u.rss), nil)
 }

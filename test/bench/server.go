@@ -104,6 +104,19 @@ func (s *server) stop() error {
 	return nil
 }
 
+// kill ends the server as a loss of power does, unless it has ended already.
+func (s *server) kill() error {
+	if s.cmd.ProcessState != nil {
+		return nil
+	}
+	defer s.steps.Close()
+	if err := s.cmd.Process.Kill(); err != nil {
+		return fmt.Errorf("kill server: %w", err)
+	}
+	_ = s.cmd.Wait() // says that it was killed
+	return nil
+}
+
 // restart stops the server and starts it again.
 func (s *server) restart(bin string) error {
 	if err := s.stop(); err != nil {

@@ -53,10 +53,10 @@ func supervise(ctx context.Context, b *bench) (err error) {
 	defer netns.Close()
 	err = cmd.Wait()
 	node, plane := places(b.dir)
-	for _, p := range []place{node, plane, simulated(b.dir)} {
-		err = errors.Join(err, p.wipe(context.WithoutCancel(ctx), b.bin, netns))
+	for _, p := range []place{node, plane, simulated(b.dir), joined(b.dir), many(b.dir), alone(b.dir), memberPlace(b.dir, 0), memberPlace(b.dir, 1), memberPlace(b.dir, 2)} {
+		err = errors.Join(err, p.wipe(context.WithoutCancel(ctx), b.bin, netns), forgetMemory(filepath.Dir(p.data)))
 	}
-	return err
+	return errors.Join(err, forgetMemory(memoryDir(b.dir)))
 }
 
 // install copies a program into a folder, and is then what bin names. A program that is
@@ -116,6 +116,22 @@ func simulated(dir string) place {
 
 // pools is the file that says which nodes those are.
 func pools(dir string) string { return filepath.Join(dir, "pools.yaml") }
+
+// joined is where a server is whose agents are machines of their own.
+func joined(dir string) place { return newPlace(dir, "joined", "server") }
+
+// many is where a control plane is for agents that are simulated.
+func many(dir string) place {
+	return newPlace(dir, "many", "server", "--disable-agent", "--secure-port", planePort, "--cluster-cidr", "172.16.0.0/12")
+}
+
+// alone is where a control plane is for one agent that is simulated. It runs beside that for many.
+func alone(dir string) place {
+	return newPlace(dir, "watches", "server", "--disable-agent", "--secure-port", alonePort)
+}
+
+// alonePort is the port of that.
+const alonePort = "7444"
 
 // planePort is the port of the control plane that runs beside the server.
 const planePort = "7443"

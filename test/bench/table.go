@@ -182,3 +182,33 @@ figure, and on a machine of few processors so is what the client costs, which as
 autoscalers the figure is what they add: the same was measured without the Service, and without the autoscalers.
 `, about, met, bars, table)
 }
+
+// clusterDocument is the report of the part cluster.
+func (b *bench) clusterDocument(about string) string {
+	table, met, bars := b.results.table(nil, nil)
+	missing := ""
+	if len(b.missing) > 0 {
+		missing = " **Not measured to its end: " + strings.Join(b.missing, ", ") + ".**"
+	}
+	return fmt.Sprintf(`# Measured with several machines
+
+Written by `+"`make bench-cluster`"+` (test/bench). %s
+Other work on the machine counts in what passed on the clock: its load (of the last minute) was %s when the measurement began, and %s when it ended.%s
+
+Each figure stands beside the bar that it is held to; in brackets, how much of the bar the figure is. *Elsewhere* is the agent of
+another distribution on such a machine. %d of %d bars are met.
+
+%s
+Agents, and servers with nodes, are machines with a network namespace and data of their own on the first server's machine, as `+"`kemudi up --servers 3 --agents %d`"+` makes them;
+joining is the median of %d, other figures are the mean of as many. Their memory is that of the process; at rest there are no pods.
+
+The other servers are control planes alone (--disable-agent) on one machine, and share its processors and its disk: three waits for one disk where
+there would be three disks. Beside it stands what that disk takes for one and for three, and the same writes with memory in the place of disks, each server its own: they still
+share the processors. Writes and gets are asked of the server that joined last. Plain etcd has its own settings, no TLS, and members that are processes as well.
+Who leads is the server whose controllers run, and the store's leader with it as a rule. Others run controllers when a new namespace has its account, and schedule when a pod has been looked at.
+
+The 1,000 agents, of which there are %d here, are simulated: node agents without a machine, whose pods would start in memory. Each has its own certificate, connection,
+caches and tunnel, as a real one, over TLS on the loopback device; all are in one process, which is not part of the figure. While they come to rest the short pods are run, by another
+server; the figure is of a minute after that, in which some of the agents tell their status, as each does every five minutes.
+`, about, b.busy, load(), missing, met, bars, table, agentsJoined, agentsJoined, b.agents)
+}

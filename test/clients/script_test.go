@@ -37,7 +37,8 @@ import (
 //
 // Where it runs: a namespace with the transcript's name, a folder with its files and
 // the catalogue's sample objects in manifests/; the
-// shell has the server's address in $SERVER, and in $SAMPLES where it finds those by HTTP. In expected output "..." is any text
+// shell has the server's address in $SERVER, in $SAMPLES where it finds those by HTTP, and in
+// $AUDIT the file with audit events of the namespace audit. In expected output "..." is any text
 // within a line, and alone on a line any number of lines. Before they are compared,
 // runs of spaces become two, and what differs from run to run becomes a word: <uid>,
 // <time>, <age>, <rev>, <ip>, <port>, <id> (the end of a generated name).
@@ -176,7 +177,7 @@ func newTranscript(t *testing.T, namespace string, files []txtar.File) *transcri
 	if err := clientcmd.WriteToFile(*config, tr.kubeconfig()); err != nil {
 		t.Fatal(err)
 	}
-	tr.env = append(os.Environ(), "KUBECONFIG="+tr.kubeconfig(), "SERVER="+theServer.url, "SAMPLES="+theServer.samples.URL, "PATH="+filepath.Join(theServer.dir, "bin")+":"+os.Getenv("PATH"))
+	tr.env = append(os.Environ(), "KUBECONFIG="+tr.kubeconfig(), "SERVER="+theServer.url, "SAMPLES="+theServer.samples.URL, "AUDIT="+filepath.Join(theServer.dir, "audit.log"), "PATH="+filepath.Join(theServer.dir, "bin")+":"+os.Getenv("PATH"))
 	return tr
 }
 

@@ -24,9 +24,11 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/apiserver"
+	"github.com/kemudi/kemudi/internal/audit"
 	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/controllers/loadbalancer"
 	"github.com/kemudi/kemudi/internal/plane"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/sim"
@@ -102,16 +104,22 @@ func startServer(g *task.Group, dir string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
+	told, err := auditLog(dir)
+	if err != nil {
+		return nil, err
+	}
 	c, err := sim.Start(g.Context(), sim.Options{
 		Nodes: []sim.NodeOptions{
 			{Name: "node-1", StartAfter: time.Millisecond, Labels: map[string]string{"accelerator": "nvidia-tesla-p100"}},
 			{Name: "node-2", StartAfter: time.Millisecond},
 		},
-		Tokens:  issuer,
-		Plugins: plane.Plugins{Enable: []string{"PodPreset"}},
+		Tokens: issuer,
+		// Those of class kemudi.io/load-balancer alone: others are given what they have by their tests.
+		LoadBalancer: loadbalancer.Options{From: []string{"192.0.2.7"}, Beside: true},
+		Plugins:      plane.Plugins{Enable: []string{"PodPreset"}},
 		Serving: func(o *apiserver.Options, caches *watchcache.Set) error {
 			o.RuntimeConfig = map[string]bool{"settings.k8s.io/v1alpha1": true, "scheduling.k8s.io/v1beta1": true}
-			o.Tokens = issuer
+			o.Tokens, o.Audit = issuer, told
 			o.Authenticator = authn.New(authn.Options{ClientCA: keys.CA.Pool(), Tokens: []authenticator.Token{tokens(issuer, caches)}})
 			return nil
 		},
@@ -142,6 +150,25 @@ func startServer(g *task.Group, dir string) (*server, error) {
 		return nil, err
 	}
 	return s, linkKubectl(dir)
+}
+
+// auditLog is told, in the file audit.log, what the administrator does in the namespace audit.
+func auditLog(dir string) (*audit.Log, error) {
+	o := audit.Defaults()
+	o.PolicyFile, o.File.Path = filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
+	policy := `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+omitManagedFields: true
+rules:
+- {level: Metadata, users: [kubernetes-admin], namespaces: [audit], resources: [{resources: [secrets, pods/log]}]}
+- {level: RequestResponse, users: [kubernetes-admin], namespaces: [audit], verbs: [create, patch, delete]}
+- {level: Metadata, users: [kubernetes-admin], namespaces: [audit]}
+`
+	if err := os.WriteFile(o.PolicyFile, []byte(policy), 0o600); err != nil {
+		return nil, err
+	}
+	return audit.New(o)
 }
 
 // tokens believes the tokens of service accounts.

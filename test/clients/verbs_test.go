@@ -27,6 +27,7 @@ type aKind struct {
 	version, plural, sample string
 	cluster                 bool // it is in no namespace
 	proves                  string
+	names                   map[string]string // of the objects "one", "two" and "three", of a kind that is particular about them
 }
 
 var everyKind = []aKind{
@@ -55,6 +56,11 @@ var everyKind = []aKind{
 	{version: "coordination.k8s.io/v1", plural: "leases", sample: `spec: {holderIdentity: me, renewTime: "2020-01-02T03:04:05.123456Z"}`},
 	{version: "discovery.k8s.io/v1", plural: "endpointslices", sample: `{addressType: IPv4, endpoints: [], ports: []}`, proves: "C-203/verbs"},
 	{version: "events.k8s.io/v1", plural: "events", sample: `{eventTime: "2020-01-02T03:04:05.123456Z", regarding: {kind: Pod, name: x, namespace: NAMESPACE}, type: Normal, reason: R, action: A, reportingController: example.com/c, reportingInstance: i}`, proves: "C-446"},
+	{version: "networking.k8s.io/v1", plural: "ingresses", sample: `spec: {defaultBackend: {service: {name: verbs, port: {number: 80}}}}`, proves: "C-209"},
+	{version: "networking.k8s.io/v1", plural: "ingressclasses", cluster: true, sample: `spec: {controller: example.com/verbs}`, proves: "C-210"},
+	{version: "networking.k8s.io/v1", plural: "ipaddresses", cluster: true, sample: `spec: {parentRef: {resource: endpoints, namespace: default, name: verbs}}`, proves: "C-219",
+		names: map[string]string{"one": "255.255.255.255", "two": "fe80::42:1dff:fe84:f9e2", "three": "192.0.2.3"}},
+	{version: "networking.k8s.io/v1", plural: "networkpolicies", sample: `spec: {podSelector: {}}`},
 	{version: "node.k8s.io/v1", plural: "runtimeclasses", cluster: true, sample: `handler: runc`, proves: "C-316"},
 	{version: "policy/v1", plural: "poddisruptionbudgets", sample: `spec: {minAvailable: 1, selector: {matchLabels: {a: none}}}`},
 	{version: "rbac.authorization.k8s.io/v1", plural: "roles", sample: `rules: []`},
@@ -136,6 +142,14 @@ func (v *verbs) sample(name string) *unstructured.Unstructured {
 	return u
 }
 
+// named is the name of one of the three objects.
+func (v *verbs) named(which string) string {
+	if name := v.k.names[which]; name != "" {
+		return name
+	}
+	return "verbs-" + which
+}
+
 // deleteAll deletes the objects of the test. Namespaces must be named to go.
 func (v *verbs) deleteAll() {
 	v.Helper()
@@ -144,7 +158,7 @@ func (v *verbs) deleteAll() {
 		if !apierrors.IsMethodNotSupported(err) {
 			v.Errorf("deletecollection: got %v, want that there is no such method", err)
 		}
-		err = errors.Join(v.own.Delete(v.Context(), "verbs-two", metav1.DeleteOptions{}), v.own.Delete(v.Context(), "verbs-three", metav1.DeleteOptions{}))
+		err = errors.Join(v.own.Delete(v.Context(), v.named("two"), metav1.DeleteOptions{}), v.own.Delete(v.Context(), v.named("three"), metav1.DeleteOptions{}))
 	}
 	if err != nil {
 		v.Fatalf("deletecollection: %v", err)
@@ -200,12 +214,12 @@ func (v *verbs) run() {
 		v.Fatal(err)
 	}
 	defer w.Stop()
-	one := v.good("create")(v.own.Create(ctx, v.sample("verbs-one"), metav1.CreateOptions{}))
+	one := v.good("create")(v.own.Create(ctx, v.sample(v.named("one")), metav1.CreateOptions{}))
 	if one.GetUID() == "" || one.GetResourceVersion() == "" || one.GetCreationTimestamp().Time.IsZero() {
 		v.Errorf("created object has no uid, revision or time: %v", one.Object["metadata"])
 	}
-	v.expect(w, watch.Added, "verbs-one")
-	got := v.good("get")(v.own.Get(ctx, "verbs-one", metav1.GetOptions{}))
+	v.expect(w, watch.Added, v.named("one"))
+	got := v.good("get")(v.own.Get(ctx, v.named("one"), metav1.GetOptions{}))
 	if got.GetUID() != one.GetUID() {
 		v.Errorf("get: uid %s, want %s", got.GetUID(), one.GetUID())
 	}
@@ -216,30 +230,30 @@ func (v *verbs) run() {
 		{types.MergePatchType, `{"metadata":{"labels":{"patched":"0"}}}`},
 		{types.StrategicMergePatchType, `{"metadata":{"labels":{"patched":"1"}}}`},
 		{types.JSONPatchType, `[{"op":"replace","path":"/metadata/labels/patched","value":"2"}]`},
-		{types.ApplyPatchType, fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":"verbs-one","labels":{"patched":"3"}}}`, v.k.version, kindOf[v.k.plural])},
+		{types.ApplyPatchType, fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":%q,"labels":{"patched":"3"}}}`, v.k.version, kindOf[v.k.plural], v.named("one"))},
 	} {
 		o := metav1.PatchOptions{}
 		if patch.kind == types.ApplyPatchType {
 			force := true
 			o = metav1.PatchOptions{FieldManager: "verbs", Force: &force}
 		}
-		got := v.good("patch " + string(patch.kind))(v.own.Patch(ctx, "verbs-one", patch.kind, []byte(patch.body), o))
+		got := v.good("patch " + string(patch.kind))(v.own.Patch(ctx, v.named("one"), patch.kind, []byte(patch.body), o))
 		if got.GetLabels()["patched"] != fmt.Sprint(i) {
 			v.Errorf("patch %s: got labels %v", patch.kind, got.GetLabels())
 		}
-		v.expect(w, watch.Modified, "verbs-one")
+		v.expect(w, watch.Modified, v.named("one"))
 	}
 	v.update(w)
-	v.good("create")(v.own.Create(ctx, v.sample("verbs-two"), metav1.CreateOptions{}))
-	v.expect(w, watch.Added, "verbs-two")
+	v.good("create")(v.own.Create(ctx, v.sample(v.named("two")), metav1.CreateOptions{}))
+	v.expect(w, watch.Added, v.named("two"))
 	v.counts(2)
-	if err := v.own.Delete(ctx, "verbs-one", metav1.DeleteOptions{}); err != nil {
+	if err := v.own.Delete(ctx, v.named("one"), metav1.DeleteOptions{}); err != nil {
 		v.Fatalf("delete: %v", err)
 	}
-	v.expect(w, watch.Deleted, "verbs-one")
-	v.good("create")(v.own.Create(ctx, v.sample("verbs-three"), metav1.CreateOptions{}))
+	v.expect(w, watch.Deleted, v.named("one"))
+	v.good("create")(v.own.Create(ctx, v.sample(v.named("three")), metav1.CreateOptions{}))
 	v.deleteAll()
-	v.expect(w, watch.Deleted, "verbs-two")
+	v.expect(w, watch.Deleted, v.named("two"))
 	wait.Until(v.T, func() error {
 		list, err := v.own.List(ctx, v.chosen())
 		if err == nil && len(list.Items) != 0 {
@@ -254,7 +268,7 @@ func (v *verbs) update(w watch.Interface) {
 	v.Helper()
 	ctx := v.Context()
 	err := wait.Try(wait.Patience, func() error {
-		got, err := v.own.Get(ctx, "verbs-one", metav1.GetOptions{})
+		got, err := v.own.Get(ctx, v.named("one"), metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -273,7 +287,7 @@ func (v *verbs) update(w watch.Interface) {
 	if err != nil {
 		v.Fatalf("update: %v", err)
 	}
-	v.expect(w, watch.Modified, "verbs-one")
+	v.expect(w, watch.Modified, v.named("one"))
 }
 
 // counts lists the objects, in the namespace and in all, whole and in chunks.
@@ -332,6 +346,7 @@ var kindOf = map[string]string{
 	"csistoragecapacities": "CSIStorageCapacity", "volumeattributesclasses": "VolumeAttributesClass",
 	"certificatesigningrequests": "CertificateSigningRequest", "deviceclasses": "DeviceClass", "devicetaintrules": "DeviceTaintRule",
 	"resourceclaims": "ResourceClaim", "resourceclaimtemplates": "ResourceClaimTemplate", "resourceslices": "ResourceSlice",
+	"ingresses": "Ingress", "ingressclasses": "IngressClass", "ipaddresses": "IPAddress", "networkpolicies": "NetworkPolicy",
 }
 
 // aRequest is a request for a certificate, in PEM and base64.

@@ -44,6 +44,11 @@ func (c *cluster) newAgent(t *testing.T) *agent {
 	m.neighbour.Addr("eth1", agentRouterIP+"/24")
 	m.neighbour.Router()
 	m.host.Route("0.0.0.0/0", agentRouterIP)
+	if c.router != "" {
+		if o := m.run(t.Context(), strings.NewReader(c.router), "nsenter", "--net="+c.neighbour.Path(), "nft", "-f", "-"); o.code != 0 {
+			t.Fatalf("give the router its rules: %s", o.all())
+		}
+	}
 	a := &agent{machine: m.furnish(t)}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -171,11 +176,19 @@ spec:
 	id := strings.TrimPrefix(pod.Status.ContainerStatuses[0].ContainerID, "containerd://")
 	url := "http://" + service.Spec.ClusterIP + ":8080/"
 	wait.Until(t, func() error { return second(get(a.host, url)) })
+	if o := a.status(t); o.code != 0 || !strings.Contains(o.stdout, "node     agent: ready") || !strings.Contains(o.stdout, "server   https://"+machineIP+":6443: ready") || !strings.Contains(o.stdout, "pods     1") {
+		t.Errorf("status on the agent's machine: got %s", o.all())
+	}
 	before, err := a.tasks()
 	if err != nil || before[id] == 0 {
 		t.Fatalf("got tasks %v, %v, want one of %s", before, err, id)
 	}
-	for kind, text := range map[string]string{"pods": string(made.UID), "endpointslices.discovery.k8s.io": pod.Status.PodIP, "nodes": agentName, "services": string(service.UID), "secrets": "s", "configmaps": "c", "namespaces": ns} {
+	slices, err := c.client.DiscoveryV1().EndpointSlices(ns).List(t.Context(), metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=web"})
+	if err != nil || len(slices.Items) != 1 {
+		t.Fatalf("got slices %v, %v, want one", slices, err)
+	}
+	ready := slices.Items[0].ResourceVersion // an earlier one has the pod that is not ready
+	for kind, text := range map[string]string{"pods": string(made.UID), "endpointslices.discovery.k8s.io": ready, "nodes": agentName, "services": string(service.UID), "secrets": "s", "configmaps": "c", "namespaces": ns} {
 		wait.Until(t, func() error { return a.knows(kind, text) })
 	}
 
@@ -192,6 +205,9 @@ spec:
 		return "", 0
 	}
 	wait.Until(t, func() error { return second(a.logHas("what was known earlier counts")) })
+	if o := a.status(t); o.code != 3 || !strings.Contains(o.stdout, "no server is ready: pods go on") {
+		t.Errorf("status on the agent's machine without a server: got %s", o.all())
+	}
 	if err := syscall.Kill(before[id], syscall.SIGKILL); err != nil {
 		t.Fatalf("the container did not go on: %v", err)
 	}
@@ -222,6 +238,12 @@ func (a *agent) knows(kind, text string) error {
 		}
 	}
 	return fmt.Errorf("the agent does not know %s of %s: %w", text, kind, errors.Join(err, errors.New("it is in none of the files")))
+}
+
+// status asks how the machine is, as a person there does.
+func (a *agent) status(t *testing.T) output {
+	t.Helper()
+	return a.run(t.Context(), nil, a.bin, "status", "--data-dir", a.DataDir, "--run-dir", a.RunDir)
 }
 
 // second is the error of what returns something else as well.

@@ -4,7 +4,7 @@ import "testing"
 
 // TestCluster shares one cluster between all tests that leave it as it was.
 func TestCluster(t *testing.T) {
-	c := newCluster(t)
+	c := newCluster(t, "--load-balancer", "nodes,lan="+balancerPool)
 	t.Run("together", func(t *testing.T) {
 		for name, test := range map[string]func(*testing.T, *cluster){
 			"deployment of the documents": testDocumentDeployment,
@@ -48,6 +48,7 @@ func TestCluster(t *testing.T) {
 			"resolver settings":           testResolverSettings,
 			"service account":             testServiceAccount,
 			"pod network":                 testPodNetwork,
+			"network policies":            testNetworkPolicies,
 			"API service":                 testAPIService,
 			"issuer":                      testIssuer,
 			"proxy":                       testProxy,
@@ -56,6 +57,7 @@ func TestCluster(t *testing.T) {
 			"affinity":                    testAffinity,
 			"autoscaling":                 testAutoscaling,
 			"service types":               testServiceTypes,
+			"balancers":                   testBalancers,
 			"unschedulable":               testUnschedulable,
 			"extended resources":          testExtendedResources,
 			"bad manifests":               testBadManifests,

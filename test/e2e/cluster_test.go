@@ -27,6 +27,7 @@ import (
 type cluster struct {
 	*machine
 	args   []string // flags beyond the directories
+	router string   // rules of nft for the router in front of an agent's machine; empty: none
 	config *rest.Config
 	client kubernetes.Interface
 	proc   *exec.Cmd // the running server, or nil
@@ -43,6 +44,14 @@ func newCluster(t *testing.T, args ...string) *cluster {
 // setOut starts the cluster's server, with all images, until the end of the test.
 func (c *cluster) setOut(t *testing.T) *cluster {
 	t.Helper()
+	c.setOutBare(t)
+	c.importImages(t, c.images...)
+	return c
+}
+
+// setOutBare does the same without images: the server may have no node.
+func (c *cluster) setOutBare(t *testing.T) *cluster {
+	t.Helper()
 	t.Cleanup(func() {
 		if t.Failed() {
 			c.explain(t)
@@ -54,7 +63,6 @@ func (c *cluster) setOut(t *testing.T) *cluster {
 	})
 	c.serve(t)
 	c.connect(t)
-	c.importImages(t, c.images...)
 	return c
 }
 

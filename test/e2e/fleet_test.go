@@ -25,6 +25,7 @@ spec:
     metadata: {labels: {app: web}}
     spec:
       terminationGracePeriodSeconds: 1
+      tolerations: [{key: node-role.kubernetes.io/control-plane}]
       containers:
       - {name: c, image: "kemudi.local/agnhost:1", args: [netexec], ports: [{containerPort: 8080}], readinessProbe: {httpGet: {path: /healthz, port: 8080}}}
 ---
@@ -36,11 +37,26 @@ spec:
   ports: [{port: 80, targetPort: 8080}]
 `
 
+const userPods = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: users}
+spec:
+  replicas: 4
+  selector: {matchLabels: {app: users}}
+  template:
+    metadata: {labels: {app: users}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers: [{name: c, image: "kemudi.local/agnhost:1", args: [pause]}]
+`
+
 // TestFurtherNodesOnOneMachine brings up three nodes, has pods on each reach those on the
 // others, and stops and starts all of it.
 func TestFurtherNodesOnOneMachine(t *testing.T) {
 	t.Parallel()
-	m := newMachine(t)
+	enter(t, 3)
+	m := makeMachine(t)
 	dirs := []string{"--data-dir", m.DataDir, "--run-dir", m.RunDir}
 	command := func(args ...string) string {
 		t.Helper()
@@ -51,7 +67,8 @@ func TestFurtherNodesOnOneMachine(t *testing.T) {
 		return o.stdout
 	}
 	agnhost := m.images[slices.IndexFunc(m.images, func(file string) bool { return filepath.Base(file) == "agnhost-1.tar" })]
-	up := []string{"up", "--kubeconfig", "", "--agents", "2", "--import", agnhost, "--", "--pod-logs-dir", m.LogsDir}
+	up := []string{"up", "--kubeconfig", "", "--agents", "2", "--import", agnhost, "--", "--pod-logs-dir", m.LogsDir,
+		"--register-with-taints", "node-role.kubernetes.io/control-plane:NoSchedule", "--max-pods", "90", "--", "--node-labels", "example.com/for=users"}
 	said := command(up...)
 	for _, want := range []string{"node is ready: agent-1\n", "node is ready: agent-2\n", "imported kemudi.local/agnhost:1\n"} {
 		if !strings.Contains(said, want) {
@@ -66,17 +83,42 @@ func TestFurtherNodesOnOneMachine(t *testing.T) {
 		t.Fatalf("got nodes %q, want those of the server and two more", nodes)
 	}
 	trace.Proves(t, "C-445")
+	// What is said of servers is so on agents as far as it is not what runs there.
+	if got := k.do(t, "get", "nodes", "-l", "example.com/for=users", "-o", "jsonpath={.items[*].metadata.name}"); got != "agent-1 agent-2" {
+		t.Errorf("labels of agents: got them on %q", got)
+	}
+	if got := k.do(t, "get", "nodes", "-o", "jsonpath={.items[*].status.capacity.pods}"); got != "90 90 90" {
+		t.Errorf("got capacities for %q pods, want 90 on each node", got)
+	}
 
-	k.apply(t, webOnEachNode)
+	k.apply(t, webOnEachNode+"---"+userPods)
 	k.do(t, "rollout", "status", "daemonset/web", patient)
 	pods := c.pods(t, "default", "app=web")
 	c.wantEachOther(t, pods)
+	trace.Proves(t, "COMP-024", "COMP-028") // by their agents and proxies, and by names
+	k.do(t, "rollout", "status", "deployment/users", patient)
+	users := c.pods(t, "default", "app=users")
+	if len(users) != 4 {
+		t.Errorf("got %d pods of users, want 4", len(users))
+	}
+	for i := range users {
+		if on := users[i].Spec.NodeName; on != "agent-1" && on != "agent-2" {
+			t.Errorf("pod %s of a user runs on %s, beside the control plane", users[i].Name, on)
+		}
+	}
+	trace.Proves(t, "COMP-004")
 	for i := range pods {
 		// By the agents of the nodes, which are reached by their addresses or by their tunnels.
 		if got := k.do(t, "exec", pods[i].Name, "--", "/agnhost", "help"); !strings.Contains(got, "netexec") {
 			t.Errorf("exec on %s: got %q", pods[i].Spec.NodeName, got)
 		}
 		k.wants(t, []string{"Started HTTP server on port 8080"}, "logs", pods[i].Name)
+		metrics := k.do(t, "get", "--raw", "/api/v1/nodes/"+pods[i].Spec.NodeName+"/proxy/metrics")
+		for _, want := range []string{"\nkubelet_running_pods ", "\nkubeproxy_sync_proxy_rules_last_timestamp_seconds 1.", "\nprocess_resident_memory_bytes "} {
+			if !strings.Contains(metrics, want) {
+				t.Errorf("metrics of %s: got\n%s\nwant them to contain %q", pods[i].Spec.NodeName, metrics, want)
+			}
+		}
 	}
 
 	before := c.containers(t, "default", "app=web")
@@ -113,10 +155,13 @@ func (c *cluster) wantEachOther(t *testing.T, pods []corev1.Pod) {
 		ask := func(what string, target, want string) {
 			t.Helper()
 			url := "http://" + pods[i].Status.PodIP + ":8080/dial?request=" + what + "&protocol=http&tries=1&" + target
-			got, err := get(c.host, url)
-			if err != nil || !strings.Contains(got, want) {
-				t.Errorf("from %s: %s: got %q, %v, want %q", pods[i].Spec.NodeName, target, got, err, want)
-			}
+			wait.Until(t, func() error { // a node hears of services and of other nodes in its own time
+				got, err := get(c.host, url)
+				if err != nil || !strings.Contains(got, want) {
+					return fmt.Errorf("from %s: %s: got %q, %v, want %q", pods[i].Spec.NodeName, target, got, err, want)
+				}
+				return nil
+			})
 		}
 		for j := range pods {
 			ask("hostname", "host="+pods[j].Status.PodIP+"&port=8080", pods[j].Name)

@@ -167,47 +167,53 @@ func testBadPods(t *testing.T, c *cluster) {
 	})
 }
 
-// testStuckRollout keeps the old pods while the new ones cannot start, and is undone.
+// testStuckRollout keeps the old pods while the new ones cannot start, and is undone. The deadline
+// is set once the rollout stands still: before, a slow machine might miss it between two steps.
 func testStuckRollout(t *testing.T, c *cluster) {
 	k := c.kubectl().in(c.namespace(t))
 	k.apply(t, twoWebs)
 	k.rolledOut(t, "web")
-	k.do(t, "patch", "deployment", "web", "-p", `{"spec":{"progressDeadlineSeconds":3}}`)
-	k.do(t, "set", "image", "deployment/web", "web=127.0.0.1:1/none:1")
-	trace.Proves(t, "DEP-079/images", "DEP-088")
-	if o := k.try(t, "", "rollout", "status", "deployment/web"); o.code != 1 || !strings.Contains(o.stderr, `error: deployment "web" exceeded its progress deadline`) {
-		t.Errorf("rollout status: got %+v", o)
-	}
-	trace.Proves(t, "DEP-053")
-	k.wants(t, []string{"2/2     1            2"}, "get", "deployment", "web")
-	trace.Proves(t, "DEP-052")
-	for _, tc := range []struct {
-		args, line string
-		n          int
-	}{
-		{"get pods", ` 1/1 +Running +0 `, 2}, {"get pods", ` 0/1 +ImagePullBackOff +0 `, 1}, {"get replicasets", ` 2 +2 +2 `, 1}, {"get replicasets", ` 1 +1 +0 `, 1},
-	} {
+	lines := func(args, line string, n int) {
+		t.Helper()
 		wait.Until(t, func() error {
-			got := k.do(t, strings.Fields(tc.args)...)
-			if n := len(regexp.MustCompile(tc.line).FindAllString(got, -1)); n != tc.n {
-				return fmt.Errorf("%s: got %q, want %d lines with %q", tc.args, got, tc.n, tc.line)
+			got := k.do(t, strings.Fields(args)...)
+			if found := len(regexp.MustCompile(line).FindAllString(got, -1)); found != n {
+				return fmt.Errorf("%s: got %q, want %d lines with %q", args, got, n, line)
 			}
 			return nil
 		})
 	}
+	stuck := func() {
+		t.Helper()
+		k.do(t, "patch", "deployment", "web", "-p", `{"spec":{"progressDeadlineSeconds":3}}`)
+		if o := k.try(t, "", "rollout", "status", "deployment/web"); o.code != 1 || !strings.Contains(o.stderr, `error: deployment "web" exceeded its progress deadline`) {
+			t.Errorf("rollout status: got %+v", o)
+		}
+	}
+	k.do(t, "set", "image", "deployment/web", "web=127.0.0.1:1/none:1")
+	trace.Proves(t, "DEP-052", "DEP-053")
+	lines("get pods", ` 1/1 +Running +0 `, 2)
+	lines("get pods", ` 0/1 +ImagePullBackOff +0 `, 1)
+	lines("get replicasets", ` 2 +2 +2 `, 1)
+	lines("get replicasets", ` 1 +1 +0 `, 1)
+	lines("get deployment web", `2/2     1            2`, 1)
+	trace.Proves(t, "DEP-079/images", "DEP-088")
+	stuck()
+	k.wants(t, []string{"2/2     1            2"}, "get", "deployment", "web")
 	trace.Proves(t, "DEP-081")
 	k.wants(t, []string{"Progressing    False   ProgressDeadlineExceeded"}, "describe", "deployment", "web")
 	k.do(t, "patch", "deployment", "web", "-p", `{"spec":{"progressDeadlineSeconds":600}}`)
 	k.do(t, "rollout", "undo", "deployment/web")
 	k.rolledOut(t, "web")
-	// A program that does not find what it needs, and ends again and again.
-	k.do(t, "patch", "deployment", "web", "-p", `{"spec":{"progressDeadlineSeconds":3,"minReadySeconds":2,"template":{"spec":{"containers":[{"name":"web","args":["--no-such-flag"]}]}}}}`)
+	// A program that does not find what it needs, and ends again and again; its probe keeps it from
+	// counting in between, however long it takes to end.
+	k.do(t, "patch", "deployment", "web", "-p", `{"spec":{"template":{"spec":{"containers":[{"name":"web","args":["--no-such-flag"],"readinessProbe":{"httpGet":{"path":"/readyz","port":8080}}}]}}}}`)
+	lines("get pods", ` 0/1 +(Error|CrashLoopBackOff|Running) +[1-9]`, 1)
+	lines("get deployment web", `2/2     1            2`, 1)
 	trace.Proves(t, "DEP-079/misconfiguration")
-	if o := k.try(t, "", "rollout", "status", "deployment/web"); o.code != 1 || !strings.Contains(o.stderr, `error: deployment "web" exceeded its progress deadline`) {
-		t.Errorf("rollout status: got %+v", o)
-	}
+	stuck()
 	k.wants(t, []string{"2/2     1            2"}, "get", "deployment", "web")
-	k.do(t, "patch", "deployment", "web", "-p", `{"spec":{"progressDeadlineSeconds":600,"minReadySeconds":0}}`)
+	k.do(t, "patch", "deployment", "web", "-p", `{"spec":{"progressDeadlineSeconds":600}}`)
 	k.do(t, "rollout", "undo", "deployment/web")
 	k.rolledOut(t, "web")
 }

@@ -82,21 +82,31 @@ func (m *machine) lookMounts(s hostState) error {
 	return nil
 }
 
-// lookProcesses finds processes that run a program of the machine, live in its
+func (m *machine) lookProcesses(s hostState) error {
+	list, err := m.processes()
+	for pid, line := range list {
+		s[fmt.Sprintf("process %d: %.200q", pid, line)] = true
+	}
+	return err
+}
+
+// processes finds the command lines of processes that run a program of the machine or were told of it, live in its
 // network namespace, have files of it for a root, or are in its cgroups. Who has
 // ended and only waits for its parent to notice does not count.
-func (m *machine) lookProcesses(s hostState) error {
-	netns, err := os.Stat(m.Netns)
+func (p *place) processes() (map[int]string, error) {
+	netns, err := os.Stat(p.Netns)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
-		return err
+		return nil, err
 	}
+	list := map[int]string{}
 	for _, dir := range dirs {
 		cmdline, _ := os.ReadFile(dir + "/cmdline")
-		if len(cmdline) == 0 || filepath.Base(dir) == strconv.Itoa(os.Getpid()) {
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		if len(cmdline) == 0 || err != nil || pid == os.Getpid() {
 			continue
 		}
 		exe, _ := os.Readlink(dir + "/exe")
@@ -104,15 +114,15 @@ func (m *machine) lookProcesses(s hostState) error {
 		mounts, _ := os.ReadFile(dir + "/mountinfo")
 		root := bytes.SplitN(mounts, []byte("\n"), 2)[0]
 		ns, err := os.Stat(dir + "/ns/net")
-		if m.ours(exe) || m.ours(string(root)) || bytes.Contains(cgroup, []byte(m.cgroup()+"\n")) || bytes.Contains(cgroup, []byte(m.cgroup()+"/")) ||
-			err == nil && os.SameFile(ns, netns) {
-			s[fmt.Sprintf("process %s: %.200q", filepath.Base(dir), cmdline)] = true
+		inside := slices.ContainsFunc([]string{"\n", "/", "-"}, func(end string) bool { return bytes.Contains(cgroup, []byte(p.cgroup()+end)) })
+		if p.ours(exe) || p.ours(string(cmdline)) || p.ours(string(root)) || inside || err == nil && os.SameFile(ns, netns) {
+			list[pid] = string(cmdline)
 		}
 	}
-	return nil
+	return list, nil
 }
 
-// cgroup is the one that the machine's pods live in.
+// cgroup is the one that the machine's pods live in. Those of machines in the machine begin so.
 func (p *place) cgroup() string { return "/kemudi-" + filepath.Base(p.RunDir) }
 
 func (m *machine) lookCgroups(s hostState) error {
@@ -121,8 +131,12 @@ func (m *machine) lookCgroups(s hostState) error {
 		return err
 	}
 	for _, dir := range append(dirs, "/sys/fs/cgroup") {
-		if _, err := os.Stat(dir + m.cgroup()); err == nil {
-			s["cgroup "+dir+m.cgroup()] = true
+		groups, err := filepath.Glob(dir + m.cgroup() + "*")
+		if err != nil {
+			return err
+		}
+		for _, group := range groups {
+			s["cgroup "+group] = true
 		}
 	}
 	return nil
@@ -165,6 +179,13 @@ func (m *machine) lookNetwork(s hostState) error {
 	}
 	for _, rule := range rules {
 		s["rule "+rule.String()] = true
+	}
+	inside, err := filepath.Glob("/run/netns/" + filepath.Base(m.RunDir) + "-*") // of machines in the machine
+	if err != nil {
+		return err
+	}
+	for _, name := range inside {
+		s["network namespace "+name] = true
 	}
 	return m.host.Do(func() error {
 		for _, name := range []string{

@@ -28,12 +28,19 @@ type load struct {
 // connections, until the load is ended.
 func startLoad(t *testing.T, h *nettest.Host, url string) *load {
 	t.Helper()
+	kept := httpClient(h)
+	kept.Transport.(*http.Transport).DisableKeepAlives = false
+	return startLoadOf(t, url, httpClient(h), kept)
+}
+
+// startLoadOf has each of the clients send a request every few milliseconds, until the
+// load is ended.
+func startLoadOf(t *testing.T, url string, clients ...*http.Client) *load {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	l := &load{stop: cancel}
 	l.mu.answers = map[string]int{}
-	kept := httpClient(h)
-	kept.Transport.(*http.Transport).DisableKeepAlives = false
-	for _, client := range []*http.Client{httpClient(h), kept} {
+	for _, client := range clients {
 		l.wg.Go(func() {
 			tick := time.NewTicker(4 * time.Millisecond)
 			defer tick.Stop()
@@ -47,7 +54,13 @@ func startLoad(t *testing.T, h *nettest.Host, url string) *load {
 			}
 		})
 	}
-	t.Cleanup(func() { l.stop(); l.wg.Wait(); kept.CloseIdleConnections() })
+	t.Cleanup(func() {
+		l.stop()
+		l.wg.Wait()
+		for _, client := range clients {
+			client.CloseIdleConnections()
+		}
+	})
 	return l
 }
 

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -50,16 +51,41 @@ type machine struct {
 	before          hostState
 }
 
-// slots bounds how many machines there are at a time, each with a server of its own.
-var slots = make(chan struct{}, 3)
+// room is for as many servers and agents as there may be at a time. Each wants a processor when it
+// starts, and what they wait for meanwhile comes later and later.
+var room = make(chan struct{}, 4)
 
-// newMachine makes a machine. At the end of the test it is reset, and the test
+// door is held by who enters: two who have half of what they want would wait for each other.
+var door sync.Mutex
+
+// enter waits for room until the end of the test.
+func enter(t *testing.T, places int) {
+	t.Helper()
+	places = min(places, cap(room))
+	door.Lock()
+	defer door.Unlock()
+	for range places {
+		room <- struct{}{}
+	}
+	t.Cleanup(func() {
+		for range places {
+			<-room
+		}
+	})
+}
+
+// newMachine makes a machine for a server. At the end of the test it is reset, and the test
 // fails if something of it is left.
 func newMachine(t *testing.T) *machine {
 	t.Helper()
+	enter(t, 1)
+	return makeMachine(t)
+}
+
+// makeMachine is newMachine for those who have entered.
+func makeMachine(t *testing.T) *machine {
+	t.Helper()
 	m := &machine{build: need(t)}
-	slots <- struct{}{}
-	t.Cleanup(func() { <-slots })
 	m.host, m.neighbour = nettest.New(t, "machine"), nettest.New(t, "neighbour")
 	nettest.Link(m.host, "eth0", m.neighbour, "eth0")
 	m.host.Addr("eth0", machineIP+"/24")
@@ -126,6 +152,11 @@ func (p *place) wipe(ctx context.Context) error {
 		errs = append(errs, unix.Unmount(mounts[i].Mountpoint, unix.MNT_DETACH))
 	}
 	errs = append(errs, os.RemoveAll(p.Dir), os.RemoveAll(p.RunDir))
+	further, err := filepath.Glob(p.RunDir + "-*") // of machines in a machine
+	errs = append(errs, err)
+	for _, dir := range further {
+		errs = append(errs, os.RemoveAll(dir))
+	}
 	if os.Getenv(janitorEnv) != "" { // else the test removes them
 		for _, name := range []string{p.Netns, p.Peer} {
 			_ = unix.Unmount(name, unix.MNT_DETACH)

@@ -30,6 +30,15 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if dir := os.Getenv(etcdEnv); dir != "" {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		if err := runEtcd(ctx, dir); err != nil {
+			fmt.Fprintln(os.Stderr, "e2e: etcd:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	// The tests mostly wait; their number is not bound to that of processors.
 	if err := flag.Set("test.parallel", "12"); err != nil {
 		panic(err)

@@ -47,7 +47,8 @@ func testPodNetwork(t *testing.T, c *cluster) {
 }
 
 // testAPIService looks at the service by which pods find the API, and at what
-// else this machine serves to others: nothing of the control plane.
+// else this machine serves to others: nothing of the control plane. (Whether a node takes connections
+// of services, which balancers ask on port 10256, is for everybody.)
 func testAPIService(t *testing.T, c *cluster) {
 	k := c.kubectl()
 	trace.Proves(t, "C-190", "C-230")
@@ -65,7 +66,7 @@ func testAPIService(t *testing.T, c *cluster) {
 		t.Errorf("the API's endpoint is ready: got %q, want true", got)
 	}
 	trace.Proves(t, "COMM-003")
-	for port, what := range map[int]string{2379: "etcd", 2380: "etcd's peers", 10259: "the scheduler", 10257: "the controllers", 10256: "the service proxy", 10255: "the kubelet without a certificate", 8080: "the API without a certificate"} {
+	for port, what := range map[int]string{2379: "etcd", 2380: "etcd's peers", 10259: "the scheduler", 10257: "the controllers", 10255: "the kubelet without a certificate", 8080: "the API without a certificate"} {
 		if conn, err := c.neighbour.Dial("tcp", fmt.Sprintf("%s:%d", machineIP, port)); !errors.Is(err, unix.ECONNREFUSED) {
 			t.Errorf("port %d, that of %s: got %v, %v, want a refusal", port, what, conn, err)
 		}
@@ -80,6 +81,7 @@ func testAPIService(t *testing.T, c *cluster) {
 	if _, err := conn.Write([]byte("GET /livez HTTP/1.0\r\n\r\n")); err != nil {
 		t.Fatal(err)
 	}
+	trace.Proves(t, "COMM-009")
 	if n, _ := conn.Read(buf); !strings.HasPrefix(string(buf[:n]), "HTTP/1.0 400 Bad Request\r\n") {
 		t.Errorf("the API without TLS: got %q, want 400", buf[:n])
 	}

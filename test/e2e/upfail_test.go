@@ -43,7 +43,7 @@ func TestUpFailsClearly(t *testing.T) {
 		{"disk that runs no programs", filepath.Join(noexec, "data"), nil, 1, []string{"(mounted noexec)", "--data-dir"}},
 		{"name that no node can have", m.DataDir, []string{"--", "--node-name", "my_host"}, 1, []string{`a node cannot be called "my_host"`, "--node-name"}},
 		{"wrong setting", m.DataDir, []string{"--config", broken}, 2, []string{`broken.yaml: unknown key "secure-prot"`}},
-		{"wrong flag of the server", m.DataDir, []string{"--", "--secure-prot", "1"}, 1, []string{"the server ended while starting (exit status 2)", "unknown flag: --secure-prot"}},
+		{"wrong flag of the server", m.DataDir, []string{"--", "--secure-prot", "1"}, 2, []string{"flags of kemudi server: unknown flag: --secure-prot"}},
 		{"address that the machine does not have", m.DataDir, []string{"--", "--bind-address", "192.0.2.1"}, 1, []string{"192.0.2.1:6443: bind: cannot assign requested address"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -363,7 +363,7 @@ kind: CronJob
 metadata: {name: tick}
 spec:
   schedule: "* * * * *"
-  successfulJobsHistoryLimit: 1
+  successfulJobsHistoryLimit: 2 # that made by hand stays, whenever the minute is over
   jobTemplate: {spec: {template: {spec: {restartPolicy: OnFailure, terminationGracePeriodSeconds: 0,
     containers: [{name: c, image: "kemudi.local/busybox:1", command: [echo, tick]}]}}}}
 `)

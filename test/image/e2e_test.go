@@ -16,6 +16,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/container"
 	"github.com/kemudi/kemudi/test/image"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // TestImagesRun imports every image into a real runtime and runs it.
@@ -191,17 +192,17 @@ func (r *liveRuntime) runToEnd(name string, c *runtimeapi.ContainerConfig) (code
 	return code, r.log(name)
 }
 
-// await looks until what is so, for 20 s at most.
+// await looks until what is so.
 func (r *liveRuntime) await(what string, so func() bool) {
 	r.Helper()
-	tick, timeout := time.NewTicker(10*time.Millisecond), time.After(20*time.Second)
+	tick, timeout := time.NewTicker(10*time.Millisecond), time.After(wait.Patience)
 	defer tick.Stop()
 	for !so() {
 		select {
 		case <-tick.C:
 		case <-timeout:
 			name, _, _ := strings.Cut(what, " ")
-			r.Fatalf("not after 20 s: %s; its log:\n%s", what, r.log(name))
+			r.Fatalf("not after %s: %s; its log:\n%s", wait.Patience, what, r.log(name))
 		}
 	}
 }

@@ -26,7 +26,7 @@ import (
 type options struct {
 	race, pointers, flags, only, check string
 	times, again                       int
-	busy                               bool
+	busy, memory                       bool
 }
 
 func main() {
@@ -39,6 +39,7 @@ func main() {
 	flag.StringVar(&o.check, "check", "", "`program` to run beside the tests; it must find nothing")
 	flag.IntVar(&o.times, "times", 1, "run everything this many `times`")
 	flag.IntVar(&o.again, "again", 0, "run a package with failed tests this many `times` more, and let it pass if it passes them all")
+	flag.BoolVar(&o.memory, "memory", false, "have tests but those on the machine itself write to memory, if there is enough")
 	flag.BoolVar(&o.busy, "busy", false, "have other programs take all processors meanwhile")
 	flag.Parse()
 	if *spinning {
@@ -55,14 +56,15 @@ func main() {
 
 // runner runs passes, and remembers what is to be said at the end.
 type runner struct {
-	o     options
-	gocmd string
-	w     io.Writer
-	mu    struct {
+	o       options
+	gocmd   string
+	w       io.Writer
+	scratch string // where tests write that are not on the machine itself; empty: as the environment says
+	mu      struct {
 		sync.Mutex
 		skipped map[test]string // tests, each with its reason
 		failed  []failure
-		flaked  []string // what passes have said of failures that did not come again
+		flaked  []failure // that did not come again
 	}
 }
 
@@ -85,6 +87,10 @@ func (r *runner) run(ctx context.Context) error {
 			return err
 		}
 		defer stop()
+	}
+	if r.o.memory {
+		remove := r.inMemory()
+		defer remove()
 	}
 	for round := range r.o.times {
 		if r.o.times > 1 {
@@ -134,7 +140,51 @@ func (r *runner) passes(ctx context.Context) ([]pass, error) {
 		return nil, fmt.Errorf("pattern of packages: %w", err)
 	}
 	all = slices.DeleteFunc(all, func(pkg string) bool { return !only.MatchString(strings.TrimPrefix(pkg, modulePath)) })
-	return plan(all, race, pointers), nil
+	passes := plan(all, race, pointers)
+	left, err := r.leftOut(ctx, passes)
+	if err != nil {
+		return nil, err
+	}
+	if len(left) > 0 {
+		passes = slices.Insert(passes, 0, leftOut(left))
+	}
+	return passes, nil
+}
+
+var testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+
+// leftOut finds the tests that are not compiled under the race detector, of packages in passes that are:
+// processes that are killed cost much there, and show nothing more.
+func (r *runner) leftOut(ctx context.Context, passes []pass) (map[string][]string, error) {
+	tests := map[string][]string{}
+	for _, p := range passes {
+		if !p.race {
+			continue
+		}
+		const files = `{{range .TestGoFiles}}{{$.ImportPath}}:{{$.Dir}}/{{.}} {{end}}`
+		plain, err := r.list(ctx, append([]string{"-f", files}, p.packages...)...)
+		if err != nil {
+			return nil, err
+		}
+		with, err := r.list(ctx, append([]string{"-f", files, "-tags", "race"}, p.packages...)...)
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range plain {
+			if slices.Contains(with, file) {
+				continue
+			}
+			pkg, path, _ := strings.Cut(file, ":")
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return nil, fmt.Errorf("find tests without the race detector: %w", err)
+			}
+			for _, found := range testFunc.FindAllSubmatch(text, -1) {
+				tests[pkg] = append(tests[pkg], string(found[1]))
+			}
+		}
+	}
+	return tests, nil
 }
 
 // listSome lists what matches patterns, if there is any.
@@ -162,7 +212,11 @@ func (r *runner) pass(ctx context.Context, p pass) {
 	defer r.mu.Unlock()
 	maps.Copy(r.mu.skipped, out.mu.skipped)
 	if err != nil {
-		r.mu.failed = append(r.mu.failed, failure{p, slices.Sorted(maps.Keys(out.mu.failing)), out.mu.certain, fmt.Sprintf("tests %s:\n%s", p.name, out.mu.failed.String())})
+		briefs := out.mu.briefs
+		if said := out.mu.loose[""]; len(said) > 0 {
+			briefs = append(briefs, brief{title: "go test of tests " + p.name, said: said})
+		}
+		r.mu.failed = append(r.mu.failed, failure{p, out.mu.failing, out.mu.certain, fmt.Sprintf("tests %s:\n%s", p.name, out.mu.failed.String()), briefs})
 	}
 }
 
@@ -176,7 +230,10 @@ func (r *runner) check(ctx context.Context) {
 	if err := cmd.Run(); err != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.mu.failed = append(r.mu.failed, failure{certain: true, text: fmt.Sprintf("%s: %v\n%s", r.o.check, err, said.String())})
+		title := fmt.Sprintf("%s: %v", r.o.check, err)
+		r.mu.failed = append(r.mu.failed, failure{
+			certain: true, text: title + "\n" + said.String(), briefs: []brief{{title: title, said: []string{said.String()}}},
+		})
 	}
 }
 
@@ -201,6 +258,9 @@ func (r *runner) goTest(ctx context.Context, p pass, out *output) error {
 	cmd.Env = os.Environ()
 	if p.race { // which needs cgo
 		cmd.Env = append(cmd.Env, "CGO_ENABLED=1")
+	}
+	if r.scratch != "" && p.lane() != machine {
+		cmd.Env = append(cmd.Env, "TMPDIR="+r.scratch, "GOTMPDIR="+os.TempDir()) // what go builds is too large
 	}
 	stdout, err := cmd.StdoutPipe()
 	if err == nil {
@@ -271,7 +331,10 @@ func (r *runner) summary() error {
 		r.say("%s\n", line)
 	}
 	if len(r.mu.flaked) > 0 {
-		r.say("--- FLAKES: this failed, then passed %d times. Each is a bug, find its cause:\n%s", r.o.again, strings.Join(r.mu.flaked, ""))
+		r.say("--- FLAKES: this failed, then passed %d times. Each is a bug, find its cause:\n", r.o.again)
+		for _, f := range r.mu.flaked {
+			r.say("%s", f.text)
+		}
 	}
 	if len(r.mu.failed) == 0 {
 		return nil
@@ -280,5 +343,6 @@ func (r *runner) summary() error {
 	for _, f := range r.mu.failed {
 		r.say("%s", f.text)
 	}
+	r.say("--- what failed, in short:\n%s", short(r.mu.failed))
 	return errTests
 }

@@ -46,21 +46,24 @@ type output struct {
 
 	mu struct {
 		sync.Mutex
-		said    time.Time          // when something was last written
-		done    int                // packages
-		running map[test]time.Time // since when
-		held    map[test][]string  // what a test has printed, until it ends
-		skipped map[test]string    // tests, each with its reason
-		failed  bytes.Buffer       // what was written of failures
-		failing map[string]bool    // packages with tests that failed
-		certain bool               // something failed that is no chance
+		said    time.Time           // when something was last written
+		done    int                 // packages
+		running map[test]time.Time  // since when
+		held    map[test][]string   // what a test has printed, until it ends
+		skipped map[test]string     // tests, each with its reason
+		failed  bytes.Buffer        // what was written of failures
+		failing map[string][]string // tests that failed, by package
+		loose   map[string][]string // what packages have said beside their tests; by "": what go test has
+		briefs  []brief             // what failed
+		certain bool                // something failed that is no chance
 	}
 }
 
 func newOutput(w io.Writer, p pass, now func() time.Time) *output {
 	o := &output{w: w, pass: p, now: now, began: now()}
 	o.mu.said = o.began
-	o.mu.running, o.mu.held, o.mu.skipped, o.mu.failing = map[test]time.Time{}, map[test][]string{}, map[test]string{}, map[string]bool{}
+	o.mu.running, o.mu.held, o.mu.skipped = map[test]time.Time{}, map[test][]string{}, map[test]string{}
+	o.mu.failing, o.mu.loose = map[string][]string{}, map[string][]string{}
 	return o
 }
 
@@ -86,7 +89,7 @@ func (o *output) line(line []byte) {
 	defer o.mu.Unlock()
 	var e event
 	if json.Unmarshal(line, &e) != nil {
-		o.failLocked(string(line)) // go test itself has something to say
+		o.looseLocked("", string(line)) // go test itself has something to say
 		o.mu.certain = true
 		return
 	}
@@ -99,7 +102,7 @@ func (o *output) line(line []byte) {
 	case "output":
 		o.printedLocked(t, e.Output)
 	case "build-output":
-		o.failLocked(e.Output)
+		o.looseLocked("", e.Output)
 		o.mu.certain = true
 	case "pass", "skip", "fail":
 		o.endLocked(t, e.Action)
@@ -121,8 +124,14 @@ func (o *output) printedLocked(t test, text string) {
 	case strings.HasPrefix(text, "ok  "):
 		o.sayLocked(text)
 	default:
-		o.failLocked(text)
+		o.looseLocked(t.pkg, text)
 	}
+}
+
+// looseLocked is for what is of no test.
+func (o *output) looseLocked(pkg, text string) {
+	o.mu.loose[pkg] = append(o.mu.loose[pkg], text)
+	o.failLocked(text)
 }
 
 func (o *output) endLocked(t test, how string) {
@@ -130,23 +139,34 @@ func (o *output) endLocked(t test, how string) {
 	if t.name == "" {
 		o.mu.done++
 		// A process that ends badly though no test has failed, left something or was ended.
-		o.mu.certain = o.mu.certain || how == "fail" && !o.mu.failing[t.pkg]
+		alone := how == "fail" && len(o.mu.failing[t.pkg]) == 0
+		o.mu.certain = o.mu.certain || alone
+		said := o.mu.loose[t.pkg]
 		for _, left := range slices.SortedFunc(maps.Keys(o.mu.held), func(a, b test) int { return strings.Compare(a.name, b.name) }) {
 			if left.pkg == t.pkg && how == "fail" { // what ran when the process ended
 				o.failLocked(strings.Join(o.mu.held[left], ""))
+				said = append(said, o.mu.held[left]...)
 			}
 			if left.pkg == t.pkg {
 				delete(o.mu.held, left)
 			}
+		}
+		if alone {
+			o.mu.briefs = append(o.mu.briefs, o.brief(t, said))
 		}
 		return
 	}
 	text := o.mu.held[t]
 	delete(o.mu.held, t)
 	if how == "fail" {
-		o.mu.failing[t.pkg] = true
+		o.mu.failing[t.pkg] = append(o.mu.failing[t.pkg], t.name)
+		o.mu.briefs = append(o.mu.briefs, o.brief(t, text))
 		o.failLocked(strings.Join(text, ""))
 	}
+}
+
+func (o *output) brief(of test, said []string) brief {
+	return brief{title: of.String() + ", tests " + o.pass.name, of: of, said: said}
 }
 
 // where matches the file and line before what a test says, of a child process too.

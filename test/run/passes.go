@@ -1,8 +1,11 @@
 package main
 
 import (
+	"maps"
 	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 )
 
 // pass is one call of go test.
@@ -10,8 +13,12 @@ type pass struct {
 	name     string
 	packages []string
 	race     bool // under the race detector
+	left     bool // what is not compiled under it, of packages that are
 	pointers bool // with what is done by package unsafe checked, as the race detector has it
 	alone    bool // one package after the other, beside those of other passes
+
+	tests []string // run these only; empty: all
+	times int      // run them so often, in the same process; 0: as the flags say
 }
 
 // A lane is what runs one after the other, beside the other lanes.
@@ -27,7 +34,7 @@ func (p pass) lane() lane {
 	switch {
 	case p.alone:
 		return machine
-	case p.race:
+	case p.race, p.left: // whose processes must not starve
 		return raced
 	}
 	return rest
@@ -57,6 +64,16 @@ func plan(all, race, pointers []string) []pass {
 	return slices.DeleteFunc(passes, func(p pass) bool { return len(p.packages) == 0 })
 }
 
+// leftOut is the pass for tests that are not compiled under the race detector: each by its name,
+// as their packages' others are in its pass.
+func leftOut(tests map[string][]string) pass {
+	p := pass{name: "that the race detector leaves out", left: true}
+	for _, pkg := range slices.Sorted(maps.Keys(tests)) {
+		p.packages, p.tests = append(p.packages, pkg), append(p.tests, tests[pkg]...)
+	}
+	return p
+}
+
 // args are what follows "go test".
 func (p pass) args(flags []string) []string {
 	args := append([]string{"-json", "-vet=off"}, flags...)
@@ -69,5 +86,24 @@ func (p pass) args(flags []string) []string {
 	if p.alone {
 		args = append(args, "-p=1")
 	}
+	if len(p.tests) > 0 {
+		args = append(args, "-run="+pattern(p.tests))
+	}
+	if p.times > 0 {
+		args = append(args, "-count="+strconv.Itoa(p.times))
+	}
 	return append(args, p.packages...)
+}
+
+// pattern matches tests by their whole names.
+func pattern(tests []string) string {
+	var all []string
+	for _, test := range tests {
+		var parts []string
+		for part := range strings.SplitSeq(test, "/") {
+			parts = append(parts, "^"+regexp.QuoteMeta(part)+"$")
+		}
+		all = append(all, strings.Join(parts, "/"))
+	}
+	return strings.Join(all, "|")
 }

@@ -61,6 +61,115 @@ func (s *script) event(action, pkg, test, text string) {
 	s.line(fmt.Appendf(nil, `{"Action":%q,"Package":%q,"Test":%q,"Output":%q}`, action, modulePath+pkg, test, text))
 }
 
+// TestFailuresAreToldInShort gives a log that is longer than what is kept of it.
+func TestFailuresAreToldInShort(t *testing.T) {
+	s := newScript(3)
+	say := func(pkg, test string, lines ...string) {
+		for _, line := range lines {
+			s.event("output", pkg, test, line+"\n")
+		}
+	}
+	logged := slices.Repeat([]string{"        time=now level=INFO msg=\"much happens\""}, 1000)
+	s.event("run", "a", "TestWhole", "")
+	s.event("run", "a", "TestWhole/part", "")
+	say("a", "TestWhole/part", logged...)
+	say("a", "TestWhole/part", "    a_test.go:7: got 1,", "        want 2", "    a_test.go:9: log of the server:")
+	say("a", "TestWhole/part", logged...)
+	say("a", "TestWhole/part", "    a_test.go:11: and this")
+	say("a", "TestWhole/part", "    --- FAIL: TestWhole/part (1.00s)")
+	s.event("fail", "a", "TestWhole/part", "")
+	say("a", "TestWhole", "--- FAIL: TestWhole (1.00s)")
+	s.event("fail", "a", "TestWhole", "")
+	s.event("fail", "a", "", "")
+
+	say("b", "TestOver", logged...)
+	say("b", "TestOver", "panic: test timed out after 15m0s", "\trunning tests:", "\t\tTestOver (14m0s)", "goroutine 1 [running]:")
+	say("b", "TestOver", slices.Repeat([]string{"testing.go:2682"}, 500)...)
+	say("b", "", "FAIL\tb\t900s")
+	s.event("fail", "b", "", "")
+
+	got := short([]failure{{briefs: s.mu.briefs}})
+	const logs = "        time=now level=INFO msg=\"much happens\"\n"
+	head := "FAILED a TestWhole/part, tests of a script\n    a_test.go:7: got 1,\n        want 2\n    a_test.go:9: log of the server:\n" + strings.Repeat(logs, entryLines-1) +
+		"    a_test.go:11: and this\nFAILED b, tests of a script\npanic: test timed out after 15m0s\n\trunning tests:\n\t\tTestOver (14m0s)\ngoroutine 1 [running]:\n"
+	if !strings.HasPrefix(got, head) {
+		t.Errorf("got\n%s\nwant it to begin\n%s", got, head)
+	}
+	if !strings.Contains(got, "lines more, see above\n") {
+		t.Errorf("got\n%s\nwant it to say what is left out", got)
+	}
+
+	var many []brief
+	for i := range 300 {
+		many = append(many, brief{title: fmt.Sprint("test ", i), said: slices.Repeat([]string{"    x_test.go:1: wrong\n"}, 50)})
+	}
+	got = short([]failure{{briefs: many}})
+	if n := strings.Count(got, "\n"); n > shortLines+3*leastLines || !strings.HasSuffix(got, "more failures\n") {
+		t.Errorf("of 300 failures: got %d lines, want about %d\n%s", n, shortLines, got)
+	}
+}
+
+func TestTestsAreTriedAgainByTheirWholeNames(t *testing.T) {
+	failed := []string{"TestA/x/y.z", "TestA/x", "TestA", "TestB"}
+	if got, want := (pass{tests: ends(failed), times: 3, packages: []string{"p"}}).args([]string{"-count=1"}), `[-json -vet=off -count=1 -run=^TestA$/^x$/^y\.z$|^TestB$ -count=3 p]`; fmt.Sprint(got) != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestWhatTheRaceDetectorLeavesOutRunsWithoutIt(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{
+		"go.mod":         module["go.mod"],
+		"good/g_test.go": module["good/g_test.go"],
+		"both/g.go":      "package both\n",
+		"both/g_test.go": "package both\nimport \"testing\"\nfunc TestOfBoth(t *testing.T) {}\n",
+		"both/k_test.go": "//go:build !race\n\npackage both\nimport \"testing\"\nfunc TestKills(t *testing.T) {}\nfunc TestKillsMore(t *testing.T) {}\n",
+	})
+	t.Chdir(dir)
+	t.Setenv("GOFLAGS", "")
+	r := newRunner(options{race: "./both ./good"}, "go", io.Discard)
+	passes, err := r.passes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	for _, p := range passes {
+		fmt.Fprintln(&got, p.name, p.lane() == raced, p.args(nil))
+	}
+	want := strings.ReplaceAll(`that the race detector leaves out true [-json -vet=off -run=^TestKills$|^TestKillsMore$ M/both]
+with the race detector true [-json -vet=off -race M/both M/good]
+`, "M/", modulePath)
+	if got.String() != want {
+		t.Errorf("got:\n%swant:\n%s", got.String(), want)
+	}
+}
+
+func TestWhatTestsWriteIsInMemoryIfThereIsEnough(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{
+		"go.mod":         module["go.mod"],
+		"good/g.go":      "package good\n",
+		"good/g_test.go": "package good\nimport (\"os\"; \"testing\")\nfunc TestDir(t *testing.T) { t.Skip(\"writes to \" + os.TempDir()) }\n",
+	})
+	t.Chdir(dir)
+	t.Setenv("GOFLAGS", "")
+	t.Setenv(trace.DirEnv, "")
+	var text strings.Builder
+	if err := newRunner(options{times: 1, memory: true, flags: "-count=1"}, "go", &text).run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := "good TestDir: writes to " + filepath.Join(shm, fmt.Sprint("kt", os.Getpid()))
+	if err := enoughMemory(); err != nil {
+		want = "tests write to the disk: " // with the reason
+	}
+	if !strings.Contains(text.String(), want) {
+		t.Errorf("got\n%s\nwant it to contain %q", text.String(), want)
+	}
+	if _, err := os.Stat(filepath.Join(shm, fmt.Sprint("kt", os.Getpid()))); err == nil {
+		t.Error("what was written is still there")
+	}
+}
+
 func TestSilenceIsBrokenBySayingWhatRuns(t *testing.T) {
 	s := newScript(3)
 	s.passes(25)
@@ -166,8 +275,8 @@ func TestWhatIsCheckedBesideTheTestsMustFindNothing(t *testing.T) {
 			if !errors.Is(err, want) || strings.Count(text.String(), "/good\t") != 2 {
 				t.Errorf("%s: got %v, want %v, and two rounds of tests\n%s", check, err, want, text.String())
 			}
-			if told := strings.Count(text.String(), "g.go: not formatted\n"); (told == 2) != (want != nil) {
-				t.Errorf("%s: what was found is told %d times, want it at once and at the end\n%s", check, told, text.String())
+			if told := strings.Count(text.String(), "g.go: not formatted\n"); (told == 3) != (want != nil) {
+				t.Errorf("%s: what was found is told %d times, want it at once, at the end and in short\n%s", check, told, text.String())
 			}
 			if strings.Contains(text.String(), "./finds: exit status 3\n") != (want != nil) {
 				t.Errorf("%s: got\n%s", check, text.String())
@@ -191,6 +300,7 @@ func TestOnce(t *testing.T) {
 		"flake":  once("flake", `t.Error("by chance")`),
 		"second": once("second", `t.Error("by chance")`),
 		"third":  once("third", `t.Error("by chance")`),
+		"fourth": once("fourth", `t.Error("by chance")`),
 		"panics": once("panics", `panic("once")`),
 		"leaves": "package leaves\nimport (\"os\"; \"testing\")\nfunc TestMain(m *testing.M) { m.Run(); if _, err := os.Stat(\"../ran-leaves\"); err != nil { os.WriteFile(\"../ran-leaves\", nil, 0o600); os.Exit(1) } }\nfunc TestFine(t *testing.T) {}\n",
 		"races":  once("races", `t.Error("WARNING: DATA RACE")`),
@@ -202,7 +312,8 @@ func TestOnce(t *testing.T) {
 	}{
 		{"flake", true},
 		{"flake second", true},
-		{"flake second third", false}, // too many for chance
+		{"flake second third", true},
+		{"flake second third fourth", false}, // too many for chance
 		{"bad", false},
 		{"flake bad", false},
 		{"panics", false},

@@ -64,6 +64,7 @@ func entries(o *admission.Options) []entry {
 		on(certificateApproval(o)),
 		on(certificateSigning(o)),
 		on(certificateSubjectRestriction()),
+		on(defaultIngressClass(o)),
 		off(denyServiceExternalIPs()),
 		on(escalation(o)),
 		on(resourceClaims(o)),

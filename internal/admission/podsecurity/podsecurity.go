@@ -143,8 +143,12 @@ type subject struct {
 
 // check holds what the namespace asks for against the subject.
 func (p *plugin) check(ctx context.Context, a *admission.Attributes, s *subject) error {
-	if slices.Contains(p.config.Exemptions.Namespaces, a.Namespace) || slices.Contains(p.config.Exemptions.Usernames, a.User.GetName()) {
-		p.metrics.exempt(a, s.kind)
+	switch {
+	case slices.Contains(p.config.Exemptions.Namespaces, a.Namespace):
+		p.exempt(a, s, "namespace")
+		return nil
+	case slices.Contains(p.config.Exemptions.Usernames, a.User.GetName()):
+		p.exempt(a, s, "user")
 		return nil
 	}
 	ns, ok, err := admission.Find(ctx, p.o, p.namespaces, "", a.Namespace)
@@ -153,6 +157,7 @@ func (p *plugin) check(ctx context.Context, a *admission.Attributes, s *subject)
 	}
 	if err != nil {
 		p.metrics.failed(a, s.kind, true)
+		a.Audit.Annotate("pod-security.kubernetes.io/error", fmt.Sprintf("failed to lookup namespace %q: %v", a.Namespace, err))
 		if !s.enforced {
 			return nil
 		}
@@ -162,11 +167,12 @@ func (p *plugin) check(ctx context.Context, a *admission.Attributes, s *subject)
 	if len(faults) == 0 && asked.FullyPrivileged() {
 		if s.enforced {
 			p.metrics.evaluated(a, s.kind, verdict{"allow", "enforce", asked.Enforce})
+			a.Audit.Annotate("pod-security.kubernetes.io/enforce-policy", "privileged:latest")
 		}
 		return nil
 	}
 	if class := s.spec.RuntimeClassName; class != nil && slices.Contains(p.config.Exemptions.RuntimeClasses, *class) {
-		p.metrics.exempt(a, s.kind)
+		p.exempt(a, s, "runtimeClass")
 		return nil
 	}
 	if s.same {
@@ -174,8 +180,15 @@ func (p *plugin) check(ctx context.Context, a *admission.Attributes, s *subject)
 	}
 	if len(faults) > 0 {
 		p.metrics.failed(a, s.kind, false)
+		a.Audit.Annotate("pod-security.kubernetes.io/error", fmt.Sprintf("Failed to parse policy: %v", faults.ToAggregate()))
 	}
 	return p.evaluate(a, s, &asked)
+}
+
+// exempt notes that a subject is exempt, and by what.
+func (p *plugin) exempt(a *admission.Attributes, s *subject, by string) {
+	p.metrics.exempt(a, s.kind)
+	a.Audit.Annotate("pod-security.kubernetes.io/exempt", by)
 }
 
 // evaluate refuses what the namespace enforces, counts what it audits, and warns.
@@ -196,8 +209,12 @@ func (p *plugin) evaluate(a *admission.Attributes, s *subject, asked *api.Policy
 			decision, refused = "deny", a.Forbid("violates PodSecurity %q: %s", asked.Enforce.String(), r.ForbiddenDetail())
 		}
 		p.metrics.evaluated(a, s.kind, verdict{decision, "enforce", asked.Enforce})
+		if a.Audit != nil {
+			a.Audit.Annotate("pod-security.kubernetes.io/enforce-policy", asked.Enforce.String())
+		}
 	}
 	if r := against(asked.Audit); !r.Allowed {
+		a.Audit.Annotate("pod-security.kubernetes.io/audit-violations", fmt.Sprintf("would violate PodSecurity %q: %s", asked.Audit.String(), r.ForbiddenDetail()))
 		p.metrics.evaluated(a, s.kind, verdict{"deny", "audit", asked.Audit})
 	}
 	if refused != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/admission/admissiontest"
+	"github.com/kemudi/kemudi/internal/audit/audittest"
 )
 
 // namespace is one with labels of the plugin: "enforce: baseline, warn: restricted".
@@ -72,6 +73,43 @@ func TestPodsAreHeldAgainstTheLevelsOfTheirNamespace(t *testing.T) {
 		got, warnings := ask(t, chain(t, "", namespace("team", q.labels)), admissiontest.Request(t, q.pod, ""))
 		if got != q.want || strings.Join(warnings, "\n") != q.warning {
 			t.Errorf("%s:\ngot  %s\nwant %s\ngot warnings %q, want %q", q.labels, got, q.want, warnings, q.warning)
+		}
+	}
+}
+
+func TestAuditIsToldWhatWasEnforcedAndWhatViolates(t *testing.T) {
+	const prefix = "pod-security.kubernetes.io/"
+	for _, q := range []struct {
+		labels, pod, config string
+		want                map[string]string
+	}{
+		{"", host, "", map[string]string{"enforce-policy": "privileged:latest"}},
+		{"enforce: baseline, enforce-version: v1.30", bare, "", map[string]string{"enforce-policy": "baseline:v1.30"}},
+		{"enforce: restricted", bare, "", map[string]string{"enforce-policy": "restricted:latest"}},
+		{"audit: restricted", bare, "", map[string]string{
+			"enforce-policy": "privileged:latest", "audit-violations": `would violate PodSecurity "restricted:latest": ` + restricted,
+		}},
+		{"audit: restricted", "Deployment: {metadata: {namespace: team, name: x}, spec: {template: {spec: {containers: [{name: a, image: i}]}}}}", "", map[string]string{
+			"audit-violations": `would violate PodSecurity "restricted:latest": ` + restricted,
+		}},
+		{"enforce: restricted", bare, "exemptions: {namespaces: [team]}", map[string]string{"exempt": "namespace"}},
+		{"enforce: restricted", bare, "exemptions: {usernames: [alice]}", map[string]string{"exempt": "user"}},
+		{"enforce: nonsense", good, "", map[string]string{
+			"enforce-policy": "restricted:latest", "error": "Failed to parse policy: metadata.labels[pod-security.kubernetes.io/enforce]: Invalid value: \"nonsense\": must be one of privileged, baseline, restricted",
+		}},
+	} {
+		a := admissiontest.Request(t, q.pod, "")
+		var notes func() map[string]string
+		a.Audit, notes = audittest.Request(t)
+		ask(t, chain(t, q.config, namespace("team", q.labels)), a)
+		got := notes()
+		for key, want := range q.want {
+			if got[prefix+key] != want {
+				t.Errorf("%s %s: got %s: %q, want %q", q.labels, q.config, key, got[prefix+key], want)
+			}
+		}
+		if len(got) != len(q.want) {
+			t.Errorf("%s %s: got %v, want %v", q.labels, q.config, got, q.want)
 		}
 	}
 }

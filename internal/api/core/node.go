@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	netutils "k8s.io/utils/net"
@@ -20,6 +21,7 @@ var Nodes = resource.Define(resource.Spec[*corev1.Node]{
 	Names:   resource.Names{Version: "v1", Kind: "Node", Plural: "nodes", Short: []string{"no"}, StoragePrefix: "minions"},
 	Default: defaultNode, Prepare: prepareNode, Validate: validateNode, Warn: warnNode,
 	Columns: nodeColumns,
+	Caching: resource.Caching[*corev1.Node]{Minor: isHeartbeat},
 	Fields: map[string]func(*corev1.Node) string{
 		"spec.unschedulable": func(n *corev1.Node) string { return strconv.FormatBool(n.Spec.Unschedulable) },
 	},
@@ -43,6 +45,22 @@ func defaultNode(n *corev1.Node) {
 	case n.Spec.PodCIDR == "" && len(n.Spec.PodCIDRs) > 0:
 		n.Spec.PodCIDR = n.Spec.PodCIDRs[0]
 	}
+}
+
+// isHeartbeat reports that a change of a node says no more than that the node is there: when
+// its conditions were looked at.
+func isHeartbeat(was, is *corev1.Node) bool {
+	conditions := is.Status.Conditions
+	if len(was.Status.Conditions) != len(conditions) {
+		return false
+	}
+	beat := *was
+	beat.ResourceVersion, beat.ManagedFields = is.ResourceVersion, is.ManagedFields
+	beat.Status.Conditions = slices.Clone(was.Status.Conditions)
+	for i := range conditions {
+		beat.Status.Conditions[i].LastHeartbeatTime = conditions[i].LastHeartbeatTime
+	}
+	return equality.Semantic.DeepEqual(&beat, is)
 }
 
 // prepareNode drops the configuration that nodes could once be sent. A node may

@@ -25,7 +25,7 @@ var Pods = resource.Define(resource.Spec[*corev1.Pod]{
 	HasGeneration: true,
 	Needs:         podspec.NeedsGroups(func(p *corev1.Pod) *corev1.PodSpec { return &p.Spec }),
 	Deletion:      resource.Deletion[*corev1.Pod]{GracePeriod: podGracePeriod, AnswersDeleted: true},
-	PodSpec:       func(p *corev1.Pod) *corev1.PodSpec { return &p.Spec },
+	Caching:       resource.Caching[*corev1.Pod]{PodSpec: func(p *corev1.Pod) *corev1.PodSpec { return &p.Spec }, ByLabels: true},
 	Columns:       podColumns,
 	Fields: map[string]func(*corev1.Pod) string{
 		"spec.nodeName":            func(p *corev1.Pod) string { return p.Spec.NodeName },

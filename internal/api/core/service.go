@@ -25,7 +25,7 @@ var Services = resource.Define(resource.Spec[*corev1.Service]{
 	},
 	Deletion: resource.Deletion[*corev1.Service]{AnswersDeleted: true},
 	Update:   resource.UpdateCreates,
-	Default:  defaultService, Prepare: prepareService, Validate: validateService, Warn: warnService, Commit: commitService,
+	Default:  defaultService, Prepare: prepareService, Validate: validateService, Warn: warnService, Unique: resource.Unique[*corev1.Service]{Commit: commitService},
 	Columns: serviceColumns,
 	Fields: map[string]func(*corev1.Service) string{
 		"spec.clusterIP": func(s *corev1.Service) string { return s.Spec.ClusterIP },
@@ -237,6 +237,10 @@ func dropForeignFields(s, old *corev1.Service) {
 	}
 	if ExternallyAccessible(old) && !ExternallyAccessible(s) && n.ExternalTrafficPolicy == o.ExternalTrafficPolicy {
 		n.ExternalTrafficPolicy = ""
+	}
+	// What there was of a balancer goes with the type; its finalizer stays for whoever has it removed.
+	if n.Type != corev1.ServiceTypeLoadBalancer {
+		s.Status.LoadBalancer = corev1.LoadBalancerStatus{}
 	}
 }
 

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/big"
@@ -24,7 +25,8 @@ const (
 	ClassNodePort  = "nodeport"
 )
 
-// Flags of the server that services depend on, and what they are if unset.
+// Flags of the server that services depend on, and what they are if unset. The ranges of
+// addresses are those of the flag where no object offers any.
 const (
 	FlagServiceCIDR      = "service-cluster-ip-range" // one range, or two of different families
 	FlagNodePorts        = "service-node-port-range"
@@ -41,7 +43,7 @@ func commitService(tx resource.Tx, s, old *corev1.Service) error {
 		return nil
 	}
 	a := &allocation{tx: tx, service: s, old: old, errs: resource.NewErrors()}
-	if err := a.parse(tx.Setting(FlagServiceCIDR), tx.Setting(FlagNodePorts)); err != nil {
+	if err := errors.Join(a.parseRanges(), a.parsePorts(tx.Setting(FlagNodePorts))); err != nil {
 		return apierrors.NewInternalError(err)
 	}
 	for _, step := range []func() error{a.families, a.clusterIPs, a.nodePorts, a.healthCheckPort} {
@@ -79,11 +81,19 @@ func heldBy(s *corev1.Service) (h holdings) {
 	return h
 }
 
+// canonical is an address in the form in which it is taken.
+func canonical(ip string) string {
+	if addr, err := netip.ParseAddr(ip); err == nil {
+		return addr.String()
+	}
+	return ip
+}
+
 // release gives back what is in old and not in now.
 func release(tx resource.Tx, now, old holdings) {
 	for _, ip := range old.ips {
 		if !slices.Contains(now.ips, ip) {
-			tx.Release(ClassClusterIP, ip)
+			tx.Release(ClassClusterIP, canonical(ip))
 		}
 	}
 	for _, port := range old.ports {
@@ -100,25 +110,46 @@ type allocation struct {
 	service, old *corev1.Service
 	errs         *resource.Errors
 
-	ranges   []netip.Prefix // by preference; one or two
-	min, max int32          // node ports
+	ranges   []netip.Prefix  // in the order in which they are used
+	primary  corev1.IPFamily // of services that name none
+	min, max int32           // node ports
 }
 
-func (a *allocation) parse(cidrs, ports string) error {
-	if cidrs == "" {
-		cidrs = DefaultServiceCIDR
+// parseRanges reads which addresses there are. What objects offer counts, if there are such
+// objects; the family of the flag's first range is that of services that name none, if there
+// are addresses of it.
+func (a *allocation) parseRanges() error {
+	said, err := parsePrefixes(strings.Split(cmp.Or(a.tx.Setting(FlagServiceCIDR), DefaultServiceCIDR), ","))
+	if err != nil {
+		return fmt.Errorf("parse --%s: %w", FlagServiceCIDR, err)
 	}
-	for text := range strings.SplitSeq(cidrs, ",") {
+	a.ranges, a.primary = said, familyOf(said[0].Addr().String())
+	offered, ok := a.tx.Offered(ClassClusterIP)
+	if !ok {
+		return nil
+	}
+	if a.ranges, err = parsePrefixes(offered); err != nil {
+		return fmt.Errorf("parse a range of cluster IPs: %w", err)
+	}
+	if len(a.ranges) > 0 && !a.has(a.primary) {
+		a.primary = otherFamily(a.primary)
+	}
+	return nil
+}
+
+func parsePrefixes(texts []string) (list []netip.Prefix, _ error) {
+	for _, text := range texts {
 		prefix, err := netip.ParsePrefix(strings.TrimSpace(text))
 		if err != nil {
-			return fmt.Errorf("parse --%s: %w", FlagServiceCIDR, err)
+			return nil, err
 		}
-		a.ranges = append(a.ranges, prefix.Masked())
+		list = append(list, prefix.Masked())
 	}
-	if ports == "" {
-		ports = DefaultNodePortRange
-	}
-	first, last, _ := strings.Cut(ports, "-")
+	return list, nil
+}
+
+func (a *allocation) parsePorts(ports string) error {
+	first, last, _ := strings.Cut(cmp.Or(ports, DefaultNodePortRange), "-")
 	lo, err := strconv.ParseUint(first, 10, 16)
 	if err != nil {
 		return fmt.Errorf("parse --%s: %w", FlagNodePorts, err)
@@ -131,17 +162,21 @@ func (a *allocation) parse(cidrs, ports string) error {
 	return nil
 }
 
-// rangeOf is the range of a family.
-func (a *allocation) rangeOf(family corev1.IPFamily) (netip.Prefix, bool) {
+// rangesOf are the ranges of a family.
+func (a *allocation) rangesOf(family corev1.IPFamily) (list []netip.Prefix) {
 	for _, r := range a.ranges {
 		if r.Addr().Is6() == (family == corev1.IPv6Protocol) {
-			return r, true
+			list = append(list, r)
 		}
 	}
-	return netip.Prefix{}, false
+	return list
 }
 
-func (a *allocation) defaultFamily() corev1.IPFamily { return familyOf(a.ranges[0].Addr().String()) }
+// has reports whether the cluster has addresses of a family: of the primary one it is said to
+// have some even while all ranges are on their way out.
+func (a *allocation) has(family corev1.IPFamily) bool {
+	return len(a.ranges) == 0 && family == a.primary || len(a.rangesOf(family)) > 0
+}
 
 func otherFamily(f corev1.IPFamily) corev1.IPFamily {
 	if f == corev1.IPv4Protocol {
@@ -187,7 +222,7 @@ func (a *allocation) families() error {
 		}
 	}
 	if len(s.IPFamilies) == 0 {
-		s.IPFamilies = []corev1.IPFamily{a.defaultFamily()}
+		s.IPFamilies = []corev1.IPFamily{a.primary}
 	}
 	if headless && len(s.Selector) == 0 {
 		if !single && len(s.IPFamilies) == 1 {
@@ -195,14 +230,18 @@ func (a *allocation) families() error {
 		}
 		return nil
 	}
+	var had []corev1.IPFamily // which it keeps while their ranges go
+	if a.old != nil {
+		had = a.old.Spec.IPFamilies
+	}
 	for i, family := range s.IPFamilies {
-		if _, ok := a.rangeOf(family); !ok {
+		if !a.has(family) && !slices.Contains(had, family) {
 			a.errs.At("spec.ipFamilies[%d]", i).Invalid("", family, "not configured on this cluster")
 		}
 	}
-	if dual := len(a.ranges) == 2; !single && dual && len(s.IPFamilies) == 1 {
+	if dual := a.has(corev1.IPv4Protocol) && a.has(corev1.IPv6Protocol); !single && dual && len(s.IPFamilies) == 1 {
 		s.IPFamilies = append(s.IPFamilies, otherFamily(s.IPFamilies[0]))
-	} else if *s.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack && !dual {
+	} else if *s.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack && !dual && len(had) < 2 {
 		a.errs.Invalid("spec.ipFamilyPolicy", *s.IPFamilyPolicy, "this cluster is not configured for dual-stack services")
 	}
 	return nil
@@ -260,8 +299,7 @@ func (a *allocation) clusterIPs() error {
 		}
 	}
 	for i := len(s.ClusterIPs); i < len(s.IPFamilies) && a.errs.Len() == 0; i++ {
-		prefix, _ := a.rangeOf(s.IPFamilies[i])
-		ip, err := a.tx.AllocateAny(ClassClusterIP, freeAddresses(prefix))
+		ip, err := a.tx.AllocateAny(ClassClusterIP, freeOf(a.rangesOf(s.IPFamilies[i])))
 		if err != nil {
 			return fmt.Errorf("failed to allocate a serviceIP: %w", full(err))
 		}
@@ -278,9 +316,11 @@ func (a *allocation) takeIP(text string) error {
 	if err != nil {
 		return fmt.Errorf("parse address: %w", err)
 	}
-	prefix, _ := a.rangeOf(familyOf(text))
-	if !prefix.Contains(ip) || ip == prefix.Addr() || ip == lastAddress(prefix) && ip.Is4() {
-		return fmt.Errorf("the provided IP (%s) is not in the valid range. The range of valid IPs is %s", text, prefix)
+	ranges := a.rangesOf(familyOf(text))
+	if !slices.ContainsFunc(ranges, func(p netip.Prefix) bool {
+		return p.Contains(ip) && ip != p.Addr() && (ip.Is6() || ip != lastAddress(p))
+	}) {
+		return fmt.Errorf("the provided IP (%s) is not in the valid range. The range of valid IPs is %s", text, joined(ranges))
 	}
 	if err := a.tx.Allocate(ClassClusterIP, ip.String()); errors.Is(err, resource.ErrAllocated) {
 		return errors.New("provided IP is already allocated")
@@ -288,6 +328,15 @@ func (a *allocation) takeIP(text string) error {
 		return fmt.Errorf("allocate address: %w", err)
 	}
 	return nil
+}
+
+// joined are ranges as people write them.
+func joined(ranges []netip.Prefix) string {
+	texts := make([]string, len(ranges))
+	for i, p := range ranges {
+		texts[i] = p.String()
+	}
+	return strings.Join(texts, ", ")
 }
 
 func full(err error) error {
@@ -306,13 +355,44 @@ func lastAddress(p netip.Prefix) netip.Addr {
 	return last
 }
 
+// probes is how many addresses of each of several ranges are tried before one of them is
+// gone through: one that is full costs no more than that.
+const probes = 64
+
+// freeOf yields the addresses of several ranges, those of the first ones first.
+func freeOf(ranges []netip.Prefix) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for _, p := range ranges[:max(len(ranges)-1, 0)] {
+			left, more := probes, true
+			freeAddresses(p)(func(ip string) bool {
+				more = yield(ip)
+				left--
+				return more && left > 0
+			})
+			if !more {
+				return
+			}
+		}
+		for _, p := range slices.Backward(ranges) {
+			more := true
+			freeAddresses(p)(func(ip string) bool {
+				more = yield(ip)
+				return more
+			})
+			if !more {
+				return
+			}
+		}
+	}
+}
+
 // freeAddresses yields the addresses of a range in the order in which services
 // get them: from a random one on through the upper part, then the lower part,
 // which is for addresses that people ask for (KEP-3070).
 func freeAddresses(p netip.Prefix) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		bits := p.Addr().BitLen() - p.Bits()
-		n := int64(1) << min(bits, 16)
+		n := int64(1) << min(bits, 62)
 		count := n - 1 // not the first, which names the range
 		if p.Addr().Is4() {
 			count-- // nor the last, which means all of them

@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -22,6 +23,7 @@ import (
 type ledger struct {
 	held     map[string]string
 	settings map[string]string
+	offered  []string // nil: there are no objects that offer addresses
 }
 
 // tx is the transaction of one object on a ledger.
@@ -59,6 +61,8 @@ func (t tx) Release(class, name string) {
 		delete(t.held, class+"/"+name)
 	}
 }
+
+func (t tx) Offered(string) ([]string, bool) { return t.offered, t.offered != nil }
 
 func (t tx) Setting(flag string) string { return t.settings[flag] }
 
@@ -151,6 +155,85 @@ func TestServicesUseTheLowerPartWhenTheUpperIsFull(t *testing.T) {
 	}
 }
 
+func TestServicesGetAddressesOfAllRangesThatAreOffered(t *testing.T) {
+	l := newLedger("10.96.0.0/29") // which nobody offers
+	l.offered = []string{"10.97.0.0/30", "10.98.0.0/24", "10.99.0.0/30"}
+	given := map[string]int{}
+	var first *corev1.Service
+	for i := range 258 {
+		s := l.mustWrite(t, service(fmt.Sprintf("s%d", i), plain), nil)
+		first = cmp.Or(first, s)
+		p, _ := netip.MustParseAddr(s.Spec.ClusterIP).Prefix(16)
+		given[p.String()]++
+	}
+	if want := map[string]int{"10.97.0.0/16": 2, "10.98.0.0/16": 254, "10.99.0.0/16": 2}; !maps.Equal(given, want) {
+		t.Errorf("got %v, want %v", given, want)
+	}
+	if _, err := l.write(t, service("more", plain), nil); !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), "range is full") {
+		t.Errorf("got %v, want that all is full", err)
+	}
+	_, err := l.write(t, service("asks", func(s *corev1.ServiceSpec) { s.ClusterIP = "10.96.0.1" }), nil)
+	if want := "the provided IP (10.96.0.1) is not in the valid range. The range of valid IPs is 10.97.0.0/30, 10.98.0.0/24, 10.99.0.0/30"; !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+	// A service keeps what it has, whichever ranges there are.
+	for _, l.offered = range [][]string{{"10.98.0.0/24"}, {}} {
+		if again := l.mustWrite(t, service("s0", plain), first); again.Spec.ClusterIP != first.Spec.ClusterIP {
+			t.Errorf("got %s, want %s as before", again.Spec.ClusterIP, first.Spec.ClusterIP)
+		}
+	}
+}
+
+func TestAClusterGoesFromOneFamilyToTwoAndBack(t *testing.T) {
+	l := newLedger("10.96.0.0/24")
+	prefer := func(s *corev1.ServiceSpec) { s.IPFamilyPolicy = ptr.To(corev1.IPFamilyPolicyPreferDualStack) }
+	require := func(s *corev1.ServiceSpec) { s.IPFamilyPolicy = ptr.To(corev1.IPFamilyPolicyRequireDualStack) }
+	l.offered = []string{"10.96.0.0/24"}
+	if s := l.mustWrite(t, service("one", prefer), nil); len(s.Spec.ClusterIPs) != 1 {
+		t.Errorf("with one family: got %v", s.Spec.ClusterIPs)
+	}
+	if _, err := l.write(t, service("require", require), nil); err == nil {
+		t.Error("two families are given where there is one")
+	}
+	l.offered = []string{"10.96.0.0/24", "fd00::/112"}
+	if s := l.mustWrite(t, service("plain", plain), nil); len(s.Spec.ClusterIPs) != 1 || s.Spec.IPFamilies[0] != corev1.IPv4Protocol {
+		t.Errorf("with two families: got %v, want the flag's family", s.Spec.ClusterIPs)
+	}
+	two := l.mustWrite(t, service("require", require), nil)
+	if len(two.Spec.ClusterIPs) != 2 {
+		t.Errorf("with two families: got %v", two.Spec.ClusterIPs)
+	}
+	// The second one goes: who has an address of it can be changed.
+	l.offered = []string{"10.96.0.0/24"}
+	labelled := two.DeepCopy()
+	labelled.Labels = map[string]string{"a": "b"}
+	l.mustWrite(t, labelled, two)
+	single := two.DeepCopy()
+	single.Spec.IPFamilyPolicy = ptr.To(corev1.IPFamilyPolicySingleStack)
+	if s := l.mustWrite(t, single, two); len(s.Spec.ClusterIPs) != 1 {
+		t.Errorf("made a service of one family: got %v", s.Spec.ClusterIPs)
+	}
+	if s := l.mustWrite(t, service("after", prefer), nil); len(s.Spec.ClusterIPs) != 1 {
+		t.Errorf("with one family again: got %v", s.Spec.ClusterIPs)
+	}
+}
+
+func TestRangesAreUsedWhole(t *testing.T) {
+	for _, cidr := range []string{"10.0.0.0/8", "fd00::/64", "fd00::/48"} {
+		l := newLedger(cidr)
+		far := 0
+		for i := range 50 {
+			ip := netip.MustParseAddr(l.mustWrite(t, service(fmt.Sprintf("s%d", i), plain), nil).Spec.ClusterIP)
+			if start := netip.MustParsePrefix(cidr).Addr(); !netip.PrefixFrom(start, start.BitLen()-16).Contains(ip) {
+				far++
+			}
+		}
+		if far < 40 {
+			t.Errorf("%s: %d of 50 addresses are beyond the first 65,536", cidr, far)
+		}
+	}
+}
+
 func TestRequestedClusterIPMustBeFreeAndInRange(t *testing.T) {
 	trace.Proves(t, "SVC-067", "SVC-068")
 	l := newLedger("10.96.0.0/24")
@@ -212,9 +295,13 @@ func TestTypeChangesTakeAndGiveBack(t *testing.T) {
 		t.Fatalf("allocations of a load balancer: %v", l.allocations())
 	}
 
+	balanced.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}}
 	next = balanced.DeepCopy()
 	next.Spec.Type = corev1.ServiceTypeClusterIP
 	inside := l.mustWrite(t, next, balanced)
+	if len(inside.Status.LoadBalancer.Ingress) > 0 {
+		t.Errorf("got %+v of a balancer that it is none of", inside.Status)
+	}
 	if got := l.allocations(); !slices.Equal(got, []string{"clusterip/" + inside.Spec.ClusterIP}) {
 		t.Fatalf("allocations of a cluster IP: %v", got)
 	}

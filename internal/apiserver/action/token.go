@@ -48,7 +48,7 @@ func (a *Actions) requestToken(ctx context.Context, q *Request) (runtime.Object,
 			return nil, err
 		}
 	}
-	answer, err := a.Tokens.Issue(req, bound)
+	answer, err := a.Tokens.Issue(ctx, req, bound)
 	if err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("issue token: %w", err))
 	}

@@ -16,6 +16,9 @@ import (
 // Collection answers with a list, in the form agreed on.
 func (p *Reply) Collection(page *read.Page) {
 	p.Warnings()
+	if p.Accept.Shape == request.Object {
+		p.TellCollection(page)
+	}
 	switch {
 	case p.Accept.Shape == request.Table:
 		p.table(http.StatusOK, page)

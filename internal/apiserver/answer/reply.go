@@ -52,6 +52,7 @@ func (p *Reply) Fail(err error) {
 	if apierrors.IsMethodNotSupported(err) {
 		p.W.Header().Set("Allow", allowed(p.Call))
 	}
+	p.tellError(err)
 	Error(p.W, p.R, err, p.Log)
 }
 
@@ -84,6 +85,7 @@ func (p *Reply) Item(code int, it *cache.Item) {
 		p.object(code, metadataGVK(p.Accept, "PartialObjectMetadata"), partial(it.Object))
 		return
 	}
+	p.TellItem(it)
 	buf := unused.Get().(*[]byte)
 	defer unused.Put(buf)
 	out, err := p.appendItem((*buf)[:0], it)
@@ -159,6 +161,7 @@ func (p *Reply) Part(code int, obj runtime.Object) {
 // a review). Its kind and apiVersion are set on a copy.
 func (p *Reply) object(code int, gvk schema.GroupVersionKind, obj runtime.Object) {
 	p.Warnings()
+	p.TellPart(gvk, obj)
 	out, err := served.AppendAny(nil, p.Accept.Media, gvk, obj)
 	if err != nil {
 		p.Fail(err)

@@ -38,6 +38,9 @@ func (p *Reply) table(code int, page *read.Page) {
 		p.Fail(err)
 		return
 	}
+	if p.Call.Audit.TellsAnswer() {
+		p.tell(p.appendTable(&pieces.Writer{}, page, tableOptions{policy, true}), nil)
+	}
 	if code == http.StatusOK && p.Accept.Media == request.MediaJSON && !p.Accept.Pretty {
 		p.W.Header().Set("Content-Type", request.JSON)
 		l := &pieces.Writer{To: p.W, Buf: make([]byte, 0, 16<<10)}

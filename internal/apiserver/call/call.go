@@ -12,6 +12,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/served"
+	"github.com/kemudi/kemudi/internal/audit"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
 )
@@ -24,7 +25,8 @@ type Call struct {
 	Namespace, Name string
 
 	User  user.Info
-	Agent string // the client's user agent
+	Agent string         // the client's user agent
+	Audit *audit.Request // nil: it is not audited
 
 	DryRun     bool
 	Manager    string // field manager, as given

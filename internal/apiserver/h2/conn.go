@@ -18,14 +18,29 @@ const (
 	lastWords = 5 * time.Second
 )
 
-// unused are the buffers that nobody needs now: most connections have nothing to send.
-var unused = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+// unused are the buffers that nobody needs now: most connections have nothing to send. Those
+// that have grown are apart, for who sends much: an event that a thousand connections send at
+// the same time needs a thousand small ones.
+var unused, grown = sync.Pool{New: func() any { return new(bytes.Buffer) }}, sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-func newBuffer() *bytes.Buffer { return unused.Get().(*bytes.Buffer) }
+// grownFrom is from how many bytes on that is much.
+const grownFrom = 16 << 10
+
+// newBuffer returns an empty buffer for who has sent so many bytes the last time.
+func newBuffer(last int) *bytes.Buffer {
+	if last >= grownFrom {
+		return grown.Get().(*bytes.Buffer)
+	}
+	return unused.Get().(*bytes.Buffer)
+}
 
 func putBuffer(b *bytes.Buffer) {
 	b.Reset()
-	unused.Put(b)
+	if b.Cap() >= grownFrom {
+		grown.Put(b)
+	} else {
+		unused.Put(b)
+	}
 }
 
 // Conn is a TLS connection that sends what is written to it in bursts. One
@@ -38,12 +53,14 @@ type Conn struct {
 	done   chan struct{} // closed when nothing is sent any more
 	in     inbound
 	lanes  lanes
+	last   int // bytes that lanes have sent the last time; of who sends
 	// timeout is how long a client may take to receive a burst; zero: for ever.
 	timeout time.Duration
 
 	mu struct {
 		sync.Mutex
 		buf    *bytes.Buffer // nil: nothing is to be sent
+		last   int           // bytes of the one before
 		out    outbound      // what buf and those before it have had
 		closed bool
 		err    error // why nothing can be sent any more
@@ -102,7 +119,7 @@ func (c *Conn) add(p []byte) (ok bool, err error) {
 	case c.mu.closed:
 		return false, net.ErrClosed
 	case c.mu.buf == nil:
-		c.mu.buf = newBuffer()
+		c.mu.buf = newBuffer(c.mu.last)
 		token(c.wake)
 	case c.mu.buf.Len() >= gatherMost:
 		return false, nil
@@ -138,11 +155,12 @@ func (c *Conn) run() {
 // send sends what has gathered, if anything has.
 func (c *Conn) send() (some bool, err error) {
 	if buf := c.take(); buf != nil {
-		defer putBuffer(buf)
 		token(c.sent)
 		some = true
 		c.socket.hold()
-		if _, err = c.Conn.Write(buf.Bytes()); err != nil {
+		_, err = c.Conn.Write(buf.Bytes())
+		putBuffer(buf) // its records have gathered in another one
+		if err != nil {
 			return true, err
 		}
 	}
@@ -183,9 +201,10 @@ func (c *Conn) take() *bytes.Buffer {
 	}
 	filled := buf
 	if filled == nil {
-		filled = newBuffer()
+		filled = newBuffer(c.last)
 	}
 	if all := c.lanes.fill(filled.Bytes()); len(all) > filled.Len() {
+		c.last = len(all) - filled.Len()
 		*filled = *bytes.NewBuffer(all)
 		return filled
 	}
@@ -199,8 +218,9 @@ func (c *Conn) take() *bytes.Buffer {
 func (c *Conn) written() (buf *bytes.Buffer, between bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	buf = c.mu.buf
-	c.mu.buf = nil
+	if buf = c.mu.buf; buf != nil {
+		c.mu.buf, c.mu.last = nil, buf.Len()
+	}
 	return buf, c.mu.out.between() && !c.mu.closed
 }
 

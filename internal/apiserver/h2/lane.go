@@ -1,6 +1,7 @@
 package h2
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
@@ -23,8 +24,9 @@ type Source func(dst []byte) ([]byte, error)
 // goroutine takes it from a [Source] and sends it together with what its other
 // lanes have, without the HTTP/2 server, which has sent the beginning.
 type Lane struct {
-	of *lanes
-	id uint32
+	of     *lanes
+	id     uint32
+	buffer *bufio.Writer // what the HTTP/2 server writes the answer to; nil: it is not known
 
 	// busy is held while the source is called.
 	busy      sync.Mutex
@@ -61,16 +63,21 @@ func Open(ctx context.Context, w http.ResponseWriter) *Lane {
 	if !ok {
 		return nil
 	}
-	id := streamOf(w)
+	of := stateOf(w)
+	id := streamOf(of)
 	if id == 0 {
 		return nil
 	}
-	return c.lanes.add(id)
+	l := c.lanes.add(id)
+	if l != nil {
+		l.buffer = bufferOf(of)
+	}
+	return l
 }
 
-// streamOf is the number of the stream that an answer is sent on, 0 if it is
-// not known: the HTTP/2 server does not tell, so it is read from its own fields.
-func streamOf(w http.ResponseWriter) uint32 {
+// stateOf is what the HTTP/2 server knows of an answer. It does not tell of it: what is
+// needed is read from its own fields.
+func stateOf(w http.ResponseWriter) reflect.Value {
 	for {
 		u, ok := w.(interface{ Unwrap() http.ResponseWriter })
 		if !ok {
@@ -78,17 +85,35 @@ func streamOf(w http.ResponseWriter) uint32 {
 		}
 		w = u.Unwrap()
 	}
-	v := reflect.ValueOf(w)
-	for _, field := range []string{"rws", "stream", "id"} {
-		if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
-			return 0
-		}
-		v = v.Elem().FieldByName(field)
-	}
+	return fieldOf(reflect.ValueOf(w), "rws")
+}
+
+// streamOf is the number of the stream that an answer is sent on, 0 if it is
+// not known.
+func streamOf(state reflect.Value) uint32 {
+	v := fieldOf(fieldOf(state, "stream"), "id")
 	if v.Kind() != reflect.Uint32 {
 		return 0
 	}
 	return uint32(v.Uint())
+}
+
+// bufferOf is what an answer is written to before it becomes frames, nil if it is
+// not known.
+func bufferOf(state reflect.Value) *bufio.Writer {
+	v := fieldOf(state, "bw")
+	if !v.IsValid() || v.Type() != reflect.TypeFor[*bufio.Writer]() {
+		return nil
+	}
+	return (*bufio.Writer)(v.UnsafePointer())
+}
+
+// fieldOf is a field of what v points to, invalid if there is none.
+func fieldOf(v reflect.Value, name string) reflect.Value {
+	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
+		return reflect.Value{}
+	}
+	return v.Elem().FieldByName(name)
 }
 
 // wideFrom is how much a client must take of a stream at a time to be sent by a lane what is
@@ -105,6 +130,10 @@ func (l *Lane) Follow(source Source, written int64, limit time.Duration) {
 	l.busy.Lock()
 	l.source = source
 	l.busy.Unlock()
+	if l.buffer != nil {
+		*l.buffer = bufio.Writer{} // 4 KiB; who is next to use it resets it, which makes another
+		l.buffer = nil
+	}
 	l.of.follow(l, written, limit)
 }
 
@@ -115,6 +144,9 @@ func (l *Lane) Wake() { l.of.woken(l) }
 // Done is closed when the source has ended and all of it is on its way, or when
 // nothing more can be sent.
 func (l *Lane) Done() <-chan struct{} { return l.done }
+
+// End closes Done: the source is soon not called any more. Close is still to be called.
+func (l *Lane) End() { l.of.finish(l, nil) }
 
 // Close ends the lane: the source is not called any more. It fails if what the
 // source has given cannot be sent to its end; then the stream must be reset.

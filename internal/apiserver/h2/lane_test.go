@@ -39,7 +39,15 @@ func follow(t *testing.T, w http.ResponseWriter, r *http.Request, before string,
 		t.Error(err)
 	}
 	w.(http.Flusher).Flush()
+	buffer := l.buffer
+	if buffer == nil {
+		t.Error("the answer's buffer is not known")
+		return l.Close()
+	}
 	l.Follow(source(l), int64(len(before)), laneLimit)
+	if n := buffer.Size(); n > 0 {
+		t.Errorf("an answer that a lane sends has a buffer of %d bytes", n)
+	}
 	select {
 	case <-l.Done():
 	case <-r.Context().Done():

@@ -21,14 +21,18 @@ import (
 // Reader reads from the caches, as new as a request wants it. Its methods may be called
 // concurrently.
 type Reader struct {
-	Store  store.Store
-	Shared bool // other servers write to the store as well
+	Store store.Store
 	// Sources make the objects of computed resources.
 	Sources map[*resource.Def]Source
 
 	// committed is the last revision that a write of this process was answered with (A3).
 	committed atomic.Int64
+	shared    atomic.Bool // other servers write to the store as well
 }
+
+// Share says that other servers write to the store as well, from now on: it alone knows how new the
+// newest state is.
+func (r *Reader) Share() { r.shared.Store(true) }
 
 // Get reads one object. rev is the resourceVersion parameter: empty for the
 // newest state (A3), "0" for what is at hand, otherwise at least that revision.
@@ -123,7 +127,7 @@ func (r *Reader) CaughtUp(ctx context.Context, c *cache.Cache) error {
 		return err
 	}
 	rev := r.committed.Load()
-	if r.Shared {
+	if r.shared.Load() {
 		var err error
 		if rev, err = r.Store.Rev(ctx); err != nil {
 			return err

@@ -11,6 +11,11 @@ func AuditID(r *http.Request) string {
 	if id := r.Header.Get("Audit-Id"); id != "" {
 		return id
 	}
+	return NewAuditID()
+}
+
+// NewAuditID is a random ID in the form of a UUID.
+func NewAuditID() string {
 	var raw [16]byte
 	for i, v := range [2]uint64{rand.Uint64(), rand.Uint64()} {
 		for j := range 8 {

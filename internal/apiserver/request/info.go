@@ -147,8 +147,7 @@ func (in *Info) LongRunning() bool {
 // also gets what the client sends.
 func (in *Info) Tunnel() bool {
 	if !in.Resource {
-		_, ok := dialback.NodeOf(in.Path)
-		return ok
+		return dialback.IsPath(in.Path)
 	}
 	switch in.Sub {
 	case "exec", "attach", "portforward", "proxy":

@@ -14,11 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/proxy"
 )
 
-// Nodes reaches node agents.
+// Nodes reaches node agents, and what is on nodes beside them.
 type Nodes interface {
 	// DialNode opens a connection to the agent of a node on which it speaks HTTP
 	// and takes every request as the API server's: secured, or within the process.
 	DialNode(ctx context.Context, node string) (net.Conn, error)
+	// DialAddress opens a connection to an address, "10.0.0.7:80", of a pod on a
+	// node or of the node itself.
+	DialAddress(ctx context.Context, node, address string) (net.Conn, error)
 }
 
 // newAgents speaks HTTP with node agents: the host of a URL is the node's name.

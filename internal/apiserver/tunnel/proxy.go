@@ -20,13 +20,13 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/kemudi/kemudi/internal/api/core"
-	"github.com/kemudi/kemudi/internal/cache"
 )
 
 // target is where a proxied request goes.
 type target struct {
 	url       *url.URL // without the path
 	transport http.RoundTripper
+	node      string // where it is
 }
 
 // Proxy forwards HTTP to a port of a pod, to an endpoint of a service or to a
@@ -73,7 +73,7 @@ func (q *Request) forward(to destination) {
 	t.url.RawQuery = q.R.URL.RawQuery
 	h := q.upgrade(t.url, t.transport, false)
 	h.WrapTransport = true
-	h.ServeHTTP(q.W, q.R)
+	h.ServeHTTP(q.W, onNode(q.R, t.node))
 }
 
 func (t *Tunnels) podTarget(ctx context.Context, q *Request, n named) (target, error) {
@@ -84,7 +84,7 @@ func (t *Tunnels) podTarget(ctx context.Context, q *Request, n named) (target, e
 	if n.port == "" {
 		n.port = firstPort(pod)
 	}
-	return t.address(n.scheme, pod.Status.PodIP, n.port)
+	return t.address(pod.Spec.NodeName, named{n.scheme, pod.Status.PodIP, n.port})
 }
 
 func firstPort(pod *corev1.Pod) string {
@@ -96,30 +96,48 @@ func firstPort(pod *corev1.Pod) string {
 	return ""
 }
 
-// newDirect speaks HTTP with what is on the network that pods are reached by. What
-// serves there has a certificate of its own kind, if any: it is not verified, as
-// upstream.
-func newDirect(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Transport {
+// newAddresses speaks HTTP with what is at addresses of pods and nodes; the context of a
+// request says on which node ([onNode]). What serves there has a certificate of its own
+// kind, if any: it is not verified, as upstream.
+func newAddresses(nodes Nodes) *http.Transport {
+	dial := (&net.Dialer{Timeout: dialTimeout}).DialContext
+	if nodes != nil {
+		dial = func(ctx context.Context, _, address string) (net.Conn, error) {
+			node, _ := ctx.Value(nodeKey{}).(string)
+			ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+			defer cancel()
+			return nodes.DialAddress(ctx, node, address)
+		}
+	}
 	return &http.Transport{
 		DialContext: dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, TLSHandshakeTimeout: dialTimeout,
 		MaxIdleConns: keptInAll, MaxIdleConnsPerHost: keptPerTarget, IdleConnTimeout: kept,
 	}
 }
 
-// address is a target by its IP address. Objects say what that is, and who may
+// nodeKey is the key of [onNode].
+type nodeKey struct{}
+
+// onNode says on which node that is what a request goes to, to who opens its connection.
+func onNode(r *http.Request, node string) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), nodeKey{}, node))
+}
+
+// address is a target on a node by its IP address. Objects say what that is, and who may
 // write one of them is not therefore meant to reach what listens to this machine
 // alone: such addresses are refused, and so are names, whatever they stand for.
-func (t *Tunnels) address(scheme, ip, port string) (target, error) {
+func (t *Tunnels) address(node string, at named) (target, error) {
+	ip := at.name
 	if !proxyable(ip) {
 		return target{}, apierrors.NewBadRequest("address not allowed")
 	}
 	host := ip
-	if port != "" {
-		host = net.JoinHostPort(ip, port)
+	if at.port != "" {
+		host = net.JoinHostPort(ip, at.port)
 	} else if strings.Contains(ip, ":") {
 		host = "[" + ip + "]"
 	}
-	return target{url: &url.URL{Scheme: cmp.Or(scheme, "http"), Host: host}, transport: t.direct}, nil
+	return target{url: &url.URL{Scheme: cmp.Or(at.scheme, "http"), Host: host}, transport: t.addresses, node: node}, nil
 }
 
 // proxyable reports whether requests may be sent on to an address: it is one of a
@@ -136,11 +154,11 @@ func (t *Tunnels) serviceTarget(ctx context.Context, q *Request, n named) (targe
 	if !found {
 		return target{}, apierrors.NewServiceUnavailable(fmt.Sprintf("no service port %q found for service %q", n.port, svc.Name))
 	}
-	ip, number, found := t.endpointOf(svc, name)
+	e, found := t.endpointOf(svc, name)
 	if !found {
 		return target{}, apierrors.NewServiceUnavailable(fmt.Sprintf("no endpoints available for service %q", svc.Name))
 	}
-	return t.address(n.scheme, ip, strconv.Itoa(int(number)))
+	return t.address(e.node, named{n.scheme, e.ip, strconv.Itoa(int(e.port))})
 }
 
 // servicePort is the name of the port that a request means, by its name or number.
@@ -161,13 +179,14 @@ type endpoint struct {
 	ip   string
 	port int32
 	pod  string // that is said to have the address
+	node string // of the pod, once it is known
 }
 
 // endpointOf picks one of the ready endpoints of a service's port, at random:
 // one of a pod in the service's namespace that has the address. Whoever may write
 // endpoint slices could have any other reached by this server, and be answered
 // from where he cannot go himself.
-func (t *Tunnels) endpointOf(svc *corev1.Service, port string) (ip string, number int32, found bool) {
+func (t *Tunnels) endpointOf(svc *corev1.Service, port string) (_ endpoint, found bool) {
 	var all []endpoint
 	for _, it := range t.o.Slices(svc.Namespace, svc.Name) {
 		s := it.Object.(*discoveryv1.EndpointSlice)
@@ -181,26 +200,31 @@ func (t *Tunnels) endpointOf(svc *corev1.Service, port string) (ip string, numbe
 					e.TargetRef == nil || e.TargetRef.Kind != "Pod" || e.TargetRef.Namespace != svc.Namespace {
 					continue
 				}
-				all = append(all, endpoint{e.Addresses[0], *p.Port, e.TargetRef.Name})
+				all = append(all, endpoint{ip: e.Addresses[0], port: *p.Port, pod: e.TargetRef.Name})
 			}
 		}
 	}
 	if len(all) == 0 {
-		return "", 0, false
+		return endpoint{}, false
 	}
 	first := rand.IntN(len(all))
 	for i := range all {
 		e := all[(first+i)%len(all)]
-		if proxyable(e.ip) && has(t.o.Pod(svc.Namespace, e.pod), e.ip) {
-			return e.ip, e.port, true
+		it := t.o.Pod(svc.Namespace, e.pod)
+		if it == nil || !proxyable(e.ip) {
+			continue
+		}
+		if pod := it.Object.(*corev1.Pod); has(pod, e.ip) {
+			e.node = pod.Spec.NodeName
+			return e, true
 		}
 	}
-	return "", 0, false
+	return endpoint{}, false
 }
 
-// has reports whether a pod, which may be nil, has the address.
-func has(pod *cache.Item, ip string) bool {
-	return pod != nil && slices.ContainsFunc(pod.Object.(*corev1.Pod).Status.PodIPs, func(p corev1.PodIP) bool { return p.IP == ip })
+// has reports whether a pod has the address.
+func has(pod *corev1.Pod, ip string) bool {
+	return slices.ContainsFunc(pod.Status.PodIPs, func(p corev1.PodIP) bool { return p.IP == ip })
 }
 
 // nodeTarget is a node's agent, of which the server knows better than the Node
@@ -217,7 +241,7 @@ func (t *Tunnels) nodeTarget(ctx context.Context, q *Request, n named) (target, 
 	}
 	for _, a := range node.Status.Addresses {
 		if a.Type == corev1.NodeInternalIP {
-			return t.address(n.scheme, a.Address, n.port)
+			return t.address(node.Name, named{n.scheme, a.Address, n.port})
 		}
 	}
 	return target{}, apierrors.NewServiceUnavailable(fmt.Sprintf("node %q has no address", node.Name))

@@ -2,6 +2,7 @@ package tunnel
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,6 +23,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/trace"
 )
 
 // site is a network with one web server, which is at every address that is dialled.
@@ -29,7 +32,8 @@ type site struct {
 	tunnels *Tunnels
 	objects map[string]resource.Object
 	slices  []*cache.Item
-	dialled []string
+	server  string        // its address
+	dialled []string      // and on which nodes that is said to be
 	closed  chan struct{} // a token for each connection that the web server has seen end
 }
 
@@ -52,13 +56,21 @@ func newSite(t *testing.T) *site {
 			}
 			return nil
 		},
-		Dial: func(ctx context.Context, _, address string) (net.Conn, error) {
-			s.dialled = append(s.dialled, address)
-			return (&net.Dialer{}).DialContext(ctx, "tcp", server.Listener.Addr().String())
-		},
+		Nodes: s,
 	})
+	s.server = server.Listener.Addr().String()
 	t.Cleanup(s.tunnels.Close)
 	return s
+}
+
+func (*site) DialNode(context.Context, string) (net.Conn, error) { return nil, errors.New("no agents") }
+
+func (s *site) DialAddress(ctx context.Context, node, address string) (net.Conn, error) {
+	if node != "" {
+		node += " "
+	}
+	s.dialled = append(s.dialled, node+address)
+	return (&net.Dialer{}).DialContext(ctx, "tcp", s.server)
 }
 
 func (s *site) Get(_ context.Context, name string) (resource.Object, error) {
@@ -201,5 +213,61 @@ func TestProxyKeepsConnectionsByTheirTargets(t *testing.T) {
 	s.tunnels.Close()
 	for range s.dialled { // none outlives the tunnels
 		<-s.closed
+	}
+}
+
+func TestProxySaysOnWhichNodeItsTargetIs(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for i, name := range []string{"a", "b"} {
+		s.pod("default", name, fmt.Sprintf("10.0.%d.1", i))
+		s.objects[name].(*corev1.Pod).Spec.NodeName = "node-" + name
+	}
+	s.objects["web"] = &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80}}},
+	}
+	s.slices = []*cache.Item{{Object: &discoveryv1.EndpointSlice{
+		Ports:     []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080))}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.1.1"}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "b"}}},
+	}}}
+	s.objects["node-c"] = &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "node-c"},
+		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.3"}}},
+	}
+	for name, def := range map[string]*resource.Def{"a:80": core.Pods.Def, "web:80": core.Services.Def, "node-c:9100": core.Nodes.Def} {
+		if got := s.ask(def, name); got != "200 /x" {
+			t.Errorf("%s: got %s", name, got)
+		}
+	}
+	slices.Sort(s.dialled)
+	if got, want := fmt.Sprint(s.dialled), "[node-a 10.0.0.1:80 node-b 10.0.1.1:8080 node-c 192.0.2.3:9100]"; got != want {
+		t.Errorf("got connections to %s, want %s", got, want)
+	}
+}
+
+// TestProxyOverTLSNeitherVerifiesNorShowsCertificates has a server with a certificate that
+// nobody vouches for.
+func TestProxyOverTLSNeitherVerifiesNorShowsCertificates(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	secured := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s, %d certificates, authorization %q", r.URL.Path, len(r.TLS.PeerCertificates), r.Header.Get("Authorization"))
+	}))
+	secured.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
+	secured.StartTLS()
+	t.Cleanup(secured.Close)
+	s.objects["node-c"] = &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "node-c"},
+		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.3"}}},
+	}
+	trace.Proves(t, "COMM-018/nodes")
+	if got := s.ask(core.Nodes.Def, "node-c:9100"); got != "200 /x" {
+		t.Errorf("over plain HTTP: got %s", got)
+	}
+	s.tunnels.Close()
+	s.server = secured.Listener.Addr().String()
+	trace.Proves(t, "COMM-019/nodes", "COMM-020/no-credentials")
+	if got, want := s.ask(core.Nodes.Def, "https:node-c:9100"), `200 /x, 0 certificates, authorization ""`; got != want {
+		t.Errorf("over TLS: got %s, want %s", got, want)
 	}
 }

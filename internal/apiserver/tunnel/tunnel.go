@@ -3,7 +3,6 @@ package tunnel
 import (
 	"context"
 	"log/slog"
-	"net"
 	"net/http"
 	"time"
 
@@ -17,13 +16,12 @@ import (
 
 // Options of tunnels. Slices, Pod and Logger are required.
 type Options struct {
-	// Nodes reaches node agents; nil: there are none.
+	// Nodes reaches node agents, pods and other ports of nodes; nil: there are no agents,
+	// and the rest is reached as the network has it.
 	Nodes Nodes
 	// Slices returns the cached endpoint slices of a service, Pod a cached pod or nil.
 	Slices func(namespace, service string) []*cache.Item
 	Pod    func(namespace, name string) *cache.Item
-	// Dial opens connections to pods, and to ports of nodes; nil: as net.Dialer does.
-	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
 	Logger *slog.Logger
 }
 
@@ -31,18 +29,15 @@ type Options struct {
 // answer one request each and may be called concurrently.
 type Tunnels struct {
 	o Options
-	// agents speaks HTTP with node agents, direct with what is on the network that
-	// pods are reached by. Each keeps idle connections, by their targets.
-	agents, direct *http.Transport
+	// agents speaks HTTP with node agents, addresses with what is at addresses of pods
+	// and nodes. Each keeps idle connections, by their targets.
+	agents, addresses *http.Transport
 }
 
 // New returns tunnels; Close closes the connections that they keep.
 func New(o Options) *Tunnels {
-	if o.Dial == nil {
-		o.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
-	}
 	t := &Tunnels{o: o}
-	t.agents, t.direct = newAgents(o.Nodes), newDirect(o.Dial)
+	t.agents, t.addresses = newAgents(o.Nodes), newAddresses(o.Nodes)
 	return t
 }
 
@@ -50,7 +45,7 @@ func New(o Options) *Tunnels {
 // their requests.
 func (t *Tunnels) Close() {
 	t.agents.CloseIdleConnections()
-	t.direct.CloseIdleConnections()
+	t.addresses.CloseIdleConnections()
 }
 
 // Bounds of the connections that are kept. One that goes unused for as long as

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -12,8 +13,8 @@ import (
 )
 
 // lane is a watch whose connection sends it: it is woken by the cursor and asks
-// for events when it has room, together with those of its other watches. The
-// watch's own goroutine minds the time only.
+// for events when it has room, together with those of its other watches. Timers
+// mind the time, and nothing is left for the watch's own goroutine to do.
 type lane struct {
 	w    *Watch
 	lane *h2.Lane
@@ -25,29 +26,65 @@ type lane struct {
 	many   bool          // they are the initial ones
 
 	bookmarkDue, timeUp atomic.Bool
+	due, end            *time.Timer // set these; due is nil if there are no bookmarks
+	left                func() bool // ends the wait for the client to go
+
+	// later wakes the lane after minor changes, if nothing else has; waits says that it will.
+	later *time.Timer
+	waits atomic.Bool
 }
+
+// Minor changes are told so long after the first of them at most, and not by all watches at
+// the same time.
+const (
+	minorLeast = time.Second
+	minorMost  = 3 * time.Second
+)
 
 // turnMost is how much is appended at a time: what fits into a frame, if that is
 // more than one event.
 const turnMost = 8 << 10
 
-// run has the lane send what follows what was sent, until the watch ends.
-func (f *lane) run(ctx context.Context, due, end <-chan time.Time) {
-	f.w.cursor.Notify(f.lane.Wake)
+// run has the lane send what follows what was sent, until the client goes, which ends ctx, or
+// the time of the watch is up.
+func (f *lane) run(ctx context.Context, lasts time.Duration) {
+	f.later = stopped(f.lane.Wake)
+	f.end = stopped(func() {
+		f.timeUp.Store(true)
+		f.lane.Wake()
+	})
+	f.end.Reset(lasts)
+	if f.w.c.List.AllowWatchBookmarks {
+		f.due = stopped(f.bookmark)
+		f.due.Reset(bookmarkEvery)
+	}
+	f.left = context.AfterFunc(ctx, f.lane.End)
+	f.w.cursor.Notify(f.lane.Wake, f.wakeLater)
 	f.lane.Follow(f.next, f.w.events.Written(), f.limit)
-	for {
-		select {
-		case <-due:
-			f.bookmarkDue.Store(true)
-			f.lane.Wake()
-		case <-end:
-			f.timeUp.Store(true)
-			f.lane.Wake()
-		case <-f.lane.Done():
-			return
-		case <-ctx.Done():
-			return
-		}
+}
+
+// stopped is a timer that will call f when it is reset.
+func stopped(f func()) *time.Timer {
+	t := time.AfterFunc(minWatch, f)
+	t.Stop()
+	return t
+}
+
+// bookmark has a bookmark sent, and the next one in time.
+func (f *lane) bookmark() {
+	select {
+	case <-f.lane.Done():
+	default:
+		f.bookmarkDue.Store(true)
+		f.lane.Wake()
+		f.due.Reset(bookmarkEvery)
+	}
+}
+
+// wakeLater says that there is something that nobody waits for.
+func (f *lane) wakeLater() {
+	if f.waits.CompareAndSwap(false, true) {
+		f.later.Reset(minorLeast + rand.N(minorMost-minorLeast))
 	}
 }
 
@@ -59,6 +96,14 @@ func (f *lane) begin(events []cache.Event) { f.events, f.many = events, true }
 func (f *lane) close() {
 	if f.lane.Close() != nil {
 		f.w.events.CutOff()
+	}
+	for _, t := range []*time.Timer{f.later, f.end, f.due} {
+		if t != nil { // nil: it has not run
+			t.Stop()
+		}
+	}
+	if f.left != nil {
+		f.left()
 	}
 }
 
@@ -113,6 +158,9 @@ func (f *lane) begun() error {
 }
 
 func (f *lane) fetch() (err error) {
+	if f.waits.CompareAndSwap(true, false) {
+		f.later.Stop()
+	}
 	f.w.told = f.w.cursor.Rev()
 	f.events, err = f.w.cursor.Next()
 	if errors.Is(err, cache.ErrTooOld) {

@@ -80,15 +80,56 @@ func Start(ctx context.Context, reads *read.Reader, c *call.Call) (*Watch, error
 
 // Serve sends the events until the client goes or the time of the watch is up, at the
 // given pace. The client may take limit to receive what is sent at a time.
-func (w *Watch) Serve(p *answer.Reply, pace *h2.Pace, limit time.Duration) {
+//
+// A watch that its connection sends goes on when Serve returns, until the channel is closed.
+// Then it must be closed; without a channel it is.
+func (w *Watch) Serve(p *answer.Reply, pace *h2.Pace, limit time.Duration) (goesOn <-chan struct{}) {
+	ctx := p.R.Context()
 	w.pace, w.events = pace, p.Events(limit)
-	if l := h2.Open(p.R.Context(), p.W); l != nil {
+	defer func() {
+		if goesOn == nil {
+			w.Close()
+		}
+	}()
+	if l := h2.Open(ctx, p.W); l != nil {
 		w.lane = &lane{w: w, lane: l, limit: limit}
-		defer w.lane.close()
 	}
-	if err := w.run(p.R.Context()); err != nil {
+	err := w.begin()
+	switch {
+	case err == nil && w.lane != nil:
+		w.lane.run(ctx, w.lasts())
+		return w.lane.lane.Done()
+	case err == nil:
+		err = w.run(ctx)
+	}
+	if err != nil {
 		w.events.Fail(err)
 	}
+	return nil
+}
+
+// Close ends the watch.
+func (w *Watch) Close() {
+	w.cursor.Close()
+	if w.lane != nil {
+		w.lane.close()
+	}
+}
+
+// begin sends the events that begin the watch. One without any has begun, too.
+func (w *Watch) begin() error {
+	if err := w.deliver(); err != nil {
+		return err
+	}
+	return w.events.Flush()
+}
+
+// lasts is how long the watch lasts.
+func (w *Watch) lasts() time.Duration {
+	if seconds := w.c.List.TimeoutSeconds; seconds != nil && *seconds > 0 {
+		return time.Duration(*seconds) * time.Second
+	}
+	return minWatch + rand.N(minWatch)
 }
 
 func tooOld(rev int64) error {
@@ -98,12 +139,7 @@ func tooOld(rev int64) error {
 // run sends events until the client goes, its time is up, or the cursor
 // falls behind; the latter is returned as the error to tell the client.
 func (w *Watch) run(ctx context.Context) error {
-	defer w.cursor.Close()
-	timeout := minWatch + rand.N(minWatch)
-	if seconds := w.c.List.TimeoutSeconds; seconds != nil && *seconds > 0 {
-		timeout = time.Duration(*seconds) * time.Second
-	}
-	end := time.NewTimer(timeout)
+	end := time.NewTimer(w.lasts())
 	defer end.Stop()
 	var due <-chan time.Time
 	if w.c.List.AllowWatchBookmarks {
@@ -111,19 +147,7 @@ func (w *Watch) run(ctx context.Context) error {
 		defer ticker.Stop()
 		due = ticker.C
 	}
-	for first := true; ; first = false {
-		if err := w.deliver(); err != nil {
-			return err
-		}
-		if first {
-			if err := w.events.Flush(); err != nil { // an empty watch has begun, too
-				return err
-			}
-			if w.lane != nil {
-				w.lane.run(ctx, due, end.C)
-				return nil
-			}
-		}
+	for {
 		select {
 		case <-w.cursor.Ready():
 			if w.pace.Rest(ctx, w.sent) != nil {
@@ -142,6 +166,9 @@ func (w *Watch) run(ctx context.Context) error {
 			return nil
 		case <-ctx.Done():
 			return nil
+		}
+		if err := w.deliver(); err != nil {
+			return err
 		}
 	}
 }

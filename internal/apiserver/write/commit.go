@@ -63,11 +63,17 @@ func (w *attempt) allocate(ctx context.Context) (resource.Object, *alloc.Tx, err
 		return w.obj, nil, nil
 	}
 	obj := w.obj.DeepCopyObject().(resource.Object)
-	tx := w.p.alloc.Begin(ctx, w.c.Key())
+	tx := w.p.alloc.Begin(ctx, w.c.Key(), holder(w.c))
 	if err := d.Commit(tx, obj, w.old()); err != nil {
 		return nil, nil, allocationError(w.c, errors.Join(err, tx.Err))
 	}
 	return obj, tx, nil
+}
+
+// holder is who has what the call's object allocates.
+func holder(c *call.Call) resource.Holder {
+	d := c.Resource.Def
+	return resource.Holder{Group: d.Group, Resource: d.Plural, Namespace: c.Namespace, Name: c.Name}
 }
 
 // allocationError tells clients what could not be allocated.
@@ -147,7 +153,9 @@ func (w *attempt) put(ctx context.Context, obj resource.Object, value []byte, tx
 	if err != nil {
 		return nil, err
 	}
-	tx.AddTo(&txn)
+	if err := tx.AddTo(&txn); err != nil {
+		return nil, err
+	}
 	at := p.o.Caches.Handoff(w.c.Resource.Def, key, value, cache.Shallow(obj))
 	res, err := p.o.Store.Txn(ctx, txn)
 	switch {
@@ -160,7 +168,7 @@ func (w *attempt) put(ctx context.Context, obj resource.Object, value []byte, tx
 	case !res.OK && w.reliedChanged(res.Now):
 		return nil, &errRelied{res.Rev}
 	case !res.OK:
-		p.alloc.Lost(txn.Conds, res.Now)
+		p.alloc.Lost(txn.Conds, res)
 		return nil, errAllocationLost
 	}
 	p.o.Reads.Answered(res.Rev)

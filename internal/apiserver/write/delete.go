@@ -213,13 +213,15 @@ func (p *Pipeline) remove(ctx context.Context, c *call.Call, old *cache.Item, la
 	for {
 		var tx *alloc.Tx
 		if c.Resource.Def.Commit != nil {
-			tx = p.alloc.Begin(ctx, c.Key())
+			tx = p.alloc.Begin(ctx, c.Key(), holder(c))
 			if err := c.Resource.Def.Commit(tx, nil, old.Object); err != nil {
 				return nil, allocationError(c, errors.Join(err, tx.Err))
 			}
 		}
 		txn := store.Txn{Conds: []store.Cond{{Key: c.Key(), Rev: old.Rev}}, Ops: []store.Op{{Key: c.Key()}}}
-		tx.AddTo(&txn)
+		if err := tx.AddTo(&txn); err != nil {
+			return nil, err
+		}
 		res, err := p.o.Store.Txn(ctx, txn)
 		switch {
 		case err != nil:
@@ -227,7 +229,7 @@ func (p *Pipeline) remove(ctx context.Context, c *call.Call, old *cache.Item, la
 		case !res.OK && res.Now[0].Rev != old.Rev:
 			return nil, errRaced
 		case !res.OK:
-			p.alloc.Lost(txn.Conds, res.Now)
+			p.alloc.Lost(txn.Conds, res)
 			continue
 		}
 		p.o.Reads.Answered(res.Rev)

@@ -18,7 +18,7 @@ import (
 	"github.com/kemudi/kemudi/internal/store"
 )
 
-// Options are what a pipeline writes with. All but Settings are required.
+// Options are what a pipeline writes with. All but Settings and Serves are required.
 type Options struct {
 	Store     store.Store
 	Caches    Caches
@@ -28,6 +28,8 @@ type Options struct {
 	Authorize func(ctx context.Context, a authorizer.Attributes) error
 	// Settings are flags that allocations depend on, such as service-cluster-ip-range.
 	Settings map[string]string
+	// Defs are all resources.
+	Defs []*resource.Def
 	// Serves reports whether clients can reach a resource. Nil: they can all.
 	Serves func(d *resource.Def) bool
 	Logger *slog.Logger
@@ -42,8 +44,15 @@ type Pipeline struct {
 
 // New returns a pipeline that knows of no allocations yet.
 func New(o Options) *Pipeline {
-	return &Pipeline{o: o, fields: patch.NewFields(), alloc: alloc.New(alloc.Options{Store: o.Store, Settings: o.Settings, Shared: o.Reads.Shared})}
+	return &Pipeline{o: o, fields: patch.NewFields(), alloc: alloc.New(alloc.Options{Store: o.Store, Settings: o.Settings, Defs: o.Defs, Caches: o.Caches})}
 }
+
+// Told takes in changes of keys that are of no resource, up to a revision, and Missed that there
+// were some up to a revision of which nobody will tell.
+func (p *Pipeline) Told(changes []store.Change, rev int64) { p.alloc.Told(changes, rev) }
+
+// Missed is explained at Told.
+func (p *Pipeline) Missed(rev int64) { p.alloc.Missed(rev) }
 
 // Change is what a write wants: from what is stored (nil: nothing is) to what
 // shall be stored.

@@ -15,6 +15,13 @@ import (
 // first, and told of. Allocations that no object uses any more, because something else
 // than a server has changed the store, are given up.
 func (p *Pipeline) Repair(ctx context.Context, defs []*resource.Def) error {
+	for _, d := range defs {
+		if d.Taking != nil || d.Offer != nil {
+			if err := p.o.Reads.Synced(ctx, p.o.Caches.Cache(d)); err != nil {
+				return err
+			}
+		}
+	}
 	before, err := p.alloc.All(ctx)
 	if err != nil {
 		return err
@@ -53,9 +60,11 @@ type usage struct {
 
 // freeAllocations gives up those of the allocations that are not used. The objects have been
 // looked at after the allocations were read: who takes one since then changes it or its object.
+// What an object takes stays while there is who holds it, although that one may not allocate it
+// any more (a range has gone).
 func (p *Pipeline) freeAllocations(ctx context.Context, before []alloc.Allocation, u usage) error {
 	for _, c := range before {
-		if u.allocated[c.Key] {
+		if u.allocated[c.Key] || c.Object && u.objects[c.Owner] != 0 {
 			continue
 		}
 		res, err := p.o.Store.Txn(ctx, store.Txn{
@@ -66,7 +75,7 @@ func (p *Pipeline) freeAllocations(ctx context.Context, before []alloc.Allocatio
 		case err != nil:
 			return fmt.Errorf("give up allocation %s: %w", c.Key, err)
 		case res.OK:
-			p.alloc.Freed(c)
+			p.alloc.Freed(c, res.Rev)
 			p.o.Logger.WarnContext(ctx, "gave up an allocation that nothing uses", "allocation", c.Key, "owner", c.Owner)
 		}
 	}
@@ -77,7 +86,7 @@ func (p *Pipeline) freeAllocations(ctx context.Context, before []alloc.Allocatio
 func (p *Pipeline) repair(ctx context.Context, d *resource.Def, it *cache.Item, u usage) error {
 	key := d.Key("", it.Key)
 	u.objects[key] = it.Rev
-	tx := p.alloc.Begin(ctx, key)
+	tx := p.alloc.Begin(ctx, key, resource.Holder{Group: d.Group, Resource: d.Plural, Namespace: it.Object.GetNamespace(), Name: it.Object.GetName()})
 	defer func() {
 		for _, key := range tx.Keys() {
 			u.allocated[key] = true
@@ -87,17 +96,18 @@ func (p *Pipeline) repair(ctx context.Context, d *resource.Def, it *cache.Item, 
 		return err
 	}
 	txn := store.Txn{Conds: []store.Cond{{Key: key, Rev: it.Rev}}}
-	if tx.AddTo(&txn); len(txn.Ops) == 0 {
-		return nil
+	if err := tx.AddTo(&txn); err != nil || len(txn.Ops) == 0 {
+		return err
 	}
 	res, err := p.o.Store.Txn(ctx, txn)
 	switch {
 	case err != nil:
 		return fmt.Errorf("write allocations: %w", err)
 	case !res.OK:
-		p.alloc.Lost(txn.Conds, res.Now)
+		p.alloc.Lost(txn.Conds, res)
 		return errAllocationLost
 	}
+	p.o.Reads.Answered(res.Rev)
 	tx.Committed(res.Rev)
 	return nil
 }

@@ -44,7 +44,7 @@ var (
 func New(o Options) *Authenticator {
 	if o.FrontProxy != nil {
 		proxy := *o.FrontProxy
-		proxy.Headers = proxy.Headers.canonical()
+		proxy.Headers = proxy.Headers.Canonical()
 		o.FrontProxy = &proxy
 	}
 	return &Authenticator{o: o, certs: certificates{roots: o.ClientCA, nodes: o.Nodes}}

@@ -38,8 +38,8 @@ func (h *FrontProxyHeaders) Given() bool {
 	return len(h.User)+len(h.UID)+len(h.Group)+len(h.Extra) > 0
 }
 
-// canonical returns the headers as requests have them, with the defaults.
-func (h FrontProxyHeaders) canonical() FrontProxyHeaders {
+// Canonical returns the headers as requests have them, with the defaults.
+func (h FrontProxyHeaders) Canonical() FrontProxyHeaders {
 	for list, name := range map[*[]string]string{
 		&h.User: "X-Remote-User", &h.UID: "X-Remote-Uid", &h.Group: "X-Remote-Group", &h.Extra: "X-Remote-Extra-",
 	} {

@@ -1,6 +1,7 @@
 package authn
 
 import (
+	"context"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/rsa"
@@ -20,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 
+	"github.com/kemudi/kemudi/internal/audit"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -167,8 +169,9 @@ type legacyClaims struct {
 const legacyIssuer = "kubernetes/serviceaccount"
 
 // Issue makes the token that req asks for and returns the answer; req stays as
-// it is. b.Pod's or b.Secret's presence must fit req.Spec.BoundObjectRef.
-func (i *Issuer) Issue(req *authenticationv1.TokenRequest, b Bound) (*authenticationv1.TokenRequest, error) {
+// it is. b.Pod's or b.Secret's presence must fit req.Spec.BoundObjectRef. The audit is
+// told by which ID the token is known.
+func (i *Issuer) Issue(ctx context.Context, req *authenticationv1.TokenRequest, b Bound) (*authenticationv1.TokenRequest, error) {
 	answer := req.DeepCopy()
 	if len(answer.Spec.Audiences) == 0 {
 		answer.Spec.Audiences = i.o.Audiences
@@ -185,13 +188,15 @@ func (i *Issuer) Issue(req *authenticationv1.TokenRequest, b Bound) (*authentica
 	if life == agentLife && b.Pod != nil && !i.o.NoExtension && i.isOwn(answer.Spec.Audiences) {
 		warn, life = now.Add(life), extendedLife
 	}
+	id := uuid.NewString()
 	token, err := i.sign(b, &jwt.Claims{
-		Issuer: i.o.URL, Audience: answer.Spec.Audiences, ID: uuid.NewString(),
+		Issuer: i.o.URL, Audience: answer.Spec.Audiences, ID: id,
 		IssuedAt: jwt.NewNumericDate(now), NotBefore: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(now.Add(life)),
 	}, warn)
 	if err != nil {
 		return nil, err
 	}
+	audit.Annotate(ctx, serviceaccount.IssuedCredentialIDAuditAnnotationKey, "JTI="+id)
 	end := now.Add(life)
 	if !warn.IsZero() {
 		end = warn // so that the agent renews in time

@@ -80,7 +80,7 @@ func newIssuer(t testing.TB, o IssuerOptions) *Issuer {
 
 func issueToken(t testing.TB, i *Issuer, spec authenticationv1.TokenRequestSpec, b Bound) *authenticationv1.TokenRequest {
 	t.Helper()
-	answer, err := i.Issue(&authenticationv1.TokenRequest{Spec: spec}, b)
+	answer, err := i.Issue(t.Context(), &authenticationv1.TokenRequest{Spec: spec}, b)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,8 +18,8 @@ func namespacedRoles() []*rbacv1.Role {
 			rule("watch", "", "configmaps"), named("get,update", "", "configmaps", "kube-controller-manager")),
 		role(kubeSystem, "system::leader-locking-kube-scheduler",
 			rule("watch", "", "configmaps"), named("get,update", "", "configmaps", "kube-scheduler")),
-		// What all machines of the cluster have in common, and where its DNS sends other names.
-		role(kubeSystem, "kemudi:cluster-settings", named(read, "", "configmaps", "kemudi-cluster,kube-dns")),
+		// What all machines of the cluster have in common, and what its DNS does.
+		role(kubeSystem, "kemudi:cluster-settings", named(read, "", "configmaps", "kemudi-cluster,coredns,kube-dns")),
 		role(kubePublic, "system:controller:bootstrap-signer",
 			rule(read, "", "configmaps"), named("update", "", "configmaps", "cluster-info"), events()),
 		// What is in kube-public is for everybody to read.
@@ -54,6 +54,7 @@ func clusterBindings() []*rbacv1.ClusterRoleBinding {
 		Cluster("system:service-account-issuer-discovery", Group("system:serviceaccounts")),
 		Cluster("system:node"), // nobody: the node authorizer is for nodes
 		Cluster("kemudi:node", Group("system:nodes")),
+		Cluster("kemudi:server-joiner", Group("system:bootstrappers:kemudi:servers")),
 		Cluster("system:node-proxier", User("system:kube-proxy")),
 		Cluster("system:kube-controller-manager", User("system:kube-controller-manager")),
 		Cluster("system:kube-scheduler", User("system:kube-scheduler")),

@@ -64,8 +64,11 @@ func NodeRules() []rbacv1.PolicyRule {
 func nodeRoles() []*rbacv1.ClusterRole {
 	return []*rbacv1.ClusterRole{
 		clusterRole("system:node", NodeRules()...),
-		// What a node's proxy, DNS and routes to other nodes' pods need beyond that.
-		clusterRole("kemudi:node", rule(read, "", "namespaces,nodes"), rule(read, "discovery.k8s.io", "endpointslices")),
+		// What a node's proxy, DNS, edge, routes to other nodes' pods and network policies need beyond that.
+		clusterRole("kemudi:node", rule(read, "", "namespaces,nodes"), rule(read, "discovery.k8s.io", "endpointslices"),
+			rule(read, "networking.k8s.io", "ingressclasses,ingresses,networkpolicies,servicecidrs")),
+		// What a machine needs that becomes a server, by a token for that.
+		clusterRole("kemudi:server-joiner", paths("post", "/kemudi.io/v1/servers")),
 		clusterRole("system:node-proxier",
 			rule("list,watch", "", "services,endpoints"),
 			rule(read, "", "nodes"),

@@ -20,6 +20,7 @@ import (
 	"github.com/kemudi/kemudi/internal/auth/rbac"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/dialback"
+	"github.com/kemudi/kemudi/internal/drain"
 )
 
 // Caches are those of what pods refer to. Those of kinds that the cluster does
@@ -30,6 +31,9 @@ type Caches struct {
 	Volumes           *cache.Cache // PersistentVolumes
 	VolumeAttachments *cache.Cache
 	ResourceSlices    *cache.Cache
+	NetworkPolicies   *cache.Cache
+	Ingresses         *cache.Cache // with the index networking.IndexSecret
+	IngressClasses    *cache.Cache
 }
 
 // podsByNode is the index of pods by the node they are bound to.
@@ -69,7 +73,7 @@ func (a *Authorizer) Authorize(_ context.Context, attrs authorizer.Attributes) (
 	if node == "" {
 		return authorizer.DecisionNoOpinion, fmt.Sprintf("unknown node for user %q", attrs.GetUser().GetName()), nil
 	}
-	if !attrs.IsResourceRequest() && attrs.GetVerb() == "get" && attrs.GetPath() == dialback.Path(node) {
+	if !attrs.IsResourceRequest() && attrs.GetVerb() == "get" && (attrs.GetPath() == dialback.Path(node) || drain.IsPath(attrs.GetPath())) {
 		return authorizer.DecisionAllow, "", nil
 	}
 	if why := a.refuses(node, attrs); why != "" {
@@ -89,7 +93,7 @@ func (a *Authorizer) refuses(node string, attrs authorizer.Attributes) string {
 	}
 	switch attrs.GetAPIGroup() + "/" + attrs.GetResource() {
 	case "/secrets":
-		return a.reads(node, attrs, core.ToSecret)
+		return a.secret(node, attrs)
 	case "/configmaps":
 		return a.reads(node, attrs, core.ToConfigMap)
 	case "/persistentvolumeclaims":
@@ -118,6 +122,16 @@ func (a *Authorizer) refuses(node string, attrs authorizer.Attributes) string {
 
 func unrelated(node string) string {
 	return fmt.Sprintf("no relationship found between node '%s' and this object", node)
+}
+
+// secret lets an agent read what its pods refer to, and what an Ingress names that the edge
+// of every node obeys: certificates, which all edges show.
+func (a *Authorizer) secret(node string, attrs authorizer.Attributes) string {
+	why := a.reads(node, attrs, core.ToSecret)
+	if why == unrelated(node) && a.shown(attrs.GetNamespace(), attrs.GetName()) {
+		return ""
+	}
+	return why
 }
 
 // reads checks that single secrets or config maps are read by name.
@@ -270,10 +284,14 @@ func csiNode(node string, attrs authorizer.Attributes) string {
 }
 
 // pod checks that an agent deals with the pods of its own node. What it writes
-// is for admission to look at.
+// is for admission to look at. While there are network policies it may see all pods:
+// whose connections it lets pass depends on their labels and addresses.
 func (a *Authorizer) pod(node string, attrs authorizer.Attributes) string {
 	switch attrs.GetVerb() {
 	case "list", "watch":
+		if a.c.NetworkPolicies != nil && a.c.NetworkPolicies.Len() > 0 {
+			return ""
+		}
 		return selected(attrs, podsByNode, node, "can only list/watch pods with spec.nodeName field selector")
 	case "get":
 		if it := a.c.Pods.Get(cache.Key(attrs.GetNamespace(), attrs.GetName())); it == nil || it.Object.(*corev1.Pod).Spec.NodeName != node {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/dra"
+	"github.com/kemudi/kemudi/internal/api/networking"
 	"github.com/kemudi/kemudi/internal/api/storage"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -106,6 +108,14 @@ spec: {claimRef: {namespace: team, name: other}, csi: {driver: x, volumeHandle: 
 			parse[resourcev1.ResourceSlice](t, "metadata: {name: s-1}\nspec: {nodeName: n1}"),
 			parse[resourcev1.ResourceSlice](t, "metadata: {name: s-2}\nspec: {nodeName: n2}"),
 			parse[resourcev1.ResourceSlice](t, "metadata: {name: s-3}\nspec: {allNodes: true}")),
+		Ingresses: filled(networking.Ingresses.Def,
+			parse[networkingv1.Ingress](t, "metadata: {namespace: team, name: ours}\nspec: {ingressClassName: kemudi, tls: [{secretName: shown}]}"),
+			parse[networkingv1.Ingress](t, "metadata: {namespace: team, name: old, annotations: {kubernetes.io/ingress.class: nginx}}\nspec: {tls: [{secretName: shown-by-nginx}]}"),
+			parse[networkingv1.Ingress](t, "metadata: {namespace: team, name: classless}\nspec: {tls: [{secretName: shown-by-default}]}"),
+			parse[networkingv1.Ingress](t, "metadata: {namespace: team, name: theirs}\nspec: {ingressClassName: theirs, tls: [{secretName: not-shown}]}")),
+		IngressClasses: filled(networking.IngressClasses.Def,
+			parse[networkingv1.IngressClass](t, "metadata: {name: kemudi, annotations: {ingressclass.kubernetes.io/is-default-class: 'true'}}\nspec: {controller: kemudi.io/ingress}"),
+			parse[networkingv1.IngressClass](t, "metadata: {name: theirs}\nspec: {controller: example.com/theirs}")),
 	})
 }
 
@@ -147,18 +157,26 @@ func TestAgentsSeeAndWriteWhatTheirNodeNeeds(t *testing.T) {
 	a := newAuthorizer(t)
 	for question, want := range map[string]string{
 		// Secrets and config maps: those that the node's pods refer to, one at a time.
-		"get secrets team/mounted":             "",
-		"watch secrets team/mounted":           "",
-		"get secrets team/pull":                "",
-		"get secrets team/init-env":            "",
-		"get secrets team/key":                 "",
-		"get secrets team/projected":           "",
-		"get secrets team/csi":                 "",
-		"get secrets team/cinder":              "",
-		"get secrets team/stage":               "",
-		"get secrets team/others-stage":        noRelation, // of a volume that a claim names, and that is not bound to it
-		"get secrets team/foreign":             noRelation,
-		"get secrets team/static":              noRelation,
+		"get secrets team/mounted":      "",
+		"watch secrets team/mounted":    "",
+		"get secrets team/pull":         "",
+		"get secrets team/init-env":     "",
+		"get secrets team/key":          "",
+		"get secrets team/projected":    "",
+		"get secrets team/csi":          "",
+		"get secrets team/cinder":       "",
+		"get secrets team/stage":        "",
+		"get secrets team/others-stage": noRelation, // of a volume that a claim names, and that is not bound to it
+		"get secrets team/foreign":      noRelation,
+		"get secrets team/static":       noRelation,
+		// Those that an edge shows.
+		"get secrets team/shown":               "",
+		"watch secrets team/shown":             "",
+		"get secrets team/shown-by-nginx":      "",
+		"get secrets team/shown-by-default":    "",
+		"get secrets team/not-shown":           noRelation,
+		"get secrets elsewhere/shown":          noRelation,
+		"update secrets team/shown":            "can only read resources of this type",
 		"get secrets elsewhere/mounted":        noRelation,
 		"get secrets team/files":               noRelation,
 		"list secrets team/":                   "No Object name found",
@@ -316,6 +334,9 @@ func TestAgentOpensTheTunnelOfItsOwnNode(t *testing.T) {
 		{"n1", "get", "/kemudi.io/v1/nodes/n1/tunnel", authorizer.DecisionAllow},
 		{"n2", "get", "/kemudi.io/v1/nodes/n1/tunnel", authorizer.DecisionNoOpinion},
 		{"n1", "post", "/kemudi.io/v1/nodes/n1/tunnel", authorizer.DecisionNoOpinion},
+		{"n1", "get", "/kemudi.io/v1/applied/17", authorizer.DecisionAllow},
+		{"n1", "post", "/kemudi.io/v1/applied/17", authorizer.DecisionNoOpinion},
+		{"n1", "get", "/kemudi.io/v1/applied/17/x", authorizer.DecisionNoOpinion},
 		{"n1", "get", "/kemudi.io/v1/nodes/n1", authorizer.DecisionNoOpinion},
 		{"", "get", "/kemudi.io/v1/nodes//tunnel", authorizer.DecisionNoOpinion},
 	} {
@@ -325,5 +346,35 @@ func TestAgentOpensTheTunnelOfItsOwnNode(t *testing.T) {
 		if got != c.want || err != nil {
 			t.Errorf("node %q: %s %s: got %v, %v, want %v", c.node, c.verb, c.path, got, err, c.want)
 		}
+	}
+}
+
+func TestAgentsSeeAllPodsWhileThereArePolicies(t *testing.T) {
+	a := newAuthorizer(t)
+	policies := filled(networking.NetworkPolicies.Def)
+	a.c.NetworkPolicies = policies
+	allowed := func(question string) bool {
+		t.Helper()
+		got, _, err := a.Authorize(t.Context(), ask(t, "system:node:n1", question))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got == authorizer.DecisionAllow
+	}
+	if allowed("list pods") {
+		t.Error("an agent lists all pods although there is no policy")
+	}
+	policies.Replace([]*cache.Item{{Key: "team/p", Rev: 2, Object: &networkingv1.NetworkPolicy{}}}, 2)
+	for _, question := range []string{"list pods", "watch pods"} {
+		if !allowed(question) {
+			t.Errorf("%s: not allowed although there is a policy", question)
+		}
+	}
+	if allowed("get pods team/other") {
+		t.Error("an agent gets a pod of another node")
+	}
+	policies.Replace(nil, 3)
+	if allowed("watch pods") {
+		t.Error("an agent watches all pods although the last policy is gone")
 	}
 }

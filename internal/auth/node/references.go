@@ -4,8 +4,10 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/networking"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
 )
@@ -26,6 +28,36 @@ func (a *Authorizer) refers(node, namespace string, to core.Reference) bool {
 		}
 	}
 	return false
+}
+
+// shown reports whether an Ingress that edges obey names the secret.
+func (a *Authorizer) shown(namespace, name string) bool {
+	if a.c.Ingresses == nil || a.c.IngressClasses == nil {
+		return false
+	}
+	for _, it := range a.c.Ingresses.ByIndex(networking.IndexSecret, cache.Key(namespace, name)) {
+		if i, ok := it.Object.(*networkingv1.Ingress); ok && networking.Obeyed(i, classes{a.c.IngressClasses}) {
+			return true
+		}
+	}
+	return false
+}
+
+// classes are the IngressClasses of a cache.
+type classes struct{ c *cache.Cache }
+
+func (k classes) Class(name string) *networkingv1.IngressClass {
+	return find[*networkingv1.IngressClass](k.c, name)
+}
+
+func (k classes) Default() *networkingv1.IngressClass {
+	var all []*networkingv1.IngressClass
+	for _, it := range k.c.List("", nil) {
+		if c, ok := it.Object.(*networkingv1.IngressClass); ok {
+			all = append(all, c)
+		}
+	}
+	return networking.DefaultClass(all)
 }
 
 // usesResourceClaim reports whether a pod on the node uses the claim. Of claims that are

@@ -28,7 +28,9 @@ const (
 // Authority is a certificate authority.
 type Authority struct {
 	Cert *x509.Certificate
-	Key  crypto.Signer
+	Key  crypto.Signer // nil: it is trusted, and signs elsewhere
+
+	further []*x509.Certificate // that are trusted like it
 }
 
 // Subject says for whom a certificate is.
@@ -63,10 +65,17 @@ func (p Pair) TLS() tls.Certificate {
 // CertPEM is the authority's certificate in PEM.
 func (a *Authority) CertPEM() []byte { return certPEM(a.Cert) }
 
-// Pool is a pool that trusts the authority alone.
+// Certs are the certificates of the authority, and of what came in one file with it.
+func (a *Authority) Certs() []*x509.Certificate {
+	return append([]*x509.Certificate{a.Cert}, a.further...)
+}
+
+// Pool is a pool that trusts the authority, and what came in one file with it, alone.
 func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
-	pool.AddCert(a.Cert)
+	for _, c := range a.Certs() {
+		pool.AddCert(c)
+	}
 	return pool
 }
 

@@ -127,6 +127,29 @@ func (f files) authority(file, name string) (*Authority, error) {
 	return &Authority{Cert: cert, Key: key}, nil
 }
 
+// ReadAuthority reads an authority that others have made: its certificate, and the key to it.
+func ReadAuthority(certFile, keyFile string) (*Authority, error) {
+	text, err := os.ReadFile(certFile)
+	if err != nil {
+		return nil, fmt.Errorf("read certificate: %w", err)
+	}
+	cert, err := parseCert(text)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", certFile, err)
+	}
+	if text, err = os.ReadFile(keyFile); err != nil {
+		return nil, fmt.Errorf("read private key: %w", err)
+	}
+	key, err := parseKey(text)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", keyFile, err)
+	}
+	if !matches(cert, key) {
+		return nil, fmt.Errorf("%s and %s do not belong together", certFile, keyFile)
+	}
+	return &Authority{Cert: cert, Key: key}, nil
+}
+
 // pair reads a certificate with its key and makes anew what is missing, does
 // not fit or ends soon. The key stays.
 func (f files) pair(a *Authority, file string, s Subject) (Pair, error) {

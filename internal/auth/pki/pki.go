@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 )
 
@@ -23,6 +24,9 @@ type Options struct {
 	Hosts []string
 	// Domain is the cluster's DNS domain. Default cluster.local.
 	Domain string
+	// Joined says that the authorities are those of a cluster that others have begun: what is
+	// missing of them is not made.
+	Joined bool
 }
 
 // PKI is the keys and certificates of a server.
@@ -37,17 +41,20 @@ type PKI struct {
 	ServiceAccounts crypto.Signer
 
 	o       Options
+	given   *given // nil: the keys are this cluster's own
 	serving atomic.Pointer[tls.Certificate]
 	kubelet atomic.Pointer[tls.Certificate]
+	peers   atomic.Pointer[Authority] // nil: this server has never been one of several
 }
 
 // Names of the authorities and of the users that the server itself is.
 const (
-	caName               = "kubernetes-ca"
-	frontProxyCAName     = "kubernetes-front-proxy-ca"
-	servingName          = "kube-apiserver"
-	kubeletClientName    = "kube-apiserver-kubelet-client"
-	frontProxyClientName = "front-proxy-client"
+	caName            = "kubernetes-ca"
+	frontProxyCAName  = "kubernetes-front-proxy-ca"
+	servingName       = "kube-apiserver"
+	kubeletClientName = "kube-apiserver-kubelet-client"
+	// FrontProxyName is what the API server is called by aggregated ones.
+	FrontProxyName = "front-proxy-client"
 	// AdminName is the user of the kubeconfig that the operator gets.
 	AdminName = "kubernetes-admin"
 	// AdminGroup is that user's group. It may do everything, whatever the roles
@@ -67,6 +74,9 @@ func Ensure(o Options) (*PKI, error) {
 	}
 	p := &PKI{o: o}
 	f := p.files()
+	if err := p.complete(); err != nil {
+		return nil, err
+	}
 	var err error
 	if p.CA, err = f.authority("ca", caName); err != nil {
 		return nil, err
@@ -80,7 +90,34 @@ func Ensure(o Options) (*PKI, error) {
 	if err := p.writePublic("sa.pub", p.ServiceAccounts.Public()); err != nil {
 		return nil, err
 	}
+	if p.hasPeers() {
+		if _, err := p.Peers(); err != nil {
+			return nil, err
+		}
+	}
 	return p, p.Renew()
+}
+
+// complete refuses to go on without what a cluster that others have begun must have given.
+func (p *PKI) complete() error {
+	if !p.o.Joined {
+		return nil
+	}
+	for _, name := range sharedFiles {
+		if strings.HasPrefix(name, peerCAFile) {
+			continue // where the store is kept elsewhere there are no peers
+		}
+		if _, err := os.Stat(p.files().path(name)); err != nil {
+			return fmt.Errorf("the cluster's keys are not all there: %w", err)
+		}
+	}
+	return nil
+}
+
+// hasPeers says that this server is or has been one of several.
+func (p *PKI) hasPeers() bool {
+	_, err := os.Stat(p.files().path(peerCAFile + ".crt"))
+	return err == nil
 }
 
 func (p *PKI) files() files { return files{filepath.Join(p.o.Dir, "pki")} }
@@ -108,6 +145,9 @@ func (p *PKI) SetHosts(hosts []string) { p.o.Hosts = hosts }
 // without a restart. It must not be called by two goroutines at once, and
 // KubeletClient and FrontProxyClient must be read by the same one.
 func (p *PKI) Renew() error {
+	if p.given != nil {
+		return nil // others renew them
+	}
 	f := p.files()
 	serving, err := f.pair(p.CA, "apiserver", Subject{Name: servingName, Hosts: p.hosts(), Server: true})
 	if err != nil {
@@ -123,7 +163,10 @@ func (p *PKI) Renew() error {
 	}
 	shown := p.KubeletClient.TLS()
 	p.kubelet.Store(&shown)
-	p.FrontProxyClient, err = f.pair(p.FrontProxyCA, "front-proxy-client", Subject{Name: frontProxyClientName, Client: true})
+	p.FrontProxyClient, err = f.pair(p.FrontProxyCA, "front-proxy-client", Subject{Name: FrontProxyName, Client: true})
+	if a := p.peers.Load(); err == nil && a != nil {
+		err = p.renewPeer(a)
+	}
 	return err
 }
 
@@ -143,12 +186,18 @@ func (p *PKI) hosts() []string {
 
 // ServingCertificate is what the API server serves with; it fits tls.Config's GetCertificate.
 func (p *PKI) ServingCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if p.given != nil {
+		return p.given.serving()
+	}
 	return p.serving.Load(), nil
 }
 
 // KubeletClientCertificate is what the API server shows to node agents; it fits
 // tls.Config's GetClientCertificate.
 func (p *PKI) KubeletClientCertificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	if p.given != nil {
+		return &tls.Certificate{}, nil // none
+	}
 	return p.kubelet.Load(), nil
 }
 

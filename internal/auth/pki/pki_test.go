@@ -247,3 +247,94 @@ func BenchmarkEnsureNew(b *testing.B) {
 		}
 	}
 }
+
+func TestServersHaveTheSameAuthoritiesAndKeysOfTheirOwn(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	first := ensure(t, Options{Dir: dir})
+	if _, err := os.Stat(filepath.Join(dir, "pki", "peer-ca.key")); err == nil {
+		t.Error("a single server has an authority for others")
+	}
+	if _, err := first.Peers(); err != nil {
+		t.Fatal(err)
+	}
+	pin, err := PeerPin(other) // which it asks with
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Ensure(Options{Dir: other, Joined: true}); err == nil || !strings.Contains(err.Error(), "not all there") {
+		t.Errorf("without the keys of the others: got %v", err)
+	}
+	files, err := first.Shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteShared(other, files); err != nil {
+		t.Fatal(err)
+	}
+	second := ensure(t, Options{Dir: other, Joined: true})
+	if !first.CA.Cert.Equal(second.CA.Cert) || !first.FrontProxyCA.Cert.Equal(second.FrontProxyCA.Cert) {
+		t.Error("the authorities are not the same")
+	}
+	if !matches(&x509.Certificate{PublicKey: first.ServiceAccounts.Public()}, second.ServiceAccounts) {
+		t.Error("the keys of service accounts are not the same")
+	}
+	a, b := peerCert(t, first), peerCert(t, second)
+	if got, err := PinOf(b.PublicKey); err != nil || got != pin || Pin(a) == pin {
+		t.Errorf("the second server is known by %s, %v; want %s, and that the first is not", got, err, pin)
+	}
+	for _, use := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
+		_, err := b.Verify(x509.VerifyOptions{Roots: first.peers.Load().Pool(), DNSName: PeerName, KeyUsages: []x509.ExtKeyUsage{use}})
+		if err != nil {
+			t.Errorf("use %v: %v", use, err)
+		}
+	}
+	if _, err := b.Verify(x509.VerifyOptions{Roots: first.CA.Pool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err == nil {
+		t.Error("the cluster's authority vouches for who may write the store")
+	}
+	if err := os.Remove(filepath.Join(other, "pki", "peer-ca.crt")); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := Ensure(Options{Dir: other, Joined: true}); err != nil {
+		t.Error(err)
+	} else if _, err := p.Peers(); err == nil {
+		t.Error("a server that has joined makes an authority of its own")
+	}
+	if err := WriteShared(other, map[string][]byte{"../ca.crt": nil}); err == nil {
+		t.Error("a file elsewhere was written")
+	}
+}
+
+func TestPeerCertificateIsRenewedWhileTheServerRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := ensure(t, Options{Dir: t.TempDir()})
+		if _, err := p.Peers(); err != nil {
+			t.Fatal(err)
+		}
+		before := peerCert(t, p)
+		time.Sleep(leafLife / 2)
+		if err := p.Renew(); err != nil {
+			t.Fatal(err)
+		}
+		if !peerCert(t, p).Equal(before) {
+			t.Error("it was renewed while it was good")
+		}
+		time.Sleep(leafLife / 4)
+		if err := p.Renew(); err != nil {
+			t.Fatal(err)
+		}
+		after := peerCert(t, p)
+		if after.Equal(before) || !after.NotAfter.After(before.NotAfter) || Pin(after) != Pin(before) {
+			t.Errorf("it is good until %s, and was until %s; want a later one for the same key", after.NotAfter, before.NotAfter)
+		}
+	})
+}
+
+// peerCert is the certificate that other servers are shown.
+func peerCert(t *testing.T, p *PKI) *x509.Certificate {
+	t.Helper()
+	cert, err := p.files().cert("peer")
+	if err != nil || cert == nil {
+		t.Fatalf("no certificate for other servers: %v", err)
+	}
+	return cert
+}

@@ -161,12 +161,20 @@ func (t *Transport) request(ctx context.Context, to *server, c *call) (*http.Req
 	if c.kind != "" {
 		req.Header.Set("Content-Type", c.kind)
 	}
-	if t.o.Token != nil {
-		token, err := t.o.Token()
+	if t.token != nil || t.o.Token != nil {
+		token, err := t.bearer(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c, err)
 		}
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	return req, nil
+}
+
+// bearer is the token to send.
+func (t *Transport) bearer(ctx context.Context) (string, error) {
+	if t.token != nil {
+		return t.token(ctx)
+	}
+	return t.o.Token()
 }

@@ -23,10 +23,11 @@ import (
 type cluster struct {
 	is struct {
 		sync.Mutex
-		uid     string   // of the namespace kube-system; empty: it was never asked for
-		seen    int64    // the last revision that any server has told of
-		asked   *inquiry // the last one
-		refused error    // why the servers were not believed when they were last asked; nil: they were
+		uid     string    // of the namespace kube-system; empty: it was never asked for
+		seen    int64     // the last revision that any server has told of
+		asked   *inquiry  // the last one
+		silent  time.Time // when the first of the inquiries began that got no answer to believe; zero: the last one did
+		refused error     // why the servers were not believed when they were last asked; nil: they were
 	}
 }
 
@@ -68,6 +69,22 @@ func (m *memory) saw(rev int64) {
 	m.is.Lock()
 	defer m.is.Unlock()
 	m.is.seen = max(m.is.seen, rev)
+}
+
+// Until is when what is remembered counts, if no server that is believed has answered until
+// then. While there is none, it is past: those who wait have waited together. Without a memory it means nothing.
+func (t *Transport) Until() time.Time {
+	m := t.memory
+	if m == nil {
+		return time.Time{}
+	}
+	m.is.Lock()
+	defer m.is.Unlock()
+	since := m.is.silent
+	if since.IsZero() {
+		since = time.Now()
+	}
+	return since.Add(m.o.Patience)
 }
 
 // Verify asks the servers whether they are of the cluster that this machine knows, and not at
@@ -119,9 +136,18 @@ func (t *Transport) inquire(ctx context.Context, since time.Time) (*inquiry, err
 		q = &inquiry{began: time.Now(), done: make(chan struct{})}
 		is.asked = q
 	}
+	first := mine && is.silent.IsZero()
+	if first {
+		is.silent = q.began
+	}
 	is.Unlock()
 	if mine {
 		q.err = t.askCluster(ctx, q, seen)
+		if first && ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.DeadlineExceeded) { // nobody waits for it any more
+			is.Lock()
+			is.silent = time.Time{}
+			is.Unlock()
+		}
 		close(q.done)
 	}
 	select {
@@ -193,7 +219,7 @@ func (m *memory) judge(q *inquiry, seen int64) error {
 	changed := (err == nil) != (m.is.refused == nil)
 	m.is.refused = err
 	if err == nil {
-		m.is.seen = max(m.is.seen, q.rev)
+		m.is.seen, m.is.silent = max(m.is.seen, q.rev), time.Time{}
 	}
 	m.is.Unlock()
 	if err != nil && changed {

@@ -3,6 +3,7 @@ package https
 import (
 	"bytes"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
@@ -33,6 +34,23 @@ func CertificateFiles(certFile, keyFile string) func() (*tls.Certificate, error)
 			return nil, err
 		}
 		return &pair, nil
+	}}
+	return f.get
+}
+
+// Authorities does the same for the certificates of authorities, in PEM: the pool is another one when the
+// file has become another.
+func Authorities(path string) func() (*x509.CertPool, error) {
+	f := &watched[*x509.CertPool]{paths: []string{path}, read: func() (*x509.CertPool, error) {
+		bundle, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(bundle) {
+			return nil, errors.New("there is no certificate in it")
+		}
+		return pool, nil
 	}}
 	return f.get
 }

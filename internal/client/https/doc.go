@@ -6,7 +6,7 @@
 // which server is asked, and look.go when it is left for another one. What is known
 // when there is none is in memory.go, and who is believed in cluster.go. It
 // knows nothing of who the caller is: certificates and tokens are functions
-// that are asked again for each request. Nor does it find out which servers
+// that are asked again for each request, or come from a program (plugin.go). Nor does it find out which servers
 // there are: see [Transport.SetServers].
 //
 // Invariants, cited by number in the code:

@@ -188,7 +188,7 @@ func (f *feed) fill(ctx context.Context) error {
 	}
 	items := make([]*cache.Item, 0, len(objs))
 	for _, obj := range objs {
-		it, err := item(obj)
+		it, err := f.item(obj)
 		if err != nil {
 			return fmt.Errorf("list %s: %w", f.def, err)
 		}
@@ -248,7 +248,9 @@ func (f *feed) list(ctx context.Context, limit int64) (objs []resource.Object, r
 	}
 }
 
-func item(obj resource.Object) (*cache.Item, error) {
+// item is an object as the cache shows it.
+func (f *feed) item(obj resource.Object) (*cache.Item, error) {
+	f.t.o.Trim(obj)
 	rev, err := revision(obj.GetResourceVersion())
 	if err != nil {
 		return nil, fmt.Errorf("object %s: %w", obj.GetName(), err)
@@ -316,7 +318,7 @@ func (f *feed) apply(events []event) error {
 		if err != nil {
 			return err
 		}
-		it, err := item(obj)
+		it, err := f.item(obj)
 		if err != nil {
 			return err
 		}

@@ -126,7 +126,7 @@ func (t *Transport) ready(ctx context.Context, s *server) error {
 	if err != nil {
 		return err
 	}
-	by, err := t.client()
+	by, err := t.client(t.o.Plugin.last())
 	if err != nil {
 		return err
 	}

@@ -30,8 +30,11 @@ type Memory struct {
 	// one, as the caller may not follow them.
 	Answers []*resource.Def
 	// Patience is how long the servers have to answer before what is remembered
-	// counts. Default 5 s.
+	// counts, once for all that is asked. Default 5 s.
 	Patience time.Duration
+	// Silent is since when they have been asked in vain before there was this transport. Zero: they
+	// have not.
+	Silent time.Time
 	// Refused is told why servers that answer are not believed (H6). Optional.
 	Refused func(error)
 }
@@ -75,6 +78,7 @@ func newMemory(l *link) (*memory, error) {
 	if m.o.Worth == nil {
 		m.o.Worth = func(_, _ resource.Object) bool { return true }
 	}
+	m.is.silent = m.o.Silent
 	m.mu.dirty, m.mu.answers = map[*feed]*unwritten{}, map[string]bool{}
 	var err error
 	if m.dir, err = known.Open(m.o.Dir); err != nil {
@@ -118,12 +122,12 @@ type recollection struct {
 // recall reads what was known of a feed's objects; nil, if nothing was.
 func (m *memory) recall(f *feed) *recollection {
 	s, ok, err := m.dir.Read(f.name())
-	r := &recollection{rev: s.Rev, until: time.Now().Add(m.o.Patience)}
+	r := &recollection{rev: s.Rev, until: f.t.Until()}
 	for _, data := range s.Objects {
 		var obj resource.Object
 		var it *cache.Item
 		if obj, err = decoded(f.def, data); err == nil {
-			it, err = item(obj)
+			it, err = f.item(obj)
 		}
 		if err != nil {
 			ok = false
@@ -141,24 +145,25 @@ func (m *memory) recall(f *feed) *recollection {
 	return r
 }
 
-// begin fills the cache from a server, or if none lets it for a while, from the memory:
-// then it fails nevertheless, so that the servers are asked again.
+// begin fills the cache from a server, or if none has let it for a while, from the memory, and
+// then from a server as soon as one lets it.
 func (f *feed) begin(ctx context.Context) error {
 	r := f.before
 	if r == nil {
 		return f.fill(ctx)
 	}
-	limited, cancel := context.WithDeadlineCause(ctx, r.until, errTime)
-	defer cancel()
-	err := f.fill(limited)
-	if err == nil || ctx.Err() != nil || time.Now().Before(r.until) || !unheard(err) {
-		return err
+	if time.Now().Before(r.until) {
+		limited, cancel := context.WithDeadlineCause(ctx, r.until, errTime)
+		defer cancel()
+		if err := f.fill(limited); err == nil || ctx.Err() != nil || time.Now().Before(r.until) || !unheard(err) {
+			return err
+		}
 	}
 	f.before = nil
 	f.cache.Recall(r.items, r.rev)
 	f.cache.Progress.Advance(r.rev)
 	f.log.Info("what was known earlier counts until a server answers", "rev", r.rev)
-	return err
+	return f.fill(ctx)
 }
 
 // unheard reports whether an error leaves open what a server would say to the request.
@@ -371,13 +376,17 @@ func (t *Transport) get(ctx context.Context, r *client.Request) (runtime.Object,
 	m.mu.answers[name] = true
 	m.mu.Unlock()
 	limited := ctx
-	if had {
+	if had = had && len(s.Objects) == 1; had {
+		until := t.Until()
+		if !time.Now().Before(until) {
+			return decoded(r.Def, s.Objects[0])
+		}
 		var cancel context.CancelFunc
-		limited, cancel = context.WithTimeoutCause(ctx, m.o.Patience, errTime)
+		limited, cancel = context.WithDeadlineCause(ctx, until, errTime)
 		defer cancel()
 	}
 	answer, err := t.do(limited, r)
-	if err != nil && had && ctx.Err() == nil && unheard(err) && len(s.Objects) == 1 {
+	if err != nil && had && ctx.Err() == nil && unheard(err) {
 		return decoded(r.Def, s.Objects[0])
 	}
 	if obj, ok := answer.(resource.Object); ok && err == nil && resource.Revision(obj) != s.Rev {

@@ -153,6 +153,45 @@ func TestAMachineWithoutServersKnowsWhatItKnew(t *testing.T) {
 	}
 }
 
+// TestServersThatDoNotAnswerAreWaitedForOnce has others ask the servers first, for as long as
+// a machine waits for them.
+func TestServersThatDoNotAnswerAreWaitedForOnce(t *testing.T) {
+	t.Parallel()
+	m := newMachine(newBed(t))
+	kept := m.put("kept")
+	const only = "metadata.namespace=default,metadata.name=kept"
+	m.shows(m.synced(m.api.Cache(core.ConfigMaps.Def, "")), kept)
+	m.shows(m.synced(m.api.Cache(core.ConfigMaps.Def, only)), kept)
+	volumes := client.For(m.local(), core.PersistentVolumes)
+	_, err := volumes.Create(m.ctx, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: corev1.PersistentVolumeSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Capacity: corev1.ResourceList{"storage": apiresource.MustParse("1Gi")},
+		PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/v"}},
+	}})
+	m.must(err)
+	_, err = client.For(m.api, core.PersistentVolumes).Get(m.ctx, "", "v")
+	m.must(err)
+	m.line.cut(true)
+	m.stop()
+	m.memory.Patience, m.memory.Silent = time.Hour, time.Now().Add(-2*time.Hour) // who waits anew waits for an hour
+	m.boot()
+	c := m.synced(m.api.Cache(core.ConfigMaps.Def, ""))
+	if c.Get("default/kept") == nil || heard(c) {
+		t.Error("what the machine knew is not there")
+	}
+	if _, err := client.For(m.api, core.PersistentVolumes).Get(m.ctx, "", "v"); err != nil {
+		t.Error(err)
+	}
+	later := m.synced(m.api.Cache(core.ConfigMaps.Def, only))
+	if until := m.api.Until(); until.After(time.Now()) || heard(later) {
+		t.Errorf("got %s, want that nobody waits any more", until)
+	}
+	m.line.mend()
+	m.await(c.Heard())
+	if until := m.api.Until(); until.Before(time.Now()) {
+		t.Errorf("after an answer: got %s, want that the servers have the word", until)
+	}
+}
+
 func TestAnswersAreRememberedOneByOne(t *testing.T) {
 	t.Parallel()
 	m := newMachine(newBed(t))
@@ -173,7 +212,9 @@ func TestAnswersAreRememberedOneByOne(t *testing.T) {
 	if err != nil || got.UID != made.UID || got.Spec.HostPath == nil {
 		t.Errorf("got %v, %v, want %v", got, err, made)
 	}
+	c := m.api.Cache(core.ConfigMaps.Def, "") // which goes on asking
 	m.line.mend()
+	m.await(c.Heard())
 	m.must(volumes.Delete(m.ctx, "", "v", metav1.DeleteOptions{}))
 	if got, err := get(); err == nil {
 		t.Errorf("got %v of a server that has it no more", got)

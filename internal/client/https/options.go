@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net"
 	"time"
+
+	"github.com/kemudi/kemudi/internal/resource"
 )
 
 // Options say where the API is and who asks. Servers is required.
@@ -18,6 +20,8 @@ type Options struct {
 	// CA are the certificates of the authority that the server's is signed by, in
 	// PEM. Default: those that the machine trusts.
 	CA []byte
+	// CAFile holds them and is read again when it changes. Empty: they stay.
+	CAFile string
 	// Certificate returns the client certificate to show, and is asked for each
 	// request: when it returns another one, all connections are made anew. Nil:
 	// none. See [CertificateFiles].
@@ -25,6 +29,11 @@ type Options struct {
 	// Token returns the bearer token to send, and is asked for each request. Nil:
 	// none. See [TokenFile].
 	Token func() (string, error)
+	// Plugin says who asks, in place of Certificate and Token. Nil: they do. See [FromConfig].
+	Plugin *Plugin
+	// ServerName is the name that the servers' certificates are made out to. Default: that in
+	// their URLs.
+	ServerName string
 	// Agent names the client, such as "kubelet": it manages the fields that it
 	// writes. Default "kemudi".
 	Agent string
@@ -43,6 +52,10 @@ type Options struct {
 	// Backoff is the first wait after a failure; later ones grow to 150 times of
 	// it. Default 100 ms.
 	Backoff time.Duration
+
+	// Trim takes off an object that a cache is about to show what nobody here has a use for.
+	// Nil: caches show all of it.
+	Trim func(resource.Object)
 
 	// Memory has the last known state kept on disk. Nil: it is not.
 	Memory *Memory
@@ -74,6 +87,9 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.PageSize, 2000)
 	setDefault(&o.WatchTimeout, 5*time.Minute)
 	setDefault(&o.Backoff, 100*time.Millisecond)
+	if o.Trim == nil {
+		o.Trim = func(resource.Object) {}
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -89,14 +105,16 @@ func setDefault[T comparable](p *T, value T) {
 
 // tls is how connections are secured. Certificates are asked for when a server wants one.
 func (o *Options) tls() (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.ServerName}
 	if len(o.CA) > 0 {
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(o.CA) {
 			return nil, errors.New("https options: CA holds no certificate in PEM")
 		}
 	}
-	if o.Certificate != nil {
+	if o.Plugin != nil {
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return o.Plugin.certificate(), nil }
+	} else if o.Certificate != nil {
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return o.Certificate() }
 	}
 	return config, nil

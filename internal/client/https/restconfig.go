@@ -11,13 +11,16 @@ import (
 
 // FromConfig are the options of a client that is configured as client-go's are: by a
 // kubeconfig file, or by the account of the pod that it runs in. Credentials in files are read
-// again when these change.
+// again when these change, and programs that fetch them are run.
 func FromConfig(c *rest.Config) (o Options, err error) {
-	if c.ExecProvider != nil || c.AuthProvider != nil || c.Username != "" || c.Impersonate.UserName != "" {
-		return o, errors.New("the kubeconfig's user must have a token or a certificate, in the file or in files of their own; programs, passwords and impersonation are not for this")
+	if c.AuthProvider != nil || c.Username != "" || c.Impersonate.UserName != "" {
+		return o, errors.New("the kubeconfig's user must have a token, a certificate or a program that fetches them (exec); passwords, impersonation and auth-provider are not for this")
 	}
-	if c.Insecure || c.TLSClientConfig.ServerName != "" {
-		return o, errors.New("the kubeconfig must name the cluster's authority, and the server by a name of its certificate")
+	if c.Insecure {
+		return o, errors.New("the kubeconfig must name the cluster's authority: insecure-skip-tls-verify is not for this")
+	}
+	if c.Proxy != nil {
+		return o, errors.New("the kubeconfig names a proxy-url; servers are asked directly, and this is not for proxies")
 	}
 	server := c.Host
 	if !strings.Contains(server, "://") {
@@ -27,7 +30,15 @@ func FromConfig(c *rest.Config) (o Options, err error) {
 	if err := rest.LoadTLSFiles(config); err != nil {
 		return o, fmt.Errorf("read what the kubeconfig names: %w", err)
 	}
-	o = Options{Servers: []string{server}, CA: config.CAData, Agent: c.UserAgent}
+	plugin, err := newPlugin(c)
+	if err != nil {
+		return o, err
+	}
+	authority := c.CAFile
+	if len(c.CAData) > 0 { // which goes before it
+		authority = ""
+	}
+	o = Options{Servers: []string{server}, CA: config.CAData, CAFile: authority, Plugin: plugin, ServerName: c.TLSClientConfig.ServerName, Agent: c.UserAgent}
 	switch {
 	case c.CertFile != "" && c.KeyFile != "" && len(c.CertData) == 0:
 		o.Certificate = CertificateFiles(c.CertFile, c.KeyFile)

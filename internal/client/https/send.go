@@ -2,6 +2,8 @@ package https
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -103,7 +105,11 @@ func (t *Transport) send(ctx context.Context, c *call) (reply, error) {
 }
 
 func (t *Transport) sendTo(a *attempt, c *call) (*http.Response, error) {
-	by, err := t.client()
+	shown, err := t.o.Plugin.get(a.ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%s: getting credentials: %w", c, err)
+	}
+	by, err := t.client(shown)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c, err)
 	}
@@ -116,6 +122,9 @@ func (t *Transport) sendTo(a *attempt, c *call) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	if shown != nil && shown.token != "" && t.token == nil {
+		req.Header.Set("Authorization", "Bearer "+shown.token)
+	}
 	res, err := by.Do(req)
 	if err != nil {
 		return nil, &linkError{what: c.String(), unsent: !connected, err: causeOf(a.ctx, err)}
@@ -124,6 +133,9 @@ func (t *Transport) sendTo(a *attempt, c *call) (*http.Response, error) {
 		return res, nil
 	}
 	defer res.Body.Close()
+	if res.StatusCode == http.StatusUnauthorized {
+		t.o.Plugin.refused(shown)
+	}
 	return nil, refusal(c, res)
 }
 
@@ -153,18 +165,29 @@ func (t *Transport) fault(ctx context.Context, a *attempt, c *call, err error) (
 }
 
 // client returns what to send by: another one, with connections of its own, when there is
-// another client certificate.
-func (t *Transport) client() (*http.Client, error) {
-	if t.o.Certificate == nil {
+// another client certificate, that of a plugin if there is one, or another authority.
+func (t *Transport) client(shown *credential) (_ *http.Client, err error) {
+	var cert *tls.Certificate
+	var roots *x509.CertPool
+	switch {
+	case shown != nil:
+		cert = shown.cert
+	case t.o.Certificate != nil:
+		if cert, err = t.o.Certificate(); err != nil {
+			return nil, err
+		}
+	case t.roots == nil:
 		return t.mu.http, nil
 	}
-	cert, err := t.o.Certificate()
-	if err != nil {
-		return nil, err
+	if t.roots != nil {
+		if roots, err = t.roots(); err != nil {
+			return nil, err
+		}
 	}
 	var old []*tracked
 	t.mu.Lock()
-	if t.mu.shown != nil && t.mu.shown != cert {
+	if t.mu.shown != nil && t.mu.shown != cert || roots != t.mu.roots {
+		t.mu.roots = roots
 		old, t.mu.http = t.conns.take(), t.newHTTP()
 	}
 	t.mu.shown = cert

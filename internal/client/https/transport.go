@@ -1,8 +1,10 @@
 package https
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"maps"
 	"net/http"
@@ -24,6 +26,7 @@ import (
 type Transport struct {
 	*link
 	agent string
+	token func(ctx context.Context) (string, error) // in place of the link's; nil: that
 }
 
 var _ client.Transport = (*Transport)(nil)
@@ -34,12 +37,14 @@ type link struct {
 	servers servers
 	config  *tls.Config
 	conns   connections
-	memory  *memory // nil: there is none
+	roots   func() (*x509.CertPool, error) // of a file; nil: those of config
+	memory  *memory                        // nil: there is none
 
 	mu struct {
 		sync.Mutex
 		http  *http.Client     // always the same if there is no client certificate
 		shown *tls.Certificate // the client certificate that http has used last
+		roots *x509.CertPool   // the authorities that it believes; nil: those of config
 		feeds map[feedKey]*feed
 		added []*feed // those that Run has not seen
 	}
@@ -65,6 +70,12 @@ func New(o Options) (*Transport, error) {
 	l := &link{o: o, config: config, conns: connections{dial: o.Dial, began: time.Now()}, wake: make(chan struct{}, 1)}
 	l.servers.init(list, o.Backoff)
 	l.mu.feeds = map[feedKey]*feed{}
+	if o.CAFile != "" {
+		l.roots = Authorities(o.CAFile)
+		if l.mu.roots, err = l.roots(); err != nil {
+			return nil, fmt.Errorf("https options: %w", err)
+		}
+	}
 	l.mu.http = l.newHTTP()
 	if o.Memory != nil {
 		if l.memory, err = newMemory(l); err != nil {
@@ -74,12 +85,16 @@ func New(o Options) (*Transport, error) {
 	return &Transport{link: l, agent: o.Agent}, nil
 }
 
-// newHTTP returns a client without connections.
+// newHTTP returns a client without connections. Nobody else must use what the lock guards.
 func (l *link) newHTTP() *http.Client {
+	config := l.config.Clone()
+	if l.mu.roots != nil {
+		config.RootCAs = l.mu.roots
+	}
 	return &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
-			DialContext: l.conns.dialTracked, TLSClientConfig: l.config.Clone(), TLSHandshakeTimeout: handshakeTimeout,
+			DialContext: l.conns.dialTracked, TLSClientConfig: config, TLSHandshakeTimeout: handshakeTimeout,
 			ForceAttemptHTTP2: true, IdleConnTimeout: idleTimeout,
 			// For watches: whatever else is asked has ended by then, and says why.
 			ResponseHeaderTimeout: l.o.RequestTimeout + handshakeTimeout,
@@ -90,7 +105,15 @@ func (l *link) newHTTP() *http.Client {
 }
 
 // As returns the same connection and caches under the name of another client.
-func (t *Transport) As(agent string) *Transport { return &Transport{link: t.link, agent: agent} }
+func (t *Transport) As(agent string) *Transport {
+	return &Transport{link: t.link, agent: agent, token: t.token}
+}
+
+// Bearing returns the same connection for another client and user, whose token is asked for
+// with each request. Caches are filled as before: by the user of the options.
+func (t *Transport) Bearing(agent string, token func(ctx context.Context) (string, error)) *Transport {
+	return &Transport{link: t.link, agent: agent, token: token}
+}
 
 // SetServers says where the API servers are from now on. The one that is in use stays
 // so if it is still among them.
@@ -101,6 +124,13 @@ func (t *Transport) SetServers(urls []string) error {
 	}
 	t.servers.set(list)
 	return nil
+}
+
+// Server is the URL of the one that is asked now.
+func (t *Transport) Server() string {
+	t.servers.mu.Lock()
+	defer t.servers.mu.Unlock()
+	return t.servers.mu.now.base
 }
 
 // Cache returns the cache of what is in the scope, one for each scope. It is
@@ -170,9 +200,12 @@ func (t *Transport) Run(ctx context.Context) error {
 	}
 	begin(feeds)
 	g.Go("servers", t.look)
+	memory := task.NewGroup(context.WithoutCancel(ctx)) // which ends last: what the feeds have heard is written
 	if t.memory != nil {
-		g.Go("memory", t.memory.run)
+		memory.Go("memory", t.memory.run)
 	}
+	stop := context.AfterFunc(memory.Context(), func() { g.Cancel(context.Cause(memory.Context())) })
+	defer stop()
 	g.Go("feeds", func(ctx context.Context) error {
 		forget := time.NewTicker(forgetEvery)
 		defer forget.Stop()
@@ -201,7 +234,8 @@ func (t *Transport) Run(ctx context.Context) error {
 	})
 	err := g.Wait()
 	closeAll(t.conns.take())
-	return err
+	memory.Cancel(context.Canceled)
+	return cmp.Or(err, memory.Wait())
 }
 
 // Do performs one request.

@@ -30,7 +30,7 @@ func key(svc *corev1.Service) string {
 
 // load reads the inventory and the state.
 func (b balancers) load() (inv Inventory, state given, err error) {
-	if inv, err = readInventory(b.c.file); err != nil {
+	if inv, err = b.c.read(); err != nil {
 		return inv, nil, err
 	}
 	data, err := os.ReadFile(inv.State)

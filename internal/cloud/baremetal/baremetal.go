@@ -1,6 +1,7 @@
 package baremetal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,15 +11,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/kemudi/kemudi/internal/cloud/file"
 )
 
 // Name is the provider's.
 const Name = "bare-metal"
 
-// Cloud is the machines of an inventory, which is read with each call.
+// Cloud is the machines of an inventory, which is looked at with each call.
 type Cloud struct {
-	file string
-	mu   sync.Mutex // held while the state file is changed
+	file      string
+	inventory *file.Parsed[Inventory]
+	mu        sync.Mutex // held while the state file is changed
+	said      answers
 }
 
 var (
@@ -29,12 +34,13 @@ var (
 )
 
 // Open returns the cloud of an inventory, which must be right now.
-func Open(file string) (*Cloud, error) {
-	if file == "" {
+func Open(path string) (*Cloud, error) {
+	if path == "" {
 		return nil, errors.New("want a file with the inventory (--cloud-config)")
 	}
-	_, err := readInventory(file)
-	return &Cloud{file: file}, err
+	c := &Cloud{file: path, inventory: file.New(path, parse)}
+	_, err := c.read()
+	return c, err
 }
 
 // Initialize does nothing: the API is of no interest.
@@ -42,7 +48,7 @@ func (c *Cloud) Initialize(cloudprovider.ControllerClientBuilder, <-chan struct{
 
 // LoadBalancer is the pool of addresses, if there is one.
 func (c *Cloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) {
-	inv, err := readInventory(c.file)
+	inv, err := c.read()
 	return balancers{c}, err == nil && len(inv.Pool) > 0
 }
 
@@ -60,7 +66,7 @@ func (c *Cloud) Clusters() (cloudprovider.Clusters, bool) { return nil, false }
 
 // Routes is what the hook of routes keeps, if there is one.
 func (c *Cloud) Routes() (cloudprovider.Routes, bool) {
-	inv, err := readInventory(c.file)
+	inv, err := c.read()
 	return routes{c}, err == nil && inv.Hooks.Routes != ""
 }
 
@@ -69,7 +75,7 @@ func (c *Cloud) ProviderName() string { return Name }
 
 // HasClusterID says that the inventory is marked as a cluster's.
 func (c *Cloud) HasClusterID() bool {
-	inv, err := readInventory(c.file)
+	inv, err := c.read()
 	return err == nil && inv.ClusterID != ""
 }
 
@@ -83,9 +89,10 @@ const (
 	gone     = "gone"
 )
 
-// power asks for a machine's power. Without a hook all machines are on.
+// power asks for a machine's power. Without a hook all machines are on, and those that another hook
+// has made are.
 func (inv *Inventory) power(ctx context.Context, m *Machine) (string, error) {
-	if inv.Hooks.Power == "" {
+	if inv.Hooks.Power == "" || m.made {
 		return powerOn, nil
 	}
 	said, err := inv.Hooks.call(ctx, inv.Hooks.Power, "status", m.Name)
@@ -101,45 +108,54 @@ func (inv *Inventory) power(ctx context.Context, m *Machine) (string, error) {
 
 // InstanceExists says whether a node's machine is in the inventory, and will come back.
 func (m machines) InstanceExists(ctx context.Context, node *corev1.Node) (bool, error) {
-	inv, err := readInventory(m.c.file)
+	inv, err := m.c.read()
 	if err != nil {
 		return false, err
 	}
-	machine := inv.find(node)
+	machine, err := inv.find(ctx, node)
 	if machine == nil {
-		return false, nil
+		return false, err
 	}
 	is, err := inv.power(ctx, machine)
+	if err == nil {
+		m.c.said.keep(machine.Name, is)
+	}
 	return is != gone, err
 }
 
 // InstanceShutdown says whether it is off.
 func (m machines) InstanceShutdown(ctx context.Context, node *corev1.Node) (bool, error) {
-	inv, err := readInventory(m.c.file)
+	inv, err := m.c.read()
 	if err != nil {
 		return false, err
 	}
-	machine := inv.find(node)
+	machine, err := inv.find(ctx, node)
 	if machine == nil {
-		return false, cloudprovider.InstanceNotFound
+		return false, cmp.Or(err, cloudprovider.InstanceNotFound)
 	}
-	is, err := inv.power(ctx, machine)
+	is, ok := m.c.said.take(machine.Name)
+	if !ok {
+		is, err = inv.power(ctx, machine)
+	}
 	return is == powerOff, err
 }
 
 // InstanceMetadata is what the inventory says of a node's machine.
-func (m machines) InstanceMetadata(_ context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
-	inv, err := readInventory(m.c.file)
+func (m machines) InstanceMetadata(ctx context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
+	inv, err := m.c.read()
 	if err != nil {
 		return nil, err
 	}
-	machine := inv.find(node)
+	machine, err := inv.find(ctx, node)
+	if err != nil {
+		return nil, err
+	}
 	if machine == nil {
 		return nil, fmt.Errorf("%w: add a machine of the name %s to %s", cloudprovider.InstanceNotFound, node.Name, m.c.file)
 	}
 	return &cloudprovider.InstanceMetadata{
 		ProviderID: machine.providerID(), InstanceType: machine.Type, NodeAddresses: machine.Addresses,
-		Zone: machine.Zone, Region: machine.Region, AdditionalLabels: machine.Labels,
+		Zone: machine.Zone, Region: machine.Region, AdditionalLabels: inv.labels(machine),
 	}, nil
 }
 
@@ -147,7 +163,7 @@ func (m machines) InstanceMetadata(_ context.Context, node *corev1.Node) (*cloud
 type routes struct{ c *Cloud }
 
 func (r routes) call(ctx context.Context, args ...string) (string, error) {
-	inv, err := readInventory(r.c.file)
+	inv, err := r.c.read()
 	if err != nil {
 		return "", err
 	}

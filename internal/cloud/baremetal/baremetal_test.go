@@ -6,13 +6,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/kemudi/kemudi/internal/cloud/scale"
 )
 
 // bed is an inventory with hooks that write down how they are called.
@@ -84,6 +88,16 @@ func TestMachinesAreThoseOfTheInventoryAsTheirPowerIs(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s: got %s, want %s", name, got, want)
 		}
+	}
+	// Both questions about a machine cost one call.
+	b.calls()
+	_, err := m.InstanceExists(t.Context(), node("n1"))
+	_, err2 := m.InstanceShutdown(t.Context(), node("n1"))
+	if got := b.calls(); errors.Join(err, err2) != nil || got != "status n1" {
+		t.Errorf("got calls %q, %v and %v, want one", got, err, err2)
+	}
+	if _, err := m.InstanceShutdown(t.Context(), node("n1")); err != nil || b.calls() != "status n1" {
+		t.Errorf("another question: got %v and no call, want one", err)
 	}
 	meta, err := m.InstanceMetadata(t.Context(), node("n1"))
 	if err != nil || meta.ProviderID != "bare-metal://s1" || meta.Zone != "a" || meta.InstanceType != "big" {
@@ -193,6 +207,74 @@ func TestBalancersHaveAddressesOfThePoolThatNobodyElseHas(t *testing.T) {
 	}
 }
 
+func TestMachinesOfPoolsAreSwitchedOnAndOffOrMadeByHooks(t *testing.T) {
+	b := newBed(t, `
+machines:
+- {name: n1}
+- {name: w1, pool: workers, zone: a}
+- {name: w2, pool: workers}
+- {name: w3, pool: workers}
+- {name: w4, pool: workers}
+pools: [{name: workers, max: 9, resources: {cpu: "4", memory: 8Gi}, labels: {class: worker}}]
+hooks: {power: DIR/power, machines: DIR/machines, timeout: 20s}
+`)
+	b.write("power", "#!/bin/sh\n[ $1 = status ] || echo power $* >> DIR/calls\ncase $2 in w1) echo on;; w2) exit 1;; w3) cat DIR/w3 2>/dev/null || echo off;; w4) echo gone;; esac\n")
+	b.write("machines", "#!/bin/sh\n[ $1 = list ] || echo machines $* >> DIR/calls\n[ $1 = list ] && echo workers-x workers 10.0.0.9\n[ $1 = list ] || exit 0\n")
+	cloud, ok := b.c.Scale()
+	if !ok {
+		t.Fatal("there are no pools")
+	}
+	if p, err := cloud.Pools(t.Context()); err != nil || len(p) != 1 || p[0].Resources.Pods().Value() != 110 || p[0].IdleAfter.Duration != 10*time.Minute {
+		t.Errorf("got %+v, %v", p, err)
+	}
+	list, err := cloud.Machines(t.Context())
+	want := []scale.Machine{
+		{Node: "workers-x", Pool: "workers", State: scale.On}, {Node: "w1", Pool: "workers", State: scale.On, Kept: true},
+		{Node: "w2", Pool: "workers", State: scale.Unknown, Kept: true}, {Node: "w3", Pool: "workers", State: scale.Off, Kept: true},
+	}
+	if err != nil || !slices.Equal(list, want) {
+		t.Errorf("got %+v, %v, want %+v", list, err, want)
+	}
+	m, err := cloud.Start(t.Context(), "workers")
+	if got := b.calls(); err != nil || m != (scale.Machine{Node: "w3", Pool: "workers", State: scale.On, Kept: true}) || got != "power on w3" {
+		t.Errorf("got %+v, %v after %s, want the machine that is off", m, err, got)
+	}
+	// It takes its time, and is on its way all the same: it is not started again.
+	list, err = cloud.Machines(t.Context())
+	want[3].State = scale.On
+	if err != nil || !slices.Equal(list, want) {
+		t.Errorf("got %+v, %v of one that was told to go on and says that it is off, want %+v", list, err, want)
+	}
+	made, err := cloud.Start(t.Context(), "workers")
+	if got := b.calls(); err != nil || made.Kept || got != "machines create workers "+made.Node || !strings.HasPrefix(made.Node, "workers-") {
+		t.Errorf("got %+v, %v after %s, want one that was made", made, err, got)
+	}
+	if err := errors.Join(cloud.Stop(t.Context(), m), cloud.Stop(t.Context(), made)); err != nil || b.calls() != "power off w3\nmachines delete "+made.Node {
+		t.Errorf("stop: got %v", err)
+	}
+	machines, _ := b.c.InstancesV2()
+	meta, err := machines.InstanceMetadata(t.Context(), node("workers-x"))
+	if err != nil || meta.ProviderID != "bare-metal://workers-x" || meta.AdditionalLabels["class"] != "worker" || len(meta.NodeAddresses) != 1 || meta.NodeAddresses[0].Address != "10.0.0.9" {
+		t.Errorf("got %+v, %v of a machine that was made", meta, err)
+	}
+	// A hook that fails says nothing: nobody is gone for it.
+	b.write("machines", "#!/bin/sh\nexit 3\n")
+	if exists, err := machines.InstanceExists(t.Context(), node("workers-x")); err == nil {
+		t.Errorf("got %v of a hook that fails, want an error", exists)
+	}
+	if list, err := cloud.Machines(t.Context()); err == nil {
+		t.Errorf("got %v of a hook that fails, want an error", list)
+	}
+	b.write("machines", "#!/bin/sh\necho lonely\n")
+	if _, err := cloud.Machines(t.Context()); err == nil || !strings.Contains(err.Error(), `prints "lonely": want a name, a pool and addresses`) {
+		t.Errorf("got %v of a hook that prints nonsense", err)
+	}
+	b.write("inventory.yaml", "pools: [{name: workers, max: 1, resources: {cpu: 1, memory: 1Gi}}]\n")
+	if _, err := cloud.Start(t.Context(), "workers"); !errors.Is(err, scale.ErrNone) {
+		t.Errorf("got %v, want that none is left", err)
+	}
+}
+
 func TestHookEndsWithWhoAsks(t *testing.T) {
 	b := newBed(t, "machines: [{name: n1}]\nhooks: {power: DIR/power}\n")
 	b.write("power", "#!/bin/sh\nsleep 1000 & wait\n")
@@ -207,13 +289,24 @@ func TestHookEndsWithWhoAsks(t *testing.T) {
 
 func TestInventoriesThatCannotBeAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"machines: [{zone: a}]":                   "machines[0] has no name",
-		"machines: [{name: a}, {name: a}]":        "machine a (bare-metal://a) stands there twice",
+		" \n":                              "it is empty",
+		"machines: [{zone: a}]":            "machines[0] has no name",
+		"machines: [{name: a}, {name: a}]": "machine a (bare-metal://a) stands there twice",
 		"machines: [{name: a}, {name: b, id: a}]": "machine b (bare-metal://a) stands there twice",
 		"hooks: {power: power}":                   "hook power: want an absolute path",
 		"hooks: {timeout: -1s}":                   "hooks.timeout must not be negative",
 		"pool: [here]":                            `addresses "here"`,
 		"machine: []":                             `unknown field "machine"`,
+		"machines: [{name: a, pool: b}]":          `machine a is of pool "b", which is not among pools`,
+		"machines: [{name: a, pool: b}]\npools: [{name: b, max: 1, resources: {cpu: 1, memory: 1Gi}}]": "there is no hook of power that could switch it on",
+		"pools: [{name: B}]":                                                                                                `pools[0].name: "B": `,
+		"pools: [{name: b, min: 2, max: 1}]":                                                                                "pools[0].min: 2 is not between 0 and max, 1",
+		"pools: [{name: b, max: 1}]":                                                                                        "pools[0].resources: cpu is missing: say how much a machine has for pods",
+		"pools: [{name: b, max: 1, resources: {cpu: 0, memory: 1Gi}}]":                                                      "pools[0].resources[cpu]: 0 is no amount above zero",
+		"pools: [{name: b, max: 1, resources: {cpu: 1, memory: 1Gi}, idleAfter: -1s}]":                                      "pools[0].idleAfter: -1s is negative",
+		"pools: [{name: b, max: 1, resources: {cpu: 1, memory: 1Gi}, taints: [{key: k}]}]":                                  `pools[0].taints[0].effect: "" is neither`,
+		"pools: [{name: b, max: 1, resources: {cpu: 1, memory: 1Gi}, labels: {'a b': c}}]":                                  "pools[0].labels: a b=c: ",
+		"pools: [{name: b, max: 1, resources: {cpu: 1, memory: 1Gi}}, {name: b, max: 1, resources: {cpu: 1, memory: 1Gi}}]": `pools[1].name: there is another pool "b"`,
 	} {
 		file := filepath.Join(t.TempDir(), "inventory.yaml")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

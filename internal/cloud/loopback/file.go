@@ -13,10 +13,13 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 	cloudapi "k8s.io/cloud-provider/api"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kemudi/kemudi/internal/cloud/scale"
+	"github.com/kemudi/kemudi/internal/task"
 )
 
-// World is what the file says. Machines, Pool and Faults are people's; Routes and
-// Balancers are written by the cluster too, which loses the file's comments.
+// World is what the file says. Pool, Pools and Faults are people's; the others are written by the cluster
+// too, which loses the file's comments.
 type World struct {
 	// ClusterID marks what the cloud has as this cluster's.
 	ClusterID string     `json:"clusterID,omitempty"`
@@ -25,6 +28,8 @@ type World struct {
 	Balancers []Balancer `json:"balancers,omitempty"`
 	// Pool is what balancers get their addresses from: "192.0.2.0/28", "192.0.2.7-192.0.2.9".
 	Pool []string `json:"pool,omitempty"`
+	// Pools are machines that the cluster switches on and off, or makes and removes, as pods need them.
+	Pools []scale.Pool `json:"pools,omitempty"`
 	// RouteAddresses says that routes lead to the addresses of nodes, and are made anew when
 	// these change.
 	RouteAddresses bool `json:"routeAddresses,omitempty"`
@@ -42,6 +47,8 @@ type Machine struct {
 	Addresses []corev1.NodeAddress `json:"addresses,omitempty"`
 	Labels    map[string]string    `json:"labels,omitempty"` // beside those of zone, region and type
 	Shutdown  bool                 `json:"shutdown,omitempty"`
+	Pool      string               `json:"pool,omitempty"` // of Pools
+	Made      bool                 `json:"made,omitempty"` // by the cluster: it is removed, not switched off
 	// ProviderID is said in place of the one that follows from ID; "-": none.
 	ProviderID string `json:"providerID,omitempty"`
 }
@@ -75,8 +82,11 @@ type Fault struct {
 	RetryAfter metav1.Duration `json:"retryAfter,omitzero"`
 	Elsewhere  bool            `json:"elsewhere,omitempty"`
 	NotFound   bool            `json:"notFound,omitempty"`
-	Hangs      bool            `json:"hangs,omitempty"` // until who asks gives up
-	Empty      bool            `json:"empty,omitempty"` // says nothing at all, and no error
+	Hangs      bool            `json:"hangs,omitempty"`  // until who asks gives up
+	Empty      bool            `json:"empty,omitempty"`  // says nothing at all, and no error
+	Panics     bool            `json:"panics,omitempty"` // with Error
+	// Late is how long it takes to answer, whoever gives up meanwhile.
+	Late metav1.Duration `json:"late,omitzero"`
 }
 
 // errEmpty has a call answer without anything.
@@ -89,6 +99,13 @@ func (w *World) fault(ctx context.Context, call, of string) error {
 			continue
 		}
 		switch {
+		case f.Late.Duration > 0:
+			if err := task.Sleep(context.WithoutCancel(ctx), f.Late.Duration); err != nil {
+				return err
+			}
+			return nil
+		case f.Panics:
+			panic(f.Error) // as a vendor's program might
 		case f.Hangs:
 			<-ctx.Done()
 			return context.Cause(ctx)
@@ -106,18 +123,27 @@ func (w *World) fault(ctx context.Context, call, of string) error {
 	return nil
 }
 
-func (c *Cloud) load() (w World, err error) {
-	data, err := os.ReadFile(c.file)
-	if err != nil {
-		return w, fmt.Errorf("read the loopback cloud: %w", err)
+// load returns the world as it is now, shared and read-only.
+func (c *Cloud) load() (World, error) {
+	if c.world == nil { // it stands for all that there may be
+		return World{}, errors.New("this loopback cloud has no file")
 	}
-	if err := yaml.UnmarshalStrict(data, &w); err != nil {
-		return w, fmt.Errorf("read the loopback cloud %s: %w", c.file, err)
+	w, err := c.world.Get()
+	if err != nil {
+		return w, fmt.Errorf("loopback cloud %s: %w", c.file, err)
 	}
 	return w, nil
 }
 
-// read returns the world as it is, unless the call is one that goes wrong.
+// parse makes a world of what a file says.
+func parse(data []byte) (w World, err error) {
+	if err := yaml.UnmarshalStrict(data, &w); err != nil {
+		return w, err
+	}
+	return w, scale.Complete(w.Pools)
+}
+
+// read is load, unless the call is one that goes wrong.
 func (c *Cloud) read(ctx context.Context, call, of string) (w World, err error) {
 	if w, err = c.load(); err != nil {
 		return w, err
@@ -134,9 +160,9 @@ func (c *Cloud) change(ctx context.Context, call, of string, by func(w *World) e
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w, err := c.load()
+	w, err := c.world.Fresh()
 	if err != nil {
-		return err
+		return fmt.Errorf("loopback cloud %s: %w", c.file, err)
 	}
 	if err := by(&w); err != nil {
 		return err

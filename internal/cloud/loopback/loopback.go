@@ -10,15 +10,18 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/kemudi/kemudi/internal/cloud/file"
 )
 
 // Name is the provider's.
 const Name = "loopback"
 
-// Cloud is a cloud in a file, which is read with each call.
+// Cloud is a cloud in a file, which is looked at with each call.
 type Cloud struct {
-	file string
-	mu   sync.Mutex // held while the file is changed
+	file  string
+	world *file.Parsed[World]
+	mu    sync.Mutex // held while the file is changed
 }
 
 var (
@@ -29,11 +32,11 @@ var (
 )
 
 // Open returns the cloud that a file holds, which must be readable now.
-func Open(file string) (*Cloud, error) {
-	if file == "" {
+func Open(path string) (*Cloud, error) {
+	if path == "" {
 		return nil, errors.New("want a file with its machines (--cloud-config)")
 	}
-	c := &Cloud{file: file}
+	c := &Cloud{file: path, world: file.New(path, parse)}
 	_, err := c.load()
 	return c, err
 }

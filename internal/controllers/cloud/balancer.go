@@ -1,22 +1,19 @@
 package cloud
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/utils/ptr"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/client"
 )
-
-// cleanupFinalizer keeps a service until its balancer is gone.
-const cleanupFinalizer = "service.kubernetes.io/load-balancer-cleanup"
-
-// autoscalerTaint is on nodes that an autoscaler of nodes is about to remove.
-const autoscalerTaint = "ToBeDeletedByClusterAutoscaler"
 
 // wants says that a service is to have a balancer of the cloud: one with a class is somebody
 // else's.
@@ -26,7 +23,7 @@ func wants(svc *corev1.Service) bool {
 
 // leaves says that a service has had a balancer, and is to have none any more.
 func leaves(svc *corev1.Service) bool {
-	return slices.Contains(svc.Finalizers, cleanupFinalizer) && (svc.DeletionTimestamp != nil || svc.Spec.Type != corev1.ServiceTypeLoadBalancer)
+	return slices.Contains(svc.Finalizers, core.FinalizerBalancer) && (svc.DeletionTimestamp != nil || svc.Spec.Type != corev1.ServiceTypeLoadBalancer)
 }
 
 // sameBalancer says that a change of a service is none of its balancer.
@@ -60,37 +57,36 @@ func modeOf(in corev1.LoadBalancerIngress) corev1.LoadBalancerIPMode {
 	return ptr.Deref(in.IPMode, corev1.LoadBalancerIPModeVIP)
 }
 
-// serves says that balancers may lead to a node. Whether it is ready is for their own checks
-// to find out.
-func serves(node *corev1.Node) bool {
-	return node.DeletionTimestamp == nil && included(node) && !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == autoscalerTaint })
-}
-
-// included says that people have not taken a node out.
-func included(node *corev1.Node) bool {
-	value, ok := node.Labels[corev1.LabelNodeExcludeBalancers]
-	if !ok {
-		return true
-	}
-	out, err := strconv.ParseBool(value)
-	return err == nil && !out
-}
-
-// serving are those of the nodes that balancers may lead to, by name.
-func serving(all []*corev1.Node) []*corev1.Node {
-	out := slices.DeleteFunc(slices.Clone(all), func(n *corev1.Node) bool { return !serves(n) })
-	slices.SortFunc(out, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
-	return out
-}
-
 // machine is what of a node matters to a balancer.
 type machine struct{ name, id string }
 
-func machinesOf(nodes []*corev1.Node) (out []machine) {
-	for _, n := range nodes {
-		out = append(out, machine{n.Name, n.Spec.ProviderID})
+// targets are the nodes that balancers may lead to, as all services have them: a change of one node
+// is one for each service, and they are looked for once. It may be used concurrently.
+type targets struct {
+	mu struct {
+		sync.Mutex
+		rev      int64 // of the nodes that these were found among
+		nodes    []*corev1.Node
+		machines []machine
 	}
-	return out
+}
+
+// of are those of the nodes that balancers may lead to, by name: shared, and read-only.
+func (s *targets) of(nodes client.Reader[*corev1.Node]) ([]*corev1.Node, []machine) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := nodes.Snapshot()
+	if s.mu.rev == all.Rev && s.mu.nodes != nil {
+		return s.mu.nodes, s.mu.machines
+	}
+	s.mu.rev, s.mu.nodes, s.mu.machines = all.Rev, []*corev1.Node{}, nil
+	all.Scan("", "", func(it *cache.Item) bool {
+		if n := it.Object.(*corev1.Node); core.BalancersServe(n) {
+			s.mu.nodes, s.mu.machines = append(s.mu.nodes, n), append(s.mu.machines, machine{n.Name, n.Spec.ProviderID})
+		}
+		return true
+	})
+	return s.mu.nodes, s.mu.machines
 }
 
 // shown is how many nodes an event names.

@@ -8,5 +8,5 @@
 // Which clouds there are is not known here. What a cloud says is not believed blindly: what the
 // API would not take, or what contradicts itself, changes nothing and is said in the error.
 //
-// Every call of the cloud has a deadline (call.go); one that outlasts it is an error like another.
+// Every call of the cloud has a deadline (package call); one that outlasts it is an error like another.
 package cloud

@@ -27,10 +27,13 @@ func NewNodeLifecycle(o Options) *controller.Controller {
 		Workers: 1,
 		Setup: func(k *controller.Kit) controller.Reconciler[*corev1.Node] {
 			m, _ := o.machines()
-			return &lifecycle{k: k, machines: m, nodes: controller.For(k, core.Nodes), pace: newPace(o.MonitorPeriod), metrics: controller.OwnMetrics(k, newLifecycleMetrics)}
+			return &lifecycle{k: k, machines: m, nodes: controller.For(k, core.Nodes), pace: newPace(o.MonitorPeriod, o.MonitorPeriod, lastMonitor), metrics: controller.OwnMetrics(k, newLifecycleMetrics)}
 		},
 	})
 }
+
+// lastMonitor is how long a cloud is left alone that has failed many times.
+const lastMonitor = time.Minute
 
 type lifecycle struct {
 	k        *controller.Kit
@@ -62,34 +65,47 @@ func (r *lifecycle) Reconcile(ctx context.Context, node *corev1.Node) (controlle
 	}
 	// One that has only just registered is given as long to get ready as others, who
 	// look every so often, would give it.
-	if left := max(r.pace.left(node.Name), time.Until(node.CreationTimestamp.Add(r.pace.every))); left > 0 {
+	by := string(node.UID)
+	if left := max(r.pace.left(node.Name, by), time.Until(node.CreationTimestamp.Add(r.pace.every))); left > 0 {
 		return controller.After(left), nil
 	}
-	r.pace.asked(node.Name)
-	again := controller.After(r.pace.every)
-	exists, err := r.machines.exists(ctx, node)
+	exists, off, err := r.ask(ctx, node)
+	if r.pace.asked(node.Name, by, err) { // nothing is known, so nothing is done
+		r.k.Logger.Error("ask the cloud about a node that is not ready", "node", node.Name, "err", err)
+		r.k.Events.Event(node, corev1.EventTypeWarning, "FailedToCheckNode", fmt.Sprintf("Node stays as it is, and the cloud is asked again: %v", err))
+	}
+	again := controller.After(r.pace.left(node.Name, by))
+	switch {
+	case err != nil:
+		return again, nil
+	case !exists:
+		return again, r.remove(ctx, node)
+	case off:
+		return again, r.taint(ctx, node, true)
+	}
+	return again, nil
+}
+
+// ask asks the cloud whether a node's machine exists, and is off.
+func (r *lifecycle) ask(ctx context.Context, node *corev1.Node) (exists, off bool, err error) {
+	exists, err = r.machines.exists(ctx, node)
 	if err == nil && !exists {
 		r.metrics.note("instance_exists", cloudprovider.InstanceNotFound)
 	} else {
 		r.metrics.note("instance_exists", err)
 	}
-	switch {
-	case err != nil: // nothing is known, so nothing is done
-		r.k.Logger.Error("ask the cloud whether a node exists", "node", node.Name, "err", err)
-		return again, nil
-	case !exists:
-		return again, r.remove(ctx, node)
+	if err != nil {
+		return false, false, fmt.Errorf("error checking if node %s exists: %w", node.Name, err)
 	}
-	off, err := r.machines.off(ctx, node)
+	if !exists {
+		return false, false, nil
+	}
+	off, err = r.machines.off(ctx, node)
 	r.metrics.note("instance_shutdown", err)
 	if err != nil {
-		r.k.Logger.Error("ask the cloud whether a node is shut down", "node", node.Name, "err", err)
-		return again, nil
+		return true, false, fmt.Errorf("error checking if node %s is shutdown: %w", node.Name, err)
 	}
-	if !off {
-		return again, nil
-	}
-	return again, r.taint(ctx, node, true)
+	return true, off, nil
 }
 
 // remove deletes a node as it was when the cloud was asked: one that has come back

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/kemudi/kemudi/internal/cloud/call"
 )
 
 // machines is what a cloud knows of the machines of nodes, whichever interface it has.
@@ -23,7 +25,7 @@ type machines interface {
 type newer struct{ cloudprovider.InstancesV2 }
 
 func (n newer) all(ctx context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
-	m, err := call(ctx, "InstanceMetadata", func(ctx context.Context) (*cloudprovider.InstanceMetadata, error) {
+	m, err := call.Get(ctx, "InstanceMetadata", func(ctx context.Context) (*cloudprovider.InstanceMetadata, error) {
 		return n.InstanceMetadata(ctx, node.DeepCopy())
 	})
 	if err != nil || m == nil || m.ProviderID != "" {
@@ -39,7 +41,7 @@ func (n newer) all(ctx context.Context, node *corev1.Node) (*cloudprovider.Insta
 }
 
 func (n newer) addresses(ctx context.Context, node *corev1.Node) ([]corev1.NodeAddress, error) {
-	m, err := call(ctx, "InstanceMetadata", func(ctx context.Context) (*cloudprovider.InstanceMetadata, error) {
+	m, err := call.Get(ctx, "InstanceMetadata", func(ctx context.Context) (*cloudprovider.InstanceMetadata, error) {
 		return n.InstanceMetadata(ctx, node.DeepCopy())
 	})
 	if err != nil || m == nil {
@@ -49,11 +51,11 @@ func (n newer) addresses(ctx context.Context, node *corev1.Node) ([]corev1.NodeA
 }
 
 func (n newer) exists(ctx context.Context, node *corev1.Node) (bool, error) {
-	return call(ctx, "InstanceExists", func(ctx context.Context) (bool, error) { return n.InstanceExists(ctx, node.DeepCopy()) })
+	return call.Get(ctx, "InstanceExists", func(ctx context.Context) (bool, error) { return n.InstanceExists(ctx, node.DeepCopy()) })
 }
 
 func (n newer) off(ctx context.Context, node *corev1.Node) (bool, error) {
-	return call(ctx, "InstanceShutdown", func(ctx context.Context) (bool, error) { return n.InstanceShutdown(ctx, node.DeepCopy()) })
+	return call.Get(ctx, "InstanceShutdown", func(ctx context.Context) (bool, error) { return n.InstanceShutdown(ctx, node.DeepCopy()) })
 }
 
 // older is a cloud with the interface from before: it is asked by provider ID, and by the
@@ -68,7 +70,7 @@ func (o older) id(ctx context.Context, node *corev1.Node) (string, error) {
 	if node.Spec.ProviderID != "" {
 		return node.Spec.ProviderID, nil
 	}
-	return call(ctx, "InstanceID", func(ctx context.Context) (string, error) {
+	return call.Get(ctx, "InstanceID", func(ctx context.Context) (string, error) {
 		return cloudprovider.GetInstanceProviderID(ctx, o.cloud, types.NodeName(node.Name))
 	})
 }
@@ -82,7 +84,7 @@ func (o older) all(ctx context.Context, node *corev1.Node) (*cloudprovider.Insta
 	if m.NodeAddresses, err = o.addressesOf(ctx, id, node.Name); err != nil {
 		return nil, err
 	}
-	m.InstanceType, err = call(ctx, "InstanceType", func(ctx context.Context) (string, error) {
+	m.InstanceType, err = call.Get(ctx, "InstanceType", func(ctx context.Context) (string, error) {
 		kind, byID := o.InstanceTypeByProviderID(ctx, id)
 		if byID == nil {
 			return kind, nil
@@ -96,7 +98,7 @@ func (o older) all(ctx context.Context, node *corev1.Node) (*cloudprovider.Insta
 	if err != nil || o.zones == nil {
 		return m, err
 	}
-	zone, err := call(ctx, "GetZone", func(ctx context.Context) (cloudprovider.Zone, error) {
+	zone, err := call.Get(ctx, "GetZone", func(ctx context.Context) (cloudprovider.Zone, error) {
 		zone, byID := o.zones.GetZoneByProviderID(ctx, id)
 		if byID == nil {
 			return zone, nil
@@ -116,7 +118,7 @@ func (o older) addresses(ctx context.Context, node *corev1.Node) ([]corev1.NodeA
 }
 
 func (o older) addressesOf(ctx context.Context, id, name string) ([]corev1.NodeAddress, error) {
-	return call(ctx, "NodeAddresses", func(ctx context.Context) ([]corev1.NodeAddress, error) {
+	return call.Get(ctx, "NodeAddresses", func(ctx context.Context) ([]corev1.NodeAddress, error) {
 		list, byID := o.NodeAddressesByProviderID(ctx, id)
 		if byID == nil {
 			return list, nil
@@ -137,7 +139,7 @@ func (o older) exists(ctx context.Context, node *corev1.Node) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return call(ctx, "InstanceExistsByProviderID", func(ctx context.Context) (bool, error) { return o.InstanceExistsByProviderID(ctx, id) })
+	return call.Get(ctx, "InstanceExistsByProviderID", func(ctx context.Context) (bool, error) { return o.InstanceExistsByProviderID(ctx, id) })
 }
 
 func (o older) off(ctx context.Context, node *corev1.Node) (bool, error) {
@@ -148,7 +150,7 @@ func (o older) off(ctx context.Context, node *corev1.Node) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	off, err := call(ctx, "InstanceShutdownByProviderID", func(ctx context.Context) (bool, error) { return o.InstanceShutdownByProviderID(ctx, id) })
+	off, err := call.Get(ctx, "InstanceShutdownByProviderID", func(ctx context.Context) (bool, error) { return o.InstanceShutdownByProviderID(ctx, id) })
 	if errors.Is(err, cloudprovider.NotImplemented) {
 		return false, nil
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation"
 	cloudprovider "k8s.io/cloud-provider"
 	cloudapi "k8s.io/cloud-provider/api"
@@ -30,7 +31,10 @@ func NewNode(o Options) *controller.Controller {
 		Workers: 1,
 		Setup: func(k *controller.Kit) controller.Reconciler[*corev1.Node] {
 			m, _ := o.machines()
-			return &nodes{k: k, machines: m, nodes: controller.For(k, core.Nodes), pace: newPace(o.StatusPeriod), metrics: controller.OwnMetrics(k, newNodeMetrics)}
+			return &nodes{
+				k: k, machines: m, nodes: controller.For(k, core.Nodes), metrics: controller.OwnMetrics(k, newNodeMetrics),
+				first: newPace(0, time.Second, lastRetry), again: newPace(o.StatusPeriod, o.StatusPeriod, o.StatusPeriod),
+			}
 		},
 	})
 }
@@ -39,13 +43,15 @@ type nodes struct {
 	k        *controller.Kit
 	machines machines
 	nodes    controller.Client[*corev1.Node]
-	pace     *pace // of asking for addresses
+	first    *pace // of asking for all that is known of a node
+	again    *pace // and then for its addresses
 	metrics  nodeMetrics
 }
 
 // Gone forgets a node.
 func (r *nodes) Gone(_ context.Context, name string) error {
-	r.pace.forget(name)
+	r.first.forget(name)
+	r.again.forget(name)
 	return nil
 }
 
@@ -55,7 +61,7 @@ func (r *nodes) Reconcile(ctx context.Context, node *corev1.Node) (controller.Ne
 		return controller.Done, nil
 	}
 	if uninitialised(node) {
-		return controller.Done, r.initialise(ctx, node)
+		return r.initialise(ctx, node)
 	}
 	if labels := agreeing(node.Labels); labels != nil {
 		node = node.DeepCopy()
@@ -63,49 +69,90 @@ func (r *nodes) Reconcile(ctx context.Context, node *corev1.Node) (controller.Ne
 		_, err := r.nodes.Update(ctx, node)
 		return controller.Done, err
 	}
-	if left := r.pace.left(node.Name); left > 0 {
-		return controller.After(left), nil
+	if left := r.again.left(node.Name, askedBy(node)); left > 0 {
+		return controller.After(left).Behind(), nil
 	}
-	r.pace.asked(node.Name)
 	addresses, err := r.machines.addresses(ctx, node)
 	if err == nil {
 		err = r.setAddresses(ctx, node, addresses)
 	}
-	if err != nil { // not now, then the next time: what the node has may well be right
+	if r.again.asked(node.Name, askedBy(node), err) { // not now, then the next time: what the node has may well be right
 		r.k.Logger.Error("ask the cloud for a node's addresses", "node", node.Name, "err", err)
+		r.k.Events.Event(node, corev1.EventTypeWarning, "FailedToUpdateNodeAddresses", fmt.Sprintf("Node keeps the addresses that it has: %v", err))
 	}
-	return controller.After(r.pace.every), nil
+	return controller.After(r.again.every).Behind(), nil
 }
 
-// initialise tells a node what the cloud knows of its machine. What the cloud says is
-// written as a whole or not at all, but for the addresses, which are of the status.
-func (r *nodes) initialise(ctx context.Context, node *corev1.Node) error {
-	m, err := r.machines.all(ctx, node)
+// conflicts is how often a node is written again that somebody else has written meanwhile.
+const conflicts = 5
+
+// askedBy is what of a node its cloud is asked by, and what decides whether the answer will do.
+func askedBy(node *corev1.Node) string {
+	return strings.Join([]string{string(node.UID), node.Spec.ProviderID, node.Annotations[cloudapi.AnnotationAlphaProvidedIPAddr]}, " ")
+}
+
+// initialise tells a node what the cloud knows of its machine, or the node's people why not.
+func (r *nodes) initialise(ctx context.Context, node *corev1.Node) (controller.Next, error) {
+	if left := r.first.left(node.Name, askedBy(node)); left > 0 {
+		return controller.After(left), nil
+	}
+	m, err := r.machine(ctx, node)
+	if r.first.asked(node.Name, askedBy(node), err) {
+		r.k.Logger.Error("initialise a node", "node", node.Name, "err", err)
+		r.k.Events.Event(node, corev1.EventTypeWarning, "FailedToInitializeNode",
+			fmt.Sprintf("Node stays tainted with %s, and the cloud is asked again: %v", cloudapi.TaintExternalCloudProvider, err))
+	}
 	if err != nil {
-		return fmt.Errorf("failed to get instance metadata for node %s: %w", node.Name, err)
+		return controller.After(r.first.left(node.Name, askedBy(node))), nil
 	}
 	if m == nil { // the cloud leaves this one alone
-		return nil
+		return controller.Done, nil
+	}
+	return controller.Done, r.write(ctx, node, m)
+}
+
+// machine is what the cloud says of a node, if that can be; nil: nothing.
+func (r *nodes) machine(ctx context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
+	m, err := r.machines.all(ctx, node)
+	if err != nil {
+		return nil, fmt.Errorf("failed to get instance metadata for node %s: %w", node.Name, err)
+	}
+	if m == nil {
+		return nil, nil
 	}
 	if err := believable(m); err != nil {
-		return fmt.Errorf("what the cloud says of node %s cannot be: %w; it stays tainted with %s", node.Name, err, cloudapi.TaintExternalCloudProvider)
+		return nil, fmt.Errorf("what the cloud says of node %s cannot be: %w", node.Name, err)
 	}
 	if other := r.sharing(node, m.ProviderID); other != "" {
-		return fmt.Errorf("the cloud says that node %s is machine %s, which node %s is already; it stays tainted with %s", node.Name, m.ProviderID, other, cloudapi.TaintExternalCloudProvider)
+		return nil, fmt.Errorf("the cloud says that node %s is machine %s, which node %s is already", node.Name, m.ProviderID, other)
 	}
 	if _, err := preferred(node, m.NodeAddresses); err != nil {
-		return fmt.Errorf("provided node ip for node %q is not valid: %w", node.Name, err)
+		return nil, fmt.Errorf("provided node ip for node %q is not valid: %w", node.Name, err)
 	}
-	fresh := r.initialised(node, m)
-	if fresh, err = r.nodes.Update(ctx, fresh); err != nil {
+	return m, nil
+}
+
+// write initialises a node. What the cloud says is written as a whole or not at all, but for the
+// addresses, which are of the status.
+func (r *nodes) write(ctx context.Context, node *corev1.Node, m *cloudprovider.InstanceMetadata) error {
+	fresh, err := r.nodes.Update(ctx, r.initialised(node, m))
+	// A node that has just come is written by many: the cloud is not asked again for each of them.
+	for by, tries := askedBy(node), 0; apierrors.IsConflict(err) && tries < conflicts; tries++ {
+		now, getErr := r.nodes.Live(ctx, "", node.Name)
+		if getErr != nil || !uninitialised(now) || askedBy(now) != by {
+			return err
+		}
+		fresh, err = r.nodes.Update(ctx, r.initialised(now, m))
+	}
+	if err != nil {
 		return err
 	}
 	age := func() float64 { return time.Since(fresh.CreationTimestamp.Time).Seconds() }
 	r.metrics.untainted.Observe(age())
-	r.pace.asked(node.Name)
 	if err := r.setAddresses(ctx, fresh, m.NodeAddresses); err != nil {
 		r.k.Logger.Error("set the addresses of a node as the cloud has them", "node", node.Name, "err", err)
-		r.pace.forget(node.Name)
+	} else {
+		r.again.asked(node.Name, askedBy(fresh), nil)
 	}
 	r.k.Events.Event(fresh, corev1.EventTypeNormal, "Synced", "Node synced successfully")
 	r.metrics.initialised.Observe(age())

@@ -11,6 +11,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/kemudi/kemudi/internal/cloud"
+	"github.com/kemudi/kemudi/internal/cloud/scale"
 	"github.com/kemudi/kemudi/internal/controller"
 )
 
@@ -86,9 +87,27 @@ func (o Options) Lacks() (out []Lack) {
 	return out
 }
 
+// Balances says that the cloud has the balancers of Services without a class, or the program that
+// takes care of it.
+func (o Options) Balances() bool {
+	if o.Provider == nil {
+		return o.Name != ""
+	}
+	_, ok := o.Provider.LoadBalancer()
+	return ok
+}
+
 // Has says that a controller is not one of those loops.
 func (o Options) Has(c *controller.Controller) bool {
 	return !slices.ContainsFunc(o.Lacks(), func(l Lack) bool { return l.Loop == c.Name })
+}
+
+// Scale is the cloud's machines that come and go as pods need them, if it has such.
+func (o Options) Scale() (scale.Cloud, bool) {
+	if p, ok := o.Provider.(interface{ Scale() (scale.Cloud, bool) }); ok {
+		return p.Scale()
+	}
+	return nil, false
 }
 
 // The loops are named after their service accounts, upstream's where it has ones of their own.
@@ -97,11 +116,13 @@ const (
 	lifecycleName = "cloud-node-lifecycle-controller"
 	routeName     = "route-controller"
 	serviceName   = "service-controller"
+	// scalerName is that of package clusterautoscaler.
+	scalerName = "cluster-autoscaler"
 )
 
-// Loop says that a controller is one of this package.
+// Loop says that a controller is one that looks after a cloud.
 func Loop(c *controller.Controller) bool {
-	return slices.Contains([]string{nodeName, lifecycleName, routeName, serviceName}, c.Name)
+	return slices.Contains([]string{nodeName, lifecycleName, routeName, serviceName, scalerName}, c.Name)
 }
 
 // errNoInstances is upstream's.

@@ -14,6 +14,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/cloud/call"
 	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/workload"
@@ -40,7 +41,10 @@ func NewRoute(o Options) *controller.Controller {
 		Workers: 1,
 		Setup: func(k *controller.Kit) func(context.Context, string) (controller.Next, error) {
 			cloud, _ := o.Provider.Routes()
-			r := &routes{k: k, o: o, cloud: cloud, changed: changed, nodes: controller.For(k, core.Nodes), metrics: controller.OwnMetrics(k, newRouteMetrics)}
+			r := &routes{
+				k: k, o: o, cloud: cloud, changed: changed, nodes: controller.For(k, core.Nodes), metrics: controller.OwnMetrics(k, newRouteMetrics),
+				refused: newPace(0, o.RoutePeriod, lastRetry),
+			}
 			return r.reconcile
 		},
 	})
@@ -59,7 +63,12 @@ type routes struct {
 	changed *atomic.Bool
 	nodes   controller.Client[*corev1.Node]
 	metrics routeMetrics
+	refused *pace // of making a route that the cloud did not make
 }
+
+// together is how long nodes that come or go one after the other are waited for, that the cloud is not asked for
+// all of its routes for each.
+const together = time.Second
 
 // reconcile looks at all routes and all nodes, and again after a while: routes that somebody
 // has taken away come back.
@@ -77,11 +86,11 @@ func (r *routes) reconcile(ctx context.Context, _ string) (controller.Next, erro
 		outcome = "changed"
 	}
 	r.metrics.syncs.WithLabelValues(outcome, trigger).Inc()
-	return controller.After(r.o.RoutePeriod), nil
+	return controller.After(r.o.RoutePeriod).Cool(together), nil
 }
 
 func (r *routes) sync(ctx context.Context) (wrote bool, err error) {
-	have, err := call(ctx, "ListRoutes", func(ctx context.Context) ([]*cloudprovider.Route, error) {
+	have, err := call.Get(ctx, "ListRoutes", func(ctx context.Context) ([]*cloudprovider.Route, error) {
 		return r.cloud.ListRoutes(ctx, r.o.ClusterName)
 	})
 	if err != nil { // without knowing what there is, nothing is made, and nothing said of nodes
@@ -92,18 +101,9 @@ func (r *routes) sync(ctx context.Context) (wrote bool, err error) {
 	p := planRoutes(nodes, have, r.o.ClusterCIDRs)
 	// What goes makes room for what comes: a range may have moved to another node.
 	gone, dropErr := workload.SideBySide(len(p.drop), func(i int) error { return r.drop(ctx, p.drop[i]) })
-	missing := make([]bool, len(p.make))
-	made, makeErr := workload.SideBySide(len(p.make), func(i int) error {
-		err := r.add(ctx, p.make[i])
-		missing[i] = err != nil
-		return err
-	})
-	without := map[string]bool{}
-	for i, m := range missing {
-		without[p.make[i].node.Name] = without[p.make[i].node.Name] || m
-	}
+	made, without, makeErr := r.addAll(ctx, p.make)
 	_, tellErr := workload.SideBySide(len(nodes), func(i int) error {
-		if n := nodes[i]; len(n.Spec.PodCIDRs) > 0 || slices.ContainsFunc(have, func(route *cloudprovider.Route) bool { return route.TargetNode == types.NodeName(n.Name) }) {
+		if n := nodes[i]; len(n.Spec.PodCIDRs) > 0 || len(p.routed[types.NodeName(n.Name)]) > 0 {
 			return r.tell(ctx, n, len(n.Spec.PodCIDRs) > 0 && !without[n.Name])
 		}
 		return nil
@@ -111,8 +111,36 @@ func (r *routes) sync(ctx context.Context) (wrote bool, err error) {
 	return gone+made > 0, errors.Join(dropErr, makeErr, tellErr)
 }
 
+// addAll makes routes, but for those that the cloud has not made and is not to be asked for yet. It returns the
+// nodes that are without.
+func (r *routes) addAll(ctx context.Context, routes []newRoute) (made int, without map[string]bool, err error) {
+	missing, waiting := make([]bool, len(routes)), map[string]bool{}
+	for _, n := range routes {
+		waiting[n.key()] = true
+	}
+	r.refused.forgetAllBut(waiting)
+	_, err = workload.SideBySide(len(routes), func(i int) error {
+		n := routes[i]
+		if missing[i] = r.refused.left(n.key(), n.about()) > 0; missing[i] {
+			return nil
+		}
+		err := r.add(ctx, n)
+		r.refused.asked(n.key(), n.about(), err)
+		missing[i] = err != nil
+		return err
+	})
+	without = map[string]bool{}
+	for i, m := range missing {
+		without[routes[i].node.Name] = without[routes[i].node.Name] || m
+		if !m {
+			made++
+		}
+	}
+	return made, without, err
+}
+
 func (r *routes) drop(ctx context.Context, route *cloudprovider.Route) error {
-	if err := do(ctx, "DeleteRoute", func(ctx context.Context) error { return r.cloud.DeleteRoute(ctx, r.o.ClusterName, route) }); err != nil {
+	if err := call.Do(ctx, "DeleteRoute", func(ctx context.Context) error { return r.cloud.DeleteRoute(ctx, r.o.ClusterName, route) }); err != nil {
 		return fmt.Errorf("could not delete route %s %s: %w", route.Name, route.DestinationCIDR, err)
 	}
 	return nil
@@ -120,7 +148,7 @@ func (r *routes) drop(ctx context.Context, route *cloudprovider.Route) error {
 
 func (r *routes) add(ctx context.Context, n newRoute) error {
 	began, hint := time.Now(), string(n.node.UID)
-	err := do(ctx, "CreateRoute", func(ctx context.Context) error { return r.cloud.CreateRoute(ctx, r.o.ClusterName, hint, n.route) })
+	err := call.Do(ctx, "CreateRoute", func(ctx context.Context) error { return r.cloud.CreateRoute(ctx, r.o.ClusterName, hint, n.route) })
 	if err != nil {
 		r.k.Events.Event(n.node, corev1.EventTypeWarning, "FailedToCreateRoute",
 			fmt.Sprintf("Could not create route %s %s for node %s after %v: %v", hint, n.route.DestinationCIDR, n.node.Name, time.Since(began), err))

@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -14,6 +15,8 @@ import (
 type routePlan struct {
 	drop []*cloudprovider.Route
 	make []newRoute
+	// routed are the nodes that there are routes to, right or wrong.
+	routed map[types.NodeName][]*cloudprovider.Route
 }
 
 // newRoute is a route that is to be made, for a node.
@@ -22,14 +25,24 @@ type newRoute struct {
 	route *cloudprovider.Route
 }
 
+// key names the route among those that are to be made.
+func (n newRoute) key() string { return n.node.Name + " " + n.route.DestinationCIDR }
+
+// about is what the cloud makes it by.
+func (n newRoute) about() string { return fmt.Sprint(n.node.UID, n.route.TargetNodeAddresses) }
+
 // planRoutes compares the cloud's routes with the nodes. Routes beyond the cluster's addresses
 // are somebody else's.
 func planRoutes(nodes []*corev1.Node, routes []*cloudprovider.Route, cluster []netip.Prefix) (p routePlan) {
+	p.routed = map[types.NodeName][]*cloudprovider.Route{}
+	for _, r := range routes {
+		p.routed[r.TargetNode] = append(p.routed[r.TargetNode], r)
+	}
 	right := map[*cloudprovider.Route]bool{}
 	for _, node := range nodes {
 		for _, cidr := range node.Spec.PodCIDRs {
 			there := false
-			for _, r := range routes {
+			for _, r := range p.routed[types.NodeName(node.Name)] {
 				if leads(r, node, cidr) {
 					right[r], there = true, true
 				}
@@ -51,9 +64,9 @@ func planRoutes(nodes []*corev1.Node, routes []*cloudprovider.Route, cluster []n
 	return p
 }
 
-// leads says that a route is the one that a node should have.
+// leads says that a route to a node is the one that it should have.
 func leads(r *cloudprovider.Route, node *corev1.Node, cidr string) bool {
-	return r.TargetNode == types.NodeName(node.Name) && r.DestinationCIDR == cidr && !r.Blackhole &&
+	return r.DestinationCIDR == cidr && !r.Blackhole &&
 		(!r.EnableNodeAddresses || sameSet(r.TargetNodeAddresses, node.Status.Addresses))
 }
 

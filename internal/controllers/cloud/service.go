@@ -16,6 +16,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/cloud/call"
 	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/resource"
 )
@@ -32,7 +33,7 @@ func NewService(o Options) *controller.Controller {
 		Name: serviceName,
 		For:  core.Services,
 		Watches: []controller.Watch{{
-			Def: core.Nodes.Def, Same: sameToBalancers,
+			Def: core.Nodes.Def, Same: sameToBalancers, Behind: true,
 			Keys: func(*controller.Kit, resource.Object) []string { return had.keys() },
 		}},
 		Writes:  []controller.Permission{controller.Update(core.Services.Def), controller.Patch(core.Services.Def, "status")},
@@ -52,7 +53,7 @@ func NewService(o Options) *controller.Controller {
 // removed by an autoscaler is none either: its connections may end in order.
 func sameToBalancers(before, after resource.Object) bool {
 	b, a := before.(*corev1.Node), after.(*corev1.Node)
-	return included(b) == included(a) && b.Spec.ProviderID == a.Spec.ProviderID
+	return core.BalancersInclude(b) == core.BalancersInclude(a) && b.Spec.ProviderID == a.Spec.ProviderID
 }
 
 type services struct {
@@ -63,6 +64,7 @@ type services struct {
 	metrics  serviceMetrics
 	services controller.Client[*corev1.Service]
 	nodes    controller.Client[*corev1.Node]
+	serving  targets
 }
 
 // balancer is what the loop knows of a service's balancer.
@@ -233,9 +235,9 @@ func (r *services) remove(ctx context.Context, svc *corev1.Service) error {
 			return fmt.Errorf("failed to update load balancer status: %w", err)
 		}
 	}
-	if slices.Contains(fresh.Finalizers, cleanupFinalizer) {
+	if slices.Contains(fresh.Finalizers, core.FinalizerBalancer) {
 		fresh = fresh.DeepCopy()
-		fresh.Finalizers = slices.DeleteFunc(fresh.Finalizers, func(f string) bool { return f == cleanupFinalizer })
+		fresh.Finalizers = slices.DeleteFunc(fresh.Finalizers, func(f string) bool { return f == core.FinalizerBalancer })
 		if _, err := r.services.Update(ctx, fresh); err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("failed to remove load balancer cleanup finalizer: %w", err)
 		}
@@ -247,21 +249,21 @@ func (r *services) remove(ctx context.Context, svc *corev1.Service) error {
 // ensure has the balancer made, or as the service says now.
 func (r *services) ensure(ctx context.Context, b *balancer, svc *corev1.Service) error {
 	r.event(svc, "EnsuringLoadBalancer", "Ensuring load balancer")
-	if !slices.Contains(svc.Finalizers, cleanupFinalizer) { // before there is something to clean up
+	if !slices.Contains(svc.Finalizers, core.FinalizerBalancer) { // before there is something to clean up
 		fresh := svc.DeepCopy()
-		fresh.Finalizers = append(fresh.Finalizers, cleanupFinalizer)
+		fresh.Finalizers = append(fresh.Finalizers, core.FinalizerBalancer)
 		var err error
 		if svc, err = r.services.Update(ctx, fresh); err != nil {
 			return fmt.Errorf("failed to add load balancer cleanup finalizer: %w", err)
 		}
 	}
-	nodes := serving(r.nodes.List("", nil))
+	nodes, machines := r.serving.of(r.nodes.Reader)
 	if len(nodes) == 0 {
 		r.warn(svc, "UnAvailableLoadBalancer", "There are no available nodes for LoadBalancer")
 	}
-	b.nodes = machinesOf(nodes)
-	status, err := call(ctx, "EnsureLoadBalancer", func(ctx context.Context) (*corev1.LoadBalancerStatus, error) {
-		return r.cloud.EnsureLoadBalancer(ctx, r.o.ClusterName, svc.DeepCopy(), nodes)
+	b.nodes = machines
+	status, err := call.Get(ctx, "EnsureLoadBalancer", func(ctx context.Context) (*corev1.LoadBalancerStatus, error) {
+		return r.cloud.EnsureLoadBalancer(ctx, r.o.ClusterName, svc.DeepCopy(), slices.Clone(nodes))
 	})
 	switch {
 	case errors.Is(err, cloudprovider.ImplementedElsewhere):
@@ -282,14 +284,14 @@ func (r *services) ensure(ctx context.Context, b *balancer, svc *corev1.Service)
 func (r *services) follow(ctx context.Context, b *balancer, svc *corev1.Service) error {
 	began := time.Now()
 	defer func() { r.metrics.nodes.Observe(time.Since(began).Seconds()) }()
-	nodes := serving(r.nodes.List("", nil))
-	if slices.Equal(b.nodes, machinesOf(nodes)) {
+	nodes, machines := r.serving.of(r.nodes.Reader)
+	if slices.Equal(b.nodes, machines) {
 		return nil
 	}
-	b.nodes = machinesOf(nodes)
+	b.nodes = machines
 	r.metrics.syncs.Inc()
-	err := do(ctx, "UpdateLoadBalancer", func(ctx context.Context) error {
-		return r.cloud.UpdateLoadBalancer(ctx, r.o.ClusterName, svc.DeepCopy(), nodes)
+	err := call.Do(ctx, "UpdateLoadBalancer", func(ctx context.Context) error {
+		return r.cloud.UpdateLoadBalancer(ctx, r.o.ClusterName, svc.DeepCopy(), slices.Clone(nodes))
 	})
 	r.metrics.hosts.Observe(time.Since(began).Seconds())
 	switch {
@@ -311,14 +313,14 @@ func (r *services) follow(ctx context.Context, b *balancer, svc *corev1.Service)
 }
 
 func (r *services) exists(ctx context.Context, svc *corev1.Service) (bool, error) {
-	return call(ctx, "GetLoadBalancer", func(ctx context.Context) (bool, error) {
+	return call.Get(ctx, "GetLoadBalancer", func(ctx context.Context) (bool, error) {
 		_, exists, err := r.cloud.GetLoadBalancer(ctx, r.o.ClusterName, svc.DeepCopy())
 		return exists, err
 	})
 }
 
 func (r *services) delete(ctx context.Context, svc *corev1.Service) error {
-	return do(ctx, "EnsureLoadBalancerDeleted", func(ctx context.Context) error {
+	return call.Do(ctx, "EnsureLoadBalancerDeleted", func(ctx context.Context) error {
 		return r.cloud.EnsureLoadBalancerDeleted(ctx, r.o.ClusterName, svc.DeepCopy())
 	})
 }

@@ -4,10 +4,10 @@ import (
 	"context"
 	"net/netip"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -16,10 +16,13 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/discovery"
+	"github.com/kemudi/kemudi/internal/api/networking"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/controller"
+	"github.com/kemudi/kemudi/internal/corefile"
 	"github.com/kemudi/kemudi/internal/podnet"
 	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/version"
 )
 
 const (
@@ -35,8 +38,8 @@ const (
 // Options say how DNS is reached. Address is required.
 type Options struct {
 	Address    netip.Addr // of the service
-	DualStack  bool       // services have addresses of both families
 	MaxInSlice int        // as of all slices (--max-endpoints-per-slice)
+	Domain     string     // of the cluster; default cluster.local
 }
 
 // New returns the controller. It has one key.
@@ -57,13 +60,23 @@ func New(o Options) *controller.Controller {
 				}
 				return []string{key}
 			}),
+			controller.Mapped(core.ConfigMaps, func(_ *controller.Kit, m *corev1.ConfigMap) []string {
+				if m.Name != corefile.ConfigMap || m.Namespace != namespace {
+					return nil
+				}
+				return []string{key}
+			}),
+			{Def: networking.ServiceCIDRs.Def, Keys: func(*controller.Kit, resource.Object) []string { return []string{key} }},
 		},
 		Writes: []controller.Permission{
-			controller.Create(core.Services.Def),
+			controller.Create(core.Services.Def), controller.Update(core.Services.Def), controller.Create(core.ConfigMaps.Def),
 			controller.Create(discovery.EndpointSlices.Def), controller.Update(discovery.EndpointSlices.Def), controller.Delete(discovery.EndpointSlices.Def),
 		},
 		Setup: func(k *controller.Kit) func(context.Context, string) (controller.Next, error) {
-			r := &reconciler{o: o, nodes: controller.For(k, core.Nodes), services: controller.For(k, core.Services), slices: controller.For(k, discovery.EndpointSlices)}
+			r := &reconciler{
+				o: o, nodes: controller.For(k, core.Nodes), services: controller.For(k, core.Services),
+				slices: controller.For(k, discovery.EndpointSlices), configMaps: controller.For(k, core.ConfigMaps), ranges: controller.For(k, networking.ServiceCIDRs),
+			}
 			return r.reconcile
 		},
 	})
@@ -74,9 +87,13 @@ type reconciler struct {
 	nodes    controller.Client[*corev1.Node]
 	services controller.Client[*corev1.Service]
 	slices   controller.Client[*discoveryv1.EndpointSlice]
+	ranges   controller.Client[*networkingv1.ServiceCIDR]
+
+	configMaps controller.Client[*corev1.ConfigMap]
 }
 
-// reconcile makes the service if a node serves DNS, and its slices hold all that do.
+// reconcile makes the service and the Corefile if a node serves DNS, and its slices hold all
+// that do.
 func (r *reconciler) reconcile(ctx context.Context, _ string) (controller.Next, error) {
 	var servers []server
 	for _, node := range r.nodes.List("", labels.Everything()) {
@@ -89,7 +106,7 @@ func (r *reconciler) reconcile(ctx context.Context, _ string) (controller.Next, 
 		if len(servers) == 0 {
 			return controller.Done, r.write(ctx, change{drop: r.existing()})
 		}
-		_, err := r.services.Create(ctx, r.o.service())
+		_, err := r.services.Create(ctx, r.o.service(len(r.families()) == 2))
 		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 			err = nil
 		}
@@ -97,8 +114,52 @@ func (r *reconciler) reconcile(ctx context.Context, _ string) (controller.Next, 
 	}
 	if len(svc.Spec.Selector) > 0 || svc.DeletionTimestamp != nil {
 		servers = nil
+	} else if now := follow(svc, r.families()); now != nil {
+		if _, err := r.services.Update(ctx, now); err != nil {
+			return controller.Done, err
+		}
+	}
+	if len(servers) > 0 {
+		if err := r.corefile(ctx); err != nil {
+			return controller.Done, err
+		}
 	}
 	return controller.Done, r.write(ctx, plan(servers, svc.Spec.IPFamilies, r.existing(), r.o.MaxInSlice))
+}
+
+// corefile makes the config map that says what DNS does, for people to change. Servers do the
+// same without it.
+func (r *reconciler) corefile(ctx context.Context) error {
+	if _, ok := r.configMaps.Get(namespace, corefile.ConfigMap); ok {
+		return nil
+	}
+	_, err := r.configMaps.Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: corefile.ConfigMap},
+		Data:       map[string]string{corefile.Key: corefile.Default(r.o.Domain)},
+	})
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		err = nil
+	}
+	return err
+}
+
+// families are those of which services get addresses at present.
+func (r *reconciler) families() (list []corev1.IPFamily) {
+	for _, c := range r.ranges.List("", nil) {
+		if !networking.ServiceCIDRReady(c) {
+			continue
+		}
+		for _, p := range networking.ServiceRanges(c) {
+			family := corev1.IPv4Protocol
+			if p.Addr().Is6() {
+				family = corev1.IPv6Protocol
+			}
+			if !slices.Contains(list, family) {
+				list = append(list, family)
+			}
+		}
+	}
+	return list
 }
 
 // existing are the slices of this controller.
@@ -130,7 +191,7 @@ func ours(s *discoveryv1.EndpointSlice) bool {
 }
 
 // service is how the cluster's DNS is found.
-func (o *Options) service() *corev1.Service {
+func (o *Options) service(dualStack bool) *corev1.Service {
 	svc := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: name,
@@ -144,7 +205,7 @@ func (o *Options) service() *corev1.Service {
 			},
 		},
 	}
-	if o.DualStack {
+	if dualStack {
 		svc.Spec.IPFamilyPolicy = ptr.To(corev1.IPFamilyPolicyPreferDualStack)
 	}
 	return svc
@@ -157,10 +218,6 @@ func sameNode(before, after resource.Object) bool {
 	return hadDNS == hasDNS && b.Node == a.Node && b.Lost == a.Lost && slices.Equal(b.Addresses, a.Addresses)
 }
 
-// program is in the version of node agents that are this program's, which have DNS beside
-// them.
-const program = "+kemudi."
-
 // server is a node that serves DNS.
 type server struct {
 	Node      string
@@ -170,7 +227,7 @@ type server struct {
 
 // serverOf is the server that runs on a node; ok is false if there is none.
 func serverOf(node *corev1.Node) (s server, ok bool) {
-	if !strings.Contains(node.Status.NodeInfo.KubeletVersion, program) {
+	if !version.Ours(node.Status.NodeInfo.KubeletVersion) {
 		return s, false
 	}
 	s.Node, s.Lost = node.Name, node.DeletionTimestamp != nil

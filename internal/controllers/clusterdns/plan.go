@@ -15,6 +15,31 @@ import (
 // change is what is to be done to the slices. Those to make and to put are new objects.
 type change struct{ make, put, drop []*discoveryv1.EndpointSlice }
 
+// follow gives the service an address of each family that there is, and takes that of the second
+// one away when there is none of it any more; nil: it has those.
+func follow(svc *corev1.Service, families []corev1.IPFamily) *corev1.Service {
+	has := svc.Spec.IPFamilies
+	var policy corev1.IPFamilyPolicy
+	switch {
+	case len(has) == 1 && len(families) == 2:
+		policy = corev1.IPFamilyPolicyPreferDualStack
+	case len(has) == 2 && len(families) == 1 && has[0] == families[0]:
+		policy = corev1.IPFamilyPolicySingleStack
+	default:
+		return nil
+	}
+	svc = svc.DeepCopy()
+	if policy == corev1.IPFamilyPolicyPreferDualStack {
+		for _, f := range families {
+			if f != has[0] {
+				svc.Spec.IPFamilies = append(svc.Spec.IPFamilies, f)
+			}
+		}
+	}
+	svc.Spec.IPFamilyPolicy = &policy
+	return svc
+}
+
 // plan makes the slices hold the servers' addresses in each of the service's families, at
 // most so many in one. An endpoint stays in the slice that it is in, so that a node that
 // comes or goes changes one slice, unless half as many would do.

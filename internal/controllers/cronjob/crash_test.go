@@ -1,15 +1,11 @@
 package cronjob_test
 
 import (
-	"math/rand/v2"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -23,10 +19,8 @@ import (
 // timetable is what was seen of the runs of a CronJob under a control plane that is killed and
 // started again. The test is what runs the pods.
 type timetable struct {
-	*testing.T
-	rng   *rand.Rand
-	plane *sim.Mortal
-	runs  map[string]map[string]types.UID // by CronJob and the time of the schedule, the Job
+	*sim.Life
+	runs map[string]map[string]types.UID // by CronJob and the time of the schedule, the Job
 }
 
 // TestEachTimeHasOneRunWheneverWeAreKilled has CronJobs run every minute with each policy, with pods
@@ -34,19 +28,10 @@ type timetable struct {
 // any two writes: no time of the schedule is left out, none has two Jobs, and no two Jobs run
 // side by side where they must not. KEMUDI_SEED plays one seed again.
 func TestEachTimeHasOneRunWheneverWeAreKilled(t *testing.T) {
-	var killed atomic.Int64
-	t.Run("seeds", func(t *testing.T) {
-		sim.Seeds(t, 4, func(t *testing.T, rng *rand.Rand) {
-			synctest.Test(t, func(t *testing.T) {
-				x := &timetable{T: t, rng: rng, plane: sim.NewMortal(t, rng), runs: map[string]map[string]types.UID{}}
-				x.play()
-				killed.Add(int64(x.plane.Kills))
-			})
-		})
+	sim.Lives(t, 4, func(l *sim.Life) {
+		x := &timetable{Life: l, runs: map[string]map[string]types.UID{}}
+		x.play()
 	})
-	if killed.Load() == 0 {
-		t.Error("nothing was killed")
-	}
 }
 
 // minutes is how long a game is.
@@ -56,7 +41,7 @@ func (x *timetable) play() {
 	for _, policy := range []batchv1.ConcurrencyPolicy{batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent} {
 		name := map[batchv1.ConcurrencyPolicy]string{batchv1.AllowConcurrent: "allow", batchv1.ForbidConcurrent: "forbid", batchv1.ReplaceConcurrent: "replace"}[policy]
 		x.runs[name] = map[string]types.UID{}
-		_, err := client.For(x.plane.Admin(), batch.CronJobs).Create(x.Context(), &batchv1.CronJob{
+		_, err := client.For(x.Plane.Admin(), batch.CronJobs).Create(x.Context(), &batchv1.CronJob{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
 			Spec: batchv1.CronJobSpec{
 				Schedule: "* * * * *", ConcurrencyPolicy: policy, SuccessfulJobsHistoryLimit: ptr.To[int32](2 * minutes), FailedJobsHistoryLimit: ptr.To[int32](2 * minutes),
@@ -71,20 +56,20 @@ func (x *timetable) play() {
 	}
 	until := time.Now().Truncate(time.Minute).Add(minutes*time.Minute + 30*time.Second)
 	for time.Now().Before(until) {
-		if x.rng.IntN(2) == 0 { // about when runs begin
-			time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)) + time.Duration(x.rng.IntN(30))*time.Millisecond)
+		if x.Rng.IntN(2) == 0 { // about when runs begin
+			x.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)) + time.Duration(x.Rng.IntN(30))*time.Millisecond)
 		} else {
-			time.Sleep(time.Duration(1+x.rng.IntN(20)) * time.Second)
+			x.Sleep(time.Duration(1+x.Rng.IntN(20)) * time.Second)
 		}
-		for range x.rng.IntN(3) {
-			x.plane.Kill()
-			time.Sleep(time.Duration(x.rng.IntN(20)) * time.Millisecond)
+		for range x.Rng.IntN(3) {
+			x.Plane.Kill()
+			x.Sleep(time.Duration(x.Rng.IntN(20)) * time.Millisecond)
 		}
-		time.Sleep(time.Second) // or a run could be replaced without having been seen
+		x.Sleep(time.Second) // or a run could be replaced without having been seen
 		x.check()
 		x.help()
 	}
-	time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(90 * time.Second)))
+	x.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(90 * time.Second)))
 	x.check()
 	for _, name := range []string{"allow", "replace"} {
 		passed := int(time.Since(until.Truncate(time.Minute)).Minutes()) + minutes
@@ -96,14 +81,9 @@ func (x *timetable) play() {
 
 // help ends some of the pods.
 func (x *timetable) help() {
-	pods := client.For(x.plane.Admin(), core.Pods)
-	all, err := pods.List(x.Context(), "default", metav1.ListOptions{})
-	if err != nil {
-		x.Fatal(err)
-	}
-	for _, p := range all {
+	for _, p := range x.Pods() {
 		p = p.DeepCopy()
-		switch x.rng.IntN(4) {
+		switch x.Rng.IntN(4) {
 		case 0:
 			p.Status.Phase = corev1.PodFailed
 		case 1, 2:
@@ -114,15 +94,14 @@ func (x *timetable) help() {
 		if core.PodTerminal(p) && p.DeletionTimestamp != nil {
 			continue
 		}
-		if _, err := pods.UpdateStatus(x.Context(), p); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			x.Fatal(err)
-		}
+		_, err := client.For(x.Plane.Admin(), core.Pods).UpdateStatus(x.Context(), p)
+		x.Mind(err)
 	}
 }
 
 func (x *timetable) check() {
 	x.Helper()
-	all, err := client.For(x.plane.Admin(), batch.Jobs).List(x.Context(), "default", metav1.ListOptions{})
+	all, err := client.For(x.Plane.Admin(), batch.Jobs).List(x.Context(), "default", metav1.ListOptions{})
 	if err != nil {
 		x.Fatal(err)
 	}

@@ -2,10 +2,7 @@ package daemonset_test
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -26,9 +23,7 @@ import (
 // life is a DaemonSet under a control plane that is killed and started again. The test
 // has nodes come and go, and is what runs the pods.
 type life struct {
-	*testing.T
-	rng   *rand.Rand
-	plane *sim.Mortal
+	*sim.Life
 	surge int
 	image int
 }
@@ -38,28 +33,19 @@ type life struct {
 // that is killed between any two writes: no node ever has more pods that are to run than one,
 // and the surge, and in the end each has one of the last template. KEMUDI_SEED plays one seed again.
 func TestNodesHaveOnePodEachWheneverWeAreKilled(t *testing.T) {
-	var killed atomic.Int64
-	t.Run("seeds", func(t *testing.T) {
-		sim.Seeds(t, 4, func(t *testing.T, rng *rand.Rand) {
-			synctest.Test(t, func(t *testing.T) {
-				l := &life{T: t, rng: rng, plane: sim.NewMortal(t, rng), surge: rng.IntN(2)}
-				l.play()
-				killed.Add(int64(l.plane.Kills))
-			})
-		})
+	sim.Lives(t, 4, func(of *sim.Life) {
+		l := &life{Life: of, surge: of.Rng.IntN(2)}
+		l.play()
 	})
-	if killed.Load() == 0 {
-		t.Error("nothing was killed")
-	}
 }
 
 func (l *life) play() {
 	labels := map[string]string{"app": "agent"}
-	rolling := &appsv1.RollingUpdateDaemonSet{MaxUnavailable: new(intstr.FromInt32(1 + l.rng.Int32N(2))), MaxSurge: new(intstr.FromInt32(0))}
+	rolling := &appsv1.RollingUpdateDaemonSet{MaxUnavailable: new(intstr.FromInt32(1 + l.Rng.Int32N(2))), MaxSurge: new(intstr.FromInt32(0))}
 	if l.surge > 0 {
 		rolling.MaxUnavailable, rolling.MaxSurge = rolling.MaxSurge, rolling.MaxUnavailable
 	}
-	_, err := client.For(l.plane.Admin(), apps.DaemonSets).Create(l.Context(), &appsv1.DaemonSet{
+	_, err := client.For(l.Plane.Admin(), apps.DaemonSets).Create(l.Context(), &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "agent"},
 		Spec: appsv1.DaemonSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
@@ -74,23 +60,23 @@ func (l *life) play() {
 		l.Fatal(err)
 	}
 	for range 25 {
-		switch l.rng.IntN(4) {
+		switch l.Rng.IntN(4) {
 		case 0:
-			l.node(fmt.Sprint("n", l.rng.IntN(4)))
+			l.node(fmt.Sprint("n", l.Rng.IntN(4)))
 		case 1:
 			l.change()
 		}
-		for range l.rng.IntN(2) {
-			time.Sleep(time.Duration(l.rng.IntN(15)) * time.Millisecond)
-			l.plane.Kill()
+		for range l.Rng.IntN(2) {
+			l.Sleep(time.Duration(l.Rng.IntN(15)) * time.Millisecond)
+			l.Plane.Kill()
 		}
-		time.Sleep(time.Duration(l.rng.IntN(3000)) * time.Millisecond)
+		l.Sleep(time.Duration(l.Rng.IntN(3000)) * time.Millisecond)
 		l.beat()
 		l.check()
-		l.tend(l.rng.IntN(4) == 0)
+		l.tend(l.Rng.IntN(4) == 0)
 	}
 	for range 60 { // it comes to rest, with failed pods made anew after a while
-		time.Sleep(20 * time.Second)
+		l.Sleep(20 * time.Second)
 		l.beat()
 		l.check()
 		l.tend(false)
@@ -100,11 +86,11 @@ func (l *life) play() {
 
 // beat has all nodes show that they are alive: where one is not, daemon pods wait.
 func (l *life) beat() {
-	nodes, err := client.For(l.plane.Admin(), core.Nodes).List(l.Context(), "", metav1.ListOptions{})
+	nodes, err := client.For(l.Plane.Admin(), core.Nodes).List(l.Context(), "", metav1.ListOptions{})
 	if err != nil {
 		l.Fatal(err)
 	}
-	leases := client.For(l.plane.Admin(), coordination.Leases)
+	leases := client.For(l.Plane.Admin(), coordination.Leases)
 	for _, n := range nodes {
 		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: n.Name}}
 		if now, err := leases.Get(l.Context(), lease.Namespace, lease.Name); err == nil {
@@ -116,15 +102,15 @@ func (l *life) beat() {
 		} else {
 			_, err = leases.Update(l.Context(), lease)
 		}
-		l.mind(err)
+		l.Mind(err)
 	}
 }
 
 // node has a node come, or go.
 func (l *life) node(name string) {
-	nodes := client.For(l.plane.Admin(), core.Nodes)
+	nodes := client.For(l.Plane.Admin(), core.Nodes)
 	if _, err := nodes.Get(l.Context(), "", name); err == nil {
-		l.mind(nodes.Delete(l.Context(), "", name, metav1.DeleteOptions{}))
+		l.Mind(nodes.Delete(l.Context(), "", name, metav1.DeleteOptions{}))
 		return
 	}
 	room := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("4Gi"), corev1.ResourcePods: resource.MustParse("10")}
@@ -144,39 +130,31 @@ func (l *life) node(name string) {
 }
 
 func (l *life) change() {
-	sets := client.For(l.plane.Admin(), apps.DaemonSets)
+	sets := client.For(l.Plane.Admin(), apps.DaemonSets)
 	ds, err := sets.Get(l.Context(), "default", "agent")
 	if err != nil {
 		l.Fatal(err)
 	}
 	ds = ds.DeepCopy()
-	l.image = l.rng.IntN(4)
+	l.image = l.Rng.IntN(4)
 	ds.Spec.Template.Spec.Containers[0].Image = fmt.Sprint("i:", l.image)
 	if _, err := sets.Update(l.Context(), ds); err != nil {
 		l.image = -1 // whichever it is
-		l.mind(err)
-	}
-}
-
-// mind fails the test for an error that is not of a race with what is tested.
-func (l *life) mind(err error) {
-	l.Helper()
-	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-		l.Fatal(err)
+		l.Mind(err)
 	}
 }
 
 // tend has pods run, and those end that are to; or else harms some.
 func (l *life) tend(harm bool) {
-	pods := client.For(l.plane.Admin(), core.Pods)
-	for _, p := range l.pods() {
+	pods := client.For(l.Plane.Admin(), core.Pods)
+	for _, p := range l.Pods() {
 		p = p.DeepCopy()
 		var err error
 		switch {
 		case p.DeletionTimestamp != nil:
 			err = pods.Delete(l.Context(), "default", p.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64), Preconditions: &metav1.Preconditions{UID: &p.UID}})
 		case core.PodTerminal(p) || p.Spec.NodeName == "":
-		case harm && l.rng.IntN(2) == 0:
+		case harm && l.Rng.IntN(2) == 0:
 			p.Status.Phase = corev1.PodFailed
 			_, err = pods.UpdateStatus(l.Context(), p)
 		case harm:
@@ -186,16 +164,8 @@ func (l *life) tend(harm bool) {
 			core.SetPodCondition(&p.Status, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
 			_, err = pods.UpdateStatus(l.Context(), p)
 		}
-		l.mind(err)
+		l.Mind(err)
 	}
-}
-
-func (l *life) pods() []*corev1.Pod {
-	all, err := client.For(l.plane.Admin(), core.Pods).List(l.Context(), "default", metav1.ListOptions{})
-	if err != nil {
-		l.Fatal(err)
-	}
-	return all
 }
 
 // place is the node that a pod is made for.
@@ -206,7 +176,7 @@ func place(p *corev1.Pod) string {
 func (l *life) check() {
 	l.Helper()
 	active := map[string]int{}
-	for _, p := range l.pods() {
+	for _, p := range l.Pods() {
 		if p.DeletionTimestamp == nil && !core.PodTerminal(p) {
 			active[place(p)]++
 		}
@@ -219,12 +189,12 @@ func (l *life) check() {
 }
 
 func (l *life) end() {
-	nodes, err := client.For(l.plane.Admin(), core.Nodes).List(l.Context(), "", metav1.ListOptions{})
+	nodes, err := client.For(l.Plane.Admin(), core.Nodes).List(l.Context(), "", metav1.ListOptions{})
 	if err != nil {
 		l.Fatal(err)
 	}
 	has := map[string]string{}
-	for _, p := range l.pods() {
+	for _, p := range l.Pods() {
 		if p.DeletionTimestamp != nil || !core.PodReady(p) {
 			l.Errorf("pod %s on %s is %s in the end: %v", p.Name, place(p), p.Status.Phase, p.Status.Conditions)
 		}

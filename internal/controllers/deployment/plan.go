@@ -57,8 +57,9 @@ func limits(d *appsv1.Deployment) (surge, unavailable int32) {
 }
 
 // newSize is how many replicas the new set (now of size has) may have. Pods of
-// old sets count as long as they are there, not only as long as they are wanted:
-// old and new pods together stay within the surge at every moment.
+// old sets count as long as they are there, not only as long as they are wanted, and
+// a set that has not seen its size may have more than it reports: old and new pods
+// together stay within the surge at every moment.
 func (r *rollout) newSize(has int32) int32 {
 	d := r.d
 	if d.Spec.Strategy.Type != appsv1.RollingUpdateDeploymentStrategyType {
@@ -67,6 +68,9 @@ func (r *rollout) newSize(has int32) int32 {
 	surge, _ := limits(d)
 	room := *d.Spec.Replicas + surge - has
 	for _, rs := range r.old {
+		if rs.Status.ObservedGeneration < rs.Generation {
+			return has
+		}
 		room -= max(*rs.Spec.Replicas, rs.Status.Replicas)
 	}
 	if room <= 0 {

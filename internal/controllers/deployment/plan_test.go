@@ -90,6 +90,9 @@ func readSet(t *testing.T, r *rollout, words []string) {
 	if v, ok := o["available"]; ok {
 		rs.Status.AvailableReplicas = int32(number(t, v))
 	}
+	if o["behind"] != "" {
+		rs.Generation = rs.Status.ObservedGeneration + 1
+	}
 	if v, ok := o["for"]; ok {
 		rs.Annotations[desiredAnnotation], rs.Annotations[maxAnnotation] = v, o["max"]
 	}
@@ -161,25 +164,27 @@ func playRollout(rng *rand.Rand) (most, least int, err error) {
 	d := deploymentOf(want, strconv.Itoa(rng.IntN(6)), strconv.Itoa(rng.IntN(6)))
 	surge, unavailable := limits(d)
 	r := &rollout{d: d, new: setOf("0", 1000, want)}
+	followers := map[*appsv1.ReplicaSet]*follower{r.new: {there: want, able: want, wanted: want}}
 	changes := 1 + rng.IntN(3)
 	for moment := range 20000 {
 		if moment%50 == 0 && changes > 0 { // a new template
 			changes--
 			r.old = append(r.old, r.new)
 			r.new = setOf(strconv.Itoa(moment+1), 999-moment, 0)
+			followers[r.new] = &follower{}
 		}
 		if rng.IntN(3) == 0 {
 			for _, s := range r.rollingStep() {
 				s.rs.Spec.Replicas = &s.to
+				s.rs.Generation++
 			}
-		}
-		for _, rs := range r.all() {
-			follow(rng, rs)
 		}
 		there, able := int32(0), int32(0)
 		for _, rs := range r.all() {
-			there += max(rs.Status.Replicas, 0)
-			able += rs.Status.AvailableReplicas
+			f := followers[rs]
+			f.follow(rng, rs)
+			there += f.there
+			able += f.able
 		}
 		if there > want+surge || able < want-unavailable {
 			return 0, 0, fmt.Errorf("%d replicas, surge %d, unavailable %d: got %d there and %d available", want, surge, unavailable, there, able)
@@ -190,27 +195,32 @@ func playRollout(rng *rand.Rand) (most, least int, err error) {
 		if unavailable > 0 && able == want-unavailable {
 			least++
 		}
-		if changes == 0 && specTotal(r.old) == 0 && *r.new.Spec.Replicas == want && r.new.Status.AvailableReplicas == want && there == want {
+		if changes == 0 && specTotal(r.old) == 0 && *r.new.Spec.Replicas == want && able == want && there == want {
 			return most, least, nil
 		}
 	}
 	return 0, 0, fmt.Errorf("%d replicas, surge %d, unavailable %d: the rollout does not end", want, surge, unavailable)
 }
 
-// follow lets a set's controller and nodes work a little: a pod too many goes
-// (one that does not serve first), a missing one is made, one becomes available.
-func follow(rng *rand.Rand, rs *appsv1.ReplicaSet) {
-	s := &rs.Status
+// follower is a set's controller with its pods. It acts by the size that it has seen last,
+// and can report only when that is the newest.
+type follower struct{ there, able, wanted int32 }
+
+// follow lets it and the nodes work a little: a pod too many goes (one that does not
+// serve first), a missing one is made, one becomes available.
+func (f *follower) follow(rng *rand.Rand, rs *appsv1.ReplicaSet) {
 	if rng.IntN(2) == 0 {
-		return
+		f.wanted = *rs.Spec.Replicas
+		rs.Status.Replicas, rs.Status.AvailableReplicas, rs.Status.ObservedGeneration = f.there, f.able, rs.Generation
 	}
 	switch {
-	case s.Replicas > *rs.Spec.Replicas:
-		s.Replicas--
-		s.AvailableReplicas = min(s.AvailableReplicas, s.Replicas)
-	case s.Replicas < *rs.Spec.Replicas:
-		s.Replicas++
-	case s.AvailableReplicas < s.Replicas:
-		s.AvailableReplicas++
+	case rng.IntN(2) == 0:
+	case f.there > f.wanted:
+		f.there--
+		f.able = min(f.able, f.there)
+	case f.there < f.wanted:
+		f.there++
+	case f.able < f.there:
+		f.able++
 	}
 }

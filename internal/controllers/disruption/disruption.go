@@ -2,7 +2,6 @@ package disruption
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,12 +40,10 @@ func New(kinds controller.Kinds) *controller.Controller {
 		Rules:   []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*/scale"}, Verbs: []string{"get"}}},
 		Every:   &controller.Every{Kinds: kinds, Of: scaled, Changed: failed},
 		Setup: func(k *controller.Kit) controller.Reconciler[*policyv1.PodDisruptionBudget] {
-			r := &reconciler{
+			return &reconciler{
 				k: k, budgets: controller.For(k, policy.PodDisruptionBudgets), pods: controller.For(k, core.Pods),
 				scales: scales{kinds: lookup, t: k.Transport()},
 			}
-			r.mu.next = map[string]time.Time{}
-			return r
 		},
 	})
 }
@@ -79,70 +76,27 @@ type reconciler struct {
 	budgets controller.Client[*policyv1.PodDisruptionBudget]
 	pods    controller.Client[*corev1.Pod]
 	scales  scales
-	mu      struct {
-		sync.Mutex
-		next map[string]time.Time // by key: the next look comes no sooner
-	}
 }
 
-// Reconcile counts the pods of a budget.
+// Reconcile counts the pods of a budget. A look walks over the pods of its namespace, and each pod
+// that changes asks for one. That what is allowed grows a little later harms nobody; that it shrinks
+// is seen to by the evictions themselves.
 func (r *reconciler) Reconcile(ctx context.Context, b *policyv1.PodDisruptionBudget) (controller.Next, error) {
-	key, started := cache.Key(b.Namespace, b.Name), time.Now()
-	if wait := r.wait(key, started); wait > 0 && b.Status.ObservedGeneration == b.Generation {
-		return controller.After(wait), nil
-	}
+	started := time.Now()
 	c, err := r.count(b)
 	if err != nil {
 		return controller.Done, r.fail(ctx, b, err)
 	}
 	s, late, after := c.status(started)
 	for _, p := range late {
-		r.k.Events.Event(p, corev1.EventTypeWarning, "NotDeleted", "Pod was expected by PDB "+key+" to be deleted but it wasn't")
+		r.k.Events.Event(p, corev1.EventTypeWarning, "NotDeleted", "Pod was expected by PDB "+cache.Key(b.Namespace, b.Name)+" to be deleted but it wasn't")
 	}
-	r.cool(key, time.Since(started))
-	if err := r.store(ctx, b, s); err != nil {
-		return controller.Done, err
-	}
+	next := controller.Done
 	if after > 0 {
-		return controller.After(after), nil
+		next = controller.After(after)
 	}
-	return controller.Done, nil
-}
-
-// Gone forgets a budget.
-func (r *reconciler) Gone(_ context.Context, key string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.mu.next, key)
-	return nil
-}
-
-// A look at a budget walks over the pods of its namespace, and each pod that
-// changes asks for one. Looks that take long enough to matter are therefore followed by none for
-// coolFactor times as long, but not for longer than longestCool. That what is
-// allowed grows a little later harms nobody; that it shrinks is seen to by the
-// evictions themselves.
-const (
-	coolFactor  = 20
-	longestCool = time.Second
-	worthCool   = 500 * time.Microsecond
-)
-
-// cool notes that a look has taken so long.
-func (r *reconciler) cool(key string, took time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if took < worthCool {
-		delete(r.mu.next, key)
-		return
-	}
-	r.mu.next[key] = time.Now().Add(min(coolFactor*took, longestCool))
-}
-
-func (r *reconciler) wait(key string, now time.Time) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.mu.next[key].Sub(now)
+	next = next.Costly(time.Since(started))
+	return next, r.store(ctx, b, s)
 }
 
 // count is what a budget counts: its pods, and how many there should be.

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -128,9 +129,7 @@ func (r *reconciler) Reconcile(ctx context.Context, svc *corev1.Service) (contro
 		return controller.Done, nil // somebody else makes its slices; those of a deleted service go with it
 	}
 	began := time.Now()
-	existing := r.slices.List(svc.Namespace, labels.SelectorFromSet(labels.Set{
-		discoveryv1.LabelServiceName: svc.Name, discoveryv1.LabelManagedBy: discovery.ManagedByController,
-	}))
+	existing := r.existing(svc)
 	var groups []*group
 	pods := r.pods.List(svc.Namespace, labels.SelectorFromSet(svc.Spec.Selector))
 	if svc.Spec.Type != corev1.ServiceTypeExternalName {
@@ -149,6 +148,15 @@ func (r *reconciler) Reconcile(ctx context.Context, svc *corev1.Service) (contro
 	}
 	next := controller.Done.Costly(time.Since(began))
 	return next, r.write(ctx, svc, c)
+}
+
+// existing are the slices that were made of a service, in the order of their names.
+func (r *reconciler) existing(svc *corev1.Service) []*discoveryv1.EndpointSlice {
+	list := slices.DeleteFunc(r.slices.ByIndex(discovery.IndexService, cache.Key(svc.Namespace, svc.Name)), func(s *discoveryv1.EndpointSlice) bool {
+		return s.Labels[discoveryv1.LabelManagedBy] != discovery.ManagedByController
+	})
+	slices.SortFunc(list, func(a, b *discoveryv1.EndpointSlice) int { return strings.Compare(a.Name, b.Name) })
+	return list
 }
 
 func (r *reconciler) write(ctx context.Context, svc *corev1.Service, c changes) error {

@@ -3,11 +3,9 @@ package garbagecollector_test
 import (
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,17 +52,15 @@ func (g graph) String() string {
 // among them, and deletes parts of them with every policy, while the control plane is
 // killed again and again. KEMUDI_SEED plays one seed again.
 func TestWhatIsLeftIsWhatTheReferencesSay(t *testing.T) {
-	sim.Seeds(t, 12, func(t *testing.T, rng *rand.Rand) {
-		synctest.Test(t, func(t *testing.T) { playGraph(t, rng) })
-	})
+	sim.Lives(t, 12, playGraph)
 }
 
-func playGraph(t *testing.T, rng *rand.Rand) {
-	plane := sim.NewMortal(t, rng)
+func playGraph(l *sim.Life) {
+	t, rng, plane := l.T, l.Rng, l.Plane
 	gone, kept := 0, 0
 	for round := range 6 {
 		api := client.For(plane.Admin(), core.Secrets)
-		model := plant(t, rng, api, round)
+		model := plant(l, api, round)
 		planted := len(model)
 		before := model.String()
 		var done []string
@@ -83,11 +79,11 @@ func playGraph(t *testing.T, rng *rand.Rand) {
 			model.drop(name, policy == metav1.DeletePropagationOrphan)
 			done = append(done, string(policy)+" "+name)
 			for range rng.IntN(2) { // in the middle of its writes
-				time.Sleep(time.Duration(rng.IntN(20)) * time.Millisecond)
+				l.Sleep(time.Duration(rng.IntN(20)) * time.Millisecond)
 				plane.Kill()
 			}
 			api = client.For(plane.Admin(), core.Secrets)
-			time.Sleep(10 * time.Minute)
+			l.Sleep(10 * time.Minute)
 		}
 		left := graph{}
 		items, err := api.List(t.Context(), "default", metav1.ListOptions{})
@@ -113,7 +109,7 @@ func playGraph(t *testing.T, rng *rand.Rand) {
 				t.Error(err)
 			}
 		}
-		time.Sleep(10 * time.Minute)
+		l.Sleep(10 * time.Minute)
 	}
 	if gone == 0 || kept == 0 {
 		t.Errorf("%d objects went and %d stayed, want some of both", gone, kept)
@@ -121,7 +117,8 @@ func playGraph(t *testing.T, rng *rand.Rand) {
 }
 
 // plant makes secrets and gives each up to three owners among them.
-func plant(t *testing.T, rng *rand.Rand, api client.Client[*corev1.Secret], round int) graph {
+func plant(l *sim.Life, api client.Client[*corev1.Secret], round int) graph {
+	t, rng := l.T, l.Rng
 	t.Helper()
 	model := graph{}
 	var made []*corev1.Secret
@@ -148,6 +145,6 @@ func plant(t *testing.T, rng *rand.Rand, api client.Client[*corev1.Secret], roun
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(time.Minute)
+	l.Sleep(time.Minute)
 	return model
 }

@@ -70,10 +70,8 @@ type reconciler struct {
 // lastLook is what is remembered of a job between looks. Without it a job is right
 // all the same.
 type lastLook struct {
-	uid        types.UID
-	generation int64
-	back       backoff
-	next       time.Time // the next look comes no sooner
+	uid  types.UID
+	back backoff
 }
 
 // Reconcile brings a job on.
@@ -99,9 +97,6 @@ func (r *reconciler) Reconcile(ctx context.Context, job *batchv1.Job) (controlle
 func (r *reconciler) look(ctx context.Context, key string, job *batchv1.Job) (next controller.Next, action string, err error) {
 	v := &view{job: job, now: time.Now()}
 	if m, ok := r.recall(key, job.UID); ok {
-		if wait := m.next.Sub(v.now); wait > 0 && m.generation == job.Generation && job.DeletionTimestamp == nil {
-			return controller.After(wait), lookWaits, nil
-		}
 		v.back = &m.back
 	}
 	sel, err := workload.Selector(job.Spec.Selector, &job.Spec.Template)
@@ -121,25 +116,19 @@ func (r *reconciler) look(ctx context.Context, key string, job *batchv1.Job) (ne
 	if err := r.do(ctx, v, &p); err != nil {
 		return controller.Done, action, err
 	}
-	m := lastLook{uid: job.UID, generation: job.Generation, back: p.back}
-	if !p.more {
-		m.next = v.now.Add(pace(len(v.pods)))
-	}
-	r.remember(key, m)
+	r.remember(key, lastLook{uid: job.UID, back: p.back})
 	switch {
 	case p.more:
 		return controller.After(0), action, nil
 	case p.after > 0:
-		return controller.After(p.after), action, nil
+		next = controller.After(p.after)
 	}
-	return controller.Done, action, nil
+	return next.Cool(pace(len(v.pods))), action, nil
 }
 
 // pace is how far apart the looks at a job with so many pods are: each costs a
 // walk over all of them, and may write the status.
-func pace(pods int) time.Duration {
-	return min(time.Duration(pods)*time.Millisecond, time.Second)
-}
+func pace(pods int) time.Duration { return time.Duration(pods) * time.Millisecond }
 
 // Gone forgets a job.
 func (r *reconciler) Gone(_ context.Context, key string) error {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,12 +40,10 @@ func New(kinds controller.Kinds) *controller.Controller {
 			Changed: allTerminating,
 		},
 		Setup: func(k *controller.Kit) controller.Reconciler[*corev1.Namespace] {
-			r := &reconciler{
+			return &reconciler{
 				k: k, kinds: kinds,
 				namespaces: controller.For(k, core.Namespaces), finalize: controller.Writer(k, core.Namespaces),
 			}
-			r.mu.next = map[string]time.Time{}
-			return r
 		},
 	})
 }
@@ -79,17 +76,15 @@ type reconciler struct {
 	kinds      controller.Kinds
 	namespaces controller.Client[*corev1.Namespace]
 	finalize   client.Client[*corev1.Namespace]
-	mu         struct {
-		sync.Mutex
-		next map[string]time.Time // by namespace: the next look comes no sooner
-	}
 }
 
-// pace is how far apart the looks at a namespace are that has so many objects left:
-// each walks over all of them, may write the status, and is asked for by each
-// object that goes.
-func pace(left int) time.Duration {
-	return min(time.Duration(left)*100*time.Microsecond, time.Second)
+// pace is how far apart the looks at a namespace are that has so much left: each walks over all
+// of the objects, may write the status, and is asked for by each object that goes.
+func pace(left []remainder) (d time.Duration) {
+	for _, c := range left {
+		d += time.Duration(c.objects) * 100 * time.Microsecond
+	}
+	return d
 }
 
 // Reconcile deletes the objects that are left in a terminating namespace. Each
@@ -97,9 +92,6 @@ func pace(left int) time.Duration {
 func (r *reconciler) Reconcile(ctx context.Context, ns *corev1.Namespace) (controller.Next, error) {
 	if ns.DeletionTimestamp == nil || !slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes) {
 		return controller.Done, nil
-	}
-	if wait := r.wait(ns.Name); wait > 0 {
-		return controller.After(wait), nil
 	}
 	contents := r.contents()
 	if !r.k.Synced(contents) {
@@ -112,18 +104,18 @@ func (r *reconciler) Reconcile(ctx context.Context, ns *corev1.Namespace) (contr
 		}
 	}
 	left := r.left(contents, ns.Name)
-	r.postpone(ns.Name, left)
+	next := controller.Done.Cool(pace(left))
 	reported, err := r.report(ctx, ns, left, failed)
 	if err != nil {
-		return controller.Done, err
+		return next, err
 	}
 	if len(failed) > 0 {
-		return controller.Done, fmt.Errorf("empty namespace: %s", strings.Join(failed, "; "))
+		return next, fmt.Errorf("empty namespace: %s", strings.Join(failed, "; "))
 	}
 	if len(left) > 0 || reported {
 		// The write of the conditions wakes the namespace once more. By then the caches show
 		// every object that was created before admission knew that the namespace goes.
-		return controller.Done, nil
+		return next, nil
 	}
 	ns, err = r.namespaces.Live(ctx, "", ns.Name)
 	if err != nil {
@@ -136,33 +128,6 @@ func (r *reconciler) Reconcile(ctx context.Context, ns *corev1.Namespace) (contr
 		err = nil
 	}
 	return controller.Done, err
-}
-
-// Gone forgets a namespace.
-func (r *reconciler) Gone(_ context.Context, key string) error {
-	r.postpone(key, nil)
-	return nil
-}
-
-// postpone puts the next look at a namespace off by the pace of what is left.
-func (r *reconciler) postpone(ns string, left []remainder) {
-	objects := 0
-	for _, c := range left {
-		objects += c.objects
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if objects == 0 {
-		delete(r.mu.next, ns)
-		return
-	}
-	r.mu.next[ns] = time.Now().Add(pace(objects))
-}
-
-func (r *reconciler) wait(ns string) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return time.Until(r.mu.next[ns])
 }
 
 // order is what to delete now: pods as long as there are any, so that what they

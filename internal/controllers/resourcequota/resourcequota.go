@@ -110,32 +110,21 @@ type reconciler struct {
 	period time.Duration
 	quotas controller.Client[*corev1.ResourceQuota]
 	world  usage.World
-	paces  paces
 }
 
 // reconcile counts what is taken of a quota, and puts its status right.
 func (r *reconciler) reconcile(ctx context.Context, key string) (controller.Next, error) {
-	if wait := r.paces.left(key); wait > 0 {
-		return controller.After(wait), nil
-	}
 	began := time.Now()
 	c, err := r.count(key)
-	switch {
-	case err != nil:
-		return controller.Done, err
-	case c == nil:
-		r.paces.forget(key)
-		return controller.Done, nil
-	}
-	r.paces.took(key, time.Since(began))
-	if err := r.write(ctx, c); err != nil {
+	if err != nil || c == nil {
 		return controller.Done, err
 	}
-	next := r.period
+	after := r.period
 	if !c.again.IsZero() {
-		next = min(next, time.Until(c.again)+time.Second) // once it is past
+		after = min(after, time.Until(c.again)+time.Second) // once it is past
 	}
-	return controller.After(next), nil
+	next := controller.After(after).Costly(time.Since(began))
+	return next, r.write(ctx, c)
 }
 
 // errNoSnapshot says that the caches have moved on too far: it is tried again.

@@ -4,12 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -37,9 +35,7 @@ const settled = 2 * time.Second
 // life is a StatefulSet under a control plane that is killed and started again. The
 // test changes the set and is what runs its pods.
 type life struct {
-	*testing.T
-	rng      *rand.Rand
-	plane    *sim.Mortal
+	*sim.Life
 	seen     map[string]*corev1.Pod // as they were when they were last checked
 	doomed   map[types.UID]bool     // pods that the test deleted
 	claims   map[string]types.UID   // by name, of numbers that have been wanted ever since
@@ -50,7 +46,7 @@ type life struct {
 
 func (l *life) set() *appsv1.StatefulSet {
 	l.Helper()
-	set, err := client.For(l.plane.Admin(), apps.StatefulSets).Get(l.Context(), "default", "web")
+	set, err := client.For(l.Plane.Admin(), apps.StatefulSets).Get(l.Context(), "default", "web")
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -59,23 +55,11 @@ func (l *life) set() *appsv1.StatefulSet {
 
 func (l *life) pods() map[string]*corev1.Pod {
 	l.Helper()
-	all, err := client.For(l.plane.Admin(), core.Pods).List(l.Context(), "default", metav1.ListOptions{})
-	if err != nil {
-		l.Fatal(err)
-	}
 	byName := map[string]*corev1.Pod{}
-	for _, p := range all {
+	for _, p := range l.Pods() {
 		byName[p.Name] = p
 	}
 	return byName
-}
-
-// mind fails the test for an error that is not of a race with what is tested.
-func (l *life) mind(err error) {
-	l.Helper()
-	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-		l.Fatal(err)
-	}
 }
 
 func name(n int) string { return "web-" + strconv.Itoa(n) }
@@ -89,40 +73,40 @@ func revisionOf(p *corev1.Pod) string { return p.Labels[appsv1.StatefulSetRevisi
 // help brings a pod on: it runs and is ready, or is gone if it ends.
 func (l *life) help(p *corev1.Pod) {
 	l.Helper()
-	pods := client.For(l.plane.Admin(), core.Pods)
+	pods := client.For(l.Plane.Admin(), core.Pods)
 	p = p.DeepCopy()
 	switch {
 	case p.DeletionTimestamp != nil:
 		p.Finalizers = slices.DeleteFunc(p.Finalizers, func(f string) bool { return f == hold })
 		_, err := pods.Update(l.Context(), p)
-		l.mind(err)
+		l.Mind(err)
 	case !core.PodTerminal(p) && !well(p):
 		p.Status.Phase = corev1.PodRunning
 		core.SetPodCondition(&p.Status, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
 		_, err := pods.UpdateStatus(l.Context(), p)
-		l.mind(err)
+		l.Mind(err)
 	}
 }
 
 // harm lets a pod become unready, fail or be deleted.
 func (l *life) harm(p *corev1.Pod) {
 	l.Helper()
-	pods := client.For(l.plane.Admin(), core.Pods)
+	pods := client.For(l.Plane.Admin(), core.Pods)
 	p = p.DeepCopy()
-	switch l.rng.IntN(4) {
+	switch l.Rng.IntN(4) {
 	case 0:
 		err := pods.Delete(l.Context(), p.Namespace, p.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}})
-		l.mind(err)
+		l.Mind(err)
 		l.doomed[p.UID] = true
 	case 1:
 		p.Status.Phase = corev1.PodFailed
 		_, err := pods.UpdateStatus(l.Context(), p)
-		l.mind(err)
+		l.Mind(err)
 		l.doomed[p.UID] = true
 	default:
 		core.SetPodCondition(&p.Status, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse})
 		_, err := pods.UpdateStatus(l.Context(), p)
-		l.mind(err)
+		l.Mind(err)
 	}
 }
 
@@ -130,16 +114,16 @@ func (l *life) harm(p *corev1.Pod) {
 func (l *life) change() {
 	l.Helper()
 	set := l.set().DeepCopy()
-	switch l.rng.IntN(5) {
+	switch l.Rng.IntN(5) {
 	case 0, 1:
-		set.Spec.Replicas = ptr.To(l.rng.Int32N(7))
+		set.Spec.Replicas = ptr.To(l.Rng.Int32N(7))
 	case 2, 3:
-		l.template = l.rng.IntN(4)
+		l.template = l.Rng.IntN(4)
 		set.Spec.Template.Spec.Containers[0].Image = "nginx:" + strconv.Itoa(l.template)
 	default:
-		set.Spec.UpdateStrategy.RollingUpdate.Partition = ptr.To(l.rng.Int32N(4))
+		set.Spec.UpdateStrategy.RollingUpdate.Partition = ptr.To(l.Rng.Int32N(4))
 	}
-	if _, err := client.For(l.plane.Admin(), apps.StatefulSets).Update(l.Context(), set); err != nil && !apierrors.IsConflict(err) {
+	if _, err := client.For(l.Plane.Admin(), apps.StatefulSets).Update(l.Context(), set); err != nil && !apierrors.IsConflict(err) {
 		l.Fatal(err)
 	}
 }
@@ -220,7 +204,7 @@ func (l *life) check() {
 // checkClaims looks for the claim of each pod, which must be the one it has always had.
 func (l *life) checkClaims(first, past int, now map[string]*corev1.Pod) {
 	l.Helper()
-	all, err := client.For(l.plane.Admin(), core.PersistentVolumeClaims).List(l.Context(), "default", metav1.ListOptions{})
+	all, err := client.For(l.Plane.Admin(), core.PersistentVolumeClaims).List(l.Context(), "default", metav1.ListOptions{})
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -258,20 +242,15 @@ func goesWithPod(c *corev1.PersistentVolumeClaim) bool {
 // plays one seed again.
 func TestNumbersHaveOnePodEachWheneverWeAreKilled(t *testing.T) {
 	trace.Proves(t, "STS-002", "STS-003", "STS-017", "STS-018")
-	var killed, rolled, shrunk atomic.Int64
-	t.Cleanup(func() { // one life may be quiet, but not all of them
-		if os.Getenv("KEMUDI_SEED") == "" && (killed.Load() == 0 || rolled.Load() == 0 || shrunk.Load() == 0) {
-			t.Errorf("killed %d times, %d pods replaced, %d removed, want some of each", killed.Load(), rolled.Load(), shrunk.Load())
-		}
+	var rolled, shrunk atomic.Int64
+	sim.Lives(t, 8, func(of *sim.Life) {
+		l := play(of)
+		rolled.Add(int64(l.rolled))
+		shrunk.Add(int64(l.shrunk))
 	})
-	sim.Seeds(t, 8, func(t *testing.T, rng *rand.Rand) {
-		synctest.Test(t, func(t *testing.T) {
-			l := play(t, rng)
-			killed.Add(int64(l.plane.Kills))
-			rolled.Add(int64(l.rolled))
-			shrunk.Add(int64(l.shrunk))
-		})
-	})
+	if !sim.Replays() && (rolled.Load() == 0 || shrunk.Load() == 0) { // one life may be quiet, but not all of them
+		t.Errorf("%d pods replaced, %d removed, want some of each", rolled.Load(), shrunk.Load())
+	}
 }
 
 func newSet(rng *rand.Rand) *appsv1.StatefulSet {
@@ -313,10 +292,10 @@ func newSet(rng *rand.Rand) *appsv1.StatefulSet {
 	return set
 }
 
-func play(t *testing.T, rng *rand.Rand) *life {
-	l := &life{T: t, rng: rng, plane: sim.NewMortal(t, rng), doomed: map[types.UID]bool{}, claims: map[string]types.UID{}}
-	if _, err := client.For(l.plane.Admin(), apps.StatefulSets).Create(t.Context(), newSet(rng)); err != nil {
-		t.Fatal(err)
+func play(of *sim.Life) *life {
+	l, rng := &life{Life: of, doomed: map[types.UID]bool{}, claims: map[string]types.UID{}}, of.Rng
+	if _, err := client.For(l.Plane.Admin(), apps.StatefulSets).Create(l.Context(), newSet(rng)); err != nil {
+		l.Fatal(err)
 	}
 	for range 200 {
 		for _, key := range slices.Sorted(maps.Keys(l.pods())) {
@@ -324,15 +303,15 @@ func play(t *testing.T, rng *rand.Rand) *life {
 				l.help(p)
 			}
 		}
-		time.Sleep(time.Duration(rng.IntN(30)) * time.Millisecond)
+		l.Sleep(time.Duration(1+rng.IntN(30)) * time.Millisecond) // never none: what was decided on before the help is done by then
 		if rng.IntN(8) == 0 {
-			l.plane.Kill()
+			l.Plane.Kill()
 		}
 		l.check()
 		if rng.IntN(10) > 0 {
 			continue
 		}
-		time.Sleep(settled) // what is under way was decided on before this
+		l.Sleep(settled) // what is under way was decided on before this
 		l.check()
 		if all := slices.Sorted(maps.Keys(l.seen)); rng.IntN(2) == 0 && len(all) > 0 {
 			if p := l.seen[all[rng.IntN(len(all))]]; p.DeletionTimestamp == nil {
@@ -356,7 +335,7 @@ func (l *life) finish() {
 		for _, p := range l.pods() {
 			l.help(p)
 		}
-		time.Sleep(settled)
+		l.Sleep(settled)
 		l.check()
 		if why = l.amiss(); why == "" {
 			return
@@ -399,7 +378,7 @@ func (l *life) amiss() string {
 	if partition == 0 && (s.CurrentRevision != s.UpdateRevision || int(s.CurrentReplicas) != replicas) {
 		return "the rollout is not said to be over"
 	}
-	all, err := client.For(l.plane.Admin(), core.PersistentVolumeClaims).List(l.Context(), "default", metav1.ListOptions{})
+	all, err := client.For(l.Plane.Admin(), core.PersistentVolumeClaims).List(l.Context(), "default", metav1.ListOptions{})
 	if err != nil {
 		l.Fatal(err)
 	}

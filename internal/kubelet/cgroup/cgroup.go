@@ -104,6 +104,20 @@ func (t Tree) ensureV2(path string, r *runtimeapi.LinuxContainerResources) error
 	return err
 }
 
+// Join puts a process into a cgroup that Ensure has made. What it starts later is there too.
+func (t Tree) Join(path string, pid int) error {
+	dirs := []string{filepath.Join(t.top, path)}
+	if !t.v2 {
+		dirs = []string{filepath.Join(t.top, "cpu", path), filepath.Join(t.top, "memory", path)}
+	}
+	for _, dir := range dirs {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o644); err != nil {
+			return fmt.Errorf("put process %d into cgroup %s: %w", pid, path, err)
+		}
+	}
+	return nil
+}
+
 // makeV2 makes a cgroup of version 2 and its parents, which let it have controllers.
 func (t Tree) makeV2(path string) error {
 	dir := t.top

@@ -24,6 +24,7 @@ import (
 
 // Connection is a new sandbox in the pod network.
 type Connection struct {
+	Pod           *v1.Pod
 	Sandbox       string
 	IPs           []string
 	Receive, Send uint64 // bits a second that the pod may have; 0: as many as there are
@@ -47,9 +48,9 @@ type Runner struct {
 
 	// ResolvConf is the file of the machine's own resolver.
 	ResolvConf string
-	// Connected is told of a pod's new sandbox before anybody else is. What it cannot do
-	// fails the sandbox. Optional.
-	Connected func(Connection) error
+	// Connected is told of a pod's new sandbox before anybody else is, and before any container
+	// starts. What it cannot do fails the sandbox. Optional.
+	Connected func(context.Context, Connection) error
 
 	prober            *probe.Prober
 	sandboxes, starts semaphore

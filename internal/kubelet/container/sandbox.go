@@ -66,9 +66,9 @@ func (r *Runner) RunSandbox(ctx context.Context, pod *v1.Pod, attempt int) (*run
 		return nil, fmt.Errorf("inspect new sandbox: %w", err)
 	}
 	if ips := cri.ObservedSandbox(st.Status).IPs; r.Connected != nil && len(ips) > 0 {
-		c := Connection{Sandbox: resp.PodSandboxId, IPs: ips}
+		c := Connection{Pod: pod, Sandbox: resp.PodSandboxId, IPs: ips}
 		c.Receive, c.Send = bandwidth(pod, "kubernetes.io/ingress-bandwidth"), bandwidth(pod, "kubernetes.io/egress-bandwidth")
-		if err := r.Connected(c); err != nil {
+		if err := r.Connected(ctx, c); err != nil {
 			return nil, errors.Join(err, r.StopSandbox(ctx, c.Sandbox))
 		}
 	}

@@ -100,13 +100,17 @@ func (t *Thresholds) String() string {
 	}
 	parts := make([]string, len(*t))
 	for i, one := range *t {
-		if parts[i] = string(one.Signal) + "<"; one.Percent > 0 {
-			parts[i] += strconv.FormatFloat(one.Percent, 'f', -1, 64) + "%"
-		} else {
-			parts[i] += resource.NewQuantity(one.Amount, resource.BinarySI).String()
-		}
+		parts[i] = string(one.Signal) + "<" + one.Value()
 	}
 	return strings.Join(parts, ",")
+}
+
+// Value is the threshold without its signal, as text.
+func (t Threshold) Value() string {
+	if t.Percent > 0 {
+		return strconv.FormatFloat(t.Percent, 'f', -1, 64) + "%"
+	}
+	return resource.NewQuantity(t.Amount, resource.BinarySI).String()
 }
 
 // Default is what is watched unless told otherwise. Upstream wants 10 and 15 % of

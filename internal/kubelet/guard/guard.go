@@ -14,6 +14,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/auth"
 	"github.com/kemudi/kemudi/internal/auth/authn"
+	"github.com/kemudi/kemudi/internal/auth/delegated"
 	"github.com/kemudi/kemudi/internal/client"
 )
 
@@ -23,16 +24,16 @@ type Options struct {
 	NodeName string
 	// Transport asks the API server about tokens and rights, as the node's agent.
 	Transport client.Transport
-	// ClientCA signs the certificates of clients.
-	ClientCA *x509.CertPool
+	// ClientCA signs the certificates of clients. It may be another one each time.
+	ClientCA func() *x509.CertPool
 	Logger   *slog.Logger // default: nothing is logged
 }
 
 // Guard is a handler that lets only those through who may.
 type Guard struct {
 	o    Options
-	who  *authn.Authenticator
-	may  *rights
+	who  authenticator.Request
+	may  *delegated.Rights
 	next http.Handler
 }
 
@@ -46,9 +47,12 @@ func New(o Options, next http.Handler) (*Guard, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	tokens := []authenticator.Token{delegated.NewTokens(o.Transport)}
 	return &Guard{
-		o: o, next: next, may: newRights(o.Transport),
-		who: authn.New(authn.Options{ClientCA: o.ClientCA, Tokens: []authenticator.Token{newTokens(o.Transport)}, NoAnonymous: true}),
+		o: o, next: next, may: delegated.NewRights(o.Transport),
+		who: authn.NewRenewed(func() any { return o.ClientCA() }, func() authn.Options {
+			return authn.Options{ClientCA: o.ClientCA(), Tokens: tokens, NoAnonymous: true}
+		}),
 	}, nil
 }
 
@@ -63,7 +67,7 @@ func (g *Guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	verb, subs := auth.Verb(r.Method), subresources(r.URL.Path)
-	allowed, err := g.allowed(r.Context(), who.User, access{verb: verb, node: g.o.NodeName}, subs)
+	allowed, err := g.allowed(r.Context(), who.User, delegated.Access{Verb: verb, Node: g.o.NodeName}, subs)
 	switch {
 	case allowed:
 		r.Header.Del("Authorization")
@@ -77,10 +81,10 @@ func (g *Guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // allowed reports whether one of the subresources may be used.
-func (g *Guard) allowed(ctx context.Context, u user.Info, a access, subs []string) (bool, error) {
+func (g *Guard) allowed(ctx context.Context, u user.Info, a delegated.Access, subs []string) (bool, error) {
 	var errs []error
-	for _, a.sub = range subs {
-		ok, err := g.may.may(ctx, u, a)
+	for _, a.Sub = range subs {
+		ok, err := g.may.May(ctx, u, a)
 		if ok {
 			return true, nil
 		}

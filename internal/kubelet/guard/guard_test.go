@@ -57,7 +57,7 @@ func ask(t *testing.T, g http.Handler, method, path, token string) int {
 // guarded is a guard before what answers 200 to everything.
 func guarded(t *testing.T, a *answers) http.Handler {
 	t.Helper()
-	g, err := guard.New(guard.Options{NodeName: "n1", Transport: a, ClientCA: x509.NewCertPool()}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	g, err := guard.New(guard.Options{NodeName: "n1", Transport: a, ClientCA: x509.NewCertPool}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "" {
 			t.Error("the token is handed on")
 		}

@@ -50,7 +50,7 @@ func NewCollector(o CollectorOptions) *Collector {
 	if o.Usage == nil {
 		o.Usage = usage
 	}
-	o.Config = o.Config.withDefaults()
+	o.Config = o.Config.WithDefaults()
 	return &Collector{o: o, turn: make(chan struct{}, 1), known: map[string]*seen{}}
 }
 

@@ -25,9 +25,10 @@ type Config struct {
 }
 
 // Defaults is what a node takes whose operator says nothing.
-func Defaults() Config { return Config{}.withDefaults() }
+func Defaults() Config { return Config{}.WithDefaults() }
 
-func (c Config) withDefaults() Config {
+// WithDefaults fills in what is not set.
+func (c Config) WithDefaults() Config {
 	if c.HighPercent == 0 {
 		c.HighPercent = 85
 	}
@@ -45,7 +46,7 @@ func (c Config) withDefaults() Config {
 
 // Check refuses what makes no sense.
 func (c Config) Check() error {
-	full := c.withDefaults()
+	full := c.WithDefaults()
 	switch {
 	case full.HighPercent < 1 || full.HighPercent > 100:
 		return errors.New("--image-gc-high-threshold must be from 1 to 100")

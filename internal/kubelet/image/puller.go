@@ -57,7 +57,7 @@ type wait struct {
 // NewPuller returns a puller that uses the node's own credentials, asked for with
 // each pull, besides those of the pod. node may be nil.
 func NewPuller(images runtimeapi.ImageServiceClient, config Config, node NodeCredentials) *Puller {
-	p := &Puller{images: images, node: node, slots: make(chan struct{}, config.withDefaults().MaxPulls), arrived: make(chan struct{}, 1)}
+	p := &Puller{images: images, node: node, slots: make(chan struct{}, config.WithDefaults().MaxPulls), arrived: make(chan struct{}, 1)}
 	p.mu.waits, p.mu.used = map[pullKey]*wait{}, map[types.UID]map[string]bool{}
 	return p
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 const sample = `2030-01-01T00:00:01.000000001Z stdout F one
@@ -109,7 +110,7 @@ func (s *safeBuffer) wait(t *testing.T, want string) {
 		}
 		select {
 		case <-s.wrote:
-		case <-time.After(10 * time.Second):
+		case <-time.After(wait.Patience):
 			t.Fatalf("followed log: got %q, want %q", got, want)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -12,17 +13,21 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kemudi/kemudi/internal/obs"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
 // How often the node tells about itself.
 const (
-	leaseInterval  = 10 * time.Second // renews its lease, and looks whether its state has changed
-	leaseDuration  = 40 * time.Second
-	reportInterval = 5 * time.Minute // writes its status although nothing has changed
-	unreadyCheck   = 250 * time.Millisecond
+	leaseInterval = 10 * time.Second // renews its lease, and looks whether its state has changed
+	leaseDuration = 40 * time.Second
+	unreadyCheck  = 250 * time.Millisecond
 )
+
+// ReportInterval is how often a node writes its status although nothing has changed, unless it is told; after a
+// change it is up to half as long earlier or later.
+const ReportInterval = 5 * time.Minute
 
 // apiDeadline bounds a request to the API.
 const apiDeadline = 30 * time.Second
@@ -42,9 +47,7 @@ func (n *Node) Run(ctx context.Context, runtime Runtime) error {
 		if err == nil {
 			break
 		}
-		if ctx.Err() == nil {
-			n.o.Log.Warn("register node", "node", n.o.Name, "err", err)
-		}
+		h.tell(ctx, &h.rows.register, "register node", err)
 		if err := task.Sleep(ctx, retry.Next()); err != nil {
 			return err
 		}
@@ -53,17 +56,16 @@ func (n *Node) Run(ctx context.Context, runtime Runtime) error {
 	nextLease := time.Now()
 	for {
 		if !time.Now().Before(nextLease) {
-			if err := h.renew(ctx); err != nil && ctx.Err() == nil {
-				n.o.Log.Warn("renew lease", "node", n.o.Name, "err", err)
-			}
+			h.tell(ctx, &h.rows.renew, "renew lease", h.renew(ctx))
 			nextLease = nextLease.Add(leaseInterval)
 		}
-		if err := h.report(ctx); err != nil && ctx.Err() == nil {
-			n.o.Log.Warn("report node status", "node", n.o.Name, "err", err)
-		}
+		h.tell(ctx, &h.rows.report, "report node status", h.report(ctx))
 		wait := time.Until(nextLease)
 		if !h.ready {
 			wait = min(wait, unreadyCheck)
+		}
+		if h.n.o.StatusPeriod < ReportInterval && !h.reported.IsZero() { // else the lease's time is near enough
+			wait = min(wait, time.Until(h.reported.Add(h.again)))
 		}
 		select {
 		case <-time.After(max(wait, 0)):
@@ -74,6 +76,17 @@ func (n *Node) Run(ctx context.Context, runtime Runtime) error {
 	}
 }
 
+// tell logs what became of something that is done again and again. Without the API all of it
+// fails, for hours.
+func (h *heartbeat) tell(ctx context.Context, row *obs.Row, what string, err error) {
+	switch {
+	case err == nil:
+		row.Over()
+	case ctx.Err() == nil:
+		h.n.o.Log.Log(ctx, row.Failed(), what, "node", h.n.o.Name, "err", err)
+	}
+}
+
 // heartbeat is the state of its goroutine.
 type heartbeat struct {
 	n               *Node
@@ -81,10 +94,12 @@ type heartbeat struct {
 	node            *v1.Node // as last seen
 	lease           leaseState
 	reported        time.Time
+	again           time.Duration                 // when it is reported again although nothing has changed
 	reportedTrouble string                        // the trouble reported then
 	pressed         map[v1.NodeConditionType]bool // the pressure reported then
 	pulled          int64                         // images pulled or removed until then
 	ips             []string                      // the addresses reported then
+	rows            struct{ register, renew, report obs.Row }
 
 	// What the last look has shown.
 	pressure map[v1.NodeConditionType]bool
@@ -155,7 +170,8 @@ func (h *heartbeat) report(ctx context.Context) error {
 		return h.register(ctx)
 	}
 	pulled, ips := h.n.o.ImageChanges(), h.n.Addresses()
-	if !h.look(ctx) && slices.Equal(ips, h.ips) && !h.newImages(ctx, pulled) && !h.newResources() && time.Since(h.reported) < reportInterval {
+	changed := h.look(ctx) || h.reported.IsZero() || !slices.Equal(ips, h.ips) || h.newImages(ctx, pulled) || h.newResources()
+	if !changed && time.Since(h.reported) < h.again {
 		h.pulled = pulled
 		return nil
 	}
@@ -193,6 +209,10 @@ func (h *heartbeat) report(ctx context.Context) error {
 	}
 	h.reportPressure(written)
 	h.node, h.reported, h.pulled, h.reportedTrouble, h.pressed, h.ips = written, time.Now(), pulled, h.trouble, h.pressure, ips
+	h.again = h.n.o.StatusPeriod
+	if changed { // many nodes may have changed together, as when they were started: they need not write together ever after
+		h.again += rand.N(h.n.o.StatusPeriod) - h.n.o.StatusPeriod/2
+	}
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"runtime"
 	"sync"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
@@ -53,6 +54,8 @@ type Options struct {
 	Eviction evict.Thresholds
 	// ImageChanges is how many images have been pulled or removed so far.
 	ImageChanges func() int64
+	// StatusPeriod is how often the status is written although nothing has changed, as [ReportInterval]. Required.
+	StatusPeriod time.Duration
 }
 
 // Node is one node of the API. Its methods may be called concurrently.

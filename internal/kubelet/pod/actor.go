@@ -113,6 +113,7 @@ func newActor(s *Set, pod *v1.Pod, rev int64) *Actor {
 	x.o = podstep.Observed{
 		FirstSeen: x.now, HostIPs: s.Runner.Node.Addresses(), Runtime: s.runtime,
 		Storage: podstep.Storage{Limited: s.Usage != nil && evict.HasLimits(pod), Every: s.Every},
+		Drain:   podstep.Drain{Told: s.Drained != nil},
 		Images:  map[string]podstep.Image{}, Failures: map[string]podstep.Failure{}, Probes: map[string]podstep.Probes{},
 		Killed: map[string]podstep.KillReason{}, Hooked: map[string]bool{}, Doing: map[string]podstep.Action{}, Resized: map[string]v1.ResourceRequirements{},
 	}
@@ -199,6 +200,7 @@ func (x *Actor) begin(act podstep.Action) {
 		return
 	case podstep.KillContainer:
 		x.o.Killed[act.ID] = act.Why
+		x.giveUpDrain()
 		if hook := x.handles[podstep.Action{Op: podstep.PreStop, ID: act.ID}.Key()]; hook != nil {
 			hook.cancel() // its time is up
 			x.o.Hooked[act.ID] = true

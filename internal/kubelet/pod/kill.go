@@ -23,7 +23,7 @@ type killContainer struct {
 func (x *Actor) killContainer(act podstep.Action) work {
 	w := &killContainer{Container: x.onContainer(act)}
 	w.Hooked = x.o.Hooked[act.ID] || act.Why == podstep.KilledForRound
-	x.event(act.Container, v1.EventTypeNormal, "Killing", act.Message)
+	x.killing(act)
 	for i := range x.o.Containers {
 		if c := &x.o.Containers[i]; c.ID == act.ID {
 			w.sandbox = c.SandboxID
@@ -47,10 +47,18 @@ func (w *killContainer) note(x *Actor, _ error) {
 	}
 }
 
+// killing tells people that the end of a container begins, if they have not been told.
+func (x *Actor) killing(act podstep.Action) {
+	if act.Message != "" {
+		x.event(act.Container, v1.EventTypeNormal, "Killing", act.Message)
+	}
+}
+
 // preStop runs the preStop hook of a container whose turn to be killed has not come.
 type preStop struct{ *container.Container }
 
 func (x *Actor) preStop(act podstep.Action) work {
+	x.killing(act)
 	w := &preStop{x.onContainer(act)}
 	w.Exited = x.exitOf(act.ID)
 	return w

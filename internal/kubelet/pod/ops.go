@@ -45,6 +45,8 @@ func (x *Actor) prepare(act podstep.Action) work {
 		return &ensureImage{s: s, pod: pod, container: cri.FindContainer(pod, act.Container), attempt: act.Attempt}
 	case podstep.StartContainer:
 		return x.startContainer(act)
+	case podstep.DrainPod:
+		return &drainPod{s: s, pod: pod, grace: act.Grace}
 	case podstep.PreStop:
 		return x.preStop(act)
 	case podstep.KillContainer:

@@ -34,6 +34,9 @@ type Options struct {
 	// Every is how often what the kernel does not tell of is looked at: how large
 	// directories are. Required with Usage.
 	Every time.Duration
+	// Drained returns when nothing new is sent to a pod that is being deleted. If ctx ends
+	// before, the error says what is not known. Nil: nobody can tell.
+	Drained func(ctx context.Context, pod *v1.Pod) error
 	// Forgotten is told of each container that has been removed. It must not block. Optional.
 	Forgotten func(id string)
 }

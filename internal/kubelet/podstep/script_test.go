@@ -122,6 +122,7 @@ func (w *world) unmarshal(t *testing.T, body string, pod *v1.Pod) {
 //	volumes ready|refreshed [TIME]              and must be renewed after a while
 //	volumes stale                               what they are written from has changed
 //	storage limited [TIME], storage VOLUME SIZE measured each so often, and found to hold so much
+//	drain told|over                             that nothing new is sent to it can be told; it has been
 //	cleaned | gone | fail REASON TEXT | evict TEXT
 //	mirror gone|leaving|other|written           what the API has of a static pod's mirror
 //	due NAME KIND TIME, probed NAME KIND TIME   when to probe next
@@ -146,6 +147,9 @@ func (w *world) observe(t *testing.T, line string) {
 	switch f[0] {
 	case "volumes":
 		w.observeVolumes(t, arg(1), arg(2))
+	case "drain":
+		w.o.Drain.Told, w.o.Drain.Over = true, arg(1) == "over"
+		w.done(DrainPod, "")
 	case "cleaned":
 		w.o.CleanedUp = true
 		w.done(CleanUp, "")
@@ -410,8 +414,13 @@ func (a Action) line() string {
 		s += fmt.Sprintf(" attempt=%d", a.Attempt)
 	case StartContainer:
 		s += fmt.Sprintf(" in %s attempt=%d backoff=%s", a.ID, a.Attempt, a.Backoff)
+	case DrainPod:
+		s += fmt.Sprintf(" grace=%s", a.Grace)
 	case PreStop:
 		s += fmt.Sprintf(" grace=%s", a.Grace)
+		if a.Message != "" {
+			s += fmt.Sprintf(" %q", a.Message)
+		}
 	case KillContainer:
 		s += fmt.Sprintf(" grace=%s %q", a.Grace, a.Message)
 	}

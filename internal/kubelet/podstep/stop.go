@@ -16,6 +16,8 @@ type ending struct {
 	// failed says that the pod ends as Failed whatever its containers did.
 	failed          bool
 	reason, message string
+	// deleted says that it ends because the API wants it deleted, in its own time.
+	deleted bool
 	// grace overrides how long containers have to end by themselves.
 	grace *int64
 }
@@ -40,7 +42,7 @@ func (s *step) end() ending {
 		small := int64(minGrace / time.Second)
 		return ending{yes: true, grace: &small}
 	case s.pod.DeletionTimestamp != nil:
-		return ending{yes: true, grace: s.pod.DeletionGracePeriodSeconds}
+		return ending{yes: true, deleted: true, grace: s.pod.DeletionGracePeriodSeconds}
 	}
 	if deadline, ok := s.deadline(); ok && !s.now.Before(deadline) {
 		const message = "Pod was active on the node longer than the specified deadline"
@@ -141,7 +143,7 @@ func (s *step) stopped() bool {
 	}
 	for _, a := range s.o.Doing {
 		switch a.Op {
-		case WriteStatus, DeletePod, KeepStatus, RemoveMirror, EnsureImage, RunProbe:
+		case WriteStatus, DeletePod, KeepStatus, RemoveMirror, EnsureImage, RunProbe, DrainPod:
 		default:
 			return false
 		}
@@ -185,12 +187,13 @@ func (s *step) stopContainers() bool {
 			sidecars[c.Name] = true
 		}
 	}
-	for i := range s.o.Containers {
-		c := &s.o.Containers[i]
-		if (c.State == Running || c.State == Unknown) && !sidecars[c.Name] {
-			running = true
-			s.kill(c, s.ending.grace, KilledForEnd, "Stopping container "+c.Name)
-		}
+	app := slices.DeleteFunc(slices.Clone(s.o.Containers), func(c Container) bool {
+		return c.State != Running && c.State != Unknown || sidecars[c.Name]
+	})
+	draining := len(app) > 0 && s.draining()
+	for i := range app {
+		running = true
+		s.endApp(&app[i], draining)
 	}
 	return s.stopSidecars(running || s.startingContainer())
 }
@@ -218,7 +221,7 @@ func (s *step) stopSidecars(appRuns bool) bool {
 		if kindOfInit(spec) != kindSidecar || c == nil || c.State != Running && c.State != Unknown {
 			continue
 		}
-		waits := s.hook(spec, c)
+		waits := s.hook(spec, c, "")
 		if !running && !waits {
 			s.kill(c, s.graceLeft(c), KilledForEnd, "Stopping container "+spec.Name)
 		}
@@ -227,18 +230,19 @@ func (s *step) stopSidecars(appRuns bool) bool {
 	return running
 }
 
-// hook has the preStop hook of a sidecar run ahead of its end. It reports whether
-// the end must wait for it: as long as there is time.
-func (s *step) hook(spec *v1.Container, c *Container) bool {
+// hook has the preStop hook of a container run ahead of its end; the message says
+// that this begins with it. It reports whether the end must wait for it: as long as
+// there is time.
+func (s *step) hook(spec *v1.Container, c *Container, message string) bool {
 	kill := Action{Op: KillContainer, ID: c.ID}
-	if spec.Lifecycle == nil || spec.Lifecycle.PreStop == nil || s.o.Hooked[c.ID] || s.doing(kill) || c.State != Running {
+	if !hasPreStop(spec) || s.o.Hooked[c.ID] || s.doing(kill) || c.State != Running {
 		return false
 	}
 	left := time.Duration(*s.graceLeft(c)) * time.Second
 	if left <= 0 {
 		return false
 	}
-	s.do(Action{Op: PreStop, Container: c.Name, ID: c.ID, Grace: left})
+	s.do(Action{Op: PreStop, Container: c.Name, ID: c.ID, Grace: left, Message: message})
 	since := s.o.EndingSince
 	if since.IsZero() {
 		since = s.now

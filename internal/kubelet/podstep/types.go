@@ -60,6 +60,7 @@ type Observed struct {
 
 	Volumes Volumes
 	Storage Storage
+	Drain   Drain
 	// CleanedUp says that the volumes and other belongings of the pod on the
 	// node, except its sandboxes and logs, have been removed.
 	CleanedUp bool
@@ -92,6 +93,14 @@ type Mirror struct {
 	// status that it was given.
 	Reported types.UID
 	Written  *v1.PodStatus
+}
+
+// Drain is whether anything new is still sent to a pod that is being deleted.
+type Drain struct {
+	// Told says that somebody can tell; else nobody is asked.
+	Told bool
+	// Over says that nothing is, or that it has been waited for in vain.
+	Over bool
 }
 
 // Volumes is how far the pod's volumes are.
@@ -216,8 +225,9 @@ const (
 	RemoveSandbox   Op = "remove-sandbox"   // ID
 	EnsureImage     Op = "ensure-image"     // Container, Attempt
 	StartContainer  Op = "start-container"  // Container, Attempt, Backoff, ID (sandbox)
-	PreStop         Op = "pre-stop"         // Container, ID, Grace: only the hook
-	KillContainer   Op = "kill-container"   // Container, ID, Grace, Why, Message
+	DrainPod        Op = "drain-pod"        // Grace: until nothing new is sent to it, or for so long
+	PreStop         Op = "pre-stop"         // Container, ID, Grace: only the hook; Message, if it begins the end
+	KillContainer   Op = "kill-container"   // Container, ID, Grace, Why, Message unless it has been told
 	RemoveContainer Op = "remove-container" // Container, ID
 	RunProbe        Op = "probe"            // Container, ID, Probe
 	ResizePod       Op = "resize-pod"

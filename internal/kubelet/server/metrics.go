@@ -3,7 +3,6 @@ package server
 import (
 	"errors"
 	"net/http"
-	"runtime"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -41,18 +40,14 @@ func (s *Server) serveResources(w http.ResponseWriter, r *http.Request) {
 	promhttp.HandlerFor(reg, promhttp.HandlerOpts{}).ServeHTTP(w, r)
 }
 
-// metricsHandler serves the agent's own metrics.
-func (s *Server) metricsHandler() http.Handler {
-	reg := prometheus.NewRegistry()
-	reg.MustRegister(
+// register adds the agent's own metrics to those that are served.
+func (s *Server) register() {
+	s.o.Registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "kubelet_running_pods", Help: "Number of pods that have a running pod sandbox."},
 			func() float64 { pods, _ := s.o.Pods.Count(); return float64(pods) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "kubelet_running_containers", Help: "Number of containers currently running."},
 			func() float64 { _, containers := s.o.Pods.Count(); return float64(containers) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "go_goroutines", Help: "Number of goroutines that currently exist."},
-			func() float64 { return float64(runtime.NumGoroutine()) }),
 	)
-	return promhttp.HandlerFor(reg, promhttp.HandlerOpts{})
 }
 
 // serveConfig answers with how the agent is configured.

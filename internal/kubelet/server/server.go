@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/proxy"
@@ -40,7 +41,9 @@ type Options struct {
 	// Config is how the agent is configured, as far as upstream's has the same settings.
 	Config       config.KubeletConfiguration
 	NoSystemLogs bool // the machine's own logs are not served
-	Log          *slog.Logger
+	// Registry gets the agent's metrics, and is served with what else is in it.
+	Registry *prometheus.Registry
+	Log      *slog.Logger
 }
 
 // Server serves the API of one node's agent.
@@ -58,6 +61,7 @@ type Server struct {
 func New(o Options) *Server {
 	s := &Server{o: o, runtime: o.Pods.Runner.Runtime}
 	s.mu.read = map[string]int64{}
+	s.register()
 	return s
 }
 
@@ -85,7 +89,7 @@ func (s *Server) Handler() http.Handler {
 	}
 	mux.HandleFunc("POST /run/{namespace}/{pod}/{container}", s.serveRun)
 	mux.HandleFunc("GET /stats/summary", s.serveSummary)
-	mux.Handle("GET /metrics", s.metricsHandler())
+	mux.Handle("GET /metrics", obs.MetricsHandler(s.o.Registry, s.o.Log))
 	mux.HandleFunc("GET /metrics/resource", s.serveResources)
 	mux.HandleFunc("GET /configz", s.serveConfig)
 	mux.Handle("GET /logs/", s.systemLogs())

@@ -13,9 +13,10 @@ type Family uint8
 
 // The families that are used here.
 const (
-	Inet Family = unix.NFPROTO_INET
-	IPv4 Family = unix.NFPROTO_IPV4
-	IPv6 Family = unix.NFPROTO_IPV6
+	Inet   Family = unix.NFPROTO_INET
+	IPv4   Family = unix.NFPROTO_IPV4
+	IPv6   Family = unix.NFPROTO_IPV6
+	Bridge Family = unix.NFPROTO_BRIDGE // frames between the ports of bridges
 )
 
 func (f Family) String() string {
@@ -26,6 +27,8 @@ func (f Family) String() string {
 		return "ip"
 	case IPv6:
 		return "ip6"
+	case Bridge:
+		return "bridge"
 	}
 	return fmt.Sprintf("family-%d", uint8(f))
 }
@@ -144,7 +147,9 @@ type Set struct {
 	Key  []Field // more than one: a concatenation
 	// Data is what a map maps to: nothing for a set, Verdict alone, or values.
 	Data []Field
-	// Interval sets hold ranges (give each as an element and its end).
+	// Interval sets hold ranges: of one field, each an element and its End; of a
+	// concatenation, each an element with the Last key, in which every field has a
+	// range of its own.
 	Interval bool
 	// Dynamic sets are added to by rules, and their elements time out after
 	// Timeout unless the rule says otherwise. Size is the most they may hold.
@@ -267,8 +272,11 @@ type Elem struct {
 	// Chain where Jump and Goto lead.
 	Code  Code
 	Chain string
-	// End marks the first key after a range, in interval sets.
+	// End marks the first key after a range, in interval sets of one field.
 	End bool
+	// Last is the last key of a range, in interval sets of several fields: the same as
+	// Key for a single one.
+	Last []byte
 }
 
 // AddElems adds elements to a named set.
@@ -316,6 +324,11 @@ func (b *Batch) elem(e *Elem, keyOnly bool) {
 	key := b.nest(unix.NFTA_SET_ELEM_KEY)
 	b.bytes(unix.NFTA_DATA_VALUE, e.Key)
 	b.endNest(key)
+	if e.Last != nil {
+		last := b.nest(setElemKeyEnd)
+		b.bytes(unix.NFTA_DATA_VALUE, e.Last)
+		b.endNest(last)
+	}
 	switch {
 	case keyOnly:
 	case e.Data != nil:

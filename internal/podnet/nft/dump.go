@@ -188,8 +188,13 @@ func number(v []byte) uint32 {
 // dump asks for all objects of a kind and calls fn with each one's attributes,
 // which are valid only during the call.
 func (c *Conn) dump(msg uint8, f Family, attrs []byte, fn func(Family, map[uint16][]byte)) error {
+	return c.dumpOf(unix.NFNL_SUBSYS_NFTABLES<<8|uint16(msg), f, attrs, fn)
+}
+
+// dumpOf is dump for any subsystem of netfilter.
+func (c *Conn) dumpOf(typ uint16, f Family, attrs []byte, fn func(Family, map[uint16][]byte)) error {
 	c.drain()
-	req := appendHeader(nil, unix.NFNL_SUBSYS_NFTABLES<<8|uint16(msg), unix.NLM_F_REQUEST|unix.NLM_F_DUMP, 1)
+	req := appendHeader(nil, typ, unix.NLM_F_REQUEST|unix.NLM_F_DUMP, 1)
 	req = append(req, uint8(f), unix.NFNETLINK_V0, 0, 0)
 	req = append(req, attrs...)
 	binary.NativeEndian.PutUint32(req, uint32(len(req)))

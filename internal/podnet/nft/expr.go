@@ -68,6 +68,18 @@ func TransportHeader(to Reg, offset, n uint32) Expr {
 	return payload(unix.NFT_PAYLOAD_TRANSPORT_HEADER, to, offset, n)
 }
 
+// SourceMac loads the address of the network card that a frame comes from.
+func SourceMac(to Reg) Expr { return payload(unix.NFT_PAYLOAD_LL_HEADER, to, 6, 6) }
+
+// DestinationMac loads the address of the network card that a frame is for.
+func DestinationMac(to Reg) Expr { return payload(unix.NFT_PAYLOAD_LL_HEADER, to, 0, 6) }
+
+// EtherType loads what a frame carries.
+func EtherType(to Reg) Expr { return Meta(unix.NFT_META_PROTOCOL, to) }
+
+// SourcePort loads the source port of TCP, UDP or SCTP.
+func SourcePort(to Reg) Expr { return TransportHeader(to, 0, 2) }
+
 // DestinationPort loads the destination port of TCP, UDP or SCTP.
 func DestinationPort(to Reg) Expr { return TransportHeader(to, 2, 2) }
 
@@ -198,6 +210,15 @@ func Random(to Reg, n uint32) Expr {
 	return expr("numgen", appendU32(d, unix.NFTA_NG_OFFSET, 0))
 }
 
+// Number loads a number as part of a key. It is a random one of one: a constant would
+// do, but the nft program cannot list those there.
+func Number(to Reg, n uint32) Expr {
+	d := appendU32(nil, unix.NFTA_NG_DREG, uint32(to))
+	d = appendU32(d, unix.NFTA_NG_MODULUS, 1)
+	d = appendU32(d, unix.NFTA_NG_TYPE, unix.NFT_NG_RANDOM)
+	return expr("numgen", appendU32(d, unix.NFTA_NG_OFFSET, n))
+}
+
 // DNAT sends the connection to the address and port in the registers.
 func DNAT(f Family, addr, port Reg) Expr {
 	d := appendU32(nil, unix.NFTA_NAT_TYPE, unix.NFT_NAT_DNAT)
@@ -241,6 +262,7 @@ func ConnState(to Reg) Expr { return ct(unix.NFT_CT_STATE, to, false) }
 // Bits of ConnStatus and ConnState, in the machine's byte order.
 const (
 	StatusDNAT       = 1 << 5
+	StateInvalid     = 1 << 0
 	StateEstablished = 1 << 1
 	StateRelated     = 1 << 2
 	StateNew         = 1 << 3

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -149,6 +150,103 @@ func TestManyElementsOfEveryKindOfSet(t *testing.T) {
 	expectKeys("verdicts", 0)
 }
 
+// TestRangesOfSeveralFields has a set with a range in each field, and a map of single
+// keys and ranges, as firewalls want them.
+func TestRangesOfSeveralFields(t *testing.T) {
+	c := open(t, 1)[0]
+	addr := netip.MustParseAddr
+	key := func(client, server string, port uint16) Key {
+		return Key(nil).Addr(addr(client)).Addr(addr(server)).Proto(6).Port(port)
+	}
+	set := Set{Name: "allowed", Key: []Field{Addr4, Addr4, Proto, Port}, Interval: true}
+	six := Set{Name: "six", Key: []Field{Addr6, Port}, Data: []Field{Verdict}, Interval: true}
+	elems := []Elem{
+		{Key: key("10.0.0.0", "10.96.0.1", 80), Last: key("10.255.255.255", "10.96.0.1", 80)},
+		{Key: key("192.168.1.5", "10.96.0.1", 1000), Last: key("192.168.1.5", "10.96.0.9", 1010)},
+	}
+	sixth := Elem{Key: Key(nil).Addr(addr("fd00::")).Port(1), Last: Key(nil).Addr(addr("fd00::ffff")).Port(9), Code: Drop}
+	commit(t, c, func(b *Batch) {
+		b.AddTable(testTable)
+		b.AddSet(testTable, set)
+		b.AddSet(testTable, six)
+		b.AddElems(testTable, set.Name, elems)
+		b.AddElems(testTable, six.Name, []Elem{sixth})
+		b.AddChain(testTable, "forward", &Hook{Type: "filter", Num: unix.NF_INET_FORWARD})
+		b.AddRule(testTable, "forward", SourceAddr(IPv4, R0), DestinationAddr(IPv4, R0+1), TransportProto(R0+2), DestinationPort(R0+3), In(Named(set.Name), R0), Do(Drop, ""))
+	})
+	found, err := c.Sets(testTable)
+	if err != nil || len(found) != 2 || !found[0].Matches(set) || !found[1].Matches(six) || found[0].Matches(six) {
+		t.Errorf("sets: got %+v, %v, want the two declared", found, err)
+	}
+	keys := func(want ...Elem) {
+		t.Helper()
+		got, err := c.Keys(testTable, set.Name)
+		if err != nil || len(got) != len(want) {
+			t.Fatalf("keys: got %v, %v, want %d", got, err, len(want))
+		}
+		for i := range want {
+			if !slices.Equal(got[i], want[i].Key) {
+				t.Errorf("key %d: got %v, want %v", i, got[i], want[i].Key)
+			}
+		}
+	}
+	keys(elems...)
+	commit(t, c, func(b *Batch) { b.DelElems(testTable, set.Name, elems[:1]) })
+	var left Batch
+	left.DelElems(testTable, set.Name, elems[:1])
+	if err := c.Commit(t.Context(), &left); !errors.Is(err, unix.ENOENT) {
+		t.Errorf("delete a range twice: got %v, want that it is not there", err)
+	}
+}
+
+// TestBridgeTableKeepsPortsToTheirAddresses writes rules for frames between the ports
+// of a bridge, and looks whether they are obeyed.
+func TestBridgeTableKeepsPortsToTheirAddresses(t *testing.T) {
+	t.Parallel()
+	sw, one, two := nettest.New(t, "switch"), nettest.New(t, "one"), nettest.New(t, "two")
+	for i, h := range []*nettest.Host{one, two} {
+		port := fmt.Sprintf("p%d", i+1)
+		nettest.Link(sw, port, h, "eth0")
+		h.Addr("eth0", fmt.Sprintf("10.1.0.%d/24", i+1))
+	}
+	sw.Bridge("br0", "p1", "p2")
+	two.Serve("two", "tcp", "10.1.0.2:8080")
+	var c *Conn
+	sw.Must(func() (err error) {
+		c, err = Open()
+		return err
+	})
+	t.Cleanup(c.Close)
+	frames := Table{Bridge, "test"}
+	ports := Set{Name: "ports", Key: []Field{IfName, Addr4}}
+	at := Elem{Key: Key(nil).IfName("p1").Addr(netip.MustParseAddr("10.1.0.1"))}
+	commit(t, c, func(b *Batch) {
+		b.AddTable(frames)
+		b.AddSet(frames, ports)
+		b.AddElems(frames, ports.Name, []Elem{at})
+		b.AddChain(frames, "forward", &Hook{Type: "filter", Num: unix.NF_INET_FORWARD})
+		rule := append(InInterface("p1", R0), EtherType(R0), Equal(R0, []byte{0x08, 0x00}), Meta(unix.NFT_META_IIFNAME, R0), SourceAddr(IPv4, R0+4))
+		b.AddRule(frames, "forward", append(rule, NotIn(Named(ports.Name), R0), Do(Drop, ""))...)
+	})
+	if found, err := c.Sets(frames); err != nil || len(found) != 1 || !found[0].Matches(ports) {
+		t.Errorf("sets of %s: got %v, %v, want %v", frames, found, err, ports)
+	}
+	if name, _, err := one.Ask("tcp", "10.1.0.2:8080"); err != nil || name != "two" {
+		t.Errorf("with its own address: got %q, %v, want an answer", name, err)
+	}
+	commit(t, c, func(b *Batch) { b.DelElems(frames, ports.Name, []Elem{at}) })
+	err := one.Do(func() error {
+		conn, err := net.DialTimeout("tcp", "10.1.0.2:8080", 300*time.Millisecond)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err
+	})
+	if err == nil {
+		t.Error("with an address that the port does not have: got an answer, want none")
+	}
+}
+
 func TestAnonymousSetMayBeLarge(t *testing.T) {
 	c := open(t, 1)[0]
 	var elems []Elem
@@ -166,7 +264,7 @@ func TestAnonymousSetMayBeLarge(t *testing.T) {
 	}
 }
 
-func TestWatchTellsOfWhatOthersTakeAway(t *testing.T) {
+func TestWatchTellsOfWhatOthersChange(t *testing.T) {
 	conns := open(t, 1)
 	ours := conns[0]
 	h := nettest.New(t, "watch")
@@ -216,6 +314,12 @@ func TestWatchTellsOfWhatOthersTakeAway(t *testing.T) {
 	quiet("a table that is not ours")
 	commit(t, theirs, func(b *Batch) { b.FlushChain(testTable, "a") })
 	told("a flushed chain")
+	commit(t, theirs, func(b *Batch) { b.AddRule(testTable, "a", Do(Accept, "")) })
+	told("a rule more")
+	commit(t, theirs, func(b *Batch) { b.AddSet(testTable, Set{Name: "set", Key: []Field{Addr4}}) })
+	told("a set more")
+	commit(t, theirs, func(b *Batch) { b.AddElems(testTable, "set", []Elem{{Key: Key{10, 0, 0, 1}}}) })
+	told("an element more")
 	commit(t, theirs, func(b *Batch) { b.DelTable(testTable) })
 	told("a deleted table")
 	commit(t, ours, func(b *Batch) {
@@ -238,6 +342,8 @@ func TestWidthsAndTypesOfKeys(t *testing.T) {
 		{[]Field{Addr4}, 4, Key(nil).Addr(netip.MustParseAddr("10.0.0.1"))},
 		{[]Field{Addr6}, 16, Key(nil).Addr(netip.MustParseAddr("fd00::1"))},
 		{[]Field{Addr4, Proto, Port}, 12, Key(nil).Addr(netip.MustParseAddr("10.0.0.1")).Proto(6).Port(80)},
+		{[]Field{Mac, Ether}, 12, Key(nil).Mac(net.HardwareAddr{2, 0, 0, 0, 0, 1}).Ether(0x0806)},
+		{[]Field{IfName, Addr4}, 20, Key(nil).IfName("veth0").Addr(netip.MustParseAddr("10.0.0.1"))},
 		{[]Field{Addr6, Proto, Port, Integer}, 28, Key(nil).Addr(netip.MustParseAddr("fd00::1")).Proto(6).Port(80).Integer(3)},
 	} {
 		if got := width(c.fields); got != c.width || len(c.key) != int(c.width) {

@@ -31,9 +31,9 @@ func (c *Conn) Watch() (*Watch, error) {
 // Close ends the watch, also one that Next waits for.
 func (w *Watch) Close() { w.groups.Close() }
 
-// Next waits until somebody else has deleted something in one of the tables, or
-// one of them as a whole, or may have (when changes came faster than they could
-// be read).
+// Next waits until somebody else has changed one of the tables: has added or deleted
+// something, or the table as a whole, or may have (when changes came faster than they
+// could be read). What rules add to sets is not told.
 func (w *Watch) Next(ctx context.Context, tables ...Table) error {
 	return w.groups.Next(ctx, func(m Message) bool { return w.concerns(m, tables) })
 }
@@ -55,7 +55,8 @@ func (w *Watch) concerns(m Message, tables []Table) bool {
 		return false
 	}
 	switch m.Type & 0xff {
-	case unix.NFT_MSG_DELTABLE, unix.NFT_MSG_DELCHAIN, unix.NFT_MSG_DELRULE, unix.NFT_MSG_DELSET, unix.NFT_MSG_DELSETELEM:
+	case unix.NFT_MSG_NEWTABLE, unix.NFT_MSG_NEWCHAIN, unix.NFT_MSG_NEWRULE, unix.NFT_MSG_NEWSET, unix.NFT_MSG_NEWSETELEM,
+		unix.NFT_MSG_DELTABLE, unix.NFT_MSG_DELCHAIN, unix.NFT_MSG_DELRULE, unix.NFT_MSG_DELSET, unix.NFT_MSG_DELSETELEM:
 	default:
 		return false
 	}

@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	componentv1alpha1 "k8s.io/component-base/config/v1alpha1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/leader"
 	"github.com/kemudi/kemudi/internal/scheduler/extender"
@@ -30,8 +33,26 @@ type Config struct {
 	// LeaderElection says how processes agree on who schedules; its one name is that of the lease.
 	LeaderElection leader.Settings
 
+	// Kubeconfig says where the API is, to a scheduler that is a process of its own
+	// (clientConnection.kubeconfig).
+	Kubeconfig string
+
 	// Idle is what the file says and nothing follows from.
 	Idle []IdleField
+
+	file *configv1.KubeSchedulerConfiguration // with the defaults
+}
+
+// File is the configuration as a file has it that leaves out nothing but what the plugins are.
+func (c *Config) File() *configv1.KubeSchedulerConfiguration {
+	f := c.file.DeepCopy()
+	f.TypeMeta = metav1.TypeMeta{APIVersion: configv1.SchemeGroupVersion.String(), Kind: "KubeSchedulerConfiguration"}
+	l := &c.LeaderElection
+	f.LeaderElection = componentv1alpha1.LeaderElectionConfiguration{
+		LeaderElect: ptr.To(!l.Off), LeaseDuration: metav1.Duration{Duration: l.LeaseDuration}, RenewDeadline: metav1.Duration{Duration: l.RenewDeadline},
+		RetryPeriod: metav1.Duration{Duration: l.RetryPeriod}, ResourceLock: l.Lock, ResourceName: l.Names[0], ResourceNamespace: l.Namespace,
+	}
+	return f
 }
 
 // Profile is how pods that name it are scheduled.
@@ -76,7 +97,9 @@ func fromFile(file *configv1.KubeSchedulerConfiguration) (*Config, error) {
 		PodMaxBackoff:     time.Duration(*file.PodMaxBackoffSeconds) * time.Second,
 		Parallelism:       int(*file.Parallelism),
 		LeaderElection:    election(&file.LeaderElection),
+		Kubeconfig:        file.ClientConnection.Kubeconfig,
 		Idle:              idle,
+		file:              file,
 	}
 	for i := range file.Profiles {
 		profile, more := newProfile(&file.Profiles[i], field.NewPath("profiles").Index(i))

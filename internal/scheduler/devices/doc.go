@@ -15,7 +15,7 @@
 // could stand in for one that has failed in its place.
 //
 // Words, reasons and limits are upstream's. Not here: who asks, what a pod is, writing
-// anything, time. Expressions are compiled by whoever makes the Inventory.
+// anything, time. Expressions are compiled by whoever makes the Inventory, as [Expressions] does.
 //
 // Invariants, cited by number in the code:
 //

@@ -57,6 +57,8 @@ func (s *Store) explain(ctx context.Context, doing string, err error) error {
 		return store.ErrCompacted
 	case errors.Is(err, rpctypes.ErrFutureRev):
 		return store.ErrFuture
+	case oneOf(err, gone):
+		return store.ErrLifeOver
 	case oneOf(err, tooLarge):
 		return store.ErrTooLarge
 	case oneOf(err, noSpace):

@@ -28,6 +28,8 @@ type engine interface {
 	txn(ctx context.Context, t *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error)
 	// rev is the revision of the whole cluster, no older than the call.
 	rev(ctx context.Context) (int64, error)
+	// keepAlive lets a lease begin anew.
+	keepAlive(ctx context.Context, id clientv3.LeaseID) error
 	// watch follows the keys with a prefix from a revision on, until ctx ends.
 	watch(ctx context.Context, prefix string, from int64) (stream, error)
 }

@@ -1,3 +1,5 @@
+//go:build !race
+
 package etcd
 
 import (
@@ -12,12 +14,14 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/test/stuck"
 	"github.com/kemudi/kemudi/test/wait"
 )
 
@@ -123,6 +127,7 @@ type process struct {
 	*testing.T
 	settings
 	cmd    *exec.Cmd
+	log    string // where it writes its log
 	orders *json.Encoder
 	lines  *bufio.Scanner
 }
@@ -148,9 +153,16 @@ func (p *process) start() {
 	if err != nil {
 		p.Fatal(err)
 	}
+	log, err := os.CreateTemp(p.TempDir(), "log")
+	if err != nil {
+		p.Fatal(err)
+	}
+	defer log.Close()
+	p.log, p.cmd.Stderr = log.Name(), log
 	if err := p.cmd.Start(); err != nil {
 		p.Fatal(err)
 	}
+	stuck.Guard(p.T, p.cmd, p.log)
 	p.orders, p.lines = json.NewEncoder(in), bufio.NewScanner(out)
 	cmd := p.cmd
 	p.Cleanup(func() {
@@ -168,17 +180,34 @@ func (p *process) kill() {
 	_ = p.cmd.Wait()
 }
 
-// endsWith waits until the process ends by itself, and reports whether it said a line before.
-func (p *process) endsWith(line string) bool {
+// endsWith waits until the process ends by itself, after a line.
+func (p *process) endsWith(line string) {
 	p.Helper()
-	stop := context.AfterFunc(within(p.T), func() { _ = p.cmd.Process.Kill() })
-	defer stop()
+	defer p.limit()()
 	heard := false
 	for p.lines.Scan() {
 		heard = heard || p.lines.Text() == line
 	}
 	_ = p.cmd.Wait()
-	return heard
+	if !heard {
+		p.Fatalf("%s has not said %q before its end", p.settings.Name, line)
+	}
+}
+
+// limit ends a process that is silent for too long, with an explanation.
+func (p *process) limit() (stop func()) {
+	cmd, log := p.cmd, p.log
+	var over sync.WaitGroup
+	over.Add(1)
+	timer := time.AfterFunc(wait.Patience+time.Minute, func() { // it has that patience itself
+		defer over.Done()
+		stuck.Explain(p.T, cmd, log)
+	})
+	return func() {
+		if !timer.Stop() {
+			over.Wait()
+		}
+	}
 }
 
 // errKilled is what is heard of an order whose process ended.
@@ -188,6 +217,7 @@ func (p *process) ask(o order) (report, error) {
 	if err := p.orders.Encode(o); err != nil {
 		return report{}, errKilled
 	}
+	defer p.limit()()
 	for p.lines.Scan() {
 		text, ok := strings.CutPrefix(p.lines.Text(), "report ")
 		if !ok {
@@ -215,6 +245,7 @@ func (p *process) must(o order) report {
 			return r
 		}
 		if errors.Is(err, errKilled) || task.Sleep(ctx, 20*time.Millisecond) != nil {
+			stuck.Explain(p.T, p.cmd, p.log)
 			p.Fatalf("%s asked to %s: %v", p.settings.Name, o.Do, err)
 		}
 	}
@@ -310,9 +341,7 @@ func TestMembersSurviveAKillAtEachStepOfAChange(t *testing.T) {
 	for i := 1; i >= 0; i-- {
 		during(r, m0, m0, order{Do: "remove", ID: ids[i]})
 		for range 2 { // it stays so
-			if !others[i].endsWith("removed") {
-				t.Errorf("%s does not say that it was removed", others[i].settings.Name)
-			}
+			others[i].endsWith("removed")
 			others[i].start()
 		}
 		others[i].kill()

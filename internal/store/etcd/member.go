@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	etcdlease "go.etcd.io/etcd/server/v3/lease"
 	"go.etcd.io/raft/v3"
 
 	"github.com/kemudi/kemudi/internal/store"
@@ -140,6 +141,11 @@ func (m *member) rev(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	return m.srv.KV().Rev(), nil
+}
+
+func (m *member) keepAlive(ctx context.Context, id clientv3.LeaseID) error {
+	_, err := m.srv.LeaseRenew(ctx, etcdlease.LeaseID(id))
+	return err
 }
 
 func (m *member) watch(ctx context.Context, prefix string, from int64) (stream, error) {

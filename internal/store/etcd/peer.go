@@ -97,7 +97,8 @@ func (o Options) setCluster(c *embed.Config) error {
 		c.ListenPeerUrls = []url.URL{*listen}
 		c.PeerTLSInfo = o.Peer.tls()
 	}
-	if len(o.Join.Members) == 0 {
+	// Who has a log goes by that: of the cluster as it was, this member's address may be another.
+	if _, logged := o.loggedCluster(); logged || len(o.Join.Members) == 0 {
 		c.InitialCluster = c.InitialClusterFromName(o.Name)
 		// What makes the IDs of a new cluster and of its member other than all others.
 		c.InitialClusterToken = "kemudi-" + rand.Text()

@@ -11,6 +11,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
@@ -163,6 +164,23 @@ func (r *remote) rev(ctx context.Context) (int64, error) {
 		}
 		return answer.Header.Revision, nil
 	})
+}
+
+func (r *remote) keepAlive(ctx context.Context, id clientv3.LeaseID) error {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	stream, err := etcdserverpb.NewLeaseClient(r.client.ActiveConnection()).LeaseKeepAlive(ctx) // the client's own would try again without a rest
+	if err == nil {
+		err = stream.Send(&etcdserverpb.LeaseKeepAliveRequest{ID: int64(id)})
+	}
+	var answer *etcdserverpb.LeaseKeepAliveResponse
+	if err == nil {
+		answer, err = stream.Recv()
+	}
+	if err == nil && answer.TTL <= 0 {
+		err = rpctypes.ErrLeaseNotFound
+	}
+	return clientv3.ContextError(ctx, err)
 }
 
 // everything is before all keys, and is itself none that anybody writes.

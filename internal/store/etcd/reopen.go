@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/kemudi/kemudi/internal/task"
 )
 
 // errReopens ends a spell of the server's etcd that another one follows.
@@ -72,6 +74,25 @@ func (s *Server) SetPeer(ctx context.Context, p Peer) error {
 // on its data again.
 func (s *Server) ForceNew(ctx context.Context) error {
 	return s.reopen(ctx, &reopening{forced: true})
+}
+
+// Recover does so with a store that no process has, and leaves it behind as one that is alone.
+func Recover(ctx context.Context, o Options) (err error) {
+	s, err := New(o)
+	if err != nil {
+		return err
+	}
+	g := task.NewGroup(ctx)
+	g.Go("store", func(ctx context.Context) error { return s.run(ctx, &reopening{forced: true, answered: true}) })
+	select {
+	case <-s.Ready():
+		g.Cancel(context.Canceled)
+	case <-g.Context().Done():
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return ctx.Err()
 }
 
 // open starts the etcd of this process. forced makes a cluster of one of its data.

@@ -94,10 +94,13 @@ func New(o Options) (*Server, error) {
 
 // Run serves the store until ctx ends, or the member is removed from its cluster
 // (ErrRemoved). It may be called once.
-func (s *Server) Run(ctx context.Context) error {
+func (s *Server) Run(ctx context.Context) error { return s.run(ctx, nil) }
+
+// run does so, from the way how on that its etcd is opened first; nil: as the directory has it.
+func (s *Server) run(ctx context.Context, how *reopening) error {
 	defer s.lock.Close()
 	defer close(s.stopped)
-	o, how := s.o, (*reopening)(nil)
+	o := s.o
 	for {
 		next, err := s.serve(ctx, o, how)
 		switch {

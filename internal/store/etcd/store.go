@@ -19,6 +19,7 @@ type Store struct {
 	stopped chan struct{} // closed when it cannot be any more
 
 	leases leases
+	lives  lives
 
 	mu struct {
 		sync.Mutex
@@ -196,7 +197,7 @@ func (s *Store) op(ctx context.Context, sp *spell, op store.Op) (*etcdserverpb.R
 		gone := &etcdserverpb.DeleteRangeRequest{Key: []byte(op.Key)}
 		return &etcdserverpb.RequestOp{Request: &etcdserverpb.RequestOp_RequestDeleteRange{RequestDeleteRange: gone}}, nil
 	}
-	put := &etcdserverpb.PutRequest{Key: []byte(op.Key), Value: op.Value}
+	put := &etcdserverpb.PutRequest{Key: []byte(op.Key), Value: op.Value, Lease: int64(op.Life)}
 	if op.TTL > 0 {
 		ctx, cancel, err := sp.bound(ctx)
 		if err != nil {

@@ -41,9 +41,21 @@ func (b *bed) put(key, value string) int64 {
 // take makes somebody the holder of the lease.
 func (b *bed) take(who string) (context.Context, *fence.Hold) {
 	b.Helper()
-	rev := b.put("/lease", who+" 1")
-	h := fence.NewHold(store.Cond{Key: "/lease", Rev: rev}, func(value []byte) bool { return strings.HasPrefix(string(value), who+" ") }, func() { b.lost++ })
+	h := fence.NewHold()
+	if err := h.Take(b.Context(), b.claim(who)); err != nil {
+		b.Fatal(err)
+	}
 	return fence.With(b.Context(), h), h
+}
+
+// claim writes the lease of somebody, and is what writes then depend on.
+func (b *bed) claim(who string) fence.Claim {
+	b.Helper()
+	return fence.Claim{
+		At:   store.Cond{Key: "/lease", Rev: b.put("/lease", who+" 1")},
+		Held: func(value []byte) bool { return strings.HasPrefix(string(value), who+" ") },
+		Lost: func() { b.lost++ },
+	}
 }
 
 // write says what becomes of a write of a new key.
@@ -89,5 +101,54 @@ func TestOnlyTheHolderWrites(t *testing.T) {
 		if got := b.write(step.ctx, step.key); got != step.want || b.lost != step.lost {
 			t.Errorf("write of %s: got %s, told %d times, want %s, %d times", step.key, got, b.lost, step.want, step.lost)
 		}
+	}
+}
+
+// slow is a store whose writes wait for a word.
+type slow struct {
+	store.Store
+	asked, word chan struct{}
+}
+
+func (s slow) Txn(ctx context.Context, t store.Txn) (store.TxnResult, error) {
+	if len(t.Conds) == 1 && t.Conds[0].Key == "/late" {
+		s.asked <- struct{}{}
+		<-s.word
+	}
+	return s.Store.Txn(ctx, t)
+}
+
+func TestWhoWasAloneWaitsForItsWritesUnderWay(t *testing.T) {
+	inner := slow{mem.New(mem.Options{}), make(chan struct{}), make(chan struct{})}
+	b := &bed{T: t, inner: inner, s: fence.Store{Store: inner}}
+	h := fence.NewHold()
+	alone := fence.With(t.Context(), h)
+	if got := b.write(alone, "/a"); got != "written" {
+		t.Errorf("write of who is alone: got %s", got)
+	}
+	late := make(chan string)
+	go func() { late <- b.write(alone, "/late") }()
+	<-inner.asked
+	claim := b.claim("first")
+	soon, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("no time"))
+	if err := h.Take(soon, claim); err == nil || err.Error() != "no time" {
+		t.Errorf("with a write under way: got %v, want that there is no time", err)
+	}
+	taken := make(chan error)
+	go func() { taken <- h.Take(t.Context(), claim) }()
+	close(inner.word)
+	if got := <-late; got != "written" {
+		t.Errorf("the write under way: got %s", got)
+	}
+	if err := <-taken; err != nil {
+		t.Error(err)
+	}
+	if got := b.write(alone, "/b"); got != "written" {
+		t.Errorf("write of who holds: got %s", got)
+	}
+	b.put("/lease", "second 1")
+	if got := b.write(alone, "/c"); got != "lost" {
+		t.Errorf("write of who held: got %s, want lost", got)
 	}
 }

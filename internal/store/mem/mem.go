@@ -39,7 +39,9 @@ type Store struct {
 		log       []store.Change // all changes above compacted, in revision order
 		marks     []mark         // when which revision was the newest, oldest first
 		expiry    expiryHeap
-		timer     *time.Timer   // for the earliest expiry; nil: none
+		timer     *time.Timer // for the earliest expiry; nil: none
+		lives     map[store.Life]*life
+		lived     store.Life    // the newest
 		changed   chan struct{} // closed and replaced by every write
 	}
 }
@@ -69,6 +71,7 @@ func New(o Options) *Store {
 	s.mu.keys = btree.NewG(32, func(a, b *entry) bool { return a.key < b.key })
 	s.mu.rev = 1
 	s.mu.changed = make(chan struct{})
+	s.mu.lives = map[store.Life]*life{}
 	return s
 }
 
@@ -159,6 +162,11 @@ func (s *Store) Txn(ctx context.Context, t store.Txn) (store.TxnResult, error) {
 			return store.TxnResult{Rev: s.mu.rev, Now: s.stateLocked(t.Conds)}, nil
 		}
 	}
+	for _, op := range t.Ops {
+		if op.Life != 0 && s.mu.lives[op.Life] == nil {
+			return store.TxnResult{}, store.ErrLifeOver
+		}
+	}
 	s.writeLocked(t.Ops)
 	return store.TxnResult{OK: true, Rev: s.mu.rev}, nil
 }
@@ -188,6 +196,9 @@ func (s *Store) writeLocked(ops []store.Op) {
 		s.mu.rev = rev
 		if op.Value != nil && op.TTL > 0 {
 			s.expireLocked(op.Key, rev, op.TTL)
+		}
+		if op.Value != nil && op.Life != 0 {
+			s.mu.lives[op.Life].keys[op.Key] = rev
 		}
 	}
 	if s.mu.rev != rev {

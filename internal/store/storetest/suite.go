@@ -37,6 +37,8 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"S5 Compacted revisions are refused", compaction},
 		{"Keys with a time to live expire", expiry},
 		{"Writing a key again ends its time to live", expiryRenewed},
+		{"Keys with a life are there as long as it is renewed", lives},
+		{"A life that is ended takes its keys along, but for those written again", livesEnd},
 		{"Concurrent counters lose no step and feeds see each", concurrency},
 		{"A cancelled context is respected", cancelled},
 	} {

@@ -30,6 +30,7 @@ var commands = map[string]command{
 	"netexec":                netexec,
 	"nettest":                nettest,
 	"nonewprivs":             noNewPrivs,
+	"only-one":               onlyOne,
 	"pause":                  pause,
 	"port-forward-tester":    portForwardTester,
 	"porter":                 porter,

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/kemudi/kemudi/internal/cluster"
+)
+
+func newKubelet() *cobra.Command {
+	o := cluster.KubeletDefaults()
+	set := kubeletSettings{}
+	return part{
+		name: kubeletName, short: "Run a node agent alone, in the foreground",
+		long: `Runs the pods of a node, by the built-in container runtime or by that of
+--container-runtime-endpoint. Their network is configured by others, in --cni-conf-dir; service proxy and
+DNS are others', too.`,
+		example: `  kemudi kubelet --kubeconfig kubelet.conf --bootstrap-kubeconfig bootstrap-kubelet.conf --config config.yaml
+  ln -s $(command -v kemudi) /usr/local/bin/kubelet`,
+		flags:  func(f *pflag.FlagSet) { addKubeletPartFlags(f, &o, &set) },
+		config: kubeletConfig(),
+		idle: []idleFlag{
+			featureGates,
+			{name: "cgroup-driver", why: "cgroups of pods are made directly"},
+			{name: "cgroup-root", why: "the pods of a node have a cgroup of their own"},
+			{name: "runtime-cgroups", why: "programs stay in the cgroups that they were started in"},
+			{name: "kubelet-cgroups", why: "programs stay in the cgroups that they were started in"},
+			{name: "container-runtime", why: "it is reached by CRI alone"},
+			{name: "network-plugin", why: "it is CNI, by the container runtime"},
+			{name: "cni-bin-dir", why: "plugins are those that are built in, and those of /opt/cni/bin"},
+			{name: "pod-infra-container-image", why: "the container runtime has its own"},
+			{name: "fail-swap-on", why: "swap is left as it is", bool: true},
+			{name: "allow-privileged", why: "who may run privileged containers is for Pod Security to say", bool: true},
+		},
+		run: func(ctx context.Context, log *slog.Logger, step func(string, bool)) error {
+			if err := set.check(); err != nil {
+				return errUsage{err}
+			}
+			o.Logger, o.Step = log, step
+			return cluster.RunKubelet(ctx, o)
+		},
+	}.command()
+}
+
+// kubeletSettings are what may be said in one way alone.
+type kubeletSettings struct {
+	anonymous bool
+	webhook   bool
+	mode      string
+	readOnly  uint16
+}
+
+func (k *kubeletSettings) check() error {
+	switch {
+	case k.anonymous:
+		return errors.New("--anonymous-auth: nobody gets at the node agent who does not show who they are")
+	case !k.webhook:
+		return errors.New("--authentication-token-webhook=false: tokens are always shown to the API server")
+	case k.mode != "Webhook":
+		return fmt.Errorf("--authorization-mode %s: the API server says who may do what: Webhook", k.mode)
+	case k.readOnly != 0:
+		return fmt.Errorf("--read-only-port %d: nothing is served without TLS; want 0", k.readOnly)
+	}
+	return nil
+}
+
+func addKubeletPartFlags(f *pflag.FlagSet, o *cluster.KubeletOptions, set *kubeletSettings) {
+	f.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "file that says where the API is, and who the node is there")
+	f.StringVar(&o.Bootstrap, "bootstrap-kubeconfig", o.Bootstrap, "kubeconfig by which the node gets a certificate, and --kubeconfig is made, where that is missing")
+	f.StringVar(&o.CertDir, "cert-dir", o.CertDir, "directory of the certificates that the node gets")
+	f.BoolVar(&o.Rotate, "rotate-certificates", o.Rotate, "renew the certificate that the node has got by --bootstrap-kubeconfig")
+	f.BoolVar(&o.ServingRequested, "rotate-server-certificates", o.ServingRequested, "have the cluster sign the certificate that the agent serves with")
+	f.StringVar(&o.ServingCert, "tls-cert-file", o.ServingCert, "certificate to serve with; default one that nobody has signed")
+	f.StringVar(&o.ServingKey, "tls-private-key-file", o.ServingKey, "key of that certificate")
+	f.StringVar(&o.ClientCA, "client-ca-file", o.ClientCA, "certificates of the authority that clients of the agent are known by")
+	f.VarPF((*addrsFlag)(&o.ClusterDNS), "cluster-dns", "", "address of the DNS service")
+	f.StringVar(&o.ClusterDomain, "cluster-domain", o.ClusterDomain, "DNS domain of the cluster")
+	f.StringVar(&o.CNIConfDir, "cni-conf-dir", o.CNIConfDir, "directory of the configuration of the pods' network, for the built-in container runtime")
+	f.StringVar(&o.CloudProvider, "cloud-provider", o.CloudProvider, "external, if a cloud is to say what the node is")
+	f.Var((*addrFlag)(&o.HealthzAddress), "healthz-bind-address", "address to serve /healthz on")
+	f.Uint16Var(&o.HealthzPort, "healthz-port", o.HealthzPort, "port to serve /healthz on; 0: it is not served")
+	f.DurationVar(&o.Agent.StatusPeriod, "node-status-update-frequency", o.Agent.StatusPeriod, "how often the node's status is posted although nothing has changed; what has is posted at once")
+	f.StringVar(&o.NodeName, "hostname-override", o.NodeName, "name of the node; default the host name")
+	f.BoolVar(&set.anonymous, "anonymous-auth", false, "must be false: nobody gets at the agent who does not show who they are")
+	f.BoolVar(&set.webhook, "authentication-token-webhook", true, "must be true: the API server says whose tokens are")
+	f.StringVar(&set.mode, "authorization-mode", "Webhook", "who says who may do what; there is nothing else")
+	f.Uint16Var(&set.readOnly, "read-only-port", 0, "must be 0: nothing is served without TLS")
+	addNodeAgentFlags(f, &o.Machine)
+	f.Lookup("root-dir").Usage = "directory of the volumes and other files of pods"
+}
+
+// kubeletConfig is the configuration file of node agents. What of it is a flag means the same.
+func kubeletConfig() *configKind {
+	flags := map[string]configField{
+		"evictionHard":       {flag: "eviction-hard", text: thresholds},
+		"registerWithTaints": {flag: "register-with-taints", text: taintTexts},
+	}
+	for path, flag := range map[string]string{
+		"address": "address", "port": "port", "staticPodPath": "pod-manifest-path", "tlsCertFile": "tls-cert-file", "tlsPrivateKeyFile": "tls-private-key-file",
+		"serverTLSBootstrap": "rotate-server-certificates", "rotateCertificates": "rotate-certificates", "authentication.x509.clientCAFile": "client-ca-file",
+		"healthzBindAddress": "healthz-bind-address", "clusterDomain": "cluster-domain", "clusterDNS": "cluster-dns", "resolvConf": "resolv-conf",
+		"maxPods": "max-pods", "evictionPressureTransitionPeriod": "eviction-pressure-transition-period",
+		"imageGCHighThresholdPercent": "image-gc-high-threshold", "imageGCLowThresholdPercent": "image-gc-low-threshold",
+		"imageMinimumGCAge": "minimum-image-ttl-duration", "imageMaximumGCAge": "image-maximum-gc-age", "maxParallelImagePulls": "max-parallel-image-pulls",
+		"kubeReserved": "kube-reserved", "systemReserved": "system-reserved", "allowedUnsafeSysctls": "allowed-unsafe-sysctls",
+		"containerLogMaxSize": "container-log-max-size", "containerLogMaxFiles": "container-log-max-files", "containerRuntimeEndpoint": "container-runtime-endpoint",
+		"podLogsDir": "pod-logs-dir",
+	} {
+		flags[path] = configField{flag: flag}
+	}
+	for path, flag := range map[string]string{
+		"healthzPort": "healthz-port", "readOnlyPort": "read-only-port", "enableSystemLogHandler": "enable-system-log-handler", "registerNode": "register-node",
+		"authentication.anonymous.enabled": "anonymous-auth", "authentication.webhook.enabled": "authentication-token-webhook",
+	} {
+		flags[path] = configField{flag: flag, zero: true}
+	}
+	flags["authorization.mode"] = configField{flag: "authorization-mode"}
+	const (
+		events = "everything is acted on when it happens, not every so often"
+		cached = "answers of the API server are remembered for as long as upstream does"
+		rates  = "calls are limited by number, not by rate"
+		cgroup = "the pods of a node have a cgroup of their own, made directly"
+		profil = "who may get profiles gets them from the API server's machine"
+	)
+	return &configKind{
+		apiVersion: "kubelet.config.k8s.io/v1beta1", kind: "KubeletConfiguration", flags: flags,
+		only: map[string][]string{
+			"cpuManagerPolicy": {"none"}, "memoryManagerPolicy": {"None"}, "topologyManagerPolicy": {"none"}, "contentType": {"application/vnd.kubernetes.protobuf", "application/json"},
+		},
+		idle: map[string]string{
+			"logging": loggedElsewhere, "featureGates": featureGates.why,
+			"syncFrequency": events, "fileCheckFrequency": events, "httpCheckFrequency": events, "nodeStatusUpdateFrequency": events, "nodeStatusReportFrequency": events,
+			"volumeStatsAggPeriod": events, "cpuManagerReconcilePeriod": events, "configMapAndSecretChangeDetectionStrategy": events,
+			"authentication.webhook.cacheTTL": cached, "authorization.webhook": cached,
+			"eventRecordQPS": rates, "eventBurst": rates, "kubeAPIQPS": rates, "kubeAPIBurst": rates, "registryPullQPS": rates, "registryBurst": rates,
+			"cgroupDriver": cgroup, "cgroupRoot": cgroup, "cgroupsPerQOS": cgroup, "kubeletCgroups": cgroup, "systemCgroups": cgroup, "enforceNodeAllocatable": cgroup,
+			"enableProfilingHandler": profil, "enableDebugFlagsHandler": profil, "enableContentionProfiling": profil,
+			"enableDebuggingHandlers": "logs, exec and the like are always served to who may use them", "enableServer": "the agent always serves",
+			"runtimeRequestTimeout": "calls of the container runtime have bounds of their own", "streamingConnectionIdleTimeout": "connections have bounds of their own",
+			"failSwapOn": "swap is left as it is", "memorySwap": "swap is left as it is", "hairpinMode": "the network's own configuration says so",
+			"makeIPTablesUtilChains": "there are no such chains", "iptablesDropBit": "there are no such chains", "iptablesMasqueradeBit": "there are no such chains",
+			"serializeImagePulls": "--max-parallel-image-pulls says how many images are pulled at a time", "oomScoreAdj": "the process keeps the score that it was started with",
+			"nodeLeaseDurationSeconds": "a lease is good for 40 s", "maxOpenFiles": "as many files may be open as the machine allows", "enableControllerAttachDetach": "volumes of nodes are attached by controllers alone",
+		},
+	}
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
+)
+
+// configKind is the configuration file of a part, as upstream has it: what its fields are
+// said by is the part's flags. A field that is neither of these is refused by its path, unless it
+// says nothing: upstream's tools write every field that there is.
+type configKind struct {
+	apiVersion, kind string
+
+	flags map[string]configField // by the path of the field
+	only  map[string][]string    // the values that a field may have, as there is nothing else
+	idle  map[string]string      // why nothing follows from a field, or from all below it
+}
+
+// configField is how a field is said by a flag.
+type configField struct {
+	flag string
+	zero bool // 0 and false mean something
+	text func(value any) (any, error)
+}
+
+// idleField is a field that is good and has no effect.
+type idleField struct{ field, why string }
+
+// apply gives the flags that are not on the command line what the file has for them.
+func (k *configKind) apply(f *pflag.FlagSet, data []byte) (idle []idleField, _ error) {
+	tree := map[string]any{}
+	if err := yaml.UnmarshalStrict(data, &tree); err != nil {
+		return nil, err
+	}
+	if tree["kind"] != k.kind || tree["apiVersion"] != k.apiVersion {
+		return nil, fmt.Errorf("want apiVersion: %s and kind: %s", k.apiVersion, k.kind)
+	}
+	delete(tree, "kind")
+	delete(tree, "apiVersion")
+	var errs []error
+	k.walk("", tree, func(path string, value any) {
+		field, ok := k.flags[path]
+		said := !saysNothing(value)
+		switch {
+		case ok && (said || field.zero && value != nil):
+			if err := field.set(f, value); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", path, err))
+			}
+		case ok || !said:
+		case k.only[path] != nil:
+			if !slices.Contains(k.only[path], fmt.Sprint(value)) {
+				errs = append(errs, fmt.Errorf("%s: %v: want %s, as there is nothing else here", path, value, strings.Join(k.only[path], " or ")))
+			}
+		default:
+			why := k.why(path)
+			if why == "" {
+				errs = append(errs, fmt.Errorf("%s: there is no such field here", path))
+				return
+			}
+			idle = append(idle, idleField{path, why})
+		}
+	})
+	return idle, errors.Join(errs...)
+}
+
+// walk visits the fields that hold values, in the order of their paths. One that is a flag is a
+// value as a whole.
+func (k *configKind) walk(above string, tree map[string]any, visit func(path string, value any)) {
+	for _, key := range slices.Sorted(maps.Keys(tree)) {
+		path := strings.TrimPrefix(above+"."+key, ".")
+		_, flag := k.flags[path]
+		if below, ok := tree[key].(map[string]any); ok && !flag {
+			k.walk(path, below, visit)
+			continue
+		}
+		visit(path, tree[key])
+	}
+}
+
+// why is why nothing follows from a field; empty: there is none.
+func (k *configKind) why(path string) string {
+	for path != "" {
+		if why, ok := k.idle[path]; ok {
+			return why
+		}
+		path = path[:max(strings.LastIndexByte(path, '.'), 0)]
+	}
+	return ""
+}
+
+// saysNothing reports values that mean the default.
+func saysNothing(value any) bool {
+	switch v := value.(type) {
+	case nil:
+		return true
+	case string:
+		return v == "" || v == "0s" || v == "0"
+	case bool:
+		return !v
+	case float64:
+		return v == 0
+	case []any:
+		return len(v) == 0
+	case map[string]any:
+		return len(v) == 0
+	}
+	return false
+}
+
+func (c configField) set(f *pflag.FlagSet, value any) (err error) {
+	flag := f.Lookup(c.flag)
+	if flag.Changed {
+		return nil
+	}
+	if c.text != nil {
+		if value, err = c.text(value); err != nil {
+			return err
+		}
+	}
+	return setFlag(f, flag, value)
+}
+
+// thresholds are those of evictions, as the flag takes them.
+func thresholds(value any) (any, error) {
+	signals, ok := value.(map[string]any)
+	if !ok {
+		return nil, errors.New("want a map of signals to values")
+	}
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(signals)) {
+		v, err := scalar(signals[name])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		parts = append(parts, name+"<"+v)
+	}
+	return strings.Join(parts, ","), nil
+}
+
+// taintTexts are taints as the flag takes them.
+func taintTexts(value any) (any, error) {
+	list, ok := value.([]any)
+	if !ok {
+		return nil, errors.New("want a list of taints")
+	}
+	var texts []any
+	for i, one := range list {
+		taint, ok := one.(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("[%d]: want a map of key, value and effect", i)
+		}
+		text := ""
+		for _, part := range []struct{ before, key string }{{"", "key"}, {"=", "value"}, {":", "effect"}} {
+			v, err := scalar(taint[part.key])
+			if err != nil {
+				return nil, fmt.Errorf("[%d].%s: %w", i, part.key, err)
+			}
+			if v != "" {
+				text += part.before + v
+			}
+		}
+		texts = append(texts, text)
+	}
+	return texts, nil
+}
+
+// loggedElsewhere is why upstream's settings of logs are idle.
+const loggedElsewhere = "--log-level and --log-format say how it is logged"

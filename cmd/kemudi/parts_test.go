@@ -1,0 +1,171 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// partFlags are the flags of a part after its command line.
+func partFlags(t *testing.T, args ...string) (*cobra.Command, *pflag.FlagSet) {
+	t.Helper()
+	c, rest, err := newRoot().Find(args)
+	if err == nil {
+		err = c.ParseFlags(rest)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, c.Flags()
+}
+
+const kubeletFile = `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+maxPods: 50
+clusterDNS: [10.96.0.10]
+authentication: {anonymous: {enabled: false}, webhook: {cacheTTL: 0s, enabled: true}, x509: {clientCAFile: /pki/ca.crt}}
+evictionHard: {memory.available: 100Mi, nodefs.available: 10%}
+kubeReserved: {cpu: 100m}
+registerWithTaints: [{key: a, value: b, effect: NoSchedule}, {key: c, effect: NoExecute}]
+healthzPort: 0
+rotateCertificates: true
+containerLogMaxFiles: 7
+cgroupDriver: systemd
+logging: {verbosity: 2}
+featureGates: {Some: true}
+syncFrequency: 0s
+shutdownGracePeriod: 0s
+topologyManagerPolicy: ""
+memorySwap: {}
+`
+
+func TestPartTakesItsConfigurationFile(t *testing.T) {
+	_, f := partFlags(t, "kubelet", "--container-log-max-files=3")
+	idle, err := kubeletConfig().apply(f, []byte(kubeletFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for flag, want := range map[string]string{
+		"max-pods": "50", "cluster-dns": "10.96.0.10", "client-ca-file": "/pki/ca.crt", "healthz-port": "0", "rotate-certificates": "true", "kube-reserved": "cpu=100m",
+		"register-with-taints": "a=b:NoSchedule,c:NoExecute", "eviction-hard": "memory.available<100Mi,nodefs.available<10%",
+		"container-log-max-files": "3", // the command line goes before the file
+		"cluster-domain":          "",
+	} {
+		if got := f.Lookup(flag).Value.String(); got != want {
+			t.Errorf("--%s: got %q, want %q", flag, got, want)
+		}
+	}
+	var fields []string
+	for _, i := range idle {
+		fields = append(fields, i.field)
+	}
+	if got, want := strings.Join(fields, " "), "cgroupDriver featureGates.Some logging.verbosity"; got != want {
+		t.Errorf("without effect: got %s, want %s", got, want)
+	}
+}
+
+func TestFieldsThatAreNotThereAreRefusedByTheirPaths(t *testing.T) {
+	kubelet, proxy := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n", "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
+	for _, c := range []struct{ part, file, want string }{
+		{"kubelet", "kind: KubeProxyConfiguration", "want apiVersion: kubelet.config.k8s.io/v1beta1 and kind: KubeletConfiguration"},
+		{"kubelet", kubelet + "authentication: {x509: {clientCA: a}}", "authentication.x509.clientCA: there is no such field here"},
+		{"kubelet", kubelet + "shutdownGracePeriod: 30s", "shutdownGracePeriod: there is no such field here"},
+		{"kubelet", kubelet + "cpuManagerPolicy: static", "cpuManagerPolicy: static: want none, as there is nothing else here"},
+		{"kubelet", kubelet + "maxPods: many", "maxPods: "},
+		{"kubelet", kubelet + "evictionHard: 7", "evictionHard: want a map of signals to values"},
+		{"kubelet", kubelet + "registerWithTaints: [a]", "registerWithTaints: [0]: want a map of key, value and effect"},
+		{"kubelet", kubelet + "maxPods: 1\nmaxPods: 2", "already set"},
+		{"kube-proxy", proxy + "detectLocalMode: BridgeInterface", "detectLocalMode: BridgeInterface: want ClusterCIDR, as there is nothing else here"},
+		{"kube-proxy", proxy + "modus: nftables", "modus: there is no such field here"},
+	} {
+		_, f := partFlags(t, c.part)
+		kind := kubeletConfig()
+		if c.part == "kube-proxy" {
+			kind = proxyConfig()
+		}
+		if _, err := kind.apply(f, []byte(c.file)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s with %s: got %v, want %s", c.part, c.file, err, c.want)
+		}
+	}
+}
+
+func TestProxyTakesItsConfigurationFile(t *testing.T) {
+	_, f := partFlags(t, "kube-proxy")
+	_, err := proxyConfig().apply(f, []byte(`apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+bindAddress: 0.0.0.0
+clientConnection: {acceptContentTypes: "", burst: 0, kubeconfig: /conf, qps: 0}
+clusterCIDR: 10.244.0.0/16
+conntrack: {maxPerCore: null, min: null}
+healthzBindAddress: "127.0.0.1"
+metricsBindAddress: ":9999"
+mode: ""
+nodePortAddresses: null
+winkernel: {enableDSR: false, networkName: "", sourceVip: ""}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for flag, want := range map[string]string{
+		"kubeconfig": "/conf", "cluster-cidr": "10.244.0.0/16", "healthz-bind-address": "127.0.0.1:10256", "metrics-bind-address": "127.0.0.1:9999",
+	} {
+		if got := f.Lookup(flag).Value.String(); got != want {
+			t.Errorf("--%s: got %q, want %q", flag, got, want)
+		}
+	}
+}
+
+func TestProgramIsThePartThatItIsCalled(t *testing.T) {
+	t.Parallel()
+	for _, name := range partNames() {
+		for _, c := range []call{{name: "/usr/local/bin/" + name}, {}} {
+			args := []string{"--help"}
+			if c.name == "" {
+				args = []string{name, "--help"}
+			}
+			r := c.run(t, args...)
+			if r.code != 0 || !strings.Contains(r.stdout, "kemudi "+name+" [flags]") {
+				t.Errorf("%s %v: got %+v", c.name, args, r)
+			}
+		}
+	}
+}
+
+func TestPartsRefuseWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(file, []byte("apiVersion: v1\nkind: Config\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ args, want string }{
+		{"kube-apiserver", "--etcd-servers: want the addresses"},
+		{"kube-apiserver --etcd-servers https://127.0.0.1:1", "--service-account-signing-key-file: want the key"},
+		{"kube-apiserver --etcd-servers a --service-account-signing-key-file a --authorization-mode AlwaysAllow", "--authorization-mode AlwaysAllow: want Node,RBAC"},
+		{"kube-apiserver --egress-selector-config-file a", "unknown flag: --egress-selector-config-file"},
+		{"kube-apiserver --kubeconfig a", "unknown flag: --kubeconfig"},
+		{"kube-controller-manager --kubeconfig " + file + " --cluster-signing-cert-file a", "--cluster-signing-cert-file and --cluster-signing-key-file go together"},
+		{"kube-controller-manager --kubeconfig /nothing", "find the API (--kubeconfig)"},
+		{"kube-controller-manager --allocate-node-cidrs", "--cluster-cidr, which is missing"},
+		{"kube-controller-manager --controllers nothing", "--controllers: 'nothing' is not in the list"},
+		{"kube-scheduler --config /nothing", "--config: open /nothing"},
+		{"kube-scheduler --leader-elect-resource-name a,b", "want one name"},
+		{"kube-scheduler --policy-config-file a", "unknown flag: --policy-config-file"},
+		{"kubelet", "--kubeconfig: want the file"},
+		{"kubelet --kubeconfig a --anonymous-auth", "--anonymous-auth: nobody gets at the node agent"},
+		{"kubelet --kubeconfig a --read-only-port 10255", "--read-only-port 10255: nothing is served without TLS"},
+		{"kubelet --kubeconfig a --cloud-provider gce", "--cloud-provider gce: want external"},
+		{"kube-proxy --proxy-mode kernelspace", "--proxy-mode kernelspace: want nftables, iptables, ipvs, userspace"},
+		{"kube-proxy --config " + file, "want apiVersion: kubeproxy.config.k8s.io/v1alpha1"},
+		{"kube-proxy --kubeconfig /nothing", "find the API (--kubeconfig)"},
+	} {
+		words := strings.Fields(c.args)
+		r := call{name: words[0]}.run(t, words[1:]...)
+		if r.code == 0 || !strings.Contains(r.stderr, c.want) {
+			t.Errorf("%s: got %+v, want %s", c.args, r, c.want)
+		}
+	}
+}

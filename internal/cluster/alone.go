@@ -1,0 +1,83 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/kemudi/kemudi/internal/auth/pki"
+)
+
+// Alone says what an API server that is a process of its own has from others, each field by
+// its flag. Its store is an etcd of others, too.
+type Alone struct {
+	Keys            pki.Given
+	Issuer          string   // --service-account-issuer; default as a server's
+	BootstrapTokens bool     // --enable-bootstrap-token-auth
+	NoAnonymous     bool     // --anonymous-auth=false
+	Modes           []string // --authorization-mode: Node and RBAC
+}
+
+// APIServerOptions configure an API server that is a process of its own.
+type APIServerOptions struct {
+	Options
+	Alone Alone
+}
+
+// APIServerDefaults are the options of an API server alone that is given none.
+func APIServerDefaults() APIServerOptions {
+	o := APIServerOptions{Options: Defaults(), Alone: Alone{Modes: []string{"Node", "RBAC"}}}
+	o.NoNode = true
+	o.Kubelets.Unverified = true // unless their authority is named, as upstream does
+	// It gives pods no addresses; these are nobody's.
+	o.Network.ClusterCIDRs = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/64")}
+	return o
+}
+
+// RunAPIServer runs the API server alone until ctx ends or a part of it fails.
+func RunAPIServer(ctx context.Context, o APIServerOptions) error {
+	if err := o.Alone.check(&o.Options); err != nil {
+		return err
+	}
+	asked := o.addresses()
+	o.alone = &o.Alone
+	whole, err := o.withDefaults()
+	if err != nil {
+		return err
+	}
+	if err := settleProcess(); err != nil {
+		return err
+	}
+	sg := newStages(ctx)
+	if err := newServer(whole, asked).start(sg); err != nil {
+		return sg.fail(err)
+	}
+	return sg.wait()
+}
+
+// check says what is wrong with the options.
+func (a *Alone) check(o *Options) error {
+	if len(o.Etcd.Servers) == 0 {
+		return errors.New("--etcd-servers: want the addresses of the etcd that keeps the cluster's state: https://127.0.0.1:2379,...")
+	}
+	if o.Identity.SigningKey == "" {
+		return errors.New("--service-account-signing-key-file: want the key that tokens of service accounts are signed by")
+	}
+	if modes := slices.Sorted(slices.Values(a.Modes)); !slices.Equal(modes, []string{"Node", "RBAC"}) {
+		return fmt.Errorf("--authorization-mode %s: want Node,RBAC, which is all that there is", strings.Join(a.Modes, ","))
+	}
+	return nil
+}
+
+// issuer is who issues tokens of service accounts.
+func (o *Options) issuer() string {
+	url := "https://kubernetes.default.svc." + o.Network.ClusterDomain
+	if o.alone != nil {
+		return cmp.Or(o.alone.Issuer, url)
+	}
+	return url
+}

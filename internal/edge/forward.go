@@ -1,0 +1,355 @@
+package edge
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kemudi/kemudi/internal/edge/route"
+)
+
+// What an endpoint may take its time for, unless the site says otherwise.
+const (
+	connectTimeout = 5 * time.Second
+	readTimeout    = 60 * time.Second
+	defaultTries   = 3
+	idleUpstream   = 60 * time.Second
+	idlePerAddress = 64 // connections that are kept
+)
+
+// forward has a transport for each protocol. Connections are kept by address.
+type forward struct {
+	transports map[route.Protocol]*http.Transport
+	buffers    *buffers
+}
+
+func newForward() forward {
+	f := forward{transports: map[route.Protocol]*http.Transport{}, buffers: &buffers{}}
+	for _, p := range []route.Protocol{route.HTTP, route.HTTPS, route.GRPC, route.GRPCS} {
+		t := &http.Transport{
+			DialContext: dial, DisableCompression: true, MaxIdleConnsPerHost: idlePerAddress, IdleConnTimeout: idleUpstream,
+			TLSHandshakeTimeout: 2 * connectTimeout, MaxResponseHeaderBytes: 256 << 10, Protocols: &http.Protocols{},
+		}
+		switch p {
+		case route.HTTP, route.HTTPS:
+			t.Protocols.SetHTTP1(true)
+		case route.GRPC:
+			t.Protocols.SetUnencryptedHTTP2(true)
+		case route.GRPCS:
+			t.Protocols.SetHTTP2(true)
+		}
+		if p == route.HTTPS || p == route.GRPCS {
+			t.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // the addresses of pods are in no certificate
+		}
+		f.transports[p] = t
+	}
+	return f
+}
+
+func (f *forward) close() {
+	for _, t := range f.transports {
+		t.CloseIdleConnections()
+	}
+}
+
+// dialTimeout is the key of a site's own time-out in a context.
+type dialTimeout struct{}
+
+func dial(ctx context.Context, network, address string) (net.Conn, error) {
+	limit, ok := ctx.Value(dialTimeout{}).(time.Duration)
+	if !ok {
+		limit = connectTimeout
+	}
+	return (&net.Dialer{Timeout: limit}).DialContext(ctx, network, address)
+}
+
+// buffers lends memory for bodies on their way.
+type buffers struct{ pool sync.Pool }
+
+const bufferSize = 32 << 10
+
+func (b *buffers) Get() []byte {
+	if p, ok := b.pool.Get().(*[]byte); ok {
+		return *p
+	}
+	return make([]byte, bufferSize)
+}
+
+func (b *buffers) Put(p []byte) { b.pool.Put(&p) }
+
+// forward sends a request to an endpoint and its answer back.
+func (x *exchange) forward(a *answer, r *http.Request) {
+	if r.Body != nil && r.Body != http.NoBody {
+		r.Body = &upload{body: body{from: r.Body, a: a}, Closer: r.Body}
+	}
+	if c := x.o.Connect; c > 0 {
+		r = r.WithContext(context.WithValue(r.Context(), dialTimeout{}, time.Duration(c)*time.Millisecond))
+	}
+	p := httputil.ReverseProxy{
+		Rewrite: x.rewrite, Transport: x, ModifyResponse: x.answered, BufferPool: x.e.forward.buffers,
+		ErrorLog: slog.NewLogLogger(x.e.o.Log.Handler(), slog.LevelDebug),
+		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) {
+			x.failed(a, r, err)
+		},
+	}
+	p.ServeHTTP(a, r)
+}
+
+// upload is a body that is not closed by an attempt which has sent nothing of it.
+type upload struct {
+	body
+	io.Closer
+}
+
+func (u *upload) Close() error {
+	if !u.read {
+		return nil // the server closes it when the request is over
+	}
+	return u.Closer.Close()
+}
+
+// rewrite makes what is sent of what has come (E3, E4).
+func (x *exchange) rewrite(p *httputil.ProxyRequest) {
+	out := p.Out
+	out.URL.Scheme = "http"
+	if x.o.Protocol == route.HTTPS || x.o.Protocol == route.GRPCS {
+		out.URL.Scheme = "https"
+	}
+	out.URL.RawQuery = p.In.URL.RawQuery // as it came, though it may be no query that Go can read
+	out.Host = p.In.Host
+	if x.o.Host != "" {
+		out.Host = x.o.Host
+	}
+	if x.o.Rewrite != "" {
+		x.rewritePath(out.URL)
+	}
+	for name := range out.Header {
+		// Programs behind gateways of old read X_Real_IP as X-Real-IP.
+		if strings.IndexByte(name, '_') >= 0 {
+			delete(out.Header, name)
+		}
+	}
+	h := out.Header
+	client := x.client.String()
+	scheme, port := "http", x.e.ports.wanted().HTTP
+	if p.In.TLS != nil {
+		scheme, port = "https", x.e.ports.wanted().HTTPS
+	}
+	h["X-Forwarded-For"] = []string{client}
+	h["X-Real-Ip"] = []string{client}
+	h["X-Forwarded-Host"] = []string{p.In.Host}
+	h["X-Forwarded-Proto"] = []string{scheme}
+	h["X-Forwarded-Scheme"] = []string{scheme}
+	h["X-Scheme"] = []string{scheme}
+	h["X-Forwarded-Port"] = []string{strconv.Itoa(int(port))}
+	if len(h["X-Request-Id"]) != 1 || !plausibleID(h["X-Request-Id"][0]) {
+		h["X-Request-Id"] = []string{newID()}
+	}
+	for _, name := range ownHeaders {
+		delete(h, name)
+	}
+	if x.o.Prefix != "" {
+		h["X-Forwarded-Prefix"] = []string{x.o.Prefix}
+	}
+	if _, said := h["User-Agent"]; !said {
+		h["User-Agent"] = nil // nothing is said in the client's place
+	}
+}
+
+// ownHeaders are those that programs believe when they come from a proxy, and that no client is
+// to say.
+var ownHeaders = []string{
+	"X-Forwarded-Prefix", "X-Forwarded-Server", "X-Forwarded-Uri", "X-Forwarded-Ssl", "X-Forwarded-User", "X-Original-Url", "X-Original-Host", "X-Original-Method",
+	"X-Original-Forwarded-For", "X-Rewrite-Url", "X-Client-Ip", "X-Cluster-Client-Ip", "True-Client-Ip", "Front-End-Https", "X-Auth-Request-Redirect", "Proxy",
+}
+
+// rewritePath puts what the rule's expression has found into the path that is asked for.
+func (x *exchange) rewritePath(u *url.URL) {
+	to, query, asks := strings.Cut(x.o.Rewrite, "?")
+	if re := x.target.Pattern; re != nil {
+		if m := re.FindStringSubmatchIndex(x.path); m != nil {
+			expand := func(text string) string { return string(re.ExpandString(nil, groups.Replace(text), x.path, m)) }
+			to, query = expand(to), expand(query)
+		}
+	}
+	if !strings.HasPrefix(to, "/") {
+		to = "/" + to
+	}
+	u.Path, u.RawPath = to, ""
+	if asks {
+		if u.RawQuery != "" {
+			query += "&" + u.RawQuery
+		}
+		u.RawQuery = query
+	}
+}
+
+// groups makes $1a, which is a group and a letter, what it is to package regexp.
+var groups = strings.NewReplacer("$1", "${1}", "$2", "${2}", "$3", "${3}", "$4", "${4}", "$5", "${5}", "$6", "${6}", "$7", "${7}", "$8", "${8}", "$9", "${9}", "$", "$$")
+
+func newID() string {
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // it never fails
+	return hex.EncodeToString(id[:])
+}
+
+// plausibleID says that a client's own number of a request may stand in logs.
+func plausibleID(id string) bool {
+	const longest = 128
+	if id == "" || len(id) > longest {
+		return false
+	}
+	for i := range len(id) {
+		if c := id[i]; c <= ' ' || c >= 0x7f || c == '"' {
+			return false
+		}
+	}
+	return true
+}
+
+var (
+	errSilent = errors.New("the endpoint has not answered in time")
+	errNobody = errors.New("no endpoint is left to try")
+)
+
+// RoundTrip sends a request to one endpoint, and to another one as long as nothing of it has
+// been sent (E2).
+func (x *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
+	limit := readTimeout
+	if x.o.Read > 0 {
+		limit = time.Duration(x.o.Read) * time.Millisecond
+	}
+	tries := defaultTries
+	if x.o.Tries > 0 {
+		tries = x.o.Tries
+	}
+	var tried []*endpoint
+	last := errNobody
+	for range tries {
+		now := time.Since(x.e.began)
+		one := x.pool.pick(now, x.wanted, tried)
+		if one == nil {
+			break
+		}
+		res, err := x.attempt(r, one, limit)
+		if err == nil {
+			one.reached()
+			x.took = one
+			return res, nil
+		}
+		last = err
+		if !unsent(err) || r.Context().Err() != nil {
+			break
+		}
+		if u, ok := r.Body.(*upload); ok && u.read {
+			break
+		}
+		one.missed(now)
+		tried = append(tried, one)
+		x.e.metrics.again.Inc()
+	}
+	return nil, last
+}
+
+// unsent says that an attempt has not got as far as a connection.
+func unsent(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+// attempt sends a request to one endpoint. Neither the beginning of the answer nor any
+// further part of it may take longer than limit.
+func (x *exchange) attempt(r *http.Request, one *endpoint, limit time.Duration) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	out := r.WithContext(ctx)
+	to := *r.URL
+	to.Host = one.address
+	out.URL = &to
+	timer := time.AfterFunc(limit, func() { cancel(errSilent) })
+	res, err := x.e.forward.transports[x.o.Protocol].RoundTrip(out)
+	if err != nil {
+		timer.Stop()
+		if errors.Is(context.Cause(ctx), errSilent) {
+			err = errSilent
+		}
+		cancel(err)
+		return nil, err
+	}
+	if res.StatusCode == http.StatusSwitchingProtocols {
+		timer.Stop() // who has another protocol has its own ideas of silence
+		return res, nil
+	}
+	res.Body = &download{ReadCloser: res.Body, timer: timer, limit: limit, cancel: cancel, last: time.Now()}
+	return res, nil
+}
+
+// download is what an endpoint answers. One that falls silent is not waited for.
+type download struct {
+	io.ReadCloser
+	timer  *time.Timer
+	limit  time.Duration
+	last   time.Time // when the timer was set
+	cancel context.CancelCauseFunc
+}
+
+func (d *download) Read(p []byte) (int, error) {
+	if now := time.Now(); now.Sub(d.last) > d.limit/16 {
+		d.last = now
+		d.timer.Reset(d.limit)
+	}
+	return d.ReadCloser.Read(p)
+}
+
+func (d *download) Close() error {
+	d.timer.Stop()
+	err := d.ReadCloser.Close()
+	d.cancel(context.Canceled)
+	return err
+}
+
+// answered notes what goes back to the client.
+func (x *exchange) answered(res *http.Response) error {
+	if res.StatusCode == http.StatusSwitchingProtocols {
+		x.a.status, x.a.hijacked = res.StatusCode, true
+	}
+	x.remember(res.Header)
+	if x.o.CORS != nil && x.origin != "" {
+		allow(res.Header, x.o.CORS, x.origin)
+	}
+	return nil
+}
+
+// closedRequest is what is counted where a client has gone before there was an answer.
+const closedRequest = 499
+
+// failed answers for an endpoint that has not.
+func (x *exchange) failed(a *answer, r *http.Request, err error) {
+	var large *http.MaxBytesError
+	var silent net.Error
+	switch {
+	case errors.As(err, &large):
+		x.e.refuse(a, "body", http.StatusRequestEntityTooLarge)
+	case r.Context().Err() != nil:
+		a.status = closedRequest
+	case errors.Is(err, os.ErrDeadlineExceeded) && !unsent(err):
+		x.e.refuse(a, "slow", http.StatusRequestTimeout)
+	case errors.Is(err, errSilent), errors.As(err, &silent) && silent.Timeout():
+		x.e.answer(a, http.StatusGatewayTimeout, "the service has not answered in time")
+	default:
+		x.e.o.Log.Debug("service cannot be reached", "ingress", x.target.Site.Key, "upstream", x.target.Upstream, "err", err)
+		x.e.answer(a, http.StatusBadGateway, "the service cannot be reached")
+	}
+}

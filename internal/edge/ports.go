@@ -1,0 +1,228 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/kemudi/kemudi/internal/task"
+)
+
+// What a client may take its time for (E5).
+const (
+	headerTimeout = 30 * time.Second
+	idleTimeout   = 75 * time.Second
+	maxHeader     = 64 << 10 // bytes
+)
+
+// ports are those that the edge listens on.
+type ports struct {
+	e      *Edge
+	change chan struct{} // holds a token: what is wanted has changed
+	mu     struct {
+		sync.Mutex
+		wanted Ports
+		states map[string]PortState
+	}
+}
+
+func newPorts(e *Edge) *ports {
+	p := &ports{e: e, change: make(chan struct{}, 1)}
+	p.mu.states = map[string]PortState{}
+	return p
+}
+
+// want sets the ports to serve.
+func (p *ports) want(w Ports) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.wanted != w {
+		p.mu.wanted = w
+		select {
+		case p.change <- struct{}{}:
+		default: // there is a token already
+		}
+	}
+}
+
+// tell tells who has come now how the ports are.
+func (p *ports) tell(c *Control) {
+	p.mu.Lock()
+	var list []PortState
+	for _, s := range p.mu.states {
+		list = append(list, s)
+	}
+	p.mu.Unlock()
+	for _, s := range list {
+		_ = c.Send(Report{Port: &s}) // whose end has gone is told again when he comes back
+	}
+}
+
+// note keeps how a port is and tells of it.
+func (p *ports) note(s PortState) {
+	p.mu.Lock()
+	same := p.mu.states[s.Name] == s
+	p.mu.states[s.Name] = s
+	p.mu.Unlock()
+	if c := p.e.feeder.Load(); c != nil && !same {
+		_ = c.Send(Report{Port: &s}) // as above
+	}
+}
+
+func (p *ports) wanted() Ports {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.wanted
+}
+
+// run serves the ports that are wanted.
+func (p *ports) run(ctx context.Context) error {
+	g := task.NewGroup(ctx)
+	running := map[string]func(error){}
+	var now Ports
+	for {
+		select {
+		case <-ctx.Done():
+			return g.Wait()
+		case <-p.change:
+		}
+		next := p.wanted()
+		for _, port := range []struct {
+			name     string
+			old, now uint16
+			serve    func(context.Context, net.Listener) error
+		}{
+			{"http", now.HTTP, next.HTTP, p.plain}, {"https", now.HTTPS, next.HTTPS, p.secure}, {"status", now.Status, next.Status, p.status},
+		} {
+			if port.old == port.now {
+				continue
+			}
+			if end := running[port.name]; end != nil {
+				end(errors.New("another port is wanted"))
+			}
+			if port.now == 0 {
+				continue
+			}
+			one, cancel := context.WithCancelCause(g.Context())
+			running[port.name] = cancel
+			g.Go(port.name+" port", func(context.Context) error {
+				defer cancel(nil)
+				return p.keep(one, port.name, port.now, port.serve)
+			})
+		}
+		now = next
+	}
+}
+
+// keep serves a port, as soon as it is free.
+func (p *ports) keep(ctx context.Context, name string, port uint16, serve func(context.Context, net.Listener) error) error {
+	address := net.JoinHostPort("", strconv.Itoa(int(port)))
+	if name == "status" {
+		address = net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port)))
+	}
+	// Nobody tells when a port becomes free.
+	wait := task.Backoff{Initial: 100 * time.Millisecond, Max: 5 * time.Second, Jitter: 0.2}
+	for {
+		l, err := p.e.o.Listen(ctx, "tcp", address)
+		if err == nil {
+			p.note(PortState{Name: name, Port: port})
+			return serve(ctx, l)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		p.note(PortState{Name: name, Port: port, Error: err.Error(), Taken: errors.Is(err, syscall.EADDRINUSE)})
+		if err := task.Sleep(ctx, wait.Next()); err != nil {
+			return nil
+		}
+	}
+}
+
+func (p *ports) plain(ctx context.Context, l net.Listener) error {
+	return p.serve(ctx, p.server(), l)
+}
+
+func (p *ports) secure(ctx context.Context, l net.Listener) error {
+	s := p.server()
+	s.TLSConfig = p.e.tlsConfig()
+	return p.serve(ctx, s, l)
+}
+
+// server is an HTTP server for clients.
+func (p *ports) server() *http.Server {
+	s := &http.Server{
+		Handler: p.e, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		ErrorLog: slog.NewLogLogger(p.e.o.Log.Handler(), slog.LevelDebug), Protocols: &http.Protocols{},
+		ConnState: func(_ net.Conn, s http.ConnState) {
+			switch s {
+			case http.StateNew:
+				p.e.metrics.connections.Inc()
+			case http.StateClosed, http.StateHijacked:
+				p.e.metrics.connections.Dec()
+			}
+		},
+	}
+	s.Protocols.SetHTTP1(true)
+	s.Protocols.SetHTTP2(true)
+	s.Protocols.SetUnencryptedHTTP2(true)
+	return s
+}
+
+// serve serves until ctx ends, and then until what is under way is done.
+func (p *ports) serve(ctx context.Context, s *http.Server, l net.Listener) error {
+	g := task.NewGroup(ctx)
+	g.Go("serve", func(ctx context.Context) error {
+		serve := s.Serve
+		if s.TLSConfig != nil {
+			serve = func(l net.Listener) error { return s.ServeTLS(l, "", "") }
+		}
+		if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	g.Go("drain", func(ctx context.Context) error {
+		<-ctx.Done()
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+		defer cancel()
+		if s.Shutdown(bounded) != nil {
+			return s.Close()
+		}
+		return nil
+	})
+	return g.Wait()
+}
+
+// status serves metrics and health to this machine.
+func (p *ports) status(ctx context.Context, l net.Listener) error {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(p.e.registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		for _, s := range p.failing() {
+			http.Error(w, "port "+strconv.Itoa(int(s.Port))+": "+s.Error, http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = w.Write([]byte("ok"))
+	})
+	return p.serve(ctx, &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout}, l)
+}
+
+// failing are the ports that are not served.
+func (p *ports) failing() (list []PortState) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.mu.states {
+		if s.Error != "" {
+			list = append(list, s)
+		}
+	}
+	return list
+}

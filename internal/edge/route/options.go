@@ -1,0 +1,91 @@
+package route
+
+import (
+	"net/netip"
+	"reflect"
+)
+
+// Protocol is what is spoken with an upstream.
+type Protocol string
+
+// The protocols. The zero value is plain HTTP.
+const (
+	HTTP  Protocol = ""
+	HTTPS Protocol = "https" // whose certificate is not verified
+	GRPC  Protocol = "grpc"  // HTTP/2 without TLS
+	GRPCS Protocol = "grpcs"
+)
+
+// Options say how a site wants its requests treated. All times are in milliseconds; zero
+// is the default of the edge.
+type Options struct {
+	Protocol Protocol `json:"protocol,omitempty"`
+	// Host is sent to the upstream in the place of the one that was asked for.
+	Host string `json:"host,omitempty"`
+	// Rewrite is the path that the upstream is asked for: $1 to $9 are the groups of the rule's
+	// expression.
+	Rewrite string `json:"rewrite,omitempty"`
+	// Prefix is sent as X-Forwarded-Prefix.
+	Prefix string `json:"prefix,omitempty"`
+
+	// Redirect sends all requests elsewhere.
+	Redirect *Redirect `json:"redirect,omitempty"`
+	// Root is where requests for / are sent.
+	Root string `json:"root,omitempty"`
+	// PlainToo serves without TLS, though there is a certificate; Secure redirects to HTTPS though
+	// there is none.
+	PlainToo bool `json:"plainToo,omitempty"`
+	Secure   bool `json:"secure,omitempty"`
+
+	MaxBody int64 `json:"maxBody,omitempty"` // bytes; negative: any
+	Connect int64 `json:"connect,omitempty"` // until there is a connection
+	Read    int64 `json:"read,omitempty"`    // between two reads from the upstream
+	Tries   int   `json:"tries,omitempty"`   // endpoints that are tried
+
+	Allow []netip.Prefix `json:"allow,omitempty"` // none: everybody
+	Deny  []netip.Prefix `json:"deny,omitempty"`
+
+	Affinity *Affinity `json:"affinity,omitempty"`
+	Canary   *Canary   `json:"canary,omitempty"`
+	CORS     *CORS     `json:"cors,omitempty"`
+}
+
+// Zero says that options say nothing.
+func Zero(o *Options) bool { return reflect.ValueOf(*o).IsZero() }
+
+// Redirect is an answer that names another address.
+type Redirect struct {
+	To   string `json:"to"`
+	Code int    `json:"code"`
+}
+
+// Affinity has a client come back to the same endpoint by a cookie.
+type Affinity struct {
+	Cookie   string `json:"cookie"`
+	Path     string `json:"path,omitempty"`
+	Domain   string `json:"domain,omitempty"`
+	SameSite string `json:"sameSite,omitempty"`
+	MaxAge   int    `json:"maxAge,omitempty"` // in seconds; 0: as long as the browser runs
+	Secure   bool   `json:"secure,omitempty"`
+}
+
+// Canary says which requests a site takes from another one, in this order: by a header, by a
+// cookie, by chance.
+type Canary struct {
+	Header  string `json:"header,omitempty"`
+	Value   string `json:"value,omitempty"`   // of the header; empty: always and never
+	Pattern string `json:"pattern,omitempty"` // likewise, an expression
+	Cookie  string `json:"cookie,omitempty"`
+	Weight  int    `json:"weight,omitempty"` // of Total
+	Total   int    `json:"total,omitempty"`  // 0: 100
+}
+
+// CORS answers browsers that ask whether pages of other origins may use the site.
+type CORS struct {
+	Origins     []string `json:"origins,omitempty"`
+	Methods     string   `json:"methods,omitempty"`
+	Headers     string   `json:"headers,omitempty"`
+	Expose      string   `json:"expose,omitempty"`
+	Credentials bool     `json:"credentials,omitempty"`
+	MaxAge      int      `json:"maxAge,omitempty"` // in seconds
+}

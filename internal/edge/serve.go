@@ -1,0 +1,242 @@
+package edge
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kemudi/kemudi/internal/edge/route"
+)
+
+// ServeHTTP takes one request to an endpoint, or answers it: what cannot be read in one way
+// only is refused, then the rule is found, then what its site says is obeyed, then it is forwarded.
+func (e *Edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a := &answer{ResponseWriter: w, control: http.NewResponseController(w), began: time.Now()}
+	a.patience()
+	defer func() { e.finish(a) }()
+	s := e.state.Load()
+	host, ok := route.Canonical(r.Host)
+	path, clean := route.Clean(r.URL.Path)
+	switch {
+	case r.Method == http.MethodConnect:
+		e.refuse(a, "connect", http.StatusMethodNotAllowed)
+		return
+	case !ok:
+		e.refuse(a, "host", http.StatusBadRequest)
+		return
+	case !clean: // E4
+		e.refuse(a, "path", http.StatusBadRequest)
+		return
+	}
+	x := &exchange{e: e, a: a, s: s, host: host, path: path, client: clientOf(r.RemoteAddr)}
+	x.target = x.divert(s.table.Find(host, path), r)
+	if x.target == nil {
+		e.answer(a, http.StatusNotFound, "default backend - 404")
+		return
+	}
+	x.o = x.target.Site.Options
+	if x.o == nil {
+		x.o = &noOptions
+	}
+	if x.redirected(a, r) || !x.admitted(a, r) || x.preflight(a, r) {
+		return
+	}
+	x.recall(r)
+	x.origin = r.Header.Get("Origin")
+	x.pool = s.pools[x.target.Upstream]
+	if x.pool == nil || len(x.pool.endpoints) == 0 {
+		e.answer(a, http.StatusServiceUnavailable, "no endpoint of the service is ready")
+		return
+	}
+	x.forward(a, r)
+}
+
+var noOptions route.Options
+
+// exchange is one request on its way.
+type exchange struct {
+	e      *Edge
+	a      *answer
+	s      *state
+	target *route.Target
+	o      *route.Options
+	pool   *pool
+	host   string // that was asked for, canonical
+	path   string // clean
+	client netip.Addr
+
+	took   *endpoint // that has answered
+	wanted string    // token of the endpoint that the client's cookie names
+	origin string    // of the page that asks; empty: none
+}
+
+func clientOf(remote string) netip.Addr {
+	at, _ := netip.ParseAddrPort(remote)
+	return at.Addr().Unmap()
+}
+
+// redirected sends a client elsewhere, if the site wants that.
+func (x *exchange) redirected(a *answer, r *http.Request) bool {
+	switch o := x.o; {
+	case r.TLS == nil && (o.Secure || x.target.Secure && !o.PlainToo):
+		host := x.host
+		if strings.Contains(host, ":") {
+			host = "[" + host + "]"
+		}
+		if port := x.e.ports.wanted().HTTPS; port != 0 && port != 443 {
+			host += ":" + strconv.Itoa(int(port))
+		}
+		x.redirect(a, "https://"+host+r.URL.RequestURI(), http.StatusPermanentRedirect)
+	case o.Redirect != nil:
+		x.redirect(a, o.Redirect.To, o.Redirect.Code)
+	case o.Root != "" && x.path == "/":
+		x.redirect(a, o.Root, http.StatusFound)
+	default:
+		return false
+	}
+	return true
+}
+
+func (x *exchange) redirect(a *answer, to string, code int) {
+	a.Header().Set("Location", to)
+	x.e.answer(a, code, http.StatusText(code))
+}
+
+// admitted says whether a site takes the request; if not, it has been answered.
+func (x *exchange) admitted(a *answer, r *http.Request) bool {
+	o := x.o
+	if len(o.Deny) > 0 && within(o.Deny, x.client) || len(o.Allow) > 0 && !within(o.Allow, x.client) {
+		x.e.refuse(a, "address", http.StatusForbidden)
+		return false
+	}
+	if o.MaxBody > 0 {
+		if r.ContentLength > o.MaxBody {
+			x.e.refuse(a, "body", http.StatusRequestEntityTooLarge)
+			return false
+		}
+		r.Body = http.MaxBytesReader(a, r.Body, o.MaxBody)
+	}
+	return true
+}
+
+func within(list []netip.Prefix, a netip.Addr) bool {
+	for _, p := range list {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// refuse answers a request that no site is asked about, and counts it.
+func (e *Edge) refuse(a *answer, reason string, code int) {
+	e.metrics.refused.WithLabelValues(reason).Inc()
+	e.answer(a, code, http.StatusText(code))
+}
+
+// answer answers with a few words.
+func (e *Edge) answer(a *answer, code int, text string) {
+	h := a.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Length", strconv.Itoa(len(text)+1))
+	a.WriteHeader(code)
+	_, _ = a.Write([]byte(text + "\n"))
+}
+
+// finish counts an answer.
+func (e *Edge) finish(a *answer) {
+	class := a.status / 100
+	if class >= len(e.metrics.requests) {
+		class = 0
+	}
+	e.metrics.requests[class].Inc()
+	if a.status != http.StatusSwitchingProtocols {
+		e.metrics.duration.Observe(time.Since(a.began).Seconds())
+	}
+	if !a.hijacked {
+		_ = a.control.SetWriteDeadline(time.Now().Add(sendTimeout)) // for what is still buffered
+	}
+}
+
+// answer is the way back to a client.
+type answer struct {
+	http.ResponseWriter
+	control  *http.ResponseController
+	began    time.Time
+	extended time.Time // when the client was last given time to read
+	status   int
+	bytes    int64
+	hijacked bool
+}
+
+// sendTimeout is how long a client may read nothing of what is sent to it (E5), and bodyTimeout
+// how long it may send nothing of what it has announced.
+const (
+	sendTimeout = 60 * time.Second
+	bodyTimeout = 60 * time.Second
+	// extendAfter is how old the time that a client has may be before it is given more.
+	extendAfter = 5 * time.Second
+)
+
+// patience takes away what the request before on the same connection has left.
+func (a *answer) patience() { _ = a.control.SetWriteDeadline(time.Time{}) }
+
+func (a *answer) extend() {
+	if now := time.Now(); now.Sub(a.extended) > extendAfter {
+		a.extended = now
+		_ = a.control.SetWriteDeadline(now.Add(sendTimeout))
+	}
+}
+
+// WriteHeader sends the status. Of several, the last counts: those before inform only.
+func (a *answer) WriteHeader(status int) {
+	a.status = status
+	a.extend()
+	a.ResponseWriter.WriteHeader(status)
+}
+
+func (a *answer) Write(data []byte) (int, error) {
+	if a.status == 0 {
+		a.status = http.StatusOK
+	}
+	a.extend()
+	n, err := a.ResponseWriter.Write(data)
+	a.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap lets a response controller flush.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// body is what a client sends. Who sends nothing is not waited for (E5).
+type body struct {
+	from interface{ Read([]byte) (int, error) }
+	a    *answer
+	last time.Time // when time was given
+	read bool      // something of it has been asked for
+	over bool
+}
+
+// Read gives the client time, and takes it back at the end: the connection is watched then
+// for the client's going away, which takes as long as the answer does.
+func (b *body) Read(p []byte) (int, error) {
+	b.read = true
+	if now := time.Now(); now.Sub(b.last) > extendAfter {
+		b.last = now
+		_ = b.a.control.SetReadDeadline(now.Add(bodyTimeout))
+	}
+	n, err := b.from.Read(p)
+	if err != nil && !b.over {
+		b.over = true
+		if errors.Is(err, net.ErrClosed) {
+			return n, err
+		}
+		_ = b.a.control.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}

@@ -1,0 +1,127 @@
+package edgefeed
+
+import (
+	"context"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/discovery"
+	"github.com/kemudi/kemudi/internal/api/networking"
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/ingress"
+	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/task"
+)
+
+// intake carries what has changed from the caches to the one goroutine that owns the model.
+type intake struct {
+	ready chan struct{} // holds a token: something is pending
+
+	mu struct {
+		sync.Mutex
+		pending []func(*ingress.Model)
+		missing int // kinds whose first state has not come
+	}
+}
+
+func newIntake() *intake { return &intake{ready: make(chan struct{}, 1)} }
+
+func (t *intake) put(changes ...func(*ingress.Model)) {
+	t.mu.Lock()
+	t.mu.pending = append(t.mu.pending, changes...)
+	t.mu.Unlock()
+	select {
+	case t.ready <- struct{}{}:
+	default: // there is a token already
+	}
+}
+
+// came notes the first state of a kind.
+func (t *intake) came() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.missing--
+}
+
+// take returns what is pending; ok is false until all kinds have come.
+func (t *intake) take() (changes []func(*ingress.Model), ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.missing > 0 {
+		return nil, false
+	}
+	changes, t.mu.pending = t.mu.pending, nil
+	return changes, true
+}
+
+// source is a kind that is followed.
+type source struct {
+	c      *cache.Cache
+	change func(cache.Delta) func(*ingress.Model)
+}
+
+// follow starts to follow what tables are made of, but for Secrets, and returns the objects.
+func (t *intake) follow(g *task.Group, api client.Transport) *ingress.Cached {
+	hold := func(def *resource.Def) *cache.Cache {
+		c, release := api.Hold(def, "")
+		g.Go("release", func(ctx context.Context) error {
+			<-ctx.Done()
+			release()
+			return nil
+		})
+		return c
+	}
+	known := &ingress.Cached{
+		IngressClasses: client.Reader[*networkingv1.IngressClass]{Cache: hold(networking.IngressClasses.Def)},
+		Services:       client.Cached(api, core.Services, ""),
+		EndpointSlices: client.Cached(api, discovery.EndpointSlices, ""),
+	}
+	sources := []source{
+		{hold(networking.Ingresses.Def), func(d cache.Delta) func(*ingress.Model) {
+			var now *networkingv1.Ingress
+			if d.Now != nil {
+				now = d.Now.Object.(*networkingv1.Ingress)
+			}
+			key := d.Last().Key
+			return func(m *ingress.Model) { m.Set(key, now) }
+		}},
+		{known.IngressClasses.Cache, func(cache.Delta) func(*ingress.Model) { return (*ingress.Model).Classes }},
+		{known.Services.Cache, func(d cache.Delta) func(*ingress.Model) {
+			s := d.Last().Object.(*corev1.Service)
+			return serviceChanged(s.Namespace, s.Name)
+		}},
+		{known.EndpointSlices.Cache, func(d cache.Delta) func(*ingress.Model) {
+			s := d.Last().Object.(*discoveryv1.EndpointSlice)
+			return serviceChanged(s.Namespace, s.Labels[discoveryv1.LabelServiceName])
+		}},
+	}
+	t.mu.missing = len(sources)
+	for _, s := range sources {
+		g.Go("follow", func(ctx context.Context) error {
+			first := true
+			return s.c.Each(ctx, cache.FollowOptions{}, func(deltas []cache.Delta) error {
+				changes := make([]func(*ingress.Model), len(deltas))
+				for i, d := range deltas {
+					changes[i] = s.change(d)
+				}
+				if first {
+					t.came()
+					first = false
+				}
+				t.put(changes...)
+				return nil
+			})
+		})
+	}
+	return known
+}
+
+func serviceChanged(namespace, name string) func(*ingress.Model) {
+	key := cache.Key(namespace, name)
+	return func(m *ingress.Model) { m.Service(key) }
+}

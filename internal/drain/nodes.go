@@ -87,6 +87,10 @@ func NewNodes(o NodesOptions) *Nodes {
 			if err != nil {
 				return nil, err
 			}
+			// The transport goes on dialing when the question has ended, for the next one: not when there is none any more.
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			defer context.AfterFunc(o.Group.Context(), cancel)()
 			return o.Dial(ctx, name)
 		},
 	}}

@@ -36,6 +36,7 @@ type machine struct {
 	asked   atomic.Int32 // how often
 	at      atomic.Int32 // how many questions it has now
 	cut     atomic.Bool  // nobody reaches it
+	deaf    atomic.Bool  // the way to it hangs
 	foreign atomic.Bool  // its agent knows nothing of this
 }
 
@@ -88,6 +89,10 @@ func newFleet(t *testing.T, names ...string) *fleet {
 	f.Nodes = NewNodes(NodesOptions{Group: f.g, Transport: f.c, Logger: slog.New(slog.DiscardHandler), Dial: func(ctx context.Context, node string) (net.Conn, error) {
 		if f.nodes[node].cut.Load() {
 			return nil, errors.New("no route to host")
+		}
+		if f.nodes[node].deaf.Load() {
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
 		}
 		here, there := net.Pipe()
 		select {
@@ -199,8 +204,9 @@ func TestNodeIsAskedOneThingAtATime(t *testing.T) {
 // TestSilentNodeIsWaitedForOnce and named all the while (D3).
 func TestSilentNodeIsWaitedForOnce(t *testing.T) {
 	for name, silence := range map[string]func(*machine){
-		"its proxy hangs":   func(*machine) {},
-		"nobody reaches it": func(m *machine) { m.cut.Store(true) },
+		"its proxy hangs":     func(*machine) {},
+		"nobody reaches it":   func(m *machine) { m.cut.Store(true) },
+		"the way to it hangs": func(m *machine) { m.deaf.Store(true) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -218,6 +224,7 @@ func TestSilentNodeIsWaitedForOnce(t *testing.T) {
 				}
 				time.Sleep(passedOver)
 				f.nodes["n2"].cut.Store(false)
+				f.nodes["n2"].deaf.Store(false)
 				f.nodes["n2"].own.Advance(10)
 				if silent, took := f.wait(t, 10); silent != nil || took > time.Second {
 					t.Errorf("it is heard of again: got %v after %s", silent, took)

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 
@@ -189,16 +190,32 @@ func (r routes) ListRoutes(ctx context.Context, _ string) (out []*cloudprovider.
 	return out, nil
 }
 
-// CreateRoute adds one.
+// CreateRoute adds one, by the addresses that the node has, or will have: what goes to a hook without
+// an address would stay so.
 func (r routes) CreateRoute(ctx context.Context, _, _ string, route *cloudprovider.Route) error {
-	args := []string{"add", route.DestinationCIDR, string(route.TargetNode)}
-	for _, a := range route.TargetNodeAddresses {
+	by := internal(route.TargetNodeAddresses)
+	if len(by) == 0 {
+		meta, err := machines(r).InstanceMetadata(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: string(route.TargetNode)}})
+		if err != nil {
+			return err
+		}
+		by = internal(meta.NodeAddresses)
+	}
+	if len(by) == 0 {
+		return fmt.Errorf("node %s has no address of type %s: add one to its machine in %s", route.TargetNode, corev1.NodeInternalIP, r.c.file)
+	}
+	_, err := r.call(ctx, append([]string{"add", route.DestinationCIDR, string(route.TargetNode)}, by...)...)
+	return err
+}
+
+// internal are the addresses that nodes have for each other.
+func internal(all []corev1.NodeAddress) (ips []string) {
+	for _, a := range all {
 		if a.Type == corev1.NodeInternalIP {
-			args = append(args, a.Address)
+			ips = append(ips, a.Address)
 		}
 	}
-	_, err := r.call(ctx, args...)
-	return err
+	return ips
 }
 
 // DeleteRoute removes one.

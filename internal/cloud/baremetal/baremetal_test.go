@@ -114,7 +114,7 @@ func TestMachinesAreThoseOfTheInventoryAsTheirPowerIs(t *testing.T) {
 }
 
 func TestRoutesAreKeptByTheHook(t *testing.T) {
-	b := newBed(t, "hooks: {routes: DIR/routes}\n")
+	b := newBed(t, "hooks: {routes: DIR/routes}\nmachines: [{name: new, addresses: [{type: Hostname, address: new}, {type: InternalIP, address: 10.0.0.4}]}, {name: nowhere}]\n")
 	b.write("routes", "#!/bin/sh\nif [ $1 = list ]; then printf '10.244.0.0/24 n1\\n\\n10.244.1.0/24 n2\\n'; else echo $* >> DIR/calls; fi\n")
 	r, ok := b.c.Routes()
 	if !ok {
@@ -129,6 +129,14 @@ func TestRoutesAreKeptByTheHook(t *testing.T) {
 	}})
 	if got := b.calls(); err != nil || got != "add 10.244.2.0/24 n3 10.0.0.3" {
 		t.Errorf("got %s, %v", got, err)
+	}
+	err = r.CreateRoute(t.Context(), "c", "hint", &cloudprovider.Route{TargetNode: "new", DestinationCIDR: "10.244.3.0/24"})
+	if got := b.calls(); err != nil || got != "add 10.244.3.0/24 new 10.0.0.4" {
+		t.Errorf("a node whose addresses nobody has said yet: got %s, %v, want that of its machine", got, err)
+	}
+	err = r.CreateRoute(t.Context(), "c", "hint", &cloudprovider.Route{TargetNode: "nowhere", DestinationCIDR: "10.244.4.0/24"})
+	if got := b.calls(); err == nil || !strings.Contains(err.Error(), "node nowhere has no address of type InternalIP") || got != "" {
+		t.Errorf("a node without an address: got %s, %v", got, err)
 	}
 	err = r.DeleteRoute(t.Context(), "c", list[0])
 	if got := b.calls(); err != nil || got != "delete 10.244.0.0/24 n1" {

@@ -50,6 +50,7 @@ type Tunnels struct {
 type login struct {
 	done   chan struct{} // closed when client and err are there
 	client *ssh.Client
+	ended  <-chan struct{} // closed when the client's connection is
 	err    error
 
 	uses, idle int // connections through it now; looks that found none. Guarded by Tunnels.mu
@@ -94,7 +95,7 @@ func (t *Tunnels) Dial(ctx context.Context, to Target) (net.Conn, error) {
 	for again := false; ; again = true {
 		l, kept := t.use(to.Node)
 		if !kept {
-			l.client, l.err = t.logIn(ctx, to)
+			l.err = t.logIn(ctx, l, to)
 			close(l.done)
 		}
 		conn, err := l.dial(ctx, to.Address)
@@ -147,7 +148,11 @@ func (t *Tunnels) drop(node string, l *login) {
 	}
 }
 
-// dial connects through the login, once that is there.
+// errEnded says that a connection to a node's SSH server is no more.
+var errEnded = errors.New("the connection to the node's SSH server has ended")
+
+// dial connects through the login, once that is there, and no longer than it lasts: what is
+// asked of the library in the moment in which a connection ends is not answered.
 func (l *login) dial(ctx context.Context, address string) (net.Conn, error) {
 	select {
 	case <-l.done:
@@ -157,42 +162,75 @@ func (l *login) dial(ctx context.Context, address string) (net.Conn, error) {
 	if l.err != nil {
 		return nil, l.err
 	}
-	return l.client.DialContext(ctx, "tcp", address)
+	asking, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer func() {
+		stop()
+		wg.Wait()
+	}()
+	wg.Go(func() {
+		select {
+		case <-l.ended:
+			stop()
+		case <-asking.Done():
+		}
+	})
+	conn, err := l.client.DialContext(asking, "tcp", address)
+	if err != nil && ctx.Err() == nil && asking.Err() != nil {
+		return nil, errEnded
+	}
+	return conn, err
 }
 
-// logIn connects to a node's SSH server.
-func (t *Tunnels) logIn(ctx context.Context, to Target) (*ssh.Client, error) {
+// raw is what an SSH connection goes by. The library closes it when that has ended, after
+// it has told all those who wait for answers.
+type raw struct {
+	net.Conn
+	end func()
+}
+
+// Close says that the connection has ended, and closes it.
+func (r raw) Close() error {
+	r.end()
+	return r.Conn.Close()
+}
+
+// logIn connects to a node's SSH server, for a login.
+func (t *Tunnels) logIn(ctx context.Context, l *login, to Target) error {
 	node, server := to.Node, to.Server
 	ctx, cancel := context.WithTimeoutCause(ctx, loginTimeout, fmt.Errorf("no answer within %s", loginTimeout))
 	defer cancel()
 	key, err := t.key()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	known, err := t.hosts.of(node)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", server)
+	tcp, err := (&net.Dialer{}).DialContext(ctx, "tcp", server)
 	if err != nil {
-		return nil, fmt.Errorf("log in to node %s: %w", node, err)
+		return fmt.Errorf("log in to node %s: %w", node, err)
 	}
-	stop := context.AfterFunc(ctx, func() { _ = raw.Close() })
-	conn, channels, requests, err := ssh.NewClientConn(raw, server, &ssh.ClientConfig{
+	ended := make(chan struct{})
+	by := raw{Conn: tcp, end: sync.OnceFunc(func() { close(ended) })}
+	stop := context.AfterFunc(ctx, func() { _ = by.Close() })
+	conn, channels, requests, err := ssh.NewClientConn(by, server, &ssh.ClientConfig{
 		User: t.o.User, Auth: []ssh.AuthMethod{ssh.PublicKeys(key)}, ClientVersion: "SSH-2.0-kemudi",
 		HostKeyAlgorithms: algorithms(known),
 		HostKeyCallback:   func(_ string, _ net.Addr, shown ssh.PublicKey) error { return t.hosts.check(node, known, shown) },
 	})
 	if !stop() && err == nil {
-		_ = conn.Close() // and raw with it
+		_ = conn.Close() // and what it goes by
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		_ = raw.Close()
-		return nil, fmt.Errorf("log in to node %s as %s: %w", node, t.o.User, err)
+		_ = by.Close()
+		return fmt.Errorf("log in to node %s as %s: %w", node, t.o.User, err)
 	}
 	t.o.Logger.InfoContext(ctx, "SSH connection to node is open", "node", node, "server", server)
-	return ssh.NewClient(conn, channels, requests), nil
+	l.client, l.ended = ssh.NewClient(conn, channels, requests), ended
+	return nil
 }
 
 // Run looks after the connections until ctx ends, and then closes them: those that

@@ -108,19 +108,21 @@ func (r *Routes) read() error {
 // readDevice reads the tables of a VXLAN device. What is in them and not for a node's
 // hardware address is not ours.
 func (r *Routes) readDevice(k *kernel, over overlay) error {
-	for _, family := range []int{unix.AF_BRIDGE, netlink.FAMILY_V4, netlink.FAMILY_V6} {
+	lines, err := stations(k.devices[over].index)
+	if err != nil {
+		return fmt.Errorf("list forwarding entries of %s: %w", over.name(), err)
+	}
+	for _, s := range lines {
+		k.put(place{kind: stationKind, over: over, mac: s.mac}, content{via: s.node, port: s.port})
+	}
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 		list, err := r.nl.NeighList(k.devices[over].index, family)
 		if err != nil {
 			return fmt.Errorf("list neighbours on %s: %w", over.name(), err)
 		}
 		for _, n := range list {
 			a, ok := netip.AddrFromSlice(n.IP)
-			m, known := ours(n.HardwareAddr)
-			switch {
-			case !ok || !known:
-			case family == unix.AF_BRIDGE:
-				k.put(place{kind: stationKind, over: over, mac: m}, content{via: a.Unmap()})
-			default:
+			if m, known := ours(n.HardwareAddr); ok && known {
 				k.has[place{kind: neighbourKind, over: over, addr: a.Unmap()}] = content{mac: m}
 			}
 		}
@@ -145,6 +147,8 @@ func (r *Routes) set(p place, c content) error {
 		if errors.Is(err, unix.EEXIST) {
 			err = errors.New("there is one already that is not ours: remove it")
 		}
+	case stationKind:
+		err = changeStation(r.have.devices[p.over].index, unix.RTM_NEWNEIGH, station{p.mac, c.via, c.port})
 	default:
 		err = r.nl.NeighSet(r.kernelNeigh(p, c))
 	}
@@ -170,6 +174,8 @@ func (r *Routes) unset(p place) error {
 			rt.Type, rt.Priority = typeUnreachable, lastPriority
 		}
 		err = r.nl.RouteDel(rt)
+	case stationKind:
+		err = changeStation(r.have.devices[p.over].index, unix.RTM_DELNEIGH, station{p.mac, c.via, c.port})
 	default:
 		err = r.nl.NeighDel(r.kernelNeigh(p, c))
 	}
@@ -200,13 +206,7 @@ func (r *Routes) kernelRoute(p place, c content) *netlink.Route {
 }
 
 func (r *Routes) kernelNeigh(p place, c content) *netlink.Neigh {
-	n := &netlink.Neigh{LinkIndex: r.have.devices[p.over].index, State: netlink.NUD_PERMANENT}
-	if p.kind == stationKind {
-		n.Family, n.Flags, n.HardwareAddr, n.IP = unix.AF_BRIDGE, netlink.NTF_SELF, p.mac.hardware(), c.via.AsSlice()
-		return n
-	}
-	n.IP, n.HardwareAddr = p.addr.AsSlice(), c.mac.hardware()
-	return n
+	return &netlink.Neigh{LinkIndex: r.have.devices[p.over].index, State: netlink.NUD_PERMANENT, IP: p.addr.AsSlice(), HardwareAddr: c.mac.hardware()}
 }
 
 func (p place) String() string {

@@ -16,11 +16,14 @@ type Peer struct {
 	// Translated says that Addrs are not the node's own: something translates them, and
 	// passes on to the node what is sent to them by VXLAN, and nothing else.
 	Translated bool
+	// Ports, if not nil, has for each of Addrs the UDP port to which VXLAN is sent there; 0
+	// is the one that all nodes listen to. Several nodes behind one address differ in it.
+	Ports []uint16
 }
 
 // Equal reports whether two peers are reached in the same way.
 func (p Peer) Equal(q Peer) bool {
-	return slices.Equal(p.PodCIDRs, q.PodCIDRs) && slices.Equal(p.Addrs, q.Addrs) && p.Translated == q.Translated
+	return slices.Equal(p.PodCIDRs, q.PodCIDRs) && slices.Equal(p.Addrs, q.Addrs) && p.Translated == q.Translated && slices.Equal(p.Ports, q.Ports)
 }
 
 // way is how the kernel sends to a peer's address.
@@ -46,6 +49,7 @@ type content struct {
 	over   overlay    // of a route: by this device; 0: by link
 	link   int        // of a route to a neighbour
 	via    netip.Addr // of a route, who forwards; of a station, its node
+	port   uint16     // of a station: where its node is sent to; 0: to the device's own port
 	from   netip.Addr // of a route: the address that this machine itself sends from
 	mtu    int        // of a route; 0: the link's
 	mac    mac        // of a neighbour
@@ -170,11 +174,20 @@ func (o *Options) plan(p Peer, ways []way) (map[place]content, error) {
 			continue // no pod of this node could ask, nor get an answer
 		}
 		hop := p.hop(c.Addr().Is4())
-		list[place{kind: stationKind, over: over, mac: m}] = content{via: by.addr}
+		list[place{kind: stationKind, over: over, mac: m}] = content{via: by.addr, port: o.port(p, by.addr)}
 		list[place{kind: neighbourKind, over: over, addr: hop}] = content{mac: m}
 		list[place{kind: routeKind, pods: c}] = content{over: over, via: hop, from: from, mtu: mtu}
 	}
 	return list, errors.Join(failed...)
+}
+
+// port is where VXLAN is sent to at an address of a peer; 0: to the device's own port.
+func (o *Options) port(p Peer, at netip.Addr) uint16 {
+	i := slices.Index(p.Addrs, at)
+	if i < 0 || i >= len(p.Ports) || p.Ports[i] == o.VXLAN.Port {
+		return 0
+	}
+	return p.Ports[i]
 }
 
 // ownAddr is this node's address of a family in the pod network.

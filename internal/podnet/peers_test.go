@@ -3,11 +3,13 @@ package podnet
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -332,6 +334,9 @@ func (n *node) kept() (list []string) {
 			if err != nil {
 				n.t.Fatal(err)
 			}
+			if family == unix.AF_BRIDGE {
+				list = append(list, n.ports(d)...)
+			}
 			for _, e := range neighs {
 				if !e.IP.IsMulticast() {
 					list = append(list, fmt.Sprintf("%s is at %s on %s", e.HardwareAddr, e.IP, d))
@@ -340,6 +345,26 @@ func (n *node) kept() (list []string) {
 		}
 	}
 	slices.Sort(list)
+	return list
+}
+
+// ports are the forwarding entries of a device that name a port, as a program of others reads them.
+func (n *node) ports(device string) (list []string) {
+	n.t.Helper()
+	var out []byte
+	err := n.Do(func() (err error) {
+		out, err = exec.Command("bridge", "fdb", "show", "dev", device).CombinedOutput()
+		return err
+	})
+	if err != nil {
+		n.t.Fatalf("bridge fdb: %v: %s", err, out)
+	}
+	for line := range strings.Lines(string(out)) {
+		if mac, rest, ok := strings.Cut(line, " dst "); ok && strings.Contains(rest, " port ") {
+			_, port, _ := strings.Cut(rest, " port ")
+			list = append(list, fmt.Sprintf("%s by port %s", mac, strings.Fields(port)[0]))
+		}
+	}
 	return list
 }
 
@@ -768,16 +793,27 @@ func TestNodeBehindAddressTranslationIsReachedByTheAddressOfThat(t *testing.T) {
 	s := newSite(t, true, families{"IPv4", "both"}, Auto)
 	const public = "192.168.1.200" // on the wire of the others, as if it were their neighbour
 	s.router.Addr("near", public+"/24")
-	s.translate(public, "192.168.2.3")
-	s.at[2].Addrs, s.at[2].Translated = mustAddrs(public), true
+	const port = 4790 // as if there were further nodes behind the address
+	s.translate(netip.AddrPortFrom(netip.MustParseAddr(public), port), "192.168.2.3")
+	s.at[2].Addrs, s.at[2].Ports, s.at[2].Translated = mustAddrs(public), []uint16{port}, true
 	s.meet()
 	s.nodes[0].wantKept("with a peer that is translated", append([]string{
 		"route 10.244.0.0/16 refused", "route fd00:244::/48 refused", "link kemudi-vxlan4 0a:4b:0a:f4:01:00 mtu 1450",
 		"route 10.244.2.0/24 via 192.168.1.2 on eth0",
 		"0a:4b:0a:f4:02:00 is at 192.168.1.2 on kemudi-vxlan4", "0a:4b:0a:f4:02:00 is at fe80::a4b:af4:200 on kemudi-vxlan4",
-		"route fd00:244:0:2::/64 via fe80::a4b:af4:200 on kemudi-vxlan4 mtu 1450",
+		"route fd00:244:0:2::/64 via fe80::a4b:af4:200 on kemudi-vxlan4 mtu 1450", "0a:4b:0a:f4:03:00 by port 4790",
 	}, farWays(public)...)...)
 	s.check()
+	// A process that comes later finds it as it is, and can change it.
+	s.nodes[0].again()
+	s.tell(0)
+	s.check()
+	other := s.at[2]
+	other.Ports = []uint16{s.nodes[0].net.Routes.o.VXLAN.Port} // the usual one
+	s.nodes[0].Must(func() error { return s.nodes[0].net.Routes.Update(t.Context(), "n3", other) })
+	if got := s.nodes[0].ports("kemudi-vxlan4"); len(got) != 0 {
+		t.Errorf("after the port has become the usual one: got %q, want none", got)
+	}
 	// In a cluster of routes alone there is no way to it.
 	s.nodes[0].o.Mode = OnlyRoutes
 	s.nodes[0].again()
@@ -799,7 +835,7 @@ func farWays(address string) []string {
 // translate has the router hide a machine behind an address, as clouds do: what the
 // machine sends comes from that address, VXLAN sent to it goes to the machine, and
 // nothing else does.
-func (s *site) translate(public, machine string) {
+func (s *site) translate(public netip.AddrPort, machine string) {
 	s.t.Helper()
 	s.router.Must(func() error {
 		conn, err := nft.Open()
@@ -814,9 +850,9 @@ func (s *site) translate(public, machine string) {
 		b.AddChain(tb, "out", &nft.Hook{Type: "nat", Num: unix.NF_INET_POST_ROUTING, Priority: 100})
 		b.AddRule(tb, "out", nft.SourceAddr(nft.IPv4, nft.R0), nft.Equal(nft.R0, addr(machine)), nft.Masquerade())
 		b.AddChain(tb, "in", &nft.Hook{Type: "nat", Num: unix.NF_INET_PRE_ROUTING, Priority: -100})
-		b.AddRule(tb, "in", nft.DestinationAddr(nft.IPv4, nft.R0), nft.Equal(nft.R0, addr(public)),
+		b.AddRule(tb, "in", nft.DestinationAddr(nft.IPv4, nft.R0), nft.Equal(nft.R0, public.Addr().AsSlice()),
 			nft.TransportProto(nft.R0), nft.Equal(nft.R0, []byte{unix.IPPROTO_UDP}),
-			nft.DestinationPort(nft.R0), nft.Equal(nft.R0, []byte{4789 >> 8, 4789 & 0xff}),
+			nft.DestinationPort(nft.R0), nft.Equal(nft.R0, binary.BigEndian.AppendUint16(nil, public.Port())),
 			nft.Load(nft.R0, addr(machine)), nft.Load(nft.R0+1, []byte{4789 >> 8, 4789 & 0xff}), nft.DNAT(nft.IPv4, nft.R0, nft.R0+1))
 		// Nobody outside knows a way to the machine itself.
 		b.AddChain(tb, "guard", &nft.Hook{Type: "filter", Num: unix.NF_INET_PRE_ROUTING, Priority: -300})

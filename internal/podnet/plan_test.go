@@ -24,6 +24,9 @@ func describe(want map[place]content) string {
 			line += fmt.Sprintf(" has %s", c.mac.hardware())
 		default:
 			line += fmt.Sprintf(" by %s", c.via)
+			if c.port != 0 {
+				line += fmt.Sprintf(" port %d", c.port)
+			}
 		}
 		lines = append(lines, line)
 	}
@@ -75,11 +78,19 @@ func TestEachPrefixOfAPeerHasItsWay(t *testing.T) {
 			"translated, as if it were a neighbour", Auto, Peer{PodCIDRs: four, Translated: true}, []way{near4},
 			"forwarding to 0a:4b:0a:f4:03:00 on kemudi-vxlan4 by 192.168.1.3\n" + vxlan4,
 		},
+		{
+			"translated, by a port of its own", Auto, Peer{PodCIDRs: four, Addrs: []netip.Addr{far6.addr, far4.addr}, Ports: []uint16{1, 4790}, Translated: true}, []way{far4},
+			"forwarding to 0a:4b:0a:f4:03:00 on kemudi-vxlan4 by 192.168.2.3 port 4790\n" + vxlan4,
+		},
+		{
+			"translated, by the port of all", Auto, Peer{PodCIDRs: four, Addrs: []netip.Addr{far4.addr}, Ports: []uint16{4789}, Translated: true}, []way{far4},
+			"forwarding to 0a:4b:0a:f4:03:00 on kemudi-vxlan4 by 192.168.2.3\n" + vxlan4,
+		},
 		{"translated, where routes alone are made", OnlyRoutes, Peer{PodCIDRs: four, Translated: true}, []way{near4}, ""},
 		{"no way to it", Auto, Peer{PodCIDRs: both}, nil, ""},
 		{"pods of this node and of nobody", Auto, Peer{PodCIDRs: mustPrefixes("10.244.1.128/25", "10.9.0.0/24", "10.244.3.0/24")}, []way{near4}, "not sent\n" + route4},
 	} {
-		o := Options{Mode: tc.mode, PodCIDRs: mustPrefixes("10.244.1.0/24", "fd00:244:0:1::/64"), ClusterCIDRs: mustPrefixes("10.244.0.0/16", "fd00:244::/48")}
+		o := Options{VXLAN: VXLAN{Port: 4789}, Mode: tc.mode, PodCIDRs: mustPrefixes("10.244.1.0/24", "fd00:244:0:1::/64"), ClusterCIDRs: mustPrefixes("10.244.0.0/16", "fd00:244::/48")}
 		list, err := o.plan(tc.peer, tc.ways)
 		got := describe(list)
 		if err != nil {

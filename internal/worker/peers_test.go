@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client/clienttest"
 	"github.com/kemudi/kemudi/internal/podnet"
 	"github.com/kemudi/kemudi/internal/podnet/nettest"
@@ -54,19 +53,21 @@ func TestPeersAreNodesWithPodsAndAddresses(t *testing.T) {
 			"[10.244.1.0/24 fd00:244::/64] at [fd00::1 192.168.1.1]",
 		},
 		{"addresses outside when there are no others", node(pods[:1], at(corev1.NodeExternalIP, "203.0.113.1")), "[10.244.1.0/24] at [203.0.113.1]"},
-		{"behind address translation", behind("203.0.113.7, 2001:db8::7", node(pods[:1], own)), "[10.244.1.0/24] at [203.0.113.7 2001:db8::7] translated"},
+		{"behind address translation", behind("203.0.113.7, 2001:db8::7", node(pods[:1], own)), "[10.244.1.0/24] at [203.0.113.7 2001:db8::7] translated to [0 0]"},
+		{
+			"behind an address with others", behind("203.0.113.7:4790,[2001:db8::7]:4791", node(pods[:1], own)),
+			"[10.244.1.0/24] at [203.0.113.7 2001:db8::7] translated to [4790 4791]",
+		},
+		{"behind the same address as this node", behind("198.51.100.1:4790", node(pods[:1], own)), "[10.244.1.0/24] at [192.168.1.1]"},
+		{"a port that is none", behind("203.0.113.7:0", node(pods[:1], own)), "[10.244.1.0/24] at [192.168.1.1]"},
 		{"behind nobody knows what", behind("the.router", node(pods[:1], own)), "[10.244.1.0/24] at [192.168.1.1]"},
 		{"behind address translation, no pods yet", behind("203.0.113.7", node(nil, own)), "no peer"},
 	} {
-		var it *cache.Item
-		if tc.node != nil {
-			it = &cache.Item{Object: tc.node}
-		}
 		got := "no peer"
-		if p, ok := peerOf(it); ok {
+		if p, ok := peerOf(tc.node, []netip.AddrPort{netip.MustParseAddrPort("198.51.100.1:4789")}); ok {
 			got = fmt.Sprintf("%v at %v", p.PodCIDRs, p.Addrs)
 			if p.Translated {
-				got += " translated"
+				got += fmt.Sprintf(" translated to %v", p.Ports)
 			}
 		}
 		if got != tc.want {
@@ -133,6 +134,12 @@ func TestWaysToPodsFollowTheNodes(t *testing.T) {
 	behind.Annotations = map[string]string{AnnotationVXLANAddress: "203.0.113.3"}
 	api.Put(behind)
 	leads("it went behind address translation", "10.244.2.0/24 via 192.168.1.2", "10.244.3.0/24 via 10.244.3.0 at 203.0.113.3")
+	// This node is behind the same address: then they are of one site.
+	self := node(1, "192.168.1.1")
+	self.Annotations = map[string]string{AnnotationVXLANAddress: "203.0.113.3:4790"}
+	api.Put(self)
+	leads("this node is there as well", "10.244.2.0/24 via 192.168.1.2", "10.244.3.0/24 via 192.168.1.3")
+	api.Put(node(1, "192.168.1.1"))
 	api.Put(node(4, "192.168.1.4"))
 	api.Remove(node(2, ""))
 	leads("one came and one went", "10.244.3.0/24 via 10.244.3.0 at 203.0.113.3", "10.244.4.0/24 via 192.168.1.4")

@@ -5,8 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/kemudi/kemudi/internal/cache"
 )
 
 // TestNodesAreReachedAsBeforeByWhatIsKeptOfThem compares what the pod network is told of a
@@ -34,8 +32,8 @@ func TestNodesAreReachedAsBeforeByWhatIsKeptOfThem(t *testing.T) {
 	for _, whole := range []*corev1.Node{node("plain"), behind, away} {
 		kept := whole.DeepCopy()
 		trim(kept)
-		was, had := peerOf(&cache.Item{Object: whole})
-		is, has := peerOf(&cache.Item{Object: kept})
+		was, had := peerOf(whole, nil)
+		is, has := peerOf(kept, nil)
 		if !had || !has || !was.Equal(is) {
 			t.Errorf("%s: got %+v, %t, want %+v, %t", whole.Name, is, has, was, had)
 		}

@@ -39,6 +39,7 @@ import (
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/trace"
 	"github.com/kemudi/kemudi/internal/worker"
+	"github.com/kemudi/kemudi/test/port"
 )
 
 // portBed is a server on a memory store whose node agent's port is served.
@@ -55,7 +56,7 @@ func newPortBed(t *testing.T, with ...func(*Options)) *portBed {
 	t.Helper()
 	given := Options{Machine: Machine{
 		DataDir: t.TempDir(), NodeName: "n1", NodeIP: netip.MustParseAddr("192.0.2.1"), Logger: slog.New(slog.DiscardHandler),
-		Agent: worker.Agent{Address: netip.MustParseAddr("127.0.0.1"), Port: freePort(t)},
+		Agent: worker.Agent{Address: netip.MustParseAddr("127.0.0.1"), Port: port.Reserve(t)},
 	}}
 	for _, f := range with {
 		f(&given)
@@ -118,17 +119,6 @@ func (b *portBed) served() *corev1.Node {
 		b.Fatalf("node n1 does not say where its agent is served: %v", err)
 	}
 	return found
-}
-
-// freePort is a port that nobody uses now.
-func freePort(t *testing.T) uint16 {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).AddrPort().Port()
 }
 
 func (b *portBed) must(err error) {

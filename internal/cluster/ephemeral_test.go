@@ -17,6 +17,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/up"
+	"github.com/kemudi/kemudi/test/port"
 )
 
 // planeOnly are the options of a server without a node, in a directory of its own.
@@ -31,7 +32,7 @@ func planeOnly(t *testing.T) Options {
 		Machine: Machine{
 			DataDir: dir + "/data", RunDir: dir + "/run", NodeName: "n1", NodeIP: netip.MustParseAddr("192.0.2.1"), Logger: slog.New(slog.DiscardHandler),
 		},
-		NoNode: true, BindAddress: netip.MustParseAddr("127.0.0.1"), SecurePort: freePort(t),
+		NoNode: true, BindAddress: netip.MustParseAddr("127.0.0.1"), SecurePort: port.Reserve(t),
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/trace"
 	"github.com/kemudi/kemudi/internal/up"
+	"github.com/kemudi/kemudi/test/port"
 	"github.com/kemudi/kemudi/test/wait"
 )
 
@@ -45,7 +46,7 @@ func newOneServer(t *testing.T, name string) *oneServer {
 		Machine: Machine{
 			DataDir: dir + "/data", RunDir: dir + "/run", NodeName: name, NodeIP: netip.MustParseAddr("192.0.2.1"), Logger: slog.New(slog.DiscardHandler),
 		},
-		NoNode: true, BindAddress: local, SecurePort: freePort(t), Joining: Joining{PeerAddress: local, PeerPort: freePort(t)},
+		NoNode: true, BindAddress: local, SecurePort: port.Reserve(t), Joining: Joining{PeerAddress: local, PeerPort: port.Reserve(t)},
 	}}
 	t.Cleanup(func() { _ = s.stop() })
 	return s
@@ -232,7 +233,7 @@ func TestOneServerBecomesThreeAndOneAgain(t *testing.T) {
 	}
 	first.write("without-the-second")
 	second.o.Joining.Servers, second.o.Joining.Token = nil, join.Token{}
-	second.o.Joining.PeerPort = freePort(t) // nor the address that it had
+	second.o.Joining.PeerPort = port.Reserve(t) // nor the address that it had
 	second.start().sees("before", "second", "third", "without-the-second")
 
 	if _, err := up.RemoveMember(t.Context(), first.access(), "n2"); err != nil {

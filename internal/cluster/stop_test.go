@@ -19,6 +19,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/test/port"
 )
 
 // TestServerThatStopsAnswersWhatItTookOn stops a server while many write: each
@@ -40,7 +41,7 @@ func TestServerThatStopsAnswersWhatItTookOn(t *testing.T) {
 				}
 			},
 		},
-		NoNode: true, BindAddress: netip.MustParseAddr("127.0.0.1"), SecurePort: freePort(t),
+		NoNode: true, BindAddress: netip.MustParseAddr("127.0.0.1"), SecurePort: port.Reserve(t),
 	}
 	g := task.NewGroup(t.Context())
 	g.Go("server", func(ctx context.Context) error { return Run(ctx, o) })

@@ -23,6 +23,7 @@ import (
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/trace"
 	"github.com/kemudi/kemudi/internal/up"
+	"github.com/kemudi/kemudi/test/port"
 )
 
 // etcdElsewhere runs an etcd that asks its clients for certificates.
@@ -51,7 +52,7 @@ func etcdElsewhere(t *testing.T) Etcd {
 		}
 		return file(name+".pem", p.CertPEM()), file(name+"-key.pem", data)
 	}
-	e := Etcd{Servers: []string{fmt.Sprintf("https://127.0.0.1:%d", freePort(t))}, CAFile: file("authority.pem", keys.CA.CertPEM())}
+	e := Etcd{Servers: []string{fmt.Sprintf("https://127.0.0.1:%d", port.Reserve(t))}, CAFile: file("authority.pem", keys.CA.CertPEM())}
 	e.CertFile, e.KeyFile = pair("client")
 	o := etcd.Options{Dir: dir, Name: "elsewhere", Log: slog.New(slog.DiscardHandler), NoSync: true, ListenClient: e.Servers[0], ClientCAFile: e.CAFile}
 	o.CertFile, o.KeyFile = pair("server")
@@ -119,7 +120,7 @@ func TestServersOfOneEtcdAreOneCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 		ready := make(chan struct{})
-		o := oneOfSeveral{Dir: dir, Name: fmt.Sprintf("n%d", i), Port: freePort(t), Etcd: e}.options(func() { close(ready) })
+		o := oneOfSeveral{Dir: dir, Name: fmt.Sprintf("n%d", i), Port: port.Reserve(t), Etcd: e}.options(func() { close(ready) })
 		g.Go(o.NodeName, func(ctx context.Context) error { return Run(ctx, o) })
 		if err := await(g, ready); err != nil {
 			t.Fatal(err)

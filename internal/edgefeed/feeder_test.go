@@ -27,6 +27,7 @@ import (
 	"github.com/kemudi/kemudi/internal/edge"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/test/port"
 	"github.com/kemudi/kemudi/test/wait"
 )
 
@@ -61,7 +62,7 @@ type bed struct {
 }
 
 func newBed(t *testing.T) *bed {
-	b := &bed{T: t, dir: t.TempDir(), port: freePort(t)}
+	b := &bed{T: t, dir: t.TempDir(), port: port.Reserve(t)}
 	b.api = clienttest.NewFilled(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}})
 	b.notes.Store(new(string))
 	t.Cleanup(func() {
@@ -75,16 +76,6 @@ func newBed(t *testing.T) *bed {
 		}
 	})
 	return b
-}
-
-// freePort is a port that nobody had a moment ago.
-func freePort(t *testing.T) uint16 {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return uint16(l.Addr().(*net.TCPAddr).Port)
 }
 
 // Event notes an event.

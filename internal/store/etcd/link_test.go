@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"go.etcd.io/etcd/client/pkg/v3/types"
+
+	"github.com/kemudi/kemudi/test/port"
 )
 
 // links are the ways between members, each of which can be cut. Members speak without TLS
@@ -38,7 +40,7 @@ func newLinks(t *testing.T) *links {
 // peer is a Peer that others reach by a link.
 func (l *links) peer(name string) Peer {
 	l.Helper()
-	at := freeAddress(l)
+	at := port.Address(l)
 	door, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		l.Fatal(err)

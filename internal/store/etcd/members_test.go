@@ -22,6 +22,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/store/storetest"
+	"github.com/kemudi/kemudi/test/port"
 	"github.com/kemudi/kemudi/test/wait"
 )
 
@@ -77,13 +78,13 @@ func (a *authority) sign(t testing.TB, template *x509.Certificate, name string) 
 	return key, cert
 }
 
-// peer is a Peer at a free port of the loopback.
+// peer is a Peer at a port of the loopback that is the test's.
 func (a *authority) peer(t testing.TB, name string) Peer {
 	t.Helper()
 	a.renew(t, name)
 	file := func(ext string) string { return filepath.Join(a.dir, name+ext) }
 	return Peer{
-		Listen: "https://" + freeAddress(t), CertFile: file(".crt"), KeyFile: file(".key"),
+		Listen: "https://" + port.Address(t), CertFile: file(".crt"), KeyFile: file(".key"),
 		CAFile: filepath.Join(a.dir, "ca.crt"), ServerName: "member",
 	}
 }
@@ -107,17 +108,6 @@ func (a *authority) renew(t testing.TB, name string) {
 		NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, name)
-}
-
-// freeAddress is a port of the loopback that was free.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // within bounds what a test waits for.
@@ -552,7 +542,7 @@ func TestBadPeersAreRefused(t *testing.T) {
 		"no port":            {Listen: "https://127.0.0.1", CertFile: "a", KeyFile: "b", CAFile: "c"},
 		"another protocol":   {Listen: "ftp://127.0.0.1:1", CertFile: "a", KeyFile: "b", CAFile: "c"},
 		"no certificate":     {Listen: "https://127.0.0.1:1"},
-		"no file":            {Listen: "https://" + freeAddress(t), CertFile: "/nonexistent", KeyFile: "/nonexistent", CAFile: "/nonexistent"},
+		"no file":            {Listen: "https://" + port.Address(t), CertFile: "/nonexistent", KeyFile: "/nonexistent", CAFile: "/nonexistent"},
 		"an address of none": {Listen: "https://192.0.2.1:2380", CertFile: "/nonexistent", KeyFile: "/nonexistent", CAFile: "/nonexistent"},
 	} {
 		if err := s.SetPeer(within(t), p); err == nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/store/storetest"
+	"github.com/kemudi/kemudi/test/port"
 )
 
 // plainEtcd runs an etcd with its own settings, as its program does, until the test ends or
@@ -30,7 +31,7 @@ func plainEtcd(t testing.TB, ca *authority, dir string) (address string, stop fu
 		}
 		return *u
 	}
-	client, peer := at("https://"+freeAddress(t)), at("http://"+freeAddress(t))
+	client, peer := at("https://"+port.Address(t)), at("http://"+port.Address(t))
 	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
 	c.ListenPeerUrls, c.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
 	c.InitialCluster = c.InitialClusterFromName(c.Name)

@@ -1,7 +1,6 @@
 package takeover
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -13,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/kemudi/kemudi/internal/store"
+	"github.com/kemudi/kemudi/test/port"
 	"github.com/kemudi/kemudi/test/wait"
 )
 
@@ -29,8 +29,7 @@ func TestEtcdOfDebianIsTakenOver(t *testing.T) {
 		t.Run(end.String(), func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			ports := [2]int{freePort(t), freePort(t)}
-			client, peer := fmt.Sprintf("http://127.0.0.1:%d", ports[0]), fmt.Sprintf("http://127.0.0.1:%d", ports[1])
+			client, peer := "http://"+port.Address(t), "http://"+port.Address(t)
 			cmd := exec.Command(program, "--data-dir", dir, "--listen-client-urls", client, "--advertise-client-urls", client,
 				"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer)
 			if err := cmd.Start(); err != nil {
@@ -100,14 +99,4 @@ func TestEtcdOfDebianIsTakenOver(t *testing.T) {
 			}
 		})
 	}
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }

@@ -49,21 +49,22 @@ func (c *cluster) newAgent(t *testing.T) *agent {
 			t.Fatalf("give the router its rules: %s", o.all())
 		}
 	}
+	return c.join(t, m, agentName, m.images...)
+}
+
+// join has a machine that is cabled become an agent of the cluster, with images.
+func (c *cluster) join(t *testing.T, m *machine, name string, images ...string) *agent {
+	t.Helper()
 	a := &agent{machine: m.furnish(t)}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the agent's log:\n%s", tail(a.logFile(), 60))
+			t.Logf("the log of %s:\n%s", name, tail(a.logFile(), 60))
 		}
 		a.kill(syscall.SIGTERM)
 	})
-	o := c.run(t.Context(), nil, c.bin, "token", "create", "--data-dir", c.DataDir)
-	lines := strings.Split(strings.TrimSpace(o.stdout), "\n")
-	if o.code != 0 {
-		t.Fatalf("make a token: %s", o.all())
-	}
-	a.start(t, "--server", machineIP, "--token", lines[len(lines)-1])
+	a.start(t, "--server", machineIP, "--token", c.token(t), "--node-name", name)
 	wait.Until(t, func() error {
-		node, err := c.client.CoreV1().Nodes().Get(t.Context(), agentName, metav1.GetOptions{})
+		node, err := c.client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -74,11 +75,22 @@ func (c *cluster) newAgent(t *testing.T) *agent {
 		}
 		return errors.New("it is not ready")
 	})
-	o = a.run(t.Context(), nil, append([]string{a.bin, "image", "import", "--data-dir", a.DataDir, "--run-dir", a.RunDir}, a.images...)...)
+	o := a.run(t.Context(), nil, append([]string{a.bin, "image", "import", "--data-dir", a.DataDir, "--run-dir", a.RunDir}, images...)...)
 	if o.code != 0 {
 		t.Fatalf("import images: %s", o.all())
 	}
 	return a
+}
+
+// token makes a token to join the cluster with.
+func (c *cluster) token(t *testing.T, flags ...string) string {
+	t.Helper()
+	o := c.run(t.Context(), nil, append([]string{c.bin, "token", "create", "--data-dir", c.DataDir}, flags...)...)
+	lines := strings.Split(strings.TrimSpace(o.stdout), "\n")
+	if o.code != 0 {
+		t.Fatalf("make a token: %s", o.all())
+	}
+	return lines[len(lines)-1]
 }
 
 func (a *agent) logFile() string { return filepath.Join(a.Dir, "agent.log") }

@@ -94,7 +94,7 @@ func TestFurtherNodesOnOneMachine(t *testing.T) {
 	k.apply(t, webOnEachNode+"---"+userPods)
 	k.do(t, "rollout", "status", "daemonset/web", patient)
 	pods := c.pods(t, "default", "app=web")
-	c.wantEachOther(t, pods)
+	c.wantEachOther(t, pods, 3)
 	trace.Proves(t, "COMP-024", "COMP-028") // by their agents and proxies, and by names
 	k.do(t, "rollout", "status", "deployment/users", patient)
 	users := c.pods(t, "default", "app=users")
@@ -142,14 +142,14 @@ func TestFurtherNodesOnOneMachine(t *testing.T) {
 	c.connect(t)
 	k.do(t, "rollout", "status", "daemonset/web", patient)
 	wantSame(t, before, c.containers(t, "default", "app=web"))
-	c.wantEachOther(t, c.pods(t, "default", "app=web"))
+	c.wantEachOther(t, c.pods(t, "default", "app=web"), 3)
 }
 
-// wantEachOther has each pod ask each of them, by its address and by the service.
-func (c *cluster) wantEachOther(t *testing.T, pods []corev1.Pod) {
+// wantEachOther has each pod of so many ask each of them, by its address and by the service.
+func (c *cluster) wantEachOther(t *testing.T, pods []corev1.Pod, count int) {
 	t.Helper()
-	if len(pods) != 3 {
-		t.Fatalf("got %d pods, want one on each node", len(pods))
+	if len(pods) != count {
+		t.Fatalf("got %d pods, want one on each of %d nodes", len(pods), count)
 	}
 	for i := range pods {
 		ask := func(what string, target, want string) {

@@ -279,32 +279,32 @@ func (a *agent) serveSSH(t *testing.T, program, config string) {
 	}
 }
 
-// Addresses of the machine of a second server, and of the router between it and the others.
-const (
-	secondIP       = "192.168.80.2"
-	secondRouterIP = "192.168.80.1"
-)
+// secondIP is the address of the machine of a second server.
+const secondIP = "192.168.80.2"
 
 // newSecond has another machine become a server of the cluster, without a node.
 func (c *cluster) newSecond(t *testing.T) *cluster {
 	t.Helper()
-	m := &machine{build: c.build, host: nettest.New(t, "second"), neighbour: c.neighbour}
-	nettest.Link(m.host, "eth0", m.neighbour, "eth2")
-	m.host.Addr("eth0", secondIP+"/24")
-	m.neighbour.Addr("eth2", secondRouterIP+"/24")
+	return c.newServer(t, "second", 80, "--disable-agent",
+		"--cluster-cidr=10.244.0.0/16,fd00:10:244::/56", "--service-cluster-ip-range=10.96.0.0/16,fd00:10:96::/112")
+}
+
+// newServer has another machine become a server of the cluster. It is behind the neighbour
+// of the first, in the network 192.168.NET.0/24.
+func (c *cluster) newServer(t *testing.T, name string, net int, flags ...string) *cluster {
+	t.Helper()
+	m := &machine{build: c.build, host: nettest.New(t, name), neighbour: c.neighbour}
+	link, router := fmt.Sprintf("eth%d", net), fmt.Sprintf("192.168.%d.1", net)
+	nettest.Link(m.host, "eth0", m.neighbour, link)
+	m.host.Addr("eth0", fmt.Sprintf("192.168.%d.2/24", net))
+	m.neighbour.Addr(link, router+"/24")
 	m.neighbour.Router()
-	m.host.Route("0.0.0.0/0", secondRouterIP)
-	o := c.run(t.Context(), nil, c.bin, "token", "create", "--for", "server", "--data-dir", c.DataDir)
-	lines := strings.Split(strings.TrimSpace(o.stdout), "\n")
-	if o.code != 0 {
-		t.Fatalf("make a token: %s", o.all())
-	}
+	m.host.Route("0.0.0.0/0", router)
 	// Each server misses the other in the end.
 	c.killed = true
-	s := &cluster{machine: m.furnish(t), killed: true, args: []string{
-		"--disable-agent", "--node-name=second", "--server=" + machineIP, "--token=" + lines[len(lines)-1],
-		"--cluster-cidr=10.244.0.0/16,fd00:10:244::/56", "--service-cluster-ip-range=10.96.0.0/16,fd00:10:96::/112",
-	}}
+	s := &cluster{machine: m.furnish(t), killed: true, args: append([]string{
+		"--node-name=" + name, "--server=" + machineIP, "--token=" + c.token(t, "--for", "server"),
+	}, flags...)}
 	s.setOutBare(t)
 	return s
 }

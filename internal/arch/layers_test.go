@@ -20,6 +20,7 @@ corefile task obs layout
 ociimage edge/route
 announce store cloud container dialback edge podnet
 cel resource wire reach
+custom
 api
 patch
 audit cache

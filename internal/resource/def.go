@@ -22,6 +22,8 @@ type Resource[T Object] struct {
 type Def struct {
 	Spec[Object]
 	New func() Object
+	// Replaces is the first definition of the resource if this is a later one: see [Def.Base].
+	Replaces *Def
 }
 
 // SubDef is a subresource, and VersionDef a further version, of a Def.
@@ -100,6 +102,11 @@ func (v Version[T]) complete(s *Spec[T]) Version[T] {
 	}
 	v.DefaultPropagation = cmp.Or(v.DefaultPropagation, s.DefaultPropagation)
 	v.Sub = each(v.Sub, Sub[T].complete)
+	if v.Live != nil {
+		live := *v.Live
+		live.Columns = allColumns(live.Columns, len(live.Columns) > 0)
+		v.Live = &live
+	}
 	for _, sub := range s.Sub {
 		if v.Subresource(sub.Name) == nil {
 			v.Sub = append(v.Sub, sub)

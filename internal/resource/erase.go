@@ -31,6 +31,7 @@ func (s *Spec[T]) erase() Spec[Object] {
 		Columns: each(s.Columns, Column[T].erase), Ageless: s.Ageless,
 		Fields: map[string]func(Object) string{}, Index: map[string]func(Object) []string{},
 		Sub: each(s.Sub, Sub[T].erase), OldFields: s.OldFields, Versions: each(s.Versions, Version[T].erase),
+		Dynamic: s.Dynamic,
 	}
 	for name, f := range s.Fields {
 		d.Fields[name] = func(obj Object) string { return f(obj.(T)) }
@@ -100,7 +101,7 @@ func (v Version[T]) erase() Version[Object] {
 		From:               func(obj Object) (Object, error) { return v.From(obj.(T)) },
 		Prepare:            func(obj, old Object) { v.Prepare(obj.(T), typed[T](old)) },
 		Validate:           func(obj, old Object, errs *Errors) { v.Validate(obj.(T), typed[T](old), errs) },
-		DefaultPropagation: v.DefaultPropagation, Sub: each(v.Sub, Sub[T].erase),
+		DefaultPropagation: v.DefaultPropagation, Sub: each(v.Sub, Sub[T].erase), Live: v.Live,
 	}
 }
 

@@ -20,7 +20,7 @@ func ValidateMeta(obj, old Object, def *Def, errs *Errors) {
 		errs.Add(validation.ValidateObjectMetaAccessorUpdate(obj, old, path)...)
 		errs.Add(validation.ValidateFinalizers(obj.GetFinalizers(), path.Child("finalizers"))...)
 	}
-	if !builtinGroup(def.Group) {
+	if def.Dynamic != nil { // they may have finalizers without a domain
 		return
 	}
 	for i, name := range obj.GetFinalizers() {
@@ -32,9 +32,3 @@ func ValidateMeta(obj, old Object, def *Def, errs *Errors) {
 
 // standardFinalizers are those that need no domain.
 var standardFinalizers = []string{"kubernetes", "orphan", "foregroundDeletion"}
-
-// builtinGroup reports whether a group is Kubernetes' own. Custom resources may
-// have finalizers without a domain.
-func builtinGroup(group string) bool {
-	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
-}

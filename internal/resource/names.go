@@ -13,6 +13,7 @@ import (
 type Names struct {
 	Group, Version, Kind, Plural string
 	Singular                     string // default: Kind in lower case
+	ListKind                     string // default: Kind and "List"
 	Short, Categories            []string
 	Namespaced                   bool
 
@@ -29,6 +30,7 @@ type Names struct {
 
 // complete sets what was left to its default.
 func (n *Names) complete() {
+	n.ListKind = cmp.Or(n.ListKind, n.Kind+"List")
 	n.Singular, n.StoragePrefix = cmp.Or(n.Singular, strings.ToLower(n.Kind)), cmp.Or(n.StoragePrefix, n.Plural)
 	if n.NameRule == nil {
 		n.NameRule = DNS1123Subdomain

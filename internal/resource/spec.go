@@ -90,6 +90,9 @@ type Spec[T Object] struct {
 
 	// Versions are further group-versions of the same objects, served converted.
 	Versions []Version[T]
+
+	// Dynamic is set if the kind is known at run time only (package custom); nil: it has a Go type.
+	Dynamic *Dynamic
 }
 
 // UpdateRules are what a PUT does other than of most kinds.
@@ -212,6 +215,9 @@ type Version[T Object] struct {
 	// Sub are subresources that only this version has, or has with another body
 	// (the Scale of its own group). It serves the Spec's of other names too.
 	Sub []Sub[T]
+
+	// Live is what only a version of a Dynamic kind has; nil of others.
+	Live *Live
 }
 
 // Unique is how values are kept unique in the cluster: who allocates them, and what takes them.

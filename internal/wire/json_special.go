@@ -41,6 +41,14 @@ func specialPlan(t reflect.Type) plan {
 		return func(e *encoding, p layout.Ptr) { e.any(*layout.At[any](p)) }
 	}
 	ptr := reflect.PointerTo(t)
+	if ptr.Implements(reflect.TypeFor[Appender]()) {
+		return func(e *encoding, p layout.Ptr) {
+			var err error
+			if e.buf, err = p.Value(t).Addr().Interface().(Appender).AppendJSON(e.buf); err != nil && e.err == nil {
+				e.err = err
+			}
+		}
+	}
 	if ptr.Implements(reflect.TypeFor[json.Marshaler]()) || ptr.Implements(reflect.TypeFor[goencoding.TextMarshaler]()) {
 		return libraryPlan(t)
 	}

@@ -1,0 +1,63 @@
+package resource
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/util/managedfields"
+)
+
+// Dynamic is what a resource has whose kind is known at run time only. All its versions, the one
+// that is stored included, are in Versions, and differ from those of other kinds: an object that
+// is written stays at the version of the request until it is stored, and a cached object is at
+// whichever version it was stored. To and From are not called.
+type Dynamic struct {
+	// Convert returns the objects, each of which may be of any version, at one version. What it
+	// returns is new; what it is given is not changed. It may call another process.
+	Convert func(ctx context.Context, objs []Object, to string) ([]Object, error)
+	// VersionOf is the version that an object is at.
+	VersionOf func(obj Object) string
+	// SameDesired reports that two objects of one version agree in all that generations count.
+	SameDesired func(a, b Object) bool
+	// ID tells apart what all versions share: as long as it is the same, so is all of that. Empty: nothing is known of it.
+	ID string
+}
+
+// Live is what a version of a Dynamic kind has of its own.
+type Live struct {
+	// Unserved: objects may be stored or sent to webhooks at the version, but clients do not see it.
+	Unserved bool
+	// ID tells apart what two definitions say of the version, as [Dynamic.ID] does of the kind.
+	ID string
+	// Normal makes of an object of the version what is served of it: what the schema does not
+	// know goes, defaults come. It returns obj itself if nothing is to be done.
+	// The object may be cached, and is not changed.
+	Normal func(obj Object) Object
+	// Unknown lists what an object has that the schema does not know, as clients are told: `unknown field "spec.foo"`.
+	Unknown func(obj Object) []string
+	// Validate refuses, in place of the version's Validate. sub is the subresource that is written.
+	Validate func(ctx context.Context, obj, old Object, sub string, errs *Errors)
+	// Columns and Fields are the version's own, of objects at the version.
+	Columns []Column[Object]
+	Fields  map[string]func(Object) string
+	// Types reads objects of the version for server-side apply.
+	Types managedfields.TypeConverter
+}
+
+// Base is the definition that d replaces, or d itself: caches and all who look at metadata alone
+// know the resource by it as long as it is served.
+func (d *Def) Base() *Def {
+	if d.Replaces != nil {
+		return d.Replaces
+	}
+	return d
+}
+
+// VersionNamed is a further version by its name, nil if there is none.
+func (d *Def) VersionNamed(name string) *VersionDef {
+	for i := range d.Versions {
+		if d.Versions[i].Version == name {
+			return &d.Versions[i]
+		}
+	}
+	return nil
+}

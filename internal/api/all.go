@@ -3,6 +3,7 @@ package api
 import (
 	"slices"
 
+	"github.com/kemudi/kemudi/internal/api/admissionregistration"
 	"github.com/kemudi/kemudi/internal/api/apps"
 	"github.com/kemudi/kemudi/internal/api/authentication"
 	"github.com/kemudi/kemudi/internal/api/authorization"
@@ -28,6 +29,7 @@ import (
 func All() []*resource.Def {
 	return slices.Concat(
 		core.All(),
+		admissionregistration.All(),
 		apps.All(),
 		authentication.All(),
 		authorization.All(),

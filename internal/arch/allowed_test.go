@@ -19,6 +19,7 @@ var allowed = []allowance{
 	{"k8s.io/apiserver/pkg/authentication/user", "who makes a request"},
 	{"k8s.io/apiserver/pkg/authentication/serviceaccount", "user names, groups and extra keys of service accounts"},
 	{"k8s.io/apiserver/pkg/authorization/authorizer", "the form of an authorization's question"},
+	{"k8s.io/apiserver/pkg/apis/cel", "what expressions may cost"},
 	{"k8s.io/apiserver/pkg/cel", "the environment of the API's expressions"},
 	{"k8s.io/apiserver/pkg/warning", "how what a request comes upon is told to its client"},
 	{"k8s.io/apiserver/pkg/util/proxy", "translation of today's WebSocket streams for runtimes that speak SPDY"},

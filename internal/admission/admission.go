@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
@@ -32,6 +33,7 @@ const (
 type Attributes struct {
 	Operation       string // Create, Update, Delete or Connect
 	Def             *resource.Def
+	GVK             schema.GroupVersionKind // the version of Def that the request speaks; empty: the one that is stored
 	Sub             string
 	Namespace, Name string
 	Object          runtime.Object  // what shall be; nil on delete. Mutate may change it, but for what a subresource does not write: that is shared with Old.
@@ -48,7 +50,28 @@ type Attributes struct {
 	Carried []Carried
 	// After is called, last first, when it is known what has become of the write.
 	After []func()
+
+	// Pass is 0, and 1 where the plugins that mutate are asked once more: see Again.
+	Pass  int
+	again bool
+	kept  map[any]any
 }
+
+// Again has the plugins that mutate asked a second time, all of them and in their order, because
+// the object is no longer as those at the beginning have seen it. There is no third time.
+func (a *Attributes) Again() { a.again = true }
+
+// Keep notes something for the plugin itself, to be found in the second pass; the key is of a
+// type of the plugin's own.
+func (a *Attributes) Keep(key, value any) {
+	if a.kept == nil {
+		a.kept = map[any]any{}
+	}
+	a.kept[key] = value
+}
+
+// Kept is what was noted under a key; nil: nothing.
+func (a *Attributes) Kept(key any) any { return a.kept[key] }
 
 // Relied is an object as a plugin saw it.
 type Relied struct {
@@ -164,8 +187,16 @@ func (c *Chain) Names() []string {
 	return names
 }
 
-// Mutate asks all plugins to change or refuse the write.
+// Mutate asks all plugins to change or refuse the write, and once more if one of them wants it.
 func (c *Chain) Mutate(ctx context.Context, a *Attributes) error {
+	if err := c.mutate(ctx, a); err != nil || !a.again {
+		return err
+	}
+	a.Pass = 1
+	return c.mutate(ctx, a)
+}
+
+func (c *Chain) mutate(ctx context.Context, a *Attributes) error {
 	for i := range c.plugins {
 		if f := c.plugins[i].Mutate; f != nil {
 			if err := f(ctx, a); err != nil {

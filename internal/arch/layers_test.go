@@ -40,6 +40,7 @@ kubelet/disk
 kubelet/container
 kubelet/pod
 admission apiserver/alloc apiserver/read
+admission/match
 admission/*
 admission/plugins
 apiserver/* kubelet/*

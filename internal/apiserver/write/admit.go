@@ -95,7 +95,7 @@ func (w *attempt) admitDelete(ctx context.Context, o *metav1.DeleteOptions) erro
 // Attributes are what admission learns of every call.
 func Attributes(c *call.Call) *admission.Attributes {
 	return &admission.Attributes{
-		Def: c.Resource.Def, Sub: c.SubName(), Namespace: c.Namespace, Name: c.Name, User: c.User, DryRun: c.DryRun, Warn: c.Warn, Audit: c.Audit,
+		Def: c.Resource.Def, GVK: c.Resource.GVK, Sub: c.SubName(), Namespace: c.Namespace, Name: c.Name, User: c.User, DryRun: c.DryRun, Warn: c.Warn, Audit: c.Audit,
 	}
 }
 

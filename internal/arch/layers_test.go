@@ -25,7 +25,7 @@ api
 patch
 audit cache
 client
-drain
+drain backend
 audit/audittest auth metricsserver watchcache
 join secureport servers
 kubelet/backoff kubelet/contain kubelet/inotify kubelet/machine kubelet/manifest kubelet/users

@@ -8,7 +8,11 @@ const Group = "admissionregistration.k8s.io"
 // All lists the resources of admissionregistration.k8s.io, by kind.
 func All() []*resource.Def {
 	return []*resource.Def{
+		MutatingAdmissionPolicies.Def,
+		MutatingAdmissionPolicyBindings.Def,
 		MutatingWebhookConfigurations.Def,
+		ValidatingAdmissionPolicies.Def,
+		ValidatingAdmissionPolicyBindings.Def,
 		ValidatingWebhookConfigurations.Def,
 	}
 }

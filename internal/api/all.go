@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/kemudi/kemudi/internal/api/admissionregistration"
+	"github.com/kemudi/kemudi/internal/api/apiextensions"
 	"github.com/kemudi/kemudi/internal/api/apps"
 	"github.com/kemudi/kemudi/internal/api/authentication"
 	"github.com/kemudi/kemudi/internal/api/authorization"
@@ -30,6 +31,7 @@ func All() []*resource.Def {
 	return slices.Concat(
 		core.All(),
 		admissionregistration.All(),
+		apiextensions.All(),
 		apps.All(),
 		authentication.All(),
 		authorization.All(),

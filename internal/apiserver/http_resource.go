@@ -3,7 +3,6 @@ package apiserver
 import (
 	"cmp"
 	"net/http"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -93,13 +92,7 @@ func (p *exchange) page(page *read.Page) {
 // serveUnknown answers for a resource that is not here: another server may
 // have it, or nobody.
 func (s *Server) serveUnknown(w http.ResponseWriter, r *http.Request, t *routes, in *request.Info) {
-	empty := slices.IndexFunc(s.o.Empty, func(n resource.Names) bool {
-		return n.Group == in.Group && n.Version == in.Version && n.Plural == in.Plural
-	})
 	switch {
-	case empty >= 0 && in.Verb == "list":
-		gvk := s.o.Empty[empty].GVK()
-		writeJSON(w, map[string]any{"kind": gvk.Kind + "List", "apiVersion": gvk.GroupVersion().String(), "metadata": struct{}{}, "items": []any{}})
 	case t.groups[in.Group][in.Version] != nil:
 		s.writeError(w, r, refusal.NotFound())
 	case s.o.Next != nil:

@@ -34,10 +34,6 @@ type Options struct {
 	// (false), as discovery.Enabled reads it.
 	RuntimeConfig map[string]bool
 
-	// Empty are resources that are not there but that clients ask for all the same:
-	// their lists are empty, rather than not found.
-	Empty []resource.Names
-
 	// Shared says that other servers write to the store as well: then each read
 	// of the newest state asks the store how new that is.
 	Shared bool

@@ -127,15 +127,3 @@ func TestScaleIsShownAsATable(t *testing.T) {
 		}
 	}
 }
-
-func TestListsOfWhatIsEmptyAreNotMissed(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, func(o *Options) {
-		o.Empty = []resource.Names{{Group: "example.org", Version: "v1", Kind: "Thing", Plural: "things"}}
-	})
-	if got := f.must(200, "GET", "/apis/example.org/v1/things", ""); !strings.Contains(got, `"kind": "ThingList"`) || !strings.Contains(got, `"items": []`) {
-		t.Errorf("got %s", got)
-	}
-	f.must(404, "GET", "/apis/example.org/v1/things/a", "")
-	f.must(404, "GET", "/apis/example.org/v1/others", "")
-}

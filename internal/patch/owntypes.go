@@ -73,6 +73,9 @@ type ownTypes struct {
 
 // of is how a type is referred to.
 func (o *ownTypes) of(t reflect.Type) smd.TypeRef {
+	if any, ok := reflect.New(t).Interface().(schemaTyped); ok && any.OpenAPISchemaType() == nil {
+		return o.untyped()
+	}
 	if m, ok := reflect.New(t).Interface().(modelled); ok {
 		name := m.OpenAPIModelName()
 		o.named(name, t)
@@ -86,9 +89,12 @@ func (o *ownTypes) of(t reflect.Type) smd.TypeRef {
 		return scalar(smd.String)
 	case reflect.Bool:
 		return scalar(smd.Boolean)
-	case reflect.Int32, reflect.Int64:
+	case reflect.Int32, reflect.Int64, reflect.Float64:
 		return scalar(smd.Numeric)
 	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 {
+			return scalar(smd.String)
+		}
 		return smd.TypeRef{Inlined: smd.Atom{List: &smd.List{ElementType: o.of(t.Elem()), ElementRelationship: smd.Atomic}}}
 	case reflect.Map:
 		return smd.TypeRef{Inlined: smd.Atom{Map: &smd.Map{ElementType: o.of(t.Elem())}}}
@@ -97,6 +103,20 @@ func (o *ownTypes) of(t reflect.Type) smd.TypeRef {
 		o.err = fmt.Errorf("%s has no name in schemas", t)
 	}
 	return smd.TypeRef{}
+}
+
+// schemaTyped is a type that says itself what its JSON form is: nil, if that is any.
+type schemaTyped interface{ OpenAPISchemaType() []string }
+
+// untyped is how a value of any form is referred to, which is owned as a whole.
+func (o *ownTypes) untyped() smd.TypeRef {
+	name := "__untyped_atomic_"
+	if def, ok := o.known.FindNamedType(name); ok && !o.seen[name] {
+		o.seen[name] = true
+		o.out = append(o.out, def)
+		o.follow(&def.Atom)
+	}
+	return smd.TypeRef{NamedType: &name}
 }
 
 // named collects the schema of a type that has a name.
@@ -119,7 +139,7 @@ func (o *ownTypes) fields(t reflect.Type) (list []smd.StructField) {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if strings.Contains(options, "inline") {
+		if strings.Contains(options, "inline") || f.Anonymous && name == "" {
 			list = append(list, o.fields(f.Type)...)
 			continue
 		}

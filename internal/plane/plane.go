@@ -136,8 +136,6 @@ func New(o Options) (*Plane, error) {
 		Store: o.Store, Shared: o.Shared, Defs: defs, Caches: p.caches, Settings: o.Network.settings(),
 		Registry: o.Registry, Logger: o.Logger.With("part", "apiserver"), Authorizer: p.authorizer, Admission: admit,
 		Health: p.health(),
-		// kubectl asks for them before it validates a kind that cannot be patched.
-		Empty: []resource.Names{{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition", Plural: "customresourcedefinitions"}},
 	}
 	if o.Serving != nil {
 		if err := o.Serving(&serving, p.caches); err != nil {

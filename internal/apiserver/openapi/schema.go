@@ -63,11 +63,21 @@ func object() spec.Schema {
 	return spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"object"}}}
 }
 
+// schemaTyped is a type that says itself what its JSON form is.
+type schemaTyped interface {
+	OpenAPISchemaType() []string
+	OpenAPISchemaFormat() string
+}
+
 // define makes the schema of a struct type.
 func (s *schemas) define(t reflect.Type) *spec.Schema {
 	docs := documentation(t)
 	if sp, ok := special[t]; ok {
 		sp.Description = docs[""]
+		return &sp
+	}
+	if own, ok := reflect.New(t).Interface().(schemaTyped); ok { // it may be of several, which is none
+		sp := spec.Schema{SchemaProps: spec.SchemaProps{Description: docs[""], Type: own.OpenAPISchemaType(), Format: own.OpenAPISchemaFormat()}}
 		return &sp
 	}
 	out := object()

@@ -26,7 +26,7 @@ patch
 audit cache
 client
 drain backend
-audit/audittest auth metricsserver watchcache
+audit/audittest auth metricsserver watchcache extend
 join secureport servers
 kubelet/backoff kubelet/contain kubelet/inotify kubelet/machine kubelet/manifest kubelet/users
 kubelet/evict

@@ -81,7 +81,7 @@ func (k *Kind) converter() func(ctx context.Context, objs []resource.Object, to 
 // define is the version for who does not know the type of objects.
 func (v Version) define(group string) resource.Version[*Object] {
 	live := &resource.Live{
-		Unserved: !v.Served, ID: v.ID, Normal: v.normal, Types: v.Types,
+		Unserved: !v.Served, ID: v.ID, Normal: v.normal, Types: v.Types, Model: v.Model,
 		Fields: map[string]func(resource.Object) string{},
 	}
 	if live.Types == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/kemudi/kemudi/internal/resource"
 )
@@ -59,4 +60,6 @@ type Version struct {
 	Fields map[string]func(*Object) string
 	// Types reads objects for server-side apply. Nil: what is a list is one value, and maps merge.
 	Types managedfields.TypeConverter
+	// Model is the schema in documents of OpenAPI 2 or 3; nil: nothing is known of the fields.
+	Model func(openAPI int) *spec.Schema
 }

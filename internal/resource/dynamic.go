@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
 // Dynamic is what a resource has whose kind is known at run time only. All its versions, the one
@@ -41,6 +42,9 @@ type Live struct {
 	Fields  map[string]func(Object) string
 	// Types reads objects of the version for server-side apply.
 	Types managedfields.TypeConverter
+	// Model is the schema of the version in documents of OpenAPI 2 or 3, whose references are to the
+	// names of models there; nil: nothing is known of its fields.
+	Model func(openAPI int) *spec.Schema
 }
 
 // Base is the definition that d replaces, or d itself: caches and all who look at metadata alone

@@ -17,6 +17,7 @@ type kind struct {
 	def  *resource.Def
 	gvk  schema.GroupVersionKind
 	typ  reflect.Type
+	live *resource.Live // of a kind that is known at run time only, which has no type
 	subs []resource.SubDef
 }
 
@@ -24,6 +25,15 @@ type kind struct {
 func served(defs []*resource.Def) map[schema.GroupVersion][]kind {
 	out := map[schema.GroupVersion][]kind{}
 	for _, def := range defs {
+		if def.Dynamic != nil {
+			for i := range def.Versions {
+				v := &def.Versions[i]
+				if gv := (schema.GroupVersion{Group: v.Group, Version: v.Version}); !v.Live.Unserved {
+					out[gv] = append(out[gv], kind{def: def, gvk: gv.WithKind(def.Kind), live: v.Live, subs: v.Sub})
+				}
+			}
+			continue
+		}
 		gv := schema.GroupVersion{Group: def.Group, Version: def.Version}
 		out[gv] = append(out[gv], kind{def: def, gvk: def.GVK(), typ: typeOf(def.New()), subs: def.Sub})
 		for i := range def.Versions {
@@ -56,6 +66,7 @@ type path struct {
 	operations []operation
 	query      []parameter // query parameters of all operations
 	tag        string      // what generated clients sort the operations by
+	custom     bool        // objects have no protobuf form, and no strategic patches
 }
 
 // parameter is a query parameter that a field of an options type stands for.
@@ -91,9 +102,15 @@ type writer struct {
 
 // paths are the paths of a kind.
 func (k *kind) paths(s *schemas) []path {
-	w := &writer{kind: k, s: s, gv: camel(k.gvk.GroupVersion()), obj: s.kind(k.gvk, k.typ)}
-	if k.gvk == k.def.GVK() {
+	w := &writer{kind: k, s: s, gv: camel(k.gvk.GroupVersion())}
+	switch {
+	case k.live != nil:
+		w.obj = s.custom(k)
+	case k.gvk == k.def.GVK():
+		w.obj = s.kind(k.gvk, k.typ)
 		s.oldFields(k.def, k.typ)
+	default:
+		w.obj = s.kind(k.gvk, k.typ)
 	}
 	if k.def.Namespaced {
 		w.scope, w.params = "Namespaced", []string{"namespace"}
@@ -104,13 +121,13 @@ func (k *kind) paths(s *schemas) []path {
 		if k.def.Namespaced {
 			out = append(out, path{url: w.all(""), operations: []operation{w.list("ForAllNamespaces")}})
 		}
-		if k.def.Verbs.Has(resource.Watch) {
+		if k.def.Verbs.Has(resource.Watch) && k.live == nil {
 			out = append(out, w.watches()...)
 		}
 		out = append(out, w.subs()...)
 	}
 	for i := range out {
-		out[i].tag = groupTag(k.gvk.Group) + "_" + k.gvk.Version
+		out[i].tag, out[i].custom = groupTag(k.gvk.Group)+"_"+k.gvk.Version, k.live != nil
 	}
 	return out
 }
@@ -144,7 +161,8 @@ func (w *writer) list(rest string) operation {
 	if rest != "" {
 		id = "list" + w.gv + w.gvk.Kind + rest
 	}
-	return operation{"get", "list", id, "list or watch objects of kind " + w.gvk.Kind, w.gvk, nil, w.s.list(w.gvk, w.obj), listQuery}
+	answer := w.s.listOf(w.kind, w.obj)
+	return operation{"get", "list", id, "list or watch objects of kind " + w.gvk.Kind, w.gvk, nil, answer, listQuery}
 }
 
 func (w *writer) whole() path {
@@ -207,20 +225,26 @@ func (s *schemas) kind(gvk schema.GroupVersionKind, t reflect.Type) *spec.Schema
 func (s *schemas) list(gvk schema.GroupVersionKind, item *spec.Schema) *spec.Schema {
 	name := strings.TrimPrefix(item.Ref.String(), s.prefix) + "List"
 	if s.byName[name] == nil {
-		l := object()
+		l := s.listSchema(item)
 		l.Description = gvk.Kind + "List is a list of " + gvk.Kind + " objects."
-		items := spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"array"}, Description: "Items is the list of objects.", Items: &spec.SchemaOrArray{Schema: item}}}
-		meta := spec.Schema{SchemaProps: spec.SchemaProps{Description: "Standard list metadata.", AllOf: []spec.Schema{*s.ref(reflect.TypeFor[metav1.ListMeta]())}}}
-		docs := documentation(reflect.TypeFor[metav1.TypeMeta]())
-		kind, version := text(""), text("")
-		kind.Description, version.Description = docs["kind"], docs["apiVersion"]
-		l.Properties = map[string]spec.Schema{"items": items, "metadata": meta, "kind": kind, "apiVersion": version}
-		l.Required = []string{"items"}
-		s.byName[name] = &l
+		s.byName[name] = l
 	}
 	gvk.Kind += "List"
 	mark(s.byName[name], gvk)
 	return &spec.Schema{SchemaProps: spec.SchemaProps{Ref: spec.MustCreateRef(s.prefix + name)}}
+}
+
+// listSchema is the schema of a list, without a description.
+func (s *schemas) listSchema(item *spec.Schema) *spec.Schema {
+	l := object()
+	items := spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"array"}, Description: "Items is the list of objects.", Items: &spec.SchemaOrArray{Schema: item}}}
+	meta := spec.Schema{SchemaProps: spec.SchemaProps{Description: "Standard list metadata.", AllOf: []spec.Schema{*s.ref(reflect.TypeFor[metav1.ListMeta]())}}}
+	docs := documentation(reflect.TypeFor[metav1.TypeMeta]())
+	kind, version := text(""), text("")
+	kind.Description, version.Description = docs["kind"], docs["apiVersion"]
+	l.Properties = map[string]spec.Schema{"items": items, "metadata": meta, "kind": kind, "apiVersion": version}
+	l.Required = []string{"items"}
+	return &l
 }
 
 // mark notes in a schema which kind it is; one type may be several.

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -24,10 +25,11 @@ import (
 // may be used concurrently. Only OpenAPI 3 documents are kept once made, and only
 // as text: few clients ask, and the version 2 document is large.
 type Service struct {
-	kinds   map[schema.GroupVersion][]kind
 	version string
-	hash    string // of everything that documents are made from
-	mu      struct {
+	// Made when somebody asks, and not each time that a kind comes or goes.
+	kinds func() map[schema.GroupVersion][]kind
+	hash  func() string // of everything that documents are made from
+	mu    struct {
 		sync.Mutex
 		docs map[string][]byte // JSON by path below /openapi/v3/
 	}
@@ -36,28 +38,47 @@ type Service struct {
 // New returns the service for defs; version is the server's. on says whether a
 // group-version is served.
 func New(defs []*resource.Def, version string, on func(schema.GroupVersion) bool) *Service {
-	s := &Service{kinds: served(defs), version: version}
+	s := &Service{version: version}
+	s.kinds = sync.OnceValue(func() map[schema.GroupVersion][]kind {
+		kinds := served(defs)
+		maps.DeleteFunc(kinds, func(gv schema.GroupVersion, _ []kind) bool { return !on(gv) })
+		return kinds
+	})
+	s.hash = sync.OnceValue(func() string { return s.hashOf(s.versions()...) })
 	s.mu.docs = map[string][]byte{}
+	return s
+}
+
+// hashOf tells apart documents that are made from other things.
+func (s *Service) hashOf(gvs ...schema.GroupVersion) string {
 	h := sha256.New()
-	fmt.Fprintln(h, version)
-	for _, gv := range s.versions() {
-		if !on(gv) {
-			delete(s.kinds, gv)
-			continue
-		}
+	fmt.Fprintln(h, s.version)
+	for _, gv := range gvs {
 		fmt.Fprintln(h, gv)
-		for _, k := range s.kinds[gv] {
+		for _, k := range s.kinds()[gv] {
 			fmt.Fprintln(h, k.gvk, len(k.subs))
+			if k.live != nil {
+				fmt.Fprintln(h, k.live.ID, k.def.Dynamic.ID)
+			}
 		}
 	}
-	s.hash = strings.ToUpper(hex.EncodeToString(h.Sum(nil)))
-	return s
+	return strings.ToUpper(hex.EncodeToString(h.Sum(nil)))
+}
+
+// hash3 is that of an OpenAPI 3 document: of the paths that are no resource's, that of all.
+func (s *Service) hash3(name string) string {
+	for gv := range s.kinds() {
+		if base(gv) == "/"+name {
+			return s.hashOf(gv)
+		}
+	}
+	return s.hash()
 }
 
 // versions are the group-versions in a stable order.
 func (s *Service) versions() []schema.GroupVersion {
 	var gvs []schema.GroupVersion
-	for gv := range s.kinds {
+	for gv := range s.kinds() {
 		gvs = append(gvs, gv)
 	}
 	slices.SortFunc(gvs, func(a, b schema.GroupVersion) int { return strings.Compare(base(a), base(b)) })
@@ -84,7 +105,7 @@ func (s *Service) index(w http.ResponseWriter) {
 	}
 	paths := map[string]entry{}
 	for _, r := range roots(s.versions()) {
-		paths[r.document()] = entry{"/openapi/v3/" + r.document() + "?hash=" + s.hash}
+		paths[r.document()] = entry{"/openapi/v3/" + r.document() + "?hash=" + s.hash3(r.document())}
 	}
 	w.Header().Set("Content-Type", "application/json")
 	// An error means that the client has gone.
@@ -93,8 +114,8 @@ func (s *Service) index(w http.ResponseWriter) {
 
 func (s *Service) serve3(w http.ResponseWriter, r *http.Request, name string) {
 	if hash := r.URL.Query().Get("hash"); hash != "" {
-		if hash != s.hash {
-			http.Redirect(w, r, "/openapi/v3/"+name+"?hash="+s.hash, http.StatusMovedPermanently)
+		if now := s.hash3(name); hash != now {
+			http.Redirect(w, r, "/openapi/v3/"+name+"?hash="+now, http.StatusMovedPermanently)
 			return
 		}
 		w.Header().Set("Cache-Control", "public, immutable")
@@ -105,7 +126,7 @@ func (s *Service) serve3(w http.ResponseWriter, r *http.Request, name string) {
 		http.NotFound(w, r)
 		return
 	}
-	s.write(w, r, document{data, err, "application/com.github.proto-openapi.spec.v3.v1.0+protobuf", toProto(openapi_v3.ParseDocument)})
+	s.write(w, r, document{data, err, s.hash3(name), "application/com.github.proto-openapi.spec.v3.v1.0+protobuf", toProto(openapi_v3.ParseDocument)})
 }
 
 // json3 makes or finds a document; nil if there is none of the name.
@@ -127,7 +148,7 @@ func (s *Service) json3(name string) ([]byte, error) {
 
 // kindsAt are the kinds of the group-version with the path; none if there is none.
 func (s *Service) kindsAt(name string) []kind {
-	for gv, kinds := range s.kinds {
+	for gv, kinds := range s.kinds() {
 		if base(gv) == "/"+name {
 			return kinds
 		}
@@ -138,7 +159,7 @@ func (s *Service) kindsAt(name string) []kind {
 func (s *Service) serve2(w http.ResponseWriter, r *http.Request) {
 	var all []kind
 	for _, gv := range s.versions() {
-		all = append(all, s.kinds[gv]...)
+		all = append(all, s.kinds()[gv]...)
 	}
 	data, err := json.Marshal(document2(all, roots(s.versions()), s.info()))
 	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
@@ -146,7 +167,7 @@ func (s *Service) serve2(w http.ResponseWriter, r *http.Request) {
 		defer z.end()
 		w = z
 	}
-	s.write(w, r, document{data, err, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf", toProto(openapi_v2.ParseDocument)})
+	s.write(w, r, document{data, err, s.hash(), "application/com.github.proto-openapi.spec.v2.v1.0+protobuf", toProto(openapi_v2.ParseDocument)})
 }
 
 // zipped compresses an answer that has a body.
@@ -177,6 +198,7 @@ func (s *Service) info() *spec.Info {
 type document struct {
 	json      []byte
 	err       error
+	hash      string
 	protoType string
 	toProto   func(json []byte) ([]byte, error)
 }
@@ -203,7 +225,7 @@ func (s *Service) write(w http.ResponseWriter, r *http.Request, d document) {
 		http.Error(w, "make OpenAPI document: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
-	etag := `"` + s.hash + `"`
+	etag := `"` + d.hash + `"`
 	w.Header().Set("Etag", etag)
 	w.Header().Set("Vary", "Accept")
 	w.Header().Set("Content-Type", mediaType)

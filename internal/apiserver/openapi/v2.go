@@ -52,10 +52,11 @@ func (p path) v2() spec.PathItem {
 	for _, q := range p.query {
 		out.Parameters = append(out.Parameters, parameter2(q, "query"))
 	}
+	answers, patches := p.types()
 	for i := range p.operations {
 		o := &p.operations[i]
 		op := &spec.Operation{OperationProps: spec.OperationProps{
-			ID: o.id, Tags: []string{p.tag}, Description: o.doc, Schemes: []string{"https"}, Produces: answerTypes, Consumes: []string{"*/*"},
+			ID: o.id, Tags: []string{p.tag}, Description: o.doc, Schemes: []string{"https"}, Produces: answers, Consumes: []string{"*/*"},
 			Responses: &spec.Responses{ResponsesProps: spec.ResponsesProps{StatusCodeResponses: map[int]spec.Response{
 				200: {ResponseProps: spec.ResponseProps{Description: "OK", Schema: o.answer}},
 				401: {ResponseProps: spec.ResponseProps{Description: "Unauthorized"}},
@@ -65,7 +66,7 @@ func (p path) v2() spec.PathItem {
 		if o.body != nil {
 			op.Parameters = append(op.Parameters, spec.Parameter{ParamProps: spec.ParamProps{Name: "body", In: "body", Required: o.method != "delete", Schema: o.body}})
 			if o.method == "patch" {
-				op.Consumes = patchTypes
+				op.Consumes = patches
 			}
 		}
 		for _, name := range o.query {

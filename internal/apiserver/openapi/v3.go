@@ -16,6 +16,14 @@ var (
 	}
 )
 
+// types are the media types of answers and patches at the path.
+func (p *path) types() (answers, patches []string) {
+	if p.custom {
+		return answerTypes[:2], patchTypes[:3]
+	}
+	return answerTypes, patchTypes
+}
+
 // booleans and integers are the query parameters that are not strings.
 var (
 	booleans = []string{"allowWatchBookmarks", "force", "orphanDependents", "sendInitialEvents", "watch"}
@@ -52,19 +60,20 @@ func (p path) v3() *spec3.Path {
 	for _, q := range p.query {
 		out.Parameters = append(out.Parameters, parameter3(q, "query"))
 	}
+	answers, patches := p.types()
 	for i := range p.operations {
 		o := &p.operations[i]
 		op := &spec3.Operation{OperationProps: spec3.OperationProps{
-			OperationId: o.id, Tags: []string{p.tag}, Description: o.doc, Responses: responses3(o.answer),
+			OperationId: o.id, Tags: []string{p.tag}, Description: o.doc, Responses: responses3(answers, o.answer),
 		}}
 		o.noted(&op.VendorExtensible)
 		for _, name := range o.query {
 			op.Parameters = append(op.Parameters, parameter3(parameterOf(name), "query"))
 		}
 		if o.body != nil {
-			types := answerTypes
+			types := answers
 			if o.method == "patch" {
-				types = patchTypes
+				types = patches
 			}
 			op.RequestBody = &spec3.RequestBody{RequestBodyProps: spec3.RequestBodyProps{Content: content3(types, o.body), Required: o.method != "delete"}}
 		}
@@ -96,9 +105,9 @@ func content3(types []string, body *spec.Schema) map[string]*spec3.MediaType {
 	return out
 }
 
-func responses3(answer *spec.Schema) *spec3.Responses {
+func responses3(types []string, answer *spec.Schema) *spec3.Responses {
 	return &spec3.Responses{ResponsesProps: spec3.ResponsesProps{StatusCodeResponses: map[int]*spec3.Response{
-		200: {ResponseProps: spec3.ResponseProps{Description: "OK", Content: content3(answerTypes, answer)}},
+		200: {ResponseProps: spec3.ResponseProps{Description: "OK", Content: content3(types, answer)}},
 		401: {ResponseProps: spec3.ResponseProps{Description: "Unauthorized"}},
 	}}}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/admissionregistration"
 	"github.com/kemudi/kemudi/internal/api/apiextensions"
+	"github.com/kemudi/kemudi/internal/api/apiregistration"
 	"github.com/kemudi/kemudi/internal/api/apps"
 	"github.com/kemudi/kemudi/internal/api/authentication"
 	"github.com/kemudi/kemudi/internal/api/authorization"
@@ -32,6 +33,7 @@ func All() []*resource.Def {
 		core.All(),
 		admissionregistration.All(),
 		apiextensions.All(),
+		apiregistration.All(),
 		apps.All(),
 		authentication.All(),
 		authorization.All(),

@@ -28,6 +28,7 @@ var allowed = []allowance{
 	{"k8s.io/apiserver/pkg/warning", "how what a request comes upon is told to its client"},
 	{"k8s.io/apiserver/pkg/util/proxy", "translation of today's WebSocket streams for runtimes that speak SPDY"},
 	{"k8s.io/dynamic-resource-allocation/cel", "what expressions say of devices, and what that costs"},
+	{"k8s.io/kube-aggregator/pkg/apis/apiregistration", "the wire types of who serves a group-version, and of their version before"},
 	{"k8s.io/kube-openapi", "builders of OpenAPI v2 and v3 from Go types"},
 	{"k8s.io/component-helpers", "pure scheduling helpers"},
 	{"k8s.io/streaming/pkg/httpstream/wsstream", "the older WebSocket subprotocols of exec, attach and logs, frame by frame as clients expect"},

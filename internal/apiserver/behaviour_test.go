@@ -357,7 +357,7 @@ func TestTooManyRequestsAreToldToComeBack(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	f := newFixture(t, only("eve", func(authorizer.Attributes) bool { return true }), func(o *Options) {
 		o.MaxReads, o.MaxWaiting = 1, -1
-		o.Next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		o.Aggregated = another(func(w http.ResponseWriter, r *http.Request) {
 			entered <- struct{}{}
 			<-leave
 			http.NotFound(w, r)

@@ -92,7 +92,8 @@ func (s *Server) withRequestInfo(next http.Handler) http.Handler {
 func (s *Server) handle(next http.Handler, w http.ResponseWriter, r *http.Request) *remainder {
 	deepen()
 	st := &state{info: request.Parse(r), w: w, record: s.begin()}
-	if r.ProtoMajor == 1 && r.ContentLength != 0 && !st.info.Tunnel() {
+	s.elsewhere(st.info, r)
+	if r.ProtoMajor == 1 && r.ContentLength != 0 && !st.info.Passes() {
 		st.unread = s.o.RequestTimeout / unreadShare
 	}
 	w.Header().Set("Cache-Control", "no-cache, private")
@@ -225,7 +226,7 @@ func (s *Server) withAuthz(next http.Handler) http.Handler {
 func (s *Server) withCompression(next http.Handler) http.Handler {
 	return compress.Handler(next, func(r *http.Request) bool {
 		in := stateOf(r).info
-		return (in.Verb == "list" || in.Verb == "get") && !in.LongRunning()
+		return (in.Verb == "list" || in.Verb == "get") && !in.LongRunning() && !in.Elsewhere
 	})
 }
 
@@ -296,11 +297,14 @@ func (s *Server) withImpersonation(next http.Handler) http.Handler {
 func (s *Server) mux() http.Handler {
 	plain := s.plainPaths()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if in := stateOf(r).info; in.Resource {
+		switch in := stateOf(r).info; {
+		case in.Elsewhere:
+			s.serveElsewhere(w, r)
+		case in.Resource:
 			s.serveResource(w, r, in)
-			return
+		default:
+			plain.ServeHTTP(w, r)
 		}
-		plain.ServeHTTP(w, r)
 	})
 }
 

@@ -251,7 +251,7 @@ func TestTwoHundredRequestsOfAUserWait(t *testing.T) {
 		entered, leave := make(chan struct{}, run+wait), make(chan struct{})
 		f := newFixture(t, crowd(nil), func(o *Options) {
 			o.RequestTimeout = 4 * time.Minute // of which they may wait one
-			o.Next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			o.Aggregated = another(func(w http.ResponseWriter, r *http.Request) {
 				entered <- struct{}{}
 				<-leave
 				http.NotFound(w, r)

@@ -89,14 +89,11 @@ func (p *exchange) page(page *read.Page) {
 	p.Collection(page)
 }
 
-// serveUnknown answers for a resource that is not here: another server may
-// have it, or nobody.
+// serveUnknown answers for a resource that is not here.
 func (s *Server) serveUnknown(w http.ResponseWriter, r *http.Request, t *routes, in *request.Info) {
 	switch {
 	case t.groups[in.Group][in.Version] != nil:
 		s.writeError(w, r, refusal.NotFound())
-	case s.o.Next != nil:
-		s.serveNext(w, r)
 	default:
 		http.NotFound(w, r)
 	}

@@ -40,7 +40,7 @@ func (s *Server) withBody(next http.Handler) http.Handler {
 		of := flowOf(st.user)
 		st.memory = budget.Reservation{Budget: s.memory, Flow: of.Name, System: of.System}
 		defer st.memory.Give()
-		if r.ContentLength != 0 && !st.info.Tunnel() {
+		if r.ContentLength != 0 && !st.info.Passes() {
 			var err error
 			st.body, err = s.readBody(w, r)
 			if err == nil || errors.Is(err, timeouts.ErrTime) {

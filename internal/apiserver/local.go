@@ -9,11 +9,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/kemudi/kemudi/internal/apiserver/call"
+	"github.com/kemudi/kemudi/internal/apiserver/discovery"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/apiserver/served"
@@ -154,6 +156,16 @@ func (l *local) perform(ctx context.Context, c *call.Call, r *client.Request, as
 // Serves reports whether a resource is served over HTTP at its storage version.
 func (s *Server) Serves(d *resource.Def) bool {
 	return s.routes.Load().lookup(d.Group, d.Version, d.Plural) != nil
+}
+
+// Enabled reports whether a resource is served at one of its versions when it is among what is served; v is
+// nil for the one that is stored.
+func (s *Server) Enabled(d *resource.Def, v *resource.VersionDef) bool {
+	gv := d.GVK().GroupVersion()
+	if v != nil {
+		gv = schema.GroupVersion{Group: v.Group, Version: v.Version}
+	}
+	return discovery.Enabled(s.o.RuntimeConfig, &d.Names, gv, v)
 }
 
 // storage is a resource at its storage version, whether or not that is served

@@ -74,9 +74,8 @@ type Options struct {
 	Registry *prometheus.Registry
 	// NoProfiling says that nobody gets profiles of the process, below /debug/pprof.
 	NoProfiling bool
-	// Next serves the paths below /apis that no resource here has (aggregated
-	// API servers); nil: they are not found.
-	Next http.Handler
+	// Aggregated has the group-versions of other servers; nil: there are none.
+	Aggregated Aggregated
 
 	Limits
 

@@ -1,14 +1,11 @@
 package apiserver
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,10 +52,6 @@ func (s *Server) plainPaths() http.Handler {
 	}
 	mux.HandleFunc("GET /{$}", s.serveRoot)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		if s.o.Next != nil {
-			s.serveNext(w, r)
-			return
-		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		http.NotFound(w, r)
 	})
@@ -129,14 +122,6 @@ func (s *Server) serveRelay(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveNext hands a request on to whom paths belong that are not ours.
-func (s *Server) serveNext(w http.ResponseWriter, r *http.Request) {
-	if body := stateOf(r).body; body != nil {
-		r.Body = io.NopCloser(bytes.NewReader(body))
-	}
-	s.o.Next.ServeHTTP(w, r)
-}
-
 // serveDocument serves what the issuer of tokens publishes about itself.
 func (s *Server) serveDocument(mediaType string, document func() ([]byte, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -153,17 +138,17 @@ func (s *Server) serveDocument(mediaType string, document func() ([]byte, error)
 // serveRoot lists the paths that there are.
 func (s *Server) serveRoot(w http.ResponseWriter, _ *http.Request) {
 	paths := []string{"/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"}
-	t := s.routes.Load()
-	for group, versions := range t.groups {
-		if group != "" {
-			paths = append(paths, "/apis/"+group)
+	d := s.docs()
+	for i := range d.Core.Items {
+		for _, v := range d.Core.Items[i].Versions {
+			paths = append(paths, "/api/"+v.Version)
 		}
-		for v := range versions {
-			if group == "" {
-				paths = append(paths, "/api/"+v)
-				continue
-			}
-			paths = append(paths, strings.Join([]string{"/apis", group, v}, "/"))
+	}
+	for i := range d.Groups.Groups {
+		g := &d.Groups.Groups[i]
+		paths = append(paths, "/apis/"+g.Name)
+		for _, v := range g.Versions {
+			paths = append(paths, "/apis/"+v.GroupVersion)
 		}
 	}
 	slices.Sort(paths)

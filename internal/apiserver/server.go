@@ -23,18 +23,19 @@ import (
 
 // Server is the API of one process. All methods may be called concurrently.
 type Server struct {
-	o        Options
-	log      *slog.Logger
-	routes   atomic.Pointer[routes]
-	reads    *read.Reader
-	writes   *write.Pipeline
-	encoded  *encoded.Store
-	memory   *budget.Memory
-	metrics  *metrics
-	handlers handlers
-	handler  http.Handler
-	pace     *h2.Pace     // of the watches; nil: they do not rest
-	door     *door.Keeper // who has a connection
+	o          Options
+	log        *slog.Logger
+	routes     atomic.Pointer[routes]
+	everywhere atomic.Pointer[everywhere]
+	reads      *read.Reader
+	writes     *write.Pipeline
+	encoded    *encoded.Store
+	memory     *budget.Memory
+	metrics    *metrics
+	handlers   handlers
+	handler    http.Handler
+	pace       *h2.Pace     // of the watches; nil: they do not rest
+	door       *door.Keeper // who has a connection
 
 	// allocated is closed when the allocations fit the objects, stopping is set when the
 	// server has been told to stop.

@@ -12,11 +12,13 @@ import (
 	"sync"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 
 	"github.com/kemudi/kemudi/internal/api"
+	"github.com/kemudi/kemudi/internal/apiserver/discovery"
 	"github.com/kemudi/kemudi/internal/apiserver/h2"
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/store"
@@ -217,3 +219,14 @@ func (f *fixture) must(code int, method, path, body string, headers ...string) s
 	}
 	return string(got)
 }
+
+// another is another server, which has the group-version of.another/v1.
+type another func(w http.ResponseWriter, r *http.Request)
+
+func (a another) Has(gv schema.GroupVersion) bool { return gv.Group == "of.another" }
+
+func (a another) Serve(w http.ResponseWriter, r *http.Request, _ schema.GroupVersion, _ user.Info) {
+	a(w, r)
+}
+
+func (a another) Discovered() *discovery.Others { return nil }

@@ -22,7 +22,6 @@ var exceptions = map[exception]string{
 	{"kind", "internal/resource/spec.go"}:                                             "the body that the subresource scale is declared with",
 
 	{"setter", "internal/plane/plane.go#Options.Leadership"}:               "leaders are elected; tests have nobody lead",
-	{"setter", "internal/apiserver/options.go#Options.Next"}:               "aggregated API servers: nothing asks them yet",
 	{"setter", "internal/store/etcd/options.go#Options.History"}:           "how far a watch may fall behind is for the watch cache to know; tests want little",
 	{"setter", "internal/store/etcd/options.go#Options.ListenClient"}:      "etcd's own port for backups: nothing serves it yet",
 	{"setter", "internal/store/etcd/options.go#Options.CertFile"}:          "goes with ListenClient",

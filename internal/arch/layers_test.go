@@ -46,7 +46,7 @@ admission/plugins
 apiserver/* kubelet/*
 apiserver/answer
 apiserver/watch
-controller leader apiserver
+controller leader apiserver aggregate
 scheduler/devices
 workload endpoint ingress nodepool
 controllers/* scheduler kubelet proxy netpolicy dns edgefeed simnode

@@ -3,6 +3,7 @@ package plane
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -13,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/kemudi/kemudi/internal/aggregate"
 	"github.com/kemudi/kemudi/internal/api"
 	"github.com/kemudi/kemudi/internal/api/coordination"
 	"github.com/kemudi/kemudi/internal/api/core"
@@ -22,6 +24,7 @@ import (
 	"github.com/kemudi/kemudi/internal/apiserver/read"
 	"github.com/kemudi/kemudi/internal/auth"
 	"github.com/kemudi/kemudi/internal/auth/rbac"
+	"github.com/kemudi/kemudi/internal/backend"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/controllers"
@@ -52,6 +55,9 @@ type Options struct {
 	// Scheduler says how to schedule; nil: as upstream.
 	Scheduler *config.Config
 
+	// ProxyCertificate is by which servers of aggregated APIs know this one, as [tls.Config] wants it; nil:
+	// they do not.
+	ProxyCertificate func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
 	// Serving configures the API server beyond what is set here; nil: as it is.
 	Serving func(o *apiserver.Options, caches *watchcache.Set) error
 	// Controllers configures the controllers beyond what is set here.
@@ -80,8 +86,12 @@ type Plane struct {
 	server *apiserver.Server
 	agents *metricsserver.Agents
 	kinds  *kinds
-	ready  chan struct{}
-	made   made
+
+	backends   *backend.Services
+	aggregator *aggregate.Aggregator
+	builtIn    []*resource.Def // what is served from the start
+	ready      chan struct{}
+	made       made
 
 	uid     string // of this process
 	record  *servers.Keeper
@@ -115,7 +125,7 @@ func New(o Options) (*Plane, error) {
 		o.Store = fence.Store{Store: o.Store}
 	}
 	defs := api.All()
-	p := &Plane{o: o, kinds: newKinds(defs), ready: make(chan struct{}), uid: uuid.NewString(), shared: make(chan struct{}), left: make(chan struct{})}
+	p := &Plane{o: o, kinds: newKinds(defs), builtIn: defs, ready: make(chan struct{}), uid: uuid.NewString(), shared: make(chan struct{}), left: make(chan struct{})}
 	if o.Shared {
 		close(p.shared)
 	}
@@ -128,6 +138,7 @@ func New(o Options) (*Plane, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.aggregation()
 	admit, err := p.admission()
 	if err != nil {
 		return nil, err
@@ -143,6 +154,12 @@ func New(o Options) (*Plane, error) {
 		}
 	}
 	p.agents = metricsserver.NewAgents(serving.Nodes)
+	if serving.Nodes != nil {
+		p.backends.Connect = serving.Nodes.DialAddress
+	}
+	if serving.Aggregated == nil {
+		serving.Aggregated = p.aggregator
+	}
 	serving.Sources = p.sources()
 	if p.server, err = apiserver.New(serving); err != nil {
 		return nil, err
@@ -222,6 +239,15 @@ func (p *Plane) Run(ctx context.Context) error {
 	defer p.agents.Close()
 	api.Go("watch cache", p.caches.Run)
 	api.Go("api server", p.server.Run)
+	g.Go("aggregated APIs", p.aggregator.Run)
+	g.Go("own group-versions", func(ctx context.Context) error {
+		select {
+		case <-p.ready:
+			return p.aggregator.Register(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	})
 	g.Go("control", func(ctx context.Context) error {
 		select {
 		case <-p.caches.Synced():

@@ -9,7 +9,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/kemudi/kemudi/internal/apiserver"
+	"github.com/kemudi/kemudi/internal/apiserver/discovery"
 	"github.com/kemudi/kemudi/internal/cache"
 )
 
@@ -23,6 +27,8 @@ type adapter struct {
 	}
 }
 
+var _ apiserver.Aggregated = (*adapter)(nil)
+
 func newAdapter(pods func() *cache.Cache) *adapter {
 	a := &adapter{pods: pods}
 	a.mu.values = map[string]string{}
@@ -35,16 +41,29 @@ func (a *adapter) set(name, value string) {
 	a.mu.values[name] = value
 }
 
-// ServeHTTP answers with the value of a metric.
-func (a *adapter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// Has reports whether a group is one of the adapter's.
+func (a *adapter) Has(gv schema.GroupVersion) bool {
+	return gv.Group == "custom.metrics.k8s.io" || gv.Group == "external.metrics.k8s.io"
+}
+
+// customMetrics is what clients are told of.
+var customMetrics = &discovery.Others{Versions: []discovery.Remote{{GroupVersion: schema.GroupVersion{Group: "custom.metrics.k8s.io", Version: "v1beta2"}}}}
+
+// Discovered is what clients are told of, once there is a metric.
+func (a *adapter) Discovered() *discovery.Others {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.mu.values) == 0 {
+		return nil
+	}
+	return customMetrics
+}
+
+// Serve answers with the value of a metric.
+func (a *adapter) Serve(w http.ResponseWriter, r *http.Request, _ schema.GroupVersion, _ user.Info) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	path, custom := strings.CutPrefix(r.URL.Path, "/apis/custom.metrics.k8s.io")
-	if custom && path == "" && len(a.mu.values) > 0 {
-		version := map[string]string{"groupVersion": "custom.metrics.k8s.io/v1beta2", "version": "v1beta2"}
-		answerJSON(w, map[string]any{"kind": "APIGroup", "apiVersion": "v1", "name": "custom.metrics.k8s.io", "versions": []any{version}, "preferredVersion": version})
-		return
-	}
 	parts := strings.Split(strings.Trim(path, "/"), "/") // VERSION namespaces NAMESPACE and what follows
 	if !custom {
 		path = strings.TrimPrefix(r.URL.Path, "/apis/external.metrics.k8s.io/v1beta1/namespaces/")

@@ -120,7 +120,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	pods := func() *cache.Cache { return c.API().Cache(core.Pods.Def, "") }
 	c.usage, c.adapter = newUsage(c.group, pods), newAdapter(pods)
 	c.options.Serving = func(s *apiserver.Options, caches *watchcache.Set) error {
-		s.Nodes, s.Next = c.usage, c.adapter
+		s.Nodes, s.Aggregated = c.usage, c.adapter
 		if o.Serving == nil {
 			return nil
 		}

@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 
+	"github.com/kemudi/kemudi/internal/api/apiregistration"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -37,15 +39,6 @@ type Docs struct {
 	Resources map[schema.GroupVersion]*metav1.APIResourceList
 	Core      *apidiscovery.APIGroupDiscoveryList // of /api
 	Named     *apidiscovery.APIGroupDiscoveryList // of /apis
-}
-
-// groupOrder is the order in which groups are announced: where a plural is in
-// several, the first wins in kubectl. Groups not named follow by name.
-var groupOrder = []string{
-	"", "apiregistration.k8s.io", "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "autoscaling", "batch",
-	"certificates.k8s.io", "networking.k8s.io", "policy", "rbac.authorization.k8s.io", "storage.k8s.io", "admissionregistration.k8s.io",
-	"apiextensions.k8s.io", "scheduling.k8s.io", "coordination.k8s.io", "node.k8s.io", "discovery.k8s.io", "resource.k8s.io",
-	"flowcontrol.apiserver.k8s.io",
 }
 
 // New returns the documents of what is served.
@@ -79,18 +72,12 @@ func New(groups Groups) *Docs {
 	return d
 }
 
+// orderedGroups lists groups in the order in which they are announced: where a plural is in
+// several, the first wins in kubectl.
 func orderedGroups(groups Groups) []string {
-	rank := func(name string) int {
-		if i := slices.Index(groupOrder, name); i >= 0 {
-			return i
-		}
-		return len(groupOrder)
-	}
+	rank := func(name string) int32 { return apiregistration.PriorityOf(schema.GroupVersion{Group: name}).Group }
 	return slices.SortedFunc(maps.Keys(groups), func(a, b string) int {
-		if d := rank(a) - rank(b); d != 0 {
-			return d
-		}
-		return strings.Compare(a, b)
+		return cmp.Or(cmp.Compare(rank(b), rank(a)), strings.Compare(a, b))
 	})
 }
 

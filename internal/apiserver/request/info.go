@@ -21,6 +21,12 @@ type Info struct {
 	Plural, Sub, Name         string
 	Rest                      string // what follows the subresource (proxy paths), without a leading slash
 	Path                      string
+
+	// Elsewhere is whether another server has the group-version. The path does not say so: who
+	// knows writes it down.
+	Elsewhere bool
+	// Upgrades is whether the client of such a request asks for another protocol on its connection.
+	Upgrades bool
 }
 
 // watchPrefix marks the old form of watches, /api/v1/watch/...
@@ -136,12 +142,18 @@ func IsTrue(value string, present bool) bool {
 
 // LongRunning reports whether the request stays open for as long as it likes.
 func (in *Info) LongRunning() bool {
+	if in.Upgrades {
+		return true
+	}
 	if !in.Resource {
 		// A profile takes as long as its reader wants.
 		return in.Tunnel() || strings.HasPrefix(in.Path, "/debug/pprof/")
 	}
 	return in.Verb == "watch" || in.Sub == "log" || in.Tunnel()
 }
+
+// Passes reports whether what the client sends goes on to somebody else.
+func (in *Info) Passes() bool { return in.Elsewhere || in.Tunnel() }
 
 // Tunnel reports whether the request opens a connection to somewhere else, which
 // also gets what the client sends.

@@ -40,11 +40,11 @@ type PKI struct {
 	// ServiceAccounts signs tokens of service accounts.
 	ServiceAccounts crypto.Signer
 
-	o       Options
-	given   *given // nil: the keys are this cluster's own
-	serving atomic.Pointer[tls.Certificate]
-	kubelet atomic.Pointer[tls.Certificate]
-	peers   atomic.Pointer[Authority] // nil: this server has never been one of several
+	o                   Options
+	given               *given // nil: the keys are this cluster's own
+	serving             atomic.Pointer[tls.Certificate]
+	kubelet, frontProxy atomic.Pointer[tls.Certificate]
+	peers               atomic.Pointer[Authority] // nil: this server has never been one of several
 }
 
 // Names of the authorities and of the users that the server itself is.
@@ -163,8 +163,12 @@ func (p *PKI) Renew() error {
 	}
 	shown := p.KubeletClient.TLS()
 	p.kubelet.Store(&shown)
-	p.FrontProxyClient, err = f.pair(p.FrontProxyCA, "front-proxy-client", Subject{Name: FrontProxyName, Client: true})
-	if a := p.peers.Load(); err == nil && a != nil {
+	if p.FrontProxyClient, err = f.pair(p.FrontProxyCA, "front-proxy-client", Subject{Name: FrontProxyName, Client: true}); err != nil {
+		return err
+	}
+	proxy := p.FrontProxyClient.TLS()
+	p.frontProxy.Store(&proxy)
+	if a := p.peers.Load(); a != nil {
 		err = p.renewPeer(a)
 	}
 	return err
@@ -199,6 +203,15 @@ func (p *PKI) KubeletClientCertificate(*tls.CertificateRequestInfo) (*tls.Certif
 		return &tls.Certificate{}, nil // none
 	}
 	return p.kubelet.Load(), nil
+}
+
+// FrontProxyCertificate is what the API server shows to aggregated ones; it fits tls.Config's
+// GetClientCertificate.
+func (p *PKI) FrontProxyCertificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	if cert := p.frontProxy.Load(); cert != nil {
+		return cert, nil
+	}
+	return &tls.Certificate{}, nil // none
 }
 
 // Admin makes a client certificate for the operator.

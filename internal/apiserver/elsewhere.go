@@ -1,0 +1,68 @@
+package apiserver
+
+import (
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/kemudi/kemudi/internal/apiserver/discovery"
+	"github.com/kemudi/kemudi/internal/apiserver/request"
+	"github.com/kemudi/kemudi/internal/apiserver/timeouts"
+)
+
+// Aggregated has the group-versions that other servers have (aggregated APIs).
+type Aggregated interface {
+	// Has reports whether another server has a group-version, whatever is served here.
+	Has(gv schema.GroupVersion) bool
+	// Serve hands a request of a user on to the server that has its group-version, and answers.
+	// What the client sends has not been read.
+	Serve(w http.ResponseWriter, r *http.Request, gv schema.GroupVersion, by user.Info)
+	// Discovered is what there is on other servers: another value when that has changed; nil: nothing.
+	Discovered() *discovery.Others
+}
+
+// elsewhere notes in what a request's path says whether another server is meant.
+func (s *Server) elsewhere(in *request.Info, r *http.Request) {
+	if s.o.Aggregated == nil || in.Group == "" || in.Version == "" {
+		return
+	}
+	if in.Elsewhere = s.o.Aggregated.Has(schema.GroupVersion{Group: in.Group, Version: in.Version}); in.Elsewhere {
+		in.Upgrades = r.Header.Get("Upgrade") != ""
+	}
+}
+
+// serveElsewhere has another server answer. Authorization has been done.
+func (s *Server) serveElsewhere(w http.ResponseWriter, r *http.Request) {
+	st := stateOf(r)
+	if st.info.LongRunning() {
+		timeouts.Exempt(w)
+	}
+	s.o.Aggregated.Serve(w, r, schema.GroupVersion{Group: st.info.Group, Version: st.info.Version}, st.user)
+}
+
+// everywhere are the documents of what is served here, and of what others have: made again when either
+// has changed.
+type everywhere struct {
+	here   *discovery.Docs
+	others *discovery.Others
+	all    *discovery.Docs
+}
+
+// docs tell what there is.
+func (s *Server) docs() *discovery.Docs {
+	here := s.routes.Load().docs
+	if s.o.Aggregated == nil {
+		return here
+	}
+	others := s.o.Aggregated.Discovered()
+	if others == nil {
+		return here
+	}
+	e := s.everywhere.Load()
+	if e == nil || e.here != here || e.others != others {
+		e = &everywhere{here, others, here.With(others)}
+		s.everywhere.Store(e)
+	}
+	return e.all
+}

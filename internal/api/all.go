@@ -16,6 +16,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/discovery"
 	"github.com/kemudi/kemudi/internal/api/dra"
+	"github.com/kemudi/kemudi/internal/api/flowcontrol"
 	"github.com/kemudi/kemudi/internal/api/metrics"
 	"github.com/kemudi/kemudi/internal/api/networking"
 	"github.com/kemudi/kemudi/internal/api/node"
@@ -24,6 +25,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/scheduling"
 	"github.com/kemudi/kemudi/internal/api/settings"
 	"github.com/kemudi/kemudi/internal/api/storage"
+	"github.com/kemudi/kemudi/internal/api/storagemigration"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -43,6 +45,7 @@ func All() []*resource.Def {
 		coordination.All(),
 		discovery.All(),
 		dra.All(),
+		flowcontrol.All(),
 		metrics.All(),
 		networking.All(),
 		node.All(),
@@ -51,5 +54,6 @@ func All() []*resource.Def {
 		scheduling.All(),
 		settings.All(),
 		storage.All(),
+		storagemigration.All(),
 	)
 }

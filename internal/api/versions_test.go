@@ -14,10 +14,13 @@ import (
 	appsv1beta1 "k8s.io/api/apps/v1beta1"
 	appsv1beta2 "k8s.io/api/apps/v1beta2"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	discoveryv1beta1 "k8s.io/api/discovery/v1beta1"
 	extensionsv1beta1 "k8s.io/api/extensions/v1beta1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	flowcontrolv1beta3 "k8s.io/api/flowcontrol/v1beta3"
 	networkingv1 "k8s.io/api/networking/v1"
 	networkingv1beta1 "k8s.io/api/networking/v1beta1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -202,6 +205,15 @@ func normalize(obj resource.Object) {
 				namedPort(&r.HTTP.Paths[i].Backend.ServicePort)
 			}
 		}
+	case *certificatesv1beta1.CertificateSigningRequest: // the default gives every one a signer
+		if o.Spec.SignerName == nil {
+			o.Spec.SignerName = new("")
+		}
+	case *flowcontrolv1beta3.PriorityLevelConfiguration: // a zero that is meant is marked, and nothing else
+		delete(o.Annotations, flowcontrolv1beta3.PriorityLevelPreserveZeroConcurrencySharesKey)
+		if o.Spec.Limited != nil && o.Spec.Limited.NominalConcurrencyShares == 0 {
+			metav1.SetMetaDataAnnotation(&o.ObjectMeta, flowcontrolv1beta3.PriorityLevelPreserveZeroConcurrencySharesKey, "")
+		}
 	case *discoveryv1beta1.EndpointSlice:
 		for i := range o.Endpoints {
 			e := &o.Endpoints[i]
@@ -304,6 +316,10 @@ func keepable(obj resource.Object) {
 		for i := range o.Endpoints {
 			delete(o.Endpoints[i].DeprecatedTopology, "kubernetes.io/hostname")
 			delete(o.Endpoints[i].DeprecatedTopology, "topology.kubernetes.io/zone")
+		}
+	case *flowcontrolv1.PriorityLevelConfiguration: // the server always sets them
+		if o.Spec.Limited != nil && o.Spec.Limited.NominalConcurrencyShares == nil {
+			o.Spec.Limited.NominalConcurrencyShares = new(int32(30))
 		}
 	case *networkingv1.Ingress:
 		if o.Spec.DefaultBackend != nil {

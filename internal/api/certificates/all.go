@@ -6,5 +6,7 @@ import "github.com/kemudi/kemudi/internal/resource"
 func All() []*resource.Def {
 	return []*resource.Def{
 		CertificateSigningRequests.Def,
+		ClusterTrustBundles.Def,
+		PodCertificateRequests.Def,
 	}
 }

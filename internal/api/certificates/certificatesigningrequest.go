@@ -68,6 +68,7 @@ var CertificateSigningRequests = resource.Define(resource.Spec[*certificatesv1.C
 			},
 		},
 	},
+	Versions: legacyRequests(),
 })
 
 // setRequester writes down who asks for a certificate, over what the request

@@ -6,6 +6,7 @@ import "github.com/kemudi/kemudi/internal/resource"
 func All() []*resource.Def {
 	return []*resource.Def{
 		Bindings.Def,
+		ComponentStatuses.Def,
 		ConfigMaps.Def,
 		Endpoints.Def,
 		Events.Def,

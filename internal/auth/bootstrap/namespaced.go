@@ -52,6 +52,7 @@ func clusterBindings() []*rbacv1.ClusterRoleBinding {
 		Cluster("system:basic-user", authenticated),
 		Cluster("system:public-info-viewer", authenticated, Group("system:unauthenticated")),
 		Cluster("system:service-account-issuer-discovery", Group("system:serviceaccounts")),
+		Cluster("system:cluster-trust-bundle-discovery", Group("system:serviceaccounts")),
 		Cluster("system:node"), // nobody: the node authorizer is for nodes
 		Cluster("kemudi:node", Group("system:nodes")),
 		Cluster("kemudi:server-joiner", Group("system:bootstrappers:kemudi:servers")),

@@ -21,6 +21,7 @@ func everybodysRoles() []*rbacv1.ClusterRole {
 			rule("create", "authentication.k8s.io", "selfsubjectreviews")),
 		clusterRole("system:monitoring", paths("get",
 			"/metrics", "/metrics/slis", "/livez", "/readyz", "/healthz", "/livez/*", "/readyz/*", "/healthz/*", "/statusz", "/flagz")),
+		clusterRole("system:cluster-trust-bundle-discovery", rule(read, "certificates.k8s.io", "clustertrustbundles")),
 		clusterRole("system:service-account-issuer-discovery", paths("get",
 			"/.well-known/openid-configuration", "/.well-known/openid-configuration/", "/openid/v1/jwks", "/openid/v1/jwks/")),
 		clusterRole("system:auth-delegator",

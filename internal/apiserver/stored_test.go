@@ -27,6 +27,7 @@ import (
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/store"
+	"github.com/kemudi/kemudi/internal/trace"
 	"github.com/kemudi/kemudi/internal/watchcache"
 	"github.com/kemudi/kemudi/internal/wire"
 )
@@ -174,7 +175,7 @@ func reportKind(v reflect.Value) {
 func TestWhatIsCachedIsWhatWasStored(t *testing.T) {
 	f := newFixture(t, func(o *Options) { o.RuntimeConfig = map[string]bool{"api/all": true} })
 	api, all := f.As(admin, "test"), samples(t)
-	written, statuses := 0, 0
+	written, statuses := map[string]any{}, 0 // the UIDs of objects by their paths
 	for _, d := range f.o.Defs {
 		if !d.Stored() {
 			continue
@@ -196,7 +197,7 @@ func TestWhatIsCachedIsWhatWasStored(t *testing.T) {
 		sample = decoded[map[string]any](t, f.must(200, "GET", path, ""))
 		sample["metadata"].(map[string]any)["annotations"] = map[string]any{"a": "b"}
 		f.must(200, "PUT", path, jsonText(t, sample))
-		written++
+		written[path] = sample["metadata"].(map[string]any)["uid"]
 		if d.Subresource("status") == nil {
 			continue
 		}
@@ -218,8 +219,15 @@ func TestWhatIsCachedIsWhatWasStored(t *testing.T) {
 	if err := f.Fresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := f.holdCachesAgainstStore(); n < written {
-		t.Errorf("looked at %d objects, want the %d that were written", n, written)
+	if n := f.holdCachesAgainstStore(); n < len(written) {
+		t.Errorf("looked at %d objects, want the %d that were written", n, len(written))
+	}
+	trace.Proves(t, "CON-011")
+	for path, uid := range written {
+		meta := decoded[map[string]any](t, f.must(200, "GET", path, ""))["metadata"].(map[string]any)
+		if a, _ := meta["annotations"].(map[string]any); meta["uid"] != uid || a["a"] != "b" {
+			t.Errorf("%s: got %v, want the object %v with what was written last", path, meta, uid)
+		}
 	}
 }
 

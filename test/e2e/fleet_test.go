@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -82,6 +83,11 @@ func TestFurtherNodesOnOneMachine(t *testing.T) {
 	if len(nodes) != 3 || nodes[0] != "agent-1" || nodes[1] != "agent-2" {
 		t.Fatalf("got nodes %q, want those of the server and two more", nodes)
 	}
+	host, err := os.Hostname()
+	trace.Proves(t, "NODE-005/kernel")
+	if got := k.do(t, "get", "node", nodes[2], "-o", `jsonpath={.status.addresses[?(@.type=="Hostname")].address}`); err != nil || got != strings.ToLower(host) {
+		t.Errorf("name of the first machine: got %q, want what its kernel says, %q, %v", got, host, err)
+	}
 	trace.Proves(t, "C-445")
 	// What is said of servers is so on agents as far as it is not what runs there.
 	if got := k.do(t, "get", "nodes", "-l", "example.com/for=users", "-o", "jsonpath={.items[*].metadata.name}"); got != "agent-1 agent-2" {
@@ -95,7 +101,7 @@ func TestFurtherNodesOnOneMachine(t *testing.T) {
 	k.do(t, "rollout", "status", "daemonset/web", patient)
 	pods := c.pods(t, "default", "app=web")
 	c.wantEachOther(t, pods, 3)
-	trace.Proves(t, "COMP-024", "COMP-028") // by their agents and proxies, and by names
+	trace.Proves(t, "COMP-024", "COMP-028", "NODE-001") // by their agents and proxies, and by names
 	k.do(t, "rollout", "status", "deployment/users", patient)
 	users := c.pods(t, "default", "app=users")
 	if len(users) != 4 {
@@ -113,6 +119,10 @@ func TestFurtherNodesOnOneMachine(t *testing.T) {
 			t.Errorf("exec on %s: got %q", pods[i].Spec.NodeName, got)
 		}
 		k.wants(t, []string{"Started HTTP server on port 8080"}, "logs", pods[i].Name)
+		trace.Proves(t, "NODE-002")
+		if got := k.do(t, "get", "node", pods[i].Spec.NodeName, "-o", "jsonpath={.status.nodeInfo.containerRuntimeVersion}"); !strings.HasPrefix(got, "containerd://") {
+			t.Errorf("container runtime of %s: got %q", pods[i].Spec.NodeName, got)
+		}
 		metrics := k.do(t, "get", "--raw", "/api/v1/nodes/"+pods[i].Spec.NodeName+"/proxy/metrics")
 		for _, want := range []string{"\nkubelet_running_pods ", "\nkubeproxy_sync_proxy_rules_last_timestamp_seconds 1.", "\nprocess_resident_memory_bytes "} {
 			if !strings.Contains(metrics, want) {

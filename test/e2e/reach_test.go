@@ -141,8 +141,30 @@ func TestNodesBehindAFirewallAreReached(t *testing.T) {
 	defer a.firewall(t, "", "")
 	a.firewall(t, "ct state new counter drop", "")
 	k.wantWays(t)
+	k.wantOnlyTheAPI(t)
 	if o := a.run(t.Context(), nil, "nft", "list", "table", "inet", "cut"); o.code != 0 || strings.Contains(o.stdout, "counter packets 0 ") {
 		t.Errorf("nothing came to the firewall, so that it shows nothing: %s", o.all())
+	}
+}
+
+// wantOnlyTheAPI goes all ways from a machine that reaches the API and nothing else, and expects that
+// nothing else was tried.
+func (k kubectl) wantOnlyTheAPI(t *testing.T) {
+	t.Helper()
+	outside := []string{"nsenter", "--net=" + k.neighbour.Path()}
+	rules := "table inet door { chain out { type filter hook output priority 0; ip daddr " + machineIP + " tcp dport 6443 accept; oifname lo accept; ip6 nexthdr icmpv6 accept; ct state new counter drop; }; }"
+	if o := k.run(t.Context(), strings.NewReader(rules), append(slices.Clone(outside), "nft", "-f", "-")...); o.code != 0 {
+		t.Fatalf("shut a machine in: %s", o.all())
+	}
+	trace.Proves(t, "CON-014")
+	for _, w := range k.ways() {
+		command := append(slices.Clone(outside), k.bin, "kubectl", "--kubeconfig", k.adminKubeconfig(), "--server", "https://"+machineIP+":6443", "-n", k.namespace)
+		if o := k.run(t.Context(), nil, append(command, w.command...)...); o.code != 0 || !strings.Contains(o.stdout, w.want) {
+			t.Errorf("%v by the API alone: got %s, want %q", w.command, o.all(), w.want)
+		}
+	}
+	if o := k.run(t.Context(), nil, append(slices.Clone(outside), "nft", "list", "table", "inet", "door")...); o.code != 0 || !strings.Contains(o.stdout, "counter packets 0 ") {
+		t.Errorf("kubectl has asked somebody else than the API: %s", o.all())
 	}
 }
 

@@ -17,11 +17,12 @@ import (
 	"github.com/kemudi/kemudi/internal/trace"
 )
 
-// meter is what a simulated node is made to believe of its disk and memory.
+// meter is what a simulated node is made to believe of its disk, memory and processes.
 type meter struct {
 	sync.Mutex
-	node evict.Readings
-	pods map[string]evict.Storage
+	node      evict.Readings
+	pods      map[string]evict.Storage
+	processes map[string]int64
 }
 
 func (m *meter) set(f func()) {
@@ -34,6 +35,12 @@ func (m *meter) Pod(_ context.Context, pod *v1.Pod) (evict.Storage, error) {
 	m.Lock()
 	defer m.Unlock()
 	return m.pods[pod.Name], nil
+}
+
+func (m *meter) Processes(pod *v1.Pod) (int64, error) {
+	m.Lock()
+	defer m.Unlock()
+	return m.processes[pod.Name], nil
 }
 
 func (m *meter) Node(context.Context) (evict.Readings, error) {
@@ -146,6 +153,46 @@ func TestNodeThatRunsOutOfMemoryLetsOnePodGoAfterAnother(t *testing.T) {
 			if !strings.Contains(events, want) {
 				t.Errorf("events: no %q in\n%s", want, events)
 			}
+		}
+	})
+}
+
+func TestNodeThatRunsOutOfProcessesEndsWhoHasMost(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		m := &meter{node: evict.Readings{evict.PIDAvailable: {Available: 9000, Capacity: 32768}}, processes: map[string]int64{"many": 20000, "few": 12, "vital": 30000}}
+		n := &testNode{t: t, api: newMemAPI(t), cri: fakecri.New(fakecri.Options{Program: deaf}), with: func(o *Options) {
+			o.gauges = m
+			if err := o.Settings.Eviction.Set("pid.available<10%"); err != nil {
+				t.Error(err)
+			}
+		}}
+		n.run()
+		defer func() { n.end() }()
+		createPod(t, n.api, "many", `{containers: [{name: c, image: x, resources: {requests: {memory: 1Gi}}}]}`)
+		createPod(t, n.api, "few", `{containers: [{name: c, image: x}]}`)
+		createPod(t, n.api, "vital", `{priority: 2000001000, containers: [{name: c, image: x}]}`)
+		n.pod("many")
+		m.set(func() { m.node = evict.Readings{evict.PIDAvailable: {Available: 1001, Capacity: 32768}} })
+		p := n.after(13*time.Second, "many")
+		evicted(t, n, p, "The node was low on resource: pids. Threshold quantity: 3276, available: 1001. ")
+		trace.Proves(t, "NODE-012/under")
+		if c := n.condition(v1.NodePIDPressure); c.Status != v1.ConditionTrue || c.Reason != "KubeletHasInsufficientPID" {
+			t.Errorf("condition of the node: got %+v", c)
+		}
+		createPod(t, n.api, "late", `{containers: [{name: c, image: x, resources: {requests: {memory: 1Mi}}}]}`)
+		if p := n.pod("late"); p.Status.Reason != "Evicted" || p.Status.Message != "Pod was rejected: The node had condition: [PIDPressure]. " {
+			t.Errorf("late: got %+v", p.Status)
+		}
+		// It was not enough: the next one goes, but never what the cluster depends on.
+		if p := n.after(3*time.Second, "few"); p.Status.Phase != v1.PodFailed {
+			t.Errorf("few: got %s", p.Status.Phase)
+		}
+		m.set(func() { m.node = evict.Readings{evict.PIDAvailable: {Available: 21000, Capacity: 32768}} })
+		if p := n.after(10*time.Minute, "vital"); p.Status.Phase != v1.PodRunning {
+			t.Errorf("vital: got %s", p.Status.Phase)
+		}
+		if c := n.condition(v1.NodePIDPressure); c.Status != v1.ConditionFalse {
+			t.Errorf("ten minutes after: got %+v", c)
 		}
 	})
 }

@@ -104,7 +104,7 @@ func TestRunsAndDeletesAPod(t *testing.T) {
 		defer func() { n.end() }()
 		createPod(t, n.api, "web", `{containers: [{name: web, image: web}]}`)
 		p := n.pod("web")
-		trace.Proves(t, "COMP-025", "CTL-007", "PLC-005")
+		trace.Proves(t, "COMP-025", "CTL-007", "PLC-005", "CON-004/start")
 		if p.Status.Phase != v1.PodRunning || !core.PodReady(p) || p.Status.PodIP == "" || p.Status.HostIP == "" || p.Status.StartTime == nil {
 			t.Fatalf("status: got %+v, want running and ready with addresses", p.Status)
 		}
@@ -155,7 +155,7 @@ func TestFailingContainerIsRestartedWithBackoff(t *testing.T) {
 		defer func() { n.end() }()
 		createPod(t, n.api, "bad", `{containers: [{name: c, image: x, command: [sh, -c, "sleep 1; exit 3"]}]}`)
 		before := n.pod("bad")
-		trace.Proves(t, "PLC-062", "PLC-063")
+		trace.Proves(t, "PLC-062", "PLC-063", "CON-004/restart")
 		// Starts at 0, 1 (no back-off), 12 (10 s), 33 (20 s), 74, 155, 316, then every 300 s.
 		for _, want := range []struct {
 			at       time.Duration

@@ -78,7 +78,7 @@ func TestNodeRegistersWithWhatItWasTold(t *testing.T) {
 				t.Errorf("condition %s: got %+v, want %s", want.kind, c, want.status)
 			}
 		}
-		trace.Proves(t, "NODE-015")
+		trace.Proves(t, "NODE-015", "NODE-010/true")
 		if c := core.NodeCondition(&node.Status, v1.NodeReady); c.Status != v1.ConditionTrue || c.Reason != "KubeletReady" || c.Message != "kubelet is posting ready status" {
 			t.Errorf("got reason %s, message %q", c.Reason, c.Message)
 		}

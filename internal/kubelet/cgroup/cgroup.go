@@ -217,6 +217,26 @@ func (t Tree) roots() []string {
 	return out
 }
 
+// Processes is how many processes and threads a cgroup and those below it have.
+func (t Tree) Processes(path string) (int64, error) {
+	dir := filepath.Join(t.top, "pids", path)
+	if t.v2 {
+		dir = filepath.Join(t.top, path)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "pids.current"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil // the pod has ended
+	}
+	if err != nil {
+		return 0, fmt.Errorf("count processes: %w", err)
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("count processes of cgroup %s: %w", path, err)
+	}
+	return n, nil
+}
+
 // Remove removes a cgroup and those below it from all hierarchies. One in which
 // a process is left stays, and is an error.
 func (t Tree) Remove(path string) error {

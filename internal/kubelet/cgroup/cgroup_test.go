@@ -1,10 +1,14 @@
 package cgroup
 
 import (
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -45,6 +49,28 @@ func TestLimitsAreSetAndGroupsRemovedOnThisMachine(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", file, got, want)
 		}
 	}
+	if n, err := tree.Processes(pod); err != nil || n != 0 {
+		t.Errorf("processes of a group without any: got %d, %v", n, err)
+	}
+	sleeper := exec.Command("sleep", "600")
+	if err := sleeper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop := sync.OnceFunc(func() { _, _ = sleeper.Process.Kill(), sleeper.Wait() })
+	t.Cleanup(stop)
+	pids := filepath.Join(Top, "pids", pod) // which runc makes
+	if err := errors.Join(os.MkdirAll(pids, 0o755), os.WriteFile(filepath.Join(pids, "cgroup.procs"), []byte(strconv.Itoa(sleeper.Process.Pid)), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{pod, "/" + name} { // the groups above count it too
+		if n, err := tree.Processes(path); err != nil || n != 1 {
+			t.Errorf("processes of %s with one: got %d, %v", path, n, err)
+		}
+	}
+	stop()
+	if n, err := tree.Processes("/" + name + "/none"); err != nil || n != 0 {
+		t.Errorf("processes of a group that is not there: got %d, %v", n, err)
+	}
 	if err := tree.Ensure(pod, &runtimeapi.LinuxContainerResources{}); err != nil {
 		t.Fatal(err)
 	}
@@ -83,6 +109,12 @@ func TestVersion2HasItsOwnFiles(t *testing.T) {
 		if got := read(t, filepath.Join(top, "a/podx", file)); got != want {
 			t.Errorf("%s: got %s, want %s", file, got, want)
 		}
+	}
+	if err := os.WriteFile(filepath.Join(top, "a/podx/pids.current"), []byte("7\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := tree.Processes("/a/podx"); err != nil || n != 7 {
+		t.Errorf("processes: got %d, %v, want 7", n, err)
 	}
 	if err := tree.Ensure("/a/podx", &runtimeapi.LinuxContainerResources{CpuPeriod: 100000}); err != nil {
 		t.Fatal(err)

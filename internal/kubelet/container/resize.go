@@ -59,6 +59,12 @@ func (r *Runner) checkMemory(ctx context.Context, pod *v1.Pod, list []podstep.Co
 	return fmt.Errorf("cannot decrease memory limits: [%s]", strings.Join(problems, ", "))
 }
 
+// Processes is how many processes and threads a pod has.
+func (r *Runner) Processes(pod *v1.Pod) (int64, error) {
+	node := r.now()
+	return r.Disk.Processes(node.Cgroup(pod, core.QOSClass(pod)))
+}
+
 // applyResources sets the limits of the containers, and around them those of the
 // pod's cgroup: what holds them all must be wide enough at every moment.
 func (r *Runner) applyResources(ctx context.Context, pod *v1.Pod, list []podstep.Container) (map[string]v1.ResourceRequirements, error) {

@@ -38,6 +38,14 @@ func (d *Disk) Limit(path string, limits *runtimeapi.LinuxContainerResources) er
 	return d.cgroups.Ensure(path, limits)
 }
 
+// Processes is how many processes and threads a pod's cgroup has.
+func (d *Disk) Processes(path string) (int64, error) {
+	if d == nil || path == "" {
+		return 0, nil
+	}
+	return d.cgroups.Processes(path)
+}
+
 // WeighClasses gives the quality of service classes their shares of the CPU:
 // burstable pods what they asked for together, best-effort ones what is left.
 func (d *Disk) WeighClasses(burstable int64) error {

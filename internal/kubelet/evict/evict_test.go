@@ -3,6 +3,7 @@ package evict
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,6 +35,7 @@ func TestThresholdsAreReadAndRefusedWithTheReason(t *testing.T) {
 		"":                                        "",
 		" memory.available<1Gi , ":                "",
 		"nodefs.available<0%":                     "",
+		"pid.available<1000":                      "",
 		"memory.available":                        "must be of the form signal<value",
 		"swap.available<1Gi":                      `unsupported eviction signal "swap.available"`,
 		"memory.available<-1Mi":                   "must be 0 or more",
@@ -97,7 +99,15 @@ func TestWhoUsesMoreThanAskedForGoesFirst(t *testing.T) {
 	bigger := user("bigger", ", resources: {requests: {memory: 100Mi}}}]}", 350*mi)
 	critical := user("critical", "}], priority: 2000000000}", 999*mi)
 	static := user("static", "}]}", 999*mi)
+	pidUsers := []User{{Pod: low.Pod, Other: 1}, {Pod: podOf(t, "metadata: {name: modest}"), Other: 20}, {Pod: podOf(t, "metadata: {name: many}"), Other: 300}}
 	static.Pod.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
+	// Nobody requests processes: the pod of low priority goes first, then who has most.
+	for _, want := range []string{"low", "many", "modest"} {
+		if got := Choose(PIDAvailable, pidUsers); got == nil || got.Pod.Name != want {
+			t.Fatalf("of processes: got %+v, want %s", got, want)
+		}
+		pidUsers = slices.DeleteFunc(pidUsers, func(u User) bool { return u.Pod.Name == want })
+	}
 	users := []User{critical, static, within, bigger, big, low}
 	for _, want := range []string{"low", "big", "bigger", "within"} {
 		got := Choose(MemoryAvailable, users)

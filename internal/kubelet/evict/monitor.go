@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Reading is how much there is of something, in bytes or inodes.
+// Reading is how much there is of something, in bytes, inodes or processes.
 type Reading struct{ Available, Capacity int64 }
 
 // Readings is one look at the node.

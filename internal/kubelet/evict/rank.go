@@ -28,12 +28,13 @@ func Critical(pod *v1.Pod) bool {
 // User is a pod with what it uses of the resource that runs out.
 type User struct {
 	Pod *v1.Pod
-	// Used is by container, in bytes; Other is what no container is charged for.
+	// Used is by container, in bytes; Other is what no container is charged for. Of
+	// processes there is Other alone, and how many they are.
 	Used  map[string]int64
 	Other int64
 }
 
-// Total is all that the pod uses, in bytes.
+// Total is all that the pod uses.
 func (u User) Total() int64 {
 	sum := u.Other
 	for _, n := range u.Used {
@@ -42,17 +43,21 @@ func (u User) Total() int64 {
 	return sum
 }
 
-// resourceOf is the resource of a pod's requests that the signal is about.
+// resourceOf is the resource of a pod's requests that the signal is about; empty: nobody
+// can ask for it.
 func resourceOf(s Signal) v1.ResourceName {
-	if s == MemoryAvailable {
+	switch s {
+	case MemoryAvailable:
 		return v1.ResourceMemory
+	case PIDAvailable:
+		return ""
 	}
 	return v1.ResourceEphemeralStorage
 }
 
 // Choose returns the pod to evict, or nil. Pods that use more than their request go
 // before pods that do not; among these, pods of low priority go first; among pods of
-// one priority, the pod that exceeds its request by most.
+// one priority, the pod that exceeds its request by most. Nobody requests processes.
 func Choose(s Signal, users []User) *User {
 	users = slices.DeleteFunc(slices.Clone(users), func(u User) bool { return Critical(u.Pod) })
 	if len(users) == 0 {
@@ -64,7 +69,7 @@ func Choose(s Signal, users []User) *User {
 		return u.Total() - q.Value()
 	}
 	exceeds := func(u User) int {
-		if beyond(u) > 0 {
+		if beyond(u) > 0 || resourceOf(s) == "" {
 			return 0
 		}
 		return 1

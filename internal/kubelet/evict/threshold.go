@@ -20,17 +20,24 @@ const (
 	NodeFSInodes     Signal = "nodefs.inodesFree"
 	ImageFSAvailable Signal = "imagefs.available"
 	ImageFSInodes    Signal = "imagefs.inodesFree"
+	PIDAvailable     Signal = "pid.available"
 )
 
-var signals = []Signal{MemoryAvailable, NodeFSAvailable, NodeFSInodes, ImageFSAvailable, ImageFSInodes}
+var signals = []Signal{MemoryAvailable, NodeFSAvailable, NodeFSInodes, ImageFSAvailable, ImageFSInodes, PIDAvailable}
 
 // Condition is the node's condition that tells of the signal.
 func (s Signal) Condition() v1.NodeConditionType {
-	if s == MemoryAvailable {
+	switch s {
+	case MemoryAvailable:
 		return v1.NodeMemoryPressure
+	case PIDAvailable:
+		return v1.NodePIDPressure
 	}
 	return v1.NodeDiskPressure
 }
+
+// Disk reports whether it is of a file system.
+func (s Signal) Disk() bool { return s.Condition() == v1.NodeDiskPressure }
 
 // Resource names what has run out, as events and messages do.
 func (s Signal) Resource() string {
@@ -39,6 +46,8 @@ func (s Signal) Resource() string {
 		return "memory"
 	case NodeFSInodes, ImageFSInodes:
 		return "inodes"
+	case PIDAvailable:
+		return "pids"
 	}
 	return "ephemeral-storage"
 }
@@ -46,14 +55,14 @@ func (s Signal) Resource() string {
 // quantity is an amount of the signal, as messages write it.
 func (s Signal) quantity(n int64) string {
 	format := resource.BinarySI
-	if s.Resource() == "inodes" {
+	if s.Resource() == "inodes" || s == PIDAvailable {
 		format = resource.DecimalSI
 	}
 	return resource.NewQuantity(n, format).String()
 }
 
-// Threshold is how little of something may be left: Amount in bytes or inodes,
-// or else Percent of the capacity.
+// Threshold is how little of something may be left: Amount in bytes, inodes or
+// processes, or else Percent of the capacity.
 type Threshold struct {
 	Signal  Signal
 	Amount  int64

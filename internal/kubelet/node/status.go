@@ -51,7 +51,11 @@ func (h *heartbeat) setStatus(ctx context.Context, s *v1.NodeStatus) {
 	} else {
 		set(v1.NodeDiskPressure, v1.ConditionFalse, "KubeletHasNoDiskPressure", "kubelet has no disk pressure")
 	}
-	set(v1.NodePIDPressure, v1.ConditionFalse, "KubeletHasSufficientPID", "kubelet has sufficient PID available")
+	if h.pressure[v1.NodePIDPressure] {
+		set(v1.NodePIDPressure, v1.ConditionTrue, "KubeletHasInsufficientPID", "kubelet has insufficient PID available")
+	} else {
+		set(v1.NodePIDPressure, v1.ConditionFalse, "KubeletHasSufficientPID", "kubelet has sufficient PID available")
+	}
 	if h.ready {
 		set(v1.NodeReady, v1.ConditionTrue, "KubeletReady", "kubelet is posting ready status")
 	} else {
@@ -141,6 +145,7 @@ func (h *heartbeat) reportPressure(node *v1.Node) {
 	}{
 		{v1.NodeMemoryPressure, "NodeHasInsufficientMemory", "NodeHasSufficientMemory"},
 		{v1.NodeDiskPressure, "NodeHasDiskPressure", "NodeHasNoDiskPressure"},
+		{v1.NodePIDPressure, "NodeHasInsufficientPID", "NodeHasSufficientPID"},
 	} {
 		reason := c.not
 		if h.pressure[c.kind] {

@@ -17,12 +17,14 @@ import (
 // fsInfoTimeout bounds the question where images lie.
 const fsInfoTimeout = 2 * time.Minute
 
-// Gauges show what is left and used of memory and disk.
+// Gauges show what is left and used of memory, disk and processes.
 type Gauges interface {
 	// Node is what the node has left.
 	Node(context.Context) (evict.Readings, error)
 	// Pod is what a pod holds on disk.
 	Pod(context.Context, *v1.Pod) (evict.Storage, error)
+	// Processes is how many processes and threads a pod has.
+	Processes(*v1.Pod) (int64, error)
 }
 
 // Machine are the gauges of a machine.
@@ -34,7 +36,10 @@ type Machine struct {
 
 var _ Gauges = Machine{}
 
-// Node looks at memory and file systems.
+// Processes asks the kernel how many a pod has.
+func (m Machine) Processes(pod *v1.Pod) (int64, error) { return m.Runner.Processes(pod) }
+
+// Node looks at memory, processes and file systems.
 func (m Machine) Node(ctx context.Context) (evict.Readings, error) {
 	out := evict.Readings{}
 	total, err := machine.TotalMemory()
@@ -46,6 +51,11 @@ func (m Machine) Node(ctx context.Context) (evict.Readings, error) {
 		return nil, err
 	}
 	out[evict.MemoryAvailable] = evict.Reading{Available: total - int64(used.Memory), Capacity: total}
+	processes, most, err := machine.Processes()
+	if err != nil {
+		return out, err
+	}
+	out[evict.PIDAvailable] = evict.Reading{Available: most - processes, Capacity: most}
 	if err := readFileSystem(m.Root, out, evict.NodeFSAvailable, evict.NodeFSInodes); err != nil {
 		return out, err
 	}

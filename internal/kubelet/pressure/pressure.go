@@ -42,7 +42,7 @@ type Watch struct {
 	Log     *slog.Logger
 }
 
-// Run keeps the node from running out of memory and disk, after begun is closed.
+// Run keeps the node from running out of memory, disk and processes, after begun is closed.
 func (w *Watch) Run(ctx context.Context, begun <-chan struct{}) error {
 	select {
 	case <-begun:
@@ -86,7 +86,7 @@ func (w *Watch) relieve(ctx context.Context, m *evict.Monitor, s evict.Starved) 
 	if node, ok := w.Node.Seen(); ok {
 		w.Events.Event(node, v1.EventTypeWarning, "EvictionThresholdMet", "Attempting to reclaim "+s.Signal.Resource())
 	}
-	if s.Signal != evict.MemoryAvailable {
+	if s.Signal.Disk() {
 		if err := w.Images.RemoveUnused(ctx); err != nil {
 			w.Log.Warn("remove unused images", "err", err)
 		}
@@ -144,7 +144,14 @@ func (w *Watch) users(ctx context.Context, s evict.Signal) ([]evict.User, error)
 			continue
 		}
 		u := evict.User{Pod: pod, Used: memory[string(pod.UID)]}
-		if s != evict.MemoryAvailable {
+		if s == evict.PIDAvailable {
+			n, err := w.Gauges.Processes(pod)
+			if err != nil {
+				return nil, err
+			}
+			u.Used, u.Other = nil, n
+		}
+		if s.Disk() {
 			held, err := w.Gauges.Pod(ctx, pod)
 			if err != nil {
 				return nil, err

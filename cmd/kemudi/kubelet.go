@@ -110,6 +110,8 @@ func kubeletConfig() *configKind {
 		"kubeReserved": "kube-reserved", "systemReserved": "system-reserved", "allowedUnsafeSysctls": "allowed-unsafe-sysctls",
 		"containerLogMaxSize": "container-log-max-size", "containerLogMaxFiles": "container-log-max-files", "containerRuntimeEndpoint": "container-runtime-endpoint",
 		"podLogsDir": "pod-logs-dir",
+		// Of both the first one counts, which says it of a status that has not changed; by itself the second one does.
+		"nodeStatusReportFrequency": "node-status-update-frequency", "nodeStatusUpdateFrequency": "node-status-update-frequency",
 	} {
 		flags[path] = configField{flag: flag}
 	}
@@ -134,7 +136,7 @@ func kubeletConfig() *configKind {
 		},
 		idle: map[string]string{
 			"logging": loggedElsewhere, "featureGates": featureGates.why,
-			"syncFrequency": events, "fileCheckFrequency": events, "httpCheckFrequency": events, "nodeStatusUpdateFrequency": events, "nodeStatusReportFrequency": events,
+			"syncFrequency": events, "fileCheckFrequency": events, "httpCheckFrequency": events,
 			"volumeStatsAggPeriod": events, "cpuManagerReconcilePeriod": events, "configMapAndSecretChangeDetectionStrategy": events,
 			"authentication.webhook.cacheTTL": cached, "authorization.webhook": cached,
 			"eventRecordQPS": rates, "eventBurst": rates, "kubeAPIQPS": rates, "kubeAPIBurst": rates, "registryPullQPS": rates, "registryBurst": rates,

@@ -38,6 +38,8 @@ cgroupDriver: systemd
 logging: {verbosity: 2}
 featureGates: {Some: true}
 syncFrequency: 0s
+nodeStatusReportFrequency: 3m
+nodeStatusUpdateFrequency: 10s
 shutdownGracePeriod: 0s
 topologyManagerPolicy: ""
 memorySwap: {}
@@ -52,12 +54,20 @@ func TestPartTakesItsConfigurationFile(t *testing.T) {
 	for flag, want := range map[string]string{
 		"max-pods": "50", "cluster-dns": "10.96.0.10", "client-ca-file": "/pki/ca.crt", "healthz-port": "0", "rotate-certificates": "true", "kube-reserved": "cpu=100m",
 		"register-with-taints": "a=b:NoSchedule,c:NoExecute", "eviction-hard": "memory.available<100Mi,nodefs.available<10%",
-		"container-log-max-files": "3", // the command line goes before the file
-		"cluster-domain":          "",
+		"container-log-max-files":      "3", // the command line goes before the file
+		"cluster-domain":               "",
+		"node-status-update-frequency": "3m0s",
 	} {
 		if got := f.Lookup(flag).Value.String(); got != want {
 			t.Errorf("--%s: got %q, want %q", flag, got, want)
 		}
+	}
+	_, other := partFlags(t, "kubelet")
+	if _, err := kubeletConfig().apply(other, []byte("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nnodeStatusReportFrequency: 0s\nnodeStatusUpdateFrequency: 20s\n")); err != nil {
+		t.Error(err)
+	}
+	if got := other.Lookup("node-status-update-frequency").Value.String(); got != "20s" {
+		t.Errorf("--node-status-update-frequency of the other field: got %s, want 20s", got)
 	}
 	var fields []string
 	for _, i := range idle {

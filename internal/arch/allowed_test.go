@@ -83,6 +83,7 @@ var allowed = []allowance{
 	{"github.com/coredns/coredns", "the embedded cluster DNS server"},
 	{"github.com/miekg/dns", "DNS messages"},
 	{"golang.org/x/crypto/ssh", "SSH to nodes, for networks that nobody trusts (--ssh-user)"},
+	{"golang.org/x/crypto/bcrypt", "passwords of htpasswd files, which Ingresses ask for"},
 	{"golang.org/x/net", "HTTP/2 settings that the standard library does not offer"},
 	{"google.golang.org/grpc", "CRI and etcd speak it"},
 	{"google.golang.org/protobuf", "messages of CRI, copied between caller and in-process runtime"},

@@ -17,7 +17,7 @@ const layers = `
 version
 trace texttest
 corefile task obs layout
-ociimage edge/route
+ociimage edge/passwd edge/route
 announce store cloud container dialback edge podnet
 cel resource wire reach
 custom

@@ -42,6 +42,7 @@ type Edge struct {
 	ports    *ports
 	forward  forward
 	own      ownCertificate
+	known    *known // passwords
 
 	changing sync.Mutex // held while a new state is made
 }
@@ -51,6 +52,7 @@ type state struct {
 	table *route.Table
 	pools map[string]*pool            // by upstream
 	certs map[string]*tls.Certificate // by key
+	usage map[string]*usage           // of sites with limits, by key
 }
 
 // New returns an edge that does nothing before Run.
@@ -64,6 +66,7 @@ func New(o Options) *Edge {
 	e := &Edge{o: o, began: time.Now(), registry: prometheus.NewRegistry()}
 	e.metrics = newMetrics(e.registry)
 	e.forward = newForward()
+	e.known = newKnown()
 	e.ports = newPorts(e)
 	e.state.Store(&state{})
 	return e
@@ -116,6 +119,7 @@ func (e *Edge) apply(c *route.Change) {
 	now := &state{table: old.table.With(*c)}
 	now.pools = e.poolsAfter(old, c)
 	now.certs = e.certificatesAfter(old, c)
+	now.usage = usageAfter(old, c)
 	e.state.Store(now)
 	e.metrics.sites.Set(float64(now.table.Len()))
 	e.metrics.changes.Inc()

@@ -27,7 +27,7 @@ import (
 )
 
 func TestRequestsGoWhereTheTableSays(t *testing.T) {
-	trace.Proves(t, "ING-016", "ING-018", "ING-022", "ING-031")
+	trace.Proves(t, "ING-016", "ING-018", "ING-019", "ING-022", "ING-031")
 	b := newBed(t)
 	b.serve("a.com", nil, b.naming("a"))
 	b.serve("b.com", nil, b.naming("b"))
@@ -47,6 +47,7 @@ func TestRequestsGoWhereTheTableSays(t *testing.T) {
 		t.Errorf("after a change of endpoints: got %s, want new", text)
 	}
 	b.order(Order{Change: route.Change{Whole: true}})
+	trace.Proves(t, "ING-021")
 	if code, _ := b.get("http://a.com/"); code != http.StatusNotFound {
 		t.Errorf("after an empty table: got %d, want 404", code)
 	}

@@ -33,11 +33,12 @@ const (
 // forward has a transport for each protocol. Connections are kept by address.
 type forward struct {
 	transports map[route.Protocol]*http.Transport
+	elsewhere  *http.Transport // outside the cluster, to who says what may pass
 	buffers    *buffers
 }
 
 func newForward() forward {
-	f := forward{transports: map[route.Protocol]*http.Transport{}, buffers: &buffers{}}
+	f := forward{transports: map[route.Protocol]*http.Transport{}, elsewhere: newElsewhere(), buffers: &buffers{}}
 	for _, p := range []route.Protocol{route.HTTP, route.HTTPS, route.GRPC, route.GRPCS} {
 		t := &http.Transport{
 			DialContext: dial, DisableCompression: true, MaxIdleConnsPerHost: idlePerAddress, IdleConnTimeout: idleUpstream,
@@ -63,6 +64,7 @@ func (f *forward) close() {
 	for _, t := range f.transports {
 		t.CloseIdleConnections()
 	}
+	f.elsewhere.CloseIdleConnections()
 }
 
 // dialTimeout is the key of a site's own time-out in a context.
@@ -143,17 +145,28 @@ func (x *exchange) rewrite(p *httputil.ProxyRequest) {
 		}
 	}
 	h := out.Header
+	x.vouch(h, p.In)
+	if x.o.Prefix != "" {
+		h["X-Forwarded-Prefix"] = []string{x.o.Prefix}
+	}
+	if _, said := h["User-Agent"]; !said {
+		h["User-Agent"] = nil // nothing is said in the client's place
+	}
+}
+
+// vouch replaces what a client says of where it comes from (E3).
+func (x *exchange) vouch(h http.Header, r *http.Request) {
 	client := x.client.String()
-	scheme, port := "http", x.e.ports.wanted().HTTP
-	if p.In.TLS != nil {
-		scheme, port = "https", x.e.ports.wanted().HTTPS
+	port := x.e.ports.wanted().HTTP
+	if r.TLS != nil {
+		port = x.e.ports.wanted().HTTPS
 	}
 	h["X-Forwarded-For"] = []string{client}
 	h["X-Real-Ip"] = []string{client}
-	h["X-Forwarded-Host"] = []string{p.In.Host}
-	h["X-Forwarded-Proto"] = []string{scheme}
-	h["X-Forwarded-Scheme"] = []string{scheme}
-	h["X-Scheme"] = []string{scheme}
+	h["X-Forwarded-Host"] = []string{r.Host}
+	h["X-Forwarded-Proto"] = []string{scheme(r)}
+	h["X-Forwarded-Scheme"] = []string{scheme(r)}
+	h["X-Scheme"] = []string{scheme(r)}
 	h["X-Forwarded-Port"] = []string{strconv.Itoa(int(port))}
 	if len(h["X-Request-Id"]) != 1 || !plausibleID(h["X-Request-Id"][0]) {
 		h["X-Request-Id"] = []string{newID()}
@@ -161,12 +174,13 @@ func (x *exchange) rewrite(p *httputil.ProxyRequest) {
 	for _, name := range ownHeaders {
 		delete(h, name)
 	}
-	if x.o.Prefix != "" {
-		h["X-Forwarded-Prefix"] = []string{x.o.Prefix}
+}
+
+func scheme(r *http.Request) string {
+	if r.TLS != nil {
+		return "https"
 	}
-	if _, said := h["User-Agent"]; !said {
-		h["User-Agent"] = nil // nothing is said in the client's place
-	}
+	return "http"
 }
 
 // ownHeaders are those that programs believe when they come from a proxy, and that no client is
@@ -326,6 +340,11 @@ func (x *exchange) answered(res *http.Response) error {
 		x.a.status, x.a.hijacked = res.StatusCode, true
 	}
 	x.remember(res.Header)
+	if res.StatusCode < http.StatusBadRequest {
+		for _, c := range x.cookies {
+			res.Header.Add("Set-Cookie", c)
+		}
+	}
 	if x.o.CORS != nil && x.origin != "" {
 		allow(res.Header, x.o.CORS, x.origin)
 	}
@@ -349,7 +368,7 @@ func (x *exchange) failed(a *answer, r *http.Request, err error) {
 	case errors.Is(err, errSilent), errors.As(err, &silent) && silent.Timeout():
 		x.e.answer(a, http.StatusGatewayTimeout, "the service has not answered in time")
 	default:
-		x.e.o.Log.Debug("service cannot be reached", "ingress", x.target.Site.Key, "upstream", x.target.Upstream, "err", err)
+		x.e.o.Log.Debug("service cannot be reached", "ingress", x.target.Site.Key, "upstream", x.upstream, "err", err)
 		x.e.answer(a, http.StatusBadGateway, "the service cannot be reached")
 	}
 }

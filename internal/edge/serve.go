@@ -33,7 +33,7 @@ func (e *Edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	x := &exchange{e: e, a: a, s: s, host: host, path: path, client: clientOf(r.RemoteAddr)}
-	x.target = x.divert(s.table.Find(host, path), r)
+	x.target = s.table.Find(host, path)
 	if x.target == nil {
 		e.answer(a, http.StatusNotFound, "default backend - 404")
 		return
@@ -45,9 +45,14 @@ func (e *Edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if x.redirected(a, r) || !x.admitted(a, r) || x.preflight(a, r) {
 		return
 	}
+	defer x.leave()
+	if !x.enter(a) || !x.loggedIn(a, r) || !x.allowed(a, r) {
+		return
+	}
 	x.recall(r)
 	x.origin = r.Header.Get("Origin")
-	x.pool = s.pools[x.target.Upstream]
+	x.upstream = divert(x.target, r)
+	x.pool = s.pools[x.upstream]
 	if x.pool == nil || len(x.pool.endpoints) == 0 {
 		e.answer(a, http.StatusServiceUnavailable, "no endpoint of the service is ready")
 		return
@@ -59,19 +64,22 @@ var noOptions route.Options
 
 // exchange is one request on its way.
 type exchange struct {
-	e      *Edge
-	a      *answer
-	s      *state
-	target *route.Target
-	o      *route.Options
-	pool   *pool
-	host   string // that was asked for, canonical
-	path   string // clean
-	client netip.Addr
+	e        *Edge
+	a        *answer
+	s        *state
+	target   *route.Target
+	o        *route.Options
+	upstream string // that gets the request: of the target, or of one of its canaries
+	pool     *pool
+	host     string // that was asked for, canonical
+	path     string // clean
+	client   netip.Addr
 
-	took   *endpoint // that has answered
-	wanted string    // token of the endpoint that the client's cookie names
-	origin string    // of the page that asks; empty: none
+	took    *endpoint // that has answered
+	wanted  string    // token of the endpoint that the client's cookie names
+	origin  string    // of the page that asks; empty: none
+	usage   *usage    // in which the request is counted; nil: it is not
+	cookies []string  // that the answer sets for who was asked whether it may pass
 }
 
 func clientOf(remote string) netip.Addr {

@@ -36,9 +36,14 @@ func (c *compiler) annotations() {
 	if o.CORS != nil && !c.cors {
 		o.CORS = nil
 	}
+	if l := o.Limits; l != nil && l.Connections == 0 && l.PerSecond == 0 && l.PerMinute == 0 {
+		o.Limits = nil
+	}
 	if o.Affinity != nil && !c.sticky {
 		o.Affinity = nil
 	}
+	c.login(o)
+	c.auth(o)
 	// A path with groups is meant as an expression wherever the path is rewritten.
 	c.regex = c.regex || o.Rewrite != "" && strings.Contains(o.Rewrite, "$")
 	if !route.Zero(o) {
@@ -54,10 +59,19 @@ var readers = map[string]reader{
 	"affinity":                         affinity,
 	"affinity-mode":                    oneOf("balanced", "persistent"),
 	"app-root":                         appRoot,
-	"auth-secret":                      closed,
+	"auth-always-set-cookie":           oneOf("false"),
+	"auth-method":                      authMethod,
+	"auth-realm":                       authRealm,
+	"auth-request-redirect":            template(func(o *route.Options, v string) { authOf(o).Redirect = v }),
+	"auth-response-headers":            list(func(o *route.Options, v []string) { authOf(o).Headers = v }),
+	"auth-secret":                      text(func(o *route.Options, _ string) { loginOf(o) }),
+	"auth-secret-type":                 oneOf("auth-file", "auth-map"),
+	"auth-signin":                      template(func(o *route.Options, v string) { authOf(o).SignIn = v }),
+	"auth-signin-redirect-param":       text(func(o *route.Options, v string) { authOf(o).Return = v }),
+	"auth-snippet":                     closed,
 	"auth-tls-secret":                  closed,
-	"auth-type":                        closed,
-	"auth-url":                         closed,
+	"auth-type":                        authType,
+	"auth-url":                         authURL,
 	"backend-protocol":                 backendProtocol,
 	"canary":                           flag(func(c *compiler, _ *route.Options, yes bool) { c.canary = yes }),
 	"canary-by-cookie":                 text(func(o *route.Options, v string) { canaryOf(o).Cookie = v }),
@@ -74,6 +88,12 @@ var readers = map[string]reader{
 	"cors-max-age":                     number(func(o *route.Options, n int) { corsOf(o).MaxAge = n }),
 	"denylist-source-range":            prefixes(func(o *route.Options) *prefixList { return &o.Deny }),
 	"enable-cors":                      flag(func(c *compiler, o *route.Options, yes bool) { c.cors = yes; corsOf(o) }),
+	"limit-allowlist":                  freeOfLimits,
+	"limit-burst-multiplier":           number(func(o *route.Options, n int) { limitsOf(o).Burst = n }),
+	"limit-connections":                number(func(o *route.Options, n int) { limitsOf(o).Connections = n }),
+	"limit-rpm":                        number(func(o *route.Options, n int) { limitsOf(o).PerMinute = n }),
+	"limit-rps":                        number(func(o *route.Options, n int) { limitsOf(o).PerSecond = n }),
+	"limit-whitelist":                  freeOfLimits,
 	"force-ssl-redirect":               flag(func(_ *compiler, o *route.Options, yes bool) { o.Secure = yes }),
 	"permanent-redirect":               redirect(301),
 	"permanent-redirect-code":          redirectCode,

@@ -86,7 +86,7 @@ type compiler struct {
 	known Objects
 	out   *Compiled
 
-	regex, canary, cors, sticky bool // what the annotations ask for: the paths are expressions, and so on
+	regex, canary, cors, sticky, basic bool // what the annotations ask for: the paths are expressions, and so on
 }
 
 func (c *compiler) problem(reason, format string, args ...any) {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/networking"
 	"github.com/kemudi/kemudi/internal/edge/route"
+	"github.com/kemudi/kemudi/internal/trace"
 )
 
 // world is what there is.
@@ -116,6 +117,7 @@ func TestEndpointsAreThoseThatAreReady(t *testing.T) {
 			}
 		}
 		for _, port := range []networkingv1.ServiceBackendPort{{Number: 81}, {Name: "other"}, {Number: 53}} {
+			trace.Proves(t, "ING-006")
 			if got := Endpoints(Upstream{"team", "web", port}, w); got != nil {
 				t.Errorf("port %v: got %v, want none", port, got)
 			}
@@ -139,12 +141,15 @@ func TestEndpointsAreOfTheFirstFamilyOfTheService(t *testing.T) {
 func TestIngressesBecomeSites(t *testing.T) {
 	w := newWorld()
 	w.web(t, "web", "")
+	chain, key := pair(t)
+	w.secrets["team/whole"] = &corev1.Secret{Data: map[string][]byte{"tls.crt": chain, "tls.key": key}}
+	w.secrets["team/keyless"] = &corev1.Secret{Data: map[string][]byte{"tls.crt": chain}}
 	w.services["team/elsewhere"] = parse[corev1.Service](t, "spec: {type: ExternalName, externalName: example.com}")
 	c := Compile(parse[networkingv1.Ingress](t, `
 metadata: {namespace: team, name: i, creationTimestamp: "2026-01-01T00:00:00Z"}
 spec:
   defaultBackend: {service: {name: web, port: {name: http}}}
-  tls: [{hosts: [A.com], secretName: missing}, {hosts: [b.com]}]
+  tls: [{hosts: [A.com], secretName: missing}, {hosts: [b.com]}, {hosts: [c.com], secretName: keyless}, {hosts: [d.com], secretName: whole}]
   rules:
   - host: A.com
     http: {paths: [{path: /x, pathType: Exact, backend: {service: {name: web, port: {number: 80}}}}, {path: /y, pathType: ImplementationSpecific, backend: {service: {name: gone, port: {number: 80}}}}]}
@@ -153,7 +158,7 @@ spec:
 	const want = `{"key":"team/i","created":1767225600,"rules":[` +
 		`{"host":"a.com","path":"/x","type":"exact","upstream":"team/web:80"},{"host":"a.com","path":"/y","type":"prefix","upstream":"team/gone:80"},` +
 		`{"path":"/z","type":"prefix","upstream":"team/web:81"},{"path":"/e","type":"prefix","upstream":"team/elsewhere:80"},{"path":"/o","type":"prefix"},` +
-		`{"host":"*.c.com","type":"prefix","upstream":"team/web:http"}],"default":"team/web:http","tls":[{"hosts":["a.com"]},{"hosts":["b.com"]}]}`
+		`{"host":"*.c.com","type":"prefix","upstream":"team/web:http"}],"default":"team/web:http","tls":[{"hosts":["a.com"]},{"hosts":["b.com"]},{"hosts":["c.com"]},{"hosts":["d.com"],"certificate":"team/whole"}]}`
 	if got := show(t, c.Site); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -161,7 +166,9 @@ spec:
 BackendNotFound: service "web" of path "/z" of host "" has no port 81
 BackendNotFound: service "elsewhere" of path "/e" of host "" is of type ExternalName, to which nothing is forwarded
 BackendNotFound: the backend of path "/o" of host "" is not a service: it is answered by 503
-BadCertificate: secret "missing" of spec.tls[0] does not exist`
+BadCertificate: secret "missing" of spec.tls[0] does not exist
+BadCertificate: secret "keyless" of spec.tls[2]: it has not both tls.crt and tls.key`
+	trace.Proves(t, "ING-036")
 	if got := c.problems(); got != problems {
 		t.Errorf("got\n%s\nwant\n%s", got, problems)
 	}

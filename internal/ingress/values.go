@@ -224,11 +224,11 @@ func redirectCode(_ *compiler, o *route.Options, value string) error {
 	return nil
 }
 
-// closed is for what would keep people out, and is not obeyed yet: nobody is let in, rather than
+// closed is for what would keep people out, and is not obeyed: nobody is let in, rather than
 // everybody.
 func closed(_ *compiler, o *route.Options, _ string) error {
 	o.Deny = everybody
-	return errors.New("clients are not asked who they are: nobody is let in")
+	return errors.New("nobody is asked for that: nobody is let in")
 }
 
 var everybody = prefixList{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)}

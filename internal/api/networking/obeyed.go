@@ -2,6 +2,7 @@ package networking
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -22,6 +23,9 @@ const (
 
 // AnnotationPrefix begins the names of the annotations of ingress-nginx, which are obeyed here.
 const AnnotationPrefix = "nginx.ingress.kubernetes.io/"
+
+// AnnotationAuthSecret names the Secret of who may log in.
+const AnnotationAuthSecret = AnnotationPrefix + "auth-secret"
 
 // The indexes of Ingresses, by namespace/name of what they name.
 const (
@@ -64,7 +68,7 @@ func ClassOf(i *networkingv1.Ingress) (name string, said bool) {
 }
 
 // SecretsOf are the names of the Secrets of its own namespace that an Ingress needs for its
-// certificates, without repetition. Those of other namespaces are none of its business.
+// certificates and for who may log in, without repetition. Those of other namespaces are none of its business.
 func SecretsOf(i *networkingv1.Ingress) (names []string) {
 	add := func(name string) {
 		if name != "" && !slices.Contains(names, name) {
@@ -74,7 +78,20 @@ func SecretsOf(i *networkingv1.Ingress) (names []string) {
 	for n := range i.Spec.TLS {
 		add(i.Spec.TLS[n].SecretName)
 	}
+	if name, ok := AuthSecret(i); ok {
+		add(name)
+	}
 	return names
+}
+
+// AuthSecret is the name of the Secret of who may log in; ok is false if there is none, or if it is
+// one of another namespace.
+func AuthSecret(i *networkingv1.Ingress) (name string, ok bool) {
+	namespace, name, qualified := strings.Cut(strings.TrimSpace(i.Annotations[AnnotationAuthSecret]), "/")
+	if !qualified {
+		namespace, name = i.Namespace, namespace
+	}
+	return name, name != "" && namespace == i.Namespace
 }
 
 // secretKeys are the values of [IndexSecret].

@@ -45,6 +45,10 @@ type Options struct {
 	Allow []netip.Prefix `json:"allow,omitempty"` // none: everybody
 	Deny  []netip.Prefix `json:"deny,omitempty"`
 
+	Login  *Login  `json:"login,omitempty"`
+	Auth   *Auth   `json:"auth,omitempty"`
+	Limits *Limits `json:"limits,omitempty"`
+
 	Affinity *Affinity `json:"affinity,omitempty"`
 	Canary   *Canary   `json:"canary,omitempty"`
 	CORS     *CORS     `json:"cors,omitempty"`
@@ -57,6 +61,36 @@ func Zero(o *Options) bool { return reflect.ValueOf(*o).IsZero() }
 type Redirect struct {
 	To   string `json:"to"`
 	Code int    `json:"code"`
+}
+
+// Login asks clients for a name and a password.
+type Login struct {
+	Realm string            `json:"realm,omitempty"`
+	Users map[string]string `json:"users,omitempty"` // hashes of passwords as package passwd has them, by name
+}
+
+// Auth has another service say whether a request may pass: it is asked for URL with the headers
+// of the request, and says yes by a status of 2xx, no by 401 and 403.
+type Auth struct {
+	// URL, SignIn and Redirect may have variables; see [Expand].
+	URL string `json:"url"`
+	// Upstream is where URL leads, if it is a service of the cluster.
+	Upstream string   `json:"upstream,omitempty"`
+	Method   string   `json:"method,omitempty"`   // empty: GET
+	Headers  []string `json:"headers,omitempty"`  // of the answer, which the request goes on with
+	SignIn   string   `json:"signIn,omitempty"`   // where who is not known is sent
+	Return   string   `json:"return,omitempty"`   // parameter of SignIn that names where to come back to; empty: rd
+	Redirect string   `json:"redirect,omitempty"` // sent as X-Auth-Request-Redirect; empty: what was asked for
+}
+
+// Limits are how much one client, by its address, may ask of a site. Zero is any.
+type Limits struct {
+	Connections int `json:"connections,omitempty"` // requests at the same time
+	PerSecond   int `json:"perSecond,omitempty"`
+	PerMinute   int `json:"perMinute,omitempty"`
+	// Burst is how many times more may come at once; 0: 5.
+	Burst int            `json:"burst,omitempty"`
+	Free  []netip.Prefix `json:"free,omitempty"` // clients without limits
 }
 
 // Affinity has a client come back to the same endpoint by a cookie.

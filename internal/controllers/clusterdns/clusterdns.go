@@ -31,8 +31,9 @@ const (
 	key       = namespace + "/" + name
 	// managedBy is the value of the label that marks slices as this controller's.
 	managedBy = "kemudi"
-	// port is where nodes serve DNS.
-	port = 53
+	// port is where nodes serve DNS, and metricsPort its metrics.
+	port        = 53
+	metricsPort = 9153
 )
 
 // Options say how DNS is reached. Address is required.
@@ -114,7 +115,7 @@ func (r *reconciler) reconcile(ctx context.Context, _ string) (controller.Next, 
 	}
 	if len(svc.Spec.Selector) > 0 || svc.DeletionTimestamp != nil {
 		servers = nil
-	} else if now := follow(svc, r.families()); now != nil {
+	} else if now := follow(withMetrics(svc), r.families()); now != svc {
 		if _, err := r.services.Update(ctx, now); err != nil {
 			return controller.Done, err
 		}
@@ -190,6 +191,13 @@ func ours(s *discoveryv1.EndpointSlice) bool {
 	return s.Namespace == namespace && s.Labels[discoveryv1.LabelServiceName] == name && s.Labels[discoveryv1.LabelManagedBy] == managedBy
 }
 
+// servicePorts are those of the service: names, and for who counts what is asked, metrics.
+var servicePorts = []corev1.ServicePort{
+	{Name: "dns", Port: port, Protocol: corev1.ProtocolUDP, TargetPort: intstr.FromInt32(port)},
+	{Name: "dns-tcp", Port: port, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromInt32(port)},
+	{Name: "metrics", Port: metricsPort, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromInt32(metricsPort)},
+}
+
 // service is how the cluster's DNS is found.
 func (o *Options) service(dualStack bool) *corev1.Service {
 	svc := &corev1.Service{
@@ -199,10 +207,7 @@ func (o *Options) service(dualStack bool) *corev1.Service {
 		},
 		Spec: corev1.ServiceSpec{
 			ClusterIP: o.Address.String(), TrafficDistribution: ptr.To(corev1.ServiceTrafficDistributionPreferSameNode),
-			Ports: []corev1.ServicePort{
-				{Name: "dns", Port: port, Protocol: corev1.ProtocolUDP, TargetPort: intstr.FromInt32(port)},
-				{Name: "dns-tcp", Port: port, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromInt32(port)},
-			},
+			Ports: servicePorts,
 		},
 	}
 	if dualStack {

@@ -16,7 +16,7 @@ import (
 type change struct{ make, put, drop []*discoveryv1.EndpointSlice }
 
 // follow gives the service an address of each family that there is, and takes that of the second
-// one away when there is none of it any more; nil: it has those.
+// one away when there is none of it any more. What it has is not changed.
 func follow(svc *corev1.Service, families []corev1.IPFamily) *corev1.Service {
 	has := svc.Spec.IPFamilies
 	var policy corev1.IPFamilyPolicy
@@ -26,7 +26,7 @@ func follow(svc *corev1.Service, families []corev1.IPFamily) *corev1.Service {
 	case len(has) == 2 && len(families) == 1 && has[0] == families[0]:
 		policy = corev1.IPFamilyPolicySingleStack
 	default:
-		return nil
+		return svc
 	}
 	svc = svc.DeepCopy()
 	if policy == corev1.IPFamilyPolicyPreferDualStack {
@@ -37,6 +37,16 @@ func follow(svc *corev1.Service, families []corev1.IPFamily) *corev1.Service {
 		}
 	}
 	svc.Spec.IPFamilyPolicy = &policy
+	return svc
+}
+
+// withMetrics gives a service that was made before metrics had a port the ports of today.
+func withMetrics(svc *corev1.Service) *corev1.Service {
+	if !equality.Semantic.DeepEqual(svc.Spec.Ports, servicePorts[:len(servicePorts)-1]) {
+		return svc
+	}
+	svc = svc.DeepCopy()
+	svc.Spec.Ports = slices.Clone(servicePorts)
 	return svc
 }
 
@@ -135,6 +145,7 @@ func stay(s *discoveryv1.EndpointSlice, left map[string]discoveryv1.Endpoint, mo
 var ports = []discoveryv1.EndpointPort{
 	{Name: ptr.To("dns"), Port: ptr.To[int32](port), Protocol: ptr.To(corev1.ProtocolUDP)},
 	{Name: ptr.To("dns-tcp"), Port: ptr.To[int32](port), Protocol: ptr.To(corev1.ProtocolTCP)},
+	{Name: ptr.To("metrics"), Port: ptr.To[int32](metricsPort), Protocol: ptr.To(corev1.ProtocolTCP)},
 }
 
 // blank is the n-th slice of a family, without endpoints.

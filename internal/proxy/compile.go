@@ -362,7 +362,7 @@ func distinct(ranges []netip.Prefix) []netip.Prefix {
 // cannot be read lets nobody in, and is a limit.
 func (c *compiler) sourceRanges() (ranges []netip.Prefix, all bool) {
 	all = true
-	for _, s := range c.svc.Spec.LoadBalancerSourceRanges {
+	for _, s := range c.saidRanges() {
 		p, err := netip.ParsePrefix(strings.TrimSpace(s))
 		switch {
 		case err != nil:
@@ -376,6 +376,18 @@ func (c *compiler) sourceRanges() (ranges []netip.Prefix, all bool) {
 		}
 	}
 	return ranges, all
+}
+
+// saidRanges are as they stand in the field, or, if it is empty, in the annotation from before it.
+func (c *compiler) saidRanges() []string {
+	if list := c.svc.Spec.LoadBalancerSourceRanges; len(list) > 0 {
+		return list
+	}
+	said := strings.TrimSpace(c.svc.Annotations[corev1.AnnotationLoadBalancerSourceRangesKey])
+	if said == "" {
+		return nil
+	}
+	return strings.Split(said, ",")
 }
 
 // affinity is for how many seconds clients stay with their endpoint; 0: they do not.

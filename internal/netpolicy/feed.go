@@ -3,6 +3,7 @@ package netpolicy
 import (
 	"context"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -15,6 +16,7 @@ import (
 // goroutine that owns the model. Watches never wait for it.
 type feed struct {
 	ready chan struct{} // holds one token: something is pending
+	soon  chan struct{} // holds one token: a pod waits for it
 
 	mu struct {
 		sync.Mutex
@@ -36,16 +38,35 @@ type waiting struct {
 var kinds = []string{"policy", "namespace", "pod"}
 
 func newFeed() *feed {
-	f := &feed{ready: make(chan struct{}, 1)}
+	f := &feed{ready: make(chan struct{}, 1), soon: make(chan struct{}, 1)}
 	f.mu.synced = map[string]bool{}
 	return f
 }
 
-func (f *feed) wake() {
+func (f *feed) wake() { token(f.ready) }
+
+func token(c chan struct{}) {
 	select {
-	case f.ready <- struct{}{}:
+	case c <- struct{}{}:
 	default: // there is a token already
 	}
+}
+
+// pause waits until a time, or until a pod waits for what is pending.
+func (f *feed) pause(ctx context.Context, until time.Time) error {
+	left := time.Until(until)
+	if left <= 0 {
+		return nil
+	}
+	over := time.NewTimer(left)
+	defer over.Stop()
+	select {
+	case <-over.C:
+	case <-f.soon:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
 // put hands over a change; of a kind, its whole state first.
@@ -70,6 +91,7 @@ func (f *feed) await(pod types.NamespacedName, change func(*Model)) <-chan error
 		return w.done
 	}
 	f.mu.pending, f.mu.waiting = append(f.mu.pending, change), append(f.mu.waiting, w)
+	token(f.soon)
 	f.wake()
 	return w.done
 }
@@ -89,6 +111,10 @@ func (f *feed) take() (in intake, ok bool) {
 	}
 	in = intake{f.mu.pending, f.mu.waiting}
 	f.mu.pending, f.mu.waiting = nil, nil
+	select {
+	case <-f.soon: // who waits has been taken, too
+	default:
+	}
 	return in, true
 }
 

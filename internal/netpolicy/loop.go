@@ -12,7 +12,7 @@ import (
 )
 
 // minInterval is the least time between two transactions, so that a burst of changes becomes
-// one; the first change after a pause does not wait.
+// one; the first change after a pause does not wait, nor does a pod that is to begin.
 const minInterval = 5 * time.Millisecond
 
 // foreignInterval is the least time between two full rewrites that changes of our tables by
@@ -141,7 +141,7 @@ func (l *loop) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-l.feed.ready:
-			if err := task.Sleep(ctx, time.Until(last.Add(minInterval))); err != nil {
+			if err := l.feed.pause(ctx, last.Add(minInterval)); err != nil {
 				return err
 			}
 		case <-retry:

@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
 )
 
@@ -38,7 +37,7 @@ func ask(ctx context.Context, t client.Transport, path string) (a Answer, _ erro
 
 // Handler answers servers on a node: when its own rules are true up to the revision that is asked
 // for, or when the time is over that the question allows. It is served at [Pattern].
-func Handler(own *cache.Progress) http.HandlerFunc {
+func Handler(own Rules) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		rev, timeout, ok := parse(r.PathValue("name"), r.URL.Query())
 		if !ok {

@@ -4,12 +4,12 @@
 //
 //	pod's node                            server                     every other node
 //	Pods.Await: services, slices ->  R
-//	own proxy has applied R
-//	          ---- GET Path(R) ----> Nodes.Await ---- GET Path(R) ----> Handler: its proxy
+//	own proxy and edge have applied R
+//	          ---- GET Path(R) ----> Nodes.Await ---- GET Path(R) ----> Handler: its proxy, its edge
 //	          <--- who is silent ---             <--- applied revision ---
 //
 // R is the revision of the write by which the EndpointSlices show that the pod ends. A proxy
-// tells up to which revision of EndpointSlices its rules are true. Nothing of it is written to
+// tells up to which revision of EndpointSlices its rules are true, and so does an edge. Nothing of it is written to
 // the store, and nobody says anything unless he is asked: a cluster in which no pod of a Service
 // ends has no request, no connection and no goroutine of this. Why it is asked for so, and who
 // need not answer: docs/decisions/045-drain-before-stop.md.

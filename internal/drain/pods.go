@@ -31,8 +31,8 @@ type Others func(ctx context.Context, rev int64) (silent []string, err error)
 // required. Its methods may be called concurrently.
 type Pods struct {
 	Transport client.Transport
-	// Own is up to which revision of EndpointSlices this node's own rules are true.
-	Own *cache.Progress
+	// Own are this node's own rules.
+	Own Rules
 	// Others are the other nodes.
 	Others Others
 }
@@ -40,7 +40,7 @@ type Pods struct {
 // What is not known when the time is over, for people to read.
 var (
 	errShown = errors.New("the EndpointSlices do not show yet that it ends")
-	errOwn   = errors.New("the service proxy of its own node has not applied that it ends")
+	errOwn   = errors.New("the service proxy or the edge of its own node has not applied that it ends")
 )
 
 // Await returns when no node sends new connections for Services to a pod that is being deleted,

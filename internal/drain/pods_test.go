@@ -157,8 +157,10 @@ func TestPodIsWaitedForUntilAllHaveAppliedThatItEnds(t *testing.T) {
 			core.Services.Def: {item(1, service(nil))}, discovery.EndpointSlices.Def: {item(5, slice("web-a", "+u1", "+u2"))},
 		})
 		a := &asked{}
-		p := &Pods{Transport: c, Own: &cache.Progress{}, Others: a.others}
-		p.Own.Advance(5)
+		var proxy, edge cache.Progress
+		p := &Pods{Transport: c, Own: All{&proxy, &edge}, Others: a.others}
+		proxy.Advance(5)
+		edge.Advance(5)
 		done := make(chan string)
 		var wg sync.WaitGroup
 		defer wg.Wait()
@@ -185,9 +187,12 @@ func TestPodIsWaitedForUntilAllHaveAppliedThatItEnds(t *testing.T) {
 			t.Errorf("others were asked for %v, want 8 alone: the write that shows that it ends", a.revs)
 		}
 		a.mu.Unlock()
-		p.Own.Advance(7)
+		proxy.Advance(7)
+		edge.Advance(7)
 		held("they are those of 7")
-		p.Own.Advance(9)
+		proxy.Advance(9)
+		held("the edge has not applied it")
+		edge.Advance(9)
 		if said := <-done; said != "" {
 			t.Errorf("got %q", said)
 		}
@@ -247,7 +252,7 @@ func TestWhatIsNotKnownIsSaid(t *testing.T) {
 		atOnce bool
 	}{
 		{"the slices", slice("a", "+u1"), 9, &asked{}, "the EndpointSlices do not show yet that it ends", false},
-		{"its own node", slice("a", "xu1"), 2, &asked{}, "the service proxy of its own node has not applied that it ends", false},
+		{"its own node", slice("a", "xu1"), 2, &asked{}, "the service proxy or the edge of its own node has not applied that it ends", false},
 		{"a node", slice("a", "xu1"), 9, &asked{silent: []string{"n2"}}, "not confirmed by node n2", true},
 		{
 			"many nodes", slice("a", "xu1"), 9, &asked{silent: strings.Fields("n7 n6 n5 n4 n3 n2 n1")},
@@ -260,10 +265,11 @@ func TestWhatIsNotKnownIsSaid(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
+				var own cache.Progress
+				own.Advance(tc.own)
 				p := &Pods{Transport: newCaches(map[*resource.Def][]*cache.Item{
 					core.Services.Def: {item(1, service(nil))}, discovery.EndpointSlices.Def: {item(3, tc.slice)},
-				}), Own: &cache.Progress{}, Others: tc.others.others}
-				p.Own.Advance(tc.own)
+				}), Own: &own, Others: tc.others.others}
 				said, took := await(t, p, deletedPod(corev1.ConditionTrue), time.Minute)
 				if said != tc.want || tc.atOnce != (took == 0) {
 					t.Errorf("got %q after %s, want %q, at once: %v", said, took, tc.want, tc.atOnce)

@@ -60,6 +60,7 @@ type orders struct {
 	model *ingress.Model
 	last  int64 // generation
 	begun bool  // all kinds have come
+	rev   int64 // of the newest slice that was taken in
 }
 
 // serve connects to an edge and feeds it until it ends.
@@ -69,11 +70,14 @@ func (o *orders) serve(ctx context.Context) error {
 	}
 	p, err := o.f.connect(ctx)
 	if err != nil {
+		o.f.serveNothing()
 		return err
 	}
+	rules := o.f.serveAnew()
+	defer o.f.serveNothing()
 	g := task.NewGroup(ctx)
-	g.Go("reports", func(ctx context.Context) error { return o.f.hear(ctx, p) })
-	g.Go("orders", func(ctx context.Context) error { return o.tell(ctx, p) })
+	g.Go("reports", func(ctx context.Context) error { return o.f.hear(ctx, p, rules) })
+	g.Go("orders", func(ctx context.Context) error { return o.tell(ctx, p, rules) })
 	err = g.Wait()
 	p.Close()
 	switch {
@@ -103,15 +107,16 @@ func (o *orders) complete(ctx context.Context) error {
 
 // take has the model take in what has changed.
 func (o *orders) take() bool {
-	changes, ok := o.in.take()
+	changes, rev, ok := o.in.take()
 	for _, change := range changes {
 		change(o.model)
 	}
+	o.rev = rev
 	return ok
 }
 
 // tell sends the whole table, and then what changes.
-func (o *orders) tell(ctx context.Context, p *process) error {
+func (o *orders) tell(ctx context.Context, p *process, rules *inForce) error {
 	o.model.Forget()
 	o.take()
 	order := edge.Order{Ports: &o.f.o.Ports, Change: o.model.Commit()}
@@ -120,9 +125,12 @@ func (o *orders) tell(ctx context.Context, p *process) error {
 		if order.Ports != nil || !order.Change.Empty() {
 			o.last++
 			order.Generation = o.last
+			rules.sent(o.last, o.rev)
 			if err := p.Send(order); err != nil {
 				return err
 			}
+		} else {
+			rules.same(o.rev)
 		}
 		began := time.Now()
 		select {
@@ -141,7 +149,7 @@ func (o *orders) tell(ctx context.Context, p *process) error {
 func (o *orders) change() route.Change { return o.model.Commit() }
 
 // hear takes in what the edge reports.
-func (f *Feeder) hear(ctx context.Context, p *process) error {
+func (f *Feeder) hear(ctx context.Context, p *process, rules *inForce) error {
 	defer context.AfterFunc(ctx, func() { p.Close() })()
 	failing := map[string]bool{}
 	for {
@@ -150,7 +158,7 @@ func (f *Feeder) hear(ctx context.Context, p *process) error {
 			return fmt.Errorf("the connection to the edge has ended: %w", err)
 		}
 		if r.Applied > 0 {
-			f.applied.Store(r.Applied)
+			rules.heard(r.Applied)
 		}
 		if s := r.Port; s != nil {
 			f.port(s, failing)

@@ -34,9 +34,9 @@ type Options struct {
 
 // Feeder keeps the edge of a node.
 type Feeder struct {
-	o       Options
-	applied atomic.Int64 // generation that the edge has in force
-	child   *os.Process  // that was fed last, if it was started by this process; of Run alone
+	o     Options
+	rules atomic.Pointer[inForce] // what is known of the edge's tables; nil: nothing is served
+	child *os.Process             // that was fed last, if it was started by this process; of Run alone
 }
 
 // New returns a feeder; nothing is done before Run.
@@ -47,7 +47,9 @@ func New(o Options) *Feeder {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Feeder{o: o}
+	f := &Feeder{o: o}
+	f.rules.Store(&inForce{}) // until it is known whether there is an edge, one may serve what it was told before
+	return f
 }
 
 // Socket is where an edge takes orders. Who can open it is root already.
@@ -82,6 +84,7 @@ func (f *Feeder) Run(ctx context.Context) error {
 				return err
 			}
 			f.dismiss(ctx)
+			f.serveNothing()
 			if child := f.child; child != nil {
 				f.child = nil
 				graves.Go("leaving edge", func(ctx context.Context) error { return bury(ctx, child) })

@@ -54,11 +54,12 @@ func TestMain(m *testing.M) {
 // bed is a node with a feeder.
 type bed struct {
 	*testing.T
-	api   *clienttest.Filled
-	dir   string
-	port  uint16
-	notes atomic.Pointer[string]
-	group *task.Group
+	api    *clienttest.Filled
+	dir    string
+	port   uint16
+	notes  atomic.Pointer[string]
+	group  *task.Group
+	feeder *Feeder // that was started last
 }
 
 func newBed(t *testing.T) *bed {
@@ -88,10 +89,10 @@ func (b *bed) Event(_ resource.Object, _, reason, message string) {
 func (b *bed) start(version string) {
 	b.Setenv(versionEnv, version)
 	b.group = task.NewGroup(b.Context())
-	f := New(Options{
+	b.feeder = New(Options{
 		Transport: b.api, NodeName: "n1", RunDir: b.dir, LogFile: filepath.Join(b.dir, "edge.log"), Ports: edge.Ports{HTTP: b.port}, Version: version, Events: b,
 	})
-	b.group.Go("feeder", f.Run)
+	b.group.Go("feeder", b.feeder.Run)
 }
 
 func (b *bed) stop() {
@@ -114,10 +115,18 @@ func object[T any](b *bed, text string) *T {
 }
 
 // backend serves what it is called, as a service of that name.
-func (b *bed) backend(name string) {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, name) }))
+func (b *bed) backend(name string) { b.endpoint(name, b.serve(name)) }
+
+// serve answers with a word, and returns the port at which it does.
+func (b *bed) serve(word string) (port string) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, word) }))
 	b.Cleanup(s.Close)
-	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
+	_, port, _ = net.SplitHostPort(s.Listener.Addr().String())
+	return port
+}
+
+// endpoint has a port of this machine serve a service of that name.
+func (b *bed) endpoint(name, port string) {
 	b.api.Put(
 		object[corev1.Service](b, "metadata: {namespace: team, name: "+name+"}\nspec: {ports: [{port: 80}]}"),
 		object[discoveryv1.EndpointSlice](b, "metadata: {namespace: team, name: "+name+"-x, labels: {kubernetes.io/service-name: "+name+"}}\naddressType: IPv4\nports: [{name: '', port: "+port+"}]\nendpoints: [{addresses: [127.0.0.1]}]"),
@@ -143,8 +152,10 @@ func (b *bed) answers(host, want string) {
 	})
 }
 
+// get asks a host, with or without a path behind it.
 func (b *bed) get(host string) string {
-	r, err := http.NewRequestWithContext(b.Context(), http.MethodGet, "http://127.0.0.1:"+strconv.Itoa(int(b.port)), nil)
+	host, path, _ := strings.Cut(host, "/")
+	r, err := http.NewRequestWithContext(b.Context(), http.MethodGet, "http://127.0.0.1:"+strconv.Itoa(int(b.port))+"/"+path, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

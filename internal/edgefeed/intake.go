@@ -25,14 +25,17 @@ type intake struct {
 	mu struct {
 		sync.Mutex
 		pending []func(*ingress.Model)
-		missing int // kinds whose first state has not come
+		missing int   // kinds whose first state has not come
+		rev     int64 // of the newest slice among what was put
 	}
 }
 
 func newIntake() *intake { return &intake{ready: make(chan struct{}, 1)} }
 
-func (t *intake) put(changes ...func(*ingress.Model)) {
+// put takes in changes; rev is the revision of the newest slice among them, 0 if there is none.
+func (t *intake) put(rev int64, changes ...func(*ingress.Model)) {
 	t.mu.Lock()
+	t.mu.rev = max(t.mu.rev, rev)
 	t.mu.pending = append(t.mu.pending, changes...)
 	t.mu.Unlock()
 	select {
@@ -48,19 +51,21 @@ func (t *intake) came() {
 	t.mu.missing--
 }
 
-// take returns what is pending; ok is false until all kinds have come.
-func (t *intake) take() (changes []func(*ingress.Model), ok bool) {
+// take returns what is pending, and the revision of the newest slice up to there; ok is false until
+// all kinds have come.
+func (t *intake) take() (changes []func(*ingress.Model), rev int64, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.mu.missing > 0 {
-		return nil, false
+		return nil, 0, false
 	}
 	changes, t.mu.pending = t.mu.pending, nil
-	return changes, true
+	return changes, t.mu.rev, true
 }
 
 // source is a kind that is followed.
 type source struct {
+	slices bool // it has EndpointSlices
 	c      *cache.Cache
 	change func(cache.Delta) func(*ingress.Model)
 }
@@ -82,7 +87,7 @@ func (t *intake) follow(g *task.Group, api client.Transport) *ingress.Cached {
 		EndpointSlices: client.Cached(api, discovery.EndpointSlices, ""),
 	}
 	sources := []source{
-		{hold(networking.Ingresses.Def), func(d cache.Delta) func(*ingress.Model) {
+		{false, hold(networking.Ingresses.Def), func(d cache.Delta) func(*ingress.Model) {
 			var now *networkingv1.Ingress
 			if d.Now != nil {
 				now = d.Now.Object.(*networkingv1.Ingress)
@@ -90,12 +95,12 @@ func (t *intake) follow(g *task.Group, api client.Transport) *ingress.Cached {
 			key := d.Last().Key
 			return func(m *ingress.Model) { m.Set(key, now) }
 		}},
-		{known.IngressClasses.Cache, func(cache.Delta) func(*ingress.Model) { return (*ingress.Model).Classes }},
-		{known.Services.Cache, func(d cache.Delta) func(*ingress.Model) {
+		{false, known.IngressClasses.Cache, func(cache.Delta) func(*ingress.Model) { return (*ingress.Model).Classes }},
+		{false, known.Services.Cache, func(d cache.Delta) func(*ingress.Model) {
 			s := d.Last().Object.(*corev1.Service)
 			return serviceChanged(s.Namespace, s.Name)
 		}},
-		{known.EndpointSlices.Cache, func(d cache.Delta) func(*ingress.Model) {
+		{true, known.EndpointSlices.Cache, func(d cache.Delta) func(*ingress.Model) {
 			s := d.Last().Object.(*discoveryv1.EndpointSlice)
 			return serviceChanged(s.Namespace, s.Labels[discoveryv1.LabelServiceName])
 		}},
@@ -106,14 +111,18 @@ func (t *intake) follow(g *task.Group, api client.Transport) *ingress.Cached {
 			first := true
 			return s.c.Each(ctx, cache.FollowOptions{}, func(deltas []cache.Delta) error {
 				changes := make([]func(*ingress.Model), len(deltas))
+				var rev int64
 				for i, d := range deltas {
 					changes[i] = s.change(d)
+					if s.slices {
+						rev = max(rev, d.Last().Rev)
+					}
 				}
 				if first {
 					t.came()
 					first = false
 				}
-				t.put(changes...)
+				t.put(rev, changes...)
 				return nil
 			})
 		})

@@ -114,7 +114,7 @@ func (s *secrets) holdLocked(key string) <-chan struct{} {
 					key := d.Last().Key
 					changes[i] = func(m *ingress.Model) { m.Secret(key) }
 				}
-				s.in.put(changes...)
+				s.in.put(0, changes...)
 				return nil
 			})
 			if ctx.Err() != nil {
@@ -124,7 +124,7 @@ func (s *secrets) holdLocked(key string) <-chan struct{} {
 		})
 	} else {
 		// Who follows the cache may have told of it before it was asked for.
-		s.in.put(func(m *ingress.Model) { m.Secret(key) })
+		s.in.put(0, func(m *ingress.Model) { m.Secret(key) })
 	}
 	f.secrets++
 	return c.Synced()

@@ -66,21 +66,22 @@ func (w *Worker) network(g *task.Group, share []netip.Prefix, recorder *client.R
 		return services.Run(ctx)
 	})
 	g.Go("service ranges", func(ctx context.Context) error { return w.followRanges(ctx, pods, services) })
-	w.edge(g, recorder)
+	if w.edge != nil {
+		g.Go("edge", w.edge.Run)
+	}
 	return w.dns(g, share, recorder.For("coredns"))
 }
 
-// edge has Ingresses served here as soon as there are some, unless no port is to be used.
-func (w *Worker) edge(g *task.Group, recorder *client.Recorder) {
+// newEdge returns what has Ingresses served here as soon as there are some; nil: no port is to be used.
+func (w *Worker) newEdge(recorder *client.Recorder) *edgefeed.Feeder {
 	o := &w.o
 	if o.Edge.HTTP == 0 && o.Edge.HTTPS == 0 {
-		return
+		return nil
 	}
-	f := edgefeed.New(edgefeed.Options{
+	return edgefeed.New(edgefeed.Options{
 		Transport: w.c.Transport, NodeName: o.NodeName, RunDir: o.RunDir, LogFile: filepath.Join(o.DataDir, "edge.log"),
 		Cgroup: cgroupParent(o.RunDir) + "/edge", Ports: o.Edge, Version: version.Git(), Events: recorder.For("edge"), Log: o.Logger.With("part", "edge"),
 	})
-	g.Go("edge", f.Run)
 }
 
 // dnsPort is where DNS is served on the addresses of the bridge.

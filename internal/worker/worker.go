@@ -20,6 +20,7 @@ import (
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/container"
 	"github.com/kemudi/kemudi/internal/drain"
+	"github.com/kemudi/kemudi/internal/edgefeed"
 	"github.com/kemudi/kemudi/internal/kubelet"
 	"github.com/kemudi/kemudi/internal/kubelet/cgroup"
 	"github.com/kemudi/kemudi/internal/netpolicy"
@@ -34,9 +35,10 @@ type Worker struct {
 	cri     *container.CRI
 	runtime *container.Embedded // nil: an external one
 	agent   *kubelet.Agent
-	c       Cluster        // once it is started
-	share   []netip.Prefix // of the pod addresses, likewise
-	applied cache.Progress // up to which revision of EndpointSlices the kernel's rules are true
+	c       Cluster          // once it is started
+	share   []netip.Prefix   // of the pod addresses, likewise
+	applied cache.Progress   // up to which revision of EndpointSlices the kernel's rules are true
+	edge    *edgefeed.Feeder // that serves Ingresses here; nil: no port is to be used
 
 	recorder atomic.Pointer[client.Recorder] // likewise
 
@@ -117,6 +119,7 @@ func (w *Worker) Start(g *task.Group, c Cluster) error {
 		if err := w.openPolicies(); err != nil {
 			return err
 		}
+		w.edge = w.newEdge(recorder)
 	}
 	if err := w.startAgent(g, recorder); err != nil {
 		return err
@@ -149,7 +152,7 @@ func (w *Worker) startAgent(g *task.Group, recorder *client.Recorder) (err error
 	}
 	var network kubelet.Network // whose network it is sees to it
 	if !o.Alone {
-		pods := &drain.Pods{Transport: c.Transport, Own: &w.applied, Others: c.Others}
+		pods := &drain.Pods{Transport: c.Transport, Own: w.rules(), Others: c.Others}
 		network = kubelet.Network{Connected: w.connected, Drained: pods.Await}
 	}
 	var dns []string
@@ -238,13 +241,22 @@ func (w *Worker) serve(g *task.Group) error {
 
 const headerTimeout = 30 * time.Second
 
+// rules are what this node sends connections to pods by.
+func (w *Worker) rules() drain.Rules {
+	all := drain.All{&w.applied}
+	if w.edge != nil {
+		all = append(all, w.edge)
+	}
+	return all
+}
+
 // handler serves the node agent's API, and what servers ask of the rest of the node.
 func (w *Worker) handler() http.Handler {
 	if w.o.Alone {
 		return w.agent.Handler()
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc(drain.Pattern, drain.Handler(&w.applied))
+	mux.HandleFunc(drain.Pattern, drain.Handler(w.rules()))
 	mux.Handle("/", w.agent.Handler())
 	return mux
 }

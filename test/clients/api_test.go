@@ -126,7 +126,7 @@ func openAPIDefinitions(t *testing.T, groups ...string) (v2, v3 definitions) {
 
 func TestOpenAPISaysHowListsAreMerged(t *testing.T) {
 	t.Parallel()
-	v2, v3 := openAPIDefinitions(t, "api/v1", "apis/apps/v1")
+	v2, v3 := openAPIDefinitions(t, "api/v1", "apis/apps/v1", "apis/networking.k8s.io/v1")
 	for _, c := range []struct{ proves, field, strategy, key string }{
 		{"LST-K07/keys", "core.v1.PodSpec.containers", "merge", "name"},
 		{"LST-K07/keys", "core.v1.PodSpec.initContainers", "merge", "name"},
@@ -150,6 +150,7 @@ func TestOpenAPISaysHowListsAreMerged(t *testing.T) {
 		{"LST-K07/keys", "core.v1.ServiceAccount.secrets", "merge", "name"},
 		{"LST-K07/keys", "core.v1.NodeStatus.addresses", "merge", "type"},
 		{"LST-K07/whole", "core.v1.PersistentVolumeClaimSpec.accessModes", "<nil>", "<nil>"},
+		{"LST-K07/ingress", "networking.v1.IngressSpec.rules", "<nil>", "<nil>"},
 		{"LST-K08", "apps.v1.DeploymentSpec.strategy", "retainKeys", "<nil>"},
 		{"LST-K08", "apps.v1.DaemonSetSpec.updateStrategy", "<nil>", "<nil>"},
 		{"LST-K08", "apps.v1.StatefulSetSpec.updateStrategy", "<nil>", "<nil>"},

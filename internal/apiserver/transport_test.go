@@ -192,7 +192,6 @@ func ownStoreOnEtcd() map[string]func(t *testing.T) {
 		"TestNamesAreGeneratedAfterMutatingAdmission":          TestNamesAreGeneratedAfterMutatingAdmission,
 		"TestWhoNamesAUIDMeansNoNewObject":                     TestWhoNamesAUIDMeansNoNewObject,
 		"TestScaleIsShownAsATable":                             TestScaleIsShownAsATable,
-		"TestListsOfWhatIsEmptyAreNotMissed":                   TestListsOfWhatIsEmptyAreNotMissed,
 		"TestPatchOfAScaleNamesNoRevision":                     TestPatchOfAScaleNamesNoRevision,
 		"TestServeEndsWatchesWhenItIsToldToStop":               TestServeEndsWatchesWhenItIsToldToStop,
 		"TestWhoAsksIsReadFromTheClientCertificate":            TestWhoAsksIsReadFromTheClientCertificate,

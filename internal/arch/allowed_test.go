@@ -121,8 +121,7 @@ var forbidden = []struct {
 		but: []string{"k8s.io/apiserver/pkg/endpoints/request"}}, // context keys only, which pkg/util/proxy brings along
 	{prefix: "k8s.io/apiserver/pkg/storage", why: "the storage layer is ours: internal/store and internal/watchcache"},
 	{prefix: "k8s.io/apiextensions-apiserver/pkg/apiserver", why: "serving custom resources is ours",
-		but: []string{"k8s.io/apiextensions-apiserver/pkg/apihelpers", "which groups are Kubernetes' own, and what an approval says"},
-		{"k8s.io/apiextensions-apiserver/pkg/apiserver/schema", "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"}},
+		but: []string{"k8s.io/apiextensions-apiserver/pkg/apiserver/schema", "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"}},
 	{prefix: "k8s.io/apiextensions-apiserver/pkg/cmd", why: "serving custom resources is ours"},
 	{prefix: "k8s.io/apiextensions-apiserver/pkg/controller", why: "the controllers are ours: internal/controllers"},
 	{prefix: "k8s.io/apiextensions-apiserver/pkg/registry", why: "the registry is ours: internal/resource and internal/apiserver"},

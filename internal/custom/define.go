@@ -19,11 +19,6 @@ func Define(k Kind) *resource.Resource[*Object] {
 	}
 	s := resource.Spec[*Object]{
 		Names: k.Names, HasGeneration: true,
-		Dynamic: &resource.Dynamic{
-			ID: k.ID, Convert: k.converter(),
-			VersionOf:   func(obj resource.Object) string { return obj.(*Object).at },
-			SameDesired: func(a, b resource.Object) bool { return sameBody(a.(*Object), b.(*Object)) },
-		},
 	}
 	if k.Ending {
 		s.Verbs = resource.Delete | resource.DeleteCollection | resource.Get | resource.List | resource.Watch
@@ -35,6 +30,11 @@ func Define(k Kind) *resource.Resource[*Object] {
 	}
 	r := resource.Define(s)
 	r.New = blank(k.Version)
+	r.Dynamic = &resource.Dynamic{
+		ID: k.ID, Convert: k.converter(),
+		VersionOf:   func(obj resource.Object) string { return obj.(*Object).at },
+		SameDesired: func(a, b resource.Object) bool { return sameBody(a.(*Object), b.(*Object)) },
+	}
 	if k.Replaces != nil {
 		r.Replaces = k.Replaces.Base()
 	}

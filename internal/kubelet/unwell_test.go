@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -44,12 +45,14 @@ func TestNodeIsNotReadyWhileItsRuntimeIsNot(t *testing.T) {
 		} {
 			lacks.Store(&lack)
 			time.Sleep(time.Minute)
+			synctest.Wait()
 			trace.Proves(t, "NODE-010/false")
 			if c := n.condition(v1.NodeReady); c.Status != v1.ConditionFalse || c.Reason != "KubeletNotReady" || c.Message != want {
 				t.Errorf("without %s: got %+v, want that the node is not ready: %s", lack, c, want)
 			}
 			lacks.Store(nil)
 			time.Sleep(time.Minute)
+			synctest.Wait()
 			trace.Proves(t, "NODE-010/true")
 			if c := n.condition(v1.NodeReady); c.Status != v1.ConditionTrue {
 				t.Errorf("with %s again: got %+v, want that the node is ready", lack, c)

@@ -22,6 +22,8 @@ type Resource[T Object] struct {
 type Def struct {
 	Spec[Object]
 	New func() Object
+	// Dynamic is set if the kind is known at run time only (package custom); nil: it has a Go type.
+	Dynamic *Dynamic
 	// Replaces is the first definition of the resource if this is a later one: see [Def.Base].
 	Replaces *Def
 }

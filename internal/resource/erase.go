@@ -31,7 +31,6 @@ func (s *Spec[T]) erase() Spec[Object] {
 		Columns: each(s.Columns, Column[T].erase), Ageless: s.Ageless,
 		Fields: map[string]func(Object) string{}, Index: map[string]func(Object) []string{},
 		Sub: each(s.Sub, Sub[T].erase), OldFields: s.OldFields, Versions: each(s.Versions, Version[T].erase),
-		Dynamic: s.Dynamic,
 	}
 	for name, f := range s.Fields {
 		d.Fields[name] = func(obj Object) string { return f(obj.(T)) }

@@ -90,9 +90,6 @@ type Spec[T Object] struct {
 
 	// Versions are further group-versions of the same objects, served converted.
 	Versions []Version[T]
-
-	// Dynamic is set if the kind is known at run time only (package custom); nil: it has a Go type.
-	Dynamic *Dynamic
 }
 
 // UpdateRules are what a PUT does other than of most kinds.

@@ -117,25 +117,29 @@ func validateParamKind(errs *resource.Errors, k *admissionregistrationv1.ParamKi
 	default:
 		version := parts[len(parts)-1]
 		if group := strings.TrimSuffix(k.APIVersion[:len(k.APIVersion)-len(version)], "/"); group != "" {
-			refuseTogether(errs, "apiVersion", group, "", utilvalidation.IsDNS1123Subdomain(group))
+			refuseTogether(errs, "apiVersion", group, utilvalidation.IsDNS1123Subdomain(group))
 		}
 		if version == "" {
 			errs.Invalid("apiVersion", k.APIVersion, "version must be specified")
 		} else {
-			refuseTogether(errs, "apiVersion", version, "", utilvalidation.IsDNS1035Label(version))
+			refuseTogether(errs, "apiVersion", version, utilvalidation.IsDNS1035Label(version))
 		}
 	}
 	if k.Kind == "" {
 		errs.Required("kind", "")
 	} else {
-		refuseTogether(errs, "kind", k.Kind, "may have mixed case, but should otherwise match: ", utilvalidation.IsDNS1035Label(strings.ToLower(k.Kind)))
+		wrong := utilvalidation.IsDNS1035Label(strings.ToLower(k.Kind))
+		for i := range wrong[:min(1, len(wrong))] {
+			wrong[i] = "may have mixed case, but should otherwise match: " + wrong[i]
+		}
+		refuseTogether(errs, "kind", k.Kind, wrong)
 	}
 }
 
 // refuseTogether says in one error all that is wrong with a value.
-func refuseTogether(errs *resource.Errors, at, value, because string, wrong []string) {
+func refuseTogether(errs *resource.Errors, at, value string, wrong []string) {
 	if len(wrong) > 0 {
-		errs.Invalid(at, value, because+strings.Join(wrong, ","))
+		errs.Invalid(at, value, strings.Join(wrong, ","))
 	}
 }
 

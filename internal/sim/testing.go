@@ -19,7 +19,7 @@ import (
 // Plane runs a control plane without nodes until the test ends, for tests that
 // say in Go what they do. It returns when the API can be used. The default store
 // is an empty one in memory, the default logger silent.
-func Plane(t *testing.T, o plane.Options) *plane.Plane {
+func Plane(t testing.TB, o plane.Options) *plane.Plane {
 	t.Helper()
 	if o.Store == nil {
 		o.Store = mem.New(mem.Options{})

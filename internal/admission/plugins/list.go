@@ -8,6 +8,7 @@ import (
 	"github.com/kemudi/kemudi/internal/admission/podgroup"
 	"github.com/kemudi/kemudi/internal/admission/podpreset"
 	"github.com/kemudi/kemudi/internal/admission/podsecurity"
+	"github.com/kemudi/kemudi/internal/admission/policy"
 	"github.com/kemudi/kemudi/internal/admission/priority"
 	"github.com/kemudi/kemudi/internal/admission/quota"
 	"github.com/kemudi/kemudi/internal/admission/serviceaccount"
@@ -68,6 +69,8 @@ func entries(o *admission.Options) []entry {
 		off(denyServiceExternalIPs()),
 		on(escalation(o)),
 		on(resourceClaims(o)),
+		on(policy.NewMutating(o)),
+		on(policy.NewValidating(o)),
 		configured(quota.New(o)),
 		off(alwaysDeny()),
 	}

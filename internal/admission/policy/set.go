@@ -1,0 +1,121 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+// set is the policies of one kind that are in force, as C, in the order of their names. It may be
+// used concurrently. It runs nothing: who asks first after a change takes it in.
+type set[C any] struct {
+	policies, bindings *cache.Cache
+	compile            func(policy resource.Object) C
+	bind               func(b resource.Object) *binding
+
+	mu struct {
+		sync.RWMutex
+		followers []*cache.Follower // of both caches; nil: not begun yet
+		policies  map[string]*kept[C]
+		bindings  map[string]*binding
+		active    []active[C]
+	}
+}
+
+// kept is a policy that is compiled when it is needed.
+type kept[C any] struct {
+	name string
+	once func() C
+}
+
+// active is a policy with the bindings that put it in force, by their names.
+type active[C any] struct {
+	policy   func() C
+	bindings []*binding
+}
+
+// inForce are the policies that have bindings. The list is read-only.
+func (s *set[C]) inForce() []active[C] {
+	if s.bindings.Len() == 0 || s.policies.Len() == 0 {
+		return nil
+	}
+	s.mu.RLock()
+	if s.freshLocked() {
+		defer s.mu.RUnlock()
+		return s.mu.active
+	}
+	s.mu.RUnlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.followers == nil {
+		s.mu.policies, s.mu.bindings = map[string]*kept[C]{}, map[string]*binding{}
+		s.mu.followers = []*cache.Follower{s.policies.Follow(cache.FollowOptions{}), s.bindings.Follow(cache.FollowOptions{})}
+	}
+	s.drainLocked()
+	s.arrangeLocked()
+	return s.mu.active
+}
+
+func (s *set[C]) freshLocked() bool {
+	for _, f := range s.mu.followers {
+		if len(f.Ready()) > 0 {
+			return false
+		}
+	}
+	return s.mu.followers != nil
+}
+
+func (s *set[C]) drainLocked() {
+	for i, f := range s.mu.followers {
+		for len(f.Ready()) > 0 {
+			<-f.Ready()
+			for _, d := range f.Next() {
+				s.takeLocked(i == 0, d)
+			}
+		}
+	}
+}
+
+// takeLocked takes in one change of a policy, or of a binding. A change that leaves the spec
+// as it was, and so the generation, compiles nothing anew.
+func (s *set[C]) takeLocked(policy bool, d cache.Delta) {
+	name := d.Last().Object.GetName()
+	switch {
+	case d.Now == nil && policy:
+		delete(s.mu.policies, name)
+	case d.Now == nil:
+		delete(s.mu.bindings, name)
+	case !policy:
+		s.mu.bindings[name] = s.bind(d.Now.Object)
+	case s.mu.policies[name] == nil || d.Prev == nil || !sameSpec(d.Prev.Object, d.Now.Object):
+		obj := d.Now.Object
+		s.mu.policies[name] = &kept[C]{name, sync.OnceValue(func() C { return s.compile(obj) })}
+	}
+}
+
+func sameSpec(a, b resource.Object) bool {
+	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration()
+}
+
+// arrangeLocked joins policies and bindings.
+func (s *set[C]) arrangeLocked() {
+	of := map[string][]*binding{}
+	for _, b := range s.mu.bindings {
+		of[b.policy] = append(of[b.policy], b)
+	}
+	s.mu.active = nil
+	names := make([]string, 0, len(of))
+	for name := range of {
+		if s.mu.policies[name] != nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		slices.SortFunc(of[name], func(a, b *binding) int { return strings.Compare(a.name, b.name) })
+		s.mu.active = append(s.mu.active, active[C]{s.mu.policies[name].once, of[name]})
+	}
+}

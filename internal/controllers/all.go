@@ -39,6 +39,7 @@ import (
 	"github.com/kemudi/kemudi/internal/controllers/podautoscaler"
 	"github.com/kemudi/kemudi/internal/controllers/podgc"
 	"github.com/kemudi/kemudi/internal/controllers/podgroupprotection"
+	"github.com/kemudi/kemudi/internal/controllers/policystatus"
 	"github.com/kemudi/kemudi/internal/controllers/replicaset"
 	"github.com/kemudi/kemudi/internal/controllers/resourceclaim"
 	"github.com/kemudi/kemudi/internal/controllers/resourcequota"
@@ -157,6 +158,7 @@ func All(o Options) []*controller.Controller {
 		devicetainteviction.Controller,
 		resourcequota.New(o.Kinds, o.ResourceQuota),
 		clusterroleaggregation.Controller,
+		policystatus.New(o.Kinds),
 		certificates.Approving,
 		certificates.Cleaner,
 		certificates.Keys,

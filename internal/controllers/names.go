@@ -49,6 +49,7 @@ var switchNames = map[string]switchName{
 	"service-account-controller":                     {"serviceaccount-controller", "serviceaccount"},
 	"service-cidrs-controller":                       {"service-cidr-controller", "service-cidr"},
 	"token-cleaner":                                  {"token-cleaner-controller", "tokencleaner"},
+	"validatingadmissionpolicy-status-controller":    {"validatingadmissionpolicy-status-controller", "validatingadmissionpolicy-status-controller"},
 }
 
 // switchNameOf is how people turn c on and off.

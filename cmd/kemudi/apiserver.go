@@ -22,8 +22,6 @@ that others have made. Neither controllers nor a scheduler nor a node run in the
 		idle: []idleFlag{
 			featureGates,
 			{name: "allow-privileged", why: "who may run privileged containers is for Pod Security to say", bool: true},
-			{name: "proxy-client-cert-file", why: "no API is aggregated"},
-			{name: "proxy-client-key-file", why: "no API is aggregated"},
 			{name: "storage-backend", why: "it is etcd"},
 			{name: "event-ttl", why: "events are kept for an hour"},
 		},
@@ -41,6 +39,8 @@ func addAPIServerFlags(f *pflag.FlagSet, o *cluster.APIServerOptions) {
 	f.Var((*addrFlag)(&o.AdvertiseAddress), "advertise-address", "address at which others reach the API; default the machine's")
 	f.StringVar(&a.Keys.ServingCert, "tls-cert-file", a.Keys.ServingCert, "certificate to serve with")
 	f.StringVar(&a.Keys.ServingKey, "tls-private-key-file", a.Keys.ServingKey, "key of that certificate")
+	f.StringVar(&a.Keys.ProxyCert, "proxy-client-cert-file", a.Keys.ProxyCert, "certificate by which servers of aggregated APIs know this one")
+	f.StringVar(&a.Keys.ProxyKey, "proxy-client-key-file", a.Keys.ProxyKey, "key of that certificate")
 	f.StringVar(&a.Keys.ClientCA, "client-ca-file", a.Keys.ClientCA, "certificates of the authority that clients are known by")
 	f.StringVar(&a.Issuer, "service-account-issuer", a.Issuer, "who issues tokens of service accounts, as they say; default https://kubernetes.default.svc.cluster.local")
 	f.StringSliceVar(&a.Modes, "authorization-mode", a.Modes, "what decides who may do what; there is nothing else")

@@ -16,11 +16,14 @@ import (
 type Given struct {
 	ServingCert, ServingKey string // --tls-cert-file, --tls-private-key-file
 	ClientCA                string // --client-ca-file: who signs the certificates of clients
+	// ProxyCert and ProxyKey are what servers of aggregated APIs know this one by; none: they do not.
+	ProxyCert, ProxyKey string // --proxy-client-cert-file, --proxy-client-key-file
 }
 
 // given is a certificate that is read again when its files change.
 type given struct {
 	serving func() (*tls.Certificate, error)
+	proxy   func() (*tls.Certificate, error) // nil: there is none
 }
 
 // Open reads keys and certificates that others have made. Nothing can be signed with them.
@@ -31,9 +34,18 @@ func Open(g Given) (*PKI, error) {
 	if g.ClientCA == "" {
 		return nil, errors.New("--client-ca-file: want the certificates of the authority that clients are known by")
 	}
+	if (g.ProxyCert == "") != (g.ProxyKey == "") {
+		return nil, errors.New("--proxy-client-cert-file and --proxy-client-key-file go together")
+	}
 	p := &PKI{given: &given{serving: https.CertificateFiles(g.ServingCert, g.ServingKey)}}
 	if _, err := p.given.serving(); err != nil {
 		return nil, fmt.Errorf("--tls-cert-file: %w", err)
+	}
+	if g.ProxyCert != "" {
+		p.given.proxy = https.CertificateFiles(g.ProxyCert, g.ProxyKey)
+		if _, err := p.given.proxy(); err != nil {
+			return nil, fmt.Errorf("--proxy-client-cert-file: %w", err)
+		}
 	}
 	var err error
 	if p.CA, err = ReadBundle(g.ClientCA); err != nil {

@@ -211,6 +211,9 @@ func (p *PKI) FrontProxyCertificate(*tls.CertificateRequestInfo) (*tls.Certifica
 	if cert := p.frontProxy.Load(); cert != nil {
 		return cert, nil
 	}
+	if p.given != nil && p.given.proxy != nil {
+		return p.given.proxy()
+	}
 	return &tls.Certificate{}, nil // none
 }
 

@@ -51,9 +51,8 @@ func notServed(err error, gr schema.GroupResource) error {
 
 // resources are what the selected pods use of a resource, or one container of each.
 func (s *source) resources(ctx context.Context, namespace string, selected labels.Selector, of resourceOf) (map[string]usage, error) {
-	list, err := s.api.List(ctx, &client.Request{
-		Verb: "list", Def: metrics.Pods.Def, Namespace: namespace, List: metav1.ListOptions{LabelSelector: selected.String()},
-	})
+	var list metricsv1beta1.PodMetricsList // by its path: another server may have it
+	err := s.get(ctx, "/apis/metrics.k8s.io/v1beta1/namespaces/"+url.PathEscape(namespace)+"/pods", url.Values{"labelSelector": {selected.String()}}, &list)
 	if err != nil {
 		return nil, fmt.Errorf("unable to fetch metrics from resource metrics API: %w", notServed(err, metrics.Pods.GroupResource()))
 	}
@@ -61,8 +60,8 @@ func (s *source) resources(ctx context.Context, namespace string, selected label
 		return nil, errors.New("no metrics returned from resource metrics API")
 	}
 	out := make(map[string]usage, len(list.Items))
-	for _, obj := range list.Items {
-		m := obj.(*metricsv1beta1.PodMetrics)
+	for i := range list.Items {
+		m := &list.Items[i]
 		value, known, err := of.value(m)
 		if err != nil {
 			return nil, err

@@ -105,7 +105,7 @@ func (a *Aggregator) publishLocked() {
 			t.found = &discovery.Others{}
 		}
 		t.found.Versions = append(t.found.Versions, discovery.Remote{
-			GroupVersion: r.gv, Priority: r.state.priority, Resources: r.state.resources, Stale: r.state.stale,
+			GroupVersion: r.gv, Priority: r.state.priority, Resources: r.state.resources, Stale: r.state.stale, Document: r.state.document,
 		})
 	}
 	if t.found != nil {

@@ -1,6 +1,7 @@
 package aggregate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	apidiscovery "k8s.io/api/apidiscovery/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/transport"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
@@ -63,10 +65,14 @@ func (a *Aggregator) keep(ctx context.Context, r *remote) error {
 // check finds out whether another server can be used, and what it has. The error is why it cannot.
 func (a *Aggregator) check(ctx context.Context, r *remote) (apiregistrationv1.APIServiceCondition, error) {
 	resources, err := a.look(ctx, r)
+	said := ""
+	if err == nil {
+		said = a.document(ctx, r)
+	}
 	if ctx.Err() != nil {
 		return apiregistrationv1.APIServiceCondition{}, ctx.Err()
 	}
-	a.note(r, resources, err)
+	a.note(r, resources, said, err)
 	c := apiregistrationv1.APIServiceCondition{Status: apiregistrationv1.ConditionTrue, Reason: "Passed", Message: "all checks passed"}
 	var missing *backend.Missing
 	switch {
@@ -101,7 +107,7 @@ func (a *Aggregator) look(ctx context.Context, r *remote) (*metav1.APIResourceLi
 	}
 	var body []byte
 	for range min(len(endpoints), askAtMost) {
-		if body, err = a.get(ctx, r, r.root()); err == nil || ctx.Err() != nil {
+		if body, err = a.send(ctx, r, request{path: r.root()}); err == nil || ctx.Err() != nil {
 			break
 		}
 		r.close() // the next request connects to another endpoint
@@ -118,20 +124,32 @@ func (a *Aggregator) look(ctx context.Context, r *remote) (*metav1.APIResourceLi
 }
 
 // checker is who asks, as other servers know upstream's.
-const checker = "system:kube-aggregator"
+var checker = &user.DefaultInfo{Name: "system:kube-aggregator", Groups: []string{user.SystemPrivilegedGroup}}
 
-// get reads a document of another server, as one of its administrators.
-func (a *Aggregator) get(ctx context.Context, r *remote, path string) ([]byte, error) {
+// request is one that this server makes itself.
+type request struct {
+	method string // default GET
+	path   string
+	accept string    // default JSON
+	by     user.Info // default checker
+}
+
+// send has another server answer a request, soon.
+func (a *Aggregator) send(ctx context.Context, r *remote, q request) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	at := r.url(path)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	at := r.url(q.path)
+	req, err := http.NewRequestWithContext(ctx, q.method, at.String(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("ask %s: %w", at, err)
 	}
-	req.Header.Set("Accept", "application/json")
+	req.Header.Set("Accept", cmp.Or(q.accept, "application/json"))
 	req.Header.Set("Via", a.via())
-	transport.SetAuthProxyHeaders(req, checker, "", []string{"system:masters"}, nil)
+	by := q.by
+	if by == nil {
+		by = checker
+	}
+	transport.SetAuthProxyHeaders(req, by.GetName(), by.GetUID(), by.GetGroups(), by.GetExtra())
 	c := &http.Client{Transport: r.transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := c.Do(req)
 	if err != nil {
@@ -149,7 +167,7 @@ func (a *Aggregator) get(ctx context.Context, r *remote, path string) ([]byte, e
 }
 
 // note takes in what was found out of what another server has; err is why it was not asked.
-func (a *Aggregator) note(r *remote, list *metav1.APIResourceList, err error) {
+func (a *Aggregator) note(r *remote, list *metav1.APIResourceList, document string, err error) {
 	var resources []apidiscovery.APIResourceDiscovery
 	if list != nil {
 		resources = discovery.Aggregated(list)
@@ -161,7 +179,7 @@ func (a *Aggregator) note(r *remote, list *metav1.APIResourceList, err error) {
 	}
 	r.state.stale = list == nil
 	if err == nil {
-		r.state.resources = resources // what it said before counts no more
+		r.state.resources, r.state.document = resources, document // what it said before counts no more
 	}
 	a.publishLocked()
 }

@@ -106,6 +106,10 @@ func (a *Aggregator) takeLocked(ctx context.Context, g *task.Group, name string,
 	if !elsewhere {
 		return
 	}
+	c := apiregistration.Available(s)
+	if r != nil && c == nil {
+		r.poke() // somebody has written the status without it
+	}
 	if r == nil {
 		r = a.newRemote(s)
 		var asking context.Context
@@ -113,7 +117,6 @@ func (a *Aggregator) takeLocked(ctx context.Context, g *task.Group, name string,
 		a.mu.remotes[name] = r
 		g.Go("ask "+name, func(context.Context) error { return a.keep(asking, r) })
 	}
-	c := apiregistration.Available(s)
 	r.state.available = c != nil && c.Status == apiregistrationv1.ConditionTrue
 	r.state.priority = apiregistration.Priority{Group: s.Spec.GroupPriorityMinimum, Version: s.Spec.VersionPriority}
 }

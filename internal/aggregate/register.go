@@ -23,9 +23,16 @@ const (
 	always       = "true"
 )
 
+// afterStart is when the group-versions of this server are registered, from when it is ready.
+const afterStart = time.Second
+
 // Register keeps an APIService for each group-version that this server has until ctx ends. Those that people
-// have made or changed for another server are left alone.
+// have made or changed for another server are left alone. It begins after a while: what a cluster starts with
+// comes first, and nobody waits for these.
 func (a *Aggregator) Register(ctx context.Context) error {
+	if task.Sleep(ctx, afterStart) != nil {
+		return nil
+	}
 	retry := task.Backoff{Initial: askSoon, Max: askAgain, Jitter: 0.5}
 	done := map[Local]bool{}
 	for {

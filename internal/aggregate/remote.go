@@ -52,7 +52,8 @@ type state struct {
 	priority  apiregistration.Priority
 	available bool // as the APIService says
 	resources []apidiscovery.APIResourceDiscovery
-	stale     bool // resources are of before, or not known at all
+	stale     bool   // resources are of before, or not known at all
+	document  string // of OpenAPI; empty: there is none
 }
 
 func (a *Aggregator) newRemote(s *apiregistrationv1.APIService) *remote {

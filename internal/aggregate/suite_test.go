@@ -39,6 +39,7 @@ import (
 	"github.com/kemudi/kemudi/internal/store/mem"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/watchcache"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // bed is a control plane that serves over HTTPS, and whose network has other servers at made-up addresses.
@@ -266,6 +267,20 @@ func (b *bed) register(caBundle []byte, change ...func(s *apiregistrationv1.APIS
 func (b *bed) await(want string, message ...string) {
 	b.t.Helper()
 	b.awaitOf("v1alpha1.wardle.example.com", want, message...)
+	b.until(func() bool { // requests are handed on by what the server has heard of the same
+		return (b.ask("GET "+rootPath, "").code == http.StatusServiceUnavailable) != strings.HasPrefix(want, "True")
+	})
+}
+
+// until waits until it is so: the server hears of an object soon after its client.
+func (b *bed) until(so func() bool) {
+	b.t.Helper()
+	wait.Until(b.t, func() error {
+		if !so() {
+			return errors.New("it is not so")
+		}
+		return nil
+	})
 }
 
 // awaitOf is await for any APIService.

@@ -34,7 +34,7 @@ func (s *Server) plainPaths() http.Handler {
 	mux.HandleFunc("/api/", s.serveDiscovery)
 	mux.HandleFunc("/apis", s.serveDiscovery)
 	mux.HandleFunc("/apis/", s.serveDiscovery)
-	mux.HandleFunc("GET /openapi/", func(w http.ResponseWriter, r *http.Request) { s.routes.Load().schema.ServeHTTP(w, r) })
+	mux.HandleFunc("GET /openapi/", s.serveOpenAPI)
 	if s.o.Tokens != nil {
 		for _, path := range withSlash("/.well-known/openid-configuration") {
 			mux.HandleFunc("GET "+path, s.serveDocument("application/json", s.o.Tokens.Discovery))

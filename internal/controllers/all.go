@@ -78,6 +78,8 @@ type Options struct {
 	ServerNode string
 	// PodGroups says that groups of pods are served.
 	PodGroups bool
+	// Elsewhere empties namespaces of what other servers have; nil: none has any.
+	Elsewhere namespace.Elsewhere
 
 	Enabled []string // which controllers run, by upstream's names (--controllers)
 	Syncs   []Sync   // how many keys they reconcile at once; nil: [DefaultSyncs]
@@ -123,7 +125,7 @@ func (o *Options) Check() error {
 func All(o Options) []*controller.Controller {
 	o.LoadBalancer.Beside = o.LoadBalancer.Beside || o.Cloud.Balances()
 	all := []*controller.Controller{
-		namespace.New(o.Kinds),
+		namespace.New(o.Kinds, o.Elsewhere),
 		serviceaccount.Controller,
 		servicecidr.New(o.ServiceCIDR),
 		clusterip.Controller,

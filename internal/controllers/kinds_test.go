@@ -136,7 +136,7 @@ func TestKindsMayComeAndGoWhileControllersRun(t *testing.T) {
 		kinds.set(without)
 		g := task.NewGroup(t.Context())
 		g.Go("controllers", func(ctx context.Context) error {
-			all := []*controller.Controller{garbagecollector.New(kinds), namespace.New(kinds)}
+			all := []*controller.Controller{garbagecollector.New(kinds), namespace.New(kinds, nil)}
 			return controller.RunAll(ctx, all, controller.Env{
 				As: func(string) client.Transport { return plane.Admin() }, Logger: slog.New(slog.DiscardHandler),
 			})

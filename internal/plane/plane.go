@@ -274,7 +274,7 @@ func (p *Plane) Run(ctx context.Context) error {
 func (p *Plane) Controllers() []*controller.Controller {
 	o := p.o.Controllers
 	o.Kinds, o.CABundle, o.PodCIDRs, o.Registry = p.kinds, p.o.CABundle, p.o.Network.ClusterCIDRs, p.o.Registry
-	o.ServerNode = p.o.Node
+	o.ServerNode, o.Elsewhere = p.o.Node, p.aggregator.Empty
 	o.Cloud.ClusterCIDRs = p.o.Network.ClusterCIDRs
 	o.PodGroups = p.server.Serves(scheduling.PodGroups.Def)
 	o.DNS.Address, o.ServiceCIDR.Ranges = p.o.Network.ClusterDNS, p.o.Network.ServiceCIDRs

@@ -25,6 +25,8 @@ type Remote struct {
 	Resources []apidiscovery.APIResourceDiscovery
 	// Stale says that the other server cannot be asked at present: the resources are those of before.
 	Stale bool
+	// Document is where the OpenAPI document, version 3, is read; empty: there is none.
+	Document string
 }
 
 // Equal reports whether both say the same. Either may be nil.

@@ -1,5 +1,3 @@
-// Package namespace empties a namespace that is being deleted, pods first, and
-// then lets it go.
 package namespace
 
 import (
@@ -14,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/cache"
@@ -22,9 +21,13 @@ import (
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
+// Elsewhere deletes what other servers have in a namespace (aggregated APIs). It returns how many objects
+// are left, by resource, and the group-versions of which that is not known.
+type Elsewhere func(ctx context.Context, namespace string) (left map[schema.GroupResource]int, unknown []schema.GroupVersion, err error)
+
 // New returns the namespace controller over all resources of the server: it
-// empties those with namespaces.
-func New(kinds controller.Kinds) *controller.Controller {
+// empties those with namespaces. elsewhere may be nil: no other server has any.
+func New(kinds controller.Kinds, elsewhere Elsewhere) *controller.Controller {
 	return controller.New(controller.Spec[*corev1.Namespace]{
 		Name:   "namespace-controller",
 		For:    core.Namespaces,
@@ -41,7 +44,7 @@ func New(kinds controller.Kinds) *controller.Controller {
 		},
 		Setup: func(k *controller.Kit) controller.Reconciler[*corev1.Namespace] {
 			return &reconciler{
-				k: k, kinds: kinds,
+				k: k, kinds: kinds, elsewhere: elsewhere,
 				namespaces: controller.For(k, core.Namespaces), finalize: controller.Writer(k, core.Namespaces),
 			}
 		},
@@ -74,6 +77,7 @@ func terminating(k *controller.Kit, obj resource.Object) []string {
 type reconciler struct {
 	k          *controller.Kit
 	kinds      controller.Kinds
+	elsewhere  Elsewhere
 	namespaces controller.Client[*corev1.Namespace]
 	finalize   client.Client[*corev1.Namespace]
 }
@@ -103,16 +107,25 @@ func (r *reconciler) Reconcile(ctx context.Context, ns *corev1.Namespace) (contr
 			failed = append(failed, err.Error())
 		}
 	}
-	left := r.left(contents, ns.Name)
-	next := controller.Done.Cool(pace(left))
-	reported, err := r.report(ctx, ns, left, failed)
+	found := findings{left: r.left(contents, ns.Name), failed: failed}
+	next := controller.Done.Cool(pace(found.left))
+	if r.elsewhere != nil {
+		if err := r.emptyElsewhere(ctx, ns.Name, &found); err != nil {
+			failed = append(failed, err.Error())
+			found.failed = failed
+		}
+		if len(found.others)+len(found.unknown) > 0 {
+			next = controller.After(lookElsewhere) // nobody tells what goes there
+		}
+	}
+	reported, err := r.report(ctx, ns, &found)
 	if err != nil {
 		return next, err
 	}
 	if len(failed) > 0 {
 		return next, fmt.Errorf("empty namespace: %s", strings.Join(failed, "; "))
 	}
-	if len(left) > 0 || reported {
+	if len(found.left)+len(found.others)+len(found.unknown) > 0 || reported {
 		// The write of the conditions wakes the namespace once more. By then the caches show
 		// every object that was created before admission knew that the namespace goes.
 		return next, nil
@@ -195,17 +208,19 @@ func (r *reconciler) left(contents []*resource.Def, ns string) []remainder {
 }
 
 // report writes what is left, and why, as conditions, unless they say so already.
-func (r *reconciler) report(ctx context.Context, ns *corev1.Namespace, left []remainder, failed []string) (wrote bool, _ error) {
+func (r *reconciler) report(ctx context.Context, ns *corev1.Namespace, found *findings) (wrote bool, _ error) {
 	status := ns.Status.DeepCopy()
 	status.Phase = corev1.NamespaceTerminating
-	set(status, corev1.NamespaceDeletionDiscoveryFailure, nil, finding{"ResourcesDiscovered", "All resources successfully discovered"})
+	set(status, corev1.NamespaceDeletionDiscoveryFailure,
+		failure("DiscoveryFailed", "Discovery failed for some groups, %d failing: unable to retrieve the complete list of server APIs: %s", found.unknown),
+		finding{"ResourcesDiscovered", "All resources successfully discovered"})
 	set(status, corev1.NamespaceDeletionGVParsingFailure, nil, finding{"ParsedGroupVersions", "All legacy kube types successfully parsed"})
 	set(status, corev1.NamespaceDeletionContentFailure,
-		failure("ContentDeletionFailed", "Failed to delete all resource types, %d remaining: %s", failed),
+		failure("ContentDeletionFailed", "Failed to delete all resource types, %d remaining: %s", found.failed),
 		finding{"ContentDeleted", "All content successfully deleted, may be waiting on finalization"})
-	var some, waiting []string
+	waiting, some := []string(nil), found.others
 	finalizers := map[string]int{}
-	for _, c := range left {
+	for _, c := range found.left {
 		// Clients know the core group, too, by a dot: "pods. has 2 resource instances".
 		some = append(some, fmt.Sprintf("%s.%s has %d resource instances", c.def.Plural, c.def.Group, c.objects))
 		for f, n := range c.finalizers {

@@ -1,0 +1,62 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kemudi/kemudi/internal/apiserver/discovery"
+)
+
+// serveOpenAPI answers with the documents of what is served here, and with those that other servers have of
+// their group-versions.
+func (s *Server) serveOpenAPI(w http.ResponseWriter, r *http.Request) {
+	here := s.routes.Load().schema
+	if s.o.Aggregated == nil {
+		here.ServeHTTP(w, r)
+		return
+	}
+	path := strings.TrimSuffix(r.URL.Path, "/")
+	if others := s.o.Aggregated.Discovered(); others != nil && path == "/openapi/v3" {
+		s.serveOpenAPIIndex(w, r, others)
+		return
+	}
+	name, _ := strings.CutPrefix(path, "/openapi/v3/apis/")
+	group, version, _ := strings.Cut(name, "/")
+	gv := schema.GroupVersion{Group: group, Version: version}
+	if !s.o.Aggregated.Has(gv) {
+		here.ServeHTTP(w, r)
+		return
+	}
+	r = r.Clone(r.Context())
+	r.URL.RawQuery = "" // what it was when the index was read is not asked for: that may be an older one
+	s.o.Aggregated.Serve(w, r, gv, stateOf(r).user)
+}
+
+// serveOpenAPIIndex answers with where all documents are.
+func (s *Server) serveOpenAPIIndex(w http.ResponseWriter, r *http.Request, others *discovery.Others) {
+	a := &heldAnswer{header: http.Header{}, code: http.StatusOK}
+	s.routes.Load().schema.ServeHTTP(a, r)
+	type place struct {
+		URL string `json:"serverRelativeURL"`
+	}
+	var index struct {
+		Paths map[string]place `json:"paths"`
+	}
+	if err := json.Unmarshal(a.body.Bytes(), &index); err != nil {
+		s.writeError(w, r, apierrors.NewInternalError(err))
+		return
+	}
+	for i := range others.Versions {
+		v := &others.Versions[i]
+		name := "apis/" + v.GroupVersion.String()
+		delete(index.Paths, name)
+		if v.Document != "" {
+			index.Paths[name] = place{v.Document}
+		}
+	}
+	writeJSON(w, index)
+}

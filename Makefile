@@ -39,7 +39,7 @@ HEAP        := -X runtime.godebugDefault=disablethp=1
 LDFLAGS     := -s -w $(HEAP) $(KUBE_STAMP) -X $(STAMP).Version=$(VERSION) -X $(STAMP).Commit=$(COMMIT) -X $(STAMP).TreeState=$(TREE_STATE) -X $(STAMP).Date=$(DATE)
 
 .DEFAULT_GOAL := help
-.PHONY: help root prerequisites runtime build images test test-often chaos lint up down reset bench bench-scale bench-cluster bench-compare bench-baseline baseline upstream-cloud requirements audit clean
+.PHONY: help root prerequisites runtime build images test test-often chaos lint up down reset bench bench-scale bench-cluster bench-compare bench-baseline baseline upstream-cloud sample-server requirements audit clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r target text; do printf '  make %-14s %s\n' "$$target" "$$text"; done
@@ -101,6 +101,12 @@ upstream-cloud: ## let upstream's loops of a cloud go through the story that our
 	@$(STEP) "building upstream's loops" $(GO) build -C test/upstreamcloud -o $(CURDIR)/bin/ ./...
 	@$(STEP) "vet of them" $(GO) vet -C test/upstreamcloud ./...
 	KEMUDI_UPSTREAM_CLOUD=$(CURDIR)/bin/upstreamcloud $(GO) test -count=1 -run TestCloudComesToTheSameWithUpstreamsLoopsAndOurs ./internal/cluster
+
+# Its module, too, is compiled and vetted only here.
+sample-server: ## make upstream's sample of an aggregated API server part of a Kemudi
+	@$(STEP) "building the sample" $(GO) build -C test/sampleserver -o $(CURDIR)/bin/ ./...
+	@$(STEP) "vet of it" $(GO) vet -C test/sampleserver ./...
+	KEMUDI_SAMPLE_SERVER=$(CURDIR)/bin/sampleserver $(GO) test -count=1 -run TestServersOfAggregatedAPIsWorkAsInCertifiedClusters ./internal/cluster
 
 bench-baseline: build baseline ## put the load from outside on upstream's server library, too, by turns, ROUNDS=2 (root)
 	$(GO) run ./test/bench -kemudi bin/kemudi -baseline bin/baseline -rounds $(or $(ROUNDS),2) -only outside -out ''

@@ -127,20 +127,23 @@ const readTimeout = 2 * time.Minute
 // that runs in its own place), from a file as kubectl prints it with -o yaml or -o json, or from a
 // snapshot of its etcd.
 func Objects(ctx context.Context, from string) ([]simulate.Object, error) {
-	from = cmp.Or(from, SimulationKubeconfig(DefaultSimulation()))
+	return objectsOf(ctx, cmp.Or(from, SimulationKubeconfig(DefaultSimulation())), simulate.Kinds())
+}
+
+func objectsOf(ctx context.Context, from string, kinds []*resource.Def) ([]simulate.Object, error) {
 	if is, err := etcd.IsSnapshot(from); err != nil {
 		return nil, fmt.Errorf("read a cluster: %w", err)
 	} else if is {
-		return fromSnapshot(from)
+		return fromSnapshot(from, kinds)
 	}
 	data, err := os.ReadFile(from)
 	if err != nil {
 		return nil, fmt.Errorf("read a cluster: %w", err)
 	}
 	if config, err := clientcmd.RESTConfigFromKubeConfig(data); err == nil {
-		return fetch(ctx, config)
+		return fetch(ctx, config, kinds)
 	}
-	objects, err := simulate.ReadObjects(data)
+	objects, err := simulate.ReadObjects(data, kinds...)
 	if err == nil && len(objects) == 0 {
 		err = errors.New("there are no objects in it, nor is it a kubeconfig")
 	}
@@ -151,13 +154,13 @@ func Objects(ctx context.Context, from string) ([]simulate.Object, error) {
 }
 
 // fromSnapshot reads the objects that a cluster had when a snapshot of its etcd was made.
-func fromSnapshot(file string) ([]simulate.Object, error) {
+func fromSnapshot(file string, kinds []*resource.Def) ([]simulate.Object, error) {
 	list, err := etcd.ReadSnapshot(file, "/registry/")
 	if err != nil {
 		return nil, err
 	}
 	var all []simulate.Object
-	for _, def := range simulate.Kinds() {
+	for _, def := range kinds {
 		prefix := "/registry/" + def.StoragePrefix + "/"
 		for _, kv := range list {
 			if !strings.HasPrefix(kv.Key, prefix) {
@@ -174,7 +177,7 @@ func fromSnapshot(file string) ([]simulate.Object, error) {
 }
 
 // fetch reads the objects of a cluster, kind by kind.
-func fetch(ctx context.Context, config *rest.Config) ([]simulate.Object, error) {
+func fetch(ctx context.Context, config *rest.Config, kinds []*resource.Def) ([]simulate.Object, error) {
 	config.NegotiatedSerializer, config.GroupVersion = scheme.Codecs.WithoutConversion(), &corev1.SchemeGroupVersion
 	config.QPS = -1
 	c, err := rest.UnversionedRESTClientFor(config)
@@ -183,8 +186,8 @@ func fetch(ctx context.Context, config *rest.Config) ([]simulate.Object, error) 
 	}
 	var all []simulate.Object
 	g := task.NewGroup(ctx)
-	lists := make([][]simulate.Object, len(simulate.Kinds()))
-	for i, def := range simulate.Kinds() {
+	lists := make([][]simulate.Object, len(kinds))
+	for i, def := range kinds {
 		g.Go("read "+def.String(), func(ctx context.Context) (err error) {
 			ctx, cancel := context.WithTimeout(ctx, readTimeout)
 			defer cancel()

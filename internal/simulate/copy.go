@@ -57,8 +57,11 @@ func Kinds() []*resource.Def {
 }
 
 // ReadObjects reads what kubectl prints with -o yaml or -o json: objects and lists of them. What
-// is of no kind in Kinds is left out.
-func ReadObjects(data []byte) ([]Object, error) {
+// is of none of the kinds is left out; of none named are meant those in Kinds.
+func ReadObjects(data []byte, kinds ...*resource.Def) ([]Object, error) {
+	if len(kinds) == 0 {
+		kinds = Kinds()
+	}
 	var out []Object
 	for documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096); ; {
 		var u unstructured.Unstructured
@@ -76,7 +79,7 @@ func ReadObjects(data []byte) ([]Object, error) {
 			if err != nil {
 				return err
 			}
-			obj, err := ReadObject(data)
+			obj, err := readObject(data, kinds)
 			if err == nil && obj != nil {
 				out = append(out, *obj)
 			}
@@ -100,8 +103,8 @@ func ReadObjects(data []byte) ([]Object, error) {
 	}
 }
 
-// ReadObject reads one object in JSON; nil: it is of no kind in Kinds.
-func ReadObject(data []byte) (*Object, error) {
+// readObject reads one object in JSON; nil: it is of none of the kinds.
+func readObject(data []byte, kinds []*resource.Def) (*Object, error) {
 	var id struct {
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
@@ -112,7 +115,7 @@ func ReadObject(data []byte) (*Object, error) {
 	if err := json.Unmarshal(data, &id); err != nil {
 		return nil, fmt.Errorf("read an object: %w", err)
 	}
-	for _, def := range Kinds() {
+	for _, def := range kinds {
 		if def.Kind != id.Kind || def.GVK().GroupVersion().String() != id.APIVersion {
 			continue
 		}

@@ -34,7 +34,7 @@ func TestIngressesAreServed(t *testing.T) {
 	k.rolledOut(t, "web")
 	k.apply(t, anIngress)
 	wait.Until(t, func() error { _, err := get(c.neighbour, url); return err })
-	trace.Proves(t, "ING-005", "ING-018", "ING-032", "INGC-007")
+	trace.Proves(t, "ING-001", "ING-005", "ING-018", "ING-032", "INGC-007")
 	k.do(t, "wait", "ingress/web", "--for=jsonpath={.status.loadBalancer.ingress[0].ip}="+machineIP, patient)
 	trace.Proves(t, "ING-025", "ING-029")
 	if got := k.do(t, "get", "ingress", "web", "--no-headers"); strings.Join(strings.Fields(got)[:5], " ") != "web kemudi * "+machineIP+" 80" {

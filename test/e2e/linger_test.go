@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kemudi/kemudi/internal/trace"
 	"github.com/kemudi/kemudi/test/wait"
 )
 
@@ -43,7 +44,7 @@ spec:
 `
 
 // TestRollOutsOfAServerThatDoesNotLinger rolls a deployment out on two nodes while clients of
-// both connect by the cluster IP, and from outside by the node ports of both: none is refused.
+// both connect by the cluster IP, and from outside by the node ports and the Ingress of both: none is refused.
 // Then one node falls silent: the other's pods wait for it once, and say so.
 func TestRollOutsOfAServerThatDoesNotLinger(t *testing.T) {
 	t.Parallel()
@@ -51,6 +52,7 @@ func TestRollOutsOfAServerThatDoesNotLinger(t *testing.T) {
 	a := c.newAgent(t)
 	k := c.kubectl()
 	k.apply(t, lingerless)
+	k.apply(t, anIngress)
 	k.rolledOut(t, "web")
 	clusterIP := "http://" + k.do(t, "get", "service", "web", "-o", "jsonpath={.spec.clusterIP}") + "/"
 	loads := map[string]*load{}
@@ -63,10 +65,18 @@ func TestRollOutsOfAServerThatDoesNotLinger(t *testing.T) {
 		wait.Until(t, func() error { return second(get(from.host, from.url)) })
 		loads[name] = startLoadOf(t, from.url, httpClient(from.host))
 	}
-	for name, ip := range map[string]string{"the server's node port": machineIP, "the agent's node port": agentIP} {
-		url := "http://" + ip + ":30080/"
+	for name, at := range map[string]string{
+		"the server's node port": machineIP + ":30080", "the agent's node port": agentIP + ":30080", "the server's Ingress": machineIP, "the agent's Ingress": agentIP,
+	} {
+		url := "http://" + at + "/"
 		wait.Until(t, func() error { return second(get(c.neighbour, url)) })
 		loads[name] = startLoadOf(t, url, httpClient(c.neighbour))
+	}
+	trace.Proves(t, "SVC-030")
+	for _, ip := range []string{machineIP, agentIP} {
+		if _, err := get(c.neighbour, "http://"+ip+":10256/healthz"); err != nil {
+			t.Errorf("the service proxy of node %s: %v", ip, err)
+		}
 	}
 	for round := range rounds(t) + 1 {
 		k.do(t, "set", "env", "deployment/web", fmt.Sprintf("ROUND=%d", round))

@@ -57,6 +57,10 @@ spec: {type: ExternalName, externalName: plain.`+ns+`.svc.cluster.local}
 	if got := ask("cat", "/etc/resolv.conf"); !strings.HasPrefix(got, "search "+ns+".svc.cluster.local svc.cluster.local cluster.local") || !strings.Contains(got, "\nnameserver 10.96.0.10\n") || !strings.Contains(got, "options ndots:5") {
 		t.Errorf("resolv.conf: got %q", got)
 	}
+	trace.Proves(t, "CONN-028")
+	if got := strings.Join(strings.Fields(c.kubectl().in("kube-system").do(t, "get", "services", "kube-dns", "--no-headers"))[:5], " "); got != "kube-dns ClusterIP 10.96.0.10 <none> 53/UDP,53/TCP,9153/TCP" {
+		t.Errorf("the service of DNS: got %s", got)
+	}
 	trace.Proves(t, "DNS-014/hostname", "DNS-015", "DNS-018")
 	if got := ask("sh", "-c", "hostname; hostname -f"); got != "host-a\nhost-a.headless."+ns+".svc.cluster.local\n" {
 		t.Errorf("host name: got %q", got)
@@ -164,10 +168,19 @@ func testResolverSettings(t *testing.T, c *cluster) {
 	}
 	t.Run("hosts", func(t *testing.T) {
 		t.Parallel()
-		pod, got := c.finish(t, ns, "metadata: {name: hosts}\nspec: {restartPolicy: Never, hostAliases: [{ip: 127.0.0.1, hostnames: [foo.local, bar.local]}, {ip: 10.1.2.3, hostnames: [foo.remote, bar.remote]}], containers: [{name: c, image: kemudi.local/busybox:1, command: [cat, /etc/hosts]}]}\n")
+		k := c.kubectl().in(ns)
+		const manifest = "apiVersion: v1\nkind: Pod\nmetadata: {name: hosts}\nspec: {restartPolicy: Never, hostAliases: [{ip: 127.0.0.1, hostnames: [foo.local, bar.local]}, {ip: 10.1.2.3, hostnames: [foo.remote, bar.remote]}], containers: [{name: c, image: kemudi.local/busybox:1, command: [cat, /etc/hosts]}]}\n"
+		created := k.try(t, manifest, "apply", "-f", "-")
+		pod := c.await(t, ns, "hosts", hasEnded)
+		trace.Proves(t, "HOST-010")
+		if shown := strings.Join(strings.Fields(k.do(t, "get", "pod", "hosts", "--no-headers"))[:3], " "); created.stdout != "pod/hosts created\n" || shown != "hosts 0/1 Completed" {
+			t.Errorf("got %q, and then %q", created.all(), shown)
+		}
+		got := k.try(t, "", "logs", "hosts").stdout
 		want := "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\nfe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n" +
 			pod.Status.PodIP + "\thosts\n\n# Entries added by HostAliases.\n127.0.0.1\tfoo.local\tbar.local\n10.1.2.3\tfoo.remote\tbar.remote\n"
 		trace.Proves(t, "HOST-002", "HOST-004", "HOST-005", "HOST-008", "HOST-009")
+		trace.Proves(t, "HOST-010")
 		if got != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}

@@ -48,7 +48,7 @@ spec: {podSelector: {matchLabels: {role: early}}, policyTypes: [Egress]}
 		}
 		return nil
 	})
-	trace.Proves(t, "NETPOL-004", "NETPOL-016", "NETPOL-021")
+	trace.Proves(t, "NETPOL-001", "NETPOL-004", "NETPOL-016", "NETPOL-021")
 	if got, err := ask("stranger"); err == nil && got == answer {
 		t.Errorf("a stranger asks: got %q, want no answer", got)
 	}

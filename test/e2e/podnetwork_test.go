@@ -119,7 +119,7 @@ metadata: {name: web, labels: {app: web}}
 spec: {terminationGracePeriodSeconds: 0, containers: [{name: c, image: kemudi.local/agnhost:1, args: [netexec]}]}
 `)
 	pod := c.await(t, k.namespace, "web", isReady)
-	trace.Proves(t, "DUAL-008", "DUAL-020/non-routable", "DUALT-008/non-routable")
+	trace.Proves(t, "DUAL-001", "DUAL-008", "DUAL-020/non-routable", "DUALT-008/non-routable")
 	if got := fmt.Sprint(pod.Status.PodIPs, pod.Status.HostIPs); got != "[{fd00:244::2} {10.244.0.2}] [{fd77::2} {"+machineIP+"}]" {
 		t.Errorf("addresses of the pod and its node: got %s", got)
 	}
@@ -139,8 +139,8 @@ spec: {terminationGracePeriodSeconds: 0, containers: [{name: c, image: kemudi.lo
 		i             int
 		begin, proves string
 	}{
-		{"web", 0, "fd00:96::", "DUAL-009"},
-		{"web", 1, "10.96.", "DUAL-009"},
+		{"web", 0, "fd00:96::", "DUAL-001 DUAL-009"},
+		{"web", 1, "10.96.", "DUAL-001 DUAL-009"},
 		{"first", 0, "fd00:96::", "DUAL-017 DUALT-002 DUALT-006"},
 		{"second", 0, "10.96.", "DUAL-016"},
 		{"chosen", 0, "fd00:96::", "DUAL-016"},

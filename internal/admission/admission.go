@@ -153,6 +153,8 @@ type Options struct {
 	Rules *rbac.Authorizer
 	// Defs are all resources that are served.
 	Defs []*resource.Def
+	// Kinds are the resources that are served at present. Nil: Defs.
+	Kinds func() []*resource.Def
 	// Served reports whether clients can reach a resource. Nil: they can all.
 	Served func(def *resource.Def) bool
 	// API is the API as the process itself sees it, for plugins that make objects. Nil:
@@ -167,6 +169,14 @@ type Options struct {
 	Enable, Disable []string
 	// Config is what plugins are told beyond that (--admission-control-config-file).
 	Config Configurations
+}
+
+// Present are the resources that are served at present.
+func (o *Options) Present() []*resource.Def {
+	if o.Kinds == nil {
+		return o.Defs
+	}
+	return o.Kinds()
 }
 
 // Serves reports whether clients can reach a resource.

@@ -8,9 +8,10 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
-	"sigs.k8s.io/structured-merge-diff/v6/schema"
+	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 
@@ -21,12 +22,9 @@ import (
 // anything. live and part have the same apiVersion and kind, one of def's or of the body of one of its
 // subresources. A part that would replace a list, a map or a struct as a whole is refused.
 func Merged(def *resource.Def, live runtime.Object, part map[string]any) (map[string]any, error) {
-	types, err := typesOf(def)
+	types, err := typesIn(def, live.GetObjectKind().GroupVersionKind())
 	if err != nil {
 		return nil, err
-	}
-	if live.GetObjectKind().GroupVersionKind().Kind != def.Kind { // a Scale, of which the schema of kinds knows nothing
-		types = managedfields.NewDeducedTypeConverter()
 	}
 	applied := &unstructured.Unstructured{Object: part}
 	applied.SetGroupVersionKind(live.GetObjectKind().GroupVersionKind())
@@ -56,15 +54,27 @@ func Merged(def *resource.Def, live runtime.Object, part map[string]any) (map[st
 	return u.Object, nil
 }
 
+// typesIn reads objects of a kind: def's at one of its versions, or a Scale, of which the schema of
+// kinds knows nothing.
+func typesIn(def *resource.Def, gvk schema.GroupVersionKind) (managedfields.TypeConverter, error) {
+	if def.Dynamic == nil && gvk.Kind == def.Kind {
+		return typesOf(def)
+	}
+	if v := def.VersionNamed(gvk.Version); gvk.Kind == def.Kind && v != nil && v.Live != nil && v.Live.Types != nil {
+		return v.Live.Types, nil
+	}
+	return managedfields.NewDeducedTypeConverter(), nil
+}
+
 // wholes are the paths in a value of what is only ever replaced as a whole.
-func wholes(at fieldpath.Path, s *schema.Schema, t schema.TypeRef, v value.Value) (paths []string) {
+func wholes(at fieldpath.Path, s *smdschema.Schema, t smdschema.TypeRef, v value.Value) (paths []string) {
 	atom, ok := s.Resolve(t)
 	if !ok {
 		return nil
 	}
 	switch {
 	case v.IsMap() && atom.Map != nil:
-		if atom.Map.ElementRelationship == schema.Atomic {
+		if atom.Map.ElementRelationship == smdschema.Atomic {
 			paths = append(paths, at.String())
 		}
 		v.AsMap().Iterate(func(key string, member value.Value) bool {
@@ -76,7 +86,7 @@ func wholes(at fieldpath.Path, s *schema.Schema, t schema.TypeRef, v value.Value
 			return true
 		})
 	case v.IsList() && atom.List != nil:
-		if atom.List.ElementRelationship == schema.Atomic {
+		if atom.List.ElementRelationship == smdschema.Atomic {
 			paths = append(paths, at.String())
 		}
 		list := v.AsList()

@@ -9,8 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
+	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/admission/admissiontest"
 	"github.com/kemudi/kemudi/internal/admission/match"
+	"github.com/kemudi/kemudi/internal/custom"
+	"github.com/kemudi/kemudi/internal/resource"
 )
 
 func rule(operation, group, version, resources string) admissionregistrationv1.NamedRuleWithOperations {
@@ -122,5 +125,54 @@ func TestWhatIsReplacedStaysInItsNamespace(t *testing.T) {
 	elsewhere := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "other"}}
 	if err := target.Replace(target.Requested(), elsewhere); err == nil {
 		t.Error("an object went to another namespace")
+	}
+}
+
+// gadgets is a kind that is known at run time only, in two versions that are named alike.
+func gadgets() *resource.Def {
+	return custom.Define(custom.Kind{
+		Names:    resource.Names{Group: "example.com", Version: "v1", Kind: "Gadget", Plural: "gadgets", Namespaced: true},
+		Versions: []custom.Version{{Name: "v1", Served: true}, {Name: "v2", Served: true}, {Name: "v3"}},
+	}).Def
+}
+
+func TestKindsThatAreKnownAtRunTimeAreShownAtTheirVersions(t *testing.T) {
+	def := gadgets()
+	obj, err := custom.FromTree(map[string]any{
+		"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": map[string]any{"name": "g", "namespace": "default"}, "spec": map[string]any{"size": int64(1)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &admission.Attributes{Operation: admission.Create, Def: def, GVK: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Gadget"}, Namespace: "default", Object: obj}
+	target := match.New(admissiontest.New(t).Options(), a)
+	c, err := match.Compile(match.Spec{Rules: []admissionregistrationv1.NamedRuleWithOperations{rule("*", "example.com", "v2", "gadgets")}, Policy: ptr.To(admissionregistrationv1.Equivalent)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := c.Matches(t.Context(), target)
+	if err != nil || v == nil || len(target.Equivalents()) != 1 {
+		t.Fatalf("got %v, %v and %d equivalents, want v2, the only other one that is served", v, err, len(target.Equivalents()))
+	}
+	form, err := target.At(t.Context(), v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := form.Object.(*custom.Object)
+	if got := shown.Tree(); got["apiVersion"] != "example.com/v2" || got["kind"] != "Gadget" {
+		t.Errorf("got %v, want it at v2", got)
+	}
+	tree := shown.Tree()
+	tree["spec"] = map[string]any{"size": int64(2)}
+	made, err := custom.FromTree(tree)
+	if err == nil {
+		err = target.Replace(v, made)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := a.Object.(*custom.Object)
+	if size := now.Body()["spec"].(map[string]any)["size"]; now.Version() != "v1" || size != int64(2) {
+		t.Errorf("got version %s and size %v, want v1 and 2", now.Version(), size)
 	}
 }

@@ -28,6 +28,7 @@ type Target struct {
 	requested *Version
 	others    []*Version // nil: not looked for
 	forms     map[*Version]*Form
+	requests  map[*Version]*admissionv1.AdmissionRequest
 
 	namespace *corev1.Namespace
 }
@@ -42,7 +43,13 @@ type Version struct {
 
 // Form is the objects of a write at a version, with apiVersion and kind. They are shared, and
 // read-only. Nil: there is none.
-type Form struct{ Object, Old runtime.Object }
+type Form struct {
+	Object, Old runtime.Object
+
+	// back is an object of a kind that is known at run time only as the write has it: at the version
+	// of the request.
+	back func(obj resource.Object) (resource.Object, error)
+}
 
 // New returns the target that a write is.
 func New(o *admission.Options, a *admission.Attributes) *Target { return &Target{a: a, o: o} }
@@ -122,9 +129,11 @@ func (t *Target) Equivalents() []*Version {
 			t.others = append(t.others, v)
 		}
 	}
-	add(d.GVK().GroupVersion(), nil)
+	if d.Dynamic == nil {
+		add(d.GVK().GroupVersion(), nil)
+	}
 	for i := range d.Versions {
-		if v := &d.Versions[i]; !v.OffByDefault {
+		if v := &d.Versions[i]; !v.OffByDefault && (v.Live == nil || !v.Live.Unserved) {
 			add(schema.GroupVersion{Group: v.Group, Version: v.Version}, v)
 		}
 	}
@@ -167,17 +176,19 @@ func (t *Target) Namespace(ctx context.Context) (*corev1.Namespace, error) {
 }
 
 // At is the write at a version.
-func (t *Target) At(_ context.Context, v *Version) (*Form, error) {
+func (t *Target) At(ctx context.Context, v *Version) (*Form, error) {
 	if f := t.forms[v]; f != nil {
 		return f, nil
 	}
-	f := &Form{}
+	f := &Form{back: func(obj resource.Object) (resource.Object, error) {
+		return Kind{t.a.Def, t.Requested().def, t.Requested().Kind}.convert(ctx, obj)
+	}}
 	var err error
-	if f.Object, err = t.show(t.a.Object, v); err != nil {
+	if f.Object, err = t.show(ctx, t.a.Object, v); err != nil {
 		return nil, err
 	}
 	if t.a.Old != nil {
-		if f.Old, err = t.show(t.a.Old, v); err != nil {
+		if f.Old, err = t.show(ctx, t.a.Old, v); err != nil {
 			return nil, err
 		}
 	}
@@ -189,7 +200,7 @@ func (t *Target) At(_ context.Context, v *Version) (*Form, error) {
 }
 
 // show is an object at a version, with apiVersion and kind.
-func (t *Target) show(from runtime.Object, v *Version) (runtime.Object, error) {
+func (t *Target) show(ctx context.Context, from runtime.Object, v *Version) (runtime.Object, error) {
 	if from == nil || reflect.ValueOf(from).IsNil() {
 		return nil, nil
 	}
@@ -204,26 +215,51 @@ func (t *Target) show(from runtime.Object, v *Version) (runtime.Object, error) {
 		out.GetObjectKind().SetGroupVersionKind(v.Kind)
 		return out, nil
 	}
-	return AtVersion(obj, v.def, v.Kind)
+	return Kind{t.a.Def, v.def, v.Kind}.Show(ctx, obj)
 }
 
-// AtVersion is an object at a version of its resource (nil: the one that is stored), with
-// apiVersion and kind. It shares parts with obj.
-func AtVersion(obj resource.Object, v *resource.VersionDef, kind schema.GroupVersionKind) (resource.Object, error) {
-	if v != nil {
-		var err error
-		if obj, err = v.From(obj); err != nil {
-			return nil, fmt.Errorf("failed to convert object version: %w", err)
-		}
+// Kind is a resource at one of its versions.
+type Kind struct {
+	Def     *resource.Def
+	Version *resource.VersionDef // nil: the version that is stored
+	GVK     schema.GroupVersionKind
+}
+
+// Show is an object of the resource at the version, with apiVersion and kind. It shares parts with obj.
+func (k Kind) Show(ctx context.Context, obj resource.Object) (resource.Object, error) {
+	var err error
+	switch {
+	case k.Version == nil:
+	case k.Def.Dynamic != nil:
+		obj, err = k.convert(ctx, obj)
+	default:
+		obj, err = k.Version.From(obj)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("failed to convert object version: %w", err)
 	}
 	obj = cache.Shallow(obj)
-	obj.GetObjectKind().SetGroupVersionKind(kind)
+	obj.GetObjectKind().SetGroupVersionKind(k.GVK)
 	return obj, nil
+}
+
+// convert is an object of a kind that is known at run time only at the version, as its schema wants it.
+func (k Kind) convert(ctx context.Context, obj resource.Object) (resource.Object, error) {
+	all, err := k.Def.Dynamic.Convert(ctx, []resource.Object{obj}, k.Version.Version)
+	if err != nil {
+		return nil, err
+	}
+	if live := k.Version.Live; live != nil && live.Normal != nil {
+		return live.Normal(all[0]), nil
+	}
+	return all[0], nil
 }
 
 // Replace puts what a plugin has made of the object, at a version, in its place. obj is handed
 // over. What the subresource does not write stays as it is.
+// At must have been asked for that version.
 func (t *Target) Replace(v *Version, obj runtime.Object) error {
+	shown := t.forms[v]
 	t.forms = nil
 	s := t.sub(v)
 	if s != nil && s.Body != nil && s.Set != nil {
@@ -237,12 +273,18 @@ func (t *Target) Replace(v *Version, obj runtime.Object) error {
 	if made.GetNamespace() != t.a.Namespace && t.a.Def.Namespaced {
 		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
 	}
-	if v.def != nil {
+	var err error
+	switch d := t.a.Def; {
+	case d.Dynamic != nil && shown == nil:
+		err = fmt.Errorf("nobody has seen it at %s", v.Kind.Version)
+	case d.Dynamic != nil:
+		made, err = shown.back(made)
+	case v.def != nil:
 		v.def.Default(made)
-		var err error
-		if made, err = v.def.To(made); err != nil {
-			return fmt.Errorf("failed to convert object: %w", err)
-		}
+		made, err = v.def.To(made)
+	}
+	if err != nil {
+		return fmt.Errorf("failed to convert object: %w", err)
 	}
 	t.a.Def.Default(made)
 	if s != nil && s.Merge != nil && t.a.Old != nil {
@@ -262,7 +304,20 @@ func (t *Target) put(obj runtime.Object) error {
 }
 
 // Request is the write as expressions and webhooks see it at a version, without uid and objects.
+// It is shared, and read-only.
 func (t *Target) Request(v *Version) *admissionv1.AdmissionRequest {
+	if r := t.requests[v]; r != nil {
+		return r
+	}
+	if t.requests == nil {
+		t.requests = map[*Version]*admissionv1.AdmissionRequest{}
+	}
+	r := t.request(v)
+	t.requests[v] = r
+	return r
+}
+
+func (t *Target) request(v *Version) *admissionv1.AdmissionRequest {
 	a, asked := t.a, t.Requested()
 	r := &admissionv1.AdmissionRequest{
 		Kind: metav1.GroupVersionKind(v.Kind), Resource: metav1.GroupVersionResource(v.Resource), SubResource: a.Sub,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -18,9 +17,7 @@ import (
 	"github.com/kemudi/kemudi/internal/admission/match"
 	"github.com/kemudi/kemudi/internal/api/admissionregistration"
 	"github.com/kemudi/kemudi/internal/cel/request"
-	"github.com/kemudi/kemudi/internal/patch"
 	"github.com/kemudi/kemudi/internal/resource"
-	"github.com/kemudi/kemudi/internal/wire"
 )
 
 // mutating is a compiled MutatingAdmissionPolicy.
@@ -260,22 +257,16 @@ func (c *change) ask(ctx context.Context, i *invocation) error {
 	return nil
 }
 
-// tree is an object as a document, which mutations see: its values can become parts of patches.
-type tree struct{ *unstructured.Unstructured }
-
-// Tree is the whole document.
-func (t tree) Tree() map[string]any { return t.Object }
-
 // apply changes the object by one mutation.
 func (p *mutating) apply(ctx context.Context, c *call, m *mutation) error {
 	if m.err != nil {
 		return m.err
 	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c.form.Object)
+	content, err := treeOf(c.form.Object)
 	if err != nil {
 		return err
 	}
-	in, err := c.input(ctx, tree{&unstructured.Unstructured{Object: content}}, true)
+	in, err := c.input(ctx, document{&unstructured.Unstructured{Object: content}}, true)
 	if err != nil {
 		return err
 	}
@@ -301,49 +292,6 @@ func (p *mutating) apply(ctx context.Context, c *call, m *mutation) error {
 		return err
 	}
 	return c.t.Replace(c.v, made)
-}
-
-// merged is the object with a part applied.
-func merged(c *call, part map[string]any) (runtime.Object, error) {
-	content, err := patch.Merged(c.t.Attributes().Def, c.form.Object, part)
-	if err != nil {
-		return nil, fmt.Errorf("error applying patch: %w", err)
-	}
-	out := blank(c.form.Object)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, out); err != nil {
-		return nil, fmt.Errorf("error applying patch: %w", err)
-	}
-	return out, nil
-}
-
-// operated is the object after a JSON patch. A patch that makes something of it that is no such object is
-// refused whatever the policy wants.
-func operated(c *call, operations []byte) (runtime.Object, error) {
-	doc, err := wire.AppendJSON(nil, c.form.Object)
-	if err != nil {
-		return nil, fmt.Errorf("failed to create JSON patch: %w", err)
-	}
-	if doc, err = patch.Operated(doc, operations); err != nil {
-		return nil, fmt.Errorf("JSON Patch: %w", err)
-	}
-	out := blank(c.form.Object)
-	strict, err := wire.DecodeJSONStrict(doc, out)
-	if err == nil && len(strict) > 0 {
-		texts := make([]string, len(strict))
-		for i, s := range strict {
-			texts[i] = s.Error()
-		}
-		err = errors.New("strict decoding error: " + strings.Join(texts, ", "))
-	}
-	if err != nil {
-		return nil, apierrors.NewInternalError(err)
-	}
-	return out, nil
-}
-
-// blank is an empty object of the type of another.
-func blank(like runtime.Object) runtime.Object {
-	return reflect.New(reflect.TypeOf(like).Elem()).Interface().(runtime.Object)
 }
 
 // result refuses the write if a policy does, in the words of the first.

@@ -14,15 +14,10 @@ import (
 	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/admission/match"
 	"github.com/kemudi/kemudi/internal/cache"
-	"github.com/kemudi/kemudi/internal/resource"
 )
 
 // paramKind is a kind of params as it is served at present.
-type paramKind struct {
-	def     *resource.Def
-	version *resource.VersionDef // nil: the one that is stored
-	gvk     schema.GroupVersionKind
-}
+type paramKind struct{ match.Kind }
 
 // kindOf finds the kind of a policy's params; nil: the policy has none. What is served
 // may have changed since the policy was written.
@@ -31,17 +26,17 @@ func kindOf(o *admission.Options, k *admissionregistrationv1.ParamKind) (*paramK
 		return nil, nil
 	}
 	gvk := schema.FromAPIVersionAndKind(k.APIVersion, k.Kind)
-	for _, d := range o.Defs {
+	for _, d := range o.Present() {
 		if d.Kind != gvk.Kind || !d.Stored() || !o.Serves(d) {
 			continue
 		}
-		if d.GVK() == gvk {
-			return &paramKind{def: d, gvk: gvk}, nil
-		}
 		for i := range d.Versions {
 			if v := &d.Versions[i]; v.Group == gvk.Group && v.Version == gvk.Version {
-				return &paramKind{d, v, gvk}, nil
+				return &paramKind{match.Kind{Def: d, Version: v, GVK: gvk}}, nil
 			}
+		}
+		if d.GVK() == gvk {
+			return &paramKind{match.Kind{Def: d, GVK: gvk}}, nil
 		}
 	}
 	return nil, fmt.Errorf("failed to find resource referenced by paramKind: '%v'", gvk)
@@ -54,22 +49,22 @@ func params(ctx context.Context, o *admission.Options, k *paramKind, ref *admiss
 		return []runtime.Object{nil}, nil
 	}
 	namespace := ref.Namespace
-	if k.def.Namespaced && namespace == "" {
+	if k.Def.Namespaced && namespace == "" {
 		if namespace = t.In(); namespace == "" {
 			return nil, errors.New("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")
 		}
 	}
-	if !k.def.Namespaced && namespace != "" {
+	if !k.Def.Namespaced && namespace != "" {
 		return nil, errors.New("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
 	}
-	c := o.Caches(k.def)
+	c := o.Caches(k.Def)
 	if c == nil {
-		return nil, fmt.Errorf("paramKind kind `%v` not known", k.gvk)
+		return nil, fmt.Errorf("paramKind kind `%v` not known", k.GVK)
 	}
 	select {
 	case <-c.Synced():
 	default:
-		return nil, fmt.Errorf("paramKind kind `%v` not yet synced to use for admission", k.gvk)
+		return nil, fmt.Errorf("paramKind kind `%v` not yet synced to use for admission", k.GVK)
 	}
 	items, err := k.find(ctx, o, c, reference{ref, namespace})
 	if err != nil {
@@ -80,7 +75,7 @@ func params(ctx context.Context, o *admission.Options, k *paramKind, ref *admiss
 	}
 	all := make([]runtime.Object, len(items))
 	for i, it := range items {
-		if all[i], err = match.AtVersion(it.Object, k.version, k.gvk); err != nil {
+		if all[i], err = k.Show(ctx, it.Object); err != nil {
 			return nil, err
 		}
 	}

@@ -96,7 +96,7 @@ func (r referrer) mayGet(ctx context.Context, k *admissionregistrationv1.ParamKi
 		gvk := schema.FromAPIVersionAndKind(k.APIVersion, k.Kind)
 		asks.APIGroup, asks.APIVersion = gvk.Group, gvk.Version
 		if found, err := kindOf(r.o, k); err == nil {
-			asks.Resource = found.def.Plural
+			asks.Resource = found.Def.Plural
 		}
 	}
 	decision, _, err := r.o.Authorizer.Authorize(ctx, asks)

@@ -84,8 +84,8 @@ func Value(obj runtime.Object) ref.Val {
 	if obj == nil {
 		return types.NullValue
 	}
-	if tree, ok := obj.(interface{ Tree() map[string]any }); ok { // of a kind that is known at run time only
-		return types.DefaultTypeAdapter.NativeToValue(tree.Tree())
+	if doc, ok := obj.(interface{ View() map[string]any }); ok { // of a kind that is known at run time only
+		return types.DefaultTypeAdapter.NativeToValue(doc.View())
 	}
 	return common.SchemalessTypedToVal(obj)
 }

@@ -5,10 +5,14 @@ import (
 	"strings"
 
 	"github.com/google/cel-go/cel"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 	apicel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/common"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
+	"k8s.io/apiserver/pkg/cel/openapi"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
 // Types are what is known of the objects of expressions, and of a policy's params. Nil: nothing.
@@ -51,6 +55,16 @@ func TypeOf(t reflect.Type, name string) *apicel.DeclType {
 		return d.MaybeAssignTypeName(name)
 	}
 	return nil
+}
+
+// TypeOfSchema is what expressions know of objects with a schema, under a name that no other type has.
+func TypeOfSchema(s *spec.Schema, name string) *apicel.DeclType {
+	d := common.SchemaDeclType(&openapi.Schema{Schema: s}, true)
+	if d == nil || d.Fields == nil {
+		return nil
+	}
+	d.Fields["metadata"] = apicel.NewDeclField("metadata", typeOf(reflect.TypeFor[metav1.ObjectMeta](), nil), true, nil, nil) // schemas say too little of it
+	return d.MaybeAssignTypeName(name)
 }
 
 // typeOf is a type as expressions have it; nil: they do not see it. What is within itself is seen once.

@@ -118,7 +118,10 @@ func named(m *admissionregistrationv1.MatchResources, defs []*resource.Def) []ki
 
 // versions are all group-versions of a resource.
 func versions(d *resource.Def) []schema.GroupVersion {
-	all := []schema.GroupVersion{d.GVK().GroupVersion()}
+	var all []schema.GroupVersion
+	if d.Dynamic == nil {
+		all = append(all, d.GVK().GroupVersion())
+	}
 	for i := range d.Versions {
 		all = append(all, schema.GroupVersion{Group: d.Versions[i].Group, Version: d.Versions[i].Version})
 	}
@@ -131,13 +134,23 @@ func typeOf(defs []*resource.Def, gvk schema.GroupVersionKind, name string) *api
 		if d.Kind != gvk.Kind {
 			continue
 		}
-		if d.GVK() == gvk {
-			return request.TypeOf(reflect.TypeOf(d.New()), name)
-		}
 		for i := range d.Versions {
-			if v := &d.Versions[i]; v.Group == gvk.Group && v.Version == gvk.Version && v.New != nil {
+			v := &d.Versions[i]
+			switch {
+			case v.Group != gvk.Group || v.Version != gvk.Version:
+			case v.Live == nil:
 				return request.TypeOf(reflect.TypeOf(v.New()), name)
+			case v.Live.Model != nil:
+				if s := v.Live.Model(3); s != nil {
+					return request.TypeOfSchema(s, name)
+				}
+				return nil
+			default:
+				return nil
 			}
+		}
+		if d.GVK() == gvk && d.Dynamic == nil {
+			return request.TypeOf(reflect.TypeOf(d.New()), name)
 		}
 	}
 	return nil

@@ -38,6 +38,9 @@ type aStatus struct {
 const aCondition = `conditions: [{type: %s, status: "True", reason: E2E, message: Set from a test}]`
 
 var everyStatus = []aStatus{
+	{version: "admissionregistration.k8s.io/v1", plural: "validatingadmissionpolicies", cluster: true, sample: everySample("validatingadmissionpolicies"), keeps: `{failurePolicy: Ignore}`,
+		patched: `{conditions: [{type: StatusPatched, status: "True", reason: E2E, message: Set from a test, lastTransitionTime: "2020-01-02T03:04:05Z"}]}`,
+		updated: `{conditions: [{type: StatusUpdate, status: "True", reason: E2E, message: Set from a test, lastTransitionTime: "2020-01-02T03:04:05Z"}]}`},
 	{version: "apps/v1", plural: "daemonsets", proves: "C-013", sample: everySample("daemonsets"), keeps: `{minReadySeconds: 9}`, patched: fmt.Sprintf(aCondition, "StatusPatched"), updated: fmt.Sprintf(aCondition, "StatusUpdate")},
 	{version: "apps/v1", plural: "statefulsets", proves: "C-060", sample: everySample("statefulsets"), keeps: `{replicas: 9}`, patched: fmt.Sprintf(aCondition, "StatusPatched"), updated: fmt.Sprintf(aCondition, "StatusUpdate")},
 	{version: "batch/v1", plural: "jobs", proves: "C-030", sample: everySample("jobs"), keeps: `{parallelism: 9}`, patched: fmt.Sprintf(aCondition, "StatusPatched"), updated: fmt.Sprintf(aCondition, "StatusUpdate")},

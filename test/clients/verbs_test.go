@@ -46,6 +46,11 @@ var everyKind = []aKind{
 	{version: "v1", plural: "namespaces", cluster: true, sample: `spec: {}`, proves: "C-129 C-133"},
 	{version: "v1", plural: "nodes", cluster: true, sample: `spec: {unschedulable: true}`},
 	{version: "v1", plural: "pods", sample: `spec: {nodeSelector: {never: here}, containers: [{name: c, image: c}]}`, proves: "OBJ-007/library"},
+	{version: "admissionregistration.k8s.io/v1", plural: "mutatingadmissionpolicies", cluster: true, proves: "C-126/verbs",
+		sample: `spec: {reinvocationPolicy: Never, ` + matchesNothing + `, mutations: [{patchType: ApplyConfiguration, applyConfiguration: {expression: "Object{}"}}]}`},
+	{version: "admissionregistration.k8s.io/v1", plural: "mutatingadmissionpolicybindings", cluster: true, proves: "C-127/verbs", sample: `spec: {policyName: verbs.example.com}`},
+	{version: "admissionregistration.k8s.io/v1", plural: "validatingadmissionpolicies", cluster: true, proves: "C-152/verbs", sample: `spec: {` + matchesNothing + `, validations: [{expression: "true"}]}`},
+	{version: "admissionregistration.k8s.io/v1", plural: "validatingadmissionpolicybindings", cluster: true, sample: `spec: {policyName: verbs.example.com, validationActions: [Deny]}`},
 	{version: "apps/v1", plural: "deployments", sample: `spec: {replicas: 0, ` + selected},
 	{version: "apps/v1", plural: "replicasets", sample: `spec: {replicas: 0, ` + selected, proves: "C-044"},
 	{version: "apps/v1", plural: "statefulsets", sample: `spec: {replicas: 0, serviceName: s, ` + selected, proves: "C-057"},
@@ -85,6 +90,9 @@ var everyKind = []aKind{
 
 // selected is the rest of the spec of a workload.
 const selected = `selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: c}]}}}`
+
+// matchesNothing is a part of the spec of a policy.
+const matchesNothing = `matchConstraints: {resourceRules: [{operations: [CREATE], apiGroups: [verbs.example.com], apiVersions: [v1], resources: [nothing]}]}`
 
 // TestEveryVerbOfEveryKind does with each kind what clients do: all eight verbs.
 func TestEveryVerbOfEveryKind(t *testing.T) {
@@ -335,6 +343,8 @@ func (v *verbs) expect(w watch.Interface, kind watch.EventType, name string) {
 
 // kindOf names the kinds by their plurals.
 var kindOf = map[string]string{
+	"mutatingadmissionpolicies": "MutatingAdmissionPolicy", "mutatingadmissionpolicybindings": "MutatingAdmissionPolicyBinding",
+	"validatingadmissionpolicies": "ValidatingAdmissionPolicy", "validatingadmissionpolicybindings": "ValidatingAdmissionPolicyBinding",
 	"configmaps": "ConfigMap", "secrets": "Secret", "services": "Service", "serviceaccounts": "ServiceAccount", "endpoints": "Endpoints",
 	"events": "Event", "limitranges": "LimitRange", "resourcequotas": "ResourceQuota", "podtemplates": "PodTemplate",
 	"replicationcontrollers": "ReplicationController", "persistentvolumes": "PersistentVolume", "persistentvolumeclaims": "PersistentVolumeClaim",

@@ -227,7 +227,7 @@ func TestPodsReachEachOtherAndTheWorld(t *testing.T) {
 		check(ask(c, "tcp "+n1.Serve("n1", "tcp", netip.AddrPortFrom(n1.peer(1).Addrs[i], 0).String()), "n1", n2.peer(2).Addrs[i].String()))
 		// What leaves the cluster has the node's address.
 		world := outside.Serve("world", "udp", netip.AddrPortFrom(n1.peer(3).Addrs[i], 0).String())
-		trace.Proves(t, "DUAL-004", "DUAL-021", "DUALT-009")
+		trace.Proves(t, "DUAL-004", "DUAL-021", "DUALT-001/egress", "DUALT-009")
 		check(ask(a, "udp "+world, "world", n1.peer(1).Addrs[i].String()))
 	}
 	if _, err := n1.cni(bin, "DEL", a); err != nil {

@@ -96,6 +96,15 @@ func TestServicesAcrossNodesThatAreNoNeighbours(t *testing.T) {
 		n1.reach(n1.client, f.node2, "c", "")
 		n1.reach(n1.a, f.node1, "c", "")
 	}
+	for _, at := range s {
+		at.put(service("example", "10.96.0.1", func(svc *corev1.Service) {
+			for i := range svc.Spec.Ports {
+				svc.Spec.Ports[i].Port = 1234
+			}
+		}), backends("example", "10.244.2.2@n2"))
+		trace.Proves(t, "SVC-176")
+		at.reach(at.n1, "10.96.0.1:1234", "c", "")
+	}
 	local := service("web", "10.96.0.10 fd00:96::a", nodePort, both, func(svc *corev1.Service) {
 		svc.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 	})

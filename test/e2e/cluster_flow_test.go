@@ -57,6 +57,8 @@ func TestCluster(t *testing.T) {
 			"affinity":                    testAffinity,
 			"autoscaling":                 testAutoscaling,
 			"service types":               testServiceTypes,
+			"secure service":              testSecureService,
+			"ephemeral container":         testEphemeralContainer,
 			"balancers":                   testBalancers,
 			"unschedulable":               testUnschedulable,
 			"extended resources":          testExtendedResources,

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +22,7 @@ import (
 // curlOptions are the few of curl's that the tests use.
 type curlOptions struct {
 	method, data, output, format, user   string
+	authorities                          string
 	headers                              []string
 	silent, showError, failing, insecure bool
 	follow, head, include, ignored       bool
@@ -42,6 +44,7 @@ func curl(args []string) int {
 		f.BoolVarP(&o.showError, "show-error", "S", false, "messages about errors, with -s")
 		f.BoolVarP(&o.failing, "fail", "f", false, "fail on status 400 and above")
 		f.BoolVarP(&o.insecure, "insecure", "k", false, "accept any certificate")
+		f.StringVar(&o.authorities, "cacert", "", "file with the certificates that are believed")
 		f.BoolVarP(&o.follow, "location", "L", false, "follow redirects")
 		f.BoolVarP(&o.head, "head", "I", false, "HEAD, and print the headers")
 		f.BoolVarP(&o.include, "include", "i", false, "print the headers too")
@@ -123,10 +126,23 @@ func (o *curlOptions) setHeaders(req *http.Request) {
 	}
 }
 
+// believed are the authorities of a file; nil: those of the system.
+func (o *curlOptions) believed() *x509.CertPool {
+	if o.authorities == "" {
+		return nil
+	}
+	pool := x509.NewCertPool()
+	data, err := os.ReadFile(o.authorities)
+	if err != nil || !pool.AppendCertsFromPEM(data) {
+		fail("--cacert %s: no certificates: %v", o.authorities, err)
+	}
+	return pool
+}
+
 func (o *curlOptions) client() *http.Client {
 	c := &http.Client{Transport: &http.Transport{
 		DialContext:       (&net.Dialer{Timeout: seconds(o.connectTimeout)}).DialContext,
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: o.insecure},
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: o.insecure, RootCAs: o.believed()},
 		DisableKeepAlives: true,
 	}}
 	if !o.follow {

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/kemudi/kemudi/internal/edge/route"
@@ -16,7 +17,7 @@ import (
 // only is refused, then the rule is found, then what its site says is obeyed, then it is forwarded.
 func (e *Edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a := &answer{ResponseWriter: w, control: http.NewResponseController(w), began: time.Now()}
-	a.patience()
+	a.patience(r)
 	defer func() { e.finish(a) }()
 	s := e.state.Load()
 	host, ok := route.Canonical(r.Host)
@@ -167,6 +168,9 @@ func (e *Edge) finish(a *answer) {
 		e.metrics.duration.Observe(time.Since(a.began).Seconds())
 	}
 	if !a.hijacked {
+		if a.unread.Load() { // the server waits for what is left of it before it answers (E5)
+			_ = a.control.SetReadDeadline(time.Now().Add(lingerTimeout))
+		}
 		_ = a.control.SetWriteDeadline(time.Now().Add(sendTimeout)) // for what is still buffered
 	}
 }
@@ -180,6 +184,7 @@ type answer struct {
 	status   int
 	bytes    int64
 	hijacked bool
+	unread   atomic.Bool // not all of the request's body has been read
 }
 
 // sendTimeout is how long a client may read nothing of what is sent to it (E5), and bodyTimeout
@@ -187,12 +192,17 @@ type answer struct {
 const (
 	sendTimeout = 60 * time.Second
 	bodyTimeout = 60 * time.Second
+	// lingerTimeout is how long a client may take for the rest of a body that nobody wants.
+	lingerTimeout = 5 * time.Second
 	// extendAfter is how old the time that a client has may be before it is given more.
 	extendAfter = 5 * time.Second
 )
 
 // patience takes away what the request before on the same connection has left.
-func (a *answer) patience() { _ = a.control.SetWriteDeadline(time.Time{}) }
+func (a *answer) patience(r *http.Request) {
+	_ = a.control.SetWriteDeadline(time.Time{})
+	a.unread.Store(r.Body != nil && r.Body != http.NoBody)
+}
 
 func (a *answer) extend() {
 	if now := time.Now(); now.Sub(a.extended) > extendAfter {
@@ -241,6 +251,7 @@ func (b *body) Read(p []byte) (int, error) {
 	n, err := b.from.Read(p)
 	if err != nil && !b.over {
 		b.over = true
+		b.a.unread.Store(false)
 		if errors.Is(err, net.ErrClosed) {
 			return n, err
 		}

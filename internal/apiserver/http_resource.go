@@ -44,10 +44,17 @@ func (s *Server) serveResource(w http.ResponseWriter, r *http.Request, in *reque
 		p.Fail(err)
 	case v == connects:
 		p.connect()
-	case p.negotiate(v.forms):
+	case p.negotiate(formsOf(c, v)):
 		p.perform(v)
 	}
 	tellDeprecated(c)
+}
+
+// formsOf are the forms in which the answer to a call may be.
+func formsOf(c *call.Call, v *verb) request.Allowed {
+	can := v.forms
+	can.NoProto = c.Resource.Def.Dynamic != nil && (c.Sub == nil || c.Sub.Body == nil)
+	return can
 }
 
 // perform does what the call asks for, and answers.

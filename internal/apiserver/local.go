@@ -178,7 +178,7 @@ func (s *Server) storage(d *resource.Def) *served.Resource {
 	if d.Stored() {
 		c = s.o.Caches.Cache(d)
 	}
-	return served.New(d, nil, c)
+	return served.New(d, d.VersionNamed(d.Version), c) // of kinds that have a Go type, that is none
 }
 
 // handed is what a caller in the process hands over.

@@ -91,7 +91,7 @@ func (o objects) Collect(ch chan<- prometheus.Metric) {
 	for _, versions := range o.s.routes.Load().groups {
 		for _, plurals := range versions {
 			for _, v := range plurals {
-				if v.Cache == nil || v.Version != nil || seen[v.Cache] {
+				if v.Cache == nil || v.Version != nil && v.Version.Live == nil || seen[v.Cache] {
 					continue
 				}
 				seen[v.Cache] = true

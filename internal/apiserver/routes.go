@@ -27,8 +27,13 @@ func newRoutes(old *routes, defs []*resource.Def, o *Options) *routes {
 		if d.Stored() {
 			c = o.Caches.Cache(d)
 		}
-		t.add(old.served(d, nil, c), o.RuntimeConfig)
+		if d.Dynamic == nil {
+			t.add(old.served(d, nil, c), o.RuntimeConfig)
+		}
 		for i := range d.Versions {
+			if live := d.Versions[i].Live; live != nil && live.Unserved {
+				continue
+			}
 			t.add(old.served(d, &d.Versions[i], c), o.RuntimeConfig)
 		}
 	}
@@ -43,10 +48,20 @@ func (t *routes) served(d *resource.Def, ver *resource.VersionDef, c *cache.Cach
 	if t == nil {
 		return v
 	}
-	if was := t.lookup(v.GVK.Group, v.GVK.Version, d.Plural); was != nil && was.Def == d && was.Version == ver && was.Cache == c {
+	if was := t.lookup(v.GVK.Group, v.GVK.Version, d.Plural); was != nil && was.Cache == c && (was.Def == d && was.Version == ver || sameLive(was, v)) {
 		return was
 	}
 	return v
+}
+
+// sameLive reports that two definitions of a kind that is known at run time only say the same of a
+// version: watches of it go on, and its encodings stay.
+func sameLive(was, now *served.Resource) bool {
+	if was.Def.Dynamic == nil || now.Def.Dynamic == nil || was.Def.Base() != now.Def.Base() {
+		return false
+	}
+	a, b := was.Version.Live, now.Version.Live
+	return a.ID != "" && a.ID == b.ID && was.Def.Dynamic.ID != "" && was.Def.Dynamic.ID == now.Def.Dynamic.ID
 }
 
 // discovered is what is served as discovery shows it.
@@ -68,7 +83,7 @@ func (t *routes) discovered() discovery.Groups {
 }
 
 func (t *routes) add(v *served.Resource, on map[string]bool) {
-	if !discovery.Enabled(on, &v.Def.Names, v.GVK.GroupVersion(), v.Version) {
+	if v.Def.Dynamic == nil && !discovery.Enabled(on, &v.Def.Names, v.GVK.GroupVersion(), v.Version) {
 		return
 	}
 	if t.groups[v.GVK.Group] == nil {

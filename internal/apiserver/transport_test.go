@@ -63,6 +63,7 @@ var onMemoryOnly = map[string]string{
 	"TestOpenAPIComesAsItIsAskedFor":                     "asks the handler for documents, which are of no store",
 	"TestWhatNeedsAnotherResourceIsDroppedWithoutIt":     "is about what comes before the store",
 	"TestManyWritersKeepFieldsOfOneObject":               "asks nothing of a store",
+	"TestWatchTellsOfKindsAtRunTime":                     "has real connections already, and asks little of a store",
 	"TestNodesAgentAloneOpensItsTunnel":                  "has real connections already, and asks little of a store",
 }
 
@@ -118,6 +119,7 @@ func onEtcdToo() map[string]func(t *testing.T) {
 	}
 	maps.Copy(list, ownStoreOnEtcd())
 	maps.Copy(list, auditOnEtcd())
+	maps.Copy(list, customOnEtcd())
 	return list
 }
 

@@ -170,6 +170,9 @@ func readWrite(kind string) func(c *call.Call, in input) error {
 func readPatch(c *call.Call, in input) error {
 	c.Patch = in.document()
 	kind := types.PatchType(c.Patch.Type)
+	if c.Resource.Def.Dynamic != nil && kind == types.StrategicMergePatchType {
+		return refusal.UnsupportedMedia(write.DocumentPatchTypes)
+	}
 	switch kind {
 	case types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType, types.ApplyYAMLPatchType:
 	default:
@@ -205,6 +208,9 @@ func readDeleteCollection(c *call.Call, in input) error {
 
 func (s *Server) runGet(ctx context.Context, c *call.Call) (outcome, error) {
 	it, err := s.reads.Get(ctx, c, c.Rev)
+	if err == nil {
+		it, err = c.Resource.ViewOne(ctx, it)
+	}
 	if err != nil {
 		return outcome{}, err
 	}
@@ -215,12 +221,18 @@ func (s *Server) runGet(ctx context.Context, c *call.Call) (outcome, error) {
 func one(run func(p *write.Pipeline, ctx context.Context, c *call.Call) (call.Result, error)) func(s *Server, ctx context.Context, c *call.Call) (outcome, error) {
 	return func(s *Server, ctx context.Context, c *call.Call) (outcome, error) {
 		out, err := run(s.writes, ctx, c)
+		if err == nil && out.Item != nil {
+			out.Item, err = c.Resource.ViewOne(ctx, out.Item)
+		}
 		return outcome{Result: out}, err
 	}
 }
 
 func (s *Server) runList(ctx context.Context, c *call.Call) (outcome, error) {
 	p, err := s.reads.List(ctx, c)
+	if err == nil {
+		p.Items, err = c.Resource.View(ctx, p.Items)
+	}
 	return outcome{page: p}, err
 }
 
@@ -236,6 +248,9 @@ func (s *Server) runDeleteCollection(ctx context.Context, c *call.Call) (outcome
 		return outcome{}, err
 	}
 	if err := s.writes.DeleteAll(ctx, c, found.Items); err != nil {
+		return outcome{}, err
+	}
+	if found.Items, err = c.Resource.View(ctx, found.Items); err != nil {
 		return outcome{}, err
 	}
 	return outcome{page: &read.Page{Items: found.Items}}, nil

@@ -37,6 +37,18 @@ func (it *Item) Note(key any, first func() any) any {
 	return value
 }
 
+// Noted is what is kept under a key, nil if nothing is.
+func (it *Item) Noted(key any) any {
+	it.mu.Lock()
+	defer it.mu.Unlock()
+	for _, n := range it.mu.notes {
+		if n.key == key {
+			return n.value
+		}
+	}
+	return nil
+}
+
 // Namespace is the part of the key before the slash; empty if there is none.
 func (it *Item) Namespace() string { return it.Object.GetNamespace() }
 

@@ -41,7 +41,12 @@ func (e *Every) has(def *resource.Def) bool {
 	}
 	defs, _ := e.Kinds.Defs()
 	_, ok := e.Of(def)
-	return ok && slices.Contains(defs, def)
+	return ok && has(defs, def)
+}
+
+// has says that a resource is among others, by whichever of its definitions.
+func has(defs []*resource.Def, def *resource.Def) bool {
+	return slices.ContainsFunc(defs, func(d *resource.Def) bool { return d.Base() == def.Base() })
 }
 
 // watchEvery watches what is in the set, as that changes, until ctx ends. A nil Every has nothing.
@@ -50,7 +55,7 @@ func (r *runner) watchEvery(ctx context.Context, e *Every) error {
 		<-ctx.Done()
 		return nil
 	}
-	leave := map[*resource.Def]func(){}
+	leave := map[*resource.Def]func(){} // by the first definition
 	defer func() {
 		for _, f := range leave {
 			f()
@@ -60,15 +65,15 @@ func (r *runner) watchEvery(ctx context.Context, e *Every) error {
 	for first := true; ; first = false {
 		defs, changed := e.Kinds.Defs()
 		for def, f := range leave {
-			if !slices.Contains(defs, def) {
+			if !has(defs, def) {
 				f()
 				delete(leave, def)
-				added = slices.DeleteFunc(added, func(d *resource.Def) bool { return d == def })
+				added = slices.DeleteFunc(added, func(d *resource.Def) bool { return d.Base() == def })
 			}
 		}
 		for _, def := range defs {
-			if w, ok := e.Of(def); ok && leave[def] == nil {
-				leave[def] = r.watch(w)
+			if w, ok := e.Of(def); ok && leave[def.Base()] == nil {
+				leave[def.Base()] = r.watch(w)
 				added = append(added, def)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 
 	"github.com/kemudi/kemudi/internal/resource"
@@ -31,9 +32,12 @@ func Define(k Kind) *resource.Resource[*Object] {
 	r := resource.Define(s)
 	r.New = blank(k.Version)
 	r.Dynamic = &resource.Dynamic{
-		ID: k.ID, Convert: k.converter(),
+		ID: k.ID, Remote: k.Convert != nil, Convert: k.converter(),
 		VersionOf:   func(obj resource.Object) string { return obj.(*Object).at },
 		SameDesired: func(a, b resource.Object) bool { return sameBody(a.(*Object), b.(*Object)) },
+	}
+	if v := r.VersionNamed(k.Version); v != nil {
+		r.Sub = v.Sub
 	}
 	if k.Replaces != nil {
 		r.Replaces = k.Replaces.Base()
@@ -71,7 +75,7 @@ func (k *Kind) converter() func(ctx context.Context, objs []resource.Object, to 
 			return nil, fmt.Errorf("convert %s to %s: got %d objects for %d", k.Names.String(), to, len(converted), len(others))
 		}
 		for i, o := range converted {
-			o.at = to
+			o.TypeMeta, o.at = metav1.TypeMeta{}, to
 			out[at[i]] = o
 		}
 		return out, nil
@@ -82,7 +86,8 @@ func (k *Kind) converter() func(ctx context.Context, objs []resource.Object, to 
 func (v Version) define(group string) resource.Version[*Object] {
 	live := &resource.Live{
 		Unserved: !v.Served, ID: v.ID, Normal: v.normal, Types: v.Types, Model: v.Model,
-		Fields: map[string]func(resource.Object) string{},
+		Normalize: func(obj resource.Object) { v.normalize(obj.(*Object)) },
+		Fields:    map[string]func(resource.Object) string{},
 	}
 	if live.Types == nil {
 		live.Types = managedfields.NewDeducedTypeConverter()
@@ -119,14 +124,25 @@ func (v *Version) normal(obj resource.Object) resource.Object {
 		return o
 	}
 	next := o.copy()
+	v.normalize(next)
+	if o.body != "" && next.Pack() == nil && next.body == o.body {
+		return o // it was stored so
+	}
+	return next
+}
+
+// normalize does the same to an object of the caller's own.
+func (v *Version) normalize(o *Object) {
+	if v.ID != "" && o.normal == v.ID {
+		return
+	}
 	if v.Default != nil {
-		v.Default(next)
+		v.Default(o)
 	}
 	if v.Prune != nil {
-		v.Prune(next)
+		v.Prune(o)
 	}
-	next.normal = v.ID
-	return next
+	o.normal = v.ID
 }
 
 func (v *Version) validate(ctx context.Context, obj, old resource.Object, sub string, errs *resource.Errors) {

@@ -119,6 +119,9 @@ func (o *Object) DecodeStrict(data []byte, lenient bool) (strict []error, err er
 	return strict, o.take(whole, &strict)
 }
 
+// SetTree makes the object what an unstructured tree is, which it takes over.
+func (o *Object) SetTree(whole map[string]any) error { return o.take(whole, nil) }
+
 // take makes the object that a tree is. What is unknown of the metadata is added to strict, if there is such a list.
 func (o *Object) take(whole map[string]any, strict *[]error) error {
 	o.TypeMeta, o.ObjectMeta = metav1.TypeMeta{}, metav1.ObjectMeta{}

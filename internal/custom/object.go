@@ -36,7 +36,8 @@ type tree struct {
 }
 
 var (
-	_ resource.Object   = (*Object)(nil)
+	_ resource.Document = (*Object)(nil)
+	_ resource.Tree     = (*Object)(nil)
 	_ wire.Appender     = (*Object)(nil)
 	_ schema.ObjectKind = (*Object)(nil)
 )
@@ -141,6 +142,13 @@ func (o *Object) Tree() map[string]any {
 // View is the whole object as an unstructured tree that shares the body, and so is read-only below its first level.
 func (o *Object) View() map[string]any {
 	return o.withHead(maps.Clone(o.Body()))
+}
+
+// Bare is View without managed fields.
+func (o *Object) Bare() map[string]any {
+	bare := *o
+	bare.ManagedFields = nil
+	return bare.View()
 }
 
 func (o *Object) withHead(whole map[string]any) map[string]any {

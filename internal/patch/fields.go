@@ -60,18 +60,34 @@ type Write struct {
 	Sub     string              // the subresource that is written
 	Manager string
 	Force   bool // apply: take conflicting fields over
+
+	// Convert shows an object at another version; of kinds that are known at run time only,
+	// whose objects are of the version that the client speaks.
+	Convert func(obj resource.Object, to string) (resource.Object, error)
 }
 
 // Update records in obj's managedFields that the manager set all that differs
 // from live, which is nil for a new object.
 func (f *Fields) Update(w Write, live, obj resource.Object) {
 	if live == nil {
-		live = w.Def.New()
+		live = w.blank()
 	}
 	if !layout.Library && f.update(w, live, obj) == nil {
 		return
 	}
+	if w.Def.Dynamic != nil {
+		f.updateDynamic(w, live, obj)
+		return
+	}
 	f.updateByLibrary(w, live, obj)
+}
+
+// blank is what there is before an object is made.
+func (w *Write) blank() resource.Object {
+	if v := w.Def.VersionNamed(w.GV.Version); v != nil && w.Def.Dynamic != nil {
+		return v.New()
+	}
+	return w.Def.New()
 }
 
 // updateByLibrary does the same by the library: for what our code leaves to it.
@@ -138,7 +154,10 @@ func pointer(obj resource.Object) layout.Ptr { return layout.PtrOf(obj) }
 // storage version. Errors are what the API answers.
 func (f *Fields) Apply(w Write, live resource.Object, applied runtime.Object) (resource.Object, error) {
 	if live == nil {
-		live = w.Def.New()
+		live = w.blank()
+	}
+	if w.Def.Dynamic != nil {
+		return f.applyDynamic(w, live, applied)
 	}
 	if u, ok := applied.(*unstructured.Unstructured); ok && !layout.Library {
 		if obj, err := f.apply(w, live, u); err == nil {

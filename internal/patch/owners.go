@@ -89,6 +89,24 @@ func (c *changes) at(gv schema.GroupVersion) (change, error) {
 	if ch, ok := c.known[gv]; ok {
 		return ch, nil
 	}
+	ch, err := change{}, error(nil)
+	if c.w.Def.Dynamic != nil {
+		ch, err = c.dynamicAt(gv)
+	} else {
+		ch, err = c.typedAt(gv)
+	}
+	if err != nil {
+		return change{}, err
+	}
+	if c.known == nil {
+		c.known = map[schema.GroupVersion]change{}
+	}
+	c.known[gv] = ch
+	return ch, nil
+}
+
+// typedAt compares objects of Go types.
+func (c *changes) typedAt(gv schema.GroupVersion) (change, error) {
 	n, err := c.f.node(c.w.Def, gv)
 	if err != nil {
 		return change{}, err
@@ -102,12 +120,7 @@ func (c *changes) at(gv schema.GroupVersion) (change, error) {
 	if d.err != nil {
 		return change{}, d.err
 	}
-	if c.known == nil {
-		c.known = map[schema.GroupVersion]change{}
-	}
-	ch := change{string(d.set.json()), string(d.removed.json())}
-	c.known[gv] = ch
-	return ch, nil
+	return change{string(d.set.json()), string(d.removed.json())}, nil
 }
 
 // skipped is the part of the object that a write cannot set.

@@ -27,6 +27,9 @@ var types = sync.OnceValue(func() managedfields.TypeConverter {
 // typesOf is the schema of a kind in all its versions. Where the Go type of one is our
 // own, it is made from the types.
 func typesOf(def *resource.Def) (managedfields.TypeConverter, error) {
+	if def.Dynamic != nil {
+		return dynamicTypes{def}, nil
+	}
 	versions := map[schema.GroupVersionKind]resource.Object{def.GVK(): def.New()}
 	for _, v := range def.Versions {
 		versions[schema.GroupVersionKind{Group: v.Group, Version: v.Version, Kind: def.Kind}] = v.New()

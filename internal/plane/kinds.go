@@ -68,11 +68,27 @@ func (p *Plane) AddKind(ctx context.Context, def *resource.Def) error {
 	return nil
 }
 
+// ReplaceKind serves a resource by another definition, made with [resource.Def.Base] of the one
+// that it takes the place of. Objects stay cached, and watches of versions of which both say the same go on.
+func (p *Plane) ReplaceKind(old, def *resource.Def) error {
+	p.kinds.change.Lock()
+	defer p.kinds.change.Unlock()
+	defs := slices.Clone(p.kinds.now())
+	at := slices.Index(defs, old)
+	if at < 0 || old.Base() != def.Base() {
+		return fmt.Errorf("serve %s: the definition does not replace one that is served", def)
+	}
+	defs[at] = def
+	p.kinds.set(defs)
+	p.server.SetDefs(defs)
+	return nil
+}
+
 // RemoveKind serves a resource no longer. Its objects stay in the store.
 func (p *Plane) RemoveKind(def *resource.Def) {
 	p.kinds.change.Lock()
 	defer p.kinds.change.Unlock()
-	defs := slices.DeleteFunc(slices.Clone(p.kinds.now()), func(d *resource.Def) bool { return d == def })
+	defs := slices.DeleteFunc(slices.Clone(p.kinds.now()), func(d *resource.Def) bool { return d.Base() == def.Base() })
 	p.server.SetDefs(defs)
 	p.kinds.set(defs)
 	p.caches.Remove(def)

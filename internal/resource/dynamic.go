@@ -19,6 +19,8 @@ type Dynamic struct {
 	VersionOf func(obj Object) string
 	// SameDesired reports that two objects of one version agree in all that generations count.
 	SameDesired func(a, b Object) bool
+	// Remote: Convert calls another process.
+	Remote bool
 	// ID tells apart what all versions share: as long as it is the same, so is all of that. Empty: nothing is known of it.
 	ID string
 }
@@ -29,9 +31,12 @@ type Live struct {
 	Unserved bool
 	// ID tells apart what two definitions say of the version, as [Dynamic.ID] does of the kind.
 	ID string
+	// Normalize has an object of the version, which is the caller's own, be what is served of it:
+	// defaults come, what the schema does not know goes.
+	Normalize func(obj Object)
 	// Normal makes of an object of the version what is served of it: what the schema does not
-	// know goes, defaults come. It returns obj itself if nothing is to be done.
-	// The object may be cached, and is not changed.
+	// know goes, defaults come. It returns obj itself if nothing is to be done: the object may be
+	// cached, and is not changed.
 	Normal func(obj Object) Object
 	// Unknown lists what an object has that the schema does not know, as clients are told: `unknown field "spec.foo"`.
 	Unknown func(obj Object) []string
@@ -45,6 +50,32 @@ type Live struct {
 	// Model is the schema of the version in documents of OpenAPI 2 or 3, whose references are to the
 	// names of models there; nil: nothing is known of its fields.
 	Model func(openAPI int) *spec.Schema
+}
+
+// Document is an object of a Dynamic kind, as code sees it that knows no such type.
+type Document interface {
+	Object
+	// AppendStored appends the form that the store has.
+	AppendStored(dst []byte) ([]byte, error)
+	// UnmarshalJSON reads that form.
+	UnmarshalJSON(data []byte) error
+	// DecodeStrict reads what a client sent, and returns what strict reading has against it, unless lenient.
+	DecodeStrict(data []byte, lenient bool) (strict []error, err error)
+	// Pack makes the bytes of the object once. Its owner calls it.
+	Pack() error
+	// Packed is the object as caches have it, and Working as those who look into it more than once.
+	Packed() Object
+	Working() Object
+}
+
+// Tree is the same as an unstructured tree.
+type Tree interface {
+	// View is the object as a tree that is read-only below its first level.
+	View() map[string]any
+	// Bare is View without managed fields.
+	Bare() map[string]any
+	// SetTree makes the object what a tree is, which it takes over.
+	SetTree(whole map[string]any) error
 }
 
 // Base is the definition that d replaces, or d itself: caches and all who look at metadata alone

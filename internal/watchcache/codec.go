@@ -32,6 +32,9 @@ func Encode(def *resource.Def, obj resource.Object) ([]byte, error) {
 }
 
 func envelope(def *resource.Def, obj resource.Object) ([]byte, error) {
+	if d, ok := obj.(resource.Document); ok {
+		return d.AppendStored(nil)
+	}
 	p, ok := obj.(wire.Proto)
 	if !ok {
 		return wire.AppendJSON(nil, obj)
@@ -48,7 +51,9 @@ func envelope(def *resource.Def, obj resource.Object) ([]byte, error) {
 func Decode(def *resource.Def, value []byte, rev int64) (resource.Object, error) {
 	var obj resource.Object
 	var err error
-	if wire.IsProto(value) {
+	if def.Dynamic != nil {
+		obj, err = decodeDocument(def, value)
+	} else if wire.IsProto(value) {
 		obj, err = decodeProto(def, value)
 	} else {
 		obj, err = decodeJSON(def, value)
@@ -73,6 +78,22 @@ func decodeProto(def *resource.Def, value []byte) (resource.Object, error) {
 		}
 		return p.Unmarshal(raw)
 	})
+}
+
+// decodeDocument reads an object of a kind that is known at run time only, which stays at the version
+// that it says.
+func decodeDocument(def *resource.Def, value []byte) (resource.Object, error) {
+	obj, ok := def.New().(resource.Document)
+	if !ok {
+		return nil, fmt.Errorf("%s has objects of a type of their own", def)
+	}
+	if err := obj.UnmarshalJSON(value); err != nil {
+		return nil, err
+	}
+	if gvk := obj.GetObjectKind().GroupVersionKind(); gvk.Group != def.Group || gvk.Kind != def.Kind || gvk.Version == "" {
+		return nil, fmt.Errorf("is of kind %q, want %q", gvk.GroupKind(), def.GVK().GroupKind())
+	}
+	return untyped(obj), nil
 }
 
 func decodeJSON(def *resource.Def, value []byte) (resource.Object, error) {

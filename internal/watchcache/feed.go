@@ -163,6 +163,9 @@ func (s *Set) item(src *source, kv store.KV) *cache.Item {
 // the cache shows or will show, so that an encoding made for the writer's answer serves
 // other readers too. A writer whose write fails does nothing.
 func (s *Set) Handoff(def *resource.Def, key string, value []byte, obj resource.Object) (at func(rev int64) *cache.Item) {
+	if d, ok := obj.(resource.Document); ok {
+		obj = d.Packed()
+	}
 	x := &handoff{def: def, value: value, obj: obj, cache: s.Cache(def), in: &s.interner}
 	s.handoffs.put(key, x)
 	return x.at

@@ -117,15 +117,15 @@ func (s *Set) register(def *resource.Def) (*source, error) {
 	if other := s.mu.byPrefix[def.StoragePrefix]; other != nil {
 		return nil, fmt.Errorf("cache %s: %s has the storage prefix %s already", def, other.def, def.StoragePrefix)
 	}
-	s.mu.byPrefix[def.StoragePrefix], s.mu.byDef[def] = src, src
+	s.mu.byPrefix[def.StoragePrefix], s.mu.byDef[def.Base()] = src, src
 	return src, nil
 }
 
-// Cache is the one cache of def's objects; nil if the resource is not cached.
+// Cache is the one cache of def's objects, and of those of a definition that replaces it; nil if the resource is not cached.
 func (s *Set) Cache(def *resource.Def) *cache.Cache {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if src := s.mu.byDef[def]; src != nil {
+	if src := s.mu.byDef[def.Base()]; src != nil {
 		return src.cache
 	}
 	return nil
@@ -176,8 +176,8 @@ func (s *Set) Add(ctx context.Context, def *resource.Def) (*cache.Cache, error) 
 func (s *Set) Remove(def *resource.Def) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if src := s.mu.byDef[def]; src != nil {
-		delete(s.mu.byDef, def)
+	if src := s.mu.byDef[def.Base()]; src != nil {
+		delete(s.mu.byDef, def.Base())
 		delete(s.mu.byPrefix, def.StoragePrefix)
 		for key := range s.mu.bad {
 			if strings.HasPrefix(key, root+def.StoragePrefix+"/") {

@@ -151,6 +151,9 @@ func (c *Call) Columns() []resource.Column[resource.Object] {
 	if c.Sub != nil && c.Sub.Body != nil {
 		return c.Sub.Columns
 	}
+	if v := c.Resource.Version; v != nil && v.Live != nil {
+		return v.Live.Columns
+	}
 	return c.Resource.Def.Columns
 }
 

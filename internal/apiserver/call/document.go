@@ -64,11 +64,27 @@ func (c *Call) DecodeJSON(body []byte, into any) (strict []error, err error) {
 			return nil, err
 		}
 	}
+	if d, ok := into.(resource.Document); ok {
+		return c.decodeDocument(body, d)
+	}
 	if c.Validation == IgnoreFields {
 		return nil, wire.DecodeJSON(body, into)
 	}
 	more, err := wire.DecodeJSONStrict(body, into)
 	return append(strict, more...), err
+}
+
+// decodeDocument is DecodeJSON for an object of a kind that is known at run time only.
+func (c *Call) decodeDocument(body []byte, into resource.Document) (strict []error, err error) {
+	lenient := c.Validation == IgnoreFields
+	strict, err = into.DecodeStrict(body, lenient)
+	if err != nil || lenient || c.Resource.Version == nil || c.Resource.Version.Live == nil || c.Resource.Version.Live.Unknown == nil {
+		return strict, err
+	}
+	for _, text := range c.Resource.Version.Live.Unknown(into) {
+		strict = append(strict, errors.New(text))
+	}
+	return strict, nil
 }
 
 // MayBeOld says whether a document may have fields of an earlier release.

@@ -42,7 +42,7 @@ func FuzzSelectors(f *testing.F) {
 				}
 			}
 		}
-		sel, got := newSelection(c, byLabel, byField)
+		sel, got := newSelection(t.Context(), c, byLabel, byField)
 		if (got == nil) != (err == nil) {
 			t.Fatalf("%q, %q: got %v, want %v", byLabel, byField, got, err)
 		}

@@ -35,7 +35,7 @@ type Page struct {
 
 // List reads the collection that the call is about.
 func (r *Reader) List(ctx context.Context, c *call.Call) (*Page, error) {
-	sel, err := SelectionOf(c)
+	sel, err := SelectionOf(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (r *Reader) listIndexed(c *call.Call, q *query) *Page {
 	rev := c.Resource.Cache.Rev()
 	p := &Page{Meta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(rev, 10)}}
 	for _, it := range c.Resource.Cache.ByIndex(q.sel.index, q.sel.value) {
-		if (q.sel.namespace == "" || it.Namespace() == q.sel.namespace) && q.sel.Matches(it.Object) {
+		if (q.sel.namespace == "" || it.Namespace() == q.sel.namespace) && q.sel.Has(it) {
 			p.Items = append(p.Items, it)
 		}
 	}
@@ -124,7 +124,7 @@ func (r *Reader) listSnapshot(c *call.Call, q *query, snap *cache.Snapshot, at r
 		case full && q.sel.Everything():
 			more = true
 			remaining++
-		case !q.sel.Matches(it.Object):
+		case !q.sel.Has(it):
 		case full:
 			more = true
 			return false
@@ -240,7 +240,7 @@ func (r *Reader) listAt(ctx context.Context, c *call.Call, q *query, at request.
 			if err != nil {
 				return nil, err
 			}
-			if q.sel.Matches(it.Object) {
+			if q.sel.Has(it) {
 				p.Items = append(p.Items, it)
 			}
 			if q.limit > 0 && int64(len(p.Items)) == q.limit {

@@ -1,6 +1,7 @@
 package read
 
 import (
+	"context"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/fields"
@@ -19,6 +20,9 @@ type Selection struct {
 	fields    []requirement
 	name      string // exact metadata.name, if that is asked for
 
+	// view is how objects are looked at whose fields are not those of what is stored; nil: as they are.
+	view func(it *cache.Item) *cache.Item
+
 	// index and value name an index of the cache that narrows the search.
 	index, value string
 }
@@ -30,7 +34,7 @@ type requirement struct {
 }
 
 // newSelection reads label and field selectors.
-func newSelection(c *call.Call, labelSelector, fieldSelector string) (*Selection, error) {
+func newSelection(ctx context.Context, c *call.Call, labelSelector, fieldSelector string) (*Selection, error) {
 	sel := &Selection{namespace: c.Namespace}
 	if labelSelector != "" {
 		l, err := labels.Parse(labelSelector)
@@ -49,14 +53,15 @@ func newSelection(c *call.Call, labelSelector, fieldSelector string) (*Selection
 		return nil, refusal.BadRequest("%v", err)
 	}
 	for _, r := range f.Requirements() {
-		if err := sel.addField(c.Resource.Def, r); err != nil {
+		if err := sel.addField(ctx, c, r); err != nil {
 			return nil, err
 		}
 	}
 	return sel, nil
 }
 
-func (sel *Selection) addField(d *resource.Def, r fields.Requirement) error {
+func (sel *Selection) addField(ctx context.Context, c *call.Call, r fields.Requirement) error {
+	d := c.Resource.Def
 	q := requirement{value: r.Value, differ: r.Operator == "!="}
 	switch r.Field {
 	case "metadata.name":
@@ -67,6 +72,18 @@ func (sel *Selection) addField(d *resource.Def, r fields.Requirement) error {
 	case "metadata.namespace":
 		q.get = resource.Object.GetNamespace
 	default:
+		if v := c.Resource.Version; v != nil && v.Live != nil {
+			if q.get = v.Live.Fields[r.Field]; q.get == nil {
+				return refusal.BadRequest("field label not supported: %s", r.Field)
+			}
+			sel.view = func(it *cache.Item) *cache.Item {
+				if shown, err := c.Resource.ViewOne(ctx, it); err == nil {
+					return shown
+				}
+				return it // it is refused where it is shown
+			}
+			break
+		}
 		if q.get = d.Fields[r.Field]; q.get == nil {
 			return unknownField(d, r.Field)
 		}
@@ -108,8 +125,13 @@ func (sel *Selection) Matches(obj resource.Object) bool {
 	return sel.labels == nil || sel.labels.Matches(labels.Set(obj.GetLabels()))
 }
 
-// Has is [Selection.Matches] for an item, or none.
-func (sel *Selection) Has(it *cache.Item) bool { return it != nil && sel.Matches(it.Object) }
+// Has reports whether the selection has an item, whose namespace has been looked at already. None it has not.
+func (sel *Selection) Has(it *cache.Item) bool {
+	if it != nil && sel.view != nil {
+		it = sel.view(it)
+	}
+	return it != nil && sel.Matches(it.Object)
+}
 
 // String shows the selection in log and error texts.
 func (sel *Selection) String() string {
@@ -118,8 +140,8 @@ func (sel *Selection) String() string {
 
 // SelectionOf narrows the call by its options; a name in the path counts as a
 // field selector, as in the old form of watches.
-func SelectionOf(c *call.Call) (*Selection, error) {
-	sel, err := newSelection(c, c.List.LabelSelector, c.List.FieldSelector)
+func SelectionOf(ctx context.Context, c *call.Call) (*Selection, error) {
+	sel, err := newSelection(ctx, c, c.List.LabelSelector, c.List.FieldSelector)
 	if err != nil || c.Name == "" || sel.name == c.Name {
 		return sel, err
 	}

@@ -65,6 +65,7 @@ type Allowed struct {
 	Table, Metadata bool
 	Stream          bool // the answer is a watch
 	List            bool
+	NoProto         bool // objects have no protobuf form
 }
 
 // Negotiate chooses the first form of the Accept header, by its weights, that
@@ -75,7 +76,9 @@ func Negotiate(r *http.Request, can Allowed) (Accept, error) {
 	case "", "*/*", JSON:
 		return Accept{Pretty: WantsPretty(r)}, nil
 	case Proto:
-		return Accept{Media: MediaProto}, nil
+		if !can.NoProto {
+			return Accept{Media: MediaProto}, nil
+		}
 	}
 	for _, clause := range ParseAccept(header) {
 		if a, ok := clause.fits(can); ok {
@@ -151,7 +154,7 @@ func (c *Clause) fits(can Allowed) (a Accept, ok bool) {
 	}
 	as := c.Params["as"]
 	if as == "" {
-		return a, true
+		return a, a.Media != MediaProto || !can.NoProto
 	}
 	if c.Params["g"] != "meta.k8s.io" || c.Params["v"] != "v1" && c.Params["v"] != "v1beta1" {
 		return a, false

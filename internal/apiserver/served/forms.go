@@ -19,7 +19,13 @@ var ErrNoProto = errors.New("object does not implement the protobuf marshalling 
 type Forms struct{ JSON, Proto *encoded.Form }
 
 func newForms(v *Resource) Forms {
-	current := func(it *cache.Item) bool { return v.Cache != nil && v.Cache.Get(it.Key) == it }
+	current := func(it *cache.Item) bool {
+		if v.Cache == nil {
+			return false
+		}
+		now := v.Cache.Get(it.Key)
+		return now == it || v.live() != nil && now != nil && now.Rev == it.Rev
+	}
 	if v.Def.Computed {
 		current = nil
 	}

@@ -31,8 +31,8 @@ func New(d *resource.Def, ver *resource.VersionDef, c *cache.Cache) *Resource {
 		v.GVK.Group, v.GVK.Version = ver.Group, ver.Version
 	}
 	apiVersion := v.GVK.GroupVersion().String()
-	v.Head, v.ListHead = JSONHead(apiVersion, v.GVK.Kind), JSONHead(apiVersion, v.GVK.Kind+"List")
-	v.Proto, v.ListProto = wire.NewProtoType(apiVersion, v.GVK.Kind), wire.NewProtoType(apiVersion, v.GVK.Kind+"List")
+	v.Head, v.ListHead = JSONHead(apiVersion, v.GVK.Kind), JSONHead(apiVersion, d.ListKind)
+	v.Proto, v.ListProto = wire.NewProtoType(apiVersion, v.GVK.Kind), wire.NewProtoType(apiVersion, d.ListKind)
 	v.Forms = newForms(v)
 	return v
 }
@@ -46,8 +46,13 @@ func (v *Resource) New() resource.Object {
 }
 
 // ToStorage defaults an object that a client sent, and converts it to the
-// version that is stored. obj may be used up.
+// version that is stored, or, of a kind that is known at run time only, leaves it at its own. obj
+// may be used up.
 func (v *Resource) ToStorage(obj resource.Object) (resource.Object, error) {
+	if v.live() != nil {
+		v.Normalize(obj)
+		return obj, nil
+	}
 	if v.Version != nil {
 		v.Version.Default(obj)
 		stored, err := v.Version.To(obj)
@@ -63,10 +68,18 @@ func (v *Resource) ToStorage(obj resource.Object) (resource.Object, error) {
 // FromStorage shows a stored object in this version. It does not change obj,
 // and the result may share its parts.
 func (v *Resource) FromStorage(obj resource.Object) (resource.Object, error) {
-	if v.Version == nil {
+	if v.Version == nil || v.live() != nil {
 		return obj, nil
 	}
 	return v.Version.From(obj)
+}
+
+// live is what the version of a kind has that is known at run time only; nil of others.
+func (v *Resource) live() *resource.Live {
+	if v.Version == nil {
+		return nil
+	}
+	return v.Version.Live
 }
 
 // Subresource returns the subresource if this version serves it.

@@ -23,7 +23,8 @@ type lane struct {
 
 	// Of who sends.
 	events []cache.Event // that the cursor has given, and are not sent
-	many   bool          // they are the initial ones
+	news   func() ([]cache.Event, error)
+	many   bool // they are the initial ones
 
 	bookmarkDue, timeUp atomic.Bool
 	due, end            *time.Timer // set these; due is nil if there are no bookmarks
@@ -48,6 +49,7 @@ const turnMost = 8 << 10
 // run has the lane send what follows what was sent, until the client goes, which ends ctx, or
 // the time of the watch is up.
 func (f *lane) run(ctx context.Context, lasts time.Duration) {
+	f.news = func() ([]cache.Event, error) { return f.w.next(ctx) }
 	f.later = stopped(f.lane.Wake)
 	f.end = stopped(func() {
 		f.timeUp.Store(true)
@@ -162,7 +164,7 @@ func (f *lane) fetch() (err error) {
 		f.later.Stop()
 	}
 	f.w.told = f.w.cursor.Rev()
-	f.events, err = f.w.cursor.Next()
+	f.events, err = f.news()
 	if errors.Is(err, cache.ErrTooOld) {
 		return tooOld(f.w.told)
 	}

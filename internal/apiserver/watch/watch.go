@@ -39,7 +39,7 @@ type Watch struct {
 
 // Start resolves where the watch that c asks for begins. What it returns must be served.
 func Start(ctx context.Context, reads *read.Reader, c *call.Call) (*Watch, error) {
-	sel, err := read.SelectionOf(c)
+	sel, err := read.SelectionOf(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -91,10 +91,12 @@ func (w *Watch) Serve(p *answer.Reply, pace *h2.Pace, limit time.Duration) (goes
 			w.Close()
 		}
 	}()
-	if l := h2.Open(ctx, p.W); l != nil {
+	if d := w.c.Resource.Def.Dynamic; d != nil && d.Remote {
+		// what converts may take its time, which a connection's other streams cannot wait for
+	} else if l := h2.Open(ctx, p.W); l != nil {
 		w.lane = &lane{w: w, lane: l, limit: limit}
 	}
-	err := w.begin()
+	err := w.begin(ctx)
 	switch {
 	case err == nil && w.lane != nil:
 		w.lane.run(ctx, w.lasts())
@@ -117,8 +119,8 @@ func (w *Watch) Close() {
 }
 
 // begin sends the events that begin the watch. One without any has begun, too.
-func (w *Watch) begin() error {
-	if err := w.deliver(); err != nil {
+func (w *Watch) begin(ctx context.Context) error {
+	if err := w.deliver(ctx); err != nil {
 		return err
 	}
 	return w.events.Flush()
@@ -167,15 +169,15 @@ func (w *Watch) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		if err := w.deliver(); err != nil {
+		if err := w.deliver(ctx); err != nil {
 			return err
 		}
 	}
 }
 
 // deliver sends what has happened since the last time.
-func (w *Watch) deliver() error {
-	events, err := w.cursor.Next()
+func (w *Watch) deliver(ctx context.Context) error {
+	events, err := w.next(ctx)
 	if errors.Is(err, cache.ErrTooOld) {
 		return tooOld(w.told)
 	}
@@ -206,6 +208,25 @@ func (w *Watch) deliver() error {
 	return w.events.Flush()
 }
 
+// next is what has happened since the last time, with objects as the version of the watch has them.
+func (w *Watch) next(ctx context.Context) ([]cache.Event, error) {
+	events, err := w.cursor.Next()
+	if err != nil || len(events) == 0 || w.c.Resource.Def.Dynamic == nil {
+		return events, err
+	}
+	items := make([]*cache.Item, len(events))
+	for i := range events {
+		items[i] = events[i].Item
+	}
+	if items, err = w.c.Resource.View(ctx, items); err != nil {
+		return nil, err
+	}
+	for i := range events {
+		events[i].Item = items[i]
+	}
+	return events, nil
+}
+
 // event adds an event; ok is false if the client sees nothing of it.
 func (w *Watch) event(e cache.Event, many bool) (ok bool, err error) {
 	if !w.sel.Everything() {
@@ -220,7 +241,7 @@ func (w *Watch) event(e cache.Event, many bool) (ok bool, err error) {
 // showAsItWas: who is told that an object has left the selection sees it as it
 // was within, at the revision of the change.
 func (w *Watch) showAsItWas(e *cache.Event) {
-	if e.Type == cache.Deleted && e.Prev != nil && !w.sel.Matches(e.Item.Object) {
+	if e.Type == cache.Deleted && e.Prev != nil && !w.sel.Has(e.Item) {
 		e.Item = read.NewItem(cache.AtRevision(e.Prev.Object, e.Rev()), e.Rev())
 	}
 }

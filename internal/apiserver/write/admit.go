@@ -79,7 +79,8 @@ func (w *attempt) admitAgain(ctx context.Context, changed *errRelied) error {
 	if err := w.admit(ctx, w.p.o.Admission.Mutate); err != nil {
 		return err
 	}
-	if err := w.validate(); err != nil {
+	w.c.Resource.Normalize(w.obj)
+	if err := w.validate(ctx); err != nil {
 		return err
 	}
 	return w.admit(ctx, w.p.o.Admission.Validate)

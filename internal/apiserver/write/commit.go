@@ -30,6 +30,9 @@ func (w *attempt) commit(ctx context.Context) (*cache.Item, error) {
 		if err != nil {
 			return nil, err
 		}
+		if obj, err = w.c.Resource.Stored(ctx, obj); err != nil {
+			return nil, err
+		}
 		value, err := watchcache.Encode(w.c.Resource.Def, obj)
 		if err != nil {
 			return nil, err

@@ -51,6 +51,9 @@ func (p *Pipeline) deleteOrMark(ctx context.Context, c *call.Call, o *metav1.Del
 			return nil, false, err
 		}
 		w := &attempt{p: p, c: c, item: old}
+		if w.was, err = c.Resource.ViewOne(ctx, old); err != nil {
+			w.was = nil // what cannot be shown can be deleted all the same
+		}
 		if err := w.admitDelete(ctx, o); err != nil {
 			return nil, false, err
 		}

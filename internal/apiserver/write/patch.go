@@ -30,6 +30,9 @@ var PatchTypes = []string{
 	string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType), string(types.StrategicMergePatchType),
 }
 
+// DocumentPatchTypes are those of kinds that are known at run time only.
+var DocumentPatchTypes = PatchTypes[:3]
+
 // Patch changes an object, or what a subresource covers, by the call's patch.
 func (p *Pipeline) Patch(ctx context.Context, c *call.Call) (call.Result, error) {
 	kind, data := types.PatchType(c.Patch.Type), c.Patch.Body
@@ -273,10 +276,10 @@ func (p *Pipeline) apply(ctx context.Context, c *call.Call, data []byte) (call.R
 	warnings, created := c.Warnings, false
 	item, err := p.Write(ctx, c, Change{
 		missing: c.Sub == nil, Tracked: true,
-		Make: func(_ context.Context, old resource.Object) (resource.Object, error) {
+		Make: func(ctx context.Context, old resource.Object) (resource.Object, error) {
 			c.Warnings = warnings
 			created = old == nil
-			return p.applied(c, applied, old)
+			return p.applied(ctx, c, applied, old)
 		},
 	})
 	if err != nil {
@@ -351,14 +354,14 @@ func tellDuplicates(c *call.Call, errs []error) error {
 }
 
 // applied merges what is applied into the stored object (nil: there is none).
-func (p *Pipeline) applied(c *call.Call, applied *unstructured.Unstructured, old resource.Object) (resource.Object, error) {
+func (p *Pipeline) applied(ctx context.Context, c *call.Call, applied *unstructured.Unstructured, old resource.Object) (resource.Object, error) {
 	uid := applied.GetUID()
 	if uid != "" && old == nil { // who names one means that very object, not a new one of its name
 		return nil, c.Conflict(fmt.Errorf("uid mismatch: the provided object specified uid %s, and no existing object was found", uid))
 	}
-	w := fieldWrite(c)
+	w := fieldWrite(ctx, c)
 	if c.Sub != nil && c.Sub.Body != nil {
-		return p.appliedBody(c, applied, old)
+		return p.appliedBody(ctx, c, applied, old)
 	}
 	obj, err := p.fields.Apply(w, old, applied.DeepCopy())
 	if err != nil {
@@ -373,12 +376,13 @@ func (p *Pipeline) applied(c *call.Call, applied *unstructured.Unstructured, old
 		obj.SetUID(uid) // which validation holds against the object's own
 	}
 	c.Resource.Def.Default(obj)
+	c.Resource.Normalize(obj)
 	return covered(c, obj, old), nil
 }
 
 // appliedBody applies to a Scale: what it says of the replicas belongs to the
 // manager by way of the subresource, and may be somebody else's.
-func (p *Pipeline) appliedBody(c *call.Call, applied *unstructured.Unstructured, old resource.Object) (resource.Object, error) {
+func (p *Pipeline) appliedBody(ctx context.Context, c *call.Call, applied *unstructured.Unstructured, old resource.Object) (resource.Object, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c.Sub.Get(old))
 	if err != nil {
 		return nil, err
@@ -398,7 +402,7 @@ func (p *Pipeline) appliedBody(c *call.Call, applied *unstructured.Unstructured,
 	if replicas, ok, _ := unstructured.NestedFieldCopy(applied.Object, "spec", "replicas"); ok {
 		part.Object["spec"] = map[string]any{"replicas": replicas}
 	}
-	obj, err := p.fields.Apply(fieldWrite(c), old, part)
+	obj, err := p.fields.Apply(fieldWrite(ctx, c), old, part)
 	if err != nil {
 		return nil, applyError(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/kemudi/kemudi/internal/apiserver/alloc"
 	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/apiserver/read"
+	"github.com/kemudi/kemudi/internal/apiserver/served"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/patch"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -93,8 +94,11 @@ func (p *Pipeline) Write(ctx context.Context, c *call.Call, ch Change) (*cache.I
 			}
 		}
 		w = &attempt{p: p, c: c, item: old, trusted: ch.Trusted}
+		if w.was, err = c.Resource.ViewOne(ctx, old); err != nil {
+			return nil, err
+		}
 		if ch.create {
-			w.item = nil // what is wrong with a new object comes before that its name is taken
+			w.item, w.was = nil, nil // what is wrong with a new object comes before that its name is taken
 		}
 		if w.obj, err = ch.Make(ctx, w.old()); err != nil { // create, replace, patch or apply
 			return nil, err
@@ -106,7 +110,7 @@ func (p *Pipeline) Write(ctx context.Context, c *call.Call, ch Change) (*cache.I
 			return nil, err
 		}
 		if !ch.Tracked {
-			w.trackFields() // who set what
+			w.trackFields(ctx) // who set what
 		}
 		if err := w.admit(ctx, p.o.Admission.Mutate); err != nil { // webhooks, policies, defaults of the cluster
 			return nil, err
@@ -114,8 +118,9 @@ func (p *Pipeline) Write(ctx context.Context, c *call.Call, ch Change) (*cache.I
 		if ch.create && w.name() {
 			old = nil // of another name
 		}
-		w.prepare() // what clients may not set, and what the server owns
-		if err := w.validate(); err != nil {
+		c.Resource.Normalize(w.obj) // what admission has added
+		w.prepare()                 // what clients may not set, and what the server owns
+		if err := w.validate(ctx); err != nil {
 			return nil, err
 		}
 		if err := w.admit(ctx, p.o.Admission.Validate); err != nil { // webhooks, policies, quota
@@ -142,7 +147,10 @@ type attempt struct {
 	p    *Pipeline
 	c    *call.Call
 	item *cache.Item     // what is stored; nil: nothing
+	was  *cache.Item     // the same, as the version of the request has it if its kind is known at run time only
 	obj  resource.Object // what shall be
+
+	working resource.Object // see old
 
 	relied  []store.Cond        // what admission has looked at must not have changed
 	carried []admission.Carried // what admission changes besides
@@ -171,10 +179,15 @@ var (
 
 // old is the stored object, nil if there is none.
 func (w *attempt) old() resource.Object {
-	if w.item == nil {
+	switch {
+	case w.item == nil:
 		return nil
+	case w.was == nil:
+		return w.item.Object
+	case w.working == nil:
+		w.working = served.Working(w.was.Object)
 	}
-	return w.item.Object
+	return w.working
 }
 
 // mayApply refuses a change of an object that is not there. Who makes a new

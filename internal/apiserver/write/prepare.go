@@ -1,6 +1,7 @@
 package write
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 	"time"
@@ -38,21 +39,31 @@ func (w *attempt) refuseRevisionOnCreate() error {
 }
 
 // trackFields records in managedFields who set what.
-func (w *attempt) trackFields() {
+func (w *attempt) trackFields(ctx context.Context) {
 	if w.c.Resource.Def.Untracked {
 		if old := w.old(); old != nil {
 			w.obj.SetManagedFields(old.GetManagedFields())
 		}
 		return
 	}
-	w.p.fields.Update(fieldWrite(w.c), w.old(), w.obj)
+	w.p.fields.Update(fieldWrite(ctx, w.c), w.old(), w.obj)
 }
 
-func fieldWrite(c *call.Call) patch.Write {
-	return patch.Write{
+func fieldWrite(ctx context.Context, c *call.Call) patch.Write {
+	w := patch.Write{
 		Def: c.Resource.Def, GV: c.Resource.GVK.GroupVersion(), Sub: c.SubName(),
 		Manager: c.FieldManager(), Force: c.Force != nil && *c.Force,
 	}
+	if d := w.Def.Dynamic; d != nil {
+		w.Convert = func(obj resource.Object, to string) (resource.Object, error) {
+			out, err := d.Convert(ctx, []resource.Object{obj}, to)
+			if err != nil {
+				return nil, err
+			}
+			return out[0], nil
+		}
+	}
+	return w
 }
 
 // prepare makes the object what the server will have it be. Last it gets the form
@@ -65,6 +76,11 @@ func (w *attempt) prepare() {
 		w.prepareUpdate()
 	}
 	wire.Canonical(w.obj)
+	if w.c.Resource.Def.Dynamic != nil {
+		if a, ok := w.obj.(metav1.ObjectMetaAccessor); ok {
+			wire.Canonical(a.GetObjectMeta())
+		}
+	}
 }
 
 func (w *attempt) prepareNew() {
@@ -85,7 +101,7 @@ func (w *attempt) prepareNew() {
 }
 
 func (w *attempt) prepareUpdate() {
-	obj, old := w.obj, w.item.Object
+	obj, old := w.obj, w.old()
 	obj.SetGeneration(old.GetGeneration())
 	obj.SetSelfLink("")
 	if obj.GetUID() == "" {
@@ -104,12 +120,12 @@ func (w *attempt) prepareUpdate() {
 	if w.c.Sub == nil {
 		w.c.Resource.Prepare(obj, old)
 		w.dropNeedless()
-		if w.c.Resource.Def.HasGeneration && !sameDesired(obj, old) {
+		if w.c.Resource.Def.HasGeneration && !w.sameDesired(obj, old) {
 			obj.SetGeneration(old.GetGeneration() + 1)
 		}
 		return
 	}
-	if w.c.Sub.Name != "status" && w.c.Resource.Def.HasGeneration && !sameDesired(obj, old) {
+	if w.c.Sub.Name != "status" && w.c.Resource.Def.HasGeneration && !w.sameDesired(obj, old) {
 		obj.SetGeneration(old.GetGeneration() + 1)
 	}
 }
@@ -125,7 +141,10 @@ func (w *attempt) dropNeedless() {
 
 // sameDesired reports that two objects of one type agree in all but their
 // types, metadata and status.
-func sameDesired(a, b resource.Object) bool {
+func (w *attempt) sameDesired(a, b resource.Object) bool {
+	if d := w.c.Resource.Def.Dynamic; d != nil {
+		return d.SameDesired(a, b)
+	}
 	x, y := reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()
 	if x.Kind() != reflect.Struct {
 		return equality.Semantic.DeepEqual(a, b)
@@ -143,7 +162,7 @@ func sameDesired(a, b resource.Object) bool {
 }
 
 // validate refuses bad objects with all that is wrong with them.
-func (w *attempt) validate() error {
+func (w *attempt) validate(ctx context.Context) error {
 	if w.trusted {
 		return nil
 	}
@@ -155,6 +174,11 @@ func (w *attempt) validate() error {
 	}
 	if w.c.Sub != nil && w.c.Sub.Validate != nil {
 		check = w.c.Sub.Validate
+	}
+	if v := w.c.Resource.Version; v != nil && v.Live != nil {
+		check = func(obj, old resource.Object, errs *resource.Errors) {
+			v.Live.Validate(ctx, obj, old, w.c.SubName(), errs)
+		}
 	}
 	check(w.obj, old, errs)
 	if errs.Len() > 0 {

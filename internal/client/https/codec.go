@@ -167,6 +167,9 @@ func (d *document) into(obj runtime.Object) error {
 }
 
 func readJSON(data []byte, obj runtime.Object) error {
+	if d, ok := obj.(resource.Document); ok {
+		return d.UnmarshalJSON(data)
+	}
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		return u.UnmarshalJSON(data)
 	}

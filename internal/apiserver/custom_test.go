@@ -1,0 +1,355 @@
+package apiserver
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kemudi/kemudi/internal/api"
+	"github.com/kemudi/kemudi/internal/custom"
+	"github.com/kemudi/kemudi/internal/extend"
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+// widgets is a definition with two versions, v1 being stored.
+const widgets = `
+metadata: {name: widgets.example.com, uid: u1, generation: 1}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {status: {}, scale: {specReplicasPath: .spec.replicas, statusReplicasPath: .status.replicas, labelSelectorPath: .status.selector}}
+    selectableFields: [{jsonPath: .spec.color}]
+    additionalPrinterColumns:
+    - {name: Color, type: string, jsonPath: .spec.color}
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            type: object
+            x-kubernetes-validations:
+            - {rule: "self.color != 'forbidden'", message: such a color there is not}
+            properties:
+              color: {type: string, default: red}
+              replicas: {type: integer, minimum: 0}
+              tags: {type: array, x-kubernetes-list-type: set, items: {type: string}}
+              ports:
+                type: array
+                x-kubernetes-list-type: map
+                x-kubernetes-list-map-keys: [name]
+                items: {type: object, required: [name], properties: {name: {type: string}, port: {type: integer}}}
+              inner: {type: object, x-kubernetes-embedded-resource: true, x-kubernetes-preserve-unknown-fields: true}
+          status: {type: object, properties: {replicas: {type: integer}, selector: {type: string}}}
+  - name: v2
+    served: true
+    deprecated: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`
+
+const (
+	widgetsAt  = "/apis/example.com/v1/namespaces/default/widgets"
+	widgetsAt2 = "/apis/example.com/v2/namespaces/default/widgets"
+	mergePatch = "Content-Type: application/merge-patch+json"
+	jsonPatch  = "Content-Type: application/json-patch+json"
+)
+
+// compiled is the kind that a definition makes.
+func compiled(tb testing.TB, text string) custom.Kind {
+	tb.Helper()
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.UnmarshalStrict([]byte(text), crd); err != nil {
+		tb.Fatal(err)
+	}
+	crd.Status.AcceptedNames = crd.Spec.Names
+	return extend.Compile(extend.NewSource(crd), nil)
+}
+
+// serves adds kinds that are known at run time only.
+func serves(defs ...*resource.Def) func(o *Options) {
+	return func(o *Options) { o.Defs = append(api.All(), defs...) }
+}
+
+// widget is a widget's JSON.
+func widget(name, rest string) string {
+	return `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"` + name + `"}` + rest + `}`
+}
+
+// customOnEtcd are the tests of this file that are run on etcd, too.
+func customOnEtcd() map[string]func(t *testing.T) {
+	return map[string]func(t *testing.T){
+		"TestObjectsOfKindsAtRunTimeAreCreatedReadChangedAndDeleted": TestObjectsOfKindsAtRunTimeAreCreatedReadChangedAndDeleted,
+		"TestKindsAtRunTimeAreReadStrictly":                          TestKindsAtRunTimeAreReadStrictly,
+		"TestFieldsOfKindsAtRunTimeHaveManagers":                     TestFieldsOfKindsAtRunTimeHaveManagers,
+		"TestVersionsAreConvertedOnTheWayOut":                        TestVersionsAreConvertedOnTheWayOut,
+		"TestReplacedDefinitionKeepsWhatIsTheSame":                   TestReplacedDefinitionKeepsWhatIsTheSame,
+	}
+}
+
+// dug is the value at a path in a JSON document.
+func dug(t *testing.T, doc string, path ...string) any {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	if err := json.Unmarshal([]byte(doc), &u.Object); err != nil {
+		t.Fatalf("%s: %v", doc, err)
+	}
+	v, _, _ := unstructured.NestedFieldNoCopy(u.Object, path...)
+	return v
+}
+
+func TestObjectsOfKindsAtRunTimeAreCreatedReadChangedAndDeleted(t *testing.T) {
+	f := newFixture(t, serves(custom.Define(compiled(t, widgets)).Def))
+	created := f.must(201, "POST", widgetsAt, widget("one", `,"spec":{"replicas":2,"unknown":1},"status":{"replicas":7}`))
+	if !strings.HasPrefix(created, `{"kind":"Widget","apiVersion":"example.com/v1","metadata":{"name":"one","namespace":"default","uid":"`) ||
+		!strings.HasSuffix(strings.TrimSpace(created), `,"spec":{"color":"red","replicas":2}}`) {
+		t.Errorf("create: got %s, want it defaulted, pruned, and without a status", created)
+	}
+	if got := f.must(200, "GET", widgetsAt+"/one", ""); got != created {
+		t.Errorf("get: got %s, want what create answered: %s", got, created)
+	}
+	if stored, _, err := f.store.Get(t.Context(), "/registry/example.com/widgets/default/one"); err != nil ||
+		!strings.HasPrefix(string(stored.Value), `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"one"`) {
+		t.Errorf("stored: got %s, %v, want JSON that says what it is", stored.Value, err)
+	}
+	list := f.must(200, "GET", widgetsAt, "")
+	if !strings.HasPrefix(list, `{"kind":"WidgetList","apiVersion":"example.com/v1"`) || !strings.Contains(list, `"color":"red"`) {
+		t.Errorf("list: got %s", list)
+	}
+	updated := f.must(200, "PUT", widgetsAt+"/one", strings.Replace(created, `"replicas":2`, `"replicas":3`, 1))
+	if g := dug(t, updated, "metadata", "generation"); g != float64(2) {
+		t.Errorf("update: got generation %v, want 2: %s", g, updated)
+	}
+	if got := f.must(409, "PUT", widgetsAt+"/one", created); !strings.Contains(got, "the object has been modified") {
+		t.Errorf("stale update: got %s", got)
+	}
+	patched := f.must(200, "PATCH", widgetsAt+"/one", `{"metadata":{"labels":{"a":"b"}}}`, mergePatch)
+	if g := dug(t, patched, "metadata", "generation"); g != float64(2) {
+		t.Errorf("label: got generation %v, want 2", g)
+	}
+	patched = f.must(200, "PATCH", widgetsAt+"/one", `[{"op":"replace","path":"/spec/replicas","value":5}]`, jsonPatch)
+	if n := dug(t, patched, "spec", "replicas"); n != float64(5) {
+		t.Errorf("JSON patch: got %v replicas, want 5", n)
+	}
+	refused := f.must(415, "PATCH", widgetsAt+"/one", `{}`, "Content-Type: application/strategic-merge-patch+json")
+	if want := "accepted media types include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"; !strings.Contains(refused, want) {
+		t.Errorf("strategic patch: got %s, want %s", refused, want)
+	}
+	status := f.must(200, "PATCH", widgetsAt+"/one/status", `{"spec":{"replicas":9},"status":{"replicas":1,"selector":"a=b"}}`, mergePatch)
+	if n, g := dug(t, status, "spec", "replicas"), dug(t, status, "metadata", "generation"); n != float64(5) || g != float64(3) {
+		t.Errorf("status: got %v replicas of generation %v, want 5 of 3: %s", n, g, status)
+	}
+	scale := f.must(200, "GET", widgetsAt+"/one/scale", "")
+	if n, s := dug(t, scale, "spec", "replicas"), dug(t, scale, "status", "selector"); n != float64(5) || s != "a=b" {
+		t.Errorf("scale: got %s", scale)
+	}
+	f.must(200, "PATCH", widgetsAt+"/one/scale", `{"spec":{"replicas":6}}`, mergePatch)
+	if got := f.must(200, "GET", widgetsAt+"/one", ""); dug(t, got, "spec", "replicas") != float64(6) || dug(t, got, "status", "selector") != "a=b" {
+		t.Errorf("scaled: got %s", got)
+	}
+	if got := f.must(422, "PATCH", widgetsAt+"/one", `{"spec":{"color":"forbidden"}}`, mergePatch); !strings.Contains(got, "such a color there is not") {
+		t.Errorf("against a rule: got %s", got)
+	}
+	table := f.must(200, "GET", widgetsAt, "", "Accept: application/json;as=Table;v=v1;g=meta.k8s.io")
+	if !strings.Contains(table, `"cells":["one","red"]`) {
+		t.Errorf("table: got %s", table)
+	}
+	part := f.must(200, "GET", widgetsAt, "", "Accept: application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io")
+	if strings.Contains(part, "spec") && !strings.Contains(part, "f:spec") {
+		t.Errorf("metadata: got %s", part)
+	}
+	if w := f.ask("GET", widgetsAt+"/one", "", "Accept: application/vnd.kubernetes.protobuf"); w.Code != http.StatusNotAcceptable {
+		t.Errorf("protobuf: got %d, want 406", w.Code)
+	}
+	f.must(201, "POST", widgetsAt, widget("two", `,"spec":{"color":"blue"}`))
+	if got := f.must(200, "GET", widgetsAt+"?fieldSelector=spec.color%3Dblue", ""); !strings.Contains(got, `"two"`) || strings.Contains(got, `"name":"one"`) {
+		t.Errorf("field selector: got %s", got)
+	}
+	if got := f.must(400, "GET", widgetsAt+"?fieldSelector=spec.replicas%3D1", ""); !strings.Contains(got, "field label not supported: spec.replicas") {
+		t.Errorf("unknown field: got %s", got)
+	}
+	f.must(200, "DELETE", widgetsAt+"/one", "")
+	f.must(404, "GET", widgetsAt+"/one", "")
+}
+
+func TestKindsAtRunTimeAreReadStrictly(t *testing.T) {
+	f := newFixture(t, serves(custom.Define(compiled(t, widgets)).Def))
+	odd := widget("odd", `,"spec":{"color":"a","color":"b","unknown":1},"more":2`)
+	odd = strings.Replace(odd, `"name":"odd"`, `"name":"odd","unknownMeta":"x"`, 1)
+	refused := f.must(400, "POST", widgetsAt+"?fieldValidation=Strict", odd)
+	for _, want := range []string{
+		`Widget in version \"v1\" cannot be handled as a Widget: strict decoding error: `, `duplicate field \"spec.color\"`,
+		`unknown field \"metadata.unknownMeta\"`, `unknown field \"spec.unknown\"`, `unknown field \"more\"`,
+	} {
+		if !strings.Contains(refused, want) {
+			t.Errorf("strict: got %s, want %s", refused, want)
+		}
+	}
+	w := f.ask("POST", widgetsAt, odd)
+	if warnings := warningsOf(t, w.Header()); w.Code != 201 || len(warnings) != 4 {
+		t.Errorf("warn: got %d %q, want 201 and four warnings", w.Code, warnings)
+	}
+	w = f.ask("PUT", widgetsAt+"/odd?fieldValidation=Ignore", odd)
+	if warnings := warningsOf(t, w.Header()); w.Code != 200 || len(warnings) != 0 {
+		t.Errorf("ignore: got %d %q, want 200 without warnings", w.Code, warnings)
+	}
+	const undeclared = "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: new}\nspec: {color: a}\nunknownField: 1\n"
+	if got := f.must(400, "PATCH", widgetsAt+"/new?fieldManager=m&fieldValidation=Strict", undeclared, applyPatch); !strings.Contains(got, ".unknownField: field not declared in schema") {
+		t.Errorf("apply: got %s", got)
+	}
+	const twice = "apiVersion: example.com/v2\nkind: Widget\nmetadata: {name: new}\nfoo: 1\nfoo: 2\n"
+	if got := f.must(400, "PATCH", widgetsAt2+"/new?fieldManager=m&fieldValidation=Strict", twice, applyPatch); !strings.Contains(got, `line 5: key \"foo\" already set in map`) {
+		t.Errorf("apply: got %s", got)
+	}
+}
+
+func TestFieldsOfKindsAtRunTimeHaveManagers(t *testing.T) {
+	f := newFixture(t, serves(custom.Define(compiled(t, widgets)).Def))
+	const doc = "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: one, labels: {a: b}}\nspec: {replicas: 2, tags: [x], ports: [{name: p, port: 1}]}\n"
+	applied := f.must(201, "PATCH", widgetsAt+"/one?fieldManager=first", doc, applyPatch)
+	if !strings.Contains(applied, `"fieldsV1":{"f:metadata":{"f:labels":{"f:a":{}}},"f:spec":{"f:ports":{"k:{\"name\":\"p\"}":{".":{},"f:name":{},"f:port":{}}},"f:replicas":{},"f:tags":{"v:\"x\"":{}}}}`) {
+		t.Errorf("apply: got %s", applied)
+	}
+	const other = "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: one}\nspec: {replicas: 3}\n"
+	if got := f.must(409, "PATCH", widgetsAt+"/one?fieldManager=second", other, applyPatch); !strings.Contains(got, `conflict with \"first\": .spec.replicas`) {
+		t.Errorf("conflict: got %s", got)
+	}
+	f.must(200, "PATCH", widgetsAt+"/one?fieldManager=second&force=true", other, applyPatch)
+	got := f.must(200, "PATCH", widgetsAt+"/one?fieldManager=first", strings.Replace(doc, "replicas: 2, tags: [x], ", "", 1), applyPatch)
+	if dug(t, got, "spec", "tags") != nil || dug(t, got, "spec", "replicas") != float64(3) {
+		t.Errorf("given up: got %s, want no tags, and the other's replicas", got)
+	}
+	got = f.must(200, "PATCH", widgetsAt+"/one?fieldManager=editor", `{"spec":{"color":"blue","tags":["y"],"ports":[{"name":"p","port":1},{"name":"q","port":2}]}}`, mergePatch)
+	if !strings.Contains(got, `{"manager":"editor","operation":"Update"`) ||
+		!strings.Contains(got, `"fieldsV1":{"f:spec":{"f:color":{},"f:ports":{"k:{\"name\":\"q\"}":{".":{},"f:name":{},"f:port":{}}},"f:tags":{".":{},"v:\"y\"":{}}}}`) {
+		t.Errorf("update: got %s", got)
+	}
+	got = f.must(200, "PATCH", widgetsAt+"/one/status?fieldManager=keeper", `{"status":{"replicas":1}}`, mergePatch)
+	if !strings.Contains(got, `"fieldsV1":{"f:status":{".":{},"f:replicas":{}}},"subresource":"status"`) && !strings.Contains(got, `"fieldsV1":{"f:status":{".":{},"f:replicas":{}}}`) {
+		t.Errorf("status: got %s", got)
+	}
+	same := f.must(200, "PATCH", widgetsAt+"/one?fieldManager=second", other, applyPatch)
+	if dug(t, same, "metadata", "resourceVersion") != dug(t, got, "metadata", "resourceVersion") {
+		t.Errorf("the same applied again wrote the object")
+	}
+}
+
+// TestVersionsAreConvertedOnTheWayOut has a definition whose versions differ in their fields.
+func TestVersionsAreConvertedOnTheWayOut(t *testing.T) {
+	asked := 0
+	k := compiled(t, widgets)
+	k.Convert = func(_ context.Context, objs []*custom.Object, to string) ([]*custom.Object, error) {
+		asked++
+		out := make([]*custom.Object, len(objs))
+		for i, o := range objs {
+			tree := o.Tree()
+			tree["apiVersion"] = "example.com/" + to
+			if spec, ok := tree["spec"].(map[string]any); ok && to == "v2" {
+				tree["colour"] = spec["color"]
+				delete(spec, "color")
+			} else if to == "v1" {
+				tree["spec"] = map[string]any{"color": tree["colour"]}
+				delete(tree, "colour")
+			}
+			var err error
+			if out[i], err = custom.FromTree(tree); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	}
+	f := newFixture(t, serves(custom.Define(k).Def))
+	f.must(201, "POST", widgetsAt, widget("one", `,"spec":{}`))
+	f.must(201, "POST", widgetsAt, widget("two", `,"spec":{"color":"blue"}`))
+	list := f.must(200, "GET", widgetsAt2, "")
+	if asked != 1 || !strings.Contains(list, `"colour":"red"`) || !strings.Contains(list, `"colour":"blue"`) {
+		t.Errorf("got %s by %d conversions, want both by one", list, asked)
+	}
+	if again := f.must(200, "GET", widgetsAt2, ""); asked != 1 || again != list {
+		t.Errorf("the same list made %d conversions, want 1", asked)
+	}
+	w := f.ask("POST", widgetsAt2, `{"apiVersion":"example.com/v2","kind":"Widget","metadata":{"name":"three"},"colour":"green"}`)
+	if w.Code != 201 || len(warningsOf(t, w.Header())) != 1 || !strings.Contains(w.Body.String(), `"colour":"green"`) {
+		t.Errorf("create: got %d %s with %q", w.Code, w.Body, warningsOf(t, w.Header()))
+	}
+	if got := f.must(200, "GET", widgetsAt+"/three", ""); dug(t, got, "spec", "color") != "green" {
+		t.Errorf("got %s, want what was sent to the other version", got)
+	}
+	if got := f.must(200, "PATCH", widgetsAt2+"/three", `{"colour":"gray"}`, mergePatch); dug(t, got, "colour") != "gray" {
+		t.Errorf("patch: got %s", got)
+	}
+}
+
+func TestWatchTellsOfKindsAtRunTime(t *testing.T) {
+	f := newFixture(t, serves(custom.Define(compiled(t, widgets)).Def))
+	f.must(201, "POST", widgetsAt, widget("one", `,"spec":{}`))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, "GET", f.url()+widgetsAt+"?watch=true&fieldSelector=spec.color%3Dred", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := f.http.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	events := json.NewDecoder(res.Body)
+	next := func() (kind string, obj unstructured.Unstructured) {
+		t.Helper()
+		var e struct {
+			Type   string
+			Object map[string]any
+		}
+		if err := events.Decode(&e); err != nil {
+			t.Fatal(err)
+		}
+		return e.Type, unstructured.Unstructured{Object: e.Object}
+	}
+	if kind, obj := next(); kind != "ADDED" || obj.GetName() != "one" || obj.GetAPIVersion() != "example.com/v1" {
+		t.Errorf("got %s %v, want one added", kind, obj)
+	}
+	f.must(200, "PATCH", widgetsAt+"/one", `{"spec":{"replicas":1}}`, mergePatch)
+	if kind, _ := next(); kind != "MODIFIED" {
+		t.Errorf("got %s, want MODIFIED", kind)
+	}
+	f.must(200, "PATCH", widgetsAt+"/one", `{"spec":{"color":"blue"}}`, mergePatch)
+	if kind, _ := next(); kind != "DELETED" {
+		t.Errorf("left the selection: got %s, want DELETED", kind)
+	}
+}
+
+// TestReplacedDefinitionKeepsWhatIsTheSame replaces a definition by one with another column.
+func TestReplacedDefinitionKeepsWhatIsTheSame(t *testing.T) {
+	first := custom.Define(compiled(t, widgets)).Def
+	f := newFixture(t, serves(first))
+	f.must(201, "POST", widgetsAt, widget("one", `,"spec":{}`))
+	before := f.routes.Load()
+	k := compiled(t, strings.Replace(widgets, "{name: Color, type: string, jsonPath: .spec.color}", "{name: Copies, type: integer, jsonPath: .spec.replicas}", 1))
+	k.Replaces = first
+	f.SetDefs(append(api.All(), custom.Define(k).Def))
+	after := f.routes.Load()
+	if before.lookup("example.com", "v2", "widgets") != after.lookup("example.com", "v2", "widgets") {
+		t.Error("a version that is the same is served anew")
+	}
+	if before.lookup("example.com", "v1", "widgets") == after.lookup("example.com", "v1", "widgets") {
+		t.Error("a version that is another is served as before")
+	}
+	table := httptest.NewRecorder()
+	r := httptest.NewRequestWithContext(t.Context(), "GET", widgetsAt, http.NoBody)
+	r.Header.Set("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+	f.Handler().ServeHTTP(table, r)
+	if !strings.Contains(table.Body.String(), `"name":"Copies"`) || !strings.Contains(table.Body.String(), `"name":"one"`) {
+		t.Errorf("got %s, want the object with the new column", table.Body)
+	}
+}

@@ -19,7 +19,7 @@ trace texttest
 corefile task obs layout
 ociimage edge/passwd edge/route
 announce store cloud container dialback edge podnet
-cel resource wire reach
+cel hook resource wire reach
 custom
 api
 patch

@@ -1,0 +1,60 @@
+package hook
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
+)
+
+// Post sends a document to a webhook, as JSON, and reads its answer into out. It waits as long as
+// ctx lets it. What the webhook refuses is a [apierrors.StatusError] with its code; other errors
+// are those of the network, and say whom they are about.
+func (c *Caller) Post(ctx context.Context, cfg Config, in, out any) error {
+	doc, err := json.Marshal(in)
+	if err != nil {
+		return fmt.Errorf("write the request: %w", err)
+	}
+	a, err := c.send(ctx, cfg, doc)
+	if err != nil {
+		return err
+	}
+	if err := a.refusal(); err != nil {
+		return err
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(a.body, out); err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	return nil
+}
+
+// answer is what a webhook has answered.
+type answer struct {
+	code        int
+	contentType string
+	body        []byte
+}
+
+// refusal is the error that an answer is: in the words of the webhook, if it has any.
+func (a answer) refusal() error {
+	if a.code >= http.StatusOK && a.code <= http.StatusPartialContent {
+		return nil
+	}
+	var said metav1.Status
+	if err := json.Unmarshal(a.body, &said); err == nil && said.Kind == "Status" && said.Status == metav1.StatusFailure {
+		return &apierrors.StatusError{ErrStatus: said}
+	}
+	text := "unknown"
+	if kind, _, err := mime.ParseMediaType(a.contentType); err == nil && strings.HasPrefix(kind, "text/") {
+		const longest = 2048
+		text = strings.TrimSpace(string(a.body[:min(len(a.body), longest)]))
+	}
+	return apierrors.NewGenericServerResponse(a.code, http.MethodPost, schema.GroupResource{}, "", text, 0, true)
+}

@@ -18,6 +18,7 @@ import (
 	"github.com/kemudi/kemudi/internal/auth/rbac"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/hook"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -80,7 +81,7 @@ type Relied struct {
 }
 
 // Rely has the write committed only if obj is then still as the plugin saw it;
-// otherwise the plugins are asked again. So a namespace cannot go between the
+// otherwise the plugins are asked again, by Recheck. So a namespace cannot go between the
 // look at it and the creation of an object within.
 func (a *Attributes) Rely(def *resource.Def, obj resource.Object) {
 	a.Relied = append(a.Relied, Relied{def, obj})
@@ -136,6 +137,9 @@ type Plugin struct {
 	Mutate func(ctx context.Context, a *Attributes) error
 	// Validate may only refuse.
 	Validate func(ctx context.Context, a *Attributes) error
+	// Recheck may only refuse, too. It is asked when something that plugins relied on or carried with the
+	// write has changed, about an object that has not: who relies or carries has one.
+	Recheck func(ctx context.Context, a *Attributes) error
 }
 
 // Options are what plugins look at. Caches is required.
@@ -160,6 +164,8 @@ type Options struct {
 	// API is the API as the process itself sees it, for plugins that make objects. Nil:
 	// they make none.
 	API func() client.Transport
+	// Webhooks calls webhooks. Nil: none can be called.
+	Webhooks *hook.Caller
 	// Events takes what plugins have to tell of objects that they let pass. Nil: nobody does.
 	Events client.EventSink
 	// Registry takes the metrics of plugins. Nil: they are not shown.
@@ -221,6 +227,18 @@ func (c *Chain) mutate(ctx context.Context, a *Attributes) error {
 func (c *Chain) Validate(ctx context.Context, a *Attributes) error {
 	for i := range c.plugins {
 		if f := c.plugins[i].Validate; f != nil {
+			if err := f(ctx, a); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Recheck asks the plugins that rely on something or carry something once more.
+func (c *Chain) Recheck(ctx context.Context, a *Attributes) error {
+	for i := range c.plugins {
+		if f := c.plugins[i].Recheck; f != nil {
 			if err := f(ctx, a); err != nil {
 				return err
 			}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 
 	"github.com/kemudi/kemudi/internal/admission"
+	"github.com/kemudi/kemudi/internal/apiserver/write"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/trace"
 )
@@ -448,6 +449,7 @@ func TestDiscoveryAndVersion(t *testing.T) {
 
 // namer is admission that remembers the names it sees, and gives one if told so.
 type namer struct {
+	write.NoAdmission
 	seen []string
 	give string
 }

@@ -24,7 +24,7 @@ var immortal = map[string]bool{
 // going, and keeps the system's own namespaces.
 func namespaceLifecycle(o *admission.Options) admission.Plugin {
 	namespaces := admission.Reader(o, core.Namespaces)
-	return admission.Plugin{Name: "NamespaceLifecycle", Mutate: func(ctx context.Context, a *admission.Attributes) error {
+	look := func(ctx context.Context, a *admission.Attributes) error {
 		if a.Def == core.Namespaces.Def {
 			if a.Operation == admission.Delete && a.Sub == "" && immortal[a.Name] {
 				return a.Forbid("this namespace may not be deleted")
@@ -47,7 +47,8 @@ func namespaceLifecycle(o *admission.Options) admission.Plugin {
 			a.Rely(core.Namespaces.Def, ns)
 		}
 		return nil
-	}}
+	}
+	return admission.Plugin{Name: "NamespaceLifecycle", Mutate: look, Recheck: look}
 }
 
 // namespaceExists refuses everything in namespaces that are not there; what

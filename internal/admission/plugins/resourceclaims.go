@@ -28,7 +28,7 @@ import (
 // who may write that part. Upstream does this in the storage of those kinds.
 func resourceClaims(o *admission.Options) admission.Plugin {
 	c := claimRules{o, admission.Reader(o, core.Namespaces)}
-	return admission.Plugin{Name: "ResourceClaimAuthorization", Validate: func(ctx context.Context, a *admission.Attributes) error {
+	check := func(ctx context.Context, a *admission.Attributes) error {
 		var refused field.ErrorList
 		switch {
 		case a.Is(dra.ResourceClaims.Def, "", admission.Create):
@@ -47,7 +47,8 @@ func resourceClaims(o *admission.Options) admission.Plugin {
 			return nil
 		}
 		return apierrors.NewInvalid(a.Def.GVK().GroupKind(), a.Object.(resource.Object).GetName(), refused)
-	}}
+	}
+	return admission.Plugin{Name: "ResourceClaimAuthorization", Validate: check, Recheck: check}
 }
 
 type claimRules struct {

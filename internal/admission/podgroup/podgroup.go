@@ -17,6 +17,22 @@ import (
 // New returns the plugin. Where groups are not served it does nothing.
 func New(o *admission.Options) admission.Plugin {
 	groups := admission.Reader(o, scheduling.PodGroups)
+	check := func(_ context.Context, a *admission.Attributes) error {
+		p, ok := a.Object.(*corev1.Pod)
+		if !ok || p.Spec.SchedulingGroup == nil || !a.Is(core.Pods.Def, "", admission.Create) {
+			return nil
+		}
+		name := core.PodGroupName(p)
+		g, ok := groups.Get(a.Namespace, name)
+		if !ok {
+			return nil // it may come later
+		}
+		if g.DeletionTimestamp != nil {
+			return a.Forbid("cannot create Pod referencing PodGroup %q because it is being deleted", name)
+		}
+		a.Rely(scheduling.PodGroups.Def, g)
+		return nil
+	}
 	return admission.Plugin{
 		Name: "PodGroupProtection",
 		Mutate: func(_ context.Context, a *admission.Attributes) error {
@@ -26,21 +42,6 @@ func New(o *admission.Options) admission.Plugin {
 			}
 			return nil
 		},
-		Validate: func(_ context.Context, a *admission.Attributes) error {
-			p, ok := a.Object.(*corev1.Pod)
-			if !ok || p.Spec.SchedulingGroup == nil || !a.Is(core.Pods.Def, "", admission.Create) {
-				return nil
-			}
-			name := core.PodGroupName(p)
-			g, ok := groups.Get(a.Namespace, name)
-			if !ok {
-				return nil // it may come later
-			}
-			if g.DeletionTimestamp != nil {
-				return a.Forbid("cannot create Pod referencing PodGroup %q because it is being deleted", name)
-			}
-			a.Rely(scheduling.PodGroups.Def, g)
-			return nil
-		},
+		Validate: check, Recheck: check,
 	}
 }

@@ -26,7 +26,7 @@ func New(o *admission.Options) (admission.Plugin, error) {
 		world:      cache.Finder(o.Caches),
 	}
 	p.turns.mu.byNamespace = map[string]*turn{}
-	return admission.Plugin{Name: name, Validate: p.validate}, err
+	return admission.Plugin{Name: name, Validate: p.validate, Recheck: p.validate}, err
 }
 
 type plugin struct {

@@ -16,10 +16,12 @@ import (
 )
 
 // Admission is asked about every write, twice: Mutate may change a.Object,
-// Validate may not; both may refuse, and add warnings.
+// Validate may not; both may refuse, and add warnings. Recheck is asked in place of both when
+// something that their answers rest on has changed, but not the object.
 type Admission interface {
 	Mutate(ctx context.Context, a *admission.Attributes) error
 	Validate(ctx context.Context, a *admission.Attributes) error
+	Recheck(ctx context.Context, a *admission.Attributes) error
 }
 
 // NoAdmission lets everything pass as it is.
@@ -33,6 +35,9 @@ func (NoAdmission) Mutate(context.Context, *admission.Attributes) error { return
 // Validate refuses nothing.
 func (NoAdmission) Validate(context.Context, *admission.Attributes) error { return nil }
 
+// Recheck refuses nothing.
+func (NoAdmission) Recheck(context.Context, *admission.Attributes) error { return nil }
+
 // admit asks one half of admission about the attempt.
 func (w *attempt) admit(ctx context.Context, ask func(context.Context, *admission.Attributes) error) error {
 	if w.trusted {
@@ -40,6 +45,9 @@ func (w *attempt) admit(ctx context.Context, ask func(context.Context, *admissio
 	}
 	a := Attributes(w.c)
 	a.Object, a.Old = w.obj, w.old()
+	if w.final != nil {
+		a.Object = w.final
+	}
 	a.Operation, a.Options = "UPDATE", &metav1.UpdateOptions{FieldManager: w.c.Manager}
 	if w.item == nil {
 		a.Operation, a.Options = "CREATE", &metav1.CreateOptions{FieldManager: w.c.Manager}
@@ -68,29 +76,13 @@ func (w *attempt) end() {
 	w.after = nil
 }
 
-// admitAgain asks admission anew when what it relied on has changed. The object
-// is as the plugins left it: they are to find nothing more to change.
-func (w *attempt) admitAgain(ctx context.Context, changed *errRelied) error {
-	if err := w.c.Resource.Cache.WaitRev(ctx, changed.rev); err != nil { // the caches advance together
-		return err
-	}
-	w.end()
-	w.relied, w.carried = nil, nil
-	if err := w.admit(ctx, w.p.o.Admission.Mutate); err != nil {
-		return err
-	}
-	w.c.Resource.Normalize(w.obj)
-	if err := w.validate(ctx); err != nil {
-		return err
-	}
-	return w.admit(ctx, w.p.o.Admission.Validate)
-}
-
 // admitDelete asks both halves about a delete.
 func (w *attempt) admitDelete(ctx context.Context, o *metav1.DeleteOptions) error {
 	a := Attributes(w.c)
 	a.Operation, a.Old, a.Options = "DELETE", w.old(), o
-	return w.p.Admit(ctx, a)
+	err := w.p.Admit(ctx, a)
+	w.after = append(w.after, a.After...)
+	return err
 }
 
 // Attributes are what admission learns of every call.

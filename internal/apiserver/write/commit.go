@@ -20,34 +20,26 @@ import (
 	"github.com/kemudi/kemudi/internal/wire"
 )
 
-// commit stores the object in one transaction, together with its allocations.
+// commit stores the object, with what was allocated for it, in one transaction.
 func (w *attempt) commit(ctx context.Context) (*cache.Item, error) {
 	if w.item != nil && w.leaves() {
 		return w.p.remove(ctx, w.c, w.item, w.obj)
 	}
-	for {
-		obj, tx, err := w.allocate(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if obj, err = w.c.Resource.Stored(ctx, obj); err != nil {
-			return nil, err
-		}
-		value, err := watchcache.Encode(w.c.Resource.Def, obj)
-		if err != nil {
-			return nil, err
-		}
-		if w.item != nil && w.unchanged(obj, value) {
-			return w.item, nil
-		}
-		if w.c.DryRun {
-			return w.dryRunResult(obj), nil
-		}
-		item, err := w.put(ctx, obj, value, tx)
-		if !errors.Is(err, errAllocationLost) {
-			return item, err
-		}
+	obj, err := w.c.Resource.Stored(ctx, w.final)
+	if err != nil {
+		return nil, err
 	}
+	value, err := watchcache.Encode(w.c.Resource.Def, obj)
+	if err != nil {
+		return nil, err
+	}
+	if w.item != nil && w.unchanged(obj, value) {
+		return w.item, nil
+	}
+	if w.c.DryRun {
+		return w.dryRunResult(obj), nil
+	}
+	return w.put(ctx, obj, value, w.tx)
 }
 
 // leaves reports that the update took away the last thing that kept an object,
@@ -60,17 +52,19 @@ func (w *attempt) leaves() bool {
 }
 
 // allocate runs the resource's Commit on a copy: it may have to run again.
-func (w *attempt) allocate(ctx context.Context) (resource.Object, *alloc.Tx, error) {
+func (w *attempt) allocate(ctx context.Context) error {
 	d := w.c.Resource.Def
 	if d.Commit == nil {
-		return w.obj, nil, nil
+		w.final = w.obj
+		return nil
 	}
 	obj := w.obj.DeepCopyObject().(resource.Object)
 	tx := w.p.alloc.Begin(ctx, w.c.Key(), holder(w.c))
 	if err := d.Commit(tx, obj, w.old()); err != nil {
-		return nil, nil, allocationError(w.c, errors.Join(err, tx.Err))
+		return allocationError(w.c, errors.Join(err, tx.Err))
 	}
-	return obj, tx, nil
+	w.final, w.tx = obj, tx
+	return nil
 }
 
 // holder is who has what the call's object allocates.

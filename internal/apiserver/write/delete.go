@@ -36,6 +36,8 @@ func (p *Pipeline) Delete(ctx context.Context, c *call.Call) (call.Result, error
 // has to happen first (finalizers, grace period). gone tells which; item is the
 // object's last state, or the marked one.
 func (p *Pipeline) deleteOrMark(ctx context.Context, c *call.Call, o *metav1.DeleteOptions) (item *cache.Item, gone bool, err error) {
+	var w *attempt
+	defer func() { w.end() }()
 	for try := 0; ; try++ {
 		old, err := p.o.Reads.Latest(ctx, c, try > 0)
 		if err != nil {
@@ -50,7 +52,8 @@ func (p *Pipeline) deleteOrMark(ctx context.Context, c *call.Call, o *metav1.Del
 			}
 			return nil, false, err
 		}
-		w := &attempt{p: p, c: c, item: old}
+		w.end()
+		w = &attempt{p: p, c: c, item: old}
 		if w.was, err = c.Resource.ViewOne(ctx, old); err != nil {
 			w.was = nil // what cannot be shown can be deleted all the same
 		}

@@ -112,7 +112,7 @@ func (p *Pipeline) Write(ctx context.Context, c *call.Call, ch Change) (*cache.I
 		if !ch.Tracked {
 			w.trackFields(ctx) // who set what
 		}
-		if err := w.admit(ctx, p.o.Admission.Mutate); err != nil { // webhooks, policies, defaults of the cluster
+		if err := w.mutate(ctx); err != nil { // webhooks, policies, defaults of the cluster
 			return nil, err
 		}
 		if ch.create && w.name() {
@@ -123,18 +123,7 @@ func (p *Pipeline) Write(ctx context.Context, c *call.Call, ch Change) (*cache.I
 		if err := w.validate(ctx); err != nil {
 			return nil, err
 		}
-		if err := w.admit(ctx, p.o.Admission.Validate); err != nil { // webhooks, policies, quota
-			return nil, err
-		}
-		if ch.create && old != nil {
-			return nil, c.AlreadyExists()
-		}
-		item, err := w.commit(ctx) // one transaction, with allocations and charges of quotas
-		for changed := (*errRelied)(nil); errors.As(err, &changed); {
-			if err = w.admitAgain(ctx, changed); err == nil { // its namespace has changed meanwhile
-				item, err = w.commit(ctx)
-			}
-		}
+		item, err := w.settle(ctx, ch.create && old != nil) // allocations, webhooks, policies, quota; one transaction
 		if errors.Is(err, errRaced) && w.mayRetry(ch, try) {
 			continue
 		}
@@ -151,8 +140,11 @@ type attempt struct {
 	obj  resource.Object // what shall be
 
 	working resource.Object // see old
+	final   resource.Object // what shall be, with what was allocated for it; nil: nothing was yet
+	tx      *alloc.Tx
 
 	relied  []store.Cond        // what admission has looked at must not have changed
+	first   int                 // how much of relied the first half of admission has looked at
 	carried []admission.Carried // what admission changes besides
 	after   []func()            // see end
 

@@ -15,6 +15,8 @@ var exceptions = map[exception]string{
 	{"params", "internal/kubelet/relay/exec.go#executing.ExecInContainer"}:            "the streaming library's interface is so",
 	{"params", "internal/kubelet/relay/exec_test.go#served.ExecInContainer"}:          "the streaming library's interface is so",
 	{"params", "internal/apiserver/suite_test.go#fixture.must"}:                       "a request reads best as code, method, path, body, headers",
+	{"params", "internal/admission/webhook/world_test.go#world.must"}:                 "a request reads best as code, method, path, body, headers",
+	{"params", "internal/admission/webhook/world_test.go#world.refused"}:              "the same, with what is to be answered",
 	{"params", "test/baseline/registry.go#podStatus.Update"}:                          "the library's interface is so",
 	{"forbidden", "test/baseline/registry.go"}:                                        "the library is what is measured there",
 	{"forbidden", "test/baseline/server.go"}:                                          "the library is what is measured there",

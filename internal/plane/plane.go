@@ -28,6 +28,7 @@ import (
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/controllers"
+	"github.com/kemudi/kemudi/internal/hook"
 	"github.com/kemudi/kemudi/internal/leader"
 	"github.com/kemudi/kemudi/internal/metricsserver"
 	"github.com/kemudi/kemudi/internal/obs"
@@ -89,6 +90,7 @@ type Plane struct {
 
 	backends   *backend.Services
 	aggregator *aggregate.Aggregator
+	calls      *hook.Caller    // of webhooks
 	builtIn    []*resource.Def // what is served from the start
 	ready      chan struct{}
 	made       made
@@ -139,6 +141,7 @@ func New(o Options) (*Plane, error) {
 		return nil, err
 	}
 	p.aggregation()
+	p.calls = p.webhooks()
 	admit, err := p.admission()
 	if err != nil {
 		return nil, err
@@ -237,6 +240,7 @@ func (p *Plane) Run(ctx context.Context) error {
 	stop := context.AfterFunc(api.Context(), func() { g.Cancel(context.Cause(api.Context())) })
 	defer stop()
 	defer p.agents.Close()
+	defer p.calls.Close()
 	api.Go("watch cache", p.caches.Run)
 	api.Go("api server", p.server.Run)
 	g.Go("aggregated APIs", p.aggregator.Run)

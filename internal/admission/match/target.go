@@ -191,6 +191,9 @@ func (t *Target) At(ctx context.Context, v *Version) (*Form, error) {
 		if f.Old, err = t.show(ctx, t.a.Old, v); err != nil {
 			return nil, err
 		}
+		if m, ok := f.Object.(metav1.Object); ok { // which the write itself goes without
+			m.SetResourceVersion(t.a.Old.GetResourceVersion())
+		}
 	}
 	if t.forms == nil {
 		t.forms = map[*Version]*Form{}
@@ -273,6 +276,7 @@ func (t *Target) Replace(v *Version, obj runtime.Object) error {
 	if made.GetNamespace() != t.a.Namespace && t.a.Def.Namespaced {
 		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
 	}
+	made.SetResourceVersion("")
 	var err error
 	switch d := t.a.Def; {
 	case d.Dynamic != nil && shown == nil:

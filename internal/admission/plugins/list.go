@@ -13,6 +13,7 @@ import (
 	"github.com/kemudi/kemudi/internal/admission/quota"
 	"github.com/kemudi/kemudi/internal/admission/serviceaccount"
 	"github.com/kemudi/kemudi/internal/admission/volumes"
+	"github.com/kemudi/kemudi/internal/admission/webhook"
 )
 
 // entry is a plugin with whether it must be turned on, and why it cannot be: its
@@ -37,6 +38,7 @@ func (e entry) unlessAsked() entry {
 // entries are all plugins in the order in which they are asked, which is
 // upstream's: a later one sees what the ones before have changed.
 func entries(o *admission.Options) []entry {
+	mutating, validating := webhook.New(o)
 	return []entry{
 		off(alwaysAdmit()),
 		off(namespaceAutoProvision(o)),
@@ -70,7 +72,9 @@ func entries(o *admission.Options) []entry {
 		on(escalation(o)),
 		on(resourceClaims(o)),
 		on(policy.NewMutating(o)),
+		on(mutating),
 		on(policy.NewValidating(o)),
+		on(validating),
 		configured(quota.New(o)),
 		off(alwaysDeny()),
 	}

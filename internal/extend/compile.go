@@ -50,7 +50,7 @@ func Compile(from *Source, convert Converter) custom.Kind {
 		},
 		Ending: crd.DeletionTimestamp != nil,
 	}
-	types := newTypes(from)
+	types := newModels(from)
 	for i := range crd.Spec.Versions {
 		v := &crd.Spec.Versions[i]
 		if v.Storage {
@@ -77,7 +77,7 @@ func identity(parts ...any) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-func compileVersion(from *Source, i int, types *types) custom.Version {
+func compileVersion(from *Source, i int, types *models) custom.Version {
 	crd, v := from.crd.Load(), from.version(i)
 	s := newSchema(from, i)
 	out := custom.Version{

@@ -71,6 +71,11 @@ type generation struct {
 	ending bool
 }
 
+// same reports that nothing has changed of what is served.
+func (g generation) same(as generation) bool {
+	return g.uid == as.uid && g.number == as.number && g.ending == as.ending && equality.Semantic.DeepEqual(g.names, as.names)
+}
+
 func generationOf(crd *apiextensionsv1.CustomResourceDefinition) generation {
 	return generation{string(crd.UID), crd.Generation, crd.Status.AcceptedNames, crd.DeletionTimestamp != nil}
 }
@@ -197,7 +202,7 @@ func (f *Follower) wakeGroup(group string) {
 
 // settle brings a definition forward, and tries again later if that fails.
 func (f *Follower) settle(ctx context.Context, name string) {
-	err := f.reconcile(ctx, name)
+	err := task.Contain(func() error { return f.reconcile(ctx, name) })
 	switch {
 	case err == nil:
 		delete(f.pace, name)
@@ -272,7 +277,7 @@ func (f *Follower) serve(ctx context.Context, crd *apiextensionsv1.CustomResourc
 		f.forget(crd.Name) // another definition of the name
 		was = nil
 	}
-	if was != nil && equality.Semantic.DeepEqual(was.of, now) {
+	if was != nil && was.of.same(now) {
 		was.source.crd.Store(crd)
 		return nil
 	}

@@ -13,23 +13,23 @@ import (
 	"github.com/kemudi/kemudi/internal/custom"
 )
 
-// types reads objects of all versions of a definition for server-side apply. The models are made when
+// models read objects of all versions of a definition for server-side apply. The models are made when
 // the first object is read.
-type types struct {
+type models struct {
 	load func() (managedfields.TypeConverter, error)
 }
 
-var _ managedfields.TypeConverter = (*types)(nil)
+var _ managedfields.TypeConverter = (*models)(nil)
 
-func newTypes(from *Source) *types {
-	return &types{load: sync.OnceValues(func() (managedfields.TypeConverter, error) {
+func newModels(from *Source) *models {
+	return &models{load: sync.OnceValues(func() (managedfields.TypeConverter, error) {
 		crd := from.crd.Load()
-		models := metadataModels()
+		all := metadataModels()
 		for i := range crd.Spec.Versions {
 			v := &crd.Spec.Versions[i]
-			models[ModelName(crd.Spec.Group, v.Name, crd.Spec.Names.Kind)] = Model(crd, v, OpenAPI3)
+			all[ModelName(crd.Spec.Group, v.Name, crd.Spec.Names.Kind)] = Model(crd, v, OpenAPI3)
 		}
-		c, err := managedfields.NewTypeConverter(models, crd.Spec.PreserveUnknownFields)
+		c, err := managedfields.NewTypeConverter(all, crd.Spec.PreserveUnknownFields)
 		if err != nil {
 			return nil, fmt.Errorf("read the models of %s: %w", crd.Name, err)
 		}
@@ -38,7 +38,7 @@ func newTypes(from *Source) *types {
 }
 
 // ObjectToTyped reads an object by the model of its version.
-func (t *types) ObjectToTyped(obj runtime.Object, opts ...typed.ValidationOptions) (*typed.TypedValue, error) {
+func (t *models) ObjectToTyped(obj runtime.Object, opts ...typed.ValidationOptions) (*typed.TypedValue, error) {
 	c, err := t.load()
 	if err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func (t *types) ObjectToTyped(obj runtime.Object, opts ...typed.ValidationOption
 }
 
 // TypedToObject is the way back, to an unstructured object.
-func (t *types) TypedToObject(v *typed.TypedValue) (runtime.Object, error) {
+func (t *models) TypedToObject(v *typed.TypedValue) (runtime.Object, error) {
 	c, err := t.load()
 	if err != nil {
 		return nil, err

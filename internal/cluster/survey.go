@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -30,11 +31,12 @@ type inventory struct {
 
 	objects int
 	kinds   map[string]bool
-	unknown map[string]int // of kinds that are not served, by resource and group
-	foreign int            // keys of other programs
-	opaque  map[string]int // objects that cannot be read, likewise
-	sealed  map[string]int // those of them that are encrypted
-	builtIn []string       // what runs there and is a part of the program here
+	unknown map[string]int  // of kinds that are not served, by resource and group
+	custom  map[string]bool // resources that definitions make
+	foreign int             // keys of other programs
+	opaque  map[string]int  // objects that cannot be read, likewise
+	sealed  map[string]int  // those of them that are encrypted
+	builtIn []string        // what runs there and is a part of the program here
 
 	used ranges
 }
@@ -58,7 +60,7 @@ var ownRecords = []string{"ranges", "masterleases", "peerserverleases", "health"
 // survey looks through a store. It refuses one that could not be served as it is.
 func (o *Options) survey(src *takeover.Source) (*inventory, error) {
 	i := &inventory{
-		defs: map[string]*resource.Def{}, kinds: map[string]bool{}, unknown: map[string]int{}, opaque: map[string]int{}, sealed: map[string]int{},
+		defs: map[string]*resource.Def{}, kinds: map[string]bool{}, unknown: map[string]int{}, custom: map[string]bool{}, opaque: map[string]int{}, sealed: map[string]int{},
 	}
 	for _, d := range api.All() {
 		if d.Stored() {
@@ -67,6 +69,12 @@ func (o *Options) survey(src *takeover.Source) (*inventory, error) {
 	}
 	if err := src.Each(i.add); err != nil {
 		return nil, err
+	}
+	for name := range i.custom { // objects of kinds that definitions make
+		if n := i.unknown[name]; n > 0 {
+			i.objects, i.kinds[name] = i.objects+n, true
+			delete(i.unknown, name)
+		}
 	}
 	switch {
 	case i.objects == 0 && len(i.unknown) == 0:
@@ -128,6 +136,8 @@ var builtIns = []string{"daemonsets/kube-proxy", "deployments/coredns", "deploym
 func (i *inventory) look(def *resource.Def, obj resource.Object) {
 	u := &i.used
 	switch obj := obj.(type) {
+	case *apiextensionsv1.CustomResourceDefinition:
+		i.custom[obj.Name] = true
 	case *networkingv1.ServiceCIDR:
 		if obj.Name == networking.DefaultServiceCIDR {
 			u.said.services = slices.Insert(u.said.services, 0, strings.Join(obj.Spec.CIDRs, ","))

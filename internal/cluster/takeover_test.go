@@ -61,9 +61,14 @@ func oldCluster(t *testing.T, more ...store.Op) string {
 		t.Fatal(err)
 	}
 	ops := []store.Op{
-		{Key: "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com", Value: []byte(`{"apiVersion":"apiextensions.k8s.io/v1"}`)},
-		{Key: "/registry/example.com/widgets/default/w1", Value: []byte(`{"apiVersion":"example.com/v1"}`)},
-		{Key: "/registry/example.com/widgets/default/w2", Value: []byte(`{"apiVersion":"example.com/v1"}`)},
+		{Key: "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com", Value: []byte(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
+			"metadata":{"name":"widgets.example.com","uid":"w","generation":1},
+			"spec":{"group":"example.com","scope":"Namespaced","names":{"plural":"widgets","singular":"widget","kind":"Widget","listKind":"WidgetList"},
+			"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]},
+			"status":{"storedVersions":["v1"],"acceptedNames":{"plural":"widgets","singular":"widget","kind":"Widget","listKind":"WidgetList"},
+			"conditions":[{"type":"NamesAccepted","status":"True","reason":"NoConflicts"},{"type":"Established","status":"True","reason":"InitialNamesAccepted"}]}}`)},
+		{Key: "/registry/example.com/widgets/default/w1", Value: []byte(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w1","namespace":"default","uid":"w1"}}`)},
+		{Key: "/registry/other.example.com/gadgets/default/g", Value: []byte(`{"apiVersion":"other.example.com/v1"}`)},
 		{Key: "/registry/ranges/serviceips", Value: []byte("k8s\x00")}, {Key: "/calico/resources/x", Value: []byte("{}")},
 		{Key: "/registry/configmaps/default/broken", Value: []byte("k8s\x00\xff")},
 		stored(t, "/registry/secrets/default/token", &corev1.Secret{
@@ -138,7 +143,7 @@ func TestStoreOfAnotherKubernetesIsTakenOver(t *testing.T) {
 	api, stop := runServer(t, o)
 	for _, want := range []string{
 		"copied the store of " + from,
-		"left as they are, as no kind here: customresourcedefinitions.apiextensions.k8s.io (1), widgets.example.com (2)",
+		"left as they are, as no kind here: gadgets.other.example.com (1)",
 		"left as they are, as nobody can read them: configmaps (1)",
 		"left as they are: 1 keys of other programs",
 	} {
@@ -146,6 +151,10 @@ func TestStoreOfAnotherKubernetesIsTakenOver(t *testing.T) {
 			t.Errorf("got steps\n%s\nwant %q", strings.Join(*steps, "\n"), want)
 		}
 	}
+	wait.Until(t, func() error {
+		_, err := api.CoreV1().RESTClient().Get().AbsPath("/apis/example.com/v1/namespaces/default/widgets/w1").DoRaw(t.Context())
+		return err
+	})
 	d, err := api.AppsV1().Deployments("default").Get(t.Context(), "d", metav1.GetOptions{})
 	if err != nil || !strings.HasPrefix(string(d.UID), "00000000-0000-4000-8000-") {
 		t.Errorf("got deployment %v, %v, want the one that was there", d, err)

@@ -22,7 +22,7 @@ func Define(k Kind) *resource.Resource[*Object] {
 		Names: k.Names, HasGeneration: true,
 	}
 	if k.Ending {
-		s.Verbs = resource.Delete | resource.DeleteCollection | resource.Get | resource.List | resource.Watch
+		s.Verbs = resource.AllVerbs &^ resource.Create // finalizers must be taken away
 	}
 	for i := range k.Versions {
 		v := k.Versions[i].define(k.Group)

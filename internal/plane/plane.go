@@ -109,7 +109,7 @@ type Plane struct {
 }
 
 // made are the objects that every cluster has, each closed when they are there.
-type made struct{ namespaces, priorities, roles chan struct{} }
+type made struct{ namespaces, priorities, roles, customKinds chan struct{} }
 
 // New puts a control plane together; Run runs it.
 func New(o Options) (*Plane, error) {
@@ -131,7 +131,7 @@ func New(o Options) (*Plane, error) {
 	if o.Shared {
 		close(p.shared)
 	}
-	p.made = made{make(chan struct{}), make(chan struct{}), make(chan struct{})}
+	p.made = made{make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})}
 	p.caches, err = watchcache.New(watchcache.Options{
 		Store: o.Store, Defs: defs, Logger: o.Logger.With("part", "watchcache"),
 		Others: func(changes []store.Change, rev int64) { p.server.Told(changes, rev) },
@@ -206,6 +206,7 @@ func (p *Plane) health() *obs.Health {
 		obs.Check{Name: "poststarthook/start-system-namespaces-controller", Run: obs.Done(p.made.namespaces)},
 		obs.Check{Name: "poststarthook/scheduling/bootstrap-system-priority-classes", Run: obs.Done(p.made.priorities)},
 		obs.Check{Name: "poststarthook/rbac/bootstrap-roles", Run: obs.Done(p.made.roles)},
+		obs.Check{Name: "poststarthook/crd-informer-synced", Run: obs.Done(p.made.customKinds)},
 	)
 	return h
 }
@@ -252,6 +253,7 @@ func (p *Plane) Run(ctx context.Context) error {
 			return nil
 		}
 	})
+	api.Go("custom kinds", p.followDefinitions)
 	g.Go("control", func(ctx context.Context) error {
 		select {
 		case <-p.caches.Synced():
@@ -265,6 +267,11 @@ func (p *Plane) Run(ctx context.Context) error {
 		// The authorizer goes by the caches: nobody acts before it has seen the roles.
 		if err := p.caches.Fresh(ctx); err != nil {
 			return err
+		}
+		select {
+		case <-p.made.customKinds:
+		case <-ctx.Done():
+			return nil
 		}
 		close(p.ready)
 		return p.control(ctx, all)

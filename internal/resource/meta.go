@@ -31,4 +31,4 @@ func ValidateMeta(obj, old Object, def *Def, errs *Errors) {
 }
 
 // standardFinalizers are those that need no domain.
-var standardFinalizers = []string{"kubernetes", "orphan", "foregroundDeletion"}
+var standardFinalizers = []string{"kubernetes", "orphan", "foregroundDeletion", "customresourcecleanup.apiextensions.k8s.io"}

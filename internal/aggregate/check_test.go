@@ -117,8 +117,8 @@ func TestServersThatDoNotAnswerWellAreNotAvailable(t *testing.T) {
 		answer func(w http.ResponseWriter, r *http.Request)
 		says   string
 	}{
-		"refuses":   {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", 403) }, "failing or missing response from https://api.default.svc:443/apis/wardle.example.com/v1alpha1: bad status from https://api.default.svc:443/apis/wardle.example.com/v1alpha1: 403"},
-		"redirects": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, 302) }, "bad status from https://api.default.svc:443/apis/wardle.example.com/v1alpha1: 302"},
+		"refuses":   {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) }, "failing or missing response from https://api.default.svc:443/apis/wardle.example.com/v1alpha1: bad status from https://api.default.svc:443/apis/wardle.example.com/v1alpha1: 403"},
+		"redirects": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, http.StatusFound) }, "bad status from https://api.default.svc:443/apis/wardle.example.com/v1alpha1: 302"},
 		"hangs":     {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "context deadline exceeded"},
 		"hangs up":  {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "failing or missing response"},
 	} {

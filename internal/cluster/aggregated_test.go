@@ -63,6 +63,7 @@ type aggregatedBed struct {
 	dynamic    dynamic.Interface
 	kubeconfig string // of the server's account
 	at         netip.AddrPort
+	l          net.Listener // of our server; nil: upstream's listens itself
 	authority  *pki.Authority
 }
 
@@ -73,6 +74,11 @@ func newAggregatedBed(t *testing.T) *aggregatedBed {
 	t.Helper()
 	at := ownAddress(t)
 	b := &aggregatedBed{joinBed: newJoinBed(t), at: netip.AddrPortFrom(at, port.Reserve(t))}
+	if os.Getenv(sampleServer) == "" {
+		l, err := net.Listen("tcp", netip.AddrPortFrom(at, 0).String())
+		b.must(err)
+		b.l, b.at = l, l.Addr().(*net.TCPAddr).AddrPort()
+	}
 	b.g.Go("whom others are to believe", trust.NewPublisher(b.s.plane.Admin(), b.s.trust, slog.New(slog.DiscardHandler)).Run)
 	path := filepath.Join(t.TempDir(), "admin")
 	b.must(b.s.pki.WriteAdminKubeconfig(path, "c", b.url))

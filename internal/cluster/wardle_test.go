@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -53,17 +52,13 @@ func (b *aggregatedBed) serveWardle(ctx context.Context, cert tls.Certificate) e
 	if err := s.learn(ctx); err != nil {
 		return err
 	}
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", b.at.String())
-	if err != nil {
-		return err
-	}
 	srv := &http.Server{
 		Handler: s, TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequestClientCert},
 		ReadHeaderTimeout: time.Minute,
 	}
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() }) // which ends Serve
 	defer stop()
-	if err := srv.ServeTLS(l, "", ""); !errors.Is(err, http.ErrServerClosed) {
+	if err := srv.ServeTLS(b.l, "", ""); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil

@@ -35,6 +35,7 @@ func (s *Server) elsewhere(in *request.Info, r *http.Request) {
 // serveElsewhere has another server answer. Authorization has been done.
 func (s *Server) serveElsewhere(w http.ResponseWriter, r *http.Request) {
 	st := stateOf(r)
+	st.unread = 0 // from here on the body is the other server's
 	if st.info.LongRunning() {
 		timeouts.Exempt(w)
 	}

@@ -93,7 +93,7 @@ func (s *Server) handle(next http.Handler, w http.ResponseWriter, r *http.Reques
 	deepen()
 	st := &state{info: request.Parse(r), w: w, record: s.begin()}
 	s.elsewhere(st.info, r)
-	if r.ProtoMajor == 1 && r.ContentLength != 0 && !st.info.Passes() {
+	if r.ProtoMajor == 1 && r.ContentLength != 0 && !st.info.Tunnel() {
 		st.unread = s.o.RequestTimeout / unreadShare
 	}
 	w.Header().Set("Cache-Control", "no-cache, private")

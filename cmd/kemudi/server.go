@@ -125,8 +125,8 @@ func addAPIFlags(f *pflag.FlagSet, o *cluster.API) {
 	f.Var((*runtimeConfigFlag)(&o.RuntimeConfig), "runtime-config", "group-versions to turn on or off: extensions/v1beta1=false,api/alpha=true,...; alpha versions are off otherwise")
 	f.Int64Var(&o.EncodedCacheSize, "encoded-cache-bytes", o.EncodedCacheSize, "memory for the encoded forms of objects that are read often")
 	f.DurationVar(&o.RequestTimeout, "request-timeout", o.RequestTimeout, "how long a request may take that is not a watch or the like")
-	f.IntVar(&o.MaxReads, "max-requests-inflight", o.MaxReads, "how many reads the API serves at one time")
-	f.IntVar(&o.MaxWrites, "max-mutating-requests-inflight", o.MaxWrites, "how many writes the API serves at one time")
+	f.IntVar(&o.MaxReads, "max-requests-inflight", o.MaxReads, "with --max-mutating-requests-inflight, the seats of requests that priority levels share")
+	f.IntVar(&o.MaxWrites, "max-mutating-requests-inflight", o.MaxWrites, "with --max-requests-inflight, the seats of requests that priority levels share")
 	f.VarPF((*notFlag)(&o.FrameByFrame), "coalesce-http2", "", "send what is to be sent at one time in few large pieces; if false, each frame by itself as Go's own server does").NoOptDefVal = "true"
 	f.VarPF((*notFlag)(&o.NoProfiling), "profiling", "", "serve profiles of the process below /debug/pprof to who may get them").NoOptDefVal = "true"
 	f.BoolVar(&o.Contention, "contention-profiling", o.Contention, "note where goroutines wait for each other, for /debug/pprof/block, if profiles are served")

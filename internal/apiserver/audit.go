@@ -215,10 +215,12 @@ func (s *Server) tellAnswer(c *call.Call, a outcome) {
 	}
 }
 
-// tellDeprecated has told that the call is of a version that is deprecated.
-func tellDeprecated(c *call.Call) {
+// tellDeprecated has told, and shows, that the call is of a version that is deprecated.
+func (s *Server) tellDeprecated(c *call.Call) {
 	if v := c.Resource.Version; v != nil && v.Deprecated != "" {
-		c.Audit.Deprecated(removedIn(v.Deprecated))
+		release := removedIn(v.Deprecated)
+		c.Audit.Deprecated(release)
+		s.metrics.deprecated.WithLabelValues(v.Group, v.Version, c.Resource.Def.Plural, c.SubName(), release).Set(1)
 	}
 }
 

@@ -353,31 +353,6 @@ func TestUnauthenticatedRequestsAreRefused(t *testing.T) {
 	}
 }
 
-func TestTooManyRequestsAreToldToComeBack(t *testing.T) {
-	entered, leave := make(chan struct{}), make(chan struct{})
-	f := newFixture(t, only("eve", func(authorizer.Attributes) bool { return true }), func(o *Options) {
-		o.MaxReads, o.MaxWaiting = 1, -1
-		o.Aggregated = another(func(w http.ResponseWriter, r *http.Request) {
-			entered <- struct{}{}
-			<-leave
-			http.NotFound(w, r)
-		})
-	})
-	done := make(chan int, 1)
-	go func() { done <- f.ask("GET", "/apis/of.another/v1/slow", "").Code }()
-	<-entered
-	w := f.ask("GET", mapsPath, "")
-	if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "1" {
-		t.Errorf("got %d %v", w.Code, w.Header())
-	}
-	f.must(201, "POST", mapsPath, cm) // writes have their own limit
-	close(leave)
-	if code := <-done; code != 404 {
-		t.Errorf("the slow one: got %d", code)
-	}
-	f.must(200, "GET", mapsPath, "")
-}
-
 func TestWatchOfALostRevisionIsToldSo(t *testing.T) {
 	st := newStore(t)
 	for i := range 3 {
@@ -446,6 +421,7 @@ func TestMetricsHaveTheNamesThatDashboardsKnow(t *testing.T) {
 	f := newFixture(t)
 	f.must(201, "POST", mapsPath, cm)
 	f.must(200, "GET", "/api/v1/configmaps", "")
+	f.must(200, "GET", "/apis/batch/v1beta1/cronjobs", "")
 	got := f.must(200, "GET", "/metrics", "")
 	for _, want := range []string{
 		`apiserver_request_total{code="201",component="apiserver",dry_run="",group="",resource="configmaps",scope="namespace",subresource="",verb="POST",version="v1"} 1`,
@@ -456,6 +432,7 @@ func TestMetricsHaveTheNamesThatDashboardsKnow(t *testing.T) {
 		`apiserver_storage_objects{resource="deployments.apps"} 0`,
 		`apiserver_resource_objects{group="apps",resource="deployments"} 0`,
 		`apiserver_current_inflight_requests{request_kind="readOnly"} `,
+		`apiserver_requested_deprecated_apis{group="batch",removed_release="1.25",resource="cronjobs",subresource="",version="v1beta1"} 1`,
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("/metrics does not have %s", want)

@@ -60,6 +60,7 @@ type state struct {
 	// left of the body; zero: nothing is, or that does not hold up the answer.
 	unread time.Duration
 	audit  *audit.Request // nil: it is not audited
+	seat
 	record
 	remainder
 }
@@ -165,7 +166,7 @@ func (s *Server) withAuthn(next http.Handler) http.Handler {
 		r.Header.Del("Authorization")
 		st.user = res.User
 		if st.user.GetName() != user.Anonymous {
-			door.Known(r.Context(), func() bool { return flowOf(st.user).System })
+			door.Known(r.Context(), func() bool { return partyOf(st.user).system })
 		}
 		if s.o.While != nil && st.info.LongRunning() {
 			ctx, cancel := context.WithCancel(r.Context())

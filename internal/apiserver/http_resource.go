@@ -47,7 +47,7 @@ func (s *Server) serveResource(w http.ResponseWriter, r *http.Request, in *reque
 	case p.negotiate(formsOf(c, v)):
 		p.perform(v)
 	}
-	tellDeprecated(c)
+	p.s.tellDeprecated(c)
 }
 
 // formsOf are the forms in which the answer to a call may be.

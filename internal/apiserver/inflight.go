@@ -19,9 +19,6 @@ import (
 	"github.com/kemudi/kemudi/internal/apiserver/timeouts"
 )
 
-// keptShare is the part of the places that is the system's alone: one of so many.
-const keptShare = 3
-
 // What a request takes of memory while it runs, at least.
 const (
 	memoryOfList  = 3 << 20 // two buffers, and what is on its way to a slow client
@@ -37,8 +34,8 @@ const (
 func (s *Server) withBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		st := stateOf(r)
-		of := flowOf(st.user)
-		st.memory = budget.Reservation{Budget: s.memory, Flow: of.Name, System: of.System}
+		of := partyOf(st.user)
+		st.memory = budget.Reservation{Budget: s.memory, Flow: of.name, System: of.system}
 		defer st.memory.Give()
 		if r.ContentLength != 0 && !st.info.Passes() {
 			var err error
@@ -69,33 +66,33 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 	return timeouts.Body{Most: s.o.MaxBody, Pay: st.memory.Take}.Read(w, r)
 }
 
-// withInflight bounds how many requests run at one time, reads and writes
-// apart, and shares the places between users. What is long-running, and what
-// administrators do, is not counted; but nobody may use up the memory.
+// withInflight bounds how many requests run at one time, as flow schemas and priority levels
+// say. What is long-running is not counted; of a watch its beginning is. Nobody may use up the
+// memory.
 func (s *Server) withInflight(next http.Handler) http.Handler {
-	limits := flow.Limits{Waiting: max(s.o.MaxWaiting, 0), Wait: s.o.RequestTimeout / 4}
-	limits.Running, limits.Kept = s.o.MaxReads, s.o.MaxReads/keptShare
-	reads := flow.New(limits)
-	limits.Running, limits.Kept = s.o.MaxWrites, s.o.MaxWrites/keptShare
-	writes := flow.New(limits)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		st := stateOf(r)
-		if !st.info.LongRunning() && !isExempt(st) {
-			limiter, kind := reads, inflightKind(r)
-			if isWrite(r.Method) {
-				limiter = writes
+		if long := st.info.LongRunning(); !long || st.info.Verb == "watch" {
+			f := s.flows.Classify(&flow.Request{
+				User: st.user, Resource: st.info.Resource, Verb: st.info.Verb, Group: st.info.Group, Plural: st.info.Plural, Sub: st.info.Sub,
+				Namespace: st.info.Namespace, Path: st.info.Path,
+			})
+			tellFlow(w, f)
+			seats := 1
+			if !f.Exempt() {
+				seats = s.seatsFor(r)
 			}
-			of := flow.Flow{Name: st.memory.Flow, System: st.memory.System}
-			if !limiter.Acquire(r.Context(), of) {
+			held, refused := s.flows.Acquire(r.Context(), f, seats)
+			if refused != "" {
 				s.tooMany(w, r)
 				return
 			}
-			gauge := s.metrics.inflight.WithLabelValues(kind)
-			gauge.Inc()
-			defer func() {
-				gauge.Dec()
-				limiter.Release(of)
-			}()
+			st.seat = seat{flows: s.flows, held: held, gauge: s.metrics.reading, early: long}
+			if isWrite(r.Method) {
+				st.seat.gauge = s.metrics.writing
+			}
+			st.seat.gauge.Inc()
+			defer st.seat.give()
 		}
 		switch ok := st.memory.Take(s.memoryFor(r)); {
 		case !ok && r.Method != http.MethodDelete: // what is deleted makes room
@@ -143,28 +140,24 @@ func isWrite(method string) bool {
 	return true
 }
 
-// isExempt tells requests that are never held back: those of administrators, and
-// the question whether the server is well.
-func isExempt(st *state) bool {
-	if slices.Contains(st.user.GetGroups(), user.SystemPrivilegedGroup) {
-		return true
-	}
-	first, _, _ := strings.Cut(strings.TrimPrefix(st.info.Path, "/"), "/")
-	return first == "livez" || first == "readyz" || first == "healthz"
-}
-
-// flowOf is whose share of places and memory a user's requests take. Upstream's
-// levels exempt, system, node-high, leader-election and workload-high are the
-// system's here: without nodes, controllers and add-ons there is no cluster.
-func flowOf(u user.Info) flow.Flow {
+// partyOf is whose share of memory and connections a user's requests take. Who upstream's
+// levels exempt, system, node-high, leader-election and workload-high are for is of the
+// system here: without nodes, controllers and add-ons there is no cluster.
+func partyOf(u user.Info) party {
 	name := u.GetName()
 	switch name {
 	case user.APIServerUser, user.KubeControllerManager, user.KubeScheduler, user.KubeProxy:
-		return flow.Flow{Name: name, System: true}
+		return party{name, true}
 	}
 	system := strings.HasPrefix(name, serviceaccount.ServiceAccountUsernamePrefix+metav1.NamespaceSystem+":") ||
 		slices.ContainsFunc(u.GetGroups(), func(g string) bool { return g == user.SystemPrivilegedGroup || g == user.NodesGroup })
-	return flow.Flow{Name: name, System: system}
+	return party{name, system}
+}
+
+// party is a user, who keeps the cluster going or not.
+type party struct {
+	name   string
+	system bool
 }
 
 // bodyError is why a request's body was not read.

@@ -23,8 +23,12 @@ type metrics struct {
 	sli      *prometheus.HistogramVec
 	sizes    *prometheus.HistogramVec
 	inflight *prometheus.GaugeVec
-	dropped  *prometheus.CounterVec
-	watchers *prometheus.GaugeVec
+	reading  prometheus.Gauge // of inflight
+	writing  prometheus.Gauge
+
+	deprecated *prometheus.GaugeVec
+	dropped    *prometheus.CounterVec
+	watchers   *prometheus.GaugeVec
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -56,16 +60,21 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "apiserver_dropped_requests_total",
 			Help: "Requests refused because too many ran, by kind.",
 		}, []string{"request_kind"}),
+		deprecated: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "apiserver_requested_deprecated_apis",
+			Help: "Deprecated versions that have been asked for, with the release that is without them.",
+		}, []string{"group", "version", "resource", "subresource", "removed_release"}),
 		watchers: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "apiserver_longrunning_requests",
 			Help: "Watches that are open now.",
 		}, []string{"verb", "group", "version", "resource", "subresource", "scope", "component"}),
 	}
-	reg.MustRegister(m.requests, m.duration, m.sli, m.sizes, m.inflight, m.dropped, m.watchers)
+	reg.MustRegister(m.requests, m.duration, m.sli, m.sizes, m.inflight, m.dropped, m.watchers, m.deprecated)
 	for _, kind := range []string{"readOnly", "mutating"} { // from the start, as alerts want them
 		m.inflight.WithLabelValues(kind)
 		m.dropped.WithLabelValues(kind)
 	}
+	m.reading, m.writing = m.inflight.WithLabelValues("readOnly"), m.inflight.WithLabelValues("mutating")
 	return m
 }
 
@@ -225,6 +234,9 @@ func (w *countingWriter) WriteHeader(code int) {
 		w.st.code = code
 	}
 	w.hurry()
+	if w.st.early && code >= 200 {
+		w.st.give()
+	}
 	w.st.audit.Started(code)
 	w.ResponseWriter.WriteHeader(code)
 }

@@ -100,11 +100,9 @@ type Limits struct {
 	RequestTimeout time.Duration
 	// MaxBody bounds the body of a request, in bytes. Default 3 MiB.
 	MaxBody int64
-	// MaxReads and MaxWrites bound the requests that run at one time. Defaults [DefaultMaxReads] and [DefaultMaxWrites].
+	// MaxReads and MaxWrites are together the seats that priority levels share (package flow), of which
+	// a request takes one or some. Defaults [DefaultMaxReads] and [DefaultMaxWrites].
 	MaxReads, MaxWrites int
-	// MaxWaiting bounds the requests of one user that wait for others to end when
-	// MaxReads or MaxWrites run. Default 200; negative: none waits.
-	MaxWaiting int
 	// EncodedBytes bounds the memory for encodings of cached objects. Default [DefaultEncodedBytes].
 	EncodedBytes int64
 }
@@ -134,7 +132,6 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.MaxBody, 3<<20)
 	setDefault(&o.MaxReads, DefaultMaxReads)
 	setDefault(&o.MaxWrites, DefaultMaxWrites)
-	setDefault(&o.MaxWaiting, 200)
 	setDefault(&o.EncodedBytes, DefaultEncodedBytes)
 	return o, nil
 }

@@ -4,13 +4,16 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync/atomic"
 
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/kemudi/kemudi/internal/api/flowcontrol"
 	"github.com/kemudi/kemudi/internal/apiserver/budget"
 	"github.com/kemudi/kemudi/internal/apiserver/door"
 	"github.com/kemudi/kemudi/internal/apiserver/encoded"
+	"github.com/kemudi/kemudi/internal/apiserver/flow"
 	"github.com/kemudi/kemudi/internal/apiserver/h2"
 	"github.com/kemudi/kemudi/internal/apiserver/read"
 	"github.com/kemudi/kemudi/internal/apiserver/write"
@@ -36,6 +39,7 @@ type Server struct {
 	handler    http.Handler
 	pace       *h2.Pace     // of the watches; nil: they do not rest
 	door       *door.Keeper // who has a connection
+	flows      *flow.Control
 
 	// allocated is closed when the allocations fit the objects, stopping is set when the
 	// server has been told to stop.
@@ -53,6 +57,7 @@ func New(o Options) (*Server, error) {
 		o: o, log: o.Logger, reads: &read.Reader{Store: o.Store, Sources: o.Sources},
 		encoded: encoded.New(o.EncodedBytes), memory: budget.New(), metrics: newMetrics(o.Registry),
 		door:      door.New(door.Room(), o.Logger),
+		flows:     flow.New(flow.Options{Seats: o.MaxReads + o.MaxWrites, Wait: o.RequestTimeout / 4, Registry: o.Registry}),
 		allocated: make(chan struct{}),
 	}
 	if o.Shared {
@@ -117,6 +122,11 @@ func (s *Server) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	})
+	if slices.Contains(s.o.Defs, flowcontrol.FlowSchemas.Def) {
+		g.Go("flow schemas", func(ctx context.Context) error {
+			return s.flows.Follow(ctx, s.o.Caches.Cache(flowcontrol.FlowSchemas.Def), s.o.Caches.Cache(flowcontrol.PriorityLevels.Def))
+		})
+	}
 	if s.o.Audit != nil {
 		g.Go("audit", s.o.Audit.Run)
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/kemudi/kemudi/internal/controllers/endpointslice"
 	"github.com/kemudi/kemudi/internal/controllers/endpointslicemirroring"
 	"github.com/kemudi/kemudi/internal/controllers/ephemeralvolume"
+	"github.com/kemudi/kemudi/internal/controllers/flowcontrol"
 	"github.com/kemudi/kemudi/internal/controllers/garbagecollector"
 	"github.com/kemudi/kemudi/internal/controllers/ingress"
 	"github.com/kemudi/kemudi/internal/controllers/job"
@@ -48,6 +49,7 @@ import (
 	"github.com/kemudi/kemudi/internal/controllers/serviceaccount"
 	"github.com/kemudi/kemudi/internal/controllers/servicecidr"
 	"github.com/kemudi/kemudi/internal/controllers/statefulset"
+	"github.com/kemudi/kemudi/internal/controllers/storagemigration"
 	"github.com/kemudi/kemudi/internal/controllers/storageprotection"
 	"github.com/kemudi/kemudi/internal/controllers/tainteviction"
 	"github.com/kemudi/kemudi/internal/controllers/tokens"
@@ -147,10 +149,12 @@ func All(o Options) []*controller.Controller {
 		loadbalancer.New(o.LoadBalancer),
 		nodelifecycle.New(o.NodeLifecycle),
 		tainteviction.Controller,
+		flowcontrol.Controller,
 		garbagecollector.New(o.Kinds),
 		podautoscaler.New(o.Kinds, o.PodAutoscaler),
 		podgc.New(o.PodGC),
 		persistentvolume.Controller,
+		storagemigration.New(o.Kinds),
 		storageprotection.Claims,
 		storageprotection.Volumes,
 		ephemeralvolume.Controller,

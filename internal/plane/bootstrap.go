@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/flowcontrol"
 	"github.com/kemudi/kemudi/internal/api/networking"
 	"github.com/kemudi/kemudi/internal/api/scheduling"
 	"github.com/kemudi/kemudi/internal/auth/bootstrap"
@@ -37,6 +38,18 @@ func (p *Plane) bootstrap(ctx context.Context, all []*controller.Controller) err
 		}
 	}
 	close(p.made.priorities)
+	for _, given := range []flowcontrol.Given{flowcontrol.Mandatory(), flowcontrol.Suggested()} {
+		for _, pl := range given.Levels {
+			if err := Ensure(ctx, t, flowcontrol.PriorityLevels, pl.DeepCopy()); err != nil {
+				return err
+			}
+		}
+		for _, fs := range given.Schemas {
+			if err := Ensure(ctx, t, flowcontrol.FlowSchemas, fs.DeepCopy()); err != nil {
+				return err
+			}
+		}
+	}
 	if err := Ensure(ctx, t, networking.ServiceCIDRs, networking.NewDefaultServiceCIDR(p.o.Network.ServiceCIDRs)); err != nil {
 		return err
 	}

@@ -181,7 +181,7 @@ func (p *Plane) sources() map[*resource.Def]read.Source {
 	s := metricsserver.New(metricsserver.Options{
 		Ask: p.agents.Ask, Nodes: p.caches.Cache(core.Nodes.Def), Pods: p.caches.Cache(core.Pods.Def), Logger: p.o.Logger.With("part", "metrics"),
 	})
-	return map[*resource.Def]read.Source{metrics.Nodes.Def: metricsserver.Nodes{S: s}, metrics.Pods.Def: metricsserver.Pods{S: s}}
+	return map[*resource.Def]read.Source{metrics.Nodes.Def: metricsserver.Nodes{S: s}, metrics.Pods.Def: metricsserver.Pods{S: s}, core.ComponentStatuses.Def: components{p}}
 }
 
 // health checks what an answer depends on, by upstream's names: the store, caches

@@ -3,146 +3,317 @@ package flow
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-func TestFlowsTakeTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := New(Limits{Running: 1, Waiting: 3, Wait: time.Minute})
-		first := Flow{Name: "first"}
-		if !l.Acquire(t.Context(), first) {
-			t.Fatal("no place in an idle limiter")
-		}
-		var mu sync.Mutex
-		var order []string
-		var wg sync.WaitGroup
-		ask := func(f Flow) {
-			wg.Go(func() {
-				ok := l.Acquire(t.Context(), f)
-				mu.Lock()
-				order = append(order, fmt.Sprint(f.Name, ok))
-				mu.Unlock()
-				if ok {
-					l.Release(f)
-				}
-			})
-			synctest.Wait()
-		}
-		for range 4 {
-			ask(Flow{Name: "greedy"}) // the fourth is refused at once
-		}
-		ask(Flow{Name: "modest"})
-		ask(Flow{Name: "node", System: true})
-		l.Release(first)
-		wg.Wait()
-		if got := fmt.Sprint(order); got != "[greedyfalse nodetrue greedytrue modesttrue greedytrue greedytrue]" {
-			t.Errorf("got %s", got)
-		}
-	})
-}
-
-// TestNoFlowTakesAllPlaces asks for places in the order of the steps; each is a
-// flow (the system's in capitals) and how many it asks for at once.
-func TestNoFlowTakesAllPlaces(t *testing.T) {
-	for _, c := range []struct {
-		name          string
-		running, kept int
-		asks          string
-		want          string
-	}{
-		{"alone, it gets half", 100, 0, "a100", "a50"},
-		{"two may have a third each", 99, 0, "a33 b33 c1", "a33 b33 c1"},
-		{"who comes later finds a place", 100, 0, "a100 b100 c100 d100 e100 f100", "a50 b25 c13 d6 e3 f2"},
-		{"a single place is had by one", 1, 0, "a1 b1", "a1 b0"},
-		{"places are kept for the system", 100, 40, "a100 b100 c100 d100 e100 f100 g100 h100 NODE20", "a30 b15 c8 d4 e2 f1 g0 h0 NODE20"},
-		{"the system's places are no more than all", 10, 4, "a6 b6 c6 N10 M10 a1", "a3 b2 c1 N2 M1 a0"},
-		{"the system takes its own places first", 10, 4, "N4 a6 b6 c6", "N4 a3 b2 c1"},
-		{"nobody of the system holds up the others of it", 100, 40, "NODE100 OTHER100 THIRD1", "NODE50 OTHER25 THIRD1"},
-	} {
-		l := New(Limits{Running: c.running, Kept: c.kept})
-		var got []string
-		for ask := range strings.FieldsSeq(c.asks) {
-			at := strings.IndexAny(ask, "0123456789")
-			f := Flow{Name: ask[:at], System: ask[0] < 'a'}
-			var n, ok int
-			if _, err := fmt.Sscan(ask[at:], &n); err != nil {
-				t.Fatal(err)
-			}
-			for range n {
-				if l.Acquire(t.Context(), f) {
-					ok++
-				}
-			}
-			got = append(got, fmt.Sprint(f.Name, ok))
-		}
-		if got := strings.Join(got, " "); got != c.want {
-			t.Errorf("%s: %s: got %s, want %s", c.name, c.asks, got, c.want)
-		}
+// of is a request of a user, with the groups of everybody who is known.
+func of(name string, groups ...string) *Request {
+	return &Request{
+		User: &user.DefaultInfo{Name: name, Groups: append(groups, user.AllAuthenticated)}, Resource: true, Verb: "get", Plural: "pods", Namespace: "default",
 	}
 }
 
-// TestPlacesAreHandedOnUntilShared: a flow that has more than its share gets none
-// until it has given some back, and then the others are served.
-func TestPlacesAreHandedOnUntilShared(t *testing.T) {
+func TestSuggestedSchemasTakeTheRequestsTheyAreFor(t *testing.T) {
+	t.Parallel()
+	c := New(Options{Seats: 600, Wait: time.Second})
+	node := of("system:node:n1", "system:nodes")
+	lease := of("system:node:n1", "system:nodes")
+	lease.Group, lease.Plural, lease.Verb = "coordination.k8s.io", "leases", "update"
+	leader := of("system:serviceaccount:kube-system:x")
+	leader.Group, leader.Plural, leader.Verb = "coordination.k8s.io", "leases", "update"
+	status := of("system:node:n1", "system:nodes")
+	status.Plural, status.Sub, status.Namespace, status.Verb = "nodes", "status", "", "patch"
+	probe := &Request{User: &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}, Verb: "get", Path: "/readyz/etcd"}
+	other := &Request{User: probe.User, Verb: "get", Path: "/readyzz"}
+	for _, tc := range []struct {
+		r    *Request
+		want string
+	}{
+		{of("admin", user.SystemPrivilegedGroup), "exempt exempt"},
+		{node, "system-nodes system"},
+		{lease, "system-node-high node-high"},
+		{status, "system-node-high node-high"},
+		{leader, "system-leader-election leader-election"},
+		{of("system:serviceaccount:kube-system:x"), "kube-system-service-accounts workload-high"},
+		{of("system:serviceaccount:kube-system2:x", "system:serviceaccounts"), "service-accounts workload-low"},
+		{of("system:kube-scheduler"), "kube-scheduler workload-high"},
+		{of("jane"), "global-default global-default"},
+		{probe, "probes exempt"},
+		{other, "global-default global-default"},
+		{&Request{User: &user.DefaultInfo{Name: "groupless"}, Resource: true, Verb: "get", Plural: "pods"}, "catch-all catch-all"},
+	} {
+		if f := c.Classify(tc.r); f.schema.name+" "+f.schema.level.name != tc.want {
+			t.Errorf("%+v: got %s of level %s, want %s", tc.r, f.schema.name, f.schema.level.name, tc.want)
+		}
+	}
+	if c.Classify(of("a")).hash == c.Classify(of("b")).hash {
+		t.Error("two users are one flow")
+	}
+}
+
+// levelOf is one with a schema of its name that all users whose names begin with it match.
+func levelOf(name string, limited *flowcontrolv1.LimitedPriorityLevelConfiguration) *flowcontrolv1.PriorityLevelConfiguration {
+	return &flowcontrolv1.PriorityLevelConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u"}, Spec: flowcontrolv1.PriorityLevelConfigurationSpec{Type: flowcontrolv1.PriorityLevelEnablementLimited, Limited: limited},
+	}
+}
+
+func schemaOf(level string, users ...string) *flowcontrolv1.FlowSchema {
+	fs := &flowcontrolv1.FlowSchema{ObjectMeta: metav1.ObjectMeta{Name: level, UID: "s"}}
+	fs.Spec.PriorityLevelConfiguration.Name, fs.Spec.MatchingPrecedence = level, 500
+	fs.Spec.DistinguisherMethod = &flowcontrolv1.FlowDistinguisherMethod{Type: flowcontrolv1.FlowDistinguisherMethodByUserType}
+	rule := flowcontrolv1.PolicyRulesWithSubjects{ResourceRules: []flowcontrolv1.ResourcePolicyRule{{
+		Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}, Namespaces: []string{"*"}, ClusterScope: true,
+	}}}
+	for _, u := range users {
+		rule.Subjects = append(rule.Subjects, flowcontrolv1.Subject{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: u}})
+	}
+	fs.Spec.Rules = []flowcontrolv1.PolicyRulesWithSubjects{rule}
+	return fs
+}
+
+// limit are shares, of which a part is lent, with queues or without.
+func limit(shares, lendable int32, borrowing *int32, queues *flowcontrolv1.QueuingConfiguration) *flowcontrolv1.LimitedPriorityLevelConfiguration {
+	l := &flowcontrolv1.LimitedPriorityLevelConfiguration{NominalConcurrencyShares: &shares, LendablePercent: &lendable, BorrowingLimitPercent: borrowing}
+	l.LimitResponse = flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeReject}
+	if queues != nil {
+		l.LimitResponse = flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeQueue, Queuing: queues}
+	}
+	return l
+}
+
+// bed is a control whose requests are told apart by their users.
+type bed struct {
+	*Control
+	t    *testing.T
+	lock sync.Mutex
+	got  []string
+	held map[string][]Held
+	wg   sync.WaitGroup
+}
+
+// newBed has levels of 95 shares together and catch-all's 5, so that a share is one of as many seats.
+func newBed(t *testing.T, seats int, schemas []*flowcontrolv1.FlowSchema, levels ...*flowcontrolv1.PriorityLevelConfiguration) *bed {
+	b := &bed{Control: New(Options{Seats: seats, Wait: 10 * time.Second}), t: t, held: map[string][]Held{}}
+	b.Configure(schemas, levels)
+	return b
+}
+
+func (b *bed) levelOf(name string) *level {
+	i := slices.IndexFunc(b.mu.levels, func(l *level) bool { return l.name == name })
+	return b.mu.levels[i]
+}
+
+// ask has a user ask for seats, n times at once, and waits until all have them, wait or are refused.
+func (b *bed) ask(name string, n, seats int) {
+	for range n {
+		b.wg.Go(func() {
+			h, refusal := b.Acquire(b.t.Context(), b.Classify(of(name)), seats)
+			b.lock.Lock()
+			defer b.lock.Unlock()
+			if refusal != "" {
+				b.got = append(b.got, name+":"+string(refusal))
+				return
+			}
+			b.got = append(b.got, name)
+			b.held[name] = append(b.held[name], h)
+		})
+	}
+	synctest.Wait()
+}
+
+// release gives back what n requests of a user hold.
+func (b *bed) release(name string, n int) {
+	b.lock.Lock()
+	held := slices.Clone(b.held[name][:n])
+	b.held[name] = b.held[name][n:]
+	b.lock.Unlock()
+	for i := range held {
+		b.Release(&held[i])
+	}
+	synctest.Wait()
+}
+
+// told is what has happened since the last call, in order, alike ones together.
+func (b *bed) told() string {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	var out []string
+	for i := 0; i < len(b.got); {
+		n := i
+		for n < len(b.got) && b.got[n] == b.got[i] {
+			n++
+		}
+		out = append(out, fmt.Sprint(b.got[i], "*", n-i))
+		i = n
+	}
+	b.got = nil
+	return strings.Join(out, " ")
+}
+
+func (b *bed) want(what, want string) {
+	b.t.Helper()
+	if got := b.told(); got != want {
+		b.t.Errorf("%s: got %q, want %q", what, got, want)
+	}
+}
+
+var queues = &flowcontrolv1.QueuingConfiguration{Queues: 64, HandSize: 6, QueueLengthLimit: 50}
+
+func TestNoFlowTakesAllSeatsOfItsLevel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := New(Limits{Running: 12, Waiting: 100, Wait: time.Hour})
-		a, b, c := Flow{Name: "a"}, Flow{Name: "b"}, Flow{Name: "c"}
-		running := map[string]int{}
-		var mu sync.Mutex
-		var wg sync.WaitGroup
-		ctx, cancel := context.WithCancel(t.Context())
-		for _, f := range []Flow{a, b, c} {
-			for range 30 {
-				wg.Go(func() {
-					if l.Acquire(ctx, f) {
-						mu.Lock()
-						running[f.Name]++
-						mu.Unlock()
-					}
-				})
-			}
-			synctest.Wait()
-		}
-		for _, want := range []string{
-			"map[a:6 b:3 c:2]", // one is free, for whoever comes
-			"map[a:5 b:3 c:2]", // each of them holds as many as are free, or more
-			"map[a:4 b:3 c:3]",
-			"map[a:3 b:3 c:3]", // all alike
-			"map[a:3 b:3 c:3]",
-		} {
-			if got := fmt.Sprint(running); got != want {
-				t.Errorf("got %s, want %s", got, want)
-			}
-			running["a"]--
-			l.Release(a)
-			synctest.Wait()
-		}
-		cancel()
-		wg.Wait()
+		b := newBed(t, 100, []*flowcontrolv1.FlowSchema{schemaOf("only", "a", "b", "c")}, levelOf("only", limit(95, 0, nil, nil)))
+		b.ask("a", 100, 1)
+		b.want("alone, it gets half", "a*48 a:concurrency-limit*52")
+		b.ask("b", 100, 1)
+		b.want("the next one finds half of the rest", "b*24 b:concurrency-limit*76")
+		b.ask("c", 1, 1)
+		b.want("and who comes later a seat", "c*1")
 	})
 }
 
-func TestWaitingEnds(t *testing.T) {
+func TestLevelsLendAndBorrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := New(Limits{Running: 1, Waiting: 5, Wait: 10 * time.Second})
-		a, b := Flow{Name: "a"}, Flow{Name: "b"}
-		l.Acquire(t.Context(), a)
-		start := time.Now()
-		if ok := l.Acquire(t.Context(), b); ok || time.Since(start) != 10*time.Second {
-			t.Errorf("got %v after %s, want a refusal after 10 s", ok, time.Since(start))
+		schemas := []*flowcontrolv1.FlowSchema{schemaOf("lends", "a"), schemaOf("borrows", "b", "c", "d", "e", "f", "g", "h"), schemaOf("little", "x", "y")}
+		b := newBed(t, 100, schemas,
+			levelOf("lends", limit(40, 50, nil, queues)), levelOf("borrows", limit(45, 0, nil, nil)), levelOf("little", limit(10, 0, new(int32(50)), nil)))
+		for _, name := range []string{"b", "c", "d", "e", "f", "g", "h"} {
+			b.ask(name, 100, 1)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if ok := l.Acquire(ctx, b); ok || time.Since(start) != 11*time.Second {
-			t.Errorf("got %v after %s, want a refusal when the context ends", ok, time.Since(start))
+		b.told()
+		used := 0
+		for _, held := range b.held {
+			used += len(held)
 		}
-		l.Release(a)
-		if !l.Acquire(t.Context(), Flow{Name: "c"}) {
-			t.Error("a free place was not given")
+		if used < 64 || used > 65 { // 45 of its own, and the 20 that are lent
+			t.Errorf("who borrows has %d seats, want 65", used)
+		}
+		b.ask("a", 15, 1)
+		b.want("what is not lent is there", "a*10") // half of 20
+		b.ask("x", 20, 1)
+		b.want("a level may borrow so much of its own", "x*5 x:concurrency-limit*15")
+		b.release("b", 10)
+		b.want("who has less than its own goes first", "a*5")
+	})
+}
+
+func TestQueuesAreServedInTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, 20, []*flowcontrolv1.FlowSchema{schemaOf("only", "greedy", "modest", "first")}, levelOf("only", limit(95, 0, nil, &flowcontrolv1.QueuingConfiguration{Queues: 64, HandSize: 1, QueueLengthLimit: 20})))
+		b.ask("first", 9, 1)
+		b.ask("greedy", 30, 1)
+		b.want("who runs and who does not", "first*9 greedy*5 greedy:queue-full*5")
+		b.ask("modest", 8, 1)
+		b.want("there are seats for others", "modest*3")
+		for range 4 {
+			time.Sleep(time.Second)
+			b.release("first", 2)
+		}
+		got := b.told()
+		if greedy, modest := sum(got, "greedy"), sum(got, "modest"); greedy < 1 || modest < 2 {
+			t.Errorf("of 8 seats that came free greedy got %d and modest %d (%s), want each to get as many as it leaves free", greedy, modest, got)
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if got := b.told(); !strings.Contains(got, "greedy:time-out*") {
+			t.Errorf("who waited too long: got %q", got)
+		}
+		b.wg.Wait()
+	})
+}
+
+// sum is how often a name is told.
+func sum(told, name string) int {
+	n := 0
+	for part := range strings.FieldsSeq(told) {
+		if of, count, ok := strings.Cut(part, "*"); ok && of == name {
+			var k int
+			_, _ = fmt.Sscan(count, &k)
+			n += k
+		}
+	}
+	return n
+}
+
+func TestWideRequestsTakeSeveralSeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, 100, []*flowcontrolv1.FlowSchema{schemaOf("only", "a", "b", "c")}, levelOf("only", limit(95, 0, nil, queues)))
+		if got := b.Classify(of("a")).MostSeats(); got != 15 {
+			t.Errorf("a request takes at most %d of 95 seats, want 15", got)
+		}
+		b.ask("a", 10, 10)
+		b.want("five lists hold 50 seats, and leave 45", "a*5")
+		b.ask("b", 30, 1)
+		b.want("others find seats", "b*23")
+		b.ask("c", 1, 100)
+		b.want("a list finds fifteen", "c*1")
+		b.release("c", 1)
+		b.release("a", 4)
+		if got := b.told(); sum(got, "b") != 7 || sum(got, "a") < 1 {
+			t.Errorf("and then those that wait: got %q, want seven of b's and a list", got)
+		}
+		if want := 10*len(b.held["a"]) + len(b.held["b"]); b.levelOf("only").used != want {
+			t.Errorf("%d seats are in use, want %d", b.levelOf("only").used, want)
+		}
+		for _, name := range []string{"a", "b", "c"} {
+			for len(b.held[name]) > 0 {
+				b.release(name, 1)
+			}
+		}
+		b.wg.Wait()
+	})
+}
+
+func TestSeatsAreGivenBackWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, 50, []*flowcontrolv1.FlowSchema{schemaOf("only", "a", "b")}, levelOf("only", limit(95, 40, nil, queues)))
+		ctx, cancel := context.WithCancel(t.Context())
+		for i := range 400 {
+			b.wg.Go(func() {
+				h, refusal := b.Acquire(ctx, b.Classify(of([]string{"a", "b"}[i%2])), 1+i%5)
+				if refusal == "" {
+					time.Sleep(time.Duration(i%7) * time.Second)
+					b.Release(&h)
+				}
+			})
+		}
+		synctest.Wait()
+		b.Configure([]*flowcontrolv1.FlowSchema{schemaOf("only", "a")}, []*flowcontrolv1.PriorityLevelConfiguration{levelOf("only", limit(95, 90, new(int32(0)), queues))})
+		time.Sleep(3 * time.Second)
+		b.Configure(nil, nil) // the level goes with its requests
+		time.Sleep(3 * time.Second)
+		cancel()
+		b.wg.Wait()
+		if b.mu.lent != 0 {
+			t.Errorf("%d seats are lent to nobody", b.mu.lent)
+		}
+		for _, l := range b.mu.levels {
+			if l.used != 0 || l.waiting != 0 || len(l.held) != 0 {
+				t.Errorf("%s: %d seats in use, %d wait, %v", l.name, l.used, l.waiting, l.held)
+			}
 		}
 	})
+}
+
+func BenchmarkFreeSeat(b *testing.B) {
+	c := New(Options{Seats: 600, Wait: time.Second})
+	r := of("jane", "team-a", "team-b")
+	b.ReportAllocs()
+	for b.Loop() {
+		f := c.Classify(r)
+		h, refusal := c.Acquire(b.Context(), f, 1)
+		if refusal != "" {
+			b.Fatal(refusal)
+		}
+		c.Release(&h)
+	}
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kemudi/kemudi/internal/api/storagemigration"
 	"github.com/kemudi/kemudi/internal/apiserver/alloc"
 	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/apiserver/read"
@@ -33,7 +34,7 @@ func (w *attempt) commit(ctx context.Context) (*cache.Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	if w.item != nil && w.unchanged(obj, value) {
+	if w.item != nil && w.c.Manager != storagemigration.Manager && w.unchanged(obj, value) {
 		return w.item, nil
 	}
 	if w.c.DryRun {

@@ -301,6 +301,10 @@ func (s *server) serve(sg *stages, st state) error {
 	s.drains = drain.NewNodes(drain.NodesOptions{
 		Group: sg.plane, Transport: s.plane.Admin(), Dial: nodes{s}.DialNode, Logger: s.o.Logger.With("part", "drain"),
 	})
+	asks := &standings{s: s}
+	if st.own != nil {
+		st.own.AskLeader(asks.ask)
+	}
 	s.believed.told = trust.NewPublisher(s.plane.Admin(), s.trust, s.o.Logger)
 	l, err := (&net.ListenConfig{}).Listen(g.Context(), "tcp", netip.AddrPortFrom(s.o.BindAddress, s.o.SecurePort).String())
 	if err != nil {
@@ -344,6 +348,7 @@ func (s *server) serve(sg *stages, st state) error {
 	g.Go("leave other servers", func(ctx context.Context) error {
 		<-ctx.Done()
 		s.plane.Leave()
+		asks.forget()
 		return nil
 	})
 	if len(s.o.VirtualIPs) > 0 {

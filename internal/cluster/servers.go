@@ -48,11 +48,15 @@ func newSeats(s *server, st state) *seats {
 
 // paths are where they are asked for.
 func (m *seats) paths() map[string]func(context.Context, apiserver.PlainRequest) (any, error) {
-	return map[string]func(context.Context, apiserver.PlainRequest) (any, error){
+	paths := map[string]func(context.Context, apiserver.PlainRequest) (any, error){
 		"POST " + join.ServersPath:               m.add,
 		"GET " + join.ServersPath:                m.list,
 		"DELETE " + join.ServersPath + "/{name}": m.remove,
 	}
+	if m.store != nil {
+		paths["GET "+standingPath] = m.standing
+	}
+	return paths
 }
 
 // take gives the turn to the caller.

@@ -134,9 +134,13 @@ func (m *member) txn(ctx context.Context, t *etcdserverpb.TxnRequest) (*etcdserv
 	}
 }
 
-// rev asks the leader how far the log is, and waits until this member has come so far.
-// Etcd asks once for all who wait.
+// rev asks the leader how far the log is, and waits until this member has come so far. It is
+// asked once for all who wait.
 func (m *member) rev(ctx context.Context) (int64, error) {
+	if index, ok := m.index(ctx); ok {
+		err := m.appliedTo(ctx, index)
+		return m.srv.KV().Rev(), err
+	}
 	if err := m.srv.LinearizableReadNotify(ctx); err != nil {
 		return 0, err
 	}

@@ -44,6 +44,8 @@ type Options struct {
 	Quota int64
 	// NoSync does not wait for the disk: a crash may lose writes. For tests only.
 	NoSync bool
+
+	questions *questions
 }
 
 // withDefaults fills in what is unset and checks the rest.

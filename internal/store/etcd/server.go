@@ -87,6 +87,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.questions = newQuestions()
 	s := &Server{o: o, lock: lock, reopens: make(chan *reopening)}
 	s.init()
 	return s, nil

@@ -155,16 +155,24 @@ func (n *node) attach(bin string, pod *nettest.Host) (ips []netip.Addr) {
 	return ips
 }
 
-// twoNodes are two nodes and a machine beyond them on one wire.
-func twoNodes(t *testing.T) (n1, n2 *node, outside *nettest.Host) {
+// wire is three machines on one wire.
+func wire(t *testing.T) (h1, h2, out *nettest.Host) {
 	t.Helper()
-	sw, h1, h2, out := nettest.New(t, "switch"), nettest.New(t, "n1"), nettest.New(t, "n2"), nettest.New(t, "out")
+	var sw *nettest.Host
+	sw, h1, h2, out = nettest.New(t, "switch"), nettest.New(t, "n1"), nettest.New(t, "n2"), nettest.New(t, "out")
 	for i, h := range []*nettest.Host{h1, h2, out} {
 		nettest.Link(sw, fmt.Sprintf("p%d", i), h, "eth0")
 		h.Addr("eth0", fmt.Sprintf("192.168.1.%d/24", i+1))
 		h.Addr("eth0", fmt.Sprintf("fd00:1::%d/64", i+1))
 	}
 	sw.Bridge("br0", "p0", "p1", "p2")
+	return h1, h2, out
+}
+
+// twoNodes are two nodes and a machine beyond them on one wire.
+func twoNodes(t *testing.T) (n1, n2 *node, outside *nettest.Host) {
+	t.Helper()
+	h1, h2, out := wire(t)
 	return newNode(t, h1, 1), newNode(t, h2, 2), out
 }
 
@@ -231,6 +239,32 @@ func TestPodsReachEachOtherAndTheWorld(t *testing.T) {
 		check(ask(a, "udp "+world, "world", n1.peer(1).Addrs[i].String()))
 	}
 	if _, err := n1.cni(bin, "DEL", a); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPodsMayHaveRoutableAddresses of others than private networks, and reach each other all the same.
+func TestPodsMayHaveRoutableAddresses(t *testing.T) {
+	t.Parallel()
+	bin := plugins(t)
+	h1, h2, _ := wire(t)
+	var nodes [2]*node
+	for i, h := range []*nettest.Host{h1, h2} {
+		nodes[i] = newNodeWith(t, h, Options{
+			PodCIDRs:     mustPrefixes(fmt.Sprintf("10.244.%d.0/24", i+1), fmt.Sprintf("2001:db8:0:%d::/64", i+1)),
+			ClusterCIDRs: mustPrefixes("10.244.0.0/16", "2001:db8::/48"),
+			ServiceCIDRs: mustPrefixes("10.96.0.0/12", "fd00:96::/112"),
+		})
+	}
+	for i, n := range nodes {
+		if err := n.net.Routes.Update(t.Context(), "other", nodes[1-i].peer(2-i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, c := nettest.New(t, "a"), nettest.New(t, "c")
+	ipA, ipC := nodes[0].attach(bin, a), nodes[1].attach(bin, c)
+	trace.Proves(t, "DUAL-020/routable", "DUALT-008/routable")
+	if err := ask(a, "tcp "+c.Serve("c", "tcp", netip.AddrPortFrom(ipC[1], 8080).String()), "c", ipA[1].String()); err != nil {
 		t.Error(err)
 	}
 }

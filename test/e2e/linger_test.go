@@ -54,6 +54,20 @@ func TestRollOutsOfAServerThatDoesNotLinger(t *testing.T) {
 	k.apply(t, lingerless)
 	k.apply(t, anIngress)
 	k.rolledOut(t, "web")
+	seen := map[string]bool{}
+	for line := range strings.Lines(k.do(t, "get", "pods", "-l", "app=web", "-o", "wide", "--no-headers")) {
+		fields := strings.Fields(line)
+		trace.Proves(t, "CONN-012/pods")
+		if len(fields) < 7 || !strings.HasPrefix(fields[5], "10.244.") {
+			t.Errorf("got %q, want a pod with an address of the pod network", line)
+			continue
+		}
+		seen[fields[6]] = true
+	}
+	trace.Proves(t, "CONN-012/pods")
+	if len(seen) != 2 {
+		t.Errorf("pods run on %v, want both nodes", seen)
+	}
 	clusterIP := "http://" + k.do(t, "get", "service", "web", "-o", "jsonpath={.spec.clusterIP}") + "/"
 	loads := map[string]*load{}
 	for name, from := range map[string]struct {
@@ -72,6 +86,8 @@ func TestRollOutsOfAServerThatDoesNotLinger(t *testing.T) {
 		wait.Until(t, func() error { return second(get(c.neighbour, url)) })
 		loads[name] = startLoadOf(t, url, httpClient(c.neighbour))
 	}
+	k.apply(t, aPrivateIngress)
+	asksForPasswords(t, c.neighbour, machineIP, agentIP)
 	trace.Proves(t, "SVC-030")
 	for _, ip := range []string{machineIP, agentIP} {
 		if _, err := get(c.neighbour, "http://"+ip+":10256/healthz"); err != nil {

@@ -9,10 +9,12 @@ import (
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kemudi/kemudi/internal/api"
+	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/custom"
 	"github.com/kemudi/kemudi/internal/extend"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -351,5 +353,37 @@ func TestReplacedDefinitionKeepsWhatIsTheSame(t *testing.T) {
 	f.Handler().ServeHTTP(table, r)
 	if !strings.Contains(table.Body.String(), `"name":"Copies"`) || !strings.Contains(table.Body.String(), `"name":"one"`) {
 		t.Errorf("got %s, want the object with the new column", table.Body)
+	}
+}
+
+// TestKindsAtRunTimeAreReachedOverHTTPS asks as other processes of a cluster do.
+func TestKindsAtRunTimeAreReachedOverHTTPS(t *testing.T) {
+	kind := custom.Define(compiled(t, widgets))
+	f := newFixture(t, serves(kind.Def))
+	api := f.remote(t, "far/1")
+	things := client.For(api, kind)
+	o := custom.New("example.com/v1", "Widget")
+	o.Namespace, o.Name = "default", "one"
+	o.SetBody(map[string]any{"spec": map[string]any{"replicas": int64(2)}})
+	if _, err := things.Create(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	got, err := things.Get(t.Context(), "default", "one")
+	if err != nil || got.Body()["spec"].(map[string]any)["color"] != "red" {
+		t.Fatalf("get: got %v, %v", got, err)
+	}
+	all, err := things.List(t.Context(), "", metav1.ListOptions{})
+	if err != nil || len(all) != 1 || all[0].Version() != "v1" {
+		t.Errorf("list: got %v, %v", all, err)
+	}
+	objects, release := api.Hold(kind.Def, "")
+	defer release()
+	select {
+	case <-objects.Synced():
+	case <-t.Context().Done():
+		t.Fatal("the cache has no state")
+	}
+	if it := objects.Get("default/one"); it == nil || it.Object.GetUID() != got.UID {
+		t.Errorf("cached: got %v", it)
 	}
 }

@@ -68,6 +68,7 @@ var onMemoryOnly = map[string]string{
 	"TestOpenAPIComesAsItIsAskedFor":                     "asks the handler for documents, which are of no store",
 	"TestWhatNeedsAnotherResourceIsDroppedWithoutIt":     "is about what comes before the store",
 	"TestManyWritersKeepFieldsOfOneObject":               "asks nothing of a store",
+	"TestKindsAtRunTimeAreReachedOverHTTPS":              "has real connections already, and asks little of a store",
 	"TestWatchTellsOfKindsAtRunTime":                     "has real connections already, and asks little of a store",
 	"TestNodesAgentAloneOpensItsTunnel":                  "has real connections already, and asks little of a store",
 }

@@ -170,6 +170,9 @@ func (d diff) apply(doc, data []byte, example any) ([]byte, error) {
 	case types.JSONPatchType:
 		return patch.JSON(doc, data)
 	case types.MergePatchType:
+		if out, ok := wire.MergeJSON(doc, data); ok {
+			return out, nil
+		}
 		return patch.Merge(doc, data)
 	case types.StrategicMergePatchType:
 		return patch.Strategic(doc, data, example)

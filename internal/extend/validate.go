@@ -29,9 +29,9 @@ func (s *schema) validate(ctx context.Context, obj, old *custom.Object, sub stri
 		errs.Internal("", r.err)
 		return
 	}
-	c := check{schema: s, rules: r, is: obj.View()}
+	c := check{schema: s, rules: r, is: obj.Bare()}
 	if old != nil {
-		c.was = old.View()
+		c.was = old.Bare()
 		if s.shape() != nil {
 			c.related = common.NewCorrelatedObject(c.is, c.was, &model.Structural{Structural: s.shape()})
 		}

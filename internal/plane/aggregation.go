@@ -39,9 +39,14 @@ func (p *Plane) local() ([]aggregate.Local, <-chan struct{}) {
 		if d.Computed || d.Group == apiregistration.APIServices.Def.Group {
 			continue
 		}
-		add(d, d.GVK().GroupVersion(), nil)
+		if d.Dynamic == nil { // else all versions are among the further ones
+			add(d, d.GVK().GroupVersion(), nil)
+		}
 		for i := range d.Versions {
 			v := &d.Versions[i]
+			if v.Live != nil && v.Live.Unserved {
+				continue
+			}
 			add(d, schema.GroupVersion{Group: v.Group, Version: v.Version}, v)
 		}
 	}

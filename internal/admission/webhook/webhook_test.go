@@ -258,3 +258,23 @@ func TestConfigurationsAreExempt(t *testing.T) {
 	w.must(201, "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", `{"spec":{"resourceAttributes":{"verb":"get","resource":"pods"}}}`)
 	w.must(200, "DELETE", validatingPath+"/v", "")
 }
+
+func TestDefinitionsOfKindsAreAskedAbout(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.on("/crd", func(r *admissionv1.AdmissionReview) any {
+		if strings.Contains(string(r.Request.Object.Raw), `"webhook-e2e-test":"webhook-disallow"`) {
+			return &admissionv1.AdmissionResponse{Result: &metav1.Status{Message: "the crd contains unwanted label"}}
+		}
+		return allow(r)
+	})
+	w.must(201, "POST", validatingPath, config("v", w.hook("/crd", `"rules":[{"operations":["CREATE"],"apiGroups":["apiextensions.k8s.io"],"apiVersions":["*"],"resources":["customresourcedefinitions"]}]`)))
+	crd := func(labels string) string {
+		return `{"metadata":{"name":"tests.example.com","labels":{` + labels + `}},"spec":{"group":"example.com","scope":"Namespaced","names":{"plural":"tests","kind":"Test"},
+			"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`
+	}
+	const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+	trace.Proves(t, "C-072")
+	w.refused(400, "denied the request: the crd contains unwanted label", "POST", path, crd(`"webhook-e2e-test":"webhook-disallow"`))
+	w.must(201, "POST", path, crd(""))
+}

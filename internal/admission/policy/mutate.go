@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -193,7 +192,7 @@ func (c *change) recall() {
 	if c.past, _ = a.Kept(pastKey{}).(*past); c.past == nil {
 		c.past = &past{ready: map[key]bool{}, due: map[key]bool{}}
 	}
-	if a.Pass > 0 && !equality.Semantic.DeepEqual(c.past.left, a.Object) {
+	if a.Pass > 0 && !same(c.past.left, a.Object) {
 		c.past.changed()
 	}
 }
@@ -247,7 +246,7 @@ func (c *change) ask(ctx context.Context, i *invocation) error {
 	if i.form, err = c.t.At(ctx, i.v); err != nil {
 		return apierrors.NewInternalError(err)
 	}
-	if !equality.Semantic.DeepEqual(before, i.form.Object) {
+	if !same(before, i.form.Object) {
 		c.past.changed()
 		a.Again()
 	}

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,6 +28,16 @@ func treeOf(obj runtime.Object) (map[string]any, error) {
 		return o.Tree(), nil
 	}
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+}
+
+// same reports that two objects of one type say the same.
+func same(a, b runtime.Object) bool {
+	x, isCustom := a.(*custom.Object)
+	y, areCustom := b.(*custom.Object)
+	if isCustom && areCustom {
+		return equality.Semantic.DeepEqual(x.View(), y.View())
+	}
+	return equality.Semantic.DeepEqual(a, b)
 }
 
 // merged is the object with a part applied.

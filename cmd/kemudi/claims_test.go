@@ -19,7 +19,9 @@ import (
 
 // otherwise holds flags and admission plugins that requirements name and kemudi does
 // not have, with what stands for each.
-var otherwise = map[string]string{}
+var otherwise = map[string]string{
+	"--cacert": "a flag of curl",
+}
 
 var (
 	someFlag = regexp.MustCompile(`(?:^|[^\w-])(--[a-z][a-z0-9-]*[a-z0-9])`)

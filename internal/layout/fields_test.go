@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/randfill"
@@ -26,6 +28,8 @@ func filler(seed int64) *randfill.Filler {
 		func(t *metav1.Time, c randfill.Continue) { *t = seconds(c) },
 		func(f *metav1.FieldsV1, _ randfill.Continue) { f.SetRawBytes([]byte("{}")) },
 		func(r *runtime.RawExtension, _ randfill.Continue) { r.Raw = []byte("{}") },
+		func(j *apiextensionsv1.JSON, _ randfill.Continue) { j.Raw = []byte("{}") },
+		func(j *apiextensionsv1beta1.JSON, _ randfill.Continue) { j.Raw = []byte("{}") },
 		func(o *runtime.Object, _ randfill.Continue) { *o = nil },
 		func(a *any, c randfill.Continue) { *a = []any{nil, "x", (*layouttest.Text)(nil)}[c.Intn(3)] },
 	)

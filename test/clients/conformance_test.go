@@ -511,7 +511,7 @@ func TestHealthNamesWhatItChecks(t *testing.T) {
 		ready = alive + "[+]etcd-readiness ok\n[+]informer-sync ok\n"
 		hooks = "[+]poststarthook/start-apiserver-admission-initializer ok\n[+]poststarthook/start-system-namespaces-controller ok\n" +
 			"[+]poststarthook/scheduling/bootstrap-system-priority-classes ok\n[+]poststarthook/rbac/bootstrap-roles ok\n" +
-			"[+]poststarthook/start-service-ip-repair-controllers ok\n"
+			"[+]poststarthook/crd-informer-synced ok\n[+]poststarthook/start-service-ip-repair-controllers ok\n"
 	)
 	for path, want := range map[string]string{
 		"/livez?verbose":               alive + hooks + "livez check passed\n",

@@ -31,7 +31,7 @@ func newIngressReport() *cobra.Command {
 		Long: `Reads the Ingresses of a cluster, whoever obeys them there, and names for each the
 annotations, backends, paths and Secrets that would not be obeyed by the Ingresses of Kemudi: before
 a cluster moves from ingress-nginx, and after. Nothing is changed. Of a file without Services or
-Secrets what Ingresses say of those is not looked at.`,
+Secrets, or by somebody who may not read Secrets, what Ingresses say of those is not looked at.`,
 		Example: `  kemudi ingress report
   kemudi ingress report --from ~/.kube/old-cluster
   kubectl get ingress,ingressclass,service -A -o yaml > all.yaml; kemudi ingress report --from all.yaml -o json`,

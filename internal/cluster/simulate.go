@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/simulate"
@@ -212,6 +213,9 @@ func list(ctx context.Context, c rest.Interface, def *resource.Def) ([]simulate.
 	data, err := c.Get().AbsPath(path).SetHeader("Accept", "application/json").DoRaw(ctx)
 	if apierrors.IsNotFound(err) {
 		return nil, nil // an older cluster, which does not know the kind
+	}
+	if def == core.Secrets.Def && apierrors.IsForbidden(err) {
+		return nil, nil // who may not read them is told of all else
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", def, err)

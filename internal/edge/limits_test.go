@@ -50,8 +50,12 @@ func TestClientsAreCountedByTheirAddress(t *testing.T) {
 		}
 	}
 	u := newUsage(route.Limits{Connections: 2})
-	if !u.enter(a, 0) || !u.enter(a, 0) || u.enter(a, 0) {
-		t.Error("two requests at the same time: got others, want the third to be refused")
+	var entered [3]bool
+	for i := range entered {
+		entered[i] = u.enter(a, 0)
+	}
+	if entered != [3]bool{true, true, false} {
+		t.Errorf("three requests at the same time: got in %v, want the third to be refused", entered)
 	}
 	if u.leave(a); !u.enter(a, 0) {
 		t.Error("after one has ended: it is refused")

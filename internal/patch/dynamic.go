@@ -135,7 +135,7 @@ func resetDynamic(d *resource.Def, sub string) map[fieldpath.APIVersion]fieldpat
 	filters := map[fieldpath.APIVersion]fieldpath.Filter{}
 	for i := range d.Versions {
 		v := &d.Versions[i]
-		drop := fieldpath.NewSet()
+		var drop *fieldpath.Set
 		switch {
 		case sub == "status":
 			drop = fieldpath.NewSet(fieldpath.MakePathOrDie("metadata"), fieldpath.MakePathOrDie("spec"))

@@ -130,10 +130,7 @@ func (c *cluster) http(method, path, body string) (code int, answer string, warn
 	r.Header.Set("Content-Type", "application/json")
 	w := httptest.NewRecorder()
 	c.p.Server().Handler().ServeHTTP(w, r)
-	for _, text := range w.Header().Values("Warning") {
-		warnings = append(warnings, text)
-	}
-	return w.Code, w.Body.String(), warnings
+	return w.Code, w.Body.String(), w.Header().Values("Warning")
 }
 
 const group = "admissionregistration.k8s.io/v1"

@@ -125,7 +125,7 @@ func TestObjectsOfKindsAtRunTimeAreCreatedReadChangedAndDeleted(t *testing.T) {
 		t.Errorf("stored: got %s, %v, want JSON that says what it is", stored.Value, err)
 	}
 	list := f.must(200, "GET", widgetsAt, "")
-	if !strings.HasPrefix(list, `{"kind":"WidgetList","apiVersion":"example.com/v1"`) || !strings.Contains(list, `"color":"red"`) {
+	if !strings.HasPrefix(list, `{"kind":"WidgetList","apiVersion":"example.com/v1"`) || !strings.Contains(list, `"items":[{"kind":"Widget","apiVersion":"example.com/v1","metadata":{`) || !strings.Contains(list, `"color":"red"`) {
 		t.Errorf("list: got %s", list)
 	}
 	updated := f.must(200, "PUT", widgetsAt+"/one", strings.Replace(created, `"replicas":2`, `"replicas":3`, 1))

@@ -46,6 +46,9 @@ func (p *Reply) listOfJSON(page *read.Page, end string) *long {
 	l.head, _ = wire.AppendJSON(l.head, &page.Meta)
 	l.head = append(l.head, `,"items":[`...)
 	bytes := p.bulk(page, l.form)
+	if p.Call.Resource.Def.Dynamic != nil {
+		bytes = p.named(bytes)
+	}
 	l.item = func(dst []byte, i int) ([]byte, error) {
 		if i > 0 {
 			dst = append(dst, ',')
@@ -53,6 +56,20 @@ func (p *Reply) listOfJSON(page *read.Page, end string) *long {
 		return bytes(dst, page.Items[i])
 	}
 	return l
+}
+
+// named says of each item what it is, as lists of kinds without a Go type do: their clients read
+// items as they read objects.
+func (p *Reply) named(bytes func(dst []byte, it *cache.Item) ([]byte, error)) func([]byte, *cache.Item) ([]byte, error) {
+	return func(dst []byte, it *cache.Item) ([]byte, error) {
+		dst = append(dst, p.Call.Resource.Head...)
+		at := len(dst)
+		dst, err := bytes(dst, it)
+		if err == nil {
+			dst[at] = ',' // in place of its brace: an object has metadata at the least
+		}
+		return dst, err
+	}
 }
 
 // items writes the items of a list, each as item appends it.

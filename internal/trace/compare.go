@@ -16,11 +16,22 @@ var reportLine = regexp.MustCompile("(?m)^- ([A-Z]+-K?[0-9]+(?:/\\S+)?): (`.*`)$
 // skippedTest matches a line of the report that names a skipped test.
 var skippedTest = regexp.MustCompile("(?m)^- `([^`]+)`$")
 
-// Compare compares the report that is kept with the records of this run. A
-// difference is one that the records do not bear out, or that the report does not
-// know. An excuse is a proof that is missing where this machine has made more tests skip than the
-// one that the report was written on: it says nothing about the report.
-func (c Coverage) Compare(report []byte) (differences, excuses []string) {
+// Difference is how the report that is kept and the records of a run go apart.
+type Difference struct {
+	// Lost is proved in the report and by nothing in the records: what was shown to
+	// hold is not shown any more.
+	Lost []string
+	// Behind is what the report does not know yet: proofs that have come, or that
+	// stand elsewhere since, a catalogue or a form that has changed.
+	Behind []string
+	// Excused is proved by nothing in the records where this machine has made more
+	// tests skip than the one that the report was written on: it says nothing about the report.
+	Excused []string
+}
+
+// Compare compares the report that is kept with the records of this run.
+func (c Coverage) Compare(report []byte) Difference {
+	var d Difference
 	kept := map[string][]string{}
 	for _, m := range reportLine.FindAllStringSubmatch(string(report), -1) {
 		kept[m[1]] = strings.Split(strings.Trim(m[2], "`"), "`, `")
@@ -36,25 +47,27 @@ func (c Coverage) Compare(report []byte) (differences, excuses []string) {
 			switch {
 			case slices.Contains(c.files[unit], file):
 			case below(skipped, path.Dir(file)):
-				excuses = append(excuses, fmt.Sprintf("%s: not shown by %s here", unit, file))
+				d.Excused = append(d.Excused, fmt.Sprintf("%s: not shown by %s here", unit, file))
+			case len(c.files[unit]) > 0:
+				d.Behind = append(d.Behind, fmt.Sprintf("%s: no longer proved by %s, but elsewhere", unit, file))
 			default:
-				differences = append(differences, fmt.Sprintf("%s: the report has it proved by %s, the records do not", unit, file))
+				d.Lost = append(d.Lost, fmt.Sprintf("%s: the report has it proved by %s, the records do not", unit, file))
 			}
 		}
 		for _, file := range c.files[unit] {
 			if !slices.Contains(kept[unit], file) {
-				differences = append(differences, fmt.Sprintf("%s: the records have it proved by %s, the report does not", unit, file))
+				d.Behind = append(d.Behind, fmt.Sprintf("%s: the records have it proved by %s, the report does not", unit, file))
 			}
 		}
 	}
-	if len(differences) == 0 && len(excuses) == 0 {
+	if len(d.Lost) == 0 && len(d.Behind) == 0 && len(d.Excused) == 0 {
 		var now bytes.Buffer
 		text, _, _ := bytes.Cut(report, []byte(skippedTitle))
 		if c.writeProofs(&now); !bytes.Equal(now.Bytes(), text) {
-			differences = append(differences, "the catalogue or the form of the report has changed")
+			d.Behind = append(d.Behind, "the catalogue or the form of the report has changed")
 		}
 	}
-	return differences, excuses
+	return d
 }
 
 // below reports whether one of the tests is of the package dir or of one above it: text

@@ -164,7 +164,7 @@ func (c Coverage) WriteMarkdown(w io.Writer) error {
 func (c Coverage) writeProofs(b *bytes.Buffer) {
 	t := c.Totals()
 	fmt.Fprintf(b, "# Coverage of the requirements\n\n")
-	fmt.Fprintf(b, "Written by `make requirements` from the records of the last `make test`, which fails if they differ; do not edit. A\nrequirement is proved when each of its clauses is cited by a test that has run and passed, and partly when some are.\n`make requirements` also prints the line of each citation.\n\n")
+	fmt.Fprintf(b, "Written by `make requirements` from the records of the last `make test`, which fails if any is lost; do not edit. A\nrequirement is proved when each of its clauses is cited by a test that has run and passed, and partly when some are.\n`make requirements` also prints the line of each citation.\n\n")
 	fmt.Fprintf(b, "**%d of %d behaviours proved, %d partly, %d open.** Besides: %d lines of background that need no test; %d of the %d lines of the\nofficial conformance list that are [listed](conformance.md) proved, %d partly.\n\n",
 		t.Proved, t.Proved+t.Partly+t.Open, t.Partly, t.Open, t.Background, len(c.Conformance.Proved), c.Conformance.Behaviours(), len(c.Conformance.Partly))
 	fmt.Fprintf(b, "| area | subject | behaviours | proved | partly | open |\n| --- | --- | ---: | ---: | ---: | ---: |\n")

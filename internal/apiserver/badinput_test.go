@@ -208,7 +208,7 @@ func TestRuntimeConfigTurnsVersionsAndResourcesOff(t *testing.T) {
 	if got := f.must(200, "GET", "/apis/extensions/v1beta1", ""); strings.Contains(got, `"deployments"`) || !strings.Contains(got, `"replicasets"`) {
 		t.Errorf("discovery of extensions/v1beta1: %s", got)
 	}
-	trace.Proves(t, "API-032", "API-036", "API-037")
+	trace.Proves(t, "API-030", "API-032", "API-036", "API-037")
 }
 
 func TestAlphaVersionsAreServedOnlyWhenAskedFor(t *testing.T) {

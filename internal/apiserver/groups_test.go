@@ -306,7 +306,13 @@ func TestDiscoveryHasAllBuiltInGroups(t *testing.T) {
 		}
 		list, err := d.ServerResourcesForGroupVersion(gv)
 		if err != nil || list.GroupVersion != gv || !slices.ContainsFunc(list.APIResources, has) {
-			t.Errorf("%s: got %v, %v", gv, list, err)
+			t.Fatalf("%s: got %v, %v", gv, list, err)
+		}
+		trace.Proves(t, "API-017")
+		for _, r := range list.APIResources { // what a scale is has a group of its own
+			if r.Version != "" && !strings.Contains(r.Name, "/") {
+				t.Errorf("%s: %s is of a version of its own, %s", gv, r.Name, r.Version)
+			}
 		}
 	}
 	for _, g := range groups.Groups {

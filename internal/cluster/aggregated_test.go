@@ -282,7 +282,7 @@ func TestServersOfAggregatedAPIsWorkAsInCertifiedClusters(t *testing.T) {
 		}
 		return nil
 	})
-	trace.Proves(t, "C-089")
+	trace.Proves(t, "API-029/aggregator", "C-089")
 }
 
 // refusesOthers shows that the server asks the API who somebody is and what they may do: whoever comes to it

@@ -161,7 +161,7 @@ func TestControllerThatIsOffStopsNoOther(t *testing.T) {
 		if n := client.Cached(p.Admin(), apps.ReplicaSets, "").Len(); n != 1 {
 			t.Errorf("there are %d sets of pods, want only the one that was made by hand", n)
 		}
-		trace.Proves(t, "COMP-012", "WHAT-017")
+		trace.Proves(t, "COMP-012", "WHAT-009", "WHAT-017")
 		if n := client.Cached(p.Admin(), core.Pods, "").Len(); n != 1 {
 			t.Errorf("there are %d pods, want the one of the set", n)
 		}

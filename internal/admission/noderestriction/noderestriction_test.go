@@ -78,6 +78,9 @@ func TestNodeAgentsWriteOnlyWhatIsAboutTheirNode(t *testing.T) {
 	} {
 		a := admissiontest.Request(t, q.now, q.old)
 		a.Sub, a.User = q.sub, agent
+		if strings.Contains(q.name, "system labels") {
+			trace.Proves(t, "LBL-013")
+		}
 		if got := admissiontest.Run(t, c, a); got != q.want {
 			t.Errorf("%s:\ngot  %s\nwant %s", q.name, got, q.want)
 		}

@@ -79,7 +79,7 @@ func TestRuntimeClassIsTakenOver(t *testing.T) {
 }
 
 func TestPluginsForPodsThatAreOffByDefault(t *testing.T) {
-	trace.Proves(t, "IMG-008")
+	trace.Proves(t, "IMG-008", "IMG-064")
 	w := admissiontest.New(t, "Namespace: {metadata: {name: team, annotations: {scheduler.alpha.kubernetes.io/node-selector: 'env=test,team=a'}}}")
 	pod := func(spec string) *admission.Attributes {
 		return admissiontest.Request(t, "Pod: {metadata: {namespace: team, name: x}, spec: "+spec+"}", "")

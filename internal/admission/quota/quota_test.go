@@ -61,6 +61,12 @@ func askTold(t *testing.T, w *admissiontest.World, a *admission.Attributes, conf
 
 const plain = "Pod: {metadata: {namespace: team, name: x}, spec: {containers: [{name: a, resources: {requests: {cpu: 100m, memory: 1Gi}, limits: {cpu: '1'}}}]}}"
 
+// limited is a pod of two containers with limits, and of an init container with that one.
+func limited(init string) string {
+	return "Pod: {metadata: {namespace: team, name: x}, spec: {initContainers: [{name: i, resources: {limits: {cpu: " + init + "}}}], " +
+		"containers: [{name: a, resources: {limits: {cpu: 200m}}}, {name: b, resources: {limits: {cpu: 300m}}}]}}"
+}
+
 func TestQuotasAreChargedOrRefuse(t *testing.T) {
 	bare := "Pod: {metadata: {namespace: team, name: x}, spec: {containers: [{name: b}, {name: a}], initContainers: [{name: i}]}}"
 	for _, q := range []struct{ name, quota, now, old, want string }{
@@ -85,6 +91,8 @@ func TestQuotasAreChargedOrRefuse(t *testing.T) {
 			`Pod: {metadata: {namespace: team, name: x}, spec: {overhead: {cpu: 10m}, containers: [{name: a, resources: {requests: {cpu: 200m}}}],
 			 initContainers: [{name: i, resources: {requests: {cpu: 1}}}, {name: s, restartPolicy: Always, resources: {requests: {cpu: 100m}}}, {name: j, resources: {requests: {cpu: 950m}}}]}}`, "",
 			"q: cpu: 1060m\n"},
+		{"limits of a large init container", withQuota("q", "limits.cpu: 10", "", "limits.cpu: 0"), limited("1"), "", "q: limits.cpu: \"1\"\n"},
+		{"limits of a small init container", withQuota("q", "limits.cpu: 10", "", "limits.cpu: 0"), limited("400m"), "", "q: limits.cpu: 500m\n"},
 		{"a pod that is resized", withQuota("q", "requests.cpu: 1, pods: 1", "", "requests.cpu: 500m, pods: 1"),
 			"Pod/resize: {metadata: {namespace: team, name: x}, spec: {containers: [{name: a, resources: {requests: {cpu: 900m}}}]}}",
 			"Pod: {metadata: {namespace: team, name: x}, spec: {containers: [{name: a, resources: {requests: {cpu: 500m}}}]}}", "q: pods: \"1\"\nrequests.cpu: 900m\n"},
@@ -146,7 +154,7 @@ func TestQuotasAreChargedOrRefuse(t *testing.T) {
 		}
 	}
 	// INIT-040: the effective requests, the init containers' among them, are what counts.
-	trace.Proves(t, "INIT-040")
+	trace.Proves(t, "INIT-037/limits", "INIT-040")
 }
 
 func TestQuotasAreOfTheirScopesAlone(t *testing.T) {

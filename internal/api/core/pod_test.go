@@ -95,7 +95,7 @@ func TestQOSClassFollowsRequestsAndLimits(t *testing.T) {
 }
 
 func TestRequestsArePeaksOfInitAndSumOfMainContainers(t *testing.T) {
-	trace.Proves(t, "INIT-036", "INIT-037/requests")
+	trace.Proves(t, "INIT-010", "INIT-036", "INIT-037/requests")
 	request := func(name, cpu string) corev1.Container {
 		return corev1.Container{Name: name, Image: "i:1", Resources: corev1.ResourceRequirements{Requests: list(cpu, "")}}
 	}

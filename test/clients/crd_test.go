@@ -229,7 +229,7 @@ func TestObjectsOfACustomKindAreWatched(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	trace.Proves(t, "C-092")
+	trace.Proves(t, "API-029/definitions", "C-092")
 	told(t, all, "ADDED a, ADDED b, MODIFIED b, DELETED a, DELETED b")
 	told(t, one, "ADDED b, MODIFIED b, DELETED b")
 }

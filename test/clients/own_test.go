@@ -135,7 +135,7 @@ func TestOwnControllerAndSchedulerWorkByThePublicAPI(t *testing.T) {
 			return nil
 		})
 	}
-	trace.Proves(t, "CTL-024", "POD-023", "WHAT-006")
+	trace.Proves(t, "API-001/everyone", "CTL-024", "POD-023", "WHAT-006")
 	running(2)
 	if _, err := maps.Patch(t.Context(), "web", "application/merge-patch+json", []byte(`{"data":{"pods":"4"}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)

@@ -51,17 +51,23 @@ var everyKind = []aKind{
 	{version: "admissionregistration.k8s.io/v1", plural: "mutatingadmissionpolicybindings", cluster: true, proves: "C-127/verbs", sample: `spec: {policyName: verbs.example.com}`},
 	{version: "admissionregistration.k8s.io/v1", plural: "validatingadmissionpolicies", cluster: true, proves: "C-152/verbs", sample: `spec: {` + matchesNothing + `, validations: [{expression: "true"}]}`},
 	{version: "admissionregistration.k8s.io/v1", plural: "validatingadmissionpolicybindings", cluster: true, sample: `spec: {policyName: verbs.example.com, validationActions: [Deny]}`},
-	{version: "apps/v1", plural: "deployments", sample: `spec: {replicas: 0, ` + selected},
-	{version: "apps/v1", plural: "replicasets", sample: `spec: {replicas: 0, ` + selected, proves: "C-044"},
+	{version: "admissionregistration.k8s.io/v1", plural: "mutatingwebhookconfigurations", cluster: true, sample: `webhooks: []`},
+	{version: "admissionregistration.k8s.io/v1", plural: "validatingwebhookconfigurations", cluster: true, sample: `webhooks: []`},
+	{version: "apps/v1", plural: "deployments", sample: `spec: {replicas: 0, ` + selected, proves: "API-035"},
+	{version: "apps/v1", plural: "replicasets", sample: `spec: {replicas: 0, ` + selected, proves: "API-035 C-044"},
 	{version: "apps/v1", plural: "statefulsets", sample: `spec: {replicas: 0, serviceName: s, ` + selected, proves: "C-057"},
-	{version: "apps/v1", plural: "daemonsets", sample: `spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {nodeSelector: {never: here}, containers: [{name: c, image: c}]}}}`, proves: "C-007"},
+	{version: "apps/v1", plural: "daemonsets", sample: `spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {nodeSelector: {never: here}, containers: [{name: c, image: c}]}}}`, proves: "API-035 C-007"},
 	{version: "apps/v1", plural: "controllerrevisions", sample: `{data: {a: b}, revision: 3}`},
-	{version: "batch/v1", plural: "jobs", sample: `spec: {suspend: true, managedBy: example.com/nobody, template: {spec: {restartPolicy: Never, containers: [{name: c, image: c}]}}}`},
+	{version: "autoscaling/v1", plural: "horizontalpodautoscalers", sample: `spec: {maxReplicas: 2, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: none}}`, proves: "API-035"},
+	{version: "autoscaling/v2", plural: "horizontalpodautoscalers", sample: `spec: {maxReplicas: 2, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: none}}`, proves: "API-035"},
+	{version: "batch/v1", plural: "jobs", sample: `spec: {suspend: true, managedBy: example.com/nobody, template: {spec: {restartPolicy: Never, containers: [{name: c, image: c}]}}}`, proves: "API-035"},
 	{version: "batch/v1", plural: "cronjobs", sample: `spec: {schedule: "0 0 1 1 *", suspend: true, jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: c}]}}}}}`, proves: "C-006/verbs"},
 	{version: "coordination.k8s.io/v1", plural: "leases", sample: `spec: {holderIdentity: me, renewTime: "2020-01-02T03:04:05.123456Z"}`},
 	{version: "discovery.k8s.io/v1", plural: "endpointslices", sample: `{addressType: IPv4, endpoints: [], ports: []}`, proves: "C-203/verbs"},
 	{version: "events.k8s.io/v1", plural: "events", sample: `{eventTime: "2020-01-02T03:04:05.123456Z", regarding: {kind: Pod, name: x, namespace: NAMESPACE}, type: Normal, reason: R, action: A, reportingController: example.com/c, reportingInstance: i}`, proves: "C-446"},
-	{version: "networking.k8s.io/v1", plural: "ingresses", sample: `spec: {defaultBackend: {service: {name: verbs, port: {number: 80}}}}`, proves: "C-209"},
+	{version: "flowcontrol.apiserver.k8s.io/v1", plural: "flowschemas", cluster: true, sample: `spec: {matchingPrecedence: 9999, priorityLevelConfiguration: {name: global-default}}`},
+	{version: "flowcontrol.apiserver.k8s.io/v1", plural: "prioritylevelconfigurations", cluster: true, sample: `spec: {type: Limited, limited: {nominalConcurrencyShares: 1, limitResponse: {type: Reject}}}`},
+	{version: "networking.k8s.io/v1", plural: "ingresses", sample: `spec: {defaultBackend: {service: {name: verbs, port: {number: 80}}}}`, proves: "API-035 C-209"},
 	{version: "networking.k8s.io/v1", plural: "ingressclasses", cluster: true, sample: `spec: {controller: example.com/verbs}`, proves: "C-210"},
 	{version: "networking.k8s.io/v1", plural: "ipaddresses", cluster: true, sample: `spec: {parentRef: {resource: endpoints, namespace: default, name: verbs}}`, proves: "C-219",
 		names: map[string]string{"one": "255.255.255.255", "two": "fe80::42:1dff:fe84:f9e2", "three": "192.0.2.3"}},
@@ -246,6 +252,7 @@ func (v *verbs) run() {
 			o = metav1.PatchOptions{FieldManager: "verbs", Force: &force}
 		}
 		got := v.good("patch " + string(patch.kind))(v.own.Patch(ctx, v.named("one"), patch.kind, []byte(patch.body), o))
+		trace.Proves(v.T, "WHAT-004")
 		if got.GetLabels()["patched"] != fmt.Sprint(i) {
 			v.Errorf("patch %s: got labels %v", patch.kind, got.GetLabels())
 		}
@@ -287,6 +294,7 @@ func (v *verbs) update(w watch.Interface) {
 		}
 		got.SetAnnotations(map[string]string{"updated": "yes"})
 		got, err = v.own.Update(ctx, got, metav1.UpdateOptions{})
+		trace.Proves(v.T, "WHAT-005")
 		if err == nil && got.GetAnnotations()["updated"] != "yes" {
 			v.Errorf("update: got annotations %v", got.GetAnnotations())
 		}
@@ -350,6 +358,8 @@ var kindOf = map[string]string{
 	"replicationcontrollers": "ReplicationController", "persistentvolumes": "PersistentVolume", "persistentvolumeclaims": "PersistentVolumeClaim",
 	"namespaces": "Namespace", "nodes": "Node", "pods": "Pod", "deployments": "Deployment", "replicasets": "ReplicaSet", "statefulsets": "StatefulSet",
 	"daemonsets": "DaemonSet", "controllerrevisions": "ControllerRevision", "jobs": "Job", "cronjobs": "CronJob", "leases": "Lease",
+	"mutatingwebhookconfigurations": "MutatingWebhookConfiguration", "validatingwebhookconfigurations": "ValidatingWebhookConfiguration",
+	"horizontalpodautoscalers": "HorizontalPodAutoscaler", "flowschemas": "FlowSchema", "prioritylevelconfigurations": "PriorityLevelConfiguration",
 	"endpointslices": "EndpointSlice", "runtimeclasses": "RuntimeClass", "poddisruptionbudgets": "PodDisruptionBudget", "roles": "Role",
 	"rolebindings": "RoleBinding", "clusterroles": "ClusterRole", "clusterrolebindings": "ClusterRoleBinding", "priorityclasses": "PriorityClass", "podpresets": "PodPreset",
 	"csidrivers": "CSIDriver", "csinodes": "CSINode", "storageclasses": "StorageClass", "volumeattachments": "VolumeAttachment",

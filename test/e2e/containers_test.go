@@ -188,7 +188,7 @@ func testSecurity(t *testing.T, c *cluster) {
 		{"read-only", "", "securityContext: {readOnlyRootFilesystem: true}", "touch /x 2>&1 | grep -o 'Read-only file system'", "Read-only file system", ""},
 		{"writable", "", "securityContext: {readOnlyRootFilesystem: false}", "touch /x && echo written", "written", "C-324"},
 		{"unprivileged", "", "securityContext: {privileged: false}", "ip link add dummy0 type dummy 2>&1 | grep -o 'Operation not permitted'", "Operation not permitted", "C-323"},
-		{"privileged", "", "securityContext: {privileged: true}", "mkdir /m && mount -t tmpfs t /m && grep CapEff /proc/self/status | tr -d '[:space:]'", "CapEff:" + machineCaps(t), ""},
+		{"privileged", "", "securityContext: {privileged: true}", "mkdir /m && mount -t tmpfs t /m && grep CapEff /proc/self/status | tr -d '[:space:]'", "CapEff:" + machineCaps(t), "POD-054"},
 		{"no-capabilities", "", "securityContext: {capabilities: {drop: [ALL]}}", "grep CapEff /proc/self/status | tr -d '[:space:]'", "CapEff:0000000000000000", ""},
 		{"one-capability", "", "securityContext: {capabilities: {drop: [ALL], add: [NET_ADMIN]}}", "grep CapEff /proc/self/status | tr -d '[:space:]'", "CapEff:0000000000001000", ""},
 		{"no-new-privileges", "", "securityContext: {allowPrivilegeEscalation: false}", "grep NoNewPrivs /proc/self/status | tr -d '[:space:]'", "NoNewPrivs:1", ""},

@@ -22,7 +22,7 @@ func testDocumentDeployment(t *testing.T, c *cluster) {
 	}
 	k.rolledOut(t, "nginx-deployment")
 	k.do(t, "expose", "deployment", "nginx-deployment", "--type=NodePort", "--name=nginx")
-	trace.Proves(t, "CON-013")
+	trace.Proves(t, "CON-013", "WHAT-010")
 	k.reaches(t, 2, "1.7.9")
 	for _, n := range []int{5, 1, 3} {
 		k.do(t, "scale", "deployment/nginx-deployment", fmt.Sprintf("--replicas=%d", n))
@@ -97,7 +97,7 @@ func (k kubectl) reaches(t *testing.T, n int, want string) {
 	if len(running) != n {
 		t.Errorf("got %d running pods, want %d", len(running), n)
 	}
-	trace.Proves(t, "CONN-003", "CONN-006")
+	trace.Proves(t, "CONN-003", "CONN-006", "POD-006", "PODO-008")
 	for _, pod := range running {
 		// Without a readiness probe a pod is ready as soon as its process exists, a moment before it listens.
 		wait.Until(t, func() error {
@@ -135,7 +135,7 @@ func (k kubectl) reaches(t *testing.T, n int, want string) {
 		}
 		return err
 	})
-	trace.Proves(t, "CONN-006")
+	trace.Proves(t, "CONN-006", "POD-017")
 	urls := []string{"http://nginx", "http://nginx." + k.namespace, "http://nginx." + k.namespace + ".svc.cluster.local", "http://" + running[0].Status.PodIP, nodePort}
 	wait.Until(t, func() error {
 		const fetch = `for url; do echo "$url $(wget -q -O - "$url" 2>&1)"; done`

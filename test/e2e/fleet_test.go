@@ -101,7 +101,7 @@ func TestFurtherNodesOnOneMachine(t *testing.T) {
 	k.do(t, "rollout", "status", "daemonset/web", patient)
 	pods := c.pods(t, "default", "app=web")
 	c.wantEachOther(t, pods, 3)
-	trace.Proves(t, "COMP-024", "COMP-028", "NODE-001") // by their agents and proxies, and by names
+	trace.Proves(t, "CNO-002", "COMP-024", "COMP-028", "NODE-001", "WHAT-022") // by their agents and proxies, and by names
 	k.do(t, "rollout", "status", "deployment/users", patient)
 	users := c.pods(t, "default", "app=users")
 	if len(users) != 4 {
@@ -119,7 +119,7 @@ func TestFurtherNodesOnOneMachine(t *testing.T) {
 			t.Errorf("exec on %s: got %q", pods[i].Spec.NodeName, got)
 		}
 		k.wants(t, []string{"Started HTTP server on port 8080"}, "logs", pods[i].Name)
-		trace.Proves(t, "NODE-002")
+		trace.Proves(t, "NODE-002", "PODO-004")
 		if got := k.do(t, "get", "node", pods[i].Spec.NodeName, "-o", "jsonpath={.status.nodeInfo.containerRuntimeVersion}"); !strings.HasPrefix(got, "containerd://") {
 			t.Errorf("container runtime of %s: got %q", pods[i].Spec.NodeName, got)
 		}

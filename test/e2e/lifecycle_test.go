@@ -63,6 +63,7 @@ func testRestarts(t *testing.T, c *cluster) {
 		t.Parallel()
 		c.create(t, ns, run("crashes", "Always", "exit 1"))
 		c.await(t, ns, "crashes", isWaiting("CrashLoopBackOff"))
+		trace.Proves(t, "PLC-082")
 		c.awaitEvent(t, ns, "crashes", "BackOff", "Back-off restarting failed container c in pod crashes")
 		pod := c.await(t, ns, "crashes", func(pod *corev1.Pod) error { return or(hasRestarted(2)(pod), isWaiting("CrashLoopBackOff")(pod)) })
 		trace.Proves(t, "PLC-033", "PLC-083")
@@ -78,6 +79,42 @@ func testRestarts(t *testing.T, c *cluster) {
 			t.Errorf("got %+v; want a last end with code 1 and a back-off of %s", s, pause)
 		}
 	})
+}
+
+// waitsForServices runs a pod whose init containers wait until two names can be looked up.
+func (c *cluster) waitsForServices(t *testing.T) {
+	t.Helper()
+	k := c.kubectl().in(c.namespace(t))
+	until := func(name string) string {
+		return fmt.Sprintf("{name: init-%s, image: kemudi.local/busybox:1, command: [sh, -c, 'until nslookup %s.%s.svc.cluster.local; do echo waiting for %s; sleep 0.2; done']}", name, name, k.namespace, name)
+	}
+	k.apply(t, "apiVersion: v1\nkind: Pod\nmetadata: {name: myapp-pod, labels: {app: myapp}}\nspec:\n  terminationGracePeriodSeconds: 0\n"+
+		"  initContainers: ["+until("myservice")+", "+until("mydb")+"]\n  containers: [{name: myapp-container, image: kemudi.local/busybox:1, command: [sh, -c, 'echo The app is running! && sleep 3600']}]\n")
+	c.await(t, k.namespace, "myapp-pod", func(pod *corev1.Pod) error {
+		if s := pod.Status.InitContainerStatuses; len(s) != 2 || s[0].State.Running == nil {
+			return fmt.Errorf("the first init container is not running")
+		}
+		return nil
+	})
+	trace.Proves(t, "INIT-023")
+	k.wants(t, []string{
+		"Status:           Pending\n", "Init Containers:\n  init-myservice:\n", "    State:          Running\n", "  init-mydb:\n", "    State:          Waiting\n      Reason:       PodInitializing\n    Ready:          False\n",
+	}, "describe", "pod", "myapp-pod")
+	services := ""
+	for _, name := range []string{"myservice", "mydb"} {
+		services += "---\napiVersion: v1\nkind: Service\nmetadata: {name: " + name + "}\nspec: {ports: [{port: 80}]}\n"
+	}
+	k.apply(t, services)
+	c.await(t, k.namespace, "myapp-pod", isReady)
+	trace.Proves(t, "INIT-021", "INIT-026")
+	k.wants(t, []string{"myapp-pod   1/1     Running   0 "}, "get", "pod", "myapp-pod")
+	for _, e := range []struct{ id, reason, message string }{
+		{"INIT-024/Pulled", "Pulled", `spec.initContainers{init-mydb}: Container image "kemudi.local/busybox:1" already present on machine`},
+		{"INIT-024/Created", "Created", "spec.initContainers{init-mydb}: Container created"},
+	} {
+		trace.Proves(t, e.id)
+		c.awaitEvent(t, k.namespace, "myapp-pod", e.reason, e.message)
+	}
 }
 
 // testInitContainers runs containers before the others, in order.
@@ -126,6 +163,10 @@ spec:
 		}
 		trace.Proves(t, "INIT-024/Started")
 		c.awaitEvent(t, ns, made.Name, "Started", "spec.initContainers{two}: Container started")
+	})
+	t.Run("waiting for services", func(t *testing.T) {
+		t.Parallel()
+		c.waitsForServices(t)
 	})
 	t.Run("failing for good", func(t *testing.T) {
 		t.Parallel()
@@ -229,7 +270,7 @@ func testDeletion(t *testing.T, c *cluster) {
 		if !strings.HasSuffix(got, "\npre\nterm\n") {
 			t.Errorf("got %q, want post, pre, term", got)
 		}
-		trace.Proves(t, "HOOK-011")
+		trace.Proves(t, "HOOK-011", "HOOK-012")
 		if hook, main := said("hooks.hook"), said("hooks.main"); hook != main || !strings.Contains(main, "mnt:[") || strings.Contains(main, must(os.Readlink("/proc/self/ns/mnt"))(t)) {
 			t.Errorf("cgroups and namespaces of the hook: got %s, want the container's, %s", hook, main)
 		}

@@ -65,7 +65,7 @@ spec: {type: ExternalName, externalName: plain.`+ns+`.svc.cluster.local}
 	if got := ask("sh", "-c", "hostname; hostname -f"); got != "host-a\nhost-a.headless."+ns+".svc.cluster.local\n" {
 		t.Errorf("host name: got %q", got)
 	}
-	trace.Proves(t, "CONN-029")
+	trace.Proves(t, "CONN-029", "ENV-011")
 	wait.Until(t, func() error {
 		if got := ask("sh", "-c", "wget -q -O - http://plain/hostname; echo; wget -q -O - http://headless:8080/hostname"); got != "host-a\nhost-a" {
 			return fmt.Errorf("by name: got %q", got)
@@ -85,10 +85,10 @@ func answers(ns, plain, headless string) []answer {
 		{"ping:kubernetes.default", "PING kubernetes.default (10.96.0.1)", "C-196 DNS-005/elsewhere SVC-081/elsewhere"},
 		{"ping:kubernetes.default.svc", "PING kubernetes.default.svc (10.96.0.1)", "C-196"},
 		{"search-a:kubernetes", "NXDOMAIN", "SVC-081/elsewhere"},
-		{"ping:kubernetes", "bad address", "SVC-081/elsewhere"},
+		{"ping:kubernetes", "bad address", "NS-020 SVC-081/elsewhere"},
 		{"a:kube-dns.kube-system.svc.cluster.local", "10.96.0.10", "DNS-001/Service DNS-003"},
-		{"a:plain." + domain, plain, "DNS-003 DNS-007 SVC-076/names"},
-		{"ping:plain", "PING plain (" + plain + ")", "DNS-005/own-namespace SVC-079 SVC-081/own-namespace"},
+		{"a:plain." + domain, plain, "DNS-003 DNS-007 NS-017 SVC-076/names"},
+		{"ping:plain", "PING plain (" + plain + ")", "DNS-005/own-namespace NS-018 SVC-079 SVC-081/own-namespace"},
 		{"ping:plain." + ns, "PING plain." + ns + " (" + plain + ")", "SVC-080"},
 		{"ping:plain." + ns + ".svc", "PING plain." + ns + ".svc (" + plain + ")", "C-197"},
 		{"search-a:plain", "Server:\t\t10.96.0.10", "CONN-031"},
@@ -102,7 +102,7 @@ func answers(ns, plain, headless string) []answer {
 	}
 	for service, ip := range map[string]string{"plain": plain, "headless": headless} {
 		for _, name := range []string{service, service + "." + ns, service + "." + ns + ".svc"} {
-			list = append(list, answer{"search-a:" + name, "Address: " + ip, "C-197"}, answer{"search-srv:_http._tcp." + name, service + "." + domain, "C-197"})
+			list = append(list, answer{"search-a:" + name, "Address: " + ip, "C-195/short-names C-197"}, answer{"search-srv:_http._tcp." + name, service + "." + domain, "C-197"})
 		}
 	}
 	return list

@@ -377,7 +377,7 @@ func TestPartsAloneMakeACluster(t *testing.T) {
 		"--bind-address=127.0.0.1", "--kubeconfig="+a.file("scheduler.conf"), "--leader-elect=true") // whose certificates are good it learns from the API server
 	// The lease is the scheduler's and the controllers' by the API, which is on no other port.
 	a.until(t, "kube-scheduler")
-	trace.Proves(t, "COMM-008")
+	trace.Proves(t, "API-005", "COMM-008")
 	a.askOnlyTheAPI(t, "kube-controller-manager", "kube-scheduler")
 	for _, port := range []string{"10257", "10259"} {
 		for _, path := range []string{"/healthz", "/livez", "/readyz"} {
@@ -421,12 +421,12 @@ func TestPartsAloneMakeACluster(t *testing.T) {
 	}
 	stopProxy := a.part(t, "kube-proxy", "--kubeconfig="+a.file("kube-proxy.conf"), "--hostname-override=node1", "--cluster-cidr=10.244.0.0/16")
 	wait.Until(t, func() error { return second(get(a.host, "http://"+svc.Spec.ClusterIP+"/")) })
-	trace.Proves(t, "CON-008", "COMP-026")
+	trace.Proves(t, "CON-008", "COMP-026", "WHAT-013")
 	a.answers(t, http.StatusOK, "http://127.0.0.1:10256/healthz", nil)
 	a.answers(t, http.StatusOK, "http://127.0.0.1:10249/metrics", nil)
 	a.answers(t, http.StatusOK, "http://127.0.0.1:10249/configz", nil)
 
-	trace.Proves(t, "COMM-002/nodes")
+	trace.Proves(t, "API-005", "COMM-002/nodes")
 	a.askOnlyTheAPI(t, "kubelet", "kube-proxy")
 	a.comeAgain(t, stopAPI, "http://"+svc.Spec.ClusterIP+"/")
 	stopProxy()

@@ -99,7 +99,7 @@ metadata: {name: ready, labels: {app: ready}}
 spec:
   terminationGracePeriodSeconds: 0
   containers:
-  - {name: c, image: kemudi.local/agnhost:1, args: [netexec], readinessProbe: {exec: {command: [cat, /tmp/ready]}, periodSeconds: 1, timeoutSeconds: 60, failureThreshold: 1}}
+  - {name: c, image: kemudi.local/agnhost:1, args: [netexec], readinessProbe: {exec: {command: [cat, /tmp/ready]}, periodSeconds: 1, timeoutSeconds: 60, failureThreshold: 1}, livenessProbe: {httpGet: {path: /healthz, port: 8080}, timeoutSeconds: 60}}
 `)
 	endpoints := func(want int) {
 		t.Helper()
@@ -133,7 +133,7 @@ spec:
 	}
 	k.do(t, "exec", "ready", "--", "touch", "/tmp/ready")
 	c.await(t, k.namespace, "ready", isReady)
-	trace.Proves(t, "CONN-018", "PLC-017", "SVC-009")
+	trace.Proves(t, "CONN-018", "PLC-017", "SVC-009", "WHAT-025")
 	endpoints(1)
 	trace.Proves(t, "PLC-035")
 	wait.Until(t, func() error { _, err := get(c.host, "http://"+ip+"/hostname"); return err })
@@ -141,6 +141,7 @@ spec:
 	c.await(t, k.namespace, "ready", isNotReady)
 	trace.Proves(t, "PLC-030", "SVC-009")
 	endpoints(0)
+	trace.Proves(t, "PLC-037") // although its liveness probe asks elsewhere, and is answered
 	if got := c.await(t, k.namespace, "ready", isNotReady).Status.ContainerStatuses[0].RestartCount; got != 0 {
 		t.Errorf("got %d restarts, want 0", got)
 	}
@@ -161,6 +162,7 @@ func testReadinessGate(t *testing.T, c *cluster) {
 		c.kubectl().in(ns).do(t, "patch", "pod", "gate", "--subresource=status", "-p", patch)
 	}
 	set("True")
+	trace.Proves(t, "PLC-051")
 	c.await(t, ns, "gate", isReady)
 	set("False")
 	c.await(t, ns, "gate", isNotReady)

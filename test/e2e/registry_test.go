@@ -203,7 +203,9 @@ func testRegistry(t *testing.T, c *cluster) {
 	if got := r.pulls.Load(); got != pulls {
 		t.Errorf("a present image was asked for: %d requests", got-pulls)
 	}
-	run("always", "Always", "")
+	run("always", "Always", ", initContainers: [{name: init, image: '"+image+"', imagePullPolicy: Always, command: ['true']}]")
+	trace.Proves(t, "INIT-024/Pulling")
+	c.awaitEvent(t, k.namespace, "always", "Pulling", `spec.initContainers{init}: Pulling image "`+image+`"`)
 	trace.Proves(t, "IMG-005")
 	if got := r.pulls.Load(); got == pulls {
 		t.Error("policy Always did not ask the registry")

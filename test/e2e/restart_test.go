@@ -99,6 +99,7 @@ func TestRestartsWithoutTouchingContainers(t *testing.T) {
 		t.Logf("ready %s after %v", c.serve(t), signal)
 		c.await(t, "default", c.pods(t, "default", "app=web")[0].Name, isReady)
 		wantSame(t, before, c.containers(t, "default", "app=web"))
+		trace.Proves(t, "OBJ-001")
 		k.wants(t, []string{"serving"}, "logs", "deployment/web")
 		k.wants(t, []string{"web-"}, "exec", "deployment/web", "--", "hostname")
 	}

@@ -32,7 +32,7 @@ func testSharing(t *testing.T, c *cluster) {
 	for _, tc := range []struct{ name, pod, script, want, proves string }{
 		{"ipc", "hostIPC: true", ipc, link("ipc"), ""},
 		{"pid", "hostPID: true", pid, link("pid"), ""},
-		{"own", "enableServiceLinks: false", fmt.Sprintf("[ $(%s) = %s ] && echo ipc; [ $(%s) = %s ] && echo net; [ $(%s) = %s ] && echo pid; echo own", ipc, link("ipc"), net, link("net"), pid, link("pid")), "own", "WHAT-018/from-the-machine"},
+		{"own", "enableServiceLinks: false", fmt.Sprintf("[ $(%s) = %s ] && echo ipc; [ $(%s) = %s ] && echo net; [ $(%s) = %s ] && echo pid; echo own", ipc, link("ipc"), net, link("net"), pid, link("pid")), "own", "POD-007 WHAT-018/from-the-machine"},
 		{"net", "hostNetwork: true", "ip -4 addr show eth0 | grep -o 'inet " + machineIP + "'; hostname", "inet " + machineIP + "\n" + must(os.Hostname())(t), ""},
 		{"unconfined", "securityContext: {seccompProfile: {type: Unconfined}}", "grep Seccomp: /proc/self/status | tr -d '[:space:]'", "Seccomp:0", ""},
 		{"localhost", "securityContext: {seccompProfile: {type: Localhost, localhostProfile: no-chmod.json}}", "touch /f && chmod 0700 /f || echo refused", "chmod: /f: Operation not permitted\nrefused", ""},
@@ -53,7 +53,7 @@ func testSharing(t *testing.T, c *cluster) {
 				return
 			}
 			if tc.proves != "" {
-				trace.Proves(t, tc.proves)
+				trace.Proves(t, strings.Fields(tc.proves)...)
 			}
 			pod, got := c.finish(t, ns, manifest)
 			if strings.TrimSpace(got) != tc.want {
@@ -120,11 +120,11 @@ spec:
 	if pod.Status.Phase != corev1.PodSucceeded {
 		t.Errorf("got %s %q", pod.Status.Phase, got)
 	}
-	trace.Proves(t, "POD-004", "PODO-010")
+	trace.Proves(t, "POD-001", "POD-004", "PODO-002", "PODO-010")
 	wantLines(t, got, pod.Status.PodIP) // asked of the other on localhost
 	trace.Proves(t, "EMPTY-004/same-path", "POD-008", "PODO-009", "PODO-012", "VOL-015/same-path")
 	wantLines(t, got, "one address") // by a file of the other
-	trace.Proves(t, "POD-004", "POD-016", "PODO-009")
+	trace.Proves(t, "POD-004", "POD-016", "PODO-009", "PODO-011")
 	wantLines(t, got, "Address already in use")
 }
 

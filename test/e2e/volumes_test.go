@@ -17,7 +17,7 @@ const volumeSources = `
 apiVersion: v1
 kind: ConfigMap
 metadata: {name: config}
-data: {data-1: value-1, data-2: value-2}
+data: {data-1: value-1, data-2: value-2, log_level: INFO}
 binaryData: {bin: 3q2+7w==}
 `
 
@@ -48,18 +48,19 @@ stringData: {data-1: secret-1}
 		{"config-0400", "configMap: {name: config, defaultMode: 0400}", "", "", "--file_content=/v/data-1,--file_mode=/v/data-1", []string{"C-362"}, []string{`mode of file "/v/data-1": -r--------`}},
 		{"config-mapped", "configMap: {name: config, items: [{key: data-2, path: a/b, mode: 0400}]}", "", "", "--file_content=/v/a/b,--file_mode=/v/a/b", []string{"C-363", "C-364"}, []string{`content of file "/v/a/b": value-2`, `mode of file "/v/a/b": -r--------`}},
 		{"config-user", "configMap: {name: config, items: [{key: data-1, path: p}]}", "", "securityContext: {runAsUser: 1000}", "--file_content=/v/p,--file_mode=/v/p", []string{"C-365"}, []string{`content of file "/v/p": value-1`, `mode of file "/v/p": -rw-r--r--`}},
-		{"secret", "secret: {secretName: secret}", "", "", "--fs_type=/v,--file_content=/v/data-1,--file_mode=/v/data-1", []string{"C-429", "VOL-008", "VOL-012"}, []string{`mount type of "/v": tmpfs`, `content of file "/v/data-1": secret-1`, `mode of file "/v/data-1": -rw-r--r--`}},
+		{"secret", "secret: {secretName: secret}", "", "", "--fs_type=/v,--file_content=/v/data-1,--file_mode=/v/data-1", []string{"C-429", "VOL-008", "VOL-009", "VOL-012"}, []string{`mount type of "/v": tmpfs`, `content of file "/v/data-1": secret-1`, `mode of file "/v/data-1": -rw-r--r--`}},
 		{"secret-group", "secret: {secretName: secret, defaultMode: 0440}", "", "securityContext: {runAsUser: 1000, fsGroup: 1001}", "--file_content=/v/data-1,--file_mode=/v/data-1,--file_owner=/v/data-1", []string{"C-430"}, []string{`content of file "/v/data-1": secret-1`, `mode of file "/v/data-1": -r--r-----`, `owner GID of "/v/data-1": 1001`}},
 		{"secret-mapped-0400", "secret: {secretName: secret, items: [{key: data-1, path: x, mode: 0400}]}", "", "", "--file_mode=/v/x", []string{"C-433"}, []string{`mode of file "/v/x": -r--------`}},
-		{"downward", "downwardAPI: {items: [{path: name, fieldRef: {fieldPath: metadata.name}}, {path: limit, resourceFieldRef: {containerName: c, resource: limits.memory}}]}", "", "", "--file_content=/v/name", []string{"C-375", "DAPI-002"}, []string{`content of file "/v/name": downward`}},
+		{"downward", "downwardAPI: {items: [{path: name, fieldRef: {fieldPath: metadata.name}}, {path: limit, resourceFieldRef: {containerName: c, resource: limits.memory}}]}", "", "", "--file_content=/v/name", []string{"C-375", "DAPI-001", "DAPI-002"}, []string{`content of file "/v/name": downward`}},
 		{"downward-labels", "downwardAPI: {defaultMode: 0400, items: [{path: labels, fieldRef: {fieldPath: metadata.labels}}]}", "", "", "--file_content=/v/labels,--file_mode=/v/labels", []string{"C-376", "DAPI-K02"}, []string{`content of file "/v/labels": color="blue"`, `mode of file "/v/labels": -r--------`}},
 		{"projected", "projected: {sources: [{configMap: {name: config, items: [{key: data-1, path: c}]}}, {secret: {name: secret, items: [{key: data-1, path: s}]}}, {downwardAPI: {items: [{path: nn, fieldRef: {fieldPath: metadata.name}}]}}]}", "", "", "--file_content=/v/s", []string{"C-399"}, []string{`content of file "/v/s": secret-1`}},
+		{"configmap-pod", "configMap: {name: config, items: [{key: log_level, path: log_level}]}", "", "", "--file_content=/v/log_level", []string{"CMV-005"}, []string{`content of file "/v/log_level": INFO`}},
 		{"empty", "emptyDir: {}", "", "", "--file_perm=/v", []string{"C-393", "EMPTY-008"}, []string{`perms of file "/v": -rwxrwxrwx`}},
 		{"empty-0644", "emptyDir: {}", "", "", "--new_file_0644=/v/f,--file_perm=/v/f", []string{"C-387"}, []string{`perms of file "/v/f": -rw-r--r--`}},
 		{"empty-user", "emptyDir: {}", "", "securityContext: {runAsUser: 1001}", "--new_file_0666=/v/f,--file_perm=/v/f", []string{"C-383"}, []string{`perms of file "/v/f": -rw-rw-rw-`}},
-		{"memory", "emptyDir: {medium: Memory}", "", "", "--fs_type=/v,--new_file_0777=/v/f,--file_perm=/v/f", []string{"C-392"}, []string{`mount type of "/v": tmpfs`, `perms of file "/v/f": -rwxrwxrwx`}},
+		{"memory", "emptyDir: {medium: Memory}", "", "", "--fs_type=/v,--new_file_0777=/v/f,--file_perm=/v/f", []string{"C-392", "VOL-009"}, []string{`mount type of "/v": tmpfs`, `perms of file "/v/f": -rwxrwxrwx`}},
 		{"memory-user", "emptyDir: {medium: Memory}", "", "securityContext: {runAsUser: 1001}", "--new_file_0666=/v/f,--file_perm=/v/f", []string{"C-384"}, []string{`perms of file "/v/f": -rw-rw-rw-`}},
-		{"host", "hostPath: {path: " + host + ", type: Directory}", "", "", "--file_content=/v/file", nil, []string{`content of file "/v/file": from the host`}},
+		{"host", "hostPath: {path: " + host + ", type: Directory}", "", "", "--file_content=/v/file", []string{"VOL-009"}, []string{`content of file "/v/file": from the host`}},
 		{"host-new", "hostPath: {path: " + host + "/new, type: DirectoryOrCreate}", "", "", "--file_mode=/v", nil, []string{`mode of file "/v": drwxr-xr-x`}},
 		{"sub-path", "configMap: {name: config}", "subPath: data-1", "", "--file_content=/v", []string{"C-437"}, []string{`content of file "/v": value-1`}},
 		{"sub-path-secret", "secret: {secretName: secret}", "subPath: data-1", "", "--file_content=/v", []string{"C-441"}, []string{`content of file "/v": secret-1`}},
@@ -107,15 +108,15 @@ spec:
     volumeMounts: [{name: v, mountPath: /a}]
   - name: b
     image: kemudi.local/busybox:1
-    command: [sh, -c, 'ls /a 2>&1; echo web > /www/file; httpd -p 8000 -h /www; echo from b > /b/new; mv /b/new /b/b; until [ -e /b/done ]; do sleep 0.1; done; cat /b/a']
-    volumeMounts: [{name: v, mountPath: /b}, {name: w, mountPath: /www}]
+    command: [sh, -c, 'ls /a 2>&1; echo web > /www/file; cat /b/n/file; httpd -p 8000 -h /www; echo from b > /b/new; mv /b/new /b/b; until [ -e /b/done ]; do sleep 0.1; done; cat /b/a']
+    volumeMounts: [{name: w, mountPath: /b/n}, {name: v, mountPath: /b}, {name: w, mountPath: /www}]
   volumes: [{name: v, emptyDir: {}}, {name: w, emptyDir: {}}]
 `)
 	trace.Proves(t, "VOL-001", "VOL-002")
 	if strings.Contains(got, "kept of its own") {
 		t.Errorf("second life of the first container: got %q, want no file of the first life", got)
 	}
-	trace.Proves(t, "EMPTY-006", "PODO-013", "VOL-005")
+	trace.Proves(t, "EMPTY-006", "ENV-001", "POD-019", "PODO-013", "VOL-005")
 	wantLines(t, got, "kept in the volume")
 	trace.Proves(t, "EMPTY-004/different-paths", "VOL-003", "VOL-015/different-paths")
 	wantLines(t, got, "from b")
@@ -123,6 +124,8 @@ spec:
 	wantLines(t, got, "web")
 	trace.Proves(t, "EMPTY-003")
 	wantLines(t, c.logs(t, ns, "shared", corev1.PodLogOptions{Container: "b"}), "from a")
+	trace.Proves(t, "VOL-K05")
+	wantLines(t, c.logs(t, ns, "shared", corev1.PodLogOptions{Container: "b"}), "web")
 	trace.Proves(t, "VOL-014")
 	if got := c.logs(t, ns, "shared", corev1.PodLogOptions{Container: "b"}); !strings.Contains(got, "No such file") {
 		t.Errorf("the other container sees a volume that it does not mount: %q", got)

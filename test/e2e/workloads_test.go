@@ -47,7 +47,7 @@ func TestStatefulSetSurvivesKills(t *testing.T) {
 		in.apply(t, aSet)
 		in.setRolledOut(t)
 	}
-	trace.Proves(t, "STS-008", "STS-011", "STS-019")
+	trace.Proves(t, "STS-008", "STS-011", "STS-019", "WHAT-010")
 	for i := range 3 {
 		pod := fmt.Sprintf("web-%d", i)
 		if got, want := k.do(t, "exec", pod, "--", "sh", "-c", "hostname; hostname -f"), fmt.Sprintf("%s\n%s.nginx.default.svc.cluster.local\n", pod, pod); got != want {
@@ -239,7 +239,7 @@ func testJobs(t *testing.T, c *cluster) {
 	}
 	k.wants(t, []string{"Completed"}, "get", "pods", "-l", "job-name=indexed")
 	k.do(t, "wait", "--for=condition=complete", "job/pi", patient)
-	trace.Proves(t, "JOB-006")
+	trace.Proves(t, "JOB-006", "WHAT-010")
 	if got := strings.TrimSpace(k.do(t, "logs", "job/pi")); !strings.HasPrefix(got, "3.14159265358979323846264338327950288419716939937510") || len(got) != len("3.")+2000 {
 		t.Errorf("pi: got %d characters, %.60q...; want 2000 digits of it", len(got), got)
 	}

@@ -382,7 +382,7 @@ func e2eVolumes(t *testing.T, m *machine) {
 			t.Errorf("volumes: got %q", got)
 		}
 	}
-	trace.Proves(t, "C-333")
+	trace.Proves(t, "C-333", "EMPTY-001")
 	if _, err := os.Stat(m.dir + "/kubelet/pods/" + string(p.UID) + "/volumes/kubernetes.io~empty-dir/e/x/y/f"); err != nil {
 		t.Errorf("what was written below the variable's directory: %v", err)
 	}
@@ -423,7 +423,7 @@ func e2eLimits(t *testing.T, m *machine) {
 		t.Helper()
 		checkCgroup(t, fmt.Sprintf(path, group), want)
 	}
-	trace.Proves(t, "WHAT-021")
+	trace.Proves(t, "WHAT-021", "WHAT-027")
 	for _, group := range []string{pod, container} {
 		check(memory, group, "67108864")
 		check(quota, group, "50000")
@@ -570,18 +570,19 @@ func e2eFailures(t *testing.T, m *machine) {
 }
 
 func e2eProbes(t *testing.T, m *machine) {
-	apitest.CreatePod(t, m.api, "probed", `{terminationGracePeriodSeconds: 1, containers: [{name: c, image: `+busybox+`, command: [sh, -c, "touch /ok; httpd -p 81; sleep 1000"],
+	apitest.CreatePod(t, m.api, "probed", `{terminationGracePeriodSeconds: 1, containers: [{name: c, image: `+busybox+`, command: [sh, -c, "touch /ok; until [ -e /hooked ]; do sleep 0.1; done; httpd -p 81; sleep 1000"],
 		startupProbe: {tcpSocket: {port: 81}, periodSeconds: 1},
 		livenessProbe: {exec: {command: [cat, /ok]}, periodSeconds: 1, failureThreshold: 1},
-		lifecycle: {postStart: {exec: {command: [sh, -c, "echo hook >/hooked"]}}, preStop: {exec: {command: [sh, -c, "echo stopping >/proc/1/fd/1"]}}}}]}`)
+		lifecycle: {postStart: {exec: {command: [sh, -c, "until [ -e /ok ]; do sleep 0.1; done; echo hook >/hooked"]}}, preStop: {exec: {command: [sh, -c, "echo stopping >/proc/1/fd/1"]}}}}]}`)
 	m.ready("probed")
-	trace.Proves(t, "HOOK-003", "PLC-046")
+	trace.Proves(t, "HOOK-003", "HOOK-015", "PLC-046") // each has waited for the other
 	if got := m.exec("probed", "cat", "/hooked"); got != "hook\n" {
 		t.Errorf("postStart: got %q", got)
 	}
 	m.exec("probed", "rm", "/ok")
 	trace.Proves(t, "PLC-022", "PLC-028", "C-308")
 	m.wait("probed", "restarted", func(p *v1.Pod) bool { return p.Status.ContainerStatuses[0].RestartCount == 1 && core.PodReady(p) })
+	trace.Proves(t, "HOOK-006/liveness")
 	if code, got := m.get("/containerLogs/default/probed/c?previous=1"); code != 200 || got != "stopping\n" {
 		t.Errorf("log of the killed container: got %d %q, want what its preStop hook wrote", code, got)
 	}
@@ -670,6 +671,7 @@ func e2eGrowing(t *testing.T, m *machine) {
 		t.Errorf("followed log: got %d with %d lines of files %v, want 5000 lines and two or three files", code, len(lines), logs)
 	}
 	p := m.wait("full", "evicted", func(p *v1.Pod) bool { return p.Status.Phase == v1.PodFailed })
+	trace.Proves(t, "EMPTY-K03")
 	if p.Status.Reason != "Evicted" || p.Status.Message != `Usage of EmptyDir volume "e" exceeds the limit "1Mi". ` {
 		t.Errorf("pod with a full volume: got %s %q", p.Status.Reason, p.Status.Message)
 	}
@@ -761,7 +763,7 @@ func e2eAnew(t *testing.T, m *machine) {
 	apitest.DeletePod(t, m.api, "again", 30)
 	trace.Proves(t, "POD-030")
 	m.wait("again", "gone", func(p *v1.Pod) bool { return p == nil })
-	trace.Proves(t, "POD-028")
+	trace.Proves(t, "POD-028", "POD-035", "POD-037")
 	for _, name := range []string{"a", "b"} {
 		if got := readFile(told + "/" + name); got != "TERM" {
 			t.Errorf("%s: got %q, want it to have had the signal TERM", name, got)
@@ -795,7 +797,7 @@ func e2eGone(t *testing.T, m *machine) {
 		list, err := m.cri.Runtime.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{})
 		return err == nil && len(list.Items) == 0
 	})
-	trace.Proves(t, "VOL-004", "VOL-006")
+	trace.Proves(t, "EMPTY-001", "VOL-004", "VOL-006")
 	// The objects of pods that earlier tests deleted without a grace period went before what they held.
 	for _, dir := range []string{"/kubelet/pods", "/logs"} {
 		m.eventually(dir+" to be empty", func() bool {

@@ -10,6 +10,7 @@ import (
 func newCloudManager() *cobra.Command {
 	o := cloudmanager.Defaults()
 	var logs obs.LogOptions
+	var asked versionFlag
 	c := &cobra.Command{
 		Use:   cloudmanager.Name,
 		Short: "Run the loops of a cloud beside a cluster, in the foreground",
@@ -20,6 +21,9 @@ A server that names a built-in cloud runs the same loops itself.`,
   ln -s $(command -v kemudi) /usr/local/bin/cloud-controller-manager`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
+			if asked.print() {
+				return nil
+			}
 			if o.Logger, _, err = foreground(logs); err != nil {
 				return err
 			}
@@ -27,6 +31,7 @@ A server that names a built-in cloud runs the same loops itself.`,
 		},
 	}
 	logs.AddFlags(c.Flags())
+	asked.add(c.Flags())
 	o.AddFlags(c.Flags())
 	return c
 }

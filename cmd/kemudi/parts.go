@@ -53,10 +53,14 @@ const verbosityOfDebug = 4
 func (p part) command() *cobra.Command {
 	var logs obs.LogOptions
 	var verbosity int
+	var asked versionFlag
 	c := &cobra.Command{
 		Use: p.name, Short: p.short, Long: p.long, Example: p.example, Args: noArgs,
 		PersistentPreRunE: func(*cobra.Command, []string) error { return nil }, // settings are of servers and agents
 		RunE: func(c *cobra.Command, _ []string) error {
+			if asked.print() {
+				return nil
+			}
 			if verbosity >= verbosityOfDebug && !c.Flags().Changed("log-level") {
 				logs.Level = "debug"
 			}
@@ -72,6 +76,7 @@ func (p part) command() *cobra.Command {
 	}
 	f := c.Flags()
 	logs.AddFlags(f)
+	asked.add(f)
 	f.IntVarP(&verbosity, "v", "v", 0, "how much is logged, as upstream counts: from 4 on, everything")
 	if p.config != nil {
 		f.String(configFlag, "", "file of a "+p.config.kind+"; flags go before it")

@@ -8,6 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/internal/version"
 )
 
 // partFlags are the flags of a part after its command line.
@@ -142,6 +145,26 @@ func TestProgramIsThePartThatItIsCalled(t *testing.T) {
 				t.Errorf("%s %v: got %+v", c.name, args, r)
 			}
 		}
+	}
+}
+
+func TestPartsPrintTheirVersion(t *testing.T) {
+	t.Parallel()
+	want := "Kubernetes " + version.Git() + "\n"
+	for _, name := range partNames() {
+		if r := (call{name: "/usr/bin/" + name}).run(t, "--version"); r.code != 0 || r.stdout != want || r.stderr != "" {
+			t.Errorf("%s --version: got %+v, want %q", name, r, want)
+		}
+	}
+	trace.Proves(t, "IMG-029")
+	if r := (call{name: kubeletName}).run(t, "--version=true"); r.code != 0 || r.stdout != want || r.stderr != "" {
+		t.Errorf("kubelet --version=true: got %+v, want %q", r, want)
+	}
+	if r := (call{}).run(t, kubeletName, "--version=raw"); r.code != 0 || !strings.Contains(r.stdout, `GitVersion:"`+version.Git()+`"`) {
+		t.Errorf("kubelet --version=raw: got %+v", r)
+	}
+	if r := (call{}).run(t, kubeletName, "--version=v1.2.3"); r.code != exitUsage || !strings.Contains(r.stderr, "want true, false or raw") {
+		t.Errorf("kubelet --version=v1.2.3: got %+v", r)
 	}
 }
 

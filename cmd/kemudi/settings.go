@@ -61,12 +61,15 @@ func hasFlags(c *cobra.Command) (has bool) {
 	return has
 }
 
+// asksOnly says that a flag is a question, and no setting.
+func asksOnly(f *pflag.Flag) bool { return f.Name == "help" || f.Name == versionName }
+
 // fromEnvironment sets the flags that were not given from KEMUDI_* variables.
 func fromEnvironment(f *pflag.FlagSet) error {
 	var errs []error
 	f.VisitAll(func(flag *pflag.Flag) {
 		name := environmentName(flag.Name)
-		if v, ok := os.LookupEnv(name); ok && !flag.Changed && flag.Name != "help" {
+		if v, ok := os.LookupEnv(name); ok && !flag.Changed && !asksOnly(flag) {
 			if err := f.Set(flag.Name, v); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", name, err))
 			}
@@ -110,7 +113,7 @@ func fromFile(c *cobra.Command, data []byte) error {
 // collectFlags notes the flags of a command and of those below it.
 func collectFlags(c *cobra.Command, known map[string]bool) {
 	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		known[f.Name] = f.Name != "help" && f.Name != configFlag
+		known[f.Name] = !asksOnly(f) && f.Name != configFlag
 	})
 	for _, sub := range c.Commands() {
 		if sub.PersistentPreRunE == nil { // else it reads no settings

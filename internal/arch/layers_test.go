@@ -16,7 +16,7 @@ import (
 const layers = `
 version
 trace texttest
-corefile task obs layout
+corefile inotify task obs layout
 ociimage edge/passwd edge/route
 announce store cloud container dialback edge podnet
 cel hook resource wire reach
@@ -28,7 +28,7 @@ client
 drain backend
 audit/audittest auth metricsserver watchcache extend
 join secureport servers
-kubelet/backoff kubelet/contain kubelet/inotify kubelet/machine kubelet/manifest kubelet/users
+kubelet/backoff kubelet/contain kubelet/machine kubelet/manifest kubelet/users
 kubelet/evict
 kubelet/podstep
 kubelet/cri apiserver/request

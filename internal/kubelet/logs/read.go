@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/kemudi/kemudi/internal/kubelet/inotify"
+	"github.com/kemudi/kemudi/internal/inotify"
 )
 
 // Options say which part of a log is read and how.

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/inotify"
 	"github.com/kemudi/kemudi/internal/kubelet/contain"
-	"github.com/kemudi/kemudi/internal/kubelet/inotify"
 	"github.com/kemudi/kemudi/internal/kubelet/manifest"
 	"github.com/kemudi/kemudi/internal/kubelet/pod"
 	"github.com/kemudi/kemudi/internal/kubelet/runtime"

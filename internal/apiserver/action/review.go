@@ -2,12 +2,14 @@ package action
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -40,6 +42,8 @@ func question[T resource.Object](q *Request) (T, error) {
 	return obj.(T), nil
 }
 
+var errToken = errors.New("invalid bearer token")
+
 // tokenReview says whose token it is (tokenreviews).
 func (a *Actions) tokenReview(ctx context.Context, q *Request) (runtime.Object, error) {
 	v, err := question[*authenticationv1.TokenReview](q)
@@ -60,10 +64,10 @@ func (a *Actions) tokenReview(ctx context.Context, q *Request) (runtime.Object, 
 	answer, ok, err := tokens.AuthenticateToken(ctx, v.Spec.Token)
 	switch {
 	case err != nil:
-		v.Status.Error = fmt.Sprintf("[invalid bearer token, %v]", err)
+		v.Status.Error = utilerrors.NewAggregate([]error{errToken, err}).Error()
 		return v, nil
 	case !ok:
-		v.Status.Error = "invalid bearer token"
+		v.Status.Error = errToken.Error()
 		return v, nil
 	}
 	v.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: userInfo(answer.User), Audiences: answer.Audiences}

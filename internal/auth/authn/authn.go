@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 )
@@ -27,6 +28,11 @@ type Options struct {
 	FrontProxy *FrontProxy
 	// NoAnonymous refuses requests that show nothing.
 	NoAnonymous bool
+	// Anonymous says which paths may be asked for by who shows nothing. Nil: all.
+	Anonymous func(path string) bool
+	// Audiences are those of the API server: a bearer token is for one of them, unless a context names
+	// others. Nil: those who are asked about tokens know it themselves.
+	Audiences []string
 }
 
 // Authenticator is the chain. It may be used concurrently.
@@ -70,7 +76,7 @@ func (a *Authenticator) AuthenticateRequest(r *http.Request) (*authenticator.Res
 	if len(errs) > 0 {
 		return nil, false, errors.Join(errs...)
 	}
-	if a.o.NoAnonymous {
+	if a.o.NoAnonymous || a.o.Anonymous != nil && !a.o.Anonymous(r.URL.Path) {
 		return nil, false, nil
 	}
 	auds, _ := authenticator.AudiencesFrom(r.Context())
@@ -111,6 +117,9 @@ func (a *Authenticator) fromToken(r *http.Request) (*authenticator.Response, boo
 
 // AuthenticateToken says whose bearer token it is.
 func (a *Authenticator) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+	if _, asked := authenticator.AudiencesFrom(ctx); !asked && len(a.o.Audiences) > 0 {
+		ctx = authenticator.WithAudiences(ctx, a.o.Audiences)
+	}
 	var errs []error
 	for _, t := range a.o.Tokens {
 		res, ok, err := t.AuthenticateToken(ctx, token)
@@ -121,7 +130,7 @@ func (a *Authenticator) AuthenticateToken(ctx context.Context, token string) (*a
 			errs = append(errs, err)
 		}
 	}
-	return nil, false, errors.Join(errs...)
+	return nil, false, utilerrors.NewAggregate(errs)
 }
 
 // authenticated adds the group of all who have shown who they are.

@@ -11,6 +11,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -29,8 +31,15 @@ import (
 // concurrently.
 type Issuer struct {
 	o      IssuerOptions
+	keys   atomic.Pointer[ring]
+	began  time.Time
+	looked atomic.Int64 // when it was last asked for newer keys, in nanoseconds since began
+}
+
+// ring is the keys of an issuer at one time.
+type ring struct {
 	signer jose.Signer
-	keys   jose.JSONWebKeySet // public keys, the signing one first
+	public jose.JSONWebKeySet // the signing one first
 }
 
 // IssuerOptions say who issues.
@@ -39,10 +48,17 @@ type IssuerOptions struct {
 	Key crypto.Signer
 	// OldKeys have signed tokens that are still good.
 	OldKeys []crypto.PublicKey
+	// Newer says which keys there are now, and nothing if they are as they were when it was last
+	// asked: at most once a second, while tokens are made or shown. Nil: they stay as they are.
+	Newer func() (Keys, bool)
 	// URL is the name of the issuer, at which the documents about it can be
 	// found. Default https://kubernetes.default.svc.cluster.local.
 	URL string
-	// Audiences are those of the API server. Default: URL alone.
+	// Others are names that it had before: tokens that bear them are good still.
+	Others []string
+	// KeySetURL is where the public keys can be had, as the documents say. Default: below URL.
+	KeySetURL string
+	// Audiences are those of the API server. Default: URL and Others.
 	Audiences []string
 	// MaxLife bounds the life of tokens. Default: no bound.
 	MaxLife time.Duration
@@ -50,6 +66,12 @@ type IssuerOptions struct {
 	// tokens of a year for old clients that never read their token again; those
 	// are warned of in the audit log after the time asked for.
 	NoExtension bool
+}
+
+// Keys are those of an issuer.
+type Keys struct {
+	Key     crypto.Signer      // signs
+	OldKeys []crypto.PublicKey // have signed tokens that are still good
 }
 
 func (o IssuerOptions) withDefaults() (IssuerOptions, error) {
@@ -60,7 +82,10 @@ func (o IssuerOptions) withDefaults() (IssuerOptions, error) {
 		o.URL = "https://kubernetes.default.svc.cluster.local"
 	}
 	if len(o.Audiences) == 0 {
-		o.Audiences = []string{o.URL}
+		o.Audiences = append([]string{o.URL}, o.Others...)
+	}
+	if o.KeySetURL == "" {
+		o.KeySetURL = o.URL + "/openid/v1/jwks"
 	}
 	return o, nil
 }
@@ -71,23 +96,66 @@ func NewIssuer(o IssuerOptions) (*Issuer, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := &Issuer{o: o}
-	for _, key := range append([]crypto.PublicKey{o.Key.Public()}, o.OldKeys...) {
+	i := &Issuer{o: o, began: time.Now()}
+	keys, err := newRing(Keys{o.Key, o.OldKeys})
+	if err != nil {
+		return nil, err
+	}
+	i.keys.Store(keys)
+	return i, nil
+}
+
+func newRing(k Keys) (*ring, error) {
+	r := &ring{}
+	known := map[string]bool{}
+	for _, key := range append([]crypto.PublicKey{k.Key.Public()}, k.OldKeys...) {
 		web, err := webKey(key)
 		if err != nil {
 			return nil, err
 		}
-		i.keys.Keys = append(i.keys.Keys, web)
+		if !known[web.KeyID] {
+			known[web.KeyID] = true
+			r.public.Keys = append(r.public.Keys, web)
+		}
 	}
-	first := i.keys.Keys[0]
-	i.signer, err = jose.NewSigner(jose.SigningKey{
+	first := r.public.Keys[0]
+	var err error
+	r.signer, err = jose.NewSigner(jose.SigningKey{
 		Algorithm: jose.SignatureAlgorithm(first.Algorithm),
-		Key:       jose.JSONWebKey{Key: o.Key, KeyID: first.KeyID, Algorithm: first.Algorithm},
+		Key:       jose.JSONWebKey{Key: k.Key, KeyID: first.KeyID, Algorithm: first.Algorithm},
 	}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("prepare to sign tokens: %w", err)
 	}
-	return i, nil
+	return r, nil
+}
+
+// ring is the keys that there are now.
+func (i *Issuer) ring() *ring {
+	if i.o.Newer == nil {
+		return i.keys.Load()
+	}
+	last, now := i.looked.Load(), int64(time.Since(i.began))
+	if now-last < int64(lookEvery) || !i.looked.CompareAndSwap(last, now) {
+		return i.keys.Load()
+	}
+	if k, changed := i.o.Newer(); changed {
+		if r, err := newRing(k); err == nil { // [CheckKeys] has said so before
+			i.keys.Store(r)
+		}
+	}
+	return i.keys.Load()
+}
+
+// CheckKeys says what is wrong with keys that tokens are to be signed and checked by.
+func CheckKeys(k Keys) error {
+	_, err := newRing(k)
+	return err
+}
+
+// knows reports whether tokens that bear the name of that issuer may be its own.
+func (i *Issuer) knows(name string) bool {
+	return name == i.o.URL || name == legacyIssuer || slices.Contains(i.o.Others, name)
 }
 
 // webKey describes a public key. Its ID is upstream's: a digest of the key.
@@ -229,14 +297,14 @@ func (i *Issuer) sign(b Bound, standard *jwt.Claims, warn time.Time) (string, er
 	standard.Subject = serviceaccount.MakeUsername(sa.Namespace, sa.Name)
 	// A list also if there is one audience: readers of upstream's tokens expect it.
 	list := map[string]any{"aud": []string(standard.Audience)}
-	return jwt.Signed(i.signer).Claims(standard).Claims(list).Claims(claims{Kubernetes: k}).Serialize()
+	return jwt.Signed(i.ring().signer).Claims(standard).Claims(list).Claims(claims{Kubernetes: k}).Serialize()
 }
 
 // IssueLegacy makes a token that does not end, to be kept in a secret.
 func (i *Issuer) IssueLegacy(sa *corev1.ServiceAccount, secret *corev1.Secret) (string, error) {
 	standard := jwt.Claims{Issuer: legacyIssuer, Subject: serviceaccount.MakeUsername(sa.Namespace, sa.Name)}
 	own := claims{legacyClaims: legacyClaims{Namespace: sa.Namespace, Secret: secret.Name, Name: sa.Name, UID: string(sa.UID)}}
-	return jwt.Signed(i.signer).Claims(standard).Claims(own).Serialize()
+	return jwt.Signed(i.ring().signer).Claims(standard).Claims(own).Serialize()
 }
 
 func refTo(obj resource.Object) *ref { return &ref{obj.GetName(), string(obj.GetUID())} }
@@ -245,12 +313,12 @@ func refTo(obj resource.Object) *ref { return &ref{obj.GetName(), string(obj.Get
 // type is application/json.
 func (i *Issuer) Discovery() ([]byte, error) {
 	var algorithms []string
-	for _, k := range i.keys.Keys {
+	for _, k := range i.ring().public.Keys {
 		algorithms = append(algorithms, k.Algorithm)
 	}
 	return json.Marshal(map[string]any{
 		"issuer":                                i.o.URL,
-		"jwks_uri":                              i.o.URL + "/openid/v1/jwks",
+		"jwks_uri":                              i.o.KeySetURL,
 		"response_types_supported":              []string{"id_token"},
 		"subject_types_supported":               []string{"public"},
 		"id_token_signing_alg_values_supported": unique(algorithms),
@@ -258,4 +326,4 @@ func (i *Issuer) Discovery() ([]byte, error) {
 }
 
 // KeySet is the document at /openid/v1/jwks; its media type is application/jwk-set+json.
-func (i *Issuer) KeySet() ([]byte, error) { return json.Marshal(i.keys) }
+func (i *Issuer) KeySet() ([]byte, error) { return json.Marshal(i.ring().public) }

@@ -69,3 +69,53 @@ func (m *tokenMetrics) count(c *checked, err error) {
 		m.marked.Inc()
 	}
 }
+
+// CacheMetrics count how often it is remembered whose tokens are. All caches of a server have the same.
+type CacheMetrics struct {
+	requests, fetches *prometheus.CounterVec
+	active            *prometheus.GaugeVec
+	latency           *prometheus.HistogramVec
+}
+
+// NewCacheMetrics counts in reg, if there is one.
+func NewCacheMetrics(reg *prometheus.Registry) *CacheMetrics {
+	m := &CacheMetrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "authentication_token_cache_request_total",
+			Help: "Tokens that were shown, by whether it was remembered whose they are.",
+		}, []string{"status"}),
+		fetches: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "authentication_token_cache_fetch_total",
+			Help: "Tokens whose user was found out anew, by whether anybody could say.",
+		}, []string{"status"}),
+		active: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "authentication_token_cache_active_fetch_count",
+			Help: "Requests that wait for whose their token is: those that ask, and those that wait for the answer to another.",
+		}, []string{"status"}),
+		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "authentication_token_cache_request_duration_seconds",
+			Help:    "Time to say whose a token is.",
+			Buckets: prometheus.DefBuckets,
+		}, []string{"status"}),
+	}
+	if reg != nil {
+		reg.MustRegister(m.requests, m.fetches, m.active, m.latency)
+	}
+	return m
+}
+
+// asked counts a token; status is hit or miss.
+func (m *CacheMetrics) asked(status string, began time.Time) {
+	m.requests.WithLabelValues(status).Inc()
+	m.latency.WithLabelValues(status).Observe(time.Since(began).Seconds())
+}
+
+// fetched counts an answer; status is ok or error.
+func (m *CacheMetrics) fetched(status string) { m.fetches.WithLabelValues(status).Inc() }
+
+// waits counts somebody who waits until the result is called; status is in_flight or blocked.
+func (m *CacheMetrics) waits(status string) (done func()) {
+	g := m.active.WithLabelValues(status)
+	g.Inc()
+	return g.Dec
+}

@@ -66,6 +66,7 @@ type checked struct {
 	standard jwt.Claims
 	own      claims
 	user     user.Info // whose it is, if it is good
+	keys     *ring     // that its signature was checked by
 }
 
 // deletedFor is how long an object may have been going before tokens bound to
@@ -136,7 +137,8 @@ func (s *ServiceAccountTokens) check(token string) (*checked, error) {
 	s.mu.RLock()
 	c := s.mu.known[digest]
 	s.mu.RUnlock()
-	if c != nil {
+	keys := s.issuer.ring()
+	if c != nil && c.keys == keys {
 		return c, nil
 	}
 	if strings.Count(token, ".") != 2 {
@@ -146,14 +148,14 @@ func (s *ServiceAccountTokens) check(token string) (*checked, error) {
 	if err != nil {
 		return nil, nil
 	}
-	c = &checked{}
+	c = &checked{keys: keys}
 	if err := parsed.UnsafeClaimsWithoutVerification(&c.standard); err != nil {
 		return nil, nil
 	}
-	if c.standard.Issuer != s.issuer.o.URL && c.standard.Issuer != legacyIssuer {
+	if !s.issuer.knows(c.standard.Issuer) {
 		return nil, nil
 	}
-	if !s.signed(parsed, c) {
+	if !c.signed(parsed) {
 		return nil, errors.New("the token's signature is not this cluster's")
 	}
 	c.user = c.own.user(c.standard.ID)
@@ -167,9 +169,9 @@ func (s *ServiceAccountTokens) check(token string) (*checked, error) {
 }
 
 // signed reads the claims if one of the keys has signed them.
-func (s *ServiceAccountTokens) signed(parsed *jwt.JSONWebToken, c *checked) bool {
+func (c *checked) signed(parsed *jwt.JSONWebToken) bool {
 	id := parsed.Headers[0].KeyID
-	for _, key := range s.issuer.keys.Keys {
+	for _, key := range c.keys.public.Keys {
 		if id != "" && id != key.KeyID {
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 )
@@ -77,7 +78,10 @@ var sharedFiles = []string{
 // Shared are the keys and authorities that another server of the cluster needs, by the names of
 // their files. Who has them is the cluster.
 func (p *PKI) Shared() (map[string][]byte, error) {
-	files := map[string][]byte{}
+	files, err := p.oldAccountKeys()
+	if err != nil {
+		return nil, err
+	}
 	for _, name := range sharedFiles {
 		data, err := os.ReadFile(p.files().path(name))
 		if errors.Is(err, fs.ErrNotExist) && p.peers.Load() == nil {
@@ -95,11 +99,12 @@ func (p *PKI) Shared() (map[string][]byte, error) {
 func WriteShared(dir string, files map[string][]byte) error {
 	f := (&PKI{o: Options{Dir: dir}}).files()
 	for name := range files {
-		if !slices.Contains(sharedFiles, name) {
+		if !slices.Contains(sharedFiles, name) && !isOldAccountKey(name) {
 			return fmt.Errorf("what servers have in common has no file %q", name)
 		}
 	}
-	for _, name := range sharedFiles {
+	first := slices.Sorted(maps.Keys(files))
+	for _, name := range append(slices.DeleteFunc(first, func(name string) bool { return !isOldAccountKey(name) }), sharedFiles...) {
 		if data, ok := files[name]; ok {
 			if err := WriteFile(f.path(name), data); err != nil {
 				return err

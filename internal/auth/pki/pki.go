@@ -84,10 +84,7 @@ func Ensure(o Options) (*PKI, error) {
 	if p.FrontProxyCA, err = f.authority("front-proxy-ca", frontProxyCAName); err != nil {
 		return nil, err
 	}
-	if p.ServiceAccounts, err = f.key("sa"); err != nil {
-		return nil, err
-	}
-	if err := p.writePublic("sa.pub", p.ServiceAccounts.Public()); err != nil {
+	if p.ServiceAccounts, _, err = p.AccountKeys(); err != nil {
 		return nil, err
 	}
 	if p.hasPeers() {

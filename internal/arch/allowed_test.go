@@ -15,6 +15,8 @@ var allowed = []allowance{
 	{"k8s.io/component-base/config/v1alpha1", "what the scheduler's configuration shares with that of other components"},
 	{"k8s.io/component-base/cli", "how kubectl's own main runs it, with the flags of its log"},
 	{"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions", "the wire types of custom resource definitions, and what is wrong with one in the words that clients know"},
+	{"k8s.io/apiserver/pkg/apis/apiserver", "the types of the files that say who is believed, and what is wrong with one in the words that operators know"},
+	{"k8s.io/apiserver/pkg/authentication/cel", "compiles what such a file says in expressions"},
 	{"k8s.io/apiserver/pkg/apis/audit/v1", "the wire types of audit policies and events"},
 	{"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap", "the flow schemas and priority levels that every cluster has"},
 	{"k8s.io/apiserver/pkg/authentication/authenticator", "the form of an authentication's answer"},

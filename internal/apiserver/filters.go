@@ -152,8 +152,10 @@ func (s *Server) withAuthn(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
+		began := time.Now()
 		res, ok, err := s.o.Authenticator.AuthenticateRequest(r)
 		if err != nil || !ok {
+			s.metrics.authenticated(nil, err, began)
 			if err != nil {
 				s.log.DebugContext(r.Context(), "authentication failed", "err", err)
 			}
@@ -165,6 +167,7 @@ func (s *Server) withAuthn(next http.Handler) http.Handler {
 		}
 		r.Header.Del("Authorization")
 		st.user = res.User
+		s.metrics.authenticated(st.user, nil, began)
 		if st.user.GetName() != user.Anonymous {
 			door.Known(r.Context(), func() bool { return partyOf(st.user).system })
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/apiserver/timeouts"
@@ -25,6 +26,10 @@ type metrics struct {
 	inflight *prometheus.GaugeVec
 	reading  prometheus.Gauge // of inflight
 	writing  prometheus.Gauge
+
+	attempts *prometheus.CounterVec
+	asked    *prometheus.HistogramVec
+	users    *prometheus.CounterVec
 
 	deprecated *prometheus.GaugeVec
 	dropped    *prometheus.CounterVec
@@ -60,6 +65,19 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "apiserver_dropped_requests_total",
 			Help: "Requests refused because too many ran, by kind.",
 		}, []string{"request_kind"}),
+		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "authentication_attempts",
+			Help: "Requests that were asked who makes them, by what has come of it.",
+		}, []string{"result"}),
+		asked: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "authentication_duration_seconds",
+			Help:    "Time to find out who makes a request, by what has come of it.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
+		}, []string{"result"}),
+		users: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "authenticated_user_requests",
+			Help: "Requests of which it is known who makes them, by a few kinds of users.",
+		}, []string{"username"}),
 		deprecated: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "apiserver_requested_deprecated_apis",
 			Help: "Deprecated versions that have been asked for, with the release that is without them.",
@@ -69,13 +87,39 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "Watches that are open now.",
 		}, []string{"verb", "group", "version", "resource", "subresource", "scope", "component"}),
 	}
-	reg.MustRegister(m.requests, m.duration, m.sli, m.sizes, m.inflight, m.dropped, m.watchers, m.deprecated)
+	reg.MustRegister(m.requests, m.duration, m.sli, m.sizes, m.inflight, m.dropped, m.watchers, m.deprecated, m.attempts, m.asked, m.users)
 	for _, kind := range []string{"readOnly", "mutating"} { // from the start, as alerts want them
 		m.inflight.WithLabelValues(kind)
 		m.dropped.WithLabelValues(kind)
 	}
 	m.reading, m.writing = m.inflight.WithLabelValues("readOnly"), m.inflight.WithLabelValues("mutating")
 	return m
+}
+
+// authenticated counts a request that was asked who makes it.
+func (m *metrics) authenticated(u user.Info, err error, began time.Time) {
+	result := "success"
+	switch {
+	case err != nil:
+		result = "error"
+	case u == nil:
+		result = "failure"
+	default:
+		m.users.WithLabelValues(kindOfUser(u.GetName())).Inc()
+	}
+	m.attempts.WithLabelValues(result).Inc()
+	m.asked.WithLabelValues(result).Observe(time.Since(began).Seconds())
+}
+
+// kindOfUser is upstream's few kinds of users.
+func kindOfUser(name string) string {
+	switch {
+	case name == "admin", name == "client", name == "kube_proxy", name == "kubelet", name == "system:serviceaccount:kube-system:default":
+		return name
+	case strings.Contains(name, "@"):
+		return "email_id"
+	}
+	return "other"
 }
 
 // objects tells how many objects of each resource there are, when it is asked.

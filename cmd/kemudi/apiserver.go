@@ -23,6 +23,7 @@ that others have made. Neither controllers nor a scheduler nor a node run in the
 			featureGates,
 			{name: "allow-privileged", why: "who may run privileged containers is for Pod Security to say", bool: true},
 			{name: "storage-backend", why: "it is etcd"},
+			{name: "service-account-lookup", why: "a token is good while its objects exist, whatever else is said", bool: true},
 			{name: "event-ttl", why: "events are kept for an hour"},
 		},
 		run: func(ctx context.Context, log *slog.Logger, step func(string, bool)) error {
@@ -42,10 +43,8 @@ func addAPIServerFlags(f *pflag.FlagSet, o *cluster.APIServerOptions) {
 	f.StringVar(&a.Keys.ProxyCert, "proxy-client-cert-file", a.Keys.ProxyCert, "certificate by which servers of aggregated APIs know this one")
 	f.StringVar(&a.Keys.ProxyKey, "proxy-client-key-file", a.Keys.ProxyKey, "key of that certificate")
 	f.StringVar(&a.Keys.ClientCA, "client-ca-file", a.Keys.ClientCA, "certificates of the authority that clients are known by")
-	f.StringVar(&a.Issuer, "service-account-issuer", a.Issuer, "who issues tokens of service accounts, as they say; default https://kubernetes.default.svc.cluster.local")
 	f.StringSliceVar(&a.Modes, "authorization-mode", a.Modes, "what decides who may do what; there is nothing else")
 	f.BoolVar(&a.BootstrapTokens, "enable-bootstrap-token-auth", a.BootstrapTokens, "believe the tokens of machines that join")
-	f.VarPF((*notFlag)(&a.NoAnonymous), "anonymous-auth", "", "take requests of who shows nothing, as system:anonymous").NoOptDefVal = "true"
 	f.Var((*prefixesFlag)(&o.Network.ServiceCIDRs), "service-cluster-ip-range", "addresses of services")
 	f.Var((*portRangeFlag)(&o.Network.NodePorts), "service-node-port-range", "ports of NodePort services")
 	addEtcdFlags(f, &o.Etcd)

@@ -180,20 +180,6 @@ func addJoiningFlags(f *pflag.FlagSet, o *cluster.Joining) {
 	f.Uint16Var(&o.PeerPort, "peer-port", o.PeerPort, "port of it; nothing listens there while there are no other servers")
 }
 
-func addIdentityFlags(f *pflag.FlagSet, o *cluster.Identity) {
-	f.StringVar(&o.SigningKey, "service-account-signing-key-file", o.SigningKey, "file of the key that signs tokens of service accounts; default the server's own, pki/sa.key of the data directory")
-	f.StringSliceVar(&o.Keys, "service-account-key-file", o.Keys, "files of keys, public or private, that have signed other tokens that are good")
-	f.DurationVar(&o.MaxLife, "service-account-max-token-expiration", o.MaxLife, "how long tokens of service accounts are good for at the most; default as long as was asked for")
-	f.VarPF((*notFlag)(&o.NoExtension), "service-account-extend-token-expiration", "", "make tokens of pods good for a year, for programs that do not read them again").NoOptDefVal = "true"
-	f.StringSliceVar(&o.Audiences, "api-audiences", o.Audiences, "whom a token is for that is for the API; default the issuer, https://kubernetes.default.svc.<cluster domain>")
-	f.StringVar(&o.FrontProxy.CA, "requestheader-client-ca-file", o.FrontProxy.CA, "certificates of the authority of proxies that are believed when they say for whom a request is")
-	f.StringSliceVar(&o.FrontProxy.Names, "requestheader-allowed-names", o.FrontProxy.Names, "common names of their certificates; default any")
-	f.StringSliceVar(&o.FrontProxy.Headers.User, "requestheader-username-headers", o.FrontProxy.Headers.User, "headers by which they say who; default X-Remote-User")
-	f.StringSliceVar(&o.FrontProxy.Headers.UID, "requestheader-uid-headers", o.FrontProxy.Headers.UID, "headers of the UID; default X-Remote-Uid")
-	f.StringSliceVar(&o.FrontProxy.Headers.Group, "requestheader-group-headers", o.FrontProxy.Headers.Group, "headers of the groups; default X-Remote-Group")
-	f.StringSliceVar(&o.FrontProxy.Headers.Extra, "requestheader-extra-headers-prefix", o.FrontProxy.Headers.Extra, "how headers of further attributes begin; default X-Remote-Extra-")
-}
-
 func addKubeletFlags(f *pflag.FlagSet, o *cluster.Kubelets) {
 	f.Var((*authorityFlag)(o), "kubelet-certificate-authority", "certificates of the authority that signs those of node agents; empty, if said: these are not verified; default the cluster's own authority")
 	f.StringVar(&o.CertFile, "kubelet-client-certificate", o.CertFile, "certificate that this server shows to node agents; default one of the cluster's")

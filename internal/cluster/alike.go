@@ -40,6 +40,8 @@ var alikes = []alike{
 	{"runtime-config", runtimeConfig, setRuntimeConfig},
 	{"api-audiences", func(o *Options) string { return strings.Join(o.Identity.Audiences, ",") },
 		func(o *Options, v string) error { o.Identity.Audiences = words(v); return nil }},
+	{"service-account-issuer", func(o *Options) string { return strings.Join(o.Identity.Issuers, ",") },
+		func(o *Options, v string) error { o.Identity.Issuers = words(v); return nil }},
 	{"service-account-max-token-expiration", func(o *Options) string { return o.Identity.MaxLife.String() },
 		func(o *Options, v string) (err error) { o.Identity.MaxLife, err = time.ParseDuration(v); return err }},
 	{"service-account-extend-token-expiration", func(o *Options) string { return not(o.Identity.NoExtension) },

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,9 +15,7 @@ import (
 // its flag. Its store is an etcd of others, too.
 type Alone struct {
 	Keys            pki.Given
-	Issuer          string   // --service-account-issuer; default as a server's
 	BootstrapTokens bool     // --enable-bootstrap-token-auth
-	NoAnonymous     bool     // --anonymous-auth=false
 	Modes           []string // --authorization-mode: Node and RBAC
 }
 
@@ -73,11 +70,10 @@ func (a *Alone) check(o *Options) error {
 	return nil
 }
 
-// issuer is who issues tokens of service accounts.
-func (o *Options) issuer() string {
-	url := "https://kubernetes.default.svc." + o.Network.ClusterDomain
-	if o.alone != nil {
-		return cmp.Or(o.alone.Issuer, url)
+// ownKeys has the key that signs tokens, if this server has one.
+func (s *server) ownKeys() *pki.PKI {
+	if s.o.alone != nil {
+		return nil
 	}
-	return url
+	return s.pki
 }

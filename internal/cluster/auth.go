@@ -16,8 +16,8 @@ import (
 )
 
 // authenticator believes the cluster's client certificates, the tokens of its
-// service accounts, those of machines that join, and the front proxy that the
-// operator names.
+// service accounts, those of machines that join, those that the operator says, and the front
+// proxy that he names.
 func (s *server) authenticator(caches *watchcache.Set) authenticator.Request {
 	tokens := authn.NewServiceAccountTokens(s.issuer, authn.Objects{
 		ServiceAccount: reader(caches, core.ServiceAccounts),
@@ -37,12 +37,14 @@ func (s *server) authenticator(caches *watchcache.Set) authenticator.Request {
 		}
 		return nil
 	}}
-	known := []authenticator.Token{tokens, joining}
+	known := []authenticator.Token{tokens, authn.ForAudiences(s.issuer.Audiences(), joining)}
 	if a := s.o.alone; a != nil && !a.BootstrapTokens {
 		known = known[:1]
 	}
 	s.access = authn.NewNodeAccess(caches.Cache(core.Nodes.Def), caches.Cache(certificates.CertificateSigningRequests.Def), caches.Fresh)
-	return s.chain(authn.Options{Nodes: s.access, Tokens: known, NoAnonymous: s.o.alone != nil && s.o.alone.NoAnonymous})
+	o := s.known.Chain(known...)
+	o.Nodes = s.access
+	return s.chain(o)
 }
 
 // reader reads objects from a cache; the function returns nil for what is not there.

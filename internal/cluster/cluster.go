@@ -19,6 +19,7 @@ import (
 	"github.com/kemudi/kemudi/internal/apiserver"
 	"github.com/kemudi/kemudi/internal/audit"
 	"github.com/kemudi/kemudi/internal/auth/authn"
+	"github.com/kemudi/kemudi/internal/auth/identity"
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/auth/trust"
 	"github.com/kemudi/kemudi/internal/dialback"
@@ -39,6 +40,7 @@ type server struct {
 	at       place
 	registry *prometheus.Registry
 	pki      *pki.PKI
+	known    *identity.Known // by tokens
 	issuer   *authn.Issuer
 	used     *authn.UsedTokens
 	access   *authn.NodeAccess
@@ -239,12 +241,12 @@ func (s *server) keys() error {
 	if err := s.believe(); err != nil {
 		return err
 	}
-	issuer, err := s.o.Identity.issuer(s.pki.ServiceAccounts)
-	if err != nil {
-		return err
+	s.known, err = identity.Open(&s.o.Identity, identity.With{
+		Own: s.ownKeys(), URL: "https://kubernetes.default.svc." + s.o.Network.ClusterDomain, Server: s.o.NodeName, Registry: s.registry, Logger: s.o.Logger.With("part", "authentication"),
+	})
+	if err == nil {
+		s.issuer = s.known.Issuer
 	}
-	issuer.URL = s.o.issuer()
-	s.issuer, err = authn.NewIssuer(issuer)
 	return err
 }
 
@@ -315,6 +317,9 @@ func (s *server) serve(sg *stages, st state) error {
 	}
 	sg.plane.Go("control plane", s.plane.Run)
 	sg.plane.Go("access of nodes", s.access.Run)
+	if run := s.known.Run(); run != nil {
+		g.Go("whose tokens are believed", run)
+	}
 	g.Go("used tokens", func(ctx context.Context) error { return s.used.Run(ctx, s.plane.Admin(), s.o.Logger) })
 	if s.ssh != nil {
 		sg.plane.Go("SSH to nodes", s.ssh.Run)

@@ -164,7 +164,7 @@ func (o *Options) join(ctx context.Context) error {
 	if request.Settings, err = o.Joining.Said.Encode(); err != nil {
 		return err
 	}
-	if request.Signer, err = o.Identity.signer(); err != nil {
+	if request.Signer, err = o.Identity.Signer(); err != nil {
 		return err
 	}
 	if len(o.Etcd.Servers) == 0 {

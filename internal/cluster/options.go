@@ -8,6 +8,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/apiserver"
 	"github.com/kemudi/kemudi/internal/audit"
+	"github.com/kemudi/kemudi/internal/auth/identity"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/leader"
@@ -23,6 +24,12 @@ const (
 
 // ControllerOptions are what people tune of the controllers.
 type ControllerOptions = controllers.Options
+
+// Identity says who is believed, and what tokens of service accounts are; FrontProxy, by what a proxy is.
+type (
+	Identity   = identity.Options
+	FrontProxy = identity.FrontProxy
+)
 
 // Options configure a server. The zero value works; each field is the flag of
 // `kemudi server` that is named, whose help says what it is.
@@ -65,7 +72,7 @@ type Options struct {
 func Defaults() Options {
 	return Options{
 		Machine: defaultMachine(), SecurePort: 6443,
-		Network: defaultNetwork(), Kubelets: defaultKubelets(),
+		Network: defaultNetwork(), Kubelets: defaultKubelets(), Identity: identity.Defaults(),
 		API: API{
 			EncodedCacheSize: apiserver.DefaultEncodedBytes, RequestTimeout: apiserver.DefaultRequestTimeout,
 			MaxReads: apiserver.DefaultMaxReads, MaxWrites: apiserver.DefaultMaxWrites, Audit: audit.Defaults(),
@@ -99,7 +106,7 @@ func (o *Options) prepare() error {
 		o.BindAddress = netip.IPv6Unspecified()
 	}
 	for _, check := range []func() error{
-		o.Controllers.Check, o.Election.Check, o.API.check, o.Identity.check, o.Etcd.check, o.Joining.check, o.checkEphemeral, o.checkTakeover,
+		o.Controllers.Check, o.Election.Check, o.API.check, o.Identity.Check, o.Etcd.check, o.Joining.check, o.checkEphemeral, o.checkTakeover,
 		o.Kubelets.complete, o.SSH.check,
 	} {
 		if err := check(); err != nil {

@@ -146,7 +146,7 @@ func (m *seats) check(r join.ServerRequest) error {
 	if is.CloudProvider != said.CloudProvider {
 		return refusal.BadRequest("--cloud-provider: the other servers have one, %s, and any may run its loops; start this one with their flags for it", m.s.o.Controllers.Cloud.Name)
 	}
-	signer, err := m.s.o.Identity.signer()
+	signer, err := m.s.o.Identity.Signer()
 	if err != nil {
 		return err
 	}

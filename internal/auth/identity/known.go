@@ -1,0 +1,119 @@
+package identity
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+
+	"github.com/kemudi/kemudi/internal/auth/authn"
+	"github.com/kemudi/kemudi/internal/auth/oidc"
+	"github.com/kemudi/kemudi/internal/auth/pki"
+)
+
+// With is what a server has of its own.
+type With struct {
+	Own      *pki.PKI // with a key for tokens, if the server has one
+	URL      string   // the name of the issuer, unless another is said
+	Server   string   // its name, in metrics
+	Registry *prometheus.Registry
+	Logger   *slog.Logger // required
+}
+
+// Known is who is believed by tokens.
+type Known struct {
+	Issuer *authn.Issuer // of tokens of service accounts
+
+	o       *Options
+	file    *authn.TokenFile    // nil: there is none
+	issuers *oidc.Issuers       // nil: there are none
+	webhook authenticator.Token // nil: nobody is asked
+}
+
+// Open reads the files that the options name, and refuses what makes no sense.
+func Open(o *Options, w With) (*Known, error) {
+	k := &Known{o: o}
+	files := &keys{signing: o.SigningKey, others: o.Keys, own: w.Own, log: w.Logger}
+	before := files.state()
+	all, err := files.read()
+	if err != nil {
+		return nil, err
+	}
+	files.seen.Store(&before)
+	issuer := authn.IssuerOptions{
+		Key: all.Key, OldKeys: all.OldKeys, Newer: files.newer, URL: w.URL, KeySetURL: o.KeySetURL, Audiences: o.Audiences,
+		MaxLife: o.MaxLife, NoExtension: o.NoExtension,
+	}
+	if len(o.Issuers) > 0 {
+		issuer.URL, issuer.Others = o.Issuers[0], o.Issuers[1:]
+	}
+	if k.Issuer, err = authn.NewIssuer(issuer); err != nil {
+		return nil, err
+	}
+	if o.TokenFile != "" {
+		if k.file, err = authn.ReadTokenFile(o.TokenFile, w.Logger); err != nil {
+			return nil, fmt.Errorf("--token-auth-file: %w", err)
+		}
+	}
+	if o.ConfigFile == "" && !o.OIDC.Given() && o.Webhook.ConfigFile == "" {
+		return k, nil
+	}
+	cache := authn.NewCacheMetrics(w.Registry)
+	with := oidc.With{
+		Own: append([]string{issuer.URL}, issuer.Others...), AnonymousSaid: o.Anonymous != nil,
+		Server: w.Server, Cache: cache, Registry: w.Registry, Logger: w.Logger,
+	}
+	if o.ConfigFile != "" {
+		k.issuers, err = oidc.File(o.ConfigFile, with)
+	} else if o.OIDC.Given() {
+		k.issuers, err = oidc.New(o.OIDC, with)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if o.Webhook.ConfigFile != "" {
+		k.webhook, err = authn.NewWebhook(o.Webhook, k.Issuer.Audiences(), cache)
+	}
+	return k, err
+}
+
+// Chain is options of a chain that asks about tokens in upstream's order: own are the cluster's own kinds.
+func (k *Known) Chain(own ...authenticator.Token) authn.Options {
+	o := authn.Options{Audiences: k.Issuer.Audiences(), Anonymous: k.anonymous}
+	if k.file != nil {
+		o.Tokens = append(o.Tokens, authn.ForAudiences(o.Audiences, k.file))
+	}
+	o.Tokens = append(o.Tokens, own...)
+	if k.issuers != nil {
+		o.Tokens = append(o.Tokens, authn.ForAudiences(o.Audiences, k.issuers))
+	}
+	if k.webhook != nil {
+		o.Tokens = append(o.Tokens, k.webhook)
+	}
+	return o
+}
+
+// anonymous reports whether a path may be asked for by who shows nothing.
+func (k *Known) anonymous(path string) bool {
+	if k.issuers != nil {
+		if said := k.issuers.Anonymous(); said != nil {
+			for i := range said.Conditions {
+				if said.Conditions[i].Path == path {
+					return true
+				}
+			}
+			return said.Enabled && len(said.Conditions) == 0
+		}
+	}
+	return k.o.Anonymous == nil || *k.o.Anonymous
+}
+
+// Run is what has to run for all that; nil: nothing.
+func (k *Known) Run() func(ctx context.Context) error {
+	if k.issuers == nil {
+		return nil
+	}
+	return k.issuers.Run
+}

@@ -178,6 +178,9 @@ func (w *Webhook) post(ctx context.Context, body []byte) (*authenticationv1.Toke
 	if err != nil {
 		return nil, err
 	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx) // what came as the connection was closed is no answer
+	}
 	if res.StatusCode < 200 || res.StatusCode > 299 {
 		err := errors.New("it answers " + strconv.Itoa(res.StatusCode))
 		switch res.StatusCode {

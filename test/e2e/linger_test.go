@@ -97,6 +97,8 @@ func TestRollOutsOfAServerThatDoesNotLinger(t *testing.T) {
 	for round := range rounds(t) + 1 {
 		k.do(t, "set", "env", "deployment/web", fmt.Sprintf("ROUND=%d", round))
 		k.rolledOut(t, "web")
+		// Those of before may still wait for the other node: they are not to meet it when it is silent.
+		wait.Until(t, func() error { return noneEnds(c.pods(t, "default", "app=web")) })
 		if n := undrained(t, c); len(n) > 0 {
 			t.Errorf("round %d: events say: %s", round, strings.Join(n, "\n"))
 		}
@@ -108,7 +110,7 @@ func TestRollOutsOfAServerThatDoesNotLinger(t *testing.T) {
 
 	var on []corev1.Pod // those of the server's node that serve
 	for _, pod := range c.pods(t, "default", "app=web") {
-		if pod.Spec.NodeName != agentName && pod.DeletionTimestamp == nil {
+		if pod.Spec.NodeName != agentName {
 			on = append(on, pod)
 		}
 	}
@@ -130,6 +132,16 @@ func TestRollOutsOfAServerThatDoesNotLinger(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// noneEnds is an error while there is a pod that was told to end, or will be.
+func noneEnds(pods []corev1.Pod) error {
+	for i := range pods {
+		if p := &pods[i]; p.DeletionTimestamp != nil {
+			return fmt.Errorf("pod %s of node %s has not gone", p.Name, p.Spec.NodeName)
+		}
+	}
+	return nil
 }
 
 // undrained are the events of pods that were told to end too early, as far as is known.

@@ -15,6 +15,8 @@
 // through the node's IP layer, where service addresses are translated back, with
 // or without the kernel's br_netfilter.
 //
+// What a pod's link brings to the bridge with an address that is not the pod's is dropped there (senders.go).
+//
 // [Routes] has the ways to other nodes. What it wants is a map of places in the kernel
 // and their content (peers.go); it makes the difference to what is there (kernel.go), so
 // that a start, a change and a repair are the same thing:

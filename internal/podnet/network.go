@@ -30,6 +30,7 @@ type Network struct {
 	hooks *nft.Watch // of others' chains
 	links *nft.Groups
 	moves *moves
+	send  *senders
 	pause time.Duration // between two repairs; see mendPause
 	next  serviceRanges
 
@@ -65,6 +66,10 @@ func New(o Options) (*Network, error) {
 		n.Close()
 		return nil, err
 	}
+	if n.send, err = newSenders(&n.o); err != nil {
+		n.Close()
+		return nil, err
+	}
 	if n.links, err = watchLinks(); err != nil {
 		n.Close()
 		return nil, err
@@ -94,6 +99,9 @@ func (n *Network) Close() {
 	}
 	if n.hooks != nil {
 		n.hooks.Close()
+	}
+	if n.send != nil {
+		n.send.close()
 	}
 	if n.links != nil {
 		n.links.Close()
@@ -149,7 +157,16 @@ func (n *Network) Ensure(ctx context.Context) error {
 	if err := writeRules(ctx, n.conn, &n.o); err != nil {
 		return err
 	}
+	if err := n.send.ensure(ctx); err != nil {
+		return err
+	}
 	return writeConf(&n.o, mtu)
+}
+
+// Connected has the pod of a new sandbox send with no addresses but its own. Its first container
+// starts afterwards. It may be called beside all other methods.
+func (n *Network) Connected(ctx context.Context, sandbox string) error {
+	return n.send.add(ctx, sandbox)
 }
 
 // Run is Ensure, and then sees to it that all of it stays in force, whoever
@@ -181,6 +198,7 @@ func (n *Network) Run(ctx context.Context) error {
 		}
 	}
 	g.Go("watch rules of the pod network", tell(rules, func(ctx context.Context) error { return n.watch.Next(ctx, table) }))
+	g.Go("what pods send", n.send.run)
 	g.Go("watch chains", tell(hooks, n.hooks.NextHook))
 	g.Go("watch links", tell(links, n.linksChanged))
 	g.Go("watch ways to other nodes", tell(moves, n.moves.next))
@@ -200,6 +218,9 @@ func (n *Network) Run(ctx context.Context) error {
 			n.inspectFirewall()
 		case <-links:
 			n.mend(g.Context())
+			if err := n.send.prune(g.Context(), n.nl); err != nil {
+				n.o.Log.Warn("cannot forget the addresses of pods that have gone", "err", err)
+			}
 		case <-n.next.set:
 			n.changeServices(g.Context())
 		case <-moves:

@@ -89,7 +89,7 @@ func find(ctx context.Context, o Options) (found []leftover, done func(), err er
 	if ours {
 		add(findLinks(nl, o.Bridge))
 		add(findOverlays(nl))
-		add(findTable(ctx, conn))
+		add(findTables(ctx, conn))
 	}
 	add(findSysctls(o.sysctlFile()))
 	add(findCached(&o))
@@ -201,16 +201,21 @@ func findOverlays(nl *netlink.Handle) ([]leftover, error) {
 	return found, nil
 }
 
-func findTable(ctx context.Context, conn *nft.Conn) ([]leftover, error) {
-	exists, err := conn.Has(table)
-	if err != nil || !exists {
-		return nil, err
+func findTables(ctx context.Context, conn *nft.Conn) (found []leftover, err error) {
+	for _, t := range []nft.Table{table, frames} {
+		exists, err := conn.Has(t)
+		if err != nil {
+			return found, err
+		}
+		if exists {
+			found = append(found, leftover{"nftables table " + t.String(), func() error {
+				var b nft.Batch
+				b.DelTable(t)
+				return conn.Commit(ctx, &b)
+			}})
+		}
 	}
-	return []leftover{{"nftables table " + table.String(), func() error {
-		var b nft.Batch
-		b.DelTable(table)
-		return conn.Commit(ctx, &b)
-	}}}, nil
+	return found, nil
 }
 
 // findSysctls lists the parameters that are to get back their old values: those

@@ -10,7 +10,7 @@ import (
 	"github.com/kemudi/kemudi/internal/podnet/nft"
 )
 
-// table is ours alone. The proxy has tables of its own.
+// table is ours alone, as is that of frames. The proxy has tables of its own.
 var table = nft.Table{Family: nft.Inet, Name: "kemudi-podnet"}
 
 // writeRules makes the table anew, in one transaction.

@@ -38,6 +38,7 @@ func (w *Worker) network(g *task.Group, share []netip.Prefix, recorder *client.R
 	if err := pods.Ensure(g.Context()); err != nil {
 		return fmt.Errorf("pod network: %w", err)
 	}
+	w.bridge.is(pods)
 	g.Go("pod network", func(ctx context.Context) error {
 		defer pods.Close()
 		g := task.NewGroup(ctx)

@@ -41,6 +41,7 @@ type Worker struct {
 	edge    *edgefeed.Feeder // that serves Ingresses here; nil: no port is to be used
 
 	recorder atomic.Pointer[client.Recorder] // likewise
+	bridge   bridge
 
 	policies         *netpolicy.Agent     // likewise; nil: others see to the network
 	measuredPolicies *prometheus.Registry // its metrics
@@ -48,7 +49,7 @@ type Worker struct {
 
 // New starts the container runtime; the rest follows when the API is there.
 func New(g *task.Group, o Options) (*Worker, error) {
-	w := &Worker{o: o}
+	w := &Worker{o: o, bridge: bridge{there: make(chan struct{})}}
 	if err := noteLogs(o.DataDir, o.Agent.PodLogsDir); err != nil {
 		return nil, err
 	}
@@ -206,6 +207,9 @@ func (w *Worker) connected(ctx context.Context, c kubelet.Connection) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, isolatedWithin)
 	defer cancel()
+	if err := w.bridge.connected(ctx, c.Sandbox); err != nil {
+		return err
+	}
 	return w.policies.Connected(ctx, c.Pod, addrs)
 }
 

@@ -40,6 +40,7 @@ stay in force when it ends; --cleanup removes them.`,
 			f.DurationVar(&o.Conntrack.UDPStream, "conntrack-udp-timeout-stream", 0, "the same for those with answers")
 			f.BoolVar(&o.Conntrack.TCPLiberal, "conntrack-tcp-be-liberal", false, "take packets outside of a TCP connection's window for its own")
 			f.StringVar(&set.mode, "proxy-mode", set.mode, "how services are proxied: by nftables, whichever of upstream's modes it is")
+			f.StringVar(&set.scheduler, "ipvs-scheduler", set.scheduler, "with --proxy-mode=ipvs, which endpoint is next: in turn (rr), by the client's address (sh) or by the service's (dh); others count connections, and endpoints are in turn instead")
 			f.BoolVar(&set.cleanUp, "cleanup", set.cleanUp, "remove the rules from this machine, and end")
 		},
 		config: proxyConfig(),
@@ -56,7 +57,6 @@ stay in force when it ends; --cleanup removes them.`,
 			{name: "iptables-localhost-nodeports", why: "--nodeport-addresses says so", bool: true},
 			{name: "ipvs-sync-period", why: "what other programs do to the rules is seen at once"},
 			{name: "ipvs-min-sync-period", why: "rules follow the cluster at once"},
-			{name: "ipvs-scheduler", why: "an endpoint is chosen at random"},
 			{name: "ipvs-strict-arp", why: "no address of a service is an interface's", bool: true},
 			{name: "ipvs-exclude-cidrs", why: "rules of others are left alone"},
 			{name: "ipvs-tcp-timeout", why: "connections are tracked for as long as --conntrack-tcp-timeout-established says"},
@@ -81,6 +81,15 @@ stay in force when it ends; --cleanup removes them.`,
 			if set.mode != "" && set.mode != proxyModes[1] {
 				log.Warn("services are proxied by rules of nftables all the same", "mode", set.mode)
 			}
+			if set.mode == "ipvs" {
+				exact, err := o.Schedule(set.scheduler)
+				if err != nil {
+					return errUsage{err}
+				}
+				if !exact {
+					log.Warn("no connections are counted for the sake of balance: endpoints of a service are chosen without", "scheduler", set.scheduler)
+				}
+			}
 			o.Logger = log
 			return o.Run(ctx)
 		},
@@ -89,11 +98,12 @@ stay in force when it ends; --cleanup removes them.`,
 
 // proxySettings are what the command itself acts on.
 type proxySettings struct {
-	mode    string
-	cleanUp bool
+	mode      string
+	scheduler string
+	cleanUp   bool
 }
 
-// proxyModes are upstream's on Linux, of all times. What they do is the same here.
+// proxyModes are upstream's on Linux, of all times. What they do is the same here, but for the schedulers of ipvs.
 var proxyModes = []string{"", "nftables", "iptables", "ipvs", "userspace"}
 
 // splitList are the parts of a list with commas.
@@ -115,7 +125,7 @@ func proxyConfig() *configKind {
 	)
 	flags := map[string]configField{"iptables.masqueradeAll": {flag: "masquerade-all"}, "nftables.masqueradeAll": {flag: "masquerade-all"}}
 	for path, flag := range map[string]string{
-		"clientConnection.kubeconfig": "kubeconfig", "clusterCIDR": "cluster-cidr", "detectLocal.clusterCIDRs": "cluster-cidr", "hostnameOverride": "hostname-override", "mode": "proxy-mode",
+		"clientConnection.kubeconfig": "kubeconfig", "clusterCIDR": "cluster-cidr", "detectLocal.clusterCIDRs": "cluster-cidr", "hostnameOverride": "hostname-override", "mode": "proxy-mode", "ipvs.scheduler": "ipvs-scheduler",
 		"nodePortAddresses": "nodeport-addresses", "healthzBindAddress": "healthz-bind-address", "metricsBindAddress": "metrics-bind-address", "enableProfiling": "profiling",
 		"conntrack.maxPerCore": "conntrack-max-per-core", "conntrack.min": "conntrack-min", "conntrack.tcpBeLiberal": "conntrack-tcp-be-liberal",
 		"conntrack.tcpEstablishedTimeout": "conntrack-tcp-timeout-established", "conntrack.tcpCloseWaitTimeout": "conntrack-tcp-timeout-close-wait",

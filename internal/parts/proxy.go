@@ -29,6 +29,7 @@ type Proxy struct {
 	Metrics       netip.AddrPort  // --metrics-bind-address; likewise
 	Profiling     bool            // --profiling: with the metrics
 	Conntrack     proxy.Conntrack // --conntrack-*: limits of the machine
+	Scheduler     proxy.Scheduler // --ipvs-scheduler: which endpoint is next
 	Logger        *slog.Logger
 }
 
@@ -37,6 +38,15 @@ func DefaultProxy() Proxy {
 	return Proxy{
 		Healthz: netip.AddrPortFrom(netip.IPv4Unspecified(), 10256), Metrics: netip.MustParseAddrPort("127.0.0.1:10249"), Logger: slog.Default(),
 	}
+}
+
+// Schedule has endpoints chosen as a scheduler of IPVS does (--ipvs-scheduler; empty: its default), or as
+// is nearest to that: exact is false then.
+func (o *Proxy) Schedule(name string) (exact bool, err error) {
+	if o.Scheduler, exact, err = proxy.SchedulerOf(name); err != nil {
+		return false, fmt.Errorf("--ipvs-scheduler: %w", err)
+	}
+	return exact, nil
 }
 
 // Run keeps the rules of this machine in step with the cluster's services until ctx ends. The
@@ -52,6 +62,7 @@ func (o Proxy) Run(ctx context.Context) error {
 	services, err := proxy.New(proxy.Options{
 		Config: proxy.Config{
 			NodeName: o.NodeName, ClusterCIDRs: o.ClusterCIDRs, NodePortAddresses: o.NodePorts, NodePortPrimary: o.Primary, MasqueradeAll: o.MasqueradeAll,
+			Scheduler: o.Scheduler,
 		},
 		Transport: p.api, Events: p.events.For(ProxyName), Log: o.Logger.With("part", "proxy"), Metrics: p.registry,
 	})

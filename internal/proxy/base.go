@@ -30,6 +30,8 @@ type Config struct {
 	NodePortPrimary bool
 	// MasqueradeAll hides the source of all connections to cluster IPs.
 	MasqueradeAll bool
+	// Scheduler says to which endpoint the next connection goes.
+	Scheduler Scheduler
 }
 
 // The chains that are always there.

@@ -128,20 +128,19 @@ func poolOf(local bool) uint32 {
 
 // choose sends the connection to one of the endpoints of its destination, if there is
 // one at the place that is drawn.
-type choose struct{ size uint32 }
+type choose struct {
+	draw
+	size uint32
+}
 
 func (s choose) Text(f nft.Family) string {
-	return fmt.Sprintf("dnat to 0 . meta l4proto . %s daddr . th dport . numgen random mod %d map @%s", f, s.size, ServiceEndpoints)
+	return fmt.Sprintf("dnat to 0 . meta l4proto . %s daddr . th dport . %s map @%s", f, s.text(f, s.size), ServiceEndpoints)
 }
 
 func (s choose) Lower(t nft.Table, _ *nft.Batch) []nft.Expr {
 	f, r := t.Family, registers(t.Family)
-	return []nft.Expr{
-		nft.Number(r.pool, poolOf(false)), nft.TransportProto(r.proto), nft.DestinationAddr(f, r.vip), nft.DestinationPort(r.port),
-		nft.Random(r.index, s.size),
-		nft.MapTo(nft.Named(ServiceEndpoints.String()), r.pool, r.pool),
-		nft.DNAT(f, r.pool, r.pool+addrRegs(f)),
-	}
+	e := append(s.lower(f, s.size), nft.Number(r.pool, poolOf(false)), nft.TransportProto(r.proto), nft.DestinationAddr(f, r.vip), nft.DestinationPort(r.port))
+	return append(e, nft.MapTo(nft.Named(ServiceEndpoints.String()), r.pool, r.pool), nft.DNAT(f, r.pool, r.pool+addrRegs(f)))
 }
 
 // owner puts protocol, cluster IP and port of the service port that the frontend belongs
@@ -166,11 +165,12 @@ func (w way) ownerText(f nft.Family) string {
 // belongs to, if there is one at the place that is drawn.
 type chooseOwned struct {
 	way
+	draw
 	size uint32
 }
 
 func (s chooseOwned) Text(f nft.Family) string {
-	return fmt.Sprintf("dnat to %d . (%s) . numgen random mod %d map @%s", poolOf(s.local), s.ownerText(f), s.size, ServiceEndpoints)
+	return fmt.Sprintf("dnat to %d . (%s) . %s map @%s", poolOf(s.local), s.ownerText(f), s.text(f, s.size), ServiceEndpoints)
 }
 
 func (s chooseOwned) Note() string {
@@ -179,8 +179,8 @@ func (s chooseOwned) Note() string {
 
 func (s chooseOwned) Lower(t nft.Table, _ *nft.Batch) []nft.Expr {
 	f, r := t.Family, registers(t.Family)
-	return append(s.owner(f),
-		nft.Number(r.pool, poolOf(s.local)), nft.Random(r.index, s.size),
+	e := append(s.owner(f), nft.Number(r.pool, poolOf(s.local)))
+	return append(append(e, s.lower(f, s.size)...),
 		nft.MapTo(nft.Named(ServiceEndpoints.String()), r.pool, r.pool),
 		nft.DNAT(f, r.pool, r.pool+addrRegs(f)))
 }
@@ -193,11 +193,12 @@ const noteTimeout = time.Minute
 // client may have been quicker.
 type remember struct {
 	way
+	draw
 	size uint32
 }
 
 func (s remember) Text(f nft.Family) string {
-	return fmt.Sprintf("update @%s { %s saddr . (%s) : %d . (...) . numgen random mod %d map @%s }", affinitySet, f, s.ownerText(f), poolOf(s.local), s.size, StickyPicks)
+	return fmt.Sprintf("update @%s { %s saddr . (%s) : %d . (...) . %s map @%s }", affinitySet, f, s.ownerText(f), poolOf(s.local), s.text(f, s.size), StickyPicks)
 }
 
 func (s remember) Note() string {
@@ -206,8 +207,8 @@ func (s remember) Note() string {
 
 func (s remember) Lower(t nft.Table, _ *nft.Batch) []nft.Expr {
 	f, r := t.Family, registers(t.Family)
-	e := append(s.owner(f), nft.Number(r.pool, poolOf(s.local)), nft.Random(r.index, s.size))
-	e = append(e, hidden(f)...)
+	e := append(s.owner(f), nft.Number(r.pool, poolOf(s.local)))
+	e = append(append(e, s.lower(f, s.size)...), hidden(f)...)
 	return append(e,
 		nft.MapTo(nft.Named(StickyPicks.String()), r.pool, r.index),
 		nft.SourceAddr(f, r.client), nft.Load(r.index, unused),

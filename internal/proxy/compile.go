@@ -26,6 +26,7 @@ type fragment struct {
 	elems []table.Elem
 	ways  []way // the shared chains that it may use, whatever endpoints there are
 	pools map[poolKey]*pool
+	turns map[turn]table.Chain
 	flows []flow
 	// The local endpoints' addresses, for the service's health check.
 	localReady map[netip.Addr]bool
@@ -62,6 +63,8 @@ type scene struct {
 	cfg    *Config
 	node   *NodeFacts
 	family nft.Family
+	// numbers are of the chains of pools whose endpoints are in turn.
+	numbers *turns
 }
 
 // compiler makes the fragment of one service in one family.
@@ -172,10 +175,16 @@ func (c *compiler) internal(p *servicePort) {
 		return
 	}
 	w := way{what: pick}
-	c.use(w)
 	f := p.nowhere()
-	if n := len(p.pools.of(local)); n > 0 {
-		f.Do = w.number(c.pool(p, local))
+	switch n := len(p.pools.of(local)); {
+	case c.cfg.Scheduler == InTurn && n > 0:
+		f.Do = c.inTurn(p, local)
+	case c.cfg.Scheduler == InTurn:
+	default:
+		c.use(w)
+		if n > 0 {
+			f.Do = w.number(c.pool(p, local))
+		}
 	}
 	c.add(at.key(p, ServiceIPs), Value{Front: f})
 }
@@ -217,9 +226,14 @@ func (p *servicePort) nowhere() Front {
 func (c *compiler) lead(p *servicePort, from origin, local bool) Front {
 	if p.timeout == 0 {
 		w := way{what: lead, from: from, local: local}
-		c.use(w)
+		if c.cfg.Scheduler != InTurn {
+			c.use(w)
+		}
 		if len(p.pools.of(local)) == 0 {
 			return p.nowhere()
+		}
+		if c.cfg.Scheduler == InTurn {
+			return Front{Do: c.inTurn(p, local)}
 		}
 		return Front{Do: w.number(c.pool(p, local))}
 	}

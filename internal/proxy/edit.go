@@ -11,6 +11,7 @@ type rules struct {
 	cfg    *Config
 	family nft.Family
 	ways   map[way]int // how many services use each way
+	turns  turns
 }
 
 // newRules returns the rules of an empty cluster.
@@ -68,6 +69,7 @@ func (r *rules) replace(o *owner, before, now *fragment) {
 	for key, p := range now.pools {
 		r.replacePool(o, before.pools[key], p)
 	}
+	r.replaceTurns(before, now)
 	for _, w := range now.ways {
 		r.ways[w]++
 		if r.ways[w] == 1 {

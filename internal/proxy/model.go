@@ -240,7 +240,7 @@ func (m *Model) Commit() *Step {
 func (m *Model) compile(o *owner, f nft.Family, before *fragment) *fragment {
 	switch {
 	case o.svc != nil:
-		return compileService(scene{&m.cfg, &m.node, f}, o.svc, o.eps[indexOf(f)], before)
+		return compileService(scene{&m.cfg, &m.node, f, &m.tables[indexOf(f)].turns}, o.svc, o.eps[indexOf(f)], before)
 	case o.pod != nil:
 		return compilePod(o.pod, f)
 	}

@@ -28,6 +28,7 @@ const (
 	sticky                  // to the one that the client had, else note
 	outside                 // tell clients outside the cluster from others
 	guard                   // check the source ranges
+	rotate                  // to the endpoints of one port in turn; see turn
 )
 
 // origin is how a frontend is known.
@@ -69,12 +70,12 @@ func wayOf(action uint32) (w way, n uint32) {
 	return w, n
 }
 
-var names = [...]string{pick: "pick", lead: "to", note: "note", sticky: "sticky", outside: "external", guard: "firewall"}
+var names = [...]string{pick: "pick", lead: "to", note: "note", sticky: "sticky", outside: "external", guard: "firewall", rotate: "turn"}
 
 // chain is the name of the way's chain for n.
 func (w way) chain(n uint32) string {
 	name := names[w.what]
-	if w.what == pick || w.what == guard {
+	if w.what == pick || w.what == guard || w.what == rotate {
 		if w.what == guard {
 			return name
 		}
@@ -117,7 +118,7 @@ func (w way) verdict(n uint32) string {
 // maps are the maps of actions that the way's are in.
 func (w way) maps() []Set {
 	switch w.what {
-	case lead:
+	case lead, rotate:
 		return []Set{Actions, GuardedActions, PoolActions}
 	case sticky, outside:
 		return []Set{Actions, GuardedActions}
@@ -184,18 +185,18 @@ func (w way) rules(n uint32, c *Config, f nft.Family) []table.Rule {
 	drop := table.Rule{verdict{nft.Drop, ""}}
 	switch w.what {
 	case pick:
-		for _, size := range tries(n) {
-			rules = append(rules, table.Rule{choose{size}})
+		for i, size := range tries(n) {
+			rules = append(rules, table.Rule{choose{draw{c.Scheduler, uint32(i)}, size}})
 		}
 		return append(rules, drop)
 	case lead:
-		for _, size := range tries(n) {
-			rules = append(rules, table.Rule{chooseOwned{w, size}})
+		for i, size := range tries(n) {
+			rules = append(rules, table.Rule{chooseOwned{w, draw{c.Scheduler, uint32(i)}, size}})
 		}
 		return append(rules, drop)
 	case note:
-		for _, size := range tries(n) {
-			rules = append(rules, table.Rule{remember{w, size}, verdict{nft.Return, ""}})
+		for i, size := range tries(n) {
+			rules = append(rules, table.Rule{remember{w, draw{c.Scheduler, uint32(i)}, size}, verdict{nft.Return, ""}})
 		}
 		return rules
 	case sticky:

@@ -210,6 +210,30 @@ func Random(to Reg, n uint32) Expr {
 	return expr("numgen", appendU32(d, unix.NFTA_NG_OFFSET, 0))
 }
 
+// InTurn loads the numbers below n, one after another, of which the rule keeps count.
+func InTurn(to Reg, n uint32) Expr {
+	d := appendU32(nil, unix.NFTA_NG_DREG, uint32(to))
+	d = appendU32(d, unix.NFTA_NG_MODULUS, n)
+	d = appendU32(d, unix.NFTA_NG_TYPE, unix.NFT_NG_INCREMENTAL)
+	return expr("numgen", appendU32(d, unix.NFTA_NG_OFFSET, 0))
+}
+
+// Hash makes a number below Mod of the Len bytes that begin at a register.
+type Hash struct {
+	From, To       Reg
+	Len, Mod, Seed uint32
+}
+
+// Expr loads it.
+func (h Hash) Expr() Expr {
+	d := appendU32(nil, unix.NFTA_HASH_SREG, uint32(h.From))
+	d = appendU32(d, unix.NFTA_HASH_DREG, uint32(h.To))
+	d = appendU32(d, unix.NFTA_HASH_LEN, h.Len)
+	d = appendU32(d, unix.NFTA_HASH_MODULUS, h.Mod)
+	d = appendU32(d, unix.NFTA_HASH_SEED, h.Seed)
+	return expr("hash", appendU32(d, unix.NFTA_HASH_TYPE, unix.NFT_HASH_JENKINS))
+}
+
 // Number loads a number as part of a key. It is a random one of one: a constant would
 // do, but the nft program cannot list those there.
 func Number(to Reg, n uint32) Expr {

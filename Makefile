@@ -39,7 +39,7 @@ HEAP        := -X runtime.godebugDefault=disablethp=1
 LDFLAGS     := -s -w $(HEAP) $(KUBE_STAMP) -X $(STAMP).Version=$(VERSION) -X $(STAMP).Commit=$(COMMIT) -X $(STAMP).TreeState=$(TREE_STATE) -X $(STAMP).Date=$(DATE)
 
 .DEFAULT_GOAL := help
-.PHONY: help root prerequisites runtime build images test test-often chaos lint up down reset bench bench-scale bench-cluster bench-compare bench-baseline baseline upstream-cloud sample-server requirements audit clean
+.PHONY: help root prerequisites runtime build images test test-often chaos lint up down reset bench bench-scale bench-cluster bench-net bench-compare bench-baseline baseline upstream-cloud sample-server requirements audit clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r target text; do printf '  make %-14s %s\n' "$$target" "$$text"; done
@@ -116,6 +116,9 @@ bench-scale: build ## measure clusters of simulated nodes, STEPS=pods,rollout,..
 
 bench-cluster: build ## measure clusters of several machines, STEPS=agent,servers,... or all, WITHIN=10m (root)
 	$(GO) run ./test/bench -kemudi bin/kemudi -only cluster -steps '$(STEPS)' -within $(or $(WITHIN),0) -out $(if $(STEPS),'',docs/bench-cluster.md)
+
+bench-net: build ## measure the network of a node, beside nginx (apt-get install nginx-light), STEPS=services,dns,... or all (root)
+	$(GO) run ./test/bench -kemudi bin/kemudi -only net -steps '$(STEPS)' -out $(if $(STEPS),'',docs/bench-net.md)
 
 # Go benchmarks of PACKAGES that match BENCH, or with LOAD=outside that load (root).
 bench-compare: runtime ## compare with commit BASE by turns: PACKAGES, BENCH, ROUNDS=5, or LOAD

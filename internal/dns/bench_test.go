@@ -73,6 +73,7 @@ func ask(b *testing.B, at, name string) {
 	all := slices.Concat(took[:]...)
 	slices.Sort(all)
 	b.ReportMetric(float64(all[len(all)*99/100].Microseconds()), "p99-us")
+	b.ReportMetric(float64(len(all))/b.Elapsed().Seconds(), "queries/s")
 }
 
 // BenchmarkStart starts a server and ends it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"syscall"
 	"testing"
 	"time"
 
@@ -34,9 +35,9 @@ func BenchmarkThirtyThousandServices(b *testing.B) {
 			b.Fatal(g.Wait())
 		}
 		services, slices := client.For(p.Admin(), core.Services), client.Cached(p.Admin(), discovery.EndpointSlices, "")
-		var took []time.Duration
+		var took, worked []time.Duration // by the clock, and of the processor
 		for range 30 {
-			began := time.Now()
+			began, before := time.Now(), processorTime()
 			for i := range 1000 {
 				name := fmt.Sprintf("s-%d-%d", len(took), i)
 				if _, err := services.Create(b.Context(), &corev1.Service{
@@ -53,9 +54,10 @@ func BenchmarkThirtyThousandServices(b *testing.B) {
 				}
 				return nil
 			})
-			took = append(took, time.Since(began))
+			took, worked = append(took, time.Since(began)), append(worked, processorTime()-before)
 		}
 		b.ReportMetric(float64(took[29])/float64(took[0]), "last/first")
+		b.ReportMetric(float64(worked[29])/float64(worked[0]), "last/first-cpu")
 		b.ReportMetric(took[0].Seconds()*1000, "first-µs/service")
 		b.ReportMetric(took[29].Seconds()*1000, "last-µs/service")
 		g.Cancel(context.Canceled)
@@ -63,4 +65,11 @@ func BenchmarkThirtyThousandServices(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// processorTime is what this process has used.
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // it cannot fail
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -189,7 +190,7 @@ var (
 )
 
 // order is the order of the table.
-var order = []measure{
+var order = slices.Concat([]measure{
 	startReady, startReadyWarm, startPod, podOne50, podOne99, podBurst50, podBurst99, memory, memoryPod, idleCPU, idleDisk,
 	planeReady, planeAccount, planeMemory, planeCPU, planeDisk,
 	listJSON, listJSONc, listProto, listProtoc, getRate, getCPU, createRate, createCPU, statusRate, statusCPU, applyRate, applyCPU, watchCPU,
@@ -204,7 +205,7 @@ var order = []measure{
 	syncOne, syncThree, apartOne, apartThree, apartLeader, apartRatio, plainApartOne, plainApartThree, plainApartRatio, getsOne, getsThree, getsRatio,
 	killWrites, killControllers, killScheduler, killEndpoints, stopWrites, stopControllers, stopScheduler,
 	manyMemory, manyEach, manyAlive, manyGarbage, manyFree, manyStacks, manyFiles, manyCPU, manyCollections, manyWatches, manyReady, shortWatches,
-}
+}, netOrder)
 
 // A unit is what a measure's value counts.
 type unit string
@@ -217,6 +218,7 @@ const (
 	kibibytes unit = "KiB"
 	percent   unit = "%"
 	perSecond unit = "/s"
+	megabytes unit = "MB/s"
 	plain     unit = ""
 )
 

@@ -8,14 +8,15 @@
 // by turns, and the table has what that took in the place of what is known from elsewhere.
 //
 // With -only scale it measures clusters of simulated nodes, as make bench-scale does, and fills docs/bench-scale.md;
-// with -only cluster clusters of several machines, as make bench-cluster does, and fills docs/bench-cluster.md.
+// with -only cluster clusters of several machines, as make bench-cluster does, and fills docs/bench-cluster.md; with
+// -only net the network of a node, as make bench-net does, and fills docs/bench-net.md.
 //
 // It needs root, and some minutes on a machine that does nothing else.
 //
 // main.go has the order of what is measured, bars.go what each figure is held
 // against. supervise.go runs the benchmark in a process of its own and cleans up
 // behind it, however it ends. What measures is in starts.go, pods.go, idle.go,
-// load.go, outside.go, scale.go, cluster.go, servers.go, disks.go, agents.go, etcd.go and tests.go; server.go, processes.go,
+// load.go, outside.go, scale.go, cluster.go, servers.go, disks.go, agents.go, etcd.go, net.go and tests.go; server.go, processes.go,
 // simulated.go and api.go help them.
 // The command in compare measures two commits by turns.
 package main

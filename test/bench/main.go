@@ -22,8 +22,8 @@ func main() {
 	figures := flag.String("figures", "", "file to write the figures to, a line each: name, unit and value between tabs")
 	baseline := flag.String("baseline", "", "program of test/baseline that gets the load from outside by turns with the other; empty: none")
 	rounds := flag.Int("rounds", 1, "how often the load from outside is measured; medians count")
-	only := flag.String("only", "", "comma-separated parts to measure: node, plane, load, outside, writes, reads, scale, cluster, size, tests; default all but load, the last part of plane, writes and reads, the beginning of outside without and with its reads, and scale and cluster, which have tables of their own")
-	steps := flag.String("steps", "", "comma-separated steps of the part scale or cluster; default all")
+	only := flag.String("only", "", "comma-separated parts to measure: node, plane, load, outside, writes, reads, scale, cluster, net, size, tests; default all but load, the last part of plane, writes and reads, the beginning of outside without and with its reads, and scale, cluster and net, which have tables of their own")
+	steps := flag.String("steps", "", "comma-separated steps of the part scale, cluster or net; default all")
 	within := flag.Duration("within", 0, "how long the part cluster may take: what there is no time for is not measured; 0: as long as it takes")
 	agents := flag.Int("agents", agentsSimulated, "how many agents the step agents of the part cluster simulates")
 	flag.Parse()
@@ -90,7 +90,7 @@ func run(ctx context.Context, b *bench, out output) error {
 		}
 	}
 	err := b.measure(ctx)
-	if err != nil && len(b.results) == 0 || err != nil && b.only != "cluster" {
+	if err != nil && len(b.results) == 0 || err != nil && b.only != "cluster" && b.only != "net" {
 		return err
 	}
 	doc := b.document(about(ctx, b.bin))
@@ -99,6 +99,8 @@ func run(ctx context.Context, b *bench, out output) error {
 		doc = b.scaleDocument(about(ctx, b.bin))
 	case "cluster":
 		doc = b.clusterDocument(about(ctx, b.bin))
+	case "net":
+		doc = b.netDocument(about(ctx, b.bin))
 	}
 	fmt.Print("\n", doc)
 	return errors.Join(err, out.write(doc, b.results.figures()))
@@ -109,8 +111,8 @@ type bench struct {
 	bin         string
 	baseline    string          // upstream's server library; empty: none
 	rounds      int             // of the load from outside
-	only        string          // parts that are asked for; empty: all but scale and cluster
-	steps       string          // of the part scale or cluster that are asked for; empty: all
+	only        string          // parts that are asked for; empty: all but scale, cluster and net
+	steps       string          // of the part scale, cluster or net that are asked for; empty: all
 	within      time.Duration   // for the part cluster; 0: as long as it takes
 	agents      int             // of its step agents
 	done        map[string]bool // its steps that another one has done
@@ -162,13 +164,16 @@ func (b *bench) measure(ctx context.Context) error {
 			return err
 		}
 	}
+	if b.only == "net" {
+		return b.net(ctx)
+	}
 	if b.wanted("size") {
 		if err := b.programSize(); err != nil {
 			return err
 		}
 	}
 	if b.wanted("tests") {
-		return b.runTests(ctx)
+		return b.runTests(ctx, goTests)
 	}
 	return nil
 }

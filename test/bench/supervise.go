@@ -30,7 +30,14 @@ func supervise(ctx context.Context, b *bench) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
 	// Building may download modules, which the namespace has no way to.
-	if err := b.prepare(ctx, b.wanted("node"), b.wanted("tests")); err != nil {
+	var tests []goTest
+	switch {
+	case b.wanted("tests"):
+		tests = goTests
+	case b.only == "net":
+		tests = b.netTests()
+	}
+	if err := b.prepare(ctx, b.wanted("node"), tests); err != nil {
 		return err
 	}
 	exe, err := os.Executable()

@@ -50,17 +50,14 @@ var goTests = []goTest{
 }
 
 // prepare builds what the measurements need, before there is anything to disturb.
-func (b *bench) prepare(ctx context.Context, pods, tests bool) error {
+func (b *bench) prepare(ctx context.Context, pods bool, tests []goTest) error {
 	if pods {
 		b.say("building the image of the pods")
 		if err := b.buildImage(ctx); err != nil {
 			return err
 		}
 	}
-	for _, t := range goTests {
-		if !tests {
-			break
-		}
+	for _, t := range tests {
 		if _, err := os.Stat(b.testBinary(t)); err == nil {
 			continue
 		}
@@ -76,8 +73,8 @@ func (b *bench) prepare(ctx context.Context, pods, tests bool) error {
 func (b *bench) testBinary(t goTest) string { return filepath.Join(b.dir, t.pkg+".test") }
 
 // runTests runs the benchmarks that are written as Go tests.
-func (b *bench) runTests(ctx context.Context) error {
-	for _, t := range goTests {
+func (b *bench) runTests(ctx context.Context, tests []goTest) error {
+	for _, t := range tests {
 		cmd := exec.CommandContext(ctx, b.testBinary(t), t.args...)
 		cmd.Dir = filepath.Join("internal", t.pkg)
 		cmd.Env = append(os.Environ(), t.env)

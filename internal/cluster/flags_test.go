@@ -256,6 +256,7 @@ func TestFilesOfKeysThatAreNoneAreRefused(t *testing.T) {
 		for flag, i := range map[string]Identity{
 			"--service-account-signing-key-file": {SigningKey: file}, "--service-account-key-file": {Keys: []string{file}},
 			"--requestheader-client-ca-file": {FrontProxy: FrontProxy{CA: file}},
+			"--authentication-config":        {ConfigFile: file}, "--authentication-token-webhook-config-file": {Webhook: authn.WebhookOptions{ConfigFile: file}},
 		} {
 			o, err := Options{Machine: Machine{DataDir: t.TempDir(), NodeIP: netip.MustParseAddr("192.0.2.7")}, Identity: i}.withDefaults()
 			if err != nil {

@@ -72,11 +72,11 @@ func NewWebhook(o WebhookOptions, audiences []string, m *CacheMetrics) (authenti
 	rules.ExplicitPath = o.ConfigFile
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("--authentication-token-webhook-config-file: %w", err)
+		return nil, fmt.Errorf("--authentication-token-webhook-config-file %s: %w", o.ConfigFile, err)
 	}
 	shared, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("--authentication-token-webhook-config-file: %w", err)
+		return nil, fmt.Errorf("--authentication-token-webhook-config-file %s: %w", o.ConfigFile, err)
 	}
 	w := &Webhook{client: &http.Client{
 		Transport: shared.Transport, Timeout: webhookTimeout,

@@ -62,6 +62,11 @@ type KV struct {
 	Key   string
 	Value []byte
 	Rev   int64 // revision of the last write (etcd's mod revision); 0: does not exist
+
+	// Of a store that encrypts values (package seal) alone: Err says why this one cannot be read, and Value is
+	// then not what is stored. Stale says that it would be stored otherwise today.
+	Err   error
+	Stale bool
 }
 
 // ListOptions narrow a List. The zero value asks for everything, now.
@@ -122,6 +127,7 @@ type Op struct {
 	Value []byte
 	TTL   time.Duration // delete the key after about this time; 0: never. Whole seconds.
 	Life  Life          // delete the key when it ends; not with TTL
+	Keep  bool          // the key, which exists, lives for as long as it would have without this write; with neither
 }
 
 // TxnResult says what a transaction did.

@@ -197,7 +197,7 @@ func (s *Store) op(ctx context.Context, sp *spell, op store.Op) (*etcdserverpb.R
 		gone := &etcdserverpb.DeleteRangeRequest{Key: []byte(op.Key)}
 		return &etcdserverpb.RequestOp{Request: &etcdserverpb.RequestOp_RequestDeleteRange{RequestDeleteRange: gone}}, nil
 	}
-	put := &etcdserverpb.PutRequest{Key: []byte(op.Key), Value: op.Value, Lease: int64(op.Life)}
+	put := &etcdserverpb.PutRequest{Key: []byte(op.Key), Value: op.Value, Lease: int64(op.Life), IgnoreLease: op.Keep}
 	if op.TTL > 0 {
 		ctx, cancel, err := sp.bound(ctx)
 		if err != nil {

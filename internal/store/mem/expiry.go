@@ -65,3 +65,17 @@ func (s *Store) expire() {
 	s.writeLocked(ops)
 	s.armLocked()
 }
+
+// keepLocked has the write of a key at revision rev end when that at revision was does.
+func (s *Store) keepLocked(key string, was, rev int64) {
+	for i := range s.mu.expiry {
+		if x := &s.mu.expiry[i]; x.key == key && x.rev == was {
+			x.rev = rev
+		}
+	}
+	for _, l := range s.mu.lives {
+		if at, ok := l.keys[key]; ok && at == was {
+			l.keys[key] = rev
+		}
+	}
+}

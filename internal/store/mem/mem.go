@@ -191,6 +191,9 @@ func (s *Store) writeLocked(ops []store.Op) {
 			e = &entry{key: op.Key}
 			s.mu.keys.ReplaceOrInsert(e)
 		}
+		if op.Keep {
+			s.keepLocked(op.Key, e.at(rev).Rev, rev)
+		}
 		e.versions = append(e.versions, version{rev, op.Value})
 		s.mu.log = append(s.mu.log, store.Change{KV: store.KV{Key: op.Key, Value: op.Value, Rev: rev}})
 		s.mu.rev = rev

@@ -27,7 +27,7 @@ audit cache
 client
 drain backend
 audit/audittest auth metricsserver watchcache extend
-join secureport servers
+join secureport servers encryption
 kubelet/backoff kubelet/contain kubelet/machine kubelet/manifest kubelet/users
 kubelet/evict
 kubelet/podstep

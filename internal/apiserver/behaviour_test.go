@@ -356,7 +356,11 @@ func TestUnauthenticatedRequestsAreRefused(t *testing.T) {
 func TestWatchOfALostRevisionIsToldSo(t *testing.T) {
 	st := newStore(t)
 	for i := range 3 {
-		if _, err := st.Txn(t.Context(), store.Txn{Ops: []store.Op{{Key: "/registry/other", Value: fmt.Append(nil, i)}}}); err != nil {
+		res, err := st.Txn(t.Context(), store.Txn{Ops: []store.Op{{Key: "/registry/other", Value: fmt.Append(nil, i)}}})
+		if err == nil {
+			err = st.Compact(t.Context(), res.Rev)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

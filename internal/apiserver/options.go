@@ -34,6 +34,10 @@ type Options struct {
 	// (false), as discovery.Enabled reads it.
 	RuntimeConfig map[string]bool
 
+	// Encrypted says whether a value may lie in the store encrypted: nothing is done about what nobody changes, unless
+	// it would be encrypted otherwise today. Nil: none does.
+	Encrypted func(key string) bool
+
 	// Shared says that other servers write to the store as well: then each read
 	// of the newest state asks the store how new that is.
 	Shared bool

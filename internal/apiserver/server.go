@@ -54,7 +54,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		o: o, log: o.Logger, reads: &read.Reader{Store: o.Store, Sources: o.Sources},
+		o: o, log: o.Logger, reads: &read.Reader{Store: o.Store, Stored: o.Caches, Sources: o.Sources},
 		encoded: encoded.New(o.EncodedBytes), memory: budget.New(), metrics: newMetrics(o.Registry),
 		door:      door.New(door.Room(), o.Logger),
 		flows:     flow.New(flow.Options{Seats: o.MaxReads + o.MaxWrites, Wait: o.RequestTimeout / 4, Registry: o.Registry}),
@@ -68,6 +68,7 @@ func New(o Options) (*Server, error) {
 	}
 	s.writes = write.New(write.Options{
 		Store: o.Store, Caches: o.Caches, Reads: s.reads, Admission: o.Admission, Authorize: s.authorize, Settings: o.Settings, Defs: o.Defs, Serves: s.Serves, Logger: o.Logger,
+		Encrypted: o.Encrypted,
 	})
 	s.handlers = s.newHandlers()
 	s.addChecks()

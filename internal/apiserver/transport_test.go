@@ -37,6 +37,8 @@ var onMemoryOnly = map[string]string{
 	"TestProfilesAreServedToWhoMayGetThem":               "asks nothing of a store",
 	"TestEventsOfManyObjectsAreThoseOfEach":              "needs virtual time",
 	"TestOldPathsOfWatches":                              "needs virtual time",
+	"TestSecretsLieEncryptedInTheStore":                  "needs virtual time",
+	"TestWhatCannotBeDecryptedIsRefusedAlone":            "needs virtual time",
 	"TestMemoryThatRunsOutHoldsUpWhatTakesMuchOfIt":      "needs virtual time",
 	"TestCollectionsAreDeletedEightAtATime":              "needs virtual time",
 	"TestBodiesOfOneFlowTakeHalfOfTheMemory":             "needs virtual time",
@@ -122,6 +124,7 @@ func onEtcdToo() map[string]func(t *testing.T) {
 		"TestAllocationsFromBeforeAddressesWereObjectsAreReplaced": TestAllocationsFromBeforeAddressesWereObjectsAreReplaced,
 		"TestServicesGetAddressesOfTheRangesThatAreReady":          TestServicesGetAddressesOfTheRangesThatAreReady,
 		"TestADryRunTakesNoAddress":                                TestADryRunTakesNoAddress,
+		"TestWatchGoesOnAfterARestart":                             TestWatchGoesOnAfterARestart,
 	}
 	maps.Copy(list, ownStoreOnEtcd())
 	maps.Copy(list, auditOnEtcd())

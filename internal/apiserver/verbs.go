@@ -203,7 +203,10 @@ func readDeleteCollection(c *call.Call, in input) error {
 	if err := readList(c, in); err != nil {
 		return err
 	}
-	return readDelete(c, in)
+	if err := readDelete(c, in); err != nil {
+		return err
+	}
+	return request.CheckDeleteCollection(c.Delete)
 }
 
 func (s *Server) runGet(ctx context.Context, c *call.Call) (outcome, error) {

@@ -58,7 +58,7 @@ func New(def *resource.Def, progress *Progress) *Cache {
 	if def.ByLabels {
 		c.mu.labels = newLabelIndex()
 	}
-	c.mu.log.size = logSize
+	c.mu.log.size, c.mu.log.oldest, c.mu.log.next, c.mu.log.old = logSize, logBegin, logBegin, logBegin
 	c.mu.tails = map[*tail]struct{}{}
 	c.mu.keyed = map[indexValue]map[*tail]struct{}{}
 	c.mu.followers = map[*Follower]struct{}{}

@@ -5,7 +5,10 @@ import (
 	"sort"
 )
 
-// eventLog holds the last events, numbered from 0 on.
+// logBegin is the number of the first event of a log: there is room for earlier ones that are recollected.
+const logBegin = 1 << 32
+
+// eventLog holds the last events, numbered from logBegin on.
 type eventLog struct {
 	size   int // how many events it holds at most, unless there are many objects
 	events []Event
@@ -60,6 +63,35 @@ func (l *eventLog) trim() {
 		l.oldest = l.old
 	}
 	l.old = l.next
+}
+
+// LogBegin is the revision after which all changes are in the log. ok is false if earlier ones cannot be put before
+// them: the cache has had to list in between.
+func (c *Cache) LogBegin() (rev int64, ok bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.mu.log.first, c.mu.log.whole()
+}
+
+// whole says that the log holds nothing but the changes after first.
+func (l *eventLog) whole() bool { return len(l.events) == 0 || l.events[0].Rev() > l.first }
+
+// Recollect puts changes before those of the log: all those after a revision, up to where the log began, in
+// revision order. It reports whether a cursor can start there now. They are trimmed as others are.
+func (c *Cache) Recollect(events []Event, after, upTo int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := &c.mu.log
+	switch {
+	case after >= l.first:
+		return true // somebody was faster
+	case upTo != l.first || !l.whole() || uint64(len(events)) > l.oldest:
+		return false
+	}
+	l.events = slices.Concat(events, l.events)
+	l.oldest -= uint64(len(events))
+	l.old, l.first = l.oldest, after
+	return true
 }
 
 // Trim forgets the changes that were known when it was called the last time:

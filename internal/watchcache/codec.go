@@ -13,6 +13,8 @@ import (
 
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/store"
+	"github.com/kemudi/kemudi/internal/store/seal"
 	"github.com/kemudi/kemudi/internal/wire"
 )
 
@@ -45,12 +47,31 @@ func envelope(def *resource.Def, obj resource.Object) ([]byte, error) {
 	return t.AppendTail(value), err
 }
 
+// Read reads what the store has at a key, as Decode does. An error says whether the value could not be opened, or
+// not be understood, in upstream's words.
+func Read(def *resource.Def, kv store.KV) (resource.Object, error) {
+	if kv.Err != nil {
+		return nil, fmt.Errorf("data from the storage is not transformable revision=0: %w", kv.Err)
+	}
+	obj, err := Decode(def, kv.Value, kv.Rev)
+	if errors.Is(err, seal.ErrSealed) {
+		return nil, fmt.Errorf("data from the storage is not transformable revision=0: %w", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("object not decodable revision=%d: %w", kv.Rev, err)
+	}
+	return obj, nil
+}
+
 // Decode reads a stored value as an object of the resource's own version, with
 // rev as its resourceVersion. A value of a legacy version is converted. Fields
 // that are unset because the writer did not know them get their defaults.
 func Decode(def *resource.Def, value []byte, rev int64) (resource.Object, error) {
 	var obj resource.Object
 	var err error
+	if seal.Sealed(value) {
+		return nil, seal.ErrSealed
+	}
 	if def.Dynamic != nil {
 		obj, err = decodeDocument(def, value)
 	} else if wire.IsProto(value) {

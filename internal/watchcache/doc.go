@@ -10,6 +10,6 @@
 //
 //	W1 An object in a cache has its revision as its resourceVersion; a stored one has none.
 //	W2 Progress passes a revision after all caches have taken in its changes.
-//	W3 A value that cannot be read hides only itself: it is skipped, and told of once in the log.
+//	W3 A value that cannot be read spoils only itself: it is passed over, told of once in the log, and refused to who asks for it.
 //	W4 An object handed over by its writer is used only for the very bytes that were written.
 package watchcache

@@ -44,10 +44,13 @@ func (s *Set) loadAll(ctx context.Context) error {
 // load takes in the state of one resource at rev, 0 for the newest, and then
 // the changes that the feed brought meanwhile.
 func (s *Set) load(ctx context.Context, src *source, rev int64) error {
-	number := src.begin()
-	items, rev, err := s.list(ctx, src, rev)
+	number, bad := src.begin(), s.badOf(src)
+	items, rev, err := s.list(ctx, src, rev, bad)
 	if err != nil {
 		return err
+	}
+	for key := range bad {
+		s.note(key, nil) // it has gone
 	}
 	src.mu.Lock()
 	defer src.mu.Unlock()
@@ -61,8 +64,8 @@ func (s *Set) load(ctx context.Context, src *source, rev int64) error {
 	return nil
 }
 
-// list reads and decodes all objects of a resource, a page at a time.
-func (s *Set) list(ctx context.Context, src *source, rev int64) ([]*cache.Item, int64, error) {
+// list reads and decodes all objects of a resource, a page at a time. Their keys are taken out of bad.
+func (s *Set) list(ctx context.Context, src *source, rev int64, bad map[string]bool) ([]*cache.Item, int64, error) {
 	prefix := src.def.Key("", "")
 	g := task.NewGroup(ctx)
 	free := make(chan struct{}, runtime.GOMAXPROCS(0)) // pages that may be decoded at one time
@@ -75,6 +78,9 @@ func (s *Set) list(ctx context.Context, src *source, rev int64) ([]*cache.Item, 
 			break
 		}
 		o.Rev = page.Rev
+		for i := 0; i < len(page.KVs) && len(bad) > 0; i++ {
+			delete(bad, page.KVs[i].Key)
+		}
 		items := make([]*cache.Item, len(page.KVs))
 		pages = append(pages, items)
 		free <- struct{}{}
@@ -99,7 +105,7 @@ func (s *Set) list(ctx context.Context, src *source, rev int64) ([]*cache.Item, 
 
 // read makes an Item of a stored value, or nil if that cannot be read (W3).
 func (s *Set) read(src *source, kv store.KV) *cache.Item {
-	obj, err := Decode(src.def, kv.Value, kv.Rev)
+	obj, err := Read(src.def, kv)
 	s.note(kv.Key, err)
 	if err != nil {
 		return nil
@@ -119,22 +125,4 @@ func objectOf(it *cache.Item) resource.Object {
 
 func itemKey(src *source, key string) string {
 	return strings.TrimPrefix(key, root)[len(src.def.StoragePrefix)+1:]
-}
-
-// note remembers which values cannot be read.
-func (s *Set) note(key string, err error) {
-	s.mu.RLock()
-	was := s.mu.bad[key]
-	s.mu.RUnlock()
-	if was == (err != nil) {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err == nil {
-		delete(s.mu.bad, key)
-		return
-	}
-	s.mu.bad[key] = true
-	s.log.Error("a stored object cannot be read and is passed over", "key", key, "err", err)
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kemudi/kemudi/internal/cache"
@@ -35,21 +36,22 @@ type Options struct {
 // Set is the caches of all resources of one store. Its methods may be called
 // concurrently.
 type Set struct {
-	store    store.Store
-	others   func(changes []store.Change, rev int64)
-	missed   func(rev int64)
-	log      *slog.Logger
-	progress *cache.Progress
-	handoffs handoffs
-	interner interner
-	synced   chan struct{}
+	store      store.Store
+	others     func(changes []store.Change, rev int64)
+	missed     func(rev int64)
+	log        *slog.Logger
+	progress   *cache.Progress
+	handoffs   handoffs
+	interner   interner
+	synced     chan struct{}
+	unreadable atomic.Int64 // how many values cannot be read
 
 	mu struct {
 		sync.RWMutex
 		byPrefix map[string]*source // by storage prefix
 		byDef    map[*resource.Def]*source
-		loaded   bool            // the first state of all has been taken in
-		bad      map[string]bool // keys of values that cannot be read
+		loaded   bool             // the first state of all has been taken in
+		bad      map[string]error // why values cannot be read, by their keys
 	}
 }
 
@@ -57,6 +59,7 @@ type Set struct {
 type source struct {
 	def   *resource.Def
 	cache *cache.Cache
+	turn  chan struct{} // has room for one, who recollects its history
 
 	mu struct {
 		sync.Mutex
@@ -97,7 +100,7 @@ func New(o Options) (*Set, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.mu.byPrefix, s.mu.byDef, s.mu.bad = map[string]*source{}, map[*resource.Def]*source{}, map[string]bool{}
+	s.mu.byPrefix, s.mu.byDef, s.mu.bad = map[string]*source{}, map[*resource.Def]*source{}, map[string]error{}
 	for _, def := range o.Defs {
 		if !def.Stored() {
 			continue
@@ -110,7 +113,7 @@ func New(o Options) (*Set, error) {
 }
 
 func (s *Set) register(def *resource.Def) (*source, error) {
-	src := &source{def: def, cache: cache.New(def, s.progress)}
+	src := &source{def: def, cache: cache.New(def, s.progress), turn: make(chan struct{}, 1)}
 	src.mu.loading = true
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,6 +187,7 @@ func (s *Set) Remove(def *resource.Def) {
 				delete(s.mu.bad, key)
 			}
 		}
+		s.unreadable.Store(int64(len(s.mu.bad)))
 	}
 }
 

@@ -50,6 +50,9 @@ func (r *Reader) List(ctx context.Context, c *call.Call) (*Page, error) {
 // asked for that the cache has forgotten, from the store.
 func (r *Reader) collect(ctx context.Context, c *call.Call, q *query) (*Page, error) {
 	if q.token != "" {
+		if err := r.Readable(c, q.sel); err != nil {
+			return nil, err
+		}
 		return r.listOn(ctx, c, q)
 	}
 	rev, err := ParseRevision(q.rev)
@@ -60,6 +63,9 @@ func (r *Reader) collect(ctx context.Context, c *call.Call, q *query) (*Page, er
 		return r.listPast(ctx, c, q, request.Position{Rev: rev})
 	}
 	if err := r.FreshEnough(ctx, c, q.rev); err != nil {
+		return nil, err
+	}
+	if err := r.Readable(c, q.sel); err != nil {
 		return nil, err
 	}
 	if q.sel.index != "" {

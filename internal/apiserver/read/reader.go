@@ -22,6 +22,8 @@ import (
 // concurrently.
 type Reader struct {
 	Store store.Store
+	// Stored knows more of the store; nil: all can be read, and no watch begins before the logs of the caches.
+	Stored Stored
 	// Sources make the objects of computed resources.
 	Sources map[*resource.Def]Source
 
@@ -41,6 +43,9 @@ func (r *Reader) Get(ctx context.Context, c *call.Call, rev string) (*cache.Item
 		return r.computeOne(ctx, c)
 	}
 	if err := r.FreshEnough(ctx, c, rev); err != nil {
+		return nil, err
+	}
+	if err := r.readable(c); err != nil {
 		return nil, err
 	}
 	it := c.Resource.Cache.Get(c.CacheKey())
@@ -102,6 +107,11 @@ func (r *Reader) Latest(ctx context.Context, c *call.Call, fresh bool) (*cache.I
 		if err := r.CaughtUp(ctx, c.Resource.Cache); err != nil {
 			return nil, err
 		}
+		if c.Verb != "create" { // that the name is taken is known all the same
+			if err := r.readable(c); err != nil {
+				return nil, err
+			}
+		}
 		return c.Resource.Cache.Get(c.CacheKey()), nil
 	}
 	kv, _, err := r.Store.Get(ctx, c.Key())
@@ -138,9 +148,9 @@ func (r *Reader) CaughtUp(ctx context.Context, c *cache.Cache) error {
 
 // decodeItem makes of a stored value what the cache would hold.
 func (r *Reader) decodeItem(d *resource.Def, kv store.KV) (*cache.Item, error) {
-	obj, err := watchcache.Decode(d, kv.Value, kv.Rev)
+	obj, err := watchcache.Read(d, kv)
 	if err != nil {
-		return nil, fmt.Errorf("decode %s: %w", kv.Key, err)
+		return nil, apierrors.NewInternalError(corrupt(kv.Key, err))
 	}
 	return NewItem(obj, kv.Rev), nil
 }

@@ -96,6 +96,16 @@ func CheckDelete(o *metav1.DeleteOptions) error {
 	return invalid("DeleteOptions", validation.ValidateDeleteOptions(o))
 }
 
+// CheckDeleteCollection refuses options that are good for the deletion of single objects alone.
+func CheckDeleteCollection(o *metav1.DeleteOptions) error {
+	if unsafe := o.IgnoreStoreReadErrorWithClusterBreakingPotential; unsafe == nil || !*unsafe {
+		return nil
+	}
+	return invalid("DeleteOptions", field.ErrorList{
+		field.Invalid(field.NewPath("ignoreStoreReadErrorWithClusterBreakingPotential"), true, "is not allowed with DELETECOLLECTION, try again after removing the option"),
+	})
+}
+
 // invalid is the error of options of the kind, if anything is wrong with them.
 func invalid(kind string, errs field.ErrorList) error {
 	if len(errs) == 0 {

@@ -60,6 +60,11 @@ func Start(ctx context.Context, reads *read.Reader, c *call.Call) (*Watch, error
 		if err := reads.FreshEnough(ctx, c, asked); err != nil {
 			return nil, err
 		}
+		if initial {
+			if err := reads.Readable(c, sel); err != nil {
+				return nil, err
+			}
+		}
 		from.FromNow, from.After = initial, c.Resource.Cache.Rev() // without initial events: from now on
 	default: // changes after a revision, which may be to come
 		if err := reads.Synced(ctx, c.Resource.Cache); err != nil {
@@ -68,6 +73,9 @@ func Start(ctx context.Context, reads *read.Reader, c *call.Call) (*Watch, error
 		from.After = rev
 	}
 	w.cursor, err = c.Resource.Cache.Cursor(from)
+	if errors.Is(err, cache.ErrTooOld) && reads.Stored != nil && reads.Stored.Recollect(ctx, c.Resource.Def, from.After) == nil {
+		w.cursor, err = c.Resource.Cache.Cursor(from)
+	}
 	if errors.Is(err, cache.ErrTooOld) {
 		return nil, tooOld(from.After)
 	}

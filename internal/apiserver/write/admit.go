@@ -109,6 +109,7 @@ func (p *Pipeline) Admit(ctx context.Context, a *admission.Attributes) error {
 
 // Caches is what the server needs of package watchcache.
 type Caches interface {
+	read.Stored
 	// Cache is the one cache of def's objects.
 	Cache(def *resource.Def) *cache.Cache
 	// Handoff gives the decoded form of a value of def that is about to be written,

@@ -35,7 +35,9 @@ func (w *attempt) commit(ctx context.Context) (*cache.Item, error) {
 		return nil, err
 	}
 	if w.item != nil && w.c.Manager != storagemigration.Manager && w.unchanged(obj, value) {
-		return w.item, nil
+		if stale, err := w.stale(ctx); err != nil || !stale {
+			return w.item, err
+		}
 	}
 	if w.c.DryRun {
 		return w.dryRunResult(obj), nil
@@ -108,6 +110,15 @@ func (w *attempt) unchanged(obj resource.Object, value []byte) bool {
 	again.SetManagedFields(old.GetManagedFields())
 	value, err = watchcache.Encode(w.c.Resource.Def, again)
 	return err == nil && bytes.Equal(was, value)
+}
+
+// stale says that what is stored would be encrypted otherwise today: then it is written although nothing changes.
+func (w *attempt) stale(ctx context.Context) (bool, error) {
+	if w.p.o.Encrypted == nil || !w.p.o.Encrypted(w.c.Key()) {
+		return false, nil
+	}
+	kv, _, err := w.p.o.Store.Get(ctx, w.c.Key())
+	return kv.Stale, err
 }
 
 func sameButTimes(a, b []metav1.ManagedFieldsEntry) bool {

@@ -24,6 +24,9 @@ import (
 
 // Delete deletes the call's object as the call says.
 func (p *Pipeline) Delete(ctx context.Context, c *call.Call) (call.Result, error) {
+	if unsafe := c.Delete.IgnoreStoreReadErrorWithClusterBreakingPotential; unsafe != nil && *unsafe {
+		return p.deleteUnread(ctx, c)
+	}
 	it, gone, err := p.deleteOrMark(ctx, c, c.Delete)
 	out := call.Result{Item: it, Gone: gone}
 	if o := c.Delete.OrphanDependents; !gone && o != nil && !*o { //nolint:staticcheck // the old form of the policy

@@ -19,7 +19,7 @@ import (
 	"github.com/kemudi/kemudi/internal/store"
 )
 
-// Options are what a pipeline writes with. All but Settings and Serves are required.
+// Options are what a pipeline writes with. All but Settings, Serves and Encrypted are required.
 type Options struct {
 	Store     store.Store
 	Caches    Caches
@@ -33,7 +33,9 @@ type Options struct {
 	Defs []*resource.Def
 	// Serves reports whether clients can reach a resource. Nil: they can all.
 	Serves func(d *resource.Def) bool
-	Logger *slog.Logger
+	// Encrypted says whether the value of a key may lie in the store encrypted. Nil: none does.
+	Encrypted func(key string) bool
+	Logger    *slog.Logger
 }
 
 // Pipeline carries writes to the store. Its methods may be called concurrently.

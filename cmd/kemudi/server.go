@@ -135,6 +135,8 @@ func addAPIFlags(f *pflag.FlagSet, o *cluster.API) {
 	f.Var((*pluginsFlag)(&o.Plugins.Disable), "disable-admission-plugins", "admission plugins to turn off that are on: "+strings.Join(on, ", "))
 	f.StringVar(&o.PluginConfigFile, "admission-control-config-file", o.PluginConfigFile, "AdmissionConfiguration file with what plugins are told")
 	addAuditFlags(f, &o.Audit)
+	f.StringVar(&o.Encryption.File, "encryption-provider-config", o.Encryption.File, "file of an EncryptionConfiguration: which resources lie encrypted in the store, and by what; none: nothing does")
+	f.BoolVar(&o.Encryption.Reload, "encryption-provider-config-automatic-reload", o.Encryption.Reload, "take over that file when it changes")
 }
 
 func addControllersFlags(f *pflag.FlagSet, o *cluster.ControllerOptions) {

@@ -27,6 +27,7 @@ type API struct {
 	Plugins          plane.Plugins
 	PluginConfigFile string // --admission-control-config-file, which is read into Plugins
 	Audit            Audit  // --audit-policy-file and others
+	Encryption       Encryption
 }
 
 // Audit says what of requests is told, and to whom.
@@ -60,6 +61,9 @@ func (a *API) check() error {
 		return fmt.Errorf("--enable-admission-plugins and --disable-admission-plugins both have %s", strings.Join(both, ", "))
 	}
 	if err := a.Audit.Check(); err != nil {
+		return err
+	}
+	if err := a.Encryption.check(); err != nil {
 		return err
 	}
 	if a.PluginConfigFile == "" {

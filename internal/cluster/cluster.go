@@ -56,6 +56,7 @@ type server struct {
 	member   *membership        // its place among several servers
 	seats    *seats             // what it does about which there are
 	drains   *drain.Nodes       // what the nodes' rules are, for pods that end
+	sealed   *sealed            // nil: nothing lies encrypted in the store
 	telling  sync.Mutex         // which servers live: held from asking until it is written, else an earlier answer may be written last
 }
 
@@ -192,6 +193,9 @@ func (s *server) start(sg *stages) error {
 	if err != nil {
 		return err
 	}
+	if err := s.encrypt(sg.last.Context(), &st); err != nil {
+		return err
+	}
 	s.o.Step("store", false)
 	if err := s.agree(sg.last.Context(), st); err != nil {
 		return err
@@ -321,9 +325,7 @@ func (s *server) serve(sg *stages, st state) error {
 		g.Go("whose tokens are believed", run)
 	}
 	g.Go("used tokens", func(ctx context.Context) error { return s.used.Run(ctx, s.plane.Admin(), s.o.Logger) })
-	if s.ssh != nil {
-		sg.plane.Go("SSH to nodes", s.ssh.Run)
-	}
+	s.runBeside(sg.plane)
 	g.Go("memory", func(ctx context.Context) error {
 		return scavenge(ctx, scavenger{store: st.own, api: s.plane.Server()}, s.o.Logger.With("part", "memory"))
 	})
@@ -362,6 +364,16 @@ func (s *server) serve(sg *stages, st state) error {
 	return nil
 }
 
+// runBeside runs beside the control plane what it needs and not each server has.
+func (s *server) runBeside(g *task.Group) {
+	if s.sealed != nil {
+		g.Go("encryption", s.sealed.keeper.Run)
+	}
+	if s.ssh != nil {
+		g.Go("SSH to nodes", s.ssh.Run)
+	}
+}
+
 // configure sets what an API server beyond a simulation's has.
 func (s *server) configure(o *apiserver.Options, caches *watchcache.Set) (err error) {
 	if s.tunnels, err = dialback.NewRegistry(s.o.Logger.With("part", "tunnels")); err != nil {
@@ -383,6 +395,7 @@ func (s *server) configure(o *apiserver.Options, caches *watchcache.Set) (err er
 		o.Plain = s.seats.paths()
 		o.Plain[drain.Pattern] = s.drained
 	}
+	s.serveEncryption(o, caches)
 	return nil
 }
 

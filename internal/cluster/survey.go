@@ -18,6 +18,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/networking"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/store"
+	"github.com/kemudi/kemudi/internal/store/seal"
 	"github.com/kemudi/kemudi/internal/store/takeover"
 	"github.com/kemudi/kemudi/internal/watchcache"
 )
@@ -57,8 +58,8 @@ type ranges struct {
 // ownRecords are what API servers keep for themselves: each has its own, and none is an object.
 var ownRecords = []string{"ranges", "masterleases", "peerserverleases", "health", "kemudi"}
 
-// survey looks through a store. It refuses one that could not be served as it is.
-func (o *Options) survey(src *takeover.Source) (*inventory, error) {
+// survey looks through a store, whose values open opens. It refuses one that could not be served as it is.
+func (o *Options) survey(src *takeover.Source, open func(look func(store.KV) error) func(store.KV) error) (*inventory, error) {
 	i := &inventory{
 		defs: map[string]*resource.Def{}, kinds: map[string]bool{}, unknown: map[string]int{}, custom: map[string]bool{}, opaque: map[string]int{}, sealed: map[string]int{},
 	}
@@ -67,7 +68,7 @@ func (o *Options) survey(src *takeover.Source) (*inventory, error) {
 			i.defs[d.StoragePrefix] = d
 		}
 	}
-	if err := src.Each(i.add); err != nil {
+	if err := src.Each(open(i.add)); err != nil {
 		return nil, err
 	}
 	for name := range i.custom { // objects of kinds that definitions make
@@ -80,7 +81,7 @@ func (o *Options) survey(src *takeover.Source) (*inventory, error) {
 	case i.objects == 0 && len(i.unknown) == 0:
 		return nil, fmt.Errorf("there is no Kubernetes in it: none of its %d keys is that of an object, %s... (a cluster whose API servers have another --etcd-prefix is not taken over)", src.Keys(), registry)
 	case len(i.sealed) > 0:
-		return nil, fmt.Errorf("%s are encrypted by its API servers, and could not be read here. There, put the provider identity first in the file of --encryption-provider-config, restart them, "+
+		return nil, fmt.Errorf("%s are encrypted by its API servers, and could not be read here: start with the file of their --encryption-provider-config, by the same flag. Without it, put the provider identity first there, restart them, "+
 			"write all of these again (kubectl get secrets -A -o json | kubectl replace -f -), and then take it over", counted(i.sealed))
 	}
 	return i, o.fits(&i.used)
@@ -121,7 +122,7 @@ func (i *inventory) add(kv store.KV) error {
 		i.objects++
 		i.kinds[name] = true
 		i.look(def, obj)
-	case strings.HasPrefix(string(kv.Value), "k8s:enc:"):
+	case seal.Sealed(kv.Value):
 		i.sealed[name]++
 	default:
 		i.opaque[name]++

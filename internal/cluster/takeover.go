@@ -82,7 +82,12 @@ func (o *Options) takeOver(ctx context.Context) error {
 	}
 	defer src.Close() // of what was only read
 	o.Step("copied the store of "+o.Takeover.Etcd, false)
-	found, err := o.survey(src)
+	rules, end, err := o.taken(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	found, err := o.survey(src, func(look func(store.KV) error) func(store.KV) error { return opened(ctx, rules, look) })
 	if err != nil {
 		return fmt.Errorf("--from-etcd %s: %w", o.Takeover.Etcd, err)
 	}
@@ -96,7 +101,7 @@ func (o *Options) takeOver(ctx context.Context) error {
 	if o.Takeover.PKI == "" {
 		change = withoutToken
 	}
-	if err := src.Write(ctx, made, o.NodeName, change); err != nil {
+	if err := src.Write(ctx, made, o.NodeName, changed(ctx, rules, change)); err != nil {
 		return fmt.Errorf("--from-etcd: %w", err)
 	}
 	if err := pki.WriteFile(filepath.Join(made, etcdDir, up.TakeoverMark), []byte(o.Takeover.Etcd+"\n")); err != nil {

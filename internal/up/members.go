@@ -27,6 +27,11 @@ func RemoveMember(ctx context.Context, a Access, name string) (state join.Server
 
 // servers asks about the servers, and reads the answer.
 func (a Access) servers(ctx context.Context, method, path string, into any) error {
+	return a.ask(ctx, method, path, nil, into)
+}
+
+// ask asks a server, and reads the answer.
+func (a Access) ask(ctx context.Context, method, path string, query map[string]string, into any) error {
 	api, _, err := a.client()
 	if err != nil {
 		return err
@@ -35,7 +40,11 @@ func (a Access) servers(ctx context.Context, method, path string, into any) erro
 	if !ok {
 		return fmt.Errorf("a client of type %T", api.Discovery().RESTClient())
 	}
-	body, err := c.Verb(method).AbsPath(path).SetHeader("Accept", "application/json").Do(ctx).Raw()
+	req := c.Verb(method).AbsPath(path).SetHeader("Accept", "application/json")
+	for name, value := range query {
+		req.Param(name, value)
+	}
+	body, err := req.Do(ctx).Raw()
 	if err != nil {
 		var said metav1.Status // the client keeps no more than its code
 		if json.Unmarshal(body, &said) == nil && said.Message != "" {

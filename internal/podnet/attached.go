@@ -18,13 +18,15 @@ type Attachment struct {
 	MAC                  string // of the pod's end
 }
 
-// Attached lists the pods that are in the network of this node.
+// Attached lists the pods that are in the network of this node. Those of which nothing can be read,
+// as after a loss of power, are left out, and the error says so.
 func Attached(o Options) ([]Attachment, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	var list []Attachment
+	var unread []error
 	for _, dir := range []string{o.CNICacheDir, o.RuntimeCacheDir} {
 		files, err := o.cachedResults(dir)
 		if err != nil {
@@ -36,12 +38,13 @@ func Attached(o Options) ([]Attachment, error) {
 				continue // it has gone with its pod
 			}
 			if err != nil {
-				return nil, err
+				unread = append(unread, err)
+				continue
 			}
 			list = append(list, a)
 		}
 	}
-	return list, nil
+	return list, errors.Join(unread...)
 }
 
 // readAttachment reads a file of the CNI library.

@@ -31,6 +31,12 @@ func TestAttachedPodsAreReadFromWhatWasNoted(t *testing.T) {
 	if err != nil || len(list) != 1 {
 		t.Fatalf("got %+v, %v, want one pod", list, err)
 	}
+	if err := os.WriteFile(filepath.Join(dir, o.networkName()+"-c0-eth0"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if some, err := Attached(o); err == nil || len(some) != 1 {
+		t.Errorf("with one that cannot be read: got %+v, %v, want the other one, and an error", some, err)
+	}
 	a := list[0]
 	if a.Namespace != "team" || a.Name != "web-0" || a.UID != "u1" || a.Link != "veth1" || a.MAC != "0e:00:00:00:00:02" ||
 		!slices.Equal(a.Addrs, []netip.Addr{netip.MustParseAddr("10.244.1.2"), netip.MustParseAddr("fd00:244:0:1::2")}) {

@@ -159,8 +159,9 @@ func (n *Network) podLinks() ([]string, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // it has gone with its pod
 		}
-		if err != nil {
-			return nil, err
+		if err != nil { // as after a loss of power; that must not keep the others from the bridge
+			n.o.Log.Warn("cannot tell which link a pod has", "file", f, "err", err)
+			continue
 		}
 		for _, l := range links {
 			if l.Sandbox == "" && l.Name != n.o.Bridge {

@@ -94,7 +94,7 @@ func (s *senders) ensure(ctx context.Context) error {
 func (s *senders) ensureLocked(ctx context.Context) error {
 	list, err := Attached(*s.o)
 	if err != nil {
-		return err
+		s.o.Log.Warn("some pods are not kept to their own addresses", "err", err)
 	}
 	var b nft.Batch
 	b.AddTable(frames) // so that the deletion cannot fail

@@ -199,7 +199,11 @@ func (c *Caller) send(ctx context.Context, cfg Config, doc []byte) (answer, erro
 	req.Header.Set("Accept", "application/json, */*")
 	req.Header.Set("User-Agent", "kube-apiserver-admission")
 	client := &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	resp, err := client.Do(req)
+	return read(client.Do(req))
+}
+
+// read reads an answer (K2).
+func read(resp *http.Response, err error) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}

@@ -3,7 +3,8 @@
 // at a Service of the cluster, whose ready endpoints are reached without names or addresses
 // of services being known to this machine.
 //
-// Start at [Caller.Post]. What is asked, and what follows from an answer or from none, is
+// Start at [Caller.Post], and for webhooks that the server's own configuration names by a kubeconfig
+// file at [Remote.Post]. What is asked, and what follows from an answer or from none, is
 // for the callers, and so is how long they wait: by their contexts.
 //
 // Invariants, cited by number in the code:

@@ -51,6 +51,24 @@ func certificateSigning(o *admission.Options) admission.Plugin {
 	}}
 }
 
+// clusterTrustBundleAttest lets only those say whom a signer's certificates are to be believed by
+// who may attest for that signer.
+func clusterTrustBundleAttest(o *admission.Options) admission.Plugin {
+	return admission.Plugin{Name: "ClusterTrustBundleAttest", Validate: func(ctx context.Context, a *admission.Attributes) error {
+		now, ok := a.Object.(*certificatesv1.ClusterTrustBundle)
+		if !ok || !a.Is(certificates.ClusterTrustBundles.Def, "", admission.Create, admission.Update) || now.Spec.SignerName == "" {
+			return nil
+		}
+		if old, ok := a.Old.(*certificatesv1.ClusterTrustBundle); ok && old.Spec == now.Spec {
+			return nil // its finalizers go, or the like
+		}
+		if !mayForSigner(ctx, o, a.User, "attest", now.Spec.SignerName) {
+			return a.Forbid("user not permitted to attest for signerName %q", now.Spec.SignerName)
+		}
+		return nil
+	}}
+}
+
 // mayForSigner asks for the signer by its name, and for all of its domain.
 func mayForSigner(ctx context.Context, o *admission.Options, u user.Info, verb, signer string) bool {
 	attrs := authorizer.AttributesRecord{User: u, Verb: verb, Name: signer, APIGroup: certificatesv1.GroupName, APIVersion: "*", Resource: "signers"}

@@ -3,6 +3,7 @@ package plugins
 import (
 	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/admission/eventratelimit"
+	"github.com/kemudi/kemudi/internal/admission/imagepolicy"
 	"github.com/kemudi/kemudi/internal/admission/limitranger"
 	"github.com/kemudi/kemudi/internal/admission/noderestriction"
 	"github.com/kemudi/kemudi/internal/admission/podgroup"
@@ -51,6 +52,7 @@ func entries(o *admission.Options) []entry {
 		on(noderestriction.New(o)),
 		on(taintNodesByCondition()),
 		off(alwaysPullImages()),
+		configured(imagepolicy.New(o)).unlessAsked(),
 		configured(podsecurity.New(o)),
 		configured(podNodeSelector(o)).unlessAsked(),
 		on(priority.New(o)),
@@ -66,6 +68,7 @@ func entries(o *admission.Options) []entry {
 		on(runtimeClass(o)),
 		on(certificateApproval(o)),
 		on(certificateSigning(o)),
+		on(clusterTrustBundleAttest(o)),
 		on(certificateSubjectRestriction()),
 		on(defaultIngressClass(o)),
 		off(denyServiceExternalIPs()),

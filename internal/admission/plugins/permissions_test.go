@@ -42,7 +42,9 @@ func csr(signer string) string {
 
 func TestSignersAreForThoseWhoMay(t *testing.T) {
 	o := admissiontest.New(t).Options()
-	o.Authorizer = allow{"alice approve signers example.com/a", "bob approve signers example.com/*", "alice sign signers example.com/a"}
+	o.Authorizer = allow{"alice approve signers example.com/a", "bob approve signers example.com/*", "alice sign signers example.com/a", "alice attest signers example.com/a"}
+	bundle := "ClusterTrustBundle: {metadata: {name: 'example.com:a:x'%s}, spec: {signerName: example.com/a, trustBundle: %s}}"
+	const attest = `clustertrustbundles.certificates.k8s.io "example.com:a:x" is forbidden: user not permitted to attest for signerName "example.com/a"`
 	signed := "CertificateSigningRequest: {metadata: {name: x}, spec: {signerName: example.com/%s}, status: {certificate: YWJj}}"
 	const prefix = `certificatesigningrequests.certificates.k8s.io "x" is forbidden: user not permitted to `
 	for _, q := range []struct{ name, plugin, who, sub, now, old, want string }{
@@ -52,6 +54,11 @@ func TestSignersAreForThoseWhoMay(t *testing.T) {
 		{"update that approves nothing", "CertificateApproval", "eve", "", csr("example.com/b"), csr("example.com/b"), ""},
 		{"sign", "CertificateSigning", "alice", "status", fmt.Sprintf(signed, "a"), csr("example.com/a"), ""},
 		{"sign for another signer", "CertificateSigning", "alice", "status", fmt.Sprintf(signed, "b"), csr("example.com/b"), prefix + `sign requests with signerName "example.com/b"`},
+		{"attest", "ClusterTrustBundleAttest", "alice", "", fmt.Sprintf(bundle, "", "a"), "", ""},
+		{"attest for a signer of others", "ClusterTrustBundleAttest", "eve", "", fmt.Sprintf(bundle, "", "a"), "", attest},
+		{"change whom to believe", "ClusterTrustBundleAttest", "eve", "", fmt.Sprintf(bundle, "", "b"), fmt.Sprintf(bundle, "", "a"), attest},
+		{"change labels of a bundle", "ClusterTrustBundleAttest", "eve", "", fmt.Sprintf(bundle, ", labels: {a: b}", "a"), fmt.Sprintf(bundle, "", "a"), ""},
+		{"bundle of no signer", "ClusterTrustBundleAttest", "eve", "", "ClusterTrustBundle: {metadata: {name: x}}", "", ""},
 		{"status without a change", "CertificateSigning", "eve", "status", csr("example.com/a"), csr("example.com/a"), ""},
 	} {
 		a := admissiontest.Request(t, q.now, q.old)

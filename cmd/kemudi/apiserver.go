@@ -43,7 +43,6 @@ func addAPIServerFlags(f *pflag.FlagSet, o *cluster.APIServerOptions) {
 	f.StringVar(&a.Keys.ProxyCert, "proxy-client-cert-file", a.Keys.ProxyCert, "certificate by which servers of aggregated APIs know this one")
 	f.StringVar(&a.Keys.ProxyKey, "proxy-client-key-file", a.Keys.ProxyKey, "key of that certificate")
 	f.StringVar(&a.Keys.ClientCA, "client-ca-file", a.Keys.ClientCA, "certificates of the authority that clients are known by")
-	f.StringSliceVar(&a.Modes, "authorization-mode", a.Modes, "what decides who may do what; there is nothing else")
 	f.BoolVar(&a.BootstrapTokens, "enable-bootstrap-token-auth", a.BootstrapTokens, "believe the tokens of machines that join")
 	f.Var((*prefixesFlag)(&o.Network.ServiceCIDRs), "service-cluster-ip-range", "addresses of services")
 	f.Var((*portRangeFlag)(&o.Network.NodePorts), "service-node-port-range", "ports of NodePort services")

@@ -177,7 +177,7 @@ func TestPartsRefuseWhatIsWrong(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"kube-apiserver", "--etcd-servers: want the addresses"},
 		{"kube-apiserver --etcd-servers https://127.0.0.1:1", "--service-account-signing-key-file: want the key"},
-		{"kube-apiserver --etcd-servers a --service-account-signing-key-file a --authorization-mode AlwaysAllow", "--authorization-mode AlwaysAllow: want Node,RBAC"},
+		{"kube-apiserver --etcd-servers a --service-account-signing-key-file a --authorization-mode Nobody", `--authorization-mode: authorization-mode "Nobody" is not a valid mode`},
 		{"kube-apiserver --egress-selector-config-file a", "unknown flag: --egress-selector-config-file"},
 		{"kube-apiserver --kubeconfig a", "unknown flag: --kubeconfig"},
 		{"kube-controller-manager --kubeconfig " + file + " --cluster-signing-cert-file a", "--cluster-signing-cert-file and --cluster-signing-key-file go together"},

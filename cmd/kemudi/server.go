@@ -137,6 +137,7 @@ func addAPIFlags(f *pflag.FlagSet, o *cluster.API) {
 	addAuditFlags(f, &o.Audit)
 	f.StringVar(&o.Encryption.File, "encryption-provider-config", o.Encryption.File, "file of an EncryptionConfiguration: which resources lie encrypted in the store, and by what; none: nothing does")
 	f.BoolVar(&o.Encryption.Reload, "encryption-provider-config-automatic-reload", o.Encryption.Reload, "take over that file when it changes")
+	addAuthorizationFlags(f, &o.Authorization)
 }
 
 func addControllersFlags(f *pflag.FlagSet, o *cluster.ControllerOptions) {

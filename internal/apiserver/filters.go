@@ -333,7 +333,9 @@ func (s *Server) decide(ctx context.Context, a authorizer.Attributes, told *audi
 	if s.o.Authorizer == nil {
 		return nil
 	}
+	asked := time.Now()
 	decision, reason, err := s.o.Authorizer.Authorize(ctx, a)
+	s.metrics.authorized(decision, err, time.Since(asked))
 	told.Decided(decision, reason)
 	if decision == authorizer.DecisionAllow {
 		return nil

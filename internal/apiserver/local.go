@@ -19,6 +19,7 @@ import (
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/apiserver/served"
+	"github.com/kemudi/kemudi/internal/auth"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -93,7 +94,7 @@ func (l *local) ask(ctx context.Context, r *client.Request) (a outcome, err erro
 		}
 		l.s.end(&rec, of)
 	}()
-	ctx, cancel := context.WithTimeout(ctx, l.s.o.RequestTimeout)
+	ctx, cancel := context.WithTimeout(auth.Within(ctx, l.user), l.s.o.RequestTimeout)
 	defer cancel()
 	if ctx, err = l.audit(ctx, c, r, asks); err != nil {
 		return outcome{}, err

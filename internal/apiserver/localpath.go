@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/kemudi/kemudi/internal/apiserver/request"
+	"github.com/kemudi/kemudi/internal/auth"
 )
 
 // callerKey is the key of the user who makes an HTTP request within the process.
@@ -28,7 +29,7 @@ func callerOf(ctx context.Context) user.Info {
 // raw sends a GET for a path through all that requests from outside pass, without a
 // connection: who answers may be another server.
 func (l *local) raw(ctx context.Context, path string) (runtime.Object, error) {
-	req, err := http.NewRequestWithContext(context.WithValue(ctx, callerKey{}, l.user), http.MethodGet, path, http.NoBody)
+	req, err := http.NewRequestWithContext(context.WithValue(auth.Within(ctx, l.user), callerKey{}, l.user), http.MethodGet, path, http.NoBody)
 	if err != nil {
 		return nil, fmt.Errorf("get %s: %w", path, err)
 	}

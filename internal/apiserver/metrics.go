@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/apiserver/timeouts"
@@ -34,6 +35,9 @@ type metrics struct {
 	deprecated *prometheus.GaugeVec
 	dropped    *prometheus.CounterVec
 	watchers   *prometheus.GaugeVec
+
+	decided *prometheus.CounterVec
+	took    *prometheus.HistogramVec
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -82,12 +86,21 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "apiserver_requested_deprecated_apis",
 			Help: "Deprecated versions that have been asked for, with the release that is without them.",
 		}, []string{"group", "version", "resource", "subresource", "removed_release"}),
+		decided: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "authorization_attempts_total",
+			Help: "Requests of which it was asked who may make them, by the answer.",
+		}, []string{"result"}),
+		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "authorization_duration_seconds",
+			Help:    "Time until that was answered.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
+		}, []string{"result"}),
 		watchers: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "apiserver_longrunning_requests",
 			Help: "Watches that are open now.",
 		}, []string{"verb", "group", "version", "resource", "subresource", "scope", "component"}),
 	}
-	reg.MustRegister(m.requests, m.duration, m.sli, m.sizes, m.inflight, m.dropped, m.watchers, m.deprecated, m.attempts, m.asked, m.users)
+	reg.MustRegister(m.requests, m.duration, m.sli, m.sizes, m.inflight, m.dropped, m.watchers, m.deprecated, m.attempts, m.asked, m.users, m.decided, m.took)
 	for _, kind := range []string{"readOnly", "mutating"} { // from the start, as alerts want them
 		m.inflight.WithLabelValues(kind)
 		m.dropped.WithLabelValues(kind)
@@ -181,6 +194,21 @@ func (s *Server) withMetrics(next http.Handler) http.Handler {
 		defer st.after(func() { s.end(&st.record, s.seriesOf(r)) })
 		next.ServeHTTP(cw, r)
 	})
+}
+
+// authorized counts a decision.
+func (m *metrics) authorized(decision authorizer.Decision, err error, took time.Duration) {
+	result := "no-opinion"
+	switch {
+	case decision == authorizer.DecisionAllow:
+		result = "allowed"
+	case err != nil:
+		result = "error"
+	case decision == authorizer.DecisionDeny:
+		result = "denied"
+	}
+	m.decided.WithLabelValues(result).Inc()
+	m.took.WithLabelValues(result).Observe(took.Seconds())
 }
 
 // seriesOf is a request as it is counted; without a verb if it is not.

@@ -55,6 +55,20 @@ func (c Chain) EvaluateConditions(context.Context, authorizer.ConditionsAwareDec
 	return authorizer.DecisionDeny, "", authorizer.ErrorConditionEvaluationNotSupported
 }
 
+// withinKey is the key of the user whose request comes from within the process.
+type withinKey struct{}
+
+// Within marks a request as one of a part of this process, of the given user. It must be the very
+// value that the request's attributes have: what such a part asks about somebody else is not its own.
+func Within(ctx context.Context, u user.Info) context.Context {
+	return context.WithValue(ctx, withinKey{}, u)
+}
+
+// IsWithin reports whether a request of a user comes from within the process.
+func IsWithin(ctx context.Context, u user.Info) bool {
+	return u != nil && ctx.Value(withinKey{}) == any(u)
+}
+
 // everything is what system:masters may do.
 var (
 	everyResource    = authorizer.DefaultResourceRuleInfo{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}}

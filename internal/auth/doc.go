@@ -4,6 +4,9 @@
 //	authn      who: client certificates, service account tokens, bootstrap tokens, front proxies, nobody
 //	rbac       what: roles and bindings, rules that cover others, aggregation
 //	node       what a node agent may do: only what the pods bound to its node need
+//	abac       what, by a file of policies
+//	webhook    what, by a server of others that is asked
+//	modes      which of these decide, and in which order
 //	bootstrap  the default roles and bindings, and their upkeep
 //
 // This package itself joins several authorizers into one. What lives here

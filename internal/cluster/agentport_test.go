@@ -69,7 +69,7 @@ func newPortBed(t *testing.T, with ...func(*Options)) *portBed {
 	b.must(b.s.keys())
 	b.s.plane, err = plane.New(plane.Options{
 		Store: mem.New(mem.Options{}), CABundle: string(b.s.pki.CA.CertPEM()), Logger: o.Logger, Serving: b.s.configure, ProxyCertificate: b.s.pki.FrontProxyCertificate,
-		Controllers: controllers.Options{Authority: b.s.pki.CA, Certificates: o.Controllers.Certificates}, Plugins: o.API.Plugins,
+		Controllers: controllers.Options{Authority: b.s.pki.CA, Certificates: o.Controllers.Certificates}, Plugins: o.API.Plugins, Authorization: o.API.Authorization,
 	})
 	b.must(err)
 	b.g.Go("control plane", b.s.plane.Run)

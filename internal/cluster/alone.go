@@ -3,10 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
-	"slices"
-	"strings"
 
 	"github.com/kemudi/kemudi/internal/auth/pki"
 )
@@ -15,8 +12,7 @@ import (
 // its flag. Its store is an etcd of others, too.
 type Alone struct {
 	Keys            pki.Given
-	BootstrapTokens bool     // --enable-bootstrap-token-auth
-	Modes           []string // --authorization-mode: Node and RBAC
+	BootstrapTokens bool // --enable-bootstrap-token-auth
 }
 
 // APIServerOptions configure an API server that is a process of its own.
@@ -27,7 +23,7 @@ type APIServerOptions struct {
 
 // APIServerDefaults are the options of an API server alone that is given none.
 func APIServerDefaults() APIServerOptions {
-	o := APIServerOptions{Options: Defaults(), Alone: Alone{Modes: []string{"Node", "RBAC"}}}
+	o := APIServerOptions{Options: Defaults(), Alone: Alone{}}
 	o.NoNode = true
 	o.Kubelets.Unverified = true // unless their authority is named, as upstream does
 	// It gives pods no addresses; these are nobody's.
@@ -63,9 +59,6 @@ func (a *Alone) check(o *Options) error {
 	}
 	if o.Identity.SigningKey == "" {
 		return errors.New("--service-account-signing-key-file: want the key that tokens of service accounts are signed by")
-	}
-	if modes := slices.Sorted(slices.Values(a.Modes)); !slices.Equal(modes, []string{"Node", "RBAC"}) {
-		return fmt.Errorf("--authorization-mode %s: want Node,RBAC, which is all that there is", strings.Join(a.Modes, ","))
 	}
 	return nil
 }

@@ -25,8 +25,9 @@ type API struct {
 	NoProfiling      bool            // --profiling=false
 	Contention       bool            // --contention-profiling
 	Plugins          plane.Plugins
-	PluginConfigFile string // --admission-control-config-file, which is read into Plugins
-	Audit            Audit  // --audit-policy-file and others
+	PluginConfigFile string        // --admission-control-config-file, which is read into Plugins
+	Audit            Audit         // --audit-policy-file and others
+	Authorization    Authorization // --authorization-mode and others
 	Encryption       Encryption
 }
 
@@ -61,6 +62,9 @@ func (a *API) check() error {
 		return fmt.Errorf("--enable-admission-plugins and --disable-admission-plugins both have %s", strings.Join(both, ", "))
 	}
 	if err := a.Audit.Check(); err != nil {
+		return err
+	}
+	if err := a.Authorization.Check(); err != nil {
 		return err
 	}
 	if err := a.Encryption.check(); err != nil {

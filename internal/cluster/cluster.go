@@ -290,7 +290,7 @@ func (s *server) serve(sg *stages, st state) error {
 	}
 	s.plane, err = plane.New(plane.Options{
 		Store: st.Store, Shared: st.shared, Alone: s.o.alone != nil, CABundle: string(s.pki.CA.CertPEM()), Network: s.o.Network.Network, Logger: s.o.Logger,
-		Registry: s.registry, Controllers: controllers, Host: s.o.NodeName, Plugins: s.o.API.Plugins, Scheduler: scheduling,
+		Registry: s.registry, Controllers: controllers, Host: s.o.NodeName, Plugins: s.o.API.Plugins, Authorization: s.o.API.Authorization, Scheduler: scheduling,
 		Election: s.o.Election, Address: s.own(), Node: node, ProxyCertificate: s.pki.FrontProxyCertificate,
 		Serving: func(o *apiserver.Options, caches *watchcache.Set) error {
 			// The service "kubernetes" leads here.
@@ -321,9 +321,7 @@ func (s *server) serve(sg *stages, st state) error {
 	}
 	sg.plane.Go("control plane", s.plane.Run)
 	sg.plane.Go("access of nodes", s.access.Run)
-	if run := s.known.Run(); run != nil {
-		g.Go("whose tokens are believed", run)
-	}
+	s.follow(g)
 	g.Go("used tokens", func(ctx context.Context) error { return s.used.Run(ctx, s.plane.Admin(), s.o.Logger) })
 	s.runBeside(sg.plane)
 	g.Go("memory", func(ctx context.Context) error {

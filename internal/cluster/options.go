@@ -9,6 +9,7 @@ import (
 	"github.com/kemudi/kemudi/internal/apiserver"
 	"github.com/kemudi/kemudi/internal/audit"
 	"github.com/kemudi/kemudi/internal/auth/identity"
+	"github.com/kemudi/kemudi/internal/auth/modes"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/leader"
@@ -75,7 +76,7 @@ func Defaults() Options {
 		Network: defaultNetwork(), Kubelets: defaultKubelets(), Identity: identity.Defaults(),
 		API: API{
 			EncodedCacheSize: apiserver.DefaultEncodedBytes, RequestTimeout: apiserver.DefaultRequestTimeout,
-			MaxReads: apiserver.DefaultMaxReads, MaxWrites: apiserver.DefaultMaxWrites, Audit: audit.Defaults(),
+			MaxReads: apiserver.DefaultMaxReads, MaxWrites: apiserver.DefaultMaxWrites, Audit: audit.Defaults(), Authorization: modes.Defaults(),
 		},
 		Controllers: controllers.Defaults(), Election: leader.Defaults(), Joining: Joining{PeerPort: DefaultPeerPort},
 	}

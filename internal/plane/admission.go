@@ -8,7 +8,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/networking"
 	rbacapi "github.com/kemudi/kemudi/internal/api/rbac"
 	"github.com/kemudi/kemudi/internal/api/storage"
-	"github.com/kemudi/kemudi/internal/auth"
+	"github.com/kemudi/kemudi/internal/auth/modes"
 	"github.com/kemudi/kemudi/internal/auth/node"
 	"github.com/kemudi/kemudi/internal/auth/rbac"
 	"github.com/kemudi/kemudi/internal/cache"
@@ -31,22 +31,25 @@ func (t told) Event(obj resource.Object, kind, reason, message string) {
 	t.p.recorder.For("admission").Event(obj, kind, reason, message)
 }
 
-// admission makes the chain that every write passes, and the authorizers: node
-// agents' own, and then the roles.
+// admission makes the chain that every write passes, and the authorizers: unless told
+// otherwise node agents' own, and then the roles.
 func (p *Plane) admission() (*admission.Chain, error) {
 	cache := func(def *resource.Def) *cache.Cache { return p.caches.Cache(def) }
 	p.roles = rbac.New(rbac.Caches{
 		Roles: cache(rbacapi.Roles.Def), ClusterRoles: cache(rbacapi.ClusterRoles.Def),
 		RoleBindings: cache(rbacapi.RoleBindings.Def), ClusterRoleBindings: cache(rbacapi.ClusterRoleBindings.Def),
 	})
-	p.authorizer = auth.Authorizers(
-		node.New(node.Caches{
+	var err error
+	if p.authorizer, err = modes.New(p.o.Authorization, modes.Built{
+		Node: node.New(node.Caches{
 			Pods: cache(core.Pods.Def), Claims: cache(core.PersistentVolumeClaims.Def), Volumes: cache(core.PersistentVolumes.Def),
 			VolumeAttachments: cache(storage.VolumeAttachments.Def), ResourceSlices: cache(dra.ResourceSlices.Def), NetworkPolicies: cache(networking.NetworkPolicies.Def),
 			Ingresses: cache(networking.Ingresses.Def), IngressClasses: cache(networking.IngressClasses.Def),
 		}),
-		p.roles,
-	)
+		RBAC: p.roles, Registry: p.o.Registry, Logger: p.o.Logger.With("part", "authorization"), ID: p.o.Host,
+	}); err != nil {
+		return nil, err
+	}
 	return plugins.New(admission.Options{
 		Caches: cache, Fresh: p.caches.Fresh, Authorizer: p.authorizer, Rules: p.roles, Defs: p.kinds.now(), Kinds: p.kinds.now,
 		Enable: p.o.Plugins.Enable, Disable: p.o.Plugins.Disable, Config: p.o.Plugins.Config,

@@ -22,7 +22,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/scheduling"
 	"github.com/kemudi/kemudi/internal/apiserver"
 	"github.com/kemudi/kemudi/internal/apiserver/read"
-	"github.com/kemudi/kemudi/internal/auth"
+	"github.com/kemudi/kemudi/internal/auth/modes"
 	"github.com/kemudi/kemudi/internal/auth/rbac"
 	"github.com/kemudi/kemudi/internal/backend"
 	"github.com/kemudi/kemudi/internal/client"
@@ -51,6 +51,8 @@ type Options struct {
 	Logger   *slog.Logger
 	Registry *prometheus.Registry // nil: a new one
 
+	// Authorization says who decides what others than parts of this process may do.
+	Authorization modes.Options
 	// Plugins are on or off other than by default.
 	Plugins Plugins
 	// Scheduler says how to schedule; nil: as upstream.
@@ -105,7 +107,7 @@ type Plane struct {
 
 	recorder   *client.Recorder
 	roles      *rbac.Authorizer
-	authorizer auth.Chain
+	authorizer *modes.Authorizer
 }
 
 // made are the objects that every cluster has, each closed when they are there.
@@ -214,6 +216,9 @@ func (p *Plane) health() *obs.Health {
 // storeReady is how soon a store answers that is ready for requests.
 const storeReady = 2 * time.Second
 
+// Authorizer decides who may do what.
+func (p *Plane) Authorizer() *modes.Authorizer { return p.authorizer }
+
 // Server is the API server.
 func (p *Plane) Server() *apiserver.Server { return p.server }
 
@@ -242,6 +247,7 @@ func (p *Plane) Run(ctx context.Context) error {
 	defer stop()
 	defer p.agents.Close()
 	defer p.calls.Close()
+	defer p.authorizer.Close()
 	api.Go("watch cache", p.caches.Run)
 	api.Go("api server", p.server.Run)
 	g.Go("aggregated APIs", p.aggregator.Run)

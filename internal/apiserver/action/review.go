@@ -154,17 +154,15 @@ func (a *Actions) review(ctx context.Context, u user.Info, what access) authoriz
 		attrs.ResourceRequest = true
 		attrs.Verb, attrs.Namespace, attrs.Name = r.Verb, r.Namespace, r.Name
 		attrs.APIGroup, attrs.APIVersion, attrs.Resource, attrs.Subresource = r.Group, r.Version, r.Resource, r.Subresource
+		narrow(attrs, r)
 	} else if what.path != nil {
 		attrs.Verb, attrs.Path = what.path.Verb, what.path.Path
 	}
 	decision, reason, err := a.Authorizer.Authorize(ctx, attrs)
-	status := authorizationv1.SubjectAccessReviewStatus{
+	return authorizationv1.SubjectAccessReviewStatus{
 		Allowed: decision == authorizer.DecisionAllow, Denied: decision == authorizer.DecisionDeny, Reason: reason,
+		EvaluationError: evaluationError(err, attrs),
 	}
-	if err != nil {
-		status.EvaluationError = err.Error()
-	}
-	return status
 }
 
 // selfSubjectRulesReview lists what the caller may do in a namespace.

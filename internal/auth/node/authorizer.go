@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -45,7 +46,10 @@ type Authorizer struct {
 	rules []rbacv1.PolicyRule
 }
 
-var _ authorizer.UnconditionalAuthorizer = (*Authorizer)(nil)
+var (
+	_ authorizer.UnconditionalAuthorizer = (*Authorizer)(nil)
+	_ authorizer.RuleResolver            = (*Authorizer)(nil)
+)
 
 // New returns an authorizer over the caches.
 func New(c Caches) *Authorizer { return &Authorizer{c: c, rules: bootstrap.NodeRules()} }
@@ -83,6 +87,15 @@ func (a *Authorizer) Authorize(_ context.Context, attrs authorizer.Attributes) (
 		return authorizer.DecisionAllow, "", nil
 	}
 	return authorizer.DecisionNoOpinion, "", nil
+}
+
+// RulesFor says nothing of others than node agents, and cannot say what these may do: that
+// depends on their pods.
+func (a *Authorizer) RulesFor(_ context.Context, u user.Info, _ string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
+	if _, ok := Of(u); ok {
+		return nil, nil, true, errors.New("node authorizer does not support user rule resolution")
+	}
+	return nil, nil, false, nil
 }
 
 // refuses says why a request that the rules may allow is not for this node;

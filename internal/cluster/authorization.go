@@ -1,0 +1,44 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/kemudi/kemudi/internal/auth/modes"
+	"github.com/kemudi/kemudi/internal/inotify"
+	"github.com/kemudi/kemudi/internal/task"
+)
+
+// Authorization says who decides who may do what.
+type Authorization = modes.Options
+
+// follow keeps up with what is said of who is believed, and of who may do what.
+func (s *server) follow(g *task.Group) {
+	if run := s.known.Run(); run != nil {
+		g.Go("whose tokens are believed", run)
+	}
+	g.Go("authorization", s.followAuthorization)
+}
+
+// followAuthorization reads --authorization-config again when something in its directory has
+// changed, which is also how files of mounted ConfigMaps change. Without one there is nothing to do.
+func (s *server) followAuthorization(ctx context.Context) error {
+	a := s.plane.Authorizer()
+	if a.File() == "" {
+		return nil
+	}
+	w, err := inotify.Watch(filepath.Dir(a.File()), inotify.Closed|inotify.Moved)
+	if err != nil {
+		return fmt.Errorf("--authorization-config: %w", err)
+	}
+	defer w.Close()
+	for {
+		a.Reload() // what was written before the watch began, too
+		select {
+		case <-w.Changed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}

@@ -20,7 +20,6 @@ that others have made. Neither controllers nor a scheduler nor a node run in the
   ln -s $(command -v kemudi) /usr/local/bin/kube-apiserver`,
 		flags: func(f *pflag.FlagSet) { addAPIServerFlags(f, &o) },
 		idle: []idleFlag{
-			featureGates,
 			{name: "allow-privileged", why: "who may run privileged containers is for Pod Security to say", bool: true},
 			{name: "storage-backend", why: "it is etcd"},
 			{name: "service-account-lookup", why: "a token is good while its objects exist, whatever else is said", bool: true},

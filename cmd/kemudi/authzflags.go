@@ -6,6 +6,19 @@ import (
 	"github.com/kemudi/kemudi/internal/cluster"
 )
 
+// featureGatesFlag is name=bool pairs of features that there are in name.
+type featureGatesFlag cluster.FeatureGates
+
+func (m *featureGatesFlag) Type() string   { return "map" }
+func (m *featureGatesFlag) String() string { return cluster.FeatureGates(*m).String() }
+
+func (m *featureGatesFlag) Set(s string) error {
+	if *m == nil {
+		*m = featureGatesFlag{}
+	}
+	return cluster.FeatureGates(*m).Say(s)
+}
+
 func addAuthorizationFlags(f *pflag.FlagSet, o *cluster.Authorization) {
 	f.StringSliceVar(&o.Modes, "authorization-mode", o.Modes, "who decides who may do what, in the order in which they are asked: Node, RBAC, Webhook, ABAC, AlwaysAllow, AlwaysDeny; default Node,RBAC")
 	f.StringVar(&o.ConfigFile, "authorization-config", o.ConfigFile, "file of an AuthorizationConfiguration that says so in place of --authorization-mode, with any number of webhooks; it is read again when it changes")

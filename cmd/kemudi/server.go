@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kemudi/kemudi/internal/cluster"
 	"github.com/kemudi/kemudi/internal/obs"
@@ -122,8 +123,9 @@ func addTunedControllerFlags(f *pflag.FlagSet, o *cluster.ControllerOptions) {
 }
 
 func addAPIFlags(f *pflag.FlagSet, o *cluster.API) {
-	f.Var((*runtimeConfigFlag)(&o.RuntimeConfig), "runtime-config", "group-versions to turn on or off: extensions/v1beta1=false,api/alpha=true,...; alpha versions are off otherwise")
+	f.Var((*runtimeConfigFlag)(&o.RuntimeConfig), "runtime-config", "group-versions to turn on or off: extensions/v1beta1=false,api/alpha=true,...; api/legacy is all that are deprecated, api/ga, api/beta, api/alpha and api/all are the others; alpha versions are off otherwise")
 	f.Int64Var(&o.EncodedCacheSize, "encoded-cache-bytes", o.EncodedCacheSize, "memory for the encoded forms of objects that are read often")
+	f.Var((*memoryFlag)(&o.MemoryLimit), "memory-limit", "memory that this process makes do with, 400Mi say: near to it the API refuses large requests, and then others (429); default three quarters of what the machine or the cgroup has")
 	f.DurationVar(&o.RequestTimeout, "request-timeout", o.RequestTimeout, "how long a request may take that is not a watch or the like")
 	f.IntVar(&o.MaxReads, "max-requests-inflight", o.MaxReads, "with --max-mutating-requests-inflight, the seats of requests that priority levels share")
 	f.IntVar(&o.MaxWrites, "max-mutating-requests-inflight", o.MaxWrites, "with --max-requests-inflight, the seats of requests that priority levels share")
@@ -138,6 +140,7 @@ func addAPIFlags(f *pflag.FlagSet, o *cluster.API) {
 	f.StringVar(&o.Encryption.File, "encryption-provider-config", o.Encryption.File, "file of an EncryptionConfiguration: which resources lie encrypted in the store, and by what; none: nothing does")
 	f.BoolVar(&o.Encryption.Reload, "encryption-provider-config-automatic-reload", o.Encryption.Reload, "take over that file when it changes")
 	addAuthorizationFlags(f, &o.Authorization)
+	f.Var((*featureGatesFlag)(&o.Features), "feature-gates", "upstream's feature gates, WatchList=true,...: they are known by name, and nothing follows from them, as what there is here is on")
 }
 
 func addControllersFlags(f *pflag.FlagSet, o *cluster.ControllerOptions) {
@@ -205,6 +208,23 @@ func (a *authorityFlag) String() string { return a.CAFile }
 func (a *authorityFlag) Set(file string) error {
 	a.CAFile, a.Unverified = file, file == ""
 	return nil
+}
+
+// memoryFlag is bytes, as a quantity.
+type memoryFlag int64
+
+func (m *memoryFlag) Type() string { return "quantity" }
+func (m *memoryFlag) String() string {
+	if *m == 0 {
+		return ""
+	}
+	return resource.NewQuantity(int64(*m), resource.BinarySI).String()
+}
+
+func (m *memoryFlag) Set(s string) error {
+	q, err := resource.ParseQuantity(s)
+	*m = memoryFlag(q.Value())
+	return err
 }
 
 // pluginsFlag is names of admission plugins.

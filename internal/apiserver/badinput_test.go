@@ -224,6 +224,8 @@ func TestAlphaVersionsAreServedOnlyWhenAskedFor(t *testing.T) {
 		{"api/alpha", 200, 200},
 		{"api/all", 200, 200},
 		{"api/all !api/alpha", 404, 200},
+		{"!api/legacy", 404, 404},
+		{"!api/legacy extensions/v1beta1 node.k8s.io/v1alpha1", 200, 200},
 		{"!api/beta node.k8s.io/v1alpha1", 200, 404},
 		{"!api/all api/ga extensions/v1beta1", 404, 200},
 	} {

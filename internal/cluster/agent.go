@@ -76,7 +76,7 @@ func RunAgent(ctx context.Context, o AgentOptions) error {
 	if _, err := os.Stat(filepath.Join(o.DataDir, "pki", "ca.key")); err == nil {
 		return fmt.Errorf("%s has the data of a server: run kemudi server here, or remove it with kemudi reset to have an agent, or name another directory (--data-dir)", o.DataDir)
 	}
-	if err := settleProcess(); err != nil {
+	if err := settleProcess(0); err != nil {
 		return err
 	}
 	release, err := o.claim()

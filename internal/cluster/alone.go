@@ -42,7 +42,7 @@ func RunAPIServer(ctx context.Context, o APIServerOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := settleProcess(); err != nil {
+	if err := settleProcess(o.API.MemoryLimit); err != nil {
 		return err
 	}
 	sg := newStages(ctx)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/admission/plugins"
+	"github.com/kemudi/kemudi/internal/api"
+	"github.com/kemudi/kemudi/internal/apiserver/discovery"
 	"github.com/kemudi/kemudi/internal/audit"
 	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/plane"
@@ -21,6 +23,7 @@ type API struct {
 	RequestTimeout   time.Duration   // --request-timeout
 	MaxReads         int             // --max-requests-inflight
 	MaxWrites        int             // --max-mutating-requests-inflight
+	MemoryLimit      int64           // --memory-limit, in bytes; 0: three quarters of what there is
 	FrameByFrame     bool            // --coalesce-http2, which if false says: send each frame of HTTP/2 by itself
 	NoProfiling      bool            // --profiling=false
 	Contention       bool            // --contention-profiling
@@ -29,6 +32,7 @@ type API struct {
 	Audit            Audit         // --audit-policy-file and others
 	Authorization    Authorization // --authorization-mode and others
 	Encryption       Encryption
+	Features         FeatureGates  // --feature-gates, from which nothing follows
 }
 
 // Audit says what of requests is told, and to whom.
@@ -39,6 +43,9 @@ func AdmissionPlugins() (on, off []string) { return plugins.Defaults() }
 
 // Controllers are the names that --controllers takes.
 func Controllers() []string { return controllers.Names() }
+
+// leastMemory is the smallest limit that a server can work within.
+const leastMemory = 80 << 20
 
 func (a *API) check() error {
 	for _, n := range []struct {
@@ -51,6 +58,12 @@ func (a *API) check() error {
 		if n.value < 0 {
 			return fmt.Errorf("--%s must not be negative", n.flag)
 		}
+	}
+	if err := discovery.CheckSwitches(a.RuntimeConfig, api.All()); err != nil {
+		return fmt.Errorf("--runtime-config: %w", err)
+	}
+	if a.MemoryLimit < 0 || a.MemoryLimit > 0 && a.MemoryLimit < leastMemory {
+		return fmt.Errorf("--memory-limit must be %d MiB at least: a server without any objects needs half of that", leastMemory>>20)
 	}
 	var both []string
 	for _, name := range a.Plugins.Enable {

@@ -6,12 +6,27 @@ import (
 	"path/filepath"
 
 	"github.com/kemudi/kemudi/internal/auth/modes"
+	"github.com/kemudi/kemudi/internal/features"
 	"github.com/kemudi/kemudi/internal/inotify"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
 // Authorization says who decides who may do what.
 type Authorization = modes.Options
+
+// FeatureGates are what people say of upstream's features.
+type FeatureGates = features.Gates
+
+// tellFeatures has the metrics tell of features, and the log of gates that nothing follows from.
+func (s *server) tellFeatures() error {
+	for _, name := range s.o.API.Features.Idle() {
+		s.o.Logger.Warn("a feature gate has no effect", "gate", name, "why", "what there is here is on, and nothing else is there")
+	}
+	if err := s.registry.Register(features.Metrics{}); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	return nil
+}
 
 // follow keeps up with what is said of who is believed, and of who may do what.
 func (s *server) follow(g *task.Group) {

@@ -97,7 +97,7 @@ func Run(ctx context.Context, o Options) (failed error) {
 			return err
 		}
 	}
-	if err := settleProcess(); err != nil {
+	if err := settleProcess(o.API.MemoryLimit); err != nil {
 		return err
 	}
 	release, err := o.claim()
@@ -189,6 +189,9 @@ func (s *server) start(sg *stages) error {
 		return err
 	}
 	s.o.Step("keys and certificates", false)
+	if err := s.tellFeatures(); err != nil {
+		return err
+	}
 	st, err := s.store(sg)
 	if err != nil {
 		return err

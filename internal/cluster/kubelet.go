@@ -101,7 +101,7 @@ func RunKubelet(ctx context.Context, o KubeletOptions) error {
 	if err := o.checkNode(""); err != nil {
 		return err
 	}
-	if err := settleProcess(); err != nil {
+	if err := settleProcess(0); err != nil {
 		return err
 	}
 	release, err := o.claim()

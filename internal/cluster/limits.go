@@ -23,12 +23,17 @@ const (
 )
 
 // settleProcess gives this process, and the programs that it starts, what they
-// need of the kernel whatever the shell is set to that started it.
-func settleProcess() error {
+// need of the kernel whatever the shell is set to that started it. limit is the memory that it is told to
+// make do with; 0: it is not.
+func settleProcess(limit int64) error {
 	// Users of containers read files that are made here, such as resolv.conf; what
 	// is secret is made with a mode of its own.
 	unix.Umask(0o022)
-	if most := memoryLimit("/"); most < debug.SetMemoryLimit(-1) { // GOMEMLIMIT may have said less
+	most := memoryLimit("/")
+	if limit > 0 {
+		most = min(most, limit)
+	}
+	if most < debug.SetMemoryLimit(-1) { // GOMEMLIMIT may have said less
 		debug.SetMemoryLimit(most)
 	}
 	return raiseFileLimit()

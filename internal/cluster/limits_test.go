@@ -7,11 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kemudi/kemudi/internal/audit"
 )
 
 // TestProcessDependsOnNoShell starts with few open files and a tight umask.
@@ -25,13 +28,16 @@ func TestProcessDependsOnNoShell(t *testing.T) {
 		}
 		return
 	}
-	err := settleProcess()
+	err := settleProcess(200 << 20)
 	var files unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
 		t.Fatal(err)
 	}
 	if mask := unix.Umask(0); mask != 0o022 {
 		t.Errorf("umask: got %#o, want 022", mask)
+	}
+	if got := debug.SetMemoryLimit(-1); got > 200<<20 {
+		t.Errorf("memory: got a limit of %d bytes, want what was asked for at the most", got)
 	}
 	switch {
 	case errors.Is(err, syscall.EPERM) && strings.Contains(err.Error(), "ulimit -n"): // nobody who may
@@ -130,5 +136,23 @@ func TestMemoryIsLimitedByTheMachineAndItsCgroups(t *testing.T) {
 		if got := memoryLimit(root); got != tc.want {
 			t.Errorf("%s: got %d, want %d", name, got, tc.want)
 		}
+	}
+}
+
+func TestSwitchesAndLimitsThatCannotBeAreRefusedByTheFlag(t *testing.T) {
+	for want, a := range map[string]API{
+		"--memory-limit must be 80 MiB at least":                            {MemoryLimit: 1 << 20},
+		"--runtime-config: unknown api groups bacth":                        {RuntimeConfig: map[string]bool{"bacth/v1": false, "batch/v1": false}},
+		"--runtime-config: api/legcy: there are api/all, api/alpha,":        {RuntimeConfig: map[string]bool{"api/legcy": false}},
+		"--runtime-config: batch: want group/version or group/version/reso": {RuntimeConfig: map[string]bool{"batch": false}},
+	} {
+		a.Audit = audit.Defaults()
+		if err := a.check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	good := API{MemoryLimit: 400 << 20, Audit: audit.Defaults(), RuntimeConfig: map[string]bool{"v1": true, "v1/pods": true, "api/legacy": false, "extensions/v1beta1": false, "settings.k8s.io/v1alpha1": true}}
+	if err := good.check(); err != nil {
+		t.Error(err)
 	}
 }

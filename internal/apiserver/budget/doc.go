@@ -3,6 +3,6 @@
 // the kernel ends the process.
 //
 // The limit is Go's own soft limit (GOMEMLIMIT, debug.SetMemoryLimit), which whoever
-// starts the process sets to what the machine or its cgroup gives. Without one
+// starts the process sets to what the machine or its cgroup gives, or its user (--memory-limit). Without one
 // nothing is refused.
 package budget

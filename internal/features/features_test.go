@@ -1,0 +1,52 @@
+package features
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+func TestGatesAreKnownByName(t *testing.T) {
+	g := Gates{}
+	if err := g.Say("WatchList=true, AllAlpha=true,HPAScaleToZero=true,"); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Say("SidecarContainers=true"); err != nil {
+		t.Fatal(err)
+	}
+	if want := (Gates{"WatchList": true, "AllAlpha": true, "HPAScaleToZero": true, "SidecarContainers": true}); !maps.Equal(g, want) {
+		t.Errorf("got %v, want %v", g, want)
+	}
+	if got, want := strings.Join(g.Idle(), " "), "AllAlpha HPAScaleToZero"; got != want {
+		t.Errorf("without effect: got %s, want %s", got, want)
+	}
+	for text, want := range map[string]string{
+		"WatchLst=true":           "unrecognized feature gate: WatchLst",
+		"WatchList":               "missing bool value for WatchList",
+		"WatchList=on":            `invalid value of WatchList=on, err: strconv.ParseBool: parsing "on": invalid syntax`,
+		"SidecarContainers=false": "cannot set feature gate SidecarContainers to false, feature is locked to true",
+	} {
+		if err := (Gates{}).Say(text); err == nil || err.Error() != want {
+			t.Errorf("%s: got %v, want %s", text, err, want)
+		}
+	}
+}
+
+func TestEachFeatureIsToldOfOnce(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	if err := reg.Register(Metrics{}); err != nil {
+		t.Fatal(err)
+	}
+	all, err := reg.Gather() // which refuses doubles
+	if err != nil || len(all) != 1 || len(all[0].GetMetric()) < 200 {
+		t.Fatalf("got %d, %v, want the metric with all features", len(all), err)
+	}
+	for _, g := range groups {
+		if names := strings.Fields(g.names); !slices.IsSorted(names) {
+			t.Errorf("the features of stage %q are in no order", g.stage)
+		}
+	}
+}

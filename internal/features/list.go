@@ -1,0 +1,84 @@
+package features
+
+// stage is how far upstream is with a feature.
+type stage string
+
+// Stages, as the metric has them.
+const (
+	alpha      stage = "ALPHA"
+	beta       stage = "BETA"
+	ga         stage = ""
+	deprecated stage = "DEPRECATED"
+)
+
+// group is features that are alike.
+type group struct {
+	stage  stage
+	on     bool // by default
+	locked bool // nobody may say otherwise
+	names  string
+}
+
+// groups are the features of today's release and some before it, whose names are in people's files.
+var groups = []group{
+	{stage: alpha, names: `
+		APIServerWebhookAuthenticationToken APIServingWithRoutine AtomicWriteVolumeUserFields CBORServingAndStorage CPUManagerPolicyAlphaOptions
+		CSIVolumeHealth ClientsAllowCBOR ClientsPreferCBOR CloudControllerManagerWatchBasedRoutesReconciliation CloudControllerManagerWebhook ComponentFlagz
+		ComponentStatusz CompositePodGroup ConsistentListFromCacheSkipTimeoutFallback ContainerStopSignals CrossNamespaceVolumeDataSource
+		CustomCPUCFSQuotaPeriod DRAConsumableCapacity DRADerivedAttributes DRADeviceBindingConditions DRADeviceCompatibilityGroups DRADeviceTaintRules
+		DRADeviceTaints DRAExtendedResource DRAListTypeAttributes DRANodeAllocatableResources DRAOptionalNodeOperations DRAPartitionableDevices
+		DRAPartitionableDevicesType DRAWorkloadResourceClaims EmptyDirVolumeMode EventedPLEG EvictionRequestAPI GRPCContainerProbeTLS GangScheduling
+		GenericWorkload HPAScaleToZero ImageVolumeWithDigest InPlacePodLevelResourcesVerticalScaling InPlacePodVerticalScalingExclusiveCPUs
+		InPlacePodVerticalScalingExclusiveMemory InPlacePodVerticalScalingSchedulerPreemption InTreePluginPortworxUnregister KubeletInUserNamespace
+		LoggingAlphaOptions MemoryQoS MutablePVNodeAffinity MutablePodResourcesForSuspendedJobs MutableSchedulingDirectivesForSuspendedJobs
+		NodeDeclaredFeatures PodAndContainerStatsFromCRI PodGroupPreemptionPolicy PodLogsQuerySplitStreams QOSReserved ReduceDefaultCrashLoopBackOffDecay
+		RelaxedServiceNameValidation ResourceHealthStatus ResourceHealthStatusMessage RestartAllContainersOnContainerExits RuntimeClassInImageCriApi
+		SchedulerPreQueueingHints ShardedListAndWatch StatefulSetRecreateStrategy StorageCapacityScoring StorageVersionAPI StrictIPCIDRValidation
+		TaintTolerationComparisonOperators TopologyAwareWorkloadScheduling TopologyManagerPolicyAlphaOptions UserNamespacesHostNetworkSupport
+		VolumeBindMountOptions VolumeLimitScaling WindowsCPUAndMemoryAffinity WorkloadWithJob`},
+	{stage: beta, names: `
+		ClusterTrustBundle ClusterTrustBundleProjection CoordinatedLeaderElection LocalStorageCapacityIsolationFSQuotaMonitoring NodeLogQuery
+		PodCertificateRequest SELinuxMount SchedulerAsyncAPICalls StorageVersionMigrator`},
+	{stage: beta, on: true, names: `
+		APIResponseCompression APIServerIdentity AllowParsingUserUIDFromCertAuth AllowUnsafeMalformedObjectDeletion AtomicFIFO
+		AuthorizePodWebsocketUpgradeCreatePermission CPUManagerPolicyBetaOptions CRDObservedGenerationTracking CSIServiceAccountTokenSecrets
+		ClearingNominatedNodeNameAfterBinding ClientsAllowCARotation ClientsAllowTLSCacheGC ConcurrentWatchObjectDecode ConstrainedImpersonation
+		ContainerCheckpoint ContainerRestartRules ContextualLogging DRAAdminAccess DRAPrioritizedList DRAResourceClaimDeviceStatus DRASchedulerFilterTimeout
+		DeclarativeValidationBeta DeploymentReplicaSetTerminatingReplicas DetectCacheInconsistency DisableCPUQuotaWithExclusiveCPUs EnvFiles EtcdRangeStream
+		ExcludeAdmissionWebhookVirtualResources ExternalServiceAccountTokenSigner GracefulNodeShutdown GracefulNodeShutdownBasedOnPodPriority
+		HPAConfigurableTolerance HostnameOverride ImageVolume InOrderInformersBatchProcess KubeletCrashLoopBackOffMax KubeletEnsureSecretPulledImages
+		KubeletFineGrainedAuthz KubeletPSI KubeletPodResourcesDynamicResources KubeletPodResourcesGet KubeletSeparateDiskGC
+		KubeletServiceAccountTokenForCredentialProviders ListFromCacheSnapshot LoggingBetaOptions ManifestBasedAdmissionControlConfig
+		MatchLabelKeysInPodTopologySpread MatchLabelKeysInPodTopologySpreadSelectorMerge MaxUnavailableStatefulSet MutableCSINodeAllocatableCount
+		NominatedNodeNameForExpectation OpenAPIEnums OpportunisticBatching PodDeletionCost PodLevelResources PodReadyToStartContainersCondition
+		PodTopologyLabelsAdmission PortForwardWebsockets PreventStaticPodAPIReferences ProcMountType ReloadKubeletServerCertificateFile RemoteRequestHeaderUID
+		RotateKubeletServerCertificate SELinuxChangePolicy SELinuxMountReadWriteOncePod SchedulerAsyncPreemption SchedulerPopFromBackoffQ
+		ServiceAccountNodeAudienceRestriction SizeBasedListCostEstimate StatefulSetSemanticRevisionComparison StorageVersionHash
+		StructuredAuthenticationConfigurationEgressSelector StructuredAuthenticationConfigurationJWKSMetrics TokenRequestServiceAccountUIDValidation
+		TopologyManagerPolicyBetaOptions TranslateStreamCloseWebsocketRequests UnauthenticatedHTTP2DOSMitigation UnknownVersionInteroperabilityProxy
+		UnlockWhileProcessingFIFO UserNamespacesSupport WatchList WatchListClient WatchListCompression WebhookRoundTripLoadBalancing
+		WindowsGracefulNodeShutdown`},
+	{stage: ga, on: true, names: `
+		InformerResourceVersion MutatingAdmissionPolicy TopologyManagerPolicyOptions`},
+	{stage: ga, on: true, locked: true, names: `
+		APIServerTracing AnonymousAuthConfigurableEndpoints AnyVolumeDataSource AuthorizeNodeWithSelectors AuthorizeWithSelectors BtreeWatchCache
+		CPUManagerPolicyOptions CRDValidationRatcheting CSIMigrationPortworx ConsistentListFromCache CustomResourceFieldSelectors DeclarativeValidation
+		DisableAllocatorDualWrite DynamicResourceAllocation ExecProbeTimeout HonorPVReclaimPolicy ImageMaximumGCAge InOrderInformers InPlacePodVerticalScaling
+		JobBackoffLimitPerIndex JobManagedBy JobPodReplacementPolicy JobSuccessPolicy KubeletCgroupDriverFromCRI KubeletTracing LogarithmicScaleDown
+		MatchLabelKeysInPodAffinity MemoryManager MultiCIDRServiceAllocator NFTablesProxyMode NodeInclusionPolicyInPodTopologySpread NodeSwap
+		OrderedNamespaceDeletion PodLifecycleSleepAction PodLifecycleSleepActionAllowZero PodObservedGenerationTracking PodSchedulingReadiness
+		PreferSameTrafficDistribution RecoverVolumeExpansionFailure RecursiveReadOnlyMounts RelaxedDNSSearchValidation RelaxedEnvironmentVariableValidation
+		ResilientWatchCacheInitialization RetryGenerateName SchedulerQueueingHints SeparateTaintEvictionController ServiceAccountTokenJTI
+		ServiceAccountTokenNodeBinding ServiceAccountTokenNodeBindingValidation ServiceAccountTokenPodNodeInfo ServiceTrafficDistribution SidecarContainers
+		StreamingCollectionEncodingToJSON StreamingCollectionEncodingToProtobuf StructuredAuthenticationConfiguration StructuredAuthorizationConfiguration
+		SupplementalGroupsPolicy SystemdWatchdog TopologyAwareHints VolumeAttributesClass WatchCacheInitializationPostStartHook WinDSR WinOverlay`},
+	{stage: deprecated, names: `
+		AllowDNSOnlyNodeCSR AllowInsecureKubeletCertificateSigningRequests ChangeContainerStatusOnKubeletRestart GitRepoVolumeDriver
+		InPlacePodVerticalScalingAllocatedStatus KMSv1 KubeletRegistrationGetOnExistsOnly WindowsHostNetwork`},
+	{stage: deprecated, locked: true, names: `
+		AllowOverwriteTerminationGracePeriodSeconds WatchFromStorageWithoutResourceVersion`},
+	{stage: deprecated, on: true, names: `
+		DisableNodeKubeProxyVersion KubeletPodResourcesListUseActivePods StorageNamespaceIndex`},
+	{stage: deprecated, on: true, locked: true, names: `
+		AggregatedDiscoveryRemoveBetaType DeclarativeValidationTakeover SeparateCacheWatchRPC`},
+}

@@ -109,7 +109,7 @@ scheduler, node agent, container runtime, network and DNS.`,
 	root.PersistentFlags().String(configFlag, "", "file of settings, each under its flag's name; default "+defaultConfig+", if it is there")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return errUsage{err} })
 	root.AddCommand(
-		newServer(), newAgent(), newCloudManager(), newAPIServer(), newControllerManager(), newScheduler(), newKubelet(), newProxy(), newEdge(), newIngress(), newUp(), newDown(), newStatus(), newReset(), newImage(), newMember(), newSecrets(), newToken(), newSimulate(), newVersion(),
+		newServer(), newAgent(), newCloudManager(), newAPIServer(), newControllerManager(), newScheduler(), newKubelet(), newProxy(), newEdge(), newIngress(), newUp(), newDown(), newStatus(), newReset(), newImage(), newMember(), newSecrets(), newToken(), newCheck(), newSimulate(), newVersion(),
 		&cobra.Command{
 			Use: "kubectl", Short: "The real kubectl, for this cluster by default",
 			Example:            "  kemudi kubectl get nodes\n  ln -s $(command -v kemudi) /usr/local/bin/kubectl",

@@ -20,6 +20,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/apiserver/answer"
 	"github.com/kemudi/kemudi/internal/apiserver/call"
+	"github.com/kemudi/kemudi/internal/apiserver/legacy"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/apiserver/served"
@@ -216,11 +217,12 @@ func (s *Server) tellAnswer(c *call.Call, a outcome) {
 }
 
 // tellDeprecated has told, and shows, that the call is of a version that is deprecated.
-func (s *Server) tellDeprecated(c *call.Call) {
+func (s *Server) tellDeprecated(r *http.Request, c *call.Call) {
 	if v := c.Resource.Version; v != nil && v.Deprecated != "" {
 		release := removedIn(v.Deprecated)
 		c.Audit.Deprecated(release)
 		s.metrics.deprecated.WithLabelValues(v.Group, v.Version, c.Resource.Def.Plural, c.SubName(), release).Set(1)
+		s.noteLegacy(r, legacy.Call{Caller: legacy.Caller{Group: v.Group, Version: v.Version, Resource: c.Resource.Def.Plural, Subresource: c.SubName()}, Removed: release})
 	}
 }
 

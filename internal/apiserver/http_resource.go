@@ -47,7 +47,7 @@ func (s *Server) serveResource(w http.ResponseWriter, r *http.Request, in *reque
 	case p.negotiate(formsOf(c, v)):
 		p.perform(v)
 	}
-	p.s.tellDeprecated(c)
+	p.s.tellDeprecated(r, c)
 }
 
 // formsOf are the forms in which the answer to a call may be.
@@ -98,6 +98,7 @@ func (p *exchange) page(page *read.Page) {
 
 // serveUnknown answers for a resource that is not here.
 func (s *Server) serveUnknown(w http.ResponseWriter, r *http.Request, t *routes, in *request.Info) {
+	s.noteOff(r, in)
 	switch {
 	case t.groups[in.Group][in.Version] != nil:
 		s.writeError(w, r, refusal.NotFound())

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/kemudi/kemudi/internal/apiserver/legacy"
 	"github.com/kemudi/kemudi/internal/apiserver/read"
 	"github.com/kemudi/kemudi/internal/apiserver/tunnel"
 	"github.com/kemudi/kemudi/internal/apiserver/write"
@@ -54,6 +55,8 @@ type Options struct {
 	// then ends, however long it would last. The server calls stop when it is over.
 	// Nil: what was good stays so until the request ends.
 	While func(r *http.Request, end func()) (stop func())
+	// Legacy notes who calls deprecated versions; nil: nobody does.
+	Legacy *legacy.Calls
 	// Authorizer says who may do what; nil: everybody everything.
 	Authorizer authorizer.Authorizer
 	// Admission changes and refuses writes; nil: none.

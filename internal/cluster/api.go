@@ -32,7 +32,7 @@ type API struct {
 	Audit            Audit         // --audit-policy-file and others
 	Authorization    Authorization // --authorization-mode and others
 	Encryption       Encryption
-	Features         FeatureGates  // --feature-gates, from which nothing follows
+	Features         FeatureGates // --feature-gates, from which nothing follows
 }
 
 // Audit says what of requests is told, and to whom.

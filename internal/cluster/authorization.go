@@ -28,12 +28,14 @@ func (s *server) tellFeatures() error {
 	return nil
 }
 
-// follow keeps up with what is said of who is believed, and of who may do what.
+// follow keeps up with what is said of who is believed and of who may do what, and with who calls
+// deprecated versions.
 func (s *server) follow(g *task.Group) {
 	if run := s.known.Run(); run != nil {
 		g.Go("whose tokens are believed", run)
 	}
 	g.Go("authorization", s.followAuthorization)
+	g.Go("legacy calls", func(ctx context.Context) error { return s.legacy.Run(ctx, s.plane.Admin()) })
 }
 
 // followAuthorization reads --authorization-config again when something in its directory has

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kemudi/kemudi/internal/apiserver"
+	"github.com/kemudi/kemudi/internal/apiserver/legacy"
 	"github.com/kemudi/kemudi/internal/audit"
 	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/auth/identity"
@@ -44,6 +45,7 @@ type server struct {
 	issuer   *authn.Issuer
 	used     *authn.UsedTokens
 	access   *authn.NodeAccess
+	legacy   *legacy.Calls // of deprecated versions
 	believed believed
 	hints    *x509.CertPool // authorities that clients find their certificates by; nil: they are not told
 	plane    *plane.Plane
@@ -192,6 +194,7 @@ func (s *server) start(sg *stages) error {
 	if err := s.tellFeatures(); err != nil {
 		return err
 	}
+	s.legacy = legacy.New(s.o.NodeName, s.o.Logger.With("part", "legacy calls"))
 	st, err := s.store(sg)
 	if err != nil {
 		return err
@@ -390,7 +393,7 @@ func (s *server) configure(o *apiserver.Options, caches *watchcache.Set) (err er
 	}
 	o.Tokens = s.issuer
 	o.Authenticator = s.authenticator(caches)
-	o.While = s.access.While
+	o.While, o.Legacy = s.access.While, s.legacy
 	o.Nodes, o.Tunnels = nodes{s}, s.tunnels
 	if s.seats != nil {
 		o.Plain = s.seats.paths()

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"path"
 	"strconv"
 	"sync"
 	"time"
@@ -88,10 +89,11 @@ func (c *Caller) Close() {
 	}
 }
 
-// target is where a call goes, without the query.
+// target is where a call goes, without the query. The path is in its shortest form, as people find it who write
+// https://host//check for a server that would lead them elsewhere.
 func (c Config) target() (*url.URL, error) {
 	if s := c.Service; s != nil {
-		return &url.URL{Scheme: "https", Host: net.JoinHostPort(s.Host(), strconv.Itoa(int(s.port()))), Path: s.Path}, nil
+		return &url.URL{Scheme: "https", Host: net.JoinHostPort(s.Host(), strconv.Itoa(int(s.port()))), Path: path.Join("/", s.Path)}, nil
 	}
 	if c.URL == "" {
 		return nil, errors.New("webhook configuration must have either service or URL")
@@ -100,6 +102,7 @@ func (c Config) target() (*url.URL, error) {
 	if err != nil {
 		return nil, fmt.Errorf("Unparsable URL: %w", err) //nolint:staticcheck // upstream's text
 	}
+	u.Path, u.RawPath = path.Join("/", u.Path), ""
 	return u, nil
 }
 

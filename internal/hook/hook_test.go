@@ -93,6 +93,21 @@ func TestServicesAreCalledByTheirNameAndConnectionsUsedAgain(t *testing.T) {
 	}
 }
 
+// Upstream's clients join paths, and the servers of many programs lead whoever asks for //check elsewhere.
+func TestPathsAreAskedForInTheirShortestForm(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, "127.0.0.1", func(w http.ResponseWriter, r *http.Request) {
+		_ = json.NewEncoder(w).Encode(note{r.URL.EscapedPath()})
+	})
+	c := caller(t, p)
+	for path, want := range map[string]string{"": "/", "/": "/", "//check": "/check", "/check/": "/check", "/a/../check": "/check", "/a b": "/a%20b", "/a%20b": "/a%20b"} {
+		var got note
+		if err := c.Post(t.Context(), hook.Config{URL: p.URL + path, CABundle: p.ca}, note{}, &got); err != nil || got.Text != want {
+			t.Errorf("%s: got %q, %v, want %q", path, got.Text, err, want)
+		}
+	}
+}
+
 func TestWhatGoesWrongIsSaid(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "checks.shop.svc", func(w http.ResponseWriter, r *http.Request) {
@@ -135,7 +150,7 @@ func TestWhatGoesWrongIsSaid(t *testing.T) {
 		{"is not there", service("/none"), "read the answer", 0},
 		{"is a page for people", service("/page"), "read the answer", 0},
 		{"is cut off", service("/cut"), "read the answer: unexpected EOF", 0},
-		{"is another service", hook.Config{Service: &hook.Service{Namespace: "shop", Name: "bills", Port: 8443}, CABundle: p.ca}, `Post "https://bills.shop.svc:8443?timeout=30s": no endpoints available for service "bills"`, 0},
+		{"is another service", hook.Config{Service: &hook.Service{Namespace: "shop", Name: "bills", Port: 8443}, CABundle: p.ca}, `Post "https://bills.shop.svc:8443/?timeout=30s": no endpoints available for service "bills"`, 0},
 		{"has no certificate that is believed", hook.Config{Service: service("").Service}, "certificate signed by unknown authority", 0},
 		{"has a certificate of somebody else", hook.Config{Service: service("").Service, CABundle: other.ca}, "certificate signed by unknown authority", 0},
 		{"has a certificate of another name", hook.Config{URL: p.URL, CABundle: p.ca}, "cannot validate certificate for 127.0.0.1", 0},

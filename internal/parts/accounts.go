@@ -19,6 +19,7 @@ import (
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/client/https"
+	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -53,7 +54,7 @@ func (a *accounts) as(name string) client.Transport {
 	own := a.mu.known[name]
 	if own == nil {
 		own = &account{name: name, part: a.main, turn: make(chan struct{}, 1)}
-		own.self = a.bare.Bearing(name, own.token)
+		own.self = a.bare.Bearing(controller.Agent(name), own.token)
 		a.mu.known[name] = own
 	}
 	return own

@@ -93,7 +93,7 @@ func (o ControllerManager) Run(ctx context.Context) error {
 	if err := o.open(p); err != nil {
 		return err
 	}
-	as := func(name string) client.Transport { return p.api.As(name) }
+	as := func(name string) client.Transport { return p.api.As(controller.Agent(name)) }
 	var own *accounts
 	if o.Accounts {
 		if own, err = p.newAccounts(); err != nil {

@@ -236,7 +236,7 @@ func (p *Plane) as(name string) client.Transport {
 	return p.server.As(&user.DefaultInfo{
 		Name:   "system:serviceaccount:kube-system:" + name,
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", user.AllAuthenticated},
-	}, name)
+	}, controller.Agent(name))
 }
 
 // Run runs the control plane until ctx ends or a part of it fails. The API answers until

@@ -368,8 +368,8 @@ func TestPartsAloneMakeACluster(t *testing.T) {
 		t.Errorf("the service account of a controller: got %v, %v", sa, err)
 	}
 	for _, p := range pods {
-		if len(p.ManagedFields) == 0 || p.ManagedFields[0].Manager != "replicaset-controller" {
-			t.Errorf("pod %s: got %+v, want it made by the controller's own account", p.Name, p.ManagedFields)
+		if len(p.ManagedFields) == 0 || p.ManagedFields[0].Manager != "kube-controller-manager" {
+			t.Errorf("pod %s: got %+v, want it made by the program that the controller is in", p.Name, p.ManagedFields)
 		}
 	}
 

@@ -39,7 +39,7 @@ HEAP        := -X runtime.godebugDefault=disablethp=1
 LDFLAGS     := -s -w $(HEAP) $(KUBE_STAMP) -X $(STAMP).Version=$(VERSION) -X $(STAMP).Commit=$(COMMIT) -X $(STAMP).TreeState=$(TREE_STATE) -X $(STAMP).Date=$(DATE)
 
 .DEFAULT_GOAL := help
-.PHONY: help root prerequisites runtime build images test test-often chaos lint up down reset bench bench-scale bench-cluster bench-net bench-compare bench-baseline baseline upstream-cloud sample-server requirements audit clean
+.PHONY: help root prerequisites runtime build images test test-often chaos lint up down reset bench bench-scale bench-cluster bench-net bench-compare bench-baseline baseline upstream-cloud sample-server programs requirements audit clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r target text; do printf '  make %-14s %s\n' "$$target" "$$text"; done
@@ -107,6 +107,13 @@ sample-server: ## make upstream's sample of an aggregated API server part of a K
 	@$(STEP) "building the sample" $(GO) build -C test/sampleserver -o $(CURDIR)/bin/ ./...
 	@$(STEP) "vet of it" $(GO) vet -C test/sampleserver ./...
 	KEMUDI_SAMPLE_SERVER=$(CURDIR)/bin/sampleserver $(GO) test -count=1 -run TestServersOfAggregatedAPIsWorkAsInCertifiedClusters ./internal/cluster
+
+# Their module, too, is compiled and vetted only here: Helm alone takes minutes.
+programs: ## run programs that others wrote (Helm, operators, client libraries) against a Kemudi
+	@$(STEP) "building the programs" sh -c 'mkdir -p bin/programs && $(GO) build -C test/programs -o $(CURDIR)/bin/programs/ tool ./...'
+	@$(STEP) "vet of ours" $(GO) vet -C test/programs ./...
+	@if command -v npm >/dev/null; then $(STEP) "installing the JavaScript client" npm install --prefix bin/programs --silent --no-audit --no-fund @kubernetes/client-node@1.4.0; fi
+	KEMUDI_PROGRAMS=$(CURDIR)/bin/programs $(GO) test -count=1 -run TestProgramsThatOthersWroteWorkUnmodified ./test/clients
 
 bench-baseline: build baseline ## put the load from outside on upstream's server library, too, by turns, ROUNDS=2 (root)
 	$(GO) run ./test/bench -kemudi bin/kemudi -baseline bin/baseline -rounds $(or $(ROUNDS),2) -only outside -out ''

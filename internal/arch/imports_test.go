@@ -147,6 +147,11 @@ func requirements(t *testing.T, dir string) map[string]requirement {
 	for _, m := range regexp.MustCompile(`(?m)^(?:require )?\s*(\S+\.\S+) (v\S+)( // indirect)?$`).FindAllSubmatch(mod, -1) {
 		out[string(m[1])] = requirement{string(m[2]), len(m[3]) == 0}
 	}
+	for _, m := range regexp.MustCompile(`(?m)^(?:replace )?\s*(\S+) => (\S+) (v\S+)$`).FindAllSubmatch(mod, -1) {
+		if name := string(m[1]); name == string(m[2]) {
+			out[name] = requirement{string(m[3]), out[name].direct} // it is this one that is compiled
+		}
+	}
 	return out
 }
 

@@ -384,6 +384,8 @@ type mask struct {
 }
 
 var masks = []mask{
+	// What programs on client-go log beside what they say.
+	{regexp.MustCompile(`(?m)^[IWE]\d{4} \d\d:\d\d:\d\d\.\d+ .*\n`), ""},
 	{regexp.MustCompile(`\beyJ[-\w]+\.eyJ[-\w]+\.[-\w]+`), "<token>"},
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "<uid>"},
 	{regexp.MustCompile(`20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z| [+-]\d{4})?`), "<time>"},

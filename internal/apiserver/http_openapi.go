@@ -39,6 +39,8 @@ func (s *Server) serveOpenAPI(w http.ResponseWriter, r *http.Request) {
 // serveOpenAPIIndex answers with where all documents are.
 func (s *Server) serveOpenAPIIndex(w http.ResponseWriter, r *http.Request, others *discovery.Others) {
 	a := &heldAnswer{header: http.Header{}, code: http.StatusOK}
+	r = r.Clone(r.Context())
+	r.Header.Del("If-None-Match") // it is of this list with those of others
 	s.routes.Load().schema.ServeHTTP(a, r)
 	type place struct {
 		URL string `json:"serverRelativeURL"`

@@ -38,7 +38,11 @@ func newRoutes(old *routes, defs []*resource.Def, o *Options) *routes {
 		}
 	}
 	t.docs = discovery.New(t.discovered())
-	t.schema = openapi.New(defs, version.Git(), func(gv schema.GroupVersion) bool { return t.groups[gv.Group][gv.Version] != nil })
+	var before *openapi.Service
+	if old != nil {
+		before = old.schema
+	}
+	t.schema = openapi.New(before, defs, version.Git(), func(gv schema.GroupVersion) bool { return t.groups[gv.Group][gv.Version] != nil })
 	return t
 }
 

@@ -15,7 +15,7 @@ import (
 // left of the folder.
 const layers = `
 version
-trace texttest
+trace texttest apiserver/openapi/markers
 corefile features inotify task obs layout
 ociimage edge/passwd edge/route
 announce store cloud container dialback edge podnet
@@ -60,7 +60,7 @@ arch
 
 // testOnly names the units that only tests, their own sub-folders and each
 // other import: nothing of them may end up in the program.
-var testOnly = []string{"trace", "texttest", "admission/admissiontest", "audit/audittest", "kubelet/apitest", "kubelet/fakecri", "sim", "arch"}
+var testOnly = []string{"trace", "texttest", "admission/admissiontest", "audit/audittest", "kubelet/apitest", "kubelet/fakecri", "sim", "arch", "apiserver/openapi/markers"}
 
 // commandImports lists what cmd may import of internal/: wiring, and what
 // turns flags and output into words.

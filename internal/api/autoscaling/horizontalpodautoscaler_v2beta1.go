@@ -14,29 +14,45 @@ import (
 // libraries have dropped. Its metrics have the form that the annotations of
 // autoscaling/v1 still have. It has no protobuf form.
 type AutoscalerV2beta1 struct {
-	metav1.TypeMeta   `json:",inline"`
+	metav1.TypeMeta `json:",inline"`
+	// Standard object's metadata.
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   AutoscalerSpecV2beta1   `json:"spec,omitempty"`
+	// How many replicas there may be, and by which metrics.
+	Spec AutoscalerSpecV2beta1 `json:"spec,omitempty"`
+	// How many there are, and what the metrics were.
 	Status AutoscalerStatusV2beta1 `json:"status,omitempty"`
 }
 
 // AutoscalerSpecV2beta1 is what is wanted.
 type AutoscalerSpecV2beta1 struct {
+	// What is scaled.
 	ScaleTargetRef autoscalingv1.CrossVersionObjectReference `json:"scaleTargetRef"`
-	MinReplicas    *int32                                    `json:"minReplicas,omitempty"`
-	MaxReplicas    int32                                     `json:"maxReplicas"`
-	Metrics        []autoscalingv1.MetricSpec                `json:"metrics,omitempty"`
+	// The least number of replicas, 1 by default.
+	MinReplicas *int32 `json:"minReplicas,omitempty"`
+	// The greatest number of replicas.
+	MaxReplicas int32 `json:"maxReplicas"`
+	// The metrics that decide; the one that asks for most replicas does.
+	// +listType=atomic
+	Metrics []autoscalingv1.MetricSpec `json:"metrics,omitempty"`
 }
 
 // AutoscalerStatusV2beta1 is what is.
 type AutoscalerStatusV2beta1 struct {
-	ObservedGeneration *int64                                           `json:"observedGeneration,omitempty"`
-	LastScaleTime      *metav1.Time                                     `json:"lastScaleTime,omitempty"`
-	CurrentReplicas    int32                                            `json:"currentReplicas"`
-	DesiredReplicas    int32                                            `json:"desiredReplicas"`
-	CurrentMetrics     []autoscalingv1.MetricStatus                     `json:"currentMetrics"`
-	Conditions         []autoscalingv1.HorizontalPodAutoscalerCondition `json:"conditions"`
+	// The generation of the object that this is about.
+	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
+	// When the number of replicas was changed last.
+	LastScaleTime *metav1.Time `json:"lastScaleTime,omitempty"`
+	// How many replicas there are.
+	CurrentReplicas int32 `json:"currentReplicas"`
+	// How many there are to be.
+	DesiredReplicas int32 `json:"desiredReplicas"`
+	// What the metrics were.
+	// +listType=atomic
+	CurrentMetrics []autoscalingv1.MetricStatus `json:"currentMetrics"`
+	// Whether it can scale, and why not.
+	// +listType=atomic
+	Conditions []autoscalingv1.HorizontalPodAutoscalerCondition `json:"conditions"`
 }
 
 var _ resource.Object = (*AutoscalerV2beta1)(nil)

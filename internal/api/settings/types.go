@@ -8,19 +8,30 @@ import (
 
 // PodPreset adds to pods, as they are made, what they need and do not say themselves.
 type PodPreset struct {
-	metav1.TypeMeta   `json:",inline"`
+	metav1.TypeMeta `json:",inline"`
+	// Standard object's metadata.
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// Which pods get something, and what.
 	Spec PodPresetSpec `json:"spec,omitempty"`
 }
 
 // PodPresetSpec is which pods get something, and what.
 type PodPresetSpec struct {
-	Selector     metav1.LabelSelector   `json:"selector,omitempty"` // empty: all pods of the namespace
-	Env          []corev1.EnvVar        `json:"env,omitempty"`
-	EnvFrom      []corev1.EnvFromSource `json:"envFrom,omitempty"`
-	Volumes      []corev1.Volume        `json:"volumes,omitempty"`
-	VolumeMounts []corev1.VolumeMount   `json:"volumeMounts,omitempty"`
+	// The labels of the pods. Empty: all pods of the namespace.
+	Selector metav1.LabelSelector `json:"selector,omitempty"`
+	// Environment variables of all containers.
+	// +listType=atomic
+	Env []corev1.EnvVar `json:"env,omitempty"`
+	// Where further environment variables of all containers come from.
+	// +listType=atomic
+	EnvFrom []corev1.EnvFromSource `json:"envFrom,omitempty"`
+	// Volumes of the pod.
+	// +listType=atomic
+	Volumes []corev1.Volume `json:"volumes,omitempty"`
+	// Where all containers see volumes.
+	// +listType=atomic
+	VolumeMounts []corev1.VolumeMount `json:"volumeMounts,omitempty"`
 }
 
 // DeepCopyObject returns a copy that shares nothing.
@@ -43,24 +54,3 @@ func (PodPreset) OpenAPIModelName() string { return "io.k8s.api.settings.v1alpha
 
 // OpenAPIModelName is the name of the type in OpenAPI documents.
 func (PodPresetSpec) OpenAPIModelName() string { return "io.k8s.api.settings.v1alpha1.PodPresetSpec" }
-
-// SwaggerDoc is what kubectl explain says.
-func (PodPreset) SwaggerDoc() map[string]string {
-	return map[string]string{
-		"":         "PodPreset adds to pods, as they are made, what they need and do not say themselves.",
-		"metadata": "Standard object's metadata.",
-		"spec":     "Which pods get something, and what.",
-	}
-}
-
-// SwaggerDoc is what kubectl explain says.
-func (PodPresetSpec) SwaggerDoc() map[string]string {
-	return map[string]string{
-		"":             "PodPresetSpec is which pods get something, and what.",
-		"selector":     "The labels of the pods. Empty: all pods of the namespace.",
-		"env":          "Environment variables of all containers.",
-		"envFrom":      "Where further environment variables of all containers come from.",
-		"volumes":      "Volumes of the pod.",
-		"volumeMounts": "Where all containers see volumes.",
-	}
-}

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	openapi_v2 "github.com/google/gnostic-models/openapiv2"
@@ -27,8 +28,11 @@ func get(t *testing.T, s *Service, path, accept string) *httptest.ResponseRecord
 	return w
 }
 
-func service() *Service {
-	return New(api.All(), "v1.37.2", func(gv schema.GroupVersion) bool { return gv.Version != "v1beta2" })
+// service is one for all tests, which make documents once.
+var service = sync.OnceValue(anew)
+
+func anew() *Service {
+	return New(nil, api.All(), "v1.37.2", func(gv schema.GroupVersion) bool { return gv.Version != "v1beta2" })
 }
 
 func TestDocumentOfAGroupVersionDescribesItsKinds(t *testing.T) {
@@ -72,9 +76,8 @@ func TestDocumentOfAGroupVersionDescribesItsKinds(t *testing.T) {
 
 func TestEveryReferenceLeadsToASchema(t *testing.T) {
 	s := service()
-	for _, r := range roots(s.versions()) {
-		name := r.document()
-		data, err := s.json3(name)
+	for _, name := range s.layout().names {
+		data, err := s.make(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,13 +113,85 @@ func TestVersion2IsServedAsProtobuf(t *testing.T) {
 
 func TestUnchangedDocumentIsNotSentAgain(t *testing.T) {
 	s := service()
-	first := get(t, s, "/openapi/v3/api/v1", "application/json")
+	for _, path := range []string{"/openapi/v2", "/openapi/v3", "/openapi/v3/api/v1"} {
+		first := get(t, s, path, "application/json")
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		r.Header.Set("If-None-Match", first.Header().Get("Etag"))
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		if w.Code != http.StatusNotModified || w.Body.Len() != 0 {
+			t.Errorf("%s: got %d with %d bytes, want 304 with none", path, w.Code, w.Body.Len())
+		}
+	}
+}
+
+// TestHashOfADocumentChangesWithThatAlone holds that what others serve does not change a document: clients
+// keep each by its hash.
+func TestHashOfADocumentChangesWithThatAlone(t *testing.T) {
+	index := func(s *Service) map[string]string {
+		var doc struct {
+			Paths map[string]struct{ ServerRelativeURL string }
+		}
+		if err := json.Unmarshal(get(t, s, "/openapi/v3", "application/json").Body.Bytes(), &doc); err != nil {
+			t.Fatal(err)
+		}
+		out := map[string]string{}
+		for name, p := range doc.Paths {
+			out[name] = p.ServerRelativeURL
+		}
+		return out
+	}
+	before := service()
+	first := index(before)
+	both := New(before, api.All(), "v1.37.2", func(schema.GroupVersion) bool { return true })
+	second := index(both)
+	if second["apis/apps/v1beta2"] == "" {
+		t.Error("a group-version that came is not listed")
+	}
+	for name, url := range first {
+		if second[name] != url {
+			t.Errorf("%s: got %s when another came, want %s", name, second[name], url)
+		}
+	}
+	if a, b := get(t, before, "/openapi/v2", "application/json"), get(t, both, "/openapi/v2", "application/json"); a.Header().Get("Etag") == b.Header().Get("Etag") {
+		t.Error("the document of all did not change")
+	}
+	seen := map[string]string{}
+	for name, url := range first {
+		_, hash, _ := strings.Cut(url, "?hash=")
+		if other := seen[hash]; other != "" {
+			t.Errorf("%s and %s have one hash", name, other)
+		}
+		seen[hash] = name
+	}
+	w := get(t, before, first["api/v1"], "application/json")
+	if w.Code != http.StatusOK || w.Header().Get("Cache-Control") != "public, immutable" || strings.Trim(w.Header().Get("Etag"), `"`) == "" {
+		t.Errorf("got %d with %v by its hash, want a document that may be kept", w.Code, w.Header())
+	}
+	if w := get(t, before, "/openapi/v3/api/v1?hash=OLD", "application/json"); w.Code != http.StatusMovedPermanently || w.Header().Get("Location") != first["api/v1"] {
+		t.Errorf("got %d to %s by an old hash, want the way to %s", w.Code, w.Header().Get("Location"), first["api/v1"])
+	}
+}
+
+func TestDocumentsComeAsTheyAreAskedFor(t *testing.T) {
+	s := service()
+	const proto = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf"
+	for accept, want := range map[string]string{
+		"": asJSON, "*/*": asJSON, "application/*;q=0.5": asJSON, proto: proto3, proto3: proto3, "text/html, application/json;q=0.5, " + proto: proto3, "application/json, " + proto + ";q=0.9": asJSON,
+		"text/html": "", "application/yaml": "",
+	} {
+		w := get(t, s, "/openapi/v3/apis/node.k8s.io/v1", accept)
+		if got := w.Header().Get("Content-Type"); want != "" && (w.Code != http.StatusOK || got != want) || want == "" && w.Code != http.StatusNotAcceptable {
+			t.Errorf("%q: got %d %s, want %q", accept, w.Code, got, want)
+		}
+	}
 	r := httptest.NewRequest(http.MethodGet, "/openapi/v3/api/v1", nil)
-	r.Header.Set("If-None-Match", first.Header().Get("Etag"))
+	r.Header.Set("Accept-Encoding", "br, gzip")
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, r)
-	if w.Code != http.StatusNotModified || w.Body.Len() != 0 {
-		t.Errorf("got %d with %d bytes, want 304 with none", w.Code, w.Body.Len())
+	plain := get(t, s, "/openapi/v3/api/v1", "").Body.Len()
+	if w.Header().Get("Content-Encoding") != "gzip" || w.Body.Len()*5 > plain {
+		t.Errorf("got %q and %d of %d bytes, want them compressed", w.Header().Get("Content-Encoding"), w.Body.Len(), plain)
 	}
 }
 
@@ -125,7 +200,7 @@ func TestUnchangedDocumentIsNotSentAgain(t *testing.T) {
 // functions by these names, in files by these tags. The file was compared with
 // upstream's document.
 func TestPathsAndOperationsAreUpstreams(t *testing.T) {
-	s := New(api.All(), "v1.37.2", func(gv schema.GroupVersion) bool { return gv.Version == "v1" })
+	s := New(nil, api.All(), "v1.37.2", func(gv schema.GroupVersion) bool { return gv.Version == "v1" })
 	var doc struct {
 		Paths               map[string]map[string]json.RawMessage
 		SecurityDefinitions map[string]struct{ Type, Name, In string }
@@ -186,6 +261,7 @@ func TestEveryPathIsInTheDocumentOfItsRoot(t *testing.T) {
 // connections and logs, which generated clients send them by.
 func TestConnectionsAndLogsHaveTheirQuery(t *testing.T) {
 	type parameter struct {
+		Ref                         string `json:"$ref"`
 		Name, In, Description, Type string
 		Schema                      struct{ Type string }
 	}
@@ -195,7 +271,10 @@ func TestConnectionsAndLogsHaveTheirQuery(t *testing.T) {
 	}
 	pod := "/api/v1/namespaces/{namespace}/pods/{name}/"
 	for _, version := range []string{"/openapi/v2", "/openapi/v3/api/v1"} {
-		var doc struct{ Paths map[string]item }
+		var doc struct {
+			Paths      map[string]item
+			Parameters map[string]parameter
+		}
 		if err := json.Unmarshal(get(t, service(), version, "application/json").Body.Bytes(), &doc); err != nil {
 			t.Fatal(err)
 		}
@@ -205,13 +284,16 @@ func TestConnectionsAndLogsHaveTheirQuery(t *testing.T) {
 			pod + "portforward":                 "ports=integer",
 			pod + "proxy":                       "path=string",
 			pod + "proxy/{path}":                "path=string",
-			pod + "log":                         "container=string follow=boolean insecureSkipTLSVerifyBackend=boolean limitBytes=integer previous=boolean sinceSeconds=integer stream=string tailLines=integer timestamps=boolean",
+			pod + "log":                         "container=string follow=boolean insecureSkipTLSVerifyBackend=boolean limitBytes=integer pretty=string previous=boolean sinceSeconds=integer stream=string tailLines=integer timestamps=boolean",
 			"/api/v1/nodes/{name}/proxy":        "path=string",
 			"/api/v1/nodes/{name}/proxy/{path}": "path=string",
-			pod + "status":                      "",
+			pod + "status":                      "pretty=string",
 		} {
 			var got []string
 			for _, p := range doc.Paths[path].Parameters {
+				if shared, ok := doc.Parameters[strings.TrimPrefix(p.Ref, "#/parameters/")]; ok {
+					p = shared
+				}
 				if p.In != "query" {
 					continue
 				}

@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -45,6 +46,14 @@ func served(defs []*resource.Def) map[schema.GroupVersion][]kind {
 	return out
 }
 
+// listKind is the kind of a list of it.
+func (k *kind) listKind() string {
+	if k.live != nil {
+		return k.def.ListKind
+	}
+	return k.gvk.Kind + "List"
+}
+
 func typeOf(obj any) reflect.Type { return reflect.TypeOf(obj).Elem() }
 
 // operation is one verb on one path, in the terms that both document versions share.
@@ -56,31 +65,24 @@ type operation struct {
 	gvk    schema.GroupVersionKind // empty: none
 	body   *spec.Schema            // nil: none
 	answer *spec.Schema
-	query  []string // names of query parameters
+	query  []parameter
 }
 
 // path is one path with its operations.
 type path struct {
 	url        string
-	parameters []string // "name", "namespace", "path"
+	parameters []parameter // of all operations
 	operations []operation
-	query      []parameter // query parameters of all operations
-	tag        string      // what generated clients sort the operations by
-	custom     bool        // objects have no protobuf form, and no strategic patches
+	tag        string // what generated clients sort the operations by
+	media      media
 }
 
-// parameter is a query parameter that a field of an options type stands for.
-type parameter struct{ name, kind, doc string }
-
-var (
-	writeQuery = []string{"dryRun", "fieldManager", "fieldValidation"}
-	applyQuery = []string{"dryRun", "fieldManager", "fieldValidation", "force"}
-	listQuery  = []string{
-		"allowWatchBookmarks", "continue", "fieldSelector", "labelSelector", "limit", "resourceVersion",
-		"resourceVersionMatch", "sendInitialEvents", "timeoutSeconds", "watch",
-	}
-	deleteQuery = []string{"dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy"}
-)
+// media are the media types at a path, where they are not those of most paths.
+type media struct {
+	custom   bool     // objects have no protobuf form, and no strategic patches
+	consumes []string // nil: those of most
+	produces []string
+}
 
 // base is the root of a group-version: /api/v1 or /apis/group/version.
 func base(gv schema.GroupVersion) string {
@@ -103,19 +105,15 @@ type writer struct {
 // paths are the paths of a kind.
 func (k *kind) paths(s *schemas) []path {
 	w := &writer{kind: k, s: s, gv: camel(k.gvk.GroupVersion())}
-	switch {
-	case k.live != nil:
+	if k.live != nil {
 		w.obj = s.custom(k)
-	case k.gvk == k.def.GVK():
-		w.obj = s.kind(k.gvk, k.typ)
-		s.oldFields(k.def, k.typ)
-	default:
-		w.obj = s.kind(k.gvk, k.typ)
+	} else {
+		w.obj = s.ref(k.typ)
 	}
 	if k.def.Namespaced {
 		w.scope, w.params = "Namespaced", []string{"namespace"}
 	}
-	out := []path{{url: w.collection(""), parameters: w.params, operations: []operation{w.create()}}}
+	out := []path{{url: w.collection(""), parameters: w.in(w.params...), operations: []operation{w.create()}}}
 	if k.def.Handler == resource.Generic {
 		out = []path{w.whole(), w.object()}
 		if k.def.Namespaced {
@@ -126,8 +124,16 @@ func (k *kind) paths(s *schemas) []path {
 		}
 		out = append(out, w.subs()...)
 	}
+	out = slices.DeleteFunc(out, func(p path) bool { return len(p.operations) == 0 })
 	for i := range out {
-		out[i].tag, out[i].custom = groupTag(k.gvk.Group)+"_"+k.gvk.Version, k.live != nil
+		p := &out[i]
+		p.tag, p.media.custom = groupTag(k.gvk.Group)+"_"+k.gvk.Version, k.live != nil
+		for j := range p.operations {
+			if o := &p.operations[j]; o.action != "connect" {
+				o.query = append(slices.Clone(o.query), pretty)
+			}
+		}
+		p.share()
 	}
 	return out
 }
@@ -145,7 +151,10 @@ func (w *writer) collection(below string) string {
 	return base(w.gvk.GroupVersion()) + below + "/namespaces/{namespace}/" + w.def.Plural
 }
 
-// named are the parameters of an object.
+// in are parameters in a path of the kind.
+func (w *writer) in(names ...string) []parameter { return inPath(names, w.gvk.Kind) }
+
+// named are the names of the parameters in the path of an object.
 func (w *writer) named() []string { return append([]string{"name"}, w.params...) }
 
 // id names an operation as upstream does: "readCoreV1NamespacedPod", where rest is
@@ -153,7 +162,7 @@ func (w *writer) named() []string { return append([]string{"name"}, w.params...)
 func (w *writer) id(verb, rest string) string { return verb + w.gv + w.scope + w.gvk.Kind + rest }
 
 func (w *writer) create() operation {
-	return operation{"post", "post", w.id("create", ""), "create " + article(w.gvk.Kind), w.gvk, w.obj, w.obj, writeQuery}
+	return operation{"post", "post", w.id("create", ""), "create " + article(w.gvk.Kind), w.gvk, w.obj, w.obj, w.s.query.create}
 }
 
 func (w *writer) list(rest string) operation {
@@ -161,106 +170,74 @@ func (w *writer) list(rest string) operation {
 	if rest != "" {
 		id = "list" + w.gv + w.gvk.Kind + rest
 	}
-	answer := w.s.listOf(w.kind, w.obj)
-	return operation{"get", "list", id, "list or watch objects of kind " + w.gvk.Kind, w.gvk, nil, answer, listQuery}
+	doc := "list or watch objects of kind "
+	if w.live != nil || !w.def.Verbs.Has(resource.Watch) {
+		doc = "list objects of kind "
+	}
+	return operation{"get", "list", id, doc + w.gvk.Kind, w.gvk, nil, w.s.listOf(w.kind, w.obj), w.s.query.list}
 }
 
 func (w *writer) whole() path {
-	p := path{url: w.collection(""), parameters: w.params, operations: []operation{w.list("")}}
+	p := path{url: w.collection(""), parameters: w.in(w.params...), operations: []operation{w.list("")}}
 	if w.def.Verbs.Has(resource.Create) {
 		p.operations = append(p.operations, w.create())
 	}
 	if w.def.Verbs.Has(resource.DeleteCollection) {
-		options, status := w.s.ref(reflect.TypeFor[metav1.DeleteOptions]()), w.s.ref(reflect.TypeFor[metav1.Status]())
-		p.operations = append(p.operations, operation{
-			"delete", "deletecollection", "delete" + w.gv + "Collection" + w.scope + w.gvk.Kind, "delete collection of " + w.gvk.Kind,
-			w.gvk, options, status, append(slices.Clone(deleteQuery), listQuery...),
-		})
+		p.operations = append(p.operations, w.deleteCollection())
 	}
 	return p
 }
 
+func (w *writer) deleteCollection() operation {
+	o := operation{
+		"delete", "deletecollection", "delete" + w.gv + "Collection" + w.scope + w.gvk.Kind, "delete collection of " + w.gvk.Kind,
+		w.gvk, w.s.ref(reflect.TypeFor[metav1.DeleteOptions]()), w.s.ref(reflect.TypeFor[metav1.Status]()), w.s.query.collection,
+	}
+	if w.live != nil {
+		o.body, o.query = nil, w.s.query.list // as upstream has it
+	}
+	return o
+}
+
 func (w *writer) object() path {
-	options, status, change := w.s.ref(reflect.TypeFor[metav1.DeleteOptions]()), w.s.ref(reflect.TypeFor[metav1.Status]()), w.s.ref(reflect.TypeFor[metav1.Patch]())
-	p := path{url: w.collection("") + "/{name}", parameters: w.named(), operations: []operation{
+	p := path{url: w.collection("") + "/{name}", parameters: w.in(w.named()...), operations: []operation{
 		{"get", "get", w.id("read", ""), "read the specified " + w.gvk.Kind, w.gvk, nil, w.obj, nil},
 	}}
 	if w.def.Verbs.Has(resource.Delete) {
+		options, answer := w.s.ref(reflect.TypeFor[metav1.DeleteOptions]()), w.obj
+		if !w.def.AnswersDeleted {
+			answer = w.s.ref(reflect.TypeFor[metav1.Status]())
+		}
 		p.operations = append(p.operations,
-			operation{"delete", "delete", w.id("delete", ""), "delete " + article(w.gvk.Kind), w.gvk, options, status, deleteQuery})
+			operation{"delete", "delete", w.id("delete", ""), "delete " + article(w.gvk.Kind), w.gvk, options, answer, w.s.query.remove})
 	}
 	if w.def.Verbs.Has(resource.Update) {
+		change := w.s.ref(reflect.TypeFor[metav1.Patch]())
 		p.operations = append(p.operations,
-			operation{"put", "put", w.id("replace", ""), "replace the specified " + w.gvk.Kind, w.gvk, w.obj, w.obj, writeQuery},
-			operation{"patch", "patch", w.id("patch", ""), "partially update the specified " + w.gvk.Kind, w.gvk, change, w.obj, applyQuery})
+			operation{"put", "put", w.id("replace", ""), "replace the specified " + w.gvk.Kind, w.gvk, w.obj, w.obj, w.s.query.update},
+			operation{"patch", "patch", w.id("patch", ""), "partially update the specified " + w.gvk.Kind, w.gvk, change, w.obj, w.s.query.patch})
 	}
 	return p
 }
 
 // watches are the paths that only watch, from before lists had the parameter.
 func (w *writer) watches() []path {
+	const (
+		several = "watch individual changes to a list of %s. deprecated: use the 'watch' parameter with a list operation instead."
+		single  = "watch changes to an object of kind %s. deprecated: use the 'watch' parameter with a list operation instead, filtered to a single item with the 'fieldSelector' parameter."
+	)
 	event := w.s.ref(reflect.TypeFor[metav1.WatchEvent]())
-	const useList = ". deprecated: use the 'watch' parameter of a list instead"
-	list := operation{"get", "watchlist", w.id("watch", "List"), "watch a list of " + w.gvk.Kind + useList, w.gvk, nil, event, listQuery}
-	one := operation{"get", "watch", w.id("watch", ""), "watch one " + w.gvk.Kind + useList, w.gvk, nil, event, listQuery}
+	list := operation{"get", "watchlist", w.id("watch", "List"), fmt.Sprintf(several, w.gvk.Kind), w.gvk, nil, event, w.s.query.list}
+	one := operation{"get", "watch", w.id("watch", ""), fmt.Sprintf(single, w.gvk.Kind), w.gvk, nil, event, w.s.query.list}
 	out := []path{
-		{url: w.collection("/watch"), parameters: w.params, operations: []operation{list}},
-		{url: w.collection("/watch") + "/{name}", parameters: w.named(), operations: []operation{one}},
+		{url: w.collection("/watch"), parameters: w.in(w.params...), operations: []operation{list}},
+		{url: w.collection("/watch") + "/{name}", parameters: w.in(w.named()...), operations: []operation{one}},
 	}
 	if w.def.Namespaced {
 		list.id = "watch" + w.gv + w.gvk.Kind + "ListForAllNamespaces"
 		out = append(out, path{url: w.all("/watch"), operations: []operation{list}})
 	}
 	return out
-}
-
-// kind returns a reference to a top-level kind's schema, marked as such.
-func (s *schemas) kind(gvk schema.GroupVersionKind, t reflect.Type) *spec.Schema {
-	ref := s.ref(t)
-	mark(s.byName[modelName(t)], gvk)
-	return ref
-}
-
-// list returns a reference to the schema of a kind's list.
-func (s *schemas) list(gvk schema.GroupVersionKind, item *spec.Schema) *spec.Schema {
-	name := strings.TrimPrefix(item.Ref.String(), s.prefix) + "List"
-	if s.byName[name] == nil {
-		l := s.listSchema(item)
-		l.Description = gvk.Kind + "List is a list of " + gvk.Kind + " objects."
-		s.byName[name] = l
-	}
-	gvk.Kind += "List"
-	mark(s.byName[name], gvk)
-	return &spec.Schema{SchemaProps: spec.SchemaProps{Ref: spec.MustCreateRef(s.prefix + name)}}
-}
-
-// listSchema is the schema of a list, without a description.
-func (s *schemas) listSchema(item *spec.Schema) *spec.Schema {
-	l := object()
-	items := spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"array"}, Description: "Items is the list of objects.", Items: &spec.SchemaOrArray{Schema: item}}}
-	meta := spec.Schema{SchemaProps: spec.SchemaProps{Description: "Standard list metadata.", AllOf: []spec.Schema{*s.ref(reflect.TypeFor[metav1.ListMeta]())}}}
-	docs := documentation(reflect.TypeFor[metav1.TypeMeta]())
-	kind, version := text(""), text("")
-	kind.Description, version.Description = docs["kind"], docs["apiVersion"]
-	l.Properties = map[string]spec.Schema{"items": items, "metadata": meta, "kind": kind, "apiVersion": version}
-	l.Required = []string{"items"}
-	return &l
-}
-
-// mark notes in a schema which kind it is; one type may be several.
-func mark(s *spec.Schema, gvk schema.GroupVersionKind) {
-	entry := gvkExtension(gvk)
-	had, _ := s.Extensions["x-kubernetes-group-version-kind"].([]any)
-	for _, e := range had {
-		if reflect.DeepEqual(e, entry) {
-			return
-		}
-	}
-	s.AddExtension("x-kubernetes-group-version-kind", append(had, entry))
-}
-
-func gvkExtension(gvk schema.GroupVersionKind) any {
-	return map[string]any{"group": gvk.Group, "version": gvk.Version, "kind": gvk.Kind}
 }
 
 // camel is a group-version as operation names have it: "RbacAuthorizationV1".
@@ -292,8 +269,12 @@ func groupTag(group string) string {
 
 func title(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
+// article is a kind with its article; those with the name of several have none.
 func article(kind string) string {
-	if strings.ContainsRune("AEIOU", rune(kind[0])) {
+	switch {
+	case strings.HasSuffix(kind, "s") && !strings.HasSuffix(kind, "ss"):
+		return kind
+	case strings.ContainsRune("AEIOU", rune(kind[0])):
 		return "an " + kind
 	}
 	return "a " + kind

@@ -10,11 +10,12 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// root is a path that is no resource's: what there is at it, and the type of the
-// answer (nil: text).
+// root is a path that is no resource's: what there is at it, the type of the answer (nil: text),
+// and its media types, where they are not those of objects.
 type root struct {
 	url, id, tag, doc string
 	answer            reflect.Type
+	media             media
 }
 
 // path describes it; the schema of its answer is collected in s.
@@ -23,7 +24,7 @@ func (r *root) path(s *schemas) path {
 	if r.answer != nil {
 		answer = s.ref(r.answer)
 	}
-	return path{url: r.url, tag: r.tag, operations: []operation{{method: "get", id: r.id, doc: r.doc, answer: answer}}}
+	return path{url: r.url, tag: r.tag, media: r.media, operations: []operation{{method: "get", id: r.id, doc: r.doc, answer: answer}}}
 }
 
 // document is the name of the OpenAPI 3 document that the path is in.
@@ -32,20 +33,35 @@ func (r *root) document() string { return strings.Trim(r.url, "/") }
 // roots are the paths of group-versions, of their groups, and of the server as a
 // whole.
 func roots(gvs []schema.GroupVersion) []root {
+	json := []string{"application/json"}
+	objects := media{consumes: answerTypes, produces: answerTypes}
 	out := []root{
-		{"/.well-known/openid-configuration/", "getServiceAccountIssuerOpenIDConfiguration", "WellKnown", "get service account issuer OpenID configuration", nil},
-		{"/openid/v1/jwks/", "getServiceAccountIssuerOpenIDKeyset", "openid", "get the keys that service account tokens are signed with", nil},
-		{"/version/", "getCodeVersion", "version", "get the version of the server", reflect.TypeFor[version.Info]()},
-		{"/api/", "getCoreAPIVersions", "core", "get the versions of the core group", reflect.TypeFor[metav1.APIVersions]()},
-		{"/apis/", "getAPIVersions", "apis", "get the groups that are served", reflect.TypeFor[metav1.APIGroupList]()},
+		{
+			"/.well-known/openid-configuration/", "getServiceAccountIssuerOpenIDConfiguration", "WellKnown",
+			"get service account issuer OpenID configuration, also known as the 'OIDC discovery doc'", nil, media{consumes: []string{}, produces: json},
+		},
+		{
+			"/openid/v1/jwks/", "getServiceAccountIssuerOpenIDKeyset", "openid",
+			"get service account issuer OpenID JSON Web Key Set (contains public token verification keys)", nil,
+			media{consumes: []string{}, produces: []string{"application/jwk-set+json"}},
+		},
+		{"/version/", "getCodeVersion", "version", "get the version information for this server", reflect.TypeFor[version.Info](), media{consumes: json, produces: json}},
+		{"/api/", "getCoreAPIVersions", "core", "get available API versions", reflect.TypeFor[metav1.APIVersions](), objects},
+		{"/apis/", "getAPIVersions", "apis", "get available API versions", reflect.TypeFor[metav1.APIGroupList](), objects},
 	}
 	seen := map[string]bool{"": true}
 	for _, gv := range gvs {
 		if !seen[gv.Group] {
 			seen[gv.Group] = true
-			out = append(out, root{"/apis/" + gv.Group + "/", "get" + camelGroup(gv.Group) + "APIGroup", groupTag(gv.Group), "get information of a group", reflect.TypeFor[metav1.APIGroup]()})
+			out = append(out, root{
+				"/apis/" + gv.Group + "/", "get" + camelGroup(gv.Group) + "APIGroup", groupTag(gv.Group), "get information of a group",
+				reflect.TypeFor[metav1.APIGroup](), objects,
+			})
 		}
-		out = append(out, root{base(gv) + "/", "get" + camel(gv) + "APIResources", groupTag(gv.Group) + "_" + gv.Version, "get available resources", reflect.TypeFor[metav1.APIResourceList]()})
+		out = append(out, root{
+			base(gv) + "/", "get" + camel(gv) + "APIResources", groupTag(gv.Group) + "_" + gv.Version, "get available resources",
+			reflect.TypeFor[metav1.APIResourceList](), objects,
+		})
 	}
 	return out
 }

@@ -1,209 +1,197 @@
 package openapi
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
 	"reflect"
+	"slices"
 	"strings"
-	"time"
 
-	quantity "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kube-openapi/pkg/validation/spec"
-
-	"github.com/kemudi/kemudi/internal/resource"
 )
 
-// schemas collects the schemas of types and of all types they use, by model name.
+// schemas collects the schemas that a document needs.
 type schemas struct {
-	prefix string // of references: "#/definitions/" or "#/components/schemas/"
-	byName map[string]*spec.Schema
+	form   int    // version of the document
+	prefix string // of references in it
+	all    *models
+	marks  marks
+	query  queries
+	texts  map[string]json.RawMessage // of Go types, by name
+	own    map[string]*spec.Schema    // of kinds without one, and of lists
 }
 
-func newSchemas(prefix string) *schemas {
-	return &schemas{prefix: prefix, byName: map[string]*spec.Schema{}}
+func newSchemas(form int, all *models, m marks) *schemas {
+	s := &schemas{form: form, prefix: prefix3, all: all, marks: m, query: newQueries(), texts: map[string]json.RawMessage{}, own: map[string]*spec.Schema{}}
+	if form == 2 {
+		s.prefix = "#/definitions/"
+	}
+	return s
 }
 
 // ref returns a reference to the schema of a struct type, and collects it.
-func (s *schemas) ref(t reflect.Type) *spec.Schema {
-	name := modelName(t)
-	if _, ok := s.byName[name]; !ok {
-		s.byName[name] = nil // before its fields, which may refer to it
-		s.byName[name] = s.define(t)
-	}
+func (s *schemas) ref(t reflect.Type) *spec.Schema { return s.named(modelName(t)) }
+
+// named returns a reference to the schema of a Go type by its name, and collects it.
+func (s *schemas) named(name string) *spec.Schema {
+	s.collect(name)
+	return s.reference(name)
+}
+
+func (s *schemas) reference(name string) *spec.Schema {
 	return &spec.Schema{SchemaProps: spec.SchemaProps{Ref: spec.MustCreateRef(s.prefix + name)}}
 }
 
-// modelName is the name of a type's schema.
-func modelName(t reflect.Type) string {
-	if m, ok := reflect.New(t).Interface().(interface{ OpenAPIModelName() string }); ok {
-		return m.OpenAPIModelName()
+// collect takes up a schema, and those that it uses.
+func (s *schemas) collect(name string) {
+	if _, ok := s.texts[name]; ok {
+		return
 	}
-	path := strings.NewReplacer("k8s.io/", "io/k8s/", "/", ".").Replace(t.PkgPath())
-	return path + "." + t.Name()
-}
-
-// special are types whose JSON form is not that of their fields.
-var special = map[reflect.Type]spec.Schema{
-	reflect.TypeFor[metav1.Time]():          text("date-time"),
-	reflect.TypeFor[metav1.MicroTime]():     text("date-time"),
-	reflect.TypeFor[time.Time]():            text("date-time"),
-	reflect.TypeFor[metav1.Duration]():      text(""),
-	reflect.TypeFor[quantity.Quantity]():    text(""),
-	reflect.TypeFor[intstr.IntOrString]():   text("int-or-string"),
-	reflect.TypeFor[runtime.RawExtension](): object(),
-	reflect.TypeFor[metav1.FieldsV1]():      object(),
-}
-
-func text(format string) spec.Schema {
-	return spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"string"}, Format: format}}
-}
-
-func object() spec.Schema {
-	return spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"object"}}}
-}
-
-// schemaTyped is a type that says itself what its JSON form is.
-type schemaTyped interface {
-	OpenAPISchemaType() []string
-	OpenAPISchemaFormat() string
-}
-
-// define makes the schema of a struct type.
-func (s *schemas) define(t reflect.Type) *spec.Schema {
-	docs := documentation(t)
-	if sp, ok := special[t]; ok {
-		sp.Description = docs[""]
-		return &sp
+	text := s.all.text(name, s.form)
+	if text == nil {
+		text = json.RawMessage(`{"type":"object"}`) // a test holds that there is none such
 	}
-	if own, ok := reflect.New(t).Interface().(schemaTyped); ok { // it may be of several, which is none
-		sp := spec.Schema{SchemaProps: spec.SchemaProps{Description: docs[""], Type: own.OpenAPISchemaType(), Format: own.OpenAPISchemaFormat()}}
-		return &sp
+	s.texts[name] = text
+	for _, other := range uses(text) {
+		s.collect(other)
 	}
-	out := object()
-	out.Description = docs[""]
-	out.Properties = map[string]spec.Schema{}
-	s.fields(t, docs, &out)
-	return &out
 }
 
-// documentation is what the type says of itself and its fields, by JSON name.
-func documentation(t reflect.Type) map[string]string {
-	if d, ok := reflect.New(t).Interface().(interface{ SwaggerDoc() map[string]string }); ok {
-		return d.SwaggerDoc()
-	}
-	return nil
-}
-
-func (s *schemas) fields(t reflect.Type, docs map[string]string, out *spec.Schema) {
-	for i := range t.NumField() {
-		f := t.Field(i)
-		tag, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if tag == "-" || !f.IsExported() && !f.Anonymous {
-			continue
+// custom returns a reference to the schema of a kind that says itself what it has, and collects it.
+func (s *schemas) custom(k *kind) *spec.Schema {
+	name := customName(k.gvk.Group, k.gvk.Version, k.gvk.Kind)
+	if s.own[name] == nil {
+		s.ref(reflect.TypeFor[metav1.ObjectMeta]()) // which it refers to
+		model := object()
+		if k.live.Model != nil {
+			model = k.live.Model(s.form)
 		}
-		if tag == "" && (strings.Contains(options, "inline") || f.Anonymous) {
-			embedded := f.Type
-			if embedded.Kind() == reflect.Pointer {
-				embedded = embedded.Elem()
+		s.own[name] = model
+		mark(model, k.gvk)
+	}
+	return s.reference(name)
+}
+
+// listOf returns a reference to the schema of a kind's list.
+func (s *schemas) listOf(k *kind, item *spec.Schema) *spec.Schema {
+	gvk := k.gvk
+	gvk.Kind = k.listKind()
+	name := listName(k)
+	switch {
+	case s.all.Schemas[name] != nil:
+		return s.named(name)
+	case s.own[name] == nil:
+		s.own[name] = s.listSchema(k, item)
+		mark(s.own[name], gvk)
+	}
+	return s.reference(name)
+}
+
+// listName is the name of the schema of a kind's list.
+func listName(k *kind) string {
+	if k.live != nil {
+		return customName(k.gvk.Group, k.gvk.Version, k.listKind())
+	}
+	return modelName(k.typ) + "List"
+}
+
+const conventions = "More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
+
+// listSchema is the schema of a list of which there is no Go type.
+func (s *schemas) listSchema(k *kind, item *spec.Schema) *spec.Schema {
+	l := object()
+	l.Description = fmt.Sprintf("%s is a list of %s", k.listKind(), k.gvk.Kind)
+	items := spec.Schema{SchemaProps: spec.SchemaProps{
+		Type: []string{"array"}, Description: fmt.Sprintf("List of %s. %s", k.def.Plural, conventions), Items: &spec.SchemaOrArray{Schema: item},
+	}}
+	meta := spec.Schema{SchemaProps: spec.SchemaProps{Description: "Standard list metadata. " + conventions + "#types-kinds"}}
+	if ref := s.ref(reflect.TypeFor[metav1.ListMeta]()); s.form == 2 {
+		meta.Ref = ref.Ref
+	} else {
+		meta.AllOf = []spec.Schema{*ref}
+	}
+	docs := metav1.TypeMeta{}.SwaggerDoc()
+	text := func(doc string) spec.Schema {
+		return spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"string"}, Description: doc}}
+	}
+	l.Properties = map[string]spec.Schema{"items": items, "metadata": meta, "kind": text(docs["kind"]), "apiVersion": text(docs["apiVersion"])}
+	l.Required = []string{"items"}
+	return l
+}
+
+func object() *spec.Schema {
+	return &spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"object"}}}
+}
+
+func plainText() *spec.Schema {
+	return &spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"string"}}}
+}
+
+// result is what was collected, as it stands in the document.
+func (s *schemas) result() (map[string]json.RawMessage, error) {
+	out := make(map[string]json.RawMessage, len(s.texts)+len(s.own))
+	for name, text := range s.texts {
+		if s.form == 2 {
+			var err error
+			if text, err = swagger(text); err != nil {
+				return nil, fmt.Errorf("make the schema %s: %w", name, err)
 			}
-			inner := docs
-			if d := documentation(embedded); d != nil {
-				inner = d
-			}
-			s.fields(embedded, inner, out)
-			continue
 		}
-		p := s.value(f.Type)
-		describe(p, docs[tag], f)
-		out.Properties[tag] = *p
-		if !strings.Contains(options, "omitempty") && !strings.Contains(options, "omitzero") {
-			out.Required = append(out.Required, tag)
+		out[name] = s.marks.add(name, text)
+	}
+	for name, one := range s.own {
+		text, err := json.Marshal(one)
+		if err != nil {
+			return nil, fmt.Errorf("make the schema %s: %w", name, err)
 		}
+		out[name] = text
+	}
+	return out, nil
+}
+
+// swagger is a schema of OpenAPI 3 in the form of version 2: references may have neighbours there,
+// and defaults are left out.
+func swagger(text json.RawMessage) (json.RawMessage, error) {
+	var s spec.Schema
+	if err := json.Unmarshal(bytes.ReplaceAll(text, []byte(prefix3), []byte("#/definitions/")), &s); err != nil {
+		return nil, err
+	}
+	plain(&s)
+	return json.Marshal(&s)
+}
+
+func plain(s *spec.Schema) {
+	s.Default = nil
+	if len(s.AllOf) == 1 && s.AllOf[0].Ref.String() != "" {
+		s.Ref, s.AllOf = s.AllOf[0].Ref, nil
+	}
+	for name, p := range s.Properties {
+		plain(&p)
+		s.Properties[name] = p
+	}
+	if s.Items != nil && s.Items.Schema != nil {
+		plain(s.Items.Schema)
+	}
+	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
+		plain(s.AdditionalProperties.Schema)
 	}
 }
 
-// oldFields adds the fields of earlier releases that documents of a kind may have:
-// clients refuse to compare documents with fields they find no schema of.
-func (s *schemas) oldFields(def *resource.Def, t reflect.Type) {
-	for _, f := range def.OldFields {
-		parent := t
-		for _, name := range f.Path[:len(f.Path)-1] {
-			parent = memberType(parent, name)
-		}
-		p := s.value(f.Type)
-		describe(p, f.Description, reflect.StructField{Type: f.Type})
-		s.byName[modelName(parent)].Properties[f.Path[len(f.Path)-1]] = *p
-	}
+// customName is the name of the model of a kind that has no Go type: "com.example.v1.Foo".
+func customName(group, version, kind string) string {
+	parts := strings.Split(group, ".")
+	slices.Reverse(parts)
+	return strings.Join(append(parts, version, kind), ".")
 }
 
-// memberType is the struct type of a struct's field with a JSON name.
-func memberType(t reflect.Type, name string) reflect.Type {
-	for i := range t.NumField() {
-		f := t.Field(i)
-		if tag, _, _ := strings.Cut(f.Tag.Get("json"), ","); tag == name {
-			return f.Type
-		}
-	}
-	panic("openapi: " + t.String() + " has no field " + name)
+// mark notes in a schema which kind it is.
+func mark(s *spec.Schema, gvk schema.GroupVersionKind) {
+	s.AddExtension("x-kubernetes-group-version-kind", []any{gvkExtension(gvk)})
 }
 
-// describe adds what is known of a field beyond its type. A reference cannot
-// stand beside other keys, so it is wrapped.
-func describe(p *spec.Schema, doc string, f reflect.StructField) {
-	if p.Ref.String() != "" {
-		p.AllOf = []spec.Schema{{SchemaProps: spec.SchemaProps{Ref: p.Ref}}}
-		p.Ref = spec.Ref{}
-	}
-	p.Description = doc
-	if strategy := f.Tag.Get("patchStrategy"); strategy != "" {
-		p.AddExtension("x-kubernetes-patch-strategy", strategy)
-	}
-	if key := f.Tag.Get("patchMergeKey"); key != "" {
-		p.AddExtension("x-kubernetes-patch-merge-key", key)
-		p.AddExtension("x-kubernetes-list-type", "map")
-		p.AddExtension("x-kubernetes-list-map-keys", []any{key})
-	} else if k := f.Type.Kind(); k == reflect.Slice && f.Type.Elem().Kind() != reflect.Uint8 {
-		kind := "atomic"
-		if f.Tag.Get("patchStrategy") == "merge" {
-			kind = "set"
-		}
-		p.AddExtension("x-kubernetes-list-type", kind)
-	}
-}
-
-// value is the schema of a field's type.
-func (s *schemas) value(t reflect.Type) *spec.Schema {
-	scalar := func(kind, format string) *spec.Schema {
-		return &spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{kind}, Format: format}}
-	}
-	switch t.Kind() {
-	case reflect.Pointer:
-		return s.value(t.Elem())
-	case reflect.Struct:
-		return s.ref(t)
-	case reflect.String:
-		return scalar("string", "")
-	case reflect.Bool:
-		return scalar("boolean", "")
-	case reflect.Int32, reflect.Uint32, reflect.Int16, reflect.Uint16, reflect.Int8, reflect.Uint8:
-		return scalar("integer", "int32")
-	case reflect.Int64, reflect.Uint64, reflect.Int, reflect.Uint:
-		return scalar("integer", "int64")
-	case reflect.Float32, reflect.Float64:
-		return scalar("number", "double")
-	case reflect.Slice:
-		if t.Elem().Kind() == reflect.Uint8 {
-			return scalar("string", "byte")
-		}
-		items := scalar("array", "")
-		items.Items = &spec.SchemaOrArray{Schema: s.value(t.Elem())}
-		return items
-	case reflect.Map:
-		m := object()
-		m.AdditionalProperties = &spec.SchemaOrBool{Allows: true, Schema: s.value(t.Elem())}
-		return &m
-	}
-	o := object()
-	return &o
+func gvkExtension(gvk schema.GroupVersionKind) any {
+	return map[string]any{"group": gvk.Group, "version": gvk.Version, "kind": gvk.Kind}
 }

@@ -1,16 +1,19 @@
 package openapi
 
 import (
+	"bytes"
+	"cmp"
 	"compress/gzip"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	openapi_v2 "github.com/google/gnostic-models/openapiv2"
 	openapi_v3 "github.com/google/gnostic-models/openapiv3"
@@ -22,230 +25,275 @@ import (
 )
 
 // Service serves /openapi/v2 and /openapi/v3 for a fixed set of resources. It
-// may be used concurrently. Only OpenAPI 3 documents are kept once made, and only
-// as text: few clients ask, and the version 2 document is large.
+// may be used concurrently.
 type Service struct {
 	version string
-	// Made when somebody asks, and not each time that a kind comes or goes.
-	kinds func() map[schema.GroupVersion][]kind
-	hash  func() string // of everything that documents are made from
-	mu    struct {
-		sync.Mutex
-		docs map[string][]byte // JSON by path below /openapi/v3/
-	}
+	memo    *memo
+	layout  func() *layout // made when somebody asks, and not each time that a kind comes or goes
 }
 
+// layout is what there are documents of.
+type layout struct {
+	kinds map[schema.GroupVersion][]kind
+	marks marks
+	roots []root
+	names []string // of the OpenAPI 3 documents
+	// hashes tell apart what documents are made from, and so documents, by the document's name.
+	hashes map[string]string
+}
+
+// swaggerName is the name of the OpenAPI 2 document beside those of version 3.
+const swaggerName = "/openapi/v2"
+
 // New returns the service for defs; version is the server's. on says whether a
-// group-version is served.
-func New(defs []*resource.Def, version string, on func(schema.GroupVersion) bool) *Service {
-	s := &Service{version: version}
-	s.kinds = sync.OnceValue(func() map[schema.GroupVersion][]kind {
-		kinds := served(defs)
-		maps.DeleteFunc(kinds, func(gv schema.GroupVersion, _ []kind) bool { return !on(gv) })
-		return kinds
+// group-version is served. before, if there was one, is the service in whose place it comes: what has not changed
+// is not made again.
+func New(before *Service, defs []*resource.Def, version string, on func(schema.GroupVersion) bool) *Service {
+	s := &Service{version: version, memo: newMemo()}
+	if before != nil {
+		s.memo = before.memo
+	}
+	s.layout = sync.OnceValue(func() *layout {
+		l := &layout{kinds: served(defs), hashes: map[string]string{}}
+		l.marks = newMarks(l.kinds)
+		maps.DeleteFunc(l.kinds, func(gv schema.GroupVersion, _ []kind) bool { return !on(gv) })
+		gvs := slices.SortedFunc(maps.Keys(l.kinds), func(a, b schema.GroupVersion) int { return strings.Compare(base(a), base(b)) })
+		l.roots = roots(gvs)
+		for i := range l.roots {
+			name := l.roots[i].document()
+			l.names = append(l.names, name)
+			l.hashes[name] = version
+		}
+		var every strings.Builder
+		for _, gv := range gvs {
+			from := version + source(l.kinds[gv])
+			l.hashes[nameOf(gv)] = from
+			fmt.Fprintln(&every, gv, from)
+		}
+		l.hashes[swaggerName] = every.String()
+		for name, from := range l.hashes {
+			l.hashes[name] = hashOf(name, from)
+		}
+		s.memo.retain(l.hashes)
+		return l
 	})
-	s.hash = sync.OnceValue(func() string { return s.hashOf(s.versions()...) })
-	s.mu.docs = map[string][]byte{}
 	return s
 }
 
-// hashOf tells apart documents that are made from other things.
-func (s *Service) hashOf(gvs ...schema.GroupVersion) string {
-	h := sha256.New()
-	fmt.Fprintln(h, s.version)
-	for _, gv := range gvs {
-		fmt.Fprintln(h, gv)
-		for _, k := range s.kinds()[gv] {
-			fmt.Fprintln(h, k.gvk, len(k.subs))
-			if k.live != nil {
-				fmt.Fprintln(h, k.live.ID, k.def.Dynamic.ID)
-			}
+// nameOf is the name of a group-version's document.
+func nameOf(gv schema.GroupVersion) string { return strings.TrimPrefix(base(gv), "/") }
+
+// source tells apart kinds that documents differ by.
+func source(kinds []kind) string {
+	var b strings.Builder
+	for i := range kinds {
+		k := &kinds[i]
+		fmt.Fprint(&b, " ", k.gvk.Kind, len(k.subs))
+		if k.live != nil {
+			fmt.Fprint(&b, k.live.ID, k.def.Dynamic.ID)
 		}
 	}
-	return strings.ToUpper(hex.EncodeToString(h.Sum(nil)))
-}
-
-// hash3 is that of an OpenAPI 3 document: of the paths that are no resource's, that of all.
-func (s *Service) hash3(name string) string {
-	for gv := range s.kinds() {
-		if base(gv) == "/"+name {
-			return s.hashOf(gv)
-		}
-	}
-	return s.hash()
-}
-
-// versions are the group-versions in a stable order.
-func (s *Service) versions() []schema.GroupVersion {
-	var gvs []schema.GroupVersion
-	for gv := range s.kinds() {
-		gvs = append(gvs, gv)
-	}
-	slices.SortFunc(gvs, func(a, b schema.GroupVersion) int { return strings.Compare(base(a), base(b)) })
-	return gvs
+	return b.String()
 }
 
 // ServeHTTP answers /openapi/v2, /openapi/v3 and the paths below the latter.
 func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch path := strings.TrimSuffix(r.URL.Path, "/"); {
 	case path == "/openapi/v2":
-		s.serve2(w, r)
+		s.serve(w, r, swaggerName)
 	case path == "/openapi/v3":
-		s.index(w)
+		s.index(w, r)
 	default:
-		s.serve3(w, r, strings.TrimPrefix(path, "/openapi/v3/"))
+		s.serve(w, r, strings.TrimPrefix(path, "/openapi/v3/"))
 	}
 }
 
-// index lists the OpenAPI 3 documents. Their addresses hold a hash, so that
+// index lists the OpenAPI 3 documents. Their addresses hold their hash, so that
 // clients may keep them for ever.
-func (s *Service) index(w http.ResponseWriter) {
+func (s *Service) index(w http.ResponseWriter, r *http.Request) {
 	type entry struct {
 		URL string `json:"serverRelativeURL"`
 	}
 	paths := map[string]entry{}
-	for _, r := range roots(s.versions()) {
-		paths[r.document()] = entry{"/openapi/v3/" + r.document() + "?hash=" + s.hash3(r.document())}
+	l := s.layout()
+	for _, name := range l.names {
+		paths[name] = entry{"/openapi/v3/" + name + "?hash=" + l.hashes[name]}
+	}
+	data, err := json.Marshal(map[string]any{"paths": paths})
+	if err != nil {
+		refuse(w, err)
+		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	// An error means that the client has gone.
-	_ = json.NewEncoder(w).Encode(map[string]any{"paths": paths})
+	if !known(w, r, hashOf("index", string(data))) {
+		// An error means that the client has gone.
+		_, _ = w.Write(data)
+	}
 }
 
-func (s *Service) serve3(w http.ResponseWriter, r *http.Request, name string) {
-	if hash := r.URL.Query().Get("hash"); hash != "" {
-		if now := s.hash3(name); hash != now {
-			http.Redirect(w, r, "/openapi/v3/"+name+"?hash="+now, http.StatusMovedPermanently)
-			return
-		}
-		w.Header().Set("Cache-Control", "public, immutable")
-		w.Header().Set("Expires", "Wed, 01 Jan 2070 00:00:00 GMT")
+// known says in the answer which document it is, and ends it if the client has that.
+func known(w http.ResponseWriter, r *http.Request, hash string) bool {
+	etag := strconv.Quote(hash)
+	w.Header().Set("Etag", etag)
+	if r.Header.Get("If-None-Match") != etag {
+		return false
 	}
-	data, err := s.json3(name)
-	if err == nil && data == nil {
+	w.WriteHeader(http.StatusNotModified)
+	return true
+}
+
+func refuse(w http.ResponseWriter, err error) {
+	http.Error(w, "make OpenAPI document: "+err.Error(), http.StatusInternalServerError)
+}
+
+// Media types of documents.
+const (
+	asJSON = "application/json"
+	proto2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+	proto3 = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
+)
+
+// serve answers with a document, as the client likes it best.
+func (s *Service) serve(w http.ResponseWriter, r *http.Request, name string) {
+	if s.layout().hashes[name] == "" {
 		http.NotFound(w, r)
 		return
 	}
-	s.write(w, r, document{data, err, s.hash3(name), "application/com.github.proto-openapi.spec.v3.v1.0+protobuf", toProto(openapi_v3.ParseDocument)})
+	w.Header().Set("Vary", "Accept, Accept-Encoding")
+	mediaType := accepted(r.Header.Get("Accept"), name == swaggerName)
+	if mediaType == "" {
+		http.Error(w, "OpenAPI documents come as application/json or "+proto3, http.StatusNotAcceptable)
+		return
+	}
+	hash := s.layout().hashes[name]
+	if asked := r.URL.Query().Get("hash"); asked != "" && name != swaggerName {
+		if asked != hash {
+			http.Redirect(w, r, "/openapi/v3/"+name+"?hash="+hash, http.StatusMovedPermanently)
+			return
+		}
+		w.Header().Set("Cache-Control", "public, immutable")
+		w.Header().Set("Expires", time.Now().AddDate(1, 0, 0).UTC().Format(http.TimeFormat))
+	}
+	w.Header().Set("Content-Type", mediaType)
+	if known(w, r, hash) {
+		return
+	}
+	data, err := s.document(name, mediaType)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = w.Write(data)
+		return
+	}
+	z, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	_, _ = io.Copy(w, z) // an error means that the client has gone
 }
 
-// json3 makes or finds a document; nil if there is none of the name.
-func (s *Service) json3(name string) ([]byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if data := s.mu.docs[name]; data != nil {
+// accepted is the media type that a document is sent as; empty: there is none that would do.
+func accepted(accept string, swagger bool) string {
+	protobuf, old := proto3, "application/com.github.proto-openapi.spec.v3@v1.0+protobuf"
+	if swagger {
+		protobuf, old = proto2, "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+	}
+	type clause struct {
+		name    string
+		quality float64
+	}
+	var clauses []clause
+	for part := range strings.SplitSeq(cmp.Or(accept, "*/*"), ",") {
+		name, parameters, _ := strings.Cut(part, ";")
+		c := clause{strings.TrimSpace(name), 1}
+		for p := range strings.SplitSeq(parameters, ";") {
+			if q, ok := strings.CutPrefix(strings.TrimSpace(p), "q="); ok {
+				c.quality, _ = strconv.ParseFloat(q, 64) // what is no number is the least wanted
+			}
+		}
+		clauses = append(clauses, c)
+	}
+	slices.SortStableFunc(clauses, func(a, b clause) int { return cmp.Compare(b.quality, a.quality) })
+	for _, c := range clauses {
+		switch c.name {
+		case asJSON, "*/*", "application/*":
+			return asJSON
+		case protobuf, old:
+			return protobuf
+		}
+	}
+	return ""
+}
+
+// document makes or finds a document. It is compressed.
+func (s *Service) document(name, mediaType string) ([]byte, error) {
+	e := s.memo.entry(name)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.ofLocked(s.layout().hashes[name])
+	e.usedLocked()
+	if data := e.mu.packed[mediaType]; data != nil {
 		return data, nil
 	}
-	for _, r := range roots(s.versions()) {
-		if r.document() == name {
-			data, err := json.Marshal(document3(s.kindsAt(name), []root{r}, s.info()))
-			s.mu.docs[name] = data
-			return data, err
-		}
+	data, err := s.make(name)
+	if err != nil {
+		return nil, err
 	}
-	return nil, nil
-}
-
-// kindsAt are the kinds of the group-version with the path; none if there is none.
-func (s *Service) kindsAt(name string) []kind {
-	for gv, kinds := range s.kinds() {
-		if base(gv) == "/"+name {
-			return kinds
-		}
+	switch mediaType {
+	case proto2:
+		data, err = toProto(openapi_v2.ParseDocument, data)
+	case proto3:
+		data, err = toProto(openapi_v3.ParseDocument, data)
 	}
-	return nil
-}
-
-func (s *Service) serve2(w http.ResponseWriter, r *http.Request) {
-	var all []kind
-	for _, gv := range s.versions() {
-		all = append(all, s.kinds()[gv]...)
+	if err != nil {
+		return nil, err
 	}
-	data, err := json.Marshal(document2(all, roots(s.versions()), s.info()))
-	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-		z := zipped{w, gzip.NewWriter(w)}
-		defer z.end()
-		w = z
-	}
-	s.write(w, r, document{data, err, s.hash(), "application/com.github.proto-openapi.spec.v2.v1.0+protobuf", toProto(openapi_v2.ParseDocument)})
-}
-
-// zipped compresses an answer that has a body.
-type zipped struct {
-	http.ResponseWriter
-	z *gzip.Writer
-}
-
-func (z zipped) Write(data []byte) (int, error) {
-	z.Header().Set("Content-Encoding", "gzip")
-	z.Header().Add("Vary", "Accept-Encoding")
-	return z.z.Write(data)
-}
-
-// end writes the rest. An error means that the client has gone.
-func (z zipped) end() {
-	if z.Header().Get("Content-Encoding") == "gzip" {
-		_ = z.z.Close()
-	}
-}
-
-func (s *Service) info() *spec.Info {
-	return &spec.Info{InfoProps: spec.InfoProps{Title: "Kubernetes", Version: s.version}}
-}
-
-// document is a document to send: as JSON, or what went wrong with making it;
-// protoType and toProto are its protobuf form.
-type document struct {
-	json      []byte
-	err       error
-	hash      string
-	protoType string
-	toProto   func(json []byte) ([]byte, error)
+	err = e.keepLocked(mediaType, data)
+	return e.mu.packed[mediaType], err
 }
 
 // toProto parses a document and encodes it again.
-func toProto[D proto.Message](parse func([]byte) (D, error)) func([]byte) ([]byte, error) {
-	return func(data []byte) ([]byte, error) {
-		doc, err := parse(data)
+func toProto[D proto.Message](parse func([]byte) (D, error), data []byte) ([]byte, error) {
+	doc, err := parse(data)
+	if err != nil {
+		return nil, err
+	}
+	return proto.MarshalOptions{Deterministic: true}.Marshal(doc)
+}
+
+// make makes a document, as JSON.
+func (s *Service) make(name string) ([]byte, error) {
+	all, err := s.memo.models()
+	if err != nil {
+		return nil, err
+	}
+	l := s.layout()
+	info := &spec.Info{InfoProps: spec.InfoProps{Title: "Kubernetes", Version: s.version}}
+	if name == swaggerName {
+		var kinds []kind
+		for _, gv := range slices.SortedFunc(maps.Keys(l.kinds), func(a, b schema.GroupVersion) int { return strings.Compare(base(a), base(b)) }) {
+			kinds = append(kinds, l.kinds[gv]...)
+		}
+		doc, err := document2(newSchemas(2, all, l.marks), kinds, l.roots, info)
 		if err != nil {
 			return nil, err
 		}
-		return proto.Marshal(doc)
+		return json.Marshal(doc)
 	}
-}
-
-// write sends a document as the client likes it best.
-func (s *Service) write(w http.ResponseWriter, r *http.Request, d document) {
-	mediaType, data, err := "application/json", d.json, d.err
-	if err == nil && wantsProto(r.Header.Get("Accept")) {
-		mediaType = d.protoType
-		data, err = d.toProto(data)
-	}
-	if err != nil {
-		http.Error(w, "make OpenAPI document: "+err.Error(), http.StatusInternalServerError)
-		return
-	}
-	etag := `"` + d.hash + `"`
-	w.Header().Set("Etag", etag)
-	w.Header().Set("Vary", "Accept")
-	w.Header().Set("Content-Type", mediaType)
-	if r.Header.Get("If-None-Match") == etag {
-		w.WriteHeader(http.StatusNotModified)
-		return
-	}
-	// An error means that the client has gone.
-	_, _ = w.Write(data)
-}
-
-// wantsProto says whether the first acceptable type is protobuf.
-func wantsProto(accept string) bool {
-	for part := range strings.SplitSeq(accept, ",") {
-		switch t := strings.TrimSpace(strings.SplitN(part, ";", 2)[0]); {
-		case strings.HasPrefix(t, "application/com.github.proto-openapi.spec."):
-			return true
-		case t == "application/json", t == "*/*", t == "application/*":
-			return false
+	var kinds []kind
+	for gv, list := range l.kinds {
+		if nameOf(gv) == name {
+			kinds = list
 		}
 	}
-	return false
+	i := slices.IndexFunc(l.roots, func(r root) bool { return r.document() == name })
+	doc, err := document3(newSchemas(3, all, l.marks), kinds, &l.roots[i], info)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(doc)
 }

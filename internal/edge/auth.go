@@ -195,7 +195,7 @@ func (x *exchange) asked(o *route.Auth, to *url.URL) (*pool, *http.Transport) {
 	if !ok || !clean {
 		return nil, nil
 	}
-	t := x.s.table.Find(host, path)
+	t := x.s.table.Find(host, path, nil)
 	if t == nil || namespaceOf(t.Site.Key) != namespaceOf(x.target.Site.Key) || x.s.pools[t.Upstream] == nil {
 		return nil, nil
 	}

@@ -43,6 +43,7 @@ type Edge struct {
 	forward  forward
 	own      ownCertificate
 	known    *known // passwords
+	copies   chan copied
 
 	changing sync.Mutex // held while a new state is made
 }
@@ -53,6 +54,8 @@ type state struct {
 	pools map[string]*pool            // by upstream
 	certs map[string]*tls.Certificate // by key
 	usage map[string]*usage           // of sites with limits, by key
+	doors map[string]*door            // of Gateways, by key
+	ports map[uint16]*door            // the same by their ports
 }
 
 // New returns an edge that does nothing before Run.
@@ -67,6 +70,7 @@ func New(o Options) *Edge {
 	e.metrics = newMetrics(e.registry)
 	e.forward = newForward()
 	e.known = newKnown()
+	e.copies = make(chan copied, mostCopies)
 	e.ports = newPorts(e)
 	e.state.Store(&state{})
 	return e
@@ -100,6 +104,7 @@ func (e *Edge) Run(ctx context.Context) error {
 	g := task.NewGroup(ctx)
 	g.Go("control socket", func(ctx context.Context) error { return e.obey(ctx, e.o.Control) })
 	g.Go("ports", e.ports.run)
+	g.Go("copies", e.sendCopies)
 	err := g.Wait()
 	e.forward.close()
 	if errors.Is(err, errLeave) {
@@ -120,7 +125,9 @@ func (e *Edge) apply(c *route.Change) {
 	now.pools = e.poolsAfter(old, c)
 	now.certs = e.certificatesAfter(old, c)
 	now.usage = usageAfter(old, c)
+	e.doorsAfter(now, old, c)
 	e.state.Store(now)
+	e.ports.wantDoors(now.ports)
 	e.metrics.sites.Set(float64(now.table.Len()))
 	e.metrics.changes.Inc()
 }

@@ -25,6 +25,7 @@ import (
 const (
 	connectTimeout = 5 * time.Second
 	readTimeout    = 60 * time.Second
+	streamTimeout  = time.Hour // calls of gRPC may have nothing to say
 	defaultTries   = 3
 	idleUpstream   = 60 * time.Second
 	idlePerAddress = 64 // connections that are kept
@@ -34,24 +35,14 @@ const (
 type forward struct {
 	transports map[route.Protocol]*http.Transport
 	elsewhere  *http.Transport // outside the cluster, to who says what may pass
+	trusted    *trusted        // to backends that are known by certificates
 	buffers    *buffers
 }
 
 func newForward() forward {
-	f := forward{transports: map[route.Protocol]*http.Transport{}, elsewhere: newElsewhere(), buffers: &buffers{}}
+	f := forward{transports: map[route.Protocol]*http.Transport{}, elsewhere: newElsewhere(), trusted: &trusted{}, buffers: &buffers{}}
 	for _, p := range []route.Protocol{route.HTTP, route.HTTPS, route.GRPC, route.GRPCS} {
-		t := &http.Transport{
-			DialContext: dial, DisableCompression: true, MaxIdleConnsPerHost: idlePerAddress, IdleConnTimeout: idleUpstream,
-			TLSHandshakeTimeout: 2 * connectTimeout, MaxResponseHeaderBytes: 256 << 10, Protocols: &http.Protocols{},
-		}
-		switch p {
-		case route.HTTP, route.HTTPS:
-			t.Protocols.SetHTTP1(true)
-		case route.GRPC:
-			t.Protocols.SetUnencryptedHTTP2(true)
-		case route.GRPCS:
-			t.Protocols.SetHTTP2(true)
-		}
+		t := newTransport(p)
 		if p == route.HTTPS || p == route.GRPCS {
 			t.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // the addresses of pods are in no certificate
 		}
@@ -60,11 +51,29 @@ func newForward() forward {
 	return f
 }
 
+// newTransport is one to upstreams, without what is believed of them.
+func newTransport(p route.Protocol) *http.Transport {
+	t := &http.Transport{
+		DialContext: dial, DisableCompression: true, MaxIdleConnsPerHost: idlePerAddress, IdleConnTimeout: idleUpstream,
+		TLSHandshakeTimeout: 2 * connectTimeout, MaxResponseHeaderBytes: 256 << 10, Protocols: &http.Protocols{},
+	}
+	switch p {
+	case route.HTTP, route.HTTPS:
+		t.Protocols.SetHTTP1(true)
+	case route.GRPC:
+		t.Protocols.SetUnencryptedHTTP2(true)
+	case route.GRPCS:
+		t.Protocols.SetHTTP2(true)
+	}
+	return t
+}
+
 func (f *forward) close() {
 	for _, t := range f.transports {
 		t.CloseIdleConnections()
 	}
 	f.elsewhere.CloseIdleConnections()
+	f.trusted.keep(nil)
 }
 
 // dialTimeout is the key of a site's own time-out in a context.
@@ -127,7 +136,7 @@ func (u *upload) Close() error {
 func (x *exchange) rewrite(p *httputil.ProxyRequest) {
 	out := p.Out
 	out.URL.Scheme = "http"
-	if x.o.Protocol == route.HTTPS || x.o.Protocol == route.GRPCS {
+	if x.protocol == route.HTTPS || x.protocol == route.GRPCS {
 		out.URL.Scheme = "https"
 	}
 	out.URL.RawQuery = p.In.URL.RawQuery // as it came, though it may be no query that Go can read
@@ -152,13 +161,19 @@ func (x *exchange) rewrite(p *httputil.ProxyRequest) {
 	if _, said := h["User-Agent"]; !said {
 		h["User-Agent"] = nil // nothing is said in the client's place
 	}
+	if x.backend != nil {
+		x.changeRequest(p)
+	}
 }
 
 // vouch replaces what a client says of where it comes from (E3).
 func (x *exchange) vouch(h http.Header, r *http.Request) {
 	client := x.client.String()
 	port := x.e.ports.wanted().HTTP
-	if r.TLS != nil {
+	switch {
+	case x.door != nil:
+		port = x.door.Public
+	case r.TLS != nil:
 		port = x.e.ports.wanted().HTTPS
 	}
 	h["X-Forwarded-For"] = []string{client}
@@ -246,6 +261,12 @@ func (x *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 	if x.o.Read > 0 {
 		limit = time.Duration(x.o.Read) * time.Millisecond
 	}
+	if x.protocol == route.GRPC || x.protocol == route.GRPCS {
+		limit = max(limit, streamTimeout)
+	}
+	if x.backend != nil && x.target.Action.Attempt > 0 {
+		limit = time.Duration(x.target.Action.Attempt) * time.Millisecond
+	}
 	tries := defaultTries
 	if x.o.Tries > 0 {
 		tries = x.o.Tries
@@ -293,7 +314,7 @@ func (x *exchange) attempt(r *http.Request, one *endpoint, limit time.Duration) 
 	to.Host = one.address
 	out.URL = &to
 	timer := time.AfterFunc(limit, func() { cancel(errSilent) })
-	res, err := x.e.forward.transports[x.o.Protocol].RoundTrip(out)
+	res, err := x.transport().RoundTrip(out)
 	if err != nil {
 		timer.Stop()
 		if errors.Is(context.Cause(ctx), errSilent) {
@@ -340,6 +361,13 @@ func (x *exchange) answered(res *http.Response) error {
 		x.a.status, x.a.hijacked = res.StatusCode, true
 	}
 	x.remember(res.Header)
+	if x.backend != nil {
+		changeHeader(res.Header, x.backend.Response)
+		changeHeader(res.Header, x.target.Action.Response)
+		if c := x.target.Action.CORS; c != nil && x.origin != "" {
+			allow(res.Header, c, x.origin)
+		}
+	}
 	if res.StatusCode < http.StatusBadRequest {
 		for _, c := range x.cookies {
 			res.Header.Add("Set-Cookie", c)
@@ -361,6 +389,8 @@ func (x *exchange) failed(a *answer, r *http.Request, err error) {
 	switch {
 	case errors.As(err, &large):
 		x.e.refuse(a, "body", http.StatusRequestEntityTooLarge)
+	case errors.Is(context.Cause(r.Context()), errLate):
+		x.e.answer(a, http.StatusGatewayTimeout, "the request has taken too long")
 	case r.Context().Err() != nil:
 		a.status = closedRequest
 	case errors.Is(err, os.ErrDeadlineExceeded) && !unsent(err):

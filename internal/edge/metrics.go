@@ -9,6 +9,7 @@ type metrics struct {
 	again       prometheus.Counter
 	refused     *prometheus.CounterVec
 	connections prometheus.Gauge
+	streams     prometheus.Gauge
 	sites       prometheus.Gauge
 	changes     prometheus.Counter
 }
@@ -23,12 +24,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		again:       prometheus.NewCounter(prometheus.CounterOpts{Name: "kemudi_edge_retries_total", Help: "Requests that were given to another endpoint because one could not be reached."}),
 		refused:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "kemudi_edge_refused_total", Help: "Requests that were refused before an endpoint saw them, by reason."}, []string{"reason"}),
 		connections: prometheus.NewGauge(prometheus.GaugeOpts{Name: "kemudi_edge_connections", Help: "Connections of clients that are open."}),
+		streams:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "kemudi_edge_streams", Help: "Connections through Gateways that are no HTTP."}),
 		sites:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "kemudi_edge_sites", Help: "Ingresses that are served."}),
 		changes:     prometheus.NewCounter(prometheus.CounterOpts{Name: "kemudi_edge_changes_total", Help: "Changes of what is served."}),
 	}
 	for i, class := range []string{"none", "1xx", "2xx", "3xx", "4xx", "5xx"} {
 		m.requests[i] = requests.WithLabelValues(class)
 	}
-	reg.MustRegister(requests, m.duration, m.again, m.refused, m.connections, m.sites, m.changes)
+	reg.MustRegister(requests, m.duration, m.again, m.refused, m.connections, m.streams, m.sites, m.changes)
 	return m
 }

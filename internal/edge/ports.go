@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"strconv"
@@ -30,6 +31,7 @@ type ports struct {
 	mu     struct {
 		sync.Mutex
 		wanted Ports
+		doors  map[uint16]bool // ports of Gateways; true: with TLS
 		states map[string]PortState
 	}
 }
@@ -46,10 +48,28 @@ func (p *ports) want(w Ports) {
 	defer p.mu.Unlock()
 	if p.mu.wanted != w {
 		p.mu.wanted = w
-		select {
-		case p.change <- struct{}{}:
-		default: // there is a token already
-		}
+		p.wake()
+	}
+}
+
+// wantDoors sets the ports of Gateways.
+func (p *ports) wantDoors(doors map[uint16]*door) {
+	now := make(map[uint16]bool, len(doors))
+	for port, d := range doors {
+		now[port] = d.tls
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !maps.Equal(p.mu.doors, now) {
+		p.mu.doors = now
+		p.wake()
+	}
+}
+
+func (p *ports) wake() {
+	select {
+	case p.change <- struct{}{}:
+	default: // there is a token already
 	}
 }
 
@@ -83,43 +103,77 @@ func (p *ports) wanted() Ports {
 	return p.mu.wanted
 }
 
+// one is a port that is to be served.
+type one struct {
+	port  uint16
+	serve func(context.Context, net.Listener) error
+}
+
+// all are the ports that are wanted, by name.
+func (p *ports) all() map[string]one {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list := map[string]one{}
+	for name, o := range map[string]one{"http": {p.mu.wanted.HTTP, p.plain}, "https": {p.mu.wanted.HTTPS, p.secure}, "status": {p.mu.wanted.Status, p.status}} {
+		if o.port != 0 {
+			list[name] = o
+		}
+	}
+	for port, secure := range p.mu.doors {
+		d := &doorway{p: p, port: port}
+		name, serve := DoorPort, d.plain
+		if secure {
+			name, serve = DoorPort+" with TLS", d.secure
+		}
+		list[name+" "+strconv.Itoa(int(port))] = one{port, serve}
+	}
+	return list
+}
+
+// DoorPort begins the names of ports of Gateways.
+const DoorPort = "gateway"
+
 // run serves the ports that are wanted.
 func (p *ports) run(ctx context.Context) error {
 	g := task.NewGroup(ctx)
-	running := map[string]func(error){}
-	var now Ports
+	type runs struct {
+		port uint16
+		end  func(error)
+	}
+	running := map[string]runs{}
 	for {
 		select {
 		case <-ctx.Done():
 			return g.Wait()
 		case <-p.change:
 		}
-		next := p.wanted()
-		for _, port := range []struct {
-			name     string
-			old, now uint16
-			serve    func(context.Context, net.Listener) error
-		}{
-			{"http", now.HTTP, next.HTTP, p.plain}, {"https", now.HTTPS, next.HTTPS, p.secure}, {"status", now.Status, next.Status, p.status},
-		} {
-			if port.old == port.now {
-				continue
+		next := p.all()
+		for name, r := range running {
+			if next[name].port != r.port {
+				r.end(errors.New("another port is wanted"))
+				delete(running, name)
+				p.forget(name)
 			}
-			if end := running[port.name]; end != nil {
-				end(errors.New("another port is wanted"))
-			}
-			if port.now == 0 {
+		}
+		for name, o := range next {
+			if _, served := running[name]; served {
 				continue
 			}
 			one, cancel := context.WithCancelCause(g.Context())
-			running[port.name] = cancel
-			g.Go(port.name+" port", func(context.Context) error {
+			running[name] = runs{o.port, cancel}
+			g.Go(name+" port", func(context.Context) error {
 				defer cancel(nil)
-				return p.keep(one, port.name, port.now, port.serve)
+				return p.keep(one, name, o.port, o.serve)
 			})
 		}
-		now = next
 	}
+}
+
+// forget has a port not count that is not wanted any more.
+func (p *ports) forget(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.mu.states, name)
 }
 
 // keep serves a port, as soon as it is free.

@@ -15,7 +15,10 @@ import (
 
 // ServeHTTP takes one request to an endpoint, or answers it: what cannot be read in one way
 // only is refused, then the rule is found, then what its site says is obeyed, then it is forwarded.
-func (e *Edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (e *Edge) ServeHTTP(w http.ResponseWriter, r *http.Request) { e.serve(w, r, 0) }
+
+// serve is ServeHTTP for what came through a door, by its port; 0: through the ports of Ingresses.
+func (e *Edge) serve(w http.ResponseWriter, r *http.Request, through uint16) {
 	a := &answer{ResponseWriter: w, control: http.NewResponseController(w), began: time.Now()}
 	a.patience(r)
 	defer func() { e.finish(a) }()
@@ -34,7 +37,11 @@ func (e *Edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	x := &exchange{e: e, a: a, s: s, host: host, path: path, client: clientOf(r.RemoteAddr)}
-	x.target = s.table.Find(host, path)
+	if through != 0 {
+		x.enterDoor(a, r, through)
+		return
+	}
+	x.target = s.table.Find(host, path, nil)
 	if x.target == nil {
 		e.answer(a, http.StatusNotFound, "default backend - 404")
 		return
@@ -43,6 +50,7 @@ func (e *Edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if x.o == nil {
 		x.o = &noOptions
 	}
+	x.protocol = x.o.Protocol
 	if x.redirected(a, r) || !x.admitted(a, r) || x.preflight(a, r) {
 		return
 	}
@@ -75,6 +83,9 @@ type exchange struct {
 	host     string // that was asked for, canonical
 	path     string // clean
 	client   netip.Addr
+	protocol route.Protocol // that the upstream speaks
+	door     *door          // through which the request came; nil: a port of Ingresses
+	backend  *route.Backend // of the target's action that gets the request; nil: the target has none
 
 	took    *endpoint // that has answered
 	wanted  string    // token of the endpoint that the client's cookie names

@@ -268,7 +268,7 @@ func TestTablesByChangesAreThoseMadeAtOnce(t *testing.T) {
 		fresh := (*route.Table)(nil).With(again.Commit())
 		for h := range 3 {
 			host := fmt.Sprintf("h%d.com", h)
-			a, b := table.Find(host, "/"), fresh.Find(host, "/")
+			a, b := table.Find(host, "/", nil), fresh.Find(host, "/", nil)
 			if (a == nil) != (b == nil) || a != nil && (a.Upstream != b.Upstream || show(t, table.Upstream(a.Upstream)) != show(t, fresh.Upstream(b.Upstream))) {
 				t.Fatalf("step %d, %s: got %v, want %v", n, host, a, b)
 			}

@@ -227,7 +227,7 @@ func (m *Model) look(u *used, c *route.Change) {
 
 // show sends the certificate of a Secret, or that it has none.
 func (m *Model) show(key string, c *route.Change) {
-	namespace, name := split(key)
+	namespace, name := Split(key)
 	var cert *route.Certificate
 	if s := m.known.Secret(namespace, name); s != nil && m.secrets[key] != nil {
 		cert, _ = Certificate(s) // what is wrong with it is a problem of the Ingresses

@@ -49,8 +49,8 @@ func (c *Cached) Slices(namespace, service string) []*discoveryv1.EndpointSlice 
 // Secret returns a Secret.
 func (c *Cached) Secret(namespace, name string) *corev1.Secret { return c.Secrets(namespace, name) }
 
-// split takes a key apart.
-func split(key string) (namespace, name string) {
+// Split takes a key apart.
+func Split(key string) (namespace, name string) {
 	namespace, name, _ = strings.Cut(key, "/")
 	return namespace, name
 }

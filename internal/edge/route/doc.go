@@ -14,4 +14,9 @@
 //	R3 Of the rules of one host the longest path wins; of two that are alike, the exact one.
 //	R4 Without a rule, the default of a site that has the host wins, then that of a site for all hosts.
 //	R5 What a table answers depends on its sites alone, not on the order in which they came.
+//	R6 Of rules for one path those go first that ask for a method, then for the most headers, then for the most
+//	   parameters; a rule whose conditions are not met is as if it were not there.
+//
+// What comes to a Gateway comes through a [Door]: a port, with listeners by host, each of which has a table of its
+// own. There a host below a star may have any number of labels.
 package route

@@ -10,9 +10,10 @@ const (
 	Exact  PathType = "exact"
 	Prefix PathType = "prefix" // by elements: /a has /a, /a/ and /a/b below it, not /ab
 	Regex  PathType = "regex"  // the beginning of a path, of whichever case
+	Whole  PathType = "whole"  // an expression for all of a path
 )
 
-// Site is what one Ingress says. It is read-only once it is in a table.
+// Site is what one Ingress says, or one route of a Gateway for a listener. It is read-only once it is in a table.
 type Site struct {
 	Key     string   `json:"key"`               // namespace and name
 	Created int64    `json:"created,omitempty"` // when, in seconds of Unix
@@ -20,6 +21,7 @@ type Site struct {
 	Default string   `json:"default,omitempty"` // upstream of what matches no rule; empty: it says nothing of that
 	TLS     []TLS    `json:"tls,omitempty"`
 	Options *Options `json:"options,omitempty"`
+	Actions []Action `json:"actions,omitempty"` // what rules have done
 }
 
 // Rule sends what is for a host and a path to an upstream.
@@ -28,6 +30,9 @@ type Rule struct {
 	Path     string   `json:"path,omitempty"` // empty: all
 	Type     PathType `json:"type"`
 	Upstream string   `json:"upstream,omitempty"` // empty: there is none, which is answered by 503
+	When     *When    `json:"when,omitempty"`     // nil: always
+	Do       int      `json:"do,omitempty"`       // number of the site's action, from 1 on; 0: the upstream
+	Rank     int      `json:"rank,omitempty"`     // of an expression: as many bytes long it counts; 0: as it is
 }
 
 // TLS has a certificate shown for hosts; without any, for all hosts of the site's rules.
@@ -55,11 +60,12 @@ type Change struct {
 	Sites        map[string]*Site        `json:"sites,omitempty"`
 	Upstreams    map[string]*Upstream    `json:"upstreams,omitempty"`
 	Certificates map[string]*Certificate `json:"certificates,omitempty"`
+	Doors        map[string]*Door        `json:"doors,omitempty"`
 }
 
 // Empty says that a change changes nothing.
 func (c *Change) Empty() bool {
-	return !c.Whole && len(c.Sites) == 0 && len(c.Upstreams) == 0 && len(c.Certificates) == 0
+	return !c.Whole && len(c.Sites) == 0 && len(c.Upstreams) == 0 && len(c.Certificates) == 0 && len(c.Doors) == 0
 }
 
 // hosts are those that the site has rules or a default for, without repetition.

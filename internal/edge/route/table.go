@@ -15,21 +15,23 @@ type Table struct {
 	certs     map[string]*Certificate
 	hosts     map[string]*host // by name; those below a star by what follows it, with the dot
 	names     map[string]*name // that certificates are shown for, likewise
+	deep      bool             // a star is for any number of labels
 }
 
 // host is what the sites say of one host.
 type host struct {
-	sites    []string // their keys
-	exact    map[string]*Target
-	prefix   map[string]*Target // by path without the slash at the end
-	deepest  int                // number of slashes of the longest prefix
-	patterns []pattern          // the longest first
-	rest     *Target            // nil: nobody takes what matches no rule
+	sites    []string             // their keys
+	exact    map[string][]*Target // those with the most conditions first (R6)
+	prefix   map[string][]*Target // likewise, by path without the slash at the end
+	deepest  int                  // number of slashes of the longest prefix
+	patterns []pattern            // the longest first
+	rest     *Target              // nil: nobody takes what matches no rule
 }
 
 type pattern struct {
 	*regexp.Regexp
 	source string
+	rank   int // length as which it counts
 	target *Target
 }
 
@@ -47,6 +49,8 @@ type Target struct {
 	Pattern  *regexp.Regexp // nil: the rule is none
 	Secure   bool           // the site has TLS for the host
 	Canaries []*Target      // that get a part of the requests
+	Action   *Action        // nil: the upstream gets the request
+	When     *When          // nil: always
 }
 
 // With returns the table after a change.
@@ -56,7 +60,7 @@ func (t *Table) With(c Change) *Table {
 	}
 	n := &Table{
 		sites: merged(t.sites, c.Sites), upstreams: merged(t.upstreams, c.Upstreams), certs: merged(t.certs, c.Certificates),
-		hosts: t.hosts, names: t.names,
+		hosts: t.hosts, names: t.names, deep: t.deep,
 	}
 	if len(c.Sites) == 0 {
 		return n
@@ -174,7 +178,7 @@ func (t *Table) ordered(sites []string) []string {
 
 // build makes what the table has of a host.
 func (t *Table) build(name string, sites []string) *host {
-	h := &host{sites: sites, exact: map[string]*Target{}, prefix: map[string]*Target{}}
+	h := &host{sites: sites, exact: map[string][]*Target{}, prefix: map[string][]*Target{}}
 	for _, key := range sites {
 		if s := t.sites[key]; s.Options == nil || s.Options.Canary == nil {
 			h.add(s, name)
@@ -185,7 +189,14 @@ func (t *Table) build(name string, sites []string) *host {
 			h.addCanary(s, name)
 		}
 	}
-	slices.SortStableFunc(h.patterns, func(a, b pattern) int { return cmp.Compare(len(b.source), len(a.source)) })
+	slices.SortStableFunc(h.patterns, func(a, b pattern) int {
+		return cmp.Or(cmp.Compare(b.rank, a.rank), narrower(a.target, b.target))
+	})
+	for _, lists := range []map[string][]*Target{h.exact, h.prefix} {
+		for _, list := range lists {
+			slices.SortStableFunc(list, narrower)
+		}
+	}
 	return h
 }
 
@@ -196,14 +207,15 @@ func (h *host) add(s *Site, name string) {
 		if r.Host != name {
 			continue
 		}
-		target := &Target{Site: s, Upstream: r.Upstream, Path: r.Path, Secure: secure}
+		target := &Target{Site: s, Upstream: r.Upstream, Path: r.Path, Secure: secure, When: r.When.compiled()}
+		if r.Do > 0 && r.Do <= len(s.Actions) {
+			target.Action = &s.Actions[r.Do-1]
+		}
 		switch r.Type {
 		case Exact:
-			if _, taken := h.exact[r.Path]; !taken {
-				h.exact[r.Path] = target
-			}
-		case Regex:
-			h.addPattern(r.Path, target)
+			h.exact[r.Path] = join(h.exact[r.Path], target)
+		case Regex, Whole:
+			h.addPattern(r, target)
 		default:
 			h.addPrefix(strings.TrimSuffix(r.Path, "/"), target)
 		}
@@ -214,28 +226,50 @@ func (h *host) add(s *Site, name string) {
 }
 
 func (h *host) addPrefix(path string, target *Target) {
-	if _, taken := h.prefix[path]; taken {
-		return
-	}
-	h.prefix[path] = target
+	h.prefix[path] = join(h.prefix[path], target)
 	h.deepest = max(h.deepest, strings.Count(path, "/"))
 }
 
+// join adds a target, unless an older one without conditions has the same path (R1).
+func join(list []*Target, target *Target) []*Target {
+	if target.When == nil && always(list) != nil {
+		return list
+	}
+	return append(list, target)
+}
+
+// always is the target without conditions; nil: there is none.
+func always(list []*Target) *Target {
+	for _, t := range list {
+		if t.When == nil {
+			return t
+		}
+	}
+	return nil
+}
+
 // addPattern leaves out what is no expression: who made the site has said so.
-func (h *host) addPattern(source string, target *Target) {
-	if slices.ContainsFunc(h.patterns, func(p pattern) bool { return p.source == source }) {
+func (h *host) addPattern(r *Rule, target *Target) {
+	if target.When == nil && slices.ContainsFunc(h.patterns, func(p pattern) bool { return p.source == r.Path && p.target.When == nil }) {
 		return
 	}
-	re, err := Compile(source)
+	compile := Compile
+	if r.Type == Whole {
+		compile = CompileWhole
+	}
+	re, err := compile(r.Path)
 	if err != nil {
 		return
 	}
 	target.Pattern = re
-	h.patterns = append(h.patterns, pattern{re, source, target})
+	h.patterns = append(h.patterns, pattern{re, r.Path, cmp.Or(r.Rank, len(r.Path)), target})
 }
 
 // Compile makes the expression of a path of type [Regex].
 func Compile(path string) (*regexp.Regexp, error) { return regexp.Compile("^(?i:" + path + ")") }
+
+// CompileWhole makes that of one of type [Whole], and of the values of conditions.
+func CompileWhole(text string) (*regexp.Regexp, error) { return regexp.Compile("^(?:" + text + ")$") }
 
 // addCanary gives a site a part of what the rules of others get.
 func (h *host) addCanary(s *Site, name string) {
@@ -254,8 +288,8 @@ func (h *host) addCanary(s *Site, name string) {
 func (h *host) at(r *Rule) *Target {
 	switch r.Type {
 	case Exact:
-		return h.exact[r.Path]
-	case Regex:
+		return always(h.exact[r.Path])
+	case Regex, Whole:
 		for _, p := range h.patterns {
 			if p.source == r.Path {
 				return p.target
@@ -263,7 +297,7 @@ func (h *host) at(r *Rule) *Target {
 		}
 		return nil
 	}
-	return h.prefix[strings.TrimSuffix(r.Path, "/")]
+	return always(h.prefix[strings.TrimSuffix(r.Path, "/")])
 }
 
 // secure says that the site has TLS for a host.
@@ -298,8 +332,9 @@ func (t *Table) shown(h string, sites []string) *name {
 	return n
 }
 
-// Find returns where a request for a host and a clean path goes; nil: nobody takes it.
-func (t *Table) Find(name, path string) *Target {
+// Find returns where a request for a host and a clean path goes, of which meets says what conditions it
+// meets (nil: none); nil: nobody takes it.
+func (t *Table) Find(name, path string, meets func(*When) bool) *Target {
 	if t == nil {
 		return nil
 	}
@@ -309,9 +344,17 @@ func (t *Table) Find(name, path string) *Target {
 		if h := t.hosts[name]; h != nil {
 			list = append(list, h)
 		}
-		if i := strings.IndexByte(name, '.'); i > 0 {
-			if h := t.hosts[name[i:]]; h != nil {
+		for rest := name; ; {
+			i := strings.IndexByte(rest[1:], '.')
+			if i < 0 {
+				break
+			}
+			rest = rest[i+1:]
+			if h := t.hosts[rest]; h != nil {
 				list = append(list, h)
+			}
+			if !t.deep {
+				break
 			}
 		}
 	}
@@ -319,7 +362,7 @@ func (t *Table) Find(name, path string) *Target {
 		list = append(list, h)
 	}
 	for _, h := range list { // R2
-		if target := h.find(path); target != nil {
+		if target := h.find(path, meets); target != nil {
 			return target
 		}
 	}
@@ -331,25 +374,39 @@ func (t *Table) Find(name, path string) *Target {
 	return nil
 }
 
-// find returns the target of the longest path (R3).
-func (h *host) find(path string) *Target {
-	if target := h.exact[path]; target != nil {
+// find returns the target of the longest path (R3) whose conditions are met (R6).
+func (h *host) find(path string, meets func(*When) bool) *Target {
+	if target := first(h.exact[path], meets); target != nil {
 		return target
 	}
-	target := h.below(path)
-	for _, p := range h.patterns {
-		if target != nil && len(p.source) < len(target.Path) {
+	target := h.below(path, meets)
+	for i := range h.patterns {
+		p := &h.patterns[i]
+		if target != nil && p.rank < len(target.Path) {
 			break
 		}
-		if p.MatchString(path) {
+		if p.MatchString(path) && met(p.target, meets) {
 			return p.target
 		}
 	}
 	return target
 }
 
+func first(list []*Target, meets func(*When) bool) *Target {
+	for _, t := range list {
+		if met(t, meets) {
+			return t
+		}
+	}
+	return nil
+}
+
+func met(t *Target, meets func(*When) bool) bool {
+	return t.When == nil || meets != nil && meets(t.When)
+}
+
 // below returns the target of the longest prefix of a path.
-func (h *host) below(path string) *Target {
+func (h *host) below(path string, meets func(*When) bool) *Target {
 	if len(h.prefix) == 0 {
 		return nil
 	}
@@ -365,7 +422,7 @@ func (h *host) below(path string) *Target {
 		}
 	}
 	for p := strings.TrimSuffix(path[:end], "/"); ; {
-		if target := h.prefix[p]; target != nil {
+		if target := first(h.prefix[p], meets); target != nil {
 			return target
 		}
 		i := strings.LastIndexByte(p, '/')

@@ -45,7 +45,7 @@ func tableOf(t testing.TB, sites ...string) *Table {
 }
 
 func found(t *Table, host, path string) string {
-	target := t.Find(host, path)
+	target := t.Find(host, path, nil)
 	if target == nil {
 		return "none"
 	}
@@ -154,14 +154,14 @@ func TestCertificatesAreFoundByName(t *testing.T) {
 			t.Errorf("certificate of %q: got %q, want %q", host, got, want)
 		}
 	}
-	if !table.Find("a.bar.com", "/").Secure {
+	if !table.Find("a.bar.com", "/", nil).Secure {
 		t.Error("a.bar.com is not secure, although a certificate is named for *.bar.com")
 	}
 }
 
 func TestCanariesAreBesideTheRuleThatIsLikeTheirs(t *testing.T) {
 	table := tableOf(t, "canary\nfoo.com /a prefix canary\nfoo.com /b prefix canary", "foo.com /a prefix main")
-	target := table.Find("foo.com", "/a/x")
+	target := table.Find("foo.com", "/a/x", nil)
 	if target == nil || target.Upstream != "main" || len(target.Canaries) != 1 || target.Canaries[0].Upstream != "canary" {
 		t.Errorf("got %+v, want main with one canary", target)
 	}
@@ -202,7 +202,7 @@ func TestTablesDoNotDependOnTheirPast(t *testing.T) {
 			fmt.Fprintln(&b, h, t.Certificate(h))
 			for _, p := range []string{"/", "/x", "/x/", "/x/y", "/x/y/z", "/w/v", "/xy"} {
 				fmt.Fprint(&b, " ", found(t, h, p))
-				if target := t.Find(h, p); target != nil {
+				if target := t.Find(h, p, nil); target != nil {
 					fmt.Fprint(&b, len(target.Canaries), target.Secure)
 				}
 			}
@@ -305,7 +305,7 @@ func FuzzFind(f *testing.F) {
 			{Host: ruleHost, Path: prefix, Type: Prefix, Upstream: "prefix"}, {Host: exact, Path: prefix, Type: Exact, Upstream: "exact"},
 			{Host: host, Path: pattern, Type: Regex, Upstream: "pattern"},
 		}}}})
-		target := table.Find(host, path)
+		target := table.Find(host, path, nil)
 		if target == nil || target.Upstream != "prefix" {
 			return
 		}
@@ -332,7 +332,7 @@ func BenchmarkFind(b *testing.B) {
 			table := (*Table)(nil).With(manySites(n))
 			b.ReportAllocs()
 			for b.Loop() {
-				if table.Find("h00000.example.com", "/api/v1/things") == nil {
+				if table.Find("h00000.example.com", "/api/v1/things", nil) == nil {
 					b.Fatal("not found")
 				}
 			}

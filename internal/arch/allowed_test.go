@@ -50,6 +50,7 @@ var allowed = []allowance{
 	{"k8s.io/utils", "small helpers the Kubernetes libraries share"},
 	{"sigs.k8s.io/json", "case-sensitive JSON decoding with strict errors, as clients expect them"},
 	{"sigs.k8s.io/yaml", "YAML to JSON as kubectl does it"},
+	{"sigs.k8s.io/gateway-api/apis/v1", "the wire types of the Gateway API"},
 	{"sigs.k8s.io/structured-merge-diff/v6", "field sets and merging for server-side apply"},
 	{"gopkg.in/evanphx/json-patch.v4", "JSON patch and JSON merge patch, the version upstream's errors come from"},
 	{"github.com/google/cel-go", "values that expressions are evaluated with"},

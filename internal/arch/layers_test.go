@@ -49,6 +49,7 @@ apiserver/watch
 controller leader apiserver aggregate
 scheduler/devices
 workload endpoint ingress nodepool
+gateway
 controllers/* scheduler kubelet proxy netpolicy dns edgefeed simnode
 controllers
 plane up cloudmanager

@@ -21,6 +21,18 @@ const (
 	EdgeService = "kemudi-ingress"
 )
 
+// What nodes find by, in kube-system, of what they serve for Gateways.
+const (
+	// GatewayService is the Service that is there while a Gateway is served.
+	GatewayService = "kemudi-gateways"
+	// AnnotationGatewayTables of that Service names the Secrets with what edges are told, with commas between.
+	AnnotationGatewayTables = "kemudi.io/gateway-tables"
+	// GatewayTablePrefix begins the names of these Secrets. Every node may read them.
+	GatewayTablePrefix = "kemudi-gateway-"
+	// GatewayTableKey is the key in them.
+	GatewayTableKey = "table"
+)
+
 // AnnotationPrefix begins the names of the annotations of ingress-nginx, which are obeyed here.
 const AnnotationPrefix = "nginx.ingress.kubernetes.io/"
 

@@ -1,0 +1,76 @@
+package gateway
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/kemudi/kemudi/internal/edge/route"
+	"github.com/kemudi/kemudi/internal/ingress"
+)
+
+// tablePrefix begins the keys in tables of edges of what is a Gateway's, beside those of Ingresses.
+const tablePrefix = "gateway/"
+
+// Table is what edges are told of a Gateway, but for endpoints.
+type Table struct {
+	Doors        []*route.Door                 `json:"doors,omitempty"`
+	Upstreams    []Upstream                    `json:"upstreams,omitempty"`
+	Certificates map[string]*route.Certificate `json:"certificates,omitempty"`
+}
+
+// Upstream is a port of a service.
+type Upstream struct {
+	Namespace string `json:"namespace"`
+	Service   string `json:"service"`
+	Port      int32  `json:"port"`
+}
+
+// Key is the upstream's in tables.
+func (u Upstream) Key() string {
+	return tablePrefix + u.Namespace + "/" + u.Service + ":" + strconv.Itoa(int(u.Port))
+}
+
+func (u Upstream) port() ingress.Upstream {
+	return ingress.Upstream{Namespace: u.Namespace, Service: u.Service, Port: networkingv1.ServiceBackendPort{Number: u.Port}}
+}
+
+// mostBytes is how large a table may be when it is packed: what holds it must fit into the store.
+const mostBytes = 900 << 10
+
+// Pack makes bytes of a table.
+func (t *Table) Pack() ([]byte, error) {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if err := json.NewEncoder(z).Encode(t); err != nil {
+		return nil, fmt.Errorf("pack what edges are told of a Gateway: %w", err)
+	}
+	if err := z.Close(); err != nil {
+		return nil, fmt.Errorf("pack what edges are told of a Gateway: %w", err)
+	}
+	if b.Len() > mostBytes {
+		return nil, fmt.Errorf("the routes of the Gateway are %d bytes, more than the %d that edges can be told of one: spread them over several Gateways", b.Len(), mostBytes)
+	}
+	return b.Bytes(), nil
+}
+
+// mostUnpacked is how large a table may become.
+const mostUnpacked = 256 << 20
+
+// Unpack reads what Pack has made.
+func Unpack(data []byte) (*Table, error) {
+	z, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("read what edges are told of a Gateway: %w", err)
+	}
+	t := &Table{}
+	if err := json.NewDecoder(io.LimitReader(z, mostUnpacked)).Decode(t); err != nil {
+		return nil, fmt.Errorf("read what edges are told of a Gateway: %w", err)
+	}
+	return t, nil
+}

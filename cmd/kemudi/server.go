@@ -90,6 +90,7 @@ func addServerFlags(f *pflag.FlagSet, o *cluster.Options) {
 	f.Uint16Var(&o.Network.VXLAN.Port, "vxlan-port", o.Network.VXLAN.Port, "UDP port to which nodes send each other VXLAN")
 	f.Uint32Var(&o.Network.VXLAN.ID, "vxlan-id", o.Network.VXLAN.ID, "number of the cluster's VXLAN network")
 
+	f.BoolVar(&o.Controllers.Gateway.Define, "gateway-api", o.Controllers.Gateway.Define, "define the kinds of the Gateway API, where nobody else has; Gateways of class kemudi are served wherever these kinds are defined")
 	f.BoolVar(&o.NoNode, "disable-agent", o.NoNode, "run no pods on this machine")
 
 	f.StringVar(&o.Scheduling.ConfigFile, "scheduler-config", o.Scheduling.ConfigFile, "file of a KubeSchedulerConfiguration: profiles, their plugins with arguments, extenders, leader election; flags go before it")

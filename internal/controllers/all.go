@@ -29,6 +29,7 @@ import (
 	"github.com/kemudi/kemudi/internal/controllers/ephemeralvolume"
 	"github.com/kemudi/kemudi/internal/controllers/flowcontrol"
 	"github.com/kemudi/kemudi/internal/controllers/garbagecollector"
+	"github.com/kemudi/kemudi/internal/controllers/gateway"
 	"github.com/kemudi/kemudi/internal/controllers/ingress"
 	"github.com/kemudi/kemudi/internal/controllers/job"
 	"github.com/kemudi/kemudi/internal/controllers/loadbalancer"
@@ -89,6 +90,7 @@ type Options struct {
 	Certificates           certificates.Options
 	EndpointSlice          endpointslice.Options
 	EndpointSliceMirroring endpointslicemirroring.Options
+	Gateway                gateway.Options
 	LoadBalancer           loadbalancer.Options
 	NodeIPAM               nodeipam.Options
 	NodeLifecycle          nodelifecycle.Options
@@ -173,6 +175,7 @@ func All(o Options) []*controller.Controller {
 		bootstraptokens.Signer,
 		ingress.Controller,
 		ingress.Status,
+		gateway.New(o.Kinds, o.Gateway),
 		serverrole.New(o.ServerNode),
 	}
 	if o.Tokens != nil {

@@ -3,13 +3,12 @@ package edgefeed
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kemudi/kemudi/internal/edge"
-	"github.com/kemudi/kemudi/internal/edge/route"
-	"github.com/kemudi/kemudi/internal/ingress"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
@@ -23,14 +22,14 @@ const (
 
 // feed starts the edge, or finds it, and tells it what changes, again and again until ctx
 // ends.
-func (f *Feeder) feed(ctx context.Context) error {
+func (f *Feeder) feed(ctx context.Context, n need) error {
 	g := task.NewGroup(ctx)
 	in := newIntake()
 	known := in.follow(g, f.o.Transport)
 	held := newSecrets(g, f.o.Transport, in)
 	known.Secrets = held.get
 	g.Go("orders", func(ctx context.Context) error {
-		o := &orders{f: f, in: in, held: held, model: ingress.NewModel(known)}
+		o := &orders{f: f, in: in, held: held, models: f.newModels(known), ports: f.ports(n)}
 		back := task.Backoff{Initial: 100 * time.Millisecond, Max: 10 * time.Second, Jitter: 0.2}
 		for {
 			began := time.Now()
@@ -54,10 +53,11 @@ func (f *Feeder) feed(ctx context.Context) error {
 
 // orders is who talks to one edge after the other.
 type orders struct {
-	f     *Feeder
-	in    *intake
-	held  *secrets
-	model *ingress.Model
+	f    *Feeder
+	in   *intake
+	held *secrets
+	*models
+	ports edge.Ports
 	last  int64 // generation
 	begun bool  // all kinds have come
 	rev   int64 // of the newest slice that was taken in
@@ -100,8 +100,9 @@ func (o *orders) complete(ctx context.Context) error {
 		}
 		o.begun = o.take()
 	}
-	o.model.Commit()
-	await(ctx, o.held.want(o.model.Secrets()), secretPatience)
+	o.named()
+	o.commit()
+	await(ctx, o.held.want(o.secrets()), secretPatience)
 	return nil
 }
 
@@ -109,7 +110,7 @@ func (o *orders) complete(ctx context.Context) error {
 func (o *orders) take() bool {
 	changes, rev, ok := o.in.take()
 	for _, change := range changes {
-		change(o.model)
+		change(o.models)
 	}
 	o.rev = rev
 	return ok
@@ -117,11 +118,11 @@ func (o *orders) take() bool {
 
 // tell sends the whole table, and then what changes.
 func (o *orders) tell(ctx context.Context, p *process, rules *inForce) error {
-	o.model.Forget()
+	o.forget()
 	o.take()
-	order := edge.Order{Ports: &o.f.o.Ports, Change: o.model.Commit()}
+	order := edge.Order{Ports: &o.ports, Change: o.commit()}
 	for {
-		o.held.want(o.model.Secrets())
+		o.held.want(o.secrets())
 		if order.Ports != nil || !order.Change.Empty() {
 			o.last++
 			order.Generation = o.last
@@ -142,11 +143,9 @@ func (o *orders) tell(ctx context.Context, p *process, rules *inForce) error {
 			return err
 		}
 		o.take()
-		order = edge.Order{Change: o.change()}
+		order = edge.Order{Change: o.commit()}
 	}
 }
-
-func (o *orders) change() route.Change { return o.model.Commit() }
 
 // hear takes in what the edge reports.
 func (f *Feeder) hear(ctx context.Context, p *process, rules *inForce) error {
@@ -171,11 +170,20 @@ func (f *Feeder) port(s *edge.PortState, failing map[string]bool) {
 	switch {
 	case s.Error == "" && failing[s.Name]:
 		delete(failing, s.Name)
-		f.o.Log.Info("port of Ingresses is served now", "port", s.Port)
+		f.o.Log.Info("port of the edge is served now", "port", s.Port)
+		if strings.HasPrefix(s.Name, edge.DoorPort) {
+			f.event(corev1.EventTypeNormal, "GatewayPortServed", fmt.Sprintf("a Gateway is served on port %d of the node now", s.Port))
+			return
+		}
 		f.event(corev1.EventTypeNormal, "IngressPortServed", fmt.Sprintf("Ingresses are served on port %d of the node now", s.Port))
 	case s.Error != "" && !failing[s.Name]:
 		failing[s.Name] = true
 		message := fmt.Sprintf("port %d of the node cannot be served: %s; it is tried again", s.Port, s.Error)
+		if strings.HasPrefix(s.Name, edge.DoorPort) {
+			f.o.Log.Error("port of a Gateway cannot be served", "port", s.Port, "err", s.Error)
+			f.event(corev1.EventTypeWarning, "GatewayPortTaken", message)
+			return
+		}
 		if s.Taken {
 			message = fmt.Sprintf("port %d of the node is taken by another program: Ingresses are served there as soon as it is free; --ingress-%s-port names another one", s.Port, s.Name)
 		}

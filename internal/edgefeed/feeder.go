@@ -56,7 +56,23 @@ func New(o Options) *Feeder {
 func Socket(runDir string) string { return filepath.Join(runDir, "edge.sock") }
 
 // errNotNeeded ends the work for an edge when there is no Ingress any more.
-var errNotNeeded = errors.New("no Ingress is obeyed any more")
+var errNotNeeded = errors.New("nothing is served any more")
+
+// errOther ends it when something else is to be served.
+var errOther = errors.New("something else is served")
+
+// need is what an edge is needed for.
+type need struct{ ingresses, gateways bool }
+
+func (n need) any() bool { return n.ingresses || n.gateways }
+
+// ports are those that are served for all that it is needed for; Gateways have ports of their own.
+func (f *Feeder) ports(n need) edge.Ports {
+	if n.ingresses {
+		return f.o.Ports
+	}
+	return edge.Ports{Status: f.o.Ports.Status}
+}
 
 // Run keeps the edge until ctx ends. The process goes on then.
 func (f *Feeder) Run(ctx context.Context) error {
@@ -72,14 +88,21 @@ func (f *Feeder) Run(ctx context.Context) error {
 		return err
 	}
 	graves := task.NewGroup(ctx)
-	first := true
+	first, last := true, need{}
 	err := services.Each(ctx, cache.FollowOptions{Namespace: metav1.NamespaceSystem}, func(deltas []cache.Delta) error {
-		_, needed := services.Get(metav1.NamespaceSystem, networking.EdgeService)
+		var now need
+		if f.o.Ports.HTTP != 0 || f.o.Ports.HTTPS != 0 {
+			_, now.ingresses = services.Get(metav1.NamespaceSystem, networking.EdgeService)
+		}
+		_, now.gateways = services.Get(metav1.NamespaceSystem, networking.GatewayService)
 		switch {
-		case needed && work == nil:
+		case now.any() && now != last:
+			if err := stop(errOther); err != nil { // the edge goes on
+				return err
+			}
 			work = task.NewGroup(ctx)
-			work.Go("edge", f.feed)
-		case !needed && (work != nil || first):
+			work.Go("edge", func(ctx context.Context) error { return f.feed(ctx, now) })
+		case !now.any() && (work != nil || first):
 			if err := stop(errNotNeeded); err != nil {
 				return err
 			}
@@ -90,7 +113,7 @@ func (f *Feeder) Run(ctx context.Context) error {
 				graves.Go("leaving edge", func(ctx context.Context) error { return bury(ctx, child) })
 			}
 		}
-		first = false
+		first, last = false, now
 		return nil
 	})
 	err = errors.Join(stop(context.Cause(ctx)), err)

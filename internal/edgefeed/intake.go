@@ -24,7 +24,7 @@ type intake struct {
 
 	mu struct {
 		sync.Mutex
-		pending []func(*ingress.Model)
+		pending []func(*models)
 		missing int   // kinds whose first state has not come
 		rev     int64 // of the newest slice among what was put
 	}
@@ -33,7 +33,7 @@ type intake struct {
 func newIntake() *intake { return &intake{ready: make(chan struct{}, 1)} }
 
 // put takes in changes; rev is the revision of the newest slice among them, 0 if there is none.
-func (t *intake) put(rev int64, changes ...func(*ingress.Model)) {
+func (t *intake) put(rev int64, changes ...func(*models)) {
 	t.mu.Lock()
 	t.mu.rev = max(t.mu.rev, rev)
 	t.mu.pending = append(t.mu.pending, changes...)
@@ -53,7 +53,7 @@ func (t *intake) came() {
 
 // take returns what is pending, and the revision of the newest slice up to there; ok is false until
 // all kinds have come.
-func (t *intake) take() (changes []func(*ingress.Model), rev int64, ok bool) {
+func (t *intake) take() (changes []func(*models), rev int64, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.mu.missing > 0 {
@@ -67,7 +67,7 @@ func (t *intake) take() (changes []func(*ingress.Model), rev int64, ok bool) {
 type source struct {
 	slices bool // it has EndpointSlices
 	c      *cache.Cache
-	change func(cache.Delta) func(*ingress.Model)
+	change func(cache.Delta) func(*models)
 }
 
 // follow starts to follow what tables are made of, but for Secrets, and returns the objects.
@@ -87,20 +87,20 @@ func (t *intake) follow(g *task.Group, api client.Transport) *ingress.Cached {
 		EndpointSlices: client.Cached(api, discovery.EndpointSlices, ""),
 	}
 	sources := []source{
-		{false, hold(networking.Ingresses.Def), func(d cache.Delta) func(*ingress.Model) {
+		{false, hold(networking.Ingresses.Def), func(d cache.Delta) func(*models) {
 			var now *networkingv1.Ingress
 			if d.Now != nil {
 				now = d.Now.Object.(*networkingv1.Ingress)
 			}
 			key := d.Last().Key
-			return func(m *ingress.Model) { m.Set(key, now) }
+			return func(m *models) { m.ingresses.Set(key, now) }
 		}},
-		{false, known.IngressClasses.Cache, func(cache.Delta) func(*ingress.Model) { return (*ingress.Model).Classes }},
-		{false, known.Services.Cache, func(d cache.Delta) func(*ingress.Model) {
+		{false, known.IngressClasses.Cache, func(cache.Delta) func(*models) { return func(m *models) { m.ingresses.Classes() } }},
+		{false, known.Services.Cache, func(d cache.Delta) func(*models) {
 			s := d.Last().Object.(*corev1.Service)
 			return serviceChanged(s.Namespace, s.Name)
 		}},
-		{true, known.EndpointSlices.Cache, func(d cache.Delta) func(*ingress.Model) {
+		{true, known.EndpointSlices.Cache, func(d cache.Delta) func(*models) {
 			s := d.Last().Object.(*discoveryv1.EndpointSlice)
 			return serviceChanged(s.Namespace, s.Labels[discoveryv1.LabelServiceName])
 		}},
@@ -110,7 +110,7 @@ func (t *intake) follow(g *task.Group, api client.Transport) *ingress.Cached {
 		g.Go("follow", func(ctx context.Context) error {
 			first := true
 			return s.c.Each(ctx, cache.FollowOptions{}, func(deltas []cache.Delta) error {
-				changes := make([]func(*ingress.Model), len(deltas))
+				changes := make([]func(*models), len(deltas))
 				var rev int64
 				for i, d := range deltas {
 					changes[i] = s.change(d)
@@ -130,7 +130,13 @@ func (t *intake) follow(g *task.Group, api client.Transport) *ingress.Cached {
 	return known
 }
 
-func serviceChanged(namespace, name string) func(*ingress.Model) {
+func serviceChanged(namespace, name string) func(*models) {
 	key := cache.Key(namespace, name)
-	return func(m *ingress.Model) { m.Service(key) }
+	return func(m *models) {
+		m.ingresses.Service(key)
+		m.gateways.Service(key)
+		if key == gatewayService {
+			m.named()
+		}
+	}
 }

@@ -12,11 +12,10 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
-	"github.com/kemudi/kemudi/internal/ingress"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
-// secrets are those that Ingresses name, each held by itself: a node may read no others.
+// secrets are those that Ingresses and Gateways need, each held by itself: a node may read no others.
 type secrets struct {
 	api client.Transport
 	in  *intake
@@ -95,7 +94,7 @@ func (s *secrets) want(keys []string) (waits []<-chan struct{}) {
 	return waits
 }
 
-var errReleased = errors.New("no Ingress names it any more")
+var errReleased = errors.New("no Ingress or Gateway needs it any more")
 
 func (s *secrets) holdLocked(key string) <-chan struct{} {
 	namespace, name, _ := strings.Cut(key, "/")
@@ -109,10 +108,10 @@ func (s *secrets) holdLocked(key string) <-chan struct{} {
 		s.mu.followers[c] = f
 		s.g.Go("follow secrets", func(context.Context) error {
 			err := c.Each(ctx, cache.FollowOptions{}, func(deltas []cache.Delta) error {
-				changes := make([]func(*ingress.Model), len(deltas))
+				changes := make([]func(*models), len(deltas))
 				for i, d := range deltas {
 					key := d.Last().Key
-					changes[i] = func(m *ingress.Model) { m.Secret(key) }
+					changes[i] = func(m *models) { m.secret(key) }
 				}
 				s.in.put(0, changes...)
 				return nil
@@ -124,7 +123,7 @@ func (s *secrets) holdLocked(key string) <-chan struct{} {
 		})
 	} else {
 		// Who follows the cache may have told of it before it was asked for.
-		s.in.put(0, func(m *ingress.Model) { m.Secret(key) })
+		s.in.put(0, func(m *models) { m.secret(key) })
 	}
 	f.secrets++
 	return c.Synced()

@@ -61,7 +61,7 @@ func Script(t *testing.T, name, text string) {
 		if os.Getenv("KEMUDI_SIM_LOG") != "" {
 			log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 		}
-		on, machines, balancers := map[string]bool{}, "", loadbalancer.Options{}
+		on, machines, balancers, gateways := map[string]bool{}, "", loadbalancer.Options{}, false
 		for _, line := range lines {
 			if name, ok := strings.CutPrefix(line, "# Serves: "); ok {
 				on[name] = true
@@ -72,6 +72,7 @@ func Script(t *testing.T, name, text string) {
 			if from, ok := strings.CutPrefix(line, "# Balancers: "); ok {
 				balancers.From = strings.Split(from, ",")
 			}
+			gateways = gateways || line == "# Gateways"
 		}
 		files := map[string][]byte{}
 		for _, f := range archive.Files {
@@ -81,7 +82,7 @@ func Script(t *testing.T, name, text string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := Start(t.Context(), Options{Logger: log, Cloud: string(cloud), LoadBalancer: balancers, Serving: func(o *apiserver.Options, caches *watchcache.Set) error {
+		c, err := Start(t.Context(), Options{Logger: log, Cloud: string(cloud), LoadBalancer: balancers, Gateways: gateways, Serving: func(o *apiserver.Options, caches *watchcache.Set) error {
 			o.RuntimeConfig = on
 			return asAdmin(o, caches)
 		}})

@@ -73,12 +73,9 @@ func (w *Worker) network(g *task.Group, share []netip.Prefix, recorder *client.R
 	return w.dns(g, share, recorder.For("coredns"))
 }
 
-// newEdge returns what has Ingresses served here as soon as there are some; nil: no port is to be used.
+// newEdge returns what has Ingresses and Gateways served here as soon as there are some.
 func (w *Worker) newEdge(recorder *client.Recorder) *edgefeed.Feeder {
 	o := &w.o
-	if o.Edge.HTTP == 0 && o.Edge.HTTPS == 0 {
-		return nil
-	}
 	return edgefeed.New(edgefeed.Options{
 		Transport: w.c.Transport, NodeName: o.NodeName, RunDir: o.RunDir, LogFile: filepath.Join(o.DataDir, "edge.log"),
 		Cgroup: cgroupParent(o.RunDir) + "/edge", Ports: o.Edge, Version: version.Git(), Events: recorder.For("edge"), Log: o.Logger.With("part", "edge"),

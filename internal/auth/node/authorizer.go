@@ -138,10 +138,11 @@ func unrelated(node string) string {
 }
 
 // secret lets an agent read what its pods refer to, and what an Ingress names that the edge
-// of every node obeys: certificates, which all edges show.
+// of every node obeys: certificates, which all edges show. What edges are told of Gateways is for
+// all nodes.
 func (a *Authorizer) secret(node string, attrs authorizer.Attributes) string {
 	why := a.reads(node, attrs, core.ToSecret)
-	if why == unrelated(node) && a.shown(attrs.GetNamespace(), attrs.GetName()) {
+	if why == unrelated(node) && (a.shown(attrs.GetNamespace(), attrs.GetName()) || gatewayTable(attrs.GetNamespace(), attrs.GetName())) {
 		return ""
 	}
 	return why

@@ -2,9 +2,11 @@ package node
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/networking"
@@ -41,6 +43,11 @@ func (a *Authorizer) shown(namespace, name string) bool {
 		}
 	}
 	return false
+}
+
+// gatewayTable reports whether a secret is what edges are told of a Gateway.
+func gatewayTable(namespace, name string) bool {
+	return namespace == metav1.NamespaceSystem && strings.HasPrefix(name, networking.GatewayTablePrefix)
 }
 
 // classes are the IngressClasses of a cache.

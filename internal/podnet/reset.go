@@ -162,9 +162,9 @@ func findLinks(nl *netlink.Handle, bridge string) ([]leftover, error) {
 	case br.Type() != "bridge":
 		return nil, nil
 	}
-	links, err := nl.LinkList()
+	links, err := allLinks(nl)
 	if err != nil {
-		return nil, fmt.Errorf("list links: %w", err)
+		return nil, err
 	}
 	var found []leftover
 	del := func(l netlink.Link) func() error {

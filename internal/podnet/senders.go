@@ -155,9 +155,9 @@ func (s *senders) prune(ctx context.Context, nl *netlink.Handle) error {
 	if len(s.mu.known) == 0 {
 		return nil
 	}
-	links, err := nl.LinkList()
+	links, err := allLinks(nl)
 	if err != nil {
-		return fmt.Errorf("list links: %w", err)
+		return err
 	}
 	known := map[string]Attachment{}
 	for _, l := range links {

@@ -39,6 +39,13 @@ func testLiveness(t *testing.T, c *cluster) {
 		pod("tcp", "image: kemudi.local/agnhost:1, args: [netexec], livenessProbe: {tcpSocket: {port: 8081}, initialDelaySeconds: 1, periodSeconds: 1, failureThreshold: 2}")
 		c.await(t, ns, "tcp", hasRestarted(1))
 	})
+	t.Run("asked from the machine's network", func(t *testing.T) {
+		t.Parallel()
+		const api = "Probe: {httpGet: {host: 127.0.0.1, port: 6443, scheme: HTTPS, path: /livez}, periodSeconds: 1, timeoutSeconds: 60}"
+		trace.Proves(t, "PLC-073") // the container listens nowhere
+		pod("machine", "image: kemudi.local/agnhost:1, args: [pause], startup"+api+", liveness"+api)
+		c.await(t, ns, "machine", isReady)
+	})
 	t.Run("gRPC service that stops serving", func(t *testing.T) {
 		t.Parallel()
 		pod("grpc", "image: kemudi.local/agnhost:1, args: [grpc-health-checking, --delay-unhealthy-sec=2], livenessProbe: {grpc: {port: 5000}, initialDelaySeconds: 1, periodSeconds: 1, timeoutSeconds: 60, failureThreshold: 5}")

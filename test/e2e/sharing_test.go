@@ -2,9 +2,12 @@ package e2e
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -162,4 +165,35 @@ func testWebHooks(t *testing.T, c *cluster) {
 	c.kubectl().in(ns).do(t, "delete", "pod", "hooked")
 	trace.Proves(t, "C-245", "HOOK-009")
 	heard("stopping")
+
+	// Who takes no request is not asked again.
+	var l net.Listener
+	c.host.Must(func() (err error) {
+		l, err = net.Listen("tcp", "127.0.0.1:0")
+		return err
+	})
+	var asked atomic.Int32
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			asked.Add(1)
+			_ = conn.Close()
+		}
+	})
+	defer func() { _ = l.Close(); wg.Wait() }()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.create(t, ns, "metadata: {name: unheard}\nspec: {terminationGracePeriodSeconds: 600, containers: [{name: c, image: kemudi.local/agnhost:1, lifecycle: {preStop: {httpGet: {host: 127.0.0.1, port: "+port+"}}}}]}\n")
+	c.await(t, ns, "unheard", isReady)
+	c.kubectl().in(ns).do(t, "delete", "pod", "unheard", patient)
+	trace.Proves(t, "HOOK-023")
+	if got := asked.Load(); got != 1 {
+		t.Errorf("the receiver that takes nothing was asked %d times, want once", got)
+	}
 }

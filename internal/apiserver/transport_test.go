@@ -72,6 +72,7 @@ var onMemoryOnly = map[string]string{
 	"TestManyWritersKeepFieldsOfOneObject":               "asks nothing of a store",
 	"TestKindsAtRunTimeAreReachedOverHTTPS":              "has real connections already, and asks little of a store",
 	"TestWatchTellsOfKindsAtRunTime":                     "has real connections already, and asks little of a store",
+	"TestWhoCallsDeprecatedVersionsIsKnownOverRestarts":  "asks little of a store, and tells callers by the address that connections of tests do not have",
 	"TestNodesAgentAloneOpensItsTunnel":                  "has real connections already, and asks little of a store",
 }
 

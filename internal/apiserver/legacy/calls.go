@@ -165,13 +165,14 @@ func Parse(data map[string]string) (list []Call, _ error) {
 // Run reads what was known before, once something is noted, and writes what is, until ctx ends (L1, L3).
 func (c *Calls) Run(ctx context.Context, t client.Transport) error {
 	maps := client.For(t, core.ConfigMaps)
-	recalled := false
-	for ctx.Err() == nil {
+	recalled, last := false, false
+	for !last {
 		select {
 		case <-c.wake:
 			c.settle(ctx)
 		case <-ctx.Done():
 		}
+		last = ctx.Err() != nil               // what was noted by then is written, even if the server has ended before this began
 		lasting := context.WithoutCancel(ctx) // also when the server ends
 		err := error(nil)
 		if !recalled {

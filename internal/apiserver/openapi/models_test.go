@@ -248,6 +248,9 @@ func TestModelsAreThoseThatApplyUses(t *testing.T) {
 		if all.Schemas[want.Name] == nil {
 			continue // of a kind that is not served
 		}
+		if want.Name == "io.k8s.apimachinery.pkg.runtime.RawExtension" || want.Name == "io.k8s.apimachinery.pkg.util.intstr.IntOrString" {
+			continue // any object and any scalar, which the two name by different words
+		}
 		got, ok := ours.FindNamedType(want.Name)
 		if !ok {
 			t.Errorf("%s: there is none", want.Name)

@@ -36,7 +36,7 @@ type bed struct {
 }
 
 // newBed has the webhook asked in a version.
-func newBed(t *testing.T, o webhook.Options, answer http.HandlerFunc) *bed {
+func newBed(t *testing.T, o webhook.Options, patience time.Duration, answer http.HandlerFunc) *bed {
 	t.Helper()
 	b := &bed{registry: prometheus.NewRegistry()}
 	authority, err := pki.NewAuthority("authorization")
@@ -80,7 +80,7 @@ func newBed(t *testing.T, o webhook.Options, answer http.HandlerFunc) *bed {
 	file("ca.crt", authority.CertPEM())
 	file("client.crt", client.CertPEM())
 	file("client.key", key)
-	o.Remote, err = hook.OpenRemote(hook.RemoteOptions{Timeout: time.Second, Backoff: time.Millisecond, Kubeconfig: file("kubeconfig", []byte(`
+	o.Remote, err = hook.OpenRemote(hook.RemoteOptions{Timeout: patience, Backoff: time.Millisecond, Kubeconfig: file("kubeconfig", []byte(`
 apiVersion: v1
 kind: Config
 clusters: [{name: there, cluster: {server: "`+srv.URL+`/authorize", certificate-authority: ca.crt}}]
@@ -156,8 +156,12 @@ func TestWebhookIsBelievedAndWhatItCannotSayIsAFailure(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			asked := int32(0)
+			patience := time.Minute
+			if name == "hangs" {
+				patience = time.Second
+			}
 			for onError, want := range map[authorizer.Decision]authorizer.Decision{no: tc.want, none: tc.open} {
-				b := newBed(t, webhook.Options{Version: "v1", OnError: onError}, tc.answer)
+				b := newBed(t, webhook.Options{Version: "v1", OnError: onError}, patience, tc.answer)
 				decision, reason, err := b.Authorize(t.Context(), pods("jane"))
 				if decision != want || reason != tc.reason || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 					t.Errorf("failures are %v: got %v, %q, %v; want %v, %q, %q", onError, decision, reason, err, want, tc.reason, tc.err)
@@ -214,7 +218,7 @@ func TestQuestionsAreSubjectAccessReviewsOfEitherVersion(t *testing.T) {
 		`"labelSelector":{"requirements":[{"key":"app","operator":"In","values":["a","b"]},{"key":"old","operator":"DoesNotExist"}]}},` +
 		`"user":"jane",%q:["team"],"extra":{"scopes":["a"]},"uid":"7"},"status":{"allowed":false}}`
 	for version, groups := range map[string]string{"v1": "groups", "v1beta1": "group"} {
-		b := newBed(t, webhook.Options{Version: version}, says(200, review(version, `{"allowed":true}`)))
+		b := newBed(t, webhook.Options{Version: version}, time.Minute, says(200, review(version, `{"allowed":true}`)))
 		for _, q := range []struct {
 			a    authorizer.Attributes
 			want string
@@ -236,13 +240,13 @@ func TestQuestionsAreSubjectAccessReviewsOfEitherVersion(t *testing.T) {
 
 func TestAnswersAreRememberedForAWhileAndLongQuestionsNever(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, webhook.Options{Version: "v1", Allowed: time.Hour, Refused: 20 * time.Millisecond}, func(w http.ResponseWriter, r *http.Request) {
+	b := newBed(t, webhook.Options{Version: "v1", Allowed: time.Hour, Refused: 20 * time.Millisecond}, time.Minute, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(map[string]any{
 			"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "status": map[string]any{"allowed": r.Header.Get("User-Agent") != ""},
 		})
 	})
-	refusing := newBed(t, webhook.Options{Version: "v1", Allowed: time.Hour, Refused: 20 * time.Millisecond}, says(200, review("v1", `{"allowed":false}`)))
+	refusing := newBed(t, webhook.Options{Version: "v1", Allowed: time.Hour, Refused: 20 * time.Millisecond}, time.Minute, says(200, review("v1", `{"allowed":false}`)))
 	long := pods("jane")
 	long.Name = strings.Repeat("x", 10000)
 	for name, tc := range map[string]struct {

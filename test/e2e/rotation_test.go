@@ -105,9 +105,8 @@ func TestRotationOfSecretsSurvivesKills(t *testing.T) {
 	if cutOff == 0 {
 		t.Error("no rotation was cut off")
 	}
-	out, err := c.command(t.Context(), c.bin, "secrets", "rotate", "--data-dir", c.DataDir, "-o", "json").Output()
-	if err != nil {
-		t.Fatalf("rotate: %v: %s", err, out)
+	if out := c.run(t.Context(), nil, c.bin, "secrets", "rotate", "--data-dir", c.DataDir); out.code != 0 {
+		t.Fatalf("rotate: %d: %s", out.code, out.all())
 	}
 	if s, err := c.encryption(t.Context()); err != nil || s.Stale > 0 || s.Unreadable > 0 || s.Stored["k8s:enc:aesgcm:v1:b:"] != s.Objects {
 		t.Errorf("in the end: %+v, %v", s, err)

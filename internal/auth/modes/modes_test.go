@@ -121,13 +121,6 @@ func TestConfigurationsThatCannotBeAreRefusedByTheField(t *testing.T) {
 	}
 }
 
-// opinion is an authorizer that has one opinion.
-type opinion struct{ always }
-
-func (o opinion) ConditionsAwareAuthorize(ctx context.Context, a authorizer.Attributes) authorizer.ConditionsAwareDecision {
-	return authorizer.ConditionsAwareDecisionFromParts(o.Authorize(ctx, a))
-}
-
 // bed is authorizers of options, where roles allow nothing and nodes everything.
 type bed struct {
 	*Authorizer

@@ -9,7 +9,7 @@ import (
 // featureGatesFlag is name=bool pairs of features that there are in name.
 type featureGatesFlag cluster.FeatureGates
 
-func (m *featureGatesFlag) Type() string   { return "map" }
+func (m *featureGatesFlag) Type() string   { return "gates" }
 func (m *featureGatesFlag) String() string { return cluster.FeatureGates(*m).String() }
 
 func (m *featureGatesFlag) Set(s string) error {

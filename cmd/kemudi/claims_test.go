@@ -110,7 +110,7 @@ func citations(t *testing.T, dir string) map[string]string {
 func TestPluginsAreNamedAndChecked(t *testing.T) {
 	t.Parallel()
 	r := call{}.run(t, "server", "--help")
-	for _, want := range []string{"AlwaysPullImages, PodNodeSelector,", "admission plugins to turn off that are on: NamespaceLifecycle,"} {
+	for _, want := range []string{"AlwaysPullImages, ImagePolicyWebhook, PodNodeSelector,", "admission plugins to turn off that are on: NamespaceLifecycle,"} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("help of the server: got\n%s\nwant %q in it", r.stdout, want)
 		}

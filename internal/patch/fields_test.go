@@ -178,7 +178,8 @@ func TestOwnershipEqualsTheLibrarys(t *testing.T) {
 }
 
 // roundTrips reports that an object is the same after a conversion to each
-// version and back. The library compares what came back; ours needs no way back.
+// version and back, through what that version is written as: an empty list may be left
+// out there. The library compares what came back; ours needs no way back.
 func roundTrips(d *resource.Def, obj resource.Object) bool {
 	want, _ := json.Marshal(obj)
 	for _, v := range d.Versions {
@@ -186,7 +187,15 @@ func roundTrips(d *resource.Def, obj resource.Object) bool {
 		if err != nil {
 			return false
 		}
-		back, err := v.To(there)
+		text, err := json.Marshal(there)
+		if err != nil {
+			return false
+		}
+		read := reflect.New(reflect.TypeOf(there).Elem()).Interface().(resource.Object)
+		if err := json.Unmarshal(text, read); err != nil {
+			return false
+		}
+		back, err := v.To(read)
 		if err != nil {
 			return false
 		}

@@ -24,6 +24,8 @@ type links struct {
 		sync.Mutex
 		cut  map[way]bool
 		open map[way]map[net.Conn]bool
+		all  map[net.Conn]bool // those whose way is not known yet as well
+		over bool
 		is   map[string]string // the member's name by its ID
 	}
 }
@@ -33,7 +35,7 @@ type way struct{ from, to string }
 
 func newLinks(t *testing.T) *links {
 	l := &links{T: t}
-	l.mu.cut, l.mu.open, l.mu.is = map[way]bool{}, map[way]map[net.Conn]bool{}, map[string]string{}
+	l.mu.cut, l.mu.open, l.mu.all, l.mu.is = map[way]bool{}, map[way]map[net.Conn]bool{}, map[net.Conn]bool{}, map[string]string{}
 	return l
 }
 
@@ -52,12 +54,18 @@ func (l *links) peer(name string) Peer {
 			if err != nil {
 				return
 			}
-			wg.Go(func() { l.carry(c, name, at) })
+			wg.Go(func() {
+				defer c.Close()
+				if l.accept(c) {
+					defer l.drop(c)
+					l.carry(c, name, at)
+				}
+			})
 		}
 	})
 	l.Cleanup(func() {
 		_ = door.Close()
-		l.cutAll()
+		l.end()
 		wg.Wait()
 	})
 	return Peer{Listen: "http://" + at, Advertise: "http://" + door.Addr().String()}
@@ -72,7 +80,6 @@ func (l *links) named(id uint64, name string) {
 
 // carry carries a connection to the member at an address until it is cut.
 func (l *links) carry(c net.Conn, to, at string) {
-	defer c.Close()
 	var head bytes.Buffer
 	r := bufio.NewReader(io.TeeReader(c, &head))
 	req, err := http.ReadRequest(r)
@@ -84,6 +91,10 @@ func (l *links) carry(c net.Conn, to, at string) {
 		return
 	}
 	defer other.Close()
+	if !l.accept(other) {
+		return
+	}
+	defer l.drop(other)
 	w, ok := l.enter(req.Header.Get("X-Server-From"), to, c)
 	if !ok {
 		return
@@ -150,13 +161,30 @@ func (l *links) heal() {
 	clear(l.mu.cut)
 }
 
-func (l *links) cutAll() {
+// accept takes note of a connection; false: all have ended.
+func (l *links) accept(c net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, open := range l.mu.open {
-		for c := range open {
-			_ = c.Close()
-		}
+	if l.mu.over {
+		return false
+	}
+	l.mu.all[c] = true
+	return true
+}
+
+func (l *links) drop(c net.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.mu.all, c)
+}
+
+// end ends all connections, for members may still keep them: those that are just being made, too.
+func (l *links) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.over = true
+	for c := range l.mu.all {
+		_ = c.Close()
 	}
 }
 

@@ -376,10 +376,20 @@ func (n *node) wantKept(what string, want ...string) {
 	}
 }
 
-// changes counts what changes of links, addresses, routes and forwarding tables of a
-// node until what it returns is called.
-func (n *node) changes() func() int {
+// changes tells what changes of links, addresses, routes and forwarding tables of a
+// node until what it returns is called. The kernel's own changes to addresses that it
+// still looks for on the links are over by then.
+func (n *node) changes() func() []string {
 	n.t.Helper()
+	wait.Until(n.t, func() error {
+		all, err := n.Netlink().AddrList(nil, netlink.FAMILY_V6)
+		for _, a := range all {
+			if a.Flags&unix.IFA_F_TENTATIVE != 0 {
+				return fmt.Errorf("%s is still looked for", a.IPNet)
+			}
+		}
+		return err
+	})
 	var g *nft.Groups
 	n.Must(func() (err error) {
 		g, err = nft.Join(unix.NETLINK_ROUTE, "changes", unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH,
@@ -387,7 +397,7 @@ func (n *node) changes() func() int {
 		return err
 	})
 	n.t.Cleanup(g.Close)
-	return func() (count int) {
+	return func() (seen []string) {
 		n.t.Helper()
 		marker := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "marker"}, PeerName: "marker2"}
 		if err := n.Netlink().LinkAdd(marker); err != nil {
@@ -401,13 +411,13 @@ func (n *node) changes() func() int {
 			}
 			learned := (m.Type == unix.RTM_NEWNEIGH || m.Type == unix.RTM_DELNEIGH) && m.Body[0] != unix.AF_BRIDGE
 			if !learned {
-				count++
+				seen = append(seen, fmt.Sprintf("message %d: %x", m.Type, m.Body))
 			}
 			return false
 		}); err != nil {
 			n.t.Fatal(err)
 		}
-		return count
+		return seen
 	}
 }
 
@@ -442,8 +452,8 @@ func TestRestartKeepsWhatIsRightAndRemovesWhatIsNot(t *testing.T) {
 	n.again()
 	s.tell(0)
 	n.wantKept("restarted", want...)
-	if got := changes(); got > 0 {
-		t.Errorf("a restart changed %d things, want none", got)
+	if got := changes(); len(got) > 0 {
+		t.Errorf("a restart changed %d things, want none:\n%s", len(got), strings.Join(got, "\n"))
 	}
 	// While nobody ran, the far node went.
 	n.again()

@@ -250,12 +250,15 @@ func TestServersSurviveAKillAtEachStepOfAJoinAndOfARemoval(t *testing.T) {
 		first.killedWhileRemoving(r, gone)
 		write(first)
 	}
-	wait.Until(t, func() error {
+	if err := wait.Try(wait.Patience, func() error {
 		if first.stands(func(s standing) bool { return s.Several })() {
 			return errors.New("the first server still has a port for others")
 		}
 		return nil
-	})
+	}); err != nil {
+		first.tell()
+		t.Fatal(err)
+	}
 	first.kill()
 	first.run()
 	first.says("ready")
@@ -345,6 +348,7 @@ func endedBy(c *child) (last string) {
 				last = line
 			}
 		case <-over:
+			c.tell()
 			return "nothing in time"
 		}
 	}

@@ -39,7 +39,7 @@ HEAP        := -X runtime.godebugDefault=disablethp=1
 LDFLAGS     := -s -w $(HEAP) $(KUBE_STAMP) -X $(STAMP).Version=$(VERSION) -X $(STAMP).Commit=$(COMMIT) -X $(STAMP).TreeState=$(TREE_STATE) -X $(STAMP).Date=$(DATE)
 
 .DEFAULT_GOAL := help
-.PHONY: help root prerequisites runtime build images test test-often chaos lint up down reset bench bench-scale bench-cluster bench-net bench-compare bench-baseline baseline upstream-cloud sample-server programs requirements audit clean
+.PHONY: help root prerequisites runtime build images test test-often chaos lint up down reset bench bench-scale bench-cluster bench-net bench-compare bench-baseline baseline upstream-cloud sample-server programs gateway-conformance requirements audit clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r target text; do printf '  make %-14s %s\n' "$$target" "$$text"; done
@@ -116,6 +116,12 @@ programs: ## run programs that others wrote (Helm, operators, client libraries) 
 	@$(STEP) "vet of ours" $(GO) vet -C test/programs ./...
 	@if command -v npm >/dev/null; then $(STEP) "installing the JavaScript client" npm install --prefix bin/programs --silent --no-audit --no-fund @kubernetes/client-node@1.4.0; fi
 	KEMUDI_PROGRAMS=$(CURDIR)/bin/programs $(GO) test -count=1 -run TestProgramsThatOthersWroteWorkUnmodified ./test/clients
+
+# Likewise. What the suite says in full is in bin/gateways afterwards; TEST=HTTPRouteWeight runs one of its tests.
+gateway-conformance: root build ## run the conformance suite of the Gateway API against a Kemudi (root)
+	@$(STEP) "building the suite" sh -c 'mkdir -p bin/gateways && $(GO) build -C test/gatewayconformance -o $(CURDIR)/bin/gateways/ tool ./coredns && $(GO) test -C test/gatewayconformance -c -o $(CURDIR)/bin/gateways/suite .'
+	@$(STEP) "vet of ours" $(GO) vet -C test/gatewayconformance ./...
+	KEMUDI_BIN=$(CURDIR)/bin/kemudi KEMUDI_GATEWAY_CONFORMANCE=$(CURDIR)/bin/gateways KEMUDI_GATEWAY_TEST=$(TEST) $(GO) test -count=1 -timeout=2h -v -run TestGatewaysPassTheSuiteOfTheGatewayAPI ./test/e2e
 
 bench-baseline: build baseline ## put the load from outside on upstream's server library, too, by turns, ROUNDS=2 (root)
 	$(GO) run ./test/bench -kemudi bin/kemudi -baseline bin/baseline -rounds $(or $(ROUNDS),2) -only outside -out ''

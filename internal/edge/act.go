@@ -92,7 +92,6 @@ func (x *exchange) asksFirst(a *answer, r *http.Request, c *route.CORS) bool {
 		}
 		h.Set("Access-Control-Max-Age", strconv.Itoa(c.MaxAge))
 	}
-	h.Del("Access-Control-Expose-Headers")
 	h.Set("Content-Length", "0")
 	a.WriteHeader(http.StatusNoContent)
 	return true
@@ -192,8 +191,8 @@ func (x *exchange) copy(out *http.Request) {
 			continue
 		}
 		r := out.Clone(context.WithoutCancel(out.Context()))
-		r.URL.Scheme, r.URL.Host, r.Body, r.ContentLength = "http", one.address, nil, 0
-		wanted = append(wanted, copied{r, x.e.forward.transports[m.Protocol]})
+		r.URL.Scheme, r.URL.Host, r.Body, r.ContentLength = spoken(m.Protocol), one.address, nil, 0
+		wanted = append(wanted, copied{r, x.e.transport(m.Protocol, m.Trust)})
 	}
 	if len(wanted) == 0 {
 		return

@@ -46,16 +46,23 @@ func (e *Edge) doorsAfter(now, old *state, c *route.Change) {
 		for i := range d.Listeners {
 			for _, s := range d.Listeners[i].Sites {
 				for a := range s.Actions {
-					for b := range s.Actions[a].Backends {
-						if one := &s.Actions[a].Backends[b]; one.Trust != nil {
-							used[trustKey(one)] = true
-						}
+					for _, one := range s.Actions[a].Backends {
+						use(used, one.Protocol, one.Trust)
+					}
+					for _, one := range s.Actions[a].Mirrors {
+						use(used, one.Protocol, one.Trust)
 					}
 				}
 			}
 		}
 	}
 	e.forward.trusted.keep(used)
+}
+
+func use(used map[string]bool, p route.Protocol, trust *route.Trust) {
+	if trust != nil {
+		used[trustKey(p, trust)] = true
+	}
 }
 
 func newDoor(d *route.Door) *door {

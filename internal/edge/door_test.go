@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -228,6 +229,106 @@ func TestBackendsAreKnownByTheirCertificates(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%s: got %q, want %q", path, got, want)
+		}
+	}
+}
+
+// Copies go to backends as requests would: those of which it is said how they are known get none if they are not.
+func TestCopiesGoByTLSToWhoSpeaksIt(t *testing.T) {
+	b := newBed(t)
+	cert, authority := secret(t, "copies.com")
+	own, err := tls.X509KeyPair(cert.Chain, cert.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copies := make(chan string, 10)
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { copies <- r.URL.Path }))
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{own}}
+	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	copying := func(trust *route.Trust) route.Action {
+		return route.Action{Backends: only("main"), Mirrors: []route.Mirror{{Upstream: "copies", Protocol: route.HTTPS, Trust: trust, Part: 1, Of: 1}}}
+	}
+	b.through(route.Change{Upstreams: map[string]*route.Upstream{"main": {Endpoints: []string{b.naming("main")}}, "copies": {Endpoints: []string{strings.TrimPrefix(s.URL, "https://")}}}},
+		route.Listener{Sites: []*route.Site{to("t/web", "", map[string]route.Action{
+			"/other": copying(&route.Trust{Name: "other.com", Authorities: authority}),
+			"/known": copying(&route.Trust{Name: "copies.com", Authorities: authority}),
+			"/any":   copying(nil),
+		})}})
+	for _, path := range []string{"/other", "/known", "/any"} {
+		if status, _ := b.get(fmt.Sprintf("http://a.com:%d%s", doorPort, path)); status != http.StatusOK {
+			t.Errorf("%s: got %d, want 200", path, status)
+		}
+	}
+	got := map[string]bool{}
+	for range 2 {
+		select {
+		case path := <-copies:
+			got[path] = true
+		case <-time.After(wait.Patience):
+			t.Fatalf("got copies %v, want those of /known and /any", got)
+		}
+	}
+	if !got["/known"] || !got["/any"] {
+		t.Errorf("got copies %v, want those of /known and /any", got)
+	}
+}
+
+// What a browser is told of a route with a filter CORS: a star stands for any labels of a host, and nothing is allowed
+// by a star together with credentials.
+func TestDoorsTellBrowsersWhichOriginsMayAsk(t *testing.T) {
+	b := newBed(t)
+	with := func(c route.CORS) route.Action {
+		c.Deep, c.MaxAge = true, 5
+		return route.Action{Backends: only("web"), CORS: &c}
+	}
+	b.through(route.Change{Upstreams: map[string]*route.Upstream{"web": {Endpoints: []string{b.naming("web")}}}},
+		route.Listener{Sites: []*route.Site{to("t/web", "", map[string]route.Action{
+			"/some": with(route.CORS{Origins: []string{"https://foo.com:443", "https://*.bar.com"}, Methods: "GET, PUT", Headers: "x-1", Expose: "x-2"}),
+			"/open": with(route.CORS{Origins: []string{"*"}, Methods: "*", Headers: "*", Expose: "*"}),
+			"/all":  with(route.CORS{Origins: []string{"*"}, Methods: "*", Headers: "*", Expose: "*", Credentials: true}),
+			"/tls":  with(route.CORS{Origins: []string{"https://*"}}),
+		})}})
+	names := []string{"Origin", "Credentials", "Methods", "Headers"}
+	for _, tc := range []struct{ path, origin, first, then string }{
+		{"/some", "https://foo.com", "https://foo.com  GET, PUT x-1 x-2", "https://foo.com    x-2"},
+		{"/some", "https://a.b.bar.com", "https://a.b.bar.com  GET, PUT x-1 x-2", "https://a.b.bar.com    x-2"},
+		{"/some", "https://a.bar.com:8443", "    ", "    "},
+		{"/some", "https://bar.com", "    ", "    "},
+		{"/some", "https://evil.com/.bar.com", "    ", "    "},
+		{"/some", "http://foo.com", "    ", "    "},
+		{"/open", "https://x.com", "*  * * *", "*    *"},
+		{"/all", "https://x.com", "https://x.com true PUT x-9 ", "https://x.com true   "},
+		{"/tls", "https://x.y", "https://x.y    ", "https://x.y    "},
+		{"/tls", "http://x.y", "    ", "    "},
+	} {
+		say := func(h http.Header) string {
+			var list []string
+			for _, n := range names {
+				list = append(list, h.Get("Access-Control-Allow-"+n))
+			}
+			return strings.Join(append(list, h.Get("Access-Control-Expose-Headers")), " ")
+		}
+		url := fmt.Sprintf("http://a.com:%d%s", doorPort, tc.path)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodOptions, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, value := range map[string]string{"Origin": tc.origin, "Access-Control-Request-Method": "PUT", "Access-Control-Request-Headers": "x-9"} {
+			r.Header.Set(name, value)
+		}
+		res, err := b.client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if got := say(res.Header); res.StatusCode != http.StatusNoContent || got != tc.first {
+			t.Errorf("%s asks first for %s: got %d %q, want 204 %q", tc.origin, tc.path, res.StatusCode, got, tc.first)
+		}
+		res, _ = b.do(url, "Origin: "+tc.origin)
+		if got := say(res.Header); got != tc.then {
+			t.Errorf("%s asks for %s: got %q, want %q", tc.origin, tc.path, got, tc.then)
 		}
 	}
 }

@@ -135,10 +135,7 @@ func (u *upload) Close() error {
 // rewrite makes what is sent of what has come (E3, E4).
 func (x *exchange) rewrite(p *httputil.ProxyRequest) {
 	out := p.Out
-	out.URL.Scheme = "http"
-	if x.protocol == route.HTTPS || x.protocol == route.GRPCS {
-		out.URL.Scheme = "https"
-	}
+	out.URL.Scheme = spoken(x.protocol)
 	out.URL.RawQuery = p.In.URL.RawQuery // as it came, though it may be no query that Go can read
 	out.Host = p.In.Host
 	if x.o.Host != "" {
@@ -164,6 +161,14 @@ func (x *exchange) rewrite(p *httputil.ProxyRequest) {
 	if x.backend != nil {
 		x.changeRequest(p)
 	}
+}
+
+// spoken is the scheme of addresses that speak a protocol.
+func spoken(p route.Protocol) string {
+	if p == route.HTTPS || p == route.GRPCS {
+		return "https"
+	}
+	return "http"
 }
 
 // vouch replaces what a client says of where it comes from (E3).

@@ -24,13 +24,13 @@ type trusted struct {
 }
 
 // trustKey tells apart backends that are known in other ways.
-func trustKey(b *route.Backend) string {
-	data, err := json.Marshal(b.Trust)
+func trustKey(p route.Protocol, trust *route.Trust) string {
+	data, err := json.Marshal(trust)
 	if err != nil {
 		panic(fmt.Sprintf("a way of knowing a backend that is no JSON: %v", err))
 	}
 	sum := sha256.Sum256(data)
-	return string(b.Protocol) + " " + hex.EncodeToString(sum[:])
+	return string(p) + " " + hex.EncodeToString(sum[:])
 }
 
 // keep forgets those that are not used any more.
@@ -66,16 +66,24 @@ func (t *trusted) put(key string, one *http.Transport) *http.Transport {
 
 // transport is the one to the endpoints that get the request.
 func (x *exchange) transport() *http.Transport {
-	if x.backend == nil || x.backend.Trust == nil {
+	if x.backend == nil {
 		return x.e.forward.transports[x.protocol]
 	}
-	key := trustKey(x.backend)
-	if t := x.e.forward.trusted.get(key); t != nil {
+	return x.e.transport(x.protocol, x.backend.Trust)
+}
+
+// transport is the one to endpoints that speak a protocol and are known as trust says; nil: they are not.
+func (e *Edge) transport(p route.Protocol, trust *route.Trust) *http.Transport {
+	if trust == nil {
+		return e.forward.transports[p]
+	}
+	key := trustKey(p, trust)
+	if t := e.forward.trusted.get(key); t != nil {
 		return t
 	}
-	t := newTransport(x.protocol)
-	t.TLSClientConfig = x.e.known509(x.backend.Trust)
-	return x.e.forward.trusted.put(key, t)
+	t := newTransport(p)
+	t.TLSClientConfig = e.known509(trust)
+	return e.forward.trusted.put(key, t)
 }
 
 // known509 is how a backend proves that it is the one that is meant.

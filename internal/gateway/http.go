@@ -170,10 +170,10 @@ func pathChange(m *gatewayv1.HTTPPathModifier) *route.PathChange {
 
 func (b *builder) mirror(do *route.Action, m *gatewayv1.HTTPRequestMirrorFilter) {
 	to := b.backend(&m.BackendRef)
-	if to.Upstream == "" || to.Trust != nil {
+	if to.Upstream == "" {
 		return
 	}
-	out := route.Mirror{Upstream: to.Upstream, Protocol: to.Protocol, Part: 1, Of: 1}
+	out := route.Mirror{Upstream: to.Upstream, Protocol: to.Protocol, Trust: to.Trust, Part: 1, Of: 1}
 	switch {
 	case m.Percent != nil:
 		out.Part, out.Of = int(*m.Percent), 100
@@ -193,7 +193,7 @@ func cors(f *gatewayv1.HTTPCORSFilter) *route.CORS {
 	}
 	out := &route.CORS{
 		Methods: join(len(f.AllowMethods), func(i int) string { return string(f.AllowMethods[i]) }), Headers: join(len(f.AllowHeaders), func(i int) string { return string(f.AllowHeaders[i]) }),
-		Expose: join(len(f.ExposeHeaders), func(i int) string { return string(f.ExposeHeaders[i]) }), Credentials: ptr.Deref(f.AllowCredentials, false), MaxAge: int(f.MaxAge),
+		Expose: join(len(f.ExposeHeaders), func(i int) string { return string(f.ExposeHeaders[i]) }), Credentials: ptr.Deref(f.AllowCredentials, false), MaxAge: int(f.MaxAge), Deep: true,
 	}
 	if out.MaxAge == 0 {
 		out.MaxAge = 5

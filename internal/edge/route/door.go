@@ -154,6 +154,7 @@ type Header struct {
 type Mirror struct {
 	Upstream string   `json:"upstream"`
 	Protocol Protocol `json:"protocol,omitempty"`
+	Trust    *Trust   `json:"trust,omitempty"` // nil: without TLS, or it is not verified
 	Part     int      `json:"part"`
 	Of       int      `json:"of"`
 }

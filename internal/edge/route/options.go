@@ -122,4 +122,7 @@ type CORS struct {
 	Expose      string   `json:"expose,omitempty"`
 	Credentials bool     `json:"credentials,omitempty"`
 	MaxAge      int      `json:"maxAge,omitempty"` // in seconds
+	// Deep has a star in an origin stand for any number of labels, and has nothing be allowed by a star together with
+	// credentials: browsers are told what they have asked for.
+	Deep bool `json:"deep,omitempty"`
 }

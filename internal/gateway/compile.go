@@ -188,7 +188,7 @@ func (s *set) status() gatewayv1.ListenerSetStatus {
 	var out gatewayv1.ListenerSetStatus
 	bad, good := 0, 0
 	for _, l := range s.listeners {
-		if l.accepted == nil {
+		if l.good() {
 			good++
 		} else {
 			bad++
@@ -255,7 +255,7 @@ func (c *compiler) finish(g *gateway) *Gateway {
 	}
 	g.table.Upstreams = slices.SortedFunc(maps.Keys(g.upstreams), func(a, b Upstream) int { return cmp.Compare(a.Key(), b.Key()) })
 	for _, one := range c.sets {
-		if one.refused == nil && slices.ContainsFunc(one.listeners, func(l *listener) bool { return l.gateway == g && l.accepted == nil }) {
+		if one.refused == nil && slices.ContainsFunc(one.listeners, func(l *listener) bool { return l.gateway == g && l.good() }) {
 			g.sets++
 		}
 	}

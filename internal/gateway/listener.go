@@ -25,6 +25,7 @@ type listener struct {
 	conflict   *fault
 	overlaps   string // listener with which it shares names
 	attached   int32
+	hosts      map[string]*hosts // of attached routes, by kind
 	out        route.Listener
 	conditions conditions
 }
@@ -156,33 +157,68 @@ func (c *compiler) clients(l *listener, f from) {
 	l.out.Clients = out
 }
 
+// good says that the listener is served.
+func (l *listener) good() bool { return l.accepted == nil && l.serves() }
+
 // serves says that an edge can do something with the listener.
 func (l *listener) serves() bool {
 	return (l.out.Mode != route.Secure && l.out.Mode != route.Terminate) || len(l.out.Certificates) > 0
 }
 
-// conflicts finds listeners that want what another one has (W3): the one that comes first keeps it.
+// conflicts finds listeners that cannot be served together. Of several objects the one that comes first keeps what it
+// has: the Gateway, then the older set (W3). Of one object, none of those that want the same has it.
 func (g *gateway) conflicts() {
-	for i, l := range g.listeners {
-		if l.accepted != nil {
-			continue
+	var first []*listener // that are served whatever comes
+	for rest := g.listeners; len(rest) > 0; {
+		n := slices.IndexFunc(rest, func(l *listener) bool { return l.set != rest[0].set })
+		if n < 0 {
+			n = len(rest)
 		}
-		for _, before := range g.listeners[:i] {
-			if before.accepted != nil || before.spec.Port != l.spec.Port {
-				continue
-			}
-			if !together(before.spec.Protocol, l.spec.Protocol) {
-				l.conflict = faultf(gatewayv1.ListenerReasonProtocolConflict, "port %d is one of protocol %s by listener %q", l.spec.Port, before.spec.Protocol, before.spec.Name)
-			} else if before.host() == l.host() {
-				l.conflict = faultf(gatewayv1.ListenerReasonHostnameConflict, "listener %q has port %d and the same hostname", before.spec.Name, l.spec.Port)
+		of := rest[:n]
+		rest = rest[n:]
+		for _, l := range of {
+			for _, other := range first {
+				l.yield(other)
 			}
 			if l.conflict != nil {
 				l.accepted = l.conflict
-				break
 			}
-			if l.spec.Protocol == gatewayv1.HTTPSProtocolType && before.spec.Protocol == gatewayv1.HTTPSProtocolType && len(shared(before.host(), []string{l.host()})) > 0 {
-				l.overlaps, before.overlaps = string(before.spec.Name), string(l.spec.Name)
+		}
+		for i, l := range of {
+			for _, other := range of[:i] {
+				l.yield(other)
+				other.yield(l)
 			}
+		}
+		for _, l := range of {
+			if l.conflict != nil {
+				l.accepted = l.conflict
+			}
+			if l.accepted == nil {
+				l.overlap(first)
+				first = append(first, l)
+			}
+		}
+	}
+}
+
+// yield notes what is in the way of a listener if another one is there.
+func (l *listener) yield(to *listener) {
+	switch {
+	case l.conflict != nil || l.accepted != nil || to.accepted != nil || l.spec.Port != to.spec.Port:
+	case !together(to.spec.Protocol, l.spec.Protocol):
+		l.conflict = faultf(gatewayv1.ListenerReasonProtocolConflict, "port %d is one of protocol %s by listener %q", l.spec.Port, to.spec.Protocol, to.spec.Name)
+	case to.host() == l.host():
+		l.conflict = faultf(gatewayv1.ListenerReasonHostnameConflict, "listener %q has port %d and the same hostname", to.spec.Name, l.spec.Port)
+	}
+}
+
+// overlap notes listeners of TLS that have names in common.
+func (l *listener) overlap(others []*listener) {
+	for _, other := range others {
+		if l.spec.Port == other.spec.Port && l.spec.Protocol == gatewayv1.HTTPSProtocolType && other.spec.Protocol == gatewayv1.HTTPSProtocolType &&
+			len(shared(other.host(), []string{l.host()})) > 0 {
+			l.overlaps, other.overlaps = string(other.spec.Name), string(l.spec.Name)
 		}
 	}
 }

@@ -90,6 +90,7 @@ func (c *compiler) attach(r *aRoute, p *gatewayv1.ParentReference) {
 	worst := func(f *fault, rank int) {
 		ranks := map[string]int{
 			"": -1, string(gatewayv1.RouteReasonNoMatchingParent): 0, string(gatewayv1.RouteReasonNotAllowedByListeners): 1, string(gatewayv1.RouteReasonNoMatchingListenerHostname): 2,
+			string(gatewayv1.ListenerReasonHostnameConflict): 3,
 		}
 		if why == nil || ranks[why.reason] < rank {
 			why = f
@@ -114,10 +115,14 @@ func (c *compiler) attach(r *aRoute, p *gatewayv1.ParentReference) {
 			worst(faultf(gatewayv1.RouteReasonNoMatchingParent, "listener %q cannot be used: %s", l.spec.Name, l.accepted.message), 0)
 			continue
 		}
+		if host, other := l.rival(r.kind, hosts); other {
+			worst(faultf(gatewayv1.ListenerReasonHostnameConflict, "listener %q has an older %s for host %q, and one host can have routes of one kind alone", l.spec.Name, rivals[r.kind], host), 3)
+			continue
+		}
 		attached = true
 		if b.refused == nil {
-			l.attached++
-			l.out.Sites = append(l.out.Sites, b.site(r, hosts))
+			l.take(b.site(r, hosts))
+			l.occupy(r.kind, hosts)
 		}
 	}
 	if attached {
@@ -131,6 +136,16 @@ func (c *compiler) attach(r *aRoute, p *gatewayv1.ParentReference) {
 	}
 	key := Key(r.object)
 	r.out[key] = append(r.out[key], gatewayv1.RouteParentStatus{ParentRef: *p, ControllerName: ControllerName, Conditions: s.list})
+}
+
+// take attaches a route. One that names the listener by two of its parents is there already: its parents are looked at
+// one after the other.
+func (l *listener) take(s *route.Site) {
+	if n := len(l.out.Sites); n > 0 && l.out.Sites[n-1].Key == s.Key {
+		return
+	}
+	l.attached++
+	l.out.Sites = append(l.out.Sites, s)
 }
 
 func (c *compiler) allowsRoute(l *listener, namespace string) bool {

@@ -298,6 +298,37 @@ func TestPortThatIsTakenIsTold(t *testing.T) {
 	b.answers("a.com", "web")
 }
 
+// A Service of type LoadBalancer, as Gateways have them, that gets a port of Ingresses at an address of the node is
+// named in an event, and so is that it is free again.
+func TestPortThatAServiceTakesIsTold(t *testing.T) {
+	b := newBed(t)
+	b.api.Put(object[corev1.Node](b, "metadata: {name: n1}\nstatus: {addresses: [{type: InternalIP, address: 192.0.2.1}]}"))
+	taker := func(address string) *corev1.Service {
+		return object[corev1.Service](b, fmt.Sprintf("metadata: {namespace: team, name: gw}\nspec: {type: LoadBalancer, ports: [{port: 1}, {port: %d}]}\nstatus: {loadBalancer: {ingress: [{ip: %s}]}}", b.port, address))
+	}
+	b.backend("web")
+	b.api.Put(b.marker(), b.ingress("a", "web"), taker("192.0.2.9"))
+	b.start("v1")
+	b.answers("a.com", "web")
+	if notes := *b.notes.Load(); notes != "" {
+		t.Errorf("an address that is not the node's: got events %q", notes)
+	}
+	told := func(want string) {
+		t.Helper()
+		wait.Until(t, func() error {
+			if notes := *b.notes.Load(); !strings.Contains(notes, want) {
+				return fmt.Errorf("got events %q, want %q", notes, want)
+			}
+			return nil
+		})
+	}
+	at := fmt.Sprintf("port %d of address 192.0.2.1 of the node", b.port)
+	b.api.Put(taker("192.0.2.1"))
+	told("IngressPortTaken Service team/gw has " + at + ": ")
+	b.api.Remove(taker("192.0.2.1"))
+	told("IngressPortServed Service team/gw leaves " + at + " to Ingresses now")
+}
+
 func TestResetEndsTheEdge(t *testing.T) {
 	b := newBed(t)
 	b.backend("web")

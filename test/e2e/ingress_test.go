@@ -20,11 +20,57 @@ metadata: {name: web}
 spec: {rules: [{http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]}
 `
 
+// aGateway is of the class that is there by itself, and on port 80 of the nodes as Ingresses are.
+const aGateway = `
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: web}
+spec: {gatewayClassName: kemudi, listeners: [{name: http, port: 80, protocol: HTTP}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: web}
+spec:
+  parentRefs: [{name: web}]
+  rules:
+  - filters: [{type: ResponseHeaderModifier, responseHeaderModifier: {set: [{name: X-By, value: gateway}]}}]
+    backendRefs: [{name: web, port: 80}]
+`
+
+// gatewayOnThePortOfIngresses has a Gateway take port 80 from an Ingress, which an event of the node tells, and give it
+// back.
+func (k kubectl) gatewayOnThePortOfIngresses(t *testing.T, url string) {
+	t.Helper()
+	by := func(want, reason string) {
+		t.Helper()
+		wait.Until(t, func() error {
+			resp, err := httpClient(k.neighbour).Get(url)
+			if err != nil {
+				return err
+			}
+			resp.Body.Close()
+			if got := resp.Header.Get("X-By"); got != want || resp.StatusCode != http.StatusOK {
+				return fmt.Errorf("got %s by %q, want 200 by %q", resp.Status, got, want)
+			}
+			if events := k.do(t, "get", "events", "-A", "--field-selector", "involvedObject.kind=Node,reason="+reason); !strings.Contains(events, "Service default/web-kemudi") {
+				return fmt.Errorf("got events %q, want one of the Gateway's Service", events)
+			}
+			return nil
+		})
+	}
+	k.do(t, "wait", "gatewayclass/kemudi", "--for=create", patient)
+	k.apply(t, aGateway)
+	k.do(t, "wait", "gateway/web", "--for=condition=Programmed", patient)
+	by("gateway", "IngressPortTaken")
+	k.do(t, "delete", "gateway", "web")
+	by("", "IngressPortServed")
+}
+
 // TestIngressesAreServed has an Ingress serve the example to clients outside: from the moment at which
-// it is there, while the server restarts, and until it is deleted.
+// it is there, while the server restarts, and until it is deleted. Meanwhile a Gateway takes its port and gives it back.
 func TestIngressesAreServed(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t)
+	c := newCluster(t, "--gateway-api")
 	k := c.kubectl()
 	url := "http://" + machineIP + "/"
 	if _, err := get(c.neighbour, url); err == nil {
@@ -48,6 +94,7 @@ func TestIngressesAreServed(t *testing.T) {
 	c.serve(t)
 	c.connect(t)
 	outside.end(t, "1")
+	k.gatewayOnThePortOfIngresses(t, url)
 	k.do(t, "delete", "ingress", "web")
 	wait.Until(t, func() error {
 		resp, err := httpClient(c.neighbour).Get(url)

@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 
 	"github.com/kemudi/kemudi/internal/auth/modes"
 	"github.com/kemudi/kemudi/internal/features"
@@ -38,24 +37,19 @@ func (s *server) follow(g *task.Group) {
 	g.Go("legacy calls", func(ctx context.Context) error { return s.legacy.Run(ctx, s.plane.Admin()) })
 }
 
-// followAuthorization reads --authorization-config again when something in its directory has
-// changed, which is also how files of mounted ConfigMaps change. Without one there is nothing to do.
+// followAuthorization reads --authorization-config again when it may have changed. Without one there is
+// nothing to do.
 func (s *server) followAuthorization(ctx context.Context) error {
 	a := s.plane.Authorizer()
 	if a.File() == "" {
 		return nil
 	}
-	w, err := inotify.Watch(filepath.Dir(a.File()), inotify.Closed|inotify.Moved)
+	err := inotify.Follow(ctx, a.File(), func(context.Context) bool {
+		a.Reload()
+		return false
+	})
 	if err != nil {
 		return fmt.Errorf("--authorization-config: %w", err)
 	}
-	defer w.Close()
-	for {
-		a.Reload() // what was written before the watch began, too
-		select {
-		case <-w.Changed:
-		case <-ctx.Done():
-			return nil
-		}
-	}
+	return nil
 }

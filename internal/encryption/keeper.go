@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -204,27 +203,19 @@ func (k *Keeper) Run(ctx context.Context) error {
 
 var errReplaced = errors.New("there is another encryption configuration")
 
-// lookAgain is how often the file is looked at without cause: links on its way are not watched.
-const lookAgain = time.Minute
-
 // follow returns the setup that replaces one, or nil when ctx ends (E5).
-func (k *Keeper) follow(ctx context.Context, s *setup) (*setup, error) {
-	w, err := inotify.Watch(filepath.Dir(k.o.File), inotify.Closed|inotify.Moved)
-	if err != nil {
-		return nil, fmt.Errorf("--encryption-provider-config-automatic-reload: %w", err)
-	}
-	defer w.Close()
-	timer := time.NewTicker(lookAgain)
-	defer timer.Stop()
+func (k *Keeper) follow(ctx context.Context, s *setup) (next *setup, err error) {
 	told := ""
-	for {
-		next, err := k.changed(ctx, s)
+	err = inotify.Follow(ctx, k.o.File, func(ctx context.Context) bool {
+		var err error
+		next, err = k.changed(ctx, s)
 		switch {
 		case ctx.Err() != nil:
 			if next != nil {
 				next.close()
+				next = nil
 			}
-			return nil, nil
+			return true
 		case err != nil:
 			k.metrics.reloaded(err, "")
 			if err.Error() != told {
@@ -234,17 +225,15 @@ func (k *Keeper) follow(ctx context.Context, s *setup) (*setup, error) {
 		case next != nil:
 			k.metrics.reloaded(nil, next.hash)
 			k.o.Logger.Info("took over the encryption configuration", "file", k.o.File, "hash", next.hash)
-			return next, nil
 		default:
 			told = ""
 		}
-		select {
-		case <-w.Changed:
-		case <-timer.C:
-		case <-ctx.Done():
-			return nil, nil
-		}
+		return next != nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("--encryption-provider-config-automatic-reload: %w", err)
 	}
+	return next, nil
 }
 
 // wellWithin is how long the plugins of a new configuration may take to be well, at the least.

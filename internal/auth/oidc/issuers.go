@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -256,13 +255,8 @@ func (i *Issuers) fetch(ctx context.Context, g *task.Group) error {
 
 // follow reads the file again when it may have changed. What is wrong with it is told and changes nothing.
 func (i *Issuers) follow(ctx context.Context) error {
-	w, err := inotify.Watch(filepath.Dir(i.file), inotify.Closed|inotify.Moved)
-	if err != nil {
-		return fmt.Errorf("--authentication-config: %w", err)
-	}
-	defer w.Close()
 	told := "" // what was wrong
-	for {
+	err := inotify.Follow(ctx, i.file, func(context.Context) bool {
 		text, err := os.ReadFile(i.file)
 		if err == nil && string(text) != i.now.Load().text {
 			if err = i.read(text); err == nil {
@@ -278,10 +272,10 @@ func (i *Issuers) follow(ctx context.Context) error {
 			i.metrics.reloaded("", err)
 			i.with.Logger.Error("--authentication-config cannot be used; what it said before holds", "file", i.file, "err", err)
 		}
-		select {
-		case <-w.Changed:
-		case <-ctx.Done():
-			return nil
-		}
+		return false
+	})
+	if err != nil {
+		return fmt.Errorf("--authentication-config: %w", err)
 	}
+	return nil
 }

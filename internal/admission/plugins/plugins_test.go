@@ -38,7 +38,7 @@ func TestPluginsAreOnAndOffAsAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "NamespaceLifecycle LimitRanger ServiceAccount NodeRestriction TaintNodesByCondition PodSecurity Priority DefaultTolerationSeconds DefaultStorageClass StorageObjectInUseProtection PodGroupProtection PersistentVolumeClaimResize RuntimeClass " +
-		"CertificateApproval CertificateSigning ClusterTrustBundleAttest CertificateSubjectRestriction DefaultIngressClass RBACEscalation ResourceClaimAuthorization MutatingAdmissionPolicy MutatingAdmissionWebhook ValidatingAdmissionPolicy ValidatingAdmissionWebhook ResourceQuota"
+		"CertificateApproval CertificateSigning ClusterTrustBundleAttest CertificateSubjectRestriction DefaultIngressClass PodTopologyLabels NodeDeclaredFeatureValidator PodResizeValidator RBACEscalation ResourceClaimAuthorization MutatingAdmissionPolicy MutatingAdmissionWebhook ValidatingAdmissionPolicy ValidatingAdmissionWebhook ResourceQuota"
 	if got := strings.Join(byDefault.Names(), " "); got != want {
 		t.Errorf("by default: got %s, want %s", got, want)
 	}

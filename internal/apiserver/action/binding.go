@@ -69,6 +69,10 @@ func bound(old *corev1.Pod, b *corev1.Binding) (resource.Object, error) {
 		pod.Annotations = map[string]string{}
 	}
 	maps.Copy(pod.Annotations, b.Annotations)
+	if len(b.Labels) > 0 && pod.Labels == nil {
+		pod.Labels = map[string]string{}
+	}
+	maps.Copy(pod.Labels, b.Labels)
 	setScheduled(pod)
 	return pod, nil
 }

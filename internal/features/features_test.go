@@ -11,23 +11,28 @@ import (
 
 func TestGatesAreKnownByName(t *testing.T) {
 	g := Gates{}
-	if err := g.Say("WatchList=true, AllAlpha=true,HPAScaleToZero=true,"); err != nil {
+	if err := g.Say("WatchList=true, AllAlpha=true,CompositePodGroup=true,"); err != nil {
 		t.Fatal(err)
 	}
 	if err := g.Say("SidecarContainers=true"); err != nil {
 		t.Fatal(err)
 	}
-	if want := (Gates{"WatchList": true, "AllAlpha": true, "HPAScaleToZero": true, "SidecarContainers": true}); !maps.Equal(g, want) {
+	if want := (Gates{"WatchList": true, "AllAlpha": true, "CompositePodGroup": true, "SidecarContainers": true}); !maps.Equal(g, want) {
 		t.Errorf("got %v, want %v", g, want)
 	}
-	if got, want := strings.Join(g.Idle(), " "), "AllAlpha HPAScaleToZero"; got != want {
+	if got, want := strings.Join(g.Idle(), " "), "AllAlpha CompositePodGroup"; got != want {
 		t.Errorf("without effect: got %s, want %s", got, want)
 	}
+	newest := "PodsAPI=true,StaleControllerConsistencyHPA=false,NodeDeclaredFeatures=true,KubeProxyIPVS=true,DRAResourcePoolStatus=true,GenericWorkload=true"
+	if err := (Gates{}).Say(newest); err != nil {
+		t.Errorf("those of the last two releases: got %v", err)
+	}
 	for text, want := range map[string]string{
-		"WatchLst=true":           "unrecognized feature gate: WatchLst",
-		"WatchList":               "missing bool value for WatchList",
-		"WatchList=on":            `invalid value of WatchList=on, err: strconv.ParseBool: parsing "on": invalid syntax`,
-		"SidecarContainers=false": "cannot set feature gate SidecarContainers to false, feature is locked to true",
+		"WatchLst=true":              "unrecognized feature gate: WatchLst",
+		"WatchList":                  "missing bool value for WatchList",
+		"WatchList=on":               `invalid value of WatchList=on, err: strconv.ParseBool: parsing "on": invalid syntax`,
+		"NodeDeclaredFeatures=false": "cannot set feature gate NodeDeclaredFeatures to false, feature is locked to true",
+		"SidecarContainers=false":    "cannot set feature gate SidecarContainers to false, feature is locked to true",
 	} {
 		if err := (Gates{}).Say(text); err == nil || err.Error() != want {
 			t.Errorf("%s: got %v, want %s", text, err, want)

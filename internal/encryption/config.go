@@ -89,15 +89,25 @@ func read(path string, reload bool) (*configuration, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &configuration{hash: hash}
-	if err := yaml.UnmarshalStrict(data, c); err != nil {
+	c, err := parse(data)
+	if err != nil {
 		return nil, fmt.Errorf("error decoding encryption provider configuration file %q: %w", path, err)
 	}
+	c.hash = hash
+	return c, c.validate(reload).ToAggregate()
+}
+
+// parse reads what a file says, without checking it.
+func parse(data []byte) (*configuration, error) {
+	c := &configuration{}
+	if err := yaml.UnmarshalStrict(data, c); err != nil {
+		return nil, err
+	}
 	if c.APIVersion != fileVersion || c.Kind != fileKind {
-		return nil, fmt.Errorf("error decoding encryption provider configuration file %q: it is of kind %q and apiVersion %q, want %s of %s", path, c.Kind, c.APIVersion, fileKind, fileVersion)
+		return nil, fmt.Errorf("it is of kind %q and apiVersion %q, want %s of %s", c.Kind, c.APIVersion, fileKind, fileVersion)
 	}
 	c.setDefaults()
-	return c, c.validate(reload).ToAggregate()
+	return c, nil
 }
 
 func (c *configuration) setDefaults() {

@@ -166,3 +166,35 @@ func TestFileIsTakenOverWhenItChangesIfItIsGood(t *testing.T) {
 		t.Error("the success is not counted")
 	}
 }
+
+// FuzzConfiguration has what is found good encrypt, and read again what it has encrypted.
+func FuzzConfiguration(f *testing.F) {
+	const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n"
+	for _, form := range []string{"aescbc", "aesgcm", "secretbox"} {
+		f.Add(head + "- {resources: [secrets, '*.example.com'], providers: [" + byKey(form, "a", keyA) + ", {identity: {}}]}\n")
+	}
+	f.Add(head + "- {resources: ['*.*'], providers: [{kms: {apiVersion: v2, name: a, endpoint: 'unix:///a.sock', timeout: 1s}}]}\n")
+	secrets := schema.GroupResource{Resource: "secrets"}
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := parse([]byte(text))
+		if err != nil || len(c.validate(true)) > 0 {
+			return
+		}
+		all, err := newChains(c, nil, func(*kms) (seal.Provider, error) { return seal.Provider{}, nil })
+		if err != nil {
+			return // rules that hide one another
+		}
+		chain := all.of(secrets)
+		if chain == nil {
+			return
+		}
+		const value = "{}"
+		stored, err := chain.Seal([]byte(value), "/registry/secrets/a/b")
+		if err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		if got, _, err := chain.Open(t.Context(), stored, "/registry/secrets/a/b"); err != nil || string(got) != value {
+			t.Errorf("%q: got %q, %v, want what was stored", text, got, err)
+		}
+	})
+}

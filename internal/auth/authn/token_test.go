@@ -446,3 +446,23 @@ func BenchmarkGrant(b *testing.B) {
 		issueToken(b, i, authenticationv1.TokenRequestSpec{}, Bound{ServiceAccount: w.account, Pod: w.pod})
 	}
 }
+
+// FuzzServiceAccountToken changes a good token: whoever it is good for then, it is nobody else.
+func FuzzServiceAccountToken(f *testing.F) {
+	w := newWorld()
+	i := newIssuer(f, IssuerOptions{})
+	a := NewServiceAccountTokens(i, w.objects())
+	good := issueToken(f, i, authenticationv1.TokenRequestSpec{}, Bound{ServiceAccount: w.account, Pod: w.pod}).Status.Token
+	head, rest, _ := strings.Cut(good, ".")
+	claims, signature, _ := strings.Cut(rest, ".")
+	f.Add(head, claims, signature)
+	f.Add("eyJhbGciOiJub25lIn0", claims, "")
+	f.Add(head, claims, "")
+	f.Fuzz(func(t *testing.T, head, claims, signature string) {
+		for _, token := range []string{head + "." + claims + "." + signature, head + "." + rest, good + signature, claims} {
+			if got := say(t.Context(), a, token); got != builder && !strings.HasPrefix(got, "refused: ") {
+				t.Errorf("%q: got %s", token, got)
+			}
+		}
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -266,4 +267,22 @@ func TestConfigurationIsReadAgainAndABadOneChangesNothing(t *testing.T) {
 	if n := b.counted("apiserver_authorization_decisions_total", "second"); n != 1 {
 		t.Errorf("got %v decisions of the webhook, want one", n)
 	}
+}
+
+func FuzzConfiguration(f *testing.F) {
+	const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n"
+	f.Add(head + "- {type: RBAC, name: rbac}\n")
+	f.Add(head + "- {type: Webhook, name: w, webhook: {timeout: 3s, authorizedTTL: 1s, unauthorizedTTL: 1s, subjectAccessReviewVersion: v1, matchConditionSubjectAccessReviewVersion: v1, failurePolicy: Deny, " +
+		"connectionInfo: {type: KubeConfigFile, kubeConfigFile: /a}, matchConditions: [{expression: 'request.user == \"a\"'}]}}\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		list, err := parse([]byte(text))
+		if err != nil {
+			return
+		}
+		for _, a := range list {
+			if !slices.Contains(types, string(a.Type)) || (a.Webhook != nil) != (a.Type == Webhook) {
+				t.Errorf("%q: got %+v", text, a)
+			}
+		}
+	})
 }

@@ -219,6 +219,7 @@ func TestWhatIsCachedIsWhatWasStored(t *testing.T) {
 	if err := f.Fresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	trace.Proves(t, "DECL-006/storage")
 	if n := f.holdCachesAgainstStore(); n < len(written) {
 		t.Errorf("looked at %d objects, want the %d that were written", n, len(written))
 	}

@@ -191,3 +191,36 @@ func TestKubectlTriesAgainAfterConflicts(t *testing.T) {
 		t.Errorf("got the object read %d times after conflicts, want 5", reads)
 	}
 }
+
+// TestKubectlDiffTriesAgain answers each dry run that names the revision as if somebody had written meanwhile.
+func TestKubectlDiffTriesAgain(t *testing.T) {
+	t.Parallel()
+	const ns = "documents-diff"
+	theServer.namespace(t, ns)
+	if out, code := (&heard{}).run(t, ns, nothing, "apply", "-f", aFile(t, "a")); code != 0 {
+		t.Fatal(out)
+	}
+	h := &heard{}
+	out, code := h.run(t, ns, func(r *http.Request) int {
+		if r.Method != http.MethodPatch {
+			return 0
+		}
+		body, err := r.GetBody()
+		if err != nil {
+			t.Error(err)
+			return 0
+		}
+		text, _ := io.ReadAll(body)
+		if strings.Contains(string(text), "resourceVersion") {
+			return http.StatusConflict
+		}
+		return 0
+	}, "diff", "-f", aFile(t, "a", "b"))
+	trace.Proves(t, "UPD-K06/tries")
+	if code != 1 || !strings.Contains(out, "image: b") {
+		t.Errorf("got %d %s, want the difference", code, out)
+	}
+	if n := len(h.mu.body); n != 4 || strings.Contains(h.mu.body[3], "resourceVersion") {
+		t.Errorf("got %d tries, the last with %s, want 4 and in the last no revision", n, h.mu.body[max(n-1, 0):])
+	}
+}

@@ -29,6 +29,7 @@ import (
 //	[exit 1]                    the last of them, when it must fail
 //	$ eventually kubectl ...    the same, tried again until it prints that
 //	$ requests                  the requests of the kubectl before, without discovery
+//	$ requests in full          the same, with what was sent to create and to replace
 //	$ sed -i s/a/b/ file        anything else is for the shell, which has a kubectl too
 //
 // Each command finds in force what was written before it, also what counts in the whole
@@ -233,8 +234,8 @@ func expectation(lines []string) *regexp.Regexp {
 
 // run runs a command and returns what it printed, masked.
 func (tr *transcript) run(command string) []string {
-	if command == "requests" {
-		return tr.requests()
+	if command == "requests" || command == "requests in full" {
+		return tr.requests(command != "requests")
 	}
 	output, code := tr.execute(command)
 	if code != 0 {
@@ -336,12 +337,12 @@ func (tr *transcript) shell(command, stdin string) (output string, code int) {
 	return string(out), c.ProcessState.ExitCode()
 }
 
-// requests shows what the last kubectl asked the server.
-func (tr *transcript) requests() []string {
+// requests shows what the last kubectl asked the server, and if whole is true all that it sent.
+func (tr *transcript) requests(whole bool) []string {
 	var b strings.Builder
 	for _, r := range tr.last.requests {
 		fmt.Fprintf(&b, "%s %s %d\n", r.method, r.uri, r.code)
-		if r.method == "PATCH" || r.method == "DELETE" {
+		if r.method == "PATCH" || r.method == "DELETE" || whole && r.body != "" {
 			if r.method == "PATCH" {
 				fmt.Fprintf(&b, "  %s\n", r.media)
 			}

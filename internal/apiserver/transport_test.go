@@ -118,6 +118,7 @@ func TestSuiteHoldsOnEtcdOverHTTPS(t *testing.T) {
 func onEtcdToo() map[string]func(t *testing.T) {
 	list := map[string]func(t *testing.T){
 		"TestReadsOfASharedStoreShowWhatOthersWrote":               TestReadsOfASharedStoreShowWhatOthersWrote,
+		"TestBadDirectivesOfPatchesAreRefused":                     TestBadDirectivesOfPatchesAreRefused,
 		"TestAStoreThatReachesNoMajorityIsToldToClients":           TestAStoreThatReachesNoMajorityIsToldToClients,
 		"TestAServiceTakesItsAddressByAnIPAddress":                 TestAServiceTakesItsAddressByAnIPAddress,
 		"TestAnAddressThatSomethingElseHasIsNotGiven":              TestAnAddressThatSomethingElseHasIsNotGiven,

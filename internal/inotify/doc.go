@@ -1,0 +1,2 @@
+// Package inotify tells that something in a directory may have changed, and follows a file.
+package inotify

@@ -193,6 +193,7 @@ func (s *step) statusOf(cs *v1.ContainerStatus, c *v1.Container, k kind, last *C
 		cs.Image = last.Image
 	}
 	cs.LastTerminationState = s.lastState(last, oldStatus(&s.pod.Status, c.Name))
+	cs.User, cs.StopSignal = last.User, last.StopSignal // also of those that have ended
 	s.setDetails(cs, c, last)
 	switch last.State {
 	case Running:
@@ -201,7 +202,6 @@ func (s *step) statusOf(cs *v1.ContainerStatus, c *v1.Container, k kind, last *C
 			return
 		}
 		cs.State.Running = &v1.ContainerStateRunning{StartedAt: apiTime(last.StartedAt)}
-		cs.User, cs.StopSignal = last.User, last.StopSignal
 	case Exited:
 		done := s.terminated(last)
 		if w := s.restarting(c, k, last); w != nil {

@@ -38,6 +38,7 @@ var exceptions = map[exception]string{
 	{"setter", "internal/podnet/options.go#Options.Bridge"}:                "one bridge a machine; tests have others beside it",
 	{"setter", "internal/podnet/options.go#Options.CNICacheDir"}:           "where CNI has it; tests have others",
 	{"setter", "internal/edge/edge.go#Options.Listen"}:                     "the network, of which tests choose the ports",
+	{"setter", "internal/edge/edge.go#Options.ListenPacket"}:               "likewise",
 	{"setter", "internal/dialback/agent.go#AgentOptions.Dial"}:             "the network, which tests pretend",
 	{"setter", "internal/client/https/options.go#Options.Dial"}:            "the network, which tests pretend",
 	{"setter", "internal/client/https/options.go#Options.RequestTimeout"}:  "a pace that suits all; tests want another",

@@ -50,7 +50,7 @@ func newBed(t *testing.T) *bed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.edge = New(Options{Control: l, Version: "v1", Listen: b.listen})
+	b.edge = New(Options{Control: l, Version: "v1", Listen: b.listen, ListenPacket: b.listenPacket})
 	g := task.NewGroup(t.Context())
 	g.Go("edge", b.edge.Run)
 	b.end = g.Wait
@@ -100,6 +100,18 @@ func (b *bed) listen(ctx context.Context, network, address string) (net.Listener
 		b.mu.Unlock()
 	}
 	return l, err
+}
+
+// listenPacket does the same for ports of UDP.
+func (b *bed) listenPacket(ctx context.Context, network, address string) (net.PacketConn, error) {
+	c, err := (&net.ListenConfig{}).ListenPacket(ctx, network, "127.0.0.1:0")
+	if err == nil {
+		_, port, _ := net.SplitHostPort(address)
+		b.mu.Lock()
+		b.mu.at[port] = c.LocalAddr().String()
+		b.mu.Unlock()
+	}
+	return c, err
 }
 
 func (b *bed) at(port int) string {

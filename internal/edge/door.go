@@ -25,7 +25,7 @@ type door struct {
 
 // doorsAfter gives a state its doors.
 func (e *Edge) doorsAfter(now, old *state, c *route.Change) {
-	now.doors, now.ports = old.doors, old.ports
+	now.doors, now.ports, now.udp = old.doors, old.ports, old.udp
 	if len(c.Doors) == 0 && !c.Whole {
 		return
 	}
@@ -39,9 +39,13 @@ func (e *Edge) doorsAfter(now, old *state, c *route.Change) {
 			now.doors[key] = newDoor(d)
 		}
 	}
-	now.ports = map[uint16]*door{}
+	now.ports, now.udp = map[uint16]*door{}, map[uint16]*door{}
 	used := map[string]bool{}
 	for _, d := range now.doors {
+		if d.Datagrams() {
+			now.udp[d.Port] = d
+			continue
+		}
 		now.ports[d.Port] = d
 		for i := range d.Listeners {
 			for _, s := range d.Listeners[i].Sites {

@@ -29,6 +29,8 @@ type Options struct {
 	Log *slog.Logger
 	// Listen opens ports. Default: this machine's.
 	Listen func(ctx context.Context, network, address string) (net.Listener, error)
+	// ListenPacket opens ports of UDP. Default: this machine's.
+	ListenPacket func(ctx context.Context, network, address string) (net.PacketConn, error)
 }
 
 // Edge takes requests to pods.
@@ -55,7 +57,8 @@ type state struct {
 	certs map[string]*tls.Certificate // by key
 	usage map[string]*usage           // of sites with limits, by key
 	doors map[string]*door            // of Gateways, by key
-	ports map[uint16]*door            // the same by their ports
+	ports map[uint16]*door            // those of TCP by their ports
+	udp   map[uint16]*door            // those of UDP likewise
 }
 
 // New returns an edge that does nothing before Run.
@@ -65,6 +68,9 @@ func New(o Options) *Edge {
 	}
 	if o.Listen == nil {
 		o.Listen = (&net.ListenConfig{}).Listen
+	}
+	if o.ListenPacket == nil {
+		o.ListenPacket = (&net.ListenConfig{}).ListenPacket
 	}
 	e := &Edge{o: o, began: time.Now(), registry: prometheus.NewRegistry()}
 	e.metrics = newMetrics(e.registry)
@@ -127,7 +133,7 @@ func (e *Edge) apply(c *route.Change) {
 	now.usage = usageAfter(old, c)
 	e.doorsAfter(now, old, c)
 	e.state.Store(now)
-	e.ports.wantDoors(now.ports)
+	e.ports.wantDoors(now)
 	e.metrics.sites.Set(float64(now.table.Len()))
 	e.metrics.changes.Inc()
 }

@@ -32,6 +32,7 @@ type ports struct {
 		sync.Mutex
 		wanted Ports
 		doors  map[uint16]bool // ports of Gateways; true: with TLS
+		udp    map[uint16]bool // those of UDP
 		states map[string]PortState
 	}
 }
@@ -53,15 +54,18 @@ func (p *ports) want(w Ports) {
 }
 
 // wantDoors sets the ports of Gateways.
-func (p *ports) wantDoors(doors map[uint16]*door) {
-	now := make(map[uint16]bool, len(doors))
-	for port, d := range doors {
-		now[port] = d.tls
+func (p *ports) wantDoors(s *state) {
+	doors, udp := make(map[uint16]bool, len(s.ports)), make(map[uint16]bool, len(s.udp))
+	for port, d := range s.ports {
+		doors[port] = d.tls
+	}
+	for port := range s.udp {
+		udp[port] = true
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !maps.Equal(p.mu.doors, now) {
-		p.mu.doors = now
+	if !maps.Equal(p.mu.doors, doors) || !maps.Equal(p.mu.udp, udp) {
+		p.mu.doors, p.mu.udp = doors, udp
 		p.wake()
 	}
 }
@@ -107,6 +111,7 @@ func (p *ports) wanted() Ports {
 type one struct {
 	port  uint16
 	serve func(context.Context, net.Listener) error
+	relay func(context.Context, net.PacketConn) error // nil: it is one of TCP
 }
 
 // all are the ports that are wanted, by name.
@@ -114,7 +119,9 @@ func (p *ports) all() map[string]one {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	list := map[string]one{}
-	for name, o := range map[string]one{"http": {p.mu.wanted.HTTP, p.plain}, "https": {p.mu.wanted.HTTPS, p.secure}, "status": {p.mu.wanted.Status, p.status}} {
+	for name, o := range map[string]one{
+		"http": {port: p.mu.wanted.HTTP, serve: p.plain}, "https": {port: p.mu.wanted.HTTPS, serve: p.secure}, "status": {port: p.mu.wanted.Status, serve: p.status},
+	} {
 		if o.port != 0 {
 			list[name] = o
 		}
@@ -125,7 +132,10 @@ func (p *ports) all() map[string]one {
 		if secure {
 			name, serve = DoorPort+" with TLS", d.secure
 		}
-		list[name+" "+strconv.Itoa(int(port))] = one{port, serve}
+		list[name+" "+strconv.Itoa(int(port))] = one{port: port, serve: serve}
+	}
+	for port := range p.mu.udp {
+		list[DoorPort+" of UDP "+strconv.Itoa(int(port))] = one{port: port, relay: (&relay{e: p.e, port: port}).run}
 	}
 	return list
 }
@@ -163,7 +173,7 @@ func (p *ports) run(ctx context.Context) error {
 			running[name] = runs{o.port, cancel}
 			g.Go(name+" port", func(context.Context) error {
 				defer cancel(nil)
-				return p.keep(one, name, o.port, o.serve)
+				return p.keep(one, name, o)
 			})
 		}
 	}
@@ -177,7 +187,8 @@ func (p *ports) forget(name string) {
 }
 
 // keep serves a port, as soon as it is free.
-func (p *ports) keep(ctx context.Context, name string, port uint16, serve func(context.Context, net.Listener) error) error {
+func (p *ports) keep(ctx context.Context, name string, o one) error {
+	port := o.port
 	address := net.JoinHostPort("", strconv.Itoa(int(port)))
 	if name == "status" {
 		address = net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port)))
@@ -185,10 +196,10 @@ func (p *ports) keep(ctx context.Context, name string, port uint16, serve func(c
 	// Nobody tells when a port becomes free.
 	wait := task.Backoff{Initial: 100 * time.Millisecond, Max: 5 * time.Second, Jitter: 0.2}
 	for {
-		l, err := p.e.o.Listen(ctx, "tcp", address)
+		serve, err := p.open(ctx, address, o)
 		if err == nil {
 			p.note(PortState{Name: name, Port: port})
-			return serve(ctx, l)
+			return serve(ctx)
 		}
 		if ctx.Err() != nil {
 			return nil
@@ -198,6 +209,16 @@ func (p *ports) keep(ctx context.Context, name string, port uint16, serve func(c
 			return nil
 		}
 	}
+}
+
+// open opens a port, and returns what serves it.
+func (p *ports) open(ctx context.Context, address string, o one) (serve func(context.Context) error, _ error) {
+	if o.relay != nil {
+		c, err := p.e.o.ListenPacket(ctx, "udp", address)
+		return func(ctx context.Context) error { return o.relay(ctx, c) }, err
+	}
+	l, err := p.e.o.Listen(ctx, "tcp", address)
+	return func(ctx context.Context) error { return o.serve(ctx, l) }, err
 }
 
 func (p *ports) plain(ctx context.Context, l net.Listener) error {

@@ -37,13 +37,20 @@ func (b *builder) backend(r *gatewayv1.BackendObjectReference) (out route.Backen
 		b.fault(faultf(gatewayv1.RouteReasonBackendNotFound, "Service %q is of type ExternalName, to which nothing is forwarded", name))
 		return out
 	}
-	i := slices.IndexFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return r.Port != nil && p.Port == *r.Port })
+	udp := b.kind == "UDPRoute"
+	fits := func(p *corev1.ServicePort) bool {
+		return udp && p.Protocol == corev1.ProtocolUDP || !udp && (p.Protocol == "" || p.Protocol == corev1.ProtocolTCP)
+	}
+	i := slices.IndexFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return r.Port != nil && p.Port == *r.Port && fits(&p) })
+	if i < 0 {
+		i = slices.IndexFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return r.Port != nil && p.Port == *r.Port })
+	}
 	if i < 0 {
 		b.fault(faultf(gatewayv1.RouteReasonBackendNotFound, "Service %q of namespace %q has no port %d", name, namespace, ptr.Deref(r.Port, 0)))
 		return out
 	}
 	port := &svc.Spec.Ports[i]
-	if port.Protocol != "" && port.Protocol != corev1.ProtocolTCP {
+	if !fits(port) {
 		b.fault(faultf(gatewayv1.RouteReasonUnsupportedProtocol, "port %d of Service %q is one of %s", port.Port, name, port.Protocol))
 		return out
 	}
@@ -56,7 +63,7 @@ func (b *builder) backend(r *gatewayv1.BackendObjectReference) (out route.Backen
 	if b.kind == "GRPCRoute" {
 		out.Protocol = route.GRPC
 	}
-	if p := b.c.policyFor(svc, port); p != nil {
+	if p := b.c.policyFor(svc, port); p != nil && !udp {
 		p.gateways[Key(b.g.object)] = true
 		if p.trust == nil {
 			return route.Backend{} // it is to be known by what there is not
@@ -71,7 +78,7 @@ func (b *builder) backend(r *gatewayv1.BackendObjectReference) (out route.Backen
 			out.Protocol = route.HTTPS
 		}
 	}
-	u := Upstream{namespace, name, port.Port}
+	u := Upstream{namespace, name, port.Port, udp}
 	b.g.upstreams[u] = true
 	out.Upstream = u.Key()
 	return out

@@ -23,7 +23,8 @@ func Compile(o Objects) *Result {
 			Classes: map[string]gatewayv1.GatewayClassStatus{}, Gateways: map[string]*Gateway{}, ListenerSets: map[string]gatewayv1.ListenerSetStatus{},
 			HTTPRoutes: map[string][]gatewayv1.RouteParentStatus{}, GRPCRoutes: map[string][]gatewayv1.RouteParentStatus{},
 			TLSRoutes: map[string][]gatewayv1.RouteParentStatus{}, TCPRoutes: map[string][]gatewayv1.RouteParentStatus{},
-			Policies: map[string][]gatewayv1.PolicyAncestorStatus{}, Used: used,
+			UDPRoutes: map[string][]gatewayv1.RouteParentStatus{},
+			Policies:  map[string][]gatewayv1.PolicyAncestorStatus{}, Used: used,
 		},
 	}
 	for _, g := range o.Grants {
@@ -222,7 +223,7 @@ func (c *compiler) finish(g *gateway) *Gateway {
 	o := g.object
 	out := &Gateway{Object: o, Table: g.table}
 	place := c.known.Place(Key(o))
-	doors := map[int32]*route.Door{}
+	doors := map[Port]*route.Door{}
 	s := conditions{generation: o.Generation}
 	good, bad := 0, 0
 	for _, l := range g.listeners {
@@ -236,21 +237,22 @@ func (c *compiler) finish(g *gateway) *Gateway {
 		if l.accepted != nil || g.accepted != nil {
 			continue
 		}
-		if !slices.Contains(out.Ports, l.spec.Port) {
-			out.Ports = append(out.Ports, l.spec.Port)
+		port := l.port()
+		if !slices.Contains(out.Ports, port) {
+			out.Ports = append(out.Ports, port)
 		}
-		at := place.Ports[l.spec.Port]
+		at := place.Ports[port]
 		if at == 0 || !l.serves() {
 			continue
 		}
-		if doors[l.spec.Port] == nil {
-			doors[l.spec.Port] = &route.Door{Port: at, Public: uint16(l.spec.Port)}
+		if doors[port] == nil {
+			doors[port] = &route.Door{Port: at, Public: uint16(port.Number)}
 		}
-		d := doors[l.spec.Port]
+		d := doors[port]
 		d.Listeners = append(d.Listeners, l.out)
 	}
-	slices.Sort(out.Ports)
-	for _, port := range slices.Sorted(maps.Keys(doors)) {
+	slices.SortFunc(out.Ports, Port.Compare)
+	for _, port := range slices.SortedFunc(maps.Keys(doors), Port.Compare) {
 		g.table.Doors = append(g.table.Doors, doors[port])
 	}
 	g.table.Upstreams = slices.SortedFunc(maps.Keys(g.upstreams), func(a, b Upstream) int { return cmp.Compare(a.Key(), b.Key()) })

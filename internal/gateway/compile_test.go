@@ -48,7 +48,7 @@ func (w *world) ConfigMap(namespace, name string) *corev1.ConfigMap {
 
 // Place has each port 30000 higher.
 func (w *world) Place(string) Place {
-	return Place{Ports: map[int32]uint16{80: 30080, 443: 30443, 8080: 38080, 9000: 39000}, Addresses: []string{"192.0.2.1"}}
+	return Place{Ports: map[Port]uint16{{80, false}: 30080, {443, false}: 30443, {8080, false}: 38080, {9000, false}: 39000, {9000, true}: 39000}, Addresses: []string{"192.0.2.1"}}
 }
 
 // read takes in objects of YAML. Secrets and config maps of the words "certificate" get one.
@@ -105,6 +105,8 @@ func (w *world) read(t *testing.T, text string) {
 			o.TLSRoutes = append(o.TLSRoutes, into(&gatewayv1.TLSRoute{}).(*gatewayv1.TLSRoute))
 		case "TCPRoute":
 			o.TCPRoutes = append(o.TCPRoutes, into(&gatewayv1.TCPRoute{}).(*gatewayv1.TCPRoute))
+		case "UDPRoute":
+			o.UDPRoutes = append(o.UDPRoutes, into(&gatewayv1.UDPRoute{}).(*gatewayv1.UDPRoute))
 		case "BackendTLSPolicy":
 			o.Policies = append(o.Policies, into(&gatewayv1.BackendTLSPolicy{}).(*gatewayv1.BackendTLSPolicy))
 		case "ReferenceGrant":
@@ -182,7 +184,7 @@ func show(r *Result) string {
 	for _, kind := range []struct {
 		name string
 		all  map[string][]gatewayv1.RouteParentStatus
-	}{{"http", r.HTTPRoutes}, {"grpc", r.GRPCRoutes}, {"tls", r.TLSRoutes}, {"tcp", r.TCPRoutes}} {
+	}{{"http", r.HTTPRoutes}, {"grpc", r.GRPCRoutes}, {"tls", r.TLSRoutes}, {"tcp", r.TCPRoutes}, {"udp", r.UDPRoutes}} {
 		for _, key := range slices.Sorted(maps.Keys(kind.all)) {
 			for _, p := range kind.all[key] {
 				fmt.Fprintf(&b, "%s %s at %s: %s\n", kind.name, key, p.ParentRef.Name, said(p.Conditions))
@@ -238,7 +240,7 @@ func TestObjectsComeToTablesAndStatuses(t *testing.T) {
 }
 
 func TestTablesComeBackFromTheirBytes(t *testing.T) {
-	want := &Table{Doors: []*route.Door{{Port: 30080, Public: 80, Listeners: []route.Listener{{Host: "a.com"}}}}, Upstreams: []Upstream{{"infra", "web", 80}}}
+	want := &Table{Doors: []*route.Door{{Port: 30080, Public: 80, Listeners: []route.Listener{{Host: "a.com"}}}}, Upstreams: []Upstream{{"infra", "web", 80, false}}}
 	data, err := want.Pack()
 	if err != nil {
 		t.Fatal(err)

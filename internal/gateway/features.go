@@ -19,7 +19,7 @@ var features = []string{
 	"HTTPRouteRequestMultipleMirrors", "HTTPRouteRequestPercentageMirror", "HTTPRouteRequestTimeout", "HTTPRouteResponseHeaderModification", "HTTPRouteSchemeRedirect",
 	"GRPCRoute", "GRPCRouteNamedRouteRule",
 	"TLSRoute", "TLSRouteModeMixed", "TLSRouteModeTerminate",
-	"TCPRoute",
+	"TCPRoute", "UDPRoute",
 	"BackendTLSPolicy", "BackendTLSPolicySANValidation",
 }
 

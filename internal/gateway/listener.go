@@ -41,8 +41,14 @@ func kindsOf(p gatewayv1.ProtocolType) []string {
 		return []string{"TLSRoute"}
 	case gatewayv1.TCPProtocolType:
 		return []string{"TCPRoute"}
+	case gatewayv1.UDPProtocolType:
+		return []string{"UDPRoute"}
 	}
 	return nil
+}
+
+func (l *listener) port() Port {
+	return Port{l.spec.Port, l.spec.Protocol == gatewayv1.UDPProtocolType}
 }
 
 func (l *listener) host() string { return strings.ToLower(string(ptr.Deref(l.spec.Hostname, ""))) }
@@ -82,6 +88,8 @@ func (c *compiler) listener(l *listener, f from) {
 	switch {
 	case s.Protocol == gatewayv1.TCPProtocolType:
 		l.out.Mode = route.Bytes
+	case s.Protocol == gatewayv1.UDPProtocolType:
+		l.out.Mode = route.Datagrams
 	case s.Protocol == gatewayv1.TLSProtocolType && passes:
 		l.out.Mode = route.Pass
 	case s.Protocol == gatewayv1.TLSProtocolType:
@@ -205,7 +213,7 @@ func (g *gateway) conflicts() {
 // yield notes what is in the way of a listener if another one is there.
 func (l *listener) yield(to *listener) {
 	switch {
-	case l.conflict != nil || l.accepted != nil || to.accepted != nil || l.spec.Port != to.spec.Port:
+	case l.conflict != nil || l.accepted != nil || to.accepted != nil || l.port() != to.port():
 	case !together(to.spec.Protocol, l.spec.Protocol):
 		l.conflict = faultf(gatewayv1.ListenerReasonProtocolConflict, "port %d is one of protocol %s by listener %q", l.spec.Port, to.spec.Protocol, to.spec.Name)
 	case to.host() == l.host():

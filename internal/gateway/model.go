@@ -123,7 +123,11 @@ func (m *Model) spread(c *route.Change) {
 			continue
 		}
 		for _, d := range t.table.Doors {
-			doors[key+":"+strconv.Itoa(int(d.Public))] = d
+			name := key + ":" + strconv.Itoa(int(d.Public))
+			if d.Datagrams() {
+				name += "/udp"
+			}
+			doors[name] = d
 		}
 		maps.Copy(certs, t.table.Certificates)
 		for _, u := range t.table.Upstreams {

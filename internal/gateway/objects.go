@@ -28,6 +28,7 @@ type Objects struct {
 	GRPCRoutes   []*gatewayv1.GRPCRoute
 	TLSRoutes    []*gatewayv1.TLSRoute
 	TCPRoutes    []*gatewayv1.TCPRoute
+	UDPRoutes    []*gatewayv1.UDPRoute
 	Policies     []*gatewayv1.BackendTLSPolicy
 	Grants       []*gatewayv1.ReferenceGrant
 	Cluster      Cluster
@@ -47,10 +48,27 @@ type Cluster interface {
 
 // Place is where a Gateway is reached.
 type Place struct {
-	Ports     map[int32]uint16 // those of nodes at which edges take what is for its own
-	Addresses []string         // at which clients reach it; none: it waits for one
-	Refused   string           // why it does not get those that it wants; empty: nothing is wrong with them
-	Waiting   string           // why it has none
+	Ports     map[Port]uint16 // those of nodes at which edges take what is for its own
+	Addresses []string        // at which clients reach it; none: it waits for one
+	Refused   string          // why it does not get those that it wants; empty: nothing is wrong with them
+	Waiting   string          // why it has none
+}
+
+// Port is a port of a Gateway: one number can be one of TCP and one of UDP.
+type Port struct {
+	Number int32
+	UDP    bool
+}
+
+// Compare orders ports.
+func (p Port) Compare(q Port) int {
+	if p.Number == q.Number && p.UDP != q.UDP {
+		if q.UDP {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Compare(p.Number, q.Number)
 }
 
 // Result is what objects come to. All maps are by namespace and name.
@@ -62,6 +80,7 @@ type Result struct {
 	GRPCRoutes   map[string][]gatewayv1.RouteParentStatus
 	TLSRoutes    map[string][]gatewayv1.RouteParentStatus
 	TCPRoutes    map[string][]gatewayv1.RouteParentStatus
+	UDPRoutes    map[string][]gatewayv1.RouteParentStatus
 	Policies     map[string][]gatewayv1.PolicyAncestorStatus
 	// Used are the objects of [Cluster] that were looked for, by kind, namespace and name with slashes between.
 	Used map[string]bool
@@ -71,7 +90,7 @@ type Result struct {
 type Gateway struct {
 	Object *gatewayv1.Gateway
 	Status gatewayv1.GatewayStatus
-	Ports  []int32 // that its listeners want, in order
+	Ports  []Port // that its listeners want, in order
 	Table  *Table
 }
 

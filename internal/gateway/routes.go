@@ -45,6 +45,9 @@ func (c *compiler) routes() {
 	for _, r := range c.o.TCPRoutes {
 		all = append(all, &aRoute{r, "TCPRoute", r.Spec.ParentRefs, nil, func(b *builder) { b.tcp(r) }, c.out.TCPRoutes})
 	}
+	for _, r := range c.o.UDPRoutes {
+		all = append(all, &aRoute{r, "UDPRoute", r.Spec.ParentRefs, nil, func(b *builder) { b.udp(r) }, c.out.UDPRoutes})
+	}
 	slices.SortStableFunc(all, func(a, b *aRoute) int { return older(a.object, b.object) })
 	for _, r := range all {
 		for i := range r.parents {
@@ -233,6 +236,13 @@ func (b *builder) tls(r *gatewayv1.TLSRoute) {
 
 // tcp reads the one rule of a TCPRoute.
 func (b *builder) tcp(r *gatewayv1.TCPRoute) {
+	for i := range r.Spec.Rules {
+		b.stream(r.Spec.Rules[i].BackendRefs)
+	}
+}
+
+// udp reads the one rule of a UDPRoute.
+func (b *builder) udp(r *gatewayv1.UDPRoute) {
 	for i := range r.Spec.Rules {
 		b.stream(r.Spec.Rules[i].BackendRefs)
 	}

@@ -29,15 +29,20 @@ type Upstream struct {
 	Namespace string `json:"namespace"`
 	Service   string `json:"service"`
 	Port      int32  `json:"port"`
+	UDP       bool   `json:"udp,omitempty"`
 }
 
 // Key is the upstream's in tables.
 func (u Upstream) Key() string {
-	return tablePrefix + u.Namespace + "/" + u.Service + ":" + strconv.Itoa(int(u.Port))
+	key := tablePrefix + u.Namespace + "/" + u.Service + ":" + strconv.Itoa(int(u.Port))
+	if u.UDP {
+		key += "/udp"
+	}
+	return key
 }
 
 func (u Upstream) port() ingress.Upstream {
-	return ingress.Upstream{Namespace: u.Namespace, Service: u.Service, Port: networkingv1.ServiceBackendPort{Number: u.Port}}
+	return ingress.Upstream{Namespace: u.Namespace, Service: u.Service, Port: networkingv1.ServiceBackendPort{Number: u.Port}, UDP: u.UDP}
 }
 
 // mostBytes is how large a table may be when it is packed: what holds it must fit into the store.

@@ -51,6 +51,7 @@ type Compiled struct {
 type Upstream struct {
 	Namespace, Service string
 	Port               networkingv1.ServiceBackendPort
+	UDP                bool // it is a port of UDP
 }
 
 // Key is the upstream's in tables.
@@ -156,7 +157,7 @@ func cmpPort(p networkingv1.ServiceBackendPort) string {
 func (u Upstream) port(svc *corev1.Service) *corev1.ServicePort {
 	for n := range svc.Spec.Ports {
 		p := &svc.Spec.Ports[n]
-		if p.Protocol != "" && p.Protocol != corev1.ProtocolTCP {
+		if (p.Protocol == corev1.ProtocolUDP) != u.UDP || p.Protocol == corev1.ProtocolSCTP {
 			continue
 		}
 		if u.Port.Name != "" && p.Name == u.Port.Name || u.Port.Name == "" && p.Port == u.Port.Number {

@@ -112,13 +112,13 @@ func TestEndpointsAreThoseThatAreReady(t *testing.T) {
 		w := newWorld()
 		w.web(t, "web", endpoints)
 		for _, port := range []networkingv1.ServiceBackendPort{{Number: 80}, {Name: "http"}} {
-			if got := Endpoints(Upstream{"team", "web", port}, w); !slices.Equal(got, want) {
+			if got := Endpoints(Upstream{"team", "web", port, false}, w); !slices.Equal(got, want) {
 				t.Errorf("port %v of %s: got %v, want %v", port, endpoints, got, want)
 			}
 		}
 		for _, port := range []networkingv1.ServiceBackendPort{{Number: 81}, {Name: "other"}, {Number: 53}} {
 			trace.Proves(t, "ING-006")
-			if got := Endpoints(Upstream{"team", "web", port}, w); got != nil {
+			if got := Endpoints(Upstream{"team", "web", port, false}, w); got != nil {
 				t.Errorf("port %v: got %v, want none", port, got)
 			}
 		}
@@ -132,7 +132,7 @@ func TestEndpointsAreOfTheFirstFamilyOfTheService(t *testing.T) {
 	w.slices["team/web"] = append(w.slices["team/web"], six)
 	for family, want := range map[corev1.IPFamily]string{corev1.IPv4Protocol: "10.0.0.1:8080", corev1.IPv6Protocol: "[fd00::1]:8080"} {
 		w.services["team/web"].Spec.IPFamilies = []corev1.IPFamily{family}
-		if got := Endpoints(Upstream{"team", "web", networkingv1.ServiceBackendPort{Number: 80}}, w); !slices.Equal(got, []string{want}) {
+		if got := Endpoints(Upstream{"team", "web", networkingv1.ServiceBackendPort{Number: 80}, false}, w); !slices.Equal(got, []string{want}) {
 			t.Errorf("%s: got %v, want %s", family, got, want)
 		}
 	}

@@ -22,7 +22,7 @@ import (
 const gatewayConformance, gatewayTests = "KEMUDI_GATEWAY_CONFORMANCE", "KEMUDI_GATEWAY_TEST"
 
 // gatewayProfiles are those of the suite's profiles that are claimed.
-const gatewayProfiles = "GATEWAY-HTTP,GATEWAY-GRPC,GATEWAY-TLS,GATEWAY-TCP"
+const gatewayProfiles = "GATEWAY-HTTP,GATEWAY-GRPC,GATEWAY-TLS,GATEWAY-TCP,GATEWAY-UDP"
 
 // gatewayReport is what of the suite's report counts.
 type gatewayReport struct {

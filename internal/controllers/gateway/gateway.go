@@ -33,7 +33,7 @@ type Options struct {
 const key = metav1.NamespaceSystem + "/" + networking.GatewayService
 
 // plurals are the kinds that are read.
-var plurals = []string{"gatewayclasses", "gateways", "listenersets", "httproutes", "grpcroutes", "tlsroutes", "tcproutes", "backendtlspolicies", "referencegrants"}
+var plurals = []string{"gatewayclasses", "gateways", "listenersets", "httproutes", "grpcroutes", "tlsroutes", "tcproutes", "udproutes", "backendtlspolicies", "referencegrants"}
 
 func watched(def *resource.Def) bool {
 	return def.Dynamic != nil && def.Group == gateway.Group && slices.Contains(plurals, def.Plural)

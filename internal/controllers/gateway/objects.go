@@ -40,7 +40,8 @@ func (r *reconciler) objects(defs map[string]*resource.Def) gateway.Objects {
 		Classes: all[gatewayv1.GatewayClass](r, defs["gatewayclasses"]), Gateways: all[gatewayv1.Gateway](r, defs["gateways"]), ListenerSets: all[gatewayv1.ListenerSet](r, defs["listenersets"]),
 		HTTPRoutes: all[gatewayv1.HTTPRoute](r, defs["httproutes"]), GRPCRoutes: all[gatewayv1.GRPCRoute](r, defs["grpcroutes"]),
 		TLSRoutes: all[gatewayv1.TLSRoute](r, defs["tlsroutes"]), TCPRoutes: all[gatewayv1.TCPRoute](r, defs["tcproutes"]),
-		Policies: all[gatewayv1.BackendTLSPolicy](r, defs["backendtlspolicies"]), Grants: all[gatewayv1.ReferenceGrant](r, defs["referencegrants"]),
+		UDPRoutes: all[gatewayv1.UDPRoute](r, defs["udproutes"]),
+		Policies:  all[gatewayv1.BackendTLSPolicy](r, defs["backendtlspolicies"]), Grants: all[gatewayv1.ReferenceGrant](r, defs["referencegrants"]),
 		Cluster: r,
 	}
 	if crd, there := r.crds.Get("", "gatewayclasses."+gateway.Group); there {
@@ -169,9 +170,9 @@ func (r *reconciler) Place(key string) (p gateway.Place) {
 		p.Waiting = fmt.Sprintf("Service %q, by which it is to be reached, is there already and is another's", name)
 		return p
 	}
-	p.Ports = map[int32]uint16{}
+	p.Ports = map[gateway.Port]uint16{}
 	for i := range svc.Spec.Ports {
-		p.Ports[svc.Spec.Ports[i].Port] = uint16(svc.Spec.Ports[i].NodePort)
+		p.Ports[portOf(&svc.Spec.Ports[i])] = uint16(svc.Spec.Ports[i].NodePort)
 	}
 	for _, in := range svc.Status.LoadBalancer.Ingress {
 		if in.IP != "" {

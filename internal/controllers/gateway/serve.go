@@ -210,14 +210,22 @@ func (r *reconciler) shape(svc *corev1.Service, g *gateway.Gateway) {
 	svc.Spec.Type, svc.Spec.ExternalTrafficPolicy = corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyLocal
 	var ports []corev1.ServicePort
 	for _, port := range g.Ports {
-		i := slices.IndexFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == port })
+		i := slices.IndexFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return portOf(&p) == port })
 		if i >= 0 {
 			ports = append(ports, svc.Spec.Ports[i])
 			continue
 		}
-		ports = append(ports, corev1.ServicePort{Name: fmt.Sprintf("port-%d", port), Port: port, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromInt32(port)})
+		p := corev1.ServicePort{Name: fmt.Sprintf("port-%d", port.Number), Port: port.Number, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromInt32(port.Number)}
+		if port.UDP {
+			p.Name, p.Protocol = p.Name+"-udp", corev1.ProtocolUDP
+		}
+		ports = append(ports, p)
 	}
 	svc.Spec.Ports = ports
+}
+
+func portOf(p *corev1.ServicePort) gateway.Port {
+	return gateway.Port{Number: p.Port, UDP: p.Protocol == corev1.ProtocolUDP}
 }
 
 // endpoints keeps the slices of a Gateway's Service: the nodes, at the ports where edges take what is for it.
@@ -242,7 +250,7 @@ func (r *reconciler) endpoints(ctx context.Context, svc *corev1.Service) error {
 		}
 		for i := range svc.Spec.Ports {
 			p := &svc.Spec.Ports[i]
-			want.Ports = append(want.Ports, discoveryv1.EndpointPort{Name: &p.Name, Port: &p.NodePort, Protocol: ptr.To(corev1.ProtocolTCP)})
+			want.Ports = append(want.Ports, discoveryv1.EndpointPort{Name: &p.Name, Port: &p.NodePort, Protocol: &p.Protocol})
 		}
 		switch {
 		case !there:

@@ -72,6 +72,8 @@ func (r *reconciler) wanted(o metav1.Object, out *gateway.Result) (plural string
 		return unlike("tlsroutes", o.Status.RouteStatus, parents(o.Status.RouteStatus, out.TLSRoutes[key]))
 	case *gatewayv1.TCPRoute:
 		return unlike("tcproutes", o.Status.RouteStatus, parents(o.Status.RouteStatus, out.TCPRoutes[key]))
+	case *gatewayv1.UDPRoute:
+		return unlike("udproutes", o.Status.RouteStatus, parents(o.Status.RouteStatus, out.UDPRoutes[key]))
 	case *gatewayv1.BackendTLSPolicy:
 		return unlike("backendtlspolicies", o.Status, ancestors(o.Status, out.Policies[key]))
 	}

@@ -7,6 +7,9 @@ type Door struct {
 	Listeners []Listener `json:"listeners,omitempty"`
 }
 
+// Datagrams says that the port is one of UDP.
+func (d *Door) Datagrams() bool { return len(d.Listeners) > 0 && d.Listeners[0].Mode == Datagrams }
+
 // Mode is what a listener does with connections.
 type Mode string
 
@@ -17,6 +20,7 @@ const (
 	Pass      Mode = "pass"      // TLS, which is not ended here
 	Terminate Mode = "terminate" // any bytes after TLS
 	Bytes     Mode = "bytes"     // any bytes without TLS
+	Datagrams Mode = "datagrams" // of UDP; a door of them has no other listener
 )
 
 // TLS says that a name is asked for before anything else.

@@ -323,7 +323,7 @@ spec:
     metadata: {labels: {app: %[3]s}}
     spec:
       terminationGracePeriodSeconds: 0
-      containers: [{name: c, image: "kemudi.local/agnhost:1", args: [netexec]}]
+      containers: [{name: c, image: "kemudi.local/agnhost:1", args: [netexec], readinessProbe: {httpGet: {path: /healthz, port: 8080}, periodSeconds: 1}}]
 `, tc.version, tc.kind, name, tc.selector))
 		k.do(t, "wait", "--for=jsonpath={.status.readyReplicas}=1", name+"/"+name, patient)
 		pod := c.pods(t, k.namespace, "app="+name)[0]

@@ -132,7 +132,7 @@ func (o *Options) joins() (bool, error) {
 	switch {
 	case (at.Joined || at.Several) && at.Name != "" && at.Name != o.NodeName && !at.Joining && !at.Removed:
 		return false, fmt.Errorf("this server is called %s now, but the other servers know it as %s: start it with --node-name %s; or remove it (kemudi member remove %s, on another server), run 'kemudi reset' here and join again", o.NodeName, at.Name, at.Name, at.Name)
-	case at.Removed && (!told || o.Joining.Token.ID == ""):
+	case at.Removed && (!told || o.Joining.Token.ID == "" || o.Joining.Token.ID == at.Token):
 		return false, errRemoved
 	case at.Joining && !told:
 		return false, fmt.Errorf("this server was about to join others, and has not: start it again with --server and --token, or run 'kemudi reset' here to begin a cluster of its own")
@@ -178,7 +178,7 @@ func (o *Options) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	at := standing{Name: o.NodeName, Joining: true}
+	at := standing{Name: o.NodeName, Joining: true, Token: o.Joining.Token.ID}
 	if err := o.member.set(at); err != nil {
 		return err
 	}
@@ -229,7 +229,10 @@ func (s *server) takePlace(ctx context.Context, st *etcd.Server) error {
 	if err != nil {
 		return err
 	}
-	return st.Promote(ctx, self)
+	if err = st.Promote(ctx, self); errors.Is(err, etcd.ErrMember) { // it has just heard so, and is about to end
+		return s.member.removed()
+	}
+	return err
 }
 
 // How often a server that waits for others asks whether it was removed meanwhile.

@@ -38,6 +38,9 @@ type standing struct {
 	Several bool `json:"several,omitempty"`
 	// Removed says that the others have taken this server out.
 	Removed bool `json:"removed,omitempty"`
+	// Token is the ID of the token by which this server has joined. After a removal it takes a new
+	// one: else whatever starts it again, with the flags of before, undoes the removal.
+	Token string `json:"token,omitempty"`
 	// Servers are where other servers serve the API, as was last heard.
 	Servers []string `json:"servers,omitempty"`
 	// Cluster is the store's as it was when this server joined; nil: it was not.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -39,11 +40,12 @@ type seats struct {
 	store  *etcd.Server  // nil: the store is kept elsewhere
 	turn   chan struct{} // has room for one, who changes the members
 	grown  chan struct{} // a token: this server is one of several
+	unsure chan struct{} // a token: nobody knows what became of a removal
 	shared bool          // the control plane knows that others write, too; by whoever has the turn
 }
 
 func newSeats(s *server, st state) *seats {
-	return &seats{s: s, store: st.own, turn: make(chan struct{}, 1), grown: make(chan struct{}, 1), shared: st.shared}
+	return &seats{s: s, store: st.own, turn: make(chan struct{}, 1), grown: make(chan struct{}, 1), unsure: make(chan struct{}, 1), shared: st.shared}
 }
 
 // paths are where they are asked for.
@@ -476,13 +478,75 @@ func (m *seats) takeOut(ctx context.Context, name string) (gone join.ServerState
 		}
 	}
 	if err := m.store.Remove(ctx, id); err != nil {
+		m.doubt()
 		return gone, err
 	}
 	m.s.o.Logger.Info("a server was removed", "server", list[i].Name, "member", list[i].Member)
 	if id == self {
 		return list[i], nil
 	}
-	return list[i], forget()
+	if err := forget(); err != nil {
+		m.doubt()
+		return list[i], err
+	}
+	return list[i], nil
+}
+
+// doubt has settle look again: a removal that failed has perhaps been proposed, and comes about as
+// soon as there is a majority.
+func (m *seats) doubt() {
+	select {
+	case m.unsure <- struct{}{}:
+	default:
+	}
+}
+
+// settle forgets the places of members that were removed, whatever became of who removed them:
+// at once, and after each removal whose end is not known.
+func (m *seats) settle(ctx context.Context) error {
+	retry := task.Backoff{Initial: time.Second, Max: 15 * time.Second, Jitter: 0.1}
+	for {
+		switch err := m.forgetRemoved(ctx); {
+		case errors.Is(err, errAlone) || ctx.Err() != nil:
+			return err
+		case err != nil: // there is no majority yet
+			if task.Sleep(ctx, retry.Next()) != nil {
+				return nil
+			}
+			continue
+		}
+		retry.Reset()
+		select {
+		case <-m.unsure:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// forgetRemoved does so. Who has a place was a member before: of the members that are agreed upon
+// after that, who is missing was removed.
+func (m *seats) forgetRemoved(ctx context.Context) error {
+	seats, err := m.seats(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := m.store.Rev(ctx); err != nil {
+		return err
+	}
+	list, err := m.states(ctx)
+	if err != nil {
+		return err
+	}
+	maps.DeleteFunc(seats, func(_ string, one seat) bool {
+		return one.Member == "" || slices.ContainsFunc(list, func(s join.ServerState) bool { return s.Member == one.Member })
+	})
+	if len(seats) > 0 {
+		err = m.note(ctx, func(all map[string]seat) {
+			maps.DeleteFunc(all, func(name string, one seat) bool { return seats[name].Member != "" && seats[name].Member == one.Member })
+		})
+	}
+	return cmp.Or(err, m.shrink(ctx))
 }
 
 // explain says what to do about members that do not agree to a change.
@@ -518,6 +582,7 @@ func (m *seats) keep(ctx context.Context) error {
 			})
 		})
 		g.Go("addresses", m.remember)
+		g.Go("removals", m.settle)
 		// Why the store ends, as one does whose server was removed, it says itself.
 		if err := g.Wait(); err != nil && !errors.Is(err, errAlone) && !errors.Is(err, etcd.ErrStopped) {
 			return err

@@ -250,21 +250,53 @@ func TestServersSurviveAKillAtEachStepOfAJoinAndOfARemoval(t *testing.T) {
 		first.killedWhileRemoving(r, gone)
 		write(first)
 	}
-	if err := wait.Try(wait.Patience, func() error {
-		if first.stands(func(s standing) bool { return s.Several })() {
-			return errors.New("the first server still has a port for others")
-		}
-		return nil
-	}); err != nil {
-		first.tell()
-		t.Fatal(err)
-	}
+	first.isSingle()
 	first.kill()
 	first.run()
 	first.says("ready")
 	first.sees(written...)
 	if got := first.members(); got != "n0 voter" {
 		t.Errorf("got members %s, want n0 alone", got)
+	}
+}
+
+// TestARemovalThatComesAboutLateIsAWholeOne asks for the removal of one of two servers that is down:
+// it is agreed upon when that one comes back, and then nobody is there any more who has asked.
+func TestARemovalThatComesAboutLateIsAWholeOne(t *testing.T) {
+	t.Parallel()
+	first, second := newChild(t, "n0"), newChild(t, "n1")
+	first.run()
+	first.says("ready")
+	second.join, second.token = []string{first.url()}, first.oneServer.token(up.TokenOptions{Server: true})
+	second.run()
+	second.says("ready")
+	second.kill()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	if _, err := up.RemoveMember(ctx, first.access(), "n1"); err == nil {
+		t.Fatal("one of two agrees to a removal alone")
+	}
+	second.run()
+	if line := endedBy(second); !strings.Contains(line, "was removed") {
+		t.Errorf("who was removed ends with %q", line)
+	}
+	first.isSingle()
+	if got := first.members(); got != "n0 voter" {
+		t.Errorf("got members %s, want n0 alone", got)
+	}
+}
+
+// isSingle waits until the server has no port for others any more.
+func (c *child) isSingle() {
+	c.Helper()
+	if err := wait.Try(wait.Patience, func() error {
+		if c.stands(func(s standing) bool { return s.Several })() {
+			return errors.New("it still has a port for others")
+		}
+		return nil
+	}); err != nil {
+		c.tell()
+		c.Fatal(err)
 	}
 }
 

@@ -38,11 +38,20 @@ spec:
         image: kemudi.local/busybox:1
         command: [sh, -c, 'echo life >> /v/diary; echo $(wc -l < /v/diary) lives of group $(stat -c %g /v/diary); exec sleep 1d']
         volumeMounts: [{name: v, mountPath: /v}]
+      - name: web
+        image: kemudi.local/busybox:1
+        command: [httpd, -f, -p, '8000', -h, /v]
+        volumeMounts: [{name: v, mountPath: /v, readOnly: true}]
       volumes: [{name: v, persistentVolumeClaim: {claimName: diary}}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: diary}
+spec: {selector: {app: diary}, ports: [{port: 80, targetPort: 8000}]}
 `
 
-// TestClaimsKeepTheirData has a Deployment's pod ended, and the server killed: what it
-// wrote into its claim is there for the next one, until the claim is deleted.
+// TestClaimsKeepTheirData has a Deployment's pod ended, and the server killed: what one of its
+// containers wrote into its claim, and another serves, is there for the next one, until the claim is deleted.
 func TestClaimsKeepTheirData(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -57,6 +66,11 @@ func TestClaimsKeepTheirData(t *testing.T) {
 		})
 	}
 	lives(1)
+	trace.Proves(t, "POD-014", "WHAT-003")
+	wait.Until(t, func() error {
+		got := k.try(t, "", "exec", "deployment/diary", "-c", "c", "--", "wget", "-q", "-O", "-", "http://diary/diary").all()
+		return contains(got, []string{"life"})
+	})
 	k.wants(t, []string{"Bound", "1Gi", "RWO", "standard"}, "get", "pvc", "diary")
 	next := func() {
 		t.Helper()

@@ -131,6 +131,9 @@ func (p *Puller) Ensure(ctx context.Context, r Request) (Result, error) {
 	if got.Ref != "" {
 		p.use(r.Pod, got.Ref)
 	}
+	if got.Reason != "" {
+		r.Event(v1.EventTypeWarning, "Failed", "Error: "+got.Reason)
+	}
 	return got, err
 }
 
@@ -208,7 +211,6 @@ func (p *Puller) pull(ctx context.Context, r Request, spec *runtimeapi.ImageSpec
 	if err != nil {
 		reason, message := reasonOf(r.Image, err)
 		r.Event(v1.EventTypeWarning, "Failed", fmt.Sprintf("Failed to pull image %q: %v", r.Image, err))
-		r.Event(v1.EventTypeWarning, "Failed", "Error: "+reason)
 		p.fail(key, reason+": "+message)
 		return failed(reason, message, failureShown), nil
 	}

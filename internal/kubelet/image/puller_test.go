@@ -61,7 +61,7 @@ func TestPolicyDecidesWhetherToPull(t *testing.T) {
 		if r := n.ensure(t, "a", v1.PullNever); r.Reason != "ErrImageNeverPull" || r.Message != `Container image "a" is not present with pull policy of Never` {
 			t.Errorf("never, absent: got %+v", r)
 		}
-		n.reported(t, `Warning ErrImageNeverPull: Container image "a" is not present with pull policy of Never`)
+		n.reported(t, `Warning ErrImageNeverPull: Container image "a" is not present with pull policy of Never`, "Warning Failed: Error: ErrImageNeverPull")
 		for i, policy := range []v1.PullPolicy{v1.PullIfNotPresent, v1.PullIfNotPresent, v1.PullNever, v1.PullAlways} {
 			if r := n.ensure(t, "a", policy); r.Ref != "sha256:a:latest" {
 				t.Errorf("%d %s: got %+v", i, policy, r)
@@ -92,7 +92,7 @@ func TestFailedPullsBackOff(t *testing.T) {
 			if r.Reason != "ImagePullBackOff" || r.Message != `Back-off pulling image "a:1": ErrImagePull: no such image` || time.Until(r.Retry) != wait-failureShown {
 				t.Fatalf("got %+v, retry in %s, want in %s", r, time.Until(r.Retry), wait-failureShown)
 			}
-			n.reported(t, `Normal BackOff: Back-off pulling image "a:1"`)
+			n.reported(t, `Normal BackOff: Back-off pulling image "a:1"`, "Warning Failed: Error: ImagePullBackOff")
 			time.Sleep(time.Until(r.Retry))
 		}
 		n.err = nil
@@ -115,6 +115,7 @@ func TestBadNamesAreTold(t *testing.T) {
 		if r.Reason != "InvalidImageName" || !strings.HasPrefix(r.Message, fmt.Sprintf("Failed to apply default image tag %q: couldn't parse image name %q: ", name, name)) {
 			t.Errorf("%q: got %+v", name, r)
 		}
+		n.reported(t, "Warning InspectFailed: "+r.Message, "Warning Failed: Error: InvalidImageName")
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -119,6 +120,41 @@ func TestAdministratorsChangesToANodeStay(t *testing.T) {
 		if node := n.node(); node.Labels["rack"] != "7" || !node.Spec.Unschedulable || len(node.Spec.Taints) != 1 {
 			t.Errorf("got labels %v, unschedulable %t, taints %v", node.Labels, node.Spec.Unschedulable, node.Spec.Taints)
 		}
+	})
+}
+
+func TestNodeTellsWhenPodsMayNotCome(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := newNode(t, fakecri.Options{})
+		defer func() { n.end() }()
+		told := func(want ...string) {
+			t.Helper()
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			var got []string
+			for _, e := range n.api.TakeEvents() {
+				if strings.Contains(e, "chedulable") {
+					got = append(got, e)
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("events: got %q, want %q", got, want)
+			}
+		}
+		cordon := func(is bool) {
+			t.Helper()
+			node := n.node().DeepCopy()
+			node.Spec.Unschedulable = is
+			if _, err := client.For(n.api, core.Nodes).Update(t.Context(), node); err != nil {
+				t.Fatal(err)
+			}
+		}
+		told()
+		cordon(true)
+		told("n1 Normal NodeNotSchedulable: Node n1 status is now: NodeNotSchedulable")
+		cordon(false)
+		told("n1 Normal NodeSchedulable: Node n1 status is now: NodeSchedulable")
+		told()
 	})
 }
 

@@ -99,6 +99,7 @@ type heartbeat struct {
 	pressed         map[v1.NodeConditionType]bool // the pressure reported then
 	pulled          int64                         // images pulled or removed until then
 	ips             []string                      // the addresses reported then
+	unschedulable   bool                          // what was told last of whether pods may come
 	rows            struct{ register, renew, report obs.Row }
 
 	// What the last look has shown.
@@ -169,6 +170,7 @@ func (h *heartbeat) report(ctx context.Context) error {
 		h.reported = time.Time{}
 		return h.register(ctx)
 	}
+	h.tellSchedulable()
 	pulled, ips := h.n.o.ImageChanges(), h.n.Addresses()
 	changed := h.look(ctx) || h.reported.IsZero() || !slices.Equal(ips, h.ips) || h.newImages(ctx, pulled) || h.newResources()
 	if !changed && time.Since(h.reported) < h.again {
@@ -214,6 +216,20 @@ func (h *heartbeat) report(ctx context.Context) error {
 		h.again += rand.N(h.n.o.StatusPeriod) - h.n.o.StatusPeriod/2
 	}
 	return nil
+}
+
+// tellSchedulable tells when somebody has said that no pods may come, or that they may again.
+func (h *heartbeat) tellSchedulable() {
+	node, ok := h.n.cache.Get("", h.n.o.Name)
+	if !ok || node.Spec.Unschedulable == h.unschedulable {
+		return
+	}
+	h.unschedulable = node.Spec.Unschedulable
+	reason := "NodeSchedulable"
+	if h.unschedulable {
+		reason = "NodeNotSchedulable"
+	}
+	h.n.o.Events.Event(node, v1.EventTypeNormal, reason, fmt.Sprintf("Node %s status is now: %s", node.Name, reason))
 }
 
 // newImages reports whether the node has other images than its status says;

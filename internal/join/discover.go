@@ -43,7 +43,7 @@ func refuse(format string, args ...any) error { return &Refusal{fmt.Errorf(forma
 // Limits of reading cluster-info.
 const (
 	discoverTimeout = 10 * time.Second // for one answer
-	signedWithin    = 3 * time.Second  // the controller that signs may be a moment behind a new token
+	knownWithin     = 3 * time.Second  // the controller that signs may be a moment behind a new token, and a new server behind who may read
 	maxInfo         = 1 << 20
 	clockTolerance  = 2 * time.Minute
 )
@@ -60,10 +60,10 @@ func Discover(ctx context.Context, server string, t Token) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	until, backoff := time.Now().Add(signedWithin), task.Backoff{Initial: 50 * time.Millisecond, Max: time.Second}
+	until, backoff := time.Now().Add(knownWithin), task.Backoff{Initial: 50 * time.Millisecond, Max: time.Second}
 	for {
 		c, err := discover(ctx, base, t)
-		if !errors.Is(err, errUnsigned) || !time.Now().Before(until) || task.Sleep(ctx, backoff.Next()) != nil {
+		if !errors.Is(err, errUnsigned) && !errors.Is(err, errSilent) || !time.Now().Before(until) || task.Sleep(ctx, backoff.Next()) != nil {
 			return c, err
 		}
 	}
@@ -71,6 +71,9 @@ func Discover(ctx context.Context, server string, t Token) (*Cluster, error) {
 
 // errUnsigned says that nobody has signed with the token, or not yet.
 var errUnsigned = errors.New("no such token")
+
+// errSilent says that who answers does not show cluster-info, or not yet.
+var errSilent = errors.New("says nothing of itself to machines that join")
 
 func discover(ctx context.Context, base string, t Token) (*Cluster, error) {
 	said, err := readInfo(ctx, base, &tls.Config{
@@ -148,7 +151,7 @@ func readInfo(ctx context.Context, base string, config *tls.Config) (*info, erro
 	}
 	switch {
 	case res.StatusCode == http.StatusNotFound, res.StatusCode == http.StatusForbidden, res.StatusCode == http.StatusUnauthorized:
-		return nil, refuse("what answers there says nothing of itself to machines that join (%s): is it the API server of a cluster, and is kube-public/cluster-info there?", res.Status)
+		return nil, refuse("what answers there %w (%s): is it the API server of a cluster, and is kube-public/cluster-info there?", errSilent, res.Status)
 	case res.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("it answered %s", res.Status)
 	}

@@ -506,10 +506,7 @@ func (m *seats) doubt() {
 func (m *seats) settle(ctx context.Context) error {
 	retry := task.Backoff{Initial: time.Second, Max: 15 * time.Second, Jitter: 0.1}
 	for {
-		switch err := m.forgetRemoved(ctx); {
-		case errors.Is(err, errAlone) || ctx.Err() != nil:
-			return err
-		case err != nil: // there is no majority yet
+		if err := m.forgetRemoved(ctx); err != nil { // there is no majority yet
 			if task.Sleep(ctx, retry.Next()) != nil {
 				return nil
 			}
@@ -525,7 +522,7 @@ func (m *seats) settle(ctx context.Context) error {
 }
 
 // forgetRemoved does so. Who has a place was a member before: of the members that are agreed upon
-// after that, who is missing was removed.
+// after that, who is missing was removed. The change of the ConfigMap has keep look who is left.
 func (m *seats) forgetRemoved(ctx context.Context) error {
 	seats, err := m.seats(ctx)
 	if err != nil {
@@ -541,12 +538,12 @@ func (m *seats) forgetRemoved(ctx context.Context) error {
 	maps.DeleteFunc(seats, func(_ string, one seat) bool {
 		return one.Member == "" || slices.ContainsFunc(list, func(s join.ServerState) bool { return s.Member == one.Member })
 	})
-	if len(seats) > 0 {
-		err = m.note(ctx, func(all map[string]seat) {
-			maps.DeleteFunc(all, func(name string, one seat) bool { return seats[name].Member != "" && seats[name].Member == one.Member })
-		})
+	if len(seats) == 0 {
+		return nil
 	}
-	return cmp.Or(err, m.shrink(ctx))
+	return m.note(ctx, func(all map[string]seat) {
+		maps.DeleteFunc(all, func(name string, one seat) bool { return seats[name].Member != "" && seats[name].Member == one.Member })
+	})
 }
 
 // explain says what to do about members that do not agree to a change.

@@ -94,10 +94,7 @@ func (b *bed) listen(ctx context.Context, network, address string) (net.Listener
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, network, "127.0.0.1:0")
 	if err == nil {
-		_, port, _ := net.SplitHostPort(address)
-		b.mu.Lock()
-		b.mu.at[port] = l.Addr().String()
-		b.mu.Unlock()
+		b.found(address, l.Addr())
 	}
 	return l, err
 }
@@ -106,12 +103,17 @@ func (b *bed) listen(ctx context.Context, network, address string) (net.Listener
 func (b *bed) listenPacket(ctx context.Context, network, address string) (net.PacketConn, error) {
 	c, err := (&net.ListenConfig{}).ListenPacket(ctx, network, "127.0.0.1:0")
 	if err == nil {
-		_, port, _ := net.SplitHostPort(address)
-		b.mu.Lock()
-		b.mu.at[port] = c.LocalAddr().String()
-		b.mu.Unlock()
+		b.found(address, c.LocalAddr())
 	}
 	return c, err
+}
+
+// found notes where the port of an address is.
+func (b *bed) found(address string, at net.Addr) {
+	_, port, _ := net.SplitHostPort(address)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mu.at[port] = at.String()
 }
 
 func (b *bed) at(port int) string {

@@ -695,8 +695,25 @@ func e2eAdopt(t *testing.T, m *machine) {
 	orphan := m.ready("orphan")
 	m.end()
 	apitest.DeletePod(t, m.api, "orphan", 0)
+	nodes := client.For(m.api, core.Nodes)
+	node, err := nodes.Get(t.Context(), "", "n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	boot := node.Status.NodeInfo.BootID
+	node = node.DeepCopy()
+	node.Status.NodeInfo.BootID = "the one before"
+	if _, err := nodes.UpdateStatus(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	m.api.TakeEvents()
 	m.start()
 	<-m.agent.Running()
+	var told []string
+	m.eventually("the event of the reboot", func() bool {
+		told = append(told, m.api.TakeEvents()...)
+		return slices.Contains(told, "n1 Warning Rebooted: Node n1 has been rebooted, boot id: "+boot)
+	})
 	m.eventually("the orphan to go", func() bool {
 		list, err := m.cri.Runtime.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{"io.kubernetes.pod.uid": string(orphan.UID)}}})
 		return err == nil && len(list.Items) == 0

@@ -180,7 +180,7 @@ func (h *heartbeat) report(ctx context.Context) error {
 	if node, ok := h.n.cache.Get("", h.n.o.Name); ok && node.UID == h.node.UID {
 		h.node = node
 	}
-	node := h.node.DeepCopy()
+	node, last := h.node.DeepCopy(), h.node.Status.NodeInfo.BootID
 	h.setStatus(ctx, &node.Status)
 	for i := range node.Status.Conditions {
 		if c := &node.Status.Conditions[i]; slices.Contains(ourConditions, c.Type) {
@@ -208,6 +208,9 @@ func (h *heartbeat) report(ctx context.Context) error {
 			reason = "NodeNotReady"
 		}
 		h.n.o.Events.Event(written, v1.EventTypeNormal, reason, fmt.Sprintf("Node %s status is now: %s", written.Name, reason))
+	}
+	if boot := node.Status.NodeInfo.BootID; last != "" && boot != "" && last != boot {
+		h.n.o.Events.Event(written, v1.EventTypeWarning, "Rebooted", fmt.Sprintf("Node %s has been rebooted, boot id: %s", written.Name, boot))
 	}
 	h.reportPressure(written)
 	h.node, h.reported, h.pulled, h.reportedTrouble, h.pressed, h.ips = written, time.Now(), pulled, h.trouble, h.pressure, ips

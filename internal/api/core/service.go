@@ -34,6 +34,12 @@ var Services = resource.Define(resource.Spec[*corev1.Service]{
 	OldFields: serviceOldFields,
 	Index: map[string]func(*corev1.Service) []string{
 		IndexClusterIP: func(s *corev1.Service) []string { return s.Spec.ClusterIPs },
+		IndexCertificate: func(s *corev1.Service) []string {
+			if name := BalancerCertificate(s); name != "" && s.Spec.Type == corev1.ServiceTypeLoadBalancer && ServiceBalanced(s) != nil {
+				return []string{s.Namespace + "/" + name}
+			}
+			return nil
+		},
 		IndexTopologyMode: func(s *corev1.Service) []string {
 			if TopologyModeAuto(s) {
 				return []string{TopologyAuto}
@@ -53,6 +59,7 @@ var Services = resource.Define(resource.Spec[*corev1.Service]{
 const (
 	IndexClusterIP    = "clusterIP"    // their cluster IPs
 	IndexTopologyMode = "topologyMode" // TopologyAuto for those that ask for it
+	IndexCertificate  = "certificate"  // namespace/name of the Secret by which the cluster's own balancer ends TLS
 	TopologyAuto      = "Auto"
 )
 

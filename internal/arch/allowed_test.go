@@ -87,6 +87,7 @@ var allowed = []allowance{
 	{"github.com/coredns/caddy", "parses Corefiles for CoreDNS' plugins"},
 	{"github.com/coredns/coredns", "the embedded cluster DNS server"},
 	{"github.com/miekg/dns", "DNS messages"},
+	{"github.com/pires/go-proxyproto", "the PROXY protocol, by which balancers tell pods of clients"},
 	{"golang.org/x/crypto/ssh", "SSH to nodes, for networks that nobody trusts (--ssh-user)"},
 	{"golang.org/x/crypto/nacl/secretbox", "one of the forms in which upstream encrypts what is stored"},
 	{"golang.org/x/crypto/bcrypt", "passwords of htpasswd files, which Ingresses ask for"},

@@ -269,13 +269,14 @@ func (x *exchange) pickStream(ctx context.Context) (net.Conn, error) {
 	last := errNobody
 	for range defaultTries {
 		now := time.Since(x.e.began)
-		one := x.pool.pick(now, "", tried)
+		one := x.pool.pick(now, x.wanted, tried)
 		if one == nil {
 			break
 		}
 		conn, err := dial(ctx, "tcp", one.address)
 		if err == nil {
 			one.reached()
+			x.took = one
 			return conn, nil
 		}
 		last = err

@@ -1,5 +1,6 @@
-// Package edge is the process that takes HTTP from outside the cluster to pods: one for each
-// node, which outlives the program that feeds it. Start at [Edge.ServeHTTP].
+// Package edge is the process that takes HTTP from outside the cluster to pods, and what else comes to Gateways and to
+// balancers that do more than pass on packets: one for each node, which outlives the program that feeds it. Start at
+// [Edge.ServeHTTP].
 //
 // Here live listeners, TLS by the name that is asked for, balancing over endpoints, what of
 // a request is refused, and the control socket by which all that comes in. Where a request goes

@@ -19,6 +19,7 @@ type door struct {
 	*route.Door
 	tables  []*route.Table   // by listener
 	clients []*x509.CertPool // likewise; nil: none is asked for
+	options *route.Options   // of all requests
 	tls     bool             // connections begin with TLS
 	streams bool             // some of them are not HTTP
 }
@@ -70,7 +71,10 @@ func use(used map[string]bool, p route.Protocol, trust *route.Trust) {
 }
 
 func newDoor(d *route.Door) *door {
-	out := &door{Door: d}
+	out := &door{Door: d, options: &noOptions}
+	if d.Relay != nil && d.Relay.Idle > 0 {
+		out.options = &route.Options{Read: d.Relay.Idle}
+	}
 	for i := range d.Listeners {
 		l := &d.Listeners[i]
 		out.tables = append(out.tables, l.Table())
@@ -191,6 +195,7 @@ func (x *exchange) enterDoor(a *answer, r *http.Request, port uint16) {
 		x.e.answer(a, http.StatusNotFound, "no route is for this")
 		return
 	}
+	defer x.logged(a, r)
 	at := x.door.listener(x.host)
 	if r.TLS != nil && x.door.listener(strings.ToLower(strings.TrimSuffix(r.TLS.ServerName, "."))) != at {
 		x.e.refuse(a, "misdirected", http.StatusMisdirectedRequest)
@@ -209,6 +214,7 @@ func (x *exchange) enterDoor(a *answer, r *http.Request, port uint16) {
 		x.e.answer(a, http.StatusNotFound, "no route is for this")
 		return
 	}
-	x.o = &noOptions
+	x.o = x.door.options
+	x.wanted = x.door.sticky(x.s.pools, x.target.Action, x.client)
 	x.act(a, r)
 }

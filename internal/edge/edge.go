@@ -27,6 +27,8 @@ type Options struct {
 	Version string
 	// Log defaults to no log.
 	Log *slog.Logger
+	// AccessLog is the file in which connections to balancers are logged that are to be; empty: Log.
+	AccessLog string
 	// Listen opens ports. Default: this machine's.
 	Listen func(ctx context.Context, network, address string) (net.Listener, error)
 	// ListenPacket opens ports of UDP. Default: this machine's.
@@ -46,6 +48,8 @@ type Edge struct {
 	own      ownCertificate
 	known    *known // passwords
 	copies   chan copied
+	access   *slog.Logger
+	journal  *journal
 
 	changing sync.Mutex // held while a new state is made
 }
@@ -76,11 +80,15 @@ func New(o Options) *Edge {
 	e.metrics = newMetrics(e.registry)
 	e.forward = newForward()
 	e.known = newKnown()
+	e.access, e.journal = accessLog(&e.o)
 	e.copies = make(chan copied, mostCopies)
 	e.ports = newPorts(e)
 	e.state.Store(&state{})
 	return e
 }
+
+// AccessLogEnv names the file of [Options.AccessLog].
+const AccessLogEnv = "KEMUDI_EDGE_ACCESS_LOG"
 
 // SocketEnv names the file descriptor of the socket on which an edge takes orders.
 const SocketEnv = "KEMUDI_EDGE_FD"
@@ -113,6 +121,7 @@ func (e *Edge) Run(ctx context.Context) error {
 	g.Go("copies", e.sendCopies)
 	err := g.Wait()
 	e.forward.close()
+	err = errors.Join(err, e.journal.Close())
 	if errors.Is(err, errLeave) {
 		return nil
 	}

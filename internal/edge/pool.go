@@ -26,6 +26,7 @@ type endpoint struct {
 	// often in a row it could not be reached.
 	left  atomic.Int64
 	fails atomic.Int32
+	gone  chan struct{} // closed when the upstream has it no more
 }
 
 // pool is the endpoints of an upstream. They are taken in turn.
@@ -49,6 +50,7 @@ func (e *Edge) poolsAfter(old *state, c *route.Change) map[string]*pool {
 	}
 	for key, u := range c.Upstreams {
 		if u == nil {
+			known[key].leave(nil)
 			delete(pools, key)
 			continue
 		}
@@ -56,20 +58,49 @@ func (e *Edge) poolsAfter(old *state, c *route.Change) map[string]*pool {
 		for _, address := range u.Endpoints {
 			p.endpoints = append(p.endpoints, known[key].find(address))
 		}
+		known[key].leave(p)
 		pools[key] = p
+	}
+	if c.Whole {
+		for key, p := range known {
+			if _, told := c.Upstreams[key]; !told {
+				p.leave(nil)
+			}
+		}
 	}
 	return pools
 }
 
 // find returns the endpoint of an address, a new one if there is none.
 func (p *pool) find(address string) *endpoint {
-	if p != nil {
-		if i := slices.IndexFunc(p.endpoints, func(e *endpoint) bool { return e.address == address }); i >= 0 {
-			return p.endpoints[i]
-		}
+	if one := p.current(address); one != nil {
+		return one
 	}
 	sum := sha256.Sum256([]byte(address))
-	return &endpoint{address: address, token: hex.EncodeToString(sum[:16])}
+	return &endpoint{address: address, token: hex.EncodeToString(sum[:16]), gone: make(chan struct{})}
+}
+
+// current is the endpoint of an address, nil if there is none.
+func (p *pool) current(address string) *endpoint {
+	if p == nil {
+		return nil
+	}
+	if i := slices.IndexFunc(p.endpoints, func(e *endpoint) bool { return e.address == address }); i >= 0 {
+		return p.endpoints[i]
+	}
+	return nil
+}
+
+// leave tells who is connected to endpoints that are not in the next pool, which may be nil.
+func (p *pool) leave(next *pool) {
+	if p == nil {
+		return
+	}
+	for i, one := range p.endpoints {
+		if slices.Index(p.endpoints, one) == i && (next == nil || !slices.Contains(next.endpoints, one)) {
+			close(one.gone)
+		}
+	}
 }
 
 // pick returns whose turn it is, of those that were not tried: the wanted one, if there is

@@ -31,10 +31,16 @@ type ports struct {
 	mu     struct {
 		sync.Mutex
 		wanted Ports
-		doors  map[uint16]bool // ports of Gateways; true: with TLS
+		doors  map[uint16]doorKind
 		udp    map[uint16]bool // those of UDP
 		states map[string]PortState
 	}
+}
+
+// doorKind is what the port of a door is like.
+type doorKind struct {
+	tls      bool
+	balancer bool // it is of the balancer of a Service, not of a Gateway
 }
 
 func newPorts(e *Edge) *ports {
@@ -53,11 +59,11 @@ func (p *ports) want(w Ports) {
 	}
 }
 
-// wantDoors sets the ports of Gateways.
+// wantDoors sets the ports of Gateways and balancers.
 func (p *ports) wantDoors(s *state) {
-	doors, udp := make(map[uint16]bool, len(s.ports)), make(map[uint16]bool, len(s.udp))
+	doors, udp := make(map[uint16]doorKind, len(s.ports)), make(map[uint16]bool, len(s.udp))
 	for port, d := range s.ports {
-		doors[port] = d.tls
+		doors[port] = doorKind{d.tls, d.Relay != nil}
 	}
 	for port := range s.udp {
 		udp[port] = true
@@ -126,11 +132,14 @@ func (p *ports) all() map[string]one {
 			list[name] = o
 		}
 	}
-	for port, secure := range p.mu.doors {
+	for port, kind := range p.mu.doors {
 		d := &doorway{p: p, port: port}
 		name, serve := DoorPort, d.plain
-		if secure {
-			name, serve = DoorPort+" with TLS", d.secure
+		if kind.balancer {
+			name = BalancerPort
+		}
+		if kind.tls {
+			name, serve = name+" with TLS", d.secure
 		}
 		list[name+" "+strconv.Itoa(int(port))] = one{port: port, serve: serve}
 	}
@@ -140,8 +149,12 @@ func (p *ports) all() map[string]one {
 	return list
 }
 
-// DoorPort begins the names of ports of Gateways.
-const DoorPort = "gateway"
+const (
+	// DoorPort begins the names of ports of Gateways.
+	DoorPort = "gateway"
+	// BalancerPort begins those of ports of balancers.
+	BalancerPort = "balancer"
+)
 
 // run serves the ports that are wanted.
 func (p *ports) run(ctx context.Context) error {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -71,12 +72,18 @@ func (s *sorter) sort(ctx context.Context) {
 			continue
 		}
 		wait.Reset()
-		if d := s.w.now(); d == nil || !d.streams {
-			s.hand(ctx, c)
+		d := s.w.now()
+		m := meet(d, c)
+		if m == nil {
+			c.Close()
+			continue
+		}
+		if d == nil || !d.streams {
+			s.hand(ctx, m.guarded(s.g))
 			continue
 		}
 		s.g.Go("connection", func(ctx context.Context) error {
-			s.look(ctx, c)
+			s.look(ctx, m)
 			return nil
 		})
 	}
@@ -91,14 +98,14 @@ func (s *sorter) hand(ctx context.Context, c net.Conn) {
 }
 
 // look finds out what a connection is for, and has it served.
-func (s *sorter) look(ctx context.Context, c net.Conn) {
-	d := s.w.now()
+func (s *sorter) look(ctx context.Context, m *met) {
+	d, c := s.w.now(), m.conn
 	if d == nil {
 		c.Close()
 		return
 	}
 	if !d.tls {
-		s.w.stream(ctx, d, 0, c, "")
+		s.w.stream(ctx, stream{d: d, met: m, from: c})
 		return
 	}
 	_ = c.SetReadDeadline(time.Now().Add(headerTimeout)) // E5
@@ -125,18 +132,28 @@ func (s *sorter) look(ctx context.Context, c net.Conn) {
 			c.Close()
 			return
 		}
-		s.w.stream(ctx, d, i, t, name)
+		s.w.stream(ctx, stream{d: d, met: m, listener: i, from: t, name: name})
 	default:
-		s.w.stream(ctx, d, i, heard, name)
+		s.w.stream(ctx, stream{d: d, met: m, listener: i, from: heard, name: name})
 	}
 }
 
+// stream is a connection of a client that is no HTTP.
+type stream struct {
+	d        *door
+	met      *met
+	listener int      // of the door
+	from     net.Conn // what the client says, without TLS if that ends here
+	name     string   // that it asks for
+}
+
 // stream connects a client with an endpoint until both have said all.
-func (w *doorway) stream(ctx context.Context, d *door, listener int, c net.Conn, name string) {
+func (w *doorway) stream(ctx context.Context, s stream) {
+	c := s.from
 	defer c.Close()
 	e := w.p.e
-	x := &exchange{e: e, s: e.state.Load(), door: d, host: name, o: &noOptions}
-	x.target = d.tables[listener].Find(name, "/", nil)
+	x := &exchange{e: e, s: e.state.Load(), door: s.d, host: s.name, o: &noOptions, client: clientOf(c.RemoteAddr().String())}
+	x.target = s.d.tables[s.listener].Find(s.name, "/", nil)
 	if x.target == nil || x.target.Action == nil {
 		return
 	}
@@ -145,20 +162,19 @@ func (w *doorway) stream(ctx context.Context, d *door, listener int, c net.Conn,
 		return
 	}
 	x.backend, x.pool = b, x.s.pools[b.Upstream]
-	to, err := x.pickStream(ctx)
+	x.wanted = s.d.sticky(x.s.pools, x.target.Action, x.client)
+	p := passage{x: x, s: s, began: time.Now()}
+	defer p.log()
+	raw, err := x.pickStream(ctx)
 	if err != nil {
+		p.err = err
 		return
 	}
-	defer to.Close()
-	if b.Trust != nil {
-		safe := tls.Client(to, e.known509(b.Trust))
-		bounded, cancel := context.WithTimeout(ctx, 2*connectTimeout)
-		err := safe.HandshakeContext(bounded)
-		cancel()
-		if err != nil {
-			return
-		}
-		to = safe
+	defer raw.Close()
+	to, err := x.greet(ctx, s.met, raw)
+	if err != nil {
+		p.err = err
+		return
 	}
 	e.metrics.streams.Inc()
 	defer e.metrics.streams.Dec()
@@ -169,14 +185,40 @@ func (w *doorway) stream(ctx context.Context, d *door, listener int, c net.Conn,
 		_ = to.SetDeadline(time.Now().Add(drain))
 	})
 	defer stop()
-	g.Go("up", func(context.Context) error { return pour(to, c) })
-	g.Go("down", func(context.Context) error { return pour(c, to) })
+	unbound := x.bound(ctx, s.met, raw)
+	g.Go("up", func(context.Context) error { return pour(to, c, &p.received) })
+	g.Go("down", func(context.Context) error { return pour(c, to, &p.sent) })
 	_ = g.Wait() // whose end is broken is told by its closing
+	unbound()
 }
 
-// pour copies until there is no more, and says so to the other end.
-func pour(to, from net.Conn) error {
-	_, err := io.Copy(to, from)
+// greet says to an endpoint what comes before the client's words, and returns what these go to.
+func (x *exchange) greet(ctx context.Context, m *met, to net.Conn) (net.Conn, error) {
+	relay, trust := x.door.Relay, x.backend.Trust
+	if err := m.announce(relay, to); err != nil {
+		return nil, err
+	}
+	var c *tls.Config
+	switch {
+	case trust != nil:
+		c = x.e.known509(trust)
+	case relay != nil && x.backend.Protocol == route.HTTPS:
+		c = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true} // the addresses of pods are in no certificate
+	default:
+		return to, nil
+	}
+	safe := tls.Client(to, c)
+	bounded, cancel := context.WithTimeout(ctx, 2*connectTimeout)
+	defer cancel()
+	if err := safe.HandshakeContext(bounded); err != nil {
+		return nil, fmt.Errorf("speak TLS with %s: %w", to.RemoteAddr(), err)
+	}
+	return safe, nil
+}
+
+// pour copies until there is no more, says so to the other end, and counts the bytes.
+func pour(to, from net.Conn, count *int64) (err error) {
+	*count, err = io.Copy(to, from)
 	if half, ok := to.(interface{ CloseWrite() error }); ok && err == nil {
 		return half.CloseWrite()
 	}

@@ -1,10 +1,25 @@
 package route
 
+import "net/netip"
+
 // Door is a port of the machine at which an edge takes what is sent to a port of a Gateway.
 type Door struct {
 	Port      uint16     `json:"port"`   // of the machine
 	Public    uint16     `json:"public"` // that clients use
 	Listeners []Listener `json:"listeners,omitempty"`
+	Relay     *Relay     `json:"relay,omitempty"` // of the balancer of a Service; nil: the door is one of a Gateway
+}
+
+// Relay says how what comes to the balancer of a Service is passed on. Its door has one listener. All times are in
+// milliseconds.
+type Relay struct {
+	Service   string       `json:"service"`             // namespace and name
+	Addresses []netip.Addr `json:"addresses,omitempty"` // that clients connect to; what comes by others is not taken. None: any
+	Header    int          `json:"header,omitempty"`    // version of the PROXY protocol in which endpoints are told of the client; 0: they are not
+	Idle      int64        `json:"idle,omitempty"`      // for how long both ends may be silent; 0: as long as they like
+	Drain     int64        `json:"drain,omitempty"`     // for how long connections to an endpoint that has gone last; 0: likewise
+	Sticky    bool         `json:"sticky,omitempty"`    // a client has the same endpoint, as long as it is there
+	Log       bool         `json:"log,omitempty"`       // each connection or request
 }
 
 // Datagrams says that the port is one of UDP.

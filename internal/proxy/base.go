@@ -30,6 +30,8 @@ type Config struct {
 	NodePortPrimary bool
 	// MasqueradeAll hides the source of all connections to cluster IPs.
 	MasqueradeAll bool
+	// Edge says that this node has an edge, which takes what comes to balancers that do more than pass on packets.
+	Edge bool
 	// Scheduler says to which endpoint the next connection goes.
 	Scheduler Scheduler
 }

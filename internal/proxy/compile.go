@@ -73,7 +73,9 @@ type compiler struct {
 	*fragment
 	before *fragment // the last one; nil: there is none
 	svc    *corev1.Service
-	vip    netip.Addr // the cluster IP
+	vip    netip.Addr  // the cluster IP
+	relay  *core.Relay // what its balancer, ours, does beside passing packets on; nil: nothing
+	broken error       // why it passes nothing on
 	seen   map[table.ID]bool
 }
 
@@ -94,6 +96,9 @@ func compileService(at scene, svc *corev1.Service, endpoints map[portKey][]*endp
 	}
 	c.add(Key{Set: ClusterIPs, Addr: vip}, Value{})
 	keys := core.TopologyKeys(svc)
+	if core.ServiceBalanced(svc) != nil {
+		c.relay, c.broken = core.RelayOf(svc)
+	}
 	for i := range svc.Spec.Ports {
 		p := &svc.Spec.Ports[i]
 		key := portKey{p.Name, protoOf(p.Protocol)}
@@ -280,7 +285,7 @@ func (c *compiler) apart(p *servicePort, from origin) Front {
 
 // pool adds a pool of endpoints and returns its size. There is at least one.
 func (c *compiler) pool(p *servicePort, local bool) uint32 {
-	key := poolKey{p.key, local}
+	key := poolKey{portKey: p.key, local: local}
 	if c.pools[key] == nil {
 		want := p.pools.of(local)
 		at := Key{Set: ServiceEndpoints, Addr: c.vip, Proto: p.key.proto, Port: uint16(p.Port), Pool: poolOf(local)}
@@ -324,7 +329,11 @@ func (c *compiler) externals(p *servicePort) {
 	}
 	for _, ip := range p.balancer {
 		at := frontend{ip, port}
-		c.front(p, at, c.guarded(p, to(byIP)))
+		if c.relayed(p) {
+			c.hand(p, at, onlyLocal)
+			continue
+		}
+		c.front(p, at, c.guarded(p, p.name(c), to(byIP)))
 		c.add(at.key(p, MasqueradeIPs), masquerade)
 	}
 	if p.NodePort != 0 {
@@ -334,8 +343,8 @@ func (c *compiler) externals(p *servicePort) {
 	}
 }
 
-// guarded puts the load balancer's source ranges before what is done.
-func (c *compiler) guarded(p *servicePort, f Front) Front {
+// guarded puts the load balancer's source ranges before what is done with a frontend that belongs to a port of that name.
+func (c *compiler) guarded(p *servicePort, name netip.AddrPort, f Front) Front {
 	ranges, all := c.sourceRanges()
 	if all {
 		return f
@@ -354,7 +363,7 @@ func (c *compiler) guarded(p *servicePort, f Front) Front {
 		}
 	}
 	for _, r := range distinct(ranges) {
-		c.add(Key{Set: Sources, Proto: p.key.proto, Addr: c.vip, Port: uint16(p.Port), Range: r}, Value{})
+		c.add(Key{Set: Sources, Proto: p.key.proto, Addr: name.Addr(), Port: name.Port(), Range: r}, Value{})
 	}
 	f.Guarded, f.Do = f.Do, w.number(0)
 	return f

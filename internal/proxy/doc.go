@@ -41,6 +41,9 @@
 // the table. A plain cluster IP costs three lookups however many services there are,
 // any other frontend one more.
 //
+// What comes to a balancer that does more than pass on packets goes to the edge of the node (hand.go): such a frontend
+// belongs to itself, with the edge as its only endpoint.
+//
 // Invariants, cited by number in the code:
 //
 //	P1 Only our own tables are ever written to.

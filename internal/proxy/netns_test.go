@@ -17,6 +17,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/podnet/nettest"
 	"github.com/kemudi/kemudi/internal/podnet/nft"
 	"github.com/kemudi/kemudi/internal/trace"
@@ -590,6 +591,77 @@ func TestBalancerWithAllThatServicesHave(t *testing.T) {
 	}
 	s.put(backends("web"), backends("web", "fd00:244:0:2::2@n2"))
 	s.refused(s.client, "192.168.1.1:30080")
+	s.sound()
+}
+
+// TestBalancersThatDoMoreAreHandedToTheEdge leads to the edge of the node what comes to a balancer that is asked for more
+// than packets; all other ways to the Service stay as they are.
+func TestBalancersThatDoMoreAreHandedToTheEdge(t *testing.T) {
+	trace.Proves(t, "SVC-111", "SVC-151", "SVC-159")
+	s := newSite(t)
+	s.serve()
+	here := []any{backends("web", "10.244.1.2@n1", "10.244.2.2@n2"), backends("web", "fd00:244:0:1::2@n1")}
+	s.put(here...)
+	s.model.cfg.Edge = true
+	s.model.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
+		{Type: corev1.NodeInternalIP, Address: "192.168.1.1"}, {Type: corev1.NodeInternalIP, Address: "fd00:1::1"},
+	}}})
+	s.n1.Serve("edge", "tcp", ":30080")
+	s.client.Route("fd00:203::/64", "fd00:1::1")
+	balancer := func(policy corev1.ServiceExternalTrafficPolicy, ranges ...string) *corev1.Service {
+		return service("web", "10.96.0.10 fd00:96::a", nodePort, func(svc *corev1.Service) {
+			svc.Annotations = map[string]string{"kemudi.io/load-balancer-proxy-protocol": "v1"}
+			svc.Spec.Type, svc.Spec.ExternalTrafficPolicy, svc.Spec.LoadBalancerSourceRanges = corev1.ServiceTypeLoadBalancer, policy, ranges
+			svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.7"}, {IP: "fd00:203::7"}}
+			svc.Status.Conditions = []metav1.Condition{{Type: core.ConditionBalanced, Status: metav1.ConditionTrue}}
+		})
+	}
+	toEdge := func(from *nettest.Host, address, client string) {
+		t.Helper()
+		name, saw, err := from.Ask("tcp", address)
+		if err != nil || name != "edge" || client != "" && saw != client {
+			t.Errorf("%s to %s: %s answered and saw %s, %v; want the edge, and %s", from.Name, address, name, saw, err, client)
+		}
+	}
+	s.put(balancer(corev1.ServiceExternalTrafficPolicyCluster))
+	toEdge(s.client, "203.0.113.7:80", "192.168.1.100")
+	toEdge(s.client, "[fd00:203::7]:80", "fd00:1::100")
+	toEdge(s.a, "203.0.113.7:80", "10.244.1.2")
+	toEdge(s.n1, "203.0.113.7:80", "")
+	s.reach(s.client, "192.168.1.1:30080", "ac", "") // node port and cluster IP are as ever
+	s.reach(s.b, "10.96.0.10:80", "ac", "")
+	if name, _, err := s.client.Ask("udp", "203.0.113.7:80"); err != nil || name == "edge" {
+		t.Errorf("UDP: %s answered, %v; want a pod", name, err)
+	}
+	s.put(balancer(corev1.ServiceExternalTrafficPolicyCluster, "10.0.0.0/8"))
+	s.dropped(s.client, "203.0.113.7:80")
+	toEdge(s.a, "203.0.113.7:80", "10.244.1.2")
+	s.put(balancer(corev1.ServiceExternalTrafficPolicyLocal))
+	toEdge(s.client, "203.0.113.7:80", "192.168.1.100")
+	sticky := balancer(corev1.ServiceExternalTrafficPolicyLocal)
+	sticking(sticky)
+	s.put(sticky) // of which the edge sees to
+	toEdge(s.client, "203.0.113.7:80", "192.168.1.100")
+	s.put(balancer(corev1.ServiceExternalTrafficPolicyLocal))
+	s.put(backends("web", "10.244.2.2@n2")) // none is left here
+	s.dropped(s.client, "203.0.113.7:80")
+	toEdge(s.a, "203.0.113.7:80", "10.244.1.2")
+	s.put(backends("web"), backends("web", "fd00:244:0:2::2@n2"))
+	s.refused(s.client, "203.0.113.7:80")
+	// What cannot be had is not passed on without it, nor is anything where there is no edge.
+	broken := balancer(corev1.ServiceExternalTrafficPolicyCluster)
+	broken.Annotations["kemudi.io/load-balancer-proxy-protocol"] = "v3"
+	s.put(append(here, broken)...)
+	s.dropped(s.client, "203.0.113.7:80")
+	s.put(balancer(corev1.ServiceExternalTrafficPolicyCluster))
+	toEdge(s.client, "203.0.113.7:80", "192.168.1.100")
+	s.model.cfg.Edge = false
+	s.put(balancer(corev1.ServiceExternalTrafficPolicyCluster))
+	s.dropped(s.client, "203.0.113.7:80")
+	plain := balancer(corev1.ServiceExternalTrafficPolicyCluster)
+	plain.Annotations = nil
+	s.put(plain)
+	s.reach(s.client, "203.0.113.7:80", "ac", "")
 	s.sound()
 }
 

@@ -12,6 +12,7 @@ import (
 type poolKey struct {
 	portKey
 	local bool
+	front netip.AddrPort // of a balancer's port that the node's edge serves, which is all that is in it
 }
 
 // pool is the endpoints of a service port that connections are spread over. Each has a

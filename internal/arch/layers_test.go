@@ -49,7 +49,7 @@ apiserver/watch
 controller leader apiserver aggregate
 scheduler/devices
 workload endpoint ingress nodepool
-gateway
+balancer gateway
 controllers/* scheduler kubelet proxy netpolicy dns edgefeed simnode
 controllers
 plane up cloudmanager

@@ -1,13 +1,14 @@
 // Package edgefeed keeps the edge of a node: it starts the process when the cluster has the
-// first Ingress that is obeyed or Gateway that is served, tells it by its socket what changes, and ends it when there is none
-// any more. Start at [Feeder.Run].
+// first Ingress that is obeyed, Gateway that is served or balancer that does more than pass on packets, tells it by its
+// socket what changes, and ends it when there is none any more. Start at [Feeder.Run].
 //
 // Here live the process, its socket and its cgroup, and what is followed of the API for it. What
-// tables are made of is the business of packages ingress and gateway, and what becomes of a request package edge's.
+// tables are made of is the business of packages ingress, gateway and balancer, and what becomes of a request package edge's.
 //
 // Invariants, cited by number in the code:
 //
-//	F1 Without the services that say that Ingresses are obeyed or Gateways served, a node has no process for them, and follows nothing of them.
+//	F1 Without the services that say that Ingresses are obeyed or Gateways served, or are to be
+//	   relayed themselves, a node has no process for them, and follows nothing of them.
 //	F2 An edge that runs is found again by its socket. It is ended only when it is not needed, or is of another version.
 //	F3 The first thing an edge is told is a whole table, of a state in which all that it depends on has come: one that serves never loses
 //	   a route or a certificate because the program that feeds it has just started.

@@ -171,6 +171,10 @@ func (f *Feeder) port(s *edge.PortState, failing map[string]bool) {
 	case s.Error == "" && failing[s.Name]:
 		delete(failing, s.Name)
 		f.o.Log.Info("port of the edge is served now", "port", s.Port)
+		if strings.HasPrefix(s.Name, edge.BalancerPort) {
+			f.event(corev1.EventTypeNormal, "BalancerPortServed", fmt.Sprintf("a balancer is served on port %d of the node now", s.Port))
+			return
+		}
 		if strings.HasPrefix(s.Name, edge.DoorPort) {
 			f.event(corev1.EventTypeNormal, "GatewayPortServed", fmt.Sprintf("a Gateway is served on port %d of the node now", s.Port))
 			return
@@ -179,6 +183,11 @@ func (f *Feeder) port(s *edge.PortState, failing map[string]bool) {
 	case s.Error != "" && !failing[s.Name]:
 		failing[s.Name] = true
 		message := fmt.Sprintf("port %d of the node cannot be served: %s; it is tried again", s.Port, s.Error)
+		if strings.HasPrefix(s.Name, edge.BalancerPort) {
+			f.o.Log.Error("port of a balancer cannot be served", "port", s.Port, "err", s.Error)
+			f.event(corev1.EventTypeWarning, "BalancerPortTaken", message)
+			return
+		}
 		if strings.HasPrefix(s.Name, edge.DoorPort) {
 			f.o.Log.Error("port of a Gateway cannot be served", "port", s.Port, "err", s.Error)
 			f.event(corev1.EventTypeWarning, "GatewayPortTaken", message)

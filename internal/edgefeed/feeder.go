@@ -13,6 +13,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/networking"
+	"github.com/kemudi/kemudi/internal/balancer"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/edge"
@@ -25,6 +26,7 @@ type Options struct {
 	NodeName  string
 	RunDir    string // where its socket is
 	LogFile   string // what the process writes
+	AccessLog string // where it logs connections to balancers that are to be logged; empty: there too
 	Cgroup    string // of the process; empty: that of this one
 	Ports     edge.Ports
 	Version   string           // of this program
@@ -62,11 +64,11 @@ var errNotNeeded = errors.New("nothing is served any more")
 var errOther = errors.New("something else is served")
 
 // need is what an edge is needed for.
-type need struct{ ingresses, gateways bool }
+type need struct{ ingresses, gateways, balancers bool }
 
-func (n need) any() bool { return n.ingresses || n.gateways }
+func (n need) any() bool { return n.ingresses || n.gateways || n.balancers }
 
-// ports are those that are served for all that it is needed for; Gateways have ports of their own.
+// ports are those that are served for all that it is needed for; Gateways and balancers have ports of their own.
 func (f *Feeder) ports(n need) edge.Ports {
 	if n.ingresses {
 		return f.o.Ports
@@ -89,8 +91,14 @@ func (f *Feeder) Run(ctx context.Context) error {
 	}
 	graves := task.NewGroup(ctx)
 	first, last := true, need{}
-	err := services.Each(ctx, cache.FollowOptions{Namespace: metav1.NamespaceSystem}, func(deltas []cache.Delta) error {
-		var now need
+	relayed := map[string]bool{} // Services whose balancers the edge serves
+	err := services.Each(ctx, cache.FollowOptions{}, func(deltas []cache.Delta) error {
+		for _, d := range deltas {
+			if delete(relayed, d.Last().Key); d.Now != nil && balancer.Served(d.Now.Object.(*corev1.Service)) {
+				relayed[d.Last().Key] = true
+			}
+		}
+		now := need{balancers: len(relayed) > 0}
 		if f.o.Ports.HTTP != 0 || f.o.Ports.HTTPS != 0 {
 			_, now.ingresses = services.Get(metav1.NamespaceSystem, networking.EdgeService)
 		}

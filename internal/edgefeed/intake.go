@@ -139,6 +139,7 @@ func serviceChanged(namespace, name string) func(*models) {
 	return func(m *models) {
 		m.ingresses.Service(key)
 		m.gateways.Service(key)
+		m.balancers.Service(key)
 		if key == gatewayService {
 			m.named()
 		}

@@ -129,7 +129,7 @@ func (f *Feeder) start() (*os.Process, error) {
 	cmd.Args[0] = "kemudi"
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{socket}
-	cmd.Env = append(os.Environ(), edge.SocketEnv+"=3")
+	cmd.Env = append(os.Environ(), edge.SocketEnv+"=3", edge.AccessLogEnv+"="+f.o.AccessLog)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the edge: %w", err)

@@ -199,7 +199,18 @@ func Certificate(s *corev1.Secret) (*route.Certificate, error) {
 
 // Endpoints are the addresses of an upstream, in order. Those that are ready serve; where none
 // is, those that end and still serve.
-func Endpoints(u Upstream, known Objects) (list []string) {
+func Endpoints(u Upstream, known Objects) []string { return endpointsOn("", u, known) }
+
+// EndpointsOn are those of them that are on a node; where none is, all of them.
+func EndpointsOn(node string, u Upstream, known Objects) []string {
+	if list := endpointsOn(node, u, known); len(list) > 0 {
+		return list
+	}
+	return endpointsOn("", u, known)
+}
+
+// endpointsOn are the endpoints on a node; empty: on any.
+func endpointsOn(node string, u Upstream, known Objects) (list []string) {
 	svc := known.Service(u.Namespace, u.Service)
 	if svc == nil || svc.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil
@@ -216,7 +227,7 @@ func Endpoints(u Upstream, known Objects) (list []string) {
 		var ready, ending []string
 		for _, s := range slicesOf {
 			if s.AddressType == family {
-				ready, ending = addresses(s, port.Name, ready, ending)
+				ready, ending = ports{port.Name, node}.addresses(s, ready, ending)
 			}
 		}
 		if len(ready) == 0 {
@@ -228,17 +239,20 @@ func Endpoints(u Upstream, known Objects) (list []string) {
 	return slices.Compact(list)
 }
 
+// ports are those of a name, on a node; empty: on any.
+type ports struct{ name, node string }
+
 // addresses adds those of a slice.
-func addresses(s *discoveryv1.EndpointSlice, port string, ready, ending []string) (_, _ []string) {
+func (o ports) addresses(s *discoveryv1.EndpointSlice, ready, ending []string) (_, _ []string) {
 	for n := range s.Ports {
 		p := &s.Ports[n]
-		if ptr.Deref(p.Name, "") != port || p.Port == nil {
+		if ptr.Deref(p.Name, "") != o.name || p.Port == nil {
 			continue
 		}
 		number := strconv.Itoa(int(*p.Port))
 		for e := range s.Endpoints {
 			one := &s.Endpoints[e]
-			if len(one.Addresses) == 0 {
+			if len(one.Addresses) == 0 || o.node != "" && ptr.Deref(one.NodeName, "") != o.node {
 				continue
 			}
 			at := net.JoinHostPort(one.Addresses[0], number)

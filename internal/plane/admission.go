@@ -44,7 +44,7 @@ func (p *Plane) admission() (*admission.Chain, error) {
 		Node: node.New(node.Caches{
 			Pods: cache(core.Pods.Def), Claims: cache(core.PersistentVolumeClaims.Def), Volumes: cache(core.PersistentVolumes.Def),
 			VolumeAttachments: cache(storage.VolumeAttachments.Def), ResourceSlices: cache(dra.ResourceSlices.Def), NetworkPolicies: cache(networking.NetworkPolicies.Def),
-			Ingresses: cache(networking.Ingresses.Def), IngressClasses: cache(networking.IngressClasses.Def),
+			Ingresses: cache(networking.Ingresses.Def), IngressClasses: cache(networking.IngressClasses.Def), Services: cache(core.Services.Def),
 		}),
 		RBAC: p.roles, Registry: p.o.Registry, Logger: p.o.Logger.With("part", "authorization"), ID: p.o.Host,
 	}); err != nil {

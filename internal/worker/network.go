@@ -51,8 +51,10 @@ func (w *Worker) network(g *task.Group, share []netip.Prefix, recorder *client.R
 	measured := prometheus.NewRegistry()
 	addresses := newBalancers(g, o.NodeName, w.c.Transport)
 	addresses.events, addresses.log = recorder.For("kemudi"), o.Logger.With("part", "balancers")
+	config := o.proxy(&w.c.Settings)
+	config.Edge = w.edge != nil
 	services, err := proxy.New(proxy.Options{
-		Config: o.proxy(&w.c.Settings), Transport: w.c.Transport, Healthz: o.NodePorts.Healthz, Services: addresses.seen,
+		Config: config, Transport: w.c.Transport, Healthz: o.NodePorts.Healthz, Services: addresses.seen,
 		Events: recorder.For("kube-proxy"), Log: o.Logger.With("part", "proxy"), Metrics: measured, Applied: &w.applied,
 	})
 	if err != nil {
@@ -77,7 +79,7 @@ func (w *Worker) network(g *task.Group, share []netip.Prefix, recorder *client.R
 func (w *Worker) newEdge(recorder *client.Recorder) *edgefeed.Feeder {
 	o := &w.o
 	return edgefeed.New(edgefeed.Options{
-		Transport: w.c.Transport, NodeName: o.NodeName, RunDir: o.RunDir, LogFile: filepath.Join(o.DataDir, "edge.log"),
+		Transport: w.c.Transport, NodeName: o.NodeName, RunDir: o.RunDir, LogFile: filepath.Join(o.DataDir, "edge.log"), AccessLog: filepath.Join(o.DataDir, "edge-access.log"),
 		Cgroup: cgroupParent(o.RunDir) + "/edge", Ports: o.Edge, Version: version.Git(), Events: recorder.For("edge"), Log: o.Logger.With("part", "edge"),
 	})
 }

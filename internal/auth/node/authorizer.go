@@ -35,6 +35,7 @@ type Caches struct {
 	NetworkPolicies   *cache.Cache
 	Ingresses         *cache.Cache // with the index networking.IndexSecret
 	IngressClasses    *cache.Cache
+	Services          *cache.Cache // with the index core.IndexCertificate
 }
 
 // podsByNode is the index of pods by the node they are bound to.
@@ -138,7 +139,7 @@ func unrelated(node string) string {
 }
 
 // secret lets an agent read what its pods refer to, and what an Ingress names that the edge
-// of every node obeys: certificates, which all edges show. What edges are told of Gateways is for
+// of every node obeys, or a Service whose balancer it is: certificates, which all edges show. What edges are told of Gateways is for
 // all nodes.
 func (a *Authorizer) secret(node string, attrs authorizer.Attributes) string {
 	why := a.reads(node, attrs, core.ToSecret)

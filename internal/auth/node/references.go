@@ -32,8 +32,11 @@ func (a *Authorizer) refers(node, namespace string, to core.Reference) bool {
 	return false
 }
 
-// shown reports whether an Ingress that edges obey names the secret.
+// shown reports whether an Ingress that edges obey, or a Service whose balancers they are, names the secret.
 func (a *Authorizer) shown(namespace, name string) bool {
+	if a.c.Services != nil && len(a.c.Services.ByIndex(core.IndexCertificate, cache.Key(namespace, name))) > 0 {
+		return true
+	}
 	if a.c.Ingresses == nil || a.c.IngressClasses == nil {
 		return false
 	}

@@ -69,12 +69,15 @@ func (r *reconciler) announced(svc *corev1.Service, v *verdict) bool {
 }
 
 // serving are the nodes that lead to a Service: with externalTrafficPolicy Local, those that have
-// endpoints of it.
+// endpoints of it; where more is asked than to pass on packets, those that have an edge.
 func (r *reconciler) serving(svc *corev1.Service) []machine {
 	nodes := r.machines.of(r.nodes.Reader)
 	if svc.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal {
 		here := withEndpoints(r.slices.ByIndex(discovery.IndexService, cache.Key(svc.Namespace, svc.Name)))
 		nodes = slices.DeleteFunc(slices.Clone(nodes), func(m machine) bool { return !here[m.name] })
+	}
+	if relay, err := core.RelayOf(svc); err == nil && relay != nil {
+		nodes = slices.DeleteFunc(slices.Clone(nodes), func(m machine) bool { return !m.edge })
 	}
 	return nodes
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 
+	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/cache"
 )
 
@@ -35,6 +36,7 @@ type ask struct {
 	internal bool         // it is to be reached from within alone
 	sharing  string       // empty: it shares with nobody
 	local    bool         // only nodes with endpoints serve it
+	edges    bool         // only nodes with an edge do
 	backends string       // what selects these, for others to be compared with
 }
 
@@ -73,9 +75,11 @@ func askOf(svc *corev1.Service) (ask, *problem) {
 	if len(s.Selector) > 0 {
 		a.backends = svc.Namespace + " " + labels.Set(s.Selector).String()
 	}
-	if bad := unfit(svc); bad != nil {
-		return a, bad
+	relay, err := core.RelayOf(svc)
+	if err != nil {
+		return a, problemf("Unsupported", "%v", err)
 	}
+	a.edges = relay != nil
 	wanted, from := svc.Annotations[AnnotationAddresses], AnnotationAddresses
 	if wanted == "" {
 		wanted, from = s.LoadBalancerIP, "spec.loadBalancerIP"

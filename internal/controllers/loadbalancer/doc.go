@@ -1,6 +1,7 @@
 // Package loadbalancer gives Services of type LoadBalancer addresses on machines that somebody
 // owns: those of the nodes, or some of pools. The service proxies of the nodes do the rest by
-// what the status says: there are no pods and no processes for it.
+// what the status says: there are no pods for it, and no processes but the edges of nodes, where more is asked than to
+// pass on packets (core.RelayOf).
 //
 //	options   what --load-balancer says
 //	ask       what a Service wants, by its fields and annotations

@@ -18,6 +18,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/discovery"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/controller"
+	"github.com/kemudi/kemudi/internal/ingress"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -42,13 +43,19 @@ func New(o Options) *controller.Controller {
 				}
 				return nil
 			}),
+			{Def: core.Secrets.Def, Keys: func(k *controller.Kit, obj resource.Object) (keys []string) {
+				for _, svc := range controller.For(k, core.Services).ByIndex(core.IndexCertificate, cache.Key(obj.GetNamespace(), obj.GetName())) {
+					keys = append(keys, cache.Key(svc.Namespace, svc.Name))
+				}
+				return keys
+			}},
 		},
 		Writes:  []controller.Permission{controller.Update(core.Services.Def), controller.UpdateStatus(core.Services.Def)},
 		Workers: 1, // who comes first has it
 		Setup: func(k *controller.Kit) controller.Reconciler[*corev1.Service] {
 			r := &reconciler{
 				k: k, from: from, beside: o.Beside, book: b, services: controller.For(k, core.Services), nodes: controller.For(k, core.Nodes),
-				slices: controller.For(k, discovery.EndpointSlices),
+				slices: controller.For(k, discovery.EndpointSlices), secrets: controller.For(k, core.Secrets),
 			}
 			r.load()
 			return r
@@ -64,6 +71,7 @@ type reconciler struct {
 	services controller.Client[*corev1.Service]
 	nodes    controller.Client[*corev1.Node]
 	slices   controller.Client[*discoveryv1.EndpointSlice]
+	secrets  controller.Client[*corev1.Secret]
 	machines machines
 }
 
@@ -141,11 +149,40 @@ func (r *reconciler) Reconcile(ctx context.Context, svc *corev1.Service) (contro
 // decide is what a Service is to have.
 func (r *reconciler) decide(svc *corev1.Service) verdict {
 	a, bad := askOf(svc)
+	uncertain := r.certificate(svc)
+	if bad == nil && len(addressesOf(svc)) == 0 {
+		bad = uncertain
+	}
 	if bad != nil {
 		r.book.note(&a)
 		r.book.give(a, nil)
 		return verdict{problem: bad}
 	}
+	v := r.place(svc, a)
+	if uncertain != nil { // who has its addresses keeps them (B2), and clients are not let in
+		v.problem = uncertain
+	}
+	return v
+}
+
+// certificate is why the certificate by which TLS is to end cannot be used; nil: it can, or there is none.
+func (r *reconciler) certificate(svc *corev1.Service) *problem {
+	name := core.BalancerCertificate(svc)
+	if name == "" {
+		return nil
+	}
+	s, there := r.secrets.Get(svc.Namespace, name)
+	if !there {
+		return problemf("InvalidCertificate", "annotation %s: there is no Secret %q in namespace %q", core.AnnotationBalancerCertificate, name, svc.Namespace)
+	}
+	if _, err := ingress.Certificate(s); err != nil {
+		return problemf("InvalidCertificate", "annotation %s: the certificate of Secret %q cannot be used: %v", core.AnnotationBalancerCertificate, name, err)
+	}
+	return nil
+}
+
+// place is where a Service that asks for what can be had is to be reached.
+func (r *reconciler) place(svc *corev1.Service, a ask) verdict {
 	pools := slices.DeleteFunc(slices.Clone(r.from), func(s source) bool { return s.nodes })
 	hasInternal := slices.ContainsFunc(pools, func(s source) bool { return s.name == internalPool })
 	if a.internal && a.pool == "" && len(a.addrs) == 0 && (hasInternal || !r.from[0].nodes) {
@@ -165,6 +202,8 @@ func (r *reconciler) decide(svc *corev1.Service) verdict {
 	switch {
 	case len(at) == 0 && a.local:
 		v.problem = problemf("NoEndpoints", "no node has an endpoint that is ready, as externalTrafficPolicy Local wants")
+	case len(at) == 0 && a.edges:
+		v.problem = problemf("NoNodes", "no node that is ready and has an edge has an address of its families")
 	case len(at) == 0:
 		v.problem = problemf("NoNodes", "no node that is ready has an address of its families")
 	}

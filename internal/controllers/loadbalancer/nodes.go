@@ -13,6 +13,7 @@ import (
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/version"
 )
 
 // most is how many nodes a Service has the addresses of: its status is told to every node.
@@ -26,10 +27,11 @@ type machine struct {
 	external []netip.Addr
 	kubelet  int32 // port of the node agent
 	cordoned bool
+	edge     bool // it has one: it is a node of this program's
 }
 
 func machineOf(n *corev1.Node) machine {
-	m := machine{name: n.Name, ready: core.NodeIsReady(n), kubelet: n.Status.DaemonEndpoints.KubeletEndpoint.Port, cordoned: n.Spec.Unschedulable}
+	m := machine{name: n.Name, ready: core.NodeIsReady(n), kubelet: n.Status.DaemonEndpoints.KubeletEndpoint.Port, cordoned: n.Spec.Unschedulable, edge: version.Ours(n.Status.NodeInfo.KubeletVersion)}
 	for _, a := range n.Status.Addresses {
 		ip, err := netip.ParseAddr(a.Address)
 		if err != nil || !ip.IsGlobalUnicast() {
@@ -49,7 +51,7 @@ func machineOf(n *corev1.Node) machine {
 func sameMachine(before, after resource.Object) bool {
 	b, a := before.(*corev1.Node), after.(*corev1.Node)
 	x, y := machineOf(b), machineOf(a)
-	return core.BalancersServe(b) == core.BalancersServe(a) && x.ready == y.ready && x.kubelet == y.kubelet && x.cordoned == y.cordoned && slices.Equal(x.internal, y.internal) && slices.Equal(x.external, y.external)
+	return core.BalancersServe(b) == core.BalancersServe(a) && x.ready == y.ready && x.kubelet == y.kubelet && x.cordoned == y.cordoned && x.edge == y.edge && slices.Equal(x.internal, y.internal) && slices.Equal(x.external, y.external)
 }
 
 // machines are the nodes that balancers may lead to, as all Services see them: one change of a

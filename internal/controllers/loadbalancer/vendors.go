@@ -32,16 +32,6 @@ var internalSigns = []vendorSign{
 	{"service.beta.kubernetes.io/cce-load-balancer-internal-vpc", isTrue},
 }
 
-// unfitSigns ask for what clients or pods of a Service would miss: without it they would not
-// understand each other, or talk in the clear.
-var unfitSigns = []struct {
-	vendorSign
-	what string
-}{
-	{vendorSign{"service.beta.kubernetes.io/aws-load-balancer-ssl-cert", func(value string) bool { return value != "" }}, "TLS"},
-	{vendorSign{"service.beta.kubernetes.io/aws-load-balancer-proxy-protocol", func(value string) bool { return value != "" }}, "the PROXY protocol"},
-}
-
 // wantsInternal says that a Service is to be reached from within alone.
 func wantsInternal(svc *corev1.Service) bool {
 	for _, s := range internalSigns {
@@ -50,15 +40,4 @@ func wantsInternal(svc *corev1.Service) bool {
 		}
 	}
 	return false
-}
-
-// unfit is what a Service asks of its balancer that the service proxy, which passes on packets as they
-// are, cannot do.
-func unfit(svc *corev1.Service) *problem {
-	for _, s := range unfitSigns {
-		if value, ok := svc.Annotations[s.name]; ok && s.says(value) {
-			return problemf("Unsupported", "annotation %s asks for %s, which balancers of own machines do not do: leave it to an Ingress or to the pods, and remove the annotation", s.name, s.what)
-		}
-	}
-	return nil
 }

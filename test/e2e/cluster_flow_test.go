@@ -60,6 +60,7 @@ func TestCluster(t *testing.T) {
 			"secure service":              testSecureService,
 			"ephemeral container":         testEphemeralContainer,
 			"balancers":                   testBalancers,
+			"relays":                      testRelays,
 			"unschedulable":               testUnschedulable,
 			"extended resources":          testExtendedResources,
 			"bad manifests":               testBadManifests,

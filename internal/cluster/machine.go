@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kemudi/kemudi/internal/announce/bgp"
 	"github.com/kemudi/kemudi/internal/container"
 	"github.com/kemudi/kemudi/internal/edge"
 	"github.com/kemudi/kemudi/internal/kubelet"
@@ -38,11 +39,14 @@ type Machine struct {
 	Images       image.Config // --image-gc-high-threshold and others
 	NodePorts    worker.NodePorts
 	Edge         edge.Ports // --ingress-http-port, --ingress-https-port, --ingress-status-port
+	BGP          []string   // --load-balancer-bgp
 	ResolvConf   string     // --resolv-conf: the machine's resolver, for names outside the cluster
 
 	Logger *slog.Logger
 	// Step is told of each step of the start when it is done; the last one is ready.
 	Step func(name string, ready bool)
+
+	peers []bgp.Peer // what BGP says
 }
 
 func defaultMachine() Machine {
@@ -86,6 +90,10 @@ func (m *Machine) complete() error {
 	if err := m.Images.Check(); err != nil {
 		return err
 	}
+	var err error
+	if m.peers, err = bgp.ParsePeers(m.BGP); err != nil {
+		return err
+	}
 	return m.findName()
 }
 
@@ -123,7 +131,7 @@ func (m *Machine) worker() worker.Options {
 	return worker.Options{
 		DataDir: m.DataDir, RunDir: m.RunDir,
 		NodeName: m.NodeName, ByHand: m.NodeByHand, Labels: m.NodeLabels, Taints: m.NodeTaints,
-		Agent: m.Agent, Runtime: m.Runtime, Images: m.Images, ResolvConf: m.ResolvConf, NodePorts: m.NodePorts, Edge: m.Edge,
+		Agent: m.Agent, Runtime: m.Runtime, Images: m.Images, ResolvConf: m.ResolvConf, NodePorts: m.NodePorts, Edge: m.Edge, Peers: m.peers,
 		Logger: m.Logger, Step: m.Step,
 	}
 }

@@ -116,6 +116,7 @@ func (f *feed) follow(g *task.Group, t client.Transport, node string, seen func(
 }
 
 func changeService(m *Model, d cache.Delta) {
+	m.served = max(m.served, d.Last().Rev)
 	if s := d.Last().Object.(*corev1.Service); d.Now == nil {
 		m.DeleteService(s.Namespace, s.Name)
 	} else {

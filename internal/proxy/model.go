@@ -28,6 +28,7 @@ type Model struct {
 	// leaving says that load balancers should look for another node.
 	leaving bool
 	taken   int64 // the revision of the newest slice that was set
+	served  int64 // that of the newest Service
 	owners  map[ownerKey]*owner
 	dirty   map[*owner]bool
 	health  map[types.NamespacedName]Health

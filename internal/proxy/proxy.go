@@ -34,6 +34,8 @@ type Options struct {
 	Log *slog.Logger
 	// Applied is told up to which revision of EndpointSlices the rules are true. Optional.
 	Applied *cache.Progress
+	// Served is told up to which revision of Services they are. Optional.
+	Served *cache.Progress
 	// Metrics is where the metrics are registered; default: nowhere.
 	Metrics prometheus.Registerer
 	// Services is told of the changes of Services that the proxy is told of, the first state included;
@@ -71,6 +73,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Applied == nil {
 		o.Applied = &cache.Progress{}
+	}
+	if o.Served == nil {
+		o.Served = &cache.Progress{}
 	}
 	if o.Listen == nil {
 		o.Listen = (&net.ListenConfig{}).Listen
@@ -218,6 +223,7 @@ func (p *Proxy) keep(ctx context.Context, g *task.Group) error {
 		full = false
 		err = p.endStale()
 		p.o.Applied.Advance(p.model.taken)
+		p.o.Served.Advance(p.model.served)
 		if err != nil {
 			wait := back.Next()
 			p.o.Log.Warn("cannot end stale UDP flows", "err", err, "retry", wait)

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/dns"
 	"github.com/kemudi/kemudi/internal/edgefeed"
@@ -51,11 +52,16 @@ func (w *Worker) network(g *task.Group, share []netip.Prefix, recorder *client.R
 	measured := prometheus.NewRegistry()
 	addresses := newBalancers(g, o.NodeName, w.c.Transport)
 	addresses.events, addresses.log = recorder.For("kemudi"), o.Logger.With("part", "balancers")
+	told := newRoutes(g, o.NodeName, w.c.Transport, o.Peers)
+	told.events, told.log = addresses.events, addresses.log
 	config := o.proxy(&w.c.Settings)
 	config.Edge = w.edge != nil
 	services, err := proxy.New(proxy.Options{
-		Config: config, Transport: w.c.Transport, Healthz: o.NodePorts.Healthz, Services: addresses.seen,
-		Events: recorder.For("kube-proxy"), Log: o.Logger.With("part", "proxy"), Metrics: measured, Applied: &w.applied,
+		Config: config, Transport: w.c.Transport, Healthz: o.NodePorts.Healthz, Services: func(deltas []cache.Delta) {
+			addresses.seen(deltas)
+			told.seen(deltas)
+		},
+		Events: recorder.For("kube-proxy"), Log: o.Logger.With("part", "proxy"), Metrics: measured, Applied: &w.applied, Served: &told.served,
 	})
 	if err != nil {
 		return err

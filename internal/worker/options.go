@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kemudi/kemudi/internal/announce/bgp"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/container"
 	"github.com/kemudi/kemudi/internal/drain"
@@ -47,6 +48,7 @@ type Options struct {
 	ResolvConf string // the machine's resolver, for names outside the cluster
 	NodePorts  NodePorts
 	Edge       edge.Ports // of Ingresses: --ingress-http-port and others
+	Peers      []bgp.Peer // routers that are told of addresses of balancers: --load-balancer-bgp
 
 	// Registry gets the service proxy's metrics as well, for those who ask the API server. Nil:
 	// there is none, and they are among the node agent's alone.

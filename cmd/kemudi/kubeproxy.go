@@ -39,7 +39,7 @@ stay in force when it ends; --cleanup removes them.`,
 			f.DurationVar(&o.Conntrack.UDP, "conntrack-udp-timeout", 0, "the same for UDP flows without answers")
 			f.DurationVar(&o.Conntrack.UDPStream, "conntrack-udp-timeout-stream", 0, "the same for those with answers")
 			f.BoolVar(&o.Conntrack.TCPLiberal, "conntrack-tcp-be-liberal", false, "take packets outside of a TCP connection's window for its own")
-			f.StringVar(&set.mode, "proxy-mode", set.mode, "how services are proxied: by nftables, whichever of upstream's modes it is")
+			f.StringVar(&set.mode, "proxy-mode", set.mode, "how services are proxied: by nftables, whichever of upstream's modes it is, but for userspace: connections are carried by this process then, and another endpoint is tried where one does not answer")
 			f.StringVar(&set.scheduler, "ipvs-scheduler", set.scheduler, "with --proxy-mode=ipvs, which endpoint is next: in turn (rr), by the client's address (sh) or by the service's (dh); others count connections, and endpoints are in turn instead")
 			f.BoolVar(&set.cleanUp, "cleanup", set.cleanUp, "remove the rules from this machine, and end")
 		},
@@ -66,7 +66,7 @@ stay in force when it ends; --cleanup removes them.`,
 			{name: "kube-api-content-type", why: "calls are encoded as suits"},
 			{name: "kube-api-qps", why: "calls are limited by number, not by rate"},
 			{name: "oom-score-adj", why: "the process keeps the score that it was started with"},
-			{name: "proxy-port-range", why: "no port is opened for a service"},
+			{name: "proxy-port-range", why: "the ports of --proxy-mode=userspace are the kernel's to choose"},
 			{name: "show-hidden-metrics-for-version", why: "no metric is hidden"},
 		},
 		run: func(ctx context.Context, log *slog.Logger, _ func(string, bool)) error {
@@ -78,7 +78,8 @@ stay in force when it ends; --cleanup removes them.`,
 				log.Info("removed", "what", removed)
 				return err
 			}
-			if set.mode != "" && set.mode != proxyModes[1] {
+			o.Userspace = set.mode == "userspace"
+			if set.mode != "" && set.mode != proxyModes[1] && !o.Userspace {
 				log.Warn("services are proxied by rules of nftables all the same", "mode", set.mode)
 			}
 			if set.mode == "ipvs" {
@@ -103,7 +104,7 @@ type proxySettings struct {
 	cleanUp   bool
 }
 
-// proxyModes are upstream's on Linux, of all times. What they do is the same here, but for the schedulers of ipvs.
+// proxyModes are upstream's on Linux, of all times. What they do is the same here, but for the schedulers of ipvs, and for userspace.
 var proxyModes = []string{"", "nftables", "iptables", "ipvs", "userspace"}
 
 // splitList are the parts of a list with commas.

@@ -30,6 +30,7 @@ type Proxy struct {
 	Profiling     bool            // --profiling: with the metrics
 	Conntrack     proxy.Conntrack // --conntrack-*: limits of the machine
 	Scheduler     proxy.Scheduler // --ipvs-scheduler: which endpoint is next
+	Userspace     bool            // --proxy-mode=userspace: the process carries connections
 	Logger        *slog.Logger
 }
 
@@ -62,7 +63,7 @@ func (o Proxy) Run(ctx context.Context) error {
 	services, err := proxy.New(proxy.Options{
 		Config: proxy.Config{
 			NodeName: o.NodeName, ClusterCIDRs: o.ClusterCIDRs, NodePortAddresses: o.NodePorts, NodePortPrimary: o.Primary, MasqueradeAll: o.MasqueradeAll,
-			Scheduler: o.Scheduler,
+			Scheduler: o.Scheduler, Userspace: o.Userspace,
 		},
 		Transport: p.api, Events: p.events.For(ProxyName), Log: o.Logger.With("part", "proxy"), Metrics: p.registry,
 	})

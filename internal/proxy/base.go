@@ -32,6 +32,8 @@ type Config struct {
 	MasqueradeAll bool
 	// Edge says that this node has an edge, which takes what comes to balancers that do more than pass on packets.
 	Edge bool
+	// Userspace has connections carried by this process (package userspace), which says where they go.
+	Userspace bool
 	// Scheduler says to which endpoint the next connection goes.
 	Scheduler Scheduler
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/podnet/nft"
 	"github.com/kemudi/kemudi/internal/podnet/nft/table"
+	"github.com/kemudi/kemudi/internal/proxy/userspace"
 )
 
 // NodeFacts is what the rules depend on of the Node object.
@@ -30,6 +31,7 @@ type fragment struct {
 	flows []flow
 	// The local endpoints' addresses, for the service's health check.
 	localReady map[netip.Addr]bool
+	targets    map[portKey]userspace.Target // of ports whose connections this process takes
 }
 
 // flow is a UDP port of ours and where connections made to it may go now.
@@ -65,6 +67,8 @@ type scene struct {
 	family nft.Family
 	// numbers are of the chains of pools whose endpoints are in turn.
 	numbers *turns
+	// ports are those at which this process takes connections; nil: it takes none.
+	ports map[userspace.Key]uint16
 }
 
 // compiler makes the fragment of one service in one family.
@@ -162,6 +166,7 @@ func (p *servicePort) name(c *compiler) netip.AddrPort {
 // port adds all that one service port needs.
 func (c *compiler) port(spec *corev1.ServicePort, key portKey, ps pools) {
 	p := &servicePort{ServicePort: spec, key: key, pools: ps, timeout: c.affinity(), external: c.externalIPs(), balancer: c.balancerIPs()}
+	c.capture(p)
 	c.internal(p)
 	if len(p.external)+len(p.balancer) > 0 || spec.NodePort != 0 {
 		c.externals(p)

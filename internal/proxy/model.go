@@ -15,6 +15,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/podnet/nft"
 	"github.com/kemudi/kemudi/internal/podnet/nft/table"
+	"github.com/kemudi/kemudi/internal/proxy/userspace"
 )
 
 // Model turns the cluster's objects into rules, incrementally: objects are set
@@ -33,6 +34,7 @@ type Model struct {
 	dirty   map[*owner]bool
 	health  map[types.NamespacedName]Health
 	tables  [len(families)]*rules
+	ports   map[userspace.Key]uint16 // at which this process takes connections; nil: it takes none
 }
 
 // ownerKey names what elements and chains come from: a service, or the host
@@ -58,6 +60,9 @@ func NewModel(cfg Config) *Model {
 	m := &Model{
 		cfg: cfg, node: NodeFacts{Name: cfg.NodeName}, owners: map[ownerKey]*owner{}, dirty: map[*owner]bool{},
 		health: map[types.NamespacedName]Health{},
+	}
+	if cfg.Userspace {
+		m.ports = map[userspace.Key]uint16{}
 	}
 	for i := range families {
 		m.tables[i] = newRules(&m.cfg, &m.node, i)
@@ -241,7 +246,7 @@ func (m *Model) Commit() *Step {
 func (m *Model) compile(o *owner, f nft.Family, before *fragment) *fragment {
 	switch {
 	case o.svc != nil:
-		return compileService(scene{&m.cfg, &m.node, f, &m.tables[indexOf(f)].turns}, o.svc, o.eps[indexOf(f)], before)
+		return compileService(scene{&m.cfg, &m.node, f, &m.tables[indexOf(f)].turns, m.ports}, o.svc, o.eps[indexOf(f)], before)
 	case o.pod != nil:
 		return compilePod(o.pod, f)
 	}

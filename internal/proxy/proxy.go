@@ -18,6 +18,7 @@ import (
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/podnet/nft"
+	"github.com/kemudi/kemudi/internal/proxy/userspace"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
@@ -47,7 +48,7 @@ type Options struct {
 	// Healthz is where /healthz and /livez are served, for balancers that look for nodes;
 	// port 0: nowhere.
 	Healthz netip.AddrPort
-	// Listen opens the health check ports of services and of Healthz. Default: this machine's.
+	// Listen opens the health check ports of services and of Healthz, and those of Userspace. Default: this machine's.
 	Listen func(ctx context.Context, network, addr string) (net.Listener, error)
 }
 
@@ -102,7 +103,8 @@ type Proxy struct {
 	feed    *feed
 	health  *serviceHealth
 	metrics *metrics
-	foreign chan struct{} // holds one token: another program has changed our tables
+	relays  *userspace.Relays // nil: packets do not pass through this process
+	foreign chan struct{}     // holds one token: another program has changed our tables
 
 	mu struct {
 		sync.Mutex
@@ -131,6 +133,9 @@ func New(o Options) (*Proxy, error) {
 	p := &Proxy{
 		o: o, model: NewModel(o.Config), kernel: k, end: k.endStale, watch: watch, feed: newFeed(),
 		metrics: newMetrics(o.Metrics), foreign: make(chan struct{}, 1),
+	}
+	if o.Userspace {
+		p.relays = userspace.New(userspace.Options{Listen: o.Listen, Dial: (&net.Dialer{}).DialContext, Log: o.Log})
 	}
 	p.health = &serviceHealth{
 		listen: o.Listen, events: o.Events, log: o.Log, node: o.NodeName, healthy: p.healthy,
@@ -208,7 +213,7 @@ func (p *Proxy) keep(ctx context.Context, g *task.Group) error {
 			continue
 		}
 		retry = nil
-		err := p.sync(ctx, in, full)
+		err := p.sync(ctx, g, in, full)
 		last = time.Now()
 		p.health.update(ctx, g, p.model.Health())
 		if err != nil {
@@ -235,7 +240,7 @@ func (p *Proxy) keep(ctx context.Context, g *task.Group) error {
 }
 
 // sync takes changes into the model and brings the outcome into force.
-func (p *Proxy) sync(ctx context.Context, in intake, full bool) error {
+func (p *Proxy) sync(ctx context.Context, g *task.Group, in intake, full bool) error {
 	start := time.Now()
 	p.metrics.serviceChanges.Add(float64(in.counts["service"]))
 	p.metrics.endpointChanges.Add(float64(in.counts["endpointslice"]))
@@ -243,7 +248,12 @@ func (p *Proxy) sync(ctx context.Context, in intake, full bool) error {
 	for _, change := range in.changes {
 		change(p.model)
 	}
+	lead, err := p.open(g)
+	if err != nil {
+		return err
+	}
 	step := p.model.Commit()
+	lead()
 	if full {
 		step = p.model.Full()
 	}
@@ -333,6 +343,10 @@ func (p *Proxy) Handler() http.Handler {
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { p.answer(w, false) })
 	mux.HandleFunc("GET /proxyMode", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		if p.relays != nil {
+			_, _ = w.Write([]byte("userspace"))
+			return
+		}
 		_, _ = w.Write([]byte("nftables"))
 	})
 	return mux

@@ -62,6 +62,16 @@ func plainBackend(b *testing.B) string {
 
 // edgeBefore runs an edge with so many hosts before a backend, and returns where it serves.
 func edgeBefore(b *testing.B, hosts int, backend string) string {
+	sites := map[string]*route.Site{}
+	for i := range hosts {
+		name := fmt.Sprintf("h%d.example.com", i)
+		sites[name] = &route.Site{Key: name, Rules: []route.Rule{{Host: name, Type: route.Prefix, Upstream: "web"}}}
+	}
+	return edgeTold(b, Order{Generation: 1, Ports: &Ports{HTTP: httpPort}, Change: route.Change{Sites: sites, Upstreams: map[string]*route.Upstream{"web": {Endpoints: []string{backend}}}}})
+}
+
+// edgeTold is an edge that has an order, and returns the address of its only port.
+func edgeTold(b *testing.B, order Order) string {
 	socket, err := net.Listen("unix", filepath.Join(b.TempDir(), "s"))
 	if err != nil {
 		b.Fatal(err)
@@ -88,12 +98,6 @@ func edgeBefore(b *testing.B, hosts int, backend string) string {
 			b.Error(err)
 		}
 	})
-	sites := map[string]*route.Site{}
-	for i := range hosts {
-		name := fmt.Sprintf("h%d.example.com", i)
-		sites[name] = &route.Site{Key: name, Rules: []route.Rule{{Host: name, Type: route.Prefix, Upstream: "web"}}}
-	}
-	order := Order{Generation: 1, Ports: &Ports{HTTP: httpPort}, Change: route.Change{Sites: sites, Upstreams: map[string]*route.Upstream{"web": {Endpoints: []string{backend}}}}}
 	if err := c.Send(order); err != nil {
 		b.Fatal(err)
 	}

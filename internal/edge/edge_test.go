@@ -283,7 +283,7 @@ func TestGRPCGoesByHTTP2WithItsTrailers(t *testing.T) {
 }
 
 // pair makes a certificate for names.
-func pair(t *testing.T, names ...string) *route.Certificate {
+func pair(t testing.TB, names ...string) *route.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

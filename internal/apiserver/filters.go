@@ -34,6 +34,7 @@ func (s *Server) filters(next http.Handler) http.Handler {
 		s.withMetrics,       // counts and times
 		s.withPanicGuard,    // a bug ends one request, not the process
 		s.withDeadline,      // for how long, all that follows included
+		s.withSettled,       // not before that can be known
 		s.withAuthn,         // who it is
 		s.withAudit,         // what is told of it
 		s.withImpersonation, // whom they act for

@@ -49,6 +49,11 @@ type Options struct {
 	// Settings are flags that allocations depend on, such as service-cluster-ip-range.
 	Settings map[string]string
 
+	// Settled is closed when whoever decides about requests knows the state of the store, and what kinds there
+	// are: requests from outside wait for it, but those for health and for the paths of Early. Nil: it is from the start.
+	Settled <-chan struct{}
+	Early   []string
+
 	// Authenticator says who sends an HTTP request; nil: everybody is anonymous.
 	Authenticator authenticator.Request
 	// While calls end when what a request showed to the Authenticator is good no more: it

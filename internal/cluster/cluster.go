@@ -396,7 +396,7 @@ func (s *server) configure(o *apiserver.Options, caches *watchcache.Set) (err er
 	o.While, o.Legacy = s.access.While, s.legacy
 	o.Nodes, o.Tunnels = nodes{s}, s.tunnels
 	if s.seats != nil {
-		o.Plain = s.seats.paths()
+		o.Plain, o.Early = s.seats.paths(), []string{standingPath} // whether the store can be asked may depend on the answer
 		o.Plain[drain.Pattern] = s.drained
 	}
 	s.serveEncryption(o, caches)

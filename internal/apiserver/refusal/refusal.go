@@ -85,6 +85,13 @@ func Forbidden(a authorizer.Attributes, reason string) error {
 	return apierrors.NewForbidden(schema.GroupResource{Group: a.GetAPIGroup(), Resource: a.GetResource()}, a.GetName(), errors.New(b.String()))
 }
 
+// Unsettled answers who has waited too long for a server that has just begun.
+func Unsettled() error {
+	err := apierrors.NewServiceUnavailable("the server has just begun and does not know yet what is in its store, please try again later")
+	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
+	return err
+}
+
 // retryMajority is how many seconds a client waits that finds no majority of the store: an
 // election takes no longer.
 const retryMajority = 1

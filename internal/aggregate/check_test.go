@@ -303,10 +303,33 @@ func TestAnotherServerTakesThePlaceOfWhatIsServedHere(t *testing.T) {
 	})
 	b.awaitOf(s.Name, "True Passed")
 	b.until(func() bool { return b.ask("GET "+path, "").body == "of another server" })
+	// metrics-server has this one version: clients that know a newer one must not find ours beside it.
+	versions := func() string {
+		var g metav1.APIGroup
+		if err := json.Unmarshal([]byte(b.must(200, "GET /apis/metrics.k8s.io", "")), &g); err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf("%s %d", g.PreferredVersion.Version, len(g.Versions))
+	}
+	if got := versions(); got != "v1beta1 1" {
+		t.Errorf("versions: got %s, want v1beta1 alone", got)
+	}
+	for _, newer := range []string{"/apis/metrics.k8s.io/v1", "/apis/metrics.k8s.io/v1/nodes", "/openapi/v3/apis/metrics.k8s.io/v1"} {
+		b.must(404, "GET "+newer, "")
+	}
+	if got := b.must(200, "GET /openapi/v3", ""); strings.Contains(got, "metrics.k8s.io/v1") {
+		t.Errorf("OpenAPI documents: got %s", got)
+	}
 	if err := client.For(b.plane.Admin(), apiregistration.APIServices).Delete(t.Context(), "", s.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	b.until(func() bool { return strings.Contains(b.ask("GET "+path, "").body, "NodeMetricsList") })
+	if got := versions(); got != "v1 2" {
+		t.Errorf("versions afterwards: got %s, want v1 first, of 2", got)
+	}
+	if got := b.must(200, "GET /apis/metrics.k8s.io/v1/nodes", ""); !strings.Contains(got, "NodeMetricsList") {
+		t.Errorf("afterwards: got %s", got)
+	}
 }
 
 func TestOwnGroupVersionsAreRegistered(t *testing.T) {

@@ -32,6 +32,11 @@ func (s *Server) elsewhere(in *request.Info, r *http.Request) {
 	}
 }
 
+// yields reports a group that is computed here, and not served while another server has a version of it.
+func (s *Server) yields(t *routes, group string) bool {
+	return s.o.Aggregated != nil && t.docs.Computed[group] && t.docs.Yields(group, s.o.Aggregated.Discovered())
+}
+
 // serveElsewhere has another server answer. Authorization has been done.
 func (s *Server) serveElsewhere(w http.ResponseWriter, r *http.Request) {
 	st := stateOf(r)

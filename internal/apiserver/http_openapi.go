@@ -28,6 +28,10 @@ func (s *Server) serveOpenAPI(w http.ResponseWriter, r *http.Request) {
 	group, version, _ := strings.Cut(name, "/")
 	gv := schema.GroupVersion{Group: group, Version: version}
 	if !s.o.Aggregated.Has(gv) {
+		if s.yields(s.routes.Load(), group) {
+			http.NotFound(w, r)
+			return
+		}
 		here.ServeHTTP(w, r)
 		return
 	}
@@ -51,6 +55,13 @@ func (s *Server) serveOpenAPIIndex(w http.ResponseWriter, r *http.Request, other
 	if err := json.Unmarshal(a.body.Bytes(), &index); err != nil {
 		s.writeError(w, r, apierrors.NewInternalError(err))
 		return
+	}
+	docs := s.routes.Load().docs
+	for name := range index.Paths {
+		group, _, _ := strings.Cut(strings.TrimPrefix(name, "apis/"), "/")
+		if docs.Yields(group, others) {
+			delete(index.Paths, name)
+		}
 	}
 	for i := range others.Versions {
 		v := &others.Versions[i]

@@ -28,7 +28,7 @@ type exchange struct {
 func (s *Server) serveResource(w http.ResponseWriter, r *http.Request, in *request.Info) {
 	t := s.routes.Load()
 	res := t.lookup(in.Group, in.Version, in.Plural)
-	if res == nil {
+	if res == nil || s.yields(t, in.Group) {
 		s.serveUnknown(w, r, t, in)
 		return
 	}

@@ -39,13 +39,15 @@ type Docs struct {
 	Resources map[schema.GroupVersion]*metav1.APIResourceList
 	Core      *apidiscovery.APIGroupDiscoveryList // of /api
 	Named     *apidiscovery.APIGroupDiscoveryList // of /apis
+	// Computed are the groups of which nothing is stored: who else has a version of one has all of it.
+	Computed map[string]bool
 }
 
 // New returns the documents of what is served.
 func New(groups Groups) *Docs {
 	d := &Docs{
 		Groups: &metav1.APIGroupList{}, ByGroup: map[string]*metav1.APIGroup{}, Resources: map[schema.GroupVersion]*metav1.APIResourceList{},
-		Core: &apidiscovery.APIGroupDiscoveryList{}, Named: &apidiscovery.APIGroupDiscoveryList{},
+		Core: &apidiscovery.APIGroupDiscoveryList{}, Named: &apidiscovery.APIGroupDiscoveryList{}, Computed: map[string]bool{},
 	}
 	for _, name := range orderedGroups(groups) {
 		versions := orderedVersions(groups[name])
@@ -65,11 +67,24 @@ func New(groups Groups) *Docs {
 			d.Core.Items = append(d.Core.Items, aggregated)
 			continue
 		}
+		d.Computed[name] = computed(groups[name])
 		d.ByGroup[name] = &group
 		d.Groups.Groups = append(d.Groups.Groups, group)
 		d.Named.Items = append(d.Named.Items, aggregated)
 	}
 	return d
+}
+
+// computed reports a group of which nothing is stored.
+func computed(versions map[string]map[string]Resource) bool {
+	for _, byPlural := range versions {
+		for _, r := range byPlural {
+			if !r.Def.Computed {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // orderedGroups lists groups in the order in which they are announced: where a plural is in

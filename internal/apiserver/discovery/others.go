@@ -32,6 +32,15 @@ type Remote struct {
 // Equal reports whether both say the same. Either may be nil.
 func (o *Others) Equal(other *Others) bool { return reflect.DeepEqual(o, other) }
 
+// HasGroup reports whether others have a version of a group. The Others may be nil.
+func (o *Others) HasGroup(group string) bool {
+	return o != nil && slices.ContainsFunc(o.Versions, func(r Remote) bool { return r.Group == group })
+}
+
+// Yields reports a group that is not served here while others have a version of it: a client that finds two
+// versions takes them for the same objects.
+func (d *Docs) Yields(group string, o *Others) bool { return d.Computed[group] && o.HasGroup(group) }
+
 // String is the group-version.
 func (r *Remote) String() string { return r.GroupVersion.String() }
 
@@ -42,18 +51,27 @@ type versioned struct {
 }
 
 // With returns the documents of what is served here and by others: what others have takes the place of
-// what there is here. What each of those documents is made of is shared with d.
+// what there is here, of a group that is computed here all. What each of those documents is made of is shared with d.
 func (d *Docs) With(o *Others) *Docs {
 	groups := map[string][]versioned{}
+	var gone []schema.GroupVersion
 	for i := range d.Named.Items {
 		g := &d.Named.Items[i]
+		yields := d.Yields(g.Name, o)
 		for _, v := range g.Versions {
+			if yields {
+				gone = append(gone, schema.GroupVersion{Group: g.Name, Version: v.Version})
+				continue
+			}
 			groups[g.Name] = append(groups[g.Name], versioned{v, apiregistration.PriorityOf(schema.GroupVersion{Group: g.Name, Version: v.Version})})
 		}
 	}
 	all := &Docs{
 		Groups: &metav1.APIGroupList{}, ByGroup: map[string]*metav1.APIGroup{}, Resources: maps.Clone(d.Resources),
 		Core: d.Core, Named: &apidiscovery.APIGroupDiscoveryList{},
+	}
+	for _, gv := range gone {
+		delete(all.Resources, gv)
 	}
 	for _, r := range o.Versions {
 		v := versioned{apidiscovery.APIVersionDiscovery{Version: r.Version, Resources: r.Resources, Freshness: apidiscovery.DiscoveryFreshnessCurrent}, r.Priority}

@@ -19,6 +19,7 @@ func TestProgramsThatOthersWroteWorkUnmodified(t *testing.T) {
 	if dir == "" {
 		t.Skip(programsDir + ": not told; make programs builds them, which takes minutes")
 	}
+	t.Setenv("PROGRAMS", dir)
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	files, err := filepath.Glob("testdata/programs/*.txt")
 	if err != nil || len(files) == 0 {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/texttest"
 	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/test/port"
 	"github.com/kemudi/kemudi/test/wait"
 )
 
@@ -30,6 +32,7 @@ import (
 //	$ eventually kubectl ...    the same, tried again until it prints that
 //	$ requests                  the requests of the kubectl before, without discovery
 //	$ requests in full          the same, with what was sent to create and to replace
+//	$ start NAME program ...    a program that runs until the transcript ends; what it says is in NAME.log
 //	$ sed -i s/a/b/ file        anything else is for the shell, which has a kubectl too
 //
 // Each command finds in force what was written before it, also what counts in the whole
@@ -39,7 +42,8 @@ import (
 // Where it runs: a namespace with the transcript's name, a folder with its files and
 // the catalogue's sample objects in manifests/; the
 // shell has the server's address in $SERVER, in $SAMPLES where it finds those by HTTP, and in
-// $AUDIT the file with audit events of the namespace audit. In expected output "..." is any text
+// $AUDIT the file with audit events of the namespace audit, and free ports in those that
+// a line "# Ports: NAME ..." names. In expected output "..." is any text
 // within a line, and alone on a line any number of lines. Before they are compared,
 // runs of spaces become two, and what differs from run to run becomes a word: <uid>,
 // <time>, <age>, <rev>, <ip>, <port>, <id> (the end of a generated name).
@@ -89,6 +93,11 @@ func runTranscript(t *testing.T, file string) {
 		b := &blocks[i]
 		if ids, ok := strings.CutPrefix(b.text, "# Proves:"); ok {
 			cites.Cites(b.line, ids)
+		}
+		if names, ok := strings.CutPrefix(b.text, "# Ports:"); ok {
+			for name := range strings.FieldsSeq(names) {
+				tr.env = append(tr.env, fmt.Sprintf("%s=%d", name, port.Reserve(t)))
+			}
 		}
 		if b.command == "" {
 			continue
@@ -237,6 +246,11 @@ func (tr *transcript) run(command string) []string {
 	if command == "requests" || command == "requests in full" {
 		return tr.requests(command != "requests")
 	}
+	if rest, ok := strings.CutPrefix(command, "start "); ok {
+		name, program, _ := strings.Cut(rest, " ")
+		tr.start(name, program)
+		return []string{""}
+	}
 	output, code := tr.execute(command)
 	if code != 0 {
 		if output != "" && !strings.HasSuffix(output, "\n") {
@@ -335,6 +349,29 @@ func (tr *transcript) shell(command, stdin string) (output string, code int) {
 		tr.t.Fatal(err)
 	}
 	return string(out), c.ProcessState.ExitCode()
+}
+
+// start runs a program beside the commands that follow. It is told to end when the transcript has ended.
+func (tr *transcript) start(name, program string) {
+	log, err := os.Create(filepath.Join(tr.dir, name+".log"))
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	c := exec.CommandContext(tr.t.Context(), "sh", "-c", "exec "+program)
+	c.Dir, c.Env, c.Stdout, c.Stderr, c.WaitDelay = tr.dir, tr.env, log, log, 10*time.Second
+	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
+	if err := c.Start(); err != nil {
+		tr.t.Fatal(err)
+	}
+	tr.t.Cleanup(func() {
+		ended := c.Wait() // as the end of the test has told it to
+		if err := log.Close(); err != nil {
+			tr.t.Error(err)
+		}
+		if said, err := os.ReadFile(log.Name()); tr.t.Failed() || err != nil {
+			tr.t.Logf("%s: %v\n%s%v", name, ended, said[max(0, len(said)-20_000):], err)
+		}
+	})
 }
 
 // requests shows what the last kubectl asked the server, and if whole is true all that it sent.

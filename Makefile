@@ -110,12 +110,16 @@ sample-server: ## make upstream's sample of an aggregated API server part of a K
 	@$(STEP) "vet of it" $(GO) vet -C test/sampleserver ./...
 	KEMUDI_SAMPLE_SERVER=$(CURDIR)/bin/sampleserver $(GO) test -count=1 -run TestServersOfAggregatedAPIsWorkAsInCertifiedClusters ./internal/cluster
 
-# Their module, too, is compiled and vetted only here: Helm alone takes minutes.
-programs: ## run programs that others wrote (Helm, operators, client libraries) against a Kemudi
+# Their modules, too, are compiled and vetted only here: Helm alone takes minutes.
+programs: build ## run programs that others wrote (Helm, operators, client libraries) against a Kemudi (root: metrics-server, too)
 	@$(STEP) "building the programs" sh -c 'mkdir -p bin/programs && $(GO) build -C test/programs -o $(CURDIR)/bin/programs/ tool ./...'
-	@$(STEP) "vet of ours" $(GO) vet -C test/programs ./...
+	@$(STEP) "building cert-manager" $(GO) build -C test/programs/certmanager -o $(CURDIR)/bin/programs/ .
+	@$(STEP) "building the operator of Prometheus" $(GO) build -C test/programs/prometheusoperator -o $(CURDIR)/bin/programs/prometheus-operator tool
+	@GO=$(GO) build/programs.sh
+	@$(STEP) "vet of ours" sh -c '$(GO) vet -C test/programs ./... && $(GO) vet -C test/programs/certmanager .'
 	@if command -v npm >/dev/null; then $(STEP) "installing the JavaScript client" npm install --prefix bin/programs --silent --no-audit --no-fund @kubernetes/client-node@1.4.0; fi
 	KEMUDI_PROGRAMS=$(CURDIR)/bin/programs $(GO) test -count=1 -run TestProgramsThatOthersWroteWorkUnmodified ./test/clients
+	@if [ "$$(id -u)" = 0 ]; then KEMUDI_BIN=$(CURDIR)/bin/kemudi KEMUDI_PROGRAMS=$(CURDIR)/bin/programs $(GO) test -count=1 -v -run TestMetricsServerTakesThePlaceOfOurs ./test/e2e; else echo "metrics-server needs pods, and so root: sudo make programs"; fi
 
 # Likewise. What the suite says in full is in bin/gateways afterwards; TEST=HTTPRouteWeight runs one of its tests.
 gateway-conformance: root build ## run the conformance suite of the Gateway API against a Kemudi (root)

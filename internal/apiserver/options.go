@@ -49,11 +49,6 @@ type Options struct {
 	// Settings are flags that allocations depend on, such as service-cluster-ip-range.
 	Settings map[string]string
 
-	// Settled is closed when whoever decides about requests knows the state of the store, and what kinds there
-	// are: requests from outside wait for it, but those for health and for the paths of Early. Nil: it is from the start.
-	Settled <-chan struct{}
-	Early   []string
-
 	// Authenticator says who sends an HTTP request; nil: everybody is anonymous.
 	Authenticator authenticator.Request
 	// While calls end when what a request showed to the Authenticator is good no more: it
@@ -90,10 +85,7 @@ type Options struct {
 	Aggregated Aggregated
 
 	Limits
-
-	// FrameByFrame says that HTTP/2 is sent as the library's server does it, without
-	// package h2, and that busy watches do not wait to send more at a time.
-	FrameByFrame bool
+	Connections
 
 	Logger *slog.Logger
 }
@@ -104,6 +96,17 @@ type PlainRequest struct {
 	Name  string // {name} of the pattern
 	Query url.Values
 	Body  []byte
+}
+
+// Connections says from when on what comes by connections is answered, and how that is sent.
+type Connections struct {
+	// Settled is closed when whoever decides about requests knows the state of the store, and what kinds there
+	// are: requests wait for it, but those for health and for the paths of Early. Nil: it is from the start.
+	Settled <-chan struct{}
+	Early   []string
+	// FrameByFrame says that HTTP/2 is sent as the library's server does it, without
+	// package h2, and that busy watches do not wait to send more at a time.
+	FrameByFrame bool
 }
 
 // Limits bound what requests take. What is 0 has its default.

@@ -151,7 +151,7 @@ func New(o Options) (*Plane, error) {
 	serving := apiserver.Options{
 		Store: o.Store, Shared: o.Shared, Defs: defs, Caches: p.caches, Settings: o.Network.settings(),
 		Registry: o.Registry, Logger: o.Logger.With("part", "apiserver"), Authorizer: p.authorizer, Admission: admit,
-		Health: p.health(), Settled: p.ready,
+		Health: p.health(), Connections: apiserver.Connections{Settled: p.ready},
 	}
 	if o.Serving != nil {
 		if err := o.Serving(&serving, p.caches); err != nil {

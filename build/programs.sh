@@ -1,0 +1,17 @@
+#!/bin/sh
+# What travels in the modules of the programs in bin/programs beside these: charts, and what is applied.
+set -eu
+to=bin/programs
+
+# take MODULE-DIRECTORY MODULE PATH NAME
+take() {
+	from=$("$GO" list -C "$1" -m -f '{{.Dir}}' "$2")
+	rm -rf "${to:?}/$4"
+	mkdir -p "$(dirname "$to/$4")"
+	cp -r "$from/$3" "$to/$4"
+	chmod -R u+w "$to/$4" # modules are read-only
+}
+
+take test/programs/certmanager github.com/cert-manager/cert-manager deploy/charts/cert-manager charts/cert-manager
+take test/programs/prometheusoperator github.com/prometheus-operator/prometheus-operator example prometheus-operator.d
+take test/programs sigs.k8s.io/metrics-server manifests metrics-server.d

@@ -40,7 +40,7 @@ stay in force when it ends; --cleanup removes them.`,
 			f.DurationVar(&o.Conntrack.UDPStream, "conntrack-udp-timeout-stream", 0, "the same for those with answers")
 			f.BoolVar(&o.Conntrack.TCPLiberal, "conntrack-tcp-be-liberal", false, "take packets outside of a TCP connection's window for its own")
 			f.StringVar(&set.mode, "proxy-mode", set.mode, "how services are proxied: by nftables, whichever of upstream's modes it is, but for userspace: connections are carried by this process then, and another endpoint is tried where one does not answer")
-			f.StringVar(&set.scheduler, "ipvs-scheduler", set.scheduler, "with --proxy-mode=ipvs, which endpoint is next: in turn (rr), by the client's address (sh) or by the service's (dh); others count connections, and endpoints are in turn instead")
+			f.StringVar(&set.scheduler, "ipvs-scheduler", set.scheduler, "with --proxy-mode=ipvs, which endpoint is next: in turn (rr), by the client's address (sh) or by the service's (dh), or the one with the fewest connections (lc, sed, nq)")
 			f.BoolVar(&set.cleanUp, "cleanup", set.cleanUp, "remove the rules from this machine, and end")
 		},
 		config: proxyConfig(),

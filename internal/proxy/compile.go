@@ -28,7 +28,9 @@ type fragment struct {
 	ways  []way // the shared chains that it may use, whatever endpoints there are
 	pools map[poolKey]*pool
 	turns map[turn]table.Chain
-	flows []flow
+	// counted are the endpoints of these, where connections are counted.
+	counted map[counted]bool
+	flows   []flow
 	// The local endpoints' addresses, for the service's health check.
 	localReady map[netip.Addr]bool
 	targets    map[portKey]userspace.Target // of ports whose connections this process takes
@@ -69,6 +71,8 @@ type scene struct {
 	numbers *turns
 	// ports are those at which this process takes connections; nil: it takes none.
 	ports map[userspace.Key]uint16
+	// counts are how many connections endpoints have.
+	counts map[counted]int
 }
 
 // compiler makes the fragment of one service in one family.
@@ -187,9 +191,9 @@ func (c *compiler) internal(p *servicePort) {
 	w := way{what: pick}
 	f := p.nowhere()
 	switch n := len(p.pools.of(local)); {
-	case c.cfg.Scheduler == InTurn && n > 0:
+	case c.cfg.Scheduler.ordered() && n > 0:
 		f.Do = c.inTurn(p, local)
-	case c.cfg.Scheduler == InTurn:
+	case c.cfg.Scheduler.ordered():
 	default:
 		c.use(w)
 		if n > 0 {
@@ -236,13 +240,13 @@ func (p *servicePort) nowhere() Front {
 func (c *compiler) lead(p *servicePort, from origin, local bool) Front {
 	if p.timeout == 0 {
 		w := way{what: lead, from: from, local: local}
-		if c.cfg.Scheduler != InTurn {
+		if !c.cfg.Scheduler.ordered() {
 			c.use(w)
 		}
 		if len(p.pools.of(local)) == 0 {
 			return p.nowhere()
 		}
-		if c.cfg.Scheduler == InTurn {
+		if c.cfg.Scheduler.ordered() {
 			return Front{Do: c.inTurn(p, local)}
 		}
 		return Front{Do: w.number(c.pool(p, local))}

@@ -34,7 +34,8 @@
 //	sticky-...-T     to what @affinity has for the client, else note-...-N and again; T is the timeout
 //	external-...     tell clients outside the cluster from others
 //	firewall         check the source ranges, in @sources
-//	turn-K           DNAT to the endpoints of one port in turn, with that scheduler alone (schedule.go)
+//	turn-K           DNAT to the endpoints of one port in turn, with that scheduler alone (schedule.go), or
+//	                 to those of them with the fewest connections (least.go)
 //
 // N is one of a few sizes: places that are empty are drawn again. So no chain is made or
 // changed when endpoints come and go, whatever the service is like: that changes a few

@@ -34,6 +34,7 @@ type Model struct {
 	dirty   map[*owner]bool
 	health  map[types.NamespacedName]Health
 	tables  [len(families)]*rules
+	counts  map[counted]int          // of connections, by endpoint
 	ports   map[userspace.Key]uint16 // at which this process takes connections; nil: it takes none
 }
 
@@ -246,7 +247,7 @@ func (m *Model) Commit() *Step {
 func (m *Model) compile(o *owner, f nft.Family, before *fragment) *fragment {
 	switch {
 	case o.svc != nil:
-		return compileService(scene{&m.cfg, &m.node, f, &m.tables[indexOf(f)].turns, m.ports}, o.svc, o.eps[indexOf(f)], before)
+		return compileService(scene{&m.cfg, &m.node, f, &m.tables[indexOf(f)].turns, m.ports, m.counts}, o.svc, o.eps[indexOf(f)], before)
 	case o.pod != nil:
 		return compilePod(o.pod, f)
 	}

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -104,7 +105,11 @@ type Proxy struct {
 	health  *serviceHealth
 	metrics *metrics
 	relays  *userspace.Relays // nil: packets do not pass through this process
+	tracked *nft.Groups       // nil: connections are not counted
+	recount chan struct{}     // holds one token: connections have come or gone
 	foreign chan struct{}     // holds one token: another program has changed our tables
+
+	counting atomic.Int64 // how long it took to count connections the last time
 
 	mu struct {
 		sync.Mutex
@@ -132,7 +137,14 @@ func New(o Options) (*Proxy, error) {
 	}
 	p := &Proxy{
 		o: o, model: NewModel(o.Config), kernel: k, end: k.endStale, watch: watch, feed: newFeed(),
-		metrics: newMetrics(o.Metrics), foreign: make(chan struct{}, 1),
+		metrics: newMetrics(o.Metrics), foreign: make(chan struct{}, 1), recount: make(chan struct{}, 1),
+	}
+	if o.Scheduler == Least {
+		if p.tracked, err = openTracked(); err != nil {
+			watch.Close()
+			k.close()
+			return nil, err
+		}
 	}
 	if o.Userspace {
 		p.relays = userspace.New(userspace.Options{Listen: o.Listen, Dial: (&net.Dialer{}).DialContext, Log: o.Log})
@@ -147,6 +159,9 @@ func New(o Options) (*Proxy, error) {
 // Close closes the proxy's sockets. The rules stay in force; Reset removes them.
 func (p *Proxy) Close() {
 	p.watch.Close()
+	if p.tracked != nil {
+		p.tracked.Close()
+	}
 	p.kernel.close()
 }
 
@@ -156,6 +171,9 @@ func (p *Proxy) Run(ctx context.Context) error {
 	g := task.NewGroup(ctx)
 	p.feed.follow(g, p.o.Transport, p.o.NodeName, p.o.Services)
 	g.Go("watch tables", p.watchTables)
+	if p.tracked != nil {
+		g.Go("tracked connections", p.hear)
+	}
 	if p.o.Healthz.Port() != 0 {
 		g.Go("health of the service proxy", p.serveSelf)
 	}
@@ -200,6 +218,10 @@ func (p *Proxy) keep(ctx context.Context, g *task.Group) error {
 				return err
 			}
 		case <-retry:
+		case <-p.recount:
+			if err := p.count(); err != nil {
+				p.o.Log.Warn("cannot count connections: endpoints are chosen by those of before", "err", err)
+			}
 		case <-p.foreign:
 			if last.IsZero() {
 				continue

@@ -23,13 +23,17 @@ const (
 	InTurn                  // one after another, for all ways to the port together
 	BySource                // always the same for a client's address
 	ByDestination           // always the same for the address that is connected to
+	Least                   // to the one with the fewest connections that are open, of which there are several in turn
 )
 
+// ordered says that pools have chains of their own, by which their endpoints are in turn.
+func (s Scheduler) ordered() bool { return s == InTurn || s == Least }
+
 // schedulers are those that the kernel's IPVS has, as far as kube-proxy takes them. It gives all
-// endpoints one weight.
+// endpoints one weight, so that the shortest expected delay is where the fewest connections are, and so is who is idle.
 var schedulers = map[string]Scheduler{
 	"": InTurn, "rr": InTurn, "wrr": InTurn, "sh": BySource, "mh": BySource, "dh": ByDestination,
-	"lc": InTurn, "wlc": InTurn, "sed": InTurn, "nq": InTurn, "lblc": ByDestination, "lblcr": ByDestination,
+	"lc": Least, "wlc": Least, "sed": Least, "nq": Least, "lblc": ByDestination, "lblcr": ByDestination,
 }
 
 // SchedulerOf is the scheduler of IPVS's name, or the one that is nearest to it where connections
@@ -39,7 +43,7 @@ func SchedulerOf(name string) (s Scheduler, exact bool, err error) {
 	if !ok {
 		return 0, false, fmt.Errorf("%q is none of %s", name, strings.Join(slices.Sorted(maps.Keys(schedulers))[1:], ", "))
 	}
-	return s, !slices.Contains([]string{"lc", "wlc", "sed", "nq", "lblc", "lblcr"}, name), nil
+	return s, !slices.Contains([]string{"lblc", "lblcr"}, name), nil
 }
 
 // draw puts a place below size into a register: the scheduler's. Where that may be empty, further
@@ -130,7 +134,13 @@ func (c *compiler) inTurn(p *servicePort, local bool) uint32 {
 	if _, done := c.fragment.turns[of]; !done {
 		to := p.pools.of(local)
 		if c.fragment.turns == nil {
-			c.fragment.turns = map[turn]table.Chain{}
+			c.fragment.turns, c.fragment.counted = map[turn]table.Chain{}, map[counted]bool{}
+		}
+		if c.cfg.Scheduler == Least {
+			for _, at := range to {
+				c.fragment.counted[counted{p.key.proto, at}] = true
+			}
+			to = least(to, p.key.proto, c.counts)
 		}
 		c.fragment.turns[of] = table.Chain{Name: w.chain(n), Rules: []table.Rule{{inTurn{to[:min(len(to), maxEndpoints)]}}, {verdict{nft.Drop, ""}}}}
 		for _, s := range w.maps() {

@@ -3,12 +3,16 @@ package proxy
 import (
 	"fmt"
 	"maps"
+	"net"
+	"net/netip"
 	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kemudi/kemudi/internal/podnet/nettest"
+	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // scheduled is a site whose proxy has a scheduler, and three services of all three pods.
@@ -41,6 +45,7 @@ func (s *site) asked(from *nettest.Host, network, addr string, n int) (all strin
 }
 
 func TestEndpointsInTurn(t *testing.T) {
+	trace.Proves(t, "SVC-057")
 	s := scheduled(t, InTurn)
 	orders := []string{"abcabcabc", "bcabcabca", "cabcabcab"}
 	for _, network := range []string{"tcp", "udp"} {
@@ -67,7 +72,100 @@ func TestEndpointsInTurn(t *testing.T) {
 	}
 }
 
+// TestEndpointsByTheirConnections has connections that last, and ends those to one pod.
+func TestEndpointsByTheirConnections(t *testing.T) {
+	s := scheduled(t, Least)
+	open := map[string][]net.Conn{}
+	dial := func(addr string) (name string) {
+		t.Helper()
+		now, err := s.kernel.counts()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.model.setCounts(now)
+		s.applyStep(s.model.Commit())
+		conn, err := s.client.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		if name, _, err = nettest.AskOn(conn); err != nil {
+			t.Fatal(err)
+		}
+		open[name] = append(open[name], conn)
+		return name
+	}
+	trace.Proves(t, "SVC-057")
+	for round := range 3 {
+		for range 3 {
+			dial([]string{"10.96.0.10:80", "192.168.1.1:30080"}[round%2])
+		}
+		if len(open["a"]) != round+1 || len(open["b"]) != round+1 || len(open["c"]) != round+1 {
+			t.Fatalf("round %d: %d, %d and %d connections, want as many each", round, len(open["a"]), len(open["b"]), len(open["c"]))
+		}
+	}
+	for _, conn := range open["b"][:2] {
+		conn.Close()
+	}
+	wait.Until(t, func() error { // the kernel hears of it by packets
+		now, err := s.kernel.counts()
+		if n := now[counted{TCP, netip.MustParseAddrPort("10.244.1.3:8080")}]; err != nil || n != 1 {
+			return fmt.Errorf("connections to b: got %d, %v, want 1", n, err)
+		}
+		return nil
+	})
+	if got := dial("10.96.0.10:80") + dial("10.96.0.10:80"); got != "bb" {
+		t.Errorf("after two connections to b have ended: got %s, want b twice", got)
+	}
+	// Between two counts those with the fewest are in turn.
+	if got := s.asked(s.client, "udp", "10.96.0.10:80", 3); len(got) != 3 || got[0] == got[1] || got[1] == got[2] || got[0] == got[2] {
+		t.Errorf("UDP, of which nobody has any: got %s, want all in turn", got)
+	}
+}
+
+// TestConnectionsAreCountedAsTheyComeAndGo has a proxy that hears of connections by itself.
+func TestConnectionsAreCountedAsTheyComeAndGo(t *testing.T) {
+	s := newSite(t)
+	s.serve()
+	c := newCluster(service("web", "10.96.0.10"), backends("web", "10.244.1.2@n1", "10.244.1.3@n1"))
+	p := s.run(Options{Config: Config{Scheduler: Least}, Transport: c})
+	soon(t, "the rules are in force", p.Synced)
+	trace.Proves(t, "SVC-057")
+	for range 2 {
+		long, err := s.client.Dial("tcp", "10.96.0.10:80")
+		if err != nil {
+			t.Fatal(err)
+		}
+		busy, _, err := nettest.AskOn(long)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]string{"a": "bbbbbb", "b": "aaaaaa"}[busy]
+		wait.Until(t, func() error {
+			got := ""
+			for range 6 {
+				conn, err := s.client.Dial("tcp", "10.96.0.10:80")
+				if err != nil {
+					return err
+				}
+				name, _, err := nettest.AskOn(conn)
+				conn.Close()
+				if err != nil {
+					return err
+				}
+				got += name
+			}
+			if got != want {
+				return fmt.Errorf("while %s has a connection that lasts: got %s, want %s", busy, got, want)
+			}
+			return nil
+		})
+		long.Close()
+	}
+}
+
 func TestEndpointsByTheAddressOfTheClient(t *testing.T) {
+	trace.Proves(t, "SVC-057")
 	s := scheduled(t, BySource)
 	seen := map[string]bool{}
 	for i := range 20 {
@@ -93,6 +191,7 @@ func TestEndpointsByTheAddressOfTheClient(t *testing.T) {
 }
 
 func TestEndpointsByTheAddressOfTheService(t *testing.T) {
+	trace.Proves(t, "SVC-057")
 	s := scheduled(t, ByDestination)
 	for _, at := range []string{"10.96.0.10:80", "10.96.0.11:80", "10.96.0.12:80", "[fd00:96::10]:80", "192.168.1.1:30080"} {
 		from := s.client
@@ -116,9 +215,12 @@ func TestSchedulersAreThoseOfIPVS(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"lc", "sed", "nq"} {
-		if got, exact, err := SchedulerOf(name); got != InTurn || exact || err != nil {
-			t.Errorf("%q: got %v, %v, %v, want in turn, and that it is not exact", name, got, exact, err)
+		if got, exact, err := SchedulerOf(name); got != Least || !exact || err != nil {
+			t.Errorf("%q: got %v, %v, %v, want the least connections", name, got, exact, err)
 		}
+	}
+	if got, exact, err := SchedulerOf("lblc"); got != ByDestination || exact || err != nil {
+		t.Errorf("lblc: got %v, %v, %v, want by destination, and that it is not exact", got, exact, err)
 	}
 	if _, _, err := SchedulerOf("fastest"); err == nil {
 		t.Error("a scheduler that nobody knows is taken")

@@ -17,9 +17,16 @@ type Flow struct {
 	From    netip.AddrPort // who made it
 	To      netip.AddrPort // where it was made to, before any translation
 	Answers netip.AddrPort // who answers: where it goes
+	State   uint8          // of TCP, as the kernel numbers them; 0: it has none
 	tuple   []byte         // how the kernel names it
 	zone    []byte
 }
+
+// tcpEstablished is the last of the states in which both ends may go on to speak.
+const tcpEstablished = 3
+
+// Open says that neither end has said that it is the end.
+func (f *Flow) Open() bool { return f.State <= tcpEstablished }
 
 // FlowFilter says which flows are wanted. The kernel looks through all of them, and
 // tells of no others; one that cannot (before 5.8) tells of all, and the rest is
@@ -36,6 +43,8 @@ const (
 	ctGet, ctDelete         = 1, 2
 	ctTupleOrig             = 1
 	ctTupleReply            = 2
+	ctProtoInfo             = 4
+	ctInfoTCP, ctTCPState   = 1, 1
 	ctZone                  = 18
 	ctFilter                = 25
 	ctTupleIP, ctTupleProto = 1, 2
@@ -57,6 +66,16 @@ func (c *Conn) Flows(f FlowFilter) ([]Flow, error) {
 		if !flow.To.IsValid() || !answer.IsValid() || !f.matches(&flow) {
 			return
 		}
+		eachAttr(attrs[ctProtoInfo], func(typ uint16, v []byte) {
+			if typ != ctInfoTCP {
+				return
+			}
+			eachAttr(v, func(typ uint16, v []byte) {
+				if typ == ctTCPState && len(v) == 1 {
+					flow.State = v[0]
+				}
+			})
+		})
 		flow.tuple = append([]byte(nil), attrs[ctTupleOrig]...)
 		flow.zone = append([]byte(nil), attrs[ctZone]...)
 		found = append(found, flow)

@@ -365,6 +365,51 @@ func TestBalancersEndConnectionsThatAreSilent(t *testing.T) {
 	trace.Proves(t, "SVC-139")
 }
 
+// TestBalancersEndConnectionsOfHTTPThatAreSilent has a connection that is kept after an answer, and a pod that takes longer
+// for one than others may be silent.
+func TestBalancersEndConnectionsOfHTTPThatAreSilent(t *testing.T) {
+	b := newBed(t)
+	asked := make(chan struct{})
+	pod := b.backend(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			close(asked)
+			<-r.Context().Done()
+			return
+		}
+		fmt.Fprintln(w, "web")
+	})
+	b.balance(route.Relay{Idle: 400}, route.Listener{Mode: route.Plain}, route.Change{Upstreams: endpoints(pod)})
+	c, r := b.dial()
+	if err := c.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: web.com\r\n\r\n")
+	res, err := http.ReadResponse(r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body, err := io.ReadAll(res.Body); string(body) != "web\n" {
+		t.Fatalf("got %q, %v; want web", body, err)
+	}
+	quiet := time.Now()
+	if _, err := r.ReadByte(); !errors.Is(err, io.EOF) {
+		t.Errorf("a connection that is kept: got %v, want an end", err)
+	}
+	if silent := time.Since(quiet); silent < 300*time.Millisecond {
+		t.Errorf("it has ended after %s, want 400 ms", silent)
+	}
+	c, r = b.dial()
+	if err := c.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprint(c, "GET /slow HTTP/1.1\r\nHost: web.com\r\n\r\n")
+	<-asked
+	if res, err := http.ReadResponse(r, nil); err == nil && res.StatusCode != http.StatusGatewayTimeout || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a pod that is silent: got %v, %v; want an end, or 504", res, err)
+	}
+	trace.Proves(t, "SVC-139")
+}
+
 func TestBalancersLogWhatTheyAreToldTo(t *testing.T) {
 	b := newBed(t)
 	path := filepath.Join(t.TempDir(), "access.log")

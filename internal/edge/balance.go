@@ -2,9 +2,11 @@ package edge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"net"
+	"net/http"
 	"net/netip"
 	"sync"
 	"time"
@@ -118,7 +120,7 @@ func (m *met) guarded(g *task.Group) net.Conn {
 		return m.conn
 	}
 	over := make(chan struct{})
-	l := &life{idle: m.idle, conns: []net.Conn{m.conn}}
+	l := &life{idle: m.idle, conns: []net.Conn{m.conn}, end: func() { _ = m.conn.Close() }} // who serves it hears of it
 	g.Go("silence", func(ctx context.Context) error {
 		l.watch(context.WithoutCancel(ctx), over)
 		return nil
@@ -146,10 +148,11 @@ func (x *exchange) bound(ctx context.Context, m *met, to net.Conn) (stop func())
 		return func() {}
 	}
 	g, over := task.NewGroup(context.WithoutCancel(ctx)), make(chan struct{})
-	l := &life{
-		idle: m.idle, conns: []net.Conn{m.conn, to}, drain: time.Duration(r.Drain) * time.Millisecond, one: x.took,
-		now: func() *endpoint { return x.e.state.Load().pools[x.backend.Upstream].current(x.took.address) },
-	}
+	l := x.lifeOf(x.took, func() { // who copies hears of it
+		_ = m.conn.Close()
+		_ = to.Close()
+	})
+	l.idle, l.conns = m.idle, []net.Conn{m.conn, to}
 	g.Go("bounds", func(ctx context.Context) error {
 		l.watch(ctx, over)
 		return nil
@@ -160,16 +163,53 @@ func (x *exchange) bound(ctx context.Context, m *met, to net.Conn) (stop func())
 	}
 }
 
-// life is how long a connection may last.
+// lifeOf is how long what a balancer has with an endpoint may last after that has gone; end ends it.
+func (x *exchange) lifeOf(one *endpoint, end func()) *life {
+	return &life{
+		drain: time.Duration(x.door.Relay.Drain) * time.Millisecond, one: one, end: end,
+		now: func() *endpoint { return x.e.state.Load().pools[x.backend.Upstream].current(one.address) },
+	}
+}
+
+// errDrained ends a request to an endpoint that has gone.
+var errDrained = errors.New("the endpoint has gone, and its time is over")
+
+// drains has requests end that endpoints which have gone take too long for. The caller calls stop when the request is over.
+func (x *exchange) drains(r *http.Request) (stop func()) {
+	if x.door.Relay == nil || x.door.Relay.Drain == 0 {
+		return func() {}
+	}
+	g := task.NewGroup(r.Context())
+	x.draining = g
+	return func() {
+		g.Cancel(context.Canceled)
+		_ = g.Wait() // who watches has no errors
+	}
+}
+
+// drainedWith has an attempt at an endpoint end when that has gone for too long.
+func (x *exchange) drainedWith(ctx context.Context, one *endpoint, cancel context.CancelCauseFunc) {
+	if x.draining == nil {
+		return
+	}
+	l := x.lifeOf(one, func() { cancel(errDrained) })
+	x.draining.Go("draining", func(whole context.Context) error {
+		l.watch(whole, ctx.Done())
+		return nil
+	})
+}
+
+// life is how long a connection or request may last.
 type life struct {
 	idle  time.Duration    // 0: however silent it is
-	conns []net.Conn       // that are silent together, and are closed
+	conns []net.Conn       // that are silent together
 	drain time.Duration    // after its endpoint has gone; 0: as it likes
 	one   *endpoint        // of drain
 	now   func() *endpoint // who has the endpoint's address; nil: nobody
+	end   func()           // ends it
 }
 
-// watch closes the connections when their time has come, and returns then, when over is closed or ctx ends.
+// watch ends it when its time has come, and returns then, when over is closed or ctx ends.
 func (l *life) watch(ctx context.Context, over <-chan struct{}) {
 	var silent, drained <-chan time.Time
 	var gone <-chan struct{}
@@ -188,7 +228,7 @@ func (l *life) watch(ctx context.Context, over <-chan struct{}) {
 		case <-silent:
 			left := l.idle - l.silence()
 			if left <= 0 {
-				l.close()
+				l.end()
 				return
 			}
 			silent = time.After(left)
@@ -197,17 +237,11 @@ func (l *life) watch(ctx context.Context, over <-chan struct{}) {
 		case <-drained:
 			one := l.now()
 			if one == nil {
-				l.close()
+				l.end()
 				return
 			}
 			gone, drained = one.gone, nil // it has come back
 		}
-	}
-}
-
-func (l *life) close() {
-	for _, c := range l.conns {
-		_ = c.Close() // who copies hears of it
 	}
 }
 

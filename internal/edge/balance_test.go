@@ -330,6 +330,33 @@ func TestBalancersKeepConnectionsToEndpointsThatGoForAsLongAsTheyMay(t *testing.
 	}
 }
 
+// TestBalancersEndRequestsToEndpointsThatHaveGone has a pod that never comes to the end of its answer.
+func TestBalancersEndRequestsToEndpointsThatHaveGone(t *testing.T) {
+	b := newBed(t)
+	ended := make(chan struct{})
+	pod := b.backend(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintln(w, "begun")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+		close(ended)
+	})
+	b.balance(route.Relay{Drain: 300}, route.Listener{Mode: route.Plain}, route.Change{Upstreams: endpoints(pod)})
+	c, r := b.dial()
+	fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: web.com\r\n\r\n")
+	for line(t, c, r) != "begun" {
+	}
+	began := time.Now()
+	b.order(Order{Change: route.Change{Upstreams: endpoints(b.naming("other"))}})
+	if rest, err := io.ReadAll(r); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the rest of the answer: got %q, %v; want an end", rest, err)
+	}
+	if took := time.Since(began); took < 250*time.Millisecond {
+		t.Errorf("the request has ended after %s, want 300 ms", took)
+	}
+	<-ended
+	trace.Proves(t, "SVC-137", "SVC-138")
+}
+
 func TestBalancersEndConnectionsThatAreSilent(t *testing.T) {
 	b := newBed(t)
 	b.balance(route.Relay{Idle: 500}, route.Listener{Mode: route.Bytes}, route.Change{Upstreams: endpoints(b.echo("one"))})

@@ -216,5 +216,6 @@ func (x *exchange) enterDoor(a *answer, r *http.Request, port uint16) {
 	}
 	x.o = x.door.options
 	x.wanted = x.door.sticky(x.s.pools, x.target.Action, x.client)
+	defer x.drains(r)()
 	x.act(a, r)
 }

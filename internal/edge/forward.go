@@ -319,6 +319,7 @@ func (x *exchange) attempt(r *http.Request, one *endpoint, limit time.Duration) 
 	to.Host = one.address
 	out.URL = &to
 	timer := time.AfterFunc(limit, func() { cancel(errSilent) })
+	x.drainedWith(ctx, one, cancel)
 	res, err := x.transport().RoundTrip(out)
 	if err != nil {
 		timer.Stop()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kemudi/kemudi/internal/edge/route"
+	"github.com/kemudi/kemudi/internal/task"
 )
 
 // ServeHTTP takes one request to an endpoint, or answers it: what cannot be read in one way
@@ -87,11 +88,12 @@ type exchange struct {
 	door     *door          // through which the request came; nil: a port of Ingresses
 	backend  *route.Backend // of the target's action that gets the request; nil: the target has none
 
-	took    *endpoint // that has answered
-	wanted  string    // token of the endpoint that the client's cookie names
-	origin  string    // of the page that asks; empty: none
-	usage   *usage    // in which the request is counted; nil: it is not
-	cookies []string  // that the answer sets for who was asked whether it may pass
+	took     *endpoint   // that has answered
+	draining *task.Group // of who watches endpoints that go; nil: nobody does
+	wanted   string      // token of the endpoint that the client's cookie names
+	origin   string      // of the page that asks; empty: none
+	usage    *usage      // in which the request is counted; nil: it is not
+	cookies  []string    // that the answer sets for who was asked whether it may pass
 }
 
 func clientOf(remote string) netip.Addr {

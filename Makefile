@@ -110,11 +110,12 @@ sample-server: ## make upstream's sample of an aggregated API server part of a K
 	@$(STEP) "vet of it" $(GO) vet -C test/sampleserver ./...
 	KEMUDI_SAMPLE_SERVER=$(CURDIR)/bin/sampleserver $(GO) test -count=1 -run TestServersOfAggregatedAPIsWorkAsInCertifiedClusters ./internal/cluster
 
-# Their modules, too, are compiled and vetted only here: Helm alone takes minutes.
+# Their modules, too, are compiled and vetted only here: Helm and Kyverno take minutes each.
 programs: build ## run programs that others wrote (Helm, operators, client libraries) against a Kemudi (root: metrics-server, too)
 	@$(STEP) "building the programs" sh -c 'mkdir -p bin/programs && $(GO) build -C test/programs -o $(CURDIR)/bin/programs/ tool ./...'
 	@$(STEP) "building cert-manager" $(GO) build -C test/programs/certmanager -o $(CURDIR)/bin/programs/ .
 	@$(STEP) "building the operator of Prometheus" $(GO) build -C test/programs/prometheusoperator -o $(CURDIR)/bin/programs/prometheus-operator tool
+	@$(STEP) "building Kyverno" $(GO) build -C test/programs/kyverno -o $(CURDIR)/bin/programs/ tool
 	@GO=$(GO) build/programs.sh
 	@$(STEP) "vet of ours" sh -c '$(GO) vet -C test/programs ./... && $(GO) vet -C test/programs/certmanager .'
 	@if command -v npm >/dev/null; then $(STEP) "installing the JavaScript client" npm install --prefix bin/programs --silent --no-audit --no-fund @kubernetes/client-node@1.4.0; fi

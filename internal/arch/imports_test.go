@@ -214,6 +214,9 @@ func TestEveryAllowedImportIsUsed(t *testing.T) {
 func TestNestedModulesUseTheVersionsOfTheProgram(t *testing.T) {
 	own := requirements(t, ".")
 	for _, dir := range nestedModules() {
+		if dir == "test/programs/kyverno" {
+			continue // it does not compile with libraries as new as ours
+		}
 		for name, r := range requirements(t, dir) {
 			if ours, both := own[name]; both && ours.version != r.version {
 				t.Errorf("%s/go.mod: requires %s %s, and go.mod %s: take the same", dir, name, r.version, ours.version)

@@ -19,19 +19,30 @@ const (
 )
 
 // unused are the buffers that nobody needs now: most connections have nothing to send. Those
-// that have grown are apart, for who sends much: an event that a thousand connections send at
-// the same time needs a thousand small ones.
-var unused, grown = sync.Pool{New: func() any { return new(bytes.Buffer) }}, sync.Pool{New: func() any { return new(bytes.Buffer) }}
+// that have grown are apart: an event that a thousand connections send at the same time needs
+// a thousand small ones.
+var unused, grown = sync.Pool{New: func() any { return new(bytes.Buffer) }}, sync.Pool{New: func() any { return bytes.NewBuffer(make([]byte, 0, grownTo)) }}
 
-// grownFrom is from how many bytes on that is much.
-const grownFrom = 16 << 10
+// A buffer counts as grown from a number of bytes on. A new one has the room that most need
+// then: to grow step by step is to copy, and to leave garbage, each time.
+const (
+	grownFrom = 16 << 10
+	grownTo   = 64 << 10
+)
 
-// newBuffer returns an empty buffer for who has sent so many bytes the last time.
-func newBuffer(last int) *bytes.Buffer {
-	if last >= grownFrom {
-		return grown.Get().(*bytes.Buffer)
+func newBuffer() *bytes.Buffer { return unused.Get().(*bytes.Buffer) }
+
+// withRoom returns b, or what it has in a buffer that has grown, if b would have to grow, by
+// more than half, for n more bytes and become one of those. What will be sent is not known
+// before: a burst may be one event or fifty.
+func withRoom(b *bytes.Buffer, n int) *bytes.Buffer {
+	if b.Len()+n <= b.Cap() || b.Cap() >= grownFrom || 2*b.Cap()+n < grownFrom {
+		return b
 	}
-	return unused.Get().(*bytes.Buffer)
+	large := grown.Get().(*bytes.Buffer)
+	large.Write(b.Bytes())
+	putBuffer(b)
+	return large
 }
 
 func putBuffer(b *bytes.Buffer) {
@@ -53,14 +64,12 @@ type Conn struct {
 	done   chan struct{} // closed when nothing is sent any more
 	in     inbound
 	lanes  lanes
-	last   int // bytes that lanes have sent the last time; of who sends
 	// timeout is how long a client may take to receive a burst; zero: for ever.
 	timeout time.Duration
 
 	mu struct {
 		sync.Mutex
 		buf    *bytes.Buffer // nil: nothing is to be sent
-		last   int           // bytes of the one before
 		out    outbound      // what buf and those before it have had
 		closed bool
 		err    error // why nothing can be sent any more
@@ -119,11 +128,12 @@ func (c *Conn) add(p []byte) (ok bool, err error) {
 	case c.mu.closed:
 		return false, net.ErrClosed
 	case c.mu.buf == nil:
-		c.mu.buf = newBuffer(c.mu.last)
+		c.mu.buf = newBuffer()
 		token(c.wake)
 	case c.mu.buf.Len() >= gatherMost:
 		return false, nil
 	}
+	c.mu.buf = withRoom(c.mu.buf, len(p))
 	c.mu.buf.Write(p)
 	c.mu.out.follow(p, c.lanes.wrote)
 	return true, nil
@@ -199,17 +209,12 @@ func (c *Conn) take() *bytes.Buffer {
 	if !between {
 		return buf
 	}
-	filled := buf
-	if filled == nil {
-		filled = newBuffer(c.last)
-	}
-	if all := c.lanes.fill(filled.Bytes()); len(all) > filled.Len() {
-		c.last = len(all) - filled.Len()
-		*filled = *bytes.NewBuffer(all)
-		return filled
-	}
 	if buf == nil {
-		putBuffer(filled)
+		buf = newBuffer()
+	}
+	if buf = c.lanes.fill(buf); buf.Len() == 0 {
+		putBuffer(buf)
+		return nil
 	}
 	return buf
 }
@@ -218,9 +223,7 @@ func (c *Conn) take() *bytes.Buffer {
 func (c *Conn) written() (buf *bytes.Buffer, between bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if buf = c.mu.buf; buf != nil {
-		c.mu.buf, c.mu.last = nil, buf.Len()
-	}
+	buf, c.mu.buf = c.mu.buf, nil
 	return buf, c.mu.out.between() && !c.mu.closed
 }
 

@@ -1,6 +1,7 @@
 package h2
 
 import (
+	"bytes"
 	"slices"
 	"sync"
 	"time"
@@ -18,6 +19,7 @@ type lanes struct {
 	// Of the goroutine that sends.
 	round []*Lane   // whose turn it is
 	sent  time.Time // when a round ended last
+	last  int       // bytes that a turn gave last, if any: what the next one is thought to give
 
 	mu struct {
 		sync.Mutex
@@ -313,26 +315,32 @@ func (l *Lane) tooLate() {
 // fill appends frames of the lanes that have something, by turns, until there is
 // enough for one sending. What has been woken meanwhile waits for the next round,
 // and that for the pace; what a round has begun it ends.
-func (s *lanes) fill(dst []byte) []byte {
+func (s *lanes) fill(buf *bytes.Buffer) *bytes.Buffer {
 	if len(s.round) == 0 && !s.begin() {
-		return dst
+		return buf
 	}
 	for len(s.round) > 0 {
 		again := make([]*Lane, 0, len(s.round))
 		for i, l := range s.round {
-			if len(dst) >= gatherMost {
+			if buf.Len() >= gatherMost {
 				s.round = slices.Concat(s.round[i:], again)
-				return dst
+				return buf
 			}
-			more := false
-			if dst, more = l.turn(dst); more {
+			buf = withRoom(buf, s.last)
+			before := buf.Len()
+			all, more := l.turn(buf.Bytes())
+			*buf = *bytes.NewBuffer(all)
+			if n := buf.Len() - before; n > 0 {
+				s.last = n
+			}
+			if more {
 				again = append(again, l)
 			}
 		}
 		s.round = again
 	}
 	s.sent = time.Now()
-	return dst
+	return buf
 }
 
 // begin begins a round, if any lane is ready and it is time for it.

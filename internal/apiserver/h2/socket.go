@@ -32,7 +32,6 @@ type socket struct {
 		wake func() // not nil: records gather; it is told of those that nobody is about to send
 		held bool   // take will be called
 		buf  *bytes.Buffer
-		last int // bytes of the one before
 	}
 }
 
@@ -87,8 +86,9 @@ func (s *socket) keep(p []byte) bool {
 		return false
 	}
 	if s.mu.buf == nil {
-		s.mu.buf = newBuffer(s.mu.last)
+		s.mu.buf = newBuffer()
 	}
+	s.mu.buf = withRoom(s.mu.buf, len(p))
 	s.mu.buf.Write(p)
 	if !s.mu.held {
 		s.mu.wake()
@@ -102,9 +102,6 @@ func (s *socket) take() *bytes.Buffer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	buf := s.mu.buf
-	if buf != nil {
-		s.mu.last = buf.Len()
-	}
 	s.mu.buf, s.mu.held = nil, false
 	return buf
 }

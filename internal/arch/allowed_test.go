@@ -96,6 +96,7 @@ var allowed = []allowance{
 	{"google.golang.org/protobuf", "messages of CRI, copied between caller and in-process runtime"},
 	{"github.com/osrg/gobgp/v4/pkg/packet/bgp", "messages of BGP, by which routers are told of addresses of balancers"},
 	// Security.
+	{"github.com/mholt/acmez/v3", "certificates from ACME servers: accounts, orders, challenges, polling"},
 	{"github.com/go-jose/go-jose/v4", "signs and checks service account tokens"},
 	// Program.
 	{"github.com/spf13/cobra", "commands, help, shell completion"},
@@ -114,6 +115,7 @@ var allowedInTests = []allowance{
 	{"github.com/gorilla/websocket", "the client's side of exec, attach and port-forward"},
 	{"sigs.k8s.io/randfill", "fills API types with random values, to compare codecs with the libraries'"},
 	{"github.com/rogpeppe/go-internal", "text scripts as tests"},
+	{"github.com/letsencrypt/pebble/v2", "the ACME server that certificates of Ingresses are had from"},
 	{"github.com/osrg/gobgp/v4", "the router that nodes tell of addresses of balancers"},
 	{"github.com/anishathalye/porcupine", "whether one order of writes explains what clients of several members have read"},
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/controller"
+	"github.com/kemudi/kemudi/internal/controllers/acme"
 	"github.com/kemudi/kemudi/internal/controllers/bootstraptokens"
 	"github.com/kemudi/kemudi/internal/controllers/certificates"
 	"github.com/kemudi/kemudi/internal/controllers/cloud"
@@ -87,10 +88,10 @@ type Options struct {
 	Enabled []string // which controllers run, by upstream's names (--controllers)
 	Syncs   []Sync   // how many keys they reconcile at once; nil: [DefaultSyncs]
 
+	Edges
 	Certificates           certificates.Options
 	EndpointSlice          endpointslice.Options
 	EndpointSliceMirroring endpointslicemirroring.Options
-	Gateway                gateway.Options
 	LoadBalancer           loadbalancer.Options
 	NodeIPAM               nodeipam.Options
 	NodeLifecycle          nodelifecycle.Options
@@ -98,6 +99,12 @@ type Options struct {
 	PodGC                  podgc.Options
 	ResourceQuota          resourcequota.Options
 	LegacyTokens           tokens.Options
+}
+
+// Edges are the options of what edges serve: Ingresses and Gateways.
+type Edges struct {
+	ACME    acme.Options
+	Gateway gateway.Options
 }
 
 // Defaults are the options that people set, as they are when nobody does.
@@ -112,7 +119,7 @@ func Defaults() Options {
 
 // Check says what is wrong with the options that people set.
 func (o *Options) Check() error {
-	for _, own := range []interface{ Check() error }{o.Cloud, o.EndpointSlice, o.EndpointSliceMirroring, o.LoadBalancer, o.NodeIPAM, o.NodeLifecycle, o.PodAutoscaler, o.ResourceQuota, o.LegacyTokens} {
+	for _, own := range []interface{ Check() error }{o.ACME, o.Cloud, o.EndpointSlice, o.EndpointSliceMirroring, o.LoadBalancer, o.NodeIPAM, o.NodeLifecycle, o.PodAutoscaler, o.ResourceQuota, o.LegacyTokens} {
 		if err := own.Check(); err != nil {
 			return err
 		}
@@ -173,6 +180,7 @@ func All(o Options) []*controller.Controller {
 		certificates.ServingApproving,
 		bootstraptokens.Cleaner,
 		bootstraptokens.Signer,
+		acme.New(o.ACME),
 		ingress.Controller,
 		ingress.Status,
 		gateway.New(o.Kinds, o.Gateway),

@@ -69,7 +69,7 @@ func TestControllersAreTurnedOnAndOffByUpstreamsNames(t *testing.T) {
 	}
 	for _, bad := range []string{"deploymint", "-deploymint", "", "*-"} {
 		o := controllers.Options{Enabled: []string{"*", bad}}
-		want := "--controllers: '" + strings.TrimPrefix(bad, "-") + "' is not in the list of known controllers: bootstrap-signer-controller, "
+		want := "--controllers: '" + strings.TrimPrefix(bad, "-") + "' is not in the list of known controllers: acme-controller, bootstrap-signer-controller, "
 		if err := o.Check(); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("--controllers *,%s: got %v, want %s...", bad, err, want)
 		}

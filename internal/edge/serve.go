@@ -42,6 +42,9 @@ func (e *Edge) serve(w http.ResponseWriter, r *http.Request, through uint16) {
 		x.enterDoor(a, r, through)
 		return
 	}
+	if r.TLS == nil && e.vouches(a, path, s.table.Account(host)) {
+		return
+	}
 	x.target = s.table.Find(host, path, nil)
 	if x.target == nil {
 		e.answer(a, http.StatusNotFound, "default backend - 404")

@@ -76,6 +76,9 @@ func Compile(i *networkingv1.Ingress, known Objects) *Compiled {
 	for n := range i.Spec.TLS {
 		c.tls(&i.Spec.TLS[n], n)
 	}
+	if networking.WantsACME(i) {
+		c.out.Site.Account = i.Annotations[networking.AnnotationACMEAccount]
+	}
 	for _, name := range networking.SecretsOf(i) {
 		c.out.Secrets = append(c.out.Secrets, i.Namespace+"/"+name)
 	}

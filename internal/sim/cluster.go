@@ -18,6 +18,7 @@ import (
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/cloud/loopback"
 	"github.com/kemudi/kemudi/internal/controllers"
+	"github.com/kemudi/kemudi/internal/controllers/acme"
 	"github.com/kemudi/kemudi/internal/controllers/gateway"
 	"github.com/kemudi/kemudi/internal/controllers/loadbalancer"
 	"github.com/kemudi/kemudi/internal/plane"
@@ -51,6 +52,8 @@ type Options struct {
 	Cloud string
 	// LoadBalancer is what Services are balanced by; the zero value: nothing.
 	LoadBalancer loadbalancer.Options
+	// ACME says who signs certificates of Ingresses; the zero value: nobody.
+	ACME acme.Options
 	// Gateways has the kinds of the Gateway API defined.
 	Gateways bool
 	// Plugins are the admission plugins that are on or off other than by default.
@@ -110,7 +113,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	c := &Cluster{group: task.NewGroup(ctx), nodes: map[string]*node{}, log: o.Logger, dual: o.DualStack, ca: ca}
 	c.options = plane.Options{
 		Store: o.Store, CABundle: string(ca.CertPEM()), Logger: o.Logger, Host: "sim", Network: network,
-		Controllers: controllers.Options{Authority: ca, Tokens: issuer, LoadBalancer: o.LoadBalancer, Gateway: gateway.Options{Define: o.Gateways}},
+		Controllers: controllers.Options{Authority: ca, Tokens: issuer, LoadBalancer: o.LoadBalancer, Edges: controllers.Edges{ACME: o.ACME, Gateway: gateway.Options{Define: o.Gateways}}},
 		Plugins:     o.Plugins,
 	}
 	if o.Cloud != "" {

@@ -22,6 +22,9 @@ type Site struct {
 	TLS     []TLS    `json:"tls,omitempty"`
 	Options *Options `json:"options,omitempty"`
 	Actions []Action `json:"actions,omitempty"` // what rules have done
+	// Account is the thumbprint of the account by which an edge answers for the hosts of TLS when an ACME server asks;
+	// empty: it does not.
+	Account string `json:"account,omitempty"`
 }
 
 // Rule sends what is for a host and a path to an upstream.

@@ -332,6 +332,21 @@ func (t *Table) shown(h string, sites []string) *name {
 	return n
 }
 
+// Account is by which account an edge answers for a host when an ACME server asks; empty: by none.
+func (t *Table) Account(host string) string {
+	if t == nil {
+		return ""
+	}
+	if n := t.names[host]; n != nil {
+		for _, key := range n.sites {
+			if account := t.sites[key].Account; account != "" {
+				return account
+			}
+		}
+	}
+	return ""
+}
+
 // Find returns where a request for a host and a clean path goes, of which meets says what conditions it
 // meets (nil: none); nil: nobody takes it.
 func (t *Table) Find(name, path string, meets func(*When) bool) *Target {

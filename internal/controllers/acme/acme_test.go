@@ -1,0 +1,322 @@
+package acme_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/letsencrypt/pebble/v2/ca"
+	"github.com/letsencrypt/pebble/v2/db"
+	"github.com/letsencrypt/pebble/v2/va"
+	"github.com/letsencrypt/pebble/v2/wfe"
+	"github.com/miekg/dns"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/networking"
+	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/controllers/acme"
+	"github.com/kemudi/kemudi/internal/edge"
+	"github.com/kemudi/kemudi/internal/edgefeed"
+	"github.com/kemudi/kemudi/internal/sim"
+	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/internal/version"
+	"github.com/kemudi/kemudi/test/port"
+	"github.com/kemudi/kemudi/test/wait"
+)
+
+// TestMain makes this program an edge when it is started as one.
+func TestMain(m *testing.M) {
+	if os.Getenv(edge.SocketEnv) == "" {
+		os.Exit(m.Run())
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	l, err := edge.Inherited()
+	if err == nil {
+		err = edge.New(edge.Options{Control: l, Version: "v1"}).Run(ctx)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func TestWithoutAServerNothingIsOrdered(t *testing.T) { sim.Test(t, "testdata/*.txt") }
+
+// authority is an ACME server, which may be away.
+type authority struct {
+	*httptest.Server
+	caFile string
+	ca     *ca.CAImpl
+	store  *db.MemoryStore
+	away   atomic.Bool
+}
+
+// newAuthority has a Pebble whose certificates are good for so long. It finds all hosts on this machine, at a port.
+func newAuthority(t *testing.T, at uint16, lifetime time.Duration) *authority {
+	t.Helper()
+	t.Setenv("PEBBLE_VA_NOSLEEP", "1")
+	l, err := net.Listen("tcp", "127.0.0.1:0") // which is how Pebble asks
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := &dns.Server{Listener: l, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, r *dns.Msg) {
+		m := new(dns.Msg).SetReply(r)
+		if q := r.Question[0]; q.Qtype == dns.TypeA {
+			m.Answer = append(m.Answer, &dns.A{Hdr: dns.RR_Header{Name: q.Name, Rrtype: dns.TypeA, Class: dns.ClassINET}, A: net.IPv4(127, 0, 0, 1)})
+		}
+		_ = w.WriteMsg(m)
+	})}
+	g := task.NewGroup(t.Context())
+	g.Go("names", func(context.Context) error { return names.ActivateAndServe() })
+	t.Cleanup(func() {
+		_ = names.Shutdown()
+		_ = g.Wait()
+	})
+	quiet, store := log.New(io.Discard, "", 0), db.NewMemoryStore()
+	a := &authority{store: store, ca: ca.New(quiet, store, "", "ecdsa", 0, 1, map[string]ca.Profile{"default": {ValidityPeriod: uint64(lifetime.Seconds())}})}
+	front := wfe.New(quiet, store, va.New(quiet, int(at), int(at), true, l.Addr().String(), store), a.ca, []string{"test"}, true, false, 1, 1)
+	handler := front.Handler()
+	a.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if a.away.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(a.Close)
+	a.caFile = filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(a.caFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// turns leads each connection to another one of some ports, as a balancer does.
+func turns(t *testing.T, at uint16, to []uint16) (count []*atomic.Int64) {
+	t.Helper()
+	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(at))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range to {
+		count = append(count, &atomic.Int64{})
+	}
+	g := task.NewGroup(t.Context())
+	g.Go("turns", func(context.Context) error {
+		for n := 0; ; n = (n + 1) % len(to) {
+			in, err := l.Accept()
+			if err != nil {
+				return nil
+			}
+			count[n].Add(1)
+			port := to[n]
+			g.Go("connection", func(context.Context) error {
+				defer in.Close()
+				out, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
+				if err != nil {
+					return nil
+				}
+				defer out.Close()
+				g.Go("there", func(context.Context) error {
+					_, _ = io.Copy(out, in)
+					return out.(*net.TCPConn).CloseWrite()
+				})
+				_, _ = io.Copy(in, out)
+				return nil
+			})
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		_ = g.Wait()
+	})
+	return count
+}
+
+// world is a cluster with two nodes that serve Ingresses, and an ACME server that finds them in turns.
+type world struct {
+	*testing.T
+	api    client.Transport
+	server *authority
+	https  []uint16
+	asked  []*atomic.Int64
+}
+
+func newWorld(t *testing.T, lifetime time.Duration) *world {
+	t.Helper()
+	w := &world{T: t}
+	front := port.Reserve(t)
+	w.server = newAuthority(t, front, lifetime)
+	c, err := sim.Start(t.Context(), sim.Options{Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), ACME: acme.Options{Server: w.server.URL + wfe.DirectoryPath, Email: "admin@example.com", CAFile: w.server.caFile}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	w.api = c.API()
+	g := task.NewGroup(t.Context())
+	var plain []uint16
+	for _, name := range []string{"a", "b"} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		node.Status.NodeInfo.KubeletVersion = version.Git()
+		made, err := client.For(w.api, core.Nodes).Create(t.Context(), node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		made = made.DeepCopy()
+		made.Status = node.Status
+		if _, err := client.For(w.api, core.Nodes).UpdateStatus(t.Context(), made); err != nil {
+			t.Fatal(err)
+		}
+		dir, ports := t.TempDir(), edge.Ports{HTTP: port.Reserve(t), HTTPS: port.Reserve(t)}
+		plain, w.https = append(plain, ports.HTTP), append(w.https, ports.HTTPS)
+		g.Go("node "+name, edgefeed.New(edgefeed.Options{Transport: w.api, NodeName: name, RunDir: dir, LogFile: filepath.Join(dir, "edge.log"), Ports: ports, Version: "v1"}).Run)
+		t.Cleanup(func() {
+			if _, err := edgefeed.Reset(context.WithoutCancel(t.Context()), dir); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Cleanup(func() {
+		g.Cancel(context.Canceled)
+		if err := g.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	w.asked = turns(t, front, plain)
+	return w
+}
+
+// ingress wants a certificate for a host, of a Secret of the host's name.
+func (w *world) ingress(host string) {
+	w.Helper()
+	name := strings.Replace(host, "*", "any", 1)
+	_, err := client.For(w.api, networking.Ingresses).Create(w.Context(), &networkingv1.Ingress{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: map[string]string{networking.AnnotationACME: "true"}},
+		Spec: networkingv1.IngressSpec{
+			TLS: []networkingv1.IngressTLS{{SecretName: name, Hosts: []string{host}}},
+			Rules: []networkingv1.IngressRule{{Host: host, IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{Paths: []networkingv1.HTTPIngressPath{{
+				Path: "/", PathType: ptr.To(networkingv1.PathTypePrefix), Backend: networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "web", Port: networkingv1.ServiceBackendPort{Number: 80}}},
+			}}}}}},
+		},
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// shown is the serial number of the certificate that a node shows for a host, once it is one of the ACME server's.
+func (w *world) shown(at uint16, host string) (serial string, _ error) {
+	roots := x509.NewCertPool()
+	roots.AddCert(w.server.ca.GetRootCert(0).Cert)
+	conn, err := tls.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(at))), &tls.Config{ServerName: host, RootCAs: roots})
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	return conn.ConnectionState().PeerCertificates[0].SerialNumber.String(), nil
+}
+
+// served waits until each node shows a certificate of the ACME server's for a host other than one, and returns it.
+func (w *world) served(host, other string) (serial string) {
+	w.Helper()
+	for _, at := range w.https {
+		wait.Until(w, func() (err error) {
+			if serial, err = w.shown(at, host); err == nil && serial == other {
+				err = errors.New("it is still the one before")
+			}
+			return err
+		})
+	}
+	return serial
+}
+
+// event waits until an Ingress has an event.
+func (w *world) event(host, reason, text string) {
+	w.Helper()
+	wait.Until(w, func() error {
+		all, err := client.For(w.api, core.Events).List(w.Context(), "default", metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		var got []string
+		for _, e := range all {
+			if e.InvolvedObject.Name == host {
+				got = append(got, e.Reason+" "+e.Message)
+			}
+			if e.InvolvedObject.Name == host && e.Reason == reason && strings.Contains(e.Message, text) {
+				return nil
+			}
+		}
+		return fmt.Errorf("got events %q, want %s with %q", got, reason, text)
+	})
+}
+
+// TestIngressesGetCertificatesThatAreRenewed has a Pebble ask two nodes in turns. Its certificates are good for a short time;
+// while it is away what there is goes on, and people are told.
+func TestIngressesGetCertificatesThatAreRenewed(t *testing.T) {
+	w := newWorld(t, time.Minute)
+	w.ingress("one.example.com")
+	first := w.served("one.example.com", "")
+	w.event("one.example.com", "CertificateIssued", "secret \"one.example.com\" has a new certificate for one.example.com")
+	w.ingress("two.example.com")
+	w.served("two.example.com", "")
+	for n := range w.asked {
+		if w.asked[n].Load() == 0 {
+			t.Errorf("node %d was never asked", n)
+		}
+	}
+	w.served("one.example.com", first)
+
+	w.server.away.Store(true)
+	w.ingress("three.example.com")
+	w.event("three.example.com", "CertificateFailed", "secret \"three.example.com\" is not filled with a certificate, and it is tried again in 5s or later: ")
+	if _, err := w.shown(w.https[0], "two.example.com"); err != nil {
+		t.Errorf("while the server is away: %v", err)
+	}
+	w.server.away.Store(false)
+	w.served("three.example.com", "")
+}
+
+// TestNobodyElsesSecretsAreFilled has Secrets and hosts that no certificate is ordered for.
+func TestNobodyElsesSecretsAreFilled(t *testing.T) {
+	w := newWorld(t, time.Hour)
+	if _, err := client.For(w.api, core.Secrets).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "own.example.com"}, Type: corev1.SecretTypeOpaque}); err != nil {
+		t.Fatal(err)
+	}
+	w.ingress("own.example.com")
+	w.event("own.example.com", "CertificateNotOrdered", "secret \"own.example.com\" is somebody else's")
+	w.ingress("*.example.com")
+	w.event("any.example.com", "CertificateNotOrdered", "*.example.com cannot be had by a challenge of HTTP: name each host")
+	if err := w.server.store.AddBlockedDomain("blocked.example.com"); err != nil {
+		t.Fatal(err)
+	}
+	w.ingress("blocked.example.com")
+	w.event("blocked.example.com", "CertificateFailed", "tried again in 1m0s or later: ")
+}

@@ -1,0 +1,11 @@
+// Package acme has an ACME server (RFC 8555) sign the certificates of Ingresses that want it, and keeps them in the
+// Secrets that these name.
+//
+//	plan    whether a Secret is to be filled, for which hosts: pure
+//	order   one certificate, by the library
+//	acme    the controller: when to try, what people are told
+//
+// A key of the controller is a Secret. Challenges are those of HTTP (HTTP-01), and need no state: what is answered is the
+// token that is asked for and the thumbprint of the account's key, which is the cluster's only one. The thumbprint is an annotation of the Ingress; the edges
+// of all nodes answer by it, whichever is asked.
+package acme

@@ -18,39 +18,40 @@ const (
 	lastWords = 5 * time.Second
 )
 
-// unused are the buffers that nobody needs now: most connections have nothing to send. Those
-// that have grown are apart: an event that a thousand connections send at the same time needs
-// a thousand small ones.
-var unused, grown = sync.Pool{New: func() any { return new(bytes.Buffer) }}, sync.Pool{New: func() any { return bytes.NewBuffer(make([]byte, 0, grownTo)) }}
+// small and large are the buffers that nobody needs now: most connections have nothing to
+// send. An event that a thousand connections send at the same time needs a thousand small ones.
+var small, large = sync.Pool{New: func() any { return new(bytes.Buffer) }}, sync.Pool{New: func() any { return bytes.NewBuffer(make([]byte, 0, largeFrom)) }}
 
-// A buffer counts as grown from a number of bytes on. A new one has the room that most need
-// then: to grow step by step is to copy, and to leave garbage, each time.
+// Buffers are small up to a number of bytes, and large from another one on: that is room for
+// whatever may gather, and the last turn. To grow step by step is to copy, and to leave
+// garbage, each time.
 const (
-	grownFrom = 16 << 10
-	grownTo   = 64 << 10
+	smallMost = 16 << 10
+	largeFrom = gatherMost + turnMost
 )
 
-func newBuffer() *bytes.Buffer { return unused.Get().(*bytes.Buffer) }
+func newBuffer() *bytes.Buffer { return small.Get().(*bytes.Buffer) }
 
-// withRoom returns b, or what it has in a buffer that has grown, if b would have to grow, by
-// more than half, for n more bytes and become one of those. What will be sent is not known
-// before: a burst may be one event or fifty.
+// withRoom returns b, or what it has in a large buffer, if b would not be small any more
+// with n more bytes. What will be sent is not known before: a burst may be one event or fifty.
 func withRoom(b *bytes.Buffer, n int) *bytes.Buffer {
-	if b.Len()+n <= b.Cap() || b.Cap() >= grownFrom || 2*b.Cap()+n < grownFrom {
+	if b.Len()+n <= b.Cap() || b.Cap() >= largeFrom || 2*b.Cap()+n <= smallMost {
 		return b
 	}
-	large := grown.Get().(*bytes.Buffer)
-	large.Write(b.Bytes())
+	all := large.Get().(*bytes.Buffer)
+	all.Write(b.Bytes())
 	putBuffer(b)
-	return large
+	return all
 }
 
+// putBuffer gives a buffer back. One that has grown to neither is not kept.
 func putBuffer(b *bytes.Buffer) {
 	b.Reset()
-	if b.Cap() >= grownFrom {
-		grown.Put(b)
-	} else {
-		unused.Put(b)
+	switch {
+	case b.Cap() <= smallMost:
+		small.Put(b)
+	case b.Cap() >= largeFrom:
+		large.Put(b)
 	}
 }
 

@@ -6,28 +6,32 @@ import (
 	"testing"
 )
 
-// TestBuffersThatHaveGrownAreForWhoSendsMuch: others keep small ones, of which there may be
+// TestLargeBuffersAreForWhoSendsMuch: others keep small ones, of which there may be
 // as many as connections.
-func TestBuffersThatHaveGrownAreForWhoSendsMuch(t *testing.T) {
+func TestLargeBuffersAreForWhoSendsMuch(t *testing.T) {
 	for range 100 {
-		large := withRoom(newBuffer(), gatherMost)
-		large.Write(make([]byte, gatherMost))
-		putBuffer(large)
-		small := newBuffer()
-		small.Write(make([]byte, 1000))
-		if small.Cap() >= grownFrom {
-			t.Fatalf("who sends little has a buffer of %d bytes", small.Cap())
+		much := withRoom(newBuffer(), gatherMost)
+		much.Write(make([]byte, gatherMost))
+		putBuffer(much)
+		little := newBuffer()
+		little.Write(make([]byte, 1000))
+		if little.Cap() > smallMost {
+			t.Fatalf("who sends little has a buffer of %d bytes", little.Cap())
 		}
-		putBuffer(small)
+		putBuffer(little)
 	}
 	b := newBuffer()
 	b.WriteString("what came before")
-	if b = withRoom(b, grownFrom); b.String() != "what came before" || b.Cap() < grownTo {
+	if b = withRoom(b, smallMost); b.String() != "what came before" || b.Cap() < largeFrom {
 		t.Errorf("after growing: got %q in a buffer of %d bytes", b, b.Cap())
 	}
 	putBuffer(b)
 	if b := withRoom(newBuffer(), gatherMost); b.Len() != 0 {
 		t.Errorf("got a buffer with %d bytes in it", b.Len())
+	}
+	between := bytes.NewBuffer(make([]byte, smallMost, smallMost+1))
+	if b := withRoom(between, 2); b.Cap() < largeFrom || b.Len() != smallMost {
+		t.Errorf("after growing once more: got %d bytes in a buffer of %d", b.Len(), b.Cap())
 	}
 }
 

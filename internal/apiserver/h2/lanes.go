@@ -19,7 +19,7 @@ type lanes struct {
 	// Of the goroutine that sends.
 	round []*Lane   // whose turn it is
 	sent  time.Time // when a round ended last
-	last  int       // bytes that a turn gave last, if any: what the next one is thought to give
+	most  int       // bytes that a turn gives: the most of late
 
 	mu struct {
 		sync.Mutex
@@ -326,14 +326,11 @@ func (s *lanes) fill(buf *bytes.Buffer) *bytes.Buffer {
 				s.round = slices.Concat(s.round[i:], again)
 				return buf
 			}
-			buf = withRoom(buf, s.last)
+			buf = withRoom(buf, s.most)
 			before := buf.Len()
 			all, more := l.turn(buf.Bytes())
 			*buf = *bytes.NewBuffer(all)
-			if n := buf.Len() - before; n > 0 {
-				s.last = n
-			}
-			if more {
+			if s.most = max(buf.Len()-before, s.most-s.most/8); more {
 				again = append(again, l)
 			}
 		}

@@ -113,7 +113,8 @@ func (b *bed) levelOf(name string) *level {
 	return b.mu.levels[i]
 }
 
-// ask has a user ask for seats, n times at once, and waits until all have them, wait or are refused.
+// ask has a user ask for seats, n times, each when the one before has them, waits or is refused: so what they are
+// told comes in order.
 func (b *bed) ask(name string, n, seats int) {
 	for range n {
 		b.wg.Go(func() {
@@ -127,8 +128,8 @@ func (b *bed) ask(name string, n, seats int) {
 			b.got = append(b.got, name)
 			b.held[name] = append(b.held[name], h)
 		})
+		synctest.Wait()
 	}
-	synctest.Wait()
 }
 
 // release gives back what n requests of a user hold.
@@ -139,8 +140,8 @@ func (b *bed) release(name string, n int) {
 	b.lock.Unlock()
 	for i := range held {
 		b.Release(&held[i])
+		synctest.Wait()
 	}
-	synctest.Wait()
 }
 
 // told is what has happened since the last call, in order, alike ones together.

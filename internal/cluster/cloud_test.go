@@ -181,6 +181,12 @@ func TestCloudControllerManagerWorksWithTheRightsThatAreDocumented(t *testing.T)
 		return err
 	})
 	b.must(services.Delete(t.Context(), "default", "web", metav1.DeleteOptions{}))
+	wait.Until(t, func() error { // the cloud has let go of the balancer, and so does not write its file any more
+		if _, err := services.Get(t.Context(), "default", "web"); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("a service that was deleted: got %w", errors.Join(err, errors.New("it is there")))
+		}
+		return nil
+	})
 	b.world("clusterID: test\nmachines: []\npool: [192.0.2.64/28]\n")
 	trace.Proves(t, "CCM-015", "CCM-026")
 	wait.Until(t, func() error { // it never was ready

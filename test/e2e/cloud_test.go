@@ -1,7 +1,11 @@
 package e2e
 
 import (
+	"crypto/tls"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -94,7 +98,7 @@ func TestServerLooksAfterItsOwnMachines(t *testing.T) {
 	for name, text := range map[string]string{
 		"inventory.yaml": `
 clusterID: test
-machines: [{name: metal, id: CZ1, type: r640, zone: rack-1, region: here, addresses: [{type: InternalIP, address: ` + machineIP + `}]}]
+machines: [{name: metal, id: CZ1, type: r640, zone: rack-1, region: here, addresses: [{type: InternalIP, address: ` + machineIP + `}, {type: ExternalIP, address: ` + machineIP + `}]}]
 hooks: {power: DIR/power, routes: DIR/routes, balancer: DIR/announce}
 pool: [192.0.2.0/28]
 `,
@@ -141,6 +145,29 @@ pool: [192.0.2.0/28]
 	trace.Proves(t, "COMP-022")
 	has("announced", "delete 192.0.2.0 default/web")
 	k.do(t, "delete", "deployment", "web")
+
+	k = k.in("default")
+	secureService(t, c, k)
+	trace.Proves(t, "CONN-047")
+	if got := k.do(t, "get", "nodes", "-o", "yaml"); !strings.Contains(got, "- address: "+machineIP+"\n      type: ExternalIP\n") {
+		t.Errorf("got nodes without an address of type ExternalIP:\n%s", got)
+	}
+	external := k.do(t, "get", "node", "metal", "-o", `jsonpath={.status.addresses[?(@.type=="ExternalIP")].address}`)
+	url := "https://" + net.JoinHostPort(external, k.do(t, "get", "service", "my-nginx", "-o", "jsonpath={.spec.ports[0].nodePort}")) + "/hostname"
+	anybody := httpClient(c.neighbour)
+	anybody.Transport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // as curl -k
+	wait.Until(t, func() error {
+		resp, err := anybody.Get(url)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if got, err := io.ReadAll(resp.Body); string(got) != "server" {
+			return fmt.Errorf("got %q, %v of %s, want the name of the pod", got, err, url)
+		}
+		return nil
+	})
+	k.do(t, "delete", "pods", "--all")
 }
 
 // refusals are the lines of the API server's metrics that count requests which were forbidden.

@@ -61,6 +61,7 @@ func TestCluster(t *testing.T) {
 			"ephemeral container":         testEphemeralContainer,
 			"balancers":                   testBalancers,
 			"relays":                      testRelays,
+			"same in every namespace":     testSameInEveryNamespace,
 			"unschedulable":               testUnschedulable,
 			"extended resources":          testExtendedResources,
 			"bad manifests":               testBadManifests,

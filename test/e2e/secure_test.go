@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/kemudi/kemudi/internal/trace"
 	"github.com/kemudi/kemudi/test/wait"
 )
@@ -32,10 +34,11 @@ func selfSigned(t *testing.T, name string) (chain, key []byte) {
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: must(x509.MarshalPKCS8PrivateKey(private))(t)})
 }
 
-// testSecureService is the documents' way to a Service by TLS: a certificate, a Secret that has it, and pods that
-// mount the Secret: those that serve, and one that asks.
-func testSecureService(t *testing.T, c *cluster) {
-	k := c.kubectl().in(c.namespace(t))
+// secureService has a Service of type NodePort be served by TLS, as the documents do it: a certificate, a Secret that
+// has it, and pods that mount the Secret: one that serves, and one that asks. It returns the certificate in PEM, and the
+// pod that serves when both are ready.
+func secureService(t *testing.T, c *cluster, k kubectl) (chain []byte, server *corev1.Pod) {
+	t.Helper()
 	chain, key := selfSigned(t, "my-nginx")
 	code := base64.StdEncoding.EncodeToString
 	const volumes = "volumes: [{name: secret-volume, secret: {secretName: nginxsecret}}]"
@@ -69,8 +72,13 @@ kind: Pod
 metadata: {name: curlpod}
 spec: {terminationGracePeriodSeconds: 0, %[3]s, containers: [{name: c, image: kemudi.local/agnhost:1, args: [pause], %[4]s}]}
 `, code(chain), code(key), volumes, mounts))
-	pod := c.await(t, k.namespace, "server", isReady)
 	c.await(t, k.namespace, "curlpod", isReady)
+	return chain, c.await(t, k.namespace, "server", isReady)
+}
+
+func testSecureService(t *testing.T, c *cluster) {
+	k := c.kubectl().in(c.namespace(t))
+	chain, pod := secureService(t, c, k)
 	trace.Proves(t, "CONN-039")
 	if got := k.do(t, "exec", "server", "--", "ls", "/etc/nginx/ssl"); got != "nginx.crt\nnginx.key\n" {
 		t.Errorf("the volume has %q, want the keys of the secret as files", got)

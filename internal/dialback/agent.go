@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/net/http2"
 
+	"github.com/kemudi/kemudi/internal/carry"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
@@ -281,14 +282,7 @@ func splice(w http.ResponseWriter, r *http.Request, to net.Conn) bool {
 	})
 	defer stop()
 	var wg sync.WaitGroup
-	wg.Go(func() {
-		_, err := io.Copy(to, r.Body)
-		if half, ok := to.(interface{ CloseWrite() error }); ok && err == nil {
-			_ = half.CloseWrite() // it may be gone
-			return
-		}
-		_ = to.Close()
-	})
+	wg.Go(func() { _, _ = carry.Way(to, r.Body) }) // it may be gone
 	err := copyFlushing(w, out, to)
 	if r.Context().Err() == nil {
 		_ = to.Close()

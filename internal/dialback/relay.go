@@ -12,6 +12,8 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+
+	"github.com/kemudi/kemudi/internal/carry"
 )
 
 // Peers are the other servers, which may have tunnels that this one has not.
@@ -82,14 +84,7 @@ func join(ctx context.Context, from *framed, to net.Conn) {
 	})
 	defer stop()
 	var wg sync.WaitGroup
-	wg.Go(func() {
-		_, err := io.Copy(to, from)
-		if half, ok := to.(interface{ CloseWrite() error }); ok && err == nil {
-			_ = half.CloseWrite() // it may be gone
-			return
-		}
-		_ = to.Close()
-	})
+	wg.Go(func() { _, _ = carry.Way(to, from) }) // it may be gone
 	if _, err := io.Copy(from, to); err == nil {
 		_ = from.CloseWrite() // likewise
 	}

@@ -6,12 +6,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"sync"
 	"time"
 
+	"github.com/kemudi/kemudi/internal/carry"
 	"github.com/kemudi/kemudi/internal/edge/route"
 	"github.com/kemudi/kemudi/internal/task"
 )
@@ -186,8 +186,14 @@ func (w *doorway) stream(ctx context.Context, s stream) {
 	})
 	defer stop()
 	unbound := x.bound(ctx, s.met, raw)
-	g.Go("up", func(context.Context) error { return pour(to, c, &p.received) })
-	g.Go("down", func(context.Context) error { return pour(c, to, &p.sent) })
+	g.Go("up", func(context.Context) (err error) {
+		p.received, err = carry.Way(to, c)
+		return err
+	})
+	g.Go("down", func(context.Context) (err error) {
+		p.sent, err = carry.Way(c, to)
+		return err
+	})
 	_ = g.Wait() // whose end is broken is told by its closing
 	unbound()
 }
@@ -214,15 +220,6 @@ func (x *exchange) greet(ctx context.Context, m *met, to net.Conn) (net.Conn, er
 		return nil, fmt.Errorf("speak TLS with %s: %w", to.RemoteAddr(), err)
 	}
 	return safe, nil
-}
-
-// pour copies until there is no more, says so to the other end, and counts the bytes.
-func pour(to, from net.Conn, count *int64) (err error) {
-	*count, err = io.Copy(to, from)
-	if half, ok := to.(interface{ CloseWrite() error }); ok && err == nil {
-		return half.CloseWrite()
-	}
-	return errors.Join(err, to.Close())
 }
 
 // replayed is a connection of which what was read can be read again.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -14,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kemudi/kemudi/internal/carry"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
@@ -173,18 +173,13 @@ func (p *port) carry(ctx context.Context, c net.Conn) {
 	})
 	defer stop()
 	g := task.NewGroup(ctx)
-	g.Go("up", func(context.Context) error { return pour(to, c) })
-	g.Go("down", func(context.Context) error { return pour(c, to) })
-	_ = g.Wait() // whose end is broken is told by its closing
-}
-
-// pour copies until there is no more, and says so to the other end.
-func pour(to, from net.Conn) error {
-	_, err := io.Copy(to, from)
-	if half, ok := to.(interface{ CloseWrite() error }); ok && err == nil {
-		return half.CloseWrite()
+	for _, way := range [][2]net.Conn{{to, c}, {c, to}} {
+		g.Go("way", func(context.Context) error {
+			_, err := carry.Way(way[0], way[1])
+			return err
+		})
 	}
-	return errors.Join(err, to.Close())
+	_ = g.Wait() // whose end is broken is told by its closing
 }
 
 // errNobody says that there is no endpoint.

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/announce/bgp"
 	"github.com/kemudi/kemudi/internal/api/core"
@@ -157,7 +156,7 @@ func (r *routes) decide(before []netip.Addr) (all bgp.Routes, late int64) {
 	for key, svc := range services {
 		var here map[string]bool // nil: endpoints do not matter
 		if svc.local {
-			here = endpointsAt(r.slices.ByIndex(discovery.IndexService, key))
+			here = discovery.ReadyNodes(r.slices.ByIndex(discovery.IndexService, key))
 		}
 		if !leads(r.node, nodes, here) {
 			continue
@@ -201,19 +200,6 @@ func leads(name string, nodes []*corev1.Node, here map[string]bool) bool {
 		}
 	}
 	return found != nil && (!ready || core.NodeIsReady(found)) && !(free && found.Spec.Unschedulable)
-}
-
-// endpointsAt are the nodes that have an endpoint which is ready, in slices of one Service.
-func endpointsAt(all []*discoveryv1.EndpointSlice) map[string]bool {
-	names := map[string]bool{}
-	for _, s := range all {
-		for i := range s.Endpoints {
-			if e := &s.Endpoints[i]; e.NodeName != nil && ptr.Deref(e.Conditions.Ready, true) {
-				names[*e.NodeName] = true
-			}
-		}
-	}
-	return names
 }
 
 // report tells people, by events of the Node, what becomes of the sessions.

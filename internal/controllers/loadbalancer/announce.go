@@ -73,7 +73,7 @@ func (r *reconciler) announced(svc *corev1.Service, v *verdict) bool {
 func (r *reconciler) serving(svc *corev1.Service) []machine {
 	nodes := r.machines.of(r.nodes.Reader)
 	if svc.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal {
-		here := withEndpoints(r.slices.ByIndex(discovery.IndexService, cache.Key(svc.Namespace, svc.Name)))
+		here := discovery.ReadyNodes(r.slices.ByIndex(discovery.IndexService, cache.Key(svc.Namespace, svc.Name)))
 		nodes = slices.DeleteFunc(slices.Clone(nodes), func(m machine) bool { return !here[m.name] })
 	}
 	if relay, err := core.RelayOf(svc); err == nil && relay != nil {

@@ -6,8 +6,6 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/cache"
@@ -89,20 +87,6 @@ func (s *machines) of(nodes client.Reader[*corev1.Node]) []machine {
 	}
 	s.mu.rev, s.mu.found = all.Rev, found
 	return found
-}
-
-// withEndpoints are the names of the nodes that have an endpoint which is ready, in slices of one
-// Service.
-func withEndpoints(all []*discoveryv1.EndpointSlice) map[string]bool {
-	names := map[string]bool{}
-	for _, s := range all {
-		for i := range s.Endpoints {
-			if e := &s.Endpoints[i]; e.NodeName != nil && ptr.Deref(e.Conditions.Ready, true) {
-				names[*e.NodeName] = true
-			}
-		}
-	}
-	return names
 }
 
 // spot is an address of a node.

@@ -96,8 +96,15 @@ func (p *pool) leave(next *pool) {
 	if p == nil {
 		return
 	}
-	for i, one := range p.endpoints {
-		if slices.Index(p.endpoints, one) == i && (next == nil || !slices.Contains(next.endpoints, one)) {
+	told := map[*endpoint]bool{} // or there is nothing to tell
+	if next != nil {
+		for _, one := range next.endpoints {
+			told[one] = true
+		}
+	}
+	for _, one := range p.endpoints { // some may be there twice
+		if !told[one] {
+			told[one] = true
 			close(one.gone)
 		}
 	}

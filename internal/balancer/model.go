@@ -20,12 +20,18 @@ import (
 const keyPrefix = "balancer/"
 
 // Served says that the edges of nodes take what comes to a Service's balancer.
-func Served(svc *corev1.Service) bool {
+func Served(svc *corev1.Service) bool { return served(svc) != nil }
+
+// served is what a Service asks that is served; nil: nothing is.
+func served(svc *corev1.Service) *core.Relay {
 	if core.ServiceBalanced(svc) == nil || len(svc.Status.LoadBalancer.Ingress) == 0 {
-		return false
+		return nil
 	}
 	r, err := core.RelayOf(svc)
-	return err == nil && r != nil
+	if err != nil { // its controller tells of it
+		return nil
+	}
+	return r
 }
 
 // Model keeps what an edge knows of balancers in step with Services, Secrets and endpoints. It belongs to one
@@ -126,11 +132,11 @@ func differ[T any](was, now map[string]*T, to *map[string]*T) {
 
 // compile is what an edge is told of a Service; nil: nothing.
 func (m *Model) compile(svc *corev1.Service) *part {
-	if svc == nil || !Served(svc) {
+	if svc == nil {
 		return nil
 	}
-	r, err := core.RelayOf(svc)
-	if err != nil {
+	r := served(svc)
+	if r == nil {
 		return nil
 	}
 	key := svc.Namespace + "/" + svc.Name

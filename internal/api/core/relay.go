@@ -81,7 +81,7 @@ func RelayOf(svc *corev1.Service) (*Relay, error) {
 		return nil, nil
 	}
 	r := &relayReader{svc: svc, out: &Relay{Certificate: BalancerCertificate(svc)}}
-	if name, said := r.first(awsCertificate); said && r.out.Certificate == "" {
+	if _, name := r.which(awsCertificate); name != "" && r.out.Certificate == "" {
 		return nil, fmt.Errorf("annotation %s asks for TLS with a certificate that a cloud keeps (%s): have it in a Secret that annotation %s names", awsCertificate, name, AnnotationBalancerCertificate)
 	}
 	r.header()
@@ -121,12 +121,6 @@ func (r *relayReader) bad(name, format string, args ...any) {
 	}
 }
 
-// first is the value of the first of the annotations that says something.
-func (r *relayReader) first(names ...string) (value string, said bool) {
-	_, value = r.which(names...)
-	return value, value != ""
-}
-
 // which is the first of the annotations that says something, and what.
 func (r *relayReader) which(names ...string) (name, value string) {
 	for _, name := range names {
@@ -158,7 +152,7 @@ func (r *relayReader) draining() {
 	if r.out.Draining = r.seconds(AnnotationBalancerDraining); r.out.Draining > 0 {
 		return
 	}
-	if on, _ := r.first(awsDraining); strings.EqualFold(on, "true") {
+	if _, on := r.which(awsDraining); strings.EqualFold(on, "true") {
 		if r.out.Draining = r.seconds(awsDrainingTimeout); r.out.Draining == 0 {
 			r.out.Draining = defaultDraining
 		}

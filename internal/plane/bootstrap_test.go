@@ -2,7 +2,6 @@ package plane
 
 import (
 	"context"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,21 +36,7 @@ func (l lagging) Watch(ctx context.Context, prefix string, after int64, fn func(
 
 func TestControllersStartWithTheirRolesInForce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, err := New(Options{
-			Store: lagging{mem.New(mem.Options{})}, Logger: slog.New(slog.DiscardHandler), Leadership: nobody{},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		g := task.NewGroup(t.Context())
-		g.Go("control plane", p.Run)
-		defer func() {
-			g.Cancel(context.Canceled)
-			if err := g.Wait(); err != nil {
-				t.Error(err)
-			}
-		}()
-		<-p.Ready()
+		p, _ := start(t, Options{Store: lagging{mem.New(mem.Options{})}, Leadership: nobody{}})
 		for _, c := range p.Controllers() {
 			who := &user.DefaultInfo{Name: "system:serviceaccount:kube-system:" + c.Name, Groups: []string{user.AllAuthenticated}}
 			for _, w := range c.Writes {

@@ -2,7 +2,6 @@ package plane
 
 import (
 	"context"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -19,7 +18,6 @@ import (
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/store/mem"
-	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/watchcache"
 )
 
@@ -53,25 +51,14 @@ func (b byNamespaces) AuthenticateRequest(*http.Request) (*authenticator.Respons
 func TestRequestsWaitForAServerThatHasJustBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := silent{Store: mem.New(mem.Options{}), open: make(chan struct{})}
-		p, err := New(Options{
-			Store: st, Logger: slog.New(slog.DiscardHandler),
+		p, g, _ := begin(t, Options{
+			Store: st,
 			Serving: func(o *apiserver.Options, caches *watchcache.Set) error {
 				o.Authenticator = byNamespaces{caches.Cache(core.Namespaces.Def)}
 				o.Early = []string{"/early"}
 				return nil
 			},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		g := task.NewGroup(t.Context())
-		g.Go("control plane", p.Run)
-		defer func() {
-			g.Cancel(context.Canceled)
-			if err := g.Wait(); err != nil {
-				t.Error(err)
-			}
-		}()
 		ask := func(path string) *httptest.ResponseRecorder {
 			w := httptest.NewRecorder()
 			p.Server().Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, http.NoBody))

@@ -24,15 +24,15 @@ import (
 	"github.com/kemudi/kemudi/internal/task"
 )
 
-// start runs a control plane until stop, and at the latest until the test ends.
-func start(t *testing.T, o Options) (p *Plane, stop func()) {
+// begin runs a control plane until stop, and at the latest until the test ends.
+func begin(t *testing.T, o Options) (p *Plane, g *task.Group, stop func()) {
 	t.Helper()
 	o.Logger = slog.New(slog.DiscardHandler)
 	p, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := task.NewGroup(t.Context())
+	g = task.NewGroup(t.Context())
 	g.Go("control plane", p.Run)
 	stop = func() {
 		g.Cancel(context.Canceled)
@@ -41,6 +41,13 @@ func start(t *testing.T, o Options) (p *Plane, stop func()) {
 		}
 	}
 	t.Cleanup(stop)
+	return p, g, stop
+}
+
+// start does the same, and returns when it is ready.
+func start(t *testing.T, o Options) (p *Plane, stop func()) {
+	t.Helper()
+	p, g, stop := begin(t, o)
 	select {
 	case <-p.Ready():
 	case <-g.Context().Done():

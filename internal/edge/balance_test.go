@@ -23,6 +23,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/edge/route"
 	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/test/serve"
 	"github.com/kemudi/kemudi/test/wait"
 )
 
@@ -55,25 +56,10 @@ func endpoints(list ...string) map[string]*route.Upstream {
 
 // echo is a pod of TCP that says its name, and what it is sent.
 func (b *bed) echo(name string) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				fmt.Fprintln(c, name)
-				_, _ = io.Copy(c, c)
-			}()
-		}
-	}()
-	return l.Addr().String()
+	return serve.TCP(b, func(c net.Conn) {
+		fmt.Fprintln(c, name)
+		_, _ = io.Copy(c, c)
+	})
 }
 
 // unread is a connection of which a part has been read already.

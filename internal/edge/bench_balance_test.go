@@ -9,37 +9,23 @@ import (
 	"time"
 
 	"github.com/kemudi/kemudi/internal/edge/route"
+	"github.com/kemudi/kemudi/test/serve"
 )
 
 // fountain serves a byte, and, to who answers, bytes without an end.
 func fountain(b *testing.B) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { l.Close() })
-	go func() {
-		data := make([]byte, 256<<10)
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				_, err := c.Write(data[:1])
-				for asked := make([]byte, 256); err == nil && !bytes.HasSuffix(asked, []byte("go")); {
-					var n int
-					n, err = c.Read(asked[:254])
-					copy(asked[254:], asked[max(0, n-2):n])
-				}
-				for err == nil {
-					_, err = c.Write(data)
-				}
-			}()
+	data := make([]byte, 256<<10)
+	return serve.TCP(b, func(c net.Conn) {
+		_, err := c.Write(data[:1])
+		for asked := make([]byte, 256); err == nil && !bytes.HasSuffix(asked, []byte("go")); {
+			var n int
+			n, err = c.Read(asked[:254])
+			copy(asked[254:], asked[max(0, n-2):n])
 		}
-	}()
-	return l.Addr().String()
+		for err == nil {
+			_, err = c.Write(data)
+		}
+	})
 }
 
 // BenchmarkBalancers takes 64 MiB of an endpoint, and makes connections to it, directly and through the balancer of a

@@ -25,6 +25,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/trace"
 	"github.com/kemudi/kemudi/test/port"
+	"github.com/kemudi/kemudi/test/serve"
 	"github.com/kemudi/kemudi/test/wait"
 )
 
@@ -55,25 +56,10 @@ func (b *bed) pair(name, host string) *corev1.Secret {
 
 // first is a pod that answers with its name and the first line that it is sent.
 func (b *bed) first(name string) (at string) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				text, _ := bufio.NewReader(c).ReadString('\n')
-				fmt.Fprint(c, name, " ", text)
-			}()
-		}
-	}()
-	_, at, _ = net.SplitHostPort(l.Addr().String())
+	_, at, _ = net.SplitHostPort(serve.TCP(b, func(c net.Conn) {
+		text, _ := bufio.NewReader(c).ReadString('\n')
+		fmt.Fprint(c, name, " ", text)
+	}))
 	return at
 }
 

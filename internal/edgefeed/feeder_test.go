@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -27,6 +26,7 @@ import (
 	"github.com/kemudi/kemudi/internal/edge"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/test/asedge"
 	"github.com/kemudi/kemudi/test/port"
 	"github.com/kemudi/kemudi/test/wait"
 )
@@ -35,21 +35,7 @@ import (
 const versionEnv = "KEMUDI_TEST_EDGE_VERSION"
 
 // TestMain makes this program an edge when it is started as one.
-func TestMain(m *testing.M) {
-	if os.Getenv(edge.SocketEnv) == "" {
-		os.Exit(m.Run())
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	l, err := edge.Inherited()
-	if err == nil {
-		err = edge.New(edge.Options{Control: l, Version: os.Getenv(versionEnv)}).Run(ctx)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
+func TestMain(m *testing.M) { asedge.Main(m, os.Getenv(versionEnv)) }
 
 // bed is a node with a feeder.
 type bed struct {

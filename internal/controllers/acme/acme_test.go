@@ -14,12 +14,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -31,6 +29,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/api/core"
@@ -42,26 +41,13 @@ import (
 	"github.com/kemudi/kemudi/internal/sim"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/version"
+	"github.com/kemudi/kemudi/test/asedge"
 	"github.com/kemudi/kemudi/test/port"
 	"github.com/kemudi/kemudi/test/wait"
 )
 
 // TestMain makes this program an edge when it is started as one.
-func TestMain(m *testing.M) {
-	if os.Getenv(edge.SocketEnv) == "" {
-		os.Exit(m.Run())
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	l, err := edge.Inherited()
-	if err == nil {
-		err = edge.New(edge.Options{Control: l, Version: "v1"}).Run(ctx)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
+func TestMain(m *testing.M) { asedge.Main(m, "v1") }
 
 func TestWithoutAServerNothingIsOrdered(t *testing.T) { sim.Test(t, "testdata/*.txt") }
 
@@ -183,15 +169,12 @@ func newWorld(t *testing.T, lifetime time.Duration) *world {
 	g := task.NewGroup(t.Context())
 	var plain []uint16
 	for _, name := range []string{"a", "b"} {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		node.Status.NodeInfo.KubeletVersion = version.Git()
-		made, err := client.For(w.api, core.Nodes).Create(t.Context(), node)
-		if err != nil {
+		nodes := client.For(w.api, core.Nodes)
+		if _, err := nodes.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			t.Fatal(err)
 		}
-		made = made.DeepCopy()
-		made.Status = node.Status
-		if _, err := client.For(w.api, core.Nodes).UpdateStatus(t.Context(), made); err != nil {
+		ours := client.Patch{Type: types.MergePatchType, Data: fmt.Appendf(nil, `{"status": {"nodeInfo": {"kubeletVersion": %q}}}`, version.Git())}
+		if _, err := nodes.Patch(t.Context(), "", name, "status", ours); err != nil { // controllers write to the node meanwhile
 			t.Fatal(err)
 		}
 		dir, ports := t.TempDir(), edge.Ports{HTTP: port.Reserve(t), HTTPS: port.Reserve(t)}

@@ -123,7 +123,7 @@ var auditMasks = []struct {
 }
 
 // TestAuditEvents shows the last event of each request: by HTTP, with what is sent, and
-// from within.
+// from within. Later managers of fields have later names: what is of another second has another place.
 func TestAuditEvents(t *testing.T) {
 	option, told := audited(t, `
 omitStages: [RequestReceived]
@@ -162,8 +162,8 @@ rules:
 		{"POST", maps, `{"metadata":`, asJSON},
 		{"POST", maps, "metadata: {name: two}\n", "Content-Type: application/yaml"},
 		{"PUT", maps + "/one", `{"metadata":{"name":"one","uid":"1"}}`, asJSON},
-		{"PATCH", maps + "/one?fieldManager=me", `{"data":{"c":"<d>"}}`, asMerge},
-		{"PATCH", maps + "/one?fieldManager=me", `[{"op":"remove","path":"/none"}]`, "Content-Type: application/json-patch+json"},
+		{"PATCH", maps + "/one?fieldManager=they", `{"data":{"c":"<d>"}}`, asMerge},
+		{"PATCH", maps + "/one?fieldManager=they", `[{"op":"remove","path":"/none"}]`, "Content-Type: application/json-patch+json"},
 		{"PATCH", maps + "/one?fieldManager=you&force=true", "apiVersion: v1\nkind: ConfigMap\ndata: {c: e}\n", asApply},
 		{"GET", maps + "/one", "", "Accept: application/vnd.kubernetes.protobuf"},
 		{"GET", maps, "", "Accept: application/vnd.kubernetes.protobuf"},
@@ -185,7 +185,7 @@ rules:
 	}
 	for i, q := range []client.Request{
 		{Verb: "create", Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "three"}, Data: map[string]string{"a": "b"}}},
-		{Verb: "patch", Name: "three", PatchType: types.MergePatchType, Patch: []byte(`{"data":{"a":"c"}}`), FieldManager: "part", DryRun: true},
+		{Verb: "patch", Name: "three", PatchType: types.MergePatchType, Patch: []byte(`{"data":{"a":"c"}}`), FieldManager: "parts", DryRun: true},
 		{Verb: "get", Name: "three"},
 		{Verb: "list", List: metav1.ListOptions{FieldSelector: "metadata.name=three", Limit: 5}},
 		{Verb: "delete", Name: "three", Delete: metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationOrphan)}},

@@ -86,7 +86,7 @@ func (b *brief) essence() (lines []string) {
 			of = 0
 		}
 		if of++; entries && of > entryLines {
-			continue
+			lines = lines[:len(lines)-1] // how it begins and how it ends
 		}
 		lines = append(lines, line)
 	}

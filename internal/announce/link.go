@@ -7,6 +7,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/kemudi/kemudi/internal/dump"
 )
 
 // Link finds the link that an address belongs to: one with an address of the same network, or
@@ -27,9 +29,9 @@ func linkOf(nl *netlink.Handle, addr netip.Addr) (netlink.Link, error) {
 	if addr.Is4() {
 		family = netlink.FAMILY_V4
 	}
-	addrs, err := nl.AddrList(nil, family)
+	addrs, err := dump.Addrs(nl, nil, family)
 	if err != nil {
-		return nil, fmt.Errorf("list addresses: %w", err)
+		return nil, err
 	}
 	for i := range addrs {
 		p, ok := prefix(addrs[i].IPNet)
@@ -37,9 +39,9 @@ func linkOf(nl *netlink.Handle, addr netip.Addr) (netlink.Link, error) {
 			return nl.LinkByIndex(addrs[i].LinkIndex)
 		}
 	}
-	routes, err := nl.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+	routes, err := dump.Routes(nl, family, netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
 	if err != nil {
-		return nil, fmt.Errorf("list routes: %w", err)
+		return nil, err
 	}
 	for i := range routes {
 		if p, ok := prefix(routes[i].Dst); routes[i].LinkIndex > 0 && (!ok || p.Bits() == 0) {

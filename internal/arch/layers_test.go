@@ -16,7 +16,7 @@ import (
 const layers = `
 version
 trace texttest apiserver/openapi/markers
-carry corefile features inotify task obs layout
+carry corefile dump features inotify task obs layout
 ociimage edge/passwd edge/route
 announce store cloud container dialback edge podnet
 cel hook resource wire reach

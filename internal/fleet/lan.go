@@ -19,6 +19,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"github.com/kemudi/kemudi/internal/dump"
 	"github.com/kemudi/kemudi/internal/podnet"
 	"github.com/kemudi/kemudi/internal/podnet/nft"
 )
@@ -84,9 +85,9 @@ func (l *lan) addresses(dir string) (netip.Prefix, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return netip.Prefix{}, fmt.Errorf("read the addresses of the machines: %w", err)
 	}
-	routes, err := l.nl.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+	routes, err := dump.Routes(l.nl, netlink.FAMILY_V4, netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
 	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("list routes: %w", err)
+		return netip.Prefix{}, err
 	}
 	for third := 255; third >= 0; third-- {
 		p := netip.PrefixFrom(netip.AddrFrom4([4]byte{172, 30, byte(third), 0}), 24)

@@ -7,6 +7,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/kemudi/kemudi/internal/dump"
 )
 
 // flows are the connections that a network namespace's kernel knows. It belongs to one
@@ -28,9 +30,9 @@ func (f *flows) close() { f.nl.Close() }
 // many those were.
 func (f *flows) end(forbidden func(Flow) bool) (ended int, _ error) {
 	local := map[netip.Addr]bool{}
-	list, err := f.nl.AddrList(nil, netlink.FAMILY_ALL)
+	list, err := dump.Addrs(f.nl, nil, netlink.FAMILY_ALL)
 	if err != nil {
-		return 0, fmt.Errorf("list addresses: %w", err)
+		return 0, err
 	}
 	for _, a := range list {
 		if ip, ok := netip.AddrFromSlice(a.IP); ok {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/kemudi/kemudi/internal/dump"
 )
 
 // span is a range of addresses that the cluster wants for itself, and the flag
@@ -41,9 +43,9 @@ func (n *Network) collision() error {
 		return fmt.Errorf("find bridge %s: %w", n.o.Bridge, err)
 	}
 	pods, services := n.o.spans()
-	have, err := n.nl.AddrList(nil, netlink.FAMILY_ALL)
+	have, err := dump.Addrs(n.nl, nil, netlink.FAMILY_ALL)
 	if err != nil {
-		return fmt.Errorf("list addresses: %w", err)
+		return err
 	}
 	for _, a := range have {
 		p, ok := prefixOf(a.IPNet)
@@ -64,9 +66,9 @@ func (n *Network) collision() error {
 		own = append(own, span{c.Masked(), "pods of this node", "--cluster-cidr"})
 	}
 	own = append(own, services...)
-	routes, err := n.nl.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+	routes, err := dump.Routes(n.nl, netlink.FAMILY_ALL, netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
 	if err != nil {
-		return fmt.Errorf("list routes: %w", err)
+		return err
 	}
 	for _, r := range routes {
 		p, ok := prefixOf(r.Dst)

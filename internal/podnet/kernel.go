@@ -8,6 +8,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/kemudi/kemudi/internal/dump"
 )
 
 const (
@@ -110,15 +112,15 @@ func (r *Routes) read() error {
 func (r *Routes) readDevice(k *kernel, over overlay) error {
 	lines, err := stations(k.devices[over].index)
 	if err != nil {
-		return fmt.Errorf("list forwarding entries of %s: %w", over.name(), err)
+		return fmt.Errorf("read %s: %w", over.name(), err)
 	}
 	for _, s := range lines {
 		k.put(place{kind: stationKind, over: over, mac: s.mac}, content{via: s.node, port: s.port})
 	}
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		list, err := r.nl.NeighList(k.devices[over].index, family)
+		list, err := dump.Neighbours(r.nl, k.devices[over].index, family)
 		if err != nil {
-			return fmt.Errorf("list neighbours on %s: %w", over.name(), err)
+			return fmt.Errorf("read %s: %w", over.name(), err)
 		}
 		for _, n := range list {
 			a, ok := netip.AddrFromSlice(n.IP)
@@ -240,11 +242,7 @@ func passesOn(link netlink.LinkAttrs) bool {
 
 // ourRoutes lists the routes that carry our mark.
 func ourRoutes(nl *netlink.Handle) ([]netlink.Route, error) {
-	list, err := nl.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: routeProtocol}, netlink.RT_FILTER_PROTOCOL)
-	if err != nil {
-		return nil, fmt.Errorf("list routes: %w", err)
-	}
-	return list, nil
+	return dump.Routes(nl, netlink.FAMILY_ALL, netlink.Route{Protocol: routeProtocol}, netlink.RT_FILTER_PROTOCOL)
 }
 
 // routeProtocol marks our routes in the kernel, so that they are found again.

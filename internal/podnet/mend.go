@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/kemudi/kemudi/internal/dump"
 	"github.com/kemudi/kemudi/internal/podnet/nft"
 	"github.com/kemudi/kemudi/internal/task"
 )
@@ -52,9 +53,9 @@ func (n *Network) amiss() (string, error) {
 	case link.Attrs().Flags&unix.IFF_UP == 0:
 		return "the bridge is down", nil
 	}
-	have, err := n.nl.AddrList(link, netlink.FAMILY_ALL)
+	have, err := dump.Addrs(n.nl, link, netlink.FAMILY_ALL)
 	if err != nil {
-		return "", fmt.Errorf("list addresses: %w", err)
+		return "", err
 	}
 	for _, c := range n.o.PodCIDRs {
 		if !slices.ContainsFunc(have, func(a netlink.Addr) bool {

@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/kemudi/kemudi/internal/dump"
 	"github.com/kemudi/kemudi/internal/podnet/nft"
 	"github.com/kemudi/kemudi/internal/task"
 )
@@ -259,9 +260,9 @@ func (n *Network) rewrite(ctx context.Context) {
 // default route uses, or as VXLAN leaves of that where all goes by it. Elsewhere pods
 // are told by the node when a packet is too large for the way to a node.
 func (n *Network) mtu() (int, error) {
-	routes, err := n.nl.RouteList(nil, netlink.FAMILY_ALL)
+	routes, err := dump.Routes(n.nl, netlink.FAMILY_ALL, netlink.Route{}, 0)
 	if err != nil {
-		return 0, fmt.Errorf("list routes: %w", err)
+		return 0, err
 	}
 	mtu, over := 1500, over4
 	for _, r := range routes {
@@ -341,9 +342,9 @@ func (n *Network) ensureAddrs(link netlink.Link) error {
 
 // setAddrs gives a link the addresses that it is to have, and takes away others.
 func setAddrs(nl *netlink.Handle, link netlink.Link, want map[netip.Prefix]bool) error {
-	have, err := nl.AddrList(link, netlink.FAMILY_ALL)
+	have, err := dump.Addrs(nl, link, netlink.FAMILY_ALL)
 	if err != nil {
-		return fmt.Errorf("list addresses: %w", err)
+		return err
 	}
 	for _, a := range have {
 		p, ok := prefixOf(a.IPNet)

@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/kemudi/kemudi/internal/dump"
 	"github.com/kemudi/kemudi/internal/podnet/nft"
 )
 
@@ -162,7 +163,7 @@ func findLinks(nl *netlink.Handle, bridge string) ([]leftover, error) {
 	case br.Type() != "bridge":
 		return nil, nil
 	}
-	links, err := allLinks(nl)
+	links, err := dump.Links(nl)
 	if err != nil {
 		return nil, err
 	}

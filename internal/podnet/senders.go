@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/kemudi/kemudi/internal/dump"
 	"github.com/kemudi/kemudi/internal/podnet/nft"
 	"github.com/kemudi/kemudi/internal/task"
 )
@@ -155,7 +156,7 @@ func (s *senders) prune(ctx context.Context, nl *netlink.Handle) error {
 	if len(s.mu.known) == 0 {
 		return nil
 	}
-	links, err := allLinks(nl)
+	links, err := dump.Links(nl)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/kemudi/kemudi/internal/dump"
 )
 
 // The library knows no ports of forwarding lines. Their requests and answers are the
@@ -64,9 +66,11 @@ func changeStation(link, kind int, s station) error {
 // stations lists the lines of a device that are for nodes' hardware addresses. Others are
 // not ours.
 func stations(link int) (list []station, _ error) {
-	req := nl.NewNetlinkRequest(unix.RTM_GETNEIGH, unix.NLM_F_DUMP)
-	req.AddData(&neighbourMessage{link: link})
-	answers, err := req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWNEIGH)
+	answers, err := dump.Whole("forwarding entries", func() ([][]byte, error) {
+		req := nl.NewNetlinkRequest(unix.RTM_GETNEIGH, unix.NLM_F_DUMP)
+		req.AddData(&neighbourMessage{link: link})
+		return req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWNEIGH)
+	})
 	if err != nil {
 		return nil, err
 	}

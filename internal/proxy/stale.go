@@ -8,6 +8,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/kemudi/kemudi/internal/dump"
 	"github.com/kemudi/kemudi/internal/podnet/nft"
 )
 
@@ -67,9 +68,9 @@ func (k *kernel) localAddrs(f nft.Family, into map[netip.Addr]bool) error {
 	if f == nft.IPv6 {
 		family = netlink.FAMILY_V6
 	}
-	list, err := k.nl.AddrList(nil, family)
+	list, err := dump.Addrs(k.nl, nil, family)
 	if err != nil {
-		return fmt.Errorf("list addresses: %w", err)
+		return err
 	}
 	for _, a := range list {
 		if ip, ok := netip.AddrFromSlice(a.IP); ok {

@@ -137,6 +137,8 @@ func (o *Options) joins() (bool, error) {
 	case at.Joining && !told:
 		return false, fmt.Errorf("this server was about to join others, and has not: start it again with --server and --token, or run 'kemudi reset' here to begin a cluster of its own")
 	case at.Joining, at.Removed:
+	case at.Joined && at.Cluster != nil && told && o.Joining.Token.ID != "" && !etcd.Begun(o.DataDir):
+		// The store was not begun before the start was cut off, and others may have come or gone since.
 	case at.Joined, at.Several, !told:
 		return false, nil
 	default:

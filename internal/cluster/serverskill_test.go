@@ -168,6 +168,16 @@ func (c *child) tell() { stuck.Explain(c.T, c.cmd, c.log.Name()) }
 // was killed; it was not if f does not hold when it is ready.
 func (c *child) killWhen(f func() bool) bool {
 	c.Helper()
+	if !c.endWhen(f) {
+		return false
+	}
+	c.run()
+	return true
+}
+
+// endWhen is killWhen without another start.
+func (c *child) endWhen(f func() bool) bool {
+	c.Helper()
 	over := time.After(wait.Patience)
 	for !f() {
 		select {
@@ -186,7 +196,6 @@ func (c *child) killWhen(f func() bool) bool {
 		}
 	}
 	c.kill()
-	c.run()
 	return true
 }
 
@@ -257,6 +266,34 @@ func TestServersSurviveAKillAtEachStepOfAJoinAndOfARemoval(t *testing.T) {
 	first.sees(written...)
 	if got := first.members(); got != "n0 voter" {
 		t.Errorf("got members %s, want n0 alone", got)
+	}
+}
+
+// TestWhoWasCutOffBeforeItsStoreBeganJoinsTheServersThereAreNow kills a server when it knows which
+// members there are, and before it has their log: the member that it was to be is seated anew, as
+// the others may be others by then.
+func TestWhoWasCutOffBeforeItsStoreBeganJoinsTheServersThereAreNow(t *testing.T) {
+	t.Parallel()
+	first, second, third := newChild(t, "n0"), newChild(t, "n1"), newChild(t, "n2")
+	first.run()
+	first.says("ready")
+	token := first.oneServer.token(up.TokenOptions{Server: true, Uses: 3})
+	for _, c := range []*child{second, third} {
+		c.join, c.token = []string{first.url()}, token
+	}
+	second.run()
+	if !second.endWhen(second.stands(func(s standing) bool { return s.Joined })) {
+		t.Fatal("it was ready before it had joined")
+	}
+	if err := os.RemoveAll(filepath.Join(second.o.DataDir, "etcd", "member")); err != nil { // what of it came about meanwhile
+		t.Fatal(err)
+	}
+	third.run()
+	third.says("ready")
+	second.run()
+	second.says("ready")
+	if got, want := second.members(), "n0 voter, n1 voter, n2 voter"; got != want {
+		t.Errorf("got members %s, want %s", got, want)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kemudi/kemudi/internal/store/etcd"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/up"
 )
@@ -73,10 +74,7 @@ func (f Fleet) machine(r role, number int) machine {
 }
 
 // joined says whether a server has its part of the store, and so starts by itself.
-func (m *machine) joined() bool {
-	_, err := os.Stat(filepath.Join(m.data, "etcd", "member"))
-	return m.role == server && err == nil
-}
+func (m *machine) joined() bool { return m.role == server && etcd.Begun(m.data) }
 
 // removed says whether it is the machine of a server that was taken out of the cluster.
 func (m *machine) removed() bool { return m.role == server && up.Removed(m.data) }
@@ -225,33 +223,39 @@ func (f Fleet) Start(ctx context.Context, step func(what string)) error {
 	}
 	tokens, servers := map[role]up.NewToken{}, sizeOf(list).Servers
 	for _, m := range list {
-		pid, err := up.Running(m.run)
+		was := m.removed()
+		left := was && servers >= f.Servers
+		err := up.Settle(m.run, func(int) error {
+			if was {
+				return nil // it ends when it hears of that
+			}
+			return up.AwaitNode(ctx, up.Access{DataDir: f.DataDir}, m.name, m.run)
+		}, func() (err error) {
+			if left {
+				return nil
+			}
+			token := tokens[m.role]
+			if token.Token == "" {
+				token, err = up.CreateToken(ctx, up.Access{DataDir: f.DataDir}, up.TokenOptions{
+					Life: tokenLife, Server: m.role == server, Description: "machines on the server's own machine",
+				})
+				if err != nil {
+					return err
+				}
+				tokens[m.role] = token
+			}
+			if err := f.join(ctx, m, token); err != nil {
+				return err
+			}
+			step("node is ready: " + m.name)
+			return nil
+		})
 		if err != nil {
 			return err
 		}
-		if pid != 0 {
-			continue
-		}
-		if m.removed() {
-			if servers >= f.Servers {
-				continue
-			}
+		if was && !left {
 			servers++
 		}
-		token := tokens[m.role]
-		if token.Token == "" {
-			token, err = up.CreateToken(ctx, up.Access{DataDir: f.DataDir}, up.TokenOptions{
-				Life: tokenLife, Server: m.role == server, Description: "machines on the server's own machine",
-			})
-			if err != nil {
-				return err
-			}
-			tokens[m.role] = token
-		}
-		if err := f.join(ctx, m, token); err != nil {
-			return err
-		}
-		step("node is ready: " + m.name)
 	}
 	for _, token := range tokens {
 		if err := up.RevokeToken(ctx, up.Access{DataDir: f.DataDir}, token.ID); err != nil {

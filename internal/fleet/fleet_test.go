@@ -50,15 +50,24 @@ func TestMachinesAreFoundServersFirst(t *testing.T) {
 			t.Errorf("%s counts as joined", m.name)
 		}
 	}
-	store := filepath.Join(f.DataDir, "machines", "server-2", "etcd", "member")
-	if err := os.MkdirAll(store, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	beginStore(t, f, "server-2")
 	if list[0].name != "server-2" || !list[0].joined() {
 		t.Error("a server with its part of the store does not count as joined")
 	}
 	if stopped, err := f.Down(t.Context()); err != nil || len(stopped) > 0 {
 		t.Errorf("got %q, %v of machines that do not run", stopped, err)
+	}
+}
+
+// beginStore has a machine look as if its server had begun its part of the store.
+func beginStore(t *testing.T, f Fleet, name string) {
+	t.Helper()
+	log := filepath.Join(f.DataDir, "machines", name, "etcd", "member", "wal")
+	if err := os.MkdirAll(log, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(log, "0000000000000000-0000000000000000.wal"), nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -77,10 +86,7 @@ func TestMachinesOfRemovedServersAreNoServers(t *testing.T) {
 	t.Parallel()
 	f := Fleet{DataDir: t.TempDir(), RunDir: filepath.Join(t.TempDir(), "run")}
 	for _, name := range []string{"server-2", "server-3", "agent-1"} {
-		store := filepath.Join(f.DataDir, "machines", name, "etcd", "member")
-		if err := os.MkdirAll(store, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		beginStore(t, f, name)
 	}
 	mark := filepath.Join(f.DataDir, "machines", "server-2", up.MemberFile)
 	if err := os.WriteFile(mark, []byte(`{"name": "server-2", "joined": true, "removed": true}`), 0o600); err != nil {

@@ -24,7 +24,8 @@ type Process struct {
 }
 
 // Start starts the process in a session of its own, follows its steps, and returns when it
-// is ready. One that does not get so far on time goes on starting.
+// is ready. One that does not get so far on time goes on starting. It fails with ErrRunning if
+// somebody else has started one with the same directories.
 func (s Process) Start(ctx context.Context, done func(step string, took time.Duration)) error {
 	if err := os.MkdirAll(s.DataDir, 0o700); err != nil {
 		return fmt.Errorf("make data directory: %w", err)
@@ -66,9 +67,36 @@ func (s Process) Start(ctx context.Context, done func(step string, took time.Dur
 	case ctx.Err() != nil:
 		return fmt.Errorf("start %s: %w; it goes on starting (process %d, kemudi down ends it): see %s", s.Command, late(ctx, s.RunDir), cmd.Process.Pid, LogFile(s.DataDir))
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("the %s ended while starting (%w):\n%s", s.Command, cmd.Wait(), tail(LogFile(s.DataDir), before))
+		err = fmt.Errorf("the %s ended while starting (%w):\n%s", s.Command, cmd.Wait(), tail(LogFile(s.DataDir), before))
+		if pid, _ := Running(s.RunDir); pid != 0 { // that is why
+			return fmt.Errorf("%w (process %d): %w", ErrRunning, pid, err)
+		}
+		return err
 	}
 	return err
+}
+
+// errEnded says that a process which was waited for is not there any more.
+var errEnded = errors.New("the process that was running has ended")
+
+// Settle has a server or an agent run: start starts it, unless it runs already; runs waits until one
+// is ready that somebody else has started, maybe just now. It may end meanwhile, as one does that
+// was killed and is not gone yet, or be there a moment after nothing was.
+func Settle(runDir string, runs func(pid int) error, start func() error) error {
+	for {
+		pid, err := Running(runDir)
+		switch {
+		case err != nil:
+			return err
+		case pid != 0:
+			err = runs(pid)
+		default:
+			err = start()
+		}
+		if !errors.Is(err, errEnded) && !errors.Is(err, ErrRunning) {
+			return err
+		}
+	}
 }
 
 // stop ends a process that this one has started.

@@ -18,18 +18,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/restmapper"
-	"k8s.io/client-go/tools/cache"
-	toolswatch "k8s.io/client-go/tools/watch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
@@ -252,30 +247,11 @@ func (a *applier) available(ctx context.Context, namespace, name string, p *prin
 func (a *applier) rolledOut(ctx context.Context, namespace, name string) (last *appsv1.Deployment, _ error) {
 	ctx, cancel := context.WithTimeout(ctx, sayAfter)
 	defer cancel()
-	deployments := a.typed.AppsV1().Deployments(namespace)
-	byName := fields.OneTermEqualSelector("metadata.name", name).String()
-	lw := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.FieldSelector = byName
-			return deployments.List(ctx, o)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.FieldSelector = byName
-			return deployments.Watch(ctx, o)
-		},
-	}
-	_, err := toolswatch.UntilWithSync(ctx, lw, &appsv1.Deployment{}, nil, func(e watch.Event) (bool, error) {
-		d, ok := e.Object.(*appsv1.Deployment)
-		if !ok {
-			return false, nil
-		}
+	err := until(ctx, one(a.typed.AppsV1().RESTClient(), "deployments", namespace, name), func(d *appsv1.Deployment) bool {
 		last = d
 		return d.Status.ObservedGeneration >= d.Generation && d.Spec.Replicas != nil &&
-			d.Status.UpdatedReplicas == *d.Spec.Replicas && d.Status.AvailableReplicas == *d.Spec.Replicas, nil
+			d.Status.UpdatedReplicas == *d.Spec.Replicas && d.Status.AvailableReplicas == *d.Spec.Replicas
 	})
-	if ctx.Err() != nil {
-		return last, ctx.Err()
-	}
 	return last, err
 }
 

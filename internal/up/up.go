@@ -2,7 +2,6 @@ package up
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os/exec"
@@ -56,10 +55,6 @@ func LogFile(dataDir string) string { return filepath.Join(dataDir, "kemudi.log"
 // answer. Doing it again is harmless.
 func Up(ctx context.Context, o Options) (urls []string, _ error) {
 	p := &printer{out: o.Out, last: time.Now()}
-	pid, err := Running(o.RunDir)
-	if err != nil {
-		return nil, err
-	}
 	machine := machineServices()
 	service, err := machine.has(o)
 	if err != nil {
@@ -80,14 +75,12 @@ func Up(ctx context.Context, o Options) (urls []string, _ error) {
 			return err
 		})
 	}
-	switch {
-	case pid != 0:
-		err = runsAlready(ctx, o, p, pid)
-	case service:
-		err = machine.start(ctx, o, p)
-	default:
-		err = start(ctx, o, p)
-	}
+	err = Settle(o.RunDir, func(pid int) error { return runsAlready(ctx, o, p, pid) }, func() error {
+		if service {
+			return machine.start(ctx, o, p)
+		}
+		return start(ctx, o, p)
+	})
 	if err != nil {
 		others.Cancel(err)
 		_ = others.Wait() // what went wrong is known
@@ -151,7 +144,7 @@ func awaitRunning(ctx context.Context, o Options) (version string, _ error) {
 		case s.Ready:
 			return s.Version, nil
 		case !s.Running:
-			return "", errors.New("the server that was running has ended")
+			return "", errEnded
 		}
 		if err := task.Sleep(ctx, wait.Next()); err != nil {
 			return "", fmt.Errorf("wait for the server that runs already: %w (last: %s)", context.Cause(ctx), s.Problem)

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/kemudi/kemudi/internal/up"
 	"github.com/kemudi/kemudi/test/wait"
 )
 
@@ -134,4 +135,34 @@ func (s *servers) processesOf(t *testing.T) map[int]string {
 		}
 	}
 	return list
+}
+
+// TestUpWaitsForWhatEarlierOnesStarted ends the command that makes a cluster at moments at which its
+// machines are starting, some of them just killed: done again it returns when all are ready.
+func TestUpWaitsForWhatEarlierOnesStarted(t *testing.T) {
+	t.Parallel()
+	s := noServers(t, 3)
+	for i, name := range []string{first, "server-2", "agent-1"} {
+		cmd := s.command(t.Context(), s.bin, "up", "--data-dir", s.DataDir, "--run-dir", s.RunDir, "--kubeconfig", "", "--servers", "2", "--agents", "1", "--", "--pod-logs-dir", s.LogsDir, "--node-name", first, "--node-labels", "example.com/for=servers")
+		if err := s.start(cmd); err != nil {
+			t.Fatal(err)
+		}
+		run := s.RunDir
+		if name != first {
+			run += "-" + name
+		}
+		pid := 0
+		wait.Until(t, func() (err error) {
+			if pid, err = up.Running(run); err == nil && pid == 0 {
+				err = fmt.Errorf("%s does not run", name)
+			}
+			return err
+		})
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if i < 2 {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+		}
+	}
+	s.bring(t, 2, 1)
 }

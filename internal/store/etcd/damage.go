@@ -33,7 +33,7 @@ func (o Options) checkFiles() (applied uint64, err error) {
 	if err != nil {
 		return 0, o.damaged(fmt.Errorf("open the database %s: %w", db, err))
 	}
-	logs, err := filepath.Glob(filepath.Join(o.member(), "wal", "*.wal"))
+	logs, err := o.logs()
 	if err == nil && len(logs) == 0 && applied > 0 {
 		return 0, o.damaged(fmt.Errorf("the write-ahead log that belongs to %s is missing from %s", db, filepath.Join(o.member(), "wal")))
 	}

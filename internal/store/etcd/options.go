@@ -125,6 +125,18 @@ func (o Options) dir() string { return filepath.Join(o.Dir, "etcd") }
 // member is where etcd keeps all that is this member's.
 func (o Options) member() string { return filepath.Join(o.dir(), "member") }
 
+// Begun reports whether a member has its log in a server's data directory: it goes on with that, and
+// needs no others to tell it who they are.
+func Begun(dir string) bool {
+	logs, err := Options{Dir: dir}.logs()
+	return err == nil && len(logs) > 0
+}
+
+// logs are the segments of the log.
+func (o Options) logs() ([]string, error) {
+	return filepath.Glob(filepath.Join(o.member(), "wal", "*.wal"))
+}
+
 // database is the file that the store is kept in.
 func (o Options) database() string { return filepath.Join(o.member(), "snap", "db") }
 

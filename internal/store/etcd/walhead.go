@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -19,7 +18,7 @@ const metadataRecord = 1
 // loggedCluster is the ID of the cluster that the log is of. Of a log that cannot be read
 // etcd's own start says what is wrong.
 func (o Options) loggedCluster() (id uint64, ok bool) {
-	logs, err := filepath.Glob(filepath.Join(o.member(), "wal", "*.wal"))
+	logs, err := o.logs()
 	if err != nil || len(logs) == 0 {
 		return 0, false
 	}

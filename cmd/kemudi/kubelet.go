@@ -107,7 +107,8 @@ func kubeletConfig() *configKind {
 		"maxPods": "max-pods", "evictionPressureTransitionPeriod": "eviction-pressure-transition-period",
 		"imageGCHighThresholdPercent": "image-gc-high-threshold", "imageGCLowThresholdPercent": "image-gc-low-threshold",
 		"imageMinimumGCAge": "minimum-image-ttl-duration", "imageMaximumGCAge": "image-maximum-gc-age", "maxParallelImagePulls": "max-parallel-image-pulls",
-		"kubeReserved": "kube-reserved", "systemReserved": "system-reserved", "allowedUnsafeSysctls": "allowed-unsafe-sysctls",
+		"kubeReserved": "kube-reserved", "systemReserved": "system-reserved", "enforceNodeAllocatable": "enforce-node-allocatable", "kubeReservedCgroup": "kube-reserved-cgroup",
+		"systemReservedCgroup": "system-reserved-cgroup", "allowedUnsafeSysctls": "allowed-unsafe-sysctls",
 		"containerLogMaxSize": "container-log-max-size", "containerLogMaxFiles": "container-log-max-files", "containerRuntimeEndpoint": "container-runtime-endpoint",
 		"podLogsDir": "pod-logs-dir",
 		// Of both the first one counts, which says it of a status that has not changed; by itself the second one does.
@@ -140,7 +141,7 @@ func kubeletConfig() *configKind {
 			"volumeStatsAggPeriod": events, "cpuManagerReconcilePeriod": events, "configMapAndSecretChangeDetectionStrategy": events,
 			"authentication.webhook.cacheTTL": cached, "authorization.webhook": cached,
 			"eventRecordQPS": rates, "eventBurst": rates, "kubeAPIQPS": rates, "kubeAPIBurst": rates, "registryPullQPS": rates, "registryBurst": rates,
-			"cgroupDriver": cgroup, "cgroupRoot": cgroup, "cgroupsPerQOS": cgroup, "kubeletCgroups": cgroup, "systemCgroups": cgroup, "enforceNodeAllocatable": cgroup,
+			"cgroupDriver": cgroup, "cgroupRoot": cgroup, "cgroupsPerQOS": cgroup, "kubeletCgroups": cgroup, "systemCgroups": cgroup,
 			"enableProfilingHandler": profil, "enableDebugFlagsHandler": profil, "enableContentionProfiling": profil,
 			"enableDebuggingHandlers": "logs, exec and the like are always served to who may use them", "enableServer": "the agent always serves",
 			"runtimeRequestTimeout": "calls of the container runtime have bounds of their own", "streamingConnectionIdleTimeout": "connections have bounds of their own",

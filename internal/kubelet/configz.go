@@ -27,6 +27,7 @@ func configuration(o *Options) config.KubeletConfiguration {
 		ImageMinimumGCAge: metav1.Duration{Duration: images.MinAge}, ImageMaximumGCAge: metav1.Duration{Duration: images.MaxAge},
 		SerializeImagePulls: ptr.To(images.MaxPulls == 1), MaxParallelImagePulls: ptr.To(int32(images.MaxPulls)),
 		ContainerLogMaxSize: s.LogMaxSize.String(), ContainerLogMaxFiles: ptr.To(int32(s.LogMaxFiles)), PodLogsDir: o.PodLogsDir,
+		EnforceNodeAllocatable: s.Enforce, KubeReservedCgroup: s.KubeCgroup, SystemReservedCgroup: s.SystemCgroup,
 		CgroupRoot: o.CgroupParent, CgroupsPerQOS: ptr.To(true), CgroupDriver: "cgroupfs", CPUManagerPolicy: "none", MemoryManagerPolicy: config.NoneMemoryManagerPolicy,
 		TopologyManagerPolicy: config.NoneTopologyManagerPolicy, FailSwapOn: ptr.To(false), EnableControllerAttachDetach: ptr.To(true),
 	}

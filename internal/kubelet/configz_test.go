@@ -38,7 +38,7 @@ func TestConfigurationSaysWhatTheAgentWasTold(t *testing.T) {
 		"evictionHard": `{"memory.available":"100Mi","nodefs.available":"5%"}`, "kubeReserved": `{"cpu":"100m"}`, "allowedUnsafeSysctls": `["kernel.msg*"]`,
 		"imageGCHighThresholdPercent": `90`, "imageGCLowThresholdPercent": `80`, "imageMaximumGCAge": `"1h0m0s"`, "serializeImagePulls": `true`,
 		"evictionPressureTransitionPeriod": `"5m0s"`, "containerLogMaxSize": `"10Mi"`, "cgroupDriver": `"cgroupfs"`, "cpuManagerPolicy": `"none"`,
-		"registerWithTaints": `[{"effect":"NoSchedule","key":"a","value":"b"}]`, "clusterDNS": `["10.96.0.10"]`, "registerNode": `true`, "failSwapOn": `false`,
+		"registerWithTaints": `[{"effect":"NoSchedule","key":"a","value":"b"}]`, "clusterDNS": `["10.96.0.10"]`, "registerNode": `true`, "failSwapOn": `false`, "enforceNodeAllocatable": `["pods"]`,
 	} {
 		if text, err := json.Marshal(got[field]); err != nil || string(text) != want {
 			t.Errorf("%s: got %s, %v, want %s", field, text, err, want)

@@ -10,6 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
+// reservedPIDs is what processes and threads are called there.
+const reservedPIDs v1.ResourceName = "pid"
+
 // Reserved is how much of some resources is not for pods. It is the value of a flag:
 // cpu=100m,memory=1Gi.
 type Reserved v1.ResourceList
@@ -39,9 +42,9 @@ func (r *Reserved) Set(s string) error {
 			return fmt.Errorf("%q is not of the form resource=quantity", part)
 		}
 		switch v1.ResourceName(name) {
-		case v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage:
+		case v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage, reservedPIDs:
 		default:
-			return fmt.Errorf("cannot reserve %q resource: only cpu, memory and ephemeral-storage", name)
+			return fmt.Errorf("cannot reserve %q resource: only cpu, memory, ephemeral-storage and pid", name)
 		}
 		q, err := resource.ParseQuantity(value)
 		if err != nil {

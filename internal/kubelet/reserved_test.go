@@ -8,6 +8,7 @@ func TestReservedResourcesAreReadFromAFlag(t *testing.T) {
 		"cpu=100m":                   "cpu=100m",
 		" memory=1Gi,cpu=0.5 ":       "cpu=500m,memory=1Gi",
 		"ephemeral-storage=1000000k": "ephemeral-storage=1G",
+		"pid=1000":                   "pid=1k",
 	} {
 		r := Reserved{"memory": {}}
 		if err := r.Set(text); err != nil || r.String() != want {
@@ -16,7 +17,7 @@ func TestReservedResourcesAreReadFromAFlag(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"cpu":         `"cpu" is not of the form resource=quantity`,
-		"pid=1000":    `cannot reserve "pid" resource: only cpu, memory and ephemeral-storage`,
+		"pods=10":     `cannot reserve "pods" resource: only cpu, memory, ephemeral-storage and pid`,
 		"memory=-1Gi": `resource quantity for "memory" cannot be negative: -1Gi`,
 		"cpu=much":    "quantity of cpu: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
 	} {

@@ -21,6 +21,11 @@ type Settings struct {
 	KubeReserved   Reserved // --kube-reserved
 	SystemReserved Reserved // --system-reserved
 
+	// Enforce says by which cgroups all that is held to (--enforce-node-allocatable); default pods. None is
+	// said by that word. The cgroups of others are --kube-reserved-cgroup and --system-reserved-cgroup.
+	Enforce                  []string
+	KubeCgroup, SystemCgroup string
+
 	ManifestDir string // --pod-manifest-path; empty: no static pods
 
 	UnsafeSysctls []string // --allowed-unsafe-sysctls
@@ -46,7 +51,7 @@ type Settings struct {
 func DefaultSettings() Settings {
 	return Settings{
 		MaxPods: 110, LogMaxFiles: 5, Transition: 5 * time.Minute, StatusPeriod: node.ReportInterval,
-		LogMaxSize: resource.QuantityValue{Quantity: *resource.NewQuantity(10<<20, resource.BinarySI)},
+		Enforce: []string{enforcePods}, LogMaxSize: resource.QuantityValue{Quantity: *resource.NewQuantity(10<<20, resource.BinarySI)},
 	}
 }
 
@@ -60,6 +65,9 @@ func (s Settings) withDefaults() (Settings, error) {
 	}
 	if s.LogMaxFiles == 0 {
 		s.LogMaxFiles = d.LogMaxFiles
+	}
+	if len(s.Enforce) == 0 {
+		s.Enforce = d.Enforce
 	}
 	if s.Eviction == nil {
 		if err := s.Eviction.Set(evict.Default); err != nil {
@@ -93,5 +101,5 @@ func (s *Settings) check() error {
 	if _, err := admit.NewSysctls("", s.UnsafeSysctls); err != nil {
 		return fmt.Errorf("allowed-unsafe-sysctls: %w", err)
 	}
-	return nil
+	return s.checkEnforcement()
 }

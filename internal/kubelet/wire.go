@@ -94,6 +94,9 @@ func wire(o Options) (*Agent, error) {
 		Registry: a.registry, Log: o.Log,
 	})
 	a.parts = a.partsWith(gauges)
+	if !o.Simulated {
+		a.parts = append(a.parts, part{"node allocatable", a.enforce(f.capacity)})
+	}
 	return a, nil
 }
 

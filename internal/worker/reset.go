@@ -19,6 +19,7 @@ func Removers(dataDir, runDir string) []up.Remover {
 		{Part: "containers", Remove: func(ctx context.Context) ([]string, error) {
 			return container.Reset(ctx, container.Options{DataDir: dataDir, RunDir: runDir, CgroupParent: cgroupParent(runDir)})
 		}},
+		{Part: "cgroups of others", Remove: func(context.Context) ([]string, error) { return giveBackCgroups(dataDir) }},
 		{Part: "pod volumes", Remove: func(context.Context) ([]string, error) { return unmountVolumes(dataDir) }},
 		{Part: "pod network", Remove: func(ctx context.Context) ([]string, error) {
 			return podnet.Reset(ctx, podnetOptions(dataDir, runDir))

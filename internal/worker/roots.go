@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/kemudi/kemudi/internal/auth/pki"
+	"github.com/kemudi/kemudi/internal/kubelet"
+	"github.com/kemudi/kemudi/internal/kubelet/cgroup"
 	"github.com/kemudi/kemudi/internal/kubelet/volume"
 )
 
@@ -59,6 +61,24 @@ func unmountVolumes(dataDir string) (removed []string, _ error) {
 	for _, root := range roots {
 		gone, err := volume.Reset(root)
 		removed = append(removed, gone...)
+		if err != nil {
+			return removed, err
+		}
+	}
+	return removed, nil
+}
+
+// giveBackCgroups lets cgroups of others have what they were held to before.
+func giveBackCgroups(dataDir string) (removed []string, _ error) {
+	roots, err := rootsOf(dataDir)
+	if err != nil {
+		return nil, err
+	}
+	for _, root := range roots {
+		files, err := cgroup.GiveBack(kubelet.CgroupNote(root))
+		for _, file := range files {
+			removed = append(removed, "limit "+file)
+		}
 		if err != nil {
 			return removed, err
 		}

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/kemudi/kemudi/internal/kubelet"
 )
 
 func TestResetFindsRootDirectoriesThatAreElsewhere(t *testing.T) {
@@ -24,6 +26,17 @@ func TestResetFindsRootDirectoriesThatAreElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"directory " + first + "/pods", "directory " + first, "directory " + second + "/pods"}
+	limit := filepath.Join(t.TempDir(), "cpu.shares")
+	note := []byte(`{"` + limit + `": "1024", "/none/cpu.shares": "1"}`)
+	if err := errors.Join(os.WriteFile(limit, []byte("512"), 0o600), os.WriteFile(kubelet.CgroupNote(first), note, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := giveBackCgroups(data); err != nil || !slices.Equal(got, []string{"limit " + limit}) {
+		t.Errorf("cgroups of others: got %q, %v", got, err)
+	}
+	if got, err := os.ReadFile(limit); err != nil || string(got) != "1024" {
+		t.Errorf("limit of a cgroup of others: got %s, %v, want what was there before", got, err)
+	}
 	if got, err := removeRoots(data); err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}

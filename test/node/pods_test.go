@@ -177,8 +177,9 @@ func (m *machine) start() {
 		NodeName: "n1", Transport: m.api, Runtime: m.cri.Runtime, Images: m.cri.Images, Events: m.api,
 		NodeIPs: []string{"10.98.0.1"}, RootDir: m.dir + "/kubelet", PodLogsDir: m.dir + "/logs", CgroupParent: "/" + filepath.Base(m.dir),
 		ClusterDNS: []string{"10.96.0.10"}, Version: "v1.37.2",
-		Settings: kubelet.Settings{ManifestDir: m.dir + "/manifests", LogMaxSize: resource.QuantityValue{Quantity: resource.MustParse("100Ki")}, LogMaxFiles: 3},
-		Log:      slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})),
+		Settings: kubelet.Settings{ManifestDir: m.dir + "/manifests", LogMaxSize: resource.QuantityValue{Quantity: resource.MustParse("100Ki")}, LogMaxFiles: 3,
+			KubeReserved: kubelet.Reserved{v1.ResourceCPU: resource.MustParse("100m"), v1.ResourceMemory: resource.MustParse("128Mi"), "pid": resource.MustParse("1k")}},
+		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})),
 	})
 	if err != nil {
 		m.Fatal(err)
@@ -409,7 +410,33 @@ func (m *machine) eventually(what string, ok func() bool) {
 	})
 }
 
+// checkAllPods checks that all pods together have no more than is not reserved.
+func checkAllPods(t *testing.T, m *machine) {
+	t.Helper()
+	node, err := client.For(m.api, core.Nodes).Get(t.Context(), "", "n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const page, reserved = 4096, 128 << 20
+	memory, _, weight := cgroupFiles(m)
+	all := filepath.Base(m.dir) + "/kubepods"
+	checkCgroup(t, fmt.Sprintf(memory, all), fmt.Sprint((node.Status.Capacity.Memory().Value()-reserved)/page*page))
+	if !groups().V2() {
+		checkCgroup(t, fmt.Sprintf(weight, all), fmt.Sprint((node.Status.Capacity.Cpu().MilliValue()-100)*1024/1000))
+		if got := readFile("/sys/fs/cgroup/pids/" + all + "/pids.max"); got == "max" || got == "" {
+			t.Errorf("processes of all pods: got %q, want a limit", got)
+		}
+	}
+	events := m.api.TakeEvents()
+	if !slices.ContainsFunc(events, func(e string) bool {
+		return strings.Contains(e, "NodeAllocatableEnforced") && strings.Contains(e, "Updated Node Allocatable limit across pods")
+	}) {
+		t.Errorf("events: got %q, want that the limit is told of", events)
+	}
+}
+
 func e2eLimits(t *testing.T, m *machine) {
+	checkAllPods(t, m)
 	apitest.CreatePod(t, m.api, "limited", `{terminationGracePeriodSeconds: 1, containers: [{name: c, image: `+busybox+`, command: [sleep, "1000"], resources: {requests: {cpu: 100m}, limits: {cpu: 500m, memory: 64Mi}}}]}`)
 	p := m.ready("limited")
 	pod := filepath.Base(m.dir) + "/kubepods/burstable/pod" + string(p.UID)

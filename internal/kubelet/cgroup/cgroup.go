@@ -176,9 +176,7 @@ func delegate(dir string) error {
 }
 
 // Shares sets the CPU weight of a cgroup, which is made if needed.
-func (t Tree) Shares(path string, shares int64) error {
-	return t.Ensure(path, &runtimeapi.LinuxContainerResources{CpuShares: shares, CpuPeriod: 100000})
-}
+func (t Tree) Shares(path string, shares int64) error { return t.Hold(path, Bound{Shares: shares}) }
 
 func setIf(yes bool, dir, name, value string) error {
 	if !yes {

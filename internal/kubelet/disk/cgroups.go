@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 
-	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
@@ -52,9 +51,8 @@ func (d *Disk) WeighClasses(burstable int64) error {
 	if d == nil {
 		return nil
 	}
-	parent, all := d.o.Node.CgroupParent, d.o.Node.Allocatable[v1.ResourceCPU]
+	parent := d.o.Node.CgroupParent
 	return errors.Join(
-		d.cgroups.Shares(parent+"/kubepods", cri.CPUShares(all.MilliValue())),
 		d.cgroups.Shares(parent+"/kubepods/burstable", cri.CPUShares(burstable)),
 		d.cgroups.Shares(parent+"/kubepods/besteffort", cri.CPUShares(0)),
 	)

@@ -105,7 +105,8 @@ func (a *Aggregator) publishLocked() {
 			t.found = &discovery.Others{}
 		}
 		t.found.Versions = append(t.found.Versions, discovery.Remote{
-			GroupVersion: r.gv, Priority: r.state.priority, Resources: r.state.resources, Stale: r.state.stale, Document: r.state.document,
+			GroupVersion: r.gv, Priority: r.state.priority, Resources: r.state.resources, Stale: r.state.stale,
+			Document: r.state.document, Swagger: r.state.swagger,
 		})
 	}
 	if t.found != nil {

@@ -39,6 +39,7 @@ const (
 func (a *Aggregator) keep(ctx context.Context, r *remote) error {
 	defer r.close()
 	retry := task.Backoff{Initial: askSoon, Max: askAgain, Jitter: 0.2}
+	var known swagger
 	for ctx.Err() == nil {
 		c, err := a.check(ctx, r)
 		var missing *backend.Missing
@@ -52,6 +53,9 @@ func (a *Aggregator) keep(ctx context.Context, r *remote) error {
 			again = time.After(askAgain)
 		case !errors.As(err, &missing):
 			again = time.After(retry.Next())
+		}
+		if err == nil && ctx.Err() == nil {
+			a.learn(ctx, r, &known)
 		}
 		select {
 		case <-r.wake:
@@ -132,19 +136,36 @@ type request struct {
 	path   string
 	accept string    // default JSON
 	by     user.Info // default checker
+	unless string    // the tag of an answer that is known: it need not come again
 }
 
-// send has another server answer a request, soon.
+// answer is what another server has answered, and how.
+type answer struct {
+	code int // 0: it has not
+	tag  string
+	body []byte
+}
+
+// send has another server answer a request well, soon, and returns the body.
 func (a *Aggregator) send(ctx context.Context, r *remote, q request) ([]byte, error) {
+	got, err := a.exchange(ctx, r, q)
+	return got.body, err
+}
+
+// exchange is send for who wants to know more of the answer, which is there with an error as well.
+func (a *Aggregator) exchange(ctx context.Context, r *remote, q request) (got answer, _ error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	at := r.url(q.path)
 	req, err := http.NewRequestWithContext(ctx, q.method, at.String(), nil)
 	if err != nil {
-		return nil, fmt.Errorf("ask %s: %w", at, err)
+		return got, fmt.Errorf("ask %s: %w", at, err)
 	}
 	req.Header.Set("Accept", cmp.Or(q.accept, "application/json"))
 	req.Header.Set("Via", a.via())
+	if q.unless != "" {
+		req.Header.Set("If-None-Match", q.unless)
+	}
 	by := q.by
 	if by == nil {
 		by = checker
@@ -153,17 +174,20 @@ func (a *Aggregator) send(ctx context.Context, r *remote, q request) ([]byte, er
 	c := &http.Client{Transport: r.transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := c.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("failing or missing response from %s: %w", at, err)
+		return got, fmt.Errorf("failing or missing response from %s: %w", at, err)
 	}
 	defer resp.Body.Close()
+	got.code, got.tag = resp.StatusCode, resp.Header.Get("Etag")
+	if q.unless != "" && got.code == http.StatusNotModified {
+		return got, nil
+	}
 	if resp.StatusCode < 200 || resp.StatusCode >= 300 {
-		return nil, fmt.Errorf("failing or missing response from %s: bad status from %s: %d", at, at, resp.StatusCode)
+		return got, fmt.Errorf("failing or missing response from %s: bad status from %s: %d", at, at, resp.StatusCode)
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxDocument))
-	if err != nil {
-		return nil, fmt.Errorf("failing or missing response from %s: %w", at, err)
+	if got.body, err = io.ReadAll(io.LimitReader(resp.Body, maxDocument)); err != nil {
+		return got, fmt.Errorf("failing or missing response from %s: %w", at, err)
 	}
-	return body, nil
+	return got, nil
 }
 
 // note takes in what was found out of what another server has; err is why it was not asked.

@@ -53,7 +53,8 @@ type state struct {
 	available bool // as the APIService says
 	resources []apidiscovery.APIResourceDiscovery
 	stale     bool   // resources are of before, or not known at all
-	document  string // of OpenAPI; empty: there is none
+	document  string // of OpenAPI 3; empty: there is none
+	swagger   []byte // its part of the document of OpenAPI 2; nil: it has none
 }
 
 func (a *Aggregator) newRemote(s *apiregistrationv1.APIService) *remote {

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/kemudi/kemudi/internal/apiserver/discovery"
+	"github.com/kemudi/kemudi/internal/apiserver/openapi"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/apiserver/timeouts"
 )
@@ -50,25 +51,38 @@ func (s *Server) serveElsewhere(w http.ResponseWriter, r *http.Request) {
 // everywhere are the documents of what is served here, and of what others have: made again when either
 // has changed.
 type everywhere struct {
-	here   *discovery.Docs
+	here   *routes
 	others *discovery.Others
-	all    *discovery.Docs
+	docs   *discovery.Docs
+	schema *openapi.Service
 }
 
 // docs tell what there is.
 func (s *Server) docs() *discovery.Docs {
-	here := s.routes.Load().docs
-	if s.o.Aggregated == nil {
-		return here
+	if e := s.withOthers(); e != nil {
+		return e.docs
 	}
-	others := s.o.Aggregated.Discovered()
+	return s.routes.Load().docs
+}
+
+// withOthers are the documents with those of others; nil: there are no others.
+func (s *Server) withOthers() *everywhere {
+	if s.o.Aggregated == nil {
+		return nil
+	}
+	here, others := s.routes.Load(), s.o.Aggregated.Discovered()
 	if others == nil {
-		return here
+		return nil
 	}
 	e := s.everywhere.Load()
 	if e == nil || e.here != here || e.others != others {
-		e = &everywhere{here, others, here.With(others)}
+		versions := make([]openapi.Other, len(others.Versions))
+		for i, v := range others.Versions {
+			versions[i] = openapi.Other{GroupVersion: v.GroupVersion, Part: v.Swagger}
+		}
+		yields := func(group string) bool { return here.docs.Yields(group, others) }
+		e = &everywhere{here, others, here.docs.With(others), here.schema.With(versions, yields)}
 		s.everywhere.Store(e)
 	}
-	return e.all
+	return e
 }

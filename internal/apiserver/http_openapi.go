@@ -20,9 +20,15 @@ func (s *Server) serveOpenAPI(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	path := strings.TrimSuffix(r.URL.Path, "/")
-	if others := s.o.Aggregated.Discovered(); others != nil && path == "/openapi/v3" {
-		s.serveOpenAPIIndex(w, r, others)
-		return
+	if e := s.withOthers(); e != nil {
+		switch path {
+		case "/openapi/v2":
+			e.schema.ServeHTTP(w, r)
+			return
+		case "/openapi/v3":
+			s.serveOpenAPIIndex(w, r, e.others)
+			return
+		}
 	}
 	name, _ := strings.CutPrefix(path, "/openapi/v3/apis/")
 	group, version, _ := strings.Cut(name, "/")

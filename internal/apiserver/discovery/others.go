@@ -27,6 +27,8 @@ type Remote struct {
 	Stale bool
 	// Document is where the OpenAPI document, version 3, is read; empty: there is none.
 	Document string
+	// Swagger is its part of the OpenAPI document, version 2, as package openapi has made it; nil: it has none.
+	Swagger []byte
 }
 
 // Equal reports whether both say the same. Either may be nil.

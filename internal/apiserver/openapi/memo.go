@@ -6,6 +6,7 @@ import (
 	"crypto/sha512"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"maps"
 	"strings"
 	"sync"
@@ -85,16 +86,16 @@ func (e *entry) ofLocked(from string) {
 	}
 }
 
-// keepLocked keeps a form of the document for a while.
-func (e *entry) keepLocked(mediaType string, data []byte) error {
+// keepLocked keeps a form of the document for a while, which write makes.
+func (e *entry) keepLocked(mediaType string, write func(io.Writer) error) error {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
-	_, err := z.Write(data)
+	err := write(z)
 	if err == nil {
 		err = z.Close()
 	}
 	if err != nil {
-		return fmt.Errorf("compress a document: %w", err)
+		return fmt.Errorf("make a document: %w", err)
 	}
 	if e.mu.packed == nil {
 		e.mu.packed = map[string][]byte{}

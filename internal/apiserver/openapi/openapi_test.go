@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -26,6 +27,16 @@ func get(t *testing.T, s *Service, path, accept string) *httptest.ResponseRecord
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, r)
 	return w
+}
+
+// written is a document as JSON.
+func written(tb testing.TB, s *Service, name string) []byte {
+	tb.Helper()
+	var b bytes.Buffer
+	if err := s.write(&b, name, asJSON); err != nil {
+		tb.Fatal(err)
+	}
+	return b.Bytes()
 }
 
 // service is one for all tests, which make documents once.
@@ -77,10 +88,7 @@ func TestDocumentOfAGroupVersionDescribesItsKinds(t *testing.T) {
 func TestEveryReferenceLeadsToASchema(t *testing.T) {
 	s := service()
 	for _, name := range s.layout().names {
-		data, err := s.make(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := written(t, s, name)
 		var doc struct {
 			Components struct{ Schemas map[string]any }
 		}

@@ -135,10 +135,8 @@ func (s *schemas) result() (map[string]json.RawMessage, error) {
 	out := make(map[string]json.RawMessage, len(s.texts)+len(s.own))
 	for name, text := range s.texts {
 		if s.form == 2 {
-			var err error
-			if text, err = swagger(text); err != nil {
-				return nil, fmt.Errorf("make the schema %s: %w", name, err)
-			}
+			text = bytes.ReplaceAll(text, []byte(prefix3), []byte(s.prefix))
+			text = swagger(make([]byte, 0, len(text)), text)
 		}
 		out[name] = s.marks.add(name, text)
 	}
@@ -152,32 +150,58 @@ func (s *schemas) result() (map[string]json.RawMessage, error) {
 	return out, nil
 }
 
-// swagger is a schema of OpenAPI 3 in the form of version 2: references may have neighbours there,
+// swagger appends a schema of OpenAPI 3 in the form of version 2: references may have neighbours there,
 // and defaults are left out.
-func swagger(text json.RawMessage) (json.RawMessage, error) {
-	var s spec.Schema
-	if err := json.Unmarshal(bytes.ReplaceAll(text, []byte(prefix3), []byte("#/definitions/")), &s); err != nil {
-		return nil, err
+func swagger(b, text []byte) []byte {
+	b = append(b, '{')
+	first := true
+	for name, value := range members(text) {
+		if string(name) == "default" {
+			continue
+		}
+		if ref := only(name, value); ref != nil {
+			name, value = []byte("$ref"), ref
+		}
+		if !first {
+			b = append(b, ',')
+		}
+		first = false
+		b = append(append(append(b, '"'), name...), '"', ':')
+		switch string(name) {
+		case "properties":
+			b = append(b, '{')
+			for property, schema := range members(value) {
+				b = append(append(append(b, '"'), property...), '"', ':')
+				b = append(swagger(b, schema), ',')
+			}
+			b = append(bytes.TrimSuffix(b, []byte{','}), '}')
+		case "items", "additionalProperties":
+			if value[0] == '{' {
+				b = swagger(b, value)
+				break
+			}
+			fallthrough
+		default:
+			b = append(b, value...)
+		}
 	}
-	plain(&s)
-	return json.Marshal(&s)
+	return append(b, '}')
 }
 
-func plain(s *spec.Schema) {
-	s.Default = nil
-	if len(s.AllOf) == 1 && s.AllOf[0].Ref.String() != "" {
-		s.Ref, s.AllOf = s.AllOf[0].Ref, nil
+// only is the reference of a schema that has to be as one other is.
+func only(name, value []byte) (ref []byte) {
+	if string(name) != "allOf" {
+		return nil
 	}
-	for name, p := range s.Properties {
-		plain(&p)
-		s.Properties[name] = p
+	for one := range elements(value) {
+		if ref != nil {
+			return nil
+		}
+		if ref = member(one, "$ref"); ref == nil {
+			return nil
+		}
 	}
-	if s.Items != nil && s.Items.Schema != nil {
-		plain(s.Items.Schema)
-	}
-	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
-		plain(s.AdditionalProperties.Schema)
-	}
+	return ref
 }
 
 // customName is the name of the model of a kind that has no Go type: "com.example.v1.Foo".
@@ -189,7 +213,7 @@ func customName(group, version, kind string) string {
 
 // mark notes in a schema which kind it is.
 func mark(s *spec.Schema, gvk schema.GroupVersionKind) {
-	s.AddExtension("x-kubernetes-group-version-kind", []any{gvkExtension(gvk)})
+	s.AddExtension(kindMark, []any{gvkExtension(gvk)})
 }
 
 func gvkExtension(gvk schema.GroupVersionKind) any {

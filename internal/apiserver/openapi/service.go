@@ -15,9 +15,6 @@ import (
 	"sync"
 	"time"
 
-	openapi_v2 "github.com/google/gnostic-models/openapiv2"
-	openapi_v3 "github.com/google/gnostic-models/openapiv3"
-	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
@@ -29,6 +26,9 @@ import (
 type Service struct {
 	version string
 	memo    *memo
+	defs    []*resource.Def
+	on      func(schema.GroupVersion) bool
+	others  []Other
 	layout  func() *layout // made when somebody asks, and not each time that a kind comes or goes
 }
 
@@ -49,35 +49,47 @@ const swaggerName = "/openapi/v2"
 // group-version is served. before, if there was one, is the service in whose place it comes: what has not changed
 // is not made again.
 func New(before *Service, defs []*resource.Def, version string, on func(schema.GroupVersion) bool) *Service {
-	s := &Service{version: version, memo: newMemo()}
+	s := &Service{version: version, memo: newMemo(), defs: defs}
 	if before != nil {
 		s.memo = before.memo
 	}
-	s.layout = sync.OnceValue(func() *layout {
-		l := &layout{kinds: served(defs), hashes: map[string]string{}}
-		l.marks = newMarks(l.kinds)
-		maps.DeleteFunc(l.kinds, func(gv schema.GroupVersion, _ []kind) bool { return !on(gv) })
-		gvs := slices.SortedFunc(maps.Keys(l.kinds), func(a, b schema.GroupVersion) int { return strings.Compare(base(a), base(b)) })
-		l.roots = roots(gvs)
-		for i := range l.roots {
-			name := l.roots[i].document()
-			l.names = append(l.names, name)
-			l.hashes[name] = version
-		}
-		var every strings.Builder
-		for _, gv := range gvs {
-			from := version + source(l.kinds[gv])
-			l.hashes[nameOf(gv)] = from
-			fmt.Fprintln(&every, gv, from)
-		}
-		l.hashes[swaggerName] = every.String()
-		for name, from := range l.hashes {
-			l.hashes[name] = hashOf(name, from)
-		}
-		s.memo.retain(l.hashes)
-		return l
-	})
-	return s
+	return s.serving(nil, on)
+}
+
+// serving is the service for the group-versions that are on, and those of others.
+func (s *Service) serving(others []Other, on func(schema.GroupVersion) bool) *Service {
+	n := &Service{version: s.version, memo: s.memo, defs: s.defs, on: on, others: others}
+	n.layout = sync.OnceValue(n.lay)
+	return n
+}
+
+// lay finds out what there are documents of.
+func (s *Service) lay() *layout {
+	l := &layout{kinds: served(s.defs), hashes: map[string]string{}}
+	l.marks = newMarks(l.kinds)
+	maps.DeleteFunc(l.kinds, func(gv schema.GroupVersion, _ []kind) bool { return !s.on(gv) })
+	gvs := slices.SortedFunc(maps.Keys(l.kinds), func(a, b schema.GroupVersion) int { return strings.Compare(base(a), base(b)) })
+	l.roots = roots(gvs)
+	for i := range l.roots {
+		name := l.roots[i].document()
+		l.names = append(l.names, name)
+		l.hashes[name] = s.version
+	}
+	var every strings.Builder
+	for _, gv := range gvs {
+		from := s.version + source(l.kinds[gv])
+		l.hashes[nameOf(gv)] = from
+		fmt.Fprintln(&every, gv, from)
+	}
+	for _, o := range s.others {
+		fmt.Fprintln(&every, o.GroupVersion, len(o.Part), string(o.Part))
+	}
+	l.hashes[swaggerName] = every.String()
+	for name, from := range l.hashes {
+		l.hashes[name] = hashOf(name, from)
+	}
+	s.memo.retain(l.hashes)
+	return l
 }
 
 // nameOf is the name of a group-version's document.
@@ -239,51 +251,49 @@ func (s *Service) document(name, mediaType string) ([]byte, error) {
 	if data := e.mu.packed[mediaType]; data != nil {
 		return data, nil
 	}
-	data, err := s.make(name)
-	if err != nil {
-		return nil, err
-	}
-	switch mediaType {
-	case proto2:
-		data, err = toProto(openapi_v2.ParseDocument, data)
-	case proto3:
-		data, err = toProto(openapi_v3.ParseDocument, data)
-	}
-	if err != nil {
-		return nil, err
-	}
-	err = e.keepLocked(mediaType, data)
+	err := e.keepLocked(mediaType, func(w io.Writer) error { return s.write(w, name, mediaType) })
 	return e.mu.packed[mediaType], err
 }
 
-// toProto parses a document and encodes it again.
-func toProto[D proto.Message](parse func([]byte) (D, error), data []byte) ([]byte, error) {
-	doc, err := parse(data)
-	if err != nil {
-		return nil, err
-	}
-	return proto.MarshalOptions{Deterministic: true}.Marshal(doc)
-}
-
-// make makes a document, as JSON.
-func (s *Service) make(name string) ([]byte, error) {
+// write makes a document.
+func (s *Service) write(w io.Writer, name, mediaType string) error {
 	all, err := s.memo.models()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	l := s.layout()
 	info := &spec.Info{InfoProps: spec.InfoProps{Title: "Kubernetes", Version: s.version}}
-	if name == swaggerName {
-		var kinds []kind
-		for _, gv := range slices.SortedFunc(maps.Keys(l.kinds), func(a, b schema.GroupVersion) int { return strings.Compare(base(a), base(b)) }) {
-			kinds = append(kinds, l.kinds[gv]...)
+	if name != swaggerName {
+		doc, err := l.document3(name, newSchemas(3, all, l.marks), info)
+		if err == nil {
+			err = doc.write(w, mediaType)
 		}
-		doc, err := document2(newSchemas(2, all, l.marks), kinds, l.roots, info)
-		if err != nil {
-			return nil, err
-		}
-		return json.Marshal(doc)
+		return err
 	}
+	var kinds []kind
+	for _, gv := range slices.SortedFunc(maps.Keys(l.kinds), func(a, b schema.GroupVersion) int { return strings.Compare(base(a), base(b)) }) {
+		kinds = append(kinds, l.kinds[gv]...)
+	}
+	doc, err := document2(newSchemas(2, all, l.marks), kinds, l.roots, info)
+	if err != nil {
+		return err
+	}
+	for _, o := range s.others {
+		if o.Part == nil {
+			continue
+		}
+		if err := doc.merge(o); err != nil {
+			return err
+		}
+	}
+	if mediaType == proto2 {
+		return doc.writeProto(w)
+	}
+	return doc.writeJSON(w)
+}
+
+// document3 makes a document of OpenAPI 3.
+func (l *layout) document3(name string, s *schemas, info *spec.Info) (*document, error) {
 	var kinds []kind
 	for gv, list := range l.kinds {
 		if nameOf(gv) == name {
@@ -291,9 +301,5 @@ func (s *Service) make(name string) ([]byte, error) {
 		}
 	}
 	i := slices.IndexFunc(l.roots, func(r root) bool { return r.document() == name })
-	doc, err := document3(newSchemas(3, all, l.marks), kinds, &l.roots[i], info)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(doc)
+	return document3(s, kinds, &l.roots[i], info)
 }

@@ -2,8 +2,11 @@ package openapi
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 
+	openapi_v3 "github.com/google/gnostic-models/openapiv3"
+	"google.golang.org/protobuf/proto"
 	"k8s.io/kube-openapi/pkg/spec3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
@@ -35,6 +38,21 @@ func document3(s *schemas, kinds []kind, r *root, info *spec.Info) (*document, e
 	var err error
 	doc.Components.Schemas, err = s.result()
 	return doc, err
+}
+
+// write writes the document.
+func (d *document) write(w io.Writer, mediaType string) error {
+	data, err := json.Marshal(d)
+	if err == nil && mediaType == proto3 {
+		var parsed *openapi_v3.Document
+		if parsed, err = openapi_v3.ParseDocument(data); err == nil {
+			data, err = proto.MarshalOptions{Deterministic: true}.Marshal(parsed)
+		}
+	}
+	if err == nil {
+		_, err = w.Write(data)
+	}
+	return err
 }
 
 func (p *path) v3() *spec3.Path {

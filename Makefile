@@ -39,7 +39,7 @@ HEAP        := -X runtime.godebugDefault=disablethp=1
 LDFLAGS     := -s -w $(HEAP) $(KUBE_STAMP) -X $(STAMP).Version=$(VERSION) -X $(STAMP).Commit=$(COMMIT) -X $(STAMP).TreeState=$(TREE_STATE) -X $(STAMP).Date=$(DATE)
 
 .DEFAULT_GOAL := help
-.PHONY: help root prerequisites runtime build images test test-often chaos lint up down reset bench bench-scale bench-cluster bench-net bench-compare bench-baseline baseline upstream-cloud sample-server programs gateway-conformance requirements audit clean
+.PHONY: help root prerequisites runtime build images test test-often chaos lint up down reset bench bench-scale bench-cluster bench-net bench-compare bench-baseline baseline upstream-cloud sample-server programs gateway-conformance network-policies requirements audit clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r target text; do printf '  make %-14s %s\n' "$$target" "$$text"; done
@@ -127,6 +127,11 @@ gateway-conformance: root build ## run the conformance suite of the Gateway API 
 	@$(STEP) "building the suite" sh -c 'mkdir -p bin/gateways && $(GO) build -C test/gatewayconformance -o $(CURDIR)/bin/gateways/ tool ./coredns && $(GO) test -C test/gatewayconformance -c -o $(CURDIR)/bin/gateways/suite .'
 	@$(STEP) "vet of ours" $(GO) vet -C test/gatewayconformance ./...
 	KEMUDI_BIN=$(CURDIR)/bin/kemudi KEMUDI_GATEWAY_CONFORMANCE=$(CURDIR)/bin/gateways KEMUDI_GATEWAY_TEST=$(TEST) $(GO) test -count=1 -timeout=2h -v -run TestGatewaysPassTheSuiteOfTheGatewayAPI ./test/e2e
+
+# Likewise, in bin/policies; TAGS=conflict,action runs cases with one of these tags.
+network-policies: root build ## run the cases of Cyclonus, policies under which all connections are tried, against a Kemudi of two nodes (root)
+	@$(STEP) "building the suite" sh -c 'mkdir -p bin/policies && $(GO) build -C test/cyclonus -o $(CURDIR)/bin/policies/ tool && $(GO) build -o bin/policies/agnhost ./test/image/agent'
+	KEMUDI_BIN=$(CURDIR)/bin/kemudi KEMUDI_POLICY_SUITE=$(CURDIR)/bin/policies KEMUDI_POLICY_TAGS=$(TAGS) $(GO) test -count=1 -timeout=3h -v -run TestPoliciesPassTheCasesOfCyclonus ./test/e2e
 
 bench-baseline: build baseline ## put the load from outside on upstream's server library, too, by turns, ROUNDS=2 (root)
 	$(GO) run ./test/bench -kemudi bin/kemudi -baseline bin/baseline -rounds $(or $(ROUNDS),2) -only outside -out ''

@@ -4,17 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
-	"time"
-
-	"github.com/kemudi/kemudi/internal/edge"
-	"github.com/kemudi/kemudi/internal/edge/route"
-	"github.com/kemudi/kemudi/internal/task"
 )
 
 // frontends are the kinds of way to one pod that first packets take, as BenchmarkFirstPacket names
@@ -40,29 +32,39 @@ func firstOfHand(kind, crowd string) measure {
 
 // What is asked of the network.
 var (
-	firstFlat     = measure{"first packet by a cluster IP: 30,000 services, of 1", plain, bar{}, below(1.15), 0}
-	streamService = measure{"a stream by a service, of that straight to the pod", plain, bar{}, above(0.95), 0}
-	streamVXLAN   = measure{"a stream between nodes by VXLAN", megabytes, bar{}, bar{}, 0}
-	streamBare    = measure{"the same by bare VXLAN", megabytes, bar{}, bar{}, 0}
-	streamOfBare  = measure{"the same, of bare VXLAN", plain, bar{}, above(0.95), 0}
-	changes50     = measure{"10,000 services, 100 changes a second: slice to kernel, p50", millis, bar{}, bar{}, 0}
-	changes99     = measure{"the same, p99", millis, bar{}, below(25), 0}
-	changeOfMany  = measure{"one change of 5,000 endpoints: processor time", millis, bar{}, below(2), 0}
-	fullSync      = measure{"all rules of 30,000 services", seconds, bar{}, below(2), 0}
-	servicesFlat  = measure{"30,000 Services created in a namespace: the last thousand, of the first", plain, bar{}, below(1.2), 0}
-	servicesCPU   = measure{"the same, by processor time", plain, bar{}, bar{}, 0}
-	policies99    = measure{"a pod among 1,000 policies and 10,000 peers, to kernel, p99", millis, bar{}, below(20), 0}
-	queries       = measure{"DNS: names of the cluster, 8 clients", perSecond, bar{}, bar{}, 0}
-	queriesPlain  = measure{"the same, CoreDNS with its plugin hosts", perSecond, bar{}, bar{}, 0}
-	queriesOf     = measure{"DNS, of CoreDNS", plain, bar{}, above(0.9), 0}
-	queries99     = measure{"DNS: names of the cluster, p99", micros, bar{}, bar{}, 0}
-	requests      = measure{"Ingress: HTTP/1.1 requests, 32 connections", perSecond, bar{}, bar{}, 0}
-	requestsNginx = measure{"the same, nginx", perSecond, bar{}, bar{}, 0}
-	requestsOf    = measure{"Ingress, of nginx", plain, bar{}, above(0.6), 0}
-	requests99    = measure{"Ingress: p99, of nginx", plain, bar{}, below(2), 0}
-	requestsMany  = measure{"Ingress: requests with 10,000 hosts", perSecond, bar{}, bar{}, 0}
-	requestsFlat  = measure{"the same, of one host", plain, bar{}, above(0.9), 0}
-	edgeMemory    = measure{"the edge process with 1,000 hosts: memory (RSS)", mebibytes, bar{}, below(40), 0}
+	firstFlat      = measure{"first packet by a cluster IP: 30,000 services, of 1", plain, bar{}, below(1.15), 0}
+	streamService  = measure{"a stream by a service, of that straight to the pod", plain, bar{}, above(0.95), 0}
+	streamVXLAN    = measure{"a stream between nodes by VXLAN", megabytes, bar{}, bar{}, 0}
+	streamBare     = measure{"the same by bare VXLAN", megabytes, bar{}, bar{}, 0}
+	streamOfBare   = measure{"the same, of bare VXLAN", plain, bar{}, above(0.95), 0}
+	changes50      = measure{"10,000 services, 100 changes a second: slice to kernel, p50", millis, bar{}, bar{}, 0}
+	changes99      = measure{"the same, p99", millis, bar{}, below(25), 0}
+	changeOfMany   = measure{"one change of 5,000 endpoints: processor time", millis, bar{}, below(2), 0}
+	fullSync       = measure{"all rules of 30,000 services", seconds, bar{}, below(2), 0}
+	servicesFlat   = measure{"30,000 Services created in a namespace: the last thousand, of the first", plain, bar{}, below(1.2), 0}
+	servicesCPU    = measure{"the same, by processor time", plain, bar{}, bar{}, 0}
+	policies99     = measure{"a pod among 1,000 policies and 10,000 peers, to kernel, p99", millis, bar{}, below(20), 0}
+	queries        = measure{"DNS: names of the cluster, 8 clients", perSecond, bar{}, bar{}, 0}
+	queriesPlain   = measure{"the same, CoreDNS with its plugin hosts", perSecond, bar{}, bar{}, 0}
+	queriesOf      = measure{"DNS, of CoreDNS", plain, bar{}, above(0.9), 0}
+	queries99      = measure{"DNS: names of the cluster, p99", micros, bar{}, bar{}, 0}
+	requests       = measure{"Ingress: HTTP/1.1 requests, 32 connections", perSecond, bar{}, bar{}, 0}
+	requestsNginx  = measure{"the same, nginx", perSecond, bar{}, bar{}, 0}
+	requestsOf     = measure{"Ingress, of nginx", plain, bar{}, above(0.6), 0}
+	requests99     = measure{"Ingress: p99, of nginx", plain, bar{}, below(2), 0}
+	requestsMany   = measure{"Ingress: requests with 10,000 hosts", perSecond, bar{}, bar{}, 0}
+	requestsFlat   = measure{"the same, of one host", plain, bar{}, above(0.9), 0}
+	edgeCost       = measure{"the edge process: processor time of a request by HTTP/1.1", micros, bar{}, bar{}, 0}
+	edgeCostNginx  = measure{"the same, nginx", micros, bar{}, bar{}, 0}
+	edgeCostOf     = measure{"the edge process by HTTP/1.1: processor time, of nginx", plain, bar{}, below(1.7), 0}
+	edgeRate       = measure{"the same: requests, of nginx", plain, bar{}, bar{}, 0}
+	edgeSlow       = measure{"the same: p99, of nginx", plain, bar{}, below(2), 0}
+	edgeCost2      = measure{"the edge process: processor time of a request by HTTP/2 and TLS", micros, bar{}, bar{}, 0}
+	edgeCost2Nginx = measure{"the same by HTTP/2 and TLS, nginx", micros, bar{}, bar{}, 0}
+	edgeCost2Of    = measure{"the edge process by HTTP/2 and TLS: processor time, of nginx", plain, bar{}, bar{}, 0}
+	edgeRate2      = measure{"the same by HTTP/2 and TLS: requests, of nginx", plain, bar{}, bar{}, 0}
+	edgeSlow2      = measure{"the same by HTTP/2 and TLS: p99, of nginx", plain, bar{}, bar{}, 0}
+	edgeMemory     = measure{"the edge process with 1,000 hosts: memory (RSS)", mebibytes, bar{}, below(40), 0}
 )
 
 // netOrder is the order of the table.
@@ -76,7 +78,8 @@ var netOrder = func() (all []measure) {
 		}
 	}
 	return append(all, firstFlat, streamService, streamVXLAN, streamBare, streamOfBare, changes50, changes99, changeOfMany, fullSync, servicesFlat, servicesCPU, policies99,
-		queries, queriesPlain, queriesOf, queries99, requests, requestsNginx, requestsOf, requests99, requestsMany, requestsFlat, edgeMemory)
+		queries, queriesPlain, queriesOf, queries99, requests, requestsNginx, requestsOf, requests99, requestsMany, requestsFlat, edgeMemory,
+		edgeCost, edgeCostNginx, edgeCostOf, edgeRate, edgeSlow, edgeCost2, edgeCost2Nginx, edgeCost2Of, edgeRate2, edgeSlow2)
 }()
 
 // A netStep is what is measured of one part of the network: benchmarks of a package, or something else.
@@ -119,7 +122,8 @@ func netSteps() []netStep {
 		{name: "edge", tests: []goTest{goBench("edge", "^BenchmarkRequests$", "5x", map[*regexp.Regexp]measure{
 			figure("Requests/1-hosts", "req/s"): requests, figure("Requests/1-hosts", "nginx-req/s"): requestsNginx, figure("Requests/1-hosts", "of-nginx"): requestsOf,
 			figure("Requests/1-hosts", "p99-of-nginx"): requests99, figure("Requests/10000-hosts", "req/s"): requestsMany,
-		})}, do: (*bench).edgeProcess},
+		})}},
+		{name: "proxies", do: (*bench).edgeStep},
 		{name: "creation", tests: []goTest{goBench("plane", "^BenchmarkThirtyThousandServices$", "1x", map[*regexp.Regexp]measure{
 			figure("ThirtyThousandServices", "last/first"): servicesFlat, figure("ThirtyThousandServices", "last/first-cpu"): servicesCPU,
 		})}},
@@ -138,7 +142,7 @@ func (b *bench) netTests() (all []goTest) {
 
 // net measures the network of a node. A step that fails keeps nobody from the others.
 func (b *bench) net(ctx context.Context) error {
-	if _, err := exec.LookPath("nginx"); err != nil && (b.steps == "" || listed(b.steps, "edge")) {
+	if _, err := exec.LookPath("nginx"); err != nil && (b.steps == "" || listed(b.steps, "edge") || listed(b.steps, "proxies")) {
 		return errors.New("there is no nginx to compare with: apt-get install nginx-light, or name other steps with STEPS")
 	}
 	var errs []error
@@ -178,60 +182,6 @@ func (b *bench) netRatios() {
 	of(requestsFlat, requestsMany, requests)
 }
 
-// edgeHosts is how many hosts the edge process has whose memory is measured.
-const edgeHosts = 1000
-
-// edgeProcess measures the memory of an edge as a node starts it.
-func (b *bench) edgeProcess(ctx context.Context) (err error) {
-	socket := filepath.Join(b.dir, "edge.sock")
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
-	if err != nil {
-		return fmt.Errorf("make the socket of the edge: %w", err)
-	}
-	defer l.Close()
-	file, err := l.File()
-	if err != nil {
-		return fmt.Errorf("hand over the socket of the edge: %w", err)
-	}
-	defer file.Close()
-	cmd := exec.CommandContext(ctx, b.bin, "edge")
-	cmd.ExtraFiles, cmd.Env, cmd.Stderr = []*os.File{file}, append(os.Environ(), edge.SocketEnv+"=3"), os.Stderr
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start the edge: %w", err)
-	}
-	defer func() {
-		_ = cmd.Process.Kill() // it has nothing to finish
-		_ = cmd.Wait()
-	}()
-	conn, err := net.Dial("unix", socket)
-	if err != nil {
-		return fmt.Errorf("feed the edge: %w", err)
-	}
-	c := edge.NewControl(conn)
-	defer c.Close()
-	change := route.Change{Whole: true, Sites: map[string]*route.Site{}, Upstreams: map[string]*route.Upstream{}}
-	for i := range edgeHosts {
-		name := fmt.Sprintf("h%d.example.com", i)
-		change.Sites[name] = &route.Site{Key: name, Rules: []route.Rule{{Host: name, Type: route.Prefix, Upstream: name}}}
-		change.Upstreams[name] = &route.Upstream{Endpoints: []string{"127.0.0.1:9", "127.0.0.2:9"}}
-	}
-	if err := c.Send(edge.Order{Generation: 1, Ports: &edge.Ports{HTTP: 80, HTTPS: 443}, Change: change}); err != nil {
-		return err
-	}
-	for applied := int64(0); applied == 0; {
-		var r edge.Report
-		if err := c.Receive(&r); err != nil {
-			return fmt.Errorf("listen to the edge: %w", err)
-		}
-		applied = r.Applied
-	}
-	if err := task.Sleep(ctx, 5*time.Second); err != nil { // what it needed for the table goes back meanwhile
-		return err
-	}
-	used, err := footprintOf(cmd.Process.Pid)
-	return b.set(edgeMemory, mib(used.rss), err)
-}
-
 // netDocument is the report of the part net.
 func (b *bench) netDocument(about string) string {
 	table, met, bars := b.results.table(nil, nil)
@@ -253,6 +203,7 @@ Streams are TCP over one connection, by turns with what they are compared with. 
 Slice to kernel is from the change in the proxy's cache to the rules in force, with what the proxy waits to take several changes together.
 DNS is asked over UDP by 8 clients in the same process, each one question at a time; CoreDNS beside it is the same server with a Corefile that has its plugin hosts in the place of the cluster's.
 Requests go by HTTP/1.1 over 32 connections that are kept, to an edge and to nginx before the same backend, by turns of a second. Client, backend and edge are one process; nginx has two workers of its own on the same processors.
+The edge process and nginx are also measured as processes of their own, in network namespaces of their own beside that of the clients and the backend, each with two seconds by turns: their processor time is that of the kernel for them too.
 30,000 Services are created one after another with all controllers of a control plane, in memory, each until it has its EndpointSlice.
 `, about, b.busy, load(), missing, met, bars, table)
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"os"
@@ -50,6 +51,8 @@ type Edge struct {
 	copies   chan copied
 	access   *slog.Logger
 	journal  *journal
+	errors   *log.Logger // of package http
+	pace     pace
 
 	changing sync.Mutex // held while a new state is made
 }
@@ -79,6 +82,7 @@ func New(o Options) *Edge {
 	e := &Edge{o: o, began: time.Now(), registry: prometheus.NewRegistry()}
 	e.metrics = newMetrics(e.registry)
 	e.forward = newForward()
+	e.errors = slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug)
 	e.known = newKnown()
 	e.access, e.journal = accessLog(&e.o)
 	e.copies = make(chan copied, mostCopies)
@@ -121,6 +125,7 @@ func (e *Edge) Run(ctx context.Context) error {
 	g.Go("copies", e.sendCopies)
 	err := g.Wait()
 	e.forward.close()
+	e.pace.close()
 	err = errors.Join(err, e.journal.Close())
 	if errors.Is(err, errLeave) {
 		return nil

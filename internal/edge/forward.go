@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -18,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kemudi/kemudi/internal/edge/lines"
 	"github.com/kemudi/kemudi/internal/edge/route"
 )
 
@@ -29,10 +29,13 @@ const (
 	defaultTries   = 3
 	idleUpstream   = 60 * time.Second
 	idlePerAddress = 64 // connections that are kept
+
+	maxAnswerHeader = 256 << 10 // bytes
 )
 
 // forward has a transport for each protocol. Connections are kept by address.
 type forward struct {
+	plain      *lines.Sender // by HTTP/1.1 without TLS, of what is not unusual
 	transports map[route.Protocol]*http.Transport
 	elsewhere  *http.Transport // outside the cluster, to who says what may pass
 	trusted    *trusted        // to backends that are known by certificates
@@ -40,7 +43,10 @@ type forward struct {
 }
 
 func newForward() forward {
-	f := forward{transports: map[route.Protocol]*http.Transport{}, elsewhere: newElsewhere(), trusted: &trusted{}, buffers: &buffers{}}
+	f := forward{
+		plain:      &lines.Sender{Dial: dial, Idle: idleUpstream, Most: idlePerAddress, Header: maxAnswerHeader},
+		transports: map[route.Protocol]*http.Transport{}, elsewhere: newElsewhere(), trusted: &trusted{}, buffers: &buffers{},
+	}
 	for _, p := range []route.Protocol{route.HTTP, route.HTTPS, route.GRPC, route.GRPCS} {
 		t := newTransport(p)
 		if p == route.HTTPS || p == route.GRPCS {
@@ -55,7 +61,7 @@ func newForward() forward {
 func newTransport(p route.Protocol) *http.Transport {
 	t := &http.Transport{
 		DialContext: dial, DisableCompression: true, MaxIdleConnsPerHost: idlePerAddress, IdleConnTimeout: idleUpstream,
-		TLSHandshakeTimeout: 2 * connectTimeout, MaxResponseHeaderBytes: 256 << 10, Protocols: &http.Protocols{},
+		TLSHandshakeTimeout: 2 * connectTimeout, MaxResponseHeaderBytes: maxAnswerHeader, Protocols: &http.Protocols{},
 	}
 	switch p {
 	case route.HTTP, route.HTTPS:
@@ -69,6 +75,7 @@ func newTransport(p route.Protocol) *http.Transport {
 }
 
 func (f *forward) close() {
+	f.plain.Close()
 	for _, t := range f.transports {
 		t.CloseIdleConnections()
 	}
@@ -111,7 +118,7 @@ func (x *exchange) forward(a *answer, r *http.Request) {
 	}
 	p := httputil.ReverseProxy{
 		Rewrite: x.rewrite, Transport: x, ModifyResponse: x.answered, BufferPool: x.e.forward.buffers,
-		ErrorLog: slog.NewLogLogger(x.e.o.Log.Handler(), slog.LevelDebug),
+		ErrorLog: x.e.errors,
 		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) {
 			x.failed(a, r, err)
 		},
@@ -144,12 +151,6 @@ func (x *exchange) rewrite(p *httputil.ProxyRequest) {
 	if x.o.Rewrite != "" {
 		x.rewritePath(out.URL)
 	}
-	for name := range out.Header {
-		// Programs behind gateways of old read X_Real_IP as X-Real-IP.
-		if strings.IndexByte(name, '_') >= 0 {
-			delete(out.Header, name)
-		}
-	}
 	h := out.Header
 	x.vouch(h, p.In)
 	if x.o.Prefix != "" {
@@ -181,18 +182,23 @@ func (x *exchange) vouch(h http.Header, r *http.Request) {
 	case r.TLS != nil:
 		port = x.e.ports.wanted().HTTPS
 	}
-	h["X-Forwarded-For"] = []string{client}
-	h["X-Real-Ip"] = []string{client}
-	h["X-Forwarded-Host"] = []string{r.Host}
-	h["X-Forwarded-Proto"] = []string{scheme(r)}
-	h["X-Forwarded-Scheme"] = []string{scheme(r)}
-	h["X-Scheme"] = []string{scheme(r)}
-	h["X-Forwarded-Port"] = []string{strconv.Itoa(int(port))}
-	if len(h["X-Request-Id"]) != 1 || !plausibleID(h["X-Request-Id"][0]) {
-		h["X-Request-Id"] = []string{newID()}
+	for name := range h {
+		// Programs behind gateways of old read X_Real_IP as X-Real-IP.
+		if strings.IndexByte(name, '_') >= 0 || ownHeaders[name] {
+			delete(h, name)
+		}
 	}
-	for _, name := range ownHeaders {
-		delete(h, name)
+	values := [...]string{client, r.Host, scheme(r), strconv.Itoa(int(port)), ""} // of all in one piece
+	h["X-Forwarded-For"] = values[0:1:1]
+	h["X-Real-Ip"] = values[0:1:1]
+	h["X-Forwarded-Host"] = values[1:2:2]
+	h["X-Forwarded-Proto"] = values[2:3:3]
+	h["X-Forwarded-Scheme"] = values[2:3:3]
+	h["X-Scheme"] = values[2:3:3]
+	h["X-Forwarded-Port"] = values[3:4:4]
+	if id := h["X-Request-Id"]; len(id) != 1 || !plausibleID(id[0]) {
+		values[4] = newID()
+		h["X-Request-Id"] = values[4:5:5]
 	}
 }
 
@@ -205,9 +211,9 @@ func scheme(r *http.Request) string {
 
 // ownHeaders are those that programs believe when they come from a proxy, and that no client is
 // to say.
-var ownHeaders = []string{
-	"X-Forwarded-Prefix", "X-Forwarded-Server", "X-Forwarded-Uri", "X-Forwarded-Ssl", "X-Forwarded-User", "X-Original-Url", "X-Original-Host", "X-Original-Method",
-	"X-Original-Forwarded-For", "X-Rewrite-Url", "X-Client-Ip", "X-Cluster-Client-Ip", "True-Client-Ip", "Front-End-Https", "X-Auth-Request-Redirect", "Proxy",
+var ownHeaders = map[string]bool{
+	"X-Forwarded-Prefix": true, "X-Forwarded-Server": true, "X-Forwarded-Uri": true, "X-Forwarded-Ssl": true, "X-Forwarded-User": true, "X-Original-Url": true, "X-Original-Host": true, "X-Original-Method": true,
+	"X-Original-Forwarded-For": true, "X-Rewrite-Url": true, "X-Client-Ip": true, "X-Cluster-Client-Ip": true, "True-Client-Ip": true, "Front-End-Https": true, "X-Auth-Request-Redirect": true, "Proxy": true,
 }
 
 // rewritePath puts what the rule's expression has found into the path that is asked for.
@@ -237,7 +243,9 @@ var groups = strings.NewReplacer("$1", "${1}", "$2", "${2}", "$3", "${3}", "$4",
 func newID() string {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // it never fails
-	return hex.EncodeToString(id[:])
+	var text [2 * len(id)]byte
+	hex.Encode(text[:], id[:])
+	return string(text[:])
 }
 
 // plausibleID says that a client's own number of a request may stand in logs.
@@ -254,10 +262,7 @@ func plausibleID(id string) bool {
 	return true
 }
 
-var (
-	errSilent = errors.New("the endpoint has not answered in time")
-	errNobody = errors.New("no endpoint is left to try")
-)
+var errNobody = errors.New("no endpoint is left to try")
 
 // RoundTrip sends a request to one endpoint, and to another one as long as nothing of it has
 // been sent (E2).
@@ -313,18 +318,24 @@ func unsent(err error) bool {
 // attempt sends a request to one endpoint. Neither the beginning of the answer nor any
 // further part of it may take longer than limit.
 func (x *exchange) attempt(r *http.Request, one *endpoint, limit time.Duration) (*http.Response, error) {
+	if x.protocol == route.HTTP && x.draining == nil && (x.backend == nil || x.backend.Trust == nil) {
+		res, err := x.e.forward.plain.Send(r, one.address, limit)
+		if !errors.Is(err, lines.ErrUnusual) {
+			return res, err
+		}
+	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	out := r.WithContext(ctx)
 	to := *r.URL
 	to.Host = one.address
 	out.URL = &to
-	timer := time.AfterFunc(limit, func() { cancel(errSilent) })
+	timer := time.AfterFunc(limit, func() { cancel(lines.ErrSilent) })
 	x.drainedWith(ctx, one, cancel)
 	res, err := x.transport().RoundTrip(out)
 	if err != nil {
 		timer.Stop()
-		if errors.Is(context.Cause(ctx), errSilent) {
-			err = errSilent
+		if errors.Is(context.Cause(ctx), lines.ErrSilent) {
+			err = lines.ErrSilent
 		}
 		cancel(err)
 		return nil, err
@@ -401,7 +412,7 @@ func (x *exchange) failed(a *answer, r *http.Request, err error) {
 		a.status = closedRequest
 	case errors.Is(err, os.ErrDeadlineExceeded) && !unsent(err):
 		x.e.refuse(a, "slow", http.StatusRequestTimeout)
-	case errors.Is(err, errSilent), errors.As(err, &silent) && silent.Timeout():
+	case errors.Is(err, lines.ErrSilent), errors.As(err, &silent) && silent.Timeout():
 		x.e.answer(a, http.StatusGatewayTimeout, "the service has not answered in time")
 	default:
 		x.e.o.Log.Debug("service cannot be reached", "ingress", x.target.Site.Key, "upstream", x.upstream, "err", err)

@@ -48,9 +48,10 @@ func (e *Edge) poolsAfter(old *state, c *route.Change) map[string]*pool {
 			pools = map[string]*pool{}
 		}
 	}
+	gone := e.forward.plain.Forget
 	for key, u := range c.Upstreams {
 		if u == nil {
-			known[key].leave(nil)
+			known[key].leave(nil, gone)
 			delete(pools, key)
 			continue
 		}
@@ -58,13 +59,13 @@ func (e *Edge) poolsAfter(old *state, c *route.Change) map[string]*pool {
 		for _, address := range u.Endpoints {
 			p.endpoints = append(p.endpoints, known[key].find(address))
 		}
-		known[key].leave(p)
+		known[key].leave(p, gone)
 		pools[key] = p
 	}
 	if c.Whole {
 		for key, p := range known {
 			if _, told := c.Upstreams[key]; !told {
-				p.leave(nil)
+				p.leave(nil, gone)
 			}
 		}
 	}
@@ -91,8 +92,9 @@ func (p *pool) current(address string) *endpoint {
 	return nil
 }
 
-// leave tells who is connected to endpoints that are not in the next pool, which may be nil.
-func (p *pool) leave(next *pool) {
+// leave tells who is connected to endpoints that are not in the next pool, which may be nil, and tells gone their
+// addresses.
+func (p *pool) leave(next *pool, gone func(address string)) {
 	if p == nil {
 		return
 	}
@@ -106,6 +108,7 @@ func (p *pool) leave(next *pool) {
 		if !told[one] {
 			told[one] = true
 			close(one.gone)
+			gone(one.address)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package edge
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -248,7 +247,7 @@ func (p *ports) secure(ctx context.Context, l net.Listener) error {
 func (p *ports) server() *http.Server {
 	s := &http.Server{
 		Handler: p.e, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
-		ErrorLog: slog.NewLogLogger(p.e.o.Log.Handler(), slog.LevelDebug), Protocols: &http.Protocols{},
+		ErrorLog: p.e.errors, Protocols: &http.Protocols{},
 		ConnState: func(_ net.Conn, s http.ConnState) {
 			switch s {
 			case http.StateNew:

@@ -180,6 +180,7 @@ func (e *Edge) finish(a *answer) {
 		class = 0
 	}
 	e.metrics.requests[class].Inc()
+	e.pace.request()
 	if a.status != http.StatusSwitchingProtocols {
 		e.metrics.duration.Observe(time.Since(a.began).Seconds())
 	}
@@ -187,7 +188,7 @@ func (e *Edge) finish(a *answer) {
 		if a.unread.Load() { // the server waits for what is left of it before it answers (E5)
 			_ = a.control.SetReadDeadline(time.Now().Add(lingerTimeout))
 		}
-		_ = a.control.SetWriteDeadline(time.Now().Add(sendTimeout)) // for what is still buffered
+		a.extend() // for what is still buffered
 	}
 }
 
@@ -214,10 +215,14 @@ const (
 	extendAfter = 5 * time.Second
 )
 
-// patience takes away what the request before on the same connection has left.
+// patience takes away what the request before on the same connection has left, if the server may have something to say
+// before there is an answer: that gets its own time.
 func (a *answer) patience(r *http.Request) {
-	_ = a.control.SetWriteDeadline(time.Time{})
-	a.unread.Store(r.Body != nil && r.Body != http.NoBody)
+	asks := r.Body != nil && r.Body != http.NoBody
+	if asks && r.ProtoMajor == 1 {
+		_ = a.control.SetWriteDeadline(time.Time{})
+	}
+	a.unread.Store(asks)
 }
 
 func (a *answer) extend() {

@@ -40,6 +40,8 @@ const (
 	// edgeTurns are had by each of the two proxies, and each lasts edgeTurn.
 	edgeTurns = 8
 	edgeTurn  = 2 * time.Second
+	// edgePause is between the requests of a client where there are to be no more than 2,000 a second.
+	edgePause = 16 * time.Millisecond
 	// edgeHost is whom they ask for.
 	edgeHost = "h0.example.com"
 	// backendAddress is where the backend is, as the proxies see it: their addresses differ in the last figure.
@@ -82,29 +84,42 @@ func (b *bench) edgeStep(ctx context.Context) (err error) {
 		return err
 	}
 	defer theirs.end()
-	for _, one := range []struct {
-		ask                             func(ctx context.Context, at string, long time.Duration) ([]time.Duration, error)
-		cost, costNginx, of, slow, rate measure
-	}{
-		{askPlain, edgeCost, edgeCostNginx, edgeCostOf, edgeSlow, edgeRate},
-		{askSecure, edgeCost2, edgeCost2Nginx, edgeCost2Of, edgeSlow2, edgeRate2},
-	} {
-		var a, n tally
+	turns := func(ask asking) (a, n tally, err error) {
 		for range edgeTurns {
 			for p, t := range map[*proxy]*tally{ours: &a, theirs: &n} {
-				if err := t.turn(ctx, p, one.ask); err != nil {
-					return err
+				if err := t.turn(ctx, p, ask); err != nil {
+					return a, n, err
 				}
 			}
 		}
-		err := errors.Join(b.set(one.cost, a.cost(), nil), b.set(one.costNginx, n.cost(), nil), b.set(one.of, a.cost()/n.cost(), nil),
-			b.set(one.slow, a.slow()/n.slow(), nil), b.set(one.rate, a.rate()/n.rate(), nil))
+		return a, n, nil
+	}
+	a, n, err := turns(askPlain(edgePause))
+	if err != nil {
+		return err
+	}
+	err = errors.Join(b.set(edgeCalm, a.slow()*1e6, nil), b.set(edgeCalmNginx, n.slow()*1e6, nil), b.set(edgeCalmOf, a.slow()/n.slow(), nil))
+	for _, one := range []struct {
+		ask                             asking
+		cost, costNginx, of, slow, rate measure
+	}{
+		{askPlain(0), edgeCost, edgeCostNginx, edgeCostOf, edgeSlow, edgeRate},
+		{askSecure, edgeCost2, edgeCost2Nginx, edgeCost2Of, edgeSlow2, edgeRate2},
+	} {
 		if err != nil {
 			return err
 		}
+		if a, n, err = turns(one.ask); err != nil {
+			return err
+		}
+		err = errors.Join(b.set(one.cost, a.cost(), nil), b.set(one.costNginx, n.cost(), nil), b.set(one.of, a.cost()/n.cost(), nil),
+			b.set(one.slow, a.slow()/n.slow(), nil), b.set(one.rate, a.rate()/n.rate(), nil))
 	}
-	return nil
+	return err
 }
+
+// asking asks the proxy at an address for so long, and returns how long each request took.
+type asking func(ctx context.Context, at string, long time.Duration) ([]time.Duration, error)
 
 // proxy is a running one.
 type proxy struct {
@@ -123,7 +138,7 @@ type tally struct {
 }
 
 // turn asks a proxy for [edgeTurn].
-func (t *tally) turn(ctx context.Context, p *proxy, ask func(context.Context, string, time.Duration) ([]time.Duration, error)) error {
+func (t *tally) turn(ctx context.Context, p *proxy, ask asking) error {
 	before, err := familyTime(p.pid)
 	if err != nil {
 		return err
@@ -374,8 +389,8 @@ func plainAnswers(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// together has all clients ask for so long, and returns how long each request took.
-func together(long time.Duration, client func(number int) (ask func() error, end func(), err error)) ([]time.Duration, error) {
+// together has all clients ask for so long, with a rest after each answer, and returns how long each request took.
+func together(long time.Duration, client func(number int) (ask func() error, end func(), err error), rest func() error) ([]time.Duration, error) {
 	var (
 		wg   sync.WaitGroup
 		all  [edgeClients][]time.Duration
@@ -391,8 +406,10 @@ func together(long time.Duration, client func(number int) (ask func() error, end
 			}
 			defer leave()
 			for began := time.Now(); began.Before(end) && errs[i] == nil; began = time.Now() {
-				errs[i] = ask()
-				all[i] = append(all[i], time.Since(began))
+				if errs[i] = ask(); errs[i] == nil {
+					all[i] = append(all[i], time.Since(began))
+					errs[i] = rest()
+				}
 			}
 		})
 	}
@@ -400,28 +417,35 @@ func together(long time.Duration, client func(number int) (ask func() error, end
 	return slices.Concat(all[:]...), errors.Join(errs[:]...)
 }
 
-// askPlain asks by HTTP/1.1, each client over a connection that it keeps.
-func askPlain(_ context.Context, at string, long time.Duration) ([]time.Duration, error) {
+// askPlain asks by HTTP/1.1, each client over a connection that it keeps, with a pause after each answer.
+func askPlain(pause time.Duration) asking {
 	request := []byte("GET /some/path?with=query HTTP/1.1\r\nHost: " + edgeHost + "\r\nUser-Agent: bench\r\nAccept: */*\r\n\r\n")
-	return together(long, func(int) (func() error, func(), error) {
-		c, err := net.Dial("tcp", net.JoinHostPort(at, "80"))
-		if err != nil {
-			return nil, nil, err
-		}
-		buf := make([]byte, 8<<10)
-		return func() error {
-			if _, err := c.Write(request); err != nil {
-				return err
+	return func(ctx context.Context, at string, long time.Duration) ([]time.Duration, error) {
+		return together(long, func(int) (func() error, func(), error) {
+			c, err := net.Dial("tcp", net.JoinHostPort(at, "80"))
+			if err != nil {
+				return nil, nil, err
 			}
-			for n := 0; !bytes.HasSuffix(buf[:n], []byte(allAnswered)); {
-				got, err := c.Read(buf[n:])
-				if n += got; err != nil {
-					return fmt.Errorf("got %q: %w", buf[:n], err)
+			buf := make([]byte, 8<<10)
+			return func() error {
+				if _, err := c.Write(request); err != nil {
+					return err
 				}
+				for n := 0; !bytes.HasSuffix(buf[:n], []byte(allAnswered)); {
+					got, err := c.Read(buf[n:])
+					if n += got; err != nil {
+						return fmt.Errorf("got %q: %w", buf[:n], err)
+					}
+				}
+				return nil
+			}, func() { c.Close() }, nil
+		}, func() error {
+			if pause == 0 {
+				return nil
 			}
-			return nil
-		}, func() { c.Close() }, nil
-	})
+			return task.Sleep(ctx, pause)
+		})
+	}
 }
 
 // askSecure asks by HTTP/2 over TLS, so many clients over one connection.
@@ -448,5 +472,5 @@ func askSecure(ctx context.Context, at string, long time.Duration) ([]time.Durat
 			}
 			return nil
 		}, func() {}, err
-	})
+	}, func() error { return nil })
 }

@@ -59,6 +59,9 @@ var (
 	edgeCostOf     = measure{"the edge process by HTTP/1.1: processor time, of nginx", plain, bar{}, below(1.7), 0}
 	edgeRate       = measure{"the same: requests, of nginx", plain, bar{}, bar{}, 0}
 	edgeSlow       = measure{"the same: p99, of nginx", plain, bar{}, below(2), 0}
+	edgeCalm       = measure{"the edge process by HTTP/1.1: p99 at 2,000 requests a second", micros, bar{}, bar{}, 0}
+	edgeCalmNginx  = measure{"the same: p99 at 2,000 requests a second, nginx", micros, bar{}, bar{}, 0}
+	edgeCalmOf     = measure{"the edge process by HTTP/1.1: p99 at 2,000 requests a second, of nginx", plain, bar{}, below(2), 0}
 	edgeCost2      = measure{"the edge process: processor time of a request by HTTP/2 and TLS", micros, bar{}, bar{}, 0}
 	edgeCost2Nginx = measure{"the same by HTTP/2 and TLS, nginx", micros, bar{}, bar{}, 0}
 	edgeCost2Of    = measure{"the edge process by HTTP/2 and TLS: processor time, of nginx", plain, bar{}, bar{}, 0}
@@ -79,7 +82,7 @@ var netOrder = func() (all []measure) {
 	}
 	return append(all, firstFlat, streamService, streamVXLAN, streamBare, streamOfBare, changes50, changes99, changeOfMany, fullSync, servicesFlat, servicesCPU, policies99,
 		queries, queriesPlain, queriesOf, queries99, requests, requestsNginx, requestsOf, requests99, requestsMany, requestsFlat, edgeMemory,
-		edgeCost, edgeCostNginx, edgeCostOf, edgeRate, edgeSlow, edgeCost2, edgeCost2Nginx, edgeCost2Of, edgeRate2, edgeSlow2)
+		edgeCost, edgeCostNginx, edgeCostOf, edgeRate, edgeSlow, edgeCalm, edgeCalmNginx, edgeCalmOf, edgeCost2, edgeCost2Nginx, edgeCost2Of, edgeRate2, edgeSlow2)
 }()
 
 // A netStep is what is measured of one part of the network: benchmarks of a package, or something else.

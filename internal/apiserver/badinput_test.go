@@ -39,6 +39,9 @@ func TestBadInputIsRefusedInUpstreamsWords(t *testing.T) {
 	const maps = "/api/v1/namespaces/default/configmaps"
 	f.must(201, "POST", maps, cm)
 	stored := f.must(200, "GET", maps+"/one", "")
+	const going = `{"metadata":{"name":"going","finalizers":["example.com/stay"]}}`
+	f.must(201, "POST", maps, going)
+	f.must(200, "DELETE", maps+"/going", "")
 	deploy := "/apis/apps/v1/namespaces/default/deployments"
 	long := strings.Repeat("n", 254)
 	refuses(t, f, []bad{
@@ -69,12 +72,16 @@ func TestBadInputIsRefusedInUpstreamsWords(t *testing.T) {
 		{"another namespace in a PUT", "PUT", maps + "/one", strings.Replace(stored, `"namespace":"default"`, `"namespace":"other"`, 1), "", 400, `the namespace of the provided object does not match the namespace sent on the request`},
 		{"watch in an unknown media type", "GET", maps + "?watch=1", "", "Accept: application/yaml", 406, `only the following media types are accepted: application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch`},
 		{"stale resourceVersion", "PUT", maps + "/one", `{"metadata":{"name":"one","resourceVersion":"999"}}`, "", 409, `Operation cannot be fulfilled on configmaps \"one\": the object has been modified; please apply your changes to the latest version and try again`},
-		{"another UID", "PUT", maps + "/one", `{"metadata":{"name":"one","uid":"x"}}`, "", 409, `Precondition failed: UID in precondition: x, UID in object meta: `},
+		{"another UID", "PUT", maps + "/one", `{"metadata":{"name":"one","uid":"x"}}`, "", 409, `Operation cannot be fulfilled on configmaps \"one\": StorageError: invalid object, Code: 4, Key: /registry/configmaps/default/one, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: x, UID in object meta: `},
+		{"UID of what is not there any more", "PUT", maps + "/none", `{"metadata":{"name":"none","uid":"x"}}`, "", 409, `AdditionalErrorMsg: Precondition failed: UID in precondition: x, UID in object meta: "`},
+		{"UID of what is not there any more, status", "PUT", deploy + "/none/status", `{"metadata":{"name":"none","uid":"x"}}`, "", 409, `UID in precondition: x, UID in object meta: "`},
+		{"UID of what is not there any more, scale", "PUT", deploy + "/none/scale", `{"metadata":{"name":"none","uid":"x"},"spec":{"replicas":2}}`, "", 409, `UID in precondition: x, UID in object meta: "`},
+		{"name of what goes", "POST", maps, going, "", 409, `"object is being deleted: configmaps \"going\" already exists"`},
 		{"PUT of what is not there", "PUT", maps + "/none", `{"metadata":{"name":"none"}}`, "", 404, `configmaps \"none\" not found`},
 		{"PATCH of what is not there", "PATCH", maps + "/none", `{}`, "Content-Type: application/merge-patch+json", 404, `configmaps \"none\" not found`},
 		{"DELETE of what is not there", "DELETE", maps + "/none", "", "", 404, `configmaps \"none\" not found`},
-		{"DELETE of another UID", "DELETE", maps + "/one", `{"preconditions":{"uid":"x"}}`, "", 409, `Precondition failed: UID in precondition: x, UID in object meta: `},
-		{"DELETE of another resourceVersion", "DELETE", maps + "/one", `{"preconditions":{"resourceVersion":"1"}}`, "", 409, `Precondition failed: ResourceVersion in precondition: 1, ResourceVersion in object meta: `},
+		{"DELETE of another UID", "DELETE", maps + "/one", `{"preconditions":{"uid":"x"}}`, "", 409, `Operation cannot be fulfilled on ConfigMap \"one\": the UID in the precondition (x) does not match the UID in record (`},
+		{"DELETE of another resourceVersion", "DELETE", maps + "/one", `{"preconditions":{"resourceVersion":"1"}}`, "", 409, `the ResourceVersion in the precondition (1) does not match the ResourceVersion in record (`},
 		{"unknown propagation policy", "DELETE", maps + "/one?propagationPolicy=Sideways", "", "", 422, `propagationPolicy: Unsupported value`},
 		{"unknown dryRun", "POST", maps + "?dryRun=Some", cm, "", 422, `invalid: dryRun: Unsupported value: [\"Some\"]: supported values: \"All\"`},
 		{"unknown fieldValidation", "POST", maps + "?fieldValidation=Loose", cm, "", 422, `fieldValidation: Unsupported value`},
@@ -132,7 +139,7 @@ func TestBadPatchesAreRefusedInUpstreamsWords(t *testing.T) {
 		{"apply without a manager", "PATCH", maps + "/one", cm, "Content-Type: application/apply-patch+yaml", 422, `fieldManager: Required value: is required for apply patch`},
 		{"force without apply", "PATCH", maps + "/one?force=true", `{}`, "Content-Type: application/merge-patch+json", 422, `force: Forbidden: may not be specified for non-apply patch`},
 		{"PATCH to a collection", "PATCH", maps, `{}`, "Content-Type: application/merge-patch+json", 405, `the server does not allow this method on the requested resource`},
-		{"scale of another UID", "PUT", deploy + "/d/scale", `{"metadata":{"name":"d","uid":"x"},"spec":{"replicas":2}}`, "", 409, `Operation cannot be fulfilled on deployments.apps \"d\": Precondition failed: UID in precondition: x, UID in object meta: `},
+		{"scale of another UID", "PUT", deploy + "/d/scale", `{"metadata":{"name":"d","uid":"x"},"spec":{"replicas":2}}`, "", 409, `Operation cannot be fulfilled on deployments.apps \"d\": StorageError: invalid object, Code: 4, Key: /registry/deployments/default/d, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: x, UID in object meta: `},
 		{"patch of the UID", "PATCH", maps + "/one", `{"metadata":{"uid":"x"}}`, "Content-Type: application/merge-patch+json", 422, `ConfigMap \"one\" is invalid: metadata.uid: Invalid value: \"x\": field is immutable`},
 		{"apply of the UID", "PATCH", maps + "/one?fieldManager=a", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"uid":"x"}}`, "Content-Type: application/apply-patch+yaml", 422, `ConfigMap \"one\" is invalid: metadata.uid: Invalid value: \"x\": field is immutable`},
 		{"apply of a UID that nobody has", "PATCH", maps + "/none?fieldManager=a", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"uid":"x"}}`, "Content-Type: application/apply-patch+yaml", 409, `Operation cannot be fulfilled on configmaps \"none\": uid mismatch: the provided object specified uid x, and no existing object was found`},

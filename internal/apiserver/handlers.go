@@ -103,7 +103,7 @@ func (a *actionAPI) Write(ctx context.Context, ch action.Change) (resource.Objec
 			User: c.User, Agent: c.Agent, DryRun: c.DryRun,
 		}
 	}
-	item, err := a.s.writes.Write(ctx, c, write.Change{Tracked: ch.Own, Trusted: ch.Own, Only: &ch.If, Make: func(_ context.Context, old resource.Object) (resource.Object, error) {
+	item, err := a.s.writes.Write(ctx, c, write.Change{Tracked: ch.Own, Trusted: ch.Own, Only: &ch.If, Leaving: ch.Leaving, Make: func(_ context.Context, old resource.Object) (resource.Object, error) {
 		return ch.Make(old)
 	}})
 	if err != nil {

@@ -40,10 +40,11 @@ type Endpoint struct {
 // Missing says why a port is served nowhere, in upstream's words.
 type Missing struct {
 	Reason  string // of a condition: "ServiceNotFound", "ServicePortError", "EndpointsNotFound" or "MissingEndpoints"
-	Message string
+	Message string // of the condition
+	Called  string // what who calls the port hears
 }
 
-func (m *Missing) Error() string { return m.Message }
+func (m *Missing) Error() string { return m.Called }
 
 // Services finds the endpoints of services. Its methods may be called concurrently.
 type Services struct {
@@ -60,7 +61,8 @@ type Services struct {
 func (s *Services) Endpoints(p Port) ([]Endpoint, error) {
 	it := s.Cache(core.Services.Def).Get(cache.Key(p.Namespace, p.Name))
 	if it == nil {
-		return nil, &Missing{"ServiceNotFound", fmt.Sprintf("service/%s in %q is not present", p.Name, p.Namespace)}
+		return nil, &Missing{"ServiceNotFound", fmt.Sprintf("service/%s in %q is not present", p.Name, p.Namespace),
+			fmt.Sprintf("service %q not found", p.Name)}
 	}
 	svc := it.Object.(*corev1.Service)
 	if svc.Spec.Type == corev1.ServiceTypeExternalName {
@@ -68,22 +70,25 @@ func (s *Services) Endpoints(p Port) ([]Endpoint, error) {
 	}
 	i := slices.IndexFunc(svc.Spec.Ports, func(sp corev1.ServicePort) bool { return sp.Port == p.Number })
 	if i < 0 {
-		return nil, &Missing{"ServicePortError", fmt.Sprintf("service/%s in %q is not listening on port %d", p.Name, p.Namespace, p.Number)}
+		return nil, &Missing{"ServicePortError", fmt.Sprintf("service/%s in %q is not listening on port %d", p.Name, p.Namespace, p.Number),
+			fmt.Sprintf("no service port %d found for service %q", p.Number, p.Name)}
 	}
 	name := svc.Spec.Ports[i].Name
 	items := s.Cache(discovery.EndpointSlices.Def).ByIndex(discovery.IndexService, cache.Key(p.Namespace, p.Name))
 	if len(items) == 0 {
-		return nil, &Missing{"EndpointsNotFound", fmt.Sprintf("cannot find endpointslices for service/%s in %q", p.Name, p.Namespace)}
+		return nil, &Missing{"EndpointsNotFound", fmt.Sprintf("cannot find endpointslices for service/%s in %q", p.Name, p.Namespace), unserved(p)}
 	}
 	var all []Endpoint
 	for _, it := range items {
 		all = s.ready(all, it.Object.(*discoveryv1.EndpointSlice), name)
 	}
 	if len(all) == 0 {
-		return nil, &Missing{"MissingEndpoints", fmt.Sprintf("endpointslices for service/%s in %q have no addresses with port name %q", p.Name, p.Namespace, name)}
+		return nil, &Missing{"MissingEndpoints", fmt.Sprintf("endpointslices for service/%s in %q have no addresses with port name %q", p.Name, p.Namespace, name), unserved(p)}
 	}
 	return all, nil
 }
+
+func unserved(p Port) string { return fmt.Sprintf("no endpoints available for service %q", p.Name) }
 
 // ready appends the endpoints of a slice that serve the port of a name.
 func (s *Services) ready(all []Endpoint, slice *discoveryv1.EndpointSlice, name string) []Endpoint {

@@ -158,7 +158,7 @@ func TestTimeoutsAndFailurePolicies(t *testing.T) {
 		{w.hook("/slow", fail), ""}, // 10 seconds
 		{w.hook("/hang", ignore+`,"timeoutSeconds":1`), ""},
 		{w.hook("/allow", fail+`,"clientConfig":{"service":{"namespace":"shop","name":"hooks","path":"/allow"}}`), "certificate signed by unknown authority"},
-		{w.hook("/allow", fail+`,"clientConfig":{"service":{"namespace":"shop","name":"none","path":"/allow"}}`), `service/none in "shop" is not present`},
+		{w.hook("/allow", fail+`,"clientConfig":{"service":{"namespace":"shop","name":"none","path":"/allow"}}`), `failed to call webhook: Post "https://none.shop.svc:443/allow?timeout=10s": service "none" not found`},
 		{w.hook("/allow", fail+`,"clientConfig":{"url":"`+w.url+`/allow","caBundle":`+w.ca+`}`), ""},
 		{w.hook("/none", fail), "the server could not find the requested resource"},
 		{w.hook("/none", ignore), ""},

@@ -72,6 +72,9 @@ type Change struct {
 	Name string
 	// If are conditions on the object as it is stored.
 	If metav1.Preconditions
+	// Leaving says that the object is about to be deleted: a client is told of it as
+	// of a deletion where If is not so.
+	Leaving bool
 	// Own is the server's own change: it is neither admitted nor validated, and
 	// no manager gets its fields.
 	Own bool

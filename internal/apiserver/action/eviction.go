@@ -227,7 +227,7 @@ func atRevision(o *metav1.DeleteOptions, revision string) *metav1.DeleteOptions 
 // deleteEvicted notes in the pod's status why it goes, and deletes it.
 func deleteEvicted(ctx context.Context, q *Request, options *metav1.DeleteOptions) error {
 	if !q.DryRun {
-		marked, err := q.API.Write(ctx, Change{Own: true, If: preconditions(options), Make: func(old resource.Object) (resource.Object, error) {
+		marked, err := q.API.Write(ctx, Change{Own: true, Leaving: true, If: preconditions(options), Make: func(old resource.Object) (resource.Object, error) {
 			pod := old.(*corev1.Pod).DeepCopy()
 			pod.ResourceVersion = ""
 			core.SetPodCondition(&pod.Status, corev1.PodCondition{

@@ -18,9 +18,19 @@ func (c *Call) Conflict(why error) error {
 	return apierrors.NewConflict(c.Resource.GroupResource(), c.Name, why)
 }
 
-// AlreadyExists says that the call's name is taken.
-func (c *Call) AlreadyExists() error {
-	return apierrors.NewAlreadyExists(c.Resource.GroupResource(), c.Name)
+// Unmet says that the call's object is not what a deletion expects: upstream names the kind then.
+func (c *Call) Unmet(why error) error {
+	gvk := c.Resource.GVK
+	return apierrors.NewConflict(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, c.Name, why)
+}
+
+// AlreadyExists says that the call's name is taken, by an object that goes.
+func (c *Call) AlreadyExists(going bool) error {
+	err := apierrors.NewAlreadyExists(c.Resource.GroupResource(), c.Name)
+	if going {
+		err.ErrStatus.Message = "object is being deleted: " + err.ErrStatus.Message
+	}
+	return err
 }
 
 // Invalid says what is wrong with the call's object.

@@ -82,14 +82,28 @@ func (p *Pipeline) deleteOrMark(ctx context.Context, c *call.Call, o *metav1.Del
 	}
 }
 
-// unmet returns the conflict if an object is not what a request expects.
+// unmet returns the conflict if an object is not what a change expects.
+func (ch *Change) unmet(c *call.Call, obj resource.Object) error {
+	switch p := ch.Only; {
+	case ch.Leaving:
+		return unmet(c, obj, p)
+	case p.UID != nil && *p.UID != obj.GetUID():
+		return c.Conflict(uidMismatch(c.Key(), *p.UID, obj.GetUID()))
+	case p.ResourceVersion != nil && *p.ResourceVersion != obj.GetResourceVersion():
+		return c.Conflict(revisionMismatch(c.Key(), *p.ResourceVersion, obj.GetResourceVersion()))
+	}
+	return nil
+}
+
+// unmet returns the conflict if an object is not what its deletion expects.
 func unmet(c *call.Call, obj resource.Object, p *metav1.Preconditions) error {
 	switch {
 	case p == nil:
 	case p.UID != nil && *p.UID != obj.GetUID():
-		return c.Conflict(uidMismatch(*p.UID, obj.GetUID()))
+		return c.Unmet(fmt.Errorf("the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", //nolint:staticcheck // upstream's text
+			*p.UID, obj.GetUID()))
 	case p.ResourceVersion != nil && *p.ResourceVersion != obj.GetResourceVersion():
-		return c.Conflict(fmt.Errorf("Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", //nolint:staticcheck // upstream's text
+		return c.Unmet(fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", //nolint:staticcheck // upstream's text
 			*p.ResourceVersion, obj.GetResourceVersion()))
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/kemudi/kemudi/internal/admission"
@@ -65,11 +66,13 @@ type Change struct {
 	Make func(ctx context.Context, old resource.Object) (resource.Object, error)
 
 	Only    *metav1.Preconditions // what must be true of what is stored; nil: nothing
+	Leaving bool                  // the object is about to be deleted: what is not as Only has it is told as of a deletion
 	Tracked bool                  // managedFields are done already (apply)
 	Trusted bool                  // the server's own change of an object: it is neither admitted nor validated (bind)
 
-	create  bool // the object must not exist
-	missing bool // update or apply: create the object if it does not exist
+	create  bool      // the object must not exist
+	missing bool      // update or apply: create the object if it does not exist
+	uid     types.UID // update: that of the object that is meant; empty: whichever has the name
 }
 
 // Write carries one create, update, patch or apply from the request to a
@@ -88,7 +91,7 @@ func (p *Pipeline) Write(ctx context.Context, c *call.Call, ch Change) (*cache.I
 			return nil, err
 		}
 		if ch.Only != nil {
-			if err := unmet(c, old.Object, ch.Only); err != nil {
+			if err := ch.unmet(c, old.Object); err != nil {
 				if try == 0 {
 					continue // the cache may be behind: look again in the store
 				}
@@ -125,7 +128,11 @@ func (p *Pipeline) Write(ctx context.Context, c *call.Call, ch Change) (*cache.I
 		if err := w.validate(ctx); err != nil {
 			return nil, err
 		}
-		item, err := w.settle(ctx, ch.create && old != nil) // allocations, webhooks, policies, quota; one transaction
+		var taken *cache.Item
+		if ch.create {
+			taken = old
+		}
+		item, err := w.settle(ctx, taken) // allocations, webhooks, policies, quota; one transaction
 		if errors.Is(err, errRaced) && w.mayRetry(ch, try) {
 			continue
 		}
@@ -188,6 +195,8 @@ func (w *attempt) old() resource.Object {
 // object by another verb must be allowed to create it.
 func (p *Pipeline) mayApply(ctx context.Context, c *call.Call, ch Change, old *cache.Item) error {
 	switch {
+	case !ch.create && !ch.missing && old == nil && ch.uid != "":
+		return c.Conflict(uidMismatch(c.Key(), ch.uid, ""))
 	case !ch.create && !ch.missing && old == nil:
 		return c.NotFound()
 	case !ch.create && old == nil:
@@ -206,7 +215,7 @@ func (w *attempt) mayRetry(ch Change, try int) bool {
 func (w *attempt) answer(err error) error {
 	switch {
 	case errors.Is(err, errRaced) && w.item == nil:
-		return w.c.AlreadyExists()
+		return w.c.AlreadyExists(false)
 	case errors.Is(err, errRaced):
 		return w.c.Conflict(call.ErrModified)
 	}
@@ -223,13 +232,13 @@ func (w *attempt) checkPreconditions() error {
 			return w.refuseRevisionOnCreate()
 		}
 		if uid := w.obj.GetUID(); uid != "" && w.c.Verb == "update" {
-			return w.c.Conflict(uidMismatch(uid, ""))
+			return w.c.Conflict(uidMismatch(w.c.Key(), uid, ""))
 		}
 		return nil
 	}
 	old := w.item.Object
 	if uid := w.obj.GetUID(); uid != "" && uid != old.GetUID() && w.c.Verb != "patch" { // a patch would change it: see validate
-		return w.c.Conflict(uidMismatch(uid, old.GetUID()))
+		return w.c.Conflict(uidMismatch(w.c.Key(), uid, old.GetUID()))
 	}
 	if w.givenRV == "0" {
 		w.givenRV = ""

@@ -23,8 +23,13 @@ func mustGiveRevision() *field.Error {
 	return field.Invalid(field.NewPath("metadata", "resourceVersion"), uint64(0), "must be specified for an update")
 }
 
-func uidMismatch(given, stored types.UID) error {
-	return fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", given, stored) //nolint:staticcheck // upstream's text
+// uidMismatch is in the words of upstream's store, by which clients know it.
+func uidMismatch(key string, given, stored types.UID) error {
+	return fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: %v, UID in object meta: %v", key, given, stored) //nolint:staticcheck // upstream's text
+}
+
+func revisionMismatch(key, given, stored string) error {
+	return fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", key, given, stored) //nolint:staticcheck // upstream's text
 }
 
 // triesCreate: a dry run of a create does not mind a revision, because people try

@@ -38,11 +38,11 @@ func sameEntries(a, b []metav1.ManagedFieldsEntry) bool {
 }
 
 // settle carries an object that is valid into the store: with what is allocated for it, which the second
-// half of admission sees. taken says that there is an object of its name, of which a client hears when
+// half of admission sees. taken is an object that has its name, nil for none, of which a client hears when
 // nothing else is wrong.
-func (w *attempt) settle(ctx context.Context, taken bool) (*cache.Item, error) {
+func (w *attempt) settle(ctx context.Context, taken *cache.Item) (*cache.Item, error) {
 	for ask := w.p.o.Admission.Validate; ; {
-		if !taken && (w.item == nil || !w.leaves()) {
+		if taken == nil && (w.item == nil || !w.leaves()) {
 			if err := w.allocate(ctx); err != nil {
 				return nil, err
 			}
@@ -50,8 +50,8 @@ func (w *attempt) settle(ctx context.Context, taken bool) (*cache.Item, error) {
 		if err := w.admit(ctx, ask); err != nil {
 			return nil, err
 		}
-		if taken {
-			return nil, w.c.AlreadyExists()
+		if taken != nil {
+			return nil, w.c.AlreadyExists(taken.Object.GetDeletionTimestamp() != nil)
 		}
 		item, err := w.commit(ctx)
 		changed := (*errRelied)(nil)

@@ -6,6 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -22,6 +23,7 @@ func (p *Pipeline) Update(ctx context.Context, c *call.Call) (call.Result, error
 	}
 	rev, created, begun := obj.GetResourceVersion(), false, false
 	item, err := p.Write(ctx, c, Change{
+		uid:     obj.GetUID(),
 		missing: c.Sub == nil && c.Resource.Def.Update.Has(resource.UpdateCreates),
 		Make: func(_ context.Context, old resource.Object) (next resource.Object, err error) {
 			created = old == nil
@@ -67,12 +69,14 @@ func covered(c *call.Call, obj, old resource.Object) resource.Object {
 
 // updateBody replaces the body of a subresource such as scale.
 func (p *Pipeline) updateBody(ctx context.Context, c *call.Call) (call.Result, error) {
+	var uid types.UID
 	if m, ok := c.Body.(metav1.Object); ok {
 		if err := c.FitName(m); err != nil {
 			return call.Result{}, err
 		}
+		uid = m.GetUID()
 	}
-	item, err := p.Write(ctx, c, Change{Make: func(_ context.Context, old resource.Object) (resource.Object, error) {
+	item, err := p.Write(ctx, c, Change{uid: uid, Make: func(_ context.Context, old resource.Object) (resource.Object, error) {
 		return setBody(c, old, c.Body)
 	}})
 	if err != nil {

@@ -88,7 +88,7 @@ func apiErrors(b *bed) {
 		{"conflict", conflict, apierrors.IsConflict, metav1.StatusReasonConflict, 409,
 			`Operation cannot be fulfilled on configmaps "a": the object has been modified; please apply your changes to the latest version and try again`},
 		{"invalid", invalid, apierrors.IsInvalid, metav1.StatusReasonInvalid, 422, `Pod "p" is invalid: spec.containers: Required value`},
-		{"precondition", precondition, apierrors.IsConflict, metav1.StatusReasonConflict, 409, `Precondition failed: UID in precondition: another`},
+		{"precondition", precondition, apierrors.IsConflict, metav1.StatusReasonConflict, 409, `the UID in the precondition (another) does not match the UID in record (`},
 	} {
 		var status apierrors.APIStatus
 		if !errors.As(c.err, &status) || !c.is(c.err) || status.Status().Reason != c.reason || status.Status().Code != c.code || !strings.Contains(c.err.Error(), c.want) {

@@ -21,7 +21,7 @@ import (
 var Events = resource.Define(resource.Spec[*corev1.Event]{
 	Names:    resource.Names{Version: "v1", Kind: "Event", Plural: "events", Short: []string{"ev"}, Namespaced: true},
 	Update:   resource.UpdateCreates,
-	Validate: validateEvent,
+	Validate: func(e, old *corev1.Event, errs *resource.Errors) { validateEvent(e, "reportingComponent", errs) },
 	TTL:      func(*corev1.Event) time.Duration { return time.Hour },
 	Columns:  eventColumns, Ageless: true,
 	Fields: eventFields,
@@ -57,8 +57,8 @@ const (
 )
 
 // validateEvent checks an event. One that has an eventTime is of the new kind and
-// must say who reports what.
-func validateEvent(e, old *corev1.Event, errs *resource.Errors) {
+// must say who reports what. reporter is the name of the field that says who.
+func validateEvent(e *corev1.Event, reporter string, errs *resource.Errors) {
 	about := e.InvolvedObject.Namespace
 	if e.EventTime.IsZero() {
 		clusterWide := about == "" && (e.Namespace == "" || e.Namespace == metav1.NamespaceDefault)
@@ -70,8 +70,8 @@ func validateEvent(e, old *corev1.Event, errs *resource.Errors) {
 	if about == "" && e.Namespace != metav1.NamespaceDefault && e.Namespace != metav1.NamespaceSystem {
 		errs.Invalid("involvedObject.namespace", about, "does not match event.namespace")
 	}
-	check.Required(errs, "reportingComponent", e.ReportingController)
-	check.QualifiedName(errs, "reportingComponent", e.ReportingController)
+	check.Required(errs, reporter, e.ReportingController)
+	check.QualifiedName(errs, reporter, e.ReportingController)
 	for _, f := range []struct{ path, value string }{
 		{"reportingInstance", e.ReportingInstance}, {"action", e.Action}, {"reason", e.Reason},
 	} {
@@ -88,7 +88,10 @@ func validateEvent(e, old *corev1.Event, errs *resource.Errors) {
 // validateNewEvent checks an event that is written through events.k8s.io/v1: it
 // has no fields of the old kind, and changes in its series only.
 func validateNewEvent(e, old *corev1.Event, errs *resource.Errors) {
-	validateEvent(e, old, errs)
+	validateEvent(e, "reportingController", errs)
+	if old == nil || !equality.Semantic.DeepEqual(e.Series, old.Series) {
+		validateEventSeries(e.Series, errs)
+	}
 	if old != nil {
 		validateEventChange(e, old, errs)
 		return
@@ -110,6 +113,20 @@ func validateNewEvent(e, old *corev1.Event, errs *resource.Errors) {
 	}
 	if e.Source != (corev1.EventSource{}) {
 		errs.Invalid("source", "", "needs to be unset")
+	}
+}
+
+// validateEventSeries checks how often an event of the new kind has happened: one that happened once
+// has no series.
+func validateEventSeries(s *corev1.EventSeries, errs *resource.Errors) {
+	if s == nil {
+		return
+	}
+	if s.Count < 2 {
+		errs.Invalid("series.count", "", "should be at least 2")
+	}
+	if s.LastObservedTime.IsZero() {
+		errs.Required("series.lastObservedTime", "")
 	}
 }
 

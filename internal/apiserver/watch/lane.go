@@ -166,7 +166,7 @@ func (f *lane) fetch() (err error) {
 	f.w.told = f.w.cursor.Rev()
 	f.events, err = f.news()
 	if errors.Is(err, cache.ErrTooOld) {
-		return tooOld(f.w.told)
+		return f.w.tooOld(f.w.told)
 	}
 	return err
 }

@@ -3,8 +3,8 @@ package watch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
-	"strconv"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -77,7 +77,7 @@ func Start(ctx context.Context, reads *read.Reader, c *call.Call) (*Watch, error
 		w.cursor, err = c.Resource.Cache.Cursor(from)
 	}
 	if errors.Is(err, cache.ErrTooOld) {
-		return nil, tooOld(from.After)
+		return nil, w.tooOld(from.After)
 	}
 	if err != nil {
 		return nil, err
@@ -142,8 +142,11 @@ func (w *Watch) lasts() time.Duration {
 	return minWatch + rand.N(minWatch)
 }
 
-func tooOld(rev int64) error {
-	return apierrors.NewResourceExpired("too old resource version: " + strconv.FormatInt(rev, 10))
+// tooOld is what a client hears that is told no more of what happened after a revision: some read
+// in it from where on they would be.
+func (w *Watch) tooOld(rev int64) error {
+	begin, _ := w.c.Resource.Cache.LogBegin()
+	return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", rev, begin))
 }
 
 // run sends events until the client goes, its time is up, or the cursor
@@ -187,7 +190,7 @@ func (w *Watch) run(ctx context.Context) error {
 func (w *Watch) deliver(ctx context.Context) error {
 	events, err := w.next(ctx)
 	if errors.Is(err, cache.ErrTooOld) {
-		return tooOld(w.told)
+		return w.tooOld(w.told)
 	}
 	if err != nil {
 		return err

@@ -1,18 +1,25 @@
 package watchcache
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	own "github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/store/mem"
+	"github.com/kemudi/kemudi/internal/store/seal"
 )
 
 var benchPods = own.Define(own.Spec[*corev1.Pod]{
@@ -123,3 +130,94 @@ func BenchmarkEncode(b *testing.B) {
 		}
 	}
 }
+
+var benchSecrets = own.Define(own.Spec[*corev1.Secret]{Names: own.Names{Version: "v1", Kind: "Secret", Plural: "secrets", Namespaced: true}})
+
+// BenchmarkLoad10000Secrets reads the first state of secrets of 1 KB as they are, and encrypted: cpu-ns/secret is what all
+// goroutines take together.
+func BenchmarkLoad10000Secrets(b *testing.B) {
+	key := []seal.Key{{Name: "a", Secret: bytes.Repeat([]byte{7}, 32)}}
+	for _, c := range []struct {
+		name     string
+		provider func() (seal.Provider, error)
+	}{
+		{"as they are", nil},
+		{"aesgcm", func() (seal.Provider, error) { return seal.NewGCM(key) }},
+		{"aescbc", func() (seal.Provider, error) { return seal.NewCBC(key) }},
+		{"secretbox", func() (seal.Provider, error) { return seal.NewBox(key) }},
+		{"kms", func() (seal.Provider, error) {
+			p := &keptKey{}
+			s, err := seal.NewSeed(p.encrypt, nil)
+			if err == nil {
+				p.seed = s.Good(time.Now().Add(time.Hour))
+			}
+			return seal.NewKMS("vault", seal.NewEnvelope("vault", p, nil)), err
+		}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			var st store.Store = mem.New(mem.Options{})
+			if c.provider != nil {
+				p, err := c.provider()
+				if err != nil {
+					b.Fatal(err)
+				}
+				chain := &seal.Chain{Resource: "secrets", Providers: []seal.Provider{p}, Metrics: seal.NewMetrics(prometheus.NewRegistry(), "server")}
+				st = seal.Over(st, func(string) *seal.Chain { return chain })
+			}
+			for from := range 20 {
+				var ops []store.Op
+				for i := range 500 {
+					ops = append(ops, encode(b, benchSecrets.Def, benchSecret(from*500+i)))
+				}
+				write(b, st, ops...)
+			}
+			b.ReportAllocs()
+			before := cpu(b)
+			for b.Loop() {
+				if s := start(b, st, Options{Defs: []*own.Def{benchSecrets.Def}}); s.Cache(benchSecrets.Def).Len() != 10_000 {
+					b.Fatal("not all secrets are there")
+				}
+			}
+			b.ReportMetric(float64(cpu(b)-before)/float64(b.N)/10_000, "cpu-ns/secret")
+		})
+	}
+}
+
+// benchSecret is like those of deployments: two values, labels, and who owns which field.
+func benchSecret(i int) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: fmt.Sprintf("team-%d", i%20), Name: fmt.Sprintf("secret-%05d", i), UID: types.UID(fmt.Sprintf("0b9a4a4e-6f7c-4f0c-9df8-%012d", i)),
+			Labels: map[string]string{"app": "web", "team": fmt.Sprint(i % 20)},
+			ManagedFields: []metav1.ManagedFieldsEntry{
+				{Manager: "kubectl-create", Operation: "Update", APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:data":{".":{},"f:key":{},"f:password":{}},"f:type":{}}`)},
+			},
+		},
+		Type: "Opaque", Data: map[string][]byte{"key": bytes.Repeat([]byte{byte(i)}, 700), "password": []byte(fmt.Sprint("hidden-", i))},
+	}
+}
+
+// cpu is how long all goroutines of the process have run.
+func cpu(b *testing.B) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// keptKey is a plugin with one key, which stays.
+type keptKey struct {
+	seed  *seal.Seed
+	plain []byte
+}
+
+func (k *keptKey) encrypt(seed []byte) (seal.Header, error) {
+	k.plain = bytes.Clone(seed)
+	return seal.Header{KeyID: "key-1", Source: []byte("encrypted")}, nil
+}
+
+func (k *keptKey) Seed() (*seal.Seed, error) { return k.seed, nil }
+
+func (k *keptKey) Decrypt(context.Context, *seal.Header) ([]byte, error) { return k.plain, nil }

@@ -136,6 +136,8 @@ type Chain struct {
 	Resource  string // full name, for metrics
 	Providers []Provider
 	Metrics   *Metrics
+
+	recent recent
 }
 
 // Plain says that new values are stored as they are.

@@ -5,11 +5,13 @@ import (
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
-	"crypto/hkdf"
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
+	"sync"
 
 	"golang.org/x/crypto/nacl/secretbox"
 )
@@ -35,14 +37,27 @@ func random(dst []byte, n int) []byte {
 
 // cbc is AES in CBC mode with PKCS#7 padding: a random initialization vector and the blocks. It knows nothing
 // of keys of the store.
-type cbc struct{ block cipher.Block }
+type cbc struct {
+	block   cipher.Block
+	openers sync.Pool // decrypters of the block, which have copies of all of its key
+}
 
 func newCBC(secret []byte) (Cipher, error) {
 	block, err := aes.NewCipher(secret)
-	return cbc{block}, err
+	return &cbc{block: block}, err
 }
 
-func (c cbc) Seal(dst, value []byte, _ string) ([]byte, error) {
+// decrypter returns one to be used once and put back.
+func (c *cbc) decrypter(iv []byte) cipher.BlockMode {
+	d, ok := c.openers.Get().(interface{ SetIV(iv []byte) })
+	if !ok {
+		return cipher.NewCBCDecrypter(c.block, iv)
+	}
+	d.SetIV(iv)
+	return d.(cipher.BlockMode)
+}
+
+func (c *cbc) Seal(dst, value []byte, _ string) ([]byte, error) {
 	dst = random(dst, aes.BlockSize)
 	iv, from := dst[len(dst)-aes.BlockSize:], len(dst)
 	padding := aes.BlockSize - len(value)%aes.BlockSize
@@ -52,7 +67,7 @@ func (c cbc) Seal(dst, value []byte, _ string) ([]byte, error) {
 	return dst, nil
 }
 
-func (c cbc) Open(_ context.Context, sealed []byte, _ string) ([]byte, bool, error) {
+func (c *cbc) Open(_ context.Context, sealed []byte, _ string) ([]byte, bool, error) {
 	switch {
 	case len(sealed) < aes.BlockSize:
 		return nil, false, errShort
@@ -62,7 +77,9 @@ func (c cbc) Open(_ context.Context, sealed []byte, _ string) ([]byte, bool, err
 		return nil, false, errNotPadded
 	}
 	value := make([]byte, len(sealed)-aes.BlockSize)
-	cipher.NewCBCDecrypter(c.block, sealed[:aes.BlockSize]).CryptBlocks(value, sealed[aes.BlockSize:])
+	d := c.decrypter(sealed[:aes.BlockSize])
+	d.CryptBlocks(value, sealed[aes.BlockSize:])
+	c.openers.Put(d)
 	last := value[len(value)-1]
 	n := int(last)
 	if n == 0 || n > len(value) {
@@ -139,7 +156,9 @@ func (c *box) Open(_ context.Context, sealed []byte, _ string) ([]byte, bool, er
 
 // seeded derives a key for each value from a seed and 32 random bytes, which go before what AES in GCM mode
 // makes of it with that key.
-type seeded struct{ seed []byte }
+type seeded struct {
+	macs sync.Pool // HMACs with SHA-256 by the seed, which has been taken in
+}
 
 // seedSize is how long seeds, keys that are derived, and what they are derived with are.
 const seedSize = 32
@@ -148,18 +167,21 @@ func newSeeded(seed []byte) (Cipher, error) {
 	if len(seed) < seedSize {
 		return nil, fmt.Errorf("invalid seed length %d used for key generation", len(seed))
 	}
-	return seeded{seed}, nil
+	return &seeded{macs: sync.Pool{New: func() any { return hmac.New(sha256.New, seed) }}}, nil
 }
 
-func (c seeded) derived(info []byte) (gcm, error) {
-	key, err := hkdf.Expand(sha256.New, c.seed, string(info), seedSize)
-	if err != nil {
-		return gcm{}, fmt.Errorf("derive a key from the seed: %w", err)
-	}
-	return newSealer(key)
+// derived is the key that HKDF expands the seed to (RFC 5869, section 2.3), of which one block is enough: that of
+// the library takes in the seed anew each time, which is half of the work.
+func (c *seeded) derived(info []byte) (gcm, error) {
+	mac := c.macs.Get().(hash.Hash)
+	defer c.macs.Put(mac)
+	mac.Reset()
+	mac.Write(info)
+	mac.Write([]byte{1})
+	return newSealer(mac.Sum(make([]byte, 0, seedSize)))
 }
 
-func (c seeded) Seal(dst, value []byte, key string) ([]byte, error) {
+func (c *seeded) Seal(dst, value []byte, key string) ([]byte, error) {
 	dst = random(dst, seedSize)
 	d, err := c.derived(dst[len(dst)-seedSize:])
 	if err != nil {
@@ -168,7 +190,7 @@ func (c seeded) Seal(dst, value []byte, key string) ([]byte, error) {
 	return d.Seal(dst, value, key)
 }
 
-func (c seeded) Open(ctx context.Context, sealed []byte, key string) ([]byte, bool, error) {
+func (c *seeded) Open(ctx context.Context, sealed []byte, key string) ([]byte, bool, error) {
 	if len(sealed) < seedSize {
 		return nil, false, errShort
 	}

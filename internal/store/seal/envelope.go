@@ -154,6 +154,7 @@ type Envelope struct {
 	plugin  Plugin
 	name    string
 	metrics *Metrics
+	recent  recent
 
 	mu struct {
 		sync.Mutex
@@ -232,7 +233,7 @@ func (e *Envelope) Seal(dst, value []byte, key string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.metrics.used(toStorage, e.name, s.Header.KeyID)
+	e.used(toStorage, s.Header.KeyID)
 	return s.Header.appendTo(dst, data), nil
 }
 
@@ -251,7 +252,7 @@ func (e *Envelope) Open(ctx context.Context, sealed []byte, key string) ([]byte,
 	if err != nil {
 		return nil, false, err
 	}
-	e.metrics.used(fromStorage, e.name, h.KeyID)
+	e.used(fromStorage, h.KeyID)
 	value, _, err := k.cipher.Open(ctx, data, key)
 	e.judge(id, k, err == nil)
 	return value, h.KeyID != now.Header.KeyID || h.Type != now.Header.Type, err

@@ -2,7 +2,7 @@ package seal
 
 import (
 	"errors"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,8 +18,7 @@ const (
 
 // Metrics have upstream's names. A nil one counts nothing.
 type Metrics struct {
-	server string   // hash of who counts
-	hashes sync.Map // of the plugins' keys, by them
+	server string // hash of who counts
 
 	duration   *prometheus.HistogramVec
 	operations *prometheus.CounterVec
@@ -74,25 +73,56 @@ func NewMetrics(reg *prometheus.Registry, server string) *Metrics {
 	return m
 }
 
+// series are those of what was done to values of one form, in one direction, and has succeeded: they are looked up by their labels when
+// another form comes than the last time, and not for each value.
+type series struct {
+	of         string // prefix, or key of a plugin
+	operations prometheus.Counter
+	duration   prometheus.Observer
+	last       prometheus.Gauge
+}
+
+// recent are the series that were counted in last, by direction.
+type recent struct{ from, to atomic.Pointer[series] }
+
+// of returns the series of what, of a direction; found looks them up.
+func (r *recent) of(direction, what string, found func() *series) *series {
+	at := &r.from
+	if direction == toStorage {
+		at = &r.to
+	}
+	s := at.Load()
+	if s == nil || s.of != what {
+		s = found()
+		at.Store(s)
+	}
+	return s
+}
+
 // did counts what was done to a value.
 func (c *Chain) did(what, prefix string, began time.Time, err error) {
 	m := c.Metrics
 	if m == nil {
 		return
 	}
-	m.operations.WithLabelValues(c.Resource, what, prefix, code(err)).Inc()
-	if err == nil {
-		m.duration.WithLabelValues(what, prefix).Observe(time.Since(began).Seconds())
+	if err != nil {
+		m.operations.WithLabelValues(c.Resource, what, prefix, code(err)).Inc()
+		return
 	}
+	s := c.recent.of(what, prefix, func() *series {
+		return &series{of: prefix, operations: m.operations.WithLabelValues(c.Resource, what, prefix, code(nil)), duration: m.duration.WithLabelValues(what, prefix)}
+	})
+	s.operations.Inc()
+	s.duration.Observe(time.Since(began).Seconds())
 }
 
 // code is how metrics name an error.
 func code(err error) string {
-	var s interface{ GRPCStatus() *status.Status }
-	switch {
-	case err == nil:
+	if err == nil {
 		return codes.OK.String()
-	case errors.As(err, &s):
+	}
+	var s interface{ GRPCStatus() *status.Status }
+	if errors.As(err, &s) {
 		return s.GRPCStatus().Code().String()
 	}
 	return "unknown-non-grpc"
@@ -117,21 +147,15 @@ func (m *Metrics) cached(plugin string, n int) {
 }
 
 // used counts the use of a plugin's key, of which there are few.
-func (m *Metrics) used(what, plugin, keyID string) {
+func (e *Envelope) used(what, keyID string) {
+	m := e.metrics
 	if m == nil {
 		return
 	}
-	hash := m.hash(keyID)
-	m.keyIDs.WithLabelValues(what, plugin, hash, m.server).Inc()
-	m.keyIDsLast.WithLabelValues(what, plugin, hash, m.server).SetToCurrentTime()
-}
-
-// hash is the hash of a plugin's key, which is the same for very many values.
-func (m *Metrics) hash(keyID string) string {
-	if h, ok := m.hashes.Load(keyID); ok {
-		return h.(string)
-	}
-	h := Hash(keyID)
-	m.hashes.Store(keyID, h)
-	return h
+	s := e.recent.of(what, keyID, func() *series {
+		hash := Hash(keyID)
+		return &series{of: keyID, operations: m.keyIDs.WithLabelValues(what, e.name, hash, m.server), last: m.keyIDsLast.WithLabelValues(what, e.name, hash, m.server)}
+	})
+	s.operations.Inc()
+	s.last.SetToCurrentTime()
 }

@@ -262,7 +262,10 @@ func plausibleID(id string) bool {
 	return true
 }
 
-var errNobody = errors.New("no endpoint is left to try")
+var (
+	errNobody = errors.New("no endpoint is left to try")
+	errStatus = errors.New("the endpoint answers with a status that is none")
+)
 
 // RoundTrip sends a request to one endpoint, and to another one as long as nothing of it has
 // been sent (E2).
@@ -374,6 +377,9 @@ func (d *download) Close() error {
 
 // answered notes what goes back to the client.
 func (x *exchange) answered(res *http.Response) error {
+	if res.StatusCode < http.StatusContinue { // no server can send it on
+		return errStatus
+	}
 	if res.StatusCode == http.StatusSwitchingProtocols {
 		x.a.status, x.a.hijacked = res.StatusCode, true
 	}

@@ -178,7 +178,7 @@ func (c *collector) known(at place) (absence, bool) {
 func (c *collector) remember(at place, dependent resource.Object) absence {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	a := absence{elsewhere: at.def.Namespaced && c.censusLocked(at.def, dependent).has(at.uid)}
+	a := absence{elsewhere: at.def.Namespaced && c.censusLocked(at.def, dependent).outside(dependent.GetNamespace(), at.uid)}
 	if c.mu.absent == nil || len(c.mu.absent) >= maxAbsent {
 		c.mu.absent = map[place]absence{}
 	}

@@ -102,6 +102,13 @@ var (
 	outMemory      = measure{"outside: memory (RSS) at most", mebibytes, bar{}, below(350), 1070}
 	outRest        = measure{"outside: memory (RSS) at rest after it", mebibytes, bar{}, below(200), 1010}
 
+	// What objects of a custom kind take of the processor time that the same objects of a built-in kind do.
+	customCreate = measure{"custom kind: create, of what a config map of the same size takes", plain, bar{}, below(1.3), 0}
+	customGet    = measure{"custom kind: get, likewise", plain, bar{}, below(1.3), 0}
+	customList   = measure{"custom kind: list as JSON, whole, likewise", plain, bar{}, below(1.3), 0}
+	customPages  = measure{"custom kind: list as JSON, in pages of 500, likewise", plain, bar{}, below(1.3), 0}
+	customEvent  = measure{"custom kind: event of 20/s to 100 watches, likewise", plain, bar{}, below(1.3), 0}
+
 	size       = measure{"size of the program", mebibytes, bar{}, bar{}, 0}
 	sizePacked = measure{"size of the program, compressed (zstd)", mebibytes, bar{}, below(70), 77.5}
 
@@ -197,6 +204,7 @@ var order = slices.Concat([]measure{
 	fullMemory, fullAgain, fullStart,
 	outMap, outPod, outFirst, outPut, outMerge, outStrategic, outApply, outGet, outList, outPages, outProto, outProtoPages, outNode,
 	outStream, outProtoStream, outFew, outFew50, outFew99, outMany, outMany50, outMany99, outMemory, outRest,
+	customCreate, customGet, customList, customPages, customEvent,
 	size, sizePacked,
 	schedPlain, schedNear, schedApart, schedSpread, schedBind, simHour,
 	scalePods, scalePodsMemory, scaleRollout, scaleJob, scaleCron, scaleNamespace, scaleDependents, scaleEndpoints, scaleAutoscalers, scaleNodes, scaleNodesMemory,

@@ -16,7 +16,7 @@
 // main.go has the order of what is measured, bars.go what each figure is held
 // against. supervise.go runs the benchmark in a process of its own and cleans up
 // behind it, however it ends. What measures is in starts.go, pods.go, idle.go,
-// load.go, outside.go, scale.go, cluster.go, servers.go, disks.go, agents.go, etcd.go, net.go, edge.go and tests.go; server.go, processes.go,
+// load.go, outside.go, custom.go, scale.go, cluster.go, servers.go, disks.go, agents.go, etcd.go, net.go, edge.go and tests.go; server.go, processes.go,
 // simulated.go and api.go help them.
 // The command in compare measures two commits by turns.
 package main

@@ -22,7 +22,7 @@ func main() {
 	figures := flag.String("figures", "", "file to write the figures to, a line each: name, unit and value between tabs")
 	baseline := flag.String("baseline", "", "program of test/baseline that gets the load from outside by turns with the other; empty: none")
 	rounds := flag.Int("rounds", 1, "how often the load from outside is measured; medians count")
-	only := flag.String("only", "", "comma-separated parts to measure: node, plane, load, outside, writes, reads, scale, cluster, net, size, tests; default all but load, the last part of plane, writes and reads, the beginning of outside without and with its reads, and scale, cluster and net, which have tables of their own")
+	only := flag.String("only", "", "comma-separated parts to measure: node, plane, load, outside, custom, writes, reads, scale, cluster, net, size, tests; default all but load, the last part of plane, writes and reads, the beginning of outside without and with its reads, and scale, cluster and net, which have tables of their own")
 	steps := flag.String("steps", "", "comma-separated steps of the part scale, cluster or net; default all")
 	within := flag.Duration("within", 0, "how long the part cluster may take: what there is no time for is not measured; 0: as long as it takes")
 	agents := flag.Int("agents", agentsSimulated, "how many agents the step agents of the part cluster simulates")
@@ -151,6 +151,11 @@ func (b *bench) measure(ctx context.Context) error {
 	}
 	if b.wanted("outside") || b.only != "" && (b.wanted("writes") || b.wanted("reads")) {
 		if err := b.turns(ctx); err != nil {
+			return err
+		}
+	}
+	if b.wanted("custom") {
+		if err := b.custom(ctx); err != nil {
 			return err
 		}
 	}

@@ -81,16 +81,11 @@ func (b *bench) turns(ctx context.Context) error {
 // outside measures a control plane that has just been started, as clients see it.
 func (b *bench) outside(ctx context.Context) error {
 	return b.planeAlone(ctx, func(s *server) error {
-		a, err := awaitAPI(ctx, s)
+		o, err := b.outsider(ctx, s)
 		if err != nil {
 			return err
 		}
-		o := &outsider{loader: loader{b, s, a}}
-		for range outsideConns {
-			t := a.transport()
-			defer t.CloseIdleConnections()
-			o.conns = append(o.conns, t)
-		}
+		defer o.close()
 		g := task.NewGroup(ctx)
 		g.Go("load", func(ctx context.Context) error {
 			reads := []func(context.Context) error{o.read, o.pages, o.ofOneNode, o.streams}
@@ -131,6 +126,25 @@ type outsider struct {
 	conns []*http.Transport
 	alive atomic.Bool   // the nodes are there, and their heartbeats are due
 	merge time.Duration // what a merge patch of a pod took
+}
+
+// outsider is the load on a server, before it begins.
+func (b *bench) outsider(ctx context.Context, s *server) (*outsider, error) {
+	a, err := awaitAPI(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	o := &outsider{loader: loader{b, s, a}}
+	for range outsideConns {
+		o.conns = append(o.conns, a.transport())
+	}
+	return o, nil
+}
+
+func (o *outsider) close() {
+	for _, t := range o.conns {
+		t.CloseIdleConnections()
+	}
 }
 
 // each sends n requests and returns the server's processor time for each.
@@ -241,10 +255,10 @@ func (o *outsider) pages(ctx context.Context) error {
 		limit int
 		m     measure
 	}{{mediaJSON, 0, outList}, {mediaJSON, pageLimit, outPages}, {mediaProto, 0, outProto}, {mediaProto, pageLimit, outProtoPages}} {
-		if err := o.listThrough(ctx, w.media, w.limit); err != nil { // what is made once is made
+		if err := o.listThrough(ctx, "/api/v1/pods", w.media, w.limit); err != nil { // what is made once is made
 			return err
 		}
-		if err := o.often(w.m, func() error { return o.listThrough(ctx, w.media, w.limit) }); err != nil {
+		if err := o.often(w.m, func() error { return o.listThrough(ctx, "/api/v1/pods", w.media, w.limit) }); err != nil {
 			return err
 		}
 	}
@@ -268,10 +282,10 @@ func (o *outsider) often(m measure, f func() error) error {
 // token finds the continue token at the beginning of a list, in any media type.
 var token = regexp.MustCompile(`eyJ[-\w]+`)
 
-// listThrough lists all pods to the end.
-func (o *outsider) listThrough(ctx context.Context, media string, limit int) error {
+// listThrough lists all objects of a kind to the end.
+func (o *outsider) listThrough(ctx context.Context, all, media string, limit int) error {
 	for next := ""; ; {
-		path := "/api/v1/pods"
+		path := all
 		if limit > 0 {
 			path += fmt.Sprintf("?limit=%d&continue=%s", limit, next)
 		}
@@ -285,7 +299,7 @@ func (o *outsider) listThrough(ctx context.Context, media string, limit int) err
 			_, err = io.Copy(io.Discard, res.Body)
 		}
 		if err = errors.Join(err, res.Body.Close()); err != nil {
-			return fmt.Errorf("list pods: %w", err)
+			return fmt.Errorf("list %s: %w", all, err)
 		}
 		if next = string(token.Find(head[:n])); next == "" {
 			return nil

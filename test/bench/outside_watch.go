@@ -32,7 +32,7 @@ func (o *outsider) watches(ctx context.Context) error {
 		watches, rate int
 		cpu, p50, p99 measure
 	}{{200, 50, outFew, outFew50, outFew99}, {1000, 10, outMany, outMany50, outMany99}} {
-		f := &following{watches: w.watches, changes: w.rate * int(watchedFor/time.Second)}
+		f := &following{all: "/api/v1/pods", change: merge, watches: w.watches, changes: w.rate * int(watchedFor/time.Second)}
 		r, err := o.spent(func() error { return o.follow(ctx, f, time.Second/time.Duration(w.rate)) })
 		if err != nil {
 			return err
@@ -56,6 +56,8 @@ func stamp() []byte {
 
 // following is a number of watches that see a number of changes.
 type following struct {
+	all              string // path of the objects that are watched
+	change           call   // of one of them
 	watches, changes int
 	opening          time.Duration // the server's processor time until all were open
 	open, left       atomic.Int64
@@ -99,7 +101,7 @@ func (o *outsider) follow(ctx context.Context, f *following, pace time.Duration)
 			return err
 		}
 		f.opening = now.cpu - before.cpu
-		return o.changeAt(ctx, pace, f.changes)
+		return o.changeAt(ctx, pace, f)
 	})
 	g.Go("patience", func(ctx context.Context) error {
 		if task.Sleep(ctx, watchedFor+patience) != nil {
@@ -113,18 +115,17 @@ func (o *outsider) follow(ctx context.Context, f *following, pace time.Duration)
 	return nil
 }
 
-// changeAt changes a pod after each pace.
-func (o *outsider) changeAt(ctx context.Context, pace time.Duration, n int) error {
+// changeAt changes an object after each pace.
+func (o *outsider) changeAt(ctx context.Context, pace time.Duration, f *following) error {
 	ticks := time.NewTicker(pace)
 	defer ticks.Stop()
-	c := call{http.MethodPatch, mediaMerge, podPath, func(int) []byte { return stamp() }}
-	for i := range n {
+	for i := range f.changes {
 		select {
 		case <-ticks.C:
 		case <-ctx.Done():
 			return nil
 		}
-		if _, err := o.send(ctx, o.conns[i%len(o.conns)], c, i); err != nil && ctx.Err() == nil {
+		if _, err := o.send(ctx, o.conns[i%len(o.conns)], f.change, i); err != nil && ctx.Err() == nil {
 			return err
 		}
 	}
@@ -133,7 +134,7 @@ func (o *outsider) changeAt(ctx context.Context, pace time.Duration, n int) erro
 
 // followOne reads one watch and notes how late its events are.
 func (o *outsider) followOne(ctx context.Context, t http.RoundTripper, version string, f *following) error {
-	res, err := o.open(ctx, t, "/api/v1/pods?watch=1&resourceVersion="+version, mediaJSON)
+	res, err := o.open(ctx, t, f.all+"?watch=1&resourceVersion="+version, mediaJSON)
 	if err != nil {
 		return err
 	}
@@ -172,7 +173,7 @@ func (o *outsider) followOne(ctx context.Context, t http.RoundTripper, version s
 			if ctx.Err() != nil {
 				return nil // another watch saw the last event
 			}
-			return fmt.Errorf("watch pods: %w", err)
+			return fmt.Errorf("watch %s: %w", f.all, err)
 		}
 		kept = copy(buf, text[max(0, len(text)-len(mark)-digits):])
 	}

@@ -162,8 +162,11 @@ runs on the same processors. Processor time is the server's as a whole while it 
 *Outside* is a load that knows nothing of the server: %d workers on %d connections, %d pods of 7.6 KB of JSON with managedFields, each different
 and written twice, %d config maps. Unless it says otherwise, a figure is the server's processor time. Of lists and streams it is the
 median of %d, with the least and the most in brackets: a collection of the server's falls into one or not.%s
+
+*Custom kind* is config maps and, by turns on the same server, objects with the same content of a kind that a definition makes, with a schema: %d of each.
+A figure is the median of the server's processor time for the latter, as a multiple of that for the former.
 `, about, met, bars, table, starts, clients,
-		clients, outsideConns, podsLoaded, configMaps, outsideLists, byTurns)
+		clients, outsideConns, podsLoaded, configMaps, outsideLists, byTurns, twinsMade)
 }
 
 // scaleDocument is the report of the part scale.

@@ -452,6 +452,54 @@ func TestPodIsResizedInPlaceIfTheNodeHasRoom(t *testing.T) {
 	})
 }
 
+func TestAPodIsResizedAsAWholeAndSoAreItsInitContainers(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := newNode(t, fakecri.Options{})
+		defer func() { n.end() }()
+		trace.Proves(t, "KEP-5419")
+		createPod(t, n.api, "w", `{resources: {requests: {cpu: 1, memory: 1Gi}, limits: {cpu: 2, memory: 1Gi}}, containers: [{name: c, image: x}]}`)
+		check := func(given, allocated string, pending bool) {
+			t.Helper()
+			st := n.pod("w").Status
+			if st.Resources == nil || st.Resources.Requests.Cpu().String() != given || st.AllocatedResources.Cpu().String() != allocated ||
+				(core.PodCondition(&st, v1.PodResizePending) != nil) != pending || core.PodCondition(&st, v1.PodResizeInProgress) != nil {
+				t.Errorf("got %+v, allocated %v, conditions %+v; want %s, %s", st.Resources, st.AllocatedResources, st.Conditions, given, allocated)
+			}
+		}
+		ask := func(cpu string) {
+			t.Helper()
+			pod := getPod(t, n.api, "w").DeepCopy()
+			pod.Spec.Resources.Requests[v1.ResourceCPU], pod.Spec.Resources.Limits[v1.ResourceCPU] = resource.MustParse(cpu), resource.MustParse("8")
+			if _, err := pods(n.api).UpdateSub(t.Context(), "resize", pod); err != nil {
+				t.Fatal(err)
+			}
+		}
+		check("1", "1", false)
+		ask("1500m")
+		check("1500m", "1500m", false)
+		ask("5")
+		check("1500m", "1500m", true)
+		n.end()
+		n.run()
+		check("1500m", "1500m", true)
+		ask("2")
+		check("2", "2", false)
+		if got := n.pod("w").Status.ContainerStatuses[0].RestartCount; got != 0 {
+			t.Errorf("got %d restarts, want none", got)
+		}
+
+		createPod(t, n.api, "i", `{initContainers: [{name: i, image: x, command: [sleep, infinity], resources: {requests: {cpu: 100m}, limits: {cpu: 200m}}}], containers: [{name: c, image: x}]}`)
+		pod := n.pod("i").DeepCopy()
+		pod.Spec.InitContainers[0].Resources.Limits[v1.ResourceCPU] = resource.MustParse("300m")
+		if _, err := pods(n.api).UpdateSub(t.Context(), "resize", pod); err != nil {
+			t.Fatal(err)
+		}
+		if got := n.pod("i").Status.InitContainerStatuses[0]; got.State.Running == nil || got.Resources.Limits.Cpu().String() != "300m" || got.RestartCount != 0 {
+			t.Errorf("init container: got %+v, want it to run on with 300m", got)
+		}
+	})
+}
+
 func TestContainersOfAPodAreResizedTogether(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		n := newNode(t, fakecri.Options{})

@@ -255,6 +255,7 @@ func TestPodsOnARealRuntime(t *testing.T) {
 		{"environment, volumes and files are in place", e2eVolumes},
 		{"limits reach the kernel", e2eLimits},
 		{"containers of a pod are resized as they run", e2eResize},
+		{"a pod is resized as a whole", e2eResizeWhole},
 		{"a container that fails is restarted and says why", e2eFailures},
 		{"probes and hooks", e2eProbes},
 		{"init containers and sidecars", e2eInit},
@@ -541,6 +542,41 @@ func e2eResize(t *testing.T, m *machine) {
 			checkCgroup(t, fmt.Sprintf(memory, group), fmt.Sprint(limits.Memory().Value()))
 			checkCgroup(t, fmt.Sprintf(quota, group), fmt.Sprint(limits.Cpu().MilliValue()*100))
 		}
+	}
+}
+
+// e2eResizeWhole resizes a pod as a whole: its own cgroup, and that of a container which has no limits of its own.
+func e2eResizeWhole(t *testing.T, m *machine) {
+	trace.Proves(t, "KEP-5419")
+	apitest.CreatePod(t, m.api, "whole", `{terminationGracePeriodSeconds: 1, resources: {requests: {cpu: 20m, memory: 20Mi}, limits: {cpu: 40m, memory: 40Mi}}, containers: [
+		{name: c0, image: `+busybox+`, command: [sleep, "1000"]}, {name: c1, image: `+busybox+`, command: [sleep, "1000"], resources: {limits: {cpu: 10m, memory: 10Mi}}}]}`)
+	p := m.ready("whole")
+	memory, quota, _ := cgroupFiles(m)
+	check := func(wantMemory, wantQuota string) {
+		t.Helper()
+		group := filepath.Base(m.dir) + "/kubepods/burstable/pod" + string(p.UID)
+		for _, group := range []string{group, group + "/" + strings.TrimPrefix(p.Status.ContainerStatuses[0].ContainerID, "containerd://")} {
+			checkCgroup(t, fmt.Sprintf(memory, group), wantMemory)
+			checkCgroup(t, fmt.Sprintf(quota, group), wantQuota)
+		}
+		own := group + "/" + strings.TrimPrefix(p.Status.ContainerStatuses[1].ContainerID, "containerd://")
+		checkCgroup(t, fmt.Sprintf(memory, own), "10485760")
+		checkCgroup(t, fmt.Sprintf(quota, own), "1000")
+	}
+	check("41943040", "4000")
+	for _, size := range []struct{ cpu, memory, wantMemory, wantQuota string }{{"80m", "60Mi", "62914560", "8000"}, {"60m", "30Mi", "31457280", "6000"}} {
+		pod := apitest.GetPod(t, m.api, "whole").DeepCopy()
+		pod.Spec.Resources.Limits = v1.ResourceList{v1.ResourceCPU: resource.MustParse(size.cpu), v1.ResourceMemory: resource.MustParse(size.memory)}
+		if _, err := apitest.Pods(m.api).UpdateSub(t.Context(), "resize", pod); err != nil {
+			t.Fatal(err)
+		}
+		p = m.wait("whole", "resized", func(p *v1.Pod) bool {
+			return p.Status.Resources != nil && p.Status.Resources.Limits.Memory().String() == size.memory && p.Status.AllocatedResources.Memory().String() == "20Mi"
+		})
+		if got := p.Status.ContainerStatuses[0].RestartCount; got != 0 {
+			t.Errorf("got %d restarts, want none", got)
+		}
+		check(size.wantMemory, size.wantQuota)
 	}
 }
 

@@ -47,37 +47,77 @@ func validateResize(p, old *corev1.Pod, errs *resource.Errors) {
 		return
 	}
 	podspec.Validate(errs, p)
-	if !sameContainers(p.Spec.Containers, old.Spec.Containers) || !sameContainers(p.Spec.InitContainers, old.Spec.InitContainers) {
-		errs.Forbidden("spec", "only cpu and memory resources are mutable")
-		return
-	}
 	if old.Status.QOSClass != "" && QOSClass(p) != old.Status.QOSClass {
 		errs.Invalid("spec", old.Status.QOSClass, "Pod QOS Class may not change as a result of resizing")
 	}
+	if !nodeTellsResources(old) {
+		errs.Forbidden("spec", "Pod running on node without support for resize")
+	}
+	validateResizedPod(p, old, errs)
+	same := resizesSame(errs, "containers", p.Spec.Containers, old.Spec.Containers)
+	if !resizesSame(errs, "initContainers", p.Spec.InitContainers, old.Spec.InitContainers) || !same {
+		return
+	}
 	for i := range old.Spec.InitContainers {
 		now, was := &p.Spec.InitContainers[i], &old.Spec.InitContainers[i]
-		if !podspec.IsSidecar(was) {
-			if !equality.Semantic.DeepEqual(now.Resources, was.Resources) {
-				errs.Forbidden("spec", "resources for non-sidecar init containers are immutable")
-			}
-			continue
-		}
 		validateResizedResources(errs.At("spec.initContainers[%d].resources", i), &now.Resources, &was.Resources)
-		if !onlyComputeDiffers(&now.Resources, &was.Resources) {
-			errs.Forbidden("spec", "only cpu and memory resources for sidecar containers are mutable")
+		if !onlyComputeDiffers(&now.Resources, &was.Resources) || !equality.Semantic.DeepEqual(now.ResizePolicy, was.ResizePolicy) {
+			errs.At("spec.initContainers[%d]", i).Forbidden("", "only cpu and memory resources for init or sidecar containers are mutable")
+		}
+		if !podspec.IsSidecar(was) && !equality.Semantic.DeepEqual(now, was) && slices.ContainsFunc(was.ResizePolicy, resizeRestarts) {
+			errs.At("spec.initContainers[%d]", i).Forbidden("", "non-sidecar init containers with a resize policy of RestartContainer cannot be resized")
 		}
 	}
 	for i := range old.Spec.Containers {
-		now, was := &p.Spec.Containers[i].Resources, &old.Spec.Containers[i].Resources
-		validateResizedResources(errs.At("spec.containers[%d].resources", i), now, was)
-		if !onlyComputeDiffers(now, was) {
+		now, was := &p.Spec.Containers[i], &old.Spec.Containers[i]
+		validateResizedResources(errs.At("spec.containers[%d].resources", i), &now.Resources, &was.Resources)
+		if !onlyComputeDiffers(&now.Resources, &was.Resources) || !equality.Semantic.DeepEqual(now.ResizePolicy, was.ResizePolicy) {
 			errs.Forbidden("spec", "only cpu and memory resources are mutable")
 		}
 	}
-	if now, was := podLevelResources(p), podLevelResources(old); !onlyComputeDiffers(now, was) {
-		errs.Forbidden("spec.resources", "only cpu and memory resources are mutable")
-	} else {
-		validateResizedResources(errs.At("spec.resources"), now, was)
+}
+
+func resizeRestarts(p corev1.ContainerResizePolicy) bool {
+	return p.RestartPolicy == corev1.RestartContainer
+}
+
+// nodeTellsResources reports whether the node of a pod that runs says what its containers have been
+// given: one that does not cannot change it.
+func nodeTellsResources(p *corev1.Pod) bool {
+	i := slices.IndexFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Running != nil })
+	return i < 0 || p.Status.ContainerStatuses[i].Resources != nil
+}
+
+// resizesSame reports whether a client that resizes has sent the containers that there are, in their order.
+func resizesSame(errs *resource.Errors, field string, sent, old []corev1.Container) bool {
+	if len(sent) != len(old) {
+		errs.Forbidden("spec."+field, field+" may not be added or removed on resize")
+		return false
+	}
+	same := true
+	for i := range old {
+		if sent[i].Name != old[i].Name {
+			errs.At("spec."+field+"[%d]", i).Forbidden("name", field+" may not be renamed or reordered on resize")
+			same = false
+		}
+	}
+	return same
+}
+
+// validateResizedPod checks a change of what the pod has as a whole.
+func validateResizedPod(p, old *corev1.Pod, errs *resource.Errors) {
+	now, was := podLevelResources(p), podLevelResources(old)
+	switch {
+	case old.Spec.Resources != nil && p.Spec.Resources == nil:
+		errs.Forbidden("spec.resources", "pod-level resources cannot be removed")
+		return
+	case lacks(now.Requests, was.Requests):
+		errs.Forbidden("spec.resources.requests", "pod-level resource requests cannot be removed")
+	case lacks(now.Limits, was.Limits):
+		errs.Forbidden("spec.resources.limits", "pod-level resource limits cannot be removed")
+	}
+	if !onlyComputeDiffers(now, was) {
+		errs.Forbidden("spec", "only cpu and memory resources are mutable at pod-level")
 	}
 }
 

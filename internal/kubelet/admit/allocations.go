@@ -52,6 +52,9 @@ func asAllocated(pod *v1.Pod) *v1.Pod {
 			}
 		}
 	}
+	if pod.Spec.Resources != nil && pod.Status.AllocatedResources != nil {
+		pod.Spec.Resources.Requests = pod.Status.AllocatedResources
+	}
 	set(pod.Spec.Containers, pod.Status.ContainerStatuses)
 	set(pod.Spec.InitContainers, pod.Status.InitContainerStatuses)
 	return pod

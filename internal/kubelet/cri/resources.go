@@ -49,13 +49,30 @@ func CPUQuota(milli int64) int64 {
 
 // Resources are the limits that the kernel holds a container to.
 func Resources(pod *v1.Pod, c *v1.Container, n *Node) *runtimeapi.LinuxContainerResources {
-	out := limits(c.Resources.Requests, c.Resources.Limits, n)
+	out := limits(c.Resources.Requests, ownOrPods(c.Resources.Limits, pod), n)
 	out.OomScoreAdj = oomScore(pod, c, n.MemoryCapacity)
 	if n.CgroupV2 {
 		out.Unified = map[string]string{"memory.oom.group": "1"}
 	}
 	if n.LimitSwap { // also without a limit of memory: none swaps
 		out.Unified["memory.swap.max"] = "0"
+	}
+	return out
+}
+
+// ownOrPods are a container's limits of CPU and memory, or, where it has none, those of the pod as a whole.
+func ownOrPods(own v1.ResourceList, pod *v1.Pod) v1.ResourceList {
+	if pod.Spec.Resources == nil {
+		return own
+	}
+	out := own.DeepCopy()
+	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+		if q, ok := pod.Spec.Resources.Limits[name]; ok && isZero(own[name]) {
+			if out == nil {
+				out = v1.ResourceList{}
+			}
+			out[name] = q
+		}
 	}
 	return out
 }
@@ -125,9 +142,10 @@ func oomScore(pod *v1.Pod, c *v1.Container, capacity int64) int64 {
 	if capacity == 0 {
 		return oomBestEffort - 1
 	}
+	rest := restOfPod(pod)
 	score := func(c *v1.Container) int64 {
 		q := c.Resources.Requests[v1.ResourceMemory]
-		return 1000 - 1000*q.Value()/capacity
+		return 1000 - 1000*(q.Value()+rest)/capacity
 	}
 	adj := score(c)
 	if core.IsSidecar(c) { // not before what it serves
@@ -136,4 +154,20 @@ func oomScore(pod *v1.Pod, c *v1.Container, capacity int64) int64 {
 		}
 	}
 	return min(max(adj, 1000+oomGuaranteed), oomBestEffort-1)
+}
+
+// restOfPod is what each container has of the memory that the pod asks for as a whole, and no container by itself.
+func restOfPod(pod *v1.Pod) int64 {
+	if pod.Spec.Resources == nil {
+		return 0
+	}
+	whole := pod.Spec.Resources.Requests[v1.ResourceMemory]
+	own := resourcehelper.AggregateContainerRequests(pod, resourcehelper.PodResourcesOptions{})[v1.ResourceMemory]
+	containers := int64(len(pod.Spec.Containers))
+	for i := range pod.Spec.InitContainers {
+		if core.IsSidecar(&pod.Spec.InitContainers[i]) {
+			containers++
+		}
+	}
+	return max(whole.Value()-own.Value(), 0) / max(containers, 1)
 }

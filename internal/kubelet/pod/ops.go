@@ -111,6 +111,7 @@ func (w *createSandbox) do(ctx context.Context) (err error) {
 func (w *createSandbox) note(x *Actor, err error) {
 	if err == nil {
 		x.observeSandbox(w.made)
+		x.o.PodResized = podLevel(w.pod)
 	}
 }
 

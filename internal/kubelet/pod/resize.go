@@ -27,6 +27,14 @@ func (x *Actor) resize() {
 	x.reportResize("Resize"+reason, v1.EventTypeWarning, resizeText("Pod resize "+reason, x.d.Pod, message))
 }
 
+// podLevel is what a pod asks for as a whole.
+func podLevel(pod *v1.Pod) *v1.ResourceRequirements {
+	if pod.Spec.Resources == nil {
+		return &v1.ResourceRequirements{}
+	}
+	return pod.Spec.Resources
+}
+
 // reportResize tells each thing once for each change of the pod.
 func (x *Actor) reportResize(reason, kind, message string) {
 	key := "resize " + reason + message
@@ -46,13 +54,14 @@ func resizeText(title string, pod *v1.Pod, problem string) string {
 		Resources v1.ResourceRequirements `json:"resources"`
 	}
 	out := struct {
-		InitContainers []asked `json:"initContainers,omitempty"`
-		Containers     []asked `json:"containers"`
-		Generation     int64   `json:"generation"`
-		Error          string  `json:"error,omitempty"`
-	}{Generation: pod.Generation, Error: problem}
+		Resources      *v1.ResourceRequirements `json:"resources,omitempty"`
+		InitContainers []asked                  `json:"initContainers,omitempty"`
+		Containers     []asked                  `json:"containers"`
+		Generation     int64                    `json:"generation"`
+		Error          string                   `json:"error,omitempty"`
+	}{Resources: pod.Spec.Resources, Generation: pod.Generation, Error: problem}
 	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; core.IsSidecar(c) {
+		if c := &pod.Spec.InitContainers[i]; core.IsSidecar(c) || len(c.Resources.Requests)+len(c.Resources.Limits) > 0 {
 			out.InitContainers = append(out.InitContainers, asked{c.Name, c.Resources})
 		}
 	}
@@ -99,6 +108,7 @@ func (w *resizePod) note(x *Actor, err error) {
 		x.reportResize("ResizeError", v1.EventTypeWarning, resizeText("Pod resize error", w.pod, runtime.Message(err)))
 		return
 	}
+	x.o.PodResized = podLevel(w.pod)
 	x.volumesStale() // they may tell of it
 	x.event("", v1.EventTypeNormal, "ResizeCompleted", resizeText("Pod resize completed", w.pod, ""))
 }

@@ -78,6 +78,7 @@ func (s *step) run() {
 	s.runEphemeral(sandbox)
 	if !s.initialized(sandbox) {
 		s.runInit(sandbox)
+		s.resize()
 		return
 	}
 	s.runSidecars(s.pod.Spec.InitContainers, sandbox)

@@ -34,6 +34,52 @@ func (s *step) changedResources(spec *v1.Container, c *Container) []v1.ResourceN
 	})
 }
 
+// podLevel is what the pod asks for as a whole; empty if it does not.
+func (s *step) podLevel() *v1.ResourceRequirements {
+	if s.pod.Spec.Resources == nil {
+		return &v1.ResourceRequirements{}
+	}
+	return s.pod.Spec.Resources
+}
+
+// givenPod is what the pod has got as a whole. What another program gave it, its status says.
+func (s *step) givenPod() *v1.ResourceRequirements {
+	switch {
+	case s.o.PodResized != nil:
+		return s.o.PodResized
+	case s.pod.Status.Resources != nil:
+		return s.pod.Status.Resources
+	}
+	return s.podLevel()
+}
+
+// hasSandbox reports whether there is one that the pod runs in.
+func (s *step) hasSandbox() bool { return len(s.o.Sandboxes) > 0 && s.o.Sandboxes[0].Ready }
+
+// podChanged reports whether what the pod has as a whole is to change.
+func (s *step) podChanged() bool {
+	if !s.hasSandbox() {
+		return false
+	}
+	return slices.ContainsFunc(resized, func(name v1.ResourceName) bool { return differs(s.podLevel(), s.givenPod(), name) })
+}
+
+// setPodResources says what the pod has got as a whole, if it asks for that.
+func (s *step) setPodResources(st *v1.PodStatus) {
+	st.Resources, st.AllocatedResources = nil, nil
+	if s.pod.Spec.Resources == nil {
+		return
+	}
+	given, allocated := s.podLevel(), s.podLevel()
+	if s.hasSandbox() {
+		given = s.givenPod()
+	}
+	if s.d.Deferred != nil {
+		allocated = given
+	}
+	st.Resources, st.AllocatedResources = given.DeepCopy(), allocated.Requests.DeepCopy()
+}
+
 // mustRestartFor reports whether a container wants to be started anew when one
 // of the resources changes.
 func mustRestartFor(spec *v1.Container, names []v1.ResourceName) bool {
@@ -48,7 +94,7 @@ func (s *step) resize() {
 	if s.d.Deferred != nil {
 		return
 	}
-	want := false
+	want := s.podChanged()
 	for i := range s.o.Containers {
 		c := &s.o.Containers[i]
 		spec, k := s.spec(c.Name)
@@ -73,6 +119,9 @@ func (s *step) resize() {
 func (s *step) setResizeConditions(st *v1.PodStatus) {
 	pending, progress := false, false
 	if !s.ending.yes {
+		if s.podChanged() {
+			pending, progress = s.d.Deferred != nil, s.d.Deferred == nil
+		}
 		for i := range s.o.Containers {
 			c := &s.o.Containers[i]
 			spec, k := s.spec(c.Name)

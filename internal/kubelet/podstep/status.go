@@ -40,6 +40,7 @@ func (s *step) status() v1.PodStatus {
 		c := v1.Container(s.pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
 		st.EphemeralContainerStatuses = append(st.EphemeralContainerStatuses, s.containerStatus(&c, kindEphemeral))
 	}
+	s.setPodResources(&st)
 	s.setLost(&st)
 	s.setPhase(&st)
 	s.setConditions(&st)

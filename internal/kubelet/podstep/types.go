@@ -79,8 +79,10 @@ type Observed struct {
 	// Doing holds the actions under way by their Key.
 	Doing map[string]Action
 	// Resized holds the resources that were given to a container after its
-	// start, by container ID.
-	Resized map[string]v1.ResourceRequirements
+	// start, by container ID. PodResized are those that this program has given to the
+	// pod as a whole; nil: none.
+	Resized    map[string]v1.ResourceRequirements
+	PodResized *v1.ResourceRequirements
 }
 
 // Mirror is what is known of the mirror of a static pod. The zero value: there is

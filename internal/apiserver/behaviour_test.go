@@ -353,6 +353,30 @@ func TestUnauthenticatedRequestsAreRefused(t *testing.T) {
 	}
 }
 
+func TestWhoDeletesJobsWithoutAPolicyIsWarned(t *testing.T) {
+	f := newFixture(t)
+	const jobs = "/apis/batch/v1/namespaces/default/jobs"
+	const warning = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning"
+	for _, c := range []struct{ name, path, want string }{
+		{"one", jobs + "/one", warning},
+		{"all", jobs, warning},
+		{"one, by a policy", jobs + "/one?propagationPolicy=Orphan", ""},
+		{"all, by a policy", jobs + "?propagationPolicy=Background", ""},
+		{"one, by the old form of it", jobs + "/one?orphanDependents=false", ""},
+	} {
+		f.must(201, "POST", jobs, `{"metadata":{"generateName":"x-"},"spec":{"suspend":true,"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}`)
+		f.ask("POST", jobs, `{"metadata":{"name":"one"},"spec":{"suspend":true,"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}`)
+		w := f.ask("DELETE", c.path, "")
+		if got := strings.Join(warningsOf(t, w.Header()), "|"); w.Code/100 != 2 || got != c.want {
+			t.Errorf("%s: got %d %q, want %q", c.name, w.Code, got, c.want)
+		}
+	}
+	f.must(201, "POST", mapsPath, cm)
+	if w := f.ask("DELETE", mapsPath+"/one", ""); w.Code != 200 || len(w.Header().Values("Warning")) != 0 {
+		t.Errorf("a kind whose dependents go: got %d %q", w.Code, w.Header())
+	}
+}
+
 func TestWatchOfALostRevisionIsToldSo(t *testing.T) {
 	st := newStore(t)
 	for i := range 3 {

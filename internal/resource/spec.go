@@ -124,6 +124,8 @@ type Deletion[T Object] struct {
 	// DefaultPropagation is used when a delete does not name a policy; the
 	// default is background.
 	DefaultPropagation metav1.DeletionPropagation
+	// NoPolicyWarning is what a client hears whose delete does not name a policy; empty: nothing.
+	NoPolicyWarning string
 	// PendingDelete reports that the object must stay although it has no
 	// metadata.finalizers left (a namespace with spec.finalizers).
 	PendingDelete func(obj T) bool

@@ -37,7 +37,10 @@ var Jobs = resource.Define(resource.Spec[*batchv1.Job]{
 	HasGeneration: true,
 	Needs:         podspec.NeedsGroups(func(j *batchv1.Job) *corev1.PodSpec { return &j.Spec.Template.Spec }),
 	// As it was in the first version of this group.
-	Deletion: resource.Deletion[*batchv1.Job]{DefaultPropagation: metav1.DeletePropagationOrphan},
+	Deletion: resource.Deletion[*batchv1.Job]{
+		DefaultPropagation: metav1.DeletePropagationOrphan,
+		NoPolicyWarning:    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning",
+	},
 	Default:  defaultJob,
 	Prepare:  prepareJob,
 	Validate: validateJob,

@@ -27,12 +27,20 @@ func (p *Pipeline) Delete(ctx context.Context, c *call.Call) (call.Result, error
 	if unsafe := c.Delete.IgnoreStoreReadErrorWithClusterBreakingPotential; unsafe != nil && *unsafe {
 		return p.deleteUnread(ctx, c)
 	}
+	warnOfNoPolicy(c)
 	it, gone, err := p.deleteOrMark(ctx, c, c.Delete)
 	out := call.Result{Item: it, Gone: gone}
 	if o := c.Delete.OrphanDependents; !gone && o != nil && !*o { //nolint:staticcheck // the old form of the policy
 		out.Code = http.StatusAccepted
 	}
 	return out, err
+}
+
+// warnOfNoPolicy tells who leaves the policy to the server what that means, where it surprises people.
+func warnOfNoPolicy(c *call.Call) {
+	if text := c.Resource.Def.NoPolicyWarning; text != "" && c.Delete.PropagationPolicy == nil && c.Delete.OrphanDependents == nil { //nolint:staticcheck // the old form of the policy
+		c.Warn(text)
+	}
 }
 
 // deleteOrMark removes an object, or marks it as being deleted where something still
@@ -268,6 +276,7 @@ const deleters = 8
 // DeleteAll deletes objects that a list has found, in any order. After an error nothing
 // more is begun.
 func (p *Pipeline) DeleteAll(ctx context.Context, c *call.Call, items []*cache.Item) error {
+	warnOfNoPolicy(c)
 	var next atomic.Int64
 	failed := make([]error, min(deleters, len(items)))
 	var wg sync.WaitGroup

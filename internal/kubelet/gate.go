@@ -59,7 +59,6 @@ func (g *gate) refuse(pod *v1.Pod) func(admit.Allocations, admit.Allocation) (re
 }
 
 func (g *gate) rejected(pod *v1.Pod, reason, message string) *podstep.Failure {
-	message = "Pod was rejected: " + message
 	g.About(pod, "").Event(v1.EventTypeWarning, reason, message)
-	return &podstep.Failure{Reason: reason, Message: message}
+	return &podstep.Failure{Reason: reason, Message: "Pod was rejected: " + message}
 }

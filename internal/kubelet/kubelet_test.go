@@ -285,6 +285,12 @@ func TestNodeRejectsWhatDoesNotFit(t *testing.T) {
 			if p.Status.Phase != v1.PodFailed || p.Status.Reason != want[0] || p.Status.Message != want[1] {
 				t.Errorf("%s: got %s %s %q, want Failed %s %q", name, p.Status.Phase, p.Status.Reason, p.Status.Message, want[0], want[1])
 			}
+			if len(p.Status.ContainerStatuses) > 0 { // kubectl would show what they wait for, and not the reason
+				t.Errorf("%s: got %+v, want no statuses of containers that nobody has tried to run", name, p.Status.ContainerStatuses)
+			}
+		}
+		if events := n.api.TakeEvents(); !slices.Contains(events, "d Warning NodeAffinity: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector") {
+			t.Errorf("events: got %q, want the reason as it is", events)
 		}
 		deletePod(t, n.api, "a", 30)
 		n.pod("a")

@@ -865,12 +865,12 @@ func e2eGone(t *testing.T, m *machine) {
 	if _, err := os.Stat(m.dir + "/kubelet/pods/" + string(last.UID) + "/volumes/kubernetes.io~empty-dir/e"); err != nil {
 		t.Errorf("volume of a pod that runs: %v", err)
 	}
-	for _, name := range []string{"web", "vols", "limited", "sizes", "msg", "crash", "oom", "noimage", "probed", "hookless", "init", "sec", "root", "full", "loud", "last"} {
+	for _, name := range []string{"web", "vols", "limited", "sizes", "whole", "msg", "crash", "oom", "noimage", "probed", "hookless", "init", "sec", "root", "full", "loud", "last"} {
 		if apitest.GetPod(t, m.api, name) != nil {
 			apitest.DeletePod(t, m.api, name, 2)
 		}
 	}
-	for _, name := range []string{"web", "vols", "limited", "sizes", "msg", "crash", "oom", "noimage", "probed", "hookless", "init", "sec", "root", "full", "loud", "last"} {
+	for _, name := range []string{"web", "vols", "limited", "sizes", "whole", "msg", "crash", "oom", "noimage", "probed", "hookless", "init", "sec", "root", "full", "loud", "last"} {
 		m.wait(name, "gone", func(p *v1.Pod) bool { return p == nil })
 	}
 	m.eventually("sandboxes to go", func() bool {

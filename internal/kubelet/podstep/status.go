@@ -44,7 +44,16 @@ func (s *step) status() v1.PodStatus {
 	s.setLost(&st)
 	s.setPhase(&st)
 	s.setConditions(&st)
+	if s.rejected() && st.Phase == v1.PodFailed { // nobody has tried to run them
+		st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses = nil, nil, nil
+	}
 	return st
+}
+
+// rejected reports whether the node would not take the pod.
+func (s *step) rejected() bool {
+	nothing := len(s.o.Containers) == 0 && len(s.o.Sandboxes) == 0
+	return nothing && (s.d.Fail != nil || s.pod.Status.Phase == v1.PodFailed && len(s.pod.Status.ContainerStatuses) == 0)
 }
 
 // setLost gives the containers of a pod that has ended, but of which no end is

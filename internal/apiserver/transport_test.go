@@ -137,6 +137,7 @@ func onEtcdToo() map[string]func(t *testing.T) {
 // auditOnEtcd are those of what the audit is told.
 func auditOnEtcd() map[string]func(t *testing.T) {
 	return map[string]func(t *testing.T){
+		"TestWhoDeletesJobsWithoutAPolicyIsWarned": TestWhoDeletesJobsWithoutAPolicyIsWarned,
 		"TestAuditEvents":                          TestAuditEvents,
 		"TestAuditIDIsTheClientsOrANewOne":         TestAuditIDIsTheClientsOrANewOne,
 		"TestAuditKnowsWhereRequestsComeFrom":      TestAuditKnowsWhereRequestsComeFrom,

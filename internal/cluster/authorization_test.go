@@ -139,7 +139,7 @@ func TestWebhooksOfAConfigurationSayWhoMayDoWhat(t *testing.T) {
 	o, dir := newOracle(t), t.TempDir()
 	b := &authorizedBed{file: filepath.Join(dir, "authorization.yaml")}
 	hooked := func(name, policy, conditions string) string {
-		return fmt.Sprintf("- type: Webhook\n  name: %s\n  webhook: {timeout: 300ms, subjectAccessReviewVersion: v1, matchConditionSubjectAccessReviewVersion: v1, failurePolicy: %s, "+
+		return fmt.Sprintf("- type: Webhook\n  name: %s\n  webhook: {timeout: 2s, subjectAccessReviewVersion: v1, matchConditionSubjectAccessReviewVersion: v1, failurePolicy: %s, "+
 			"authorizedTTL: 1h, unauthorizedTTL: 1h, connectionInfo: {type: KubeConfigFile, kubeConfigFile: %q}, matchConditions: [%s]}\n", name, policy, o.kubeconfig(t, dir), conditions)
 	}
 	const roles = "- {type: Node, name: node}\n- {type: RBAC, name: rbac}\n"

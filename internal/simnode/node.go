@@ -425,10 +425,15 @@ func (n *Node) update(ctx context.Context, pod *corev1.Pod, change func(*corev1.
 
 func containers(pod *corev1.Pod, state corev1.ContainerState, ready bool) []corev1.ContainerStatus {
 	var out []corev1.ContainerStatus
-	for _, c := range pod.Spec.Containers {
-		out = append(out, corev1.ContainerStatus{
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		s := corev1.ContainerStatus{
 			Name: c.Name, Image: c.Image, ImageID: "sim://" + c.Image, State: state, Ready: ready, Started: ptr.To(state.Running != nil),
-		})
+		}
+		if state.Running != nil { // without them no resize is possible
+			s.Resources, s.AllocatedResources = &c.Resources, c.Resources.Requests
+		}
+		out = append(out, s)
 	}
 	return out
 }

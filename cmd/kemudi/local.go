@@ -301,12 +301,14 @@ nothing is left.`,
 					return err
 				}
 			}
-			stopped, err := up.Down(c.Context(), o.RunDir)
+			stopped, err := up.Down(c.Context(), o.DataDir, o.RunDir)
 			switch {
 			case err != nil:
 				return err
 			case !stopped:
 				fmt.Println("no server is running")
+			case up.Ephemeral(o.DataDir):
+				return errors.New("the server did not stop in time and was killed; the cluster was in memory: what is left of it is removed by the next kemudi up, or by kemudi reset")
 			case ephemeral:
 				fmt.Println("stopped the server; the cluster was in memory, and is gone with all that ran in it")
 			default:

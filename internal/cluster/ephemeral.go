@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/up"
@@ -45,9 +44,6 @@ func (o *Options) markEphemeral() error {
 // withNode is in the mark of a server that ran pods.
 const withNode = "node\n"
 
-// forgetPatience is how long it may take to remove what an ephemeral cluster had.
-const forgetPatience = 2 * time.Minute
-
 // forgetEphemeral removes what a cluster that is gone had on this machine, if there was one:
 // all but keys, by which people and machines know it again, the log, and files of people.
 func (o *Options) forgetEphemeral(ctx context.Context) error {
@@ -58,7 +54,7 @@ func (o *Options) forgetEphemeral(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look for what an ephemeral cluster has left: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, forgetPatience)
+	ctx, cancel := context.WithTimeout(ctx, up.ForgetPatience)
 	defer cancel()
 	if strings.Contains(string(mark), withNode) {
 		for _, r := range Removers(o.DataDir, o.RunDir) {

@@ -202,6 +202,18 @@ func (r *resetter) cgroups(ctx context.Context) error {
 	return err
 }
 
+// removeAll removes a directory from which others may be removing something, too: containerd, whose
+// shims have just been killed, renames what it removes, so that a directory which has been
+// emptied is not empty.
+func removeAll(path string) (err error) {
+	for range passes {
+		if err = os.RemoveAll(path); !errors.Is(err, unix.ENOTEMPTY) {
+			break
+		}
+	}
+	return err
+}
+
 // files removes our directories and sockets, and the directories above them if
 // nobody else has anything there.
 func (r *resetter) files() error {
@@ -211,7 +223,7 @@ func (r *resetter) files() error {
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err := os.RemoveAll(path); err != nil {
+		if err := removeAll(path); err != nil {
 			errs = append(errs, fmt.Errorf("remove %s: %w", path, err))
 			continue
 		}

@@ -2,11 +2,15 @@ package container
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -91,5 +95,35 @@ func TestResetTakesDirectoriesThatNoRuntimeCouldRunIn(t *testing.T) {
 	}
 	if o.Socket() == "" || o.NetNSDir() == "" {
 		t.Errorf("got socket %q and directory of network namespaces %q, want both", o.Socket(), o.NetNSDir())
+	}
+}
+
+// TestDirectoriesGoFromWhichOthersRemoveToo removes directories in the way that containerd does, which renames
+// each first, while all of them are removed.
+func TestDirectoriesGoFromWhichOthersRemoveToo(t *testing.T) {
+	for range 100 {
+		dir := filepath.Join(t.TempDir(), "task")
+		for i := range 50 {
+			if err := os.MkdirAll(filepath.Join(dir, fmt.Sprint(i), "rootfs"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var other sync.WaitGroup
+		other.Go(func() {
+			for i := range 50 {
+				hidden := filepath.Join(dir, fmt.Sprint(".", i))
+				if os.Rename(filepath.Join(dir, fmt.Sprint(i)), hidden) == nil {
+					_ = os.RemoveAll(hidden) // who is first does not matter
+				}
+			}
+		})
+		err := removeAll(dir)
+		other.Wait()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+			t.Fatalf("it is still there: %v", err)
+		}
 	}
 }

@@ -340,7 +340,7 @@ func (f Fleet) Down(ctx context.Context) (stopped []string, _ error) {
 				continue
 			}
 			g.Go("stop "+m.name, func(ctx context.Context) (err error) {
-				if ran[i], err = up.Down(ctx, m.run); err != nil {
+				if ran[i], err = up.Down(ctx, m.data, m.run); err != nil {
 					return fmt.Errorf("stop machine %s: %w", m.name, err)
 				}
 				return nil
@@ -405,7 +405,7 @@ func removeDir(dir string) (some bool, _ error) {
 
 // reset removes what is in a machine, and then the machine. It says whether there was something.
 func (f Fleet) reset(ctx context.Context, m machine) (some bool, _ error) {
-	if _, err := up.Down(ctx, m.run); err != nil {
+	if _, err := up.Down(ctx, m.data, m.run); err != nil {
 		return false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, resetPatience)

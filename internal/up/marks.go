@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // EphemeralMark is the file by which a server says that its cluster is gone when it ends.
@@ -20,6 +21,10 @@ func Ephemeral(dataDir string) bool {
 	_, err := os.Stat(EphemeralMark(dataDir))
 	return err == nil
 }
+
+// ForgetPatience is how long a server may take, beside what stopping takes, to remove what its cluster
+// had that is gone.
+const ForgetPatience = 2 * time.Minute
 
 // TakeoverMark is the file of a store that says from where it was taken over.
 const TakeoverMark = "taken-over"

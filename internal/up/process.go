@@ -137,8 +137,8 @@ func Running(runDir string) (int, error) {
 const stopPatience = 30 * time.Second
 
 // Down stops the running server and waits until it has ended; containers keep
-// running. It returns false if there was none.
-func Down(ctx context.Context, runDir string) (bool, error) {
+// running, unless the cluster is in memory. It returns false if there was none.
+func Down(ctx context.Context, dataDir, runDir string) (bool, error) {
 	pid, err := Running(runDir)
 	if err != nil || pid == 0 {
 		return false, err
@@ -159,7 +159,11 @@ func Down(ctx context.Context, runDir string) (bool, error) {
 	if err := unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0); err != nil {
 		return false, fmt.Errorf("stop process %d: %w", pid, err)
 	}
-	if err := waitExit(ctx, fd, stopPatience); err == nil {
+	patience := stopPatience
+	if Ephemeral(dataDir) {
+		patience += ForgetPatience
+	}
+	if err := waitExit(ctx, fd, patience); err == nil {
 		return true, nil
 	} else if ctx.Err() != nil {
 		return false, err

@@ -71,10 +71,10 @@ func TestOneServerHoldsARunDirectory(t *testing.T) {
 	if !errors.Is(err, ErrRunning) || !strings.Contains(err.Error(), "process "+strconv.Itoa(pid)) || !strings.Contains(err.Error(), dir) {
 		t.Errorf("claim of another's directory: got %v", err)
 	}
-	if stopped, err := Down(t.Context(), dir); !stopped || err != nil {
+	if stopped, err := Down(t.Context(), dir, dir); !stopped || err != nil {
 		t.Errorf("down: got %v, %v", stopped, err)
 	}
-	if stopped, err := Down(t.Context(), dir); stopped || err != nil {
+	if stopped, err := Down(t.Context(), dir, dir); stopped || err != nil {
 		t.Errorf("down again: got %v, %v", stopped, err)
 	}
 }
@@ -94,7 +94,7 @@ func TestAStaleProcessFileIsNobodys(t *testing.T) {
 		if pid, err := Running(dir); pid != 0 || err != nil {
 			t.Errorf("file with %q: got %d, %v; want nobody", content, pid, err)
 		}
-		if stopped, err := Down(t.Context(), dir); stopped || err != nil {
+		if stopped, err := Down(t.Context(), dir, dir); stopped || err != nil {
 			t.Errorf("down with %q: got %v, %v; want nothing to stop", content, stopped, err)
 		}
 		lock, err := Claim(dir)

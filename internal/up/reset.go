@@ -28,7 +28,7 @@ func Reset(ctx context.Context, o Options, removers []Remover) error {
 	if err != nil {
 		return fmt.Errorf("stop the server: %w", err)
 	}
-	stopped, err := Down(ctx, o.RunDir)
+	stopped, err := Down(ctx, o.DataDir, o.RunDir)
 	if err != nil {
 		return fmt.Errorf("stop the server: %w", err)
 	}

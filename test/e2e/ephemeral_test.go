@@ -29,6 +29,11 @@ func TestEphemeralClusterLeavesNothing(t *testing.T) {
 	}
 	web := m.images[slices.IndexFunc(m.images, func(file string) bool { return filepath.Base(file) == "web-1.tar" })]
 	c := &cluster{machine: m}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("log:\n%s", tail(up.LogFile(m.DataDir), 40))
+		}
+	})
 	wantNothing := func(when string) {
 		t.Helper()
 		for _, name := range []string{"etcd", "ephemeral", "kubelet/pods", "kubelet/volumes", "podnet", "containerd"} {

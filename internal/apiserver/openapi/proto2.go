@@ -9,6 +9,8 @@ import (
 	openapi_v2 "github.com/google/gnostic-models/openapiv2"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/kemudi/kemudi/internal/wire"
 )
 
 // encoder writes text of OpenAPI 2 as the messages that package openapi_v2 has for it, straight from the one to
@@ -103,7 +105,7 @@ func (s *shape) message(b, text []byte) []byte {
 	if text[0] != '{' {
 		return b
 	}
-	for name, value := range members(text) {
+	for name, value := range wire.Each(text) {
 		b = s.member(b, name, value)
 	}
 	return b
@@ -123,9 +125,9 @@ func (s *shape) member(b, name, value []byte) []byte {
 		return b
 	}
 	return nested(b, f.number, func(b []byte) []byte {
-		b = nested(b, 1, func(b []byte) []byte { return appendText(b, name) })
+		b = protowire.AppendBytes(protowire.AppendTag(b, 1, protowire.BytesType), name)
 		if f.of == nil {
-			return nested(b, 2, func(b []byte) []byte { return appendText(b, value[1:len(value)-1]) })
+			return appendString(b, 2, value)
 		}
 		return nested(b, 2, func(b []byte) []byte { return f.of.message(b, value) })
 	})
@@ -136,7 +138,7 @@ func (f *field) append(b, text []byte) []byte {
 	if !f.list {
 		return f.one(b, text)
 	}
-	for element := range elements(text) {
+	for element := range wire.Elements(text) {
 		b = f.one(b, element)
 	}
 	return b
@@ -148,7 +150,7 @@ func (f *field) one(b, text []byte) []byte {
 	case f.kind == protoreflect.MessageKind:
 		return nested(b, f.number, func(b []byte) []byte { return f.of.message(b, text) })
 	case f.kind == protoreflect.StringKind && text[0] == '"' && (f.list || len(text) > 2):
-		return nested(b, f.number, func(b []byte) []byte { return appendText(b, text[1:len(text)-1]) })
+		return appendString(b, f.number, text)
 	case f.kind == protoreflect.BoolKind && (f.always || string(text) == "true"):
 		b = protowire.AppendTag(b, f.number, protowire.VarintType)
 		return protowire.AppendVarint(b, protowire.EncodeBool(string(text) == "true"))
@@ -165,6 +167,22 @@ func (f *field) one(b, text []byte) []byte {
 		}
 	}
 	return b
+}
+
+// appendString appends a field that is what a string says.
+func appendString(b []byte, number protowire.Number, quoted []byte) []byte {
+	text, _ := wire.Text(quoted) // an encoder has written it
+	return protowire.AppendBytes(protowire.AppendTag(b, number, protowire.BytesType), text)
+}
+
+// member is the value of a member of an object; nil: there is none.
+func member(object []byte, name string) []byte {
+	for n, value := range wire.Each(object) {
+		if string(n) == name {
+			return value
+		}
+	}
+	return nil
 }
 
 // nested appends a field whose value is preceded by its length.

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/kemudi/kemudi/internal/wire"
 )
 
 // schemas collects the schemas that a document needs.
@@ -155,7 +157,7 @@ func (s *schemas) result() (map[string]json.RawMessage, error) {
 func swagger(b, text []byte) []byte {
 	b = append(b, '{')
 	first := true
-	for name, value := range members(text) {
+	for name, value := range wire.Each(text) {
 		if string(name) == "default" {
 			continue
 		}
@@ -166,12 +168,12 @@ func swagger(b, text []byte) []byte {
 			b = append(b, ',')
 		}
 		first = false
-		b = append(append(append(b, '"'), name...), '"', ':')
+		b = append(wire.AppendString(b, string(name)), ':')
 		switch string(name) {
 		case "properties":
 			b = append(b, '{')
-			for property, schema := range members(value) {
-				b = append(append(append(b, '"'), property...), '"', ':')
+			for property, schema := range wire.Each(value) {
+				b = append(wire.AppendString(b, string(property)), ':')
 				b = append(swagger(b, schema), ',')
 			}
 			b = append(bytes.TrimSuffix(b, []byte{','}), '}')
@@ -193,7 +195,7 @@ func only(name, value []byte) (ref []byte) {
 	if string(name) != "allOf" {
 		return nil
 	}
-	for one := range elements(value) {
+	for one := range wire.Elements(value) {
 		if ref != nil {
 			return nil
 		}

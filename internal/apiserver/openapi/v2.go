@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/kemudi/kemudi/internal/wire"
 )
 
 // swaggerDocument is an OpenAPI 2 document.
@@ -88,7 +90,7 @@ func (d *swaggerDocument) writeJSON(w io.Writer) error {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = append(appendQuoted(b, s.name), ':')
+		b = append(wire.AppendString(b, s.name), ':')
 		if s.whole {
 			text, err := s.text("")
 			if err != nil {
@@ -106,7 +108,7 @@ func (d *swaggerDocument) writeJSON(w io.Writer) error {
 			if j > 0 {
 				b = append(b, ',')
 			}
-			b = append(append(appendQuoted(b, name), ':'), text...)
+			b = append(append(wire.AppendString(b, name), ':'), text...)
 			if _, err := w.Write(b); err != nil {
 				return err
 			}
@@ -139,8 +141,7 @@ func (d *swaggerDocument) writeProto(w io.Writer) error {
 						err = problem
 						break
 					}
-					quoted := appendQuoted(nil, name)
-					b = f.of.member(b, quoted[1:len(quoted)-1], text)
+					b = f.of.member(b, []byte(name), text)
 				}
 				return b
 			})

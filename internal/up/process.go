@@ -133,29 +133,38 @@ func Running(runDir string) (int, error) {
 	return pid, nil
 }
 
+// open returns the process that runs, to be closed; pid is 0 if there is none.
+func open(runDir string) (fd, pid int, err error) {
+	if pid, err = Running(runDir); err != nil || pid == 0 {
+		return 0, 0, err
+	}
+	fd, err = unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return 0, 0, nil
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("open process %d: %w", pid, err)
+	}
+	// From here on the descriptor is of one process, whatever gets its ID later. It
+	// is the server's if that is still there.
+	if still, err := Running(runDir); err != nil || still != pid {
+		unix.Close(fd)
+		return 0, 0, err
+	}
+	return fd, pid, nil
+}
+
 // stopPatience is how long a server may take to stop in order.
 const stopPatience = 30 * time.Second
 
 // Down stops the running server and waits until it has ended; containers keep
 // running, unless the cluster is in memory. It returns false if there was none.
 func Down(ctx context.Context, dataDir, runDir string) (bool, error) {
-	pid, err := Running(runDir)
+	fd, pid, err := open(runDir)
 	if err != nil || pid == 0 {
 		return false, err
 	}
-	fd, err := unix.PidfdOpen(pid, 0)
-	if errors.Is(err, unix.ESRCH) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("open process %d: %w", pid, err)
-	}
 	defer unix.Close(fd)
-	// From here on the descriptor is of one process, whatever gets its ID later. It
-	// is the server's if that is still there.
-	if still, err := Running(runDir); err != nil || still != pid {
-		return false, err
-	}
 	if err := unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0); err != nil {
 		return false, fmt.Errorf("stop process %d: %w", pid, err)
 	}

@@ -2,9 +2,7 @@ package up
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
@@ -41,19 +39,12 @@ func until[T any, P interface {
 // AwaitNode waits until the node is ready of a machine that somebody else has started, maybe just
 // now, as long as what runs there does.
 func AwaitNode(ctx context.Context, a Access, name, runDir string) error {
-	pid, err := Running(runDir)
+	process, pid, err := open(runDir)
 	if err != nil {
 		return err
 	}
 	if pid == 0 {
 		return errEnded
-	}
-	process, err := unix.PidfdOpen(pid, 0)
-	if errors.Is(err, unix.ESRCH) {
-		return errEnded
-	}
-	if err != nil {
-		return fmt.Errorf("open process %d: %w", pid, os.NewSyscallError("pidfd_open", err))
 	}
 	defer unix.Close(process)
 	api, _, err := a.client()

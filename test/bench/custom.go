@@ -61,12 +61,7 @@ func definition() *apiextensionsv1.CustomResourceDefinition {
 
 // custom measures what objects of a custom kind take of what the same objects of a built-in kind do, by turns.
 func (b *bench) custom(ctx context.Context) error {
-	return b.planeAlone(ctx, func(s *server) error {
-		o, err := b.outsider(ctx, s)
-		if err != nil {
-			return err
-		}
-		defer o.close()
+	return b.fromOutside(ctx, func(o *outsider) error {
 		steps := []func(context.Context) error{o.namespaces, o.define, o.twinsWrite, o.twinsRead, o.twinsWatch}
 		for _, step := range steps {
 			if err := step(ctx); err != nil {

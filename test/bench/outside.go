@@ -78,14 +78,21 @@ func (b *bench) turns(ctx context.Context) error {
 	return nil
 }
 
-// outside measures a control plane that has just been started, as clients see it.
-func (b *bench) outside(ctx context.Context) error {
+// fromOutside gives a load a control plane that has just been started.
+func (b *bench) fromOutside(ctx context.Context, load func(o *outsider) error) error {
 	return b.planeAlone(ctx, func(s *server) error {
 		o, err := b.outsider(ctx, s)
 		if err != nil {
 			return err
 		}
 		defer o.close()
+		return load(o)
+	})
+}
+
+// outside measures a control plane that has just been started, as clients see it.
+func (b *bench) outside(ctx context.Context) error {
+	return b.fromOutside(ctx, func(o *outsider) error {
 		g := task.NewGroup(ctx)
 		g.Go("load", func(ctx context.Context) error {
 			reads := []func(context.Context) error{o.read, o.pages, o.ofOneNode, o.streams}

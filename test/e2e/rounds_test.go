@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -105,10 +106,7 @@ func (s *servers) interrupted(t *testing.T, random *rand.Rand) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Patience)
 	defer cancel()
-	cmd := s.command(ctx, s.bin, "up", "--data-dir", s.DataDir, "--run-dir", s.RunDir, "--kubeconfig", "", "--servers", "3", "--agents", "2", "--", "--pod-logs-dir", s.LogsDir, "--node-name", first, "--node-labels", "example.com/for=servers")
-	if err := s.start(cmd); err != nil {
-		t.Fatal(err)
-	}
+	cmd := s.begin(ctx, t, 3, 2)
 	moment := time.Duration(random.IntN(9000)) * time.Millisecond
 	await(ctx, moment)
 	_ = cmd.Process.Kill()
@@ -123,6 +121,17 @@ func (s *servers) interrupted(t *testing.T, random *rand.Rand) {
 		}
 	}
 	t.Logf("interrupted after %s: %v; %d machines killed as well", moment, err, killed)
+}
+
+// begin starts the command that makes a cluster, and does not wait for it.
+func (s *servers) begin(ctx context.Context, t *testing.T, count, agents int) *exec.Cmd {
+	t.Helper()
+	args := s.upArgs("--servers", fmt.Sprint(count), "--agents", fmt.Sprint(agents))
+	cmd := s.command(ctx, append([]string{s.bin, args[0], "--data-dir", s.DataDir, "--run-dir", s.RunDir}, args[1:]...)...)
+	if err := s.start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	return cmd
 }
 
 // processesOf are the servers and agents that run on the machine and in it.
@@ -143,10 +152,7 @@ func TestUpWaitsForWhatEarlierOnesStarted(t *testing.T) {
 	t.Parallel()
 	s := noServers(t, 3)
 	for i, name := range []string{first, "server-2", "agent-1"} {
-		cmd := s.command(t.Context(), s.bin, "up", "--data-dir", s.DataDir, "--run-dir", s.RunDir, "--kubeconfig", "", "--servers", "2", "--agents", "1", "--", "--pod-logs-dir", s.LogsDir, "--node-name", first, "--node-labels", "example.com/for=servers")
-		if err := s.start(cmd); err != nil {
-			t.Fatal(err)
-		}
+		cmd := s.begin(t.Context(), t, 2, 1)
 		run := s.RunDir
 		if name != first {
 			run += "-" + name

@@ -102,7 +102,11 @@ func (s *servers) configOf(name string) *rest.Config {
 // up starts what does not run.
 func (s *servers) up(t *testing.T, more ...string) {
 	t.Helper()
-	s.must(t, append(append([]string{"up", "--kubeconfig", ""}, more...), "--", "--pod-logs-dir", s.LogsDir, "--node-name", first, "--node-labels", "example.com/for=servers")...)
+	s.must(t, s.upArgs(more...)...)
+}
+
+func (s *servers) upArgs(more ...string) []string {
+	return append(append([]string{"up", "--kubeconfig", ""}, more...), "--", "--pod-logs-dir", s.LogsDir, "--node-name", first, "--node-labels", "example.com/for=servers")
 }
 
 // do runs a command of the program for this cluster.

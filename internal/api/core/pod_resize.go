@@ -106,7 +106,7 @@ func resizesSame(errs *resource.Errors, field string, sent, old []corev1.Contain
 
 // validateResizedPod checks a change of what the pod has as a whole.
 func validateResizedPod(p, old *corev1.Pod, errs *resource.Errors) {
-	now, was := podLevelResources(p), podLevelResources(old)
+	now, was := PodLevelResources(p), PodLevelResources(old)
 	switch {
 	case old.Spec.Resources != nil && p.Spec.Resources == nil:
 		errs.Forbidden("spec.resources", "pod-level resources cannot be removed")
@@ -121,7 +121,8 @@ func validateResizedPod(p, old *corev1.Pod, errs *resource.Errors) {
 	}
 }
 
-func podLevelResources(p *corev1.Pod) *corev1.ResourceRequirements {
+// PodLevelResources are what a pod asks for as a whole; empty if it does not.
+func PodLevelResources(p *corev1.Pod) *corev1.ResourceRequirements {
 	if p.Spec.Resources == nil {
 		return &corev1.ResourceRequirements{}
 	}

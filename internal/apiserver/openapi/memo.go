@@ -88,6 +88,19 @@ func (e *entry) ofLocked(from string) {
 
 // keepLocked keeps a form of the document for a while, which write makes.
 func (e *entry) keepLocked(mediaType string, write func(io.Writer) error) error {
+	data, err := compressed(write)
+	if err != nil {
+		return err
+	}
+	if e.mu.packed == nil {
+		e.mu.packed = map[string][]byte{}
+	}
+	e.mu.packed[mediaType] = data
+	return nil
+}
+
+// compressed is what write writes.
+func compressed(write func(io.Writer) error) ([]byte, error) {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	err := write(z)
@@ -95,13 +108,9 @@ func (e *entry) keepLocked(mediaType string, write func(io.Writer) error) error 
 		err = z.Close()
 	}
 	if err != nil {
-		return fmt.Errorf("make a document: %w", err)
+		return nil, fmt.Errorf("make a document: %w", err)
 	}
-	if e.mu.packed == nil {
-		e.mu.packed = map[string][]byte{}
-	}
-	e.mu.packed[mediaType] = bytes.Clone(b.Bytes())
-	return nil
+	return bytes.Clone(b.Bytes()), nil
 }
 
 // usedLocked puts off that the document is forgotten.

@@ -62,16 +62,7 @@ func PartOf(text []byte, gv schema.GroupVersion) ([]byte, error) {
 	if err := p.complete(); err != nil {
 		return nil, err
 	}
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	err := json.NewEncoder(z).Encode(p)
-	if err == nil {
-		err = z.Close()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("write an OpenAPI document: %w", err)
-	}
-	return bytes.Clone(b.Bytes()), nil
+	return compressed(func(w io.Writer) error { return json.NewEncoder(w).Encode(p) })
 }
 
 // part is a part of a document, as text.

@@ -68,7 +68,7 @@ func (s *Service) lay() *layout {
 	l := &layout{kinds: served(s.defs), hashes: map[string]string{}}
 	l.marks = newMarks(l.kinds)
 	maps.DeleteFunc(l.kinds, func(gv schema.GroupVersion, _ []kind) bool { return !s.on(gv) })
-	gvs := slices.SortedFunc(maps.Keys(l.kinds), func(a, b schema.GroupVersion) int { return strings.Compare(base(a), base(b)) })
+	gvs := l.groupVersions()
 	l.roots = roots(gvs)
 	for i := range l.roots {
 		name := l.roots[i].document()
@@ -90,6 +90,11 @@ func (s *Service) lay() *layout {
 	}
 	s.memo.retain(l.hashes)
 	return l
+}
+
+// groupVersions are those that there are documents of, in the order of their paths.
+func (l *layout) groupVersions() []schema.GroupVersion {
+	return slices.SortedFunc(maps.Keys(l.kinds), func(a, b schema.GroupVersion) int { return strings.Compare(base(a), base(b)) })
 }
 
 // nameOf is the name of a group-version's document.
@@ -271,7 +276,7 @@ func (s *Service) write(w io.Writer, name, mediaType string) error {
 		return err
 	}
 	var kinds []kind
-	for _, gv := range slices.SortedFunc(maps.Keys(l.kinds), func(a, b schema.GroupVersion) int { return strings.Compare(base(a), base(b)) }) {
+	for _, gv := range l.groupVersions() {
 		kinds = append(kinds, l.kinds[gv]...)
 	}
 	doc, err := document2(newSchemas(2, all, l.marks), kinds, l.roots, info)

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
 )
@@ -111,7 +112,7 @@ func (w *createSandbox) do(ctx context.Context) (err error) {
 func (w *createSandbox) note(x *Actor, err error) {
 	if err == nil {
 		x.observeSandbox(w.made)
-		x.o.PodResized = podLevel(w.pod)
+		x.o.PodResized = core.PodLevelResources(w.pod)
 	}
 }
 

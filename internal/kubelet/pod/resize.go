@@ -27,14 +27,6 @@ func (x *Actor) resize() {
 	x.reportResize("Resize"+reason, v1.EventTypeWarning, resizeText("Pod resize "+reason, x.d.Pod, message))
 }
 
-// podLevel is what a pod asks for as a whole.
-func podLevel(pod *v1.Pod) *v1.ResourceRequirements {
-	if pod.Spec.Resources == nil {
-		return &v1.ResourceRequirements{}
-	}
-	return pod.Spec.Resources
-}
-
 // reportResize tells each thing once for each change of the pod.
 func (x *Actor) reportResize(reason, kind, message string) {
 	key := "resize " + reason + message
@@ -108,7 +100,7 @@ func (w *resizePod) note(x *Actor, err error) {
 		x.reportResize("ResizeError", v1.EventTypeWarning, resizeText("Pod resize error", w.pod, runtime.Message(err)))
 		return
 	}
-	x.o.PodResized = podLevel(w.pod)
+	x.o.PodResized = core.PodLevelResources(w.pod)
 	x.volumesStale() // they may tell of it
 	x.event("", v1.EventTypeNormal, "ResizeCompleted", resizeText("Pod resize completed", w.pod, ""))
 }

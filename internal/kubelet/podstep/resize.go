@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/kemudi/kemudi/internal/api/core"
 )
 
 // resized lists the resources that can change while a container runs.
@@ -34,14 +36,6 @@ func (s *step) changedResources(spec *v1.Container, c *Container) []v1.ResourceN
 	})
 }
 
-// podLevel is what the pod asks for as a whole; empty if it does not.
-func (s *step) podLevel() *v1.ResourceRequirements {
-	if s.pod.Spec.Resources == nil {
-		return &v1.ResourceRequirements{}
-	}
-	return s.pod.Spec.Resources
-}
-
 // givenPod is what the pod has got as a whole. What another program gave it, its status says.
 func (s *step) givenPod() *v1.ResourceRequirements {
 	switch {
@@ -50,7 +44,7 @@ func (s *step) givenPod() *v1.ResourceRequirements {
 	case s.pod.Status.Resources != nil:
 		return s.pod.Status.Resources
 	}
-	return s.podLevel()
+	return core.PodLevelResources(s.pod)
 }
 
 // hasSandbox reports whether there is one that the pod runs in.
@@ -61,7 +55,7 @@ func (s *step) podChanged() bool {
 	if !s.hasSandbox() {
 		return false
 	}
-	return slices.ContainsFunc(resized, func(name v1.ResourceName) bool { return differs(s.podLevel(), s.givenPod(), name) })
+	return slices.ContainsFunc(resized, func(name v1.ResourceName) bool { return differs(core.PodLevelResources(s.pod), s.givenPod(), name) })
 }
 
 // setPodResources says what the pod has got as a whole, if it asks for that.
@@ -70,7 +64,7 @@ func (s *step) setPodResources(st *v1.PodStatus) {
 	if s.pod.Spec.Resources == nil {
 		return
 	}
-	given, allocated := s.podLevel(), s.podLevel()
+	given, allocated := core.PodLevelResources(s.pod), core.PodLevelResources(s.pod)
 	if s.hasSandbox() {
 		given = s.givenPod()
 	}

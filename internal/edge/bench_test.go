@@ -16,6 +16,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/edge/route"
 	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/test/nginx"
 )
 
 // answerEnd ends the answer of the backend.
@@ -125,21 +126,7 @@ func nginxBefore(b *testing.B, backend string) string {
 	}
 	at, dir := l.Addr().String(), b.TempDir()
 	_ = l.Close() // it is to listen there itself
-	conf := fmt.Sprintf(`daemon off; pid %[1]s/pid; error_log %[1]s/error.log; worker_processes auto; user root;
-events { worker_connections 4096; }
-http {
-  access_log off; client_body_temp_path %[1]s/a; proxy_temp_path %[1]s/b; fastcgi_temp_path %[1]s/c; uwsgi_temp_path %[1]s/d; scgi_temp_path %[1]s/e;
-  keepalive_requests 10000000;
-  upstream web { server %[2]s; keepalive 64; keepalive_requests 10000000; }
-  server {
-    listen %[3]s; server_name h0.example.com;
-    location / {
-      proxy_pass http://web; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header Host $host; proxy_set_header X-Real-IP $remote_addr;
-      proxy_set_header X-Forwarded-For $remote_addr; proxy_set_header X-Forwarded-Host $host; proxy_set_header X-Forwarded-Proto $scheme; proxy_set_header X-Request-ID $request_id;
-    }
-  }
-}
-`, dir, backend, at)
+	conf := nginx.Conf(dir, backend, "listen "+at+"; server_name h0.example.com;")
 	file := filepath.Join(dir, "nginx.conf")
 	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 		b.Fatal(err)

@@ -29,6 +29,7 @@ import (
 	"github.com/kemudi/kemudi/internal/edge"
 	"github.com/kemudi/kemudi/internal/edge/route"
 	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/test/nginx"
 )
 
 // edgeHosts is how many hosts the edge process has.
@@ -295,21 +296,7 @@ func (b *bench) startEdge(ctx context.Context, backend string, cert *route.Certi
 // startNginx starts nginx before the same backend, with as many workers as there are processors.
 func (b *bench) startNginx(ctx context.Context, backend string, chain, key []byte) (*proxy, error) {
 	dir := filepath.Join(b.dir, "nginx")
-	conf := fmt.Sprintf(`daemon off; pid %[1]s/pid; error_log %[1]s/error.log; worker_processes auto; user root;
-events { worker_connections 4096; }
-http {
-  access_log off; client_body_temp_path %[1]s/a; proxy_temp_path %[1]s/b; fastcgi_temp_path %[1]s/c; uwsgi_temp_path %[1]s/d; scgi_temp_path %[1]s/e;
-  keepalive_requests 10000000;
-  upstream web { server %[2]s; keepalive 64; keepalive_requests 10000000; }
-  server {
-    listen 80; listen 443 ssl http2; server_name %[3]s; ssl_certificate %[1]s/chain.pem; ssl_certificate_key %[1]s/key.pem;
-    location / {
-      proxy_pass http://web; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header Host $host; proxy_set_header X-Real-IP $remote_addr;
-      proxy_set_header X-Forwarded-For $remote_addr; proxy_set_header X-Forwarded-Host $host; proxy_set_header X-Forwarded-Proto $scheme; proxy_set_header X-Request-ID $request_id;
-    }
-  }
-}
-`, dir, backend, edgeHost)
+	conf := nginx.Conf(dir, backend, fmt.Sprintf(`listen 80; listen 443 ssl http2; server_name %[2]s; ssl_certificate %[1]s/chain.pem; ssl_certificate_key %[1]s/key.pem;`, dir, edgeHost))
 	err := os.Mkdir(dir, 0o700)
 	for name, text := range map[string][]byte{"nginx.conf": []byte(conf), "chain.pem": chain, "key.pem": key} {
 		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), text, 0o600))

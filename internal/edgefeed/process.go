@@ -17,6 +17,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/edge"
 	"github.com/kemudi/kemudi/internal/kubelet/cgroup"
+	"github.com/kemudi/kemudi/internal/task"
 )
 
 // process is an edge that runs, and the connection to it.
@@ -83,14 +84,36 @@ func leave(p *process) {
 	p.Close()
 }
 
-// dismiss ends the edge that runs, if there is one.
+// dismiss ends the edge that runs, if there is one. An edge listens to who has connected last: if that is somebody else before
+// it has heard, it is told again.
 func (f *Feeder) dismiss(ctx context.Context) {
-	p, hello, err := f.dial(ctx)
-	if err != nil {
-		return
+	ctx, cancel := context.WithTimeout(ctx, answerPatience)
+	defer cancel()
+	again := task.Backoff{Initial: 10 * time.Millisecond, Max: time.Second}
+	for {
+		p, hello, err := f.dial(ctx)
+		switch {
+		case err == nil:
+			f.o.Log.Info("no Ingress is left: the edge leaves", "process", hello.PID)
+			p.hear(ctx, edge.Order{Leave: true})
+		case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
+			return // it has closed its socket, or there is none
+		}
+		if err := task.Sleep(ctx, again.Next()); err != nil {
+			return
+		}
 	}
-	f.o.Log.Info("no Ingress is left: the edge leaves", "process", hello.PID)
-	leave(p)
+}
+
+// hear sends an edge the last order, and waits until it hangs up.
+func (p *process) hear(ctx context.Context, last edge.Order) {
+	defer p.Close()
+	defer context.AfterFunc(ctx, func() { p.Close() })()
+	err := p.Send(last)
+	for err == nil {
+		var r edge.Report
+		err = p.Receive(&r)
+	}
 }
 
 // start starts an edge, in a session and a cgroup of its own. It listens on its socket before

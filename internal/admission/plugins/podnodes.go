@@ -116,6 +116,9 @@ func podResize(o *admission.Options) admission.Plugin {
 		if err != nil {
 			return err
 		}
+		if system, ok := n.Labels[corev1.LabelOSStable]; ok && system != string(corev1.Linux) {
+			return because(a.Forbid("pod resize is only supported on linux nodes, node %q is %q", n.Name, system), "UnsupportedPlatform")
+		}
 		requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
 		var lacks []string
 		if want, have := requests.Cpu().MilliValue(), n.Status.Allocatable.Cpu().MilliValue(); want > have {
@@ -125,10 +128,7 @@ func podResize(o *admission.Options) admission.Plugin {
 			lacks = append(lacks, fmt.Sprintf("memory, requested: %d, allocatable: %d", want, have))
 		}
 		if len(lacks) > 0 {
-			return because(a.Forbid("Node didn't have enough allocatable resources: %s", strings.Join(lacks, "; ")), "NodeCapacity")
-		}
-		if system := n.Labels[corev1.LabelOSStable]; system != string(corev1.Linux) {
-			return because(a.Forbid("pod resize is only supported on linux nodes, node %q is %q", n.Name, system), "UnsupportedPlatform")
+			return because(a.Forbid("node didn't have enough allocatable resources: %s", strings.Join(lacks, "; ")), "NodeCapacity")
 		}
 		return nil
 	}}

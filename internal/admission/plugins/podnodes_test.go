@@ -37,6 +37,7 @@ func TestChangesThatNodesCannotBearAreRefused(t *testing.T) {
 	w := admissiontest.New(t,
 		"Node: {metadata: {name: n1, labels: {kubernetes.io/os: linux}}, status: {allocatable: {cpu: 2, memory: 1Gi}}}",
 		"Node: {metadata: {name: able, labels: {kubernetes.io/os: linux}}, status: {allocatable: {cpu: 2, memory: 1Gi}, declaredFeatures: [InPlacePodLevelResourcesVerticalScaling]}}",
+		"Node: {metadata: {name: bare}, status: {allocatable: {cpu: 2, memory: 1Gi}}}",
 		"Node: {metadata: {name: glass, labels: {kubernetes.io/os: windows}}, status: {allocatable: {cpu: 2, memory: 1Gi}}}")
 	pod := func(generation int, node, spec string) string {
 		return fmt.Sprintf("Pod: {metadata: {namespace: team, name: x, generation: %d}, spec: {nodeName: %s, %s}}", generation, node, spec)
@@ -47,14 +48,15 @@ func TestChangesThatNodesCannotBearAreRefused(t *testing.T) {
 	for _, q := range []struct{ plugin, sub, now, old, want, cause string }{
 		{plugin: "PodResizeValidator", sub: "resize", now: pod(2, "n1", sized("2", "1Gi")), old: pod(1, "n1", sized("1", "1Mi"))},
 		{plugin: "PodResizeValidator", sub: "resize", now: pod(2, "n1", sized("3", "1Gi")), old: pod(1, "n1", sized("1", "1Mi")), cause: "NodeCapacity",
-			want: `pods "x" is forbidden: Node didn't have enough allocatable resources: cpu, requested: 3000, allocatable: 2000`},
+			want: `pods "x" is forbidden: node didn't have enough allocatable resources: cpu, requested: 3000, allocatable: 2000`},
 		{plugin: "PodResizeValidator", sub: "resize", now: pod(2, "n1", sized("2001m", "2Gi")), old: pod(1, "n1", sized("1", "1Mi")), cause: "NodeCapacity",
-			want: `pods "x" is forbidden: Node didn't have enough allocatable resources: cpu, requested: 2001, allocatable: 2000; memory, requested: 2147483648, allocatable: 1073741824`},
+			want: `pods "x" is forbidden: node didn't have enough allocatable resources: cpu, requested: 2001, allocatable: 2000; memory, requested: 2147483648, allocatable: 1073741824`},
 		{plugin: "PodResizeValidator", sub: "resize", now: pod(1, "n1", sized("3", "1Gi")), old: pod(1, "n1", sized("3", "1Gi"))},
 		{plugin: "PodResizeValidator", sub: "resize", now: pod(2, "''", sized("3", "1Gi")), old: pod(1, "''", sized("1", "1Gi"))},
 		{plugin: "PodResizeValidator", sub: "", now: pod(2, "n1", sized("3", "1Gi")), old: pod(1, "n1", sized("1", "1Mi"))},
 		{plugin: "PodResizeValidator", sub: "resize", now: pod(2, "gone", sized("2", "1Gi")), old: pod(1, "gone", sized("1", "1Mi")), want: `pods "x" is forbidden: node "gone" not found`},
-		{plugin: "PodResizeValidator", sub: "resize", now: pod(2, "glass", sized("2", "1Gi")), old: pod(1, "glass", sized("1", "1Mi")), cause: "UnsupportedPlatform",
+		{plugin: "PodResizeValidator", sub: "resize", now: pod(2, "bare", sized("2", "1Gi")), old: pod(1, "bare", sized("1", "1Mi"))},
+		{plugin: "PodResizeValidator", sub: "resize", now: pod(2, "glass", sized("3", "1Gi")), old: pod(1, "glass", sized("1", "1Mi")), cause: "UnsupportedPlatform",
 			want: `pods "x" is forbidden: pod resize is only supported on linux nodes, node "glass" is "windows"`},
 
 		{plugin: "NodeDeclaredFeatureValidator", sub: "resize", now: pod(2, "able", whole("2")), old: pod(1, "able", whole("1"))},

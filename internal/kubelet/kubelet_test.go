@@ -301,6 +301,24 @@ func TestNodeRejectsWhatDoesNotFit(t *testing.T) {
 	})
 }
 
+// The scheduler takes a pod that has left the API for gone, as those are that it preempts
+// without a time to end.
+func TestNodeHasRoomAsSoonAsAPodHasLeftTheAPI(t *testing.T) {
+	trace.Proves(t, "NODE-028")
+	inBubble(t, func(t *testing.T) {
+		n := newNode(t, fakecri.Options{Program: func(*runtimeapi.ContainerConfig) fakecri.Program { return fakecri.Program{TermAfter: -1} }})
+		defer func() { n.end() }()
+		const spec = `{containers: [{name: c, image: x, ports: [{containerPort: 80, hostPort: 80}], resources: {requests: {cpu: 3}}}]}`
+		createPod(t, n.api, "low", spec)
+		n.pod("low")
+		deletePod(t, n.api, "low", 0)
+		createPod(t, n.api, "high", spec)
+		if p := n.pod("high"); p.Status.Phase != v1.PodRunning {
+			t.Errorf("got %s %s, want Running", p.Status.Phase, p.Status.Message)
+		}
+	})
+}
+
 func TestNodeRejectsWhatItMustNotRun(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		n := &testNode{t: t, api: newMemAPI(t), cri: fakecri.New(fakecri.Options{}), with: func(o *Options) { o.Settings.UnsafeSysctls = []string{"kernel.msg*"} }}

@@ -16,7 +16,7 @@ import (
 type Ledger struct {
 	mu struct {
 		sync.Mutex
-		taken   Allocations          // by the pods that are not finished
+		taken   Allocations          // by the pods that are not finished, and not gone from the API
 		waiting map[types.UID]func() // whom to tell when something has been given back
 	}
 }
@@ -81,7 +81,7 @@ func (l *Ledger) Resize(pod *v1.Pod, allocatable v1.ResourceList, again func()) 
 	return "", ""
 }
 
-// Release gives back what the pod took: it has finished.
+// Release gives back what the pod took: it has finished, or has left the API.
 func (l *Ledger) Release(uid types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -85,9 +85,11 @@ func (s *Set) Take(pod *v1.Pod, rev int64, found *runtime.Inventory) {
 	s.Start(newActor(s, pod, rev), found)
 }
 
-// Gone takes in that a pod has left the API.
+// Gone takes in that a pod has left the API. What it took is free at once, though it may
+// take its time to end: whoever is sent here next is sent because it is gone.
 func (s *Set) Gone(pod *v1.Pod) {
 	if x := s.actor(pod.UID); x != nil {
+		s.Runner.Ledger.Release(x.uid)
 		x.post(func(x *Actor) { x.gone(pod) })
 	}
 }

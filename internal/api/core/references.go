@@ -22,7 +22,7 @@ const (
 	ToResourceClaim  ReferenceKind = "resourceclaims" // without a name if it is made from a template
 	ToEndpoints      ReferenceKind = "endpoints"
 	ToPodCertificate ReferenceKind = "podcertificates"     // the name is its signer's
-	ToTrustBundle    ReferenceKind = "clustertrustbundles" // or of all that its signer has, by its name
+	ToTrustBundle    ReferenceKind = "clustertrustbundles" // or the signer's, which has a slash, of all that it has
 	ToCSIDriver      ReferenceKind = "csidrivers"
 )
 

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kemudi/kemudi/internal/api/certificates"
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/kubelet/contain"
@@ -16,10 +19,22 @@ import (
 	"github.com/kemudi/kemudi/internal/task"
 )
 
-// reference names a config map or secret that a pod uses.
+// reference names a config map, a secret or a trust bundle that a pod uses, or all trust
+// bundles of a signer, by its name.
 type reference struct {
 	def             *resource.Def
 	namespace, name string
+}
+
+// scope is the field selector of what r names.
+func (r reference) scope() string {
+	switch {
+	case r.namespace != "":
+		return "metadata.namespace=" + r.namespace + ",metadata.name=" + r.name
+	case strings.Contains(r.name, "/"): // as every signer's name, and no object's
+		return "spec.signerName=" + r.name
+	}
+	return "metadata.name=" + r.name
 }
 
 // Follow has changed called about changes of what the pod refers to, until Unfollow.
@@ -32,6 +47,8 @@ func (o *Objects) Follow(g *task.Group, pod *v1.Pod, changed func()) {
 			r.def = core.ConfigMaps.Def
 		case core.ToSecret:
 			r.def = core.Secrets.Def
+		case core.ToTrustBundle:
+			r = reference{def: certificates.ClusterTrustBundles.Def, name: to.Name}
 		default:
 			continue
 		}
@@ -57,7 +74,7 @@ func (o *Objects) use(g *task.Group, r reference, pod types.UID, changed func())
 	defer o.mu.Unlock()
 	f := o.mu.used[r]
 	if f == nil {
-		c, release := o.t.Hold(r.def, only(r.namespace, r.name))
+		c, release := o.t.Hold(r.def, r.scope())
 		o.joinLocked(g, c)
 		f = &followed{users: map[types.UID]func(){}, release: func() {
 			o.leaveLocked(c)
@@ -112,13 +129,16 @@ func (o *Objects) Unfollow(uid types.UID) {
 	}
 }
 
-// followCache tells users about changes in one cache: of a single object from
+// followCache tells users about changes in one cache: of what is named from
 // a distant server, or of all objects where the server's own cache is at hand.
 func (o *Objects) followCache(ctx context.Context, c *cache.Cache) error {
 	return c.Each(ctx, cache.FollowOptions{}, func(deltas []cache.Delta) error {
 		for _, d := range deltas {
 			obj := d.Last().Object
 			o.changed(reference{c.Def, obj.GetNamespace(), obj.GetName()})
+			if b, ok := obj.(*certificatesv1.ClusterTrustBundle); ok {
+				o.changed(reference{def: c.Def, name: b.Spec.SignerName})
+			}
 		}
 		return nil
 	})

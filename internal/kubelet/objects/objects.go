@@ -77,17 +77,12 @@ func (v view) Services(namespace string) []*v1.Service {
 	return r.List(namespace, nil)
 }
 
-// only is the scope of one object.
-func only(namespace, name string) string {
-	return "metadata.namespace=" + namespace + ",metadata.name=" + name
-}
-
 // find reads an object from the cache that is fed with it for the pod, or from one that is
 // fed for so long.
 func find[T resource.Object](ctx context.Context, o *Objects, kind *resource.Resource[T], namespace, name string) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	c, release := o.t.Hold(kind.Def, only(namespace, name))
+	c, release := o.t.Hold(kind.Def, reference{kind.Def, namespace, name}.scope())
 	defer release()
 	r := client.Reader[T]{Cache: c}
 	select {
@@ -102,7 +97,7 @@ func find[T resource.Object](ctx context.Context, o *Objects, kind *resource.Res
 	obj, err := client.For(o.t, kind).Get(ctx, namespace, name) // the cache may be behind
 	if apierrors.IsNotFound(err) {
 		// Messages about pods name the kind in the singular.
-		err = apierrors.NewNotFound(schema.GroupResource{Resource: r.Def.Singular}, name)
+		err = apierrors.NewNotFound(schema.GroupResource{Group: r.Def.Group, Resource: r.Def.Singular}, name)
 	}
 	return obj, err
 }

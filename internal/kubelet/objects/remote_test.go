@@ -2,23 +2,31 @@ package objects
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/api"
+	"github.com/kemudi/kemudi/internal/api/certificates"
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/storage"
 	"github.com/kemudi/kemudi/internal/apiserver"
@@ -206,4 +214,93 @@ func TestPodsThatAreGoneLeaveNoWatches(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestTrustBundlesAreFoundByNameAndBySigner reads bundles as a node that is not a server, and
+// is told of their changes.
+func TestTrustBundlesAreFoundByNameAndBySigner(t *testing.T) {
+	t.Parallel()
+	d := newDistant(t)
+	bundles := client.For(d.admin, certificates.ClusterTrustBundles)
+	set := func(name, signer, tier string) {
+		t.Helper()
+		_, err := bundles.Create(t.Context(), &certificatesv1.ClusterTrustBundle{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"tier": tier}},
+			Spec:       certificatesv1.ClusterTrustBundleSpec{SignerName: signer, TrustBundle: anAuthority(t)},
+		})
+		d.must(err)
+	}
+	const signer = "example.com/signer"
+	named := &v1.ClusterTrustBundleProjection{Name: ptr.To("plain")}
+	all := &v1.ClusterTrustBundleProjection{SignerName: ptr.To(signer), LabelSelector: &metav1.LabelSelector{}}
+	some := &v1.ClusterTrustBundleProjection{SignerName: ptr.To(signer), LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "web"}}}
+	none := &v1.ClusterTrustBundleProjection{SignerName: ptr.To(signer)}
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}, Spec: v1.PodSpec{NodeName: "n1", Containers: []v1.Container{{Name: "c", Image: "i"}}}}
+	for i, p := range []*v1.ClusterTrustBundleProjection{named, all} {
+		p.Path = "ca"
+		pod.Spec.Volumes = append(pod.Spec.Volumes, v1.Volume{Name: fmt.Sprint("v", i), VolumeSource: v1.VolumeSource{
+			Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{{ClusterTrustBundle: p}}},
+		}})
+	}
+	pod, err := client.For(d.admin, core.Pods).Create(t.Context(), pod)
+	d.must(err)
+	for want, p := range map[string]*v1.ClusterTrustBundleProjection{
+		`while getting ClusterTrustBundle: clustertrustbundle.certificates.k8s.io "plain" not found`: named,
+		"combination of signerName and labelSelector matched zero ClusterTrustBundles":               all,
+	} {
+		if _, err := d.objects.TrustBundles(t.Context(), p); err == nil || err.Error() != want || !IsMissing(err) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	told := make(chan struct{}, 1)
+	d.objects.Follow(d.group, pod, func() {
+		select {
+		case told <- struct{}{}:
+		default: // it has been told
+		}
+	})
+	eventually := func(p *v1.ClusterTrustBundleProjection, want ...string) {
+		t.Helper()
+		for {
+			found, err := d.objects.TrustBundles(t.Context(), p)
+			var got []string
+			for _, b := range found {
+				got = append(got, b.Name)
+			}
+			slices.Sort(got)
+			if slices.Equal(got, want) && (err == nil || IsMissing(err)) {
+				return
+			}
+			select {
+			case <-told: // of the change that makes it so
+			case <-t.Context().Done():
+				t.Fatalf("got %s (%v), want %s", got, err, want)
+			}
+		}
+	}
+	set("plain", "", "web")
+	eventually(named, "plain")
+	set("example.com:signer:a", signer, "web")
+	set("example.com:signer:b", signer, "db")
+	set("example.com:other:a", "example.com/other", "web")
+	eventually(all, "example.com:signer:a", "example.com:signer:b")
+	eventually(some, "example.com:signer:a")
+	eventually(none)
+	d.must(bundles.Delete(t.Context(), "", "example.com:signer:a", metav1.DeleteOptions{}))
+	eventually(all, "example.com:signer:b")
+	d.objects.Unfollow(pod.UID)
+}
+
+// anAuthority is the certificate of a new authority.
+func anAuthority(t *testing.T) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "an authority"}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw}))
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/kemudi/kemudi/internal/api/core"
@@ -115,6 +116,10 @@ func (s sources) ConfigMap(namespace, name string) (*v1.ConfigMap, error) {
 
 func (s sources) Secret(namespace, name string) (*v1.Secret, error) {
 	return s.set.Runner.Objects.In(s.ctx).Secret(namespace, name)
+}
+
+func (s sources) TrustBundles(p *v1.ClusterTrustBundleProjection) ([]*certificatesv1.ClusterTrustBundle, error) {
+	return s.set.Runner.Objects.TrustBundles(s.ctx, p)
 }
 
 func (s sources) IsMissing(err error) bool { return objects.IsMissing(err) }

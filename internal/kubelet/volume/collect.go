@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"encoding/pem"
 	"fmt"
 	"maps"
 	"path"
@@ -74,6 +75,8 @@ func (w *writer) projection(s *v1.VolumeProjection, mode int32) error {
 		return w.downward(s.DownwardAPI.Items, mode)
 	case s.ServiceAccountToken != nil:
 		return w.serviceAccountToken(s.ServiceAccountToken, mode)
+	case s.ClusterTrustBundle != nil:
+		return w.trustBundle(s.ClusterTrustBundle, mode)
 	}
 	return fmt.Errorf("a source of the projected volume is of a kind that this node does not support")
 }
@@ -160,8 +163,7 @@ func (w *writer) downward(items []v1.DownwardAPIVolumeFile, mode int32) error {
 	return nil
 }
 
-// serviceAccountToken adds a token, readable by as few as possible: the one
-// user of all containers and the pod's group, if there are any.
+// serviceAccountToken adds a token.
 func (w *writer) serviceAccountToken(p *v1.ServiceAccountTokenProjection, mode int32) error {
 	t, err := w.m.token(w.ctx, w.pod, w.volume.Name, p, w.src)
 	if err != nil {
@@ -170,11 +172,37 @@ func (w *writer) serviceAccountToken(p *v1.ServiceAccountTokenProjection, mode i
 	if at := t.renew(); w.again.IsZero() || at.Before(w.again) {
 		w.again = at
 	}
-	f := file{data: []byte(t.Value), mode: mode, uid: commonUser(w.pod)}
+	return w.add(p.Path, w.guarded([]byte(t.Value), mode))
+}
+
+// trustBundle adds the certificates of bundles, each once. Their order is their own, so that
+// the file stays as it is when those of the bundles are in another.
+func (w *writer) trustBundle(p *v1.ClusterTrustBundleProjection, mode int32) error {
+	bundles, err := w.src.TrustBundles(p)
+	if err != nil && !(isTrue(p.Optional) && w.src.IsMissing(err)) {
+		return err
+	}
+	certificates := map[string]bool{}
+	for _, b := range bundles {
+		for block, rest := pem.Decode([]byte(b.Spec.TrustBundle)); block != nil; block, rest = pem.Decode(rest) {
+			certificates[string(block.Bytes)] = true
+		}
+	}
+	var data []byte
+	for _, c := range slices.Sorted(maps.Keys(certificates)) {
+		data = append(data, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte(c)})...)
+	}
+	return w.add(p.Path, w.guarded(data, mode))
+}
+
+// guarded is a file that as few as possible may read: the one user of all containers and
+// the pod's group, if there are any.
+func (w *writer) guarded(data []byte, mode int32) file {
+	f := file{data: data, mode: mode, uid: commonUser(w.pod)}
 	if f.uid != nil || fsGroup(w.pod) != nil {
 		f.mode = 0o600 // and the group, if there is one, may read
 	}
-	return w.add(p.Path, f)
+	return f
 }
 
 // commonUser is the user that all containers are told to run as, or nil.

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -22,6 +23,8 @@ import (
 type Sources interface {
 	ConfigMap(namespace, name string) (*v1.ConfigMap, error)
 	Secret(namespace, name string) (*v1.Secret, error)
+	// TrustBundles returns the bundles of a projection, at least one.
+	TrustBundles(p *v1.ClusterTrustBundleProjection) ([]*certificatesv1.ClusterTrustBundle, error)
 	// IsMissing reports whether an error says that there is no such object.
 	IsMissing(err error) bool
 	// Token asks for a service account token bound to the pod.

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/moby/sys/mountinfo"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +30,7 @@ import (
 type sources struct {
 	configMaps map[string]*v1.ConfigMap
 	secrets    map[string]*v1.Secret
+	bundles    []*certificatesv1.ClusterTrustBundle
 	tokens     int
 	life       time.Duration
 	broken     error
@@ -47,6 +50,13 @@ func (s *sources) Secret(_, name string) (*v1.Secret, error) {
 		return x, nil
 	}
 	return nil, fmt.Errorf("secret %q %w", name, errMissing)
+}
+
+func (s *sources) TrustBundles(*v1.ClusterTrustBundleProjection) ([]*certificatesv1.ClusterTrustBundle, error) {
+	if s.bundles == nil {
+		return nil, fmt.Errorf("trust bundle %w", errMissing)
+	}
+	return s.bundles, nil
 }
 
 func (s *sources) IsMissing(err error) bool { return errors.Is(err, errMissing) }
@@ -239,6 +249,31 @@ volumes:
 	prepare(t, m, pod, src)
 	if src.tokens != 1 {
 		t.Errorf("tokens fetched: got %d, want 1", src.tokens)
+	}
+}
+
+func TestTrustBundlesAreOneFileWithEachCertificateOnce(t *testing.T) {
+	m := newManager(t)
+	block := func(content string, headers map[string]string) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Headers: headers, Bytes: []byte(content)}))
+	}
+	bundle := func(text string) *certificatesv1.ClusterTrustBundle {
+		return &certificatesv1.ClusterTrustBundle{Spec: certificatesv1.ClusterTrustBundleSpec{TrustBundle: text}}
+	}
+	one, two := block("one", nil), block("two", nil)
+	src := &sources{bundles: []*certificatesv1.ClusterTrustBundle{bundle("# remark\n" + two + one), bundle(block("one", map[string]string{"From": "somewhere"}))}}
+	const of = `{volumes: [{name: v, projected: {sources: [{clusterTrustBundle: {name: x, path: ca/bundle.pem%s}}]}}]%s}`
+	pod := podOf(t, fmt.Sprintf(of, "", ""))
+	prepare(t, m, pod, src)
+	wantTree(t, m.Path(pod, &pod.Spec.Volumes[0]), "ca/bundle.pem 0644 "+one+two)
+
+	pod = podOf(t, fmt.Sprintf(of, ", optional: true", ", securityContext: {fsGroup: 2000}"))
+	prepare(t, m, pod, &sources{})
+	wantTree(t, m.Path(pod, &pod.Spec.Volumes[0]), "ca/bundle.pem 0640 ")
+
+	pod = podOf(t, fmt.Sprintf(of, "", ""))
+	if _, err := m.Prepare(t.Context(), pod, &sources{}); err == nil || !strings.Contains(err.Error(), `volume "v" : trust bundle not found`) {
+		t.Errorf("missing bundle: got %v", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package probe
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -172,5 +173,5 @@ func TestGRPCProbeAsksForHealth(t *testing.T) {
 	}
 	gone := target(host)
 	gone.Timeout = 50 * time.Millisecond
-	check(t, h, gone, want{"gone", Failure, "timeout: health rpc did not complete within 50ms"})
+	check(t, h, gone, want{"gone", Failure, fmt.Sprintf("timeout: failed to connect service %q within 50ms: context deadline exceeded", l.Addr())})
 }

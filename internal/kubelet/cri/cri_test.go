@@ -319,6 +319,24 @@ func TestSandboxSharesWhatThePodAsksFor(t *testing.T) {
 	}
 }
 
+func TestSandboxIsPrivilegedWhenAContainerIs(t *testing.T) {
+	for spec, want := range map[string]bool{
+		`{containers: [{name: c}]}`:                                                                                           false,
+		`{containers: [{name: c, securityContext: {privileged: false}}]}`:                                                     false,
+		`{containers: [{name: c}, {name: d, securityContext: {privileged: true}}]}`:                                           true,
+		`{initContainers: [{name: i, securityContext: {privileged: true}}], containers: [{name: c}]}`:                         true,
+		`{containers: [{name: c}], ephemeralContainers: [{name: debugger, securityContext: {privileged: true}, image: any}]}`: true,
+	} {
+		c, _, err := Sandbox(podOf(t, spec), testNode, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Linux.SecurityContext.Privileged; got != want {
+			t.Errorf("%s: got %v, want %v", spec, got, want)
+		}
+	}
+}
+
 func TestResourcesBecomeLimitsOfTheKernel(t *testing.T) {
 	trace.Proves(t, "WHAT-021")
 	cases := []struct{ spec, want, pod string }{

@@ -2,6 +2,7 @@ package cri
 
 import (
 	"maps"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/node/util/sysctl"
@@ -112,16 +113,12 @@ func sandboxLinux(pod *v1.Pod, n *Node) *runtimeapi.LinuxPodSandboxConfig {
 	return out
 }
 
+// hasPrivileged also of a container that was added to a pod that runs: the runtime goes by what it is told with that.
 func hasPrivileged(pod *v1.Pod) bool {
-	privileged := func(list []v1.Container) bool {
-		for i := range list {
-			if sc := list[i].SecurityContext; sc != nil && sc.Privileged != nil && *sc.Privileged {
-				return true
-			}
-		}
-		return false
-	}
-	return privileged(pod.Spec.InitContainers) || privileged(pod.Spec.Containers)
+	privileged := func(sc *v1.SecurityContext) bool { return sc != nil && isTrue(sc.Privileged) }
+	one := func(c v1.Container) bool { return privileged(c.SecurityContext) }
+	return slices.ContainsFunc(pod.Spec.InitContainers, one) || slices.ContainsFunc(pod.Spec.Containers, one) ||
+		slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c v1.EphemeralContainer) bool { return privileged(c.SecurityContext) })
 }
 
 // namespaces says which namespaces a pod shares and with whom.

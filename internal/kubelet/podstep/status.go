@@ -293,11 +293,14 @@ func (s *step) restarting(c *v1.Container, k kind, last *Container) *v1.Containe
 	if s.ending.yes || !s.mustRun(c, k, last, s.current()) {
 		return nil
 	}
-	if w := s.failure(c.Name, last.Attempt+1); w != nil {
+	if w := s.unpulled(c.Name, last.Attempt+1); w != nil {
 		return w
 	}
-	if s.backoffOf(last) > 0 { // also while it is being started again, until it runs
+	if s.backoffOf(last) > 0 { // also while it is being started again, until it runs, and if the start fails
 		return &v1.ContainerStateWaiting{Reason: reasonCrashLoopBackOff, Message: s.backoffMessage(last)}
+	}
+	if w := s.unstarted(c.Name); w != nil {
+		return w
 	}
 	if s.o.Killed[last.ID] == KilledForChange && restartPolicy(s.pod, c, k) != v1.RestartPolicyAlways {
 		// The API takes the end of one that is not restarted for final.
@@ -314,7 +317,10 @@ func (s *step) waiting(c *v1.Container, last *Container) *v1.ContainerStateWaiti
 	} else {
 		attempt = s.attempt(c.Name)
 	}
-	if w := s.failure(c.Name, attempt); w != nil {
+	if w := s.unpulled(c.Name, attempt); w != nil {
+		return w
+	}
+	if w := s.unstarted(c.Name); w != nil {
 		return w
 	}
 	if len(s.pod.Spec.InitContainers) > 0 {
@@ -323,11 +329,16 @@ func (s *step) waiting(c *v1.Container, last *Container) *v1.ContainerStateWaiti
 	return &v1.ContainerStateWaiting{Reason: reasonContainerCreating}
 }
 
-// failure is what keeps start number attempt of a container from going on.
-func (s *step) failure(name string, attempt int) *v1.ContainerStateWaiting {
+// unpulled is what keeps the image of start number attempt of a container from being there.
+func (s *step) unpulled(name string, attempt int) *v1.ContainerStateWaiting {
 	if im, ok := s.o.Images[name]; ok && im.Attempt == attempt && im.Reason != "" {
 		return &v1.ContainerStateWaiting{Reason: im.Reason, Message: im.Message}
 	}
+	return nil
+}
+
+// unstarted is how the last start of a container has failed.
+func (s *step) unstarted(name string) *v1.ContainerStateWaiting {
 	if f, ok := s.o.Failures[Action{Op: StartContainer, Container: name}.Key()]; ok && f.Reason != "" {
 		return &v1.ContainerStateWaiting{Reason: f.Reason, Message: f.Message}
 	}

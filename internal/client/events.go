@@ -19,6 +19,14 @@ type Part struct {
 	FieldPath string
 }
 
+// Deed is an object given to an EventSink of which the event also says, in one word, what is being done,
+// and who else has to do with it, if anybody.
+type Deed struct {
+	resource.Object
+	Action  string
+	Related resource.Object
+}
+
 // NoEvents drops all events.
 var NoEvents EventSink = noEvents{}
 

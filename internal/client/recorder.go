@@ -42,6 +42,8 @@ type note struct {
 	component             string
 	about                 corev1.ObjectReference
 	kind, reason, message string
+	action                string
+	related               *corev1.ObjectReference
 	at                    time.Time
 }
 
@@ -63,7 +65,14 @@ type sink struct {
 }
 
 func (s sink) Event(obj resource.Object, kind, reason, message string) {
-	n := note{component: s.component, about: reference(obj), kind: kind, reason: reason, message: message, at: time.Now()}
+	n := note{component: s.component, kind: kind, reason: reason, message: message, at: time.Now()}
+	if deed, ok := obj.(Deed); ok {
+		obj, n.action = deed.Object, deed.Action
+		if deed.Related != nil {
+			n.related = new(reference(deed.Related))
+		}
+	}
+	n.about = reference(obj)
 	select {
 	case s.r.notes <- n:
 	default: // better lose a note than hold up the work
@@ -175,6 +184,8 @@ func newEvent(n *note, host string) *corev1.Event {
 		Type:                n.kind,
 		Reason:              n.reason,
 		Message:             cut(n.message),
+		Action:              n.action,
+		Related:             n.related,
 		Source:              corev1.EventSource{Component: n.component, Host: host},
 		ReportingController: n.component,
 		ReportingInstance:   host,

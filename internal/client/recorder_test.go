@@ -165,6 +165,27 @@ func TestEventsAreInBothGroups(t *testing.T) {
 	})
 }
 
+func TestEventTellsWhatIsDoneAndForWhom(t *testing.T) {
+	record(t, func(b *recorded) {
+		b.r.For("default-scheduler").Event(client.Deed{Object: pod("web"), Action: "Preempting", Related: pod("db")}, "Normal", "Preempted", "Preempted")
+		b.r.For("default-scheduler").Event(client.Deed{Object: pod("db"), Action: "Binding"}, "Normal", "Scheduled", "Assigned")
+		synctest.Wait()
+		for _, e := range b.events("default") {
+			action, related := "Preempting", "Pod v1 default/db"
+			if e.InvolvedObject.Name == "db" {
+				action, related = "Binding", ""
+			}
+			got := ""
+			if r := e.Related; r != nil {
+				got = fmt.Sprintf("%s %s %s/%s", r.Kind, r.APIVersion, r.Namespace, r.Name)
+			}
+			if e.Action != action || got != related || e.InvolvedObject.Kind != "Pod" {
+				t.Errorf("%s: got action %q, related %q, want %q and %q", e.InvolvedObject.Name, e.Action, got, action, related)
+			}
+		}
+	})
+}
+
 func TestManySimilarEventsBecomeOne(t *testing.T) {
 	record(t, func(b *recorded) {
 		sink := b.r.For("kubelet")

@@ -202,7 +202,7 @@ func statedIn(p *corev1.Pod) stated {
 // state tells people why a pod has no node, by an event and in its status.
 func (l *loop) state(item *pending, reason, message string) {
 	obj := item.pod.Obj
-	item.by.events.Event(obj, corev1.EventTypeWarning, "FailedScheduling", truncate(message))
+	item.by.events.Event(client.Deed{Object: obj, Action: "Scheduling"}, corev1.EventTypeWarning, "FailedScheduling", truncate(message))
 	item.stated.reason, item.stated.message = reason, message
 	if item.stated == statedIn(obj) {
 		return
@@ -319,7 +319,8 @@ func (l *loop) evict(by *beneficiary, v *snapshot.Pod, one *few) {
 		then: func(err error) {
 			switch {
 			case err == nil:
-				by.item.by.events.Event(victim, corev1.EventTypeNormal, "Preempted", fmt.Sprintf("Preempted by %s %s on node %s", by.kind, by.uid, node))
+				deed := client.Deed{Object: victim, Action: "Preempting", Related: obj}
+				by.item.by.events.Event(deed, corev1.EventTypeNormal, "Preempted", fmt.Sprintf("Preempted by %s %s on node %s", by.kind, by.uid, node))
 			case apierrors.IsNotFound(err):
 			default:
 				v.Victim = false

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/scheduler/extender"
 	"github.com/kemudi/kemudi/internal/scheduler/plugins"
 	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
@@ -162,7 +163,7 @@ func (l *loop) ask(f *flight, events plugins.Events, now time.Time) bool {
 	f.waits = still
 	for i := range still {
 		if note := still[i].Note; note != nil {
-			f.item.by.events.Event(f.obj, corev1.EventTypeNormal, note.Reason, note.Message)
+			f.item.by.events.Event(client.Deed{Object: f.obj, Action: "Scheduling"}, corev1.EventTypeNormal, note.Reason, note.Message)
 			still[i].Note = nil
 		}
 	}
@@ -274,7 +275,7 @@ func (l *loop) bind(f *flight) {
 }
 
 func (l *loop) bound(f *flight) {
-	f.item.by.events.Event(f.obj, corev1.EventTypeNormal, "Scheduled", fmt.Sprintf("Successfully assigned %s to %s", nameOf(f.obj), f.node.Name))
+	f.item.by.events.Event(client.Deed{Object: f.obj, Action: "Binding"}, corev1.EventTypeNormal, "Scheduled", fmt.Sprintf("Successfully assigned %s to %s", nameOf(f.obj), f.node.Name))
 	l.metrics.bound(f.item)
 	l.metrics.attempt(f.item.by, "scheduled", time.Since(f.started))
 	if !f.over {

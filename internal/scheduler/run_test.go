@@ -53,6 +53,7 @@ type transport struct {
 	mu struct {
 		sync.Mutex
 		events  []string
+		deeds   []string                      // what was done, as REASON NAME ACTION and whom for
 		binding func(r *client.Request) error // called before each binding
 		all     func(r *client.Request) error // called before each request
 		calls   []string                      // writes, as VERB SUB NAME
@@ -81,6 +82,13 @@ func (x *transport) Event(obj resource.Object, kind, reason, message string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.mu.events = append(x.mu.events, fmt.Sprintf("%s %s %s: %s", kind, reason, obj.GetName(), message))
+	if deed, ok := obj.(client.Deed); ok {
+		words := []string{reason, obj.GetName(), deed.Action}
+		if deed.Related != nil {
+			words = append(words, deed.Related.GetName())
+		}
+		x.mu.deeds = append(x.mu.deeds, strings.Join(words, " "))
+	}
 }
 
 // reports takes the events of a reporter, which are marked unless it is the default one.
@@ -634,6 +642,10 @@ func TestPreemptsTheLeastImportantPod(t *testing.T) {
 		why := "0/2 nodes are available: 2 Insufficient example.com/foo."
 		r.said("high", refused(why), "Warning FailedScheduling high: "+why,
 			fmt.Sprintf("Normal Preempted low: Preempted by pod %s on node n1", high.UID))
+		want := []string{"Scheduled low Binding", "Scheduled medium Binding", "FailedScheduling high Scheduling", "Preempted low Preempting high"}
+		if got := r.mu.deeds; !slices.Equal(got, want) {
+			r.t.Errorf("events say of what is done %q, want %q", got, want)
+		}
 
 		// Another pod does not take the place in the meantime, and no more pods are preempted.
 		r.pod("late res:example.com/foo=2 prio=500")

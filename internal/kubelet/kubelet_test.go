@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/coordination"
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/storage"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/kubelet/fakecri"
 	"github.com/kemudi/kemudi/internal/trace"
@@ -250,6 +252,9 @@ func TestNodeRegistersAndKeepsItsLease(t *testing.T) {
 		if c := node.Status.Capacity; node.Labels[v1.LabelHostname] != "n1" || c.Cpu().Value() != 4 || c.Memory().Value() != 8<<30 || c.Pods().Value() != 20 || node.Status.Allocatable.Pods().Value() != 20 {
 			t.Errorf("node: got %+v", node)
 		}
+		if got := strings.Join(node.Status.DeclaredFeatures, " "); got != "ExtendWebSocketsToKubelet InPlacePodLevelResourcesVerticalScaling InPlacePodVerticalScalingInitContainers RestartAllContainersOnContainerExits" {
+			t.Errorf("features of the node: got %s", got)
+		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		lease, err := client.For(n.api, coordination.Leases).Get(t.Context(), v1.NamespaceNodeLease, "n1")
@@ -264,6 +269,49 @@ func TestNodeRegistersAndKeepsItsLease(t *testing.T) {
 		if got := n.api.Updates("nodes/status"); got < 12 || got > 14 {
 			t.Errorf("node status writes in an hour: got %d, want one in 5 minutes", got)
 		}
+	})
+}
+
+// TestNodeHasACSINode also the Node that is made anew while the CSINode of the one before is still there.
+func TestNodeHasACSINode(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := newNode(t, fakecri.Options{})
+		defer func() { n.end() }()
+		nodes, csiNodes := client.For(n.api, core.Nodes), client.For(n.api, storage.CSINodes)
+		check := func(when string, drivers int) {
+			t.Helper()
+			node, err := nodes.Get(t.Context(), "", "n1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := csiNodes.Get(t.Context(), "", "n1")
+			if err != nil {
+				t.Fatalf("%s: %v", when, err)
+			}
+			want := []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "n1", UID: node.UID}}
+			if !slices.Equal(got.OwnerReferences, want) || len(got.Spec.Drivers) != drivers {
+				t.Errorf("%s: got %+v, want one of the node with %d drivers", when, got, drivers)
+			}
+			if got := got.Annotations["storage.alpha.kubernetes.io/migrated-plugins"]; !strings.HasPrefix(got, "kubernetes.io/aws-ebs,kubernetes.io/azure-disk,") {
+				t.Errorf("%s: got volumes of old kinds %q", when, got)
+			}
+		}
+		check("registered", 0)
+		with, err := csiNodes.Get(t.Context(), "", "n1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		with = with.DeepCopy()
+		with.Spec.Drivers = []storagev1.CSINodeDriver{{Name: "disk.example.com", NodeID: "1"}}
+		if _, err := csiNodes.Update(t.Context(), with); err != nil {
+			t.Fatal(err)
+		}
+		if err := nodes.Delete(t.Context(), "", "n1", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		check("registered anew", 1)
 	})
 }
 

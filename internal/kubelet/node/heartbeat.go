@@ -60,6 +60,7 @@ func (n *Node) Run(ctx context.Context, runtime Runtime) error {
 			nextLease = nextLease.Add(leaseInterval)
 		}
 		h.tell(ctx, &h.rows.report, "report node status", h.report(ctx))
+		h.tell(ctx, &h.csi.row, "make CSINode", h.haveCSINode(ctx))
 		wait := time.Until(nextLease)
 		if !h.ready {
 			wait = min(wait, unreadyCheck)
@@ -93,6 +94,7 @@ type heartbeat struct {
 	runtime         Runtime
 	node            *v1.Node // as last seen
 	lease           leaseState
+	csi             csiState
 	reported        time.Time
 	again           time.Duration                 // when it is reported again although nothing has changed
 	reportedTrouble string                        // the trouble reported then

@@ -10,6 +10,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -17,6 +18,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/coordination"
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/core/check"
+	"github.com/kemudi/kemudi/internal/api/storage"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
 	"github.com/kemudi/kemudi/internal/kubelet/machine"
@@ -60,10 +62,11 @@ type Options struct {
 
 // Node is one node of the API. Its methods may be called concurrently.
 type Node struct {
-	o      Options
-	nodes  client.Client[*v1.Node]
-	leases client.Client[*coordinationv1.Lease]
-	cache  client.Reader[*v1.Node]
+	o        Options
+	nodes    client.Client[*v1.Node]
+	leases   client.Client[*coordinationv1.Lease]
+	csiNodes client.Client[*storagev1.CSINode]
+	cache    client.Reader[*v1.Node]
 
 	changed   chan struct{} // holds a token when the status is to be looked at
 	networkUp chan struct{} // closed when the runtime can connect pods for the first time
@@ -79,8 +82,9 @@ type Node struct {
 func New(o Options) *Node {
 	n := &Node{
 		o: o, nodes: client.For(o.Transport, core.Nodes), leases: client.For(o.Transport, coordination.Leases),
-		cache:   client.Cached(o.Transport, core.Nodes, "metadata.name="+o.Name),
-		changed: make(chan struct{}, 1), networkUp: make(chan struct{}),
+		csiNodes: client.For(o.Transport, storage.CSINodes),
+		cache:    client.Cached(o.Transport, core.Nodes, "metadata.name="+o.Name),
+		changed:  make(chan struct{}, 1), networkUp: make(chan struct{}),
 	}
 	n.mu.addresses = o.Addresses
 	return n

@@ -11,6 +11,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/nodedeclaredfeatures/features/extendwebsocketstokubelet"
+	"k8s.io/component-helpers/nodedeclaredfeatures/features/inplacepodresize"
+	"k8s.io/component-helpers/nodedeclaredfeatures/features/restartallcontainers"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -18,6 +21,13 @@ import (
 const maxNodeImages = 50
 
 var ourConditions = []v1.NodeConditionType{v1.NodeMemoryPressure, v1.NodeDiskPressure, v1.NodePIDPressure, v1.NodeReady}
+
+// declared are the features that the node says it has: what needs one that is newer than some nodes of a cluster is
+// kept to those that have it (KEP-5328).
+var declared = []string{
+	extendwebsocketstokubelet.ExtendWebSocketsToKubeletFeatureGate, inplacepodresize.IPPRPodLevelResourcesFeatureGate,
+	inplacepodresize.IPPRInitContainersFeatureGate, restartallcontainers.RestartAllContainersOnContainerExits,
+}
 
 // setStatus brings s up to date with the last look.
 func (h *heartbeat) setStatus(ctx context.Context, s *v1.NodeStatus) {
@@ -34,6 +44,7 @@ func (h *heartbeat) setStatus(ctx context.Context, s *v1.NodeStatus) {
 	}
 	s.RuntimeHandlers = h.handlers
 	strict := h.runtime.StrictGroups
+	s.DeclaredFeatures = declared
 	s.Features = &v1.NodeFeatures{SupplementalGroupsPolicy: &strict}
 	if !n.o.Simulated {
 		s.Images = n.images(ctx)

@@ -29,7 +29,7 @@ restart.`,
 			if err != nil {
 				return err
 			}
-			return edge.New(edge.Options{Control: orders, Version: version.Git(), Log: log, AccessLog: os.Getenv(edge.AccessLogEnv)}).Run(c.Context())
+			return edge.New(edge.Options{Control: orders, Version: version.Git(), Log: log, AccessLog: os.Getenv(edge.AccessLogEnv), GivesBack: true}).Run(c.Context())
 		},
 	}
 }

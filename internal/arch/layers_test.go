@@ -17,7 +17,7 @@ const layers = `
 version
 trace texttest apiserver/openapi/markers
 carry corefile dump features inotify task obs layout
-ociimage edge/lines edge/passwd edge/route
+ociimage scavenge edge/lines edge/passwd edge/route
 announce store cloud container dialback edge podnet
 cel hook resource wire reach
 custom

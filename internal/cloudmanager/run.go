@@ -20,6 +20,7 @@ import (
 	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/leader"
 	"github.com/kemudi/kemudi/internal/obs"
+	"github.com/kemudi/kemudi/internal/scavenge"
 	"github.com/kemudi/kemudi/internal/secureport"
 	"github.com/kemudi/kemudi/internal/task"
 )
@@ -63,6 +64,9 @@ func Run(ctx context.Context, o Options, begin Begin) error {
 	under, g := task.NewGroup(context.WithoutCancel(ctx)), task.NewGroup(ctx)
 	under.Go("connection to the servers", m.api.Run)
 	g.Go("events", m.events.Run)
+	g.Go("memory", func(ctx context.Context) error {
+		return scavenge.Run(ctx, scavenge.Options{Log: o.Logger.With("part", "memory")})
+	})
 	if err := o.Secure.Serve(g, secureport.Part{Name: Name, Host: host, API: m.api, Health: m.health, Registry: m.registry, Config: o.configuration(), Logger: o.Logger}); err != nil {
 		g.Cancel(err)
 		return errors.Join(err, g.Wait())

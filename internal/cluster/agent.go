@@ -30,6 +30,7 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/machine"
 	"github.com/kemudi/kemudi/internal/obs"
 	"github.com/kemudi/kemudi/internal/reach/local"
+	"github.com/kemudi/kemudi/internal/scavenge"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/version"
 	"github.com/kemudi/kemudi/internal/worker"
@@ -147,7 +148,9 @@ func (a *agent) start(sg *stages) error {
 	moved := make(chan struct{}, 1) // a token: addresses may have changed
 	g.Go("follow addresses", func(ctx context.Context) error { return followAddresses(ctx, moved) })
 	g.Go("keep addresses", func(ctx context.Context) error { return a.at.keep(ctx, moved, nil, a.settle) })
-	g.Go("memory", func(ctx context.Context) error { return scavenge(ctx, scavenger{}, a.o.Logger.With("part", "memory")) })
+	g.Go("memory", func(ctx context.Context) error {
+		return scavenge.Run(ctx, scavenge.Options{Log: a.o.Logger.With("part", "memory")})
+	})
 	a.o.Step("node is ready", true)
 	return nil
 }

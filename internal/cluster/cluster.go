@@ -29,6 +29,7 @@ import (
 	"github.com/kemudi/kemudi/internal/plane"
 	"github.com/kemudi/kemudi/internal/reach"
 	"github.com/kemudi/kemudi/internal/reach/ssh"
+	"github.com/kemudi/kemudi/internal/scavenge"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/up"
 	"github.com/kemudi/kemudi/internal/watchcache"
@@ -331,7 +332,11 @@ func (s *server) serve(sg *stages, st state) error {
 	g.Go("used tokens", func(ctx context.Context) error { return s.used.Run(ctx, s.plane.Admin(), s.o.Logger) })
 	s.runBeside(sg.plane)
 	g.Go("memory", func(ctx context.Context) error {
-		return scavenge(ctx, scavenger{store: st.own, api: s.plane.Server()}, s.o.Logger.With("part", "memory"))
+		o := scavenge.Options{AfterWork: s.plane.Server().Scavenge, Log: s.o.Logger.With("part", "memory")}
+		if st.own != nil {
+			o.Idle, o.Mapped = st.own.Scavenge, st.own.WhileMapped
+		}
+		return scavenge.Run(ctx, o)
 	})
 	g.Go("serve", func(ctx context.Context) error {
 		return s.plane.Server().Serve(ctx, l, &tls.Config{

@@ -19,6 +19,7 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/machine"
 	"github.com/kemudi/kemudi/internal/obs"
 	"github.com/kemudi/kemudi/internal/parts"
+	"github.com/kemudi/kemudi/internal/scavenge"
 	"github.com/kemudi/kemudi/internal/secureport"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/version"
@@ -159,7 +160,9 @@ func (a *nodeAgent) start(sg *stages) error {
 	moved := make(chan struct{}, 1) // a token: addresses may have changed
 	g.Go("follow addresses", func(ctx context.Context) error { return followAddresses(ctx, moved) })
 	g.Go("keep addresses", func(ctx context.Context) error { return a.at.keep(ctx, moved, nil, a.settle) })
-	g.Go("memory", func(ctx context.Context) error { return scavenge(ctx, scavenger{}, o.Logger.With("part", "memory")) })
+	g.Go("memory", func(ctx context.Context) error {
+		return scavenge.Run(ctx, scavenge.Options{Log: o.Logger.With("part", "memory")})
+	})
 	o.Step("node agent", true)
 	return nil
 }

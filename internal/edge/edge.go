@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kemudi/kemudi/internal/edge/route"
+	"github.com/kemudi/kemudi/internal/scavenge"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
@@ -30,6 +31,8 @@ type Options struct {
 	Log *slog.Logger
 	// AccessLog is the file in which connections to balancers are logged that are to be; empty: Log.
 	AccessLog string
+	// GivesBack has the process give back its memory while it has little to do: it does nothing else than this edge.
+	GivesBack bool
 	// Listen opens ports. Default: this machine's.
 	Listen func(ctx context.Context, network, address string) (net.Listener, error)
 	// ListenPacket opens ports of UDP. Default: this machine's.
@@ -123,6 +126,11 @@ func (e *Edge) Run(ctx context.Context) error {
 	g.Go("control socket", func(ctx context.Context) error { return e.obey(ctx, e.o.Control) })
 	g.Go("ports", e.ports.run)
 	g.Go("copies", e.sendCopies)
+	if e.o.GivesBack {
+		g.Go("memory", func(ctx context.Context) error {
+			return scavenge.Run(ctx, scavenge.Options{OwnGarbage: true, Log: e.o.Log})
+		})
+	}
 	err := g.Wait()
 	e.forward.close()
 	e.pace.close()

@@ -21,6 +21,7 @@ import (
 	"github.com/kemudi/kemudi/internal/client/https"
 	"github.com/kemudi/kemudi/internal/obs"
 	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/scavenge"
 	"github.com/kemudi/kemudi/internal/secureport"
 	"github.com/kemudi/kemudi/internal/task"
 )
@@ -102,6 +103,9 @@ func (p *process) run(ctx context.Context, begin func(g *task.Group) error) erro
 	under, g := task.NewGroup(context.WithoutCancel(ctx)), task.NewGroup(ctx)
 	under.Go("connection to the servers", p.api.Run)
 	g.Go("events", p.events.Run)
+	g.Go("memory", func(ctx context.Context) error {
+		return scavenge.Run(ctx, scavenge.Options{Log: p.log.With("part", "memory")})
+	})
 	if err := begin(g); err != nil {
 		g.Cancel(err)
 	}

@@ -73,7 +73,7 @@ func (b *bench) edgeStep(ctx context.Context) (err error) {
 		return err
 	}
 	defer ours.end()
-	if err := task.Sleep(ctx, 5*time.Second); err != nil { // what it needed for the table goes back meanwhile
+	if err := task.Sleep(ctx, 12*time.Second); err != nil { // what it needed for its start and the table goes back meanwhile
 		return err
 	}
 	used, err := footprintOf(ours.pid)

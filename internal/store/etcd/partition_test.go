@@ -124,7 +124,7 @@ func TestWhoFellFarBehindGetsTheWholeDatabase(t *testing.T) {
 			return false
 		}
 	})
-	if err := behind.WhileMapped(func() error { return errors.New("it is") }); err != nil {
+	if err := behind.WhileMapped(func(string) error { return errors.New("it is") }); err != nil {
 		t.Error("one of several promises that its database stays mapped")
 	}
 	write(t, behind, "/b", "x")

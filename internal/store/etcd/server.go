@@ -34,19 +34,16 @@ type Server struct {
 	}
 }
 
-// Database is the file that the store is kept in.
-func (s *Server) Database() string { return s.o.database() }
-
-// WhileMapped calls f if the database is mapped, and keeps it where it is until f
+// WhileMapped calls f with the file of the database if that is mapped, and keeps it where it is until f
 // returns. Its place does not change otherwise: the mapping is made for the whole quota.
 // Of several members none promises that: who has fallen behind gets the database of another.
-func (s *Server) WhileMapped(f func() error) error {
+func (s *Server) WhileMapped(f func(file string) error) error {
 	s.mapped.RLock()
 	defer s.mapped.RUnlock()
 	if m := s.mapped.member; m == nil || m.several {
 		return nil
 	}
-	return f()
+	return f(s.o.database())
 }
 
 // Scavenge gives back memory that writes have left behind, if it is much, for a server that

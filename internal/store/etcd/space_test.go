@@ -135,7 +135,7 @@ func TestADatabaseThatIsMostlyFreeIsWrittenAnew(t *testing.T) {
 			if kv, _, err := s.Get(within(t), "/stays"); err != nil || string(kv.Value) != "x" {
 				t.Errorf("afterwards: got %q, %v", kv.Value, err)
 			}
-			if err := s.WhileMapped(func() error { return errors.New("mapped") }); (err == nil) != (several > 1) {
+			if err := s.WhileMapped(func(string) error { return errors.New("mapped") }); (err == nil) != (several > 1) {
 				t.Errorf("afterwards: mapped: %v", err)
 			}
 			eventually(t, "the end of its turn", func() bool {

@@ -1,4 +1,8 @@
-package cluster
+// Package scavenge gives a process's memory back to the system while it has little to do: free heap,
+// and pages of the program and of other mapped files, which come back by being used. Each process that
+// runs long and rests has it: servers, agents, edges, parts alone. What is worth giving back, and when,
+// is decided here; the reasons are in docs/decisions/008-memory-at-rest.md.
+package scavenge
 
 import (
 	"bufio"
@@ -18,37 +22,34 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kemudi/kemudi/internal/apiserver"
-	"github.com/kemudi/kemudi/internal/store/etcd"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
-// When a process gives back memory, and how much is worth it: the reasons are in
-// docs/decisions/008-memory-at-rest.md.
+// When a process gives back memory, and how much is worth it.
 const (
-	// scavengeEvery is the time between two looks at how busy the process is.
-	scavengeEvery = 4 * time.Second
-	// scavengeIdle is the share of one processor, used since the last look, up to which
+	// every is the time between two looks at how busy the process is.
+	every = 4 * time.Second
+	// idleShare is the share of one processor, used since the last look, up to which
 	// the process counts as idle.
-	scavengeIdle = 0.03
-	// scavengeHeap is how much free heap is worth a collection.
-	scavengeHeap = 6 << 20
-	// scavengePages is how much mapped memory of files is worth the page faults that
+	idleShare = 0.03
+	// worthHeap is how much free heap is worth a collection.
+	worthHeap = 6 << 20
+	// worthPages is how much mapped memory of files is worth the page faults that
 	// follow. An idle node's work brings back less.
-	scavengePages = 24 << 20
-	// scavengeFirst is how much of it is the first time: a start has left most of that there.
-	scavengeFirst = 16 << 20
-	// scavengeMore is how much more of it than idle work had soon brought back is worth
+	worthPages = 24 << 20
+	// firstPages is how much of it is the first time: a start has left most of that there.
+	firstPages = 16 << 20
+	// morePages is how much more of it than idle work had soon brought back is worth
 	// them, too: what is done seldom, a collection for example, has left it there.
-	scavengeMore = 4 << 20
-	// scavengeSoon is how long idle work is given for that.
-	scavengeSoon = 20 * time.Second
-	// scavengePause is how long pages stay mapped at least.
-	scavengePause = time.Minute
-	// scavengeBusy is how much mapped memory of files a busy process may have before it
-	// gives back the pages of the database, since its objects are read from the caches, and, if
-	// that was not enough, those of the program, once in a scavengePause: what is in use comes back.
-	scavengeBusy = 64 << 20
+	morePages = 4 << 20
+	// soon is how long idle work is given for that.
+	soon = 20 * time.Second
+	// pause is how long pages stay mapped at least.
+	pause = time.Minute
+	// busyPages is how much mapped memory of files a busy process may have before it
+	// gives back the pages of other files than the program, since what they hold is read from caches, and,
+	// if that was not enough, those of the program, once in a pause: what is in use comes back.
+	busyPages = 64 << 20
 
 	// largeHeap is how much may be alive before less garbage gathers than Go lets by
 	// default, which is as much as is alive. It is never less than leastGarbage percent of
@@ -64,30 +65,43 @@ const (
 	garbageStep = 5
 )
 
-// scavenge gives memory back to the system whenever the process has had little to do
-// for a while, until ctx ends. r says what there is beside the process itself.
-func scavenge(ctx context.Context, r scavenger, log *slog.Logger) error {
-	r.own = os.Getenv("GOGC") == ""
+// Options say what there is beside the process itself. The zero value is a process that has no more.
+type Options struct {
+	// Idle is called whenever there is little to do. nil: nothing is to be done then.
+	Idle func()
+	// AfterWork is called when work has ended, before what it left behind is collected. nil: likewise.
+	AfterWork func()
+	// Mapped calls a function with the path of a file of which the process has mapped much and reads
+	// little. The mapping stays where it is until the function returns. nil: there is none.
+	Mapped func(func(file string) error) error
+	// OwnGarbage says that somebody else in the process decides how much garbage may gather.
+	OwnGarbage bool
+	// Log is required.
+	Log *slog.Logger
+}
+
+// Run gives memory back to the system whenever the process has had little to do
+// for a while, until ctx ends. Of several in one process each would do the same.
+func Run(ctx context.Context, o Options) error {
+	r := scavenger{o: o, own: !o.OwnGarbage && os.Getenv("GOGC") == ""}
 	for {
-		if err := task.Sleep(ctx, scavengeEvery); err != nil {
+		if err := task.Sleep(ctx, every); err != nil {
 			return nil
 		}
 		heap, pages, err := r.look()
 		if err != nil {
-			log.Warn("memory is not given back", "err", err)
+			o.Log.Warn("memory is not given back", "err", err)
 			return nil
 		}
 		if heap+pages > 0 {
-			log.Debug("gave memory back", "heap", heap, "pages", pages)
+			o.Log.Debug("gave memory back", "heap", heap, "pages", pages)
 		}
 	}
 }
 
 // scavenger gives memory back, and remembers what it looked like afterwards.
 type scavenger struct {
-	// What a server has, and an agent has not.
-	store *etcd.Server      // its database is mapped whole, and read whole by a start; nil: none
-	api   *apiserver.Server // nil: none
+	o Options
 
 	cpu  time.Duration // processor time used until the last look
 	at   time.Time     // time of the last look
@@ -111,7 +125,7 @@ func (r *scavenger) look() (heap, pages int64, err error) {
 		return 0, 0, fmt.Errorf("read processor time: %w", err)
 	}
 	cpu, now := time.Duration(used.Utime.Nano()+used.Stime.Nano()), time.Now()
-	idle := !r.at.IsZero() && float64(cpu-r.cpu) <= scavengeIdle*float64(now.Sub(r.at))
+	idle := !r.at.IsZero() && float64(cpu-r.cpu) <= idleShare*float64(now.Sub(r.at))
 	if r.own && !r.at.IsZero() {
 		r.pace(now.Sub(r.at))
 	}
@@ -121,13 +135,13 @@ func (r *scavenger) look() (heap, pages int64, err error) {
 		pages, err = r.forgetBusy(now)
 		return 0, pages, err
 	}
-	if r.store != nil {
-		r.store.Scavenge()
+	if r.o.Idle != nil {
+		r.o.Idle()
 	}
-	if before := unusedHeap(); before-r.heap > scavengeHeap {
+	if before := unusedHeap(); before-r.heap > worthHeap {
 		if r.busy {
-			if r.api != nil {
-				r.api.Scavenge()
+			if r.o.AfterWork != nil {
+				r.o.AfterWork()
 			}
 			runtime.GC() // what pools hold goes with the second collection
 			r.busy = false
@@ -140,7 +154,7 @@ func (r *scavenger) look() (heap, pages int64, err error) {
 	if err != nil || !r.worth(before, now.Sub(r.let)) {
 		return heap, 0, err
 	}
-	if err := errors.Join(forgetProgram(), r.forgetDatabase()); err != nil {
+	if err := errors.Join(forgetProgram(), r.forgetMapped()); err != nil {
 		return heap, 0, err
 	}
 	r.let, r.need = now, 0
@@ -151,26 +165,26 @@ func (r *scavenger) look() (heap, pages int64, err error) {
 // worth says whether mapped pages of files are worth giving back, so long after the last time.
 func (r *scavenger) worth(pages int64, since time.Duration) bool {
 	if r.let.IsZero() {
-		return pages > scavengeFirst
+		return pages > firstPages
 	}
-	if r.need == 0 && since >= scavengeSoon {
+	if r.need == 0 && since >= soon {
 		r.need = pages
 	}
-	return since >= scavengePause && (pages > scavengePages || r.need > 0 && pages > r.need+scavengeMore)
+	return since >= pause && (pages > worthPages || r.need > 0 && pages > r.need+morePages)
 }
 
 // forgetBusy gives back pages of files although there is much to do, if many are in memory.
-// Writing has brought there those of the database, some again and again; most are never read.
+// Of a server, writing has brought there those of the database, some again and again; most are never read.
 func (r *scavenger) forgetBusy(now time.Time) (pages int64, err error) {
 	before, err := filePages()
-	if err != nil || before <= scavengeBusy {
+	if err != nil || before <= busyPages {
 		return 0, err
 	}
-	if err := r.forgetDatabase(); err != nil {
+	if err := r.forgetMapped(); err != nil {
 		return 0, err
 	}
 	after, err := filePages()
-	if err != nil || after <= scavengeBusy || now.Sub(r.letBusy) < scavengePause {
+	if err != nil || after <= busyPages || now.Sub(r.letBusy) < pause {
 		return before - after, err
 	}
 	if err := forgetProgram(); err != nil {
@@ -181,12 +195,12 @@ func (r *scavenger) forgetBusy(now time.Time) (pages int64, err error) {
 	return before - after, err
 }
 
-// forgetDatabase gives back the pages of the database.
-func (r *scavenger) forgetDatabase() error {
-	if r.store == nil {
+// forgetMapped gives back the pages of what the process has mapped besides.
+func (r *scavenger) forgetMapped() error {
+	if r.o.Mapped == nil {
 		return nil
 	}
-	return r.store.WhileMapped(func() error { return forget(r.store.Database()) })
+	return r.o.Mapped(forget)
 }
 
 // forgetProgram gives back the pages of the program.

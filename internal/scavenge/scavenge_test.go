@@ -1,7 +1,9 @@
-package cluster
+package scavenge
 
 import (
+	"errors"
 	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -48,15 +50,13 @@ func TestGivesBackMemoryOnlyWhenIdle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	path := mapped(t, 2*worthPages) // as a start touches the whole program: that of this test is too small to be worth it
+	touch(t, path)
 	before, err := filePages()
 	if err != nil {
 		t.Fatal(err)
 	}
-	path, err := os.Readlink("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := forget(path); err != nil {
+	if err := errors.Join(forgetProgram(), forget(path)); err != nil {
 		t.Fatal(err)
 	}
 	after, err := filePages()
@@ -72,7 +72,7 @@ func TestGivesBackMemoryOnlyWhenIdle(t *testing.T) {
 	runtime.GC()
 	percent := debug.SetGCPercent(-1)
 	defer debug.SetGCPercent(percent)
-	garbage := make([]byte, 4*scavengeHeap)
+	garbage := make([]byte, 4*worthHeap)
 	for i := range garbage {
 		garbage[i] = 1
 	}
@@ -88,27 +88,23 @@ func TestGivesBackMemoryOnlyWhenIdle(t *testing.T) {
 		t.Errorf("look while busy: got %d, %v; want nothing", heap, err)
 	}
 	r.at = r.at.Add(-time.Hour) // as if nothing had been done for an hour
-	if heap, _, err := r.look(); heap < scavengeHeap || err != nil {
-		t.Errorf("look when idle: got %d, %v; want the garbage of %d", heap, err, 4*scavengeHeap)
+	if heap, _, err := r.look(); heap < worthHeap || err != nil {
+		t.Errorf("look when idle: got %d, %v; want the garbage of %d", heap, err, 4*worthHeap)
 	}
 	r.at = r.at.Add(-time.Hour)
 	if heap, _, err := r.look(); heap != 0 || err != nil {
 		t.Errorf("second look when idle: got %d, %v; want nothing more", heap, err)
 	}
 
-	// A start touches the whole program.
-	program, err = os.ReadFile(path)
-	if err != nil || len(program) < 2*scavengePages {
-		t.Fatalf("the program is too small to try: %d bytes, %v", len(program), err)
-	}
+	r.o.Mapped = func(forget func(string) error) error { return forget(path) }
 	for _, tc := range []struct {
 		let  time.Time
 		gone bool
-	}{{time.Now(), false}, {time.Now().Add(-2 * scavengePause), true}} {
+	}{{time.Now(), false}, {time.Now().Add(-2 * pause), true}} {
 		touch(t, path)
 		r.at, r.let = r.at.Add(-time.Hour), tc.let
-		if _, pages, err := r.look(); err != nil || (pages > scavengePages) != tc.gone {
-			t.Errorf("look with the program in memory, last let go %s ago: got %d, %v; want it gone: %v", time.Since(tc.let), pages, err, tc.gone)
+		if _, pages, err := r.look(); err != nil || (pages > worthPages) != tc.gone {
+			t.Errorf("look with a file in memory, last let go %s ago: got %d, %v; want it gone: %v", time.Since(tc.let), pages, err, tc.gone)
 		}
 	}
 }
@@ -121,15 +117,15 @@ func TestPagesAreGivenBackOnceMoreThanIdleWorkNeeds(t *testing.T) {
 		since time.Duration
 		want  bool
 	}{
-		{scavengeFirst, time.Hour, false}, // never given back: it is not known what is needed
-		{scavengeFirst + 1, time.Hour, true},
+		{firstPages, time.Hour, false}, // never given back: it is not known what is needed
+		{firstPages + 1, time.Hour, true},
 		{30 * mib, time.Second, false}, // a moment after
-		{12 * mib, scavengeSoon, false},
-		{17 * mib, 2 * scavengeSoon, false},
-		{16 * mib, 2 * scavengePause, false},
-		{16*mib + 1, 3 * scavengePause, true},
-		{22 * mib, scavengePause, false}, // it was not idle before
-		{scavengePages + 1, 2 * scavengePause, true},
+		{12 * mib, soon, false},
+		{17 * mib, 2 * soon, false},
+		{16 * mib, 2 * pause, false},
+		{16*mib + 1, 3 * pause, true},
+		{22 * mib, pause, false}, // it was not idle before
+		{worthPages + 1, 2 * pause, true},
 	} {
 		got := r.worth(step.pages, step.since)
 		if got != step.want {
@@ -161,6 +157,29 @@ func TestLessGarbageGathersWhereMuchIsAlive(t *testing.T) {
 	if got := debug.SetGCPercent(100); got != 100 || r.percent != 100 {
 		t.Errorf("little is alive again: got %d %%, want 100", got)
 	}
+}
+
+// mapped returns a file of so many bytes that this process has mapped.
+func mapped(t *testing.T, size int) string {
+	t.Helper()
+	f, err := os.Create(filepath.Join(t.TempDir(), "mapped"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(int64(size)); err != nil {
+		t.Fatal(err)
+	}
+	data, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Munmap(data); err != nil {
+			t.Error(err)
+		}
+	})
+	return f.Name()
 }
 
 // touch brings the pages of a mapped file into memory.

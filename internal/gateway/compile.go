@@ -71,6 +71,7 @@ type gateway struct {
 	listeners []*listener // its own first, then those of its sets
 	accepted  *fault
 	resolved  *fault
+	tooMuch   *fault
 	shown     string // key of the certificate that backends are shown
 	sets      int32
 	table     *Table
@@ -269,6 +270,12 @@ func (c *compiler) finish(g *gateway) *Gateway {
 		reason = gatewayv1.GatewayReasonListenersNotValid
 	}
 	unless(&s, g.accepted, gatewayv1.GatewayConditionAccepted, reason)
+	if len(g.table.Doors) > 0 {
+		var err error
+		if out.Packed, err = g.table.Pack(); err != nil {
+			g.tooMuch = faultf(gatewayv1.GatewayReasonNoResources, "%v", err)
+		}
+	}
 	unless(&s, g.programmed(&place), gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonProgrammed)
 	g.more(&s)
 	for _, a := range place.Addresses {
@@ -290,6 +297,8 @@ func (g *gateway) programmed(place *Place) *fault {
 	switch {
 	case g.accepted != nil:
 		return faultf(gatewayv1.GatewayReasonInvalid, "%s", g.accepted.message)
+	case g.tooMuch != nil:
+		return g.tooMuch
 	case place.Refused != "":
 		return faultf(gatewayv1.GatewayReasonAddressNotUsable, "%s", place.Refused)
 	case len(place.Addresses) == 0:

@@ -92,6 +92,7 @@ type Gateway struct {
 	Status gatewayv1.GatewayStatus
 	Ports  []Port // that its listeners want, in order
 	Table  *Table
+	Packed []byte // the table; nil: it has no doors, or is more than edges can be told
 }
 
 // Key is the key of an object.

@@ -45,27 +45,32 @@ func (u Upstream) port() ingress.Upstream {
 	return ingress.Upstream{Namespace: u.Namespace, Service: u.Service, Port: networkingv1.ServiceBackendPort{Number: u.Port}, UDP: u.UDP}
 }
 
-// mostBytes is how large a table may be when it is packed: what holds it must fit into the store.
-const mostBytes = 900 << 10
+// How large a table may be: what holds it when it is packed must fit into the store, and nodes unpack it in memory.
+const (
+	mostBytes    = 900 << 10
+	mostUnpacked = 256 << 20
+)
 
 // Pack makes bytes of a table.
 func (t *Table) Pack() ([]byte, error) {
+	text, err := json.Marshal(t)
+	if err != nil {
+		return nil, fmt.Errorf("pack what edges are told of a Gateway: %w", err)
+	}
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
-	if err := json.NewEncoder(z).Encode(t); err != nil {
+	if _, err := z.Write(text); err != nil {
 		return nil, fmt.Errorf("pack what edges are told of a Gateway: %w", err)
 	}
 	if err := z.Close(); err != nil {
 		return nil, fmt.Errorf("pack what edges are told of a Gateway: %w", err)
 	}
-	if b.Len() > mostBytes {
-		return nil, fmt.Errorf("the routes of the Gateway are %d bytes, more than the %d that edges can be told of one: spread them over several Gateways", b.Len(), mostBytes)
+	if b.Len() > mostBytes || len(text) > mostUnpacked {
+		return nil, fmt.Errorf("the routes and certificates of the Gateway are %d bytes, and packed %d, of which edges can be told %d and %d: what they were told last stays in force; spread them over several Gateways",
+			len(text), b.Len(), mostUnpacked, mostBytes)
 	}
 	return b.Bytes(), nil
 }
-
-// mostUnpacked is how large a table may become.
-const mostUnpacked = 256 << 20
 
 // Unpack reads what Pack has made.
 func Unpack(data []byte) (*Table, error) {

@@ -73,8 +73,13 @@ func (r *reconciler) serve(ctx context.Context, out *gateway.Result) error {
 		err := r.reach(ctx, g)
 		if err == nil && len(g.Table.Doors) > 0 {
 			name := networking.GatewayTablePrefix + string(g.Object.UID)
-			tables = append(tables, name)
-			err = r.table(ctx, name, g)
+			was, there := r.secrets.Get(metav1.NamespaceSystem, name)
+			if g.Packed != nil {
+				err = r.table(ctx, name, g, was)
+			}
+			if there || g.Packed != nil { // the last one stays in force when the next is too much
+				tables = append(tables, name)
+			}
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("serve Gateway %s: %w", key, err))
@@ -124,28 +129,23 @@ func (r *reconciler) marker(ctx context.Context, tables []string) error {
 	return gone(err)
 }
 
-// table keeps the Secret with what edges are told of a Gateway.
-func (r *reconciler) table(ctx context.Context, name string, g *gateway.Gateway) error {
-	data, err := g.Table.Pack()
-	if err != nil {
-		return err
-	}
-	was, there := r.secrets.Get(metav1.NamespaceSystem, name)
+// table keeps the Secret with what edges are told of a Gateway; it was nil, if there was none.
+func (r *reconciler) table(ctx context.Context, name string, g *gateway.Gateway, was *corev1.Secret) error {
 	switch {
-	case there && bytes.Equal(was.Data[networking.GatewayTableKey], data):
+	case was != nil && bytes.Equal(was.Data[networking.GatewayTableKey], g.Packed):
 		return nil
-	case there:
+	case was != nil:
 		fresh := was.DeepCopy()
-		fresh.Data = map[string][]byte{networking.GatewayTableKey: data}
-		_, err = r.secrets.Update(ctx, fresh)
+		fresh.Data = map[string][]byte{networking.GatewayTableKey: g.Packed}
+		_, err := r.secrets.Update(ctx, fresh)
 		return err
 	}
-	_, err = r.secrets.Create(ctx, &corev1.Secret{
+	_, err := r.secrets.Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: metav1.NamespaceSystem, Name: name, Labels: map[string]string{labelManagedBy: manager},
 			Annotations: map[string]string{"kemudi.io/gateway": gateway.Key(g.Object)},
 		},
-		Type: "kemudi.io/gateway-table", Data: map[string][]byte{networking.GatewayTableKey: data},
+		Type: "kemudi.io/gateway-table", Data: map[string][]byte{networking.GatewayTableKey: g.Packed},
 	})
 	return gone(err)
 }

@@ -218,11 +218,15 @@ func (s *Server) tellAnswer(c *call.Call, a outcome) {
 
 // tellDeprecated has told, and shows, that the call is of a version that is deprecated.
 func (s *Server) tellDeprecated(r *http.Request, c *call.Call) {
-	if v := c.Resource.Version; v != nil && v.Deprecated != "" {
-		release := removedIn(v.Deprecated)
-		c.Audit.Deprecated(release)
-		s.metrics.deprecated.WithLabelValues(v.Group, v.Version, c.Resource.Def.Plural, c.SubName(), release).Set(1)
-		s.noteLegacy(r, legacy.Call{Caller: legacy.Caller{Group: v.Group, Version: v.Version, Resource: c.Resource.Def.Plural, Subresource: c.SubName()}, Removed: release})
+	text := c.Resource.Deprecated()
+	if text == "" {
+		return
+	}
+	is, release := c.Resource.GVK, removedIn(text)
+	c.Audit.Deprecated(release)
+	s.metrics.deprecated.WithLabelValues(is.Group, is.Version, c.Resource.Def.Plural, c.SubName(), release).Set(1)
+	if c.Resource.Version != nil {
+		s.noteLegacy(r, legacy.Call{Caller: legacy.Caller{Group: is.Group, Version: is.Version, Resource: c.Resource.Def.Plural, Subresource: c.SubName()}, Removed: release})
 	}
 }
 

@@ -118,6 +118,8 @@ func TestSuiteHoldsOnEtcdOverHTTPS(t *testing.T) {
 func onEtcdToo() map[string]func(t *testing.T) {
 	list := map[string]func(t *testing.T){
 		"TestReadsOfASharedStoreShowWhatOthersWrote":               TestReadsOfASharedStoreShowWhatOthersWrote,
+		"TestWhatIsDeprecatedOrIgnoredOfServicesIsWarnedOf":        TestWhatIsDeprecatedOrIgnoredOfServicesIsWarnedOf,
+		"TestKindsThatAreDeprecatedAreWarnedOfByEachRequest":       TestKindsThatAreDeprecatedAreWarnedOfByEachRequest,
 		"TestBadDirectivesOfPatchesAreRefused":                     TestBadDirectivesOfPatchesAreRefused,
 		"TestAStoreThatReachesNoMajorityIsToldToClients":           TestAStoreThatReachesNoMajorityIsToldToClients,
 		"TestAServiceTakesItsAddressByAnIPAddress":                 TestAServiceTakesItsAddressByAnIPAddress,

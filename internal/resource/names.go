@@ -26,6 +26,8 @@ type Names struct {
 
 	// OptIn: it is served only if --runtime-config says so, whatever its versions are.
 	OptIn bool
+	// Deprecated is what who uses the kind at all is warned with; empty: nothing. [Version] has that of other versions.
+	Deprecated string
 }
 
 // complete sets what was left to its default.

@@ -55,7 +55,7 @@ func testAPIService(t *testing.T, c *cluster) {
 	if got := k.do(t, "get", "services", "-A", "--field-selector=metadata.name=kubernetes", "-o", "jsonpath={.items[*].metadata.namespace} {.items[*].spec.ports}"); got != `default [{"name":"https","port":443,"protocol":"TCP","targetPort":6443}]` {
 		t.Errorf("service: got %s", got)
 	}
-	endpoints := k.do(t, "get", "endpoints", "kubernetes", "-n", "default", "-o", "jsonpath={.subsets[*].addresses[*].ip} {.subsets[*].ports[*].name} {.subsets[*].ports[*].port}")
+	endpoints := k.try(t, "", "get", "endpoints", "kubernetes", "-n", "default", "-o", "jsonpath={.subsets[*].addresses[*].ip} {.subsets[*].ports[*].name} {.subsets[*].ports[*].port}").stdout // kubectl warns of the kind
 	slices := k.do(t, "get", "endpointslices", "-n", "default", "-l", "kubernetes.io/service-name=kubernetes", "-o", "jsonpath={.items[*].endpoints[*].addresses[*]} {.items[*].ports[*].name} {.items[*].ports[*].port}")
 	trace.Proves(t, "C-189", "COMM-002/pods")
 	if want := machineIP + " https 6443"; endpoints != want || slices != want {

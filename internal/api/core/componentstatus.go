@@ -9,7 +9,7 @@ import (
 // ComponentStatuses tell whether the parts of the control plane are well. They are made
 // when somebody asks.
 var ComponentStatuses = resource.Define(resource.Spec[*corev1.ComponentStatus]{
-	Names:    resource.Names{Version: "v1", Kind: "ComponentStatus", Plural: "componentstatuses", Short: []string{"cs"}},
+	Names:    resource.Names{Version: "v1", Kind: "ComponentStatus", Plural: "componentstatuses", Short: []string{"cs"}, Deprecated: "v1 ComponentStatus is deprecated in v1.19+"},
 	Computed: true,
 	Ageless:  true,
 	Columns: []resource.Column[*corev1.ComponentStatus]{

@@ -14,7 +14,10 @@ import (
 
 // Endpoints is the addresses behind a service, in the form before EndpointSlice.
 var Endpoints = resource.Define(resource.Spec[*corev1.Endpoints]{
-	Names:   resource.Names{Version: "v1", Kind: "Endpoints", Plural: "endpoints", Short: []string{"ep"}, Namespaced: true, StoragePrefix: "services/endpoints"},
+	Names: resource.Names{
+		Version: "v1", Kind: "Endpoints", Plural: "endpoints", Short: []string{"ep"}, Namespaced: true, StoragePrefix: "services/endpoints",
+		Deprecated: "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+	},
 	Update:  resource.UpdateCreates,
 	Default: defaultEndpoints, Validate: validateEndpoints, Warn: warnEndpoints,
 	Columns: []resource.Column[*corev1.Endpoints]{{
@@ -89,15 +92,22 @@ func validateEndpointPort(errs *resource.Errors, p *corev1.EndpointPort, ports i
 	}
 }
 
-// warnEndpoints points to the kind that took the place of this one. The
-// controllers that make both are spared.
+// warnEndpoints says which addresses are in no usual form. The controllers, who make theirs of others', are spared.
 func warnEndpoints(e, _ *corev1.Endpoints) []string {
-	for key := range e.Labels {
-		if key == "endpoints.kubernetes.io/managed-by" {
-			return nil
+	if _, made := e.Labels["endpoints.kubernetes.io/managed-by"]; made {
+		return nil
+	}
+	var w check.Warnings
+	for i := range e.Subsets {
+		s := &e.Subsets[i]
+		for j := range s.Addresses {
+			w.IP(fmt.Sprintf("subsets[%d].addresses[%d].ip", i, j), s.Addresses[j].IP)
+		}
+		for j := range s.NotReadyAddresses {
+			w.IP(fmt.Sprintf("subsets[%d].notReadyAddresses[%d].ip", i, j), s.NotReadyAddresses[j].IP)
 		}
 	}
-	return []string{"v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"}
+	return w
 }
 
 // formatSubsets prints the first three ready addresses, with their ports.

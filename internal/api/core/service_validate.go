@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	netutils "k8s.io/utils/net"
 
 	"github.com/kemudi/kemudi/internal/api/core/check"
@@ -382,27 +381,51 @@ func CheckNonSpecialIP(errs *resource.Errors, at, address string) {
 }
 
 // warnService says what a client will hardly want of a service.
-func warnService(s, old *corev1.Service) []string {
+func warnService(s, _ *corev1.Service) []string {
 	var w check.Warnings
 	if s.DeletionTimestamp != nil {
 		return nil
 	}
-	if s.Spec.LoadBalancerIP != "" && (old == nil || old.Spec.LoadBalancerIP != s.Spec.LoadBalancerIP) {
-		w.Add("spec.loadBalancerIP is deprecated since v1.24 and may be removed in a future version; consult your load balancer's documentation for an alternative")
+	if _, has := s.Annotations[corev1.DeprecatedAnnotationTopologyAwareHints]; has {
+		w.Add("annotation %s is deprecated, please use %s instead", corev1.DeprecatedAnnotationTopologyAwareHints, corev1.AnnotationTopologyMode)
 	}
-	if Headless(s) && s.Spec.SessionAffinity != corev1.ServiceAffinityNone {
-		w.Add("spec.SessionAffinity is ignored for headless services")
+	for i, ip := range s.Spec.ClusterIPs {
+		if ip != corev1.ClusterIPNone {
+			w.IP(fmt.Sprintf("spec.clusterIPs[%d]", i), ip)
+		}
 	}
-	if s.Spec.Type == corev1.ServiceTypeExternalName {
-		if len(utilvalidation.IsValidIPForLegacyField(nil, s.Spec.ExternalName, false, nil)) == 0 {
-			w.Add("spec.externalName: an IP address is treated as a DNS name, not as an address")
+	headless := Headless(s)
+	if headless {
+		if s.Spec.LoadBalancerIP != "" {
+			w.Add("spec.loadBalancerIP is ignored for headless services")
 		}
 		if len(s.Spec.ExternalIPs) > 0 {
-			w.Add(`spec.externalIPs is ignored when spec.type is "ExternalName"`)
+			w.Add("spec.externalIPs is ignored for headless services")
 		}
+		if s.Spec.SessionAffinity != corev1.ServiceAffinityNone {
+			w.Add("spec.SessionAffinity is ignored for headless services")
+		}
+	}
+	for i, ip := range s.Spec.ExternalIPs {
+		w.IP(fmt.Sprintf("spec.externalIPs[%d]", i), ip)
+	}
+	if len(s.Spec.ExternalIPs) > 0 && !headless && s.Spec.Type != corev1.ServiceTypeExternalName {
+		w.Add("spec.externalIPs is deprecated and may no longer be implemented in some clusters")
+	}
+	if s.Spec.LoadBalancerIP != "" {
+		w.IP("spec.loadBalancerIP", s.Spec.LoadBalancerIP)
+	}
+	for i, cidr := range s.Spec.LoadBalancerSourceRanges {
+		w.CIDR(fmt.Sprintf("spec.loadBalancerSourceRanges[%d]", i), cidr)
+	}
+	if s.Spec.Type == corev1.ServiceTypeExternalName && len(s.Spec.ExternalIPs) > 0 {
+		w.Add(`spec.externalIPs is ignored when spec.type is "ExternalName"`)
 	}
 	if s.Spec.Type != corev1.ServiceTypeExternalName && s.Spec.ExternalName != "" {
 		w.Add(`spec.externalName is ignored when spec.type is not "ExternalName"`)
+	}
+	if d := s.Spec.TrafficDistribution; d != nil && *d == corev1.ServiceTrafficDistributionPreferClose {
+		w.Add(`spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"`)
 	}
 	return w
 }

@@ -7,7 +7,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	netutils "k8s.io/utils/net"
 	"k8s.io/utils/ptr"
 
@@ -198,16 +197,12 @@ func validateBlock(errs *resource.Errors, b *networkingv1.IPBlock, before []stri
 
 // warnNetworkPolicy tells of ranges that are written in a form of which people and
 // programs make different things.
-func warnNetworkPolicy(p, _ *networkingv1.NetworkPolicy) (w []string) {
-	warn := func(at *resource.Errors, path, cidr string) {
-		if _, _, err := netutils.ParseCIDRSloppy(cidr); err == nil {
-			w = append(w, utilvalidation.GetWarningsForCIDR(at.Path(path), cidr)...)
-		}
-	}
+func warnNetworkPolicy(p, _ *networkingv1.NetworkPolicy) []string {
+	var w check.Warnings
 	eachBlock(p, func(at *resource.Errors, b *networkingv1.IPBlock) {
-		warn(at, "cidr", b.CIDR)
+		w.CIDR(at.Path("cidr").String(), b.CIDR)
 		for i, except := range b.Except {
-			warn(at.At("except[%d]", i), "", except)
+			w.CIDR(at.At("except[%d]", i).Path("").String(), except)
 		}
 	})
 	return w

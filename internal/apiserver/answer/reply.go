@@ -58,8 +58,8 @@ func (p *Reply) Fail(err error) {
 
 // Warnings sends what the client should know: once each, before the answer.
 func (p *Reply) Warnings() {
-	if v := p.Call.Resource.Version; v != nil && v.Deprecated != "" {
-		AddWarning(p.W, v.Deprecated)
+	if text := p.Call.Resource.Deprecated(); text != "" {
+		AddWarning(p.W, text)
 	}
 	for _, text := range p.Call.Warnings {
 		AddWarning(p.W, text)

@@ -37,6 +37,14 @@ func New(d *resource.Def, ver *resource.VersionDef, c *cache.Cache) *Resource {
 	return v
 }
 
+// Deprecated is what who uses the resource at its version is warned with; empty: nothing.
+func (v *Resource) Deprecated() string {
+	if v.Version != nil {
+		return v.Version.Deprecated
+	}
+	return v.Def.Deprecated
+}
+
 // New returns an empty object of the version.
 func (v *Resource) New() resource.Object {
 	if v.Version != nil {

@@ -5,6 +5,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
 )
 
 // RoundUp rounds quantities to thousandths, the finest that is stored.
@@ -40,3 +43,17 @@ type Warnings []string
 
 // Add appends a text.
 func (w *Warnings) Add(format string, args ...any) { *w = append(*w, fmt.Sprintf(format, args...)) }
+
+// IP warns of an address, at a path, that is in no usual form. What is no address is not warned of.
+func (w *Warnings) IP(path, ip string) {
+	if netutils.ParseIPSloppy(ip) != nil {
+		*w = append(*w, utilvalidation.GetWarningsForIP(field.NewPath(path), ip)...)
+	}
+}
+
+// CIDR likewise warns of a range of addresses, of which people and programs make different things.
+func (w *Warnings) CIDR(path, cidr string) {
+	if _, _, err := netutils.ParseCIDRSloppy(cidr); err == nil {
+		*w = append(*w, utilvalidation.GetWarningsForCIDR(field.NewPath(path), cidr)...)
+	}
+}

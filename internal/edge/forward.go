@@ -268,7 +268,7 @@ var (
 )
 
 // RoundTrip sends a request to one endpoint, and to another one as long as nothing of it has
-// been sent (E2).
+// been sent (E2), or as its rule wants it to be sent again.
 func (x *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 	limit := readTimeout
 	if x.o.Read > 0 {
@@ -284,30 +284,55 @@ func (x *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 	if x.o.Tries > 0 {
 		tries = x.o.Tries
 	}
+	var more *again
+	if x.backend != nil {
+		if more = againFor(x.target.Action, r); more != nil {
+			tries = 1 + more.rule.Attempts
+		}
+	}
 	var tried []*endpoint
 	last := errNobody
-	for range tries {
+	for n := range tries {
+		if n > 0 {
+			x.e.metrics.again.Inc()
+			if err := more.wait(r.Context(), n); err != nil {
+				return nil, err
+			}
+		}
 		now := time.Since(x.e.began)
 		one := x.pool.pick(now, x.wanted, tried)
+		if one == nil && more != nil && len(tried) > 0 {
+			tried = nil // all have been asked: they are asked again
+			one = x.pool.pick(now, x.wanted, nil)
+		}
 		if one == nil {
 			break
 		}
+		more.ready(r)
 		res, err := x.attempt(r, one, limit)
+		tried = append(tried, one)
 		if err == nil {
 			one.reached()
+			if n+1 < tries && more.answered(res) {
+				continue
+			}
 			x.took = one
 			return res, nil
 		}
 		last = err
-		if !unsent(err) || r.Context().Err() != nil {
+		if r.Context().Err() != nil {
+			break
+		}
+		if !unsent(err) {
+			if more.silent(r, err) {
+				continue
+			}
 			break
 		}
 		if u, ok := r.Body.(*upload); ok && u.read {
 			break
 		}
 		one.missed(now)
-		tried = append(tried, one)
-		x.e.metrics.again.Inc()
 	}
 	return nil, last
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/kemudi/kemudi/internal/wire"
 )
 
-// definitions are those of the standard channel, as the module of the API's types has them: data, not code.
+// definitions are those of the standard channel, as the release has them: data, not code.
 //
 //go:embed definitions
 var definitions embed.FS

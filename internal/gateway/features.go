@@ -32,4 +32,4 @@ func Features() (list []gatewayv1.SupportedFeature) {
 }
 
 // Bundle is the version of the Gateway API whose definitions are here.
-const Bundle = "v1.6.3"
+const Bundle = "v1.7.0"

@@ -49,6 +49,12 @@ func (b *builder) http(r *gatewayv1.HTTPRoute) {
 		if t := rule.Timeouts; t != nil {
 			do.Limit, do.Attempt = milliseconds(t.Request), milliseconds(t.BackendRequest)
 		}
+		if t := rule.Retry; t != nil {
+			do.Retry = &route.Retry{Attempts: ptr.Deref(t.Attempts, 1), Backoff: milliseconds(t.Backoff)}
+			for _, code := range t.Codes {
+				do.Retry.Codes = append(do.Retry.Codes, int(code))
+			}
+		}
 		b.add(matches, do, bad)
 	}
 	b.end()

@@ -90,6 +90,15 @@ type Action struct {
 	CORS     *CORS         `json:"cors,omitempty"`
 	Limit    int64         `json:"limit,omitempty"`   // for all of a request, in milliseconds; 0: none
 	Attempt  int64         `json:"attempt,omitempty"` // for each time it is sent, likewise
+	Retry    *Retry        `json:"retry,omitempty"`   // nil: what could not be sent is sent to another endpoint, as of Ingresses
+}
+
+// Retry has requests sent again: what could not be sent, what harmless ones got no answer to in time, and all that is answered
+// by one of some statuses.
+type Retry struct {
+	Codes    []int `json:"codes,omitempty"`
+	Attempts int   `json:"attempts,omitempty"` // how often at most, beside the first time
+	Backoff  int64 `json:"backoff,omitempty"`  // how long before the first of these, in milliseconds, and twice as long before each further one; 0: a moment
 }
 
 // Backend gets a part of the requests.

@@ -3,11 +3,13 @@ package server
 import (
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/kubelet/machine"
 	"github.com/kemudi/kemudi/internal/kubelet/usage"
 )
@@ -37,6 +39,30 @@ func (s *Server) serveResources(w http.ResponseWriter, r *http.Request) {
 		s.o.Log.Warn("look at what containers use", "err", err)
 	}
 	reg.MustRegister(look)
+	promhttp.HandlerFor(reg, promhttp.HandlerOpts{}).ServeHTTP(w, r)
+}
+
+// serveScrape answers with what containers use now, in the form of cAdvisor.
+func (s *Server) serveScrape(w http.ResponseWriter, r *http.Request) {
+	used, err := s.runtime.ListContainerStats(r.Context(), &runtimeapi.ListContainerStatsRequest{})
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	there, err := s.runtime.ListContainers(r.Context(), &runtimeapi.ListContainersRequest{})
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	runner := s.o.Pods.Runner
+	scrape := &usage.Scrape{
+		Stats: used.Stats, Containers: there.Containers, Cgroups: map[string]string{}, Capacity: runner.Node.Capacity(nil), Now: time.Now(),
+	}
+	for _, pod := range s.o.Cached.ByIndex("spec.nodeName", s.o.NodeName) {
+		scrape.Cgroups[string(pod.UID)] = runner.Facts.Cgroup(pod, core.QOSClass(pod))
+	}
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(scrape)
 	promhttp.HandlerFor(reg, promhttp.HandlerOpts{}).ServeHTTP(w, r)
 }
 

@@ -1,6 +1,7 @@
 package plane_test
 
 import (
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -9,11 +10,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	migrationv1 "k8s.io/api/storagemigration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kemudi/kemudi/internal/api/apiextensions"
+	"github.com/kemudi/kemudi/internal/api/storagemigration"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/plane"
 	"github.com/kemudi/kemudi/internal/sim"
@@ -115,4 +118,66 @@ func patched(t *testing.T, p *plane.Plane, path, body string) (int, string) {
 	w := httptest.NewRecorder()
 	p.Server().Handler().ServeHTTP(w, r)
 	return w.Code, w.Body.String()
+}
+
+func TestMigrationSaysInTheDefinitionInWhichVersionItsObjectsAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+		p := sim.Plane(t, plane.Options{Serving: asAdmin, Store: mem.New(mem.Options{}), Logger: log})
+		crds, migrations := client.For(p.Admin(), apiextensions.CustomResourceDefinitions), client.For(p.Admin(), storagemigration.StorageVersionMigrations)
+		if _, err := crds.Create(t.Context(), things("example.com")); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if code, body := asked(t, p, "POST", "/apis/example.com/v1/things", `{"metadata":{"name":"one"}}`); code != http.StatusCreated {
+			t.Fatalf("got %d %s", code, body)
+		}
+		crd, err := crds.Get(t.Context(), "", "things.example.com")
+		if err != nil {
+			t.Fatal(err)
+		}
+		v2 := *crd.Spec.Versions[0].DeepCopy()
+		v2.Name = "v2"
+		crd.Spec.Versions[0].Storage = false
+		crd.Spec.Versions = append(crd.Spec.Versions, v2)
+		if crd, err = crds.Update(t.Context(), crd); err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(crd.Status.StoredVersions); got != "[v1 v2]" {
+			t.Errorf("stored versions before: got %s", got)
+		}
+		synctest.Wait()
+		for _, name := range []string{"first", "second"} {
+			m := &migrationv1.StorageVersionMigration{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			m.Spec.Resource = metav1.GroupResource{Group: "example.com", Resource: "things"}
+			if _, err := migrations.Create(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		for _, name := range []string{"first", "second"} {
+			m, err := migrations.Get(t.Context(), "", name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, c := range m.Status.Conditions {
+				got = append(got, fmt.Sprintf("%s=%s %s %q", c.Type, c.Status, c.Reason, c.Message))
+			}
+			if want := `Running=False MigrationCompleted "Migration completed", Succeeded=True StorageVersionMigrationSucceeded ""`; strings.Join(got, ", ") != want {
+				t.Errorf("%s: got %s, want %s", name, strings.Join(got, ", "), want)
+			}
+		}
+		if crd, err = crds.Get(t.Context(), "", "things.example.com"); err != nil {
+			t.Fatal(err)
+		}
+		c := apiextensions.Condition(crd, apiextensionsv1.StorageMigrating)
+		if c == nil || c.Status != apiextensionsv1.ConditionFalse || c.Reason != "MigrationSucceeded" || c.Message != "The migration has succeeded and the stored versions have been updated" || c.ObservedGeneration != 2 {
+			t.Errorf("got the condition %+v", c)
+		}
+		if got := fmt.Sprint(crd.Status.StoredVersions); got != "[v2]" {
+			t.Errorf("stored versions after: got %s", got)
+		}
+	})
 }

@@ -78,14 +78,19 @@ func prepare(crd, old *apiextensionsv1.CustomResourceDefinition) {
 	if old != nil {
 		crd.Status = *old.Status.DeepCopy()
 	}
+	if v := StorageVersion(crd); v != "" && !slices.Contains(crd.Status.StoredVersions, v) {
+		crd.Status.StoredVersions = append(crd.Status.StoredVersions, v)
+	}
+}
+
+// StorageVersion is the version in which a definition's objects are stored, "" if it says none.
+func StorageVersion(crd *apiextensionsv1.CustomResourceDefinition) string {
 	for _, v := range crd.Spec.Versions {
 		if v.Storage {
-			if !slices.Contains(crd.Status.StoredVersions, v.Name) {
-				crd.Status.StoredVersions = append(crd.Status.StoredVersions, v.Name)
-			}
-			return
+			return v.Name
 		}
 	}
+	return ""
 }
 
 // terminate shows that objects are to go, and keeps the definition until they have.

@@ -74,6 +74,11 @@ func Is(m *migrationv1.StorageVersionMigration, t migrationv1.MigrationCondition
 	return meta.IsStatusConditionTrue(m.Status.Conditions, string(t))
 }
 
+// Ended reports that a migration has done what it can.
+func Ended(m *migrationv1.StorageVersionMigration) bool {
+	return Is(m, migrationv1.MigrationSucceeded) || Is(m, migrationv1.MigrationFailed)
+}
+
 // validateStatus: a migration ends once, one way or the other.
 func validateStatus(obj, old *migrationv1.StorageVersionMigration, errs *resource.Errors) {
 	s := &obj.Status
@@ -91,10 +96,8 @@ func validateStatus(obj, old *migrationv1.StorageVersionMigration, errs *resourc
 			errs.Invalid("status.conditions", s.Conditions, detail)
 		}
 	}
-	done, failed, running := Is(obj, migrationv1.MigrationSucceeded), Is(obj, migrationv1.MigrationFailed), Is(obj, migrationv1.MigrationRunning)
+	done, failed := Is(obj, migrationv1.MigrationSucceeded), Is(obj, migrationv1.MigrationFailed)
 	refuse(done && failed, "Both success and failed conditions cannot be true at the same time")
-	refuse(done && running, "Running condition cannot be true when success condition is true")
-	refuse(failed && running, "Running condition cannot be true when failed condition is true")
 	refuse(Is(old, migrationv1.MigrationSucceeded) && !done, "Success condition cannot be set to false once it is true")
 	refuse(Is(old, migrationv1.MigrationFailed) && !failed, "Failed condition cannot be set to false once it is true")
 }

@@ -324,23 +324,91 @@ func TestForbiddenSaysWhatIsForbidden(t *testing.T) {
 func TestImpersonationNeedsPermission(t *testing.T) {
 	asked := ""
 	f := newFixture(t, only("eve", func(a authorizer.Attributes) bool {
-		if a.GetVerb() == "impersonate" {
-			asked += a.GetResource() + "=" + a.GetName() + " "
-			return a.GetResource() == "users" && a.GetName() == "bob"
+		if strings.HasPrefix(a.GetVerb(), "impersonate") {
+			asked += strings.TrimPrefix(a.GetVerb(), "impersonate") + " " + a.GetResource() + "=" + a.GetName() + "\n"
+			return a.GetVerb() == "impersonate" && a.GetResource() == "users" && a.GetName() == "bob"
 		}
 		return a.GetUser().GetName() == "bob"
 	}))
 	f.must(403, "GET", mapsPath, "")
 	f.must(200, "GET", mapsPath, "", "Impersonate-User: bob")
-	for alone, want := range map[string]string{"Impersonate-Group: g": "Group g", "Impersonate-Uid: u": "UID u", "Impersonate-Extra-Scopes: s": "UserExtra scopes=s"} {
-		want = `"message":"requested [` + want + `] without impersonating a user"`
-		if got := f.must(400, "GET", mapsPath, "", alone); !strings.Contains(got, want) {
+	for alone, want := range map[string]string{
+		"Impersonate-Group: g":        `UID:"", Groups:[]string{"g"}, Extra:map[string][]string(nil)}`,
+		"Impersonate-Uid: u":          `UID:"u", Groups:[]string(nil), Extra:map[string][]string(nil)}`,
+		"Impersonate-Extra-Scopes: s": `UID:"", Groups:[]string(nil), Extra:map[string][]string{"scopes":[]string{"s"}}}`,
+	} {
+		want = strconv.Quote(`requested &user.DefaultInfo{Name:"", ` + want + ` without impersonating a user name`)
+		if got := f.must(400, "GET", mapsPath, "", alone); !strings.Contains(got, strings.ReplaceAll(want, "&", `\u0026`)) {
 			t.Errorf("%s: got %s, want %s", alone, got, want)
 		}
 	}
+	asked = ""
 	got := f.must(403, "GET", mapsPath, "", "Impersonate-User: bob", "Impersonate-Group: system:masters")
-	if !strings.Contains(got, `User \"eve\" cannot impersonate resource \"groups\"`) || asked != "users=bob users=bob groups=system:masters " {
-		t.Errorf("got %s; asked %s", got, asked)
+	if want := " users=bob\n groups=system:masters\n-on:user-info:list configmaps=\n"; !strings.Contains(got, `User \"eve\" cannot impersonate resource \"groups\"`) || asked != want {
+		t.Errorf("got %s; asked\n%swant\n%s", got, asked, want)
+	}
+}
+
+func TestImpersonationIsConstrained(t *testing.T) {
+	allowed, asked := map[string]bool{}, ""
+	f := newFixture(t, func(o *Options) {
+		by := &user.DefaultInfo{Name: "system:serviceaccount:a:agent", Groups: []string{"g"}, Extra: map[string][]string{
+			"authentication.kubernetes.io/node-name": {"n1"}, "authentication.kubernetes.io/node-uid": {"u"},
+		}}
+		o.Authenticator = always(by)
+		o.Authorizer = authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+			if !strings.HasPrefix(a.GetVerb(), "impersonate") {
+				asked += strings.Join(append(a.GetUser().GetGroups(), a.GetUser().GetName()), ",")
+				return authorizer.DecisionAllow, "", nil
+			}
+			key := a.GetVerb() + " " + a.GetAPIGroup() + "/" + a.GetResource()
+			if a.GetSubresource() != "" {
+				key += "/" + a.GetSubresource()
+			}
+			key += " " + a.GetName()
+			if keys := a.GetUser().GetExtra()["authentication.kubernetes.io/associated-node-keys"]; keys != nil {
+				key += " " + strings.Join(keys, ",")
+			}
+			asked += key + "\n"
+			if allowed[key] {
+				return authorizer.DecisionAllow, "", nil
+			}
+			return authorizer.DecisionNoOpinion, "", nil
+		})
+	})
+	ask := func(code int, may, want string, headers ...string) string {
+		t.Helper()
+		allowed, asked = map[string]bool{}, ""
+		for _, key := range strings.Split(may, "\n") {
+			allowed[key] = true
+		}
+		got := f.must(code, "GET", mapsPath, "", headers...)
+		if asked != want {
+			t.Errorf("%v: asked\n%s\nwant\n%s", headers, asked, want)
+		}
+		return got
+	}
+	const keys = " authentication.kubernetes.io/node-name,authentication.kubernetes.io/node-uid"
+	own := "impersonate-on:associated-node:list /configmaps " + keys + "\nimpersonate:associated-node authentication.k8s.io/nodes *" + keys
+	ask(200, own, own+"\nsystem:nodes,system:authenticated,system:node:n1", "Impersonate-User: system:node:n1")
+	other := "impersonate-on:arbitrary-node:list /configmaps \nimpersonate:arbitrary-node authentication.k8s.io/nodes n2"
+	ask(200, other, other+"\nsystem:nodes,system:authenticated,system:node:n2", "Impersonate-User: system:node:n2")
+	account := "impersonate-on:serviceaccount:list /configmaps \nimpersonate:serviceaccount authentication.k8s.io/serviceaccounts b"
+	ask(200, account, account+"\nsystem:serviceaccounts,system:serviceaccounts:a,system:authenticated,system:serviceaccount:a:b", "Impersonate-User: system:serviceaccount:a:b")
+	bob := "impersonate-on:user-info:list /configmaps \nimpersonate:user-info authentication.k8s.io/users bob\nimpersonate:user-info authentication.k8s.io/uids 7\n" +
+		"impersonate:user-info authentication.k8s.io/groups dev\nimpersonate:user-info authentication.k8s.io/userextras/example.com/x y"
+	ask(200, bob, bob+"\ndev,system:authenticated,bob", "Impersonate-User: bob", "Impersonate-Uid: 7", "Impersonate-Group: dev", "Impersonate-Extra-Example.com%2fx: y")
+	four := "impersonate-on:user-info:list /configmaps \nimpersonate:user-info authentication.k8s.io/users bob\nimpersonate:user-info authentication.k8s.io/groups *"
+	ask(200, four, four+"\na,b,c,d,system:authenticated,bob", "Impersonate-User: bob", "Impersonate-Group: a", "Impersonate-Group: b", "Impersonate-Group: c", "Impersonate-Group: d")
+
+	refused := "impersonate-on:user-info:list /configmaps \nimpersonate:user-info authentication.k8s.io/users bob\n"
+	got := ask(403, refused, refused+"impersonate /users bob\n", "Impersonate-User: bob", "Impersonate-Group: system:masters")
+	if want := `groups.authentication.k8s.io \"system:masters\" is forbidden: User \"system:serviceaccount:a:agent\" cannot impersonate:user-info resource \"groups\" in API group \"authentication.k8s.io\" at the cluster scope: impersonating the system:masters group is not allowed`; !strings.Contains(got, want) {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	got = ask(403, "", "impersonate-on:user-info:list /configmaps \nimpersonate /users bob\n", "Impersonate-User: bob")
+	if want := `configmaps is forbidden: User \"system:serviceaccount:a:agent\" cannot impersonate-on:user-info:list resource \"configmaps\" in API group \"\" in the namespace \"default\"`; !strings.Contains(got, want) {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 

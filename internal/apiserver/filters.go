@@ -273,26 +273,25 @@ func withSelectors(a *authorizer.AttributesRecord, field, label string) {
 
 // withImpersonation lets those who may act for others do so.
 func (s *Server) withImpersonation(next http.Handler) http.Handler {
+	impersonator := request.NewImpersonator(s.authorize, refusal.Forbidden)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		as, err := request.Impersonated(r.Header)
+		want, err := request.Impersonated(r.Header)
 		if err != nil {
 			s.writeError(w, r, refusal.BadRequest("%v", err))
 			return
 		}
-		if as == nil {
+		if want == nil {
 			next.ServeHTTP(w, r)
 			return
 		}
 		st := stateOf(r)
-		for _, a := range request.Impersonations(as, st.user) {
-			if err := s.authorize(r.Context(), a); err != nil {
-				s.writeError(w, r, err)
-				return
-			}
+		as, constraint, err := impersonator.As(r.Context(), want, attributesOf(r))
+		if err != nil {
+			s.writeError(w, r, err)
+			return
 		}
-		request.JoinImplied(as)
 		request.StripImpersonation(r.Header)
-		st.audit.Impersonated(as)
+		st.audit.Impersonated(as, constraint)
 		st.user = as
 		next.ServeHTTP(w, r)
 	})

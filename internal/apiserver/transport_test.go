@@ -120,6 +120,7 @@ func onEtcdToo() map[string]func(t *testing.T) {
 		"TestReadsOfASharedStoreShowWhatOthersWrote":               TestReadsOfASharedStoreShowWhatOthersWrote,
 		"TestWhatIsDeprecatedOrIgnoredOfServicesIsWarnedOf":        TestWhatIsDeprecatedOrIgnoredOfServicesIsWarnedOf,
 		"TestKindsThatAreDeprecatedAreWarnedOfByEachRequest":       TestKindsThatAreDeprecatedAreWarnedOfByEachRequest,
+		"TestImpersonationIsConstrained":                           TestImpersonationIsConstrained,
 		"TestBadDirectivesOfPatchesAreRefused":                     TestBadDirectivesOfPatchesAreRefused,
 		"TestAStoreThatReachesNoMajorityIsToldToClients":           TestAStoreThatReachesNoMajorityIsToldToClients,
 		"TestAServiceTakesItsAddressByAnIPAddress":                 TestAServiceTakesItsAddressByAnIPAddress,

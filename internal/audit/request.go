@@ -151,14 +151,17 @@ func (r *Request) Refused(o Origin) {
 	r.setOrigin(o)
 }
 
-// Impersonated says whom the request acts for.
-func (r *Request) Impersonated(as user.Info) {
+// Impersonated says whom the request acts for, and by which verb it may, if not by the old one.
+func (r *Request) Impersonated(as user.Info, constraint string) {
 	if r == nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.event.ImpersonatedUser = userInfo(as)
+	if constraint != "" {
+		r.mu.event.AuthenticationMetadata = &auditv1.AuthenticationMetadata{ImpersonationConstraint: constraint}
+	}
 }
 
 // Decided says what was decided about the request, and why.

@@ -28,7 +28,7 @@ func TestNothingIsPaidForWhatIsNotAudited(t *testing.T) {
 		}
 		r.Refused(Origin{URI: "/"})
 		r.Annotate("key", "value")
-		r.Impersonated(u)
+		r.Impersonated(u, "")
 		r.Decided(authorizer.DecisionAllow, "why")
 		r.Deprecated("1.2")
 		r.About(obj)

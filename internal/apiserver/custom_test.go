@@ -143,9 +143,17 @@ func TestObjectsOfKindsAtRunTimeAreCreatedReadChangedAndDeleted(t *testing.T) {
 	if n := dug(t, patched, "spec", "replicas"); n != float64(5) {
 		t.Errorf("JSON patch: got %v replicas, want 5", n)
 	}
-	refused := f.must(415, "PATCH", widgetsAt+"/one", `{}`, "Content-Type: application/strategic-merge-patch+json")
-	if want := "accepted media types include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"; !strings.Contains(refused, want) {
-		t.Errorf("strategic patch: got %s, want %s", refused, want)
+	for _, kind := range []string{"strategic-merge-patch+json", "json"} {
+		refused := f.must(415, "PATCH", widgetsAt+"/one", `{}`, "Content-Type: application/"+kind)
+		if want := `accepted media types include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"`; !strings.Contains(refused, want) {
+			t.Errorf("%s: got %s, want %s", kind, refused, want)
+		}
+	}
+	if got, want := f.must(404, "GET", widgetsAt+"/one/other", ""), `"message":"widgets.example.com \"one\" not found"`; !strings.Contains(got, want) {
+		t.Errorf("unknown subresource: got %s, want %s", got, want)
+	}
+	if got, want := f.must(405, "DELETE", widgetsAt+"/one/status", ""), `"message":"delete is not supported on resources of kind \"widgets.example.com\""`; !strings.Contains(got, want) {
+		t.Errorf("wrong verb of a subresource: got %s, want %s", got, want)
 	}
 	status := f.must(200, "PATCH", widgetsAt+"/one/status", `{"spec":{"replicas":9},"status":{"replicas":1,"selector":"a=b"}}`, mergePatch)
 	if n, g := dug(t, status, "spec", "replicas"), dug(t, status, "metadata", "generation"); n != float64(5) || g != float64(3) {

@@ -3,7 +3,9 @@ package apiserver
 import (
 	"context"
 	"net/http"
+	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -78,13 +80,17 @@ func (s *Server) gate(c *call.Call, sub string) (*verb, error) {
 		return nil, err
 	}
 	if sub != "" {
-		if c.Sub = c.Resource.Subresource(sub); c.Sub == nil {
+		if c.Sub = c.Resource.Subresource(sub); c.Sub == nil && c.Resource.Def.Dynamic != nil {
+			return nil, apierrors.NewNotFound(c.Resource.Def.GroupResource(), c.Name)
+		} else if c.Sub == nil {
 			return nil, refusal.NotFound()
 		}
 	}
 	switch h := c.Handler(); {
-	case s.handlers.tunnels[h] != nil:
-		return connects, nil // by whatever method
+	case s.handlers.tunnels[h] != nil && (c.Has(c.Verb) || c.Has("update") && c.Verb == ""):
+		return connects, nil // what may be updated is reached by OPTIONS, too
+	case !c.Has(c.Verb) && c.Sub != nil && c.Resource.Def.Dynamic != nil:
+		return nil, apierrors.NewMethodNotSupported(c.Resource.Def.GroupResource(), c.Verb)
 	case !c.Has(c.Verb), sub == "" && misplaced(c):
 		return nil, refusal.MethodNotAllowed()
 	case h != resource.Generic && c.Verb == "get":
@@ -170,13 +176,10 @@ func readWrite(kind string) func(c *call.Call, in input) error {
 func readPatch(c *call.Call, in input) error {
 	c.Patch = in.document()
 	kind := types.PatchType(c.Patch.Type)
-	if c.Resource.Def.Dynamic != nil && kind == types.StrategicMergePatchType {
+	if d := c.Resource.Def.Dynamic; d != nil && !slices.Contains(write.DocumentPatchTypes, c.Patch.Type) {
 		return refusal.UnsupportedMedia(write.DocumentPatchTypes)
-	}
-	switch kind {
-	case types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType, types.ApplyYAMLPatchType:
-	default:
-		return refusal.UnsupportedMedia(write.PatchTypes)
+	} else if d == nil && !slices.Contains(write.PatchTypes, c.Patch.Type) {
+		return refusal.NoPatch()
 	}
 	o, err := in.writeOptions()
 	if err != nil {

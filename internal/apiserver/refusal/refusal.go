@@ -53,6 +53,14 @@ func UnsupportedMedia(accepted []string) error {
 	}}
 }
 
+// NoPatch answers a patch of a media type that a built-in kind does not take.
+func NoPatch() error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType,
+		Message: "415: Unsupported Media Type", Details: &metav1.StatusDetails{},
+	}}
+}
+
 // Forbidden says in upstream's words what the user may not do.
 func Forbidden(a authorizer.Attributes, reason string) error {
 	var b strings.Builder

@@ -25,12 +25,12 @@ import (
 	"github.com/kemudi/kemudi/internal/wire"
 )
 
-// PatchTypes are the media types of patches, as a refusal lists them.
+// PatchTypes are the media types of patches.
 var PatchTypes = []string{
 	string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType), string(types.StrategicMergePatchType),
 }
 
-// DocumentPatchTypes are those of kinds that are known at run time only.
+// DocumentPatchTypes are those of kinds that are known at run time only, as a refusal lists them.
 var DocumentPatchTypes = PatchTypes[:3]
 
 // Patch changes an object, or what a subresource covers, by the call's patch.
@@ -177,7 +177,7 @@ func (d diff) apply(doc, data []byte, example any) ([]byte, error) {
 	case types.StrategicMergePatchType:
 		return patch.Strategic(doc, data, example)
 	}
-	return nil, refusal.UnsupportedMedia(PatchTypes)
+	return nil, refusal.NoPatch()
 }
 
 // patchPart applies a merge patch to nothing but the members that it names: a

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/api/core"
@@ -70,7 +71,8 @@ func validateTokenRequest(req *authenticationv1.TokenRequest, errs *resource.Err
 func (a *Actions) bindToken(b *authn.Bound, ref *authenticationv1.BoundObjectReference) error {
 	sa, def := b.ServiceAccount, boundKind(ref.Kind)
 	if def == nil {
-		return apierrors.NewBadRequest(fmt.Sprintf("cannot bind token for serviceaccount %q to object type %s", sa.Name, ref.Kind))
+		kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
+		return apierrors.NewBadRequest(fmt.Sprintf("cannot bind token for serviceaccount %q to object type %s", sa.Name, kind))
 	}
 	key := ref.Name
 	if def.Namespaced {

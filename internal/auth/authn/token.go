@@ -14,6 +14,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -214,7 +215,7 @@ func (s *ServiceAccountTokens) bound(ctx context.Context, c *checked) error {
 	case c.standard.NotBefore != nil && now.Before(c.standard.NotBefore.Time()):
 		return errors.New("service account token is not valid yet")
 	}
-	if err := alive("service account", &k.Svcacct, orNil(s.objects.ServiceAccount(ctx, k.Namespace, k.Svcacct.Name))); err != nil {
+	if err := aliveAccount(k.Namespace, &k.Svcacct, s.objects.ServiceAccount(ctx, k.Namespace, k.Svcacct.Name)); err != nil {
 		return err
 	}
 	if k.Secret != nil {
@@ -244,10 +245,10 @@ func (s *ServiceAccountTokens) legacy(ctx context.Context, c *checked, token str
 	}
 	secret := s.objects.Secret(ctx, l.Namespace, l.Secret)
 	if secret == nil || secret.DeletionTimestamp != nil || string(secret.Data[corev1.ServiceAccountTokenKey]) != token {
-		return errors.New("service account token has been invalidated")
+		return errInvalidated
 	}
 	account := s.objects.ServiceAccount(ctx, l.Namespace, l.Name)
-	if err := alive("service account", &ref{l.Name, l.UID}, orNil(account)); err != nil {
+	if err := aliveAccount(l.Namespace, &ref{l.Name, l.UID}, account); err != nil {
 		return err
 	}
 	if s.objects.Used != nil {
@@ -278,12 +279,31 @@ func (e *markedError) Error() string {
 // alive checks that the object that a token is bound to is there and the same.
 func alive(what string, r *ref, obj resource.Object) error {
 	switch {
-	case obj == nil:
-		return fmt.Errorf("%s %q of the token does not exist", what, r.Name)
+	case obj == nil || isGone(obj):
+		return errInvalidated
 	case string(obj.GetUID()) != r.UID:
-		return fmt.Errorf("%s UID (%s) does not match claim (%s)", what, obj.GetUID(), r.UID)
-	case obj.GetDeletionTimestamp() != nil && time.Since(obj.GetDeletionTimestamp().Time) > deletedFor:
-		return fmt.Errorf("%s %q of the token has been deleted", what, r.Name)
+		return fmt.Errorf("%s UID (%s) does not match service account %s ref claim (%s)", what, obj.GetUID(), what, r.UID)
+	}
+	return nil
+}
+
+// errInvalidated is the end of tokens whose secret, pod or node is gone.
+var errInvalidated = errors.New("service account token has been invalidated")
+
+// isGone reports that something has been on its way out for too long to believe in it.
+func isGone(obj resource.Object) bool {
+	return obj.GetDeletionTimestamp() != nil && time.Since(obj.GetDeletionTimestamp().Time) > deletedFor
+}
+
+// aliveAccount checks the service account itself.
+func aliveAccount(namespace string, r *ref, account *corev1.ServiceAccount) error {
+	switch {
+	case account == nil:
+		return apierrors.NewNotFound(core.ServiceAccounts.Def.GroupResource(), r.Name)
+	case isGone(account):
+		return fmt.Errorf("service account %s/%s has been deleted", namespace, r.Name)
+	case string(account.UID) != r.UID:
+		return fmt.Errorf("service account UID (%s) does not match claim (%s)", account.UID, r.UID)
 	}
 	return nil
 }

@@ -110,16 +110,16 @@ func TestTokenIsGoodWhileItsObjectsAre(t *testing.T) {
 		want   string
 	}{
 		{"nothing happens", all, func(*world) {}, builder},
-		{"account deleted", all, func(w *world) { w.account = nil }, `refused: service account "builder" of the token does not exist`},
+		{"account deleted", all, func(w *world) { w.account = nil }, `refused: serviceaccounts "builder" not found`},
 		{"account made again", all, func(w *world) { w.account.UID = "other" }, "refused: service account UID (other) does not match claim (uid-of-builder)"},
 		{"account is going", all, func(w *world) { w.account.DeletionTimestamp = gone(time.Second) }, builder},
-		{"account has been going for long", all, func(w *world) { w.account.DeletionTimestamp = gone(2 * time.Minute) }, `refused: service account "builder" of the token has been deleted`},
-		{"pod deleted", all, func(w *world) { w.pod = nil }, `refused: pod "job-1" of the token does not exist`},
-		{"pod made again", all, func(w *world) { w.pod.UID = "other" }, "refused: pod UID (other) does not match claim (uid-of-job-1)"},
-		{"secret deleted", all, func(w *world) { w.secret = nil }, `refused: secret "builder-token" of the token does not exist`},
+		{"account has been going for long", all, func(w *world) { w.account.DeletionTimestamp = gone(2 * time.Minute) }, `refused: service account team/builder has been deleted`},
+		{"pod deleted", all, func(w *world) { w.pod = nil }, "refused: service account token has been invalidated"},
+		{"pod made again", all, func(w *world) { w.pod.UID = "other" }, "refused: pod UID (other) does not match service account pod ref claim (uid-of-job-1)"},
+		{"secret deleted", all, func(w *world) { w.secret = nil }, "refused: service account token has been invalidated"},
 		{"node of the pod deleted", all, func(w *world) { w.node = nil }, builder},
 		{"node of a token for the node deleted", func(w *world) Bound { return Bound{ServiceAccount: w.account, Node: w.node} },
-			func(w *world) { w.node = nil }, `refused: node "n1" of the token does not exist`},
+			func(w *world) { w.node = nil }, "refused: service account token has been invalidated"},
 		{"token of the account alone", func(w *world) Bound { return Bound{ServiceAccount: w.account} },
 			func(w *world) { w.pod, w.secret, w.node = nil, nil, nil }, builder},
 	} {

@@ -73,16 +73,17 @@ func (s *Server) withInflight(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		st := stateOf(r)
 		if long := st.info.LongRunning(); !long || st.info.Verb == "watch" {
-			f := s.flows.Classify(&flow.Request{
+			about := flow.Request{
 				User: st.user, Resource: st.info.Resource, Verb: st.info.Verb, Group: st.info.Group, Plural: st.info.Plural, Sub: st.info.Sub,
-				Namespace: st.info.Namespace, Path: st.info.Path,
-			})
+				Namespace: st.info.Namespace, Path: st.info.Path, Version: st.info.Version, Name: st.info.Name,
+			}
+			f := s.flows.Classify(&about)
 			tellFlow(w, f)
 			seats := 1
 			if !f.Exempt() {
 				seats = s.seatsFor(r)
 			}
-			held, refused := s.flows.Acquire(r.Context(), f, seats)
+			held, refused := s.flows.Acquire(r.Context(), f, seats, &about)
 			if refused != "" {
 				s.tooMany(w, r)
 				return

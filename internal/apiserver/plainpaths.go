@@ -26,6 +26,7 @@ func (s *Server) plainPaths() http.Handler {
 	if !s.o.NoProfiling {
 		serveProfiles(mux)
 	}
+	s.serveFlows(mux)
 	mux.Handle("GET /metrics", obs.MetricsHandler(s.o.Registry, s.log))
 	for _, path := range withSlash("/version") {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, version.Info()) })

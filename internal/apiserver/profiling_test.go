@@ -34,6 +34,11 @@ func TestProfilesAreServedToWhoMayGetThem(t *testing.T) {
 		t.Errorf("heap: got %.20q, want a profile, packed once", got)
 	}
 	f.must(http.StatusNotFound, "GET", "/debug/pprof/cmdline", "") // upstream does not show it either
+	for dump, want := range map[string]string{"dump_priority_levels": "PriorityLevelName, ActiveQueues, ", "dump_queues": "PriorityLevelName, Index, ", "dump_requests?includeRequestDetails=1": "PriorityLevelName, FlowSchemaName, "} {
+		if got := f.must(http.StatusOK, "GET", "/debug/api_priority_and_fairness/"+dump, ""); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: got %s", dump, got)
+		}
+	}
 	if got := f.must(http.StatusOK, "GET", "/", ""); strings.Contains(got, "pprof") {
 		t.Errorf("list of paths: got %s, want no profiles in it", got)
 	}

@@ -146,14 +146,14 @@ func (c *Control) setLevels(levels []*flowcontrolv1.PriorityLevelConfiguration) 
 		} else {
 			l = &level{name: pl.Name, exempt: isExempt(pl), held: map[uint64]int{}, average: firstAverage}
 		}
-		l.uid = header(pl.UID)
+		l.uid, l.leaving = header(pl.UID), false
 		l.set(pl, c.o.Seats, shares)
 		byName[l.name] = l
 		c.mu.levels = append(c.mu.levels, l)
 	}
 	for _, l := range was {
 		if l.used > 0 || l.waiting > 0 {
-			l.nominal, l.kept, l.most = 0, 0, math.MaxInt32
+			l.nominal, l.kept, l.most, l.leaving = 0, 0, math.MaxInt32, true
 			c.mu.levels = append(c.mu.levels, l)
 		}
 	}
@@ -182,7 +182,7 @@ func sharesOf(pl *flowcontrolv1.PriorityLevelConfiguration) int32 {
 
 // set takes over what an object says, of which there are so many seats for so many shares.
 func (l *level) set(pl *flowcontrolv1.PriorityLevelConfiguration, seats, shares int) {
-	l.nominal, l.deck, l.length = 0, nil, 0
+	l.nominal, l.deck, l.count, l.length = 0, nil, 0, 0
 	if shares > 0 {
 		l.nominal = int(math.Ceil(float64(seats) * float64(sharesOf(pl)) / float64(shares)))
 	}
@@ -208,7 +208,7 @@ func (l *level) set(pl *flowcontrolv1.PriorityLevelConfiguration, seats, shares 
 	}
 	// What is stored has been checked: a dealer there is.
 	if deck, err := shufflesharding.NewDealer(int(q.Queues), int(q.HandSize)); err == nil {
-		l.deck, l.length = deck, int(q.QueueLengthLimit)
+		l.deck, l.count, l.length = deck, int(q.Queues), int(q.QueueLengthLimit)
 		if l.queues == nil {
 			l.queues = map[int]*queue{}
 		}

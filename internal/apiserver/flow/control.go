@@ -63,15 +63,15 @@ const (
 )
 
 // Acquire takes seats for a request, at most as many as its level gives to one, waiting for them if
-// need be; after a refusal it must not run. Release must be called when the request is done.
-func (c *Control) Acquire(ctx context.Context, f Flow, seats int) (Held, Refusal) {
+// need be; after a refusal it must not run. Release must be called when the request is done. about is what it is.
+func (c *Control) Acquire(ctx context.Context, f Flow, seats int, about *Request) (Held, Refusal) {
 	h := Held{flow: f, began: time.Now()}
 	if f.Exempt() {
 		f.schema.begun()
 		return h, ""
 	}
 	h.seats = max(1, min(seats, f.MostSeats()))
-	p, refusal := c.enter(f, &h.seats)
+	p, refusal := c.enter(f, &h.seats, about)
 	if refusal != "" {
 		f.schema.refused(refusal)
 		return h, refusal
@@ -95,7 +95,7 @@ func (c *Control) Acquire(ctx context.Context, f Flow, seats int) (Held, Refusal
 }
 
 // enter takes seats, or stands in line as the place that it returns.
-func (c *Control) enter(f Flow, seats *int) (*place, Refusal) {
+func (c *Control) enter(f Flow, seats *int, about *Request) (*place, Refusal) {
 	l := f.schema.level
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,6 +113,7 @@ func (c *Control) enter(f Flow, seats *int) (*place, Refusal) {
 	if p == nil {
 		return nil, QueueFull
 	}
+	p.about, p.came = *about, time.Now()
 	f.schema.waiting.Add(1)
 	c.handOnLocked() // it may be alone, and wider than what is free to it
 	return p, ""

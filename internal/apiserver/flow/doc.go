@@ -13,5 +13,6 @@
 //   - F5. What finds its queue full, waits too long, or is of a level without queues, is refused.
 //   - F6. Exempt levels are not counted.
 //
-// What requests are, and what they are told, is not here.
+// What requests are, and what they are told, is not here. Tables of levels, queues and who waits, as upstream's
+// paths for debugging show them, are in dump.go.
 package flow

@@ -3,6 +3,7 @@ package flow
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -118,7 +119,7 @@ func (b *bed) levelOf(name string) *level {
 func (b *bed) ask(name string, n, seats int) {
 	for range n {
 		b.wg.Go(func() {
-			h, refusal := b.Acquire(b.t.Context(), b.Classify(of(name)), seats)
+			h, refusal := b.Acquire(b.t.Context(), b.Classify(of(name)), seats, of(name))
 			b.lock.Lock()
 			defer b.lock.Unlock()
 			if refusal != "" {
@@ -239,6 +240,55 @@ func TestQueuesAreServedInTurns(t *testing.T) {
 	})
 }
 
+func TestLevelsQueuesAndWhoWaitsAreShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, 20, []*flowcontrolv1.FlowSchema{schemaOf("only", "jane", "joe")}, levelOf("only", limit(95, 0, nil, &flowcontrolv1.QueuingConfiguration{Queues: 2, HandSize: 1, QueueLengthLimit: 2})))
+		b.ask("jane", 14, 1)
+		b.want("who runs", "jane*10 jane:queue-full*2")
+		dump := func(write func(w io.Writer) error) string { // without what makes columns
+			var out strings.Builder
+			if err := write(&out); err != nil {
+				t.Fatal(err)
+			}
+			var lines strings.Builder
+			for line := range strings.Lines(out.String()) {
+				lines.WriteString(strings.Join(strings.Fields(line), " ") + "\n")
+			}
+			return lines.String()
+		}
+		levels := dump(b.DumpLevels)
+		for _, want := range []string{
+			"PriorityLevelName, ActiveQueues, IsIdle, IsQuiescing, WaitingRequests, ExecutingRequests, DispatchedRequests, RejectedRequests, TimedoutRequests, CancelledRequests\n",
+			"catch-all, 0, true, false, 0, 0, 0, 0, 0, 0\n", "only, 1, false, false, 2, 10, 10, 2, 0, 0\n",
+		} {
+			if !strings.Contains(levels, want) {
+				t.Errorf("got\n%swant\n%s", levels, want)
+			}
+		}
+		queues := dump(b.DumpQueues)
+		if want := "PriorityLevelName, Index, PendingRequests, ExecutingRequests, SeatsInUse, NextDispatchR, InitialSeatsSum, MaxSeatsSum, TotalWorkSum\n"; !strings.HasPrefix(queues, want) || strings.Count(queues, "\n") != 1+2 {
+			t.Errorf("got\n%swant two queues after\n%s", queues, want)
+		}
+		if want := " 2, 0, 0, 0.00000000ss, 2, 2, 0.00600000ss\n"; !strings.Contains(queues, want) {
+			t.Errorf("got\n%swant\n%s", queues, want)
+		}
+		requests := dump(func(w io.Writer) error { return b.DumpRequests(w, true) })
+		for _, want := range []string{" FlowDistingsher, ArriveTime, ", "\nonly, only, ", ", 0, jane, ", ", 1, jane, ", ", jane, get, , default, , , pods,\n"} {
+			if !strings.Contains(requests, want) {
+				t.Errorf("got\n%swant\n%s", requests, want)
+			}
+		}
+		if got := dump(func(w io.Writer) error { return b.DumpRequests(w, false) }); strings.Contains(got, "UserName") || strings.Count(got, "\n") != 1+2 {
+			t.Errorf("got\n%s", got)
+		}
+		time.Sleep(10 * time.Second)
+		b.wg.Wait()
+		if got, want := dump(b.DumpLevels), "only, 0, false, false, 0, 10, 10, 2, 2, 0\n"; !strings.Contains(got, want) {
+			t.Errorf("got\n%swant\n%s", got, want)
+		}
+	})
+}
+
 // sum is how often a name is told.
 func sum(told, name string) int {
 	n := 0
@@ -287,7 +337,7 @@ func TestSeatsAreGivenBackWhole(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		for i := range 400 {
 			b.wg.Go(func() {
-				h, refusal := b.Acquire(ctx, b.Classify(of([]string{"a", "b"}[i%2])), 1+i%5)
+				h, refusal := b.Acquire(ctx, b.Classify(of([]string{"a", "b"}[i%2])), 1+i%5, of("a"))
 				if refusal == "" {
 					time.Sleep(time.Duration(i%7) * time.Second)
 					b.Release(&h)
@@ -318,7 +368,7 @@ func BenchmarkFreeSeat(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		f := c.Classify(r)
-		h, refusal := c.Acquire(b.Context(), f, 1)
+		h, refusal := c.Acquire(b.Context(), f, 1, r)
 		if refusal != "" {
 			b.Fatal(refusal)
 		}

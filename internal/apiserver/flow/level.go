@@ -22,7 +22,9 @@ type level struct {
 	most    int                     // seats that it may have with what it borrows
 	widest  int                     // seats of one request
 	deck    *shufflesharding.Dealer // of queues; nil: nobody waits
+	count   int                     // of queues
 	length  int                     // of a queue
+	leaving bool                    // it is in no configuration any more
 
 	used    int            // seats
 	held    map[uint64]int // seats, by flow
@@ -39,6 +41,8 @@ type queue struct {
 	at     int // in the deck
 	line   []*place
 	served float64 // seats times seconds that it has had
+
+	running, seats int // requests that came from it, and what they have
 }
 
 // place is one request that waits.
@@ -48,6 +52,8 @@ type place struct {
 	queue *queue
 	ready chan struct{} // closed when the seats are its own
 	guess float64       // what was taken for its cost
+	about Request       // for people
+	came  time.Time
 }
 
 // join puts a request into the shortest of the queues that its flow is dealt; nil: it is full.
@@ -128,6 +134,7 @@ func (l *level) dispatch(p *place) {
 	l.waiting--
 	l.served = max(l.served, q.served)
 	p.guess = float64(p.seats) * l.average
+	q.running, q.seats = q.running+1, q.seats+p.seats
 	q.served += p.guess
 	close(p.ready)
 }
@@ -138,6 +145,7 @@ func (l *level) ended(h *Held, took time.Duration) {
 	l.average += weight * (took.Seconds() - l.average)
 	if q := h.queue; q != nil {
 		q.served += float64(h.seats)*took.Seconds() - h.guess
+		q.running, q.seats = q.running-1, q.seats-h.seats
 		l.tidy(q)
 	}
 }

@@ -20,8 +20,9 @@ type Request struct {
 	Plural   string
 	Sub      string
 	// Namespace is that of the object, empty for what is in none.
-	Namespace string
-	Path      string // unless it is of a resource
+	Namespace     string
+	Path          string
+	Version, Name string // for people
 }
 
 // Flow is to whom a request counts. It holds until the configuration changes, and after.
@@ -65,13 +66,21 @@ func (c *Control) Classify(r *Request) Flow {
 }
 
 func (c *Control) flowOf(s *schema, r *Request) Flow {
+	if s.by == "" {
+		return Flow{s, s.seed}
+	}
+	return Flow{s, s.seed ^ maphash.String(c.seed, s.distinguisher(r))}
+}
+
+// distinguisher is what tells the flow of a request apart from others of the schema.
+func (s *schema) distinguisher(r *Request) string {
 	switch s.by {
 	case flowcontrolv1.FlowDistinguisherMethodByUserType:
-		return Flow{s, s.seed ^ maphash.String(c.seed, r.User.GetName())}
+		return r.User.GetName()
 	case flowcontrolv1.FlowDistinguisherMethodByNamespaceType:
-		return Flow{s, s.seed ^ maphash.String(c.seed, r.Namespace)}
+		return r.Namespace
 	}
-	return Flow{s, s.seed}
+	return ""
 }
 
 // schema is a FlowSchema, made ready for being asked.

@@ -106,6 +106,29 @@ func (m *metrics) of(schema, level string) *stats {
 	return s
 }
 
+// total is what is counted of a level's requests.
+type total struct {
+	running, waiting int64
+	dispatched       uint64
+	refusals         [4]uint64 // in the order of reasons
+}
+
+// sum adds up the stats of a level.
+func (m *metrics) sum(level string) (t total) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key, s := range m.bySchemaLevel {
+		if key[1] != level {
+			continue
+		}
+		t.running, t.waiting, t.dispatched = t.running+s.running.Load(), t.waiting+s.waiting.Load(), t.dispatched+s.dispatched.Load()
+		for i := range s.refusals {
+			t.refusals[i] += s.refusals[i].Load()
+		}
+	}
+	return t
+}
+
 var (
 	both = []string{"flow_schema", "priority_level"}
 

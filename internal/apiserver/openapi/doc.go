@@ -8,7 +8,7 @@
 // while (memo.go). By the hash of what it is made from, clients know whether a document is the one they have,
 // and it need not be made for that. Start at service.go; schema.go collects the schemas of a document, paths.go turns a
 // resource into paths, subpaths.go its subresources, query.go has their parameters; roots.go
-// the paths that are no resource's, marks.go which kinds a schema is that of; proto2.go writes version 2 as protobuf,
+// the paths that are no resource's, marks.go which kinds a schema is that of; proto.go writes documents as protobuf,
 // others.go adds to it what other servers have. Documents are long, and what becomes of their text is little: it is gone through where
 // it stands, and not decoded.
 package openapi

@@ -7,14 +7,15 @@ import (
 	"strings"
 
 	openapi_v2 "github.com/google/gnostic-models/openapiv2"
+	openapi_v3 "github.com/google/gnostic-models/openapiv3"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/kemudi/kemudi/internal/wire"
 )
 
-// encoder writes text of OpenAPI 2 as the messages that package openapi_v2 has for it, straight from the one to
-// the other: by the package's own way, all of a document is a tree of nodes in between, twice.
+// encoder writes text of OpenAPI as the messages that packages openapi_v2 and openapi_v3 have for it, straight from the
+// one to the other: by the packages' own way, all of a document is a tree of nodes in between, twice.
 //
 // What the messages have no field for is left out.
 type encoder map[protoreflect.FullName]*shape
@@ -35,7 +36,7 @@ type field struct {
 	number protowire.Number
 	kind   protoreflect.Kind
 	list   bool
-	always bool   // also when it is false
+	always bool   // also when it is false, 0 or empty: it is the one that a message has
 	of     *shape // of a message; of a named one, its value
 }
 
@@ -64,9 +65,10 @@ func (e encoder) shape(d protoreflect.MessageDescriptor) *shape {
 			if value.Message() != nil {
 				f.of = e.shape(value.Message())
 			}
-			if fd.Name() == "vendor_extension" {
+			switch fd.Name() {
+			case "vendor_extension", "specification_extension":
 				s.x = f
-			} else {
+			default:
 				s.named = f
 			}
 		}
@@ -74,9 +76,14 @@ func (e encoder) shape(d protoreflect.MessageDescriptor) *shape {
 	return s
 }
 
-// document is the shape of a document.
+// document is the shape of a document of version 2.
 func (e encoder) document() *shape {
 	return e.shape((*openapi_v2.Document)(nil).ProtoReflect().Descriptor())
+}
+
+// document3 is the shape of a document of version 3.
+func (e encoder) document3() *shape {
+	return e.shape((*openapi_v3.Document)(nil).ProtoReflect().Descriptor())
 }
 
 // message appends the fields of a message.
@@ -90,7 +97,9 @@ func (s *shape) message(b, text []byte) []byte {
 		if text[0] == '[' {
 			text = []byte("{}")
 		}
-		return s.byName["schema"].one(b, text)
+		for _, only := range s.byName {
+			return only.one(b, text)
+		}
 	case "TypeItem", "StringArray": // one, or several
 		for _, only := range s.byName {
 			if text[0] == '[' {
@@ -99,8 +108,8 @@ func (s *shape) message(b, text []byte) []byte {
 			return only.one(b, text)
 		}
 	}
-	if chosen := s.choice(text); chosen != "" {
-		return s.byName[chosen].append(b, text)
+	if chosen := s.byName[s.choice(text)]; chosen != nil { // a name may be of a message with a choice in one version alone
+		return chosen.append(b, text)
 	}
 	if text[0] != '{' {
 		return b
@@ -149,7 +158,7 @@ func (f *field) one(b, text []byte) []byte {
 	case string(text) == "null" && (f.of == nil || f.of.name != "Any"):
 	case f.kind == protoreflect.MessageKind:
 		return nested(b, f.number, func(b []byte) []byte { return f.of.message(b, text) })
-	case f.kind == protoreflect.StringKind && text[0] == '"' && (f.list || len(text) > 2):
+	case f.kind == protoreflect.StringKind && text[0] == '"' && (f.list || f.always || len(text) > 2):
 		return appendString(b, f.number, text)
 	case f.kind == protoreflect.BoolKind && (f.always || string(text) == "true"):
 		b = protowire.AppendTag(b, f.number, protowire.VarintType)
@@ -157,7 +166,7 @@ func (f *field) one(b, text []byte) []byte {
 	case f.kind == protoreflect.DoubleKind, f.kind == protoreflect.Int64Kind:
 		n, err := strconv.ParseFloat(string(text), 64)
 		switch {
-		case err != nil || n == 0:
+		case err != nil || n == 0 && !f.always:
 		case f.kind == protoreflect.Int64Kind:
 			b = protowire.AppendTag(b, f.number, protowire.VarintType)
 			return protowire.AppendVarint(b, uint64(int64(n)))
@@ -207,9 +216,25 @@ func (s *shape) choice(text []byte) protoreflect.Name {
 		}
 		return no
 	}
+	if other := s.byName["reference"]; other != nil { // the one or the other
+		for name, f := range s.byName {
+			if (f == other) == (says("$ref") != "") {
+				return name
+			}
+		}
+	}
 	switch s.name {
 	case "AdditionalPropertiesItem":
-		return pick(text[0] == '{', "schema", "boolean")
+		return pick(text[0] != '{', "boolean", pick(s.byName["schema"] != nil, "schema", "schema_or_reference"))
+	case "DefaultType":
+		switch c := text[0]; {
+		case c == '"':
+			return "string"
+		case c == 't', c == 'f':
+			return "boolean"
+		case c == '-', '0' <= c && c <= '9':
+			return "number"
+		}
 	case "ParametersItem":
 		return pick(says("$ref") != "", "json_reference", "parameter")
 	case "ResponseValue":

@@ -9,24 +9,41 @@ import (
 	"testing"
 
 	openapi_v2 "github.com/google/gnostic-models/openapiv2"
+	openapi_v3 "github.com/google/gnostic-models/openapiv3"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protopath"
 	"google.golang.org/protobuf/reflect/protorange"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"sigs.k8s.io/yaml"
 
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// same holds that encoded is what the library makes of the text of a document. Values of any form are
-// texts within it, which say the same in other words.
+// same holds that encoded is what the library makes of the text of a document of version 2.
 func same(t *testing.T, text, encoded []byte) {
 	t.Helper()
 	want, err := openapi_v2.ParseDocument(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := &openapi_v2.Document{}
+	equal(t, encoded, &openapi_v2.Document{}, want)
+}
+
+// same3 holds it of version 3.
+func same3(t *testing.T, text, encoded []byte) {
+	t.Helper()
+	want, err := openapi_v3.ParseDocument(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, encoded, &openapi_v3.Document{}, want)
+}
+
+// equal holds that encoded, read into got, is want. Values of any form are texts within it, which say the same in
+// other words.
+func equal(t *testing.T, encoded []byte, got, want proto.Message) {
+	t.Helper()
 	if err := proto.Unmarshal(encoded, got); err != nil {
 		t.Fatal(err)
 	}
@@ -45,24 +62,21 @@ func same(t *testing.T, text, encoded []byte) {
 }
 
 // plain writes all values of any form in the same words.
-func plain(t *testing.T, doc *openapi_v2.Document) {
+func plain(t *testing.T, doc proto.Message) {
 	t.Helper()
 	err := protorange.Range(doc.ProtoReflect(), func(v protopath.Values) error {
-		last := v.Index(-1).Value
-		m, ok := last.Interface().(interface{ Interface() proto.Message })
-		if !ok {
+		m, ok := v.Index(-1).Value.Interface().(protoreflect.Message)
+		if !ok || m.Descriptor().Name() != "Any" {
 			return nil
 		}
-		if one, ok := m.Interface().(*openapi_v2.Any); ok {
-			var value any
-			if err := yaml.Unmarshal([]byte(one.Yaml), &value); err != nil {
-				return err
-			}
-			text, err := json.Marshal(value)
-			one.Yaml = string(text)
+		text := m.Descriptor().Fields().ByName("yaml")
+		var value any
+		if err := yaml.Unmarshal([]byte(m.Get(text).String()), &value); err != nil {
 			return err
 		}
-		return nil
+		same, err := json.Marshal(value)
+		m.Set(text, protoreflect.ValueOfString(string(same)))
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -76,6 +90,39 @@ func TestProtobufIsWhatTheLibraryMakesOfTheText(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, written(t, s, swaggerName), b.Bytes())
+}
+
+func TestProtobufOfVersion3IsWhatTheLibraryMakesOfTheText(t *testing.T) {
+	s := service()
+	for _, name := range s.layout().names {
+		var b bytes.Buffer
+		if err := s.write(&b, name, proto3); err != nil {
+			t.Fatal(err)
+		}
+		same3(t, written(t, s, name), b.Bytes())
+	}
+}
+
+// everyForm3 has what kinds that are known at run time may have in a document of version 3, and our own have not.
+const everyForm3 = `{
+ "openapi": "3.0.0", "info": {"title": "t", "version": "1", "x-info": [1]}, "paths": {"x-paths": 1, "/a": {"get": {"responses": {"default": {"$ref": "#/components/responses/A"}}}}},
+ "components": {"schemas": {
+  "A": {
+   "type": "object", "nullable": true, "required": ["a", "b"], "minProperties": 1, "maxProperties": 7, "description": "a \"quoted\" \\ \u00e4\n", "title": "t", "externalDocs": {"url": "u"},
+   "not": {"type": "string"}, "oneOf": [{"$ref": "#/a"}, {"required": ["a"]}], "anyOf": [{}, {"enum": ["x", 1, null, {"a": []}]}], "allOf": [{"$ref": "#/b"}], "example": {"a": null},
+   "additionalProperties": {"$ref": "#/components/schemas/B"}, "x-kubernetes-validations": [{"rule": "true"}], "x-kubernetes-preserve-unknown-fields": true,
+   "properties": {
+    "x-named": {"type": "string", "default": ""}, "default": {"default": "x", "minLength": 1, "maxLength": 300, "pattern": "^a$"}, "type": {"default": 0, "minimum": -1.5, "maximum": 10, "exclusiveMinimum": true, "exclusiveMaximum": true, "multipleOf": 1e3},
+    "true": {"default": true}, "false": {"default": false}, "object": {"default": {}}, "list": {"type": "array", "default": [], "items": {"$ref": "#/a"}, "minItems": 1, "maxItems": 1000000, "uniqueItems": true}, "number": {"default": -2.5, "format": "double"},
+    "items": {"items": {"type": "integer", "format": "int64"}, "x-kubernetes-list-map-keys": ["a"]}, "properties": {"properties": {}}
+   }
+  },
+  "B": {"additionalProperties": false}, "C": {"additionalProperties": true}, "D": {"additionalProperties": {"type": "string"}}
+ }}
+}`
+
+func TestEveryFormOfVersion3HasItsMessage(t *testing.T) {
+	same3(t, []byte(everyForm3), encoder{}.document3().message(nil, []byte(everyForm3)))
 }
 
 // everyForm has each kind of message that documents of others may have, and members of any form.

@@ -5,8 +5,6 @@ import (
 	"io"
 	"net/http"
 
-	openapi_v3 "github.com/google/gnostic-models/openapiv3"
-	"google.golang.org/protobuf/proto"
 	"k8s.io/kube-openapi/pkg/spec3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
@@ -43,15 +41,13 @@ func document3(s *schemas, kinds []kind, r *root, info *spec.Info) (*document, e
 // write writes the document.
 func (d *document) write(w io.Writer, mediaType string) error {
 	data, err := json.Marshal(d)
-	if err == nil && mediaType == proto3 {
-		var parsed *openapi_v3.Document
-		if parsed, err = openapi_v3.ParseDocument(data); err == nil {
-			data, err = proto.MarshalOptions{Deterministic: true}.Marshal(parsed)
-		}
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		_, err = w.Write(data)
+	if mediaType == proto3 {
+		data = encoder{}.document3().message(nil, data)
 	}
+	_, err = w.Write(data)
 	return err
 }
 

@@ -29,6 +29,7 @@ type schema struct {
 // rules are what objects are held against when they are written.
 type rules struct {
 	whole, status validation.SchemaValidator
+	plain         *sure                // of whole
 	cel           *schemacel.Validator // nil: there are none
 	err           error                // the schema could not be read
 }
@@ -92,6 +93,7 @@ func (s *schema) readRules() *rules {
 			}
 		}
 	}
+	r.plain = newSure(s.shape())
 	r.cel = schemacel.NewValidator(s.shape(), true, apicel.PerCallLimit)
 	return r
 }
@@ -110,6 +112,10 @@ func (s *schema) prune(obj *custom.Object) {
 		return
 	}
 	obj.Edit(func(body map[string]any) {
+		if knows(shape, body) {
+			defaulting.PruneNonNullableNullsWithoutDefaults(body, shape)
+			return
+		}
 		pruning.Prune(body, shape, true)
 		defaulting.PruneNonNullableNullsWithoutDefaults(body, shape)
 		// What is wrong with the metadata of an embedded object is told by validate.
@@ -120,7 +126,7 @@ func (s *schema) prune(obj *custom.Object) {
 // unknown are the fields that prune would drop.
 func (s *schema) unknown(obj *custom.Object) []string {
 	shape := s.shape()
-	if shape == nil {
+	if shape == nil || knows(shape, obj.Body()) {
 		return nil
 	}
 	tree := obj.Tree()

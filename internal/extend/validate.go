@@ -56,7 +56,7 @@ func (c *check) fields(ctx context.Context, sub string) {
 	var ratchet []validation.ValidationOption
 	switch {
 	case sub == "status":
-		if status, there := c.is["status"]; there {
+		if status, there := c.is["status"]; there && !c.plain.field("status").holds(status) {
 			if c.related != nil {
 				ratchet = append(ratchet, validation.WithRatcheting(c.related.Key("status")))
 			}
@@ -64,6 +64,7 @@ func (c *check) fields(ctx context.Context, sub string) {
 		}
 		c.scaleStatus()
 		return
+	case c.plain.holds(c.is):
 	case c.was != nil:
 		if c.related != nil {
 			ratchet = append(ratchet, validation.WithRatcheting(c.related))

@@ -36,7 +36,7 @@ func TestRequestsAreHandedOnInTheNameOfTheirUser(t *testing.T) {
 	got := b.ask("POST "+flundersPath+"?fieldManager=x&a=%20b", "{flunder}", "From: jane", "Content-Type: application/yaml", "X-Remote-User: root",
 		"X-Remote-Group: system:masters", "X-Remote-Extra-Evil: 1", "X-Remote-Uid: 0", "Authorization: Bearer secret", "Accept: application/yaml")
 	if got.code != 201 || got.body != "made" || got.header.Get("Warning") != `299 - "careful"` {
-		t.Errorf("got %+v", got)
+		t.Fatalf("got %+v", got)
 	}
 	if ids := got.header.Values("Audit-Id"); len(ids) != 1 || ids[0] == "mine" {
 		t.Errorf("Audit-Id: got %q, want the one of the first server", ids)

@@ -374,4 +374,7 @@ func grant(b *bed, name string) {
 		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: name}},
 	})
+	if err := b.plane.Server().Fresh(b.t.Context()); err != nil { // until it is in force
+		b.t.Fatal(err)
+	}
 }

@@ -153,9 +153,9 @@ func (k kubectl) reaches(t *testing.T, n int, want string) {
 func (c *cluster) wantNothing(t *testing.T, namespace string) {
 	t.Helper()
 	wait.Until(t, func() error {
-		got := c.kubectl().in(namespace).do(t, "get", "deployments,replicasets,pods,services,endpoints,endpointslices", "-o", "name")
-		if got != "" {
-			return fmt.Errorf("left: %s", got)
+		got := c.kubectl().in(namespace).try(t, "", "get", "deployments,replicasets,pods,services,endpoints,endpointslices", "-o", "name") // kubectl warns of Endpoints
+		if got.code != 0 || got.stdout != "" {
+			return fmt.Errorf("left: %s", got.all())
 		}
 		return nil
 	})

@@ -166,6 +166,15 @@ func TestReconcileMendsWhatWasTakenAway(t *testing.T) {
 	}
 }
 
+func TestPoliciesThatShareARoleAreOne(t *testing.T) {
+	one := Policy{ClusterRoles: []*rbacv1.ClusterRole{clusterRole("a", rule("get", "", "pods"))}, ClusterRoleBindings: []*rbacv1.ClusterRoleBinding{Cluster("a", User("u"))}}
+	two := Policy{ClusterRoles: []*rbacv1.ClusterRole{clusterRole("a", rule("list", "", "pods")), clusterRole("b")}, ClusterRoleBindings: []*rbacv1.ClusterRoleBinding{Cluster("a", User("u")), Cluster("b")}}
+	both := one.Join(two)
+	if len(both.ClusterRoles) != 2 || len(both.ClusterRoles[0].Rules) != 2 || len(both.ClusterRoleBindings) != 2 || len(one.ClusterRoles[0].Rules) != 1 {
+		t.Errorf("got roles %v and bindings %v, want a of both, b, and a binding of each; and one as it was: %v", both.ClusterRoles, both.ClusterRoleBindings, one.ClusterRoles)
+	}
+}
+
 func TestDefaultRolesAllowWhatPeopleExpect(t *testing.T) {
 	trace.Proves(t, "NS-013")
 	c := newCluster()
@@ -204,6 +213,16 @@ func TestDefaultRolesAllowWhatPeopleExpect(t *testing.T) {
 		}
 		if strings.Join(got, " ") != q.roles {
 			t.Errorf("%s: allowed by %v, want %s", q.question, got, q.roles)
+		}
+	}
+	for role, does := range map[string][]string{
+		"system:controller:service-controller": {"watch services", "patch services/status", "list nodes", "create events"},
+		"system:controller:route-controller":   {"watch nodes", "patch nodes/status", "patch events"},
+	} {
+		for _, question := range does {
+			if !may(role, question) {
+				t.Errorf("managers of clouds: %s may not %s", role, question)
+			}
 		}
 	}
 	if !may("kube-public/kemudi:public-reader", "list configmaps") || may("kube-public/kemudi:public-reader", "get secrets") {

@@ -62,6 +62,8 @@ func clusterBindings() []*rbacv1.ClusterRoleBinding {
 		Cluster("system:volume-scheduler", User("system:kube-scheduler")),
 		Cluster("system:kube-dns", Account(kubeSystem, "kube-dns")),
 		Cluster("system:coredns", Account(kubeSystem, "coredns")),
+		Cluster(controllerRole(routes), Account(kubeSystem, routes)),
+		Cluster(controllerRole(services), Account(kubeSystem, services)),
 		// Machines that join get a certificate with a token, and new ones with the old.
 		Cluster("system:node-bootstrapper", Group("system:bootstrappers")),
 		Cluster("system:certificates.k8s.io:certificatesigningrequests:nodeclient", Group("system:bootstrappers")),

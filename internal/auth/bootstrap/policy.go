@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"slices"
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -25,11 +26,26 @@ func Default() Policy {
 	}
 }
 
-// Join adds another policy.
+// Join adds another policy. What both have a cluster role for has the rules of both, and the
+// binding of p.
 func (p Policy) Join(q Policy) Policy {
+	roles := slices.Clone(p.ClusterRoles)
+	for _, role := range q.ClusterRoles {
+		if i := slices.IndexFunc(roles, func(r *rbacv1.ClusterRole) bool { return r.Name == role.Name }); i >= 0 {
+			roles[i] = clusterRole(role.Name, slices.Concat(roles[i].Rules, role.Rules)...)
+		} else {
+			roles = append(roles, role)
+		}
+	}
+	bindings := slices.Clone(p.ClusterRoleBindings)
+	for _, b := range q.ClusterRoleBindings {
+		if !slices.ContainsFunc(bindings, func(o *rbacv1.ClusterRoleBinding) bool { return o.Name == b.Name }) {
+			bindings = append(bindings, b)
+		}
+	}
 	return Policy{
-		ClusterRoles:        append(p.ClusterRoles, q.ClusterRoles...),
-		ClusterRoleBindings: append(p.ClusterRoleBindings, q.ClusterRoleBindings...),
+		ClusterRoles:        roles,
+		ClusterRoleBindings: bindings,
 		Roles:               append(p.Roles, q.Roles...),
 		RoleBindings:        append(p.RoleBindings, q.RoleBindings...),
 	}

@@ -5,7 +5,7 @@ import rbacv1 "k8s.io/api/rbac/v1"
 // systemRoles are for all who may talk to the cluster and for its own parts.
 func systemRoles() []*rbacv1.ClusterRole {
 	var roles []*rbacv1.ClusterRole
-	for _, some := range [][]*rbacv1.ClusterRole{everybodysRoles(), nodeRoles(), partRoles(), certificateRoles(), addonRoles()} {
+	for _, some := range [][]*rbacv1.ClusterRole{everybodysRoles(), nodeRoles(), partRoles(), certificateRoles(), addonRoles(), cloudRoles()} {
 		roles = append(roles, some...)
 	}
 	return roles
@@ -159,3 +159,22 @@ func addonRoles() []*rbacv1.ClusterRole {
 		clusterRole("system:heapster", rule(read, "", "events,pods,nodes,namespaces"), rule(read, "extensions", "deployments")),
 	}
 }
+
+// cloudRoles are for the managers of clouds that others write: each of their loops asks as the account that
+// is called as it is, and has what it needs by these roles. That of nodes has it by the role of our
+// controller of that name.
+func cloudRoles() []*rbacv1.ClusterRole {
+	return []*rbacv1.ClusterRole{
+		clusterRole(controllerRole(routes), rule("list,watch", "", "nodes"), rule("patch", "", "nodes/status"), events()),
+		clusterRole(controllerRole(services),
+			rule(read, "", "services"), rule("patch,update", "", "services/status"), rule("list,watch", "", "nodes"), events()),
+	}
+}
+
+// Accounts of their loops.
+const (
+	routes   = "route-controller"
+	services = "service-controller"
+)
+
+func controllerRole(account string) string { return "system:controller:" + account }

@@ -8,6 +8,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -98,6 +99,11 @@ func New(o Options) *controller.Controller {
 		Reads: []*resource.Def{core.Pods.Def},
 		Writes: []controller.Permission{
 			controller.Update(core.Nodes.Def), controller.UpdateStatus(core.Nodes.Def), controller.Patch(core.Pods.Def, "status"),
+		},
+		// What the managers of clouds that others write do as this account, as in other clusters.
+		Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"delete", "patch"}},
+			{APIGroups: []string{""}, Resources: []string{"nodes/status"}, Verbs: []string{"patch"}},
 		},
 		Setup: func(k *controller.Kit) controller.Reconciler[*corev1.Node] { return newReconciler(k, o) },
 	})

@@ -15,4 +15,5 @@ take() {
 take test/programs/certmanager github.com/cert-manager/cert-manager deploy/charts/cert-manager charts/cert-manager
 take test/programs/prometheusoperator github.com/prometheus-operator/prometheus-operator example prometheus-operator.d
 take test/programs/kyverno github.com/kyverno/kyverno config kyverno.d
+take test/programs/awscloud k8s.io/cloud-provider-aws examples/existing-cluster/base aws.d
 take test/programs sigs.k8s.io/metrics-server manifests metrics-server.d

@@ -203,7 +203,13 @@ func (b *bed) do(url string, headers ...string) (*http.Response, string) {
 			r.Header.Add(name, value)
 		}
 	}
-	res, err := b.client().Do(r)
+	return b.send(b.client(), r)
+}
+
+// send has a client send a request, and returns the answer and what it says.
+func (b *bed) send(c *http.Client, r *http.Request) (*http.Response, string) {
+	b.Helper()
+	res, err := c.Do(r)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -119,17 +119,13 @@ func TestBackendsGetTheirShare(t *testing.T) {
 		route.Listener{Sites: []*route.Site{to("team/web", "", map[string]route.Action{"/": {Backends: backends}})}})
 	got := map[string]int{}
 	client := b.client()
+	ask, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("http://a.com:%d/", doorPort), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for range 200 {
-		res, err := client.Get(fmt.Sprintf("http://a.com:%d/", doorPort))
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(res.Body)
-		res.Body.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
-		got[string(text)]++
+		_, text := b.send(client, ask)
+		got[text]++
 	}
 	if got["never"] != 0 || got["one"] < 110 || got["two"] < 20 {
 		t.Errorf("of 200 requests with weights 3, 1 and 0: got %v", got)

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -295,7 +296,7 @@ func (x *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 	for n := range tries {
 		if n > 0 {
 			x.e.metrics.again.Inc()
-			if err := more.wait(r.Context(), n); err != nil {
+			if err := more.wait(r.Context()); err != nil {
 				return nil, err
 			}
 		}
@@ -310,29 +311,23 @@ func (x *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		more.ready(r)
 		res, err := x.attempt(r, one, limit)
-		tried = append(tried, one)
-		if err == nil {
+		switch {
+		case err == nil:
 			one.reached()
-			if n+1 < tries && more.answered(res) {
-				continue
+			if n+1 == tries || !more.answered(res) {
+				x.took = one
+				return res, nil
 			}
-			x.took = one
-			return res, nil
-		}
-		last = err
-		if r.Context().Err() != nil {
-			break
-		}
-		if !unsent(err) {
-			if more.silent(r, err) {
-				continue
+		case r.Context().Err() != nil, !unsent(err) && !more.silent(r, err):
+			return nil, err
+		case unsent(err):
+			if u, ok := r.Body.(*upload); ok && u.read {
+				return nil, err
 			}
-			break
+			one.missed(now)
 		}
-		if u, ok := r.Body.(*upload); ok && u.read {
-			break
-		}
-		one.missed(now)
+		last = cmp.Or(err, last)
+		tried = append(tried, one)
 	}
 	return nil, last
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"time"
@@ -29,6 +28,7 @@ type again struct {
 	rule *route.Retry
 	body []byte
 	held bool // all of the body is in body
+	next task.Backoff
 }
 
 // againFor is that of a rule's action. It reads the body of the request, if that is to be sent again and not large.
@@ -36,7 +36,11 @@ func againFor(do *route.Action, r *http.Request) *again {
 	if do == nil || do.Retry == nil {
 		return nil
 	}
-	g := &again{rule: do.Retry}
+	first := firstRetry
+	if do.Retry.Backoff > 0 {
+		first = time.Duration(do.Retry.Backoff) * time.Millisecond
+	}
+	g := &again{rule: do.Retry, next: task.Backoff{Initial: first, Max: max(first, longestRetry), Jitter: 0.25}}
 	if g.rule.Attempts > 0 {
 		g.body, g.held = hold(r)
 	}
@@ -65,19 +69,10 @@ func (g *again) silent(r *http.Request, err error) bool {
 	return g != nil && g.held && errors.Is(err, lines.ErrSilent) && (r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions)
 }
 
-// wait waits until a request may be sent again for the nth time, or ctx ends.
-func (g *again) wait(ctx context.Context, n int) error {
+// wait waits until a request may be sent again, each time longer, or ctx ends.
+func (g *again) wait(ctx context.Context) error {
 	if g == nil {
 		return nil
 	}
-	base := firstRetry
-	if g.rule.Backoff > 0 {
-		base = time.Duration(g.rule.Backoff) * time.Millisecond
-	}
-	d := base
-	for ; n > 1 && d < longestRetry; n-- {
-		d *= 2
-	}
-	d = max(base, min(d, longestRetry))
-	return task.Sleep(ctx, d+rand.N(d/4+1))
+	return task.Sleep(ctx, g.next.Next())
 }

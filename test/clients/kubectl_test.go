@@ -2,6 +2,7 @@ package clients
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -30,7 +31,7 @@ func kubectlMain() {
 	os.Exit(0)
 }
 
-// linkKubectl makes the folder bin with a kubectl, for shells.
+// linkKubectl makes the folder bin with a kubectl, and account, for shells.
 func linkKubectl(dir string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -40,8 +41,16 @@ func linkKubectl(dir string) error {
 		return err
 	}
 	script := fmt.Sprintf("#!/bin/sh\n%s=1 exec %s \"$@\"\n", asKubectl, self)
-	return os.WriteFile(filepath.Join(dir, "bin", "kubectl"), []byte(script), 0o755)
+	return errors.Join(
+		os.WriteFile(filepath.Join(dir, "bin", "kubectl"), []byte(script), 0o755),
+		os.WriteFile(filepath.Join(dir, "bin", "account"), []byte(account), 0o755))
 }
+
+// account NAMESPACE NAME prints a kubeconfig for a service account.
+const account = `#!/bin/sh
+token=$(kubectl -n $1 create token $2)
+kubectl config view --raw --minify -o json | sed -e "s|\"client-certificate-data\": \".*\",|\"token\": \"$token\"|" -e '/"client-key-data"/d'
+`
 
 // fatal is the panic by which kubectl ends with a message and an exit code.
 type fatal struct {

@@ -33,7 +33,8 @@ import (
 //	$ requests                  the requests of the kubectl before, without discovery
 //	$ requests in full          the same, with what was sent to create and to replace
 //	$ start NAME program ...    a program that runs until the transcript ends; what it says is in NAME.log
-//	$ sed -i s/a/b/ file        anything else is for the shell, which has a kubectl too
+//	$ sed -i s/a/b/ file        anything else is for the shell, which has a kubectl too, and account NAMESPACE NAME,
+//	                            which prints a kubeconfig for a service account
 //
 // Each command finds in force what was written before it, also what counts in the whole
 // cluster (roles, classes, nodes): a transcript waits for what controllers and nodes do,

@@ -153,9 +153,11 @@ func (k kubectl) reaches(t *testing.T, n int, want string) {
 func (c *cluster) wantNothing(t *testing.T, namespace string) {
 	t.Helper()
 	wait.Until(t, func() error {
-		got := c.kubectl().in(namespace).try(t, "", "get", "deployments,replicasets,pods,services,endpoints,endpointslices", "-o", "name") // kubectl warns of Endpoints
-		if got.code != 0 || got.stdout != "" {
-			return fmt.Errorf("left: %s", got.all())
+		k := c.kubectl().in(namespace)
+		got := k.do(t, "get", "deployments,replicasets,pods,services,endpointslices", "-o", "name")
+		endpoints := k.try(t, "", "get", "endpoints", "-o", "name") // kubectl warns of the kind
+		if got != "" || endpoints.stdout != "" || endpoints.code != 0 {
+			return fmt.Errorf("left: %s%s", got, endpoints.all())
 		}
 		return nil
 	})

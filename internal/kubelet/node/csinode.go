@@ -37,12 +37,11 @@ func (h *heartbeat) haveCSINode(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, apiDeadline)
 	defer cancel()
-	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: h.node.Name, UID: h.node.UID}
 	_, err := h.n.csiNodes.Create(ctx, &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{
-		Name: h.node.Name, Annotations: map[string]string{migratedAnnotation: migrated}, OwnerReferences: []metav1.OwnerReference{owner},
+		Name: h.node.Name, Annotations: map[string]string{migratedAnnotation: migrated}, OwnerReferences: h.owner(),
 	}})
 	if apierrors.IsAlreadyExists(err) {
-		err = h.adoptCSINode(ctx, owner)
+		err = h.adoptCSINode(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("create CSINode: %w", err)
@@ -52,17 +51,17 @@ func (h *heartbeat) haveCSINode(ctx context.Context) error {
 }
 
 // adoptCSINode brings a CSINode that is there up to date, but for its drivers, which are others' business.
-func (h *heartbeat) adoptCSINode(ctx context.Context, owner metav1.OwnerReference) error {
-	there, err := h.n.csiNodes.Get(ctx, "", owner.Name)
+func (h *heartbeat) adoptCSINode(ctx context.Context) error {
+	there, err := h.n.csiNodes.Get(ctx, "", h.node.Name)
 	if err != nil {
 		return err
 	}
-	if there.Annotations[migratedAnnotation] == migrated && slices.Equal(there.OwnerReferences, []metav1.OwnerReference{owner}) {
+	if there.Annotations[migratedAnnotation] == migrated && slices.Equal(there.OwnerReferences, h.owner()) {
 		return nil
 	}
 	there = there.DeepCopy()
 	metav1.SetMetaDataAnnotation(&there.ObjectMeta, migratedAnnotation, migrated)
-	there.OwnerReferences = []metav1.OwnerReference{owner}
+	there.OwnerReferences = h.owner()
 	_, err = h.n.csiNodes.Update(ctx, there)
 	return err
 }

@@ -111,6 +111,11 @@ type heartbeat struct {
 	handlers []v1.NodeRuntimeHandler
 }
 
+// owner is the Node, as the owner of what goes with it.
+func (h *heartbeat) owner() []metav1.OwnerReference {
+	return []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: h.node.Name, UID: h.node.UID}}
+}
+
 // register makes the Node object, or takes it over as it is.
 func (h *heartbeat) register(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, apiDeadline)

@@ -82,17 +82,14 @@ func (v view) Services(namespace string) []*v1.Service {
 func find[T resource.Object](ctx context.Context, o *Objects, kind *resource.Resource[T], namespace, name string) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	c, release := o.t.Hold(kind.Def, reference{kind.Def, namespace, name}.scope())
+	r, release, err := hold[T](ctx, o, reference{kind.Def, namespace, name})
 	defer release()
-	r := client.Reader[T]{Cache: c}
-	select {
-	case <-r.Synced():
-		if obj, ok := r.Get(namespace, name); ok {
-			return obj, nil
-		}
-	case <-ctx.Done():
+	if err != nil {
 		var none T
-		return none, fmt.Errorf("fetch %s/%s: %w", namespace, name, context.Cause(ctx))
+		return none, fmt.Errorf("fetch %s/%s: %w", namespace, name, err)
+	}
+	if obj, ok := r.Get(namespace, name); ok {
+		return obj, nil
 	}
 	obj, err := client.For(o.t, kind).Get(ctx, namespace, name) // the cache may be behind
 	if apierrors.IsNotFound(err) {
@@ -100,6 +97,17 @@ func find[T resource.Object](ctx context.Context, o *Objects, kind *resource.Res
 		err = apierrors.NewNotFound(schema.GroupResource{Group: r.Def.Group, Resource: r.Def.Singular}, name)
 	}
 	return obj, err
+}
+
+// hold waits until there is all that ref names. release must be called, also after an error.
+func hold[T resource.Object](ctx context.Context, o *Objects, ref reference) (r client.Reader[T], release func(), err error) {
+	r.Cache, release = o.t.Hold(ref.def, ref.scope())
+	select {
+	case <-r.Synced():
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	return r, release, err
 }
 
 // IsMissing reports whether err says that there is no such object.

@@ -13,7 +13,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/api/certificates"
-	"github.com/kemudi/kemudi/internal/client"
 )
 
 // errNoBundle is why a projection of a signer's trust bundles has nothing to hold.
@@ -39,14 +38,10 @@ func (o *Objects) TrustBundles(ctx context.Context, p *v1.ClusterTrustBundleProj
 	signer := ptr.Deref(p.SignerName, "")
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	def := certificates.ClusterTrustBundles.Def
-	c, release := o.t.Hold(def, reference{def: def, name: signer}.scope())
+	r, release, err := hold[*certificatesv1.ClusterTrustBundle](ctx, o, reference{def: certificates.ClusterTrustBundles.Def, name: signer})
 	defer release()
-	r := client.Reader[*certificatesv1.ClusterTrustBundle]{Cache: c}
-	select {
-	case <-r.Synced():
-	case <-ctx.Done():
-		return nil, fmt.Errorf("fetch ClusterTrustBundles of %s: %w", signer, context.Cause(ctx))
+	if err != nil {
+		return nil, fmt.Errorf("fetch ClusterTrustBundles of %s: %w", signer, err)
 	}
 	found := slices.DeleteFunc(r.List("", selector), func(b *certificatesv1.ClusterTrustBundle) bool { return b.Spec.SignerName != signer })
 	if len(found) == 0 {

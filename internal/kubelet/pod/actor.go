@@ -318,8 +318,8 @@ func (x *Actor) update(pod *v1.Pod, rev int64) {
 func (x *Actor) gone(pod *v1.Pod) {
 	if pod.UID == x.uid {
 		x.d.Gone = true
-		x.s.Runner.Ledger.Release(x.uid)
-		clear(x.o.Failures) // what is asked for now is another thing
+		x.s.Runner.Ledger.Release(x.uid) // it may have been admitted after Set.Gone
+		clear(x.o.Failures)              // what is asked for now is another thing
 	}
 }
 

@@ -176,6 +176,7 @@ func All(o Options) []*controller.Controller {
 		policystatus.New(o.Kinds),
 		certificates.Approving,
 		certificates.Cleaner,
+		certificates.PodCleaner,
 		certificates.Keys,
 		certificates.ServingApproving,
 		bootstraptokens.Cleaner,

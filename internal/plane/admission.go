@@ -3,6 +3,7 @@ package plane
 import (
 	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/admission/plugins"
+	"github.com/kemudi/kemudi/internal/api/certificates"
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/dra"
 	"github.com/kemudi/kemudi/internal/api/networking"
@@ -43,7 +44,8 @@ func (p *Plane) admission() (*admission.Chain, error) {
 	if p.authorizer, err = modes.New(p.o.Authorization, modes.Built{
 		Node: node.New(node.Caches{
 			Pods: cache(core.Pods.Def), Claims: cache(core.PersistentVolumeClaims.Def), Volumes: cache(core.PersistentVolumes.Def),
-			VolumeAttachments: cache(storage.VolumeAttachments.Def), ResourceSlices: cache(dra.ResourceSlices.Def), NetworkPolicies: cache(networking.NetworkPolicies.Def),
+			VolumeAttachments: cache(storage.VolumeAttachments.Def), ResourceSlices: cache(dra.ResourceSlices.Def),
+			PodCertificates: cache(certificates.PodCertificateRequests.Def), NetworkPolicies: cache(networking.NetworkPolicies.Def),
 			Ingresses: cache(networking.Ingresses.Def), IngressClasses: cache(networking.IngressClasses.Def), Services: cache(core.Services.Def),
 		}),
 		RBAC: p.roles, Registry: p.o.Registry, Logger: p.o.Logger.With("part", "authorization"), ID: p.o.Host,

@@ -8,12 +8,14 @@ import (
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kemudi/kemudi/internal/admission"
+	"github.com/kemudi/kemudi/internal/api/certificates"
 	"github.com/kemudi/kemudi/internal/api/coordination"
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/dra"
@@ -60,6 +62,8 @@ func (r *restriction) check(ctx context.Context, a *admission.Attributes, node s
 		if a.Namespace != corev1.NamespaceNodeLease || nameOf(a) != node {
 			return a.Forbid("can only access node lease with the same name as the requesting node")
 		}
+	case certificates.PodCertificateRequests.Def:
+		return r.podCertificate(ctx, a, node)
 	case dra.ResourceSlices.Def:
 		return resourceSlice(a, node)
 	case storage.CSINodes.Def:
@@ -292,6 +296,44 @@ func (r *restriction) token(ctx context.Context, a *admission.Attributes, node s
 		return a.Forbid("the UID in the bound object reference (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", ref.UID, pod.UID)
 	case pod.Spec.NodeName != node:
 		return a.Forbid("node requested token bound to a pod scheduled on a different node")
+	}
+	return nil
+}
+
+// podCertificate checks that an agent asks for certificates of pods on its node only, and as
+// what these are.
+func (r *restriction) podCertificate(ctx context.Context, a *admission.Attributes, node string) error {
+	req, ok := a.Object.(*certificatesv1.PodCertificateRequest)
+	if !ok || a.Operation != admission.Create {
+		return nil
+	}
+	s := &req.Spec
+	if string(s.NodeName) != node {
+		return a.Forbid("PodCertificateRequest.Spec.NodeName=%q, which is not the requesting node %q", s.NodeName, node)
+	}
+	pod, ok, err := admission.Find(ctx, r.o, r.pods, a.Namespace, s.PodName)
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		return apierrors.NewNotFound(corev1.Resource("pods"), s.PodName)
+	case core.IsMirror(pod):
+		return a.Forbid("pod %q is a mirror pod", s.PodName)
+	case pod.UID != s.PodUID:
+		return a.Forbid("PodCertificateRequest for pod %q contains pod UID (%q) which differs from running pod %q", s.PodName, s.PodUID, pod.UID)
+	case pod.Spec.NodeName != node:
+		return a.Forbid("pod %q is not running on node %q", s.PodName, node)
+	case pod.Spec.ServiceAccountName != s.ServiceAccountName:
+		return a.Forbid("PodCertificateRequest for pod %q contains serviceAccountName (%q) that differs from running pod (%q)", s.PodName, s.ServiceAccountName, pod.Spec.ServiceAccountName)
+	}
+	n, ok, err := admission.Find(ctx, r.o, r.nodes, "", node)
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		return apierrors.NewNotFound(corev1.Resource("nodes"), node)
+	case n.UID != s.NodeUID:
+		return a.Forbid("PodCertificateRequest for pod %q names node UID %q inconsistent with the running node (%q)", s.PodName, s.NodeUID, n.UID)
 	}
 	return nil
 }

@@ -97,6 +97,33 @@ func TestNodeAgentsWriteOnlyWhatIsAboutTheirNode(t *testing.T) {
 	}
 }
 
+func TestNodeAgentsAskForCertificatesOfTheirPodsOnly(t *testing.T) {
+	w := admissiontest.New(t,
+		"Node: {metadata: {name: n1, uid: nu1}}",
+		"Pod: {metadata: {namespace: team, name: mine, uid: u1}, spec: {nodeName: n1, serviceAccountName: robot}}",
+		"Pod: {metadata: {namespace: team, name: static, uid: u3, annotations: {kubernetes.io/config.mirror: x}}, spec: {nodeName: n1}}",
+		"Pod: {metadata: {namespace: team, name: others, uid: u2}, spec: {nodeName: n2, serviceAccountName: robot}}")
+	c := admission.NewChain(New(w.Options()))
+	const good = "podName: mine, podUID: u1, serviceAccountName: robot, nodeName: n1, nodeUID: nu1"
+	const prefix = `podcertificaterequests.certificates.k8s.io "r" is forbidden: `
+	for _, q := range []struct{ name, spec, want string }{
+		{"own pod", good, ""},
+		{"another node", strings.Replace(good, "nodeName: n1", "nodeName: n2", 1), prefix + `PodCertificateRequest.Spec.NodeName="n2", which is not the requesting node "n1"`},
+		{"an earlier node", strings.Replace(good, "nu1", "nu0", 1), prefix + `PodCertificateRequest for pod "mine" names node UID "nu0" inconsistent with the running node ("nu1")`},
+		{"an earlier pod", strings.Replace(good, "podUID: u1", "podUID: u0", 1), prefix + `PodCertificateRequest for pod "mine" contains pod UID ("u0") which differs from running pod "u1"`},
+		{"a pod elsewhere", strings.Replace(good, "mine, podUID: u1", "others, podUID: u2", 1), prefix + `pod "others" is not running on node "n1"`},
+		{"a mirror pod", strings.Replace(good, "mine, podUID: u1", "static, podUID: u3", 1), prefix + `pod "static" is a mirror pod`},
+		{"a pod that is gone", strings.Replace(good, "mine", "gone", 1), `pods "gone" not found`},
+		{"another account", strings.Replace(good, "robot", "admin", 1), prefix + `PodCertificateRequest for pod "mine" contains serviceAccountName ("admin") that differs from running pod ("robot")`},
+	} {
+		a := admissiontest.Request(t, "PodCertificateRequest: {metadata: {namespace: team, name: r}, spec: {"+q.spec+"}}", "")
+		a.User = agent
+		if got := admissiontest.Run(t, c, a); got != q.want {
+			t.Errorf("%s:\ngot  %s\nwant %s", q.name, got, q.want)
+		}
+	}
+}
+
 func TestNodeAgentsGetTokensOfTheirPodsOnly(t *testing.T) {
 	w := admissiontest.New(t,
 		"Pod: {metadata: {namespace: team, name: mine, uid: u1}, spec: {nodeName: n1}}",

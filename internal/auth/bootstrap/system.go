@@ -59,6 +59,7 @@ func NodeRules() []rbacv1.PolicyRule {
 		rule("get", "resource.k8s.io", "resourceclaims"),
 		rule("create,delete,deletecollection,get,list,patch,update,watch", "resource.k8s.io", "resourceslices"),
 		rule(read, "certificates.k8s.io", "clustertrustbundles"),
+		rule("create,get,list,watch", "certificates.k8s.io", "podcertificaterequests"),
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -32,6 +33,7 @@ type Caches struct {
 	Volumes           *cache.Cache // PersistentVolumes
 	VolumeAttachments *cache.Cache
 	ResourceSlices    *cache.Cache
+	PodCertificates   *cache.Cache // PodCertificateRequests
 	NetworkPolicies   *cache.Cache
 	Ingresses         *cache.Cache // with the index networking.IndexSecret
 	IngressClasses    *cache.Cache
@@ -120,6 +122,8 @@ func (a *Authorizer) refuses(node string, attrs authorizer.Attributes) string {
 		return a.gets(node, attrs, func() bool { return a.usesResourceClaim(node, attrs.GetNamespace(), attrs.GetName()) })
 	case "resource.k8s.io/resourceslices":
 		return a.resourceSlice(node, attrs)
+	case "certificates.k8s.io/podcertificaterequests":
+		return a.podCertificate(node, attrs)
 	case "/serviceaccounts":
 		return a.serviceAccount(node, attrs)
 	case "/nodes":
@@ -231,6 +235,40 @@ func (a *Authorizer) resourceSlice(node string, attrs authorizer.Attributes) str
 		return unrelated(node)
 	}
 	return ""
+}
+
+// podCertificate lets an agent ask for certificates of its pods, and see what became of it.
+func (a *Authorizer) podCertificate(node string, attrs authorizer.Attributes) string {
+	if attrs.GetSubresource() != "" {
+		return "cannot authorize PodCertificateRequest subresources"
+	}
+	switch attrs.GetVerb() {
+	case "create": // admission looks at the pod
+		return ""
+	case "list", "watch":
+		if pod := a.podAsked(attrs); pod != nil && pod.Spec.NodeName == node {
+			return ""
+		}
+		return selected(attrs, "spec.nodeName", node, "can only list/watch podcertificaterequests with nodeName field selector")
+	}
+	if r := find[*certificatesv1.PodCertificateRequest](a.c.PodCertificates, cache.Key(attrs.GetNamespace(), attrs.GetName())); r == nil || string(r.Spec.NodeName) != node {
+		return unrelated(node)
+	}
+	return ""
+}
+
+// podAsked is the pod whose requests for certificates are selected; nil: there is none.
+func (a *Authorizer) podAsked(attrs authorizer.Attributes) *corev1.Pod {
+	reqs, err := attrs.GetFieldSelector()
+	if err != nil {
+		return nil
+	}
+	for _, r := range reqs {
+		if r.Field == "spec.podName" && r.Operator == selection.Equals {
+			return find[*corev1.Pod](a.c.Pods, cache.Key(attrs.GetNamespace(), r.Value))
+		}
+	}
+	return nil
 }
 
 // selected says why a list or watch is refused unless a field selector narrows it to

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kemudi/kemudi/internal/api/certificates"
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/dra"
 	"github.com/kemudi/kemudi/internal/api/networking"
@@ -108,6 +110,9 @@ spec: {claimRef: {namespace: team, name: other}, csi: {driver: x, volumeHandle: 
 			parse[resourcev1.ResourceSlice](t, "metadata: {name: s-1}\nspec: {nodeName: n1}"),
 			parse[resourcev1.ResourceSlice](t, "metadata: {name: s-2}\nspec: {nodeName: n2}"),
 			parse[resourcev1.ResourceSlice](t, "metadata: {name: s-3}\nspec: {allNodes: true}")),
+		PodCertificates: filled(certificates.PodCertificateRequests.Def,
+			parse[certificatesv1.PodCertificateRequest](t, "metadata: {namespace: team, name: req-1}\nspec: {podName: web, nodeName: n1}"),
+			parse[certificatesv1.PodCertificateRequest](t, "metadata: {namespace: team, name: req-2}\nspec: {podName: other, nodeName: n2}")),
 		Ingresses: filled(networking.Ingresses.Def,
 			parse[networkingv1.Ingress](t, "metadata: {namespace: team, name: ours}\nspec: {ingressClassName: kemudi, tls: [{secretName: shown}]}"),
 			parse[networkingv1.Ingress](t, "metadata: {namespace: team, name: old, annotations: {kubernetes.io/ingress.class: nginx}}\nspec: {tls: [{secretName: shown-by-nginx}]}"),
@@ -285,6 +290,28 @@ func TestAgentsSeeClaimsOfTheirPodsAndWriteSlicesOfTheirNode(t *testing.T) {
 		"watch resourceslices.resource.k8s.io ?spec.nodeName=n1":            "",
 		"deletecollection resourceslices.resource.k8s.io ?spec.nodeName=n2": "can only list/watch/deletecollection resourceslices with nodeName field selector",
 		"list resourceslices.resource.k8s.io":                               "can only list/watch/deletecollection resourceslices with nodeName field selector",
+	} {
+		decides(t, a, question, want)
+	}
+}
+
+func TestAgentsAskForCertificatesOfTheirPods(t *testing.T) {
+	a := newAuthorizer(t)
+	const elsewhere = "can only list/watch podcertificaterequests with nodeName field selector"
+	for question, want := range map[string]string{
+		"create podcertificaterequests.certificates.k8s.io team/":                       "",
+		"get podcertificaterequests.certificates.k8s.io team/req-1":                     "",
+		"get podcertificaterequests.certificates.k8s.io team/req-2":                     noRelation,
+		"get podcertificaterequests.certificates.k8s.io team/none":                      noRelation,
+		"watch podcertificaterequests.certificates.k8s.io team/ ?spec.podName=web":      "",
+		"watch podcertificaterequests.certificates.k8s.io team/ ?spec.podName=other":    elsewhere,
+		"watch podcertificaterequests.certificates.k8s.io elsewhere/ ?spec.podName=web": elsewhere,
+		"list podcertificaterequests.certificates.k8s.io ?spec.nodeName=n1":             "",
+		"list podcertificaterequests.certificates.k8s.io ?spec.nodeName=n2":             elsewhere,
+		"list podcertificaterequests.certificates.k8s.io":                               elsewhere,
+		"update podcertificaterequests.certificates.k8s.io team/req-1":                  "not allowed",
+		"update podcertificaterequests.certificates.k8s.io/status team/req-1":           "cannot authorize PodCertificateRequest subresources",
+		"delete podcertificaterequests.certificates.k8s.io team/req-1":                  "not allowed",
 	} {
 		decides(t, a, question, want)
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/kemudi/kemudi/internal/task"
 )
 
-// reference names a config map, a secret or a trust bundle that a pod uses, or all trust
-// bundles of a signer, by its name.
+// reference names a config map, a secret or a trust bundle that a pod uses, all trust
+// bundles of a signer, by its name, or all requests for certificates of a pod, by the pod's.
 type reference struct {
 	def             *resource.Def
 	namespace, name string
@@ -29,6 +29,8 @@ type reference struct {
 // scope is the field selector of what r names.
 func (r reference) scope() string {
 	switch {
+	case r.def == certificates.PodCertificateRequests.Def:
+		return "metadata.namespace=" + r.namespace + ",spec.podName=" + r.name
 	case r.namespace != "":
 		return "metadata.namespace=" + r.namespace + ",metadata.name=" + r.name
 	case strings.Contains(r.name, "/"): // as every signer's name, and no object's
@@ -49,6 +51,8 @@ func (o *Objects) Follow(g *task.Group, pod *v1.Pod, changed func()) {
 			r.def = core.Secrets.Def
 		case core.ToTrustBundle:
 			r = reference{def: certificates.ClusterTrustBundles.Def, name: to.Name}
+		case core.ToPodCertificate:
+			r = requestsOf(pod)
 		default:
 			continue
 		}
@@ -136,8 +140,11 @@ func (o *Objects) followCache(ctx context.Context, c *cache.Cache) error {
 		for _, d := range deltas {
 			obj := d.Last().Object
 			o.changed(reference{c.Def, obj.GetNamespace(), obj.GetName()})
-			if b, ok := obj.(*certificatesv1.ClusterTrustBundle); ok {
-				o.changed(reference{def: c.Def, name: b.Spec.SignerName})
+			switch obj := obj.(type) {
+			case *certificatesv1.ClusterTrustBundle:
+				o.changed(reference{def: c.Def, name: obj.Spec.SignerName})
+			case *certificatesv1.PodCertificateRequest:
+				o.changed(reference{c.Def, obj.Namespace, obj.Spec.PodName})
 			}
 		}
 		return nil

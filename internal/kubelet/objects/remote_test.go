@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -12,12 +13,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -59,7 +62,7 @@ func newDistant(t *testing.T) *distant {
 	o.Caches = caches
 	o.Authorizer = auth.Authorizers(node.New(node.Caches{
 		Pods: caches.Cache(core.Pods.Def), Claims: caches.Cache(core.PersistentVolumeClaims.Def), Volumes: caches.Cache(core.PersistentVolumes.Def),
-		VolumeAttachments: caches.Cache(storage.VolumeAttachments.Def),
+		VolumeAttachments: caches.Cache(storage.VolumeAttachments.Def), PodCertificates: caches.Cache(certificates.PodCertificateRequests.Def),
 	}))
 	agent := &user.DefaultInfo{Name: "system:node:n1", Groups: []string{user.NodesGroup, user.AllAuthenticated}}
 	o.Authenticator = authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
@@ -288,6 +291,64 @@ func TestTrustBundlesAreFoundByNameAndBySigner(t *testing.T) {
 	eventually(none)
 	d.must(bundles.Delete(t.Context(), "", "example.com:signer:a", metav1.DeleteOptions{}))
 	eventually(all, "example.com:signer:b")
+	d.objects.Unfollow(pod.UID)
+}
+
+// TestCertificatesOfPodsAreAskedFor asks as a node that is not a server, and is told of the answers.
+func TestCertificatesOfPodsAreAskedFor(t *testing.T) {
+	t.Parallel()
+	d := newDistant(t)
+	account, err := client.For(d.admin, core.ServiceAccounts).Create(t.Context(), &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "robot"}})
+	d.must(err)
+	node, err := client.For(d.admin, core.Nodes).Create(t.Context(), &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}})
+	d.must(err)
+	p := &v1.PodCertificateProjection{SignerName: "example.com/signer", KeyType: "ECDSAP256", KeyPath: "key", CertificateChainPath: "chain", UserAnnotations: map[string]string{"example.com/a": "b"}}
+	pod, err := client.For(d.admin, core.Pods).Create(t.Context(), &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}, Spec: v1.PodSpec{
+		NodeName: "n1", ServiceAccountName: "robot", Containers: []v1.Container{{Name: "c", Image: "i"}},
+		Volumes: []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{{PodCertificate: p}}}}}},
+	}})
+	d.must(err)
+	p = pod.Spec.Volumes[0].Projected.Sources[0].PodCertificate
+	told := make(chan struct{}, 1)
+	d.objects.Follow(d.group, pod, func() {
+		select {
+		case told <- struct{}{}:
+		default: // it has been told
+		}
+	})
+	if _, err := d.objects.CertificateRequest(t.Context(), pod, "none"); !IsMissing(err) {
+		t.Errorf("a request that there is not: got %v", err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	d.must(err)
+	stub, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	d.must(err)
+	name, err := d.objects.RequestCertificate(t.Context(), pod, p, stub)
+	d.must(err)
+	requests := client.For(d.admin, certificates.PodCertificateRequests)
+	r, err := requests.Get(t.Context(), "default", name)
+	d.must(err)
+	want := certificatesv1.PodCertificateRequestSpec{
+		SignerName: "example.com/signer", PodName: "p", PodUID: pod.UID, ServiceAccountName: "robot", ServiceAccountUID: account.UID,
+		NodeName: "n1", NodeUID: node.UID, MaxExpirationSeconds: ptr.To[int32](86400), StubPKCS10Request: stub, UnverifiedUserAnnotations: p.UserAnnotations,
+	}
+	if !equality.Semantic.DeepEqual(r.Spec, want) || len(r.OwnerReferences) != 1 || r.OwnerReferences[0].UID != pod.UID || !strings.HasPrefix(r.Name, "req-") {
+		t.Errorf("got %+v, want %+v", r, want)
+	}
+	r = r.DeepCopy()
+	r.Status.Conditions = []metav1.Condition{{Type: certificatesv1.PodCertificateRequestConditionTypeDenied, Status: metav1.ConditionTrue, Reason: "No", Message: "no", LastTransitionTime: metav1.Now()}}
+	_, err = requests.UpdateStatus(t.Context(), r)
+	d.must(err)
+	for {
+		if seen, err := d.objects.CertificateRequest(t.Context(), pod, name); err == nil && len(seen.Status.Conditions) == 1 {
+			break
+		}
+		select {
+		case <-told: // of the change that makes it so
+		case <-t.Context().Done():
+			t.Fatal("the answer was not told")
+		}
+	}
 	d.objects.Unfollow(pod.UID)
 }
 

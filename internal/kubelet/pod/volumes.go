@@ -122,6 +122,18 @@ func (s sources) TrustBundles(p *v1.ClusterTrustBundleProjection) ([]*certificat
 	return s.set.Runner.Objects.TrustBundles(s.ctx, p)
 }
 
+func (s sources) RequestCertificate(ctx context.Context, pod *v1.Pod, p *v1.PodCertificateProjection, stub []byte) (string, error) {
+	return s.set.Runner.Objects.RequestCertificate(ctx, pod, p, stub)
+}
+
+func (s sources) CertificateRequest(ctx context.Context, pod *v1.Pod, name string) (*certificatesv1.PodCertificateRequest, error) {
+	return s.set.Runner.Objects.CertificateRequest(ctx, pod, name)
+}
+
+func (s sources) Warn(pod *v1.Pod, reason, message string) {
+	s.set.Runner.About(pod, "").Event(v1.EventTypeWarning, reason, message)
+}
+
 func (s sources) IsMissing(err error) bool { return objects.IsMissing(err) }
 
 func (s sources) Field(pod *v1.Pod, path string) (string, error) {

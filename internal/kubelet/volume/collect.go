@@ -56,7 +56,7 @@ func (w *writer) collect() error {
 	case v.Projected != nil:
 		w.memory = true
 		for i := range v.Projected.Sources {
-			if err := w.projection(&v.Projected.Sources[i], modeOr(v.Projected.DefaultMode, defaultMode)); err != nil {
+			if err := w.projection(i, modeOr(v.Projected.DefaultMode, defaultMode)); err != nil {
 				return err
 			}
 		}
@@ -65,7 +65,9 @@ func (w *writer) collect() error {
 	return fmt.Errorf("volumes of this kind are not supported by this node")
 }
 
-func (w *writer) projection(s *v1.VolumeProjection, mode int32) error {
+// projection adds the number-th source of a projected volume.
+func (w *writer) projection(number int, mode int32) error {
+	s := &w.volume.Projected.Sources[number]
 	switch {
 	case s.ConfigMap != nil:
 		return w.configMap(s.ConfigMap.Name, s.ConfigMap.Items, mode, s.ConfigMap.Optional)
@@ -77,6 +79,8 @@ func (w *writer) projection(s *v1.VolumeProjection, mode int32) error {
 		return w.serviceAccountToken(s.ServiceAccountToken, mode)
 	case s.ClusterTrustBundle != nil:
 		return w.trustBundle(s.ClusterTrustBundle, mode)
+	case s.PodCertificate != nil:
+		return w.podCertificate(number, s.PodCertificate, mode)
 	}
 	return fmt.Errorf("a source of the projected volume is of a kind that this node does not support")
 }

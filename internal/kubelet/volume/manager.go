@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -29,6 +30,12 @@ type Sources interface {
 	IsMissing(err error) bool
 	// Token asks for a service account token bound to the pod.
 	Token(ctx context.Context, pod *v1.Pod, p *v1.ServiceAccountTokenProjection) (Token, error)
+	// RequestCertificate asks for a certificate of the pod's and returns the request's name. CertificateRequest is one
+	// that was made so; where there is none, or it is not seen yet, IsMissing knows the error.
+	RequestCertificate(ctx context.Context, pod *v1.Pod, p *v1.PodCertificateProjection, stubPKCS10 []byte) (name string, err error)
+	CertificateRequest(ctx context.Context, pod *v1.Pod, name string) (*certificatesv1.PodCertificateRequest, error)
+	// Warn tells people of the pod.
+	Warn(pod *v1.Pod, reason, message string)
 	// Field and ResourceField are the downward API's.
 	Field(pod *v1.Pod, path string) (string, error)
 	ResourceField(pod *v1.Pod, ref *v1.ResourceFieldSelector) (string, error)
@@ -42,7 +49,8 @@ type Manager struct {
 
 	mu struct {
 		sync.Mutex
-		tokens map[tokenKey]Token
+		tokens       map[tokenKey]Token
+		certificates map[tokenKey]*certificate // by the number of their source instead of a path
 	}
 }
 
@@ -57,7 +65,7 @@ func NewManager(root string, log *slog.Logger) (*Manager, error) {
 		return nil, fmt.Errorf("make directory of pods: %w", err)
 	}
 	m := &Manager{root: root, log: log}
-	m.mu.tokens = map[tokenKey]Token{}
+	m.mu.tokens, m.mu.certificates = map[tokenKey]Token{}, map[tokenKey]*certificate{}
 	return m, nil
 }
 
@@ -176,11 +184,9 @@ func fsGroup(pod *v1.Pod) *int64 {
 // may be left.
 func (m *Manager) CleanUp(uid types.UID) error {
 	m.mu.Lock()
-	for k := range m.mu.tokens {
-		if k.pod == uid {
-			delete(m.mu.tokens, k)
-		}
-	}
+	of := func(k tokenKey) bool { return k.pod == uid }
+	maps.DeleteFunc(m.mu.tokens, func(k tokenKey, _ Token) bool { return of(k) })
+	maps.DeleteFunc(m.mu.certificates, func(k tokenKey, _ *certificate) bool { return of(k) })
 	m.mu.Unlock()
 	if uid == "" || filepath.Base(string(uid)) != string(uid) {
 		return fmt.Errorf("clean up volumes: bad pod UID %q", uid)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,6 +32,8 @@ type sources struct {
 	configMaps map[string]*v1.ConfigMap
 	secrets    map[string]*v1.Secret
 	bundles    []*certificatesv1.ClusterTrustBundle
+	requests   []*certificatesv1.PodCertificateRequest // nil: it is gone
+	warnings   []string
 	tokens     int
 	life       time.Duration
 	broken     error
@@ -57,6 +60,28 @@ func (s *sources) TrustBundles(*v1.ClusterTrustBundleProjection) ([]*certificate
 		return nil, fmt.Errorf("trust bundle %w", errMissing)
 	}
 	return s.bundles, nil
+}
+
+func (s *sources) RequestCertificate(_ context.Context, pod *v1.Pod, p *v1.PodCertificateProjection, stub []byte) (string, error) {
+	if s.broken != nil {
+		return "", s.broken
+	}
+	s.requests = append(s.requests, &certificatesv1.PodCertificateRequest{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: fmt.Sprint(len(s.requests))},
+		Spec:       certificatesv1.PodCertificateRequestSpec{SignerName: p.SignerName, StubPKCS10Request: stub},
+	})
+	return fmt.Sprint(len(s.requests) - 1), nil
+}
+
+func (s *sources) CertificateRequest(_ context.Context, _ *v1.Pod, name string) (*certificatesv1.PodCertificateRequest, error) {
+	if n, err := strconv.Atoi(name); err == nil && s.requests[n] != nil {
+		return s.requests[n], nil
+	}
+	return nil, fmt.Errorf("request %w", errMissing)
+}
+
+func (s *sources) Warn(_ *v1.Pod, reason, message string) {
+	s.warnings = append(s.warnings, reason+": "+message)
 }
 
 func (s *sources) IsMissing(err error) bool { return errors.Is(err, errMissing) }

@@ -73,6 +73,8 @@ var elsewhere = map[string][]string{
 	},
 	"kubelet Event(reason)":                   {"NodeHasDiskPressure", "NodeHasInsufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientMemory"},
 	"kubelet Event(n.Reason)":                 {"DNSConfigForming", "MissingClusterDNS"},
+	"kubelet TellOf(cond.Type)":               {"Denied", "Failed"},
+	"kubelet TellOf(warning.reason)":          {"CertificateExpired", "CertificateOverdueForRefresh"},
 	"kubelet rejected(reason)":                {"NodeAffinity", "NodePorts", "OutOf[resource]", "PodOSNotSupported", "PodOSSelectorNodeLabelDoesNotMatch", "SysctlForbidden", "TaintToleration"},
 	"scheduler Event(note.Reason)":            {"BindingConditionsPending"},
 	`kubelet reportResize("Resize" + reason)`: {"Resize[Deferred or Infeasible]"},

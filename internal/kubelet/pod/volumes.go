@@ -130,7 +130,7 @@ func (s sources) CertificateRequest(ctx context.Context, pod *v1.Pod, name strin
 	return s.set.Runner.Objects.CertificateRequest(ctx, pod, name)
 }
 
-func (s sources) Warn(pod *v1.Pod, reason, message string) {
+func (s sources) TellOf(pod *v1.Pod, reason, message string) {
 	s.set.Runner.About(pod, "").Event(v1.EventTypeWarning, reason, message)
 }
 

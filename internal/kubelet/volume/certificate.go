@@ -116,7 +116,7 @@ func (w *writer) settle(c *certificate) error {
 			continue
 		}
 		c.refused = fmt.Errorf("PodCertificateRequest %s: reason=%q message=%q", what, cond.Reason, cond.Message)
-		w.src.Warn(w.pod, cond.Type, fmt.Sprintf("PodCertificateRequest %s/%s %s, reason=%q, message=%q", r.Namespace, r.Name, how, cond.Reason, cond.Message))
+		w.src.TellOf(w.pod, cond.Type, fmt.Sprintf("PodCertificateRequest %s/%s %s, reason=%q, message=%q", r.Namespace, r.Name, how, cond.Reason, cond.Message))
 	}
 	return c.refused
 }
@@ -213,7 +213,7 @@ func (w *writer) lookAfter(c *certificate, now time.Time) time.Time {
 			}
 		default:
 			*warning.told = true
-			w.src.Warn(w.pod, warning.reason, warning.message)
+			w.src.TellOf(w.pod, warning.reason, warning.message)
 		}
 	}
 	return again

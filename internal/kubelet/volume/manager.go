@@ -34,8 +34,8 @@ type Sources interface {
 	// that was made so; where there is none, or it is not seen yet, IsMissing knows the error.
 	RequestCertificate(ctx context.Context, pod *v1.Pod, p *v1.PodCertificateProjection, stubPKCS10 []byte) (name string, err error)
 	CertificateRequest(ctx context.Context, pod *v1.Pod, name string) (*certificatesv1.PodCertificateRequest, error)
-	// Warn tells people of the pod.
-	Warn(pod *v1.Pod, reason, message string)
+	// TellOf warns people of the pod.
+	TellOf(pod *v1.Pod, reason, message string)
 	// Field and ResourceField are the downward API's.
 	Field(pod *v1.Pod, path string) (string, error)
 	ResourceField(pod *v1.Pod, ref *v1.ResourceFieldSelector) (string, error)

@@ -80,7 +80,7 @@ func (s *sources) CertificateRequest(_ context.Context, _ *v1.Pod, name string) 
 	return nil, fmt.Errorf("request %w", errMissing)
 }
 
-func (s *sources) Warn(_ *v1.Pod, reason, message string) {
+func (s *sources) TellOf(_ *v1.Pod, reason, message string) {
 	s.warnings = append(s.warnings, reason+": "+message)
 }
 

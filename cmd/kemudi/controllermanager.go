@@ -26,6 +26,8 @@ processes one works; the others wait for it to end.`,
 			{name: "service-cluster-ip-range", why: "no controller gives out addresses of services"},
 			{name: "kube-api-qps", why: "calls are limited by number, not by rate"},
 			{name: "kube-api-burst", why: "calls are limited by number, not by rate"},
+			{name: "attach-detach-reconcile-sync-period", why: "what is attached is looked at when it changes"},
+			{name: "disable-attach-detach-reconcile-sync", why: "what is attached is looked at when it changes", bool: true},
 			{name: "flex-volume-plugin-dir", why: "there are no such volumes"},
 		},
 		run: func(ctx context.Context, log *slog.Logger, _ func(string, bool)) error {

@@ -108,6 +108,7 @@ func addTunedControllerFlags(f *pflag.FlagSet, o *cluster.ControllerOptions) {
 	f.Var((*spanFlag)(&o.PodAutoscaler.CPUInitialization), "horizontal-pod-autoscaler-cpu-initialization-period", "how long after its start what a pod uses of processors does not count, unless it has been ready for all of it")
 	f.Var((*spanFlag)(&o.PodAutoscaler.InitialReadinessDelay), "horizontal-pod-autoscaler-initial-readiness-delay", "how long after its start a pod that becomes unready is taken never to have been ready")
 	f.DurationVar(&o.LegacyTokens.CleanUpPeriod, "legacy-service-account-token-clean-up-period", o.LegacyTokens.CleanUpPeriod, "for how long nobody must have used a token of old in a secret before it is refused, and then before it is deleted")
+	f.BoolVar(&o.AttachDetach.Patient, "disable-force-detach-on-timeout", o.AttachDetach.Patient, "leave nodes that are not ready the volumes that they may still use, however long that lasts; else 6 minutes")
 	f.DurationVar(&o.ResourceQuota.SyncPeriod, "resource-quota-sync-period", o.ResourceQuota.SyncPeriod, "how often what is used of quotas is counted without cause")
 	f.DurationVar(&o.NodeLifecycle.GracePeriod, "node-monitor-grace-period", o.NodeLifecycle.GracePeriod, "how long a node may be silent")
 	f.DurationVar(&o.NodeLifecycle.StartupGracePeriod, "node-startup-grace-period", o.NodeLifecycle.StartupGracePeriod, "the same for a node that has never reported")

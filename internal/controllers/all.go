@@ -12,6 +12,7 @@ import (
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/controllers/acme"
+	"github.com/kemudi/kemudi/internal/controllers/attachdetach"
 	"github.com/kemudi/kemudi/internal/controllers/bootstraptokens"
 	"github.com/kemudi/kemudi/internal/controllers/certificates"
 	"github.com/kemudi/kemudi/internal/controllers/cloud"
@@ -89,6 +90,7 @@ type Options struct {
 	Syncs   []Sync   // how many keys they reconcile at once; nil: [DefaultSyncs]
 
 	Edges
+	AttachDetach           attachdetach.Options
 	Certificates           certificates.Options
 	EndpointSlice          endpointslice.Options
 	EndpointSliceMirroring endpointslicemirroring.Options
@@ -163,6 +165,7 @@ func All(o Options) []*controller.Controller {
 		podautoscaler.New(o.Kinds, o.PodAutoscaler),
 		podgc.New(o.PodGC),
 		persistentvolume.Controller,
+		attachdetach.New(o.AttachDetach),
 		storagemigration.New(o.Kinds),
 		storageprotection.Claims,
 		storageprotection.Volumes,

@@ -34,6 +34,7 @@ func (o *ControllerManager) configuration() secureport.Configuration {
 			"RouteReconciliationPeriod": span(c.Cloud.RoutePeriod), "NodeMonitorPeriod": span(life.MonitorPeriod), "ClusterName": c.Cloud.ClusterName,
 			"ClusterCIDR": joined(o.ClusterCIDRs), "AllocateNodeCIDRs": o.NodeCIDRs, "ConfigureCloudRoutes": !c.Cloud.NoRoutes,
 		},
+		"AttachDetachController": section{"DisableForceDetachOnTimeout": c.AttachDetach.Patient},
 		"CSRSigningController": section{
 			"ClusterSigningCertFile": o.Keys.SigningCert, "ClusterSigningKeyFile": o.Keys.SigningKey, "ClusterSigningDuration": span(c.Certificates.Life),
 		},

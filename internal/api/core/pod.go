@@ -10,6 +10,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/core/check"
 	"github.com/kemudi/kemudi/internal/api/core/claims"
+	"github.com/kemudi/kemudi/internal/api/core/csi"
 	"github.com/kemudi/kemudi/internal/api/core/podspec"
 	"github.com/kemudi/kemudi/internal/resource"
 )
@@ -41,6 +42,7 @@ var Pods = resource.Define(resource.Spec[*corev1.Pod]{
 	Index: map[string]func(*corev1.Pod) []string{
 		"spec.nodeName":    func(p *corev1.Pod) []string { return []string{p.Spec.NodeName} },
 		IndexClaim:         podClaims,
+		IndexCSI:           podVolumes,
 		IndexPodGroup:      PodGroupKeys,
 		IndexResourceClaim: podResourceClaims,
 		IndexUnmadeClaim:   unmadeClaims,
@@ -74,6 +76,16 @@ func podClaims(p *corev1.Pod) []string {
 	names := claims.Of(p)
 	for i := range names {
 		names[i] = p.Namespace + "/" + names[i]
+	}
+	return names
+}
+
+// podVolumes are what nodes call the volumes that stand in a pod and must be attached, and their drivers.
+func podVolumes(p *corev1.Pod) (names []string) {
+	for i := range p.Spec.Volumes {
+		if v := csi.Inline(&p.Spec.Volumes[i], p.Namespace); v != nil {
+			names = append(names, string(csi.Name(v.Spec.CSI.Driver, v.Spec.CSI.VolumeHandle)), v.Spec.CSI.Driver)
+		}
 	}
 	return names
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/core/check"
 	"github.com/kemudi/kemudi/internal/api/core/claims"
+	"github.com/kemudi/kemudi/internal/api/core/csi"
 	"github.com/kemudi/kemudi/internal/api/core/podspec"
 	"github.com/kemudi/kemudi/internal/resource"
 )
@@ -46,6 +47,12 @@ var PersistentVolumes = resource.Define(resource.Spec[*corev1.PersistentVolume]{
 			}
 			return []string{claims.VolumeClass(v)}
 		},
+		IndexCSI: func(v *corev1.PersistentVolume) []string {
+			if v = Attachable(v); v == nil {
+				return nil
+			}
+			return []string{string(csi.Name(v.Spec.CSI.Driver, v.Spec.CSI.VolumeHandle)), v.Spec.CSI.Driver}
+		},
 	},
 	Sub: []resource.Sub[*corev1.PersistentVolume]{{
 		Name:  "status",
@@ -57,7 +64,16 @@ var PersistentVolumes = resource.Define(resource.Spec[*corev1.PersistentVolume]{
 const (
 	IndexClaim = "claim" // namespace/name of the claim they are for; of pods: of those they use
 	IndexFree  = "free"  // the class of those that are for no claim
+	IndexCSI   = "csi"   // what nodes call those that can be attached, and their driver; of pods: of those that stand in them, and are not claimed
 )
+
+// Attachable is a volume as the driver knows it that may have to attach it; nil if no driver does.
+func Attachable(v *corev1.PersistentVolume) *corev1.PersistentVolume {
+	if claims.LocalTo(v) != "" { // it is where it is
+		return nil
+	}
+	return csi.Of(v)
+}
 
 // mergeVolumeStatus notes when the phase changed, unless the client says that.
 func mergeVolumeStatus(v, old *corev1.PersistentVolume) {

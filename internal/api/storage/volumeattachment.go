@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/kemudi/kemudi/internal/api/core/csi"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -28,6 +29,10 @@ var VolumeAttachments = resource.Define(resource.Spec[*storagev1.VolumeAttachmen
 		obj.Status = old.Status
 	},
 	Validate: validateVolumeAttachment,
+	Index: map[string]func(*storagev1.VolumeAttachment) []string{
+		IndexNode:   func(a *storagev1.VolumeAttachment) []string { return []string{a.Spec.NodeName} },
+		IndexVolume: attachedVolume,
+	},
 	Columns: []resource.Column[*storagev1.VolumeAttachment]{
 		{Name: "Attacher", Format: "name", Description: storagev1.VolumeAttachmentSpec{}.SwaggerDoc()["attacher"], Value: func(a *storagev1.VolumeAttachment) any { return a.Spec.Attacher }},
 		{Name: "PV", Description: storagev1.VolumeAttachmentSource{}.SwaggerDoc()["persistentVolumeName"], Value: func(a *storagev1.VolumeAttachment) any {
@@ -49,6 +54,22 @@ var VolumeAttachments = resource.Define(resource.Spec[*storagev1.VolumeAttachmen
 		Deprecated: "storage.k8s.io/v1beta1 VolumeAttachment is deprecated in v1.19+, unavailable in v1.22+; use storage.k8s.io/v1 VolumeAttachment",
 	})},
 })
+
+// Indexes of VolumeAttachments.
+const (
+	IndexNode   = "node"   // their node
+	IndexVolume = "volume" // the name of their PersistentVolume, or what nodes call one that stands in pods
+)
+
+func attachedVolume(a *storagev1.VolumeAttachment) []string {
+	switch s := &a.Spec.Source; {
+	case s.PersistentVolumeName != nil:
+		return []string{*s.PersistentVolumeName}
+	case s.InlineVolumeSpec != nil && s.InlineVolumeSpec.CSI != nil:
+		return []string{string(csi.Name(a.Spec.Attacher, s.InlineVolumeSpec.CSI.VolumeHandle))}
+	}
+	return nil
+}
 
 func validateVolumeAttachment(obj, old *storagev1.VolumeAttachment, errs *resource.Errors) {
 	s := &obj.Spec

@@ -17,14 +17,19 @@ func (n *Node) taints() []v1.Taint {
 	return append(slices.Clone(n.o.Taints), v1.Taint{Key: cloudapi.TaintExternalCloudProvider, Value: "true", Effect: v1.TaintEffectNoSchedule})
 }
 
-// annotations are those of the Node with what the cloud is to know: which addresses the node
+// attachedByOthers is the annotation of nodes that attach no volumes themselves: the control plane does it for them, and
+// for none that does not say so.
+const attachedByOthers = "volumes.kubernetes.io/controller-managed-attach-detach"
+
+// annotations are those of the Node with the agent's own: how volumes are attached and, for the cloud, which addresses the node
 // was told to have.
 func (n *Node) annotations(has map[string]string) map[string]string {
+	has = maps.Clone(has)
+	if has == nil {
+		has = map[string]string{}
+	}
+	has[attachedByOthers] = "true"
 	if n.o.External && len(n.o.Said) > 0 {
-		has = maps.Clone(has)
-		if has == nil {
-			has = map[string]string{}
-		}
 		has[cloudapi.AnnotationAlphaProvidedIPAddr] = strings.Join(n.o.Said, ",")
 	}
 	return has

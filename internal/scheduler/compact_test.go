@@ -351,6 +351,8 @@ func parseVolume(words []string) *corev1.PersistentVolume {
 			v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: a.value}
 		case "csi":
 			v.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: a.value, VolumeHandle: words[0]}
+		case "ebs":
+			v.Spec.AWSElasticBlockStore = &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: a.value}
 		default:
 			v.Labels[topologyKey(a.key)] = a.value
 		}

@@ -33,10 +33,10 @@ import (
 //	replicaset NAME SELECTOR    what a pod with owner=ReplicaSet/NAME belongs to
 //	budget NAME ALLOWED SELECTOR
 //	claim NAME [volume=NAME] [class=NAME] [mode=MODE] [size=SIZE] [for=NODE] [deleted]
-//	volume NAME [on=EXPR] [class=NAME] [size=SIZE] [for=CLAIM] [csi=DRIVER] [LABEL=VALUE]
+//	volume NAME [on=EXPR] [class=NAME] [size=SIZE] [for=CLAIM] [csi=DRIVER] [ebs=ID] [LABEL=VALUE]
 //	class NAME [waits] [by=PROVISIONER] [zones=a,b]
 //	space NAME class=NAME size=SIZE [LABEL=VALUE]   what a driver that tells has left
-//	driver NAME                 a driver that tells
+//	driver NAME [needed]        a driver that tells; needed: and that must be on the node
 //	limit NODE DRIVER=N         how many volumes of a driver a node takes
 //	attached NAME node=NODE volume=VOLUME   a volume is attached to a node; detached NAME node=NODE: not any more
 //	promise CLAIM [volume=NAME] [node=NAME]   what the claim of a pod on its way is to get
@@ -137,7 +137,9 @@ func (s *script) do(verb string, args []string) string {
 	case "class":
 		snap.SetStorageClass(parseClass(args))
 	case "driver":
-		snap.SetDriver(&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: args[0]}, Spec: storagev1.CSIDriverSpec{StorageCapacity: ptr.To(true)}})
+		snap.SetDriver(&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: args[0]}, Spec: storagev1.CSIDriverSpec{
+			StorageCapacity: ptr.To(true), PreventPodSchedulingIfMissing: ptr.To(slices.Contains(args, "needed")),
+		}})
 	case "space":
 		snap.SetCapacity(parseSpace(args))
 	case "limit":

@@ -97,7 +97,7 @@ func newAuthorizer(t testing.TB) *Authorizer {
 			&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "greedy"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv-2"}}),
 		Volumes: filled(core.PersistentVolumes.Def, parse[corev1.PersistentVolume](t, `
 metadata: {name: pv-1}
-spec: {claimRef: {namespace: team, name: data}, csi: {driver: x, volumeHandle: vol, nodeStageSecretRef: {namespace: team, name: stage}}}`),
+spec: {claimRef: {namespace: team, name: data}, csi: {driver: x, volumeHandle: vol, nodeStageSecretRef: {namespace: team, name: stage}, nodePublishSecretRef: {namespace: drivers, name: publish}}}`),
 			parse[corev1.PersistentVolume](t, `
 metadata: {name: pv-2}
 spec: {claimRef: {namespace: team, name: other}, csi: {driver: x, volumeHandle: vol, nodeStageSecretRef: {namespace: team, name: others-stage}}}`),
@@ -173,6 +173,10 @@ func TestAgentsSeeAndWriteWhatTheirNodeNeeds(t *testing.T) {
 		"get secrets team/cinder":       "",
 		"get secrets team/stage":        "",
 		"get secrets team/others-stage": noRelation, // of a volume that a claim names, and that is not bound to it
+		"get secrets drivers/publish":   "",         // of a volume, which says in which namespace
+		"get secrets team/publish":      noRelation,
+		"get secrets drivers/stage":     noRelation,
+		"get configmaps drivers/stage":  noRelation,
 		"get secrets team/foreign":      noRelation,
 		"get secrets team/static":       noRelation,
 		// Those that an edge shows.

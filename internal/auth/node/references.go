@@ -15,16 +15,17 @@ import (
 )
 
 // refers reports whether a pod on the node refers to the object, by itself or,
-// to a secret, by a volume of its claims. Mirror pods do not count: agents make
-// them, and what runs from a file needs nothing of the API.
+// to a secret, by a volume of its claims, whose secrets may be of any namespace. Mirror pods do not
+// count: agents make them, and what runs from a file needs nothing of the API.
 func (a *Authorizer) refers(node, namespace string, to core.Reference) bool {
 	for _, it := range a.c.Pods.ByIndex(podsByNode, node) {
 		p, ok := it.Object.(*corev1.Pod)
-		if !ok || p.Namespace != namespace || core.IsMirror(p) {
+		if !ok || core.IsMirror(p) || p.Namespace != namespace && to.Kind != core.ToSecret {
 			continue
 		}
 		for r := range core.References(p) {
-			if r == to || r.Kind == core.ToClaim && to.Kind == core.ToSecret && a.volumeNeeds(namespace, r.Name, to.Name) {
+			if r == to && p.Namespace == namespace ||
+				r.Kind == core.ToClaim && to.Kind == core.ToSecret && a.volumeNeeds(p.Namespace, r.Name, corev1.SecretReference{Namespace: namespace, Name: to.Name}) {
 				return true
 			}
 		}
@@ -92,8 +93,8 @@ func (a *Authorizer) usesVolume(node, volume string) bool {
 }
 
 // volumeNeeds reports whether the persistent volume that is bound to a claim
-// needs the secret of the claim's namespace to be mounted.
-func (a *Authorizer) volumeNeeds(namespace, claim, secret string) bool {
+// needs the secret to be mounted.
+func (a *Authorizer) volumeNeeds(namespace, claim string, secret corev1.SecretReference) bool {
 	c := find[*corev1.PersistentVolumeClaim](a.c.Claims, cache.Key(namespace, claim))
 	if c == nil {
 		return false
@@ -103,7 +104,7 @@ func (a *Authorizer) volumeNeeds(namespace, claim, secret string) bool {
 		return false
 	}
 	return slices.ContainsFunc(volumeSecrets(pv), func(ref *corev1.SecretReference) bool {
-		return ref != nil && ref.Name == secret && ref.Namespace == namespace
+		return ref != nil && *ref == secret
 	})
 }
 

@@ -10,12 +10,17 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/core/claims"
+	"github.com/kemudi/kemudi/internal/api/core/csi"
 	"github.com/kemudi/kemudi/internal/api/storage"
 	"github.com/kemudi/kemudi/internal/cache"
 )
 
 // claim brings a claim on.
 func (b *binder) claim(ctx context.Context, c *corev1.PersistentVolumeClaim) error {
+	if fresh := handedOver(c); fresh != nil {
+		_, err := b.claims.Update(ctx, fresh)
+		return err // which brings it back
+	}
 	switch {
 	case claims.Completed(c):
 		return b.bound(ctx, c)
@@ -100,8 +105,8 @@ func (b *binder) provision(ctx context.Context, c *corev1.PersistentVolumeClaim,
 		b.events.Event(c, corev1.EventTypeWarning, "ProvisioningFailed", fmt.Sprintf("storageclass.storage.k8s.io %q not found", class))
 		return b.pending(ctx, c)
 	}
-	by, migrated := claims.Migrated(sc.Provisioner)
-	if !migrated {
+	by, ok := csi.Driver(sc.Provisioner)
+	if !ok {
 		by = sc.Provisioner
 	}
 	if claims.BuiltIn(by) {
@@ -114,9 +119,6 @@ func (b *binder) provision(ctx context.Context, c *corev1.PersistentVolumeClaim,
 			fresh.Annotations = map[string]string{}
 		}
 		fresh.Annotations[claims.Provisioner], fresh.Annotations[claims.OldProvisioner] = by, by
-		if migrated {
-			fresh.Annotations[claims.MigratedTo] = by
-		}
 		var err error
 		if c, err = b.claims.Update(ctx, fresh); err != nil {
 			return err

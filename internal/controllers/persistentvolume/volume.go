@@ -7,10 +7,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kemudi/kemudi/internal/api/core/claims"
+	"github.com/kemudi/kemudi/internal/api/core/csi"
 )
 
 // volume says in a volume's status whose it is, and lets it go when its claim is gone.
 func (b *binder) volume(ctx context.Context, v *corev1.PersistentVolume) error {
+	if fresh := migrated(v); fresh != nil {
+		_, err := b.volumes.Update(ctx, fresh)
+		return err // which brings it back
+	}
 	ref := v.Spec.ClaimRef
 	if ref == nil || ref.UID == "" { // nobody's, or reserved for a claim that is not bound yet
 		_, err := b.phase(ctx, v, corev1.VolumeAvailable, "")
@@ -79,7 +84,7 @@ func (b *binder) release(ctx context.Context, v *corev1.PersistentVolume) error 
 // undeletable says why nobody will delete a volume; empty: a provisioner will.
 func undeletable(v *corev1.PersistentVolume) string {
 	by := v.Annotations[claims.ProvisionedBy]
-	if _, migrated := claims.Migrated(by); migrated || by != "" && !claims.BuiltIn(by) {
+	if _, migrated := csi.Driver(by); migrated || by != "" && !claims.BuiltIn(by) || by == "" && v.Spec.CSI != nil {
 		return ""
 	}
 	if h := v.Spec.HostPath; h != nil {

@@ -5,12 +5,15 @@ package volumeexpand
 
 import (
 	"context"
+	"fmt"
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/core/claims"
+	"github.com/kemudi/kemudi/internal/api/core/csi"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -22,7 +25,9 @@ var Controller = controller.New(controller.Spec[*corev1.PersistentVolumeClaim]{
 	Source: "volume_expand",
 	For:    core.PersistentVolumeClaims,
 	Reads:  []*resource.Def{core.PersistentVolumes.Def},
-	Writes: []controller.Permission{controller.Update(core.PersistentVolumes.Def), controller.UpdateStatus(core.PersistentVolumeClaims.Def)},
+	Writes: []controller.Permission{
+		controller.Update(core.PersistentVolumes.Def), controller.Update(core.PersistentVolumeClaims.Def), controller.UpdateStatus(core.PersistentVolumeClaims.Def),
+	},
 	Setup: func(k *controller.Kit) controller.Reconciler[*corev1.PersistentVolumeClaim] {
 		return reconciler{k.Events, controller.For(k, core.PersistentVolumeClaims), controller.For(k, core.PersistentVolumes)}
 	},
@@ -45,8 +50,7 @@ func (r reconciler) Reconcile(ctx context.Context, c *corev1.PersistentVolumeCla
 		return controller.Done, nil
 	}
 	if claims.LocalTo(v) == "" {
-		r.wait(c, v)
-		return controller.Done, nil
+		return controller.Done, r.handOver(ctx, c, v)
 	}
 	if size := v.Spec.Capacity[corev1.ResourceStorage]; size.Cmp(want) < 0 {
 		v = v.DeepCopy()
@@ -65,11 +69,23 @@ func (r reconciler) Reconcile(ctx context.Context, c *corev1.PersistentVolumeCla
 	return controller.Done, nil
 }
 
-// wait says that the claim is for somebody else to expand.
-func (r reconciler) wait(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) {
-	if v.Spec.CSI != nil {
+// handOver says that the claim is for somebody else to expand: for one of a kind that was built in once, who that is.
+func (r reconciler) handOver(ctx context.Context, c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) error {
+	known := csi.Of(v)
+	switch {
+	case v.Spec.CSI != nil:
 		r.events.Event(c, corev1.EventTypeNormal, "ExternalExpanding", "waiting for an external controller to expand this PVC")
-		return
+		return nil
+	case known == nil:
+		r.events.Event(c, corev1.EventTypeWarning, "ExternalExpanding", "didn't find a plugin capable of expanding the volume; waiting for an external controller to process this PVC")
+		return nil
 	}
-	r.events.Event(c, corev1.EventTypeWarning, "ExternalExpanding", "didn't find a plugin capable of expanding the volume; waiting for an external controller to process this PVC")
+	r.events.Event(c, corev1.EventTypeNormal, "ExternalExpanding", fmt.Sprintf("CSI migration enabled for %s; waiting for external resizer to expand the pvc", csi.Plugin(v)))
+	if c.Annotations[claims.Resizer] == known.Spec.CSI.Driver {
+		return nil
+	}
+	c = c.DeepCopy()
+	metav1.SetMetaDataAnnotation(&c.ObjectMeta, claims.Resizer, known.Spec.CSI.Driver)
+	_, err := r.claims.Update(ctx, c)
+	return err
 }

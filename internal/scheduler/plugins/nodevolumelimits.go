@@ -4,15 +4,18 @@ import (
 	"slices"
 
 	"github.com/kemudi/kemudi/internal/api/core/claims"
+	"github.com/kemudi/kemudi/internal/api/core/csi"
 	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
 )
 
 // nodeVolumeLimits refuses nodes that have as many volumes of a CSI driver as the
 // driver says they take: those of their pods, and those that are attached although no pod
-// uses them, not yet or no longer.
+// uses them, not yet or no longer; and nodes without a driver that says that it must be there.
 type nodeVolumeLimits struct {
-	full *Reason
-	pod  []attachment // of the pod at hand
+	plugin  int
+	full    *Reason
+	missing map[string]*Reason // by the driver
+	pod     []attachment       // of the pod at hand
 }
 
 // attachment is a volume of a driver's as a node counts it: once, however many pods
@@ -20,7 +23,7 @@ type nodeVolumeLimits struct {
 type attachment struct{ driver, volume string }
 
 func newNodeVolumeLimits(i int) *nodeVolumeLimits {
-	return &nodeVolumeLimits{full: passing(i, "node(s) exceed max volume count")}
+	return &nodeVolumeLimits{plugin: i, full: passing(i, "node(s) exceed max volume count"), missing: map[string]*Reason{}}
 }
 
 func (*nodeVolumeLimits) Name() string { return "NodeVolumeLimits" }
@@ -39,20 +42,35 @@ func attachments(list []attachment, s *snapshot.Snapshot, p *snapshot.Pod) []att
 		}
 		a := attachment{}
 		if v := s.Volume(claim.Spec.VolumeName); v != nil {
-			if v.Obj.Spec.CSI != nil {
-				a = attachment{v.Obj.Spec.CSI.Driver, v.Obj.Spec.CSI.VolumeHandle}
+			if v.CSI != nil {
+				a = attachment{v.CSI.Driver, v.CSI.VolumeHandle}
 			}
 		} else if sc := s.StorageClass(claims.Class(claim)); sc != nil {
 			a = attachment{sc.Provisioner, "for " + key}
+			if driver, ok := csi.Driver(sc.Provisioner); ok {
+				a.driver = driver
+			}
 		}
 		if a.driver != "" && !slices.Contains(list, a) {
 			list = append(list, a)
+		}
+	}
+	for i := range p.Obj.Spec.Volumes {
+		if v := csi.Inline(&p.Obj.Spec.Volumes[i], p.Obj.Namespace); v != nil {
+			if a := (attachment{v.Spec.CSI.Driver, v.Spec.CSI.VolumeHandle}); !slices.Contains(list, a) {
+				list = append(list, a)
+			}
 		}
 	}
 	return list
 }
 
 func (p *nodeVolumeLimits) Filter(c *Cycle, n *snapshot.Node) *Reason {
+	for _, a := range p.pod {
+		if c.Snapshot.Lacks(n.Name, a.driver) {
+			return p.lacks(a.driver)
+		}
+	}
 	limits := c.Snapshot.VolumeLimits(n.Name)
 	if len(p.pod) == 0 || len(limits) == 0 {
 		return nil
@@ -62,8 +80,8 @@ func (p *nodeVolumeLimits) Filter(c *Cycle, n *snapshot.Node) *Reason {
 		there = attachments(there, c.Snapshot, other)
 	}
 	for driver, v := range c.Snapshot.Attached(n.Name) {
-		if csi := v.Obj.Spec.CSI; csi != nil {
-			if a := (attachment{driver, csi.VolumeHandle}); !slices.Contains(there, a) {
+		if v.CSI != nil {
+			if a := (attachment{driver, v.CSI.VolumeHandle}); !slices.Contains(there, a) {
 				there = append(there, a)
 			}
 		}
@@ -82,6 +100,16 @@ func (p *nodeVolumeLimits) Filter(c *Cycle, n *snapshot.Node) *Reason {
 		}
 	}
 	return nil
+}
+
+// lacks is the reason that a driver is not there.
+func (p *nodeVolumeLimits) lacks(driver string) *Reason {
+	why := p.missing[driver]
+	if why == nil {
+		why = passing(p.plugin, driver+" CSI driver is not installed on the node")
+		p.missing[driver] = why
+	}
+	return why
 }
 
 func (*nodeVolumeLimits) Wakers() Events {

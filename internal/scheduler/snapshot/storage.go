@@ -16,14 +16,16 @@ import (
 type storage struct {
 	classes  map[string]*storagev1.StorageClass
 	measured map[string]bool              // drivers that tell how much they have left
+	needed   map[string]bool              // drivers without which no pod with a volume of theirs goes to a node
 	spaces   map[string]map[string]*space // by class, and namespace/name
 	limits   map[string]map[string]int32  // how many volumes of a driver a node takes, by node and driver
+	drivers  map[string][]string          // that a node has
 	attached map[string]attachments       // to nodes, by node
 }
 
 func newStorage() storage {
 	return storage{
-		classes: map[string]*storagev1.StorageClass{}, measured: map[string]bool{},
+		classes: map[string]*storagev1.StorageClass{}, measured: map[string]bool{}, needed: map[string]bool{}, drivers: map[string][]string{},
 		spaces: map[string]map[string]*space{}, limits: map[string]map[string]int32{}, attached: map[string]attachments{},
 	}
 }
@@ -52,10 +54,19 @@ func (s *Snapshot) Waits(class string) bool {
 // SetDriver takes in what a CSI driver can do.
 func (s *Snapshot) SetDriver(d *storagev1.CSIDriver) {
 	s.volumes.measured[d.Name] = ptr.Deref(d.Spec.StorageCapacity, false)
+	s.volumes.needed[d.Name] = ptr.Deref(d.Spec.PreventPodSchedulingIfMissing, false)
 }
 
 // RemoveDriver forgets a CSI driver.
-func (s *Snapshot) RemoveDriver(name string) { delete(s.volumes.measured, name) }
+func (s *Snapshot) RemoveDriver(name string) {
+	delete(s.volumes.measured, name)
+	delete(s.volumes.needed, name)
+}
+
+// Lacks reports whether a node does not have a driver that says that it must be there.
+func (s *Snapshot) Lacks(node, driver string) bool {
+	return s.volumes.needed[driver] && !slices.Contains(s.volumes.drivers[node], driver)
+}
 
 // SetCapacity takes in how much is left of a class for some nodes. Of which class
 // it is does not change.
@@ -92,19 +103,24 @@ func (s *Snapshot) HasSpace(sc *storagev1.StorageClass, size apiresource.Quantit
 	return false
 }
 
-// SetCSINode takes in how many volumes a node takes.
+// SetCSINode takes in which drivers a node has, and how many volumes of theirs it takes.
 func (s *Snapshot) SetCSINode(n *storagev1.CSINode) {
-	limits := map[string]int32{}
+	limits, drivers := map[string]int32{}, make([]string, len(n.Spec.Drivers))
 	for i := range n.Spec.Drivers {
-		if d := &n.Spec.Drivers[i]; d.Allocatable != nil && d.Allocatable.Count != nil {
+		d := &n.Spec.Drivers[i]
+		drivers[i] = d.Name
+		if d.Allocatable != nil && d.Allocatable.Count != nil {
 			limits[d.Name] = *d.Allocatable.Count
 		}
 	}
-	s.volumes.limits[n.Name] = limits
+	s.volumes.limits[n.Name], s.volumes.drivers[n.Name] = limits, drivers
 }
 
-// RemoveCSINode forgets how many volumes a node takes.
-func (s *Snapshot) RemoveCSINode(name string) { delete(s.volumes.limits, name) }
+// RemoveCSINode forgets which drivers a node has.
+func (s *Snapshot) RemoveCSINode(name string) {
+	delete(s.volumes.limits, name)
+	delete(s.volumes.drivers, name)
+}
 
 // VolumeLimits is how many volumes a node takes, by driver; drivers that are not
 // there have no limit.

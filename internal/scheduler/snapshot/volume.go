@@ -5,6 +5,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/kemudi/kemudi/internal/api/core/claims"
+	"github.com/kemudi/kemudi/internal/api/core/csi"
 )
 
 // volumes is the claims, what they are bound to or could be, and which pods use them.
@@ -30,6 +31,8 @@ func newVolumes() volumes {
 // Volume is a persistent volume.
 type Volume struct {
 	Obj *corev1.PersistentVolume
+	// CSI is what the volume is to the driver that sees to it; nil: none does.
+	CSI *corev1.CSIPersistentVolumeSource
 
 	reach *nodeaffinity.LazyErrorNodeSelector // nil: every node
 }
@@ -62,8 +65,11 @@ func (s *Snapshot) ClaimUsers(key string) int { return s.volumes.users[key] }
 // SetVolume takes in a persistent volume's present state.
 func (s *Snapshot) SetVolume(v *corev1.PersistentVolume) {
 	s.RemoveVolume(v.Name)
-	record := &Volume{Obj: v}
-	if a := v.Spec.NodeAffinity; a != nil && a.Required != nil {
+	record, affinity := &Volume{Obj: v}, v.Spec.NodeAffinity
+	if known := csi.Of(v); known != nil { // where it is, the driver may say by other labels than what was built in once
+		record.CSI, affinity = known.Spec.CSI, known.Spec.NodeAffinity
+	}
+	if a := affinity; a != nil && a.Required != nil {
 		record.reach = nodeaffinity.NewLazyErrorNodeSelector(a.Required)
 	}
 	s.volumes.volumes[v.Name] = record

@@ -18,6 +18,8 @@ const (
 	OldProvisioner = "volume.beta.kubernetes.io/storage-provisioner"
 	// ProvisionedBy, on a volume: who has made it.
 	ProvisionedBy = "pv.kubernetes.io/provisioned-by"
+	// Resizer, on a claim: who is to make the volume grow.
+	Resizer = "volume.kubernetes.io/storage-resizer"
 	// MigratedTo, on both: the CSI driver that stands in for what was built in once.
 	MigratedTo = "pv.kubernetes.io/migrated-to"
 )
@@ -46,6 +48,8 @@ func LocalTo(v *corev1.PersistentVolume) string {
 const (
 	ProtectClaim  = "kubernetes.io/pvc-protection"
 	ProtectVolume = "kubernetes.io/pv-protection"
+	// DeletedInTree is of volumes that a controller was to delete whose plugin was built in.
+	DeletedInTree = "kubernetes.io/pv-controller"
 )
 
 // Yes is the value of annotations that have none.

@@ -61,6 +61,15 @@ func Inline(v *corev1.Volume, namespace string) *corev1.PersistentVolume {
 	return translated
 }
 
+// Plugin is what a volume of a kind that was built in once had that saw to it; empty for all others.
+func Plugin(v *corev1.PersistentVolume) string {
+	plugin, err := translator.GetInTreePluginNameFromSpec(v, nil)
+	if err != nil {
+		return ""
+	}
+	return plugin
+}
+
 // Driver is the driver that does what a plugin of this name, a provisioner's, once did; ok is false
 // for all others.
 func Driver(plugin string) (driver string, ok bool) {

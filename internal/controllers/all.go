@@ -169,6 +169,7 @@ func All(o Options) []*controller.Controller {
 		storagemigration.New(o.Kinds),
 		storageprotection.Claims,
 		storageprotection.Volumes,
+		storageprotection.Attributes,
 		ephemeralvolume.Controller,
 		localvolume.Controller,
 		volumeexpand.Controller,

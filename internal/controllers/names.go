@@ -21,8 +21,8 @@ type switchName struct{ name, before string }
 // switchNames are those that do not follow from the controller's own name, which is that of its
 // service account.
 var switchNames = map[string]switchName{
-	"attachdetach-controller": {"persistentvolume-attach-detach-controller", "attachdetach"},
-	"bootstrap-signer": {"bootstrap-signer-controller", "bootstrapsigner"},
+	"attachdetach-controller":                        {"persistentvolume-attach-detach-controller", "attachdetach"},
+	"bootstrap-signer":                               {"bootstrap-signer-controller", "bootstrapsigner"},
 	"certificatesigningrequest-approving-controller": {"certificatesigningrequest-approving-controller", "csrapproving"},
 	"certificatesigningrequest-cleaner-controller":   {"certificatesigningrequest-cleaner-controller", "csrcleaner"},
 	"certificatesigningrequest-signing-controller":   {"certificatesigningrequest-signing-controller", "csrsigning"},

@@ -30,7 +30,7 @@ func NewDefaultClass(o *admission.Options) admission.Plugin {
 	}}
 }
 
-// NewProtection gives new claims and volumes the finalizers that keep them as long
+// NewProtection gives new claims, volumes and classes of attributes the finalizers that keep them as long
 // as they are used.
 func NewProtection() admission.Plugin {
 	return admission.Plugin{Name: "StorageObjectInUseProtection", Mutate: func(_ context.Context, a *admission.Attributes) error {
@@ -41,6 +41,8 @@ func NewProtection() admission.Plugin {
 			protect(obj, claims.ProtectClaim)
 		case a.Is(core.PersistentVolumes.Def, "", admission.Create):
 			protect(obj, claims.ProtectVolume)
+		case a.Is(storage.VolumeAttributesClasses.Def, "", admission.Create):
+			protect(obj, claims.ProtectAttributes)
 		}
 		return nil
 	}}

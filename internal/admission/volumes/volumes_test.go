@@ -51,6 +51,7 @@ func TestClaimsAndVolumesAreProtectedFromTheStart(t *testing.T) {
 		{"PersistentVolumeClaim: {metadata: {namespace: team, name: c}}", "kubernetes.io/pvc-protection"},
 		{"PersistentVolumeClaim: {metadata: {namespace: team, name: c, finalizers: [a/b, kubernetes.io/pvc-protection]}}", "a/b kubernetes.io/pvc-protection"},
 		{"PersistentVolume: {metadata: {name: v}}", "kubernetes.io/pv-protection"},
+		{"VolumeAttributesClass: {metadata: {name: v}}", "kubernetes.io/vac-protection"},
 		{"ConfigMap: {metadata: {namespace: team, name: c}}", ""},
 	} {
 		a := admissiontest.Request(t, q.obj, "")

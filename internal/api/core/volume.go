@@ -47,6 +47,7 @@ var PersistentVolumes = resource.Define(resource.Spec[*corev1.PersistentVolume]{
 			}
 			return []string{claims.VolumeClass(v)}
 		},
+		IndexAttributes: claims.VolumeAttributes,
 		IndexCSI: func(v *corev1.PersistentVolume) []string {
 			if v = Attachable(v); v == nil {
 				return nil

@@ -37,6 +37,7 @@ var PersistentVolumeClaims = resource.Define(resource.Spec[*corev1.PersistentVol
 			}
 			return []string{c.Spec.VolumeName}
 		},
+		IndexAttributes: claims.Attributes,
 	},
 	Sub: []resource.Sub[*corev1.PersistentVolumeClaim]{{
 		Name:  "status",
@@ -48,6 +49,8 @@ var PersistentVolumeClaims = resource.Define(resource.Spec[*corev1.PersistentVol
 const (
 	IndexUnbound = "unbound" // the class of those that were never bound
 	IndexVolume  = "volume"  // the name of the volume that they say is theirs
+
+	IndexAttributes = "attributes" // the class of attributes that they have or ask for; of volumes: that they have
 )
 
 func defaultClaim(c *corev1.PersistentVolumeClaim) {

@@ -1,4 +1,4 @@
-// Package storageprotection keeps claims that pods use and volumes that are bound:
-// who deletes one has to wait until nobody needs it. A finalizer holds it up, which
+// Package storageprotection keeps claims that pods use, volumes that are bound, and classes of
+// attributes that claims or volumes have: who deletes one has to wait until nobody needs it. A finalizer holds it up, which
 // admission gives to new ones; here it is given to others, and taken away in the end.
 package storageprotection

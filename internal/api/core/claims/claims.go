@@ -48,6 +48,8 @@ func LocalTo(v *corev1.PersistentVolume) string {
 const (
 	ProtectClaim  = "kubernetes.io/pvc-protection"
 	ProtectVolume = "kubernetes.io/pv-protection"
+	// ProtectAttributes is of classes of attributes.
+	ProtectAttributes = "kubernetes.io/vac-protection"
 	// DeletedInTree is of volumes that a controller was to delete whose plugin was built in.
 	DeletedInTree = "kubernetes.io/pv-controller"
 )

@@ -36,6 +36,7 @@ var allowed = []allowance{
 	{"k8s.io/kube-aggregator/pkg/apis/apiregistration", "the wire types of who serves a group-version, and of their version before"},
 	{"k8s.io/kube-openapi", "builders of OpenAPI v2 and v3 from Go types"},
 	{"k8s.io/component-helpers", "pure scheduling helpers"},
+	{"k8s.io/csi-translation-lib", "what volumes of kinds that were built in once are to the drivers that stand in for them"},
 	{"k8s.io/streaming/pkg/httpstream/wsstream", "the older WebSocket subprotocols of exec, attach and logs, frame by frame as clients expect"},
 	{"k8s.io/pod-security-admission/api", "levels and versions of the Pod Security Standards, and the labels that name them"},
 	{"k8s.io/pod-security-admission/policy", "what the Pod Security Standards say, in the words that clients know"},

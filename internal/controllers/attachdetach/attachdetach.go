@@ -63,7 +63,8 @@ func New(o Options) *controller.Controller {
 				volumes: controller.For(k, core.PersistentVolumes), drivers: controller.For(k, storage.CSIDrivers),
 				attachments: controller.For(k, storage.VolumeAttachments),
 			}
-			r.mu.volumes, r.mu.leaving = map[corev1.UniqueVolumeName]map[string]*past{}, map[string]bool{}
+			r.metrics.volumes.Reset() // of an earlier run
+			r.mu.volumes, r.mu.leaving = map[corev1.UniqueVolumeName]*memory{}, map[string]bool{}
 			return r.reconcile
 		},
 	})
@@ -82,8 +83,8 @@ type reconciler struct {
 	attachments controller.Client[*storagev1.VolumeAttachment]
 	mu          struct {
 		sync.Mutex
-		volumes map[corev1.UniqueVolumeName]map[string]*past // by node; what is of a volume is for who reconciles it
-		leaving map[string]bool                              // attachments, by name, that are being taken away (A3)
+		volumes map[corev1.UniqueVolumeName]*memory
+		leaving map[string]bool // attachments, by name, that are being taken away (A3)
 	}
 }
 

@@ -36,6 +36,12 @@ func (s *subject) attachment(node string) string {
 	return storage.AttachmentName(s.handle, s.driver, node)
 }
 
+// memory is what has been of a volume. It is for who reconciles the volume.
+type memory struct {
+	nodes            map[string]*past
+	wanted, attached int // how many of them need it and have it, as the metrics say
+}
+
 // past is what has been of a volume on a node, as far as the API does not say it. It begins anew after a restart.
 type past struct {
 	phase    phase
@@ -169,18 +175,23 @@ func exclusive(v *corev1.PersistentVolume) bool {
 func (r *reconciler) past(s *subject) map[string]*past {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	was, is := r.mu.volumes[s.name], map[string]*past{}
+	m, is := r.mu.volumes[s.name], map[string]*past{}
+	if m == nil {
+		m = &memory{}
+		r.mu.volumes[s.name] = m
+	}
 	for _, node := range s.order() {
-		if is[node] = was[node]; is[node] == nil {
+		if is[node] = m.nodes[node]; is[node] == nil {
 			is[node] = &past{}
 		}
 	}
-	for node := range was {
+	for node := range m.nodes {
 		if is[node] == nil {
 			delete(r.mu.leaving, s.attachment(node))
 		}
 	}
-	if r.mu.volumes[s.name] = is; len(is) == 0 {
+	r.metrics.count(s, m, len(s.pods), len(s.attachments))
+	if m.nodes = is; len(is) == 0 {
 		delete(r.mu.volumes, s.name)
 	}
 	return is

@@ -54,9 +54,17 @@ func Inline(v *corev1.Volume, namespace string) *corev1.PersistentVolume {
 	if !once { // at a glance, as nearly all are
 		return nil
 	}
+	policy := ""
+	if s.VsphereVolume != nil && s.VsphereVolume.StoragePolicyName != "" { // of which the library (v0.37.2) dies
+		v = v.DeepCopy()
+		policy, v.VsphereVolume.StoragePolicyName = v.VsphereVolume.StoragePolicyName, ""
+	}
 	translated, err := translator.TranslateInTreeInlineVolumeToCSI(silent, v, namespace)
 	if err != nil || translated.Spec.CSI == nil {
 		return nil
+	}
+	if policy != "" {
+		translated.Spec.CSI.VolumeAttributes["storagepolicyname"] = policy
 	}
 	return translated
 }

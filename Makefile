@@ -117,8 +117,9 @@ programs: build ## run programs that others wrote (Helm, operators, client libra
 	@$(STEP) "building the operator of Prometheus" $(GO) build -C test/programs/prometheusoperator -o $(CURDIR)/bin/programs/prometheus-operator tool
 	@$(STEP) "building Kyverno" $(GO) build -C test/programs/kyverno -o $(CURDIR)/bin/programs/ tool
 	@$(STEP) "building AWS's manager, and a stand-in of its cloud" $(GO) build -C test/programs/awscloud -o $(CURDIR)/bin/programs/ tool .
+	@$(STEP) "building what CSI drivers bring with them, and a stand-in of a driver" $(GO) build -C test/programs/csi -o $(CURDIR)/bin/programs/ tool .
 	@GO=$(GO) build/programs.sh
-	@$(STEP) "vet of ours" sh -c '$(GO) vet -C test/programs ./... && $(GO) vet -C test/programs/certmanager . && $(GO) vet -C test/programs/awscloud .'
+	@$(STEP) "vet of ours" sh -c '$(GO) vet -C test/programs ./... && $(GO) vet -C test/programs/certmanager . && $(GO) vet -C test/programs/awscloud . && $(GO) vet -C test/programs/csi .'
 	@if command -v npm >/dev/null; then $(STEP) "installing the JavaScript client" npm install --prefix bin/programs --silent --no-audit --no-fund @kubernetes/client-node@1.4.0; fi
 	KEMUDI_PROGRAMS=$(CURDIR)/bin/programs $(GO) test -count=1 -run TestProgramsThatOthersWroteWorkUnmodified ./test/clients
 	@if [ "$$(id -u)" = 0 ]; then KEMUDI_BIN=$(CURDIR)/bin/kemudi KEMUDI_PROGRAMS=$(CURDIR)/bin/programs $(GO) test -count=1 -v -run TestMetricsServerTakesThePlaceOfOurs ./test/e2e; else echo "metrics-server needs pods, and so root: sudo make programs"; fi

@@ -16,4 +16,7 @@ take test/programs/certmanager github.com/cert-manager/cert-manager deploy/chart
 take test/programs/prometheusoperator github.com/prometheus-operator/prometheus-operator example prometheus-operator.d
 take test/programs/kyverno github.com/kyverno/kyverno config kyverno.d
 take test/programs/awscloud k8s.io/cloud-provider-aws examples/existing-cluster/base aws.d
+take test/programs/csi github.com/kubernetes-csi/external-provisioner/v6 deploy/kubernetes/rbac.yaml csi.d/provisioner.yaml
+take test/programs/csi github.com/kubernetes-csi/external-attacher/v4 deploy/kubernetes/rbac.yaml csi.d/attacher.yaml
+take test/programs/csi github.com/kubernetes-csi/external-resizer/v2 deploy/kubernetes/rbac.yaml csi.d/resizer.yaml
 take test/programs sigs.k8s.io/metrics-server manifests metrics-server.d

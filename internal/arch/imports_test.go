@@ -214,8 +214,11 @@ func TestEveryAllowedImportIsUsed(t *testing.T) {
 func TestNestedModulesUseTheVersionsOfTheProgram(t *testing.T) {
 	own := requirements(t, ".")
 	for _, dir := range nestedModules() {
-		if dir == "test/programs/kyverno" {
-			continue // it does not compile with libraries as new as ours
+		switch dir {
+		case "test/programs/kyverno": // it does not compile with libraries as new as ours
+			continue
+		case "test/programs/csi": // it asks for newer ones
+			continue
 		}
 		for name, r := range requirements(t, dir) {
 			if ours, both := own[name]; both && ours.version != r.version {

@@ -90,13 +90,12 @@ type Options struct {
 	Syncs   []Sync   // how many keys they reconcile at once; nil: [DefaultSyncs]
 
 	Edges
-	AttachDetach           attachdetach.Options
+	Losses
 	Certificates           certificates.Options
 	EndpointSlice          endpointslice.Options
 	EndpointSliceMirroring endpointslicemirroring.Options
 	LoadBalancer           loadbalancer.Options
 	NodeIPAM               nodeipam.Options
-	NodeLifecycle          nodelifecycle.Options
 	PodAutoscaler          podautoscaler.Options
 	PodGC                  podgc.Options
 	ResourceQuota          resourcequota.Options
@@ -109,12 +108,18 @@ type Edges struct {
 	Gateway gateway.Options
 }
 
+// Losses are the options of when nodes are taken for lost, with what is attached to them.
+type Losses struct {
+	AttachDetach  attachdetach.Options
+	NodeLifecycle nodelifecycle.Options
+}
+
 // Defaults are the options that people set, as they are when nobody does.
 func Defaults() Options {
 	return Options{
 		Enabled: []string{"*"}, Syncs: DefaultSyncs(),
 		Certificates: certificates.Defaults(), Cloud: cloud.Defaults(), EndpointSlice: endpointslice.Defaults(), EndpointSliceMirroring: endpointslicemirroring.Defaults(),
-		LoadBalancer: loadbalancer.Defaults(), NodeIPAM: nodeipam.Defaults(), NodeLifecycle: nodelifecycle.Defaults(), PodAutoscaler: podautoscaler.Defaults(), PodGC: podgc.Defaults(),
+		LoadBalancer: loadbalancer.Defaults(), Losses: Losses{NodeLifecycle: nodelifecycle.Defaults()}, NodeIPAM: nodeipam.Defaults(), PodAutoscaler: podautoscaler.Defaults(), PodGC: podgc.Defaults(),
 		ResourceQuota: resourcequota.Defaults(), LegacyTokens: tokens.Defaults(),
 	}
 }

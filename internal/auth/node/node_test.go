@@ -172,13 +172,9 @@ func TestAgentsSeeAndWriteWhatTheirNodeNeeds(t *testing.T) {
 		"get secrets team/csi":          "",
 		"get secrets team/cinder":       "",
 		"get secrets team/stage":        "",
-		"get secrets team/others-stage": noRelation, // of a volume that a claim names, and that is not bound to it
-		"get secrets drivers/publish":   "",         // of a volume, which says in which namespace
-		"get secrets team/publish":      noRelation,
-		"get secrets drivers/stage":     noRelation,
-		"get configmaps drivers/stage":  noRelation,
-		"get secrets team/foreign":      noRelation,
-		"get secrets team/static":       noRelation,
+		"get secrets team/others-stage": noRelation,                                                                          // of a volume that a claim names, and that is not bound to it
+		"get secrets drivers/publish":   "", "get secrets team/publish": noRelation, "get secrets drivers/stage": noRelation, // a volume says of which namespace
+		"get secrets team/foreign": noRelation, "get secrets team/static": noRelation,
 		// Those that an edge shows.
 		"get secrets team/shown":            "",
 		"watch secrets team/shown":          "",

@@ -8,16 +8,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// tell tells all pods of a node that need a volume.
-func (r *reconciler) tell(s *subject, node, kind, reason, message string) {
+// tellSuccess tells the pods of a node that need a volume that it is attached.
+func (r *reconciler) tellSuccess(s *subject, node string) {
 	for _, p := range s.pods[node] {
-		r.events.Event(p, kind, reason, message)
+		r.events.Event(p, corev1.EventTypeNormal, "SuccessfulAttachVolume", fmt.Sprintf("AttachVolume.Attach succeeded for volume %q ", s.of.Name))
 	}
 }
 
-// failed tells them that it could not be attached.
-func (r *reconciler) failed(s *subject, node, why string) {
-	r.tell(s, node, corev1.EventTypeWarning, "FailedAttachVolume", fmt.Sprintf("AttachVolume.Attach failed for volume %q : %s", s.of.Name, why))
+// tellFailure tells them that it could not be attached.
+func (r *reconciler) tellFailure(s *subject, node, why string) {
+	for _, p := range s.pods[node] {
+		r.events.Event(p, corev1.EventTypeWarning, "FailedAttachVolume", fmt.Sprintf("AttachVolume.Attach failed for volume %q : %s", s.of.Name, why))
+	}
 }
 
 // tellElsewhere tells them that another node has the volume, and by whom it is used there: of

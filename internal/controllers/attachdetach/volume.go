@@ -262,16 +262,16 @@ func (r *reconciler) act(ctx context.Context, s *subject, step step, has *past) 
 		return r.detach(ctx, s.name, a, step.act)
 	case tellAttached:
 		has.awaited = false
-		r.tell(s, step.node, corev1.EventTypeNormal, "SuccessfulAttachVolume", fmt.Sprintf("AttachVolume.Attach succeeded for volume %q ", s.of.Name))
+		r.tellSuccess(s, step.node)
 	case tellFailed:
 		has.news, has.since = said(a.Status.AttachError), time.Now()
-		r.failed(s, step.node, a.Status.AttachError.Message)
+		r.tellFailure(s, step.node, a.Status.AttachError.Message)
 	case tellSilent:
 		has.since = time.Now()
-		r.failed(s, step.node, fmt.Sprintf("timed out waiting for external-attacher of %s CSI driver to attach volume %s", s.driver, s.handle))
+		r.tellFailure(s, step.node, fmt.Sprintf("timed out waiting for external-attacher of %s CSI driver to attach volume %s", s.driver, s.handle))
 	case tellLeaving:
 		has.since = time.Now()
-		r.failed(s, step.node, "volume attachment is being deleted")
+		r.tellFailure(s, step.node, "volume attachment is being deleted")
 	case tellElsewhere:
 		has.told = true
 		r.tellElsewhere(s, step.node)
@@ -292,7 +292,7 @@ func (r *reconciler) attach(ctx context.Context, s *subject, node string) error 
 	if err == nil || apierrors.IsAlreadyExists(err) {
 		return nil
 	}
-	r.failed(s, node, fmt.Sprintf("kubernetes.io/csi: attacher.Attach failed: %v", err))
+	r.tellFailure(s, node, fmt.Sprintf("kubernetes.io/csi: attacher.Attach failed: %v", err))
 	return fmt.Errorf("attach volume %s to node %s: %w", s.of.Name, node, err)
 }
 

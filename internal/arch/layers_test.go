@@ -29,7 +29,7 @@ drain backend
 audit/audittest auth metricsserver watchcache extend
 join secureport servers encryption
 kubelet/backoff kubelet/contain kubelet/machine kubelet/manifest kubelet/users
-kubelet/evict
+kubelet/evict kubelet/plugin
 kubelet/podstep
 kubelet/cri apiserver/request
 apiserver/encoded apiserver/refusal

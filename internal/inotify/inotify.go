@@ -18,12 +18,13 @@ const (
 	Moved = unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_DELETE
 )
 
-// Watcher watches one directory until it is closed.
+// Watcher watches directories until it is closed.
 type Watcher struct {
 	Changed chan struct{} // holds one token: something has happened
 
-	f  *os.File
-	wg sync.WaitGroup
+	f    *os.File
+	what uint32
+	wg   sync.WaitGroup
 }
 
 // Watch begins to watch the directory.
@@ -32,13 +33,30 @@ func Watch(dir string, what uint32) (*Watcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start inotify: %w", err)
 	}
-	w := &Watcher{Changed: make(chan struct{}, 1), f: os.NewFile(uintptr(fd), "inotify")}
+	w := &Watcher{Changed: make(chan struct{}, 1), f: os.NewFile(uintptr(fd), "inotify"), what: what}
 	if _, err := unix.InotifyAddWatch(fd, dir, what); err != nil {
 		_ = w.f.Close() // nothing was read
 		return nil, fmt.Errorf("watch %s: %w", dir, err)
 	}
 	w.wg.Go(w.run)
 	return w, nil
+}
+
+// Add has a further directory watched; one that is watched already stays so. What has gone is
+// not watched any more.
+func (w *Watcher) Add(dir string) error {
+	conn, err := w.f.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("watch %s: %w", dir, err)
+	}
+	var watched error
+	if err := conn.Control(func(fd uintptr) { _, watched = unix.InotifyAddWatch(int(fd), dir, w.what) }); err != nil {
+		return fmt.Errorf("watch %s: %w", dir, err)
+	}
+	if watched != nil {
+		return fmt.Errorf("watch %s: %w", dir, watched)
+	}
+	return nil
 }
 
 // run turns events, whatever they say, into tokens until the file is closed.

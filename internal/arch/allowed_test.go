@@ -41,6 +41,7 @@ var allowed = []allowance{
 	{"k8s.io/pod-security-admission/api", "levels and versions of the Pod Security Standards, and the labels that name them"},
 	{"k8s.io/pod-security-admission/policy", "what the Pod Security Standards say, in the words that clients know"},
 	{"k8s.io/cri-api", "types of the Container Runtime Interface, the only way to a container runtime"},
+	{"github.com/container-storage-interface/spec/lib/go/csi", "messages of the Container Storage Interface"},
 	{"k8s.io/cri-streaming", "streaming server of exec, attach and port-forward on the runtime's side"},
 	{"k8s.io/kube-scheduler/config", "types of the scheduler's configuration"},
 	{"k8s.io/kube-scheduler/extender", "types of the calls to the scheduler's extenders"},

@@ -36,6 +36,7 @@ apiserver/encoded apiserver/refusal
 apiserver/served
 apiserver/call
 kubelet/admit kubelet/cgroup kubelet/image kubelet/logs kubelet/node kubelet/objects kubelet/probe kubelet/relay kubelet/runtime kubelet/usage kubelet/volume
+kubelet/csi
 kubelet/disk
 kubelet/container
 kubelet/pod
@@ -61,7 +62,7 @@ arch
 
 // testOnly names the units that only tests, their own sub-folders and each
 // other import: nothing of them may end up in the program.
-var testOnly = []string{"trace", "texttest", "admission/admissiontest", "audit/audittest", "kubelet/apitest", "kubelet/fakecri", "sim", "arch", "apiserver/openapi/markers"}
+var testOnly = []string{"trace", "texttest", "admission/admissiontest", "audit/audittest", "kubelet/apitest", "kubelet/fakecri", "kubelet/fakecsi", "sim", "arch", "apiserver/openapi/markers"}
 
 // commandImports lists what cmd may import of internal/: wiring, and what
 // turns flags and output into words.

@@ -14,7 +14,7 @@ import (
 
 func TestConfigurationSaysWhatTheAgentWasTold(t *testing.T) {
 	o := Options{
-		Port: 10250, ClusterDomain: "cluster.local", ClusterDNS: []string{"10.96.0.10"}, ResolvConf: "/etc/resolv.conf", PodLogsDir: "/var/log/pods",
+		Port: 10250, ClusterDomain: "cluster.local", ClusterDNS: []string{"10.96.0.10"}, ResolvConf: "/etc/resolv.conf", Dirs: Dirs{PodLogsDir: "/var/log/pods"},
 		Taints: []v1.Taint{{Key: "a", Value: "b", Effect: v1.TaintEffectNoSchedule}}, ImageConfig: image.Config{HighPercent: 90, MaxPulls: 1, MaxAge: time.Hour},
 		Settings: Settings{
 			MaxPods: 7, KubeReserved: Reserved{v1.ResourceCPU: resource.MustParse("100m")}, UnsafeSysctls: []string{"kernel.msg*"}, ManifestDir: "/etc/manifests",

@@ -12,6 +12,7 @@ import (
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/kubelet/contain"
+	"github.com/kemudi/kemudi/internal/kubelet/csi"
 	"github.com/kemudi/kemudi/internal/kubelet/node"
 	"github.com/kemudi/kemudi/internal/kubelet/pod"
 	"github.com/kemudi/kemudi/internal/kubelet/runtime"
@@ -27,6 +28,7 @@ type Agent struct {
 	watch   *runtime.Watch
 	pods    *pod.Set
 	static  *static.Pods
+	drivers *csi.Drivers // nil on a simulated node
 	server  *server.Server
 	parts   []part                 // that Run runs
 	cache   client.Reader[*v1.Pod] // of the pods of this node at least
@@ -73,7 +75,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	for _, p := range a.parts {
 		g.Go(p.name, contain.Lasting(a.o.Log, p.name, p.run))
 	}
-	return g.Wait()
+	return errors.Join(g.Wait(), a.pods.Runner.Disk.Close())
 }
 
 // heartbeat keeps the node in the API.

@@ -29,6 +29,16 @@ type Network struct {
 	Drained func(ctx context.Context, pod *v1.Pod) error
 }
 
+// Dirs are where an agent has what belongs to pods.
+type Dirs struct {
+	// RootDir holds volumes and other files of pods. Default /var/lib/kemudi/kubelet.
+	RootDir string
+	// ToldRootDir is the same directory as plugins know it, in paths that they are told. Default RootDir.
+	ToldRootDir string
+	// PodLogsDir holds the logs of containers. Default [DefaultPodLogsDir].
+	PodLogsDir string
+}
+
 // Options of an agent. NodeName, Transport, Runtime and Images are required;
 // the zero value of the others works.
 type Options struct {
@@ -57,11 +67,8 @@ type Options struct {
 	// Port is where the agent's API is served, for daemonEndpoints. Default [DefaultPort].
 	Port int
 
-	// RootDir holds volumes and other files of pods. Default /var/lib/kemudi/kubelet.
-	RootDir string
-	// PodLogsDir holds the logs of containers. Default [DefaultPodLogsDir].
-	PodLogsDir string
-	Network    Network
+	Dirs
+	Network Network
 	// CgroupParent is the cgroup that pods live in. Default /kemudi.
 	CgroupParent string
 
@@ -126,6 +133,9 @@ func (o Options) withDefaults() (_ Options, err error) {
 		if *s == "" {
 			*s = value
 		}
+	}
+	if o.ToldRootDir == "" {
+		o.ToldRootDir = o.RootDir
 	}
 	if !filepath.IsAbs(o.RootDir) || !filepath.IsAbs(o.PodLogsDir) {
 		return o, errors.New("kubelet: RootDir and PodLogsDir must be absolute paths")

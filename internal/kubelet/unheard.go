@@ -5,10 +5,12 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/kubelet/backoff"
 	"github.com/kemudi/kemudi/internal/kubelet/contain"
 	"github.com/kemudi/kemudi/internal/kubelet/runtime"
 )
@@ -90,6 +92,22 @@ func (a *Agent) removeUnknown(ctx context.Context) error {
 		}
 		a.pods.Replay()
 	}
-	a.pods.Runner.Disk.RemoveLeftovers(func(uid types.UID) bool { return known[uid] || a.pods.Has(uid) })
-	return nil
+	return a.removeLeftovers(ctx, func(uid types.UID) bool { return known[uid] || a.pods.Has(uid) })
+}
+
+// removeLeftovers removes what is on disk of pods that are not known, until that has worked: volumes wait for their drivers,
+// which come after the agent.
+func (a *Agent) removeLeftovers(ctx context.Context, known func(types.UID) bool) error {
+	for failures := 1; ; failures++ {
+		came := a.drivers.Came()
+		if a.pods.Runner.Disk.RemoveLeftovers(ctx, known) {
+			return nil
+		}
+		select {
+		case <-time.After(backoff.Call.After(failures)):
+		case <-came:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }

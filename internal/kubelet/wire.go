@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -13,8 +14,10 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/kubelet/admit"
+	"github.com/kemudi/kemudi/internal/kubelet/backoff"
 	"github.com/kemudi/kemudi/internal/kubelet/container"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
+	"github.com/kemudi/kemudi/internal/kubelet/csi"
 	"github.com/kemudi/kemudi/internal/kubelet/disk"
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
 	"github.com/kemudi/kemudi/internal/kubelet/image"
@@ -23,12 +26,14 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/manifest"
 	"github.com/kemudi/kemudi/internal/kubelet/node"
 	"github.com/kemudi/kemudi/internal/kubelet/objects"
+	"github.com/kemudi/kemudi/internal/kubelet/plugin"
 	"github.com/kemudi/kemudi/internal/kubelet/pod"
 	"github.com/kemudi/kemudi/internal/kubelet/pressure"
 	"github.com/kemudi/kemudi/internal/kubelet/runtime"
 	"github.com/kemudi/kemudi/internal/kubelet/server"
 	"github.com/kemudi/kemudi/internal/kubelet/static"
 	"github.com/kemudi/kemudi/internal/obs"
+	"github.com/kemudi/kemudi/internal/task"
 )
 
 // pace is how often what the kernel does not tell of is looked at: how large
@@ -66,7 +71,10 @@ func wire(o Options) (*Agent, error) {
 	}
 	a.node = nodeFor(&o, f, puller.Changes)
 	facts := f.forPods(&o, a.node.Allocatable(f.capacity))
-	files, err := newDisk(&o, &facts)
+	a.drivers = csi.NewDrivers(a.node, o.Log)
+	files, err := newDisk(&o, &facts, csi.Options{
+		Root: o.RootDir, Seen: o.ToldRootDir, Node: o.NodeName, Drivers: a.drivers, InUse: a.node.SetVolumesInUse, Log: o.Log,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -121,8 +129,27 @@ func (a *Agent) partsWith(gauges pressure.Gauges) []part {
 	if runner.Disk != nil {
 		volumes := &localvolume.Collector{Node: o.NodeName, Transport: o.Transport, Erase: runner.Disk.Volumes.Erase, Log: o.Log}
 		list = append(list, part{"log rotation", runner.Disk.Logs.Run}, part{"image garbage collection", collector.Run}, part{"local volumes", volumes.Run})
+		list = append(list, part{"volumes of drivers", runner.Disk.Driven.Run}, part{"drivers", func(ctx context.Context) error { return a.drivers.Run(ctx, a.pods.DriverCame) }})
+		list = append(list, part{"plugins", a.followPlugins})
 	}
 	return list
+}
+
+// followPlugins registers plugins of the node. Where their directory cannot be watched, as when others have
+// taken all that may watch, it tries again.
+func (a *Agent) followPlugins(ctx context.Context) error {
+	dir, handlers := filepath.Join(a.o.RootDir, "plugins_registry"), map[string]plugin.Handler{plugin.CSI: a.drivers}
+	for failures := 1; ; failures++ {
+		err := plugin.Watch(ctx, dir, handlers, a.o.Log)
+		if ctx.Err() != nil {
+			return err
+		}
+		again := backoff.Call.After(failures)
+		a.o.Log.Error("follow plugins", "err", err, "retry", again)
+		if err := task.Sleep(ctx, again); err != nil {
+			return err
+		}
+	}
 }
 
 // newPuller returns what pulls images, with the credentials that every pod of the
@@ -161,12 +188,12 @@ func nodeFor(o *Options, f *facts, changes func() int64) *node.Node {
 }
 
 // newDisk returns what pods have on the machine; nil on a simulated node.
-func newDisk(o *Options, facts *cri.Node) (*disk.Disk, error) {
+func newDisk(o *Options, facts *cri.Node, driven csi.Options) (*disk.Disk, error) {
 	if o.Simulated {
 		return nil, nil
 	}
 	return disk.New(disk.Options{
-		RootDir: o.RootDir, PodLogsDir: o.PodLogsDir, Node: facts, Log: o.Log,
+		RootDir: o.RootDir, PodLogsDir: o.PodLogsDir, Node: facts, Driven: driven, Log: o.Log,
 		Logs: &logs.Rotator{
 			Limits: logs.Limits{Size: o.Settings.LogMaxSize.Value(), Files: o.Settings.LogMaxFiles}, Every: pace, Log: o.Log,
 			Reopen: func(ctx context.Context, id string) error {

@@ -165,7 +165,8 @@ func (w *Worker) startAgent(g *task.Group, recorder *client.Recorder) (err error
 	w.agent, err = kubelet.New(kubelet.Options{
 		NodeName: o.NodeName, Transport: c.Transport, Runtime: w.cri.Runtime, Images: w.cri.Images, Events: recorder.For("kubelet"),
 		NodeIPs: c.NodeIPs, ByHand: o.ByHand, Labels: o.Labels, Taints: o.Taints, Settings: tuned,
-		RootDir: o.Agent.RootDir, PodLogsDir: o.Agent.PodLogsDir, CgroupParent: cgroupParent(o.RunDir), SandboxSeccomp: profile,
+		Dirs:         kubelet.Dirs{RootDir: o.Agent.RootDir, PodLogsDir: o.Agent.PodLogsDir},
+		CgroupParent: cgroupParent(o.RunDir), SandboxSeccomp: profile,
 		ClusterDNS: dns, ClusterDomain: c.Settings.ClusterDomain, ResolvConf: o.ResolvConf, ImageConfig: o.Images,
 		Network: network, Version: version.Git(), Port: int(o.Agent.Port), Log: o.Logger.With("part", "kubelet"),
 	})

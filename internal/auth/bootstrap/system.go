@@ -45,7 +45,7 @@ func NodeRules() []rbacv1.PolicyRule {
 		rule("patch,update", "", "pods/status"),
 		rule("create", "", "pods/eviction"),
 		rule(read, "", "configmaps,secrets"),
-		rule("get", "", "persistentvolumeclaims"),
+		rule(read, "", "persistentvolumeclaims"), // single ones
 		rule("delete,get,list,watch", "", "persistentvolumes"),
 		rule("get,patch,update", "", "persistentvolumeclaims/status"),
 		rule("create", "", "serviceaccounts/token"),

@@ -192,6 +192,9 @@ func (a *Authorizer) claim(node string, attrs authorizer.Attributes) string {
 		return a.refers(node, attrs.GetNamespace(), core.Reference{Kind: core.ToClaim, Name: attrs.GetName()})
 	}
 	if attrs.GetSubresource() != "status" {
+		if v := attrs.GetVerb(); (v == "list" || v == "watch") && attrs.GetName() != "" { // to hear that it is to grow
+			return a.reads(node, attrs, core.ToClaim)
+		}
 		return a.gets(node, attrs, related)
 	}
 	switch attrs.GetVerb() {

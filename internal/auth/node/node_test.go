@@ -276,6 +276,8 @@ func decides(t *testing.T, a *Authorizer, question, want string) {
 func TestAgentsSeeClaimsOfTheirPodsAndWriteSlicesOfTheirNode(t *testing.T) {
 	a := newAuthorizer(t)
 	for question, want := range map[string]string{
+		"watch persistentvolumeclaims team/data":                            "",
+		"watch persistentvolumeclaims team/other":                           noRelation,
 		"get resourceclaims.resource.k8s.io team/gpu":                       "",
 		"get resourceclaims.resource.k8s.io team/web-nic-x":                 "",
 		"get resourceclaims.resource.k8s.io team/web-extended-x":            "",

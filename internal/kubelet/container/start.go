@@ -107,6 +107,9 @@ func (c *Container) config(ctx context.Context) (*runtimeapi.ContainerConfig, *r
 	if config.Mounts, err = c.mounts(ctx, config.Envs); err != nil {
 		return nil, nil, err
 	}
+	if config.Devices, err = c.blockDevices(); err != nil {
+		return nil, nil, err
+	}
 	sandbox, _, err := cri.Sandbox(c.Pod, &node, 0)
 	if err != nil {
 		return nil, nil, err

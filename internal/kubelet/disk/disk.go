@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/kubelet/cgroup"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
+	"github.com/kemudi/kemudi/internal/kubelet/csi"
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
 	"github.com/kemudi/kemudi/internal/kubelet/logs"
 	"github.com/kemudi/kemudi/internal/kubelet/users"
@@ -23,6 +25,7 @@ import (
 // called concurrently, those about one pod one after another.
 type Disk struct {
 	Volumes *volume.Manager
+	Driven  *csi.Volumes // those of CSI drivers
 	Logs    *logs.Rotator
 
 	o       Options
@@ -35,6 +38,7 @@ type Options struct {
 	RootDir    string    // of volumes and other files of pods
 	PodLogsDir string    // of the logs of containers
 	Node       *cri.Node // says where the cgroups of pods are
+	Driven     csi.Options
 	Logs       *logs.Rotator
 	Log        *slog.Logger
 }
@@ -50,13 +54,39 @@ func New(o Options) (*Disk, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Disk{Volumes: volumes, Logs: o.Logs, o: o, cgroups: cgroup.Open(cgroup.Top), users: ranges}, nil
+	for _, name := range []string{"plugins_registry", "plugins", "device-plugins", "pod-resources"} { // as plugins expect them
+		if err := os.MkdirAll(filepath.Join(o.RootDir, name), 0o750); err != nil {
+			return nil, fmt.Errorf("make directory of plugins: %w", err)
+		}
+	}
+	if err := volume.Share(o.RootDir); err != nil {
+		o.Log.Warn("what drivers of volumes mount does not reach other pods", "err", err)
+	}
+	driven, err := csi.Open(o.Driven)
+	if err != nil {
+		return nil, err
+	}
+	return &Disk{Volumes: volumes, Driven: driven, Logs: o.Logs, o: o, cgroups: cgroup.Open(cgroup.Top), users: ranges}, nil
+}
+
+// Close leaves the machine as it was, if there are no pods: those that there are outlive the agent.
+func (d *Disk) Close() error {
+	if d == nil {
+		return nil
+	}
+	if pods, err := d.Volumes.Pods(); err != nil || len(pods) > 0 {
+		return err
+	}
+	return volume.Unshare(d.o.RootDir)
 }
 
 // CleanUp removes all that the pod has on the machine, except sandboxes and logs.
-func (d *Disk) CleanUp(uid types.UID) error {
+func (d *Disk) CleanUp(ctx context.Context, uid types.UID) error {
 	if d == nil {
 		return nil
+	}
+	if err := errors.Join(d.Volumes.ReleaseParts(uid), d.Driven.TearDown(ctx, uid)); err != nil {
+		return err
 	}
 	if err := d.Volumes.CleanUp(uid); err != nil {
 		return err
@@ -71,11 +101,12 @@ func (d *Disk) CleanUp(uid types.UID) error {
 	return nil
 }
 
-// RemoveLeftovers removes what is there for pods that are not known.
-func (d *Disk) RemoveLeftovers(known func(types.UID) bool) {
+// RemoveLeftovers removes what is there for pods that are not known, and reports whether that has worked.
+func (d *Disk) RemoveLeftovers(ctx context.Context, known func(types.UID) bool) (done bool) {
 	if d == nil {
-		return
+		return true
 	}
+	done = true
 	uids, err := d.Volumes.Pods()
 	if err != nil {
 		d.o.Log.Warn("look for leftovers of pods", "err", err)
@@ -92,10 +123,16 @@ func (d *Disk) RemoveLeftovers(known func(types.UID) bool) {
 			continue
 		}
 		d.o.Log.Info("remove leftovers of pod", "uid", uid)
-		if err := errors.Join(d.CleanUp(uid), d.Forget(uid)); err != nil {
+		err := d.CleanUp(ctx, uid)
+		if err == nil {
+			err = d.Forget(uid)
+		}
+		if err != nil {
 			d.o.Log.Warn("remove leftovers of pod", "uid", uid, "err", err)
+			done = false
 		}
 	}
+	return done
 }
 
 // Forget removes the last that is there of a pod: its logs, which are found by its

@@ -111,9 +111,9 @@ type heartbeat struct {
 	handlers []v1.NodeRuntimeHandler
 }
 
-// owner is the Node, as the owner of what goes with it.
-func (h *heartbeat) owner() []metav1.OwnerReference {
-	return []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: h.node.Name, UID: h.node.UID}}
+// ownedBy says that the Node is the owner of what goes with it.
+func ownedBy(node *v1.Node) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}
 }
 
 // register makes the Node object, or takes it over as it is.
@@ -179,7 +179,7 @@ func (h *heartbeat) report(ctx context.Context) error {
 	}
 	h.tellSchedulable()
 	pulled, ips := h.n.o.ImageChanges(), h.n.Addresses()
-	changed := h.look(ctx) || h.reported.IsZero() || !slices.Equal(ips, h.ips) || h.newImages(ctx, pulled) || h.newResources()
+	changed := h.look(ctx) || h.reported.IsZero() || !slices.Equal(ips, h.ips) || h.newImages(ctx, pulled) || h.newResources() || h.otherVolumes()
 	if !changed && time.Since(h.reported) < h.again {
 		h.pulled = pulled
 		return nil

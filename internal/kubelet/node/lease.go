@@ -51,6 +51,6 @@ func (h *heartbeat) fresh(l *coordinationv1.Lease) *coordinationv1.Lease {
 	seconds := int32(leaseDuration / time.Second)
 	now := metav1.NewMicroTime(time.Now())
 	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &h.n.o.Name, &seconds, &now
-	l.OwnerReferences = h.owner()
+	l.OwnerReferences = ownedBy(h.node)
 	return l
 }

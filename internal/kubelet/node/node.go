@@ -75,6 +75,8 @@ type Node struct {
 		sync.Mutex
 		addresses []string
 		pressure  map[v1.NodeConditionType]bool
+		drivers   map[string]registered // of CSI, by name
+		inUse     []v1.UniqueVolumeName // volumes; nil: nobody has said
 	}
 }
 
@@ -86,7 +88,7 @@ func New(o Options) *Node {
 		cache:    client.Cached(o.Transport, core.Nodes, "metadata.name="+o.Name),
 		changed:  make(chan struct{}, 1), networkUp: make(chan struct{}),
 	}
-	n.mu.addresses = o.Addresses
+	n.mu.addresses, n.mu.drivers = o.Addresses, map[string]registered{}
 	return n
 }
 

@@ -36,6 +36,9 @@ func (h *heartbeat) setStatus(ctx context.Context, s *v1.NodeStatus) {
 	s.Allocatable = n.Allocatable(s.Capacity)
 	s.Addresses = n.statusAddresses(s.Addresses)
 	s.DaemonEndpoints.KubeletEndpoint.Port = int32(n.o.Port)
+	if volumes, ok := n.volumesInUse(); ok {
+		s.VolumesInUse = volumes
+	}
 	m := n.o.Machine
 	s.NodeInfo = v1.NodeSystemInfo{
 		MachineID: m.MachineID, SystemUUID: m.SystemUUID, BootID: m.BootID, KernelVersion: m.Kernel, OSImage: m.OSImage,

@@ -19,7 +19,7 @@ import (
 	"github.com/kemudi/kemudi/internal/task"
 )
 
-// reference names a config map, a secret or a trust bundle that a pod uses, all trust
+// reference names a config map, a secret, a claim or a trust bundle that a pod uses, all trust
 // bundles of a signer, by its name, or all requests for certificates of a pod, by the pod's.
 type reference struct {
 	def             *resource.Def
@@ -58,6 +58,11 @@ func (o *Objects) Follow(g *task.Group, pod *v1.Pod, changed func()) {
 		}
 		o.use(g, r, pod.UID, changed)
 	}
+}
+
+// FollowClaim is Follow for one claim of a pod.
+func (o *Objects) FollowClaim(g *task.Group, c *v1.PersistentVolumeClaim, pod types.UID, changed func()) {
+	o.use(g, reference{def: core.PersistentVolumeClaims.Def, namespace: c.Namespace, name: c.Name}, pod, changed)
 }
 
 // followed is an object that pods use.

@@ -176,6 +176,6 @@ type cleanUp struct {
 	uid types.UID
 }
 
-func (w *cleanUp) do(context.Context) error { return w.s.Runner.Disk.CleanUp(w.uid) }
+func (w *cleanUp) do(ctx context.Context) error { return w.s.Runner.Disk.CleanUp(ctx, w.uid) }
 
 func (w *cleanUp) note(x *Actor, err error) { x.o.CleanedUp = err == nil }

@@ -9,9 +9,9 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/api/core"
-	"github.com/kemudi/kemudi/internal/api/core/claims"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/objects"
@@ -57,30 +57,14 @@ func (s *Set) writeVolumes(ctx context.Context, pod *v1.Pod) (time.Time, error) 
 		return time.Time{}, nil
 	}
 	again, err := s.Runner.Disk.Volumes.Prepare(ctx, pod, sources{s, ctx})
-	err = errors.Join(err, s.placeVolumes(ctx, pod))
+	placed, placeErr := s.placeVolumes(ctx, pod)
+	if err = errors.Join(err, placeErr); !placed.IsZero() && (again.IsZero() || placed.Before(again)) {
+		again = placed
+	}
 	if err != nil && ctx.Err() == nil {
 		s.reportMountErrors(pod, err)
 	}
 	return again, err
-}
-
-// placeVolumes gives the pod the persistent volumes that it has not got yet.
-func (s *Set) placeVolumes(ctx context.Context, pod *v1.Pod) error {
-	var errs []error
-	for i := range pod.Spec.Volumes {
-		v := &pod.Spec.Volumes[i]
-		name := claims.OfVolume(pod, v)
-		if name == "" || s.Runner.Disk.Volumes.Placed(pod, v) {
-			continue
-		}
-		pv, err := s.Runner.Objects.VolumeOf(ctx, pod, v)
-		if err != nil {
-			errs = append(errs, &volume.ClaimError{Volume: v.Name, Namespace: pod.Namespace, Claim: name, Err: err})
-			continue
-		}
-		errs = append(errs, s.Runner.Disk.Volumes.Place(pod, v, pv))
-	}
-	return errors.Join(errs...)
 }
 
 func (s *Set) reportMountErrors(pod *v1.Pod, err error) {
@@ -90,7 +74,11 @@ func (s *Set) reportMountErrors(pod *v1.Pod, err error) {
 		}
 		return
 	}
-	s.Runner.About(pod, "").Event(v1.EventTypeWarning, "FailedMount", err.Error())
+	reason := "FailedMount"
+	if m := (*volume.MountError)(nil); errors.As(err, &m) && m.Device {
+		reason = "FailedMapVolume"
+	}
+	s.Runner.About(pod, "").Event(v1.EventTypeWarning, reason, err.Error())
 }
 
 // sourceChanged notes that something the pod refers to is another now.
@@ -150,27 +138,32 @@ func (s sources) ResourceField(pod *v1.Pod, ref *v1.ResourceFieldSelector) (stri
 
 // Token asks the API for a token bound to the pod.
 func (s sources) Token(ctx context.Context, pod *v1.Pod, p *v1.ServiceAccountTokenProjection) (volume.Token, error) {
-	ctx, cancel := context.WithTimeout(ctx, apiDeadline)
-	defer cancel()
-	seconds := int64(3600)
-	if p.ExpirationSeconds != nil {
-		seconds = *p.ExpirationSeconds
-	}
-	r := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-		ExpirationSeconds: &seconds,
-		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
-	}}
-	if p.Audience != "" {
-		r.Spec.Audiences = []string{p.Audience}
-	}
 	issued := time.Now()
-	answer, err := client.For(s.set.Transport, core.ServiceAccounts).Post(ctx, pod.Namespace, pod.Spec.ServiceAccountName, "token", r)
+	got, err := s.requestToken(ctx, pod, p.Audience, ptr.To(ptr.Deref(p.ExpirationSeconds, 3600)))
 	if err != nil {
 		return volume.Token{}, err
 	}
+	return volume.Token{Value: got.Status.Token, Issued: issued, Expires: got.Status.ExpirationTimestamp.Time}, nil
+}
+
+// requestToken asks the API for a token bound to the pod; an empty audience is the API's own.
+func (s sources) requestToken(ctx context.Context, pod *v1.Pod, audience string, seconds *int64) (*authenticationv1.TokenRequest, error) {
+	ctx, cancel := context.WithTimeout(ctx, apiDeadline)
+	defer cancel()
+	r := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: seconds,
+		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
+	}}
+	if audience != "" {
+		r.Spec.Audiences = []string{audience}
+	}
+	answer, err := client.For(s.set.Transport, core.ServiceAccounts).Post(ctx, pod.Namespace, pod.Spec.ServiceAccountName, "token", r)
+	if err != nil {
+		return nil, err
+	}
 	got, ok := answer.(*authenticationv1.TokenRequest)
 	if !ok {
-		return volume.Token{}, errors.New("the API did not answer with a token")
+		return nil, errors.New("the API did not answer with a token")
 	}
-	return volume.Token{Value: got.Status.Token, Issued: issued, Expires: got.Status.ExpirationTimestamp.Time}, nil
+	return got, nil
 }

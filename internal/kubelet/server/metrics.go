@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"time"
@@ -10,8 +11,10 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/core/claims"
 	"github.com/kemudi/kemudi/internal/kubelet/machine"
 	"github.com/kemudi/kemudi/internal/kubelet/usage"
+	"github.com/kemudi/kemudi/internal/obs"
 )
 
 // serveSummary answers with what pods and containers use now.
@@ -21,7 +24,41 @@ func (s *Server) serveSummary(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	writeJSON(w, usage.Summary(s.o.NodeName, resp.Stats))
+	summary := usage.Summary(s.o.NodeName, resp.Stats)
+	usage.AddVolumes(&summary, s.volumes(r.Context()))
+	writeJSON(w, summary)
+}
+
+// volumes are what volumes hold whose drivers measure that. What cannot be had now is left out.
+func (s *Server) volumes(ctx context.Context) (out []usage.Volume) {
+	disk := s.o.Pods.Runner.Disk
+	if disk == nil {
+		return nil
+	}
+	for _, pod := range s.o.Cached.ByIndex("spec.nodeName", s.o.NodeName) {
+		for i := range pod.Spec.Volumes {
+			v := &pod.Spec.Volumes[i]
+			path := disk.Volumes.Path(pod, v)
+			if path == "" || !disk.Driven.Owns(path) {
+				continue
+			}
+			held, ok, err := disk.Driven.Held(ctx, pod.UID, path)
+			if err != nil {
+				s.o.Log.Debug("ask what a volume holds", "pod", pod.Namespace+"/"+pod.Name, "volume", v.Name, "err", err)
+			}
+			if ok {
+				out = append(out, usage.Volume{Pod: pod.UID, Namespace: pod.Namespace, Name: v.Name, Claim: claims.OfVolume(pod, v), Held: held})
+			}
+		}
+	}
+	return out
+}
+
+// serveMetrics answers with the agent's metrics, and what volumes hold.
+func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(usage.Volumes(s.volumes(r.Context())))
+	obs.MetricsHandler(prometheus.Gatherers{s.o.Registry, registry}, s.o.Log).ServeHTTP(w, r)
 }
 
 // serveResources answers with what containers and pods use now, in the form

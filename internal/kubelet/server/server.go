@@ -89,7 +89,7 @@ func (s *Server) Handler() http.Handler {
 	}
 	mux.HandleFunc("POST /run/{namespace}/{pod}/{container}", s.serveRun)
 	mux.HandleFunc("GET /stats/summary", s.serveSummary)
-	mux.Handle("GET /metrics", obs.MetricsHandler(s.o.Registry, s.o.Log))
+	mux.HandleFunc("GET /metrics", s.serveMetrics)
 	mux.HandleFunc("GET /metrics/resource", s.serveResources)
 	mux.HandleFunc("GET /metrics/cadvisor", s.serveScrape)
 	mux.HandleFunc("GET /configz", s.serveConfig)

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kemudi/kemudi/internal/api/core/claims"
+	"github.com/kemudi/kemudi/internal/api/core/csi"
 	"github.com/kemudi/kemudi/internal/kubelet/users"
 )
 
@@ -74,12 +76,14 @@ func (m *Manager) PodDir(uid types.UID) string { return filepath.Join(m.root, st
 
 // MountError is a volume that could not be made.
 type MountError struct {
+	Step   string // that has failed; empty: "MountVolume.SetUp"
 	Volume string
+	Device bool // the pod wants the bare device
 	Err    error
 }
 
 func (e *MountError) Error() string {
-	return fmt.Sprintf("MountVolume.SetUp failed for volume %q : %v", e.Volume, e.Err)
+	return fmt.Sprintf("%s failed for volume %q : %v", cmp.Or(e.Step, "MountVolume.SetUp"), e.Volume, e.Err)
 }
 
 func (e *MountError) Unwrap() error { return e.Err }
@@ -93,7 +97,7 @@ func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod, src Sources) (again 
 		v := &pod.Spec.Volumes[i]
 		next, err := m.prepare(ctx, pod, v, src)
 		if err != nil {
-			errs = append(errs, &MountError{v.Name, err})
+			errs = append(errs, &MountError{Volume: v.Name, Err: err})
 			continue
 		}
 		if !next.IsZero() && (again.IsZero() || next.Before(again)) {
@@ -112,7 +116,12 @@ func (m *Manager) prepare(ctx context.Context, pod *v1.Pod, v *v1.Volume, src So
 		return time.Time{}, m.emptyDir(pod, v)
 	case v.Image != nil:
 		return time.Time{}, nil // the runtime mounts it
-	case claims.OfVolume(pod, v) != "":
+	case v.NFS != nil:
+		e := export{NFSVolumeSource: v.NFS, readOnly: v.NFS.ReadOnly}
+		return time.Time{}, e.mount(ctx, m.Path(pod, v))
+	case v.CSI != nil:
+		return time.Time{}, nil // its driver makes it
+	case claims.OfVolume(pod, v) != "" || csi.Inline(v, pod.Namespace) != nil:
 		return time.Time{}, nil // see Place
 	}
 	w := &writer{ctx: ctx, m: m, pod: pod, volume: v, src: src, files: map[string]file{}}
@@ -133,17 +142,17 @@ func (m *Manager) Path(pod *v1.Pod, v *v1.Volume) string {
 	if v.HostPath != nil {
 		return v.HostPath.Path
 	}
-	if claims.OfVolume(pod, v) != "" {
-		path, err := os.Readlink(m.link(pod.UID, v.Name))
-		if err != nil {
-			return ""
-		}
-		return path
+	if v.CSI != nil {
+		return filepath.Join(m.PodDir(pod.UID), "volumes", "kubernetes.io~csi", v.Name, "mount")
 	}
 	if k := kind(v); k != "" {
 		return filepath.Join(m.PodDir(pod.UID), "volumes", "kubernetes.io~"+k, v.Name)
 	}
-	return ""
+	path, err := os.Readlink(m.link(pod.UID, v.Name))
+	if err != nil {
+		return ""
+	}
+	return path
 }
 
 // kind names the volume's plugin as upstream's directories do.
@@ -159,6 +168,8 @@ func kind(v *v1.Volume) string {
 		return "projected"
 	case v.DownwardAPI != nil:
 		return "downward-api"
+	case v.NFS != nil:
+		return "nfs"
 	}
 	return ""
 }
@@ -169,12 +180,29 @@ func ReadOnly(v *v1.Volume) bool {
 	if v.PersistentVolumeClaim != nil {
 		return v.PersistentVolumeClaim.ReadOnly
 	}
+	if v.CSI != nil {
+		return isTrue(v.CSI.ReadOnly)
+	}
+	if v.NFS != nil {
+		return v.NFS.ReadOnly
+	}
 	return v.ConfigMap != nil || v.Secret != nil || v.Projected != nil || v.DownwardAPI != nil || v.Image != nil
 }
 
 func fsGroup(pod *v1.Pod) *int64 {
 	if sc := pod.Spec.SecurityContext; sc != nil {
 		return sc.FSGroup
+	}
+	return nil
+}
+
+// ReleaseParts unmounts what containers of the pod had of parts of volumes, so that the volumes can be unmounted.
+func (m *Manager) ReleaseParts(uid types.UID) error {
+	if uid == "" || filepath.Base(string(uid)) != string(uid) {
+		return fmt.Errorf("release parts of volumes: bad pod UID %q", uid)
+	}
+	if err := unmountBelow(filepath.Join(m.PodDir(uid), "volume-subpaths")); err != nil {
+		return fmt.Errorf("release parts of volumes: %w", err)
 	}
 	return nil
 }

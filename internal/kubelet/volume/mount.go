@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -59,6 +60,80 @@ func Reset(root string) (removed []string, _ error) {
 	}
 	return removed, unmountBelow(root)
 }
+
+// Share has mounts below a directory seen by containers that ask for that, and theirs by the machine and by others
+// (mountPropagation): unless it lies in a shared mount, as on most machines, it becomes one. [Unshare] undoes that.
+func Share(dir string) error {
+	at, err := mountOf(dir)
+	if err != nil {
+		return err
+	}
+	if at != nil && strings.Contains(at.Optional, "shared:") {
+		return nil
+	}
+	below, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
+	if err != nil {
+		return fmt.Errorf("list mounts: %w", err)
+	}
+	if at == nil || at.Mountpoint != dir {
+		if len(below) > 0 { // which would be hidden
+			return fmt.Errorf("share %s: something is mounted at %s", dir, below[0].Mountpoint)
+		}
+		if err := unix.Mount(dir, dir, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("share %s: %w", dir, err)
+		}
+	}
+	if err := unix.Mount("", dir, "", unix.MS_SHARED, ""); err != nil {
+		return fmt.Errorf("share %s: %w", dir, err)
+	}
+	return nil
+}
+
+// Unshare undoes Share, if that has mounted something and nothing uses it.
+func Unshare(dir string) error {
+	at, err := mountOf(dir)
+	if err != nil || at == nil || at.Mountpoint != dir || at.Root == "/" {
+		return err
+	}
+	if err := unix.Unmount(dir, unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EBUSY) {
+		return fmt.Errorf("unmount %s: %w", dir, err)
+	}
+	return nil
+}
+
+// mountOf is the mount that a directory lies in.
+func mountOf(dir string) (*mountinfo.Info, error) {
+	mounts, err := mountinfo.GetMounts(mountinfo.ParentsFilter(dir))
+	if err != nil {
+		return nil, fmt.Errorf("list mounts: %w", err)
+	}
+	var at *mountinfo.Info
+	for _, m := range mounts { // the later ones cover the earlier
+		if at == nil || len(m.Mountpoint) >= len(at.Mountpoint) {
+			at = m
+		}
+	}
+	return at, nil
+}
+
+// IsMounted reports whether something is mounted at a path, without a look at that: its server may be away.
+func IsMounted(path string) (bool, error) {
+	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look at mount point: %w", err)
+	}
+	mounts, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(filepath.Join(dir, filepath.Base(path))))
+	if err != nil {
+		return false, fmt.Errorf("list mounts: %w", err)
+	}
+	return len(mounts) > 0, nil
+}
+
+// Unmount takes away every mount at or below a path.
+func Unmount(path string) error { return unmountBelow(path) }
 
 // unmountBelow takes away every mount at or below dir, the latest first (V2).
 func unmountBelow(dir string) error {

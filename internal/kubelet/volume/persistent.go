@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -32,15 +33,48 @@ func (e *ClaimError) Error() string {
 
 func (e *ClaimError) Unwrap() error { return e.Err }
 
+// AttachError is a volume that was not attached in time.
+type AttachError struct {
+	Volume string
+	Err    error
+}
+
+func (e *AttachError) Error() string {
+	return fmt.Sprintf("Unable to attach or mount volumes: unmounted volumes=[%[1]s], unattached volumes=[%[1]s], failed to process volumes=[]: %[2]v", e.Volume, e.Err)
+}
+
+func (e *AttachError) Unwrap() error { return e.Err }
+
 // Placed reports whether the pod has its persistent volume already.
-func (m *Manager) Placed(pod *v1.Pod, v *v1.Volume) bool { return m.Path(pod, v) != "" }
+func (m *Manager) Placed(pod *v1.Pod, v *v1.Volume) bool {
+	path := m.Path(pod, v)
+	if path == "" || filepath.Dir(path) != m.nfsDir(pod.UID, "") {
+		return path != ""
+	}
+	mounted, err := IsMounted(path) // no more after a reboot
+	return err == nil && mounted
+}
 
 // Place gives the pod the persistent volume that one of its volumes stands for.
-func (m *Manager) Place(pod *v1.Pod, v *v1.Volume, pv *v1.PersistentVolume) error {
+func (m *Manager) Place(ctx context.Context, pod *v1.Pod, v *v1.Volume, pv *v1.PersistentVolume) error {
 	path, err := m.persistent(pod, pv)
-	if err != nil {
-		return &MountError{pv.Name, err}
+	if err == nil && pv.Spec.NFS != nil {
+		e := export{NFSVolumeSource: pv.Spec.NFS, readOnly: ReadOnly(v), options: pv.Spec.MountOptions}
+		err = e.mount(ctx, path)
 	}
+	if err != nil {
+		device := isDevice(pv)
+		step := ""
+		if device {
+			step = "MapVolume.MapPodDevice"
+		}
+		return &MountError{Step: step, Volume: pv.Name, Device: device, Err: err}
+	}
+	return m.Link(pod, v, path)
+}
+
+// Link gives the pod a volume that lies at a path.
+func (m *Manager) Link(pod *v1.Pod, v *v1.Volume, path string) error {
 	link := m.link(pod.UID, v.Name)
 	if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
 		return fmt.Errorf("make volume directory: %w", err)
@@ -58,10 +92,11 @@ func (m *Manager) link(pod types.UID, volume string) string {
 // persistent makes a persistent volume ready and returns where it lies.
 func (m *Manager) persistent(pod *v1.Pod, pv *v1.PersistentVolume) (string, error) {
 	s := &pv.Spec
-	if s.VolumeMode != nil && *s.VolumeMode == v1.PersistentVolumeBlock {
-		return "", errors.New("volumes of volumeMode Block are not supported by this node")
-	}
 	switch {
+	case isDevice(pv) && s.Local != nil:
+		return s.Local.Path, checkDevice(s.Local.Path)
+	case isDevice(pv):
+		return "", errors.New("volumes of volumeMode Block are not supported by this node")
 	case s.HostPath != nil:
 		return s.HostPath.Path, checkHostPath(s.HostPath)
 	case s.Local != nil:
@@ -70,7 +105,9 @@ func (m *Manager) persistent(pod *v1.Pod, pv *v1.PersistentVolume) (string, erro
 		} else if err != nil {
 			return "", fmt.Errorf("look at local volume: %w", err)
 		}
-		return s.Local.Path, giveTo(s.Local.Path, fsGroup(pod))
+		return s.Local.Path, GiveTo(s.Local.Path, fsGroup(pod))
+	case s.NFS != nil:
+		return m.nfsDir(pod.UID, pv.Name), nil
 	case s.CSI != nil && s.CSI.Driver == claims.LocalDriver:
 		path, err := m.own(s.CSI.VolumeHandle)
 		if err != nil {
@@ -79,11 +116,27 @@ func (m *Manager) persistent(pod *v1.Pod, pv *v1.PersistentVolume) (string, erro
 		if err := makeShared(path, nil); err != nil {
 			return "", err
 		}
-		return path, giveTo(path, fsGroup(pod))
-	case s.CSI != nil:
-		return "", fmt.Errorf("kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: driver name %s not found in the list of registered CSI drivers", s.CSI.Driver)
+		return path, GiveTo(path, fsGroup(pod))
 	}
 	return "", errors.New("volumes of this kind are not supported by this node")
+}
+
+// isDevice reports whether a volume is used as a bare device.
+func isDevice(pv *v1.PersistentVolume) bool {
+	return pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == v1.PersistentVolumeBlock
+}
+
+func checkDevice(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("path %q does not exist", path)
+	case err != nil:
+		return fmt.Errorf("look at local volume: %w", err)
+	case info.Mode()&fs.ModeDevice == 0 || info.Mode()&fs.ModeCharDevice != 0:
+		return fmt.Errorf("%s is not a block device", path)
+	}
+	return nil
 }
 
 // own is where a volume of the node's own lies.
@@ -109,9 +162,9 @@ func (m *Manager) Erase(handle string) error {
 	return nil
 }
 
-// giveTo gives a volume and all that is in it to a group, unless it is the group's
+// GiveTo gives a volume and all that is in it to a group, unless it is the group's
 // already; nil: nobody wants it.
-func giveTo(dir string, group *int64) error {
+func GiveTo(dir string, group *int64) error {
 	if group == nil {
 		return nil
 	}

@@ -1,13 +1,16 @@
 package volume
 
 import (
+	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -34,7 +37,7 @@ func TestPersistentVolumesAreLinkedAndOutliveThePod(t *testing.T) {
 			t.Errorf("%s: the pod has its volume before anybody gave it", spec)
 		}
 		for range 2 { // again, as after a restart
-			if err := m.Place(pod, v, volumeOf(t, "pv", spec)); err != nil {
+			if err := m.Place(t.Context(), pod, v, volumeOf(t, "pv", spec)); err != nil {
 				t.Fatalf("%s: %v", spec, err)
 			}
 		}
@@ -72,14 +75,15 @@ func TestPersistentVolumesThatCannotBeMountedSayWhy(t *testing.T) {
 	for spec, want := range map[string]string{
 		"local: {path: " + dir + "/none}":                       `MountVolume.SetUp failed for volume "pv" : path "` + dir + `/none" does not exist`,
 		"hostPath: {path: " + dir + ", type: File}":             `MountVolume.SetUp failed for volume "pv" : hostPath type check failed: ` + dir + ` is not a file`,
-		"hostPath: {path: " + dir + "}, volumeMode: Block":      `MountVolume.SetUp failed for volume "pv" : volumes of volumeMode Block are not supported by this node`,
-		"nfs: {server: x, path: /x}":                            `MountVolume.SetUp failed for volume "pv" : volumes of this kind are not supported by this node`,
-		"csi: {driver: csi.example.com, volumeHandle: x}":       `MountVolume.SetUp failed for volume "pv" : kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: driver name csi.example.com not found in the list of registered CSI drivers`,
+		"hostPath: {path: " + dir + "}, volumeMode: Block":      `MapVolume.MapPodDevice failed for volume "pv" : volumes of volumeMode Block are not supported by this node`,
+		"local: {path: " + dir + "}, volumeMode: Block":         `MapVolume.MapPodDevice failed for volume "pv" : ` + dir + ` is not a block device`,
+		"local: {path: " + dir + "/none}, volumeMode: Block":    `MapVolume.MapPodDevice failed for volume "pv" : path "` + dir + `/none" does not exist`,
+		"fc: {targetWWNs: [x], lun: 0}":                         `MountVolume.SetUp failed for volume "pv" : volumes of this kind are not supported by this node`,
 		"csi: {driver: local.kemudi.io, volumeHandle: ../pods}": `MountVolume.SetUp failed for volume "pv" : bad volume handle "../pods"`,
 		"csi: {driver: local.kemudi.io, volumeHandle: '..'}":    `MountVolume.SetUp failed for volume "pv" : bad volume handle ".."`,
 	} {
 		pod := podOf(t, claimed)
-		err := m.Place(pod, &pod.Spec.Volumes[0], volumeOf(t, "pv", spec))
+		err := m.Place(t.Context(), pod, &pod.Spec.Volumes[0], volumeOf(t, "pv", spec))
 		if err == nil || err.Error() != want {
 			t.Errorf("%s: got %v, want %s", spec, err, want)
 		}
@@ -114,7 +118,7 @@ func TestPersistentVolumesAreGivenToTheGroupOfThePod(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod := podOf(t, claimed+"\nsecurityContext: {fsGroup: 4321}")
-	if err := m.Place(pod, &pod.Spec.Volumes[0], volumeOf(t, "pv", "local: {path: "+dir+"}")); err != nil {
+	if err := m.Place(t.Context(), pod, &pod.Spec.Volumes[0], volumeOf(t, "pv", "local: {path: "+dir+"}")); err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]struct {
@@ -133,5 +137,139 @@ func TestPersistentVolumesAreGivenToTheGroupOfThePod(t *testing.T) {
 		if gid := info.Sys().(*syscall.Stat_t).Gid; gid != want.gid || info.Mode()&^0o005 != want.mode&^0o005 {
 			t.Errorf("%s: got group %d, mode %v, want %d, %v", path, gid, info.Mode(), want.gid, want.mode)
 		}
+	}
+}
+
+func TestLocalDevicesAreLinked(t *testing.T) {
+	m := newManager(t)
+	device := filepath.Join(t.TempDir(), "sdb")
+	if err := unix.Mknod(device, unix.S_IFBLK|0o600, int(unix.Mkdev(7, 0))); err != nil {
+		t.Fatal(err)
+	}
+	pod := podOf(t, claimed)
+	if err := m.Place(t.Context(), pod, &pod.Spec.Volumes[0], volumeOf(t, "pv", "local: {path: "+device+"}, volumeMode: Block")); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.Path(pod, &pod.Spec.Volumes[0]); got != device {
+		t.Errorf("got %s, want %s", got, device)
+	}
+}
+
+func TestMountsBelowASharedDirectoryAreSeen(t *testing.T) {
+	dir := t.TempDir()
+	shared := func() bool {
+		t.Helper()
+		at, err := mountOf(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return at != nil && strings.Contains(at.Optional, "shared:")
+	}
+	before := shared()
+	for range 2 { // again, as after a restart
+		if err := Share(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !shared() {
+		t.Error("it lies in no shared mount")
+	}
+	if err := Unshare(dir); err != nil {
+		t.Fatal(err)
+	}
+	if after := shared(); after != before {
+		t.Errorf("in the end: shared: got %v, want %v as before", after, before)
+	}
+	if before {
+		return
+	}
+	if err := ensureTmpfs(filepath.Join(dir, "pod"), 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	defer unmountBelow(dir)
+	if err := Share(dir); err == nil || !strings.Contains(err.Error(), "something is mounted at "+dir+"/pod") {
+		t.Errorf("with what would be hidden: got %v", err)
+	}
+}
+
+// TestExportsAreMountedByTheMachine in whose place a program stands that notes what it is told.
+func TestExportsAreMountedByTheMachine(t *testing.T) {
+	m, bin, real := newManager(t), t.TempDir(), t.TempDir()
+	script := "#!/bin/sh\necho \"$*\" >> " + bin + "/told\ncase \"$*\" in *broken*) echo refused; exit 32;; esac\nfor at; do :; done\nexec " + realMount(t) + " --bind " + real + " \"$at\"\n"
+	if err := os.WriteFile(filepath.Join(bin, "mount"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	pod := podOf(t, "volumes: [{name: v, persistentVolumeClaim: {claimName: data, readOnly: true}}, {name: w, nfs: {server: 'fd00::1', path: /w}}]")
+	v := &pod.Spec.Volumes[0]
+	pv := volumeOf(t, "pv", "nfs: {server: files, path: /v}, mountOptions: [hard, nfsvers=4.2]")
+	for range 2 { // again, as after a restart
+		prepare(t, m, pod, &sources{})
+		if err := m.Place(t.Context(), pod, v, pv); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(real, "file"), []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for i := range pod.Spec.Volumes {
+		if got, err := os.ReadFile(filepath.Join(m.Path(pod, &pod.Spec.Volumes[i]), "file")); err != nil || string(got) != "text" {
+			t.Errorf("volume %s: got %q, %v", pod.Spec.Volumes[i].Name, got, err)
+		}
+	}
+	at := filepath.Join(m.PodDir(pod.UID), "volumes/kubernetes.io~nfs")
+	want := "-t nfs [fd00::1]:/w " + at + "/w\n-t nfs -o ro,hard,nfsvers=4.2 files:/v " + at + "/pv\n"
+	if got, err := os.ReadFile(filepath.Join(bin, "told")); err != nil || string(got) != want {
+		t.Errorf("the program was told %q, %v, want %q", got, err, want)
+	}
+	if err := unmountBelow(at); err != nil { // as by a reboot
+		t.Fatal(err)
+	}
+	if m.Placed(pod, v) {
+		t.Error("what is not mounted any more counts as there")
+	}
+	if err := m.Place(t.Context(), pod, v, pv); err != nil || !m.Placed(pod, v) {
+		t.Errorf("after a reboot: got %v", err)
+	}
+	if err := m.CleanUp(pod.UID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(real, "file")); err != nil {
+		t.Errorf("what is in the export after the pod's end: %v", err)
+	}
+	pv.Spec.NFS.Path = "/broken"
+	if err := m.Place(t.Context(), pod, v, pv); err == nil || !strings.HasPrefix(err.Error(), `MountVolume.SetUp failed for volume "pv" : mount failed: exit status 32`) || !strings.Contains(err.Error(), "Output: refused") {
+		t.Errorf("an export that is refused: got %v", err)
+	}
+}
+
+// realMount is the machine's mount program.
+func realMount(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("mount")
+	if err != nil {
+		t.Skipf("needs the program mount: %v", err)
+	}
+	return path
+}
+
+func TestMountIsFoundBehindALink(t *testing.T) {
+	dir := t.TempDir()
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "real"), 0o755), os.Symlink("real", filepath.Join(dir, "link"))); err != nil {
+		t.Fatal(err)
+	}
+	at := filepath.Join(dir, "link", "pod")
+	if yes, err := IsMounted(at); yes || err != nil {
+		t.Errorf("before: got %v, %v", yes, err)
+	}
+	if err := ensureTmpfs(at, 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	defer unmountBelow(filepath.Join(dir, "real"))
+	if yes, err := IsMounted(at); !yes || err != nil {
+		t.Errorf("after: got %v, %v", yes, err)
+	}
+	if yes, err := IsMounted(filepath.Join(dir, "none", "pod")); yes || err != nil {
+		t.Errorf("where nothing is: got %v, %v", yes, err)
 	}
 }

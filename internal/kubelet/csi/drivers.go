@@ -1,0 +1,221 @@
+package csi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	csipb "github.com/container-storage-interface/spec/lib/go/csi"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/kemudi/kemudi/internal/kubelet/backoff"
+	"github.com/kemudi/kemudi/internal/kubelet/plugin"
+)
+
+// Node is told of the drivers that a node has.
+type Node interface {
+	// AddDriver shows a driver in the API, and topology as labels of the node.
+	AddDriver(ctx context.Context, d storagev1.CSINodeDriver, topology map[string]string) error
+	RemoveDriver(ctx context.Context, name string) error
+}
+
+// Drivers are the CSI drivers that are registered on a node. They may be used concurrently.
+type Drivers struct {
+	node Node
+	log  *slog.Logger
+	wake chan struct{} // holds a token when there is something to remove
+	turn chan struct{} // holds a token: who has taken it out writes to the API
+
+	mu struct {
+		sync.Mutex
+		drivers map[string]driver
+		removed map[string]bool // drivers that the API still shows
+		told    chan struct{}   // closed, and another, when a driver has come
+	}
+}
+
+// driver is a driver that is registered.
+type driver struct {
+	plugin.Plugin
+	version *version.Version
+}
+
+var _ plugin.Handler = (*Drivers)(nil)
+
+// NewDrivers returns a node's drivers, of which there are none yet.
+func NewDrivers(node Node, log *slog.Logger) *Drivers {
+	d := &Drivers{node: node, log: log, wake: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
+	d.turn <- struct{}{}
+	d.mu.drivers, d.mu.removed, d.mu.told = map[string]driver{}, map[string]bool{}, make(chan struct{})
+	return d
+}
+
+// Came returns a channel that is closed when the next driver has come.
+func (d *Drivers) Came() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.mu.told
+}
+
+// find returns the client of a driver.
+func (d *Drivers) find(name string) (client, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	one, ok := d.mu.drivers[name]
+	if !ok {
+		return client{}, fmt.Errorf("driver name %s not found in the list of registered CSI drivers", name)
+	}
+	return client{one.Endpoint}, nil
+}
+
+// Register takes a driver: it is asked what it is on this node, which the API then shows.
+func (d *Drivers) Register(ctx context.Context, p plugin.Plugin) error {
+	highest, err := d.check(p)
+	if err != nil {
+		return err
+	}
+	info, err := call(ctx, client{p.Endpoint}, csipb.NodeClient.NodeGetInfo, &csipb.NodeGetInfoRequest{})
+	if err != nil {
+		return fmt.Errorf("error during CSI NodeGetInfo() call: %w", err)
+	}
+	shown := storagev1.CSINodeDriver{Name: p.Name, NodeID: info.NodeId}
+	topology := info.GetAccessibleTopology().GetSegments()
+	for key := range topology {
+		shown.TopologyKeys = append(shown.TopologyKeys, key)
+	}
+	slices.Sort(shown.TopologyKeys)
+	if n := info.MaxVolumesPerNode; n > 0 {
+		count := int32(min(n, math.MaxInt32))
+		shown.Allocatable = &storagev1.VolumeNodeResources{Count: &count}
+	}
+	select {
+	case <-d.turn:
+		defer func() { d.turn <- struct{}{} }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if err := d.node.AddDriver(ctx, shown, topology); err != nil {
+		return fmt.Errorf("error updating CSINode object with CSI driver node info: %w", err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.mu.drivers[p.Name] = driver{p, highest}
+	delete(d.mu.removed, p.Name)
+	close(d.mu.told)
+	d.mu.told = make(chan struct{})
+	return nil
+}
+
+// check refuses what cannot be used, and returns the highest version of the interface that the driver and
+// this program have in common.
+func (d *Drivers) check(p plugin.Plugin) (*version.Version, error) {
+	if err := checkDriver(p.Name); err != nil {
+		return nil, err
+	}
+	if !filepath.IsAbs(p.Endpoint) {
+		return nil, fmt.Errorf("the endpoint %q of CSI driver %q is no absolute path", p.Endpoint, p.Name)
+	}
+	if len(p.Versions) == 0 {
+		return nil, fmt.Errorf("ValidatePlugin for CSI driver %q failed. Plugin returned an empty list for supported versions", p.Name)
+	}
+	var highest *version.Version
+	for _, text := range p.Versions {
+		v, err := version.ParseGeneric(text)
+		if err == nil && v.Major() == 1 && (highest == nil || highest.LessThan(v)) {
+			highest = v
+		}
+	}
+	if highest == nil {
+		return nil, fmt.Errorf("ValidatePlugin for CSI driver %q failed. None of the versions specified %q are supported", p.Name, p.Versions)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if there, ok := d.mu.drivers[p.Name]; ok && there.Socket != p.Socket && highest.LessThan(there.version) {
+		return nil, fmt.Errorf("ValidatePlugin for CSI driver %q failed. Another driver with the same name is already registered with a higher supported version: %q", p.Name, there.version)
+	}
+	return highest, nil
+}
+
+// checkDriver refuses a name that is none of a driver (S4).
+func checkDriver(name string) error {
+	lower := strings.ToLower(name)
+	if why := validation.IsDNS1123Subdomain(lower); len(why) > 0 || len(name) > 63 || lower == strings.ToLower(devices) {
+		return fmt.Errorf("%q is no name of a CSI driver", name)
+	}
+	return nil
+}
+
+// Deregister forgets a driver, and has it taken out of the API.
+func (d *Drivers) Deregister(p plugin.Plugin) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.mu.drivers[p.Name].Socket != p.Socket { // another has come in its place
+		return
+	}
+	delete(d.mu.drivers, p.Name)
+	d.mu.removed[p.Name] = true
+	select {
+	case d.wake <- struct{}{}:
+	default: // it has been told
+	}
+}
+
+// Run tells of drivers that come, and takes those that are gone out of the API, until ctx ends.
+func (d *Drivers) Run(ctx context.Context, came func()) error {
+	for failures, next := 0, d.Came(); ; {
+		var again <-chan time.Time
+		if failures > 0 {
+			again = time.After(backoff.Call.After(failures))
+		}
+		select {
+		case <-next:
+			next = d.Came()
+			came()
+			continue
+		case <-d.wake:
+		case <-again:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if err := d.remove(ctx); err != nil {
+			d.log.Warn("take drivers out of CSINode", "err", err)
+			failures++
+			continue
+		}
+		failures = 0
+	}
+}
+
+// remove takes those out of the API that are gone.
+func (d *Drivers) remove(ctx context.Context) error {
+	select {
+	case <-d.turn:
+		defer func() { d.turn <- struct{}{} }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	d.mu.Lock()
+	gone := slices.Sorted(maps.Keys(d.mu.removed)) // who comes back meanwhile waits for its turn
+	d.mu.Unlock()
+	var errs []error
+	for _, name := range gone {
+		if err := d.node.RemoveDriver(ctx, name); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		d.mu.Lock()
+		delete(d.mu.removed, name)
+		d.mu.Unlock()
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,64 @@
+package csi
+
+import (
+	"context"
+	"fmt"
+
+	csipb "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
+)
+
+// Expand has the driver fill, on the node, the size that a volume has now, which is set up.
+func (s *Volumes) Expand(ctx context.Context, r *Request) error {
+	s.mu.Lock()
+	v := s.volumeLocked(s.home(r), s.record(r))
+	s.mu.Unlock()
+	leave, err := v.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	c, err := s.o.Drivers.find(r.Driver())
+	if err != nil {
+		return fmt.Errorf("kubernetes.io/csi: Expander.NodeExpand failed to create newCsiDriverClient: %w", err)
+	}
+	can, err := c.abilities(ctx)
+	if err != nil {
+		return err
+	}
+	if !can.expand() {
+		return fmt.Errorf("kubernetes.io/csi: NodeExpand is not supported by the CSI driver %s", r.Driver())
+	}
+	secrets, err := r.secrets(r.PV.Spec.CSI.NodeExpandSecretRef)
+	if err != nil {
+		return fmt.Errorf("fetching NodeExpandSecretRef %w", err)
+	}
+	size := r.PV.Spec.Capacity[v1.ResourceStorage]
+	in := &csipb.NodeExpandVolumeRequest{
+		VolumeId: r.Handle(), VolumePath: s.at.told(s.Path(r)), CapacityRange: &csipb.CapacityRange{RequiredBytes: size.Value()},
+		VolumeCapability: r.capability(can), Secrets: secrets,
+	}
+	if can.stage() {
+		in.StagingTargetPath = s.at.told(s.at.staging(v.dir))
+	}
+	_, err = call(ctx, c, csipb.NodeClient.NodeExpandVolume, in)
+	return err
+}
+
+// Infeasible reports whether an error of Expand says that it will never work.
+func Infeasible(err error) bool {
+	switch status.Code(err) {
+	case codes.InvalidArgument, codes.OutOfRange, codes.NotFound:
+		return true
+	}
+	return false
+}
+
+// Recheck has a volume that is published at a path seen to again, since something about it has changed.
+func (s *Volumes) Recheck(path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.mu.published, path)
+}

@@ -1,0 +1,214 @@
+package pod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/core/claims"
+	csiapi "github.com/kemudi/kemudi/internal/api/core/csi"
+	"github.com/kemudi/kemudi/internal/api/storage"
+	"github.com/kemudi/kemudi/internal/kubelet/csi"
+	"github.com/kemudi/kemudi/internal/kubelet/podstep"
+	"github.com/kemudi/kemudi/internal/kubelet/volume"
+)
+
+// attachPatience is how long a pod waits for its volumes to be attached before people are told, and it is
+// tried again.
+const attachPatience = 2*time.Minute + 3*time.Second
+
+// driven are the volumes of a pod that CSI drivers see to, while they are made ready.
+type driven struct {
+	s     *Set
+	ctx   context.Context
+	pod   *v1.Pod
+	found []found
+	again time.Time // when they are to be seen to again; zero: never
+	errs  []error
+}
+
+// found is such a volume, and the claim that it is of; nil: it stands in the pod.
+type found struct {
+	*csi.Request
+	claim *v1.PersistentVolumeClaim
+}
+
+// placeVolumes gives the pod the volumes that are not made for it alone, and those of drivers, as far as it has not got them
+// yet. It returns when that is to be done again; zero: never.
+func (s *Set) placeVolumes(ctx context.Context, pod *v1.Pod) (time.Time, error) {
+	d := &driven{s: s, ctx: ctx, pod: pod}
+	for i := range pod.Spec.Volumes {
+		if err := d.look(&pod.Spec.Volumes[i]); err != nil {
+			d.errs = append(d.errs, err)
+		}
+	}
+	for _, f := range d.found { // all of them, so that they are attached side by side
+		s.Runner.Disk.Driven.Want(f.Request)
+	}
+	if len(d.found) > 0 {
+		d.setUp()
+	}
+	return d.again, errors.Join(d.errs...)
+}
+
+// look finds out what one of the pod's volumes is, and gives it to the pod unless that is for a driver to do.
+func (d *driven) look(v *v1.Volume) error {
+	if v.CSI != nil {
+		return d.add(found{Request: &csi.Request{Pod: d.pod, Volume: v}})
+	}
+	name, pv := claims.OfVolume(d.pod, v), csiapi.Inline(v, d.pod.Namespace)
+	if name == "" && pv == nil {
+		return nil
+	}
+	volumes := d.s.Runner.Disk.Volumes
+	path := volumes.Path(d.pod, v)
+	if path != "" && d.s.Runner.Disk.Driven.Owns(path) {
+		if d.done(path) {
+			return nil
+		}
+	} else if volumes.Placed(d.pod, v) {
+		return nil
+	}
+	var claim *v1.PersistentVolumeClaim
+	if pv == nil {
+		var err error
+		if claim, pv, err = d.s.Runner.Objects.VolumeOf(d.ctx, d.pod, v); err != nil {
+			return d.unless(path, &volume.ClaimError{Volume: v.Name, Namespace: d.pod.Namespace, Claim: name, Err: err})
+		}
+	}
+	of := core.Attachable(pv)
+	if of == nil {
+		return volumes.Place(d.ctx, d.pod, v, pv)
+	}
+	return d.add(found{&csi.Request{Pod: d.pod, Volume: v, PV: of}, claim})
+}
+
+// unless is the error, but if a volume is published at the path: then it is there, whatever the API says now, and asked about
+// again later.
+func (d *driven) unless(path string, err error) error {
+	if path == "" || !d.s.Runner.Disk.Driven.Mounted(path) {
+		return err
+	}
+	d.later(time.Now().Add(time.Minute))
+	return nil
+}
+
+// done reports whether the volume that is published at a path needs nothing now.
+func (d *driven) done(path string) bool {
+	again, ok := d.s.Runner.Disk.Driven.Due(path)
+	if !ok || !again.IsZero() && !time.Now().Before(again) {
+		return false
+	}
+	d.later(again)
+	return true
+}
+
+// later notes that the volumes are to be seen to again at a time; zero: never.
+func (d *driven) later(at time.Time) {
+	if !at.IsZero() && (d.again.IsZero() || at.Before(d.again)) {
+		d.again = at
+	}
+}
+
+// add notes a volume that its driver is to make ready, unless it is.
+func (d *driven) add(f found) error {
+	path := d.s.Runner.Disk.Driven.Path(f.Request)
+	if d.done(path) {
+		return nil
+	}
+	f.Sources = sources{d.s, d.ctx}
+	var err error
+	if f.About, err = d.s.Runner.Objects.CSIDriver(d.ctx, f.Driver()); err != nil {
+		return d.unless(path, &volume.MountError{Volume: f.Name(), Device: f.Device(), Err: err})
+	}
+	if f.PV != nil && (f.About == nil || ptr.Deref(f.About.Spec.AttachRequired, true)) {
+		f.Attachment = storage.AttachmentName(f.Handle(), f.Driver(), d.s.Runner.Facts.Name)
+	}
+	d.found = append(d.found, f)
+	return nil
+}
+
+// setUp makes ready what was found.
+func (d *driven) setUp() {
+	ctx, cancel := context.WithTimeoutCause(d.ctx, attachPatience, context.DeadlineExceeded)
+	defer cancel()
+	for _, f := range d.found {
+		if err := d.setUpOne(ctx, f); err != nil {
+			d.errs = append(d.errs, err)
+		}
+	}
+}
+
+// setUpOne makes one volume ready; what it is attached by is waited for until waiting ends.
+func (d *driven) setUpOne(waiting context.Context, f found) error {
+	s := d.s.Runner.Disk.Driven
+	if f.Attachment != "" && !s.Mounted(s.Path(f.Request)) {
+		if err := d.s.Runner.Node.AwaitAttached(waiting, csiapi.Name(f.Driver(), f.Handle())); err != nil {
+			return &volume.AttachError{Volume: f.Volume.Name, Err: err}
+		}
+	}
+	if f.Attachment != "" {
+		var err error
+		if f.Context, err = d.s.Runner.Objects.Attached(d.ctx, f.Attachment); err != nil {
+			return d.unless(s.Path(f.Request), &volume.MountError{Step: "MountVolume.WaitForAttach", Volume: f.Name(), Device: f.Device(), Err: err})
+		}
+	}
+	path, err := s.SetUp(d.ctx, f.Request)
+	if err != nil {
+		return err
+	}
+	d.done(path) // which says when it is due
+	if f.PV == nil {
+		return nil
+	}
+	if err := d.s.Runner.Disk.Volumes.Link(d.pod, f.Volume, path); err != nil {
+		return err
+	}
+	if f.claim != nil {
+		d.s.followClaim(f.claim, d.pod.UID, path)
+		d.grow(f)
+	}
+	return nil
+}
+
+// followClaim has a pod look at its volume, which is published at a path, whenever the claim changes: it may be larger.
+func (s *Set) followClaim(claim *v1.PersistentVolumeClaim, uid types.UID, path string) {
+	x := s.actor(uid)
+	if x == nil { // it has ended
+		return
+	}
+	s.Runner.Objects.FollowClaim(s.group, claim, uid, func() {
+		x.post(func(x *Actor) {
+			s.Runner.Disk.Driven.Recheck(path)
+			x.volumesStale()
+		})
+	})
+}
+
+// DriverCame has what has failed for want of a CSI driver tried again.
+func (s *Set) DriverCame() {
+	for _, x := range s.all() {
+		x.post(func(x *Actor) {
+			for _, op := range []podstep.Op{podstep.PrepareVolumes, podstep.RefreshVolumes, podstep.CleanUp} {
+				delete(x.o.Failures, podstep.Action{Op: op}.Key())
+			}
+		})
+	}
+}
+
+// ServiceAccountToken asks for a token of the pod's service account for a driver.
+func (s sources) ServiceAccountToken(ctx context.Context, pod *v1.Pod, r storagev1.TokenRequest) (authenticationv1.TokenRequestStatus, error) {
+	got, err := s.requestToken(ctx, pod, r.Audience, r.ExpirationSeconds)
+	if err != nil {
+		return authenticationv1.TokenRequestStatus{}, fmt.Errorf("fetch token: %w", err)
+	}
+	return got.Status, nil
+}

@@ -37,6 +37,7 @@ func Removers(dataDir, runDir string) []up.Remover {
 			return netpolicy.Reset(ctx)
 		}},
 		{Part: "pod logs", Remove: func(context.Context) ([]string, error) { return removeLogs(dataDir) }},
+		{Part: "root directory", Remove: func(context.Context) ([]string, error) { return unlinkRoot(dataDir, chartsDir) }},
 		{Part: "pod files", Remove: func(context.Context) ([]string, error) { return removeRoots(dataDir) }},
 		{Part: "hosts file", Remove: func(context.Context) ([]string, error) { return removeHosts(hostsFile) }},
 	}

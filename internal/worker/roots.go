@@ -49,6 +49,59 @@ func rootsOf(dataDir string) ([]string, error) {
 	return roots, nil
 }
 
+// chartsDir is where charts of storage drivers and other plugins look for the root directory, unless they are told
+// another.
+const chartsDir = "/var/lib/kubelet"
+
+// linkRoot has the root directory found where charts look for it, unless that place is somebody else's, and returns the name that
+// plugins know it by.
+func linkRoot(at, root string) (string, error) {
+	if at == root {
+		return at, nil
+	}
+	target, err := os.Readlink(at)
+	switch {
+	case err == nil && target == root:
+		return at, nil
+	case err == nil:
+		if _, err := os.Stat(at); !errors.Is(err, os.ErrNotExist) {
+			return root, nil
+		}
+		if err := os.Remove(at); err != nil { // it leads to what was removed
+			return root, fmt.Errorf("link root directory: %w", err)
+		}
+	case !errors.Is(err, os.ErrNotExist): // it is no link
+		return root, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+		return root, fmt.Errorf("link root directory: %w", err)
+	}
+	if err := os.Symlink(root, at); errors.Is(err, os.ErrExist) { // another was faster
+		return root, nil
+	} else if err != nil {
+		return root, fmt.Errorf("link root directory: %w", err)
+	}
+	return at, nil
+}
+
+// unlinkRoot removes the link to a root directory of ours.
+func unlinkRoot(dataDir, at string) (removed []string, _ error) {
+	roots, err := rootsOf(dataDir)
+	if err != nil {
+		return nil, err
+	}
+	if target, err := os.Readlink(at); err != nil || !slices.Contains(roots, target) {
+		return nil, nil // there is none, or it is another's
+	}
+	if err := os.Remove(at); err != nil {
+		return nil, fmt.Errorf("remove link to root directory: %w", err)
+	}
+	return []string{"link " + at}, nil
+}
+
+// pluginDirs are what a root directory has of plugins: their sockets, and where they mount volumes.
+var pluginDirs = []string{"plugins", "plugins_registry", "device-plugins", "pod-resources"}
+
 // podsOf is where a root directory has the files of pods, by their UIDs.
 func podsOf(root string) string { return filepath.Join(root, "pods") }
 
@@ -96,6 +149,9 @@ func RemovePods(dataDir string) error {
 	dirs := []string{filepath.Join(dataDir, "podnet"), filepath.Join(dataDir, "cni")}
 	for _, root := range roots {
 		dirs = append(dirs, podsOf(root), filepath.Join(root, "volumes"))
+		for _, name := range pluginDirs {
+			dirs = append(dirs, filepath.Join(root, name))
+		}
 	}
 	for _, dir := range dirs {
 		if err := os.RemoveAll(dir); err != nil {
@@ -112,14 +168,16 @@ func removeRoots(dataDir string) (removed []string, _ error) {
 		return nil, err
 	}
 	for _, root := range roots[1:] {
-		pods := podsOf(root)
-		if _, err := os.Lstat(pods); errors.Is(err, os.ErrNotExist) {
-			continue
+		for _, name := range append([]string{"pods"}, pluginDirs...) {
+			dir := filepath.Join(root, name)
+			if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
+				continue
+			}
+			if err := os.RemoveAll(dir); err != nil {
+				return removed, fmt.Errorf("remove files of pods: %w", err)
+			}
+			removed = append(removed, "directory "+dir)
 		}
-		if err := os.RemoveAll(pods); err != nil {
-			return removed, fmt.Errorf("remove files of pods: %w", err)
-		}
-		removed = append(removed, "directory "+pods)
 		if os.Remove(root) == nil { // fails where there is more in it
 			removed = append(removed, "directory "+root)
 		}

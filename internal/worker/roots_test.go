@@ -50,3 +50,41 @@ func TestResetFindsRootDirectoriesThatAreElsewhere(t *testing.T) {
 		t.Errorf("again: got %q, %v", got, err)
 	}
 }
+
+func TestRootDirectoryIsFoundWhereChartsLook(t *testing.T) {
+	data, other := t.TempDir(), t.TempDir()
+	at, root := filepath.Join(t.TempDir(), "lib", "kubelet"), DefaultRoot(data)
+	link := func(root, want string) {
+		t.Helper()
+		if got, err := linkRoot(at, root); err != nil || got != want {
+			t.Errorf("%s: got %s, %v, want %s", root, got, err, want)
+		}
+	}
+	if err := errors.Join(os.MkdirAll(root, 0o755), os.MkdirAll(DefaultRoot(other), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	link(root, at)
+	link(root, at) // again, as after a restart
+	link(DefaultRoot(other), DefaultRoot(other))
+	if got, err := unlinkRoot(other, at); err != nil || len(got) > 0 {
+		t.Errorf("another's link: got %q, %v, want that it stays", got, err)
+	}
+	if got, err := unlinkRoot(data, at); err != nil || !slices.Equal(got, []string{"link " + at}) {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if got, err := unlinkRoot(data, at); err != nil || len(got) > 0 {
+		t.Errorf("again: got %q, %v", got, err)
+	}
+	if err := os.Symlink(filepath.Join(other, "gone"), at); err != nil {
+		t.Fatal(err)
+	}
+	link(root, at) // what led to nothing
+	if err := errors.Join(os.Remove(at), os.Mkdir(at, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	link(root, root)
+	link(at, at) // --root-dir
+	if got, err := unlinkRoot(data, at); err != nil || len(got) > 0 {
+		t.Errorf("a directory of others: got %q, %v, want that it stays", got, err)
+	}
+}

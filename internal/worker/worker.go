@@ -160,12 +160,16 @@ func (w *Worker) startAgent(g *task.Group, recorder *client.Recorder) (err error
 	if c.Settings.ClusterDNS.IsValid() {
 		dns = []string{c.Settings.ClusterDNS.String()}
 	}
+	told, linkErr := linkRoot(chartsDir, o.Agent.RootDir)
+	if told != chartsDir {
+		o.Logger.Info("charts of storage drivers and other plugins must be told the node agent's root directory", "dir", told, "instead of", chartsDir, "err", linkErr)
+	}
 	tuned := o.Agent.Settings
 	tuned.External = c.Settings.CloudProvider != ""
 	w.agent, err = kubelet.New(kubelet.Options{
 		NodeName: o.NodeName, Transport: c.Transport, Runtime: w.cri.Runtime, Images: w.cri.Images, Events: recorder.For("kubelet"),
 		NodeIPs: c.NodeIPs, ByHand: o.ByHand, Labels: o.Labels, Taints: o.Taints, Settings: tuned,
-		Dirs:         kubelet.Dirs{RootDir: o.Agent.RootDir, PodLogsDir: o.Agent.PodLogsDir},
+		Dirs:         kubelet.Dirs{RootDir: o.Agent.RootDir, ToldRootDir: told, PodLogsDir: o.Agent.PodLogsDir},
 		CgroupParent: cgroupParent(o.RunDir), SandboxSeccomp: profile,
 		ClusterDNS: dns, ClusterDomain: c.Settings.ClusterDomain, ResolvConf: o.ResolvConf, ImageConfig: o.Images,
 		Network: network, Version: version.Git(), Port: int(o.Agent.Port), Log: o.Logger.With("part", "kubelet"),

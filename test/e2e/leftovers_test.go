@@ -218,7 +218,7 @@ func (m *machine) lookFiles(s hostState) error {
 			return err
 		}
 	}
-	for _, dir := range []string{"/var/lib/cni", "/var/log/containers", "/etc/cni"} {
+	for _, dir := range []string{"/var/lib/cni", "/var/lib/kubelet", "/var/log/containers", "/etc/cni"} {
 		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
 				return nil //nolint:nilerr // others may clean up beside us

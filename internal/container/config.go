@@ -96,7 +96,7 @@ func runtimeSettings(o Options) map[string]any {
 		"netns_mounts_under_state_dir": true,
 		"enable_unprivileged_ports":    true,
 		"enable_unprivileged_icmp":     true,
-		"cdi_spec_dirs":                []string{},
+		"cdi_spec_dirs":                []string{"/etc/cdi", "/var/run/cdi"}, // where drivers of devices write by custom
 		"restrict_oom_score_adj":       !canLowerOOMScore(),
 		"ignore_deprecation_warnings":  []string{"io.containerd.deprecation/cgroup-v1"}, // for us to say, not for the node's status
 		// CPU rates are for the reader of the counters to work out: sampling

@@ -37,7 +37,7 @@ apiserver/served
 apiserver/call
 kubelet/admit kubelet/cgroup kubelet/image kubelet/logs kubelet/node kubelet/objects kubelet/probe kubelet/relay kubelet/runtime kubelet/usage kubelet/volume
 kubelet/csi
-kubelet/disk
+kubelet/device kubelet/disk kubelet/dra
 kubelet/container
 kubelet/pod
 admission apiserver/alloc apiserver/read
@@ -62,7 +62,7 @@ arch
 
 // testOnly names the units that only tests, their own sub-folders and each
 // other import: nothing of them may end up in the program.
-var testOnly = []string{"trace", "texttest", "admission/admissiontest", "audit/audittest", "kubelet/apitest", "kubelet/fakecri", "kubelet/fakecsi", "sim", "arch", "apiserver/openapi/markers"}
+var testOnly = []string{"trace", "texttest", "admission/admissiontest", "audit/audittest", "kubelet/apitest", "kubelet/fakecri", "kubelet/fakecsi", "kubelet/fakeplugin", "sim", "arch", "apiserver/openapi/markers"}
 
 // commandImports lists what cmd may import of internal/: wiring, and what
 // turns flags and output into words.

@@ -10,6 +10,7 @@
 //	pod static                     carry out what is decided about pods, and have those of manifests
 //	container runtime cri          act on the runtime, look at it, and translate for it
 //	objects image volume disk      what pods refer to and have on the machine
+//	plugin device dra podresources programs of others that have devices, who gets which, and who asks that
 //	node machine pressure usage    the node in the API, what it is, what it has left
 //	server relay logs guard        the agent's API, its streams, and who may ask
 //	probe contain                  probes; panics

@@ -1,7 +1,10 @@
 package kubelet
 
 import (
+	"maps"
+
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/kubelet/admit"
@@ -53,6 +56,7 @@ func (g *gate) refuse(pod *v1.Pod) func(admit.Allocations, admit.Allocation) (re
 		allocatable := g.Facts.Allocatable
 		if node != nil {
 			allocatable = g.Node.Allocatable(g.Node.Capacity(node.Status.Capacity))
+			maps.DeleteFunc(allocatable, func(name v1.ResourceName, _ resource.Quantity) bool { return g.Devices.Manages(name) }) // which has been or will be asked
 		}
 		return others.Reject(pod, own, node, allocatable)
 	}

@@ -91,7 +91,8 @@ type Options struct {
 
 	Log *slog.Logger // default slog.Default()
 
-	gauges pressure.Gauges // of a simulated node; nil: there is no disk
+	gauges  pressure.Gauges // of a simulated node; nil: there is no disk
+	plugins string          // root directory of a simulated node's plugins; empty: it has none
 }
 
 // What an agent takes of the settings that people have flags for.

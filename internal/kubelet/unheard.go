@@ -92,7 +92,9 @@ func (a *Agent) removeUnknown(ctx context.Context) error {
 		}
 		a.pods.Replay()
 	}
-	return a.removeLeftovers(ctx, func(uid types.UID) bool { return known[uid] || a.pods.Has(uid) })
+	there := func(uid types.UID) bool { return known[uid] || a.pods.Has(uid) }
+	a.keepDevices(ctx, there)
+	return a.removeLeftovers(ctx, there)
 }
 
 // removeLeftovers removes what is on disk of pods that are not known, until that has worked: volumes wait for their drivers,

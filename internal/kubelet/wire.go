@@ -18,6 +18,7 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/container"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/csi"
+	"github.com/kemudi/kemudi/internal/kubelet/device"
 	"github.com/kemudi/kemudi/internal/kubelet/disk"
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
 	"github.com/kemudi/kemudi/internal/kubelet/image"
@@ -69,7 +70,8 @@ func wire(o Options) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.node = nodeFor(&o, f, puller.Changes)
+	devices, claims := a.newDevices()
+	a.node = nodeFor(&o, f, puller.Changes, devices)
 	facts := f.forPods(&o, a.node.Allocatable(f.capacity))
 	a.drivers = csi.NewDrivers(a.node, o.Log)
 	files, err := newDisk(&o, &facts, csi.Options{
@@ -80,7 +82,8 @@ func wire(o Options) (*Agent, error) {
 	}
 	runner := container.New(container.Runner{
 		Runtime: o.Runtime, Events: o.Events, Log: o.Log, Node: a.node, Facts: facts, Disk: files, Objects: objects.New(o.Transport, o.Log),
-		Puller: puller, Ledger: admit.NewLedger(), Version: o.Version, ResolvConf: o.ResolvConf, Connected: o.Network.Connected,
+		Puller: puller, Ledger: admit.NewLedger(), Devices: devices, Claims: claims,
+		Version: o.Version, ResolvConf: o.ResolvConf, Connected: o.Network.Connected,
 	})
 	set := pod.Options{
 		Runner: runner, Transport: o.Transport, Every: pace, Forgotten: func(id string) { a.server.Forget(id) },
@@ -101,7 +104,7 @@ func wire(o Options) (*Agent, error) {
 		NodeName: o.NodeName, Pods: a.pods, Cached: a.cache, Config: configuration(&o), NoSystemLogs: o.Settings.NoSystemLogs,
 		Registry: a.registry, Log: o.Log,
 	})
-	a.parts = a.partsWith(gauges)
+	a.parts = append(a.partsWith(gauges), a.deviceParts()...)
 	if !o.Simulated {
 		a.parts = append(a.parts, part{"node allocatable", a.enforce(f.capacity)})
 	}
@@ -130,7 +133,6 @@ func (a *Agent) partsWith(gauges pressure.Gauges) []part {
 		volumes := &localvolume.Collector{Node: o.NodeName, Transport: o.Transport, Erase: runner.Disk.Volumes.Erase, Log: o.Log}
 		list = append(list, part{"log rotation", runner.Disk.Logs.Run}, part{"image garbage collection", collector.Run}, part{"local volumes", volumes.Run})
 		list = append(list, part{"volumes of drivers", runner.Disk.Driven.Run}, part{"drivers", func(ctx context.Context) error { return a.drivers.Run(ctx, a.pods.DriverCame) }})
-		list = append(list, part{"plugins", a.followPlugins})
 	}
 	return list
 }
@@ -138,7 +140,11 @@ func (a *Agent) partsWith(gauges pressure.Gauges) []part {
 // followPlugins registers plugins of the node. Where their directory cannot be watched, as when others have
 // taken all that may watch, it tries again.
 func (a *Agent) followPlugins(ctx context.Context) error {
-	dir, handlers := filepath.Join(a.o.RootDir, "plugins_registry"), map[string]plugin.Handler{plugin.CSI: a.drivers}
+	dir, runner := filepath.Join(a.o.pluginRoot(), registryDir), a.pods.Runner
+	handlers := map[string]plugin.Handler{plugin.Device: runner.Devices.Handler(), plugin.DRA: runner.Claims.Handler()}
+	if runner.Disk != nil {
+		handlers[plugin.CSI] = a.drivers
+	}
 	for failures := 1; ; failures++ {
 		err := plugin.Watch(ctx, dir, handlers, a.o.Log)
 		if ctx.Err() != nil {
@@ -172,8 +178,9 @@ func newPuller(o *Options) (*image.Puller, error) {
 	}), nil
 }
 
-// nodeFor returns the node; changes is how many images have been pulled or removed.
-func nodeFor(o *Options, f *facts, changes func() int64) *node.Node {
+// nodeFor returns the node; changes is how many images have been pulled or removed, devices those of
+// its plugins.
+func nodeFor(o *Options, f *facts, changes func() int64, devices *device.Manager) *node.Node {
 	var eviction evict.Thresholds
 	if !o.Simulated {
 		eviction = o.Settings.Eviction
@@ -183,7 +190,7 @@ func nodeFor(o *Options, f *facts, changes func() int64) *node.Node {
 		Simulated: o.Simulated, ByHand: o.ByHand, Labels: o.Labels, Taints: o.Taints, Port: o.Port, Version: o.Version,
 		Machine: f.machine, Addresses: o.NodeIPs, External: o.Settings.External, Said: o.Settings.SaidIPs, Capacity: f.capacity,
 		Reserved: []v1.ResourceList{v1.ResourceList(o.Settings.KubeReserved), v1.ResourceList(o.Settings.SystemReserved)}, Eviction: eviction,
-		ImageChanges: changes, StatusPeriod: o.Settings.StatusPeriod,
+		ImageChanges: changes, Devices: capacityOf(devices), StatusPeriod: o.Settings.StatusPeriod,
 	})
 }
 

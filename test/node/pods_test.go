@@ -262,6 +262,7 @@ func TestPodsOnARealRuntime(t *testing.T) {
 		{"security settings", e2eSecurity},
 		{"a chatty log, a full volume and a manifest", e2eGrowing},
 		{"users of a pod's own", e2eUsers},
+		{"devices of a plugin", e2eDevices},
 		{"what newer fields ask for", e2eFeatures},
 		{"volumes of a driver", e2eDriver},
 		{"streams of containers", e2eStreams},

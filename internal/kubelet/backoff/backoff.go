@@ -17,6 +17,7 @@ var (
 	Start   = Backoff{time.Second, 2 * time.Minute}      // of a sandbox, of volumes, of a container that does not come up, of a resize
 	Refresh = Backoff{time.Minute, time.Minute}          // of volumes in use, which keep what they held
 	Plugin  = Backoff{time.Second / 10, time.Minute}     // of a plugin that cannot be registered, as while it begins
+	Slices  = Backoff{time.Second, 5 * time.Minute}      // of the deletion of resource slices of a driver that is gone
 	Call    = Backoff{time.Second, time.Minute}          // of anything else that the runtime or the API is asked for, mirrors among it
 )
 

@@ -15,7 +15,9 @@ import (
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/kubelet/admit"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
+	"github.com/kemudi/kemudi/internal/kubelet/device"
 	"github.com/kemudi/kemudi/internal/kubelet/disk"
+	"github.com/kemudi/kemudi/internal/kubelet/dra"
 	"github.com/kemudi/kemudi/internal/kubelet/image"
 	"github.com/kemudi/kemudi/internal/kubelet/node"
 	"github.com/kemudi/kemudi/internal/kubelet/objects"
@@ -43,6 +45,8 @@ type Runner struct {
 	Objects *objects.Objects
 	Puller  *image.Puller
 	Ledger  *admit.Ledger
+	Devices *device.Manager // of plugins; nil: there are none
+	Claims  *dra.Manager    // prepares devices of resource claims; nil: there are none
 
 	Version string // the agent's, as "v1.37.2"
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -100,16 +101,28 @@ func (c *Container) config(ctx context.Context) (*runtimeapi.ContainerConfig, *r
 	if c.Runner.Disk != nil {
 		in.ReadFile = c.readFile
 	}
+	devices, err := c.devices(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	in.Devices = devices
 	config, err := cri.Container(in)
 	if err != nil {
 		return nil, nil, err
 	}
-	if config.Mounts, err = c.mounts(ctx, config.Envs); err != nil {
+	mounts, err := c.mounts(ctx, config.Envs)
+	if err != nil {
 		return nil, nil, err
 	}
-	if config.Devices, err = c.blockDevices(); err != nil {
+	config.Mounts = mounts
+	if devices != nil {
+		config.Mounts = slices.Concat(devices.Mounts, mounts)
+	}
+	blocks, err := c.blockDevices()
+	if err != nil {
 		return nil, nil, err
 	}
+	config.Devices = append(config.Devices, blocks...)
 	sandbox, _, err := cri.Sandbox(c.Pod, &node, 0)
 	if err != nil {
 		return nil, nil, err

@@ -25,6 +25,8 @@ type ContainerInput struct {
 	ImageRef  string
 	ImageUser ImageUser
 	Mounts    []*runtimeapi.Mount
+	// Devices is what it is started with for its devices. Its mounts are not looked at: they are among Mounts.
+	Devices *Devices
 	// TargetID is the container whose processes an ephemeral container sees.
 	TargetID string
 }
@@ -45,16 +47,9 @@ func Container(in *ContainerInput) (*runtimeapi.ContainerConfig, error) {
 	if err != nil {
 		return nil, err
 	}
-	values := make(map[string]string, len(env))
-	for _, kv := range env {
-		values[kv.Key] = string(kv.Value)
-	}
-	lookup := func(name string) (string, bool) { v, ok := values[name]; return v, ok }
-	return &runtimeapi.ContainerConfig{
+	config := &runtimeapi.ContainerConfig{
 		Metadata:    &runtimeapi.ContainerMetadata{Name: c.Name, Attempt: uint32(in.Start.Attempt)},
 		Image:       &runtimeapi.ImageSpec{Image: in.ImageRef, UserSpecifiedImage: c.Image},
-		Command:     expandAll(c.Command, lookup),
-		Args:        expandAll(c.Args, lookup),
 		WorkingDir:  c.WorkingDir,
 		Envs:        env,
 		Mounts:      in.Mounts,
@@ -69,7 +64,15 @@ func Container(in *ContainerInput) (*runtimeapi.ContainerConfig, error) {
 			Resources:       Resources(in.Pod, c, in.Node),
 			SecurityContext: sc,
 		},
-	}, nil
+	}
+	in.Devices.addTo(config)
+	values := make(map[string]string, len(config.Envs))
+	for _, kv := range config.Envs {
+		values[kv.Key] = string(kv.Value)
+	}
+	lookup := func(name string) (string, bool) { v, ok := values[name]; return v, ok }
+	config.Command, config.Args = expandAll(c.Command, lookup), expandAll(c.Args, lookup)
+	return config, nil
 }
 
 func expandAll(list []string, lookup func(string) (string, bool)) []string {

@@ -101,6 +101,7 @@ type heartbeat struct {
 	pressed         map[v1.NodeConditionType]bool // the pressure reported then
 	pulled          int64                         // images pulled or removed until then
 	ips             []string                      // the addresses reported then
+	devices         devices                       // the devices reported then
 	unschedulable   bool                          // what was told last of whether pods may come
 	rows            struct{ register, renew, report obs.Row }
 
@@ -178,8 +179,9 @@ func (h *heartbeat) report(ctx context.Context) error {
 		return h.register(ctx)
 	}
 	h.tellSchedulable()
-	pulled, ips := h.n.o.ImageChanges(), h.n.Addresses()
-	changed := h.look(ctx) || h.reported.IsZero() || !slices.Equal(ips, h.ips) || h.newImages(ctx, pulled) || h.newResources() || h.otherVolumes()
+	pulled, ips, devices := h.n.o.ImageChanges(), h.n.Addresses(), h.n.devices()
+	changed := h.look(ctx) || h.reported.IsZero() || !slices.Equal(ips, h.ips) || h.newImages(ctx, pulled) || h.newResources() || h.otherVolumes() ||
+		!equality.Semantic.DeepEqual(devices.capacity, h.devices.capacity) || !equality.Semantic.DeepEqual(devices.allocatable, h.devices.allocatable)
 	if !changed && time.Since(h.reported) < h.again {
 		h.pulled = pulled
 		return nil
@@ -220,7 +222,7 @@ func (h *heartbeat) report(ctx context.Context) error {
 		h.n.o.Events.Event(written, v1.EventTypeWarning, "Rebooted", fmt.Sprintf("Node %s has been rebooted, boot id: %s", written.Name, boot))
 	}
 	h.reportPressure(written)
-	h.node, h.reported, h.pulled, h.reportedTrouble, h.pressed, h.ips = written, time.Now(), pulled, h.trouble, h.pressure, ips
+	h.node, h.reported, h.pulled, h.reportedTrouble, h.pressed, h.ips, h.devices = written, time.Now(), pulled, h.trouble, h.pressure, ips, devices
 	h.again = h.n.o.StatusPeriod
 	if changed { // many nodes may have changed together, as when they were started: they need not write together ever after
 		h.again += rand.N(h.n.o.StatusPeriod) - h.n.o.StatusPeriod/2

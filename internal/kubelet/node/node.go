@@ -24,7 +24,7 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/machine"
 )
 
-// Options of a node. All but Labels, Taints, Reserved and Eviction are required.
+// Options of a node. All but Labels, Taints, Reserved, Eviction and Devices are required.
 type Options struct {
 	Name      string
 	Transport client.Transport
@@ -56,6 +56,8 @@ type Options struct {
 	Eviction evict.Thresholds
 	// ImageChanges is how many images have been pulled or removed so far.
 	ImageChanges func() int64
+	// Devices is what plugins have given the node for pods, all of it and what of it can be given to pods. Nil: nothing.
+	Devices func() (capacity, allocatable v1.ResourceList)
 	// StatusPeriod is how often the status is written although nothing has changed, as [ReportInterval]. Required.
 	StatusPeriod time.Duration
 }
@@ -159,8 +161,8 @@ func (n *Node) tellNetwork() {
 	}
 }
 
-// Capacity is what the node has: what it knows of itself, and the extended resources
-// that others have told its status of.
+// Capacity is what the node has: what it knows of itself, what plugins have told it of, and the
+// extended resources that others have told its status of.
 func (n *Node) Capacity(reported v1.ResourceList) v1.ResourceList {
 	out := n.o.Capacity.DeepCopy()
 	for name, q := range reported {
@@ -168,7 +170,18 @@ func (n *Node) Capacity(reported v1.ResourceList) v1.ResourceList {
 			out[name] = q.DeepCopy()
 		}
 	}
+	maps.Copy(out, n.devices().capacity)
 	return out
+}
+
+// devices is what plugins have given the node for pods.
+type devices struct{ capacity, allocatable v1.ResourceList }
+
+func (n *Node) devices() (d devices) {
+	if n.o.Devices != nil {
+		d.capacity, d.allocatable = n.o.Devices()
+	}
+	return d
 }
 
 // Allocatable is what is left of a capacity for pods: neither what is reserved
@@ -193,6 +206,7 @@ func (n *Node) Allocatable(capacity v1.ResourceList) v1.ResourceList {
 		q := capacity[name]
 		take(name, *resource.NewQuantity(evict.Held(n.o.Eviction, s, q.Value()), resource.BinarySI))
 	}
+	maps.Copy(out, n.devices().allocatable)
 	return out
 }
 

@@ -163,9 +163,11 @@ func (x *Actor) step() (wake time.Time, done bool) {
 	r := podstep.Next(x.d, x.o, x.now)
 	if x.status = r.Status; x.status.Phase == v1.PodFailed || x.status.Phase == v1.PodSucceeded {
 		x.s.Runner.Ledger.Release(x.uid)
+		x.s.Runner.Devices.Release(x.uid)
 		x.leave()
 	}
 	if r.Done {
+		x.s.Runner.Devices.Release(x.uid)
 		if err := x.s.Runner.Disk.Forget(x.uid); err != nil {
 			x.s.Runner.Log.Warn("remove the last of a pod", "pod", x.name(), "err", err)
 		}
@@ -280,7 +282,7 @@ func (x *Actor) failed(act podstep.Action, err error) {
 // reportedByEvents reports whether users are told when an action of the kind fails.
 func reportedByEvents(op podstep.Op) bool {
 	switch op {
-	case podstep.PrepareVolumes, podstep.RefreshVolumes, podstep.CreateSandbox, podstep.StartContainer, podstep.ResizePod:
+	case podstep.AllocateDevices, podstep.PrepareClaims, podstep.PrepareVolumes, podstep.RefreshVolumes, podstep.CreateSandbox, podstep.StartContainer, podstep.ResizePod:
 		return true
 	}
 	return false
@@ -290,7 +292,7 @@ func reportedByEvents(op podstep.Op) bool {
 func (x *Actor) giveUpStarting() {
 	for _, key := range slices.Sorted(maps.Keys(x.handles)) {
 		switch h := x.handles[key]; h.act.Op {
-		case podstep.EnsureImage, podstep.PrepareVolumes, podstep.StartContainer:
+		case podstep.AllocateDevices, podstep.PrepareClaims, podstep.EnsureImage, podstep.PrepareVolumes, podstep.StartContainer:
 			h.cancel()
 		}
 	}

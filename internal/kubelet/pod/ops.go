@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kemudi/kemudi/internal/api/core"
@@ -29,6 +28,10 @@ var errPanicked = errors.New("the node agent panicked")
 func (x *Actor) prepare(act podstep.Action) work {
 	s, pod := x.s, x.d.Pod
 	switch act.Op {
+	case podstep.AllocateDevices:
+		return &allocateDevices{s: s, pod: pod}
+	case podstep.PrepareClaims:
+		return &prepareClaims{s: s, pod: pod}
 	case podstep.PrepareVolumes:
 		return x.prepareVolumes()
 	case podstep.RefreshVolumes:
@@ -59,7 +62,7 @@ func (x *Actor) prepare(act podstep.Action) work {
 	case podstep.ResizePod:
 		return x.resizePod()
 	case podstep.CleanUp:
-		return &cleanUp{s, x.uid}
+		return &cleanUp{s, pod}
 	}
 	return x.prepareWrite(act)
 }
@@ -173,9 +176,14 @@ func (w *removeContainer) note(x *Actor, err error) {
 // cleanUp removes all that the pod has on the machine, except sandboxes and logs.
 type cleanUp struct {
 	s   *Set
-	uid types.UID
+	pod *v1.Pod
 }
 
-func (w *cleanUp) do(ctx context.Context) error { return w.s.Runner.Disk.CleanUp(ctx, w.uid) }
+func (w *cleanUp) do(ctx context.Context) error {
+	if err := w.s.Runner.Claims.Unprepare(ctx, w.pod.UID); err != nil {
+		return err
+	}
+	return w.s.Runner.Disk.CleanUp(ctx, w.pod.UID)
+}
 
 func (w *cleanUp) note(x *Actor, err error) { x.o.CleanedUp = err == nil }

@@ -100,7 +100,9 @@ func (s *Set) Start(x *Actor, found *runtime.Inventory) {
 		x.adopt(found)
 	}
 	if !x.d.Gone {
-		x.d.Fail = s.Admit(x.d.Pod, len(x.o.Sandboxes) > 0)
+		ours := len(x.o.Sandboxes) > 0
+		x.d.Fail = s.Admit(x.d.Pod, ours)
+		x.findDevices(ours)
 		if core.PodConditionTrue(x.d.Pod, v1.PodResizePending) {
 			x.resize()
 		}

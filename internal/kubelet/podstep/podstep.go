@@ -69,6 +69,10 @@ func (s *step) run() {
 	if deadline, ok := s.deadline(); ok {
 		s.wakeAt(deadline)
 	}
+	if s.o.Devices.Unallocated {
+		s.do(Action{Op: AllocateDevices})
+		return
+	}
 	s.volumes()
 	s.removeOldContainers()
 	sandbox := s.sandbox()
@@ -144,10 +148,18 @@ func (s *step) sandbox() *Sandbox {
 			clear = false
 		}
 	}
-	if current == nil && clear && s.wantsSandbox() {
+	if current == nil && clear && s.wantsSandbox() && s.prepared() {
 		s.do(Action{Op: CreateSandbox, Attempt: attempt})
 	}
 	return current
+}
+
+// prepared reports whether the devices of the pod's claims are ready, or has them made so.
+func (s *step) prepared() bool {
+	if s.o.Devices.Unprepared {
+		s.do(Action{Op: PrepareClaims})
+	}
+	return !s.o.Devices.Unprepared
 }
 
 // retire gives up a sandbox: what runs in it is killed (killUnwanted does that),

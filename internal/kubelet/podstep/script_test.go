@@ -91,6 +91,7 @@ func (w *world) play(t *testing.T, command []string) string {
 			FirstSeen: w.now, HostIPs: []string{"192.0.2.1"}, Runtime: "fake",
 			Images: map[string]Image{}, Failures: map[string]Failure{}, Probes: map[string]Probes{},
 			Killed: map[string]KillReason{}, Hooked: map[string]bool{}, Doing: map[string]Action{},
+			Devices: Devices{Unallocated: strings.Contains(body, "limits: {example.com/"), Unprepared: len(pod.Spec.ResourceClaims) > 0},
 		}
 	case "patch":
 		pod := w.d.Pod.DeepCopy()
@@ -121,6 +122,7 @@ func (w *world) unmarshal(t *testing.T, body string, pod *v1.Pod) {
 //	static                                      its manifest is a file of the node's
 //	volumes ready|refreshed [TIME]              and must be renewed after a while
 //	volumes stale                               what they are written from has changed
+//	devices allocated|prepared|well|unwell      those that its limits, or its claims, ask for
 //	storage limited [TIME], storage VOLUME SIZE measured each so often, and found to hold so much
 //	drain told|over                             that nothing new is sent to it can be told; it has been
 //	cleaned | gone | fail REASON TEXT | evict TEXT
@@ -147,6 +149,8 @@ func (w *world) observe(t *testing.T, line string) {
 	switch f[0] {
 	case "volumes":
 		w.observeVolumes(t, arg(1), arg(2))
+	case "devices":
+		w.observeDevices(t, arg(1))
 	case "drain":
 		w.o.Drain.Told, w.o.Drain.Over = true, arg(1) == "over"
 		w.done(DrainPod, "")
@@ -195,6 +199,7 @@ func (w *world) observe(t *testing.T, line string) {
 // failable are actions that "failed" names by a word.
 var failable = map[string]Action{
 	"/sandbox": {Op: CreateSandbox}, "/volumes": {Op: PrepareVolumes}, "/refresh": {Op: RefreshVolumes},
+	"/claims": {Op: PrepareClaims},
 	"/mirror": {Op: MirrorPod}, "/stop": {Op: StopSandbox, ID: "s1"},
 }
 
@@ -216,6 +221,28 @@ func (w *world) observeVolumes(t *testing.T, what, renew string) {
 	if renew != "" {
 		w.o.Volumes.RenewAt = w.now.Add(duration(t, renew))
 	}
+}
+
+// observeDevices says how far the pod's devices are, or how they are.
+func (w *world) observeDevices(t *testing.T, what string) {
+	t.Helper()
+	health := v1.ResourceHealthStatusHealthy
+	switch what {
+	case "allocated":
+		w.done(AllocateDevices, "")
+		w.o.Devices.Unallocated = false
+		return
+	case "prepared":
+		w.done(PrepareClaims, "")
+		w.o.Devices.Unprepared = false
+		return
+	case "unwell":
+		health = v1.ResourceHealthStatusUnhealthy
+	case "well":
+	default:
+		t.Fatalf("unknown observation of devices %q", what)
+	}
+	w.o.Devices.Health = map[string][]v1.ResourceStatus{"c": {{Name: "example.com/gpu", Resources: []v1.ResourceHealth{{ResourceID: "a", Health: health}}}}}
 }
 
 // observeStorage says how often the pod is measured, or what a volume holds.

@@ -146,6 +146,9 @@ func (s *step) containerStatus(c *v1.Container, k kind) v1.ContainerStatus {
 	last := s.newest(c.Name)
 	old := oldStatus(&s.pod.Status, c.Name)
 	cs := v1.ContainerStatus{Name: c.Name, Image: c.Image}
+	if k == kindApp {
+		cs.AllocatedResourcesStatus = s.deviceHealth(c.Name, old)
+	}
 	if last == nil {
 		s.statusWithout(&cs, c, k, old)
 	} else {
@@ -153,6 +156,15 @@ func (s *step) containerStatus(c *v1.Container, k kind) v1.ContainerStatus {
 	}
 	s.setReady(&cs, c, k, last)
 	return cs
+}
+
+// deviceHealth is how the devices of a container are. Those of a pod that has finished are others' by now:
+// what has been said of them stays.
+func (s *step) deviceHealth(name string, old *v1.ContainerStatus) []v1.ResourceStatus {
+	if phase := s.pod.Status.Phase; old != nil && (phase == v1.PodFailed || phase == v1.PodSucceeded) {
+		return old.AllocatedResourcesStatus
+	}
+	return s.o.Devices.Health[name]
 }
 
 func (s *step) setReady(cs *v1.ContainerStatus, c *v1.Container, k kind, last *Container) {

@@ -59,6 +59,7 @@ type Observed struct {
 	Mirror *Mirror
 
 	Volumes Volumes
+	Devices Devices
 	Storage Storage
 	Drain   Drain
 	// CleanedUp says that the volumes and other belongings of the pod on the
@@ -95,6 +96,16 @@ type Mirror struct {
 	// status that it was given.
 	Reported types.UID
 	Written  *v1.PodStatus
+}
+
+// Devices is how far the pod's devices are. The zero value: it has none, or all that it needs.
+type Devices struct {
+	// Unallocated says that it is not decided yet which it gets, if any: until then it is not taken on.
+	Unallocated bool
+	// Unprepared says that drivers have not made those of its claims ready.
+	Unprepared bool
+	// Health is how they are, by container.
+	Health map[string][]v1.ResourceStatus
 }
 
 // Drain is whether anything new is still sent to a pod that is being deleted.
@@ -219,6 +230,8 @@ type Op string
 
 // The kinds of actions. The comment says which fields of the Action they use.
 const (
+	AllocateDevices Op = "allocate-devices" // the pod is not taken on before
+	PrepareClaims   Op = "prepare-claims"   // have the devices of its claims made ready
 	PrepareVolumes  Op = "prepare-volumes"
 	RefreshVolumes  Op = "refresh-volumes" // write anew what has changed
 	MeasureStorage  Op = "measure-storage"
@@ -248,7 +261,7 @@ const (
 // times in a row.
 func (op Op) RetryAfter(failures int) time.Duration {
 	switch op {
-	case PrepareVolumes, CreateSandbox, StartContainer, ResizePod:
+	case PrepareClaims, PrepareVolumes, CreateSandbox, StartContainer, ResizePod:
 		return backoff.Start.After(failures)
 	case RefreshVolumes:
 		return backoff.Refresh.After(failures)

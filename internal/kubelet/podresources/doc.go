@@ -1,0 +1,3 @@
+// Package podresources tells monitors on the node which pods have which devices: the
+// PodResourcesLister of a kubelet, at a socket that only root reaches.
+package podresources

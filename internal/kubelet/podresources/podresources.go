@@ -1,0 +1,151 @@
+package podresources
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	v1 "k8s.io/api/core/v1"
+	podapi "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/kubelet/device"
+	"github.com/kemudi/kemudi/internal/kubelet/dra"
+	"github.com/kemudi/kemudi/internal/task"
+)
+
+// Options of a Server; all are required.
+type Options struct {
+	Dir      string           // where the socket is
+	Pods     func() []*v1.Pod // those of the node
+	Devices  *device.Manager
+	Claims   *dra.Manager
+	Registry *prometheus.Registry
+}
+
+// Server tells which pods have which devices.
+type Server struct {
+	podapi.UnimplementedPodResourcesListerServer
+	o       Options
+	metrics *metrics
+}
+
+// New returns a server that does not listen yet.
+func New(o Options) *Server { return &Server{o: o, metrics: newMetrics(o.Registry)} }
+
+// Run serves until ctx ends. While nobody asks, it waits.
+func (s *Server) Run(ctx context.Context) error {
+	if err := os.MkdirAll(s.o.Dir, 0o750); err != nil {
+		return fmt.Errorf("make directory of pod resources: %w", err)
+	}
+	path := filepath.Join(s.o.Dir, "kubelet.sock")
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove old socket of pod resources: %w", err)
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return fmt.Errorf("listen for questions about pod resources: %w", err)
+	}
+	g := task.NewGroup(ctx)
+	server := grpc.NewServer()
+	podapi.RegisterPodResourcesListerServer(server, s)
+	g.Go("pod resources", func(ctx context.Context) error {
+		if err := server.Serve(l); ctx.Err() == nil {
+			return err
+		}
+		return nil // it was told to end
+	})
+	stop := context.AfterFunc(g.Context(), server.Stop)
+	defer stop()
+	return g.Wait()
+}
+
+// List tells of all pods that have not finished.
+func (s *Server) List(context.Context, *podapi.ListPodResourcesRequest) (*podapi.ListPodResourcesResponse, error) {
+	s.metrics.asked(s.metrics.list)
+	out := &podapi.ListPodResourcesResponse{}
+	for _, p := range s.pods() {
+		out.PodResources = append(out.PodResources, s.resourcesOf(p))
+	}
+	return out, nil
+}
+
+// Get tells of one pod.
+func (s *Server) Get(_ context.Context, r *podapi.GetPodResourcesRequest) (*podapi.GetPodResourcesResponse, error) {
+	s.metrics.asked(s.metrics.get)
+	for _, p := range s.pods() {
+		if p.Name == r.PodName && p.Namespace == r.PodNamespace {
+			return &podapi.GetPodResourcesResponse{PodResources: s.resourcesOf(p)}, nil
+		}
+	}
+	s.metrics.failed(s.metrics.getErrors)
+	return nil, fmt.Errorf("pod %s in namespace %s not found", r.PodName, r.PodNamespace)
+}
+
+// GetAllocatableResources tells which devices pods can have, or have.
+func (s *Server) GetAllocatableResources(context.Context, *podapi.AllocatableResourcesRequest) (*podapi.AllocatableResourcesResponse, error) {
+	s.metrics.asked(s.metrics.allocatable)
+	return &podapi.AllocatableResourcesResponse{Devices: messages(s.o.Devices.Allocatable())}, nil
+}
+
+func (s *Server) pods() []*v1.Pod {
+	pods := slices.DeleteFunc(s.o.Pods(), core.PodTerminal)
+	slices.SortFunc(pods, func(a, b *v1.Pod) int { return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name) })
+	return pods
+}
+
+func (s *Server) resourcesOf(p *v1.Pod) *podapi.PodResources {
+	out := &podapi.PodResources{Name: p.Name, Namespace: p.Namespace}
+	add := func(c *v1.Container) {
+		one := &podapi.ContainerResources{Name: c.Name, Devices: messages(s.o.Devices.Of(p.UID, c.Name))}
+		for _, claim := range s.o.Claims.Of(p, c) {
+			one.DynamicResources = append(one.DynamicResources, message(p.Namespace, claim))
+		}
+		out.Containers = append(out.Containers, one)
+	}
+	for i := range p.Spec.InitContainers {
+		if c := &p.Spec.InitContainers[i]; core.IsSidecar(c) {
+			add(c)
+		}
+	}
+	for i := range p.Spec.Containers {
+		add(&p.Spec.Containers[i])
+	}
+	return out
+}
+
+// messages are devices, each for itself.
+func messages(list []device.Device) []*podapi.ContainerDevices {
+	var out []*podapi.ContainerDevices
+	for _, d := range list {
+		one := &podapi.ContainerDevices{ResourceName: d.Resource, DeviceIds: []string{d.ID}}
+		for _, node := range d.Nodes {
+			if one.Topology == nil {
+				one.Topology = &podapi.TopologyInfo{}
+			}
+			one.Topology.Nodes = append(one.Topology.Nodes, &podapi.NUMANode{ID: node})
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+func message(namespace string, c dra.Claim) *podapi.DynamicResource {
+	out := &podapi.DynamicResource{ClaimName: c.Name, ClaimNamespace: namespace}
+	for _, d := range c.Devices {
+		one := &podapi.ClaimResource{DriverName: d.Driver, PoolName: d.Pool, DeviceName: d.Name, ShareId: d.ShareID}
+		for _, name := range d.CDI {
+			one.CdiDevices = append(one.CdiDevices, &podapi.CDIDevice{Name: name})
+		}
+		out.ClaimResources = append(out.ClaimResources, one)
+	}
+	return out
+}

@@ -10,6 +10,10 @@ import (
 // the grace period stays the containers' in any case.
 const longestDrain = 5 * time.Second
 
+// drainTells is how much longer it may take to tell that the time is over: what was still sent to the pod is told
+// before its containers end, and with them perhaps the pod.
+const drainTells = 100 * time.Millisecond
+
 // drains reports whether what is sent to the pod ceases before its containers are told to end:
 // the API shows that it is being deleted, and those who send follow that. It does not show so of
 // a static pod before that has ended, nor of one that is evicted or has failed.
@@ -28,13 +32,14 @@ func (s *step) draining() bool {
 		since = s.now
 	}
 	grace := time.Duration(s.graceSeconds(s.ending.grace)) * time.Second
-	until := since.Add(min(longestDrain, grace/2))
-	if !s.now.Before(until) {
-		return false
+	long := min(longestDrain, grace/2)
+	until := since.Add(long)
+	if latest := until.Add(drainTells); long > 0 && s.now.Before(latest) {
+		s.do(Action{Op: DrainPod, Grace: max(until.Sub(s.now), 0)})
+		s.wakeAt(latest)
+		return true
 	}
-	s.do(Action{Op: DrainPod, Grace: until.Sub(s.now)})
-	s.wakeAt(until)
-	return true
+	return false
 }
 
 // endApp ends an app container that runs: at once, or, if what is sent to the pod is to cease

@@ -35,6 +35,7 @@ func TestCluster(t *testing.T) {
 			"followed volumes":            testFollowedVolumes,
 			"many config maps":            testManyConfigMaps,
 			"missing volumes":             testMissingVolumes,
+			"volume of a driver":          testDriver,
 			"pod certificates":            testPodCertificates,
 			"expanded path":               testExpandedPath,
 			"web sockets":                 testWebSockets,

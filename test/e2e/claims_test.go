@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -172,11 +173,18 @@ func testPersistentVolumes(t *testing.T, c *cluster) {
 	if err := os.WriteFile(host+"/file", []byte("from the host"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	// A driver whose volumes need not be attached, and that the node does not have.
+	k.apply(t, "apiVersion: storage.k8s.io/v1\nkind: CSIDriver\nmetadata: {name: csi.example.com}\nspec: {attachRequired: false}\n")
+	t.Cleanup(func() {
+		if err := c.client.StorageV1().CSIDrivers().Delete(context.Background(), "csi.example.com", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
 	for _, tc := range []struct{ name, source, want, failed string }{
 		{"path", "hostPath: {path: " + host + ", type: Directory}", `content of file "/v/file": from the host`, ""},
 		{"local", "local: {path: " + host + "}", `content of file "/v/file": from the host`, ""},
 		{"missing", "local: {path: " + host + "/missing}", "", `MountVolume.SetUp failed for volume "` + ns + `-missing" : path "` + host + `/missing" does not exist`},
-		{"driver", "csi: {driver: csi.example.com, volumeHandle: x}", "", "driver name csi.example.com not found in the list of registered CSI drivers"},
+		{"driver", "csi: {driver: csi.example.com, volumeHandle: x}", "", `MountVolume.MountDevice failed for volume "` + ns + `-driver" : kubernetes.io/csi: attacher.MountDevice failed to create newCsiDriverClient: driver name csi.example.com not found in the list of registered CSI drivers`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -212,6 +220,7 @@ spec:
 			c.create(t, ns, pod)
 			trace.Proves(t, "VOL-K06")
 			c.awaitEvent(t, ns, tc.name, "FailedMount", tc.failed)
+			k.do(t, "delete", "pod", tc.name) // which waits for nothing of the volume
 		})
 	}
 }

@@ -56,15 +56,22 @@ func (u *setUp) do(ctx context.Context) error {
 		return u.fail(publishStep, err)
 	}
 	defer leave()
-	if err := u.begin(); err != nil {
+	if err := u.check(); err != nil {
 		return u.fail(publishStep, err)
 	}
 	there := mounted(u.path)
-	if there && !u.r.Republished() {
-		return nil
+	again := u.r.Republished()
+	if !there || again {
+		// Of a driver that is not there nothing is written down, which it would have to undo.
+		if err := u.connect(ctx); err != nil {
+			return err
+		}
 	}
-	if err := u.connect(ctx); err != nil {
-		return err
+	if err := u.begin(); err != nil {
+		return u.fail(publishStep, err)
+	}
+	if there && !again {
+		return nil
 	}
 	if !u.r.inline() && u.can.stage() && !u.isStaged() {
 		if err := u.stage(ctx); err != nil {
@@ -99,15 +106,20 @@ func (u *setUp) fail(at step, err error) error {
 	return &vol.MountError{Step: at.mount, Volume: u.r.Name(), Err: err}
 }
 
-// begin checks what is asked for, and writes down that it was begun (S1).
-func (u *setUp) begin() error {
-	r := u.r
-	if err := errors.Join(checkDriver(r.Driver()), checkName(r.Name())); err != nil {
+// check looks at what is asked for.
+func (u *setUp) check() error {
+	if err := errors.Join(checkDriver(u.r.Driver()), checkName(u.r.Name())); err != nil {
 		return err
 	}
-	if err := r.checkMode(); err != nil {
+	if err := u.r.checkMode(); err != nil {
 		return fmt.Errorf("kubernetes.io/csi: %w", err)
 	}
+	return nil
+}
+
+// begin writes down that it was begun (S1).
+func (u *setUp) begin() error {
+	r := u.r
 	if !r.Device() {
 		return write(u.s.at.volumeDir(r.Pod.UID, r.Name()), u.s.record(r))
 	}

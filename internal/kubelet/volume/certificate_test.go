@@ -112,7 +112,7 @@ func TestCertificateIsAskedForShownAndRefreshed(t *testing.T) {
 
 		// It is refreshed in time, with a new key.
 		time.Sleep(time.Until(again))
-		again = prepare(t, c.m, c.pod, c.src)
+		prepare(t, c.m, c.pod, c.src)
 		c.shows(0, chainOf("one"))
 		c.issue(1, chainOf("two"), time.Hour, 2*time.Hour)
 		again = prepare(t, c.m, c.pod, c.src)

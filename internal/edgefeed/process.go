@@ -36,7 +36,11 @@ const answerPatience = 30 * time.Second
 // connect returns the edge of this machine: the one that runs, if it is of this version, or
 // a new one (F2).
 func (f *Feeder) connect(ctx context.Context) (*process, error) {
-	if p, hello, err := f.dial(ctx); err == nil {
+	p, hello, err := f.dial(ctx)
+	if err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx) // it may run: another in its place would make it unreachable for ever
+	}
+	if err == nil {
 		if hello.Version == f.o.Version {
 			f.o.Log.Debug("found the edge that runs", "process", hello.PID)
 			return p, nil
@@ -48,8 +52,7 @@ func (f *Feeder) connect(ctx context.Context) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, _, err := f.dial(ctx)
-	if err != nil {
+	if p, _, err = f.dial(ctx); err != nil {
 		end(child)
 		return nil, fmt.Errorf("start the edge: %w; see %s", err, f.o.LogFile)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"slices"
@@ -154,13 +155,17 @@ func (s *several) client(change ...func(o *https.Options)) *https.Transport {
 	return run(s.T, o)
 }
 
-// used is the server to which connections are open; it fails the test if there is not one.
+// used waits until connections are open to one server alone, and returns it: those to one that was left may end a
+// moment after others have begun.
 func (s *several) used() *member {
 	s.Helper()
-	open := s.net.openTo()
-	if len(open) != 1 {
-		s.Fatalf("connections are open to %v, want one server", open)
-	}
+	var open []string
+	wait.Until(s, func() error {
+		if open = s.net.openTo(); len(open) != 1 {
+			return fmt.Errorf("connections are open to %v, want one server", open)
+		}
+		return nil
+	})
 	return s.member[slices.IndexFunc(s.member, func(m *member) bool { return m.addr == open[0] })]
 }
 

@@ -575,6 +575,31 @@ func TestDriverIsToldAgainIfItWantsThat(t *testing.T) {
 	}
 }
 
+func TestWhatChangesWhileAVolumeIsSetUpIsSeenToAfterwards(t *testing.T) {
+	b := newBed(t)
+	b.driver(fakecsi.Options{})
+	r := b.wanted("1", "")
+	path := b.setUp(r)
+	due := func(want bool) {
+		t.Helper()
+		if _, seen := b.volumes.Due(path); seen == want {
+			t.Errorf("due: got %v, want %v", !seen, want)
+		}
+	}
+	due(false)
+	b.volumes.Recheck(path)
+	due(true)
+	b.volumes.Look(path)
+	b.volumes.Recheck(path) // what was found out is old
+	b.setUp(r)
+	due(true)
+	b.volumes.Look(path)
+	b.setUp(r)
+	due(false)
+	b.tearDown("1")
+	b.nothingLeft()
+}
+
 func TestHostileNamesLeadNowhere(t *testing.T) {
 	b := newBed(t)
 	b.driver(fakecsi.Options{})

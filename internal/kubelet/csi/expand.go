@@ -61,4 +61,5 @@ func (s *Volumes) Recheck(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.mu.published, path)
+	s.mu.changed[path] = true
 }

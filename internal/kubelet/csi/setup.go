@@ -28,6 +28,9 @@ func (s *Volumes) SetUp(ctx context.Context, r *Request) (path string, err error
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.mu.changed[u.path] { // while it was set up
+		return u.path, nil
+	}
 	var again time.Time
 	if r.Republished() {
 		again = time.Now().Add(republish)

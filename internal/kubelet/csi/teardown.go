@@ -95,6 +95,7 @@ func (s *Volumes) removed(at, path string) error {
 	}
 	s.mu.Lock()
 	delete(s.mu.published, path)
+	delete(s.mu.changed, path)
 	delete(s.mu.held, path)
 	s.mu.Unlock()
 	if isLink(at) {

@@ -43,6 +43,7 @@ type Volumes struct {
 		sync.Mutex
 		volumes   map[string]*volume   // by the directory of their records
 		published map[string]time.Time // when to publish anew (zero: never) what this process has published, by its path
+		changed   map[string]bool      // of what is published at these paths something has changed since Look
 		tokens    map[tokenKey]token   // that drivers were given
 		held      map[string]held      // what is known of what volumes hold, by the path at which they are published
 		inUse     []v1.UniqueVolumeName
@@ -67,7 +68,7 @@ type volume struct {
 func Open(o Options) (*Volumes, error) {
 	s := &Volumes{o: o, at: layout{o.Root, o.Seen}, wake: make(chan struct{}, 1)}
 	s.mu.volumes, s.mu.published = map[string]*volume{}, map[string]time.Time{}
-	s.mu.held, s.mu.tokens = map[string]held{}, map[tokenKey]token{}
+	s.mu.changed, s.mu.held, s.mu.tokens = map[string]bool{}, map[string]held{}, map[tokenKey]token{}
 	if err := os.MkdirAll(s.at.plugins(), 0o750); err != nil {
 		return nil, fmt.Errorf("make directory of plugins: %w", err)
 	}
@@ -213,6 +214,14 @@ func (s *Volumes) Due(path string) (again time.Time, ok bool) {
 	defer s.mu.Unlock()
 	again, ok = s.mu.published[path]
 	return again, ok
+}
+
+// Look says that it is now found out how the volume that is published at a path is to be: what Recheck is told of later counts
+// for the SetUp after the next.
+func (s *Volumes) Look(path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.mu.changed, path)
 }
 
 // Owns reports whether a path is one at which a driver publishes a volume.

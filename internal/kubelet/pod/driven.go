@@ -74,6 +74,7 @@ func (d *driven) look(v *v1.Volume) error {
 		if d.done(path) {
 			return nil
 		}
+		d.s.Runner.Disk.Driven.Look(path)
 	} else if volumes.Placed(d.pod, v) {
 		return nil
 	}

@@ -11,6 +11,9 @@ import (
 	"strings"
 	"syscall"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/kemudi/kemudi/internal/inotify"
 	"github.com/kemudi/kemudi/internal/kubelet/backoff"
 	"github.com/kemudi/kemudi/internal/kubelet/contain"
@@ -162,7 +165,11 @@ func (d *directory) live(ctx context.Context, path string) {
 			return
 		}
 		again := backoff.Plugin.After(failures)
-		d.log.Warn("register plugin", "socket", path, "err", err, "retry", again)
+		level := slog.LevelWarn
+		if failures == 1 && status.Code(err) == codes.Unavailable {
+			level = slog.LevelDebug // a socket is there a moment before its program listens
+		}
+		d.log.Log(ctx, level, "register plugin", "socket", path, "err", err, "retry", again)
 		if task.Sleep(ctx, again) != nil {
 			return
 		}

@@ -4,19 +4,12 @@ import (
 	"context"
 	"path/filepath"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kemudi/kemudi/internal/kubelet/device"
 	"github.com/kemudi/kemudi/internal/kubelet/dra"
+	"github.com/kemudi/kemudi/internal/kubelet/plugin"
 	"github.com/kemudi/kemudi/internal/kubelet/podresources"
-)
-
-// Where plugins and monitors find what, below the root directory: charts know it.
-const (
-	devicesDir   = "device-plugins"
-	registryDir  = "plugins_registry"
-	resourcesDir = "pod-resources"
 )
 
 // pluginRoot is the root directory as plugins see it; empty: a simulated node has none.
@@ -34,7 +27,7 @@ func (a *Agent) newDevices() (*device.Manager, *dra.Manager) {
 		return nil, nil
 	}
 	devices := device.New(device.Options{
-		Dir: filepath.Join(root, devicesDir), Registry: a.registry, Log: a.o.Log,
+		Dir: filepath.Join(root, plugin.DevicesDir), Registry: a.registry, Log: a.o.Log,
 		Changed: func() { a.node.Look() },
 		Pods:    func(uids []types.UID) { a.pods.DevicesChanged(uids) },
 	})
@@ -53,7 +46,7 @@ func (a *Agent) deviceParts() []part {
 		return nil
 	}
 	server := podresources.New(podresources.Options{
-		Dir: filepath.Join(root, resourcesDir), Pods: a.pods.Pods, Devices: runner.Devices, Claims: runner.Claims, Registry: a.registry,
+		Dir: filepath.Join(root, plugin.ResourcesDir), Pods: a.pods.Pods, Devices: runner.Devices, Claims: runner.Claims, Registry: a.registry,
 	})
 	return []part{
 		{"device plugins", a.dispensable("device plugins", runner.Devices.Run)},
@@ -79,12 +72,4 @@ func (a *Agent) dispensable(name string, run func(context.Context) error) func(c
 func (a *Agent) keepDevices(ctx context.Context, there func(types.UID) bool) {
 	a.pods.Runner.Devices.Keep(there)
 	a.pods.Runner.Claims.Keep(ctx, there)
-}
-
-// capacityOf is what plugins have given a node for pods.
-func capacityOf(m *device.Manager) func() (capacity, allocatable v1.ResourceList) {
-	if m == nil {
-		return nil
-	}
-	return m.Node
 }

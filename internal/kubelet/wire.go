@@ -140,7 +140,7 @@ func (a *Agent) partsWith(gauges pressure.Gauges) []part {
 // followPlugins registers plugins of the node. Where their directory cannot be watched, as when others have
 // taken all that may watch, it tries again.
 func (a *Agent) followPlugins(ctx context.Context) error {
-	dir, runner := filepath.Join(a.o.pluginRoot(), registryDir), a.pods.Runner
+	dir, runner := filepath.Join(a.o.pluginRoot(), plugin.RegistryDir), a.pods.Runner
 	handlers := map[string]plugin.Handler{plugin.Device: runner.Devices.Handler(), plugin.DRA: runner.Claims.Handler()}
 	if runner.Disk != nil {
 		handlers[plugin.CSI] = a.drivers
@@ -190,7 +190,7 @@ func nodeFor(o *Options, f *facts, changes func() int64, devices *device.Manager
 		Simulated: o.Simulated, ByHand: o.ByHand, Labels: o.Labels, Taints: o.Taints, Port: o.Port, Version: o.Version,
 		Machine: f.machine, Addresses: o.NodeIPs, External: o.Settings.External, Said: o.Settings.SaidIPs, Capacity: f.capacity,
 		Reserved: []v1.ResourceList{v1.ResourceList(o.Settings.KubeReserved), v1.ResourceList(o.Settings.SystemReserved)}, Eviction: eviction,
-		ImageChanges: changes, Devices: capacityOf(devices), StatusPeriod: o.Settings.StatusPeriod,
+		ImageChanges: changes, Devices: devices.Node, StatusPeriod: o.Settings.StatusPeriod,
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/kubelet"
 	"github.com/kemudi/kemudi/internal/kubelet/cgroup"
+	"github.com/kemudi/kemudi/internal/kubelet/plugin"
 	"github.com/kemudi/kemudi/internal/kubelet/volume"
 )
 
@@ -99,9 +100,6 @@ func unlinkRoot(dataDir, at string) (removed []string, _ error) {
 	return []string{"link " + at}, nil
 }
 
-// pluginDirs are what a root directory has of plugins: their sockets, and where they mount volumes.
-var pluginDirs = []string{"plugins", "plugins_registry", "device-plugins", "pod-resources"}
-
 // podsOf is where a root directory has the files of pods, by their UIDs.
 func podsOf(root string) string { return filepath.Join(root, "pods") }
 
@@ -149,7 +147,7 @@ func RemovePods(dataDir string) error {
 	dirs := []string{filepath.Join(dataDir, "podnet"), filepath.Join(dataDir, "cni")}
 	for _, root := range roots {
 		dirs = append(dirs, podsOf(root), filepath.Join(root, "volumes"))
-		for _, name := range pluginDirs {
+		for _, name := range plugin.Dirs() {
 			dirs = append(dirs, filepath.Join(root, name))
 		}
 	}
@@ -168,7 +166,7 @@ func removeRoots(dataDir string) (removed []string, _ error) {
 		return nil, err
 	}
 	for _, root := range roots[1:] {
-		for _, name := range append([]string{"pods"}, pluginDirs...) {
+		for _, name := range append([]string{"pods"}, plugin.Dirs()...) {
 			dir := filepath.Join(root, name)
 			if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
 				continue

@@ -137,11 +137,8 @@ func (r *restriction) onNode(ctx context.Context, a *admission.Attributes, node,
 	pod, ok := a.Old.(*corev1.Pod)
 	if !ok {
 		var err error
-		if pod, ok, err = admission.Find(ctx, r.o, r.pods, a.Namespace, a.Name); err != nil {
+		if pod, err = r.findPod(ctx, a.Namespace, a.Name); err != nil {
 			return err
-		}
-		if !ok {
-			return apierrors.NewNotFound(corev1.Resource("pods"), a.Name)
 		}
 	}
 	if pod.Spec.NodeName != node {
@@ -273,6 +270,15 @@ func agentLabel(key string) bool {
 	return agentLabels[key] || in("kubelet.kubernetes.io") || in("node.kubernetes.io")
 }
 
+// findPod reads a pod that must be there.
+func (r *restriction) findPod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+	pod, ok, err := admission.Find(ctx, r.o, r.pods, namespace, name)
+	if err == nil && !ok {
+		err = apierrors.NewNotFound(corev1.Resource("pods"), name)
+	}
+	return pod, err
+}
+
 // token checks that an agent asks for tokens of pods on its node only.
 func (r *restriction) token(ctx context.Context, a *admission.Attributes, node string) error {
 	req, ok := a.Object.(*authenticationv1.TokenRequest)
@@ -286,12 +292,10 @@ func (r *restriction) token(ctx context.Context, a *admission.Attributes, node s
 	case ref.UID == "":
 		return a.Forbid("node requested token with a pod binding without a uid")
 	}
-	pod, ok, err := admission.Find(ctx, r.o, r.pods, a.Namespace, ref.Name)
+	pod, err := r.findPod(ctx, a.Namespace, ref.Name)
 	switch {
 	case err != nil:
 		return err
-	case !ok:
-		return apierrors.NewNotFound(corev1.Resource("pods"), ref.Name)
 	case pod.UID != ref.UID:
 		return a.Forbid("the UID in the bound object reference (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", ref.UID, pod.UID)
 	case pod.Spec.NodeName != node:
@@ -311,12 +315,10 @@ func (r *restriction) podCertificate(ctx context.Context, a *admission.Attribute
 	if string(s.NodeName) != node {
 		return a.Forbid("PodCertificateRequest.Spec.NodeName=%q, which is not the requesting node %q", s.NodeName, node)
 	}
-	pod, ok, err := admission.Find(ctx, r.o, r.pods, a.Namespace, s.PodName)
+	pod, err := r.findPod(ctx, a.Namespace, s.PodName)
 	switch {
 	case err != nil:
 		return err
-	case !ok:
-		return apierrors.NewNotFound(corev1.Resource("pods"), s.PodName)
 	case core.IsMirror(pod):
 		return a.Forbid("pod %q is a mirror pod", s.PodName)
 	case pod.UID != s.PodUID:

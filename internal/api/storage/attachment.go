@@ -12,3 +12,7 @@ func AttachmentName(handle, driver, node string) string {
 	sum := sha256.Sum256([]byte(handle + driver + node))
 	return "csi-" + hex.EncodeToString(sum[:])
 }
+
+// ManagedAnnotation is of nodes that attach no volumes themselves: the control plane does it for them, and for none
+// that does not say so.
+const ManagedAnnotation = "volumes.kubernetes.io/controller-managed-attach-detach"

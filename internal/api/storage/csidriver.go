@@ -19,7 +19,7 @@ var CSIDrivers = resource.Define(resource.Spec[*storagev1.CSIDriver]{
 	Default:  defaultCSIDriver,
 	Validate: validateCSIDriver,
 	Columns: []resource.Column[*storagev1.CSIDriver]{
-		{Name: "AttachRequired", Type: "boolean", Description: storagev1.CSIDriverSpec{}.SwaggerDoc()["attachRequired"], Value: func(d *storagev1.CSIDriver) any { return ptr.Deref(d.Spec.AttachRequired, true) }},
+		{Name: "AttachRequired", Type: "boolean", Description: storagev1.CSIDriverSpec{}.SwaggerDoc()["attachRequired"], Value: func(d *storagev1.CSIDriver) any { return Attaches(d) }},
 		{Name: "PodInfoOnMount", Type: "boolean", Description: storagev1.CSIDriverSpec{}.SwaggerDoc()["podInfoOnMount"], Value: func(d *storagev1.CSIDriver) any { return ptr.Deref(d.Spec.PodInfoOnMount, false) }},
 		{Name: "StorageCapacity", Type: "boolean", Description: storagev1.CSIDriverSpec{}.SwaggerDoc()["storageCapacity"], Value: func(d *storagev1.CSIDriver) any { return ptr.Deref(d.Spec.StorageCapacity, false) }},
 		{Name: "TokenRequests", Description: storagev1.CSIDriverSpec{}.SwaggerDoc()["tokenRequests"], Value: func(d *storagev1.CSIDriver) any { return audiences(d.Spec.TokenRequests) }},
@@ -126,3 +126,7 @@ func modes(list []storagev1.VolumeLifecycleMode) string {
 	}
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ","), "[]")
 }
+
+// Attaches reports whether volumes of a driver must be attached before a node uses them. One that says nothing, or is
+// not known (nil), does.
+func Attaches(d *storagev1.CSIDriver) bool { return d == nil || ptr.Deref(d.Spec.AttachRequired, true) }

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/core/claims"
@@ -27,13 +26,8 @@ const (
 	strayKey  = "attachment "
 )
 
-// Annotations of nodes.
-const (
-	// managedAnnotation: the node leaves attaching to this controller.
-	managedAnnotation = "volumes.kubernetes.io/controller-managed-attach-detach"
-	// keepsAnnotation: it keeps the volumes of pods that have ended.
-	keepsAnnotation = "volumes.kubernetes.io/keep-terminated-pod-volumes"
-)
+// keepsAnnotation is of nodes that keep the volumes of pods that have ended.
+const keepsAnnotation = "volumes.kubernetes.io/keep-terminated-pod-volumes"
 
 // New returns the controller.
 func New(o Options) *controller.Controller {
@@ -43,7 +37,7 @@ func New(o Options) *controller.Controller {
 	nodes.Same = sameNode
 	drivers := controller.Mapped(storage.CSIDrivers, byDriver)
 	drivers.Same = func(before, after resource.Object) bool {
-		return attaches(before.(*storagev1.CSIDriver)) == attaches(after.(*storagev1.CSIDriver))
+		return storage.Attaches(before.(*storagev1.CSIDriver)) == storage.Attaches(after.(*storagev1.CSIDriver))
 	}
 	return controller.NewKeyed(controller.Keyed{
 		Name:   "attachdetach-controller",
@@ -199,9 +193,6 @@ func volumeOf(volumes controller.Client[*corev1.PersistentVolume], a *storagev1.
 	return v
 }
 
-// attaches reports whether volumes of a driver must be attached. One that says nothing, or is not known, does.
-func attaches(d *storagev1.CSIDriver) bool { return d == nil || ptr.Deref(d.Spec.AttachRequired, true) }
-
 // samePod reports whether a change of a pod changes nothing about what it needs.
 func samePod(before, after resource.Object) bool {
 	a, b := before.(*corev1.Pod), after.(*corev1.Pod)
@@ -213,7 +204,7 @@ func sameNode(before, after resource.Object) bool {
 	a, b := before.(*corev1.Node), after.(*corev1.Node)
 	return slices.Equal(a.Status.VolumesInUse, b.Status.VolumesInUse) && slices.Equal(a.Status.VolumesAttached, b.Status.VolumesAttached) &&
 		ready(a) == ready(b) && outOfService(a) == outOfService(b) &&
-		a.Annotations[managedAnnotation] == b.Annotations[managedAnnotation] && a.Annotations[keepsAnnotation] == b.Annotations[keepsAnnotation]
+		a.Annotations[storage.ManagedAnnotation] == b.Annotations[storage.ManagedAnnotation] && a.Annotations[keepsAnnotation] == b.Annotations[keepsAnnotation]
 }
 
 // ended reports whether a pod needs its volumes no more: nothing of it runs, or will.

@@ -61,7 +61,7 @@ func (r *reconciler) volume(ctx context.Context, name corev1.UniqueVolumeName) (
 	s := &subject{name: name, driver: driver, handle: handle, pods: map[string][]*corev1.Pod{}, attachments: map[string]*storagev1.VolumeAttachment{}}
 	r.look(s)
 	d, _ := r.drivers.Get("", driver)
-	v := volume{exclusive: s.of != nil && exclusive(s.of), unneeded: !attaches(d), patient: r.o.Patient}
+	v := volume{exclusive: s.of != nil && exclusive(s.of), unneeded: !storage.Attaches(d), patient: r.o.Patient}
 	has, now := r.past(s), time.Now()
 	for _, node := range s.order() {
 		v.places = append(v.places, r.place(s, node, has[node], now))
@@ -201,7 +201,7 @@ func (r *reconciler) past(s *subject) map[string]*past {
 func (r *reconciler) place(s *subject, name string, has *past, now time.Time) place {
 	p := place{node: name, wanted: len(s.pods[name]) > 0, inUse: true}
 	if n, ok := r.nodes.Get("", name); ok {
-		_, p.managed = n.Annotations[managedAnnotation]
+		_, p.managed = n.Annotations[storage.ManagedAnnotation]
 		p.inUse, p.ready, p.outOfService = slices.Contains(n.Status.VolumesInUse, s.name), ready(n), outOfService(n)
 	}
 	a := s.attachments[name]

@@ -12,6 +12,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kemudi/kemudi/internal/auth/pki"
+	"github.com/kemudi/kemudi/internal/kubelet/plugin"
 	vol "github.com/kemudi/kemudi/internal/kubelet/volume"
 )
 
@@ -53,7 +55,7 @@ func isLink(path string) bool {
 	return filepath.Base(dir) == kind && filepath.Base(filepath.Dir(dir)) == devices
 }
 
-func (l layout) plugins() string { return filepath.Join(l.root, "plugins", "kubernetes.io", "csi") }
+func (l layout) plugins() string { return filepath.Join(l.root, plugin.Dir, "kubernetes.io", "csi") }
 
 // stageDir is the directory of a volume with a file system, with its record.
 func (l layout) stageDir(driver, handle string) string {
@@ -139,17 +141,8 @@ func write(dir string, r record) error {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return fmt.Errorf("write record of volume: %w", err)
 	}
-	f, err := os.CreateTemp(dir, ".new-")
-	if err != nil {
+	if err := pki.WriteFile(filepath.Join(dir, recordFile), data); err != nil {
 		return fmt.Errorf("write record of volume: %w", err)
-	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), filepath.Join(dir, recordFile))
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("write record of volume: %w", err), os.Remove(f.Name()))
 	}
 	return nil
 }
@@ -178,7 +171,7 @@ func removeRecord(dir string) error {
 		return fmt.Errorf("remove record of volume: %w", err)
 	}
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), ".new-") { // left by one that was killed
+		if strings.HasPrefix(e.Name(), "."+recordFile+".") { // left by one that was killed
 			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
 				return fmt.Errorf("remove record of volume: %w", err)
 			}

@@ -13,6 +13,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/utils/ptr"
+
+	vol "github.com/kemudi/kemudi/internal/kubelet/volume"
 )
 
 // Sources is where what a driver is told of a volume comes from, beside the volume itself.
@@ -111,16 +113,9 @@ func (r *Request) Republished() bool {
 	return r.About != nil && ptr.Deref(r.About.Spec.RequiresRepublish, false)
 }
 
-func (r *Request) group() *int64 {
-	if sc := r.Pod.Spec.SecurityContext; sc != nil {
-		return sc.FSGroup
-	}
-	return nil
-}
-
 // given is the group that a volume is given to by the node; nil: to none.
 func (r *Request) given() *int64 {
-	group := r.group()
+	group := vol.FSGroup(r.Pod)
 	policy := storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy
 	if r.About != nil && r.About.Spec.FSGroupPolicy != nil {
 		policy = *r.About.Spec.FSGroupPolicy
@@ -155,7 +150,7 @@ func (r *Request) capability(can abilities) *csipb.VolumeCapability {
 	if !r.inline() {
 		m.MountFlags = r.PV.Spec.MountOptions
 	}
-	if group := r.group(); group != nil && can.group() {
+	if group := vol.FSGroup(r.Pod); group != nil && can.group() {
 		m.VolumeMountGroup = strconv.FormatInt(*group, 10)
 	}
 	c.AccessType = &csipb.VolumeCapability_Mount{Mount: m}

@@ -20,6 +20,7 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/kemudi/kemudi/internal/kubelet/device/checkpoint"
+	"github.com/kemudi/kemudi/internal/kubelet/plugin"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
@@ -102,12 +103,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	g := task.NewGroup(ctx)
 	s := grpc.NewServer()
 	pluginapi.RegisterRegistrationServer(s, m)
-	g.Go("registration", func(ctx context.Context) error {
-		if err := s.Serve(l); ctx.Err() == nil {
-			return err
-		}
-		return nil // it was told to end
-	})
+	g.Go("registration", func(ctx context.Context) error { return plugin.Serve(ctx, s, l) })
 	for _, name := range m.awaited() {
 		g.Go("absent device plugin", func(ctx context.Context) error { return m.awaitReturn(ctx, name, nil) })
 	}
@@ -116,7 +112,6 @@ func (m *Manager) Run(ctx context.Context) error {
 		case life := <-m.lives:
 			g.Go("device plugin", life)
 		case <-g.Context().Done():
-			s.Stop()
 			return g.Wait()
 		}
 	}

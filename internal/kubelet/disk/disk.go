@@ -17,6 +17,7 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/csi"
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
 	"github.com/kemudi/kemudi/internal/kubelet/logs"
+	"github.com/kemudi/kemudi/internal/kubelet/plugin"
 	"github.com/kemudi/kemudi/internal/kubelet/users"
 	"github.com/kemudi/kemudi/internal/kubelet/volume"
 )
@@ -54,7 +55,7 @@ func New(o Options) (*Disk, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"plugins_registry", "plugins", "device-plugins", "pod-resources"} { // as plugins expect them
+	for _, name := range plugin.Dirs() { // as plugins expect them
 		if err := os.MkdirAll(filepath.Join(o.RootDir, name), 0o750); err != nil {
 			return nil, fmt.Errorf("make directory of plugins: %w", err)
 		}

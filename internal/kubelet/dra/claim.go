@@ -13,6 +13,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kemudi/kemudi/internal/auth/pki"
 )
 
 // File is the name of the file in the node's root directory that has the claims.
@@ -117,19 +119,7 @@ func writeClaims(dir string, list []*claim) error {
 	if err != nil {
 		return fmt.Errorf("encode claims: %w", err)
 	}
-	fresh := filepath.Join(dir, "."+File)
-	f, err := os.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return fmt.Errorf("write claims: %w", err)
-	}
-	_, err = f.Write(text)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(fresh, filepath.Join(dir, File))
-	}
-	if err != nil {
+	if err := pki.WriteFile(filepath.Join(dir, File), text); err != nil {
 		return fmt.Errorf("write claims: %w", err)
 	}
 	return nil

@@ -7,6 +7,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	cloudapi "k8s.io/cloud-provider/api"
+
+	"github.com/kemudi/kemudi/internal/api/storage"
 )
 
 // taints are those that the node registers with.
@@ -17,10 +19,6 @@ func (n *Node) taints() []v1.Taint {
 	return append(slices.Clone(n.o.Taints), v1.Taint{Key: cloudapi.TaintExternalCloudProvider, Value: "true", Effect: v1.TaintEffectNoSchedule})
 }
 
-// attachedByOthers is the annotation of nodes that attach no volumes themselves: the control plane does it for them, and
-// for none that does not say so.
-const attachedByOthers = "volumes.kubernetes.io/controller-managed-attach-detach"
-
 // annotations are those of the Node with the agent's own: how volumes are attached and, for the cloud, which addresses the node
 // was told to have.
 func (n *Node) annotations(has map[string]string) map[string]string {
@@ -28,7 +26,7 @@ func (n *Node) annotations(has map[string]string) map[string]string {
 	if has == nil {
 		has = map[string]string{}
 	}
-	has[attachedByOthers] = "true"
+	has[storage.ManagedAnnotation] = "true"
 	if n.o.External && len(n.o.Said) > 0 {
 		has[cloudapi.AnnotationAlphaProvidedIPAddr] = strings.Join(n.o.Said, ",")
 	}

@@ -3,12 +3,24 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"net"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
+
+// Where plugins, and who asks about them, find what, below the root directory of the node agent: charts know it.
+const (
+	Dir          = "plugins"          // what they have themselves; volumes are staged here
+	RegistryDir  = "plugins_registry" // their sockets
+	DevicesDir   = "device-plugins"   // those of plugins with devices, and that at which they register
+	ResourcesDir = "pod-resources"
+)
+
+// Dirs are all of these.
+func Dirs() []string { return []string{Dir, RegistryDir, DevicesDir, ResourcesDir} }
 
 // The types of plugins.
 const (
@@ -46,6 +58,15 @@ func Dial(socket string) (*grpc.ClientConn, error) {
 		return nil, fmt.Errorf("connect to %s: %w", socket, err)
 	}
 	return conn, nil
+}
+
+// Serve answers plugins and others of this machine at a listener until ctx ends.
+func Serve(ctx context.Context, s *grpc.Server, l net.Listener) error {
+	defer context.AfterFunc(ctx, s.Stop)()
+	if err := s.Serve(l); ctx.Err() == nil {
+		return err
+	}
+	return nil // it was told to end
 }
 
 // register asks the plugin at a socket who it is, hands it to its handler and tells it what

@@ -10,7 +10,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/core/claims"
@@ -113,11 +112,7 @@ func (d *driven) done(path string) bool {
 }
 
 // later notes that the volumes are to be seen to again at a time; zero: never.
-func (d *driven) later(at time.Time) {
-	if !at.IsZero() && (d.again.IsZero() || at.Before(d.again)) {
-		d.again = at
-	}
-}
+func (d *driven) later(at time.Time) { d.again = volume.Sooner(d.again, at) }
 
 // add notes a volume that its driver is to make ready, unless it is.
 func (d *driven) add(f found) error {
@@ -130,7 +125,7 @@ func (d *driven) add(f found) error {
 	if f.About, err = d.s.Runner.Objects.CSIDriver(d.ctx, f.Driver()); err != nil {
 		return d.unless(path, &volume.MountError{Volume: f.Name(), Device: f.Device(), Err: err})
 	}
-	if f.PV != nil && (f.About == nil || ptr.Deref(f.About.Spec.AttachRequired, true)) {
+	if f.PV != nil && storage.Attaches(f.About) {
 		f.Attachment = storage.AttachmentName(f.Handle(), f.Driver(), d.s.Runner.Facts.Name)
 	}
 	d.found = append(d.found, f)
@@ -151,12 +146,12 @@ func (d *driven) setUp() {
 // setUpOne makes one volume ready; what it is attached by is waited for until waiting ends.
 func (d *driven) setUpOne(waiting context.Context, f found) error {
 	s := d.s.Runner.Disk.Driven
-	if f.Attachment != "" && !s.Mounted(s.Path(f.Request)) {
-		if err := d.s.Runner.Node.AwaitAttached(waiting, csiapi.Name(f.Driver(), f.Handle())); err != nil {
-			return &volume.AttachError{Volume: f.Volume.Name, Err: err}
-		}
-	}
 	if f.Attachment != "" {
+		if !s.Mounted(s.Path(f.Request)) {
+			if err := d.s.Runner.Node.AwaitAttached(waiting, csiapi.Name(f.Driver(), f.Handle())); err != nil {
+				return &volume.AttachError{Volume: f.Volume.Name, Err: err}
+			}
+		}
 		var err error
 		if f.Context, err = d.s.Runner.Objects.Attached(d.ctx, f.Attachment); err != nil {
 			return d.unless(s.Path(f.Request), &volume.MountError{Step: "MountVolume.WaitForAttach", Volume: f.Name(), Device: f.Device(), Err: err})

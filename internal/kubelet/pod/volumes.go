@@ -58,13 +58,10 @@ func (s *Set) writeVolumes(ctx context.Context, pod *v1.Pod) (time.Time, error) 
 	}
 	again, err := s.Runner.Disk.Volumes.Prepare(ctx, pod, sources{s, ctx})
 	placed, placeErr := s.placeVolumes(ctx, pod)
-	if err = errors.Join(err, placeErr); !placed.IsZero() && (again.IsZero() || placed.Before(again)) {
-		again = placed
-	}
-	if err != nil && ctx.Err() == nil {
+	if err = errors.Join(err, placeErr); err != nil && ctx.Err() == nil {
 		s.reportMountErrors(pod, err)
 	}
-	return again, err
+	return volume.Sooner(again, placed), err
 }
 
 func (s *Set) reportMountErrors(pod *v1.Pod, err error) {

@@ -19,7 +19,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/kubelet/device"
 	"github.com/kemudi/kemudi/internal/kubelet/dra"
-	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/internal/kubelet/plugin"
 )
 
 // Options of a Server; all are required.
@@ -54,18 +54,9 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen for questions about pod resources: %w", err)
 	}
-	g := task.NewGroup(ctx)
 	server := grpc.NewServer()
 	podapi.RegisterPodResourcesListerServer(server, s)
-	g.Go("pod resources", func(ctx context.Context) error {
-		if err := server.Serve(l); ctx.Err() == nil {
-			return err
-		}
-		return nil // it was told to end
-	})
-	stop := context.AfterFunc(g.Context(), server.Stop)
-	defer stop()
-	return g.Wait()
+	return plugin.Serve(ctx, server, l)
 }
 
 // List tells of all pods that have not finished.

@@ -225,9 +225,7 @@ func (w *writer) podCertificate(number int, p *v1.PodCertificateProjection, mode
 	if err != nil {
 		return err
 	}
-	if w.again.IsZero() || again.Before(w.again) {
-		w.again = again
-	}
+	w.again = Sooner(w.again, again)
 	for _, f := range []struct {
 		path string
 		data []byte

@@ -173,9 +173,7 @@ func (w *writer) serviceAccountToken(p *v1.ServiceAccountTokenProjection, mode i
 	if err != nil {
 		return err
 	}
-	if at := t.renew(); w.again.IsZero() || at.Before(w.again) {
-		w.again = at
-	}
+	w.again = Sooner(w.again, t.renew())
 	return w.add(p.Path, w.guarded([]byte(t.Value), mode))
 }
 
@@ -203,7 +201,7 @@ func (w *writer) trustBundle(p *v1.ClusterTrustBundleProjection, mode int32) err
 // the pod's group, if there are any.
 func (w *writer) guarded(data []byte, mode int32) file {
 	f := file{data: data, mode: mode, uid: commonUser(w.pod)}
-	if f.uid != nil || fsGroup(w.pod) != nil {
+	if f.uid != nil || FSGroup(w.pod) != nil {
 		f.mode = 0o600 // and the group, if there is one, may read
 	}
 	return f

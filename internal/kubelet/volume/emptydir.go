@@ -15,7 +15,7 @@ import (
 // or by the pod's group.
 func (m *Manager) emptyDir(pod *v1.Pod, v *v1.Volume) error {
 	dir := m.Path(pod, v)
-	group := fsGroup(pod)
+	group := FSGroup(pod)
 	switch medium := v.EmptyDir.Medium; {
 	case medium == v1.StorageMediumDefault:
 		return makeShared(dir, group)

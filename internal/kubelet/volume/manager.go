@@ -100,11 +100,17 @@ func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod, src Sources) (again 
 			errs = append(errs, &MountError{Volume: v.Name, Err: err})
 			continue
 		}
-		if !next.IsZero() && (again.IsZero() || next.Before(again)) {
-			again = next
-		}
+		again = Sooner(again, next)
 	}
 	return again, errors.Join(errs...)
+}
+
+// Sooner is the earlier one of two times, of which zero means never.
+func Sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // prepare makes one volume.
@@ -130,11 +136,16 @@ func (m *Manager) prepare(ctx context.Context, pod *v1.Pod, v *v1.Volume, src So
 	}
 	dir := m.Path(pod, v)
 	if w.memory {
-		if err := ensureTmpfs(dir, 0, fsGroup(pod)); err != nil {
+		if err := ensureTmpfs(dir, 0, FSGroup(pod)); err != nil {
 			return time.Time{}, err
 		}
 	}
-	return w.again, replaceContent(dir, w.files, fsGroup(pod))
+	return w.again, replaceContent(dir, w.files, FSGroup(pod))
+}
+
+// volumeDir is the pod's directory of a volume of a kind.
+func (m *Manager) volumeDir(pod types.UID, kind, name string) string {
+	return filepath.Join(m.PodDir(pod), "volumes", "kubernetes.io~"+kind, name)
 }
 
 // Path is where a volume of the pod lies on the node; empty if it does not.
@@ -143,10 +154,10 @@ func (m *Manager) Path(pod *v1.Pod, v *v1.Volume) string {
 		return v.HostPath.Path
 	}
 	if v.CSI != nil {
-		return filepath.Join(m.PodDir(pod.UID), "volumes", "kubernetes.io~csi", v.Name, "mount")
+		return filepath.Join(m.volumeDir(pod.UID, "csi", v.Name), "mount")
 	}
 	if k := kind(v); k != "" {
-		return filepath.Join(m.PodDir(pod.UID), "volumes", "kubernetes.io~"+k, v.Name)
+		return m.volumeDir(pod.UID, k, v.Name)
 	}
 	path, err := os.Readlink(m.link(pod.UID, v.Name))
 	if err != nil {
@@ -189,7 +200,8 @@ func ReadOnly(v *v1.Volume) bool {
 	return v.ConfigMap != nil || v.Secret != nil || v.Projected != nil || v.DownwardAPI != nil || v.Image != nil
 }
 
-func fsGroup(pod *v1.Pod) *int64 {
+// FSGroup is the group that the volumes of a pod are given to; nil: none.
+func FSGroup(pod *v1.Pod) *int64 {
 	if sc := pod.Spec.SecurityContext; sc != nil {
 		return sc.FSGroup
 	}

@@ -6,22 +6,15 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // mountDeadline is how long the machine's mount program may take, which waits for servers.
 const mountDeadline = 2 * time.Minute
-
-// nfsDir is where an export is mounted for a pod.
-func (m *Manager) nfsDir(pod types.UID, name string) string {
-	return filepath.Join(m.PodDir(pod), "volumes", "kubernetes.io~nfs", name)
-}
 
 // export is what an NFS server exports, as a pod wants it.
 type export struct {

@@ -48,7 +48,7 @@ func (e *AttachError) Unwrap() error { return e.Err }
 // Placed reports whether the pod has its persistent volume already.
 func (m *Manager) Placed(pod *v1.Pod, v *v1.Volume) bool {
 	path := m.Path(pod, v)
-	if path == "" || filepath.Dir(path) != m.nfsDir(pod.UID, "") {
+	if path == "" || filepath.Dir(path) != m.volumeDir(pod.UID, "nfs", "") {
 		return path != ""
 	}
 	mounted, err := IsMounted(path) // no more after a reboot
@@ -86,7 +86,7 @@ func (m *Manager) Link(pod *v1.Pod, v *v1.Volume, path string) error {
 }
 
 func (m *Manager) link(pod types.UID, volume string) string {
-	return filepath.Join(m.PodDir(pod), "volumes", "kubernetes.io~persistent-volume", volume)
+	return m.volumeDir(pod, "persistent-volume", volume)
 }
 
 // persistent makes a persistent volume ready and returns where it lies.
@@ -105,9 +105,9 @@ func (m *Manager) persistent(pod *v1.Pod, pv *v1.PersistentVolume) (string, erro
 		} else if err != nil {
 			return "", fmt.Errorf("look at local volume: %w", err)
 		}
-		return s.Local.Path, GiveTo(s.Local.Path, fsGroup(pod))
+		return s.Local.Path, GiveTo(s.Local.Path, FSGroup(pod))
 	case s.NFS != nil:
-		return m.nfsDir(pod.UID, pv.Name), nil
+		return m.volumeDir(pod.UID, "nfs", pv.Name), nil
 	case s.CSI != nil && s.CSI.Driver == claims.LocalDriver:
 		path, err := m.own(s.CSI.VolumeHandle)
 		if err != nil {
@@ -116,7 +116,7 @@ func (m *Manager) persistent(pod *v1.Pod, pv *v1.PersistentVolume) (string, erro
 		if err := makeShared(path, nil); err != nil {
 			return "", err
 		}
-		return path, GiveTo(path, fsGroup(pod))
+		return path, GiveTo(path, FSGroup(pod))
 	}
 	return "", errors.New("volumes of this kind are not supported by this node")
 }

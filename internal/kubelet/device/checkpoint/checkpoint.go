@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 
 	"k8s.io/utils/dump"
+
+	"github.com/kemudi/kemudi/internal/auth/pki"
 )
 
 // File is the name of the file.
@@ -89,25 +91,8 @@ func (d *Data) Write(dir string) error {
 	if err != nil {
 		return fmt.Errorf("encode checkpoint: %w", err)
 	}
-	path := filepath.Join(dir, File)
-	fresh := filepath.Join(dir, "."+File)
-	if err := writeSynced(fresh, text); err != nil {
-		return fmt.Errorf("write checkpoint: %w", err)
-	}
-	if err := os.Rename(fresh, path); err != nil {
+	if err := pki.WriteFile(filepath.Join(dir, File), text); err != nil {
 		return fmt.Errorf("write checkpoint: %w", err)
 	}
 	return nil
-}
-
-func writeSynced(path string, text []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
 }

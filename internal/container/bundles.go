@@ -6,9 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
-
-	"github.com/containerd/containerd/v2/plugins"
 )
 
 // repairBundles completes what an earlier process wrote about running
@@ -18,17 +15,17 @@ import (
 // the sandbox, but not with those that joined it later. For them it would look
 // in $PATH, where our shim is not, and give the container up for dead.
 func repairBundles(o Options) error {
-	dir := filepath.Join(o.stateDir(), string(plugins.RuntimePluginV2)+".task", Namespace)
+	dir := o.bundles()
 	for _, id := range names(dir) {
 		path := filepath.Join(dir, id, "shim-binary-path")
 		if _, err := os.Stat(path); err == nil {
 			continue
 		}
-		sandbox, err := os.ReadFile(filepath.Join(dir, id, "sandbox"))
-		if err != nil {
+		sandbox := sandboxOf(o, id)
+		if sandbox == "" {
 			continue // half created: containerd cleans it up
 		}
-		shim, err := os.ReadFile(filepath.Join(dir, filepath.Base(strings.TrimSpace(string(sandbox))), "shim-binary-path"))
+		shim, err := os.ReadFile(filepath.Join(dir, sandbox, "shim-binary-path"))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -119,12 +119,15 @@ func handlerSettings(o Options) map[string]any {
 		}
 		if h.Type == "" || h.Type == plugins.RuntimeRuncV2 {
 			h.Type = plugins.RuntimeRuncV2
-			setDefault(&h.Path, filepath.Join(o.binDir(), "containerd-shim-runc-v2"))
+			setDefault(&h.Path, o.shim())
 		} else {
 			clear(options)
 		}
 		maps.Copy(options, h.Options)
-		all[name] = map[string]any{"runtime_type": h.Type, "runtime_path": h.Path, "sandboxer": "podsandbox", "options": options}
+		all[name] = map[string]any{
+			"runtime_type": h.Type, "runtime_path": h.Path, "sandboxer": "podsandbox", "options": options,
+			"pod_annotations": []string{annotationGroup},
+		}
 	}
 	add(handlerRunc, Handler{})
 	for name, h := range o.Handlers {

@@ -27,7 +27,8 @@ import (
 // Unlike a real connection it does not return before the handler does: when
 // the context ends, it is the handler that has to notice.
 type directConn struct {
-	impl atomic.Pointer[directService] // nil while there is no service
+	impl   atomic.Pointer[directService] // nil while there is no service
+	around grpc.UnaryServerInterceptor   // put around each call; nil: nothing
 }
 
 // criService is what containerd's CRI plugin is, as seen from here.
@@ -127,7 +128,7 @@ func (c *directConn) Invoke(ctx context.Context, method string, args, reply any,
 	out, err := m.Handler(s.criService, ctx, func(req any) error {
 		proto.Merge(req.(proto.Message), args.(proto.Message))
 		return nil
-	}, nil)
+	}, c.around)
 	if err != nil {
 		return grpcError(err)
 	}

@@ -21,9 +21,11 @@
 //	I1. One process at a time owns a data directory: it holds an exclusive lock
 //	    on containerd/kemudi.lock, which the kernel drops when the process dies.
 //	I2. Ending the process, in order or by kill -9, ends no container: each pod
-//	    has a shim that is nobody's child, and the next start finds it again.
+//	    is with a shim that is nobody's child, and the next start finds it again.
 //	I3. A program in bin/ is never written to in place: a new version replaces
 //	    it by rename, so that a running shim keeps the file it was started from.
 //	I4. An image name appears only once its content is complete, verified and
 //	    unpacked; an import that fails leaves nothing behind.
+//	I5. Up to 16 pods share a shim, of those that one process has started. What
+//	    becomes of one of them holds up none of the others.
 package container

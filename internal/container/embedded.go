@@ -20,6 +20,7 @@ import (
 // Embedded is containerd inside this process.
 type Embedded struct {
 	o      Options
+	shims  *sharing
 	conn   *directConn
 	images atomic.Pointer[Images]
 	ready  chan struct{}
@@ -46,7 +47,8 @@ func New(o Options) (*Embedded, error) {
 		o.Logger.Info("unpacked container runtime", "dir", o.binDir(), "programs", n, "took", time.Since(start))
 	}
 	version.Version = strings.TrimSuffix(version.Version, "+unknown") // what nodes show as their runtime's version
-	e := &Embedded{o: o, conn: &directConn{}, ready: make(chan struct{}), fatal: make(chan string, 1)}
+	shims := newSharing(o)
+	e := &Embedded{o: o, shims: shims, conn: &directConn{around: shims.around}, ready: make(chan struct{}), fatal: make(chan string, 1)}
 	routeLogs(o, func(message string) {
 		select {
 		case e.fatal <- message:
@@ -108,7 +110,7 @@ func (e *Embedded) Run(ctx context.Context) (err error) {
 	if err := sweepLeases(pluginCtx, p); err != nil {
 		return fmt.Errorf("start container runtime: %w", err)
 	}
-	s, err := newServers(o, p)
+	s, err := newServers(o, p, e.shims.around)
 	if err != nil {
 		return fmt.Errorf("start container runtime: %w", err)
 	}

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strings"
+
+	"github.com/containerd/containerd/v2/plugins"
 )
 
 // PauseImage is the name of the image that holds a pod's namespaces open. It
@@ -132,6 +134,7 @@ func within(path, dir string) bool {
 }
 
 func (o Options) binDir() string      { return filepath.Join(o.DataDir, "bin") }
+func (o Options) shim() string        { return filepath.Join(o.binDir(), "containerd-shim-runc-v2") }
 func (o Options) rootDir() string     { return filepath.Join(o.DataDir, "containerd") }
 func (o Options) stateDir() string    { return filepath.Join(o.RunDir, "containerd") }
 func (o Options) runcRoot() string    { return filepath.Join(o.RunDir, "runc") }
@@ -139,6 +142,11 @@ func (o Options) shimSockets() string { return filepath.Join(o.RunDir, "s") }
 func (o Options) tempDir() string     { return filepath.Join(o.stateDir(), "tmp") }
 func (o Options) cniDir() string      { return filepath.Join(o.DataDir, "cni") }
 func (o Options) lockFile() string    { return filepath.Join(o.rootDir(), "kemudi.lock") }
+
+// bundles is where containerd has what a container was started with, by its ID.
+func (o Options) bundles() string {
+	return filepath.Join(o.stateDir(), string(plugins.RuntimePluginV2)+".task", Namespace)
+}
 
 // registriesDir is where containerd finds the settings of each registry it asks.
 func (o Options) registriesDir() string { return filepath.Join(o.stateDir(), "registries") }

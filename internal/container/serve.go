@@ -23,9 +23,9 @@ type servers struct {
 	grpcL, ttrpcL net.Listener
 }
 
-func newServers(o Options, p *plugged) (_ *servers, err error) {
+func newServers(o Options, p *plugged, around grpc.UnaryServerInterceptor) (_ *servers, err error) {
 	s := &servers{grpc: grpc.NewServer(
-		grpc.ChainUnaryInterceptor(keepNamespace), grpc.ChainStreamInterceptor(keepStreamNamespace),
+		grpc.ChainUnaryInterceptor(keepNamespace, around), grpc.ChainStreamInterceptor(keepStreamNamespace),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage))}
 	if s.ttrpc, err = ttrpc.NewServer(ttrpc.WithServerHandshaker(ttrpc.UnixSocketRequireSameUser())); err != nil {
 		return nil, fmt.Errorf("serve containerd: %w", err)

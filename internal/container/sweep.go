@@ -76,11 +76,11 @@ func sweepLeases(ctx context.Context, p *plugged) error {
 
 // sweep ends what an earlier process was starting when it was killed and what
 // containerd, which has just looked for its containers, does not know: shims
-// without a bundle or with a sandbox that was not started, runc's state of their
-// containers, sockets without a shim. It runs before anything new can be started.
-// What it cannot remove it logs.
+// without a bundle or with nothing but sandboxes that were not started, those
+// sandboxes, runc's state of their containers, sockets without a shim. It runs
+// before anything new can be started. What it cannot remove it logs.
 func sweep(ctx context.Context, o Options) {
-	known := names(filepath.Join(o.stateDir(), string(plugins.RuntimePluginV2)+".task", Namespace))
+	known := names(o.bundles())
 	found := false
 	for _, id := range names(filepath.Join(o.runcRoot(), Namespace)) {
 		if slices.Contains(known, id) {
@@ -93,32 +93,62 @@ func sweep(ctx context.Context, o Options) {
 		}
 		o.Logger.Warn("removed a container that was left over", "container", id)
 	}
+	halves, whole := halfStarted(o, known)
 	// A shim that is just being started may turn up after it was looked for.
 	for again := true; again; {
 		again = false
 		for _, pid := range processes() {
-			id, ours := shimOf(o, pid)
-			half := ours && slices.Contains(known, id) && !started(o, id) && !deleting(pid)
-			if !ours || slices.Contains(known, id) && !half {
+			name, ours := shimOf(o, pid)
+			if !ours || whole[name] || deleting(pid) && slices.Contains(known, name) {
 				continue
 			}
 			found = true
 			if err := kill(ctx, pid); err != nil {
-				o.Logger.Error("cannot end a shim that was left over", "container", id, "pid", pid, "err", err)
+				o.Logger.Error("cannot end a shim that was left over", "shim", name, "pid", pid, "err", err)
 				continue
 			}
-			if half {
-				if err := endHalf(ctx, o, id); err != nil {
-					o.Logger.Error("cannot remove a sandbox that was not started", "container", id, "err", err)
-				}
-			}
 			again = true
-			o.Logger.Warn("ended a shim that was left over", "container", id, "pid", pid)
+			o.Logger.Warn("ended a shim that was left over", "shim", name, "pid", pid)
+		}
+	}
+	for _, id := range halves {
+		if err := endHalf(ctx, o, id); err != nil {
+			o.Logger.Error("cannot remove a sandbox that was not started", "container", id, "err", err)
 		}
 	}
 	if found {
 		removeDeadSockets(o.shimSockets())
 	}
+}
+
+// halfStarted returns the sandboxes that were not started, unless somebody cleans
+// up behind them already, and the shims that have others.
+func halfStarted(o Options, known []string) (halves []string, whole map[string]bool) {
+	whole = map[string]bool{}
+	var cleaned []string
+	for _, pid := range processes() {
+		if id, ours := shimOf(o, pid); ours && deleting(pid) {
+			cleaned = append(cleaned, id)
+		}
+	}
+	for _, id := range known {
+		switch joined := sandboxOf(o, id) != ""; {
+		case joined || started(o, id):
+			whole[shimOfBundle(o, id)] = true
+		case !slices.Contains(cleaned, id):
+			halves = append(halves, id)
+		}
+	}
+	return halves, whole
+}
+
+// sandboxOf is the sandbox that a container joined; empty for a sandbox itself.
+func sandboxOf(o Options, id string) string {
+	data, err := os.ReadFile(filepath.Join(o.bundles(), id, "sandbox"))
+	if err != nil {
+		return ""
+	}
+	return filepath.Base(strings.TrimSpace(string(data)))
 }
 
 // started reports whether a sandbox was started, or others are in its shim. runc
@@ -131,11 +161,7 @@ func started(o Options, id string) bool {
 	if err == nil && errors.Is(pipe, os.ErrNotExist) {
 		return true
 	}
-	bundles := filepath.Join(o.stateDir(), string(plugins.RuntimePluginV2)+".task", Namespace)
-	return slices.ContainsFunc(names(bundles), func(other string) bool {
-		sandbox, err := os.ReadFile(filepath.Join(bundles, other, "sandbox"))
-		return err == nil && filepath.Base(strings.TrimSpace(string(sandbox))) == id
-	})
+	return slices.ContainsFunc(names(o.bundles()), func(other string) bool { return sandboxOf(o, other) == id })
 }
 
 // deleting reports whether a shim is there only to clean up behind one that ended.
@@ -208,11 +234,11 @@ func deleteContainer(ctx context.Context, o Options, id string) error {
 	return nil
 }
 
-// shimOf reports whether a process is one of our shims, and for which
-// container it was started.
-func shimOf(o Options, pid int) (id string, ours bool) {
+// shimOf reports whether a process is one of our shims, and its name: its group's,
+// or the container's that it was started for or cleans up behind.
+func shimOf(o Options, pid int) (name string, ours bool) {
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-	if err != nil || strings.TrimSuffix(exe, " (deleted)") != filepath.Join(o.binDir(), "containerd-shim-runc-v2") {
+	if err != nil || strings.TrimSuffix(exe, " (deleted)") != o.shim() {
 		return "", false
 	}
 	cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))

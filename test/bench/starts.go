@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kemudi/kemudi/internal/kubelet/volume"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/test/image"
 )
@@ -61,6 +62,9 @@ func (b *bench) nodeStarts(ctx context.Context) (*server, error) {
 	b.results.duration(startReady, b.median(cold, "started on an empty machine"))
 	for i := range starts {
 		// A cluster that is new, on a machine that has images.
+		if err := volume.Unshare(filepath.Join(b.node.data, "kubelet")); err != nil {
+			return nil, fmt.Errorf("remove cluster: %w", err)
+		}
 		for _, name := range []string{"etcd", "pki", "kubelet", "admin.kubeconfig"} {
 			if err := os.RemoveAll(filepath.Join(b.node.data, name)); err != nil {
 				return nil, fmt.Errorf("remove cluster: %w", err)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"time"
 
 	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
@@ -14,6 +15,8 @@ import (
 	"github.com/containerd/plugin"
 	"github.com/containerd/plugin/registry"
 	"github.com/containerd/ttrpc"
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/types/known/emptypb"
 )
 
 // registerTasks registers what the shim serves: containerd's task service.
@@ -27,15 +30,27 @@ func registerTasks() {
 			if err != nil {
 				return nil, err
 			}
-			end, err := ic.GetByID(plugins.InternalPlugin, "shutdown")
+			instance, err := ic.GetByID(plugins.InternalPlugin, "shutdown")
 			if err != nil {
 				return nil, err
 			}
-			s, err := runctask.NewTaskService(canceled(ic.Context), publisher.(shim.Publisher), end.(shutdown.Service))
-			if err != nil {
+			end := instance.(shutdown.Service)
+			ctx := canceled(ic.Context)
+			t := &tasks{outputs: outputs{held: map[string][]*output{}}, pods: pods{
+				of: map[string]*pod{},
+				service: func() (taskapi.TTRPCTaskService, error) {
+					return runctask.NewTaskService(ctx, publisher.(shim.Publisher), end)
+				},
+				end: ending(end),
+			}}
+			if _, err := t.pods.begin(); err != nil {
 				return nil, fmt.Errorf("create task service: %w", err)
 			}
-			return &tasks{TTRPCTaskService: s, outputs: outputs{held: map[string][]*output{}}}, nil
+			// The working directory is the bundle of the pod that this was started for, and goes with it.
+			if err := os.Chdir("/"); err != nil {
+				return nil, err
+			}
+			return t, nil
 		},
 	})
 }
@@ -50,10 +65,32 @@ func canceled(ctx context.Context) context.Context {
 	return c
 }
 
-// tasks is containerd's task service with two differences, both for containers
-// that end while kemudi is away: their exit code and their last output are kept.
+// listener is the descriptor of the socket that a shim is started with.
+const listener = 3
+
+// ending returns what ends the process. The socket goes first, so that who asks
+// for a shim of this group afterwards starts another one, and never removes the
+// other's.
+func ending(end shutdown.Service) func() {
+	path := ""
+	if address, err := unix.Getsockname(listener); err == nil {
+		if address, ok := address.(*unix.SockaddrUnix); ok {
+			path = address.Name
+		}
+	}
+	return func() {
+		if path != "" {
+			_ = os.Remove(path)
+		}
+		end.Shutdown()
+	}
+}
+
+// tasks is containerd's task service, once for each pod, with two differences for
+// containers that end while kemudi is away: their exit code and their last output
+// are kept.
 type tasks struct {
-	taskapi.TTRPCTaskService
+	pods    pods
 	outputs outputs
 }
 
@@ -69,11 +106,12 @@ func (t *tasks) RegisterTTRPC(server *ttrpc.Server) error {
 // left from a failed start. Had the container ended while containerd was away,
 // its exit code would be lost: a job that succeeded would count as failed.
 func (t *tasks) Pids(ctx context.Context, r *taskapi.PidsRequest) (*taskapi.PidsResponse, error) {
-	res, err := t.TTRPCTaskService.Pids(ctx, r)
+	service := t.pods.serving(r.ID)
+	res, err := service.Pids(ctx, r)
 	if err == nil && len(res.Processes) > 0 {
 		return res, nil
 	}
-	state, serr := t.TTRPCTaskService.State(ctx, &taskapi.StateRequest{ID: r.ID})
+	state, serr := service.State(ctx, &taskapi.StateRequest{ID: r.ID})
 	if serr != nil || state.Status != task.Status_STOPPED || state.Pid == 0 {
 		return res, err
 	}
@@ -84,15 +122,21 @@ func (t *tasks) Pids(ctx context.Context, r *taskapi.PidsRequest) (*taskapi.Pids
 const outputPatience = 5 * time.Second
 
 func (t *tasks) Create(ctx context.Context, r *taskapi.CreateTaskRequest) (*taskapi.CreateTaskResponse, error) {
-	res, err := t.TTRPCTaskService.Create(ctx, r)
-	if err == nil {
-		t.outputs.hold(r.ID, r.Stdout, r.Stderr)
+	service, err := t.pods.add(r.ID, r.Bundle)
+	if err != nil {
+		return nil, err
 	}
-	return res, err
+	res, err := service.Create(ctx, r)
+	if err != nil {
+		t.pods.remove(r.ID)
+		return nil, err
+	}
+	t.outputs.hold(r.ID, r.Stdout, r.Stderr)
+	return res, nil
 }
 
 func (t *tasks) State(ctx context.Context, r *taskapi.StateRequest) (*taskapi.StateResponse, error) {
-	res, err := t.TTRPCTaskService.State(ctx, r)
+	res, err := t.pods.serving(r.ID).State(ctx, r)
 	if err == nil && r.ExecID == "" && res.Status == task.Status_STOPPED {
 		t.outputs.offer(r.ID, outputPatience)
 	}
@@ -100,9 +144,64 @@ func (t *tasks) State(ctx context.Context, r *taskapi.StateRequest) (*taskapi.St
 }
 
 func (t *tasks) Delete(ctx context.Context, r *taskapi.DeleteRequest) (*taskapi.DeleteResponse, error) {
-	res, err := t.TTRPCTaskService.Delete(ctx, r)
+	res, err := t.pods.serving(r.ID).Delete(ctx, r)
 	if err == nil && r.ExecID == "" {
 		t.outputs.release(r.ID)
+		t.pods.remove(r.ID)
 	}
 	return res, err
+}
+
+// Shutdown is what containerd calls after each container that it deletes.
+func (t *tasks) Shutdown(context.Context, *taskapi.ShutdownRequest) (*emptypb.Empty, error) {
+	t.pods.endSoon()
+	return &emptypb.Empty{}, nil
+}
+
+func (t *tasks) Start(ctx context.Context, r *taskapi.StartRequest) (*taskapi.StartResponse, error) {
+	return t.pods.serving(r.ID).Start(ctx, r)
+}
+
+func (t *tasks) Pause(ctx context.Context, r *taskapi.PauseRequest) (*emptypb.Empty, error) {
+	return t.pods.serving(r.ID).Pause(ctx, r)
+}
+
+func (t *tasks) Resume(ctx context.Context, r *taskapi.ResumeRequest) (*emptypb.Empty, error) {
+	return t.pods.serving(r.ID).Resume(ctx, r)
+}
+
+func (t *tasks) Checkpoint(ctx context.Context, r *taskapi.CheckpointTaskRequest) (*emptypb.Empty, error) {
+	return t.pods.serving(r.ID).Checkpoint(ctx, r)
+}
+
+func (t *tasks) Kill(ctx context.Context, r *taskapi.KillRequest) (*emptypb.Empty, error) {
+	return t.pods.serving(r.ID).Kill(ctx, r)
+}
+
+func (t *tasks) Exec(ctx context.Context, r *taskapi.ExecProcessRequest) (*emptypb.Empty, error) {
+	return t.pods.serving(r.ID).Exec(ctx, r)
+}
+
+func (t *tasks) ResizePty(ctx context.Context, r *taskapi.ResizePtyRequest) (*emptypb.Empty, error) {
+	return t.pods.serving(r.ID).ResizePty(ctx, r)
+}
+
+func (t *tasks) CloseIO(ctx context.Context, r *taskapi.CloseIORequest) (*emptypb.Empty, error) {
+	return t.pods.serving(r.ID).CloseIO(ctx, r)
+}
+
+func (t *tasks) Update(ctx context.Context, r *taskapi.UpdateTaskRequest) (*emptypb.Empty, error) {
+	return t.pods.serving(r.ID).Update(ctx, r)
+}
+
+func (t *tasks) Wait(ctx context.Context, r *taskapi.WaitRequest) (*taskapi.WaitResponse, error) {
+	return t.pods.serving(r.ID).Wait(ctx, r)
+}
+
+func (t *tasks) Stats(ctx context.Context, r *taskapi.StatsRequest) (*taskapi.StatsResponse, error) {
+	return t.pods.serving(r.ID).Stats(ctx, r)
+}
+
+func (t *tasks) Connect(ctx context.Context, r *taskapi.ConnectRequest) (*taskapi.ConnectResponse, error) {
+	return t.pods.serving(r.ID).Connect(ctx, r)
 }

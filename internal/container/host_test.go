@@ -292,6 +292,12 @@ type pod struct {
 
 func (h *host) runPod(cri *CRI, name string) *pod {
 	h.Helper()
+	return h.runPodBy(cri, name, "")
+}
+
+// runPodBy runs a sandbox by a handler.
+func (h *host) runPodBy(cri *CRI, name, handler string) *pod {
+	h.Helper()
 	network := runtimeapi.NamespaceMode_NODE
 	if h.network {
 		network = runtimeapi.NamespaceMode_POD
@@ -304,7 +310,7 @@ func (h *host) runPod(cri *CRI, name string) *pod {
 			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: &runtimeapi.NamespaceOption{Network: network}},
 		},
 	}
-	res, err := cri.Runtime.RunPodSandbox(h.Context(), &runtimeapi.RunPodSandboxRequest{Config: config})
+	res, err := cri.Runtime.RunPodSandbox(h.Context(), &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
 	if err != nil {
 		h.Fatalf("run sandbox: %v", err)
 	}

@@ -1,11 +1,13 @@
 package container
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -144,72 +146,48 @@ func TestPodsOfAShimThatDiesEnd(t *testing.T) {
 	h.removeSandboxes("a shim died: ")
 }
 
-// TestPodThatHangsHoldsUpNoOtherOfItsShim has runc wait for ever in one pod.
+// TestPodThatHangsHoldsUpNoOtherOfItsShim has a runc that never comes back: the end
+// of its container cannot be dealt with any more, but that of others is.
 func TestPodThatHangsHoldsUpNoOtherOfItsShim(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs containers")
 	}
 	h := newHost(t)
-	// A runtime that hangs as soon as the file is there: then the next pod of the same shim waits.
-	hang := filepath.Join(h.dir, "hang")
-	script := filepath.Join(h.dir, "slowrunc")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\ncase \" $* \" in *\" create \"*) [ -e "+hang+" ] && exec sleep 1000;; esac\nexec "+h.o.binDir()+"/runc \"$@\"\n"), 0o755); err != nil {
+	script := filepath.Join(h.dir, "hangs")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\ncase \" $* \" in *\" kill \"*) exec sleep 2000;; esac\nexec "+h.o.binDir()+"/runc \"$@\"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	h.o.Handlers = map[string]Handler{"slow": {Options: map[string]any{"BinaryName": script}}}
+	h.o.Handlers = map[string]Handler{"hangs": {Options: map[string]any{"BinaryName": script}}}
 	h.start()
 	h.busybox()
 	cri := h.cri()
-	p := h.runPod(cri, "one")
-	c := p.run("c", "sleep", "1000")
-	if err := os.WriteFile(hang, nil, 0o644); err != nil {
+	bad, good := h.runPodBy(cri, "bad", "hangs"), h.runPod(cri, "good")
+	badC, goodC := bad.run("c", "sleep", "1000"), good.run("c", "sleep", "1000")
+	if got := h.shims(); len(got) != 1 {
+		t.Fatalf("the pods have the shims %v", got)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var stopping sync.WaitGroup
+	defer stopping.Wait()
+	defer cancel()
+	stopping.Go(func() {
+		_, _ = cri.Runtime.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: badC, Timeout: 100})
+	})
+	h.eventually("runc to hang", func() bool {
+		return slices.ContainsFunc(processes(), func(pid int) bool {
+			cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+			return string(cmdline) == "sleep\x002000\x00" && h.stat(pid)[1] == fmt.Sprint(h.shims()[0])
+		})
+	})
+	for _, pid := range cgroupProcesses(filepath.Join(h.o.CgroupParent, "bad")) {
+		_ = syscall.Kill(pid, syscall.SIGKILL) // which the shim hears of
+	}
+	if _, err := cri.Runtime.StopContainer(t.Context(), &runtimeapi.StopContainerRequest{ContainerId: goodC}); err != nil {
 		t.Fatal(err)
 	}
-	hung := make(chan error, 1)
-	go func() {
-		config := &runtimeapi.PodSandboxConfig{
-			Metadata: &runtimeapi.PodSandboxMetadata{Name: "two", Namespace: "default", Uid: "two"},
-			Linux: &runtimeapi.LinuxPodSandboxConfig{
-				CgroupParent:    filepath.Join(h.o.CgroupParent, "two"),
-				SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE}},
-			},
-		}
-		_, err := cri.Runtime.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{RuntimeHandler: "slow", Config: config})
-		hung <- err
-	}()
-	sleeping := 0
-	h.eventually("runc to hang", func() bool {
-		for _, pid := range processes() {
-			cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-			if parent := h.stat(pid)[1]; string(cmdline) == "sleep\x001000\x00" && len(h.shims()) == 1 && parent == fmt.Sprint(h.shims()[0]) && !within(h.cgroupOf(pid), h.o.CgroupParent) {
-				sleeping = pid
-			}
-		}
-		return sleeping != 0
-	})
-	if got := p.exec(c, "echo", "here"); got != "here\n" {
-		t.Errorf("exec beside it: got %q", got)
-	}
-	again := h.runPod(cri, "three")
-	again.run("c", "true")
+	good.waitExited(goodC)
+	h.runPod(cri, "another").run("c", "sleep", "1000")
 	if got := h.shims(); len(got) != 1 {
 		t.Errorf("the shims are %v, want one", got)
 	}
-	if err := syscall.Kill(sleeping, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-hung; err == nil {
-		t.Error("a pod whose runc was killed has started")
-	}
-}
-
-// cgroupOf is the cgroup of a process in the first hierarchy that has it in one of ours, or "".
-func (h *host) cgroupOf(pid int) string {
-	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
-	for line := range strings.Lines(string(data)) {
-		if parts := strings.SplitN(strings.TrimSpace(line), ":", 3); len(parts) == 3 && within(parts[2], h.o.CgroupParent) {
-			return parts[2]
-		}
-	}
-	return ""
 }

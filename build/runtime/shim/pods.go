@@ -16,8 +16,8 @@ import (
 )
 
 // pods are the pods of one shim. Each has a task service of its own: containerd's
-// holds a lock while runc creates a container, and one that hangs must not hold
-// up those of other pods.
+// deals with the ends of containers one after the other, and waits for the runc
+// that is at work on one of them. One that hangs must not hold up other pods.
 type pods struct {
 	service func() (taskapi.TTRPCTaskService, error)
 	end     func() // ends the process

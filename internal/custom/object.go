@@ -151,6 +151,14 @@ func (o *Object) Bare() map[string]any {
 	return bare.View()
 }
 
+// Named is View with the name alone as metadata, for who looks at the body.
+func (o *Object) Named() map[string]any {
+	whole := maps.Clone(o.Body())
+	whole["apiVersion"], whole["kind"] = o.Type()
+	whole["metadata"] = map[string]any{"name": o.Name}
+	return whole
+}
+
 func (o *Object) withHead(whole map[string]any) map[string]any {
 	whole["apiVersion"], whole["kind"] = o.Type()
 	whole["metadata"] = o.metadata()

@@ -20,10 +20,11 @@ import (
 // schema is a version's schema. It is read when it is first asked for, and by the first write what
 // objects are held against. It may be used concurrently.
 type schema struct {
-	from  *Source
-	index int                           // of the version
-	shape func() *structural.Structural // nil: there is none that could be used
-	rules func() *rules
+	from    *Source
+	index   int                           // of the version
+	shape   func() *structural.Structural // nil: there is none that could be used
+	outline func() *outline               // of shape
+	rules   func() *rules
 }
 
 // rules are what objects are held against when they are written.
@@ -37,6 +38,7 @@ type rules struct {
 func newSchema(from *Source, index int) *schema {
 	s := &schema{from: from, index: index}
 	s.shape = sync.OnceValue(s.readShape)
+	s.outline = sync.OnceValue(func() *outline { return newOutline(s.shape()) })
 	s.rules = sync.OnceValue(s.readRules)
 	return s
 }
@@ -100,7 +102,7 @@ func (s *schema) readRules() *rules {
 
 // fill sets what is unset and has a default.
 func (s *schema) fill(obj *custom.Object) {
-	if shape := s.shape(); shape != nil {
+	if shape := s.shape(); s.outline().defaults {
 		obj.Edit(func(body map[string]any) { defaulting.Default(body, shape) })
 	}
 }
@@ -111,8 +113,12 @@ func (s *schema) prune(obj *custom.Object) {
 	if shape == nil {
 		return
 	}
+	known, nulls := s.outline().knows(obj.Body())
+	if known && !nulls {
+		return
+	}
 	obj.Edit(func(body map[string]any) {
-		if knows(shape, body) {
+		if known {
 			defaulting.PruneNonNullableNullsWithoutDefaults(body, shape)
 			return
 		}
@@ -126,7 +132,10 @@ func (s *schema) prune(obj *custom.Object) {
 // unknown are the fields that prune would drop.
 func (s *schema) unknown(obj *custom.Object) []string {
 	shape := s.shape()
-	if shape == nil || knows(shape, obj.Body()) {
+	if shape == nil {
+		return nil
+	}
+	if known, _ := s.outline().knows(obj.Body()); known {
 		return nil
 	}
 	tree := obj.Tree()

@@ -154,30 +154,3 @@ func (c *sure) members(v map[string]any) bool {
 	}
 	return true
 }
-
-// knows reports that a schema has all fields of a value; false: ask the library.
-func knows(s *structural.Structural, v any) bool {
-	switch v := v.(type) {
-	case map[string]any:
-		if s.XPreserveUnknownFields || s.XEmbeddedResource {
-			return false
-		}
-		for name, value := range v {
-			field, known := s.Properties[name]
-			switch {
-			case known:
-				if !knows(&field, value) {
-					return false
-				}
-			case s.AdditionalProperties == nil || s.AdditionalProperties.Structural == nil || !knows(s.AdditionalProperties.Structural, value):
-				return false
-			}
-		}
-	case []any:
-		if s.Items == nil {
-			return false
-		}
-		return !slices.ContainsFunc(v, func(e any) bool { return !knows(s.Items, e) })
-	}
-	return true
-}

@@ -2,9 +2,11 @@ package extend
 
 import (
 	"math/rand/v2"
+	"reflect"
 	"testing"
 
 	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -95,8 +97,12 @@ func TestWhatIsDecidedAtAGlanceIsWhatTheLibrarySays(t *testing.T) {
 				t.Fatalf("%v: got right, want %v", v, wrong)
 			}
 		}
-		if knows(s.shape(), v) {
+		if all, nulls := s.outline().knows(v); all {
 			known++
+			whole := runtime.DeepCopyJSONValue(v)
+			if defaulting.PruneNonNullableNullsWithoutDefaults(whole, s.shape()); !nulls && !reflect.DeepEqual(whole, v) {
+				t.Fatalf("%v: got no nulls, want %v", v, whole)
+			}
 			if pruned := pruning.PruneWithOptions(runtime.DeepCopyJSONValue(v), s.shape(), true, structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}); len(pruned) > 0 {
 				t.Fatalf("%v: got nothing unknown, want %v", v, pruned)
 			}

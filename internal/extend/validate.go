@@ -29,11 +29,15 @@ func (s *schema) validate(ctx context.Context, obj, old *custom.Object, sub stri
 		errs.Internal("", r.err)
 		return
 	}
-	c := check{schema: s, rules: r, is: obj.Bare()}
-	if old != nil {
-		c.was = old.Bare()
-		if s.shape() != nil {
-			c.related = common.NewCorrelatedObject(c.is, c.was, &model.Structural{Structural: s.shape()})
+	c := check{schema: s, rules: r, is: obj.Named()}
+	c.right = sub != "status" && s.outline().fields["metadata"] == nil && r.plain.holds(c.is)
+	if !c.right || r.cel != nil || s.outline().keyed { // the others, which are most, need no more of their metadata
+		c.is = obj.Bare()
+		if old != nil {
+			c.was = old.Bare()
+			if s.shape() != nil {
+				c.related = common.NewCorrelatedObject(c.is, c.was, &model.Structural{Structural: s.shape()})
+			}
 		}
 	}
 	c.fields(ctx, sub)
@@ -46,7 +50,8 @@ func (s *schema) validate(ctx context.Context, obj, old *custom.Object, sub stri
 type check struct {
 	*schema
 	*rules
-	is, was map[string]any // whole objects; was is nil for new ones
+	is, was map[string]any // was is nil for new ones
+	right   bool           // the values of fields are
 	related *common.CorrelatedObject
 	found   field.ErrorList
 }
@@ -64,7 +69,7 @@ func (c *check) fields(ctx context.Context, sub string) {
 		}
 		c.scaleStatus()
 		return
-	case c.plain.holds(c.is):
+	case c.right:
 	case c.was != nil:
 		if c.related != nil {
 			ratchet = append(ratchet, validation.WithRatcheting(c.related))
@@ -75,11 +80,16 @@ func (c *check) fields(ctx context.Context, sub string) {
 	}
 	c.scaleSpec()
 	c.scaleStatus()
-	c.found = append(c.found, objectmeta.Validate(ctx, nil, c.is, c.shape(), false)...)
+	if c.outline().embedded {
+		c.found = append(c.found, objectmeta.Validate(ctx, nil, c.is, c.shape(), false)...)
+	}
 }
 
 // lists looks at lists that are sets and maps.
 func (c *check) lists() {
+	if !c.outline().keyed {
+		return
+	}
 	wrong := listtype.ValidateListSetsAndMaps(nil, c.shape(), c.is)
 	if len(wrong) > 0 && (c.was == nil || len(listtype.ValidateListSetsAndMaps(nil, c.shape(), c.was)) == 0) {
 		c.found = append(c.found, wrong...)

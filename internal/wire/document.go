@@ -14,6 +14,8 @@ type document struct {
 	text  []byte
 	at    int // the next byte
 	depth int // of objects and arrays around it
+
+	found []pair // of the objects without types around it
 }
 
 // depthMost is how deep objects and arrays may lie within each other. The library

@@ -138,16 +138,28 @@ func (d *document) any() (v any, ok bool) {
 
 func asAny(text string, ok bool) (any, bool) { return text, ok }
 
-// members reads an object of values without types.
+// pair is a member of an object without types.
+type pair struct {
+	name  string
+	value any
+}
+
+// members reads an object of values without types. They are gathered first, so that the map is made as large as it gets.
 func (d *document) members() (m map[string]any, ok bool) {
-	m = map[string]any{}
-	return m, d.object(func(name []byte) bool {
+	from := len(d.found)
+	ok = d.object(func(name []byte) bool {
 		key := string(name)
-		if _, there := m[key]; there {
-			return false
-		}
 		v, ok := d.any()
-		m[key] = v
+		d.found = append(d.found, pair{key, v})
 		return ok
 	})
+	found := d.found[from:]
+	m = make(map[string]any, len(found))
+	for _, f := range found {
+		m[f.name] = f.value
+	}
+	ok = ok && len(m) == len(found) // or something is said twice
+	clear(found)
+	d.found = d.found[:from]
+	return m, ok
 }

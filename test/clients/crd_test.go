@@ -143,9 +143,12 @@ func TestDefinitionsComeAndGo(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := d.at("v1").List(t.Context(), metav1.ListOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("got %v, want no such kind", err)
-	}
+	wait.Until(t, func() error { // servers hear of it as clients do
+		if _, err := d.at("v1").List(t.Context(), metav1.ListOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("got %v, want no such kind", err)
+		}
+		return nil
+	})
 }
 
 func TestStatusOfDefinitionsIsWritten(t *testing.T) {

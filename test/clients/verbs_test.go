@@ -116,8 +116,8 @@ func TestEveryVerbOfEveryKind(t *testing.T) {
 			if k.proves != "" {
 				trace.Proves(t, strings.Fields(k.proves)...)
 			}
-			// Other versions of the kind are tried meanwhile, and are listed at this one, too.
-			v := &verbs{T: t, by: gv.Version + "-", all: client.Resource(gv.WithResource(k.plural)), k: k}
+			// Other versions and groups of the kind are tried meanwhile, and are listed here, too.
+			v := &verbs{T: t, by: strings.ReplaceAll(k.version, "/", "-") + "-", all: client.Resource(gv.WithResource(k.plural)), k: k}
 			v.own = v.all
 			if !k.cluster {
 				v.namespace = "verbs-" + k.plural + strings.ReplaceAll(strings.ReplaceAll("-"+k.version, "/", "-"), ".", "-")

@@ -100,6 +100,9 @@ const selected = `selector: {matchLabels: {a: b}}, template: {metadata: {labels:
 // matchesNothing is a part of the spec of a policy.
 const matchesNothing = `matchConstraints: {resourceRules: [{operations: [CREATE], apiGroups: [verbs.example.com], apiVersions: [v1], resources: [nothing]}]}`
 
+// marks makes versions a part of labels, which are short.
+var marks = strings.NewReplacer(".k8s.io/", "-", "/", "-")
+
 // TestEveryVerbOfEveryKind does with each kind what clients do: all eight verbs.
 func TestEveryVerbOfEveryKind(t *testing.T) {
 	client, err := dynamic.NewForConfig(theServer.config)
@@ -117,7 +120,7 @@ func TestEveryVerbOfEveryKind(t *testing.T) {
 				trace.Proves(t, strings.Fields(k.proves)...)
 			}
 			// Other versions and groups of the kind are tried meanwhile, and are listed here, too.
-			v := &verbs{T: t, by: strings.ReplaceAll(k.version, "/", "-") + "-", all: client.Resource(gv.WithResource(k.plural)), k: k}
+			v := &verbs{T: t, by: marks.Replace(k.version) + "-", all: client.Resource(gv.WithResource(k.plural)), k: k}
 			v.own = v.all
 			if !k.cluster {
 				v.namespace = "verbs-" + k.plural + strings.ReplaceAll(strings.ReplaceAll("-"+k.version, "/", "-"), ".", "-")

@@ -21,15 +21,15 @@ import (
 
 	"github.com/kemudi/kemudi/internal/dump"
 	"github.com/kemudi/kemudi/internal/podnet"
+	"github.com/kemudi/kemudi/internal/podnet/named"
 	"github.com/kemudi/kemudi/internal/podnet/nft"
 )
 
 const (
-	bridge   = "kemudilan"  // joins the machines; the server's machine is at it, too
-	uplink   = "eth0"       // a machine's link to it
-	netnsDir = "/run/netns" // where the ip program looks for network namespaces
-	addrFile = "network"    // in the machines' directory: the addresses of their network
-	first    = 10           // the first agent's last byte is one more; servers have their numbers
+	bridge   = "kemudilan" // joins the machines; the server's machine is at it, too
+	uplink   = "eth0"      // a machine's link to it
+	addrFile = "network"   // in the machines' directory: the addresses of their network
+	first    = 10          // the first agent's last byte is one more; servers have their numbers
 )
 
 var table = nft.Table{Family: nft.Inet, Name: "kemudi-lan"}
@@ -270,7 +270,7 @@ func disconnect(m machine) error {
 	if err := netns.DeleteNamed(m.netns); err != nil {
 		return fmt.Errorf("remove network namespace %s: %w", m.netns, err)
 	}
-	return nil
+	return named.Close()
 }
 
 // removeLAN removes what the network of the machines has left on this machine, if it is
@@ -311,7 +311,7 @@ func removeLAN(ctx context.Context, owner string) (removed []string, _ error) {
 
 // made reports whether there is a network namespace of that name.
 func made(name string) bool {
-	_, err := os.Stat(filepath.Join(netnsDir, name))
+	_, err := os.Stat(filepath.Join(named.Dir, name))
 	return err == nil
 }
 
@@ -319,6 +319,9 @@ func made(name string) bool {
 func makeNetns(name string) error {
 	if made(name) {
 		return nil
+	}
+	if err := named.Open(); err != nil {
+		return err
 	}
 	return backAfter(func() error {
 		ns, err := netns.NewNamed(name) // which enters it

@@ -15,13 +15,12 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/kemudi/kemudi/internal/podnet/named"
 )
 
-// Dir is where the namespaces are mounted, as the ip program expects: while a
-// test runs, "ip netns exec <Host.Name> ..." looks into a host.
-const Dir = "/run/netns"
-
-// Host is a network namespace. Its loopback interface is up.
+// Host is a network namespace. Its loopback interface is up. It has a name: while a
+// test runs, "ip netns exec <Host.Name> ..." looks into it.
 type Host struct {
 	Name string
 	t    testing.TB
@@ -49,10 +48,10 @@ func New(t testing.TB, name string) *Host {
 // open makes the namespace on a thread of its own, mounts it by name and
 // registers its removal.
 func (h *Host) open() error {
-	if err := os.MkdirAll(Dir, 0o755); err != nil {
+	if err := named.Open(); err != nil {
 		return err
 	}
-	path := filepath.Join(Dir, h.Name)
+	path := h.Path()
 	h.t.Cleanup(func() {
 		if h.nl != nil {
 			h.nl.Close()
@@ -62,6 +61,7 @@ func (h *Host) open() error {
 		}
 		_ = unix.Unmount(path, unix.MNT_DETACH)
 		_ = os.Remove(path)
+		_ = named.Close()
 	})
 	if err := os.WriteFile(path, nil, 0o444); err != nil {
 		return err
@@ -117,7 +117,7 @@ func (h *Host) Must(f func() error) {
 }
 
 // Path is the file that names the namespace.
-func (h *Host) Path() string { return filepath.Join(Dir, h.Name) }
+func (h *Host) Path() string { return filepath.Join(named.Dir, h.Name) }
 
 // Netlink is a handle on the host's links, addresses and routes.
 func (h *Host) Netlink() *netlink.Handle { return h.nl }

@@ -99,7 +99,9 @@ func ask(ctx context.Context, t client.Transport, w *wish, told func(name string
 		}
 		return nil
 	}
-	err = t.Cache(api.CertificateSigningRequests.Def, "metadata.name="+name).Each(ctx, cache.FollowOptions{}, look)
+	c, release := t.Hold(api.CertificateSigningRequests.Def, "metadata.name="+name)
+	defer release() // nobody needs it any more, and there is one for each renewal
+	err = c.Each(ctx, cache.FollowOptions{}, look)
 	switch {
 	case errors.Is(err, errSigned):
 		return signed, nil

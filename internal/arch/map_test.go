@@ -71,7 +71,9 @@ var elsewhere = map[string][]string{
 		"JobAlreadyActive", "MissSchedule", "MissingJob", "SawCompletedJob", "TooManyMissedTimes", "UnexpectedJob",
 		"UnknownTimeZone", "UnparseableSchedule",
 	},
-	"kubelet Event(reason)":                   {"NodeHasDiskPressure", "NodeHasInsufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientMemory"},
+	"kubelet Event(reason)": {
+		"NodeHasDiskPressure", "NodeHasInsufficientMemory", "NodeHasInsufficientPID", "NodeHasNoDiskPressure", "NodeHasSufficientMemory", "NodeHasSufficientPID",
+	},
 	"kubelet Event(n.Reason)":                 {"DNSConfigForming", "MissingClusterDNS"},
 	"kubelet TellOf(cond.Type)":               {"Denied", "Failed"},
 	"kubelet TellOf(warning.reason)":          {"CertificateExpired", "CertificateOverdueForRefresh"},

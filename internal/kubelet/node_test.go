@@ -158,6 +158,56 @@ func TestNodeTellsWhenPodsMayNotCome(t *testing.T) {
 	})
 }
 
+func TestNodeTellsHowItIsWhenItsAgentStarts(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := newNode(t, fakecri.Options{})
+		defer func() { n.end() }()
+		told := func(when string, want ...string) {
+			t.Helper()
+			synctest.Wait()
+			var got []string
+			for _, e := range n.api.TakeEvents() {
+				kind, reason, _ := strings.Cut(strings.TrimPrefix(e, "n1 "), " ")
+				reason, _, _ = strings.Cut(reason, ":")
+				got = append(got, kind+" "+reason)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: got events %q, want %q", when, got, want)
+			}
+		}
+		well := []string{"Normal Starting", "Normal NodeHasSufficientMemory", "Normal NodeHasNoDiskPressure", "Normal NodeHasSufficientPID"}
+		told("a new node", append(well, "Normal NodeReady")...)
+		time.Sleep(time.Hour)
+		told("an hour later")
+		n.end()
+		n.run()
+		told("another agent", well...) // the node was ready, and is
+
+		n.lose()
+		time.Sleep(11 * time.Second)
+		if node := n.node(); !core.NodeIsReady(node) {
+			t.Errorf("a node that was taken for lost says of itself %+v", node.Status.Conditions)
+		}
+		told("lost for a while", "Normal NodeReady")
+		n.end()
+		n.lose()
+		n.run()
+		told("an agent of a lost node", append(well, "Normal NodeReady")...)
+	})
+}
+
+// lose has the API say of the node what the control plane says that has not heard of it for long.
+func (n *testNode) lose() {
+	n.t.Helper()
+	node := n.node().DeepCopy()
+	for i := range node.Status.Conditions {
+		node.Status.Conditions[i].Status, node.Status.Conditions[i].Reason = v1.ConditionUnknown, "NodeStatusUnknown"
+	}
+	if _, err := client.For(n.api, core.Nodes).UpdateStatus(n.t.Context(), node); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
 func TestExtendedResourcesThatOthersAddAreOffered(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		n := newNode(t, fakecri.Options{})

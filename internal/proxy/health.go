@@ -13,7 +13,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kemudi/kemudi/internal/client"
@@ -127,7 +126,7 @@ func (p *Proxy) serveSelf(ctx context.Context) error {
 		wait := back.Next()
 		p.o.Log.Warn("cannot serve the health of the service proxy", "address", at.String(), "err", err, "retry", wait)
 		message := fmt.Sprintf("failed to start proxier healthz on %s: %v", at, err)
-		p.o.Events.Event(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.o.NodeName}}, corev1.EventTypeWarning, "FailedToStartProxierHealthcheck", message)
+		p.o.Events.Event(p.node(), corev1.EventTypeWarning, "FailedToStartProxierHealthcheck", message)
 		if err := task.Sleep(ctx, wait); err != nil {
 			return err
 		}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kemudi/kemudi/internal/cache"
@@ -168,6 +170,7 @@ func (p *Proxy) Close() {
 // Run keeps the rules in step with the cluster until ctx ends. It may be called
 // once.
 func (p *Proxy) Run(ctx context.Context) error {
+	p.o.Events.Event(client.Deed{Object: p.node(), Action: "StartKubeProxy"}, corev1.EventTypeNormal, "Starting", "")
 	g := task.NewGroup(ctx)
 	p.feed.follow(g, p.o.Transport, p.o.NodeName, p.o.Services)
 	g.Go("watch tables", p.watchTables)
@@ -182,6 +185,12 @@ func (p *Proxy) Run(ctx context.Context) error {
 		return p.keep(ctx, g)
 	})
 	return g.Wait()
+}
+
+// node is what events of the proxy itself are about. Its UID is its name, as in those of all who know no more of their node:
+// who describes a node looks for both.
+func (p *Proxy) node() *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.o.NodeName, UID: types.UID(p.o.NodeName)}}
 }
 
 // watchTables notices when another program takes our rules away.

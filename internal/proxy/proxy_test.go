@@ -120,6 +120,22 @@ func TestRulesFollowTheCluster(t *testing.T) {
 	soon(t, "the host port is closed", func() bool { return !s.answers("192.168.1.1:8081", "a") })
 }
 
+// told gets the events of a proxy, as text.
+type told chan string
+
+func (c told) Event(obj resource.Object, kind, reason, message string) {
+	c <- fmt.Sprintf("%s %s %s %s %q", obj.GetName(), obj.GetUID(), kind, reason, message)
+}
+
+func TestNodeIsToldThatItsProxyStarts(t *testing.T) {
+	s := newSite(t)
+	events := make(told, 10)
+	s.run(Options{Transport: newCluster(), Events: events})
+	if got, want := <-events, `n1 n1 Normal Starting ""`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 func TestNothingIsDoneBeforeAllIsKnown(t *testing.T) {
 	s := newSite(t)
 	s.serve()

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/node"
@@ -56,7 +57,7 @@ func essence(n *corev1.Node) *corev1.Node {
 // take of it is up to them.
 func (w *Worker) Disbelieved(why error) {
 	if r := w.recorder.Load(); r != nil {
-		self := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.o.NodeName}}
+		self := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.o.NodeName, UID: types.UID(w.o.NodeName)}}
 		r.For("kemudi").Event(self, corev1.EventTypeWarning, "ServersNotBelieved", why.Error())
 	}
 }

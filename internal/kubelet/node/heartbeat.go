@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/obs"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/task"
@@ -20,8 +21,8 @@ import (
 
 // How often the node tells about itself.
 const (
-	leaseInterval = 10 * time.Second // renews its lease, and looks whether its state has changed
-	leaseDuration = 40 * time.Second
+	LeaseInterval = 10 * time.Second // renews its lease, and looks whether its state has changed
+	LeaseDuration = 40 * time.Second // after which it is lost
 	unreadyCheck  = 250 * time.Millisecond
 )
 
@@ -57,7 +58,7 @@ func (n *Node) Run(ctx context.Context, runtime Runtime) error {
 	for {
 		if !time.Now().Before(nextLease) {
 			h.tell(ctx, &h.rows.renew, "renew lease", h.renew(ctx))
-			nextLease = nextLease.Add(leaseInterval)
+			nextLease = nextLease.Add(LeaseInterval)
 		}
 		h.tell(ctx, &h.rows.report, "report node status", h.report(ctx))
 		h.tell(ctx, &h.csi.row, "make CSINode", h.haveCSINode(ctx))
@@ -97,6 +98,7 @@ type heartbeat struct {
 	csi             csiState
 	reported        time.Time
 	again           time.Duration                 // when it is reported again although nothing has changed
+	unsaid          bool                          // the Node is new: it has said nothing before
 	reportedTrouble string                        // the trouble reported then
 	pressed         map[v1.NodeConditionType]bool // the pressure reported then
 	pulled          int64                         // images pulled or removed until then
@@ -141,7 +143,7 @@ func (h *heartbeat) register(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("create node: %w", err)
 	}
-	h.node = created
+	h.node, h.unsaid = created, true
 	return nil
 }
 
@@ -180,7 +182,7 @@ func (h *heartbeat) report(ctx context.Context) error {
 	}
 	h.tellSchedulable()
 	pulled, ips, devices := h.n.o.ImageChanges(), h.n.Addresses(), h.n.devices()
-	changed := h.look(ctx) || h.reported.IsZero() || !slices.Equal(ips, h.ips) || h.newImages(ctx, pulled) || h.newResources() || h.otherVolumes() ||
+	changed := h.look(ctx) || h.reported.IsZero() || !slices.Equal(ips, h.ips) || h.newImages(ctx, pulled) || h.contradicted() || h.otherVolumes() ||
 		!equality.Semantic.DeepEqual(devices.capacity, h.devices.capacity) || !equality.Semantic.DeepEqual(devices.allocatable, h.devices.allocatable)
 	if !changed && time.Since(h.reported) < h.again {
 		h.pulled = pulled
@@ -189,7 +191,8 @@ func (h *heartbeat) report(ctx context.Context) error {
 	if node, ok := h.n.cache.Get("", h.n.o.Name); ok && node.UID == h.node.UID {
 		h.node = node
 	}
-	node, last := h.node.DeepCopy(), h.node.Status.NodeInfo.BootID
+	node, last, first := h.node.DeepCopy(), h.node.Status.NodeInfo.BootID, h.reported.IsZero()
+	wasReady := !h.unsaid && core.NodeIsReady(h.node)
 	h.setStatus(ctx, &node.Status)
 	for i := range node.Status.Conditions {
 		if c := &node.Status.Conditions[i]; slices.Contains(ourConditions, c.Type) {
@@ -211,7 +214,8 @@ func (h *heartbeat) report(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if first := h.reported.IsZero(); first && h.ready || !first && (h.trouble == "") != (h.reportedTrouble == "") {
+	h.reportPressure(written, first)
+	if h.ready != wasReady {
 		reason := "NodeReady"
 		if !h.ready {
 			reason = "NodeNotReady"
@@ -221,7 +225,7 @@ func (h *heartbeat) report(ctx context.Context) error {
 	if boot := node.Status.NodeInfo.BootID; last != "" && boot != "" && last != boot {
 		h.n.o.Events.Event(written, v1.EventTypeWarning, "Rebooted", fmt.Sprintf("Node %s has been rebooted, boot id: %s", written.Name, boot))
 	}
-	h.reportPressure(written)
+	h.unsaid = false
 	h.node, h.reported, h.pulled, h.reportedTrouble, h.pressed, h.ips, h.devices = written, time.Now(), pulled, h.trouble, h.pressure, ips, devices
 	h.again = h.n.o.StatusPeriod
 	if changed { // many nodes may have changed together, as when they were started: they need not write together ever after
@@ -250,16 +254,21 @@ func (h *heartbeat) newImages(ctx context.Context, pulled int64) bool {
 	return pulled != h.pulled && !h.n.o.Simulated && !equality.Semantic.DeepEqual(h.n.images(ctx), h.node.Status.Images)
 }
 
-// newResources reports whether others have changed what the node's status says of
-// its resources: those they have added are to be allocatable, the node's own as it knows them.
-func (h *heartbeat) newResources() bool {
+// contradicted reports whether others have said otherwise of the node than its status did: of its resources, of which
+// those that they have added are to be allocatable and its own are as it knows them, or of its conditions, as when it was lost
+// for a while.
+func (h *heartbeat) contradicted() bool {
 	node, ok := h.n.cache.Get("", h.n.o.Name)
 	if !ok || node.UID != h.node.UID || resource.Revision(node) <= resource.Revision(h.node) {
 		return false
 	}
 	capacity := h.n.Capacity(node.Status.Capacity)
 	return !equality.Semantic.DeepEqual(node.Status.Capacity, capacity) ||
-		!equality.Semantic.DeepEqual(node.Status.Allocatable, h.n.Allocatable(capacity))
+		!equality.Semantic.DeepEqual(node.Status.Allocatable, h.n.Allocatable(capacity)) ||
+		slices.ContainsFunc(ourConditions, func(t v1.NodeConditionType) bool {
+			now, told := core.NodeCondition(&node.Status, t), core.NodeCondition(&h.node.Status, t)
+			return told != nil && (now == nil || now.Status != told.Status)
+		})
 }
 
 // deleted reports whether somebody has deleted the Node object.

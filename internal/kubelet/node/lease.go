@@ -16,7 +16,7 @@ type leaseState struct{ last *coordinationv1.Lease }
 
 // renew says that the node is alive: its lease in kube-node-lease.
 func (h *heartbeat) renew(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, leaseInterval)
+	ctx, cancel := context.WithTimeout(ctx, LeaseInterval)
 	defer cancel()
 	leases := h.n.leases
 	var err error
@@ -48,7 +48,7 @@ func (h *heartbeat) renew(ctx context.Context) error {
 
 // fresh sets what a lease renewed now says.
 func (h *heartbeat) fresh(l *coordinationv1.Lease) *coordinationv1.Lease {
-	seconds := int32(leaseDuration / time.Second)
+	seconds := int32(LeaseDuration / time.Second)
 	now := metav1.NewMicroTime(time.Now())
 	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &h.n.o.Name, &seconds, &now
 	l.OwnerReferences = ownedBy(h.node)

@@ -13,6 +13,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kemudi/kemudi/internal/api/coordination"
@@ -105,12 +106,13 @@ func (n *Node) Look() {
 // Seen is the node as the API had it when it was last heard of.
 func (n *Node) Seen() (*v1.Node, bool) { return n.cache.Get("", n.o.Name) }
 
-// Self is the node as Seen, or before that, its name.
+// Self is the node as Seen, or before that, its name, which is its UID as well: who describes a node looks for events of
+// both.
 func (n *Node) Self() *v1.Node {
 	if node, ok := n.Seen(); ok {
 		return node
 	}
-	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.o.Name}}
+	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.o.Name, UID: types.UID(n.o.Name)}}
 }
 
 // Get asks the API for the node.

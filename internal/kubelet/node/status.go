@@ -151,8 +151,8 @@ func (n *Node) images(ctx context.Context) []v1.ContainerImage {
 }
 
 // reportPressure tells the users of the node what its status says of pressure now
-// and did not say before.
-func (h *heartbeat) reportPressure(node *v1.Node) {
+// and did not say before: at first, all of it.
+func (h *heartbeat) reportPressure(node *v1.Node, first bool) {
 	for _, c := range []struct {
 		kind     v1.NodeConditionType
 		yes, not string
@@ -165,7 +165,7 @@ func (h *heartbeat) reportPressure(node *v1.Node) {
 		if h.pressure[c.kind] {
 			reason = c.yes
 		}
-		if h.pressure[c.kind] != h.pressed[c.kind] {
+		if first || h.pressure[c.kind] != h.pressed[c.kind] {
 			h.n.o.Events.Event(node, v1.EventTypeNormal, reason, fmt.Sprintf("Node %s status is now: %s", node.Name, reason))
 		}
 	}

@@ -24,7 +24,7 @@ func (s *Server) plainPaths() http.Handler {
 	mux := http.NewServeMux()
 	s.o.Health.Install(mux)
 	if !s.o.NoProfiling {
-		serveProfiles(mux)
+		obs.InstallProfiles(mux) // in no list of paths
 	}
 	s.serveFlows(mux)
 	mux.Handle("GET /metrics", obs.MetricsHandler(s.o.Registry, s.log))

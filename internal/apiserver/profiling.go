@@ -3,19 +3,7 @@ package apiserver
 import (
 	"io"
 	"net/http"
-	"net/http/pprof"
 )
-
-// serveProfiles serves profiles of the process, by upstream's paths, to who may get those. They
-// are in no list of paths, and nothing is measured that Go does not measure anyway until
-// somebody asks for it.
-func serveProfiles(mux *http.ServeMux) {
-	mux.Handle("/debug/pprof", http.RedirectHandler("/debug/pprof/", http.StatusFound))
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-}
 
 // serveFlows shows how many requests run and wait, by upstream's paths.
 func (s *Server) serveFlows(mux *http.ServeMux) {

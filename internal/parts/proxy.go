@@ -10,7 +10,6 @@ import (
 
 	"github.com/kemudi/kemudi/internal/obs"
 	"github.com/kemudi/kemudi/internal/proxy"
-	"github.com/kemudi/kemudi/internal/secureport"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
@@ -94,7 +93,7 @@ func (o *Proxy) measures(p *process, health http.Handler) http.Handler {
 	mux.Handle("/configz", o.configuration())
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })
 	if o.Profiling {
-		secureport.Profiles(mux)
+		obs.InstallProfiles(mux)
 	}
 	return mux
 }

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/pprof"
 	"net/netip"
 	"time"
 
@@ -162,15 +161,7 @@ func (p *Part) paths(profiles bool) *http.ServeMux {
 	mux.Handle("/metrics", obs.MetricsHandler(p.Registry, p.Logger))
 	mux.Handle("/configz", p.Config)
 	if profiles {
-		Profiles(mux)
+		obs.InstallProfiles(mux)
 	}
 	return mux
-}
-
-// Profiles serves those of the process.
-func Profiles(mux *http.ServeMux) {
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 }

@@ -135,7 +135,7 @@ func (a *agent) start(sg *stages) error {
 	}
 	if err := a.worker.Start(g, worker.Cluster{
 		Transport: a.api, ClientCA: func() *x509.CertPool { return authorities }, Serving: a.id.Serving, NodeIPs: a.at.get().node(), Settings: a.common,
-		Others: drain.ByServers(a.api),
+		Others: drain.ByServers(a.api), Metrics: append(a.api.Metrics(), a.id.Metrics()),
 	}); err != nil {
 		return err
 	}

@@ -145,6 +145,9 @@ func (a *nodeAgent) start(sg *stages) error {
 		g.Go("client certificate", func(ctx context.Context) error { return a.id.RunClient(ctx, a.api) })
 	}
 	c := worker.Cluster{Transport: a.api, NodeIPs: a.at.get().node(), Settings: settings.Settings{ClusterDomain: o.ClusterDomain, CloudProvider: o.CloudProvider}}
+	if c.Metrics = a.api.Metrics(); a.id.Joined() {
+		c.Metrics = append(c.Metrics, a.id.Metrics())
+	}
 	if len(o.ClusterDNS) > 0 {
 		c.Settings.ClusterDNS = o.ClusterDNS[0]
 	}

@@ -15,10 +15,12 @@ import (
 type CRI struct {
 	Runtime runtimeapi.RuntimeServiceClient
 	Images  runtimeapi.ImageServiceClient
+
+	conn grpc.ClientConnInterface
 }
 
 func newCRI(conn grpc.ClientConnInterface) *CRI {
-	return &CRI{Runtime: runtimeapi.NewRuntimeServiceClient(conn), Images: runtimeapi.NewImageServiceClient(conn)}
+	return &CRI{Runtime: runtimeapi.NewRuntimeServiceClient(conn), Images: runtimeapi.NewImageServiceClient(conn), conn: conn}
 }
 
 // maxMessage bounds one CRI message: a list of all containers of a full node

@@ -23,6 +23,8 @@ type credential struct {
 	path  string // without its ending
 	share float64
 	held  atomic.Pointer[tls.Certificate] // nil: none yet
+
+	failures atomic.Int64 // to renew it
 }
 
 // Renewal begins after a random part of a certificate's life: machines that joined

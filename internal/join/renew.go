@@ -82,6 +82,7 @@ func (i *Identity) renew(ctx context.Context, t client.Transport, r *renewal) er
 				backoff.Reset()
 				i.o.Log.Info("renewed a certificate", "node", i.o.NodeName, "certificate", r.name, "until", r.of.get().Leaf.NotAfter)
 			case ctx.Err() == nil:
+				r.of.failures.Add(1)
 				i.o.Log.Warn("could not renew a certificate", "node", i.o.NodeName, "certificate", r.name, "err", err)
 			}
 			wait = backoff.Next()

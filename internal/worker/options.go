@@ -91,6 +91,8 @@ type Cluster struct {
 	ClientCA func() *x509.CertPool
 	// Serving is the certificate of the node agent's port, asked for with each connection.
 	Serving func() (*tls.Certificate, error)
+	// Metrics are of how the node reaches the API, and is known to it. Optional.
+	Metrics []prometheus.Collector
 
 	Settings settings.Settings
 	NodeIPs  []string // the node's addresses, the primary one first

@@ -166,8 +166,10 @@ func (w *Worker) startAgent(g *task.Group, recorder *client.Recorder) (err error
 	}
 	tuned := o.Agent.Settings
 	tuned.External = c.Settings.CloudProvider != ""
+	calls := prometheus.NewRegistry()
+	runtime := w.cri.Measured(calls)
 	w.agent, err = kubelet.New(kubelet.Options{
-		NodeName: o.NodeName, Transport: c.Transport, Runtime: w.cri.Runtime, Images: w.cri.Images, Events: recorder.For("kubelet"),
+		NodeName: o.NodeName, Transport: c.Transport, Runtime: runtime.Runtime, Images: runtime.Images, Events: recorder.For("kubelet"),
 		NodeIPs: c.NodeIPs, ByHand: o.ByHand, Labels: o.Labels, Taints: o.Taints, Settings: tuned,
 		Dirs:         kubelet.Dirs{RootDir: o.Agent.RootDir, ToldRootDir: told, PodLogsDir: o.Agent.PodLogsDir},
 		CgroupParent: cgroupParent(o.RunDir), SandboxSeccomp: profile,
@@ -177,6 +179,8 @@ func (w *Worker) startAgent(g *task.Group, recorder *client.Recorder) (err error
 	if err != nil {
 		return err
 	}
+	w.agent.Registry().MustRegister(calls, certificate(c.Serving))
+	w.agent.Registry().MustRegister(c.Metrics...)
 	g.Go("node agent", w.agent.Run)
 	if w.runtime != nil {
 		g.Go("image changes", func(ctx context.Context) error {

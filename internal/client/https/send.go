@@ -125,7 +125,9 @@ func (t *Transport) sendTo(a *attempt, c *call) (*http.Response, error) {
 	if shown != nil && shown.token != "" && t.token == nil {
 		req.Header.Set("Authorization", "Bearer "+shown.token)
 	}
+	began := time.Now()
 	res, err := by.Do(req)
+	t.metrics.answered(req, res, began)
 	if err != nil {
 		return nil, &linkError{what: c.String(), unsent: !connected, err: causeOf(a.ctx, err)}
 	}

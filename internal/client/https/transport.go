@@ -39,6 +39,7 @@ type link struct {
 	conns   connections
 	roots   func() (*x509.CertPool, error) // of a file; nil: those of config
 	memory  *memory                        // nil: there is none
+	metrics *metrics
 
 	mu struct {
 		sync.Mutex
@@ -67,7 +68,7 @@ func New(o Options) (*Transport, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &link{o: o, config: config, conns: connections{dial: o.Dial, began: time.Now()}, wake: make(chan struct{}, 1)}
+	l := &link{o: o, config: config, metrics: newMetrics(), conns: connections{dial: o.Dial, began: time.Now()}, wake: make(chan struct{}, 1)}
 	l.servers.init(list, o.Backoff)
 	l.mu.feeds = map[feedKey]*feed{}
 	if o.CAFile != "" {

@@ -35,8 +35,8 @@ kubelet/cri apiserver/request
 apiserver/encoded apiserver/refusal
 apiserver/served
 apiserver/call
-kubelet/admit kubelet/cgroup kubelet/image kubelet/logs kubelet/node kubelet/objects kubelet/probe kubelet/relay kubelet/runtime kubelet/usage kubelet/volume
-kubelet/csi
+kubelet/admit kubelet/cgroup kubelet/image kubelet/logs kubelet/node kubelet/objects kubelet/probe kubelet/relay kubelet/runtime kubelet/volume
+kubelet/csi kubelet/usage
 kubelet/device kubelet/disk kubelet/dra
 kubelet/container
 kubelet/pod

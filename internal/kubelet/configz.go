@@ -1,37 +1,57 @@
 package kubelet
 
 import (
+	"time"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	config "k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/ptr"
 
+	"github.com/kemudi/kemudi/internal/auth/delegated"
+	"github.com/kemudi/kemudi/internal/kubelet/backoff"
+	"github.com/kemudi/kemudi/internal/kubelet/container"
+	"github.com/kemudi/kemudi/internal/kubelet/cri"
+	"github.com/kemudi/kemudi/internal/kubelet/csi"
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
+	"github.com/kemudi/kemudi/internal/kubelet/node"
+	"github.com/kemudi/kemudi/internal/kubelet/relay"
 )
 
 // configuration is how the agent is configured, as /configz shows it, as far as upstream's agent has
-// the same settings. What cannot be set here has the value of upstream's that means the same.
+// the same settings. What cannot be set here has the value of upstream's that means the same: no time, where it is
+// the kernel or the API that tells of changes and nothing is looked at again and again.
 func configuration(o *Options) config.KubeletConfiguration {
 	s, images := &o.Settings, o.ImageConfig.WithDefaults()
 	return config.KubeletConfiguration{
 		TypeMeta:     metav1.TypeMeta{Kind: "KubeletConfiguration", APIVersion: "kubelet.config.k8s.io/v1beta1"},
 		EnableServer: ptr.To(true), EnableDebuggingHandlers: ptr.To(true), Port: int32(o.Port), EnableSystemLogHandler: ptr.To(!s.NoSystemLogs),
 		Authentication: config.KubeletAuthentication{
-			Anonymous: config.KubeletAnonymousAuthentication{Enabled: ptr.To(false)}, Webhook: config.KubeletWebhookAuthentication{Enabled: ptr.To(true)},
+			Anonymous: config.KubeletAnonymousAuthentication{Enabled: ptr.To(false)}, Webhook: config.KubeletWebhookAuthentication{Enabled: ptr.To(true), CacheTTL: lasting(delegated.TokenGood)},
 		},
-		Authorization: config.KubeletAuthorization{Mode: config.KubeletAuthorizationModeWebhook},
-		RegisterNode:  ptr.To(!o.ByHand), RegisterWithTaints: o.Taints, StaticPodPath: s.ManifestDir, MaxPods: int32(s.MaxPods),
+		Authorization: config.KubeletAuthorization{
+			Mode:    config.KubeletAuthorizationModeWebhook,
+			Webhook: config.KubeletWebhookAuthorization{CacheAuthorizedTTL: lasting(delegated.RightGiven), CacheUnauthorizedTTL: lasting(delegated.RightNot)},
+		},
+		RegisterNode: ptr.To(!o.ByHand), RegisterWithTaints: o.Taints, StaticPodPath: s.ManifestDir, MaxPods: int32(s.MaxPods),
 		ClusterDomain: o.ClusterDomain, ClusterDNS: o.ClusterDNS, ResolverConfig: ptr.To(o.ResolvConf),
 		KubeReserved: reservedTexts(s.KubeReserved), SystemReserved: reservedTexts(s.SystemReserved), AllowedUnsafeSysctls: s.UnsafeSysctls,
-		EvictionHard: thresholdTexts(s.Eviction), EvictionPressureTransitionPeriod: metav1.Duration{Duration: s.Transition},
+		EvictionHard: thresholdTexts(s.Eviction), EvictionPressureTransitionPeriod: lasting(s.Transition),
 		ImageGCHighThresholdPercent: ptr.To(int32(images.HighPercent)), ImageGCLowThresholdPercent: ptr.To(int32(images.LowPercent)),
-		ImageMinimumGCAge: metav1.Duration{Duration: images.MinAge}, ImageMaximumGCAge: metav1.Duration{Duration: images.MaxAge},
+		ImageMinimumGCAge: lasting(images.MinAge), ImageMaximumGCAge: lasting(images.MaxAge),
 		SerializeImagePulls: ptr.To(images.MaxPulls == 1), MaxParallelImagePulls: ptr.To(int32(images.MaxPulls)),
 		ContainerLogMaxSize: s.LogMaxSize.String(), ContainerLogMaxFiles: ptr.To(int32(s.LogMaxFiles)), PodLogsDir: o.PodLogsDir,
+		ContainerLogMonitorInterval: ptr.To(lasting(pace)), ContainerLogMaxWorkers: ptr.To(int32(1)),
+		NodeStatusUpdateFrequency: lasting(node.LeaseInterval), NodeStatusReportFrequency: lasting(s.StatusPeriod), NodeLeaseDurationSeconds: int32(node.LeaseDuration / time.Second),
+		StreamingConnectionIdleTimeout: lasting(relay.StreamIdle), RuntimeRequestTimeout: lasting(container.CallTimeout), VolumeStatsAggPeriod: lasting(csi.MeasureAgain),
+		CPUCFSQuota: ptr.To(true), CPUCFSQuotaPeriod: ptr.To(lasting(cri.CPUPeriod * time.Microsecond)),
+		CrashLoopBackOff:       config.CrashLoopBackOffConfig{MaxContainerRestartPeriod: ptr.To(lasting(backoff.Restart.Most))},
 		EnforceNodeAllocatable: s.Enforce, KubeReservedCgroup: s.KubeCgroup, SystemReservedCgroup: s.SystemCgroup,
 		CgroupRoot: o.CgroupParent, CgroupsPerQOS: ptr.To(true), CgroupDriver: "cgroupfs", CPUManagerPolicy: "none", MemoryManagerPolicy: config.NoneMemoryManagerPolicy,
 		TopologyManagerPolicy: config.NoneTopologyManagerPolicy, FailSwapOn: ptr.To(false), EnableControllerAttachDetach: ptr.To(true),
 	}
 }
+
+func lasting(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
 
 func reservedTexts(list Reserved) map[string]string {
 	texts := map[string]string{}

@@ -37,7 +37,12 @@ func TestConfigurationSaysWhatTheAgentWasTold(t *testing.T) {
 		"kind": `"KubeletConfiguration"`, "apiVersion": `"kubelet.config.k8s.io/v1beta1"`, "maxPods": `7`, "staticPodPath": `"/etc/manifests"`,
 		"evictionHard": `{"memory.available":"100Mi","nodefs.available":"5%"}`, "kubeReserved": `{"cpu":"100m"}`, "allowedUnsafeSysctls": `["kernel.msg*"]`,
 		"imageGCHighThresholdPercent": `90`, "imageGCLowThresholdPercent": `80`, "imageMaximumGCAge": `"1h0m0s"`, "serializeImagePulls": `true`,
-		"evictionPressureTransitionPeriod": `"5m0s"`, "containerLogMaxSize": `"10Mi"`, "cgroupDriver": `"cgroupfs"`, "cpuManagerPolicy": `"none"`,
+		"evictionPressureTransitionPeriod": `"5m0s"`, "containerLogMaxSize": `"10Mi"`, "containerLogMonitorInterval": `"10s"`,
+		"nodeStatusUpdateFrequency": `"10s"`, "nodeStatusReportFrequency": `"5m0s"`, "nodeLeaseDurationSeconds": `40`, "imageMinimumGCAge": `"2m0s"`,
+		"streamingConnectionIdleTimeout": `"4h0m0s"`, "runtimeRequestTimeout": `"2m0s"`, "volumeStatsAggPeriod": `"1m0s"`, "cpuCFSQuotaPeriod": `"100ms"`,
+		"crashLoopBackOff": `{"maxContainerRestartPeriod":"5m0s"}`, "syncFrequency": `"0s"`,
+		"authorization": `{"mode":"Webhook","webhook":{"cacheAuthorizedTTL":"5m0s","cacheUnauthorizedTTL":"30s"}}`,
+		"cgroupDriver":  `"cgroupfs"`, "cpuManagerPolicy": `"none"`,
 		"registerWithTaints": `[{"effect":"NoSchedule","key":"a","value":"b"}]`, "clusterDNS": `["10.96.0.10"]`, "registerNode": `true`, "failSwapOn": `false`, "enforceNodeAllocatable": `["pods"]`,
 	} {
 		if text, err := json.Marshal(got[field]); err != nil || string(text) != want {

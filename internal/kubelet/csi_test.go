@@ -264,6 +264,15 @@ func TestPodGetsAVolumeOfADriver(t *testing.T) {
 	if got := n.get("/metrics"); !strings.Contains(got, `kubelet_volume_stats_used_bytes{namespace="default",persistentvolumeclaim="data"} 400`) {
 		t.Error("the metrics say nothing of the volume")
 	}
+	for _, want := range []string{
+		`storage_operation_duration_seconds_count{migrated="false",operation_name="volume_mount",status="success",volume_plugin="kubernetes.io/csi:disk.example.com"} `,
+		`volume_manager_total_volumes{plugin_name="kubernetes.io/persistent-volume",state="actual_state_of_world"} 1`,
+		`volume_manager_total_volumes{plugin_name="kubernetes.io/persistent-volume",state="desired_state_of_world"} 1`,
+	} {
+		if got := n.get("/metrics"); !strings.Contains(got, want) {
+			t.Errorf("the metrics have no %s", want)
+		}
+	}
 	n.end()
 	var asked atomic.Int32
 	n.api.RefuseWith(func(r *client.Request) error {

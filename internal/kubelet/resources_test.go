@@ -48,8 +48,8 @@ func TestContainersAreMeasuredInTheFormOfCAdvisor(t *testing.T) {
 			`container_memory_working_set_bytes{container="a",` + labels + ` 4.194304e+06 `,
 			`container_last_seen{container="a",` + labels + " ",
 			`container_start_time_seconds{container="a",` + labels + " ",
-			"machine_cpu_cores 4\n",
-			"machine_memory_bytes 8.589934592e+09\n",
+			`machine_cpu_cores{boot_id="",machine_id="",system_uuid=""} 4` + "\n",
+			`machine_memory_bytes{boot_id="",machine_id="",system_uuid=""} 8.589934592e+09` + "\n",
 		} {
 			if !strings.Contains(got, want) {
 				t.Errorf("no %s in\n%s", want, w.Body)

@@ -58,7 +58,7 @@ func New(o Options) (*Agent, error) {
 func wire(o Options) (*Agent, error) {
 	a := &Agent{o: o, running: make(chan struct{}), registry: obs.NewRegistry(), cache: client.Cached(o.Transport, core.Pods, "spec.nodeName="+o.NodeName)}
 	a.watch = &runtime.Watch{
-		Client: o.Runtime, Log: o.Log, Wanted: a.running,
+		Client: o.Runtime, Log: o.Log, Wanted: a.running, Metrics: runtime.NewMetrics(a.registry),
 		Event: func(e *runtimeapi.ContainerEventResponse) { a.pods.Deliver(e) },
 		Again: func(found map[types.UID]*runtime.Inventory, began time.Time) { a.pods.Replace(found, began) },
 	}
@@ -86,7 +86,7 @@ func wire(o Options) (*Agent, error) {
 		Version: o.Version, ResolvConf: o.ResolvConf, Connected: o.Network.Connected,
 	})
 	set := pod.Options{
-		Runner: runner, Transport: o.Transport, Every: pace, Forgotten: func(id string) { a.server.Forget(id) },
+		Runner: runner, Transport: o.Transport, Every: pace, Metrics: a.registry, Forgotten: func(id string) { a.server.Forget(id) },
 		Admit: (&gate{runner, f.sysctls, a.watch}).admit, Drained: o.Network.Drained,
 	}
 	gauges := o.gauges
@@ -102,7 +102,7 @@ func wire(o Options) (*Agent, error) {
 	}
 	a.server = server.New(server.Options{
 		NodeName: o.NodeName, Pods: a.pods, Cached: a.cache, Config: configuration(&o), NoSystemLogs: o.Settings.NoSystemLogs,
-		Registry: a.registry, Log: o.Log,
+		Images: o.Images, Machine: f.machine, RootDir: o.RootDir, Registry: a.registry, Log: o.Log,
 	})
 	a.parts = append(a.partsWith(gauges), a.deviceParts()...)
 	if !o.Simulated {
@@ -126,6 +126,7 @@ func (a *Agent) partsWith(gauges pressure.Gauges) []part {
 		w := &pressure.Watch{
 			Thresholds: o.Settings.Eviction, Transition: o.Settings.Transition, Gauges: gauges,
 			Pods: a.pods, Runtime: o.Runtime, Images: collector, Node: a.node, Events: o.Events, Log: o.Log,
+			Evicted: pressure.NewEvictions(a.registry),
 		}
 		list = append(list, part{"pressure", func(ctx context.Context) error { return w.Run(ctx, a.running) }})
 	}

@@ -23,10 +23,10 @@ import (
 // How long the API server's answers hold, as upstream's agent keeps them, and
 // how long it may take to give them.
 const (
-	tokenGood  = 2 * time.Minute
+	TokenGood  = 2 * time.Minute
 	tokenBad   = 10 * time.Second
-	rightGiven = 5 * time.Minute
-	rightNot   = 30 * time.Second
+	RightGiven = 5 * time.Minute
+	RightNot   = 30 * time.Second
 	reviewTime = 10 * time.Second
 )
 
@@ -85,7 +85,7 @@ func (k *Tokens) AuthenticateToken(ctx context.Context, token string) (*authenti
 		if u == nil {
 			k.known.keep(digest, nil, tokenBad)
 		} else {
-			k.known.keep(digest, u, tokenGood)
+			k.known.keep(digest, u, TokenGood)
 		}
 	}
 	return &authenticator.Response{User: u}, u != nil, nil
@@ -161,9 +161,9 @@ func (k *Rights) May(ctx context.Context, u user.Info, a Access) (bool, error) {
 		return false, fmt.Errorf("review access: %w", err)
 	}
 	if r.Status.Allowed {
-		k.known.keep(key, true, rightGiven)
+		k.known.keep(key, true, RightGiven)
 	} else {
-		k.known.keep(key, false, rightNot)
+		k.known.keep(key, false, RightNot)
 	}
 	return r.Status.Allowed, nil
 }

@@ -140,7 +140,7 @@ func (s Subject) Event(kind, reason, message string) {
 
 // Stats asks the runtime what the pod's containers use.
 func (r *Runner) Stats(ctx context.Context, pod *v1.Pod) ([]*runtimeapi.ContainerStats, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
 	resp, err := r.Runtime.ListContainerStats(ctx, &runtimeapi.ListContainerStatsRequest{
 		Filter: &runtimeapi.ContainerStatsFilter{LabelSelector: map[string]string{cri.LabelPodUID: string(pod.UID)}},

@@ -87,7 +87,7 @@ func bandwidth(pod *v1.Pod, annotation string) uint64 {
 
 // StopSandbox has a sandbox give its network back.
 func (r *Runner) StopSandbox(ctx context.Context, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
 	_, err := r.Runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id})
 	if err != nil && !runtime.IsNotFound(err) {
@@ -98,7 +98,7 @@ func (r *Runner) StopSandbox(ctx context.Context, id string) error {
 
 // RemoveSandbox removes a sandbox.
 func (r *Runner) RemoveSandbox(ctx context.Context, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
 	_, err := r.Runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id})
 	if err != nil && !runtime.IsNotFound(err) {
@@ -109,7 +109,7 @@ func (r *Runner) RemoveSandbox(ctx context.Context, id string) error {
 
 // Remove removes a container and its log.
 func (r *Runner) Remove(ctx context.Context, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
 	log := ""
 	if r.Disk != nil {

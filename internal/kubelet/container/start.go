@@ -33,8 +33,8 @@ type Container struct {
 	Hooked bool            // no hook is to be run
 }
 
-// callTimeout bounds a call to the runtime that should be quick.
-const callTimeout = 2 * time.Minute
+// CallTimeout bounds a call to the runtime that should be quick.
+const CallTimeout = 2 * time.Minute
 
 // StartError is a failed start with the reason that the container's waiting
 // state shows.
@@ -63,7 +63,7 @@ func (c *Container) Start(ctx, wanted context.Context) (*runtimeapi.ContainerSta
 		return nil, err
 	}
 	defer func() { leave() }()
-	call, cancel := context.WithTimeout(ctx, callTimeout)
+	call, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
 	created, err := c.Runner.Runtime.CreateContainer(call, &runtimeapi.CreateContainerRequest{PodSandboxId: c.Act.ID, Config: config, SandboxConfig: sandbox})
 	if err != nil {

@@ -17,7 +17,7 @@ const (
 	minShares    = 2
 	maxShares    = 262144
 	sharesPerCPU = 1024
-	cpuPeriod    = 100000 // microseconds
+	CPUPeriod    = 100000 // microseconds, of which a quota is a share
 	minQuota     = 1000
 )
 
@@ -44,7 +44,7 @@ func CPUQuota(milli int64) int64 {
 	if milli == 0 {
 		return 0
 	}
-	return max(milli*cpuPeriod/1000, minQuota)
+	return max(milli*CPUPeriod/1000, minQuota)
 }
 
 // Resources are the limits that the kernel holds a container to.
@@ -85,7 +85,7 @@ func limits(requests, limits v1.ResourceList, n *Node) *runtimeapi.LinuxContaine
 	cpuLimit, memory := limits[v1.ResourceCPU], limits[v1.ResourceMemory]
 	out := &runtimeapi.LinuxContainerResources{
 		CpuShares:          CPUShares(cpu.MilliValue()),
-		CpuPeriod:          cpuPeriod,
+		CpuPeriod:          CPUPeriod,
 		CpuQuota:           CPUQuota(cpuLimit.MilliValue()),
 		MemoryLimitInBytes: memory.Value(),
 	}

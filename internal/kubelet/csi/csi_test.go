@@ -676,3 +676,75 @@ func TestVersionsAreRefusedThatAreNotInCommon(t *testing.T) {
 		t.Error("an endpoint that is no absolute path: got no error")
 	}
 }
+
+func TestDriverThatHangsHoldsNobodyUpWhoLooksWhatVolumesHold(t *testing.T) {
+	b := newBed(t)
+	can := append(staging(), csipb.NodeServiceCapability_RPC_GET_VOLUME_STATS)
+	sick, _ := b.driver(fakecsi.Options{Name: "sick.example.com", Can: can})
+	well, _ := b.driver(fakecsi.Options{Can: can})
+	of := []Published{{"1", b.setUp(b.wanted("1", ""))}}
+	for _, uid := range []string{"2", "3", "4"} { // who asked them one after the other would wait for each
+		r := b.wanted(uid, "")
+		r.PV.Name, r.PV.Spec.CSI.Driver, r.PV.Spec.CSI.VolumeHandle = "pv-"+uid, "sick.example.com", "vol-"+uid
+		of = append(of, Published{types.UID(uid), b.setUp(r)})
+	}
+	sick.TakeCalls()
+	well.TakeCalls()
+	hold := make(chan struct{})
+	sick.FailWith(func(string) error {
+		<-hold
+		return nil
+	})
+	look := func(want int, within time.Duration) {
+		t.Helper()
+		began := time.Now()
+		got := b.volumes.Held(t.Context(), of)
+		if took := time.Since(began); len(got) != want || took > within {
+			t.Errorf("got what %d volumes hold, %v, after %s, want %d within %s", len(got), got, took, want, within)
+		}
+		if got := got[of[0].Path].UsedBytes; got == nil || *got != 400 {
+			t.Errorf("of the volume whose driver is well: got %v bytes, want 400", got)
+		}
+	}
+	look(1, 3*patience)
+	for range 3 {
+		look(1, patience/2) // it is known of all three that they are late
+	}
+	if got := well.TakeCalls(); !slices.Equal(got, []string{"Stats vol-1"}) {
+		t.Errorf("the driver that is well: got calls %q, want one", got)
+	}
+	if got := len(sick.TakeCalls()); got != 3 {
+		t.Errorf("the driver that hangs: got %d calls, want one for each volume", got)
+	}
+	close(hold)
+	wait.Until(t, func() error {
+		if got := b.volumes.Held(t.Context(), of); len(got) != len(of) {
+			return fmt.Errorf("got what %d volumes hold, want %d", len(got), len(of))
+		}
+		return nil
+	})
+	for _, v := range of {
+		b.tearDown(v.Pod)
+	}
+	if got := b.volumes.Held(t.Context(), of); len(got) != 0 {
+		t.Errorf("of volumes that are gone: got %v", got)
+	}
+}
+
+func TestDriverThatCannotSayIsNotAskedAgainAndAgain(t *testing.T) {
+	b := newBed(t)
+	d, _ := b.driver(fakecsi.Options{Can: []csipb.NodeServiceCapability_RPC_Type{csipb.NodeServiceCapability_RPC_GET_VOLUME_STATS}})
+	of := []Published{{"1", b.setUp(b.wanted("1", ""))}}
+	d.TakeCalls()
+	d.FailWith(func(string) error { return status.Error(codes.Internal, "the disk is dumb") })
+	for range 3 {
+		if got := b.volumes.Held(t.Context(), of); len(got) != 0 {
+			t.Errorf("got %v, want nothing", got)
+		}
+	}
+	if got := d.TakeCalls(); !slices.Equal(got, []string{"Stats vol-1"}) {
+		t.Errorf("got calls %q, want one", got)
+	}
+	d.FailWith(nil)
+	b.tearDown("1")
+}

@@ -10,38 +10,117 @@ import (
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// measureAgain is how old what is known of what a volume holds may be, measureDeadline how long a driver has to say.
+// MeasureAgain is how long counts what a driver has said of a volume, or that it could not.
+const MeasureAgain = time.Minute
+
 const (
-	measureAgain    = time.Minute
-	measureDeadline = 10 * time.Second
+	measureDeadline = 10 * time.Second // that it has to say
+	patience        = time.Second      // of who looks, for drivers that were in time when they were asked last
+	longAgo         = 5 * time.Minute  // what was said then is not shown any more
 )
 
-// held is what a volume has been found to hold; nil: its driver does not say.
-type held struct {
-	stats *stats.FsStats
-	at    time.Time
+// Published is a volume as a pod has it.
+type Published struct {
+	Pod  types.UID
+	Path string
 }
 
-// Held is what a volume holds that is published to a pod at a path, not long ago; ok is false if its driver does not say.
-func (s *Volumes) Held(ctx context.Context, uid types.UID, path string) (_ stats.FsStats, ok bool, err error) {
+// held is what is known of what a volume holds. All but of is guarded by the lock of Volumes.
+type held struct {
+	of    Published
+	stats *stats.FsStats // nil: the driver does not say, or could not, or has not been asked yet
+	at    time.Time      // when it was asked last, and was done
+	asked chan struct{}  // closed when it is done; nil: it is not asked
+	late  bool           // it was not done in time: nobody waits for it the next time
+}
+
+// Held is what volumes hold, by their paths, as it was not long ago; those are left out whose drivers do not say. All drivers
+// are asked together and beside: none of them holds up who looks for longer than a moment, nor more than once in a row.
+func (s *Volumes) Held(ctx context.Context, of []Published) map[string]stats.FsStats {
+	waiting := s.ask(of)
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for _, h := range waiting {
+		select {
+		case <-h.asked:
+		case <-limited.Done():
+		}
+	}
 	s.mu.Lock()
-	h, known := s.mu.held[path]
-	s.mu.Unlock()
-	if !known || time.Since(h.at) > measureAgain {
-		if h.stats, err = s.measure(ctx, uid, path); err != nil {
-			return stats.FsStats{}, false, err
+	defer s.mu.Unlock()
+	for _, w := range waiting {
+		if h := w.held; h.asked == w.asked && ctx.Err() == nil {
+			h.late = true
 		}
-		h.at = time.Now()
+	}
+	out := map[string]stats.FsStats{}
+	for _, v := range of {
+		if h := s.mu.held[v.Path]; h != nil && h.stats != nil && time.Since(h.at) < longAgo {
+			out[v.Path] = *h.stats
+		}
+	}
+	return out
+}
+
+// asking is a driver that is asked what a volume holds.
+type asking struct {
+	held  *held
+	asked chan struct{}
+}
+
+// ask has the drivers asked of those volumes of which nothing is known that counts, and returns those to wait for.
+func (s *Volumes) ask(of []Published) (waiting []asking) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	for _, v := range of {
+		if _, ok := s.mu.published[v.Path]; !ok { // nor is there anything to measure
+			continue
+		}
+		h := s.mu.held[v.Path]
+		if h == nil {
+			h = &held{of: v}
+			s.mu.held[v.Path] = h
+		}
+		if h.asked == nil && now.Sub(h.at) > MeasureAgain {
+			h.asked = make(chan struct{})
+			s.mu.asked = append(s.mu.asked, h)
+		}
+		if h.asked != nil && !h.late {
+			waiting = append(waiting, asking{h, h.asked})
+		}
+	}
+	if len(s.mu.asked) > 0 {
+		s.poke()
+	}
+	return waiting
+}
+
+// takeAsked are those that somebody wants to know of and that nobody measures yet.
+func (s *Volumes) takeAsked() []*held {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	asked := s.mu.asked
+	s.mu.asked = nil
+	return asked
+}
+
+// weigh asks the driver what a volume holds, and notes it. That it could not say counts as well: it is not asked
+// again and again.
+func (s *Volumes) weigh(ctx context.Context, h *held) {
+	var found *stats.FsStats
+	began := time.Now()
+	defer func() {
 		s.mu.Lock()
-		if _, published := s.mu.published[path]; published { // it has not gone meanwhile
-			s.mu.held[path] = h
-		}
-		s.mu.Unlock()
+		defer s.mu.Unlock()
+		h.stats, h.at, h.late = found, time.Now(), time.Since(began) > patience
+		close(h.asked)
+		h.asked = nil
+	}()
+	var err error
+	if found, err = s.measure(ctx, h.of.Pod, h.of.Path); err != nil {
+		s.o.Log.DebugContext(ctx, "ask what a volume holds", "path", h.of.Path, "err", err)
 	}
-	if h.stats == nil {
-		return stats.FsStats{}, false, nil
-	}
-	return *h.stats, true, nil
 }
 
 // measure asks the driver.

@@ -108,12 +108,16 @@ func (s *Volumes) removed(at, path string) error {
 	return removeRecord(at)
 }
 
-// Run unstages volumes that no pod wants any more, until ctx ends. Each is tried until it works.
+// Run unstages volumes that no pod wants any more, each until it works, and measures those that somebody looks at, until
+// ctx ends.
 func (s *Volumes) Run(ctx context.Context) error {
 	g := task.NewGroup(ctx)
 	for {
 		for _, v := range s.unused() {
 			g.Go("unstage volume", func(ctx context.Context) error { s.leave(ctx, v); return nil })
+		}
+		for _, h := range s.takeAsked() {
+			g.Go("measure volume", func(ctx context.Context) error { s.weigh(ctx, h); return nil })
 		}
 		select {
 		case <-s.wake:

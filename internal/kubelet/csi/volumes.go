@@ -37,7 +37,7 @@ type Options struct {
 type Volumes struct {
 	o    Options
 	at   layout
-	wake chan struct{} // holds a token when there may be something to unstage
+	wake chan struct{} // holds a token when there may be something to unstage, or to measure
 
 	mu struct {
 		sync.Mutex
@@ -45,7 +45,8 @@ type Volumes struct {
 		published map[string]time.Time // when to publish anew (zero: never) what this process has published, by its path
 		changed   map[string]bool      // of what is published at these paths something has changed since Look
 		tokens    map[tokenKey]token   // that drivers were given
-		held      map[string]held      // what is known of what volumes hold, by the path at which they are published
+		held      map[string]*held     // what is known of what volumes hold, by the path at which they are published
+		asked     []*held              // those that Run is to measure
 		inUse     []v1.UniqueVolumeName
 	}
 }
@@ -68,7 +69,7 @@ type volume struct {
 func Open(o Options) (*Volumes, error) {
 	s := &Volumes{o: o, at: layout{o.Root, o.Seen}, wake: make(chan struct{}, 1)}
 	s.mu.volumes, s.mu.published = map[string]*volume{}, map[string]time.Time{}
-	s.mu.changed, s.mu.held, s.mu.tokens = map[string]bool{}, map[string]held{}, map[tokenKey]token{}
+	s.mu.changed, s.mu.held, s.mu.tokens = map[string]bool{}, map[string]*held{}, map[tokenKey]token{}
 	if err := os.MkdirAll(s.at.plugins(), 0o750); err != nil {
 		return nil, fmt.Errorf("make directory of plugins: %w", err)
 	}
@@ -160,7 +161,7 @@ func (s *Volumes) toldLocked() {
 	}
 }
 
-// poke has Run look for what is to be unstaged.
+// poke has Run look for what is to be unstaged, or measured.
 func (s *Volumes) poke() {
 	select {
 	case s.wake <- struct{}{}:

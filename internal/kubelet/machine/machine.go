@@ -31,11 +31,11 @@ func AddCapacity(out v1.ResourceList, rootDir string) error {
 	if err := os.MkdirAll(rootDir, 0o750); err != nil {
 		return fmt.Errorf("make root directory: %w", err)
 	}
-	var fs unix.Statfs_t
-	if err := unix.Statfs(rootDir, &fs); err != nil {
-		return fmt.Errorf("size of the file system of %s: %w", rootDir, err)
+	fs, err := FileSystemOf(rootDir)
+	if err != nil {
+		return err
 	}
-	out[v1.ResourceEphemeralStorage] = *resource.NewQuantity(int64(fs.Blocks)*fs.Bsize, resource.BinarySI)
+	out[v1.ResourceEphemeralStorage] = *resource.NewQuantity(fs.Capacity, resource.BinarySI)
 	for size, n := range hugePages() {
 		out[v1.ResourceName(v1.ResourceHugePagesPrefix+size)] = *resource.NewQuantity(n, resource.BinarySI)
 	}

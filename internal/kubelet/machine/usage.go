@@ -13,7 +13,10 @@ import (
 // uses of its memory, in bytes.
 type Usage struct {
 	CPU, Memory float64
-	At          time.Time
+	At, Booted  time.Time
+
+	Available, Free, Anonymous float64 // of memory
+	SwapTotal, SwapFree        float64
 }
 
 // Used reads what the machine uses now.
@@ -38,7 +41,7 @@ var errProc = errors.New("read what the node uses: /proc is not as expected")
 // columns already do not count, and /proc/meminfo.
 func parseUsage(stat, meminfo string, now time.Time) (*Usage, error) {
 	s := &Usage{At: now}
-	line, _, _ := strings.Cut(stat, "\n")
+	line, rest, _ := strings.Cut(stat, "\n")
 	f := strings.Fields(line)
 	if len(f) < 9 || f[0] != "cpu" {
 		return nil, errProc
@@ -50,17 +53,26 @@ func parseUsage(stat, meminfo string, now time.Time) (*Usage, error) {
 		}
 		s.CPU += float64(n) / ticks
 	}
-	kib := map[string]float64{}
+	for line := range strings.Lines(rest) {
+		if text, ok := strings.CutPrefix(line, "btime "); ok {
+			if n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64); err == nil {
+				s.Booted = time.Unix(n, 0)
+			}
+		}
+	}
+	bytes := map[string]float64{}
 	for line := range strings.Lines(meminfo) {
 		var name string
 		var n float64
 		if _, err := fmt.Sscan(line, &name, &n); err == nil {
-			kib[name] = n
+			bytes[name] = n * 1024
 		}
 	}
-	if kib["MemTotal:"] == 0 {
+	if bytes["MemTotal:"] == 0 {
 		return nil, errProc
 	}
-	s.Memory = (kib["MemTotal:"] - kib["MemAvailable:"]) * 1024
+	s.Available, s.Free, s.Anonymous = bytes["MemAvailable:"], bytes["MemFree:"], bytes["AnonPages:"]
+	s.SwapTotal, s.SwapFree = bytes["SwapTotal:"], bytes["SwapFree:"]
+	s.Memory = bytes["MemTotal:"] - s.Available
 	return s, nil
 }

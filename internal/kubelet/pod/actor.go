@@ -43,6 +43,8 @@ type Actor struct {
 	removed  map[string]bool            // IDs of containers that were removed: late updates of them are stale
 	probes   map[string]*probes         // of running containers, by their ID
 	waiters  map[string][]chan struct{} // closed when the container with the ID has ended
+	probed   map[probeKey]*probed       // nil: none has been probed
+	starting *starting                  // nil: it runs, or did before it was seen, or never will
 }
 
 // UID is that of the actor's pod.
@@ -110,6 +112,9 @@ func newActor(s *Set, pod *v1.Pod, rev int64) *Actor {
 	}
 	x.box.ready = make(chan struct{}, 1)
 	x.ops = task.NewGroup(s.group.Context())
+	if p := pod.Status.Phase; p == "" || p == v1.PodPending {
+		x.starting = &starting{since: x.now}
+	}
 	x.o = podstep.Observed{
 		FirstSeen: x.now, HostIPs: s.Runner.Node.Addresses(), Runtime: s.runtime,
 		Storage: podstep.Storage{Limited: s.Usage != nil && evict.HasLimits(pod), Every: s.Every},
@@ -166,6 +171,7 @@ func (x *Actor) step() (wake time.Time, done bool) {
 		x.s.Runner.Devices.Release(x.uid)
 		x.leave()
 	}
+	x.s.metrics.runs(x)
 	if r.Done {
 		x.s.Runner.Devices.Release(x.uid)
 		if err := x.s.Runner.Disk.Forget(x.uid); err != nil {

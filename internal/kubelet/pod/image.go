@@ -24,6 +24,10 @@ func (w *ensureImage) do(ctx context.Context) (err error) {
 }
 
 func (w *ensureImage) note(x *Actor, err error) {
+	x.starting.pull(-1, x.now)
+	if w.got.Reason != "" {
+		x.s.metrics.triedContainer(w.pod, w.container.Name, w.got.Reason)
+	}
 	if err == nil {
 		x.o.Images[w.container.Name] = podstep.Image{
 			Attempt: w.attempt, Ref: w.got.Ref, UID: w.got.UID, User: w.got.User,

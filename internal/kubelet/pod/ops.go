@@ -46,6 +46,7 @@ func (x *Actor) prepare(act podstep.Action) work {
 	case podstep.RemoveSandbox:
 		return &removeSandbox{s: s, pod: pod, gone: x.d.Gone, id: act.ID}
 	case podstep.EnsureImage:
+		x.starting.pull(1, x.now)
 		return &ensureImage{s: s, pod: pod, container: cri.FindContainer(pod, act.Container), attempt: act.Attempt}
 	case podstep.StartContainer:
 		return x.startContainer(act)
@@ -113,6 +114,7 @@ func (w *createSandbox) do(ctx context.Context) (err error) {
 }
 
 func (w *createSandbox) note(x *Actor, err error) {
+	x.s.metrics.triedSandbox(err)
 	if err == nil {
 		x.observeSandbox(w.made)
 		x.o.PodResized = core.PodLevelResources(w.pod)

@@ -115,6 +115,7 @@ type runProbe struct {
 	probes  *probes
 	worker  *probe.Worker
 	outcome outcome
+	took    time.Duration
 }
 
 func (x *Actor) runProbe(act podstep.Action) work {
@@ -130,7 +131,9 @@ func (x *Actor) runProbe(act podstep.Action) work {
 }
 
 func (w *runProbe) do(ctx context.Context) error {
+	began := time.Now()
 	contain.Run(w.s.Runner.Log, "probe", w.pod, func() { w.outcome = w.s.probeOnce(ctx, &w.worker.Spec.ProbeHandler, w.target) })
+	w.took = time.Since(began)
 	return nil
 }
 
@@ -156,6 +159,9 @@ func (w *runProbe) note(x *Actor, _ error) {
 		return
 	}
 	r, kind, output, name := w.outcome.result, w.worker.Kind, w.outcome.output, w.target.Container.Name
+	if r != probe.Failure || !w.worker.Early(x.now) {
+		x.countProbe(probeKey{name, kind}, r, w.took)
+	}
 	switch {
 	case r == probe.Failure && w.worker.Early(x.now):
 	case r == probe.Failure:

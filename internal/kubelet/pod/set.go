@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -37,6 +38,8 @@ type Options struct {
 	// Drained returns when nothing new is sent to a pod that is being deleted. If ctx ends
 	// before, the error says what is not known. Nil: nobody can tell.
 	Drained func(ctx context.Context, pod *v1.Pod) error
+	// Metrics is where the metrics of pods are registered. Nil: nowhere.
+	Metrics prometheus.Registerer
 	// Forgotten is told of each container that has been removed. It must not block. Optional.
 	Forgotten func(id string)
 }
@@ -47,6 +50,7 @@ type Set struct {
 	api     client.Client[*v1.Pod]
 	group   *task.Group // that actors run in
 	runtime string      // the name of the container runtime
+	metrics *metrics
 
 	mu struct {
 		sync.Mutex
@@ -61,7 +65,7 @@ type Set struct {
 // NewSet returns a Set without pods.
 func NewSet(o Options) *Set {
 	s := &Set{Options: o, api: client.For(o.Transport, core.Pods)}
-	s.mu.actors = map[types.UID]*Actor{}
+	s.mu.actors, s.metrics = map[types.UID]*Actor{}, newMetrics(o.Metrics, s)
 	return s
 }
 
@@ -100,6 +104,7 @@ func (s *Set) Start(x *Actor, found *runtime.Inventory) {
 		x.adopt(found)
 	}
 	if !x.d.Gone {
+		s.metrics.containers.Observe(float64(len(x.d.Pod.Spec.Containers)))
 		ours := len(x.o.Sandboxes) > 0
 		x.d.Fail = s.Admit(x.d.Pod, ours)
 		x.findDevices(ours)
@@ -112,6 +117,7 @@ func (s *Set) Start(x *Actor, found *runtime.Inventory) {
 	s.mu.Unlock()
 	s.group.Go("pod", func(context.Context) error {
 		defer s.drop(x)
+		s.metrics.seen.Observe(time.Since(x.now).Seconds())
 		return x.run()
 	})
 }
@@ -133,7 +139,8 @@ func (s *Set) StartOrphan(uid types.UID, inv *runtime.Inventory) {
 		}
 	}
 	x := newActor(s, pod, 0)
-	x.d.Gone = true
+	x.d.Gone, x.starting = true, nil
+	s.metrics.orphans.Inc()
 	s.Start(x, inv)
 }
 

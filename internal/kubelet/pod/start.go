@@ -41,7 +41,8 @@ func (w *startContainer) do(wanted context.Context) (err error) {
 	return err
 }
 
-func (w *startContainer) note(x *Actor, _ error) {
+func (w *startContainer) note(x *Actor, err error) {
+	x.s.metrics.triedContainer(w.Pod, w.Act.Container, reasonOf(err))
 	if w.status != nil {
 		x.observeContainer(w.status, w.Act.ID)
 	}

@@ -6,8 +6,10 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
 )
 
@@ -72,27 +74,35 @@ func (s *Set) Late() (uid types.UID, most time.Duration) {
 	return uid, most
 }
 
-// Count asks every actor for what runs of its pod.
-func (s *Set) Count() (pods, containers int) {
-	type counts struct{ pods, containers int }
-	for _, c := range ask(s, func(x *Actor) (c counts) {
-		if len(x.o.Sandboxes) > 0 && x.o.Sandboxes[0].Ready {
-			c.pods = 1
-		}
-		for i := range x.o.Containers {
-			if x.o.Containers[i].State == podstep.Running {
-				c.containers++
-			}
-		}
-		return c
-	}) {
-		pods, containers = pods+c.pods, containers+c.containers
-	}
-	return pods, containers
-}
-
 // Pods are those of all actors, as these know them.
 func (s *Set) Pods() []*v1.Pod { return ask(s, func(x *Actor) *v1.Pod { return x.d.Pod }) }
+
+// Running are the pods whose sandboxes run, with no more than their names and the containers that run.
+func (s *Set) Running() (list []v1.Pod) {
+	for _, p := range ask(s, (*Actor).running) {
+		if p != nil {
+			list = append(list, *p)
+		}
+	}
+	return list
+}
+
+func (x *Actor) running() *v1.Pod {
+	if len(x.o.Sandboxes) == 0 || !x.o.Sandboxes[0].Ready {
+		return nil
+	}
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: x.d.Pod.Namespace, Name: x.d.Pod.Name, UID: x.uid}}
+	for i := range x.o.Containers {
+		if c := &x.o.Containers[i]; c.State == podstep.Running {
+			one := v1.Container{Name: c.Name}
+			if spec := cri.FindContainer(x.d.Pod, c.Name); spec != nil {
+				one.Image = spec.Image
+			}
+			p.Spec.Containers = append(p.Spec.Containers, one)
+		}
+	}
+	return p
+}
 
 // ask has f answered by every actor. Those that are busy for a second, or end
 // meanwhile, are left out.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -76,13 +75,13 @@ func (m Machine) Node(ctx context.Context) (evict.Readings, error) {
 // readFileSystem notes what the file system at path has left. Some do not count
 // inodes.
 func readFileSystem(path string, out evict.Readings, space, inodes evict.Signal) error {
-	var fs unix.Statfs_t
-	if err := unix.Statfs(path, &fs); err != nil {
-		return fmt.Errorf("look at the file system of %s: %w", path, err)
+	fs, err := machine.FileSystemOf(path)
+	if err != nil {
+		return err
 	}
-	out[space] = evict.Reading{Available: int64(fs.Bavail) * fs.Bsize, Capacity: int64(fs.Blocks) * fs.Bsize}
-	if fs.Files > 0 {
-		out[inodes] = evict.Reading{Available: int64(fs.Ffree), Capacity: int64(fs.Files)}
+	out[space] = evict.Reading{Available: fs.Available, Capacity: fs.Capacity}
+	if fs.Inodes > 0 {
+		out[inodes] = evict.Reading{Available: fs.InodesFree, Capacity: fs.Inodes}
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -40,6 +41,7 @@ type Watch struct {
 	Node    *node.Node
 	Events  client.EventSink
 	Log     *slog.Logger
+	Evicted *prometheus.CounterVec // of [NewEvictions]
 }
 
 // Run keeps the node from running out of memory, disk and processes, after begun is closed.
@@ -106,6 +108,7 @@ func (w *Watch) relieve(ctx context.Context, m *evict.Monitor, s evict.Starved) 
 		w.Log.Warn("node is low on a resource, and no pod can be evicted", "resource", s.Signal.Resource())
 		return false
 	}
+	w.Evicted.WithLabelValues(string(s.Signal)).Inc()
 	return w.evictPod(ctx, u.Pod.UID, u.Message(s))
 }
 

@@ -29,7 +29,7 @@ type Attachment struct {
 func (t *Attachment) Serve(w http.ResponseWriter, r *http.Request, o *remotecommand.Options) {
 	w, r, end := watched(w, r)
 	defer end(nil)
-	remotecommand.ServeAttach(w, r, &attaching{t, o}, "", "", "", o, streamIdle, remotecommand.DefaultStreamCreationTimeout, remotecommand.SupportedStreamingProtocols)
+	remotecommand.ServeAttach(w, r, &attaching{t, o}, "", "", "", o, StreamIdle, remotecommand.DefaultStreamCreationTimeout, remotecommand.SupportedStreamingProtocols)
 }
 
 // attaching is an attachment to those of the streams that have been asked for.

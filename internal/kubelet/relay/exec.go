@@ -24,7 +24,7 @@ type Execution struct {
 func (e *Execution) Serve(w http.ResponseWriter, r *http.Request, o *remotecommand.Options) {
 	w, r, end := watched(w, r)
 	defer end(nil)
-	remotecommand.ServeExec(w, r, &executing{e, o}, "", "", "", nil, o, streamIdle, remotecommand.DefaultStreamCreationTimeout, remotecommand.SupportedStreamingProtocols)
+	remotecommand.ServeExec(w, r, &executing{e, o}, "", "", "", nil, o, StreamIdle, remotecommand.DefaultStreamCreationTimeout, remotecommand.SupportedStreamingProtocols)
 }
 
 // executing is an execution with those of the streams that have been asked for.

@@ -19,8 +19,8 @@ import (
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 )
 
-// streamIdle is how long a stream may be silent.
-const streamIdle = 4 * time.Hour
+// StreamIdle is how long a stream may be silent.
+const StreamIdle = 4 * time.Hour
 
 // streams are a client's. Over WebSocket there is each of them, whether it has
 // been asked for or not.

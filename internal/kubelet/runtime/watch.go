@@ -16,8 +16,9 @@ import (
 
 // Watch sees what becomes of sandboxes and containers.
 type Watch struct {
-	Client Client
-	Log    *slog.Logger
+	Client  Client
+	Log     *slog.Logger
+	Metrics *Metrics
 
 	// Event is handed what the runtime tells, Again all that it has when something may
 	// have been missed since began. Neither blocks.
@@ -62,8 +63,10 @@ func (w *Watch) Identify(ctx context.Context) error {
 func (w *Watch) All(ctx context.Context) (map[types.UID]*Inventory, error) {
 	retry := task.Backoff{Initial: 100 * time.Millisecond, Max: 5 * time.Second}
 	for {
+		began := time.Now()
 		found, err := list(ctx, w.Client)
 		if err == nil {
+			w.Metrics.listed(began)
 			return found, nil
 		}
 		w.Log.Warn("look for what runs already", "err", err)
@@ -79,6 +82,7 @@ func (w *Watch) Run(ctx context.Context) error {
 	retry := task.Backoff{Initial: 100 * time.Millisecond, Max: 5 * time.Second}
 	for {
 		stream, err := w.Client.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
+		w.Metrics.followed(err)
 		if err == nil {
 			w.lookAgain(ctx)
 			for {
@@ -130,6 +134,7 @@ func (w *Watch) lookAgain(ctx context.Context) {
 		w.Log.Warn("look for what runs", "err", err)
 		return
 	}
+	w.Metrics.listed(began)
 	w.Again(found, began)
 }
 

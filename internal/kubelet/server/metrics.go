@@ -4,30 +4,18 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/core/claims"
+	"github.com/kemudi/kemudi/internal/kubelet/csi"
 	"github.com/kemudi/kemudi/internal/kubelet/machine"
+	"github.com/kemudi/kemudi/internal/kubelet/pod"
 	"github.com/kemudi/kemudi/internal/kubelet/usage"
 	"github.com/kemudi/kemudi/internal/obs"
 )
-
-// serveSummary answers with what pods and containers use now.
-func (s *Server) serveSummary(w http.ResponseWriter, r *http.Request) {
-	resp, err := s.runtime.ListContainerStats(r.Context(), &runtimeapi.ListContainerStatsRequest{})
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	summary := usage.Summary(s.o.NodeName, resp.Stats)
-	usage.AddVolumes(&summary, s.volumes(r.Context()))
-	writeJSON(w, summary)
-}
 
 // volumes are what volumes hold whose drivers measure that. What cannot be had now is left out.
 func (s *Server) volumes(ctx context.Context) (out []usage.Volume) {
@@ -35,23 +23,28 @@ func (s *Server) volumes(ctx context.Context) (out []usage.Volume) {
 	if disk == nil {
 		return nil
 	}
-	for _, pod := range s.o.Cached.ByIndex("spec.nodeName", s.o.NodeName) {
-		for i := range pod.Spec.Volumes {
-			v := &pod.Spec.Volumes[i]
-			path := disk.Volumes.Path(pod, v)
-			if path == "" || !disk.Driven.Owns(path) {
-				continue
-			}
-			held, ok, err := disk.Driven.Held(ctx, pod.UID, path)
-			if err != nil {
-				s.o.Log.Debug("ask what a volume holds", "pod", pod.Namespace+"/"+pod.Name, "volume", v.Name, "err", err)
-			}
-			if ok {
-				out = append(out, usage.Volume{Pod: pod.UID, Namespace: pod.Namespace, Name: v.Name, Claim: claims.OfVolume(pod, v), Held: held})
+	var of []csi.Published
+	for _, p := range s.o.Cached.ByIndex("spec.nodeName", s.o.NodeName) {
+		for i := range p.Spec.Volumes {
+			v := &p.Spec.Volumes[i]
+			if path := disk.Volumes.Path(p, v); path != "" && disk.Driven.Owns(path) {
+				of = append(of, csi.Published{Pod: p.UID, Path: path})
+				out = append(out, usage.Volume{Pod: p.UID, Namespace: p.Namespace, Name: v.Name, Claim: claims.OfVolume(p, v)})
 			}
 		}
 	}
-	return out
+	if len(of) == 0 {
+		return nil
+	}
+	held := disk.Driven.Held(ctx, of)
+	known := out[:0]
+	for i, v := range out {
+		if h, ok := held[of[i].Path]; ok {
+			v.Held = h
+			known = append(known, v)
+		}
+	}
+	return known
 }
 
 // serveMetrics answers with the agent's metrics, and what volumes hold.
@@ -65,8 +58,10 @@ func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) {
 // that the metrics server reads.
 func (s *Server) serveResources(w http.ResponseWriter, r *http.Request) {
 	resp, err := s.runtime.ListContainerStats(r.Context(), &runtimeapi.ListContainerStatsRequest{})
+	there, thereErr := s.runtime.ListContainers(r.Context(), &runtimeapi.ListContainersRequest{})
+	err = errors.Join(err, thereErr)
 	reg := prometheus.NewRegistry()
-	look := &usage.Look{Containers: resp.GetStats()}
+	look := &usage.Look{Containers: resp.GetStats(), There: there.GetContainers()}
 	if s.o.Pods.Runner.Disk != nil {
 		var nodeErr error
 		look.Node, nodeErr = machine.Used()
@@ -79,38 +74,20 @@ func (s *Server) serveResources(w http.ResponseWriter, r *http.Request) {
 	promhttp.HandlerFor(reg, promhttp.HandlerOpts{}).ServeHTTP(w, r)
 }
 
-// serveScrape answers with what containers use now, in the form of cAdvisor.
-func (s *Server) serveScrape(w http.ResponseWriter, r *http.Request) {
-	used, err := s.runtime.ListContainerStats(r.Context(), &runtimeapi.ListContainerStatsRequest{})
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	there, err := s.runtime.ListContainers(r.Context(), &runtimeapi.ListContainersRequest{})
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	runner := s.o.Pods.Runner
-	scrape := &usage.Scrape{
-		Stats: used.Stats, Containers: there.Containers, Cgroups: map[string]string{}, Capacity: runner.Node.Capacity(nil), Now: time.Now(),
-	}
-	for _, pod := range s.o.Cached.ByIndex("spec.nodeName", s.o.NodeName) {
-		scrape.Cgroups[string(pod.UID)] = runner.Facts.Cgroup(pod, core.QOSClass(pod))
-	}
+// serveProbes answers with what has come of probes.
+func (s *Server) serveProbes(w http.ResponseWriter, r *http.Request) {
 	reg := prometheus.NewRegistry()
-	reg.MustRegister(scrape)
+	reg.MustRegister(pod.Probed{Set: s.o.Pods})
 	promhttp.HandlerFor(reg, promhttp.HandlerOpts{}).ServeHTTP(w, r)
 }
 
 // register adds the agent's own metrics to those that are served.
 func (s *Server) register() {
-	s.o.Registry.MustRegister(
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "kubelet_running_pods", Help: "Number of pods that have a running pod sandbox."},
-			func() float64 { pods, _ := s.o.Pods.Count(); return float64(pods) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "kubelet_running_containers", Help: "Number of containers currently running."},
-			func() float64 { _, containers := s.o.Pods.Count(); return float64(containers) }),
-	)
+	name := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "kubelet_node_name", Help: "The node's name. The count is always 1.", ConstLabels: prometheus.Labels{"node": s.o.NodeName},
+	})
+	name.Set(1)
+	s.o.Registry.MustRegister(name)
 }
 
 // serveConfig answers with how the agent is configured.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,6 +27,7 @@ import (
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/logs"
+	"github.com/kemudi/kemudi/internal/kubelet/machine"
 	"github.com/kemudi/kemudi/internal/kubelet/pod"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
 	"github.com/kemudi/kemudi/internal/kubelet/relay"
@@ -38,6 +40,11 @@ type Options struct {
 	Pods     *pod.Set
 	// Cached holds the pods of the node at least, as the API has them.
 	Cached client.Reader[*v1.Pod]
+	Images runtimeapi.ImageServiceClient
+	// Machine is what the node is, and RootDir is on the file system that pods write to; neither is looked at on a
+	// simulated node.
+	Machine machine.Info
+	RootDir string
 	// Config is how the agent is configured, as far as upstream's has the same settings.
 	Config       config.KubeletConfiguration
 	NoSystemLogs bool // the machine's own logs are not served
@@ -48,18 +55,20 @@ type Options struct {
 
 // Server serves the API of one node's agent.
 type Server struct {
-	o       Options
-	runtime runtimeapi.RuntimeServiceClient
+	o        Options
+	runtime  runtimeapi.RuntimeServiceClient
+	requests *requests
 
 	mu struct {
 		sync.Mutex
 		read map[string]int64 // how many bytes of a log clients have read from its beginning
+		used *machine.Usage   // of the machine, at an earlier look; nil: there was none
 	}
 }
 
 // New returns a server.
 func New(o Options) *Server {
-	s := &Server{o: o, runtime: o.Pods.Runner.Runtime}
+	s := &Server{o: o, runtime: o.Pods.Runner.Runtime, requests: newRequests(o.Registry)}
 	s.mu.read = map[string]int64{}
 	s.register()
 	return s
@@ -92,9 +101,12 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /metrics", s.serveMetrics)
 	mux.HandleFunc("GET /metrics/resource", s.serveResources)
 	mux.HandleFunc("GET /metrics/cadvisor", s.serveScrape)
+	mux.HandleFunc("GET /metrics/probes", s.serveProbes)
 	mux.HandleFunc("GET /configz", s.serveConfig)
+	mux.HandleFunc("GET /runningpods/{$}", s.serveRunning)
 	mux.Handle("GET /logs/", s.systemLogs())
-	return s.guarded(mux)
+	obs.InstallProfiles(mux)
+	return s.guarded(s.requests.counted(mux))
 }
 
 // guarded answers for a handler that panics.
@@ -144,6 +156,15 @@ func (s *Server) servePods(w http.ResponseWriter, _ *http.Request) {
 	for _, pod := range s.o.Cached.ByIndex("spec.nodeName", s.o.NodeName) {
 		list.Items = append(list.Items, *pod)
 	}
+	writeJSON(w, list)
+}
+
+// serveRunning answers with the pods that run, as far as the runtime knows them.
+func (s *Server) serveRunning(w http.ResponseWriter, _ *http.Request) {
+	list := v1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, Items: s.o.Pods.Running()}
+	slices.SortFunc(list.Items, func(a, b v1.Pod) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
 	writeJSON(w, list)
 }
 

@@ -8,14 +8,23 @@ import (
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
+	"github.com/kemudi/kemudi/internal/kubelet/machine"
 )
 
-// Summary is what the pods of a node and their containers use.
-func Summary(node string, containers []*runtimeapi.ContainerStats) stats.Summary {
+// Summary is what the node, its pods and their containers use.
+func (s *Snapshot) Summary(node string) stats.Summary {
+	began := map[string]time.Time{}
+	for _, c := range s.Containers {
+		began[c.Id] = time.Unix(0, c.CreatedAt)
+	}
+	known := map[string]*Pod{}
+	for i := range s.Pods {
+		known[s.Pods[i].UID] = &s.Pods[i]
+	}
 	pods := map[string]*stats.PodStats{}
 	var order []string
-	for _, s := range containers {
-		labels := s.GetAttributes().GetLabels()
+	for _, st := range s.Stats {
+		labels := st.GetAttributes().GetLabels()
 		uid := labels[cri.LabelPodUID]
 		if uid == "" {
 			continue
@@ -23,17 +32,91 @@ func Summary(node string, containers []*runtimeapi.ContainerStats) stats.Summary
 		p := pods[uid]
 		if p == nil {
 			p = &stats.PodStats{PodRef: stats.PodReference{Name: labels[cri.LabelPodName], Namespace: labels[cri.LabelPodNamespace], UID: uid}}
+			if k := known[uid]; k != nil {
+				s.addPod(p, k)
+			}
 			pods[uid] = p
 			order = append(order, uid)
 		}
-		c := containerStats(s)
+		c := s.containerStats(st)
+		c.StartTime = metav1.NewTime(began[st.GetAttributes().GetId()])
 		p.Containers = append(p.Containers, c)
-		p.CPU, p.Memory = addCPU(p.CPU, c.CPU), addMemory(p.Memory, c.Memory)
+		p.CPU, p.Memory, p.Swap = addCPU(p.CPU, c.CPU), addMemory(p.Memory, c.Memory), addSwap(p.Swap, c.Swap)
 	}
-	out := stats.Summary{Node: stats.NodeStats{NodeName: node}}
+	out := stats.Summary{Node: stats.NodeStats{NodeName: node}, Pods: []stats.PodStats{}}
 	for _, uid := range order {
 		out.Pods = append(out.Pods, *pods[uid])
-		out.Node.CPU, out.Node.Memory = addCPU(out.Node.CPU, pods[uid].CPU), addMemory(out.Node.Memory, pods[uid].Memory)
+		if s.Node == nil {
+			out.Node.CPU, out.Node.Memory = addCPU(out.Node.CPU, pods[uid].CPU), addMemory(out.Node.Memory, pods[uid].Memory)
+		}
+	}
+	if s.Node != nil {
+		s.Node.add(&out.Node, metav1.NewTime(s.Now))
+	}
+	return out
+}
+
+// addPod adds what is known of a pod as a whole.
+func (s *Snapshot) addPod(p *stats.PodStats, of *Pod) {
+	p.StartTime = metav1.NewTime(of.Started)
+	p.Network = network(of.Interfaces, "eth0", metav1.NewTime(s.Now))
+	if of.Cgroup == "" {
+		return
+	}
+	if n, ok := s.Read(of.Cgroup)["pids.current"]; ok {
+		p.ProcessStats = &stats.ProcessStats{ProcessCount: &n}
+	}
+}
+
+// add adds what is known of the machine.
+func (n *Node) add(out *stats.NodeStats, now metav1.Time) {
+	u := &n.Used
+	out.StartTime = metav1.NewTime(u.Booted)
+	out.CPU = &stats.CPUStats{Time: metav1.NewTime(u.At), UsageCoreNanoSeconds: number(u.CPU * 1e9)}
+	if n.Before != nil && u.At.After(n.Before.At) && u.CPU >= n.Before.CPU {
+		out.CPU.UsageNanoCores = number((u.CPU - n.Before.CPU) * 1e9 / u.At.Sub(n.Before.At).Seconds())
+	}
+	out.Memory = &stats.MemoryStats{
+		Time: metav1.NewTime(u.At), AvailableBytes: number(u.Available), UsageBytes: number(u.Memory + u.Available - u.Free),
+		WorkingSetBytes: number(u.Memory), RSSBytes: number(u.Anonymous),
+	}
+	out.Swap = &stats.SwapStats{Time: metav1.NewTime(u.At), SwapAvailableBytes: number(u.SwapFree), SwapUsageBytes: number(u.SwapTotal - u.SwapFree)}
+	out.Network = network(n.Interfaces, n.Default, now)
+	out.Fs = fileSystem(&n.Disk, now)
+	out.Runtime = &stats.RuntimeStats{ImageFs: fileSystem(&n.Images, now), ContainerFs: fileSystem(&n.Images, now)}
+	if used := n.ImagesUsed; used != nil { // by images, of all that is on that file system
+		out.Runtime.ImageFs.UsedBytes, out.Runtime.ImageFs.InodesUsed = value(used.UsedBytes), value(used.InodesUsed)
+	}
+	out.Rlimit = &stats.RlimitStats{Time: now, MaxPID: &n.MostOfThem, NumOfRunningProcesses: &n.Processes}
+}
+
+// number is a measure that is never negative.
+func number(v float64) *uint64 {
+	n := uint64(max(v, 0))
+	return &n
+}
+
+func fileSystem(fs *machine.FileSystem, now metav1.Time) *stats.FsStats {
+	out := &stats.FsStats{Time: now, AvailableBytes: number(float64(fs.Available)), CapacityBytes: number(float64(fs.Capacity)), UsedBytes: number(float64(fs.Used))}
+	if fs.Inodes > 0 {
+		out.Inodes, out.InodesFree, out.InodesUsed = number(float64(fs.Inodes)), number(float64(fs.InodesFree)), number(float64(fs.Inodes-fs.InodesFree))
+	}
+	return out
+}
+
+// network is what has passed links, of which one is the way to others.
+func network(list []machine.Interface, way string, now metav1.Time) *stats.NetworkStats {
+	if len(list) == 0 {
+		return nil
+	}
+	out := &stats.NetworkStats{Time: now}
+	for i := range list {
+		l := &list[i]
+		one := stats.InterfaceStats{Name: l.Name, RxBytes: &l.Received.Bytes, RxErrors: &l.Received.Errors, TxBytes: &l.Sent.Bytes, TxErrors: &l.Sent.Errors}
+		out.Interfaces = append(out.Interfaces, one)
+		if l.Name == way {
+			out.InterfaceStats = one
+		}
 	}
 	return out
 }
@@ -45,19 +128,26 @@ func value(v *runtimeapi.UInt64Value) *uint64 {
 	return &v.Value
 }
 
-func containerStats(s *runtimeapi.ContainerStats) stats.ContainerStats {
-	out := stats.ContainerStats{Name: s.GetAttributes().GetMetadata().GetName()}
-	if c := s.Cpu; c != nil {
+func (s *Snapshot) containerStats(st *runtimeapi.ContainerStats) stats.ContainerStats {
+	out := stats.ContainerStats{Name: st.GetAttributes().GetMetadata().GetName()}
+	if c := st.Cpu; c != nil {
 		out.CPU = &stats.CPUStats{Time: metav1.NewTime(time.Unix(0, c.Timestamp)), UsageNanoCores: value(c.UsageNanoCores), UsageCoreNanoSeconds: value(c.UsageCoreNanoSeconds)}
 	}
-	if m := s.Memory; m != nil {
+	if m := st.Memory; m != nil {
 		out.Memory = &stats.MemoryStats{
 			Time: metav1.NewTime(time.Unix(0, m.Timestamp)), AvailableBytes: value(m.AvailableBytes), UsageBytes: value(m.UsageBytes),
 			WorkingSetBytes: value(m.WorkingSetBytes), RSSBytes: value(m.RssBytes), PageFaults: value(m.PageFaults), MajorPageFaults: value(m.MajorPageFaults),
 		}
 	}
-	if f := s.WritableLayer; f != nil {
-		out.Rootfs = &stats.FsStats{Time: metav1.NewTime(time.Unix(0, f.Timestamp)), UsedBytes: value(f.UsedBytes), InodesUsed: value(f.InodesUsed)}
+	if w := st.Swap; w != nil {
+		out.Swap = &stats.SwapStats{Time: metav1.NewTime(time.Unix(0, w.Timestamp)), SwapAvailableBytes: value(w.SwapAvailableBytes), SwapUsageBytes: value(w.SwapUsageBytes)}
+	}
+	if f := st.WritableLayer; f != nil {
+		out.Rootfs = &stats.FsStats{}
+		if s.Node != nil {
+			out.Rootfs = fileSystem(&s.Node.Images, metav1.Time{})
+		}
+		out.Rootfs.Time, out.Rootfs.UsedBytes, out.Rootfs.InodesUsed = metav1.NewTime(time.Unix(0, f.Timestamp)), value(f.UsedBytes), value(f.InodesUsed)
 	}
 	return out
 }
@@ -81,6 +171,17 @@ func addMemory(sum, m *stats.MemoryStats) *stats.MemoryStats {
 		sum = &stats.MemoryStats{Time: m.Time}
 	}
 	sum.UsageBytes, sum.WorkingSetBytes, sum.RSSBytes = add(sum.UsageBytes, m.UsageBytes), add(sum.WorkingSetBytes, m.WorkingSetBytes), add(sum.RSSBytes, m.RSSBytes)
+	return sum
+}
+
+func addSwap(sum, w *stats.SwapStats) *stats.SwapStats {
+	if w == nil {
+		return sum
+	}
+	if sum == nil {
+		sum = &stats.SwapStats{Time: w.Time}
+	}
+	sum.SwapUsageBytes = add(sum.SwapUsageBytes, w.SwapUsageBytes)
 	return sum
 }
 

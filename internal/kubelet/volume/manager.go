@@ -185,6 +185,22 @@ func kind(v *v1.Volume) string {
 	return ""
 }
 
+// Plugin is what metrics call the plugin that makes a volume; of a claim, what stands for all plugins.
+func Plugin(v *v1.Volume) string {
+	switch {
+	case v.HostPath != nil:
+		return "kubernetes.io/host-path"
+	case v.CSI != nil:
+		return "kubernetes.io/csi"
+	case v.Image != nil:
+		return "kubernetes.io/image"
+	}
+	if k := kind(v); k != "" {
+		return "kubernetes.io/" + k
+	}
+	return "kubernetes.io/persistent-volume"
+}
+
 // ReadOnly reports whether containers may not write to a volume: it is of such a
 // kind, or the pod wants it so.
 func ReadOnly(v *v1.Volume) bool {

@@ -1,0 +1,72 @@
+package cgroup
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Values are numbers that the kernel counts for a cgroup: by the name of the file ("pids.current"), with the word of the line
+// where it has several ("cpu.stat nr_periods"), and the device before that for what is read and written
+// ("io.stat 8:0 rbytes"). What is not limited, or not counted, is not among them.
+type Values map[string]uint64
+
+// counted are the files that Read reads.
+var counted = []string{
+	"cpu.stat", "cpu.max", "cpu.pressure", "io.pressure", "io.stat", "memory.current", "memory.events", "memory.max", "memory.peak",
+	"memory.pressure", "memory.stat", "memory.swap.current", "memory.swap.max", "pids.current", "pids.max",
+}
+
+// Read reads what the kernel says of a cgroup and those below it. Of version 1, and of one that is not there, there is nothing.
+func (t Tree) Read(path string) Values {
+	if !t.v2 {
+		return nil
+	}
+	v := Values{}
+	for _, file := range counted {
+		if text, err := os.ReadFile(filepath.Join(t.top, path, file)); err == nil {
+			v.add(file, string(text))
+		}
+	}
+	return v
+}
+
+// add adds the numbers of a file.
+func (v Values) add(file, text string) {
+	note := func(key, number string) {
+		if n, err := strconv.ParseUint(number, 10, 64); err == nil {
+			v[key] = n
+		}
+	}
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		switch {
+		case file == "cpu.max" && len(words) == 2: // a quota, or "max", of a period
+			note("cpu.max quota", words[0])
+			note("cpu.max period", words[1])
+		case len(words) == 1:
+			note(file, words[0])
+		case len(words) == 2 && !strings.Contains(words[1], "="):
+			note(file+" "+words[0], words[1])
+		case len(words) > 1: // a device, or "some" or "full", and what is counted of it
+			for _, w := range words[1:] {
+				what, number, _ := strings.Cut(w, "=")
+				note(file+" "+words[0]+" "+what, number)
+			}
+		}
+	}
+}
+
+// FirstProcess is one of the processes of a cgroup itself; empty: it has none.
+func (t Tree) FirstProcess(path string) string {
+	if !t.v2 {
+		path = filepath.Join("memory", path)
+	}
+	text, err := os.ReadFile(filepath.Join(t.top, path, "cgroup.procs"))
+	if err != nil {
+		return ""
+	}
+	pid, _, _ := strings.Cut(string(text), "\n")
+	return pid
+}

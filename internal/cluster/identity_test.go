@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -223,6 +224,12 @@ func TestMachineHasAnIdentity(t *testing.T) {
 		return err == nil
 	})
 	b.until("the serving certificate has the new address", func() bool { return m.serves("192.0.2.7", "198.51.100.9", "n2") })
+	followed := regexp.MustCompile(`(?m)^apiserver_longrunning_requests\{.*resource="certificatesigningrequests".* [1-9]`)
+	b.until("requests that are signed are not followed any more", func() bool {
+		metrics, err := b.client(b.admin()).CertificatesV1().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+		b.must(err)
+		return bytes.Contains(metrics, []byte("apiserver_longrunning_requests{")) && !followed.Match(metrics)
+	})
 	stop()
 
 	key := m.file("client.key")

@@ -317,8 +317,19 @@ func e2eBasics(t *testing.T, m *machine) {
 	if code, got := m.get("/containerLogs/default/web/c?previous=1"); code != 400 || !strings.Contains(got, `previous terminated container "c" in pod "web" not found`) {
 		t.Errorf("log of no previous container: got %d %q", code, got)
 	}
-	if code, got := m.get("/stats/summary"); code != 200 || !strings.Contains(got, `"name":"web"`) {
+	if code, got := m.get("/stats/summary"); code != 200 || !strings.Contains(got, `"name":"web"`) || !strings.Contains(got, `"imageFs":{`) || !strings.Contains(got, `"maxpid":`) || !strings.Contains(got, `"process_count":`) {
 		t.Errorf("summary: got %d %q", code, got)
+	}
+	code, scraped := m.get("/metrics/cadvisor")
+	for _, want := range []string{
+		`container_network_receive_bytes_total\{container="",id="[^"]+",image="",interface="eth0",name="",namespace="default",pod="web"\} [1-9]`,
+		`container_threads\{container="c",id="[^"]+",image="[^"]+",name="[^"]+",namespace="default",pod="web"\} [1-9]`,
+		`container_memory_working_set_bytes\{container="",id="[^"]+",image="",name="",namespace="default",pod="web"\} [1-9]`,
+		`container_cpu_user_seconds_total\{container="c",`, `container_spec_memory_limit_bytes\{container="c",`, `container_memory_cache\{container="c",`,
+	} {
+		if code != 200 || !regexp.MustCompile(want).MatchString(scraped) {
+			t.Errorf("in the form of cAdvisor: got %d, want %s in\n%s", code, want, scraped)
+		}
 	}
 	node, err := client.For(m.api, core.Nodes).Get(t.Context(), "", "n1")
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Values are numbers that the kernel counts for a cgroup: by the name of the file ("pids.current"), with the word of the line
+// Values are numbers that the kernel counts for a cgroup: by the name of the file of version 2 ("pids.current"), with the word of the line
 // where it has several ("cpu.stat nr_periods"), and the device before that for what is read and written
 // ("io.stat 8:0 rbytes"). What is not limited, or not counted, is not among them.
 type Values map[string]uint64
@@ -18,10 +18,10 @@ var counted = []string{
 	"memory.pressure", "memory.stat", "memory.swap.current", "memory.swap.max", "pids.current", "pids.max",
 }
 
-// Read reads what the kernel says of a cgroup and those below it. Of version 1, and of one that is not there, there is nothing.
+// Read reads what the kernel says of a cgroup and those below it; of one that is not there, there is nothing.
 func (t Tree) Read(path string) Values {
 	if !t.v2 {
-		return nil
+		return t.readOld(path)
 	}
 	v := Values{}
 	for _, file := range counted {

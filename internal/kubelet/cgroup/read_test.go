@@ -38,3 +38,33 @@ func TestNumbersOfACgroupAreRead(t *testing.T) {
 		t.Errorf("of one that is gone: got %v", got)
 	}
 }
+
+func TestNumbersOfVersion1HaveTheNamesOfVersion2(t *testing.T) {
+	t.Parallel()
+	tree := Tree{top: t.TempDir()}
+	for file, text := range map[string]string{
+		"cpu/p/cpu.stat": "nr_periods 4\nnr_throttled 2\nthrottled_time 5000\n", "cpu/p/cpu.cfs_quota_us": "-1\n", "cpu/p/cpu.cfs_period_us": "100000\n",
+		"cpuacct/p/cpuacct.usage": "7000\n", "memory/p/memory.limit_in_bytes": "9223372036854771712\n", "memory/p/memory.usage_in_bytes": "4096\n",
+		"memory/p/memory.stat": "cache 1\ntotal_cache 9\n", "memory/p/memory.oom_control": "under_oom 0\noom_kill 3\n", "pids/p/pids.max": "max\n",
+		"blkio/p/blkio.throttle.io_service_bytes_recursive": "8:0 Read 10\n8:0 Write 20\n8:0 Total 30\nTotal 30\n", "blkio/p/blkio.throttle.io_serviced_recursive": "8:0 Read 1\n",
+		"memory/p/cgroup.procs": "7\n",
+	} {
+		path := filepath.Join(tree.top, file)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := Values{
+		"cpu.stat nr_periods": 4, "cpu.stat nr_throttled": 2, "cpu.stat throttled_usec": 5, "cpu.max period": 100000, "cpu.stat usage_usec": 7, "memory.current": 4096,
+		"memory.stat file": 9, "memory.events oom_kill": 3, "io.stat 8:0 rbytes": 10, "io.stat 8:0 wbytes": 20, "io.stat 8:0 rios": 1,
+	}
+	if got := tree.Read("/p"); !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := tree.FirstProcess("/p"); got != "7" {
+		t.Errorf("got process %q, want 7", got)
+	}
+}

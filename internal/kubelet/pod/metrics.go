@@ -210,7 +210,7 @@ var stateNames = map[podstep.State]string{podstep.Created: "created", podstep.Ru
 
 func (c census) Collect(ch chan<- prometheus.Metric) {
 	var running, ephemeral int
-	states, wanted, there := map[string]int{}, map[string]int{}, map[string]int{}
+	states, wanted, there := map[string]int{"running": 0}, map[string]int{}, map[string]int{}
 	desired, active := map[string]int{"": 0, "true": 0}, map[string]int{"": 0, "true": 0}
 	for _, h := range ask(c.s, (*Actor).head) {
 		static := ""

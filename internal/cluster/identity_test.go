@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -200,6 +201,21 @@ func TestMachineHasAnIdentity(t *testing.T) {
 	b.must(err)
 	if err := serving.Leaf.CheckSignatureFrom(b.s.pki.CA.Cert); err != nil {
 		t.Errorf("the serving certificate is not the cluster's: %v", err)
+	}
+
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(m.id.Metrics())
+	found, err := reg.Gather()
+	b.must(err)
+	told := map[string]bool{}
+	for _, f := range found {
+		told[f.GetName()] = true
+		if ttl := f.Metric[0].GetGauge().GetValue(); f.GetName() == "kubelet_certificate_manager_client_ttl_seconds" && ttl <= 0 {
+			t.Errorf("the client certificate is good for %f s", ttl)
+		}
+	}
+	if !told["kubelet_certificate_manager_client_ttl_seconds"] || !told["kubelet_certificate_manager_client_expiration_renew_errors"] || !told["kubelet_server_expiration_renew_errors"] {
+		t.Errorf("got metrics %v", told)
 	}
 
 	// Nobody approves an address that the Node does not have; once it has, the request that waits is approved.

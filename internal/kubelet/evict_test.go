@@ -148,6 +148,7 @@ func TestNodeThatRunsOutOfMemoryLetsOnePodGoAfterAnother(t *testing.T) {
 		if c := n.condition(v1.NodeMemoryPressure); c.Status != v1.ConditionFalse || c.Reason != "KubeletHasSufficientMemory" {
 			t.Errorf("five minutes after: got %+v", c)
 		}
+		n.tells("/metrics", `kubelet_evictions\{eviction_signal="memory.available"\} [1-9]`)
 		events := strings.Join(n.api.TakeEvents(), "\n")
 		for _, want := range []string{"n1 Normal NodeHasSufficientMemory: Node n1 status is now: NodeHasSufficientMemory"} {
 			if !strings.Contains(events, want) {

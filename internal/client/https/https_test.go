@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -167,11 +169,28 @@ func TestServerThatHasTooMuchToDoIsAskedAgainWhenItSays(t *testing.T) {
 		w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf")
 		_, _ = w.Write(body) // as it was sent, once more
 	})
-	maps := client.For(run(t, o), core.ConfigMaps)
+	api := run(t, o)
 	began := time.Now()
-	made, err := maps.Create(t.Context(), at("a", 7))
+	made, err := client.For(api, core.ConfigMaps).Create(t.Context(), at("a", 7))
 	if err != nil || made.Name != "a" || asked.Load() != 3 || time.Since(began) < time.Second {
 		t.Errorf("got %v, %v after %d requests and %s, want success at the third, after a second", made, err, asked.Load(), time.Since(began))
+	}
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(api.Metrics()...)
+	found, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := map[string]float64{} // by code
+	for _, f := range found {
+		for _, m := range f.Metric {
+			if f.GetName() == "rest_client_requests_total" {
+				answers[m.Label[0].GetValue()] += m.GetCounter().GetValue()
+			}
+		}
+	}
+	if !maps.Equal(answers, map[string]float64{"429": 2, "200": 1}) {
+		t.Errorf("counted %v, want two refusals and a success", answers)
 	}
 }
 

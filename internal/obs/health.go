@@ -51,6 +51,7 @@ type Health struct {
 	mu struct {
 		sync.Mutex
 		checks []Check
+		ran    slis
 	}
 }
 
@@ -100,18 +101,21 @@ func run(ctx context.Context, c Check) error {
 	return c.Run(ctx)
 }
 
+// defaultEndpoints are those that a server of Kubernetes has.
+var defaultEndpoints = []string{"livez", "readyz", "healthz"}
+
 // Install adds endpoints to mux, livez, readyz and healthz (which equals livez)
 // unless others are named, and the single checks below them. They answer as
 // Kubernetes' own do: "ok", or with ?verbose or on failure one line for each check;
 // ?exclude=<name> leaves a check out.
 func (h *Health) Install(mux *http.ServeMux, endpoints ...string) {
 	if len(endpoints) == 0 {
-		endpoints = []string{"livez", "readyz", "healthz"}
+		endpoints = defaultEndpoints
 	}
 	for _, endpoint := range endpoints {
 		ready := endpoint == "readyz"
 		mux.HandleFunc("GET /"+endpoint, func(w http.ResponseWriter, r *http.Request) { h.serveAll(w, r, endpoint, ready) })
-		mux.HandleFunc("GET /"+endpoint+"/{check...}", func(w http.ResponseWriter, r *http.Request) { h.serveOne(w, r, ready) })
+		mux.HandleFunc("GET /"+endpoint+"/{check...}", func(w http.ResponseWriter, r *http.Request) { h.serveOne(w, r, endpoint) })
 	}
 }
 
@@ -127,7 +131,9 @@ func (h *Health) serveAll(w http.ResponseWriter, r *http.Request, endpoint strin
 			fmt.Fprintf(&lines, "[+]%s excluded: ok\n", c.Name)
 			continue
 		}
-		if err := run(r.Context(), c); err != nil {
+		err := run(r.Context(), c)
+		h.note(endpoint, c.Name, err)
+		if err != nil {
 			failed = true
 			fmt.Fprintf(&lines, "[-]%s failed: reason withheld\n", c.Name)
 			h.logFailure(r.Context(), endpoint, c.Name, err)
@@ -149,14 +155,16 @@ func (h *Health) serveAll(w http.ResponseWriter, r *http.Request, endpoint strin
 	writeText(w, lines.String()+endpoint+" check passed\n")
 }
 
-func (h *Health) serveOne(w http.ResponseWriter, r *http.Request, ready bool) {
-	checks := h.list(ready)
+func (h *Health) serveOne(w http.ResponseWriter, r *http.Request, endpoint string) {
+	checks := h.list(endpoint == "readyz")
 	i := slices.IndexFunc(checks, func(c Check) bool { return c.Name == r.PathValue("check") })
 	if i < 0 {
 		http.NotFound(w, r)
 		return
 	}
-	if err := run(r.Context(), checks[i]); err != nil {
+	err := run(r.Context(), checks[i])
+	h.note(endpoint, checks[i].Name, err)
+	if err != nil {
 		http.Error(w, fmt.Sprintf("internal server error: %v", err), http.StatusInternalServerError)
 		return
 	}

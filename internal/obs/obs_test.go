@@ -120,6 +120,17 @@ func TestHealthAnswersAsKubernetesDoes(t *testing.T) {
 			t.Errorf("GET %s: got %d %q, want %d %q", tc.path, w.Code, w.Body.String(), tc.code, tc.body)
 		}
 	}
+	mux.Handle("GET /metrics/slis", h.SLIs(slog.New(slog.DiscardHandler)))
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics/slis", nil))
+	for _, want := range []string{
+		`kubernetes_healthcheck{name="etcd",type="livez"} 1`, `kubernetes_healthcheck{name="caches",type="readyz"} 0`,
+		`kubernetes_healthchecks_total{name="caches",status="error",type="readyz"} 3`, `kubernetes_healthchecks_total{name="ping",status="success",type="healthz"} 2`,
+	} {
+		if !strings.Contains(w.Body.String(), want+"\n") {
+			t.Errorf("/metrics/slis: got %s, want %s", w.Body, want)
+		}
+	}
 	if err := h.Ready(t.Context()); !errors.Is(err, broken) || err.Error() != "caches: disk on fire" {
 		t.Errorf("Ready: got %v", err)
 	}

@@ -159,6 +159,7 @@ func (p *Part) paths(profiles bool) *http.ServeMux {
 	mux := http.NewServeMux()
 	p.Health.Install(mux)
 	mux.Handle("/metrics", obs.MetricsHandler(p.Registry, p.Logger))
+	mux.Handle("/metrics/slis", p.Health.SLIs(p.Logger))
 	mux.Handle("/configz", p.Config)
 	if profiles {
 		obs.InstallProfiles(mux)

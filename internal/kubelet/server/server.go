@@ -99,6 +99,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("POST /run/{namespace}/{pod}/{container}", s.serveRun)
 	mux.HandleFunc("GET /stats/summary", s.serveSummary)
 	mux.HandleFunc("GET /metrics", s.serveMetrics)
+	mux.Handle("GET /metrics/slis", health.SLIs(s.o.Log, "healthz"))
 	mux.HandleFunc("GET /metrics/resource", s.serveResources)
 	mux.HandleFunc("GET /metrics/cadvisor", s.serveScrape)
 	mux.HandleFunc("GET /metrics/probes", s.serveProbes)

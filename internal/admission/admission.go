@@ -189,10 +189,18 @@ func (o *Options) Present() []*resource.Def {
 func (o *Options) Serves(def *resource.Def) bool { return o.Served == nil || o.Served(def) }
 
 // Chain is plugins that are asked one after the other. It may be used concurrently.
-type Chain struct{ plugins []Plugin }
+type Chain struct {
+	plugins []Plugin
+	metrics *metrics // nil: nothing is measured
+}
 
 // NewChain returns the chain of the plugins, in their order.
-func NewChain(plugins ...Plugin) *Chain { return &Chain{plugins} }
+func NewChain(plugins ...Plugin) *Chain { return &Chain{plugins: plugins} }
+
+// Measured is the chain that shows in reg how long plugins take.
+func (c *Chain) Measured(reg *prometheus.Registry) *Chain {
+	return &Chain{plugins: c.plugins, metrics: newMetrics(reg, c.plugins)}
+}
 
 // Names lists the plugins in order.
 func (c *Chain) Names() []string {
@@ -204,18 +212,22 @@ func (c *Chain) Names() []string {
 }
 
 // Mutate asks all plugins to change or refuse the write, and once more if one of them wants it.
-func (c *Chain) Mutate(ctx context.Context, a *Attributes) error {
-	if err := c.mutate(ctx, a); err != nil || !a.again {
+func (c *Chain) Mutate(ctx context.Context, a *Attributes) (err error) {
+	t := c.metrics.clock(admits, a)
+	defer func() { t.stop(err) }()
+	if err = c.mutate(ctx, a, &t); err != nil || !a.again {
 		return err
 	}
 	a.Pass = 1
-	return c.mutate(ctx, a)
+	return c.mutate(ctx, a, &t)
 }
 
-func (c *Chain) mutate(ctx context.Context, a *Attributes) error {
+func (c *Chain) mutate(ctx context.Context, a *Attributes, t *clock) error {
 	for i := range c.plugins {
 		if f := c.plugins[i].Mutate; f != nil {
-			if err := f(ctx, a); err != nil {
+			err := f(ctx, a)
+			t.lap(i, err)
+			if err != nil {
 				return err
 			}
 		}
@@ -224,10 +236,14 @@ func (c *Chain) mutate(ctx context.Context, a *Attributes) error {
 }
 
 // Validate asks all plugins to refuse the write.
-func (c *Chain) Validate(ctx context.Context, a *Attributes) error {
+func (c *Chain) Validate(ctx context.Context, a *Attributes) (err error) {
+	t := c.metrics.clock(validates, a)
+	defer func() { t.stop(err) }()
 	for i := range c.plugins {
 		if f := c.plugins[i].Validate; f != nil {
-			if err := f(ctx, a); err != nil {
+			err = f(ctx, a)
+			t.lap(i, err)
+			if err != nil {
 				return err
 			}
 		}

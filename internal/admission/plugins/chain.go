@@ -41,7 +41,11 @@ func New(o admission.Options) (*admission.Chain, error) {
 		}
 		list = append(list, e.Plugin)
 	}
-	return admission.NewChain(list...), nil
+	chain := admission.NewChain(list...)
+	if o.Registry != nil {
+		chain = chain.Measured(o.Registry)
+	}
+	return chain, nil
 }
 
 // Defaults are the names of the plugins that are on, and off, by default.

@@ -9,8 +9,10 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kemudi/kemudi/internal/api/apiregistration"
 	"github.com/kemudi/kemudi/internal/apiserver/discovery"
 	"github.com/kemudi/kemudi/internal/backend"
 	"github.com/kemudi/kemudi/internal/cache"
@@ -35,6 +37,8 @@ type Options struct {
 	// UID is of this process, in requests that are handed on (G5).
 	UID    string
 	Logger *slog.Logger // nil: nothing is logged
+	// Registry takes the metrics; nil: they are not shown.
+	Registry *prometheus.Registry
 }
 
 // Local is a group-version that this server has.
@@ -49,6 +53,7 @@ type Aggregator struct {
 	o    Options
 	log  *slog.Logger
 	seen atomic.Pointer[table]
+	lost *prometheus.CounterVec
 
 	mu struct {
 		sync.Mutex
@@ -70,7 +75,10 @@ type route struct {
 
 // New returns an aggregator that knows no other server before it runs.
 func New(o Options) *Aggregator {
-	a := &Aggregator{o: o, log: o.Logger}
+	a := &Aggregator{o: o, log: o.Logger, lost: newLost(o.Registry)}
+	if o.Registry != nil {
+		o.Registry.MustRegister(usable{o.Cache(apiregistration.APIServices.Def)})
+	}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}

@@ -222,7 +222,8 @@ func (a *Aggregator) tell(ctx context.Context, r *remote, c apiregistrationv1.AP
 		if s.Spec.Service == nil || !r.isOf(s) {
 			return nil // it is told of another server, by another
 		}
-		if was := apiregistration.Available(s); was != nil && was.Status == c.Status && was.Reason == c.Reason && was.Message == c.Message {
+		was := apiregistration.Available(s)
+		if was != nil && was.Status == c.Status && was.Reason == c.Reason && was.Message == c.Message {
 			return nil
 		}
 		s = s.DeepCopy()
@@ -230,6 +231,7 @@ func (a *Aggregator) tell(ctx context.Context, r *remote, c apiregistrationv1.AP
 		_, err := api.UpdateStatus(ctx, s)
 		if !apierrors.IsConflict(err) {
 			if err == nil {
+				a.count(r.name, was, c)
 				a.log.Info("whether an aggregated API can be used has changed", "apiservice", r.name, "available", c.Status, "reason", c.Reason)
 			}
 			if apierrors.IsNotFound(err) {

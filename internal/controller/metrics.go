@@ -15,6 +15,7 @@ type Metrics struct {
 	adds     *prometheus.CounterVec
 	depth    *prometheus.GaugeVec
 	retries  *prometheus.CounterVec
+	waited   *prometheus.HistogramVec
 	duration *prometheus.HistogramVec
 
 	mu struct {
@@ -36,12 +37,16 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "workqueue_retries_total", Help: "Reconciles that failed and will be tried again.",
 		}, []string{"name"}),
+		waited: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "workqueue_queue_duration_seconds", Help: "How long keys waited for a worker.",
+			Buckets: prometheus.ExponentialBuckets(1e-5, 10, 8),
+		}, []string{"name"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "workqueue_work_duration_seconds", Help: "How long one reconcile took.",
 			Buckets: prometheus.ExponentialBuckets(1e-5, 10, 8),
 		}, []string{"name"}),
 	}
-	reg.MustRegister(m.adds, m.depth, m.retries, m.duration)
+	reg.MustRegister(m.adds, m.depth, m.retries, m.waited, m.duration)
 	m.mu.own = map[reflect.Type]any{}
 	return m
 }
@@ -68,6 +73,7 @@ func OwnMetrics[T any](k *Kit, register func(prometheus.Registerer) T) T {
 type keyMetrics struct {
 	adds, retries prometheus.Counter
 	depth         prometheus.Gauge
+	waited        prometheus.Observer
 	duration      prometheus.Observer
 }
 
@@ -78,7 +84,7 @@ func (m *Metrics) of(name string) *keyMetrics {
 	}
 	return &keyMetrics{
 		adds: m.adds.WithLabelValues(name), retries: m.retries.WithLabelValues(name),
-		depth: m.depth.WithLabelValues(name), duration: m.duration.WithLabelValues(name),
+		depth: m.depth.WithLabelValues(name), waited: m.waited.WithLabelValues(name), duration: m.duration.WithLabelValues(name),
 	}
 }
 
@@ -92,6 +98,14 @@ func (m *keyMetrics) add() {
 func (m *keyMetrics) wait(n int) {
 	if m != nil {
 		m.depth.Add(float64(n))
+	}
+}
+
+// took counts a key that has got a worker. since is when it began to wait.
+func (m *keyMetrics) took(since time.Time) {
+	if m != nil {
+		m.depth.Dec()
+		m.waited.Observe(time.Since(since).Seconds())
 	}
 }
 

@@ -52,6 +52,7 @@ const (
 
 type entry struct {
 	queued   line
+	since    time.Time   // when it began to wait
 	working  bool        // a worker has it (C1)
 	parked   int         // feeds that have not shown what the last reconcile wrote (C3), and its cooldown (C10)
 	dirty    bool        // wanted again when working or parked ends (C2)
@@ -109,7 +110,7 @@ func (q *queue) addLocked(where line, key string) {
 			e.timer.Stop()
 			e.timer = nil
 		}
-		e.queued = where
+		e.queued, e.since = where, time.Now()
 		if where == inFirst {
 			q.mu.first = append(q.mu.first, key)
 		} else {
@@ -142,8 +143,8 @@ func (q *queue) take() (string, bool) {
 	}
 	key := q.nextLocked()
 	q.mu.waiting--
-	q.m.wait(-1)
 	e := q.mu.keys[key]
+	q.m.took(e.since)
 	e.queued, e.working = nowhere, true
 	return key, true
 }

@@ -11,6 +11,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -28,14 +29,21 @@ import (
 // restriction keeps node agents from writing what is not about their node. The
 // node authorizer has looked at names; this looks at contents.
 type restriction struct {
-	o     *admission.Options
-	pods  client.Reader[*corev1.Pod]
-	nodes client.Reader[*corev1.Node]
+	o       *admission.Options
+	pods    client.Reader[*corev1.Pod]
+	nodes   client.Reader[*corev1.Node]
+	claims  client.Reader[*corev1.PersistentVolumeClaim]
+	volumes client.Reader[*corev1.PersistentVolume]
+	drivers client.Reader[*storagev1.CSIDriver]
 }
 
 // New keeps node agents to their own node.
 func New(o *admission.Options) admission.Plugin {
-	r := &restriction{o, admission.Reader(o, core.Pods), admission.Reader(o, core.Nodes)}
+	r := &restriction{
+		o: o, pods: admission.Reader(o, core.Pods), nodes: admission.Reader(o, core.Nodes),
+		claims: admission.Reader(o, core.PersistentVolumeClaims), volumes: admission.Reader(o, core.PersistentVolumes),
+		drivers: admission.Reader(o, storage.CSIDrivers),
+	}
 	return admission.Plugin{Name: "NodeRestriction", Mutate: func(ctx context.Context, a *admission.Attributes) error {
 		name, ok := node.Of(a.User)
 		switch {
@@ -301,7 +309,7 @@ func (r *restriction) token(ctx context.Context, a *admission.Attributes, node s
 	case pod.Spec.NodeName != node:
 		return a.Forbid("node requested token bound to a pod scheduled on a different node")
 	}
-	return nil
+	return r.audience(ctx, a, pod)
 }
 
 // podCertificate checks that an agent asks for certificates of pods on its node only, and as

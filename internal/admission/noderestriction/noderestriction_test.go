@@ -1,12 +1,14 @@
 package noderestriction
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/admission/admissiontest"
@@ -126,7 +128,7 @@ func TestNodeAgentsAskForCertificatesOfTheirPodsOnly(t *testing.T) {
 
 func TestNodeAgentsGetTokensOfTheirPodsOnly(t *testing.T) {
 	w := admissiontest.New(t,
-		"Pod: {metadata: {namespace: team, name: mine, uid: u1}, spec: {nodeName: n1}}",
+		"Pod: {metadata: {namespace: team, name: mine, uid: u1}, spec: {nodeName: n1, volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: token}}]}}]}}",
 		"Pod: {metadata: {namespace: team, name: others, uid: u2}, spec: {nodeName: n2}}")
 	c := admission.NewChain(New(w.Options()))
 	const prefix = `serviceaccounts "robot" is forbidden: `
@@ -147,6 +149,57 @@ func TestNodeAgentsGetTokensOfTheirPodsOnly(t *testing.T) {
 		a := &admission.Attributes{
 			Operation: admission.Create, Def: core.ServiceAccounts.Def, Sub: "token", Namespace: "team", Name: "robot", User: agent,
 			Object: &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: q.ref}},
+		}
+		if got := admissiontest.Run(t, c, a); got != q.want {
+			t.Errorf("%s: got %s, want %s", q.name, got, q.want)
+		}
+	}
+}
+
+func TestNodeAgentsGetTokensForAudiencesThatPodsMention(t *testing.T) {
+	w := admissiontest.New(t,
+		"CSIDriver: {metadata: {name: disk.example.com}, spec: {tokenRequests: [{audience: vault}, {audience: ''}]}}",
+		"PersistentVolume: {metadata: {name: pv}, spec: {csi: {driver: disk.example.com, volumeHandle: h}}}",
+		"PersistentVolumeClaim: {metadata: {namespace: team, name: data}, spec: {volumeName: pv}}",
+		"PersistentVolumeClaim: {metadata: {namespace: team, name: mine-scratch}, spec: {volumeName: pv}}",
+		"PersistentVolumeClaim: {metadata: {namespace: team, name: unbound}}")
+	o := w.Options()
+	o.Authorizer = authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		if a.GetVerb() == "request-serviceaccounts-token-audience" && a.GetAPIGroup() == "" && a.GetResource() == "registry" && a.GetNamespace() == "team" && a.GetName() == "robot" {
+			return authorizer.DecisionAllow, "", nil
+		}
+		return authorizer.DecisionNoOpinion, "", nil
+	})
+	c := admission.NewChain(New(o))
+	refused := func(audience string) string {
+		return fmt.Sprintf(`serviceaccounts "robot" is forbidden: audience %q not found in pod spec volume, system:node:n1 is not authorized to request tokens for this audience`, audience)
+	}
+	for _, q := range []struct {
+		name, volumes string
+		audiences     []string
+		want          string
+	}{
+		{"the API's own, which nothing mentions", "", nil, refused("")},
+		{"the API's own, projected", "{name: v, projected: {sources: [{serviceAccountToken: {path: token}}]}}", nil, ""},
+		{"another, projected", "{name: v, projected: {sources: [{configMap: {name: c}}, {serviceAccountToken: {path: token, audience: vault}}]}}", []string{"vault"}, ""},
+		{"one that is not projected", "{name: v, projected: {sources: [{serviceAccountToken: {path: token}}]}}", []string{"vault"}, refused("vault")},
+		{"several", "", []string{"a", "b"}, `serviceaccounts "robot" is forbidden: node may only request 0 or 1 audiences`},
+		{"of a driver within the pod", "{name: v, csi: {driver: disk.example.com}}", []string{"vault"}, ""},
+		{"of a driver within the pod, the API's own", "{name: v, csi: {driver: disk.example.com}}", nil, ""},
+		{"that the driver does not want", "{name: v, csi: {driver: disk.example.com}}", []string{"other"}, refused("other")},
+		{"of a driver that is not there", "{name: v, csi: {driver: none.example.com}}", []string{"vault"}, refused("vault")},
+		{"of the driver of a claim", "{name: v, persistentVolumeClaim: {claimName: data}}", []string{"vault"}, ""},
+		{"of the driver of a claim of the pod's own", "{name: scratch, ephemeral: {volumeClaimTemplate: {spec: {}}}}", []string{"vault"}, ""},
+		{"of a claim without a volume", "{name: v, persistentVolumeClaim: {claimName: unbound}}", []string{"vault"}, refused("vault")},
+		{"of a claim that is not there", "{name: v, persistentVolumeClaim: {claimName: none}}", []string{"vault"}, refused("vault")},
+		{"that the agent may ask for", "", []string{"registry"}, ""},
+	} {
+		w.Set(t, "Pod: {metadata: {namespace: team, name: mine, uid: u1}, spec: {nodeName: n1, volumes: ["+q.volumes+"]}}")
+		a := &admission.Attributes{
+			Operation: admission.Create, Def: core.ServiceAccounts.Def, Sub: "token", Namespace: "team", Name: "robot", User: agent,
+			Object: &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+				Audiences: q.audiences, BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: "mine", UID: "u1"},
+			}},
 		}
 		if got := admissiontest.Run(t, c, a); got != q.want {
 			t.Errorf("%s: got %s, want %s", q.name, got, q.want)

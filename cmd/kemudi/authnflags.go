@@ -17,7 +17,7 @@ func addIdentityFlags(f *pflag.FlagSet, o *cluster.Identity) {
 	f.StringVar(&o.SigningKey, "service-account-signing-key-file", o.SigningKey, "file of the key that signs tokens of service accounts; default the server's own, pki/sa.key of the data directory")
 	f.StringSliceVar(&o.Keys, "service-account-key-file", o.Keys, "files of keys, public or private, that have signed other tokens that are good")
 	f.StringSliceVar(&o.Issuers, "service-account-issuer", o.Issuers, "who issues tokens of service accounts, as they say: the first one, of several, of which all are believed; default https://kubernetes.default.svc.<cluster domain>")
-	f.StringVar(&o.KeySetURL, "service-account-jwks-uri", o.KeySetURL, "where others are told to find the keys that these tokens are signed by; default below the issuer")
+	f.StringVar(&o.KeySetURL, "service-account-jwks-uri", o.KeySetURL, "where others are told to find the keys that these tokens are signed by; default at the advertised address")
 	f.DurationVar(&o.MaxLife, "service-account-max-token-expiration", o.MaxLife, "how long tokens of service accounts are good for at the most; default as long as was asked for")
 	f.VarPF((*notFlag)(&o.NoExtension), "service-account-extend-token-expiration", "", "make tokens of pods good for a year, for programs that do not read them again").NoOptDefVal = "true"
 	f.StringSliceVar(&o.Audiences, "api-audiences", o.Audiences, "whom a token is for that is for the API; default the issuers")

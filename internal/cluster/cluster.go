@@ -253,7 +253,8 @@ func (s *server) keys() error {
 		return err
 	}
 	s.known, err = identity.Open(&s.o.Identity, identity.With{
-		Own: s.ownKeys(), URL: "https://kubernetes.default.svc." + s.o.Network.ClusterDomain, Server: s.o.NodeName, Registry: s.registry, Logger: s.o.Logger.With("part", "authentication"),
+		Own: s.ownKeys(), URL: "https://kubernetes.default.svc." + s.o.Network.ClusterDomain,
+		KeySet: "https://" + netip.AddrPortFrom(s.o.AdvertiseAddress, s.o.SecurePort).String() + authn.KeySetPath, Server: s.o.NodeName, Registry: s.registry, Logger: s.o.Logger.With("part", "authentication"),
 	})
 	if err == nil {
 		s.issuer = s.known.Issuer

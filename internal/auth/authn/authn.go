@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -33,6 +34,8 @@ type Options struct {
 	// Audiences are those of the API server: a bearer token is for one of them, unless a context names
 	// others. Nil: those who are asked about tokens know it themselves.
 	Audiences []string
+	// Expiry is told how long the certificates that clients show will be good. Nil: nobody is told.
+	Expiry prometheus.Observer
 }
 
 // Authenticator is the chain. It may be used concurrently.
@@ -53,7 +56,7 @@ func New(o Options) *Authenticator {
 		proxy.Headers = proxy.Headers.Canonical()
 		o.FrontProxy = &proxy
 	}
-	return &Authenticator{o: o, certs: certificates{roots: o.ClientCA, nodes: o.Nodes}}
+	return &Authenticator{o: o, certs: certificates{roots: o.ClientCA, nodes: o.Nodes, expiry: o.Expiry}}
 }
 
 // errToken says that a bearer token was shown and nobody knows it.

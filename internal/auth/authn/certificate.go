@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 )
@@ -19,6 +20,8 @@ import (
 type certificates struct {
 	roots *x509.CertPool
 	nodes *NodeAccess // nil: nodes are believed for as long as their certificates are good
+	// expiry is told how long a certificate will be good; nil: nobody is told.
+	expiry prometheus.Observer
 
 	mu struct {
 		sync.RWMutex
@@ -44,6 +47,9 @@ func (c *certificates) authenticate(r *http.Request) (*authenticator.Response, b
 	u, err := c.user(leaf, r.TLS.PeerCertificates[1:])
 	if err != nil {
 		return nil, false, err
+	}
+	if c.expiry != nil {
+		c.expiry.Observe(time.Until(leaf.NotAfter).Seconds())
 	}
 	if c.nodes != nil {
 		if err := c.nodes.good(r.Context(), leaf); err != nil {

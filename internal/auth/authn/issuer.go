@@ -11,6 +11,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"net/url"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -68,6 +70,9 @@ type IssuerOptions struct {
 	NoExtension bool
 }
 
+// KeySetPath is where a server publishes the keys.
+const KeySetPath = "/openid/v1/jwks"
+
 // Keys are those of an issuer.
 type Keys struct {
 	Key     crypto.Signer      // signs
@@ -85,7 +90,7 @@ func (o IssuerOptions) withDefaults() (IssuerOptions, error) {
 		o.Audiences = append([]string{o.URL}, o.Others...)
 	}
 	if o.KeySetURL == "" {
-		o.KeySetURL = o.URL + "/openid/v1/jwks"
+		o.KeySetURL = o.URL + KeySetPath
 	}
 	return o, nil
 }
@@ -187,6 +192,14 @@ func webKey(key crypto.PublicKey) (jose.JSONWebKey, error) {
 
 // Audiences are those of the API server.
 func (i *Issuer) Audiences() []string { return i.o.Audiences }
+
+// MaxSeconds is how long a token may live, whoever asks for more.
+func (i *Issuer) MaxSeconds() int64 {
+	if i.o.MaxLife > 0 {
+		return int64(i.o.MaxLife / time.Second)
+	}
+	return math.MaxInt64
+}
 
 // Lives of tokens.
 const (
@@ -308,6 +321,13 @@ func (i *Issuer) IssueLegacy(sa *corev1.ServiceAccount, secret *corev1.Secret) (
 }
 
 func refTo(obj resource.Object) *ref { return &ref{obj.GetName(), string(obj.GetUID())} }
+
+// Publishes reports whether others can find the documents by the issuer's name: it is a URL of HTTPS and
+// nothing more.
+func (i *Issuer) Publishes() bool {
+	u, err := url.Parse(i.o.URL)
+	return err == nil && u.Scheme == "https" && u.RawQuery == "" && u.Fragment == ""
+}
 
 // Discovery is the document at /.well-known/openid-configuration; its media
 // type is application/json.

@@ -70,6 +70,21 @@ func (m *tokenMetrics) count(c *checked, err error) {
 	}
 }
 
+// NewExpiry shows in reg how long the certificates of clients will be good, by requests: an operator is
+// warned before nobody gets in any more.
+func NewExpiry(reg *prometheus.Registry) prometheus.Observer {
+	const hour, day = 60 * 60, 24 * 60 * 60
+	expiry := prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "apiserver_client_certificate_expiration_seconds",
+		Help: "How long the certificates that requests were made with will be good, in seconds.",
+		Buckets: []float64{
+			0, hour / 2, hour, 2 * hour, 6 * hour, 12 * hour, day, 2 * day, 4 * day, 7 * day, 30 * day, 90 * day, 180 * day, 360 * day,
+		},
+	})
+	reg.MustRegister(expiry)
+	return expiry
+}
+
 // CacheMetrics count how often it is remembered whose tokens are. All caches of a server have the same.
 type CacheMetrics struct {
 	requests, fetches *prometheus.CounterVec

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -17,6 +18,7 @@ import (
 type With struct {
 	Own      *pki.PKI // with a key for tokens, if the server has one
 	URL      string   // the name of the issuer, unless another is said
+	KeySet   string   // where this server publishes the keys, unless another place is said; empty: below the issuer
 	Server   string   // its name, in metrics
 	Registry *prometheus.Registry
 	Logger   *slog.Logger // required
@@ -30,11 +32,15 @@ type Known struct {
 	file    *authn.TokenFile    // nil: there is none
 	issuers *oidc.Issuers       // nil: there are none
 	webhook authenticator.Token // nil: nobody is asked
+	expiry  prometheus.Observer // of certificates; nil: nobody is told
 }
 
 // Open reads the files that the options name, and refuses what makes no sense.
 func Open(o *Options, w With) (*Known, error) {
 	k := &Known{o: o}
+	if w.Registry != nil {
+		k.expiry = authn.NewExpiry(w.Registry)
+	}
 	files := &keys{signing: o.SigningKey, others: o.Keys, own: w.Own, log: w.Logger}
 	before := files.state()
 	all, err := files.read()
@@ -43,7 +49,7 @@ func Open(o *Options, w With) (*Known, error) {
 	}
 	files.seen.Store(&before)
 	issuer := authn.IssuerOptions{
-		Key: all.Key, OldKeys: all.OldKeys, Newer: files.newer, URL: w.URL, KeySetURL: o.KeySetURL, Audiences: o.Audiences,
+		Key: all.Key, OldKeys: all.OldKeys, Newer: files.newer, URL: w.URL, KeySetURL: cmp.Or(o.KeySetURL, w.KeySet), Audiences: o.Audiences,
 		MaxLife: o.MaxLife, NoExtension: o.NoExtension,
 	}
 	if len(o.Issuers) > 0 {
@@ -81,7 +87,7 @@ func Open(o *Options, w With) (*Known, error) {
 
 // Chain is options of a chain that asks about tokens in upstream's order: own are the cluster's own kinds.
 func (k *Known) Chain(own ...authenticator.Token) authn.Options {
-	o := authn.Options{Audiences: k.Issuer.Audiences(), Anonymous: k.anonymous}
+	o := authn.Options{Audiences: k.Issuer.Audiences(), Anonymous: k.anonymous, Expiry: k.expiry}
 	if k.file != nil {
 		o.Tokens = append(o.Tokens, authn.ForAudiences(o.Audiences, k.file))
 	}

@@ -24,7 +24,7 @@ type Options struct {
 	NoExtension bool          // --service-account-extend-token-expiration=false
 	Audiences   []string      // --api-audiences; default the issuers
 	Issuers     []string      // --service-account-issuer: the first issues tokens, all are believed; default the cluster's name of the API
-	KeySetURL   string        // --service-account-jwks-uri: where others are told to find the keys; default below the first issuer
+	KeySetURL   string        // --service-account-jwks-uri: where others are told to find the keys; default at the advertised address
 
 	Anonymous  *bool                // --anonymous-auth; nil: it was not said, and who shows nothing is let in
 	ConfigFile string               // --authentication-config

@@ -13,6 +13,7 @@ import (
 	"github.com/kemudi/kemudi/internal/apiserver/read"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
+	"github.com/kemudi/kemudi/internal/apiserver/served"
 	"github.com/kemudi/kemudi/internal/apiserver/watch"
 	"github.com/kemudi/kemudi/internal/resource"
 )
@@ -28,7 +29,7 @@ type exchange struct {
 func (s *Server) serveResource(w http.ResponseWriter, r *http.Request, in *request.Info) {
 	t := s.routes.Load()
 	res := t.lookup(in.Group, in.Version, in.Plural)
-	if res == nil || s.yields(t, in.Group) {
+	if res == nil || s.yields(t, in.Group) || isMisplaced(res, in) {
 		s.serveUnknown(w, r, t, in)
 		return
 	}
@@ -36,7 +37,7 @@ func (s *Server) serveResource(w http.ResponseWriter, r *http.Request, in *reque
 	c := &call.Call{Verb: in.Verb, Resource: res, Namespace: in.Namespace, Name: in.Name, User: st.user, Agent: r.UserAgent(), Audit: st.audit}
 	p := &exchange{Reply: answer.Reply{W: w, R: r, Body: st.body, Call: c, Encoded: s.encoded, Log: s.log}, s: s}
 	v, err := s.gate(c, in.Sub)
-	if err == nil && r.Method == http.MethodHead && in.Sub == "" {
+	if err == nil && r.Method == http.MethodHead && in.Sub == "" && res.Def.Dynamic == nil {
 		err = refusal.MethodNotAllowed()
 	}
 	switch {
@@ -82,6 +83,8 @@ func (p *exchange) perform(v *verb) {
 func (p *exchange) stream(w *watch.Watch) {
 	st := stateOf(p.R)
 	defer st.after(p.s.metrics.watch(p.Call))
+	gvk := p.Call.Resource.GVK
+	p.Sent = p.s.metrics.events.WithLabelValues(gvk.Group, gvk.Version, p.Call.Resource.Def.Plural)
 	if goesOn := w.Serve(&p.Reply, p.s.pace, p.s.o.RequestTimeout); goesOn != nil {
 		st.goOn(goesOn, w.Close)
 	}
@@ -96,15 +99,29 @@ func (p *exchange) page(page *read.Page) {
 	p.Collection(page)
 }
 
-// serveUnknown answers for a resource that is not here.
+// isMisplaced reports a path that a kind that is known at run time only does not have: within
+// a namespace, or without one. To clients there is no such resource.
+func isMisplaced(res *served.Resource, in *request.Info) bool {
+	switch {
+	case res.Def.Dynamic == nil:
+		return false
+	case !res.Def.Namespaced:
+		return in.Namespace != ""
+	}
+	return in.Namespace == "" && in.Verb != "list" && in.Verb != "watch"
+}
+
+// serveUnknown answers for a resource that is not here: with a Status where built-in resources are
+// served, and in plain text where nothing is, or only kinds that are known at run time.
 func (s *Server) serveUnknown(w http.ResponseWriter, r *http.Request, t *routes, in *request.Info) {
 	s.noteOff(r, in)
-	switch {
-	case t.groups[in.Group][in.Version] != nil:
-		s.writeError(w, r, refusal.NotFound())
-	default:
-		http.NotFound(w, r)
+	for _, res := range t.groups[in.Group][in.Version] {
+		if res.Def.Dynamic == nil {
+			s.writeError(w, r, refusal.NotFound())
+			return
+		}
 	}
+	http.NotFound(w, r)
 }
 
 // negotiate settles the form of the answer; ok is false if none fits, which has

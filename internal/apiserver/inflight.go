@@ -51,6 +51,7 @@ func (s *Server) withBody(next http.Handler) http.Handler {
 				s.writeError(w, r, bodyError(err, s.o.MaxBody))
 				return
 			}
+			s.sized(st)
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -109,6 +110,7 @@ func (s *Server) withInflight(next http.Handler) http.Handler {
 // tooMany refuses a request that there is no room for.
 func (s *Server) tooMany(w http.ResponseWriter, r *http.Request) {
 	s.metrics.dropped.WithLabelValues(inflightKind(r)).Inc()
+	stateOf(r).terminated = true
 	w.Header().Set("Retry-After", "1")
 	http.Error(w, "Too many requests, please try again later.", http.StatusTooManyRequests)
 }

@@ -38,6 +38,14 @@ type metrics struct {
 
 	decided *prometheus.CounterVec
 	took    *prometheus.HistogramVec
+
+	terminated *prometheus.CounterVec
+	events     *prometheus.CounterVec
+	sent       *prometheus.HistogramVec // sizes of bodies
+
+	storeTook   *prometheus.HistogramVec
+	storeAsked  *prometheus.CounterVec
+	storeFailed *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -100,6 +108,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "Watches that are open now.",
 		}, []string{"verb", "group", "version", "resource", "subresource", "scope", "component"}),
 	}
+	m.addFurther(reg)
 	reg.MustRegister(m.requests, m.duration, m.sli, m.sizes, m.inflight, m.dropped, m.watchers, m.deprecated, m.attempts, m.asked, m.users, m.decided, m.took)
 	for _, kind := range []string{"readOnly", "mutating"} { // from the start, as alerts want them
 		m.inflight.WithLabelValues(kind)
@@ -247,6 +256,8 @@ type record struct {
 	start time.Time
 	code  int   // of the answer
 	wrote int64 // bytes of it, over HTTP
+
+	terminated bool // the server has refused it to protect itself
 }
 
 // begin is called at the beginning of each call, end at its end, whoever made it and
@@ -259,6 +270,9 @@ func (s *Server) end(rec *record, of series) {
 	}
 	m := s.metrics
 	m.requests.WithLabelValues(of.verb, of.dryRun, of.group, of.version, of.plural, of.sub, of.scope, "apiserver", strconv.Itoa(rec.code)).Inc()
+	if rec.terminated || rec.code == http.StatusGatewayTimeout {
+		m.terminated.WithLabelValues(of.verb, of.group, of.version, of.plural, of.sub, of.scope, "apiserver", strconv.Itoa(rec.code)).Inc()
+	}
 	if of.long {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apiserver/pkg/authentication/user"
 
@@ -39,6 +40,7 @@ type Server struct {
 	handler    http.Handler
 	pace       *h2.Pace     // of the watches; nil: they do not rest
 	door       *door.Keeper // who has a connection
+	began      time.Time
 	flows      *flow.Control
 
 	// allocated is closed when the allocations fit the objects, stopping is set when the
@@ -57,9 +59,11 @@ func New(o Options) (*Server, error) {
 		o: o, log: o.Logger, reads: &read.Reader{Store: o.Store, Stored: o.Caches, Sources: o.Sources},
 		encoded: encoded.New(o.EncodedBytes), memory: budget.New(), metrics: newMetrics(o.Registry),
 		door:      door.New(door.Room(), o.Logger),
+		began:     time.Now(),
 		flows:     flow.New(flow.Options{Seats: o.MaxReads + o.MaxWrites, Wait: o.RequestTimeout / 4, Registry: o.Registry}),
 		allocated: make(chan struct{}),
 	}
+	s.reads.Took = s.metrics.stored
 	if o.Shared {
 		s.Share()
 	}

@@ -36,6 +36,7 @@ type Events struct {
 	lent    bool
 	whole   int // bytes of buf that are whole events
 	written int64
+	added   int // events that nobody has been told of yet
 
 	// columnsSent: a table watch describes the columns in its first event only.
 	columnsSent bool
@@ -68,7 +69,16 @@ func (k *Events) Add(e *cache.Event, many bool) error {
 		return err
 	}
 	k.whole = len(k.buf)
+	k.added++
 	return nil
+}
+
+// tell counts what was added.
+func (k *Events) tell() {
+	if k.p.Sent != nil && k.added > 0 {
+		k.p.Sent.Add(float64(k.added))
+	}
+	k.added = 0
 }
 
 func (k *Events) add(e *cache.Event, many bool) error {
@@ -205,6 +215,7 @@ func (k *Events) Flush() error {
 	if k.lent {
 		return nil
 	}
+	k.tell()
 	if err := k.write(); err != nil {
 		return err
 	}
@@ -223,6 +234,7 @@ func (k *Events) Into(dst []byte, fill func() error) ([]byte, error) {
 		k.Fail(err)
 	}
 	dst, k.buf = k.buf, nil
+	k.tell()
 	return dst, err
 }
 

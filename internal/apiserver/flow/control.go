@@ -83,6 +83,7 @@ func (c *Control) Acquire(ctx context.Context, f Flow, seats int, about *Request
 	refusal = c.wait(ctx, p)
 	now := time.Now()
 	f.schema.waiting.Add(-1)
+	f.schema.waitingSeats.Add(-int64(p.seats))
 	if refusal != "" {
 		f.schema.unserved.observe(now.Sub(h.began))
 		f.schema.refused(refusal)
@@ -115,6 +116,7 @@ func (c *Control) enter(f Flow, seats *int, about *Request) (*place, Refusal) {
 	}
 	p.about, p.came = *about, time.Now()
 	f.schema.waiting.Add(1)
+	f.schema.waitingSeats.Add(int64(*seats))
 	c.handOnLocked() // it may be alone, and wider than what is free to it
 	return p, ""
 }

@@ -18,6 +18,7 @@ type metrics struct {
 // stats are what is counted of a schema's requests at a level.
 type stats struct {
 	running, waiting atomic.Int64
+	waitingSeats     atomic.Int64
 	dispatched       atomic.Uint64
 	refusals         [4]atomic.Uint64 // in the order of reasons
 
@@ -134,6 +135,7 @@ var (
 
 	dispatchedTotal = prometheus.NewDesc("apiserver_flowcontrol_dispatched_requests_total", "Requests that got seats.", both, nil)
 	rejectedTotal   = prometheus.NewDesc("apiserver_flowcontrol_rejected_requests_total", "Requests that were refused, by reason.", []string{"flow_schema", "priority_level", "reason"}, nil)
+	inQueueSeats    = prometheus.NewDesc("apiserver_flowcontrol_current_inqueue_seats", "Seats that are waited for.", both, nil)
 	inQueue         = prometheus.NewDesc("apiserver_flowcontrol_current_inqueue_requests", "Requests that wait for seats.", both, nil)
 	waitSeconds     = prometheus.NewDesc("apiserver_flowcontrol_request_wait_duration_seconds", "How long requests waited for their seats, in seconds.", []string{"flow_schema", "priority_level", "execute"}, nil)
 	runSeconds      = prometheus.NewDesc("apiserver_flowcontrol_request_execution_seconds", "How long requests had their seats, in seconds.", both, nil)
@@ -149,7 +151,7 @@ var (
 
 // Describe names what Collect shows.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{dispatchedTotal, rejectedTotal, waitSeconds, runSeconds, inQueue, executing, executingSeats, nominalSeats, lowerSeats, upperSeats, currentSeats} {
+	for _, d := range []*prometheus.Desc{dispatchedTotal, rejectedTotal, waitSeconds, runSeconds, inQueue, inQueueSeats, executing, executingSeats, nominalSeats, lowerSeats, upperSeats, currentSeats} {
 		ch <- d
 	}
 }
@@ -161,6 +163,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		schema, level := key[0], key[1]
 		ch <- prometheus.MustNewConstMetric(dispatchedTotal, prometheus.CounterValue, float64(s.dispatched.Load()), schema, level)
 		ch <- prometheus.MustNewConstMetric(inQueue, prometheus.GaugeValue, float64(s.waiting.Load()), schema, level)
+		ch <- prometheus.MustNewConstMetric(inQueueSeats, prometheus.GaugeValue, float64(s.waitingSeats.Load()), schema, level)
 		ch <- prometheus.MustNewConstMetric(executing, prometheus.GaugeValue, float64(s.running.Load()), schema, level)
 		s.ran.collect(ch, runSeconds, 0, schema, level)
 		s.waited.collect(ch, waitSeconds, s.dispatched.Load()-min(s.waited.all(), s.dispatched.Load()), schema, level, "true")

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -237,7 +238,9 @@ func (r *Reader) listAt(ctx context.Context, c *call.Call, q *query, at request.
 		if q.limit > 0 && q.sel.Everything() {
 			o.Limit = int(q.limit)
 		}
+		began := time.Now()
 		got, err := r.Store.List(ctx, prefix, o)
+		r.Tell("list", c.Resource.Def, began, err)
 		if err != nil {
 			return nil, refusedAt(c, at.Rev, err)
 		}

@@ -24,6 +24,9 @@ type Reader struct {
 	Store store.Store
 	// Stored knows more of the store; nil: all can be read, and no watch begins before the logs of the caches.
 	Stored Stored
+	// Took is told how long the store took for an operation about objects of a resource: "get", "list",
+	// "create", "update" or "delete". Nil: nobody is told.
+	Took func(operation string, def *resource.Def, took time.Duration, err error)
 	// Sources make the objects of computed resources.
 	Sources map[*resource.Def]Source
 
@@ -114,7 +117,9 @@ func (r *Reader) Latest(ctx context.Context, c *call.Call, fresh bool) (*cache.I
 		}
 		return c.Resource.Cache.Get(c.CacheKey()), nil
 	}
+	began := time.Now()
 	kv, _, err := r.Store.Get(ctx, c.Key())
+	r.Tell("get", c.Resource.Def, began, err)
 	if err != nil || kv.Rev == 0 {
 		return nil, err
 	}
@@ -158,6 +163,13 @@ func (r *Reader) decodeItem(d *resource.Def, kv store.KV) (*cache.Item, error) {
 // NewItem is what a cache would hold of an object at a revision.
 func NewItem(obj resource.Object, rev int64) *cache.Item {
 	return &cache.Item{Key: cache.Key(obj.GetNamespace(), obj.GetName()), Rev: rev, Object: obj}
+}
+
+// Tell tells how long the store has taken for an operation.
+func (r *Reader) Tell(operation string, def *resource.Def, began time.Time, err error) {
+	if r.Took != nil {
+		r.Took(operation, def, time.Since(began), err)
+	}
 }
 
 // Answered notes that a write at rev is about to be answered.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -166,7 +167,13 @@ func (w *attempt) put(ctx context.Context, obj resource.Object, value []byte, tx
 		return nil, err
 	}
 	at := p.o.Caches.Handoff(w.c.Resource.Def, key, value, cache.Shallow(obj))
+	operation := "update"
+	if w.item == nil {
+		operation = "create"
+	}
+	began := time.Now()
 	res, err := p.o.Store.Txn(ctx, txn)
+	p.o.Reads.Tell(operation, w.c.Resource.Def, began, err)
 	switch {
 	case errors.Is(err, store.ErrTooLarge):
 		return nil, apierrors.NewRequestEntityTooLargeError(err.Error())

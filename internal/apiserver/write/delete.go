@@ -253,7 +253,9 @@ func (p *Pipeline) remove(ctx context.Context, c *call.Call, old *cache.Item, la
 		if err := tx.AddTo(&txn); err != nil {
 			return nil, err
 		}
+		began := time.Now()
 		res, err := p.o.Store.Txn(ctx, txn)
+		p.o.Reads.Tell("delete", c.Resource.Def, began, err)
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("delete %s: %w", c.Key(), err)

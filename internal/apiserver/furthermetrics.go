@@ -1,0 +1,61 @@
+package apiserver
+
+import (
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kemudi/kemudi/internal/resource"
+)
+
+// addFurther adds the metrics that are not of the answers to requests.
+func (m *metrics) addFurther(reg prometheus.Registerer) {
+	m.terminated = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "apiserver_request_terminations_total",
+		Help: "Requests that the server has ended to protect itself: there were too many, or their time was up.",
+	}, []string{"verb", "group", "version", "resource", "subresource", "scope", "component", "code"})
+	m.events = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "apiserver_watch_events_total",
+		Help: "Events sent to watches.",
+	}, []string{"group", "version", "resource"})
+	m.sent = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "apiserver_request_body_size_bytes",
+		Help:    "Size of the bodies of requests, in bytes.",
+		Buckets: prometheus.LinearBuckets(50000, 100000, 31),
+	}, []string{"group", "resource", "verb"})
+	m.storeTook, m.storeAsked, m.storeFailed = newStoreMetrics()
+	reg.MustRegister(m.terminated, m.events, m.sent, m.storeTook, m.storeAsked, m.storeFailed)
+}
+
+// sized counts the body of a request.
+func (s *Server) sized(st *state) {
+	in := st.info
+	if !in.Resource || len(st.body) == 0 || s.routes.Load().lookup(in.Group, in.Version, in.Plural) == nil {
+		return
+	}
+	verb := strings.Replace(in.Verb, "deletecollection", "delete_collection", 1)
+	s.metrics.sent.WithLabelValues(in.Group, in.Plural, verb).Observe(float64(len(st.body)))
+}
+
+// newStoreMetrics are upstream's metrics of the store, by what it was asked for and of which objects.
+func newStoreMetrics() (took *prometheus.HistogramVec, asked, failed *prometheus.CounterVec) {
+	labels := []string{"operation", "group", "resource"}
+	took = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "etcd_request_duration_seconds",
+		Help:    "How long the store took, in seconds.",
+		Buckets: []float64{0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60},
+	}, labels)
+	asked = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "etcd_requests_total", Help: "What the store was asked for."}, labels)
+	failed = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "etcd_request_errors_total", Help: "What the store was asked for in vain."}, labels)
+	return took, asked, failed
+}
+
+// stored counts what the store was asked for about objects of a resource.
+func (m *metrics) stored(operation string, d *resource.Def, took time.Duration, err error) {
+	m.storeTook.WithLabelValues(operation, d.Group, d.Plural).Observe(took.Seconds())
+	m.storeAsked.WithLabelValues(operation, d.Group, d.Plural).Inc()
+	if err != nil {
+		m.storeFailed.WithLabelValues(operation, d.Group, d.Plural).Inc()
+	}
+}

@@ -110,6 +110,51 @@ func dug(t *testing.T, doc string, path ...string) any {
 	return v
 }
 
+func TestPathsThatKindsAtRunTimeDoNotHaveAreNotThere(t *testing.T) {
+	cluster := compiled(t, strings.NewReplacer("widgets", "gadgets", "widget", "gadget", "Widget", "Gadget", "Namespaced", "Cluster").Replace(widgets))
+	f := newFixture(t, serves(custom.Define(compiled(t, widgets)).Def, custom.Define(cluster).Def))
+	f.must(201, "POST", widgetsAt, widget("one", ""))
+	for _, q := range []struct{ method, path string }{
+		{"GET", "/apis/example.com/v1/things"},
+		{"GET", "/apis/example.com/v1/namespaces/default/things/one"},
+		{"GET", "/apis/example.com/v1/widgets/one"},
+		{"POST", "/apis/example.com/v1/widgets"},
+		{"DELETE", "/apis/example.com/v1/widgets"},
+		{"GET", "/apis/example.com/v1/namespaces/default/gadgets"},
+		{"POST", "/apis/example.com/v1/namespaces/default/gadgets"},
+		{"GET", "/apis/example.com/v3/widgets"},
+	} {
+		w := f.ask(q.method, q.path, widget("two", ""))
+		if got := w.Body.String(); w.Code != 404 || got != "404 page not found\n" {
+			t.Errorf("%s %s: got %d %q, want the plain text of what is not there", q.method, q.path, w.Code, got)
+		}
+	}
+	f.must(200, "GET", "/apis/example.com/v1/widgets", "")
+	f.must(200, "GET", "/apis/example.com/v1/gadgets", "")
+	f.must(200, "HEAD", widgetsAt+"/one", "")
+	for _, q := range []struct {
+		method, path, body string
+		code               int
+		want               string
+	}{
+		{"GET", widgetsAt + "/one/log", "", 404, `widgets.example.com \"one\" not found`},
+		{"POST", widgetsAt, `{"metadata":{"name":"two"}}`, 400, `"message":"Object 'Kind' is missing in 'unstructured object has no kind'"`},
+		{"POST", widgetsAt, `{"kind":"Widget","metadata":{"name":"two"}}`, 400, `the API version in the data () does not match the expected API version (example.com/v1)`},
+		{"POST", widgetsAt, strings.Replace(widget("two", ""), "Widget", "Gadget", 1), 422, `Widget.example.com \"two\" is invalid: kind: Invalid value: \"Gadget\": must be Widget`},
+		{"PATCH", widgetsAt + "/one", `{"kind":"Gadget"}`, 422, `Widget.example.com \"one\" is invalid: kind: Invalid value: \"Gadget\": must be Widget`},
+		{"PATCH", widgetsAt + "/one", `{"apiVersion":"example.com/v2"}`, 422, `Widget.example.com \"one\" is invalid: apiVersion: Invalid value: \"example.com/v2\": must be example.com/v1`},
+	} {
+		header := "Content-Type: application/json"
+		if q.method == "PATCH" {
+			header = mergePatch
+		}
+		w := f.ask(q.method, q.path, q.body, header)
+		if got := w.Body.String(); w.Code != q.code || !strings.Contains(got, q.want) {
+			t.Errorf("%s %s: got %d %s, want %d %s", q.method, q.path, w.Code, got, q.code, q.want)
+		}
+	}
+}
+
 func TestObjectsOfKindsAtRunTimeAreCreatedReadChangedAndDeleted(t *testing.T) {
 	f := newFixture(t, serves(custom.Define(compiled(t, widgets)).Def))
 	created := f.must(201, "POST", widgetsAt, widget("one", `,"spec":{"replicas":2,"unknown":1},"status":{"replicas":7}`))

@@ -105,7 +105,7 @@ func Unsettled() error {
 const retryMajority = 1
 
 // Status turns any error into what is answered. Errors that are not for
-// clients become an internal error; their text is kept, as upstream does.
+// clients become the code 500 without a reason; their text is kept, as upstream does.
 func Status(err error) *metav1.Status {
 	var api apierrors.APIStatus
 	if errors.As(err, &api) {
@@ -139,6 +139,5 @@ func Status(err error) *metav1.Status {
 		status := apierrors.NewResourceExpired("The provided resource version is too old.").ErrStatus
 		return &status
 	}
-	status := apierrors.NewInternalError(err).ErrStatus
-	return &status
+	return &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: err.Error()}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -132,7 +133,8 @@ func (d Document) decodeProto(into runtime.Object) error {
 	return nil
 }
 
-// checkKind refuses a document that could not be read or is of another kind.
+// checkKind refuses a document that could not be read or is of another kind. Of kinds that are known at
+// run time only documents must say what they are.
 func (d Document) checkKind(into runtime.Object, want schema.GroupVersionKind, err error) error {
 	got := into.GetObjectKind().GroupVersionKind()
 	if err != nil {
@@ -142,16 +144,21 @@ func (d Document) checkKind(into runtime.Object, want schema.GroupVersionKind, e
 		}
 		got = schema.FromAPIVersionAndKind(meta.APIVersion, meta.Kind)
 	}
+	dynamic := false
+	if _, dynamic = into.(resource.Document); dynamic && got.Kind == "" {
+		return refusal.BadRequest("Object 'Kind' is missing in 'unstructured object has no kind'")
+	}
 	if got.Kind == "" {
 		got.Kind = want.Kind
 	}
-	if got.Version == "" && got.Group == "" {
+	if got.Version == "" && got.Group == "" && !dynamic {
 		got.Group, got.Version = want.Group, want.Version
 	}
 	switch {
-	case got.Kind != want.Kind:
-		return refusal.BadRequest("%s in version %q cannot be handled as a %s: converting (%s.%s) to (%s.%s): unknown conversion",
-			got.Kind, got.Version, want.Kind, got.Version, got.Kind, want.Version, want.Kind)
+	case got.Kind != want.Kind && dynamic && err == nil && got.GroupVersion() == want.GroupVersion():
+		return OtherKind(into.(metav1.Object).GetName(), got, want)
+	case got.Kind != want.Kind && !dynamic:
+		return refusal.BadRequest("%s in version %q cannot be handled as a %s: %s", got.Kind, got.Version, want.Kind, Mismatch(got, want))
 	case got.GroupVersion() != want.GroupVersion():
 		return refusal.BadRequest("the API version in the data (%s) does not match the expected API version (%s)", got.GroupVersion(), want.GroupVersion())
 	case err != nil:
@@ -236,37 +243,56 @@ func StrictText(strict []error) string {
 
 // DeleteOptions reads the options that may be in the body of a delete.
 func (d Document) DeleteOptions(o *metav1.DeleteOptions) error {
-	if len(bytes.TrimSpace(d.Body)) == 0 {
+	switch {
+	case len(bytes.TrimSpace(d.Body)) == 0:
 		return nil
-	}
-	if d.Type == request.Proto {
-		_, raw, err := wire.OpenProto(d.Body)
-		if err == nil {
-			err = o.Unmarshal(raw)
-		}
-		if err != nil {
-			return refusal.BadRequest("%v", err)
-		}
-		return nil
-	}
-	if d.Type != request.JSON && d.Type != request.YAML {
+	case d.Type != request.JSON && d.Type != request.YAML && d.Type != request.Proto:
 		return refusal.UnsupportedMedia(request.Types)
 	}
-	doc := d.Body
-	if d.Type == request.YAML {
-		var err error
-		if doc, _, err = wire.YAMLToJSON(d.Body, false); err != nil {
-			return refusal.BadRequest("%v", err)
-		}
-	}
-	if err := wire.DecodeJSON(doc, o); err != nil {
-		return refusal.BadRequest("%v", err)
-	}
-	if o.Kind != "" && o.Kind != "DeleteOptions" {
-		return refusal.BadRequest("%s in version %q cannot be handled as DeleteOptions", o.Kind, o.APIVersion)
+	if err := d.readOptions(o); err != nil || o.Kind != "" && o.Kind != optionsKind {
+		return d.noOptions(err)
 	}
 	o.TypeMeta = metav1.TypeMeta{}
 	return nil
+}
+
+const optionsKind = "DeleteOptions"
+
+// readOptions reads what may be options of another kind, or none.
+func (d Document) readOptions(o *metav1.DeleteOptions) error {
+	switch d.Type {
+	case request.Proto:
+		meta, raw, err := wire.OpenProto(d.Body)
+		if err != nil || meta.Kind != "" && meta.Kind != optionsKind {
+			o.Kind = meta.Kind
+			return err
+		}
+		return o.Unmarshal(raw)
+	case request.YAML:
+		doc, _, err := wire.YAMLToJSON(d.Body, false)
+		if err != nil {
+			return err
+		}
+		return wire.DecodeJSON(doc, o)
+	}
+	return wire.DecodeJSON(d.Body, o)
+}
+
+// noOptions says what is wrong with options, as the libraries do; why is what they say if they find
+// nothing wrong.
+func (d Document) noOptions(why error) error {
+	codecs := &scheme.Codecs
+	info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), d.Type)
+	want := metav1.Unversioned.WithKind(optionsKind)
+	o := &metav1.DeleteOptions{}
+	obj, _, err := codecs.DecoderToVersion(info.Serializer, want.GroupVersion()).Decode(d.Body, &want, o)
+	switch {
+	case err != nil:
+		why = err
+	case obj != o || why == nil:
+		why = errors.New("decoded object cannot be converted to DeleteOptions")
+	}
+	return refusal.BadRequest("%v", why)
 }
 
 // ErrNoBody says that a request needs a body.

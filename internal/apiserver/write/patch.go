@@ -150,6 +150,9 @@ func (p *Pipeline) patchInto(c *call.Call, d diff, at patching) error {
 		return unfitPatch(d, patchResult{out, at.to, err})
 	}
 	if err := sameKind(at); err != nil && d.kind != types.StrategicMergePatchType { // which is not read as a document
+		if doc, dynamic := at.to.(resource.Document); dynamic {
+			return call.OtherKind(doc.GetName(), doc.GetObjectKind().GroupVersionKind(), at.gvk)
+		}
 		return invalidPatch(string(out), err.Error())
 	}
 	strict = slices.Concat(d.strict, strict)
@@ -236,10 +239,8 @@ func agree(c *call.Call, d diff, doc []byte) (patched, data []byte, err error) {
 func sameKind(p patching) error {
 	got := p.to.GetObjectKind().GroupVersionKind()
 	switch {
-	case got.Kind != "" && got.Kind != p.gvk.Kind:
-		return fmt.Errorf("converting (%s.%s) to (%s.%s): unknown conversion", got.Version, got.Kind, p.gvk.Version, p.gvk.Kind)
-	case !got.GroupVersion().Empty() && got.GroupVersion() != p.gvk.GroupVersion():
-		return fmt.Errorf("no kind %q is registered for version %q", p.gvk.Kind, got.GroupVersion())
+	case got.Kind != "" && got.Kind != p.gvk.Kind, !got.GroupVersion().Empty() && got.GroupVersion() != p.gvk.GroupVersion():
+		return errors.New(call.Mismatch(got, p.gvk))
 	}
 	return nil
 }

@@ -1,0 +1,63 @@
+package call
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kemudi/kemudi/internal/api"
+)
+
+// legacyScheme is what upstream's errors call the list of all kinds that are built in.
+const legacyScheme = "pkg/api/legacyscheme/scheme.go:30"
+
+// Mismatch says, in upstream's words, why a document of one built-in kind cannot be taken for another.
+func Mismatch(got, want schema.GroupVersionKind) string {
+	if !builtIn()[got] {
+		return fmt.Sprintf("no kind %q is registered for version %q in scheme %q", got.Kind, got.GroupVersion(), legacyScheme)
+	}
+	return fmt.Sprintf("converting (%s.%s) to (%s.%s): unknown conversion", got.Version, got.Kind, packageOf(want), want.Kind)
+}
+
+// OtherKind refuses an object of a kind that is known at run time only and says that it is of another.
+func OtherKind(name string, got, want schema.GroupVersionKind) error {
+	var errs field.ErrorList
+	if got.Kind != want.Kind {
+		errs = append(errs, field.Invalid(field.NewPath("kind"), got.Kind, "must be "+want.Kind))
+	}
+	if got.GroupVersion() != want.GroupVersion() {
+		errs = append(errs, field.Invalid(field.NewPath("apiVersion"), got.GroupVersion().String(), "must be "+want.GroupVersion().String()))
+	}
+	return apierrors.NewInvalid(want.GroupKind(), name, errs)
+}
+
+// packageOf is where upstream has the form of a kind that all its versions are converted to and from.
+func packageOf(of schema.GroupVersionKind) string {
+	if of.Group == "" || of.Kind == "Event" {
+		return "core"
+	}
+	name, _, _ := strings.Cut(of.Group, ".")
+	return name
+}
+
+// builtIn are all kinds that are built in, and those of subresources.
+var builtIn = sync.OnceValue(func() map[schema.GroupVersionKind]bool {
+	known := map[schema.GroupVersionKind]bool{}
+	for _, d := range api.All() {
+		known[d.GVK()] = true
+		for i := range d.Versions {
+			v := &d.Versions[i]
+			known[schema.GroupVersionKind{Group: v.Group, Version: v.Version, Kind: d.Kind}] = true
+		}
+		for i := range d.Sub {
+			if b := d.Sub[i].Body; b != nil {
+				known[schema.GroupVersionKind{Group: b.Group, Version: b.Version, Kind: b.Kind}] = true
+			}
+		}
+	}
+	return known
+})

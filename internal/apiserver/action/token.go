@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/api/core"
@@ -18,10 +19,20 @@ import (
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
-// requestToken issues a token of a service account (serviceaccounts/token).
+// requestToken issues a token of a service account (serviceaccounts/token). Admission is asked first:
+// it knows of namespaces that are not there, and keeps node agents to the pods of their nodes.
 func (a *Actions) requestToken(ctx context.Context, q *Request) (runtime.Object, error) {
 	req, err := bodyOf[*authenticationv1.TokenRequest](q)
 	if err != nil {
+		return nil, err
+	}
+	if req.Spec.ExpirationSeconds == nil {
+		req.Spec.ExpirationSeconds = ptr.To[int64](60 * 60)
+	}
+	if err := q.API.Admit(ctx, req); err != nil {
+		return nil, err
+	}
+	if err := fitToken(req, q); err != nil {
 		return nil, err
 	}
 	obj, err := q.API.Get(ctx)
@@ -29,19 +40,13 @@ func (a *Actions) requestToken(ctx context.Context, q *Request) (runtime.Object,
 		return nil, err
 	}
 	sa := obj.(*corev1.ServiceAccount)
-	if err := q.API.Fit(req); err != nil {
-		return nil, err
-	}
 	if a.Tokens == nil {
 		return nil, apierrors.NewGenericServerResponse(404, "create", q.Def.GroupResource(), q.Name, "this server issues no tokens", 0, true)
-	}
-	if req.Spec.ExpirationSeconds == nil {
-		req.Spec.ExpirationSeconds = ptr.To[int64](60 * 60)
 	}
 	errs := resource.NewErrors()
 	validateTokenRequest(req, errs)
 	if errs.Len() > 0 {
-		return nil, apierrors.NewInvalid(authenticationv1.SchemeGroupVersion.WithKind("TokenRequest").GroupKind(), q.Name, errs.List())
+		return nil, invalidToken("", errs)
 	}
 	bound := authn.Bound{ServiceAccount: sa}
 	if ref := req.Spec.BoundObjectRef; ref != nil {
@@ -49,12 +54,33 @@ func (a *Actions) requestToken(ctx context.Context, q *Request) (runtime.Object,
 			return nil, err
 		}
 	}
+	if asked := *req.Spec.ExpirationSeconds; asked > a.Tokens.MaxSeconds() {
+		warning.AddWarning(ctx, "", fmt.Sprintf("requested expiration of %d seconds shortened to %d seconds", asked, a.Tokens.MaxSeconds()))
+	}
 	answer, err := a.Tokens.Issue(ctx, req, bound)
 	if err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("issue token: %w", err))
 	}
 	answer.Name, answer.Namespace, answer.CreationTimestamp = sa.Name, sa.Namespace, metav1.Now().Rfc3339Copy()
 	return answer, nil
+}
+
+// fitToken refuses a request that is for another account than the call's.
+func fitToken(req *authenticationv1.TokenRequest, q *Request) error {
+	errs := resource.NewErrors()
+	if req.Name != "" && req.Name != q.Name {
+		errs.Invalid("metadata.name", req.Name, "must match the service account name if specified")
+	} else if req.Namespace != "" && req.Namespace != q.Namespace {
+		errs.Invalid("metadata.namespace", req.Namespace, "must match the service account namespace if specified")
+	}
+	if errs.Len() > 0 {
+		return invalidToken(q.Name, errs)
+	}
+	return nil
+}
+
+func invalidToken(name string, errs *resource.Errors) error {
+	return apierrors.NewInvalid(authenticationv1.SchemeGroupVersion.WithKind("TokenRequest").GroupKind(), name, errs.List())
 }
 
 func validateTokenRequest(req *authenticationv1.TokenRequest, errs *resource.Errors) {
@@ -69,10 +95,10 @@ func validateTokenRequest(req *authenticationv1.TokenRequest, errs *resource.Err
 // bindToken finds the object that a token is to be bound to: it must exist, and
 // a pod must run as the service account.
 func (a *Actions) bindToken(b *authn.Bound, ref *authenticationv1.BoundObjectReference) error {
-	sa, def := b.ServiceAccount, boundKind(ref.Kind)
+	sa, kind := b.ServiceAccount, schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
+	def := boundKind(kind)
 	if def == nil {
-		kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
-		return apierrors.NewBadRequest(fmt.Sprintf("cannot bind token for serviceaccount %q to object type %s", sa.Name, kind))
+		return apierrors.NewBadRequest(fmt.Sprintf("cannot bind token to object of type %s", kind))
 	}
 	key := ref.Name
 	if def.Namespaced {
@@ -82,34 +108,38 @@ func (a *Actions) bindToken(b *authn.Bound, ref *authenticationv1.BoundObjectRef
 	if it == nil {
 		return apierrors.NewNotFound(def.GroupResource(), ref.Name)
 	}
-	if ref.UID != "" && it.Object.GetUID() != ref.UID {
-		return apierrors.NewConflict(def.GroupResource(), ref.Name,
-			fmt.Errorf("the UID in the bound object reference (%s) does not match the UID in record. The object might have been deleted and then recreated", ref.UID))
-	}
 	switch obj := it.Object.(type) {
 	case *corev1.Pod:
 		if obj.Spec.ServiceAccountName != sa.Name {
 			return apierrors.NewBadRequest(fmt.Sprintf("cannot bind token for serviceaccount %q to pod running with different serviceaccount name.", sa.Name))
 		}
 		b.Pod = obj
-		if node := a.Cache(core.Nodes.Def).Get(obj.Spec.NodeName); node != nil {
-			b.Node = node.Object.(*corev1.Node)
+		if name := obj.Spec.NodeName; name != "" {
+			b.Node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} // told of without a UID if it is not there
+			if node := a.Cache(core.Nodes.Def).Get(name); node != nil {
+				b.Node = node.Object.(*corev1.Node)
+			}
 		}
 	case *corev1.Secret:
 		b.Secret = obj
 	case *corev1.Node:
 		b.Node = obj
 	}
+	if ref.UID != "" && it.Object.GetUID() != ref.UID {
+		return apierrors.NewConflict(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, ref.Name,
+			fmt.Errorf("the UID in the bound object reference (%s) does not match the UID in record. The object might have been deleted and then recreated", ref.UID))
+	}
 	return nil
 }
 
-func boundKind(kind string) *resource.Def {
-	switch kind {
-	case "Pod":
+// boundKind is the resource of a kind that tokens can be bound to; nil: they cannot.
+func boundKind(kind schema.GroupVersionKind) *resource.Def {
+	switch kind.GroupKind() {
+	case schema.GroupKind{Kind: "Pod"}:
 		return core.Pods.Def
-	case "Secret":
+	case schema.GroupKind{Kind: "Secret"}:
 		return core.Secrets.Def
-	case "Node":
+	case schema.GroupKind{Kind: "Node"}:
 		return core.Nodes.Def
 	}
 	return nil

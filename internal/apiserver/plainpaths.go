@@ -13,6 +13,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/timeouts"
+	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/auth/node"
 	"github.com/kemudi/kemudi/internal/dialback"
 	"github.com/kemudi/kemudi/internal/obs"
@@ -28,19 +29,23 @@ func (s *Server) plainPaths() http.Handler {
 	}
 	s.serveFlows(mux)
 	mux.Handle("GET /metrics", obs.MetricsHandler(s.o.Registry, s.log))
+	mux.Handle("GET /metrics/slis", s.o.Health.SLIs(s.log))
 	for _, path := range withSlash("/version") {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, version.Info()) })
+	}
+	for _, path := range withSlash("/statusz") {
+		mux.HandleFunc("GET "+path, s.serveStatusz)
 	}
 	mux.HandleFunc("/api", s.serveDiscovery)
 	mux.HandleFunc("/api/", s.serveDiscovery)
 	mux.HandleFunc("/apis", s.serveDiscovery)
 	mux.HandleFunc("/apis/", s.serveDiscovery)
 	mux.HandleFunc("GET /openapi/", s.serveOpenAPI)
-	if s.o.Tokens != nil {
+	if s.o.Tokens != nil && s.o.Tokens.Publishes() {
 		for _, path := range withSlash("/.well-known/openid-configuration") {
 			mux.HandleFunc("GET "+path, s.serveDocument("application/json", s.o.Tokens.Discovery))
 		}
-		for _, path := range withSlash("/openid/v1/jwks") {
+		for _, path := range withSlash(authn.KeySetPath) {
 			mux.HandleFunc("GET "+path, s.serveDocument("application/jwk-set+json", s.o.Tokens.KeySet))
 		}
 	}
@@ -132,13 +137,19 @@ func (s *Server) serveDocument(mediaType string, document func() ([]byte, error)
 			return
 		}
 		w.Header().Set("Content-Type", mediaType)
+		w.Header().Set("Cache-Control", "public, max-age=3600")
 		_, _ = w.Write(data) // an error means that the client has gone
 	}
 }
 
 // serveRoot lists the paths that there are.
 func (s *Server) serveRoot(w http.ResponseWriter, _ *http.Request) {
-	paths := []string{"/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"}
+	writeJSON(w, metav1.RootPaths{Paths: s.paths()})
+}
+
+// paths are those that there are, in order.
+func (s *Server) paths() []string {
+	paths := []string{"/api", "/apis", "/healthz", "/livez", "/metrics", "/metrics/slis", "/openapi/v2", "/openapi/v3", "/readyz", "/statusz", "/version"}
 	d := s.docs()
 	for i := range d.Core.Items {
 		for _, v := range d.Core.Items[i].Versions {
@@ -152,6 +163,9 @@ func (s *Server) serveRoot(w http.ResponseWriter, _ *http.Request) {
 			paths = append(paths, "/apis/"+v.GroupVersion)
 		}
 	}
+	if s.o.Tokens != nil && s.o.Tokens.Publishes() {
+		paths = append(paths, "/.well-known/openid-configuration", authn.KeySetPath)
+	}
 	slices.Sort(paths)
-	writeJSON(w, metav1.RootPaths{Paths: paths})
+	return paths
 }

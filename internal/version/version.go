@@ -45,16 +45,24 @@ func Ours(git string) bool { return strings.Contains(git, mark) }
 func Info() apimachinery.Info {
 	major, minor, _ := strings.Cut(Kubernetes, ".")
 	minor, _, _ = strings.Cut(minor, ".")
+	before := minor
+	if n, err := strconv.Atoi(minor); err == nil {
+		before = strconv.Itoa(n - 1)
+	}
 	return apimachinery.Info{
-		Major:        major,
-		Minor:        minor,
-		GitVersion:   Git(),
-		GitCommit:    Commit,
-		GitTreeState: TreeState,
-		BuildDate:    Date,
-		GoVersion:    runtime.Version(),
-		Compiler:     runtime.Compiler,
-		Platform:     runtime.GOOS + "/" + runtime.GOARCH,
+		Major:                 major,
+		Minor:                 minor,
+		EmulationMajor:        major,
+		EmulationMinor:        minor,
+		MinCompatibilityMajor: major,
+		MinCompatibilityMinor: before,
+		GitVersion:            Git(),
+		GitCommit:             Commit,
+		GitTreeState:          TreeState,
+		BuildDate:             Date,
+		GoVersion:             runtime.Version(),
+		Compiler:              runtime.Compiler,
+		Platform:              runtime.GOOS + "/" + runtime.GOARCH,
 	}
 }
 

@@ -38,6 +38,7 @@ var onMemoryOnly = map[string]string{
 	"TestEventsOfManyObjectsAreThoseOfEach":              "needs virtual time",
 	"TestOldPathsOfWatches":                              "needs virtual time",
 	"TestEventsBodiesAndTheStoreAreCounted":              "needs virtual time",
+	"TestGracePeriodsAreShortenedToWhatIsLeftOfThem":     "needs virtual time",
 	"TestServerTellsItsStatus":                           "asks nothing of a store",
 	"TestIssuersThatHaveAnAddressPublishTheirKeys":       "asks nothing of a store",
 	"TestSecretsLieEncryptedInTheStore":                  "needs virtual time",

@@ -49,6 +49,10 @@ func warnOfNoPolicy(c *call.Call) {
 func (p *Pipeline) deleteOrMark(ctx context.Context, c *call.Call, o *metav1.DeleteOptions) (item *cache.Item, gone bool, err error) {
 	var w *attempt
 	defer func() { w.end() }()
+	if grace := o.GracePeriodSeconds; grace != nil && *grace < 0 { // which is no wish to be without
+		own := *o
+		own.GracePeriodSeconds, o = new(int64(1)), &own
+	}
 	for try := 0; ; try++ {
 		old, err := p.o.Reads.Latest(ctx, c, try > 0)
 		if err != nil {
@@ -172,12 +176,16 @@ func sameGrace(obj resource.Object, grace int64) bool {
 }
 
 // setDeletion marks obj as being deleted with a grace period of so many
-// seconds. A running period is shortened, counted from when it began.
+// seconds. A running period is shortened, counted from when it began; one that would have
+// ended by then ends now, and whoever ends the object is still waited for, if there is a period at all.
 func setDeletion(obj resource.Object, grace int64) {
-	at := metav1.NewTime(time.Now().UTC().Add(time.Duration(grace) * time.Second).Truncate(time.Second))
+	now := time.Now().UTC().Truncate(time.Second)
+	at := metav1.NewTime(now.Add(time.Duration(grace) * time.Second))
 	if t := obj.GetDeletionTimestamp(); t != nil {
 		if running := obj.GetDeletionGracePeriodSeconds(); running != nil {
-			at = metav1.NewTime(t.Add(time.Duration(grace-*running) * time.Second))
+			if at = metav1.NewTime(t.Add(time.Duration(grace-*running) * time.Second)); at.Time.Before(now) {
+				at, grace = metav1.NewTime(now), min(grace, 1)
+			}
 		} else {
 			at = *t
 		}

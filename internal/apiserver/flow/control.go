@@ -72,6 +72,7 @@ func (c *Control) Acquire(ctx context.Context, f Flow, seats int, about *Request
 	}
 	h.seats = max(1, min(seats, f.MostSeats()))
 	p, refusal := c.enter(f, &h.seats, about)
+	f.schema.seats.Observe(float64(h.seats))
 	if refusal != "" {
 		f.schema.refused(refusal)
 		return h, refusal
@@ -115,6 +116,7 @@ func (c *Control) enter(f Flow, seats *int, about *Request) (*place, Refusal) {
 		return nil, QueueFull
 	}
 	p.about, p.came = *about, time.Now()
+	f.schema.lengths.Observe(float64(len(p.queue.line)))
 	f.schema.waiting.Add(1)
 	f.schema.waitingSeats.Add(int64(*seats))
 	c.handOnLocked() // it may be alone, and wider than what is free to it

@@ -10,7 +10,9 @@ import (
 
 // metrics are upstream's, of levels and schemas.
 type metrics struct {
-	c             *Control
+	c              *Control
+	lengths, seats *prometheus.HistogramVec // of queues that somebody has joined; of requests
+
 	mu            sync.Mutex
 	bySchemaLevel map[[2]string]*stats
 }
@@ -22,6 +24,7 @@ type stats struct {
 	dispatched       atomic.Uint64
 	refusals         [4]atomic.Uint64 // in the order of reasons
 
+	lengths, seats        prometheus.Observer
 	waited, unserved, ran histogram // who waited for seats and got them, or did not; and how long they ran
 }
 
@@ -87,9 +90,19 @@ func (s *stats) refused(why Refusal) {
 }
 
 func newMetrics(c *Control, reg prometheus.Registerer) *metrics {
-	m := &metrics{c: c, bySchemaLevel: map[[2]string]*stats{}}
+	m := &metrics{
+		c: c, bySchemaLevel: map[[2]string]*stats{},
+		lengths: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "apiserver_flowcontrol_request_queue_length_after_enqueue", Buckets: []float64{0, 10, 25, 50, 100, 250, 500, 1000},
+			Help: "How many requests were in a queue that one has joined, itself included.",
+		}, both),
+		seats: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "apiserver_flowcontrol_work_estimated_seats", Buckets: []float64{1, 2, 4, 10},
+			Help: "How many seats requests take.",
+		}, both),
+	}
 	if reg != nil {
-		reg.MustRegister(m)
+		reg.MustRegister(m, m.lengths, m.seats)
 	}
 	return m
 }
@@ -101,7 +114,7 @@ func (m *metrics) of(schema, level string) *stats {
 	key := [2]string{schema, level}
 	s := m.bySchemaLevel[key]
 	if s == nil {
-		s = &stats{}
+		s = &stats{lengths: m.lengths.WithLabelValues(schema, level), seats: m.seats.WithLabelValues(schema, level)}
 		m.bySchemaLevel[key] = s
 	}
 	return s

@@ -74,14 +74,14 @@ func (o *observers) observe(half, operation int, err error, took time.Duration) 
 type clock struct {
 	m               *metrics
 	half, operation int
-	began, last     time.Time
+	began           time.Time
+	last            time.Duration // since then, which is read at half the cost of a time
 }
 
 // clock starts one; m may be nil.
 func (m *metrics) clock(half int, a *Attributes) (c clock) {
 	if m != nil {
-		now := time.Now()
-		c = clock{m, half, slices.Index(operations[:], a.Operation), now, now}
+		c = clock{m: m, half: half, operation: slices.Index(operations[:], a.Operation), began: time.Now()}
 	}
 	return c
 }
@@ -91,8 +91,8 @@ func (c *clock) lap(plugin int, err error) {
 	if c.m == nil {
 		return
 	}
-	now := time.Now()
-	c.m.plugins[plugin].observe(c.half, c.operation, err, now.Sub(c.last))
+	now := time.Since(c.began)
+	c.m.plugins[plugin].observe(c.half, c.operation, err, now-c.last)
 	c.last = now
 }
 

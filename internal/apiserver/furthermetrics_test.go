@@ -28,10 +28,12 @@ func TestEventsBodiesAndTheStoreAreCounted(t *testing.T) {
 		f.must(200, "DELETE", mapsPath+"/two", "")
 		f.must(200, "GET", mapsPath+"?watch=1&resourceVersion=1&timeoutSeconds=1", "")
 		f.must(504, "POST", mapsPath, strings.Replace(cm, "one", "late", 1))
+		f.ask("GET", "/api/v1/nodes/none/proxy/x", "")
 		got := f.must(200, "GET", "/metrics", "")
 		for _, want := range []string{
 			`apiserver_watch_events_total{group="",resource="configmaps",version="v1"} 4`,
 			`etcd_request_duration_seconds_count{group="",operation="create",resource="configmaps"} 2`,
+			`group="",resource="nodes",scope="resource",subresource="proxy",verb="CONNECT",version="v1"} 1`,
 			`etcd_requests_total{group="",operation="update",resource="configmaps"} 1`,
 			`etcd_requests_total{group="",operation="delete",resource="configmaps"} 1`,
 			`apiserver_request_body_size_bytes_count{group="",resource="configmaps",verb="create"} `,

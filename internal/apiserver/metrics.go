@@ -233,7 +233,9 @@ func (s *Server) seriesOf(r *http.Request) series {
 		if res.Subresource(in.Sub) != nil {
 			of.sub = in.Sub
 		}
-		of.verb = metricVerb(in.Verb, r.Header.Get("Content-Type"))
+		if of.verb = metricVerb(in.Verb, r.Header.Get("Content-Type")); in.Tunnel() {
+			of.verb = "CONNECT"
+		}
 	} else if !isKnownMethod(r.Method) {
 		of.verb = "other"
 	}

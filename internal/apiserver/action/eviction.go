@@ -148,15 +148,14 @@ func spend(ctx context.Context, q *Request, budget, pod string) error {
 
 // spent returns the budget with one disruption less, or why there is none.
 func spent(old *policyv1.PodDisruptionBudget, pod string) (resource.Object, error) {
-	gr := schema.GroupResource{Group: policyv1.GroupName, Resource: "poddisruptionbudget"}
 	status := &old.Status
 	switch {
 	case status.ObservedGeneration < old.Generation:
 		return nil, stillProcessed(old.Name)
 	case status.DisruptionsAllowed < 0:
-		return nil, apierrors.NewForbidden(gr, old.Name, errors.New("pdb disruptions allowed is negative"))
+		return nil, broken(old.Name, "pdb disruptions allowed is negative", "pdb disruptions allowed is negative")
 	case len(status.DisruptedPods) > maxDisrupted:
-		return nil, apierrors.NewForbidden(gr, old.Name, errors.New("DisruptedPods map too big - too many evictions not confirmed by PDB controller"))
+		return nil, broken(old.Name, "DisruptedPods map too big - too many evictions not confirmed by PDB controller", "too many pending evictions not confirmed by PDB controller")
 	case status.DisruptionsAllowed == 0:
 		return nil, wouldViolate(0, refusalOf(old))
 	}
@@ -171,6 +170,16 @@ func spent(old *policyv1.PodDisruptionBudget, pod string) (resource.Object, erro
 	}
 	budget.Status.DisruptedPods[pod] = metav1.NewTime(time.Now().UTC().Truncate(time.Second))
 	return budget, nil
+}
+
+// broken refuses an eviction by a budget whose status makes no sense.
+func broken(budget, why, cause string) error {
+	gr := schema.GroupResource{Group: policyv1.GroupName, Resource: "poddisruptionbudget"}
+	err := apierrors.NewForbidden(gr, budget, errors.New(why))
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
+		Type: policyv1.DisruptionBudgetCause, Message: fmt.Sprintf("The disruption budget %s does not allow evicting pods currently: %s", budget, cause),
+	})
+	return err
 }
 
 // refusalOf says why a budget that allows no disruption does not. What a budget

@@ -11,7 +11,7 @@
 //
 // Invariants, cited by number in the code:
 //
-//	H1 An autoscaler is looked at once a period, whatever else changes: a look is a sample of its windows.
+//	H1 An autoscaler is looked at when it is new or its spec is, and once a period, whatever else changes: a look is a sample of its windows.
 //	H2 What cannot be known never takes pods away.
 //	H3 The wanted number is within minReplicas and maxReplicas, or the target is left alone.
 package podautoscaler

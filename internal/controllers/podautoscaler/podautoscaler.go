@@ -104,18 +104,18 @@ type reconciler struct {
 
 // state is what is remembered of an autoscaler.
 type state struct {
-	next    time.Time // when it is looked at again (H1)
-	history history
+	next       time.Time // when it is looked at again (H1)
+	generation int64     // of the spec that was looked at last
+	history    history
 }
 
-// state is that of an autoscaler. One that is new is looked at in a period: what it
-// refers to is hardly there yet.
+// state is that of an autoscaler.
 func (r *reconciler) state(key string) *state {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.mu.states[key]
 	if s == nil {
-		s = &state{next: time.Now().Add(r.o.SyncPeriod)}
+		s = &state{}
 		r.mu.states[key] = s
 		r.counted.autoscalers.Set(float64(len(r.mu.states)))
 	}
@@ -132,14 +132,15 @@ func (r *reconciler) Gone(_ context.Context, key string) error {
 	return nil
 }
 
-// Reconcile looks at an autoscaler when its time has come. What fails is in its conditions
-// and events, and tried again in a period.
+// Reconcile looks at an autoscaler when its time has come, or its spec is another. What fails is
+// in its conditions and events, and tried again in a period.
 func (r *reconciler) Reconcile(ctx context.Context, a *autoscalingv2.HorizontalPodAutoscaler) (controller.Next, error) {
 	key := cache.Key(a.Namespace, a.Name)
 	s := r.state(key)
-	if left := time.Until(s.next); left > 0 {
+	if left := time.Until(s.next); left > 0 && s.generation == a.Generation {
 		return controller.After(left), nil
 	}
+	s.generation = a.Generation
 	l := &look{reconciler: r, key: key, state: s, now: time.Now(), a: a.DeepCopy()}
 	err := l.run(ctx)
 	if err != nil {

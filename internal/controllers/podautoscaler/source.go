@@ -202,8 +202,8 @@ func (s *source) ofObject(ctx context.Context, namespace string, m *autoscalingv
 		return 0, err
 	}
 	ref := &m.DescribedObject
-	failed := func(err error) error { // in upstream's order of words
-		return fmt.Errorf("unable to get metric %s: %s on %s %s/unable to fetch metrics from custom metrics API: %w", m.Metric.Name, ref.Kind, namespace, ref.Name, err)
+	failed := func(err error) error {
+		return fmt.Errorf("unable to get metric %s: %s on %s %s: unable to fetch metrics from custom metrics API: %w", m.Metric.Name, ref.Kind, namespace, ref.Name, err)
 	}
 	below := "metrics/" + url.PathEscape(m.Metric.Name) // of the namespace itself
 	if gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind); gvk.GroupKind() != (schema.GroupKind{Kind: "Namespace"}) {

@@ -176,6 +176,7 @@ func (l *loop) preempted(item *pending, s setback, pre preemption) {
 	l.makeRoom(item, pre)
 	item.stated.nominated = pre.node.Name
 	s.keep = true
+	s.message += fmt.Sprintf(" preemption: found a potential placement for pod on node %s, preempting %d victims", pre.node.Name, len(pre.victims))
 	l.leave(item, s)
 }
 

@@ -153,10 +153,10 @@ func TestAGangThatDoesNotFitHoldsNothing(t *testing.T) {
 		r.gang("g", 3)
 		r.members("g", 3, "cpu=1")
 		r.havePlaces(map[string]int{"g": 0})
-		r.groupSaid("g", metav1.ConditionFalse, "Unschedulable", "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining. preemption: No preemption victims found for incoming preemptor")
+		r.groupSaid("g", metav1.ConditionFalse, "Unschedulable", "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining; pod group preemption: No preemption victims found for incoming preemptor")
 		r.said("g3", refused("0/1 nodes are available: 1 Insufficient cpu."),
-			"Warning FailedScheduling g1: minCount (3) cannot be satisfied: 2 scheduled, 0 remaining. preemption: No preemption victims found for incoming preemptor",
-			"Warning FailedScheduling g2: minCount (3) cannot be satisfied: 2 scheduled, 0 remaining. preemption: No preemption victims found for incoming preemptor",
+			"Warning FailedScheduling g1: minCount (3) cannot be satisfied: 2 scheduled, 0 remaining; pod group preemption: No preemption victims found for incoming preemptor",
+			"Warning FailedScheduling g2: minCount (3) cannot be satisfied: 2 scheduled, 0 remaining; pod group preemption: No preemption victims found for incoming preemptor",
 			"Warning FailedScheduling g3: 0/1 nodes are available: 1 Insufficient cpu.")
 		r.pod("other cpu=2") // the room is free for others
 		r.where("other", "n1")
@@ -216,7 +216,7 @@ func TestAGroupStaysWithinATopologyDomain(t *testing.T) {
 		r.gang("h", 0, basic, within("shelf"))
 		r.pod("h1 group=h cpu=1")
 		r.where("h1", "")
-		r.groupSaid("h", metav1.ConditionFalse, "Unschedulable", `0/0 placements are available: no node has the label "shelf". preemption: No preemption victims found for incoming preemptor`)
+		r.groupSaid("h", metav1.ConditionFalse, "Unschedulable", `0/0 placements are available: no node has the label "shelf"; pod group preemption: No preemption victims found for incoming preemptor`)
 	})
 }
 
@@ -294,10 +294,10 @@ func TestAGangPreemptsNoMoreThanItNeedsAndNobodyInVain(t *testing.T) {
 		for i := range 4 {
 			r.get(fmt.Sprint("low", i+1)) // all there: five do not fit in any case
 		}
-		r.groupSaid("big", metav1.ConditionFalse, "Unschedulable", "minCount (5) cannot be satisfied: 0 scheduled, 4 remaining. preemption: Preemption is not helpful for scheduling")
+		r.groupSaid("big", metav1.ConditionFalse, "Unschedulable", "minCount (5) cannot be satisfied: 0 scheduled, 4 remaining; pod group preemption: Preemption is not helpful for scheduling")
 		r.gang("g", 2, ranked(50))
 		r.members("g", 2, "cpu=2 prio=50")
-		r.groupSaid("g", metav1.ConditionFalse, "Unschedulable", "pod group is waiting for preemption to complete")
+		r.groupSaid("g", metav1.ConditionFalse, "Unschedulable", "minCount (2) cannot be satisfied: 0 scheduled, 1 remaining; pod group preemption: found a placement for podgroup, preempting 2 victims")
 		r.reap()
 		r.havePlaces(map[string]int{"g": 2, "big": 0})
 		r.get("low3")
@@ -378,7 +378,7 @@ func TestAGangThatClaimsDevicesPreemptsNoMoreThanItNeeds(t *testing.T) {
 		r.gang("g", 2, ranked(50))
 		r.pod("g1 group=g cpu=2 prio=50 uses=a")
 		r.pod("g2 group=g cpu=2 prio=50 uses=b")
-		r.groupSaid("g", metav1.ConditionFalse, "Unschedulable", "pod group is waiting for preemption to complete")
+		r.groupSaid("g", metav1.ConditionFalse, "Unschedulable", "minCount (2) cannot be satisfied: 0 scheduled, 1 remaining; pod group preemption: found a placement for podgroup, preempting 2 victims")
 		r.reap()
 		r.havePlaces(map[string]int{"g": 2})
 		if n := r.boundPods(); n != 4 {
@@ -397,7 +397,7 @@ func TestAGangHasAllItsDevicesOrNone(t *testing.T) {
 		for i, claim := range []string{"a", "b", "c"} {
 			r.pod(fmt.Sprintf("g%d group=g cpu=1 uses=%s", i+1, claim))
 		}
-		r.groupSaid("g", metav1.ConditionFalse, "Unschedulable", "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining. preemption: No preemption victims found for incoming preemptor")
+		r.groupSaid("g", metav1.ConditionFalse, "Unschedulable", "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining; pod group preemption: No preemption victims found for incoming preemptor")
 		for _, claim := range []string{"a", "b", "c"} {
 			r.has(claim, "")
 		}
@@ -423,7 +423,7 @@ func TestPodsOfAGangShareAClaim(t *testing.T) {
 		r.pod("g1 group=g cpu=1 uses=a")
 		r.pod("g2 group=g cpu=1 uses=a")
 		r.pod("g3 group=g cpu=1 uses=a,b")
-		r.groupSaid("g", metav1.ConditionFalse, "Unschedulable", "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining. preemption: No preemption victims found for incoming preemptor")
+		r.groupSaid("g", metav1.ConditionFalse, "Unschedulable", "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining; pod group preemption: No preemption victims found for incoming preemptor")
 		r.has("a", "")
 		r.slice("n3", "[{name: g0}]") // of no use: all must be where a is
 		time.Sleep(time.Minute)
@@ -504,7 +504,7 @@ func TestAGangIsDecidedForItselfAlthoughPodsLikeItsOwnFitNowhere(t *testing.T) {
 			r.pod(fmt.Sprintf("p%d cpu=2", i+1))
 		}
 		r.members("g", 2, "cpu=2")
-		r.groupSaid("g", metav1.ConditionFalse, "Unschedulable", "minCount (2) cannot be satisfied: 0 scheduled, 1 remaining. preemption: No preemption victims found for incoming preemptor")
+		r.groupSaid("g", metav1.ConditionFalse, "Unschedulable", "minCount (2) cannot be satisfied: 0 scheduled, 1 remaining; pod group preemption: No preemption victims found for incoming preemptor")
 		for _, name := range []string{"g1", "p4"} {
 			if name == "p4" {
 				r.pod("p4 cpu=2")

@@ -205,9 +205,9 @@ func (l *loop) groupUnfit(item *pending, ask *gang, t *groupTrial, d *gangDecisi
 	message := d.message
 	switch {
 	case pre.nodes != nil:
-		message = "pod group is waiting for preemption to complete"
+		message += fmt.Sprintf("; pod group preemption: found a placement for podgroup, preempting %d victims", len(pre.victims))
 	case pre.message != "":
-		message += ". preemption: " + pre.message
+		message += "; pod group preemption: " + pre.message
 	}
 	var refused uint32
 	var left []*pending

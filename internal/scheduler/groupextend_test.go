@@ -36,7 +36,7 @@ func TestExtendersHaveASayInWhereAGangGoes(t *testing.T) {
 		// What they leave is not enough for all of another one.
 		r.gang("h", 2)
 		r.members("h", 2, "cpu=1")
-		r.groupSaid("h", metav1.ConditionFalse, "Unschedulable", "minCount (2) cannot be satisfied: 0 scheduled, 1 remaining. preemption: No preemption victims found for incoming preemptor")
+		r.groupSaid("h", metav1.ConditionFalse, "Unschedulable", "minCount (2) cannot be satisfied: 0 scheduled, 1 remaining; pod group preemption: No preemption victims found for incoming preemptor")
 		why := "0/2 nodes are available: 1 Insufficient cpu, 1 not to the helper's taste."
 		if c := core.PodCondition(&r.get("h1").Status, corev1.PodScheduled); c == nil || c.Message != why {
 			t.Errorf("condition of h1: got %+v, want %s", c, why)

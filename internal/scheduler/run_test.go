@@ -639,7 +639,7 @@ func TestPreemptsTheLeastImportantPod(t *testing.T) {
 		if r.get("medium").DeletionTimestamp != nil {
 			r.t.Error("the more important pod was preempted too")
 		}
-		why := "0/2 nodes are available: 2 Insufficient example.com/foo."
+		why := "0/2 nodes are available: 2 Insufficient example.com/foo. preemption: found a potential placement for pod on node n1, preempting 1 victims"
 		r.said("high", refused(why), "Warning FailedScheduling high: "+why,
 			fmt.Sprintf("Normal Preempted low: Preempted by pod %s on node n1", high.UID))
 		want := []string{"Scheduled low Binding", "Scheduled medium Binding", "FailedScheduling high Scheduling", "Preempted low Preempting high"}

@@ -288,8 +288,17 @@ func waitsForDevice(t *testing.T, test func(r *rig)) {
 		r.where("p", "")
 		r.has("a", "n1/g0", "p")
 		r.said("p", corev1.PodCondition{}, "Normal BindingConditionsPending p: waiting for binding conditions for device on node n1")
+		r.expected("p", "n1")
 		test(r)
 	})
+}
+
+// expected holds where a pod's status says that it will be bound against what it should say.
+func (r *rig) expected(name, node string) {
+	r.t.Helper()
+	if got := r.get(name).Status.NominatedNodeName; got != node {
+		r.t.Errorf("pod %s: got nominatedNodeName %q, want %q", name, got, node)
+	}
 }
 
 func (r *rig) deviceSays(claim, condition string) {
@@ -306,6 +315,7 @@ func TestWaitsUntilDevicesArePrepared(t *testing.T) {
 	waitsForDevice(t, func(r *rig) {
 		r.deviceSays("a", "Ready")
 		r.where("p", "n1")
+		r.expected("p", "")
 	})
 }
 
@@ -316,6 +326,7 @@ func TestTakesDevicesBackThatCannotBePrepared(t *testing.T) {
 		if want := `running PreBind plugin "DynamicResources": claim a binding failed: reason=Test, message="so it is"`; c.Message != want {
 			t.Errorf("got %s, want %s", c.Message, want)
 		}
+		r.expected("p", "")
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
 		r.deviceSays("a", "Ready") // of the second try

@@ -83,7 +83,28 @@ func (l *loop) place(item *pending, n *snapshot.Node, started time.Time) {
 		l.reject(f, why)
 		return
 	}
+	l.expect(f)
 	l.goOn(f)
+}
+
+// expect says in a pod's status where it will be bound when all is ready there: who adds nodes
+// for pods that have none need not care for it (KEP-5278).
+func (l *loop) expect(f *flight) {
+	obj, node := f.obj, f.node.Name
+	if obj.Status.NominatedNodeName == node {
+		return
+	}
+	l.calls.add(&call{
+		pod: obj.UID, kind: bindCall,
+		do: func(ctx context.Context) error {
+			return patchStatus(ctx, l.pods, obj, map[string]any{"nominatedNodeName": node})
+		},
+		then: func(err error) {
+			if err != nil && !apierrors.IsNotFound(err) {
+				l.log.Warn("write where pod is expected", "pod", nameOf(obj), "err", err)
+			}
+		},
+	})
 }
 
 // reserve asks the plugins whether the pod may have its place, and what it has

@@ -69,7 +69,7 @@ func topologyKey(short string) string {
 }
 
 // parseNode reads: NAME [cpu=N] [mem=N] [eph=N] [pods=N] [res:NAME=N]
-// [taint=KEY=VALUE:EFFECT] [cordoned] [nohost] [image=NAME@SIZE] [LABEL=VALUE].
+// [taint=KEY=VALUE:EFFECT] [cordoned] [nohost] [image=NAME@SIZE] [declares=FEATURE,...] [LABEL=VALUE].
 func parseNode(words []string) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: words[0], UID: types.UID(words[0]), Labels: map[string]string{corev1.LabelHostname: words[0]}}}
 	list := corev1.ResourceList{
@@ -86,6 +86,8 @@ func parseNode(words []string) *corev1.Node {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: k, Value: v, Effect: corev1.TaintEffect(effect)})
 		case a.key == "cordoned":
 			n.Spec.Unschedulable = true
+		case a.key == "declares":
+			n.Status.DeclaredFeatures = strings.Split(a.value, ",")
 		case a.key == "nohost":
 			delete(n.Labels, corev1.LabelHostname)
 		case a.key == "image":
@@ -113,7 +115,7 @@ func resourceName(key string) corev1.ResourceName {
 // parsePod reads: [NAMESPACE/]NAME and, in any order,
 //
 //	on=NODE prio=N cpu=N mem=N eph=N res:NAME=N init:cpu=N sidecar:cpu=N overhead:cpu=N
-//	port=PORT[/PROTO][@IP]  image=NAME  claim=NAME  ephemeral=NAME  disk=KIND:NAME[:ro]  owner=KIND/NAME
+//	port=PORT[/PROTO][@IP]  image=NAME  imagevolume=NAME  restartall  claim=NAME  ephemeral=NAME  disk=KIND:NAME[:ro]  owner=KIND/NAME
 //	select=K=V,...  affinity='EXPR || EXPR'  prefer=WEIGHT:EXPR  names=NODE,...  tol=KEY[=VALUE][:EFFECT] or tol=*
 //	spread=KEY:SKEW:SELECTOR[:OPT,...] (hard)  soft=...  with options mindomains=N taints affinity keys=LABEL
 //	near=KEY:SELECTOR[:NSSELECTOR] apart=... wantnear=WEIGHT:KEY:SELECTOR wantapart=...
@@ -253,6 +255,8 @@ func setOther(p *corev1.Pod, a attribute) bool {
 		c.Ports = append(c.Ports, corev1.ContainerPort{HostPort: atoi(port), ContainerPort: atoi(port), Protocol: corev1.Protocol(proto), HostIP: ip})
 	case "image":
 		c.Image = a.value
+	case "restartall": // when its container ends, which not every node can do
+		c.RestartPolicyRules = []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestartAllContainers}}
 	case "claim":
 		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "v", VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: a.value}}})
@@ -265,6 +269,8 @@ func setOther(p *corev1.Pod, a attribute) bool {
 			p.Spec.ResourceClaims = append(p.Spec.ResourceClaims, c)
 			p.Spec.Containers[0].Resources.Claims = append(p.Spec.Containers[0].Resources.Claims, corev1.ResourceClaim{Name: c.Name})
 		}
+	case "imagevolume":
+		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "v", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: a.value}}})
 	case "disk":
 		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "v", VolumeSource: disk(a.value)})
 	case "ephemeral":

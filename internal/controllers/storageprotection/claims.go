@@ -25,7 +25,7 @@ var Claims = controller.New(controller.Spec[*corev1.PersistentVolumeClaim]{
 		}
 		return keys
 	})},
-	Writes: []controller.Permission{controller.Update(core.PersistentVolumeClaims.Def)},
+	Writes: []controller.Permission{controller.Update(core.PersistentVolumeClaims.Def), controller.UpdateStatus(core.PersistentVolumeClaims.Def)},
 	Setup: func(k *controller.Kit) controller.Reconciler[*corev1.PersistentVolumeClaim] {
 		return claimKeeper{controller.For(k, core.PersistentVolumeClaims), controller.For(k, core.Pods)}
 	},
@@ -36,13 +36,13 @@ type claimKeeper struct {
 	pods   controller.Client[*corev1.Pod]
 }
 
-// Reconcile gives a claim its finalizer, or takes it away when it is to go and no
-// pod needs it.
+// Reconcile gives a claim its finalizer and tells whether pods refer to it, or takes the
+// finalizer away when the claim is to go and no pod needs it.
 func (r claimKeeper) Reconcile(ctx context.Context, c *corev1.PersistentVolumeClaim) (controller.Next, error) {
 	has := slices.Contains(c.Finalizers, claims.ProtectClaim)
 	if c.DeletionTimestamp == nil {
 		if has {
-			return controller.Done, nil
+			return controller.Done, r.tell(ctx, c)
 		}
 		return controller.Done, update(ctx, r.claims, c, append(slices.Clone(c.Finalizers), claims.ProtectClaim))
 	}

@@ -229,6 +229,7 @@ var nodeEvents = map[snapshot.Change]plugins.Events{
 	snapshot.AllocatableChanged: plugins.NodeAllocatable,
 	snapshot.LabelsChanged:      plugins.NodeLabels,
 	snapshot.TaintsChanged:      plugins.NodeTaints,
+	snapshot.FeaturesChanged:    plugins.NodeFeatures,
 }
 
 // nominateOn gives pods their place on a node that was not known when they

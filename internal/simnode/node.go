@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/nodedeclaredfeatures/features/restartallcontainers"
 	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/api/coordination"
@@ -201,6 +202,8 @@ func (n *Node) setReady(ctx context.Context) error {
 		resources[corev1.ResourceName(name)] = resource.MustParse(amount)
 	}
 	node.Status.Capacity, node.Status.Allocatable = resources, resources
+	// Pods that ask for it come here, too.
+	node.Status.DeclaredFeatures = []string{restartallcontainers.RestartAllContainersOnContainerExits}
 	if len(node.Status.Addresses) == 0 { // else a cloud has said more
 		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: n.o.Name}}
 	}

@@ -289,10 +289,10 @@ func checkVolumeBinding(a *configv1.VolumeBindingArgs, path *field.Path) (errs f
 	if *a.BindTimeoutSeconds < 0 {
 		errs = append(errs, field.Invalid(path.Child("bindTimeoutSeconds"), *a.BindTimeoutSeconds, "invalid BindTimeoutSeconds, should not be a negative value"))
 	}
-	if a.Shape != nil {
-		errs = append(errs, field.Invalid(path.Child("shape"), a.Shape, "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring"))
+	if len(a.Shape) == 0 {
+		a.Shape = plugins.EmptiestVolumes()
 	}
-	return errs
+	return append(errs, checkShape(a.Shape, path.Child("shape"))...)
 }
 
 func checkDynamic(a *configv1.DynamicResourcesArgs, path *field.Path) (errs field.ErrorList) {

@@ -165,8 +165,8 @@ func TestPluginsAreInUpstreamsOrderWithItsWeights(t *testing.T) {
 		weight int64
 	}{
 		{"NodeUnschedulable", 0}, {"NodeName", 0}, {"TaintToleration", 3}, {"NodeAffinity", 2}, {"NodePorts", 0},
-		{"NodeResourcesFit", 1}, {"VolumeRestrictions", 0}, {"NodeVolumeLimits", 0}, {"VolumeBinding", 0}, {"VolumeZone", 0}, {"PodTopologySpread", 2}, {"InterPodAffinity", 2},
-		{"DynamicResources", 1}, {"NodeResourcesBalancedAllocation", 1}, {"ImageLocality", 1},
+		{"NodeResourcesFit", 1}, {"VolumeRestrictions", 0}, {"NodeVolumeLimits", 0}, {"VolumeBinding", 1}, {"VolumeZone", 0}, {"PodTopologySpread", 2}, {"InterPodAffinity", 2},
+		{"DynamicResources", 1}, {"NodeDeclaredFeatures", 0}, {"NodeResourcesBalancedAllocation", 1}, {"ImageLocality", 1},
 	}
 	set := New()
 	for i, p := range set.All {

@@ -21,13 +21,14 @@ func list() []listed {
 		{1, func(i int, a *Args) Plugin { return newNodeResourcesFit(i, a.NodeResourcesFit) }},
 		{0, func(i int, _ *Args) Plugin { return newVolumeRestrictions(i) }},
 		{0, func(i int, _ *Args) Plugin { return newNodeVolumeLimits(i) }},
-		{0, func(i int, a *Args) Plugin { return newVolumeBinding(i, a.VolumeBinding) }},
+		{1, func(i int, a *Args) Plugin { return newVolumeBinding(i, a.VolumeBinding) }},
 		{0, func(i int, _ *Args) Plugin { return newVolumeZone(i) }},
 		{2, func(i int, a *Args) Plugin { return newPodTopologySpread(i, a.PodTopologySpread) }},
 		{2, func(i int, a *Args) Plugin { return newInterPodAffinity(i, a.InterPodAffinity) }},
 		{1, func(i int, a *Args) Plugin { return newDynamicResources(i, a.DynamicResources) }},
 		{1, func(_ int, a *Args) Plugin { return newNodeResourcesBalanced(a.NodeResourcesBalancedAllocation) }},
 		{1, func(int, *Args) Plugin { return &imageLocality{} }},
+		{0, func(i int, _ *Args) Plugin { return newNodeDeclaredFeatures(i) }},
 	}
 }
 

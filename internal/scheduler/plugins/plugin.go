@@ -184,6 +184,7 @@ const (
 	NodeAllocatable
 	NodeLabels
 	NodeTaints
+	NodeFeatures // that it declares
 	NodeRemoved
 	PodAdded     // a pod got a node, or its labels changed there
 	PodRemoved   // a pod left its node, began to leave or needs less
@@ -196,7 +197,7 @@ const (
 )
 
 var eventNames = map[Events]string{
-	NodeAdded: "NodeAdd", NodeAllocatable: "NodeAllocatableChange", NodeLabels: "NodeLabelChange", NodeTaints: "NodeTaintChange", NodeRemoved: "NodeDelete",
+	NodeAdded: "NodeAdd", NodeAllocatable: "NodeAllocatableChange", NodeLabels: "NodeLabelChange", NodeTaints: "NodeTaintChange", NodeFeatures: "NodeDeclaredFeatureChange", NodeRemoved: "NodeDelete",
 	PodAdded: "AssignedPodAdd", PodRemoved: "AssignedPodDelete", ClaimChanged: "PvcUpdate", VolumeDetached: "VolumeAttachmentDelete",
 	ResourceClaimChanged: "ResourceClaimUpdate", DevicesChanged: "ResourceSliceUpdate", DeviceClassChanged: "DeviceClassUpdate", Leftover: "UnschedulableTimeout",
 }

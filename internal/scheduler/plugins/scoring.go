@@ -60,7 +60,7 @@ func byShape(shape []configv1.UtilizationShapePoint) func(used, capacity int64) 
 	const stretch = MaxScore / 10
 	return func(used, capacity int64) int64 {
 		at := int64(100)
-		if used <= capacity {
+		if used <= capacity && capacity > 0 {
 			at = used * 100 / capacity
 		}
 		for i, p := range shape {

@@ -22,6 +22,7 @@ type volumeBinding struct {
 	plugin                                     int
 	unbound, lost, outOfReach, delays, noSpace *Reason
 	timeout                                    time.Duration // of what must be done before the binding
+	rate                                       func(used, capacity int64) int64
 
 	// About the pod at hand.
 	bound   []*snapshot.Volume
@@ -52,9 +53,13 @@ func newVolumeBinding(i int, a *configv1.VolumeBindingArgs) *volumeBinding {
 		noSpace:    lasting(i, "node(s) did not have enough free storage"),
 		preparing:  map[types.UID]*preparation{},
 		timeout:    bindTimeout,
+		rate:       byShape(EmptiestVolumes()),
 	}
 	if a != nil && a.BindTimeoutSeconds != nil {
 		p.timeout = time.Duration(*a.BindTimeoutSeconds) * time.Second
+	}
+	if a != nil && len(a.Shape) > 0 {
+		p.rate = byShape(a.Shape)
 	}
 	return p
 }
@@ -181,7 +186,10 @@ func (p *volumeBinding) make(s *snapshot.Snapshot, w *wish, n *snapshot.Node) *R
 		return p.delays
 	case sc == nil, sc.Provisioner == "", sc.Provisioner == claims.NoProvisioner, !snapshot.InTopology(sc, n):
 		return p.delays
-	case !s.HasSpace(sc, w.size, n):
+	case !s.Measured(sc):
+		return nil
+	}
+	if _, ok := s.Space(sc, w.size, n); !ok {
 		return p.noSpace
 	}
 	return nil

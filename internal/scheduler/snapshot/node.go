@@ -44,6 +44,7 @@ const (
 	AllocatableChanged
 	LabelsChanged
 	TaintsChanged // or Unschedulable
+	FeaturesChanged
 )
 
 // Free is how much of a resource is left; it may be negative.
@@ -161,8 +162,11 @@ func (s *Snapshot) SetNode(obj *corev1.Node) (*Node, Change) {
 			changed |= LabelsChanged
 			s.order = nil
 		}
+		if !slices.Equal(was.Status.DeclaredFeatures, obj.Status.DeclaredFeatures) {
+			changed |= FeaturesChanged
+		}
 	}
-	if changed&^AllocatableChanged == 0 {
+	if changed&^(AllocatableChanged|FeaturesChanged) == 0 {
 		n.Obj = obj
 		if changed != 0 {
 			s.changed(n)

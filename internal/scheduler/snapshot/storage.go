@@ -34,6 +34,7 @@ func newStorage() storage {
 type space struct {
 	nodes labels.Selector
 	max   *apiresource.Quantity // of one volume; nil: the driver did not say
+	left  int64                 // in all
 }
 
 // SetStorageClass takes in a storage class.
@@ -72,6 +73,9 @@ func (s *Snapshot) Lacks(node, driver string) bool {
 // it is does not change.
 func (s *Snapshot) SetCapacity(c *storagev1.CSIStorageCapacity) {
 	x := &space{nodes: labels.Nothing(), max: c.Capacity}
+	if c.Capacity != nil {
+		x.left = c.Capacity.Value()
+	}
 	if c.MaximumVolumeSize != nil {
 		x.max = c.MaximumVolumeSize
 	}
@@ -89,18 +93,21 @@ func (s *Snapshot) RemoveCapacity(c *storagev1.CSIStorageCapacity) {
 	delete(s.volumes.spaces[c.StorageClassName], c.Namespace+"/"+c.Name)
 }
 
-// HasSpace reports whether a volume of the class and size can be made for a node,
-// as far as its driver tells.
-func (s *Snapshot) HasSpace(sc *storagev1.StorageClass, size apiresource.Quantity, n *Node) bool {
-	if !s.volumes.measured[sc.Provisioner] {
-		return true
-	}
+// Measured reports whether the driver of a class tells how much it has left.
+func (s *Snapshot) Measured(sc *storagev1.StorageClass) bool {
+	return s.volumes.measured[sc.Provisioner]
+}
+
+// Space is how much is left of a class where a volume of the size can be made for a
+// node, as far as a driver that is [Snapshot.Measured] tells; the most, if it tells of
+// several such places. ok is false if there is none.
+func (s *Snapshot) Space(sc *storagev1.StorageClass, size apiresource.Quantity, n *Node) (left int64, ok bool) {
 	for _, x := range s.volumes.spaces[sc.Name] {
 		if x.max != nil && x.max.Cmp(size) >= 0 && x.nodes.Matches(labels.Set(n.Obj.Labels)) {
-			return true
+			left, ok = max(left, x.left), true
 		}
 	}
-	return false
+	return left, ok
 }
 
 // SetCSINode takes in which drivers a node has, and how many volumes of theirs it takes.

@@ -22,6 +22,7 @@ func DefaultSyncs() []Sync {
 		{"concurrent-daemonset-syncs", "DaemonSets", 2, "daemon-set-controller"},
 		{"concurrent-deployment-syncs", "Deployments", 5, "deployment-controller"},
 		{"concurrent-device-taint-eviction-syncs", "pods with tainted devices, and DeviceTaintRules", 10, "device-taint-eviction-controller"},
+		{"concurrent-disruption-syncs", "PodDisruptionBudgets", 1, "disruption-controller"},
 		{"concurrent-endpoint-syncs", "services for Endpoints", 5, "endpoint-controller"},
 		{"concurrent-ephemeralvolume-syncs", "pods for claims of their volumes", 5, "ephemeral-volume-controller"},
 		{"concurrent-gc-syncs", "objects by the garbage collector", 20, "generic-garbage-collector"},

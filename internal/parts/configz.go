@@ -69,6 +69,7 @@ var syncFields = map[string]struct{ section, field string }{
 	"concurrent-daemonset-syncs":                  {"DaemonSetController", "ConcurrentDaemonSetSyncs"},
 	"concurrent-deployment-syncs":                 {"DeploymentController", "ConcurrentDeploymentSyncs"},
 	"concurrent-device-taint-eviction-syncs":      {"DeviceTaintEvictionController", "ConcurrentSyncs"},
+	"concurrent-disruption-syncs":                 {"DisruptionController", "ConcurrentDisruptionSyncs"},
 	"concurrent-endpoint-syncs":                   {"EndpointController", "ConcurrentEndpointSyncs"},
 	"concurrent-ephemeralvolume-syncs":            {"EphemeralVolumeController", "ConcurrentEphemeralVolumeSyncs"},
 	"concurrent-gc-syncs":                         {"GarbageCollectorController", "ConcurrentGCSyncs"},

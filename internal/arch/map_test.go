@@ -69,7 +69,7 @@ var elsewhere = map[string][]string{
 	"controllers Event(p.Reason)": {"AnnotationNotObeyed", "BackendNotFound", "BadCertificate", "BadPath"}, // of Ingresses
 	"controllers Event(n.reason)": { // of CronJobs
 		"JobAlreadyActive", "MissSchedule", "MissingJob", "SawCompletedJob", "TooManyMissedTimes", "UnexpectedJob",
-		"UnknownTimeZone", "UnparseableSchedule",
+		"UnknownTimeZone", "UnparseableSchedule", "UnsupportedSchedule",
 	},
 	"kubelet Event(reason)": {
 		"NodeHasDiskPressure", "NodeHasInsufficientMemory", "NodeHasInsufficientPID", "NodeHasNoDiskPressure", "NodeHasSufficientMemory", "NodeHasSufficientPID",

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -59,7 +60,7 @@ func (v *view) next() plan {
 	if v.cj.DeletionTimestamp != nil || ptr.Deref(v.cj.Spec.Suspend, false) {
 		return p
 	}
-	schedule, err := v.schedule()
+	schedule, err := v.schedule(&p)
 	if err != nil { // validation lets none through, but time zones come and go
 		if v.cj.Spec.TimeZone != nil {
 			p.warn("UnknownTimeZone", "invalid timeZone: %q: %s", *v.cj.Spec.TimeZone, err)
@@ -83,10 +84,14 @@ func (v *view) next() plan {
 	return p
 }
 
-// schedule is the schedule in the CronJob's time zone.
-func (v *view) schedule() (batch.Schedule, error) {
+// schedule is the schedule in the CronJob's time zone. One that names a zone itself, as
+// only CronJobs of old do, is obeyed, but people are told.
+func (v *view) schedule(p *plan) (batch.Schedule, error) {
 	text := v.cj.Spec.Schedule
-	if zone := v.cj.Spec.TimeZone; zone != nil {
+	if strings.Contains(text, "TZ") {
+		p.warn("UnsupportedSchedule",
+			"CRON_TZ or TZ used in schedule %q is not officially supported, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details", text)
+	} else if zone := v.cj.Spec.TimeZone; zone != nil {
 		text = "TZ=" + *zone + " " + text
 	}
 	return batch.ParseSchedule(text)

@@ -64,7 +64,7 @@ func TestSchedulesWithoutZoneAreInTheServersZone(t *testing.T) {
 	t.Cleanup(func() { time.Local = before })
 	time.Local = time.FixedZone("UTC+9", 9*60*60)
 	v := newView(t, []string{"daily", "schedule=0_9_*_*_*", "now=2024-05-02T00:00:30Z", "created=2024-05-01T12:00:00Z"})
-	schedule, err := v.schedule()
+	schedule, err := v.schedule(&plan{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -130,12 +130,16 @@ func (r *reconciler) Reconcile(ctx context.Context, svc *corev1.Service) (contro
 	switch {
 	case svc.DeletionTimestamp != nil: // the proxies lead to it until it is gone, and so it has its addresses
 		_, err := r.letGo(ctx, svc)
+		if err == nil && r.isOurs(svc) {
+			r.k.Events.Event(svc, corev1.EventTypeNormal, "DeletedLoadBalancer", "Deleted load balancer")
+		}
 		return controller.Done, err
 	case !r.wants(svc):
 		r.book.forget(cache.Key(svc.Namespace, svc.Name))
 		return controller.Done, r.takeBack(ctx, svc)
 	}
 	if !slices.Contains(svc.Finalizers, core.FinalizerBalancer) { // before there is something to clean up
+		r.k.Events.Event(svc, corev1.EventTypeNormal, "EnsuringLoadBalancer", "Ensuring load balancer")
 		fresh := svc.DeepCopy()
 		fresh.Finalizers = append(fresh.Finalizers, core.FinalizerBalancer)
 		var err error
@@ -284,8 +288,7 @@ func addressesOf(svc *corev1.Service) (all []netip.Addr) {
 
 // takeBack removes what a Service that is ours no more has of us (B4).
 func (r *reconciler) takeBack(ctx context.Context, svc *corev1.Service) error {
-	before := core.ServiceBalanced(svc)
-	if before == nil {
+	if core.ServiceBalanced(svc) == nil {
 		return nil
 	}
 	// The finalizer goes first: by the condition it is known that it was ours.
@@ -300,17 +303,21 @@ func (r *reconciler) takeBack(ctx context.Context, svc *corev1.Service) error {
 	if _, err := r.services.UpdateStatus(ctx, fresh); err != nil {
 		return fmt.Errorf("clear load balancer status: %w", err)
 	}
-	if before.Status == metav1.ConditionTrue {
-		r.k.Events.Event(svc, corev1.EventTypeNormal, "DeletedLoadBalancer", "Deleted load balancer")
-	}
+	r.k.Events.Event(svc, corev1.EventTypeNormal, "DeletedLoadBalancer", "Deleted load balancer")
 	return nil
+}
+
+// isOurs says that a Service is or has been ours, and has our finalizer.
+func (r *reconciler) isOurs(svc *corev1.Service) bool {
+	return (core.ServiceBalanced(svc) != nil || r.wants(svc)) && slices.Contains(svc.Finalizers, core.FinalizerBalancer)
 }
 
 // letGo removes the finalizer from a Service that is or has been ours.
 func (r *reconciler) letGo(ctx context.Context, svc *corev1.Service) (*corev1.Service, error) {
-	if core.ServiceBalanced(svc) == nil && !r.wants(svc) || !slices.Contains(svc.Finalizers, core.FinalizerBalancer) {
+	if !r.isOurs(svc) {
 		return svc, nil
 	}
+	r.k.Events.Event(svc, corev1.EventTypeNormal, "DeletingLoadBalancer", "Deleting load balancer")
 	fresh := svc.DeepCopy()
 	fresh.Finalizers = slices.DeleteFunc(fresh.Finalizers, func(f string) bool { return f == core.FinalizerBalancer })
 	fresh, err := r.services.Update(ctx, fresh)

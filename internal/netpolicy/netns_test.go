@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"net"
 	"strings"
@@ -450,7 +449,7 @@ func TestSCTPIsJudgedByItsPorts(t *testing.T) {
 	defer c.Close()
 	trace.Proves(t, "NETPOL-037", "NETPOL-038")
 	for _, port := range []uint16{7778, 7777} {
-		s.a.Must(func() error { return sendInit("10.244.1.3", port) })
+		s.a.Must(func() error { return nettest.SendInit("10.244.1.3", port) })
 	}
 	_ = c.SetReadDeadline(time.Now().Add(wait.Patience))
 	buf := make([]byte, 1500)
@@ -461,20 +460,6 @@ func TestSCTPIsJudgedByItsPorts(t *testing.T) {
 	if port := uint16(buf[2])<<8 | uint16(buf[3]); port != 7777 {
 		t.Errorf("got a packet to port %d, want none but to 7777", port)
 	}
-}
-
-// sendInit sends what begins an SCTP association.
-func sendInit(to string, port uint16) error {
-	c, err := net.Dial("ip4:132", to)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	p := []byte{0x30, 0x39, byte(port >> 8), byte(port), 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 20, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1}
-	sum := crc32.Checksum(p, crc32.MakeTable(crc32.Castagnoli))
-	p[8], p[9], p[10], p[11] = byte(sum), byte(sum>>8), byte(sum>>16), byte(sum>>24)
-	_, err = c.Write(p)
-	return err
 }
 
 func TestNamesOfChainsAndSetsAreInTheNotes(t *testing.T) {

@@ -26,7 +26,7 @@ type NodeFacts struct {
 type fragment struct {
 	elems []table.Elem
 	ways  []way // the shared chains that it may use, whatever endpoints there are
-	pools map[poolKey]*pool
+	pools []*pool
 	turns map[turn]table.Chain
 	// counted are the endpoints of these, where connections are counted.
 	counted map[counted]bool
@@ -80,22 +80,24 @@ type compiler struct {
 	scene
 	*fragment
 	before *fragment // the last one; nil: there is none
+	begun  int       // how many pools there were before the port that is at work
 	svc    *corev1.Service
-	vip    netip.Addr  // the cluster IP
-	relay  *core.Relay // what its balancer, ours, does beside passing packets on; nil: nothing
-	broken error       // why it passes nothing on
-	seen   map[table.ID]bool
+	vip    netip.Addr        // the cluster IP
+	relay  *core.Relay       // what its balancer, ours, does beside passing packets on; nil: nothing
+	broken error             // why it passes nothing on
+	seen   map[table.ID]bool // the elements; nil: they are few
 }
 
 // compileService is the heart of the proxy: what the Service and its endpoints
-// mean on this node. before is the service's last fragment, or nil.
+// mean on this node. before is the service's last fragment, or nil. There is none in a family of which the
+// Service has no address.
 func compileService(at scene, svc *corev1.Service, endpoints map[portKey][]*endpoint, before *fragment) *fragment {
-	frag := &fragment{pools: map[poolKey]*pool{}, localReady: map[netip.Addr]bool{}}
 	vip, ok := clusterIP(svc, at.family)
 	if !ok {
-		return frag
+		return nil
 	}
-	c := compiler{scene: at, fragment: frag, before: before, svc: svc, vip: vip, seen: map[table.ID]bool{}}
+	frag := &fragment{}
+	c := compiler{scene: at, fragment: frag, before: before, svc: svc, vip: vip}
 	if !proxied(svc) {
 		if foreign(svc.Labels) && svc.Spec.Type != corev1.ServiceTypeExternalName {
 			c.add(Key{Set: OtherIPs, Addr: vip}, Value{})
@@ -116,6 +118,9 @@ func compileService(at scene, svc *corev1.Service, endpoints map[portKey][]*endp
 			if eps[j].local {
 				c.add(Key{Set: Hairpin, Addr: eps[j].at.Addr()}, Value{})
 				if eps[j].ready {
+					if c.localReady == nil {
+						c.localReady = map[netip.Addr]bool{}
+					}
 					c.localReady[eps[j].at.Addr()] = true
 				}
 			}
@@ -139,10 +144,30 @@ func clusterIP(svc *corev1.Service, f nft.Family) (netip.Addr, bool) {
 
 // add adds an element, once.
 func (c *compiler) add(k Key, v Value) {
-	if e := k.elem(c.family, v); !c.seen[e.ID] {
-		c.seen[e.ID] = true
-		c.elems = append(c.elems, e)
+	e := k.elem(c.family, v)
+	if c.has(e.ID) {
+		return
 	}
+	c.elems = append(c.elems, e)
+	if c.seen != nil {
+		c.seen[e.ID] = true
+	}
+}
+
+// fewElems is how many elements are looked through one by one: most fragments have no more, and no index.
+const fewElems = 16
+
+func (c *compiler) has(id table.ID) bool {
+	if c.seen == nil && len(c.elems) > fewElems {
+		c.seen = make(map[table.ID]bool, 2*len(c.elems))
+		for _, e := range c.elems {
+			c.seen[e.ID] = true
+		}
+	}
+	if c.seen != nil {
+		return c.seen[id]
+	}
+	return slices.ContainsFunc(c.elems, func(e table.Elem) bool { return e.ID == id })
 }
 
 // use notes that the way's chains must be there.
@@ -170,6 +195,7 @@ func (p *servicePort) name(c *compiler) netip.AddrPort {
 // port adds all that one service port needs.
 func (c *compiler) port(spec *corev1.ServicePort, key portKey, ps pools) {
 	p := &servicePort{ServicePort: spec, key: key, pools: ps, timeout: c.affinity(), external: c.externalIPs(), balancer: c.balancerIPs()}
+	c.begun = len(c.pools)
 	c.capture(p)
 	c.internal(p)
 	if len(p.external)+len(p.balancer) > 0 || spec.NodePort != 0 {
@@ -294,20 +320,21 @@ func (c *compiler) apart(p *servicePort, from origin) Front {
 
 // pool adds a pool of endpoints and returns its size. There is at least one.
 func (c *compiler) pool(p *servicePort, local bool) uint32 {
-	key := poolKey{portKey: p.key, local: local}
-	if c.pools[key] == nil {
-		want := p.pools.of(local)
-		at := Key{Set: ServiceEndpoints, Addr: c.vip, Proto: p.key.proto, Port: uint16(p.Port), Pool: poolOf(local)}
-		if p.timeout > 0 {
-			at.Set = StickyPicks
-		}
+	at := Key{Set: ServiceEndpoints, Addr: c.vip, Proto: p.key.proto, Port: uint16(p.Port), Pool: poolOf(local)}
+	if p.timeout > 0 {
+		at.Set = StickyPicks
+	}
+	now := findPool(c.pools[c.begun:], at, 0)
+	if now == nil {
 		var before *pool
 		if c.before != nil {
-			before = c.before.pools[key]
+			before = findPool(c.before.pools, at, len(c.pools))
 		}
-		c.pools[key] = before.then(at, want[:min(len(want), maxEndpoints)])
+		want := p.pools.of(local)
+		now = before.then(at, want[:min(len(want), maxEndpoints)])
+		c.pools = append(c.pools, now)
 	}
-	return sizeOf(len(c.pools[key].placed))
+	return sizeOf(len(now.placed))
 }
 
 // externals adds what is reachable from outside: node port, external IPs and

@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"slices"
+
 	"github.com/kemudi/kemudi/internal/podnet/nft"
 	"github.com/kemudi/kemudi/internal/podnet/nft/table"
 )
@@ -45,29 +47,24 @@ func (r *rules) replace(o *owner, before, now *fragment) {
 	if now == nil {
 		now = &fragment{}
 	}
-	kept := map[table.ID]string{}
-	for _, e := range now.elems {
-		kept[e.ID] = e.Value
-	}
+	stays, was := holds(now.elems), holds(before.elems)
 	for _, e := range before.elems {
-		if v, ok := kept[e.ID]; ok && v == e.Value {
-			delete(kept, e.ID) // as it was
-			continue
+		if !stays(e) {
+			r.Release(o, e.ID)
 		}
-		r.Release(o, e.ID)
 	}
 	for _, e := range now.elems {
-		if _, ok := kept[e.ID]; ok {
+		if !was(e) {
 			r.Claim(o, e)
 		}
 	}
-	for key, p := range before.pools {
-		if now.pools[key] == nil {
+	for i, p := range before.pools {
+		if findPool(now.pools, p.at, i) == nil {
 			r.replacePool(o, p, nil)
 		}
 	}
-	for key, p := range now.pools {
-		r.replacePool(o, before.pools[key], p)
+	for i, p := range now.pools {
+		r.replacePool(o, findPool(before.pools, p.at, i), p)
 	}
 	r.replaceTurns(before, now)
 	for _, w := range now.ways {
@@ -78,6 +75,21 @@ func (r *rules) replace(o *owner, before, now *fragment) {
 	}
 	for _, w := range before.ways {
 		r.ways[w]--
+	}
+}
+
+// holds says of elements whether a list has just them.
+func holds(list []table.Elem) func(table.Elem) bool {
+	if len(list) <= fewElems {
+		return func(e table.Elem) bool { return slices.Contains(list, e) }
+	}
+	values := make(map[table.ID]string, len(list))
+	for _, e := range list {
+		values[e.ID] = e.Value
+	}
+	return func(e table.Elem) bool {
+		v, ok := values[e.ID]
+		return ok && v == e.Value
 	}
 }
 

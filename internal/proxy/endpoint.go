@@ -75,12 +75,19 @@ func read(s *discoveryv1.EndpointSlice, node string) *part {
 		if port.Port == nil || *port.Port < 1 || *port.Port > 65535 {
 			continue // no port means any port, which cannot be proxied
 		}
-		key := portKey{deref(port.Name), protoOf(deref(port.Protocol))}
+		key, all := portKey{deref(port.Name), protoOf(deref(port.Protocol))}, make([]endpoint, 0, len(s.Endpoints))
 		for j := range s.Endpoints {
 			if e, ok := newEndpoint(&s.Endpoints[j], uint16(*port.Port), p.family, node); ok {
 				e.of = p
-				p.ports[key] = append(p.ports[key], &e)
+				all = append(all, e)
 			}
+		}
+		list := slices.Grow(p.ports[key], len(all))
+		for j := range all {
+			list = append(list, &all[j])
+		}
+		if len(list) > 0 {
+			p.ports[key] = list
 		}
 	}
 	for _, list := range p.ports {
@@ -104,7 +111,10 @@ func (e *endpoint) compare(o *endpoint) int { return e.at.Compare(o.at) }
 type endpoints map[portKey][]*endpoint
 
 // replace puts a slice in the place of its last state; either may be nil.
-func (e endpoints) replace(before, now *part) {
+func (e *endpoints) replace(before, now *part) {
+	if *e == nil && now != nil {
+		*e = endpoints{}
+	}
 	for _, p := range []*part{before, now} {
 		if p == nil {
 			continue
@@ -117,10 +127,10 @@ func (e endpoints) replace(before, now *part) {
 			if p == now && before != nil && before.ports[key] != nil {
 				continue // that was done with it
 			}
-			if list := replaceOf(e[key], before, come); len(list) > 0 {
-				e[key] = list
+			if list := replaceOf((*e)[key], before, come); len(list) > 0 {
+				(*e)[key] = list
 			} else {
-				delete(e, key)
+				delete(*e, key)
 			}
 		}
 	}
@@ -128,6 +138,9 @@ func (e endpoints) replace(before, now *part) {
 
 // replaceOf is the list without those of a part, and with those of come.
 func replaceOf(list []*endpoint, gone *part, come []*endpoint) []*endpoint {
+	if len(list) == 0 {
+		return come
+	}
 	all := make([]*endpoint, 0, len(list)+len(come))
 	for _, e := range list {
 		if gone != nil && e.of == gone {
@@ -282,9 +295,12 @@ func byTopology(eps []*endpoint, node *NodeFacts, keys []string) []*endpoint {
 }
 
 func pickOut(eps []*endpoint, keep func(*endpoint) bool) []netip.AddrPort {
-	out := make([]netip.AddrPort, 0, len(eps))
+	var out []netip.AddrPort
 	for i := range eps {
 		if keep(eps[i]) {
+			if out == nil {
+				out = make([]netip.AddrPort, 0, len(eps)-i)
+			}
 			out = append(out, eps[i].at)
 		}
 	}

@@ -30,9 +30,9 @@ func (c *compiler) hand(p *servicePort, at frontend, onlyLocal bool) {
 	if edge, ok := c.edge(p); ok {
 		w := way{what: lead}
 		c.use(w)
-		key := poolKey{portKey: p.key, front: name}
-		if c.pools[key] == nil {
-			c.pools[key] = &pool{at: Key{Set: ServiceEndpoints, Addr: name.Addr(), Proto: p.key.proto, Port: name.Port()}, placed: []netip.AddrPort{edge}}
+		of := Key{Set: ServiceEndpoints, Addr: name.Addr(), Proto: p.key.proto, Port: name.Port()}
+		if findPool(c.pools[c.begun:], of, 0) == nil {
+			c.pools = append(c.pools, &pool{at: of, placed: []netip.AddrPort{edge}})
 		}
 		do := w.number(1)
 		f = Front{Do: do}

@@ -115,6 +115,9 @@ func (m *Model) setSlice(s, now *discoveryv1.EndpointSlice) {
 	delete(o.slices, s.Name)
 	if now != nil && !foreign(s.Labels) {
 		after = read(s, m.cfg.NodeName)
+		if o.slices == nil {
+			o.slices = map[string]*part{}
+		}
 		o.slices[s.Name] = after
 	}
 	for i, f := range families {
@@ -189,7 +192,7 @@ func primary(addresses []corev1.NodeAddress) (found []netip.Prefix) {
 func (m *Model) owner(key ownerKey) *owner {
 	o := m.owners[key]
 	if o == nil {
-		o = &owner{key: key, slices: map[string]*part{}, eps: [len(families)]endpoints{{}, {}}}
+		o = &owner{key: key}
 		m.owners[key] = o
 	}
 	return o
@@ -209,6 +212,13 @@ func (s *Step) Empty() bool {
 
 // Dirty says whether Commit may have something to do.
 func (m *Model) Dirty() bool { return len(m.dirty) > 0 || m.rebase }
+
+// Anew says that Full is asked for after the next Commit: what Commit returns is of no use then.
+func (m *Model) Anew() {
+	for _, r := range m.tables {
+		r.Anew()
+	}
+}
 
 // Commit compiles what has been touched since the last call, and returns what is
 // to be changed. The caller brings that to the kernel, or, if it cannot, later
@@ -282,6 +292,9 @@ func (m *Model) flows() []flow {
 // endpoint has gone, or the port is new or has its first endpoint (what was sent
 // before went astray), or the port has gone.
 func staleFlows(before, now *fragment) []flow {
+	if (before == nil || len(before.flows) == 0) && (now == nil || len(now.flows) == 0) {
+		return nil
+	}
 	type port struct {
 		addr netip.Addr
 		port uint16
@@ -336,7 +349,9 @@ func (m *Model) noteHealth(o *owner) {
 	}
 	h := Health{NamespacedName: name, Port: uint16(s.Spec.HealthCheckNodePort), Service: s}
 	for _, frag := range o.frags {
-		h.Local = max(h.Local, len(frag.localReady))
+		if frag != nil {
+			h.Local = max(h.Local, len(frag.localReady))
+		}
 	}
 	m.health[name] = h
 }

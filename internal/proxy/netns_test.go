@@ -858,6 +858,28 @@ func (s *site) sound() {
 	}
 }
 
+// TestLargeTableThatIsNewComesInParts has more elements than one transaction takes.
+func TestLargeTableThatIsNewComesInParts(t *testing.T) {
+	s := newSite(t)
+	s.serve()
+	many(s.model, 2000)
+	s.model.SetService(service("web", "10.111.0.10", nodePort, sticking))
+	s.model.SetSlice(backends("web", "10.244.1.2@n1"))
+	s.model.Anew()
+	s.model.Commit()
+	full := s.model.Full()
+	if n := len(full.Tables[0].Add); n <= mostAtOnce {
+		t.Fatalf("there are %d elements, want more than %d", n, mostAtOnce)
+	}
+	s.applyStep(full)
+	s.reach(s.client, "10.111.0.10:80", "a", "")
+	s.reach(s.client, "192.168.1.1:30080", "a", "")
+	s.sound()
+	s.put(backends("web", "10.244.2.2@n2"))
+	s.reach(s.client, "10.111.0.10:80", "c", "")
+	s.sound()
+}
+
 func TestTableThatIsNotAsExpectedIsRebuilt(t *testing.T) {
 	s := newSite(t)
 	s.serve()

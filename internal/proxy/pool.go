@@ -8,22 +8,25 @@ import (
 	"github.com/kemudi/kemudi/internal/podnet/nft/table"
 )
 
-// poolKey names a pool of endpoints of a service.
-type poolKey struct {
-	portKey
-	local bool
-	front netip.AddrPort // of a balancer's port that the node's edge serves, which is all that is in it
-}
-
 // pool is the endpoints of a service port that connections are spread over. Each has a
 // place, whose number is part of its key in the kernel: a change of one of a thousand
 // endpoints must not move the others.
 type pool struct {
-	at     Key              // of the endpoints, without their places
+	at     Key              // of the endpoints, without their places: what tells pools apart
 	placed []netip.AddrPort // by place
 	// Only of large pools: the same in order, and which place each has.
 	sorted []netip.AddrPort
 	place  map[netip.AddrPort]int
+}
+
+// findPool looks for the pool at a key, beginning where it most likely is.
+func findPool(list []*pool, at Key, likely int) *pool {
+	for i := range list {
+		if p := list[(likely+i)%len(list)]; p.at == at {
+			return p
+		}
+	}
+	return nil
 }
 
 // largePool is how many endpoints a pool has that is worth an index.
@@ -118,7 +121,7 @@ func (p *pool) elems(f nft.Family, place int) []table.Elem {
 
 // has says whether the pool has just this at the place, for the other pool.
 func (p *pool) has(place int, other *pool) bool {
-	return p != nil && other != nil && p.at == other.at && place < len(p.placed) && place < len(other.placed) && p.placed[place] == other.placed[place]
+	return p != nil && other != nil && place < len(p.placed) && place < len(other.placed) && p.placed[place] == other.placed[place]
 }
 
 // replacePool puts one pool of an owner in the place of another; either may be nil.

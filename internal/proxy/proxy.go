@@ -276,6 +276,9 @@ func (p *Proxy) sync(ctx context.Context, g *task.Group, in intake, full bool) e
 	p.metrics.serviceChanges.Add(float64(in.counts["service"]))
 	p.metrics.endpointChanges.Add(float64(in.counts["endpointslice"]))
 	p.metrics.lastQueue.SetToCurrentTime()
+	if full {
+		p.model.Anew()
+	}
 	for _, change := range in.changes {
 		change(p.model)
 	}

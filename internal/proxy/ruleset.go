@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
-	"slices"
 
 	"github.com/kemudi/kemudi/internal/podnet/nft"
 	"github.com/kemudi/kemudi/internal/podnet/nft/table"
@@ -101,51 +100,53 @@ type Key struct {
 
 // id is the key as an element of the family's table has it.
 func (k Key) id(f nft.Family) table.ID {
-	key, proto := make(nft.Key, 0, 48), uint8(k.Proto)
+	return table.ID{Set: sets[indexOf(f)][k.Set], Key: string(k.join(make(nft.Key, 0, 64)))}
+}
+
+// join appends the fields that count for the set.
+func (k Key) join(key nft.Key) nft.Key {
+	proto := uint8(k.Proto)
 	switch k.Set {
 	case Actions, GuardedActions, PoolActions, NoteActions, MasqueradeActions:
-		key = key.Integer(k.Index)
+		return key.Integer(k.Index)
 	case ServiceEndpoints, StickyPicks:
-		key = key.Integer(k.Pool).Proto(proto).Addr(k.Addr).Port(k.Port).Integer(k.Index)
+		return key.Integer(k.Pool).Proto(proto).Addr(k.Addr).Port(k.Port).Integer(k.Index)
 	case StickyCluster, StickyLocal:
-		key = key.Addr(k.Addr).Port(k.Port).Proto(proto).Addr(k.To.Addr()).Port(k.To.Port())
+		return key.Addr(k.Addr).Port(k.Port).Proto(proto).Addr(k.To.Addr()).Port(k.To.Port())
 	case Sources:
 		first, last := table.Bounds(k.Range)
-		key = key.Proto(proto).Addr(k.Addr).Port(k.Port)
-		return table.ID{Set: sets[indexOf(f)][k.Set], Key: table.Range(slices.Concat(key, first), slices.Concat(key, last))}
+		key = append(key.Proto(proto).Addr(k.Addr).Port(k.Port), first...)
+		return append(key.Proto(proto).Addr(k.Addr).Port(k.Port), last...)
 	case ClusterIPs, OtherIPs:
-		key = key.Addr(k.Addr)
+		return key.Addr(k.Addr)
 	case Hairpin:
-		key = key.Addr(k.Addr).Addr(k.Addr)
+		return key.Addr(k.Addr).Addr(k.Addr)
 	case NodePorts, NodePortOwners, HostPorts, MasqueradePorts:
-		key = key.Proto(proto).Port(k.Port)
-	default:
-		key = key.Addr(k.Addr).Proto(proto).Port(k.Port)
+		return key.Proto(proto).Port(k.Port)
 	}
-	return table.ID{Set: sets[indexOf(f)][k.Set], Key: string(key)}
+	return key.Addr(k.Addr).Proto(proto).Port(k.Port)
 }
 
 // elem is the element of the family's table that has the value for the key.
 func (k Key) elem(f nft.Family, v Value) table.Elem {
-	e := table.Elem{ID: k.id(f)}
-	data := make(nft.Key, 0, 28)
+	both := k.join(make(nft.Key, 0, 96))
+	end := len(both)
 	switch k.Set {
 	case Actions, GuardedActions, PoolActions, NoteActions, MasqueradeActions:
-		e.Value = v.Verdict
-		return e
+		return table.Elem{ID: table.ID{Set: sets[indexOf(f)][k.Set], Key: string(both)}, Value: v.Verdict}
 	case ServiceIPs, NodePorts:
-		data = append(data, unused...).Integer(v.Do).Integer(v.Guarded).Integer(v.Cluster).Integer(v.Local)
+		both = append(both, unused...).Integer(v.Do).Integer(v.Guarded).Integer(v.Cluster).Integer(v.Local)
 	case MasqueradeIPs, MasqueradePorts:
-		data = append(data, unused...).Integer(v.Do)
+		both = append(both, unused...).Integer(v.Do)
 	case ServiceOwners, NodePortOwners:
-		data = append(data, unused...).Proto(uint8(k.Proto)).Addr(v.To.Addr()).Port(v.To.Port())
+		both = append(both, unused...).Proto(uint8(k.Proto)).Addr(v.To.Addr()).Port(v.To.Port())
 	case StickyPicks:
-		data = append(data, unused...).Addr(v.To.Addr()).Port(v.To.Port())
+		both = append(both, unused...).Addr(v.To.Addr()).Port(v.To.Port())
 	case ServiceEndpoints, HostPortIPs, HostPorts:
-		data = data.Addr(v.To.Addr()).Port(v.To.Port())
+		both = both.Addr(v.To.Addr()).Port(v.To.Port())
 	}
-	e.Value = string(data)
-	return e
+	text := string(both) // of one piece: there are very many
+	return table.Elem{ID: table.ID{Set: sets[indexOf(f)][k.Set], Key: text[:end]}, Value: text[end:]}
 }
 
 // Value is what a map has for a key: where a connection goes or which port a frontend

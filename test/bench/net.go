@@ -41,6 +41,7 @@ var (
 	changes99      = measure{"the same, p99", millis, bar{}, below(25), 0}
 	changeOfMany   = measure{"one change of 5,000 endpoints: processor time", millis, bar{}, below(2), 0}
 	fullSync       = measure{"all rules of 30,000 services", seconds, bar{}, below(2), 0}
+	syncAgain      = measure{"the same, after a restart", seconds, bar{}, below(2), 0}
 	servicesFlat   = measure{"30,000 Services created in a namespace: the last thousand, of the first", plain, bar{}, below(1.2), 0}
 	servicesCPU    = measure{"the same, by processor time", plain, bar{}, bar{}, 0}
 	policies99     = measure{"a pod among 1,000 policies and 10,000 peers, to kernel, p99", millis, bar{}, below(20), 0}
@@ -80,7 +81,7 @@ var netOrder = func() (all []measure) {
 			}
 		}
 	}
-	return append(all, firstFlat, streamService, streamVXLAN, streamBare, streamOfBare, changes50, changes99, changeOfMany, fullSync, servicesFlat, servicesCPU, policies99,
+	return append(all, firstFlat, streamService, streamVXLAN, streamBare, streamOfBare, changes50, changes99, changeOfMany, fullSync, syncAgain, servicesFlat, servicesCPU, policies99,
 		queries, queriesPlain, queriesOf, queries99, requests, requestsNginx, requestsOf, requests99, requestsMany, requestsFlat, edgeMemory,
 		edgeCost, edgeCostNginx, edgeCostOf, edgeRate, edgeSlow, edgeCalm, edgeCalmNginx, edgeCalmOf, edgeCost2, edgeCost2Nginx, edgeCost2Of, edgeRate2, edgeSlow2)
 }()
@@ -111,7 +112,7 @@ func netSteps() []netStep {
 			goBench("proxy", "^BenchmarkStream$", "20x", map[*regexp.Regexp]measure{figure("Stream", "of-direct"): streamService}),
 			goBench("proxy", "^BenchmarkChanges$", "2000x", map[*regexp.Regexp]measure{figure("Changes", "p50-ms"): changes50, figure("Changes", "p99-ms"): changes99}),
 			goBench("proxy", "^BenchmarkOneOfMany$/^plain$", "2000x", map[*regexp.Regexp]measure{figure("OneOfMany/plain", "cpu-ms"): changeOfMany}),
-			goBench("proxy", "^BenchmarkFullSync$", "3x", map[*regexp.Regexp]measure{figure("FullSync", "s/sync"): fullSync}),
+			goBench("proxy", "^BenchmarkFullSync$", "3x", map[*regexp.Regexp]measure{figure("FullSync/new", "s/sync"): fullSync, figure("FullSync/again", "s/sync"): syncAgain}),
 		}},
 		{name: "between", tests: []goTest{goBench("podnet", "^BenchmarkBetweenNodes$/^IPv4$", "3s", map[*regexp.Regexp]measure{
 			figure("BetweenNodes/IPv4/vxlan", "MB/s"): streamVXLAN, figure("BetweenNodes/IPv4/bare", "MB/s"): streamBare,

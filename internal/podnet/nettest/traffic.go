@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"net"
 	"sync"
@@ -162,4 +163,19 @@ func AskOn(c net.Conn) (name, client string, err error) {
 		return "", "", fmt.Errorf("read answer %q: %w", buf[:n], err)
 	}
 	return name, client, nil
+}
+
+// SendInit sends what begins an association of SCTP, for which the kernel may have no sockets, from the network namespace
+// of the calling thread.
+func SendInit(to string, port uint16) error {
+	c, err := net.Dial("ip:132", to)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	p := []byte{0x30, 0x39, byte(port >> 8), byte(port), 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 20, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1}
+	sum := crc32.Checksum(p, crc32.MakeTable(crc32.Castagnoli))
+	p[8], p[9], p[10], p[11] = byte(sum), byte(sum>>8), byte(sum>>16), byte(sum>>24)
+	_, err = c.Write(p)
+	return err
 }

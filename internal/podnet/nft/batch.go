@@ -3,6 +3,8 @@ package nft
 import (
 	"encoding/binary"
 	"fmt"
+	"iter"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -70,6 +72,12 @@ func (b *Batch) Len() int { return len(b.msgs) }
 // Size is the length of the transaction in bytes.
 func (b *Batch) Size() int { return len(b.buf) }
 
+// Bytes are what has been written so far.
+func (b *Batch) Bytes() []byte { return b.buf }
+
+// Grow makes room for so many bytes more.
+func (b *Batch) Grow(n int) { b.buf = slices.Grow(b.buf, n) }
+
 // AddTable makes sure that a table exists.
 func (b *Batch) AddTable(t Table) {
 	b.begin(op{unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, t.Family, "add table", t.Name})
@@ -120,12 +128,46 @@ func (b *Batch) FlushChain(t Table, name string) {
 
 // AddRule appends a rule to a chain.
 func (b *Batch) AddRule(t Table, chain string, rule ...Expr) {
-	b.AddNotedRule(t, chain, "", rule...)
+	b.AddNotedRule(t, chain, Note{}, rule...)
 }
 
-// AddNotedRule appends a rule to a chain, with a note for people: the nft
-// program lists it as the rule's comment. The note has at most 127 bytes.
-func (b *Batch) AddNotedRule(t Table, chain, note string, rule ...Expr) {
+// Note is what a rule has beside what it does.
+type Note struct {
+	Text string // for people: the nft program lists it as the rule's comment. At most 127 bytes
+	Mark uint64 // by which the rule is known again; 0: none
+}
+
+// The kinds of what rules carry for programs.
+const (
+	noteText = 0    // NFTNL_UDATA_RULE_COMMENT, a C string
+	noteMark = 0x6b // ours, which the nft program passes over
+)
+
+// bytes are the note as the kernel keeps it: each part is its kind, a length of one byte, and the value.
+func (n Note) bytes() (data []byte) {
+	if n.Text != "" {
+		data = append([]byte{noteText, byte(len(n.Text) + 1)}, n.Text+"\x00"...)
+	}
+	if n.Mark != 0 {
+		data = binary.BigEndian.AppendUint64(append(data, noteMark, 8), n.Mark)
+	}
+	return data
+}
+
+// markIn is the mark of a note; 0: it has none.
+func markIn(data []byte) uint64 {
+	for len(data) >= 2 && len(data) >= 2+int(data[1]) {
+		v := data[2 : 2+int(data[1])]
+		if data[0] == noteMark && len(v) == 8 {
+			return binary.BigEndian.Uint64(v)
+		}
+		data = data[2+len(v):]
+	}
+	return 0
+}
+
+// AddNotedRule appends a rule to a chain, with a note.
+func (b *Batch) AddNotedRule(t Table, chain string, note Note, rule ...Expr) {
 	b.begin(op{unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE | unix.NLM_F_APPEND, t.Family, "add rule to chain", chain})
 	b.str(unix.NFTA_RULE_TABLE, t.Name)
 	b.str(unix.NFTA_RULE_CHAIN, chain)
@@ -134,9 +176,8 @@ func (b *Batch) AddNotedRule(t Table, chain, note string, rule ...Expr) {
 		b.bytes(unix.NLA_F_NESTED|unix.NFTA_LIST_ELEM, e)
 	}
 	b.endNest(n)
-	if note != "" {
-		const comment = 0 // NFTNL_UDATA_RULE_COMMENT: a type, a length of one byte, and a C string
-		b.bytes(unix.NFTA_RULE_USERDATA, append([]byte{comment, byte(len(note) + 1)}, note+"\x00"...))
+	if data := note.bytes(); len(data) > 0 {
+		b.bytes(unix.NFTA_RULE_USERDATA, data)
 	}
 	b.end()
 }
@@ -188,7 +229,7 @@ func (b *Batch) AnonymousSet(t Table, s Set, elems []Elem) Ref {
 	}
 	s.Size = uint32(len(elems))
 	ref := b.addSet(t, s, unix.NFT_SET_ANONYMOUS|unix.NFT_SET_CONSTANT)
-	b.elems(t, ref, unix.NFT_MSG_NEWSETELEM, elems)
+	b.elems(t, ref, unix.NFT_MSG_NEWSETELEM, slices.Values(elems))
 	return ref
 }
 
@@ -281,12 +322,22 @@ type Elem struct {
 
 // AddElems adds elements to a named set.
 func (b *Batch) AddElems(t Table, set string, elems []Elem) {
+	b.AddEach(t, set, slices.Values(elems))
+}
+
+// AddEach is AddElems without a list of the elements. What one is made of need only last until the next.
+func (b *Batch) AddEach(t Table, set string, elems iter.Seq[Elem]) {
 	b.elems(t, Ref{Name: set}, unix.NFT_MSG_NEWSETELEM, elems)
 }
 
 // DelElems deletes elements, of which only the keys count, from a named set.
 // All must exist.
 func (b *Batch) DelElems(t Table, set string, elems []Elem) {
+	b.DelEach(t, set, slices.Values(elems))
+}
+
+// DelEach is DelElems without a list of the elements.
+func (b *Batch) DelEach(t Table, set string, elems iter.Seq[Elem]) {
 	b.elems(t, Ref{Name: set}, unix.NFT_MSG_DELSETELEM, elems)
 }
 
@@ -294,23 +345,30 @@ func (b *Batch) DelElems(t Table, set string, elems []Elem) {
 // bits of an attribute's length can say.
 const elemListLimit = 60_000
 
-func (b *Batch) elems(t Table, set Ref, msg uint8, elems []Elem) {
+func (b *Batch) elems(t Table, set Ref, msg uint8, elems iter.Seq[Elem]) {
 	what, flags := "add elements to set", uint16(unix.NLM_F_CREATE)
 	if msg == unix.NFT_MSG_DELSETELEM {
 		what, flags = "delete elements of set", 0
 	}
-	for len(elems) > 0 {
-		b.begin(op{msg, flags, t.Family, what, set.Name})
-		b.str(unix.NFTA_SET_ELEM_LIST_TABLE, t.Name)
-		b.str(unix.NFTA_SET_ELEM_LIST_SET, set.Name)
-		if set.id != 0 {
-			b.u32(unix.NFTA_SET_ELEM_LIST_SET_ID, set.id)
+	list := 0 // where that of the message begins; 0: there is no message
+	for e := range elems {
+		if list > 0 && len(b.buf)-list >= elemListLimit {
+			b.endNest(list)
+			b.end()
+			list = 0
 		}
-		list := b.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS)
-		for len(elems) > 0 && len(b.buf)-list < elemListLimit {
-			b.elem(&elems[0], msg == unix.NFT_MSG_DELSETELEM)
-			elems = elems[1:]
+		if list == 0 {
+			b.begin(op{msg, flags, t.Family, what, set.Name})
+			b.str(unix.NFTA_SET_ELEM_LIST_TABLE, t.Name)
+			b.str(unix.NFTA_SET_ELEM_LIST_SET, set.Name)
+			if set.id != 0 {
+				b.u32(unix.NFTA_SET_ELEM_LIST_SET_ID, set.id)
+			}
+			list = b.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS)
 		}
+		b.elem(&e, msg == unix.NFT_MSG_DELSETELEM)
+	}
+	if list > 0 {
 		b.endNest(list)
 		b.end()
 	}

@@ -161,21 +161,112 @@ func (c *Conn) Keys(t Table, set string) ([][]byte, error) {
 
 func (c *Conn) readKeys(t Table, set string) ([][]byte, error) {
 	var keys [][]byte
+	err := c.EachElem(t, set, func(e Elem) { keys = append(keys, slices.Clone(e.Key)) })
+	return keys, err
+}
+
+// EachElem calls fn for all elements that a set has at the moment: for some twice, and for others not at all, while
+// the set moves; see Keys. What an element is made of is valid during the call.
+func (c *Conn) EachElem(t Table, set string, fn func(Elem)) error {
 	req := appendAttr(nil, unix.NFTA_SET_ELEM_LIST_TABLE, append([]byte(t.Name), 0))
 	req = appendAttr(req, unix.NFTA_SET_ELEM_LIST_SET, append([]byte(set), 0))
 	err := c.dump(unix.NFT_MSG_GETSETELEM, t.Family, req, func(_ Family, attrs map[uint16][]byte) {
-		eachAttr(attrs[unix.NFTA_SET_ELEM_LIST_ELEMENTS], func(_ uint16, elem []byte) {
-			eachAttr(elem, func(typ uint16, key []byte) {
-				if typ == unix.NFTA_SET_ELEM_KEY {
-					eachAttr(key, func(_ uint16, v []byte) { keys = append(keys, slices.Clone(v)) })
-				}
-			})
-		})
+		eachAttr(attrs[unix.NFTA_SET_ELEM_LIST_ELEMENTS], func(_ uint16, elem []byte) { fn(readElem(elem)) })
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list elements of set %s of table %s: %w", set, t, err)
+		return fmt.Errorf("list elements of set %s of table %s: %w", set, t, err)
 	}
-	return keys, nil
+	return nil
+}
+
+// readElem reads what elem of a batch writes.
+func readElem(attrs []byte) (e Elem) {
+	value := func(data []byte) (v []byte) {
+		eachAttr(data, func(typ uint16, b []byte) {
+			switch typ {
+			case unix.NFTA_DATA_VALUE:
+				v = b
+			case unix.NFTA_DATA_VERDICT:
+				e.Code, e.Chain = readVerdict(b)
+			}
+		})
+		return v
+	}
+	eachAttr(attrs, func(typ uint16, v []byte) {
+		switch typ {
+		case unix.NFTA_SET_ELEM_KEY:
+			e.Key = value(v)
+		case setElemKeyEnd:
+			e.Last = value(v)
+		case unix.NFTA_SET_ELEM_DATA:
+			e.Data = value(v)
+		case unix.NFTA_SET_ELEM_FLAGS:
+			e.End = number(v)&unix.NFT_SET_ELEM_INTERVAL_END != 0
+		}
+	})
+	return e
+}
+
+func readVerdict(attrs []byte) (code Code, chain string) {
+	eachAttr(attrs, func(typ uint16, v []byte) {
+		switch typ {
+		case unix.NFTA_VERDICT_CODE:
+			for _, c := range []Code{Drop, Accept, Jump, Goto, Return} {
+				if uint32(c.wire()) == number(v) {
+					code = c
+				}
+			}
+		case unix.NFTA_VERDICT_CHAIN:
+			chain = cString(v)
+		}
+	})
+	return code, chain
+}
+
+// FoundChain is a chain as the kernel has it.
+type FoundChain struct {
+	Name    string
+	Hook    *Hook    // nil: the kernel does not call it
+	Accepts bool     // what none of the rules of one that it calls is about
+	Marks   []uint64 // of its rules, in order; 0: one has none
+}
+
+// FoundChains lists a table's chains with their rules.
+func (c *Conn) FoundChains(t Table) (map[string]*FoundChain, error) {
+	chains := map[string]*FoundChain{}
+	err := c.dump(unix.NFT_MSG_GETCHAIN, t.Family, nil, func(_ Family, attrs map[uint16][]byte) {
+		if cString(attrs[unix.NFTA_CHAIN_TABLE]) != t.Name {
+			return
+		}
+		f := &FoundChain{Name: cString(attrs[unix.NFTA_CHAIN_NAME])}
+		if hook := attrs[unix.NFTA_CHAIN_HOOK]; hook != nil {
+			f.Hook = &Hook{Type: cString(attrs[unix.NFTA_CHAIN_TYPE])}
+			f.Accepts = number(attrs[unix.NFTA_CHAIN_POLICY]) == netfilterAccept
+			eachAttr(hook, func(typ uint16, v []byte) {
+				switch typ {
+				case unix.NFTA_HOOK_HOOKNUM:
+					f.Hook.Num = number(v)
+				case unix.NFTA_HOOK_PRIORITY:
+					f.Hook.Priority = int32(number(v))
+				}
+			})
+		}
+		chains[f.Name] = f
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list chains of table %s: %w", t, err)
+	}
+	of := appendAttr(nil, unix.NFTA_RULE_TABLE, append([]byte(t.Name), 0))
+	err = c.dump(unix.NFT_MSG_GETRULE, t.Family, of, func(_ Family, attrs map[uint16][]byte) {
+		f := chains[cString(attrs[unix.NFTA_RULE_CHAIN])]
+		if f != nil && cString(attrs[unix.NFTA_RULE_TABLE]) == t.Name {
+			f.Marks = append(f.Marks, markIn(attrs[unix.NFTA_RULE_USERDATA]))
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list rules of table %s: %w", t, err)
+	}
+	return chains, nil
 }
 
 func number(v []byte) uint32 {

@@ -2,6 +2,7 @@ package table
 
 import (
 	"fmt"
+	"hash/fnv"
 	"strings"
 
 	"github.com/kemudi/kemudi/internal/podnet/nft"
@@ -42,6 +43,19 @@ func (r Rule) note() string {
 		}
 	}
 	return strings.Join(notes, "; ")
+}
+
+// mark tells rules apart: it is made of all that the kernel runs.
+func (r Rule) mark(t nft.Table) uint64 {
+	var sets nft.Batch // that the statements bring along
+	h := fnv.New64a()
+	for _, s := range r {
+		for _, e := range s.Lower(t, &sets) {
+			_, _ = h.Write(e) // it never fails
+		}
+	}
+	_, _ = h.Write(sets.Bytes())
+	return h.Sum64()
 }
 
 // Text writes the rule as the nft program would, as far as its language goes.

@@ -3,6 +3,8 @@ package table
 import (
 	"cmp"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -58,16 +60,18 @@ func sorted(elems []Elem) []Elem {
 }
 
 // write writes the changes in an order in which nothing refers to what does not
-// exist yet or any more.
+// exist yet or any more. Elements come after the rules that look them up: the kernel walks through those that are
+// there for each such rule.
 func (c *Changes) write(b *nft.Batch) {
 	t := c.Table
+	b.Grow(c.size())
 	for _, s := range c.Sets {
 		b.AddSet(t, s.Set)
 	}
 	for _, ch := range c.Chains {
 		b.AddChain(t, ch.Name, ch.Hook)
 	}
-	bySet(c.Del, func(set string, elems []nft.Elem) { b.DelElems(t, set, elems) })
+	bySet(c.Del, func(set string, elems iter.Seq[nft.Elem]) { b.DelEach(t, set, elems) })
 	for _, ch := range c.Chains {
 		b.FlushChain(t, ch.Name)
 		for _, r := range ch.Rules {
@@ -75,10 +79,10 @@ func (c *Changes) write(b *nft.Batch) {
 			for _, s := range r {
 				exprs = append(exprs, s.Lower(t, b)...)
 			}
-			b.AddNotedRule(t, ch.Name, r.note(), exprs...)
+			b.AddNotedRule(t, ch.Name, nft.Note{Text: r.note(), Mark: r.mark(t)}, exprs...)
 		}
 	}
-	bySet(c.Add, func(set string, elems []nft.Elem) { b.AddElems(t, set, elems) })
+	bySet(c.Add, func(set string, elems iter.Seq[nft.Elem]) { b.AddEach(t, set, elems) })
 	for _, name := range c.DelChains {
 		b.FlushChain(t, name) // they may refer to each other
 	}
@@ -90,23 +94,35 @@ func (c *Changes) write(b *nft.Batch) {
 	}
 }
 
-func bySet(elems []Elem, fn func(set string, elems []nft.Elem)) {
-	size := 0
+// elemFrame is about what an element takes in a batch beside its key and value.
+const elemFrame = 24
+
+// size is about what the elements take in a batch.
+func (c *Changes) size() (n int) {
+	for _, list := range [][]Elem{c.Del, c.Add} {
+		for i := range list {
+			n += len(list[i].Key) + len(list[i].Value) + elemFrame
+		}
+	}
+	return n
+}
+
+// bySet calls fn for each set that some of the elements are of, in the order of their names.
+func bySet(elems []Elem, fn func(set string, elems iter.Seq[nft.Elem])) {
+	of := map[*Set][]int32{} // where those of a set are
 	for i := range elems {
-		size += len(elems[i].Key) + len(elems[i].Value)
+		of[elems[i].Set] = append(of[elems[i].Set], int32(i))
 	}
-	arena := make([]byte, 0, size)
-	lists := map[*Set][]nft.Elem{}
-	for i := range elems {
-		s := elems[i].Set
-		lists[s] = append(lists[s], elems[i].wire(&arena)...)
-	}
-	names := make([]*Set, 0, len(lists))
-	for s := range lists {
-		names = append(names, s)
-	}
-	slices.SortFunc(names, func(a, b *Set) int { return strings.Compare(a.Name, b.Name) })
+	names := slices.SortedFunc(maps.Keys(of), func(a, b *Set) int { return strings.Compare(a.Name, b.Name) })
 	for _, s := range names {
-		fn(s.Name, lists[s])
+		fn(s.Name, func(yield func(nft.Elem) bool) {
+			var scratch []byte
+			for _, i := range of[s] {
+				more := false
+				if scratch, more = elems[i].wire(scratch, yield); !more {
+					return
+				}
+			}
+		})
 	}
 }

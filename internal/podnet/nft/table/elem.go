@@ -206,34 +206,32 @@ func ProtoText(p uint8) string {
 	return fmt.Sprintf("proto-%d", p)
 }
 
-// wire is the element as a batch takes it. Interval sets of one field take two
-// where a range has an end: next is the key behind it.
-func (e Elem) wire(arena *[]byte) []nft.Elem {
+// wire yields the element as a batch takes it, and says whether more is wanted. Interval sets of one
+// field take two where a range has an end: the other is the key behind it. Its bytes are in scratch, which is
+// returned for the next element.
+func (e *Elem) wire(scratch []byte, yield func(nft.Elem) bool) (_ []byte, more bool) {
 	first, last, ranges := e.bounds()
-	n := nft.Elem{Key: keep(arena, first)}
+	scratch = append(append(append(scratch[:0], first...), last...), e.Value...)
+	end := len(first) + len(last)
+	n := nft.Elem{Key: scratch[:len(first):len(first)]}
 	switch {
 	case e.Set.holdsVerdicts():
 		n.Code, n.Chain = verdict(e.Value)
 	case e.Value != "":
-		n.Data = keep(arena, e.Value)
+		n.Data = scratch[end:]
 	}
-	switch {
-	case !ranges:
-	case len(e.Set.Key) > 1:
-		n.Last = keep(arena, last)
-	default:
-		if next, more := after(last); more {
-			return []nft.Elem{n, {Key: next, End: true}}
+	if ranges && len(e.Set.Key) > 1 {
+		n.Last = scratch[len(first):end:end]
+	}
+	if !yield(n) {
+		return scratch, false
+	}
+	if ranges && len(e.Set.Key) == 1 {
+		if next, behind := after(last); behind {
+			return scratch, yield(nft.Elem{Key: next, End: true})
 		}
 	}
-	return []nft.Elem{n}
-}
-
-// keep copies the bytes to the arena.
-func keep(arena *[]byte, v string) []byte {
-	at := len(*arena)
-	*arena = append(*arena, v...)
-	return (*arena)[at:len(*arena):len(*arena)]
+	return scratch, true
 }
 
 // after is the key that follows; there is none after the last one there is.

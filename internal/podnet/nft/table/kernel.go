@@ -38,8 +38,9 @@ func (k *Kernel) Conn() *nft.Conn { return k.conn }
 // Watch opens a watch of changes that are not made through k.
 func (k *Kernel) Watch() (*nft.Watch, error) { return k.conn.Watch() }
 
-// Apply makes the changes, in one transaction for all tables. A table that is given
-// in full is written in place, so that the sets which rules fill stay as they are;
+// Apply makes the changes, in one transaction for all tables. Of a table that is given
+// in full only those elements are written that differ, if its chains are as they are to be; if not, it is
+// written in place, so that the sets which rules fill stay as they are;
 // if the kernel refuses that, it is made anew. After an error the caller gives all
 // of its tables in full.
 func (k *Kernel) Apply(ctx context.Context, tables ...Changes) error {
@@ -72,7 +73,6 @@ func (k *Kernel) Apply(ctx context.Context, tables ...Changes) error {
 // renew makes the table what it ought to be, whatever it is now.
 func (k *Kernel) renew(b *nft.Batch, c *Changes) error {
 	t := c.Table
-	b.AddTable(t)
 	exists, err := k.conn.Has(t)
 	if err != nil {
 		return err
@@ -80,10 +80,19 @@ func (k *Kernel) renew(b *nft.Batch, c *Changes) error {
 	var old []string
 	kept := map[string]bool{}
 	if exists {
+		diff, same, err := k.differences(c)
+		if err != nil {
+			return err
+		}
+		if same {
+			diff.write(b)
+			return nil
+		}
 		if old, kept, err = k.empty(b, c); err != nil {
 			return err
 		}
 	}
+	b.AddTable(t)
 	fresh := *c
 	fresh.Sets = slices.DeleteFunc(slices.Clone(c.Sets), func(s *Set) bool { return kept[s.Name] })
 	fresh.write(b)

@@ -17,7 +17,7 @@ type Model struct {
 	elems  map[ID]claim
 	rivals map[ID][]claim // further claims to an element, in no order
 	chains map[string]chainText
-	// What was touched since the last Commit, and what it was before it.
+	// What was touched since the last Commit, and what it was before it; nil after Anew.
 	wasElem  map[ID]prior
 	wasChain map[string]string // the content; empty: not there
 	wasSet   map[string]*Set   // nil: not there
@@ -69,7 +69,7 @@ func (m *Model) DelSet(s *Set) {
 }
 
 func (m *Model) touchSet(name string) {
-	if _, ok := m.wasSet[name]; !ok {
+	if _, ok := m.wasSet[name]; !ok && m.wasSet != nil {
 		m.wasSet[name] = m.sets[name]
 	}
 }
@@ -93,13 +93,13 @@ func (m *Model) HasChain(name string) bool {
 }
 
 func (m *Model) touchChain(name string) {
-	if _, ok := m.wasChain[name]; !ok {
+	if _, ok := m.wasChain[name]; !ok && m.wasChain != nil {
 		m.wasChain[name] = m.chains[name].content
 	}
 }
 
 func (m *Model) touch(id ID) {
-	if _, ok := m.wasElem[id]; ok {
+	if _, ok := m.wasElem[id]; ok || m.wasElem == nil {
 		return
 	}
 	c, ok := m.elems[id]
@@ -190,6 +190,9 @@ func (m *Model) Commit() Changes {
 	m.settle()
 	return c
 }
+
+// Anew says that Full is asked for next, so that what changes until then need not be noted.
+func (m *Model) Anew() { m.wasElem, m.wasChain, m.wasSet = nil, nil, nil }
 
 // settle forgets what was before. A map that has been large once is not kept: to
 // clear it costs as much as it was large.

@@ -111,6 +111,82 @@ add @sources 192.168.0.0-192.168.255.255 . 80-89 : drop
 	}
 }
 
+// TestWhatIsAsItIsToBeIsNotWrittenAgain changes a table behind its model's back.
+func TestWhatIsAsItIsToBeIsNotWrittenAgain(t *testing.T) {
+	k := open(t)
+	addrs := &Set{Set: nft.Set{Name: "addrs", Key: []nft.Field{nft.Addr4}}}
+	where := &Set{Set: nft.Set{Name: "where", Key: []nft.Field{nft.Addr4, nft.Port}, Data: []nft.Field{nft.Addr4}}}
+	next := &Set{Set: nft.Set{Name: "next", Key: []nft.Field{nft.Addr4, nft.Port}, Data: []nft.Field{nft.Verdict}, Interval: true}}
+	filled := &Set{Keep: true, Set: nft.Set{Name: "filled", Key: []nft.Field{nft.Addr4}}}
+	m := New(ours)
+	for _, s := range []*Set{addrs, where, next, filled} {
+		m.AddSet(s)
+	}
+	m.SetChain(Chain{Name: "in", Hook: &nft.Hook{Type: "filter", Num: unix.NF_INET_LOCAL_IN, Priority: -3}, Rules: []Rule{{member{addrs}}}})
+	m.SetChain(Chain{Name: "more"})
+	addr := func(last byte) nft.Key { return nft.Key{10, 0, 0, last} }
+	for i := range byte(3) {
+		m.Claim(nil, Elem{ID: ID{addrs, string(addr(i))}})
+		m.Claim(nil, Elem{ID: ID{where, string(addr(i).Port(80))}, Value: string(addr(9))})
+		m.Claim(nil, Elem{ID: ID{next, Range(addr(i).Port(1), addr(i).Port(9))}, Value: Goto("more")})
+	}
+	differs := func(what, want string) {
+		t.Helper()
+		full := m.Full()
+		diff, same, err := k.differences(&full)
+		got := diff.Text()
+		if !same {
+			got = "all"
+		}
+		if err != nil || got != want {
+			t.Errorf("%s: got %v, differences\n%s\nwant\n%s", what, err, got, want)
+		}
+	}
+	change := func(f func(*nft.Batch)) {
+		t.Helper()
+		var b nft.Batch
+		f(&b)
+		if err := k.conn.Commit(t.Context(), &b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.take(t, m.Full())
+	differs("as it was written", "")
+	change(func(b *nft.Batch) {
+		b.AddElems(ours, "filled", []nft.Elem{{Key: addr(1)}})
+		b.AddElems(ours, "addrs", []nft.Elem{{Key: addr(7)}})
+		b.DelElems(ours, "where", []nft.Elem{{Key: addr(0).Port(80)}, {Key: addr(1).Port(80)}})
+		b.AddElems(ours, "where", []nft.Elem{{Key: addr(1).Port(80), Data: addr(8)}})
+		b.DelElems(ours, "next", []nft.Elem{{Key: addr(2).Port(1), Last: addr(2).Port(9)}})
+		b.AddElems(ours, "next", []nft.Elem{{Key: addr(2).Port(1), Last: addr(2).Port(9), Code: nft.Drop}})
+	})
+	differs("elements of others", `delete @addrs 10.0.0.7
+delete @next 10.0.0.2 . 1-9
+delete @where 10.0.0.1 . 80
+add @next 10.0.0.2 . 1-9 : goto more
+add @where 10.0.0.0 . 80 : 10.0.0.9
+add @where 10.0.0.1 . 80 : 10.0.0.9
+`)
+	k.take(t, m.Full())
+	differs("after the differences were written", "")
+	for what, f := range map[string]func(*nft.Batch){
+		"a rule of others":          func(b *nft.Batch) { b.AddRule(ours, "more", nft.Do(nft.Drop, "")) },
+		"a chain without its rules": func(b *nft.Batch) { b.FlushChain(ours, "in") },
+		"a chain of others":         func(b *nft.Batch) { b.AddChain(ours, "theirs", nil) },
+		"a set of others":           func(b *nft.Batch) { b.AddSet(ours, nft.Set{Name: "theirs", Key: []nft.Field{nft.Addr4}}) },
+		"a table made anew by others": func(b *nft.Batch) {
+			b.DelTable(ours)
+			b.AddTable(ours)
+			b.AddChain(ours, "in", &nft.Hook{Type: "filter", Num: unix.NF_INET_LOCAL_IN})
+		},
+	} {
+		change(f)
+		differs(what, "all")
+		k.take(t, m.Full())
+		differs("after "+what, "")
+	}
+}
+
 func TestTableIsWrittenWholeWhateverWasThere(t *testing.T) {
 	k := open(t)
 	filled := &Set{Keep: true, Set: nft.Set{Name: "filled", Key: []nft.Field{nft.Addr4}}}

@@ -31,10 +31,15 @@ type fragment struct {
 	// counted are the endpoints of these, where connections are counted.
 	counted map[counted]bool
 	flows   []flow
+	away    away
 	// The local endpoints' addresses, for the service's health check.
 	localReady map[netip.Addr]bool
 	targets    map[portKey]userspace.Target // of ports whose connections this process takes
 }
+
+// away counts ports whose endpoints are all elsewhere, although their traffic must stay on this node: from within the
+// cluster, and from outside.
+type away struct{ internal, external int }
 
 // flow is a UDP port of ours and where connections made to it may go now.
 // Without Addr it means all addresses of this node.
@@ -196,6 +201,14 @@ func (p *servicePort) name(c *compiler) netip.AddrPort {
 func (c *compiler) port(spec *corev1.ServicePort, key portKey, ps pools) {
 	p := &servicePort{ServicePort: spec, key: key, pools: ps, timeout: c.affinity(), external: c.externalIPs(), balancer: c.balancerIPs()}
 	c.begun = len(c.pools)
+	if ps.any && len(ps.local) == 0 {
+		if deref(c.svc.Spec.InternalTrafficPolicy) == corev1.ServiceInternalTrafficPolicyLocal {
+			c.away.internal++
+		}
+		if c.svc.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal && core.ExternallyAccessible(c.svc) {
+			c.away.external++
+		}
+	}
 	c.capture(p)
 	c.internal(p)
 	if len(p.external)+len(p.balancer) > 0 || spec.NodePort != 0 {

@@ -14,6 +14,7 @@ type metrics struct {
 	endpointChanges     prometheus.Counter
 	staleFlows          prometheus.Counter
 	overwritten         prometheus.Counter
+	noLocal             *prometheus.GaugeVec
 	healthz, livez      *prometheus.CounterVec
 }
 
@@ -46,8 +47,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		livez: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "kubeproxy_proxy_livez_total",
 			Help: "Answers of /livez, by HTTP status code."}, []string{"code"}),
 	}
+	m.noLocal = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kubeproxy_sync_proxy_rules_no_local_endpoints_total",
+		Help: "Ports of services that must stay on the node by their traffic policy, and whose endpoints are all elsewhere."}, []string{"traffic_policy", "ip_family"})
 	if reg != nil {
-		reg.MustRegister(m.sync, m.full, m.partial, m.programming, m.lastSync, m.lastQueue, m.failures, m.serviceChanges,
+		reg.MustRegister(m.noLocal, m.sync, m.full, m.partial, m.programming, m.lastSync, m.lastQueue, m.failures, m.serviceChanges,
 			m.endpointChanges, m.staleFlows, m.overwritten, m.healthz, m.livez)
 	}
 	return m

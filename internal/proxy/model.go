@@ -34,6 +34,7 @@ type Model struct {
 	dirty   map[*owner]bool
 	health  map[types.NamespacedName]Health
 	tables  [len(families)]*rules
+	away    [len(families)]away      // of all fragments
 	counts  map[counted]int          // of connections, by endpoint
 	ports   map[userspace.Key]uint16 // at which this process takes connections; nil: it takes none
 }
@@ -240,6 +241,7 @@ func (m *Model) Commit() *Step {
 			now := m.compile(o, f, o.frags[i])
 			step.Flows = append(step.Flows, staleFlows(o.frags[i], now)...)
 			m.tables[i].replace(o, o.frags[i], now)
+			m.away[i].replace(o.frags[i], now)
 			o.frags[i] = now
 		}
 		m.noteHealth(o)
@@ -286,6 +288,16 @@ func (m *Model) flows() []flow {
 		}
 	}
 	return all
+}
+
+// replace counts a fragment in the place of another; both may be nil.
+func (a *away) replace(before, now *fragment) {
+	if before != nil {
+		a.internal, a.external = a.internal-before.away.internal, a.external-before.away.external
+	}
+	if now != nil {
+		a.internal, a.external = a.internal+now.away.internal, a.external+now.away.external
+	}
 }
 
 // staleFlows returns the ports from whose flows some may have to be ended: an

@@ -291,6 +291,10 @@ func (p *Proxy) sync(ctx context.Context, g *task.Group, in intake, full bool) e
 	if full {
 		step = p.model.Full()
 	}
+	for i, family := range []string{"IPv4", "IPv6"} {
+		p.metrics.noLocal.WithLabelValues("internal", family).Set(float64(p.model.away[i].internal))
+		p.metrics.noLocal.WithLabelValues("external", family).Set(float64(p.model.away[i].external))
+	}
 	if !step.Empty() {
 		if err := p.kernel.Apply(ctx, step.Tables[:]...); err != nil {
 			p.metrics.failures.Inc()

@@ -325,3 +325,32 @@ func TestFlowsThatCouldNotBeEndedAreTriedAgain(t *testing.T) {
 		return err == nil && name == "b"
 	})
 }
+
+// TestServicesWithoutEndpointsOnTheNodeAreCounted has ports that must stay on the node, and some that need not.
+func TestServicesWithoutEndpointsOnTheNodeAreCounted(t *testing.T) {
+	m := NewModel(Config{NodeName: "n1"})
+	local := func(svc *corev1.Service) {
+		svc.Spec.InternalTrafficPolicy = ptr.To(corev1.ServiceInternalTrafficPolicyLocal)
+	}
+	outside := func(svc *corev1.Service) {
+		nodePort(svc)
+		svc.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+	}
+	m.SetService(service("both", "10.96.0.10 fd00:96::a", local, outside))
+	m.SetService(service("inner", "10.96.0.11", local))
+	m.SetService(service("any", "10.96.0.12", nodePort))
+	m.SetService(service("empty", "10.96.0.13", local))
+	for _, name := range []string{"both", "inner", "any"} {
+		m.SetSlice(backends(name, "10.244.2.2@n2"))
+	}
+	m.Commit()
+	if want := (away{internal: 4, external: 2}); m.away[0] != want || m.away[1] != (away{}) {
+		t.Errorf("got %+v, want %+v in IPv4 alone", m.away, want)
+	}
+	m.SetSlice(backends("both", "10.244.2.2@n2", "10.244.1.2@n1"))
+	m.DeleteService("default", "inner")
+	m.Commit()
+	if m.away != [2]away{} {
+		t.Errorf("with an endpoint here: got %+v, want none", m.away)
+	}
+}

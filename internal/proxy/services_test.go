@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +18,7 @@ import (
 	"github.com/kemudi/kemudi/internal/podnet/nettest"
 	"github.com/kemudi/kemudi/internal/podnet/nft"
 	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 func TestSessionAffinityIsSwitchedLive(t *testing.T) {
@@ -324,6 +326,39 @@ func TestFlowsThatCouldNotBeEndedAreTriedAgain(t *testing.T) {
 		name, _, err := nettest.AskOn(conn)
 		return err == nil && name == "b"
 	})
+}
+
+// TestAssociationsOfSCTPAreLedToEndpoints sends what begins them to a cluster IP, a node port and a balancer's address.
+func TestAssociationsOfSCTPAreLedToEndpoints(t *testing.T) {
+	s := newSite(t)
+	svc := service("web", "10.96.0.10", balanced, func(svc *corev1.Service) {
+		svc.Spec.Ports = []corev1.ServicePort{{Name: "s", Port: 80, NodePort: 30080, Protocol: corev1.ProtocolSCTP}}
+		svc.Status.LoadBalancer.Ingress[0].IP = "198.51.100.7"
+	})
+	slice := backends("web", "10.244.1.2@n1")
+	slice.Ports = []discoveryv1.EndpointPort{{Name: ptr.To("s"), Port: ptr.To[int32](9999), Protocol: ptr.To(corev1.ProtocolSCTP)}}
+	s.put(svc, slice)
+	var c net.PacketConn
+	s.a.Must(func() (err error) {
+		c, err = net.ListenPacket("ip4:132", "10.244.1.2")
+		return err
+	})
+	defer c.Close()
+	buf := make([]byte, 1500)
+	for _, at := range []struct {
+		addr string
+		port uint16
+	}{{"10.96.0.10", 80}, {"192.168.1.1", 30080}, {"198.51.100.7", 80}} {
+		s.client.Must(func() error { return nettest.SendInit(at.addr, at.port) })
+		_ = c.SetReadDeadline(time.Now().Add(wait.Patience))
+		n, from, err := c.ReadFrom(buf)
+		if err != nil || n < 4 {
+			t.Fatalf("%v: got %d bytes, %v, want an association to be begun", at, n, err)
+		}
+		if port := uint16(buf[2])<<8 | uint16(buf[3]); port != 9999 {
+			t.Errorf("%v: got a packet to port %d from %s, want 9999", at, port, from)
+		}
+	}
 }
 
 // TestServicesWithoutEndpointsOnTheNodeAreCounted has ports that must stay on the node, and some that need not.

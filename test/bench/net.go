@@ -42,7 +42,7 @@ var (
 	changeOfMany   = measure{"one change of 5,000 endpoints: processor time", millis, bar{}, below(2), 0}
 	fullSync       = measure{"all rules of 30,000 services", seconds, bar{}, below(2), 0}
 	syncAgain      = measure{"the same, after a restart", seconds, bar{}, below(2), 0}
-	servicesFlat   = measure{"30,000 Services created in a namespace: the last thousand, of the first", plain, bar{}, below(1.2), 0}
+	servicesFlat   = measure{"30,000 Services created in a namespace: the last five thousand, of the first", plain, bar{}, below(1.2), 0}
 	servicesCPU    = measure{"the same, by processor time", plain, bar{}, bar{}, 0}
 	policies99     = measure{"a pod among 1,000 policies and 10,000 peers, to kernel, p99", millis, bar{}, below(20), 0}
 	queries        = measure{"DNS: names of the cluster, 8 clients", perSecond, bar{}, bar{}, 0}

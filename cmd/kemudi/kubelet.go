@@ -77,6 +77,8 @@ func addKubeletPartFlags(f *pflag.FlagSet, o *cluster.KubeletOptions, set *kubel
 	f.BoolVar(&o.ServingRequested, "rotate-server-certificates", o.ServingRequested, "have the cluster sign the certificate that the agent serves with")
 	f.StringVar(&o.ServingCert, "tls-cert-file", o.ServingCert, "certificate to serve with; default one that nobody has signed")
 	f.StringVar(&o.ServingKey, "tls-private-key-file", o.ServingKey, "key of that certificate")
+	f.Var((*tlsVersionFlag)(&o.Agent.TLS.MinVersion), "tls-min-version", "least version of TLS that clients of the agent must speak: VersionTLS12, which is the default, or VersionTLS13")
+	f.Var((*ciphersFlag)(&o.Agent.TLS.Ciphers), "tls-cipher-suites", "cipher suites of TLS 1.2 that the agent takes; default those that are good")
 	f.StringVar(&o.ClientCA, "client-ca-file", o.ClientCA, "certificates of the authority that clients of the agent are known by")
 	f.VarPF((*addrsFlag)(&o.ClusterDNS), "cluster-dns", "", "address of the DNS service")
 	f.StringVar(&o.ClusterDomain, "cluster-domain", o.ClusterDomain, "DNS domain of the cluster")
@@ -85,6 +87,7 @@ func addKubeletPartFlags(f *pflag.FlagSet, o *cluster.KubeletOptions, set *kubel
 	f.Var((*addrFlag)(&o.HealthzAddress), "healthz-bind-address", "address to serve /healthz on")
 	f.Uint16Var(&o.HealthzPort, "healthz-port", o.HealthzPort, "port to serve /healthz on; 0: it is not served")
 	f.DurationVar(&o.Agent.StatusPeriod, "node-status-update-frequency", o.Agent.StatusPeriod, "how often the node's status is posted although nothing has changed; what has is posted at once")
+	f.StringVar(&o.Agent.ProviderID, "provider-id", o.Agent.ProviderID, "who the node is in its cloud, for that to know; default the cloud says it")
 	f.StringVar(&o.NodeName, "hostname-override", o.NodeName, "name of the node; default the host name")
 	f.BoolVar(&set.anonymous, "anonymous-auth", false, "must be false: nobody gets at the agent who does not show who they are")
 	f.BoolVar(&set.webhook, "authentication-token-webhook", true, "must be true: the API server says whose tokens are")
@@ -97,8 +100,11 @@ func addKubeletPartFlags(f *pflag.FlagSet, o *cluster.KubeletOptions, set *kubel
 // kubeletConfig is the configuration file of node agents. What of it is a flag means the same.
 func kubeletConfig() *configKind {
 	flags := map[string]configField{
-		"evictionHard":       {flag: "eviction-hard", text: thresholds},
-		"registerWithTaints": {flag: "register-with-taints", text: taintTexts},
+		"evictionHard": {flag: "eviction-hard", text: thresholds},
+		"evictionSoft": {flag: "eviction-soft", text: thresholds},
+
+		"shutdownGracePeriodByPodPriority": {flag: "shutdown-grace-period-by-pod-priority", text: shutdownGroups},
+		"registerWithTaints":               {flag: "register-with-taints", text: taintTexts},
 	}
 	for path, flag := range map[string]string{
 		"address": "address", "port": "port", "staticPodPath": "pod-manifest-path", "tlsCertFile": "tls-cert-file", "tlsPrivateKeyFile": "tls-private-key-file",
@@ -110,14 +116,22 @@ func kubeletConfig() *configKind {
 		"kubeReserved": "kube-reserved", "systemReserved": "system-reserved", "enforceNodeAllocatable": "enforce-node-allocatable", "kubeReservedCgroup": "kube-reserved-cgroup",
 		"systemReservedCgroup": "system-reserved-cgroup", "allowedUnsafeSysctls": "allowed-unsafe-sysctls",
 		"containerLogMaxSize": "container-log-max-size", "containerLogMaxFiles": "container-log-max-files", "containerRuntimeEndpoint": "container-runtime-endpoint",
-		"podLogsDir": "pod-logs-dir",
+		"podLogsDir": "pod-logs-dir", "podPidsLimit": "pod-max-pids", "seccompDefault": "seccomp-default", "cpuCFSQuotaPeriod": "cpu-cfs-quota-period",
+		"singleProcessOOMKill": "single-process-oom-kill", "crashLoopBackOff.maxContainerRestartPeriod": "max-container-restart-period",
+		"evictionSoftGracePeriod":   "eviction-soft-grace-period",
+		"evictionMaxPodGracePeriod": "eviction-max-pod-grace-period", "evictionMinimumReclaim": "eviction-minimum-reclaim",
+		"shutdownGracePeriod":             "shutdown-grace-period",
+		"shutdownGracePeriodCriticalPods": "shutdown-grace-period-critical-pods", "tlsMinVersion": "tls-min-version", "tlsCipherSuites": "tls-cipher-suites", "memorySwap.swapBehavior": "memory-swap-behavior",
+		"nodeStatusMaxImages": "node-status-max-images", "providerID": "provider-id",
+		"imagePullCredentialsVerificationPolicy": "image-pull-credentials-verification-policy",
+		"preloadedImagesVerificationAllowlist":   "preloaded-images-verification-allowlist",
 		// Of both the first one counts, which says it of a status that has not changed; by itself the second one does.
 		"nodeStatusReportFrequency": "node-status-update-frequency", "nodeStatusUpdateFrequency": "node-status-update-frequency",
 	} {
 		flags[path] = configField{flag: flag}
 	}
 	for path, flag := range map[string]string{
-		"healthzPort": "healthz-port", "readOnlyPort": "read-only-port", "enableSystemLogHandler": "enable-system-log-handler", "registerNode": "register-node",
+		"healthzPort": "healthz-port", "readOnlyPort": "read-only-port", "enableSystemLogHandler": "enable-system-log-handler", "cpuCFSQuota": "cpu-cfs-quota", "registerNode": "register-node",
 		"authentication.anonymous.enabled": "anonymous-auth", "authentication.webhook.enabled": "authentication-token-webhook",
 	} {
 		flags[path] = configField{flag: flag, zero: true}
@@ -131,7 +145,7 @@ func kubeletConfig() *configKind {
 		profil = "who may get profiles gets them from the API server's machine"
 	)
 	return &configKind{
-		apiVersion: "kubelet.config.k8s.io/v1beta1", kind: "KubeletConfiguration", flags: flags,
+		apiVersion: "kubelet.config.k8s.io/v1beta1", kind: "KubeletConfiguration", dropIns: true, flags: flags,
 		only: map[string][]string{
 			"cpuManagerPolicy": {"none"}, "memoryManagerPolicy": {"None"}, "topologyManagerPolicy": {"none"}, "contentType": {"application/vnd.kubernetes.protobuf", "application/json"},
 		},
@@ -145,7 +159,10 @@ func kubeletConfig() *configKind {
 			"enableProfilingHandler": profil, "enableDebugFlagsHandler": profil, "enableContentionProfiling": profil,
 			"enableDebuggingHandlers": "logs, exec and the like are always served to who may use them", "enableServer": "the agent always serves",
 			"runtimeRequestTimeout": "calls of the container runtime have bounds of their own", "streamingConnectionIdleTimeout": "connections have bounds of their own",
-			"failSwapOn": "swap is left as it is", "memorySwap": "swap is left as it is", "hairpinMode": "the network's own configuration says so",
+			"protectKernelDefaults": "parameters of the kernel stay as they are", "kernelMemcgNotification": events, "containerLogMonitorInterval": events, "containerLogMaxWorkers": events,
+			"volumePluginDir": "there are no flex volumes", "imageServiceEndpoint": "images are those of --container-runtime-endpoint", "showHiddenMetricsForVersion": "nothing is hidden",
+			"failCgroupV1": "both versions of cgroups do", "memoryThrottlingFactor": "memory is not throttled before its limit", "localStorageCapacityIsolation": "what pods hold on disk is always looked at",
+			"failSwapOn": "swap is left as it is", "hairpinMode": "the network's own configuration says so",
 			"makeIPTablesUtilChains": "there are no such chains", "iptablesDropBit": "there are no such chains", "iptablesMasqueradeBit": "there are no such chains",
 			"serializeImagePulls": "--max-parallel-image-pulls says how many images are pulled at a time", "oomScoreAdj": "the process keeps the score that it was started with",
 			"nodeLeaseDurationSeconds": "a lease is good for 40 s", "maxOpenFiles": "as many files may be open as the machine allows", "enableControllerAttachDetach": "volumes of nodes are attached by controllers alone",

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,6 +17,7 @@ import (
 // says nothing: upstream's tools write every field that there is.
 type configKind struct {
 	apiVersion, kind string
+	dropIns          bool // there may be a directory of further files
 
 	flags map[string]configField // by the path of the field
 	only  map[string][]string    // the values that a field may have, as there is nothing else
@@ -32,17 +34,22 @@ type configField struct {
 // idleField is a field that is good and has no effect.
 type idleField struct{ field, why string }
 
-// apply gives the flags that are not on the command line what the file has for them.
-func (k *configKind) apply(f *pflag.FlagSet, data []byte) (idle []idleField, _ error) {
+// apply gives the flags that are not on the command line what the files have for them: of several
+// that say something of a field, the last one.
+func (k *configKind) apply(f *pflag.FlagSet, files ...[]byte) (idle []idleField, _ error) {
 	tree := map[string]any{}
-	if err := yaml.UnmarshalStrict(data, &tree); err != nil {
-		return nil, err
+	for _, data := range files {
+		one := map[string]any{}
+		if err := yaml.UnmarshalStrict(data, &one); err != nil {
+			return nil, err
+		}
+		if one["kind"] != k.kind || one["apiVersion"] != k.apiVersion {
+			return nil, fmt.Errorf("want apiVersion: %s and kind: %s", k.apiVersion, k.kind)
+		}
+		delete(one, "kind")
+		delete(one, "apiVersion")
+		overlay(tree, one)
 	}
-	if tree["kind"] != k.kind || tree["apiVersion"] != k.apiVersion {
-		return nil, fmt.Errorf("want apiVersion: %s and kind: %s", k.apiVersion, k.kind)
-	}
-	delete(tree, "kind")
-	delete(tree, "apiVersion")
 	var errs []error
 	k.walk("", tree, func(path string, value any) {
 		field, ok := k.flags[path]
@@ -67,6 +74,19 @@ func (k *configKind) apply(f *pflag.FlagSet, data []byte) (idle []idleField, _ e
 		}
 	})
 	return idle, errors.Join(errs...)
+}
+
+// overlay puts fields over those of a tree: maps are merged, what is none takes the place of what was there.
+func overlay(tree, with map[string]any) {
+	for key, value := range with {
+		below, ok := value.(map[string]any)
+		under, also := tree[key].(map[string]any)
+		if ok && also {
+			overlay(under, below)
+			continue
+		}
+		tree[key] = value
+	}
 }
 
 // walk visits the fields that hold values, in the order of their paths. One that is a flag is a
@@ -139,6 +159,31 @@ func thresholds(value any) (any, error) {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		parts = append(parts, name+"<"+v)
+	}
+	return strings.Join(parts, ","), nil
+}
+
+// shutdownGroups are groups of pods and their times, as the flag takes them.
+func shutdownGroups(value any) (any, error) {
+	list, ok := value.([]any)
+	if !ok {
+		return nil, errors.New("want a list of groups")
+	}
+	var parts []string
+	for i, one := range list {
+		group, ok := one.(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("[%d]: want a map of priority and shutdownGracePeriodSeconds", i)
+		}
+		priority, err := scalar(group["priority"])
+		if err != nil {
+			return nil, fmt.Errorf("[%d].priority: %w", i, err)
+		}
+		seconds, err := scalar(group["shutdownGracePeriodSeconds"])
+		if err != nil {
+			return nil, fmt.Errorf("[%d].shutdownGracePeriodSeconds: %w", i, err)
+		}
+		parts = append(parts, cmp.Or(priority, "0")+"="+cmp.Or(seconds, "0")+"s")
 	}
 	return strings.Join(parts, ","), nil
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -81,6 +83,9 @@ func (p part) command() *cobra.Command {
 	if p.config != nil {
 		f.String(configFlag, "", "file of a "+p.config.kind+"; flags go before it")
 	}
+	if p.config != nil && p.config.dropIns {
+		f.String(configDirFlag, "", "directory of files of the same kind, *.conf, which go before --config, the last one before the others")
+	}
 	p.flags(f)
 	for _, idle := range p.idle {
 		f.String(idle.name, "", "taken for scripts, and without effect: "+idle.why)
@@ -98,22 +103,53 @@ func (p *part) settle(f *pflag.FlagSet, log *slog.Logger) error {
 			log.Warn("a flag has no effect", "flag", "--"+idle.name, "why", idle.why)
 		}
 	}
-	if p.config == nil || !f.Changed(configFlag) {
+	if p.config == nil {
 		return nil
 	}
-	file := f.Lookup(configFlag).Value.String()
-	data, err := os.ReadFile(filepath.Clean(file))
-	if err != nil {
-		return fmt.Errorf("--config: %w", err)
+	names, err := configNames(f)
+	if err != nil || len(names) == 0 {
+		return err
 	}
-	idle, err := p.config.apply(f, data)
+	var files [][]byte
+	for _, name := range names {
+		data, err := os.ReadFile(filepath.Clean(name))
+		if err != nil {
+			return fmt.Errorf("--config: %w", err)
+		}
+		files = append(files, data)
+	}
+	idle, err := p.config.apply(f, files...)
 	if err != nil {
-		return errUsage{fmt.Errorf("--config %s: %w", file, err)}
+		return errUsage{fmt.Errorf("--config %s: %w", strings.Join(names, ", "), err)}
 	}
 	for _, i := range idle {
 		log.Warn("a field of --config has no effect", "field", i.field, "why", i.why)
 	}
 	return nil
+}
+
+// configDirFlag names the directory of further configuration files.
+const configDirFlag = "config-dir"
+
+// configNames are the configuration files that are named, in the order in which they count.
+func configNames(f *pflag.FlagSet) (names []string, _ error) {
+	if f.Changed(configFlag) {
+		names = append(names, f.Lookup(configFlag).Value.String())
+	}
+	dir := f.Lookup(configDirFlag)
+	if dir == nil || !dir.Changed {
+		return names, nil
+	}
+	err := filepath.WalkDir(dir.Value.String(), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && filepath.Ext(path) == ".conf" {
+			names = append(names, path)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("--config-dir: %w", err)
+	}
+	return names, nil
 }
 
 func addKubeconfigFlags(f *pflag.FlagSet, o *parts.API) {

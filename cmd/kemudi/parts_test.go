@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,8 +46,22 @@ syncFrequency: 0s
 nodeStatusReportFrequency: 3m
 nodeStatusUpdateFrequency: 10s
 shutdownGracePeriod: 0s
+shutdownGracePeriodByPodPriority: [{priority: 1000, shutdownGracePeriodSeconds: 20}, {priority: 0, shutdownGracePeriodSeconds: 10}]
 topologyManagerPolicy: ""
-memorySwap: {}
+memorySwap: {swapBehavior: LimitedSwap}
+podPidsLimit: 4096
+tlsMinVersion: VersionTLS13
+tlsCipherSuites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384]
+evictionSoft: {memory.available: 1Gi}
+evictionSoftGracePeriod: {memory.available: 1m30s}
+evictionMaxPodGracePeriod: 60
+evictionMinimumReclaim: {nodefs.available: 500Mi}
+seccompDefault: true
+cpuCFSQuota: false
+crashLoopBackOff: {maxContainerRestartPeriod: 30s}
+protectKernelDefaults: true
+providerID: cloud://a/5
+imagePullCredentialsVerificationPolicy: AlwaysVerify
 `
 
 func TestPartTakesItsConfigurationFile(t *testing.T) {
@@ -60,6 +76,11 @@ func TestPartTakesItsConfigurationFile(t *testing.T) {
 		"container-log-max-files":      "3", // the command line goes before the file
 		"cluster-domain":               "",
 		"node-status-update-frequency": "3m0s",
+		"pod-max-pids":                 "4096", "seccomp-default": "true", "cpu-cfs-quota": "false", "max-container-restart-period": "30s",
+		"eviction-soft": "memory.available<1Gi", "eviction-soft-grace-period": "memory.available=1m30s", "eviction-max-pod-grace-period": "60", "eviction-minimum-reclaim": "nodefs.available=500Mi",
+		"shutdown-grace-period-by-pod-priority": "1000=20s,0=10s",
+		"tls-min-version":                       "VersionTLS13", "tls-cipher-suites": "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "memory-swap-behavior": "LimitedSwap",
+		"provider-id": "cloud://a/5", "image-pull-credentials-verification-policy": "AlwaysVerify",
 	} {
 		if got := f.Lookup(flag).Value.String(); got != want {
 			t.Errorf("--%s: got %q, want %q", flag, got, want)
@@ -76,8 +97,39 @@ func TestPartTakesItsConfigurationFile(t *testing.T) {
 	for _, i := range idle {
 		fields = append(fields, i.field)
 	}
-	if got, want := strings.Join(fields, " "), "cgroupDriver featureGates.Some logging.verbosity"; got != want {
+	if got, want := strings.Join(fields, " "), "cgroupDriver featureGates.Some logging.verbosity protectKernelDefaults"; got != want {
 		t.Errorf("without effect: got %s, want %s", got, want)
+	}
+}
+
+func TestFilesOfTheDirectoryGoBeforeTheConfigurationFile(t *testing.T) {
+	dir := t.TempDir()
+	const head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+	for name, text := range map[string]string{
+		"base.yaml":      head + "maxPods: 10\nsystemReserved: {cpu: 1, memory: 1Gi}\nallowedUnsafeSysctls: [kernel.msgmax]\nclusterDomain: base",
+		"d/20.conf":      head + "maxPods: 30\nsystemReserved: {cpu: 2}",
+		"d/10.conf":      head + "maxPods: 20\nallowedUnsafeSysctls: [net.core.somaxconn]",
+		"d/30.yaml":      head + "maxPods: 40",
+		"d/deep/05.conf": head + "podPidsLimit: 77",
+	} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755), os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, f := partFlags(t, "kubelet", "--config="+dir+"/base.yaml", "--config-dir="+dir+"/d")
+	if err := (&part{config: kubeletConfig()}).settle(f, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	for flag, want := range map[string]string{
+		"max-pods": "30", "system-reserved": "cpu=2,memory=1Gi", "allowed-unsafe-sysctls": "[net.core.somaxconn]", "cluster-domain": "base", "pod-max-pids": "77",
+	} {
+		if got := f.Lookup(flag).Value.String(); got != want {
+			t.Errorf("--%s: got %q, want %q", flag, got, want)
+		}
+	}
+	_, f = partFlags(t, "kubelet", "--config-dir="+dir+"/none")
+	if err := (&part{config: kubeletConfig()}).settle(f, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "--config-dir: ") {
+		t.Errorf("a directory that is not there: got %v", err)
 	}
 }
 
@@ -86,7 +138,8 @@ func TestFieldsThatAreNotThereAreRefusedByTheirPaths(t *testing.T) {
 	for _, c := range []struct{ part, file, want string }{
 		{"kubelet", "kind: KubeProxyConfiguration", "want apiVersion: kubelet.config.k8s.io/v1beta1 and kind: KubeletConfiguration"},
 		{"kubelet", kubelet + "authentication: {x509: {clientCA: a}}", "authentication.x509.clientCA: there is no such field here"},
-		{"kubelet", kubelet + "shutdownGracePeriod: 30s", "shutdownGracePeriod: there is no such field here"},
+		{"kubelet", kubelet + "staticPodURL: https://example.com", "staticPodURL: there is no such field here"},
+		{"kubelet", kubelet + "shutdownGracePeriodByPodPriority: [7]", "shutdownGracePeriodByPodPriority: [0]: want a map of priority and shutdownGracePeriodSeconds"},
 		{"kubelet", kubelet + "cpuManagerPolicy: static", "cpuManagerPolicy: static: want none, as there is nothing else here"},
 		{"kubelet", kubelet + "maxPods: many", "maxPods: "},
 		{"kubelet", kubelet + "evictionHard: 7", "evictionHard: want a map of signals to values"},

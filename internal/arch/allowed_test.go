@@ -84,6 +84,7 @@ var allowed = []allowance{
 	{"github.com/opencontainers/image-spec", "types of image manifests and configurations"},
 	{"github.com/klauspost/compress", "zstd, which the embedded helper programs are packed with"},
 	// Network.
+	{"github.com/godbus/dbus/v5", "systemd-logind, which alone tells that the machine goes down, and can wait"},
 	{"github.com/vishvananda/netlink", "links, addresses, routes"},
 	{"github.com/vishvananda/netns", "network namespaces of further nodes on one machine"},
 	{"github.com/coredns/caddy", "parses Corefiles for CoreDNS' plugins"},

@@ -77,7 +77,7 @@ var elsewhere = map[string][]string{
 	"kubelet Event(n.Reason)":                 {"DNSConfigForming", "MissingClusterDNS"},
 	"kubelet TellOf(cond.Type)":               {"Denied", "Failed"},
 	"kubelet TellOf(warning.reason)":          {"CertificateExpired", "CertificateOverdueForRefresh"},
-	"kubelet rejected(reason)":                {"NodeAffinity", "NodePorts", "OutOf[resource]", "PodOSNotSupported", "PodOSSelectorNodeLabelDoesNotMatch", "SysctlForbidden", "TaintToleration"},
+	"kubelet rejected(reason)":                {"AppArmor", "NodeAffinity", "NodePorts", "NodeShutdown", "OutOf[resource]", "PodOSNotSupported", "PodOSSelectorNodeLabelDoesNotMatch", "SupplementalGroupsPolicyNotSupported", "SysctlForbidden", "TaintToleration"},
 	"scheduler Event(note.Reason)":            {"BindingConditionsPending"},
 	`kubelet reportResize("Resize" + reason)`: {"Resize[Deferred or Infeasible]"},
 }

@@ -8,13 +8,12 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/auth/delegated"
-	"github.com/kemudi/kemudi/internal/kubelet/backoff"
 	"github.com/kemudi/kemudi/internal/kubelet/container"
-	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/csi"
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
 	"github.com/kemudi/kemudi/internal/kubelet/node"
 	"github.com/kemudi/kemudi/internal/kubelet/relay"
+	"github.com/kemudi/kemudi/internal/kubelet/shutdown"
 )
 
 // configuration is how the agent is configured, as /configz shows it, as far as upstream's agent has
@@ -36,15 +35,23 @@ func configuration(o *Options) config.KubeletConfiguration {
 		ClusterDomain: o.ClusterDomain, ClusterDNS: o.ClusterDNS, ResolverConfig: ptr.To(o.ResolvConf),
 		KubeReserved: reservedTexts(s.KubeReserved), SystemReserved: reservedTexts(s.SystemReserved), AllowedUnsafeSysctls: s.UnsafeSysctls,
 		EvictionHard: thresholdTexts(s.Eviction), EvictionPressureTransitionPeriod: lasting(s.Transition),
+		EvictionSoft: thresholdTexts(s.Soft.Thresholds), EvictionSoftGracePeriod: graceTexts(s.Soft.Grace), EvictionMaxPodGracePeriod: int32(s.Soft.MaxPodGrace),
+		EvictionMinimumReclaim:      thresholdTexts(s.MinReclaim),
 		ImageGCHighThresholdPercent: ptr.To(int32(images.HighPercent)), ImageGCLowThresholdPercent: ptr.To(int32(images.LowPercent)),
 		ImageMinimumGCAge: lasting(images.MinAge), ImageMaximumGCAge: lasting(images.MaxAge),
 		SerializeImagePulls: ptr.To(images.MaxPulls == 1), MaxParallelImagePulls: ptr.To(int32(images.MaxPulls)),
+		ImagePullCredentialsVerificationPolicy: config.ImagePullCredentialsVerificationPolicy(images.Verify.Policy), PreloadedImagesVerificationAllowlist: images.Verify.Allowed,
+		PodPidsLimit: ptr.To(s.Containers.Processes), SeccompDefault: ptr.To(s.Containers.SeccompDefault), CPUCFSQuota: ptr.To(!s.Containers.NoCPULimits),
+		CPUCFSQuotaPeriod: ptr.To(lasting(s.Containers.CPUPeriod)), SingleProcessOOMKill: ptr.To(s.Containers.OneProcess),
+		CrashLoopBackOff:    config.CrashLoopBackOffConfig{MaxContainerRestartPeriod: ptr.To(lasting(s.Containers.RestartWait))},
+		ShutdownGracePeriod: lasting(s.Shutdown.Period), ShutdownGracePeriodCriticalPods: lasting(s.Shutdown.Critical),
+		ShutdownGracePeriodByPodPriority: groupsOf(s.Shutdown.ByPriority),
+		MemorySwap:                       config.MemorySwapConfiguration{SwapBehavior: s.Containers.Swap},
+		ProviderID:                       s.ProviderID, NodeStatusMaxImages: ptr.To(int32(s.MostImages)),
 		ContainerLogMaxSize: s.LogMaxSize.String(), ContainerLogMaxFiles: ptr.To(int32(s.LogMaxFiles)), PodLogsDir: o.PodLogsDir,
 		ContainerLogMonitorInterval: ptr.To(lasting(pace)), ContainerLogMaxWorkers: ptr.To(int32(1)),
 		NodeStatusUpdateFrequency: lasting(node.LeaseInterval), NodeStatusReportFrequency: lasting(s.StatusPeriod), NodeLeaseDurationSeconds: int32(node.LeaseDuration / time.Second),
 		StreamingConnectionIdleTimeout: lasting(relay.StreamIdle), RuntimeRequestTimeout: lasting(container.CallTimeout), VolumeStatsAggPeriod: lasting(csi.MeasureAgain),
-		CPUCFSQuota: ptr.To(true), CPUCFSQuotaPeriod: ptr.To(lasting(cri.CPUPeriod * time.Microsecond)),
-		CrashLoopBackOff:       config.CrashLoopBackOffConfig{MaxContainerRestartPeriod: ptr.To(lasting(backoff.Restart.Most))},
 		EnforceNodeAllocatable: s.Enforce, KubeReservedCgroup: s.KubeCgroup, SystemReservedCgroup: s.SystemCgroup,
 		CgroupRoot: o.CgroupParent, CgroupsPerQOS: ptr.To(true), CgroupDriver: "cgroupfs", CPUManagerPolicy: "none", MemoryManagerPolicy: config.NoneMemoryManagerPolicy,
 		TopologyManagerPolicy: config.NoneTopologyManagerPolicy, FailSwapOn: ptr.To(false), EnableControllerAttachDetach: ptr.To(true),
@@ -57,6 +64,21 @@ func reservedTexts(list Reserved) map[string]string {
 	texts := map[string]string{}
 	for name, q := range list {
 		texts[string(name)] = q.String()
+	}
+	return texts
+}
+
+func groupsOf(list shutdown.Groups) (out []config.ShutdownGracePeriodByPodPriority) {
+	for _, g := range list {
+		out = append(out, config.ShutdownGracePeriodByPodPriority{Priority: g.Priority, ShutdownGracePeriodSeconds: int64(g.Period / time.Second)})
+	}
+	return out
+}
+
+func graceTexts(list evict.Graces) map[string]string {
+	texts := map[string]string{}
+	for signal, d := range list {
+		texts[string(signal)] = d.String()
 	}
 	return texts
 }

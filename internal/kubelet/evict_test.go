@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
 	"github.com/kemudi/kemudi/internal/kubelet/fakecri"
+	"github.com/kemudi/kemudi/internal/kubelet/podstep"
 	"github.com/kemudi/kemudi/internal/trace"
 )
 
@@ -158,6 +160,41 @@ func TestNodeThatRunsOutOfMemoryLetsOnePodGoAfterAnother(t *testing.T) {
 	})
 }
 
+func TestPodsGoInTheirOwnTimeWhenASoftThresholdHasBeenPassedForAWhile(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		m := &meter{node: evict.Readings{evict.MemoryAvailable: {Available: 1 << 30, Capacity: 8 << 30}}}
+		n := &testNode{t: t, api: newMemAPI(t), cri: fakecri.New(fakecri.Options{Program: deaf}), with: func(o *Options) {
+			o.gauges = m
+			if err := errors.Join(o.Settings.Soft.Thresholds.Set("memory.available<500Mi"), o.Settings.Soft.Grace.Set("memory.available=1m30s"), o.Settings.MinReclaim.Set("memory.available=100Mi")); err != nil {
+				t.Error(err)
+			}
+			o.Settings.Soft.MaxPodGrace = 20
+		}}
+		n.run()
+		defer func() { n.end() }()
+		for name, grace := range map[string]string{"a": "60", "b": "5"} {
+			createPod(t, n.api, name, `{terminationGracePeriodSeconds: `+grace+`, containers: [{name: c, image: x}]}`)
+		}
+		n.pod("a")
+		m.set(func() { m.node = evict.Readings{evict.MemoryAvailable: {Available: 300 << 20, Capacity: 8 << 30}} })
+		if p := n.after(85*time.Second, "a"); p.Status.Phase != v1.PodRunning {
+			t.Errorf("before the time: got %s", p.Status.Phase)
+		}
+		if c := n.condition(v1.NodeMemoryPressure); c.Status != v1.ConditionTrue {
+			t.Errorf("condition of the node: got %+v, want that it is under pressure at once", c)
+		}
+		if p := n.after(20*time.Second, "a"); p.Status.Phase != v1.PodRunning || p.Status.Reason != "" {
+			t.Errorf("while it has time: got %s %s", p.Status.Phase, p.Status.Reason)
+		}
+		m.set(func() { m.node = evict.Readings{evict.MemoryAvailable: {Available: 550 << 20, Capacity: 8 << 30}} }) // not as much as is wanted
+		p := n.after(16*time.Second, "a")
+		evicted(t, n, p, "The node was low on resource: memory. Threshold quantity: 500Mi, available: 300Mi. Container c was using 4Mi, request is 0, has larger consumption of memory. ")
+		if p := n.after(9*time.Second, "b"); p.Status.Phase != v1.PodFailed {
+			t.Errorf("the next one, which has less time for itself: got %s", p.Status.Phase)
+		}
+	})
+}
+
 func TestNodeThatRunsOutOfProcessesEndsWhoHasMost(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		m := &meter{node: evict.Readings{evict.PIDAvailable: {Available: 9000, Capacity: 32768}}, processes: map[string]int64{"many": 20000, "few": 12, "vital": 30000}}
@@ -244,7 +281,7 @@ func TestPodThatIsGoneIsNotWaitedFor(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		n := newMeteredNode(t, &meter{})
 		defer func() { n.end() }()
-		if n.agent.pods.Evict("none", "no room") != nil {
+		if n.agent.pods.Evict("none", podstep.Eviction{Message: "no room"}) != nil {
 			t.Error("evicted a pod that is not there")
 		}
 	})

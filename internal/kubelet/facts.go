@@ -44,7 +44,9 @@ func (f *facts) forPods(o *Options, allocatable v1.ResourceList) cri.Node {
 	n := cri.Node{
 		Name: o.NodeName, Allocatable: allocatable, MemoryCapacity: memory.Value(),
 		ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, PodLogsDir: o.PodLogsDir,
-		SeccompDir: filepath.Join(o.RootDir, "seccomp"), SandboxSeccomp: o.SandboxSeccomp,
+		SeccompDir: filepath.Join(o.RootDir, "seccomp"), SandboxSeccomp: o.SandboxSeccomp, SeccompDefault: o.Settings.Containers.SeccompDefault,
+		NoCPULimits: o.Settings.Containers.NoCPULimits, CPUPeriod: o.Settings.Containers.CPUPeriod, OneProcess: o.Settings.Containers.OneProcess,
+		PodProcesses: o.Settings.Containers.Processes,
 	}
 	for name := range f.capacity {
 		if size, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix); ok {
@@ -53,9 +55,13 @@ func (f *facts) forPods(o *Options, allocatable v1.ResourceList) cri.Node {
 	}
 	if !o.Simulated {
 		n.CgroupParent = o.CgroupParent
+		n.Masked, _ = filepath.Glob("/sys/devices/system/cpu/cpu*/thermal_throttle") // the pattern is good
 		cgroups := cgroup.Open(cgroup.Top)
 		n.CgroupV2 = cgroups.V2()
 		n.LimitSwap = cgroups.HasSwap(o.CgroupParent)
+		if o.Settings.Containers.Swap == LimitedSwap {
+			n.Swap = f.machine.Swap
+		}
 	}
 	return n
 }

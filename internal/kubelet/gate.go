@@ -2,9 +2,11 @@ package kubelet
 
 import (
 	"maps"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/kubelet/admit"
@@ -19,6 +21,10 @@ type gate struct {
 	*container.Runner
 	sysctls *admit.Sysctls
 	watch   *runtime.Watch
+	// appArmor says that the machine can confine containers by it.
+	appArmor bool
+	// end ends a pod that has to go for another one.
+	end func(types.UID, podstep.Eviction)
 }
 
 // admit takes the pod on, or says why the node rejects it: the scheduler may
@@ -31,15 +37,34 @@ func (g *gate) admit(pod *v1.Pod, ours bool) *podstep.Failure {
 	if ours || pod.DeletionTimestamp != nil {
 		refuse = nil
 	}
-	if reason, message := g.Ledger.Take(pod, refuse); reason != "" {
-		return g.rejected(pod, reason, message)
+	reason, message := g.Ledger.Take(pod, refuse)
+	if reason == "" || strings.HasPrefix(reason, admit.OutOf) && g.preempt(pod) {
+		return nil
 	}
-	return nil
+	return g.rejected(pod, reason, message)
+}
+
+// preempt has others make room for a pod that the cluster cannot do without.
+func (g *gate) preempt(pod *v1.Pod) bool {
+	if !evict.Critical(pod) {
+		return false
+	}
+	victims := g.Ledger.Preempt(pod, g.refuse(pod))
+	for _, uid := range victims {
+		g.end(uid, podstep.Eviction{
+			Reason: podstep.ReasonPreempting, Message: "Preempted in order to admit critical pod",
+			Condition: "Pod was preempted by Kubelet to accommodate a critical pod.",
+		})
+	}
+	return len(victims) > 0
 }
 
 // refuse returns what decides whether the node rejects the pod.
 func (g *gate) refuse(pod *v1.Pod) func(admit.Allocations, admit.Allocation) (reason, message string) {
 	return func(others admit.Allocations, own admit.Allocation) (reason, message string) {
+		if g.Node.GoingDown() {
+			return "NodeShutdown", "Pod was rejected as the node is shutting down."
+		}
 		node, _ := g.Node.Seen()
 		if message := evict.Refuse(pod, g.Node.Pressure()); message != "" {
 			return podstep.ReasonEvicted, message
@@ -48,6 +73,9 @@ func (g *gate) refuse(pod *v1.Pod) func(admit.Allocations, admit.Allocation) (re
 			return reason, message
 		}
 		if reason, message = admit.OtherSystem(pod); reason != "" {
+			return reason, message
+		}
+		if reason, message = admit.AppArmor(pod, g.appArmor); reason != "" {
 			return reason, message
 		}
 		if reason, message = admit.Groups(pod, g.watch.Identity.StrictGroups); reason != "" {

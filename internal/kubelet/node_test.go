@@ -40,6 +40,9 @@ func TestNodeRegistersWithWhatItWasTold(t *testing.T) {
 			o.NodeIPs = []string{"10.0.0.5", "fd00::5"}
 			o.Settings.KubeReserved = Reserved{v1.ResourceMemory: resource.MustParse("768Mi"), v1.ResourceCPU: resource.MustParse("500m")}
 			o.Settings.SystemReserved = Reserved{v1.ResourceMemory: resource.MustParse("256Mi")}
+			o.Settings.ProviderID = "cloud://a/5"
+			o.Capacity = o.Capacity.DeepCopy()
+			o.Capacity["hugepages-2Mi"] = resource.MustParse("512Mi")
 		}}
 		n.run()
 		defer func() { n.end() }()
@@ -48,14 +51,17 @@ func TestNodeRegistersWithWhatItWasTold(t *testing.T) {
 		if node.Labels["disk"] != "ssd" || node.Labels[v1.LabelOSStable] != runtime.GOOS || len(node.Spec.Taints) != 1 || node.Spec.Taints[0].Key != "team" {
 			t.Errorf("got labels %v and taints %v", node.Labels, node.Spec.Taints)
 		}
+		if node.Spec.ProviderID != "cloud://a/5" {
+			t.Errorf("got provider ID %q, want cloud://a/5", node.Spec.ProviderID)
+		}
 		want := []v1.NodeAddress{{Type: v1.NodeInternalIP, Address: "10.0.0.5"}, {Type: v1.NodeInternalIP, Address: "fd00::5"}, {Type: v1.NodeHostName, Address: "n1"}}
 		trace.Proves(t, "NODE-005/override", "NODE-007", "NODE-072")
 		if len(node.Status.Addresses) != 3 || node.Status.Addresses[0] != want[0] || node.Status.Addresses[1] != want[1] || node.Status.Addresses[2] != want[2] {
 			t.Errorf("got addresses %v, want %v", node.Status.Addresses, want)
 		}
 		trace.Proves(t, "NODE-084")
-		if got := node.Status.Capacity.Cpu().String() + " " + node.Status.Capacity.Memory().String() + " " + node.Status.Allocatable.Memory().String() + " " + node.Status.Capacity.Pods().String(); got != "4 8Gi 7Gi 20" {
-			t.Errorf("got CPUs, memory, what is left of it for pods, and pods: %s, want 4 8Gi 7Gi 20", got)
+		if got := node.Status.Capacity.Cpu().String() + " " + node.Status.Capacity.Memory().String() + " " + node.Status.Allocatable.Memory().String() + " " + node.Status.Capacity.Pods().String(); got != "4 8Gi 6656Mi 20" {
+			t.Errorf("got CPUs, memory, what is left of it for pods without huge pages, and pods: %s, want 4 8Gi 6656Mi 20", got)
 		}
 		if got := node.Status.Allocatable.Cpu().String(); got != "3500m" {
 			t.Errorf("got %s CPUs for pods, want 3500m of 4", got)

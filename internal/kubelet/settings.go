@@ -9,8 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kemudi/kemudi/internal/kubelet/admit"
+	"github.com/kemudi/kemudi/internal/kubelet/backoff"
+	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
 	"github.com/kemudi/kemudi/internal/kubelet/node"
+	"github.com/kemudi/kemudi/internal/kubelet/shutdown"
 )
 
 // Settings are what people tune of an agent, each by the flag that is named, whose help says what
@@ -35,8 +38,13 @@ type Settings struct {
 
 	NoSystemLogs bool // --enable-system-log-handler=false
 
+	Containers Containers
+
 	Eviction   evict.Thresholds // --eviction-hard; default evict.Default
+	Soft       evict.Soft       // --eviction-soft, --eviction-soft-grace-period, --eviction-max-pod-grace-period
+	MinReclaim evict.Amounts    // --eviction-minimum-reclaim
 	Transition time.Duration    // --eviction-pressure-transition-period
+	Shutdown   shutdown.Settings
 	// StatusPeriod is how often the node's status is written although nothing has changed
 	// (--node-status-update-frequency of a kubelet); default [node.ReportInterval].
 	StatusPeriod time.Duration
@@ -45,12 +53,42 @@ type Settings struct {
 	// but SaidIPs, which people have said (--node-ip).
 	External bool
 	SaidIPs  []string
+	// ProviderID is who the node is in its cloud (--provider-id); empty: the cloud says it.
+	ProviderID string
+	// MostImages is how many images the node's status lists (--node-status-max-images); negative: all.
+	MostImages int
 }
+
+// Containers are settings of what the kernel holds containers to.
+type Containers struct {
+	// Processes is how many processes and threads a pod may have (--pod-max-pids); not more than 0: as many as all.
+	Processes int64
+	// SeccompDefault gives the runtime's seccomp profile to containers that ask for none (--seccomp-default).
+	SeccompDefault bool
+	NoCPULimits    bool          // --cpu-cfs-quota=false
+	CPUPeriod      time.Duration // --cpu-cfs-quota-period; default 100 ms
+	// OneProcess leaves the others of a container alone when the kernel ends one for want of memory
+	// (--single-process-oom-kill). Under version 1 of cgroups that is always so.
+	OneProcess bool
+	// Swap says whether containers may swap (--memory-swap-behavior): [NoSwap], which is the default, or [LimitedSwap].
+	// Under version 1 of cgroups they swap as they like.
+	Swap string
+	// RestartWait is how long a container that exits again and again waits at the most (--max-container-restart-period).
+	RestartWait time.Duration
+}
+
+// Whether containers may swap, in upstream's words.
+const (
+	NoSwap      = "NoSwap"
+	LimitedSwap = "LimitedSwap"
+)
 
 // DefaultSettings are those of an agent that is given none. Eviction stays nil, which says the same.
 func DefaultSettings() Settings {
 	return Settings{
 		MaxPods: 110, LogMaxFiles: 5, Transition: 5 * time.Minute, StatusPeriod: node.ReportInterval,
+		MostImages: node.MostImages, Containers: Containers{Processes: -1, CPUPeriod: cri.CPUPeriod, RestartWait: backoff.Restart.Most, Swap: NoSwap},
+		Soft:    evict.Soft{Thresholds: evict.Thresholds{}},
 		Enforce: []string{enforcePods}, LogMaxSize: resource.QuantityValue{Quantity: *resource.NewQuantity(10<<20, resource.BinarySI)},
 	}
 }
@@ -80,7 +118,39 @@ func (s Settings) withDefaults() (Settings, error) {
 	if s.StatusPeriod == 0 {
 		s.StatusPeriod = d.StatusPeriod
 	}
+	if s.MostImages == 0 {
+		s.MostImages = d.MostImages
+	}
+	s.Containers = s.Containers.withDefaults(d.Containers)
 	return s, s.check()
+}
+
+func (c Containers) withDefaults(d Containers) Containers {
+	if c.Processes == 0 {
+		c.Processes = d.Processes
+	}
+	if c.CPUPeriod == 0 {
+		c.CPUPeriod = d.CPUPeriod
+	}
+	if c.RestartWait == 0 {
+		c.RestartWait = d.RestartWait
+	}
+	if c.Swap == "" {
+		c.Swap = d.Swap
+	}
+	return c
+}
+
+func (c *Containers) check() error {
+	switch {
+	case c.Swap != NoSwap && c.Swap != LimitedSwap:
+		return fmt.Errorf("memory-swap-behavior: %q: want NoSwap or LimitedSwap", c.Swap)
+	case c.CPUPeriod < time.Millisecond || c.CPUPeriod > time.Second:
+		return errors.New("cpu-cfs-quota-period: must be between 1ms and 1s, inclusive")
+	case c.RestartWait < time.Second || c.RestartWait > backoff.Restart.Most:
+		return errors.New("max-container-restart-period: must be between 1s and 5m0s, inclusive")
+	}
+	return nil
 }
 
 func (s *Settings) check() error {
@@ -95,11 +165,22 @@ func (s *Settings) check() error {
 		return errors.New("container-log-max-files: must be 2 or more")
 	case s.StatusPeriod < 0:
 		return errors.New("node-status-update-frequency: must be positive")
+	case s.Soft.MaxPodGrace < 0:
+		return errors.New("eviction-max-pod-grace-period: must not be negative")
 	case s.Transition < 0:
 		return errors.New("eviction-pressure-transition-period: must not be negative")
 	}
 	if _, err := admit.NewSysctls("", s.UnsafeSysctls); err != nil {
 		return fmt.Errorf("allowed-unsafe-sysctls: %w", err)
+	}
+	if err := s.Containers.check(); err != nil {
+		return err
+	}
+	if err := s.Shutdown.Check(); err != nil {
+		return err
+	}
+	if _, err := s.Soft.With(nil); err != nil {
+		return fmt.Errorf("eviction-soft-grace-period: %w", err)
 	}
 	return s.checkEnforcement()
 }

@@ -11,8 +11,11 @@ import (
 	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/ptr"
 
+	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/kubelet/fakecri"
+	"github.com/kemudi/kemudi/internal/kubelet/podstep"
 	"github.com/kemudi/kemudi/internal/trace"
 )
 
@@ -79,6 +82,69 @@ func TestEndOfAContainerIsHeardAndAnswered(t *testing.T) {
 		}
 		if events := strings.Join(n.api.TakeEvents(), "\n"); strings.Count(events, "Normal Started: Container started") != 2 {
 			t.Errorf("events: got\n%s\nwant two starts", events)
+		}
+	})
+}
+
+// Proves: KEP-2000
+func TestNodeThatGoesDownTakesNoPods(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := newNode(t, fakecri.Options{})
+		defer func() { n.end() }()
+		createPod(t, n.api, "web", `{containers: [{name: c, image: x}]}`)
+		n.pod("web")
+		n.agent.node.SetGoingDown(true)
+		if c := n.condition(v1.NodeReady); c.Status != v1.ConditionFalse || c.Reason != "KubeletNotReady" || c.Message != "node is shutting down" {
+			t.Errorf("the node: got %+v", c)
+		}
+		createPod(t, n.api, "late", `{containers: [{name: c, image: x}]}`)
+		if p := n.pod("late"); p.Status.Phase != v1.PodFailed || p.Status.Reason != "NodeShutdown" || p.Status.Message != "Pod was rejected: Pod was rejected as the node is shutting down." {
+			t.Errorf("late: got %+v", p.Status)
+		}
+		web := n.pod("web")
+		n.agent.pods.Evict(web.UID, podstep.Eviction{Reason: "Terminated", Message: "Pod was terminated in response to imminent node shutdown.", Grace: ptr.To(int64(5))})
+		p := n.after(10*time.Second, "web")
+		c := core.PodCondition(&p.Status, v1.DisruptionTarget)
+		if p.Status.Phase != v1.PodFailed || p.Status.Reason != "Terminated" || p.Status.Message != "Pod was terminated in response to imminent node shutdown." ||
+			c == nil || c.Reason != "TerminationByKubelet" || c.Message != p.Status.Message {
+			t.Errorf("web: got %+v", p.Status)
+		}
+		if events := strings.Join(n.api.TakeEvents(), "\n"); strings.Contains(events, "web Warning Evicted") {
+			t.Errorf("events: got %s, want none of an eviction", events)
+		}
+		n.agent.node.SetGoingDown(false)
+		if c := n.condition(v1.NodeReady); c.Status != v1.ConditionTrue {
+			t.Errorf("the node after it was called off: got %+v", c)
+		}
+	})
+}
+
+func TestPodThatTheClusterNeedsTakesThePlaceOfAnother(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := newNode(t, fakecri.Options{}) // which has 4 CPUs
+		defer func() { n.end() }()
+		createPod(t, n.api, "big", `{terminationGracePeriodSeconds: 5, containers: [{name: c, image: x, resources: {requests: {cpu: 3}}}]}`)
+		createPod(t, n.api, "small", `{containers: [{name: c, image: x, resources: {requests: {cpu: 100m}}}]}`)
+		n.pod("small")
+		createPod(t, n.api, "plain", `{containers: [{name: c, image: x, resources: {requests: {cpu: 2}}}]}`)
+		if p := n.pod("plain"); p.Status.Reason != "OutOfcpu" {
+			t.Errorf("plain: got %+v, want that it is rejected", p.Status)
+		}
+		createPod(t, n.api, "vital", `{priority: 2000001000, containers: [{name: c, image: x, resources: {requests: {cpu: 2}}}]}`)
+		if p := n.after(10*time.Second, "vital"); p.Status.Phase != v1.PodRunning {
+			t.Errorf("vital: got %+v", p.Status)
+		}
+		big := n.pod("big")
+		c := core.PodCondition(&big.Status, v1.DisruptionTarget)
+		if s := big.Status; s.Phase != v1.PodFailed || s.Reason != "Preempting" || s.Message != "Preempted in order to admit critical pod" ||
+			c == nil || c.Reason != "TerminationByKubelet" || c.Message != "Pod was preempted by Kubelet to accommodate a critical pod." {
+			t.Errorf("big: got %+v", s)
+		}
+		if p := n.pod("small"); p.Status.Phase != v1.PodRunning {
+			t.Errorf("small: got %+v", p.Status)
+		}
+		if events := strings.Join(n.api.TakeEvents(), "\n"); !strings.Contains(events, "big Warning Preempting: Preempted in order to admit critical pod") {
+			t.Errorf("events: got %s", events)
 		}
 	})
 }

@@ -29,9 +29,11 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/objects"
 	"github.com/kemudi/kemudi/internal/kubelet/plugin"
 	"github.com/kemudi/kemudi/internal/kubelet/pod"
+	"github.com/kemudi/kemudi/internal/kubelet/podstep"
 	"github.com/kemudi/kemudi/internal/kubelet/pressure"
 	"github.com/kemudi/kemudi/internal/kubelet/runtime"
 	"github.com/kemudi/kemudi/internal/kubelet/server"
+	"github.com/kemudi/kemudi/internal/kubelet/shutdown"
 	"github.com/kemudi/kemudi/internal/kubelet/static"
 	"github.com/kemudi/kemudi/internal/obs"
 	"github.com/kemudi/kemudi/internal/task"
@@ -87,7 +89,8 @@ func wire(o Options) (*Agent, error) {
 	})
 	set := pod.Options{
 		Runner: runner, Transport: o.Transport, Every: pace, Metrics: a.registry, Forgotten: func(id string) { a.server.Forget(id) },
-		Admit: (&gate{runner, f.sysctls, a.watch}).admit, Drained: o.Network.Drained,
+		Admit: a.gate(runner, f).admit, Drained: o.Network.Drained,
+		RestartWait: o.Settings.Containers.RestartWait,
 	}
 	gauges := o.gauges
 	if gauges == nil && !o.Simulated {
@@ -102,13 +105,21 @@ func wire(o Options) (*Agent, error) {
 	}
 	a.server = server.New(server.Options{
 		NodeName: o.NodeName, Pods: a.pods, Cached: a.cache, Config: configuration(&o), NoSystemLogs: o.Settings.NoSystemLogs,
-		Images: o.Images, Machine: f.machine, RootDir: o.RootDir, Registry: a.registry, Log: o.Log,
+		CheckpointDir: filepath.Join(o.RootDir, server.CheckpointDir), Images: o.Images, Machine: f.machine, RootDir: o.RootDir, Registry: a.registry, Log: o.Log,
 	})
 	a.parts = append(a.partsWith(gauges), a.deviceParts()...)
 	if !o.Simulated {
 		a.parts = append(a.parts, part{"node allocatable", a.enforce(f.capacity)})
 	}
 	return a, nil
+}
+
+// gate returns where pods are taken on.
+func (a *Agent) gate(runner *container.Runner, f *facts) *gate {
+	return &gate{
+		Runner: runner, sysctls: f.sysctls, watch: a.watch, appArmor: a.o.Simulated || f.machine.AppArmor,
+		end: func(uid types.UID, e podstep.Eviction) { a.pods.Evict(uid, e) },
+	}
 }
 
 // partsWith lists what Run runs, in the order of its start.
@@ -123,12 +134,23 @@ func (a *Agent) partsWith(gauges pressure.Gauges) []part {
 		list = append(list, part{"static pods", func(ctx context.Context) error { return a.static.Run(ctx, a.running) }})
 	}
 	if gauges != nil {
+		thresholds, err := o.Settings.Soft.With(o.Settings.Eviction)
+		if err != nil {
+			panic(fmt.Sprintf("kubelet: settings that are checked: %v", err))
+		}
 		w := &pressure.Watch{
-			Thresholds: o.Settings.Eviction, Transition: o.Settings.Transition, Gauges: gauges,
+			Thresholds: thresholds, MaxGrace: o.Settings.Soft.MaxPodGrace, Reclaim: o.Settings.MinReclaim, Transition: o.Settings.Transition, Gauges: gauges,
 			Pods: a.pods, Runtime: o.Runtime, Images: collector, Node: a.node, Events: o.Events, Log: o.Log,
 			Evicted: pressure.NewEvictions(a.registry),
 		}
 		list = append(list, part{"pressure", func(ctx context.Context) error { return w.Run(ctx, a.running) }})
+	}
+	if groups := o.Settings.Shutdown.Groups(); len(groups) > 0 && !o.Simulated {
+		w := &shutdown.Watch{
+			Groups: groups, ConfDir: shutdown.ConfDir, Pods: a.pods.Pods, End: a.pods.Evict, Down: a.node.SetGoingDown,
+			Event: func(kind, reason, message string) { o.Events.Event(a.node.Self(), kind, reason, message) }, Log: o.Log,
+		}
+		list = append(list, part{"shutdown", w.Run})
 	}
 	if runner.Disk != nil {
 		volumes := &localvolume.Collector{Node: o.NodeName, Transport: o.Transport, Erase: runner.Disk.Volumes.Erase, Log: o.Log}
@@ -166,7 +188,11 @@ func newPuller(o *Options) (*image.Puller, error) {
 	if err != nil {
 		return nil, err
 	}
-	return image.NewPuller(o.Images, o.ImageConfig, func(ctx context.Context, name string) *image.Keyring {
+	var records *image.Records
+	if !o.Simulated {
+		records = image.NewRecords(filepath.Join(o.RootDir, image.RecordsDir))
+	}
+	return image.NewPuller(o.Images, o.ImageConfig, records, func(ctx context.Context, name string) *image.Keyring {
 		if o.Simulated {
 			return nil
 		}
@@ -192,6 +218,7 @@ func nodeFor(o *Options, f *facts, changes func() int64, devices *device.Manager
 		Machine: f.machine, Addresses: o.NodeIPs, External: o.Settings.External, Said: o.Settings.SaidIPs, Capacity: f.capacity,
 		Reserved: []v1.ResourceList{v1.ResourceList(o.Settings.KubeReserved), v1.ResourceList(o.Settings.SystemReserved)}, Eviction: eviction,
 		ImageChanges: changes, Devices: devices.Node, StatusPeriod: o.Settings.StatusPeriod,
+		ProviderID: o.Settings.ProviderID, MostImages: o.Settings.MostImages,
 	})
 }
 

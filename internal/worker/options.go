@@ -65,6 +65,7 @@ type Agent struct {
 	Port       uint16     // --port
 	RootDir    string     // --root-dir
 	PodLogsDir string     // --pod-logs-dir
+	TLS        TLS        // of the port, of an agent that is a process of its own
 }
 
 // Runtime says what runs containers, each field by its flag.

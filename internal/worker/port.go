@@ -25,7 +25,14 @@ type Port struct {
 	ClientCA  func() *x509.CertPool // signs the certificates of those who may
 	Serving   func() (*tls.Certificate, error)
 	Handler   http.Handler // the agent's API
+	TLS       TLS
 	Logger    *slog.Logger
+}
+
+// TLS is what connections must at least have. The zero value: version 1.2, with the ciphers that Go thinks good.
+type TLS struct {
+	MinVersion uint16   // --tls-min-version
+	Ciphers    []uint16 // --tls-cipher-suites: of version 1.2
 }
 
 // Serve begins to serve, to those who may use it.
@@ -42,7 +49,7 @@ func (p Port) Serve(g *task.Group) error {
 	srv := &http.Server{
 		Handler: guarded, ReadHeaderTimeout: headerTimeout, IdleTimeout: agentIdle, MaxHeaderBytes: 1 << 20,
 		TLSConfig: &tls.Config{
-			MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert,
+			MinVersion: max(p.TLS.MinVersion, tls.VersionTLS12), CipherSuites: p.TLS.Ciphers, ClientAuth: tls.RequestClientCert,
 			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return p.Serving() },
 		},
 		ErrorLog: slog.NewLogLogger(p.Logger.Handler(), slog.LevelDebug),
@@ -67,6 +74,6 @@ func (w *Worker) servePort(g *task.Group) error {
 	o := &w.o
 	return Port{
 		NodeName: o.NodeName, Address: netip.AddrPortFrom(o.Agent.Address, o.Agent.Port), Transport: w.c.Transport,
-		ClientCA: w.c.ClientCA, Serving: w.c.Serving, Handler: w.handler(), Logger: o.Logger.With("part", "kubelet"),
+		ClientCA: w.c.ClientCA, Serving: w.c.Serving, Handler: w.handler(), TLS: o.Agent.TLS, Logger: o.Logger.With("part", "kubelet"),
 	}.Serve(g)
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/container"
 	"github.com/kemudi/kemudi/internal/edgefeed"
+	"github.com/kemudi/kemudi/internal/kubelet/shutdown"
 	"github.com/kemudi/kemudi/internal/netpolicy"
 	"github.com/kemudi/kemudi/internal/podnet"
 	"github.com/kemudi/kemudi/internal/proxy"
@@ -20,6 +21,7 @@ func Removers(dataDir, runDir string) []up.Remover {
 			return container.Reset(ctx, container.Options{DataDir: dataDir, RunDir: runDir, CgroupParent: cgroupParent(runDir)})
 		}},
 		{Part: "cgroups of others", Remove: func(context.Context) ([]string, error) { return giveBackCgroups(dataDir) }},
+		{Part: "waits of shutdowns", Remove: func(context.Context) ([]string, error) { return shutdown.Reset(shutdown.ConfDir) }},
 		{Part: "pod volumes", Remove: func(context.Context) ([]string, error) { return unmountVolumes(dataDir) }},
 		{Part: "pod network", Remove: func(ctx context.Context) ([]string, error) {
 			return podnet.Reset(ctx, podnetOptions(dataDir, runDir))

@@ -64,8 +64,10 @@ func newRegistry(t *testing.T, c *cluster) *imageRegistry {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := r.push("test/busybox", "1", image); err != nil {
-			t.Fatalf("push: %v", err)
+		for _, name := range []string{"test/busybox", "test/private"} {
+			if err := r.push(name, "1", image); err != nil {
+				t.Fatalf("push: %v", err)
+			}
 		}
 	}
 	return r
@@ -231,6 +233,13 @@ func testRegistry(t *testing.T, c *cluster) {
 	k.wants(t, []string{"secret/key created\n"}, "create", "secret", "docker-registry", "key", "--docker-server="+r.addr, "--docker-username=robot", "--docker-password=secret", "--docker-email=robot@example.com")
 	trace.Proves(t, "IMG-018/imagePullSecrets", "IMG-021", "IMG-054")
 	run("friend", "Always", ", imagePullSecrets: [{name: key}]")
+	trace.Proves(t, "KEP-2535")
+	private := r.addr + "/test/private:1" // which nobody has pulled before a password was needed
+	c.create(t, k.namespace, "metadata: {name: owner}\nspec: {terminationGracePeriodSeconds: 0, imagePullSecrets: [{name: key}], containers: [{name: c, image: '"+private+"', command: [sleep, '1000']}]}\n")
+	c.await(t, k.namespace, "owner", isReady)
+	c.create(t, k.namespace, "metadata: {name: thief}\nspec: {terminationGracePeriodSeconds: 0, containers: [{name: c, image: '"+private+"', imagePullPolicy: IfNotPresent}]}\n")
+	c.await(t, k.namespace, "thief", isWaiting("ImagePullBackOff"))
+	k.do(t, "delete", "pod", "thief", "owner", "--now")
 	t.Run("secret of another namespace", func(t *testing.T) {
 		ns := c.namespace(t)
 		trace.Proves(t, "IMG-058")

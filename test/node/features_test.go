@@ -39,7 +39,7 @@ func e2eFeatures(t *testing.T, m *machine) {
 				env: [{name: ROUND, valueFrom: {fileKeyRef: {volumeName: v, path: env, key: ROUND, optional: false}}}]},
 			{name: watch, image: `+busybox+`, command: [sh, -c, "[ -e /v/again ] && exit 0; until [ -e /v/up ]; do sleep 0.1; done; touch /v/again; exit 88"], volumeMounts: [{name: v, mountPath: /v}],
 				restartPolicy: Never, restartPolicyRules: [{action: RestartAllContainers, exitCodes: {operator: In, values: [88]}}]}]`)
-	pod("stuck", `initContainers: [{name: wait, `+sleeper+`}], containers: [{name: c, `+sleeper+`}]`)
+	pod("stuck", `initContainers: [{name: wait, `+sleeper+`}, {name: next, `+sleeper+`}], containers: [{name: c, `+sleeper+`}]`)
 	pod("memory", `volumes: [{name: v, emptyDir: {medium: Memory}}], containers: [{name: c, image: `+busybox+`, resources: {limits: {cpu: 100m, memory: 96Mi}, requests: {cpu: 100m, memory: 96Mi}},
 		command: [sh, -c, "dd if=/dev/zero of=/v/x bs=1024 count=40960 && touch /up; trap exit TERM; sleep 4321 & wait"], volumeMounts: [{name: v, mountPath: /v}],
 		readinessProbe: {exec: {command: [test, -e, /up]}, periodSeconds: 1, timeoutSeconds: 60}}]`)
@@ -152,8 +152,13 @@ func checkRound(t *testing.T, m *machine) {
 func checkDebugging(t *testing.T, m *machine) {
 	trace.Proves(t, "EPH-001", "EPH-005", "KEP-277")
 	m.wait("stuck", "initializing", func(p *v1.Pod) bool {
-		return len(p.Status.InitContainerStatuses) == 1 && p.Status.InitContainerStatuses[0].State.Running != nil
+		return len(p.Status.InitContainerStatuses) == 2 && p.Status.InitContainerStatuses[0].State.Running != nil
 	})
+	for _, name := range []string{"next", "c"} {
+		if code, got := m.get("/containerLogs/default/stuck/" + name); code != 400 || got != `container "`+name+`" in pod "stuck" is waiting to start: PodInitializing` {
+			t.Errorf("log of %s, whose turn has not come: got %d %q", name, code, got)
+		}
+	}
 	p := apitest.GetPod(t, m.api, "stuck").DeepCopy()
 	p.Spec.EphemeralContainers = []v1.EphemeralContainer{{
 		EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "debug", Image: busybox, Command: []string{"ps"}},

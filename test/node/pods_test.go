@@ -177,7 +177,7 @@ func (m *machine) start() {
 		NodeName: "n1", Transport: m.api, Runtime: m.cri.Runtime, Images: m.cri.Images, Events: m.api,
 		NodeIPs: []string{"10.98.0.1"}, Dirs: kubelet.Dirs{RootDir: m.dir + "/kubelet", PodLogsDir: m.dir + "/logs"}, CgroupParent: "/" + filepath.Base(m.dir),
 		ClusterDNS: []string{"10.96.0.10"}, Version: "v1.37.2",
-		Settings: kubelet.Settings{ManifestDir: m.dir + "/manifests", LogMaxSize: resource.QuantityValue{Quantity: resource.MustParse("100Ki")}, LogMaxFiles: 3,
+		Settings: kubelet.Settings{Containers: kubelet.Containers{Processes: 5000}, ManifestDir: m.dir + "/manifests", LogMaxSize: resource.QuantityValue{Quantity: resource.MustParse("100Ki")}, LogMaxFiles: 3,
 			KubeReserved: kubelet.Reserved{v1.ResourceCPU: resource.MustParse("100m"), v1.ResourceMemory: resource.MustParse("128Mi"), "pid": resource.MustParse("1k")}},
 		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})),
 	})
@@ -331,6 +331,23 @@ func e2eBasics(t *testing.T, m *machine) {
 			t.Errorf("in the form of cAdvisor: got %d, want %s in\n%s", code, want, scraped)
 		}
 	}
+	if code, got := m.get("/runningpods/"); code != 200 || !strings.Contains(got, `"name":"web","namespace":"default"`) || !strings.Contains(got, `"containers":[{"name":"c"`) {
+		t.Errorf("pods of which something runs: got %d %q", code, got)
+	}
+	if code, got := m.get("/metrics/probes"); code != 200 || !strings.Contains(got, `prober_probe_total{container="c",namespace="default",pod="web",pod_uid="`+string(p.UID)+`",probe_type="Readiness",result="successful"} `) {
+		t.Errorf("results of probes: got %d %q", code, got)
+	}
+	trace.Proves(t, "KEP-2008")
+	for path, want := range map[string]string{
+		"none/c": "404 pod does not exist", "web/none": "404 container none does not exist", "web/c?timeout=x": "404 cannot parse value of timeout parameter",
+		"web/c": "500 checkpointing of default/web/c failed (", // as there is no CRIU here
+	} {
+		w := httptest.NewRecorder()
+		m.agent.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/checkpoint/default/"+path, nil))
+		if got := fmt.Sprint(w.Code, " ", w.Body); !strings.HasPrefix(got, want) {
+			t.Errorf("checkpoint of %s: got %q, want %q", path, got, want)
+		}
+	}
 	node, err := client.For(m.api, core.Nodes).Get(t.Context(), "", "n1")
 	if err != nil {
 		t.Fatal(err)
@@ -339,6 +356,10 @@ func e2eBasics(t *testing.T, m *machine) {
 	kernel, release := readFile("/proc/sys/kernel/osrelease"), readFile("/etc/os-release")
 	if i := node.Status.NodeInfo; i.KernelVersion != kernel || !strings.Contains(release, i.OSImage) || i.OSImage == "" || i.KubeletVersion != "v1.37.2" || !strings.HasPrefix(i.ContainerRuntimeVersion, "containerd://") {
 		t.Errorf("info of the node: got %+v, want kernel %s of\n%s", i, kernel, release)
+	}
+	swap := regexp.MustCompile(`(?m)^SwapTotal:\s+(\d+) kB$`).FindStringSubmatch(readFile("/proc/meminfo"))
+	if got := node.Status.NodeInfo.Swap; (got == nil) != (swap[1] == "0") || got != nil && fmt.Sprint(*got.Capacity>>10) != swap[1] {
+		t.Errorf("swap of the node: got %v, want %s kB", got, swap[1])
 	}
 }
 
@@ -469,6 +490,13 @@ func e2eLimits(t *testing.T, m *machine) {
 		check(memory, group, "67108864")
 		check(quota, group, "50000")
 		check(weight, group, wantWeight)
+	}
+	pids := "/sys/fs/cgroup/pids/" + pod + "/pids.max"
+	if groups().V2() {
+		pids = "/sys/fs/cgroup/" + pod + "/pids.max"
+	}
+	if got := readFile(pids); got != "5000" {
+		t.Errorf("processes that the pod may have: got %q, want 5000", got)
 	}
 	resized := apitest.GetPod(t, m.api, "limited").DeepCopy()
 	resized.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceCPU: resource.MustParse("800m"), v1.ResourceMemory: resource.MustParse("96Mi")}
@@ -614,6 +642,10 @@ func e2eFailures(t *testing.T, m *machine) {
 			t.Errorf("%s: got %+v, want %+v", p.Status.ContainerStatuses[i].Name, got, w)
 		}
 	}
+	if code, got := m.get("/metrics"); code != 200 || !strings.Contains(got, "kubelet_terminated_containers_total{container_type=\"container\",exit_code=\"3\"} 1\n") ||
+		!strings.Contains(got, "kubelet_started_containers_errors_total{code=\"RunContainerError\",container_type=\"container\"} 1\n") {
+		t.Errorf("metrics: got %d, no end with code 3 or no failed start", code)
+	}
 	trace.Proves(t, "PLC-007")
 	if p.Status.Phase != v1.PodFailed {
 		t.Errorf("phase: got %s", p.Status.Phase)
@@ -643,6 +675,19 @@ func e2eFailures(t *testing.T, m *machine) {
 		cs := p.Status.ContainerStatuses
 		return len(cs) == 1 && cs[0].State.Waiting != nil && cs[0].State.Waiting.Reason == "ErrImageNeverPull"
 	})
+	apitest.CreatePod(t, m.api, "novolume", `{terminationGracePeriodSeconds: 1, volumes: [{name: v, image: {reference: "127.0.0.1:1/none:1"}}],
+		containers: [{name: c, image: `+busybox+`, volumeMounts: [{name: v, mountPath: /v}]}, {name: other, image: `+busybox+`, command: [sleep, "1000"]}]}`)
+	p = m.wait("novolume", "waiting for the image of its volume", func(p *v1.Pod) bool {
+		cs := p.Status.ContainerStatuses
+		return len(cs) == 2 && cs[0].State.Waiting != nil && cs[0].State.Waiting.Reason == "ImagePullBackOff" && cs[1].State.Running != nil
+	})
+	trace.Proves(t, "KEP-4639")
+	if got := p.Status.ContainerStatuses[0].State.Waiting.Message; !strings.HasPrefix(got, `Back-off pulling image "127.0.0.1:1/none:1": ErrImagePull: `) {
+		t.Errorf("container whose volume's image is not there: got %q", got)
+	}
+	if code, got := m.get("/containerLogs/default/novolume/c"); code != 400 || got != `container "c" in pod "novolume" is waiting to start: trying and failing to pull image` {
+		t.Errorf("its log: got %d %q", code, got)
+	}
 }
 
 func e2eProbes(t *testing.T, m *machine) {
@@ -878,12 +923,12 @@ func e2eGone(t *testing.T, m *machine) {
 	if _, err := os.Stat(m.dir + "/kubelet/pods/" + string(last.UID) + "/volumes/kubernetes.io~empty-dir/e"); err != nil {
 		t.Errorf("volume of a pod that runs: %v", err)
 	}
-	for _, name := range []string{"web", "vols", "limited", "sizes", "whole", "msg", "crash", "oom", "noimage", "probed", "hookless", "init", "sec", "root", "full", "loud", "last"} {
+	for _, name := range []string{"web", "vols", "limited", "sizes", "whole", "msg", "crash", "oom", "noimage", "novolume", "probed", "hookless", "init", "sec", "root", "full", "loud", "last"} {
 		if apitest.GetPod(t, m.api, name) != nil {
 			apitest.DeletePod(t, m.api, name, 2)
 		}
 	}
-	for _, name := range []string{"web", "vols", "limited", "sizes", "whole", "msg", "crash", "oom", "noimage", "probed", "hookless", "init", "sec", "root", "full", "loud", "last"} {
+	for _, name := range []string{"web", "vols", "limited", "sizes", "whole", "msg", "crash", "oom", "noimage", "novolume", "probed", "hookless", "init", "sec", "root", "full", "loud", "last"} {
 		m.wait(name, "gone", func(p *v1.Pod) bool { return p == nil })
 	}
 	m.eventually("sandboxes to go", func() bool {

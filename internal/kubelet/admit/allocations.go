@@ -5,14 +5,17 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/core/check"
+	"github.com/kemudi/kemudi/internal/kubelet/evict"
 )
 
 // Allocation is what a pod takes of its node.
@@ -20,11 +23,18 @@ type Allocation struct {
 	QOS      v1.PodQOSClass
 	Requests v1.ResourceList
 	Ports    []v1.ContainerPort // those of the node
+
+	Priority int32
+	Created  time.Time
+	Critical bool // the cluster cannot do without it
 }
 
 // AllocationOf is what the pod asks for; while a resize is pending, what it has got.
 func AllocationOf(pod *v1.Pod) Allocation {
-	a := Allocation{QOS: core.QOSClass(pod), Requests: core.PodRequests(pod)}
+	a := Allocation{
+		QOS: core.QOSClass(pod), Requests: core.PodRequests(pod),
+		Priority: ptr.Deref(pod.Spec.Priority, 0), Created: pod.CreationTimestamp.Time, Critical: evict.Critical(pod),
+	}
 	if core.PodConditionTrue(pod, v1.PodResizePending) {
 		a.Requests = core.PodRequests(asAllocated(pod))
 	}
@@ -63,11 +73,14 @@ func asAllocated(pod *v1.Pod) *v1.Pod {
 // Allocations is what all pods of the node take together, by pod.
 type Allocations map[types.UID]Allocation
 
+// OutOf begins the reasons that say what there is too little of.
+const OutOf = "OutOf"
+
 // Reject returns reason and message if the pod does not fit; node may be nil.
 func (as Allocations) Reject(pod *v1.Pod, a Allocation, node *v1.Node, allocatable v1.ResourceList) (reason, message string) {
 	pods := allocatable[v1.ResourcePods]
 	if n := int64(len(as)); n+1 > pods.Value() {
-		return "OutOfpods", fmt.Sprintf("Node didn't have enough resource: pods, requested: 1, used: %d, capacity: %d", n, pods.Value())
+		return OutOf + "pods", fmt.Sprintf("Node didn't have enough resource: pods, requested: 1, used: %d, capacity: %d", n, pods.Value())
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.Requests)) {
 		request := a.Requests[name]
@@ -80,7 +93,7 @@ func (as Allocations) Reject(pod *v1.Pod, a Allocation, node *v1.Node, allocatab
 		left.Sub(used)
 		if left.Cmp(request) < 0 {
 			amount := Amount(name)
-			return "OutOf" + string(name), fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d",
+			return OutOf + string(name), fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d",
 				name, amount(request), amount(used), amount(have))
 		}
 	}

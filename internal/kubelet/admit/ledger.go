@@ -1,14 +1,19 @@
 package admit
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	resourcehelper "k8s.io/component-helpers/resource"
+	"k8s.io/utils/ptr"
+
+	"github.com/kemudi/kemudi/internal/api/core"
 )
 
 // Ledger keeps what the pods of a node have taken, and who waits for more. Its
@@ -16,15 +21,24 @@ import (
 type Ledger struct {
 	mu struct {
 		sync.Mutex
-		taken   Allocations          // by the pods that are not finished, and not gone from the API
-		waiting map[types.UID]func() // whom to tell when something has been given back
+		taken   Allocations // by the pods that are not finished, and not gone from the API
+		waiting map[types.UID]*waiter
 	}
+}
+
+// waiter is a pod that waits for what others have.
+type waiter struct {
+	pod         *v1.Pod
+	asked       v1.ResourceList
+	allocatable v1.ResourceList
+	since       time.Time
+	tell        func()
 }
 
 // NewLedger returns one of a node without pods.
 func NewLedger() *Ledger {
 	l := &Ledger{}
-	l.mu.taken, l.mu.waiting = Allocations{}, map[types.UID]func(){}
+	l.mu.taken, l.mu.waiting = Allocations{}, map[types.UID]*waiter{}
 	return l
 }
 
@@ -44,24 +58,40 @@ func (l *Ledger) Take(pod *v1.Pod, refuse func(Allocations, Allocation) (reason,
 }
 
 // Resize lets the pod have what its spec asks for now, out of what the node has for
-// pods, or says why not: then it keeps what it has. If others may make room for it,
-// again is called, by any goroutine, when one has. It must not block.
+// pods, or says why not: then it keeps what it has. If others may make room for it, it
+// gets what it has asked for when they have, and again is called, by any goroutine. It
+// must not block.
 func (l *Ledger) Resize(pod *v1.Pod, allocatable v1.ResourceList, again func()) (reason, message string) {
-	asked := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+	w := &waiter{pod, resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}), allocatable, time.Now(), again}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if before := l.mu.waiting[pod.UID]; before != nil && before.pod.Generation == pod.Generation {
+		w.since = before.since
+	}
 	delete(l.mu.waiting, pod.UID)
 	mine, ok := l.mu.taken[pod.UID]
 	if !ok {
 		return "", "" // rejected or finished
 	}
-	delete(l.mu.taken, pod.UID)
-	defer func() { l.mu.taken[pod.UID] = mine }()
-	for _, name := range slices.Sorted(maps.Keys(asked)) {
-		if !slices.Contains([]v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory}, name) {
+	if reason, message = l.resizeLocked(w); reason == v1.PodReasonDeferred {
+		l.mu.waiting[pod.UID] = w
+	}
+	if reason == "" && less(w.asked, mine.Requests) {
+		l.giveLocked()
+	}
+	return reason, message
+}
+
+// resizeLocked lets a pod that has taken something have what it asks for, or says why not.
+func (l *Ledger) resizeLocked(w *waiter) (reason, message string) {
+	mine := l.mu.taken[w.pod.UID]
+	delete(l.mu.taken, w.pod.UID)
+	defer func() { l.mu.taken[w.pod.UID] = mine }()
+	for _, name := range slices.Sorted(maps.Keys(w.asked)) {
+		if !slices.Contains(resized, name) {
 			continue
 		}
-		want, have, old := asked[name], allocatable[name], mine.Requests[name]
+		want, have, old := w.asked[name], w.allocatable[name], mine.Requests[name]
 		if want.Cmp(old) <= 0 {
 			continue // less always fits
 		}
@@ -73,33 +103,52 @@ func (l *Ledger) Resize(pod *v1.Pod, allocatable v1.ResourceList, again func()) 
 		left := have.DeepCopy()
 		left.Sub(used)
 		if want.Cmp(left) > 0 {
-			l.mu.waiting[pod.UID] = again
 			return v1.PodReasonDeferred, fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, amount(want), amount(used), amount(have))
 		}
 	}
-	mine.Requests = asked
+	mine.Requests = w.asked
 	return "", ""
+}
+
+// resized are the resources that may change while a pod runs.
+var resized = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory}
+
+// less reports whether a list asks for less of something that may change than another.
+func less(a, b v1.ResourceList) bool {
+	return slices.ContainsFunc(resized, func(name v1.ResourceName) bool {
+		q := a[name]
+		return q.Cmp(b[name]) < 0
+	})
+}
+
+// giveLocked gives what there is now to those who wait, what matters most first: by
+// priority, then by quality of service, then who has waited longest.
+func (l *Ledger) giveLocked() {
+	class := []v1.PodQOSClass{v1.PodQOSGuaranteed, v1.PodQOSBurstable, v1.PodQOSBestEffort}
+	for _, w := range slices.SortedFunc(maps.Values(l.mu.waiting), func(a, b *waiter) int {
+		return cmp.Or(
+			cmp.Compare(ptr.Deref(b.pod.Spec.Priority, 0), ptr.Deref(a.pod.Spec.Priority, 0)),
+			slices.Index(class, core.QOSClass(a.pod))-slices.Index(class, core.QOSClass(b.pod)),
+			a.since.Compare(b.since),
+		)
+	}) {
+		if reason, _ := l.resizeLocked(w); reason == "" {
+			delete(l.mu.waiting, w.pod.UID)
+			w.tell()
+		}
+	}
 }
 
 // Release gives back what the pod took: it has finished, or has left the API.
 func (l *Ledger) Release(uid types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	delete(l.mu.waiting, uid)
 	if _, ok := l.mu.taken[uid]; !ok {
 		return
 	}
 	delete(l.mu.taken, uid)
-	for _, tell := range l.mu.waiting {
-		tell()
-	}
-}
-
-// Forget is Release for a pod that is gone.
-func (l *Ledger) Forget(uid types.UID) {
-	l.mu.Lock()
-	delete(l.mu.waiting, uid)
-	l.mu.Unlock()
-	l.Release(uid)
+	l.giveLocked()
 }
 
 // Burstable is what the burstable pods have asked for together, in thousandths of a CPU.

@@ -2,6 +2,7 @@ package container
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -93,7 +94,7 @@ func (c *Container) mountImage(ctx context.Context, v *v1.Volume, part string, m
 		return err
 	}
 	if got.Ref == "" {
-		return fmt.Errorf("image volume %q: %s: %s", v.Name, got.Reason, got.Message)
+		return &StartError{got.Reason, errors.New(got.Message)} // as of the container's own image
 	}
 	m.Image = &runtimeapi.ImageSpec{Image: got.Ref, UserSpecifiedImage: v.Image.Reference}
 	m.ImageSubPath, m.Readonly = part, true

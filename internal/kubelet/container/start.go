@@ -55,7 +55,10 @@ func (c *Container) Start(ctx, wanted context.Context) (*runtimeapi.ContainerSta
 		return nil, fmt.Errorf("no container %q in the pod", c.Act.Container)
 	}
 	config, sandbox, err := c.config(ctx)
-	if err != nil {
+	switch told := (*StartError)(nil); {
+	case errors.As(err, &told):
+		return nil, err
+	case err != nil:
 		return nil, c.fail("CreateContainerConfigError", err)
 	}
 	leave, err := c.Runner.starts.enter(wanted)

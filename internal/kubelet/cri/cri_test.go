@@ -379,6 +379,56 @@ func TestResourcesBecomeLimitsOfTheKernel(t *testing.T) {
 	}
 }
 
+func TestLimitsAreAsTheOperatorOfTheNodeWantsThem(t *testing.T) {
+	pod := podOf(t, `{containers: [{name: c, resources: {limits: {cpu: 500m, memory: 1Gi}}}]}`)
+	for _, tc := range []struct {
+		set  func(*Node)
+		want string
+	}{
+		{func(*Node) {}, "quota=50000 of 100000, memory=1073741824"},
+		{func(n *Node) { n.NoCPULimits = true }, "quota=0 of 100000, memory=1073741824"},
+		{func(n *Node) { n.CPUPeriod = 20 * time.Millisecond }, "quota=10000 of 20000, memory=1073741824"},
+		{func(n *Node) { n.CgroupV2 = true }, "quota=50000 of 100000, memory=1073741824, memory.oom.group=1"},
+		{func(n *Node) { n.CgroupV2, n.OneProcess = true, true }, "quota=50000 of 100000, memory=1073741824"},
+	} {
+		n := *testNode
+		tc.set(&n)
+		for _, r := range []*runtimeapi.LinuxContainerResources{Resources(pod, &pod.Spec.Containers[0], &n), PodCgroup(pod, &n)} {
+			got := fmt.Sprintf("quota=%d of %d, memory=%d", r.CpuQuota, r.CpuPeriod, r.MemoryLimitInBytes)
+			want := tc.want
+			for _, name := range slices.Sorted(maps.Keys(r.Unified)) {
+				got += ", " + name + "=" + r.Unified[name]
+			}
+			if r.Unified == nil { // of the pod as a whole
+				want, _, _ = strings.Cut(want, ", memory.oom")
+			}
+			if got != want {
+				t.Errorf("%+v: got %s, want %s", n, got, want)
+			}
+		}
+	}
+}
+
+func TestSwapIsSharedAsMemoryIs(t *testing.T) {
+	n := *testNode // which has 8Gi
+	n.CgroupV2, n.LimitSwap, n.Swap = true, true, 4<<30
+	trace.Proves(t, "KEP-2400")
+	for spec, want := range map[string]string{
+		`{containers: [{name: c, resources: {requests: {memory: 2Gi}}}]}`:                        "1073741824",
+		`{containers: [{name: c, resources: {requests: {memory: 1Gi}, limits: {memory: 2Gi}}}]}`: "536870912",
+		`{containers: [{name: c, resources: {requests: {memory: 2Gi}, limits: {memory: 2Gi}}}]}`: "0",
+		`{containers: [{name: c, resources: {requests: {cpu: 1}}}]}`:                             "0",
+		`{containers: [{name: c}]}`: "0",
+		`{containers: [{name: c, resources: {requests: {cpu: 1, memory: 2Gi}, limits: {cpu: 1, memory: 2Gi}}}]}`: "0",
+		`{priority: 2000000000, containers: [{name: c, resources: {requests: {memory: 2Gi}}}]}`:                  "0",
+	} {
+		pod := podOf(t, spec)
+		if got := Resources(pod, &pod.Spec.Containers[0], &n).Unified["memory.swap.max"]; got != want {
+			t.Errorf("%s: got %s, want %s", spec, got, want)
+		}
+	}
+}
+
 func TestSecurityContextsAreMerged(t *testing.T) {
 	for _, c := range []struct{ spec, proves string }{
 		{`{containers: [{name: c, securityContext: {runAsUser: 1001, runAsGroup: 2002}}]}`, "C-325"},
@@ -421,6 +471,19 @@ containers:
 	}
 	if sc := plain.Linux.SecurityContext; sc.Seccomp.ProfileType != runtimeapi.SecurityProfile_Unconfined || sc.NoNewPrivs || sc.RunAsUser != nil || len(sc.MaskedPaths) == 0 {
 		t.Errorf("defaults: got %+v", sc)
+	}
+	confining := *testNode
+	confining.SeccompDefault, confining.Masked = true, []string{"/sys/devices/system/cpu/cpu0/thermal_throttle"}
+	trace.Proves(t, "KEP-2413")
+	for spec, want := range map[string]runtimeapi.SecurityProfile_ProfileType{
+		`{containers: [{name: c}]}`: runtimeapi.SecurityProfile_RuntimeDefault,
+		`{containers: [{name: c, securityContext: {seccompProfile: {type: Unconfined}}}]}`: runtimeapi.SecurityProfile_Unconfined,
+	} {
+		in := input(t, spec)
+		in.Node = &confining
+		if c, err := Container(in); err != nil || c.Linux.SecurityContext.Seccomp.ProfileType != want || !slices.Contains(c.Linux.SecurityContext.MaskedPaths, confining.Masked[0]) {
+			t.Errorf("%s, where there is a default, and something to mask: got %+v, %v, want %s", spec, c, err, want)
+		}
 	}
 }
 

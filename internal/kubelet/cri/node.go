@@ -1,6 +1,8 @@
 package cri
 
 import (
+	"time"
+
 	v1 "k8s.io/api/core/v1"
 )
 
@@ -21,6 +23,16 @@ type Node struct {
 	CgroupParent string // cgroup that holds "kubepods"; empty: the runtime chooses
 	CgroupV2     bool
 	LimitSwap    bool // the kernel can keep containers from swapping: version 2 only
+
+	Swap int64 // bytes that burstable containers may share, each as much of it as it asks for of the memory; 0: none swaps
+
+	NoCPULimits    bool          // limits of CPUs are not enforced
+	CPUPeriod      time.Duration // in which a limit of CPUs holds; 0: [CPUPeriod]
+	OneProcess     bool          // the kernel ends single processes for want of memory
+	PodProcesses   int64         // that a pod may have; not more than 0: any number
+	SeccompDefault bool          // containers that ask for no profile get the runtime's
+
+	Masked []string // paths of /sys that there are on this machine, and that containers do not see with the default procMount
 
 	PodLogsDir string // /var/log/pods
 	SeccompDir string // holds localhost seccomp profiles

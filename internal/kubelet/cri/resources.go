@@ -1,8 +1,11 @@
 package cri
 
 import (
+	"cmp"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -17,9 +20,11 @@ const (
 	minShares    = 2
 	maxShares    = 262144
 	sharesPerCPU = 1024
-	CPUPeriod    = 100000 // microseconds, of which a quota is a share
-	minQuota     = 1000
+	minQuota     = 1000 // microseconds
 )
+
+// CPUPeriod is the time in which a limit of CPUs holds, unless people want another.
+const CPUPeriod = 100 * time.Millisecond
 
 // Scores by which the kernel chooses what to kill when memory runs out.
 const (
@@ -38,13 +43,13 @@ func CPUShares(milli int64) int64 {
 	return min(max(milli*sharesPerCPU/1000, minShares), maxShares)
 }
 
-// CPUQuota is the run time within a period that so many thousandths of a CPU
-// allow; 0 if there is no limit.
-func CPUQuota(milli int64) int64 {
+// cpuQuota is the run time within a period, both in microseconds, that so many
+// thousandths of a CPU allow; 0 if there is no limit.
+func cpuQuota(milli, period int64) int64 {
 	if milli == 0 {
 		return 0
 	}
-	return max(milli*CPUPeriod/1000, minQuota)
+	return max(milli*period/1000, minQuota)
 }
 
 // Resources are the limits that the kernel holds a container to.
@@ -52,12 +57,25 @@ func Resources(pod *v1.Pod, c *v1.Container, n *Node) *runtimeapi.LinuxContainer
 	out := limits(c.Resources.Requests, ownOrPods(c.Resources.Limits, pod), n)
 	out.OomScoreAdj = oomScore(pod, c, n.MemoryCapacity)
 	if n.CgroupV2 {
-		out.Unified = map[string]string{"memory.oom.group": "1"}
+		out.Unified = map[string]string{}
 	}
-	if n.LimitSwap { // also without a limit of memory: none swaps
-		out.Unified["memory.swap.max"] = "0"
+	if n.CgroupV2 && !n.OneProcess {
+		out.Unified["memory.oom.group"] = "1"
+	}
+	if n.LimitSwap { // also without a limit of memory
+		out.Unified["memory.swap.max"] = strconv.FormatInt(swap(pod, c, n), 10)
 	}
 	return out
+}
+
+// swap is how much a container may swap: only one that is burstable itself, and not vital.
+func swap(pod *v1.Pod, c *v1.Container, n *Node) int64 {
+	request, limit := c.Resources.Requests[v1.ResourceMemory], c.Resources.Limits[v1.ResourceMemory]
+	vital := pod.Spec.Priority != nil && *pod.Spec.Priority >= systemCritical
+	if n.Swap == 0 || n.MemoryCapacity == 0 || vital || core.QOSClass(pod) != v1.PodQOSBurstable || request.IsZero() || request.Cmp(limit) == 0 {
+		return 0
+	}
+	return int64(float64(request.Value()) / float64(n.MemoryCapacity) * float64(n.Swap))
 }
 
 // ownOrPods are a container's limits of CPU and memory, or, where it has none, those of the pod as a whole.
@@ -83,10 +101,14 @@ func limits(requests, limits v1.ResourceList, n *Node) *runtimeapi.LinuxContaine
 		cpu = limits[v1.ResourceCPU]
 	}
 	cpuLimit, memory := limits[v1.ResourceCPU], limits[v1.ResourceMemory]
+	if n.NoCPULimits {
+		cpuLimit = resource.Quantity{}
+	}
+	period := cmp.Or(n.CPUPeriod, CPUPeriod).Microseconds()
 	out := &runtimeapi.LinuxContainerResources{
 		CpuShares:          CPUShares(cpu.MilliValue()),
-		CpuPeriod:          CPUPeriod,
-		CpuQuota:           CPUQuota(cpuLimit.MilliValue()),
+		CpuPeriod:          period,
+		CpuQuota:           cpuQuota(cpuLimit.MilliValue(), period),
 		MemoryLimitInBytes: memory.Value(),
 	}
 	for _, size := range n.HugePageSizes {

@@ -44,7 +44,7 @@ func (in *ContainerInput) security() (*runtimeapi.LinuxContainerSecurityContext,
 		SupplementalGroups:       groups(pod),
 		SupplementalGroupsPolicy: groupsPolicy(pod),
 		SelinuxOptions:           selinux(or(sc.SELinuxOptions, pod.SELinuxOptions)),
-		MaskedPaths:              maskedPaths,
+		MaskedPaths:              slices.Concat(maskedPaths, in.Node.Masked),
 		ReadonlyPaths:            readonlyPaths,
 	}
 	if sc.ProcMount != nil && *sc.ProcMount == v1.UnmaskedProcMount {
@@ -63,7 +63,7 @@ func (in *ContainerInput) security() (*runtimeapi.LinuxContainerSecurityContext,
 		return nil, err
 	}
 	var err error
-	if out.Seccomp, err = seccomp(or(sc.SeccompProfile, pod.SeccompProfile), in.Node.SeccompDir); err != nil {
+	if out.Seccomp, err = seccomp(or(sc.SeccompProfile, pod.SeccompProfile), in.Node); err != nil {
 		return nil, err
 	}
 	out.Apparmor = appArmor(or(sc.AppArmorProfile, pod.AppArmorProfile))
@@ -143,8 +143,10 @@ func selinux(o *v1.SELinuxOptions) *runtimeapi.SELinuxOption {
 	return &runtimeapi.SELinuxOption{User: o.User, Role: o.Role, Type: o.Type, Level: o.Level}
 }
 
-func seccomp(p *v1.SeccompProfile, dir string) (*runtimeapi.SecurityProfile, error) {
+func seccomp(p *v1.SeccompProfile, n *Node) (*runtimeapi.SecurityProfile, error) {
 	switch {
+	case p == nil && n.SeccompDefault:
+		return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault}, nil
 	case p == nil || p.Type == v1.SeccompProfileTypeUnconfined:
 		return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined}, nil
 	case p.Type == v1.SeccompProfileTypeRuntimeDefault:
@@ -154,7 +156,7 @@ func seccomp(p *v1.SeccompProfile, dir string) (*runtimeapi.SecurityProfile, err
 			return nil, fmt.Errorf("localhostProfile %q must be a descending relative path", *p.LocalhostProfile)
 		}
 		return &runtimeapi.SecurityProfile{
-			ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: filepath.Join(dir, *p.LocalhostProfile),
+			ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: filepath.Join(n.SeccompDir, *p.LocalhostProfile),
 		}, nil
 	case p.Type == v1.SeccompProfileTypeLocalhost:
 		return nil, fmt.Errorf("localhostProfile must be set if seccompProfile type is Localhost")

@@ -7,6 +7,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kemudi/kemudi/internal/kubelet/cgroup"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 )
 
@@ -25,6 +26,11 @@ func (d *Disk) PrepareSandbox(config *runtimeapi.PodSandboxConfig, limits *runti
 	}
 	if err := d.cgroups.Ensure(path, limits); err != nil {
 		return fmt.Errorf("make cgroup of pod: %w", err)
+	}
+	if n := d.o.Node.PodProcesses; n > 0 {
+		if err := d.cgroups.Hold(path, cgroup.Bound{Processes: n}); err != nil {
+			return fmt.Errorf("limit processes of pod: %w", err)
+		}
 	}
 	return d.WeighClasses(burstable)
 }

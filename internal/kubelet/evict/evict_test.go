@@ -88,6 +88,64 @@ func TestPressureOutlastsItsCauseForAWhile(t *testing.T) {
 	}
 }
 
+func TestSoftThresholdsNeedTheirTimes(t *testing.T) {
+	soft := Soft{}
+	if err := soft.Thresholds.Set("memory.available<1Gi,nodefs.available<15%"); err != nil {
+		t.Fatal(err)
+	}
+	if err := soft.Grace.Set("memory.available=1m30s"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := soft.With(nil); err == nil || err.Error() != "grace period must be specified for the soft eviction threshold nodefs.available" {
+		t.Errorf("without a time: got %v", err)
+	}
+	if err := soft.Grace.Set("memory.available=1m30s, nodefs.available=2m"); err != nil || soft.Grace.String() != "memory.available=1m30s,nodefs.available=2m0s" {
+		t.Errorf("times: got %q, %v", soft.Grace.String(), err)
+	}
+	hard := []Threshold{{Signal: MemoryAvailable, Amount: 100 * mi}}
+	all, err := soft.With(hard)
+	if want := append(hard, Threshold{Signal: MemoryAvailable, Amount: 1024 * mi, Grace: 90 * time.Second}, Threshold{Signal: NodeFSAvailable, Percent: 15, Grace: 2 * time.Minute}); err != nil || !slices.Equal(all, want) {
+		t.Errorf("got %+v, %v, want %+v", all, err, want)
+	}
+	for _, text := range []string{"memory.available", "memory=1s", "memory.available=soon", "memory.available=-1s"} {
+		if err := soft.Grace.Set(text); err == nil {
+			t.Errorf("%q: got no error", text)
+		}
+	}
+	var reclaim Amounts
+	if err := reclaim.Set("nodefs.available=500Mi,imagefs.available=2%"); err != nil || reclaim.String() != "nodefs.available=500Mi,imagefs.available=2%" {
+		t.Errorf("amounts: got %q, %v", reclaim.String(), err)
+	}
+	if err := reclaim.Set("nodefs.available<500Mi"); err == nil || !strings.Contains(err.Error(), "must be of the form signal=value") {
+		t.Errorf("amount with a wrong sign: got %v", err)
+	}
+}
+
+func TestWhatHasRunOutIsOverWhenEnoughIsThereAgain(t *testing.T) {
+	m := &Monitor{Thresholds: []Threshold{{Signal: MemoryAvailable, Amount: 500, Grace: time.Minute}, {Signal: MemoryAvailable, Amount: 100}}, Reclaim: []Threshold{{Signal: MemoryAvailable, Amount: 50}}}
+	start := time.Now()
+	for _, tc := range []struct {
+		after     time.Duration
+		available int64
+		want      string
+	}{
+		{0, 499, "pressure"}, {time.Minute - 1, 499, "pressure"}, {time.Minute, 520, "pressure soft"}, {time.Minute + 1, 550, ""},
+		{2 * time.Minute, 520, ""}, {3 * time.Minute, 99, "pressure hard"}, {3*time.Minute + 1, 120, "pressure hard"}, {3*time.Minute + 2, 150, "pressure"}, {4 * time.Minute, 150, "pressure soft"},
+	} {
+		pressure, starved := m.Observe(Readings{MemoryAvailable: {tc.available, 1000}}, start.Add(tc.after))
+		got := ""
+		if pressure[v1.NodeMemoryPressure] {
+			got = "pressure"
+		}
+		for _, s := range starved {
+			got += map[bool]string{true: " soft", false: " hard"}[s.Soft]
+		}
+		if got != tc.want {
+			t.Errorf("after %s, with %d: got %q, want %q", tc.after, tc.available, got, tc.want)
+		}
+	}
+}
+
 func TestWhoUsesMoreThanAskedForGoesFirst(t *testing.T) {
 	user := func(name, extra string, used int64) User {
 		pod := podOf(t, "metadata: {name: "+name+"}\nspec: {containers: [{name: c"+extra)
@@ -124,7 +182,7 @@ func TestWhoUsesMoreThanAskedForGoesFirst(t *testing.T) {
 	if got := Choose(MemoryAvailable, users); got != nil {
 		t.Errorf("with only critical pods left: got %s", got.Pod.Name)
 	}
-	s := Starved{MemoryAvailable, 50 * mi, 100 * mi}
+	s := Starved{MemoryAvailable, 50 * mi, 100 * mi, false}
 	if got, want := big.Message(s), "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. Container c was using 300Mi, request is 0, has larger consumption of memory. "; got != want {
 		t.Errorf("message: got %q, want %q", got, want)
 	}

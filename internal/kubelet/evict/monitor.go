@@ -2,6 +2,7 @@ package evict
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -14,12 +15,16 @@ type Reading struct{ Available, Capacity int64 }
 type Readings map[Signal]Reading
 
 // Monitor remembers what readings have shown. Transition is how long a node's
-// condition outlasts the last reading that called for it. Not for concurrent use.
+// condition outlasts the last reading that called for it, Reclaim how much more than
+// its threshold there must be of something that has run out, before that is over. Not
+// for concurrent use.
 type Monitor struct {
 	Thresholds []Threshold
 	Transition time.Duration
+	Reclaim    []Threshold
 
-	seen map[v1.NodeConditionType]time.Time // when a reading last called for the condition
+	seen   map[v1.NodeConditionType]time.Time // when a reading last called for the condition
+	passed map[Threshold]time.Time            // since when a threshold has been
 }
 
 // Starved is a signal below its threshold.
@@ -27,6 +32,7 @@ type Starved struct {
 	Signal    Signal
 	Available int64
 	Threshold int64
+	Soft      bool // who has to go has time for it
 }
 
 // Message is the beginning of what a pod is told that has to go.
@@ -40,15 +46,30 @@ func (s Starved) Message() string {
 // neither.
 func (m *Monitor) Observe(r Readings, now time.Time) (pressure map[v1.NodeConditionType]bool, starved []Starved) {
 	if m.seen == nil {
-		m.seen = map[v1.NodeConditionType]time.Time{}
+		m.seen, m.passed = map[v1.NodeConditionType]time.Time{}, map[Threshold]time.Time{}
 	}
 	for _, t := range m.Thresholds {
 		reading, ok := r[t.Signal]
-		if limit := t.of(reading.Capacity); ok && reading.Available < limit {
-			starved = append(starved, Starved{t.Signal, reading.Available, limit})
-			m.seen[t.Signal.Condition()] = now
+		if !ok {
+			continue
+		}
+		since, before := m.passed[t]
+		limit := t.of(reading.Capacity)
+		switch {
+		case before && reading.Available < limit+Held(m.Reclaim, t.Signal, reading.Capacity):
+		case reading.Available < limit:
+			since = now
+			m.passed[t] = now
+		default:
+			delete(m.passed, t)
+			continue
+		}
+		m.seen[t.Signal.Condition()] = now
+		if now.Sub(since) >= t.Grace {
+			starved = append(starved, Starved{t.Signal, reading.Available, limit, t.Grace > 0})
 		}
 	}
+	slices.SortStableFunc(starved, func(a, b Starved) int { return slices.Index(signals, a.Signal) - slices.Index(signals, b.Signal) })
 	pressure = map[v1.NodeConditionType]bool{}
 	for c, at := range m.seen {
 		if at.Equal(now) || now.Sub(at) < m.Transition {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -67,6 +68,9 @@ type Threshold struct {
 	Signal  Signal
 	Amount  int64
 	Percent float64
+	// Grace is how long it must have been so before pods have to go, which then have
+	// time for it. 0: they go at once.
+	Grace time.Duration
 }
 
 // of is the threshold for a capacity.
@@ -128,16 +132,19 @@ const Default = "imagefs.available<5%,imagefs.inodesFree<5%,memory.available<100
 
 // Parse reads thresholds such as [Default]. A percentage of 0 or 100 turns a
 // signal off; empty text turns all off.
-func Parse(text string) ([]Threshold, error) {
+func Parse(text string) ([]Threshold, error) { return parse(text, "<") }
+
+// parse reads amounts of signals, which sign stands before.
+func parse(text, sign string) ([]Threshold, error) {
 	var out []Threshold
 	for _, part := range strings.Split(text, ",") {
 		if part = strings.TrimSpace(part); part == "" {
 			continue
 		}
-		name, value, ok := strings.Cut(part, "<")
+		name, value, ok := strings.Cut(part, sign)
 		t := Threshold{Signal: Signal(strings.TrimSpace(name))}
 		if !ok {
-			return nil, fmt.Errorf("eviction threshold %q: must be of the form signal<value", part)
+			return nil, fmt.Errorf("eviction threshold %q: must be of the form signal%svalue", part, sign)
 		}
 		if !slices.Contains(signals, t.Signal) {
 			return nil, fmt.Errorf("eviction threshold %q: unsupported eviction signal %q", part, name)

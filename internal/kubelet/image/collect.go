@@ -164,6 +164,9 @@ func (c *Collector) look(ctx context.Context) ([]*runtimeapi.Image, error) {
 		}
 	}
 	c.known, c.begun = known, true
+	if err := c.o.Puller.records.prune(func(id string) bool { return known[id] != nil }, now); err != nil {
+		c.o.Log.Warn("forget who has pulled images that are gone", "err", err)
+	}
 	slices.SortFunc(unused, func(a, b *runtimeapi.Image) int {
 		x, y := known[a.Id], known[b.Id]
 		return cmp.Or(x.used.Compare(y.used), x.first.Compare(y.first), cmp.Compare(a.Id, b.Id))

@@ -3,6 +3,8 @@ package image
 import (
 	"errors"
 	"time"
+
+	config "k8s.io/kubelet/config/v1beta1"
 )
 
 // Config is what a node's operator says about images. The zero value works.
@@ -22,6 +24,8 @@ type Config struct {
 	// ProviderConfig is a CredentialProviderConfig file, or a directory of them,
 	// and ProviderBinDir has the programs that it names. Default: none.
 	ProviderConfig, ProviderBinDir string
+	// Verify says which pods may use what is on the node.
+	Verify Verification
 }
 
 // Defaults is what a node takes whose operator says nothing.
@@ -40,6 +44,9 @@ func (c Config) WithDefaults() Config {
 	}
 	if c.MaxPulls == 0 {
 		c.MaxPulls = 4
+	}
+	if c.Verify.Policy == "" {
+		c.Verify.Policy = string(config.NeverVerifyPreloadedImages)
 	}
 	return c
 }
@@ -63,5 +70,5 @@ func (c Config) Check() error {
 	case (c.ProviderConfig == "") != (c.ProviderBinDir == ""):
 		return errors.New("--image-credential-provider-config and --image-credential-provider-bin-dir must be given together")
 	}
-	return nil
+	return c.Verify.check()
 }

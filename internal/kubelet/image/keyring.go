@@ -2,7 +2,9 @@ package image
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -15,6 +17,7 @@ import (
 	"github.com/distribution/reference"
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	config "k8s.io/kubelet/config/v1beta1"
 )
 
 // Keyring is a set of registry credentials, as in a .docker/config.json. A nil
@@ -25,7 +28,13 @@ type Keyring struct {
 
 type entry struct {
 	host, path string // host may have * in its parts; path is a prefix
-	auth       *runtimeapi.AuthConfig
+	credential Credential
+}
+
+// Credential is one of a keyring's, and the secret that it is of; nil: it is the node's own.
+type Credential struct {
+	*runtimeapi.AuthConfig
+	Secret *config.ImagePullSecret
 }
 
 // dockerAuth is one value of auths.
@@ -40,36 +49,60 @@ type dockerAuth struct {
 // AddSecret adds the credentials of a pod's pull secret; secrets of other types
 // have none.
 func (k *Keyring) AddSecret(s *v1.Secret) error {
+	var auths map[string]dockerAuth
+	var err error
 	switch s.Type {
 	case v1.SecretTypeDockerConfigJson:
-		return k.AddConfig(s.Data[v1.DockerConfigJsonKey])
+		auths, err = parseConfig(s.Data[v1.DockerConfigJsonKey])
 	case v1.SecretTypeDockercfg:
-		return k.AddLegacy(s.Data[v1.DockerConfigKey])
+		auths, err = parseLegacy(s.Data[v1.DockerConfigKey])
 	}
-	return nil
+	if err != nil {
+		return err
+	}
+	return k.add(auths, &config.ImagePullSecret{UID: string(s.UID), Namespace: s.Namespace, Name: s.Name})
 }
 
-// AddConfig adds the auths of a config.json; the rest of it does not count.
+// AddConfig adds the auths of a config.json of the node.
 func (k *Keyring) AddConfig(data []byte) error {
+	auths, err := parseConfig(data)
+	if err != nil {
+		return err
+	}
+	return k.add(auths, nil)
+}
+
+// AddLegacy adds the entries of a .dockercfg of the node.
+func (k *Keyring) AddLegacy(data []byte) error {
+	auths, err := parseLegacy(data)
+	if err != nil {
+		return err
+	}
+	return k.add(auths, nil)
+}
+
+// parseConfig reads the auths of a config.json; the rest of it does not count.
+func parseConfig(data []byte) (map[string]dockerAuth, error) {
 	var c struct {
 		Auths map[string]dockerAuth `json:"auths"`
 	}
 	if err := json.Unmarshal(data, &c); err != nil {
-		return fmt.Errorf("parse docker config: %w", err)
+		return nil, fmt.Errorf("parse docker config: %w", err)
 	}
-	return k.add(c.Auths)
+	return c.Auths, nil
 }
 
-// AddLegacy adds the entries of a .dockercfg.
-func (k *Keyring) AddLegacy(data []byte) error {
+// parseLegacy reads the entries of a .dockercfg.
+func parseLegacy(data []byte) (map[string]dockerAuth, error) {
 	var auths map[string]dockerAuth
 	if err := json.Unmarshal(data, &auths); err != nil {
-		return fmt.Errorf("parse dockercfg: %w", err)
+		return nil, fmt.Errorf("parse dockercfg: %w", err)
 	}
-	return k.add(auths)
+	return auths, nil
 }
 
-func (k *Keyring) add(auths map[string]dockerAuth) error {
+// add adds credentials by registry; of is the secret that they are of, nil if they are the node's.
+func (k *Keyring) add(auths map[string]dockerAuth, of *config.ImagePullSecret) error {
 	for _, registry := range slices.Sorted(maps.Keys(auths)) {
 		a := auths[registry]
 		out := &runtimeapi.AuthConfig{Username: a.Username, Password: a.Password, IdentityToken: a.IdentityToken, RegistryToken: a.RegistryToken}
@@ -80,7 +113,12 @@ func (k *Keyring) add(auths map[string]dockerAuth) error {
 			}
 			out.Username, out.Password = user, password
 		}
-		e := entry{auth: out}
+		e := entry{credential: Credential{AuthConfig: out}}
+		if of != nil {
+			own := *of
+			own.CredentialHash = hash(out)
+			e.credential.Secret = &own
+		}
 		e.host, e.path = splitRegistry(registry)
 		k.entries = append(k.entries, e)
 	}
@@ -88,6 +126,15 @@ func (k *Keyring) add(auths map[string]dockerAuth) error {
 		return cmp.Or(cmp.Compare(len(b.path), len(a.path)), cmp.Compare(b.host+b.path, a.host+a.path))
 	})
 	return nil
+}
+
+// hash tells credentials apart without giving them away.
+func hash(a *runtimeapi.AuthConfig) string {
+	sum := sha256.New()
+	for _, part := range []string{a.Username, a.Password, a.IdentityToken, a.RegistryToken} {
+		fmt.Fprintf(sum, "%d:%s,", len(part), part)
+	}
+	return hex.EncodeToString(sum.Sum(nil))
 }
 
 func decodeAuth(s string) (user, password string, err error) {
@@ -132,7 +179,7 @@ func splitRegistry(key string) (host, prefix string) {
 }
 
 // Lookup returns the credentials that fit an image, the most specific first.
-func (k *Keyring) Lookup(image string) []*runtimeapi.AuthConfig {
+func (k *Keyring) Lookup(image string) []Credential {
 	if k == nil {
 		return nil
 	}
@@ -141,10 +188,10 @@ func (k *Keyring) Lookup(image string) []*runtimeapi.AuthConfig {
 		return nil
 	}
 	host, repository := reference.Domain(named), "/"+reference.Path(named)
-	var out []*runtimeapi.AuthConfig
+	var out []Credential
 	for _, e := range k.entries {
 		if hostMatches(e.host, host) && strings.HasPrefix(repository, e.path) {
-			out = append(out, e.auth)
+			out = append(out, e.credential)
 		}
 	}
 	return out

@@ -139,7 +139,7 @@ func (p *Providers) AddTo(ctx context.Context, k *Keyring, image string) {
 		}
 		auths, err := p.ask(ctx, one, named)
 		if err == nil {
-			err = k.add(auths)
+			err = k.add(auths, nil)
 		}
 		if err != nil {
 			p.log.Warn("ask for registry credentials", "provider", one.Name, "image", image, "err", err)

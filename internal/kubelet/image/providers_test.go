@@ -174,7 +174,7 @@ func TestCredentialsOfTheNodeAreInTheDocumentedPlaces(t *testing.T) {
 	if err := errors.Join(pod.AddConfig([]byte(`{"auths":{"r.example":{"username":"pod"}}}`)), node.AddConfig([]byte(`{"auths":{"r.example":{"username":"node"}}}`))); err != nil {
 		t.Fatal(err)
 	}
-	n.Puller = NewPuller(registry, Config{}, func(context.Context, string) *Keyring { return node })
+	n.Puller = NewPuller(registry, Config{}, nil, func(context.Context, string) *Keyring { return node })
 	r, err := n.Ensure(t.Context(), Request{Pod: "u1", Image: "r.example/x:1", Policy: v1.PullAlways, Secrets: func() *Keyring { return pod }, Event: func(string, string, string) {}})
 	if err != nil || r.Ref == "" || !slices.Equal(registry.tried, []string{"pod", "node"}) {
 		t.Errorf("got %+v, %v after trying %v", r, err, registry.tried)

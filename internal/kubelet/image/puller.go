@@ -15,6 +15,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	config "k8s.io/kubelet/config/v1beta1"
 
 	"github.com/kemudi/kemudi/internal/kubelet/backoff"
 )
@@ -27,6 +28,8 @@ const failureShown = 3 * time.Second
 type Puller struct {
 	images  runtimeapi.ImageServiceClient
 	node    NodeCredentials
+	records *Records
+	verify  Verification
 	slots   chan struct{} // buffered: a token for each pull under way
 	arrived chan struct{} // buffered: an image was pulled that the collector has not seen
 	changes atomic.Int64
@@ -55,9 +58,13 @@ type wait struct {
 }
 
 // NewPuller returns a puller that uses the node's own credentials, asked for with
-// each pull, besides those of the pod. node may be nil.
-func NewPuller(images runtimeapi.ImageServiceClient, config Config, node NodeCredentials) *Puller {
-	p := &Puller{images: images, node: node, slots: make(chan struct{}, config.WithDefaults().MaxPulls), arrived: make(chan struct{}, 1)}
+// each pull, besides those of the pod. node may be nil. So may records: then every pod
+// may use what is on the node.
+func NewPuller(images runtimeapi.ImageServiceClient, c Config, records *Records, node NodeCredentials) *Puller {
+	p := &Puller{
+		images: images, node: node, records: records, verify: c.Verify,
+		slots: make(chan struct{}, c.WithDefaults().MaxPulls), arrived: make(chan struct{}, 1),
+	}
 	p.mu.waits, p.mu.used = map[pullKey]*wait{}, map[types.UID]map[string]bool{}
 	return p
 }
@@ -154,7 +161,7 @@ func (p *Puller) ensure(ctx context.Context, r Request) (Result, error) {
 		r.Event(v1.EventTypeWarning, "InspectFailed", message)
 		return failed("ImageInspectError", message, backoff.Pull.First), nil
 	}
-	if have != nil && r.Policy != v1.PullAlways {
+	if have != nil && r.Policy != v1.PullAlways && p.mayUse(r, name, have) {
 		r.Event(v1.EventTypeNormal, "Pulled", fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", r.Image))
 		return found(have), nil
 	}
@@ -195,6 +202,7 @@ func (p *Puller) pull(ctx context.Context, r Request, spec *runtimeapi.ImageSpec
 		r.Event(v1.EventTypeNormal, "BackOff", message)
 		return Result{Reason: "ImagePullBackOff", Message: message + ": " + w.cause, Retry: w.until}, nil
 	}
+	r.Event(v1.EventTypeNormal, "Pulling", fmt.Sprintf("Pulling image %q", r.Image))
 	asked := time.Now()
 	select {
 	case p.slots <- struct{}{}:
@@ -202,9 +210,8 @@ func (p *Puller) pull(ctx context.Context, r Request, spec *runtimeapi.ImageSpec
 	case <-ctx.Done():
 		return Result{}, context.Cause(ctx)
 	}
-	r.Event(v1.EventTypeNormal, "Pulling", fmt.Sprintf("Pulling image %q", r.Image))
 	start := time.Now()
-	im, err := p.fetch(ctx, r, spec)
+	im, err := p.fetchNoted(ctx, r, spec)
 	if ctx.Err() != nil {
 		return Result{}, context.Cause(ctx)
 	}
@@ -242,38 +249,48 @@ func reasonOf(image string, err error) (reason, message string) {
 	return "ErrImagePull", err.Error()
 }
 
-// fetch pulls with each of the credentials that fit, or without any.
-func (p *Puller) fetch(ctx context.Context, r Request, spec *runtimeapi.ImageSpec) (*runtimeapi.Image, error) {
-	var auths []*runtimeapi.AuthConfig
+// fetchNoted is fetch, with a note of who has pulled the image.
+func (p *Puller) fetchNoted(ctx context.Context, r Request, spec *runtimeapi.ImageSpec) (*runtimeapi.Image, error) {
+	if err := p.records.begin(spec.Image); err != nil {
+		return nil, err
+	}
+	im, used, err := p.fetch(ctx, r, spec)
+	p.records.end(spec.Image, err == nil && p.records.add(spec.Image, im.Id, used) != nil)
+	return im, err
+}
+
+// fetch pulls with each of the credentials that fit, or without any, and says which has worked.
+func (p *Puller) fetch(ctx context.Context, r Request, spec *runtimeapi.ImageSpec) (im *runtimeapi.Image, used config.ImagePullCredentials, err error) {
+	var all []Credential
 	if r.Secrets != nil {
-		auths = r.Secrets().Lookup(spec.Image)
+		all = r.Secrets().Lookup(spec.Image)
 	}
 	if p.node != nil {
-		auths = append(auths, p.node(ctx, spec.Image).Lookup(spec.Image)...)
+		all = append(all, p.node(ctx, spec.Image).Lookup(spec.Image)...)
 	}
-	if len(auths) == 0 {
-		auths = []*runtimeapi.AuthConfig{nil}
+	if len(all) == 0 {
+		all = []Credential{{}}
 	}
 	var errs []error
-	for _, auth := range auths {
-		resp, err := p.images.PullImage(ctx, &runtimeapi.PullImageRequest{Image: spec, Auth: auth, SandboxConfig: r.Sandbox})
+	for _, c := range all {
+		resp, err := p.images.PullImage(ctx, &runtimeapi.PullImageRequest{Image: spec, Auth: c.AuthConfig, SandboxConfig: r.Sandbox})
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
 		im, err := p.status(ctx, &runtimeapi.ImageSpec{Image: resp.ImageRef, RuntimeHandler: r.Runtime})
 		if err != nil {
-			return nil, fmt.Errorf("inspect pulled image: %w", err)
+			return nil, used, fmt.Errorf("inspect pulled image: %w", err)
 		}
 		if im == nil {
-			return nil, fmt.Errorf("pulled image %s is not there", resp.ImageRef)
+			return nil, used, fmt.Errorf("pulled image %s is not there", resp.ImageRef)
 		}
-		return im, nil
+		return im, c.used(), nil
 	}
 	if len(errs) == 1 {
-		return nil, errs[0]
+		return nil, used, errs[0]
 	}
-	return nil, errors.Join(errs...)
+	return nil, used, errors.Join(errs...)
 }
 
 func (p *Puller) waiting(key pullKey) (wait, bool) {

@@ -30,7 +30,7 @@ type node struct {
 func newNode() *node {
 	n := &node{}
 	n.cri = fakecri.New(fakecri.Options{Pull: func(context.Context, string) error { n.pulls++; return n.err }})
-	n.Puller = NewPuller(n.cri, Config{}, nil)
+	n.Puller = NewPuller(n.cri, Config{}, nil, nil)
 	return n
 }
 
@@ -148,7 +148,7 @@ func TestPullsAreLimited(t *testing.T) {
 			under--
 			return nil
 		}})
-		n.Puller = NewPuller(n.cri, Config{MaxPulls: 1}, nil)
+		n.Puller = NewPuller(n.cri, Config{MaxPulls: 1}, nil, nil)
 		var pulls sync.WaitGroup
 		var waited string
 		for i := range 3 {

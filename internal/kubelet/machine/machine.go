@@ -17,6 +17,8 @@ import (
 // Info is what identifies the machine and its system.
 type Info struct {
 	MachineID, SystemUUID, BootID, Kernel, OSImage string
+	Swap                                           int64 // bytes
+	AppArmor                                       bool  // it can confine containers by that
 }
 
 // AddCapacity notes what the machine has; the file system is that of rootDir, which
@@ -42,8 +44,11 @@ func AddCapacity(out v1.ResourceList, rootDir string) error {
 	return nil
 }
 
-// TotalMemory is MemTotal, or the limit that this machine's own container has.
-func TotalMemory() (int64, error) {
+// TotalMemory is how much memory the machine has.
+func TotalMemory() (int64, error) { return memory("MemTotal") }
+
+// memory is what the kernel says of memory under a name, in bytes.
+func memory(name string) (int64, error) {
 	f, err := os.Open("/proc/meminfo")
 	if err != nil {
 		return 0, fmt.Errorf("read memory size: %w", err)
@@ -52,7 +57,7 @@ func TotalMemory() (int64, error) {
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		words := strings.Fields(lines.Text())
-		if len(words) >= 2 && words[0] == "MemTotal:" {
+		if len(words) >= 2 && words[0] == name+":" {
 			kb, err := strconv.ParseInt(words[1], 10, 64)
 			if err != nil {
 				return 0, fmt.Errorf("read memory size: %w", err)
@@ -63,7 +68,7 @@ func TotalMemory() (int64, error) {
 	if err := lines.Err(); err != nil {
 		return 0, fmt.Errorf("read memory size: %w", err)
 	}
-	return 0, fmt.Errorf("read memory size: no MemTotal in /proc/meminfo")
+	return 0, fmt.Errorf("read memory size: no %s in /proc/meminfo", name)
 }
 
 // hugePages are the bytes set aside for huge pages, by size ("2Mi").
@@ -94,6 +99,10 @@ func Identify() Info {
 		SystemUUID: readLine("/sys/class/dmi/id/product_uuid"),
 		BootID:     readLine("/proc/sys/kernel/random/boot_id"),
 		OSImage:    "Linux",
+		AppArmor:   readLine("/sys/module/apparmor/parameters/enabled") == "Y",
+	}
+	if swap, err := memory("SwapTotal"); err == nil {
+		m.Swap = swap
 	}
 	if m.SystemUUID == "" {
 		m.SystemUUID = m.MachineID

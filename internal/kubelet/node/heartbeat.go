@@ -124,7 +124,8 @@ func (h *heartbeat) register(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, apiDeadline)
 	defer cancel()
 	node := &v1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: h.n.o.Name, Labels: h.n.labels(), Annotations: h.n.annotations(nil)}, Spec: v1.NodeSpec{Taints: h.n.taints()},
+		ObjectMeta: metav1.ObjectMeta{Name: h.n.o.Name, Labels: h.n.labels(), Annotations: h.n.annotations(nil)},
+		Spec:       v1.NodeSpec{Taints: h.n.taints(), ProviderID: h.n.o.ProviderID},
 	}
 	h.look(ctx)
 	if h.n.o.ByHand {

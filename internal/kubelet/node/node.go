@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -50,6 +51,8 @@ type Options struct {
 	// pods off until it has been told, and names no addresses but those that people have Said.
 	External bool
 	Said     []string
+	// ProviderID is who the node is in its cloud; empty: others know.
+	ProviderID string
 	// Capacity is what the node knows that it has. Reserved are shares of it that pods
 	// may not have, Eviction what must be left free.
 	Capacity v1.ResourceList
@@ -57,6 +60,8 @@ type Options struct {
 	Eviction evict.Thresholds
 	// ImageChanges is how many images have been pulled or removed so far.
 	ImageChanges func() int64
+	// MostImages is how many images the status lists, the largest ones; 0: [MostImages], negative: all.
+	MostImages int
 	// Devices is what plugins have given the node for pods, all of it and what of it can be given to pods. Nil: nothing.
 	Devices func() (capacity, allocatable v1.ResourceList)
 	// StatusPeriod is how often the status is written although nothing has changed, as [ReportInterval]. Required.
@@ -80,6 +85,7 @@ type Node struct {
 		pressure  map[v1.NodeConditionType]bool
 		drivers   map[string]registered // of CSI, by name
 		inUse     []v1.UniqueVolumeName // volumes; nil: nobody has said
+		goingDown bool                  // the machine is
 	}
 }
 
@@ -142,6 +148,21 @@ func (n *Node) SetPressure(pressure map[v1.NodeConditionType]bool) {
 	if changed {
 		n.Look()
 	}
+}
+
+// SetGoingDown says whether the machine goes down.
+func (n *Node) SetGoingDown(down bool) {
+	n.mu.Lock()
+	n.mu.goingDown = down
+	n.mu.Unlock()
+	n.Look()
+}
+
+// GoingDown reports whether the machine goes down.
+func (n *Node) GoingDown() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.mu.goingDown
 }
 
 // Pressure is what the node is short of.
@@ -207,6 +228,11 @@ func (n *Node) Allocatable(capacity v1.ResourceList) v1.ResourceList {
 	for name, s := range map[v1.ResourceName]evict.Signal{v1.ResourceMemory: evict.MemoryAvailable, v1.ResourceEphemeralStorage: evict.NodeFSAvailable} {
 		q := capacity[name]
 		take(name, *resource.NewQuantity(evict.Held(n.o.Eviction, s, q.Value()), resource.BinarySI))
+	}
+	for name, pages := range capacity {
+		if strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) {
+			take(v1.ResourceMemory, pages) // which cannot be used for anything else
+		}
 	}
 	maps.Copy(out, n.devices().allocatable)
 	return out

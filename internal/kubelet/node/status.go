@@ -17,8 +17,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// maxNodeImages is how many images a node's status lists, the largest ones.
-const maxNodeImages = 50
+// MostImages is how many images a node's status lists, the largest ones, unless people want others.
+const MostImages = 50
 
 var ourConditions = []v1.NodeConditionType{v1.NodeMemoryPressure, v1.NodeDiskPressure, v1.NodePIDPressure, v1.NodeReady}
 
@@ -44,6 +44,9 @@ func (h *heartbeat) setStatus(ctx context.Context, s *v1.NodeStatus) {
 		MachineID: m.MachineID, SystemUUID: m.SystemUUID, BootID: m.BootID, KernelVersion: m.Kernel, OSImage: m.OSImage,
 		ContainerRuntimeVersion: h.runtime.Version, KubeletVersion: n.o.Version,
 		OperatingSystem: runtime.GOOS, Architecture: runtime.GOARCH,
+	}
+	if m.Swap > 0 {
+		s.NodeInfo.Swap = &v1.NodeSwapStatus{Capacity: &m.Swap}
 	}
 	s.RuntimeHandlers = h.handlers
 	strict := h.runtime.StrictGroups
@@ -80,6 +83,9 @@ func (h *heartbeat) setStatus(ctx context.Context, s *v1.NodeStatus) {
 // look asks the runtime how it is and reports whether that must be told.
 func (h *heartbeat) look(ctx context.Context) (changed bool) {
 	h.trouble, h.handlers = h.n.runtimeTrouble(ctx)
+	if h.n.GoingDown() {
+		h.trouble = "node is shutting down"
+	}
 	if h.ready = h.trouble == ""; h.ready {
 		h.n.tellNetwork()
 	}
@@ -147,7 +153,11 @@ func (n *Node) images(ctx context.Context) []v1.ContainerImage {
 	slices.SortFunc(out, func(x, y v1.ContainerImage) int {
 		return cmp.Or(cmp.Compare(y.SizeBytes, x.SizeBytes), strings.Compare(x.Names[0], y.Names[0]))
 	})
-	return out[:min(len(out), maxNodeImages)]
+	most := cmp.Or(n.o.MostImages, MostImages)
+	if most < 0 {
+		return out
+	}
+	return out[:min(len(out), most)]
 }
 
 // reportPressure tells the users of the node what its status says of pressure now

@@ -116,7 +116,7 @@ func newActor(s *Set, pod *v1.Pod, rev int64) *Actor {
 		x.starting = &starting{since: x.now}
 	}
 	x.o = podstep.Observed{
-		FirstSeen: x.now, HostIPs: s.Runner.Node.Addresses(), Runtime: s.runtime,
+		FirstSeen: x.now, HostIPs: s.Runner.Node.Addresses(), Runtime: s.runtime, RestartWait: s.RestartWait,
 		Storage: podstep.Storage{Limited: s.Usage != nil && evict.HasLimits(pod), Every: s.Every},
 		Drain:   podstep.Drain{Told: s.Drained != nil},
 		Images:  map[string]podstep.Image{}, Failures: map[string]podstep.Failure{}, Probes: map[string]podstep.Probes{},
@@ -243,7 +243,11 @@ func (x *Actor) reportOnce(act podstep.Action) {
 		x.event("", v1.EventTypeNormal, "DeadlineExceeded", act.Message)
 	case podstep.EvictedEvent:
 		x.s.Runner.Log.Info("evict pod", "pod", x.name(), "why", act.Message)
-		x.event("", v1.EventTypeWarning, podstep.ReasonEvicted, act.Message)
+		if x.d.Evict != nil && x.d.Evict.Reason == podstep.ReasonPreempting {
+			x.event("", v1.EventTypeWarning, "Preempting", act.Message)
+		} else {
+			x.event("", v1.EventTypeWarning, podstep.ReasonEvicted, act.Message)
+		}
 	}
 	x.reported[act.ID] = true
 }
@@ -459,6 +463,9 @@ func rank(s podstep.State) int {
 func (x *Actor) exited(c *podstep.Container, s *runtimeapi.ContainerStatus) {
 	if c.State != podstep.Exited {
 		return
+	}
+	if c.FinishedAt.After(x.s.began) {
+		x.s.metrics.ended(x.d.Pod, c.Name, c.ExitCode)
 	}
 	x.endProbes(c.ID)
 	x.tellExit(c.ID)

@@ -2,6 +2,7 @@ package pod
 
 import (
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,7 +17,7 @@ import (
 type metrics struct {
 	seen, starts, total, sli, containers prometheus.Histogram
 	pods, podErrors, orphans             prometheus.Counter
-	started, startErrors                 *prometheus.CounterVec
+	started, startErrors, terminated     *prometheus.CounterVec
 	mounts                               *prometheus.HistogramVec
 }
 
@@ -55,13 +56,16 @@ func newMetrics(reg prometheus.Registerer, s *Set) *metrics {
 		startErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubelet_started_containers_errors_total", Help: "Cumulative number of errors when starting containers",
 		}, []string{"container_type", "code"}),
+		terminated: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kubelet_terminated_containers_total", Help: "Cumulative number of containers terminated, by their exit code",
+		}, []string{"container_type", "exit_code"}),
 		mounts: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "storage_operation_duration_seconds", Help: "Storage operation duration: until a driver has mounted a volume for a pod, or has failed to",
 			Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600},
 		}, []string{"volume_plugin", "operation_name", "status", "migrated"}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.seen, m.starts, m.total, m.sli, m.containers, m.pods, m.podErrors, m.orphans, m.started, m.startErrors, m.mounts, census{s})
+		reg.MustRegister(m.seen, m.starts, m.total, m.sli, m.containers, m.pods, m.podErrors, m.orphans, m.started, m.startErrors, m.terminated, m.mounts, census{s})
 	}
 	return m
 }
@@ -81,6 +85,11 @@ func (m *metrics) triedContainer(pod *v1.Pod, name, reason string) {
 	if reason != "" {
 		m.startErrors.WithLabelValues(kind, reason).Inc()
 	}
+}
+
+// ended counts a container that has ended.
+func (m *metrics) ended(pod *v1.Pod, name string, code int32) {
+	m.terminated.WithLabelValues(kindOf(pod, name), strconv.Itoa(int(code))).Inc()
 }
 
 // mounted counts a volume that a driver has mounted, or could not.

@@ -35,6 +35,8 @@ type Options struct {
 	// Every is how often what the kernel does not tell of is looked at: how large
 	// directories are. Required with Usage.
 	Every time.Duration
+	// RestartWait is how long containers that exit again and again wait at the most; 0: as on other nodes.
+	RestartWait time.Duration
 	// Drained returns when nothing new is sent to a pod that is being deleted. If ctx ends
 	// before, the error says what is not known. Nil: nobody can tell.
 	Drained func(ctx context.Context, pod *v1.Pod) error
@@ -50,6 +52,7 @@ type Set struct {
 	api     client.Client[*v1.Pod]
 	group   *task.Group // that actors run in
 	runtime string      // the name of the container runtime
+	began   time.Time   // when actors could run
 	metrics *metrics
 
 	mu struct {
@@ -71,7 +74,9 @@ func NewSet(o Options) *Set {
 
 // Begin has the actors run in g; runtime is the name of the container runtime. It is
 // called once, before anything else.
-func (s *Set) Begin(g *task.Group, runtime string) { s.group, s.runtime = g, runtime }
+func (s *Set) Begin(g *task.Group, runtime string) {
+	s.group, s.runtime, s.began = g, runtime, time.Now()
+}
 
 // Go starts f beside the actors.
 func (s *Set) Go(name string, f func(context.Context) error) { s.group.Go(name, f) }
@@ -147,7 +152,7 @@ func (s *Set) StartOrphan(uid types.UID, inv *runtime.Inventory) {
 func (s *Set) drop(x *Actor) {
 	s.Runner.Puller.Forget(x.uid)
 	s.Runner.Objects.Unfollow(x.uid)
-	s.Runner.Ledger.Forget(x.uid)
+	s.Runner.Ledger.Release(x.uid)
 	s.mu.Lock()
 	delete(s.mu.actors, x.uid)
 	s.mu.Unlock()
@@ -253,11 +258,11 @@ func (s *Set) forgotten(id string) {
 
 // Evict ends a pod because the node is short of something. The channel is closed when
 // the pod has ended; nil: there is no such pod.
-func (s *Set) Evict(uid types.UID, message string) <-chan struct{} {
+func (s *Set) Evict(uid types.UID, e podstep.Eviction) <-chan struct{} {
 	x := s.actor(uid)
 	if x == nil {
 		return nil
 	}
-	x.post(func(x *Actor) { x.evict(message) })
+	x.post(func(x *Actor) { x.evict(e) })
 	return x.left
 }

@@ -29,10 +29,10 @@ func (w *measureStorage) note(x *Actor, err error) {
 }
 
 // evict ends the pod because the node is short of something.
-func (x *Actor) evict(message string) {
+func (x *Actor) evict(e podstep.Eviction) {
 	if x.d.Evict != nil || x.d.Gone {
 		return
 	}
-	x.d.Evict = &podstep.Eviction{Message: message}
+	x.d.Evict = &e
 	clear(x.o.Failures) // what is asked for now is another thing
 }

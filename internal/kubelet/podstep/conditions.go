@@ -1,6 +1,7 @@
 package podstep
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,7 +19,7 @@ func (s *step) setConditions(st *v1.PodStatus) {
 	s.setCondition(st, v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue})
 	if s.evict != nil {
 		s.setCondition(st, v1.PodCondition{
-			Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonTerminationByKubelet, Message: s.evict.Message,
+			Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonTerminationByKubelet, Message: cmp.Or(s.evict.Condition, s.evict.Message),
 		})
 	}
 	s.setResizeConditions(st)

@@ -296,7 +296,11 @@ func (s *step) nextBackoff(last *Container) time.Duration {
 	if last == nil || s.blameless(last) {
 		return 0
 	}
-	return backoff.Restart.Next(s.backoffOf(last))
+	wait := backoff.Restart
+	if most := s.o.RestartWait; most > 0 {
+		wait = backoff.Backoff{First: min(wait.First, most), Most: most}
+	}
+	return wait.Next(s.backoffOf(last))
 }
 
 // inBackoff reports whether the successor of last must wait, and if so says so.

@@ -13,7 +13,8 @@
 //
 //	P1 The same desired and observed state and time give the same result.
 //	P2 An action that is under way is not asked for again, except a kill with a shorter grace.
-//	P3 The phase is Succeeded or Failed only when no container runs any more.
+//	P3 The phase is Succeeded or Failed only when no container runs any more, and the devices of its claims are
+//	   not its own any more.
 //	P4 A pod whose end has been decided never starts a container again.
 //	P5 The pod object is deleted only when nothing runs, everything is cleaned up and its last status is in the API.
 package podstep

@@ -10,7 +10,7 @@ func (s *step) setPhase(st *v1.PodStatus) {
 	if old == v1.PodFailed || old == v1.PodSucceeded {
 		return // for ever
 	}
-	over := s.ending.yes && s.stopped()
+	over := s.over()
 	phase := s.phase(st, over)
 	if s.ending.failed {
 		phase = v1.PodFailed
@@ -25,6 +25,22 @@ func (s *step) setPhase(st *v1.PodStatus) {
 	}
 	st.Phase = phase
 	st.Reason, st.Message = s.ending.reason, s.ending.message
+}
+
+// over reports whether the pod has ended, and the devices of its claims are not its own
+// any more: who gives them to others looks at its phase. Volumes do not hold it up.
+func (s *step) over() bool {
+	return s.ending.yes && s.stopped() && (s.o.CleanedUp || len(s.pod.Spec.ResourceClaims) == 0)
+}
+
+// tidying reports whether the devices of the pod's claims are being given back, at the
+// first try: its last status comes right after.
+func (s *step) tidying() bool {
+	if !s.ending.yes || s.o.CleanedUp || len(s.pod.Spec.ResourceClaims) == 0 {
+		return false
+	}
+	_, failed := s.o.Failures[Action{Op: CleanUp}.Key()]
+	return !failed && (s.doing(Action{Op: CleanUp}) || s.stopped())
 }
 
 // tally counts containers by what their states mean for the phase.

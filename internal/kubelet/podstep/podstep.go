@@ -97,6 +97,9 @@ func (s *step) write() {
 		s.result.Done = s.stopped() && s.o.CleanedUp && len(s.o.Sandboxes) == 0
 		return
 	}
+	if s.tidying() {
+		return
+	}
 	same := equality.Semantic.DeepEqual(s.result.Status, s.pod.Status)
 	if s.o.Mirror != nil {
 		s.writeStatic(same)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
@@ -125,7 +126,8 @@ func (w *world) unmarshal(t *testing.T, body string, pod *v1.Pod) {
 //	devices allocated|prepared|well|unwell      those that its limits, or its claims, ask for
 //	storage limited [TIME], storage VOLUME SIZE measured each so often, and found to hold so much
 //	drain told|over                             that nothing new is sent to it can be told; it has been
-//	cleaned | gone | fail REASON TEXT | evict TEXT
+//	cleaned | gone | fail REASON TEXT | evict TEXT | let-go TIME TEXT (which it has for its end)
+//	shutdown TIME TEXT                          the same, as the machine goes down
 //	mirror gone|leaving|other|written           what the API has of a static pod's mirror
 //	due NAME KIND TIME, probed NAME KIND TIME   when to probe next
 //	sandbox ready|stopped|lost|removed [IP]     of the newest sandbox
@@ -136,6 +138,7 @@ func (w *world) unmarshal(t *testing.T, body string, pod *v1.Pod) {
 //	up|ready|unready|unhealthy|unstarted NAME   probes
 //	failed NAME REASON TEXT                     an action failed, of a container or a key of failable
 //	removed ID
+//	restart-wait TIME                           a container that exits again and again waits no longer
 func (w *world) observe(t *testing.T, line string) {
 	t.Helper()
 	f := strings.Fields(line)
@@ -163,7 +166,11 @@ func (w *world) observe(t *testing.T, line string) {
 	case "fail":
 		w.d.Fail = &Failure{Reason: arg(1), Message: text(2)}
 	case "evict":
-		w.d.Evict = &Eviction{Message: text(1)}
+		w.d.Evict = &Eviction{Message: text(1), Grace: new(int64)}
+	case "shutdown":
+		w.d.Evict = &Eviction{Reason: ReasonTerminated, Message: text(2), Grace: ptr.To(int64(duration(t, arg(1)) / time.Second))}
+	case "let-go":
+		w.d.Evict = &Eviction{Message: text(2), Grace: ptr.To(int64(duration(t, arg(1)) / time.Second))}
 	case "sandbox":
 		w.observeSandbox(arg(1), arg(2))
 	case "image":
@@ -182,6 +189,8 @@ func (w *world) observe(t *testing.T, line string) {
 		w.o.Failures[a.Key()] = Failure{Reason: arg(2), Message: text(3), At: w.now, Count: w.o.Failures[a.Key()].Count + 1}
 	case "static":
 		w.o.Mirror = &Mirror{}
+	case "restart-wait":
+		w.o.RestartWait = duration(t, arg(1))
 	case "storage":
 		w.observeStorage(t, arg(1), arg(2))
 	case "mirror":
@@ -199,7 +208,7 @@ func (w *world) observe(t *testing.T, line string) {
 // failable are actions that "failed" names by a word.
 var failable = map[string]Action{
 	"/sandbox": {Op: CreateSandbox}, "/volumes": {Op: PrepareVolumes}, "/refresh": {Op: RefreshVolumes},
-	"/claims": {Op: PrepareClaims},
+	"/claims": {Op: PrepareClaims}, "/clean-up": {Op: CleanUp},
 	"/mirror": {Op: MirrorPod}, "/stop": {Op: StopSandbox, ID: "s1"},
 }
 

@@ -1,6 +1,7 @@
 package podstep
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -34,9 +35,11 @@ func (s *step) end() ending {
 	case s.d.Fail != nil:
 		return ending{yes: true, failed: true, reason: s.d.Fail.Reason, message: s.d.Fail.Message}
 	case s.evict != nil:
-		s.do(Action{Op: EvictedEvent, ID: "evicted", Message: s.evict.Message})
-		at := int64(0) // the shortest there is
-		return ending{yes: true, failed: true, reason: ReasonEvicted, message: s.evict.Message, grace: &at}
+		reason := cmp.Or(s.evict.Reason, ReasonEvicted)
+		if reason != ReasonTerminated { // which is told of the node
+			s.do(Action{Op: EvictedEvent, ID: "evicted", Message: s.evict.Message})
+		}
+		return ending{yes: true, failed: true, reason: reason, message: s.evict.Message, grace: s.evict.Grace}
 	case s.d.Gone:
 		// Deleted by force, or the node was away for long: be quick, but fair.
 		small := int64(minGrace / time.Second)
@@ -58,7 +61,7 @@ func (s *step) eviction() *Eviction {
 		return s.d.Evict
 	}
 	if message := evict.OverLimit(s.pod, s.o.Storage.Held); message != "" {
-		return &Eviction{Message: message}
+		return &Eviction{Message: message, Grace: new(int64)} // the shortest there is
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ type Desired struct {
 	Gone bool
 	// Fail, if not nil, ends the pod as Failed: the node rejected or evicted it.
 	Fail *Failure
-	// Evict, if not nil, ends the pod as Failed at once, as the node is short of
+	// Evict, if not nil, ends the pod as Failed, as the node is short of
 	// something. A pod that holds more than it may ends so by itself (Storage).
 	Evict *Eviction
 	// Deferred, if not nil, says why the resources that the pod asks for now
@@ -27,11 +27,21 @@ type Desired struct {
 	Deferred *Failure
 }
 
-// Eviction is why the node does without a pod, in the words of the API.
-type Eviction struct{ Message string }
+// Eviction is why the node does without a pod, in the words of the API (no reason:
+// [ReasonEvicted]; what its condition says, if it is not the message), and how many
+// seconds that has to end (nil: as many as it wants).
+type Eviction struct {
+	Reason, Message string
+	Condition       string
+	Grace           *int64
+}
 
-// ReasonEvicted is the reason of pods that the node does without.
-const ReasonEvicted = "Evicted"
+// The reasons of pods that the node does without.
+const (
+	ReasonEvicted    = "Evicted"
+	ReasonPreempting = "Preempting" // one that the cluster cannot do without takes its place
+	ReasonTerminated = "Terminated" // the machine goes down
+)
 
 // Failure is why something did not work, in the words of the API.
 type Failure struct {
@@ -50,6 +60,8 @@ type Observed struct {
 	HostIPs []string
 	// Runtime is the scheme of container IDs, "containerd".
 	Runtime string
+	// RestartWait is how long a container that exits again and again waits at the most; 0: as others do.
+	RestartWait time.Duration
 
 	Sandboxes  []Sandbox   // newest first
 	Containers []Container // newest first among those with one name

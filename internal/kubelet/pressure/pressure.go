@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/client"
@@ -18,6 +19,7 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/image"
 	"github.com/kemudi/kemudi/internal/kubelet/node"
 	"github.com/kemudi/kemudi/internal/kubelet/pod"
+	"github.com/kemudi/kemudi/internal/kubelet/podstep"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
@@ -31,8 +33,10 @@ const (
 
 // Watch watches one node.
 type Watch struct {
-	Thresholds evict.Thresholds
-	Transition time.Duration // how long a condition stays after its cause has gone
+	Thresholds []evict.Threshold
+	MaxGrace   int64             // seconds that pods have to end at the most, where they have time for it
+	Reclaim    []evict.Threshold // how much more there must be than a threshold, once that has been passed
+	Transition time.Duration     // how long a condition stays after its cause has gone
 	Gauges     Gauges
 
 	Pods    *pod.Set
@@ -51,7 +55,7 @@ func (w *Watch) Run(ctx context.Context, begun <-chan struct{}) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	m := &evict.Monitor{Thresholds: w.Thresholds, Transition: w.Transition}
+	m := &evict.Monitor{Thresholds: w.Thresholds, Transition: w.Transition, Reclaim: w.Reclaim}
 	for {
 		evicted := false
 		if starved := w.lookAtNode(ctx, m); len(starved) > 0 {
@@ -109,12 +113,16 @@ func (w *Watch) relieve(ctx context.Context, m *evict.Monitor, s evict.Starved) 
 		return false
 	}
 	w.Evicted.WithLabelValues(string(s.Signal)).Inc()
-	return w.evictPod(ctx, u.Pod.UID, u.Message(s))
+	e := podstep.Eviction{Message: u.Message(s), Grace: new(int64)}
+	if s.Soft {
+		*e.Grace = min(w.MaxGrace, ptr.Deref(u.Pod.Spec.TerminationGracePeriodSeconds, w.MaxGrace))
+	}
+	return w.evictPod(ctx, u.Pod.UID, e)
 }
 
 // evictPod ends a pod and waits until it has ended, for a while.
-func (w *Watch) evictPod(ctx context.Context, uid types.UID, message string) bool {
-	left := w.Pods.Evict(uid, message)
+func (w *Watch) evictPod(ctx context.Context, uid types.UID, e podstep.Eviction) bool {
+	left := w.Pods.Evict(uid, e)
 	if left == nil {
 		return false
 	}

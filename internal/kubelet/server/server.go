@@ -48,6 +48,8 @@ type Options struct {
 	// Config is how the agent is configured, as far as upstream's has the same settings.
 	Config       config.KubeletConfiguration
 	NoSystemLogs bool // the machine's own logs are not served
+	// CheckpointDir is where states of containers are written to.
+	CheckpointDir string
 	// Registry gets the agent's metrics, and is served with what else is in it.
 	Registry *prometheus.Registry
 	Log      *slog.Logger
@@ -100,6 +102,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /stats/summary", s.serveSummary)
 	mux.HandleFunc("GET /metrics", s.serveMetrics)
 	mux.Handle("GET /metrics/slis", health.SLIs(s.o.Log, "healthz"))
+	mux.HandleFunc("POST /checkpoint/{namespace}/{pod}/{container}", s.serveCheckpoint)
 	mux.HandleFunc("GET /metrics/resource", s.serveResources)
 	mux.HandleFunc("GET /metrics/cadvisor", s.serveScrape)
 	mux.HandleFunc("GET /metrics/probes", s.serveProbes)
@@ -217,6 +220,10 @@ func fail(w http.ResponseWriter, err error) {
 	case errors.As(err, &bad):
 		code = http.StatusBadRequest
 	}
+	failWith(w, code, err)
+}
+
+func failWith(w http.ResponseWriter, code int, err error) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(code)
 	_, _ = w.Write([]byte(err.Error())) // an error means that the client has gone
@@ -408,33 +415,46 @@ func (f found) logged(name string, previous bool) (id string, running bool, err 
 		return last, false, nil
 	}
 	if len(list) == 0 {
-		reason := "ContainerCreating"
-		for _, cs := range f.Pod.Status.ContainerStatuses {
-			if cs.Name == name && cs.State.Waiting != nil {
-				reason = cs.State.Waiting.Reason
-				if cs.State.Waiting.Message != "" && (reason == "ErrImagePull" || reason == "ImagePullBackOff" || reason == "ErrImageNeverPull") {
-					return "", false, fmt.Errorf("container %q in pod %q is waiting to start: %s", name, f.Pod.Name, map[string]string{
-						"ErrImagePull": "image can't be pulled", "ImagePullBackOff": "trying and failing to pull image", "ErrImageNeverPull": "image is not present",
-					}[reason])
-				}
-			}
-		}
-		return "", false, fmt.Errorf("container %q in pod %q is waiting to start: %s", name, f.Pod.Name, reason)
+		return "", false, f.notStarted(name)
 	}
 	return list[0].ID, list[0].State == podstep.Running, nil
+}
+
+// status is what the API shows of a container; nil: nothing.
+func (f found) status(name string) *v1.ContainerStatus {
+	s := &f.Pod.Status
+	for _, list := range [][]v1.ContainerStatus{s.ContainerStatuses, s.InitContainerStatuses, s.EphemeralContainerStatuses} {
+		if i := slices.IndexFunc(list, func(cs v1.ContainerStatus) bool { return cs.Name == name }); i >= 0 {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+// notStarted says why there is no log of a container.
+func (f found) notStarted(name string) error {
+	why := "ContainerCreating"
+	if cs := f.status(name); cs != nil && cs.State.Waiting != nil {
+		why = cs.State.Waiting.Reason
+	}
+	switch why {
+	case "ErrImagePull":
+		why = "image can't be pulled"
+	case "ImagePullBackOff":
+		why = "trying and failing to pull image"
+	}
+	return fmt.Errorf("container %q in pod %q is waiting to start: %s", name, f.Pod.Name, why)
 }
 
 // lastState is the ID of the container that ended before the present one, as
 // the pod's status has it; empty if there is none.
 func (f found) lastState(name string) string {
-	s := &f.Pod.Status
-	for _, cs := range slices.Concat(s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses) {
-		if t := cs.LastTerminationState.Terminated; cs.Name == name && t != nil {
-			_, id, _ := strings.Cut(t.ContainerID, "://")
-			return id
-		}
+	cs := f.status(name)
+	if cs == nil || cs.LastTerminationState.Terminated == nil {
+		return ""
 	}
-	return ""
+	_, id, _ := strings.Cut(cs.LastTerminationState.Terminated.ContainerID, "://")
+	return id
 }
 
 // flushed hands each write on at once.

@@ -155,7 +155,7 @@ func addControllersFlags(f *pflag.FlagSet, o *cluster.ControllerOptions) {
 }
 
 func addCloudFlags(f *pflag.FlagSet, o *cluster.Options) {
-	f.StringVar(&o.Controllers.ACME.Server, "acme-server", o.Controllers.ACME.Server, "who signs the certificates of Ingresses with the annotation kemudi.io/acme: letsencrypt, or the URL of an ACME server's directory; to say so is to agree to its terms; default nobody")
+	f.StringVar(&o.Controllers.ACME.Server, "acme-server", o.Controllers.ACME.Server, "who signs the certificates of Ingresses and Gateways with the annotation kemudi.io/acme: letsencrypt, or the URL of an ACME server's directory; to say so is to agree to its terms; default nobody")
 	f.StringVar(&o.Controllers.ACME.Email, "acme-email", o.Controllers.ACME.Email, "whom it may write to; default nobody")
 	f.StringVar(&o.Controllers.ACME.CAFile, "acme-ca-file", o.Controllers.ACME.CAFile, "file with the authorities of its own certificate; default those that the machine knows")
 	f.StringSliceVar(&o.Controllers.LoadBalancer.From, "load-balancer", o.Controllers.LoadBalancer.From, "what Services of type LoadBalancer are reached at: nodes, the addresses of the nodes; addresses of a pool, 192.0.2.0/28, 192.0.2.10-192.0.2.20 or NAME=fd00::/120, of several the first unless a Service names one; none: another program sees to them. With a --cloud-provider that has balancers, those of class kemudi.io/load-balancer alone")

@@ -181,9 +181,10 @@ func (c *Controller) mayWrite(r *client.Request) error {
 	if slices.Contains(c.Writes, Permission{r.Verb, r.Def, r.Sub}) {
 		return nil
 	}
-	for _, rule := range c.Rules { // a controller with wide rules
-		wide := slices.Contains(rule.Resources, "*") || r.Sub != "" && slices.Contains(rule.Resources, "*/"+r.Sub)
-		if wide && (slices.Contains(rule.Verbs, "*") || slices.Contains(rule.Verbs, r.Verb)) {
+	for _, rule := range c.Rules { // a controller with wide rules, or one that writes kinds which are known at run time only
+		meant := slices.Contains(rule.Resources, "*") || r.Sub != "" && slices.Contains(rule.Resources, "*/"+r.Sub) ||
+			r.Sub == "" && slices.Contains(rule.APIGroups, r.Def.Group) && slices.Contains(rule.Resources, r.Def.Plural)
+		if meant && (slices.Contains(rule.Verbs, "*") || slices.Contains(rule.Verbs, r.Verb)) {
 			return nil
 		}
 	}

@@ -190,7 +190,7 @@ func All(o Options) []*controller.Controller {
 		certificates.ServingApproving,
 		bootstraptokens.Cleaner,
 		bootstraptokens.Signer,
-		acme.New(o.ACME),
+		acme.New(o.Kinds, o.ACME),
 		ingress.Controller,
 		ingress.Status,
 		gateway.New(o.Kinds, o.Gateway),

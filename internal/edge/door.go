@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/kemudi/kemudi/internal/edge/route"
@@ -196,6 +197,9 @@ func (x *exchange) enterDoor(a *answer, r *http.Request, port uint16) {
 		return
 	}
 	defer x.logged(a, r)
+	if v := x.door.Vouch; v != nil && r.TLS == nil && slices.Contains(v.Hosts, x.host) && x.e.vouches(a, x.path, v.Account) {
+		return
+	}
 	at := x.door.listener(x.host)
 	if r.TLS != nil && x.door.listener(strings.ToLower(strings.TrimSuffix(r.TLS.ServerName, "."))) != at {
 		x.e.refuse(a, "misdirected", http.StatusMisdirectedRequest)

@@ -1,10 +1,12 @@
 package edge
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/kemudi/kemudi/internal/edge/route"
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // TestACMEServersAreAnsweredForHostsWithAnAccount asks for challenges, and for what looks like some.
@@ -29,6 +31,33 @@ func TestACMEServersAreAnsweredForHostsWithAnAccount(t *testing.T) {
 		code, text := b.get(url)
 		if got := fmt.Sprint(code, " ", text); got != want {
 			t.Errorf("%s: got %s, want %s", url, got, want)
+		}
+	}
+}
+
+// TestACMEServersAreAnsweredThroughDoors asks a Gateway, whose routes have all paths, too.
+func TestACMEServersAreAnsweredThroughDoors(t *testing.T) {
+	b := newBed(t)
+	b.order(Order{Change: route.Change{
+		Upstreams: map[string]*route.Upstream{"u": {Endpoints: []string{b.naming("u")}}},
+		Doors: map[string]*route.Door{"g:80": {Port: doorPort, Public: 80, Vouch: &route.Vouch{Account: "print", Hosts: []string{"a.com"}}, Listeners: []route.Listener{
+			{Host: "b.com", Sites: []*route.Site{to("b", "b.com", map[string]route.Action{"/": {Backends: only("u")}})}},
+		}}},
+	}})
+	wait.Until(b.T, func() error {
+		if b.at(doorPort) == "" {
+			return errors.New("the door is not open")
+		}
+		return nil
+	})
+	for at, want := range map[[2]string]string{
+		{"a.com", "/.well-known/acme-challenge/To-ken_1"}: "200 To-ken_1.print",
+		{"a.com", "/"}: "404 no route is for this",
+		{"b.com", "/.well-known/acme-challenge/To-ken_1"}: "200 u",
+	} {
+		code, text := b.get(fmt.Sprintf("http://%s:%d%s", at[0], doorPort, at[1]), "Host: "+at[0])
+		if got := fmt.Sprint(code, " ", text); got != want {
+			t.Errorf("%s: got %s, want %s", at, got, want)
 		}
 	}
 }

@@ -247,7 +247,7 @@ func (c *compiler) finish(g *gateway) *Gateway {
 			continue
 		}
 		if doors[port] == nil {
-			doors[port] = &route.Door{Port: at, Public: uint16(port.Number)}
+			doors[port] = &route.Door{Port: at, Public: uint16(port.Number), Vouch: vouch(o, port)}
 		}
 		d := doors[port]
 		d.Listeners = append(d.Listeners, l.out)

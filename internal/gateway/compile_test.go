@@ -166,6 +166,9 @@ func show(r *Result) string {
 		}
 		for _, d := range g.Table.Doors {
 			fmt.Fprintf(&b, "  port %d as %d\n", d.Public, d.Port)
+			if v := d.Vouch; v != nil {
+				fmt.Fprintf(&b, "    answers ACME servers for %v by %s\n", v.Hosts, v.Account)
+			}
 			for i := range d.Listeners {
 				l := &d.Listeners[i]
 				fmt.Fprintf(&b, "    %s %q %v\n", cmp.Or(string(l.Mode), "http"), l.Host, l.Certificates)

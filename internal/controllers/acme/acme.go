@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -20,6 +21,8 @@ import (
 	"github.com/kemudi/kemudi/internal/api/networking"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/controller"
+	"github.com/kemudi/kemudi/internal/gateway"
+	"github.com/kemudi/kemudi/internal/resource"
 )
 
 // The Secret in kube-system with the key of the cluster's account.
@@ -35,7 +38,7 @@ const settle = time.Second
 const leastAge = 30 * time.Second
 
 // New returns the controller.
-func New(o Options) *controller.Controller {
+func New(kinds controller.Kinds, o Options) *controller.Controller {
 	return controller.NewKeyed(controller.Keyed{
 		Name: "acme-controller",
 		Watches: []controller.Watch{
@@ -52,11 +55,22 @@ func New(o Options) *controller.Controller {
 				return []string{cache.Key(s.Namespace, s.Name)}
 			}),
 		},
+		Every: &controller.Every{
+			Kinds: kinds,
+			Of: func(def *resource.Def) (controller.Watch, bool) {
+				return controller.Watch{Def: def, Keys: func(_ *controller.Kit, obj resource.Object) []string { return wantedBy(obj) }}, ofGateways(def)
+			},
+			Changed: func(*controller.Kit) []string { return nil }, // what is new wakes its keys itself
+		},
 		Writes: []controller.Permission{
 			controller.Create(core.Secrets.Def), controller.Update(core.Secrets.Def), controller.Update(networking.Ingresses.Def),
 		},
+		Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{gateway.Group}, Resources: []string{"gateways", "gatewayclasses"}, Verbs: []string{"get", "list", "watch"}},
+			{APIGroups: []string{gateway.Group}, Resources: []string{"gateways"}, Verbs: []string{"update"}},
+		},
 		Setup: func(k *controller.Kit) func(context.Context, string) (controller.Next, error) {
-			r := &reconciler{o: o, k: k, ingresses: controller.For(k, networking.Ingresses), secrets: controller.For(k, core.Secrets), turn: make(chan struct{}, 1)}
+			r := &reconciler{o: o, k: k, kinds: kinds, ingresses: controller.For(k, networking.Ingresses), secrets: controller.For(k, core.Secrets), turn: make(chan struct{}, 1)}
 			r.mu.held = map[string]held{}
 			return r.reconcile
 		},
@@ -66,6 +80,7 @@ func New(o Options) *controller.Controller {
 type reconciler struct {
 	o         Options
 	k         *controller.Kit
+	kinds     controller.Kinds
 	ingresses controller.Client[*networkingv1.Ingress]
 	secrets   controller.Client[*corev1.Secret]
 	turn      chan struct{} // holds a token while the account's key is looked for
@@ -86,16 +101,16 @@ type held struct {
 // reconcile fills one Secret, if it is time.
 func (r *reconciler) reconcile(ctx context.Context, key string) (controller.Next, error) {
 	namespace, name, _ := strings.Cut(key, "/")
-	from := slices.DeleteFunc(r.ingresses.List(namespace, nil), func(i *networkingv1.Ingress) bool { return !slices.Contains(secretsOf(i), name) })
-	hosts := hostsOf(name, from)
+	from := r.askers(namespace, name)
+	hosts := allHosts(from)
 	if len(hosts) == 0 {
 		r.release(key)
 		return controller.Done, nil
 	}
 	secret, has := r.secrets.Get(namespace, name)
-	if why := r.cannot(secret, hosts); why != "" {
-		for _, i := range r.unsaid(key, why, from) {
-			r.k.Events.Event(i, corev1.EventTypeWarning, "CertificateNotOrdered", why)
+	if why := r.cannot(secret, hosts, from); why != "" {
+		for _, a := range r.unsaid(key, why, from) {
+			r.k.Events.Event(a.object, corev1.EventTypeWarning, "CertificateNotOrdered", why)
 		}
 		return controller.Done, nil
 	}
@@ -105,6 +120,9 @@ func (r *reconciler) reconcile(ctx context.Context, key string) (controller.Next
 			return controller.After(time.Until(at)), nil
 		}
 	}
+	if !slices.ContainsFunc(from, func(a asker) bool { return !a.far && !a.waits }) {
+		return controller.Done, nil // a Gateway that gets its address wakes its keys
+	}
 	if wait := r.heldFor(key); wait > 0 {
 		return controller.After(wait), nil
 	}
@@ -112,7 +130,11 @@ func (r *reconciler) reconcile(ctx context.Context, key string) (controller.Next
 	if err != nil {
 		return controller.Done, err
 	}
-	changed, err := r.introduce(ctx, account, from)
+	print, err := thumbprint(account)
+	if err != nil {
+		return controller.Done, err
+	}
+	changed, err := r.introduce(ctx, print, from)
 	if err != nil {
 		return controller.Done, err
 	}
@@ -127,8 +149,8 @@ func (r *reconciler) reconcile(ctx context.Context, key string) (controller.Next
 	if err != nil {
 		wait := r.failed(key, refused(err))
 		why := fmt.Sprintf("secret %q is not filled with a certificate, and it is tried again in %s or later: %v", name, wait, err)
-		for _, i := range r.unsaid(key, why, from) {
-			r.k.Events.Event(i, corev1.EventTypeWarning, "CertificateFailed", why)
+		for _, a := range r.unsaid(key, why, from) {
+			r.k.Events.Event(a.object, corev1.EventTypeWarning, "CertificateFailed", why)
 		}
 		return controller.After(wait), nil
 	}
@@ -137,29 +159,30 @@ func (r *reconciler) reconcile(ctx context.Context, key string) (controller.Next
 	}
 	r.release(key)
 	r.hold(key, leastAge)
-	for _, i := range from {
-		r.k.Events.Event(i, corev1.EventTypeNormal, "CertificateIssued", fmt.Sprintf("secret %q has a new certificate for %s", name, strings.Join(hosts, ", ")))
+	for _, a := range from {
+		r.k.Events.Event(a.object, corev1.EventTypeNormal, "CertificateIssued", fmt.Sprintf("secret %q has a new certificate for %s", name, strings.Join(hosts, ", ")))
 	}
 	return controller.Done, nil // the Secret wakes its key
 }
 
 // cannot says why nobody is asked for a certificate; empty: nothing is in the way.
-func (r *reconciler) cannot(s *corev1.Secret, hosts []string) string {
+func (r *reconciler) cannot(s *corev1.Secret, hosts []string, from []asker) string {
 	wild := slices.IndexFunc(hosts, func(h string) bool { return strings.HasPrefix(h, "*") })
 	switch {
 	case r.o.Server == "":
 		return "no server is known that signs certificates (--acme-server)"
 	case wild >= 0:
 		return fmt.Sprintf("%s cannot be had by a challenge of HTTP: name each host", hosts[wild])
+	case !slices.ContainsFunc(from, func(a asker) bool { return !a.far }):
+		return "ACME servers ask at port 80, at which the Gateway has no listener of protocol HTTP"
 	case s != nil && s.Annotations[networking.AnnotationACMEServer] == "":
 		return fmt.Sprintf("secret %q is somebody else's, and is left as it is: delete it, or name another one", s.Name)
 	}
 	return ""
 }
 
-// unsaid notes what is said of a Secret, and returns those of its Ingresses that are to be told: nobody, if it has
-// just been said.
-func (r *reconciler) unsaid(key, message string, from []*networkingv1.Ingress) []*networkingv1.Ingress {
+// unsaid notes what is said of a Secret, and returns those that are to be told: nobody, if it has just been said.
+func (r *reconciler) unsaid(key, message string, from []asker) []asker {
 	r.mu.Lock()
 	h := r.mu.held[key]
 	same := h.told == message
@@ -169,7 +192,7 @@ func (r *reconciler) unsaid(key, message string, from []*networkingv1.Ingress) [
 	if same {
 		return nil
 	}
-	r.k.Logger.Warn("a certificate of an Ingress is not had", "key", key, "why", message)
+	r.k.Logger.Warn("a certificate is not had", "key", key, "why", message)
 	return from
 }
 
@@ -235,26 +258,6 @@ func (r *reconciler) account(ctx context.Context) (*ecdsa.PrivateKey, error) {
 		return nil, fmt.Errorf("read the account of secret %s: %w; delete it to have another one", accountSecret, err)
 	}
 	return key, nil
-}
-
-// introduce tells the edges by which account they answer for Ingresses, and says whether that is new.
-func (r *reconciler) introduce(ctx context.Context, account *ecdsa.PrivateKey, from []*networkingv1.Ingress) (changed bool, _ error) {
-	print, err := thumbprint(account)
-	if err != nil {
-		return false, err
-	}
-	for _, i := range from {
-		if i.Annotations[networking.AnnotationACMEAccount] == print {
-			continue
-		}
-		i = i.DeepCopy()
-		i.Annotations[networking.AnnotationACMEAccount] = print
-		if _, err := r.ingresses.Update(ctx, i); err != nil {
-			return changed, fmt.Errorf("say in ingress %s by which account it is answered: %w", i.Name, err)
-		}
-		changed = true
-	}
-	return changed, nil
 }
 
 // fill puts a certificate into a Secret, which is nil if there is none.

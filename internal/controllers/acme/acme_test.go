@@ -30,17 +30,22 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/networking"
+	"github.com/kemudi/kemudi/internal/apiserver"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/controllers/acme"
+	"github.com/kemudi/kemudi/internal/controllers/loadbalancer"
 	"github.com/kemudi/kemudi/internal/edge"
 	"github.com/kemudi/kemudi/internal/edgefeed"
 	"github.com/kemudi/kemudi/internal/sim"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/version"
+	"github.com/kemudi/kemudi/internal/watchcache"
 	"github.com/kemudi/kemudi/test/asedge"
 	"github.com/kemudi/kemudi/test/port"
 	"github.com/kemudi/kemudi/test/wait"
@@ -142,21 +147,39 @@ func turns(t *testing.T, at uint16, to []uint16) (count []*atomic.Int64) {
 	return count
 }
 
-// world is a cluster with two nodes that serve Ingresses, and an ACME server that finds them in turns.
+// world is a cluster with nodes that serve Ingresses and Gateways, and an ACME server.
 type world struct {
 	*testing.T
-	api    client.Transport
-	server *authority
-	https  []uint16
-	asked  []*atomic.Int64
+	cluster *sim.Cluster
+	api     client.Transport
+	server  *authority
+	front   uint16 // where the ACME server asks
+	plain   []uint16
+	https   []uint16
+	asked   []*atomic.Int64
 }
 
+// asAdmin lets everybody do everything.
+func asAdmin(o *apiserver.Options, _ *watchcache.Set) error {
+	o.Authenticator = authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
+		return &authenticator.Response{User: &user.DefaultInfo{Name: "test", Groups: []string{user.SystemPrivilegedGroup}}}, true, nil
+	})
+	return nil
+}
+
+// newWorld has two nodes, which the ACME server finds in turns.
 func newWorld(t *testing.T, lifetime time.Duration) *world {
 	t.Helper()
-	w := &world{T: t}
-	front := port.Reserve(t)
-	w.server = newAuthority(t, front, lifetime)
-	c, err := sim.Start(t.Context(), sim.Options{Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), ACME: acme.Options{Server: w.server.URL + wfe.DirectoryPath, Email: "admin@example.com", CAFile: w.server.caFile}})
+	w := newNodes(t, lifetime, "a", "b")
+	w.asked = turns(t, w.front, w.plain)
+	return w
+}
+
+func newNodes(t *testing.T, lifetime time.Duration, names ...string) *world {
+	t.Helper()
+	w := &world{T: t, front: port.Reserve(t)}
+	w.server = newAuthority(t, w.front, lifetime)
+	c, err := sim.Start(t.Context(), sim.Options{Gateways: true, LoadBalancer: loadbalancer.Options{From: []string{"192.0.2.0/28"}}, Serving: asAdmin, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), ACME: acme.Options{Server: w.server.URL + wfe.DirectoryPath, Email: "admin@example.com", CAFile: w.server.caFile}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,20 +188,19 @@ func newWorld(t *testing.T, lifetime time.Duration) *world {
 			t.Error(err)
 		}
 	})
-	w.api = c.API()
+	w.cluster, w.api = c, c.API()
 	g := task.NewGroup(t.Context())
-	var plain []uint16
-	for _, name := range []string{"a", "b"} {
+	for _, name := range names {
 		nodes := client.For(w.api, core.Nodes)
 		if _, err := nodes.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			t.Fatal(err)
 		}
-		ours := client.Patch{Type: types.MergePatchType, Data: fmt.Appendf(nil, `{"status": {"nodeInfo": {"kubeletVersion": %q}}}`, version.Git())}
+		ours := client.Patch{Type: types.MergePatchType, Data: fmt.Appendf(nil, `{"status": {"nodeInfo": {"kubeletVersion": %q}, "conditions": [{"type": "Ready", "status": "True"}], "addresses": [{"type": "InternalIP", "address": "192.0.2.1"}]}}`, version.Git())}
 		if _, err := nodes.Patch(t.Context(), "", name, "status", ours); err != nil { // controllers write to the node meanwhile
 			t.Fatal(err)
 		}
 		dir, ports := t.TempDir(), edge.Ports{HTTP: port.Reserve(t), HTTPS: port.Reserve(t)}
-		plain, w.https = append(plain, ports.HTTP), append(w.https, ports.HTTPS)
+		w.plain, w.https = append(w.plain, ports.HTTP), append(w.https, ports.HTTPS)
 		g.Go("node "+name, edgefeed.New(edgefeed.Options{Transport: w.api, NodeName: name, RunDir: dir, LogFile: filepath.Join(dir, "edge.log"), Ports: ports, Version: "v1"}).Run)
 		t.Cleanup(func() {
 			if _, err := edgefeed.Reset(context.WithoutCancel(t.Context()), dir); err != nil {
@@ -192,7 +214,6 @@ func newWorld(t *testing.T, lifetime time.Duration) *world {
 			t.Error(err)
 		}
 	})
-	w.asked = turns(t, front, plain)
 	return w
 }
 
@@ -302,4 +323,52 @@ func TestNobodyElsesSecretsAreFilled(t *testing.T) {
 	}
 	w.ingress("blocked.example.com")
 	w.event("blocked.example.com", "CertificateFailed", "tried again in 1m0s or later: ")
+}
+
+// gateway makes a Gateway with listeners, and returns the ports of nodes that it has, by its own.
+func (w *world) gateway(name, listeners string) (ports map[int32]uint16) {
+	w.Helper()
+	wait.Until(w, func() error { // once the kind is served
+		r := httptest.NewRequestWithContext(w.Context(), http.MethodPost, "/apis/gateway.networking.k8s.io/v1/namespaces/default/gateways", strings.NewReader(fmt.Sprintf(
+			`{"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway", "metadata": {"name": %q, "annotations": {"kemudi.io/acme": "true"}}, "spec": {"gatewayClassName": "kemudi", "listeners": [%s]}}`, name, listeners)))
+		r.Header.Set("Content-Type", "application/json")
+		answer := httptest.NewRecorder()
+		w.cluster.Server().Handler().ServeHTTP(answer, r)
+		if answer.Code != http.StatusCreated {
+			return errors.New(answer.Body.String())
+		}
+		return nil
+	})
+	wait.Until(w, func() error {
+		svc, err := client.For(w.api, core.Services).Get(w.Context(), "default", name+"-kemudi")
+		if err != nil {
+			return err
+		}
+		ports = map[int32]uint16{}
+		for _, p := range svc.Spec.Ports {
+			ports[p.Port] = uint16(p.NodePort)
+		}
+		return nil
+	})
+	return ports
+}
+
+// TestGatewaysGetCertificates has the ACME server ask a node at the port of a Gateway, of which another listener names a
+// Secret that is not there.
+func TestGatewaysGetCertificates(t *testing.T) {
+	w := newNodes(t, time.Hour, "a")
+	https := func(name, secret string) string {
+		return fmt.Sprintf(`{"name": %q, "port": 443, "protocol": "HTTPS", "hostname": "%s.example.com", "tls": {"certificateRefs": [{"name": %q}]}}`, name, name, secret)
+	}
+	ports := w.gateway("web", `{"name": "http", "port": 80, "protocol": "HTTP"}, `+https("a", "pair")+", "+https("b", "pair"))
+	turns(t, w.front, []uint16{ports[80]})
+	w.event("web", "CertificateIssued", "secret \"pair\" has a new certificate for a.example.com, b.example.com")
+	for _, host := range []string{"a.example.com", "b.example.com"} {
+		wait.Until(w, func() error {
+			_, err := w.shown(ports[443], host)
+			return err
+		})
+	}
+	w.gateway("far", https("c", "far"))
+	w.event("far", "CertificateNotOrdered", "ACME servers ask at port 80, at which the Gateway has no listener of protocol HTTP")
 }

@@ -25,23 +25,28 @@ func secretsOf(i *networkingv1.Ingress) (names []string) {
 	return names
 }
 
-// hostsOf are the hosts that a Secret is to be good for, as Ingresses of its namespace want it, in order.
-func hostsOf(secret string, all []*networkingv1.Ingress) (hosts []string) {
-	for _, i := range all {
-		for _, t := range i.Spec.TLS {
-			if t.SecretName != secret {
-				continue
-			}
-			hosts = append(hosts, t.Hosts...)
-			for n := range i.Spec.Rules {
-				if len(t.Hosts) == 0 && i.Spec.Rules[n].Host != "" {
-					hosts = append(hosts, i.Spec.Rules[n].Host)
-				}
+// hostsOf are the hosts that a Secret is to be good for, as an Ingress wants it.
+func hostsOf(secret string, i *networkingv1.Ingress) (hosts []string) {
+	for _, t := range i.Spec.TLS {
+		if t.SecretName != secret {
+			continue
+		}
+		hosts = append(hosts, t.Hosts...)
+		for n := range i.Spec.Rules {
+			if len(t.Hosts) == 0 && i.Spec.Rules[n].Host != "" {
+				hosts = append(hosts, i.Spec.Rules[n].Host)
 			}
 		}
 	}
-	for n := range hosts {
-		hosts[n] = strings.ToLower(hosts[n])
+	return hosts
+}
+
+// allHosts are the hosts that a Secret is to be good for, as all want it that ask, in order.
+func allHosts(from []asker) (hosts []string) {
+	for _, a := range from {
+		for _, h := range a.hosts {
+			hosts = append(hosts, strings.ToLower(h))
+		}
 	}
 	slices.Sort(hosts)
 	return slices.Compact(hosts)

@@ -29,7 +29,11 @@ func TestHostsOfASecretAreThoseOfAllIngressesThatNameIt(t *testing.T) {
 	}
 	one := ingress("true", []string{"c.example", ""}, networkingv1.IngressTLS{SecretName: "s", Hosts: []string{"B.example", "a.example"}}, networkingv1.IngressTLS{SecretName: "other", Hosts: []string{"d.example"}})
 	two := ingress("true", []string{"c.example", ""}, networkingv1.IngressTLS{SecretName: "s"}, networkingv1.IngressTLS{Hosts: []string{"e.example"}})
-	if got, want := hostsOf("s", []*networkingv1.Ingress{one, two}), []string{"a.example", "b.example", "c.example"}; !slices.Equal(got, want) {
+	var from []asker
+	for _, i := range []*networkingv1.Ingress{one, two} {
+		from = append(from, asker{object: i, hosts: hostsOf("s", i)})
+	}
+	if got, want := allHosts(from), []string{"a.example", "b.example", "c.example"}; !slices.Equal(got, want) {
 		t.Errorf("got hosts %q, want %q", got, want)
 	}
 	gone := one.DeepCopy()

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -76,7 +75,7 @@ func all[T any, P interface {
 		d := r.read[key]
 		if d == nil || d.uid != o.UID || d.version != o.ResourceVersion {
 			into := P(new(T))
-			if err := decode(o, into); err != nil {
+			if err := gateway.Decode(o, into); err != nil {
 				r.k.Logger.Warn("object cannot be read", "kind", def.Kind, "key", it.Key, "err", err)
 				continue
 			}
@@ -87,25 +86,6 @@ func all[T any, P interface {
 		list = append(list, d.object.(P))
 	}
 	return list
-}
-
-func decode(o *custom.Object, into metav1.Object) error {
-	body, err := o.JSON()
-	if err == nil {
-		err = json.Unmarshal(body, into)
-	}
-	if err != nil {
-		return fmt.Errorf("read %s: %w", o.Name, err)
-	}
-	into.SetName(o.Name)
-	into.SetNamespace(o.Namespace)
-	into.SetUID(o.UID)
-	into.SetResourceVersion(o.ResourceVersion)
-	into.SetGeneration(o.Generation)
-	into.SetCreationTimestamp(o.CreationTimestamp)
-	into.SetLabels(o.Labels)
-	into.SetAnnotations(o.Annotations)
-	return nil
 }
 
 // class makes the class that is obeyed here, once a node has an edge.

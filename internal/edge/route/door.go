@@ -8,6 +8,13 @@ type Door struct {
 	Public    uint16     `json:"public"` // that clients use
 	Listeners []Listener `json:"listeners,omitempty"`
 	Relay     *Relay     `json:"relay,omitempty"` // of the balancer of a Service; nil: the door is one of a Gateway
+	Vouch     *Vouch     `json:"vouch,omitempty"` // nil: ACME servers are not answered
+}
+
+// Vouch says for which hosts an edge answers when an ACME server asks, and by the thumbprint of which account.
+type Vouch struct {
+	Account string   `json:"account"`
+	Hosts   []string `json:"hosts"` // in small letters
 }
 
 // Relay says how what comes to the balancer of a Service is passed on. Its door has one listener. All times are in

@@ -70,8 +70,8 @@ func TestQuotasAreCharged(t *testing.T) {
 // where a quota allows 100. Those of one server try them before, which is free.
 func chargeTogether(t *testing.T) {
 	t.Parallel()
-	first := admitting(t, func(*Options) {})
-	second := func(o *Options) { o.Store = first.store }
+	first := admitting(t, func(o *Options) { o.Shared = true })
+	second := func(o *Options) { o.Store, o.Shared = first.store, true }
 	apis := []client.Transport{first.As(admin, "a"), admitting(t, second).As(admin, "b"), admitting(t, second).As(admin, "c")}
 	withQuota(t, apis[0], "team", 100)
 	var mu sync.Mutex

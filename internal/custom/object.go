@@ -198,13 +198,26 @@ func (o *Object) copy() *Object {
 	return &out
 }
 
+// packing are buffers in which bodies are made: how long one gets is known afterwards.
+var packing = sync.Pool{New: func() any { return new([]byte) }}
+
+// packingKept is how large a buffer may be to be used again.
+const packingKept = 64 << 10
+
 // Pack makes the bytes of the body once, while the object is still its owner's.
 func (o *Object) Pack() error {
 	if o.body != "" {
 		return nil
 	}
-	doc, err := o.JSON()
-	o.body = string(doc)
+	buf := packing.Get().(*[]byte)
+	fields := o.Body()
+	doc, err := wire.AppendJSON((*buf)[:0], &fields)
+	if err == nil {
+		o.body = string(doc)
+	}
+	if *buf = doc; cap(doc) <= packingKept {
+		packing.Put(buf)
+	}
 	return err
 }
 

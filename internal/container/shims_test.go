@@ -191,3 +191,36 @@ func TestPodThatHangsHoldsUpNoOtherOfItsShim(t *testing.T) {
 		t.Errorf("the shims are %v, want one", got)
 	}
 }
+
+// TestPodsThatStartAtOnceHaveOneShim begins groups with several pods at a time.
+func TestPodsThatStartAtOnceHaveOneShim(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs containers")
+	}
+	h := newHost(t)
+	h.start()
+	h.busybox()
+	cri := h.cri()
+	for round := range 5 {
+		var starting sync.WaitGroup
+		for i := range podsOfShim {
+			starting.Go(func() {
+				config := &runtimeapi.PodSandboxConfig{
+					Metadata: &runtimeapi.PodSandboxMetadata{Name: fmt.Sprint("pod", i), Namespace: "default", Uid: fmt.Sprint("pod", i)},
+					Linux: &runtimeapi.LinuxPodSandboxConfig{
+						CgroupParent:    filepath.Join(h.o.CgroupParent, fmt.Sprint("pod", i)),
+						SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE}},
+					},
+				}
+				if _, err := cri.Runtime.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: config}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		starting.Wait()
+		if got := h.shims(); len(got) != 1 {
+			t.Errorf("round %d: %d pods that start at once have the shims %v, want one", round, podsOfShim, got)
+		}
+		h.removeSandboxes("started at once: ")
+	}
+}

@@ -9,8 +9,12 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
 	"os"
+	"strings"
+	"time"
 
 	bootapi "github.com/containerd/containerd/api/runtime/bootstrap/v1"
 	"github.com/containerd/containerd/api/types"
@@ -18,6 +22,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/shim"
 	"github.com/containerd/containerd/v2/pkg/sys/reaper"
 	"github.com/containerd/go-runc"
+	"golang.org/x/sys/unix"
 )
 
 func main() {
@@ -43,12 +48,56 @@ func (s starter) Start(ctx context.Context, params *bootapi.BootstrapParams) (*b
 	}
 	if group != "" {
 		params.InstanceID = group
+		release, err := alone(params.GetSocketDir())
+		if err != nil {
+			return nil, err
+		}
+		defer release()
 	}
-	res, err := s.Shim.Start(ctx, params)
+	res, err := running(ctx, params)
+	if err == nil && res == nil {
+		res, err = s.Shim.Start(ctx, params)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return res, res.AddExtension(&types.MountCapabilities{})
+}
+
+// alone waits until no other shim is being started: a socket that is bound but does
+// not listen yet looks like a dead shim's.
+func alone(dir string) (release func(), err error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock %s: %w", dir, err)
+	}
+	return func() { f.Close() }, nil
+}
+
+// answering is how long a shim that is there may take to be connected to.
+const answering = 10 * time.Second
+
+// running finds the shim of that name; nil: there is none. containerd takes one for
+// dead that it cannot connect to within 100 ms, as can be on a machine with much to
+// do. Its pods would be without a socket then.
+func running(ctx context.Context, params *bootapi.BootstrapParams) (*bootapi.BootstrapResult, error) {
+	address, err := shim.CreateSocketAddress(ctx, params.GetSocketDir(), params.GetContainerdGrpcAddress(), params.GetInstanceID(), false)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := net.DialTimeout("unix", strings.TrimPrefix(address, "unix://"), answering)
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ECONNREFUSED):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("connect to the shim of the group: %w", err)
+	}
+	conn.Close()
+	return &bootapi.BootstrapResult{Version: 3, Protocol: "ttrpc", Address: address}, nil
 }
 
 // groupOf is the group that the specification of a container names, or "".

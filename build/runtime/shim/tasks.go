@@ -69,17 +69,17 @@ func canceled(ctx context.Context) context.Context {
 const listener = 3
 
 // ending returns what ends the process. The socket goes first, so that who asks
-// for a shim of this group afterwards starts another one, and never removes the
-// other's.
+// for a shim of this group afterwards starts another one; if it is still this one's.
 func ending(end shutdown.Service) func() {
-	path := ""
+	path, own := "", os.FileInfo(nil)
 	if address, err := unix.Getsockname(listener); err == nil {
 		if address, ok := address.(*unix.SockaddrUnix); ok {
 			path = address.Name
+			own, _ = os.Stat(path)
 		}
 	}
 	return func() {
-		if path != "" {
+		if now, err := os.Stat(path); err == nil && own != nil && os.SameFile(own, now) {
 			_ = os.Remove(path)
 		}
 		end.Shutdown()

@@ -129,7 +129,7 @@ func TestMigrationSaysInTheDefinitionInWhichVersionItsObjectsAre(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if code, body := asked(t, p, "POST", "/apis/example.com/v1/things", `{"metadata":{"name":"one"}}`); code != http.StatusCreated {
+		if code, body := asked(t, p, "POST", "/apis/example.com/v1/things", `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"one"}}`); code != http.StatusCreated {
 			t.Fatalf("got %d %s", code, body)
 		}
 		crd, err := crds.Get(t.Context(), "", "things.example.com")

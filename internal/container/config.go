@@ -124,9 +124,9 @@ func handlerSettings(o Options) map[string]any {
 			clear(options)
 		}
 		maps.Copy(options, h.Options)
-		all[name] = map[string]any{
-			"runtime_type": h.Type, "runtime_path": h.Path, "sandboxer": "podsandbox", "options": options,
-			"pod_annotations": []string{annotationGroup},
+		all[name] = map[string]any{"runtime_type": h.Type, "runtime_path": h.Path, "sandboxer": "podsandbox", "options": options}
+		if h.Path == o.shim() { // of others a pod's own annotation would count
+			all[name].(map[string]any)["pod_annotations"] = []string{annotationGroup}
 		}
 	}
 	add(handlerRunc, Handler{})

@@ -81,7 +81,7 @@ func convert(ctx context.Context, p Poster, crd *apiextensionsv1.CustomResourceD
 	}
 	out = make([]*custom.Object, len(objs))
 	for i := range answers {
-		if out[i], err = take(objs[i], answers[i].Raw, apiVersion); err != nil {
+		if out[i], err = take(i, objs[i], answers[i].Raw, apiVersion); err != nil {
 			return nil, invalid, fmt.Errorf("returned invalid %w", err)
 		}
 	}
@@ -171,7 +171,7 @@ func whereabouts(c *apiextensionsv1.WebhookClientConfig) hook.Config {
 
 // take reads what the webhook has made of an object: its body, labels and annotations. The rest of the
 // metadata stays, and who it is must. Its errors go on after "returned invalid".
-func take(in *custom.Object, doc []byte, apiVersion string) (*custom.Object, error) {
+func take(index int, in *custom.Object, doc []byte, apiVersion string) (*custom.Object, error) {
 	var u unstructured.Unstructured
 	if err := u.UnmarshalJSON(doc); err != nil {
 		return nil, fmt.Errorf("object: %w", err)
@@ -183,7 +183,7 @@ func take(in *custom.Object, doc []byte, apiVersion string) (*custom.Object, err
 		{"kind", kind, gotKind},
 	} {
 		if c.want != c.got {
-			return nil, fmt.Errorf("object at index 0: invalid %s (expected %s, received %s)", c.what, c.want, c.got)
+			return nil, fmt.Errorf("object at index %d: invalid %s (expected %s, received %s)", index, c.what, c.want, c.got)
 		}
 	}
 	for _, c := range []struct{ what, want, got string }{

@@ -18,6 +18,7 @@ iproute2          ip
 nftables          nft
 conntrack         conntrack
 procps            ps
+dbus-daemon       dbus-daemon
 busybox-static    busybox
 "
 # Tests start it themselves. Where systemd would start it for everybody, they go without.

@@ -165,54 +165,51 @@ func thresholds(value any) (any, error) {
 
 // shutdownGroups are groups of pods and their times, as the flag takes them.
 func shutdownGroups(value any) (any, error) {
-	list, ok := value.([]any)
-	if !ok {
-		return nil, errors.New("want a list of groups")
-	}
 	var parts []string
-	for i, one := range list {
-		group, ok := one.(map[string]any)
-		if !ok {
-			return nil, fmt.Errorf("[%d]: want a map of priority and shutdownGracePeriodSeconds", i)
-		}
-		priority, err := scalar(group["priority"])
-		if err != nil {
-			return nil, fmt.Errorf("[%d].priority: %w", i, err)
-		}
-		seconds, err := scalar(group["shutdownGracePeriodSeconds"])
-		if err != nil {
-			return nil, fmt.Errorf("[%d].shutdownGracePeriodSeconds: %w", i, err)
-		}
-		parts = append(parts, cmp.Or(priority, "0")+"="+cmp.Or(seconds, "0")+"s")
-	}
-	return strings.Join(parts, ","), nil
+	err := entries(value, "groups", []string{"priority", "shutdownGracePeriodSeconds"}, func(of []string) {
+		parts = append(parts, cmp.Or(of[0], "0")+"="+cmp.Or(of[1], "0")+"s")
+	})
+	return strings.Join(parts, ","), err
 }
 
 // taintTexts are taints as the flag takes them.
 func taintTexts(value any) (any, error) {
-	list, ok := value.([]any)
-	if !ok {
-		return nil, errors.New("want a list of taints")
-	}
 	var texts []any
-	for i, one := range list {
-		taint, ok := one.(map[string]any)
-		if !ok {
-			return nil, fmt.Errorf("[%d]: want a map of key, value and effect", i)
-		}
+	err := entries(value, "taints", []string{"key", "value", "effect"}, func(of []string) {
 		text := ""
-		for _, part := range []struct{ before, key string }{{"", "key"}, {"=", "value"}, {":", "effect"}} {
-			v, err := scalar(taint[part.key])
-			if err != nil {
-				return nil, fmt.Errorf("[%d].%s: %w", i, part.key, err)
-			}
-			if v != "" {
-				text += part.before + v
+		for i, before := range []string{"", "=", ":"} {
+			if of[i] != "" {
+				text += before + of[i]
 			}
 		}
 		texts = append(texts, text)
+	})
+	return texts, err
+}
+
+// entries reads a list of maps, and calls each with the values that one has for the keys, empty ones for those that are not
+// there.
+func entries(value any, what string, keys []string, each func(of []string)) error {
+	list, ok := value.([]any)
+	if !ok {
+		return errors.New("want a list of " + what)
 	}
-	return texts, nil
+	for i, one := range list {
+		entry, ok := one.(map[string]any)
+		if !ok {
+			last := len(keys) - 1
+			return fmt.Errorf("[%d]: want a map of %s and %s", i, strings.Join(keys[:last], ", "), keys[last])
+		}
+		of := make([]string, len(keys))
+		for n, key := range keys {
+			var err error
+			if of[n], err = scalar(entry[key]); err != nil {
+				return fmt.Errorf("[%d].%s: %w", i, key, err)
+			}
+		}
+		each(of)
+	}
+	return nil
 }
 
 // loggedElsewhere is why upstream's settings of logs are idle.

@@ -131,9 +131,7 @@ func (h *Health) serveAll(w http.ResponseWriter, r *http.Request, endpoint strin
 			fmt.Fprintf(&lines, "[+]%s excluded: ok\n", c.Name)
 			continue
 		}
-		err := run(r.Context(), c)
-		h.note(endpoint, c.Name, err)
-		if err != nil {
+		if err := h.run(r.Context(), endpoint, c); err != nil {
 			failed = true
 			fmt.Fprintf(&lines, "[-]%s failed: reason withheld\n", c.Name)
 			h.logFailure(r.Context(), endpoint, c.Name, err)
@@ -162,9 +160,7 @@ func (h *Health) serveOne(w http.ResponseWriter, r *http.Request, endpoint strin
 		http.NotFound(w, r)
 		return
 	}
-	err := run(r.Context(), checks[i])
-	h.note(endpoint, checks[i].Name, err)
-	if err != nil {
+	if err := h.run(r.Context(), endpoint, checks[i]); err != nil {
 		http.Error(w, fmt.Sprintf("internal server error: %v", err), http.StatusInternalServerError)
 		return
 	}

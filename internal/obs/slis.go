@@ -1,6 +1,7 @@
 package obs
 
 import (
+	"context"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -31,9 +32,7 @@ func (h *Health) SLIs(log *slog.Logger, endpoints ...string) http.Handler {
 		now := slis{}
 		for _, endpoint := range endpoints {
 			for _, c := range h.list(endpoint == "readyz") {
-				err := run(r.Context(), c)
-				h.note(endpoint, c.Name, err)
-				now[sli{endpoint, c.Name, err != nil}]++
+				now[sli{endpoint, c.Name, h.run(r.Context(), endpoint, c) != nil}]++
 			}
 		}
 		reg := prometheus.NewRegistry()
@@ -42,14 +41,16 @@ func (h *Health) SLIs(log *slog.Logger, endpoints ...string) http.Handler {
 	})
 }
 
-// note counts what has become of a check.
-func (h *Health) note(endpoint, name string, err error) {
+// run runs a check for an endpoint, and counts what has become of it.
+func (h *Health) run(ctx context.Context, endpoint string, c Check) error {
+	err := run(ctx, c)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.mu.ran == nil {
 		h.mu.ran = slis{}
 	}
-	h.mu.ran[sli{endpoint, name, err != nil}]++
+	h.mu.ran[sli{endpoint, c.Name, err != nil}]++
+	return err
 }
 
 // noted are the counts.

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/kemudi/kemudi/internal/admission"
+	"github.com/kemudi/kemudi/internal/api/core/claims"
 	"github.com/kemudi/kemudi/internal/api/core/csi"
 )
 
@@ -92,15 +93,11 @@ func (r *restriction) mounts(ctx context.Context, pod *corev1.Pod, audience stri
 
 // driverOf is the driver of a volume; empty: it has none that is known.
 func (r *restriction) driverOf(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) (string, error) {
-	claim := ""
-	switch {
-	case v.CSI != nil:
+	if v.CSI != nil {
 		return v.CSI.Driver, nil
-	case v.PersistentVolumeClaim != nil:
-		claim = v.PersistentVolumeClaim.ClaimName
-	case v.Ephemeral != nil:
-		claim = pod.Name + "-" + v.Name
-	default:
+	}
+	claim := claims.OfVolume(pod, v)
+	if claim == "" {
 		if pv := csi.Inline(v, pod.Namespace); pv != nil {
 			return pv.Spec.CSI.Driver, nil
 		}

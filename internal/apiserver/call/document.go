@@ -144,8 +144,8 @@ func (d Document) checkKind(into runtime.Object, want schema.GroupVersionKind, e
 		}
 		got = schema.FromAPIVersionAndKind(meta.APIVersion, meta.Kind)
 	}
-	dynamic := false
-	if _, dynamic = into.(resource.Document); dynamic && got.Kind == "" {
+	_, dynamic := into.(resource.Document)
+	if dynamic && got.Kind == "" {
 		return refusal.BadRequest("Object 'Kind' is missing in 'unstructured object has no kind'")
 	}
 	if got.Kind == "" {

@@ -49,17 +49,20 @@ func (r claimKeeper) Reconcile(ctx context.Context, c *corev1.PersistentVolumeCl
 	if !has {
 		return controller.Done, nil
 	}
-	// Who was given a node before the deletion is seen here; nobody is after it.
-	rev := resource.Revision(c)
-	if err := r.pods.WaitRev(ctx, rev); err != nil {
-		return controller.Done, fmt.Errorf("wait for the pods of revision %d: %w", rev, err)
-	}
-	for _, p := range r.pods.ByIndex(core.IndexClaim, cache.Key(c.Namespace, c.Name)) {
-		if uses(p, c) {
-			return controller.Done, nil
-		}
+	pods, err := r.podsOf(ctx, c) // who was given a node before the deletion is seen here; nobody is after it
+	if err != nil || slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return uses(p, c) }) {
+		return controller.Done, err
 	}
 	return controller.Done, update(ctx, r.claims, c, without(c.Finalizers, claims.ProtectClaim))
+}
+
+// podsOf are the pods that may be about a claim, as of its revision or later.
+func (r claimKeeper) podsOf(ctx context.Context, c *corev1.PersistentVolumeClaim) ([]*corev1.Pod, error) {
+	rev := resource.Revision(c)
+	if err := r.pods.WaitRev(ctx, rev); err != nil {
+		return nil, fmt.Errorf("wait for the pods of revision %d: %w", rev, err)
+	}
+	return r.pods.ByIndex(core.IndexClaim, cache.Key(c.Namespace, c.Name)), nil
 }
 
 // uses reports whether a pod holds a claim: it has a node, where the volume may be

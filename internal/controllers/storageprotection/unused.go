@@ -2,7 +2,6 @@ package storageprotection
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,8 +9,6 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/core/claims"
-	"github.com/kemudi/kemudi/internal/cache"
-	"github.com/kemudi/kemudi/internal/resource"
 )
 
 // tell notes in a claim's status whether pods refer to it, and since when it is so
@@ -20,15 +17,15 @@ func (r claimKeeper) tell(ctx context.Context, c *corev1.PersistentVolumeClaim) 
 	if c.Status.Phase != corev1.ClaimBound {
 		return nil
 	}
-	rev := resource.Revision(c)
-	if err := r.pods.WaitRev(ctx, rev); err != nil { // who was there before it was bound is no news
-		return fmt.Errorf("wait for the pods of revision %d: %w", rev, err)
+	pods, err := r.podsOf(ctx, c) // who was there before it was bound is no news
+	if err != nil {
+		return err
 	}
 	want := corev1.PersistentVolumeClaimCondition{
 		Type: corev1.PersistentVolumeClaimUnused, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now().Rfc3339Copy(),
 		Reason: "NoPodsUsingPVC", Message: "No pods are currently referencing this PVC",
 	}
-	if slices.ContainsFunc(r.pods.ByIndex(core.IndexClaim, cache.Key(c.Namespace, c.Name)), func(p *corev1.Pod) bool { return !over(p) && refers(p, c) }) {
+	if slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return !over(p) && refers(p, c) }) {
 		want.Status, want.Reason, want.Message = corev1.ConditionFalse, "PodUsingPVC", "A pod is currently referencing this PVC"
 	}
 	at := slices.IndexFunc(c.Status.Conditions, func(has corev1.PersistentVolumeClaimCondition) bool { return has.Type == want.Type })
@@ -41,7 +38,7 @@ func (r claimKeeper) tell(ctx context.Context, c *corev1.PersistentVolumeClaim) 
 	} else {
 		c.Status.Conditions[at] = want
 	}
-	_, err := r.claims.UpdateStatus(ctx, c)
+	_, err = r.claims.UpdateStatus(ctx, c)
 	return err
 }
 

@@ -134,18 +134,23 @@ func (r *Records) of(name string, im *runtimeapi.Image) (used config.ImagePullCr
 
 // read returns the record of an image, nil if there is none.
 func (r *Records) read(id string) (*config.ImagePulledRecord, error) {
-	data, err := os.ReadFile(r.path("pulled", id))
+	record, err := readRecord(r.path("pulled", id))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
-	}
-	record := &config.ImagePulledRecord{}
-	if err == nil {
-		err = json.Unmarshal(data, record)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read who has pulled image %s: %w", id, err)
 	}
 	return record, nil
+}
+
+func readRecord(path string) (*config.ImagePulledRecord, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	record := &config.ImagePulledRecord{}
+	return record, json.Unmarshal(data, record)
 }
 
 // add notes that the image of an ID has been pulled by the name, or could have been, by these credentials.
@@ -230,11 +235,7 @@ func (r *Records) prune(there func(id string) bool, looked time.Time) error {
 	var errs []error
 	for _, f := range files {
 		path := filepath.Join(r.dir, "pulled", f.Name())
-		var record config.ImagePulledRecord
-		data, err := os.ReadFile(path)
-		if err == nil {
-			err = json.Unmarshal(data, &record)
-		}
+		record, err := readRecord(path)
 		switch {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("read record of an image: %w", err))

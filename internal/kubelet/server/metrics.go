@@ -7,7 +7,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kemudi/kemudi/internal/api/core/claims"
 	"github.com/kemudi/kemudi/internal/kubelet/csi"
@@ -57,11 +56,9 @@ func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) {
 // serveResources answers with what containers and pods use now, in the form
 // that the metrics server reads.
 func (s *Server) serveResources(w http.ResponseWriter, r *http.Request) {
-	resp, err := s.runtime.ListContainerStats(r.Context(), &runtimeapi.ListContainerStatsRequest{})
-	there, thereErr := s.runtime.ListContainers(r.Context(), &runtimeapi.ListContainersRequest{})
-	err = errors.Join(err, thereErr)
+	used, there, err := s.listed(r.Context())
 	reg := prometheus.NewRegistry()
-	look := &usage.Look{Containers: resp.GetStats(), There: there.GetContainers()}
+	look := &usage.Look{Containers: used, There: there}
 	if s.o.Pods.Runner.Disk != nil {
 		var nodeErr error
 		look.Node, nodeErr = machine.Used()

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -44,17 +45,13 @@ func (s *Server) serveScrape(w http.ResponseWriter, r *http.Request) {
 
 // snapshot looks at the node, its pods and their containers.
 func (s *Server) snapshot(ctx context.Context) (*usage.Snapshot, error) {
-	used, err := s.runtime.ListContainerStats(ctx, &runtimeapi.ListContainerStatsRequest{})
-	if err != nil {
-		return nil, err
-	}
-	there, err := s.runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
+	used, there, err := s.listed(ctx)
 	if err != nil {
 		return nil, err
 	}
 	tree, runner := cgroup.Open(cgroup.Top), s.o.Pods.Runner
 	look := &usage.Snapshot{
-		Stats: used.Stats, Containers: there.Containers, Capacity: runner.Node.Capacity(nil), Now: time.Now(), Node: s.machine(ctx), Read: tree.Read,
+		Stats: used, Containers: there, Capacity: runner.Node.Capacity(nil), Now: time.Now(), Node: s.machine(ctx), Read: tree.Read,
 	}
 	sandboxes := map[string]string{} // by the UIDs of pods
 	if look.Node == nil {
@@ -73,6 +70,13 @@ func (s *Server) snapshot(ctx context.Context) (*usage.Snapshot, error) {
 		look.Pods = append(look.Pods, s.podOf(p, tree, sandboxes))
 	}
 	return look, nil
+}
+
+// listed are the containers that the runtime has, and what they use. After an error what could be had is there.
+func (s *Server) listed(ctx context.Context) (used []*runtimeapi.ContainerStats, there []*runtimeapi.Container, err error) {
+	stats, err := s.runtime.ListContainerStats(ctx, &runtimeapi.ListContainerStatsRequest{})
+	list, listErr := s.runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
+	return stats.GetStats(), list.GetContainers(), errors.Join(err, listErr)
 }
 
 // podOf is a pod and what has passed the links of its sandbox.

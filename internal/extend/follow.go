@@ -244,7 +244,8 @@ func (f *Follower) reconcile(ctx context.Context, name string) error {
 		}
 	}
 	if !equality.Semantic.DeepEqual(next.Status, crd.Status) {
-		if crd, err = f.crds.UpdateStatus(ctx, next); err != nil {
+		// What is served stays as it is: the API changes what it is sent.
+		if crd, err = f.crds.UpdateStatus(ctx, next.DeepCopy()); err != nil {
 			return fmt.Errorf("write status of %s: %w", name, err)
 		}
 		f.learn(crd)

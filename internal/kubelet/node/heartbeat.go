@@ -24,6 +24,7 @@ const (
 	LeaseInterval = 10 * time.Second // renews its lease, and looks whether its state has changed
 	LeaseDuration = 40 * time.Second // after which it is lost
 	unreadyCheck  = 250 * time.Millisecond
+	reportTries   = 5 // of one report: others write to a node as well, most of all when it is new
 )
 
 // ReportInterval is how often a node writes its status although nothing has changed, unless it is told; after a
@@ -201,7 +202,7 @@ func (h *heartbeat) report(ctx context.Context) error {
 		}
 	}
 	written, err := h.n.nodes.UpdateStatus(ctx, node)
-	if apierrors.IsConflict(err) { // somebody else was faster: once more on what is there now
+	for try := 1; try < reportTries && apierrors.IsConflict(err); try++ { // somebody else was faster: once more on what is there now
 		if written, err = h.n.nodes.Get(ctx, "", node.Name); err == nil {
 			h.node = written
 			node = written.DeepCopy()

@@ -46,7 +46,7 @@ func (a *Agent) deviceParts() []part {
 		return nil
 	}
 	server := podresources.New(podresources.Options{
-		Dir: filepath.Join(root, plugin.ResourcesDir), Pods: a.pods.Pods, Devices: runner.Devices, Claims: runner.Claims, Registry: a.registry,
+		Dir: filepath.Join(root, plugin.ResourcesDir), Pods: a.pods.Unfinished, Devices: runner.Devices, Claims: runner.Claims, Registry: a.registry,
 	})
 	return []part{
 		{"device plugins", a.dispensable("device plugins", runner.Devices.Run)},

@@ -150,12 +150,40 @@ func TestNodeThatRunsOutOfMemoryLetsOnePodGoAfterAnother(t *testing.T) {
 		if c := n.condition(v1.NodeMemoryPressure); c.Status != v1.ConditionFalse || c.Reason != "KubeletHasSufficientMemory" {
 			t.Errorf("five minutes after: got %+v", c)
 		}
-		n.tells("/metrics", `kubelet_evictions\{eviction_signal="memory.available"\} [1-9]`)
+		n.tells("/metrics", `kubelet_evictions\{eviction_signal="memory.available"\} 2`)
 		events := strings.Join(n.api.TakeEvents(), "\n")
 		for _, want := range []string{"n1 Normal NodeHasSufficientMemory: Node n1 status is now: NodeHasSufficientMemory"} {
 			if !strings.Contains(events, want) {
 				t.Errorf("events: no %q in\n%s", want, events)
 			}
+		}
+	})
+}
+
+func TestPodIsEvictedOnceThoughTheAPIDoesNotLearnIt(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		m := &meter{node: evict.Readings{evict.MemoryAvailable: {Available: 1 << 30, Capacity: 8 << 30}}}
+		n := newMeteredNode(t, m)
+		defer func() { n.end() }()
+		createPod(t, n.api, "greedy", `{containers: [{name: c, image: x}]}`)
+		createPod(t, n.api, "vital", `{priority: 2000001000, containers: [{name: c, image: x}]}`)
+		n.pod("greedy")
+		n.api.RefuseWith(func(r *client.Request) error {
+			if r.Sub == "status" {
+				return errors.New("cut off")
+			}
+			return nil
+		})
+		m.set(func() {
+			m.node = evict.Readings{evict.MemoryAvailable: {Available: 50 << 20, Capacity: 8 << 30}}
+		})
+		if p := n.after(time.Minute, "greedy"); p.Status.Phase != v1.PodRunning {
+			t.Errorf("nothing could be written: greedy is %s", p.Status.Phase)
+		}
+		n.tells("/metrics", `kubelet_evictions\{eviction_signal="memory.available"\} 1`)
+		n.api.RefuseWith(nil)
+		if p := n.after(time.Minute, "greedy"); p.Status.Reason != "Evicted" {
+			t.Errorf("when it can be written again: got %+v", p.Status)
 		}
 	})
 }

@@ -147,7 +147,7 @@ func (a *Agent) partsWith(gauges pressure.Gauges) []part {
 	}
 	if groups := o.Settings.Shutdown.Groups(); len(groups) > 0 && !o.Simulated {
 		w := &shutdown.Watch{
-			Groups: groups, ConfDir: shutdown.ConfDir, Pods: a.pods.Pods, End: a.pods.Evict, Down: a.node.SetGoingDown,
+			Groups: groups, ConfDir: shutdown.ConfDir, Pods: a.pods.Unfinished, End: a.pods.Evict, Down: a.node.SetGoingDown,
 			Event: func(kind, reason, message string) { o.Events.Event(a.node.Self(), kind, reason, message) }, Log: o.Log,
 		}
 		list = append(list, part{"shutdown", w.Run})

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
 )
@@ -74,8 +75,23 @@ func (s *Set) Late() (uid types.UID, most time.Duration) {
 	return uid, most
 }
 
-// Pods are those of all actors, as these know them.
-func (s *Set) Pods() []*v1.Pod { return ask(s, func(x *Actor) *v1.Pod { return x.d.Pod }) }
+// Unfinished are the pods that have not ended, as their actors know them. The API may
+// learn later that a pod has ended, or, cut off, not for a long time.
+func (s *Set) Unfinished() []*v1.Pod {
+	return slices.DeleteFunc(ask(s, (*Actor).unfinished), func(p *v1.Pod) bool { return p == nil })
+}
+
+func (x *Actor) unfinished() *v1.Pod {
+	select {
+	case <-x.left:
+		return nil
+	default:
+	}
+	if core.PodTerminal(x.d.Pod) { // its first step is yet to come
+		return nil
+	}
+	return x.d.Pod
+}
 
 // Running are the pods whose sandboxes run, with no more than their names and the containers that run.
 func (s *Set) Running() (list []v1.Pod) {

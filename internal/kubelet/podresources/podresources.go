@@ -25,7 +25,7 @@ import (
 // Options of a Server; all are required.
 type Options struct {
 	Dir      string           // where the socket is
-	Pods     func() []*v1.Pod // those of the node
+	Pods     func() []*v1.Pod // those of the node that have not ended
 	Devices  *device.Manager
 	Claims   *dra.Manager
 	Registry *prometheus.Registry
@@ -88,7 +88,7 @@ func (s *Server) GetAllocatableResources(context.Context, *podapi.AllocatableRes
 }
 
 func (s *Server) pods() []*v1.Pod {
-	pods := slices.DeleteFunc(s.o.Pods(), core.PodTerminal)
+	pods := s.o.Pods()
 	slices.SortFunc(pods, func(a, b *v1.Pod) int { return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name) })
 	return pods
 }

@@ -12,7 +12,6 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
@@ -150,10 +149,7 @@ func (w *Watch) users(ctx context.Context, s evict.Signal) ([]evict.User, error)
 		memory[uid][st.GetAttributes().GetMetadata().GetName()] = int64(st.GetMemory().GetWorkingSetBytes().GetValue())
 	}
 	var out []evict.User
-	for _, pod := range w.Pods.Pods() {
-		if core.PodTerminal(pod) {
-			continue
-		}
+	for _, pod := range w.Pods.Unfinished() {
 		u := evict.User{Pod: pod, Used: memory[string(pod.UID)]}
 		if s == evict.PIDAvailable {
 			n, err := w.Gauges.Processes(pod)

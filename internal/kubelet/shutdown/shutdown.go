@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
 	"github.com/kemudi/kemudi/internal/task"
 )
@@ -24,7 +23,7 @@ type Watch struct {
 	Bus     string // address of the bus; empty: the machine's
 	ConfDir string // of systemd-logind, for a time that it does not allow otherwise
 
-	Pods func() []*v1.Pod // of the node
+	Pods func() []*v1.Pod // of the node that have not ended
 	// End ends a pod. The channel is closed when it has ended; nil: there is no such pod.
 	End func(types.UID, podstep.Eviction) <-chan struct{}
 	// Down is told that the machine goes down, or that it does not.
@@ -104,13 +103,7 @@ func first(body []any) (down, ok bool) {
 
 // endPods ends all pods, one group after the other.
 func (w *Watch) endPods(ctx context.Context) {
-	var pods []*v1.Pod
-	for _, pod := range w.Pods() {
-		if !core.PodTerminal(pod) {
-			pods = append(pods, pod)
-		}
-	}
-	for i, group := range share(w.Groups, pods) {
+	for i, group := range share(w.Groups, w.Pods()) {
 		if len(group) > 0 {
 			w.endGroup(ctx, group, w.Groups[i].Period)
 		}

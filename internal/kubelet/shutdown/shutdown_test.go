@@ -123,11 +123,10 @@ func TestMachineWaitsForItsPods(t *testing.T) {
 		pods = append(pods, pod)
 		ended[pod.UID] = make(chan struct{})
 	}
-	done := &v1.Pod{Status: v1.PodStatus{Phase: v1.PodSucceeded}}
 	var log bytes.Buffer
 	w := &Watch{
 		Groups: Settings{Period: 20 * time.Second, Critical: 5 * time.Second}.Groups(), Bus: bus, ConfDir: l.conf,
-		Pods:  func() []*v1.Pod { return append(pods, done) },
+		Pods:  func() []*v1.Pod { return pods },
 		Down:  func(down bool) { said <- fmt.Sprint("down ", down) },
 		Event: func(_, reason, _ string) { said <- reason },
 		End: func(uid types.UID, e podstep.Eviction) <-chan struct{} {

@@ -35,6 +35,7 @@ DNS are others', too.`,
 			{name: "cni-bin-dir", why: "plugins are those that are built in, and those of /opt/cni/bin"},
 			{name: "pod-infra-container-image", why: "the container runtime has its own"},
 			{name: "fail-swap-on", why: "swap is left as it is", bool: true},
+			{name: "cpu-manager-reconcile-period", why: "everything is acted on when it happens, not every so often"},
 			{name: "allow-privileged", why: "who may run privileged containers is for Pod Security to say", bool: true},
 		},
 		run: func(ctx context.Context, log *slog.Logger, step func(string, bool)) error {
@@ -105,6 +106,7 @@ func kubeletConfig() *configKind {
 
 		"shutdownGracePeriodByPodPriority": {flag: "shutdown-grace-period-by-pod-priority", text: shutdownGroups},
 		"registerWithTaints":               {flag: "register-with-taints", text: taintTexts},
+		"reservedMemory":                   {flag: "reserved-memory", text: memoryTexts},
 	}
 	for path, flag := range map[string]string{
 		"address": "address", "port": "port", "staticPodPath": "pod-manifest-path", "tlsCertFile": "tls-cert-file", "tlsPrivateKeyFile": "tls-private-key-file",
@@ -122,6 +124,9 @@ func kubeletConfig() *configKind {
 		"evictionMaxPodGracePeriod": "eviction-max-pod-grace-period", "evictionMinimumReclaim": "eviction-minimum-reclaim",
 		"shutdownGracePeriod":             "shutdown-grace-period",
 		"shutdownGracePeriodCriticalPods": "shutdown-grace-period-critical-pods", "tlsMinVersion": "tls-min-version", "tlsCipherSuites": "tls-cipher-suites", "memorySwap.swapBehavior": "memory-swap-behavior",
+		"cpuManagerPolicy": "cpu-manager-policy", "cpuManagerPolicyOptions": "cpu-manager-policy-options", "reservedSystemCPUs": "reserved-cpus",
+		"memoryManagerPolicy": "memory-manager-policy", "topologyManagerPolicy": "topology-manager-policy",
+		"topologyManagerScope": "topology-manager-scope", "topologyManagerPolicyOptions": "topology-manager-policy-options",
 		"nodeStatusMaxImages": "node-status-max-images", "providerID": "provider-id",
 		"imagePullCredentialsVerificationPolicy": "image-pull-credentials-verification-policy",
 		"preloadedImagesVerificationAllowlist":   "preloaded-images-verification-allowlist",
@@ -147,7 +152,7 @@ func kubeletConfig() *configKind {
 	return &configKind{
 		apiVersion: "kubelet.config.k8s.io/v1beta1", kind: "KubeletConfiguration", dropIns: true, flags: flags,
 		only: map[string][]string{
-			"cpuManagerPolicy": {"none"}, "memoryManagerPolicy": {"None"}, "topologyManagerPolicy": {"none"}, "contentType": {"application/vnd.kubernetes.protobuf", "application/json"},
+			"contentType": {"application/vnd.kubernetes.protobuf", "application/json"},
 		},
 		idle: map[string]string{
 			"logging": loggedElsewhere, "featureGates": featureGates.why,

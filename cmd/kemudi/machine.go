@@ -58,6 +58,7 @@ func addNodeAgentFlags(f *pflag.FlagSet, o *cluster.Machine) {
 	f.BoolVar(&c.OneProcess, "single-process-oom-kill", c.OneProcess, "leave the other processes of a container alone when the kernel ends one for want of memory")
 	f.StringVar(&c.Swap, "memory-swap-behavior", c.Swap, "whether containers may swap, under version 2 of cgroups: NoSwap, or LimitedSwap, which lets burstable ones have their share")
 	f.DurationVar(&c.RestartWait, "max-container-restart-period", c.RestartWait, "how long a container that exits again and again waits at the most")
+	addPinningFlags(f, o)
 	f.IntVar(&o.Agent.MostImages, "node-status-max-images", o.Agent.MostImages, "how many images the node's status lists, the largest ones; -1: all")
 	f.VarPF((*notFlag)(&o.Agent.NoSystemLogs), "enable-system-log-handler", "", "serve the files of /var/log to who may read nodes/log").NoOptDefVal = "true"
 	f.Var(&o.Agent.Eviction, "eviction-hard", "how little may be left before pods are evicted; empty: never evict")
@@ -83,4 +84,17 @@ func addNodeAgentFlags(f *pflag.FlagSet, o *cluster.Machine) {
 	f.StringVar(&o.Images.ProviderConfig, "image-credential-provider-config", o.Images.ProviderConfig, "CredentialProviderConfig file, or directory of them, that names programs which know registry credentials")
 	f.StringVar(&o.Images.ProviderBinDir, "image-credential-provider-bin-dir", o.Images.ProviderBinDir, "directory of these programs")
 	f.StringVar(&o.ResolvConf, "resolv-conf", o.ResolvConf, "file that names the DNS servers for names outside of the cluster")
+}
+
+// addPinningFlags adds what says which processors and memory containers have for themselves.
+func addPinningFlags(f *pflag.FlagSet, o *cluster.Machine) {
+	p := &o.Agent.Pinning
+	f.StringVar(&p.CPUPolicy, "cpu-manager-policy", p.CPUPolicy, "which containers have processors for themselves: none, or static, those of guaranteed pods that ask for whole ones")
+	f.StringToStringVar(&p.CPUOptions, "cpu-manager-policy-options", p.CPUOptions, "which processors these are: full-pcpus-only, distribute-cpus-across-numa, align-by-socket, distribute-cpus-across-cores, strict-cpu-reservation or prefer-align-cpus-by-uncorecache, each =true")
+	f.StringVar(&p.ReservedCPU, "reserved-cpus", p.ReservedCPU, "processors that no container has for itself, as 0-1,8; in place of what --kube-reserved and --system-reserved say of cpu")
+	f.StringVar(&p.MemoryPolicy, "memory-manager-policy", p.MemoryPolicy, "which containers have memory of certain NUMA nodes: None, or Static, those of guaranteed pods")
+	f.Var(&p.ReservedMemory, "reserved-memory", "what of the memory of each NUMA node is not for containers: 0:memory=1Gi,hugepages-2Mi=64Mi; as much together as is not for pods by other flags, --eviction-hard included")
+	f.StringVar(&p.TopologyPolicy, "topology-manager-policy", p.TopologyPolicy, "whether processors, memory and devices are of the same NUMA nodes: none, best-effort, restricted or single-numa-node")
+	f.StringVar(&p.TopologyScope, "topology-manager-scope", p.TopologyScope, "what of: each container by itself, or a pod as a whole")
+	f.StringToStringVar(&p.TopologyOptions, "topology-manager-policy-options", p.TopologyOptions, "prefer-closest-numa-nodes=true, max-allowable-numa-nodes=NUMBER")
 }

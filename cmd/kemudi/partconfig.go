@@ -172,6 +172,36 @@ func shutdownGroups(value any) (any, error) {
 	return strings.Join(parts, ","), err
 }
 
+// memoryTexts are what is reserved of NUMA nodes, as the flag takes it.
+func memoryTexts(value any) (any, error) {
+	list, ok := value.([]any)
+	if !ok {
+		return nil, errors.New("want a list of NUMA nodes")
+	}
+	var nodes []string
+	for i, one := range list {
+		entry, _ := one.(map[string]any)
+		limits, ok := entry["limits"].(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("[%d]: want a map of numaNode and limits", i)
+		}
+		node, err := scalar(entry["numaNode"])
+		if err != nil {
+			return nil, fmt.Errorf("[%d].numaNode: %w", i, err)
+		}
+		var parts []string
+		for _, kind := range slices.Sorted(maps.Keys(limits)) {
+			v, err := scalar(limits[kind])
+			if err != nil {
+				return nil, fmt.Errorf("[%d].limits.%s: %w", i, kind, err)
+			}
+			parts = append(parts, kind+"="+v)
+		}
+		nodes = append(nodes, cmp.Or(node, "0")+":"+strings.Join(parts, ","))
+	}
+	return strings.Join(nodes, ","), nil
+}
+
 // taintTexts are taints as the flag takes them.
 func taintTexts(value any) (any, error) {
 	var texts []any

@@ -48,6 +48,14 @@ nodeStatusUpdateFrequency: 10s
 shutdownGracePeriod: 0s
 shutdownGracePeriodByPodPriority: [{priority: 1000, shutdownGracePeriodSeconds: 20}, {priority: 0, shutdownGracePeriodSeconds: 10}]
 topologyManagerPolicy: ""
+topologyManagerScope: pod
+topologyManagerPolicyOptions: {prefer-closest-numa-nodes: "true"}
+cpuManagerPolicy: static
+cpuManagerPolicyOptions: {full-pcpus-only: "true", strict-cpu-reservation: "true"}
+cpuManagerReconcilePeriod: 10s
+reservedSystemCPUs: 0-1,8
+memoryManagerPolicy: Static
+reservedMemory: [{numaNode: 1, limits: {memory: 1Gi, hugepages-2Mi: 4Mi}}, {numaNode: 0, limits: {memory: 2Gi}}]
 memorySwap: {swapBehavior: LimitedSwap}
 podPidsLimit: 4096
 tlsMinVersion: VersionTLS13
@@ -80,7 +88,10 @@ func TestPartTakesItsConfigurationFile(t *testing.T) {
 		"eviction-soft": "memory.available<1Gi", "eviction-soft-grace-period": "memory.available=1m30s", "eviction-max-pod-grace-period": "60", "eviction-minimum-reclaim": "nodefs.available=500Mi",
 		"shutdown-grace-period-by-pod-priority": "1000=20s,0=10s",
 		"tls-min-version":                       "VersionTLS13", "tls-cipher-suites": "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "memory-swap-behavior": "LimitedSwap",
-		"provider-id": "cloud://a/5", "image-pull-credentials-verification-policy": "AlwaysVerify",
+		"cpu-manager-policy": "static", "cpu-manager-policy-options": "[full-pcpus-only=true,strict-cpu-reservation=true]", "reserved-cpus": "0-1,8",
+		"memory-manager-policy": "Static", "reserved-memory": "0:memory=2Gi,1:hugepages-2Mi=4Mi,memory=1Gi", "topology-manager-policy": "none", "topology-manager-scope": "pod",
+		"topology-manager-policy-options": "[prefer-closest-numa-nodes=true]",
+		"provider-id":                     "cloud://a/5", "image-pull-credentials-verification-policy": "AlwaysVerify",
 	} {
 		if got := f.Lookup(flag).Value.String(); got != want {
 			t.Errorf("--%s: got %q, want %q", flag, got, want)
@@ -97,7 +108,7 @@ func TestPartTakesItsConfigurationFile(t *testing.T) {
 	for _, i := range idle {
 		fields = append(fields, i.field)
 	}
-	if got, want := strings.Join(fields, " "), "cgroupDriver featureGates.Some logging.verbosity protectKernelDefaults"; got != want {
+	if got, want := strings.Join(fields, " "), "cgroupDriver cpuManagerReconcilePeriod featureGates.Some logging.verbosity protectKernelDefaults"; got != want {
 		t.Errorf("without effect: got %s, want %s", got, want)
 	}
 }
@@ -140,7 +151,8 @@ func TestFieldsThatAreNotThereAreRefusedByTheirPaths(t *testing.T) {
 		{"kubelet", kubelet + "authentication: {x509: {clientCA: a}}", "authentication.x509.clientCA: there is no such field here"},
 		{"kubelet", kubelet + "staticPodURL: https://example.com", "staticPodURL: there is no such field here"},
 		{"kubelet", kubelet + "shutdownGracePeriodByPodPriority: [7]", "shutdownGracePeriodByPodPriority: [0]: want a map of priority and shutdownGracePeriodSeconds"},
-		{"kubelet", kubelet + "cpuManagerPolicy: static", "cpuManagerPolicy: static: want none, as there is nothing else here"},
+		{"kubelet", kubelet + "reservedMemory: [7]", "reservedMemory: [0]: want a map of numaNode and limits"},
+		{"kubelet", kubelet + "reservedMemory: [{numaNode: 0, limits: {cpu: 1}}]", "reservedMemory: invalid argument"},
 		{"kubelet", kubelet + "maxPods: many", "maxPods: "},
 		{"kubelet", kubelet + "evictionHard: 7", "evictionHard: want a map of signals to values"},
 		{"kubelet", kubelet + "registerWithTaints: [a]", "registerWithTaints: [0]: want a map of key, value and effect"},

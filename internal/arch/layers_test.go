@@ -28,16 +28,17 @@ client
 drain backend
 audit/audittest auth metricsserver watchcache extend
 join secureport servers encryption
-kubelet/backoff kubelet/contain kubelet/machine kubelet/manifest kubelet/users
+kubelet/backoff kubelet/contain kubelet/machine kubelet/manifest kubelet/numa kubelet/sequence kubelet/state kubelet/users
 kubelet/evict kubelet/plugin
 kubelet/podstep
 kubelet/cri apiserver/request
 apiserver/encoded apiserver/refusal
 apiserver/served
 apiserver/call
-kubelet/admit kubelet/cgroup kubelet/image kubelet/logs kubelet/node kubelet/objects kubelet/probe kubelet/relay kubelet/runtime kubelet/volume
+kubelet/admit kubelet/cgroup kubelet/cpus kubelet/image kubelet/logs kubelet/memory kubelet/node kubelet/objects kubelet/probe kubelet/relay kubelet/runtime kubelet/volume
 kubelet/csi kubelet/usage
 kubelet/device kubelet/disk kubelet/dra
+kubelet/pin
 kubelet/container
 kubelet/pod
 admission apiserver/alloc apiserver/read
@@ -62,7 +63,7 @@ arch
 
 // testOnly names the units that only tests, their own sub-folders and each
 // other import: nothing of them may end up in the program.
-var testOnly = []string{"trace", "texttest", "admission/admissiontest", "audit/audittest", "kubelet/apitest", "kubelet/fakecri", "kubelet/fakecsi", "kubelet/fakeplugin", "sim", "arch", "apiserver/openapi/markers"}
+var testOnly = []string{"trace", "texttest", "admission/admissiontest", "audit/audittest", "kubelet/apitest", "kubelet/fakecri", "kubelet/fakecsi", "kubelet/fakemachine", "kubelet/fakeplugin", "sim", "arch", "apiserver/openapi/markers"}
 
 // commandImports lists what cmd may import of internal/: wiring, and what
 // turns flags and output into words.

@@ -1,8 +1,11 @@
 package kubelet
 
 import (
+	"maps"
+	"slices"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	config "k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/ptr"
@@ -11,6 +14,7 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/container"
 	"github.com/kemudi/kemudi/internal/kubelet/csi"
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
+	"github.com/kemudi/kemudi/internal/kubelet/memory"
 	"github.com/kemudi/kemudi/internal/kubelet/node"
 	"github.com/kemudi/kemudi/internal/kubelet/relay"
 	"github.com/kemudi/kemudi/internal/kubelet/shutdown"
@@ -20,7 +24,7 @@ import (
 // the same settings. What cannot be set here has the value of upstream's that means the same: no time, where it is
 // the kernel or the API that tells of changes and nothing is looked at again and again.
 func configuration(o *Options) config.KubeletConfiguration {
-	s, images := &o.Settings, o.ImageConfig.WithDefaults()
+	s, p, images := &o.Settings, &o.Settings.Pinning, o.ImageConfig.WithDefaults()
 	return config.KubeletConfiguration{
 		TypeMeta:     metav1.TypeMeta{Kind: "KubeletConfiguration", APIVersion: "kubelet.config.k8s.io/v1beta1"},
 		EnableServer: ptr.To(true), EnableDebuggingHandlers: ptr.To(true), Port: int32(o.Port), EnableSystemLogHandler: ptr.To(!s.NoSystemLogs),
@@ -48,13 +52,15 @@ func configuration(o *Options) config.KubeletConfiguration {
 		ShutdownGracePeriodByPodPriority: groupsOf(s.Shutdown.ByPriority),
 		MemorySwap:                       config.MemorySwapConfiguration{SwapBehavior: s.Containers.Swap},
 		ProviderID:                       s.ProviderID, NodeStatusMaxImages: ptr.To(int32(s.MostImages)),
+		CPUManagerPolicy: p.CPUPolicy, CPUManagerPolicyOptions: p.CPUOptions, ReservedSystemCPUs: p.ReservedCPU,
+		MemoryManagerPolicy: p.MemoryPolicy, ReservedMemory: reservedMemory(p.ReservedMemory),
+		TopologyManagerPolicy: p.TopologyPolicy, TopologyManagerScope: p.TopologyScope, TopologyManagerPolicyOptions: p.TopologyOptions,
 		ContainerLogMaxSize: s.LogMaxSize.String(), ContainerLogMaxFiles: ptr.To(int32(s.LogMaxFiles)), PodLogsDir: o.PodLogsDir,
 		ContainerLogMonitorInterval: ptr.To(lasting(pace)), ContainerLogMaxWorkers: ptr.To(int32(1)),
 		NodeStatusUpdateFrequency: lasting(node.LeaseInterval), NodeStatusReportFrequency: lasting(s.StatusPeriod), NodeLeaseDurationSeconds: int32(node.LeaseDuration / time.Second),
 		StreamingConnectionIdleTimeout: lasting(relay.StreamIdle), RuntimeRequestTimeout: lasting(container.CallTimeout), VolumeStatsAggPeriod: lasting(csi.MeasureAgain),
 		EnforceNodeAllocatable: s.Enforce, KubeReservedCgroup: s.KubeCgroup, SystemReservedCgroup: s.SystemCgroup,
-		CgroupRoot: o.CgroupParent, CgroupsPerQOS: ptr.To(true), CgroupDriver: "cgroupfs", CPUManagerPolicy: "none", MemoryManagerPolicy: config.NoneMemoryManagerPolicy,
-		TopologyManagerPolicy: config.NoneTopologyManagerPolicy, FailSwapOn: ptr.To(false), EnableControllerAttachDetach: ptr.To(true),
+		CgroupRoot: o.CgroupParent, CgroupsPerQOS: ptr.To(true), CgroupDriver: "cgroupfs", FailSwapOn: ptr.To(false), EnableControllerAttachDetach: ptr.To(true),
 	}
 }
 
@@ -66,6 +72,13 @@ func reservedTexts(list Reserved) map[string]string {
 		texts[string(name)] = q.String()
 	}
 	return texts
+}
+
+func reservedMemory(list memory.Reserved) (out []config.MemoryReservation) {
+	for _, node := range slices.Sorted(maps.Keys(list)) {
+		out = append(out, config.MemoryReservation{NumaNode: int32(node), Limits: v1.ResourceList(list[node])})
+	}
+	return out
 }
 
 func groupsOf(list shutdown.Groups) (out []config.ShutdownGracePeriodByPodPriority) {

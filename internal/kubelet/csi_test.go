@@ -87,7 +87,7 @@ func (n *diskNode) run() {
 	n.Helper()
 	a, err := New(Options{
 		NodeName: "n1", Transport: n.api.AsNode("n1"), Runtime: n.cri, Images: n.cri, Events: n.api, NodeIPs: []string{"192.0.2.1"},
-		Dirs: Dirs{RootDir: n.root, ToldRootDir: "/var/lib/kubelet", PodLogsDir: n.TempDir()}, Log: slog.New(slog.DiscardHandler), gauges: &meter{},
+		Dirs: Dirs{RootDir: n.root, ToldRootDir: "/var/lib/kubelet", PodLogsDir: n.TempDir()}, Log: slog.New(slog.DiscardHandler), fake: fakes{gauges: &meter{}},
 	})
 	if err != nil {
 		n.Fatal(err)

@@ -15,7 +15,7 @@ import (
 // pluginRoot is the root directory as plugins see it; empty: a simulated node has none.
 func (o *Options) pluginRoot() string {
 	if o.Simulated {
-		return o.plugins
+		return o.fake.plugins
 	}
 	return o.RootDir
 }
@@ -46,7 +46,7 @@ func (a *Agent) deviceParts() []part {
 		return nil
 	}
 	server := podresources.New(podresources.Options{
-		Dir: filepath.Join(root, plugin.ResourcesDir), Pods: a.pods.Unfinished, Devices: runner.Devices, Claims: runner.Claims, Registry: a.registry,
+		Dir: filepath.Join(root, plugin.ResourcesDir), Pods: a.pods.Unfinished, Pins: runner.Pins, Claims: runner.Claims, Registry: a.registry,
 	})
 	return []part{
 		{"device plugins", a.dispensable("device plugins", runner.Devices.Run)},
@@ -68,8 +68,8 @@ func (a *Agent) dispensable(name string, run func(context.Context) error) func(c
 	}
 }
 
-// keepDevices gives back what devices pods have that are not there any more.
+// keepDevices gives back what pods have for themselves that are not there any more.
 func (a *Agent) keepDevices(ctx context.Context, there func(types.UID) bool) {
-	a.pods.Runner.Devices.Keep(there)
+	a.pods.Runner.Pins.Keep(there)
 	a.pods.Runner.Claims.Keep(ctx, there)
 }

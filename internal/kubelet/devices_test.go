@@ -70,11 +70,16 @@ func newDeviceNode(t *testing.T) *deviceNode {
 // run starts an agent, which is a new one each time.
 func (n *deviceNode) run() {
 	n.t.Helper()
-	a, err := New(Options{
+	n.runWith(Options{
 		NodeName: "n1", Transport: n.api, Runtime: n.cri, Images: n.cri, Events: n.api, Simulated: true,
 		Capacity: v1.ResourceList{v1.ResourceCPU: resource.MustParse("4"), v1.ResourceMemory: resource.MustParse("8Gi")},
-		Log:      slog.New(slog.NewTextHandler(io.Discard, nil)), plugins: n.root,
+		Log:      slog.New(slog.NewTextHandler(io.Discard, nil)), fake: fakes{plugins: n.root},
 	})
+}
+
+func (n *deviceNode) runWith(o Options) {
+	n.t.Helper()
+	a, err := New(o)
 	if err != nil {
 		n.t.Fatal(err)
 	}

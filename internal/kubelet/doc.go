@@ -11,10 +11,12 @@
 //	container runtime cri          act on the runtime, look at it, and translate for it
 //	objects image volume disk      what pods refer to and have on the machine
 //	plugin device dra podresources programs of others that have devices, who gets which, and who asks that
+//	pin cpus memory numa           who has processors and memory for themselves, and where
+//	state sequence                 how that is written down, and which containers of a pod run at a time
 //	node machine pressure usage    the node in the API, what it is, what it has left
 //	server relay logs guard        the agent's API, its streams, and who may ask
 //	probe contain                  probes; panics
-//	fakecri apitest                for tests and simulated nodes
+//	fakecri fakemachine apitest    for tests and simulated nodes
 //
 // Invariants, cited by number in the code:
 //

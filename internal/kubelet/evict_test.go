@@ -52,7 +52,7 @@ func (m *meter) Node(context.Context) (evict.Readings, error) {
 }
 
 func newMeteredNode(t *testing.T, m *meter) *testNode {
-	n := &testNode{t: t, api: newMemAPI(t), cri: fakecri.New(fakecri.Options{Program: deaf}), with: func(o *Options) { o.gauges = m }}
+	n := &testNode{t: t, api: newMemAPI(t), cri: fakecri.New(fakecri.Options{Program: deaf}), with: func(o *Options) { o.fake.gauges = m }}
 	n.run()
 	return n
 }
@@ -192,7 +192,7 @@ func TestPodsGoInTheirOwnTimeWhenASoftThresholdHasBeenPassedForAWhile(t *testing
 	inBubble(t, func(t *testing.T) {
 		m := &meter{node: evict.Readings{evict.MemoryAvailable: {Available: 1 << 30, Capacity: 8 << 30}}}
 		n := &testNode{t: t, api: newMemAPI(t), cri: fakecri.New(fakecri.Options{Program: deaf}), with: func(o *Options) {
-			o.gauges = m
+			o.fake.gauges = m
 			if err := errors.Join(o.Settings.Soft.Thresholds.Set("memory.available<500Mi"), o.Settings.Soft.Grace.Set("memory.available=1m30s"), o.Settings.MinReclaim.Set("memory.available=100Mi")); err != nil {
 				t.Error(err)
 			}
@@ -227,7 +227,7 @@ func TestNodeThatRunsOutOfProcessesEndsWhoHasMost(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		m := &meter{node: evict.Readings{evict.PIDAvailable: {Available: 9000, Capacity: 32768}}, processes: map[string]int64{"many": 20000, "few": 12, "vital": 30000}}
 		n := &testNode{t: t, api: newMemAPI(t), cri: fakecri.New(fakecri.Options{Program: deaf}), with: func(o *Options) {
-			o.gauges = m
+			o.fake.gauges = m
 			if err := o.Settings.Eviction.Set("pid.available<10%"); err != nil {
 				t.Error(err)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/kubelet/container"
 	"github.com/kemudi/kemudi/internal/kubelet/image"
+	"github.com/kemudi/kemudi/internal/kubelet/numa"
 	"github.com/kemudi/kemudi/internal/kubelet/pressure"
 )
 
@@ -91,8 +92,14 @@ type Options struct {
 
 	Log *slog.Logger // default slog.Default()
 
-	gauges  pressure.Gauges // of a simulated node; nil: there is no disk
-	plugins string          // root directory of a simulated node's plugins; empty: it has none
+	fake fakes // of a simulated node
+}
+
+// fakes are what a simulated node has in place of a machine.
+type fakes struct {
+	gauges  pressure.Gauges // nil: there is no disk
+	plugins string          // root directory of plugins; empty: there are none
+	machine *numa.Machine   // nil: nothing is known of its processors
 }
 
 // What an agent takes of the settings that people have flags for.

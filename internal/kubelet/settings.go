@@ -39,6 +39,7 @@ type Settings struct {
 	NoSystemLogs bool // --enable-system-log-handler=false
 
 	Containers Containers
+	Pinning    Pinning
 
 	Eviction   evict.Thresholds // --eviction-hard; default evict.Default
 	Soft       evict.Soft       // --eviction-soft, --eviction-soft-grace-period, --eviction-max-pod-grace-period
@@ -87,7 +88,7 @@ const (
 func DefaultSettings() Settings {
 	return Settings{
 		MaxPods: 110, LogMaxFiles: 5, Transition: 5 * time.Minute, StatusPeriod: node.ReportInterval,
-		MostImages: node.MostImages, Containers: Containers{Processes: -1, CPUPeriod: cri.CPUPeriod, RestartWait: backoff.Restart.Most, Swap: NoSwap},
+		MostImages: node.MostImages, Pinning: Pinning{}.withDefaults(), Containers: Containers{Processes: -1, CPUPeriod: cri.CPUPeriod, RestartWait: backoff.Restart.Most, Swap: NoSwap},
 		Soft:    evict.Soft{Thresholds: evict.Thresholds{}},
 		Enforce: []string{enforcePods}, LogMaxSize: resource.QuantityValue{Quantity: *resource.NewQuantity(10<<20, resource.BinarySI)},
 	}
@@ -121,8 +122,8 @@ func (s Settings) withDefaults() (Settings, error) {
 	if s.MostImages == 0 {
 		s.MostImages = d.MostImages
 	}
-	s.Containers = s.Containers.withDefaults(d.Containers)
-	return s, s.check()
+	s.Containers, s.Pinning = s.Containers.withDefaults(d.Containers), s.Pinning.withDefaults()
+	return s, errors.Join(s.check(), s.reserveCPUs())
 }
 
 func (c Containers) withDefaults(d Containers) Containers {
@@ -174,6 +175,9 @@ func (s *Settings) check() error {
 		return fmt.Errorf("allowed-unsafe-sysctls: %w", err)
 	}
 	if err := s.Containers.check(); err != nil {
+		return err
+	}
+	if err := s.Pinning.check(); err != nil {
 		return err
 	}
 	if err := s.Shutdown.Check(); err != nil {

@@ -74,6 +74,10 @@ func wire(o Options) (*Agent, error) {
 	}
 	devices, claims := a.newDevices()
 	a.node = nodeFor(&o, f, puller.Changes, devices)
+	pins, err := a.newPins(f, devices)
+	if err != nil {
+		return nil, err
+	}
 	facts := f.forPods(&o, a.node.Allocatable(f.capacity))
 	a.drivers = csi.NewDrivers(a.node, o.Log)
 	files, err := newDisk(&o, &facts, csi.Options{
@@ -84,7 +88,7 @@ func wire(o Options) (*Agent, error) {
 	}
 	runner := container.New(container.Runner{
 		Runtime: o.Runtime, Events: o.Events, Log: o.Log, Node: a.node, Facts: facts, Disk: files, Objects: objects.New(o.Transport, o.Log),
-		Puller: puller, Ledger: admit.NewLedger(), Devices: devices, Claims: claims,
+		Puller: puller, Ledger: admit.NewLedger(), Devices: devices, Pins: pins, Claims: claims,
 		Version: o.Version, ResolvConf: o.ResolvConf, Connected: o.Network.Connected,
 	})
 	set := pod.Options{
@@ -92,7 +96,7 @@ func wire(o Options) (*Agent, error) {
 		Admit: a.gate(runner, f).admit, Drained: o.Network.Drained,
 		RestartWait: o.Settings.Containers.RestartWait,
 	}
-	gauges := o.gauges
+	gauges := o.fake.gauges
 	if gauges == nil && !o.Simulated {
 		gauges = pressure.Machine{Root: o.RootDir, Images: o.Images, Runner: runner}
 	}

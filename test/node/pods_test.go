@@ -116,6 +116,8 @@ type machine struct {
 	cri   *container.CRI
 	agent *kubelet.Agent
 	end   func()
+
+	pinning kubelet.Pinning // of the agents that start from now on
 }
 
 func newMachine(t *testing.T) *machine {
@@ -177,7 +179,7 @@ func (m *machine) start() {
 		NodeName: "n1", Transport: m.api, Runtime: m.cri.Runtime, Images: m.cri.Images, Events: m.api,
 		NodeIPs: []string{"10.98.0.1"}, Dirs: kubelet.Dirs{RootDir: m.dir + "/kubelet", PodLogsDir: m.dir + "/logs"}, CgroupParent: "/" + filepath.Base(m.dir),
 		ClusterDNS: []string{"10.96.0.10"}, Version: "v1.37.2",
-		Settings: kubelet.Settings{Containers: kubelet.Containers{Processes: 5000}, ManifestDir: m.dir + "/manifests", LogMaxSize: resource.QuantityValue{Quantity: resource.MustParse("100Ki")}, LogMaxFiles: 3,
+		Settings: kubelet.Settings{Containers: kubelet.Containers{Processes: 5000}, Pinning: m.pinning, ManifestDir: m.dir + "/manifests", LogMaxSize: resource.QuantityValue{Quantity: resource.MustParse("100Ki")}, LogMaxFiles: 3,
 			KubeReserved: kubelet.Reserved{v1.ResourceCPU: resource.MustParse("100m"), v1.ResourceMemory: resource.MustParse("128Mi"), "pid": resource.MustParse("1k")}},
 		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})),
 	})
@@ -269,6 +271,7 @@ func TestPodsOnARealRuntime(t *testing.T) {
 		{"an agent that starts anew keeps what runs", e2eAdopt},
 		{"twenty pods at once", e2eMany},
 		{"a pod of the same name is another pod", e2eAnew},
+		{"containers have processors and memory for themselves", e2ePinned},
 		{"nothing is left of deleted pods", e2eGone},
 	} {
 		m.T = t

@@ -82,6 +82,13 @@ func (l *Ledger) Resize(pod *v1.Pod, allocatable v1.ResourceList, again func()) 
 	return reason, message
 }
 
+// Forgo has a pod not wait for more any longer.
+func (l *Ledger) Forgo(uid types.UID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.mu.waiting, uid)
+}
+
 // resizeLocked lets a pod that has taken something have what it asks for, or says why not.
 func (l *Ledger) resizeLocked(w *waiter) (reason, message string) {
 	mine := l.mu.taken[w.pod.UID]

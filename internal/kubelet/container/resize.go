@@ -71,6 +71,7 @@ func (r *Runner) applyResources(ctx context.Context, pod *v1.Pod, list []podstep
 	node := r.now()
 	path := node.Cgroup(pod, core.QOSClass(pod))
 	limits := cri.PodCgroup(pod, &node)
+	r.Pins.HoldPod(pod, limits)
 	wide := &runtimeapi.LinuxContainerResources{CpuShares: limits.CpuShares, CpuPeriod: limits.CpuPeriod}
 	if err := r.Disk.Limit(path, wide); err != nil {
 		return nil, err
@@ -80,6 +81,7 @@ func (r *Runner) applyResources(ctx context.Context, pod *v1.Pod, list []podstep
 	for _, c := range list {
 		spec := cri.FindContainer(pod, c.Name)
 		limits := cri.Resources(pod, spec, &node)
+		r.Pins.Hold(pod, c.Name, limits)
 		if limits.CpuQuota == 0 {
 			limits.CpuQuota = -1 // 0 would leave it as it is
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/image"
 	"github.com/kemudi/kemudi/internal/kubelet/node"
 	"github.com/kemudi/kemudi/internal/kubelet/objects"
+	"github.com/kemudi/kemudi/internal/kubelet/pin"
 	"github.com/kemudi/kemudi/internal/kubelet/probe"
 )
 
@@ -46,6 +47,7 @@ type Runner struct {
 	Puller  *image.Puller
 	Ledger  *admit.Ledger
 	Devices *device.Manager // of plugins; nil: there are none
+	Pins    *pin.Pins       // what pods have for themselves
 	Claims  *dra.Manager    // prepares devices of resource claims; nil: there are none
 
 	Version string // the agent's, as "v1.37.2"

@@ -40,7 +40,9 @@ func (r *Runner) RunSandbox(ctx context.Context, pod *v1.Pod, attempt int) (*run
 		return nil, err
 	}
 	own.Sandbox(config)
-	if err := r.Disk.PrepareSandbox(config, cri.PodCgroup(pod, &node), r.Ledger.Burstable()); err != nil {
+	limits := cri.PodCgroup(pod, &node)
+	r.Pins.HoldPod(pod, limits)
+	if err := r.Disk.PrepareSandbox(config, limits, r.Ledger.Burstable()); err != nil {
 		return nil, err
 	}
 	if !pod.Spec.HostNetwork {

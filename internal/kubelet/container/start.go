@@ -12,6 +12,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/objects"
+	"github.com/kemudi/kemudi/internal/kubelet/pin"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
 	"github.com/kemudi/kemudi/internal/kubelet/runtime"
 )
@@ -26,7 +27,8 @@ type Container struct {
 
 	// For a start.
 	Image  podstep.Image
-	Target string // container whose processes an ephemeral container sees
+	Target string    // container whose processes an ephemeral container sees
+	Place  pin.Place // where it has been started to run
 
 	// For an end.
 	Exited <-chan struct{} // closed when the container has ended
@@ -113,6 +115,8 @@ func (c *Container) config(ctx context.Context) (*runtimeapi.ContainerConfig, *r
 	if err != nil {
 		return nil, nil, err
 	}
+	c.Runner.Pins.Hold(c.Pod, c.Spec.Name, config.Linux.Resources)
+	c.Place = pin.Place{CPUs: config.Linux.Resources.CpusetCpus, Nodes: config.Linux.Resources.CpusetMems}
 	mounts, err := c.mounts(ctx, config.Envs)
 	if err != nil {
 		return nil, nil, err

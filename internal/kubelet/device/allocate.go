@@ -12,8 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/kubelet/device/checkpoint"
+	"github.com/kemudi/kemudi/internal/kubelet/numa"
+	"github.com/kemudi/kemudi/internal/kubelet/sequence"
 )
 
 // asks lists what a container asks of extended resources, sorted. Their limits say it: they cannot be
@@ -73,66 +74,16 @@ func (m *Manager) allocation(o owner) *allocation {
 	return m.mu.pods[o.pod][o.container][o.resource]
 }
 
-// Allocate gives the pod the devices that it asks for, or none of them and says why.
-func (m *Manager) Allocate(ctx context.Context, pod *v1.Pod) error {
-	reusable := map[string][]string{} // by resource
-	fresh := false
-	for _, c := range inOrder(pod) {
-		got, err := m.allocateTo(ctx, pod, c.Container, reusable)
-		if err != nil {
-			m.Release(pod.UID)
-			return err
-		}
-		fresh = fresh || got
-		m.handOn(pod.UID, c, reusable)
+// Give gives a container the devices that it asks for, near to the nodes if that can be (0: anywhere), and reports whether it had
+// not got all of them. They are written down by [Manager.Save]; if it fails, the pod is to be released.
+func (m *Manager) Give(ctx context.Context, pod *v1.Pod, c *v1.Container, near numa.Mask) (fresh bool, err error) {
+	if m == nil {
+		return false, nil
 	}
-	if !fresh {
-		return nil
-	}
-	if err := m.save(); err != nil {
-		m.Release(pod.UID)
-		return err
-	}
-	return nil
-}
-
-// one is a container in its place among those of its pod.
-type one struct {
-	*v1.Container
-	ends bool // before those after it begin
-}
-
-func inOrder(pod *v1.Pod) []one {
-	var out []one
-	for i := range pod.Spec.InitContainers {
-		c := &pod.Spec.InitContainers[i]
-		out = append(out, one{c, !core.IsSidecar(c)})
-	}
-	for i := range pod.Spec.Containers {
-		out = append(out, one{&pod.Spec.Containers[i], false})
-	}
-	return out
-}
-
-// handOn makes what a container has reusable for those after it, or takes it from that (V1).
-func (m *Manager) handOn(uid types.UID, c one, reusable map[string][]string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for name, a := range m.mu.pods[uid][c.Name] {
-		left := slices.DeleteFunc(slices.Clone(reusable[name]), func(id string) bool { return slices.Contains(a.ids, id) })
-		if c.ends {
-			left = append(left, a.ids...)
-		}
-		reusable[name] = left
-	}
-}
-
-// allocateTo gives one container its devices, and reports whether it had not got all of them.
-func (m *Manager) allocateTo(ctx context.Context, pod *v1.Pod, c *v1.Container, reusable map[string][]string) (fresh bool, err error) {
 	for _, name := range asks(c) {
 		o := owner{pod.UID, c.Name, name}
 		q := c.Resources.Limits[v1.ResourceName(name)]
-		a, e, err := m.pick(ctx, o, wish{resource: name, want: int(q.Value()), reusable: reusable[name]})
+		a, e, err := m.pick(ctx, o, wish{resource: name, want: int(q.Value()), reusable: m.reusable(pod, c.Name, name), near: near})
 		if err != nil {
 			return false, err
 		}
@@ -152,6 +103,28 @@ func (m *Manager) allocateTo(ctx context.Context, pod *v1.Pod, c *v1.Container, 
 		m.mu.Unlock()
 	}
 	return fresh, nil
+}
+
+// reusable is what a container may take over of a resource: what those before it have had that have ended, unless others before it
+// have taken it over (V1).
+func (m *Manager) reusable(pod *v1.Pod, container, resource string) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []string
+	for _, c := range sequence.Of(pod) {
+		if c.Name == container {
+			break
+		}
+		a := m.mu.pods[pod.UID][c.Name][resource]
+		if a == nil {
+			continue
+		}
+		out = slices.DeleteFunc(out, func(id string) bool { return slices.Contains(a.ids, id) })
+		if c.Ends {
+			out = append(out, a.ids...)
+		}
+	}
+	return out
 }
 
 // pick decides which devices the container gets, and puts them down as its own before the plugin is
@@ -209,10 +182,14 @@ func (m *Manager) lookLocked(o owner, w wish) (r *resource, has bool, err error)
 
 // fillLocked completes a wish by what there is.
 func (m *Manager) fillLocked(w wish) wish {
-	w.healthy, w.used = nil, nil
+	w.healthy, w.used, w.nearby = nil, nil, nil
 	for id, d := range m.mu.resources[w.resource].devices {
-		if d.Health == pluginapi.Healthy {
-			w.healthy = append(w.healthy, id)
+		if d.Health != pluginapi.Healthy {
+			continue
+		}
+		w.healthy = append(w.healthy, id)
+		if nodesOf(d)&w.near != 0 {
+			w.nearby = append(w.nearby, id)
 		}
 	}
 	slices.Sort(w.healthy)
@@ -241,7 +218,7 @@ func (m *Manager) preferred(ctx context.Context, e *endpoint, w wish) ([]string,
 	defer cancel()
 	must := w.reused()
 	resp, err := e.api.GetPreferredAllocation(ctx, &pluginapi.PreferredAllocationRequest{ContainerRequests: []*pluginapi.ContainerPreferredAllocationRequest{{
-		AvailableDeviceIDs: slices.Concat(w.free(), must), MustIncludeDeviceIDs: must, AllocationSize: int32(w.want),
+		AvailableDeviceIDs: slices.Concat(w.offered(), must), MustIncludeDeviceIDs: must, AllocationSize: int32(w.want),
 	}}})
 	if err != nil {
 		return nil, fmt.Errorf("device plugin GetPreferredAllocation rpc failed with err: %w", err)

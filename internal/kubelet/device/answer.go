@@ -24,12 +24,12 @@ func (m *Manager) For(ctx context.Context, pod *v1.Pod, c *v1.Container) (*cri.D
 		return nil, nil
 	}
 	// One that runs since before the agent wrote down who has what has nothing here.
-	fresh, err := m.allocateTo(ctx, pod, c, nil)
+	fresh, err := m.Give(ctx, pod, c, 0)
 	if err != nil {
 		return nil, err
 	}
 	if fresh {
-		if err := m.save(); err != nil {
+		if err := m.Save(); err != nil {
 			return nil, err
 		}
 	}

@@ -3,6 +3,8 @@ package device
 import (
 	"fmt"
 	"slices"
+
+	"github.com/kemudi/kemudi/internal/kubelet/numa"
 )
 
 // wish is what a container asks of a resource, and what there is of it.
@@ -13,6 +15,9 @@ type wish struct {
 	used     []string // those that somebody has, this pod included
 	reusable []string // those that init containers of this pod have done with
 	prefer   []string // those that the plugin would rather give, the best first
+
+	near   numa.Mask // the nodes that they are to be near to; 0: any
+	nearby []string  // those that are
 }
 
 // reused are the devices that the container takes over from init containers of its pod.
@@ -37,8 +42,21 @@ func (w wish) free() []string {
 	return out
 }
 
+// freeNearby are those of them that are where they are to be.
+func (w wish) freeNearby() []string {
+	return slices.DeleteFunc(w.free(), func(id string) bool { return !slices.Contains(w.nearby, id) })
+}
+
+// offered are the devices that the plugin chooses of: those nearby, where they are enough.
+func (w wish) offered() []string {
+	if near := w.freeNearby(); len(near)+len(w.reused()) >= w.want {
+		return near
+	}
+	return w.free()
+}
+
 // choose returns the devices that the container gets: those it can take over (V1), then those that
-// the plugin prefers, then any.
+// the plugin prefers, which are nearby if enough are, then those nearby, then any.
 func choose(w wish) ([]string, error) {
 	if len(w.healthy) == 0 {
 		return nil, fmt.Errorf("no healthy devices present; cannot allocate unhealthy devices %s", w.resource)
@@ -47,7 +65,7 @@ func choose(w wish) ([]string, error) {
 	if needed := w.want - len(out); len(free) < needed {
 		return nil, fmt.Errorf("requested number of devices unavailable for %s. Requested: %d, Available: %d", w.resource, needed, len(free))
 	}
-	for _, list := range [][]string{w.prefer, free} {
+	for _, list := range [][]string{w.prefer, w.freeNearby(), free} {
 		for _, id := range list {
 			if len(out) < w.want && slices.Contains(free, id) && !slices.Contains(out, id) {
 				out = append(out, id)

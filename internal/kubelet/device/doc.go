@@ -7,8 +7,7 @@
 // for that (answer.go). What a plugin has answered is on disk (package checkpoint), so that
 // neither a new agent nor a new container asks for other devices.
 //
-// There is no alignment to NUMA nodes, as there is no topology manager: the policy of the node is
-// what upstream calls none.
+// Where what a pod has for itself is to be near to each other, package pin says to which NUMA nodes (hints.go tells it which would do).
 //
 // Invariants, cited by number in the code:
 //

@@ -158,7 +158,7 @@ func (m *Manager) awaitReturn(ctx context.Context, name string, e *endpoint) err
 		return nil
 	}
 	m.o.Log.Info("device plugin stays away", "resource", name)
-	if err := m.save(); err != nil {
+	if err := m.Save(); err != nil {
 		m.o.Log.Warn("note that a device plugin stays away", "resource", name, "err", err)
 	}
 	m.o.Changed()
@@ -167,7 +167,7 @@ func (m *Manager) awaitReturn(ctx context.Context, name string, e *endpoint) err
 
 // tell tells of a change of devices: the node, and the pods that have some of them.
 func (m *Manager) tell(pods []types.UID) {
-	if err := m.save(); err != nil {
+	if err := m.Save(); err != nil {
 		m.o.Log.Warn("note which devices there are", "err", err)
 	}
 	m.o.Changed()

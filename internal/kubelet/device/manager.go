@@ -176,7 +176,7 @@ func (m *Manager) Release(uid types.UID) {
 	if !had {
 		return
 	}
-	if err := m.save(); err != nil {
+	if err := m.Save(); err != nil {
 		m.o.Log.Warn("note that a pod has given its devices back", "uid", uid, "err", err)
 	}
 }

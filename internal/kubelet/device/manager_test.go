@@ -27,6 +27,7 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/device/checkpoint"
 	"github.com/kemudi/kemudi/internal/kubelet/fakeplugin"
+	"github.com/kemudi/kemudi/internal/kubelet/sequence"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/test/wait"
 )
@@ -177,12 +178,12 @@ func TestDevicesOfAPluginThatIsAwayStayForAWhile(t *testing.T) {
 	stop := f.Serve()
 	b.register(f)
 	p := podOf("p", "1")
-	if err := b.m.Allocate(t.Context(), p); err != nil {
+	if err := allocate(t, b.m, p); err != nil {
 		t.Fatal(err)
 	}
 	stop()
 	b.has(gpu, 2, 0)
-	if err := b.m.Allocate(t.Context(), podOf("q", "1")); err == nil || err.Error() != "no healthy devices present; cannot allocate unhealthy devices example.com/gpu" {
+	if err := allocate(t, b.m, podOf("q", "1")); err == nil || err.Error() != "no healthy devices present; cannot allocate unhealthy devices example.com/gpu" {
 		t.Errorf("a device of a plugin that is away: got %v", err)
 	}
 	if h := b.m.Health(p.UID)["c0"]; len(h) != 1 || h[0].Resources[0].Health != v1.ResourceHealthStatusUnhealthy {
@@ -194,7 +195,7 @@ func TestDevicesOfAPluginThatIsAwayStayForAWhile(t *testing.T) {
 	if b.got(p, "c0") != "a" {
 		t.Errorf("after the plugin was away the container has %q, want a", b.got(p, "c0"))
 	}
-	if err := b.m.Allocate(t.Context(), podOf("q", "1")); err != nil {
+	if err := allocate(t, b.m, podOf("q", "1")); err != nil {
 		t.Error(err)
 	}
 }
@@ -255,7 +256,7 @@ func TestContainerStartsWithWhatItsPluginAnswers(t *testing.T) {
 	if !b.m.Wants(p) {
 		t.Fatal("the pod wants no devices")
 	}
-	if err := b.m.Allocate(t.Context(), p); err != nil {
+	if err := allocate(t, b.m, p); err != nil {
 		t.Fatal(err)
 	}
 	if b.m.Wants(p) {
@@ -302,7 +303,7 @@ func TestInitContainersHandTheirDevicesOn(t *testing.T) {
 	b := newBed(t).start(nil)
 	b.plugin(gpu, "a", "b", "c")
 	p := podOf("p", "i2", "s1", "i1", "2")
-	if err := b.m.Allocate(t.Context(), p); err != nil {
+	if err := allocate(t, b.m, p); err != nil {
 		t.Fatal(err)
 	}
 	// c0 has a and b; c1, which goes on running, takes a over for good; c2 takes b, c3 takes b over from both.
@@ -311,11 +312,11 @@ func TestInitContainersHandTheirDevicesOn(t *testing.T) {
 			t.Errorf("%s has %q, want %q", container, got, want)
 		}
 	}
-	if err := b.m.Allocate(t.Context(), podOf("q", "1")); err == nil || err.Error() != "requested number of devices unavailable for example.com/gpu. Requested: 1, Available: 0" {
+	if err := allocate(t, b.m, podOf("q", "1")); err == nil || err.Error() != "requested number of devices unavailable for example.com/gpu. Requested: 1, Available: 0" {
 		t.Errorf("a pod for which nothing is left: got %v", err)
 	}
 	b.m.Release(p.UID)
-	if err := b.m.Allocate(t.Context(), podOf("q", "3")); err != nil {
+	if err := allocate(t, b.m, podOf("q", "3")); err != nil {
 		t.Errorf("after they were given back: %v", err)
 	}
 }
@@ -325,15 +326,15 @@ func TestPodGetsAllDevicesOrNone(t *testing.T) {
 	b := newBed(t).start(nil)
 	f := b.plugin(gpu, "a", "b")
 	p := podOf("p", "1", "2")
-	if err := b.m.Allocate(t.Context(), p); err == nil {
+	if err := allocate(t, b.m, p); err == nil {
 		t.Fatal("three of two devices were given")
 	}
 	f.Refuse(status.Error(codes.Internal, "it is on fire"))
-	if err := b.m.Allocate(t.Context(), podOf("q", "2")); err == nil || err.Error() != "rpc error: code = Internal desc = it is on fire" {
+	if err := allocate(t, b.m, podOf("q", "2")); err == nil || err.Error() != "rpc error: code = Internal desc = it is on fire" {
 		t.Errorf("a plugin that refuses: got %v", err)
 	}
 	f.Refuse(nil)
-	if err := b.m.Allocate(t.Context(), podOf("r", "2")); err != nil {
+	if err := allocate(t, b.m, podOf("r", "2")); err != nil {
 		t.Errorf("what others did not get in the end is not free: %v", err)
 	}
 }
@@ -345,16 +346,16 @@ func TestDeafPluginHoldsUpOnlyItsOwn(t *testing.T) { // V3
 	f.Deafen(make(chan struct{}))
 	b.plugin("example.com/other", "x", "y")
 	done := make(chan error)
-	go func() { done <- b.m.Allocate(t.Context(), podOf("p", "1")) }()
+	go func() { done <- allocate(t, b.m, podOf("p", "1")) }()
 	quick := podOf("q", "0")
-	if err := b.m.Allocate(t.Context(), quick); err != nil || b.got(quick, "c0") == "" {
+	if err := allocate(t, b.m, quick); err != nil || b.got(quick, "c0") == "" {
 		t.Errorf("a pod with devices of another plugin: has %q, %v", b.got(quick, "c0"), err)
 	}
 	if err := <-done; status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("a plugin that does not answer: got %v, want that it is given up", err)
 	}
 	f.Deafen(nil)
-	if err := b.m.Allocate(t.Context(), podOf("r", "2")); err != nil {
+	if err := allocate(t, b.m, podOf("r", "2")); err != nil {
 		t.Errorf("what was not given in the end is not free: %v", err)
 	}
 }
@@ -370,7 +371,7 @@ func TestPodsAtOnceGetDifferentDevices(t *testing.T) { // V1
 	var wg sync.WaitGroup
 	for i := range 10 {
 		wg.Go(func() {
-			if err := b.m.Allocate(t.Context(), podOf(fmt.Sprint(i), "2")); err != nil {
+			if err := allocate(t, b.m, podOf(fmt.Sprint(i), "2")); err != nil {
 				t.Error(err)
 			}
 		})
@@ -393,7 +394,7 @@ func TestNewAgentKnowsWhoHasWhat(t *testing.T) { // V2
 	b.register(f)
 	first, p := podOf("first", "1"), podOf("p", "1")
 	for _, one := range []*v1.Pod{first, p} {
-		if err := b.m.Allocate(t.Context(), one); err != nil {
+		if err := allocate(t, b.m, one); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -407,7 +408,7 @@ func TestNewAgentKnowsWhoHasWhat(t *testing.T) { // V2
 	if _, err := b.m.For(t.Context(), p, &p.Spec.Containers[0]); err == nil || err.Error() != "cannot allocate unregistered device example.com/gpu" {
 		t.Errorf("a start before the plugin is back: got %v", err)
 	}
-	if err := b.m.Allocate(t.Context(), podOf("q", "1")); err == nil || err.Error() != "cannot allocate unregistered device example.com/gpu" {
+	if err := allocate(t, b.m, podOf("q", "1")); err == nil || err.Error() != "cannot allocate unregistered device example.com/gpu" {
 		t.Errorf("a pod that comes before the plugin is back: got %v", err)
 	}
 	b.m.Keep(func(uid types.UID) bool { return uid == p.UID }) // the other is gone
@@ -430,11 +431,11 @@ func TestNewAgentKnowsWhoHasWhat(t *testing.T) { // V2
 		return nil
 	})
 	q := podOf("q", "2")
-	if err := b.m.Allocate(t.Context(), q); err != nil || b.got(q, "c0") != "a,c" {
+	if err := allocate(t, b.m, q); err != nil || b.got(q, "c0") != "a,c" {
 		t.Errorf("a pod beside it got %q, %v; want a and c", b.got(q, "c0"), err)
 	}
 	renamed := podOf("q", "1")
-	if err := b.m.Allocate(t.Context(), renamed); err == nil || err.Error() != `pod "uid-q" container "c0" changed request for resource "example.com/gpu" from 2 to 1` {
+	if err := allocate(t, b.m, renamed); err == nil || err.Error() != `pod "uid-q" container "c0" changed request for resource "example.com/gpu" from 2 to 1` {
 		t.Errorf("a pod that asks for another number: got %v", err)
 	}
 }
@@ -446,7 +447,7 @@ func TestDevicesThatAreCalledOtherwiseAreNotTheSame(t *testing.T) {
 	stop := f.Serve()
 	b.register(f)
 	p := podOf("p", "1")
-	if err := b.m.Allocate(t.Context(), p); err != nil {
+	if err := allocate(t, b.m, p); err != nil {
 		t.Fatal(err)
 	}
 	b.end()
@@ -477,7 +478,7 @@ func TestAgentStartsWithAnyCheckpoint(t *testing.T) {
 		}
 		b.start(nil)
 		b.plugin(gpu, "a")
-		if err := b.m.Allocate(t.Context(), podOf("p", "1")); err != nil {
+		if err := allocate(t, b.m, podOf("p", "1")); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		b.end()
@@ -500,7 +501,7 @@ func TestPodIsToldOfTheHealthOfItsDevices(t *testing.T) {
 	b := newBed(t).start(nil)
 	f := b.plugin(gpu, "a", "b")
 	p := podOf("p", "1")
-	if err := b.m.Allocate(t.Context(), p); err != nil {
+	if err := allocate(t, b.m, p); err != nil {
 		t.Fatal(err)
 	}
 	want := func(health v1.ResourceHealthStatus) {
@@ -555,7 +556,7 @@ func TestNodeWithoutPluginsHasNoDevices(t *testing.T) {
 	m.Keep(func(types.UID) bool { return false })
 
 	b := newBed(t).start(nil)
-	if err := b.m.Allocate(t.Context(), p); err != nil || b.m.Wants(p) {
+	if err := allocate(t, b.m, p); err != nil || b.m.Wants(p) {
 		t.Errorf("a resource of no plugin: %v, wants %t", err, b.m.Wants(p))
 	}
 	b.m.Release(p.UID)
@@ -587,4 +588,21 @@ func TestWhatSeveralPluginsAnswerIsPutTogether(t *testing.T) {
 	if !slices.Equal(env, []string{"A1", "B1", "C2"}) || out.Annotations["a"] != "1" || len(out.CDI) != 1 || len(out.Mounts) != 1 || out.Nodes[0].HostPath != "/dev/x" {
 		t.Errorf("got %v %v %v %v %v, want what came first", env, out.Annotations, out.CDI, out.Mounts, out.Nodes)
 	}
+}
+
+// allocate gives a pod the devices that it asks for, or none.
+func allocate(t *testing.T, m *Manager, pod *v1.Pod) error {
+	any := false
+	for _, c := range sequence.Of(pod) {
+		fresh, err := m.Give(t.Context(), pod, c.Container, 0)
+		if err != nil {
+			m.Release(pod.UID)
+			return err
+		}
+		any = any || fresh
+	}
+	if !any {
+		return nil
+	}
+	return m.Save()
 }

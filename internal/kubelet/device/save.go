@@ -39,8 +39,8 @@ func (m *Manager) load() error {
 	return nil
 }
 
-// save writes down which devices there are and who has them.
-func (m *Manager) save() error {
+// Save writes down which devices there are and who has them.
+func (m *Manager) Save() error {
 	m.saving.Lock()
 	defer m.saving.Unlock()
 	entries, registered, err := m.entries()

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -180,7 +181,7 @@ func (r *Runtime) ListContainers(_ context.Context, in *runtimeapi.ListContainer
 	return out, nil
 }
 
-// UpdateContainerResources takes the new limits as given.
+// UpdateContainerResources takes the new limits as given. What is not said stays.
 func (r *Runtime) UpdateContainerResources(_ context.Context, in *runtimeapi.UpdateContainerResourcesRequest, _ ...grpc.CallOption) (*runtimeapi.UpdateContainerResourcesResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,7 +189,15 @@ func (r *Runtime) UpdateContainerResources(_ context.Context, in *runtimeapi.Upd
 	if c == nil {
 		return nil, notFound("container", in.ContainerId)
 	}
-	c.resources = in.Linux
+	now := proto.CloneOf(c.resources)
+	if now == nil {
+		now = &runtimeapi.LinuxContainerResources{}
+	}
+	if len(in.Linux.GetHugepageLimits()) > 0 {
+		now.HugepageLimits = nil // all of them are said
+	}
+	proto.Merge(now, in.Linux)
+	c.resources = now
 	return &runtimeapi.UpdateContainerResourcesResponse{}, nil
 }
 

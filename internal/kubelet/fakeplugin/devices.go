@@ -33,6 +33,7 @@ type Devices struct {
 	mu      struct {
 		sync.Mutex
 		devices map[string]string // health by ID
+		nodes   map[string]int64  // NUMA nodes by ID of those that are at one
 		calls   []string
 		refuse  error         // of Allocate
 		deaf    chan struct{} // Allocate answers when it is closed; nil: at once
@@ -42,7 +43,7 @@ type Devices struct {
 // NewDevices returns a plugin with these devices, all of them healthy.
 func NewDevices(t *testing.T, dir, resource string, devices ...string) *Devices {
 	f := &Devices{t: t, Resource: resource, Dir: dir, Options: &pluginapi.DevicePluginOptions{}, changed: make(chan struct{}, 1)}
-	f.mu.devices = map[string]string{}
+	f.mu.devices, f.mu.nodes = map[string]string{}, map[string]int64{}
 	for _, id := range devices {
 		f.mu.devices[id] = pluginapi.Healthy
 	}
@@ -61,6 +62,14 @@ func (f *Devices) Set(id, health string) {
 	case f.changed <- struct{}{}:
 	default: // it has been told
 	}
+}
+
+// SetAt has it have a healthy device that is at a NUMA node.
+func (f *Devices) SetAt(id string, node int64) {
+	f.mu.Lock()
+	f.mu.nodes[id] = node
+	f.mu.Unlock()
+	f.Set(id, pluginapi.Healthy)
 }
 
 // Count is how many devices it has.
@@ -141,7 +150,11 @@ func (f *Devices) ListAndWatch(_ *pluginapi.Empty, s grpc.ServerStreamingServer[
 		f.mu.Lock()
 		list := &pluginapi.ListAndWatchResponse{}
 		for _, id := range slices.Sorted(maps.Keys(f.mu.devices)) {
-			list.Devices = append(list.Devices, &pluginapi.Device{ID: id, Health: f.mu.devices[id]})
+			d := &pluginapi.Device{ID: id, Health: f.mu.devices[id]}
+			if node, ok := f.mu.nodes[id]; ok {
+				d.Topology = &pluginapi.TopologyInfo{Nodes: []*pluginapi.NUMANode{{ID: node}}}
+			}
+			list.Devices = append(list.Devices, d)
 		}
 		f.mu.Unlock()
 		if err := s.Send(list); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/container"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
+	"github.com/kemudi/kemudi/internal/kubelet/pin"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
 	"github.com/kemudi/kemudi/internal/kubelet/runtime"
 	"github.com/kemudi/kemudi/internal/task"
@@ -45,6 +46,7 @@ type Actor struct {
 	waiters  map[string][]chan struct{} // closed when the container with the ID has ended
 	probed   map[probeKey]*probed       // nil: none has been probed
 	starting *starting                  // nil: it runs, or did before it was seen, or never will
+	placed   map[string]pin.Place       // where running containers have been told to run, by their ID; what is missing is not known
 }
 
 // UID is that of the actor's pod.
@@ -108,7 +110,7 @@ func newActor(s *Set, pod *v1.Pod, rev int64) *Actor {
 	x := &Actor{
 		s: s, uid: pod.UID, done: make(chan struct{}), left: make(chan struct{}), d: podstep.Desired{Pod: pod}, rev: rev,
 		now: time.Now(), handles: map[string]*handle{}, reported: map[string]bool{}, removed: map[string]bool{},
-		probes: map[string]*probes{}, waiters: map[string][]chan struct{}{},
+		probes: map[string]*probes{}, waiters: map[string][]chan struct{}{}, placed: map[string]pin.Place{},
 	}
 	x.box.ready = make(chan struct{}, 1)
 	x.ops = task.NewGroup(s.group.Context())
@@ -168,12 +170,12 @@ func (x *Actor) step() (wake time.Time, done bool) {
 	r := podstep.Next(x.d, x.o, x.now)
 	if x.status = r.Status; x.status.Phase == v1.PodFailed || x.status.Phase == v1.PodSucceeded {
 		x.s.Runner.Ledger.Release(x.uid)
-		x.s.Runner.Devices.Release(x.uid)
+		x.s.Runner.Pins.Release(x.uid)
 		x.leave()
 	}
 	x.s.metrics.runs(x)
 	if r.Done {
-		x.s.Runner.Devices.Release(x.uid)
+		x.s.Runner.Pins.Release(x.uid)
 		if err := x.s.Runner.Disk.Forget(x.uid); err != nil {
 			x.s.Runner.Log.Warn("remove the last of a pod", "pod", x.name(), "err", err)
 		}
@@ -392,6 +394,7 @@ func (x *Actor) forget(id string) {
 	delete(x.o.Killed, id)
 	delete(x.o.Hooked, id)
 	delete(x.o.Resized, id)
+	delete(x.placed, id)
 	delete(x.reported, id)
 	x.tellExit(id)
 }

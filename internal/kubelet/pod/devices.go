@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/kubelet/pin"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
 )
 
@@ -41,7 +42,7 @@ func (x *Actor) devicesChanged() {
 // with them.
 func (x *Actor) findDevices(ours bool) {
 	if x.d.Fail == nil && !core.PodTerminal(x.d.Pod) && x.d.Pod.DeletionTimestamp == nil {
-		x.o.Devices.Unallocated = !ours && x.s.Runner.Devices.Wants(x.d.Pod)
+		x.o.Devices.Unallocated = !ours && x.s.Runner.Pins.Wants(x.d.Pod)
 		x.o.Devices.Unprepared = x.s.Runner.Claims.Wants(x.d.Pod)
 	}
 	x.seeDevices()
@@ -59,10 +60,7 @@ func (x *Actor) seeDevices() {
 	x.o.Devices.Health = health
 }
 
-// unexpectedAdmission is the reason of pods that were sent here for devices that they do not get.
-const unexpectedAdmission = "UnexpectedAdmissionError"
-
-// allocateDevices gives the pod devices of plugins, or has it rejected.
+// allocateDevices gives the pod what is to be its own, or has it rejected.
 type allocateDevices struct {
 	s       *Set
 	pod     *v1.Pod
@@ -70,13 +68,13 @@ type allocateDevices struct {
 }
 
 func (w *allocateDevices) do(ctx context.Context) error {
-	err := w.s.Runner.Devices.Allocate(ctx, w.pod)
+	err := w.s.Runner.Pins.Take(ctx, w.pod)
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	message := fmt.Sprintf("Allocate failed due to %v, which is unexpected", err)
-	w.s.Runner.About(w.pod, "").Event(v1.EventTypeWarning, unexpectedAdmission, message)
-	w.refused = &podstep.Failure{Reason: unexpectedAdmission, Message: "Pod was rejected: " + message}
+	reason, message := pin.Refusal(err)
+	w.s.Runner.About(w.pod, "").Event(v1.EventTypeWarning, reason, message)
+	w.refused = &podstep.Failure{Reason: reason, Message: "Pod was rejected: " + message}
 	return nil // it is not tried again
 }
 

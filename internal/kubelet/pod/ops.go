@@ -62,6 +62,8 @@ func (x *Actor) prepare(act podstep.Action) work {
 		return x.runProbe(act)
 	case podstep.ResizePod:
 		return x.resizePod()
+	case podstep.PlaceContainers:
+		return x.placeContainers()
 	case podstep.CleanUp:
 		return &cleanUp{s, pod}
 	}

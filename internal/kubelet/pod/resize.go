@@ -19,7 +19,12 @@ import (
 // keeps what it has, and is asked about again when others have gone.
 func (x *Actor) resize() {
 	x.d.Deferred = nil
-	reason, message := x.s.Runner.Ledger.Resize(x.d.Pod, x.s.Runner.Facts.Allocatable, func() { x.post((*Actor).resize) })
+	reason, message := v1.PodReasonInfeasible, x.frozen()
+	if message != "" {
+		x.s.Runner.Ledger.Forgo(x.uid)
+	} else {
+		reason, message = x.s.Runner.Ledger.Resize(x.d.Pod, x.s.Runner.Facts.Allocatable, func() { x.post((*Actor).resize) })
+	}
 	if reason == "" {
 		return
 	}

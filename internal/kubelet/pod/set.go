@@ -113,6 +113,7 @@ func (s *Set) Start(x *Actor, found *runtime.Inventory) {
 		ours := len(x.o.Sandboxes) > 0
 		x.d.Fail = s.Admit(x.d.Pod, ours)
 		x.findDevices(ours)
+		x.findPlaces()
 		if core.PodConditionTrue(x.d.Pod, v1.PodResizePending) {
 			x.resize()
 		}

@@ -45,6 +45,8 @@ func (w *startContainer) note(x *Actor, err error) {
 	x.s.metrics.triedContainer(w.Pod, w.Act.Container, reasonOf(err))
 	if w.status != nil {
 		x.observeContainer(w.status, w.Act.ID)
+		x.placed[w.status.Id] = w.Place
+		x.o.Devices.Misplaced = x.o.Devices.Misplaced || w.Place != x.s.Runner.Pins.Place(x.uid, w.Act.Container) // others have come meanwhile
 	}
 }
 

@@ -15,10 +15,13 @@ import (
 	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
 	podapi "k8s.io/kubelet/pkg/apis/podresources/v1"
+	"k8s.io/utils/cpuset"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/kubelet/device"
 	"github.com/kemudi/kemudi/internal/kubelet/dra"
+	"github.com/kemudi/kemudi/internal/kubelet/memory"
+	"github.com/kemudi/kemudi/internal/kubelet/pin"
 	"github.com/kemudi/kemudi/internal/kubelet/plugin"
 )
 
@@ -26,12 +29,12 @@ import (
 type Options struct {
 	Dir      string           // where the socket is
 	Pods     func() []*v1.Pod // those of the node that have not ended
-	Devices  *device.Manager
+	Pins     *pin.Pins
 	Claims   *dra.Manager
 	Registry *prometheus.Registry
 }
 
-// Server tells which pods have which devices.
+// Server tells which pods have which devices, processors and memory.
 type Server struct {
 	podapi.UnimplementedPodResourcesListerServer
 	o       Options
@@ -81,10 +84,12 @@ func (s *Server) Get(_ context.Context, r *podapi.GetPodResourcesRequest) (*poda
 	return nil, fmt.Errorf("pod %s in namespace %s not found", r.PodName, r.PodNamespace)
 }
 
-// GetAllocatableResources tells which devices pods can have, or have.
+// GetAllocatableResources tells which devices, processors and memory pods can have, or have.
 func (s *Server) GetAllocatableResources(context.Context, *podapi.AllocatableResourcesRequest) (*podapi.AllocatableResourcesResponse, error) {
 	s.metrics.asked(s.metrics.allocatable)
-	return &podapi.AllocatableResourcesResponse{Devices: messages(s.o.Devices.Allocatable())}, nil
+	return &podapi.AllocatableResourcesResponse{
+		Devices: messages(s.o.Pins.Devices.Allocatable()), CpuIds: ids(s.o.Pins.CPUs.Allocatable()), Memory: parts(s.o.Pins.Memory.Allocatable()),
+	}, nil
 }
 
 func (s *Server) pods() []*v1.Pod {
@@ -96,7 +101,10 @@ func (s *Server) pods() []*v1.Pod {
 func (s *Server) resourcesOf(p *v1.Pod) *podapi.PodResources {
 	out := &podapi.PodResources{Name: p.Name, Namespace: p.Namespace}
 	add := func(c *v1.Container) {
-		one := &podapi.ContainerResources{Name: c.Name, Devices: messages(s.o.Devices.Of(p.UID, c.Name))}
+		one := &podapi.ContainerResources{
+			Name: c.Name, Devices: messages(s.o.Pins.Devices.Of(p.UID, c.Name)),
+			CpuIds: ids(s.o.Pins.CPUs.Of(p.UID, c.Name)), Memory: parts(s.o.Pins.Memory.Of(p.UID, c.Name)),
+		}
 		for _, claim := range s.o.Claims.Of(p, c) {
 			one.DynamicResources = append(one.DynamicResources, message(p.Namespace, claim))
 		}
@@ -109,6 +117,28 @@ func (s *Server) resourcesOf(p *v1.Pod) *podapi.PodResources {
 	}
 	for i := range p.Spec.Containers {
 		add(&p.Spec.Containers[i])
+	}
+	return out
+}
+
+// ids are processors.
+func ids(set cpuset.CPUSet) []int64 {
+	var out []int64
+	for _, id := range set.List() {
+		out = append(out, int64(id))
+	}
+	return out
+}
+
+// parts are memory of NUMA nodes.
+func parts(list []memory.Part) []*podapi.ContainerMemory {
+	var out []*podapi.ContainerMemory
+	for _, p := range list {
+		one := &podapi.ContainerMemory{MemoryType: string(p.Kind), Size: uint64(p.Size), Topology: &podapi.TopologyInfo{}}
+		for _, node := range p.Nodes {
+			one.Topology.Nodes = append(one.Topology.Nodes, &podapi.NUMANode{ID: int64(node)})
+		}
+		out = append(out, one)
 	}
 	return out
 }

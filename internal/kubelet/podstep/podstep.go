@@ -1,6 +1,7 @@
 package podstep
 
 import (
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -19,6 +20,7 @@ func Next(d Desired, o Observed, now time.Time) Result {
 	} else {
 		s.run()
 	}
+	s.place()
 	s.probe()
 	s.result.Status = s.status()
 	s.write()
@@ -88,6 +90,13 @@ func (s *step) run() {
 	s.runSidecars(s.pod.Spec.InitContainers, sandbox)
 	s.runApp(sandbox)
 	s.resize()
+}
+
+// place has running containers run where they are to by now: also those that end, which may take their time.
+func (s *step) place() {
+	if s.o.Devices.Misplaced && slices.ContainsFunc(s.o.Containers, func(c Container) bool { return c.State == Running }) {
+		s.do(Action{Op: PlaceContainers})
+	}
 }
 
 // write asks for the status to be written and, at the very end, for the

@@ -124,6 +124,7 @@ func (w *world) unmarshal(t *testing.T, body string, pod *v1.Pod) {
 //	volumes ready|refreshed [TIME]              and must be renewed after a while
 //	volumes stale                               what they are written from has changed
 //	devices allocated|prepared|well|unwell      those that its limits, or its claims, ask for
+//	devices misplaced|placed                    its containers run on processors that are not theirs any more, or do not
 //	storage limited [TIME], storage VOLUME SIZE measured each so often, and found to hold so much
 //	drain told|over                             that nothing new is sent to it can be told; it has been
 //	cleaned | gone | fail REASON TEXT | evict TEXT | let-go TIME TEXT (which it has for its end)
@@ -209,7 +210,7 @@ func (w *world) observe(t *testing.T, line string) {
 var failable = map[string]Action{
 	"/sandbox": {Op: CreateSandbox}, "/volumes": {Op: PrepareVolumes}, "/refresh": {Op: RefreshVolumes},
 	"/claims": {Op: PrepareClaims}, "/clean-up": {Op: CleanUp},
-	"/mirror": {Op: MirrorPod}, "/stop": {Op: StopSandbox, ID: "s1"},
+	"/mirror": {Op: MirrorPod}, "/stop": {Op: StopSandbox, ID: "s1"}, "/place": {Op: PlaceContainers},
 }
 
 func (w *world) observeVolumes(t *testing.T, what, renew string) {
@@ -244,6 +245,13 @@ func (w *world) observeDevices(t *testing.T, what string) {
 	case "prepared":
 		w.done(PrepareClaims, "")
 		w.o.Devices.Unprepared = false
+		return
+	case "misplaced":
+		w.o.Devices.Misplaced = true
+		return
+	case "placed":
+		w.done(PlaceContainers, "")
+		w.o.Devices.Misplaced = false
 		return
 	case "unwell":
 		health = v1.ResourceHealthStatusUnhealthy

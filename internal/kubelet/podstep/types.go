@@ -110,12 +110,14 @@ type Mirror struct {
 	Written  *v1.PodStatus
 }
 
-// Devices is how far the pod's devices are. The zero value: it has none, or all that it needs.
+// Devices is how far what the pod has for itself is: devices, and with them processors and memory. The zero value: it has none, or all that it needs.
 type Devices struct {
 	// Unallocated says that it is not decided yet which it gets, if any: until then it is not taken on.
 	Unallocated bool
 	// Unprepared says that drivers have not made those of its claims ready.
 	Unprepared bool
+	// Misplaced says that running containers may run on processors that are not theirs any more.
+	Misplaced bool
 	// Health is how they are, by container.
 	Health map[string][]v1.ResourceStatus
 }
@@ -242,7 +244,7 @@ type Op string
 
 // The kinds of actions. The comment says which fields of the Action they use.
 const (
-	AllocateDevices Op = "allocate-devices" // the pod is not taken on before
+	AllocateDevices Op = "allocate-devices" // and all that is to be its own: the pod is not taken on before
 	PrepareClaims   Op = "prepare-claims"   // have the devices of its claims made ready
 	PrepareVolumes  Op = "prepare-volumes"
 	RefreshVolumes  Op = "refresh-volumes" // write anew what has changed
@@ -258,6 +260,7 @@ const (
 	RemoveContainer Op = "remove-container" // Container, ID
 	RunProbe        Op = "probe"            // Container, ID, Probe
 	ResizePod       Op = "resize-pod"
+	PlaceContainers Op = "place-containers" // have them run where they are to
 	CleanUp         Op = "clean-up"
 	WriteStatus     Op = "write-status"
 	DeletePod       Op = "delete-pod"
@@ -273,7 +276,7 @@ const (
 // times in a row.
 func (op Op) RetryAfter(failures int) time.Duration {
 	switch op {
-	case PrepareClaims, PrepareVolumes, CreateSandbox, StartContainer, ResizePod:
+	case PrepareClaims, PrepareVolumes, CreateSandbox, StartContainer, ResizePod, PlaceContainers:
 		return backoff.Start.After(failures)
 	case RefreshVolumes:
 		return backoff.Refresh.After(failures)

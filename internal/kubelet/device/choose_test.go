@@ -50,6 +50,8 @@ func parseWish(t *testing.T, line string) wish {
 			w.reusable = ids
 		case "prefer":
 			w.prefer = ids
+		case "nearby":
+			w.nearby = ids
 		default:
 			t.Fatalf("unknown field %q", field)
 		}

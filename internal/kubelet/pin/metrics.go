@@ -44,7 +44,7 @@ func (m *Metrics) admitted(began time.Time, err error) {
 
 // aligned counts what was to be aligned, where that is promised to whoever is taken on.
 func (m *Metrics) aligned(p *Pins, admit bool) {
-	if p.Align.Aligns() || !admit {
+	if p.Align.Aligns() {
 		m.alignments.Node(p.Scope, admit)
 	}
 }

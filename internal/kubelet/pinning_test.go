@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -224,16 +225,18 @@ func TestBadPinningIsRefused(t *testing.T) {
 	}
 }
 
-func TestMonitorsAreToldOfProcessorsAndMemory(t *testing.T) {
-	n := &deviceNode{t: t, api: newMemAPI(t), cri: fakecri.New(fakecri.Options{})}
-	var err error
-	if n.root, err = os.MkdirTemp("", "node"); err != nil {
+// alignedNode is a node with sockets for plugins, and such a machine, whose pods are aligned as a whole.
+func alignedNode(t *testing.T) *deviceNode {
+	t.Helper()
+	root, err := os.MkdirTemp("", "node") // shorter than the test's name, as the path of a socket must be
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(n.root) })
+	t.Cleanup(func() { os.RemoveAll(root) })
+	n := &deviceNode{t: t, api: newMemAPI(t), cri: fakecri.New(fakecri.Options{}), root: root}
 	n.runWith(Options{
 		NodeName: "n1", Transport: n.api, Runtime: n.cri, Images: n.cri, Events: n.api, Simulated: true,
-		Capacity: v1.ResourceList{v1.ResourceCPU: resource.MustParse("8"), v1.ResourceMemory: resource.MustParse("2Gi")}, Dirs: Dirs{RootDir: n.root},
+		Capacity: v1.ResourceList{v1.ResourceCPU: resource.MustParse("8"), v1.ResourceMemory: resource.MustParse("2Gi")}, Dirs: Dirs{RootDir: root},
 		Settings: Settings{
 			KubeReserved: Reserved{v1.ResourceMemory: resource.MustParse("24Mi")},
 			Pinning: Pinning{
@@ -242,8 +245,35 @@ func TestMonitorsAreToldOfProcessorsAndMemory(t *testing.T) {
 			},
 		},
 		Log:  slog.New(slog.NewTextHandler(io.Discard, nil)),
-		fake: fakes{plugins: n.root, machine: fakemachine.New(t, fakemachine.Shape{Sockets: 2, Cores: 2, Threads: 2, Memory: 1024})},
+		fake: fakes{plugins: root, machine: fakemachine.New(t, fakemachine.Shape{Sockets: 2, Cores: 2, Threads: 2, Memory: 1024})},
 	})
+	return n
+}
+
+func TestPluginThatHangsHoldsUpNobodyElseWhoIsAligned(t *testing.T) {
+	n := alignedNode(t)
+	f := n.plugin("a", "b")
+	n.offers("2", "2")
+	deaf := make(chan struct{})
+	f.Deafen(deaf)
+	createPod(t, n.api, "first", wantsGPU)
+	wait.Until(t, func() error {
+		if calls := f.Calls(); len(calls) == 0 {
+			return errors.New("the plugin has not been asked")
+		}
+		return nil
+	})
+	createPod(t, n.api, "second", wantsGPU) // it waits for its turn
+	createPod(t, n.api, "other", guaranteed("2", "64Mi"))
+	n.until("other", running)
+	deletePod(t, n.api, "second", 1) // it is not waited for
+	gone(n, "second")
+	close(deaf)
+	n.until("first", running)
+}
+
+func TestMonitorsAreToldOfProcessorsAndMemory(t *testing.T) {
+	n := alignedNode(t)
 	// A device of node 1 has the pod go there, though node 0 would do for the rest.
 	f := n.plugin()
 	f.SetAt("a", 1)

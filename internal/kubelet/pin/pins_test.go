@@ -2,11 +2,14 @@ package pin
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/cpuset"
 
 	"github.com/kemudi/kemudi/internal/kubelet/cpus"
 	"github.com/kemudi/kemudi/internal/kubelet/fakemachine"
@@ -205,6 +209,32 @@ func TestContainersAreHeldToTheirPlace(t *testing.T) {
 	pod.Spec.Containers[0].Resources.Limits = nil
 	if got := p.Frozen(pod, changed) + New(Options{}).Frozen(podOf("q", "1/1Mi"), changed); got != "" {
 		t.Errorf("a burstable pod, and one of a node that pins nothing: got %q, want nothing", got)
+	}
+}
+
+func TestPodsThatComeTogetherGetEachTheirOwn(t *testing.T) {
+	t.Parallel()
+	p, _ := start(t, numa.SingleNode, numa.ScopeContainer)
+	var wg sync.WaitGroup
+	var taken atomic.Int32
+	for i := range 12 {
+		wg.Go(func() {
+			if p.Take(t.Context(), podOf(fmt.Sprint(i), "1/1Mi")) == nil {
+				taken.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	all := cpuset.New()
+	for i := range 12 {
+		own := p.CPUs.Of(types.UID(fmt.Sprintf("uid-%d", i)), "a")
+		if !own.Intersection(all).IsEmpty() {
+			t.Errorf("processors %s are given twice", own.Intersection(all))
+		}
+		all = all.Union(own)
+	}
+	if got := taken.Load(); got != 7 || all.String() != "1-7" {
+		t.Errorf("%d pods have %s, want seven to have 1-7", got, all)
 	}
 }
 

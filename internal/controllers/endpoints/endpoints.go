@@ -218,21 +218,38 @@ func portsKey(ports []corev1.EndpointPort) string {
 	return b.String()
 }
 
-// truncate keeps the first addresses, ready ones first, and says whether there
-// were more.
+// truncate keeps as many addresses as there is room for, and says whether there were more: ready
+// ones before all others, and of each subset its share, so that none is emptied for another.
 func truncate(subsets []corev1.EndpointSubset) ([]corev1.EndpointSubset, bool) {
-	left, over := capacity, false
-	take := func(a *[]corev1.EndpointAddress) {
-		if len(*a) > left {
-			*a, over = (*a)[:left], true
+	ready, others := 0, 0
+	for i := range subsets {
+		ready += len(subsets[i].Addresses)
+		others += len(subsets[i].NotReadyAddresses)
+	}
+	if ready+others <= capacity {
+		return subsets, false
+	}
+	room := min(ready, capacity)
+	share(subsets, room, func(s *corev1.EndpointSubset) *[]corev1.EndpointAddress { return &s.Addresses })
+	share(subsets, capacity-room, func(s *corev1.EndpointSubset) *[]corev1.EndpointAddress { return &s.NotReadyAddresses })
+	return slices.DeleteFunc(subsets, func(s corev1.EndpointSubset) bool { return len(s.Addresses)+len(s.NotReadyAddresses) == 0 }), true
+}
+
+// share cuts the addresses of one sort to so many in all.
+func share(subsets []corev1.EndpointSubset, room int, of func(*corev1.EndpointSubset) *[]corev1.EndpointAddress) {
+	all, left := 0, room
+	for i := range subsets {
+		all += len(*of(&subsets[i]))
+	}
+	for i := range subsets {
+		list := of(&subsets[i])
+		if len(*list) == 0 {
+			continue
 		}
-		left -= len(*a)
+		n := min(left, len(*list), (len(*list)*room+all-1)/all)
+		left -= n
+		if *list = (*list)[:n]; n == 0 {
+			*list = nil
+		}
 	}
-	for i := range subsets {
-		take(&subsets[i].Addresses)
-	}
-	for i := range subsets {
-		take(&subsets[i].NotReadyAddresses)
-	}
-	return subsets, over
 }

@@ -1,7 +1,9 @@
 package controller
 
 import (
+	"maps"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,10 +20,50 @@ type Metrics struct {
 	waited   *prometheus.HistogramVec
 	duration *prometheus.HistogramVec
 
+	unfinished, longest *prometheus.Desc
+
 	mu struct {
 		sync.Mutex
-		own map[reflect.Type]any // each is registered once, however often its controller begins
+		own     map[reflect.Type]any // each is registered once, however often its controller begins
+		working map[string]*working  // by the name of the controller
 	}
+}
+
+var _ prometheus.Collector = (*Metrics)(nil)
+
+// working is since when the workers of a controller have had the keys that they are at.
+type working struct {
+	mu struct {
+		sync.Mutex
+		since []time.Time
+	}
+}
+
+func (w *working) begin(at time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.since = append(w.mu.since, at)
+}
+
+func (w *working) end(began time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if i := slices.Index(w.mu.since, began); i >= 0 {
+		last := len(w.mu.since) - 1
+		w.mu.since[i] = w.mu.since[last]
+		w.mu.since = w.mu.since[:last]
+	}
+}
+
+// soFar is how long workers have been at their keys, in all and at the most.
+func (w *working) soFar() (all, most time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, at := range w.mu.since {
+		d := time.Since(at)
+		all, most = all+d, max(most, d)
+	}
+	return all, most
 }
 
 // NewMetrics registers the metrics.
@@ -45,10 +87,42 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "workqueue_work_duration_seconds", Help: "How long one reconcile took.",
 			Buckets: prometheus.ExponentialBuckets(1e-5, 10, 8),
 		}, []string{"name"}),
+		unfinished: prometheus.NewDesc("workqueue_unfinished_work_seconds", "How long reconciles that have not ended have taken until now, all together: large where something hangs.", []string{"name"}, nil),
+		longest:    prometheus.NewDesc("workqueue_longest_running_processor_seconds", "How long the longest of them has taken.", []string{"name"}, nil),
 	}
-	reg.MustRegister(m.adds, m.depth, m.retries, m.waited, m.duration)
-	m.mu.own = map[reflect.Type]any{}
+	m.mu.own, m.mu.working = map[reflect.Type]any{}, map[string]*working{}
+	reg.MustRegister(m, m.adds, m.depth, m.retries, m.waited, m.duration)
 	return m
+}
+
+// Describe is part of prometheus.Collector.
+func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
+	out <- m.unfinished
+	out <- m.longest
+}
+
+// Collect is part of prometheus.Collector.
+func (m *Metrics) Collect(out chan<- prometheus.Metric) {
+	m.mu.Lock()
+	running := maps.Clone(m.mu.working)
+	m.mu.Unlock()
+	for name, w := range running {
+		all, most := w.soFar()
+		out <- prometheus.MustNewConstMetric(m.unfinished, prometheus.GaugeValue, all.Seconds(), name)
+		out <- prometheus.MustNewConstMetric(m.longest, prometheus.GaugeValue, most.Seconds(), name)
+	}
+}
+
+// workingOf is what is known of the workers of a controller.
+func (m *Metrics) workingOf(name string) *working {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w := m.mu.working[name]
+	if w == nil {
+		w = &working{}
+		m.mu.working[name] = w
+	}
+	return w
 }
 
 // OwnMetrics are the metrics that a controller has beside those of its queue, of a
@@ -75,6 +149,7 @@ type keyMetrics struct {
 	depth         prometheus.Gauge
 	waited        prometheus.Observer
 	duration      prometheus.Observer
+	working       *working
 }
 
 // of returns the metrics of one controller; m may be nil.
@@ -85,6 +160,7 @@ func (m *Metrics) of(name string) *keyMetrics {
 	return &keyMetrics{
 		adds: m.adds.WithLabelValues(name), retries: m.retries.WithLabelValues(name),
 		depth: m.depth.WithLabelValues(name), waited: m.waited.WithLabelValues(name), duration: m.duration.WithLabelValues(name),
+		working: m.workingOf(name),
 	}
 }
 
@@ -109,11 +185,20 @@ func (m *keyMetrics) took(since time.Time) {
 	}
 }
 
-func (m *keyMetrics) done(d time.Duration, failed bool) {
+// begin counts a reconcile.
+func (m *keyMetrics) begin(at time.Time) {
+	if m != nil {
+		m.working.begin(at)
+	}
+}
+
+// done counts the end of one that began at a time.
+func (m *keyMetrics) done(began time.Time, failed bool) {
 	if m == nil {
 		return
 	}
-	m.duration.Observe(d.Seconds())
+	m.working.end(began)
+	m.duration.Observe(time.Since(began).Seconds())
 	if failed {
 		m.retries.Inc()
 	}

@@ -242,9 +242,11 @@ func (r *runner) work(ctx context.Context) error {
 			return nil
 		}
 		started := time.Now()
+		r.k.m.begin(started)
 		w := &written{}
 		next, err := r.guarded(context.WithValue(ctx, writtenKey{}, w), key)
 		if ctx.Err() != nil {
+			r.k.m.done(started, false)
 			return nil
 		}
 		if err != nil && !quiet(err) {
@@ -254,7 +256,7 @@ func (r *runner) work(ctx context.Context) error {
 			}
 			r.k.Logger.Log(ctx, level, "reconcile", "key", key, "err", err)
 		}
-		r.k.m.done(time.Since(started), err != nil)
+		r.k.m.done(started, err != nil)
 		r.q.done(key, result{after: next.after, behind: next.behind, cooldown: next.cooldown, failed: err != nil, wrote: w.take()})
 	}
 }

@@ -148,6 +148,7 @@ func All(o Options) []*controller.Controller {
 		servicecidr.New(o.ServiceCIDR),
 		clusterip.Controller,
 		rootca.New(o.CABundle),
+		rootca.NewBundle(o.CABundle),
 		replicaset.Controller,
 		replicaset.ReplicationController,
 		daemonset.Controller,

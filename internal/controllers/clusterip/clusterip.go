@@ -39,7 +39,9 @@ var Controller = controller.NewKeyed(controller.Keyed{
 	Setup: func(k *controller.Kit) func(context.Context, string) (controller.Next, error) {
 		r := &reconciler{
 			k: k, services: controller.For(k, core.Services), addresses: controller.For(k, networking.IPAddresses), ranges: controller.For(k, networking.ServiceCIDRs),
+			metrics: controller.OwnMetrics(k, newMetrics),
 		}
+		r.metrics.of.Store(r)
 		return r.reconcile
 	},
 })
@@ -86,14 +88,29 @@ type reconciler struct {
 	services  controller.Client[*corev1.Service]
 	addresses controller.Client[*networkingv1.IPAddress]
 	ranges    controller.Client[*networkingv1.ServiceCIDR]
+	metrics   *metrics
 }
 
 func (r *reconciler) reconcile(ctx context.Context, key string) (controller.Next, error) {
+	err := r.check(ctx, key)
+	if err != nil {
+		r.metrics.failed.Inc()
+	}
+	return controller.Done, err
+}
+
+func (r *reconciler) check(ctx context.Context, key string) error {
 	if address, ok := strings.CutPrefix(key, ofAddress); ok {
-		return controller.Done, r.checkAddress(ctx, address)
+		return r.checkAddress(ctx, address)
 	}
 	namespace, name, _ := strings.Cut(strings.TrimPrefix(key, ofService), "/")
-	return controller.Done, r.checkService(ctx, namespace, name)
+	return r.checkService(ctx, namespace, name)
+}
+
+// wrong tells people what is wrong with an address of a Service.
+func (r *reconciler) wrong(what string, about resource.Object, reason, message string) {
+	r.metrics.wrong.WithLabelValues(what).Inc()
+	r.k.Events.Event(about, corev1.EventTypeWarning, reason, message)
 }
 
 // checkService sees to it that the addresses of a Service are taken, by it.
@@ -134,13 +151,13 @@ func (r *reconciler) mend(ctx context.Context, svc *corev1.Service, ip netip.Add
 		family = corev1.IPv6Protocol
 	}
 	if !r.inRange(ip) {
-		r.k.Events.Event(svc, corev1.EventTypeWarning, "ClusterIPOutOfRange", fmt.Sprintf("Cluster IP [%v]: %s is not within any configured Service CIDR; please recreate service", family, ip))
+		r.wrong(outOfRange, svc, "ClusterIPOutOfRange", fmt.Sprintf("Cluster IP [%v]: %s is not within any configured Service CIDR; please recreate service", family, ip))
 		return nil
 	}
 	a, err := r.addresses.Live(ctx, "", ip.String())
 	switch {
 	case apierrors.IsNotFound(err):
-		r.k.Events.Event(svc, corev1.EventTypeWarning, "ClusterIPNotAllocated", fmt.Sprintf("Cluster IP [%v]: %s is not allocated; repairing", family, ip))
+		r.wrong(missing, svc, "ClusterIPNotAllocated", fmt.Sprintf("Cluster IP [%v]: %s is not allocated; repairing", family, ip))
 		return r.take(ctx, svc, ip)
 	case err != nil:
 		return err
@@ -152,11 +169,11 @@ func (r *reconciler) mend(ctx context.Context, svc *corev1.Service, ip netip.Add
 	if p := a.Spec.ParentRef; isService(p) {
 		other, err := r.services.Live(ctx, p.Namespace, p.Name)
 		if err == nil && slices.Contains(clusterIPs(other), ip) {
-			r.k.Events.Event(svc, corev1.EventTypeWarning, "ClusterIPAlreadyAllocated", fmt.Sprintf("Cluster IP [%v]:%s was assigned to multiple services; please recreate service", family, ip))
+			r.wrong(twice, svc, "ClusterIPAlreadyAllocated", fmt.Sprintf("Cluster IP [%v]:%s was assigned to multiple services; please recreate service", family, ip))
 			return nil
 		}
 	}
-	r.k.Events.Event(svc, corev1.EventTypeWarning, "ClusterIPNotAllocated", fmt.Sprintf("the ClusterIP [%v]: %s for Service %s/%s has a wrong reference; repairing", family, ip, svc.Namespace, svc.Name))
+	r.wrong(missing, svc, "ClusterIPNotAllocated", fmt.Sprintf("the ClusterIP [%v]: %s for Service %s/%s has a wrong reference; repairing", family, ip, svc.Namespace, svc.Name))
 	return r.replace(ctx, svc, a, ip)
 }
 
@@ -198,7 +215,7 @@ func (r *reconciler) checkAddress(ctx context.Context, address string) error {
 	}
 	p := a.Spec.ParentRef
 	if !isService(p) {
-		return r.giveUp(ctx, a, "IPAddressNotAllocated", fmt.Sprintf("IPAddress %s appears to have been modified, not referencing a Service %v: cleaning up", a.Name, p))
+		return r.giveUp(ctx, a, changed, "IPAddressNotAllocated", fmt.Sprintf("IPAddress %s appears to have been modified, not referencing a Service %v: cleaning up", a.Name, p))
 	}
 	svc, ok := r.services.Get(p.Namespace, p.Name)
 	if ok && slices.ContainsFunc(clusterIPs(svc), func(ip netip.Addr) bool { return ip.String() == address }) {
@@ -207,22 +224,22 @@ func (r *reconciler) checkAddress(ctx context.Context, address string) error {
 	svc, err := r.services.Live(ctx, p.Namespace, p.Name)
 	switch {
 	case apierrors.IsNotFound(err):
-		return r.giveUp(ctx, a, "IPAddressNotAllocated", fmt.Sprintf("IPAddress: %s for Service %s/%s appears to have leaked: cleaning up", a.Name, p.Namespace, p.Name))
+		return r.giveUp(ctx, a, leak, "IPAddressNotAllocated", fmt.Sprintf("IPAddress: %s for Service %s/%s appears to have leaked: cleaning up", a.Name, p.Namespace, p.Name))
 	case err != nil:
 		return err
 	case slices.ContainsFunc(clusterIPs(svc), func(ip netip.Addr) bool { return ip.String() == address }):
 		return nil
 	}
-	return r.giveUp(ctx, a, "IPAddressWrongReference", fmt.Sprintf("IPAddress: %s for Service %s/%s has a wrong reference; cleaning up", a.Name, p.Namespace, p.Name))
+	return r.giveUp(ctx, a, missing, "IPAddressWrongReference", fmt.Sprintf("IPAddress: %s for Service %s/%s has a wrong reference; cleaning up", a.Name, p.Namespace, p.Name))
 }
 
 // giveUp deletes an address and tells people why, unless it has gone or changed: its Service has
 // gone with it.
-func (r *reconciler) giveUp(ctx context.Context, a *networkingv1.IPAddress, reason, message string) error {
+func (r *reconciler) giveUp(ctx context.Context, a *networkingv1.IPAddress, what, reason, message string) error {
 	now, err := r.addresses.Live(ctx, "", a.Name)
 	if err != nil || now.UID != a.UID || now.ResourceVersion != a.ResourceVersion {
 		return ignoreGone(err)
 	}
-	r.k.Events.Event(a, corev1.EventTypeWarning, reason, message)
+	r.wrong(what, a, reason, message)
 	return ignoreGone(r.addresses.Delete(ctx, a))
 }

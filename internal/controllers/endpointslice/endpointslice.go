@@ -66,10 +66,13 @@ func New(o Options) *controller.Controller {
 			controller.Create(discovery.EndpointSlices.Def), controller.Update(discovery.EndpointSlices.Def), controller.Delete(discovery.EndpointSlices.Def),
 		},
 		Setup: func(k *controller.Kit) controller.Reconciler[*corev1.Service] {
-			return &reconciler{
-				k: k, limit: limit, pods: controller.For(k, core.Pods),
+			r := &reconciler{
+				k: k, limit: limit, services: controller.For(k, core.Services), pods: controller.For(k, core.Pods),
 				nodes: controller.For(k, core.Nodes), slices: controller.For(k, discovery.EndpointSlices),
+				metrics: controller.OwnMetrics(k, newMetrics),
 			}
+			r.metrics.of.Store(r)
+			return r
 		},
 	})
 }
@@ -111,10 +114,12 @@ func about(obj resource.Object) (a struct {
 type reconciler struct {
 	k        *controller.Kit
 	limit    int
+	services controller.Client[*corev1.Service]
 	pods     controller.Client[*corev1.Pod]
 	nodes    controller.Client[*corev1.Node]
 	slices   controller.Client[*discoveryv1.EndpointSlice]
 	triggers endpoint.Triggers
+	metrics  *metrics
 }
 
 // Gone forgets a service; its slices go with it.
@@ -129,7 +134,7 @@ func (r *reconciler) Reconcile(ctx context.Context, svc *corev1.Service) (contro
 		return controller.Done, nil // somebody else makes its slices; those of a deleted service go with it
 	}
 	began := time.Now()
-	existing := r.existing(svc)
+	existing, strange := r.existing(svc)
 	var groups []*group
 	pods := r.pods.List(svc.Namespace, labels.SelectorFromSet(svc.Spec.Selector))
 	if svc.Spec.Type != corev1.ServiceTypeExternalName {
@@ -143,26 +148,41 @@ func (r *reconciler) Reconcile(ctx context.Context, svc *corev1.Service) (contro
 	p := planner{limit: r.limit, labels: labelsOf(svc)}
 	p.blank = func(g *group) *discoveryv1.EndpointSlice { return blank(svc, g, p.labels) }
 	c := p.plan(groups, existing)
+	for _, s := range strange {
+		c.delete = append(c.delete, s)
+		c.removed += len(s.Endpoints)
+	}
 	for _, s := range slices.Concat(c.create, c.update) {
 		s.Annotations = endpoint.TriggerAnnotation(s.Annotations, trigger)
 	}
 	next := controller.Done.Costly(time.Since(began))
-	return next, r.write(ctx, svc, c)
+	r.metrics.planned(svc, &c)
+	err := r.write(ctx, svc, &c)
+	r.metrics.looked(err)
+	return next, err
 }
 
-// existing are the slices that were made of a service, in the order of their names.
-func (r *reconciler) existing(svc *corev1.Service) []*discoveryv1.EndpointSlice {
-	list := slices.DeleteFunc(r.slices.ByIndex(discovery.IndexService, cache.Key(svc.Namespace, svc.Name)), func(s *discoveryv1.EndpointSlice) bool {
-		return s.Labels[discoveryv1.LabelManagedBy] != discovery.ManagedByController
-	})
-	slices.SortFunc(list, func(a, b *discoveryv1.EndpointSlice) int { return strings.Compare(a.Name, b.Name) })
-	return list
+// existing are the slices that were made of a service, in the order of their names. Those
+// that were made of another service of that name, which is gone, are strange: they go with it.
+func (r *reconciler) existing(svc *corev1.Service) (own, strange []*discoveryv1.EndpointSlice) {
+	for _, s := range r.slices.ByIndex(discovery.IndexService, cache.Key(svc.Namespace, svc.Name)) {
+		switch {
+		case s.Labels[discoveryv1.LabelManagedBy] != discovery.ManagedByController:
+		case slices.ContainsFunc(s.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.UID == svc.UID }):
+			own = append(own, s)
+		default:
+			strange = append(strange, s)
+		}
+	}
+	slices.SortFunc(own, func(a, b *discoveryv1.EndpointSlice) int { return strings.Compare(a.Name, b.Name) })
+	return own, strange
 }
 
-func (r *reconciler) write(ctx context.Context, svc *corev1.Service, c changes) error {
+func (r *reconciler) write(ctx context.Context, svc *corev1.Service, c *changes) error {
 	var errs []error
 	for _, s := range c.create {
 		_, err := r.slices.Create(ctx, s)
+		err = r.metrics.wrote("create", err)
 		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 			return nil
 		}
@@ -170,10 +190,10 @@ func (r *reconciler) write(ctx context.Context, svc *corev1.Service, c changes) 
 	}
 	for _, s := range c.update {
 		_, err := r.slices.Update(ctx, s)
-		errs = append(errs, err)
+		errs = append(errs, r.metrics.wrote("update", err))
 	}
 	for _, s := range c.delete {
-		if err := r.slices.Delete(ctx, s); !apierrors.IsNotFound(err) {
+		if err := r.metrics.wrote("delete", r.slices.Delete(ctx, s)); !apierrors.IsNotFound(err) {
 			errs = append(errs, err)
 		}
 	}

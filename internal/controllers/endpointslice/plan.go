@@ -46,6 +46,8 @@ type planner struct {
 // changes is what has to be written.
 type changes struct {
 	create, update, delete []*discoveryv1.EndpointSlice
+
+	added, removed int // endpoints
 }
 
 // plan changes the existing slices of the service as little as possible so that
@@ -64,6 +66,7 @@ func (p *planner) plan(groups []*group, existing []*discoveryv1.EndpointSlice) c
 	for i, s := range existing {
 		if _, unused := byKey[keys[i]]; unused {
 			p.delete = append(p.delete, s)
+			p.removed += len(s.Endpoints)
 		}
 	}
 	return p.changes
@@ -79,6 +82,10 @@ type draft struct {
 // fill makes the slices with the ports of a group hold its endpoints.
 func (p *planner) fill(g *group, existing []*discoveryv1.EndpointSlice) {
 	drafts, rest := keep(existing, g.endpoints)
+	p.added += len(rest)
+	for _, d := range drafts {
+		p.removed += len(d.was.Endpoints) - len(d.now)
+	}
 	rest = pour(drafts, rest, p.limit)
 	// A group without endpoints has one empty slice, so that there is something to see.
 	empty := len(g.endpoints) == 0

@@ -1,6 +1,3 @@
-// Package endpointslicemirroring keeps EndpointSlices of the Endpoints that
-// people write themselves, for services without a selector: proxies read slices
-// alone.
 package endpointslicemirroring
 
 import (
@@ -11,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -73,7 +71,12 @@ func New(o Options) *controller.Controller {
 			controller.Create(discovery.EndpointSlices.Def), controller.Update(discovery.EndpointSlices.Def), controller.Delete(discovery.EndpointSlices.Def),
 		},
 		Setup: func(k *controller.Kit) controller.Reconciler[*corev1.Endpoints] {
-			return &reconciler{k: k, limit: limit, services: controller.For(k, core.Services), slices: controller.For(k, discovery.EndpointSlices)}
+			r := &reconciler{
+				k: k, limit: limit, services: controller.For(k, core.Services), slices: controller.For(k, discovery.EndpointSlices),
+				metrics: controller.OwnMetrics(k, newMetrics),
+			}
+			r.metrics.of.Store(r)
+			return r
 		},
 	})
 }
@@ -83,6 +86,7 @@ type reconciler struct {
 	limit    int
 	services controller.Client[*corev1.Service]
 	slices   controller.Client[*discoveryv1.EndpointSlice]
+	metrics  *metrics
 }
 
 // Gone removes the slices of Endpoints that were deleted.
@@ -93,12 +97,15 @@ func (r *reconciler) Gone(ctx context.Context, key string) error {
 
 // Reconcile makes the slices of Endpoints hold their addresses.
 func (r *reconciler) Reconcile(ctx context.Context, e *corev1.Endpoints) (controller.Next, error) {
+	defer r.metrics.looked(time.Now())
 	existing := r.existing(e.Namespace, e.Name)
 	svc, ok := r.services.Get(e.Namespace, e.Name)
 	if !ok || svc.Spec.Selector != nil || !mirrored(e) {
 		return controller.Done, r.remove(ctx, existing)
 	}
 	wanted, invalid, over := plan(e, r.limit)
+	r.metrics.skipped.Observe(float64(invalid + over))
+	r.metrics.planned(wanted, existing)
 	if invalid > 0 {
 		r.k.Events.Event(e, corev1.EventTypeWarning, "InvalidIPAddress",
 			fmt.Sprintf("Skipped %d invalid IP addresses when mirroring to EndpointSlices", invalid))
@@ -118,7 +125,7 @@ func (r *reconciler) existing(namespace, name string) []*discoveryv1.EndpointSli
 
 func (r *reconciler) remove(ctx context.Context, all []*discoveryv1.EndpointSlice) error {
 	for _, s := range all {
-		if err := r.slices.Delete(ctx, s); err != nil && !apierrors.IsNotFound(err) {
+		if err := r.metrics.wrote("delete", r.slices.Delete(ctx, s)); err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
 	}
@@ -160,7 +167,7 @@ func (r *reconciler) write(ctx context.Context, wanted, existing []*discoveryv1.
 func (r *reconciler) put(ctx context.Context, want, has *discoveryv1.EndpointSlice) error {
 	if has == nil {
 		_, err := r.slices.Create(ctx, want)
-		return err
+		return r.metrics.wrote("create", err)
 	}
 	if maps.Equal(has.Labels, want.Labels) && maps.Equal(has.Annotations, want.Annotations) &&
 		equality.Semantic.DeepEqual(has.Ports, want.Ports) && equality.Semantic.DeepEqual(has.Endpoints, want.Endpoints) {
@@ -169,7 +176,7 @@ func (r *reconciler) put(ctx context.Context, want, has *discoveryv1.EndpointSli
 	s := has.DeepCopy()
 	s.Labels, s.Annotations, s.OwnerReferences, s.Ports, s.Endpoints = want.Labels, want.Annotations, want.OwnerReferences, want.Ports, want.Endpoints
 	_, err := r.slices.Update(ctx, s)
-	return err
+	return r.metrics.wrote("update", err)
 }
 
 // mirrored says whether Endpoints are to be mirrored at all.
@@ -269,6 +276,15 @@ func portsKey(ports []corev1.EndpointPort) string {
 		parts = append(parts, fmt.Sprintf("%s/%s/%d/%s", p.Name, cmp.Or(p.Protocol, corev1.ProtocolTCP), p.Port, ptr.Deref(p.AppProtocol, "")))
 	}
 	slices.Sort(parts)
+	return strings.Join(parts, " ")
+}
+
+// portsOf tells the ports of slices apart.
+func portsOf(s *discoveryv1.EndpointSlice) string {
+	var parts []string
+	for _, p := range s.Ports {
+		parts = append(parts, fmt.Sprintf("%s/%s/%d", ptr.Deref(p.Name, ""), ptr.Deref(p.Protocol, ""), ptr.Deref(p.Port, 0)))
+	}
 	return strings.Join(parts, " ")
 }
 

@@ -62,8 +62,9 @@ func New(cidrs []netip.Prefix, o Options) *controller.Controller {
 		Writes:  []controller.Permission{controller.Update(core.Nodes.Def)},
 		Workers: 1, // two nodes must not take the same share
 		Setup: func(k *controller.Kit) controller.Reconciler[*corev1.Node] {
-			r := &reconciler{k: k, shares: s, nodes: controller.For(k, core.Nodes)}
+			r := &reconciler{k: k, shares: s, nodes: controller.For(k, core.Nodes), metrics: controller.OwnMetrics(k, newMetrics)}
 			s.start(r.nodes)
+			r.metrics.of.Store(s)
 			return r
 		},
 	})
@@ -73,6 +74,8 @@ type reconciler struct {
 	k      *controller.Kit
 	shares *shares
 	nodes  controller.Client[*corev1.Node]
+
+	metrics *metrics
 }
 
 // Reconcile gives a node its shares, for good. That there are none left is said
@@ -92,12 +95,15 @@ func (r *reconciler) Reconcile(ctx context.Context, node *corev1.Node) (controll
 	node = node.DeepCopy()
 	node.Spec.PodCIDR, node.Spec.PodCIDRs = shares[0], shares
 	_, err := r.nodes.Update(ctx, node)
+	if err == nil {
+		r.metrics.count(r.metrics.given, r.shares.cidrs, shares)
+	}
 	return controller.Done, err
 }
 
 // Gone frees the shares of a node that was deleted.
 func (r *reconciler) Gone(_ context.Context, name string) error {
-	r.shares.free(name)
+	r.metrics.count(r.metrics.freed, r.shares.cidrs, r.shares.free(name))
 	return nil
 }
 

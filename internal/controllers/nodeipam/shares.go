@@ -86,13 +86,27 @@ func (s *shares) findLocked(name string) []string {
 	return list
 }
 
-// free gives up what a node that is gone had or waited for.
-func (s *shares) free(name string) {
+// nodesNow are the nodes that there are.
+func (s *shares) nodesNow() []*corev1.Node {
+	s.mu.Lock()
+	nodes := s.mu.nodes
+	s.mu.Unlock()
+	return nodes.List("", nil)
+}
+
+// free gives up what a node that is gone had or waited for, and returns the shares that it had.
+func (s *shares) free(name string) (list []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.mu.waiting, name)
 	delete(s.mu.unseen, name)
-	maps.DeleteFunc(s.mu.given, func(_, owner string) bool { return owner == name })
+	maps.DeleteFunc(s.mu.given, func(share, owner string) bool {
+		if owner == name {
+			list = append(list, share)
+		}
+		return owner == name
+	})
+	return list
 }
 
 // freed is who may have what a node had that is gone now: those who wait. The

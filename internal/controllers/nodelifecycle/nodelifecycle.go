@@ -115,7 +115,9 @@ type reconciler struct {
 	nodes  controller.Client[*corev1.Node]
 	leases controller.Client[*coordinationv1.Lease]
 	pods   controller.Client[*corev1.Pod]
-	mu     struct {
+
+	metrics *metrics
+	mu      struct {
 		sync.Mutex
 		seen  map[string]*sign // by node name
 		pacer pacer
@@ -126,7 +128,10 @@ func newReconciler(k *controller.Kit, o Options) *reconciler {
 	r := &reconciler{
 		o: o, k: k, nodes: controller.For(k, core.Nodes),
 		leases: controller.For(k, coordination.Leases), pods: controller.For(k, core.Pods),
+		metrics: controller.OwnMetrics(k, newMetrics),
 	}
+	all := func() []*corev1.Node { return r.nodes.List("", nil) }
+	r.metrics.nodes.Store(&all)
 	r.mu.seen = map[string]*sign{}
 	return r
 }
@@ -142,6 +147,7 @@ type sign struct {
 
 // Reconcile looks whether a node is alive, and puts its conditions and taints right.
 func (r *reconciler) Reconcile(ctx context.Context, node *corev1.Node) (controller.Next, error) {
+	defer r.metrics.looked(time.Now())
 	left := r.left(node)
 	if left <= 0 {
 		lost, err := r.lose(ctx, node)
@@ -238,7 +244,8 @@ func (r *reconciler) lose(ctx context.Context, node *corev1.Node) (*corev1.Node,
 
 // taint puts the node's taints right.
 func (r *reconciler) taint(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
-	want := wantedTaints(node, r.eviction(node))
+	e := r.eviction(node)
+	want := wantedTaints(node, e)
 	if equality.Semantic.DeepEqual(want, node.Spec.Taints) || len(want) == 0 && len(node.Spec.Taints) == 0 {
 		return node, nil
 	}
@@ -247,6 +254,9 @@ func (r *reconciler) taint(ctx context.Context, node *corev1.Node) (*corev1.Node
 	node, err := r.nodes.Update(ctx, node)
 	if err != nil {
 		return nil, fmt.Errorf("update taints: %w", err)
+	}
+	if e == begin {
+		r.metrics.evictions.WithLabelValues(zoneOf(node)).Inc()
 	}
 	return node, nil
 }

@@ -27,7 +27,7 @@ const fewest = 3
 // health counts the nodes of a zone.
 type health struct{ ready, lost int }
 
-// zoneOf is the zone of a node; all nodes without one are in the same.
+// zoneOf is the zone of a node, as metrics name it; all nodes without one are in the same, without a name.
 func zoneOf(n *corev1.Node) string {
 	label := func(today, old string) string {
 		if v := n.Labels[today]; v != "" {
@@ -35,7 +35,11 @@ func zoneOf(n *corev1.Node) string {
 		}
 		return n.Labels[old]
 	}
-	return label(corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaRegion) + "/" + label(corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone)
+	region, zone := label(corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaRegion), label(corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone)
+	if region == "" && zone == "" {
+		return ""
+	}
+	return region + ":\x00:" + zone
 }
 
 // count counts nodes by zone. Those that have not reported yet do not count.

@@ -67,7 +67,7 @@ func TestNodesAreCountedByZone(t *testing.T) {
 		node(corev1.ConditionTrue, nil), node(corev1.ConditionTrue, nil),
 		node(corev1.ConditionUnknown, map[string]string{noDisruption: ""}),
 	})
-	for zone, want := range map[string]health{"east/a": {1, 2}, "west/a": {0, 1}, "/": {2, 0}} {
+	for zone, want := range map[string]health{"east:\x00:a": {1, 2}, "west:\x00:a": {0, 1}, "": {2, 0}} {
 		if got := zones[zone]; got == nil || *got != want {
 			t.Errorf("zone %s: got %v, want %v", zone, got, want)
 		}

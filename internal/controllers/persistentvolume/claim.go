@@ -46,6 +46,7 @@ func (b *binder) unbound(ctx context.Context, c *corev1.PersistentVolumeClaim) e
 			c = c.DeepCopy()
 			c.Spec.StorageClassName = &sc.Name
 			_, err := b.claims.Update(ctx, c)
+			b.metrics.gaveClass(err)
 			return err
 		}
 	}

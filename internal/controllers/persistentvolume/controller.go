@@ -42,7 +42,9 @@ var Controller = controller.NewKeyed(controller.Keyed{
 		b := &binder{
 			events: k.Events, claims: controller.For(k, core.PersistentVolumeClaims), volumes: controller.For(k, core.PersistentVolumes),
 			classes: controller.For(k, storage.StorageClasses), pods: controller.For(k, core.Pods),
+			metrics: controller.OwnMetrics(k, newMetrics),
 		}
+		b.metrics.binder.Store(b)
 		return b.reconcile
 	},
 })
@@ -54,6 +56,7 @@ type binder struct {
 	volumes controller.Client[*corev1.PersistentVolume]
 	classes controller.Client[*storagev1.StorageClass]
 	pods    controller.Client[*corev1.Pod]
+	metrics *metrics
 }
 
 func (b *binder) reconcile(ctx context.Context, key string) (controller.Next, error) {

@@ -47,7 +47,9 @@ func New(o Options) *controller.Controller {
 		Watches: []controller.Watch{controller.Mapped(core.Nodes, podsOf)},
 		Writes:  []controller.Permission{controller.Delete(core.Pods.Def), controller.Patch(core.Pods.Def, "status")},
 		Setup: func(k *controller.Kit) controller.Reconciler[*corev1.Pod] {
-			r := &reconciler{threshold: threshold, pods: controller.For(k, core.Pods), nodes: controller.For(k, core.Nodes)}
+			r := &reconciler{
+				threshold: threshold, pods: controller.For(k, core.Pods), nodes: controller.For(k, core.Nodes), metrics: controller.OwnMetrics(k, newMetrics),
+			}
 			r.mu.missing, r.mu.finished = map[string]time.Time{}, newFinished()
 			return r
 		},
@@ -77,6 +79,7 @@ type reconciler struct {
 	threshold int
 	pods      controller.Client[*corev1.Pod]
 	nodes     controller.Client[*corev1.Node]
+	metrics   *metrics
 	mu        struct {
 		sync.Mutex
 		missing  map[string]time.Time // node name: since when it has been missed
@@ -88,12 +91,12 @@ type reconciler struct {
 func (r *reconciler) Reconcile(ctx context.Context, pod *corev1.Pod) (controller.Next, error) {
 	if pod.Spec.NodeName == "" {
 		if pod.DeletionTimestamp != nil {
-			return controller.Done, r.remove(ctx, pod, "")
+			return controller.Done, r.remove(ctx, pod, neverStarted)
 		}
 		return controller.Done, r.limit(ctx, pod)
 	}
 	if node, ok := r.nodes.Get("", pod.Spec.NodeName); ok && pod.DeletionTimestamp != nil && outOfService(node) {
-		return controller.Done, r.remove(ctx, pod, "")
+		return controller.Done, r.remove(ctx, pod, lostForGood)
 	}
 	if wait, gone := r.missingFor(pod.Spec.NodeName); gone {
 		if wait > 0 {
@@ -101,7 +104,7 @@ func (r *reconciler) Reconcile(ctx context.Context, pod *corev1.Pod) (controller
 		}
 		_, err := r.nodes.Live(ctx, "", pod.Spec.NodeName)
 		if apierrors.IsNotFound(err) {
-			return controller.Done, r.remove(ctx, pod, "PodGC: node no longer exists")
+			return controller.Done, r.remove(ctx, pod, orphaned)
 		}
 		return controller.Done, err
 	}
@@ -141,7 +144,7 @@ func (r *reconciler) limit(ctx context.Context, pod *corev1.Pod) error {
 		if !ok {
 			continue
 		}
-		if err := r.remove(ctx, p, ""); err != nil {
+		if err := r.remove(ctx, p, terminated); err != nil {
 			r.keep(surplus[i:]) // it is tried again
 			return err
 		}
@@ -176,16 +179,22 @@ func (r *reconciler) keep(pods []*ended) {
 	}
 }
 
-// remove deletes a pod at once. One that had not finished is marked as failed
-// first, for whoever counts its failures; disrupted, if not empty, says why it
-// was not its own doing.
-func (r *reconciler) remove(ctx context.Context, pod *corev1.Pod, disrupted string) error {
+// remove deletes a pod at once.
+func (r *reconciler) remove(ctx context.Context, pod *corev1.Pod, why cause) error {
+	err := r.end(ctx, pod, why)
+	r.metrics.count(pod.Namespace, why, err)
+	return err
+}
+
+// end is remove. A pod that had not finished is marked as failed first, for whoever counts
+// its failures; of one whose node is gone is said that it was not its own doing.
+func (r *reconciler) end(ctx context.Context, pod *corev1.Pod, why cause) error {
 	if !core.PodTerminal(pod) {
 		status := map[string]any{"phase": corev1.PodFailed}
-		if disrupted != "" {
+		if why == orphaned {
 			status["conditions"] = []any{map[string]any{
 				"type": corev1.DisruptionTarget, "status": corev1.ConditionTrue, "reason": "DeletionByPodGC",
-				"message": disrupted, "lastTransitionTime": metav1.Now(),
+				"message": "PodGC: node no longer exists", "lastTransitionTime": metav1.Now(),
 			}}
 		}
 		patched, err := r.pods.StrategicPatch(ctx, pod, "status", map[string]any{"status": status})

@@ -54,16 +54,17 @@ func newController[O resource.Object](name string, of kind[O]) *controller.Contr
 			controller.UpdateStatus(of.resource.Def),
 		},
 		Setup: func(k *controller.Kit) controller.Reconciler[O] {
-			return &reconciler[O]{k: k, kind: of, sets: controller.For(k, of.resource), pods: controller.For(k, core.Pods)}
+			return &reconciler[O]{k: k, kind: of, sets: controller.For(k, of.resource), pods: controller.For(k, core.Pods), metrics: controller.OwnMetrics(k, newMetrics)}
 		},
 	})
 }
 
 type reconciler[O resource.Object] struct {
-	k    *controller.Kit
-	kind kind[O]
-	sets controller.Client[O]
-	pods controller.Client[*corev1.Pod]
+	k       *controller.Kit
+	kind    kind[O]
+	sets    controller.Client[O]
+	pods    controller.Client[*corev1.Pod]
+	metrics *metrics
 }
 
 // Reconcile creates or deletes pods until as many as wanted are active, and
@@ -137,6 +138,7 @@ func (r *reconciler[O]) scale(ctx context.Context, obj O, active []*corev1.Pod) 
 	case missing < 0:
 		workload.Rank(active, r.siblings(obj), time.Now())
 		n := min(-missing, burst, len(active))
+		r.metrics.chosen(active, n, time.Now())
 		left, err := pods.Delete(ctx, obj, active[:n])
 		return append(left, active[n:]...), failure{"FailedDelete", err}
 	}

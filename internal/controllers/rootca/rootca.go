@@ -1,10 +1,9 @@
-// Package rootca keeps the cluster's CA certificate in every namespace, in the
-// ConfigMap kube-root-ca.crt that pods mount beside their tokens.
 package rootca
 
 import (
 	"context"
 	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -37,21 +36,30 @@ func New(bundle string) *controller.Controller {
 		},
 		Writes: []controller.Permission{controller.Create(core.ConfigMaps.Def), controller.Update(core.ConfigMaps.Def)},
 		Setup: func(k *controller.Kit) controller.Reconciler[*corev1.Namespace] {
-			return &reconciler{bundle: bundle, maps: controller.For(k, core.ConfigMaps)}
+			return &reconciler{bundle: bundle, maps: controller.For(k, core.ConfigMaps), metrics: controller.OwnMetrics(k, newMapMetrics)}
 		},
 	})
 }
 
 type reconciler struct {
-	bundle string
-	maps   controller.Client[*corev1.ConfigMap]
+	bundle  string
+	maps    controller.Client[*corev1.ConfigMap]
+	metrics *mapMetrics
 }
 
-// Reconcile creates the ConfigMap, or puts its data right.
+// Reconcile looks after the ConfigMap of a namespace that is to stay.
 func (r *reconciler) Reconcile(ctx context.Context, ns *corev1.Namespace) (controller.Next, error) {
 	if ns.Status.Phase != corev1.NamespaceActive || ns.DeletionTimestamp != nil {
 		return controller.Done, nil
 	}
+	began := time.Now()
+	err := r.publish(ctx, ns)
+	r.metrics.published(began, err)
+	return controller.Done, err
+}
+
+// publish creates the ConfigMap, or puts its data right.
+func (r *reconciler) publish(ctx context.Context, ns *corev1.Namespace) error {
 	data := map[string]string{"ca.crt": r.bundle}
 	has, ok := r.maps.Get(ns.Name, configMap)
 	if !ok {
@@ -65,10 +73,10 @@ func (r *reconciler) Reconcile(ctx context.Context, ns *corev1.Namespace) (contr
 		if apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 			err = nil
 		}
-		return controller.Done, err
+		return err
 	}
 	if maps.Equal(has.Data, data) && has.Annotations[annotation] != "" {
-		return controller.Done, nil
+		return nil
 	}
 	has = has.DeepCopy()
 	has.Data = data
@@ -77,5 +85,5 @@ func (r *reconciler) Reconcile(ctx context.Context, ns *corev1.Namespace) (contr
 	}
 	has.Annotations[annotation] = description
 	_, err := r.maps.Update(ctx, has)
-	return controller.Done, err
+	return err
 }

@@ -1,5 +1,3 @@
-// Package tainteviction deletes pods from nodes with NoExecute taints that they
-// do not tolerate, or tolerate only for a time.
 package tainteviction
 
 import (
@@ -30,17 +28,18 @@ var Controller = controller.New(controller.Spec[*corev1.Pod]{
 	})},
 	Writes: []controller.Permission{controller.Delete(core.Pods.Def), controller.Patch(core.Pods.Def, "status")},
 	Setup: func(k *controller.Kit) controller.Reconciler[*corev1.Pod] {
-		r := &reconciler{k: k, pods: controller.For(k, core.Pods), nodes: controller.For(k, core.Nodes)}
+		r := &reconciler{k: k, pods: controller.For(k, core.Pods), nodes: controller.For(k, core.Nodes), metrics: controller.OwnMetrics(k, newMetrics)}
 		r.mu.since = map[string]stay{}
 		return r
 	},
 })
 
 type reconciler struct {
-	k     *controller.Kit
-	pods  controller.Client[*corev1.Pod]
-	nodes controller.Client[*corev1.Node]
-	mu    struct {
+	k       *controller.Kit
+	pods    controller.Client[*corev1.Pod]
+	nodes   controller.Client[*corev1.Node]
+	metrics *metrics
+	mu      struct {
 		sync.Mutex
 		since map[string]stay // pods that stay for a time only, by key
 	}
@@ -69,12 +68,14 @@ func (r *reconciler) Reconcile(ctx context.Context, pod *corev1.Pod) (controller
 		}
 		return controller.Done, nil
 	}
+	due := time.Now()
 	if t.limit > 0 {
-		if wait := time.Until(r.start(key, pod, t.since).Add(t.limit)); wait > 0 {
+		due = r.start(key, pod, t.since).Add(t.limit)
+		if wait := time.Until(due); wait > 0 {
 			return controller.After(wait), nil
 		}
 	}
-	return controller.Done, r.evict(ctx, pod)
+	return controller.Done, r.evict(ctx, pod, due)
 }
 
 // Gone forgets a pod.
@@ -154,7 +155,8 @@ func (r *reconciler) forget(key string) bool {
 	return known
 }
 
-func (r *reconciler) evict(ctx context.Context, pod *corev1.Pod) error {
+// evict deletes a pod that has to go from a time on.
+func (r *reconciler) evict(ctx context.Context, pod *corev1.Pod, due time.Time) error {
 	r.k.Events.Event(pod, corev1.EventTypeNormal, "TaintManagerEviction",
 		fmt.Sprintf("Marking for deletion Pod %s/%s", pod.Namespace, pod.Name))
 	pod, err := r.pods.StrategicPatch(ctx, pod, "status", map[string]any{"status": map[string]any{
@@ -165,6 +167,9 @@ func (r *reconciler) evict(ctx context.Context, pod *corev1.Pod) error {
 	}})
 	if err == nil {
 		err = r.pods.DeleteByUID(ctx, pod) // how it fares meanwhile decides nothing
+		if err == nil {
+			r.metrics.gone(due)
+		}
 		if workload.Gone(err) {
 			return nil
 		}

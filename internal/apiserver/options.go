@@ -67,7 +67,8 @@ type Options struct {
 	// Tunnels has the connections that agents keep to this server; nil: none is taken.
 	Tunnels *dialback.Registry
 	// Plain are further paths that are no resources, by their patterns for [http.ServeMux].
-	// Who asks may, by the path; what an answer is made of is sent as JSON.
+	// Who asks may, by the path; what an answer is made of is sent as JSON, unless it is an
+	// [http.Handler], which answers.
 	Plain map[string]func(ctx context.Context, q PlainRequest) (any, error)
 	// Tokens signs tokens of service accounts; nil: none are issued.
 	Tokens *authn.Issuer

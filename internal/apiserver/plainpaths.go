@@ -111,6 +111,10 @@ func (s *Server) servePlain(answer func(context.Context, PlainRequest) (any, err
 			s.writeError(w, r, err)
 			return
 		}
+		if h, ok := v.(http.Handler); ok {
+			h.ServeHTTP(w, r)
+			return
+		}
 		writeJSON(w, v)
 	}
 }

@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"slices"
 
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/scheduling"
+	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/leader"
 	"github.com/kemudi/kemudi/internal/scheduler"
 	"github.com/kemudi/kemudi/internal/scheduler/config"
@@ -64,7 +67,11 @@ func (o Scheduler) Run(ctx context.Context) error {
 			}
 			return s.Run(ctx)
 		}})
-		return o.Secure.Serve(g, p.part(secureport.Configuration{Name: "componentconfig", Value: shown(c, o)}))
+		port := p.part(secureport.Configuration{Name: "componentconfig", Value: shown(c, o)})
+		port.Further = map[string]http.Handler{
+			scheduler.ResourcesPath: scheduler.Resources(func() *cache.Cache { return p.api.Cache(core.Pods.Def, "") }, p.log),
+		}
+		return o.Secure.Serve(g, port)
 	})
 }
 

@@ -158,6 +158,9 @@ func New(o Options) (*Plane, error) {
 			return nil, err
 		}
 	}
+	if !o.Alone {
+		serving.Plain = p.withScheduler(serving.Plain)
+	}
 	p.agents = metricsserver.NewAgents(serving.Nodes)
 	if serving.Nodes != nil {
 		p.backends.Connect = serving.Nodes.DialAddress

@@ -74,6 +74,7 @@ func nameOf(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
 // unfit puts a pod aside that fits nowhere, and looks whether others could make
 // room for it.
 func (l *loop) unfit(item *pending, u *unfit) {
+	item.by.watch.begin()
 	s := setback{message: u.message(), plugins: u.plugins, note: l.postFilter(item)}
 	if !item.by.plugins.Preempts {
 		s.keep = true
@@ -86,6 +87,11 @@ func (l *loop) unfit(item *pending, u *unfit) {
 	l.metrics.preemption.Inc()
 	asked := having(l.interested(item.pod.Obj), (*extender.Extender).Preempts)
 	pre, list := item.by.preempt(u)
+	how := wentWell
+	if pre.node == nil {
+		how = wasRefused
+	}
+	item.by.watch.passed(atPostFilter, how)
 	s.keep = pre.keep
 	if len(asked) > 0 && len(list) > 0 {
 		l.consultVictims(item, s, asked, list)

@@ -28,7 +28,19 @@ const (
 	bindCall                  // what was said before does not matter any more
 	evictCall
 	askCall // an extender's answer is waited for
+	callKinds
 )
+
+// String is the name of a kind of calls in metrics, upstream's; empty: there is none.
+func (k callKind) String() string {
+	switch k {
+	case stateCall:
+		return "pod_status_patch"
+	case bindCall:
+		return "pod_binding"
+	}
+	return ""
+}
 
 // call is something to be written through the API.
 type call struct {
@@ -40,6 +52,7 @@ type call struct {
 	limit time.Duration
 	few   *few // it is one of; nil: of none
 	err   error
+	took  time.Duration // once it is done
 }
 
 // few is calls of which no more than some are under way at once.
@@ -54,7 +67,9 @@ type calls struct {
 	byPod   map[types.UID][]*call // the first is under way or ready
 	ready   []*call               // to be started, first come first served
 	running int
-	answers chan *call // buffered for all that run, so that none waits
+	waiting [callKinds]int // in byPod, and not under way
+	answers chan *call     // buffered for all that run, so that none waits
+	done    func(x *call)  // is told of each that has come back; nil: nobody is
 }
 
 func newCalls(g *task.Group) *calls {
@@ -80,8 +95,11 @@ func (c *calls) add(x *call) {
 func (c *calls) put(x *call) {
 	before := c.byPod[x.pod]
 	if len(before) > 1 && (x.kind == stateCall || x.kind == bindCall) { // keep the one under way, and what must not be lost
-		before = append(before[:1:1], slices.DeleteFunc(slices.Clone(before[1:]), func(b *call) bool { return b.kind == stateCall })...)
+		kept := append(before[:1:1], slices.DeleteFunc(slices.Clone(before[1:]), func(b *call) bool { return b.kind == stateCall })...)
+		c.waiting[stateCall] -= len(before) - len(kept)
+		before = kept
 	}
+	c.waiting[x.kind]++
 	c.byPod[x.pod] = append(before, x)
 	if len(before) == 0 {
 		c.ready = append(c.ready, x)
@@ -95,19 +113,25 @@ func (c *calls) start() {
 		c.ready[0] = nil
 		c.ready = c.ready[1:]
 		c.running++
+		c.waiting[x.kind]--
 		c.group.Go("call", func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, cmp.Or(x.limit, callDeadline))
 			defer cancel()
+			began := time.Now()
 			x.err = x.do(ctx)
+			x.took = time.Since(began)
 			c.answers <- x
 			return nil
 		})
 	}
 }
 
-// done takes in an answer.
-func (c *calls) done(x *call) {
+// answer takes in an answer.
+func (c *calls) answer(x *call) {
 	c.running--
+	if c.done != nil {
+		c.done(x)
+	}
 	if rest := c.byPod[x.pod][1:]; len(rest) > 0 {
 		c.byPod[x.pod] = rest
 		c.ready = append(c.ready, rest[0])

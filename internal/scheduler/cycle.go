@@ -20,7 +20,7 @@ const (
 var errNoNodes = errors.New("no nodes available to schedule pods")
 
 // cycle decides where pods go. It is a function of its snapshot and of chance:
-// it does no I/O and knows no time. What it changes in the snapshot to try
+// it does no I/O, and what time it takes it measures, but does not decide by. What it changes in the snapshot to try
 // something, it puts back.
 type cycle struct {
 	snapshot   *snapshot.Snapshot
@@ -34,6 +34,7 @@ type cycle struct {
 	memos  memos
 	domain *domain // no other nodes are looked at; nil: all are
 	groups *groups // by which pods are as important as their group; nil: there are none
+	watch  *stopwatch
 
 	// Scratch, reused from pod to pod.
 	pod      plugins.Cycle
@@ -120,6 +121,9 @@ func (c *cycle) hopeless(p *snapshot.Pod) error {
 // choice chooses a node for the pod at hand.
 func (c *cycle) choice(nodes []*snapshot.Node, no *unfit) decision {
 	d := decision{unfit: c.find(nodes, no)}
+	if no == nil || no.rejected == nil {
+		c.watch.passed(atFilter, statusOf(c.err))
+	}
 	if c.err != nil {
 		return decision{err: c.err}
 	}
@@ -128,15 +132,23 @@ func (c *cycle) choice(nodes []*snapshot.Node, no *unfit) decision {
 		d.node = c.feasible[0]
 	} else if d.feasible > 1 {
 		d.node = c.best()
+		c.watch.passed(atScore, wentWell)
 	}
 	return d
 }
 
 // begin takes up a pod, and returns what preFilter does.
 func (c *cycle) begin(p *snapshot.Pod) ([]*snapshot.Node, *unfit) {
+	c.watch.begin()
 	c.pod, c.err = plugins.Cycle{Snapshot: c.snapshot, Pod: p}, nil
 	c.memo = c.memos.of(c.snapshot.Shape(p), c.snapshot.Slots())
-	return c.preFilter()
+	nodes, no := c.preFilter()
+	how := statusOf(c.err)
+	if c.err == nil && no != nil && no.rejected != nil {
+		how = wasRefused
+	}
+	c.watch.passed(atPreFilter, how)
+	return nodes, no
 }
 
 // find fills feasible with nodes that will do, or says why there is none. It is handed

@@ -46,7 +46,7 @@ func (l *loop) takeResourceClaim(obj resource.Object, gone bool) {
 	}
 	for _, item := range l.queue.reenter(c.Namespace+"/"+c.Name, time.Now()) {
 		l.groups.touch(item.pod.Obj)
-		l.metrics.incoming.WithLabelValues("ResourceClaimUpdate", string(item.place)).Inc()
+		l.metrics.came(plugins.ResourceClaimChanged.String(), item, item.place)
 	}
 	l.wake(plugins.Event{Kind: plugins.ResourceClaimChanged, Claim: c, Freed: freed})
 }

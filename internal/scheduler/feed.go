@@ -342,7 +342,7 @@ func (l *loop) podPending(obj *corev1.Pod) {
 		item = l.queue.add(l.snapshot.NewPod(obj), l.profiles[obj.Spec.SchedulerName], now)
 		item.stated = statedIn(obj)
 		l.snapshot.Nominate(item.pod, obj.Status.NominatedNodeName)
-		l.metrics.incoming.WithLabelValues("PodAdd", string(item.place)).Inc()
+		l.metrics.came("UnscheduledPodAdd", item, item.place)
 		return
 	}
 	was := item.pod.Obj
@@ -361,7 +361,7 @@ func (l *loop) podPending(obj *corev1.Pod) {
 	if n != nil {
 		l.snapshot.Nominate(item.pod, n.Name)
 	}
-	l.metrics.incoming.WithLabelValues("PodUpdate", string(item.place)).Inc()
+	l.metrics.came("UnscheduledPodUpdate", item, item.place)
 }
 
 // sameClaims reports whether the claims that were made for a pod are the same.

@@ -31,9 +31,10 @@ type flight struct {
 	cycle   plugins.Cycle
 	idle    uint32 // plugins that have nothing to do with it, by index
 
-	prepared int       // plugins that have pre-bound it, or need not
-	waits    []waiting // none: it can go on
-	over     bool      // bound, failed or given up
+	prepared  int       // plugins that have pre-bound it, or need not
+	permitted time.Time // when its pre-binding began
+	waits     []waiting // none: it can go on
+	over      bool      // bound, failed or given up
 }
 
 // waiting is what a plugin makes a flight wait for.
@@ -79,6 +80,7 @@ func (l *loop) place(item *pending, n *snapshot.Node, started time.Time) {
 		return
 	}
 	f.cycle = plugins.Cycle{Snapshot: l.snapshot, Pod: f.pod}
+	item.by.watch.begin()
 	if why := l.reserve(f); why != nil {
 		l.reject(f, why)
 		return
@@ -114,10 +116,12 @@ func (l *loop) reserve(f *flight) *plugins.Reason {
 	for i := range late {
 		if p := &late[i]; p.Reserver != nil && !p.Idle(f.idle) {
 			if why := p.Reserve(&f.cycle, f.node); why != nil {
+				f.item.by.watch.passed(atReserve, wasRefused)
 				return why
 			}
 		}
 	}
+	f.item.by.watch.passed(atReserve, wentWell)
 	for i := range late {
 		p := &late[i]
 		if p.Permitter == nil || p.Idle(f.idle) {
@@ -125,10 +129,12 @@ func (l *loop) reserve(f *flight) *plugins.Reason {
 		}
 		wait, why := p.Permit(&f.cycle, f.node)
 		if why != nil {
+			f.item.by.watch.passed(atPermit, wasRefused)
 			return why
 		}
 		l.hold(f, wait, p.Plugin)
 	}
+	f.item.by.watch.passed(atPermit, wentWell)
 	return nil
 }
 
@@ -169,6 +175,9 @@ func (l *loop) ask(f *flight, events plugins.Events, now time.Time) bool {
 			}
 			if over || err != nil {
 				l.metrics.waited(f.item.by, &w, now, err)
+				if f.prepared == 0 {
+					l.metrics.permitted(&w, now, err)
+				}
 			}
 			if err != nil {
 				l.waitFailed(f, w.plugin, err)
@@ -221,8 +230,12 @@ func (l *loop) goOn(f *flight) {
 	for len(f.waits) == 0 {
 		delete(l.held.flights, f)
 		if f.prepared == len(late) {
+			f.item.by.watch.took(atPreBind, wentWell, time.Since(f.permitted))
 			l.bind(f)
 			return
+		}
+		if f.prepared == 0 {
+			f.permitted = time.Now()
 		}
 		p := &late[f.prepared]
 		f.prepared++
@@ -265,6 +278,7 @@ func (l *loop) prepare(f *flight, plugin int, work plugins.Work) {
 // bind sends the binding.
 func (l *loop) bind(f *flight) {
 	obj, node := f.obj, f.node.Name
+	began := time.Now()
 	l.calls.add(&call{
 		pod: obj.UID, kind: bindCall, limit: l.patience(having(l.o.Config.Extenders, (*extender.Extender).Binds)),
 		do: func(ctx context.Context) error {
@@ -279,6 +293,7 @@ func (l *loop) bind(f *flight) {
 			return err
 		},
 		then: func(err error) {
+			f.item.by.watch.took(atBind, statusOf(err), time.Since(began))
 			switch {
 			case err == nil:
 				l.bound(f)

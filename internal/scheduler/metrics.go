@@ -26,12 +26,14 @@ type metrics struct {
 	prepared   *prometheus.CounterVec
 	preparing  *prometheus.HistogramVec
 
+	*timings
 	groups *groupMetrics // nil: there are no groups of pods
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	seconds := prometheus.ExponentialBuckets(0.001, 2, 15)
 	m := &metrics{
+		timings: newTimings(reg),
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "scheduler_schedule_attempts_total",
 			Help: "Attempts to schedule pods, by result (scheduled, unschedulable, error).",
@@ -112,6 +114,17 @@ func (m *metrics) waited(by *profile, w *waiting, now time.Time, err error) {
 	}
 }
 
+// came notes that a pod has come to a place of the queue, and by what event.
+func (m *metrics) came(event string, item *pending, to place) {
+	if item.group != nil {
+		return
+	}
+	switch to {
+	case active, backoff, unschedulable, gated:
+		m.incoming.WithLabelValues(event, string(to)).Inc()
+	}
+}
+
 // bound notes a pod that has its node.
 func (m *metrics) bound(item *pending) {
 	attempts := "16+"
@@ -135,6 +148,11 @@ func (m *metrics) sizes(l *loop) {
 	m.cacheSize.WithLabelValues("pods").Set(float64(l.snapshot.PodCount()))
 	m.cacheSize.WithLabelValues("assumed_pods").Set(float64(l.queue.counts[flying]))
 	m.goroutines.WithLabelValues("binding").Set(float64(l.calls.running))
+	for kind, n := range l.calls.waiting {
+		if name := callKind(kind).String(); name != "" {
+			m.callsWait.WithLabelValues(name).Set(float64(n))
+		}
+	}
 }
 
 // refusals notes how many pods of a profile each of its plugins refused.

@@ -82,6 +82,9 @@ type queue struct {
 	// How long a pod waits after an attempt that failed, at first and at most; it
 	// doubles each time.
 	initial, longest time.Duration
+
+	// came is told which event has brought an item to a place; nil: nobody is.
+	came func(event string, item *pending, to place)
 }
 
 // refusedBy is plugins of a profile that refused a pod, by index.
@@ -257,6 +260,7 @@ func (q *queue) pop(now time.Time) *pending {
 		if item = q.backoff.first(); item == nil {
 			return nil
 		}
+		q.tell("PopFromBackoffQ", item, active)
 	}
 	q.depart(item, now)
 	return item
@@ -301,10 +305,21 @@ func (q *queue) again(item *pending) {
 func (q *queue) ripen(now time.Time) {
 	for _, h := range []*heapOf{&q.backoff, &q.erred, &q.unschedulable} {
 		for item := h.first(); item != nil && !item.due().After(now); item = h.first() {
+			event := "BackoffComplete"
+			if item.place == unschedulable {
+				event = "UnschedulableTimeout"
+			}
 			q.leave(item)
 			item.since = now
 			q.put(item, active)
+			q.tell(event, item, active)
 		}
+	}
+}
+
+func (q *queue) tell(event string, item *pending, to place) {
+	if q.came != nil {
+		q.came(event, item, to)
 	}
 }
 
@@ -341,6 +356,7 @@ func (q *queue) fail(item *pending, to place, now time.Time) {
 		to = grouped
 	}
 	q.put(item, to)
+	q.tell("ScheduleAttemptFailure", item, to)
 }
 
 // wake has an unschedulable pod tried again, when its wait is over.

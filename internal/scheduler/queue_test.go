@@ -165,7 +165,7 @@ func TestCallsAboutAPodAreMadeInTurn(t *testing.T) {
 		x := c.ready[0]
 		c.ready = c.ready[1:]
 		c.running = callsAtOnce + 1
-		c.done(x)
+		c.answer(x)
 	}
 	if got := strings.Join(names, " "); got != "first evict bind" {
 		t.Errorf("made %s, want first evict bind", got)

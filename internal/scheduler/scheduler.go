@@ -119,12 +119,13 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		pods: client.For(t, core.Pods), snapshot: snap, queue: newQueue(s.o.Config.PodInitialBackoff, s.o.Config.PodMaxBackoff), calls: newCalls(g), held: newHeld(),
 		budgets: newBudgets(), swept: time.Now(),
 	}
+	l.calls.done, l.queue.came = s.metrics.done, s.metrics.came
 	l.profiles = newProfiles(s.o.Config.Profiles, snap, l.budgets, s.o.Events)
 	if s.o.PodGroups {
 		l.groups, l.queue.groups = newGroups(t), true
 	}
 	for _, by := range l.profiles {
-		by.groups = l.groups
+		by.groups, by.watch = l.groups, &stopwatch{points: s.metrics.points, profile: by.name}
 		for _, p := range s.more {
 			by.plugins.Add(p, 0)
 		}
@@ -164,7 +165,7 @@ func (l *loop) takeAnswers() {
 	for {
 		select {
 		case x := <-l.calls.answers:
-			l.calls.done(x)
+			l.calls.answer(x)
 		default:
 			return
 		}
@@ -182,7 +183,7 @@ func (l *loop) wait(ctx context.Context) {
 	f := l.followers
 	select {
 	case x := <-l.calls.answers:
-		l.calls.done(x)
+		l.calls.answer(x)
 	case <-f.pods.Ready():
 	case <-f.nodes.Ready():
 	case <-f.namespaces.Ready():
@@ -240,6 +241,7 @@ func (l *loop) forget() {
 func (l *loop) wake(e plugins.Event) {
 	l.held.events |= e.Kind
 	now := time.Now()
+	defer l.metrics.event(e.Kind, now)
 	for refused, by := range l.queue.byRefused {
 		set := refused.by.plugins
 		if !set.Cares(refused.plugins, e.Kind) {
@@ -263,5 +265,5 @@ func (l *loop) wake(e plugins.Event) {
 
 func (l *loop) wakeItem(item *pending, why plugins.Events, now time.Time) {
 	l.queue.wake(item, now)
-	l.metrics.incoming.WithLabelValues(why.String(), string(item.place)).Inc()
+	l.metrics.came(why.String(), item, item.place)
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/kemudi/kemudi/internal/task"
 )
 
-// Part is who tells of itself. All fields are required.
+// Part is who tells of itself. All fields but Further are required.
 type Part struct {
 	Name     string           // upstream's
 	Host     string           // name of this machine, for a certificate that nobody has signed
@@ -31,6 +31,8 @@ type Part struct {
 	Registry *prometheus.Registry
 	Config   Configuration
 	Logger   *slog.Logger
+	// Further is what it tells beside, by the path; nil: nothing.
+	Further map[string]http.Handler
 }
 
 // Configuration is how a part is configured, as /configz shows it.
@@ -161,6 +163,9 @@ func (p *Part) paths(profiles bool) *http.ServeMux {
 	mux.Handle("/metrics", obs.MetricsHandler(p.Registry, p.Logger))
 	mux.Handle("/metrics/slis", p.Health.SLIs(p.Logger))
 	mux.Handle("/configz", p.Config)
+	for path, h := range p.Further {
+		mux.Handle(path, h)
+	}
 	if profiles {
 		obs.InstallProfiles(mux)
 	}

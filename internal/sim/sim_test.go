@@ -11,6 +11,8 @@ import (
 
 func TestControllerScripts(t *testing.T) { Test(t, "../controllers/*/testdata/*.txt") }
 
+func TestSchedulerScripts(t *testing.T) { Test(t, "../scheduler/testdata/stories/*.txt") }
+
 func TestMetricsScripts(t *testing.T) { Test(t, "../metricsserver/testdata/*.txt") }
 
 // TestNodesLiveForAnHour also is the macro benchmark: KEMUDI_SIM_NODES=1000

@@ -197,9 +197,10 @@ const (
 )
 
 var eventNames = map[Events]string{
-	NodeAdded: "NodeAdd", NodeAllocatable: "NodeAllocatableChange", NodeLabels: "NodeLabelChange", NodeTaints: "NodeTaintChange", NodeFeatures: "NodeDeclaredFeatureChange", NodeRemoved: "NodeDelete",
-	PodAdded: "AssignedPodAdd", PodRemoved: "AssignedPodDelete", ClaimChanged: "PvcUpdate", VolumeDetached: "VolumeAttachmentDelete",
-	ResourceClaimChanged: "ResourceClaimUpdate", DevicesChanged: "ResourceSliceUpdate", DeviceClassChanged: "DeviceClassUpdate", Leftover: "UnschedulableTimeout",
+	NodeAdded: "NodeAdd", NodeAllocatable: "NodeUpdateNodeAllocatable", NodeLabels: "NodeUpdateNodeLabel", NodeTaints: "NodeUpdateNodeTaint",
+	NodeFeatures: "NodeUpdateNodeDeclaredFeature", NodeRemoved: "NodeDelete", PodAdded: "AssignedPodAdd", PodRemoved: "AssignedPodDelete",
+	ClaimChanged: "PersistentVolumeClaimUpdate", VolumeDetached: "storage.k8s.io/VolumeAttachmentDelete", ResourceClaimChanged: "resource.k8s.io/ResourceClaimUpdate",
+	DevicesChanged: "resource.k8s.io/ResourceSliceUpdate", DeviceClassChanged: "resource.k8s.io/DeviceClassUpdate", Leftover: "UnschedulableTimeout",
 }
 
 // String is the event's name in metrics.

@@ -33,9 +33,9 @@ func (nobody) Lead(ctx context.Context, _ func(context.Context) error) error {
 // servers runs n control planes over one store, of which the first has the controllers.
 func servers(t *testing.T, st store.Store, n int) []*plane.Plane {
 	t.Helper()
-	list := []*plane.Plane{sim.Plane(t, plane.Options{Store: st})}
+	list := []*plane.Plane{sim.Plane(t, plane.Options{Store: st, Shared: n > 1})}
 	for range n - 1 {
-		list = append(list, sim.Plane(t, plane.Options{Store: st, Leadership: nobody{}}))
+		list = append(list, sim.Plane(t, plane.Options{Store: st, Shared: true, Leadership: nobody{}}))
 	}
 	return list
 }

@@ -38,6 +38,16 @@ type Answer struct {
 	Chase string
 }
 
+// asked is what a question about the ports of a service names of them; what is empty matches all.
+type asked struct {
+	port, proto string // labels such as _http and _tcp
+	endpoint    string // the label of one endpoint
+}
+
+func (k asked) matches(port string, proto corev1.Protocol) bool {
+	return (k.port == "" || k.port == "_"+port) && (k.proto == "" || k.proto == "_"+strings.ToLower(string(proto)))
+}
+
 // Names are those of a cluster, as the rules of a Corefile have them.
 type Names struct {
 	view  View
@@ -167,12 +177,11 @@ func (q *question) service(labels []string) Answer {
 		return q.whole(svc)
 	case 3:
 		if strings.HasPrefix(labels[0], "_") { // only a part of the names of ports
-			a := q.ports(svc, "", labels[0])
-			return Answer{Exists: a.Exists}
+			return Answer{Exists: q.ports(svc, asked{proto: labels[0]}).Exists}
 		}
 		return q.endpoint(svc, labels[0])
 	case 4:
-		return q.ports(svc, labels[0], labels[1])
+		return q.ports(svc, asked{port: labels[0], proto: labels[1]})
 	}
 	return Answer{}
 }
@@ -194,7 +203,7 @@ func (q *question) whole(svc *corev1.Service) Answer {
 	}
 	a := Answer{Exists: true}
 	if q.qtype == dns.TypeSRV {
-		a = q.ports(svc, "", "")
+		a = q.ports(svc, asked{})
 	}
 	if !headless(svc) {
 		a.Exists = true
@@ -238,12 +247,16 @@ func (q *question) external(svc *corev1.Service) Answer {
 // all, and so pods that name a service with a cluster IP as theirs are found.
 func (q *question) endpoint(svc *corev1.Service, label string) Answer {
 	var a Answer
+	if q.qtype == dns.TypeSRV {
+		a = q.ports(svc, asked{endpoint: label})
+	}
 	q.each(svc, func(_ *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint, ip netip.Addr) {
 		if q.rules.label(e, ip) == label {
 			a.Exists = true
 			a.Records = append(a.Records, q.address(q.name, ip)...)
 		}
 	})
+	a.Records = dedupe(a.Records) // an endpoint may be in two slices
 	return a
 }
 
@@ -258,29 +271,30 @@ func (r *Rules) label(e *discoveryv1.Endpoint, ip netip.Addr) string {
 	return dashed(ip)
 }
 
-// ports answers SRV questions. port and proto are labels such as _http and
-// _tcp; empty ones match all.
-func (q *question) ports(svc *corev1.Service, port, proto string) Answer {
+// ports answers SRV questions, and says of others whether there is such a port.
+func (q *question) ports(svc *corev1.Service, k asked) Answer {
 	var a Answer
 	name := svc.Name + "." + svc.Namespace + ".svc." + q.zone
 	add := func(portName string, protocol corev1.Protocol, number int32, target string, ip netip.Addr) {
-		if port != "" && port != "_"+portName || proto != "" && proto != "_"+strings.ToLower(string(protocol)) {
+		if !k.matches(portName, protocol) {
 			return
 		}
 		a.Exists = true
 		if q.qtype != dns.TypeSRV {
 			return
 		}
-		a.Records = append(a.Records, &dns.SRV{
-			Hdr: q.header(q.name, dns.TypeSRV), Priority: 0, Weight: 100, Port: uint16(number), Target: target,
-		})
+		a.Records = append(a.Records, &dns.SRV{Hdr: q.header(q.name, dns.TypeSRV), Port: uint16(number), Target: target})
 		a.Extra = append(a.Extra, q.record(target, ip))
 	}
-	if headless(svc) {
+	if headless(svc) || k.endpoint != "" {
 		q.each(svc, func(s *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint, ip netip.Addr) {
-			for _, p := range s.Ports {
-				if p.Port != nil && p.Name != nil && p.Protocol != nil {
-					add(*p.Name, *p.Protocol, *p.Port, q.rules.label(e, ip)+"."+name, ip)
+			label := q.rules.label(e, ip)
+			if k.endpoint != "" && label != k.endpoint {
+				return
+			}
+			for i := range s.Ports {
+				if p := &s.Ports[i]; complete(p) {
+					add(*p.Name, *p.Protocol, *p.Port, label+"."+name, ip)
 				}
 			}
 		})
@@ -292,8 +306,19 @@ func (q *question) ports(svc *corev1.Service, port, proto string) Answer {
 		}
 	}
 	a.Records, a.Extra = dedupe(a.Records), dedupe(a.Extra)
+	for _, r := range a.Records {
+		r.(*dns.SRV).Weight = weight(len(a.Records))
+	}
 	return a
 }
+
+// complete says that a port has all that there is to tell of it.
+func complete(p *discoveryv1.EndpointPort) bool {
+	return p.Port != nil && p.Name != nil && p.Protocol != nil
+}
+
+// weight is that of one of so many records that are alike: together they have a hundred, as with CoreDNS.
+func weight(n int) uint16 { return uint16(max(1, 100/max(1, n))) }
 
 // dedupe drops repeated records: a dual-stack service would have SRV records
 // twice, one with several ports the addresses.

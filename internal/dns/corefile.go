@@ -35,6 +35,7 @@ type config struct {
 	pages   map[uint16]map[string]http.Handler // of HTTP, by port and path
 	guards  []*guard
 	targets []netip.AddrPort // that questions are sent on to
+	plugins [][4]string      // of blocks that are measured: server, zone, view, name
 	stops   []func() error
 
 	// users counts who answers by it. Who ends it, and whoever is the last to leave it
@@ -87,6 +88,7 @@ type loading struct {
 	phases   []phase // in the order in which they are set up
 
 	shortcuts map[*dnsserver.Config]*shortcut
+	measured  []*dnsserver.Config // blocks with the directive prometheus
 }
 
 // load reads a Corefile that lies in dir, or would.
@@ -140,6 +142,7 @@ func (l *loading) read(text string) error {
 		l.undo(0)
 		return err
 	}
+	l.notePlugins(l.measured)
 	return l.start()
 }
 

@@ -3,13 +3,16 @@ package dns
 import (
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
@@ -78,8 +81,8 @@ func TestBadCorefileIsReportedAndTheOneBeforeStays(t *testing.T) {
 	}
 	r.expect("A", "www.example.org", "NOERROR", "A 192.0.2.7")
 	r.expect("A", "web.shop.svc.cluster.local", "NOERROR", "A 10.96.0.88")
-	if got, err := r.s.measured.Gather(); err != nil || len(got) != 1 || got[0].GetName() != "coredns_reload_failed_total" || got[0].Metric[0].Counter.GetValue() != 1 {
-		t.Errorf("metrics: got %v, %v, want one failure", got, err)
+	if _, failed := r.count(t, "coredns_reload_failed_total", ""); failed != 1 {
+		t.Errorf("metrics: got %v failures, want one", failed)
 	}
 	r.stop()
 	// A start with the bad one goes by the good one as well.
@@ -274,7 +277,8 @@ func TestPagesAreServedAsTheCorefileSays(t *testing.T) {
 	}
 	r.expect("A", "web.shop.svc.cluster.local", "NOERROR", "A 10.96.0.88")
 	code, text := page("9153", "/metrics")
-	for _, want := range []string{`coredns_dns_requests_total{family="1",proto="udp",server="dns://:53",type="A",view="",zone="."}`, "coredns_reload_failed_total 0", "go_goroutines "} {
+	for _, want := range []string{`coredns_dns_requests_total{family="1",proto="udp",server="dns://:53",type="A",view="",zone="."}`, "coredns_reload_failed_total 0", "go_goroutines ",
+		`coredns_build_info{goversion="go`, `coredns_reload_version_info{hash="sha512",value="`, `coredns_plugin_enabled{name="kubernetes",server="dns://:53",view="",zone="."} 1`} {
 		if code != 200 || !strings.Contains(text, want) {
 			t.Errorf("metrics: got %d, without %s", code, want)
 		}
@@ -327,5 +331,87 @@ func TestQuestionsAreAnsweredWhileTheCorefileChanges(t *testing.T) {
 				t.Fatalf("change %d: got\n%s", i, m)
 			}
 		}
+	}
+}
+
+// count is what a metric of the server has for a label: of a histogram how many values and their sum, of a counter the sum.
+func (r *running) count(t *testing.T, name, label string) (n uint64, sum float64) {
+	t.Helper()
+	families, err := r.s.measured.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			if f.GetName() == name && (label == "" || m.Label[0].GetValue() == label) {
+				n, sum = n+m.GetHistogram().GetSampleCount(), sum+m.GetHistogram().GetSampleSum()+m.GetCounter().GetValue()
+			}
+		}
+	}
+	return n, sum
+}
+
+func TestMeasuresHowLongChangesOfEndpointsTake(t *testing.T) {
+	t.Parallel()
+	r := run(t, shop)
+	for service, kind := range map[string]string{"pods": "headless_with_selector", "web": "cluster_ip"} {
+		wait.Until(t, func() error { // what is there when the server begins is no change
+			since := time.Now().Add(-3 * time.Second).UTC().Format(time.RFC3339Nano)
+			r.apply(t, fmt.Sprintf(`
+kind: EndpointSlice
+metadata:
+  namespace: shop
+  name: %s-1
+  labels: {kubernetes.io/service-name: %[1]s}
+  annotations: {endpoints.kubernetes.io/last-change-trigger-time: %q}
+addressType: IPv4
+endpoints: [{addresses: [10.244.1.7]}]
+`, service, since))
+			if n, sum := r.count(t, "coredns_kubernetes_dns_programming_duration_seconds", kind); n < 1 || sum < 3*float64(n) {
+				return fmt.Errorf("%s: got %d changes that took %v s, want at least one of at least 3", kind, n, sum)
+			}
+			return nil
+		})
+	}
+}
+
+// Of a machine that names many servers some are asked; the plugin forward would take none.
+func TestTakesAsManyServersAsThereMayBe(t *testing.T) {
+	t.Parallel()
+	r := run(t, shop)
+	world, _ := upstream(t, "192.0.2.1")
+	r.settings("  upstreamNameservers: '[" + strings.TrimSuffix(strings.Repeat("\""+world+"\",", 20), ",") + "]'\n")
+	r.soon("www.example.org", "NOERROR", "A 192.0.2.1")
+}
+
+// What a server outside could not say by UDP the client must ask for by TCP, also where a name of the cluster leads there.
+func TestTellsOfAnswersThatWereCutOutside(t *testing.T) {
+	t.Parallel()
+	r := run(t, "kind: Service\nmetadata: {namespace: shop, name: out}\nspec: {type: ExternalName, externalName: many.example.org}\n")
+	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &dns.Server{PacketConn: pc, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
+		m := new(dns.Msg).SetReply(q)
+		m.Truncated = q.Question[0].Qtype == dns.TypeA
+		_ = w.WriteMsg(m)
+	})}
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = srv.ActivateAndServe() })
+	t.Cleanup(func() {
+		_ = pc.Close()
+		wg.Wait()
+	})
+	r.settings("  upstreamNameservers: '[\"" + pc.LocalAddr().String() + "\"]'\n")
+	wait.Until(t, func() error {
+		m := r.ask("udp", "A", "out.shop.svc.cluster.local")
+		if len(m.Answer) != 1 || !m.Truncated {
+			return fmt.Errorf("got\n%s\nwant the alias, and that there is more", m)
+		}
+		return nil
+	})
+	if m := r.ask("udp", "CNAME", "out.shop.svc.cluster.local"); m.Truncated {
+		t.Errorf("got\n%s\nwant it whole: nobody outside is asked", m)
 	}
 }

@@ -77,7 +77,8 @@ func (h *handler) reply(ctx context.Context, state *request.Request, zone string
 	// Many clients take the first address only.
 	rand.Shuffle(len(m.Answer), func(i, j int) { m.Answer[i], m.Answer[j] = m.Answer[j], m.Answer[i] })
 	if a.Chase != "" {
-		m.Answer = append(m.Answer, h.chase(ctx, state, zone, a.Chase)...)
+		more, cut := h.chase(ctx, state, zone, a.Chase)
+		m.Answer, m.Truncated = append(m.Answer, more...), cut
 	}
 	for _, r := range m.Answer { // the name as the client wrote it: some compare letter by letter
 		if r.Header().Name == state.Name() {
@@ -100,25 +101,25 @@ func (h *handler) reply(ctx context.Context, state *request.Request, zone string
 // maxChain is how many names of the cluster may lead from one to the next.
 const maxChain = 8
 
-// chase resolves the target of a CNAME, inside the zone or outside.
-func (h *handler) chase(ctx context.Context, state *request.Request, zone, target string) []dns.RR {
-	var found []dns.RR
+// chase resolves the target of a CNAME, inside the zone or outside. cut says that the servers outside had more
+// than fits the way on which they were asked, which is the client's: it must ask again by TCP.
+func (h *handler) chase(ctx context.Context, state *request.Request, zone, target string) (found []dns.RR, cut bool) {
 	for range maxChain {
 		if !dns.IsSubDomain(zone, target) {
 			m, err := resolver.New().Lookup(ctx, *state, target, state.QType())
 			if err != nil || m == nil {
-				return found // the client sees the CNAME and may ask itself
+				return found, false // the client sees the CNAME and may ask itself
 			}
-			return append(found, m.Answer...)
+			return append(found, m.Answer...), m.Truncated
 		}
 		a := h.names.Resolve(zone, target, state.QType())
 		found = append(found, a.Records...)
 		if a.Chase == "" {
-			return found
+			return found, false
 		}
 		target = a.Chase
 	}
-	return nil // they lead in a circle
+	return nil, false // they lead in a circle
 }
 
 func (h *handler) soa(zone string) dns.RR {

@@ -77,7 +77,7 @@ func (l *loading) addressed(stanza []caddyfile.Token) (tokens []caddyfile.Token,
 			continue
 		}
 		machine = true
-		for _, at := range l.settings.servers {
+		for _, at := range l.settings.servers[:min(len(l.settings.servers), maxServers)] {
 			named := t
 			named.Text = at.String()
 			tokens = append(tokens, named)
@@ -87,6 +87,9 @@ func (l *loading) addressed(stanza []caddyfile.Token) (tokens []caddyfile.Token,
 	}
 	return tokens, servers > 0 || !machine
 }
+
+// maxServers is how many servers the plugin forward takes. A machine that names more is no reason to answer nothing.
+const maxServers = 15
 
 // target notes a server that the Corefile names by its address.
 func (l *loading) target(text string) {

@@ -93,7 +93,9 @@ func (l *loading) measure(c *caddy.Controller) {
 	for _, z := range plugin.OriginsFromArgsOrServerBlock(nil, c.ServerBlockKeys) {
 		m.AddZone(z)
 	}
-	dnsserver.GetConfig(c).AddPlugin(func(next plugin.Handler) plugin.Handler {
+	config := dnsserver.GetConfig(c)
+	l.measured = append(l.measured, config)
+	config.AddPlugin(func(next plugin.Handler) plugin.Handler {
 		m.Next = next
 		return m
 	})

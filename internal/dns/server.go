@@ -126,6 +126,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return errors.Join(err, g.Wait())
 	}
 	g.Go("dns corefile", func(ctx context.Context) error { return s.follow(ctx, s.view.corefiles) })
+	g.Go("dns metrics", s.programming)
 	if s.view.settings.Cache != s.view.corefiles.Cache {
 		g.Go("dns settings", func(ctx context.Context) error { return s.follow(ctx, s.view.settings) })
 	}
@@ -227,6 +228,7 @@ func (s *Server) useLocked(src source, settings upstreams) error {
 		return errors.Join(err, next.stop())
 	}
 	old := s.current.Swap(next)
+	s.counted.loaded(text, next)
 	s.closeLocked(next)
 	s.mu.good = nil
 	if kept {

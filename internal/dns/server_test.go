@@ -222,7 +222,7 @@ func TestAnswersOverUDPAndTCP(t *testing.T) {
 	r.expect("SRV", "_http._tcp.web.shop.svc.cluster.local", "NOERROR", "SRV 0 100 80 web.shop.svc.cluster.local.")
 	trace.Proves(t, "DNS-010", "DNS-013")
 	r.expect("SRV", "_http._tcp.pods.shop.svc.cluster.local", "NOERROR",
-		"SRV 0 100 8080 a.pods.shop.svc.cluster.local.", "SRV 0 100 8080 10-244-1-3.pods.shop.svc.cluster.local.")
+		"SRV 0 50 8080 a.pods.shop.svc.cluster.local.", "SRV 0 50 8080 10-244-1-3.pods.shop.svc.cluster.local.")
 	trace.Proves(t, "C-195/long-names")
 	r.expect("PTR", "88.0.96.10.in-addr.arpa", "NOERROR", "PTR web.shop.svc.cluster.local.")
 	r.expect("PTR", "2.1.244.10.in-addr.arpa", "NOERROR", "PTR a.pods.shop.svc.cluster.local.")

@@ -241,6 +241,8 @@ func TestHostnameAndHostsFile(t *testing.T) {
 	trace.Proves(t, "ENV-004", "POD-018")
 	cases := []struct{ spec, name, line string }{
 		{`{}`, "web", "10.1.2.3\tweb\n"},
+		{`{hostname: h, hostnameOverride: ""}`, "h", "10.1.2.3\th\n"}, // as if it were not said
+		{`{hostname: h, subdomain: sub, hostnameOverride: o.example}`, "o.example", "10.1.2.3\to.example\n"},
 		{`{hostname: h, subdomain: sub}`, "h", "10.1.2.3\th.sub.ns.svc.cluster.local\th\n"},
 		{`{subdomain: sub, setHostnameAsFQDN: true}`, "web.sub.ns.svc.cluster.local", "10.1.2.3\tweb.sub.ns.svc.cluster.local\tweb\n"},
 		{`{hostname: ` + strings.Repeat("a", 62) + `-b}`, strings.Repeat("a", 62), "10.1.2.3\t" + strings.Repeat("a", 62) + "\n"},

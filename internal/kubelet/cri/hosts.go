@@ -15,8 +15,8 @@ const (
 
 // Hostname returns the pod's host name and, if it has one, its domain.
 func Hostname(pod *v1.Pod, clusterDomain string) (name, domain string) {
-	if o := pod.Spec.HostnameOverride; o != nil {
-		return *o, ""
+	if o := overriding(pod); o != "" {
+		return o, ""
 	}
 	name = pod.Name
 	if pod.Spec.Hostname != "" {
@@ -29,6 +29,14 @@ func Hostname(pod *v1.Pod, clusterDomain string) (name, domain string) {
 		domain = fmt.Sprintf("%s.%s.svc.%s", pod.Spec.Subdomain, pod.Namespace, clusterDomain)
 	}
 	return name, domain
+}
+
+// overriding is the host name that goes before all others; empty: there is none, also where the field is there.
+func overriding(pod *v1.Pod) string {
+	if o := pod.Spec.HostnameOverride; o != nil {
+		return *o
+	}
+	return ""
 }
 
 // kernelHostname is the host name that the pod's kernel namespace gets.

@@ -31,7 +31,7 @@ func Sandbox(pod *v1.Pod, n *Node, attempt int) (*runtimeapi.PodSandboxConfig, [
 	maps.Copy(config.Labels, podLabels(pod))
 	config.Annotations[annotationSandboxConfigFrom] = "api"
 	config.Annotations[annotationSandboxSeen] = pod.CreationTimestamp.Format("2006-01-02T15:04:05Z07:00")
-	if !pod.Spec.HostNetwork || pod.Spec.HostnameOverride != nil {
+	if !pod.Spec.HostNetwork || overriding(pod) != "" {
 		name, err := kernelHostname(pod, n.ClusterDomain)
 		if err != nil {
 			return nil, nil, err

@@ -12,6 +12,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/discovery"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/podnet/nft"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
@@ -25,10 +26,13 @@ type feed struct {
 		pending []func(*Model)
 		since   time.Time       // when the first of pending came
 		synced  map[string]bool // kinds whose first state has come
-		causes  []time.Time     // when what led to pending slice changes happened
+		causes  causes          // of pending slice changes
 		counts  map[string]int  // changes by kind, not counting first states
 	}
 }
+
+// causes are, by family, when what led to changes of slices happened.
+type causes [len(families)][]time.Time
 
 // kinds are the kinds that must have come before anything is done: rules from
 // half a view would take services away.
@@ -64,17 +68,10 @@ func (f *feed) wake() {
 	}
 }
 
-// cause notes when the change behind a slice happened.
-func (f *feed) cause(t time.Time) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.mu.causes = append(f.mu.causes, t)
-}
-
 // intake is what has come in since the last take.
 type intake struct {
 	changes []func(*Model)
-	causes  []time.Time
+	causes  causes
 	counts  map[string]int
 }
 
@@ -86,8 +83,15 @@ func (f *feed) take() (in intake, ok bool) {
 		return intake{}, false
 	}
 	in = intake{f.mu.pending, f.mu.causes, f.mu.counts}
-	f.mu.pending, f.mu.causes, f.mu.counts = nil, nil, map[string]int{}
+	f.mu.pending, f.mu.causes, f.mu.counts = nil, causes{}, map[string]int{}
 	return in, true
+}
+
+// pending is how many changes of a kind are not taken in yet.
+func (f *feed) pending(kind string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.mu.counts[kind]
 }
 
 // waiting returns since when something is pending; zero if nothing is.
@@ -190,6 +194,8 @@ func (s source) into(f *feed) func(context.Context) error {
 
 // noteCauses reads from slices when the change behind them happened.
 func (f *feed) noteCauses(deltas []cache.Delta) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for _, d := range deltas {
 		if d.Now == nil {
 			continue
@@ -198,8 +204,12 @@ func (f *feed) noteCauses(deltas []cache.Delta) {
 		if !ok {
 			continue
 		}
+		family := nft.IPv4
+		if s.AddressType == discoveryv1.AddressTypeIPv6 {
+			family = nft.IPv6
+		}
 		if t, err := time.Parse(time.RFC3339Nano, s.Annotations[corev1.EndpointsLastChangeTriggerTime]); err == nil {
-			f.cause(t)
+			f.mu.causes[indexOf(family)] = append(f.mu.causes[indexOf(family)], t)
 		}
 	}
 }

@@ -139,8 +139,10 @@ func (s *site) applyStep(step *Step) {
 	if err := s.kernel.Apply(context.Background(), step.Tables[:]...); err != nil {
 		s.t.Fatalf("apply: %v", err)
 	}
-	if _, err := s.kernel.endStale(step.Flows); err != nil {
-		s.t.Fatal(err)
+	for _, f := range families {
+		if _, err := s.kernel.endStale(step.Flows, f); err != nil {
+			s.t.Fatal(err)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -100,8 +101,8 @@ type Proxy struct {
 	o       Options
 	model   *Model
 	kernel  *kernel
-	end     func([]flow) (int, error) // the kernel's
-	stale   []flow                    // whose connections are still to be looked through
+	end     func([]flow, nft.Family) (int, error) // the kernel's
+	stale   []flow                                // whose connections are still to be looked through
 	watch   *nft.Watch
 	feed    *feed
 	health  *serviceHealth
@@ -137,9 +138,10 @@ func New(o Options) (*Proxy, error) {
 		k.close()
 		return nil, err
 	}
+	f := newFeed()
 	p := &Proxy{
-		o: o, model: NewModel(o.Config), kernel: k, end: k.endStale, watch: watch, feed: newFeed(),
-		metrics: newMetrics(o.Metrics), foreign: make(chan struct{}, 1), recount: make(chan struct{}, 1),
+		o: o, model: NewModel(o.Config), kernel: k, end: k.endStale, watch: watch, feed: f,
+		metrics: newMetrics(o.Metrics, f.pending), foreign: make(chan struct{}, 1), recount: make(chan struct{}, 1),
 	}
 	if o.Scheduler == Least {
 		if p.tracked, err = openTracked(); err != nil {
@@ -275,7 +277,9 @@ func (p *Proxy) sync(ctx context.Context, g *task.Group, in intake, full bool) e
 	start := time.Now()
 	p.metrics.serviceChanges.Add(float64(in.counts["service"]))
 	p.metrics.endpointChanges.Add(float64(in.counts["endpointslice"]))
-	p.metrics.lastQueue.SetToCurrentTime()
+	for _, family := range familyNames {
+		p.metrics.lastQueue.WithLabelValues(family).SetToCurrentTime()
+	}
 	if full {
 		p.model.Anew()
 	}
@@ -291,20 +295,29 @@ func (p *Proxy) sync(ctx context.Context, g *task.Group, in intake, full bool) e
 	if full {
 		step = p.model.Full()
 	}
-	for i, family := range []string{"IPv4", "IPv6"} {
+	for i, family := range familyNames {
 		p.metrics.noLocal.WithLabelValues("internal", family).Set(float64(p.model.away[i].internal))
 		p.metrics.noLocal.WithLabelValues("external", family).Set(float64(p.model.away[i].external))
 	}
 	if !step.Empty() {
 		if err := p.kernel.Apply(ctx, step.Tables[:]...); err != nil {
-			p.metrics.failures.Inc()
 			p.note(err)
+			for i, family := range familyNames {
+				if !step.Tables[i].Empty() {
+					p.metrics.failures.WithLabelValues(family).Inc()
+				}
+			}
 			return err
 		}
 		p.stale = latest(p.stale, step.Flows)
-		p.measure(time.Since(start), full, in.causes)
 	}
 	p.note(nil)
+	p.measure(time.Since(start), full, step)
+	for i, family := range familyNames {
+		for _, c := range in.causes[i] {
+			p.metrics.programming.WithLabelValues(family).Observe(time.Since(c).Seconds())
+		}
+	}
 	return nil
 }
 
@@ -314,26 +327,39 @@ func (p *Proxy) endStale() error {
 	if len(p.stale) == 0 {
 		return nil
 	}
-	n, err := p.end(p.stale)
-	p.metrics.staleFlows.Add(float64(n))
-	if err != nil {
+	var failed error
+	for i, f := range families {
+		if !slices.ContainsFunc(p.stale, func(s flow) bool { return s.Family == f }) {
+			continue
+		}
+		start := time.Now()
+		n, err := p.end(p.stale, f)
+		p.metrics.staleTook.WithLabelValues(familyNames[i]).Observe(time.Since(start).Seconds())
+		p.metrics.staleFlows.WithLabelValues(familyNames[i]).Add(float64(n))
+		failed = errors.Join(failed, err)
+	}
+	if failed != nil {
 		p.stale = latest(p.stale, p.model.flows())
-		return err
+		return failed
 	}
 	p.stale = nil
 	return nil
 }
 
-func (p *Proxy) measure(took time.Duration, full bool, causes []time.Time) {
-	p.metrics.sync.Observe(took.Seconds())
-	if full {
-		p.metrics.full.Observe(took.Seconds())
-	} else {
-		p.metrics.partial.Observe(took.Seconds())
-	}
-	p.metrics.lastSync.SetToCurrentTime()
-	for _, c := range causes {
-		p.metrics.programming.Observe(time.Since(c).Seconds())
+// measure takes in how long a step took, of the families that it changed. When rules were last in order all know:
+// who compares that with when a change was asked for looks for rules that are behind.
+func (p *Proxy) measure(took time.Duration, full bool, step *Step) {
+	for i, family := range familyNames {
+		p.metrics.lastSync.WithLabelValues(family).SetToCurrentTime()
+		if step.Tables[i].Empty() {
+			continue
+		}
+		p.metrics.sync.WithLabelValues(family).Observe(took.Seconds())
+		if full {
+			p.metrics.full.WithLabelValues(family).Observe(took.Seconds())
+		} else {
+			p.metrics.partial.WithLabelValues(family).Observe(took.Seconds())
+		}
 	}
 }
 
@@ -390,21 +416,37 @@ func (p *Proxy) Handler() http.Handler {
 	return mux
 }
 
+// selfHealth is what /healthz and /livez tell, in the words of kube-proxy.
+type selfHealth struct {
+	LastUpdated  string `json:"lastUpdated"`
+	CurrentTime  string `json:"currentTime"`
+	NodeEligible *bool  `json:"nodeEligible,omitempty"`
+	Healthy      bool   `json:"healthy"`
+	// Status is by family. The rules of both come into force together.
+	Status map[string]familyHealth `json:"status"`
+}
+
+type familyHealth struct {
+	LastUpdated string `json:"lastUpdated"`
+	Healthy     bool   `json:"healthy"`
+}
+
 func (p *Proxy) answer(w http.ResponseWriter, eligibility bool) {
 	healthy := p.healthy()
 	p.mu.Lock()
 	applied, leaving := p.mu.applied, p.mu.leaving
 	p.mu.Unlock()
-	var answer struct {
-		LastUpdated  string `json:"lastUpdated"`
-		CurrentTime  string `json:"currentTime"`
-		NodeEligible *bool  `json:"nodeEligible,omitempty"`
-	}
 	now := time.Now()
 	if healthy {
 		applied = now // that is: nothing is outstanding
 	}
-	answer.LastUpdated, answer.CurrentTime = applied.UTC().Format(time.RFC3339Nano), now.UTC().Format(time.RFC3339Nano)
+	answer := selfHealth{
+		LastUpdated: applied.UTC().Format(time.RFC3339Nano), CurrentTime: now.UTC().Format(time.RFC3339Nano),
+		Healthy: healthy, Status: map[string]familyHealth{},
+	}
+	for _, family := range familyNames {
+		answer.Status[family] = familyHealth{answer.LastUpdated, healthy}
+	}
 	counter := p.metrics.livez
 	if eligibility {
 		eligible := !leaving

@@ -220,8 +220,10 @@ func TestRefusedTransactionIsTriedAgainAsAWhole(t *testing.T) {
 	}
 	c.Put(backends("web", "10.244.1.2@n1", "10.244.1.3@n1"))
 	soon(t, "b answers", func() bool { return s.answers("10.96.0.10:80", "b") })
-	if n := sample(t, p.metrics.failures); n != 1 {
-		t.Errorf("kubeproxy_sync_proxy_rules_nftables_sync_failures_total: got %v, want 1", n)
+	for family, want := range map[string]int{"IPv4": 1, "IPv6": 0} {
+		if n := sample(t, p.metrics.failures.WithLabelValues(family)); n != want {
+			t.Errorf("kubeproxy_sync_proxy_rules_nftables_sync_failures_total of %s: got %v, want %d", family, n, want)
+		}
 	}
 }
 
@@ -318,6 +320,25 @@ func TestHealthEndpoints(t *testing.T) {
 	if code, body := get("/livez"); code != http.StatusOK || strings.Contains(body, "nodeEligible") {
 		t.Errorf("/livez: got %d %s", code, body)
 	}
+	for _, path := range []string{"/healthz", "/livez"} {
+		var told struct {
+			LastUpdated string
+			Healthy     bool
+			Status      map[string]struct {
+				LastUpdated string
+				Healthy     bool
+			}
+		}
+		_, body := get(path)
+		if err := json.Unmarshal([]byte(body), &told); err != nil {
+			t.Fatalf("%s: %v: %s", path, err, body)
+		}
+		for _, family := range []string{"IPv4", "IPv6"} {
+			if of := told.Status[family]; !told.Healthy || !of.Healthy || of.LastUpdated != told.LastUpdated {
+				t.Errorf("%s: got %s, want %s to be healthy, and so all", path, body, family)
+			}
+		}
+	}
 	if _, body := get("/proxyMode"); body != "nftables" {
 		t.Errorf("/proxyMode: got %q", body)
 	}
@@ -343,6 +364,68 @@ func TestBurstBecomesFewTransactions(t *testing.T) {
 	most := int(time.Since(start)/(50*time.Millisecond)) + 3
 	if n := sample(t, p.metrics.sync); n > most {
 		t.Errorf("2001 changes in %s made %d transactions, want at most %d", time.Since(start), n, most)
+	}
+}
+
+// Who watches rules compares when a change was asked for with when they were last in order, and looks at what waits.
+func TestMetricsTellOfRulesThatAreBehind(t *testing.T) {
+	s := newSite(t)
+	s.serve()
+	c := newCluster(service("web", "10.96.0.10"), backends("web", "10.244.1.2@n1"))
+	reg := prometheus.NewRegistry()
+	p := s.run(Options{Transport: c, Metrics: reg, MinInterval: 50 * time.Millisecond})
+	soon(t, "the rules are in force", p.Synced)
+	value := func(name, family string) (v float64, found bool) {
+		all, err := reg.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range all {
+			for _, m := range f.Metric {
+				if f.GetName() == name && (family == "" || m.Label[0].GetName() == "ip_family" && m.Label[0].GetValue() == family) {
+					return m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount()), true
+				}
+			}
+		}
+		return 0, false
+	}
+	// A change that changes no rule is taken in as well, and leaves nothing behind.
+	before, _ := value("kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds", "IPv6")
+	slice := backends("web", "10.244.1.2@n1")
+	slice.Annotations = map[string]string{corev1.EndpointsLastChangeTriggerTime: time.Now().Add(-time.Second).UTC().Format(time.RFC3339Nano)}
+	c.Put(slice)
+	soon(t, "the change is taken in", func() bool {
+		queued, _ := value("kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds", "IPv6")
+		synced, _ := value("kubeproxy_sync_proxy_rules_last_timestamp_seconds", "IPv6")
+		return queued > before && synced >= queued
+	})
+	soon(t, "it is counted, of its family", func() bool {
+		n, _ := value("kubeproxy_network_programming_duration_seconds", "IPv4")
+		return n == 1
+	})
+	if n, found := value("kubeproxy_network_programming_duration_seconds", "IPv6"); found {
+		t.Errorf("changes of slices of IPv6: got %v, want none", n)
+	}
+	for _, name := range []string{"kubeproxy_sync_proxy_rules_endpoint_changes_pending", "kubeproxy_sync_proxy_rules_service_changes_pending"} {
+		if n, found := value(name, ""); !found || n != 0 {
+			t.Errorf("%s: got %v (%t), want 0", name, n, found)
+		}
+	}
+}
+
+func TestChangesWaitUntilTheyAreTakenIn(t *testing.T) {
+	t.Parallel()
+	f := newFeed()
+	for _, kind := range kinds {
+		f.put(kind, true, 5, func(*Model) {}) // what was there at the start is no change
+	}
+	f.put("service", false, 3, func(*Model) {})
+	f.put("endpointslice", false, 1, func(*Model) {})
+	if s, e := f.pending("service"), f.pending("endpointslice"); s != 3 || e != 1 {
+		t.Errorf("got %d and %d changes that wait, want 3 and 1", s, e)
+	}
+	if in, ok := f.take(); !ok || in.counts["service"] != 3 || f.pending("service") != 0 {
+		t.Errorf("got %v, %t, and %d that wait, want all 3 taken in", in.counts, ok, f.pending("service"))
 	}
 }
 

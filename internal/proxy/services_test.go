@@ -302,12 +302,12 @@ func TestFlowsThatCouldNotBeEndedAreTriedAgain(t *testing.T) {
 	refused, calls := make(chan struct{}), 0
 	p := s.run(Options{Transport: c}, func(p *Proxy) {
 		end := p.end
-		p.end = func(flows []flow) (int, error) {
+		p.end = func(flows []flow, f nft.Family) (int, error) {
 			if calls++; calls == 2 { // the first is that of the start
 				close(refused)
 				return 0, errors.New("not now")
 			}
-			return end(flows)
+			return end(flows, f)
 		}
 	})
 	soon(t, "the rules are in force", p.Synced)

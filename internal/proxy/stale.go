@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -17,33 +16,27 @@ import (
 // flows are read at once.
 const filterLimit = 32
 
-// endStale ends the UDP flows to ports of ours that go where they may not (any
+// endStale ends the UDP flows of a family to ports of ours that go where they may not (any
 // more). The next packet of such a client is looked up as that of a new one.
 // It returns how many it ended. After an error some may be left.
-func (k *kernel) endStale(flows []flow) (int, error) {
-	ended := 0
-	var failed error
-	for _, f := range families {
-		match := newStaleFilter(flows, f)
-		if match.empty() {
-			continue
-		}
-		if len(match.ports) > 0 {
-			if err := k.localAddrs(f, match.local); err != nil {
-				failed = errors.Join(failed, err)
-				continue
-			}
-		}
-		for _, filter := range match.filters(f) {
-			n, err := k.endMatching(filter, match)
-			ended += n
-			if err != nil {
-				failed = errors.Join(failed, fmt.Errorf("end stale UDP flows (%s): %w", f, err))
-				break
-			}
+func (k *kernel) endStale(flows []flow, f nft.Family) (ended int, _ error) {
+	match := newStaleFilter(flows, f)
+	if match.empty() {
+		return 0, nil
+	}
+	if len(match.ports) > 0 {
+		if err := k.localAddrs(f, match.local); err != nil {
+			return 0, err
 		}
 	}
-	return ended, failed
+	for _, filter := range match.filters(f) {
+		n, err := k.endMatching(filter, match)
+		ended += n
+		if err != nil {
+			return ended, fmt.Errorf("end stale UDP flows (%s): %w", f, err)
+		}
+	}
+	return ended, nil
 }
 
 func (k *kernel) endMatching(filter nft.FlowFilter, match *staleFilter) (ended int, err error) {

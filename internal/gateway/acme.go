@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -14,20 +16,19 @@ import (
 // askedAt is the port at which ACME servers ask for a host.
 const askedAt = 80
 
-// Ordered are the hosts for which a Gateway wants certificates of an ACME server, by the name of the Secret of its
-// namespace that they are to be in; nil: it wants none. They are those of its own listeners.
-func Ordered(g *gatewayv1.Gateway) (hosts map[string][]string) {
-	if !networking.WantsACME(g) {
+// Ordered are the hosts for which a Gateway, or a ListenerSet, wants certificates of an ACME server, by the name of the
+// Secret of its namespace that they are to be in; nil: it wants none. They are those of its own listeners.
+func Ordered(o metav1.Object) (hosts map[string][]string) {
+	if !networking.WantsACME(o) {
 		return nil
 	}
-	for i := range g.Spec.Listeners {
-		l := &g.Spec.Listeners[i]
+	for _, l := range listenersOf(o) {
 		host := strings.ToLower(string(ptr.Deref(l.Hostname, "")))
 		if host == "" || l.TLS == nil || ptr.Deref(l.TLS.Mode, gatewayv1.TLSModeTerminate) != gatewayv1.TLSModeTerminate {
 			continue
 		}
 		for _, r := range l.TLS.CertificateRefs {
-			if !core(r.Group) || ptr.Deref(r.Kind, "Secret") != "Secret" || string(ptr.Deref(r.Namespace, gatewayv1.Namespace(g.Namespace))) != g.Namespace {
+			if !core(r.Group) || ptr.Deref(r.Kind, "Secret") != "Secret" || string(ptr.Deref(r.Namespace, gatewayv1.Namespace(o.GetNamespace()))) != o.GetNamespace() {
 				continue
 			}
 			if hosts == nil {
@@ -41,22 +42,62 @@ func Ordered(g *gatewayv1.Gateway) (hosts map[string][]string) {
 	return hosts
 }
 
-// Askable says that ACME servers can ask a Gateway: that it has a listener where they do.
-func Askable(g *gatewayv1.Gateway) bool {
-	return slices.ContainsFunc(g.Spec.Listeners, func(l gatewayv1.Listener) bool {
-		return l.Port == askedAt && l.Protocol == gatewayv1.HTTPProtocolType
+// listenersOf are the listeners of a Gateway, or of a ListenerSet.
+func listenersOf(o metav1.Object) (all []gatewayv1.Listener) {
+	switch o := o.(type) {
+	case *gatewayv1.Gateway:
+		return o.Spec.Listeners
+	case *gatewayv1.ListenerSet:
+		for i := range o.Spec.Listeners {
+			all = append(all, listenerOf(&o.Spec.Listeners[i]))
+		}
+	}
+	return all
+}
+
+// Askable says that ACME servers can ask a Gateway, if it has the listeners of all of these: that one is where they ask.
+func Askable(all ...metav1.Object) bool {
+	return slices.ContainsFunc(all, func(o metav1.Object) bool {
+		return slices.ContainsFunc(listenersOf(o), func(l gatewayv1.Listener) bool {
+			return l.Port == askedAt && l.Protocol == gatewayv1.HTTPProtocolType
+		})
 	})
 }
 
-// vouch is what edges answer ACME servers that ask at a port of a Gateway.
-func vouch(g *gatewayv1.Gateway, p Port) *route.Vouch {
-	account := g.Annotations[networking.AnnotationACMEAccount]
+// ParentOf is the key of the Gateway that a ListenerSet is of; empty: it is of something else.
+func ParentOf(s *gatewayv1.ListenerSet) string {
+	p := s.Spec.ParentRef
+	if ptr.Deref(p.Group, Group) != Group || ptr.Deref(p.Kind, "Gateway") != "Gateway" {
+		return ""
+	}
+	return string(ptr.Deref(p.Namespace, gatewayv1.Namespace(s.Namespace))) + "/" + string(p.Name)
+}
+
+// Attached says that a Gateway has taken a ListenerSet. That none of its listeners can be used is no matter: they may be
+// without the certificates that are wanted.
+func Attached(s *gatewayv1.ListenerSet) bool {
+	c := meta.FindStatusCondition(s.Status.Conditions, string(gatewayv1.ListenerSetConditionAccepted))
+	return c != nil && (c.Status == metav1.ConditionTrue || c.Reason == string(gatewayv1.ListenerSetReasonListenersNotValid))
+}
+
+// vouch is what edges answer ACME servers that ask at a port of a Gateway: for its own hosts, and for those of the
+// ListenerSets that it has taken, by the account that it names.
+func (c *compiler) vouch(g *gateway, p Port) *route.Vouch {
+	account := g.object.Annotations[networking.AnnotationACMEAccount]
 	if p.Number != askedAt || p.UDP || account == "" {
 		return nil
 	}
 	v := &route.Vouch{Account: account}
-	for _, hosts := range Ordered(g) {
-		v.Hosts = append(v.Hosts, hosts...)
+	add := func(o metav1.Object) {
+		for _, hosts := range Ordered(o) {
+			v.Hosts = append(v.Hosts, hosts...)
+		}
+	}
+	add(g.object)
+	for _, s := range c.sets {
+		if s.refused == nil && slices.ContainsFunc(s.listeners, func(l *listener) bool { return l.gateway == g }) {
+			add(s.object)
+		}
 	}
 	if len(v.Hosts) == 0 {
 		return nil

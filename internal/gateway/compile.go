@@ -132,10 +132,7 @@ func (c *compiler) gateway(o *gatewayv1.Gateway) *gateway {
 // set reads the listeners of a set, if its Gateway is ours.
 func (c *compiler) set(o *gatewayv1.ListenerSet) {
 	p := o.Spec.ParentRef
-	if ptr.Deref(p.Group, Group) != Group || ptr.Deref(p.Kind, "Gateway") != "Gateway" {
-		return
-	}
-	g := c.gateways[string(ptr.Deref(p.Namespace, gatewayv1.Namespace(o.Namespace)))+"/"+string(p.Name)]
+	g := c.gateways[ParentOf(o)]
 	if g == nil {
 		return
 	}
@@ -150,15 +147,18 @@ func (c *compiler) set(o *gatewayv1.ListenerSet) {
 		return
 	}
 	for i := range o.Spec.Listeners {
-		e := &o.Spec.Listeners[i]
 		l := &listener{
-			gateway: g, namespace: o.Namespace, set: s, conditions: conditions{generation: o.Generation},
-			spec: gatewayv1.Listener{Name: e.Name, Hostname: e.Hostname, Port: e.Port, Protocol: e.Protocol, TLS: e.TLS, AllowedRoutes: e.AllowedRoutes},
+			gateway: g, namespace: o.Namespace, set: s, conditions: conditions{generation: o.Generation}, spec: listenerOf(&o.Spec.Listeners[i]),
 		}
 		s.listeners = append(s.listeners, l)
 		g.listeners = append(g.listeners, l)
 		c.listener(l, from{"ListenerSet", o.Namespace})
 	}
+}
+
+// listenerOf is a listener of a set as those of Gateways are.
+func listenerOf(e *gatewayv1.ListenerEntry) gatewayv1.Listener {
+	return gatewayv1.Listener{Name: e.Name, Hostname: e.Hostname, Port: e.Port, Protocol: e.Protocol, TLS: e.TLS, AllowedRoutes: e.AllowedRoutes}
 }
 
 func (c *compiler) allowsSet(g *gatewayv1.Gateway, namespace string) bool {
@@ -247,7 +247,7 @@ func (c *compiler) finish(g *gateway) *Gateway {
 			continue
 		}
 		if doors[port] == nil {
-			doors[port] = &route.Door{Port: at, Public: uint16(port.Number), Vouch: vouch(o, port)}
+			doors[port] = &route.Door{Port: at, Public: uint16(port.Number), Vouch: c.vouch(g, port)}
 		}
 		d := doors[port]
 		d.Listeners = append(d.Listeners, l.out)

@@ -58,7 +58,7 @@ func New(kinds controller.Kinds, o Options) *controller.Controller {
 		Every: &controller.Every{
 			Kinds: kinds,
 			Of: func(def *resource.Def) (controller.Watch, bool) {
-				return controller.Watch{Def: def, Keys: func(_ *controller.Kit, obj resource.Object) []string { return wantedBy(obj) }}, ofGateways(def)
+				return controller.Watch{Def: def, Keys: func(k *controller.Kit, obj resource.Object) []string { return wantedBy(k, kinds, def, obj) }}, ofGateways(def)
 			},
 			Changed: func(*controller.Kit) []string { return nil }, // what is new wakes its keys itself
 		},
@@ -66,7 +66,7 @@ func New(kinds controller.Kinds, o Options) *controller.Controller {
 			controller.Create(core.Secrets.Def), controller.Update(core.Secrets.Def), controller.Update(networking.Ingresses.Def),
 		},
 		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{gateway.Group}, Resources: []string{"gateways", "gatewayclasses"}, Verbs: []string{"get", "list", "watch"}},
+			{APIGroups: []string{gateway.Group}, Resources: []string{"gateways", "gatewayclasses", "listenersets"}, Verbs: []string{"get", "list", "watch"}},
 			{APIGroups: []string{gateway.Group}, Resources: []string{"gateways"}, Verbs: []string{"update"}},
 		},
 		Setup: func(k *controller.Kit) func(context.Context, string) (controller.Next, error) {

@@ -328,9 +328,16 @@ func TestNobodyElsesSecretsAreFilled(t *testing.T) {
 // gateway makes a Gateway with listeners, and returns the ports of nodes that it has, by its own.
 func (w *world) gateway(name, listeners string) (ports map[int32]uint16) {
 	w.Helper()
-	wait.Until(w, func() error { // once the kind is served
-		r := httptest.NewRequestWithContext(w.Context(), http.MethodPost, "/apis/gateway.networking.k8s.io/v1/namespaces/default/gateways", strings.NewReader(fmt.Sprintf(
-			`{"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway", "metadata": {"name": %q, "annotations": {"kemudi.io/acme": "true"}}, "spec": {"gatewayClassName": "kemudi", "listeners": [%s]}}`, name, listeners)))
+	w.create("gateways", fmt.Sprintf(`"kind": "Gateway", "metadata": {"name": %q, "annotations": {"kemudi.io/acme": "true"}}, "spec": {"gatewayClassName": "kemudi", "listeners": [%s]}`, name, listeners))
+	return w.portsOf(name)
+}
+
+// create makes an object of the Gateway API, once its kind is served.
+func (w *world) create(plural, body string) {
+	w.Helper()
+	wait.Until(w, func() error {
+		r := httptest.NewRequestWithContext(w.Context(), http.MethodPost, "/apis/gateway.networking.k8s.io/v1/namespaces/default/"+plural,
+			strings.NewReader(`{"apiVersion": "gateway.networking.k8s.io/v1", `+body+"}"))
 		r.Header.Set("Content-Type", "application/json")
 		answer := httptest.NewRecorder()
 		w.cluster.Server().Handler().ServeHTTP(answer, r)
@@ -339,6 +346,11 @@ func (w *world) gateway(name, listeners string) (ports map[int32]uint16) {
 		}
 		return nil
 	})
+}
+
+// portsOf are the ports of nodes that a Gateway has, by its own.
+func (w *world) portsOf(name string) (ports map[int32]uint16) {
+	w.Helper()
 	wait.Until(w, func() error {
 		svc, err := client.For(w.api, core.Services).Get(w.Context(), "default", name+"-kemudi")
 		if err != nil {
@@ -371,4 +383,27 @@ func TestGatewaysGetCertificates(t *testing.T) {
 	}
 	w.gateway("far", https("c", "far"))
 	w.event("far", "CertificateNotOrdered", "ACME servers ask at port 80, at which the Gateway has no listener of protocol HTTP")
+}
+
+// TestListenerSetsGetCertificates has the ACME server ask at a Gateway that wants nothing itself, for a host of a ListenerSet
+// that it has taken. One that it does not take waits.
+func TestListenerSetsGetCertificates(t *testing.T) {
+	w := newNodes(t, time.Hour, "a")
+	w.create("gateways", `"kind": "Gateway", "metadata": {"name": "shared"}, "spec": {"gatewayClassName": "kemudi",
+		"allowedListeners": {"namespaces": {"from": "Same"}}, "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}]}`)
+	w.create("gateways", `"kind": "Gateway", "metadata": {"name": "closed"}, "spec": {"gatewayClassName": "kemudi", "listeners": [{"name": "http", "port": 8080, "protocol": "HTTP"}]}`)
+	set := func(name, gateway string) {
+		w.create("listenersets", fmt.Sprintf(`"kind": "ListenerSet", "metadata": {"name": %q, "annotations": {"kemudi.io/acme": "true"}}, "spec": {"parentRef": {"name": %q},
+			"listeners": [{"name": "tls", "port": 443, "protocol": "HTTPS", "hostname": "%[1]s.example.com", "tls": {"certificateRefs": [{"name": %[1]q}]}}]}`, name, gateway))
+	}
+	set("mine", "shared")
+	ports := w.portsOf("shared")
+	turns(t, w.front, []uint16{ports[80]})
+	w.event("mine", "CertificateIssued", "secret \"mine\" has a new certificate for mine.example.com")
+	wait.Until(w, func() error {
+		_, err := w.shown(w.portsOf("shared")[443], "mine.example.com")
+		return err
+	})
+	set("theirs", "closed")
+	w.event("theirs", "CertificateNotOrdered", "ACME servers ask at port 80, at which the Gateway has no listener of protocol HTTP")
 }

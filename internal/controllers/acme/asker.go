@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/kemudi/kemudi/internal/api/networking"
@@ -17,36 +18,79 @@ import (
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
-// asker is an Ingress, or a Gateway of a class that is served here, that wants a Secret filled.
+// asker is an Ingress, or a Gateway or ListenerSet of a class that is served here, that wants a Secret filled.
 type asker struct {
 	object resource.Object
-	hosts  []string      // that the Secret is to be good for
-	def    *resource.Def // of a Gateway; nil: it is an Ingress
-	far    bool          // no ACME server can ask it
-	waits  bool          // it is not reached at any address yet
+	hosts  []string        // that the Secret is to be good for
+	asked  resource.Object // whose annotation says to edges by which account they answer: the object, or the Gateway of a ListenerSet
+	def    *resource.Def   // of a Gateway that is asked; nil: it is an Ingress
+	far    bool            // no ACME server can ask it
+	waits  bool            // it is not reached at any address yet, or its Gateway does not have it
 }
 
 // askers are those that want a Secret filled.
 func (r *reconciler) askers(namespace, secret string) (all []asker) {
 	for _, i := range r.ingresses.List(namespace, nil) {
 		if slices.Contains(secretsOf(i), secret) {
-			all = append(all, asker{object: i, hosts: hostsOf(secret, i)})
+			all = append(all, asker{object: i, asked: i, hosts: hostsOf(secret, i)})
 		}
 	}
-	def := r.kind("gateways")
-	for _, o := range objects(r.k, def, namespace) {
-		if g := read(o); g != nil && r.served(g) {
-			if hosts := gateway.Ordered(g)[secret]; len(hosts) > 0 {
-				all = append(all, asker{object: o, hosts: hosts, def: def, far: !gateway.Askable(g), waits: len(g.Status.Addresses) == 0})
+	def := kind(r.kinds, "gateways")
+	gateways, sets := objects(r.k, def, ""), readSets(r.k, r.kinds)
+	add := func(o *custom.Object, hosts []string, key string, waits bool) {
+		i := slices.IndexFunc(gateways, func(g *custom.Object) bool { return gateway.Key(g) == key })
+		if i < 0 || len(hosts) == 0 {
+			return
+		}
+		g := &gatewayv1.Gateway{}
+		if gateway.Decode(gateways[i], g) != nil || !r.served(g) {
+			return
+		}
+		with := []metav1.Object{g}
+		for _, s := range sets {
+			if gateway.ParentOf(s.set) == key {
+				with = append(with, s.set)
 			}
+		}
+		all = append(all, asker{
+			object: o, asked: gateways[i], hosts: hosts, def: def, far: !gateway.Askable(with...), waits: waits || len(g.Status.Addresses) == 0,
+		})
+	}
+	for _, o := range gateways {
+		if o.Namespace == namespace {
+			if g := read(o); g != nil {
+				add(o, gateway.Ordered(g)[secret], gateway.Key(o), false)
+			}
+		}
+	}
+	for _, s := range sets {
+		if s.object.Namespace == namespace {
+			add(s.object, gateway.Ordered(s.set)[secret], gateway.ParentOf(s.set), !gateway.Attached(s.set))
+		}
+	}
+	return all
+}
+
+// listenerSet is a ListenerSet, as it is stored and as it is read.
+type listenerSet struct {
+	object *custom.Object
+	set    *gatewayv1.ListenerSet
+}
+
+// readSets are all ListenerSets that can be read.
+func readSets(k *controller.Kit, kinds controller.Kinds) (all []listenerSet) {
+	for _, o := range objects(k, kind(kinds, "listenersets"), "") {
+		s := &gatewayv1.ListenerSet{}
+		if gateway.Decode(o, s) == nil {
+			all = append(all, listenerSet{o, s})
 		}
 	}
 	return all
 }
 
 // kind is one of the Gateway API's; nil: it is not served at the moment.
-func (r *reconciler) kind(plural string) *resource.Def {
-	defs, _ := r.kinds.Defs()
+func kind(kinds controller.Kinds, plural string) *resource.Def {
+	defs, _ := kinds.Defs()
 	if i := slices.IndexFunc(defs, func(d *resource.Def) bool { return ofGateways(d) && d.Plural == plural }); i >= 0 {
 		return defs[i]
 	}
@@ -55,7 +99,7 @@ func (r *reconciler) kind(plural string) *resource.Def {
 
 // ofGateways says that a kind is one of those that are read.
 func ofGateways(d *resource.Def) bool {
-	return d.Dynamic != nil && d.Group == gateway.Group && (d.Plural == "gateways" || d.Plural == "gatewayclasses")
+	return d.Dynamic != nil && d.Group == gateway.Group && slices.Contains([]string{"gateways", "gatewayclasses", "listenersets"}, d.Plural)
 }
 
 // objects are those of a kind that may be nil.
@@ -84,19 +128,36 @@ func read(o *custom.Object) *gatewayv1.Gateway {
 
 // served says that a Gateway is of a class that edges of this program serve.
 func (r *reconciler) served(g *gatewayv1.Gateway) bool {
-	return slices.ContainsFunc(objects(r.k, r.kind("gatewayclasses"), ""), func(o *custom.Object) bool {
+	return slices.ContainsFunc(objects(r.k, kind(r.kinds, "gatewayclasses"), ""), func(o *custom.Object) bool {
 		class := &gatewayv1.GatewayClass{}
 		return o.Name == string(g.Spec.GatewayClassName) && gateway.Decode(o, class) == nil && class.Spec.ControllerName == gateway.ControllerName
 	})
 }
 
-// wantedBy are the keys of the Secrets that a Gateway wants filled.
-func wantedBy(obj resource.Object) (keys []string) {
-	if o, ok := obj.(*custom.Object); ok {
+// wantedBy are the keys of the Secrets that a Gateway, with its ListenerSets, or a ListenerSet wants filled.
+func wantedBy(k *controller.Kit, kinds controller.Kinds, def *resource.Def, obj resource.Object) (keys []string) {
+	o, ok := obj.(*custom.Object)
+	if !ok {
+		return nil
+	}
+	add := func(m metav1.Object) {
+		for name := range gateway.Ordered(m) {
+			keys = append(keys, cache.Key(m.GetNamespace(), name))
+		}
+	}
+	switch def.Plural {
+	case "gateways":
 		if g := read(o); g != nil {
-			for name := range gateway.Ordered(g) {
-				keys = append(keys, cache.Key(g.Namespace, name))
+			add(g)
+		}
+		for _, s := range readSets(k, kinds) {
+			if gateway.ParentOf(s.set) == gateway.Key(o) {
+				add(s.set)
 			}
+		}
+	case "listenersets":
+		if s := (&gatewayv1.ListenerSet{}); networking.WantsACME(o) && gateway.Decode(o, s) == nil {
+			add(s)
 		}
 	}
 	return keys
@@ -104,12 +165,12 @@ func wantedBy(obj resource.Object) (keys []string) {
 
 // introduce tells the edges by which account they answer for who asks, and says whether that is new.
 func (r *reconciler) introduce(ctx context.Context, print string, from []asker) (changed bool, _ error) {
-	for _, a := range from {
-		if a.object.GetAnnotations()[networking.AnnotationACMEAccount] == print {
+	for i, a := range from {
+		if a.asked.GetAnnotations()[networking.AnnotationACMEAccount] == print || slices.ContainsFunc(from[:i], func(b asker) bool { return b.asked == a.asked }) {
 			continue
 		}
 		if err := r.annotate(ctx, a, print); err != nil {
-			return changed, fmt.Errorf("say in %s by which account it is answered: %w", a.object.GetName(), err)
+			return changed, fmt.Errorf("say in %s by which account it is answered: %w", a.asked.GetName(), err)
 		}
 		changed = true
 	}
@@ -117,8 +178,13 @@ func (r *reconciler) introduce(ctx context.Context, print string, from []asker) 
 }
 
 func (r *reconciler) annotate(ctx context.Context, a asker, print string) error {
-	fresh := a.object.DeepCopyObject().(resource.Object)
-	fresh.GetAnnotations()[networking.AnnotationACMEAccount] = print
+	fresh := a.asked.DeepCopyObject().(resource.Object)
+	said := fresh.GetAnnotations()
+	if said == nil {
+		said = map[string]string{}
+	}
+	said[networking.AnnotationACMEAccount] = print
+	fresh.SetAnnotations(said)
 	if i, ok := fresh.(*networkingv1.Ingress); ok {
 		_, err := r.ingresses.Update(ctx, i)
 		return err

@@ -27,7 +27,7 @@ type door struct {
 
 // doorsAfter gives a state its doors.
 func (e *Edge) doorsAfter(now, old *state, c *route.Change) {
-	now.doors, now.ports, now.udp = old.doors, old.ports, old.udp
+	now.doors, now.ports, now.udp, now.trusts = old.doors, old.ports, old.udp, old.trusts
 	if len(c.Doors) == 0 && !c.Whole {
 		return
 	}
@@ -61,6 +61,40 @@ func (e *Edge) doorsAfter(now, old *state, c *route.Change) {
 				}
 			}
 		}
+	}
+	now.trusts = used
+}
+
+// trustsAfter gives a state the ways in which the upstreams of its sites are known, and has those forgotten that nobody uses any more.
+func (e *Edge) trustsAfter(now, old *state, c *route.Change) {
+	now.siteTrusts = old.siteTrusts
+	if c.Whole {
+		now.siteTrusts = nil
+	}
+	changed := map[string]string{}
+	for key, s := range c.Sites {
+		switch {
+		case s != nil && s.Options != nil && s.Options.Trust != nil:
+			changed[key] = trustKey(s.Options.Protocol, s.Options.Trust)
+		case now.siteTrusts[key] != "":
+			changed[key] = ""
+		}
+	}
+	if len(changed) > 0 {
+		now.siteTrusts = maps.Clone(now.siteTrusts)
+		if now.siteTrusts == nil {
+			now.siteTrusts = map[string]string{}
+		}
+		maps.Copy(now.siteTrusts, changed)
+		maps.DeleteFunc(now.siteTrusts, func(_, trust string) bool { return trust == "" })
+	}
+	if len(changed) == 0 && len(c.Doors) == 0 && !c.Whole {
+		return
+	}
+	used := map[string]bool{}
+	maps.Copy(used, now.trusts)
+	for _, trust := range now.siteTrusts {
+		used[trust] = true
 	}
 	e.forward.trusted.keep(used)
 }

@@ -229,6 +229,51 @@ func TestBackendsAreKnownByTheirCertificates(t *testing.T) {
 	}
 }
 
+// Those of Ingresses are, too, where that is wanted, and are shown what is said.
+func TestBackendsOfSitesAreKnownByTheirCertificates(t *testing.T) {
+	b := newBed(t)
+	cert, authority := secret(t, "backend.com")
+	shown, _ := secret(t, "edge.com")
+	own, err := tls.X509KeyPair(cert.Chain, cert.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		who := ""
+		if c := r.TLS.PeerCertificates; len(c) > 0 {
+			who = c[0].DNSNames[0]
+		}
+		fmt.Fprintf(w, "%q %q", r.TLS.ServerName, who)
+	}))
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{own}, ClientAuth: tls.RequestClientCert}
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	b.order(Order{Change: route.Change{Certificates: map[string]*route.Certificate{"t/edge": shown}}})
+	for _, tc := range []struct {
+		name  string
+		trust *route.Trust
+		want  string
+	}{
+		{"nobody asks", nil, `200 "" ""`},
+		{"known", &route.Trust{Name: "backend.com", Authorities: authority}, `200 "backend.com" ""`},
+		{"another name", &route.Trust{Name: "other.com", Authorities: authority}, "502 "},
+		{"no authority of the machine's", &route.Trust{Name: "backend.com"}, "502 "},
+		{"any, which is shown who asks", &route.Trust{Certificate: "t/edge", Unknown: true}, `200 "" "edge.com"`},
+		{"nobody asks any more", nil, `200 "" ""`},
+	} {
+		b.serve("a.com", &route.Options{Protocol: route.HTTPS, Trust: tc.trust}, strings.TrimPrefix(s.URL, "https://"))
+		status, text := b.get("http://a.com/")
+		if got := fmt.Sprint(status, " ", text); !strings.HasPrefix(got, tc.want) {
+			t.Errorf("%s: got %s, want %s", tc.name, got, tc.want)
+		}
+	}
+	b.edge.forward.trusted.mu.Lock()
+	defer b.edge.forward.trusted.mu.Unlock()
+	if n := len(b.edge.forward.trusted.mu.by); n != 0 {
+		t.Errorf("%d ways of knowing backends are kept that nobody uses", n)
+	}
+}
+
 // Copies go to backends as requests would: those of which it is said how they are known get none if they are not.
 func TestCopiesGoByTLSToWhoSpeaksIt(t *testing.T) {
 	b := newBed(t)

@@ -69,6 +69,9 @@ type state struct {
 	doors map[string]*door            // of Gateways, by key
 	ports map[uint16]*door            // those of TCP by their ports
 	udp   map[uint16]*door            // those of UDP likewise
+
+	trusts     map[string]bool   // ways of knowing upstreams that doors use, by trustKey
+	siteTrusts map[string]string // those that sites use, by the site's key
 }
 
 // New returns an edge that does nothing before Run.
@@ -154,6 +157,7 @@ func (e *Edge) apply(c *route.Change) {
 	now.certs = e.certificatesAfter(old, c)
 	now.usage = usageAfter(old, c)
 	e.doorsAfter(now, old, c)
+	e.trustsAfter(now, old, c)
 	e.state.Store(now)
 	e.ports.wantDoors(now)
 	e.metrics.sites.Set(float64(now.table.Len()))

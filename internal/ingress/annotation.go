@@ -42,6 +42,7 @@ func (c *compiler) annotations() {
 	if o.Affinity != nil && !c.sticky {
 		o.Affinity = nil
 	}
+	c.trust(o)
 	c.login(o)
 	c.auth(o)
 	// A path with groups is meant as an expression wherever the path is rewritten.
@@ -103,6 +104,11 @@ var readers = map[string]reader{
 	"proxy-next-upstream-tries":        number(func(o *route.Options, n int) { o.Tries = n }),
 	"proxy-read-timeout":               seconds(func(o *route.Options) *int64 { return &o.Read }),
 	"proxy-request-buffering":          oneOf("off"),
+	"proxy-ssl-name":                   proxyName,
+	"proxy-ssl-secret":                 text(func(o *route.Options, _ string) { trustOf(o) }),
+	"proxy-ssl-server-name":            onOff(func(c *compiler, _ *route.Options, yes bool) { c.asks = yes }),
+	"proxy-ssl-verify":                 onOff(func(c *compiler, o *route.Options, yes bool) { trustOf(o); c.verifies = yes }),
+	"proxy-ssl-verify-depth":           number(func(*route.Options, int) {}), // chains may have any length
 	"rewrite-target":                   rewriteTarget,
 	"session-cookie-change-on-failure": oneOf("true"), // it is given another endpoint
 	"session-cookie-domain":            text(func(o *route.Options, v string) { affinityOf(o).Domain = v }),

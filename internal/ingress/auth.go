@@ -142,7 +142,7 @@ func (c *compiler) login(o *route.Options) {
 
 // users reads a Secret: a file of htpasswd in its key auth, or a user a key.
 func (c *compiler) users(l *route.Login) error {
-	name, ok := networking.AuthSecret(c.i)
+	name, ok := networking.SecretOf(c.i, networking.AnnotationAuthSecret)
 	if !ok {
 		return errors.New("it names no secret of the Ingress's own namespace")
 	}

@@ -91,6 +91,7 @@ type compiler struct {
 	out   *Compiled
 
 	regex, canary, cors, sticky, basic bool // what the annotations ask for: the paths are expressions, and so on
+	verifies, asks                     bool // likewise: backends must be known by certificates, and are asked for by a name
 }
 
 func (c *compiler) problem(reason, format string, args ...any) {

@@ -39,6 +39,9 @@ const AnnotationPrefix = "nginx.ingress.kubernetes.io/"
 // AnnotationAuthSecret names the Secret of who may log in.
 const AnnotationAuthSecret = AnnotationPrefix + "auth-secret"
 
+// AnnotationProxySecret names the Secret of how the backends of an Ingress are known that speak TLS, and of what they are shown.
+const AnnotationProxySecret = AnnotationPrefix + "proxy-ssl-secret"
+
 // The indexes of Ingresses, by namespace/name of what they name.
 const (
 	IndexSecret  = "secret"
@@ -80,7 +83,7 @@ func ClassOf(i *networkingv1.Ingress) (name string, said bool) {
 }
 
 // SecretsOf are the names of the Secrets of its own namespace that an Ingress needs for its
-// certificates and for who may log in, without repetition. Those of other namespaces are none of its business.
+// certificates, for those of its backends, and for who may log in, without repetition. Those of other namespaces are none of its business.
 func SecretsOf(i *networkingv1.Ingress) (names []string) {
 	add := func(name string) {
 		if name != "" && !slices.Contains(names, name) {
@@ -90,16 +93,18 @@ func SecretsOf(i *networkingv1.Ingress) (names []string) {
 	for n := range i.Spec.TLS {
 		add(i.Spec.TLS[n].SecretName)
 	}
-	if name, ok := AuthSecret(i); ok {
-		add(name)
+	for _, annotation := range []string{AnnotationAuthSecret, AnnotationProxySecret} {
+		if name, ok := SecretOf(i, annotation); ok {
+			add(name)
+		}
 	}
 	return names
 }
 
-// AuthSecret is the name of the Secret of who may log in; ok is false if there is none, or if it is
+// SecretOf is the name of the Secret that an annotation names; ok is false if there is none, or if it is
 // one of another namespace.
-func AuthSecret(i *networkingv1.Ingress) (name string, ok bool) {
-	namespace, name, qualified := strings.Cut(strings.TrimSpace(i.Annotations[AnnotationAuthSecret]), "/")
+func SecretOf(i *networkingv1.Ingress, annotation string) (name string, ok bool) {
+	namespace, name, qualified := strings.Cut(strings.TrimSpace(i.Annotations[annotation]), "/")
 	if !qualified {
 		namespace, name = i.Namespace, namespace
 	}

@@ -126,6 +126,7 @@ type Trust struct {
 	Hosts       []string `json:"hosts,omitempty"`       // of which its certificate must have one, or of URIs
 	URIs        []string `json:"uris,omitempty"`
 	Certificate string   `json:"certificate,omitempty"` // key of the one that is shown to it
+	Unknown     bool     `json:"unknown,omitempty"`     // it is not: its certificate may be any
 }
 
 // RedirectTo sends requests elsewhere; what is empty stays as it is.

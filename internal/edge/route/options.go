@@ -20,6 +20,8 @@ const (
 // is the default of the edge.
 type Options struct {
 	Protocol Protocol `json:"protocol,omitempty"`
+	// Trust is how upstreams are known that speak TLS; nil: they are not, and are shown nothing.
+	Trust *Trust `json:"trust,omitempty"`
 	// Host is sent to the upstream in the place of the one that was asked for.
 	Host string `json:"host,omitempty"`
 	// Rewrite is the path that the upstream is asked for: $1 to $9 are the groups of the rule's

@@ -45,10 +45,10 @@ type Model struct {
 
 // part is what an edge is told of one Service, by key.
 type part struct {
-	secret string // key of the one that it needs; empty: none
-	doors  map[string]*route.Door
-	ups    map[string]*route.Upstream
-	certs  map[string]*route.Certificate
+	secrets []string // keys of those that it needs
+	doors   map[string]*route.Door
+	ups     map[string]*route.Upstream
+	certs   map[string]*route.Certificate
 }
 
 // NewModel returns a model without Services, for the edge of a node.
@@ -62,7 +62,7 @@ func (m *Model) Service(key string) { m.dirty[key] = true }
 // Secret says that a Secret has changed.
 func (m *Model) Secret(key string) {
 	for service, p := range m.served {
-		if p.secret == key {
+		if slices.Contains(p.secrets, key) {
 			m.dirty[service] = true
 		}
 	}
@@ -71,9 +71,7 @@ func (m *Model) Secret(key string) {
 // Secrets are the keys of those that are needed.
 func (m *Model) Secrets() (keys []string) {
 	for _, p := range m.served {
-		if p.secret != "" {
-			keys = append(keys, p.secret)
-		}
+		keys = append(keys, p.secrets...)
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys)
@@ -82,7 +80,7 @@ func (m *Model) Secrets() (keys []string) {
 // Forget has the next change be all that there is.
 func (m *Model) Forget() {
 	for key, p := range m.served {
-		m.served[key], m.dirty[key] = &part{secret: p.secret}, true
+		m.served[key], m.dirty[key] = &part{secrets: p.secrets}, true
 	}
 }
 
@@ -141,9 +139,11 @@ func (m *Model) compile(svc *corev1.Service) *part {
 	}
 	key := svc.Namespace + "/" + svc.Name
 	p := &part{doors: map[string]*route.Door{}, ups: map[string]*route.Upstream{}, certs: map[string]*route.Certificate{}}
+	for _, name := range core.BalancerSecrets(svc) {
+		p.secrets = append(p.secrets, svc.Namespace+"/"+name)
+	}
 	var shown []string
 	if r.Certificate != "" {
-		p.secret = svc.Namespace + "/" + r.Certificate
 		if s := m.known.Secret(svc.Namespace, r.Certificate); s != nil {
 			if cert, err := ingress.Certificate(s); err == nil { // L2; its controller tells of one that cannot be used
 				p.certs[keyPrefix+key] = cert
@@ -151,6 +151,7 @@ func (m *Model) compile(svc *corev1.Service) *part {
 			}
 		}
 	}
+	trust, known := m.trust(svc, r, p)
 	relay := relayOf(svc, r)
 	for i := range r.Ports {
 		port := &r.Ports[i]
@@ -159,7 +160,11 @@ func (m *Model) compile(svc *corev1.Service) *part {
 			Key: key, Rules: []route.Rule{{Type: route.Prefix, Do: 1}}, Actions: []route.Action{{Backends: []route.Backend{{Upstream: name, Weight: 1}}}},
 		}}}
 		if port.Encrypt {
-			l.Sites[0].Actions[0].Backends[0].Protocol = route.HTTPS
+			b := &l.Sites[0].Actions[0].Backends[0]
+			b.Protocol, b.Trust = route.HTTPS, trust
+			if !known { // L2: nothing is sent to whom nobody can know as it is wanted
+				b.Upstream = ""
+			}
 		}
 		if port.TLS {
 			l.Certificates = shown
@@ -168,6 +173,31 @@ func (m *Model) compile(svc *corev1.Service) *part {
 		p.ups[name] = &route.Upstream{Endpoints: m.endpoints(svc, port)}
 	}
 	return p
+}
+
+// trust is how pods are known that speak TLS; nil: they are not, and are shown nothing. known is false if that cannot be had.
+func (m *Model) trust(svc *corev1.Service, r *core.Relay, p *part) (trust *route.Trust, known bool) {
+	if r.BackendName == "" && r.BackendSecret == "" {
+		return nil, true
+	}
+	trust = &route.Trust{Name: r.BackendName, Unknown: r.BackendName == ""}
+	if r.BackendSecret == "" {
+		return trust, true
+	}
+	s := m.known.Secret(svc.Namespace, r.BackendSecret)
+	if s == nil {
+		return nil, false
+	}
+	authorities, shown, err := ingress.Trusted(s)
+	if err != nil || len(authorities) > 0 && r.BackendName == "" { // its controller tells of it
+		return nil, false
+	}
+	trust.Authorities = authorities
+	if shown != nil {
+		trust.Certificate = keyPrefix + svc.Namespace + "/" + svc.Name + "#backend"
+		p.certs[trust.Certificate] = shown
+	}
+	return trust, true
 }
 
 // mode is what is done with connections to a port.

@@ -1,11 +1,19 @@
 package balancer
 
 import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"maps"
+	"math/big"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -19,6 +27,7 @@ import (
 // world is what a model asks for.
 type world struct {
 	services map[string]*corev1.Service
+	secrets  map[string]*corev1.Secret
 	slices   []*discoveryv1.EndpointSlice
 }
 
@@ -35,7 +44,9 @@ func (w *world) Slices(_, service string) (list []*discoveryv1.EndpointSlice) {
 	return list
 }
 
-func (w *world) Secret(_, _ string) *corev1.Secret         { return nil }
+func (w *world) Secret(namespace, name string) *corev1.Secret {
+	return w.secrets[namespace+"/"+name]
+}
 func (w *world) Class(_ string) *networkingv1.IngressClass { return nil }
 func (w *world) Default() *networkingv1.IngressClass       { return nil }
 
@@ -127,4 +138,71 @@ func TestEdgesAreToldOfBalancers(t *testing.T) {
 	check("another program's", "no door balancer/team/web:80", "no door balancer/team/web:81", "no upstream balancer/team/web:80", "no upstream balancer/team/web:81")
 	delete(w.services, "team/web")
 	check("gone")
+}
+
+// pairOf is a certificate that signs itself, with its key, in PEM.
+func pairOf(t *testing.T) (chain, key []byte) {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"pods.com"}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs})
+}
+
+// Pods that speak TLS are known as annotations say; where that cannot be had, nothing is sent to them.
+func TestPodsOfBalancersAreKnownByTheirCertificates(t *testing.T) {
+	w := &world{services: map[string]*corev1.Service{}, secrets: map[string]*corev1.Secret{}}
+	chain, key := pairOf(t)
+	w.secrets["team/pair"] = &corev1.Secret{Data: map[string][]byte{"tls.crt": chain, "tls.key": key}}
+	w.secrets["team/all"] = &corev1.Secret{Data: map[string][]byte{"ca.crt": chain, "tls.crt": chain, "tls.key": key}}
+	w.secrets["team/bad"] = &corev1.Secret{Data: map[string][]byte{"ca.crt": []byte("x")}}
+	for annotations, want := range map[string]string{
+		"": "any",
+		"kemudi.io/load-balancer-backend-name: pods.com":                                                    `{"name":"pods.com"}`,
+		"kemudi.io/load-balancer-backend-certificate: pair":                                                 `{"name":"","certificate":"balancer/team/web#backend","unknown":true}`,
+		"kemudi.io/load-balancer-backend-name: pods.com, kemudi.io/load-balancer-backend-certificate: all":  `{"name":"pods.com","authorities":"CA","certificate":"balancer/team/web#backend"}`,
+		"kemudi.io/load-balancer-backend-certificate: all":                                                  "none",
+		"kemudi.io/load-balancer-backend-name: pods.com, kemudi.io/load-balancer-backend-certificate: bad":  "none",
+		"kemudi.io/load-balancer-backend-name: pods.com, kemudi.io/load-balancer-backend-certificate: gone": "none",
+		"kemudi.io/load-balancer-backend-name: Not A Host":                                                  "no door",
+	} {
+		w.services["team/web"] = balanced(t, "web", strings.Trim("kemudi.io/load-balancer-certificate: pair, kemudi.io/load-balancer-backend-protocol: ssl, "+annotations, ", "), "")
+		m := NewModel(w, "n1")
+		m.Service("team/web")
+		var c route.Change
+		m.Commit(&c)
+		got := "no door"
+		if d := c.Doors["balancer/team/web:80"]; d != nil {
+			b := d.Listeners[0].Sites[0].Actions[0].Backends[0]
+			switch data, err := json.Marshal(b.Trust); {
+			case err != nil:
+				t.Fatal(err)
+			case b.Upstream == "":
+				got = "none"
+			case b.Trust == nil:
+				got = "any"
+			default:
+				got = strings.ReplaceAll(string(data), base64.StdEncoding.EncodeToString(chain), "CA")
+				if b.Trust.Certificate != "" && c.Certificates[b.Trust.Certificate] == nil {
+					t.Errorf("%s: the edge is not told what pods are shown", annotations)
+				}
+			}
+		}
+		if got != want {
+			t.Errorf("%s: got %s, want %s", annotations, got, want)
+		}
+		if names := m.Secrets(); strings.Contains(annotations, "backend-certificate: all") && want != "no door" && !slices.Contains(names, "team/all") {
+			t.Errorf("%s: its Secrets are %v", annotations, names)
+		}
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Annotations by which people say how the cluster's own balancer passes connections on.
@@ -19,6 +20,11 @@ const (
 	AnnotationBalancerTLSPorts = "kemudi.io/load-balancer-tls-ports"
 	// AnnotationBalancerBackend is what pods speak: tcp, ssl, http or https.
 	AnnotationBalancerBackend = "kemudi.io/load-balancer-backend-protocol"
+	// AnnotationBalancerBackendSecret names a Secret of the Service's namespace for pods that speak TLS: its ca.crt has the
+	// authorities of their certificate, its tls.crt and tls.key, if they are there, what they are shown.
+	AnnotationBalancerBackendSecret = "kemudi.io/load-balancer-backend-certificate"
+	// AnnotationBalancerBackendName is the name that the certificate of these pods must have; without it they may show any.
+	AnnotationBalancerBackendName = "kemudi.io/load-balancer-backend-name"
 	// AnnotationBalancerHeader has pods told of the client by the PROXY protocol: v1 or v2.
 	AnnotationBalancerHeader = "kemudi.io/load-balancer-proxy-protocol"
 	// AnnotationBalancerIdle is for how many seconds a connection may be silent.
@@ -59,6 +65,9 @@ type Relay struct {
 	Draining    time.Duration // 0: connections to who has gone last as long as they do
 	Log         bool
 	Ports       []RelayPort
+	// How pods are known that speak TLS: by the name of their certificate (empty: they are not), and by what is in a Secret
+	// (empty: the machine's authorities, and they are shown nothing).
+	BackendName, BackendSecret string
 }
 
 // RelayPort is a port of TCP that is relayed.
@@ -72,6 +81,16 @@ type RelayPort struct {
 // BalancerCertificate names the Secret by which the balancer of a Service ends TLS; empty: there is none.
 func BalancerCertificate(svc *corev1.Service) string {
 	return svc.Annotations[AnnotationBalancerCertificate]
+}
+
+// BalancerSecrets are the names of all Secrets by which the balancer of a Service speaks TLS.
+func BalancerSecrets(svc *corev1.Service) (names []string) {
+	for _, name := range []string{BalancerCertificate(svc), strings.TrimSpace(svc.Annotations[AnnotationBalancerBackendSecret])} {
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // RelayOf is what a Service asks to be relayed; nil: nothing. What it asks and cannot be had is an error, and nothing of
@@ -89,6 +108,7 @@ func RelayOf(svc *corev1.Service) (*Relay, error) {
 	r.draining()
 	r.log()
 	r.ports()
+	r.backend()
 	if r.err != nil {
 		return nil, r.err
 	}
@@ -214,6 +234,23 @@ func (r *relayReader) ports() {
 			r.err = fmt.Errorf("what is asked of the balancer needs a node port for port %d (spec.allocateLoadBalancerNodePorts)", p.Port)
 		}
 		o.Ports = append(o.Ports, p)
+	}
+}
+
+// backend reads how pods are known that speak TLS.
+func (r *relayReader) backend() {
+	name, secret := r.which(AnnotationBalancerBackendSecret)
+	if name != "" {
+		r.out.BackendSecret = secret
+	}
+	if named, host := r.which(AnnotationBalancerBackendName); named != "" {
+		name, r.out.BackendName = named, host
+		if problems := validation.IsDNS1123Subdomain(host); len(problems) > 0 {
+			r.bad(named, "%q is no name of a host", host)
+		}
+	}
+	if name != "" && !slices.ContainsFunc(r.out.Ports, func(p RelayPort) bool { return p.Encrypt }) {
+		r.bad(name, "there is no port at which pods speak TLS (%s is ssl or https)", AnnotationBalancerBackend)
 	}
 }
 

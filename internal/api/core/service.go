@@ -35,10 +35,14 @@ var Services = resource.Define(resource.Spec[*corev1.Service]{
 	Index: map[string]func(*corev1.Service) []string{
 		IndexClusterIP: func(s *corev1.Service) []string { return s.Spec.ClusterIPs },
 		IndexCertificate: func(s *corev1.Service) []string {
-			if name := BalancerCertificate(s); name != "" && s.Spec.Type == corev1.ServiceTypeLoadBalancer && ServiceBalanced(s) != nil {
-				return []string{s.Namespace + "/" + name}
+			if s.Spec.Type != corev1.ServiceTypeLoadBalancer || ServiceBalanced(s) == nil {
+				return nil
 			}
-			return nil
+			names := BalancerSecrets(s)
+			for i := range names {
+				names[i] = s.Namespace + "/" + names[i]
+			}
+			return names
 		},
 		IndexTopologyMode: func(s *corev1.Service) []string {
 			if TopologyModeAuto(s) {
@@ -59,7 +63,7 @@ var Services = resource.Define(resource.Spec[*corev1.Service]{
 const (
 	IndexClusterIP    = "clusterIP"    // their cluster IPs
 	IndexTopologyMode = "topologyMode" // TopologyAuto for those that ask for it
-	IndexCertificate  = "certificate"  // namespace/name of the Secret by which the cluster's own balancer ends TLS
+	IndexCertificate  = "certificate"  // namespace/name of the Secrets by which the cluster's own balancer speaks TLS
 	TopologyAuto      = "Auto"
 )
 

@@ -169,18 +169,35 @@ func (r *reconciler) decide(svc *corev1.Service) verdict {
 	return v
 }
 
-// certificate is why the certificate by which TLS is to end cannot be used; nil: it can, or there is none.
+// certificate is why what is in the Secrets by which the balancer speaks TLS cannot be used; nil: it can, or there is none.
 func (r *reconciler) certificate(svc *corev1.Service) *problem {
-	name := core.BalancerCertificate(svc)
+	if p := r.usable(svc, core.AnnotationBalancerCertificate, func(s *corev1.Secret) error {
+		_, err := ingress.Certificate(s)
+		return err
+	}); p != nil {
+		return p
+	}
+	return r.usable(svc, core.AnnotationBalancerBackendSecret, func(s *corev1.Secret) error {
+		authorities, _, err := ingress.Trusted(s)
+		if err == nil && len(authorities) > 0 && svc.Annotations[core.AnnotationBalancerBackendName] == "" {
+			err = fmt.Errorf("it has authorities, and annotation %s does not say whose certificate is wanted", core.AnnotationBalancerBackendName)
+		}
+		return err
+	})
+}
+
+// usable says what is wrong with the Secret that an annotation names.
+func (r *reconciler) usable(svc *corev1.Service, annotation string, check func(*corev1.Secret) error) *problem {
+	name := strings.TrimSpace(svc.Annotations[annotation])
 	if name == "" {
 		return nil
 	}
 	s, there := r.secrets.Get(svc.Namespace, name)
 	if !there {
-		return problemf("InvalidCertificate", "annotation %s: there is no Secret %q in namespace %q", core.AnnotationBalancerCertificate, name, svc.Namespace)
+		return problemf("InvalidCertificate", "annotation %s: there is no Secret %q in namespace %q", annotation, name, svc.Namespace)
 	}
-	if _, err := ingress.Certificate(s); err != nil {
-		return problemf("InvalidCertificate", "annotation %s: the certificate of Secret %q cannot be used: %v", core.AnnotationBalancerCertificate, name, err)
+	if err := check(s); err != nil {
+		return problemf("InvalidCertificate", "annotation %s: the certificate of Secret %q cannot be used: %v", annotation, name, err)
 	}
 	return nil
 }

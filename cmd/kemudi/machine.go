@@ -15,7 +15,7 @@ func addMachineFlags(f *pflag.FlagSet, o *cluster.Machine) {
 	f.Uint16Var(&o.Edge.HTTP, "ingress-http-port", o.Edge.HTTP, "port of this machine on which Ingresses are served, once there are some; 0: none")
 	f.Uint16Var(&o.Edge.HTTPS, "ingress-https-port", o.Edge.HTTPS, "the same with TLS")
 	f.Uint16Var(&o.Edge.Status, "ingress-status-port", o.Edge.Status, "port of 127.0.0.1 on which the process that serves Ingresses shows metrics and health; 0: none")
-	f.StringSliceVar(&o.BGP, "load-balancer-bgp", o.BGP, "routers that are told by BGP which addresses of a balancer's pool lead to this machine: peer=ADDRESS[:PORT],peer-as=NUMBER,as=NUMBER, and if wanted hold-time=DURATION, 9s unless it is said, and password-file=FILE; several one after the other")
+	f.StringSliceVar(&o.BGP, "load-balancer-bgp", o.BGP, "routers that are told by BGP which addresses of a balancer's pool lead to this machine: peer=ADDRESS[:PORT],peer-as=NUMBER,as=NUMBER, and if wanted hold-time=DURATION, 9s unless it is said, password-file=FILE, bfd=DURATION, bfd-multiplier=N, graceful-restart=DURATION, community=COMMUNITY, local-preference=N, and for=PREFIX before those of some routes; several peers one after the other")
 	f.StringVar(&o.NodeName, "node-name", o.NodeName, "name of the node; default the host name")
 	addNodeAgentFlags(f, o)
 }

@@ -37,7 +37,7 @@ type routes struct {
 	mu struct {
 		sync.Mutex
 		pooled map[string]pooled // by the keys of Services
-		end    func()            // of what runs; nil: nothing does
+		end    func(error)       // of what runs, and why; nil: nothing does
 		over   chan struct{}     // closed when what ran last has ended
 	}
 	wake chan struct{} // holds one token
@@ -83,16 +83,16 @@ func (r *routes) seen(deltas []cache.Delta) {
 	}
 	switch {
 	case len(r.mu.pooled) == 0 && r.mu.end != nil:
-		r.mu.end()
+		r.mu.end(bgp.ErrNothing)
 		r.mu.end = nil
 	case len(r.mu.pooled) > 0 && r.mu.end == nil:
 		before, over := r.mu.over, make(chan struct{})
 		r.mu.over = over
-		ctx, end := context.WithCancel(r.group.Context())
+		ctx, end := context.WithCancelCause(r.group.Context())
 		r.mu.end = end
 		r.group.Go("routes to balancers", func(context.Context) error {
 			defer close(over)
-			defer end()
+			defer end(context.Canceled)
 			<-before // two at once would be strangers to a router
 			return r.run(ctx)
 		})
@@ -126,9 +126,8 @@ func (r *routes) run(ctx context.Context) error {
 				return nil
 			}
 		}
-		g.Go("speaker", s.Run)
 		var now bgp.Routes
-		for awaited := int64(0); ; {
+		for speaks, awaited := false, int64(0); ; {
 			routes, late := r.decide(now.Addrs)
 			if late > awaited {
 				awaited = late
@@ -136,6 +135,10 @@ func (r *routes) run(ctx context.Context) error {
 			}
 			now = routes
 			s.Set(now)
+			if !speaks { // routers must not take it for all that there is before it is known what there is
+				speaks = true
+				g.Go("speaker", s.Run)
+			}
 			select {
 			case <-r.wake:
 			case <-ctx.Done():
@@ -170,6 +173,7 @@ func (r *routes) decide(before []netip.Addr) (all bgp.Routes, late int64) {
 			}
 		}
 	}
+	all.More = late > 0
 	slices.SortFunc(all.Addrs, netip.Addr.Compare)
 	all.Addrs = slices.Compact(all.Addrs)
 	if n, ok := r.nodes.Get("", r.node); ok {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -76,6 +77,7 @@ type Neighbour struct {
 	AS       uint32
 	Password string
 	Only     *api.Family // nil: routes of both
+	Keeps    bool        // its routes are kept for a while when its session ends without a word
 }
 
 // IPv4 is the family of a neighbour that may tell of no other.
@@ -93,7 +95,13 @@ func (r *Router) Accept(n Neighbour) {
 		Transport: &api.Transport{PassiveMode: true},
 	}
 	for _, f := range families {
-		p.AfiSafis = append(p.AfiSafis, &api.AfiSafi{Config: &api.AfiSafiConfig{Family: f, Enabled: true}})
+		p.AfiSafis = append(p.AfiSafis, &api.AfiSafi{
+			Config:            &api.AfiSafiConfig{Family: f, Enabled: true},
+			MpGracefulRestart: &api.MpGracefulRestart{Config: &api.MpGracefulRestartConfig{Enabled: n.Keeps}},
+		})
+	}
+	if n.Keeps {
+		p.GracefulRestart = &api.GracefulRestart{Enabled: true, HelperOnly: true, RestartTime: 120}
 	}
 	if err := r.s.AddPeer(r.t.Context(), &api.AddPeerRequest{Peer: p}); err != nil {
 		r.t.Fatalf("let %s connect: %v", n.Addr, err)
@@ -120,26 +128,77 @@ func (r *Router) Forbid(addr string) {
 // Routes are what it has been told: to where each prefix leads, in order.
 func (r *Router) Routes() (map[netip.Prefix][]netip.Addr, error) {
 	all := map[netip.Prefix][]netip.Addr{}
-	for _, family := range []bgp.Family{bgp.RF_IPv4_UC, bgp.RF_IPv6_UC} {
-		err := r.s.ListPath(apiutil.ListPathRequest{TableType: api.TableType_TABLE_TYPE_GLOBAL, Family: family}, func(to bgp.NLRI, paths []*apiutil.Path) {
-			prefix := to.(*bgp.IPAddrPrefix).Prefix
-			for _, p := range paths {
-				for _, a := range p.Attrs {
-					switch a := a.(type) {
-					case *bgp.PathAttributeNextHop:
-						all[prefix] = append(all[prefix], a.Value)
-					case *bgp.PathAttributeMpReachNLRI:
-						all[prefix] = append(all[prefix], a.Nexthop)
+	err := r.paths(func(to netip.Prefix, p *apiutil.Path) {
+		for _, a := range p.Attrs {
+			switch a := a.(type) {
+			case *bgp.PathAttributeNextHop:
+				all[to] = append(all[to], a.Value)
+			case *bgp.PathAttributeMpReachNLRI:
+				all[to] = append(all[to], a.Nexthop)
+			}
+		}
+	})
+	for _, hops := range all {
+		slices.SortFunc(hops, netip.Addr.Compare)
+	}
+	return all, err
+}
+
+// Said is what it has been told of each route beside where it leads.
+func (r *Router) Said() (map[string]string, error) {
+	all := map[string]string{}
+	err := r.paths(func(to netip.Prefix, p *apiutil.Path) {
+		var words []string
+		for _, a := range p.Attrs {
+			switch a := a.(type) {
+			case *bgp.PathAttributeLocalPref:
+				words = append(words, fmt.Sprintf("preference %d", a.Value))
+			case *bgp.PathAttributeCommunities:
+				text := "communities"
+				for _, c := range a.Value {
+					if name, known := bgp.WellKnownCommunityNameMap[bgp.WellKnownCommunity(c)]; known {
+						text += " " + name
+					} else {
+						text += fmt.Sprintf(" %d:%d", c>>16, c&0xffff)
 					}
 				}
+				words = append(words, text)
+			case *bgp.PathAttributeLargeCommunities:
+				text := "large"
+				for _, c := range a.Values {
+					text += " " + c.String()
+				}
+				words = append(words, text)
 			}
-			slices.SortFunc(all[prefix], netip.Addr.Compare)
+		}
+		all[to.String()] = strings.Join(words, ", ")
+	})
+	return all, err
+}
+
+// Stale is how many routes it keeps of neighbours that have gone without a word.
+func (r *Router) Stale() (n int, _ error) {
+	err := r.paths(func(_ netip.Prefix, p *apiutil.Path) {
+		if p.Stale {
+			n++
+		}
+	})
+	return n, err
+}
+
+// paths calls a function with each route that it has been told.
+func (r *Router) paths(each func(to netip.Prefix, p *apiutil.Path)) error {
+	for _, family := range []bgp.Family{bgp.RF_IPv4_UC, bgp.RF_IPv6_UC} {
+		err := r.s.ListPath(apiutil.ListPathRequest{TableType: api.TableType_TABLE_TYPE_GLOBAL, Family: family}, func(to bgp.NLRI, paths []*apiutil.Path) {
+			for _, p := range paths {
+				each(to.(*bgp.IPAddrPrefix).Prefix, p)
+			}
 		})
 		if err != nil {
-			return nil, fmt.Errorf("list routes: %w", err)
+			return fmt.Errorf("list routes: %w", err)
 		}
 	}
-	return all, nil
+	return nil
 }
 
 // Install puts the routes into the host's kernel, and takes out what is true no more.

@@ -1,6 +1,7 @@
 package bgp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -50,13 +51,20 @@ func short(as uint32) uint16 {
 	return uint16(as)
 }
 
-// openMessage is how a machine greets.
-func openMessage(p *Peer, id netip.Addr) (*message.BGPMessage, error) {
+// openMessage is how a machine greets. restarted says that the process is new, and may be one that the router has known.
+func openMessage(p *Peer, id netip.Addr, restarted bool) (*message.BGPMessage, error) {
+	can := []message.ParameterCapabilityInterface{
+		message.NewCapMultiProtocol(message.RF_IPv4_UC), message.NewCapMultiProtocol(message.RF_IPv6_UC),
+		message.NewCapRouteRefresh(), message.NewCapFourOctetASNumber(p.OwnAS),
+	}
+	if p.Restart > 0 {
+		// What leads packets on is in the kernel, and stays there while no process is.
+		can = append(can, message.NewCapGracefulRestart(restarted, false, uint16(p.Restart/time.Second), []*message.CapGracefulRestartTuple{
+			message.NewCapGracefulRestartTuple(message.RF_IPv4_UC, true), message.NewCapGracefulRestartTuple(message.RF_IPv6_UC, true),
+		}))
+	}
 	return message.NewBGPOpenMessage(short(p.OwnAS), uint16(p.Hold/time.Second), id, []message.OptionParameterInterface{
-		message.NewOptionParameterCapability([]message.ParameterCapabilityInterface{
-			message.NewCapMultiProtocol(message.RF_IPv4_UC), message.NewCapMultiProtocol(message.RF_IPv6_UC),
-			message.NewCapRouteRefresh(), message.NewCapFourOctetASNumber(p.OwnAS),
-		}),
+		message.NewOptionParameterCapability(can),
 	})
 }
 
@@ -64,6 +72,7 @@ func openMessage(p *Peer, id netip.Addr) (*message.BGPMessage, error) {
 type terms struct {
 	hold     time.Duration // 0: nobody minds silence
 	four     bool          // autonomous systems have numbers of four bytes
+	keeps    bool          // the router keeps routes for as long as it was told to, when the connection ends without a word
 	families map[message.Family]bool
 }
 
@@ -81,6 +90,8 @@ func agree(p *Peer, open *message.BGPOpen) (terms, error) {
 				t.families[c.CapValue] = true
 			case *message.CapFourOctetASNumber:
 				t.four, as = true, c.CapValue
+			case *message.CapGracefulRestart:
+				t.keeps = p.Restart > 0
 			}
 		}
 	}
@@ -107,9 +118,8 @@ func familyOf(addr netip.Addr) message.Family {
 	return message.RF_IPv6_UC
 }
 
-// updates say what has become of addresses of one family: they lead to hop, or, if that is none,
-// no more to this machine.
-func updates(p *Peer, t *terms, addrs []netip.Addr, hop netip.Addr) (all []*message.BGPMessage, _ error) {
+// updates say what has become of addresses of one family, of which the same is to be said.
+func updates(p *Peer, t *terms, addrs []netip.Addr, r route) (all []*message.BGPMessage, _ error) {
 	for part := range slices.Chunk(addrs, perMessage) {
 		var routes []message.PathNLRI
 		for _, addr := range part {
@@ -119,7 +129,7 @@ func updates(p *Peer, t *terms, addrs []netip.Addr, hop netip.Addr) (all []*mess
 			}
 			routes = append(routes, message.PathNLRI{NLRI: n})
 		}
-		m, err := update(p, t, routes, hop)
+		m, err := update(p, t, routes, r)
 		if err != nil {
 			return nil, fmt.Errorf("tell of routes: %w", err)
 		}
@@ -128,30 +138,43 @@ func updates(p *Peer, t *terms, addrs []netip.Addr, hop netip.Addr) (all []*mess
 	return all, nil
 }
 
-func update(p *Peer, t *terms, routes []message.PathNLRI, hop netip.Addr) (*message.BGPMessage, error) {
-	four := routes[0].NLRI.(*message.IPAddrPrefix).Prefix.Addr().Is4()
-	if !hop.IsValid() {
-		if four {
+func update(p *Peer, t *terms, routes []message.PathNLRI, r route) (*message.BGPMessage, error) {
+	if !r.hop.IsValid() {
+		if r.four {
 			return message.NewBGPUpdateMessage(routes, nil, nil), nil
 		}
 		gone, err := message.NewPathAttributeMpUnreachNLRI(message.RF_IPv6_UC, routes)
 		return message.NewBGPUpdateMessage(nil, []message.PathAttributeInterface{gone}, nil), err
 	}
+	says := &p.Says
+	if r.within >= 0 {
+		says = &p.Within[r.within].Says
+	}
 	attributes := []message.PathAttributeInterface{message.NewPathAttributeOrigin(message.BGP_ORIGIN_ATTR_TYPE_IGP), path(p, t)}
-	if four {
-		next, err := message.NewPathAttributeNextHop(hop)
+	if r.four {
+		next, err := message.NewPathAttributeNextHop(r.hop)
 		if err != nil {
 			return nil, err
 		}
 		attributes = append(attributes, next)
 	}
 	if p.AS == p.OwnAS {
-		attributes = append(attributes, message.NewPathAttributeLocalPref(100)) // RFC 4271, 5.1.5
+		attributes = append(attributes, message.NewPathAttributeLocalPref(cmp.Or(says.Preference, 100))) // RFC 4271, 5.1.5
 	}
-	if four {
+	if len(says.Communities) > 0 {
+		attributes = append(attributes, message.NewPathAttributeCommunities(says.Communities))
+	}
+	if len(says.Large) > 0 {
+		var large []*message.LargeCommunity
+		for _, l := range says.Large {
+			large = append(large, &message.LargeCommunity{ASN: l[0], LocalData1: l[1], LocalData2: l[2]})
+		}
+		attributes = append(attributes, message.NewPathAttributeLargeCommunities(large))
+	}
+	if r.four {
 		return message.NewBGPUpdateMessage(nil, attributes, routes), nil
 	}
-	reach, err := message.NewPathAttributeMpReachNLRI(message.RF_IPv6_UC, routes, hop)
+	reach, err := message.NewPathAttributeMpReachNLRI(message.RF_IPv6_UC, routes, r.hop)
 	return message.NewBGPUpdateMessage(nil, append(attributes, reach), nil), err
 }
 

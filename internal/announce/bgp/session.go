@@ -18,6 +18,7 @@ import (
 
 	message "github.com/osrg/gobgp/v4/pkg/packet/bgp"
 
+	"github.com/kemudi/kemudi/internal/announce/bfd"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
@@ -71,7 +72,8 @@ type session struct {
 	peer  *peer
 	conn  net.Conn
 	terms terms
-	told  map[netip.Addr]netip.Addr // what the router has been told, each with the machine that it leads to
+	told  map[netip.Addr]route // what the router has been told
+	whole bool                 // and that this is all there is
 }
 
 // meet has a session with the peer until it ends, which err says, or ctx does.
@@ -80,18 +82,47 @@ func (p *peer) meet(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("connect: %w", plain(err))
 	}
-	s := &session{peer: p, conn: conn, told: map[netip.Addr]netip.Addr{}}
+	s := &session{peer: p, conn: conn, told: map[netip.Addr]route{}}
 	if err := s.greet(ctx); err != nil {
 		return s.end(err)
 	}
 	p.up()
-	g := task.NewGroup(ctx)
+	g, watch := task.NewGroup(ctx), task.NewGroup(ctx)
 	in := make(chan heard)
 	g.Go("listen", func(ctx context.Context) error { return s.listen(ctx, in) })
+	if p.BFD > 0 {
+		watch.Go("bfd", func(ctx context.Context) error { return s.watch(ctx, in) })
+	}
 	err = s.talk(g.Context(), in)
 	g.Cancel(context.Canceled)
-	return errors.Join(s.end(err), g.Wait())
+	err = errors.Join(s.end(err), g.Wait())
+	watch.Cancel(context.Canceled) // after that: some routers take a farewell by BFD for a failure, and forget what they are to keep
+	return errors.Join(err, watch.Wait())
 }
+
+// watch ends the session when the router is dead, long before it has been silent for the hold time.
+func (s *session) watch(ctx context.Context, in chan<- heard) error {
+	local, ok := s.conn.LocalAddr().(*net.TCPAddr)
+	if !ok {
+		return nil
+	}
+	p := s.peer
+	err := p.s.bfd.Watch(ctx, bfd.Neighbour{Local: local.AddrPort().Addr().Unmap(), Remote: p.Addr.Addr(), Interval: p.BFD, Multiplier: p.Missed})
+	if errors.Is(err, bfd.ErrDead) {
+		select {
+		case in <- heard{err: ends(message.BGP_ERROR_CEASE, subBFDDown, "%w", err)}:
+		case <-ctx.Done():
+		}
+		return nil
+	}
+	if err != nil {
+		p.s.o.Log.Warn("a router is told of the addresses of balancers, and not watched", "peer", p.Addr.String(), "err", err)
+	}
+	return nil
+}
+
+// subBFDDown is why a session ends whose router is dead (RFC 9384).
+const subBFDDown = 10
 
 // end closes the connection, and tells the router why if that is worth it.
 func (s *session) end(why error) error {
@@ -118,7 +149,7 @@ func (s *session) greet(ctx context.Context) error {
 	}
 	defer context.AfterFunc(ctx, func() { _ = s.conn.SetDeadline(time.Unix(1, 0)) })()
 	p := s.peer
-	m, err := openMessage(&p.Peer, routerID(p.s.o.Node, p.s.wanted().Own))
+	m, err := openMessage(&p.Peer, routerID(p.s.o.Node, p.s.wanted().Own), !p.known)
 	if err != nil {
 		return fmt.Errorf("make a greeting: %w", err)
 	}
@@ -189,6 +220,9 @@ func (s *session) talk(ctx context.Context, in <-chan heard) error {
 		}
 		select {
 		case <-ctx.Done():
+			if s.terms.keeps && !errors.Is(context.Cause(ctx), ErrNothing) {
+				return errors.New("this process ends, and the router keeps what it was told")
+			}
 			return ends(message.BGP_ERROR_CEASE, message.BGP_ERROR_SUB_ADMINISTRATIVE_SHUTDOWN, "this machine announces no more")
 		case <-s.peer.wake:
 		case <-alive:
@@ -208,8 +242,8 @@ func (s *session) talk(ctx context.Context, in <-chan heard) error {
 
 // tell says what the router does not know yet.
 func (s *session) tell() error {
-	wanted := s.peer.s.wanted()
-	leads, troubles := map[netip.Addr]netip.Addr{}, map[string]bool{}
+	wanted, p := s.peer.s.wanted(), &s.peer.Peer
+	leads, troubles := map[netip.Addr]route{}, map[string]bool{}
 	for _, addr := range wanted.Addrs {
 		hop := s.hop(addr, wanted.Own)
 		switch {
@@ -218,24 +252,25 @@ func (s *session) tell() error {
 		case !hop.IsValid():
 			troubles[fmt.Sprintf("this node has no address of %s to which they could lead", word(addr))] = true
 		default:
-			leads[addr] = hop
+			within, _ := p.says(addr)
+			leads[addr] = route{addr.Is4(), hop, within}
 		}
 	}
 	s.peer.trouble(strings.Join(slices.Sorted(maps.Keys(troubles)), "; "))
-	groups := map[route][]netip.Addr{} // by family and hop
-	for addr, hop := range leads {
-		if s.told[addr] != hop {
-			groups[route{addr.Is4(), hop}] = append(groups[route{addr.Is4(), hop}], addr)
+	groups := map[route][]netip.Addr{}
+	for addr, r := range leads {
+		if s.told[addr] != r {
+			groups[r] = append(groups[r], addr)
 		}
 	}
 	for addr := range s.told {
-		if !leads[addr].IsValid() {
+		if _, still := leads[addr]; !still {
 			groups[route{four: addr.Is4()}] = append(groups[route{four: addr.Is4()}], addr)
 		}
 	}
 	for r, addrs := range groups {
 		slices.SortFunc(addrs, netip.Addr.Compare)
-		all, err := updates(&s.peer.Peer, &s.terms, addrs, r.hop)
+		all, err := updates(p, &s.terms, addrs, r)
 		if err != nil {
 			return err
 		}
@@ -244,13 +279,31 @@ func (s *session) tell() error {
 		}
 	}
 	s.told = leads
+	return s.tellWhole(&wanted)
+}
+
+// tellWhole says once that the router has been told of all routes: it forgets then those of before that it kept and was
+// not told of again. While more are to come it is not said.
+func (s *session) tellWhole(wanted *Routes) error {
+	if s.whole || !s.terms.keeps || wanted.More {
+		return nil
+	}
+	s.whole = true
+	for _, family := range []message.Family{message.RF_IPv4_UC, message.RF_IPv6_UC} {
+		if s.terms.families[family] {
+			if err := s.say(message.NewEndOfRib(family)); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 
-// route is where addresses of a family lead to.
+// route is what is said of addresses.
 type route struct {
-	four bool
-	hop  netip.Addr // none: nowhere here
+	four   bool       // their family
+	hop    netip.Addr // where they lead; none: nowhere here
+	within int        // whose Says they have: that of a Within of the peer, or, if it is less than 0, the peer's
 }
 
 func word(addr netip.Addr) string {

@@ -2,6 +2,7 @@ package bgp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kemudi/kemudi/internal/announce/bfd"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
@@ -42,12 +44,20 @@ const (
 type Routes struct {
 	Addrs []netip.Addr // that lead to this machine
 	Own   []netip.Addr // its own, of each family the best first
+	// More says that some are to come as soon as this machine can lead them on: routers that keep what they were told before
+	// forget nothing yet.
+	More bool
 }
+
+// ErrNothing is why a Speaker ends, as the cause of its context, when nothing is announced any more: routers that keep routes for a
+// process that is started anew are to forget them then.
+var ErrNothing = errors.New("nothing is announced any more")
 
 // A Speaker keeps peers told of the routes to this machine.
 type Speaker struct {
 	o     Options
 	peers []*peer
+	bfd   *bfd.Speaker
 	open  func(ctx context.Context, p *Peer) (net.Conn, error)
 
 	mu struct {
@@ -58,7 +68,7 @@ type Speaker struct {
 
 // NewSpeaker returns a Speaker of no routes.
 func NewSpeaker(o Options) *Speaker {
-	s := &Speaker{o: o, open: dial}
+	s := &Speaker{o: o, open: dial, bfd: bfd.NewSpeaker(bfd.Network{}, o.Log)}
 	for _, p := range o.Peers {
 		s.peers = append(s.peers, &peer{Peer: p, s: s, wake: make(chan struct{}, 1)})
 	}
@@ -68,7 +78,7 @@ func NewSpeaker(o Options) *Speaker {
 // Set sets the routes, which nobody changes any more. It does not wait.
 func (s *Speaker) Set(r Routes) {
 	s.mu.Lock()
-	same := slices.Equal(s.mu.routes.Addrs, r.Addrs) && slices.Equal(s.mu.routes.Own, r.Own)
+	same := slices.Equal(s.mu.routes.Addrs, r.Addrs) && slices.Equal(s.mu.routes.Own, r.Own) && s.mu.routes.More == r.More
 	s.mu.routes = r
 	s.mu.Unlock()
 	if same {
@@ -88,9 +98,13 @@ func (s *Speaker) wanted() Routes {
 	return s.mu.routes
 }
 
-// Run keeps the sessions until ctx ends. The peers have been told then that nothing leads here any more.
+// Run keeps the sessions until ctx ends. The peers have been told then that nothing leads here any more, but for those that
+// keep routes for a while (Peer.Restart).
 func (s *Speaker) Run(ctx context.Context) error {
 	g := task.NewGroup(ctx)
+	if slices.ContainsFunc(s.peers, func(p *peer) bool { return p.BFD > 0 }) {
+		g.Go("bfd", s.bfd.Run)
+	}
 	for _, p := range s.peers {
 		g.Go("peer "+p.Addr.String(), p.run)
 	}
@@ -104,6 +118,7 @@ type peer struct {
 	wake chan struct{} // holds one token
 
 	met      bool // since run has last looked
+	known    bool // it has met this process
 	problem  string
 	withheld string
 }
@@ -138,7 +153,7 @@ func (p *peer) run(ctx context.Context) error {
 
 // up notes that a session begins.
 func (p *peer) up() {
-	p.met, p.problem, p.withheld = true, "", ""
+	p.met, p.known, p.problem, p.withheld = true, true, "", ""
 	p.s.o.Log.Info("a router is told of the addresses of balancers", "peer", p.Addr.String())
 	p.s.o.Report(Report{Peer: p.Addr, Kind: Up})
 }

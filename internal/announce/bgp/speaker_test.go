@@ -2,6 +2,7 @@ package bgp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -14,9 +15,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	message "github.com/osrg/gobgp/v4/pkg/packet/bgp"
 
+	"github.com/kemudi/kemudi/internal/announce/bfd"
 	"github.com/kemudi/kemudi/internal/podnet/nettest"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/test/router"
@@ -28,6 +31,25 @@ const (
 	routersAS = 64512
 	nodesAS   = 4200000001
 )
+
+// within opens sockets in the network of a host.
+type within struct{ host *nettest.Host }
+
+func (w within) Listen(ctx context.Context, network string) (c *net.UDPConn, err error) {
+	err = w.host.Do(func() (err error) {
+		c, err = bfd.Network{}.Listen(ctx, network)
+		return err
+	})
+	return c, err
+}
+
+func (w within) Dial(ctx context.Context, local, remote netip.Addr) (c net.Conn, err error) {
+	err = w.host.Do(func() (err error) {
+		c, err = bfd.Network{}.Dial(ctx, local, remote)
+		return err
+	})
+	return c, err
+}
 
 // wire is a node and a router side by side, with addresses of both families.
 type wire struct {
@@ -59,6 +81,7 @@ type speaking struct {
 	*Speaker
 	reports chan Report
 	end     func()
+	endFor  func(why error)
 }
 
 // speak has the node tell a peer until end is called, or the test ends.
@@ -66,6 +89,7 @@ func (w *wire) speak(p Peer) *speaking {
 	w.Helper()
 	s := &speaking{reports: make(chan Report, 100)}
 	s.Speaker = NewSpeaker(Options{Node: "node", Peers: []Peer{p}, Log: slog.New(slog.DiscardHandler), Report: func(r Report) { s.reports <- r }})
+	s.bfd = bfd.NewSpeaker(within{w.node}, s.o.Log)
 	s.open = func(ctx context.Context, p *Peer) (c net.Conn, err error) {
 		err = w.node.Do(func() error {
 			c, err = dial(ctx, p)
@@ -75,12 +99,16 @@ func (w *wire) speak(p Peer) *speaking {
 	}
 	g := task.NewGroup(w.Context())
 	g.Go("speak", s.Run)
-	s.end = sync.OnceFunc(func() {
-		g.Cancel(context.Canceled)
-		if err := g.Wait(); err != nil {
-			w.Error(err)
-		}
-	})
+	var once sync.Once
+	s.endFor = func(why error) {
+		once.Do(func() {
+			g.Cancel(why)
+			if err := g.Wait(); err != nil && !errors.Is(err, why) {
+				w.Error(err)
+			}
+		})
+	}
+	s.end = func() { s.endFor(context.Canceled) }
 	w.Cleanup(s.end)
 	return s
 }
@@ -147,13 +175,13 @@ func TestRoutersAreToldOfRoutesOfBothFamilies(t *testing.T) {
 			r := w.start(router.Neighbour{Addr: c.from, AS: nodesAS})
 			s := w.speak(peerAt(c.session))
 			own := addrs("10.9.0.1", "fd09::1")
-			s.Set(Routes{addrs("192.0.2.1", "2001:db8::1", "192.0.2.2"), own})
+			s.Set(Routes{Addrs: addrs("192.0.2.1", "2001:db8::1", "192.0.2.2"), Own: own})
 			first := []string{"192.0.2.1/32 via 10.9.0.1", "192.0.2.2/32 via 10.9.0.1", "2001:db8::1/128 via fd09::1"}
 			w.wantRoutes(r, first...)
 			w.wantReport(s, Up, "")
 			r.Refresh(c.from)
 			w.wantRoutes(r, first...)
-			s.Set(Routes{addrs("2001:db8::2", "192.0.2.2"), own})
+			s.Set(Routes{Addrs: addrs("2001:db8::2", "192.0.2.2"), Own: own})
 			w.wantRoutes(r, "192.0.2.2/32 via 10.9.0.1", "2001:db8::2/128 via fd09::1")
 
 			var many []netip.Addr // more than one message has room for
@@ -163,15 +191,87 @@ func TestRoutersAreToldOfRoutesOfBothFamilies(t *testing.T) {
 				many = append(many, four, six)
 				texts = append(texts, four.String()+"/32 via 10.9.0.1", six.String()+"/128 via fd09::1")
 			}
-			s.Set(Routes{many, own})
+			s.Set(Routes{Addrs: many, Own: own})
 			w.wantRoutes(r, texts...)
 			s.Set(Routes{})
 			w.wantRoutes(r)
-			s.Set(Routes{addrs("192.0.2.1"), own})
+			s.Set(Routes{Addrs: addrs("192.0.2.1"), Own: own})
 			w.wantRoutes(r, first[0])
 			s.end()
 			w.wantRoutes(r)
 		})
+	}
+}
+
+// TestRoutersAreToldMoreOfRoutes has communities of all kinds and preferences, some for the addresses of one network alone.
+func TestRoutersAreToldMoreOfRoutes(t *testing.T) {
+	t.Parallel()
+	w := newWire(t)
+	r := w.start(router.Neighbour{Addr: "10.9.0.1", AS: routersAS})
+	peers, err := ParsePeers([]string{"peer=10.9.0.2,peer-as=64512,as=64512,community=no-export,community=64512:7,for=192.0.2.0/28,community=4200000001:1:2,community=64512:8,local-preference=200," +
+		"for=192.0.2.4/32,for=2001:db8::/64,local-preference=50"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := w.speak(peers[0])
+	s.Set(Routes{Addrs: addrs("192.0.2.1", "192.0.2.4", "198.51.100.1", "2001:db8::1"), Own: addrs("10.9.0.1", "fd09::1")})
+	want := map[string]string{
+		"192.0.2.1/32":    "preference 200, communities 64512:8, large 4200000001:1:2",
+		"192.0.2.4/32":    "preference 100",
+		"198.51.100.1/32": "preference 100, communities no-export 64512:7",
+		"2001:db8::1/128": "preference 50",
+	}
+	wait.Until(t, func() error {
+		got, err := r.Said()
+		if err == nil && !maps.Equal(got, want) {
+			err = fmt.Errorf("got %v, want %v", got, want)
+		}
+		return err
+	})
+}
+
+// TestRouterThatIsDeadIsNoticedAtOnce takes the wire away, long before anybody is silent for the hold time.
+func TestRouterThatIsDeadIsNoticedAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWire(t)
+	r := w.start(router.Neighbour{Addr: "10.9.0.1", AS: nodesAS})
+	p := peerAt("10.9.0.2")
+	p.Hold, p.BFD, p.Missed = 90*time.Second, 100*time.Millisecond, 3
+	routers := bfd.NewSpeaker(within{w.router}, slog.New(slog.DiscardHandler))
+	g := task.NewGroup(t.Context())
+	g.Go("router", routers.Run)
+	noticed := make(chan error, 1)
+	g.Go("node as the router sees it", func(ctx context.Context) error {
+		noticed <- routers.Watch(ctx, bfd.Neighbour{Local: netip.MustParseAddr("10.9.0.2"), Remote: netip.MustParseAddr("10.9.0.1"), Interval: p.BFD, Multiplier: 3, Up: func() { noticed <- nil }})
+		return nil
+	})
+	t.Cleanup(func() {
+		g.Cancel(context.Canceled)
+		if err := g.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	s := w.speak(p)
+	s.Set(Routes{Addrs: addrs("192.0.2.1"), Own: addrs("10.9.0.1")})
+	w.wantRoutes(r, "192.0.2.1/32 via 10.9.0.1")
+	w.wantReport(s, Up, "")
+	<-noticed // both hear each other
+	link, err := w.router.Netlink().LinkByName("eth0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.router.Netlink().LinkSetDown(link); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	w.wantReport(s, Down, "10.9.0.2:179: it is dead, or the way to it is (BFD)")
+	if err := <-noticed; !errors.Is(err, bfd.ErrDead) {
+		t.Errorf("the router: got %v, want that the node is dead", err)
+	}
+	if took := time.Since(began); took > 30*time.Second { // a third of a second, on a machine at rest
+		t.Errorf("noticed after %s", took)
+	} else {
+		t.Logf("noticed after %s", took)
 	}
 }
 
@@ -181,7 +281,7 @@ func TestRoutersOfTheSameSystemAreToldToo(t *testing.T) {
 	r := w.start(router.Neighbour{Addr: "10.9.0.1", AS: routersAS})
 	p := peerAt("10.9.0.2")
 	p.OwnAS = routersAS
-	w.speak(p).Set(Routes{addrs("192.0.2.1", "2001:db8::1"), addrs("fd09::1")})
+	w.speak(p).Set(Routes{Addrs: addrs("192.0.2.1", "2001:db8::1"), Own: addrs("fd09::1")})
 	w.wantRoutes(r, "192.0.2.1/32 via 10.9.0.1", "2001:db8::1/128 via fd09::1")
 }
 
@@ -192,13 +292,13 @@ func TestRoutersThatComeBackAreToldAgain(t *testing.T) {
 	node := router.Neighbour{Addr: "10.9.0.1", AS: nodesAS}
 	r := w.start(node)
 	s := w.speak(peerAt("10.9.0.2"))
-	s.Set(Routes{addrs("192.0.2.1"), nil})
+	s.Set(Routes{Addrs: addrs("192.0.2.1")})
 	w.wantRoutes(r, "192.0.2.1/32 via 10.9.0.1")
 	w.wantReport(s, Up, "")
 	r.Forbid("10.9.0.1")
 	w.wantReport(s, Down, "10.9.0.2:179: it has ended the session: code 6(cease) subcode 3(peer deconfigured)")
 	r.Stop()
-	s.Set(Routes{addrs("192.0.2.3"), nil})
+	s.Set(Routes{Addrs: addrs("192.0.2.3")})
 	r = w.start(node)
 	w.wantRoutes(r, "192.0.2.3/32 via 10.9.0.1")
 	for got := range s.reports { // what it has met meanwhile
@@ -234,7 +334,7 @@ func TestSaysWhyRoutersAreNotTold(t *testing.T) {
 		w := newWire(t)
 		r := w.start(router.Neighbour{Addr: "10.9.0.1", AS: nodesAS, Only: router.IPv4()})
 		s := w.speak(peerAt("10.9.0.2"))
-		s.Set(Routes{addrs("192.0.2.1", "2001:db8::1"), addrs("fd09::1")})
+		s.Set(Routes{Addrs: addrs("192.0.2.1", "2001:db8::1"), Own: addrs("fd09::1")})
 		w.wantRoutes(r, "192.0.2.1/32 via 10.9.0.1")
 		w.wantReport(s, Up, "")
 		w.wantReport(s, Withheld, "10.9.0.2:179: it takes no routes of IPv6")
@@ -244,7 +344,7 @@ func TestSaysWhyRoutersAreNotTold(t *testing.T) {
 		w := newWire(t)
 		w.start(router.Neighbour{Addr: "10.9.0.1", AS: nodesAS})
 		s := w.speak(peerAt("10.9.0.2"))
-		s.Set(Routes{addrs("2001:db8::1"), addrs("10.9.0.1")})
+		s.Set(Routes{Addrs: addrs("2001:db8::1"), Own: addrs("10.9.0.1")})
 		w.wantReport(s, Up, "")
 		w.wantReport(s, Withheld, "10.9.0.2:179: this node has no address of IPv6 to which they could lead")
 	})
@@ -264,7 +364,7 @@ func TestPasswordsAreUsed(t *testing.T) {
 			p := peerAt(c.session)
 			p.PasswordFile = file
 			s := w.speak(p)
-			s.Set(Routes{addrs("192.0.2.1"), addrs("10.9.0.1")})
+			s.Set(Routes{Addrs: addrs("192.0.2.1"), Own: addrs("10.9.0.1")})
 			w.wantReport(s, Down, "connect: i/o timeout")
 			if err := os.WriteFile(file, []byte("the word\n"), 0o600); err != nil {
 				t.Fatal(err)
@@ -298,7 +398,7 @@ func TestRouterThatFallsSilentIsGivenUp(t *testing.T) {
 		t.Cleanup(func() { other.Close() })
 		o := p
 		o.OwnAS = routersAS
-		open, err := openMessage(&o, netip.MustParseAddr("10.9.0.2"))
+		open, err := openMessage(&o, netip.MustParseAddr("10.9.0.2"), false)
 		if err != nil {
 			return nil, err
 		}
@@ -339,7 +439,7 @@ func TestRouterThatFallsSilentIsGivenUp(t *testing.T) {
 // FuzzReadsWhatRoutersSay has no words of a router break a node.
 func FuzzReadsWhatRoutersSay(f *testing.F) {
 	p := peerAt("10.9.0.2")
-	open, err := openMessage(&p, netip.MustParseAddr("10.9.0.2"))
+	open, err := openMessage(&p, netip.MustParseAddr("10.9.0.2"), true)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -59,11 +59,26 @@ func New(o *admission.Options) admission.Plugin {
 			return nil
 		},
 		Validate: func(_ context.Context, a *admission.Attributes) error {
-			if !a.Is(core.Pods.Def, "", admission.Create) {
+			created := a.Is(core.Pods.Def, "", admission.Create)
+			if !created && !a.Is(core.Pods.Def, "ephemeralcontainers", admission.Update) {
 				return nil
 			}
-			if pod, ok := a.Object.(*corev1.Pod); ok && core.IsMirror(pod) {
-				return checkMirror(a, pod)
+			pod, ok := a.Object.(*corev1.Pod)
+			if !ok {
+				return nil
+			}
+			if core.IsMirror(pod) {
+				if created {
+					return checkMirror(a, pod)
+				}
+				return nil
+			}
+			sa, ok := accounts.Get(a.Namespace, pod.Spec.ServiceAccountName)
+			if !ok || !core.LimitsSecrets(sa) {
+				return nil
+			}
+			if err := checkSecrets(sa, pod); err != nil {
+				return a.Forbid("%w", err)
 			}
 			return nil
 		},

@@ -148,6 +148,9 @@ func warnNode(n, old *corev1.Node) []string {
 	if n.Spec.DoNotUseExternalID != "" {
 		w.Add("spec.externalID: this field is deprecated, and is unused by Kubernetes")
 	}
+	for i, cidr := range n.Spec.PodCIDRs {
+		w.CIDR(fmt.Sprintf("spec.podCIDRs[%d]", i), cidr)
+	}
 	return w
 }
 

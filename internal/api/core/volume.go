@@ -22,7 +22,7 @@ import (
 var PersistentVolumes = resource.Define(resource.Spec[*corev1.PersistentVolume]{
 	Names:    resource.Names{Version: "v1", Kind: "PersistentVolume", Plural: "persistentvolumes", Short: []string{"pv"}},
 	Deletion: resource.Deletion[*corev1.PersistentVolume]{AnswersDeleted: true},
-	Default:  defaultVolumeObject, Prepare: prepareVolume, Validate: validateVolume,
+	Default:  defaultVolumeObject, Prepare: prepareVolume, Validate: validateVolume, Warn: warnVolume,
 	Columns: volumeColumns,
 	Fields: map[string]func(*corev1.PersistentVolume) string{
 		"name":           func(v *corev1.PersistentVolume) string { return v.Name },

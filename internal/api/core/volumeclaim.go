@@ -21,7 +21,7 @@ import (
 var PersistentVolumeClaims = resource.Define(resource.Spec[*corev1.PersistentVolumeClaim]{
 	Names:    resource.Names{Version: "v1", Kind: "PersistentVolumeClaim", Plural: "persistentvolumeclaims", Short: []string{"pvc"}, Namespaced: true},
 	Deletion: resource.Deletion[*corev1.PersistentVolumeClaim]{AnswersDeleted: true},
-	Default:  defaultClaim, Prepare: prepareClaim, Validate: validateClaim,
+	Default:  defaultClaim, Prepare: prepareClaim, Validate: validateClaim, Warn: warnClaim,
 	Columns: claimColumns,
 	Fields:  map[string]func(*corev1.PersistentVolumeClaim) string{"name": func(c *corev1.PersistentVolumeClaim) string { return c.Name }},
 	Index: map[string]func(*corev1.PersistentVolumeClaim) []string{

@@ -21,6 +21,7 @@ var EndpointSlices = resource.Define(resource.Spec[*discoveryv1.EndpointSlice]{
 	Default:       defaultEndpointSlice,
 	Prepare:       dropTopology,
 	Validate:      validateEndpointSlice,
+	Warn:          warnEndpointSlice,
 	Columns: []resource.Column[*discoveryv1.EndpointSlice]{
 		{Name: "AddressType", Description: discoveryv1.EndpointSlice{}.SwaggerDoc()["addressType"], Value: func(s *discoveryv1.EndpointSlice) any { return string(s.AddressType) }},
 		{Name: "Ports", Description: discoveryv1.EndpointSlice{}.SwaggerDoc()["ports"], Value: func(s *discoveryv1.EndpointSlice) any { return portsText(s.Ports) }},
@@ -110,4 +111,12 @@ func firstThree(list []string) string {
 		return fmt.Sprintf("%s + %d more...", strings.Join(list[:3], ","), len(list)-3)
 	}
 	return strings.Join(list, ",")
+}
+
+// warnEndpointSlice warns of names.
+func warnEndpointSlice(s, old *discoveryv1.EndpointSlice) []string {
+	if s.AddressType == discoveryv1.AddressTypeFQDN && old == nil {
+		return []string{"spec.addressType: FQDN endpoints are deprecated"}
+	}
+	return nil
 }

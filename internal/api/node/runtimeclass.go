@@ -1,6 +1,7 @@
 package node
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,7 @@ import (
 var RuntimeClasses = resource.Define(resource.Spec[*nodev1.RuntimeClass]{
 	Names:    resource.Names{Group: "node.k8s.io", Version: "v1", Kind: "RuntimeClass", Plural: "runtimeclasses"},
 	Validate: validateRuntimeClass,
+	Warn:     warnRuntimeClass,
 	Columns: []resource.Column[*nodev1.RuntimeClass]{{
 		Name: "Handler", Description: nodev1.RuntimeClass{}.SwaggerDoc()["handler"],
 		Value: func(c *nodev1.RuntimeClass) any { return c.Handler },
@@ -87,4 +89,17 @@ func toAlpha(c *nodev1.RuntimeClass) *nodev1alpha1.RuntimeClass {
 		out.Spec.Scheduling = &nodev1alpha1.Scheduling{NodeSelector: s.NodeSelector, Tolerations: s.Tolerations}
 	}
 	return out
+}
+
+// warnRuntimeClass says which labels that are asked of nodes have other names now.
+func warnRuntimeClass(c, _ *nodev1.RuntimeClass) []string {
+	var w check.Warnings
+	if c.Scheduling != nil {
+		for _, key := range slices.Sorted(maps.Keys(c.Scheduling.NodeSelector)) {
+			if detail, is := podspec.OldNodeLabel(key); is {
+				w.Add("scheduling.nodeSelector: %s", detail)
+			}
+		}
+	}
+	return w
 }

@@ -1,11 +1,16 @@
 package storage
 
 import (
+	"maps"
+	"slices"
+
 	storagev1 "k8s.io/api/storage/v1"
 	storagev1beta1 "k8s.io/api/storage/v1beta1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 
+	"github.com/kemudi/kemudi/internal/api/core/check"
+	"github.com/kemudi/kemudi/internal/api/core/podspec"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -14,6 +19,7 @@ import (
 var CSIStorageCapacities = resource.Define(resource.Spec[*storagev1.CSIStorageCapacity]{
 	Names:    resource.Names{Group: "storage.k8s.io", Version: "v1", Kind: "CSIStorageCapacity", Plural: "csistoragecapacities", Namespaced: true},
 	Validate: validateStorageCapacity,
+	Warn:     warnStorageCapacity,
 	Ageless:  true,
 	Columns: []resource.Column[*storagev1.CSIStorageCapacity]{
 		{Name: "StorageClassName", Description: storagev1.CSIStorageCapacity{}.SwaggerDoc()["storageClassName"], Value: func(c *storagev1.CSIStorageCapacity) any { return c.StorageClassName }},
@@ -45,4 +51,23 @@ func validateStorageCapacity(c, old *storagev1.CSIStorageCapacity, errs *resourc
 	if c.StorageClassName != old.StorageClassName {
 		errs.Immutable("storageClassName", c.StorageClassName)
 	}
+}
+
+// warnStorageCapacity says which labels that are asked of nodes have other names now.
+func warnStorageCapacity(c, _ *storagev1.CSIStorageCapacity) []string {
+	var w check.Warnings
+	if c.NodeTopology == nil {
+		return nil
+	}
+	for i, e := range c.NodeTopology.MatchExpressions {
+		if detail, is := podspec.OldNodeLabel(e.Key); is {
+			w.Add("nodeTopology.matchExpressions[%d].key: %s is %s", i, e.Key, detail)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.NodeTopology.MatchLabels)) {
+		if detail, is := podspec.OldNodeLabel(key); is {
+			w.Add("nodeTopology.matchLabels.%s: %s", key, detail)
+		}
+	}
+	return w
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
+	"github.com/kemudi/kemudi/internal/api/core/podspec"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -181,19 +182,11 @@ func validateStorageClassUpdate(obj, old *storagev1.StorageClass, errs *resource
 	}
 }
 
-// oldLabels are node labels that have a newer name.
-var oldLabels = map[string]string{
-	"beta.kubernetes.io/arch":                  `deprecated since v1.14; use "kubernetes.io/arch" instead`,
-	"beta.kubernetes.io/os":                    `deprecated since v1.14; use "kubernetes.io/os" instead`,
-	"failure-domain.beta.kubernetes.io/region": `deprecated since v1.17; use "topology.kubernetes.io/region" instead`,
-	"failure-domain.beta.kubernetes.io/zone":   `deprecated since v1.17; use "topology.kubernetes.io/zone" instead`,
-}
-
 func warnStorageClass(sc, _ *storagev1.StorageClass) []string {
 	var warnings []string
 	for i, term := range sc.AllowedTopologies {
 		for j, e := range term.MatchLabelExpressions {
-			if text, ok := oldLabels[e.Key]; ok {
+			if text, ok := podspec.OldNodeLabel(e.Key); ok {
 				warnings = append(warnings, fmt.Sprintf("allowedTopologies[%d].matchLabelExpressions[%d].key: %s is %s", i, j, e.Key, text))
 			}
 		}

@@ -57,3 +57,12 @@ func (w *Warnings) CIDR(path, cidr string) {
 		*w = append(*w, utilvalidation.GetWarningsForCIDR(field.NewPath(path), cidr)...)
 	}
 }
+
+// Fractions warns of parts of bytes in a list, at a path.
+func (w *Warnings) Fractions(path string, list corev1.ResourceList) {
+	for _, name := range [...]corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourceStorage} {
+		if q, ok := list[name]; ok && q.MilliValue()%1000 != 0 {
+			w.Add("%s[%s]: fractional byte value %q is invalid, must be an integer", path, name, q.String())
+		}
+	}
+}

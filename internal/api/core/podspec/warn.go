@@ -38,11 +38,12 @@ type warner struct{ check.Warnings }
 // pod adds what there is to say of a pod or template; at is the path in front of
 // "metadata" and "spec".
 func (w *warner) pod(at string, meta *metav1.ObjectMeta, s *corev1.PodSpec) {
-	w.annotations(at, meta.Annotations)
+	w.annotations(at, meta.Annotations, s)
 	w.nodeLabels(at, s)
 	w.selectors(at, s)
 	for i := range s.Volumes {
 		w.volume(fmt.Sprintf("%sspec.volumes[%d]", at, i), &s.Volumes[i])
+		w.paths(&s.Volumes[i])
 	}
 	for i, alias := range s.HostAliases {
 		for j := range s.HostAliases[:i] {
@@ -70,19 +71,47 @@ func (w *warner) pod(at string, meta *metav1.ObjectMeta, s *corev1.PodSpec) {
 	for i := range s.Containers {
 		w.container(fmt.Sprintf("%sspec.containers[%d]", at, i), &s.Containers[i])
 	}
-	w.fractions(at+"spec.overhead", s.Overhead)
+	w.ports(at, s)
+	w.Fractions(at+"spec.overhead", s.Overhead)
 	if s.TerminationGracePeriodSeconds != nil && *s.TerminationGracePeriodSeconds < 0 {
 		w.Add("%sspec.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1", at)
 	}
 }
 
-func (w *warner) annotations(at string, annotations map[string]string) {
-	for key := range annotations {
-		switch {
-		case key == seccompPodAnnotation, strings.HasPrefix(key, seccompContainerAnnotation):
-			w.Add(`%smetadata.annotations[%s]: non-functional in v1.27+; use the "seccompProfile" field instead`, at, key)
-		case strings.HasPrefix(key, corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix):
-			w.Add(`%smetadata.annotations[%s]: deprecated since v1.30; use the "appArmorProfile" field instead`, at, key)
+// deadAnnotations are annotations of pods that nothing follows from any more.
+var deadAnnotations = [...]struct{ key, detail string }{
+	{"scheduler.alpha.kubernetes.io/critical-pod", `non-functional in v1.16+; use the "priorityClassName" field instead`},
+	{"security.alpha.kubernetes.io/sysctls", `non-functional in v1.11+; use the "sysctls" field instead`},
+	{"security.alpha.kubernetes.io/unsafe-sysctls", `non-functional in v1.11+; use the "sysctls" field instead`},
+}
+
+// annotations warns of those that are fields now, where the fields do not say it.
+func (w *warner) annotations(at string, annotations map[string]string, s *corev1.PodSpec) {
+	if len(annotations) == 0 {
+		return
+	}
+	warn := func(key, detail string) {
+		if _, there := annotations[key]; there {
+			w.Add("%smetadata.annotations[%s]: %s", at, key, detail)
+		}
+	}
+	for _, dead := range deadAnnotations {
+		warn(dead.key, dead.detail)
+	}
+	const seccomp = `non-functional in v1.27+; use the "seccompProfile" field instead`
+	if s.SecurityContext == nil || s.SecurityContext.SeccompProfile == nil {
+		warn(seccompPodAnnotation, seccomp)
+	}
+	confined := s.SecurityContext != nil && s.SecurityContext.AppArmorProfile != nil
+	for _, containers := range [...][]corev1.Container{s.InitContainers, s.Containers} {
+		for i := range containers {
+			c := &containers[i]
+			if c.SecurityContext == nil || c.SecurityContext.SeccompProfile == nil {
+				warn(seccompContainerAnnotation+c.Name, seccomp)
+			}
+			if !confined && (c.SecurityContext == nil || c.SecurityContext.AppArmorProfile == nil) {
+				warn(corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+c.Name, `deprecated since v1.30; use the "appArmorProfile" field instead`)
+			}
 		}
 	}
 }
@@ -94,6 +123,19 @@ var oldNodeLabels = map[string]string{
 	"failure-domain.beta.kubernetes.io/region": `deprecated since v1.17; use "topology.kubernetes.io/region" instead`,
 	"failure-domain.beta.kubernetes.io/zone":   `deprecated since v1.17; use "topology.kubernetes.io/zone" instead`,
 	"beta.kubernetes.io/instance-type":         `deprecated since v1.17; use "node.kubernetes.io/instance-type" instead`,
+}
+
+// OldNodeLabel says of a label of nodes that it has another name now, and which.
+func OldNodeLabel(key string) (detail string, is bool) {
+	detail, is = oldNodeLabels[key]
+	return detail, is
+}
+
+// WarnTerm says which labels that a term asks of nodes have other names now. at is the term's path.
+func WarnTerm(t *corev1.NodeSelectorTerm, at string) []string {
+	var w warner
+	w.nodeTerm(at, t)
+	return w.Warnings
 }
 
 func (w *warner) nodeLabels(at string, s *corev1.PodSpec) {
@@ -177,38 +219,26 @@ func (w *warner) volume(at string, v *corev1.Volume) {
 		w.Add("%s.rbd: deprecated in v1.28, non-functional in v1.31+", at)
 	case v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil:
 		r := &v.Ephemeral.VolumeClaimTemplate.Spec.Resources
-		w.fractions(at+".ephemeral.volumeClaimTemplate.spec.resources.requests", r.Requests)
-		w.fractions(at+".ephemeral.volumeClaimTemplate.spec.resources.limits", r.Limits)
+		w.Fractions(at+".ephemeral.volumeClaimTemplate.spec.resources.requests", r.Requests)
+		w.Fractions(at+".ephemeral.volumeClaimTemplate.spec.resources.limits", r.Limits)
 	}
 }
 
 func (w *warner) container(at string, c *corev1.Container) {
-	w.fractions(at+".resources.limits", c.Resources.Limits)
-	w.fractions(at+".resources.requests", c.Resources.Requests)
+	w.Fractions(at+".resources.limits", c.Resources.Limits)
+	w.Fractions(at+".resources.requests", c.Resources.Requests)
 	for i := range c.Env {
 		for j := range c.Env[:i] {
-			if c.Env[j].Name == c.Env[i].Name {
+			if c.Env[j].Name == c.Env[i].Name && hides(&c.Env[i]) {
 				w.Add("%s.env[%d]: hides previous definition of %q, which may be dropped when using apply", at, i, c.Env[i].Name)
 				break
 			}
 		}
 	}
-	for i := range c.Ports {
-		for j := range c.Ports[:i] {
-			a, b := &c.Ports[i], &c.Ports[j]
-			if a.ContainerPort == b.ContainerPort && a.Protocol == b.Protocol && a.HostPort == b.HostPort && a.HostIP == b.HostIP {
-				w.Add("%s.ports[%d]: duplicate port definition with %s.ports[%d]", at, i, at, j)
-				break
-			}
-		}
-	}
 }
 
-// fractions warns of parts of bytes.
-func (w *warner) fractions(at string, list corev1.ResourceList) {
-	for _, name := range [...]corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourceStorage} {
-		if q, ok := list[name]; ok && q.MilliValue()%1000 != 0 {
-			w.Add("%s[%s]: fractional byte value %q is invalid, must be an integer", at, name, q.String())
-		}
-	}
+// hides reports whether a variable says nothing of what it was before, as one does that adds to it.
+func hides(e *corev1.EnvVar) bool {
+	before := "$(" + e.Name + ")"
+	return e.ValueFrom != nil || e.Value == before || !strings.Contains(e.Value, before)
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
+	"github.com/kemudi/kemudi/internal/cel/measure"
 	"github.com/kemudi/kemudi/internal/custom"
 	"github.com/kemudi/kemudi/internal/resource"
 )
@@ -23,7 +24,8 @@ type Converter func(ctx context.Context, crd *apiextensionsv1.CustomResourceDefi
 // Source is where a compiled kind has its definition from: the newest object of the generation that was
 // compiled, so that none but the one in the cache is kept.
 type Source struct {
-	crd atomic.Pointer[apiextensionsv1.CustomResourceDefinition]
+	crd     atomic.Pointer[apiextensionsv1.CustomResourceDefinition]
+	measure *measure.Metrics // of its rules; nil: nobody does
 }
 
 // NewSource has a definition, which stays as it is.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/apiextensions"
 	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/cel/measure"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/custom"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -36,7 +37,8 @@ type Server interface {
 type Options struct {
 	Transport client.Transport // as one who may do all
 	Server    Server
-	Convert   Converter // nil: no objects are converted by webhooks
+	Convert   Converter        // nil: no objects are converted by webhooks
+	Measure   *measure.Metrics // of rules
 	Logger    *slog.Logger
 }
 
@@ -283,6 +285,7 @@ func (f *Follower) serve(ctx context.Context, crd *apiextensionsv1.CustomResourc
 		return nil
 	}
 	s := &serving{source: NewSource(crd), of: now}
+	s.source.measure = f.o.Measure
 	switch {
 	case was != nil && was.def != nil:
 		kind := Compile(s.source, f.o.Convert)

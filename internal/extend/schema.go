@@ -3,6 +3,7 @@ package extend
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -96,7 +97,10 @@ func (s *schema) readRules() *rules {
 		}
 	}
 	r.plain = newSure(s.shape())
-	r.cel = schemacel.NewValidator(s.shape(), true, apicel.PerCallLimit)
+	began := time.Now()
+	if r.cel = schemacel.NewValidator(s.shape(), true, apicel.PerCallLimit); r.cel != nil {
+		s.from.measure.Compiled(began)
+	}
 	return r
 }
 

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	schemacel "k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
@@ -116,7 +117,9 @@ func (c *check) expressions(ctx context.Context) {
 		was = c.was
 		ratchet = append(ratchet, schemacel.WithRatcheting(c.related))
 	}
+	began := time.Now()
 	wrong, _ := c.cel.Validate(ctx, nil, c.shape(), c.is, was, apicel.RuntimeCELCostBudget, ratchet...)
+	c.from.measure.Evaluated(time.Since(began))
 	c.found = append(c.found, wrong...)
 }
 

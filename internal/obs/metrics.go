@@ -1,6 +1,7 @@
 package obs
 
 import (
+	"errors"
 	"log/slog"
 	"net/http"
 
@@ -48,4 +49,20 @@ func MetricsHandler(from prometheus.Gatherer, log *slog.Logger) http.Handler {
 		ErrorHandling:     promhttp.ContinueOnError,
 		EnableOpenMetrics: true,
 	})
+}
+
+// Shared registers a metric, unless reg has one like it: that is used then. Without a registry it is shown to
+// nobody.
+func Shared[C prometheus.Collector](reg *prometheus.Registry, c C) C {
+	if reg == nil {
+		return c
+	}
+	err := reg.Register(c)
+	var there prometheus.AlreadyRegisteredError
+	if errors.As(err, &there) {
+		if c, ok := there.ExistingCollector.(C); ok {
+			return c
+		}
+	}
+	return c
 }

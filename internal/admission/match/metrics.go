@@ -1,10 +1,11 @@
 package match
 
 import (
-	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kemudi/kemudi/internal/obs"
 )
 
 // Metrics count what becomes of match conditions, of webhooks and of policies alike.
@@ -36,22 +37,8 @@ func NewMetrics(reg *prometheus.Registry) *Metrics {
 			Buckets: []float64{0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25},
 		}, labels),
 	}
-	if reg != nil {
-		m.errors, m.exclusions, m.seconds = registered(reg, m.errors), registered(reg, m.exclusions), registered(reg, m.seconds)
-	}
+	m.errors, m.exclusions, m.seconds = obs.Shared(reg, m.errors), obs.Shared(reg, m.exclusions), obs.Shared(reg, m.seconds)
 	return m
-}
-
-// registered registers a metric, unless there is one like it: that is used then.
-func registered[C prometheus.Collector](reg *prometheus.Registry, c C) C {
-	err := reg.Register(c)
-	var there prometheus.AlreadyRegisteredError
-	if errors.As(err, &there) {
-		if c, ok := there.ExistingCollector.(C); ok {
-			return c
-		}
-	}
-	return c
 }
 
 // Evaluated counts one evaluation.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/google/cel-go/cel"
 	celtypes "github.com/google/cel-go/common/types"
@@ -86,7 +87,7 @@ func criteria(m *admissionregistrationv1.MatchResources, unruled bool) match.Spe
 func compiled(in *request.Scope, text string, authorizer bool, want ...*cel.Type) expression {
 	is, err := in.Compile(text, authorizer, want...)
 	if err != nil {
-		return expression{text, nil, fmt.Errorf("compilation error: %w", err)}
+		return expression{text, nil, notCompiled{fmt.Errorf("compilation error: %w", err)}}
 	}
 	return expression{text, is, nil}
 }
@@ -133,6 +134,7 @@ type call struct {
 	form  *match.Form
 	param runtime.Object // nil: there is none
 	o     *admission.Options
+	m     *metrics
 }
 
 // input is what expressions see; with is false for those that may not ask what users are
@@ -157,6 +159,16 @@ func (h *head) wants(ctx context.Context, c *call) (bool, error) {
 	if len(h.conditions) == 0 {
 		return true, nil
 	}
+	began, label := time.Now(), c.m.label(h.name, c.t.Attributes().Operation)
+	ok, err := h.met(ctx, c, func() { c.m.conditions.Failed(label) })
+	if !ok {
+		c.m.conditions.Evaluated(label, time.Since(began))
+	}
+	return ok, err
+}
+
+// met evaluates the conditions; failed is called for each that cannot be.
+func (h *head) met(ctx context.Context, c *call, failed func()) (bool, error) {
 	in, err := c.input(ctx, c.form.Object, true)
 	if err != nil {
 		return false, err
@@ -172,6 +184,7 @@ func (h *head) wants(ctx context.Context, c *call) (bool, error) {
 			return false, err
 		case err != nil:
 			errs = append(errs, err)
+			failed()
 		case value == celtypes.False:
 			return false, nil
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -48,7 +49,7 @@ func compileMutating(obj resource.Object) *mutating {
 		}
 		is, err := compile(strings.TrimSpace(one.text))
 		if one.is = is; err != nil {
-			one.err = err
+			one.err = notCompiled{err}
 		}
 		out.mutations = append(out.mutations, one)
 	}
@@ -57,9 +58,10 @@ func compileMutating(obj resource.Object) *mutating {
 
 // NewMutating changes what is written as MutatingAdmissionPolicies say it.
 func NewMutating(o *admission.Options) admission.Plugin {
-	p := &mutator{o: o, set: &set[*mutating]{
+	m := mutatingMetrics(o.Registry)
+	p := &mutator{o: o, m: m, set: &set[*mutating]{
 		policies: admission.Reader(o, admissionregistration.MutatingAdmissionPolicies).Cache, bindings: admission.Reader(o, admissionregistration.MutatingAdmissionPolicyBindings).Cache,
-		compile: compileMutating,
+		compile: timed(m.all, compileMutating),
 		bind: func(obj resource.Object) *binding {
 			b := obj.(*admissionregistrationv1.MutatingAdmissionPolicyBinding)
 			return newBinding(b.Name, b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources)
@@ -75,6 +77,7 @@ func NewMutating(o *admission.Options) admission.Plugin {
 
 type mutator struct {
 	o   *admission.Options
+	m   *metrics
 	set *set[*mutating]
 }
 
@@ -86,7 +89,7 @@ func (p *mutator) mutate(ctx context.Context, a *admission.Attributes) error {
 	if len(policies) == 0 {
 		return nil
 	}
-	c := &change{o: p.o, t: match.New(p.o, a)}
+	c := &change{o: p.o, m: p.m, t: match.New(p.o, a)}
 	c.calls(ctx, policies)
 	c.recall()
 	for i := range c.asked {
@@ -101,6 +104,7 @@ func (p *mutator) mutate(ctx context.Context, a *admission.Attributes) error {
 // change is what policies make of one write.
 type change struct {
 	o *admission.Options
+	m *metrics
 	t *match.Target
 
 	asked  []invocation
@@ -170,7 +174,7 @@ func (c *change) calls(ctx context.Context, policies []active[*mutating]) {
 				c.deny(p, b, fmt.Errorf("failed to configure binding: %w", err), "")
 			}
 			for _, param := range all {
-				c.asked = append(c.asked, invocation{call{t: c.t, v: v, param: param, o: c.o}, p, b})
+				c.asked = append(c.asked, invocation{call{t: c.t, v: v, param: param, o: c.o, m: c.m}, p, b})
 			}
 		}
 	}
@@ -233,9 +237,11 @@ func (c *change) ask(ctx context.Context, i *invocation) error {
 	}
 	before := i.form.Object
 	for m := range i.policy.mutations {
+		began := time.Now()
 		if i.form, err = c.t.At(ctx, i.v); err == nil {
 			err = i.policy.apply(ctx, &i.call, &i.policy.mutations[m])
 		}
+		c.m.checked(time.Since(began), i.policy.name, i.binding.name, errorType(err))
 		if status := (*apierrors.StatusError)(nil); errors.As(err, &status) {
 			return status
 		}
@@ -271,7 +277,9 @@ func (p *mutating) apply(ctx context.Context, c *call, m *mutation) error {
 	}
 	left := budget
 	p.declared.Bind(ctx, in, &left)
+	began := time.Now()
 	value, err := m.eval(ctx, in, &left)
+	c.m.all.Evaluated(time.Since(began))
 	if err != nil {
 		return err
 	}

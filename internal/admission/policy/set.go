@@ -4,8 +4,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/cel/measure"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -29,6 +31,14 @@ type set[C any] struct {
 type kept[C any] struct {
 	name string
 	once func() C
+}
+
+// timed is compile, with the time that it takes counted.
+func timed[C any](m *measure.Metrics, compile func(resource.Object) C) func(resource.Object) C {
+	return func(obj resource.Object) C {
+		defer m.Compiled(time.Now())
+		return compile(obj)
+	}
 }
 
 // active is a policy with the bindings that put it in force, by their names.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/google/cel-go/cel"
 	celtypes "github.com/google/cel-go/common/types"
@@ -69,9 +70,10 @@ func compileValidating(obj resource.Object) *validating {
 // NewValidating refuses writes that ValidatingAdmissionPolicies do not allow, and policies whose params
 // their authors may not read.
 func NewValidating(o *admission.Options) admission.Plugin {
-	p := &validator{o: o, set: &set[*validating]{
+	m := validatingMetrics(o.Registry)
+	p := &validator{o: o, m: m, set: &set[*validating]{
 		policies: admission.Reader(o, admissionregistration.ValidatingAdmissionPolicies).Cache, bindings: admission.Reader(o, admissionregistration.ValidatingAdmissionPolicyBindings).Cache,
-		compile: compileValidating,
+		compile: timed(m.all, compileValidating),
 		bind: func(obj resource.Object) *binding {
 			b := obj.(*admissionregistrationv1.ValidatingAdmissionPolicyBinding)
 			out := newBinding(b.Name, b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources)
@@ -84,6 +86,7 @@ func NewValidating(o *admission.Options) admission.Plugin {
 
 type validator struct {
 	o   *admission.Options
+	m   *metrics
 	set *set[*validating]
 }
 
@@ -95,7 +98,7 @@ func (p *validator) validate(ctx context.Context, a *admission.Attributes) error
 	if len(policies) == 0 {
 		return nil
 	}
-	r := &review{o: p.o, t: match.New(p.o, a)}
+	r := &review{o: p.o, m: p.m, t: match.New(p.o, a)}
 	for i := range policies {
 		if err := r.ask(ctx, policies[i].policy(), policies[i].bindings); err != nil {
 			return err
@@ -107,6 +110,7 @@ func (p *validator) validate(ctx context.Context, a *admission.Attributes) error
 // review is what policies have to say of one write.
 type review struct {
 	o *admission.Options
+	m *metrics
 	t *match.Target
 
 	denied   *denial // the first
@@ -173,7 +177,7 @@ func (r *review) ask(ctx context.Context, p *validating, bindings []*binding) er
 	}
 	r.notes = nil
 	for _, b := range bindings {
-		if err := r.askFor(ctx, p, b, &call{t: r.t, v: v, o: r.o}, kind); err != nil {
+		if err := r.askFor(ctx, p, b, &call{t: r.t, v: v, o: r.o, m: r.m}, kind); err != nil {
 			return err
 		}
 	}
@@ -219,12 +223,14 @@ type verdict struct {
 	refuses bool
 	message string
 	reason  metav1.StatusReason
-	skipped bool // the policy as a whole has nothing to say, or cannot
+	err     error         // why it is not known whether it should
+	took    time.Duration // its expression
+	skipped bool          // the policy as a whole has nothing to say, or cannot
 }
 
 // failed is the verdict of a policy that could not be asked.
 func (p *validating) failed(err error) verdict {
-	return verdict{refuses: !p.ignore, message: err.Error()}
+	return verdict{refuses: !p.ignore, message: err.Error(), err: err}
 }
 
 // verdicts are those of the validations, in their order. None: the policy's conditions
@@ -248,6 +254,8 @@ func (p *validating) verdicts(ctx context.Context, c *call) ([]verdict, error) {
 	left := budget
 	p.declared.Bind(ctx, in, &left)
 	all := make([]verdict, len(p.validations))
+	began := time.Now()
+	last := began
 	for i := range p.validations {
 		v := &p.validations[i]
 		value, err := v.eval(ctx, in, &left)
@@ -259,11 +267,16 @@ func (p *validating) verdicts(ctx context.Context, c *call) ([]verdict, error) {
 		case value != celtypes.True:
 			all[i] = verdict{refuses: true, reason: v.reason}
 		}
+		now := time.Now()
+		all[i].took, last = now.Sub(last), now
 	}
+	c.m.all.Evaluated(last.Sub(began))
 	for i := range all {
 		if v := &all[i]; v.refuses && v.message == "" {
 			if v.message, err = p.says(ctx, c, &p.validations[i], &left); err != nil {
+				took := v.took
 				*v = p.failed(fmt.Errorf("failed messageExpression: %w", err))
+				v.took = took
 			}
 		}
 	}
@@ -300,16 +313,22 @@ func (p *validating) says(ctx context.Context, c *call, v *validation, left *req
 func (r *review) enforce(p *validating, b *binding, verdicts []verdict) {
 	for i, v := range verdicts {
 		if !v.refuses {
+			if v.err != nil {
+				r.m.checked(v.took, p.name, b.name, errorType(v.err), "allow")
+			}
 			continue
 		}
 		for _, action := range b.actions {
 			switch action {
 			case admissionregistrationv1.Deny:
 				r.deny(p, b, v.message, v.reason)
+				r.m.checked(v.took, p.name, b.name, errorType(v.err), "deny")
 			case admissionregistrationv1.Warn:
 				r.t.Attributes().Warn(fmt.Sprintf("Validation failed for ValidatingAdmissionPolicy '%s' with binding '%s': %s", p.name, b.name, v.message))
+				r.m.checked(v.took, p.name, b.name, errorType(v.err), "warn")
 			case admissionregistrationv1.Audit:
 				r.failures = append(r.failures, failure{v.message, p.name, b.name, i, b.actions})
+				r.m.checked(v.took, p.name, b.name, errorType(v.err), "audit")
 			}
 		}
 	}
@@ -332,9 +351,11 @@ func (r *review) note(ctx context.Context, p *validating, b *binding, c *call, s
 	p.declared.Bind(ctx, in, &left)
 	for i := range p.annotations {
 		n := &p.annotations[i]
+		began := time.Now()
 		value, err := n.eval(ctx, in, &left)
 		if err != nil {
 			if !p.ignore {
+				r.m.checked(time.Since(began), p.name, b.name, errorType(err), "deny")
 				r.deny(p, b, err.Error(), metav1.StatusReasonInvalid)
 			}
 			if errors.Is(err, request.ErrBudget) {

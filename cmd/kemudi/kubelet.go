@@ -78,8 +78,7 @@ func addKubeletPartFlags(f *pflag.FlagSet, o *cluster.KubeletOptions, set *kubel
 	f.BoolVar(&o.ServingRequested, "rotate-server-certificates", o.ServingRequested, "have the cluster sign the certificate that the agent serves with")
 	f.StringVar(&o.ServingCert, "tls-cert-file", o.ServingCert, "certificate to serve with; default one that nobody has signed")
 	f.StringVar(&o.ServingKey, "tls-private-key-file", o.ServingKey, "key of that certificate")
-	f.Var((*tlsVersionFlag)(&o.Agent.TLS.MinVersion), "tls-min-version", "least version of TLS that clients of the agent must speak: VersionTLS12, which is the default, or VersionTLS13")
-	f.Var((*ciphersFlag)(&o.Agent.TLS.Ciphers), "tls-cipher-suites", "cipher suites of TLS 1.2 that the agent takes; default those that are good")
+	o.Agent.TLS.AddFlags(f)
 	f.StringVar(&o.ClientCA, "client-ca-file", o.ClientCA, "certificates of the authority that clients of the agent are known by")
 	f.VarPF((*addrsFlag)(&o.ClusterDNS), "cluster-dns", "", "address of the DNS service")
 	f.StringVar(&o.ClusterDomain, "cluster-domain", o.ClusterDomain, "DNS domain of the cluster")
@@ -123,7 +122,7 @@ func kubeletConfig() *configKind {
 		"evictionSoftGracePeriod":   "eviction-soft-grace-period",
 		"evictionMaxPodGracePeriod": "eviction-max-pod-grace-period", "evictionMinimumReclaim": "eviction-minimum-reclaim",
 		"shutdownGracePeriod":             "shutdown-grace-period",
-		"shutdownGracePeriodCriticalPods": "shutdown-grace-period-critical-pods", "tlsMinVersion": "tls-min-version", "tlsCipherSuites": "tls-cipher-suites", "memorySwap.swapBehavior": "memory-swap-behavior",
+		"shutdownGracePeriodCriticalPods": "shutdown-grace-period-critical-pods", "tlsMinVersion": "tls-min-version", "tlsCipherSuites": "tls-cipher-suites", "tlsCurvePreferences": "tls-curve-preferences", "memorySwap.swapBehavior": "memory-swap-behavior",
 		"cpuManagerPolicy": "cpu-manager-policy", "cpuManagerPolicyOptions": "cpu-manager-policy-options", "reservedSystemCPUs": "reserved-cpus",
 		"memoryManagerPolicy": "memory-manager-policy", "topologyManagerPolicy": "topology-manager-policy",
 		"topologyManagerScope": "topology-manager-scope", "topologyManagerPolicyOptions": "topology-manager-policy-options",

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -49,6 +50,20 @@ type idleFlag struct {
 	bool      bool // it may stand without a value
 }
 
+// alwaysIdle are those of all parts.
+var alwaysIdle = []idleFlag{
+	{name: "vmodule", why: "--log-level is for all that is logged"},
+	{name: "log-flush-frequency", why: "what is logged is written at once"},
+	{name: "log-json-info-buffer-size", why: "what is logged is written at once"},
+	{name: "log-json-split-stream", why: "all goes to the standard error", bool: true},
+	{name: "log-text-info-buffer-size", why: "what is logged is written at once"},
+	{name: "log-text-split-stream", why: "all goes to the standard error", bool: true},
+	{name: "allow-metric-labels", why: "labels of metrics are bounded by themselves"},
+	{name: "allow-metric-labels-manifest", why: "labels of metrics are bounded by themselves"},
+	{name: "disabled-metrics", why: "who scrapes may leave metrics out"},
+	{name: "show-hidden-metrics-for-version", why: "no metric is hidden"},
+}
+
 // verbosityOfDebug is the level of upstream's logs, --v, from which everything is logged here.
 const verbosityOfDebug = 4
 
@@ -79,6 +94,7 @@ func (p part) command() *cobra.Command {
 	f := c.Flags()
 	logs.AddFlags(f)
 	asked.add(f)
+	f.StringVar(&logs.Format, "logging-format", "text", "upstream's name of --log-format")
 	f.IntVarP(&verbosity, "v", "v", 0, "how much is logged, as upstream counts: from 4 on, everything")
 	if p.config != nil {
 		f.String(configFlag, "", "file of a "+p.config.kind+"; flags go before it")
@@ -87,6 +103,11 @@ func (p part) command() *cobra.Command {
 		f.String(configDirFlag, "", "directory of files of the same kind, *.conf, which go before --config, the last one before the others")
 	}
 	p.flags(f)
+	for _, idle := range alwaysIdle {
+		if f.Lookup(idle.name) == nil && !slices.ContainsFunc(p.idle, func(own idleFlag) bool { return own.name == idle.name }) {
+			p.idle = append(p.idle, idle)
+		}
+	}
 	for _, idle := range p.idle {
 		f.String(idle.name, "", "taken for scripts, and without effect: "+idle.why)
 		if idle.bool {

@@ -68,6 +68,7 @@ func addServerFlags(f *pflag.FlagSet, o *cluster.Options) {
 	f.Uint16Var(&o.SecurePort, "secure-port", o.SecurePort, "port to serve the API on")
 	f.Var((*addrFlag)(&o.AdvertiseAddress), "advertise-address", "address at which others reach the API; default the node's")
 	f.StringSliceVar(&o.TLSSANs, "tls-san", o.TLSSANs, "further names and addresses of the API server, for its certificate")
+	addPortFlags(f, &o.Port)
 	f.Var((*addrsFlag)(&o.VirtualIPs), "virtual-ip", "address that one of the servers holds, or one of each family: it moves within seconds when that fails; on a network that all servers are on")
 	addEtcdFlags(f, &o.Etcd)
 	f.BoolVar(&o.Ephemeral, "ephemeral", o.Ephemeral, "keep the cluster's state in memory: when the server ends, the cluster and all that runs in it is gone")
@@ -132,17 +133,35 @@ func addAPIFlags(f *pflag.FlagSet, o *cluster.API) {
 	f.IntVar(&o.MaxReads, "max-requests-inflight", o.MaxReads, "with --max-mutating-requests-inflight, the seats of requests that priority levels share")
 	f.IntVar(&o.MaxWrites, "max-mutating-requests-inflight", o.MaxWrites, "with --max-requests-inflight, the seats of requests that priority levels share")
 	f.VarPF((*notFlag)(&o.FrameByFrame), "coalesce-http2", "", "send what is to be sent at one time in few large pieces; if false, each frame by itself as Go's own server does").NoOptDefVal = "true"
+	addServingFlags(f, o)
 	f.VarPF((*notFlag)(&o.NoProfiling), "profiling", "", "serve profiles of the process below /debug/pprof to who may get them").NoOptDefVal = "true"
 	f.BoolVar(&o.Contention, "contention-profiling", o.Contention, "note where goroutines wait for each other, for /debug/pprof/block, if profiles are served")
 	on, off := cluster.AdmissionPlugins()
 	f.Var((*pluginsFlag)(&o.Plugins.Enable), "enable-admission-plugins", "admission plugins to turn on: "+strings.Join(off, ", "))
 	f.Var((*pluginsFlag)(&o.Plugins.Disable), "disable-admission-plugins", "admission plugins to turn off that are on: "+strings.Join(on, ", "))
+	f.Var(secondsFlag{&o.Plugins.Stay.NotReady}, "default-not-ready-toleration-seconds", "how long pods that say nothing of it stay on a node that is not ready; default 300")
+	f.Var(secondsFlag{&o.Plugins.Stay.Unreachable}, "default-unreachable-toleration-seconds", "the same for a node that cannot be reached; default 300")
 	f.StringVar(&o.PluginConfigFile, "admission-control-config-file", o.PluginConfigFile, "AdmissionConfiguration file with what plugins are told")
 	addAuditFlags(f, &o.Audit)
 	f.StringVar(&o.Encryption.File, "encryption-provider-config", o.Encryption.File, "file of an EncryptionConfiguration: which resources lie encrypted in the store, and by what; none: nothing does")
 	f.BoolVar(&o.Encryption.Reload, "encryption-provider-config-automatic-reload", o.Encryption.Reload, "take over that file when it changes")
+	f.StringVar(&o.EgressFile, "egress-selector-config-file", o.EgressFile, "file of an EgressSelectorConfiguration: the proxy by which nodes, pods and services are reached; default directly")
 	addAuthorizationFlags(f, &o.Authorization)
 	f.Var((*featureGatesFlag)(&o.Features), "feature-gates", "upstream's feature gates, WatchList=true,...: they are known by name, and nothing follows from them, as what there is here is on")
+}
+
+// addPortFlags adds how the API's port takes connections.
+func addPortFlags(f *pflag.FlagSet, p *cluster.Port) { p.AddFlags(f) }
+
+// addServingFlags adds how HTTP is spoken with clients.
+func addServingFlags(f *pflag.FlagSet, o *cluster.API) {
+	s := &o.Serving
+	f.IntVar(&s.Streams, "http2-max-streams-per-connection", s.Streams, "how many requests a client may have under way on a connection of HTTP/2; 0: a thousand")
+	f.BoolVar(&s.NoHTTP2, "disable-http2-serving", s.NoHTTP2, "speak HTTP/1.1 alone")
+	f.Float64Var(&s.GoAway, "goaway-chance", s.GoAway, "chance of each request over HTTP/2 that its client is asked to connect anew, to where a balancer leads it: 0 to 0.02")
+	f.StringSliceVar(&s.Origins, "cors-allowed-origins", s.Origins, "expressions for the sites whose pages may ask the API, with the begin and the end of the host's name: ^https://ui\\.example\\.com$; default none")
+	f.StringSliceVar(&s.Transport, "strict-transport-security-directives", s.Transport, "what browsers are told of TLS: max-age=31536000,includeSubDomains,preload; default nothing")
+	f.DurationVar(&s.Delay, "shutdown-delay-duration", s.Delay, "how long a server that is told to stop still answers, while /readyz says that it stops and balancers look elsewhere")
 }
 
 func addControllersFlags(f *pflag.FlagSet, o *cluster.ControllerOptions) {
@@ -279,6 +298,26 @@ func (l *limitFlag) Set(s string) error {
 		n = -1
 	}
 	*l = limitFlag(n)
+	return err
+}
+
+// secondsFlag is a number of seconds that may be 0, or not said.
+type secondsFlag struct{ at **int64 }
+
+func (f secondsFlag) Type() string { return "int" }
+func (f secondsFlag) String() string {
+	if f.at == nil || *f.at == nil {
+		return ""
+	}
+	return strconv.FormatInt(**f.at, 10)
+}
+
+func (f secondsFlag) Set(s string) error {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err == nil && n < 0 {
+		err = fmt.Errorf("%d: want 0 or more", n)
+	}
+	*f.at = &n
 	return err
 }
 

@@ -175,6 +175,17 @@ type Options struct {
 	Enable, Disable []string
 	// Config is what plugins are told beyond that (--admission-control-config-file).
 	Config Configurations
+	// Stay is how long pods stay on nodes that are gone, unless they say so themselves.
+	Stay Stay
+}
+
+// DefaultStay is how long that is unless told otherwise, in seconds.
+const DefaultStay = 300
+
+// Stay is how long pods stay on nodes in a bad state, in seconds, each by its flag. Nil: [DefaultStay].
+type Stay struct {
+	NotReady    *int64 // --default-not-ready-toleration-seconds
+	Unreachable *int64 // --default-unreachable-toleration-seconds
 }
 
 // Present are the resources that are served at present.

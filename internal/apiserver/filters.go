@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,6 +35,7 @@ func (s *Server) filters(next http.Handler) http.Handler {
 		s.withMetrics,       // counts and times
 		s.withPanicGuard,    // a bug ends one request, not the process
 		s.withDeadline,      // for how long, all that follows included
+		s.withServing,       // what browsers and balancers are told
 		s.withSettled,       // not before that can be known
 		s.withAuthn,         // who it is
 		s.withAudit,         // what is told of it
@@ -43,10 +45,20 @@ func (s *Server) filters(next http.Handler) http.Handler {
 		s.withInflight,      // how much at a time
 		s.withCompression,   // large lists
 	}
-	for i := len(list) - 1; i >= 0; i-- {
-		next = list[i](next)
+	return wrap(list, next)
+}
+
+// wrap has the filters run in their order ahead of next.
+func wrap(list []func(http.Handler) http.Handler, next http.Handler) http.Handler {
+	for _, filter := range slices.Backward(list) {
+		next = filter(next)
 	}
 	return next
+}
+
+// withServing is nothing where nothing was asked for.
+func (s *Server) withServing(next http.Handler) http.Handler {
+	return wrap(s.o.Serving.filters(), next)
 }
 
 // state is what is known of a request so far. It is made by the first filter,

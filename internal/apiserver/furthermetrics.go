@@ -1,6 +1,8 @@
 package apiserver
 
 import (
+	"bytes"
+	"io"
 	"strings"
 	"time"
 
@@ -15,17 +17,18 @@ func (m *metrics) addFurther(reg prometheus.Registerer) {
 		Name: "apiserver_request_terminations_total",
 		Help: "Requests that the server has ended to protect itself: there were too many, or their time was up.",
 	}, []string{"verb", "group", "version", "resource", "subresource", "scope", "component", "code"})
-	m.events = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "apiserver_watch_events_total",
-		Help: "Events sent to watches.",
-	}, []string{"group", "version", "resource"})
+	m.events = &watchEvents{}
 	m.sent = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "apiserver_request_body_size_bytes",
 		Help:    "Size of the bodies of requests, in bytes.",
 		Buckets: prometheus.LinearBuckets(50000, 100000, 31),
 	}, []string{"group", "resource", "verb"})
+	m.strangers = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "apiserver_tls_handshake_errors_total",
+		Help: "Connections that ended before both sides had agreed on TLS.",
+	})
 	m.storeTook, m.storeAsked, m.storeFailed = newStoreMetrics()
-	reg.MustRegister(m.terminated, m.events, m.sent, m.storeTook, m.storeAsked, m.storeFailed)
+	reg.MustRegister(m.strangers, m.terminated, m.events, m.sent, m.storeTook, m.storeAsked, m.storeFailed)
 }
 
 // sized counts the body of a request.
@@ -58,4 +61,17 @@ func (m *metrics) stored(operation string, d *resource.Def, took time.Duration, 
 	if err != nil {
 		m.storeFailed.WithLabelValues(operation, d.Group, d.Plural).Inc()
 	}
+}
+
+// serverLog takes what the library's server has to say, which tells of handshakes that failed in no other way.
+type serverLog struct {
+	io.Writer
+	strangers prometheus.Counter
+}
+
+func (l serverLog) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("TLS handshake error from")) {
+		l.strangers.Inc()
+	}
+	return l.Writer.Write(line)
 }

@@ -32,6 +32,8 @@ func TestEventsBodiesAndTheStoreAreCounted(t *testing.T) {
 		got := f.must(200, "GET", "/metrics", "")
 		for _, want := range []string{
 			`apiserver_watch_events_total{group="",resource="configmaps",version="v1"} 4`,
+			`apiserver_watch_events_sizes_count{group="",resource="configmaps",version="v1"} 4`,
+			`apiserver_watch_events_sizes_bucket{group="",resource="configmaps",version="v1",le="1024"} 4`,
 			`etcd_request_duration_seconds_count{group="",operation="create",resource="configmaps"} 2`,
 			`group="",resource="nodes",scope="resource",subresource="proxy",verb="CONNECT",version="v1"} 1`,
 			`etcd_requests_total{group="",operation="update",resource="configmaps"} 1`,

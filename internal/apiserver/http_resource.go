@@ -83,8 +83,7 @@ func (p *exchange) perform(v *verb) {
 func (p *exchange) stream(w *watch.Watch) {
 	st := stateOf(p.R)
 	defer st.after(p.s.metrics.watch(p.Call))
-	gvk := p.Call.Resource.GVK
-	p.Sent = p.s.metrics.events.WithLabelValues(gvk.Group, gvk.Version, p.Call.Resource.Def.Plural)
+	p.Sent = p.s.metrics.events.of(p.Call.Resource)
 	if goesOn := w.Serve(&p.Reply, p.s.pace, p.s.o.RequestTimeout); goesOn != nil {
 		st.goOn(goesOn, w.Close)
 	}

@@ -40,8 +40,9 @@ type metrics struct {
 	took    *prometheus.HistogramVec
 
 	terminated *prometheus.CounterVec
-	events     *prometheus.CounterVec
+	events     *watchEvents
 	sent       *prometheus.HistogramVec // sizes of bodies
+	strangers  prometheus.Counter       // with whom there was no TLS
 
 	storeTook   *prometheus.HistogramVec
 	storeAsked  *prometheus.CounterVec

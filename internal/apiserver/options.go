@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -108,6 +109,7 @@ type Connections struct {
 	// FrameByFrame says that HTTP/2 is sent as the library's server does it, without
 	// package h2, and that busy watches do not wait to send more at a time.
 	FrameByFrame bool
+	Serving      Serving
 }
 
 // Limits bound what requests take. What is 0 has its default.
@@ -144,6 +146,10 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Admission == nil {
 		o.Admission = write.NoAdmission{}
 	}
+	if err := o.Serving.Check(); err != nil {
+		return o, fmt.Errorf("apiserver options: %w", err)
+	}
+	setDefault(&o.Serving.Streams, maxStreams)
 	setDefault(&o.RequestTimeout, DefaultRequestTimeout)
 	setDefault(&o.MaxBody, 3<<20)
 	setDefault(&o.MaxReads, DefaultMaxReads)

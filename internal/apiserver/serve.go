@@ -27,31 +27,39 @@ const (
 	wordsShare = 12
 )
 
-// Serve answers on l, which it closes, until ctx ends; then watches and
-// streams end at once and other requests get a short while to complete. config
+// Serve answers on l, which it closes, until ctx ends, and for as long after that as [Serving.Delay] says; then
+// watches and streams end at once and other requests get a short while to complete. config
 // brings the certificates; client certificates are asked for.
 func (s *Server) Serve(ctx context.Context, l net.Listener, config *tls.Config) error {
 	config = config.Clone()
-	config.NextProtos = []string{"h2", "http/1.1"}
+	if config.NextProtos = []string{"h2", "http/1.1"}; s.o.Serving.NoHTTP2 {
+		config.NextProtos = config.NextProtos[1:]
+	}
 	if config.ClientAuth == tls.NoClientCert {
 		config.ClientAuth = tls.RequestClientCert
 	}
+	serving, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(nil)
 	srv := &http.Server{
 		Handler: s.Handler(), TLSConfig: config,
 		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 1 << 20,
 		WriteTimeout: s.o.RequestTimeout + s.o.RequestTimeout/wordsShare,
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: streamBuffer, MaxReceiveBufferPerStream: streamBuffer, MaxReceiveBufferPerConnection: 16 << 20,
+			MaxConcurrentStreams: s.o.Serving.Streams, MaxReadFrameSize: streamBuffer, MaxReceiveBufferPerStream: streamBuffer, MaxReceiveBufferPerConnection: 16 << 20,
 			SendPingTimeout: pingTimeout, PingTimeout: pingTimeout / 2,
 		},
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		BaseContext: func(net.Listener) context.Context {
-			return context.WithValue(context.WithoutCancel(ctx), servingKey{}, ctx)
+			return context.WithValue(context.WithoutCancel(ctx), servingKey{}, serving)
 		},
 		ConnContext: s.door.Context,
 	}
+	srv.ErrorLog.SetOutput(serverLog{srv.ErrorLog.Writer(), s.metrics.strangers})
 	l = s.door.Listener(l)
-	if !s.o.FrameByFrame {
+	if s.o.Serving.NoHTTP2 {
+		srv.Protocols = &http.Protocols{}
+		srv.Protocols.SetHTTP1(true)
+	} else if !s.o.FrameByFrame {
 		if err := h2.Configure(srv, s.pace); err != nil {
 			return err
 		}
@@ -67,7 +75,12 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, config *tls.Config) 
 	g.Go("drain", func(ctx context.Context) error {
 		<-ctx.Done()
 		s.stopping.Store(true)
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+		lasting := context.WithoutCancel(ctx)
+		if err := task.Sleep(lasting, s.o.Serving.Delay); err != nil {
+			return err
+		}
+		stop(context.Cause(ctx))
+		ctx, cancel := context.WithTimeout(lasting, drainTimeout)
 		defer cancel()
 		if err := srv.Shutdown(ctx); err != nil {
 			return srv.Close()

@@ -9,6 +9,7 @@ import (
 	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/admission/plugins"
 	"github.com/kemudi/kemudi/internal/api"
+	"github.com/kemudi/kemudi/internal/apiserver"
 	"github.com/kemudi/kemudi/internal/apiserver/discovery"
 	"github.com/kemudi/kemudi/internal/audit"
 	"github.com/kemudi/kemudi/internal/controllers"
@@ -18,20 +19,22 @@ import (
 // API says how the API is served, each field by its flag. The zero value has the
 // defaults.
 type API struct {
-	RuntimeConfig    map[string]bool // --runtime-config: group-versions on or off
-	EncodedCacheSize int64           // --encoded-cache-bytes
-	RequestTimeout   time.Duration   // --request-timeout
-	MaxReads         int             // --max-requests-inflight
-	MaxWrites        int             // --max-mutating-requests-inflight
-	MemoryLimit      int64           // --memory-limit, in bytes; 0: three quarters of what there is
-	FrameByFrame     bool            // --coalesce-http2, which if false says: send each frame of HTTP/2 by itself
-	NoProfiling      bool            // --profiling=false
-	Contention       bool            // --contention-profiling
+	RuntimeConfig    map[string]bool   // --runtime-config: group-versions on or off
+	EncodedCacheSize int64             // --encoded-cache-bytes
+	RequestTimeout   time.Duration     // --request-timeout
+	MaxReads         int               // --max-requests-inflight
+	MaxWrites        int               // --max-mutating-requests-inflight
+	MemoryLimit      int64             // --memory-limit, in bytes; 0: three quarters of what there is
+	FrameByFrame     bool              // --coalesce-http2, which if false says: send each frame of HTTP/2 by itself
+	Serving          apiserver.Serving // --goaway-chance and others
+	NoProfiling      bool              // --profiling=false
+	Contention       bool              // --contention-profiling
 	Plugins          plane.Plugins
 	PluginConfigFile string        // --admission-control-config-file, which is read into Plugins
 	Audit            Audit         // --audit-policy-file and others
 	Authorization    Authorization // --authorization-mode and others
 	Encryption       Encryption
+	EgressFile       string       // --egress-selector-config-file
 	Features         FeatureGates // --feature-gates, from which nothing follows
 }
 
@@ -73,6 +76,9 @@ func (a *API) check() error {
 	}
 	if len(both) > 0 {
 		return fmt.Errorf("--enable-admission-plugins and --disable-admission-plugins both have %s", strings.Join(both, ", "))
+	}
+	if err := a.Serving.Check(); err != nil {
+		return err
 	}
 	if err := a.Audit.Check(); err != nil {
 		return err

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -28,6 +27,7 @@ import (
 	"github.com/kemudi/kemudi/internal/obs"
 	"github.com/kemudi/kemudi/internal/plane"
 	"github.com/kemudi/kemudi/internal/reach"
+	"github.com/kemudi/kemudi/internal/reach/egress"
 	"github.com/kemudi/kemudi/internal/reach/ssh"
 	"github.com/kemudi/kemudi/internal/scavenge"
 	"github.com/kemudi/kemudi/internal/task"
@@ -54,6 +54,7 @@ type server struct {
 	ways     *reach.Ways        // to other machines and their pods
 	backBy   time.Time          // when agents that had tunnels to this server before have them again
 	ssh      *ssh.Tunnels       // nil: they are not reached by SSH
+	egress   *egress.Proxy      // to nodes, pods and services; nil: there is none
 	worker   *worker.Worker     // nil: this machine runs no pods
 	serving  *serving           // its certificate
 	member   *membership        // its place among several servers
@@ -320,9 +321,9 @@ func (s *server) serve(sg *stages, st state) error {
 		st.own.AskLeader(asks.ask)
 	}
 	s.believed.told = trust.NewPublisher(s.plane.Admin(), s.trust, s.o.Logger)
-	l, err := (&net.ListenConfig{}).Listen(g.Context(), "tcp", netip.AddrPortFrom(s.o.BindAddress, s.o.SecurePort).String())
+	l, config, err := s.listen(g.Context())
 	if err != nil {
-		return fmt.Errorf("serve the API: %w; is another server running, or is --secure-port taken?", err)
+		return err
 	}
 	if s.seats != nil {
 		g.Go("servers", s.seats.keep)
@@ -340,9 +341,7 @@ func (s *server) serve(sg *stages, st state) error {
 		return scavenge.Run(ctx, o)
 	})
 	g.Go("serve", func(ctx context.Context) error {
-		return s.plane.Server().Serve(ctx, l, &tls.Config{
-			MinVersion: tls.VersionTLS12, GetCertificate: s.pki.ServingCertificate, ClientCAs: s.hints,
-		})
+		return s.plane.Server().Serve(ctx, l, config)
 	})
 	if s.o.alone == nil {
 		url := "https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(int(s.o.SecurePort)))
@@ -389,6 +388,9 @@ func (s *server) configure(o *apiserver.Options, caches *watchcache.Set) (err er
 	if s.tunnels, err = dialback.NewRegistry(s.o.Logger.With("part", "tunnels")); err != nil {
 		return err
 	}
+	if err := s.openEgress(); err != nil {
+		return err
+	}
 	if err := s.openSSH(); err != nil {
 		return err
 	}
@@ -414,7 +416,7 @@ func (s *server) requests(o *apiserver.Options) {
 	api := &s.o.API
 	o.RuntimeConfig, o.EncodedBytes = api.RuntimeConfig, api.EncodedCacheSize
 	o.RequestTimeout, o.MaxReads, o.MaxWrites = api.RequestTimeout, api.MaxReads, api.MaxWrites
-	o.FrameByFrame, o.NoProfiling = api.FrameByFrame, api.NoProfiling
+	o.FrameByFrame, o.Serving, o.NoProfiling = api.FrameByFrame, api.Serving, api.NoProfiling
 	if api.Contention && !api.NoProfiling {
 		runtime.SetBlockProfileRate(1) // every wait
 	}

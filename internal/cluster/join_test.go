@@ -5,7 +5,6 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/json"
@@ -49,9 +48,9 @@ func newJoinBed(t *testing.T, with ...func(*Options)) *joinBed {
 	b.must(err)
 	b.url = "https://" + l.Addr().String()
 	b.s.o.SecurePort = l.Addr().(*net.TCPAddr).AddrPort().Port()
-	b.g.Go("serve", func(ctx context.Context) error {
-		return b.s.plane.Server().Serve(ctx, l, &tls.Config{GetCertificate: b.s.pki.ServingCertificate, ClientCAs: b.s.hints})
-	})
+	config, err := b.s.handshake()
+	b.must(err)
+	b.g.Go("serve", func(ctx context.Context) error { return b.s.plane.Server().Serve(ctx, l, config) })
 	b.g.Go("access of nodes", b.s.access.Run)
 	b.must(b.s.publish(t.Context()))
 	return b

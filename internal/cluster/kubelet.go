@@ -77,7 +77,7 @@ func (o *KubeletOptions) check() error {
 	if o.CloudProvider != "" && o.CloudProvider != "external" {
 		return fmt.Errorf("--cloud-provider %s: want external, or nothing", o.CloudProvider)
 	}
-	return nil
+	return o.Agent.TLS.Check()
 }
 
 // nodeAgent is a running node agent alone.

@@ -63,8 +63,11 @@ func (d nodes) DialNode(ctx context.Context, name string) (net.Conn, error) {
 // DialAddress opens a connection to an address of a pod on a node, or of the node.
 func (d nodes) DialAddress(ctx context.Context, name, address string) (net.Conn, error) {
 	node, ok := d.node(name)
-	if !ok || d.own(name) {
+	if d.own(name) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	}
+	if !ok {
+		return d.direct(ctx, reach.Target{Node: name, Kind: reach.Pod, Address: address})
 	}
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -99,6 +102,9 @@ func (d nodes) ways(to reach.Target) []reach.Way {
 	if d.s.ssh != nil {
 		return []reach.Way{{Name: "by SSH", Dial: d.bySSH}}
 	}
+	if d.s.egress != nil {
+		return []reach.Way{{Name: "by the egress proxy", Dial: d.direct}}
+	}
 	list := []reach.Way{{Name: "by the network", Dial: d.direct}}
 	tunnel := reach.Way{Name: "by its tunnel", Dial: d.tunnel}
 	if d.s.tunnels.Has(to.Node) {
@@ -119,9 +125,13 @@ func (d nodes) ways(to reach.Target) []reach.Way {
 	return list
 }
 
+// direct connects to a target's address, by the egress proxy if there is one.
 func (d nodes) direct(ctx context.Context, to reach.Target) (net.Conn, error) {
 	if to.Address == "" {
 		return nil, fmt.Errorf("node %s does not say where its agent is served", to.Node)
+	}
+	if d.s.egress != nil {
+		return d.s.egress.Dial(ctx, to.Address)
 	}
 	return (&net.Dialer{}).DialContext(ctx, "tcp", to.Address)
 }

@@ -3,8 +3,12 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"fmt"
+	"net"
 	"net/netip"
+
+	"github.com/spf13/pflag"
 
 	"github.com/kemudi/kemudi/internal/apiserver"
 	"github.com/kemudi/kemudi/internal/audit"
@@ -13,6 +17,7 @@ import (
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/leader"
+	"github.com/kemudi/kemudi/internal/secureport"
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/worker"
 )
@@ -32,6 +37,42 @@ type (
 	FrontProxy = identity.FrontProxy
 )
 
+// Port is how the API's port takes connections: what it demands of them, and with whom it is shared.
+type Port struct {
+	secureport.Handshake
+	secureport.Sharing
+}
+
+// AddFlags adds upstream's flags.
+func (p *Port) AddFlags(f *pflag.FlagSet) {
+	p.Handshake.AddFlags(f)
+	p.AddNamedFlag(f)
+	p.Sharing.AddFlags(f)
+}
+
+// handshake is what connections to the API are taken with.
+func (s *server) handshake() (*tls.Config, error) {
+	config, err := s.o.Port.Config(s.pki.ServingCertificate)
+	if err != nil {
+		return nil, err
+	}
+	config.ClientCAs = s.hints
+	return config, nil
+}
+
+// listen takes the API's port.
+func (s *server) listen(ctx context.Context) (net.Listener, *tls.Config, error) {
+	config, err := s.handshake()
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := s.o.Port.Listen(ctx, netip.AddrPortFrom(s.o.BindAddress, s.o.SecurePort))
+	if err != nil {
+		return nil, nil, fmt.Errorf("serve the API: %w; is another server running, or is --secure-port taken?", err)
+	}
+	return l, config, nil
+}
+
 // Options configure a server. The zero value works; each field is the flag of
 // `kemudi server` that is named, whose help says what it is.
 type Options struct {
@@ -41,6 +82,7 @@ type Options struct {
 	SecurePort       uint16     // --secure-port
 	AdvertiseAddress netip.Addr // --advertise-address
 	TLSSANs          []string   // --tls-san
+	Port             Port       // --tls-min-version, --permit-port-sharing and others
 
 	VirtualIPs []netip.Addr // --virtual-ip: addresses that one of the servers holds
 
@@ -108,7 +150,7 @@ func (o *Options) prepare() error {
 	}
 	for _, check := range []func() error{
 		o.Controllers.Check, o.Election.Check, o.API.check, o.Identity.Check, o.Etcd.check, o.Joining.check, o.checkEphemeral, o.checkTakeover,
-		o.Kubelets.complete, o.SSH.check,
+		o.Kubelets.complete, o.SSH.check, o.Port.Check,
 	} {
 		if err := check(); err != nil {
 			return err

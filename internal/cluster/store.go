@@ -44,6 +44,7 @@ func (s *server) store(sg *stages) (state, error) {
 			return state{}, err
 		}
 		sg.store.Go("store", r.Run)
+		s.registry.MustRegister(storageSize(r.Size))
 		return state{Store: &r.Store, shared: true}, await(sg.last, r.Ready())
 	}
 	if s.o.Ephemeral {
@@ -68,6 +69,7 @@ func (s *server) store(sg *stages) (state, error) {
 	if err != nil {
 		return state{}, err
 	}
+	s.registry.MustRegister(storageSize(st.Size))
 	sg.store.Go("store", func(ctx context.Context) error {
 		err := st.Run(ctx)
 		if errors.Is(err, etcd.ErrRemoved) {

@@ -22,6 +22,7 @@ type Plugins struct {
 	Enable  []string // --enable-admission-plugins
 	Disable []string // --disable-admission-plugins
 	Config  admission.Configurations
+	Stay    admission.Stay
 }
 
 // told hands on what admission has to tell. It is made before the server that the
@@ -54,7 +55,7 @@ func (p *Plane) admission() (*admission.Chain, error) {
 	}
 	return plugins.New(admission.Options{
 		Caches: cache, Fresh: p.caches.Fresh, Authorizer: p.authorizer, Rules: p.roles, Defs: p.kinds.now(), Kinds: p.kinds.now,
-		Enable: p.o.Plugins.Enable, Disable: p.o.Plugins.Disable, Config: p.o.Plugins.Config,
+		Enable: p.o.Plugins.Enable, Disable: p.o.Plugins.Disable, Config: p.o.Plugins.Config, Stay: p.o.Plugins.Stay,
 		Served: func(def *resource.Def) bool { return p.server.Serves(def) }, Events: told{p}, API: p.Admin, Webhooks: p.calls, Registry: p.o.Registry,
 	})
 }

@@ -14,6 +14,9 @@ import (
 // knows; the API server also says who may, and who signs certificates of clients and proxies where
 // no file does.
 type Options struct {
+	Handshake // --tls-min-version and others
+	Sharing   // --permit-port-sharing
+
 	Bind              netip.Addr              // --bind-address; none: all
 	Port              uint16                  // --secure-port; 0: nothing is served
 	CertFile, KeyFile string                  // --tls-cert-file, --tls-private-key-file; none: a certificate that nobody has signed
@@ -38,7 +41,7 @@ func (o *Options) Check() error {
 	if (o.CertFile == "") != (o.KeyFile == "") {
 		return errors.New("--tls-cert-file and --tls-private-key-file go together")
 	}
-	return nil
+	return o.Handshake.Check()
 }
 
 // AddFlags adds upstream's flags.
@@ -47,6 +50,9 @@ func (o *Options) AddFlags(f *pflag.FlagSet) {
 	f.Uint16Var(&o.Port, "secure-port", o.Port, "port to serve health and metrics on, over TLS; 0: they are not served")
 	f.StringVar(&o.CertFile, "tls-cert-file", o.CertFile, "certificate to serve with; default one that nobody has signed")
 	f.StringVar(&o.KeyFile, "tls-private-key-file", o.KeyFile, "key of that certificate")
+	o.Handshake.AddFlags(f)
+	o.AddNamedFlag(f)
+	o.Sharing.AddFlags(f)
 	f.StringVar(&o.ClientCA, "client-ca-file", o.ClientCA, "certificates of the authority that clients are known by; default those that the API server publishes")
 	f.StringVar(&o.FrontProxyCA, "requestheader-client-ca-file", o.FrontProxyCA, "certificates of the authority of proxies that are believed when they say for whom a request is; default those that the API server publishes")
 	f.StringSliceVar(&o.FrontProxyNames, "requestheader-allowed-names", o.FrontProxyNames, "common names of their certificates; default any")

@@ -78,7 +78,7 @@ func (o *Options) listen(ctx context.Context, name string) (net.Listener, error)
 	if !o.Bind.IsValid() {
 		where = netip.AddrPortFrom(netip.IPv6Unspecified(), o.Port)
 	}
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", where.String())
+	l, err := o.Listen(ctx, where)
 	if err != nil {
 		return nil, fmt.Errorf("serve health and metrics: %w; is another %s running, or is --secure-port taken?", err, name)
 	}
@@ -91,17 +91,18 @@ func (o *Options) serve(g *task.Group, p Part, l net.Listener) error {
 	if err != nil {
 		return err
 	}
+	config, err := o.Config(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return cert() })
+	if err != nil {
+		return err
+	}
+	config.ClientAuth = tls.RequestClientCert
 	handler, err := o.gate(g, p)
 	if err != nil {
 		return err
 	}
 	srv := &http.Server{
 		Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 1 << 20,
-		TLSConfig: &tls.Config{
-			MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert,
-			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return cert() },
-		},
-		ErrorLog: slog.NewLogLogger(p.Logger.Handler(), slog.LevelDebug),
+		TLSConfig: config, ErrorLog: slog.NewLogLogger(p.Logger.Handler(), slog.LevelDebug),
 	}
 	g.Go("port", func(context.Context) error {
 		if err := srv.ServeTLS(l, "", ""); !errors.Is(err, http.ErrServerClosed) {

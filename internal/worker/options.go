@@ -19,6 +19,7 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/image"
 	"github.com/kemudi/kemudi/internal/podnet"
 	"github.com/kemudi/kemudi/internal/proxy"
+	"github.com/kemudi/kemudi/internal/secureport"
 	"github.com/kemudi/kemudi/internal/worker/settings"
 )
 
@@ -61,11 +62,11 @@ type Options struct {
 // Agent is what people tune of the node agent, each by its flag.
 type Agent struct {
 	kubelet.Settings
-	Address    netip.Addr // --address
-	Port       uint16     // --port
-	RootDir    string     // --root-dir
-	PodLogsDir string     // --pod-logs-dir
-	TLS        TLS        // of the port, of an agent that is a process of its own
+	Address    netip.Addr           // --address
+	Port       uint16               // --port
+	RootDir    string               // --root-dir
+	PodLogsDir string               // --pod-logs-dir
+	TLS        secureport.Handshake // of the port, of an agent that is a process of its own
 }
 
 // Runtime says what runs containers, each field by its flag.

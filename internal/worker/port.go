@@ -14,6 +14,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/kubelet/guard"
+	"github.com/kemudi/kemudi/internal/secureport"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
@@ -25,14 +26,8 @@ type Port struct {
 	ClientCA  func() *x509.CertPool // signs the certificates of those who may
 	Serving   func() (*tls.Certificate, error)
 	Handler   http.Handler // the agent's API
-	TLS       TLS
+	TLS       secureport.Handshake
 	Logger    *slog.Logger
-}
-
-// TLS is what connections must at least have. The zero value: version 1.2, with the ciphers that Go thinks good.
-type TLS struct {
-	MinVersion uint16   // --tls-min-version
-	Ciphers    []uint16 // --tls-cipher-suites: of version 1.2
 }
 
 // Serve begins to serve, to those who may use it.
@@ -41,6 +36,11 @@ func (p Port) Serve(g *task.Group) error {
 	if err != nil {
 		return err
 	}
+	config, err := p.TLS.Config(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return p.Serving() })
+	if err != nil {
+		return err
+	}
+	config.ClientAuth = tls.RequestClientCert
 	where := p.Address.String()
 	l, err := (&net.ListenConfig{}).Listen(g.Context(), "tcp", where)
 	if err != nil {
@@ -48,11 +48,7 @@ func (p Port) Serve(g *task.Group) error {
 	}
 	srv := &http.Server{
 		Handler: guarded, ReadHeaderTimeout: headerTimeout, IdleTimeout: agentIdle, MaxHeaderBytes: 1 << 20,
-		TLSConfig: &tls.Config{
-			MinVersion: max(p.TLS.MinVersion, tls.VersionTLS12), CipherSuites: p.TLS.Ciphers, ClientAuth: tls.RequestClientCert,
-			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return p.Serving() },
-		},
-		ErrorLog: slog.NewLogLogger(p.Logger.Handler(), slog.LevelDebug),
+		TLSConfig: config, ErrorLog: slog.NewLogLogger(p.Logger.Handler(), slog.LevelDebug),
 	}
 	g.Go("node agent port", func(context.Context) error {
 		if err := srv.ServeTLS(l, "", ""); !errors.Is(err, http.ErrServerClosed) {

@@ -56,7 +56,7 @@ func entries(o *admission.Options) []entry {
 		configured(podsecurity.New(o)),
 		configured(podNodeSelector(o)).unlessAsked(),
 		on(priority.New(o)),
-		on(defaultTolerationSeconds()),
+		on(defaultTolerationSeconds(o)),
 		configured(podTolerationRestriction(o)).unlessAsked(),
 		configured(eventratelimit.New(o)).unlessAsked(),
 		off(extendedResourceToleration()),

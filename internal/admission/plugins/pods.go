@@ -8,18 +8,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/node"
 )
 
-// tolerationSeconds is how long a pod stays on a node that has gone silent.
-const tolerationSeconds = 300
-
 // defaultTolerationSeconds lets pods stay for a while on nodes that are not
 // ready or not reachable.
-func defaultTolerationSeconds() admission.Plugin {
+func defaultTolerationSeconds(o *admission.Options) admission.Plugin {
+	seconds := map[string]int64{
+		corev1.TaintNodeNotReady:    ptr.Deref(o.Stay.NotReady, admission.DefaultStay),
+		corev1.TaintNodeUnreachable: ptr.Deref(o.Stay.Unreachable, admission.DefaultStay),
+	}
 	return admission.Plugin{Name: "DefaultTolerationSeconds", Mutate: func(_ context.Context, a *admission.Attributes) error {
 		pod, ok := a.Object.(*corev1.Pod)
 		if !ok || !a.Is(core.Pods.Def, "", admission.Create, admission.Update) {
@@ -28,7 +30,7 @@ func defaultTolerationSeconds() admission.Plugin {
 		for _, taint := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
 			if !toleratesEviction(pod, taint) {
 				pod.Spec.Tolerations = append(slices.Clip(pod.Spec.Tolerations), corev1.Toleration{
-					Key: taint, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(tolerationSeconds)),
+					Key: taint, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(seconds[taint]),
 				})
 			}
 		}

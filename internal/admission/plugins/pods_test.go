@@ -40,6 +40,19 @@ func TestPodsTolerateSilentNodesForAWhile(t *testing.T) {
 	}
 }
 
+func TestHowLongPodsTolerateSilentNodesCanBeSaid(t *testing.T) {
+	o := admissiontest.New(t).Options()
+	o.Stay = admission.Stay{NotReady: new(int64(0)), Unreachable: new(int64(7))}
+	a := admissiontest.Request(t, "Pod: {metadata: {namespace: team, name: x}}", "")
+	if got := admissiontest.Run(t, only(t, o, "DefaultTolerationSeconds"), a); got != "" {
+		t.Fatal(got)
+	}
+	got := a.Object.(*corev1.Pod).Spec.Tolerations
+	if len(got) != 2 || *got[0].TolerationSeconds != 0 || *got[1].TolerationSeconds != 7 {
+		t.Errorf("got %+v, want 0 and 7 seconds", got)
+	}
+}
+
 func TestRuntimeClassIsTakenOver(t *testing.T) {
 	trace.Proves(t, "C-313")
 	w := admissiontest.New(t,

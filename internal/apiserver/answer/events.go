@@ -36,7 +36,6 @@ type Events struct {
 	lent    bool
 	whole   int // bytes of buf that are whole events
 	written int64
-	added   int // events that nobody has been told of yet
 
 	// columnsSent: a table watch describes the columns in its first event only.
 	columnsSent bool
@@ -65,20 +64,20 @@ func (k *Events) Add(e *cache.Event, many bool) error {
 	if k.buf == nil {
 		k.buf = *frameBuffers.Get().(*[]byte)
 	}
+	before := k.written + int64(len(k.buf))
 	if err := k.add(e, many); err != nil {
 		return err
 	}
 	k.whole = len(k.buf)
-	k.added++
+	k.count(before)
 	return nil
 }
 
-// tell counts what was added.
-func (k *Events) tell() {
-	if k.p.Sent != nil && k.added > 0 {
-		k.p.Sent.Add(float64(k.added))
+// count counts what was added since there were so many bytes.
+func (k *Events) count(before int64) {
+	if k.p.Sent != nil {
+		k.p.Sent.add(int(k.written + int64(len(k.buf)) - before))
 	}
-	k.added = 0
 }
 
 func (k *Events) add(e *cache.Event, many bool) error {
@@ -170,6 +169,7 @@ func (k *Events) object(event string, gvk schema.GroupVersionKind, obj runtime.O
 // the watch being the last or not.
 func (k *Events) Bookmark(rev int64, initialEnd bool) error {
 	obj := bookmarkObject(k.p.Call.Resource, rev, initialEnd)
+	defer k.count(k.written + int64(len(k.buf)))
 	switch k.p.Accept.Shape {
 	case request.Table:
 		return k.tableEvent("BOOKMARK", read.NewItem(obj, rev))
@@ -215,7 +215,6 @@ func (k *Events) Flush() error {
 	if k.lent {
 		return nil
 	}
-	k.tell()
 	if err := k.write(); err != nil {
 		return err
 	}
@@ -234,7 +233,6 @@ func (k *Events) Into(dst []byte, fill func() error) ([]byte, error) {
 		k.Fail(err)
 	}
 	dst, k.buf = k.buf, nil
-	k.tell()
 	return dst, err
 }
 

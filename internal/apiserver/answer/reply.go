@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -40,7 +39,7 @@ type Reply struct {
 
 	Encoded *encoded.Store
 	Log     *slog.Logger
-	Sent    prometheus.Counter // counts the events of a watch; nil: nobody does
+	Sent    *Sent // counts the events of a watch; nil: nobody does
 }
 
 // Document is the document that the request has sent.

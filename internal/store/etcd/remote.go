@@ -66,6 +66,17 @@ func NewRemote(o RemoteOptions) (*Remote, error) {
 	return r, nil
 }
 
+// Size is that of the database of the first etcd, in bytes, as it says itself; 0: it does not.
+func (r *Remote) Size() int64 {
+	ctx, cancel := context.WithTimeout(r.client.Ctx(), answerTime)
+	defer cancel()
+	status, err := r.client.Status(ctx, r.o.Servers[0])
+	if err != nil {
+		return 0
+	}
+	return status.DbSize
+}
+
 const (
 	// remoteKeepAlive is how long a connection may be silent before it is tried, and how long
 	// an answer to that may take.

@@ -56,6 +56,16 @@ func (s *Server) Scavenge() {
 	}
 }
 
+// Size is that of the database, in bytes; 0: it is not open.
+func (s *Server) Size() int64 {
+	s.mapped.RLock()
+	defer s.mapped.RUnlock()
+	if m := s.mapped.member; m != nil {
+		return m.srv.Backend().Size()
+	}
+	return 0
+}
+
 // setMapped waits for those who rely on the mapping. m is nil when it is about to end.
 func (s *Server) setMapped(m *member) {
 	s.mapped.Lock()

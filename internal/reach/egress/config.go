@@ -1,0 +1,128 @@
+package egress
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/apis/apiserver/install"
+)
+
+// Where what is sent may go.
+const (
+	cluster      = "cluster"      // to nodes, pods and services
+	controlPlane = "controlplane" // to what decides for the control plane
+	store        = "etcd"
+)
+
+// Read is the proxy to the cluster that a file names. Nil: what goes there goes directly.
+func Read(file string) (*Proxy, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("unable to read egress selector configuration: %w", err)
+	}
+	p, err := parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return p, nil
+}
+
+func parse(data []byte) (*Proxy, error) {
+	scheme := runtime.NewScheme()
+	install.Install(scheme)
+	obj, err := runtime.Decode(serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(), data)
+	if err != nil {
+		return nil, fmt.Errorf("error decoding egress selector configuration: %w", err)
+	}
+	c, ok := obj.(*apiserver.EgressSelectorConfiguration)
+	if !ok {
+		return nil, fmt.Errorf("want an EgressSelectorConfiguration, got %T", obj)
+	}
+	if len(c.EgressSelections) == 0 {
+		return nil, errors.New("egressSelections: Required value")
+	}
+	var p *Proxy
+	seen := map[string]bool{}
+	for i, s := range c.EgressSelections {
+		at := fmt.Sprintf("egressSelections[%d]", i)
+		switch s.Name {
+		case cluster, controlPlane, store:
+		default:
+			return nil, fmt.Errorf("%s.name: Unsupported value: %q: supported values: %q, %q, %q", at, s.Name, cluster, controlPlane, store)
+		}
+		if seen[s.Name] {
+			return nil, fmt.Errorf("%s.name: Duplicate value: %q", at, s.Name)
+		}
+		seen[s.Name] = true
+		one, err := connection(at+".connection", &s.Connection)
+		if err != nil {
+			return nil, err
+		}
+		if one != nil && s.Name != cluster {
+			return nil, fmt.Errorf("%s.connection.proxyProtocol: %s is reached directly: want Direct", at, s.Name)
+		}
+		if s.Name == cluster {
+			p = one
+		}
+	}
+	return p, nil
+}
+
+// connection is the proxy of one selection; nil: there is none.
+func connection(at string, c *apiserver.Connection) (*Proxy, error) {
+	switch c.ProxyProtocol {
+	case apiserver.ProtocolDirect:
+		if c.Transport != nil {
+			return nil, fmt.Errorf("%s.transport: must be absent with Direct", at)
+		}
+		return nil, nil
+	case apiserver.ProtocolHTTPConnect:
+	case apiserver.ProtocolGRPC:
+		return nil, fmt.Errorf("%s.proxyProtocol: GRPC is not spoken here: want HTTPConnect, which the konnectivity server takes with --mode=http-connect", at)
+	default:
+		return nil, fmt.Errorf("%s.proxyProtocol: Unsupported value: %q: supported values: %q, %q", at, c.ProxyProtocol, apiserver.ProtocolDirect, apiserver.ProtocolHTTPConnect)
+	}
+	if t := c.Transport; t == nil || (t.TCP == nil) == (t.UDS == nil) {
+		return nil, fmt.Errorf("%s.transport: want one of tcp and uds with HTTPConnect", at)
+	}
+	if uds := c.Transport.UDS; uds != nil {
+		if uds.UDSName == "" {
+			return nil, fmt.Errorf("%s.transport.uds.udsName: Required value", at)
+		}
+		return &Proxy{network: "unix", address: uds.UDSName}, nil
+	}
+	return overTCP(at+".transport.tcp", c.Transport.TCP)
+}
+
+func overTCP(at string, t *apiserver.TCPTransport) (*Proxy, error) {
+	u, err := url.Parse(t.URL)
+	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fmt.Errorf("%s.url: Invalid value: %q: want http://host:port or https://host:port", at, t.URL)
+	}
+	p := &Proxy{network: "tcp", address: u.Host}
+	if u.Port() == "" {
+		p.address = net.JoinHostPort(u.Hostname(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
+	}
+	switch {
+	case u.Scheme == "http" && t.TLSConfig != nil:
+		return nil, fmt.Errorf("%s.tlsConfig: must be absent with http", at)
+	case u.Scheme == "http":
+		return p, nil
+	case t.TLSConfig == nil:
+		return nil, fmt.Errorf("%s.tlsConfig: Required value with https", at)
+	}
+	p.files = &files{ca: t.TLSConfig.CABundle, cert: t.TLSConfig.ClientCert, key: t.TLSConfig.ClientKey, host: u.Hostname()}
+	if (p.files.cert == "") != (p.files.key == "") {
+		return nil, fmt.Errorf("%s.tlsConfig: clientCert and clientKey go together", at)
+	}
+	if _, err := p.files.config(); err != nil {
+		return nil, fmt.Errorf("%s.tlsConfig: %w", at, err)
+	}
+	return p, nil
+}

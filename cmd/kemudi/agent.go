@@ -45,6 +45,7 @@ it asks the servers for. A token is made on a server by kemudi token create.`,
 	f := c.Flags()
 	f.StringSliceVar(&o.Servers, "server", o.Servers, "address or URL of a server, or of several; port 6443 unless it is said")
 	f.StringVar(&token, "token", token, "token to join by; others on this machine may see it here: prefer --token-file, or KEMUDI_TOKEN")
+	obs.Classify(f, "token")
 	f.StringVar(&tokenFile, "token-file", tokenFile, "file with the token")
 	f.Uint16Var(&o.LocalPort, "lb-server-port", o.LocalPort, "port of 127.0.0.1 that leads to a server that lives, for programs on this machine; 0: none")
 	addSettingsFlags(f, &o)

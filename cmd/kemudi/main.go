@@ -15,6 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kemudi/kemudi/internal/obs"
 )
 
 // Exit codes that scripts can rely on.
@@ -102,9 +104,15 @@ scheduler, node agent, container runtime, network and DNS.`,
   kemudi status
   kemudi down               # stop it; its state stays
   kemudi reset              # remove every trace of it`,
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return settle(c) },
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
+			if err := settle(c); err != nil {
+				return err
+			}
+			c.SetContext(obs.WithFlags(c.Context(), obs.Told(c.Flags())))
+			return nil
+		},
 	}
 	root.PersistentFlags().String(configFlag, "", "file of settings, each under its flag's name; default "+defaultConfig+", if it is there")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return errUsage{err} })

@@ -64,9 +64,6 @@ var alwaysIdle = []idleFlag{
 	{name: "show-hidden-metrics-for-version", why: "no metric is hidden"},
 }
 
-// verbosityOfDebug is the level of upstream's logs, --v, from which everything is logged here.
-const verbosityOfDebug = 4
-
 func (p part) command() *cobra.Command {
 	var logs obs.LogOptions
 	var verbosity int
@@ -78,7 +75,7 @@ func (p part) command() *cobra.Command {
 			if asked.print() {
 				return nil
 			}
-			if verbosity >= verbosityOfDebug && !c.Flags().Changed("log-level") {
+			if verbosity >= obs.VerbosityOfDebug && !c.Flags().Changed("log-level") {
 				logs.Level = "debug"
 			}
 			log, step, err := foreground(logs)
@@ -88,7 +85,7 @@ func (p part) command() *cobra.Command {
 			if err := p.settle(c.Flags(), log); err != nil {
 				return err
 			}
-			return p.run(c.Context(), log, step)
+			return p.run(obs.WithFlags(c.Context(), obs.Told(c.Flags())), log, step)
 		},
 	}
 	f := c.Flags()

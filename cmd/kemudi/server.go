@@ -58,6 +58,7 @@ names. The command line goes before the environment, and both before the file.`,
 	addServerFlags(c.Flags(), &o)
 	addJoiningFlags(c.Flags(), &o.Joining)
 	c.Flags().StringVar(&token, "token", token, "token to join the servers by; others on this machine may see it here: prefer --token-file, or KEMUDI_TOKEN")
+	obs.Classify(c.Flags(), "token")
 	c.Flags().StringVar(&tokenFile, "token-file", tokenFile, "file with the token")
 	return c
 }

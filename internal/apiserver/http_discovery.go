@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kemudi/kemudi/internal/accept"
 	"github.com/kemudi/kemudi/internal/apiserver/answer"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
@@ -95,7 +96,7 @@ func (s *Server) serveRootDiscovery(w http.ResponseWriter, r *http.Request, all 
 // wantsAggregated looks for the aggregated form among the alternatives that
 // come before the plain one.
 func wantsAggregated(header string) (version string, m request.Media, ok bool) {
-	for _, c := range request.ParseAccept(header) {
+	for _, c := range accept.Parse(header) {
 		m = request.MediaJSON
 		switch c.Kind {
 		case request.Proto:

@@ -26,6 +26,7 @@ func (s *Server) plainPaths() http.Handler {
 	s.o.Health.Install(mux)
 	if !s.o.NoProfiling {
 		obs.InstallProfiles(mux) // in no list of paths
+		mux.HandleFunc(obs.VerbosityPath, s.serveVerbosity)
 	}
 	s.serveFlows(mux)
 	mux.Handle("GET /metrics", obs.MetricsHandler(s.o.Registry, s.log))
@@ -33,8 +34,12 @@ func (s *Server) plainPaths() http.Handler {
 	for _, path := range withSlash("/version") {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, version.Info()) })
 	}
+	pages := s.pages()
 	for _, path := range withSlash("/statusz") {
-		mux.HandleFunc("GET "+path, s.serveStatusz)
+		mux.HandleFunc("GET "+path, pages.Statusz)
+	}
+	for _, path := range withSlash("/flagz") {
+		mux.HandleFunc("GET "+path, pages.Flagz)
 	}
 	mux.HandleFunc("/api", s.serveDiscovery)
 	mux.HandleFunc("/api/", s.serveDiscovery)
@@ -153,7 +158,7 @@ func (s *Server) serveRoot(w http.ResponseWriter, _ *http.Request) {
 
 // paths are those that there are, in order.
 func (s *Server) paths() []string {
-	paths := []string{"/api", "/apis", "/healthz", "/livez", "/metrics", "/metrics/slis", "/openapi/v2", "/openapi/v3", "/readyz", "/statusz", "/version"}
+	paths := []string{"/api", "/apis", "/flagz", "/healthz", "/livez", "/metrics", "/metrics/slis", "/openapi/v2", "/openapi/v3", "/readyz", "/statusz", "/version"}
 	d := s.docs()
 	for i := range d.Core.Items {
 		for _, v := range d.Core.Items[i].Versions {

@@ -40,6 +40,7 @@ var onMemoryOnly = map[string]string{
 	"TestEventsBodiesAndTheStoreAreCounted":              "needs virtual time",
 	"TestGracePeriodsAreShortenedToWhatIsLeftOfThem":     "needs virtual time",
 	"TestServerTellsItsStatus":                           "asks nothing of a store",
+	"TestServerTellsWhatItWasTold":                       "asks nothing of a store",
 	"TestIssuersThatHaveAnAddressPublishTheirKeys":       "asks nothing of a store",
 	"TestServingThatCannotBeIsRefused":                   "asks nothing of a store",
 	"TestPagesOfOtherSitesMayAskIfTheyAreNamed":          "asks little of a store",

@@ -14,7 +14,7 @@ import (
 // the child y alone, which goes before "x/*", and "x" beside them is then what is
 // left of the folder.
 const layers = `
-version
+accept version
 trace texttest apiserver/openapi/markers
 carry corefile dump features inotify task obs layout
 ociimage scavenge edge/lines edge/passwd edge/route

@@ -3,10 +3,9 @@ package obs
 import (
 	"fmt"
 	"io"
-	"log"
+	stdlog "log"
 	"log/slog"
 	"strings"
-	"sync/atomic"
 
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
@@ -44,13 +43,14 @@ func NewLogger(w io.Writer, o LogOptions) (*slog.Logger, error) {
 	if err != nil {
 		return nil, err
 	}
-	handler := &slog.HandlerOptions{Level: level}
-	last := &atomic.Pointer[error]{}
+	to := &log{begun: level}
+	to.level.Set(level)
+	handler := &slog.HandlerOptions{Level: &to.level}
 	switch o.Format {
 	case "text":
-		return slog.New(written{slog.NewTextHandler(w, handler), last}), nil
+		return slog.New(written{slog.NewTextHandler(w, handler), to}), nil
 	case "json":
-		return slog.New(written{slog.NewJSONHandler(w, handler), last}), nil
+		return slog.New(written{slog.NewJSONHandler(w, handler), to}), nil
 	}
 	return nil, fmt.Errorf("log format %q: must be text or json", o.Format)
 }
@@ -72,8 +72,8 @@ func parseLevel(s string) (slog.Level, error) {
 // CaptureStandard sends what libraries write to the standard library's logger to log, as
 // information: CoreDNS tells there of each question that could not be answered.
 func CaptureStandard(to *slog.Logger) {
-	log.SetFlags(0)
-	log.SetOutput(slog.NewLogLogger(to.With("component", "library").Handler(), slog.LevelInfo).Writer())
+	stdlog.SetFlags(0)
+	stdlog.SetOutput(slog.NewLogLogger(to.With("component", "library").Handler(), slog.LevelInfo).Writer())
 }
 
 // CaptureKlog sends what the Kubernetes libraries log to log, marked with

@@ -11,7 +11,14 @@ import (
 // loggers do not tell those who log.
 type written struct {
 	slog.Handler
-	last *atomic.Pointer[error] // shared by all handlers that write to the same place
+	*log // shared by all handlers that write to the same place
+}
+
+// log is where lines go.
+type log struct {
+	last  atomic.Pointer[error]
+	level slog.LevelVar // the lowest that is logged
+	begun slog.Level    // what that was at the beginning
 }
 
 func (h written) Handle(ctx context.Context, r slog.Record) error {
@@ -25,20 +32,20 @@ func (h written) Handle(ctx context.Context, r slog.Record) error {
 }
 
 func (h written) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return written{h.Handler.WithAttrs(attrs), h.last}
+	return written{h.Handler.WithAttrs(attrs), h.log}
 }
 
 func (h written) WithGroup(name string) slog.Handler {
-	return written{h.Handler.WithGroup(name), h.last}
+	return written{h.Handler.WithGroup(name), h.log}
 }
 
 // checkLog fails while what is logged is lost, as on a full disk. Of a logger that
 // [NewLogger] has not made, nothing is known.
-func checkLog(log *slog.Logger) error {
-	if log == nil {
+func checkLog(l *slog.Logger) error {
+	if l == nil {
 		return nil
 	}
-	if h, ok := log.Handler().(written); ok {
+	if h, ok := l.Handler().(written); ok {
 		if err := h.last.Load(); err != nil {
 			return fmt.Errorf("write the log: %w", *err)
 		}

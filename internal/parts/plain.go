@@ -34,7 +34,10 @@ func (p Plain) Serve(g *task.Group) error {
 	if err != nil {
 		return fmt.Errorf("%s %s: %w; is another one running?", p.Flag, p.At, err)
 	}
-	srv := &http.Server{Handler: p.Handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 1 << 20}
+	srv := &http.Server{
+		Handler: p.Handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 1 << 20,
+		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(g.Context()) },
+	}
 	serve(g, srv, func() error { return srv.Serve(l) })
 	return nil
 }

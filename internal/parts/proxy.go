@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/kemudi/kemudi/internal/obs"
 	"github.com/kemudi/kemudi/internal/proxy"
@@ -92,9 +93,13 @@ func (o *Proxy) measures(p *process, health http.Handler) http.Handler {
 	mux.Handle("/proxyMode", health)
 	mux.Handle("/configz", o.configuration())
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })
+	paths := []string{"/configz", "/flagz", "/healthz", "/metrics", "/proxyMode", "/statusz"}
 	if o.Profiling {
 		obs.InstallProfiles(mux)
+		mux.Handle(obs.VerbosityPath, obs.Verbosity{Log: p.log})
+		paths = append(paths, obs.ProfilesPath)
 	}
+	(&obs.Pages{Component: ProxyName, Began: time.Now(), Paths: func() []string { return paths }}).Install(mux)
 	return mux
 }
 

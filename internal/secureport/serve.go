@@ -103,6 +103,7 @@ func (o *Options) serve(g *task.Group, p Part, l net.Listener) error {
 	srv := &http.Server{
 		Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 1 << 20,
 		TLSConfig: config, ErrorLog: slog.NewLogLogger(p.Logger.Handler(), slog.LevelDebug),
+		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(g.Context()) },
 	}
 	g.Go("port", func(context.Context) error {
 		if err := srv.ServeTLS(l, "", ""); !errors.Is(err, http.ErrServerClosed) {
@@ -167,8 +168,12 @@ func (p *Part) paths(profiles bool) *http.ServeMux {
 	for path, h := range p.Further {
 		mux.Handle(path, h)
 	}
+	paths := []string{"/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz", "/statusz"}
 	if profiles {
 		obs.InstallProfiles(mux)
+		mux.Handle(obs.VerbosityPath, obs.Verbosity{Log: p.Logger})
+		paths = append(paths, obs.ProfilesPath)
 	}
+	(&obs.Pages{Component: p.Name, Began: time.Now(), Paths: func() []string { return paths }}).Install(mux)
 	return mux
 }

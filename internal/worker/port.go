@@ -49,6 +49,7 @@ func (p Port) Serve(g *task.Group) error {
 	srv := &http.Server{
 		Handler: guarded, ReadHeaderTimeout: headerTimeout, IdleTimeout: agentIdle, MaxHeaderBytes: 1 << 20,
 		TLSConfig: config, ErrorLog: slog.NewLogLogger(p.Logger.Handler(), slog.LevelDebug),
+		BaseContext: func(net.Listener) context.Context { return g.Context() },
 	}
 	g.Go("node agent port", func(context.Context) error {
 		if err := srv.ServeTLS(l, "", ""); !errors.Is(err, http.ErrServerClosed) {

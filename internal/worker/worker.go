@@ -238,7 +238,7 @@ func (w *Worker) serve(g *task.Group) error {
 	if err := os.Chmod(path, 0o600); err != nil {
 		return fmt.Errorf("serve the node agent's API: %w", err)
 	}
-	srv := &http.Server{Handler: w.handler(), ReadHeaderTimeout: headerTimeout}
+	srv := &http.Server{Handler: w.handler(), ReadHeaderTimeout: headerTimeout, BaseContext: func(net.Listener) context.Context { return g.Context() }}
 	g.Go("node agent API", func(context.Context) error {
 		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			return err

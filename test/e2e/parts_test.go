@@ -221,6 +221,27 @@ func (a *apart) answers(t *testing.T, code int, url string, shows *pki.Pair) {
 	})
 }
 
+// tells holds that the administrator is shown a text at a URL.
+func (a *apart) tells(t *testing.T, url, text string) {
+	t.Helper()
+	master, err := a.pki.Admin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, body := a.status(t, url, &master); code != http.StatusOK || !strings.Contains(body, text) {
+		t.Errorf("%s: got %d %s, want %q", url, code, body, text)
+	}
+}
+
+// tellOfThemselves holds that controller manager and scheduler show what they are and what they were told.
+func (a *apart) tellOfThemselves(t *testing.T) {
+	t.Helper()
+	for port, conf := range map[string]string{"10257": "controller-manager.conf", "10259": "scheduler.conf"} {
+		a.tells(t, "https://127.0.0.1:"+port+"/statusz", "\nPaths: /configz /debug /flagz /healthz /livez /metrics /readyz /statusz\n")
+		a.tells(t, "https://127.0.0.1:"+port+"/flagz", "\nkubeconfig="+a.file(conf)+"\n")
+	}
+}
+
 // etcd starts the etcd of others.
 func (a *apart) etcd(t *testing.T) {
 	t.Helper()
@@ -379,6 +400,7 @@ func TestPartsAloneMakeACluster(t *testing.T) {
 	a.until(t, "kube-scheduler")
 	trace.Proves(t, "API-005", "COMM-008")
 	a.askOnlyTheAPI(t, "kube-controller-manager", "kube-scheduler")
+	a.tellOfThemselves(t)
 	for _, port := range []string{"10257", "10259"} {
 		for _, path := range []string{"/healthz", "/livez", "/readyz"} {
 			a.answers(t, http.StatusOK, "https://127.0.0.1:"+port+path, nil)
@@ -425,6 +447,7 @@ func TestPartsAloneMakeACluster(t *testing.T) {
 	a.answers(t, http.StatusOK, "http://127.0.0.1:10256/healthz", nil)
 	a.answers(t, http.StatusOK, "http://127.0.0.1:10249/metrics", nil)
 	a.answers(t, http.StatusOK, "http://127.0.0.1:10249/configz", nil)
+	a.tells(t, "http://127.0.0.1:10249/flagz", "\nhostname-override=node1\n")
 
 	trace.Proves(t, "API-005", "COMM-002/nodes")
 	a.askOnlyTheAPI(t, "kubelet", "kube-proxy")

@@ -3,9 +3,9 @@ package request
 import (
 	"errors"
 	"net/http"
-	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/kemudi/kemudi/internal/accept"
 )
 
 // Media types, as clients name them.
@@ -80,8 +80,8 @@ func Negotiate(r *http.Request, can Allowed) (Accept, error) {
 			return Accept{Media: MediaProto}, nil
 		}
 	}
-	for _, clause := range ParseAccept(header) {
-		if a, ok := clause.fits(can); ok {
+	for _, clause := range accept.Parse(header) {
+		if a, ok := fits(&clause, can); ok {
 			a.Pretty = a.Media == MediaJSON && WantsPretty(r)
 			return a, nil
 		}
@@ -89,53 +89,8 @@ func Negotiate(r *http.Request, can Allowed) (Accept, error) {
 	return Accept{}, ErrNotAcceptable
 }
 
-// Clause is one alternative of an Accept header.
-type Clause struct {
-	Kind   string
-	Params map[string]string
-	weight float64
-}
-
-// ParseAccept reads an Accept header, the most wanted alternative first.
-func ParseAccept(header string) []Clause {
-	var list []Clause
-	for part := range strings.SplitSeq(header, ",") {
-		kind, rest, _ := strings.Cut(part, ";")
-		c := Clause{Kind: strings.ToLower(strings.TrimSpace(kind)), weight: 1}
-		for param := range strings.SplitSeq(rest, ";") {
-			name, value, ok := strings.Cut(param, "=")
-			if !ok {
-				continue
-			}
-			name, value = strings.TrimSpace(name), strings.Trim(strings.TrimSpace(value), `"`)
-			if name == "q" {
-				if w, err := strconv.ParseFloat(value, 64); err == nil {
-					c.weight = w
-				}
-				continue
-			}
-			if c.Params == nil {
-				c.Params = map[string]string{}
-			}
-			c.Params[name] = value
-		}
-		if c.weight > 0 {
-			list = append(list, c)
-		}
-	}
-	slices.SortStableFunc(list, func(a, b Clause) int {
-		switch {
-		case a.weight > b.weight:
-			return -1
-		case a.weight < b.weight:
-			return 1
-		}
-		return 0
-	})
-	return list
-}
-
-func (c *Clause) fits(can Allowed) (a Accept, ok bool) {
+// fits is the form that an alternative of the header asks for, if it can be served.
+func fits(c *accept.Clause, can Allowed) (a Accept, ok bool) {
 	switch c.Kind {
 	case JSON, "*/*", "application/*":
 		a.Media = MediaJSON

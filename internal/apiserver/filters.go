@@ -249,7 +249,7 @@ func (s *Server) withCompression(next http.Handler) http.Handler {
 
 // attributesOf is a request as the authorizer sees it. Selectors matter to it
 // too: node agents may list the pods of their own node only.
-func attributesOf(r *http.Request) authorizer.Attributes {
+func attributesOf(r *http.Request) *authorizer.AttributesRecord {
 	st := stateOf(r)
 	in := st.info
 	a := &authorizer.AttributesRecord{

@@ -146,6 +146,16 @@ func (t *tunnelAPI) Admit(ctx context.Context, options runtime.Object) error {
 	return t.s.writes.Admit(ctx, a)
 }
 
+// MayCreate asks the authorizer, unless it has said so by then.
+func (t *tunnelAPI) MayCreate(r *http.Request) error {
+	if t.c.Verb == "create" {
+		return nil
+	}
+	a := *attributesOf(r)
+	a.Verb = "create"
+	return t.s.authorize(r.Context(), &a)
+}
+
 // Fail answers with an error.
 func (t *tunnelAPI) Fail(w http.ResponseWriter, r *http.Request, err error) {
 	t.s.writeError(w, r, err)

@@ -85,6 +85,7 @@ var onMemoryOnly = map[string]string{
 	"TestWatchTellsOfKindsAtRunTime":                     "has real connections already, and asks little of a store",
 	"TestWhoCallsDeprecatedVersionsIsKnownOverRestarts":  "asks little of a store, and tells callers by the address that connections of tests do not have",
 	"TestNodesAgentAloneOpensItsTunnel":                  "has real connections already, and asks little of a store",
+	"TestWebSocketsToPodsNeedTheRightToCreate":           "is about what comes before the store",
 }
 
 // TestEveryTestRunsOnEtcdAsWell, unless onMemoryOnly says why not.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/gorilla/websocket"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/client"
@@ -149,6 +151,28 @@ func TestTerminalHasNoStandardErrorOfItsOwn(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", query, w, want)
 		}
 	}
+}
+
+func TestWebSocketsToPodsNeedTheRightToCreate(t *testing.T) {
+	a := &agents{server: httptest.NewServer(http.NotFoundHandler())}
+	t.Cleanup(a.server.Close)
+	f := newFixture(t, func(o *Options) {
+		o.Nodes = a
+		o.Authorizer = authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+			if slices.Contains([]string{"exec", "attach", "portforward"}, a.GetSubresource()) && a.GetVerb() != "get" {
+				return authorizer.DecisionNoOpinion, "", nil
+			}
+			return authorizer.DecisionAllow, "", nil
+		})
+	})
+	placedPod(t, f, "web")
+	for sub, query := range map[string]string{"exec": "?command=id&stdout=1", "attach": "?stdout=1", "portforward": ""} {
+		got := f.must(403, "GET", "/api/v1/namespaces/default/pods/web/"+sub+query, "", "Connection: Upgrade", "Upgrade: websocket")
+		if want := fmt.Sprintf(`User \"admin\" cannot create resource \"pods/%s\" in API group \"\" in the namespace \"default\"`, sub); !strings.Contains(got, want) {
+			t.Errorf("%s: got %s, want %s", sub, got, want)
+		}
+	}
+	f.must(200, "GET", "/api/v1/namespaces/default/pods/web", "")
 }
 
 // hijackable asks over a connection of its own, as clients do whose streams are

@@ -42,7 +42,7 @@ func (t streams) validate() error {
 // Exec runs a command in a container (pods/exec).
 func (t *Tunnels) Exec(q *Request) {
 	o := &corev1.PodExecOptions{}
-	if err := q.options(o); err != nil {
+	if err := q.streams(o); err != nil {
 		q.fail(err)
 		return
 	}
@@ -59,7 +59,7 @@ func (t *Tunnels) Exec(q *Request) {
 // Attach attaches to a container's main process (pods/attach).
 func (t *Tunnels) Attach(q *Request) {
 	o := &corev1.PodAttachOptions{}
-	if err := q.options(o); err != nil {
+	if err := q.streams(o); err != nil {
 		q.fail(err)
 		return
 	}
@@ -106,7 +106,7 @@ func (t *Tunnels) command(q *Request, cmd command) {
 // PortForward opens connections to ports of a pod (pods/portforward).
 func (t *Tunnels) PortForward(q *Request) {
 	o := &corev1.PodPortForwardOptions{}
-	if err := q.options(o); err != nil {
+	if err := q.streams(o); err != nil {
 		q.fail(err)
 		return
 	}

@@ -80,6 +80,8 @@ func (s *site) Get(_ context.Context, name string) (resource.Object, error) {
 	return nil, apierrors.NewNotFound(corev1.Resource("things"), name)
 }
 
+func (*site) MayCreate(*http.Request) error { return nil }
+
 func (*site) Admit(context.Context, runtime.Object) error { return nil }
 
 func (*site) Fail(w http.ResponseWriter, _ *http.Request, err error) {

@@ -74,6 +74,8 @@ type Request struct {
 type API interface {
 	// Get reads an object of the request's resource and namespace, in its newest state.
 	Get(ctx context.Context, name string) (resource.Object, error)
+	// MayCreate says why the user may not create what the request is about, whatever the request's own verb is.
+	MayCreate(r *http.Request) error
 	// Admit asks admission whether a connection with these options may be made.
 	Admit(ctx context.Context, options runtime.Object) error
 	// Fail answers with an error, as the API shows it.
@@ -89,6 +91,15 @@ func (q *Request) options(into runtime.Object) error {
 		return apierrors.NewBadRequest(err.Error())
 	}
 	return nil
+}
+
+// streams decodes the options of a request for streams of a pod. Who opens them by GET, as WebSockets are, needs the
+// right that those have who do it by POST.
+func (q *Request) streams(into runtime.Object) error {
+	if err := q.options(into); err != nil {
+		return err
+	}
+	return q.API.MayCreate(q.R)
 }
 
 // pod reads the pod that the request is about.

@@ -127,6 +127,7 @@ func kubeletConfig() *configKind {
 		"memoryManagerPolicy": "memory-manager-policy", "topologyManagerPolicy": "topology-manager-policy",
 		"topologyManagerScope": "topology-manager-scope", "topologyManagerPolicyOptions": "topology-manager-policy-options",
 		"nodeStatusMaxImages": "node-status-max-images", "providerID": "provider-id",
+		"streamingConnectionIdleTimeout":         "streaming-connection-idle-timeout",
 		"imagePullCredentialsVerificationPolicy": "image-pull-credentials-verification-policy",
 		"preloadedImagesVerificationAllowlist":   "preloaded-images-verification-allowlist",
 		// Of both the first one counts, which says it of a status that has not changed; by itself the second one does.
@@ -135,7 +136,9 @@ func kubeletConfig() *configKind {
 		flags[path] = configField{flag: flag}
 	}
 	for path, flag := range map[string]string{
-		"healthzPort": "healthz-port", "readOnlyPort": "read-only-port", "enableSystemLogHandler": "enable-system-log-handler", "cpuCFSQuota": "cpu-cfs-quota", "registerNode": "register-node",
+		"healthzPort": "healthz-port", "readOnlyPort": "read-only-port", "enableSystemLogHandler": "enable-system-log-handler", "enableSystemLogQuery": "enable-system-log-query",
+		"enableDebuggingHandlers": "enable-debugging-handlers", "enableProfilingHandler": "enable-profiling-handler", "enableDebugFlagsHandler": "enable-debug-flags-handler",
+		"cpuCFSQuota": "cpu-cfs-quota", "registerNode": "register-node",
 		"authentication.anonymous.enabled": "anonymous-auth", "authentication.webhook.enabled": "authentication-token-webhook",
 	} {
 		flags[path] = configField{flag: flag, zero: true}
@@ -146,7 +149,6 @@ func kubeletConfig() *configKind {
 		cached = "answers of the API server are remembered for as long as upstream does"
 		rates  = "calls are limited by number, not by rate"
 		cgroup = "the pods of a node have a cgroup of their own, made directly"
-		profil = "who may get profiles gets them from the API server's machine"
 	)
 	return &configKind{
 		apiVersion: "kubelet.config.k8s.io/v1beta1", kind: "KubeletConfiguration", dropIns: true, flags: flags,
@@ -160,9 +162,8 @@ func kubeletConfig() *configKind {
 			"authentication.webhook.cacheTTL": cached, "authorization.webhook": cached,
 			"eventRecordQPS": rates, "eventBurst": rates, "kubeAPIQPS": rates, "kubeAPIBurst": rates, "registryPullQPS": rates, "registryBurst": rates,
 			"cgroupDriver": cgroup, "cgroupRoot": cgroup, "cgroupsPerQOS": cgroup, "kubeletCgroups": cgroup, "systemCgroups": cgroup,
-			"enableProfilingHandler": profil, "enableDebugFlagsHandler": profil, "enableContentionProfiling": profil,
-			"enableDebuggingHandlers": "logs, exec and the like are always served to who may use them", "enableServer": "the agent always serves",
-			"runtimeRequestTimeout": "calls of the container runtime have bounds of their own", "streamingConnectionIdleTimeout": "connections have bounds of their own",
+			"enableContentionProfiling": "what is waited for is not measured", "enableServer": "the agent always serves",
+			"runtimeRequestTimeout": "calls of the container runtime have bounds of their own",
 			"protectKernelDefaults": "parameters of the kernel stay as they are", "kernelMemcgNotification": events, "containerLogMonitorInterval": events, "containerLogMaxWorkers": events,
 			"volumePluginDir": "there are no flex volumes", "imageServiceEndpoint": "images are those of --container-runtime-endpoint", "showHiddenMetricsForVersion": "nothing is hidden",
 			"failCgroupV1": "both versions of cgroups do", "memoryThrottlingFactor": "memory is not throttled before its limit", "localStorageCapacityIsolation": "what pods hold on disk is always looked at",

@@ -60,7 +60,7 @@ func addNodeAgentFlags(f *pflag.FlagSet, o *cluster.Machine) {
 	f.DurationVar(&c.RestartWait, "max-container-restart-period", c.RestartWait, "how long a container that exits again and again waits at the most")
 	addPinningFlags(f, o)
 	f.IntVar(&o.Agent.MostImages, "node-status-max-images", o.Agent.MostImages, "how many images the node's status lists, the largest ones; -1: all")
-	f.VarPF((*notFlag)(&o.Agent.NoSystemLogs), "enable-system-log-handler", "", "serve the files of /var/log to who may read nodes/log").NoOptDefVal = "true"
+	addServedFlags(f, o)
 	f.Var(&o.Agent.Eviction, "eviction-hard", "how little may be left before pods are evicted; empty: never evict")
 	f.Var(&o.Agent.Soft.Thresholds, "eviction-soft", "how little may be left for a while before pods are evicted, which then have time to end")
 	f.Var(&o.Agent.Soft.Grace, "eviction-soft-grace-period", "how long that may be, for each of them")
@@ -97,4 +97,15 @@ func addPinningFlags(f *pflag.FlagSet, o *cluster.Machine) {
 	f.StringVar(&p.TopologyPolicy, "topology-manager-policy", p.TopologyPolicy, "whether processors, memory and devices are of the same NUMA nodes: none, best-effort, restricted or single-numa-node")
 	f.StringVar(&p.TopologyScope, "topology-manager-scope", p.TopologyScope, "what of: each container by itself, or a pod as a whole")
 	f.StringToStringVar(&p.TopologyOptions, "topology-manager-policy-options", p.TopologyOptions, "prefer-closest-numa-nodes=true, max-allowable-numa-nodes=NUMBER")
+}
+
+// addServedFlags adds what the node's agent serves of itself and of the machine.
+func addServedFlags(f *pflag.FlagSet, o *cluster.Machine) {
+	s := &o.Agent.Serve
+	f.VarPF((*notFlag)(&s.NoSystemLogs), "enable-system-log-handler", "", "serve the files of /var/log to who may read nodes/log").NoOptDefVal = "true"
+	f.BoolVar(&s.LogQueries, "enable-system-log-query", s.LogQueries, "answer what is asked of the machine's journal and of the files of /var/log by ?query=, as well")
+	f.VarPF((*notFlag)(&s.NoDebugging), "enable-debugging-handlers", "", "serve logs, exec and what else lets people look into containers and the node's agent; if false, kubectl cannot either").NoOptDefVal = "true"
+	f.VarPF((*notFlag)(&s.NoProfiles), "enable-profiling-handler", "", "serve profiles of the node's agent below /debug/pprof").NoOptDefVal = "true"
+	f.VarPF((*notFlag)(&s.NoVerbosity), "enable-debug-flags-handler", "", "let people say how much is logged, by /debug/flags/v of the node's agent").NoOptDefVal = "true"
+	f.DurationVar(&s.StreamIdle, "streaming-connection-idle-timeout", s.StreamIdle, "how long exec, attach and port-forward may be silent")
 }

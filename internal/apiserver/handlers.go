@@ -33,7 +33,7 @@ type handlers struct {
 func (s *Server) newHandlers() handlers {
 	a := action.Actions{Cache: s.o.Caches.Cache, Authenticator: s.o.Authenticator, Authorizer: s.o.Authorizer, Tokens: s.o.Tokens}
 	t := tunnel.New(tunnel.Options{
-		Nodes: s.o.Nodes, Logger: s.log,
+		Nodes: s.o.Nodes, Logger: s.log, Registry: s.o.Registry,
 		Slices: func(namespace, service string) []*cache.Item {
 			return s.o.Caches.Cache(discovery.EndpointSlices.Def).ByIndex(discovery.IndexService, cache.Key(namespace, service))
 		},

@@ -64,6 +64,8 @@ var onMemoryOnly = map[string]string{
 	"TestLongListsOverHTTP2AreThoseOfHTTP1":              "has real connections already, and asks little of a store",
 	"TestLongListThatIsNotReadEnds":                      "has real connections already, and asks little of a store",
 	"TestClientsThatDoNotReadAreCutOff":                  "has real connections already, and asks nothing of a store",
+	"TestStreamsEndWhenTheServerStops":                   "has real connections already, and asks little of a store",
+	"TestPodThatIsNowhereHasNoLog":                       "asks little of a store",
 	"TestSmallAnswerThatNobodyTakesIsGivenUp":            "has real connections already, and asks nothing of a store",
 	"TestManyConnectionsOfStrangersLockNobodyOut":        "has real connections already, and asks little of a store",
 	"TestHTTP2IsAsTheSpecificationSays":                  "has real connections already, and asks nothing of a store",

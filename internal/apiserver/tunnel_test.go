@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -173,6 +174,51 @@ func TestWebSocketsToPodsNeedTheRightToCreate(t *testing.T) {
 		}
 	}
 	f.must(200, "GET", "/api/v1/namespaces/default/pods/web", "")
+}
+
+func TestPodThatIsNowhereHasNoLog(t *testing.T) {
+	f, a := withAgents(t, func(http.ResponseWriter, *http.Request) {})
+	runningPod(t, f, "early")
+	if got := f.must(204, "GET", "/api/v1/namespaces/default/pods/early/log", ""); got != "" || a.made.Load() != 0 {
+		t.Errorf("got %q, and %d connections to agents", got, a.made.Load())
+	}
+}
+
+func TestStreamsEndWhenTheServerStops(t *testing.T) {
+	began := make(chan struct{})
+	f, _ := withAgents(t, func(w http.ResponseWriter, _ *http.Request) {
+		conn, in, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n")
+		close(began)
+		io.Copy(io.Discard, in) // until the server ends it
+	})
+	placedPod(t, f, "web")
+	ctx, stop := context.WithCancel(t.Context())
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- f.Serve(ctx, l, &tls.Config{Certificates: []tls.Certificate{certificate(t)}}) }()
+	conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}}).DialContext(t.Context(), "tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST /api/v1/namespaces/default/pods/web/attach?stdout=1 HTTP/1.1\r\nHost: here\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n")
+	<-began
+	stop()
+	if _, err := io.Copy(io.Discard, conn); err != nil && !strings.Contains(err.Error(), "EOF") && !strings.Contains(err.Error(), "reset") {
+		t.Errorf("the client sees %v, want the end", err)
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
 }
 
 // hijackable asks over a connection of its own, as clients do whose streams are

@@ -37,6 +37,7 @@ var allowed = []allowance{
 	{"k8s.io/kube-openapi", "builders of OpenAPI v2 and v3 from Go types"},
 	{"k8s.io/component-helpers", "pure scheduling helpers"},
 	{"k8s.io/csi-translation-lib", "what volumes of kinds that were built in once are to the drivers that stand in for them"},
+	{"k8s.io/streaming/pkg/httpstream/spdy", "connections to the streams of a container runtime on which nothing is sent but what clients send"},
 	{"k8s.io/streaming/pkg/httpstream/wsstream", "the older WebSocket subprotocols of exec, attach and logs, frame by frame as clients expect"},
 	{"k8s.io/pod-security-admission/api", "levels and versions of the Pod Security Standards, and the labels that name them"},
 	{"k8s.io/pod-security-admission/policy", "what the Pod Security Standards say, in the words that clients know"},

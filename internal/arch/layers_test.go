@@ -16,7 +16,7 @@ import (
 const layers = `
 accept version
 trace texttest apiserver/openapi/markers
-carry corefile dump features inotify task obs layout
+carry corefile dump features inotify linger task obs layout
 ociimage scavenge edge/lines edge/passwd edge/route
 announce store cloud container dialback edge podnet
 cel hook resource wire reach
@@ -35,7 +35,7 @@ kubelet/cri apiserver/request
 apiserver/encoded apiserver/refusal
 apiserver/served
 apiserver/call
-kubelet/admit kubelet/cgroup kubelet/cpus kubelet/image kubelet/logs kubelet/memory kubelet/node kubelet/objects kubelet/probe kubelet/relay kubelet/runtime kubelet/volume
+kubelet/admit kubelet/cgroup kubelet/cpus kubelet/image kubelet/logs kubelet/memory kubelet/node kubelet/objects kubelet/probe kubelet/relay kubelet/runtime kubelet/systemlog kubelet/volume
 kubelet/csi kubelet/usage
 kubelet/device kubelet/disk kubelet/dra
 kubelet/pin

@@ -27,6 +27,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/rbac"
+	"github.com/kemudi/kemudi/internal/apiserver/tunnel"
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
@@ -186,7 +187,7 @@ func TestNodeAgentsPortLetsOnlyThoseInWhoMay(t *testing.T) {
 	b.must(err)
 	serving := b.s.pki.KubeletClient
 	nothing, metrics, pods := b.account("nothing"), b.account("metrics", "nodes/metrics"), b.account("pods", "nodes/pods")
-	logs := b.account("logs", "nodes/log")
+	logs, zpages := b.account("logs", "nodes/log"), b.account("zpages", "nodes/statusz", "nodes/configz")
 	all := b.account("all", "nodes/proxy", "nodes/stats")
 	none := b.as()
 	forbidden := func(who, sub string) string {
@@ -229,7 +230,16 @@ func TestNodeAgentsPortLetsOnlyThoseInWhoMay(t *testing.T) {
 		{"a reader of pods", none, pods, "/exec/default/a/c", forbidden("pods", "proxy")},
 		{"who has the old right", none, all, "/pods/", `200 {"kind":"PodList"`},
 		{"who has the old right", none, all, "/healthz/ping", "200 ok"},
-		{"who has the old right", none, all, "/exec/default/a/c", "404 pod does not exist"},
+		{"who has the old right", none, all, "/exec/default/a/c?output=1", "404 pod does not exist"},
+		{"who has the old right", none, all, "/exec/default/a/c", "400 you must specify at least 1 of stdin, stdout, stderr"},
+		{"who has the old right", none, all, "/attach/default/a/c", "400 you must specify at least 1 of stdin, stdout, stderr"},
+		{"who has the old right", none, all, "/portForward/default/a?port=80,0", "400 invalid port \"0\""},
+		{"who has the old right", none, all, "/statusz", forbidden("all", "statusz")},
+		{"who has the old right", none, all, "/flagz", forbidden("all", "configz")},
+		{"who has the old right", none, all, "/debug/pprof/cmdline", "200 "},
+		{"a reader of what the agent is", none, zpages, "/statusz", "200 kubelet statusz\nWarning: "},
+		{"a reader of what the agent is", none, zpages, "/flagz", "404 "}, // nobody has told it anything
+		{"a reader of what the agent is", none, zpages, "/configz", `200 {"kubeletconfig":`},
 		{"who has the old right", none, all, "/metrics", forbidden("all", "metrics")},
 	} {
 		if got := b.ask(c.client, http.MethodGet, c.path, c.token); !strings.HasPrefix(got, c.want) {
@@ -326,9 +336,11 @@ func TestAPIServerBelievesNoOtherCertificateThanTheNodes(t *testing.T) {
 		b.must(err)
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if conn, err := l.Accept(); err == nil {
-				_ = conn.(*tls.Conn).HandshakeContext(t.Context()) // it is to fail
-				conn.Close()
+			for range 2 {
+				if conn, err := l.Accept(); err == nil {
+					_ = conn.(*tls.Conn).HandshakeContext(t.Context()) // it is to fail, the first time
+					conn.Close()
+				}
 			}
 		})
 		_, err = client.For(b.s.plane.Admin(), core.Nodes).Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n9"}})
@@ -343,6 +355,12 @@ func TestAPIServerBelievesNoOtherCertificateThanTheNodes(t *testing.T) {
 		b.caughtUp(node)
 		if conn, err := b.elsewhere().DialNode(t.Context(), "n9"); err == nil || !strings.Contains(err.Error(), "reach the agent of node n9: tls: failed to verify certificate") {
 			t.Errorf("%s certificate: got %v, %v", what, conn, err)
+		}
+		conn, err := b.elsewhere().DialNode(tunnel.Unverify(t.Context()), "n9")
+		if err != nil {
+			t.Errorf("%s certificate, where that does not matter: got %v", what, err)
+		} else {
+			conn.Close()
 		}
 		l.Close()
 		wg.Wait()

@@ -51,7 +51,7 @@ func pluginSettings(o Options) settings {
 			"disable_tcp_service":   true,
 			"stream_server_address": "127.0.0.1", // exec, attach and port-forward, by unguessable token
 			"stream_server_port":    "0",
-			"stream_idle_timeout":   "4h0m0s",
+			"stream_idle_timeout":   o.StreamIdle.String(),
 		},
 		"io.containerd.shim.v1.manager": {
 			"socket_dir": o.shimSockets(),

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/containerd/containerd/v2/plugins"
 )
@@ -49,6 +50,9 @@ type Options struct {
 	// CgroupParent is the cgroup below which all containers run, as the node
 	// agent names it in CRI requests; Reset removes it. Default /kemudi.
 	CgroupParent string
+
+	// StreamIdle is how long exec, attach and port-forward may be silent. Default 4h.
+	StreamIdle time.Duration
 
 	// OwnTemp has every library in this process make its temporary files in
 	// RunDir, where the next start and Reset find those of a killed process: it
@@ -98,6 +102,9 @@ func (o Options) complete() (Options, error) {
 	}
 	if o.LogLevel == nil {
 		o.LogLevel = slog.LevelWarn
+	}
+	if o.StreamIdle == 0 {
+		o.StreamIdle = 4 * time.Hour
 	}
 	for _, dir := range []*string{&o.DataDir, &o.RunDir, &o.CNIConfDir, &o.CgroupParent} {
 		if !filepath.IsAbs(*dir) {

@@ -16,7 +16,6 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
 	"github.com/kemudi/kemudi/internal/kubelet/memory"
 	"github.com/kemudi/kemudi/internal/kubelet/node"
-	"github.com/kemudi/kemudi/internal/kubelet/relay"
 	"github.com/kemudi/kemudi/internal/kubelet/shutdown"
 )
 
@@ -27,7 +26,8 @@ func configuration(o *Options) config.KubeletConfiguration {
 	s, p, images := &o.Settings, &o.Settings.Pinning, o.ImageConfig.WithDefaults()
 	return config.KubeletConfiguration{
 		TypeMeta:     metav1.TypeMeta{Kind: "KubeletConfiguration", APIVersion: "kubelet.config.k8s.io/v1beta1"},
-		EnableServer: ptr.To(true), EnableDebuggingHandlers: ptr.To(true), Port: int32(o.Port), EnableSystemLogHandler: ptr.To(!s.NoSystemLogs),
+		EnableServer: ptr.To(true), EnableDebuggingHandlers: ptr.To(!s.Serve.NoDebugging), Port: int32(o.Port), EnableSystemLogHandler: ptr.To(!s.Serve.NoSystemLogs), EnableSystemLogQuery: ptr.To(s.Serve.LogQueries),
+		EnableProfilingHandler: ptr.To(!s.Serve.NoProfiles), EnableDebugFlagsHandler: ptr.To(!s.Serve.NoVerbosity),
 		Authentication: config.KubeletAuthentication{
 			Anonymous: config.KubeletAnonymousAuthentication{Enabled: ptr.To(false)}, Webhook: config.KubeletWebhookAuthentication{Enabled: ptr.To(true), CacheTTL: lasting(delegated.TokenGood)},
 		},
@@ -58,7 +58,7 @@ func configuration(o *Options) config.KubeletConfiguration {
 		ContainerLogMaxSize: s.LogMaxSize.String(), ContainerLogMaxFiles: ptr.To(int32(s.LogMaxFiles)), PodLogsDir: o.PodLogsDir,
 		ContainerLogMonitorInterval: ptr.To(lasting(pace)), ContainerLogMaxWorkers: ptr.To(int32(1)),
 		NodeStatusUpdateFrequency: lasting(node.LeaseInterval), NodeStatusReportFrequency: lasting(s.StatusPeriod), NodeLeaseDurationSeconds: int32(node.LeaseDuration / time.Second),
-		StreamingConnectionIdleTimeout: lasting(relay.StreamIdle), RuntimeRequestTimeout: lasting(container.CallTimeout), VolumeStatsAggPeriod: lasting(csi.MeasureAgain),
+		StreamingConnectionIdleTimeout: lasting(s.Serve.StreamIdle), RuntimeRequestTimeout: lasting(container.CallTimeout), VolumeStatsAggPeriod: lasting(csi.MeasureAgain),
 		EnforceNodeAllocatable: s.Enforce, KubeReservedCgroup: s.KubeCgroup, SystemReservedCgroup: s.SystemCgroup,
 		CgroupRoot: o.CgroupParent, CgroupsPerQOS: ptr.To(true), CgroupDriver: "cgroupfs", FailSwapOn: ptr.To(false), EnableControllerAttachDetach: ptr.To(true),
 	}

@@ -13,6 +13,8 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
 	"github.com/kemudi/kemudi/internal/kubelet/node"
+	"github.com/kemudi/kemudi/internal/kubelet/relay"
+	"github.com/kemudi/kemudi/internal/kubelet/server"
 	"github.com/kemudi/kemudi/internal/kubelet/shutdown"
 )
 
@@ -36,7 +38,7 @@ type Settings struct {
 	LogMaxSize  resource.QuantityValue // --container-log-max-size
 	LogMaxFiles int                    // --container-log-max-files
 
-	NoSystemLogs bool // --enable-system-log-handler=false
+	Serve server.Settings
 
 	Containers Containers
 	Pinning    Pinning
@@ -89,7 +91,7 @@ func DefaultSettings() Settings {
 	return Settings{
 		MaxPods: 110, LogMaxFiles: 5, Transition: 5 * time.Minute, StatusPeriod: node.ReportInterval,
 		MostImages: node.MostImages, Pinning: Pinning{}.withDefaults(), Containers: Containers{Processes: -1, CPUPeriod: cri.CPUPeriod, RestartWait: backoff.Restart.Most, Swap: NoSwap},
-		Soft:    evict.Soft{Thresholds: evict.Thresholds{}},
+		Serve: server.Settings{StreamIdle: relay.StreamIdle}, Soft: evict.Soft{Thresholds: evict.Thresholds{}},
 		Enforce: []string{enforcePods}, LogMaxSize: resource.QuantityValue{Quantity: *resource.NewQuantity(10<<20, resource.BinarySI)},
 	}
 }
@@ -121,6 +123,9 @@ func (s Settings) withDefaults() (Settings, error) {
 	}
 	if s.MostImages == 0 {
 		s.MostImages = d.MostImages
+	}
+	if s.Serve.StreamIdle == 0 {
+		s.Serve.StreamIdle = d.Serve.StreamIdle
 	}
 	s.Containers, s.Pinning = s.Containers.withDefaults(d.Containers), s.Pinning.withDefaults()
 	return s, errors.Join(s.check(), s.reserveCPUs())
@@ -160,6 +165,8 @@ func (s *Settings) check() error {
 		return errors.New("max-pods: must not be negative")
 	case s.ManifestDir != "" && !filepath.IsAbs(s.ManifestDir):
 		return errors.New("pod-manifest-path: must be an absolute path")
+	case s.Serve.StreamIdle < 0:
+		return errors.New("streaming-connection-idle-timeout: must not be negative")
 	case s.LogMaxSize.Sign() < 0:
 		return errors.New("container-log-max-size: must be positive")
 	case s.LogMaxFiles < 2:

@@ -108,7 +108,7 @@ func wire(o Options) (*Agent, error) {
 		return nil, err
 	}
 	a.server = server.New(server.Options{
-		NodeName: o.NodeName, Pods: a.pods, Cached: a.cache, Config: configuration(&o), NoSystemLogs: o.Settings.NoSystemLogs,
+		NodeName: o.NodeName, Pods: a.pods, Cached: a.cache, Config: configuration(&o), Settings: o.Settings.Serve,
 		CheckpointDir: filepath.Join(o.RootDir, server.CheckpointDir), Images: o.Images, Machine: f.machine, RootDir: o.RootDir, Registry: a.registry, Log: o.Log,
 	})
 	a.parts = append(a.partsWith(gauges), a.deviceParts()...)

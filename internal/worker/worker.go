@@ -88,7 +88,7 @@ func New(g *task.Group, o Options) (*Worker, error) {
 	var err error
 	w.runtime, err = container.New(container.Options{
 		DataDir: o.DataDir, RunDir: o.RunDir, CNIConfDir: o.CNIConfDir, CgroupParent: cgroupParent(o.RunDir), RegistryConfigDir: o.Runtime.RegistryDir,
-		Handlers: o.Runtime.Handlers, OwnTemp: true, Logger: o.Logger.With("part", "runtime"),
+		Handlers: o.Runtime.Handlers, StreamIdle: o.Agent.Serve.StreamIdle, OwnTemp: true, Logger: o.Logger.With("part", "runtime"),
 	})
 	if err != nil {
 		return nil, err

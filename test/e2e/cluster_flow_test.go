@@ -4,7 +4,7 @@ import "testing"
 
 // TestCluster shares one cluster between all tests that leave it as it was.
 func TestCluster(t *testing.T) {
-	c := newCluster(t, "--load-balancer", "nodes,lan="+balancerPool)
+	c := newCluster(t, "--load-balancer", "nodes,lan="+balancerPool, "--enable-system-log-query")
 	t.Run("together", func(t *testing.T) {
 		for name, test := range map[string]func(*testing.T, *cluster){
 			"deployment of the documents": testDocumentDeployment,
@@ -20,6 +20,10 @@ func TestCluster(t *testing.T) {
 			"watching":                    everyKubectl(testWatching),
 			"talking":                     everyKubectl(testTalking),
 			"logs":                        everyKubectl(testLogs),
+			"slow readers":                everyKubectl(testSlowReaders),
+			"forwarding":                  testForwarding,
+			"debugging":                   everyKubectl(testDebugging),
+			"node logs":                   testNodeLogs,
 			"commands":                    testCommands,
 			"environment":                 testEnvironment,
 			"missing sources":             testMissingSources,

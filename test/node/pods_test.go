@@ -314,7 +314,7 @@ func e2eBasics(t *testing.T, m *machine) {
 	if code, got := m.get("/containerLogs/default/web/c?tailLines=1&timestamps=1"); code != 200 || !regexp.MustCompile(`^\d{4}-\d\d-\d\dT\S+ (web|out|err)\n$`).MatchString(got) {
 		t.Errorf("log with timestamps: got %d %q", code, got)
 	}
-	if code, got := m.get("/containerLogs/default/web/none"); code != 400 {
+	if code, got := m.get("/containerLogs/default/web/none"); code != 404 {
 		t.Errorf("log of no container: got %d %q", code, got)
 	}
 	if code, got := m.get("/containerLogs/default/web/c?previous=1"); code != 400 || !strings.Contains(got, `previous terminated container "c" in pod "web" not found`) {

@@ -3,6 +3,7 @@ package node
 import (
 	"bytes"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -12,6 +13,7 @@ import (
 	"github.com/gorilla/websocket"
 	v1 "k8s.io/api/core/v1"
 	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/portforward"
 	remoteclient "k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/util/exec"
 
@@ -54,6 +56,7 @@ func e2eStreams(t *testing.T, m *machine) {
 			t.Errorf("a terminal %s: got %q, want %q", tc.name, out.String(), tc.want)
 		}
 	}
+	e2eStreamsOfToday(t, server.URL)
 	where := "ws" + strings.TrimPrefix(server.URL, "http") + "/attach/default/streams/c?output=1"
 	conn, _, err := (&websocket.Dialer{Subprotocols: []string{"v4.channel.k8s.io"}}).DialContext(t.Context(), where, nil)
 	if err != nil {
@@ -74,4 +77,47 @@ func e2eStreams(t *testing.T, m *machine) {
 	}
 	apitest.DeletePod(t, m.api, "streams", 0)
 	m.wait("streams", "gone", func(p *v1.Pod) bool { return p == nil })
+}
+
+// e2eStreamsOfToday has the agent itself take what today's clients open by WebSocket.
+func e2eStreamsOfToday(t *testing.T, agent string) {
+	query := url.Values{"command": {"sh", "-c", "cat; echo done >&2; exit 4"}, "input": {"1"}, "output": {"1"}, "error": {"1"}}
+	client, err := remoteclient.NewWebSocketExecutor(&restclient.Config{}, http.MethodGet, agent+"/exec/default/streams/c?"+query.Encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out, errOut bytes.Buffer
+	err = client.StreamWithContext(t.Context(), remoteclient.StreamOptions{Stdin: strings.NewReader("all of the input"), Stdout: &out, Stderr: &errOut})
+	var exit exec.CodeExitError
+	if !errors.As(err, &exit) || exit.Code != 4 || out.String() != "all of the input" || errOut.String() != "done\n" {
+		t.Errorf("exec over WebSocket 5: got %v, %q and %q", err, out.String(), errOut.String())
+	}
+	where, err := url.Parse(agent + "/portForward/default/streams")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dialer, err := portforward.NewSPDYOverWebsocketDialer(where, &restclient.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, protocol, err := dialer.Dial(portforward.PortForwardProtocolV1Name)
+	if err != nil || protocol != portforward.PortForwardProtocolV1Name {
+		t.Fatalf("port-forward over WebSocket: got %q, %v", protocol, err)
+	}
+	defer conn.Close()
+	headers := http.Header{}
+	headers.Set(v1.PortHeader, "7")
+	headers.Set(v1.PortForwardRequestIDHeader, "1")
+	headers.Set(v1.StreamType, v1.StreamTypeError)
+	told, err := conn.CreateStream(headers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	headers.Set(v1.StreamType, v1.StreamTypeData)
+	if _, err := conn.CreateStream(headers); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(told); err != nil || !strings.Contains(string(got), "connection refused") {
+		t.Errorf("port-forward to where nobody listens: got %q, %v", got, err)
+	}
 }

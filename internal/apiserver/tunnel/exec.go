@@ -94,6 +94,7 @@ func (t *Tunnels) command(q *Request, cmd command) {
 	location := agentURL(pod.Spec.NodeName, "/"+cmd.verb+"/"+pod.Namespace+"/"+pod.Name+"/"+container, cmd.query)
 	if wsstream.IsWebSocketRequestWithStreamCloseProtocol(q.R) {
 		// Container runtimes speak SPDY; today's clients speak WebSocket, version 5.
+		t.metrics.webSockets.WithLabelValues(cmd.verb, translatedHere).Inc()
 		on := cmd.streams
 		translate.NewStreamTranslatorHandler(location, t.agents, 0, translate.Options{
 			Stdin: on.stdin, Stdout: on.stdout, Stderr: on.stderr, Tty: on.tty,
@@ -122,6 +123,7 @@ func (t *Tunnels) PortForward(q *Request) {
 	location := agentURL(pod.Spec.NodeName, "/portForward/"+pod.Namespace+"/"+pod.Name, ports)
 	handler := q.upgrade(location, t.agents, true)
 	if wsstream.IsWebSocketRequestWithTunnelingProtocol(q.R) {
+		t.metrics.webSockets.WithLabelValues("portforward", tunneledHere).Inc()
 		translate.NewTunnelingHandler(handler).ServeHTTP(q.W, q.R)
 		return
 	}

@@ -1,6 +1,8 @@
 package tunnel
 
 import (
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -39,8 +41,8 @@ func (t *Tunnels) Log(q *Request) {
 		return
 	}
 	if pod.Spec.NodeName == "" {
-		q.W.Header().Set("Content-Type", "text/plain")
-		return // it has not run anywhere: nothing was logged
+		q.W.WriteHeader(http.StatusNoContent) // it has not run anywhere: nothing was logged
+		return
 	}
 	location := agentURL(pod.Spec.NodeName, "/containerLogs/"+pod.Namespace+"/"+pod.Name+"/"+container, logQuery(o))
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, location.String(), nil)
@@ -48,14 +50,23 @@ func (t *Tunnels) Log(q *Request) {
 		q.fail(apierrors.NewInternalError(err))
 		return
 	}
-	resp, err := t.agents.RoundTrip(req)
+	agents, usage := t.agents, "enforce_tls"
+	if o.InsecureSkipTLSVerifyBackend {
+		agents, usage = t.unverified, "skip_tls_allowed"
+		req = req.WithContext(Unverify(ctx))
+	}
+	t.metrics.backends.WithLabelValues(usage).Inc()
+	resp, err := agents.RoundTrip(req)
 	if err != nil {
+		if bad := (*tls.CertificateVerificationError)(nil); errors.As(err, &bad) {
+			t.metrics.tlsFailures.Inc()
+		}
 		q.fail(apierrors.NewInternalError(fmt.Errorf("get logs from node %s: %w", pod.Spec.NodeName, err)))
 		return
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		q.fail(agentError(resp))
+		q.fail(agentError(resp, pod.Name))
 		return
 	}
 	if wsstream.IsWebSocketRequest(q.R) {

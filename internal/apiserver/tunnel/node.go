@@ -24,6 +24,18 @@ type Nodes interface {
 	DialAddress(ctx context.Context, node, address string) (net.Conn, error)
 }
 
+// unverifiedKey is the key of [Unverified].
+type unverifiedKey struct{}
+
+// Unverify returns a context in which the agents of nodes are not asked to prove who they are.
+func Unverify(ctx context.Context) context.Context {
+	return context.WithValue(ctx, unverifiedKey{}, true)
+}
+
+// Unverified reports whether the agent of a node is to be reached whatever its certificate is: somebody wants to see
+// the log of a pod for whom it does not matter who shows it.
+func Unverified(ctx context.Context) bool { return ctx.Value(unverifiedKey{}) != nil }
+
 // newAgents speaks HTTP with node agents: the host of a URL is the node's name.
 func newAgents(nodes Nodes) *http.Transport {
 	return &http.Transport{
@@ -97,9 +109,9 @@ func others(pod *corev1.Pod) string {
 	return text
 }
 
-// agentError turns what an agent answered other than success into an error of
-// the API: its text, and a code that clients know.
-func agentError(resp *http.Response) error {
+// agentError turns what an agent answered other than success to a question for the log of a pod into an error of the
+// API: its code, and its text if it is one for people.
+func agentError(resp *http.Response, pod string) error {
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 4096))
 	if err != nil {
 		return apierrors.NewInternalError(fmt.Errorf("read answer of node agent: %w", err))
@@ -107,10 +119,10 @@ func agentError(resp *http.Response) error {
 	switch resp.StatusCode {
 	case http.StatusBadRequest:
 		return apierrors.NewBadRequest(string(text))
-	case http.StatusNotFound:
-		return apierrors.NewGenericServerResponse(http.StatusNotFound, "get", corev1.Resource("pods"), "", string(text), 0, true)
+	case http.StatusInternalServerError:
+		return apierrors.NewInternalError(errors.New(string(text)))
 	}
-	return apierrors.NewInternalError(errors.New(string(text)))
+	return apierrors.NewGenericServerResponse(resp.StatusCode, "", corev1.Resource("pods/log"), pod, string(text), 0, false)
 }
 
 // upgrade hands the request's connection through to a location. It writes its

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,6 +24,8 @@ type Options struct {
 	Slices func(namespace, service string) []*cache.Item
 	Pod    func(namespace, name string) *cache.Item
 	Logger *slog.Logger
+	// Registry gets the metrics; nil: nobody does.
+	Registry prometheus.Registerer
 }
 
 // Tunnels opens connections to node agents, pods and services. Its methods
@@ -32,12 +35,20 @@ type Tunnels struct {
 	// agents speaks HTTP with node agents, addresses with what is at addresses of pods
 	// and nodes. Each keeps idle connections, by their targets.
 	agents, addresses *http.Transport
+	// unverified speaks with node agents whatever their certificates are, each time by a new connection.
+	unverified *http.Transport
+	metrics    *metrics
 }
 
 // New returns tunnels; Close closes the connections that they keep.
 func New(o Options) *Tunnels {
-	t := &Tunnels{o: o}
+	if o.Registry == nil {
+		o.Registry = prometheus.NewRegistry()
+	}
+	t := &Tunnels{o: o, metrics: newMetrics(o.Registry)}
 	t.agents, t.addresses = newAgents(o.Nodes), newAddresses(o.Nodes)
+	t.unverified = newAgents(o.Nodes)
+	t.unverified.DisableKeepAlives = true
 	return t
 }
 

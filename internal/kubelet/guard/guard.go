@@ -106,6 +106,8 @@ var own = []struct {
 	{"/stats", "stats", false},
 	{"/metrics", "metrics", false},
 	{"/logs", "log", false},
+	{"/statusz", "statusz", false},
+	{"/flagz", "configz", false},
 	{"/checkpoint", "checkpoint", false},
 }
 

@@ -6,8 +6,10 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"time"
 
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
+	"k8s.io/streaming/pkg/httpstream/wsstream"
 )
 
 // Attachment is a client's connection to the streams of a running container. It
@@ -16,8 +18,9 @@ import (
 // takes a moment would see nothing of what it wrote. Such a client gets it from
 // the log.
 type Attachment struct {
-	Where     *url.URL // of the runtime's stream
-	StdinOnce bool     // the container's input ends with the first client's
+	Where     *url.URL      // of the runtime's stream
+	Idle      time.Duration // how long it may be silent
+	StdinOnce bool          // the container's input ends with the first client's
 	// Running says whether the container still is, Replay writes what has not been
 	// read of the output of one that has ended right after its start; out and
 	// errOut are nil where they are not wanted.
@@ -28,8 +31,15 @@ type Attachment struct {
 // Serve answers a request to attach to the streams that o asks for.
 func (t *Attachment) Serve(w http.ResponseWriter, r *http.Request, o *remotecommand.Options) {
 	w, r, end := watched(w, r)
-	defer end(nil)
-	remotecommand.ServeAttach(w, r, &attaching{t, o}, "", "", "", o, StreamIdle, remotecommand.DefaultStreamCreationTimeout, remotecommand.SupportedStreamingProtocols)
+	defer end()
+	a := &attaching{t, o}
+	if wsstream.IsWebSocketRequestWithStreamCloseProtocol(r) {
+		five{o, t.Idle, "error attaching to container: %v"}.serve(w, r, func(ctx context.Context, in io.Reader, out, errOut io.WriteCloser, resize <-chan remotecommand.TerminalSize) error {
+			return a.AttachContainer(ctx, "", "", "", in, out, errOut, o.TTY, resize)
+		})
+		return
+	}
+	remotecommand.ServeAttach(w, r, a, "", "", "", o, t.Idle, remotecommand.DefaultStreamCreationTimeout, remotecommand.SupportedStreamingProtocols)
 }
 
 // attaching is an attachment to those of the streams that have been asked for.

@@ -10,21 +10,31 @@ import (
 	"time"
 
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
+	"k8s.io/streaming/pkg/httpstream/wsstream"
 )
 
-// Execution is a client's connection to a command on a terminal. The runtime ends
-// the command's output together with the input: who runs one with nothing to read
+// Execution is a client's connection to a command. It is passed on to the runtime's, rather than through: of a client
+// that is slow to read, the runtime would lose what it has not read when the command ends. On a terminal, the runtime
+// ends the command's output together with the input: who runs one with nothing to read
 // would lose what it writes. So the input ends here, and the runtime sees it go
 // on until the command has ended or the client is gone.
 type Execution struct {
-	Where *url.URL // of the runtime's stream
+	Where *url.URL      // of the runtime's stream
+	Idle  time.Duration // how long it may be silent
 }
 
 // Serve answers a request to run a command with the streams that o asks for.
 func (e *Execution) Serve(w http.ResponseWriter, r *http.Request, o *remotecommand.Options) {
 	w, r, end := watched(w, r)
-	defer end(nil)
-	remotecommand.ServeExec(w, r, &executing{e, o}, "", "", "", nil, o, StreamIdle, remotecommand.DefaultStreamCreationTimeout, remotecommand.SupportedStreamingProtocols)
+	defer end()
+	x := &executing{e, o}
+	if wsstream.IsWebSocketRequestWithStreamCloseProtocol(r) {
+		five{o, e.Idle, "error executing command in container: %v"}.serve(w, r, func(ctx context.Context, in io.Reader, out, errOut io.WriteCloser, resize <-chan remotecommand.TerminalSize) error {
+			return x.ExecInContainer(ctx, "", "", "", nil, in, out, errOut, o.TTY, resize, 0)
+		})
+		return
+	}
+	remotecommand.ServeExec(w, r, x, "", "", "", nil, o, e.Idle, remotecommand.DefaultStreamCreationTimeout, remotecommand.SupportedStreamingProtocols)
 }
 
 // executing is an execution with those of the streams that have been asked for.
@@ -41,7 +51,10 @@ func (e *executing) ExecInContainer(ctx context.Context, _, _, _ string, _ []str
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	shown := &counter{broken: cancel}
-	o := streams{asked: e.asked, in: &endless{r: in, done: ctx.Done()}, out: shown.to(out), errOut: shown.to(errOut), resize: resize}.options(ctx)
+	if e.asked.TTY {
+		in = &endless{r: in, done: ctx.Done()}
+	}
+	o := streams{asked: e.asked, in: in, out: shown.to(out), errOut: shown.to(errOut), resize: resize}.options(ctx)
 	err := stream(ctx, e.Where, o)
 	if err == nil {
 		return nil

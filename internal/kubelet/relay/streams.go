@@ -1,25 +1,24 @@
 package relay
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	restclient "k8s.io/client-go/rest"
 	remoteclient "k8s.io/client-go/tools/remotecommand"
+	clientspdy "k8s.io/client-go/transport/spdy"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
+	"k8s.io/streaming/pkg/httpstream/spdy"
+
+	"github.com/kemudi/kemudi/internal/linger"
 )
 
-// StreamIdle is how long a stream may be silent.
+// StreamIdle is how long a stream may be silent, unless people want something else.
 const StreamIdle = 4 * time.Hour
 
 // streams are a client's. Over WebSocket there is each of them, whether it has
@@ -50,10 +49,15 @@ func (s streams) options(ctx context.Context) remoteclient.StreamOptions {
 	return o
 }
 
-// stream connects streams with the runtime's until those end, or ctx does.
+// stream connects streams with the runtime's until those end, or ctx does. Nothing is sent to the runtime but what
+// the client sends, no pings either: it closes its socket when all is written, however much of that has not been
+// read, and who sends to a closed socket loses that.
 func stream(ctx context.Context, where *url.URL, o remoteclient.StreamOptions) error {
-	direct := &restclient.Config{Proxy: func(*http.Request) (*url.URL, error) { return nil, nil }}
-	executor, err := remoteclient.NewSPDYExecutor(direct, http.MethodPost, where)
+	direct, err := spdy.NewRoundTripperWithConfig(spdy.RoundTripperConfig{Proxier: func(*http.Request) (*url.URL, error) { return nil, nil }})
+	if err != nil {
+		return err
+	}
+	executor, err := remoteclient.NewSPDYExecutorForTransports(direct, clientspdy.NewUpgraderForStreaming(direct), http.MethodPost, where)
 	if err != nil {
 		return err
 	}
@@ -61,11 +65,14 @@ func stream(ctx context.Context, where *url.URL, o remoteclient.StreamOptions) e
 }
 
 // watched returns what serves the request in place of w and r: the request's
-// context ends with the client's connection, or when end is called.
-func watched(w http.ResponseWriter, r *http.Request) (_ http.ResponseWriter, _ *http.Request, end context.CancelCauseFunc) {
+// context ends with the client's connection, or when end is called, which waits for the client to have read all.
+func watched(w http.ResponseWriter, r *http.Request) (_ http.ResponseWriter, _ *http.Request, end func()) {
 	ctx, cancel := context.WithCancelCause(r.Context())
-	gone := func() { cancel(errors.New("the client has gone")) }
-	return &watchedWriter{ResponseWriter: w, gone: gone}, r.WithContext(ctx), cancel
+	held := linger.Hold(r.Context(), w, func() { cancel(errors.New("the client has gone")) })
+	return held, r.WithContext(ctx), func() {
+		cancel(nil)
+		held.Finish()
+	}
 }
 
 // counter notices whether anything has been written to a client, and a client
@@ -123,39 +130,4 @@ func (s sizes) Next() *remoteclient.TerminalSize {
 	case <-s.done:
 		return nil
 	}
-}
-
-// watchedWriter tells when the connection that a handler has taken over is gone.
-// The HTTP server does not: it has nothing to do with it any more.
-type watchedWriter struct {
-	http.ResponseWriter
-	gone func()
-}
-
-func (w *watchedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, buffered, err := http.NewResponseController(w.ResponseWriter).Hijack()
-	if err != nil {
-		return nil, nil, err
-	}
-	early, err := buffered.Reader.Peek(buffered.Reader.Buffered())
-	if err != nil {
-		return nil, nil, errors.Join(err, conn.Close())
-	}
-	watched := &watchedConn{Conn: conn, gone: w.gone}
-	r := bufio.NewReader(io.MultiReader(bytes.NewReader(bytes.Clone(early)), watched))
-	return watched, bufio.NewReadWriter(r, buffered.Writer), nil
-}
-
-type watchedConn struct {
-	net.Conn
-	once sync.Once
-	gone func()
-}
-
-func (c *watchedConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	if err != nil {
-		c.once.Do(c.gone)
-	}
-	return n, err
 }

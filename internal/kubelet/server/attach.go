@@ -27,15 +27,19 @@ const (
 
 func (s *Server) serveAttach(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
+	if _, err := streamsOf(q, flag(q, "tty")); err != nil {
+		fail(w, err)
+		return
+	}
 	f, err := s.find(r.Context(), r)
 	if err != nil {
 		fail(w, err)
 		return
 	}
 	name := r.PathValue("container")
-	id, err := f.running(name)
-	if err != nil {
-		fail(w, err)
+	id, ok := f.running(name)
+	if !ok {
+		fail(w, fmt.Errorf("container %s not found in pod %s_%s", name, f.Pod.Name, f.Pod.Namespace))
 		return
 	}
 	c := cri.FindContainer(f.Pod, name)
@@ -48,7 +52,7 @@ func (s *Server) serveAttach(w http.ResponseWriter, r *http.Request) {
 		ContainerId: id, Tty: o.TTY, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr,
 	})
 	if err != nil {
-		fail(w, err)
+		failStream(w, err)
 		return
 	}
 	where, err := streamURL(resp.Url)
@@ -56,9 +60,10 @@ func (s *Server) serveAttach(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
+	s.countWebSocket(r, "attach")
 	began := time.Now()
 	(&relay.Attachment{
-		Where: where, StdinOnce: c.StdinOnce,
+		Where: where, Idle: s.o.Settings.StreamIdle, StdinOnce: c.StdinOnce,
 		Running: func(ctx context.Context) bool { return s.isRunning(ctx, id) },
 		Replay: func(ctx context.Context, out, errOut io.Writer) error {
 			return s.replay(ctx, f.Pod.UID, unread{id, began, out, errOut})

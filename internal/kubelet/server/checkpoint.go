@@ -47,14 +47,14 @@ func (s *Server) serveCheckpoint(w http.ResponseWriter, r *http.Request) {
 // checkpoint returns the file that it has been written to.
 func (s *Server) checkpoint(r *http.Request, f found, timeout int64) (string, error) {
 	name := r.PathValue("container")
-	id, err := f.running(name)
-	if err != nil {
+	id, ok := f.running(name)
+	if !ok {
 		return "", fmt.Errorf("container %v not found", name)
 	}
 	if err := os.MkdirAll(s.o.CheckpointDir, 0o700); err != nil {
 		return "", fmt.Errorf("make directory of checkpoints: %w", err)
 	}
 	file := filepath.Join(s.o.CheckpointDir, fmt.Sprintf("checkpoint-%s_%s-%s-%s.tar", f.Pod.Name, f.Pod.Namespace, name, time.Now().Format(time.RFC3339)))
-	_, err = s.runtime.CheckpointContainer(r.Context(), &runtimeapi.CheckpointContainerRequest{ContainerId: id, Location: file, Timeout: timeout})
+	_, err := s.runtime.CheckpointContainer(r.Context(), &runtimeapi.CheckpointContainerRequest{ContainerId: id, Location: file, Timeout: timeout})
 	return file, err
 }

@@ -14,6 +14,8 @@ type requests struct {
 	all      *prometheus.CounterVec
 	took     *prometheus.HistogramVec
 	inflight *prometheus.GaugeVec
+
+	webSockets *prometheus.CounterVec // by what their streams are for
 }
 
 func newRequests(reg prometheus.Registerer) *requests {
@@ -28,8 +30,11 @@ func newRequests(reg prometheus.Registerer) *requests {
 		inflight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "kubelet_http_inflight_requests", Help: "Number of the inflight http requests",
 		}, labels),
+		webSockets: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kubelet_websocket_streaming_requests_total", Help: "Total number of WebSocket streaming requests (exec/attach/portforward) received by the kubelet.",
+		}, []string{"subresource"}),
 	}
-	reg.MustRegister(r.all, r.took, r.inflight)
+	reg.MustRegister(r.all, r.took, r.inflight, r.webSockets)
 	return r
 }
 

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,9 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/proxy"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 	config "k8s.io/kubelet/config/v1beta1"
 
 	"github.com/kemudi/kemudi/internal/client"
@@ -30,11 +27,9 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/machine"
 	"github.com/kemudi/kemudi/internal/kubelet/pod"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
-	"github.com/kemudi/kemudi/internal/kubelet/relay"
-	"github.com/kemudi/kemudi/internal/obs"
 )
 
-// Options of a Server; all but NoSystemLogs are required.
+// Options of a Server; all but Settings are required.
 type Options struct {
 	NodeName string
 	Pods     *pod.Set
@@ -46,8 +41,8 @@ type Options struct {
 	Machine machine.Info
 	RootDir string
 	// Config is how the agent is configured, as far as upstream's has the same settings.
-	Config       config.KubeletConfiguration
-	NoSystemLogs bool // the machine's own logs are not served
+	Config   config.KubeletConfiguration
+	Settings Settings
 	// CheckpointDir is where states of containers are written to.
 	CheckpointDir string
 	// Registry gets the agent's metrics, and is served with what else is in it.
@@ -60,6 +55,7 @@ type Server struct {
 	o        Options
 	runtime  runtimeapi.RuntimeServiceClient
 	requests *requests
+	began    time.Time
 
 	mu struct {
 		sync.Mutex
@@ -70,78 +66,10 @@ type Server struct {
 
 // New returns a server.
 func New(o Options) *Server {
-	s := &Server{o: o, runtime: o.Pods.Runner.Runtime, requests: newRequests(o.Registry)}
+	s := &Server{o: o, runtime: o.Pods.Runner.Runtime, requests: newRequests(o.Registry), began: time.Now()}
 	s.mu.read = map[string]int64{}
 	s.register()
 	return s
-}
-
-// Handler serves the agent's API: what the API server asks nodes for. Whoever
-// serves it must have made sure that the caller may ask.
-func (s *Server) Handler() http.Handler {
-	mux := http.NewServeMux()
-	health := &obs.Health{Log: s.o.Log}
-	health.Add(obs.Check{Name: "syncloop", Run: s.checkActors})
-	health.Install(mux, "healthz")
-	mux.HandleFunc("GET /pods", s.servePods)
-	mux.HandleFunc("GET /pods/{$}", s.servePods)
-	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", s.serveLogs)
-	for _, path := range []string{"/exec/{namespace}/{pod}/{container}", "/exec/{namespace}/{pod}/{uid}/{container}"} {
-		mux.HandleFunc("GET "+path, s.serveExec)
-		mux.HandleFunc("POST "+path, s.serveExec)
-	}
-	for _, path := range []string{"/attach/{namespace}/{pod}/{container}", "/attach/{namespace}/{pod}/{uid}/{container}"} {
-		mux.HandleFunc("GET "+path, s.serveAttach)
-		mux.HandleFunc("POST "+path, s.serveAttach)
-	}
-	for _, path := range []string{"/portForward/{namespace}/{pod}", "/portForward/{namespace}/{pod}/{uid}"} {
-		mux.HandleFunc("GET "+path, s.servePortForward)
-		mux.HandleFunc("POST "+path, s.servePortForward)
-	}
-	mux.HandleFunc("POST /run/{namespace}/{pod}/{container}", s.serveRun)
-	mux.HandleFunc("GET /stats/summary", s.serveSummary)
-	mux.HandleFunc("GET /metrics", s.serveMetrics)
-	mux.Handle("GET /metrics/slis", health.SLIs(s.o.Log, "healthz"))
-	mux.HandleFunc("POST /checkpoint/{namespace}/{pod}/{container}", s.serveCheckpoint)
-	mux.HandleFunc("GET /metrics/resource", s.serveResources)
-	mux.HandleFunc("GET /metrics/cadvisor", s.serveScrape)
-	mux.HandleFunc("GET /metrics/probes", s.serveProbes)
-	mux.HandleFunc("GET /configz", s.serveConfig)
-	mux.HandleFunc("GET /runningpods/{$}", s.serveRunning)
-	mux.Handle("GET /logs/", s.systemLogs())
-	obs.InstallProfiles(mux)
-	return s.guarded(s.requests.counted(mux))
-}
-
-// guarded answers for a handler that panics.
-func (s *Server) guarded(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer func() {
-			p := recover()
-			if p == nil {
-				return
-			}
-			if p == http.ErrAbortHandler {
-				panic(p) // net/http cuts the connection off
-			}
-			s.o.Log.ErrorContext(r.Context(), "node agent panicked", "part", "API", "method", r.Method, "path", r.URL.Path, "err", fmt.Sprintf("panic: %v\n%s", p, debug.Stack()))
-			http.Error(w, "This request caused the node agent to panic. Look in the logs for details.", http.StatusInternalServerError)
-		}()
-		next.ServeHTTP(w, r)
-	})
-}
-
-// systemLogDir is where the machine's programs keep their logs.
-const systemLogDir = "/var/log"
-
-// systemLogs serves the machine's own logs, unless that is turned off.
-func (s *Server) systemLogs() http.Handler {
-	if s.o.NoSystemLogs {
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			http.Error(w, "logs endpoint is disabled.", http.StatusMethodNotAllowed)
-		})
-	}
-	return http.StripPrefix("/logs", logs.Directory(systemLogDir))
 }
 
 // actorPatience is how long an update may wait for a pod's actor that is well.
@@ -185,14 +113,14 @@ func writeJSON(w http.ResponseWriter, value any) {
 // found is what a request is about, as its pod's actor knows it.
 type found struct{ *pod.View }
 
-// running is the ID of the running container with the name.
-func (f found) running(name string) (string, error) {
+// running is the ID of the running container with the name, if there is one.
+func (f found) running(name string) (id string, ok bool) {
 	for i := range f.Containers {
 		if c := &f.Containers[i]; c.Name == name && c.State == podstep.Running {
-			return c.ID, nil
+			return c.ID, true
 		}
 	}
-	return "", fmt.Errorf("container not found (%q)", name)
+	return "", false
 }
 
 // errNoPod says that the pod is not on this node.
@@ -234,114 +162,6 @@ type badRequest struct{ text string }
 
 func (e *badRequest) Error() string { return e.text }
 
-// flag reads a boolean of the query as upstream's agent does.
-func flag(q url.Values, name string) bool { return q.Get(name) == "1" || q.Get(name) == "true" }
-
-func (s *Server) serveExec(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	o := &remotecommand.Options{Stdin: flag(q, "input"), Stdout: flag(q, "output"), Stderr: flag(q, "error") && !flag(q, "tty"), TTY: flag(q, "tty")}
-	f, err := s.find(r.Context(), r)
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	id, err := f.running(r.PathValue("container"))
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	resp, err := s.runtime.Exec(r.Context(), &runtimeapi.ExecRequest{
-		ContainerId: id, Cmd: q["command"], Tty: o.TTY, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr,
-	})
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	if !o.TTY || !o.Stdin {
-		s.connect(w, r, resp.Url)
-		return
-	}
-	where, err := streamURL(resp.Url)
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	(&relay.Execution{Where: where}).Serve(w, r, o)
-}
-
-func (s *Server) servePortForward(w http.ResponseWriter, r *http.Request) {
-	f, err := s.find(r.Context(), r)
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	if f.Sandbox == "" {
-		fail(w, fmt.Errorf("sandbox of pod %s/%s is not running", f.Pod.Namespace, f.Pod.Name))
-		return
-	}
-	var ports []int32
-	for _, text := range r.URL.Query()["port"] {
-		n, err := strconv.ParseUint(text, 10, 16)
-		if err != nil || n == 0 {
-			fail(w, &badRequest{fmt.Sprintf("invalid port %q", text)})
-			return
-		}
-		ports = append(ports, int32(n))
-	}
-	resp, err := s.runtime.PortForward(r.Context(), &runtimeapi.PortForwardRequest{PodSandboxId: f.Sandbox, Port: ports})
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	s.connect(w, r, resp.Url)
-}
-
-// connect passes the client's connection through to the runtime's stream server.
-func (s *Server) connect(w http.ResponseWriter, r *http.Request, where string) {
-	location, err := streamURL(where)
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	proxy.NewUpgradeAwareHandler(location, nil, false, true, proxyErrors{}).ServeHTTP(w, r)
-}
-
-// streamURL reads where the runtime says that it serves a stream.
-func streamURL(where string) (*url.URL, error) {
-	location, err := url.Parse(where)
-	if err != nil {
-		return nil, fmt.Errorf("the container runtime gave a bad stream address: %w", err)
-	}
-	return location, nil
-}
-
-type proxyErrors struct{}
-
-func (proxyErrors) Error(w http.ResponseWriter, _ *http.Request, err error) { fail(w, err) }
-
-// serveRun runs a command and answers with its output.
-func (s *Server) serveRun(w http.ResponseWriter, r *http.Request) {
-	f, err := s.find(r.Context(), r)
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	id, err := f.running(r.PathValue("container"))
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	out, code, err := s.o.Pods.Runner.Exec(r.Context(), id, r.URL.Query()["cmd"], 0)
-	if err == nil && code != 0 {
-		err = fmt.Errorf("command exited with %d: %s", code, out)
-	}
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	_, _ = w.Write([]byte(out)) // an error means that the client has gone
-}
-
 // serveLogs writes a container's log.
 func (s *Server) serveLogs(w http.ResponseWriter, r *http.Request) {
 	o, previous, err := logOptions(r.URL.Query())
@@ -356,7 +176,7 @@ func (s *Server) serveLogs(w http.ResponseWriter, r *http.Request) {
 	}
 	name := r.PathValue("container")
 	if cri.FindContainer(f.Pod, name) == nil {
-		fail(w, &badRequest{fmt.Sprintf("container %q not found in pod %q", name, f.Pod.Namespace+"_"+f.Pod.Name)})
+		failWith(w, http.StatusNotFound, fmt.Errorf("container %q not found in pod %q", name, f.Pod.Name))
 		return
 	}
 	id, running, err := f.logged(name, previous)
@@ -366,7 +186,7 @@ func (s *Server) serveLogs(w http.ResponseWriter, r *http.Request) {
 	}
 	st, err := s.runtime.ContainerStatus(r.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: id})
 	if err != nil {
-		fail(w, fmt.Errorf("unable to retrieve container logs for %s://%s", s.o.Pods.RuntimeName(), id))
+		fail(w, &badRequest{fmt.Sprintf("unable to retrieve container logs for %s://%s", s.o.Pods.RuntimeName(), id)})
 		return
 	}
 	o.Follow = o.Follow && running
@@ -388,7 +208,7 @@ func (s *Server) serveLogs(w http.ResponseWriter, r *http.Request) {
 	}
 	err = logs.Read(r.Context(), st.GetStatus().GetLogPath(), o)
 	if err != nil && !out.wrote {
-		fail(w, fmt.Errorf("failed to read log of container %q: %w", name, err))
+		fail(w, &badRequest{fmt.Sprintf("failed to read log of container %q: %v", name, err)})
 	}
 	if whole := o.Tail < 0 && o.Limit < 0 && o.Since.IsZero() && !o.Timestamps && o.Stdout != nil && o.Stderr != nil; whole && err == nil {
 		s.noteRead(id, out.n)
@@ -489,7 +309,13 @@ func logOptions(q url.Values) (o logs.Options, previous bool, err error) {
 			}
 		}
 	}
-	number("tailLines", &o.Tail)
+	switch tail := q.Get("tail"); tail { // its name of old
+	case "":
+		number("tailLines", &o.Tail)
+	case "all":
+	default:
+		number("tail", &o.Tail)
+	}
 	number("limitBytes", &o.Limit)
 	if q.Has("sinceSeconds") {
 		var seconds int64

@@ -1,4 +1,4 @@
-package logs
+package systemlog
 
 import (
 	"net/http"

@@ -470,6 +470,16 @@ func TestPodIsResizedInPlaceIfTheNodeHasRoom(t *testing.T) {
 		if got := p.Status.ContainerStatuses[0].AllocatedResources.Cpu().MilliValue(); got != 1500 {
 			t.Errorf("allocated while deferred: got %d", got)
 		}
+		// One that is started anew meanwhile has what it had.
+		n.cri.Exit("default/a", "c", 1, "")
+		p = n.after(time.Minute, "a")
+		cs = p.Status.ContainerStatuses[0]
+		if cs.RestartCount != 1 || cs.State.Running == nil || cs.Resources.Limits.Cpu().MilliValue() != 1500 || cs.AllocatedResources.Cpu().MilliValue() != 1500 {
+			t.Errorf("started anew while deferred: got %+v", cs)
+		}
+		if c := core.PodCondition(&p.Status, v1.PodResizePending); c == nil || c.Reason != "Deferred" {
+			t.Errorf("started anew while deferred: got %+v", p.Status.Conditions)
+		}
 		n.resize("a", "5", "512Mi")
 		p = n.pod("a")
 		if c := core.PodCondition(&p.Status, v1.PodResizePending); c == nil || c.Reason != "Infeasible" || c.Message != "Node didn't have enough capacity: cpu, requested: 5000, capacity: 4000" {
@@ -510,7 +520,7 @@ func TestPodIsResizedInPlaceIfTheNodeHasRoom(t *testing.T) {
 		if c := core.PodCondition(&p.Status, v1.PodResizeInProgress); c == nil || c.Reason != "Error" || c.Message != below {
 			t.Errorf("less than in use: got %+v", c)
 		}
-		if got := p.Status.ContainerStatuses[0]; got.Resources.Limits.Memory().Value() != 512<<20 || got.RestartCount != 0 {
+		if got := p.Status.ContainerStatuses[0]; got.Resources.Limits.Memory().Value() != 512<<20 || got.RestartCount != 1 {
 			t.Errorf("less than in use: got %+v", got)
 		}
 		n.resize("r", "200m", "1Gi")

@@ -75,7 +75,8 @@ func (w *preStop) note(x *Actor, err error) {
 
 // onContainer is a container of the pod, and what is to be done to it.
 func (x *Actor) onContainer(act podstep.Action) *container.Container {
-	return &container.Container{Runner: x.s.Runner, Pod: x.d.Pod, Spec: cri.FindContainer(x.d.Pod, act.Container), Act: act, PodIPs: x.podIPs()}
+	pod := podstep.Allocated(x.d, &x.o)
+	return &container.Container{Runner: x.s.Runner, Pod: pod, Spec: cri.FindContainer(pod, act.Container), Act: act, PodIPs: x.podIPs()}
 }
 
 // exitOf returns a channel that is closed when the container has ended.

@@ -105,7 +105,7 @@ func (x *Actor) createSandbox(act podstep.Action) work {
 	if act.Attempt > 0 {
 		x.event("", v1.EventTypeNormal, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
 	}
-	return &createSandbox{s: x.s, pod: x.d.Pod, attempt: act.Attempt}
+	return &createSandbox{s: x.s, pod: podstep.Allocated(x.d, &x.o), attempt: act.Attempt}
 }
 
 func (w *createSandbox) do(ctx context.Context) (err error) {

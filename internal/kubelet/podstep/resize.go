@@ -65,7 +65,7 @@ func (s *step) setPodResources(st *v1.PodStatus) {
 		return
 	}
 	given, allocated := core.PodLevelResources(s.pod), core.PodLevelResources(s.pod)
-	if s.hasSandbox() {
+	if s.hasSandbox() || s.d.Deferred != nil {
 		given = s.givenPod()
 	}
 	if s.d.Deferred != nil {

@@ -245,16 +245,12 @@ func (s *step) statusOf(cs *v1.ContainerStatus, c *v1.Container, k kind, last *C
 }
 
 // setDetails says what the container has been given: one that does not run will
-// be given what its spec asks for.
+// be given what it may have.
 func (s *step) setDetails(cs *v1.ContainerStatus, c *v1.Container, last *Container) {
-	cs.Resources = c.Resources.DeepCopy()
+	allocated := s.allocated(c)
+	cs.Resources, cs.AllocatedResources = allocated.DeepCopy(), allocated.Requests.DeepCopy()
 	if last.State == Running {
 		cs.Resources = s.given(last).DeepCopy()
-	}
-	if s.d.Deferred == nil {
-		cs.AllocatedResources = c.Resources.Requests.DeepCopy()
-	} else {
-		cs.AllocatedResources = cs.Resources.Requests.DeepCopy()
 	}
 	for _, m := range c.VolumeMounts {
 		ms := v1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}

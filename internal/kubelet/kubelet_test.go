@@ -482,6 +482,7 @@ func TestPodIsResizedInPlaceIfTheNodeHasRoom(t *testing.T) {
 		}
 		n.resize("a", "5", "512Mi")
 		p = n.pod("a")
+		n.tells("/metrics", `kubelet_pod_pending_resizes\{reason="infeasible"\} 1`, `kubelet_pod_in_progress_resizes 0`)
 		if c := core.PodCondition(&p.Status, v1.PodResizePending); c == nil || c.Reason != "Infeasible" || c.Message != "Node didn't have enough capacity: cpu, requested: 5000, capacity: 4000" {
 			t.Errorf("too large for ever: got %+v", c)
 		}
@@ -492,6 +493,13 @@ func TestPodIsResizedInPlaceIfTheNodeHasRoom(t *testing.T) {
 		if got := p.Status.ContainerStatuses[0].Resources.Limits.Cpu().MilliValue(); got != 2000 || core.PodCondition(&p.Status, v1.PodResizePending) != nil || core.PodCondition(&p.Status, v1.PodResizeInProgress) != nil {
 			t.Errorf("after room was made: got %d %+v", got, p.Status.Conditions)
 		}
+		n.tells("/metrics",
+			`kubelet_container_requested_resizes_total\{operation="increase",requirement="limits",resource="cpu"\} 3`,
+			`kubelet_container_requested_resizes_total\{operation="decrease",requirement="requests",resource="cpu"\} 1`,
+			`kubelet_container_requested_resizes_total\{operation="decrease",requirement="requests",resource="memory"\} 1`,
+			`kubelet_pod_infeasible_resizes_total\{reason_detail="insufficient_node_allocatable"\} 1`,
+			`kubelet_pod_deferred_accepted_resizes_total\{retry_trigger="pods_removed"\} 1`,
+			`kubelet_pod_resize_duration_milliseconds_count\{success="true"\} 2`)
 		var told []string
 		for _, e := range n.api.TakeEvents() {
 			if strings.HasPrefix(e, "a ") && strings.Contains(e, " Resize") {

@@ -32,7 +32,7 @@ type waiter struct {
 	asked       v1.ResourceList
 	allocatable v1.ResourceList
 	since       time.Time
-	tell        func()
+	tell        func(trigger string)
 }
 
 // NewLedger returns one of a node without pods.
@@ -59,9 +59,9 @@ func (l *Ledger) Take(pod *v1.Pod, refuse func(Allocations, Allocation) (reason,
 
 // Resize lets the pod have what its spec asks for now, out of what the node has for
 // pods, or says why not: then it keeps what it has. If others may make room for it, it
-// gets what it has asked for when they have, and again is called, by any goroutine. It
-// must not block.
-func (l *Ledger) Resize(pod *v1.Pod, allocatable v1.ResourceList, again func()) (reason, message string) {
+// gets what it has asked for when they have, and again is called with what they have done,
+// by any goroutine. It must not block.
+func (l *Ledger) Resize(pod *v1.Pod, allocatable v1.ResourceList, again func(trigger string)) (reason, message string) {
 	w := &waiter{pod, resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}), allocatable, time.Now(), again}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,7 +77,7 @@ func (l *Ledger) Resize(pod *v1.Pod, allocatable v1.ResourceList, again func()) 
 		l.mu.waiting[pod.UID] = w
 	}
 	if reason == "" && less(w.asked, mine.Requests) {
-		l.giveLocked()
+		l.giveLocked("pod_resized")
 	}
 	return reason, message
 }
@@ -129,8 +129,9 @@ func less(a, b v1.ResourceList) bool {
 }
 
 // giveLocked gives what there is now to those who wait, what matters most first: by
-// priority, then by quality of service, then who has waited longest.
-func (l *Ledger) giveLocked() {
+// priority, then by quality of service, then who has waited longest. trigger is what others
+// have done, in upstream's words.
+func (l *Ledger) giveLocked(trigger string) {
 	class := []v1.PodQOSClass{v1.PodQOSGuaranteed, v1.PodQOSBurstable, v1.PodQOSBestEffort}
 	for _, w := range slices.SortedFunc(maps.Values(l.mu.waiting), func(a, b *waiter) int {
 		return cmp.Or(
@@ -141,7 +142,7 @@ func (l *Ledger) giveLocked() {
 	}) {
 		if reason, _ := l.resizeLocked(w); reason == "" {
 			delete(l.mu.waiting, w.pod.UID)
-			w.tell()
+			w.tell(trigger)
 		}
 	}
 }
@@ -155,7 +156,7 @@ func (l *Ledger) Release(uid types.UID) {
 		return
 	}
 	delete(l.mu.taken, uid)
-	l.giveLocked()
+	l.giveLocked("pods_removed")
 }
 
 // Burstable is what the burstable pods have asked for together, in thousandths of a CPU.

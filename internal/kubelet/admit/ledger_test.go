@@ -37,7 +37,7 @@ func TestWhatIsGivenBackGoesToWhoMattersMost(t *testing.T) {
 		take(asking("big", "3", 0, false))
 		want := func(cpus, name string, priority int32) string {
 			time.Sleep(time.Second)
-			reason, _ := l.Resize(asking(name, cpus, priority, name == "guaranteed"), node, func() { told = append(told, name) })
+			reason, _ := l.Resize(asking(name, cpus, priority, name == "guaranteed"), node, func(string) { told = append(told, name) })
 			return reason
 		}
 		for _, name := range []string{"low", "early", "late", "guaranteed", "high"} {

@@ -179,18 +179,19 @@ func (p *Pins) HoldPod(pod *v1.Pod, r *runtimeapi.LinuxContainerResources) {
 // Pools reports whether there is a pool of processors that containers share, which may become another one while they run.
 func (p *Pins) Pools() bool { return p.CPUs != nil }
 
-// Frozen says why a pod that is guaranteed what it asks for cannot ask for another amount of a resource while it runs; empty: it can.
-func (p *Pins) Frozen(pod *v1.Pod, changed func(v1.ResourceName) bool) string {
+// Frozen says why a pod that is guaranteed what it asks for cannot ask for another amount of a resource while it runs, in a word for
+// metrics and as a message; empty: it can.
+func (p *Pins) Frozen(pod *v1.Pod, changed func(v1.ResourceName) bool) (detail, message string) {
 	if core.QOSClass(pod) != v1.PodQOSGuaranteed {
-		return ""
+		return "", ""
 	}
 	if p.CPUs != nil && changed(v1.ResourceCPU) {
-		return `Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"`
+		return "guaranteed_pod_cpu_manager_static_policy", `Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"`
 	}
 	if p.Memory != nil && changed(v1.ResourceMemory) {
-		return `Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"`
+		return "guaranteed_pod_memory_manager_static_policy", `Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"`
 	}
-	return ""
+	return "", ""
 }
 
 // Refusal is why a pod is rejected for an error of [Pins.Take], as reason and message.

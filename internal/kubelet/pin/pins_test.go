@@ -200,15 +200,18 @@ func TestContainersAreHeldToTheirPlace(t *testing.T) {
 		t.Errorf("another one of its pod, and the pod: got %v and %v", shared, all)
 	}
 	changed := func(name v1.ResourceName) bool { return name == v1.ResourceCPU }
-	if got := p.Frozen(pod, changed); got != `Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"` {
+	if detail, got := p.Frozen(pod, changed); detail != "guaranteed_pod_cpu_manager_static_policy" || got != `Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"` {
 		t.Errorf("other CPUs: got %q", got)
 	}
-	if got := p.Frozen(pod, func(name v1.ResourceName) bool { return !changed(name) }); got != `Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"` {
+	if detail, got := p.Frozen(pod, func(name v1.ResourceName) bool { return !changed(name) }); detail != "guaranteed_pod_memory_manager_static_policy" || got != `Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"` {
 		t.Errorf("other memory: got %q", got)
 	}
 	pod.Spec.Containers[0].Resources.Limits = nil
-	if got := p.Frozen(pod, changed) + New(Options{}).Frozen(podOf("q", "1/1Mi"), changed); got != "" {
-		t.Errorf("a burstable pod, and one of a node that pins nothing: got %q, want nothing", got)
+	if _, got := p.Frozen(pod, changed); got != "" {
+		t.Errorf("a burstable pod: got %q, want nothing", got)
+	}
+	if _, got := New(Options{}).Frozen(podOf("q", "1/1Mi"), changed); got != "" {
+		t.Errorf("a pod of a node that pins nothing: got %q, want nothing", got)
 	}
 }
 

@@ -322,10 +322,11 @@ func (x *Actor) update(pod *v1.Pod, rev int64) {
 	if annotations || !maps.Equal(pod.Labels, x.d.Pod.Labels) {
 		x.volumesStale()
 	}
-	resources := pod.Generation != x.d.Pod.Generation
+	before := x.d.Pod
 	x.d.Pod, x.rev = pod, rev
-	if resources {
-		x.resize()
+	if pod.Generation != before.Generation {
+		x.s.metrics.resizes.requested(before, pod)
+		x.resize(triggerUpdated)
 	}
 }
 

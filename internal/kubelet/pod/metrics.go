@@ -19,6 +19,7 @@ type metrics struct {
 	pods, podErrors, orphans             prometheus.Counter
 	started, startErrors, terminated     *prometheus.CounterVec
 	mounts                               *prometheus.HistogramVec
+	resizes                              resizes
 }
 
 // startBuckets reach from what starts at once to an hour.
@@ -63,9 +64,11 @@ func newMetrics(reg prometheus.Registerer, s *Set) *metrics {
 			Name: "storage_operation_duration_seconds", Help: "Storage operation duration: until a driver has mounted a volume for a pod, or has failed to",
 			Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600},
 		}, []string{"volume_plugin", "operation_name", "status", "migrated"}),
+		resizes: newResizes(),
 	}
 	if reg != nil {
 		reg.MustRegister(m.seen, m.starts, m.total, m.sli, m.containers, m.pods, m.podErrors, m.orphans, m.started, m.startErrors, m.terminated, m.mounts, census{s})
+		reg.MustRegister(m.resizes.all()...)
 	}
 	return m
 }
@@ -184,7 +187,7 @@ var (
 )
 
 func (c census) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{runningPods, containers, desiredPods, activePods, mirrorPods, volumesThere, ephemeralAll} {
+	for _, d := range []*prometheus.Desc{runningPods, containers, desiredPods, activePods, mirrorPods, volumesThere, ephemeralAll, pendingResizes, resizesUnderWay} {
 		ch <- d
 	}
 }
@@ -196,6 +199,8 @@ type head struct {
 	states                           map[string]int // of containers
 	volumes                          map[string]int // by plugin
 	ready                            bool           // these are there
+	pending                          string         // why the pod has not what it asks for, in the words of the metric
+	resizing                         bool
 }
 
 func (x *Actor) head() head {
@@ -204,6 +209,14 @@ func (x *Actor) head() head {
 		ephemeral: len(x.d.Pod.Spec.EphemeralContainers), states: map[string]int{}, volumes: map[string]int{}, ready: x.o.Volumes.Ready && !x.o.CleanedUp,
 	}
 	h.active = h.desired && x.status.Phase != v1.PodFailed && x.status.Phase != v1.PodSucceeded
+	for i := range x.status.Conditions {
+		switch c := &x.status.Conditions[i]; c.Type {
+		case v1.PodResizePending:
+			h.pending = resizeConditions[c.Reason]
+		case v1.PodResizeInProgress:
+			h.resizing = true
+		}
+	}
 	if x.s.Runner.Disk != nil {
 		for i := range x.d.Pod.Spec.Volumes {
 			h.volumes[volume.Plugin(&x.d.Pod.Spec.Volumes[i])]++
@@ -218,7 +231,8 @@ func (x *Actor) head() head {
 var stateNames = map[podstep.State]string{podstep.Created: "created", podstep.Running: "running", podstep.Exited: "exited", podstep.Unknown: "unknown"}
 
 func (c census) Collect(ch chan<- prometheus.Metric) {
-	var running, ephemeral int
+	var running, ephemeral, resizing int
+	pending := map[string]int{}
 	states, wanted, there := map[string]int{"running": 0}, map[string]int{}, map[string]int{}
 	desired, active := map[string]int{"": 0, "true": 0}, map[string]int{"": 0, "true": 0}
 	for _, h := range ask(c.s, (*Actor).head) {
@@ -236,6 +250,12 @@ func (c census) Collect(ch chan<- prometheus.Metric) {
 			active[static]++
 		}
 		ephemeral += h.ephemeral
+		if h.resizing {
+			resizing++
+		}
+		if h.pending != "" {
+			pending[h.pending]++
+		}
 		for plugin, n := range h.volumes {
 			if h.active {
 				wanted[plugin] += n
@@ -254,6 +274,10 @@ func (c census) Collect(ch chan<- prometheus.Metric) {
 	gauge(runningPods, running)
 	gauge(mirrorPods, desired["true"])
 	gauge(ephemeralAll, ephemeral)
+	gauge(resizesUnderWay, resizing)
+	for reason, n := range pending {
+		gauge(pendingResizes, n, reason)
+	}
 	for state, n := range states {
 		gauge(containers, n, state)
 	}

@@ -85,9 +85,9 @@ func (w *placeContainers) note(x *Actor, err error) {
 	}
 }
 
-// frozen says why the pod may not ask for other amounts than its containers have got, as long as they have what is theirs alone; empty: it
-// may.
-func (x *Actor) frozen() string {
+// frozen says why the pod may not ask for other amounts than its containers have got, as long as they have what is theirs alone, as
+// [pin.Pins.Frozen] does; empty: it may.
+func (x *Actor) frozen() (detail, message string) {
 	return x.s.Runner.Pins.Frozen(x.d.Pod, func(name v1.ResourceName) bool {
 		for i := range x.o.Containers {
 			c := &x.o.Containers[i]

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -16,17 +17,27 @@ import (
 )
 
 // resize lets the pod have what its spec asks for now, or says why not: then it
-// keeps what it has, and is asked about again when others have gone.
-func (x *Actor) resize() {
+// keeps what it has, and is asked about again when others have gone. trigger is what
+// it is asked for.
+func (x *Actor) resize(trigger string) {
+	waited := x.d.Deferred != nil && x.d.Deferred.Reason == v1.PodReasonDeferred
 	x.d.Deferred = nil
-	reason, message := v1.PodReasonInfeasible, x.frozen()
+	reason := v1.PodReasonInfeasible
+	detail, message := x.frozen()
 	if message != "" {
 		x.s.Runner.Ledger.Forgo(x.uid)
 	} else {
-		reason, message = x.s.Runner.Ledger.Resize(x.d.Pod, x.s.Runner.Facts.Allocatable, func() { x.post((*Actor).resize) })
+		detail = "insufficient_node_allocatable"
+		reason, message = x.s.Runner.Ledger.Resize(x.d.Pod, x.s.Runner.Facts.Allocatable, func(trigger string) { x.post(func(x *Actor) { x.resize(trigger) }) })
 	}
-	if reason == "" {
+	switch {
+	case reason == "" && waited:
+		x.s.metrics.resizes.accepted.WithLabelValues(trigger).Inc()
 		return
+	case reason == "":
+		return
+	case reason == v1.PodReasonInfeasible:
+		x.s.metrics.resizes.infeasible.WithLabelValues(detail).Inc()
 	}
 	x.d.Deferred = &podstep.Failure{Reason: reason, Message: message}
 	x.reportResize("Resize"+reason, v1.EventTypeWarning, resizeText("Pod resize "+reason, x.d.Pod, message))
@@ -79,10 +90,12 @@ type resizePod struct {
 	pod  *v1.Pod
 	list []podstep.Container
 	done map[string]v1.ResourceRequirements // by container ID
+
+	began time.Time
 }
 
 func (x *Actor) resizePod() work {
-	w := &resizePod{s: x.s, pod: x.d.Pod}
+	w := &resizePod{s: x.s, pod: x.d.Pod, began: time.Now()}
 	for _, c := range x.o.Containers {
 		if c.State == podstep.Running && cri.FindContainer(w.pod, c.Name) != nil {
 			w.list = append(w.list, c)
@@ -101,6 +114,7 @@ func (w *resizePod) note(x *Actor, err error) {
 	for id, r := range w.done {
 		x.o.Resized[id] = r
 	}
+	x.s.metrics.resizes.tried(w.began, err)
 	if err != nil {
 		x.reportResize("ResizeError", v1.EventTypeWarning, resizeText("Pod resize error", w.pod, runtime.Message(err)))
 		return

@@ -192,7 +192,7 @@ func (x *exchange) copy(out *http.Request) {
 		}
 		r := out.Clone(context.WithoutCancel(out.Context()))
 		r.URL.Scheme, r.URL.Host, r.Body, r.ContentLength = spoken(m.Protocol), one.address, nil, 0
-		wanted = append(wanted, copied{r, x.e.transport(m.Protocol, m.Trust)})
+		wanted = append(wanted, copied{r, x.transportFor(m.Protocol, m.Trust)})
 	}
 	if len(wanted) == 0 {
 		return

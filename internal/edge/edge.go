@@ -72,6 +72,7 @@ type state struct {
 
 	trusts     map[string]bool   // ways of knowing upstreams that doors use, by trustKey
 	siteTrusts map[string]string // those that sites use, by the site's key
+	ways       sync.Map          // of a way: the transport of endpoints that are known so
 }
 
 // New returns an edge that does nothing before Run.

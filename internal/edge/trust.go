@@ -67,16 +67,33 @@ func (t *trusted) put(key string, one *http.Transport) *http.Transport {
 // transport is the one to the endpoints that get the request.
 func (x *exchange) transport() *http.Transport {
 	if x.backend == nil {
-		return x.e.transport(x.protocol, x.o.Trust)
+		return x.transportFor(x.protocol, x.o.Trust)
 	}
-	return x.e.transport(x.protocol, x.backend.Trust)
+	return x.transportFor(x.protocol, x.backend.Trust)
 }
 
-// transport is the one to endpoints that speak a protocol and are known as trust says; nil: they are not.
-func (e *Edge) transport(p route.Protocol, trust *route.Trust) *http.Transport {
+// way is one in which backends are known, as the tables of a state have it: to go by the
+// pointer spares each request a [trustKey].
+type way struct {
+	protocol route.Protocol
+	trust    *route.Trust
+}
+
+// transportFor is the one to endpoints that speak a protocol and are known as trust says; nil: they are not.
+func (x *exchange) transportFor(p route.Protocol, trust *route.Trust) *http.Transport {
 	if trust == nil {
-		return e.forward.transports[p]
+		return x.e.forward.transports[p]
 	}
+	if t, ok := x.s.ways.Load(way{p, trust}); ok {
+		return t.(*http.Transport)
+	}
+	t := x.e.transport(p, trust)
+	x.s.ways.Store(way{p, trust}, t)
+	return t
+}
+
+// transport is the one to endpoints that speak a protocol and are known as trust says.
+func (e *Edge) transport(p route.Protocol, trust *route.Trust) *http.Transport {
 	key := trustKey(p, trust)
 	if t := e.forward.trusted.get(key); t != nil {
 		return t

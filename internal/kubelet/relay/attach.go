@@ -66,5 +66,8 @@ func (t *attaching) AttachContainer(ctx context.Context, _, _, _ string, in io.R
 	if left := input.ended.Load() && (!t.StdinOnce || tty); (left || err != nil) && t.Running(ctx) {
 		return err
 	}
-	return errors.Join(err, t.Replay(ctx, o.Stdout, o.Stderr))
+	if missed := t.Replay(ctx, o.Stdout, o.Stderr); missed != nil || !shown.any.Load() {
+		return errors.Join(err, missed)
+	}
+	return nil // whatever the runtime says: kubectl would show the log once more
 }

@@ -90,7 +90,12 @@ func TestAttachmentComesTooLateAndSeesAllTheSame(t *testing.T) {
 		}, out: want, errOut: wantErr},
 		{name: "the runtime has lost the container", streams: func(context.Context, io.Reader, io.WriteCloser, io.WriteCloser, <-chan remotecommand.TerminalSize) error {
 			return errors.New("no task")
-		}, out: want, errOut: wantErr, fails: true},
+		}, out: want, errOut: wantErr},
+		{name: "the runtime has lost one that has written nothing", streams: func(context.Context, io.Reader, io.WriteCloser, io.WriteCloser, <-chan remotecommand.TerminalSize) error {
+			return errors.New("no task")
+		}, edit: func(a *Attachment) {
+			a.Replay = func(context.Context, io.Writer, io.Writer) error { return nil }
+		}, fails: true},
 		{name: "the runtime refuses one that runs", streams: func(context.Context, io.Reader, io.WriteCloser, io.WriteCloser, <-chan remotecommand.TerminalSize) error {
 			return errors.New("no")
 		}, edit: func(a *Attachment) { a.Running = func(context.Context) bool { return true } }, fails: true},

@@ -124,7 +124,7 @@ func TestFurtherNodesOnOneMachine(t *testing.T) {
 			t.Errorf("container runtime of %s: got %q", pods[i].Spec.NodeName, got)
 		}
 		metrics := k.do(t, "get", "--raw", "/api/v1/nodes/"+pods[i].Spec.NodeName+"/proxy/metrics")
-		for _, want := range []string{"\nkubelet_running_pods ", "\nkubeproxy_sync_proxy_rules_last_timestamp_seconds 1.", "\nprocess_resident_memory_bytes "} {
+		for _, want := range []string{"\nkubelet_running_pods ", "\nkubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family=\"IPv4\"} 1.", "\nprocess_resident_memory_bytes "} {
 			if !strings.Contains(metrics, want) {
 				t.Errorf("metrics of %s: got\n%s\nwant them to contain %q", pods[i].Spec.NodeName, metrics, want)
 			}

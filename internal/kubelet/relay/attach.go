@@ -21,11 +21,13 @@ type Attachment struct {
 	Where     *url.URL      // of the runtime's stream
 	Idle      time.Duration // how long it may be silent
 	StdinOnce bool          // the container's input ends with the first client's
-	// Running says whether the container still is, Replay writes what has not been
-	// read of the output of one that has ended right after its start; out and
-	// errOut are nil where they are not wanted.
+	// Running says whether the container still is, Ended waits a while for its end,
+	// and says whether it has come: a runtime may have let go of what it still calls
+	// running. Replay writes what has not been read of the output of one that has ended right after its start, and whether the
+	// client has all of it now; out and errOut are nil where they are not wanted.
 	Running func(context.Context) bool
-	Replay  func(ctx context.Context, out, errOut io.Writer) error
+	Ended   func(context.Context) bool
+	Replay  func(ctx context.Context, out, errOut io.Writer) (all bool, err error)
 }
 
 // Serve answers a request to attach to the streams that o asks for.
@@ -63,11 +65,12 @@ func (t *attaching) AttachContainer(ctx context.Context, _, _, _ string, in io.R
 		return err
 	}
 	// Where input does not end with its first client, an attachment ends with it.
-	if left := input.ended.Load() && (!t.StdinOnce || tty); (left || err != nil) && t.Running(ctx) {
+	if left := input.ended.Load() && (!t.StdinOnce || tty); left && t.Running(ctx) || err != nil && !t.Ended(ctx) {
 		return err
 	}
-	if missed := t.Replay(ctx, o.Stdout, o.Stderr); missed != nil || !shown.any.Load() {
-		return errors.Join(err, missed)
+	seen, missed := t.Replay(ctx, o.Stdout, o.Stderr)
+	if seen && missed == nil {
+		return nil // whatever the runtime says: kubectl would show the log once more
 	}
-	return nil // whatever the runtime says: kubectl would show the log once more
+	return errors.Join(err, missed)
 }

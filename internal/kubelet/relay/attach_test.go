@@ -43,13 +43,13 @@ func attachedTo(t *testing.T, o *remotecommand.Options, s served, edit func(*Att
 		t.Fatal(err)
 	}
 	a := &Attachment{
-		Where: where, StdinOnce: true, Running: func(context.Context) bool { return false },
-		Replay: func(_ context.Context, out, errOut io.Writer) error {
+		Where: where, StdinOnce: true, Running: func(context.Context) bool { return false }, Ended: func(context.Context) bool { return true },
+		Replay: func(_ context.Context, out, errOut io.Writer) (bool, error) {
 			fmt.Fprint(out, "from the log")
 			if errOut != nil {
 				fmt.Fprint(errOut, "errors from the log")
 			}
-			return nil
+			return true, nil
 		},
 	}
 	if edit != nil {
@@ -91,14 +91,19 @@ func TestAttachmentComesTooLateAndSeesAllTheSame(t *testing.T) {
 		{name: "the runtime has lost the container", streams: func(context.Context, io.Reader, io.WriteCloser, io.WriteCloser, <-chan remotecommand.TerminalSize) error {
 			return errors.New("no task")
 		}, out: want, errOut: wantErr},
-		{name: "the runtime has lost one that has written nothing", streams: func(context.Context, io.Reader, io.WriteCloser, io.WriteCloser, <-chan remotecommand.TerminalSize) error {
+		{name: "the runtime has lost the container, and its output has been read", streams: func(context.Context, io.Reader, io.WriteCloser, io.WriteCloser, <-chan remotecommand.TerminalSize) error {
 			return errors.New("no task")
 		}, edit: func(a *Attachment) {
-			a.Replay = func(context.Context, io.Writer, io.Writer) error { return nil }
+			a.Replay = func(context.Context, io.Writer, io.Writer) (bool, error) { return true, nil }
+		}},
+		{name: "the runtime has lost one that ended long ago", streams: func(context.Context, io.Reader, io.WriteCloser, io.WriteCloser, <-chan remotecommand.TerminalSize) error {
+			return errors.New("no task")
+		}, edit: func(a *Attachment) {
+			a.Replay = func(context.Context, io.Writer, io.Writer) (bool, error) { return false, nil }
 		}, fails: true},
 		{name: "the runtime refuses one that runs", streams: func(context.Context, io.Reader, io.WriteCloser, io.WriteCloser, <-chan remotecommand.TerminalSize) error {
 			return errors.New("no")
-		}, edit: func(a *Attachment) { a.Running = func(context.Context) bool { return true } }, fails: true},
+		}, edit: func(a *Attachment) { a.Ended = func(context.Context) bool { return false } }, fails: true},
 		{name: "there was more to come", streams: func(_ context.Context, _ io.Reader, out, _ io.WriteCloser, _ <-chan remotecommand.TerminalSize) error {
 			fmt.Fprint(out, "live")
 			return nil

@@ -65,7 +65,11 @@ func (s *Server) serveAttach(w http.ResponseWriter, r *http.Request) {
 	(&relay.Attachment{
 		Where: where, Idle: s.o.Settings.StreamIdle, StdinOnce: c.StdinOnce,
 		Running: func(ctx context.Context) bool { return s.isRunning(ctx, id) },
-		Replay: func(ctx context.Context, out, errOut io.Writer) error {
+		Ended: func(ctx context.Context) bool {
+			s.awaitExit(ctx, f.Pod.UID, id)
+			return !s.isRunning(ctx, id)
+		},
+		Replay: func(ctx context.Context, out, errOut io.Writer) (bool, error) {
 			return s.replay(ctx, f.Pod.UID, unread{id, began, out, errOut})
 		},
 	}).Serve(w, r, o)
@@ -86,25 +90,29 @@ type unread struct {
 
 // replay writes what is unread, unless the client came to a container that had
 // run for a while: such a client wants what comes.
-func (s *Server) replay(ctx context.Context, pod types.UID, u unread) error {
-	select { // the log is complete when the runtime says that the container has ended
-	case <-s.o.Pods.ExitOf(pod, u.container):
-	case <-time.After(exitWait): // it runs on, without output
-	case <-ctx.Done():
-		return nil
-	}
+func (s *Server) replay(ctx context.Context, pod types.UID, u unread) (all bool, err error) {
+	s.awaitExit(ctx, pod, u.container) // which completes the log, or it runs on, without output
 	resp, err := s.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: u.container})
 	if err != nil || resp.GetStatus().GetLogPath() == "" || u.attached.Sub(time.Unix(0, resp.GetStatus().GetStartedAt())) > attachedAtOnce {
-		return nil // there is nothing to show
+		return false, nil // there is nothing to show
 	}
 	s.mu.Lock()
 	seen := s.mu.read[u.container]
 	s.mu.Unlock()
 	err = logs.Read(ctx, resp.GetStatus().GetLogPath(), logs.Options{Tail: -1, Limit: -1, Stdout: remainder{&seen, u.out}, Stderr: remainder{&seen, u.errOut}})
 	if err != nil {
-		return fmt.Errorf("show what the container wrote: %w", err)
+		return false, fmt.Errorf("show what the container wrote: %w", err)
 	}
-	return nil
+	return true, nil
+}
+
+// awaitExit waits for a container's end, for a while.
+func (s *Server) awaitExit(ctx context.Context, pod types.UID, id string) {
+	select {
+	case <-s.o.Pods.ExitOf(pod, id):
+	case <-time.After(exitWait):
+	case <-ctx.Done():
+	}
 }
 
 // noteRead notes how much of a container's log a client has read that began at

@@ -60,6 +60,9 @@ func Infeasible(err error) bool {
 func (s *Volumes) Recheck(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.mu.published, path)
+	if p, ok := s.mu.published[path]; ok {
+		p.stale = true
+		s.mu.published[path] = p
+	}
 	s.mu.changed[path] = true
 }

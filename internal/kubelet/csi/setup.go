@@ -31,11 +31,11 @@ func (s *Volumes) SetUp(ctx context.Context, r *Request) (path string, err error
 	if s.mu.changed[u.path] { // while it was set up
 		return u.path, nil
 	}
-	var again time.Time
+	var p publication
 	if r.Republished() {
-		again = time.Now().Add(republish)
+		p.again = time.Now().Add(republish)
 	}
-	s.mu.published[u.path] = again
+	s.mu.published[u.path] = p
 	return u.path, nil
 }
 

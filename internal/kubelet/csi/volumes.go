@@ -41,14 +41,20 @@ type Volumes struct {
 
 	mu struct {
 		sync.Mutex
-		volumes   map[string]*volume   // by the directory of their records
-		published map[string]time.Time // when to publish anew (zero: never) what this process has published, by its path
-		changed   map[string]bool      // of what is published at these paths something has changed since Look
-		tokens    map[tokenKey]token   // that drivers were given
-		held      map[string]*held     // what is known of what volumes hold, by the path at which they are published
-		asked     []*held              // those that Run is to measure
+		volumes   map[string]*volume     // by the directory of their records
+		published map[string]publication // what this process has published, by its path
+		changed   map[string]bool        // of what is published at these paths something has changed since Look
+		tokens    map[tokenKey]token     // that drivers were given
+		held      map[string]*held       // what is known of what volumes hold, by the path at which they are published
+		asked     []*held                // those that Run is to measure
 		inUse     []v1.UniqueVolumeName
 	}
+}
+
+// publication is a volume that is published.
+type publication struct {
+	again time.Time // when to publish it anew; zero: never
+	stale bool      // it is to be set up anew, since something about it has changed
 }
 
 // volume is a volume that pods want, or that something is left of.
@@ -68,7 +74,7 @@ type volume struct {
 // Open returns the volumes that there are on a node, as its disk says (S1).
 func Open(o Options) (*Volumes, error) {
 	s := &Volumes{o: o, at: layout{o.Root, o.Seen}, wake: make(chan struct{}, 1)}
-	s.mu.volumes, s.mu.published = map[string]*volume{}, map[string]time.Time{}
+	s.mu.volumes, s.mu.published = map[string]*volume{}, map[string]publication{}
 	s.mu.changed, s.mu.held, s.mu.tokens = map[string]bool{}, map[string]*held{}, map[tokenKey]token{}
 	if err := os.MkdirAll(s.at.plugins(), 0o750); err != nil {
 		return nil, fmt.Errorf("make directory of plugins: %w", err)
@@ -208,13 +214,13 @@ func (s *Volumes) Want(r *Request) {
 	s.toldLocked()
 }
 
-// Due is when the volume that is published at a path is to be set up anew; zero: not. ok is false if this
-// process has not published it.
+// Due is when the volume that is published at a path is to be set up anew; zero: not. ok is false if it is due now: this
+// process has not published it, or something about it has changed.
 func (s *Volumes) Due(path string) (again time.Time, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	again, ok = s.mu.published[path]
-	return again, ok
+	p, ok := s.mu.published[path]
+	return p.again, ok && !p.stale
 }
 
 // Look says that it is now found out how the volume that is published at a path is to be: what Recheck is told of later counts

@@ -46,7 +46,6 @@ func (p *served) NotifyRegistrationStatus(_ context.Context, s *registerapi.Regi
 // serve has the plugin serve at a path until the returned function is called.
 func (p *served) serve(t *testing.T, path string) (stop func()) {
 	t.Helper()
-	p.told = make(chan *registerapi.RegistrationStatus, 10)
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +133,7 @@ func watched(t *testing.T, h *handler) (dir string, end func()) {
 }
 
 func hostpath() *served {
-	return &served{info: &registerapi.PluginInfo{Type: CSI, Name: "hostpath.csi.k8s.io", Endpoint: "/csi/csi.sock", SupportedVersions: []string{"1.0.0"}}}
+	return &served{told: make(chan *registerapi.RegistrationStatus, 10), info: &registerapi.PluginInfo{Type: CSI, Name: "hostpath.csi.k8s.io", Endpoint: "/csi/csi.sock", SupportedVersions: []string{"1.0.0"}}}
 }
 
 func TestPluginIsRegisteredAsLongAsItsSocketIsThere(t *testing.T) {

@@ -172,7 +172,7 @@ func (r *reconciler) evict(ctx context.Context, p *corev1.Pod, e *eviction) erro
 	case err != nil:
 		return err
 	}
-	r.counted.gone(e.when)
+	r.counted.Gone(e.when)
 	r.waits(cache.Key(p.Namespace, p.Name), false)
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -168,7 +168,7 @@ func (r *reconciler) evict(ctx context.Context, pod *corev1.Pod, due time.Time) 
 	if err == nil {
 		err = r.pods.DeleteByUID(ctx, pod) // how it fares meanwhile decides nothing
 		if err == nil {
-			r.metrics.gone(due)
+			r.metrics.Gone(due)
 		}
 		if workload.Gone(err) {
 			return nil

@@ -3,6 +3,8 @@ package cpus
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/cpuset"
@@ -94,12 +96,7 @@ func (m *Manager) Keep(there func(types.UID) bool) {
 		return
 	}
 	m.mu.Lock()
-	var gone []types.UID
-	for uid := range m.mu.pods {
-		if !there(uid) {
-			gone = append(gone, uid)
-		}
-	}
+	gone := slices.DeleteFunc(slices.Sorted(maps.Keys(m.mu.pods)), there)
 	m.mu.Unlock()
 	for _, uid := range gone {
 		m.Release(uid)

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -21,6 +20,7 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/fakemachine"
 	"github.com/kemudi/kemudi/internal/kubelet/numa"
 	"github.com/kemudi/kemudi/internal/kubelet/sequence"
+	"github.com/kemudi/kemudi/test/metric"
 )
 
 // bed is a machine of which there are only processors.
@@ -224,41 +224,19 @@ func TestWholeCoresOrNothing(t *testing.T) {
 		"kubelet_cpu_manager_pinning_requests_total": 3, "kubelet_cpu_manager_pinning_errors_total": 2,
 		"kubelet_cpu_manager_exclusive_cpu_allocation_count": 4, "kubelet_cpu_manager_shared_pool_size_millicores": 3000,
 	} {
-		if got := value(t, b.registry, name); got != want {
+		if got := metric.Value(t, b.registry, name); got != want {
 			t.Errorf("%s: got %v, want %v", name, got, want)
 		}
 	}
-	if got := value(t, b.registry, "kubelet_cpu_manager_allocation_per_numa", "numa_node=0"); got != 4 {
+	if got := metric.Value(t, b.registry, "kubelet_cpu_manager_allocation_per_numa", "numa_node=0"); got != 4 {
 		t.Errorf("given of node 0: got %v, want 4", got)
 	}
-	if got := value(t, b.registry, "kubelet_container_aligned_compute_resources_failure_count", "scope=container", "boundary=physical_cpu"); got != 2 {
+	if got := metric.Value(t, b.registry, "kubelet_container_aligned_compute_resources_failure_count", "scope=container", "boundary=physical_cpu"); got != 2 {
 		t.Errorf("misaligned: got %v, want 2", got)
 	}
-	if got := value(t, b.registry, "kubelet_container_aligned_compute_resources_count", "scope=container", "boundary=physical_cpu"); got != 1 {
+	if got := metric.Value(t, b.registry, "kubelet_container_aligned_compute_resources_count", "scope=container", "boundary=physical_cpu"); got != 1 {
 		t.Errorf("aligned: got %v, want 1", got)
 	}
-}
-
-// value is what a metric says, with labels as name=value.
-func value(t *testing.T, reg *prometheus.Registry, name string, labels ...string) float64 {
-	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			all := f.GetName() == name
-			for _, l := range m.GetLabel() {
-				all = all && slices.Contains(labels, l.GetName()+"="+l.GetValue())
-			}
-			if all {
-				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
-			}
-		}
-	}
-	t.Fatalf("there is no metric %s %v", name, labels)
-	return 0
 }
 
 func hintsOf(h numa.Hints) string {

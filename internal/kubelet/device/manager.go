@@ -152,12 +152,7 @@ func (m *Manager) Keep(there func(types.UID) bool) {
 		return
 	}
 	m.mu.Lock()
-	var gone []types.UID
-	for uid := range m.mu.pods {
-		if !there(uid) {
-			gone = append(gone, uid)
-		}
-	}
+	gone := slices.DeleteFunc(slices.Sorted(maps.Keys(m.mu.pods)), there)
 	m.mu.Unlock()
 	for _, uid := range gone {
 		m.Release(uid)

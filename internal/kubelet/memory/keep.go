@@ -2,6 +2,7 @@ package memory
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -97,14 +98,8 @@ func (m *Manager) Keep(there func(types.UID) bool) {
 		return
 	}
 	m.mu.Lock()
-	var gone []types.UID
-	for uid := range m.mu.taken {
-		if !there(uid) {
-			gone = append(gone, uid)
-		}
-	}
+	gone := slices.DeleteFunc(slices.Sorted(maps.Keys(m.mu.taken)), there)
 	m.mu.Unlock()
-	slices.Sort(gone)
 	for _, uid := range gone {
 		m.Release(uid)
 	}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,6 +23,7 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/fakemachine"
 	"github.com/kemudi/kemudi/internal/kubelet/memory"
 	"github.com/kemudi/kemudi/internal/kubelet/numa"
+	"github.com/kemudi/kemudi/test/metric"
 )
 
 // start returns what pods have on a machine with two nodes, each of four processors and a gigabyte, aligned by a policy.
@@ -126,37 +126,15 @@ func TestWhatIsNotNearEnoughIsRefused(t *testing.T) {
 		if !p.Wants(wide) || p.CPUs.Any(wide.UID) || p.Memory.Any(wide.UID) {
 			t.Errorf("%s: the pod that was refused has something", policy)
 		}
-		requests, failed := value(t, reg, "kubelet_topology_manager_admission_requests_total"), value(t, reg, "kubelet_topology_manager_admission_errors_total")
+		requests, failed := metric.Value(t, reg, "kubelet_topology_manager_admission_requests_total"), metric.Value(t, reg, "kubelet_topology_manager_admission_errors_total")
 		if requests != 3 || failed != 1 {
 			t.Errorf("%s: got %v requests and %v errors, want 3 and 1", policy, requests, failed)
 		}
 		want := map[string]float64{numa.SingleNode: 1}[policy] // no other promises anything
-		if got := value(t, reg, "kubelet_container_aligned_compute_resources_failure_count", "scope=container", "boundary=numa_node"); got != want {
+		if got := metric.Value(t, reg, "kubelet_container_aligned_compute_resources_failure_count", "scope=container", "boundary=numa_node"); got != want {
 			t.Errorf("%s: not aligned: got %v, want %v", policy, got, want)
 		}
 	}
-}
-
-// value is what a metric says, with labels as name=value.
-func value(t *testing.T, reg *prometheus.Registry, name string, labels ...string) float64 {
-	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			all := f.GetName() == name
-			for _, l := range m.GetLabel() {
-				all = all && slices.Contains(labels, l.GetName()+"="+l.GetValue())
-			}
-			if all {
-				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
-			}
-		}
-	}
-	t.Fatalf("there is no metric %s %v", name, labels)
-	return 0
 }
 
 func TestAPodIsAlignedAsAWhole(t *testing.T) {

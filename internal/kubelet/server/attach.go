@@ -51,13 +51,8 @@ func (s *Server) serveAttach(w http.ResponseWriter, r *http.Request) {
 	resp, err := s.runtime.Attach(r.Context(), &runtimeapi.AttachRequest{
 		ContainerId: id, Tty: o.TTY, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr,
 	})
-	if err != nil {
-		failStream(w, err)
-		return
-	}
-	where, err := streamURL(resp.Url)
-	if err != nil {
-		fail(w, err)
+	where := located(w, resp.GetUrl(), err)
+	if where == nil {
 		return
 	}
 	s.countWebSocket(r, "attach")

@@ -58,13 +58,8 @@ func (s *Server) serveExec(w http.ResponseWriter, r *http.Request) {
 	resp, err := s.runtime.Exec(r.Context(), &runtimeapi.ExecRequest{
 		ContainerId: id, Cmd: q["command"], Tty: o.TTY, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr,
 	})
-	if err != nil {
-		failStream(w, err)
-		return
-	}
-	where, err := streamURL(resp.Url)
-	if err != nil {
-		fail(w, err)
+	where := located(w, resp.GetUrl(), err)
+	if where == nil {
 		return
 	}
 	s.countWebSocket(r, "exec")
@@ -87,13 +82,8 @@ func (s *Server) servePortForward(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	resp, err := s.runtime.PortForward(r.Context(), &runtimeapi.PortForwardRequest{PodSandboxId: f.Sandbox, Port: ports})
-	if err != nil {
-		failStream(w, err)
-		return
-	}
-	where, err := streamURL(resp.Url)
-	if err != nil {
-		fail(w, err)
+	where := located(w, resp.GetUrl(), err)
+	if where == nil {
 		return
 	}
 	s.countWebSocket(r, "portforward")
@@ -137,13 +127,19 @@ func failStream(w http.ResponseWriter, err error) {
 	failWith(w, code, err)
 }
 
-// streamURL reads where the runtime says that it serves a stream.
-func streamURL(where string) (*url.URL, error) {
-	location, err := url.Parse(where)
+// located is where the runtime says that it serves a stream, unless it has refused to; nil: the
+// client has been told why.
+func located(w http.ResponseWriter, at string, err error) *url.URL {
 	if err != nil {
-		return nil, fmt.Errorf("the container runtime gave a bad stream address: %w", err)
+		failStream(w, err)
+		return nil
 	}
-	return location, nil
+	where, err := url.Parse(at)
+	if err != nil {
+		fail(w, fmt.Errorf("the container runtime gave a bad stream address: %w", err))
+		return nil
+	}
+	return where
 }
 
 type proxyErrors struct{}

@@ -66,18 +66,21 @@ func (p *Pins) Take(ctx context.Context, pod *v1.Pod) (err error) {
 }
 
 func (p *Pins) take(ctx context.Context, pod *v1.Pod) error {
-	var whole numa.Mask
-	if p.Align != nil && p.Scope == numa.ScopePod {
+	whole := p.Align != nil && p.Scope == numa.ScopePod
+	var near numa.Mask
+	if whole {
 		var err error
-		if whole, err = p.align(p.Devices.PodHints(p.Align.Machine, pod), p.CPUs.PodHints(pod), p.Memory.PodHints(pod)); err != nil {
+		if near, err = p.placePod(pod); err != nil {
 			return err
 		}
 	}
 	fresh := false
 	for _, c := range sequence.Of(pod) {
-		near, err := p.place(pod, c.Container, whole)
-		if err != nil {
-			return err
+		if !whole {
+			var err error
+			if near, err = p.placeContainer(pod, c.Container); err != nil {
+				return err
+			}
 		}
 		got, err := p.Devices.Give(ctx, pod, c.Container, near)
 		if err != nil {
@@ -101,20 +104,40 @@ func (p *Pins) take(ctx context.Context, pod *v1.Pod) error {
 	return nil
 }
 
-// place gives a container its processors and memory, and returns where its devices are to be; 0: anywhere.
-func (p *Pins) place(pod *v1.Pod, c *v1.Container, near numa.Mask) (numa.Mask, error) {
+// placePod gives the containers of a pod their processors and memory near to each other, and returns where their
+// devices are to be; 0: anywhere.
+func (p *Pins) placePod(pod *v1.Pod) (numa.Mask, error) {
 	p.quick.Lock()
 	defer p.quick.Unlock()
-	if p.Align != nil && p.Scope != numa.ScopePod {
-		var err error
+	near, err := p.align(p.Devices.PodHints(p.Align.Machine, pod), p.CPUs.PodHints(pod), p.Memory.PodHints(pod))
+	if err != nil {
+		return 0, err
+	}
+	for _, c := range sequence.Of(pod) {
+		if err := p.giveLocked(pod, c.Container, near); err != nil {
+			return 0, err
+		}
+	}
+	return near, nil
+}
+
+// placeContainer does the same for one container.
+func (p *Pins) placeContainer(pod *v1.Pod, c *v1.Container) (near numa.Mask, err error) {
+	p.quick.Lock()
+	defer p.quick.Unlock()
+	if p.Align != nil {
 		if near, err = p.align(p.Devices.Hints(p.Align.Machine, pod, c), p.CPUs.Hints(pod, c), p.Memory.Hints(pod, c)); err != nil {
 			return 0, err
 		}
 	}
+	return near, p.giveLocked(pod, c, near)
+}
+
+func (p *Pins) giveLocked(pod *v1.Pod, c *v1.Container, near numa.Mask) error {
 	if err := p.CPUs.Give(pod, c, near); err != nil {
-		return 0, err
+		return err
 	}
-	return near, p.Memory.Give(pod, c, near)
+	return p.Memory.Give(pod, c, near)
 }
 
 // errAffinity says that what a pod asks for is not near enough to each other.

@@ -219,6 +219,31 @@ func TestPodsThatComeTogetherGetEachTheirOwn(t *testing.T) {
 	}
 }
 
+func TestPodsThatComeTogetherAreEachAlignedAsAWhole(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		p, _ := start(t, numa.SingleNode, numa.ScopePod)
+		var wg sync.WaitGroup
+		var taken atomic.Int32
+		for i := range 12 {
+			wg.Go(func() {
+				pod := podOf(fmt.Sprint(i), "1/1Mi", "1/1Mi")
+				if p.Take(t.Context(), pod) != nil {
+					return
+				}
+				taken.Add(1)
+				if a, b := p.Place(pod.UID, "a"), p.Place(pod.UID, "b"); a.Nodes != b.Nodes {
+					t.Errorf("pod %d: got %+v and %+v, want both on one node", i, a, b)
+				}
+			})
+		}
+		wg.Wait()
+		if got := taken.Load(); got != 3 { // one on node 0, of which a processor is reserved, and two on node 1
+			t.Errorf("got %d pods, want 3", got)
+		}
+	}
+}
+
 func TestOtherErrorsAreUnexpected(t *testing.T) {
 	t.Parallel()
 	reason, message := Refusal(errors.New("it is on fire"))

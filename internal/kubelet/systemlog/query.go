@@ -38,7 +38,7 @@ type query struct {
 type options struct {
 	since, until time.Time // zero: any
 	lines        int       // the last ones; negative: all
-	boot         *int      // 0: this one, -1: the one before, and so on; nil: this one
+	boot         *int      // 0: this one, -1: the one before, and so on; nil: any
 	pattern      string    // regular expression; empty: any line
 }
 

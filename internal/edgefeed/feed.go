@@ -29,7 +29,7 @@ func (f *Feeder) feed(ctx context.Context, n need) error {
 	held := newSecrets(g, f.o.Transport, in)
 	known.Secrets = held.get
 	g.Go("orders", func(ctx context.Context) error {
-		o := &orders{f: f, in: in, held: held, models: f.newModels(known, n), ports: f.ports(n)}
+		o := &orders{f: f, in: in, held: held, models: f.newModels(known), ports: f.ports(n)}
 		back := task.Backoff{Initial: 100 * time.Millisecond, Max: 10 * time.Second, Jitter: 0.2}
 		for {
 			began := time.Now()

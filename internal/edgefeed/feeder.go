@@ -89,7 +89,9 @@ func (f *Feeder) Run(ctx context.Context) error {
 		work = nil
 		return err
 	}
-	graves := task.NewGroup(ctx)
+	beside := task.NewGroup(ctx)
+	clashes := newClashes(f, services)
+	beside.Go("clashes", clashes.follow)
 	first, last := true, need{}
 	relayed := map[string]bool{} // Services whose balancers the edge serves
 	err := services.Each(ctx, cache.FollowOptions{}, func(deltas []cache.Delta) error {
@@ -118,18 +120,19 @@ func (f *Feeder) Run(ctx context.Context) error {
 			f.serveNothing()
 			if child := f.child; child != nil {
 				f.child = nil
-				graves.Go("leaving edge", func(ctx context.Context) error { return bury(ctx, child) })
+				beside.Go("leaving edge", func(ctx context.Context) error { return bury(ctx, child) })
 			}
 		}
 		first, last = false, now
+		clashes.changed(deltas, now.ingresses)
 		return nil
 	})
 	err = errors.Join(stop(context.Cause(ctx)), err)
 	if f.child != nil {
 		err = errors.Join(err, f.child.Release()) // it lives on
 	}
-	graves.Cancel(context.Canceled)
-	return errors.Join(err, graves.Wait())
+	beside.Cancel(context.Canceled)
+	return errors.Join(err, beside.Wait())
 }
 
 // node is this node's object, for events; nil if it is not there.

@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kemudi/kemudi/internal/api/networking"
 	"github.com/kemudi/kemudi/internal/client/clienttest"
 	"github.com/kemudi/kemudi/internal/edge"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -315,10 +316,12 @@ func TestPortThatIsTakenIsTold(t *testing.T) {
 }
 
 // A Service of type LoadBalancer, as Gateways have them, that gets a port of Ingresses at an address of the node is
-// named in an event, and so is that it is free again.
+// named in an event, and so is that it is free again: whatever else the edge serves then, and whenever the node is
+// known.
 func TestPortThatAServiceTakesIsTold(t *testing.T) {
 	b := newBed(t)
-	b.api.Put(object[corev1.Node](b, "metadata: {name: n1}\nstatus: {addresses: [{type: InternalIP, address: 192.0.2.1}]}"))
+	node := object[corev1.Node](b, "metadata: {name: n1}\nstatus: {addresses: [{type: InternalIP, address: 192.0.2.1}]}")
+	b.api.Put(node)
 	taker := func(address string) *corev1.Service {
 		return object[corev1.Service](b, fmt.Sprintf("metadata: {namespace: team, name: gw}\nspec: {type: LoadBalancer, ports: [{port: 1}, {port: %d}]}\nstatus: {loadBalancer: {ingress: [{ip: %s}]}}", b.port, address))
 	}
@@ -329,20 +332,32 @@ func TestPortThatAServiceTakesIsTold(t *testing.T) {
 	if notes := *b.notes.Load(); notes != "" {
 		t.Errorf("an address that is not the node's: got events %q", notes)
 	}
-	told := func(want string) {
+	told := func(times int, want string) {
 		t.Helper()
 		wait.Until(t, func() error {
-			if notes := *b.notes.Load(); !strings.Contains(notes, want) {
-				return fmt.Errorf("got events %q, want %q", notes, want)
+			if notes := *b.notes.Load(); strings.Count(notes, want) != times {
+				return fmt.Errorf("got events %q, want %q %d times", notes, want, times)
 			}
 			return nil
 		})
 	}
 	at := fmt.Sprintf("port %d of address 192.0.2.1 of the node", b.port)
+	taken, served := "IngressPortTaken Service team/gw has "+at+": ", "IngressPortServed Service team/gw leaves "+at+" to Ingresses now"
 	b.api.Put(taker("192.0.2.1"))
-	told("IngressPortTaken Service team/gw has " + at + ": ")
+	told(1, taken)
 	b.api.Remove(taker("192.0.2.1"))
-	told("IngressPortServed Service team/gw leaves " + at + " to Ingresses now")
+	told(1, served)
+	// With Gateways the edge is fed anew, in the middle of which the Service goes.
+	gateways := object[corev1.Service](b, "metadata: {namespace: "+metav1.NamespaceSystem+", name: "+networking.GatewayService+"}")
+	b.api.Put(gateways, taker("192.0.2.1"))
+	told(2, taken)
+	b.api.Remove(gateways, taker("192.0.2.1"))
+	told(2, served)
+	// It came before the node had the address.
+	b.api.Put(taker("192.0.2.9"))
+	node.Status.Addresses[0].Address = "192.0.2.9"
+	b.api.Put(node)
+	told(1, "IngressPortTaken Service team/gw has "+strings.Replace(at, "192.0.2.1", "192.0.2.9", 1))
 }
 
 func TestResetEndsTheEdge(t *testing.T) {

@@ -98,11 +98,7 @@ func (t *intake) follow(g *task.Group, api client.Transport) *ingress.Cached {
 		{false, known.IngressClasses.Cache, func(cache.Delta) func(*models) { return func(m *models) { m.ingresses.Classes() } }},
 		{false, known.Services.Cache, func(d cache.Delta) func(*models) {
 			s := d.Last().Object.(*corev1.Service)
-			change := serviceChanged(s.Namespace, s.Name)
-			return func(m *models) {
-				change(m)
-				m.clashes.changed(d)
-			}
+			return serviceChanged(s.Namespace, s.Name)
 		}},
 		{true, known.EndpointSlices.Cache, func(d cache.Delta) func(*models) {
 			s := d.Last().Object.(*discoveryv1.EndpointSlice)

@@ -23,17 +23,12 @@ type models struct {
 	ingresses *ingress.Model
 	gateways  *gateway.Model
 	balancers *balancer.Model
-	clashes   *clashes // nil: Ingresses are not served
 }
 
-func (f *Feeder) newModels(known *ingress.Cached, n need) *models {
-	m := &models{known: known, ingresses: ingress.NewModel(known), gateways: gateway.NewModel(known, func(table string, err error) {
+func (f *Feeder) newModels(known *ingress.Cached) *models {
+	return &models{known: known, ingresses: ingress.NewModel(known), gateways: gateway.NewModel(known, func(table string, err error) {
 		f.o.Log.Error("what is told of a Gateway cannot be read: the last that could be stays in force", "secret", table, "err", err)
 	}), balancers: balancer.NewModel(known, f.o.NodeName)}
-	if n.ingresses {
-		m.clashes = &clashes{f: f, told: map[string]string{}}
-	}
-	return m
 }
 
 // named reads which tables of Gateways there are.

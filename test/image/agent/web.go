@@ -69,6 +69,9 @@ func (s *webServer) serve(ctx context.Context, l net.Listener, drain, timeout ti
 	}
 	end, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
+	if err := lastInLine(end, l); err != nil {
+		return err
+	}
 	if err := srv.Shutdown(end); err != nil {
 		return err
 	}
@@ -76,6 +79,25 @@ func (s *webServer) serve(ctx context.Context, l net.Listener, drain, timeout ti
 		return err
 	}
 	return nil
+}
+
+// lastInLine is served after all who stand in the kernel's line. Where processors are scarce some do who came long before
+// the end, and to close the door would turn them away.
+func lastInLine(ctx context.Context, l net.Listener) error {
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		return err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort("localhost", port)+"/healthz", nil)
+	if err != nil {
+		return err
+	}
+	r.Close = true
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
 }
 
 func (s *webServer) handler() http.Handler {

@@ -1,3 +1,8 @@
+//go:build !race
+
+// Who asks at once is tested with the race detector in package apiserver; here documents are compared, which takes ten times
+// as long under it.
+
 package openapi
 
 import (

@@ -58,6 +58,7 @@ func awaitAPI(ctx context.Context, s *server) (*access, error) {
 	config.QPS, config.Burst = -1, -1 // no limit of our own
 	config.ContentType = mediaProto
 	a := &access{url: config.Host, token: config.BearerToken}
+	config.WarningHandler = rest.NoWarnings{} // of kinds that are asked for on purpose
 	if a.clients, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}

@@ -156,6 +156,8 @@ var (
 	writesOne       = measure{"create config maps, one client, one server, p50", millis, bar{}, bar{}, 0}
 	writesThree     = measure{"the same, three servers", millis, bar{}, bar{}, 0}
 	writesLeader    = measure{"the same, asked of the one that leads", millis, bar{}, bar{}, 0}
+	writesStill     = measure{"creates of three while the third stands still, asked of one that follows, p50", millis, bar{}, bar{}, 0}
+	stillRatio      = measure{"creates of three while the third stands still, of one server's", plain, bar{}, below(2), 0}
 	writesRatio     = measure{"creates of three, of one server's", plain, bar{}, below(2), 0}
 	plainOne        = measure{"plain etcd beside it: put, one member, p50", millis, bar{}, bar{}, 0}
 	plainThree      = measure{"the same, three members", millis, bar{}, bar{}, 0}
@@ -165,6 +167,8 @@ var (
 	apartOne        = measure{"memory for a disk: create config maps, one server, p50", millis, bar{}, bar{}, 0}
 	apartThree      = measure{"the same, three servers, each its own", millis, bar{}, bar{}, 0}
 	apartLeader     = measure{"memory for disks: creates of three, asked of the one that leads", millis, bar{}, bar{}, 0}
+	apartStill      = measure{"memory for disks: creates of three while the third stands still, asked of one that follows, p50", millis, bar{}, bar{}, 0}
+	apartStillRatio = measure{"memory for disks: creates of three while the third stands still, of one server's", plain, bar{}, below(2), 0}
 	apartRatio      = measure{"memory for disks: creates of three, of one server's", plain, bar{}, below(2), 0}
 	plainApartOne   = measure{"memory for a disk: plain etcd, put, one member, p50", millis, bar{}, bar{}, 0}
 	plainApartThree = measure{"the same, three members of plain etcd", millis, bar{}, bar{}, 0}
@@ -172,6 +176,12 @@ var (
 	getsOne         = measure{"get config maps, 16 clients, one server", perSecond, bar{}, bar{}, 0}
 	getsThree       = measure{"gets, three servers", perSecond, bar{}, bar{}, 0}
 	getsRatio       = measure{"gets of three, of one server's", plain, bar{}, above(0.7), 0}
+
+	shareWritesOne   = measure{"half a processor for each: create config maps, one server, p50", millis, bar{}, bar{}, 0}
+	shareWritesThree = measure{"half a processor for each: create config maps, three servers, p50", millis, bar{}, bar{}, 0}
+	shareGetsOne     = measure{"half a processor for each: gets, one server", perSecond, bar{}, bar{}, 0}
+	shareGetsThree   = measure{"half a processor for each: gets, three servers", perSecond, bar{}, bar{}, 0}
+	shareGetsRatio   = measure{"half a processor for each: gets of three, of one server's", plain, bar{}, above(0.7), 0}
 
 	killWrites      = measure{"the leader killed: others take writes after", seconds, bar{}, below(3), 0}
 	killControllers = measure{"the leader killed: others run controllers after", seconds, bar{}, below(10), 0}
@@ -209,8 +219,9 @@ var order = slices.Concat([]measure{
 	schedPlain, schedNear, schedApart, schedSpread, schedBind, simHour,
 	scalePods, scalePodsMemory, scaleRollout, scaleJob, scaleCron, scaleNamespace, scaleDependents, scaleEndpoints, scaleAutoscalers, scaleNodes, scaleNodesMemory,
 	agentReady, agentMemory, agentShared, agentAnon, agentCPU, agentWatches, nodesReady, nodesMemory, nodesAnon, nodesCPU,
-	serversReady, serversMemory, serversAnon, serversCPU, writesOne, writesThree, writesLeader, writesRatio, plainOne, plainThree, plainRatio,
-	syncOne, syncThree, apartOne, apartThree, apartLeader, apartRatio, plainApartOne, plainApartThree, plainApartRatio, getsOne, getsThree, getsRatio,
+	serversReady, serversMemory, serversAnon, serversCPU, writesOne, writesThree, writesLeader, writesRatio, writesStill, stillRatio, plainOne, plainThree, plainRatio,
+	syncOne, syncThree, apartOne, apartThree, apartLeader, apartRatio, apartStill, apartStillRatio, plainApartOne, plainApartThree, plainApartRatio, getsOne, getsThree, getsRatio,
+	shareWritesOne, shareWritesThree, shareGetsOne, shareGetsThree, shareGetsRatio,
 	killWrites, killControllers, killScheduler, killEndpoints, stopWrites, stopControllers, stopScheduler,
 	manyMemory, manyEach, manyAlive, manyGarbage, manyFree, manyStacks, manyFiles, manyCPU, manyCollections, manyWatches, manyReady, shortWatches,
 }, netOrder)

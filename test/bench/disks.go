@@ -94,7 +94,11 @@ func (b *bench) serversApart(ctx context.Context) (err error) {
 	if err := b.set(apartRatio, float64(three)/float64(one), err); err != nil {
 		return err
 	}
-	return c.writeToLeader(ctx, apartLeader)
+	if err := c.writeToLeader(ctx, apartLeader); err != nil {
+		return err
+	}
+	still, err := c.writeBesideOne(ctx, apartStill)
+	return b.set(apartStillRatio, float64(still)/float64(one), err)
 }
 
 // etcdApart measures the same of an etcd with its own settings.

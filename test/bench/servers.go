@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -83,7 +84,13 @@ func (b *bench) severalServers(ctx context.Context) (err error) {
 	if err := c.writeToLeader(ctx, writesLeader); err != nil {
 		return err
 	}
+	if _, err := c.writeBesideOne(ctx, writesStill); err != nil {
+		return err
+	}
 	r := b.results
+	if err := b.set(stillRatio, r[writesStill]/r[writesOne], nil); err != nil {
+		return err
+	}
 	if err := errors.Join(b.set(writesRatio, r[writesThree]/r[writesOne], nil), b.set(getsRatio, r[getsThree]/r[getsOne], nil)); err != nil {
 		return err
 	}
@@ -157,6 +164,22 @@ func (c *several) writeToLeader(ctx context.Context, m measure) error {
 		_, err = c.write(ctx, leads, m)
 	}
 	return err
+}
+
+// writeBesideOne measures writes to a server that does not lead while the third stands still. The two are a majority, and
+// each has a processor, as it would on a machine of its own: of three on two processors one waits for another's work, the third's
+// being of no use to the write.
+func (c *several) writeBesideOne(ctx context.Context, m measure) (_ time.Duration, err error) {
+	_, asked, err := c.leader(ctx)
+	if err != nil {
+		return 0, err
+	}
+	third := c.servers[(asked+1)%serversJoined].cmd.Process
+	if err := third.Signal(unix.SIGSTOP); err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, third.Signal(unix.SIGCONT)) }()
+	return c.write(ctx, asked, m)
 }
 
 // takeOver measures how long it takes the others to go on when the server whose controllers

@@ -38,7 +38,7 @@ type Disk struct {
 type Options struct {
 	RootDir    string    // of volumes and other files of pods
 	PodLogsDir string    // of the logs of containers
-	Node       *cri.Node // says where the cgroups of pods are
+	Node       *cri.Node // says where the cgroups of pods are, and what it has for pods
 	Driven     csi.Options
 	Logs       *logs.Rotator
 	Log        *slog.Logger
@@ -47,7 +47,7 @@ type Options struct {
 // New returns the disk of a machine.
 func New(o Options) (*Disk, error) {
 	pods := filepath.Join(o.RootDir, "pods")
-	volumes, err := volume.NewManager(pods, o.Log)
+	volumes, err := volume.NewManager(pods, o.Node, o.Log)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,8 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/kemudi/kemudi/internal/kubelet/cri"
 )
 
 // emptyDir makes a directory that lives as long as the pod: writable for all,
@@ -20,7 +21,7 @@ func (m *Manager) emptyDir(pod *v1.Pod, v *v1.Volume) error {
 	case medium == v1.StorageMediumDefault:
 		return makeShared(dir, group)
 	case medium == v1.StorageMediumMemory:
-		return ensureTmpfs(dir, memorySize(pod, v.EmptyDir), group)
+		return ensureTmpfs(dir, m.memorySize(pod, v.EmptyDir), group)
 	case strings.HasPrefix(string(medium), string(v1.StorageMediumHugePages)):
 		size := strings.TrimPrefix(strings.TrimPrefix(string(medium), string(v1.StorageMediumHugePages)), "-")
 		if size == "" {
@@ -63,22 +64,20 @@ func makeShared(dir string, group *int64) error {
 	return nil
 }
 
-// memorySize is how large a volume in memory may grow: no more than its limit or
-// that of the pod's memory.
-func memorySize(pod *v1.Pod, e *v1.EmptyDirVolumeSource) int64 {
-	limit := int64(0)
-	unlimited := false
-	for i := range pod.Spec.Containers {
-		unlimited = unlimited || pod.Spec.Containers[i].Resources.Limits.Memory().IsZero()
+// memorySize is how large a volume in memory may grow: no more than its limit, that of
+// the pod's memory, or what the node has for all pods.
+func (m *Manager) memorySize(pod *v1.Pod, e *v1.EmptyDirVolumeSource) int64 {
+	size := m.node.Allocatable.Memory().Value()
+	own := []int64{cri.PodCgroup(pod, m.node).MemoryLimitInBytes}
+	if e.SizeLimit != nil {
+		own = append(own, e.SizeLimit.Value())
 	}
-	if !unlimited || pod.Spec.Resources != nil {
-		limits := resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{})
-		limit = limits.Memory().Value()
+	for _, limit := range own {
+		if limit > 0 && (size == 0 || limit < size) {
+			size = limit
+		}
 	}
-	if e.SizeLimit != nil && e.SizeLimit.Sign() > 0 && (limit == 0 || e.SizeLimit.Value() < limit) {
-		return e.SizeLimit.Value()
-	}
-	return limit
+	return size
 }
 
 // hugePageSize is the one size of huge pages that the pod asks for, or empty.

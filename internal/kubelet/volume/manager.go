@@ -19,6 +19,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/core/claims"
 	"github.com/kemudi/kemudi/internal/api/core/csi"
+	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/users"
 )
 
@@ -47,6 +48,7 @@ type Sources interface {
 // different pods may be made concurrently, those for one pod not.
 type Manager struct {
 	root string
+	node *cri.Node
 	log  *slog.Logger
 
 	mu struct {
@@ -61,12 +63,12 @@ type tokenKey struct {
 	volume, path string
 }
 
-// NewManager returns a manager of the volumes below root, which is made if needed.
-func NewManager(root string, log *slog.Logger) (*Manager, error) {
+// NewManager returns a manager of the volumes of a node below root, which is made if needed.
+func NewManager(root string, node *cri.Node, log *slog.Logger) (*Manager, error) {
 	if err := os.MkdirAll(root, 0o750); err != nil {
 		return nil, fmt.Errorf("make directory of pods: %w", err)
 	}
-	m := &Manager{root: root, log: log}
+	m := &Manager{root: root, node: node, log: log}
 	m.mu.tokens, m.mu.certificates = map[tokenKey]Token{}, map[tokenKey]*certificate{}
 	return m, nil
 }

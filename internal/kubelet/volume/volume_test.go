@@ -21,9 +21,11 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/trace"
 )
 
@@ -115,7 +117,7 @@ func newManager(t *testing.T) *Manager {
 			t.Error(err)
 		}
 	})
-	m, err := NewManager(root, slog.New(slog.DiscardHandler))
+	m, err := NewManager(root, &cri.Node{Allocatable: v1.ResourceList{v1.ResourceMemory: resource.MustParse("1Gi")}}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -562,7 +564,7 @@ volumes:
 	if _, err := m.SubPath(pod, Part{&pod.Spec.Volumes[2], "c", 0, "."}); err != nil {
 		t.Fatal(err)
 	}
-	fresh, err := NewManager(m.root, m.log) // as after a kill -9
+	fresh, err := NewManager(m.root, m.node, m.log) // as after a kill -9
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -613,5 +615,31 @@ func TestPathsOfFilesMustStayInTheVolume(t *testing.T) {
 	}
 	if got := slices.Collect(maps.Keys(w.files)); len(got) != 1 {
 		t.Errorf("files: %v", got)
+	}
+}
+
+func TestVolumesInMemoryHaveTheSizeOfWhatTheirPodMayUse(t *testing.T) {
+	m := &Manager{node: &cri.Node{Allocatable: v1.ResourceList{v1.ResourceMemory: resource.MustParse("1Gi")}}}
+	for name, c := range map[string]struct {
+		spec string
+		want int64
+	}{
+		"nothing is limited":               {`containers: [{name: a}]`, 1 << 30},
+		"the pod is":                       {`containers: [{name: a, resources: {limits: {memory: 64Mi}}}]`, 64 << 20},
+		"all containers but one":           {`containers: [{name: a, resources: {limits: {memory: 64Mi}}}, {name: b}]`, 1 << 30},
+		"all but one that runs before":     {`{initContainers: [{name: i}], containers: [{name: a, resources: {limits: {memory: 64Mi}}}]}`, 1 << 30},
+		"the pod as a whole":               {`{resources: {limits: {memory: 96Mi}}, containers: [{name: a}]}`, 96 << 20},
+		"the pod as a whole, but not that": {`{resources: {limits: {cpu: 1}}, containers: [{name: a, resources: {limits: {memory: 64Mi}}}, {name: b}]}`, 1 << 30},
+		"more than there is":               {`containers: [{name: a, resources: {limits: {memory: 4Gi}}}]`, 1 << 30},
+		"the volume itself, to less":       {`{volumes: [{name: v, emptyDir: {sizeLimit: 32Mi}}], containers: [{name: a, resources: {limits: {memory: 64Mi}}}]}`, 32 << 20},
+		"the volume itself, to more":       {`{volumes: [{name: v, emptyDir: {sizeLimit: 2Gi}}], containers: [{name: a}]}`, 1 << 30},
+	} {
+		pod, e := podOf(t, c.spec), &v1.EmptyDirVolumeSource{}
+		for i := range pod.Spec.Volumes {
+			e = pod.Spec.Volumes[i].EmptyDir
+		}
+		if got := m.memorySize(pod, e); got != c.want {
+			t.Errorf("%s: got %d, want %d", name, got, c.want)
+		}
 	}
 }

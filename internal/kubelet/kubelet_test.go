@@ -590,6 +590,45 @@ func TestAPodIsResizedAsAWholeAndSoAreItsInitContainers(t *testing.T) {
 	})
 }
 
+func TestContainersThatAreStartedWhileAResizeWaitsHaveWhatTheirPodWasGranted(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var created []int64
+		n := newNode(t, fakecri.Options{Create: func(c *runtimeapi.ContainerConfig) error {
+			if c.Metadata.Name == "c" {
+				created = append(created, c.Linux.Resources.CpuQuota)
+			}
+			return nil
+		}})
+		defer func() { n.end() }()
+		createPod(t, n.api, "other", `{containers: [{name: o, image: x, resources: {requests: {cpu: 3}}}]}`)
+		for _, restarted := range []bool{false, true} {
+			name := fmt.Sprint("w-", restarted)
+			createPod(t, n.api, name, `{initContainers: [{name: i, image: x, command: [sleep, infinity]}],
+				containers: [{name: c, image: x, resources: {requests: {cpu: 200m, memory: 64Mi}, limits: {cpu: 200m, memory: 64Mi}}}]}`)
+			n.pod(name)
+			n.resize(name, "2", "64Mi")
+			st := n.pod(name).Status
+			if c := core.PodCondition(&st, v1.PodResizePending); c == nil || c.Reason != "Deferred" || st.ContainerStatuses[0].AllocatedResources.Cpu().MilliValue() != 200 {
+				t.Fatalf("%s: got %+v, want that it waits and has 200m", name, st)
+			}
+			if restarted {
+				n.end()
+				n.run()
+				n.pod(name)
+			}
+			created = nil
+			n.cri.Exit("default/"+name, "i", 0, "")
+			st = n.pod(name).Status
+			if got := st.ContainerStatuses[0]; len(created) != 1 || created[0] != 20000 || got.Resources.Limits.Cpu().MilliValue() != 200 || got.State.Running == nil {
+				t.Errorf("%s: started with %v, got %+v, want 200m", name, created, got)
+			}
+			if core.PodCondition(&st, v1.PodResizePending) == nil {
+				t.Errorf("%s: got %+v, want that it goes on waiting", name, st.Conditions)
+			}
+		}
+	})
+}
+
 func TestContainersOfAPodAreResizedTogether(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		n := newNode(t, fakecri.Options{})

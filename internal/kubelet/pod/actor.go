@@ -326,7 +326,7 @@ func (x *Actor) update(pod *v1.Pod, rev int64) {
 	x.d.Pod, x.rev = pod, rev
 	if pod.Generation != before.Generation {
 		x.s.metrics.resizes.requested(before, pod)
-		x.resize(triggerUpdated)
+		x.resize(triggerUpdated, before)
 	}
 }
 

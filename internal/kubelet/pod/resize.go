@@ -18,17 +18,21 @@ import (
 
 // resize lets the pod have what its spec asks for now, or says why not: then it
 // keeps what it has, and is asked about again when others have gone. trigger is what
-// it is asked for.
-func (x *Actor) resize(trigger string) {
+// it is asked for, before the pod as it was until then.
+func (x *Actor) resize(trigger string, before *v1.Pod) {
 	waited := x.d.Deferred != nil && x.d.Deferred.Reason == v1.PodReasonDeferred
-	x.d.Deferred = nil
+	granted := before
+	if x.d.Deferred != nil {
+		granted = x.o.Granted
+	}
+	x.d.Deferred, x.o.Granted = nil, nil
 	reason := v1.PodReasonInfeasible
 	detail, message := x.frozen()
 	if message != "" {
 		x.s.Runner.Ledger.Forgo(x.uid)
 	} else {
 		detail = "insufficient_node_allocatable"
-		reason, message = x.s.Runner.Ledger.Resize(x.d.Pod, x.s.Runner.Facts.Allocatable, func(trigger string) { x.post(func(x *Actor) { x.resize(trigger) }) })
+		reason, message = x.s.Runner.Ledger.Resize(x.d.Pod, x.s.Runner.Facts.Allocatable, func(trigger string) { x.post(func(x *Actor) { x.resize(trigger, nil) }) })
 	}
 	switch {
 	case reason == "" && waited:
@@ -39,7 +43,7 @@ func (x *Actor) resize(trigger string) {
 	case reason == v1.PodReasonInfeasible:
 		x.s.metrics.resizes.infeasible.WithLabelValues(detail).Inc()
 	}
-	x.d.Deferred = &podstep.Failure{Reason: reason, Message: message}
+	x.d.Deferred, x.o.Granted = &podstep.Failure{Reason: reason, Message: message}, granted
 	x.reportResize("Resize"+reason, v1.EventTypeWarning, resizeText("Pod resize "+reason, x.d.Pod, message))
 }
 

@@ -115,7 +115,7 @@ func (s *Set) Start(x *Actor, found *runtime.Inventory) {
 		x.findDevices(ours)
 		x.findPlaces()
 		if core.PodConditionTrue(x.d.Pod, v1.PodResizePending) {
-			x.resize(triggerUpdated)
+			x.resize(triggerUpdated, nil)
 		}
 	}
 	s.mu.Lock()

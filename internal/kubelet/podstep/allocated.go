@@ -24,8 +24,8 @@ func Allocated(d Desired, o *Observed) *v1.Pod {
 	return pod
 }
 
-// allocated is what a container may have: of one that has not been started yet, and whose
-// pod is to wait for what it asks for, that is not known any more.
+// allocated is what a container may have: while the pod is to wait for what it asks for, what
+// it was granted before.
 func (s *step) allocated(c *v1.Container) *v1.ResourceRequirements {
 	if s.d.Deferred == nil {
 		return &c.Resources
@@ -38,10 +38,28 @@ func (s *step) allocated(c *v1.Container) *v1.ResourceRequirements {
 			return last.Resources
 		}
 	}
+	if r := s.granted(c.Name); r != nil { // it has not been started yet
+		return r
+	}
 	if old := oldStatus(&s.pod.Status, c.Name); old != nil && old.Resources != nil {
 		return old.Resources
 	}
 	return &c.Resources
+}
+
+// granted is what a container could have last; nil: that is not known.
+func (s *step) granted(name string) *v1.ResourceRequirements {
+	if s.o.Granted == nil {
+		return nil
+	}
+	for _, list := range [][]v1.Container{s.o.Granted.Spec.InitContainers, s.o.Granted.Spec.Containers} {
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i].Resources
+			}
+		}
+	}
+	return nil
 }
 
 // take has r ask for as much of what may change as from does.

@@ -43,6 +43,8 @@ func (s *step) givenPod() *v1.ResourceRequirements {
 		return s.o.PodResized
 	case s.pod.Status.Resources != nil:
 		return s.pod.Status.Resources
+	case s.d.Deferred != nil && s.o.Granted != nil:
+		return core.PodLevelResources(s.o.Granted)
 	}
 	return core.PodLevelResources(s.pod)
 }
@@ -56,6 +58,27 @@ func (s *step) podChanged() bool {
 		return false
 	}
 	return slices.ContainsFunc(resized, func(name v1.ResourceName) bool { return differs(core.PodLevelResources(s.pod), s.givenPod(), name) })
+}
+
+// waits reports whether the pod is to have less than it asks for, whether it runs or not.
+func (s *step) waits() bool {
+	if s.d.Deferred == nil {
+		return false
+	}
+	other := func(a, b *v1.ResourceRequirements) bool {
+		return slices.ContainsFunc(resized, func(name v1.ResourceName) bool { return differs(a, b, name) })
+	}
+	if other(core.PodLevelResources(s.pod), s.givenPod()) {
+		return true
+	}
+	for _, list := range [][]v1.Container{s.pod.Spec.InitContainers, s.pod.Spec.Containers} {
+		for i := range list {
+			if other(&list[i].Resources, s.allocated(&list[i])) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // setPodResources says what the pod has got as a whole, if it asks for that.
@@ -111,17 +134,13 @@ func (s *step) resize() {
 
 // setResizeConditions says whether the resources asked for are still to come.
 func (s *step) setResizeConditions(st *v1.PodStatus) {
-	pending, progress := false, false
-	if !s.ending.yes {
-		if s.podChanged() {
-			pending, progress = s.d.Deferred != nil, s.d.Deferred == nil
-		}
+	pending, progress := !s.ending.yes && s.waits(), false
+	if !s.ending.yes && s.d.Deferred == nil {
+		progress = s.podChanged()
 		for i := range s.o.Containers {
 			c := &s.o.Containers[i]
 			spec, k := s.spec(c.Name)
-			if c.State == Running && spec != nil && k != kindEphemeral && len(s.changedResources(spec, c)) > 0 {
-				pending, progress = s.d.Deferred != nil, s.d.Deferred == nil
-			}
+			progress = progress || c.State == Running && spec != nil && k != kindEphemeral && len(s.changedResources(spec, c)) > 0
 		}
 	}
 	drop := func(t v1.PodConditionType) {

@@ -183,6 +183,10 @@ func (s *step) setReady(cs *v1.ContainerStatus, c *v1.Container, k kind, last *C
 // statusWithout is the status of a container that the runtime does not know.
 func (s *step) statusWithout(cs *v1.ContainerStatus, c *v1.Container, k kind, old *v1.ContainerStatus) {
 	cs.State.Waiting = s.waiting(c, nil)
+	if s.d.Deferred != nil && k != kindEphemeral { // an agent that starts anew reads here what it may have
+		r := s.allocated(c)
+		cs.Resources, cs.AllocatedResources = r.DeepCopy(), r.Requests.DeepCopy()
+	}
 	if old == nil {
 		return
 	}

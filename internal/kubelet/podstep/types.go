@@ -96,6 +96,9 @@ type Observed struct {
 	// pod as a whole; nil: none.
 	Resized    map[string]v1.ResourceRequirements
 	PodResized *v1.ResourceRequirements
+	// Granted is the pod as it was when it last could have what it asked for; nil: it can now, or what it had then
+	// is only in its status.
+	Granted *v1.Pod
 }
 
 // Mirror is what is known of the mirror of a static pod. The zero value: there is

@@ -20,6 +20,10 @@ var ofOneMachine = []string{
 // ofOneRole are flags that say what is to run on a node. Those of servers are not those of agents.
 var ofOneRole = []string{"node-labels", "register-with-taints"}
 
+// ofFirstServer are flags by which containers have processors and memory for themselves: all machines have the
+// same ones, and two that know nothing of each other would give them out twice. Package fleet turns it off elsewhere.
+var ofFirstServer = []string{"cpu-manager-policy", "cpu-manager-policy-options", "memory-manager-policy", "reserved-memory"}
+
 // machineFlags are the flags of the machines of a cluster on this one.
 type machineFlags struct {
 	first   []string // of the server that has this machine itself: as they were said
@@ -48,7 +52,7 @@ func flagsOfMachines(up *cobra.Command, args []string) (m machineFlags, _ error)
 	told := pflag.NewFlagSet("settings", pflag.ContinueOnError)
 	addSettingsFlags(told, new(cluster.AgentOptions))
 	for _, s := range servers {
-		if slices.Contains(ofOneMachine, s.flag) {
+		if slices.Contains(ofOneMachine, s.flag) || slices.Contains(ofFirstServer, s.flag) {
 			continue
 		}
 		m.servers = append(m.servers, s.String())
@@ -59,6 +63,9 @@ func flagsOfMachines(up *cobra.Command, args []string) (m machineFlags, _ error)
 	for _, s := range agents {
 		if slices.Contains(ofOneMachine, s.flag) {
 			return m, errUsage{fmt.Errorf("--%s behind the second --: each agent has its own", s.flag)}
+		}
+		if slices.Contains(ofFirstServer, s.flag) {
+			return m, errUsage{fmt.Errorf("--%s behind the second --: only the first server gives out processors and memory of this machine", s.flag)}
 		}
 		m.agents = append(m.agents, s.String())
 	}

@@ -30,6 +30,10 @@ func TestFlagsReachTheMachinesThatTheyAreFor(t *testing.T) {
 			said: "--max-pods 50 --allowed-unsafe-sysctls a,b -- --max-pods 60 --lb-server-port=7000", first: "--max-pods 50 --allowed-unsafe-sysctls a,b",
 			servers: "--max-pods=50 --allowed-unsafe-sysctls=a,b", agents: "--allowed-unsafe-sysctls=a,b --max-pods=60 --lb-server-port=7000",
 		},
+		{ // processors are given out once
+			said: "--cpu-manager-policy static --reserved-cpus 0 --memory-manager-policy None", first: "--cpu-manager-policy static --reserved-cpus 0 --memory-manager-policy None",
+			servers: "--reserved-cpus=0", agents: "--reserved-cpus=0",
+		},
 		{said: "--config /a.yaml", first: "--config /a.yaml", servers: "--config=/a.yaml", agents: "--config=/a.yaml"},
 	} {
 		up, _, err := newRoot().Find([]string{"up"})
@@ -61,6 +65,7 @@ func TestFlagsThatNoMachineTakesAreRefused(t *testing.T) {
 		"web":                  `flags of kemudi server: unexpected argument "web"`,
 		"-- --disable-agent":   "flags of kemudi agent: unknown flag: --disable-agent",
 		"-- --node-name a":     "--node-name behind the second --: each agent has its own",
+		"-- --cpu-manager-policy static": "--cpu-manager-policy behind the second --: only the first server gives out processors and memory of this machine",
 		"-- --max-pods 1 -- a": `flags of kemudi agent: unexpected argument "a"`,
 	} {
 		if r := (call{}).run(t, append([]string{"up", "--"}, strings.Fields(said)...)...); r.code != exitUsage || !strings.Contains(r.stderr, want) {

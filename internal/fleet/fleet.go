@@ -278,9 +278,10 @@ func (f Fleet) join(ctx context.Context, m machine, token up.NewToken) error {
 	return f.start(ctx, m, "--server", strings.Join(token.Servers, ","), "--token-file", file)
 }
 
-// args are the flags of a machine.
+// args are the flags of a machine. Whatever a file says that all read, it gives no container processors or
+// memory for itself: they are the first server's to give.
 func (f Fleet) args(m machine) []string {
-	own := []string{"--node-name", m.name, "--pod-logs-dir", filepath.Join(m.data, "pod-logs")}
+	own := []string{"--node-name", m.name, "--pod-logs-dir", filepath.Join(m.data, "pod-logs"), "--cpu-manager-policy", "none", "--memory-manager-policy", "None"}
 	if m.role == agent {
 		return append(own, f.AgentArgs...)
 	}

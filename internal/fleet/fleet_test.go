@@ -135,8 +135,8 @@ func TestFlagsOfMachinesFollowTheirOwn(t *testing.T) {
 	t.Parallel()
 	f := Fleet{DataDir: "/data", RunDir: "/run/k", ServerArgs: []string{"--secure-port=7443"}, AgentArgs: []string{"--max-pods=9"}}
 	for r, want := range map[role]string{
-		server: "--node-name server-2 --pod-logs-dir /data/machines/server-2/pod-logs --secure-port=7443",
-		agent:  "--node-name agent-2 --pod-logs-dir /data/machines/agent-2/pod-logs --max-pods=9",
+		server: "--node-name server-2 --pod-logs-dir /data/machines/server-2/pod-logs --cpu-manager-policy none --memory-manager-policy None --secure-port=7443",
+		agent:  "--node-name agent-2 --pod-logs-dir /data/machines/agent-2/pod-logs --cpu-manager-policy none --memory-manager-policy None --max-pods=9",
 	} {
 		if got := strings.Join(f.args(f.machine(r, 2)), " "); got != want {
 			t.Errorf("got %q, want %q", got, want)

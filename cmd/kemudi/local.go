@@ -76,8 +76,8 @@ harmless. Flags after -- are passed to kemudi server.
 
 With --servers and --agents the cluster has further servers and nodes, each with its own
 network and data on this machine: what runs there is the same as on machines of their own.
-Flags after -- are then those of all servers, but for addresses, names and directories,
-which are the first one's alone. Agents have those that they know, but for labels and
+Flags after -- are then those of all servers, but for addresses, names, directories, and
+who has processors and memory for itself, which are the first one's alone. Agents have those that they know, but for labels and
 taints of nodes; what is for agents alone goes after a second --.
 
 With --ephemeral the cluster's state is in memory, and kemudi down removes all of it.

@@ -59,14 +59,14 @@ func TestFlagsReachTheMachinesThatTheyAreFor(t *testing.T) {
 func TestFlagsThatNoMachineTakesAreRefused(t *testing.T) {
 	t.Parallel()
 	for said, want := range map[string]string{
-		"--no-such-flag":       "flags of kemudi server: unknown flag: --no-such-flag",
-		"--lb-server-port 1":   "flags of kemudi server: unknown flag: --lb-server-port",
-		"--secure-port many":   "flags of kemudi server: invalid argument",
-		"web":                  `flags of kemudi server: unexpected argument "web"`,
-		"-- --disable-agent":   "flags of kemudi agent: unknown flag: --disable-agent",
-		"-- --node-name a":     "--node-name behind the second --: each agent has its own",
+		"--no-such-flag":                 "flags of kemudi server: unknown flag: --no-such-flag",
+		"--lb-server-port 1":             "flags of kemudi server: unknown flag: --lb-server-port",
+		"--secure-port many":             "flags of kemudi server: invalid argument",
+		"web":                            `flags of kemudi server: unexpected argument "web"`,
+		"-- --disable-agent":             "flags of kemudi agent: unknown flag: --disable-agent",
+		"-- --node-name a":               "--node-name behind the second --: each agent has its own",
 		"-- --cpu-manager-policy static": "--cpu-manager-policy behind the second --: only the first server gives out processors and memory of this machine",
-		"-- --max-pods 1 -- a": `flags of kemudi agent: unexpected argument "a"`,
+		"-- --max-pods 1 -- a":           `flags of kemudi agent: unexpected argument "a"`,
 	} {
 		if r := (call{}).run(t, append([]string{"up", "--"}, strings.Fields(said)...)...); r.code != exitUsage || !strings.Contains(r.stderr, want) {
 			t.Errorf("%s: got %+v, want %s", said, r, want)

@@ -39,6 +39,7 @@ import (
 	"github.com/kemudi/kemudi/internal/controllers/namespace"
 	"github.com/kemudi/kemudi/internal/controllers/nodeipam"
 	"github.com/kemudi/kemudi/internal/controllers/nodelifecycle"
+	"github.com/kemudi/kemudi/internal/controllers/nodettl"
 	"github.com/kemudi/kemudi/internal/controllers/persistentvolume"
 	"github.com/kemudi/kemudi/internal/controllers/podautoscaler"
 	"github.com/kemudi/kemudi/internal/controllers/podgc"
@@ -165,6 +166,7 @@ func All(o Options) []*controller.Controller {
 		endpointslicemirroring.New(o.EndpointSliceMirroring),
 		loadbalancer.New(o.LoadBalancer),
 		nodelifecycle.New(o.NodeLifecycle),
+		nodettl.Controller,
 		tainteviction.Controller,
 		flowcontrol.Controller,
 		garbagecollector.New(o.Kinds),

@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
@@ -23,13 +24,21 @@ type Storage struct {
 // HasLimits reports whether the pod may use only so much local storage.
 func HasLimits(pod *v1.Pod) bool {
 	for i := range pod.Spec.Volumes {
-		if e := pod.Spec.Volumes[i].EmptyDir; e != nil && e.SizeLimit != nil && e.SizeLimit.Sign() > 0 {
+		if limitOf(&pod.Spec.Volumes[i]) != nil {
 			return true
 		}
 	}
 	limits := resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{})
 	_, ok := limits[v1.ResourceEphemeralStorage]
 	return ok
+}
+
+// limitOf is how much the pod may hold in a volume; nil: there is no limit, or, in memory, the kernel keeps to it.
+func limitOf(v *v1.Volume) *resource.Quantity {
+	if e := v.EmptyDir; e != nil && e.SizeLimit != nil && e.SizeLimit.Sign() > 0 && e.Medium != v1.StorageMediumMemory {
+		return e.SizeLimit
+	}
+	return nil
 }
 
 // Total is all that the pod holds on disk; volumes in memory do not count.
@@ -54,10 +63,7 @@ func OverLimit(pod *v1.Pod, s Storage) string {
 	}
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
-		if v.EmptyDir == nil || v.EmptyDir.SizeLimit == nil || v.EmptyDir.SizeLimit.Sign() <= 0 {
-			continue
-		}
-		if limit := v.EmptyDir.SizeLimit; s.Volumes[v.Name] > limit.Value() {
+		if limit := limitOf(v); limit != nil && s.Volumes[v.Name] > limit.Value() {
 			return fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q. ", v.Name, limit.String())
 		}
 	}
@@ -65,10 +71,12 @@ func OverLimit(pod *v1.Pod, s Storage) string {
 	if limit, ok := limits[v1.ResourceEphemeralStorage]; ok && s.Total(pod) > limit.Value() {
 		return fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s. ", limit.String())
 	}
-	for i := range pod.Spec.Containers {
-		c := &pod.Spec.Containers[i]
-		if limit, ok := c.Resources.Limits[v1.ResourceEphemeralStorage]; ok && s.Containers[c.Name] > limit.Value() {
-			return fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q. ", c.Name, limit.String())
+	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			c := &list[i]
+			if limit, ok := c.Resources.Limits[v1.ResourceEphemeralStorage]; ok && s.Containers[c.Name] > limit.Value() {
+				return fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q. ", c.Name, limit.String())
+			}
 		}
 	}
 	return ""

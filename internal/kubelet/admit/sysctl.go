@@ -25,6 +25,8 @@ var safe = []struct{ name, since string }{
 	{name: "net.ipv4.tcp_fin_timeout", since: "4.6"},
 	{name: "net.ipv4.tcp_rmem", since: "4.15"},
 	{name: "net.ipv4.tcp_wmem", since: "4.15"},
+	{name: "net.ipv4.tcp_slow_start_after_idle", since: "4.15"},
+	{name: "net.ipv4.tcp_notsent_lowat", since: "4.6"},
 }
 
 const maxSysctl = 253

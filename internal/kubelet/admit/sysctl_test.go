@@ -20,6 +20,8 @@ func TestSysctlsAreAllowedByName(t *testing.T) {
 		"safe, with slashes":              {"6.1.0", nil, "", "net/ipv4/tcp_syncookies", ""},
 		"safe, with a recent kernel":      {"4.15.0-1-generic", nil, "", "net.ipv4.tcp_rmem", ""},
 		"safe, with an old kernel":        {"4.14.336", nil, "", "net.ipv4.tcp_rmem", `forbidden sysctl: "net.ipv4.tcp_rmem" not allowlisted`},
+		"safe since 1.37":                 {"6.1.0", nil, "", "net.ipv4.tcp_slow_start_after_idle", ""},
+		"and with older kernels":          {"4.14.0", nil, "", "net.ipv4.tcp_notsent_lowat", ""},
 		"safe, on a simulated node":       {"", nil, "", "net.ipv4.tcp_rmem", ""},
 		"unsafe":                          {"6.1.0", nil, "", "kernel.msgmax", `forbidden sysctl: "kernel.msgmax" not allowlisted`},
 		"unsafe, with slashes":            {"6.1.0", nil, "", "kernel/msgmax", `forbidden sysctl: "kernel.msgmax" not allowlisted`},

@@ -10,6 +10,7 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/dra"
 	"github.com/kemudi/kemudi/internal/kubelet/plugin"
 	"github.com/kemudi/kemudi/internal/kubelet/podresources"
+	"github.com/kemudi/kemudi/internal/kubelet/podsapi"
 )
 
 // pluginRoot is the root directory as plugins see it; empty: a simulated node has none.
@@ -52,6 +53,7 @@ func (a *Agent) deviceParts() []part {
 		{"device plugins", a.dispensable("device plugins", runner.Devices.Run)},
 		{"resource drivers", a.dispensable("resource drivers", runner.Claims.Run)},
 		{"pod resources", a.dispensable("pod resources", server.Run)},
+		{"Pods API", a.dispensable("Pods API", (&podsapi.Server{Dir: filepath.Join(root, plugin.PodsDir), Set: a.pods}).Run)},
 		{"plugins", a.followPlugins},
 	}
 }

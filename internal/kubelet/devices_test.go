@@ -13,7 +13,9 @@ import (
 	"testing"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -21,6 +23,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	podapi "k8s.io/kubelet/pkg/apis/podresources/v1"
+	podsapi "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kemudi/kemudi/internal/api/core"
@@ -173,6 +176,73 @@ func env(c *runtimeapi.ContainerConfig, key string) string {
 		}
 	}
 	return ""
+}
+
+// podsAPI asks the node about its pods, as programs on it do.
+func (n *deviceNode) podsAPI() podsapi.PodsClient {
+	n.t.Helper()
+	conn, err := grpc.NewClient("unix:"+filepath.Join(n.root, "pods-api", "pods-api.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() { conn.Close() })
+	return podsapi.NewPodsClient(conn)
+}
+
+func TestProgramsOnTheNodeAreToldOfItsPods(t *testing.T) {
+	n := newDeviceNode(t)
+	createPod(t, n.api, "p", `{containers: [{name: c, image: x}]}`)
+	n.until("p", running)
+	c := n.podsAPI()
+	decode := func(data []byte) *v1.Pod {
+		t.Helper()
+		p := &v1.Pod{}
+		if err := p.Unmarshal(data); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	list, err := c.ListPods(t.Context(), &podsapi.ListPodsRequest{}, grpc.WaitForReady(true))
+	if err != nil || len(list.Pods) != 1 || decode(list.Pods[0]).Status.Phase != v1.PodRunning {
+		t.Fatalf("list: got %v, %v, want the pod, running", list, err)
+	}
+	uid := decode(list.Pods[0]).UID
+	if one, err := c.GetPod(t.Context(), &podsapi.GetPodRequest{PodUID: string(uid)}); err != nil || decode(one.Pod).Name != "p" {
+		t.Errorf("get: got %v, %v", one, err)
+	}
+	if _, err := c.GetPod(t.Context(), &podsapi.GetPodRequest{PodUID: "none"}); status.Code(err) != codes.NotFound {
+		t.Errorf("get what is not there: got %v", err)
+	}
+	w, err := c.WatchPods(t.Context(), &podsapi.WatchPodsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// next is the next event that is of a kind, and of a pod as it is to be.
+	next := func(kind podsapi.EventType, is func(*v1.Pod) bool) {
+		t.Helper()
+		for {
+			e, err := w.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Type == kind && (is == nil || is(decode(e.Pod))) {
+				return
+			}
+		}
+	}
+	named := func(name string) func(*v1.Pod) bool { return func(p *v1.Pod) bool { return p.Name == name } }
+	next(podsapi.EventType_ADDED, named("p"))
+	next(podsapi.EventType_INITIAL_SYNC_COMPLETE, nil)
+	createPod(t, n.api, "q", `{containers: [{name: c, image: x}]}`)
+	next(podsapi.EventType_ADDED, named("q"))
+	next(podsapi.EventType_MODIFIED, func(p *v1.Pod) bool { return p.Name == "q" && core.PodReady(p) })
+	n.until("q", running)
+	deletePod(t, n.api, "q", 1)
+	next(podsapi.EventType_DELETED, named("q"))
+	n.api.BreakWith(errors.New("connection refused")) // the node knows all the same
+	n.cri.Exit("default/p", "c", 1, "")
+	next(podsapi.EventType_MODIFIED, func(p *v1.Pod) bool { return p.Status.ContainerStatuses[0].LastTerminationState.Terminated != nil })
+	n.api.BreakWith(nil)
 }
 
 const wantsGPU = `{containers: [{name: c, image: x, command: ["run", "$(DEVICES)"], resources: {limits: {example.com/gpu: 1}}}]}`

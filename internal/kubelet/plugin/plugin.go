@@ -17,6 +17,7 @@ const (
 	RegistryDir  = "plugins_registry" // their sockets
 	DevicesDir   = "device-plugins"   // those of plugins with devices, and that at which they register
 	ResourcesDir = "pod-resources"
+	PodsDir      = "pods-api"
 )
 
 // Dirs are all of these.

@@ -174,6 +174,7 @@ func (x *Actor) step() (wake time.Time, done bool) {
 		x.leave()
 	}
 	x.s.metrics.runs(x)
+	x.tell()
 	if r.Done {
 		x.s.Runner.Pins.Release(x.uid)
 		if err := x.s.Runner.Disk.Forget(x.uid); err != nil {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -55,9 +56,11 @@ type Set struct {
 	began   time.Time   // when actors could run
 	metrics *metrics
 
-	mu struct {
+	followed atomic.Int32 // how many followers there are
+	mu       struct {
 		sync.Mutex
-		actors map[types.UID]*Actor
+		followers []*follower // a new slice with each change
+		actors    map[types.UID]*Actor
 		// early holds events that came between the first look at the runtime and
 		// the start of the actors; nil when they are not kept.
 		early []*runtimeapi.ContainerEventResponse
@@ -158,6 +161,9 @@ func (s *Set) drop(x *Actor) {
 	delete(s.mu.actors, x.uid)
 	s.mu.Unlock()
 	x.leave()
+	if s.followed.Load() > 0 && s.group.Context().Err() == nil { // else the agent ends, not the pod
+		s.tell(Told{Pod: x.d.Pod, Gone: true})
+	}
 	close(x.done)
 	if x.onEnd != nil {
 		x.onEnd(x)

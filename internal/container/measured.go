@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // Measured is the same runtime, whose calls are counted in reg by upstream's names.
@@ -24,16 +25,22 @@ func (c *CRI) Measured(reg prometheus.Registerer) *CRI {
 			Name: "kubelet_runtime_operations_duration_seconds", Help: "Duration in seconds of runtime operations. Broken down by operation type.",
 			Buckets: prometheus.ExponentialBuckets(.005, 2.5, 14),
 		}, []string{"operation_type"}),
+		sandboxes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "kubelet_run_podsandbox_duration_seconds", Help: "Duration in seconds of the run_podsandbox operations. Broken down by RuntimeClass.Handler.", Buckets: prometheus.DefBuckets,
+		}, []string{"runtime_handler"}),
+		sandboxErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kubelet_run_podsandbox_errors_total", Help: "Cumulative number of the run_podsandbox operation errors by RuntimeClass.Handler.",
+		}, []string{"runtime_handler"}),
 	}
-	reg.MustRegister(m.calls, m.errors, m.took)
+	reg.MustRegister(m.calls, m.errors, m.took, m.sandboxes, m.sandboxErrors)
 	return newCRI(m)
 }
 
 // measured is a connection whose calls are counted, but for streams, which last.
 type measured struct {
 	grpc.ClientConnInterface
-	calls, errors *prometheus.CounterVec
-	took          *prometheus.HistogramVec
+	calls, errors, sandboxErrors *prometheus.CounterVec
+	took, sandboxes              *prometheus.HistogramVec
 }
 
 // Invoke makes a call.
@@ -44,6 +51,12 @@ func (m *measured) Invoke(ctx context.Context, method string, args, reply any, o
 	m.took.WithLabelValues(name).Observe(time.Since(began).Seconds())
 	if err != nil {
 		m.errors.WithLabelValues(name).Inc()
+	}
+	if r, ok := args.(*runtimeapi.RunPodSandboxRequest); ok {
+		m.sandboxes.WithLabelValues(r.RuntimeHandler).Observe(time.Since(began).Seconds())
+		if err != nil {
+			m.sandboxErrors.WithLabelValues(r.RuntimeHandler).Inc()
+		}
 	}
 	return err
 }

@@ -24,7 +24,7 @@ func TestCallsOfTheRuntimeAreCounted(t *testing.T) {
 	conn, reg := &answers{}, prometheus.NewRegistry()
 	c := newCRI(conn).Measured(reg)
 	call := func() {
-		_, _ = c.Runtime.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{})
+		_, _ = c.Runtime.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{RuntimeHandler: "crun"})
 		_, _ = c.Runtime.ListContainerStats(t.Context(), &runtimeapi.ListContainerStatsRequest{})
 		_, _ = c.Images.PullImage(t.Context(), &runtimeapi.PullImageRequest{})
 	}
@@ -41,7 +41,7 @@ func TestCallsOfTheRuntimeAreCounted(t *testing.T) {
 			got[f.GetName()+" "+m.Label[0].GetValue()] = m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
 		}
 	}
-	want := map[string]float64{}
+	want := map[string]float64{"kubelet_run_podsandbox_duration_seconds crun": 2, "kubelet_run_podsandbox_errors_total crun": 1}
 	for _, of := range []string{"run_podsandbox", "list_container_stats", "pull_image"} {
 		want["kubelet_runtime_operations_total "+of] = 2
 		want["kubelet_runtime_operations_duration_seconds "+of] = 2

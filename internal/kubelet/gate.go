@@ -4,6 +4,7 @@ import (
 	"maps"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,7 +25,8 @@ type gate struct {
 	// appArmor says that the machine can confine containers by it.
 	appArmor bool
 	// end ends a pod that has to go for another one.
-	end func(types.UID, podstep.Eviction)
+	end       func(types.UID, podstep.Eviction)
+	preempted *prometheus.CounterVec
 }
 
 // admit takes the pod on, or says why the node rejects it: the scheduler may
@@ -38,19 +40,20 @@ func (g *gate) admit(pod *v1.Pod, ours bool) *podstep.Failure {
 		refuse = nil
 	}
 	reason, message := g.Ledger.Take(pod, refuse)
-	if reason == "" || strings.HasPrefix(reason, admit.OutOf) && g.preempt(pod) {
+	if short, ok := strings.CutPrefix(reason, admit.OutOf); reason == "" || ok && g.preempt(pod, short) {
 		return nil
 	}
 	return g.rejected(pod, reason, message)
 }
 
-// preempt has others make room for a pod that the cluster cannot do without.
-func (g *gate) preempt(pod *v1.Pod) bool {
+// preempt has others make room for a pod that the cluster cannot do without; short is what there is too little of.
+func (g *gate) preempt(pod *v1.Pod, short string) bool {
 	if !evict.Critical(pod) {
 		return false
 	}
 	victims := g.Ledger.Preempt(pod, g.refuse(pod))
 	for _, uid := range victims {
+		g.preempted.WithLabelValues(short).Inc()
 		g.end(uid, podstep.Eviction{
 			Reason: podstep.ReasonPreempting, Message: "Preempted in order to admit critical pod",
 			Condition: "Pod was preempted by Kubelet to accommodate a critical pod.",

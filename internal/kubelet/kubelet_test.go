@@ -340,6 +340,7 @@ func TestNodeRejectsWhatDoesNotFit(t *testing.T) {
 		if events := n.api.TakeEvents(); !slices.Contains(events, "d Warning NodeAffinity: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector") {
 			t.Errorf("events: got %q, want the reason as it is", events)
 		}
+		n.tells("/metrics", `kubelet_admission_rejections_total\{reason="OutOfcpu"\} 1`, `kubelet_admission_rejections_total\{reason="NodePorts"\} 1`)
 		deletePod(t, n.api, "a", 30)
 		n.pod("a")
 		createPod(t, n.api, "b2", `{containers: [{name: c, image: x, resources: {requests: {cpu: 2}}}]}`)

@@ -143,6 +143,7 @@ func TestPodThatTheClusterNeedsTakesThePlaceOfAnother(t *testing.T) {
 		if p := n.pod("small"); p.Status.Phase != v1.PodRunning {
 			t.Errorf("small: got %+v", p.Status)
 		}
+		n.tells("/metrics", `kubelet_preemptions\{preemption_signal="cpu"\} 1`)
 		if events := strings.Join(n.api.TakeEvents(), "\n"); !strings.Contains(events, "big Warning Preempting: Preempted in order to admit critical pod") {
 			t.Errorf("events: got %s", events)
 		}

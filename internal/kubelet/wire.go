@@ -72,6 +72,7 @@ func wire(o Options) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
+	puller.Measured(a.registry)
 	devices, claims := a.newDevices()
 	a.node = nodeFor(&o, f, puller.Changes, devices)
 	pins, err := a.newPins(f, devices)
@@ -122,7 +123,7 @@ func wire(o Options) (*Agent, error) {
 func (a *Agent) gate(runner *container.Runner, f *facts) *gate {
 	return &gate{
 		Runner: runner, sysctls: f.sysctls, watch: a.watch, appArmor: a.o.Simulated || f.machine.AppArmor,
-		end: func(uid types.UID, e podstep.Eviction) { a.pods.Evict(uid, e) },
+		end: func(uid types.UID, e podstep.Eviction) { a.pods.Evict(uid, e) }, preempted: admit.NewPreemptions(a.registry),
 	}
 }
 
@@ -153,6 +154,7 @@ func (a *Agent) partsWith(gauges pressure.Gauges) []part {
 		w := &shutdown.Watch{
 			Groups: groups, ConfDir: shutdown.ConfDir, Pods: a.pods.Unfinished, End: a.pods.Evict, Down: a.node.SetGoingDown,
 			Event: func(kind, reason, message string) { o.Events.Event(a.node.Self(), kind, reason, message) }, Log: o.Log,
+			Metrics: shutdown.NewMetrics(a.registry),
 		}
 		list = append(list, part{"shutdown", w.Run})
 	}

@@ -238,7 +238,7 @@ func TestLocalStorageHasLimits(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", name, got, tc.want)
 		}
 	}
-	sidecar := podOf(t, `spec: {initContainers: [{name: s, restartPolicy: Always, resources: {limits: {ephemeral-storage: 5Mi}}}], containers: [{name: a}]}`)
+	sidecar := podOf(t, `spec: {initContainers: [{name: s, restartPolicy: Always, resources: {limits: {ephemeral-storage: 5Mi}}}], containers: [{name: a, resources: {limits: {ephemeral-storage: 20Mi}}}]}`)
 	const want = `Container s exceeded its local ephemeral storage limit "5Mi". `
 	if got := OverLimit(sidecar, Storage{Containers: map[string]int64{"s": 6 * mi, "a": 1 * mi}}); got != want {
 		t.Errorf("a sidecar: got %q, want %q", got, want)

@@ -112,7 +112,7 @@ func (c *Collector) RemoveUnused(ctx context.Context) error {
 		}
 		var errs []error
 		for _, im := range unused {
-			errs = append(errs, c.remove(ctx, im))
+			errs = append(errs, c.remove(ctx, im, forSpace))
 		}
 		return errors.Join(errs...)
 	})
@@ -193,7 +193,7 @@ func (c *Collector) removeOld(ctx context.Context, unused []*runtimeapi.Image) (
 			rest = append(rest, im)
 			continue
 		}
-		if err := c.remove(ctx, im); err != nil {
+		if err := c.remove(ctx, im, forAge); err != nil {
 			return nil, err
 		}
 	}
@@ -220,7 +220,7 @@ func (c *Collector) makeRoom(ctx context.Context, unused []*runtimeapi.Image) er
 		if s := c.known[im.Id]; time.Since(s.first) < c.o.Config.MinAge {
 			continue
 		}
-		if err := c.remove(ctx, im); err != nil {
+		if err := c.remove(ctx, im, forSpace); err != nil {
 			return err
 		}
 		if _, available, err = c.space(ctx); err != nil {
@@ -256,7 +256,7 @@ func (c *Collector) space(ctx context.Context) (capacity, available int64, err e
 }
 
 // remove removes an image, unless a pod has begun to use it meanwhile.
-func (c *Collector) remove(ctx context.Context, im *runtimeapi.Image) error {
+func (c *Collector) remove(ctx context.Context, im *runtimeapi.Image, why string) error {
 	if c.o.Puller.uses(im.Id) {
 		return nil
 	}
@@ -265,6 +265,7 @@ func (c *Collector) remove(ctx context.Context, im *runtimeapi.Image) error {
 	}
 	delete(c.known, im.Id)
 	c.o.Puller.changes.Add(1)
+	c.o.Puller.metrics.removed(why)
 	c.o.Log.Info("removed an image that nobody uses", "image", im.Id, "names", im.RepoTags, "bytes", im.Size)
 	return nil
 }

@@ -11,8 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kemudi/kemudi/test/metric"
 )
 
 // full is a node whose disk has 1000 bytes, of which each image takes some.
@@ -70,6 +73,8 @@ func (f *full) container(t *testing.T, image string) {
 func TestUnusedImagesGoWhenTheDiskIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFull(Config{}, "a:1", "b:1", "d:1", "pause:1", "used:1")
+		reg := prometheus.NewRegistry()
+		f.Puller.Measured(reg)
 		f.container(t, "used:1")
 		f.other = 590
 		f.collect(t, false)
@@ -82,6 +87,9 @@ func TestUnusedImagesGoWhenTheDiskIsFull(t *testing.T) {
 		f.collect(t, false) // 89 % are; removing two images is enough
 		f.has(t, "b:1", "new:1", "pause:1", "used:1")
 		f.reported(t)
+		if got := metric.Value(t, reg, "kubelet_image_garbage_collected_total", "space"); got != 2 {
+			t.Errorf("counted: got %v, want 2 that were removed", got)
+		}
 
 		f.other = 700
 		f.Forget("u1")

@@ -33,6 +33,7 @@ type Puller struct {
 	slots   chan struct{} // buffered: a token for each pull under way
 	arrived chan struct{} // buffered: an image was pulled that the collector has not seen
 	changes atomic.Int64
+	metrics *metrics
 
 	mu struct {
 		sync.Mutex
@@ -222,6 +223,7 @@ func (p *Puller) pull(ctx context.Context, r Request, spec *runtimeapi.ImageSpec
 		return failed(reason, message, failureShown), nil
 	}
 	p.changes.Add(1)
+	p.metrics.pulled(start, im.Size)
 	p.mu.Lock()
 	delete(p.mu.waits, key)
 	p.mu.Unlock()

@@ -85,6 +85,7 @@ func (w *allocateDevices) note(x *Actor, err error) {
 	x.o.Devices.Unallocated = false
 	if w.refused != nil {
 		x.d.Fail = w.refused
+		x.s.metrics.rejected(w.refused)
 	}
 	x.seeDevices()
 }

@@ -2,13 +2,17 @@ package pod
 
 import (
 	"errors"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/kemudi/kemudi/internal/kubelet/admit"
 	"github.com/kemudi/kemudi/internal/kubelet/container"
+	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
 	"github.com/kemudi/kemudi/internal/kubelet/volume"
 )
@@ -17,7 +21,10 @@ import (
 type metrics struct {
 	seen, starts, total, sli, containers prometheus.Histogram
 	pods, podErrors, orphans             prometheus.Counter
+	ownUsers, ownUsersErrors             prometheus.Counter // of those pods, the ones with users of their own
+	synced                               prometheus.Histogram
 	started, startErrors, terminated     *prometheus.CounterVec
+	rejections                           *prometheus.CounterVec
 	mounts                               *prometheus.HistogramVec
 	resizes                              resizes
 }
@@ -48,6 +55,14 @@ func newMetrics(reg prometheus.Registerer, s *Set) *metrics {
 		}),
 		pods:      prometheus.NewCounter(prometheus.CounterOpts{Name: "kubelet_started_pods_total", Help: "Cumulative number of pods started"}),
 		podErrors: prometheus.NewCounter(prometheus.CounterOpts{Name: "kubelet_started_pods_errors_total", Help: "Cumulative number of errors when starting pods"}),
+		ownUsers:  prometheus.NewCounter(prometheus.CounterOpts{Name: "kubelet_started_user_namespaced_pods_total", Help: "Cumulative number of pods with user namespaces started"}),
+		ownUsersErrors: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "kubelet_started_user_namespaced_pods_errors_total", Help: "Cumulative number of errors when starting pods with user namespaces",
+		}),
+		synced: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "kubelet_pod_status_sync_duration_seconds", Help: "Duration in seconds until the API has a status of a pod that it did not have.",
+			Buckets: []float64{0.010, 0.050, 0.100, 0.500, 1, 5, 10, 20, 30, 45, 60},
+		}),
 		orphans: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "kubelet_orphaned_runtime_pods_total", Help: "Number of pods that the container runtime had of which the agent was not told.",
 		}),
@@ -60,6 +75,9 @@ func newMetrics(reg prometheus.Registerer, s *Set) *metrics {
 		terminated: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubelet_terminated_containers_total", Help: "Cumulative number of containers terminated, by their exit code",
 		}, []string{"container_type", "exit_code"}),
+		rejections: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kubelet_admission_rejections_total", Help: "Cumulative number pod admission rejections by the Kubelet.",
+		}, []string{"reason"}),
 		mounts: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "storage_operation_duration_seconds", Help: "Storage operation duration: until a driver has mounted a volume for a pod, or has failed to",
 			Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600},
@@ -68,16 +86,38 @@ func newMetrics(reg prometheus.Registerer, s *Set) *metrics {
 	}
 	if reg != nil {
 		reg.MustRegister(m.seen, m.starts, m.total, m.sli, m.containers, m.pods, m.podErrors, m.orphans, m.started, m.startErrors, m.terminated, m.mounts, census{s})
+		reg.MustRegister(m.ownUsers, m.ownUsersErrors, m.synced, m.rejections)
 		reg.MustRegister(m.resizes.all()...)
 	}
 	return m
 }
 
+// rejected counts a pod that the node has rejected, if it has.
+func (m *metrics) rejected(f *podstep.Failure) {
+	if f == nil {
+		return
+	}
+	reason := f.Reason
+	if strings.HasPrefix(reason, admit.OutOf) && !slices.Contains(counted, reason) {
+		reason = "OutOfExtendedResources"
+	}
+	m.rejections.WithLabelValues(reason).Inc()
+}
+
+// counted are the resources that every node has.
+var counted = []string{admit.OutOf + "cpu", admit.OutOf + "memory", admit.OutOf + "ephemeral-storage", admit.OutOf + "pods"}
+
 // triedSandbox counts a sandbox that was made, or could not be.
-func (m *metrics) triedSandbox(err error) {
-	m.pods.Inc()
-	if err != nil {
-		m.podErrors.Inc()
+func (m *metrics) triedSandbox(pod *v1.Pod, err error) {
+	tried, failed := []prometheus.Counter{m.pods}, []prometheus.Counter{m.podErrors}
+	if cri.HasOwnUsers(pod) {
+		tried, failed = append(tried, m.ownUsers), append(failed, m.ownUsersErrors)
+	}
+	if err == nil {
+		failed = nil
+	}
+	for _, c := range slices.Concat(tried, failed) {
+		c.Inc()
 	}
 }
 
@@ -183,11 +223,12 @@ var (
 	activePods   = prometheus.NewDesc("kubelet_active_pods", "The number of pods that have not finished, and count when new pods are admitted. static is true if the pod is not from the apiserver.", []string{"static"}, nil)
 	mirrorPods   = prometheus.NewDesc("kubelet_mirror_pods", "The number of mirror pods the kubelet will try to create (one per admitted static pod)", nil, nil)
 	volumesThere = prometheus.NewDesc("volume_manager_total_volumes", "Number of volumes of pods, as they are to be and as they are", []string{"plugin_name", "state"}, nil)
+	workingPods  = prometheus.NewDesc("kubelet_working_pods", "Number of pods that the agent has to do with, by how far they are, whether they are still wanted, and whether they are static.", []string{"lifecycle", "config", "static"}, nil)
 	ephemeralAll = prometheus.NewDesc("kubelet_managed_ephemeral_containers", "Current number of ephemeral containers in pods managed by this kubelet.", nil, nil)
 )
 
 func (c census) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{runningPods, containers, desiredPods, activePods, mirrorPods, volumesThere, ephemeralAll, pendingResizes, resizesUnderWay} {
+	for _, d := range []*prometheus.Desc{runningPods, containers, desiredPods, activePods, mirrorPods, volumesThere, ephemeralAll, workingPods, pendingResizes, resizesUnderWay} {
 		ch <- d
 	}
 }
@@ -195,6 +236,7 @@ func (c census) Describe(ch chan<- *prometheus.Desc) {
 // head is what one actor says of its pod.
 type head struct {
 	sandbox, static, desired, active bool
+	lifecycle                        string // in the words of the metric
 	ephemeral                        int
 	states                           map[string]int // of containers
 	volumes                          map[string]int // by plugin
@@ -207,6 +249,14 @@ func (x *Actor) head() head {
 	h := head{
 		sandbox: len(x.o.Sandboxes) > 0 && x.o.Sandboxes[0].Ready, static: x.o.Mirror != nil, desired: !x.d.Gone,
 		ephemeral: len(x.d.Pod.Spec.EphemeralContainers), states: map[string]int{}, volumes: map[string]int{}, ready: x.o.Volumes.Ready && !x.o.CleanedUp,
+	}
+	switch {
+	case x.o.CleanedUp:
+		h.lifecycle = "terminated"
+	case !x.o.EndingSince.IsZero():
+		h.lifecycle = "terminating"
+	default:
+		h.lifecycle = "sync"
 	}
 	h.active = h.desired && x.status.Phase != v1.PodFailed && x.status.Phase != v1.PodSucceeded
 	for i := range x.status.Conditions {
@@ -235,11 +285,17 @@ func (c census) Collect(ch chan<- prometheus.Metric) {
 	pending := map[string]int{}
 	states, wanted, there := map[string]int{"running": 0}, map[string]int{}, map[string]int{}
 	desired, active := map[string]int{"": 0, "true": 0}, map[string]int{"": 0, "true": 0}
+	working := map[[3]string]int{}
 	for _, h := range ask(c.s, (*Actor).head) {
 		static := ""
 		if h.static {
 			static = "true"
 		}
+		config := "orphan"
+		if h.desired {
+			config = "desired"
+		}
+		working[[3]string{h.lifecycle, config, static}]++
 		if h.sandbox {
 			running++
 		}
@@ -270,6 +326,14 @@ func (c census) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge := func(d *prometheus.Desc, n int, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...)
+	}
+	for _, lifecycle := range []string{"sync", "terminating", "terminated"} {
+		for _, config := range []string{"desired", "orphan"} {
+			for _, static := range []string{"", "true"} {
+				gauge(workingPods, working[[3]string{lifecycle, config, static}], lifecycle, config, static)
+			}
+		}
+		gauge(workingPods, 0, lifecycle, "runtime_only", "unknown") // what only the runtime knows has an actor, too
 	}
 	gauge(runningPods, running)
 	gauge(mirrorPods, desired["true"])

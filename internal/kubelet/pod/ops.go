@@ -77,7 +77,7 @@ func (x *Actor) prepareWrite(act podstep.Action) work {
 	case podstep.WriteStatus:
 		pod = pod.DeepCopy()
 		pod.Status = x.status
-		return &writeStatus{s: s, pod: pod}
+		return &writeStatus{s: s, pod: pod, began: x.now}
 	case podstep.DeletePod:
 		return &removePod{s, pod, act}
 	case podstep.KeepStatus:
@@ -116,7 +116,7 @@ func (w *createSandbox) do(ctx context.Context) (err error) {
 }
 
 func (w *createSandbox) note(x *Actor, err error) {
-	x.s.metrics.triedSandbox(err)
+	x.s.metrics.triedSandbox(w.pod, err)
 	if err == nil {
 		x.observeSandbox(w.made)
 		x.o.PodResized = core.PodLevelResources(w.pod)

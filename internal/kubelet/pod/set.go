@@ -115,6 +115,7 @@ func (s *Set) Start(x *Actor, found *runtime.Inventory) {
 		s.metrics.containers.Observe(float64(len(x.d.Pod.Spec.Containers)))
 		ours := len(x.o.Sandboxes) > 0
 		x.d.Fail = s.Admit(x.d.Pod, ours)
+		s.metrics.rejected(x.d.Fail)
 		x.findDevices(ours)
 		x.findPlaces()
 		if core.PodConditionTrue(x.d.Pod, v1.PodResizePending) {

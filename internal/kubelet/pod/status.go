@@ -21,8 +21,9 @@ const apiDeadline = 30 * time.Second
 // revision goes along: if it has changed, the step is taken anew on what is there
 // now (P2).
 type writeStatus struct {
-	s   *Set
-	pod *v1.Pod // what to write, and then what has been
+	s     *Set
+	pod   *v1.Pod // what to write, and then what has been
+	began time.Time
 }
 
 func (w *writeStatus) do(ctx context.Context) error {
@@ -43,6 +44,7 @@ func (w *writeStatus) do(ctx context.Context) error {
 // would bring it back.
 func (w *writeStatus) note(x *Actor, err error) {
 	if err == nil {
+		x.s.metrics.synced.Observe(time.Since(w.began).Seconds())
 		x.update(w.pod, resource.Revision(w.pod))
 	}
 }

@@ -27,9 +27,10 @@ type Watch struct {
 	// End ends a pod. The channel is closed when it has ended; nil: there is no such pod.
 	End func(types.UID, podstep.Eviction) <-chan struct{}
 	// Down is told that the machine goes down, or that it does not.
-	Down  func(bool)
-	Event func(kind, reason, message string) // about the node
-	Log   *slog.Logger
+	Down    func(bool)
+	Event   func(kind, reason, message string) // about the node
+	Metrics Metrics
+	Log     *slog.Logger
 }
 
 // Run follows the machine's shutdowns until ctx ends, and begins anew when it has lost what tells of them.
@@ -84,7 +85,9 @@ func (w *Watch) follow(ctx context.Context, held func()) error {
 				continue
 			}
 			w.Event(v1.EventTypeNormal, "NodeShutdown", "Shutdown manager detected shutdown event")
+			w.Metrics.Began.SetToCurrentTime()
 			w.endPods(ctx)
+			w.Metrics.Ended.SetToCurrentTime()
 			release()
 		case <-ctx.Done():
 			return context.Cause(ctx)

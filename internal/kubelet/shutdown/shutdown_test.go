@@ -16,11 +16,13 @@ import (
 
 	"github.com/godbus/dbus/v5"
 	"github.com/godbus/dbus/v5/prop"
+	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
+	"github.com/kemudi/kemudi/test/metric"
 )
 
 // login stands for systemd and its logind on a bus of the test's own.
@@ -124,6 +126,7 @@ func TestMachineWaitsForItsPods(t *testing.T) {
 		ended[pod.UID] = make(chan struct{})
 	}
 	var log bytes.Buffer
+	reg := prometheus.NewRegistry()
 	w := &Watch{
 		Groups: Settings{Period: 20 * time.Second, Critical: 5 * time.Second}.Groups(), Bus: bus, ConfDir: l.conf,
 		Pods:  func() []*v1.Pod { return pods },
@@ -133,7 +136,7 @@ func TestMachineWaitsForItsPods(t *testing.T) {
 			said <- fmt.Sprintf("%s %s %d %s", uid, e.Reason, *e.Grace, e.Message)
 			return ended[uid]
 		},
-		Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Metrics: NewMetrics(reg), Log: slog.New(slog.NewTextHandler(&log, nil)),
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan error, 1)
@@ -173,6 +176,11 @@ func TestMachineWaitsForItsPods(t *testing.T) {
 	close(ended["vital"])
 	if n, err := first.end.Read(make([]byte, 1)); n != 0 || err == nil || !strings.Contains(err.Error(), "EOF") {
 		t.Errorf("the lock: got %d, %v, want that it is given back", n, err)
+	}
+	for _, name := range []string{"kubelet_graceful_shutdown_start_time_seconds", "kubelet_graceful_shutdown_end_time_seconds"} {
+		if metric.Value(t, reg, name) == 0 {
+			t.Errorf("%s: got 0, want when it was", name)
+		}
 	}
 	signal(false) // it was called off
 	expect("down false")

@@ -87,7 +87,7 @@ func TestUnusedImagesGoWhenTheDiskIsFull(t *testing.T) {
 		f.collect(t, false) // 89 % are; removing two images is enough
 		f.has(t, "b:1", "new:1", "pause:1", "used:1")
 		f.reported(t)
-		if got := metric.Value(t, reg, "kubelet_image_garbage_collected_total", "space"); got != 2 {
+		if got := metric.Value(t, reg, "kubelet_image_garbage_collected_total", "reason=space"); got != 2 {
 			t.Errorf("counted: got %v, want 2 that were removed", got)
 		}
 

@@ -198,7 +198,7 @@ func newPuller(o *Options) (*image.Puller, error) {
 	if !o.Simulated {
 		records = image.NewRecords(filepath.Join(o.RootDir, image.RecordsDir))
 	}
-	return image.NewPuller(o.Images, o.ImageConfig, records, func(ctx context.Context, name string) *image.Keyring {
+	return image.NewPuller(o.Images, o.ImageConfig, records, func(ctx context.Context, name string, account *image.Account) *image.Keyring {
 		if o.Simulated {
 			return nil
 		}
@@ -206,7 +206,7 @@ func newPuller(o *Options) (*image.Puller, error) {
 		if err != nil {
 			o.Log.Warn("read registry credentials of the node", "err", err)
 		}
-		providers.AddTo(ctx, k, name)
+		providers.AddTo(ctx, k, name, account)
 		return k
 	}), nil
 }

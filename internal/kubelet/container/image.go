@@ -19,7 +19,24 @@ func (r *Runner) EnsureImage(ctx context.Context, pod *v1.Pod, c *v1.Container) 
 	if handler, err := r.Objects.RuntimeHandler(ctx, pod); err == nil {
 		q.Runtime = handler
 	}
+	if pod.Spec.ServiceAccountName != "" {
+		q.Account = r.account(pod)
+	}
 	return r.Puller.Ensure(ctx, q)
+}
+
+// account is what credential providers may know of the pod's service account.
+func (r *Runner) account(pod *v1.Pod) *image.Account {
+	return &image.Account{
+		Get: func(ctx context.Context) (*v1.ServiceAccount, error) { return r.Objects.Account(ctx, pod) },
+		Token: func(ctx context.Context, audience string) (string, error) {
+			got, err := r.Objects.RequestToken(ctx, pod, audience, nil)
+			if err != nil {
+				return "", err
+			}
+			return got.Status.Token, nil
+		},
+	}
 }
 
 // pullSecrets collects the credentials of the pod; one that is missing or broken

@@ -31,10 +31,13 @@ type entry struct {
 	credential Credential
 }
 
-// Credential is one of a keyring's, and the secret that it is of; nil: it is the node's own.
+// Credential is one of a keyring's, and the secret that it is of, or the service account that it was given for; where
+// both are nil, it is the node's own.
 type Credential struct {
 	*runtimeapi.AuthConfig
-	Secret *config.ImagePullSecret
+	Secret  *config.ImagePullSecret
+	Account *config.ImagePullServiceAccount
+	Once    bool // it is good for one pod only
 }
 
 // dockerAuth is one value of auths.
@@ -60,7 +63,7 @@ func (k *Keyring) AddSecret(s *v1.Secret) error {
 	if err != nil {
 		return err
 	}
-	return k.add(auths, &config.ImagePullSecret{UID: string(s.UID), Namespace: s.Namespace, Name: s.Name})
+	return k.add(auths, Credential{Secret: &config.ImagePullSecret{UID: string(s.UID), Namespace: s.Namespace, Name: s.Name}})
 }
 
 // AddConfig adds the auths of a config.json of the node.
@@ -69,7 +72,7 @@ func (k *Keyring) AddConfig(data []byte) error {
 	if err != nil {
 		return err
 	}
-	return k.add(auths, nil)
+	return k.add(auths, Credential{})
 }
 
 // AddLegacy adds the entries of a .dockercfg of the node.
@@ -78,7 +81,7 @@ func (k *Keyring) AddLegacy(data []byte) error {
 	if err != nil {
 		return err
 	}
-	return k.add(auths, nil)
+	return k.add(auths, Credential{})
 }
 
 // parseConfig reads the auths of a config.json; the rest of it does not count.
@@ -101,8 +104,8 @@ func parseLegacy(data []byte) (map[string]dockerAuth, error) {
 	return auths, nil
 }
 
-// add adds credentials by registry; of is the secret that they are of, nil if they are the node's.
-func (k *Keyring) add(auths map[string]dockerAuth, of *config.ImagePullSecret) error {
+// add adds credentials by registry; of says whose they are.
+func (k *Keyring) add(auths map[string]dockerAuth, of Credential) error {
 	for _, registry := range slices.Sorted(maps.Keys(auths)) {
 		a := auths[registry]
 		out := &runtimeapi.AuthConfig{Username: a.Username, Password: a.Password, IdentityToken: a.IdentityToken, RegistryToken: a.RegistryToken}
@@ -113,9 +116,10 @@ func (k *Keyring) add(auths map[string]dockerAuth, of *config.ImagePullSecret) e
 			}
 			out.Username, out.Password = user, password
 		}
-		e := entry{credential: Credential{AuthConfig: out}}
-		if of != nil {
-			own := *of
+		e := entry{credential: of}
+		e.credential.AuthConfig = out
+		if of.Secret != nil {
+			own := *of.Secret
 			own.CredentialHash = hash(out)
 			e.credential.Secret = &own
 		}

@@ -39,8 +39,8 @@ type Providers struct {
 }
 
 // answerKey says for what a provider's answer is good: an image, a registry, or
-// everything.
-type answerKey struct{ provider, scope string }
+// everything; and for whom, if not for all pods.
+type answerKey struct{ provider, scope, account string }
 
 type answer struct {
 	auths   map[string]dockerAuth
@@ -111,8 +111,9 @@ func (p *Providers) add(one kubeletconfig.CredentialProvider) error {
 		return errors.New("defaultCacheDuration is required and must not be negative")
 	case one.APIVersion != credentialprovider.SchemeGroupVersion.String():
 		return fmt.Errorf("apiVersion must be %s", credentialprovider.SchemeGroupVersion)
-	case one.TokenAttributes != nil:
-		return errors.New("tokenAttributes is not supported")
+	}
+	if err := checkTokens(one.TokenAttributes); err != nil {
+		return err
 	}
 	if _, err := exec.LookPath(filepath.Join(p.bin, one.Name)); err != nil {
 		return err
@@ -121,9 +122,9 @@ func (p *Providers) add(one kubeletconfig.CredentialProvider) error {
 	return nil
 }
 
-// AddTo adds to k what the providers of an image know. Those that fail are logged
-// and left out: the image may be public.
-func (p *Providers) AddTo(ctx context.Context, k *Keyring, image string) {
+// AddTo adds to k what the providers of an image know, told of the pod's account (nil: it has none). Those
+// that fail are logged and left out: the image may be public.
+func (p *Providers) AddTo(ctx context.Context, k *Keyring, image string, account *Account) {
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
 		return
@@ -137,9 +138,12 @@ func (p *Providers) AddTo(ctx context.Context, k *Keyring, image string) {
 		}) {
 			continue
 		}
-		auths, err := p.ask(ctx, one, named)
-		if err == nil {
-			err = k.add(auths, nil)
+		b, ok, err := bearerOf(ctx, one.TokenAttributes, account)
+		if ok {
+			var auths map[string]dockerAuth
+			if auths, err = p.ask(ctx, one, named, b); err == nil {
+				err = k.add(auths, Credential{Account: b.account, Once: b.once})
+			}
 		}
 		if err != nil {
 			p.log.Warn("ask for registry credentials", "provider", one.Name, "image", image, "err", err)
@@ -149,10 +153,11 @@ func (p *Providers) AddTo(ctx context.Context, k *Keyring, image string) {
 
 // ask returns what a provider knows of an image, as it said before if that is
 // still good.
-func (p *Providers) ask(ctx context.Context, one *kubeletconfig.CredentialProvider, named reference.Named) (map[string]dockerAuth, error) {
+func (p *Providers) ask(ctx context.Context, one *kubeletconfig.CredentialProvider, named reference.Named, b bearer) (map[string]dockerAuth, error) {
 	scopes := map[credentialprovider.PluginCacheKeyType]string{
 		credentialprovider.ImagePluginCacheKeyType: named.Name(), credentialprovider.RegistryPluginCacheKeyType: reference.Domain(named), credentialprovider.GlobalPluginCacheKeyType: "",
 	}
+	who := b.key()
 	p.mu.Lock()
 	for key, a := range p.mu.answers {
 		if time.Now().After(a.expires) {
@@ -160,13 +165,20 @@ func (p *Providers) ask(ctx context.Context, one *kubeletconfig.CredentialProvid
 		}
 	}
 	for _, scope := range scopes {
-		if a, ok := p.mu.answers[answerKey{one.Name, scope}]; ok {
+		if a, ok := p.mu.answers[answerKey{one.Name, scope, who}]; ok {
 			p.mu.Unlock()
 			return a.auths, nil
 		}
 	}
 	p.mu.Unlock()
-	resp, err := p.run(ctx, one, named.String())
+	req := credentialprovider.CredentialProviderRequest{Image: named.String(), ServiceAccountAnnotations: b.annotations}
+	if b.token != nil {
+		var err error
+		if req.ServiceAccountToken, err = b.token(ctx); err != nil {
+			return nil, fmt.Errorf("ask for a token of the pod's service account: %w", err)
+		}
+	}
+	resp, err := p.run(ctx, one, req)
 	if err != nil {
 		return nil, err
 	}
@@ -178,18 +190,19 @@ func (p *Providers) ask(ctx context.Context, one *kubeletconfig.CredentialProvid
 	for registry, a := range resp.Auth {
 		auths[registry] = dockerAuth{Username: a.Username, Password: a.Password}
 	}
-	if keep := cmp.Or(resp.CacheDuration, one.DefaultCacheDuration).Duration; keep > 0 {
+	if keep := cmp.Or(resp.CacheDuration, one.DefaultCacheDuration).Duration; keep > 0 && !b.once {
 		p.mu.Lock()
-		p.mu.answers[answerKey{one.Name, scope}] = answer{auths, time.Now().Add(keep)}
+		p.mu.answers[answerKey{one.Name, scope, who}] = answer{auths, time.Now().Add(keep)}
 		p.mu.Unlock()
 	}
 	return auths, nil
 }
 
 // run has the program answer a request.
-func (p *Providers) run(ctx context.Context, one *kubeletconfig.CredentialProvider, image string) (*credentialprovider.CredentialProviderResponse, error) {
+func (p *Providers) run(ctx context.Context, one *kubeletconfig.CredentialProvider, question credentialprovider.CredentialProviderRequest) (*credentialprovider.CredentialProviderResponse, error) {
 	kind := func(kind string) metav1.TypeMeta { return metav1.TypeMeta{APIVersion: one.APIVersion, Kind: kind} }
-	req, err := json.Marshal(credentialprovider.CredentialProviderRequest{TypeMeta: kind("CredentialProviderRequest"), Image: image})
+	question.TypeMeta = kind("CredentialProviderRequest")
+	req, err := json.Marshal(question)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,8 @@ import (
 
 	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kemudi/kemudi/internal/kubelet/fakecri"
@@ -80,7 +83,7 @@ providers:
 	lookup := func(image, want string) {
 		t.Helper()
 		k := &Keyring{}
-		p.AddTo(t.Context(), k, image)
+		p.AddTo(t.Context(), k, image, nil)
 		if got := strings.Join(users(k, image), " "); got != want {
 			t.Errorf("%s: got %q, want %q", image, got, want)
 		}
@@ -111,6 +114,90 @@ providers:
 	}
 }
 
+func TestProvidersAreToldOfThePodsServiceAccount(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir+"/bin/who", provider, 0o755)
+	load := func(attributes string) *Providers {
+		write(t, dir+"/config.yaml", `{apiVersion: kubelet.config.k8s.io/v1, kind: CredentialProviderConfig, providers: [{name: who, apiVersion: credentialprovider.kubelet.k8s.io/v1,
+			matchImages: [r.example], defaultCacheDuration: 1h, env: [{name: DIR, value: `+dir+`}], tokenAttributes: {serviceAccountTokenAudience: cloud, `+attributes+`}}]}`, 0o644)
+		p, err := NewProviders(Config{ProviderConfig: dir + "/config.yaml", ProviderBinDir: dir + "/bin"}, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	write(t, dir+"/answer", `{"apiVersion":"credentialprovider.kubelet.k8s.io/v1","kind":"CredentialProviderResponse","cacheKeyType":"Registry","auth":{"r.example":{"username":"u","password":"p"}}}`, 0o644)
+	tokens := 0
+	account := func(name string, annotations map[string]string) *Account {
+		return &Account{
+			Get: func(context.Context) (*v1.ServiceAccount, error) {
+				return &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID("uid-" + name), Annotations: annotations}}, nil
+			},
+			Token: func(_ context.Context, audience string) (string, error) {
+				tokens++
+				return fmt.Sprintf("%s-%s-%d", audience, name, tokens), nil
+			},
+		}
+	}
+	// look is whose credentials are found for a pod of an account, and what the provider was asked for that.
+	look := func(p *Providers, a *Account) (found, asked string) {
+		t.Helper()
+		_ = os.Remove(dir + "/asked")
+		k := &Keyring{}
+		p.AddTo(t.Context(), k, "r.example/app:1", a)
+		for _, c := range k.Lookup("r.example/app:1") {
+			found += fmt.Sprintf("%s %+v;", c.Username, c.used())
+		}
+		data, _ := os.ReadFile(dir + "/asked") // none: it was not asked
+		_, rest, _ := strings.Cut(string(data), `"image":"r.example/app:1"`)
+		return found, strings.TrimSpace(rest)
+	}
+	full := map[string]string{"role": "reader", "region": "x", "else": "1"}
+	p := load("cacheType: ServiceAccount, requireServiceAccount: true, requiredServiceAccountAnnotationKeys: [role], optionalServiceAccountAnnotationKeys: [region]")
+	for _, c := range []struct {
+		what         string
+		of           *Account
+		found, asked string
+	}{
+		{"no account", nil, "", ""},
+		{"no annotation", account("poor", nil), "", ""},
+		{"one with both", account("a", full), "u {KubernetesSecrets:[] KubernetesServiceAccounts:[{UID:uid-a Namespace:team Name:a}] NodePodsAccessible:false};", `,"serviceAccountToken":"cloud-a-1","serviceAccountAnnotations":{"region":"x","role":"reader"}}`},
+		{"the same again", account("a", full), "u {KubernetesSecrets:[] KubernetesServiceAccounts:[{UID:uid-a Namespace:team Name:a}] NodePodsAccessible:false};", ""},
+		{"another one", account("b", map[string]string{"role": "w"}), "u {KubernetesSecrets:[] KubernetesServiceAccounts:[{UID:uid-b Namespace:team Name:b}] NodePodsAccessible:false};", `,"serviceAccountToken":"cloud-b-2","serviceAccountAnnotations":{"role":"w"}}`},
+	} {
+		if found, asked := look(p, c.of); found != c.found || asked != c.asked {
+			t.Errorf("%s: found %q, asked %q, want %q and %q", c.what, found, asked, c.found, c.asked)
+		}
+	}
+	p = load("cacheType: Token, requireServiceAccount: false")
+	if found, asked := look(p, nil); found != "u {KubernetesSecrets:[] KubernetesServiceAccounts:[] NodePodsAccessible:true};" || asked != "}" {
+		t.Errorf("a pod without account: found %q, asked %q", found, asked)
+	}
+	for _, want := range []string{"cloud-a-3", "cloud-a-4"} { // each pod is asked for
+		if found, asked := look(p, account("a", full)); found != "u {KubernetesSecrets:[] KubernetesServiceAccounts:[] NodePodsAccessible:false};" || !strings.Contains(asked, want) {
+			t.Errorf("by token: found %q, asked %q, want %s", found, asked, want)
+		}
+	}
+
+	// An image that was pulled for an account may be used by its pods.
+	n := newNode()
+	n.Puller = NewPuller(n.cri, Config{}, NewRecords(t.TempDir()), func(_ context.Context, _ string, a *Account) *Keyring {
+		k := &Keyring{}
+		load("cacheType: ServiceAccount, requireServiceAccount: true").AddTo(t.Context(), k, "r.example/app:1", a)
+		return k
+	})
+	for _, c := range []struct{ account, want string }{{"a", "Pulling"}, {"a", "Pulled"}, {"b", "Pulling"}} {
+		first := ""
+		r, err := n.Ensure(t.Context(), Request{
+			Pod: "u1", Image: "r.example/app:1", Policy: v1.PullIfNotPresent, Account: account(c.account, full),
+			Event: func(_, reason, _ string) { first = cmp.Or(first, reason) },
+		})
+		if err != nil || r.Ref == "" || first != c.want {
+			t.Errorf("a pod of %s: got %+v, %v, the event %s, want %s", c.account, r, err, first, c.want)
+		}
+	}
+}
+
 func TestBadProvidersAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir+"/bin/who", "#!/bin/sh\n", 0o755)
@@ -123,7 +210,12 @@ func TestBadProvidersAreRefused(t *testing.T) {
 		{strings.Replace(good, "k8s.io/v1", "k8s.io/v7", 1), "apiVersion must be credentialprovider.kubelet.k8s.io/v1"},
 		{good + "}, {" + good, "name is there twice"},
 		{good + ", nonsense: 1", "unknown field"},
-		{good + ", tokenAttributes: {serviceAccountTokenAudience: a}", "tokenAttributes is not supported"},
+		{good + ", tokenAttributes: {cacheType: Token, requireServiceAccount: true}", "serviceAccountTokenAudience is required"},
+		{good + ", tokenAttributes: {serviceAccountTokenAudience: a, cacheType: Token}", "requireServiceAccount is required"},
+		{good + ", tokenAttributes: {serviceAccountTokenAudience: a, requireServiceAccount: true}", `cacheType "": want ServiceAccount or Token`},
+		{good + ", tokenAttributes: {serviceAccountTokenAudience: a, cacheType: Token, requireServiceAccount: false, requiredServiceAccountAnnotationKeys: [x]}", "requireServiceAccount must be true"},
+		{good + ", tokenAttributes: {serviceAccountTokenAudience: a, cacheType: Token, requireServiceAccount: true, requiredServiceAccountAnnotationKeys: [x], optionalServiceAccountAnnotationKeys: [x]}", `annotation key "x" is there twice`},
+		{good + ", tokenAttributes: {serviceAccountTokenAudience: a, cacheType: Token, requireServiceAccount: true, requiredServiceAccountAnnotationKeys: [x y]}", `annotation key "x y"`},
 	} {
 		write(t, dir+"/config.yaml", "{apiVersion: kubelet.config.k8s.io/v1, kind: CredentialProviderConfig, providers: [{"+tc.provider+"}]}", 0o644)
 		_, err := NewProviders(Config{ProviderConfig: dir + "/config.yaml", ProviderBinDir: dir + "/bin"}, nil)
@@ -174,7 +266,7 @@ func TestCredentialsOfTheNodeAreInTheDocumentedPlaces(t *testing.T) {
 	if err := errors.Join(pod.AddConfig([]byte(`{"auths":{"r.example":{"username":"pod"}}}`)), node.AddConfig([]byte(`{"auths":{"r.example":{"username":"node"}}}`))); err != nil {
 		t.Fatal(err)
 	}
-	n.Puller = NewPuller(registry, Config{}, nil, func(context.Context, string) *Keyring { return node })
+	n.Puller = NewPuller(registry, Config{}, nil, func(context.Context, string, *Account) *Keyring { return node })
 	r, err := n.Ensure(t.Context(), Request{Pod: "u1", Image: "r.example/x:1", Policy: v1.PullAlways, Secrets: func() *Keyring { return pod }, Event: func(string, string, string) {}})
 	if err != nil || r.Ref == "" || !slices.Equal(registry.tried, []string{"pod", "node"}) {
 		t.Errorf("got %+v, %v after trying %v", r, err, registry.tried)

@@ -42,8 +42,9 @@ type Puller struct {
 	}
 }
 
-// NodeCredentials returns the credentials of the node itself for an image.
-type NodeCredentials func(ctx context.Context, image string) *Keyring
+// NodeCredentials returns the credentials of the node itself for an image, and those that it is given for a pod with
+// such an account.
+type NodeCredentials func(ctx context.Context, image string, account *Account) *Keyring
 
 // pullKey is what pulls are held back by.
 type pullKey struct {
@@ -79,6 +80,7 @@ type Request struct {
 	Sandbox *runtimeapi.PodSandboxConfig
 	// Secrets returns the pod's own credentials; called only before a pull.
 	Secrets func() *Keyring
+	Account *Account // the pod's; nil: it has none
 	// Event tells the user; kind as in events.
 	Event func(kind, reason, message string)
 }
@@ -162,7 +164,7 @@ func (p *Puller) ensure(ctx context.Context, r Request) (Result, error) {
 		r.Event(v1.EventTypeWarning, "InspectFailed", message)
 		return failed("ImageInspectError", message, backoff.Pull.First), nil
 	}
-	if have != nil && r.Policy != v1.PullAlways && p.mayUse(r, name, have) {
+	if have != nil && r.Policy != v1.PullAlways && p.mayUse(ctx, r, name, have) {
 		r.Event(v1.EventTypeNormal, "Pulled", fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", r.Image))
 		return found(have), nil
 	}
@@ -268,7 +270,7 @@ func (p *Puller) fetch(ctx context.Context, r Request, spec *runtimeapi.ImageSpe
 		all = r.Secrets().Lookup(spec.Image)
 	}
 	if p.node != nil {
-		all = append(all, p.node(ctx, spec.Image).Lookup(spec.Image)...)
+		all = append(all, p.node(ctx, spec.Image, r.Account).Lookup(spec.Image)...)
 	}
 	if len(all) == 0 {
 		all = []Credential{{}}

@@ -181,7 +181,7 @@ func (r *Records) add(name, id string, used config.ImagePullCredentials) error {
 }
 
 // merge is what is known of credentials with others added: one secret has one hash, and where all pods of the node may
-// use an image, secrets do not matter.
+// use an image, secrets and service accounts do not matter.
 func merge(known, more config.ImagePullCredentials) (config.ImagePullCredentials, bool) {
 	switch {
 	case known.NodePodsAccessible:
@@ -198,6 +198,12 @@ func merge(known, more config.ImagePullCredentials) (config.ImagePullCredentials
 			known.KubernetesSecrets, changed = append(known.KubernetesSecrets, s), true
 		case known.KubernetesSecrets[i] != s:
 			known.KubernetesSecrets[i], changed = s, true
+		}
+	}
+	known.KubernetesServiceAccounts = slices.Clone(known.KubernetesServiceAccounts)
+	for _, a := range more.KubernetesServiceAccounts {
+		if !slices.Contains(known.KubernetesServiceAccounts, a) {
+			known.KubernetesServiceAccounts, changed = append(known.KubernetesServiceAccounts, a), true
 		}
 	}
 	return known, changed

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -67,15 +68,20 @@ func (v Verification) needed(image string, pulled bool) bool {
 
 // used is what a pull by these credentials shows.
 func (c Credential) used() config.ImagePullCredentials {
-	if c.Secret == nil {
-		return config.ImagePullCredentials{NodePodsAccessible: true}
+	switch {
+	case c.Secret != nil:
+		return config.ImagePullCredentials{KubernetesSecrets: []config.ImagePullSecret{*c.Secret}}
+	case c.Once:
+		return config.ImagePullCredentials{} // who else may have it has to pull
+	case c.Account != nil:
+		return config.ImagePullCredentials{KubernetesServiceAccounts: []config.ImagePullServiceAccount{*c.Account}}
 	}
-	return config.ImagePullCredentials{KubernetesSecrets: []config.ImagePullSecret{*c.Secret}}
+	return config.ImagePullCredentials{NodePodsAccessible: true}
 }
 
 // mayUse reports whether a pod may have an image that is there without a pull: nobody gets at an image
 // only because another pod that may have it runs here.
-func (p *Puller) mayUse(r Request, name string, im *runtimeapi.Image) bool {
+func (p *Puller) mayUse(ctx context.Context, r Request, name string, im *runtimeapi.Image) bool {
 	used, pulled, err := p.records.of(name, im)
 	switch {
 	case !p.verify.needed(name, pulled):
@@ -83,6 +89,8 @@ func (p *Puller) mayUse(r Request, name string, im *runtimeapi.Image) bool {
 	case err != nil:
 		return false
 	case used.NodePodsAccessible:
+		return true
+	case r.isOneOf(ctx, used.KubernetesServiceAccounts):
 		return true
 	case len(used.KubernetesSecrets) == 0 || r.Secrets == nil:
 		return false
@@ -99,4 +107,13 @@ func (p *Puller) mayUse(r Request, name string, im *runtimeapi.Image) bool {
 		}
 	}
 	return false
+}
+
+// isOneOf reports whether the pod's service account is among those for which an image was pulled.
+func (r *Request) isOneOf(ctx context.Context, accounts []config.ImagePullServiceAccount) bool {
+	if len(accounts) == 0 || r.Account == nil {
+		return false
+	}
+	sa, err := r.Account.Get(ctx)
+	return err == nil && slices.Contains(accounts, *accountOf(sa)) // else it pulls
 }

@@ -204,7 +204,7 @@ func (s *Set) DriverCame() {
 
 // ServiceAccountToken asks for a token of the pod's service account for a driver.
 func (s sources) ServiceAccountToken(ctx context.Context, pod *v1.Pod, r storagev1.TokenRequest) (authenticationv1.TokenRequestStatus, error) {
-	got, err := s.requestToken(ctx, pod, r.Audience, r.ExpirationSeconds)
+	got, err := s.set.Runner.Objects.RequestToken(ctx, pod, r.Audience, r.ExpirationSeconds)
 	if err != nil {
 		return authenticationv1.TokenRequestStatus{}, fmt.Errorf("fetch token: %w", err)
 	}

@@ -6,13 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/kemudi/kemudi/internal/api/core"
-	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/objects"
 	"github.com/kemudi/kemudi/internal/kubelet/volume"
@@ -136,31 +133,9 @@ func (s sources) ResourceField(pod *v1.Pod, ref *v1.ResourceFieldSelector) (stri
 // Token asks the API for a token bound to the pod.
 func (s sources) Token(ctx context.Context, pod *v1.Pod, p *v1.ServiceAccountTokenProjection) (volume.Token, error) {
 	issued := time.Now()
-	got, err := s.requestToken(ctx, pod, p.Audience, ptr.To(ptr.Deref(p.ExpirationSeconds, 3600)))
+	got, err := s.set.Runner.Objects.RequestToken(ctx, pod, p.Audience, ptr.To(ptr.Deref(p.ExpirationSeconds, 3600)))
 	if err != nil {
 		return volume.Token{}, err
 	}
 	return volume.Token{Value: got.Status.Token, Issued: issued, Expires: got.Status.ExpirationTimestamp.Time}, nil
-}
-
-// requestToken asks the API for a token bound to the pod; an empty audience is the API's own.
-func (s sources) requestToken(ctx context.Context, pod *v1.Pod, audience string, seconds *int64) (*authenticationv1.TokenRequest, error) {
-	ctx, cancel := context.WithTimeout(ctx, apiDeadline)
-	defer cancel()
-	r := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-		ExpirationSeconds: seconds,
-		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
-	}}
-	if audience != "" {
-		r.Spec.Audiences = []string{audience}
-	}
-	answer, err := client.For(s.set.Transport, core.ServiceAccounts).Post(ctx, pod.Namespace, pod.Spec.ServiceAccountName, "token", r)
-	if err != nil {
-		return nil, err
-	}
-	got, ok := answer.(*authenticationv1.TokenRequest)
-	if !ok {
-		return nil, errors.New("the API did not answer with a token")
-	}
-	return got, nil
 }

@@ -167,10 +167,23 @@ func bound(list Reserved) cgroup.Bound {
 // enforce returns the part of an agent that does it.
 func (a *Agent) enforce(capacity v1.ResourceList) func(context.Context) error {
 	e := &enforcement{
-		s: a.o.Settings, capacity: capacity, pods: a.o.CgroupParent + "/kubepods", note: CgroupNote(a.o.RootDir),
+		s: a.o.Settings, capacity: capacity, pods: podsCgroup(&a.o), note: CgroupNote(a.o.RootDir),
 		events: a.o.Events, node: a.node.Self, log: a.o.Log,
 	}
 	return e.run
+}
+
+// podsCgroup is that of all pods.
+func podsCgroup(o *Options) string { return o.CgroupParent + "/kubepods" }
+
+// heldMemory is how many bytes all pods together are held to; 0: to those of the machine.
+func (s *Settings) heldMemory(capacity v1.ResourceList) int64 {
+	all := capacity.Memory().Value()
+	b, err := (&enforcement{s: *s, capacity: capacity}).podsBound()
+	if err != nil || b.Memory == all { // who enforces it tells of the error
+		return 0
+	}
+	return b.Memory
 }
 
 // CgroupNote is the file that says what cgroups of others were held to before.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/client"
@@ -102,6 +103,29 @@ func TestPodThatHoldsMoreThanItMayIsEvicted(t *testing.T) {
 			t.Errorf("deleted after its eviction: left %+v", p.Status)
 		}
 	})
+}
+
+func TestPodsThatUseUpWhatIsNotReservedLoseOneOfThem(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		m := &meter{node: evict.Readings{evict.MemoryAvailable: {Available: 4 << 30, Capacity: 8 << 30}, evict.PodsMemory: {Available: 1 << 30, Capacity: 4 << 30}}}
+		n := newMeteredNode(t, m)
+		defer func() { n.end() }()
+		createPod(t, n.api, "greedy", `{containers: [{name: c, image: x}]}`)
+		n.pod("greedy")
+		m.set(func() {
+			m.node = evict.Readings{evict.MemoryAvailable: {Available: 4 << 30, Capacity: 8 << 30}, evict.PodsMemory: {Available: 50 << 20, Capacity: 4 << 30}}
+		})
+		evicted(t, n, n.after(13*time.Second, "greedy"), "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. Container c was using 4Mi, request is 0, has larger consumption of memory. ")
+		n.tells("/metrics", `kubelet_evictions\{eviction_signal="allocatableMemory.available"\} 1`)
+	})
+	s := Settings{Enforce: []string{enforcePods}, KubeReserved: Reserved{v1.ResourceMemory: resource.MustParse("1Gi")}}
+	capacity := v1.ResourceList{v1.ResourceMemory: resource.MustParse("4Gi")}
+	if got := s.heldMemory(capacity); got != 3<<30 {
+		t.Errorf("what pods are held to: got %d, want 3 GiB", got)
+	}
+	if s.Enforce = []string{enforceNone}; s.heldMemory(capacity) != 0 {
+		t.Errorf("where nothing is enforced: got %d", s.heldMemory(capacity))
+	}
 }
 
 func TestNodeThatRunsOutOfMemoryLetsOnePodGoAfterAnother(t *testing.T) {

@@ -99,7 +99,7 @@ func wire(o Options) (*Agent, error) {
 	}
 	gauges := o.fake.gauges
 	if gauges == nil && !o.Simulated {
-		gauges = pressure.Machine{Root: o.RootDir, Images: o.Images, Runner: runner}
+		gauges = pressure.Machine{Root: o.RootDir, Images: o.Images, Runner: runner, PodsCgroup: podsCgroup(&o), PodsMemory: o.Settings.heldMemory(f.capacity)}
 	}
 	if gauges != nil {
 		set.Usage = gauges.Pod
@@ -144,7 +144,7 @@ func (a *Agent) partsWith(gauges pressure.Gauges) []part {
 			panic(fmt.Sprintf("kubelet: settings that are checked: %v", err))
 		}
 		w := &pressure.Watch{
-			Thresholds: thresholds, MaxGrace: o.Settings.Soft.MaxPodGrace, Reclaim: o.Settings.MinReclaim, Transition: o.Settings.Transition, Gauges: gauges,
+			Thresholds: evict.WithPods(thresholds), MaxGrace: o.Settings.Soft.MaxPodGrace, Reclaim: o.Settings.MinReclaim, Transition: o.Settings.Transition, Gauges: gauges,
 			Pods: a.pods, Runtime: o.Runtime, Images: collector, Node: a.node, Events: o.Events, Log: o.Log,
 			Evicted: pressure.NewEvictions(a.registry),
 		}

@@ -69,7 +69,7 @@ func (m *Monitor) Observe(r Readings, now time.Time) (pressure map[v1.NodeCondit
 			starved = append(starved, Starved{t.Signal, reading.Available, limit, t.Grace > 0})
 		}
 	}
-	slices.SortStableFunc(starved, func(a, b Starved) int { return slices.Index(signals, a.Signal) - slices.Index(signals, b.Signal) })
+	slices.SortStableFunc(starved, func(a, b Starved) int { return slices.Index(order, a.Signal) - slices.Index(order, b.Signal) })
 	pressure = map[v1.NodeConditionType]bool{}
 	for c, at := range m.seen {
 		if at.Equal(now) || now.Sub(at) < m.Transition {

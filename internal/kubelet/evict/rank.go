@@ -47,7 +47,7 @@ func (u User) Total() int64 {
 // can ask for it.
 func resourceOf(s Signal) v1.ResourceName {
 	switch s {
-	case MemoryAvailable:
+	case MemoryAvailable, PodsMemory:
 		return v1.ResourceMemory
 	case PIDAvailable:
 		return ""

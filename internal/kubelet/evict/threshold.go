@@ -17,6 +17,7 @@ type Signal string
 // The signals, in the order in which they are dealt with.
 const (
 	MemoryAvailable  Signal = "memory.available"
+	PodsMemory       Signal = "allocatableMemory.available" // of what all pods may have together, where some is reserved
 	NodeFSAvailable  Signal = "nodefs.available"
 	NodeFSInodes     Signal = "nodefs.inodesFree"
 	ImageFSAvailable Signal = "imagefs.available"
@@ -24,12 +25,16 @@ const (
 	PIDAvailable     Signal = "pid.available"
 )
 
-var signals = []Signal{MemoryAvailable, NodeFSAvailable, NodeFSInodes, ImageFSAvailable, ImageFSInodes, PIDAvailable}
+// signals are those that people name; order is of all.
+var (
+	signals = []Signal{MemoryAvailable, NodeFSAvailable, NodeFSInodes, ImageFSAvailable, ImageFSInodes, PIDAvailable}
+	order   = slices.Insert(slices.Clone(signals), 1, PodsMemory)
+)
 
 // Condition is the node's condition that tells of the signal.
 func (s Signal) Condition() v1.NodeConditionType {
 	switch s {
-	case MemoryAvailable:
+	case MemoryAvailable, PodsMemory:
 		return v1.NodeMemoryPressure
 	case PIDAvailable:
 		return v1.NodePIDPressure
@@ -43,7 +48,7 @@ func (s Signal) Disk() bool { return s.Condition() == v1.NodeDiskPressure }
 // Resource names what has run out, as events and messages do.
 func (s Signal) Resource() string {
 	switch s {
-	case MemoryAvailable:
+	case MemoryAvailable, PodsMemory:
 		return "memory"
 	case NodeFSInodes, ImageFSInodes:
 		return "inodes"
@@ -79,6 +84,18 @@ func (t Threshold) of(capacity int64) int64 {
 		return int64(t.Percent / 100 * float64(capacity))
 	}
 	return t.Amount
+}
+
+// WithPods adds that as much as of the node's memory is to be left of what all pods may have together: before they reach that,
+// and the kernel kills whom it finds, one of them is to go.
+func WithPods(list []Threshold) []Threshold {
+	for _, t := range list {
+		if t.Signal == MemoryAvailable && t.Grace == 0 {
+			t.Signal = PodsMemory
+			return append(slices.Clone(list), t)
+		}
+	}
+	return list
 }
 
 // Held is how much of a capacity pods do not get, so that the threshold of the

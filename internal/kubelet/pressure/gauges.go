@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kemudi/kemudi/internal/kubelet/cgroup"
 	"github.com/kemudi/kemudi/internal/kubelet/container"
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
 	"github.com/kemudi/kemudi/internal/kubelet/machine"
@@ -31,6 +32,9 @@ type Machine struct {
 	Root   string // directory of the file system that pods write to
 	Images runtimeapi.ImageServiceClient
 	Runner *container.Runner
+
+	PodsCgroup string // of all pods
+	PodsMemory int64  // bytes that it is held to; 0: those of the machine
 }
 
 var _ Gauges = Machine{}
@@ -50,6 +54,11 @@ func (m Machine) Node(ctx context.Context) (evict.Readings, error) {
 		return nil, err
 	}
 	out[evict.MemoryAvailable] = evict.Reading{Available: total - int64(used.Memory), Capacity: total}
+	if m.PodsMemory > 0 {
+		of := cgroup.Open(cgroup.Top).Read(m.PodsCgroup)
+		working := int64(of["memory.current"]) - int64(of["memory.stat inactive_file"])
+		out[evict.PodsMemory] = evict.Reading{Available: m.PodsMemory - max(working, 0), Capacity: m.PodsMemory}
+	}
 	processes, most, err := machine.Processes()
 	if err != nil {
 		return out, err

@@ -9,7 +9,7 @@ import (
 
 // Values are numbers that the kernel counts for a cgroup: by the name of the file of version 2 ("pids.current"), with the word of the line
 // where it has several ("cpu.stat nr_periods"), and the device before that for what is read and written
-// ("io.stat 8:0 rbytes"). What is not limited, or not counted, is not among them.
+// ("io.stat 8:0 rbytes"). Averages are in hundredths of a percent ("cpu.pressure some avg10"). What is not limited, or not counted, is not among them.
 type Values map[string]uint64
 
 // counted are the files that Read reads.
@@ -52,7 +52,7 @@ func (v Values) add(file, text string) {
 		case len(words) > 1: // a device, or "some" or "full", and what is counted of it
 			for _, w := range words[1:] {
 				what, number, _ := strings.Cut(w, "=")
-				note(file+" "+words[0]+" "+what, number)
+				note(file+" "+words[0]+" "+what, strings.Replace(number, ".", "", 1)) // averages have two places
 			}
 		}
 	}

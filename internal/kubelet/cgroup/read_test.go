@@ -16,7 +16,7 @@ func TestNumbersOfACgroupAreRead(t *testing.T) {
 	}
 	for file, text := range map[string]string{
 		"cpu.stat": "usage_usec 10\nnr_throttled 2\n", "cpu.max": "max 100000\n", "memory.max": "max\n", "memory.current": "4096\n", "memory.swap.max": "0\n",
-		"io.stat": "8:0 rbytes=1 wbytes=2 rios=3 wios=4\n8:16 rbytes=5\n", "memory.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=77\n",
+		"io.stat": "8:0 rbytes=1 wbytes=2 rios=3 wios=4\n8:16 rbytes=5\n", "memory.pressure": "some avg10=1.07 avg60=0.00 avg300=0.00 total=77\n",
 		"cgroup.procs": "42\n43\n", "memory.stat": "file 9\nodd\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
@@ -26,7 +26,7 @@ func TestNumbersOfACgroupAreRead(t *testing.T) {
 	want := Values{
 		"cpu.stat usage_usec": 10, "cpu.stat nr_throttled": 2, "cpu.max period": 100000, "memory.current": 4096, "memory.swap.max": 0,
 		"io.stat 8:0 rbytes": 1, "io.stat 8:0 wbytes": 2, "io.stat 8:0 rios": 3, "io.stat 8:0 wios": 4, "io.stat 8:16 rbytes": 5,
-		"memory.pressure some total": 77, "memory.stat file": 9,
+		"memory.pressure some avg10": 107, "memory.pressure some avg60": 0, "memory.pressure some avg300": 0, "memory.pressure some total": 77, "memory.stat file": 9,
 	}
 	if got := tree.Read("/pods/pod1"); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)

@@ -53,7 +53,9 @@ func look() *Snapshot {
 		Now:      now,
 		Read: func(path string) cgroup.Values {
 			return map[string]cgroup.Values{
-				"/pods/podu1": {"cpu.stat usage_usec": 6e6, "memory.current": 500, "memory.stat inactive_file": 100, "pids.current": 7},
+				"/pods/podu1": {"cpu.stat usage_usec": 6e6, "memory.current": 500, "memory.stat inactive_file": 100, "pids.current": 7,
+					"cpu.pressure some total": 5, "io.pressure some total": 6, "io.pressure full total": 3, "io.pressure full avg60": 150},
+				"/": {"cpu.pressure some avg10": 1200, "cpu.pressure some total": 8},
 				"/pods/podu1/c1": {
 					"cpu.stat nr_throttled": 9, "cpu.stat throttled_usec": 2e6, "cpu.max quota": 50000, "memory.max": 1 << 20, "memory.stat pgmajfault": 5,
 					"io.stat 1:99999 rbytes": 30, "io.stat 1:99999 rios": 2, "memory.events oom_kill": 1, "memory.pressure some total": 4e6,
@@ -123,6 +125,12 @@ func TestSummaryIsOfTheMachineAsWellAsOfPods(t *testing.T) {
 		if is[0] != is[1] {
 			t.Errorf("%s of the pod: got %d, want %d", what, is[0], is[1])
 		}
+	}
+	if got := p.IO.PSI.Full; got.Total != 3000 || got.Avg60 != 1.5 || p.CPU.PSI.Some.Total != 5000 || p.Memory.PSI != nil {
+		t.Errorf("pressure on the pod: got %+v, %+v, %+v", got, p.CPU.PSI, p.Memory.PSI)
+	}
+	if c.Memory.PSI.Some.Total != 4e9 || c.CPU.PSI != nil || c.IO != nil || n.CPU.PSI.Some.Avg10 != 12 || n.IO != nil {
+		t.Errorf("pressure on the container and the node: got %+v, %+v", c.Memory.PSI, n.CPU.PSI)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"github.com/kemudi/kemudi/internal/kubelet/cgroup"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/machine"
 )
@@ -21,7 +22,7 @@ func (s *Snapshot) Summary(node string) stats.Summary {
 	for i := range s.Pods {
 		known[s.Pods[i].UID] = &s.Pods[i]
 	}
-	pods := map[string]*stats.PodStats{}
+	pods, values := map[string]*stats.PodStats{}, map[string]cgroup.Values{}
 	var order []string
 	for _, st := range s.Stats {
 		labels := st.GetAttributes().GetLabels()
@@ -33,18 +34,22 @@ func (s *Snapshot) Summary(node string) stats.Summary {
 		if p == nil {
 			p = &stats.PodStats{PodRef: stats.PodReference{Name: labels[cri.LabelPodName], Namespace: labels[cri.LabelPodNamespace], UID: uid}}
 			if k := known[uid]; k != nil {
-				s.addPod(p, k)
+				values[uid] = s.addPod(p, k)
 			}
 			pods[uid] = p
 			order = append(order, uid)
 		}
 		c := s.containerStats(st)
 		c.StartTime = metav1.NewTime(began[st.GetAttributes().GetId()])
+		if v := values[uid]; pressureOn(v, "cpu.pressure") != nil { // those of containers are told, too
+			c.IO = addPressure(s.Read(known[uid].Cgroup+"/"+st.GetAttributes().GetId()), c.CPU, c.Memory, metav1.NewTime(s.Now))
+		}
 		p.Containers = append(p.Containers, c)
 		p.CPU, p.Memory, p.Swap = addCPU(p.CPU, c.CPU), addMemory(p.Memory, c.Memory), addSwap(p.Swap, c.Swap)
 	}
 	out := stats.Summary{Node: stats.NodeStats{NodeName: node}, Pods: []stats.PodStats{}}
 	for _, uid := range order {
+		pods[uid].IO = addPressure(values[uid], pods[uid].CPU, pods[uid].Memory, metav1.NewTime(s.Now))
 		out.Pods = append(out.Pods, *pods[uid])
 		if s.Node == nil {
 			out.Node.CPU, out.Node.Memory = addCPU(out.Node.CPU, pods[uid].CPU), addMemory(out.Node.Memory, pods[uid].Memory)
@@ -52,20 +57,23 @@ func (s *Snapshot) Summary(node string) stats.Summary {
 	}
 	if s.Node != nil {
 		s.Node.add(&out.Node, metav1.NewTime(s.Now))
+		out.Node.IO = addPressure(s.Read("/"), out.Node.CPU, out.Node.Memory, metav1.NewTime(s.Now))
 	}
 	return out
 }
 
-// addPod adds what is known of a pod as a whole.
-func (s *Snapshot) addPod(p *stats.PodStats, of *Pod) {
+// addPod adds what is known of a pod as a whole, and returns what the kernel counts for it.
+func (s *Snapshot) addPod(p *stats.PodStats, of *Pod) cgroup.Values {
 	p.StartTime = metav1.NewTime(of.Started)
 	p.Network = network(of.Interfaces, "eth0", metav1.NewTime(s.Now))
 	if of.Cgroup == "" {
-		return
+		return nil
 	}
-	if n, ok := s.Read(of.Cgroup)["pids.current"]; ok {
+	v := s.Read(of.Cgroup)
+	if n, ok := v["pids.current"]; ok {
 		p.ProcessStats = &stats.ProcessStats{ProcessCount: &n}
 	}
+	return v
 }
 
 // add adds what is known of the machine.

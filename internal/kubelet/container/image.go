@@ -11,11 +11,13 @@ import (
 // EnsureImage makes sure that the image of a container of the pod is there. An error
 // says that it was given up.
 func (r *Runner) EnsureImage(ctx context.Context, pod *v1.Pod, c *v1.Container) (image.Result, error) {
-	q := image.Request{
-		Pod: pod.UID, Image: c.Image, Policy: c.ImagePullPolicy,
-		Secrets: func() *image.Keyring { return r.pullSecrets(ctx, pod) },
-		Event:   r.About(pod, c.Name).Event,
-	}
+	return r.ensureImage(ctx, pod, c.Name, image.Request{Image: c.Image, Policy: c.ImagePullPolicy})
+}
+
+// ensureImage makes sure that an image is there that a container of the pod needs, for itself or for a volume.
+func (r *Runner) ensureImage(ctx context.Context, pod *v1.Pod, container string, q image.Request) (image.Result, error) {
+	q.Pod, q.Event = pod.UID, r.About(pod, container).Event
+	q.Secrets = func() *image.Keyring { return r.pullSecrets(ctx, pod) }
 	if handler, err := r.Objects.RuntimeHandler(ctx, pod); err == nil {
 		q.Runtime = handler
 	}

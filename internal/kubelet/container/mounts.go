@@ -85,11 +85,7 @@ func (c *Container) mount(ctx context.Context, i int, env []*runtimeapi.KeyValue
 
 // mountImage makes m a mount of an image's files.
 func (c *Container) mountImage(ctx context.Context, v *v1.Volume, part string, m *runtimeapi.Mount) error {
-	got, err := c.Runner.Puller.Ensure(ctx, image.Request{
-		Pod: c.Pod.UID, Image: v.Image.Reference, Policy: v.Image.PullPolicy,
-		Secrets: func() *image.Keyring { return c.Runner.pullSecrets(ctx, c.Pod) },
-		Event:   c.Runner.About(c.Pod, c.Spec.Name).Event,
-	})
+	got, err := c.Runner.ensureImage(ctx, c.Pod, c.Spec.Name, image.Request{Image: v.Image.Reference, Policy: v.Image.PullPolicy})
 	if err != nil {
 		return err
 	}

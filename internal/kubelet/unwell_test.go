@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/ptr"
@@ -33,6 +35,41 @@ func (u unwell) Status(ctx context.Context, in *runtimeapi.StatusRequest, opts .
 		}
 	}
 	return resp, err
+}
+
+// stubborn is a runtime that does not stop sandboxes.
+type stubborn struct {
+	*fakecri.Runtime
+	broken *atomic.Bool
+}
+
+func (s stubborn) StopPodSandbox(ctx context.Context, in *runtimeapi.StopPodSandboxRequest, opts ...grpc.CallOption) (*runtimeapi.StopPodSandboxResponse, error) {
+	if s.broken.Load() {
+		return nil, status.Error(codes.Unknown, "device or resource busy")
+	}
+	return s.Runtime.StopPodSandbox(ctx, in, opts...)
+}
+
+func TestPeopleAreToldOfPodsThatCannotBeEnded(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := &testNode{t: t, api: newMemAPI(t), cri: fakecri.New(fakecri.Options{})}
+		broken := new(atomic.Bool)
+		n.with = func(o *Options) { o.Runtime = stubborn{n.cri, broken} }
+		n.run()
+		defer func() { n.end() }()
+		createPod(t, n.api, "web", `{containers: [{name: c, image: x}]}`)
+		n.pod("web")
+		broken.Store(true)
+		deletePod(t, n.api, "web", 1)
+		n.after(time.Minute, "web")
+		if events := strings.Join(n.api.TakeEvents(), "\n"); !strings.Contains(events, "web Warning FailedKillPod: error killing pod: ") || !strings.Contains(events, "device or resource busy") {
+			t.Errorf("events: got\n%s", events)
+		}
+		broken.Store(false)
+		if p := n.after(time.Minute, "web"); p != nil {
+			t.Errorf("when it can: got %+v", p.Status)
+		}
+	})
 }
 
 func TestNodeIsNotReadyWhileItsRuntimeIsNot(t *testing.T) {

@@ -287,6 +287,9 @@ func (x *Actor) failed(act podstep.Action, err error) {
 	case reportedByEvents(act.Op):
 	case apierrors.IsNotFound(err): // that the object is gone will be heard by itself
 	case errors.Is(err, errPanicked): // it has been told with its stack
+	case act.Op == podstep.KillContainer || act.Op == podstep.StopSandbox: // who waits for the pod's end looks there
+		x.event("", v1.EventTypeWarning, "FailedKillPod", "error killing pod: "+f.Message)
+		fallthrough
 	default:
 		x.s.Runner.Log.Warn("pod action failed", "action", key, "pod", x.name(), "err", err, "retry", act.Op.RetryAfter(f.Count))
 	}

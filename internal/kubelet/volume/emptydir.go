@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 )
@@ -80,18 +81,16 @@ func (m *Manager) memorySize(pod *v1.Pod, e *v1.EmptyDirVolumeSource) int64 {
 	return size
 }
 
-// hugePageSize is the one size of huge pages that the pod asks for, or empty.
+// hugePageSize is the one size of huge pages that the pod asks for, as a whole or for its containers, or empty.
 func hugePageSize(pod *v1.Pod) string {
 	found := ""
-	for i := range pod.Spec.Containers {
-		for name := range pod.Spec.Containers[i].Resources.Requests {
-			size, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix)
-			if !ok {
-				continue
-			}
-			if found != "" && found != size {
-				return ""
-			}
+	for name, q := range resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}) {
+		size, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix)
+		switch {
+		case !ok || q.IsZero():
+		case found != "":
+			return ""
+		default:
 			found = size
 		}
 	}

@@ -643,3 +643,17 @@ func TestVolumesInMemoryHaveTheSizeOfWhatTheirPodMayUse(t *testing.T) {
 		}
 	}
 }
+
+func TestVolumesOfHugePagesHaveThoseThatTheirPodAsksFor(t *testing.T) {
+	for spec, want := range map[string]string{
+		`containers: [{name: a, resources: {requests: {hugepages-2Mi: 4Mi}}}]`:                                                         "2Mi",
+		`{resources: {requests: {hugepages-1Gi: 1Gi}}, containers: [{name: a}]}`:                                                       "1Gi",
+		`{initContainers: [{name: i, resources: {requests: {hugepages-2Mi: 4Mi}}}], containers: [{name: a}]}`:                          "2Mi",
+		`containers: [{name: a, resources: {requests: {hugepages-2Mi: 4Mi}}}, {name: b, resources: {requests: {hugepages-1Gi: 1Gi}}}]`: "",
+		`containers: [{name: a}]`: "",
+	} {
+		if got := hugePageSize(podOf(t, spec)); got != want {
+			t.Errorf("%s: got %q, want %q", spec, got, want)
+		}
+	}
+}

@@ -363,6 +363,13 @@ func TestResourcesBecomeLimitsOfTheKernel(t *testing.T) {
 	if p := PodCgroup(first, testNode); p.CpuShares != 3072 || p.CpuQuota != 300000 || p.MemoryLimitInBytes != 2<<30 {
 		t.Errorf("pod whose init container asks for more than the others together: got %v, want what that one asks for", p)
 	}
+	whole, huge := podOf(t, `{resources: {limits: {hugepages-2Mi: 8Mi}}, containers: [{name: a, resources: {limits: {hugepages-2Mi: 2Mi}}}, {name: b}]}`), *testNode
+	huge.HugePageSizes = []string{"2Mi"}
+	for i, want := range []uint64{2 << 20, 8 << 20} { // what a container may have that asks for none itself
+		if got := Resources(whole, &whole.Spec.Containers[i], &huge).HugepageLimits; len(got) != 1 || got[0].PageSize != "2MB" || got[0].Limit != want {
+			t.Errorf("huge pages of container %d: got %v, want %d", i, got, want)
+		}
+	}
 	half := podOf(t, `{containers: [{name: a, resources: {limits: {cpu: 1, memory: 1Gi}}}, {name: b}]}`)
 	if p := PodCgroup(half, testNode); p.CpuQuota != 0 || p.MemoryLimitInBytes != 0 {
 		t.Errorf("pod with an unlimited container: got %v, want no limits", p)

@@ -78,14 +78,15 @@ func swap(pod *v1.Pod, c *v1.Container, n *Node) int64 {
 	return int64(float64(request.Value()) / float64(n.MemoryCapacity) * float64(n.Swap))
 }
 
-// ownOrPods are a container's limits of CPU and memory, or, where it has none, those of the pod as a whole.
+// ownOrPods are a container's limits of CPU, memory and huge pages, or, where it has none, those of the pod as a whole.
 func ownOrPods(own v1.ResourceList, pod *v1.Pod) v1.ResourceList {
 	if pod.Spec.Resources == nil {
 		return own
 	}
 	out := own.DeepCopy()
-	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
-		if q, ok := pod.Spec.Resources.Limits[name]; ok && isZero(own[name]) {
+	for name, q := range pod.Spec.Resources.Limits {
+		held := name == v1.ResourceCPU || name == v1.ResourceMemory || strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix)
+		if held && isZero(own[name]) {
 			if out == nil {
 				out = v1.ResourceList{}
 			}

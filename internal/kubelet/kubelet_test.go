@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -616,6 +617,10 @@ func TestContainersThatAreStartedWhileAResizeWaitsHaveWhatTheirPodWasGranted(t *
 				n.end()
 				n.run()
 				n.pod(name)
+			}
+			var granted v1.Pod
+			if err := json.Unmarshal([]byte(n.get("/allocatedPods/default/"+name)), &granted); err != nil || granted.Spec.Containers[0].Resources.Requests.Cpu().MilliValue() != 200 || granted.Status.Phase != "" {
+				t.Errorf("%s: as allocated: got %v, %+v", name, err, granted)
 			}
 			created = nil
 			n.cri.Exit("default/"+name, "i", 0, "")

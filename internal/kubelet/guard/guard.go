@@ -101,6 +101,7 @@ var own = []struct {
 }{
 	{"/pods", "pods", true},
 	{"/runningpods", "pods", true},
+	{"/allocatedPods", "pods", true},
 	{"/healthz", "healthz", true},
 	{"/configz", "configz", true},
 	{"/stats", "stats", false},

@@ -120,6 +120,25 @@ func (x *Actor) running() *v1.Pod {
 	return p
 }
 
+// Allocated are the pods that the node has taken on and that have not ended, as [podstep.Allocated], without statuses.
+func (s *Set) Allocated() (list []v1.Pod) {
+	for _, p := range ask(s, (*Actor).allocated) {
+		if p != nil {
+			list = append(list, *p)
+		}
+	}
+	return list
+}
+
+func (x *Actor) allocated() *v1.Pod {
+	if x.d.Gone || x.d.Fail != nil || x.unfinished() == nil {
+		return nil
+	}
+	p := *podstep.Allocated(x.d, &x.o)
+	p.Status = v1.PodStatus{}
+	return &p
+}
+
 // ask has f answered by every actor. Those that are busy for a second, or end
 // meanwhile, are left out.
 func ask[T any](s *Set, f func(*Actor) T) (out []T) {

@@ -31,6 +31,9 @@ func (s *Server) Handler() http.Handler {
 	health.Install(mux, "healthz")
 	mux.HandleFunc("GET /pods", s.servePods)
 	mux.HandleFunc("GET /pods/{$}", s.servePods)
+	for _, path := range []string{"/allocatedPods", "/allocatedPods/{$}", "/allocatedPods/{namespace}/{pod}", "/allocatedPods/{namespace}/{pod}/{uid}"} {
+		mux.HandleFunc("GET "+path, s.serveAllocated)
+	}
 	mux.HandleFunc("GET /stats/summary", s.serveSummary)
 	mux.HandleFunc("GET /metrics", s.serveMetrics)
 	mux.Handle("GET /metrics/slis", health.SLIs(s.o.Log, "healthz"))
@@ -93,7 +96,7 @@ func (s *Server) installDebugging(mux *http.ServeMux) {
 }
 
 // readable are the paths that show something of the agent.
-var readable = []string{"/configz", "/debug", "/flagz", "/healthz", "/logs", "/metrics", "/pods", "/runningpods", "/stats", "/statusz"}
+var readable = []string{"/allocatedPods", "/configz", "/debug", "/flagz", "/healthz", "/logs", "/metrics", "/pods", "/runningpods", "/stats", "/statusz"}
 
 // systemLogDir is where the machine's programs keep their logs.
 const systemLogDir = "/var/log"

@@ -111,7 +111,7 @@ func kubeletConfig() *configKind {
 		"address": "address", "port": "port", "staticPodPath": "pod-manifest-path", "tlsCertFile": "tls-cert-file", "tlsPrivateKeyFile": "tls-private-key-file",
 		"serverTLSBootstrap": "rotate-server-certificates", "rotateCertificates": "rotate-certificates", "authentication.x509.clientCAFile": "client-ca-file",
 		"healthzBindAddress": "healthz-bind-address", "clusterDomain": "cluster-domain", "clusterDNS": "cluster-dns", "resolvConf": "resolv-conf",
-		"maxPods": "max-pods", "evictionPressureTransitionPeriod": "eviction-pressure-transition-period",
+		"maxPods": "max-pods", "podsPerCore": "pods-per-core", "evictionPressureTransitionPeriod": "eviction-pressure-transition-period",
 		"imageGCHighThresholdPercent": "image-gc-high-threshold", "imageGCLowThresholdPercent": "image-gc-low-threshold",
 		"imageMinimumGCAge": "minimum-image-ttl-duration", "imageMaximumGCAge": "image-maximum-gc-age", "maxParallelImagePulls": "max-parallel-image-pulls",
 		"kubeReserved": "kube-reserved", "systemReserved": "system-reserved", "enforceNodeAllocatable": "enforce-node-allocatable", "kubeReservedCgroup": "kube-reserved-cgroup",
@@ -153,7 +153,8 @@ func kubeletConfig() *configKind {
 	return &configKind{
 		apiVersion: "kubelet.config.k8s.io/v1beta1", kind: "KubeletConfiguration", dropIns: true, flags: flags,
 		only: map[string][]string{
-			"contentType": {"application/vnd.kubernetes.protobuf", "application/json"},
+			"contentType":             {"application/vnd.kubernetes.protobuf", "application/json"},
+			"memoryReservationPolicy": {"None"}, "userNamespaces.idsPerPod": {"65536"},
 		},
 		idle: map[string]string{
 			"logging": loggedElsewhere, "featureGates": featureGates.why,

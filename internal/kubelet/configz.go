@@ -35,7 +35,7 @@ func configuration(o *Options) config.KubeletConfiguration {
 			Mode:    config.KubeletAuthorizationModeWebhook,
 			Webhook: config.KubeletWebhookAuthorization{CacheAuthorizedTTL: lasting(delegated.RightGiven), CacheUnauthorizedTTL: lasting(delegated.RightNot)},
 		},
-		RegisterNode: ptr.To(!o.ByHand), RegisterWithTaints: o.Taints, StaticPodPath: s.ManifestDir, MaxPods: int32(s.MaxPods),
+		RegisterNode: ptr.To(!o.ByHand), RegisterWithTaints: o.Taints, StaticPodPath: s.ManifestDir, MaxPods: int32(s.MaxPods), PodsPerCore: int32(s.PodsPerCore),
 		ClusterDomain: o.ClusterDomain, ClusterDNS: o.ClusterDNS, ResolverConfig: ptr.To(o.ResolvConf),
 		KubeReserved: reservedTexts(s.KubeReserved), SystemReserved: reservedTexts(s.SystemReserved), AllowedUnsafeSysctls: s.UnsafeSysctls,
 		EvictionHard: thresholdTexts(s.Eviction), EvictionPressureTransitionPeriod: lasting(s.Transition),

@@ -33,6 +33,10 @@ func findFacts(o *Options) (*facts, error) {
 	for name, q := range o.Capacity {
 		f.capacity[name] = q.DeepCopy()
 	}
+	if _, said := o.Capacity[v1.ResourcePods]; o.Settings.PodsPerCore > 0 && !said {
+		most := min(int64(o.Settings.PodsPerCore)*f.capacity.Cpu().Value(), int64(o.Settings.MaxPods))
+		f.capacity[v1.ResourcePods] = *resource.NewQuantity(most, resource.DecimalSI)
+	}
 	var err error
 	f.sysctls, err = admit.NewSysctls(f.machine.Kernel, o.Settings.UnsafeSysctls)
 	return f, err

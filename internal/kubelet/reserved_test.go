@@ -27,3 +27,16 @@ func TestReservedResourcesAreReadFromAFlag(t *testing.T) {
 		}
 	}
 }
+
+func TestNodeTakesSoManyPodsForEachCPU(t *testing.T) {
+	t.Parallel()
+	for each, want := range map[int]int64{0: 20, 3: 12, 10: 20} {
+		f, err := findFacts(&Options{Simulated: true, Capacity: v1.ResourceList{v1.ResourceCPU: resource.MustParse("4")}, Settings: Settings{MaxPods: 20, PodsPerCore: each}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := f.capacity.Pods().Value(); got != want {
+			t.Errorf("%d for each: got %d pods, want %d", each, got, want)
+		}
+	}
+}

@@ -21,7 +21,8 @@ import (
 // Settings are what people tune of an agent, each by the flag that is named, whose help says what
 // it is. The zero value has the defaults.
 type Settings struct {
-	MaxPods int // --max-pods
+	MaxPods     int // --max-pods
+	PodsPerCore int // --pods-per-core; 0: as many as MaxPods says
 
 	KubeReserved   Reserved // --kube-reserved
 	SystemReserved Reserved // --system-reserved
@@ -161,6 +162,8 @@ func (c *Containers) check() error {
 
 func (s *Settings) check() error {
 	switch {
+	case s.PodsPerCore < 0:
+		return fmt.Errorf("pods-per-core: %d must not be a negative number", s.PodsPerCore)
 	case s.MaxPods < 0:
 		return errors.New("max-pods: must not be negative")
 	case s.ManifestDir != "" && !filepath.IsAbs(s.ManifestDir):

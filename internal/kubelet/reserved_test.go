@@ -1,6 +1,11 @@
 package kubelet
 
-import "testing"
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
 
 func TestReservedResourcesAreReadFromAFlag(t *testing.T) {
 	for text, want := range map[string]string{

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"time"
 
@@ -52,29 +53,38 @@ func (r *Runner) runHook(ctx context.Context, c hookCall) error {
 	return nil // tcpSocket is accepted in manifests and has never done anything
 }
 
-// httpHook makes the request; any answer will do.
+// httpHook makes the request; any answer will do. A container that does not speak TLS after all is asked without, and
+// not shown what says who asks.
 func (r *Runner) httpHook(ctx context.Context, h *v1.HTTPGetAction, t probe.Target) error {
 	client := r.prober.Client()
 	defer client.CloseIdleConnections()
-	for {
-		req, err := r.prober.Request(ctx, h, t, "kube-lifecycle/"+r.prober.Version)
-		if err != nil {
-			return err
-		}
-		resp, err := client.Do(req)
-		if err == nil {
-			_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, 10<<10))
-			return errors.Join(err, resp.Body.Close())
-		}
-		var notTLS tls.RecordHeaderError
-		if h.Scheme == v1.URISchemeHTTPS && (errors.As(err, &notTLS) || strings.Contains(err.Error(), "server gave HTTP response to HTTPS client")) {
-			plain := *h
-			plain.Scheme = v1.URISchemeHTTP
-			h = &plain
-			continue
-		}
+	req, err := r.prober.Request(ctx, h, t, "kube-lifecycle/"+r.prober.Version)
+	if err != nil {
 		return err
 	}
+	err = ask(client, req)
+	var notTLS tls.RecordHeaderError
+	if err == nil || req.URL.Scheme != "https" || !errors.As(err, &notTLS) && !strings.Contains(err.Error(), "server gave HTTP response to HTTPS client") {
+		return err
+	}
+	req = req.Clone(ctx)
+	req.URL.Scheme = "http"
+	req.Header.Del("Authorization")
+	if err := ask(client, req); err != nil {
+		return err
+	}
+	r.About(t.Pod, "").Event(v1.EventTypeWarning, "LifecycleHTTPFallback", fmt.Sprintf("request to HTTPS lifecycle hook %s got HTTP response, retry with HTTP succeeded", req.URL.Host))
+	return nil
+}
+
+// ask makes a request and reads some of the answer.
+func ask(client *http.Client, req *http.Request) error {
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, 10<<10))
+	return errors.Join(err, resp.Body.Close())
 }
 
 // Exec runs a command in a container; no timeout if that is 0. The error is

@@ -9,6 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/kemudi/kemudi/internal/api/core"
 )
 
 // Storage is what a pod holds on the node's disk, in bytes.
@@ -71,13 +73,23 @@ func OverLimit(pod *v1.Pod, s Storage) string {
 	if limit, ok := limits[v1.ResourceEphemeralStorage]; ok && s.Total(pod) > limit.Value() {
 		return fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s. ", limit.String())
 	}
-	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range list {
-			c := &list[i]
-			if limit, ok := c.Resources.Limits[v1.ResourceEphemeralStorage]; ok && s.Containers[c.Name] > limit.Value() {
-				return fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q. ", c.Name, limit.String())
-			}
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; core.IsSidecar(c) && s.exceeds(c) != "" {
+			return s.exceeds(c)
 		}
+	}
+	for i := range pod.Spec.Containers {
+		if message := s.exceeds(&pod.Spec.Containers[i]); message != "" {
+			return message
+		}
+	}
+	return ""
+}
+
+// exceeds says that a container holds more than it may; empty: it does not.
+func (s Storage) exceeds(c *v1.Container) string {
+	if limit, ok := c.Resources.Limits[v1.ResourceEphemeralStorage]; ok && s.Containers[c.Name] > limit.Value() {
+		return fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q. ", c.Name, limit.String())
 	}
 	return ""
 }

@@ -66,7 +66,7 @@ func TestPeopleAreToldOfPodsThatCannotBeEnded(t *testing.T) {
 			t.Errorf("events: got\n%s", events)
 		}
 		broken.Store(false)
-		if p := n.after(time.Minute, "web"); p != nil {
+		if p := n.after(2*time.Minute, "web"); p != nil {
 			t.Errorf("when it can: got %+v", p.Status)
 		}
 	})

@@ -55,7 +55,7 @@ func TestAgentTellsOfPodsAndRequests(t *testing.T) {
 			`kubelet_started_containers_total\{container_type="init_container"\} 1`, `kubelet_pod_start_duration_seconds_count 2`,
 			`kubelet_pod_start_sli_duration_seconds_count 2`, `kubelet_pod_start_total_duration_seconds_count 2`, `kubelet_pod_worker_start_duration_seconds_count 2`,
 			`kubelet_working_pods\{config="desired",lifecycle="sync",static=""\} 1`, `kubelet_working_pods\{config="desired",lifecycle="terminated",static=""\} 1`,
-			`kubelet_pod_status_sync_duration_seconds_count [1-9][0-9]*`, `kubelet_image_pull_duration_seconds_count\{image_size_in_bytes="0-10MB"\} 2`,
+			`kubelet_pod_status_sync_duration_seconds_count [1-9][0-9]*`, `kubelet_image_pull_duration_seconds_count\{image_size_in_bytes="0-10MB"\} 4`,
 			`kubelet_started_user_namespaced_pods_total 0`,
 			`kubelet_pleg_relist_duration_seconds_count [0-9]+`, `kubelet_evented_pleg_connection_success_count 1`, `kubelet_containers_per_pod_count_sum 3`,
 		)

@@ -26,10 +26,10 @@ func (c *CRI) Measured(reg prometheus.Registerer) *CRI {
 			Buckets: prometheus.ExponentialBuckets(.005, 2.5, 14),
 		}, []string{"operation_type"}),
 		sandboxes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "kubelet_run_podsandbox_duration_seconds", Help: "Duration in seconds of the run_podsandbox operations. Broken down by RuntimeClass.Handler.", Buckets: prometheus.DefBuckets,
+			Name: "kubelet_run_podsandbox_duration_seconds", Help: "How long the runtime took to make the sandbox of a pod, by the handler of its RuntimeClass.", Buckets: prometheus.DefBuckets,
 		}, []string{"runtime_handler"}),
 		sandboxErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kubelet_run_podsandbox_errors_total", Help: "Cumulative number of the run_podsandbox operation errors by RuntimeClass.Handler.",
+			Name: "kubelet_run_podsandbox_errors_total", Help: "Sandboxes that the runtime could not make, by the handler of the RuntimeClass.",
 		}, []string{"runtime_handler"}),
 	}
 	reg.MustRegister(m.calls, m.errors, m.took, m.sandboxes, m.sandboxErrors)

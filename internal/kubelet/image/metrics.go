@@ -16,7 +16,7 @@ type metrics struct {
 func (p *Puller) Measured(reg prometheus.Registerer) *Puller {
 	p.metrics = &metrics{
 		collected: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kubelet_image_garbage_collected_total", Help: "Total number of images garbage collected by the kubelet, whether through disk usage or image age.",
+			Name: "kubelet_image_garbage_collected_total", Help: "Unused images that were deleted, for want of space or for their age.",
 		}, []string{"reason"}),
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "kubelet_image_pull_duration_seconds", Help: "Duration in seconds to pull an image, by its size.",

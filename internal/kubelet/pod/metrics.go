@@ -55,9 +55,9 @@ func newMetrics(reg prometheus.Registerer, s *Set) *metrics {
 		}),
 		pods:      prometheus.NewCounter(prometheus.CounterOpts{Name: "kubelet_started_pods_total", Help: "Cumulative number of pods started"}),
 		podErrors: prometheus.NewCounter(prometheus.CounterOpts{Name: "kubelet_started_pods_errors_total", Help: "Cumulative number of errors when starting pods"}),
-		ownUsers:  prometheus.NewCounter(prometheus.CounterOpts{Name: "kubelet_started_user_namespaced_pods_total", Help: "Cumulative number of pods with user namespaces started"}),
+		ownUsers:  prometheus.NewCounter(prometheus.CounterOpts{Name: "kubelet_started_user_namespaced_pods_total", Help: "Pods with users of their own that were started, or were to be."}),
 		ownUsersErrors: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "kubelet_started_user_namespaced_pods_errors_total", Help: "Cumulative number of errors when starting pods with user namespaces",
+			Name: "kubelet_started_user_namespaced_pods_errors_total", Help: "Pods with users of their own that could not be started.",
 		}),
 		synced: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "kubelet_pod_status_sync_duration_seconds", Help: "Duration in seconds until the API has a status of a pod that it did not have.",
@@ -76,7 +76,7 @@ func newMetrics(reg prometheus.Registerer, s *Set) *metrics {
 			Name: "kubelet_terminated_containers_total", Help: "Cumulative number of containers terminated, by their exit code",
 		}, []string{"container_type", "exit_code"}),
 		rejections: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kubelet_admission_rejections_total", Help: "Cumulative number pod admission rejections by the Kubelet.",
+			Name: "kubelet_admission_rejections_total", Help: "Pods that the node has not taken on, by reason.",
 		}, []string{"reason"}),
 		mounts: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "storage_operation_duration_seconds", Help: "Storage operation duration: until a driver has mounted a volume for a pod, or has failed to",

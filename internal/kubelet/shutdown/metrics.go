@@ -9,10 +9,10 @@ type Metrics struct{ Began, Ended prometheus.Gauge }
 func NewMetrics(reg prometheus.Registerer) Metrics {
 	m := Metrics{
 		Began: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "kubelet_graceful_shutdown_start_time_seconds", Help: "Last graceful shutdown start time since unix epoch in seconds",
+			Name: "kubelet_graceful_shutdown_start_time_seconds", Help: "When the last shutdown of the machine began to end pods, in seconds since 1970.",
 		}),
 		Ended: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "kubelet_graceful_shutdown_end_time_seconds", Help: "Last graceful shutdown end time since unix epoch in seconds",
+			Name: "kubelet_graceful_shutdown_end_time_seconds", Help: "When the last shutdown of the machine had ended them, in seconds since 1970.",
 		}),
 	}
 	reg.MustRegister(m.Began, m.Ended)

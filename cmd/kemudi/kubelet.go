@@ -151,10 +151,10 @@ func kubeletConfig() *configKind {
 		cgroup = "the pods of a node have a cgroup of their own, made directly"
 	)
 	return &configKind{
-		apiVersion: "kubelet.config.k8s.io/v1beta1", kind: "KubeletConfiguration", dropIns: true, flags: flags,
+		apiVersion: "kubelet.config.k8s.io/v1beta1", kind: "KubeletConfiguration", dropIns: true, flags: flags, settle: mergeThresholds,
 		only: map[string][]string{
 			"contentType":             {"application/vnd.kubernetes.protobuf", "application/json"},
-			"memoryReservationPolicy": {"None"}, "userNamespaces.idsPerPod": {"65536"},
+			"memoryReservationPolicy": {"None"}, "userNamespaces.idsPerPod": {"65536"}, "mergeDefaultEvictionSettings": {"true"},
 		},
 		idle: map[string]string{
 			"logging": loggedElsewhere, "featureGates": featureGates.why,

@@ -22,6 +22,8 @@ type configKind struct {
 	flags map[string]configField // by the path of the field
 	only  map[string][]string    // the values that a field may have, as there is nothing else
 	idle  map[string]string      // why nothing follows from a field, or from all below it
+
+	settle func(f *pflag.FlagSet, tree map[string]any) // fills in fields that others tell of; nil: there are none
 }
 
 // configField is how a field is said by a flag.
@@ -49,6 +51,9 @@ func (k *configKind) apply(f *pflag.FlagSet, files ...[]byte) (idle []idleField,
 		delete(one, "kind")
 		delete(one, "apiVersion")
 		overlay(tree, one)
+	}
+	if k.settle != nil {
+		k.settle(f, tree)
 	}
 	var errs []error
 	k.walk("", tree, func(path string, value any) {
@@ -161,6 +166,20 @@ func thresholds(value any) (any, error) {
 		parts = append(parts, name+"<"+v)
 	}
 	return strings.Join(parts, ","), nil
+}
+
+// mergeThresholds has the node watch what it does by default, too, where the file says so of those that it names.
+func mergeThresholds(f *pflag.FlagSet, tree map[string]any) {
+	hard, ok := tree["evictionHard"].(map[string]any)
+	if !ok || len(hard) == 0 || tree["mergeDefaultEvictionSettings"] != true {
+		return
+	}
+	for part := range strings.SplitSeq(f.Lookup("eviction-hard").DefValue, ",") {
+		signal, value, _ := strings.Cut(part, "<")
+		if _, said := hard[signal]; !said {
+			hard[signal] = value
+		}
+	}
 }
 
 // shutdownGroups are groups of pods and their times, as the flag takes them.

@@ -117,9 +117,9 @@ func TestFilesOfTheDirectoryGoBeforeTheConfigurationFile(t *testing.T) {
 	dir := t.TempDir()
 	const head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 	for name, text := range map[string]string{
-		"base.yaml":      head + "maxPods: 10\nsystemReserved: {cpu: 1, memory: 1Gi}\nallowedUnsafeSysctls: [kernel.msgmax]\nclusterDomain: base",
+		"base.yaml":      head + "maxPods: 10\nsystemReserved: {cpu: 1, memory: 1Gi}\nallowedUnsafeSysctls: [kernel.msgmax]\nclusterDomain: base\nevictionHard: {memory.available: 1Gi}",
 		"d/20.conf":      head + "maxPods: 30\nsystemReserved: {cpu: 2}",
-		"d/10.conf":      head + "maxPods: 20\nallowedUnsafeSysctls: [net.core.somaxconn]",
+		"d/10.conf":      head + "maxPods: 20\nallowedUnsafeSysctls: [net.core.somaxconn]\nmergeDefaultEvictionSettings: true",
 		"d/30.yaml":      head + "maxPods: 40",
 		"d/deep/05.conf": head + "podPidsLimit: 77",
 	} {
@@ -133,6 +133,7 @@ func TestFilesOfTheDirectoryGoBeforeTheConfigurationFile(t *testing.T) {
 	}
 	for flag, want := range map[string]string{
 		"max-pods": "30", "system-reserved": "cpu=2,memory=1Gi", "allowed-unsafe-sysctls": "[net.core.somaxconn]", "cluster-domain": "base", "pod-max-pids": "77",
+		"eviction-hard": "memory.available<1Gi,nodefs.available<5%,nodefs.inodesFree<5%,imagefs.available<5%,imagefs.inodesFree<5%",
 	} {
 		if got := f.Lookup(flag).Value.String(); got != want {
 			t.Errorf("--%s: got %q, want %q", flag, got, want)

@@ -87,7 +87,7 @@ func (u *setUp) do(ctx context.Context) error {
 	if there || u.r.Device() || u.can.group() {
 		return nil
 	}
-	if err := vol.GiveTo(u.path, u.r.given()); err != nil {
+	if err := vol.GiveTo(u.path, u.r.given(), vol.GroupChange(u.r.Pod)); err != nil {
 		return u.fail(publishStep, err)
 	}
 	return nil

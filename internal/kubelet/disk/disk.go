@@ -89,7 +89,7 @@ func (d *Disk) CleanUp(ctx context.Context, uid types.UID) error {
 	if err := errors.Join(d.Volumes.ReleaseParts(uid), d.Driven.TearDown(ctx, uid)); err != nil {
 		return err
 	}
-	if err := d.Volumes.CleanUp(uid); err != nil {
+	if err := d.Volumes.CleanUp(ctx, uid); err != nil {
 		return err
 	}
 	for _, qos := range []v1.PodQOSClass{v1.PodQOSGuaranteed, v1.PodQOSBurstable, v1.PodQOSBestEffort} {

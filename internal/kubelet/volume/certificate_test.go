@@ -153,7 +153,7 @@ func TestCertificateIsAskedForShownAndRefreshed(t *testing.T) {
 		if len(c.src.requests) != 4 {
 			t.Errorf("got %d requests, want 4", len(c.src.requests))
 		}
-		if err := c.m.CleanUp(c.pod.UID); err != nil || len(c.m.mu.certificates) != 0 {
+		if err := c.m.CleanUp(t.Context(), c.pod.UID); err != nil || len(c.m.mu.certificates) != 0 {
 			t.Errorf("got %v, %d certificates, want none left", err, len(c.m.mu.certificates))
 		}
 	})

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -75,10 +74,8 @@ func makeHostDir(path string) error {
 	return os.Chmod(path, 0o755)
 }
 
+// makeHostFile makes a file in a directory that must be there.
 func makeHostFile(path string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("make hostPath file: %w", err)
-	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("make hostPath file: %w", err)

@@ -47,9 +47,10 @@ type Sources interface {
 // Manager makes and removes the volumes of the pods of a node. Calls for
 // different pods may be made concurrently, those for one pod not.
 type Manager struct {
-	root string
-	node *cri.Node
-	log  *slog.Logger
+	root    string
+	node    *cri.Node
+	log     *slog.Logger
+	devices chan struct{} // holds a token: who has taken it out mounts devices, or unmounts them
 
 	mu struct {
 		sync.Mutex
@@ -68,7 +69,8 @@ func NewManager(root string, node *cri.Node, log *slog.Logger) (*Manager, error)
 	if err := os.MkdirAll(root, 0o750); err != nil {
 		return nil, fmt.Errorf("make directory of pods: %w", err)
 	}
-	m := &Manager{root: root, node: node, log: log}
+	m := &Manager{root: root, node: node, log: log, devices: make(chan struct{}, 1)}
+	m.devices <- struct{}{}
 	m.mu.tokens, m.mu.certificates = map[tokenKey]Token{}, map[tokenKey]*certificate{}
 	return m, nil
 }
@@ -90,13 +92,17 @@ func (e *MountError) Error() string {
 
 func (e *MountError) Unwrap() error { return e.Err }
 
-// Prepare makes all volumes of the pod that are not there, except persistent ones, and brings written
+// Prepare makes all volumes of the pod that containers use and that are not there, except persistent ones, and brings written
 // ones up to date. It returns when it must be called again to keep tokens fresh
 // (zero: never). An error may join several MountErrors.
 func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod, src Sources) (again time.Time, err error) {
 	var errs []error
+	used := Uses(pod)
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
+		if _, ok := used[v.Name]; !ok {
+			continue
+		}
 		next, err := m.prepare(ctx, pod, v, src)
 		if err != nil {
 			errs = append(errs, &MountError{Volume: v.Name, Err: err})
@@ -240,7 +246,7 @@ func (m *Manager) ReleaseParts(uid types.UID) error {
 // CleanUp removes all that the pod has on the node (V2), except its directory
 // and, in it, which user IDs it has: as long as it is there it says whose logs
 // may be left.
-func (m *Manager) CleanUp(uid types.UID) error {
+func (m *Manager) CleanUp(ctx context.Context, uid types.UID) error {
 	m.mu.Lock()
 	of := func(k tokenKey) bool { return k.pod == uid }
 	maps.DeleteFunc(m.mu.tokens, func(k tokenKey, _ Token) bool { return of(k) })
@@ -250,7 +256,7 @@ func (m *Manager) CleanUp(uid types.UID) error {
 		return fmt.Errorf("clean up volumes: bad pod UID %q", uid)
 	}
 	dir := m.PodDir(uid)
-	if err := unmountBelow(dir); err != nil {
+	if err := errors.Join(unmountBelow(dir), m.releaseDevices(ctx, uid)); err != nil {
 		return fmt.Errorf("clean up volumes: %w", err)
 	}
 	entries, err := os.ReadDir(dir)

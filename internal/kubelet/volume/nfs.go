@@ -35,11 +35,16 @@ func (e *export) mount(ctx context.Context, dir string) error {
 	if e.readOnly {
 		options = append([]string{"ro"}, options...)
 	}
-	args := []string{"-t", "nfs"}
+	return mountBy(ctx, "nfs", options, e.source(), dir)
+}
+
+// mountBy has the machine's mount program mount something at a directory.
+func mountBy(ctx context.Context, fsType string, options []string, source, dir string) error {
+	args := []string{"-t", fsType}
 	if len(options) > 0 {
 		args = append(args, "-o", strings.Join(options, ","))
 	}
-	args = append(args, e.source(), dir)
+	args = append(args, source, dir)
 	ctx, cancel := context.WithTimeout(ctx, mountDeadline)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "mount", args...)

@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -45,10 +45,17 @@ func (e *AttachError) Error() string {
 
 func (e *AttachError) Unwrap() error { return e.Err }
 
+// FullError is a volume that the node cannot take any more, as many as it has.
+type FullError struct{ AttachError }
+
+func (e *FullError) Error() string {
+	return fmt.Sprintf("Node has reached its volume attachment limit, rejecting pod. unmounted volumes=[%[1]s], unattached volumes=[%[1]s], failed to process volumes=[]: %[2]v", e.Volume, e.Err)
+}
+
 // Placed reports whether the pod has its persistent volume already.
 func (m *Manager) Placed(pod *v1.Pod, v *v1.Volume) bool {
 	path := m.Path(pod, v)
-	if path == "" || filepath.Dir(path) != m.volumeDir(pod.UID, "nfs", "") {
+	if path == "" || filepath.Dir(path) != m.volumeDir(pod.UID, "nfs", "") && !m.isMountedDevice(path) {
 		return path != ""
 	}
 	mounted, err := IsMounted(path) // no more after a reboot
@@ -57,20 +64,71 @@ func (m *Manager) Placed(pod *v1.Pod, v *v1.Volume) bool {
 
 // Place gives the pod the persistent volume that one of its volumes stands for.
 func (m *Manager) Place(ctx context.Context, pod *v1.Pod, v *v1.Volume, pv *v1.PersistentVolume) error {
+	err := m.place(ctx, pod, v, pv)
+	if said := (*MountError)(nil); err == nil || errors.As(err, &said) {
+		return err
+	}
+	device := isDevice(pv)
+	step := ""
+	if device {
+		step = "MapVolume.MapPodDevice"
+	}
+	return &MountError{Step: step, Volume: pv.Name, Device: device, Err: err}
+}
+
+func (m *Manager) place(ctx context.Context, pod *v1.Pod, v *v1.Volume, pv *v1.PersistentVolume) error {
 	path, err := m.persistent(pod, pv)
-	if err == nil && pv.Spec.NFS != nil {
-		e := export{NFSVolumeSource: pv.Spec.NFS, readOnly: ReadOnly(v), options: pv.Spec.MountOptions}
+	if err != nil {
+		return err
+	}
+	s, others := &pv.Spec, false
+	if s.Local != nil || Alone(pv) {
+		if others, err = m.elsewhere(pod.UID, path); err != nil {
+			return err
+		}
+	}
+	switch {
+	case others && Alone(pv):
+		return ErrInUse
+	case s.NFS != nil:
+		e := export{NFSVolumeSource: s.NFS, readOnly: ReadOnly(v), options: s.MountOptions}
 		err = e.mount(ctx, path)
+	case m.isMountedDevice(path):
+		err = m.mountDevice(ctx, pv, path, func() error { return m.Link(pod, v, path) })
+	case s.CSI != nil:
+		err = makeShared(path, nil)
+	}
+	// Who has a local volume first says whose it is.
+	if owned := s.CSI != nil || s.Local != nil && !isDevice(pv) && !others; err == nil && owned && !ReadOnly(v) {
+		err = GiveTo(path, FSGroup(pod), GroupChange(pod))
 	}
 	if err != nil {
-		device := isDevice(pv)
-		step := ""
-		if device {
-			step = "MapVolume.MapPodDevice"
-		}
-		return &MountError{Step: step, Volume: pv.Name, Device: device, Err: err}
+		return err
 	}
 	return m.Link(pod, v, path)
+}
+
+// ErrInUse is why a pod has to wait for a volume that only one may have.
+var ErrInUse = errors.New("volume uses the ReadWriteOncePod access mode and is already in use by another pod")
+
+// Alone reports whether only one pod may have a volume.
+func Alone(pv *v1.PersistentVolume) bool {
+	return len(pv.Spec.AccessModes) == 1 && pv.Spec.AccessModes[0] == v1.ReadWriteOncePod
+}
+
+// elsewhere reports whether another pod has what lies at a path.
+func (m *Manager) elsewhere(pod types.UID, path string) (bool, error) {
+	links, err := filepath.Glob(m.link("*", "*"))
+	if err != nil {
+		return false, fmt.Errorf("look for other pods with the volume: %w", err)
+	}
+	mine := m.PodDir(pod) + "/"
+	for _, link := range links {
+		if to, err := os.Readlink(link); err == nil && to == path && !strings.HasPrefix(link, mine) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // Link gives the pod a volume that lies at a path.
@@ -89,7 +147,7 @@ func (m *Manager) link(pod types.UID, volume string) string {
 	return m.volumeDir(pod, "persistent-volume", volume)
 }
 
-// persistent makes a persistent volume ready and returns where it lies.
+// persistent is where a persistent volume lies, or will be mounted.
 func (m *Manager) persistent(pod *v1.Pod, pv *v1.PersistentVolume) (string, error) {
 	s := &pv.Spec
 	switch {
@@ -100,23 +158,11 @@ func (m *Manager) persistent(pod *v1.Pod, pv *v1.PersistentVolume) (string, erro
 	case s.HostPath != nil:
 		return s.HostPath.Path, checkHostPath(s.HostPath)
 	case s.Local != nil:
-		if _, err := os.Stat(s.Local.Path); errors.Is(err, fs.ErrNotExist) {
-			return "", fmt.Errorf("path %q does not exist", s.Local.Path)
-		} else if err != nil {
-			return "", fmt.Errorf("look at local volume: %w", err)
-		}
-		return s.Local.Path, GiveTo(s.Local.Path, FSGroup(pod))
+		return m.local(pv)
 	case s.NFS != nil:
 		return m.volumeDir(pod.UID, "nfs", pv.Name), nil
 	case s.CSI != nil && s.CSI.Driver == claims.LocalDriver:
-		path, err := m.own(s.CSI.VolumeHandle)
-		if err != nil {
-			return "", err
-		}
-		if err := makeShared(path, nil); err != nil {
-			return "", err
-		}
-		return path, GiveTo(path, FSGroup(pod))
+		return m.own(s.CSI.VolumeHandle)
 	}
 	return "", errors.New("volumes of this kind are not supported by this node")
 }
@@ -144,7 +190,14 @@ func (m *Manager) own(handle string) (string, error) {
 	if handle == "" || handle == "." || handle == ".." || filepath.Base(handle) != handle {
 		return "", fmt.Errorf("bad volume handle %q", handle)
 	}
-	return filepath.Join(filepath.Dir(m.root), "volumes", handle), nil
+	return filepath.Join(m.ownDir(), handle), nil
+}
+
+func (m *Manager) ownDir() string { return filepath.Join(filepath.Dir(m.root), "volumes") }
+
+// OnDisk reports whether what lies at a path is a volume of the node's own, or a device that it has mounted.
+func (m *Manager) OnDisk(path string) bool {
+	return filepath.Dir(path) == m.ownDir() || m.isMountedDevice(path)
 }
 
 // Erase removes a volume of the node's own with all that is in it (V2).
@@ -160,55 +213,4 @@ func (m *Manager) Erase(handle string) error {
 		return fmt.Errorf("erase volume: %w", err)
 	}
 	return nil
-}
-
-// GiveTo gives a volume and all that is in it to a group, unless it is the group's
-// already; nil: nobody wants it.
-func GiveTo(dir string, group *int64) error {
-	if group == nil {
-		return nil
-	}
-	info, err := os.Stat(dir)
-	if err != nil {
-		return fmt.Errorf("give volume to group: %w", err)
-	}
-	if stat, ok := info.Sys().(*syscall.Stat_t); ok && int64(stat.Gid) == *group && info.Mode()&fs.ModeSetgid != 0 {
-		return nil
-	}
-	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || path == dir || d.Type()&fs.ModeSymlink != 0 {
-			return err
-		}
-		return shareFile(path, d, *group)
-	})
-	if err != nil {
-		return fmt.Errorf("give volume to group: %w", err)
-	}
-	return shareAll(dir, *group) // last: it says that all the rest is done
-}
-
-func shareFile(path string, d fs.DirEntry, group int64) error {
-	if d.IsDir() {
-		return shareAll(path, group)
-	}
-	info, err := d.Info()
-	if err != nil {
-		return err
-	}
-	if err := os.Lchown(path, -1, int(group)); err != nil {
-		return err
-	}
-	return os.Chmod(path, info.Mode().Perm()|0o660)
-}
-
-// shareAll gives a directory to a group that may write there.
-func shareAll(dir string, group int64) error {
-	if err := shareWith(dir, group); err != nil {
-		return err
-	}
-	info, err := os.Stat(dir)
-	if err != nil {
-		return fmt.Errorf("give volume to group: %w", err)
-	}
-	return os.Chmod(dir, info.Mode().Perm()|0o770|fs.ModeSetgid)
 }

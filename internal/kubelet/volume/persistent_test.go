@@ -2,16 +2,20 @@ package volume
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 )
 
@@ -48,7 +52,7 @@ func TestPersistentVolumesAreLinkedAndOutliveThePod(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(path, "data"), []byte("x"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := m.CleanUp(pod.UID); err != nil {
+		if err := m.CleanUp(t.Context(), pod.UID); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := os.Stat(filepath.Join(path, "data")); err != nil {
@@ -73,7 +77,7 @@ func TestPersistentVolumesThatCannotBeMountedSayWhy(t *testing.T) {
 	m := newManager(t)
 	dir := t.TempDir()
 	for spec, want := range map[string]string{
-		"local: {path: " + dir + "/none}":                       `MountVolume.SetUp failed for volume "pv" : path "` + dir + `/none" does not exist`,
+		"local: {path: " + dir + "/none}":                       `MountVolume.NewMounter initialization failed for volume "pv" : path "` + dir + `/none" does not exist`,
 		"hostPath: {path: " + dir + ", type: File}":             `MountVolume.SetUp failed for volume "pv" : hostPath type check failed: ` + dir + ` is not a file`,
 		"hostPath: {path: " + dir + "}, volumeMode: Block":      `MapVolume.MapPodDevice failed for volume "pv" : volumes of volumeMode Block are not supported by this node`,
 		"local: {path: " + dir + "}, volumeMode: Block":         `MapVolume.MapPodDevice failed for volume "pv" : ` + dir + ` is not a block device`,
@@ -137,6 +141,174 @@ func TestPersistentVolumesAreGivenToTheGroupOfThePod(t *testing.T) {
 		if gid := info.Sys().(*syscall.Stat_t).Gid; gid != want.gid || info.Mode()&^0o005 != want.mode&^0o005 {
 			t.Errorf("%s: got group %d, mode %v, want %d, %v", path, gid, info.Mode(), want.gid, want.mode)
 		}
+	}
+}
+
+// TestWhatIsInAVolumeIsGivenToTheGroupAgain unless the pod says that a look at the root is enough.
+func TestWhatIsInAVolumeIsGivenToTheGroupAgain(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	m, dir := newManager(t), t.TempDir()
+	file, link := filepath.Join(dir, "file"), filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for i, tc := range []struct {
+		policy string
+		root   fs.FileMode // before that
+		gid    uint32
+	}{
+		{"", 0o755, 4321},
+		{"", fs.ModeSetgid | 0o775, 4321},
+		{"Always", fs.ModeSetgid | 0o775, 4321},
+		{"OnRootMismatch", fs.ModeSetgid | 0o775, 7},
+		{"OnRootMismatch", 0o775, 4321},
+		{"OnRootMismatch", fs.ModeSetgid | 0o755, 4321},
+	} {
+		if err := errors.Join(os.Chown(dir, 0, 4321), os.Chmod(dir, tc.root), os.Chown(file, 0, 7)); err != nil {
+			t.Fatal(err)
+		}
+		group := "fsGroup: 4321"
+		if tc.policy != "" {
+			group += ", fsGroupChangePolicy: " + tc.policy
+		}
+		pod := podOf(t, claimed+"\nsecurityContext: {"+group+"}")
+		pod.UID += types.UID(fmt.Sprint(i))
+		if err := m.Place(t.Context(), pod, &pod.Spec.Volumes[0], volumeOf(t, "pv", "local: {path: "+link+"}")); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := info.Sys().(*syscall.Stat_t).Gid; got != tc.gid {
+			t.Errorf("%+v: got group %d", tc, got)
+		}
+		if err := m.CleanUp(t.Context(), pod.UID); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestVolumeForOnePodIsRefusedToOthers(t *testing.T) {
+	m := newManager(t)
+	one, two := podOf(t, claimed), podOf(t, claimed)
+	two.UID = "uid-2"
+	pv := volumeOf(t, "pv", "csi: {driver: local.kemudi.io, volumeHandle: pvc-1}, accessModes: [ReadWriteOncePod]")
+	if err := m.Place(t.Context(), one, &one.Spec.Volumes[0], pv); err != nil {
+		t.Fatal(err)
+	}
+	const want = `MountVolume.SetUp failed for volume "pv" : volume uses the ReadWriteOncePod access mode and is already in use by another pod`
+	if err := m.Place(t.Context(), two, &two.Spec.Volumes[0], pv); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	if err := m.CleanUp(t.Context(), one.UID); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Place(t.Context(), two, &two.Spec.Volumes[0], pv); err != nil {
+		t.Errorf("after the first pod: %v", err)
+	}
+}
+
+func TestVolumesAreCheckedBeforeAPodGetsThem(t *testing.T) {
+	const here = "nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, values: [z]}]}]}}"
+	asDevice := "containers: [{name: c, volumeDevices: [{name: v, devicePath: /d}]}]\n" + claimed
+	for _, tc := range []struct{ pod, volume, zone, want string }{
+		{claimed, here, "z", ""},
+		{claimed, here, "y", `MountVolume.NodeAffinity check failed for volume "pv" : no matching NodeSelectorTerms`},
+		{asDevice, "volumeMode: Block, " + here, "y", `MapVolume.NodeAffinity check failed for volume "pv" : no matching NodeSelectorTerms`},
+		{asDevice, "volumeMode: Block", "y", ""},
+		{claimed, "volumeMode: Block", "z", "volume v has volumeMode Block, but is specified in volumeMounts"},
+		{asDevice, "volumeMode: Filesystem", "z", "volume v has volumeMode Filesystem, but is specified in volumeDevices"},
+	} {
+		pod := podOf(t, tc.pod)
+		if len(pod.Spec.Containers[0].VolumeDevices) > 0 {
+			pod.Spec.Containers[0].VolumeMounts = nil
+		}
+		node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"zone": tc.zone}}}
+		err := Check(pod, &pod.Spec.Volumes[0], volumeOf(t, "pv", tc.volume), node)
+		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.HasSuffix(err.Error(), tc.want)) {
+			t.Errorf("%+v: got %v", tc, err)
+		}
+	}
+}
+
+// TestLocalDevicesWithAFileSystemAreMountedOnce where programs stand in for those that look at devices, format and mount them.
+func TestLocalDevicesWithAFileSystemAreMountedOnce(t *testing.T) {
+	m, bin, real := newManager(t), t.TempDir(), t.TempDir()
+	told := "#!/bin/sh\necho \"${0##*/} $*\" >> " + bin + "/told\n"
+	for name, then := range map[string]string{
+		"blkid": "cat " + bin + "/found 2>&1 || exit 2\n", "mkfs.ext4": "echo TYPE=ext4 > " + bin + "/found\n",
+		"resize2fs": "", "xfs_growfs": "", "btrfs": "",
+		"mount": "for at; do :; done\nexec " + realMount(t) + " --bind " + real + " \"$at\"\n",
+	} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte(told+then), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	device := filepath.Join(t.TempDir(), "sdb")
+	if err := unix.Mknod(device, unix.S_IFBLK|0o600, int(unix.Mkdev(7, 0))); err != nil {
+		t.Fatal(err)
+	}
+	pv := volumeOf(t, "pv", "local: {path: "+device+"}, mountOptions: [noatime]")
+	one, two := podOf(t, claimed), podOf(t, claimed)
+	two.UID = "uid-2"
+	at := filepath.Join(filepath.Dir(m.root), "plugins/kubernetes.io/local-volume/mounts/pv")
+	t.Cleanup(func() {
+		if err := unmountBelow(at); err != nil {
+			t.Error(err)
+		}
+	})
+	mounted := func(want bool) {
+		t.Helper()
+		if got, err := IsMounted(at); err != nil || got != want {
+			t.Errorf("mounted: got %v, %v, want %v", got, err, want)
+		}
+	}
+	for _, pod := range []*v1.Pod{one, two, one} {
+		if err := m.Place(t.Context(), pod, &pod.Spec.Volumes[0], pv); err != nil {
+			t.Fatal(err)
+		}
+		if got := m.Path(pod, &pod.Spec.Volumes[0]); got != at || !m.Placed(pod, &pod.Spec.Volumes[0]) {
+			t.Errorf("pod %s: got path %s, want %s", pod.UID, got, at)
+		}
+	}
+	mounted(true)
+	grown := m.Grow(t.Context(), pv) // what stands in for the file system is of this machine's kind
+	if grown != nil && !strings.HasPrefix(grown.Error(), "resize of format ") {
+		t.Errorf("the file system is to fill its device: got %v", grown)
+	}
+	if err := m.CleanUp(t.Context(), one.UID); err != nil {
+		t.Fatal(err)
+	}
+	mounted(true)
+	if err := unmountBelow(at); err != nil { // as by a reboot
+		t.Fatal(err)
+	}
+	if m.Placed(two, &two.Spec.Volumes[0]) {
+		t.Error("what is not mounted any more counts as there")
+	}
+	if err := m.Place(t.Context(), two, &two.Spec.Volumes[0], pv); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.CleanUp(t.Context(), two.UID); err != nil {
+		t.Fatal(err)
+	}
+	mounted(false)
+	if _, err := os.Stat(at); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the mount point in the end: %v", err)
+	}
+	look := "blkid -p -s TYPE -s PTTYPE -o export " + device + "\n"
+	mount := "mount -t ext4 -o noatime " + device + " " + at + "\n"
+	want := regexp.QuoteMeta(look+"mkfs.ext4 -F -m0 "+device+"\n"+mount) + "(.*\n)?" + regexp.QuoteMeta(look+mount)
+	got, err := os.ReadFile(filepath.Join(bin, "told"))
+	if m := regexp.MustCompile("^" + want + "$").FindSubmatch(got); err != nil || m == nil || (len(m[1]) > 0) != (grown == nil) {
+		t.Errorf("the programs were told %q, %v, want %q", got, err, want)
 	}
 }
 
@@ -231,7 +403,7 @@ func TestExportsAreMountedByTheMachine(t *testing.T) {
 	if err := m.Place(t.Context(), pod, v, pv); err != nil || !m.Placed(pod, v) {
 		t.Errorf("after a reboot: got %v", err)
 	}
-	if err := m.CleanUp(pod.UID); err != nil {
+	if err := m.CleanUp(t.Context(), pod.UID); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(real, "file")); err != nil {

@@ -77,7 +77,12 @@ func bindPart(root *os.Root, part, target string) error {
 // openPart opens the part, making directories that are missing with the mode of
 // the volume.
 func openPart(root *os.Root, part string) (*os.File, error) {
-	f, err := root.OpenFile(part, os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe must not hold it up
+	f, err := find(root, part)
+	if errors.Is(err, unix.EXDEV) { // a link that begins at the machine's root may lead to where it may
+		if inside, ok := resolve(root, part); ok {
+			return find(root, inside)
+		}
+	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return f, err
 	}
@@ -99,7 +104,37 @@ func openPart(root *os.Root, part string) (*os.File, error) {
 			return nil, err
 		}
 	}
-	return root.Open(part)
+	return find(root, part)
+}
+
+// find opens the part only as a place (V4): what lies there is not touched, as sockets and devices must not be.
+func find(root *os.Root, part string) (*os.File, error) {
+	dir, err := root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	fd, err := unix.Openat2(int(dir.Fd()), part, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: filepath.Join(root.Name(), part), Err: err}
+	}
+	return os.NewFile(uintptr(fd), part), nil
+}
+
+// resolve is the part within the volume to which links lead from one, as it is now.
+func resolve(root *os.Root, part string) (inside string, ok bool) {
+	base, err := filepath.EvalSymlinks(root.Name())
+	if err != nil {
+		return "", false
+	}
+	path, err := filepath.EvalSymlinks(filepath.Join(root.Name(), part))
+	if err != nil {
+		return "", false
+	}
+	inside, err = filepath.Rel(base, path)
+	return inside, err == nil && filepath.IsLocal(inside)
 }
 
 // maxFile is how large a file may be that is read whole, in bytes.

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -124,11 +125,20 @@ func newManager(t *testing.T) *Manager {
 	return m
 }
 
+// podOf is a pod of which one container uses all volumes, unless the spec has its own.
 func podOf(t *testing.T, spec string) *v1.Pod {
 	t.Helper()
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "uid-1"}}
 	if err := yaml.UnmarshalStrict([]byte(spec), &pod.Spec); err != nil {
 		t.Fatal(err)
+	}
+	if len(pod.Spec.Containers) == 0 {
+		pod.Spec.Containers = []v1.Container{{Name: "c"}}
+	}
+	if c := &pod.Spec.Containers[0]; len(c.VolumeMounts) == 0 {
+		for _, v := range pod.Spec.Volumes {
+			c.VolumeMounts = append(c.VolumeMounts, v1.VolumeMount{Name: v.Name, MountPath: "/" + v.Name})
+		}
 	}
 	return pod
 }
@@ -395,7 +405,7 @@ func TestTokensOutliveTheAgentAndTheMachine(t *testing.T) {
 	if _, err := m.Prepare(t.Context(), pod, src); err == nil {
 		t.Error("a token was kept although the API refuses one")
 	}
-	if err := m.CleanUp(pod.UID); err != nil {
+	if err := m.CleanUp(t.Context(), pod.UID); err != nil {
 		t.Fatal(err)
 	}
 	src.broken = errors.New("away")
@@ -460,6 +470,7 @@ func TestHostPathsAreWhatTheirTypeSays(t *testing.T) {
 		{dir + "/none", "", ""},
 		{dir + "/new/dir", "DirectoryOrCreate", ""},
 		{dir + "/new/file", "FileOrCreate", ""},
+		{dir + "/far/file", "FileOrCreate", "no such file or directory"}, // its directory must be there
 		{"/dev/null", "CharDevice", ""},
 		{file, "Socket", "is not a socket file"},
 		{"/dev/null", "BlockDevice", "is not a block device"},
@@ -467,7 +478,7 @@ func TestHostPathsAreWhatTheirTypeSays(t *testing.T) {
 	for _, tc := range cases {
 		pod := podOf(t, fmt.Sprintf(`{volumes: [{name: h, hostPath: {path: %q, type: %q}}]}`, tc.path, tc.kind))
 		_, err := m.Prepare(t.Context(), pod, &sources{})
-		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), "hostPath type check failed: "+tc.path+" "+tc.want)) {
+		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.HasSuffix(err.Error(), tc.want) || strings.HasPrefix(tc.want, "is not") && !strings.Contains(err.Error(), "hostPath type check failed: "+tc.path+" ")) {
 			t.Errorf("%s %q: got %v, want %q", tc.path, tc.kind, err, tc.want)
 		}
 	}
@@ -518,6 +529,45 @@ func TestSubPathNeverLeavesItsVolume(t *testing.T) {
 	// A second start of the container mounts afresh.
 	if _, err := m.SubPath(pod, Part{v, "c", 0, "real"}); err != nil {
 		t.Error(err)
+	}
+	// What lies there is not opened: a socket cannot be. A link from the machine's root may lead to where one from here may.
+	l, err := net.Listen("unix", filepath.Join(vol, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := os.Symlink(filepath.Join(vol, "s"), filepath.Join(vol, "absolute")); err != nil {
+		t.Fatal(err)
+	}
+	for i, part := range []string{"s", "absolute"} {
+		path, err := m.SubPath(pod, Part{v, "s", i, part})
+		if err != nil {
+			t.Fatalf("%s: %v", part, err)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode()&fs.ModeSocket == 0 {
+			t.Errorf("%s: got %v, %v, want the socket", part, info, err)
+		}
+	}
+}
+
+func TestVolumesThatNoContainerUsesAreNotMade(t *testing.T) {
+	m := newManager(t)
+	pod := podOf(t, `
+containers: [{name: c, volumeMounts: [{name: used, mountPath: /u}]}]
+volumes: [{name: used, emptyDir: {}}, {name: missing, secret: {secretName: nobody}}, {name: debug, emptyDir: {}}, {name: disk, hostPath: {path: /none, type: Directory}}]
+`)
+	prepare(t, m, pod, &sources{})
+	there := func(i int) bool {
+		_, err := os.Stat(m.Path(pod, &pod.Spec.Volumes[i]))
+		return err == nil
+	}
+	if !there(0) || there(1) || there(2) {
+		t.Errorf("made: %v, %v, %v, want the first", there(0), there(1), there(2))
+	}
+	pod.Spec.EphemeralContainers = []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "d", VolumeMounts: []v1.VolumeMount{{Name: "debug"}}}}}
+	prepare(t, m, pod, &sources{})
+	if !there(2) {
+		t.Error("what a debugging container uses was not made")
 	}
 }
 
@@ -573,7 +623,7 @@ volumes:
 		t.Fatalf("pods on disk: got %v, %v", uids, err)
 	}
 	for range 2 {
-		if err := fresh.CleanUp(pod.UID); err != nil {
+		if err := fresh.CleanUp(t.Context(), pod.UID); err != nil {
 			t.Fatal(err)
 		}
 		uids, err := fresh.Pods()
@@ -597,7 +647,7 @@ volumes:
 		t.Errorf("mounts left: %v, %v", mounts, err)
 	}
 	for _, uid := range []string{"", "..", "a/b"} {
-		if err := fresh.CleanUp(podOf(t, "{}").UID + "/.."); err == nil {
+		if err := fresh.CleanUp(t.Context(), podOf(t, "{}").UID+"/.."); err == nil {
 			t.Errorf("CleanUp(%q) took a path", uid)
 		}
 	}

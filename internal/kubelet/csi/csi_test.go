@@ -39,6 +39,7 @@ type bed struct {
 	root    string
 	drivers *Drivers
 	volumes *Volumes
+	about   chan *storagev1.CSIDriver // what the cluster says of drivers from now on
 	mu      struct {
 		sync.Mutex
 		shown map[string]storagev1.CSINodeDriver
@@ -96,7 +97,7 @@ func newBed(t *testing.T) *bed {
 			t.Error(err)
 		}
 	})
-	b := &bed{T: t, root: root}
+	b := &bed{T: t, root: root, about: make(chan *storagev1.CSIDriver)}
 	b.mu.shown = map[string]storagev1.CSINodeDriver{}
 	b.run()
 	t.Cleanup(func() { b.end() })
@@ -121,7 +122,7 @@ func (b *bed) run() {
 		b.Fatal(err)
 	}
 	g := task.NewGroup(b.Context())
-	g.Go("drivers", func(ctx context.Context) error { return b.drivers.Run(ctx, func() {}) })
+	g.Go("drivers", func(ctx context.Context) error { return b.drivers.Run(ctx, func() {}, b.follow) })
 	g.Go("volumes", b.volumes.Run)
 	g.Go("plugins", func(ctx context.Context) error {
 		return plugin.Watch(ctx, b.registry(), map[string]plugin.Handler{plugin.CSI: b.drivers}, log)
@@ -132,6 +133,17 @@ func (b *bed) run() {
 			b.Error(err)
 		}
 	})
+}
+
+func (b *bed) follow(ctx context.Context, _ string, tell func(*storagev1.CSIDriver)) error {
+	for {
+		select {
+		case about := <-b.about:
+			tell(about)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 func (b *bed) registry() string { return filepath.Join(b.root, "plugins_registry") }
@@ -253,6 +265,12 @@ func TestVolumeIsStagedOnceAndUnstagedAfterItsLastPod(t *testing.T) {
 	b := newBed(t)
 	d, _ := b.driver(fakecsi.Options{Can: staging()})
 	one, two := b.wanted("1", ""), b.wanted("2", "")
+	one.Attachment = "csi-x"
+	b.volumes.Want(one)
+	one.Attachment = "" // its driver turns out to need no attachment
+	if b.volumes.Want(one); len(b.inUse()) > 0 {
+		t.Errorf("in use that need not be attached: %q", b.inUse())
+	}
 	one.Attachment, two.Attachment = "csi-x", "csi-x"
 	first, second := b.setUp(one), b.setUp(two)
 	if err := os.WriteFile(filepath.Join(first, "file"), []byte("text"), 0o600); err != nil {
@@ -383,6 +401,34 @@ func TestInlineVolumeLivesAsLongAsItsPod(t *testing.T) {
 	}
 }
 
+func TestVolumeForOnePodWaitsUntilThatHasEnded(t *testing.T) {
+	for _, more := range []string{"", ", volumeMode: Block"} {
+		b := newBed(t)
+		d, _ := b.driver(fakecsi.Options{Can: staging()})
+		alone := func(uid string) *Request {
+			r := b.wanted(uid, more)
+			r.PV.Spec.AccessModes = []v1.PersistentVolumeAccessMode{v1.ReadWriteOncePod}
+			return r
+		}
+		one, two := alone("1"), alone("2")
+		b.volumes.Want(two)
+		b.setUp(one) // that another waits for it as well is nothing to it
+		b.end()
+		b.run() // a new agent knows who has it
+		b.registered(disk)
+		b.volumes.Want(two)
+		const want = `failed for volume "pv-1" : volume uses the ReadWriteOncePod access mode and is already in use by another pod`
+		if _, err := b.volumes.SetUp(t.Context(), two); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+		b.setUp(one)
+		b.tearDown("1")
+		b.setUp(two)
+		b.tearDown("2")
+		b.calls(d, "Stage vol-1", "Publish vol-1", "Unpublish vol-1", "Stage vol-1", "Publish vol-1", "Unpublish vol-1", "Unstage vol-1")
+	}
+}
+
 func TestDeviceIsPublishedAsAFile(t *testing.T) {
 	b := newBed(t)
 	d, _ := b.driver(fakecsi.Options{Can: staging()})
@@ -477,19 +523,62 @@ func TestNewAgentUndoesWhatAKilledOneHasBegun(t *testing.T) {
 			d.TakeCalls()
 			b.run()
 			b.registered(disk)
-			if got := b.inUse(); len(got) != 1 && method != "Unstage" {
+			if got := b.inUse(); len(got) != 1 && method != "Unstage" && method != "Stage" { // which is undone at once
 				t.Errorf("in use before it is undone: got %q", got)
 			}
 			b.tearDown("1")
 			b.nothingLeft()
 			want := []string{"Unpublish vol-1", "Unstage vol-1"}
 			switch method {
-			case "Stage", "Publish":
-			case "Unstage":
+			case "Stage", "Unstage": // nothing was published, or it is no more
 				want = want[1:]
 			}
 			b.calls(d, want...)
 		})
+	}
+}
+
+// TestWhatADriverFailsToStageOrUnstage is staged anew, and unstaged only if it may be staged.
+func TestWhatADriverFailsToStageOrUnstage(t *testing.T) {
+	for _, tc := range []struct {
+		method string
+		code   codes.Code
+		more   string
+		want   []string
+	}{
+		{"Stage", codes.InvalidArgument, "", []string{"Stage vol-1", "Stage vol-1"}},
+		{"Stage", codes.Internal, ", volumeMode: Block", []string{"Stage vol-1", "Stage vol-1"}},
+		{"Stage", codes.DeadlineExceeded, "", []string{"Stage vol-1", "Stage vol-1", "Unstage vol-1"}},
+		{"Unstage", codes.InvalidArgument, "", []string{"Stage vol-1", "Publish vol-1", "Unpublish vol-1", "Unstage vol-1"}},
+	} {
+		b := newBed(t)
+		d, _ := b.driver(fakecsi.Options{Can: staging()})
+		d.FailWith(func(m string) error {
+			if m == tc.method {
+				return status.Error(tc.code, "not now")
+			}
+			return nil
+		})
+		r := b.wanted("1", tc.more)
+		for range 2 {
+			b.volumes.Want(r)
+			if _, err := b.volumes.SetUp(t.Context(), r); tc.method == "Stage" && status.Code(err) != tc.code {
+				t.Errorf("%+v: set up: got %v", tc, err)
+			}
+		}
+		b.tearDown("1")
+		b.volumes.mu.Lock()
+		left := len(b.volumes.mu.volumes)
+		b.volumes.mu.Unlock()
+		if over := len(tc.want) == 2; over && left > 0 {
+			t.Errorf("%+v: a volume that is not staged is still known, and will be unstaged", tc)
+		}
+		b.calls(d, tc.want...)
+		d.FailWith(nil)
+		b.setUp(b.wanted("2", tc.more))
+		b.tearDown("2")
+		b.calls(d, "Stage vol-1", "Publish vol-1", "Unpublish vol-1", "Unstage vol-1")
+		b.nothingLeft()
 	}
 }
 
@@ -527,6 +616,7 @@ func TestDriverThatDiesWhileItPublishesHoldsUpNoOther(t *testing.T) {
 func TestVolumeIsGivenToThePodsGroupAsTheDriverSays(t *testing.T) {
 	b := newBed(t)
 	d, _ := b.driver(fakecsi.Options{})
+	const inline = "a volume of the pod's own"
 	for i, tc := range []struct {
 		about, more string
 		fsType      string
@@ -537,12 +627,20 @@ func TestVolumeIsGivenToThePodsGroupAsTheDriverSays(t *testing.T) {
 		{"spec: {fsGroupPolicy: ReadWriteOnceWithFSType}", "", "ext4", true},
 		{"spec: {}", "", "", false},
 		{"", ", accessModes: [ReadWriteMany]", "ext4", false},
+		{"spec: {volumeLifecycleModes: [Ephemeral]}", inline, "ext4", true},
+		{"spec: {volumeLifecycleModes: [Ephemeral]}", inline, "", false},
 	} {
 		r := b.wanted(fmt.Sprint(i), "")
-		if tc.more != "" {
+		switch tc.more {
+		case "":
+		case inline:
+			r.PV, r.Volume = nil, parse[v1.Volume](t, "{name: certs, csi: {driver: "+disk+", fsType: "+tc.fsType+"}}")
+		default:
 			r.PV.Spec.AccessModes = []v1.PersistentVolumeAccessMode{v1.ReadWriteMany}
 		}
-		r.PV.Name, r.PV.Spec.CSI.VolumeHandle, r.PV.Spec.CSI.FSType = fmt.Sprint("pv-", i), fmt.Sprint("vol-", i), tc.fsType
+		if r.PV != nil {
+			r.PV.Name, r.PV.Spec.CSI.VolumeHandle, r.PV.Spec.CSI.FSType = fmt.Sprint("pv-", i), fmt.Sprint("vol-", i), tc.fsType
+		}
 		if tc.about != "" {
 			r.About = parse[storagev1.CSIDriver](t, tc.about)
 		}
@@ -556,6 +654,43 @@ func TestVolumeIsGivenToThePodsGroupAsTheDriverSays(t *testing.T) {
 			t.Errorf("%+v: given to the group: got %v", tc, got)
 		}
 	}
+}
+
+func TestDriverIsAskedAnewHowManyVolumesItTakes(t *testing.T) {
+	b := newBed(t)
+	d, stop := b.driver(fakecsi.Options{Max: 5})
+	shows := func(want int32) {
+		t.Helper()
+		wait.Until(t, func() error {
+			if got, ok := b.shown(disk); !ok || *got.Allocatable.Count != want {
+				return fmt.Errorf("the API shows %+v, want %d", got, want)
+			}
+			return nil
+		})
+	}
+	shows(5)
+	d.TakeUpTo(6)
+	r := b.wanted("1", "")
+	b.about <- parse[storagev1.CSIDriver](t, "spec: {}")
+	if b.volumes.Recount(r) {
+		t.Error("a driver is asked that does not want it")
+	}
+	r.About = parse[storagev1.CSIDriver](t, "spec: {nodeAllocatableUpdatePeriodSeconds: 3600}")
+	b.about <- r.About
+	if !b.volumes.Recount(r) { // a volume could not be attached
+		t.Error("a driver is not asked that wants it")
+	}
+	shows(6)
+	d.TakeUpTo(7)
+	b.about <- parse[storagev1.CSIDriver](t, "spec: {nodeAllocatableUpdatePeriodSeconds: 1}")
+	shows(7)
+	stop()
+	wait.Until(t, func() error {
+		if _, ok := b.shown(disk); ok {
+			return errors.New("the API still shows the driver")
+		}
+		return nil
+	})
 }
 
 func TestDriverIsToldAgainIfItWantsThat(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/kubelet/backoff"
 	"github.com/kemudi/kemudi/internal/kubelet/plugin"
+	"github.com/kemudi/kemudi/internal/task"
 )
 
 // Node is told of the drivers that a node has.
@@ -48,6 +49,8 @@ type Drivers struct {
 type driver struct {
 	plugin.Plugin
 	version *version.Version
+	gone    chan struct{} // closed when it is registered no more, or anew
+	recount chan struct{} // holds a token when it is to be asked how many volumes it takes
 }
 
 var _ plugin.Handler = (*Drivers)(nil)
@@ -84,35 +87,69 @@ func (d *Drivers) Register(ctx context.Context, p plugin.Plugin) error {
 	if err != nil {
 		return err
 	}
-	info, err := call(ctx, client{p.Endpoint}, csipb.NodeClient.NodeGetInfo, &csipb.NodeGetInfoRequest{})
+	is, err := ask(ctx, p)
 	if err != nil {
-		return fmt.Errorf("error during CSI NodeGetInfo() call: %w", err)
+		return err
 	}
-	shown := storagev1.CSINodeDriver{Name: p.Name, NodeID: info.NodeId}
-	topology := info.GetAccessibleTopology().GetSegments()
-	for key := range topology {
-		shown.TopologyKeys = append(shown.TopologyKeys, key)
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return err
 	}
-	slices.Sort(shown.TopologyKeys)
-	if n := info.MaxVolumesPerNode; n > 0 {
-		count := int32(min(n, math.MaxInt32))
-		shown.Allocatable = &storagev1.VolumeNodeResources{Count: &count}
-	}
-	select {
-	case <-d.turn:
-		defer func() { d.turn <- struct{}{} }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	if err := d.node.AddDriver(ctx, shown, topology); err != nil {
-		return fmt.Errorf("error updating CSINode object with CSI driver node info: %w", err)
+	defer leave()
+	if err := d.show(ctx, is); err != nil {
+		return err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.mu.drivers[p.Name] = driver{p, highest}
+	if there, ok := d.mu.drivers[p.Name]; ok {
+		close(there.gone)
+	}
+	d.mu.drivers[p.Name] = driver{Plugin: p, version: highest, gone: make(chan struct{}), recount: make(chan struct{}, 1)}
 	delete(d.mu.removed, p.Name)
 	close(d.mu.told)
 	d.mu.told = make(chan struct{})
+	return nil
+}
+
+// enter waits for the turn to write to the API; leave gives it up.
+func (d *Drivers) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case <-d.turn:
+		return func() { d.turn <- struct{}{} }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// self is what a driver says it is on this node.
+type self struct {
+	shown    storagev1.CSINodeDriver
+	topology map[string]string
+}
+
+// ask asks a driver what it is on this node.
+func ask(ctx context.Context, p plugin.Plugin) (self, error) {
+	info, err := call(ctx, client{p.Endpoint}, csipb.NodeClient.NodeGetInfo, &csipb.NodeGetInfoRequest{})
+	if err != nil {
+		return self{}, fmt.Errorf("error during CSI NodeGetInfo() call: %w", err)
+	}
+	is := self{storagev1.CSINodeDriver{Name: p.Name, NodeID: info.NodeId}, info.GetAccessibleTopology().GetSegments()}
+	for key := range is.topology {
+		is.shown.TopologyKeys = append(is.shown.TopologyKeys, key)
+	}
+	slices.Sort(is.shown.TopologyKeys)
+	if n := info.MaxVolumesPerNode; n > 0 {
+		count := int32(min(n, math.MaxInt32))
+		is.shown.Allocatable = &storagev1.VolumeNodeResources{Count: &count}
+	}
+	return is, nil
+}
+
+// show has the API show what a driver says it is. It is for who has the turn.
+func (d *Drivers) show(ctx context.Context, is self) error {
+	if err := d.node.AddDriver(ctx, is.shown, is.topology); err != nil {
+		return fmt.Errorf("error updating CSINode object with CSI driver node info: %w", err)
+	}
 	return nil
 }
 
@@ -159,9 +196,11 @@ func checkDriver(name string) error {
 func (d *Drivers) Deregister(p plugin.Plugin) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.mu.drivers[p.Name].Socket != p.Socket { // another has come in its place
+	there := d.mu.drivers[p.Name]
+	if there.Socket != p.Socket { // another has come in its place
 		return
 	}
+	close(there.gone)
 	delete(d.mu.drivers, p.Name)
 	d.mu.removed[p.Name] = true
 	select {
@@ -170,9 +209,13 @@ func (d *Drivers) Deregister(p plugin.Plugin) {
 	}
 }
 
-// Run tells of drivers that come, and takes those that are gone out of the API, until ctx ends.
-func (d *Drivers) Run(ctx context.Context, came func()) error {
+// Run tells of drivers that come, asks them anew as their CSIDrivers say, and takes those that are gone out of the API, until
+// ctx ends.
+func (d *Drivers) Run(ctx context.Context, came func(), follow Follow) error {
+	g := task.NewGroup(ctx) // of what asks drivers anew
+	has := counted{}
 	for failures, next := 0, d.Came(); ; {
+		d.count(g, has, follow)
 		var again <-chan time.Time
 		if failures > 0 {
 			again = time.After(backoff.Call.After(failures))
@@ -184,8 +227,8 @@ func (d *Drivers) Run(ctx context.Context, came func()) error {
 			continue
 		case <-d.wake:
 		case <-again:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		case <-g.Context().Done():
+			return errors.Join(g.Wait(), context.Cause(ctx))
 		}
 		if err := d.remove(ctx); err != nil {
 			d.log.Warn("take drivers out of CSINode", "err", err)
@@ -198,12 +241,11 @@ func (d *Drivers) Run(ctx context.Context, came func()) error {
 
 // remove takes those out of the API that are gone.
 func (d *Drivers) remove(ctx context.Context) error {
-	select {
-	case <-d.turn:
-		defer func() { d.turn <- struct{}{} }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return err
 	}
+	defer leave()
 	d.mu.Lock()
 	gone := slices.Sorted(maps.Keys(d.mu.removed)) // who comes back meanwhile waits for its turn
 	d.mu.Unlock()

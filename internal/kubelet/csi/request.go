@@ -125,7 +125,11 @@ func (r *Request) given() *int64 {
 		return nil
 	case policy == storagev1.FileFSGroupPolicy:
 		return group
-	case r.inline() || r.fsType() == "" || !slices.ContainsFunc(r.PV.Spec.AccessModes, once):
+	case r.fsType() == "":
+		return nil
+	case r.inline(): // which one pod has alone
+		return group
+	case !slices.ContainsFunc(r.PV.Spec.AccessModes, once):
 		return nil
 	}
 	return group

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	csipb "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"k8s.io/utils/ptr"
 
 	vol "github.com/kemudi/kemudi/internal/kubelet/volume"
@@ -52,7 +54,7 @@ type setUp struct {
 func (u *setUp) do(ctx context.Context) error {
 	u.s.mu.Lock()
 	u.v = u.s.volumeLocked(u.s.home(u.r), u.s.record(u.r))
-	u.v.pods[u.r.Pod.UID] = true
+	u.v.wantLocked(u.r.Pod.UID)
 	u.s.mu.Unlock()
 	leave, err := u.v.enter(ctx)
 	if err != nil {
@@ -62,24 +64,24 @@ func (u *setUp) do(ctx context.Context) error {
 	if err := u.check(); err != nil {
 		return u.fail(publishStep, err)
 	}
+	if !u.r.inline() && vol.Alone(u.r.PV) && u.s.elsewhere(u.v, u.r.Pod.UID) {
+		return u.fail(aloneStep, vol.ErrInUse)
+	}
 	there := mounted(u.path)
-	again := u.r.Republished()
-	if !there || again {
-		// Of a driver that is not there nothing is written down, which it would have to undo.
-		if err := u.connect(ctx); err != nil {
-			return err
-		}
+	if there && !u.r.Republished() {
+		return u.begun()
 	}
-	if err := u.begin(); err != nil {
-		return u.fail(publishStep, err)
-	}
-	if there && !again {
-		return nil
+	// Of a driver that is not there nothing is written down, which it would have to undo.
+	if err := u.connect(ctx); err != nil {
+		return err
 	}
 	if !u.r.inline() && u.can.stage() && !u.isStaged() {
 		if err := u.stage(ctx); err != nil {
 			return u.fail(stageStep, err)
 		}
+	}
+	if err := u.begun(); err != nil {
+		return err
 	}
 	if err := u.publish(ctx); err != nil {
 		return u.fail(publishStep, err)
@@ -99,6 +101,7 @@ type step struct{ mount, device string }
 var (
 	stageStep   = step{"MountVolume.MountDevice", "MapVolume.SetUpDevice"}
 	publishStep = step{"MountVolume.SetUp", "MapVolume.MapPodDevice"}
+	aloneStep   = step{"MountVolume.SetUp", "MapVolume.SetUpDevice"}
 )
 
 // fail says what has failed.
@@ -120,9 +123,20 @@ func (u *setUp) check() error {
 	return nil
 }
 
-// begin writes down that it was begun (S1).
+// begun writes down that it is begun to publish the volume.
+func (u *setUp) begun() error {
+	if err := u.begin(); err != nil {
+		return u.fail(publishStep, err)
+	}
+	return nil
+}
+
+// begin writes down what the pod has of the volume (S1).
 func (u *setUp) begin() error {
 	r := u.r
+	u.s.mu.Lock()
+	u.v.pods[r.Pod.UID] = true
+	u.s.mu.Unlock()
 	if !r.Device() {
 		return write(u.s.at.volumeDir(r.Pod.UID, r.Name()), u.s.record(r))
 	}
@@ -179,27 +193,54 @@ func (u *setUp) isStaged() bool {
 
 func (u *setUp) stage(ctx context.Context) error {
 	at := u.s.at.staging(u.v.dir)
+	secrets, err := u.r.secrets(u.r.PV.Spec.CSI.NodeStageSecretRef)
+	if err != nil {
+		return fmt.Errorf("fetching NodeStageSecretRef %w", err)
+	}
 	if err := u.recorded(); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(at, 0o750); err != nil {
 		return fmt.Errorf("make directory to stage a volume: %w", err)
 	}
-	secrets, err := u.r.secrets(u.r.PV.Spec.CSI.NodeStageSecretRef)
-	if err != nil {
-		return fmt.Errorf("fetching NodeStageSecretRef %w", err)
-	}
 	_, err = call(ctx, u.c, csipb.NodeClient.NodeStageVolume, &csipb.NodeStageVolumeRequest{
 		VolumeId: u.r.Handle(), PublishContext: u.r.Context, StagingTargetPath: u.s.at.told(at),
 		VolumeCapability: u.r.capability(u.can), Secrets: secrets, VolumeContext: u.r.attributes(),
 	})
 	if err != nil {
+		if final(err) {
+			u.unrecorded()
+		}
 		return err
 	}
 	u.s.mu.Lock()
 	defer u.s.mu.Unlock()
 	u.v.staged = true
 	return nil
+}
+
+// final reports whether an error of a driver says that it does nothing any more of what it was asked to, and has undone
+// what it had done: any, unless it is one of those that leave that open.
+func final(err error) bool {
+	switch status.Code(err) {
+	case codes.Canceled, codes.DeadlineExceeded, codes.Unavailable, codes.ResourceExhausted, codes.Aborted:
+		return false
+	}
+	return true
+}
+
+// unrecorded removes the record of a volume of which nothing is staged, unless a pod may have it all the same (S1): an earlier
+// process has staged it then. What cannot be removed is left to who unstages it.
+func (u *setUp) unrecorded() {
+	u.s.mu.Lock()
+	others := len(u.v.pods) > 1
+	u.s.mu.Unlock()
+	if others || mounted(u.path) {
+		return
+	}
+	if err := u.s.forget(u.v); err != nil {
+		u.s.o.Log.Warn("forget a volume that was not staged", "volume", u.v.handle, "err", err)
+	}
 }
 
 func (u *setUp) publish(ctx context.Context) error {

@@ -187,19 +187,25 @@ func (s *Volumes) unstage(ctx context.Context, v *volume) error {
 	if err != nil {
 		return err
 	}
-	at := s.at.staging(v.dir)
+	// From now on nobody knows whether it is staged, also if this fails: who wants it then stages it anew.
+	s.mu.Lock()
+	v.staged = false
+	s.mu.Unlock()
 	if can.stage() {
+		at := s.at.staging(v.dir)
 		_, err := call(ctx, c, csipb.NodeClient.NodeUnstageVolume, &csipb.NodeUnstageVolumeRequest{VolumeId: v.handle, StagingTargetPath: s.at.told(at)})
 		if err != nil && !(status.Code(err) == codes.NotFound && !mounted(at)) {
 			return err
 		}
 	}
-	if err := removePoint(at); err != nil {
+	return s.forget(v)
+}
+
+// forget removes what there is of a volume that is not staged, its record last (S1).
+func (s *Volumes) forget(v *volume) error {
+	if err := removePoint(s.at.staging(v.dir)); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	v.staged = false
-	s.mu.Unlock()
 	if err := removeRecord(v.dir); err != nil {
 		return err
 	}

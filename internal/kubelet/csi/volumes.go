@@ -64,7 +64,7 @@ type volume struct {
 	turn           chan struct{} // holds a token: who has taken it out does something to the volume (S3)
 
 	// Guarded by the lock of Volumes.
-	pods     map[types.UID]bool // that want it, or have it
+	pods     map[types.UID]bool // that want it; true: it is published to the pod, perhaps
 	attached bool               // it is attached to the node, by a VolumeAttachment
 	recorded bool               // it is staged, perhaps
 	staged   bool               // this process has staged it
@@ -210,8 +210,36 @@ func (s *Volumes) Path(r *Request) string {
 func (s *Volumes) Want(r *Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.volumeLocked(s.home(r), s.record(r)).pods[r.Pod.UID] = true
+	v := s.volumeLocked(s.home(r), s.record(r))
+	v.wantLocked(r.Pod.UID)
+	if r.Attachment == "" && !v.recorded && !v.publishedLocked("") {
+		v.attached = false // it was to be, as long as the cluster did not know its driver
+	}
 	s.toldLocked()
+}
+
+// wantLocked notes that a pod wants the volume.
+func (v *volume) wantLocked(uid types.UID) {
+	if _, ok := v.pods[uid]; !ok {
+		v.pods[uid] = false
+	}
+}
+
+// elsewhere reports whether the volume is published to another pod, perhaps.
+func (s *Volumes) elsewhere(v *volume, uid types.UID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return v.publishedLocked(uid)
+}
+
+// publishedLocked reports whether the volume is published, perhaps, to a pod other than one.
+func (v *volume) publishedLocked(other types.UID) bool {
+	for pod, has := range v.pods {
+		if has && pod != other {
+			return true
+		}
+	}
+	return false
 }
 
 // Due is when the volume that is published at a path is to be set up anew; zero: not. ok is false if it is due now: this

@@ -49,6 +49,7 @@ type Driver struct {
 		last  map[string]any            // the last request of each method
 		fail  func(method string) error // asked before each call; may be nil
 		told  []*registerapi.RegistrationStatus
+		max   int64
 	}
 }
 
@@ -64,7 +65,7 @@ func New(t *testing.T, o Options) *Driver {
 		o.Versions = []string{"1.0.0"}
 	}
 	d := &Driver{o: o, dir: dir, socket: filepath.Join(o.Registry, o.Name+"-reg.sock")}
-	d.mu.last = map[string]any{}
+	d.mu.last, d.mu.max = map[string]any{}, o.Max
 	return d
 }
 
@@ -99,6 +100,13 @@ func (d *Driver) FailWith(f func(method string) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.mu.fail = f
+}
+
+// TakeUpTo says how many volumes the node can take from now on.
+func (d *Driver) TakeUpTo(volumes int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.mu.max = volumes
 }
 
 // TakeCalls returns the calls that have changed something since it was last called.
@@ -161,7 +169,9 @@ func (d *Driver) NotifyRegistrationStatus(_ context.Context, s *registerapi.Regi
 
 // NodeGetInfo says what the node is to the driver.
 func (d *Driver) NodeGetInfo(context.Context, *csipb.NodeGetInfoRequest) (*csipb.NodeGetInfoResponse, error) {
-	resp := &csipb.NodeGetInfoResponse{NodeId: "id-of-node", MaxVolumesPerNode: d.o.Max}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	resp := &csipb.NodeGetInfoResponse{NodeId: "id-of-node", MaxVolumesPerNode: d.mu.max}
 	if d.o.Topology != nil {
 		resp.AccessibleTopology = &csipb.Topology{Segments: d.o.Topology}
 	}

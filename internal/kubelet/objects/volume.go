@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 
+	"google.golang.org/grpc/codes"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kemudi/kemudi/internal/api/core/claims"
 	"github.com/kemudi/kemudi/internal/api/storage"
+	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
 )
 
@@ -54,6 +56,36 @@ func (o *Objects) CSIDriver(ctx context.Context, name string) (*storagev1.CSIDri
 		return nil, fmt.Errorf("failed to get CSIDriver %q: %w", name, err)
 	}
 	return d, nil
+}
+
+// FollowCSIDriver tells what the cluster knows of a driver (nil: nothing), now and whenever that changes, until ctx ends.
+func (o *Objects) FollowCSIDriver(ctx context.Context, name string, tell func(*storagev1.CSIDriver)) error {
+	c, release := o.t.Hold(storage.CSIDrivers.Def, reference{def: storage.CSIDrivers.Def, name: name}.scope())
+	defer release()
+	return c.Each(ctx, cache.FollowOptions{}, func(deltas []cache.Delta) error {
+		for _, d := range deltas {
+			if d.Last().Object.GetName() != name { // where the server's own cache is at hand it has all
+				continue
+			}
+			var about *storagev1.CSIDriver
+			if d.Now != nil {
+				about = d.Now.Object.(*storagev1.CSIDriver)
+			}
+			tell(about)
+		}
+		return nil
+	})
+}
+
+// Exhausted reports whether the VolumeAttachment of the name says that the node takes no more volumes.
+func (o *Objects) Exhausted(ctx context.Context, name string) bool {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	a, err := client.For(o.t, storage.VolumeAttachments).Get(ctx, "", name)
+	if err != nil || a.Status.AttachError == nil || a.Status.AttachError.ErrorCode == nil {
+		return false
+	}
+	return *a.Status.AttachError.ErrorCode == int32(codes.ResourceExhausted)
 }
 
 // Attached returns what was said when a volume was attached by the VolumeAttachment of the name. It fails unless that

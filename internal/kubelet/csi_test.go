@@ -384,7 +384,10 @@ func (n *diskNode) grows(d *fakecsi.Driver) {
 	d.FailWith(func(string) error { return grpcstatus.Error(codes.OutOfRange, "no file system is as large") })
 	n.grow("9Gi")
 	status(func(s *v1.PersistentVolumeClaimStatus) bool {
-		return s.AllocatedResourceStatuses[v1.ResourceStorage] == v1.PersistentVolumeClaimNodeResizeInfeasible
+		return s.AllocatedResourceStatuses[v1.ResourceStorage] == v1.PersistentVolumeClaimNodeResizeInfeasible &&
+			slices.ContainsFunc(s.Conditions, func(c v1.PersistentVolumeClaimCondition) bool {
+				return c.Type == v1.PersistentVolumeClaimNodeResizeError && c.Message == "failed to expand pvc with rpc error: code = OutOfRange desc = no file system is as large"
+			})
 	})
 	n.event(`data Warning VolumeResizeFailed: NodeExpandVolume.NodeExpandVolume failed for volume "pv-1" : rpc error: code = OutOfRange desc = no file system is as large`)
 	d.FailWith(nil)

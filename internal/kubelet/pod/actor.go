@@ -328,6 +328,9 @@ func (x *Actor) update(pod *v1.Pod, rev int64) {
 	}
 	before := x.d.Pod
 	x.d.Pod, x.rev = pod, rev
+	if !sameUses(before, pod) {
+		x.o.Volumes.Ready = false // new containers wait for those of theirs that nobody has used so far
+	}
 	if pod.Generation != before.Generation {
 		x.s.metrics.resizes.requested(before, pod)
 		x.resize(triggerUpdated, before)

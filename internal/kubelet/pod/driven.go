@@ -44,8 +44,13 @@ type found struct {
 // yet. It returns when that is to be done again; zero: never.
 func (s *Set) placeVolumes(ctx context.Context, pod *v1.Pod) (time.Time, error) {
 	d := &driven{s: s, ctx: ctx, pod: pod}
+	used := volume.Uses(pod)
 	for i := range pod.Spec.Volumes {
-		if err := d.look(&pod.Spec.Volumes[i]); err != nil {
+		v := &pod.Spec.Volumes[i]
+		if _, ok := used[v.Name]; !ok {
+			continue
+		}
+		if err := d.look(v); err != nil {
 			d.errs = append(d.errs, err)
 		}
 	}
@@ -68,27 +73,41 @@ func (d *driven) look(v *v1.Volume) error {
 		return nil
 	}
 	volumes := d.s.Runner.Disk.Volumes
-	path := volumes.Path(d.pod, v)
+	path, placed := volumes.Path(d.pod, v), false
 	if path != "" && d.s.Runner.Disk.Driven.Owns(path) {
 		if d.done(path) {
 			return nil
 		}
 		d.s.Runner.Disk.Driven.Look(path)
-	} else if volumes.Placed(d.pod, v) {
+	} else if placed = volumes.Placed(d.pod, v); placed && !volumes.MayGrow(path) {
 		return nil
 	}
 	var claim *v1.PersistentVolumeClaim
 	if pv == nil {
 		var err error
-		if claim, pv, err = d.s.Runner.Objects.VolumeOf(d.ctx, d.pod, v); err != nil {
+		if claim, pv, err = d.s.Runner.Objects.VolumeOf(d.ctx, d.pod, v); err != nil && placed {
+			return nil
+		} else if err != nil {
 			return d.unless(path, &volume.ClaimError{Volume: v.Name, Namespace: d.pod.Namespace, Claim: name, Err: err})
 		}
+		node, _ := d.s.Runner.Node.Seen()
+		if err := volume.Check(d.pod, v, pv, node); err != nil && !placed {
+			return d.unless(path, err)
+		}
 	}
-	of := core.Attachable(pv)
-	if of == nil {
-		return volumes.Place(d.ctx, d.pod, v, pv)
+	if of := core.Attachable(pv); of != nil {
+		return d.add(found{&csi.Request{Pod: d.pod, Volume: v, PV: of}, claim})
 	}
-	return d.add(found{&csi.Request{Pod: d.pod, Volume: v, PV: of}, claim})
+	if !placed {
+		if err := volumes.Place(d.ctx, d.pod, v, pv); err != nil {
+			return err
+		}
+	}
+	if pv.Spec.Local != nil {
+		d.s.followClaim(claim, d.pod.UID, "")
+		d.grow(found{&csi.Request{Pod: d.pod, Volume: v, PV: pv}, claim})
+	}
+	return nil
 }
 
 // unless is the error, but if a volume is published at the path: then it is there, whatever the API says now, and asked about
@@ -149,7 +168,7 @@ func (d *driven) setUpOne(waiting context.Context, f found) error {
 	if f.Attachment != "" {
 		if !s.Mounted(s.Path(f.Request)) {
 			if err := d.s.Runner.Node.AwaitAttached(waiting, csiapi.Name(f.Driver(), f.Handle())); err != nil {
-				return &volume.AttachError{Volume: f.Volume.Name, Err: err}
+				return d.notAttached(f, err)
 			}
 		}
 		var err error
@@ -177,7 +196,18 @@ func (d *driven) setUpOne(waiting context.Context, f found) error {
 	return nil
 }
 
-// followClaim has a pod look at its volume, which is published at a path, whenever the claim changes: it may be larger.
+// notAttached says why a volume was not attached in time: if the node takes no more, its driver is asked how many it takes, so
+// that no further pods come here for that.
+func (d *driven) notAttached(f found, why error) error {
+	err := volume.AttachError{Volume: f.Volume.Name, Err: why}
+	if d.ctx.Err() == nil && d.s.Runner.Objects.Exhausted(d.ctx, f.Attachment) && d.s.Runner.Disk.Driven.Recount(f.Request) {
+		return &volume.FullError{AttachError: err}
+	}
+	return &err
+}
+
+// followClaim has a pod look at its volume whenever the claim changes: it may be larger. path is where a driver publishes it;
+// empty: none does.
 func (s *Set) followClaim(claim *v1.PersistentVolumeClaim, uid types.UID, path string) {
 	x := s.actor(uid)
 	if x == nil { // it has ended
@@ -185,7 +215,9 @@ func (s *Set) followClaim(claim *v1.PersistentVolumeClaim, uid types.UID, path s
 	}
 	s.Runner.Objects.FollowClaim(s.group, claim, uid, func() {
 		x.post(func(x *Actor) {
-			s.Runner.Disk.Driven.Recheck(path)
+			if path != "" {
+				s.Runner.Disk.Driven.Recheck(path)
+			}
 			x.volumesStale()
 		})
 	})

@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/client"
@@ -43,7 +44,9 @@ func (d *driven) grow(f found) {
 	about.Event(v1.EventTypeWarning, "VolumeResizeFailed", message)
 	d.s.Runner.Events.Event(f.claim, v1.EventTypeWarning, "VolumeResizeFailed", message)
 	if !never {
-		d.s.Runner.Disk.Driven.Recheck(d.s.Runner.Disk.Driven.Path(f.Request))
+		if f.PV.Spec.CSI != nil {
+			d.s.Runner.Disk.Driven.Recheck(d.s.Runner.Disk.Driven.Path(f.Request))
+		}
 		d.later(time.Now().Add(growAgain))
 	}
 }
@@ -67,11 +70,19 @@ func (d *driven) growOne(f found) (never bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if err := d.s.Runner.Disk.Driven.Expand(d.ctx, f.Request); err != nil {
-		if csi.Infeasible(err) {
-			return true, errors.Join(err, d.claimStatus(f.claim, func(s *v1.PersistentVolumeClaimStatus) { resizeStatus(s, v1.PersistentVolumeClaimNodeResizeInfeasible) }))
-		}
-		return false, err
+	if f.PV.Spec.CSI != nil {
+		err = d.s.Runner.Disk.Driven.Expand(d.ctx, f.Request)
+	} else {
+		err = d.s.Runner.Disk.Volumes.Grow(d.ctx, f.PV)
+	}
+	if err != nil {
+		never = csi.Infeasible(err)
+		return never, errors.Join(err, d.claimStatus(f.claim, func(s *v1.PersistentVolumeClaimStatus) {
+			resizeFailed(s, err)
+			if never {
+				resizeStatus(s, v1.PersistentVolumeClaimNodeResizeInfeasible)
+			}
+		}))
 	}
 	return false, d.claimStatus(f.claim, func(s *v1.PersistentVolumeClaimStatus) {
 		if s.Capacity == nil {
@@ -86,6 +97,18 @@ func (d *driven) growOne(f found) (never bool, err error) {
 			}
 			return false
 		})
+	})
+}
+
+// resizeFailed says that it has failed, and of the first time why: each change of the claim has it tried again.
+func resizeFailed(s *v1.PersistentVolumeClaimStatus, why error) {
+	if slices.ContainsFunc(s.Conditions, func(c v1.PersistentVolumeClaimCondition) bool {
+		return c.Type == v1.PersistentVolumeClaimNodeResizeError
+	}) {
+		return
+	}
+	s.Conditions = append(s.Conditions, v1.PersistentVolumeClaimCondition{
+		Type: v1.PersistentVolumeClaimNodeResizeError, Status: v1.ConditionTrue, LastTransitionTime: metav1.Now(), Message: fmt.Sprintf("failed to expand pvc with %v", why),
 	})
 }
 

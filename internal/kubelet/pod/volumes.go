@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/objects"
+	"github.com/kemudi/kemudi/internal/kubelet/podstep"
 	"github.com/kemudi/kemudi/internal/kubelet/volume"
 )
 
@@ -20,6 +22,8 @@ type prepareVolumes struct {
 	s     *Set
 	pod   *v1.Pod
 	renew time.Time // when to write them anew; zero: never
+
+	refused *podstep.Failure // the node cannot take them
 }
 
 func (x *Actor) prepareVolumes() work {
@@ -31,19 +35,35 @@ func (x *Actor) prepareVolumes() work {
 
 func (w *prepareVolumes) do(ctx context.Context) (err error) {
 	w.renew, err = w.s.writeVolumes(ctx, w.pod)
+	if full := (*volume.FullError)(nil); errors.As(err, &full) {
+		w.refused = &podstep.Failure{Reason: reasonFull, Message: "Pod was rejected: " + full.Error()}
+		return nil // it is not tried again
+	}
 	return err
 }
 
 func (w *prepareVolumes) note(x *Actor, err error) {
-	if err == nil {
+	switch {
+	case err != nil:
+	case w.refused != nil:
+		x.d.Fail = w.refused
+	case sameUses(w.pod, x.d.Pod):
 		x.o.Volumes.Ready, x.o.Volumes.RenewAt, x.o.Storage.Since = true, w.renew, x.now
 	}
+}
+
+// sameUses reports whether the containers of two versions of a pod use the same volumes: only those for debugging come later.
+func sameUses(a, b *v1.Pod) bool {
+	return len(a.Spec.EphemeralContainers) == len(b.Spec.EphemeralContainers) || maps.Equal(volume.Uses(a), volume.Uses(b))
 }
 
 // refreshVolumes brings the pod's written volumes up to date.
 type refreshVolumes prepareVolumes
 
-func (w *refreshVolumes) do(ctx context.Context) error { return (*prepareVolumes)(w).do(ctx) }
+func (w *refreshVolumes) do(ctx context.Context) (err error) {
+	w.renew, err = w.s.writeVolumes(ctx, w.pod)
+	return err
+}
 
 func (w *refreshVolumes) note(x *Actor, err error) { x.o.Volumes.RenewAt = w.renew }
 
@@ -61,6 +81,9 @@ func (s *Set) writeVolumes(ctx context.Context, pod *v1.Pod) (time.Time, error) 
 	return volume.Sooner(again, placed), err
 }
 
+// reasonFull is why a pod is rejected whose volumes the node cannot take, as many as it has.
+const reasonFull = "VolumeAttachmentLimitExceeded"
+
 func (s *Set) reportMountErrors(pod *v1.Pod, err error) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, one := range joined.Unwrap() {
@@ -69,7 +92,9 @@ func (s *Set) reportMountErrors(pod *v1.Pod, err error) {
 		return
 	}
 	reason := "FailedMount"
-	if m := (*volume.MountError)(nil); errors.As(err, &m) && m.Device {
+	if full := (*volume.FullError)(nil); errors.As(err, &full) {
+		reason = reasonFull
+	} else if m := (*volume.MountError)(nil); errors.As(err, &m) && m.Device {
 		reason = "FailedMapVolume"
 	}
 	s.Runner.About(pod, "").Event(v1.EventTypeWarning, reason, err.Error())

@@ -16,34 +16,43 @@ import (
 	"github.com/kemudi/kemudi/internal/obs"
 )
 
-// volumes are what volumes hold whose drivers measure that. What cannot be had now is left out.
+// volumes are what volumes hold: those whose drivers measure that, and the node's own, which are as full as the file systems that they are
+// on. What cannot be had now is left out.
 func (s *Server) volumes(ctx context.Context) (out []usage.Volume) {
 	disk := s.o.Pods.Runner.Disk
 	if disk == nil {
 		return nil
 	}
+	var driven []usage.Volume
 	var of []csi.Published
 	for _, p := range s.o.Cached.ByIndex("spec.nodeName", s.o.NodeName) {
 		for i := range p.Spec.Volumes {
 			v := &p.Spec.Volumes[i]
-			if path := disk.Volumes.Path(p, v); path != "" && disk.Driven.Owns(path) {
-				of = append(of, csi.Published{Pod: p.UID, Path: path})
-				out = append(out, usage.Volume{Pod: p.UID, Namespace: p.Namespace, Name: v.Name, Claim: claims.OfVolume(p, v)})
+			path := disk.Volumes.Path(p, v)
+			one := usage.Volume{Pod: p.UID, Namespace: p.Namespace, Name: v.Name, Claim: claims.OfVolume(p, v)}
+			switch {
+			case path == "":
+			case disk.Driven.Owns(path):
+				of, driven = append(of, csi.Published{Pod: p.UID, Path: path}), append(driven, one)
+			case disk.Volumes.OnDisk(path):
+				if fs, err := machine.FileSystemOf(path); err == nil {
+					one.Held = usage.Held(&fs)
+					out = append(out, one)
+				}
 			}
 		}
 	}
 	if len(of) == 0 {
-		return nil
+		return out
 	}
 	held := disk.Driven.Held(ctx, of)
-	known := out[:0]
-	for i, v := range out {
+	for i, v := range driven {
 		if h, ok := held[of[i].Path]; ok {
 			v.Held = h
-			known = append(known, v)
+			out = append(out, v)
 		}
 	}
-	return known
+	return out
 }
 
 // serveMetrics answers with the agent's metrics, and what volumes hold.

@@ -2,8 +2,11 @@ package usage
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/kemudi/kemudi/internal/kubelet/machine"
 )
 
 // Volume is what a volume of a pod holds.
@@ -13,6 +16,9 @@ type Volume struct {
 	Claim           string // empty: it stands in the pod
 	Held            stats.FsStats
 }
+
+// Held is what a volume holds that is as full as its file system.
+func Held(fs *machine.FileSystem) stats.FsStats { return *fileSystem(fs, metav1.Now()) }
 
 // AddVolumes adds what volumes hold to the pods of a summary.
 func AddVolumes(s *stats.Summary, volumes []Volume) {

@@ -1,12 +1,13 @@
 // Package volumeexpand has volumes grow when their claims ask for more. Directories
-// of a node have no size of their own: they grow by saying so. All others are for the
-// driver's controller, whose turn it is said to be.
+// of a node have no size of their own: they grow by saying so. Local volumes that people have made larger are for
+// the node, all others for the driver's controller, whose turn it is said to be.
 package volumeexpand
 
 import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,9 +15,9 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/core/claims"
 	"github.com/kemudi/kemudi/internal/api/core/csi"
+	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/controller"
-	"github.com/kemudi/kemudi/internal/resource"
 )
 
 // Controller expands volumes.
@@ -24,7 +25,12 @@ var Controller = controller.New(controller.Spec[*corev1.PersistentVolumeClaim]{
 	Name:   "expand-controller",
 	Source: "volume_expand",
 	For:    core.PersistentVolumeClaims,
-	Reads:  []*resource.Def{core.PersistentVolumes.Def},
+	Watches: []controller.Watch{controller.Mapped(core.PersistentVolumes, func(_ *controller.Kit, v *corev1.PersistentVolume) []string {
+		if v.Spec.Local == nil || v.Spec.ClaimRef == nil {
+			return nil
+		}
+		return []string{cache.Key(v.Spec.ClaimRef.Namespace, v.Spec.ClaimRef.Name)}
+	})},
 	Writes: []controller.Permission{
 		controller.Update(core.PersistentVolumes.Def), controller.Update(core.PersistentVolumeClaims.Def), controller.UpdateStatus(core.PersistentVolumeClaims.Def),
 	},
@@ -49,10 +55,15 @@ func (r reconciler) Reconcile(ctx context.Context, c *corev1.PersistentVolumeCla
 	if !ok || v.Spec.ClaimRef == nil || v.Spec.ClaimRef.UID != c.UID {
 		return controller.Done, nil
 	}
-	if claims.LocalTo(v) == "" {
+	size := v.Spec.Capacity[corev1.ResourceStorage]
+	switch {
+	case claims.LocalTo(v) != "":
+	case v.Spec.Local != nil && size.Cmp(has) > 0:
+		return controller.Done, r.leaveToNode(ctx, c)
+	default:
 		return controller.Done, r.handOver(ctx, c, v)
 	}
-	if size := v.Spec.Capacity[corev1.ResourceStorage]; size.Cmp(want) < 0 {
+	if size.Cmp(want) < 0 {
 		v = v.DeepCopy()
 		v.Spec.Capacity[corev1.ResourceStorage] = want
 		if _, err := r.volumes.Update(ctx, v); err != nil {
@@ -67,6 +78,22 @@ func (r reconciler) Reconcile(ctx context.Context, c *corev1.PersistentVolumeCla
 	}
 	r.events.Event(c, corev1.EventTypeNormal, "VolumeResizeSuccessful", "ExpandVolume succeeded for volume "+c.Namespace+"/"+c.Name)
 	return controller.Done, nil
+}
+
+// leaveToNode says that the node is to have a file system fill its volume.
+func (r reconciler) leaveToNode(ctx context.Context, c *corev1.PersistentVolumeClaim) error {
+	if slices.ContainsFunc(c.Status.Conditions, func(c corev1.PersistentVolumeClaimCondition) bool {
+		return c.Type == corev1.PersistentVolumeClaimFileSystemResizePending
+	}) {
+		return nil
+	}
+	c = c.DeepCopy()
+	c.Status.Conditions = append(c.Status.Conditions, corev1.PersistentVolumeClaimCondition{
+		Type: corev1.PersistentVolumeClaimFileSystemResizePending, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now().Rfc3339Copy(),
+		Message: "Waiting for user to (re-)start a pod to finish file system resize of volume on node.",
+	})
+	_, err := r.claims.UpdateStatus(ctx, c)
+	return err
 }
 
 // handOver says that the claim is for somebody else to expand: for one of a kind that was built in once, who that is.

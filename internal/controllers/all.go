@@ -109,10 +109,12 @@ type Edges struct {
 	Gateway gateway.Options
 }
 
-// Losses are the options of when nodes are taken for lost, with what is attached to them.
+// Losses are the options of when nodes are taken for lost, with what is attached to them, and of how volumes lose what claims have
+// left there.
 type Losses struct {
 	AttachDetach  attachdetach.Options
 	NodeLifecycle nodelifecycle.Options
+	Recycle       persistentvolume.Options
 }
 
 // Defaults are the options that people set, as they are when nobody does.
@@ -120,7 +122,7 @@ func Defaults() Options {
 	return Options{
 		Enabled: []string{"*"}, Syncs: DefaultSyncs(),
 		Certificates: certificates.Defaults(), Cloud: cloud.Defaults(), EndpointSlice: endpointslice.Defaults(), EndpointSliceMirroring: endpointslicemirroring.Defaults(),
-		LoadBalancer: loadbalancer.Defaults(), Losses: Losses{NodeLifecycle: nodelifecycle.Defaults()}, NodeIPAM: nodeipam.Defaults(), PodAutoscaler: podautoscaler.Defaults(), PodGC: podgc.Defaults(),
+		LoadBalancer: loadbalancer.Defaults(), Losses: Losses{NodeLifecycle: nodelifecycle.Defaults(), Recycle: persistentvolume.Defaults()}, NodeIPAM: nodeipam.Defaults(), PodAutoscaler: podautoscaler.Defaults(), PodGC: podgc.Defaults(),
 		ResourceQuota: resourcequota.Defaults(), LegacyTokens: tokens.Defaults(),
 	}
 }
@@ -172,7 +174,7 @@ func All(o Options) []*controller.Controller {
 		garbagecollector.New(o.Kinds),
 		podautoscaler.New(o.Kinds, o.PodAutoscaler),
 		podgc.New(o.PodGC),
-		persistentvolume.Controller,
+		persistentvolume.New(o.Recycle),
 		attachdetach.New(o.AttachDetach),
 		storagemigration.New(o.Kinds),
 		storageprotection.Claims,

@@ -23,47 +23,62 @@ const (
 	volumeKey = "volume "
 )
 
-// Controller is the binder. It has one worker: two could choose the same volume.
-var Controller = controller.NewKeyed(controller.Keyed{
-	Name:    "persistent-volume-binder",
-	Source:  "persistentvolume-controller",
-	Workers: 1,
-	Watches: []controller.Watch{
-		controller.Mapped(core.PersistentVolumeClaims, byClaim),
-		controller.Mapped(core.PersistentVolumes, byVolume),
-		controller.Mapped(storage.StorageClasses, byClass),
-	},
-	Reads: []*resource.Def{core.Pods.Def},
-	Writes: []controller.Permission{
-		controller.Update(core.PersistentVolumeClaims.Def), controller.UpdateStatus(core.PersistentVolumeClaims.Def),
-		controller.Update(core.PersistentVolumes.Def), controller.UpdateStatus(core.PersistentVolumes.Def),
-	},
-	Setup: func(k *controller.Kit) func(ctx context.Context, key string) (controller.Next, error) {
-		b := &binder{
-			events: k.Events, claims: controller.For(k, core.PersistentVolumeClaims), volumes: controller.For(k, core.PersistentVolumes),
-			classes: controller.For(k, storage.StorageClasses), pods: controller.For(k, core.Pods),
-			metrics: controller.OwnMetrics(k, newMetrics),
-		}
-		b.metrics.binder.Store(b)
-		return b.reconcile
-	},
-})
+// New returns the binder. It has one worker: two could choose the same volume.
+func New(o Options) *controller.Controller {
+	pods := controller.Mapped(core.Pods, byRecycler)
+	pods.SkipNew = true // one that an earlier run has made is in the way when the volume's turn comes
+	pods.Same = func(before, after resource.Object) bool {
+		return before.(*corev1.Pod).Status.Phase == after.(*corev1.Pod).Status.Phase
+	}
+	return controller.NewKeyed(controller.Keyed{
+		Name:    "persistent-volume-binder",
+		Source:  "persistentvolume-controller",
+		Workers: 1,
+		Watches: []controller.Watch{
+			controller.Mapped(core.PersistentVolumeClaims, byClaim),
+			controller.Mapped(core.PersistentVolumes, byVolume),
+			controller.Mapped(storage.StorageClasses, byClass),
+			pods,
+		},
+		Writes: []controller.Permission{
+			controller.Update(core.PersistentVolumeClaims.Def), controller.UpdateStatus(core.PersistentVolumeClaims.Def),
+			controller.Update(core.PersistentVolumes.Def), controller.UpdateStatus(core.PersistentVolumes.Def),
+			controller.Create(core.Pods.Def), controller.Delete(core.Pods.Def),
+		},
+		Setup: func(k *controller.Kit) func(ctx context.Context, key string) (controller.Next, error) {
+			b := &binder{
+				o: o, events: k.Events, claims: controller.For(k, core.PersistentVolumeClaims), volumes: controller.For(k, core.PersistentVolumes),
+				classes: controller.For(k, storage.StorageClasses), pods: controller.For(k, core.Pods),
+				metrics: controller.OwnMetrics(k, newMetrics), recycling: map[string]*recycling{},
+			}
+			b.metrics.binder.Store(b)
+			return b.reconcile
+		},
+	})
+}
 
 // binder is one run of the controller.
 type binder struct {
+	o       Options
 	events  client.EventSink
 	claims  controller.Client[*corev1.PersistentVolumeClaim]
 	volumes controller.Client[*corev1.PersistentVolume]
 	classes controller.Client[*storagev1.StorageClass]
 	pods    controller.Client[*corev1.Pod]
 	metrics *metrics
+
+	recycling map[string]*recycling // volumes that are being emptied, by name; the one worker's
 }
 
 func (b *binder) reconcile(ctx context.Context, key string) (controller.Next, error) {
 	if name, ok := strings.CutPrefix(key, volumeKey); ok {
 		if v, ok := b.volumes.Get("", name); ok {
-			return controller.Done, b.volume(ctx, v)
+			return b.volume(ctx, v)
 		}
+		if err := b.endRecycling(ctx, name); err != nil {
+			return controller.Done, err
+		}
+		delete(b.recycling, name)
 		return controller.Done, nil
 	}
 	namespace, name, _ := strings.Cut(strings.TrimPrefix(key, claimKey), "/")

@@ -9,5 +9,5 @@
 // Volumes are made by provisioners; here a claim is only told whose turn it is. Claims of classes that wait for a pod are bound by the scheduler,
 // which reserves a volume or names the node for which one is to be made.
 //
-// Start at [Controller]. claim.go and volume.go are the two halves; bind.go writes.
+// Start at [New]. claim.go and volume.go are the two halves; bind.go writes; recycle.go has volumes emptied.
 package persistentvolume

@@ -8,23 +8,24 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/core/claims"
 	"github.com/kemudi/kemudi/internal/api/core/csi"
+	"github.com/kemudi/kemudi/internal/controller"
 )
 
 // volume says in a volume's status whose it is, and lets it go when its claim is gone.
-func (b *binder) volume(ctx context.Context, v *corev1.PersistentVolume) error {
+func (b *binder) volume(ctx context.Context, v *corev1.PersistentVolume) (controller.Next, error) {
 	if fresh := migrated(v); fresh != nil {
 		_, err := b.volumes.Update(ctx, fresh)
-		return err // which brings it back
+		return controller.Done, err // which brings it back
 	}
 	ref := v.Spec.ClaimRef
 	if ref == nil || ref.UID == "" { // nobody's, or reserved for a claim that is not bound yet
 		_, err := b.phase(ctx, v, corev1.VolumeAvailable, "")
-		return err
+		return controller.Done, err
 	}
 	c, err := b.claimOf(ctx, v)
 	switch {
 	case err != nil:
-		return err
+		return controller.Done, err
 	case c == nil:
 		return b.release(ctx, v)
 	case c.Spec.VolumeName == "":
@@ -34,16 +35,16 @@ func (b *binder) volume(ctx context.Context, v *corev1.PersistentVolume) error {
 			b.events.Event(c, corev1.EventTypeWarning, "VolumeMismatch",
 				fmt.Sprintf("Cannot bind PersistentVolume %q to requested PersistentVolumeClaim %q due to incompatible volumeMode.", v.Name, c.Name))
 		}
-		return nil // the claim's own turn completes the binding
+		return controller.Done, nil // the claim's own turn completes the binding
 	case c.Spec.VolumeName == v.Name:
 		_, err := b.phase(ctx, v, corev1.VolumeBound, "")
-		return err
+		return controller.Done, err
 	}
 	// The claim got another volume.
 	if v.Annotations[claims.ProvisionedBy] != "" && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete {
 		return b.release(ctx, v)
 	}
-	return b.giveBack(ctx, v)
+	return controller.Done, b.giveBack(ctx, v)
 }
 
 // claimOf is the claim that a volume is bound to; nil: it is gone. The volume may
@@ -60,25 +61,25 @@ func (b *binder) claimOf(ctx context.Context, v *corev1.PersistentVolume) (*core
 }
 
 // release notes that a volume's claim is gone, and does with it what its policy says.
-func (b *binder) release(ctx context.Context, v *corev1.PersistentVolume) error {
+func (b *binder) release(ctx context.Context, v *corev1.PersistentVolume) (controller.Next, error) {
 	if p := v.Status.Phase; p != corev1.VolumeReleased && p != corev1.VolumeFailed {
 		var err error
 		if v, err = b.phase(ctx, v, corev1.VolumeReleased, ""); err != nil {
-			return err
+			return controller.Done, err
 		}
 	}
 	switch v.Spec.PersistentVolumeReclaimPolicy {
 	case corev1.PersistentVolumeReclaimRetain:
-		return nil
+		return controller.Done, nil
 	case corev1.PersistentVolumeReclaimDelete:
 		if why := undeletable(v); why != "" {
-			return b.markFailed(ctx, v, "VolumeFailedDelete", why)
+			return controller.Done, b.markFailed(ctx, v, "VolumeFailedDelete", why)
 		}
-		return nil // who has made it deletes it
+		return controller.Done, nil // who has made it deletes it
 	case corev1.PersistentVolumeReclaimRecycle:
-		return b.markFailed(ctx, v, "VolumeFailedRecycle", "No recycler plugin found for the volume!")
+		return b.recycle(ctx, v)
 	}
-	return b.markFailed(ctx, v, "VolumeUnknownReclaimPolicy", "Volume has unrecognized reclaim policy")
+	return controller.Done, b.markFailed(ctx, v, "VolumeUnknownReclaimPolicy", "Volume has unrecognized reclaim policy")
 }
 
 // undeletable says why nobody will delete a volume; empty: a provisioner will.

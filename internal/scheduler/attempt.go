@@ -86,10 +86,15 @@ func (l *loop) unfit(item *pending, u *unfit) {
 	}
 	l.metrics.preemption.Inc()
 	asked := having(l.interested(item.pod.Obj), (*extender.Extender).Preempts)
+	began := time.Now()
 	pre, list := item.by.preempt(u)
-	how := wentWell
+	l.metrics.room.looked("pod", pre.node != nil, began)
+	how, why := wentWell, (*plugins.Reason)(nil)
 	if pre.node == nil {
-		how = wasRefused
+		how, why = wasRefused, notHelpful
+	}
+	if item.by.watch.measures() {
+		item.by.watch.answered(plugins.NoPlugin, atPostFilter, why, began)
 	}
 	item.by.watch.passed(atPostFilter, how)
 	s.keep = pre.keep
@@ -268,7 +273,8 @@ func patchStatus(ctx context.Context, pods client.Client[*corev1.Pod], p *corev1
 // have to go.
 func (l *loop) makeRoom(item *pending, pre preemption) {
 	l.metrics.victims.Observe(float64(len(pre.victims)))
-	l.evictAll(beneficiary{item, "pod", item.pod.Obj.UID}, l.whole(pre.victims))
+	l.metrics.room.chose("pod", pre.violations)
+	l.evictAll(beneficiary{item: item, kind: "pod", uid: item.pod.Obj.UID}, l.whole(pre.victims))
 	for _, other := range slices.Clone(pre.node.Nominated) {
 		if other.Priority >= item.pod.Priority || other == item.pod {
 			continue
@@ -285,9 +291,10 @@ func (l *loop) makeRoom(item *pending, pre preemption) {
 
 // beneficiary is for whom pods are evicted.
 type beneficiary struct {
-	item *pending
-	kind string // pod or podgroup
-	uid  types.UID
+	item  *pending
+	kind  string // pod or podgroup
+	uid   types.UID
+	round *round
 }
 
 // why is what is said to those that are evicted.
@@ -299,10 +306,10 @@ func (b *beneficiary) why() string {
 func (l *loop) evictAll(by beneficiary, victims []*snapshot.Pod) {
 	some := &few{free: l.o.Config.Parallelism}
 	l.disrupted(&by, victims)
+	victims = slices.DeleteFunc(slices.Clone(victims), func(v *snapshot.Pod) bool { return v.Terminating })
+	by.round = &round{watch: l.metrics.room, preemptor: by.kind, began: time.Now(), left: len(victims)}
 	for _, v := range victims {
-		if !v.Terminating {
-			l.evict(&by, v, some)
-		}
+		l.evict(&by, v, some)
 	}
 }
 
@@ -324,6 +331,7 @@ func (l *loop) evict(by *beneficiary, v *snapshot.Pod, one *few) {
 			return l.pods.Delete(ctx, victim.Namespace, victim.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
 		},
 		then: func(err error) {
+			by.round.evicted(err)
 			switch {
 			case err == nil:
 				deed := client.Deed{Object: victim, Action: "Preempting", Related: obj}

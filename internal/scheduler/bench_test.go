@@ -197,6 +197,7 @@ func benchLoop(unschedulable int) *loop {
 		profiles: newProfiles(config.Default().Profiles, snap, newBudgets(), func(string) client.EventSink { return client.NoEvents }),
 	}
 	by, now := l.profiles[config.DefaultName], time.Now()
+	by.watch = newStopwatch(l.metrics.timings, by.name, by.plugins)
 	for i := range unschedulable {
 		p := snap.NewPod(parsePod(split(fmt.Sprintf("large-%d cpu=64", i))))
 		item := l.queue.add(p, by, now)

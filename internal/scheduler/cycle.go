@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/kemudi/kemudi/internal/scheduler/plugins"
 	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
@@ -43,6 +44,7 @@ type cycle struct {
 	alike    bool   // pods of its shape fit where it does
 	idle     uint32 // plugins that have nothing to do with the pod once it has a node, by index
 	filters  []plugins.Filterer
+	took     part
 	local    int // of filters, those that look at nothing but the node
 	fresh    []*snapshot.Node
 	feasible []*snapshot.Node
@@ -51,6 +53,12 @@ type cycle struct {
 	rated    []int64 // of fresh
 	preempts
 	scores []int64 // of one plugin
+}
+
+// part says which plugins take part in the attempt at hand, by index.
+type part struct {
+	looking   uint32 // have looked at the pod
+	filtering uint32 // filter its nodes
 }
 
 // preempts is scratch of preemption.
@@ -123,6 +131,7 @@ func (c *cycle) choice(nodes []*snapshot.Node, no *unfit) decision {
 	d := decision{unfit: c.find(nodes, no)}
 	if no == nil || no.rejected == nil {
 		c.watch.passed(atFilter, statusOf(c.err))
+		c.watch.had(atFilter, c.took.filtering)
 	}
 	if c.err != nil {
 		return decision{err: c.err}
@@ -139,7 +148,7 @@ func (c *cycle) choice(nodes []*snapshot.Node, no *unfit) decision {
 
 // begin takes up a pod, and returns what preFilter does.
 func (c *cycle) begin(p *snapshot.Pod) ([]*snapshot.Node, *unfit) {
-	c.watch.begin()
+	c.watch.attempt()
 	c.pod, c.err = plugins.Cycle{Snapshot: c.snapshot, Pod: p}, nil
 	c.memo = c.memos.of(c.snapshot.Shape(p), c.snapshot.Slots())
 	nodes, no := c.preFilter()
@@ -148,6 +157,7 @@ func (c *cycle) begin(p *snapshot.Pod) ([]*snapshot.Node, *unfit) {
 		how = wasRefused
 	}
 	c.watch.passed(atPreFilter, how)
+	c.watch.had(atPreFilter, c.took.looking)
 	return nodes, no
 }
 
@@ -188,13 +198,19 @@ func (c *cycle) find(nodes []*snapshot.Node, no *unfit) *unfit {
 // preFilter returns the nodes to look at. The unfit is not nil if that is not
 // all of them.
 func (c *cycle) preFilter() ([]*snapshot.Node, *unfit) {
-	c.filters, c.local, c.alike, c.idle = c.filters[:0], 0, c.memo != nil, 0
+	c.filters, c.took, c.local, c.alike, c.idle = c.filters[:0], part{}, 0, c.memo != nil, 0
 	var names []string
 	var narrowed uint32
+	measured := c.watch.measures()
 	for i, f := range c.plugins.Filters {
 		var r plugins.PreFilterResult
 		if pf := c.plugins.PreFilters[i]; pf != nil {
-			r = pf.PreFilter(&c.pod)
+			c.took.looking |= 1 << i
+			if measured {
+				r = c.watch.preFilter(i, pf, &c.pod)
+			} else {
+				r = pf.PreFilter(&c.pod)
+			}
 		}
 		if c.plugins.Apart&(1<<i) != 0 && !r.Skip {
 			c.alike = false
@@ -211,7 +227,10 @@ func (c *cycle) preFilter() ([]*snapshot.Node, *unfit) {
 			narrowed |= 1 << i
 		}
 		if f != nil && !r.Skip {
-			c.filters = append(c.filters, f)
+			if measured {
+				f = c.watch.filter(i, f)
+			}
+			c.filters, c.took.filtering = append(c.filters, f), c.took.filtering|1<<i
 			if i < c.plugins.Local {
 				c.local++
 			}
@@ -392,13 +411,29 @@ func (c *cycle) add(which uint32, nodes []*snapshot.Node, total []int64) {
 		}
 		scores := c.scores[:len(nodes)]
 		clear(scores)
-		if !s.Score(&c.pod, nodes, scores) {
+		if !c.rate(i, s, nodes, scores) {
 			continue
 		}
 		for j, v := range scores {
 			total[j] += v * c.plugins.Weights[i]
 		}
 	}
+}
+
+// rate asks one plugin for its scores of nodes.
+func (c *cycle) rate(i int, s plugins.Scorer, nodes []*snapshot.Node, scores []int64) bool {
+	c.watch.had(atScore, 1<<i)
+	if !c.watch.measures() {
+		return s.Score(&c.pod, nodes, scores)
+	}
+	began := time.Now()
+	rated := s.Score(&c.pod, nodes, scores)
+	what := "Success"
+	if !rated {
+		what = "Skip"
+	}
+	c.watch.ran(i, atScore, what, began)
+	return rated
 }
 
 // scoreNodes adds to total what follows from each node alone, as it is remembered.

@@ -301,7 +301,7 @@ func (l *loop) consultVictims(item *pending, s setback, asked []*extender.Extend
 			}
 		}
 		if best != nil {
-			l.preempted(item, s, preemption{node: best.node, victims: best.victims})
+			l.preempted(item, s, best.preemption())
 			return
 		}
 		s.unhelped(preemption{message: available(l.snapshot.Len(), map[*plugins.Reason]int{notHelpful: l.snapshot.Len()})})

@@ -112,29 +112,34 @@ func (l *loop) expect(f *flight) {
 // reserve asks the plugins whether the pod may have its place, and what it has
 // to wait for there.
 func (l *loop) reserve(f *flight) *plugins.Reason {
-	late := f.item.by.plugins.Late
+	late, watch := f.item.by.plugins.Late, f.item.by.watch
 	for i := range late {
 		if p := &late[i]; p.Reserver != nil && !p.Idle(f.idle) {
-			if why := p.Reserve(&f.cycle, f.node); why != nil {
-				f.item.by.watch.passed(atReserve, wasRefused)
+			began := watch.clock()
+			why := p.Reserve(&f.cycle, f.node)
+			watch.answered(p.Plugin, atReserve, why, began)
+			if why != nil {
+				watch.passed(atReserve, wasRefused)
 				return why
 			}
 		}
 	}
-	f.item.by.watch.passed(atReserve, wentWell)
+	watch.passed(atReserve, wentWell)
 	for i := range late {
 		p := &late[i]
 		if p.Permitter == nil || p.Idle(f.idle) {
 			continue
 		}
+		began := watch.clock()
 		wait, why := p.Permit(&f.cycle, f.node)
+		watch.answered(p.Plugin, atPermit, why, began)
 		if why != nil {
-			f.item.by.watch.passed(atPermit, wasRefused)
+			watch.passed(atPermit, wasRefused)
 			return why
 		}
 		l.hold(f, wait, p.Plugin)
 	}
-	f.item.by.watch.passed(atPermit, wentWell)
+	watch.passed(atPermit, wentWell)
 	return nil
 }
 

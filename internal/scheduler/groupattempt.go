@@ -200,6 +200,8 @@ func (l *loop) groupUnfit(item *pending, ask *gang, t *groupTrial, d *gangDecisi
 	var pre groupPreemption
 	if item.by.plugins.Preempts {
 		pre = l.preemptForGroup(g, ask, t)
+		l.metrics.room.looked("podgroup", pre.nodes != nil, now)
+		l.metrics.room.chose("podgroup", pre.violations)
 		l.metrics.groups.preempted(&pre)
 	}
 	message := d.message
@@ -235,7 +237,7 @@ func (l *loop) groupUnfit(item *pending, ask *gang, t *groupTrial, d *gangDecisi
 	})
 	l.metrics.groups.attempt(item.by, "unschedulable", now.Sub(t.started))
 	l.queue.refuse(item, refused, now)
-	l.evictAll(beneficiary{t.waiting[0], "podgroup", g.obj.UID}, pre.victims)
+	l.evictAll(beneficiary{item: t.waiting[0], kind: "podgroup", uid: g.obj.UID}, pre.victims)
 }
 
 // promise holds the place for a pod of a group that it is to get, or none: then others may

@@ -16,6 +16,8 @@ type groupPreemption struct {
 	victims []*snapshot.Pod
 	message string // why nothing can be done
 	keep    bool   // it waits for the victims that it has
+	// violations is how many of the victims no budget lets go.
+	violations int
 }
 
 // preemptor is a gang that is to have room in a domain.
@@ -182,7 +184,7 @@ func (c *cycle) groupVictims(x preemptor, units []*unit) groupPreemption {
 	defer x.trial.allBack()
 	pre := groupPreemption{nodes: d.nodes}
 	violating, others := splitUnits(units, c.budgets)
-	for _, u := range append(violating, others...) {
+	for at, u := range append(violating, others...) {
 		l.lower(u)
 		i := x.misfit(d.nodes, u)
 		if i < 0 {
@@ -190,6 +192,9 @@ func (c *cycle) groupVictims(x preemptor, units []*unit) groupPreemption {
 		}
 		l.lift(u)
 		pre.victims = append(pre.victims, u.pods...)
+		if at < len(violating) {
+			pre.violations += len(u.pods)
+		}
 		if !x.trial.settle(i, d.nodes[i]) {
 			return groupPreemption{}
 		}

@@ -19,6 +19,7 @@ type metrics struct {
 	incoming   *prometheus.CounterVec
 	pending    *prometheus.GaugeVec
 	refused    *prometheus.GaugeVec
+	flushed    prometheus.Counter
 	cacheSize  *prometheus.GaugeVec
 	preemption prometheus.Counter
 	victims    prometheus.Histogram
@@ -64,6 +65,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		refused: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "scheduler_unschedulable_pods", Help: "Unschedulable pods by the plugin that refused them.",
 		}, []string{"plugin", "profile"}),
+		flushed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "scheduler_pod_scheduled_after_flush_total",
+			Help: "Pods that got a node when they were tried again although no event said that it would help: something should have woken them.",
+		}),
 		cacheSize: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "scheduler_cache_size", Help: "Nodes, pods and assumed pods that the scheduler knows.",
 		}, []string{"type"}),
@@ -88,7 +93,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	if reg != nil {
 		reg.MustRegister(m.attempts, m.duration, m.algorithm, m.sli, m.tries, m.incoming, m.pending,
-			m.refused, m.cacheSize, m.preemption, m.victims, m.goroutines, m.prepared, m.preparing)
+			m.refused, m.flushed, m.cacheSize, m.preemption, m.victims, m.goroutines, m.prepared, m.preparing)
 	}
 	return m
 }
@@ -131,6 +136,9 @@ func (m *metrics) bound(item *pending) {
 	if item.attempts < 16 {
 		attempts = strconv.Itoa(item.attempts)
 	}
+	if item.flushed {
+		m.flushed.Inc()
+	}
 	m.sli.WithLabelValues(attempts).Observe(time.Since(item.first).Seconds())
 	m.tries.Observe(float64(item.attempts))
 }
@@ -143,6 +151,7 @@ func (m *metrics) sizes(l *loop) {
 	m.pending.WithLabelValues(string(active)).Set(float64(l.queue.counts[active] + l.queue.counts[asking]))
 	for _, by := range l.profiles {
 		m.refusals(l.queue, by)
+		by.watch.show()
 	}
 	m.cacheSize.WithLabelValues("nodes").Set(float64(l.snapshot.Len()))
 	m.cacheSize.WithLabelValues("pods").Set(float64(l.snapshot.PodCount()))

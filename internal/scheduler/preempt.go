@@ -23,6 +23,8 @@ type preemption struct {
 	node    *snapshot.Node // nil: nothing can be done
 	victims []*snapshot.Pod
 	message string // why nothing can be done
+	// violations is how many of the victims no budget lets go.
+	violations int
 	// keep: the pod still waits for the victims that it has, so the place that
 	// it holds stays its own.
 	keep bool
@@ -82,7 +84,12 @@ func (c *cycle) preempt(u *unfit) (pre preemption, list []*candidate) {
 	if best == nil {
 		return preemption{message: available(u.nodes, why)}, nil
 	}
-	return preemption{node: best.node, victims: best.victims}, list
+	return best.preemption(), list
+}
+
+// preemption is what to do on the candidate.
+func (a *candidate) preemption() preemption {
+	return preemption{node: a.node, victims: a.victims, violations: a.violations}
 }
 
 // enoughCandidates is how many nodes preemption compares of those where it may help:

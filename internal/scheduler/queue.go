@@ -39,6 +39,7 @@ type pending struct {
 	failures int           // that count for the wait
 	wait     time.Duration // after the last attempt
 	erred    bool          // the last attempt failed for no fault of the pod's; changes only between places
+	flushed  bool          // it is tried although nothing has happened since the last attempt
 	together bool          // it is placed with its group, or not at all
 
 	first  time.Time       // when it was first tried
@@ -307,7 +308,7 @@ func (q *queue) ripen(now time.Time) {
 		for item := h.first(); item != nil && !item.due().After(now); item = h.first() {
 			event := "BackoffComplete"
 			if item.place == unschedulable {
-				event = "UnschedulableTimeout"
+				event, item.flushed = "UnschedulableTimeout", true
 			}
 			q.leave(item)
 			item.since = now
@@ -349,6 +350,7 @@ func (q *queue) retry(item *pending, now time.Time) {
 }
 
 func (q *queue) fail(item *pending, to place, now time.Time) {
+	item.flushed = false
 	item.failures++
 	item.wait = min(q.initial<<min(item.failures-1, 10), q.longest)
 	item.since = now

@@ -699,6 +699,11 @@ func TestEvictsSoManyAtOnce(t *testing.T) {
 			if want := min(parallelism, victims); most != want {
 				r.t.Errorf("parallelism %d: %d evictions at once, want %d", parallelism, most, want)
 			}
+			shows(t, r.shown(),
+				`scheduler_preemption_evaluation_duration_seconds_count{preemptor="pod",result="Success"}`,
+				`scheduler_preemption_execution_duration_seconds_sum{preemptor="pod",result="success"}`,
+				`scheduler_preemption_goroutines_execution_total{result="success"}`,
+			)
 		})
 	}
 }

@@ -125,7 +125,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		l.groups, l.queue.groups = newGroups(t), true
 	}
 	for _, by := range l.profiles {
-		by.groups, by.watch = l.groups, &stopwatch{points: s.metrics.points, profile: by.name}
+		by.groups, by.watch = l.groups, newStopwatch(s.metrics.timings, by.name, by.plugins)
 		for _, p := range s.more {
 			by.plugins.Add(p, 0)
 		}

@@ -1,9 +1,12 @@
 package scheduler
 
 import (
+	"fmt"
 	"log/slog"
 	"net/http/httptest"
 	"regexp"
+	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +14,8 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/obs"
+	"github.com/kemudi/kemudi/internal/scheduler/plugins"
+	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
 )
 
 // shows checks that metrics are shown with a value other than 0, each by a regular expression of its name and labels.
@@ -56,6 +61,61 @@ func TestTellsHowLongThePartsOfAnAttemptTake(t *testing.T) {
 		synctest.Wait()
 		r.where("q", "n3")
 		shows(t, r.shown(), `scheduler_queue_incoming_pods_total{event="NodeAdd",queue="(active|backoff)"}`)
+	})
+}
+
+// TestTellsOfSinglePlugins has so many attempts that some of them are measured by all chances.
+func TestTellsOfSinglePlugins(t *testing.T) {
+	inCluster(t, func(r *rig) {
+		const attempts = 200
+		r.node("n1 cpu=900 mem=64Gi")
+		r.node("n2 cpu=900 mem=64Gi")
+		for i := range attempts {
+			r.create(fmt.Sprintf("p%d cpu=1 mem=1Mi", i))
+		}
+		synctest.Wait()
+		from := r.shown()
+		shows(t, from,
+			`scheduler_plugin_execution_duration_seconds_count{extension_point="PreFilter",plugin="NodeAffinity",status="Skip"}`,
+			`scheduler_plugin_execution_duration_seconds_count{extension_point="Filter",plugin="NodeResourcesFit",status="Success"}`,
+			`scheduler_plugin_execution_duration_seconds_count{extension_point="Score",plugin="NodeResourcesFit",status="Success"}`,
+			`scheduler_plugin_evaluation_total{extension_point="PreFilter",plugin="NodeAffinity",profile="default-scheduler"}`,
+			`scheduler_plugin_evaluation_total{extension_point="Filter",plugin="NodeResourcesFit",profile="default-scheduler"}`,
+		)
+		// Most attempts are not measured.
+		count := regexp.MustCompile(`scheduler_plugin_execution_duration_seconds_count{extension_point="PreFilter",plugin="NodeAffinity",status="Skip"} (\d+)`)
+		if got, err := strconv.Atoi(count.FindStringSubmatch(from)[1]); err != nil || got > attempts/2 {
+			t.Errorf("got %d of %d attempts measured, %v, want a tenth of them", got, attempts, err)
+		}
+	})
+}
+
+// gate is a plugin that refuses all nodes until it is opened, which it does not say.
+type gate struct {
+	no     *plugins.Reason
+	opened atomic.Bool
+}
+
+func (*gate) Name() string { return "gate" }
+
+func (g *gate) Filter(*plugins.Cycle, *snapshot.Node) *plugins.Reason {
+	if g.opened.Load() {
+		return nil
+	}
+	return g.no
+}
+
+func TestTellsOfPodsThatNothingHasWoken(t *testing.T) {
+	g := &gate{no: &plugins.Reason{Texts: []string{"closed"}, Plugin: len(plugins.New().All)}}
+	inClusterWith(t, []plugins.Plugin{g}, func(r *rig) {
+		r.node("n1 cpu=1")
+		r.pod("p cpu=1")
+		r.where("p", "")
+		g.opened.Store(true)
+		time.Sleep(leftoverAfter + time.Minute)
+		synctest.Wait()
+		r.where("p", "n1")
+		shows(t, r.shown(), "scheduler_pod_scheduled_after_flush_total")
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -512,6 +513,34 @@ func TestApplyOfAScaleMindsOtherManagers(t *testing.T) {
 		t.Errorf("got %s, want 7 replicas in generation 3", got)
 	}
 	f.must(400, "PATCH", deployment+"/scale?fieldManager=two", full, apply)
+}
+
+// TestTellsOfRequestsInNativeHistograms asks as a scraper does that reads them: in protobuf, where a classic
+// histogram stands beside.
+func TestTellsOfRequestsInNativeHistograms(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	f := newFixture(t, func(o *Options) { o.Registry = reg })
+	f.must(201, "POST", mapsPath, cm)
+	w := f.ask("GET", "/metrics", "", "Accept: application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited")
+	if got := w.Header().Get("Content-Type"); w.Code != 200 || !strings.HasPrefix(got, "application/vnd.google.protobuf") {
+		t.Fatalf("got %d, %s, want protobuf", w.Code, got)
+	}
+	families, err := reg.Gather() // what was sent
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != "apiserver_request_duration_seconds" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			if h := m.GetHistogram(); h.GetSchema() != 3 || len(h.GetPositiveSpan()) == 0 || len(h.GetBucket()) == 0 {
+				t.Errorf("got schema %d with %d spans and %d classic buckets, want schema 3 and some of both", h.GetSchema(), len(h.GetPositiveSpan()), len(h.GetBucket()))
+			}
+			return
+		}
+	}
+	t.Error("no request was measured")
 }
 
 // TestMetricsHaveTheNamesThatDashboardsKnow lists what the rules and dashboards

@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,6 +21,7 @@ import (
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/hook"
 	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/task"
 )
 
 // Operations.
@@ -140,6 +142,8 @@ type Plugin struct {
 	// Recheck may only refuse, too. It is asked when something that plugins relied on or carried with the
 	// write has changed, about an object that has not: who relies or carries has one.
 	Recheck func(ctx context.Context, a *Attributes) error
+	// Run is what the plugin does beside until ctx ends; nil: nothing.
+	Run func(ctx context.Context) error
 }
 
 // Options are what plugins look at. Caches is required.
@@ -177,6 +181,10 @@ type Options struct {
 	Config Configurations
 	// Stay is how long pods stay on nodes that are gone, unless they say so themselves.
 	Stay Stay
+	// Server tells this server from others in metrics.
+	Server string
+	// Logger is told of what operators must know. Nil: nobody is.
+	Logger *slog.Logger
 }
 
 // DefaultStay is how long that is unless told otherwise, in seconds.
@@ -274,13 +282,33 @@ func (c *Chain) Recheck(ctx context.Context, a *Attributes) error {
 	return nil
 }
 
+// Runs reports whether any plugin does something beside.
+func (c *Chain) Runs() bool {
+	return slices.ContainsFunc(c.plugins, func(p Plugin) bool { return p.Run != nil })
+}
+
+// Run does what plugins do beside until ctx ends.
+func (c *Chain) Run(ctx context.Context) error {
+	g := task.NewGroup(ctx)
+	for _, p := range c.plugins {
+		if p.Run != nil {
+			g.Go(p.Name, p.Run)
+		}
+	}
+	return g.Wait()
+}
+
 // Reader reads a resource from its cache; one that the server does not have is empty.
 func Reader[T resource.Object](o *Options, r *resource.Resource[T]) client.Reader[T] {
-	c := o.Caches(r.Def)
-	if c == nil {
-		c = cache.New(r.Def, &cache.Progress{})
+	return client.Reader[T]{Cache: CacheOf(o, r.Def)}
+}
+
+// CacheOf is the cache of a resource; that of one that the server does not have is empty.
+func CacheOf(o *Options, def *resource.Def) *cache.Cache {
+	if c := o.Caches(def); c != nil {
+		return c
 	}
-	return client.Reader[T]{Cache: c}
+	return cache.New(def, &cache.Progress{})
 }
 
 // Find reads one object, and again from a fresh cache if it is not there.

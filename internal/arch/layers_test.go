@@ -42,7 +42,7 @@ kubelet/pin
 kubelet/container
 kubelet/pod
 admission apiserver/alloc apiserver/read
-admission/match
+admission/match admission/static
 admission/*
 admission/plugins
 apiserver/* kubelet/*

@@ -24,6 +24,8 @@ type Config struct {
 	// CABundle are certificates, in PEM, by which the webhook is believed; none: whom this machine
 	// believes.
 	CABundle []byte
+	// As is what this server shows to it; nil: nothing.
+	As *Identity
 }
 
 // Service is a Service of the cluster at which a webhook is.
@@ -69,7 +71,8 @@ type Caller struct {
 // pool is the connections to one webhook.
 type pool struct {
 	transport *http.Transport
-	used      uint64 // the turn in which it was used last
+	shows     http.RoundTripper // transport, with what this server shows to the webhook
+	used      uint64            // the turn in which it was used last
 }
 
 // New returns a caller that has no connections yet.
@@ -114,27 +117,36 @@ func (s *Service) port() int32 {
 }
 
 // pool returns the connections to a webhook.
-func (c *Caller) pool(cfg Config, to *url.URL) (*http.Transport, error) {
+func (c *Caller) pool(cfg Config, to *url.URL) (http.RoundTripper, error) {
 	key := to.Scheme + "://" + to.Host + "\x00" + string(cfg.CABundle)
 	if cfg.Service != nil {
 		key = "service " + key
+	}
+	if cfg.As != nil {
+		key = "as " + cfg.As.name + "\x00" + key
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mu.turn++
 	if p := c.mu.pools[key]; p != nil {
 		p.used = c.mu.turn
-		return p.transport, nil
+		return p.shows, nil
 	}
 	t, err := c.transport(cfg)
 	if err != nil {
 		return nil, err
 	}
+	p := &pool{transport: t, shows: t, used: c.mu.turn}
+	if cfg.As != nil {
+		if p.shows, err = cfg.As.shownBy(t); err != nil {
+			return nil, err
+		}
+	}
 	if len(c.mu.pools) >= keptPools {
 		c.dropLocked()
 	}
-	c.mu.pools[key] = &pool{transport: t, used: c.mu.turn}
-	return t, nil
+	c.mu.pools[key] = p
+	return p.shows, nil
 }
 
 // dropLocked forgets the webhook that was called the longest time ago (K3). A call to it

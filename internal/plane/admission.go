@@ -57,5 +57,6 @@ func (p *Plane) admission() (*admission.Chain, error) {
 		Caches: cache, Fresh: p.caches.Fresh, Authorizer: p.authorizer, Rules: p.roles, Defs: p.kinds.now(), Kinds: p.kinds.now,
 		Enable: p.o.Plugins.Enable, Disable: p.o.Plugins.Disable, Config: p.o.Plugins.Config, Stay: p.o.Plugins.Stay,
 		Served: func(def *resource.Def) bool { return p.server.Serves(def) }, Events: told{p}, API: p.Admin, Webhooks: p.calls, Registry: p.o.Registry,
+		Server: p.o.Host, Logger: p.o.Logger.With("part", "admission"),
 	})
 }

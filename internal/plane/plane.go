@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/aggregate"
 	"github.com/kemudi/kemudi/internal/api"
 	"github.com/kemudi/kemudi/internal/api/coordination"
@@ -108,6 +109,7 @@ type Plane struct {
 	recorder   *client.Recorder
 	roles      *rbac.Authorizer
 	authorizer *modes.Authorizer
+	admit      *admission.Chain
 }
 
 // made are the objects that every cluster has, each closed when they are there.
@@ -144,13 +146,12 @@ func New(o Options) (*Plane, error) {
 	}
 	p.aggregation()
 	p.calls = p.webhooks()
-	admit, err := p.admission()
-	if err != nil {
+	if p.admit, err = p.admission(); err != nil {
 		return nil, err
 	}
 	serving := apiserver.Options{
 		Store: o.Store, Shared: o.Shared, Defs: defs, Caches: p.caches, Settings: o.Network.settings(),
-		Registry: o.Registry, Logger: o.Logger.With("part", "apiserver"), Authorizer: p.authorizer, Admission: admit,
+		Registry: o.Registry, Logger: o.Logger.With("part", "apiserver"), Authorizer: p.authorizer, Admission: p.admit,
 		Health: p.health(), Connections: apiserver.Connections{Settled: p.ready},
 	}
 	if o.Serving != nil {
@@ -253,6 +254,9 @@ func (p *Plane) Run(ctx context.Context) error {
 	defer p.authorizer.Close()
 	api.Go("watch cache", p.caches.Run)
 	api.Go("api server", p.server.Run)
+	if p.admit.Runs() {
+		api.Go("admission", p.admit.Run)
+	}
 	g.Go("aggregated APIs", p.aggregator.Run)
 	g.Go("own group-versions", func(ctx context.Context) error {
 		select {

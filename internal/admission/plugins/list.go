@@ -39,7 +39,7 @@ func (e entry) unlessAsked() entry {
 // entries are all plugins in the order in which they are asked, which is
 // upstream's: a later one sees what the ones before have changed.
 func entries(o *admission.Options) []entry {
-	mutating, validating := webhook.New(o)
+	hooks := webhook.New(o)
 	return []entry{
 		off(alwaysAdmit()),
 		off(namespaceAutoProvision(o)),
@@ -77,10 +77,10 @@ func entries(o *admission.Options) []entry {
 		on(podResize(o)),
 		on(escalation(o)),
 		on(resourceClaims(o)),
-		on(policy.NewMutating(o)),
-		on(mutating),
-		on(policy.NewValidating(o)),
-		on(validating),
+		configured(policy.NewMutating(o)),
+		configured(hooks.Mutating()),
+		configured(policy.NewValidating(o)),
+		configured(hooks.Validating()),
 		configured(quota.New(o)),
 		off(alwaysDeny()),
 	}

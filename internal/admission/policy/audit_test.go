@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/admission/admissiontest"
 	"github.com/kemudi/kemudi/internal/admission/policy"
 	"github.com/kemudi/kemudi/internal/audit/audittest"
@@ -16,7 +17,7 @@ func TestAuditLogIsToldWhatPoliciesSay(t *testing.T) {
 		`ValidatingAdmissionPolicy: {metadata: {name: p}, spec: {`+rules+`, paramKind: {apiVersion: v1, kind: Secret}, validations: [{expression: "true"}, {expression: "object.data.a == params.type", message: other}],
   auditAnnotations: [{key: type, valueExpression: "' saw ' + params.type"}, {key: same, valueExpression: "'x'"}, {key: none, valueExpression: "true ? null : null"}]}}`,
 		"ValidatingAdmissionPolicyBinding: {metadata: {name: b}, spec: {policyName: p, validationActions: [Audit], paramRef: {selector: {}, parameterNotFoundAction: Deny}}}")
-	plugin := policy.NewValidating(world.Options())
+	plugin := refuser(t, world.Options())
 	a := admissiontest.Request(t, "ConfigMap: {metadata: {name: m, namespace: default}, data: {a: a/b}}", "")
 	var notes func() map[string]string
 	a.Audit, notes = audittest.Request(t)
@@ -40,9 +41,19 @@ func TestAuditAnnotationsThatFailRefuseTheWrite(t *testing.T) {
 		world := admissiontest.New(t, "Namespace: {metadata: {name: default}}",
 			`ValidatingAdmissionPolicy: {metadata: {name: p}, spec: {failurePolicy: `+failure+`, `+rules+`, auditAnnotations: [{key: a, valueExpression: "string(object.nothing)"}]}}`,
 			"ValidatingAdmissionPolicyBinding: {metadata: {name: b}, spec: {policyName: p, validationActions: [Warn]}}")
-		err := policy.NewValidating(world.Options()).Validate(t.Context(), admissiontest.Request(t, "ConfigMap: {metadata: {name: m, namespace: default}}", ""))
+		err := refuser(t, world.Options()).Validate(t.Context(), admissiontest.Request(t, "ConfigMap: {metadata: {name: m, namespace: default}}", ""))
 		if (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", failure, err, want)
 		}
 	}
+}
+
+// refuser is the validating plugin without any files.
+func refuser(t *testing.T, o *admission.Options) admission.Plugin {
+	t.Helper()
+	p, err := policy.NewValidating(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/admission/match"
+	"github.com/kemudi/kemudi/internal/admission/static"
 	"github.com/kemudi/kemudi/internal/api/admissionregistration"
 	"github.com/kemudi/kemudi/internal/cel/request"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -57,22 +58,37 @@ func compileMutating(obj resource.Object) *mutating {
 }
 
 // NewMutating changes what is written as MutatingAdmissionPolicies say it.
-func NewMutating(o *admission.Options) admission.Plugin {
-	m := mutatingMetrics(o.Registry)
-	p := &mutator{o: o, m: m, set: &set[*mutating]{
-		policies: admission.Reader(o, admissionregistration.MutatingAdmissionPolicies).Cache, bindings: admission.Reader(o, admissionregistration.MutatingAdmissionPolicyBindings).Cache,
-		compile: timed(m.all, compileMutating),
-		bind: func(obj resource.Object) *binding {
-			b := obj.(*admissionregistrationv1.MutatingAdmissionPolicyBinding)
-			return newBinding(b.Name, b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources)
-		},
-	}}
-	return admission.Plugin{Name: "MutatingAdmissionPolicy", Mutate: p.mutate, Validate: func(ctx context.Context, a *admission.Attributes) error {
+func NewMutating(o *admission.Options) (admission.Plugin, error) {
+	as := admission.Plugin{Name: "MutatingAdmissionPolicy"}
+	s, err := newSet[*mutating](o, as.Name, static.Pair{
+		Policies: admissionregistration.MutatingAdmissionPolicies.Def, Bindings: admissionregistration.MutatingAdmissionPolicyBindings.Def,
+	})
+	p := &mutator{o: o, m: mutatingMetrics(o.Registry), set: s}
+	s.compile = timed(p.m.all, compileMutating)
+	s.bind = func(obj resource.Object) *binding {
+		b := obj.(*admissionregistrationv1.MutatingAdmissionPolicyBinding)
+		return newBinding(b.Name, b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources)
+	}
+	as.Mutate, as.Run = p.mutate, s.files.Runner()
+	as.Validate = func(ctx context.Context, a *admission.Attributes) error {
 		if match.Exempt(a) {
 			return mayRefer(ctx, o, a)
 		}
 		return nil
-	}}
+	}
+	return as, err
+}
+
+// about are the policies that are asked about a write: about policies, bindings and webhooks those of files alone, as
+// others could be used to lock everybody out.
+func about[C any](s *set[C], a *admission.Attributes) []active[C] {
+	switch {
+	case !match.Exempt(a):
+		return s.inForce()
+	case a.Def.Group == admissionregistration.Group:
+		return s.fixed()
+	}
+	return nil
 }
 
 type mutator struct {
@@ -82,10 +98,10 @@ type mutator struct {
 }
 
 func (p *mutator) mutate(ctx context.Context, a *admission.Attributes) error {
-	if a.Operation == admission.Delete || a.Object == nil || match.Exempt(a) {
+	if a.Operation == admission.Delete || a.Object == nil {
 		return nil
 	}
-	policies := p.set.inForce()
+	policies := about(p.set, a)
 	if len(policies) == 0 {
 		return nil
 	}

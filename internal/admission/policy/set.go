@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kemudi/kemudi/internal/admission"
+	"github.com/kemudi/kemudi/internal/admission/static"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/cel/measure"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -14,7 +16,9 @@ import (
 // set is the policies of one kind that are in force, as C, in the order of their names. It may be
 // used concurrently. It runs nothing: who asks first after a change takes it in.
 type set[C any] struct {
+	of                 static.Pair
 	policies, bindings *cache.Cache
+	files              *static.Set // nil: there are none
 	compile            func(policy resource.Object) C
 	bind               func(b resource.Object) *binding
 
@@ -24,7 +28,16 @@ type set[C any] struct {
 		policies  map[string]*kept[C]
 		bindings  map[string]*binding
 		active    []active[C]
+
+		files *static.Content // which were read
+		fixed []active[C]     // of files
 	}
+}
+
+// newSet is the policies of a pair of kinds, and those of the files that the plugin is told of.
+func newSet[C any](o *admission.Options, plugin string, of static.Pair) (*set[C], error) {
+	files, err := static.Policies(o, plugin, of)
+	return &set[C]{of: of, policies: admission.CacheOf(o, of.Policies), bindings: admission.CacheOf(o, of.Bindings), files: files}, err
 }
 
 // kept is a policy that is compiled when it is needed.
@@ -47,8 +60,47 @@ type active[C any] struct {
 	bindings []*binding
 }
 
-// inForce are the policies that have bindings. The list is read-only.
+// inForce are the policies that have bindings, those of files before the others. The list is read-only.
 func (s *set[C]) inForce() []active[C] {
+	fixed, rest := s.fixed(), s.inStore()
+	if len(fixed) == 0 {
+		return rest
+	}
+	return slices.Concat(fixed, rest)
+}
+
+// fixed are the policies of files, which alone are asked about webhooks and policies. The list is read-only.
+func (s *set[C]) fixed() []active[C] {
+	if s.files == nil {
+		return nil
+	}
+	now := s.files.Now()
+	s.mu.RLock()
+	known, fixed := s.mu.files == now, s.mu.fixed
+	s.mu.RUnlock()
+	if known {
+		return fixed
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	policies, bindings := map[string]*kept[C]{}, map[string]*binding{}
+	for _, obj := range now.Of(s.of.Policies) {
+		policies[obj.GetName()] = s.keep(obj)
+	}
+	for _, obj := range now.Of(s.of.Bindings) {
+		bindings[obj.GetName()] = s.bind(obj)
+	}
+	s.mu.files, s.mu.fixed = now, arrange(policies, bindings)
+	return s.mu.fixed
+}
+
+// keep has a policy compiled when it is needed.
+func (s *set[C]) keep(obj resource.Object) *kept[C] {
+	return &kept[C]{obj.GetName(), sync.OnceValue(func() C { return s.compile(obj) })}
+}
+
+// inStore are the policies of the API.
+func (s *set[C]) inStore() []active[C] {
 	if s.bindings.Len() == 0 || s.policies.Len() == 0 {
 		return nil
 	}
@@ -65,7 +117,7 @@ func (s *set[C]) inForce() []active[C] {
 		s.mu.followers = []*cache.Follower{s.policies.Follow(cache.FollowOptions{}), s.bindings.Follow(cache.FollowOptions{})}
 	}
 	s.drainLocked()
-	s.arrangeLocked()
+	s.mu.active = arrange(s.mu.policies, s.mu.bindings)
 	return s.mu.active
 }
 
@@ -101,8 +153,7 @@ func (s *set[C]) takeLocked(policy bool, d cache.Delta) {
 	case !policy:
 		s.mu.bindings[name] = s.bind(d.Now.Object)
 	case s.mu.policies[name] == nil || d.Prev == nil || !sameSpec(d.Prev.Object, d.Now.Object):
-		obj := d.Now.Object
-		s.mu.policies[name] = &kept[C]{name, sync.OnceValue(func() C { return s.compile(obj) })}
+		s.mu.policies[name] = s.keep(d.Now.Object)
 	}
 }
 
@@ -110,22 +161,22 @@ func sameSpec(a, b resource.Object) bool {
 	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration()
 }
 
-// arrangeLocked joins policies and bindings.
-func (s *set[C]) arrangeLocked() {
+// arrange joins policies and bindings.
+func arrange[C any](policies map[string]*kept[C], bindings map[string]*binding) (all []active[C]) {
 	of := map[string][]*binding{}
-	for _, b := range s.mu.bindings {
+	for _, b := range bindings {
 		of[b.policy] = append(of[b.policy], b)
 	}
-	s.mu.active = nil
 	names := make([]string, 0, len(of))
 	for name := range of {
-		if s.mu.policies[name] != nil {
+		if policies[name] != nil {
 			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
 	for _, name := range names {
 		slices.SortFunc(of[name], func(a, b *binding) int { return strings.Compare(a.name, b.name) })
-		s.mu.active = append(s.mu.active, active[C]{s.mu.policies[name].once, of[name]})
+		all = append(all, active[C]{policies[name].once, of[name]})
 	}
+	return all
 }

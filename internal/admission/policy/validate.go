@@ -19,6 +19,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/admission/match"
+	"github.com/kemudi/kemudi/internal/admission/static"
 	"github.com/kemudi/kemudi/internal/api/admissionregistration"
 	"github.com/kemudi/kemudi/internal/cel/request"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -69,19 +70,21 @@ func compileValidating(obj resource.Object) *validating {
 
 // NewValidating refuses writes that ValidatingAdmissionPolicies do not allow, and policies whose params
 // their authors may not read.
-func NewValidating(o *admission.Options) admission.Plugin {
-	m := validatingMetrics(o.Registry)
-	p := &validator{o: o, m: m, set: &set[*validating]{
-		policies: admission.Reader(o, admissionregistration.ValidatingAdmissionPolicies).Cache, bindings: admission.Reader(o, admissionregistration.ValidatingAdmissionPolicyBindings).Cache,
-		compile: timed(m.all, compileValidating),
-		bind: func(obj resource.Object) *binding {
-			b := obj.(*admissionregistrationv1.ValidatingAdmissionPolicyBinding)
-			out := newBinding(b.Name, b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources)
-			out.actions = b.Spec.ValidationActions
-			return out
-		},
-	}}
-	return admission.Plugin{Name: "ValidatingAdmissionPolicy", Validate: p.validate}
+func NewValidating(o *admission.Options) (admission.Plugin, error) {
+	as := admission.Plugin{Name: "ValidatingAdmissionPolicy"}
+	s, err := newSet[*validating](o, as.Name, static.Pair{
+		Policies: admissionregistration.ValidatingAdmissionPolicies.Def, Bindings: admissionregistration.ValidatingAdmissionPolicyBindings.Def,
+	})
+	p := &validator{o: o, m: validatingMetrics(o.Registry), set: s}
+	s.compile = timed(p.m.all, compileValidating)
+	s.bind = func(obj resource.Object) *binding {
+		b := obj.(*admissionregistrationv1.ValidatingAdmissionPolicyBinding)
+		out := newBinding(b.Name, b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources)
+		out.actions = b.Spec.ValidationActions
+		return out
+	}
+	as.Validate, as.Run = p.validate, s.files.Runner()
+	return as, err
 }
 
 type validator struct {
@@ -92,9 +95,11 @@ type validator struct {
 
 func (p *validator) validate(ctx context.Context, a *admission.Attributes) error {
 	if match.Exempt(a) {
-		return mayRefer(ctx, p.o, a)
+		if err := mayRefer(ctx, p.o, a); err != nil {
+			return err
+		}
 	}
-	policies := p.set.inForce()
+	policies := about(p.set, a)
 	if len(policies) == 0 {
 		return nil
 	}

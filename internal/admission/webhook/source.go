@@ -11,6 +11,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/admission/match"
+	"github.com/kemudi/kemudi/internal/admission/static"
 	"github.com/kemudi/kemudi/internal/api/admissionregistration"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/cel/request"
@@ -38,26 +39,57 @@ type condition struct {
 // source is the webhooks of one kind of configurations, in the order in which they are asked:
 // that of the configurations' names.
 type source struct {
+	def   *resource.Def
 	cache *cache.Cache // nil: there are none
+	files *static.Set  // nil: there are none
+	shown *hook.Identities
 	read  func(obj resource.Object) []admissionregistrationv1.MutatingWebhook
 	mu    struct {
 		sync.Mutex
-		items []*cache.Item // which were read
-		each  [][]*webhook  // of each of items
-		all   []*webhook    // never changed in place
+		files *static.Content // which were read
+		fixed []*webhook      // of files
+		items []*cache.Item   // which were read
+		each  [][]*webhook    // of each of items
+		all   []*webhook      // those of files before the others; never changed in place
 	}
 }
 
 func mutatingSource(o *admission.Options) *source {
-	return &source{cache: o.Caches(admissionregistration.MutatingWebhookConfigurations.Def), read: func(obj resource.Object) []admissionregistrationv1.MutatingWebhook {
+	def := admissionregistration.MutatingWebhookConfigurations.Def
+	return &source{def: def, cache: o.Caches(def), read: func(obj resource.Object) []admissionregistrationv1.MutatingWebhook {
 		return admissionregistration.MutatingWebhooks(obj.(*admissionregistrationv1.MutatingWebhookConfiguration))
 	}}
 }
 
 func validatingSource(o *admission.Options) *source {
-	return &source{cache: o.Caches(admissionregistration.ValidatingWebhookConfigurations.Def), read: func(obj resource.Object) []admissionregistrationv1.MutatingWebhook {
+	def := admissionregistration.ValidatingWebhookConfigurations.Def
+	return &source{def: def, cache: o.Caches(def), read: func(obj resource.Object) []admissionregistrationv1.MutatingWebhook {
 		return admissionregistration.ValidatingWebhooks(obj.(*admissionregistrationv1.ValidatingWebhookConfiguration))
 	}}
+}
+
+// fixed are the webhooks of files, which alone are asked about webhooks and policies.
+func (s *source) fixed() []*webhook {
+	if s.files == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.takeFilesLocked()
+	return s.mu.fixed
+}
+
+// takeFilesLocked reads what files say if they have changed.
+func (s *source) takeFilesLocked() {
+	now := s.files.Now()
+	if now == s.mu.files {
+		return
+	}
+	s.mu.files, s.mu.fixed = now, nil
+	for _, obj := range now.Of(s.def) {
+		s.mu.fixed = append(s.mu.fixed, s.compile(obj)...)
+	}
+	s.mu.all = slices.Concat(append([][]*webhook{s.mu.fixed}, s.mu.each...)...)
 }
 
 // present are the webhooks that there are now (A1). Nobody writes before it is known which they
@@ -76,11 +108,12 @@ func (s *source) present(ctx context.Context) ([]*webhook, error) {
 		}
 	}
 	if s.cache.Len() == 0 {
-		return nil, nil
+		return s.fixed(), nil
 	}
 	items := s.cache.List("", nil)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.takeFilesLocked()
 	if !slices.Equal(items, s.mu.items) {
 		s.readLocked(items)
 	}
@@ -94,13 +127,15 @@ func (s *source) readLocked(items []*cache.Item) {
 		if j := slices.Index(s.mu.items, it); j >= 0 {
 			each[i] = s.mu.each[j]
 		} else {
-			each[i] = compile(it.Object.GetName(), s.read(it.Object))
+			each[i] = s.compile(it.Object)
 		}
 	}
-	s.mu.items, s.mu.each, s.mu.all = items, each, slices.Concat(each...)
+	s.mu.items, s.mu.each, s.mu.all = items, each, slices.Concat(append([][]*webhook{s.mu.fixed}, each...)...)
 }
 
-func compile(configuration string, list []admissionregistrationv1.MutatingWebhook) []*webhook {
+// compile reads the webhooks of a configuration.
+func (s *source) compile(of resource.Object) []*webhook {
+	configuration, list := of.GetName(), s.read(of)
 	all := make([]*webhook, len(list))
 	for i := range list {
 		w := &webhook{MutatingWebhook: &list[i], configuration: configuration, key: fmt.Sprintf("%s/%s/%d", configuration, list[i].Name, i)}
@@ -119,6 +154,9 @@ func compile(configuration string, list []admissionregistrationv1.MutatingWebhoo
 			if svc.Port != nil {
 				w.at.Service.Port = *svc.Port
 			}
+		}
+		if as, err := s.shown.Of(w.at); err == nil { // or it is not called: what is wrong is told then
+			w.at.As = as
 		}
 		w.conditions = sync.OnceValue(w.compileConditions)
 		all[i] = w

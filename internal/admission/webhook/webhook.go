@@ -6,7 +6,9 @@ import (
 
 	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/admission/match"
+	"github.com/kemudi/kemudi/internal/admission/static"
 	"github.com/kemudi/kemudi/internal/api/admissionregistration"
+	"github.com/kemudi/kemudi/internal/hook"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -17,19 +19,55 @@ type plugin struct {
 	m     *metrics
 }
 
-// New returns the plugins that ask mutating and validating webhooks.
-func New(o *admission.Options) (mutating, validating admission.Plugin) {
-	ms := newMetrics(o.Registry)
-	m := &plugin{o, mutatingSource(o), ms.of("admit")}
-	v := &plugin{o, validatingSource(o), ms.of("validating")}
-	mutating = admission.Plugin{Name: "MutatingAdmissionWebhook", Mutate: m.mutate}
-	validating = admission.Plugin{Name: "ValidatingAdmissionWebhook", Mutate: v.settle, Validate: v.validate}
-	return mutating, validating
+// Hooks makes the two plugins.
+type Hooks struct {
+	o *admission.Options
+	m *shared
+}
+
+// New returns what the plugins have in common.
+func New(o *admission.Options) Hooks { return Hooks{o, newMetrics(o.Registry)} }
+
+// Mutating is the plugin that asks mutating webhooks.
+func (h Hooks) Mutating() (admission.Plugin, error) {
+	p := &plugin{h.o, mutatingSource(h.o), h.m.of("admit")}
+	return p.configured(admission.Plugin{Name: "MutatingAdmissionWebhook", Mutate: p.mutate})
+}
+
+// Validating is the plugin that asks validating webhooks.
+func (h Hooks) Validating() (admission.Plugin, error) {
+	p := &plugin{h.o, validatingSource(h.o), h.m.of("validating")}
+	return p.configured(admission.Plugin{Name: "ValidatingAdmissionWebhook", Mutate: p.settle, Validate: p.validate})
+}
+
+// configured takes in what the plugin is told.
+func (p *plugin) configured(as admission.Plugin) (admission.Plugin, error) {
+	var told struct {
+		APIVersion         string `json:"apiVersion"`
+		Kind               string `json:"kind"`
+		KubeConfigFile     string `json:"kubeConfigFile"`
+		StaticManifestsDir string `json:"staticManifestsDir"`
+	}
+	err := p.o.Config.Read(as.Name, &told, "apiserver.config.k8s.io/v1 WebhookAdmissionConfiguration", "apiserver.config.k8s.io/v1alpha1 WebhookAdmission")
+	if err != nil {
+		return as, err
+	}
+	if p.hooks.shown, err = hook.ReadIdentities(told.KubeConfigFile); err != nil {
+		return as, admission.Misconfigured(as.Name, fmt.Errorf("kubeConfigFile: %w", err))
+	}
+	if p.hooks.files, err = static.Webhooks(p.o, as.Name, p.hooks.def, told.StaticManifestsDir); err != nil {
+		return as, admission.Misconfigured(as.Name, err)
+	}
+	as.Run = p.hooks.files.Runner()
+	return as, nil
 }
 
 // asked are the webhooks that there are for a write; none if it is none that any is asked about.
 func (p *plugin) asked(ctx context.Context, a *admission.Attributes) ([]*webhook, error) {
 	if match.Exempt(a) {
+		if own(a.Def) {
+			return p.hooks.fixed(), nil
+		}
 		return nil, nil
 	}
 	return p.hooks.present(ctx)

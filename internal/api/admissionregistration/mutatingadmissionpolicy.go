@@ -17,7 +17,7 @@ import (
 // where a binding puts them in force.
 var MutatingAdmissionPolicies = resource.Define(resource.Spec[*admissionregistrationv1.MutatingAdmissionPolicy]{
 	Names: resource.Names{
-		Group: Group, Version: "v1", Kind: "MutatingAdmissionPolicy", Plural: "mutatingadmissionpolicies", Categories: []string{"api-extensions"},
+		Group: Group, Version: "v1", Kind: "MutatingAdmissionPolicy", Plural: "mutatingadmissionpolicies", Categories: []string{"api-extensions"}, NameRule: apiName,
 	},
 	HasGeneration: true,
 	Default: func(p *admissionregistrationv1.MutatingAdmissionPolicy) {

@@ -12,7 +12,7 @@ import (
 // and with which params.
 var MutatingAdmissionPolicyBindings = resource.Define(resource.Spec[*admissionregistrationv1.MutatingAdmissionPolicyBinding]{
 	Names: resource.Names{
-		Group: Group, Version: "v1", Kind: "MutatingAdmissionPolicyBinding", Plural: "mutatingadmissionpolicybindings", Categories: []string{"api-extensions"},
+		Group: Group, Version: "v1", Kind: "MutatingAdmissionPolicyBinding", Plural: "mutatingadmissionpolicybindings", Categories: []string{"api-extensions"}, NameRule: apiName,
 	},
 	HasGeneration: true,
 	Default: func(b *admissionregistrationv1.MutatingAdmissionPolicyBinding) {

@@ -12,7 +12,7 @@ import (
 // MutatingWebhookConfigurations are servers that may change or refuse what is written.
 var MutatingWebhookConfigurations = resource.Define(resource.Spec[*admissionregistrationv1.MutatingWebhookConfiguration]{
 	Names: resource.Names{
-		Group: Group, Version: "v1", Kind: "MutatingWebhookConfiguration", Plural: "mutatingwebhookconfigurations", Categories: []string{"api-extensions"},
+		Group: Group, Version: "v1", Kind: "MutatingWebhookConfiguration", Plural: "mutatingwebhookconfigurations", Categories: []string{"api-extensions"}, NameRule: apiName,
 	},
 	HasGeneration: true,
 	Default: func(c *admissionregistrationv1.MutatingWebhookConfiguration) {

@@ -21,7 +21,7 @@ import (
 // binding puts them in force.
 var ValidatingAdmissionPolicies = resource.Define(resource.Spec[*admissionregistrationv1.ValidatingAdmissionPolicy]{
 	Names: resource.Names{
-		Group: Group, Version: "v1", Kind: "ValidatingAdmissionPolicy", Plural: "validatingadmissionpolicies", Categories: []string{"api-extensions"},
+		Group: Group, Version: "v1", Kind: "ValidatingAdmissionPolicy", Plural: "validatingadmissionpolicies", Categories: []string{"api-extensions"}, NameRule: apiName,
 	},
 	HasGeneration: true,
 	Default: func(p *admissionregistrationv1.ValidatingAdmissionPolicy) {

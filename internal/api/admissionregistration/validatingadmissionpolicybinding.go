@@ -15,7 +15,7 @@ import (
 // params, and what happens to a write that one refuses.
 var ValidatingAdmissionPolicyBindings = resource.Define(resource.Spec[*admissionregistrationv1.ValidatingAdmissionPolicyBinding]{
 	Names: resource.Names{
-		Group: Group, Version: "v1", Kind: "ValidatingAdmissionPolicyBinding", Plural: "validatingadmissionpolicybindings", Categories: []string{"api-extensions"},
+		Group: Group, Version: "v1", Kind: "ValidatingAdmissionPolicyBinding", Plural: "validatingadmissionpolicybindings", Categories: []string{"api-extensions"}, NameRule: apiName,
 	},
 	HasGeneration: true,
 	Default: func(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) {

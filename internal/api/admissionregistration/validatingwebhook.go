@@ -10,7 +10,7 @@ import (
 // ValidatingWebhookConfigurations are servers that may refuse what is written.
 var ValidatingWebhookConfigurations = resource.Define(resource.Spec[*admissionregistrationv1.ValidatingWebhookConfiguration]{
 	Names: resource.Names{
-		Group: Group, Version: "v1", Kind: "ValidatingWebhookConfiguration", Plural: "validatingwebhookconfigurations", Categories: []string{"api-extensions"},
+		Group: Group, Version: "v1", Kind: "ValidatingWebhookConfiguration", Plural: "validatingwebhookconfigurations", Categories: []string{"api-extensions"}, NameRule: apiName,
 	},
 	HasGeneration: true,
 	Default: func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {

@@ -95,8 +95,9 @@ var allowed = []allowance{
 	{"golang.org/x/crypto/ssh", "SSH to nodes, for networks that nobody trusts (--ssh-user)"},
 	{"golang.org/x/crypto/nacl/secretbox", "one of the forms in which upstream encrypts what is stored"},
 	{"golang.org/x/crypto/bcrypt", "passwords of htpasswd files, which Ingresses ask for"},
-	{"golang.org/x/net", "HTTP/2 settings that the standard library does not offer; what may stand in a header"},
+	{"golang.org/x/net", "HTTP/2 settings that the standard library does not offer; what may stand in a header; WebSockets, by which pages in browsers watch"},
 	{"google.golang.org/grpc", "CRI and etcd speak it"},
+	{"sigs.k8s.io/apiserver-network-proxy/konnectivity-client", "how konnectivity servers are asked by gRPC for connections to nodes"},
 	{"google.golang.org/protobuf", "messages of CRI, copied between caller and in-process runtime"},
 	{"github.com/osrg/gobgp/v4/pkg/packet/bgp", "messages of BGP, by which routers are told of addresses of balancers"},
 	// Security.

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -82,20 +83,22 @@ func connection(at string, c *apiserver.Connection) (*Proxy, error) {
 			return nil, fmt.Errorf("%s.transport: must be absent with Direct", at)
 		}
 		return nil, nil
-	case apiserver.ProtocolHTTPConnect:
-	case apiserver.ProtocolGRPC:
-		return nil, fmt.Errorf("%s.proxyProtocol: GRPC is not spoken here: want HTTPConnect, which the konnectivity server takes with --mode=http-connect", at)
+	case apiserver.ProtocolHTTPConnect, apiserver.ProtocolGRPC:
 	default:
-		return nil, fmt.Errorf("%s.proxyProtocol: Unsupported value: %q: supported values: %q, %q", at, c.ProxyProtocol, apiserver.ProtocolDirect, apiserver.ProtocolHTTPConnect)
+		return nil, fmt.Errorf("%s.proxyProtocol: Unsupported value: %q: supported values: %q, %q, %q", at, c.ProxyProtocol, apiserver.ProtocolDirect, apiserver.ProtocolGRPC, apiserver.ProtocolHTTPConnect)
 	}
-	if t := c.Transport; t == nil || (t.TCP == nil) == (t.UDS == nil) {
+	grpc := c.ProxyProtocol == apiserver.ProtocolGRPC
+	switch t := c.Transport; {
+	case grpc && (t == nil || t.UDS == nil || t.TCP != nil):
+		return nil, fmt.Errorf("%s.transport: want uds alone with GRPC", at)
+	case t == nil || (t.TCP == nil) == (t.UDS == nil):
 		return nil, fmt.Errorf("%s.transport: want one of tcp and uds with HTTPConnect", at)
 	}
 	if uds := c.Transport.UDS; uds != nil {
 		if uds.UDSName == "" {
 			return nil, fmt.Errorf("%s.transport.uds.udsName: Required value", at)
 		}
-		return &Proxy{network: "unix", address: uds.UDSName}, nil
+		return &Proxy{network: "unix", address: uds.UDSName, grpc: grpc}, nil
 	}
 	return overTCP(at+".transport.tcp", c.Transport.TCP)
 }
@@ -117,7 +120,7 @@ func overTCP(at string, t *apiserver.TCPTransport) (*Proxy, error) {
 	case t.TLSConfig == nil:
 		return nil, fmt.Errorf("%s.tlsConfig: Required value with https", at)
 	}
-	p.files = &files{ca: t.TLSConfig.CABundle, cert: t.TLSConfig.ClientCert, key: t.TLSConfig.ClientKey, host: u.Hostname()}
+	p.files = &files{ca: t.TLSConfig.CABundle, cert: t.TLSConfig.ClientCert, key: t.TLSConfig.ClientKey, host: cmp.Or(t.TLSConfig.TLSServerName, u.Hostname())}
 	if (p.files.cert == "") != (p.files.key == "") {
 		return nil, fmt.Errorf("%s.tlsConfig: clientCert and clientKey go together", at)
 	}

@@ -35,7 +35,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 
 // labels are upstream's words for how the proxy is spoken with.
 func (p *Proxy) labels() []string {
-	if p.network == "unix" {
+	switch {
+	case p.grpc:
+		return []string{"grpc", "uds"}
+	case p.network == "unix":
 		return []string{"http_connect", "uds"}
 	}
 	return []string{"http_connect", "tcp"}

@@ -19,6 +19,7 @@ type Proxy struct {
 
 	network, address string // "tcp" or "unix"
 	files            *files // nil: no TLS
+	grpc             bool   // it is asked by gRPC, not by CONNECT
 }
 
 // files are those of TLS with the proxy.
@@ -55,6 +56,15 @@ func (p *Proxy) Dial(ctx context.Context, address string) (net.Conn, error) {
 	defer cancel()
 	began := time.Now()
 	p.Metrics.begun(p)
+	if p.grpc {
+		conn, stage, err := p.byGRPC(ctx, address)
+		if err != nil {
+			p.Metrics.failed(p, stage)
+			return nil, err
+		}
+		p.Metrics.connected(p, time.Since(began))
+		return conn, nil
+	}
 	conn, err := p.open(ctx)
 	if err != nil {
 		p.Metrics.failed(p, "connect")

@@ -213,8 +213,32 @@ func (p *Plane) health() *obs.Health {
 		obs.Check{Name: "poststarthook/scheduling/bootstrap-system-priority-classes", Run: obs.Done(p.made.priorities)},
 		obs.Check{Name: "poststarthook/rbac/bootstrap-roles", Run: obs.Done(p.made.roles)},
 		obs.Check{Name: "poststarthook/crd-informer-synced", Run: obs.Done(p.made.customKinds)},
+		obs.Check{Name: "poststarthook/start-apiextensions-controllers", Run: obs.Done(p.made.customKinds)},
 	)
+	for _, name := range withCaches {
+		h.Add(obs.Check{Name: name, Run: obs.Done(p.caches.Synced())})
+	}
 	return h
+}
+
+// withCaches are upstream's names of parts that work here as soon as the caches are complete: by them people know
+// whether a server is one.
+var withCaches = []string{
+	"poststarthook/generic-apiserver-start-informers",
+	"poststarthook/priority-and-fairness-config-consumer",
+	"poststarthook/priority-and-fairness-filter",
+	"poststarthook/storage-object-count-tracker-hook",
+	"poststarthook/start-apiextensions-informers",
+	"poststarthook/start-cluster-authentication-info-controller",
+	"poststarthook/start-kube-aggregator-informers",
+	"poststarthook/apiservice-status-local-available-controller",
+	"poststarthook/apiservice-status-remote-available-controller",
+	"poststarthook/apiservice-registration-controller",
+	"poststarthook/apiservice-discovery-controller",
+	"poststarthook/kube-apiserver-autoregistration",
+	"autoregister-completion",
+	"poststarthook/apiservice-openapi-controller",
+	"poststarthook/apiservice-openapiv3-controller",
 }
 
 // storeReady is how soon a store answers that is ready for requests.

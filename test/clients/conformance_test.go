@@ -513,7 +513,15 @@ func TestHealthNamesWhatItChecks(t *testing.T) {
 		ready = alive + "[+]etcd-readiness ok\n[+]informer-sync ok\n"
 		hooks = "[+]poststarthook/start-apiserver-admission-initializer ok\n[+]poststarthook/start-system-namespaces-controller ok\n" +
 			"[+]poststarthook/scheduling/bootstrap-system-priority-classes ok\n[+]poststarthook/rbac/bootstrap-roles ok\n" +
-			"[+]poststarthook/crd-informer-synced ok\n[+]poststarthook/start-service-ip-repair-controllers ok\n"
+			"[+]poststarthook/crd-informer-synced ok\n[+]poststarthook/start-apiextensions-controllers ok\n" +
+			"[+]poststarthook/generic-apiserver-start-informers ok\n[+]poststarthook/priority-and-fairness-config-consumer ok\n" +
+			"[+]poststarthook/priority-and-fairness-filter ok\n[+]poststarthook/storage-object-count-tracker-hook ok\n" +
+			"[+]poststarthook/start-apiextensions-informers ok\n[+]poststarthook/start-cluster-authentication-info-controller ok\n" +
+			"[+]poststarthook/start-kube-aggregator-informers ok\n[+]poststarthook/apiservice-status-local-available-controller ok\n" +
+			"[+]poststarthook/apiservice-status-remote-available-controller ok\n[+]poststarthook/apiservice-registration-controller ok\n" +
+			"[+]poststarthook/apiservice-discovery-controller ok\n[+]poststarthook/kube-apiserver-autoregistration ok\n" +
+			"[+]autoregister-completion ok\n[+]poststarthook/apiservice-openapi-controller ok\n[+]poststarthook/apiservice-openapiv3-controller ok\n" +
+			"[+]poststarthook/start-service-ip-repair-controllers ok\n"
 	)
 	for path, want := range map[string]string{
 		"/livez?verbose":               alive + hooks + "livez check passed\n",

@@ -137,6 +137,8 @@ func addAPIFlags(f *pflag.FlagSet, o *cluster.API) {
 	f.Int64Var(&o.EncodedCacheSize, "encoded-cache-bytes", o.EncodedCacheSize, "memory for the encoded forms of objects that are read often")
 	f.Var((*memoryFlag)(&o.MemoryLimit), "memory-limit", "memory that this process makes do with, 400Mi say: near to it the API refuses large requests, and then others (429); default three quarters of what the machine or the cgroup has")
 	f.DurationVar(&o.RequestTimeout, "request-timeout", o.RequestTimeout, "how long a request may take that is not a watch or the like")
+	f.Var(secondsFlag{&o.WatchTime}, "min-request-timeout", "how many seconds a watch lasts at the least whose client does not say so; it lasts up to twice as long; 0: as long as its client likes; default 1800")
+	f.DurationVar(&o.EventTTL, "event-ttl", o.EventTTL, "how long events are kept")
 	f.IntVar(&o.MaxReads, "max-requests-inflight", o.MaxReads, "with --max-mutating-requests-inflight, the seats of requests that priority levels share")
 	f.IntVar(&o.MaxWrites, "max-mutating-requests-inflight", o.MaxWrites, "with --max-requests-inflight, the seats of requests that priority levels share")
 	f.VarPF((*notFlag)(&o.FrameByFrame), "coalesce-http2", "", "send what is to be sent at one time in few large pieces; if false, each frame by itself as Go's own server does").NoOptDefVal = "true"
@@ -209,6 +211,7 @@ func addEtcdFlags(f *pflag.FlagSet, o *cluster.Etcd) {
 	f.StringVar(&o.CAFile, "etcd-cafile", o.CAFile, "certificates of the authority of that etcd")
 	f.StringVar(&o.CertFile, "etcd-certfile", o.CertFile, "certificate that this server shows to it")
 	f.StringVar(&o.KeyFile, "etcd-keyfile", o.KeyFile, "key of that certificate")
+	f.StringVar(&o.Prefix, "etcd-prefix", o.Prefix, "what the keys of the cluster's objects begin with in that etcd; default /registry")
 }
 
 func addJoiningFlags(f *pflag.FlagSet, o *cluster.Joining) {

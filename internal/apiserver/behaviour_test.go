@@ -473,8 +473,8 @@ func TestWatchEndsInTimeWithABookmark(t *testing.T) {
 		f := newFixture(t)
 		start := time.Now()
 		got := f.must(200, "GET", mapsPath+"?watch=1&allowWatchBookmarks=true&timeoutSeconds=150", "")
-		if n := strings.Count(got, `{"type":"BOOKMARK","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"`); n != 3 || time.Since(start) != 150*time.Second {
-			t.Errorf("got %d bookmarks in %s: %s; want one a minute and a last one", n, time.Since(start), got)
+		if n := strings.Count(got, `{"type":"BOOKMARK","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"`); n != 4 || strings.Count(got, "k8s.io/initial-events-end") != 1 || time.Since(start) != 150*time.Second {
+			t.Errorf("got %d bookmarks in %s: %s; want one after what there was, one a minute and a last one", n, time.Since(start), got)
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -27,8 +28,19 @@ func (m *metrics) addFurther(reg prometheus.Registerer) {
 		Name: "apiserver_tls_handshake_errors_total",
 		Help: "Connections that ended before both sides had agreed on TLS.",
 	})
+	m.listed = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "apiserver_watch_list_duration_seconds",
+		Help:    "How long it took until watches that begin with what there is were told all of it, in seconds.",
+		Buckets: []float64{0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60, 90, 120, 180, 300},
+	}, []string{"group", "version", "resource", "scope"})
 	m.storeTook, m.storeAsked, m.storeFailed = newStoreMetrics()
-	reg.MustRegister(m.strangers, m.terminated, m.events, m.sent, m.storeTook, m.storeAsked, m.storeFailed)
+	reg.MustRegister(m.strangers, m.terminated, m.events, m.sent, m.listed, m.storeTook, m.storeAsked, m.storeFailed)
+}
+
+// announced measures a watch that has just told all that there was when it began.
+func (m *metrics) announced(c *call.Call, began time.Time) {
+	gvk := c.Resource.GVK
+	m.listed.WithLabelValues(gvk.Group, gvk.Version, c.Resource.Def.Plural, scopeOf(c.Namespace, c.Name)).Observe(time.Since(began).Seconds())
 }
 
 // sized counts the body of a request.

@@ -27,13 +27,15 @@ func TestEventsBodiesAndTheStoreAreCounted(t *testing.T) {
 		f.must(200, "PATCH", mapsPath+"/one", `{"data":{"x":"y"}}`, mergePatch)
 		f.must(200, "DELETE", mapsPath+"/two", "")
 		f.must(200, "GET", mapsPath+"?watch=1&resourceVersion=1&timeoutSeconds=1", "")
+		f.must(200, "GET", mapsPath+"?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1", "")
 		f.must(504, "POST", mapsPath, strings.Replace(cm, "one", "late", 1))
 		f.ask("GET", "/api/v1/nodes/none/proxy/x", "")
 		got := f.must(200, "GET", "/metrics", "")
 		for _, want := range []string{
-			`apiserver_watch_events_total{group="",resource="configmaps",version="v1"} 4`,
-			`apiserver_watch_events_sizes_count{group="",resource="configmaps",version="v1"} 4`,
-			`apiserver_watch_events_sizes_bucket{group="",resource="configmaps",version="v1",le="1024"} 4`,
+			`apiserver_watch_events_total{group="",resource="configmaps",version="v1"} 7`,
+			`apiserver_watch_events_sizes_count{group="",resource="configmaps",version="v1"} 7`,
+			`apiserver_watch_events_sizes_bucket{group="",resource="configmaps",version="v1",le="1024"} 7`,
+			`apiserver_watch_list_duration_seconds_count{group="",resource="configmaps",scope="namespace",version="v1"} 1`,
 			`etcd_request_duration_seconds_count{group="",operation="create",resource="configmaps"} 2`,
 			`group="",resource="nodes",scope="resource",subresource="proxy",verb="CONNECT",version="v1"} 1`,
 			`etcd_requests_total{group="",operation="update",resource="configmaps"} 1`,

@@ -63,7 +63,7 @@ func (p *exchange) perform(v *verb) {
 	a, err := p.s.perform(p.R.Context(), p.Call, v, p)
 	switch {
 	case p.Call.Verb == "watch" && apierrors.IsResourceExpired(err):
-		p.Events(p.s.o.RequestTimeout).Fail(err) // as if the watch had begun
+		p.expired(err)
 	case err != nil:
 		p.Fail(err)
 	case a.watch != nil:
@@ -79,11 +79,28 @@ func (p *exchange) perform(v *verb) {
 	}
 }
 
+// expired tells that a watch cannot begin where it is to, as if it had begun.
+func (p *exchange) expired(err error) {
+	tell := func(r *answer.Reply) { r.Events(p.s.o.RequestTimeout).Fail(err) }
+	if watch.WantsMessages(p.R) {
+		watch.ByMessages(&p.Reply, tell)
+		return
+	}
+	tell(&p.Reply)
+}
+
 // stream sends the events of a watch until the client or its time is gone.
 func (p *exchange) stream(w *watch.Watch) {
 	st := stateOf(p.R)
 	defer st.after(p.s.metrics.watch(p.Call))
 	p.Sent = p.s.metrics.events.of(p.Call.Resource)
+	w.Least, w.Announced = p.s.o.WatchTime, func() { p.s.metrics.announced(p.Call, st.start) }
+	if watch.WantsMessages(p.R) {
+		if !watch.ByMessages(&p.Reply, func(r *answer.Reply) { w.Serve(r, p.s.pace, p.s.o.RequestTimeout) }) {
+			w.Close()
+		}
+		return
+	}
 	if goesOn := w.Serve(&p.Reply, p.s.pace, p.s.o.RequestTimeout); goesOn != nil {
 		st.goOn(goesOn, w.Close)
 	}

@@ -42,6 +42,7 @@ type metrics struct {
 	terminated *prometheus.CounterVec
 	events     *watchEvents
 	sent       *prometheus.HistogramVec // sizes of bodies
+	listed     *prometheus.HistogramVec // watches that begin with what there is
 	strangers  prometheus.Counter       // with whom there was no TLS
 
 	storeTook   *prometheus.HistogramVec
@@ -360,6 +361,9 @@ func (w *countingWriter) Flush() { _ = http.NewResponseController(w.ResponseWrit
 // Hijack takes the connection over.
 func (w *countingWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	w.st.code = http.StatusSwitchingProtocols
+	if w.st.early {
+		w.st.give()
+	}
 	w.st.audit.Started(http.StatusSwitchingProtocols)
 	return http.NewResponseController(w.ResponseWriter).Hijack()
 }

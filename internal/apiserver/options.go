@@ -116,6 +116,11 @@ type Connections struct {
 type Limits struct {
 	// RequestTimeout bounds every request that is not long-running. Default [DefaultRequestTimeout].
 	RequestTimeout time.Duration
+	// WatchTime is how long a watch lasts at least whose client does not say so; it lasts up to twice as long.
+	// Negative: as long as its client likes. Default [DefaultWatchTime].
+	WatchTime time.Duration
+	// Kept is how long objects are kept that are not kept for ever, whatever their kinds say. Default [DefaultKept].
+	Kept time.Duration
 	// MaxBody bounds the body of a request, in bytes. Default 3 MiB.
 	MaxBody int64
 	// MaxReads and MaxWrites are together the seats that priority levels share (package flow), of which
@@ -151,6 +156,8 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	setDefault(&o.Serving.Streams, maxStreams)
 	setDefault(&o.RequestTimeout, DefaultRequestTimeout)
+	setDefault(&o.WatchTime, DefaultWatchTime)
+	setDefault(&o.Kept, DefaultKept)
 	setDefault(&o.MaxBody, 3<<20)
 	setDefault(&o.MaxReads, DefaultMaxReads)
 	setDefault(&o.MaxWrites, DefaultMaxWrites)
@@ -161,6 +168,8 @@ func (o Options) withDefaults() (Options, error) {
 // What a server takes of the settings that people have flags for.
 const (
 	DefaultRequestTimeout = time.Minute
+	DefaultWatchTime      = 30 * time.Minute
+	DefaultKept           = time.Hour
 	DefaultMaxReads       = 400
 	DefaultMaxWrites      = 200
 	DefaultEncodedBytes   = 32 << 20

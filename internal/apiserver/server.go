@@ -72,7 +72,7 @@ func New(o Options) (*Server, error) {
 	}
 	s.writes = write.New(write.Options{
 		Store: o.Store, Caches: o.Caches, Reads: s.reads, Admission: o.Admission, Authorize: s.authorize, Settings: o.Settings, Defs: o.Defs, Serves: s.Serves, Logger: o.Logger,
-		Encrypted: o.Encrypted,
+		Encrypted: o.Encrypted, Kept: o.Kept,
 	})
 	s.handlers = s.newHandlers()
 	s.addChecks()

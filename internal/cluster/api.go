@@ -22,6 +22,8 @@ type API struct {
 	RuntimeConfig    map[string]bool   // --runtime-config: group-versions on or off
 	EncodedCacheSize int64             // --encoded-cache-bytes
 	RequestTimeout   time.Duration     // --request-timeout
+	WatchTime        *int64            // --min-request-timeout, in seconds; nil: the default
+	EventTTL         time.Duration     // --event-ttl
 	MaxReads         int               // --max-requests-inflight
 	MaxWrites        int               // --max-mutating-requests-inflight
 	MemoryLimit      int64             // --memory-limit, in bytes; 0: three quarters of what there is
@@ -57,6 +59,7 @@ func (a *API) check() error {
 	}{
 		{"request-timeout", int64(a.RequestTimeout)}, {"max-requests-inflight", int64(a.MaxReads)},
 		{"max-mutating-requests-inflight", int64(a.MaxWrites)}, {"encoded-cache-bytes", a.EncodedCacheSize},
+		{"event-ttl", int64(a.EventTTL)},
 	} {
 		if n.value < 0 {
 			return fmt.Errorf("--%s must not be negative", n.flag)

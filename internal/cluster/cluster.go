@@ -416,6 +416,12 @@ func (s *server) requests(o *apiserver.Options) {
 	api := &s.o.API
 	o.RuntimeConfig, o.EncodedBytes = api.RuntimeConfig, api.EncodedCacheSize
 	o.RequestTimeout, o.MaxReads, o.MaxWrites = api.RequestTimeout, api.MaxReads, api.MaxWrites
+	o.Kept = api.EventTTL
+	if api.WatchTime != nil {
+		if o.WatchTime = time.Duration(*api.WatchTime) * time.Second; o.WatchTime == 0 {
+			o.WatchTime = -1
+		}
+	}
 	o.FrameByFrame, o.Serving, o.NoProfiling = api.FrameByFrame, api.Serving, api.NoProfiling
 	if api.Contention && !api.NoProfiling {
 		runtime.SetBlockProfileRate(1) // every wait

@@ -117,7 +117,7 @@ func Defaults() Options {
 		Machine: defaultMachine(), SecurePort: 6443,
 		Network: defaultNetwork(), Kubelets: defaultKubelets(), Identity: identity.Defaults(),
 		API: API{
-			EncodedCacheSize: apiserver.DefaultEncodedBytes, RequestTimeout: apiserver.DefaultRequestTimeout,
+			EncodedCacheSize: apiserver.DefaultEncodedBytes, RequestTimeout: apiserver.DefaultRequestTimeout, EventTTL: apiserver.DefaultKept,
 			MaxReads: apiserver.DefaultMaxReads, MaxWrites: apiserver.DefaultMaxWrites, Audit: audit.Defaults(), Authorization: modes.Defaults(),
 		},
 		Controllers: controllers.Defaults(), Election: leader.Defaults(), Joining: Joining{PeerPort: DefaultPeerPort},
@@ -149,7 +149,7 @@ func (o *Options) prepare() error {
 		o.BindAddress = netip.IPv6Unspecified()
 	}
 	for _, check := range []func() error{
-		o.Controllers.Check, o.Election.Check, o.API.check, o.Identity.Check, o.Etcd.check, o.Joining.check, o.checkEphemeral, o.checkTakeover,
+		o.Controllers.Check, o.Election.Check, o.API.check, o.Identity.Check, o.Etcd.check, o.checkPrefix, o.Joining.check, o.checkEphemeral, o.checkTakeover,
 		o.Kubelets.complete, o.SSH.check, o.Port.Check,
 	} {
 		if err := check(); err != nil {

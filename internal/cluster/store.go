@@ -7,6 +7,7 @@ import (
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/store/etcd"
 	"github.com/kemudi/kemudi/internal/store/mem"
+	"github.com/kemudi/kemudi/internal/store/prefix"
 	"github.com/kemudi/kemudi/internal/up"
 )
 
@@ -16,7 +17,11 @@ type Etcd struct {
 	CertFile string   // --etcd-certfile
 	KeyFile  string   // --etcd-keyfile
 	CAFile   string   // --etcd-cafile
+	Prefix   string   // --etcd-prefix; empty: /registry
 }
+
+// elsewhere reports that keys of objects have another prefix than that of all clusters.
+func (e *Etcd) elsewhere() bool { return e.Prefix != "" && prefix.Clean(e.Prefix) != prefix.Registry }
 
 func (e *Etcd) check() error {
 	if len(e.Servers) == 0 && (e.CertFile != "" || e.KeyFile != "" || e.CAFile != "") {
@@ -24,6 +29,18 @@ func (e *Etcd) check() error {
 	}
 	if (e.CertFile == "") != (e.KeyFile == "") {
 		return errors.New("--etcd-certfile and --etcd-keyfile go together")
+	}
+	if len(e.Servers) == 0 && e.elsewhere() {
+		return errors.New("--etcd-prefix is for --etcd-servers that others have, too, and these are missing")
+	}
+	return nil
+}
+
+// checkPrefix refuses what goes with the usual prefix alone: what is encrypted is tied to its key, and others would
+// look for it under the one that they know.
+func (o *Options) checkPrefix() error {
+	if o.Etcd.elsewhere() && o.API.Encryption.File != "" {
+		return errors.New("--etcd-prefix: with --encryption-provider-config, keys begin with /registry alone")
 	}
 	return nil
 }
@@ -45,7 +62,11 @@ func (s *server) store(sg *stages) (state, error) {
 		}
 		sg.store.Go("store", r.Run)
 		s.registry.MustRegister(storageSize(r.Size))
-		return state{Store: &r.Store, shared: true}, await(sg.last, r.Ready())
+		st := state{Store: &r.Store, shared: true}
+		if e.elsewhere() {
+			st.Store = prefix.Over(st.Store, e.Prefix)
+		}
+		return st, await(sg.last, r.Ready())
 	}
 	if s.o.Ephemeral {
 		return state{Store: mem.New(mem.Options{})}, nil

@@ -95,10 +95,11 @@ func (t *Tunnels) command(q *Request, cmd command) {
 	if wsstream.IsWebSocketRequestWithStreamCloseProtocol(q.R) {
 		// Container runtimes speak SPDY; today's clients speak WebSocket, version 5.
 		t.metrics.webSockets.WithLabelValues(cmd.verb, translatedHere).Inc()
-		on := cmd.streams
+		on, w := cmd.streams, &noted{ResponseWriter: q.W}
 		translate.NewStreamTranslatorHandler(location, t.agents, 0, translate.Options{
 			Stdin: on.stdin, Stdout: on.stdout, Stderr: on.stderr, Tty: on.tty,
-		}).ServeHTTP(q.W, q.R)
+		}).ServeHTTP(w, q.R)
+		t.metrics.translated.WithLabelValues(w.translation()).Inc()
 		return
 	}
 	q.upgrade(location, t.agents, true).ServeHTTP(q.W, q.R)
@@ -124,7 +125,9 @@ func (t *Tunnels) PortForward(q *Request) {
 	handler := q.upgrade(location, t.agents, true)
 	if wsstream.IsWebSocketRequestWithTunnelingProtocol(q.R) {
 		t.metrics.webSockets.WithLabelValues("portforward", tunneledHere).Inc()
-		translate.NewTunnelingHandler(handler).ServeHTTP(q.W, q.R)
+		w := &noted{ResponseWriter: q.W}
+		translate.NewTunnelingHandler(handler).ServeHTTP(w, q.R)
+		t.metrics.tunneled.WithLabelValues(w.tunneling()).Inc()
 		return
 	}
 	handler.ServeHTTP(q.W, q.R)

@@ -67,7 +67,7 @@ func (f *lane) run(ctx context.Context, lasts time.Duration) {
 
 // stopped is a timer that will call f when it is reset.
 func stopped(f func()) *time.Timer {
-	t := time.AfterFunc(minWatch, f)
+	t := time.AfterFunc(forever, f)
 	t.Stop()
 	return t
 }
@@ -155,8 +155,7 @@ func (f *lane) begun() error {
 	if !f.w.announce {
 		return nil
 	}
-	f.w.announce = false
-	return f.w.events.Bookmark(f.w.told, true)
+	return f.w.announceEnd()
 }
 
 func (f *lane) fetch() (err error) {

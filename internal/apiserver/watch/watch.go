@@ -16,15 +16,18 @@ import (
 	"github.com/kemudi/kemudi/internal/cache"
 )
 
-// Times of a watch: how often a bookmark is due, and how long a watch lasts
-// that does not say (the random part spreads the reconnects).
-const (
-	bookmarkEvery = time.Minute
-	minWatch      = 30 * time.Minute
-)
+// bookmarkEvery is how often a bookmark is due.
+const bookmarkEvery = time.Minute
 
 // Watch is one client following a resource.
 type Watch struct {
+	// Least is how long it lasts at least if its client does not say so; negative: as long as the client likes.
+	// It is set before Serve.
+	Least time.Duration
+	// Announced is called when the end of the initial events has been told, if that was asked for; nil: nobody is told.
+	// It is set before Serve.
+	Announced func()
+
 	c      *call.Call
 	sel    *read.Selection
 	cursor *cache.Cursor
@@ -48,8 +51,8 @@ func Start(ctx context.Context, reads *read.Reader, c *call.Call) (*Watch, error
 	initial := asked == "" || asked == "0"
 	if send := c.List.SendInitialEvents; send != nil {
 		initial = *send
-		w.announce = initial && c.List.AllowWatchBookmarks
 	}
+	w.announce = initial && c.List.AllowWatchBookmarks
 	rev, err := read.ParseRevision(asked)
 	if err != nil {
 		return nil, err
@@ -134,12 +137,18 @@ func (w *Watch) begin(ctx context.Context) error {
 	return w.events.Flush()
 }
 
-// lasts is how long the watch lasts.
+// forever is longer than any process lives.
+const forever = 1 << 62
+
+// lasts is how long the watch lasts. The random part spreads the reconnects of those that do not say.
 func (w *Watch) lasts() time.Duration {
 	if seconds := w.c.List.TimeoutSeconds; seconds != nil && *seconds > 0 {
 		return time.Duration(*seconds) * time.Second
 	}
-	return minWatch + rand.N(minWatch)
+	if w.Least <= 0 {
+		return forever
+	}
+	return w.Least + rand.N(w.Least)
 }
 
 // tooOld is what a client hears that is told no more of what happened after a revision: some read
@@ -168,13 +177,13 @@ func (w *Watch) run(ctx context.Context) error {
 			}
 		case <-due:
 			if rev := w.cursor.Rev(); rev > 0 {
-				if err := w.bookmark(rev, false); err != nil {
+				if err := w.bookmark(rev); err != nil {
 					return err
 				}
 			}
 		case <-end.C:
 			if rev := w.cursor.Rev(); w.c.List.AllowWatchBookmarks && rev > 0 {
-				return w.bookmark(rev, false) // the next watch can go on from here
+				return w.bookmark(rev) // the next watch can go on from here
 			}
 			return nil
 		case <-ctx.Done():
@@ -209,8 +218,10 @@ func (w *Watch) deliver(ctx context.Context) error {
 	}
 	w.told = w.cursor.Rev()
 	if w.announce {
-		w.announce = false
-		return w.bookmark(w.told, true)
+		if err := w.announceEnd(); err != nil {
+			return err
+		}
+		return w.events.Flush()
 	}
 	if !sent {
 		return nil
@@ -257,8 +268,18 @@ func (w *Watch) showAsItWas(e *cache.Event) {
 	}
 }
 
-func (w *Watch) bookmark(rev int64, initialEnd bool) error {
-	if err := w.events.Bookmark(rev, initialEnd); err != nil {
+// announceEnd adds the bookmark that ends the initial events.
+func (w *Watch) announceEnd() error {
+	w.announce = false
+	err := w.events.Bookmark(w.told, true)
+	if err == nil && w.Announced != nil {
+		w.Announced()
+	}
+	return err
+}
+
+func (w *Watch) bookmark(rev int64) error {
+	if err := w.events.Bookmark(rev, false); err != nil {
 		return err
 	}
 	return w.events.Flush()

@@ -153,7 +153,7 @@ func (w *attempt) put(ctx context.Context, obj resource.Object, value []byte, tx
 	p, key := w.p, w.c.Key()
 	txn := store.Txn{
 		Conds: []store.Cond{{Key: key}},
-		Ops:   []store.Op{{Key: key, Value: value, TTL: w.c.Resource.Def.TTL(obj)}},
+		Ops:   []store.Op{{Key: key, Value: value, TTL: w.p.ttl(w.c.Resource.Def, obj)}},
 	}
 	if w.item != nil {
 		txn.Conds[0].Rev = w.item.Rev
@@ -205,7 +205,7 @@ func (w *attempt) carry(txn *store.Txn) (stored func(rev int64), _ error) {
 		if err != nil {
 			return nil, err
 		}
-		txn.Ops = append(txn.Ops, store.Op{Key: key, Value: value, TTL: c.Def.TTL(obj)})
+		txn.Ops = append(txn.Ops, store.Op{Key: key, Value: value, TTL: w.p.ttl(c.Def, obj)})
 		ats[i] = w.p.o.Caches.Handoff(c.Def, key, value, obj)
 	}
 	return func(rev int64) {

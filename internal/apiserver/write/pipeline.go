@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,7 +21,7 @@ import (
 	"github.com/kemudi/kemudi/internal/store"
 )
 
-// Options are what a pipeline writes with. All but Settings, Serves and Encrypted are required.
+// Options are what a pipeline writes with. All but Settings, Serves, Encrypted and Kept are required.
 type Options struct {
 	Store     store.Store
 	Caches    Caches
@@ -36,7 +37,18 @@ type Options struct {
 	Serves func(d *resource.Def) bool
 	// Encrypted says whether the value of a key may lie in the store encrypted. Nil: none does.
 	Encrypted func(key string) bool
-	Logger    *slog.Logger
+	// Kept is how long objects are kept that are not kept for ever. 0: as their kinds say.
+	Kept   time.Duration
+	Logger *slog.Logger
+}
+
+// ttl is how long an object is kept; 0: for ever.
+func (p *Pipeline) ttl(d *resource.Def, obj resource.Object) time.Duration {
+	ttl := d.TTL(obj)
+	if ttl > 0 && p.o.Kept > 0 {
+		return p.o.Kept
+	}
+	return ttl
 }
 
 // Pipeline carries writes to the store. Its methods may be called concurrently.

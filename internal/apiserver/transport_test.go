@@ -135,6 +135,8 @@ func TestSuiteHoldsOnEtcdOverHTTPS(t *testing.T) {
 func onEtcdToo() map[string]func(t *testing.T) {
 	list := map[string]func(t *testing.T){
 		"TestReadsOfASharedStoreShowWhatOthersWrote":               TestReadsOfASharedStoreShowWhatOthersWrote,
+		"TestOwnersThatAreNamedTwiceAreKeptOnce":                   TestOwnersThatAreNamedTwiceAreKeptOnce,
+		"TestClientsShareObjectsByTheirUIDs":                       TestClientsShareObjectsByTheirUIDs,
 		"TestWhatIsDeprecatedOrIgnoredOfServicesIsWarnedOf":        TestWhatIsDeprecatedOrIgnoredOfServicesIsWarnedOf,
 		"TestKindsThatAreDeprecatedAreWarnedOfByEachRequest":       TestKindsThatAreDeprecatedAreWarnedOfByEachRequest,
 		"TestImpersonationIsConstrained":                           TestImpersonationIsConstrained,

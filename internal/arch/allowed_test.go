@@ -29,6 +29,7 @@ var allowed = []allowance{
 	{"k8s.io/apiextensions-apiserver/pkg/apihelpers", "which groups are Kubernetes' own, and what an approval says"},
 	{"k8s.io/apiextensions-apiserver/pkg/apiserver/schema", "structural schemas: pruning, defaults, lists, rules in CEL"},
 	{"k8s.io/apiextensions-apiserver/pkg/apiserver/validation", "objects against the schemas of their definitions"},
+	{"k8s.io/apiserver/pkg/sharding", "how clients word which share of all objects they want"},
 	{"k8s.io/apiserver/pkg/util/shufflesharding", "which queues a flow is dealt"},
 	{"k8s.io/apiserver/pkg/warning", "how what a request comes upon is told to its client"},
 	{"k8s.io/apiserver/pkg/util/proxy", "translation of today's WebSocket streams for runtimes that speak SPDY"},

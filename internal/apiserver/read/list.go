@@ -44,7 +44,11 @@ func (r *Reader) List(ctx context.Context, c *call.Call) (*Page, error) {
 		return r.computeAll(ctx, c, sel)
 	}
 	o := c.List
-	return r.collect(ctx, c, &query{sel: sel, rev: o.ResourceVersion, match: o.ResourceVersionMatch, limit: o.Limit, token: o.Continue})
+	p, err := r.collect(ctx, c, &query{sel: sel, rev: o.ResourceVersion, match: o.ResourceVersionMatch, limit: o.Limit, token: o.Continue})
+	if err == nil {
+		sel.tellShard(p)
+	}
+	return p, err
 }
 
 // collect reads a collection: from a snapshot of the cache, or, where a revision is

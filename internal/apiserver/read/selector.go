@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/sharding"
+	parser "k8s.io/apiserver/pkg/sharding"
 
 	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
@@ -18,7 +21,8 @@ type Selection struct {
 	namespace string
 	labels    labels.Selector // nil: all
 	fields    []requirement
-	name      string // exact metadata.name, if that is asked for
+	name      string            // exact metadata.name, if that is asked for
+	shard     sharding.Selector // the share of all objects that is asked for; nil: all
 
 	// view is how objects are looked at whose fields are not those of what is stored; nil: as they are.
 	view func(it *cache.Item) *cache.Item
@@ -112,7 +116,9 @@ func (sel *Selection) Cursor() cache.CursorOptions {
 }
 
 // Everything reports that the selection is no narrower than its namespace.
-func (sel *Selection) Everything() bool { return sel.labels == nil && len(sel.fields) == 0 }
+func (sel *Selection) Everything() bool {
+	return sel.labels == nil && len(sel.fields) == 0 && sel.shard == nil
+}
 
 // Matches reports whether the selection has the object, whose namespace has
 // been looked at already.
@@ -122,7 +128,34 @@ func (sel *Selection) Matches(obj resource.Object) bool {
 			return false
 		}
 	}
+	if sel.shard != nil {
+		if ok, err := sel.shard.Matches(obj); !ok || err != nil { // an object has what shares are made by
+			return false
+		}
+	}
 	return sel.labels == nil || sel.labels.Matches(labels.Set(obj.GetLabels()))
+}
+
+// addShard narrows the selection to a share of all objects, as the client words it.
+func (sel *Selection) addShard(text string) error {
+	if text == "" {
+		return nil
+	}
+	shard, err := parser.Parse(text)
+	if err != nil {
+		return refusal.BadRequest("invalid shard selector: %v", err)
+	}
+	if !shard.Empty() {
+		sel.shard = shard
+	}
+	return nil
+}
+
+// tellShard notes in a list that it is a share alone.
+func (sel *Selection) tellShard(p *Page) {
+	if sel.shard != nil {
+		p.Meta.ShardInfo = &metav1.ShardInfo{Selector: sel.shard.String()}
+	}
 }
 
 // Has reports whether the selection has an item, whose namespace has been looked at already. None it has not.
@@ -142,8 +175,14 @@ func (sel *Selection) String() string {
 // field selector, as in the old form of watches.
 func SelectionOf(ctx context.Context, c *call.Call) (*Selection, error) {
 	sel, err := newSelection(ctx, c, c.List.LabelSelector, c.List.FieldSelector)
+	if err == nil {
+		err = sel.addShard(c.List.ShardSelector)
+	}
 	if err != nil || c.Name == "" || sel.name == c.Name {
 		return sel, err
+	}
+	if len(sel.fields) > 0 {
+		return nil, refusal.BadRequest("fieldSelector metadata.name doesn't match requested name")
 	}
 	sel.name = c.Name
 	sel.fields = append(sel.fields, requirement{get: resource.Object.GetName, value: c.Name})

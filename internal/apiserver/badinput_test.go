@@ -103,6 +103,9 @@ func TestBadInputIsRefusedInUpstreamsWords(t *testing.T) {
 		{"bad continue token", "GET", maps + "?continue=xx&limit=1", "", "", 400, `continue key is not valid`},
 		{"bad resourceVersion", "GET", maps + "?resourceVersion=abc", "", "", 400, `resourceVersion: Invalid value: \"abc\"`},
 		{"resourceVersionMatch alone", "GET", maps + "?resourceVersionMatch=Exact", "", "", 422, `resourceVersionMatch is forbidden unless resourceVersion is provided`},
+		{"a list of one name that is narrowed to another", "GET", "/api/v1/watch/namespaces/default/configmaps/one?fieldSelector=metadata.namespace%3Dx", "", "", 400, `fieldSelector metadata.name doesn't match requested name`},
+		{"a table with something else", "GET", maps + "?includeObject=All", "", "Accept: application/json;as=Table;v=v1;g=meta.k8s.io", 400, `Unable to convert to Table as requested: includeObject: Invalid value: \"All\": must be 'Metadata', 'Object', 'None', or empty`},
+		{"export", "GET", maps + "/one?export=true", "", "", 400, `the export parameter, deprecated since v1.14, is no longer supported`},
 		{"bad timeout", "GET", maps + "?timeout=soon", "", "", 400, `invalid timeout specified in the request URL`},
 		{"unknown resource", "GET", "/api/v1/namespaces/default/things", "", "", 404, `the server could not find the requested resource`},
 		{"unknown subresource", "GET", maps + "/one/log", "", "", 404, `the server could not find the requested resource`},
@@ -134,13 +137,15 @@ func TestBadPatchesAreRefusedInUpstreamsWords(t *testing.T) {
 	}
 	doubling += `]`
 	refuses(t, f, []bad{
+		{"a patch of nothing that is no JSON", "PATCH", maps + "/none", `{"data":`, "Content-Type: application/merge-patch+json", 400, `"message":"invalid JSON patch","reason":"BadRequest"`},
+		{"an apply of nothing that is no YAML", "PATCH", maps + "/none?fieldManager=m", "a: b: c", "Content-Type: application/apply-patch+yaml", 400, `error encoding patch: `},
 		{"unknown patch type", "PATCH", maps + "/one", `{}`, "Content-Type: application/json", 415, `"message":"415: Unsupported Media Type","reason":"UnsupportedMediaType","details":{}`},
 		{"another kind in a merge patch", "PATCH", maps + "/one", `{"kind":"Secret"}`, "Content-Type: application/merge-patch+json", 422, `converting (v1.Secret) to (core.ConfigMap): unknown conversion`},
 		{"another kind in a JSON patch", "PATCH", maps + "/one", `[{"op":"replace","path":"/kind","value":"Pod"}]`, "Content-Type: application/json-patch+json", 422, `converting (v1.Pod) to (core.ConfigMap): unknown conversion`},
 		{"an unknown version in a merge patch", "PATCH", maps + "/one", `{"apiVersion":"v2"}`, "Content-Type: application/merge-patch+json", 422, `no kind \"ConfigMap\" is registered for version \"v2\" in scheme \"pkg/api/legacyscheme/scheme.go:30\"`},
 		{"another kind of a Scale", "PATCH", deploy + "/d/scale", `{"kind":"Deployment"}`, "Content-Type: application/merge-patch+json", 422, `no kind \"Deployment\" is registered for version \"autoscaling/v1\" in scheme`},
 		{"JSON patch that grows without end", "PATCH", maps + "/one", doubling, "Content-Type: application/json-patch+json", 422, `the server rejected our request due to an error in our request`},
-		{"malformed merge patch", "PATCH", maps + "/one", `[`, "Content-Type: application/merge-patch+json", 400, `error decoding patch: unexpected end of JSON input`},
+		{"malformed merge patch", "PATCH", maps + "/one", `[`, "Content-Type: application/merge-patch+json", 400, `invalid JSON patch`},
 		{"malformed JSON patch", "PATCH", maps + "/one", `{}`, "Content-Type: application/json-patch+json", 400, `cannot unmarshal object into Go value of type jsonpatch.Patch`},
 		{"JSON patch of a missing path", "PATCH", maps + "/one", `[{"op":"remove","path":"/data/none"}]`, "Content-Type: application/json-patch+json", 422, `the server rejected our request due to an error in our request`},
 		{"apply without a manager", "PATCH", maps + "/one", cm, "Content-Type: application/apply-patch+yaml", 422, `fieldManager: Required value: is required for apply patch`},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -564,6 +565,25 @@ func TestMetricsHaveTheNamesThatDashboardsKnow(t *testing.T) {
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("/metrics does not have %s", want)
+		}
+	}
+}
+
+func TestOwnersThatAreNamedTwiceAreKeptOnce(t *testing.T) {
+	f := newFixture(t)
+	const owner = `{"apiVersion":"v1","kind":"ConfigMap","name":"o","uid":"7"}`
+	twice := func(name string) string {
+		return `{"metadata":{"name":"` + name + `","ownerReferences":[` + owner + `,{"apiVersion":"v1","kind":"ConfigMap","name":"p","uid":"8"},` + owner + `]}}`
+	}
+	const said = "API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: 7"
+	for _, c := range []struct{ method, path, name, header, want string }{
+		{"POST", mapsPath, "a", "Content-Type: application/json", ".metadata.ownerReferences contains duplicate entries; " + said},
+		{"PUT", mapsPath + "/a", "a", "Content-Type: application/json", ".metadata.ownerReferences contains duplicate entries; " + said},
+		{"PATCH", mapsPath + "/a", "a", mergePatch, ".metadata.ownerReferences contains duplicate entries after mutating admission happens; " + said},
+	} {
+		w := f.ask(c.method, c.path, twice(c.name), c.header)
+		if got := warningsOf(t, w.Header()); w.Code >= 300 || !slices.Equal(got, []string{c.want}) || strings.Count(w.Body.String(), `"uid":"7"`) != 1 {
+			t.Errorf("%s: got %d %s, warnings %q, want %q", c.method, w.Code, w.Body, got, c.want)
 		}
 	}
 }

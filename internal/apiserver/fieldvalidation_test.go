@@ -75,13 +75,13 @@ func TestFieldValidationTellsOfWhatIsUnknownOrTwice(t *testing.T) {
 		},
 		{
 			"apply", "PATCH", path + "/NAME?fieldManager=m", strings.NewReplacer("  unknownField: 1\n", "", "        oddThing: 1\n", "").Replace(careless), applyPatch,
-			"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  line 6: key \"paused\" already set in map\n  line 15: key \"imagePullPolicy\" already set in map",
+			"error strict decoding patch: error converting YAML to JSON: yaml: unmarshal errors:\n  line 6: key \"paused\" already set in map\n  line 15: key \"imagePullPolicy\" already set in map",
 			[]string{`line 6: key "paused" already set in map`, `line 15: key "imagePullPolicy" already set in map`},
 		},
 		{
 			"apply of JSON", "PATCH", path + "/NAME?fieldManager=m", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"NAME"},"spec":{"selector":{"matchLabels":{"a":"b"}},` + "\n" +
 				`"paused":true,"paused":false,"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`, applyPatch,
-			"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  line 2: key \"paused\" already set in map",
+			"error strict decoding patch: error converting YAML to JSON: yaml: unmarshal errors:\n  line 2: key \"paused\" already set in map",
 			[]string{`line 2: key "paused" already set in map`},
 		},
 	} {

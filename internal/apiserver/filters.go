@@ -256,7 +256,7 @@ func attributesOf(r *http.Request) *authorizer.AttributesRecord {
 		User: st.user, Verb: in.Verb, Namespace: in.Namespace, APIGroup: in.Group, APIVersion: in.Version,
 		Resource: in.Plural, Subresource: in.Sub, Name: in.Name, ResourceRequest: in.Resource, Path: in.Path,
 	}
-	if !in.Resource || !strings.Contains(r.URL.RawQuery, "Selector=") {
+	if !in.Selects() || !strings.Contains(r.URL.RawQuery, "Selector=") {
 		return a
 	}
 	query := r.URL.Query()
@@ -264,11 +264,8 @@ func attributesOf(r *http.Request) *authorizer.AttributesRecord {
 	return a
 }
 
-// withSelectors adds what a list is narrowed by, unless it is by a name: that is all.
+// withSelectors adds what a list is narrowed by.
 func withSelectors(a *authorizer.AttributesRecord, field, label string) {
-	if a.Name != "" {
-		return
-	}
 	if field != "" {
 		selector, err := fields.ParseSelector(field)
 		if a.FieldSelectorParsingErr = err; err == nil {

@@ -157,11 +157,11 @@ func (p *exchange) negotiate(can request.Allowed) (ok bool) {
 
 var _ input = (*exchange)(nil)
 
-func (p *exchange) revision() string {
+func (p *exchange) revision() (string, error) {
 	if p.R.URL.RawQuery == "" {
-		return ""
+		return "", nil
 	}
-	return p.R.URL.Query().Get("resourceVersion")
+	return request.Revision(p.R.URL)
 }
 
 // document is the request's body, which has been read by a filter.

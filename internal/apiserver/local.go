@@ -129,9 +129,9 @@ func (l *local) call(r *client.Request) *call.Call {
 		c.Namespace = ""
 	}
 	switch {
-	case r.Verb == "create" && r.Sub == "":
+	case r.Verb == "create" && r.Sub == "", r.Verb == "deletecollection":
 		c.Name = ""
-	case r.Verb == "list", r.Verb == "deletecollection":
+	case r.Verb == "list":
 		c.Name = request.NameIn(r.List.FieldSelector)
 	}
 	return c
@@ -190,7 +190,7 @@ var _ input = handed{}
 // dryRun is the option of requests that change nothing.
 var dryRun = []string{metav1.DryRunAll}
 
-func (handed) revision() string { return "" }
+func (handed) revision() (string, error) { return "", nil }
 
 func (h handed) document() call.Document {
 	return call.Document{Type: string(h.r.PatchType), Body: h.r.Patch}

@@ -56,7 +56,7 @@ var (
 // input is where a call gets what it says from: the bytes of an HTTP request, or
 // the values that a caller in the process hands over. It checks nothing.
 type input interface {
-	revision() string
+	revision() (string, error)
 	listOptions() (*metav1.ListOptions, error)
 	deleteOptions() (*metav1.DeleteOptions, error)
 	writeOptions() (metav1.PatchOptions, error) // those of all writes
@@ -148,9 +148,9 @@ func (s *Server) perform(ctx context.Context, c *call.Call, v *verb, in input) (
 	return v.run(s, ctx, c)
 }
 
-func readRevision(c *call.Call, in input) error {
-	c.Rev = in.revision()
-	return nil
+func readRevision(c *call.Call, in input) (err error) {
+	c.Rev, err = in.revision()
+	return err
 }
 
 func readList(c *call.Call, in input) (err error) {
@@ -186,7 +186,10 @@ func readPatch(c *call.Call, in input) error {
 		return err
 	}
 	takeOptions(c, &o)
-	return request.CheckPatch(&o, kind)
+	if err := request.CheckPatch(&o, kind); err != nil {
+		return err
+	}
+	return write.CheckPatch(c.Patch)
 }
 
 // takeOptions sets what a write's options say.

@@ -252,6 +252,9 @@ func (k *Events) tableEvent(event string, it *cache.Item) error {
 	if err != nil {
 		return err
 	}
+	if it.Object.GetAnnotations()[metav1.InitialEventsAnnotationKey] != "" && policy == metav1.IncludeNone {
+		policy = metav1.IncludeMetadata // which alone has it
+	}
 	one := &read.Page{Items: []*cache.Item{it}, Meta: metav1.ListMeta{ResourceVersion: it.Object.GetResourceVersion()}}
 	body := k.p.appendTable(&pieces.Writer{}, one, tableOptions{include: policy, columns: !k.columnsSent})
 	k.columnsSent = true

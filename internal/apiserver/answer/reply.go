@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/apiserver/encoded"
@@ -55,24 +54,6 @@ func (p *Reply) Fail(err error) {
 	}
 	p.tellError(err)
 	Error(p.W, p.R, err, p.Log)
-}
-
-// Warnings sends what the client should know: once each, before the answer.
-func (p *Reply) Warnings() {
-	if text := p.Call.Resource.Deprecated(); text != "" {
-		AddWarning(p.W, text)
-	}
-	for _, text := range p.Call.Warnings {
-		AddWarning(p.W, text)
-	}
-	p.Call.Warnings = nil
-}
-
-// AddWarning adds a header Warning, unless the text cannot stand in one.
-func AddWarning(w http.ResponseWriter, text string) {
-	if header, err := utilnet.NewWarningHeader(299, "-", text); err == nil {
-		w.Header().Add("Warning", header)
-	}
 }
 
 // Item answers with one object.

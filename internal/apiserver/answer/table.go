@@ -27,7 +27,7 @@ func (p *Reply) include() (metav1.IncludeObjectPolicy, error) {
 	case metav1.IncludeMetadata, metav1.IncludeNone, metav1.IncludeObject:
 		return policy, nil
 	default:
-		return "", refusal.BadRequest("unrecognized includeObject value: %s", policy)
+		return "", refusal.BadRequest("Unable to convert to Table as requested: includeObject: Invalid value: %q: must be 'Metadata', 'Object', 'None', or empty", policy)
 	}
 }
 

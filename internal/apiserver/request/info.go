@@ -4,6 +4,9 @@ import (
 	"net/http"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/fields"
+
 	"github.com/kemudi/kemudi/internal/auth"
 	"github.com/kemudi/kemudi/internal/dialback"
 )
@@ -21,6 +24,8 @@ type Info struct {
 	Plural, Sub, Name         string
 	Rest                      string // what follows the subresource (proxy paths), without a leading slash
 	Path                      string
+
+	old bool // the path has the old form of watches
 
 	// Elsewhere is whether another server has the group-version. The path does not say so: who
 	// knows writes it down.
@@ -51,12 +56,11 @@ func Parse(r *http.Request) *Info {
 	}
 	in.Resource = true
 	in.Verb = auth.Verb(r.Method)
-	old := false
 	if head, tail := cutSegment(rest); head == watchPrefix && tail != "" {
-		old, rest = true, tail
+		in.old, rest = true, tail
 	}
 	in.parseResource(rest)
-	in.narrowVerb(r, old)
+	in.narrowVerb(r)
 	return in
 }
 
@@ -100,7 +104,7 @@ func (in *Info) parseResource(path string) {
 }
 
 // narrowVerb tells lists and watches from gets, and collections from objects.
-func (in *Info) narrowVerb(r *http.Request, oldWatch bool) {
+func (in *Info) narrowVerb(r *http.Request) {
 	if in.Name == "" {
 		switch in.Verb {
 		case "get":
@@ -109,15 +113,15 @@ func (in *Info) narrowVerb(r *http.Request, oldWatch bool) {
 			in.Verb = "deletecollection"
 		}
 	}
-	if oldWatch && r.Method == http.MethodGet {
+	if in.old && r.Method == http.MethodGet {
 		in.Verb = "watch"
 		return
 	}
-	if in.Verb != "list" && in.Verb != "deletecollection" || r.URL.RawQuery == "" {
+	if in.Verb != "list" || r.URL.RawQuery == "" {
 		return
 	}
 	query := r.URL.Query()
-	if in.Verb == "list" && IsTrue(query.Get("watch"), query.Has("watch")) {
+	if IsTrue(query.Get("watch"), query.Has("watch")) {
 		in.Verb = "watch"
 	}
 	if name := NameIn(query.Get("fieldSelector")); name != "" {
@@ -125,13 +129,24 @@ func (in *Info) narrowVerb(r *http.Request, oldWatch bool) {
 	}
 }
 
-// NameIn is the name of the one object that a field selector finds; empty if it is
-// not so simple.
+// NameIn is the name of the one object that a field selector can find; empty if it names none.
 func NameIn(fieldSelector string) string {
-	if name, ok := strings.CutPrefix(fieldSelector, "metadata.name="); ok && !strings.ContainsAny(name, ",=!") {
-		return name
+	const field = "metadata.name"
+	name, simple := strings.CutPrefix(fieldSelector, field+"=")
+	if !simple || strings.ContainsAny(name, `,=!\`) {
+		if !strings.Contains(fieldSelector, field) {
+			return ""
+		}
+		selector, err := fields.ParseSelector(fieldSelector)
+		if err != nil {
+			return ""
+		}
+		name, _ = selector.RequiresExactMatch(field)
 	}
-	return ""
+	if len(path.IsValidPathSegmentName(name)) > 0 {
+		return ""
+	}
+	return name
 }
 
 // IsTrue reads a boolean parameter as upstream does: present is true, unless
@@ -150,6 +165,12 @@ func (in *Info) LongRunning() bool {
 		return in.Tunnel() || strings.HasPrefix(in.Path, "/debug/pprof/")
 	}
 	return in.Verb == "watch" || in.Sub == "log" || in.Tunnel()
+}
+
+// Selects reports whether the request is about objects that selectors in it find. In the old form of watches
+// selectors do not count for who may do what.
+func (in *Info) Selects() bool {
+	return in.Resource && !in.old && (in.Verb == "list" || in.Verb == "watch" || in.Verb == "deletecollection")
 }
 
 // Passes reports whether what the client sends goes on to somebody else.

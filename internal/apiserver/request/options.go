@@ -14,6 +14,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
+// Revision reads the parameters of gets. Clients of long ago may ask for an object as it would be elsewhere, which nobody
+// can know.
+func Revision(u *url.URL) (string, error) {
+	query := u.Query()
+	if IsTrue(query.Get("export"), query.Has("export")) {
+		return "", apierrors.NewBadRequest("the export parameter, deprecated since v1.14, is no longer supported")
+	}
+	return query.Get("resourceVersion"), nil
+}
+
 // ListOptions reads the parameters of lists and watches.
 func ListOptions(u *url.URL) (*metav1.ListOptions, error) {
 	o := &metav1.ListOptions{}

@@ -3,6 +3,7 @@ package write
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
@@ -32,6 +34,22 @@ var PatchTypes = []string{
 
 // DocumentPatchTypes are those of kinds that are known at run time only, as a refusal lists them.
 var DocumentPatchTypes = PatchTypes[:3]
+
+// CheckPatch refuses a patch that is no document at all, whatever it is of.
+func CheckPatch(d call.Document) error {
+	switch {
+	case json.Valid(d.Body): // which YAML is, too
+		return nil
+	case types.PatchType(d.Type) != types.ApplyYAMLPatchType:
+		return refusal.BadRequest("invalid JSON patch")
+	case utilyaml.IsJSONBuffer(d.Body): // what is wrong is told when it is read
+		return nil
+	}
+	if _, _, err := wire.YAMLToJSON(d.Body, false); err != nil {
+		return refusal.BadRequest("error encoding patch: %v", err)
+	}
+	return nil
+}
 
 // Patch changes an object, or what a subresource covers, by the call's patch.
 func (p *Pipeline) Patch(ctx context.Context, c *call.Call) (call.Result, error) {
@@ -300,7 +318,7 @@ func readApplied(c *call.Call, data []byte) (*unstructured.Unstructured, error) 
 	u := &unstructured.Unstructured{}
 	duplicates, err := decodeApplied(c, data, u)
 	if err != nil {
-		return nil, refusal.BadRequest("error decoding YAML: %v", err)
+		return nil, refusal.BadRequest("error decoding patch: %v", err)
 	}
 	if c.Resource.Version == nil && (c.Sub == nil || c.Sub.Body == nil) {
 		warnings, err := c.Resource.Def.Modernize(u.Object, false)
@@ -352,7 +370,7 @@ func decodeApplied(c *call.Call, data []byte, u *unstructured.Unstructured) (dup
 
 func tellDuplicates(c *call.Call, errs []error) error {
 	if c.Validation == call.StrictFields {
-		return refusal.BadRequest("error strict decoding YAML: %v", errors.Join(errs...))
+		return refusal.BadRequest("error strict decoding patch: %v", errors.Join(errs...))
 	}
 	return c.TellStrict(errs, c.Resource.GVK)
 }

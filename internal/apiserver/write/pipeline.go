@@ -126,12 +126,16 @@ func (p *Pipeline) Write(ctx context.Context, c *call.Call, ch Change) (*cache.I
 			}
 			return nil, err
 		}
+		if c.Verb != "patch" {
+			w.eachOwnerOnce(ownersTwice)
+		}
 		if !ch.Tracked {
 			w.trackFields(ctx) // who set what
 		}
 		if err := w.mutate(ctx); err != nil { // webhooks, policies, defaults of the cluster
 			return nil, err
 		}
+		w.eachOwnerOnce(ownersStillTwice)
 		if ch.create && w.name() {
 			old = nil // of another name
 		}

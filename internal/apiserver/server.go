@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/flowcontrol"
 	"github.com/kemudi/kemudi/internal/apiserver/budget"
 	"github.com/kemudi/kemudi/internal/apiserver/door"
@@ -70,14 +71,15 @@ func New(o Options) (*Server, error) {
 	if !o.FrameByFrame {
 		s.pace = &h2.Pace{}
 	}
+	counts := newGiven(s)
 	s.writes = write.New(write.Options{
 		Store: o.Store, Caches: o.Caches, Reads: s.reads, Admission: o.Admission, Authorize: s.authorize, Settings: o.Settings, Defs: o.Defs, Serves: s.Serves, Logger: o.Logger,
-		Encrypted: o.Encrypted, Kept: o.Kept,
+		Encrypted: o.Encrypted, Kept: o.Kept, Count: counts.count,
 	})
 	s.handlers = s.newHandlers()
 	s.addChecks()
 	s.SetDefs(o.Defs)
-	o.Registry.MustRegister(objects{s})
+	o.Registry.MustRegister(append(counts.collectors(), objects{s})...)
 	s.handler = s.filters(s.mux())
 	return s, nil
 }
@@ -119,6 +121,9 @@ func (s *Server) Run(ctx context.Context) error {
 	})
 	g.Go("allocations", func(ctx context.Context) error {
 		if err := s.writes.Repair(ctx, s.o.Defs); err != nil && ctx.Err() == nil {
+			return err
+		}
+		if err := s.writes.Know(ctx, core.ClassNodePort); err != nil && ctx.Err() == nil { // so that metrics have it
 			return err
 		}
 		if ctx.Err() == nil {

@@ -148,18 +148,23 @@ func parsePrefixes(texts []string) (list []netip.Prefix, _ error) {
 	return list, nil
 }
 
-func (a *allocation) parsePorts(ports string) error {
-	first, last, _ := strings.Cut(cmp.Or(ports, DefaultNodePortRange), "-")
-	lo, err := strconv.ParseUint(first, 10, 16)
+func (a *allocation) parsePorts(ports string) (err error) {
+	a.min, a.max, err = NodePortRange(ports)
+	return err
+}
+
+// NodePortRange are the first and the last of the node ports, by the value of [FlagNodePorts].
+func NodePortRange(ports string) (first, last int32, _ error) {
+	lo, hi, _ := strings.Cut(cmp.Or(ports, DefaultNodePortRange), "-")
+	from, err := strconv.ParseUint(lo, 10, 16)
 	if err != nil {
-		return fmt.Errorf("parse --%s: %w", FlagNodePorts, err)
+		return 0, 0, fmt.Errorf("parse --%s: %w", FlagNodePorts, err)
 	}
-	hi, err := strconv.ParseUint(last, 10, 16)
+	to, err := strconv.ParseUint(hi, 10, 16)
 	if err != nil {
-		return fmt.Errorf("parse --%s: %w", FlagNodePorts, err)
+		return 0, 0, fmt.Errorf("parse --%s: %w", FlagNodePorts, err)
 	}
-	a.min, a.max = int32(lo), int32(hi)
-	return nil
+	return int32(from), int32(to), nil
 }
 
 // rangesOf are the ranges of a family.

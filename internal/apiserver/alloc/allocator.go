@@ -26,6 +26,15 @@ type Options struct {
 	// are taken by objects ([resource.Taking]).
 	Defs   []*resource.Def
 	Caches Caches
+	// Count is told of each value that was given, and of each that could not be. Nil: nobody counts.
+	Count func(Outcome)
+}
+
+// Outcome is what has come of taking a value.
+type Outcome struct {
+	Class, Value string // Value may be one of many that are taken already
+	Asked        bool   // it was asked for by name
+	Refused      bool   // it is another's, or none is left
 }
 
 // Caches show the objects of resources.
@@ -140,6 +149,17 @@ func (a *Allocator) list(ctx context.Context, class string) (map[string]held, in
 	return names, page.Rev, nil
 }
 
+// Taken is how many values of a class are taken, if that is known.
+func (a *Allocator) Taken(class string) (n int, known bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	names, known := a.mu.classes[class]
+	return len(names), known && names != nil
+}
+
+// Know reads a class from the store, unless it is known.
+func (a *Allocator) Know(ctx context.Context, class string) error { return a.load(ctx, class) }
+
 func (a *Allocator) get(class, name string) held {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -225,7 +245,8 @@ type Tx struct {
 	order  []string
 	want   map[string]held // by key: owner set for an allocation, empty for a release
 	was    map[string]held
-	Err    error // what the store answered, if that went wrong
+	drawn  map[string]bool // keys of values that nobody has asked for by name
+	Err    error           // what the store answered, if that went wrong
 }
 
 var _ resource.Tx = (*Tx)(nil)
@@ -237,6 +258,7 @@ func (t *Tx) Allocate(class, name string) error {
 		return err
 	}
 	if h.owner != "" && h.owner != t.owner {
+		t.a.count(Outcome{Class: class, Value: name, Asked: true, Refused: true})
 		return resource.ErrAllocated
 	}
 	t.set(class, name, h, t.owner)
@@ -245,9 +267,10 @@ func (t *Tx) Allocate(class, name string) error {
 
 // AllocateAny takes the first free one of the candidates.
 func (t *Tx) AllocateAny(class string, candidates func(yield func(name string) bool)) (string, error) {
-	var taken string
+	var taken, last string
 	var failed error
 	candidates(func(name string) bool {
+		last = name
 		h, err := t.look(class, name)
 		switch {
 		case err != nil:
@@ -257,6 +280,12 @@ func (t *Tx) AllocateAny(class string, candidates func(yield func(name string) b
 			return true
 		}
 		t.set(class, name, h, t.owner)
+		if t.a.o.Count != nil {
+			if t.drawn == nil {
+				t.drawn = map[string]bool{}
+			}
+			t.drawn[t.a.key(class, name)] = true
+		}
 		taken = name
 		return false
 	})
@@ -264,6 +293,7 @@ func (t *Tx) AllocateAny(class string, candidates func(yield func(name string) b
 	case failed != nil:
 		return "", failed
 	case taken == "":
+		t.a.count(Outcome{Class: class, Value: last, Refused: true})
 		return "", resource.ErrExhausted
 	}
 	return taken, nil
@@ -280,13 +310,7 @@ func (t *Tx) Release(class, name string) {
 func (t *Tx) Keys() []string { return t.order }
 
 // Offered is what there is to be had of a class.
-func (t *Tx) Offered(class string) (values []string, ok bool) {
-	d := t.a.offers[class]
-	if d == nil {
-		return nil, false
-	}
-	return t.a.offered(d)
-}
+func (t *Tx) Offered(class string) (values []string, ok bool) { return t.a.Offered(class) }
 
 // Setting is the value of a flag of the server.
 func (t *Tx) Setting(flag string) string { return t.a.o.Settings[flag] }
@@ -354,6 +378,16 @@ func (t *Tx) Committed(rev int64) {
 	for _, key := range t.order {
 		if want := t.want[key]; want.owner != t.was[key].owner {
 			t.a.note(key, held{want.owner, rev}, rev)
+			if want.owner != "" && t.a.o.Count != nil {
+				class, name := t.a.named(key)
+				t.a.count(Outcome{Class: class, Value: name, Asked: !t.drawn[key]})
+			}
 		}
+	}
+}
+
+func (a *Allocator) count(o Outcome) {
+	if a.o.Count != nil {
+		a.o.Count(o)
 	}
 }

@@ -6,12 +6,15 @@ import (
 	"strings"
 
 	"github.com/kemudi/kemudi/internal/cache"
-	"github.com/kemudi/kemudi/internal/resource"
 )
 
-// offered is what the objects of a resource offer, the oldest object's first; ok is false if
+// Offered is what objects offer of a class, the oldest object's first; ok is false if
 // there are none, or if nobody knows yet.
-func (a *Allocator) offered(d *resource.Def) (values []string, ok bool) {
+func (a *Allocator) Offered(class string) (values []string, ok bool) {
+	d := a.offers[class]
+	if d == nil {
+		return nil, false
+	}
 	items := a.o.Caches.Cache(d).List("", nil)
 	slices.SortStableFunc(items, func(a, b *cache.Item) int {
 		x, y := a.Object.GetCreationTimestamp(), b.Object.GetCreationTimestamp()

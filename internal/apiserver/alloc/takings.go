@@ -31,6 +31,15 @@ func (a *Allocator) key(class, name string) string {
 	return prefixOfAll + class + "/" + name
 }
 
+// named is the class and the name of the value that is taken by what has a key.
+func (a *Allocator) named(key string) (class, name string) {
+	if d := a.takingOf(key); d != nil {
+		return d.Taking.Class, strings.TrimPrefix(key, d.Key("", ""))
+	}
+	class, name, _ = strings.Cut(strings.TrimPrefix(key, prefixOfAll), "/")
+	return class, name
+}
+
 // takingOf is of which resource the object with the key takes a value; nil: of none.
 func (a *Allocator) takingOf(key string) *resource.Def {
 	for _, d := range a.takings {

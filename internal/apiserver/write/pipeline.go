@@ -21,7 +21,7 @@ import (
 	"github.com/kemudi/kemudi/internal/store"
 )
 
-// Options are what a pipeline writes with. All but Settings, Serves, Encrypted and Kept are required.
+// Options are what a pipeline writes with. All but Settings, Count, Serves, Encrypted and Kept are required.
 type Options struct {
 	Store     store.Store
 	Caches    Caches
@@ -31,6 +31,8 @@ type Options struct {
 	Authorize func(ctx context.Context, a authorizer.Attributes) error
 	// Settings are flags that allocations depend on, such as service-cluster-ip-range.
 	Settings map[string]string
+	// Count is told of each value that was given with a write, and of each that could not be. Nil: nobody counts.
+	Count func(alloc.Outcome)
 	// Defs are all resources.
 	Defs []*resource.Def
 	// Serves reports whether clients can reach a resource. Nil: they can all.
@@ -60,8 +62,17 @@ type Pipeline struct {
 
 // New returns a pipeline that knows of no allocations yet.
 func New(o Options) *Pipeline {
-	return &Pipeline{o: o, fields: patch.NewFields(), alloc: alloc.New(alloc.Options{Store: o.Store, Settings: o.Settings, Defs: o.Defs, Caches: o.Caches})}
+	return &Pipeline{o: o, fields: patch.NewFields(), alloc: alloc.New(alloc.Options{Store: o.Store, Settings: o.Settings, Defs: o.Defs, Caches: o.Caches, Count: o.Count})}
 }
+
+// Offered is what there is to be had of a class of values; ok is false if nothing offers any.
+func (p *Pipeline) Offered(class string) (values []string, ok bool) { return p.alloc.Offered(class) }
+
+// Know reads which values of a class are taken, unless that is known.
+func (p *Pipeline) Know(ctx context.Context, class string) error { return p.alloc.Know(ctx, class) }
+
+// Taken is how many values of a class are taken, if that is known.
+func (p *Pipeline) Taken(class string) (n int, known bool) { return p.alloc.Taken(class) }
 
 // Told takes in changes of keys that are of no resource, up to a revision, and Missed that there
 // were some up to a revision of which nobody will tell.

@@ -12,6 +12,7 @@ import (
 func addMachineFlags(f *pflag.FlagSet, o *cluster.Machine) {
 	addNodePortFlags(f, &o.NodePorts.Addresses, nodePorts{&o.NodePorts.Primary, &o.NodePorts.MasqueradeAll})
 	f.Var((*addrPortFlag)(&o.NodePorts.Healthz), "proxy-healthz-bind-address", "where to serve /healthz of the service proxy, which balancers ask; port 0: nowhere")
+	f.Var((*addrPortFlag)(&o.NodePorts.Status), "proxy-metrics-bind-address", "where to serve /metrics and /proxyMode of the service proxy; port 0: nowhere")
 	f.Uint16Var(&o.Edge.HTTP, "ingress-http-port", o.Edge.HTTP, "port of this machine on which Ingresses are served, once there are some; 0: none")
 	f.Uint16Var(&o.Edge.HTTPS, "ingress-https-port", o.Edge.HTTPS, "the same with TLS")
 	f.Uint16Var(&o.Edge.Status, "ingress-status-port", o.Edge.Status, "port of 127.0.0.1 on which the process that serves Ingresses shows metrics and health; 0: none")

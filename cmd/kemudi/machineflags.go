@@ -14,7 +14,7 @@ import (
 // is, what it begins with, and what it writes to.
 var ofOneMachine = []string{
 	"address", "advertise-address", "audit-log-path", "bind-address", "container-runtime-endpoint", "data-dir", "ephemeral", "from-etcd", "from-pki",
-	"node-ip", "node-name", "peer-address", "pod-logs-dir", "proxy-healthz-bind-address", "root-dir", "run-dir", "server", "token", "token-file",
+	"node-ip", "node-name", "peer-address", "pod-logs-dir", "proxy-healthz-bind-address", "proxy-metrics-bind-address", "root-dir", "run-dir", "server", "token", "token-file",
 }
 
 // ofOneRole are flags that say what is to run on a node. Those of servers are not those of agents.

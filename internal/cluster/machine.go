@@ -53,7 +53,7 @@ func defaultMachine() Machine {
 	return Machine{
 		DataDir: DefaultDataDir, RunDir: DefaultRunDir, ResolvConf: kubelet.DefaultResolvConf,
 		Agent:  worker.Agent{Settings: kubelet.DefaultSettings(), Port: kubelet.DefaultPort, PodLogsDir: kubelet.DefaultPodLogsDir},
-		Images: image.Defaults(), NodePorts: worker.NodePorts{Healthz: worker.DefaultProxyHealthz}, Edge: edge.DefaultPorts(),
+		Images: image.Defaults(), NodePorts: worker.NodePorts{Healthz: worker.DefaultProxyHealthz, Status: worker.DefaultProxyStatus}, Edge: edge.DefaultPorts(),
 	}
 }
 

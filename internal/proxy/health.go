@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -110,31 +111,40 @@ func (p *healthPort) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, status, answer)
 }
 
-// serveSelf serves the proxy's own health where its options say, as soon as the port is
+// ownPort is a port on which the proxy tells of itself.
+type ownPort struct {
+	at    netip.AddrPort
+	shows http.Handler
+	asked bool // by balancers: that it is not served is an event of the node
+}
+
+// serveSelf serves a port of the proxy's own, as soon as it is
 // free: that it is not keeps no service from its clients.
-func (p *Proxy) serveSelf(ctx context.Context) error {
-	at := p.o.Healthz
+func (p *Proxy) serveSelf(ctx context.Context, o ownPort) error {
+	at := o.at
 	back := task.Backoff{Initial: time.Second, Max: time.Minute, Jitter: 0.2}
 	for {
 		l, err := p.o.Listen(ctx, "tcp", at.String())
 		if err == nil {
-			return p.serveOn(ctx, l)
+			return p.serveOn(ctx, l, o.shows)
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		wait := back.Next()
 		p.o.Log.Warn("cannot serve the health of the service proxy", "address", at.String(), "err", err, "retry", wait)
-		message := fmt.Sprintf("failed to start proxier healthz on %s: %v", at, err)
-		p.o.Events.Event(p.node(), corev1.EventTypeWarning, "FailedToStartProxierHealthcheck", message)
+		if o.asked {
+			message := fmt.Sprintf("failed to start proxier healthz on %s: %v", at, err)
+			p.o.Events.Event(p.node(), corev1.EventTypeWarning, "FailedToStartProxierHealthcheck", message)
+		}
 		if err := task.Sleep(ctx, wait); err != nil {
 			return err
 		}
 	}
 }
 
-func (p *Proxy) serveOn(ctx context.Context, l net.Listener) error {
-	server := &http.Server{Handler: p.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 16}
+func (p *Proxy) serveOn(ctx context.Context, l net.Listener, shows http.Handler) error {
+	server := &http.Server{Handler: shows, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 16}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	if err := server.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {

@@ -61,9 +61,6 @@ func newMetrics(reg prometheus.Registerer, pending func(kind string) int) *metri
 		healthz: counters("kubeproxy_proxy_healthz_total", "Answers of /healthz, by HTTP status code.", "code"),
 		livez:   counters("kubeproxy_proxy_livez_total", "Answers of /livez, by HTTP status code.", "code"),
 	}
-	if reg == nil {
-		return m
-	}
 	for _, family := range familyNames { // rates of what has not happened yet are zero, and not unknown
 		m.failures.WithLabelValues(family)
 		m.staleFlows.WithLabelValues(family)

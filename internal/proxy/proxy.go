@@ -21,6 +21,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/obs"
 	"github.com/kemudi/kemudi/internal/podnet/nft"
 	"github.com/kemudi/kemudi/internal/proxy/userspace"
 	"github.com/kemudi/kemudi/internal/task"
@@ -41,8 +42,8 @@ type Options struct {
 	Applied *cache.Progress
 	// Served is told up to which revision of Services they are. Optional.
 	Served *cache.Progress
-	// Metrics is where the metrics are registered; default: nowhere.
-	Metrics prometheus.Registerer
+	// Metrics is where the metrics are registered; default: one of the proxy's own.
+	Metrics *prometheus.Registry
 	// Services is told of the changes of Services that the proxy is told of, the first state included;
 	// nil: nobody is. It must not wait.
 	Services func([]cache.Delta)
@@ -52,7 +53,9 @@ type Options struct {
 	// Healthz is where /healthz and /livez are served, for balancers that look for nodes;
 	// port 0: nowhere.
 	Healthz netip.AddrPort
-	// Listen opens the health check ports of services and of Healthz, and those of Userspace. Default: this machine's.
+	// Status is where Metrics, /proxyMode and /healthz are served to this machine; port 0: nowhere.
+	Status netip.AddrPort
+	// Listen opens the health check ports of services, of Healthz and of Status, and those of Userspace. Default: this machine's.
 	Listen func(ctx context.Context, network, addr string) (net.Listener, error)
 }
 
@@ -66,6 +69,9 @@ func (o Options) withDefaults() (Options, error) {
 				return o, fmt.Errorf("service proxy: %v: invalid prefix in it", list)
 			}
 		}
+	}
+	if o.Metrics == nil {
+		o.Metrics = prometheus.NewRegistry()
 	}
 	if o.Events == nil {
 		o.Events = client.NoEvents
@@ -180,7 +186,10 @@ func (p *Proxy) Run(ctx context.Context) error {
 		g.Go("tracked connections", p.hear)
 	}
 	if p.o.Healthz.Port() != 0 {
-		g.Go("health of the service proxy", p.serveSelf)
+		g.Go("health of the service proxy", func(ctx context.Context) error { return p.serveSelf(ctx, ownPort{p.o.Healthz, p.Handler(), true}) })
+	}
+	if p.o.Status.Port() != 0 {
+		g.Go("status of the service proxy", func(ctx context.Context) error { return p.serveSelf(ctx, ownPort{p.o.Status, p.status(), false}) })
 	}
 	g.Go("rules", func(ctx context.Context) error {
 		defer p.health.close()
@@ -413,6 +422,15 @@ func (p *Proxy) Handler() http.Handler {
 		}
 		_, _ = w.Write([]byte("nftables"))
 	})
+	return mux
+}
+
+// status are the paths beside the metrics that kube-proxy has where they are.
+func (p *Proxy) status() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", obs.MetricsHandler(p.o.Metrics, p.o.Log))
+	mux.Handle("GET /proxyMode", p.Handler())
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })
 	return mux
 }
 

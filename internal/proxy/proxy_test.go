@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -229,9 +230,9 @@ func TestRefusedTransactionIsTriedAgainAsAWhole(t *testing.T) {
 
 func TestHealthIsServedOnceItsPortIsFree(t *testing.T) {
 	s := newSite(t)
-	tries := 0
-	s.run(Options{Transport: newCluster(), Healthz: netip.MustParseAddrPort("0.0.0.0:10256"), Listen: func(ctx context.Context, network, addr string) (l net.Listener, err error) {
-		if tries++; tries == 1 {
+	var tries atomic.Int32
+	s.run(Options{Transport: newCluster(), Healthz: netip.MustParseAddrPort("0.0.0.0:10256"), Status: netip.MustParseAddrPort("0.0.0.0:10249"), Listen: func(ctx context.Context, network, addr string) (l net.Listener, err error) {
+		if tries.Add(1) == 1 {
 			return nil, unix.EADDRINUSE
 		}
 		return l, errors.Join(s.n1.Do(func() error {
@@ -241,15 +242,17 @@ func TestHealthIsServedOnceItsPortIsFree(t *testing.T) {
 	}})
 	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: func(_ context.Context, network, addr string) (net.Conn, error) { return s.client.Dial(network, addr) }}}
-	for _, path := range []string{"/healthz", "/livez"} {
-		soon(t, path+" answers", func() bool {
-			r, err := client.Get("http://192.168.1.1:10256" + path)
+	for at, want := range map[string]string{
+		"10256/healthz": `"lastUpdated"`, "10256/livez": `"lastUpdated"`, "10249/proxyMode": "nftables", "10249/healthz": "ok", "10249/metrics": "kubeproxy_proxy_healthz_total",
+	} {
+		soon(t, at+" answers", func() bool {
+			r, err := client.Get("http://192.168.1.1:" + at)
 			if err != nil {
 				return false
 			}
 			defer r.Body.Close()
 			body, err := io.ReadAll(r.Body)
-			return err == nil && r.StatusCode == http.StatusOK && strings.Contains(string(body), `"lastUpdated"`)
+			return err == nil && r.StatusCode == http.StatusOK && strings.Contains(string(body), want)
 		})
 	}
 }

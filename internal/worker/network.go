@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -49,6 +50,11 @@ func (w *Worker) network(g *task.Group, share []netip.Prefix, recorder *client.R
 	})
 	w.keepPolicies(g)
 	o.Step("pod network", false)
+	// As kube-proxy has it by default: the kernel's minute for connections that one end has closed ends answers that are still
+	// on their way to who has nothing more to ask.
+	if err := (proxy.Conntrack{TCPEstablished: 24 * time.Hour, TCPCloseWait: time.Hour}).Set(); err != nil {
+		o.Logger.Warn("cannot set how long connections are tracked", "err", err)
+	}
 	measured := prometheus.NewRegistry()
 	addresses := newBalancers(g, o.NodeName, w.c.Transport)
 	addresses.events, addresses.log = recorder.For("kemudi"), o.Logger.With("part", "balancers")
@@ -57,7 +63,7 @@ func (w *Worker) network(g *task.Group, share []netip.Prefix, recorder *client.R
 	config := o.proxy(&w.c.Settings)
 	config.Edge = w.edge != nil
 	services, err := proxy.New(proxy.Options{
-		Config: config, Transport: w.c.Transport, Healthz: o.NodePorts.Healthz, Services: func(deltas []cache.Delta) {
+		Config: config, Transport: w.c.Transport, Healthz: o.NodePorts.Healthz, Status: o.NodePorts.Status, Services: func(deltas []cache.Delta) {
 			addresses.seen(deltas)
 			told.seen(deltas)
 		},

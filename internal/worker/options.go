@@ -26,6 +26,9 @@ import (
 // DefaultProxyHealthz is where the service proxy of a node tells of its health.
 var DefaultProxyHealthz = netip.AddrPortFrom(netip.IPv4Unspecified(), 10256)
 
+// DefaultProxyStatus is where it shows its metrics and its mode to the node.
+var DefaultProxyStatus = netip.MustParseAddrPort("127.0.0.1:10249")
+
 // DefaultRunDir is where sockets and process IDs are, unless told otherwise.
 const DefaultRunDir = "/run/kemudi"
 
@@ -82,6 +85,7 @@ type NodePorts struct {
 	Primary       bool           // --nodeport-addresses: the node's first of each family does, whichever that is
 	MasqueradeAll bool           // --masquerade-all: hide who connects to cluster IPs
 	Healthz       netip.AddrPort // --proxy-healthz-bind-address: where balancers ask whether they may come here; port 0: nowhere
+	Status        netip.AddrPort // --proxy-metrics-bind-address: where the service proxy shows its metrics; port 0: nowhere
 }
 
 // Cluster is what a worker knows of its cluster once it belongs to it.

@@ -263,8 +263,25 @@ func testHostPorts(t *testing.T, c *cluster) {
 		defer conn.Close()
 		return askUDP(conn, "hostname", "port")
 	})
+	proxyIsAsExpected(t, c)
 	c.create(t, ns, "metadata: {name: taken}\nspec: {containers: [{name: c, image: kemudi.local/agnhost:1, ports: [{containerPort: 1, hostPort: 18080}]}]}\n")
 	c.awaitEvent(t, ns, "taken", "FailedScheduling", "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports.")
+}
+
+// proxyIsAsExpected asks the node what programs of others expect of kube-proxy there.
+func proxyIsAsExpected(t *testing.T, c *cluster) {
+	t.Helper()
+	if got, err := get(c.host, "http://127.0.0.1:10249/proxyMode"); err != nil || got != "nftables" {
+		t.Errorf("the mode of the service proxy: got %q, %v, want nftables", got, err)
+	}
+	var kept []byte
+	err := c.host.Do(func() (err error) {
+		kept, err = os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_close_wait")
+		return err
+	})
+	if got := strings.TrimSpace(string(kept)); err != nil || got != "3600" {
+		t.Errorf("connections that one end has closed are tracked for %q s, %v; want 3600", got, err)
+	}
 }
 
 func askUDP(conn net.Conn, question, want string) error {

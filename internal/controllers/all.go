@@ -129,7 +129,7 @@ func Defaults() Options {
 
 // Check says what is wrong with the options that people set.
 func (o *Options) Check() error {
-	for _, own := range []interface{ Check() error }{o.ACME, o.Cloud, o.EndpointSlice, o.EndpointSliceMirroring, o.LoadBalancer, o.NodeIPAM, o.NodeLifecycle, o.PodAutoscaler, o.ResourceQuota, o.LegacyTokens} {
+	for _, own := range []interface{ Check() error }{o.ACME, o.Cloud, o.EndpointSlice, o.EndpointSliceMirroring, o.LoadBalancer, o.NodeIPAM, o.NodeLifecycle, o.Recycle, o.PodAutoscaler, o.ResourceQuota, o.LegacyTokens} {
 		if err := own.Check(); err != nil {
 			return err
 		}

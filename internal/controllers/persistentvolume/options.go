@@ -2,7 +2,6 @@ package persistentvolume
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"os"
 
@@ -17,7 +16,8 @@ type Options struct{ HostPath, NFS Recycler }
 
 // Recycler is the pod that empties volumes of a kind.
 type Recycler struct {
-	Template Template
+	// Template is the file of a pod that empties its first volume, which is set to the one to be emptied; empty: it is upstream's pod.
+	Template string
 	// Least is how many seconds it has, and PerGiB how many for each GiB of the volume, if that is more. 0: as many as
 	// upstream's.
 	Least, PerGiB int64
@@ -28,38 +28,37 @@ func Defaults() Options {
 	return Options{HostPath: Recycler{Least: 60, PerGiB: 30}, NFS: Recycler{Least: 300, PerGiB: 30}}
 }
 
-// Template is a pod of people's that empties its first volume, which is set to the one to be emptied. The zero value is upstream's pod. It
-// is a flag's value: the file that it is read from.
-type Template struct {
-	file string
-	pod  *corev1.Pod
-}
-
-// Set reads the pod.
-func (t *Template) Set(file string) error {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return fmt.Errorf("read pod that empties volumes: %w", err)
+// Check says what is wrong with the options.
+func (o Options) Check() error {
+	for _, r := range []Recycler{o.HostPath, o.NFS} {
+		if _, err := r.pod(); err != nil {
+			return err
+		}
 	}
-	p := &corev1.Pod{}
-	if err := yaml.UnmarshalStrict(text, p); err != nil {
-		return fmt.Errorf("read pod that empties volumes from %s: %w", file, err)
-	}
-	if len(p.Spec.Volumes) == 0 {
-		return errors.New("does not contain any volumes")
-	}
-	t.file, t.pod = file, p
 	return nil
 }
 
-// String is the file.
-func (t *Template) String() string { return t.file }
-
-// Type is what the value is.
-func (t *Template) Type() string { return "string" }
+// pod is the pod as its file has it now.
+func (r Recycler) pod() (*corev1.Pod, error) {
+	if r.Template == "" {
+		return scrub(), nil
+	}
+	text, err := os.ReadFile(r.Template)
+	if err != nil {
+		return nil, fmt.Errorf("read pod that empties volumes: %w", err)
+	}
+	p := &corev1.Pod{}
+	if err := yaml.UnmarshalStrict(text, p); err != nil {
+		return nil, fmt.Errorf("read pod that empties volumes from %s: %w", r.Template, err)
+	}
+	if len(p.Spec.Volumes) == 0 {
+		return nil, fmt.Errorf("read pod that empties volumes from %s: does not contain any volumes", r.Template)
+	}
+	return p, nil
+}
 
 // recycler is the pod that empties a volume; nil: nobody can.
-func (o *Options) recycler(v *corev1.PersistentVolume) *corev1.Pod {
+func (o *Options) recycler(v *corev1.PersistentVolume) (*corev1.Pod, error) {
 	var r, usual Recycler
 	var source corev1.VolumeSource
 	switch {
@@ -70,11 +69,11 @@ func (o *Options) recycler(v *corev1.PersistentVolume) *corev1.Pod {
 		r, usual = o.NFS, Defaults().NFS
 		source.NFS = &corev1.NFSVolumeSource{Server: v.Spec.NFS.Server, Path: v.Spec.NFS.Path}
 	default:
-		return nil
+		return nil, nil
 	}
-	p := scrub()
-	if r.Template.pod != nil {
-		p = r.Template.pod.DeepCopy()
+	p, err := r.pod()
+	if err != nil {
+		return nil, err
 	}
 	p.Name, p.GenerateName = recycler+v.Name, ""
 	if p.Namespace == "" {
@@ -83,7 +82,7 @@ func (o *Options) recycler(v *corev1.PersistentVolume) *corev1.Pod {
 	p.Spec.Volumes[0].VolumeSource = source
 	size := v.Spec.Capacity[corev1.ResourceStorage]
 	p.Spec.ActiveDeadlineSeconds = ptr.To(max(cmp.Or(r.Least, usual.Least), size.Value()>>30*cmp.Or(r.PerGiB, usual.PerGiB)))
-	return p
+	return p, nil
 }
 
 // scrub is upstream's pod that empties its volume.

@@ -53,8 +53,11 @@ func byRecycler(k *controller.Kit, p *corev1.Pod) (keys []string) {
 
 // recycle has a pod empty a volume that its claim has left, and then lets others have it.
 func (b *binder) recycle(ctx context.Context, v *corev1.PersistentVolume) (controller.Next, error) {
-	want := b.o.recycler(v)
-	if want == nil {
+	want, err := b.o.recycler(v)
+	switch {
+	case err != nil:
+		return controller.After(recycleAgain), b.markFailed(ctx, v, "VolumeFailedRecycle", "Recycle failed: "+err.Error())
+	case want == nil:
 		return controller.Done, b.markFailed(ctx, v, "VolumeFailedRecycle", "No recycler plugin found for the volume!")
 	}
 	is := b.recycling[v.Name]

@@ -65,6 +65,7 @@ func authority(last *atomic.Pointer[http.Request]) http.HandlerFunc {
 			w.WriteHeader(http.StatusForbidden)
 		default:
 			w.Header().Set("X-User", token)
+			w.Header().Set("X-Forwarded-User", token)
 			w.Header().Set("Set-Cookie", "session="+token)
 			w.WriteHeader(http.StatusAccepted)
 		}
@@ -75,10 +76,10 @@ func TestAnotherServiceSaysWhatMayPass(t *testing.T) {
 	b := newBed(t)
 	var last atomic.Pointer[http.Request]
 	up := b.backend(func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprint(w, "as "+strings.Join(r.Header.Values("X-User"), ",")+" in "+r.Header.Get("X-Group"))
+		fmt.Fprint(w, "as "+strings.Join(r.Header.Values("X-User"), ",")+", "+r.Header.Get("X-Forwarded-User")+" in "+r.Header.Get("X-Group"))
 	})
 	b.order(Order{Change: route.Change{Upstreams: map[string]*route.Upstream{"team/auth:80": {Endpoints: []string{"127.0.0.1:1", b.backend(authority(&last))}}}}})
-	o := &route.Options{Auth: &route.Auth{URL: "http://auth.team.svc/ask?of=$host", Upstream: "team/auth:80", Headers: []string{"X-User", "X-Group"}}}
+	o := &route.Options{Auth: &route.Auth{URL: "http://auth.team.svc/ask?of=$host", Upstream: "team/auth:80", Headers: []string{"X-User", "X-Group", "X-Forwarded-User"}}}
 	b.serve("a.com", o, up)
 	for _, tc := range []struct {
 		name    string
@@ -86,7 +87,7 @@ func TestAnotherServiceSaysWhatMayPass(t *testing.T) {
 		want    string
 	}{
 		{"nobody", nil, "401 Unauthorized Bearer"},
-		{"somebody", []string{"X-Token: ann", "X-User: root", "X-Group: admins"}, "200 as ann in session=ann"},
+		{"somebody", []string{"X-Token: ann", "X-User: root", "X-Forwarded-User: root", "X-Group: admins"}, "200 as ann, ann in session=ann"},
 		{"who may not", []string{"X-Token: evil"}, "403 Forbidden "},
 		{"an answer that says neither", []string{"X-Token: broken"}, "500 Internal Server Error "},
 	} {

@@ -154,6 +154,13 @@ func (x *exchange) rewrite(p *httputil.ProxyRequest) {
 	}
 	h := out.Header
 	x.vouch(h, p.In)
+	if x.o.Auth != nil {
+		for _, name := range x.o.Auth.Headers { // who was asked has said them, and not the client
+			if values := p.In.Header.Values(name); len(values) > 0 {
+				h[http.CanonicalHeaderKey(name)] = values
+			}
+		}
+	}
 	if x.o.Prefix != "" {
 		h["X-Forwarded-Prefix"] = []string{x.o.Prefix}
 	}
